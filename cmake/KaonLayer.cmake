@@ -1,0 +1,29 @@
+# kaon_layer: one folder of sources as the static library kaon_<folder>, above the layers made before it.
+
+# Sources say "kaon/engine/var.h": one link in the build tree makes that path from the folders at the root.
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/include)
+file(CREATE_LINK ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/include/kaon SYMBOLIC)
+
+set(KAON_LAYERS "")  # highest first: the order in which static libraries are linked
+
+# kaon_layer(folder LIBRARIES target...)
+function(kaon_layer folder)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" LIBRARIES)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
+  list(FILTER sources EXCLUDE REGEX "/engine/cuda/")
+  if(NOT sources)
+    message(STATUS "Layer ${folder} has no sources yet: skipped")
+    return()
+  endif()
+
+  set(target kaon_${folder})
+  add_library(${target} STATIC ${sources})
+  add_library(kaon::${folder} ALIAS ${target})
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${folder} POSITION_INDEPENDENT_CODE ON)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
+                                              $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_link_libraries(${target} PUBLIC ${KAON_LAYERS} ${arg_LIBRARIES})
+  kaon_compile_options(${target})
+  set(KAON_LAYERS ${target} ${KAON_LAYERS} PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,44 @@
+# Warnings, sanitizers, and the faster tools where the machine has them (ccache, mold or lld).
+
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
+  message(FATAL_ERROR "Kaon needs g++ 12 or later, this is ${CMAKE_CXX_COMPILER_VERSION}")
+endif()
+
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ${PROJECT_IS_TOP_LEVEL})
+
+# kaon_compile_options(target): what every target of this project is compiled with.
+function(kaon_compile_options target)
+  target_compile_options(${target} PRIVATE
+    -Wall -Wextra -fno-math-errno
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>  # g++ 12 is wrong about std::string
+    # Messages name "examples/01_ndarray.cpp", wherever the tree lies.
+    -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/= -fmacro-prefix-map=${PROJECT_BINARY_DIR}/include/kaon/=)
+endfunction()
+
+if(KAON_SANITIZE)
+  list(JOIN KAON_SANITIZE "," sanitizers)
+  add_compile_options(-fsanitize=${sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer
+                      -Wno-maybe-uninitialized)  # wrong about <regex> and <optional> in instrumented code
+  add_link_options(-fsanitize=${sanitizers})
+  if("thread" IN_LIST KAON_SANITIZE)
+    # ThreadSanitizer does not understand the fences that Asio puts around its handlers.
+    add_compile_definitions(BOOST_ASIO_DISABLE_FENCED_BLOCK)
+  endif()
+endif()
+
+if(PROJECT_IS_TOP_LEVEL)
+  find_program(KAON_CCACHE ccache)
+  if(KAON_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+    set(CMAKE_CXX_COMPILER_LAUNCHER ${KAON_CCACHE})
+  endif()
+
+  if(NOT "${CMAKE_EXE_LINKER_FLAGS}" MATCHES "-fuse-ld")
+    find_program(KAON_LINKER NAMES mold ld.lld)
+    if(KAON_LINKER)
+      cmake_path(GET KAON_LINKER FILENAME linker)
+      string(REPLACE "ld.lld" "lld" linker ${linker})
+      add_link_options(-fuse-ld=${linker})
+    endif()
+  endif()
+endif()

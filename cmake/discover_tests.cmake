@@ -1,0 +1,32 @@
+# Asks the Catch2 program PROGRAM for its cases and writes one add_test for each into OUTPUT.
+cmake_minimum_required(VERSION 3.25)
+
+function(list_cases spec result)
+  execute_process(COMMAND ${PROGRAM} ${spec} --list-test-names-only
+                  OUTPUT_VARIABLE names ERROR_VARIABLE errors RESULT_VARIABLE code)
+  if(NOT code MATCHES "^[0-9]+$" OR errors)  # Catch2 returns the number of cases
+    message(FATAL_ERROR "${PROGRAM} --list-test-names-only failed (${code})\n${errors}")
+  endif()
+  string(REGEX REPLACE "\n+$" "" names "${names}")
+  string(REPLACE ";" "\\;" names "${names}")
+  string(REPLACE "\n" ";" names "${names}")
+  set(${result} "${names}" PARENT_SCOPE)
+endfunction()
+
+list_cases("*" cases)
+list_cases("[slow]" slow_cases)
+
+set(script "")
+foreach(case IN LISTS cases)
+  string(REGEX REPLACE "([],[\\])" "\\\\\\1" spec "${case}")
+  set(labels ${LABEL})
+  set(timeout 120)
+  if(case IN_LIST slow_cases)
+    list(APPEND labels slow)
+    set(timeout 600)
+  endif()
+  string(APPEND script
+    "add_test([==[${case}]==] [==[${PROGRAM}]==] [==[${spec}]==])\n"
+    "set_tests_properties([==[${case}]==] PROPERTIES LABELS [==[${labels}]==] TIMEOUT ${timeout} SKIP_RETURN_CODE 4)\n")
+endforeach()
+file(WRITE ${OUTPUT} "${script}")
