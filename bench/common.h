@@ -1,0 +1,92 @@
+// What the benchmarks share: interleaved timing, the machine's description, one JSON line per result.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kaon/engine/spin_lock.h"
+
+namespace kaon::bench {
+
+struct Result {
+  double median = 0, min = 0, max = 0;
+  int runs = 0;
+};
+
+template <class F>
+double seconds(F&& f) {
+  auto start = std::chrono::steady_clock::now();
+  f();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+inline Result summarize(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return {values[values.size() / 2], values.front(), values.back(), int(values.size())};
+}
+
+// Runs the candidates in turn, `rounds` times after one warm-up round, so that drift of the machine hits all alike.
+inline std::vector<Result> interleave(int rounds, const std::vector<std::function<double()>>& candidates) {
+  std::vector<std::vector<double>> values(candidates.size());
+  for (auto& c : candidates) c();
+  for (int r = 0; r < rounds; ++r) {
+    for (size_t i = 0; i < candidates.size(); ++i) values[i].push_back(candidates[i]());
+  }
+  std::vector<Result> results;
+  for (auto& v : values) results.push_back(summarize(v));
+  return results;
+}
+
+// `ratio` is this median over the baseline's.
+inline void print(const std::string& name, const Result& r, const std::string& unit, const std::string& baseline = "",
+                  const Result& base = {}) {
+  fmt::print("{{\"name\": \"{}\", \"median\": {:.4g}, \"min\": {:.4g}, \"max\": {:.4g}, \"unit\": \"{}\", \"runs\": {}", name,
+             r.median, r.min, r.max, unit, r.runs);
+  if (!baseline.empty()) fmt::print(", \"baseline\": \"{}\", \"ratio\": {:.3f}", baseline, r.median / base.median);
+  fmt::print("}}\n");
+}
+
+inline void print_machine() {
+  std::ifstream cpuinfo("/proc/cpuinfo");
+  std::string line, model = "unknown";
+  while (std::getline(cpuinfo, line)) {
+    if (line.starts_with("model name")) {
+      model = line.substr(line.find(':') + 2);
+      break;
+    }
+  }
+  fmt::print("{{\"machine\": \"{}\", \"cores\": {}}}\n", model, std::thread::hardware_concurrency());
+}
+
+// Half a round trip of one cache line between two threads: scheduling figures are comparable where it is under 100 ns.
+inline void print_ping_pong() {
+  constexpr int trips = 20000;
+  auto run = [] {
+    std::atomic<int> ball{0};
+    std::thread other([&] {
+      for (int i = 0; i < trips; ++i) {
+        while (ball.load(std::memory_order_acquire) != 2 * i + 1) cpu_pause();
+        ball.store(2 * i + 2, std::memory_order_release);
+      }
+    });
+    double s = seconds([&] {
+      for (int i = 0; i < trips; ++i) {
+        ball.store(2 * i + 1, std::memory_order_release);
+        while (ball.load(std::memory_order_acquire) != 2 * i + 2) cpu_pause();
+      }
+    });
+    other.join();
+    return s * 1e9 / (2 * trips);
+  };
+  print("ping_pong_one_way", interleave(5, {run})[0], "ns");
+}
+
+}  // namespace kaon::bench

@@ -1,0 +1,85 @@
+// Awaiters: how a coroutine waits for an array, for the engine, for time.
+#pragma once
+
+#include <chrono>
+#include <concepts>
+#include <coroutine>
+#include <utility>
+
+#include "kaon/engine/engine.h"
+
+namespace kaon {
+
+[[noreturn]] void throw_op_error(const OpError& error);  // the failure of an array, marked as reported
+
+// A promise that says where its coroutine resumes. Kaon's Task and AsyncGenerator have one; in Asio's own
+// coroutines use the completion-token forms of kaon/asio.h.
+template <class P>
+concept HasExecutor = requires(P& promise) {
+  { promise.executor() } -> std::convertible_to<Executor*>;
+};
+
+// co_await array: resumes on the coroutine's executor when the writes pushed before are done; gives the array.
+// The awaiter is itself the node in the var's queue, so nothing is allocated. It must not be destroyed while the
+// coroutine is suspended on it. Throws the array's failure.
+template <class A>
+class ReadyAwaiter : private WaitNode {
+ public:
+  explicit ReadyAwaiter(A array) : WaitNode(wait_type, array.var(), AccessMode::read), array_(std::move(array)) {}
+
+  bool await_ready() const noexcept { return false; }
+  template <HasExecutor P>
+  bool await_suspend(std::coroutine_handle<P> caller) {
+    caller_ = caller;
+    executor_ = caller.promise().executor();
+    return array_.engine().enqueue_waiter(*this);
+  }
+  A await_resume() {
+    if (error) throw_op_error(*error);
+    return std::move(array_);
+  }
+
+ private:
+  static constexpr OpType wait_type{
+      .signal = [](OpBase& base) noexcept {
+        auto& self = static_cast<ReadyAwaiter&>(static_cast<WaitNode&>(base));
+        self.executor_->post(self.caller_);
+      },
+  };
+  A array_;
+  std::coroutine_handle<> caller_;
+  Executor* executor_ = nullptr;
+};
+
+// co_await engine.idle(): resumes when nothing is pending. Throws AggregateError like wait_all().
+class IdleAwaiter {
+ public:
+  explicit IdleAwaiter(Engine& engine) : engine_(engine) {}
+  bool await_ready() const noexcept { return false; }
+  template <HasExecutor P>
+  void await_suspend(std::coroutine_handle<P> caller) {
+    if (engine_.on_worker()) throw WouldDeadlock("[idle] awaited inside an operation, which would wait for itself");
+    engine_.on_idle(caller, *caller.promise().executor());
+  }
+  void await_resume() {
+    if (std::exception_ptr e = engine_.take_unreported()) std::rethrow_exception(e);
+  }
+
+ private:
+  Engine& engine_;
+};
+
+// co_await sleep_for(20ms): resumes on the engine's io pool.
+class SleepAwaiter {
+ public:
+  explicit SleepAwaiter(std::chrono::nanoseconds delay) : delay_(delay) {}
+  bool await_ready() const noexcept { return delay_.count() <= 0; }
+  void await_suspend(std::coroutine_handle<> caller) { Engine::current().post_io_after(delay_, caller); }
+  void await_resume() const noexcept {}
+
+ private:
+  std::chrono::nanoseconds delay_;
+};
+inline SleepAwaiter sleep_for(std::chrono::nanoseconds delay) { return SleepAwaiter(delay); }
+
+}  // namespace kaon

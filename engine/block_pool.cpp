@@ -1,0 +1,120 @@
+#include "kaon/engine/block_pool.h"
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <vector>
+
+#include "kaon/engine/storage.h"
+
+namespace kaon {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool recycle = false;  // let ASan see every life of a block
+#else
+constexpr bool recycle = true;
+#endif
+
+constexpr size_t page_bytes = 64 * 1024;
+constexpr size_t unit = 64;
+constexpr size_t classes = 16;  // 64 .. 1024
+
+struct Block {
+  Block* next;
+};
+
+struct ThreadCache {
+  Block* local[classes] = {};
+  std::atomic<Block*> remote[classes] = {};  // freed by other threads
+};
+
+struct PageHeader {
+  ThreadCache* owner;
+};
+
+// Caches of threads that ended, for the next ones. Never destroyed: blocks outlive statics.
+struct Orphans {
+  std::mutex mutex;
+  std::vector<ThreadCache*> caches;
+};
+Orphans& orphans() {
+  static Orphans* o = new Orphans;
+  return *o;
+}
+
+thread_local ThreadCache* t_cache = nullptr;
+
+struct CacheLease {
+  ~CacheLease() {
+    std::lock_guard lock(orphans().mutex);
+    orphans().caches.push_back(t_cache);
+    t_cache = nullptr;
+  }
+};
+
+[[gnu::noinline]] ThreadCache& adopt_cache() {
+  {
+    std::lock_guard lock(orphans().mutex);
+    if (!orphans().caches.empty()) {
+      t_cache = orphans().caches.back();
+      orphans().caches.pop_back();
+    }
+  }
+  if (!t_cache) t_cache = new ThreadCache;
+  static thread_local CacheLease lease;
+  (void)lease;
+  return *t_cache;
+}
+
+ThreadCache& cache() { return t_cache ? *t_cache : adopt_cache(); }
+
+[[gnu::noinline]] Block* refill(ThreadCache& c, size_t k) {
+  if (Block* b = c.remote[k].exchange(nullptr, std::memory_order_acquire)) return b;  // pairs with the push below
+  char* page = static_cast<char*>(std::aligned_alloc(page_bytes, page_bytes));
+  if (!page) throw std::bad_alloc();
+  reinterpret_cast<PageHeader*>(page)->owner = &c;
+  size_t size = (k + 1) * unit;
+  Block* list = nullptr;
+  for (size_t at = unit; at + size <= page_bytes; at += size) {
+    auto* b = reinterpret_cast<Block*>(page + at);
+    b->next = list;
+    list = b;
+  }
+  return list;
+}
+
+}  // namespace
+
+void* pool_allocate(size_t bytes) {
+  if (!recycle) return ::operator new(bytes, std::align_val_t(unit));
+  if (bytes > classes * unit) return Storage::cpu().allocate(bytes);
+  size_t k = (bytes + unit - 1) / unit - (bytes ? 1 : 0);
+  ThreadCache& c = cache();
+  Block* b = c.local[k];
+  if (!b) b = refill(c, k);
+  c.local[k] = b->next;
+  return b;
+}
+
+void pool_free(void* block, size_t bytes) noexcept {
+  if (!recycle) return ::operator delete(block, std::align_val_t(unit));
+  if (bytes > classes * unit) return Storage::cpu().free(block, bytes);
+  size_t k = (bytes + unit - 1) / unit - (bytes ? 1 : 0);
+  auto* page = reinterpret_cast<PageHeader*>(reinterpret_cast<uintptr_t>(block) & ~(page_bytes - 1));
+  auto* b = static_cast<Block*>(block);
+  ThreadCache* owner = page->owner;
+  if (owner == t_cache) {
+    b->next = owner->local[k];
+    owner->local[k] = b;
+    return;
+  }
+  Block* head = owner->remote[k].load(std::memory_order_relaxed);
+  do {
+    b->next = head;
+  } while (!owner->remote[k].compare_exchange_weak(head, b, std::memory_order_release, std::memory_order_relaxed));
+}
+
+}  // namespace kaon

@@ -1,0 +1,25 @@
+// Small blocks of memory, recycled per thread: op nodes, array nodes, coroutine frames.
+#pragma once
+
+#include <cstddef>
+
+namespace kaon {
+
+// How it works. Blocks of one size class (multiples of 64 bytes, up to 1 KiB) come from 64 KiB pages that
+// belong to the thread that took them. The owner keeps a private free list; another thread that frees a block
+// pushes it to the owner's public list, which the owner takes whole when its own list is empty. So taking and
+// giving cost a few instructions, without a lock and without ABA. A thread that ends leaves its pages to the
+// next one that starts. Larger blocks come from Storage.
+//
+// Blocks are 64-byte aligned. Thread safety: any thread may free what another took.
+void* pool_allocate(size_t bytes);
+void pool_free(void* block, size_t bytes) noexcept;  // `bytes` as allocated
+
+// Gives a class operator new and delete from the pool.
+struct Pooled {
+  static void* operator new(size_t bytes) { return pool_allocate(bytes); }
+  static void* operator new(size_t, void* place) noexcept { return place; }
+  static void operator delete(void* block, size_t bytes) noexcept { pool_free(block, bytes); }
+};
+
+}  // namespace kaon

@@ -1,0 +1,306 @@
+#include "kaon/engine/engine.h"
+
+#include <algorithm>
+#include <boost/asio/steady_timer.hpp>
+#include <thread>
+
+#include "kaon/engine/engine_impl.h"
+#include "kaon/engine/storage.h"
+
+namespace kaon {
+
+Engine::Impl::Impl(Engine& engine, const EngineOptions& o)
+    : self(engine),
+      options(o),
+      threads(o.threads >= 0 ? o.threads : int(std::max(1u, std::thread::hardware_concurrency()))),
+      ready{ReadyQueue(13), ReadyQueue(13), ReadyQueue(13)},
+      io(size_t(std::max(1, o.io_threads))),
+      io_executor(io) {
+  if (threads > 0) pool = std::make_unique<boost::asio::thread_pool>(size_t(threads));
+}
+
+Engine::Engine(EngineOptions options) : impl_(new Impl(*this, options)) {}
+
+Engine::~Engine() {
+  impl_->wait_for_level(0);
+  impl_->io.join();
+  impl_->wait_for_level(0);
+  if (impl_->pool) impl_->pool->join();
+}
+
+namespace {
+std::atomic<Engine*> g_default{nullptr};
+std::mutex g_default_mutex;
+}  // namespace
+
+Engine& Engine::process_default() {
+  if (Engine* e = g_default.load(std::memory_order_acquire)) return *e;
+  std::lock_guard lock(g_default_mutex);
+  if (!g_default.load(std::memory_order_relaxed)) {
+    // Never destroyed, so static arrays may outlive main; what was pushed is finished at exit, unless an
+    // operation itself called exit().
+    g_default.store(new Engine, std::memory_order_release);
+    std::atexit([] {
+      if (!t_running) g_default.load()->impl_->wait_for_level(0);
+    });
+  }
+  return *g_default.load(std::memory_order_relaxed);
+}
+
+namespace {
+
+// Sorts by address and merges duplicates: the stronger access wins. Returns how many are left.
+size_t sort_and_merge(Dep* deps, size_t n) noexcept {
+  constexpr size_t few = 16;
+  if (n <= few) {
+    for (size_t i = 1; i < n; ++i) {
+      Dep d = deps[i];
+      size_t k = i;
+      for (; k > 0 && std::less<>()(d.var, deps[k - 1].var); --k) deps[k] = deps[k - 1];
+      deps[k] = d;
+    }
+  } else {
+    std::sort(deps, deps + n, [](const Dep& a, const Dep& b) { return std::less<>()(a.var, b.var); });
+  }
+  size_t kept = 0;
+  for (size_t i = 0; i < n; ++i) {
+    if (kept && deps[kept - 1].var == deps[i].var) {
+      AccessMode& m = deps[kept - 1].mode;
+      if (m != deps[i].mode) m = AccessMode::update;
+    } else {
+      deps[kept++] = deps[i];
+    }
+  }
+  return kept;
+}
+
+}  // namespace
+
+void Engine::submit(OpNode& op) {
+  Impl& e = *impl_;
+  Dep* deps = op.deps;
+  size_t n = sort_and_merge(deps, op.num_deps);
+  op.num_deps = uint16_t(n);
+  op.pending.store(uint32_t(n) + 1, std::memory_order_relaxed);
+  if (op.priority != Priority::normal) e.uses_priorities.store(true, std::memory_order_relaxed);
+  uint64_t sequence = op.sequence = e.pushed.fetch_add(1, std::memory_order_seq_cst) + 1;
+
+  for (size_t i = 0; i < n; ++i) deps[i].var->lock();
+  uint32_t granted = 1;
+  for (size_t i = 0; i < n; ++i) {
+    deps[i].op = &op;
+    granted += deps[i].var->append(deps[i]);
+  }
+  for (size_t i = 0; i < n; ++i) deps[i].var->unlock();
+  bool is_ready = op.pending.fetch_sub(granted, std::memory_order_acq_rel) == granted;
+
+  if (e.threads == 0) {
+    if (is_ready) e.run_chain(&op);
+    return;
+  }
+  if (is_ready) e.make_ready(op);
+  if (sequence % 64 == 0 && e.in_flight() > uint64_t(e.options.max_in_flight)) e.throttle();
+}
+
+namespace {
+
+// Scratch memory lives as long as the operation.
+class OpRunContext final : public RunContext {
+ public:
+  explicit OpRunContext(Engine& engine) : engine_(engine) {}
+  ~OpRunContext() override {
+    for (Block* b = blocks_; b;) {
+      Block* next = b->next;
+      size_t bytes = b->bytes;
+      Storage::cpu().free(b, bytes);
+      b = next;
+    }
+  }
+  void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) override {
+    engine_.parallel_for(n, grain, body);
+  }
+  void* workspace(size_t bytes) override {
+    auto* b = static_cast<Block*>(Storage::cpu().allocate(bytes + sizeof(Block)));
+    b->next = blocks_;
+    b->bytes = bytes + sizeof(Block);
+    blocks_ = b;
+    return b + 1;
+  }
+
+ private:
+  struct alignas(64) Block {
+    Block* next;
+    size_t bytes;
+  };
+  Engine& engine_;
+  Block* blocks_ = nullptr;
+};
+
+}  // namespace
+
+OpNode* Engine::Impl::execute(OpNode& op) {
+  bool heals = false;
+  IntrusivePtr<const OpError> error = inherited(op, heals);
+  bool inherits = bool(error);
+  if (!error) {
+    Running frame{this, &op, t_running};
+    t_running = &frame;
+    ThreadContext saved = thread_context();
+    thread_context() = ThreadContext{.engine = &self, .scope = op.label.scope};
+    uint64_t begin = profiler.is_on() ? Profiler::now() : 0;
+    {
+      OpRunContext context(self);
+      try {
+        op.type->run(op, context);
+      } catch (...) {
+        error = new_error(op, std::current_exception());
+      }
+    }
+    if (begin) profiler.record(op.label.name, op.counted ? "operator" : "piece", begin, Profiler::now(), op.label.scope, &op.label.site);
+    thread_context() = saved;
+    t_running = frame.outer;
+  }
+  if (error || heals) [[unlikely]] {
+    bool keep = inherits && op.transactional;
+    for (int i = 0; i < op.num_deps; ++i) {
+      Dep& d = op.deps[i];
+      if (d.is_write() && !keep) d.var->set_error(error.get());
+    }
+  }
+  return finish(op);
+}
+
+IntrusivePtr<const OpError> Engine::Impl::inherited(const OpNode& op, bool& heals) const {
+  IntrusivePtr<const OpError> first;
+  OpError* merged = nullptr;
+  for (int i = 0; i < op.num_deps; ++i) {
+    const OpError* e = op.deps[i].var->error();
+    if (!e) continue;
+    if (op.deps[i].mode == AccessMode::write) {
+      heals = true;
+    } else if (!first) {
+      first = IntrusivePtr<const OpError>(e);
+    } else if (first.get() != e) {
+      if (!merged) {
+        merged = new OpError;
+        merged->exception = first->exception;
+        merged->message = first->message;
+        merged->label = first->label;
+        merged->sequence = first->sequence;
+        merged->roots = first->roots.empty() ? std::vector{first} : first->roots;
+        first = IntrusivePtr<const OpError>(merged);
+      }
+      auto add = [&](const IntrusivePtr<const OpError>& root) {
+        if (std::find(merged->roots.begin(), merged->roots.end(), root) == merged->roots.end()) {
+          merged->roots.push_back(root);
+        }
+      };
+      if (e->roots.empty()) {
+        add(IntrusivePtr<const OpError>(e));
+      } else {
+        for (const auto& r : e->roots) add(r);
+      }
+    }
+  }
+  if (merged) {
+    std::sort(merged->roots.begin(), merged->roots.end(),
+              [](const auto& a, const auto& b) { return a->sequence < b->sequence; });
+  }
+  return first;
+}
+
+IntrusivePtr<const OpError> Engine::Impl::new_error(const OpNode& op, std::exception_ptr e) {
+  auto* error = new OpError;
+  std::string context = describe(op.label);
+  error->exception = e;
+  try {
+    std::rethrow_exception(e);
+  } catch (const Error& x) {
+    error->exception = x.with_context(context);
+    error->message = x.what() + context;
+  } catch (const std::exception& x) {
+    error->message = x.what() + context;
+  } catch (...) {
+    error->message = "an exception of a type not derived from std::exception" + context;
+  }
+  error->label = op.label;
+  error->sequence = op.sequence;
+  failed.fetch_add(1, std::memory_order_relaxed);
+  IntrusivePtr<const OpError> shared(error);
+  std::lock_guard lock(error_mutex);
+  if (unreported.size() >= prune_at) {
+    // a program that only ever waits for its arrays keeps no failures of the past
+    std::erase_if(unreported, [](const auto& x) { return x->reported.load(std::memory_order_relaxed); });
+    prune_at = 2 * unreported.size() + 64;
+  }
+  unreported.push_back(shared);
+  return shared;
+}
+
+void Engine::Impl::granted(OpBase& op, OpNode*& next) {
+  if (op.pending.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  if (op.is_waiter()) {
+    complete_waiter(static_cast<WaitNode&>(op), next);
+    return;
+  }
+  auto& node = static_cast<OpNode&>(op);
+  if (!next) {
+    next = &node;
+  } else if (node.priority < next->priority) {
+    make_ready(*std::exchange(next, &node));
+  } else {
+    make_ready(node);
+  }
+}
+
+void Engine::Impl::complete_waiter(WaitNode& waiter, OpNode*& next) {
+  Dep& d = waiter.dep;
+  waiter.error = IntrusivePtr<const OpError>(d.var->error());
+  for (Dep* g = d.var->complete(d); g;) {
+    Dep* following = g->next;
+    granted(*g->op, next);
+    g = following;
+  }
+  waiter.type->signal(waiter);  // the waiter may be gone after this
+}
+
+OpNode* Engine::Impl::finish(OpNode& op) {
+  OpNode* next = nullptr;
+  for (int i = 0; i < op.num_deps; ++i) {
+    for (Dep* g = op.deps[i].var->complete(op.deps[i]); g;) {
+      Dep* following = g->next;  // before the decrement: g's op may be gone after it
+      granted(*g->op, next);
+      g = following;
+    }
+  }
+  bool counted = op.counted;
+  op.type->destroy(op);
+  op.free_deps();
+  delete &op;
+  if (!counted) return nullptr;
+  done.fetch_add(1, std::memory_order_seq_cst);
+  if (parked.load(std::memory_order_seq_cst)) [[unlikely]] check_parked();  // pairs with the increment before parking
+  return next;
+}
+
+EngineStats Engine::stats() const {
+  return {impl_->pushed.load(), impl_->done.load(), impl_->failed.load(), impl_->threads};
+}
+const EngineOptions& Engine::options() const { return impl_->options; }
+Profiler& Engine::profiler() { return impl_->profiler; }
+Executor& Engine::io_executor() { return impl_->io_executor; }
+bool Engine::on_worker() const {
+  for (Running* r = t_running; r; r = r->outer) {
+    if (r->engine == impl_.get()) return true;
+  }
+  return false;
+}
+
+void Engine::post_io(std::function<void()> work) { boost::asio::post(impl_->io, std::move(work)); }
+
+void Engine::post_io_after(std::chrono::nanoseconds delay, std::coroutine_handle<> work) {
+  auto timer = std::make_shared<boost::asio::steady_timer>(impl_->io, delay);
+  timer->async_wait([timer, work](const boost::system::error_code&) { resume_coroutine(work); });
+}
+
+}  // namespace kaon

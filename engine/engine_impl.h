@@ -1,0 +1,106 @@
+// The inside of Engine, shared by engine.cpp, workers.cpp, wait.cpp and parallel.cpp.
+#pragma once
+
+#include <boost/asio/post.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <condition_variable>
+#include <mutex>
+#include <vector>
+
+#include "kaon/engine/engine.h"
+#include "kaon/engine/ready_queue.h"
+#include "kaon/engine/trace.h"
+
+namespace kaon {
+
+// What this thread does for which engine. Operations nest when one waits inside and helps.
+struct Running {
+  Engine::Impl* engine = nullptr;
+  const OpNode* op = nullptr;
+  Running* outer = nullptr;
+};
+inline thread_local Running* t_running = nullptr;
+inline thread_local Engine::Impl* t_slot_of = nullptr;  // the engine whose slot this thread holds
+
+// A coroutine that waits for the number of pending operations to fall to `level`.
+struct LevelWaiter {
+  std::coroutine_handle<> work;
+  Executor* executor;
+  uint64_t level;
+};
+
+class IoExecutor : public Executor {
+ public:
+  explicit IoExecutor(boost::asio::thread_pool& pool) : pool_(pool) {}
+  void post(std::coroutine_handle<> work) override {
+    boost::asio::post(pool_, [work] { resume_coroutine(work); });
+  }
+
+ private:
+  boost::asio::thread_pool& pool_;
+};
+
+struct Engine::Impl {
+  explicit Impl(Engine& engine, const EngineOptions& o);
+
+  // --- workers.cpp
+  void make_ready(OpNode& op);       // queue it and see that somebody comes
+  void wake();                       // start a worker unless one is looking for work already
+  void drain();                      // a worker's life; holds a slot
+  OpNode* pop() noexcept;
+  bool has_work() const noexcept;
+  bool take_slot() noexcept;         // true: this thread may run operations until give_slot()
+  void give_slot() noexcept;
+  // Runs ready operations until `done()` or until there are none. False when it ran none.
+  bool help(FunctionRef<bool()> done);
+  void run_chain(OpNode* op, FunctionRef<bool()>* stop = nullptr);
+
+  // --- engine.cpp
+  OpNode* execute(OpNode& op);       // returns a successor that is ready
+  OpNode* finish(OpNode& op);
+  IntrusivePtr<const OpError> inherited(const OpNode& op, bool& heals) const;
+  IntrusivePtr<const OpError> new_error(const OpNode& op, std::exception_ptr e);
+  void granted(OpBase& op, OpNode*& next);
+  void complete_waiter(WaitNode& waiter, OpNode*& next);
+
+  // --- wait.cpp
+  void wait_for_level(uint64_t level);  // blocks, helping, until at most so many operations are pending
+  void throttle();                      // at the in-flight limit
+  uint64_t resume_level() const noexcept { return uint64_t(options.max_in_flight) * 3 / 4; }
+  void count_parked(uint64_t level, int change) noexcept;
+  void check_parked();
+  uint64_t in_flight() const noexcept {
+    // done first: pushed can only have grown since. seq_cst: who parks looks here after saying so
+    uint64_t d = done.load(std::memory_order_seq_cst);
+    return pushed.load(std::memory_order_seq_cst) - d;
+  }
+
+  Engine& self;
+  EngineOptions options;
+  int threads;
+  ReadyQueue ready[3];
+
+  alignas(64) std::atomic<uint64_t> pushed{0};
+  alignas(64) std::atomic<uint64_t> done{0};
+  alignas(64) std::atomic<int> active{0};    // slots taken
+  std::atomic<int> spinning{0};              // of these, looking for work
+  std::atomic<int> parked{0};                // threads and coroutines waiting for a level
+  std::atomic<int> parked_for_room{0};       // of these, waiting for more than level 0
+  std::atomic<bool> uses_priorities{false};
+  std::atomic<uint64_t> failed{0};
+
+  std::mutex park_mutex;
+  std::condition_variable park;
+  std::vector<LevelWaiter> level_waiters;    // under park_mutex
+
+  std::mutex error_mutex;
+  std::vector<IntrusivePtr<const OpError>> unreported;
+  size_t prune_at = 64;                      // size at which those that were reported since are dropped
+
+  Profiler profiler;
+  boost::asio::thread_pool io;
+  IoExecutor io_executor;
+  std::unique_ptr<boost::asio::thread_pool> pool;  // none in serial mode
+};
+
+}  // namespace kaon

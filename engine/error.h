@@ -1,0 +1,80 @@
+// The exceptions that Kaon throws at a call, and the record that travels with a failed array.
+#pragma once
+
+#include <atomic>
+#include <exception>
+#include <source_location>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kaon/engine/intrusive_ptr.h"
+
+namespace kaon {
+
+// Root of Kaon's exceptions. what() reads "[operator] what is wrong: expected, got".
+class Error : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+  // The same kind of exception with more text: used to add where the operator was pushed.
+  virtual std::exception_ptr with_context(const std::string& text) const;
+};
+
+#define KAON_ERROR_KIND(Name)                                                      \
+  class Name : public Error {                                                      \
+   public:                                                                         \
+    using Error::Error;                                                            \
+    std::exception_ptr with_context(const std::string& text) const override {      \
+      return std::make_exception_ptr(Name(std::string(what()) + text));            \
+    }                                                                              \
+  }
+KAON_ERROR_KIND(ShapeError);     // shapes or axes that do not fit
+KAON_ERROR_KIND(TypeError);      // dtypes that do not fit or that an operator lacks
+KAON_ERROR_KIND(DeviceError);    // unknown or mixed devices
+KAON_ERROR_KIND(ValueError);     // an attribute, name or argument out of its range
+KAON_ERROR_KIND(IndexError);     // an index outside the array
+KAON_ERROR_KIND(StateError);     // a call that needs another one first: initialize, record, hybridize
+KAON_ERROR_KIND(TraceError);     // something that a trace cannot record
+KAON_ERROR_KIND(IoError);        // files: missing, truncated, corrupt
+KAON_ERROR_KIND(MemoryError);    // no memory within the limit
+KAON_ERROR_KIND(WouldDeadlock);  // a wait inside an operator that nobody could end
+#undef KAON_ERROR_KIND
+
+// What an operator is called and where it was pushed. `name` and `scope` must outlive the program
+// (literals, or strings interned by `intern`).
+struct OpLabel {
+  const char* name = "op";
+  std::source_location site = std::source_location::current();
+  const char* scope = nullptr;  // path of the running block, e.g. "body.fc2"
+};
+
+// The string with this text that lives as long as the process. Thread safety: any thread.
+const char* intern(std::string_view text);
+
+// Why an operator failed: made once where it fails, shared by every array that inherits it.
+// Immutable apart from `reported`.
+struct OpError : RefCounted<OpError> {
+  std::exception_ptr exception;  // the operator's own exception, with its push site added to Kaon's kinds
+  std::string message;           // text of that exception
+  OpLabel label;
+  uint64_t sequence = 0;                          // order of push
+  std::vector<IntrusivePtr<const OpError>> roots;  // not empty when several failed inputs met: then these are the causes
+  mutable std::atomic<bool> reported{false};
+};
+
+// Thrown by waitall(): every failure that no wait has reported yet, in push order.
+class AggregateError : public Error {
+ public:
+  explicit AggregateError(std::vector<IntrusivePtr<const OpError>> errors);
+  const std::vector<IntrusivePtr<const OpError>>& errors() const { return errors_; }
+  std::exception_ptr with_context(const std::string& text) const override;
+
+ private:
+  std::vector<IntrusivePtr<const OpError>> errors_;
+};
+
+// " while running [dot] in body.fc2, pushed at train.cpp:42"
+std::string describe(const OpLabel& label);
+
+}  // namespace kaon

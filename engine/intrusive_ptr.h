@@ -1,0 +1,73 @@
+// IntrusivePtr: a pointer to an object that counts its own references.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+namespace kaon {
+
+// Base of counted objects. Starts at 0; the first IntrusivePtr makes it 1. T may hide `destroy()`
+// to give its memory back elsewhere. Thread safety: counting is atomic.
+template <class T>
+class RefCounted {
+ public:
+  void retain() const noexcept { refs_.fetch_add(1, std::memory_order_relaxed); }
+  void release() const noexcept {
+    // acq_rel: the last owner must see what the others wrote
+    if (refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+      const_cast<T*>(static_cast<const T*>(this))->destroy();
+    }
+  }
+  uint32_t use_count() const noexcept { return refs_.load(std::memory_order_relaxed); }
+  void destroy() { delete static_cast<T*>(this); }
+
+ protected:
+  RefCounted() = default;
+  ~RefCounted() = default;
+  RefCounted(const RefCounted&) noexcept {}
+  RefCounted& operator=(const RefCounted&) noexcept { return *this; }
+
+ private:
+  mutable std::atomic<uint32_t> refs_{0};
+};
+
+// Like shared_ptr in one word. Thread safety: distinct pointers: safe; one shared pointer: unsafe.
+template <class T>
+class IntrusivePtr {
+ public:
+  IntrusivePtr() = default;
+  IntrusivePtr(std::nullptr_t) {}
+  explicit IntrusivePtr(T* p) noexcept : p_(p) {
+    if (p_) p_->retain();
+  }
+  IntrusivePtr(const IntrusivePtr& o) noexcept : IntrusivePtr(o.p_) {}
+  IntrusivePtr(IntrusivePtr&& o) noexcept : p_(std::exchange(o.p_, nullptr)) {}
+  template <class U>
+    requires std::is_convertible_v<U*, T*>
+  IntrusivePtr(const IntrusivePtr<U>& o) noexcept : IntrusivePtr(o.get()) {}
+  ~IntrusivePtr() {
+    if (p_) p_->release();
+  }
+  IntrusivePtr& operator=(IntrusivePtr o) noexcept {
+    std::swap(p_, o.p_);
+    return *this;
+  }
+
+  static IntrusivePtr adopt(T* p) noexcept {  // takes over a reference that is already counted
+    IntrusivePtr r;
+    r.p_ = p;
+    return r;
+  }
+  T* detach() noexcept { return std::exchange(p_, nullptr); }
+  T* get() const noexcept { return p_; }
+  T* operator->() const noexcept { return p_; }
+  T& operator*() const noexcept { return *p_; }
+  explicit operator bool() const noexcept { return p_ != nullptr; }
+  friend bool operator==(const IntrusivePtr& a, const IntrusivePtr& b) { return a.p_ == b.p_; }
+
+ private:
+  T* p_ = nullptr;
+};
+
+}  // namespace kaon

@@ -1,0 +1,117 @@
+// An operation in flight: its accesses and its body, in one pooled block.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <new>
+#include <type_traits>
+#include <utility>
+
+#include "kaon/engine/block_pool.h"
+#include "kaon/engine/run_context.h"
+#include "kaon/engine/var.h"
+
+namespace kaon {
+
+enum class Priority : uint8_t { high, normal, low };
+
+struct OpNode;
+
+// What the engine does with a node.
+struct OpType {
+  void (*run)(OpNode&, RunContext&) = nullptr;
+  void (*destroy)(OpNode&) noexcept = nullptr;      // ends the body's life, run or not
+  void (*signal)(OpBase&) noexcept = nullptr;       // waiters only: called once, after the access is completed
+};
+
+// The part that waiters share with operations. 16-byte alignment only: waiters lie in coroutine frames.
+struct OpBase {
+  const OpType* type = nullptr;
+  std::atomic<uint32_t> pending{0};  // grants that are missing
+  uint16_t num_deps = 0;
+  Priority priority = Priority::normal;
+  bool counted = true;         // false: an invitation to help, not an operation
+  bool transactional = false;  // a failed input leaves the written arrays as they were
+  uint16_t reserved_deps = 0;  // as allocated: merging duplicates lowers num_deps
+  Dep* deps = nullptr;
+  OpBase* next = nullptr;
+  bool is_waiter() const { return type->signal != nullptr; }
+};
+
+// Waits for one var: a thread's wait, a coroutine's await. Not counted as an operation.
+struct WaitNode : OpBase {
+  explicit WaitNode(const OpType& t, Var& var, AccessMode mode) {
+    type = &t;
+    num_deps = 1;
+    deps = &dep;
+    dep.op = this;
+    dep.var = &var;
+    dep.mode = mode;
+  }
+  Dep dep;
+  IntrusivePtr<const OpError> error;  // set before signal when the array has failed
+};
+
+struct OpNode : OpBase {
+  static constexpr size_t block_bytes = 384;
+  static constexpr uint16_t inline_deps = 4;
+
+  OpLabel label;
+  uint64_t sequence = 0;
+  Dep own_deps[inline_deps];
+  static constexpr size_t payload_bytes =
+      block_bytes - (sizeof(OpBase) + sizeof(OpLabel) + 8 + sizeof(Dep) * inline_deps + 15) / 16 * 16;
+  alignas(16) std::byte payload[payload_bytes];
+
+  // Room for `count` accesses. Throws ValueError beyond 65535.
+  void reserve_deps(size_t count) {
+    deps = own_deps;
+    if (count > inline_deps) [[unlikely]] {
+      if (count > UINT16_MAX) throw ValueError("[push] an operation has at most 65535 accesses");
+      deps = static_cast<Dep*>(pool_allocate(count * sizeof(Dep)));
+      for (size_t i = 0; i < count; ++i) new (&deps[i]) Dep;
+    }
+    num_deps = reserved_deps = uint16_t(count);
+  }
+  void free_deps() noexcept {
+    if (reserved_deps > inline_deps) pool_free(deps, reserved_deps * sizeof(Dep));
+  }
+
+  static void* operator new(size_t bytes) { return pool_allocate(bytes); }
+  static void operator delete(void* p, size_t bytes) noexcept { pool_free(p, bytes); }
+};
+static_assert(sizeof(OpNode) == OpNode::block_bytes);
+
+// The body F stored in the node, or in a pooled block beside it when it does not fit.
+template <class F>
+struct OpBody {
+  static constexpr bool fits = sizeof(F) <= OpNode::payload_bytes && alignof(F) <= 16;
+  static F& get(OpNode& op) {
+    if constexpr (fits) return *std::launder(reinterpret_cast<F*>(op.payload));
+    else return **std::launder(reinterpret_cast<F**>(op.payload));
+  }
+  template <class G>
+  static void store(OpNode& op, G&& body) {
+    if constexpr (fits) {
+      new (op.payload) F(std::forward<G>(body));
+    } else {
+      void* place = pool_allocate(sizeof(F));
+      try {
+        new (op.payload) F*(new (place) F(std::forward<G>(body)));
+      } catch (...) {
+        pool_free(place, sizeof(F));
+        throw;
+      }
+    }
+  }
+  static constexpr OpType type{
+      .run = [](OpNode& op, RunContext& context) { get(op)(context); },
+      .destroy = [](OpNode& op) noexcept {
+        F& body = get(op);
+        body.~F();
+        if constexpr (!fits) pool_free(&body, sizeof(F));
+      },
+  };
+};
+
+}  // namespace kaon

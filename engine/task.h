@@ -1,0 +1,292 @@
+// Task: a lazy coroutine; sync_wait and spawn start one.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <coroutine>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <utility>
+
+#include "kaon/engine/await.h"
+
+namespace kaon {
+
+template <class T> class Task;
+
+namespace detail {
+
+template <class T>
+decltype(auto) get_awaiter(T&& awaitable) {
+  if constexpr (requires { std::forward<T>(awaitable).operator co_await(); }) {
+    return std::forward<T>(awaitable).operator co_await();
+  } else {
+    return std::forward<T>(awaitable);
+  }
+}
+
+template <class Awaiter> class ContextAwaiter;
+
+// The two sides of a co_await on a Task meet here: the caller that suspends and the callee that ends. Whoever comes
+// second goes on. So a callee that ends at once costs no stack, without relying on tail calls (g++ 12 makes none at
+// -O0 and under sanitizers).
+class PromiseBase : public Pooled {
+ public:
+  Executor* executor() const noexcept { return executor_; }
+  void set_executor(Executor* e) noexcept { executor_ = e; }
+  void set_continuation(std::coroutine_handle<> c) noexcept { continuation_ = c; }
+
+  // For the caller, after it resumed the callee: true when the callee has not ended yet.
+  bool suspend_caller() noexcept { return state_.exchange(1, std::memory_order_acq_rel) != 2; }
+
+  std::suspend_always initial_suspend() const noexcept { return {}; }
+  struct FinalAwaiter {
+    bool await_ready() const noexcept { return false; }
+    template <class P>
+    std::coroutine_handle<> await_suspend(std::coroutine_handle<P> self) noexcept {
+      PromiseBase& p = self.promise();
+      std::coroutine_handle<> next = p.continuation_;
+      if (p.state_.exchange(2, std::memory_order_acq_rel) == 1) return next;
+      return std::noop_coroutine();  // the caller is still running and goes on by itself
+    }
+    void await_resume() const noexcept {}
+  };
+  FinalAwaiter final_suspend() const noexcept { return {}; }
+
+  template <class T>
+  auto await_transform(T&& awaitable) {
+    return ContextAwaiter<decltype(get_awaiter(std::forward<T>(awaitable)))>(std::forward<T>(awaitable));
+  }
+  void unhandled_exception() noexcept { error_ = std::current_exception(); }
+  void rethrow() const {
+    if (error_) std::rethrow_exception(error_);
+  }
+
+ private:
+  Executor* executor_ = nullptr;
+  std::coroutine_handle<> continuation_;
+  std::atomic<int> state_{0};
+  std::exception_ptr error_;
+};
+
+// A coroutine that nobody awaits: the outermost of a chain. Frees itself at its end.
+class Root {
+ public:
+  struct promise_type : PromiseBase {
+    Root get_return_object() noexcept { return Root(std::coroutine_handle<promise_type>::from_promise(*this)); }
+    std::suspend_never final_suspend() const noexcept { return {}; }
+    void return_void() const noexcept {}
+    void unhandled_exception() noexcept { std::terminate(); }  // roots catch everything themselves
+  };
+  explicit Root(std::coroutine_handle<promise_type> h) : handle(h) {}
+  std::coroutine_handle<promise_type> handle;
+};
+
+// Around every co_await in Kaon's coroutines: keeps recording, training mode, engine, device and block path across
+// the suspension, and makes a coroutine that pushed beyond the engine's limit wait for room before anything else.
+template <class Awaiter>
+class ContextAwaiter {
+ public:
+  template <class T>
+  explicit ContextAwaiter(T&& awaitable) : inner_(get_awaiter(std::forward<T>(awaitable))) {}
+
+  bool await_ready() {
+    over_budget_ = Engine::current().is_over_budget();
+    return !over_budget_ && inner_.await_ready();
+  }
+  template <class P>
+  bool await_suspend(std::coroutine_handle<P> caller) {
+    context_ = thread_context();
+    suspended_ = true;
+    if (!over_budget_) return begin(caller);
+    Engine::current().on_room(begin_later(*this, caller).handle, *caller.promise().executor());
+    return true;
+  }
+  decltype(auto) await_resume() {
+    if (suspended_) thread_context() = context_;
+    if (error_) std::rethrow_exception(error_);
+    return inner_.await_resume();
+  }
+
+ private:
+  template <class P>
+  bool begin(std::coroutine_handle<P> caller) {
+    if constexpr (std::is_void_v<decltype(inner_.await_suspend(caller))>) {
+      inner_.await_suspend(caller);
+      return true;
+    } else {
+      return inner_.await_suspend(caller);
+    }
+  }
+  // Runs on the caller's executor once there is room.
+  template <class P>
+  static Root begin_later(ContextAwaiter& self, std::coroutine_handle<P> caller) {
+    thread_context() = self.context_;
+    bool waits = false;
+    try {
+      waits = !self.inner_.await_ready() && self.begin(caller);
+    } catch (...) {
+      self.error_ = std::current_exception();
+    }
+    if (!waits) caller.resume();  // else `self` may be gone
+    co_return;
+  }
+
+  Awaiter inner_;
+  ThreadContext context_{};
+  std::exception_ptr error_;  // of a begin that came later
+  bool suspended_ = false;
+  bool over_budget_ = false;
+};
+
+template <class T>
+class TaskPromise : public PromiseBase {
+ public:
+  Task<T> get_return_object() noexcept;
+  template <class U>
+  void return_value(U&& value) {
+    value_.emplace(std::forward<U>(value));
+  }
+  T result() {
+    rethrow();
+    return std::move(*value_);
+  }
+
+ private:
+  std::optional<T> value_;
+};
+
+template <>
+class TaskPromise<void> : public PromiseBase {
+ public:
+  Task<void> get_return_object() noexcept;
+  void return_void() const noexcept {}
+  void result() const { rethrow(); }
+};
+
+}  // namespace detail
+
+// A coroutine that starts when it is awaited and resumes on its awaiter's executor. Awaited once. Frames are
+// recycled. Pushing inside one never blocks; beyond the engine's in-flight limit the next co_await waits for room.
+// Thread safety: unsafe. Must not be destroyed while it is suspended on an array.
+template <class T = void>
+class [[nodiscard]] Task {
+ public:
+  using promise_type = detail::TaskPromise<T>;
+  using Handle = std::coroutine_handle<promise_type>;
+
+  explicit Task(Handle h) noexcept : handle_(h) {}
+  Task(Task&& o) noexcept : handle_(std::exchange(o.handle_, {})) {}
+  Task& operator=(Task&& o) noexcept {
+    std::swap(handle_, o.handle_);
+    return *this;
+  }
+  ~Task() {
+    if (handle_) handle_.destroy();
+  }
+
+  class Awaiter {
+   public:
+    explicit Awaiter(Handle h) noexcept : handle_(h) {}
+    bool await_ready() const noexcept { return false; }
+    template <HasExecutor P>
+    bool await_suspend(std::coroutine_handle<P> caller) {
+      handle_.promise().set_executor(caller.promise().executor());
+      handle_.promise().set_continuation(caller);
+      handle_.resume();
+      return handle_.promise().suspend_caller();
+    }
+    T await_resume() { return handle_.promise().result(); }
+
+   private:
+    Handle handle_;
+  };
+  Awaiter operator co_await() && noexcept { return Awaiter(handle_); }
+  Awaiter operator co_await() & noexcept { return Awaiter(handle_); }
+
+ private:
+  Handle handle_;
+};
+
+namespace detail {
+template <class T>
+Task<T> TaskPromise<T>::get_return_object() noexcept {
+  return Task<T>(std::coroutine_handle<TaskPromise>::from_promise(*this));
+}
+inline Task<void> TaskPromise<void>::get_return_object() noexcept {
+  return Task<void>(std::coroutine_handle<TaskPromise>::from_promise(*this));
+}
+
+// The executor of a thread that runs coroutines until one of them is done; helps the engine meanwhile.
+class RunLoop : public Executor {
+ public:
+  void post(std::coroutine_handle<> work) override;
+  void finish();
+  void run();
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::coroutine_handle<>> queue_;
+  std::atomic<bool> posted_{false};
+  bool finished_ = false;
+};
+
+template <class T>
+Root run_root(Task<T>& task, std::optional<T>& value, std::exception_ptr& error, RunLoop& loop) {
+  try {
+    value.emplace(co_await task);
+  } catch (...) {
+    error = std::current_exception();
+  }
+  loop.finish();
+}
+inline Root run_root(Task<void>& task, std::exception_ptr& error, RunLoop& loop) {
+  try {
+    co_await task;
+  } catch (...) {
+    error = std::current_exception();
+  }
+  loop.finish();
+}
+inline void run_until_done(Root root, RunLoop& loop) {
+  root.handle.promise().set_executor(&loop);
+  ThreadContext saved = thread_context();
+  thread_context().in_task = true;
+  root.handle.resume();
+  thread_context() = saved;
+  loop.run();
+}
+}  // namespace detail
+
+// Runs the task on this thread until it ends; blocks, helping the engine. Throws what the task throws.
+template <class T>
+T sync_wait(Task<T> task) {
+  detail::RunLoop loop;
+  std::exception_ptr error;
+  if constexpr (std::is_void_v<T>) {
+    detail::run_until_done(detail::run_root(task, error, loop), loop);
+    if (error) std::rethrow_exception(error);
+  } else {
+    std::optional<T> value;
+    detail::run_until_done(detail::run_root(task, value, error, loop), loop);
+    if (error) std::rethrow_exception(error);
+    return std::move(*value);
+  }
+}
+
+// main() in one line: runs the task, then waits for what it pushed; a failure is printed and gives 1.
+int run_main(Task<void> task);
+
+// What happens to an exception of a spawned task that nobody awaits; the default prints it to stderr.
+// Thread safety: any thread.
+void set_unobserved_error_hook(std::function<void(std::exception_ptr)> hook);
+
+// Starts the task on an executor, which must outlive it; the engine and the device of this thread are current in it,
+// recording and training are off. Its failure goes to the hook.
+void spawn(Task<void> task, Executor& executor);
+
+}  // namespace kaon

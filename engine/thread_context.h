@@ -1,0 +1,25 @@
+// What travels with the running program: engine, device, recording and block path of this thread or coroutine.
+#pragma once
+
+#include "kaon/engine/device.h"
+
+namespace kaon {
+
+class Engine;
+
+// A coroutine saves it at every suspension and restores it when it resumes, on whatever thread.
+struct ThreadContext {
+  Engine* engine = nullptr;       // nullptr: the process default
+  Device device{};                // default device of creation functions
+  void* interceptor = nullptr;    // ops::Interceptor: the tape or the tracer that sees calls
+  bool recording = false;
+  bool training = false;
+  const char* scope = nullptr;    // path of the running block
+  bool in_task = false;           // pushing must not block: the coroutine's next suspension point waits instead
+};
+
+inline thread_local constinit ThreadContext t_context{};
+
+inline ThreadContext& thread_context() { return t_context; }
+
+}  // namespace kaon

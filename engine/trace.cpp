@@ -1,0 +1,146 @@
+#include "kaon/engine/trace.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <mutex>
+#include <vector>
+
+#include "kaon/engine/spin_lock.h"
+
+namespace kaon {
+
+// One per thread and profiler. The lock is the thread's own, so it is free unless somebody reads the events.
+struct Profiler::Ring {
+  static constexpr size_t capacity = 1 << 16;
+  mutable SpinLock lock;
+  std::vector<Event> events;
+  uint64_t dropped = 0;
+  uint32_t thread = 0;
+};
+
+struct Profiler::State {
+  uint64_t id;
+  mutable std::mutex mutex;
+  std::vector<std::unique_ptr<Ring>> rings;
+};
+
+namespace {
+std::atomic<uint64_t> g_next_profiler{1};
+struct CachedRing {
+  uint64_t profiler = 0;
+  void* ring = nullptr;
+};
+thread_local CachedRing t_ring;  // of the profiler that this thread used last
+}  // namespace
+
+Profiler::Profiler() : state_(new State) { state_->id = g_next_profiler.fetch_add(1); }
+Profiler::~Profiler() = default;
+
+uint64_t Profiler::now() noexcept {
+  return uint64_t(std::chrono::duration_cast<std::chrono::nanoseconds>(
+                      std::chrono::steady_clock::now().time_since_epoch()).count());
+}
+
+void Profiler::start() {
+  std::lock_guard lock(state_->mutex);
+  for (auto& r : state_->rings) {
+    std::lock_guard ring_lock(r->lock);
+    r->events.clear();
+    r->dropped = 0;
+  }
+  on_.store(true, std::memory_order_relaxed);
+}
+
+void Profiler::stop() { on_.store(false, std::memory_order_relaxed); }
+
+Profiler::Ring& Profiler::ring() {
+  if (t_ring.profiler == state_->id) return *static_cast<Ring*>(t_ring.ring);
+  static std::atomic<uint32_t> next_thread{1};
+  static thread_local const uint32_t thread = next_thread.fetch_add(1);
+  std::lock_guard lock(state_->mutex);
+  for (auto& r : state_->rings) {
+    if (r->thread == thread) {
+      t_ring = {state_->id, r.get()};
+      return *r;
+    }
+  }
+  state_->rings.push_back(std::make_unique<Ring>());
+  state_->rings.back()->thread = thread;
+  t_ring = {state_->id, state_->rings.back().get()};
+  return *state_->rings.back();
+}
+
+void Profiler::record(const char* name, const char* category, uint64_t begin, uint64_t end, const char* scope,
+                      const std::source_location* site) noexcept {
+  try {
+    Ring& r = ring();
+    std::lock_guard lock(r.lock);
+    if (r.events.size() < Ring::capacity) {
+      r.events.push_back({name, category, scope, site ? *site : std::source_location(), begin, end, r.thread});
+    } else {
+      ++r.dropped;
+    }
+  } catch (...) {
+    // no memory for an event: the program matters more than its trace
+  }
+}
+
+std::vector<Profiler::Event> Profiler::events() const {
+  std::vector<Event> all;
+  std::lock_guard lock(state_->mutex);
+  for (const auto& r : state_->rings) {
+    std::lock_guard ring_lock(r->lock);
+    all.insert(all.end(), r->events.begin(), r->events.end());
+  }
+  std::sort(all.begin(), all.end(), [](const Event& a, const Event& b) { return a.begin < b.begin; });
+  return all;
+}
+
+uint64_t Profiler::dropped() const {
+  uint64_t n = 0;
+  std::lock_guard lock(state_->mutex);
+  for (const auto& r : state_->rings) {
+    std::lock_guard ring_lock(r->lock);
+    n += r->dropped;
+  }
+  return n;
+}
+
+namespace {
+std::string json_string(std::string_view text) {
+  std::string out = "\"";
+  for (char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (static_cast<unsigned char>(c) < 0x20) continue;
+    out += c;
+  }
+  return out + "\"";
+}
+}  // namespace
+
+void Profiler::write(const std::filesystem::path& file) const {
+  std::ofstream out(file);
+  if (!out) throw IoError(fmt::format("[Profiler] cannot write {}", file.string()));
+  auto all = events();
+  uint64_t origin = all.empty() ? 0 : all.front().begin;
+  out << "{\"traceEvents\": [\n";
+  out << R"j({"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "kaon cpu(0)"}})j";
+  for (const Event& e : all) {
+    out << fmt::format(",\n{{\"ph\": \"X\", \"name\": {}, \"cat\": {}, \"pid\": 0, \"tid\": {}, \"ts\": {:.3f}, \"dur\": {:.3f}",
+                       json_string(e.name), json_string(e.category), e.thread, double(e.begin - origin) / 1e3,
+                       double(e.end - e.begin) / 1e3);
+    if (e.site.line()) {
+      out << fmt::format(", \"args\": {{\"block\": {}, \"pushed\": {}}}", json_string(e.scope ? e.scope : ""),
+                         json_string(fmt::format("{}:{}", e.site.file_name(), e.site.line())));
+    }
+    out << "}";
+  }
+  out << fmt::format("\n], \"displayTimeUnit\": \"ms\", \"otherData\": {{\"dropped\": {}}}}}\n", dropped());
+  out.flush();
+  if (!out) throw IoError(fmt::format("[Profiler] writing {} failed", file.string()));
+}
+
+}  // namespace kaon

@@ -1,0 +1,71 @@
+// Profiler: a timeline of operations as a Chrome trace (opens in Perfetto and chrome://tracing).
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <string_view>
+
+#include "kaon/engine/error.h"
+
+namespace kaon {
+
+// Off costs one branch per operation. While on, each thread writes to a ring of its own (events beyond its size are
+// dropped and counted in the file). Thread safety: any thread.
+class Profiler {
+ public:
+  Profiler();
+  ~Profiler();
+
+  void start();  // forgets earlier events
+  void stop();
+  bool is_on() const noexcept { return on_.load(std::memory_order_relaxed); }
+
+  // Writes {"traceEvents": [...]}: one complete event per operation, with block path and push site as arguments.
+  // Throws IoError.
+  void write(const std::filesystem::path& file) const;
+
+  static uint64_t now() noexcept;  // nanoseconds, steady
+  void record(const char* name, const char* category, uint64_t begin, uint64_t end, const char* scope = nullptr,
+              const std::source_location* site = nullptr) noexcept;
+
+  struct Event {
+    const char* name;
+    const char* category;
+    const char* scope;
+    std::source_location site;
+    uint64_t begin, end;
+    uint32_t thread;
+  };
+  // All events so far, by begin time. For tests and reports.
+  std::vector<Event> events() const;
+  uint64_t dropped() const;
+
+ private:
+  struct Ring;
+  Ring& ring();
+  std::atomic<bool> on_{false};
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Records from construction to destruction when the profiler is on. Names must be literals or interned.
+class TraceSpan {
+ public:
+  TraceSpan(Profiler& profiler, const char* name, const char* category)
+      : profiler_(profiler), name_(name), category_(category), begin_(profiler.is_on() ? Profiler::now() : 0) {}
+  ~TraceSpan() {
+    if (begin_ && profiler_.is_on()) profiler_.record(name_, category_, begin_, Profiler::now());
+  }
+  TraceSpan(const TraceSpan&) = delete;
+  TraceSpan& operator=(const TraceSpan&) = delete;
+
+ private:
+  Profiler& profiler_;
+  const char* name_;
+  const char* category_;
+  uint64_t begin_;
+};
+
+}  // namespace kaon

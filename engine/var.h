@@ -1,0 +1,116 @@
+// Var: what operators depend on. One per piece of memory.
+#pragma once
+
+#include <cstdint>
+
+#include "kaon/engine/error.h"
+#include "kaon/engine/spin_lock.h"
+
+namespace kaon {
+
+class Var;
+struct OpBase;
+
+enum class AccessMode : uint8_t {
+  read,
+  write,   // overwrites everything: heals a failed array
+  update,  // reads and writes: a failure on either side fails the array
+};
+
+// One access of one op: the node of a var's queue. Lies inside the op, so queueing allocates nothing.
+struct Dep {
+  OpBase* op = nullptr;
+  Dep* next = nullptr;
+  Var* var = nullptr;
+  AccessMode mode = AccessMode::read;
+  bool is_write() const { return mode != AccessMode::read; }
+};
+
+// How it works. A var is a fair reader-writer lock whose waiters are ops, not threads. Readers run together, a
+// writer runs alone, and everybody is granted in the order of arrival, so conflicting ops run in push order. An op
+// locks all its vars (sorted by address), appends itself to each, and unlocks them: it enters atomically, so two
+// pushing threads cannot queue up in opposite orders on two vars. Each grant lowers the op's count of pending
+// grants; at zero it is ready. Completion releases one var at a time and returns the accesses that this grants.
+//
+// Thread safety: as documented per function. A Var must outlive the ops pushed on it.
+class Var {
+ public:
+  Var() = default;
+  Var(const Var&) = delete;
+  Var& operator=(const Var&) = delete;
+  ~Var() {
+    if (error_) error_->release();
+  }
+
+  void lock() noexcept { lock_.lock(); }
+  void unlock() noexcept { lock_.unlock(); }
+
+  // Queues the access. True when it is granted at once. The caller holds the lock.
+  bool append(Dep& d) noexcept {
+    if (!head_ && (d.is_write() ? active_ == 0 : active_ >= 0)) {
+      active_ = d.is_write() ? -1 : active_ + 1;
+      return true;
+    }
+    d.next = nullptr;
+    (head_ ? tail_->next : head_) = &d;
+    tail_ = &d;
+    return false;
+  }
+
+  // Ends a granted access. Returns the list (by `next`) of accesses granted by that. Locks itself.
+  Dep* complete(const Dep& d) noexcept {
+    lock();
+    active_ = d.is_write() ? 0 : active_ - 1;
+    if (d.is_write()) ++version_;
+    Dep* granted = nullptr;
+    if (head_) {
+      if (head_->is_write()) {
+        if (active_ == 0) {
+          granted = head_;
+          head_ = head_->next;
+          granted->next = nullptr;
+          active_ = -1;
+        }
+      } else if (active_ >= 0) {
+        granted = head_;
+        Dep* last = head_;
+        ++active_;
+        while (last->next && !last->next->is_write()) {
+          last = last->next;
+          ++active_;
+        }
+        head_ = last->next;
+        last->next = nullptr;
+      }
+    }
+    unlock();
+    return granted;
+  }
+
+  // No write is running or queued. The caller holds the lock.
+  bool is_readable() const noexcept { return active_ >= 0 && !head_; }
+  // Nothing is running or queued. The caller holds the lock.
+  bool is_idle() const noexcept { return active_ == 0 && !head_; }
+
+  // Counts completed writes. The caller holds the lock or a grant.
+  uint32_t version() const noexcept { return version_; }
+
+  // The failure of the last write, if any. The caller holds the lock while readable, or a grant.
+  const OpError* error() const noexcept { return error_; }
+  // Takes a reference. The caller holds a write grant.
+  void set_error(const OpError* e) noexcept {
+    if (e) e->retain();
+    if (error_) error_->release();
+    error_ = e;
+  }
+
+ private:
+  SpinLock lock_;
+  int32_t active_ = 0;  // -1: one writer runs; n: n readers run
+  uint32_t version_ = 0;
+  Dep* head_ = nullptr;
+  Dep* tail_ = nullptr;
+  const OpError* error_ = nullptr;
+};
+
+}  // namespace kaon

@@ -1,0 +1,133 @@
+// Slots, workers and what they run.
+#include "kaon/engine/engine_impl.h"
+
+namespace kaon {
+namespace {
+using Clock = std::chrono::steady_clock;
+}
+
+OpNode* Engine::Impl::pop() noexcept {
+  if (uses_priorities.load(std::memory_order_relaxed)) {
+    if (OpNode* op = ready[size_t(Priority::high)].pop()) return op;
+    if (OpNode* op = ready[size_t(Priority::normal)].pop()) return op;
+    return ready[size_t(Priority::low)].pop();
+  }
+  return ready[size_t(Priority::normal)].pop();
+}
+
+bool Engine::Impl::has_work() const noexcept {
+  return !ready[0].is_empty() || !ready[1].is_empty() || !ready[2].is_empty();
+}
+
+void Engine::Impl::make_ready(OpNode& op) {
+  ready[size_t(op.priority)].push(op);
+  wake();
+}
+
+void Engine::Impl::wake() {
+  if (threads == 0 || spinning.load(std::memory_order_seq_cst) > 0) return;  // pairs with drain's leaving
+  if (!take_slot()) return;  // all slots run operations; they look at the queue when they finish one
+  spinning.fetch_add(1, std::memory_order_seq_cst);
+  boost::asio::post(*pool, [this] { drain(); });
+}
+
+bool Engine::Impl::take_slot() noexcept {
+  int a = active.load(std::memory_order_seq_cst);
+  while (a < threads) {
+    if (active.compare_exchange_weak(a, a + 1, std::memory_order_seq_cst)) return true;
+  }
+  return false;
+}
+
+void Engine::Impl::give_slot() noexcept { active.fetch_sub(1, std::memory_order_seq_cst); }
+
+void Engine::Impl::drain() {
+  t_slot_of = this;
+  thread_context() = ThreadContext{.engine = &self};
+  bool is_spinning = true;  // wake() has counted it
+  for (;;) {
+    if (OpNode* op = pop()) {
+      if (is_spinning) {
+        is_spinning = false;
+        // nobody else looks for work now: if there is more, start another worker
+        if (spinning.fetch_sub(1, std::memory_order_seq_cst) == 1 && threads > 1 && has_work()) wake();
+      }
+      run_chain(op);
+      continue;
+    }
+    bool look = true;
+    if (!is_spinning) {
+      is_spinning = true;
+      look = spinning.fetch_add(1, std::memory_order_seq_cst) == 0;  // one thread that looks is enough
+    }
+    if (look) {
+      auto until = Clock::now() + options.spin;
+      bool found = false;
+      while (!found) {
+        for (int i = 0; i < 32 && !(found = has_work()); ++i) cpu_pause();
+        if (!found && Clock::now() >= until) break;
+      }
+      if (found) continue;
+    }
+    spinning.fetch_sub(1, std::memory_order_seq_cst);
+    give_slot();
+    // work may have come between the last look and giving up the slot
+    if (!has_work() || !take_slot()) break;
+    spinning.fetch_add(1, std::memory_order_seq_cst);
+  }
+  t_slot_of = nullptr;
+}
+
+void Engine::Impl::run_chain(OpNode* op, FunctionRef<bool()>* stop) {
+  if (threads == 0) {
+    // serial: also what the chain makes ready, before the push returns
+    while (op) {
+      while (op) op = execute(*op);
+      op = pop();
+    }
+    return;
+  }
+  while (op) {
+    op = execute(*op);
+    if (op && stop && (*stop)()) {
+      make_ready(*op);
+      return;
+    }
+    if (op && uses_priorities.load(std::memory_order_relaxed)) {
+      // an inline successor yields to a higher class
+      for (int p = 0; p < int(op->priority); ++p) {
+        if (OpNode* higher = ready[p].pop()) {
+          make_ready(*std::exchange(op, higher));
+          break;
+        }
+      }
+    }
+  }
+}
+
+bool Engine::Impl::help(FunctionRef<bool()> done_waiting) {
+  bool holds = t_slot_of == this;
+  if (!holds && !take_slot()) return false;
+  Impl* saved = std::exchange(t_slot_of, this);
+  bool ran = false;
+  while (!done_waiting()) {
+    OpNode* op = pop();
+    if (!op) break;
+    ran = true;
+    run_chain(op, &done_waiting);
+  }
+  t_slot_of = saved;
+  if (!holds) {
+    give_slot();
+    if (has_work()) wake();
+  }
+  return ran;
+}
+
+bool Engine::help_once() {
+  int runs = 0;
+  auto once = [&] { return runs++ > 0; };
+  return impl_->help(once);
+}
+
+}  // namespace kaon
