@@ -1,0 +1,192 @@
+// Block: what nets are made of; HybridBlock: a block that can be traced.
+#pragma once
+
+#include <array>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "kaon/gluon/parameter.h"
+#include "kaon/graph/cached_graph.h"
+
+namespace kaon::gluon {
+
+struct BlockNode;
+
+// A handle: a copy is the same block. Members of a block are handles or constants; what changes is a Parameter.
+// Derive from it for a net that is not traced: write `NDArray operator()(const NDArray& x)`; hybridize() then reaches
+// its children. Thread safety: building and initializing on one thread; calling from any thread.
+class Block {
+ public:
+  explicit Block(std::string_view hint = "block");
+  virtual ~Block();
+  Block(const Block&) = default;
+  Block& operator=(const Block&) = default;
+
+  const std::string& name() const;        // "conv1"; of a child of a Sequential "dense0"
+  const std::string& class_name() const;  // hint given by the class
+  void initialize(const init::Initializer& init = init::Uniform(), Device device = Device(), bool force_reinit = false);
+  // All parameters, own ones first; `select` is a regular expression on full names.
+  ParameterDict collect_params(std::string_view select = "") const;
+  void hybridize(bool active = true, const HybridizeOptions& options = {});
+  void hybridize(const HybridizeOptions& options) { hybridize(true, options); }
+  void cast(DType dtype);
+  // MXNet's list file; names are dotted paths ("features.0.weight").
+  void save_parameters(const std::filesystem::path& file) const;
+  void load_parameters(const std::filesystem::path& file, bool allow_missing = false, bool ignore_extra = false);
+  // Replaces a registered child. The old one's traces are dropped.
+  template <class B>
+  void replace_child(std::string_view name, B& member, B block) {
+    swap_child(name, block);
+    member = block;
+  }
+
+  const std::shared_ptr<BlockNode>& node() const { return node_; }
+
+ protected:
+  // Registers a child under an attribute name and returns it: nn::Dense fc = child("fc", nn::Dense(10));
+  template <class B>
+  B child(std::string_view name, B block) {
+    add_child(name, name, block);
+    return block;
+  }
+  Parameter param(std::string_view name, const Shape& shape, const ParameterOptions& options = {});
+  void add_child(std::string_view key, std::string_view name, const Block& block);
+  void swap_child(std::string_view name, const Block& block);
+
+  std::shared_ptr<BlockNode> node_;
+};
+
+// "name (Type)" lines, nested.
+std::string to_string(const Block& block);
+
+namespace detail {
+
+// Arrays in, arrays out: how several results of hybrid_forward become a list and back.
+template <class R> struct Structure;
+template <> struct Structure<NDArray> {
+  static constexpr size_t count = 1;
+  static NDArray make(std::vector<NDArray>&& v) { return std::move(v[0]); }
+};
+template <> struct Structure<std::vector<NDArray>> {
+  static std::vector<NDArray> make(std::vector<NDArray>&& v) { return std::move(v); }
+};
+template <class... A> struct Structure<std::tuple<A...>> {
+  static std::tuple<A...> make(std::vector<NDArray>&& v) {
+    return [&]<size_t... I>(std::index_sequence<I...>) { return std::tuple<A...>(std::move(v[I])...); }
+    (std::index_sequence_for<A...>());
+  }
+};
+template <class A, class B> struct Structure<std::pair<A, B>> {
+  static std::pair<A, B> make(std::vector<NDArray>&& v) { return {std::move(v[0]), std::move(v[1])}; }
+};
+template <size_t N> struct Structure<std::array<NDArray, N>> {
+  static std::array<NDArray, N> make(std::vector<NDArray>&& v) {
+    std::array<NDArray, N> a;
+    for (size_t i = 0; i < N; ++i) a[i] = std::move(v[i]);
+    return a;
+  }
+};
+
+inline std::vector<Symbol> flatten(const Symbol& s) { return {s}; }
+inline std::vector<Symbol> flatten(const std::vector<Symbol>& s) { return s; }
+template <class... A> std::vector<Symbol> flatten(const std::tuple<A...>& t) {
+  return std::apply([](const auto&... s) { return std::vector<Symbol>{s...}; }, t);
+}
+template <class A, class B> std::vector<Symbol> flatten(const std::pair<A, B>& p) { return {p.first, p.second}; }
+template <size_t N> std::vector<Symbol> flatten(const std::array<Symbol, N>& a) { return {a.begin(), a.end()}; }
+
+using TraceFn = FunctionRef<std::vector<Symbol>(std::span<const Symbol>)>;
+
+bool is_active(const BlockNode& block);
+// Sees that own parameters without a shape get one, by tracing the block alone.
+void finish_deferred(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace);
+std::vector<NDArray> call_traced(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace,
+                                 const std::source_location& site);
+
+// While a block runs: its path for error messages, its prefix for names, and that it calls only its own children.
+class CallScope {
+ public:
+  explicit CallScope(BlockNode& block, bool tracing);
+  ~CallScope();
+  CallScope(const CallScope&) = delete;
+  CallScope& operator=(const CallScope&) = delete;
+
+ private:
+  const char* saved_path_;
+  BlockNode* saved_block_;
+  std::optional<NameScope> names_;
+};
+
+}  // namespace detail
+
+// Derive as `struct Net : HybridBlock<Net>` and write `auto hybrid_forward(auto F, auto x)`: F is nd or sym, x an
+// NDArray or a Symbol; several arrays may come in and go out (vector, tuple, pair, array). Children must be registered
+// HybridBlocks. Not hybridized, each call runs it; hybridized, it runs once per number of inputs and training mode,
+// and from then on each call is one submission to the engine.
+template <class Derived>
+class HybridBlock : public Block {
+ public:
+  explicit HybridBlock(std::string_view hint = "hybridblock") : Block(hint) {}
+
+  template <class A>
+  auto operator()(const A& a, std::source_location site = std::source_location::current()) const {
+    return run(site, a);
+  }
+  template <class A>
+  auto operator()(const A& a, const A& b, std::source_location site = std::source_location::current()) const {
+    return run(site, a, b);
+  }
+  template <class A>
+  auto operator()(const A& a, const A& b, const A& c, std::source_location site = std::source_location::current()) const {
+    return run(site, a, b, c);
+  }
+  template <class A>
+  auto operator()(const A& a, const A& b, const A& c, const A& d,
+                  std::source_location site = std::source_location::current()) const {
+    return run(site, a, b, c, d);
+  }
+
+  // Writes prefix-symbol.json and prefix-0001.params, which MXNet reads. Needs hybridize() and one call before.
+  void export_model(const std::string& prefix, int epoch = 0) const;
+
+ private:
+  // Blocks are handles: calling through a const handle runs the same block.
+  Derived& self() const { return const_cast<Derived&>(static_cast<const Derived&>(*this)); }
+
+  template <class A, class... Rest>
+  auto run(const std::source_location& site, const A& first, const Rest&... rest) const {
+    if constexpr (std::is_same_v<A, Symbol>) {
+      detail::CallScope scope(*node_, true);
+      return self().hybrid_forward(sym, first, rest...);
+    } else {
+      static_assert(std::is_same_v<A, NDArray>, "a block is called with NDArrays or with Symbols");
+      using Result = std::remove_cvref_t<decltype(self().hybrid_forward(nd, first, rest...))>;
+      const NDArray* inputs[] = {&first, &rest...};
+      auto trace = [&](std::span<const Symbol> s) {
+        detail::CallScope scope(*node_, true);
+        return [&]<size_t... I>(std::index_sequence<I...>) {
+          return detail::flatten(self().hybrid_forward(sym, Symbol(s[I])...));
+        }(std::make_index_sequence<1 + sizeof...(Rest)>());
+      };
+      if (detail::is_active(*node_)) {
+        return detail::Structure<Result>::make(detail::call_traced(*node_, inputs, trace, site));
+      }
+      detail::finish_deferred(*node_, inputs, trace);
+      detail::CallScope scope(*node_, false);
+      return self().hybrid_forward(nd, first, rest...);
+    }
+  }
+};
+
+void export_block(const BlockNode& block, const std::string& prefix, int epoch);
+
+template <class Derived>
+void HybridBlock<Derived>::export_model(const std::string& prefix, int epoch) const {
+  export_block(*node_, prefix, epoch);
+}
+
+}  // namespace kaon::gluon

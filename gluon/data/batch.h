@@ -1,0 +1,49 @@
+// Batch: what a loader delivers; BatchBuilder: puts samples into its arrays.
+#pragma once
+
+#include <cstdint>
+
+#include "kaon/gluon/data/host_tensor.h"
+#include "kaon/ops/ndarray.h"
+
+namespace kaon::gluon::data {
+
+// Samples stacked along a new first axis. The arrays are ready: nothing is pending on them. `label` is undefined when
+// the dataset has no labels.
+class Batch {
+ public:
+  Batch(NDArray data, NDArray label, int64_t size) : data(std::move(data)), label(std::move(label)), size_(size) {}
+  int64_t size() const { return size_; }  // of the last batch of an epoch perhaps fewer than batch_size
+
+  NDArray data;
+  NDArray label;
+
+ private:
+  int64_t size_;
+};
+
+namespace detail {
+
+// Copies each sample straight into the memory of the batch's arrays, which nobody else has seen yet.
+class BatchBuilder {
+ public:
+  BatchBuilder(int64_t count, Engine& engine) : count_(count), engine_(engine) {}
+  // Shape and dtype of the first sample hold for all: else throws ShapeError, TypeError.
+  void add(const Sample& sample);
+  Batch finish();  // after `count` samples
+
+ private:
+  struct Column {
+    NDArray array;
+    std::byte* memory = nullptr;
+    Shape shape;
+  };
+  void add(Column& column, const HostTensor& value, const char* what);
+  int64_t count_;
+  int64_t added_ = 0;
+  Engine& engine_;
+  Column data_, label_;
+};
+
+}  // namespace detail
+}  // namespace kaon::gluon::data

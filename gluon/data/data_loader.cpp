@@ -1,0 +1,104 @@
+#include "kaon/gluon/data/data_loader.h"
+
+#include <fmt/format.h>
+
+#include <atomic>
+
+#include "kaon/gluon/data/loader_pipeline.h"
+
+namespace kaon::gluon::data {
+
+struct DataLoader::State {
+  State(Dataset d, BatchSampler s, const LoaderOptions& o) : dataset(std::move(d)), sampler(std::move(s)), options(o) {
+    if (o.workers < 0) throw ValueError(fmt::format("[DataLoader] workers: expected at least 0, got {}", o.workers));
+    if (o.prefetch < 0) throw ValueError(fmt::format("[DataLoader] prefetch: expected at least 0, got {}", o.prefetch));
+    if (o.workers > 1024) throw ValueError(fmt::format("[DataLoader] workers: expected at most 1024, got {}", o.workers));
+  }
+  Dataset dataset;
+  BatchSampler sampler;
+  LoaderOptions options;
+  std::atomic<uint64_t> epoch{0};
+};
+
+namespace {
+
+BatchSampler default_sampler(const Dataset& dataset, const LoaderOptions& o) {
+  if (o.batch_size < 1) {
+    throw ValueError(fmt::format("[DataLoader] batch_size: expected at least 1, got {}", o.batch_size));
+  }
+  Sampler order = o.shuffle ? Sampler(RandomSampler(dataset.size(), o.seed)) : Sampler(SequentialSampler(dataset.size()));
+  return BatchSampler(std::move(order), o.batch_size, o.last_batch);
+}
+
+// Cancels the pipeline when the generator goes, started or not.
+class PipelineOwner {
+ public:
+  explicit PipelineOwner(std::shared_ptr<detail::LoaderPipeline> pipeline) : pipeline_(std::move(pipeline)) {}
+  PipelineOwner(PipelineOwner&&) noexcept = default;
+  PipelineOwner& operator=(PipelineOwner&&) = delete;
+  ~PipelineOwner() {
+    if (pipeline_) pipeline_->cancel();
+  }
+  detail::LoaderPipeline& operator*() const { return *pipeline_; }
+
+ private:
+  std::shared_ptr<detail::LoaderPipeline> pipeline_;
+};
+
+AsyncGenerator<Batch> deliver(PipelineOwner given) {
+  PipelineOwner owner = std::move(given);  // a local: gone, and the workers with it, as soon as a batch throws
+  detail::LoaderPipeline& pipeline = *owner;
+  for (int64_t i = 0; i < pipeline.size(); ++i) {
+    if (pipeline.is_inline()) {
+      Batch batch = co_await pipeline.load_here(i);
+      co_yield std::move(batch);
+    } else {
+      Batch batch = co_await pipeline.take();
+      co_yield std::move(batch);
+    }
+  }
+}
+
+Task<std::optional<Batch>> next_of(AsyncGenerator<Batch>& batches) {
+  std::optional<Batch> batch = co_await batches.next();
+  co_return std::move(batch);
+}
+
+}  // namespace
+
+void SyncBatches::advance() {
+  batch_.reset();  // its memory may serve the next one
+  batch_ = sync_wait(next_of(batches_));
+}
+
+DataLoader::DataLoader(Dataset dataset, const LoaderOptions& options) {
+  BatchSampler sampler = default_sampler(dataset, options);
+  state_ = std::make_shared<State>(std::move(dataset), std::move(sampler), options);
+}
+
+DataLoader::DataLoader(Dataset dataset, BatchSampler batches, const LoaderOptions& options) {
+  if (options.batch_size != 0 || options.shuffle || options.last_batch != LastBatch::keep) {
+    throw ValueError("[DataLoader] batch_size, shuffle and last_batch must not be given with a BatchSampler, which decides them");
+  }
+  state_ = std::make_shared<State>(std::move(dataset), std::move(batches), options);
+}
+
+AsyncGenerator<Batch> DataLoader::batches() const { return batches(state_->epoch.fetch_add(1)); }
+
+AsyncGenerator<Batch> DataLoader::batches(uint64_t epoch) const {
+  const LoaderOptions& o = state_->options;
+  const int prefetch = o.prefetch > 0 ? o.prefetch : 2 * o.workers;
+  auto pipeline = std::make_shared<detail::LoaderPipeline>(state_->dataset, state_->sampler.batches(epoch), o.seed, epoch,
+                                                           o.workers, prefetch);
+  PipelineOwner owner(pipeline);
+  detail::LoaderPipeline::start(pipeline);
+  return deliver(std::move(owner));
+}
+
+int64_t DataLoader::size() const { return state_->sampler.size(next_epoch()); }
+uint64_t DataLoader::next_epoch() const { return state_->epoch.load(); }
+void DataLoader::set_next_epoch(uint64_t epoch) const { state_->epoch.store(epoch); }
+const LoaderOptions& DataLoader::options() const { return state_->options; }
+const Dataset& DataLoader::dataset() const { return state_->dataset; }
+
+}  // namespace kaon::gluon::data

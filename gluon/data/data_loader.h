@@ -1,0 +1,83 @@
+// DataLoader: batches of a dataset, loaded ahead on the engine's io pool while the program computes.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <type_traits>
+
+#include "kaon/engine/generator.h"
+#include "kaon/gluon/data/batch.h"
+#include "kaon/gluon/data/dataset.h"
+#include "kaon/gluon/data/sampler.h"
+
+namespace kaon::gluon::data {
+
+struct LoaderOptions {
+  int64_t batch_size = 0;  // must be given, unless there is a BatchSampler
+  bool shuffle = false;    // another order each epoch
+  LastBatch last_batch = LastBatch::keep;
+  int workers = 2;     // batches that are loaded at a time (decoded: EngineOptions::io_threads); 0: inside next()
+  int prefetch = 0;    // batches ready or being loaded ahead of the program; 0: two per worker
+  uint64_t seed = 0;   // of order and augmentation; batches depend on it and on the epoch, never on `workers`
+};
+static_assert(std::is_trivially_destructible_v<LoaderOptions>);
+
+// A range over the batches of one epoch for plain code: for (Batch& batch : loader.sync()). Waiting for a batch
+// blocks and helps the engine meanwhile. Throws what loading threw, at its batch. Thread safety: unsafe.
+class SyncBatches {
+ public:
+  explicit SyncBatches(AsyncGenerator<Batch> batches) : batches_(std::move(batches)) {}
+  class Iterator {
+   public:
+    explicit Iterator(SyncBatches* range) : range_(range) {}
+    Batch& operator*() const { return *range_->batch_; }
+    Batch* operator->() const { return &*range_->batch_; }
+    Iterator& operator++() {
+      range_->advance();
+      return *this;
+    }
+    bool operator!=(std::default_sentinel_t) const { return range_->batch_.has_value(); }
+
+   private:
+    SyncBatches* range_;
+  };
+  Iterator begin() {
+    advance();
+    return Iterator(this);
+  }
+  std::default_sentinel_t end() const { return {}; }
+
+ private:
+  void advance();
+  AsyncGenerator<Batch> batches_;
+  std::optional<Batch> batch_;
+};
+
+// A handle: a copy is the same loader. Batches come in the sampler's order, and an error of a sample is thrown by the
+// next() that would have given its batch, whatever the number of workers. At most `prefetch` batches are held.
+// Dropping the generator stops the loading: it waits for the samples that are being decoded at that moment;
+// asynchronous samples that are under way end by themselves. Thread safety: any thread; generators: one each.
+class DataLoader {
+ public:
+  // Throw ValueError for options that are out of range or exclude each other.
+  DataLoader(Dataset dataset, const LoaderOptions& options);
+  DataLoader(Dataset dataset, BatchSampler batches, const LoaderOptions& options = {});
+
+  // The batches of the next epoch: 0, 1, ... Loading starts now, on the current engine.
+  AsyncGenerator<Batch> batches() const;
+  AsyncGenerator<Batch> batches(uint64_t epoch) const;  // of that epoch; does not count as the next one
+  SyncBatches sync() const { return SyncBatches(batches()); }
+
+  int64_t size() const;          // batches in the next epoch
+  uint64_t next_epoch() const;
+  void set_next_epoch(uint64_t epoch) const;
+  const LoaderOptions& options() const;
+  const Dataset& dataset() const;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+}  // namespace kaon::gluon::data

@@ -1,0 +1,207 @@
+#include "kaon/gluon/data/dataset.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kaon::gluon::data {
+namespace detail {
+
+Sample DatasetNode::get(int64_t index, SampleRandom& random) const { return sync_wait(load(index, random)); }
+
+Task<Sample> DatasetNode::load(int64_t index, SampleRandom& random) const { co_return get(index, random); }
+
+namespace {
+
+using NodePtr = std::shared_ptr<const DatasetNode>;
+
+class SourceNode : public DatasetNode {
+ public:
+  explicit SourceNode(std::shared_ptr<const DatasetSource> source) : source_(std::move(source)) {}
+  int64_t size() const override { return source_->size(); }
+  Sample get(int64_t index, SampleRandom&) const override { return source_->get(index); }
+
+ private:
+  std::shared_ptr<const DatasetSource> source_;
+};
+
+class AsyncSourceNode : public DatasetNode {
+ public:
+  explicit AsyncSourceNode(std::shared_ptr<const AsyncDatasetSource> source) : source_(std::move(source)) {}
+  int64_t size() const override { return source_->size(); }
+  bool is_async() const override { return true; }
+  Task<Sample> load(int64_t index, SampleRandom&) const override { return source_->get(index); }
+
+ private:
+  std::shared_ptr<const AsyncDatasetSource> source_;
+};
+
+class CallableNode : public DatasetNode {
+ public:
+  CallableNode(int64_t size, IndexFn get) : size_(size), get_(std::move(get)) {}
+  int64_t size() const override { return size_; }
+  Sample get(int64_t index, SampleRandom&) const override { return get_(index); }
+
+ private:
+  int64_t size_;
+  IndexFn get_;
+};
+
+class AsyncCallableNode : public DatasetNode {
+ public:
+  AsyncCallableNode(int64_t size, AsyncIndexFn get) : size_(size), get_(std::move(get)) {}
+  int64_t size() const override { return size_; }
+  bool is_async() const override { return true; }
+  Task<Sample> load(int64_t index, SampleRandom&) const override { return get_(index); }
+
+ private:
+  int64_t size_;
+  AsyncIndexFn get_;
+};
+
+class TransformNode : public DatasetNode {
+ public:
+  TransformNode(NodePtr inner, SampleFn fn) : inner_(std::move(inner)), fn_(std::move(fn)) {}
+  int64_t size() const override { return inner_->size(); }
+  bool is_async() const override { return inner_->is_async(); }
+  Sample get(int64_t index, SampleRandom& random) const override { return fn_(inner_->get(index, random), random); }
+  Task<Sample> load(int64_t index, SampleRandom& random) const override {
+    Sample sample = co_await inner_->load(index, random);
+    co_return fn_(std::move(sample), random);
+  }
+
+ private:
+  NodePtr inner_;
+  SampleFn fn_;
+};
+
+class SubsetNode : public DatasetNode {
+ public:
+  SubsetNode(NodePtr inner, std::vector<int64_t> indices) : inner_(std::move(inner)), indices_(std::move(indices)) {}
+  int64_t size() const override { return int64_t(indices_.size()); }
+  bool is_async() const override { return inner_->is_async(); }
+  Sample get(int64_t index, SampleRandom& random) const override { return inner_->get(indices_[size_t(index)], random); }
+  Task<Sample> load(int64_t index, SampleRandom& random) const override {
+    return inner_->load(indices_[size_t(index)], random);
+  }
+
+ private:
+  NodePtr inner_;
+  std::vector<int64_t> indices_;
+};
+
+class RangeNode : public DatasetNode {
+ public:
+  RangeNode(NodePtr inner, int64_t begin, int64_t size) : inner_(std::move(inner)), begin_(begin), size_(size) {}
+  int64_t size() const override { return size_; }
+  bool is_async() const override { return inner_->is_async(); }
+  Sample get(int64_t index, SampleRandom& random) const override { return inner_->get(begin_ + index, random); }
+  Task<Sample> load(int64_t index, SampleRandom& random) const override { return inner_->load(begin_ + index, random); }
+
+ private:
+  NodePtr inner_;
+  int64_t begin_, size_;
+};
+
+int64_t checked_size(int64_t size) {
+  if (size < 0) throw ValueError(fmt::format("[Dataset] size: expected at least 0, got {}", size));
+  return size;
+}
+
+// Samples are views of the rows, so nothing is copied but into the batch.
+class RowsNode : public DatasetNode {
+ public:
+  RowsNode(HostTensor data, HostTensor label)
+      : data_(std::make_shared<const HostTensor>(std::move(data))),
+        label_(label.defined() ? std::make_shared<const HostTensor>(std::move(label)) : nullptr) {
+    check(*data_, "data");
+    if (!label_) return;
+    check(*label_, "label");
+    if (label_->shape()[0] != data_->shape()[0]) {
+      throw ShapeError(fmt::format("[ArrayDataset] data and label must have as many rows, got {} and {}", data_->shape().str(),
+                                   label_->shape().str()));
+    }
+  }
+  int64_t size() const override { return data_->shape()[0]; }
+  Sample get(int64_t index, SampleRandom&) const override {
+    return Sample(row(data_, index), label_ ? row(label_, index) : HostTensor());
+  }
+
+ private:
+  static void check(const HostTensor& t, const char* what) {
+    if (!t.defined() || t.shape().empty()) {
+      throw ShapeError(fmt::format("[ArrayDataset] {} must have at least one dimension", what));
+    }
+  }
+  static HostTensor row(const std::shared_ptr<const HostTensor>& t, int64_t index) {
+    Shape shape;
+    for (int d = 1; d < t->shape().ndim(); ++d) shape.push_back(t->shape()[d]);
+    const size_t bytes = size_t(shape.size()) * size_of(t->dtype());
+    return HostTensor::view(t, t->data() + size_t(index) * bytes, shape, t->dtype());
+  }
+  std::shared_ptr<const HostTensor> data_, label_;
+};
+
+}  // namespace
+}  // namespace detail
+
+Dataset::Dataset(std::shared_ptr<const DatasetSource> source)
+    : node_(std::make_shared<detail::SourceNode>(std::move(source))) {}
+Dataset::Dataset(std::shared_ptr<const AsyncDatasetSource> source)
+    : node_(std::make_shared<detail::AsyncSourceNode>(std::move(source))) {}
+Dataset::Dataset(int64_t size, detail::IndexFn get)
+    : node_(std::make_shared<detail::CallableNode>(detail::checked_size(size), std::move(get))) {}
+Dataset::Dataset(int64_t size, detail::AsyncIndexFn get)
+    : node_(std::make_shared<detail::AsyncCallableNode>(detail::checked_size(size), std::move(get))) {}
+
+Sample Dataset::get(int64_t index) const {
+  if (index < 0 || index >= size()) {
+    throw IndexError(fmt::format("[Dataset] index {} is out of range for {} samples", index, size()));
+  }
+  SampleRandom random(0, 0, index);
+  return node_->get(index, random);
+}
+
+Dataset Dataset::transform_sample(detail::SampleFn fn) const {
+  return Dataset(std::make_shared<detail::TransformNode>(node_, std::move(fn)));
+}
+
+Dataset Dataset::filter(const std::function<bool(const Sample&)>& keep) const {
+  std::vector<int64_t> kept;
+  for (int64_t i = 0; i < size(); ++i) {
+    if (keep(get(i))) kept.push_back(i);
+  }
+  return Dataset(std::make_shared<detail::SubsetNode>(node_, std::move(kept)));
+}
+
+Dataset Dataset::shard(int64_t num_shards, int64_t index) const {
+  if (num_shards < 1 || index < 0 || index >= num_shards) {
+    throw ValueError(fmt::format("[Dataset] shard: expected an index in [0, num_shards), got {} of {}", index, num_shards));
+  }
+  const int64_t each = size() / num_shards, longer = size() % num_shards;
+  const int64_t begin = each * index + std::min(index, longer);
+  return Dataset(std::make_shared<detail::RangeNode>(node_, begin, each + (index < longer ? 1 : 0)));
+}
+
+Dataset Dataset::take(int64_t count) const {
+  if (count < 0) throw ValueError(fmt::format("[Dataset] take: expected a count of at least 0, got {}", count));
+  return Dataset(std::make_shared<detail::RangeNode>(node_, 0, std::min(count, size())));
+}
+
+Dataset Dataset::subset(std::vector<int64_t> indices) const {
+  for (int64_t i : indices) {
+    if (i < 0 || i >= size()) {
+      throw IndexError(fmt::format("[Dataset] subset: index {} is out of range for {} samples", i, size()));
+    }
+  }
+  return Dataset(std::make_shared<detail::SubsetNode>(node_, std::move(indices)));
+}
+
+ArrayDataset::ArrayDataset(HostTensor data, HostTensor label)
+    : Dataset(std::shared_ptr<const detail::DatasetNode>(
+          std::make_shared<detail::RowsNode>(std::move(data), std::move(label)))) {}
+ArrayDataset::ArrayDataset(const NDArray& data) : ArrayDataset(HostTensor::copy_of(data)) {}
+ArrayDataset::ArrayDataset(const NDArray& data, const NDArray& label)
+    : ArrayDataset(HostTensor::copy_of(data), HostTensor::copy_of(label)) {}
+
+}  // namespace kaon::gluon::data

@@ -1,0 +1,66 @@
+#include "kaon/gluon/data/host_tensor.h"
+
+#include <fmt/format.h>
+
+namespace kaon::gluon::data {
+
+HostTensor::HostTensor(const Shape& shape, DType dtype) : shape_(shape), dtype_(dtype) {
+  if (!shape.is_known()) throw ShapeError(fmt::format("[HostTensor] expected a known shape, got {}", shape.str()));
+  if (!is_valid(dtype)) throw TypeError(fmt::format("[HostTensor] unknown dtype number {}", int(dtype)));
+  own_.resize(bytes());
+}
+
+HostTensor HostTensor::view(std::shared_ptr<const void> owner, const void* data, const Shape& shape, DType dtype) {
+  HostTensor t;
+  t.shape_ = shape;
+  t.dtype_ = dtype;
+  t.view_ = static_cast<const std::byte*>(data);
+  t.owner_ = std::move(owner);
+  return t;
+}
+
+HostTensor HostTensor::copy_of(const NDArray& array) {
+  HostTensor t(array.shape(), array.dtype());
+  std::byte* out = t.own_.data();
+  auto node = array.ptr();
+  Var done;
+  array.engine().push({read(array.var()), write(done)},
+                      [node, out](RunContext&) {
+                        if (size_t n = node->bytes()) std::memcpy(out, node->data(), n);
+                      },
+                      {.label = {.name = "copy_to_host"}});
+  array.engine().wait(done);
+  return t;
+}
+
+std::byte* HostTensor::mutable_data() {
+  if (view_) {
+    own_.assign(view_, view_ + bytes());
+    view_ = nullptr;
+    owner_.reset();
+  }
+  return own_.data();
+}
+
+HostTensor HostTensor::reshape(const Shape& shape) && {
+  if (shape.size() != shape_.size() || !shape.is_known()) {
+    throw ShapeError(fmt::format("[HostTensor] cannot reshape {} to {}", shape_.str(), shape.str()));
+  }
+  shape_ = shape;
+  return std::move(*this);
+}
+
+void HostTensor::check_size(size_t count) const {
+  if (count != size_t(size())) {
+    throw ShapeError(fmt::format("[HostTensor] shape {} needs {} values, got {}", shape_.str(), size(), count));
+  }
+}
+
+void HostTensor::check_dtype(DType wanted) const {
+  if (dtype_ != wanted) {
+    throw TypeError(fmt::format("[HostTensor] expected dtype {}, got {}", name_of(wanted),
+                                defined() ? name_of(dtype_) : "an undefined tensor"));
+  }
+}
+
+}  // namespace kaon::gluon::data

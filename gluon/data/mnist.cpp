@@ -1,0 +1,60 @@
+#include "kaon/gluon/data/mnist.h"
+
+#include <fmt/format.h>
+
+#include "kaon/gluon/data/idx.h"
+
+namespace kaon::gluon::data::vision {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path find(const fs::path& root, const char* name) {
+  std::error_code error;
+  if (!fs::is_directory(root, error)) {
+    throw IoError(fmt::format("[MNIST] {}: expected a folder with {} or {}.gz, got {}", root.string(), name, name,
+                              fs::exists(root, error) ? "something else" : "nothing"));
+  }
+  for (const char* suffix : {"", ".gz"}) {
+    fs::path file = root / (std::string(name) + suffix);
+    if (fs::exists(file, error)) return file;
+  }
+  throw IoError(fmt::format("[MNIST] {}: expected a file {} or {}.gz in it, found neither", root.string(), name, name));
+}
+
+HostTensor read_bytes(const fs::path& file, int ndim) {
+  HostTensor t = read_idx(file);
+  if (t.dtype() != DType::uint8 || t.shape().ndim() != ndim) {
+    throw IoError(fmt::format("[MNIST] {}: at byte 0: expected magic number 00 00 08 {:02x}, got {} dimensions of {}",
+                              file.string(), ndim, t.shape().ndim(), name_of(t.dtype())));
+  }
+  return t;
+}
+
+ArrayDataset load(const fs::path& root, bool train) {
+  const fs::path image_file = find(root, train ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte");
+  const fs::path label_file = find(root, train ? "train-labels-idx1-ubyte" : "t10k-labels-idx1-ubyte");
+  HostTensor images = read_bytes(image_file, 3);
+  const HostTensor labels = read_bytes(label_file, 1);
+  const int64_t count = labels.size();
+  if (images.shape()[0] != count) {
+    throw IoError(fmt::format("[MNIST] {}: at byte 4: expected {} labels, as many as images in {}, got {}",
+                              label_file.string(), images.shape()[0], image_file.string(), count));
+  }
+  std::vector<int32_t> digits(labels.as<uint8_t>(), labels.as<uint8_t>() + count);
+  for (int64_t i = 0; i < count; ++i) {
+    if (digits[size_t(i)] > 9) {
+      throw IoError(fmt::format("[MNIST] {}: at byte {}: expected a digit from 0 to 9, got {}", label_file.string(), 8 + i,
+                                digits[size_t(i)]));
+    }
+  }
+  Shape with_channel = images.shape();
+  with_channel.push_back(1);
+  return ArrayDataset(std::move(images).reshape(with_channel), HostTensor(Shape(count), digits));
+}
+
+}  // namespace
+
+MNIST::MNIST(const fs::path& root, bool train) : Dataset(load(root, train)) {}
+
+}  // namespace kaon::gluon::data::vision

@@ -1,0 +1,75 @@
+// Samplers: in what order samples are visited, and how they are cut into batches.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace kaon::gluon::data {
+
+// Derive from it for an order of one's own.
+class SamplerSource {
+ public:
+  virtual ~SamplerSource() = default;
+  virtual int64_t size() const = 0;                                 // samples per epoch
+  virtual std::vector<int64_t> indices(uint64_t epoch) const = 0;   // as many; a function of the epoch alone
+};
+
+// A handle. Thread safety: immutable; any thread.
+class Sampler {
+ public:
+  explicit Sampler(std::shared_ptr<const SamplerSource> source) : source_(std::move(source)) {}
+  int64_t size() const { return source_->size(); }
+  // Throws ValueError when the source gives another number than it says.
+  std::vector<int64_t> indices(uint64_t epoch) const;
+
+ private:
+  std::shared_ptr<const SamplerSource> source_;
+};
+
+// start, start + 1, ...
+class SequentialSampler : public Sampler {
+ public:
+  explicit SequentialSampler(int64_t length, int64_t start = 0);
+};
+
+// A permutation that depends on seed and epoch alone.
+class RandomSampler : public Sampler {
+ public:
+  explicit RandomSampler(int64_t length, uint64_t seed = 0);
+};
+
+// What happens to the samples that do not fill a batch at the end of an epoch: they make a smaller one, are left out,
+// or begin the next epoch.
+enum class LastBatch : uint8_t { keep, discard, rollover };
+
+// The batches of one epoch.
+class EpochBatches {
+ public:
+  EpochBatches(std::vector<int64_t> indices, int64_t batch_size) : indices_(std::move(indices)), batch_size_(batch_size) {}
+  int64_t size() const { return (int64_t(indices_.size()) + batch_size_ - 1) / batch_size_; }
+  std::span<const int64_t> operator[](int64_t batch) const;
+
+ private:
+  std::vector<int64_t> indices_;
+  int64_t batch_size_;
+};
+
+// A value. Which samples an epoch begins with under rollover follows from the epoch's number, so it does not matter
+// which epochs were visited before.
+class BatchSampler {
+ public:
+  // Throws ValueError when batch_size is not in [1, 2^31).
+  BatchSampler(Sampler sampler, int64_t batch_size, LastBatch last_batch = LastBatch::keep);
+  int64_t size(uint64_t epoch = 0) const;  // batches in that epoch
+  EpochBatches batches(uint64_t epoch) const;
+
+ private:
+  int64_t rolled_over(uint64_t epoch) const;  // samples that the epochs before leave to this one
+  Sampler sampler_;
+  int64_t batch_size_;
+  LastBatch last_batch_;
+};
+
+}  // namespace kaon::gluon::data

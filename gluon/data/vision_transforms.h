@@ -1,0 +1,44 @@
+// Transforms of images, for Dataset::transform_first: MNIST(root).transform_first(transforms::to_tensor).
+#pragma once
+
+#include <vector>
+
+#include "kaon/gluon/data/host_tensor.h"
+#include "kaon/gluon/data/sample_random.h"
+
+namespace kaon::gluon::data::vision::transforms {
+
+// An image (height, width, channels) of uint8 as (channels, height, width) of float32 in [0, 1]. Throws ShapeError,
+// TypeError.
+HostTensor to_tensor(HostTensor image);
+
+// y[c] = (x[c] - mean[c]) / std[c] over the channels of a float32 image (channels, height, width).
+class Normalize {
+ public:
+  // One value serves all channels. Throws ValueError when std has a zero or the lengths differ.
+  Normalize(std::vector<float> mean, std::vector<float> std);
+  HostTensor operator()(HostTensor image) const;  // throws ShapeError, TypeError
+
+ private:
+  std::vector<float> mean_, std_;
+};
+inline Normalize normalize(std::vector<float> mean, std::vector<float> std) {
+  return Normalize(std::move(mean), std::move(std));
+}
+inline Normalize normalize(float mean, float std) { return Normalize({mean}, {std}); }
+
+// Mirrors an image (height, width, channels) of any dtype with probability 1/2, by the sample's random numbers.
+HostTensor random_flip_left_right(HostTensor image, SampleRandom& random);
+
+// Converts the elements: float32 and float64, integers, bool.
+class Cast {
+ public:
+  explicit Cast(DType dtype);  // throws TypeError
+  HostTensor operator()(HostTensor tensor) const;
+
+ private:
+  DType dtype_;
+};
+inline Cast cast(DType dtype) { return Cast(dtype); }
+
+}  // namespace kaon::gluon::data::vision::transforms

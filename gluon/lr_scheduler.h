@@ -1,0 +1,84 @@
+// Learning rate schedules: the rate as a function of the number of updates.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "kaon/ops/shape.h"
+
+namespace kaon::lr_scheduler {
+
+enum class Kind : uint8_t { none, factor, multi_factor, poly, cosine, custom };
+enum class WarmupMode : uint8_t { linear, constant };
+
+// A value; made by the functions below. It is a function of the number of updates alone, so training that goes on from
+// a checkpoint needs nothing else. Thread safety: a value.
+struct LRScheduler {
+  Kind kind = Kind::none;
+  double base_lr = 0.01;
+  int64_t warmup_steps = 0;    // before this many updates: from warmup_begin_lr to base_lr
+  double warmup_begin_lr = 0;
+  WarmupMode warmup_mode = WarmupMode::linear;
+  int64_t step = 0;            // factor: updates between two reductions
+  Shape steps{};               // multi_factor: reductions after these updates
+  double factor = 1;
+  double stop_factor_lr = 0;
+  int64_t max_update = 0;      // poly, cosine: final_lr is reached here
+  double power = 2;
+  double final_lr = 0;
+  double (*function)(int64_t) = nullptr;  // custom
+
+  bool is_set() const { return kind != Kind::none; }
+  // The rate for update number `num_update`, the first being 1.
+  double operator()(int64_t num_update) const;
+};
+
+struct FactorOptions {
+  int64_t step = 1;
+  double factor = 1;
+  double stop_factor_lr = 1e-8;
+  double base_lr = 0.01;
+  int64_t warmup_steps = 0;
+  double warmup_begin_lr = 0;
+  WarmupMode warmup_mode = WarmupMode::linear;
+};
+struct MultiFactorOptions {
+  Shape step{};  // increasing; up to 8
+  double factor = 1;
+  double base_lr = 0.01;
+  int64_t warmup_steps = 0;
+  double warmup_begin_lr = 0;
+  WarmupMode warmup_mode = WarmupMode::linear;
+};
+struct PolyOptions {
+  int64_t max_update = 1;
+  double base_lr = 0.01;
+  double pwr = 2;
+  double final_lr = 0;
+  int64_t warmup_steps = 0;
+  double warmup_begin_lr = 0;
+  WarmupMode warmup_mode = WarmupMode::linear;
+};
+struct CosineOptions {
+  int64_t max_update = 1;
+  double base_lr = 0.01;
+  double final_lr = 0;
+  int64_t warmup_steps = 0;
+  double warmup_begin_lr = 0;
+  WarmupMode warmup_mode = WarmupMode::linear;
+};
+static_assert(std::is_trivially_destructible_v<LRScheduler> && std::is_trivially_destructible_v<MultiFactorOptions>);
+
+// Each throws ValueError for options out of range.
+// base_lr factor^k after k * step updates, never below stop_factor_lr.
+LRScheduler FactorScheduler(const FactorOptions& options);
+// base_lr factor^k after the k-th of the listed updates.
+LRScheduler MultiFactorScheduler(const MultiFactorOptions& options);
+// final + (base - final) (1 - t)^pwr, where t goes from 0 after the warm-up to 1 at max_update, and stays there.
+LRScheduler PolyScheduler(const PolyOptions& options);
+// final + (base - final) (1 + cos(pi t)) / 2 with the same t.
+LRScheduler CosineScheduler(const CosineOptions& options);
+// Any function of the number of updates. It is called by Trainer::step.
+LRScheduler CustomScheduler(double (*function)(int64_t));
+
+}  // namespace kaon::lr_scheduler

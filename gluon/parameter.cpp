@@ -1,0 +1,235 @@
+#include "kaon/gluon/parameter.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kaon/ops/ndarray_file.h"
+
+namespace kaon::gluon {
+
+struct Parameter::Node {
+  std::string name;
+  Shape shape;  // 0: unknown
+  ParameterOptions options;
+  NDArray data;
+  bool deferred = false;
+  init::Initializer deferred_init;
+  Device deferred_device;
+  Symbol variable;  // made on first use; one per shape
+};
+
+namespace {
+
+bool is_complete(const Shape& shape) {
+  if (!shape.is_known()) return false;
+  return std::find(shape.begin(), shape.end(), 0) == shape.end();
+}
+
+thread_local ParameterTrace* t_trace = nullptr;
+
+}  // namespace
+
+Parameter::Parameter(std::string_view name, const Shape& shape, const ParameterOptions& options)
+    : node_(std::make_shared<Node>(Node{.name = std::string(name), .shape = shape, .options = options, .data = {},
+                                        .deferred_init = {}, .deferred_device = {}, .variable = {}})) {
+  if (!options.differentiable) node_->options.grad_req = GradReq::null;
+}
+
+Parameter::Node& Parameter::node() const {
+  if (!node_) throw StateError("[Parameter] this handle holds no parameter");
+  return *node_;
+}
+
+const std::string& Parameter::name() const { return node().name; }
+const Shape& Parameter::shape() const { return node().shape; }
+DType Parameter::dtype() const { return node().options.dtype; }
+bool Parameter::is_initialized() const { return node().data.defined(); }
+bool Parameter::is_deferred() const { return node().deferred; }
+GradReq Parameter::grad_req() const { return node().options.grad_req; }
+double Parameter::lr_mult() const { return node().options.lr_mult; }
+double Parameter::wd_mult() const { return node().options.wd_mult; }
+void Parameter::set_lr_mult(double m) { node().options.lr_mult = m; }
+void Parameter::set_wd_mult(double m) { node().options.wd_mult = m; }
+bool Parameter::is_auxiliary() const { return !node().options.differentiable; }
+
+void Parameter::set_grad_req(GradReq req) {
+  Node& n = node();
+  if (!n.options.differentiable) req = GradReq::null;
+  n.options.grad_req = req;
+  if (n.data.defined()) n.data.attach_grad(req);
+}
+
+void Parameter::initialize(const init::Initializer& init, Device device, bool force_reinit) {
+  Node& n = node();
+  if (n.data.defined() && !force_reinit) return;
+  n.deferred_init = n.options.init.is_set() ? n.options.init : init;
+  n.deferred_device = device;
+  n.deferred = true;
+  n.data = NDArray();
+  if (is_complete(n.shape)) finish_deferred();
+}
+
+void Parameter::finish_deferred() {
+  Node& n = node();
+  if (!n.deferred || !is_complete(n.shape)) return;
+  autograd::ModeScope mode(false, false);
+  n.data = n.deferred_init(n.shape, n.options.dtype, n.deferred_device);
+  n.deferred = false;
+  n.data.attach_grad(n.options.grad_req);
+}
+
+NDArray Parameter::data() const {
+  Node& n = node();
+  if (!n.data.defined()) {
+    throw StateError(n.deferred
+                         ? fmt::format("[Parameter] {} has shape {}, which is completed by the first forward: run the net once, or "
+                                       "give in_units / in_channels", n.name, n.shape.str())
+                         : fmt::format("[Parameter] {} is not initialized: call net.initialize() first", n.name));
+  }
+  return n.data;
+}
+
+NDArray Parameter::grad() const {
+  NDArray g = data().grad();
+  if (!g.defined()) throw StateError(fmt::format("[Parameter] {} has no gradient: its grad_req is null", node().name));
+  return g;
+}
+
+void Parameter::zero_grad() {
+  Node& n = node();
+  if (!n.data.defined()) return;
+  if (NDArray g = n.data.grad(); g.defined()) {
+    autograd::ModeScope mode(false, false);
+    g.assign(0);
+  }
+}
+
+void Parameter::set_data(const NDArray& values) {
+  Node& n = node();
+  set_shape(values.shape());
+  if (values.dtype() != n.options.dtype) {
+    throw TypeError(fmt::format("[Parameter] {} has dtype {}, got values of {}; use cast", n.name, name_of(n.options.dtype),
+                                name_of(values.dtype())));
+  }
+  autograd::ModeScope mode(false, false);
+  if (n.data.defined()) {
+    n.data.assign(values);
+    return;
+  }
+  n.data = values.copy();
+  n.deferred = false;
+  n.data.attach_grad(n.options.grad_req);
+}
+
+void Parameter::cast(DType dtype) {
+  Node& n = node();
+  if (n.options.dtype == dtype) return;
+  n.options.dtype = dtype;
+  n.variable = Symbol();
+  if (!n.data.defined()) return;
+  autograd::ModeScope mode(false, false);
+  n.data = n.data.astype(dtype);
+  n.data.attach_grad(n.options.grad_req);
+}
+
+Symbol Parameter::var() const {
+  Node& n = node();
+  if (!n.variable.defined()) {
+    Shape s = n.shape;
+    for (int i = 0; i < s.ndim(); ++i) {
+      if (s[i] == 0) s[i] = -1;
+    }
+    n.variable = Symbol::variable(n.name, s, n.options.dtype);
+  }
+  ParameterTrace::note(*this);
+  return n.variable;
+}
+
+void Parameter::set_name(std::string name) {
+  node().name = std::move(name);
+  node().variable = Symbol();
+}
+
+void Parameter::set_shape(const Shape& inferred) {
+  Node& n = node();
+  bool fits = n.shape.ndim() == inferred.ndim();
+  for (int i = 0; fits && i < inferred.ndim(); ++i) fits = n.shape[i] == 0 || n.shape[i] == inferred[i];
+  if (!fits) {
+    throw ShapeError(fmt::format("[Parameter] {} has shape {} (0 is unknown), got {}", n.name, n.shape.str(), inferred.str()));
+  }
+  if (!(n.shape == inferred)) n.variable = Symbol();
+  n.shape = inferred;
+}
+
+ParameterTrace::ParameterTrace() : outer_(std::exchange(t_trace, this)) {}
+ParameterTrace::~ParameterTrace() { t_trace = outer_; }
+void ParameterTrace::note(const Parameter& p) {
+  if (t_trace && std::find(t_trace->used.begin(), t_trace->used.end(), p) == t_trace->used.end()) t_trace->used.push_back(p);
+}
+
+void ParameterDict::add(const Parameter& p) {
+  if (std::find(items_.begin(), items_.end(), p) == items_.end()) items_.push_back(p);
+}
+
+bool ParameterDict::contains(std::string_view name) const {
+  return std::any_of(items_.begin(), items_.end(), [&](const Parameter& p) { return p.name() == name; });
+}
+
+const Parameter& ParameterDict::get(std::string_view name) const {
+  std::string names;
+  for (const Parameter& p : items_) {
+    if (p.name() == name) return p;
+    names += (names.empty() ? "" : ", ") + p.name();
+  }
+  throw ValueError(fmt::format("[ParameterDict] there is no parameter '{}'; there are: {}", name, names));
+}
+
+void ParameterDict::initialize(const init::Initializer& init, Device device, bool force_reinit) const {
+  for (Parameter p : items_) p.initialize(init, device, force_reinit);
+}
+void ParameterDict::zero_grad() const {
+  for (Parameter p : items_) p.zero_grad();
+}
+void ParameterDict::set_grad_req(GradReq req) const {
+  for (Parameter p : items_) p.set_grad_req(req);
+}
+
+void ParameterDict::save(const std::filesystem::path& file, std::string_view strip_prefix) const {
+  NamedArrays arrays;
+  for (const Parameter& p : items_) {
+    std::string_view name = p.name();
+    if (name.starts_with(strip_prefix)) name.remove_prefix(strip_prefix.size());
+    arrays.emplace_back(name, p.data());
+  }
+  nd_file::save(file, arrays);
+}
+
+void ParameterDict::load(const std::filesystem::path& file, bool allow_missing, bool ignore_extra) const {
+  NamedArrays arrays = nd_file::load(file);
+  for (auto& [name, array] : arrays) {
+    if (name.starts_with("arg:") || name.starts_with("aux:")) name.erase(0, 4);
+    if (!contains(name)) {
+      if (ignore_extra) continue;
+      throw ValueError(fmt::format("[load] {} holds '{}', which is no parameter of this net", file.string(), name));
+    }
+    Parameter p = get(name);
+    p.set_data(array);
+  }
+  for (const Parameter& p : items_) {
+    bool found = std::any_of(arrays.begin(), arrays.end(), [&](const auto& a) { return a.first == p.name(); });
+    if (!found && !allow_missing) {
+      throw ValueError(fmt::format("[load] parameter '{}' is missing in {}", p.name(), file.string()));
+    }
+  }
+}
+
+std::string ParameterDict::str() const {
+  std::string text = "(\n";
+  for (const Parameter& p : items_) {
+    text += fmt::format("  Parameter {} (shape={}, dtype={})\n", p.name(), p.shape().str(), name_of(p.dtype()));
+  }
+  return text + ")";
+}
+
+}  // namespace kaon::gluon

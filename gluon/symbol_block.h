@@ -1,0 +1,35 @@
+// SymbolBlock: a block made from a symbol, for instance from a model file.
+#pragma once
+
+#include "kaon/gluon/block.h"
+
+namespace kaon::gluon {
+
+// Variables that are not inputs become parameters of their own names. Always runs as one planned submission; with
+// Symbols it composes. A handle; thread safety as Block.
+class SymbolBlock : public HybridBlock<SymbolBlock> {
+ public:
+  SymbolBlock(const Symbol& outputs, const std::vector<std::string>& inputs);
+
+  // Reads what export_model or MXNet wrote. Without a parameter file initialize() chooses the values. Throws IoError
+  // for unreadable files and ValueError for inputs or parameters that do not fit the program.
+  static SymbolBlock imports(const std::filesystem::path& symbol_file, const std::vector<std::string>& inputs,
+                             const std::filesystem::path& param_file = {}, Device device = Device());
+
+  // All outputs; operator() gives the first.
+  std::vector<NDArray> forward(const std::vector<NDArray>& inputs,
+                               std::source_location site = std::source_location::current()) const;
+  NDArray operator()(const NDArray& x, std::source_location site = std::source_location::current()) const {
+    return forward({x}, site)[0];
+  }
+  Symbol operator()(const Symbol& x) const { return compose_on({x}); }
+  Symbol compose_on(const std::vector<Symbol>& inputs) const;
+  const Symbol& program() const { return program_; }
+
+ private:
+  Symbol program_;
+  std::vector<std::string> inputs_;
+  std::vector<std::string> labels_;  // of output layers: a prediction reads none, so zeros stand in
+};
+
+}  // namespace kaon::gluon

@@ -1,0 +1,112 @@
+// Autograd: records operator calls and computes gradients.
+#pragma once
+
+#include <utility>
+
+#include "kaon/engine/task.h"
+#include "kaon/ops/interceptor.h"
+
+namespace kaon {
+
+// What a recorded call needs to give gradients back. Operators have one made from their grad rule; a hybridized
+// call has its own.
+struct GradFunction {
+  virtual ~GradFunction() = default;
+  // `heads[i]` is undefined when nothing arrives at output i. Fills `inputs[i]` for every wanted i (undefined: zero).
+  virtual void backward(std::span<const NDArray> heads, std::span<const bool> wanted, std::span<NDArray> inputs) = 0;
+  // False: the saved values may be freed after backward.
+  virtual void release() = 0;
+};
+
+namespace autograd {
+
+struct TapeNode;
+
+// Puts a call on the tape: `outputs` become results of `function` applied to `inputs`.
+void record_call(const char* name, std::unique_ptr<GradFunction> function, std::span<const NDArray* const> inputs,
+                 std::span<NDArray> outputs);
+// Does a gradient flow into this array: is it recorded, or has it a gradient attached?
+bool wants_gradient(const NDArray& array);
+
+Interceptor* tape();
+bool is_recording();
+bool is_training();
+
+// Sets recording and training of this thread (or coroutine) while it lives. Not for users: record() and its sisters
+// also work with coroutines, which a guard on the stack does not.
+class ModeScope {
+ public:
+  ModeScope(bool recording, bool training) : saved_(thread_context()) {
+    ThreadContext& c = thread_context();
+    c.recording = recording;
+    c.training = training;
+    c.interceptor = recording ? tape() : nullptr;
+  }
+  ~ModeScope() {
+    ThreadContext& c = thread_context();
+    c.recording = saved_.recording;
+    c.training = saved_.training;
+    c.interceptor = saved_.interceptor;
+  }
+  ModeScope(const ModeScope&) = delete;
+  ModeScope& operator=(const ModeScope&) = delete;
+
+ private:
+  ThreadContext saved_;
+};
+
+namespace detail {
+template <class T> struct IsTask : std::false_type {};
+template <class T> struct IsTask<Task<T>> : std::true_type {};
+
+template <class F>
+auto run_task_in_mode(F fn, bool recording, bool training) -> std::invoke_result_t<F&> {
+  ModeScope mode(recording, training);
+  co_return co_await fn();
+}
+template <class F>
+auto in_mode(bool recording, bool training, F&& fn) {
+  if constexpr (IsTask<std::invoke_result_t<F&>>::value) {
+    return run_task_in_mode(std::forward<F>(fn), recording, training);
+  } else {
+    ModeScope mode(recording, training);
+    return fn();
+  }
+}
+}  // namespace detail
+
+// Each calls fn and returns its result. fn may also return a Task: then a Task comes back, and the mode goes with it.
+template <class F>
+auto record(F&& fn, bool train_mode = true) {  // operators on arrays with gradients are recorded
+  return detail::in_mode(true, train_mode, std::forward<F>(fn));
+}
+template <class F>
+auto pause(F&& fn, bool train_mode = false) {  // nothing is recorded
+  return detail::in_mode(false, train_mode, std::forward<F>(fn));
+}
+template <class F>
+auto train_mode(F&& fn) {  // Dropout and BatchNorm behave as in training
+  return detail::in_mode(is_recording(), true, std::forward<F>(fn));
+}
+template <class F>
+auto predict_mode(F&& fn) {
+  return detail::in_mode(is_recording(), false, std::forward<F>(fn));
+}
+
+// Gradients of the sum of `heads`, weighted by `head_grads` (empty: ones), into the arrays that have one attached.
+// The recorded values are freed unless retain_graph. Throws StateError when a head was not recorded.
+void backward(std::span<const NDArray> heads, std::span<const NDArray> head_grads = {}, bool retain_graph = false,
+              std::source_location site = std::source_location::current());
+
+// The gradients with respect to `variables`, which must have a gradient attached or be recorded values. With
+// create_graph they are themselves recorded.
+std::vector<NDArray> grad(std::span<const NDArray> heads, std::span<const NDArray> variables,
+                          std::span<const NDArray> head_grads = {}, bool retain_graph = false, bool create_graph = false,
+                          std::source_location site = std::source_location::current());
+inline NDArray grad(const NDArray& head, const NDArray& variable, bool create_graph = false,
+                    std::source_location site = std::source_location::current()) {
+  return grad(std::span(&head, 1), std::span(&variable, 1), {}, create_graph, create_graph, site)[0];
+}
+
+}  // namespace autograd
+}  // namespace kaon

@@ -1,0 +1,67 @@
+// CachedGraph: a traced program and its plans: what a hybridized block calls.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "kaon/graph/execution_plan.h"
+
+namespace kaon {
+
+struct HybridizeOptions {
+  bool static_alloc = false;  // keep the arena between calls (Kaon always plans memory; without it arenas are given back)
+  bool static_shape = false;  // as MXNet's; requires static_alloc
+  bool exact = false;         // imperative kernels and layouts only: bit-equal to the imperative run
+  int max_plans = 8;          // least recently used goes
+};
+
+struct PlanStats {
+  uint64_t hits = 0, misses = 0, evictions = 0;
+};
+
+// Thread safety: call() from any thread.
+class CachedGraph {
+ public:
+  // `input_names`: the variables of `program` in the order in which arrays are given; data first.
+  CachedGraph(const Symbol& program, std::vector<std::string> input_names, HybridizeOptions options, std::string name);
+
+  // One submission to the engine. Recorded when autograd records and an input has a gradient attached. Shape errors
+  // are thrown here, naming the node.
+  std::vector<NDArray> call(std::span<const NDArray* const> inputs, const std::source_location& site);
+
+  const Symbol& program() const { return program_; }
+  const std::vector<std::string>& input_names() const { return input_names_; }
+  PlanStats stats() const;
+  std::string last_miss() const;  // why the last plan was made: "data dim 0: 32 -> 31"
+  // Of the plan used last; throws StateError before the first call.
+  IntrusivePtr<ExecutionPlan> plan() const;
+
+ private:
+  struct Key {
+    std::vector<TensorMeta> inputs;
+    bool training = false;
+    std::vector<bool> wanted;  // gradients; empty when nothing is recorded
+  };
+  struct Entry {
+    Key key;
+    IntrusivePtr<ExecutionPlan> plan;
+    uint64_t used = 0;
+  };
+  bool matches(const Key& key, std::span<const NDArray* const> inputs, bool training, bool recorded) const;
+  IntrusivePtr<ExecutionPlan> find(std::span<const NDArray* const> inputs, bool training, bool recorded);
+  IntrusivePtr<ExecutionPlan> build(const Key& key) const;
+  std::string explain(const Key& key) const;
+
+  Symbol program_;
+  std::vector<std::string> input_names_;
+  HybridizeOptions options_;
+  const char* name_;
+  mutable SpinLock lock_;
+  std::vector<Entry> entries_;
+  uint64_t clock_ = 0;
+  PlanStats stats_;
+  std::string last_miss_;
+};
+
+}  // namespace kaon

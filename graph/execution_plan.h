@@ -1,0 +1,90 @@
+// ExecutionPlan: a graph with its memory, flattened so that one engine operation runs all of it.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kaon/graph/memory_plan.h"
+
+namespace kaon {
+
+// The memory of one run at a time: the arena, the tensors that point into it, what kernels keep between calls.
+// Runs that use it are ordered by the arena's var.
+struct PlanRun {
+  IntrusivePtr<Chunk> arena;
+  std::vector<TensorView> views;
+  std::vector<std::unique_ptr<KernelState>> states;
+  bool leased = false;  // a recorded forward whose backward is still to come; under ExecutionPlan::lock_
+};
+
+// Immutable once built; runs are submitted from any thread. Holds the arrays of its constants.
+class ExecutionPlan : public RefCounted<ExecutionPlan> {
+ public:
+  // All shapes of the graph must be known.
+  ExecutionPlan(Graph graph, bool training, bool exact);
+
+  // Pushes the forward nodes as one operation and returns the forward outputs. With `lease` the run is kept for the
+  // backward, which ends the lease.
+  std::vector<NDArray> forward(std::span<const NDArray* const> inputs, const OpLabel& label, PlanRun*& run, bool lease);
+  // Pushes the backward nodes as one operation. `arrays`: the forward inputs, then the head gradients; `outputs`: the
+  // forward outputs. Returns the gradients.
+  std::vector<NDArray> backward(PlanRun& run, std::span<const NDArray* const> arrays, std::span<const NDArray> outputs,
+                                const OpLabel& label);
+  void end_lease(PlanRun& run);
+
+  const Graph& graph() const { return graph_; }
+  const MemoryPlan& memory() const { return memory_; }
+  std::string report() const { return memory_.report(graph_); }
+  std::string dump() const { return graph_.str() + report(); }
+  // Arenas made so far; each has memory().arena_bytes.
+  size_t num_arenas() const;
+
+ private:
+  friend struct PlanCall;
+  struct Step {
+    void (*kernel)(const void*, KernelContext&);
+    const void* attrs;
+    const char* name;
+    uint32_t first_view;  // inputs, then outputs
+    uint16_t num_inputs, num_outputs;
+    uint32_t state;
+    uint64_t random_offset;
+    bool random;
+  };
+  // A view whose memory comes with the call.
+  struct External {
+    uint32_t view;
+    Place place;
+    uint32_t index;
+  };
+  struct Half {
+    std::vector<Step> steps;
+    std::vector<External> externals;
+  };
+
+  PlanRun& acquire(bool lease);
+  std::vector<NDArray> make_outputs(size_t first, size_t last, Device device) const;
+  void push(PlanRun& run, Phase phase, std::span<const NDArray* const> inputs, std::span<const NDArray> forward_outputs,
+            std::span<const NDArray> results, const OpLabel& label, RandomKey key);
+  void execute(PlanRun& run, const Half& half, ArrayNode* const* arrays, RandomKey key, RunContext& context) const;
+
+  Graph graph_;
+  MemoryPlan memory_;
+  Half halves_[2];
+  std::vector<TensorView> views_;          // as in a run, without addresses
+  std::vector<size_t> arena_offsets_;      // by view; unused for externals
+  std::vector<bool> in_arena_;
+  std::vector<bool> mutated_;              // by input
+  std::vector<bool> read_in_[2];           // by phase and input
+  std::vector<bool> output_read_;          // by forward output: does the backward need it?
+  uint64_t random_numbers_ = 0;
+  uint32_t num_states_ = 0;
+  bool training_, exact_;
+  mutable SpinLock lock_;
+  std::vector<std::unique_ptr<PlanRun>> runs_;
+  uint32_t next_run_ = 0;
+};
+
+}  // namespace kaon

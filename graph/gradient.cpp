@@ -1,0 +1,160 @@
+#include "kaon/graph/gradient.h"
+
+#include <fmt/format.h>
+
+#include "kaon/ops/interceptor.h"
+
+namespace kaon {
+namespace {
+
+// An array that stands for a value of the graph.
+struct TraceValue : Annotation {
+  ValueId id;
+};
+
+// Appends every operator call to a graph instead of running it. Arrays without a place in the graph are constants.
+class Tracer final : public Interceptor {
+ public:
+  explicit Tracer(Graph& graph) : graph_(graph) {}
+
+  NDArray array(ValueId v) {
+    const TensorMeta& m = graph_.meta(v);
+    NDArray a(IntrusivePtr<ArrayNode>(new ArrayNode(nullptr, m.shape, m.dtype)));
+    annotate(a, v);
+    return a;
+  }
+
+  ValueId value(const NDArray& a) {
+    if (auto* t = dynamic_cast<TraceValue*>(a.node().annotation.get())) return t->id;
+    Node n;
+    n.constant = a;
+    n.name = fmt::format("constant{}", graph_.nodes.size());
+    n.outputs = {{a.shape(), a.dtype()}};
+    return graph_.add(std::move(n));
+  }
+
+  bool before(OpCall& call) override {
+    Node n;
+    n.op = &call.def;
+    n.attrs = Attributes(call.def, call.attrs);
+    n.name = fmt::format("{}_grad{}", forward_name, graph_.nodes.size());
+    n.phase = Phase::backward;
+    for (const NDArray* i : call.inputs) n.inputs.push_back(value(*i));
+    for (const NDArray& o : call.outputs) n.outputs.push_back({o.shape(), o.dtype()});
+    ValueId v = graph_.add(std::move(n));
+    for (size_t i = 0; i < call.outputs.size(); ++i) annotate(call.outputs[i], {v.node, uint32_t(i)});
+    return true;
+  }
+
+  std::string forward_name;
+
+ private:
+  static void annotate(const NDArray& a, ValueId v) {
+    IntrusivePtr<TraceValue> t(new TraceValue);
+    t->id = v;
+    a.node().annotation = t;
+  }
+  Graph& graph_;
+};
+
+class Context final : public GradContext {
+ public:
+  Context(Tracer& tracer, const Node& node, uint32_t number, std::span<const NDArray> heads, const std::vector<bool>& flows)
+      : heads_(heads) {
+    for (ValueId v : node.inputs) {
+      inputs_.push_back(tracer.array(v));
+      wants_.push_back(flows[v.node]);
+    }
+    for (uint32_t i = 0; i < node.outputs.size(); ++i) outputs_.push_back(tracer.array({number, i}));
+    zeros_.resize(heads.size());
+    result.resize(node.inputs.size());
+  }
+  int num_inputs() const override { return int(inputs_.size()); }
+  const NDArray& input(int i) const override { return inputs_[size_t(i)]; }
+  const NDArray& output(int i) const override { return outputs_[size_t(i)]; }
+  const NDArray& head(int i) const override {
+    if (has_head(i)) return heads_[size_t(i)];
+    NDArray& z = zeros_[size_t(i)];
+    if (!z.defined()) z = nd.zeros_like(output(i));
+    return z;
+  }
+  bool has_head(int i) const override { return heads_[size_t(i)].defined(); }
+  bool wants(int i) const override { return wants_[size_t(i)]; }
+  void set(int i, NDArray g) override { result[size_t(i)] = std::move(g); }
+
+  std::vector<NDArray> result;
+
+ private:
+  std::span<const NDArray> heads_;
+  std::vector<NDArray> inputs_, outputs_;
+  std::vector<bool> wants_;
+  mutable std::vector<NDArray> zeros_;
+};
+
+}  // namespace
+
+Graph with_gradient(Graph graph, const std::vector<bool>& wanted) {
+  // Where gradients flow: from the wanted inputs forwards.
+  size_t forward_nodes = graph.nodes.size();
+  std::vector<bool> flows(forward_nodes, false);
+  for (size_t i = 0; i < graph.inputs.size(); ++i) flows[graph.inputs[i]] = wanted[i];
+  for (size_t n = 0; n < forward_nodes; ++n) {
+    const Node& node = graph.nodes[n];
+    if (!node.op || !node.op->grad) continue;
+    for (ValueId v : node.inputs) flows[n] = flows[n] || flows[v.node];
+  }
+
+  ThreadContext saved = thread_context();
+  Tracer tracer(graph);
+  thread_context().interceptor = static_cast<Interceptor*>(&tracer);
+  thread_context().recording = false;
+  try {
+    // heads[n][i]: what has arrived at output i of node n
+    std::vector<std::vector<NDArray>> heads(forward_nodes);
+    for (size_t n = 0; n < forward_nodes; ++n) heads[n].resize(graph.nodes[n].outputs.size());
+    auto send = [&](ValueId v, NDArray g) {
+      NDArray& sum = heads[v.node][v.output];
+      sum = sum.defined() ? nd.elemwise_add(sum, g) : std::move(g);
+    };
+    std::vector<ValueId> forward_outputs(graph.outputs.begin(), graph.outputs.begin() + graph.num_forward_outputs);
+    for (size_t i = 0; i < forward_outputs.size(); ++i) {
+      Node head;
+      head.name = fmt::format("head_grad{}", i);
+      head.outputs = {graph.meta(forward_outputs[i])};
+      head.phase = Phase::backward;
+      ValueId v = graph.add(std::move(head));
+      graph.inputs.push_back(v.node);
+      tracer.forward_name = "head";
+      if (is_floating(graph.meta(v).dtype)) send(forward_outputs[i], tracer.array(v));
+    }
+    for (size_t k = forward_nodes; k-- > 0;) {
+      if (!flows[k] || !graph.nodes[k].op) continue;
+      bool any = false;
+      for (const NDArray& h : heads[k]) any = any || h.defined();
+      if (!any) continue;
+      Node node = graph.nodes[k];  // a copy: the tracer appends to graph.nodes
+      tracer.forward_name = node.name;
+      Context context(tracer, node, uint32_t(k), heads[k], flows);
+      node.op->grad(node.attrs.get(), context);
+      for (size_t i = 0; i < node.inputs.size(); ++i) {
+        if (context.result[i].defined() && flows[node.inputs[i].node]) send(node.inputs[i], std::move(context.result[i]));
+      }
+    }
+    for (size_t i = 0; i < wanted.size(); ++i) {
+      if (!wanted[i]) continue;
+      NDArray& g = heads[graph.inputs[i]][0];
+      if (!g.defined()) {
+        const TensorMeta& m = graph.nodes[graph.inputs[i]].outputs[0];
+        g = nd.zeros(m.shape, {.dtype = m.dtype});
+      }
+      graph.outputs.push_back(tracer.value(g));
+    }
+  } catch (...) {
+    thread_context() = saved;
+    throw;
+  }
+  thread_context() = saved;
+  return graph;
+}
+
+}  // namespace kaon

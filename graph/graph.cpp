@@ -1,0 +1,99 @@
+#include "kaon/graph/graph.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kaon {
+
+Graph Graph::from_symbol(const Symbol& symbol, const std::vector<std::string>& input_order) {
+  Graph g;
+  std::unordered_map<const SymbolNode*, uint32_t> number;
+  auto order = topological_order(symbol.entries());
+  // Inputs first, so that their numbers do not depend on where they are used.
+  for (const std::string& name : input_order) {
+    Node n;
+    n.name = name;
+    n.outputs.resize(1);
+    g.inputs.push_back(g.add(std::move(n)).node);
+  }
+  for (SymbolNode* s : order) {
+    if (s->is_variable() && !s->constant.defined()) {
+      auto it = std::find(input_order.begin(), input_order.end(), s->name);
+      if (it == input_order.end()) throw ValueError(fmt::format("[graph] variable '{}' is not among the inputs", s->name));
+      uint32_t at = g.inputs[size_t(it - input_order.begin())];
+      number[s] = at;
+      g.nodes[at].outputs = s->outputs;
+      continue;
+    }
+    Node n;
+    n.op = s->op;
+    n.attrs = s->attrs;
+    n.name = s->name;
+    n.constant = s->constant;
+    n.outputs = s->outputs;
+    for (const SymbolEntry& e : s->inputs) n.inputs.push_back({number.at(e.node.get()), e.output});
+    number[s] = g.add(std::move(n)).node;
+  }
+  for (const SymbolEntry& e : symbol.entries()) g.outputs.push_back({number.at(e.node.get()), e.output});
+  g.num_forward_outputs = uint32_t(g.outputs.size());
+  return g;
+}
+
+void infer_graph(Graph& graph, std::span<const TensorMeta> inputs) {
+  for (size_t i = 0; i < graph.inputs.size(); ++i) graph.nodes[graph.inputs[i]].outputs[0] = inputs[i];
+  for (Node& n : graph.nodes) {
+    if (!n.op) continue;
+    std::vector<TensorMeta> in, out(n.outputs.size());
+    for (ValueId v : n.inputs) in.push_back(graph.meta(v));
+    InferContext context(n.op->name().data(), n.op->traits, in, out);
+    try {
+      n.op->infer(n.attrs.get(), context);
+    } catch (const Error& e) {
+      std::rethrow_exception(e.with_context(fmt::format(" in node {}", n.name)));
+    }
+    n.outputs = std::move(out);
+  }
+}
+
+std::vector<std::vector<uint32_t>> count_uses(const Graph& graph) {
+  std::vector<std::vector<uint32_t>> uses;
+  for (const Node& n : graph.nodes) uses.emplace_back(n.outputs.size(), 0);
+  for (const Node& n : graph.nodes) {
+    for (ValueId v : n.inputs) ++uses[v.node][v.output];
+  }
+  for (ValueId v : graph.outputs) ++uses[v.node][v.output];
+  return uses;
+}
+
+std::string Graph::str() const {
+  std::string text;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const Node& n = nodes[i];
+    text += fmt::format("%{} = {}", i, n.op ? n.op->name() : n.constant.defined() ? "constant" : "input");
+    text += "(";
+    for (size_t k = 0; k < n.inputs.size(); ++k) {
+      text += fmt::format("{}%{}{}", k ? ", " : "", n.inputs[k].node, n.inputs[k].output ? fmt::format(".{}", n.inputs[k].output) : "");
+    }
+    text += ")";
+    for (const TensorMeta& m : n.outputs) text += fmt::format(" {} {}", name_of(m.dtype), m.shape.str());
+    if (!n.layouts.empty() && n.layouts[0] == Layout::channels_last) text += " nhwc";
+    text += fmt::format("  {}{}\n", n.name, n.phase == Phase::backward ? " [backward]" : "");
+  }
+  for (ValueId v : outputs) text += fmt::format("return %{}.{}\n", v.node, v.output);
+  return text;
+}
+
+void Graph::validate() const {
+  auto check = [&](ValueId v, size_t limit, const std::string& who) {
+    if (v.node >= limit || v.output >= nodes[v.node].outputs.size()) {
+      throw Error(fmt::format("[graph] {} refers to %{}.{}, which is not before it", who, v.node, v.output));
+    }
+  };
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    for (ValueId v : nodes[i].inputs) check(v, i, fmt::format("node %{} ({})", i, nodes[i].name));
+  }
+  for (ValueId v : outputs) check(v, nodes.size(), "an output");
+}
+
+}  // namespace kaon

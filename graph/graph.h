@@ -1,0 +1,64 @@
+// Graph: a program as a value: nodes in topological order.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kaon/graph/symbol.h"
+
+namespace kaon {
+
+// Output `output` of node `node`.
+struct ValueId {
+  uint32_t node = 0;
+  uint32_t output = 0;
+  friend bool operator==(ValueId, ValueId) = default;
+};
+
+// Which run executes a node: a recorded forward keeps what the backward needs.
+enum class Phase : uint8_t { forward, backward };
+
+struct Node {
+  const OpDef* op = nullptr;  // nullptr: input, or constant when `constant` is defined
+  Attributes attrs;
+  std::string name;
+  std::vector<ValueId> inputs;
+  std::vector<TensorMeta> outputs;
+  std::vector<Layout> layouts;  // of the outputs; missing: row_major
+  NDArray constant;
+  Phase phase = Phase::forward;
+
+  bool is_input() const { return !op && !constant.defined(); }
+};
+
+// Inputs of a node have smaller numbers than the node. Thread safety: a value.
+class Graph {
+ public:
+  std::vector<Node> nodes;
+  std::vector<uint32_t> inputs;   // input nodes, in the order in which arrays are given
+  std::vector<ValueId> outputs;
+  uint32_t num_forward_outputs = 0;  // the first outputs; the rest are gradients
+
+  const TensorMeta& meta(ValueId v) const { return nodes[v.node].outputs[v.output]; }
+  ValueId add(Node node) {
+    nodes.push_back(std::move(node));
+    return {uint32_t(nodes.size() - 1), 0};
+  }
+  Layout layout(ValueId v) const {
+    const auto& l = nodes[v.node].layouts;
+    return v.output < l.size() ? l[v.output] : Layout::row_major;
+  }
+  std::string str() const;  // one line per node
+  void validate() const;    // throws Error when the order or a reference is wrong
+
+  // The graph of a symbol. `input_order` names the variables in the order wanted; all variables must be in it.
+  static Graph from_symbol(const Symbol& symbol, const std::vector<std::string>& input_order);
+};
+
+// Fills shapes and dtypes from those of the inputs. Throws ShapeError naming the node.
+void infer_graph(Graph& graph, std::span<const TensorMeta> inputs);
+
+// Uses of each value, counting graph outputs.
+std::vector<std::vector<uint32_t>> count_uses(const Graph& graph);
+
+}  // namespace kaon

@@ -1,0 +1,151 @@
+#include "kaon/graph/memory_plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace kaon {
+namespace {
+
+constexpr size_t alignment = 64;
+size_t aligned(size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+
+// The memory of a value and everything that lies in it.
+struct Buffer {
+  ValueId root;
+  size_t bytes = 0;
+  uint32_t first = 0, last = 0;
+  size_t offset = 0;
+};
+
+}  // namespace
+
+MemoryPlan plan_memory(const Graph& graph) {
+  MemoryPlan plan;
+  size_t n = graph.nodes.size();
+  plan.slots.resize(n);
+  std::vector<std::vector<uint32_t>> last(n);
+  for (uint32_t i = 0; i < n; ++i) {
+    last[i].assign(graph.nodes[i].outputs.size(), i);
+    for (ValueId v : graph.nodes[i].inputs) last[v.node][v.output] = i;
+  }
+  for (uint32_t i = 0; i < n; ++i) {
+    const Node& node = graph.nodes[i];
+    for (uint32_t k = 0; k < node.outputs.size(); ++k) {
+      const TensorMeta& m = node.outputs[k];
+      plan.slots[i].push_back({.place = node.constant.defined() ? Place::constant : Place::arena,
+                               .index = i,
+                               .bytes = size_t(m.shape.size()) * size_of(m.dtype),
+                               .first = i,
+                               .last = last[i][k],
+                               .root = {i, k}});
+    }
+  }
+  for (uint32_t i = 0; i < graph.inputs.size(); ++i) {
+    plan.slots[graph.inputs[i]][0].place = Place::input;
+    plan.slots[graph.inputs[i]][0].index = i;
+  }
+  for (uint32_t i = 0; i < graph.outputs.size(); ++i) {
+    ValueSlot& s = plan.slots[graph.outputs[i].node][graph.outputs[i].output];
+    s.place = Place::output;
+    s.index = i;
+  }
+
+  // Views and in-place results lie in their input's memory.
+  auto slot = [&](ValueId v) -> ValueSlot& { return plan.slots[v.node][v.output]; };
+  for (uint32_t i = 0; i < n; ++i) {
+    const Node& node = graph.nodes[i];
+    if (!node.op || node.outputs.empty()) continue;
+    ValueSlot& out = plan.slots[i][0];
+    if (node.op->traits.view) {
+      out.root = slot(node.inputs[0]).root;
+    } else if (node.op->traits.inplace >= 0 && out.place == Place::arena) {
+      ValueId in = node.inputs[size_t(node.op->traits.inplace)];
+      ValueSlot& source = slot(slot(in).root);
+      bool once = std::count(node.inputs.begin(), node.inputs.end(), in) == 1;
+      if (source.place == Place::arena && source.last == i && source.bytes == out.bytes && once &&
+          slot(in).last == i) {
+        out.root = slot(in).root;
+      }
+    }
+    if (out.root != ValueId{i, 0}) {
+      ValueSlot& root = slot(out.root);
+      root.last = std::max(root.last, out.last);
+    }
+  }
+
+  std::vector<Buffer> buffers;
+  for (uint32_t i = 0; i < n; ++i) {
+    for (uint32_t k = 0; k < plan.slots[i].size(); ++k) {
+      const ValueSlot& s = plan.slots[i][k];
+      if (s.place != Place::arena || !(s.root == ValueId{i, k}) || s.bytes == 0) continue;
+      buffers.push_back({{i, k}, aligned(s.bytes), s.first, s.last});
+    }
+  }
+  std::stable_sort(buffers.begin(), buffers.end(), [](const Buffer& a, const Buffer& b) { return a.bytes > b.bytes; });
+  std::vector<const Buffer*> placed;  // by offset
+  for (Buffer& b : buffers) {
+    size_t at = 0;
+    for (const Buffer* p : placed) {
+      if (p->last < b.first || p->first > b.last) continue;  // never alive together
+      if (at + b.bytes <= p->offset) break;                  // fits into the gap before p
+      at = std::max(at, p->offset + p->bytes);
+    }
+    b.offset = at;
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), &b,
+                                   [](const Buffer* x, const Buffer* y) { return x->offset < y->offset; }),
+                  &b);
+    plan.arena_bytes = std::max(plan.arena_bytes, at + b.bytes);
+    plan.unplanned_bytes += b.bytes;
+    slot(b.root).offset = at;
+  }
+  for (auto& node : plan.slots) {
+    for (ValueSlot& s : node) {
+      const ValueSlot& root = slot(s.root);
+      s.place = root.place;
+      s.index = root.index;
+      s.offset = root.offset;
+    }
+  }
+  return plan;
+}
+
+void MemoryPlan::check(const Graph& graph) const {
+  std::vector<std::pair<ValueId, const ValueSlot*>> roots;
+  for (uint32_t i = 0; i < slots.size(); ++i) {
+    for (uint32_t k = 0; k < slots[i].size(); ++k) {
+      const ValueSlot& s = slots[i][k];
+      if (s.place == Place::arena && s.root == ValueId{i, k} && s.bytes) roots.push_back({{i, k}, &s});
+    }
+  }
+  for (size_t a = 0; a < roots.size(); ++a) {
+    const ValueSlot& x = *roots[a].second;
+    if (x.offset + x.bytes > arena_bytes) throw Error(fmt::format("[memory plan] {} lies beyond the arena", graph.nodes[roots[a].first.node].name));
+    for (size_t b = a + 1; b < roots.size(); ++b) {
+      const ValueSlot& y = *roots[b].second;
+      bool together = x.first <= y.last && y.first <= x.last;
+      bool overlap = x.offset < y.offset + y.bytes && y.offset < x.offset + x.bytes;
+      if (together && overlap) {
+        throw Error(fmt::format("[memory plan] {} and {} are alive together and overlap", graph.nodes[roots[a].first.node].name,
+                                graph.nodes[roots[b].first.node].name));
+      }
+    }
+  }
+}
+
+std::string MemoryPlan::report(const Graph& graph) const {
+  std::string text = fmt::format("{:>10} {:>10}  {:>9}  value\n", "offset", "bytes", "alive");
+  for (uint32_t i = 0; i < slots.size(); ++i) {
+    for (uint32_t k = 0; k < slots[i].size(); ++k) {
+      const ValueSlot& s = slots[i][k];
+      if (s.place != Place::arena) continue;
+      bool shares = !(s.root == ValueId{i, k});
+      text += fmt::format("{:>10} {:>10}  {:>4}-{:<4}  {}{}{}\n", s.offset, s.bytes, s.first, s.last, graph.nodes[i].name,
+                          k ? fmt::format(".{}", k) : "", shares ? " (in place)" : "");
+    }
+  }
+  double saved = unplanned_bytes ? 100.0 * (1.0 - double(arena_bytes) / double(unplanned_bytes)) : 0.0;
+  return text + fmt::format("arena {} bytes, {} without sharing: {:.0f} % saved\n", arena_bytes, unplanned_bytes, saved);
+}
+
+}  // namespace kaon

@@ -1,0 +1,126 @@
+// Layout: which 4-D values lie in memory as (N, H, W, C).
+#include <fmt/format.h>
+
+#include <map>
+
+#include "kaon/graph/passes/passes.h"
+#include "kaon/graph/reorder.h"
+
+namespace kaon::passes {
+namespace {
+
+// How a node treats images: which inputs and outputs are images, and whether it gains from channels-last ones.
+struct ImageRule {
+  bool handles = false;  // works in either layout, all images alike
+  bool prefers = false;  // channels_last is faster
+  uint32_t inputs = 0, outputs = 0;
+};
+
+bool is_image(const TensorMeta& m) { return m.shape.ndim() == 4 && m.dtype == DType::float32 && m.shape.size() > 0; }
+
+ImageRule rule_of(const Graph& g, const Node& n) {
+  if (!n.op || !n.op->traits.any_layout || n.outputs.empty()) return {};
+  std::string_view name = n.op->name();
+  auto all_images = [&](uint32_t inputs, uint32_t outputs) {
+    for (uint32_t i = 0; i < n.inputs.size(); ++i) {
+      if ((inputs >> i & 1) && !is_image(g.meta(n.inputs[i]))) return false;
+    }
+    for (uint32_t k = 0; k < n.outputs.size(); ++k) {
+      if ((outputs >> k & 1) && !is_image(n.outputs[k])) return false;
+    }
+    return true;
+  };
+  struct Named {
+    std::string_view name;
+    uint32_t inputs, outputs;
+  };
+  // Weights and statistics are no images.
+  static constexpr Named table[] = {
+      {"Convolution", bit(0), bit(0)},
+      {"_backward_Convolution_data", bit(0) | bit(2), bit(0)},
+      {"_backward_Convolution_weight", bit(0) | bit(1), 0},
+      {"Pooling", bit(0), bit(0)},
+      {"_backward_Pooling", bit(0) | bit(1) | bit(2), bit(0)},
+      {"BatchNorm", bit(0), bit(0)},
+      {"_backward_BatchNorm", bit(0) | bit(1), bit(0)},
+  };
+  for (const Named& t : table) {
+    if (t.name != name) continue;
+    if (!all_images(t.inputs, t.outputs)) return {};
+    return {true, true, t.inputs, t.outputs};
+  }
+  // Elementwise operators: every array an image of one shape.
+  for (ValueId v : n.inputs) {
+    if (!is_image(g.meta(v)) || !(g.meta(v).shape == n.outputs[0].shape)) return {};
+  }
+  for (const TensorMeta& m : n.outputs) {
+    if (!is_image(m) || !(m.shape == n.outputs[0].shape)) return {};
+  }
+  return {true, false, (1u << n.inputs.size()) - 1, (1u << n.outputs.size()) - 1};
+}
+
+}  // namespace
+
+Graph channels_last(Graph g) {
+  bool any = false;
+  for (const Node& n : g.nodes) any = any || (n.op && n.op->name() == "Convolution" && rule_of(g, n).prefers);
+  if (!any) return g;
+
+  Graph out;
+  std::vector<uint32_t> number(g.nodes.size());
+  std::map<std::pair<uint32_t, uint32_t>, ValueId> reordered;  // value of `out` -> the same in the other layout
+  auto layout_of = [&](ValueId v) {
+    const Node& n = out.nodes[v.node];
+    return v.output < n.layouts.size() ? n.layouts[v.output] : Layout::row_major;
+  };
+  auto in_layout = [&](ValueId v, Layout wanted, Phase phase) {
+    if (layout_of(v) == wanted) return v;
+    auto [it, is_new] = reordered.try_emplace({v.node, v.output});
+    if (is_new) {
+      Node r;
+      r.op = &Reorder::def;
+      const Reorder none{};
+      r.attrs = Attributes(Reorder::def, &none);
+      r.name = fmt::format("{}_reorder", out.nodes[v.node].name);
+      r.inputs = {v};
+      r.outputs = {out.meta(v)};
+      r.layouts = {wanted};
+      // A forward value that only the backward wants in this layout is reordered there.
+      r.phase = phase;
+      it->second = out.add(std::move(r));
+      reordered[{it->second.node, 0}] = v;
+    } else if (out.nodes[it->second.node].phase == Phase::backward && phase == Phase::forward) {
+      out.nodes[it->second.node].phase = Phase::forward;
+    }
+    return it->second;
+  };
+  for (size_t i = 0; i < g.nodes.size(); ++i) {
+    Node n = g.nodes[i];
+    ImageRule rule = rule_of(g, g.nodes[i]);
+    for (ValueId& v : n.inputs) v = {number[v.node], v.output};
+    bool last = rule.prefers;
+    if (rule.handles && !rule.prefers) {
+      for (size_t k = 0; k < n.inputs.size(); ++k) last = last || layout_of(n.inputs[k]) == Layout::channels_last;
+    }
+    for (size_t k = 0; k < n.inputs.size(); ++k) {
+      bool image = rule.handles && (rule.inputs >> k & 1);
+      n.inputs[k] = in_layout(n.inputs[k], image && last ? Layout::channels_last : Layout::row_major, n.phase);
+    }
+    if (last) {
+      n.layouts.assign(n.outputs.size(), Layout::row_major);
+      for (uint32_t k = 0; k < n.outputs.size(); ++k) {
+        if (rule.outputs >> k & 1) n.layouts[k] = Layout::channels_last;
+      }
+    }
+    number[i] = out.add(std::move(n)).node;
+  }
+  for (uint32_t i : g.inputs) out.inputs.push_back(number[i]);
+  for (size_t i = 0; i < g.outputs.size(); ++i) {
+    ValueId v{number[g.outputs[i].node], g.outputs[i].output};
+    out.outputs.push_back(in_layout(v, Layout::row_major, i < g.num_forward_outputs ? Phase::forward : Phase::backward));
+  }
+  out.num_forward_outputs = g.num_forward_outputs;
+  return out;
+}
+
+}  // namespace kaon::passes

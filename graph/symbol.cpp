@@ -1,0 +1,383 @@
+#include "kaon/graph/symbol.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ostream>
+#include <unordered_set>
+
+#include "kaon/ops/elementwise/arithmetic.h"
+
+namespace kaon {
+
+void SymbolNode::destroy() {
+  // A chain of a million nodes must not become a million nested destructors.
+  static thread_local std::vector<SymbolNode*>* pending = nullptr;
+  if (pending) {
+    pending->push_back(this);
+    return;
+  }
+  std::vector<SymbolNode*> list{this};
+  pending = &list;
+  while (!list.empty()) {
+    SymbolNode* n = list.back();
+    list.pop_back();
+    delete n;
+  }
+  pending = nullptr;
+}
+
+std::string SymbolNode::output_name(int i) const {
+  if (is_variable()) return name;
+  if (visible_outputs() == 1) return name + "_output";
+  return fmt::format("{}_output{}", name, i);
+}
+
+// --- construction
+
+namespace {
+IntrusivePtr<SymbolNode> new_node(const OpDef* op, std::string name) {
+  IntrusivePtr<SymbolNode> n(new SymbolNode);
+  n->op = op;
+  n->name = std::move(name);
+  n->op_name = op ? std::string(op->name()) : "null";
+  return n;
+}
+
+thread_local NameScope* t_names = nullptr;
+thread_local SymbolShapeWatch* t_shape_watch = nullptr;
+}  // namespace
+
+Symbol Symbol::variable(std::string_view name, const Shape& shape, DType dtype) {
+  auto n = new_node(nullptr, std::string(name));
+  n->outputs = {{shape, dtype}};
+  return Symbol(SymbolEntry{n, 0});
+}
+
+Symbol Symbol::constant(const NDArray& value, std::string_view name) {
+  auto n = new_node(nullptr, NameScope::next(name, "constant"));
+  n->outputs = {{value.shape(), value.dtype()}};
+  n->constant = value;
+  return Symbol(SymbolEntry{n, 0});
+}
+
+Symbol Symbol::group(const std::vector<Symbol>& symbols) {
+  std::vector<SymbolEntry> all;
+  for (const Symbol& s : symbols) all.insert(all.end(), s.entries_.begin(), s.entries_.end());
+  return Symbol(std::move(all));
+}
+
+const SymbolEntry& Symbol::entry() const {
+  if (entries_.size() != 1) {
+    throw ValueError(entries_.empty() ? "[Symbol] this handle holds no symbol"
+                                      : fmt::format("[Symbol] one value expected, got a group of {}; take .output(i)", entries_.size()));
+  }
+  return entries_[0];
+}
+
+Symbol Symbol::output(int i) const {
+  if (i < 0 || i >= num_outputs()) {
+    throw IndexError(fmt::format("[Symbol] output {} does not exist: there are {}", i, num_outputs()));
+  }
+  return Symbol(entries_[size_t(i)]);
+}
+
+void Symbol::apply(const OpDef& def, const void* attrs, std::span<const Symbol* const> inputs, std::span<Symbol> outs,
+                   const std::source_location& site, std::string_view name) {
+  std::string hint(def.name());
+  std::transform(hint.begin(), hint.end(), hint.begin(), [](unsigned char c) { return char(std::tolower(c)); });
+  hint.erase(0, hint.find_first_not_of('_'));
+  auto node = new_node(&def, NameScope::next(name, hint));
+  node->attrs = Attributes(def, attrs);
+  for (const Symbol* s : inputs) node->inputs.push_back(s->entry());
+  int expected = def.num_inputs(attrs);
+  for (int i = int(inputs.size()); i < expected; ++i) {  // inputs that are not given become variables
+    node->inputs.push_back(variable(fmt::format("{}_{}", node->name, def.traits.inputs[i])).entry());
+  }
+  if (expected >= 0 && int(node->inputs.size()) != expected) {
+    throw ValueError(fmt::format("[{}] takes {} inputs with these attributes, got {}", def.name(), expected, inputs.size()));
+  }
+  node->outputs.resize(size_t(def.num_outputs(attrs)));
+  try {
+    infer_node(*node);
+  } catch (const Error& e) {
+    std::rethrow_exception(e.with_context(
+        fmt::format(" in node {}, called at {}:{}", node->name, site.file_name(), site.line())));
+  }
+  for (size_t i = 0; i < outs.size(); ++i) outs[i] = Symbol(SymbolEntry{node, uint32_t(i)});
+}
+
+bool infer_node(SymbolNode& node) {
+  if (!node.op) return node.outputs[0].shape.is_known();
+  std::vector<TensorMeta> in, out(node.outputs.size());
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const SymbolEntry& e = node.inputs[i];
+    in.push_back(e.node->outputs[e.output]);
+    bool inferable = i < 32 && (node.op->traits.infers >> i & 1);
+    if (!in.back().shape.is_known() && !inferable) return false;
+  }
+  InferContext context(node.op->name().data(), node.op->traits, in, out);
+  node.op->infer(node.attrs.get(), context);
+  for (size_t i = 0; i < node.inputs.size(); ++i) {
+    const SymbolEntry& e = node.inputs[i];
+    if (e.node->is_variable()) e.node->outputs[e.output].shape = in[i].shape;
+  }
+  node.outputs = std::move(out);
+  return true;
+}
+
+// --- values
+
+const Shape& Symbol::shape() const {
+  const SymbolEntry& e = entry();
+  const Shape& s = e.node->outputs[e.output].shape;
+  if (!s.is_known()) {
+    throw TraceError(fmt::format(
+        "[shape] the shape of {} is not known: give the shapes of the input variables, as in sym.var(\"data\", {{1, 3, 224, 224}})",
+        e.node->name));
+  }
+  if (t_shape_watch) t_shape_watch->was_read_ = true;
+  return s;
+}
+
+DType Symbol::dtype() const {
+  const SymbolEntry& e = entry();
+  return e.node->outputs[e.output].dtype;
+}
+
+Symbol Symbol::binary(BinaryKind kind, const Arg<Symbol>& a, const Arg<Symbol>& b) { return apply_binary(kind, a, b); }
+Symbol Symbol::negate(const In<Symbol>& a) { return sym.negative(a); }
+
+Symbol Symbol::operator[](int64_t index) const {
+  if (entry().node->visible_outputs() > 1) {
+    throw ValueError(fmt::format("[Symbol] node {} has several outputs: take one with .output(i) before indexing", name()));
+  }
+  // the last row is index:end, not -1:0
+  Symbol row = index == -1 ? sym.slice_axis(*this, 0, -1, std::nullopt) : sym.slice_axis(*this, 0, index, index + 1);
+  const Shape& s = row.entry().node->outputs[0].shape;
+  if (s.is_known() && s.ndim() == 1) return row;
+  return sym.reshape(row, Shape(-3, -2));
+}
+Symbol Symbol::slice(int64_t begin, int64_t end, std::source_location site) const {
+  return sym.slice_axis(In<Symbol>(*this, site), 0, begin, end);
+}
+Symbol Symbol::reshape(const Shape& s, std::source_location site) const { return sym.reshape(In<Symbol>(*this, site), s); }
+Symbol Symbol::astype(DType t, std::source_location site) const { return sym.cast(In<Symbol>(*this, site), t); }
+Symbol Symbol::sum(std::source_location site) const { return sym.sum(In<Symbol>(*this, site)); }
+Symbol Symbol::mean(std::source_location site) const { return sym.mean(In<Symbol>(*this, site)); }
+Symbol Symbol::transpose(std::source_location site) const { return sym.transpose(In<Symbol>(*this, site)); }
+
+Symbol& Symbol::assign(const Arg<Symbol>& value) {
+  if (value.is_number()) {
+    return *this = sym.zeros_like(In<Symbol>(*this, value.site())) + value;
+  }
+  return *this = sym.broadcast_like(value.array(), *this);
+}
+
+Symbol& Symbol::slice_assign(const Shape& begin, const Shape& end, const Arg<Symbol>& value) {
+  if (value.is_number()) {
+    return *this = sym._slice_assign_scalar(In<Symbol>(*this, value.site()), {.begin = begin, .end = end, .scalar = value.number()});
+  }
+  return *this = sym._slice_assign(In<Symbol>(*this, value.site()), value.array(), {.begin = begin, .end = end});
+}
+
+// --- inspection
+
+std::vector<SymbolNode*> topological_order(const std::vector<SymbolEntry>& heads) {
+  std::vector<SymbolNode*> order;
+  std::unordered_set<SymbolNode*> seen;
+  std::vector<std::pair<SymbolNode*, size_t>> stack;  // node, next input to visit
+  for (const SymbolEntry& h : heads) {
+    if (!seen.insert(h.node.get()).second) continue;
+    stack.emplace_back(h.node.get(), 0);
+    while (!stack.empty()) {
+      auto& [node, next] = stack.back();
+      if (next < node->inputs.size()) {
+        SymbolNode* input = node->inputs[next++].node.get();
+        if (seen.insert(input).second) stack.emplace_back(input, 0);
+      } else {
+        order.push_back(node);
+        stack.pop_back();
+      }
+    }
+  }
+  return order;
+}
+
+namespace {
+std::unordered_set<const SymbolNode*> auxiliary_variables(const std::vector<SymbolNode*>& order) {
+  std::unordered_set<const SymbolNode*> aux;
+  for (SymbolNode* n : order) {
+    if (!n->op) continue;
+    for (size_t i = 0; i < n->inputs.size(); ++i) {
+      SymbolNode* v = n->inputs[i].node.get();
+      if (v->is_variable() && is_mutated(n->op->traits, int(i), int(n->inputs.size()))) aux.insert(v);
+    }
+  }
+  return aux;
+}
+
+enum class VariableKind { argument, auxiliary, any };
+std::vector<SymbolNode*> variables(const std::vector<SymbolEntry>& heads, VariableKind kind) {
+  auto order = topological_order(heads);
+  auto aux = auxiliary_variables(order);
+  std::vector<SymbolNode*> result;
+  for (SymbolNode* n : order) {
+    if (!n->is_variable() || n->constant.defined()) continue;
+    if (kind == VariableKind::any || (kind == VariableKind::auxiliary) == bool(aux.count(n))) result.push_back(n);
+  }
+  return result;
+}
+
+std::vector<std::string> names_of(const std::vector<SymbolNode*>& nodes) {
+  std::vector<std::string> names;
+  for (SymbolNode* n : nodes) names.push_back(n->name);
+  return names;
+}
+}  // namespace
+
+std::vector<std::string> Symbol::list_arguments() const { return names_of(variables(entries_, VariableKind::argument)); }
+std::vector<std::string> Symbol::list_auxiliary_states() const {
+  return names_of(variables(entries_, VariableKind::auxiliary));
+}
+std::vector<std::string> Symbol::list_inputs() const { return names_of(variables(entries_, VariableKind::any)); }
+
+std::vector<std::string> Symbol::list_outputs() const {
+  std::vector<std::string> names;
+  for (const SymbolEntry& e : entries_) names.push_back(e.node->output_name(int(e.output)));
+  return names;
+}
+
+Symbol Symbol::get_internals() const {
+  std::vector<SymbolEntry> all;
+  for (SymbolNode* n : topological_order(entries_)) {
+    for (int i = 0; i < n->visible_outputs(); ++i) all.push_back({IntrusivePtr<SymbolNode>(n), uint32_t(i)});
+  }
+  return Symbol(std::move(all));
+}
+
+Symbol::InferredShapes Symbol::infer_shape(const Shapes& known) const {
+  auto order = topological_order(entries_);
+  // Works on the nodes and puts back what was known before.
+  std::vector<std::vector<TensorMeta>> saved;
+  for (SymbolNode* n : order) saved.push_back(n->outputs);
+  InferredShapes result;
+  auto restore = [&] {
+    for (size_t i = 0; i < order.size(); ++i) order[i]->outputs = saved[i];
+  };
+  try {
+    for (const auto& [name, shape] : known) {
+      auto it = std::find_if(order.begin(), order.end(), [&](SymbolNode* n) { return n->is_variable() && n->name == name; });
+      if (it == order.end()) throw ValueError(fmt::format("[infer_shape] there is no variable '{}'", name));
+      (*it)->outputs[0].shape = shape;
+    }
+    for (SymbolNode* n : order) {
+      if (n->op && !infer_node(*n)) {
+        for (const SymbolEntry& e : n->inputs) {
+          if (!e.node->outputs[e.output].shape.is_known()) {
+            throw ShapeError(fmt::format("[infer_shape] the shape of '{}', an input of {} ({}), does not follow from the given shapes",
+                                         e.node->name, n->name, n->op->name()));
+          }
+        }
+      }
+    }
+    for (SymbolNode* v : variables(entries_, VariableKind::argument)) result.arguments.push_back(v->outputs[0].shape);
+    for (SymbolNode* v : variables(entries_, VariableKind::auxiliary)) {
+      result.auxiliary_states.push_back(v->outputs[0].shape);
+    }
+    for (const SymbolEntry& e : entries_) result.outputs.push_back(e.node->outputs[e.output].shape);
+  } catch (...) {
+    restore();
+    throw;
+  }
+  restore();
+  return result;
+}
+
+std::string to_string(const Symbol& symbol) {
+  if (!symbol.defined()) return "<Symbol none>";
+  if (symbol.num_outputs() == 1) return fmt::format("<Symbol {}>", symbol.name());
+  std::string names;
+  for (const SymbolEntry& e : symbol.entries()) names += (names.empty() ? "" : ", ") + e.node->name;
+  return fmt::format("<Symbol group [{}]>", names);
+}
+
+std::ostream& operator<<(std::ostream& out, const Symbol& symbol) { return out << to_string(symbol); }
+
+// --- rebuilding
+
+namespace {
+// Copies the program; `replace` may give an entry for a node instead of its copy.
+template <class Replace>
+Symbol rebuild(const Symbol& program, const std::string& prefix, Replace&& replace) {
+  std::unordered_map<const SymbolNode*, IntrusivePtr<SymbolNode>> copies;
+  std::unordered_map<const SymbolNode*, SymbolEntry> replaced;
+  auto mapped = [&](const SymbolEntry& e) {
+    auto it = replaced.find(e.node.get());
+    return it != replaced.end() ? it->second : SymbolEntry{copies.at(e.node.get()), e.output};
+  };
+  for (SymbolNode* n : topological_order(program.entries())) {
+    SymbolEntry other = replace(*n);
+    if (other.node) {
+      replaced[n] = other;
+      continue;
+    }
+    if (n->is_variable()) {
+      copies[n] = IntrusivePtr<SymbolNode>(n);
+      continue;
+    }
+    auto c = new_node(n->op, prefix + n->name);
+    c->op_name = n->op_name;
+    c->attrs = n->attrs;
+    c->text_attrs = n->text_attrs;
+    c->outputs = n->outputs;
+    for (const SymbolEntry& e : n->inputs) c->inputs.push_back(mapped(e));
+    infer_node(*c);
+    copies[n] = c;
+  }
+  std::vector<SymbolEntry> heads;
+  for (const SymbolEntry& e : program.entries()) heads.push_back(mapped(e));
+  return Symbol(std::move(heads));
+}
+}  // namespace
+
+Symbol compose(const Symbol& program, const std::unordered_map<std::string, Symbol>& replacements) {
+  return rebuild(program, NameScope::prefix(), [&](SymbolNode& n) {
+    auto it = n.is_variable() ? replacements.find(n.name) : replacements.end();
+    return it == replacements.end() ? SymbolEntry{} : it->second.entry();
+  });
+}
+
+std::pair<Symbol, std::vector<std::pair<std::string, NDArray>>> constants_as_variables(const Symbol& program) {
+  std::vector<std::pair<std::string, NDArray>> values;
+  Symbol result = rebuild(program, "", [&](SymbolNode& n) {
+    if (!n.constant.defined()) return SymbolEntry{};
+    values.emplace_back(n.name, n.constant);
+    return Symbol::variable(n.name, n.constant.shape(), n.constant.dtype()).entry();
+  });
+  return {result, values};
+}
+
+SymbolShapeWatch::SymbolShapeWatch() : outer_(std::exchange(t_shape_watch, this)) {}
+SymbolShapeWatch::~SymbolShapeWatch() {
+  t_shape_watch = outer_;
+  if (outer_) outer_->was_read_ |= was_read_;
+}
+
+// --- names
+
+NameScope::NameScope(std::string prefix) : prefix_(std::move(prefix)), outer_(std::exchange(t_names, this)) {}
+NameScope::~NameScope() { t_names = outer_; }
+
+std::string NameScope::prefix() { return t_names ? t_names->prefix_ : ""; }
+
+std::string NameScope::next(std::string_view name, std::string_view hint) {
+  // Outside of any scope numbers count up per thread, so that composed symbols keep distinct names.
+  static thread_local std::unordered_map<std::string, int> outside;
+  const std::string prefix = t_names ? t_names->prefix_ : "";
+  if (!name.empty()) return prefix + std::string(name);
+  auto& counts = t_names ? t_names->counts_ : outside;
+  return fmt::format("{}{}{}", prefix, hint, counts[std::string(hint)]++);
+}
+
+}  // namespace kaon

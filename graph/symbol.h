@@ -1,0 +1,184 @@
+// Symbol: a value of a program that has not run: what hybrid_forward sees while it is traced, and what model files hold.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "kaon/ops/functions.h"
+#include "kaon/ops/op_attributes.h"
+
+namespace kaon {
+
+struct SymbolNode;
+struct SymbolFileInfo;
+
+// One output of a node.
+struct SymbolEntry {
+  IntrusivePtr<SymbolNode> node;
+  uint32_t output = 0;
+};
+
+// A variable, a constant or an operator with its inputs. Shared by the Symbols that refer to it.
+struct SymbolNode : RefCounted<SymbolNode> {
+  const OpDef* op = nullptr;  // nullptr: variable (or constant, when `constant` is defined)
+  std::string name;
+  std::string op_name;        // as written in files: the operator's name or one of its aliases; "null" for variables
+  Attributes attrs;
+  // What a file says: attributes of operators as they stood there (so that writing gives them back unchanged),
+  // attributes of variables ("__shape__" ...).
+  std::map<std::string, std::string> text_attrs;
+  std::vector<SymbolEntry> inputs;
+  std::vector<TensorMeta> outputs;  // what is known about them
+  NDArray constant;
+
+  bool is_variable() const { return !op; }
+  int num_outputs() const { return int(outputs.size()); }
+  int visible_outputs() const { return op ? op->visible_outputs(attrs.get()) : 1; }
+  // Name of an output in list_outputs(): "fc1_output", "split0_output1", or a variable's own name.
+  std::string output_name(int i) const;
+  void destroy();  // without recursion along long chains
+};
+
+using Shapes = std::unordered_map<std::string, Shape>;
+
+// A handle on one or several (Group) values. Thread safety: distinct graphs: safe; one graph: composing on one thread.
+class Symbol : public ArrayOperators<Symbol> {
+ public:
+  Symbol() = default;
+  explicit Symbol(SymbolEntry entry) { entries_.push_back(std::move(entry)); }
+  explicit Symbol(std::vector<SymbolEntry> entries) : entries_(std::move(entries)) {}
+
+  static Symbol variable(std::string_view name, const Shape& shape = Shape::unknown(), DType dtype = DType::float32);
+  static Symbol group(const std::vector<Symbol>& symbols);
+  static Symbol constant(const NDArray& value, std::string_view name = "");
+
+  bool defined() const { return !entries_.empty(); }
+  // The name of the node; "group [...]" texts come from to_string.
+  const std::string& name() const { return entry().node->name; }
+  int num_outputs() const { return int(entries_.size()); }
+  Symbol output(int i) const;             // of a group or a node with several outputs
+  const Shape& shape() const;             // known when the inputs' shapes are; else TraceError saying what to do
+  DType dtype() const;
+  int ndim() const { return shape().ndim(); }
+  int64_t size() const { return shape().size(); }
+
+  // --- as on arrays: slices and reshapes are nodes here
+  Symbol operator[](int64_t index) const;
+  Symbol slice(int64_t begin, int64_t end, std::source_location site = std::source_location::current()) const;
+  Symbol reshape(const Shape& shape, std::source_location site = std::source_location::current()) const;
+  Symbol astype(DType dtype, std::source_location site = std::source_location::current()) const;
+  Symbol sum(std::source_location site = std::source_location::current()) const;
+  Symbol mean(std::source_location site = std::source_location::current()) const;
+  Symbol transpose(std::source_location site = std::source_location::current()) const;
+  // In a trace these rebind the handle to a new value.
+  Symbol& assign(const Arg<Symbol>& value);
+  Symbol& slice_assign(const Shape& begin, const Shape& end, const Arg<Symbol>& value);
+  Symbol& operator+=(const Arg<Symbol>& b) { return *this = binary(BinaryKind::add, *this, b); }
+  Symbol& operator-=(const Arg<Symbol>& b) { return *this = binary(BinaryKind::sub, *this, b); }
+  Symbol& operator*=(const Arg<Symbol>& b) { return *this = binary(BinaryKind::mul, *this, b); }
+  Symbol& operator/=(const Arg<Symbol>& b) { return *this = binary(BinaryKind::div, *this, b); }
+
+  // --- inspection
+  std::vector<std::string> list_arguments() const;         // variables, depth first, without auxiliary states
+  std::vector<std::string> list_auxiliary_states() const;  // variables that operators update (running statistics)
+  std::vector<std::string> list_inputs() const;            // both, depth first
+  std::vector<std::string> list_outputs() const;
+  Symbol get_internals() const;                            // every visible output of every node, as a group
+  // Completes shapes from those given by variable name. Throws ShapeError or ValueError naming what is missing.
+  struct InferredShapes {
+    std::vector<Shape> arguments, outputs, auxiliary_states;
+  };
+  InferredShapes infer_shape(const Shapes& known) const;
+
+  // --- files, in MXNet's format (graph/symbol_json.cpp). load throws IoError naming file, place and expectation.
+  std::string tojson() const;
+  void save(const std::filesystem::path& file) const;
+  static Symbol load(const std::filesystem::path& file);
+  static Symbol load_json(std::string_view text, const std::string& source = "JSON text");
+
+  // --- for other layers
+  static void apply(const OpDef& def, const void* attrs, std::span<const Symbol* const> inputs, std::span<Symbol> outs,
+                    const std::source_location& site, std::string_view name);
+  static Symbol from_values(const NDArray& values, std::string_view name) { return constant(values, name); }
+  static Symbol binary(BinaryKind kind, const Arg<Symbol>& a, const Arg<Symbol>& b);
+  static Symbol negate(const In<Symbol>& a);
+  const SymbolEntry& entry() const;  // throws ValueError on groups and undefined symbols
+  const std::vector<SymbolEntry>& entries() const { return entries_; }
+
+ private:
+  std::vector<SymbolEntry> entries_;
+  std::shared_ptr<const SymbolFileInfo> file_;  // of a loaded symbol: what its file says beyond the graph
+};
+
+// Post-order, each node once: inputs before their users, as in MXNet's files.
+std::vector<SymbolNode*> topological_order(const std::vector<SymbolEntry>& heads);
+
+// Runs shape inference of one node as far as its inputs are known; fills shapes of variables that follow from others.
+// True when the outputs are known.
+bool infer_node(SymbolNode& node);
+
+// "<Symbol dense0_fwd>", "<Symbol group [a, b]>"
+std::string to_string(const Symbol& symbol);
+std::ostream& operator<<(std::ostream& out, const Symbol& symbol);
+
+// Whether Symbol::shape() has been asked on this thread while it lives: then a trace holds for these shapes only.
+class SymbolShapeWatch {
+ public:
+  SymbolShapeWatch();
+  ~SymbolShapeWatch();
+  SymbolShapeWatch(const SymbolShapeWatch&) = delete;
+  SymbolShapeWatch& operator=(const SymbolShapeWatch&) = delete;
+  bool was_read() const { return was_read_; }
+
+ private:
+  friend class Symbol;
+  bool was_read_ = false;
+  SymbolShapeWatch* outer_;
+};
+
+// The program on other inputs: variables with these names are replaced. Nodes are copied, variables without a
+// replacement shared; node names get the running NameScope's prefix.
+Symbol compose(const Symbol& program, const std::unordered_map<std::string, Symbol>& replacements);
+
+// The program with each constant as a variable of its name, and the values of these.
+std::pair<Symbol, std::vector<std::pair<std::string, NDArray>>> constants_as_variables(const Symbol& program);
+
+// Names of new nodes in this thread: "<prefix><hint><number>", numbers counted per scope.
+class NameScope {
+ public:
+  explicit NameScope(std::string prefix);  // nests
+  ~NameScope();
+  NameScope(const NameScope&) = delete;
+  NameScope& operator=(const NameScope&) = delete;
+  // The prefix of the innermost scope with `name`, or with hint and the next number when `name` is empty.
+  static std::string next(std::string_view name, std::string_view hint);
+  static std::string prefix();  // of the innermost scope
+
+ private:
+  std::string prefix_;
+  std::unordered_map<std::string, int> counts_;
+  NameScope* outer_;
+};
+
+// `sym`: Functions<Symbol> and the constructors of Symbols.
+struct SymbolFunctions : Functions<Symbol> {
+  static Symbol var(std::string_view name, const Shape& shape = Shape::unknown(), DType dtype = DType::float32) {
+    return Symbol::variable(name, shape, dtype);
+  }
+  static Symbol Group(const std::vector<Symbol>& symbols) { return Symbol::group(symbols); }
+};
+inline constexpr SymbolFunctions sym{};
+
+}  // namespace kaon
+
+template <>
+struct fmt::formatter<kaon::Symbol> : fmt::formatter<std::string> {
+  template <class Context>
+  auto format(const kaon::Symbol& symbol, Context& context) const {
+    return fmt::formatter<std::string>::format(kaon::to_string(symbol), context);
+  }
+};

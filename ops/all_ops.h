@@ -1,0 +1,88 @@
+// The one list of operators, by family. A test fails when an operator of Functions is missing here, or the reverse.
+#pragma once
+
+// elementwise
+#include "kaon/ops/elementwise/add_n.h"
+#include "kaon/ops/elementwise/binary.h"
+#include "kaon/ops/elementwise/cast.h"
+#include "kaon/ops/elementwise/scalar.h"
+#include "kaon/ops/elementwise/select.h"
+#include "kaon/ops/elementwise/sum_to.h"
+#include "kaon/ops/elementwise/unary.h"
+// reduce
+#include "kaon/ops/reduce/argmax.h"
+#include "kaon/ops/reduce/norm.h"
+#include "kaon/ops/reduce/reduce.h"
+#include "kaon/ops/reduce/reduce_grad.h"
+// movement
+#include "kaon/ops/movement/broadcast.h"
+#include "kaon/ops/movement/concat.h"
+#include "kaon/ops/movement/gather_nd.h"
+#include "kaon/ops/movement/pad.h"
+#include "kaon/ops/movement/pick.h"
+#include "kaon/ops/movement/repeat.h"
+#include "kaon/ops/movement/reshape.h"
+#include "kaon/ops/movement/sequence_mask.h"
+#include "kaon/ops/movement/slice.h"
+#include "kaon/ops/movement/take.h"
+#include "kaon/ops/movement/transpose.h"
+// linalg
+#include "kaon/ops/linalg/dot.h"
+// nn
+#include "kaon/ops/nn/activation.h"
+#include "kaon/ops/nn/convolution.h"
+#include "kaon/ops/nn/dropout.h"
+#include "kaon/ops/nn/fully_connected.h"
+#include "kaon/ops/nn/pooling.h"
+#include "kaon/ops/nn/regression_output.h"
+#include "kaon/ops/nn/softmax.h"
+#include "kaon/ops/nn/softmax_output.h"
+// init
+#include "kaon/ops/init/fill.h"
+#include "kaon/ops/init/random.h"
+// optim
+#include "kaon/ops/optim/adam.h"
+#include "kaon/ops/optim/all_finite.h"
+#include "kaon/ops/optim/sgd.h"
+
+namespace kaon {
+
+template <class... Ops> struct OpList {};
+
+using ElementwiseOps = OpList<
+    Relu, Sigmoid, Tanh, Exp, Log, Sqrt, Rsqrt, Square, Abs, Sign, Negative, Reciprocal, Erf, Log1p, Expm1, Log2, Log10,
+    Sin, Cos, Tan, Arcsin, Arccos, Arctan, Sinh, Cosh, Arcsinh, Arccosh, Arctanh, Floor, Ceil, Round, Rint, Trunc, Fix,
+    Cbrt, Rcbrt, Softsign, SoftRelu, Gelu, LogicalNot, Degrees, Radians, Gamma, GammaLn, Digamma, Copy, BlockGrad,
+    ZerosLike, OnesLike, BackwardRelu, BackwardSigmoid, BackwardTanh, BackwardGelu, BroadcastAdd, BroadcastSub,
+    BroadcastMul, BroadcastDiv, BroadcastMod, BroadcastPower, BroadcastMaximum, BroadcastMinimum, BroadcastHypot,
+    BroadcastEqual, BroadcastNotEqual, BroadcastGreater, BroadcastGreaterEqual, BroadcastLesser, BroadcastLesserEqual,
+    BroadcastLogicalAnd, BroadcastLogicalOr, BroadcastLogicalXor, PlusScalar, MinusScalar, RMinusScalar, MulScalar,
+    DivScalar, RDivScalar, ModScalar, RModScalar, PowerScalar, RPowerScalar, MaximumScalar, MinimumScalar, HypotScalar,
+    EqualScalar, NotEqualScalar, GreaterScalar, GreaterEqualScalar, LesserScalar, LesserEqualScalar, LogicalAndScalar,
+    LogicalOrScalar, LogicalXorScalar, SmoothL1, Where, Clip, ClipBackward, Cast, AddN, SumTo>;
+using ReduceOps = OpList<Sum, Mean, Prod, Max, Min, NanSum, NanProd, Norm, ArgMax, ArgMin, ArgMaxChannel, SumGrad, MaxGrad,
+                         NanSumGrad, ProdGrad, NormGrad>;
+using MovementOps = OpList<Reshape, ReshapeLike, Flatten, ExpandDims, Squeeze, ReshapeTo, Transpose, SwapAxis, Slice, SliceAxis,
+                           SliceLike, SliceGrad, SliceAssign, SliceAssignScalar, Concat, Stack, SliceChannel, Repeat, Tile,
+                           Reverse, Pad, PadGrad, BroadcastTo, BroadcastAxis, BroadcastLike, SequenceMask, Take, TakeGrad,
+                           Embedding, Pick, PickGrad, BatchTake, OneHot, GatherNd, GatherNdGrad>;
+using LinalgOps = OpList<Dot, BatchDot>;
+using NnOps = OpList<FullyConnected, Convolution, ConvolutionBackwardData, ConvolutionBackwardWeight, Pooling, BackwardPooling,
+                     Activation, BackwardActivation, LeakyReLU, BackwardLeakyReLU, BackwardPReLUGamma, Softmax, Softmin, LogSoftmax,
+                     BackwardSoftmax, BackwardLogSoftmax, SoftmaxActivation, BackwardSoftmaxActivation, SoftmaxOutput,
+                     BackwardSoftmaxOutput, SoftmaxCrossEntropy, BackwardSoftmaxCrossEntropy, LinearRegressionOutput,
+                     MAERegressionOutput, LogisticRegressionOutput, BackwardRegressionOutput, MakeLoss, BackwardMakeLoss,
+                     Dropout>;
+using InitOps = OpList<Zeros, Ones, Full, Arange, Linspace, Eye, RandomUniform, RandomNormal, RandomRandint,
+                       SampleMultinomial, Shuffle>;
+using OptimOps = OpList<SGDUpdate, SGDMomUpdate, AdamUpdate, MultiSGDUpdate, MultiSGDMomUpdate, MultiAdamUpdate, AllFinite>;
+
+// Calls visit.template operator()<Op>() for every operator.
+template <class Visit>
+void for_each_op(Visit&& visit) {
+  auto family = [&]<class... Ops>(OpList<Ops...>) { (visit.template operator()<Ops>(), ...); };
+  family(ElementwiseOps{}), family(ReduceOps{}), family(MovementOps{}), family(LinalgOps{}), family(NnOps{});
+  family(InitOps{}), family(OptimOps{});
+}
+
+}  // namespace kaon

@@ -1,0 +1,43 @@
+// Arg: how an array, or a number, enters an operator; remembers the line of the call.
+#pragma once
+
+#include <concepts>
+#include <source_location>
+
+namespace kaon {
+
+// Made implicitly at the call, so the location is the user's line. Borrows the array: use it in parameter
+// lists only. Trivially destructible, so safe inside a co_await expression.
+template <class A>
+class Arg {
+ public:
+  Arg(const A& array, std::source_location site = std::source_location::current()) : array_(&array), site_(site) {}
+  template <class N>
+    requires(std::integral<N> || std::floating_point<N>)
+  Arg(N number, std::source_location site = std::source_location::current()) : number_(double(number)), site_(site) {}
+
+  bool is_number() const { return array_ == nullptr; }
+  const A& array() const { return *array_; }
+  double number() const { return number_; }
+  const std::source_location& site() const { return site_; }
+
+ private:
+  const A* array_ = nullptr;
+  double number_ = 0;
+  std::source_location site_;
+};
+
+// The same for arrays only: most operators take these.
+template <class A>
+class In {
+ public:
+  In(const A& array, std::source_location site = std::source_location::current()) : array_(&array), site_(site) {}
+  const A& array() const { return *array_; }
+  const std::source_location& site() const { return site_; }
+
+ private:
+  const A* array_;
+  std::source_location site_;
+};
+
+}  // namespace kaon

@@ -1,0 +1,137 @@
+// Attributes as text: what stands in MXNet's files ("(3, 3)", "True", "relu"), and back.
+// Fields may be int, int64_t, float, double, bool, Shape, OptionalShape, DType, Device, an enum with enum_names(E), or optional of these.
+#pragma once
+
+#include <charconv>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+
+#include "kaon/engine/device.h"
+#include "kaon/ops/dtype.h"
+#include "kaon/ops/shape.h"
+
+namespace kaon {
+
+// A tuple whose entries may be None: begin, end and step of a slice, "(None, 2)". A Shape converts.
+class OptionalShape {
+ public:
+  constexpr OptionalShape() = default;
+  constexpr OptionalShape(const Shape& values) : values_(values) {}
+  template <class... D>
+    requires(sizeof...(D) >= 1 && sizeof...(D) <= size_t(Shape::max_ndim) &&
+             ((Dimension<D> || std::same_as<D, std::nullopt_t> || std::same_as<D, std::optional<int64_t>>) && ...))
+  constexpr OptionalShape(D... entries) : values_(number(entries)...) {
+    int i = 0;
+    ((none_ = uint8_t(none_ | (is_none(entries) ? 1u << i : 0u)), ++i), ...);
+  }
+
+  constexpr int ndim() const { return values_.ndim(); }
+  constexpr bool empty() const { return values_.empty(); }
+  constexpr std::optional<int64_t> operator[](int i) const {
+    return (none_ >> i) & 1 ? std::optional<int64_t>() : values_[i];
+  }
+  void push_back(std::optional<int64_t> entry) {  // throws ShapeError beyond 8 entries
+    values_.push_back(entry.value_or(0));
+    if (!entry) none_ = uint8_t(none_ | 1u << (ndim() - 1));
+  }
+  friend constexpr bool operator==(const OptionalShape&, const OptionalShape&) = default;
+
+ private:
+  template <class D>
+  static constexpr int64_t number(D entry) {
+    if constexpr (Dimension<D>) {
+      return int64_t(entry);
+    } else if constexpr (std::same_as<D, std::nullopt_t>) {
+      return 0;
+    } else {
+      return entry.value_or(0);
+    }
+  }
+  template <class D>
+  static constexpr bool is_none(D entry) {
+    if constexpr (Dimension<D>) {
+      return false;
+    } else if constexpr (std::same_as<D, std::nullopt_t>) {
+      return true;
+    } else {
+      return !entry.has_value();
+    }
+  }
+  Shape values_;
+  uint8_t none_ = 0;  // bit i: entry i is None, and values_[i] is 0
+};
+
+// The text that MXNet's own writer gives: floats as Python's repr, tuples with ", ".
+std::string to_text(int64_t value);
+std::string to_text(double value);
+std::string to_text(float value);
+std::string to_text(bool value);
+std::string to_text(const Shape& value);
+std::string to_text(const OptionalShape& value);
+std::string to_text(DType value);
+inline std::string to_text(int value) { return to_text(int64_t(value)); }
+
+// Reads what MXNet's readers accept. False when the text is malformed. Independent of the locale.
+bool from_text(std::string_view text, int64_t& value);
+bool from_text(std::string_view text, int& value);
+bool from_text(std::string_view text, double& value);
+bool from_text(std::string_view text, float& value);
+bool from_text(std::string_view text, bool& value);
+bool from_text(std::string_view text, Shape& value);
+bool from_text(std::string_view text, OptionalShape& value);
+bool from_text(std::string_view text, DType& value);
+
+// "cpu(0)", "gpu(1)". MXNet's pinned and shared host memory is cpu here; "" is the default device.
+inline std::string to_text(Device value) { return value.str(); }
+inline bool from_text(std::string_view text, Device& value) {
+  if (text.empty()) return value = Device(), true;
+  const size_t open = text.find('(');
+  if (open == text.npos || text.back() != ')') return false;
+  const std::string_view kind = text.substr(0, open), number = text.substr(open + 1, text.size() - open - 2);
+  uint8_t index = 0;
+  const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), index);
+  if (error != std::errc() || end != number.data() + number.size()) return false;
+  if (kind != "cpu" && kind != "gpu" && kind != "cpu_pinned" && kind != "cpu_shared") return false;
+  value = {kind == "gpu" ? DeviceType::gpu : DeviceType::cpu, kind == "cpu" || kind == "gpu" ? index : uint8_t(0)};
+  return true;
+}
+
+// An enum attribute declares `constexpr std::array<std::string_view, N> enum_names(E)` beside it;
+// enumerators count from 0 in that order.
+template <class E>
+  requires std::is_enum_v<E> && (!std::same_as<E, DType>)
+std::string to_text(E value) {
+  return std::string(enum_names(E{})[size_t(value)]);
+}
+template <class E>
+  requires std::is_enum_v<E> && (!std::same_as<E, DType>)
+bool from_text(std::string_view text, E& value) {
+  constexpr auto names = enum_names(E{});
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == text) {
+      value = E(i);
+      return true;
+    }
+  }
+  return false;
+}
+
+template <class T>
+std::string to_text(const std::optional<T>& value) {
+  return value ? to_text(*value) : "None";
+}
+template <class T>
+bool from_text(std::string_view text, std::optional<T>& value) {
+  if (text == "None" || text.empty()) {
+    value.reset();
+    return true;
+  }
+  T v{};
+  if (!from_text(text, v)) return false;
+  value = v;
+  return true;
+}
+
+}  // namespace kaon

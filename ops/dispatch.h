@@ -1,0 +1,53 @@
+// From a run-time dtype to a template argument.
+#pragma once
+
+#include "kaon/engine/error.h"
+#include "kaon/ops/dtype.h"
+
+namespace kaon {
+
+[[noreturn]] void fail_unsupported_dtype(const char* op, DType dtype);
+
+// Calls f.template operator()<T>() with the C++ type of a floating dtype. Throws TypeError for others.
+template <class F>
+decltype(auto) dispatch_float(const char* op, DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::float32: return f.template operator()<float>();
+    case DType::float64: return f.template operator()<double>();
+    case DType::float16: return f.template operator()<float16>();
+    case DType::bfloat16: return f.template operator()<bfloat16>();
+    default: fail_unsupported_dtype(op, dtype);
+  }
+}
+
+// The same for every dtype.
+template <class F>
+decltype(auto) dispatch_all(const char* op, DType dtype, F&& f) {
+  switch (dtype) {
+    case DType::uint8: return f.template operator()<uint8_t>();
+    case DType::int8: return f.template operator()<int8_t>();
+    case DType::int32: return f.template operator()<int32_t>();
+    case DType::int64: return f.template operator()<int64_t>();
+    case DType::boolean: return f.template operator()<bool>();
+    default: return dispatch_float(op, dtype, f);
+  }
+}
+
+// By element width only: for kernels that move elements without looking at them.
+template <class F>
+decltype(auto) dispatch_width(DType dtype, F&& f) {
+  switch (size_of(dtype)) {
+    case 8: return f.template operator()<uint64_t>();
+    case 4: return f.template operator()<uint32_t>();
+    case 2: return f.template operator()<uint16_t>();
+    default: return f.template operator()<uint8_t>();
+  }
+}
+
+// The type that a kernel accumulates in: float for 16-bit floats, itself otherwise.
+template <class T> struct Accumulate { using type = T; };
+template <> struct Accumulate<float16> { using type = float; };
+template <> struct Accumulate<bfloat16> { using type = float; };
+template <class T> using accumulate_t = typename Accumulate<T>::type;
+
+}  // namespace kaon

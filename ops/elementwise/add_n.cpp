@@ -1,0 +1,92 @@
+#include "kaon/ops/elementwise/add_n.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kaon/ops/elementwise/pointwise.h"
+#include "kaon/ops/elementwise/scalar_math.h"
+#include "kaon/ops/elementwise/select_kernels.h"
+#include "kaon/ops/functions.h"
+
+namespace kaon {
+namespace {
+
+template <class T>
+void add_typed(const void* attrs, const void* const* in, void* out, size_t n) {
+  const int inputs = static_cast<const AddN*>(attrs)->num_args;
+  T* y = static_cast<T*>(out);
+  for (size_t i = 0; i < n; ++i) {
+    T sum = static_cast<const T*>(in[0])[i];
+    for (int k = 1; k < inputs; ++k) sum = binary_value<BinaryKind::add, T>(sum, static_cast<const T*>(in[k])[i]);
+    y[i] = sum;
+  }
+}
+
+const PointwiseKernels& kernels() {
+  static const PointwiseKernels k{.float32 = select_tiles().add_n,
+                                  .float64 = &add_typed<double>,
+                                  .uint8 = &add_typed<uint8_t>,
+                                  .int8 = &add_typed<int8_t>,
+                                  .int32 = &add_typed<int32_t>,
+                                  .int64 = &add_typed<int64_t>};
+  return k;
+}
+
+// 16-bit floats: any number of inputs, rounded once.
+void add_halves(KernelContext& c) {
+  const bool ieee = c.out().dtype == DType::float16;
+  const auto widen = ieee ? float16_to_float32 : bfloat16_to_float32;
+  const auto narrow = ieee ? float32_to_float16 : float32_to_bfloat16;
+  c.run.parallel_for(c.out().size(), pointwise_grain, [&](int64_t begin, int64_t end) {
+    alignas(64) float sum[pointwise_tile], next[pointwise_tile];
+    const AddN two{.num_args = 2};
+    const float* both[] = {sum, next};
+    for (int64_t i = begin; i < end; i += int64_t(pointwise_tile)) {
+      const size_t n = std::min(pointwise_tile, size_t(end - i));
+      widen(c.in(0).as<uint16_t>() + i, sum, n);
+      for (int k = 1; k < c.num_inputs(); ++k) {
+        widen(c.in(k).as<uint16_t>() + i, next, n);
+        kernels().float32(&two, both, sum, n);
+      }
+      narrow(sum, c.out().as<uint16_t>() + i, n);
+    }
+  });
+}
+
+}  // namespace
+
+constinit const OpDef AddN::def = make_op_def<AddN>();
+
+void AddN::infer(InferContext& c) const {
+  if (num_args < 1 || c.num_inputs() != num_args) {
+    c.fail_value(fmt::format("num_args must be the number of inputs and at least 1, got {} for {} inputs", num_args,
+                             c.num_inputs()));
+  }
+  c.expect_same_dtype();
+  if (c.dtype() == DType::boolean) c.fail_dtype("needs a dtype of numbers, got bool; use cast");
+  for (int i = 1; i < num_args; ++i) c.expect_shape(i, c.shape(0));
+  c.set_output(c.shape(0), c.dtype());
+}
+
+void AddN::grad(GradContext& g) const {
+  for (int i = 0; i < num_args; ++i) {
+    if (g.wants(i)) g.set(i, g.head());
+  }
+}
+
+void run_cpu(const AddN& op, KernelContext& c) {
+  const DType dtype = c.out().dtype;
+  if (c.out().size() == 0) return;
+  if (dtype == DType::float16 || dtype == DType::bfloat16) return add_halves(c);
+  const void* in[max_pointwise_inputs];
+  for (int done = 0; done < op.num_args;) {  // later rounds add to the sum so far
+    int n = 0;
+    if (done > 0) in[n++] = c.out().data;
+    while (n < max_pointwise_inputs && done < op.num_args) in[n++] = c.in(done++).data;
+    const AddN round{.num_args = n};
+    run_pointwise(kernels(), &round, dtype, in, n, c.out().data, c.out().size(), c.run);
+  }
+}
+
+}  // namespace kaon

@@ -1,0 +1,66 @@
+#include "kaon/ops/elementwise/binary.h"
+
+#include "kaon/ops/elementwise/binary_kernels.h"
+#include "kaon/ops/elementwise/broadcast.h"
+#include "kaon/ops/functions.h"
+
+namespace kaon {
+namespace {
+
+// The gradient of an input from that of the broadcast output: summed over the repeated axes. Kept dimensions are
+// written -1, so that the operator holds for other sizes of them too.
+NDArray reduce_to(const NDArray& gradient, const Shape& target, const Shape& output) {
+  if (target == output) return gradient;
+  Shape codes = target;
+  const int skipped = output.ndim() - target.ndim();
+  for (int i = 0; i < target.ndim(); ++i) {
+    if (target[i] == output[i + skipped]) codes[i] = -1;
+  }
+  return nd._sum_to(gradient, {.shape = codes});
+}
+
+// The gradient of the left (i = 0) or right input, in the output's shape.
+NDArray binary_gradient(BinaryKind kind, int i, GradContext& g) {
+  using B = BinaryKind;
+  const NDArray& h = g.head();
+  auto a = [&]() -> const NDArray& { return g.input(0); };
+  auto b = [&]() -> const NDArray& { return g.input(1); };
+  auto y = [&]() -> const NDArray& { return g.output(); };
+  switch (kind) {
+    case B::sub: return i == 0 ? h : nd.negative(h);
+    case B::mul: return h * (i == 0 ? b() : a());
+    case B::div: return i == 0 ? h / b() : nd.negative(h / b() * (a() / b()));
+    case B::mod: return i == 0 ? h : nd.negative(h * nd.floor(a() / b()));
+    case B::power: {
+      if (i == 0) return h * (b() * nd.power(a(), b() - 1.0));
+      // y log a tends to 0 with y
+      const NDArray slope = y() * nd.log(a());
+      return h * nd.where(y(), slope, nd.zeros_like(slope));
+    }
+    case B::maximum: return h * (i == 0 ? a() >= b() : a() < b());
+    case B::minimum: return h * (i == 0 ? a() <= b() : a() > b());
+    case B::hypot: return h * ((i == 0 ? a() : b()) / y());
+    default: return h;  // add
+  }
+}
+
+}  // namespace
+
+void infer_binary(BinaryKind kind, InferContext& c) {
+  c.expect_same_dtype();
+  if (c.dtype() == DType::boolean && !is_logical(kind)) {
+    c.fail_dtype("needs a dtype of numbers, got bool; use cast");
+  }
+  c.set_output(broadcast_shapes(c.shape(0), c.shape(1), c.op()), c.dtype());
+}
+
+void grad_binary(BinaryKind kind, GradContext& g) {
+  if (is_logical(kind)) return;
+  for (int i = 0; i < 2; ++i) {
+    if (g.wants(i)) g.set(i, reduce_to(binary_gradient(kind, i, g), g.input(i).shape(), g.head().shape()));
+  }
+}
+
+void run_binary(BinaryKind kind, KernelContext& c) { run_broadcast(binary_kernels(kind), nullptr, c); }
+
+}  // namespace kaon

@@ -1,0 +1,82 @@
+// Functions of two arrays, element by element, broadcasting: dimensions are matched from the right, and one of
+// size 1 is repeated. Both arrays have one dtype, which is that of the result; comparisons give 0 and 1 in it.
+// mod has the sign of the divisor and is 0 for a divisor of 0; integer division truncates, and gives 0 likewise.
+#pragma once
+
+#include "kaon/ops/binary_kind.h"
+#include "kaon/ops/elementwise/scalar_kind.h"
+#include "kaon/ops/op_def.h"
+
+namespace kaon {
+
+void infer_binary(BinaryKind kind, InferContext& c);
+void grad_binary(BinaryKind kind, GradContext& g);
+void run_binary(BinaryKind kind, KernelContext& c);
+
+struct BinaryInfo {
+  std::string_view name;
+  Names aliases;
+};
+
+// In the order of BinaryKind.
+inline constexpr std::array<BinaryInfo, size_t(binary_kinds)> binary_table{{
+    {"broadcast_add", {"elemwise_add", "broadcast_plus", "_plus", "_Plus", "_add", "_grad_add"}},
+    {"broadcast_sub", {"elemwise_sub", "broadcast_minus", "_minus", "_Minus", "_sub"}},
+    {"broadcast_mul", {"elemwise_mul", "_mul", "_Mul"}},
+    {"broadcast_div", {"elemwise_div", "_div", "_Div"}},
+    {"broadcast_mod", {"_mod", "_Mod"}},
+    {"broadcast_power", {"_power", "_Power"}},
+    {"broadcast_maximum", {"_maximum", "_Maximum"}},
+    {"broadcast_minimum", {"_minimum", "_Minimum"}},
+    {"broadcast_hypot", {"_hypot"}},
+    {"broadcast_equal", {"_equal", "_Equal"}},
+    {"broadcast_not_equal", {"_not_equal", "_Not_Equal"}},
+    {"broadcast_greater", {"_greater", "_Greater"}},
+    {"broadcast_greater_equal", {"_greater_equal", "_Greater_Equal"}},
+    {"broadcast_lesser", {"_lesser", "_Lesser"}},
+    {"broadcast_lesser_equal", {"_lesser_equal", "_Lesser_Equal"}},
+    {"broadcast_logical_and", {"_logical_and", "_Logical_And"}},
+    {"broadcast_logical_or", {"_logical_or", "_Logical_Or"}},
+    {"broadcast_logical_xor", {"_logical_xor", "_Logical_Xor"}},
+}};
+
+template <BinaryKind K>
+struct Binary {
+  static constexpr OpTraits traits{.name = binary_table[size_t(K)].name,
+                                   .inputs = {"lhs", "rhs"},
+                                   .inplace = 0,
+                                   .pointwise = true,
+                                   .any_layout = true,
+                                   .aliases = binary_table[size_t(K)].aliases};
+  static constexpr auto fields = std::tuple<>{};
+  static const OpDef def;
+  void infer(InferContext& c) const { infer_binary(K, c); }
+  void grad(GradContext& g) const { grad_binary(K, g); }
+};
+template <BinaryKind K>
+void run_cpu(const Binary<K>&, KernelContext& c) {
+  run_binary(K, c);
+}
+template <BinaryKind K>
+constinit const OpDef Binary<K>::def = make_op_def<Binary<K>>();
+
+using BroadcastAdd = Binary<BinaryKind::add>;
+using BroadcastSub = Binary<BinaryKind::sub>;
+using BroadcastMul = Binary<BinaryKind::mul>;
+using BroadcastDiv = Binary<BinaryKind::div>;
+using BroadcastMod = Binary<BinaryKind::mod>;
+using BroadcastPower = Binary<BinaryKind::power>;
+using BroadcastMaximum = Binary<BinaryKind::maximum>;
+using BroadcastMinimum = Binary<BinaryKind::minimum>;
+using BroadcastHypot = Binary<BinaryKind::hypot>;
+using BroadcastEqual = Binary<BinaryKind::equal>;
+using BroadcastNotEqual = Binary<BinaryKind::not_equal>;
+using BroadcastGreater = Binary<BinaryKind::greater>;
+using BroadcastGreaterEqual = Binary<BinaryKind::greater_equal>;
+using BroadcastLesser = Binary<BinaryKind::lesser>;
+using BroadcastLesserEqual = Binary<BinaryKind::lesser_equal>;
+using BroadcastLogicalAnd = Binary<BinaryKind::logical_and>;
+using BroadcastLogicalOr = Binary<BinaryKind::logical_or>;
+using BroadcastLogicalXor = Binary<BinaryKind::logical_xor>;
+
+}  // namespace kaon

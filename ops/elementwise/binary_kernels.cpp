@@ -1,0 +1,232 @@
+// The float32 tiles of the functions of two arrays and of an array and a number, per instruction set.
+#include "kaon/ops/elementwise/binary_kernels.h"
+
+#include <utility>
+
+#include "kaon/ops/elementwise/scalar.h"
+#include "kaon/ops/elementwise/scalar_math.h"
+
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kaon/ops/elementwise/binary_kernels.cpp"
+#include "hwy/foreach_target.h"
+//
+#include "hwy/highway.h"
+#include "kaon/ops/elementwise/math.h"
+#include "kaon/ops/elementwise/tile_loop.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kaon::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+namespace vm = kaon::math::HWY_NAMESPACE;
+
+template <BinaryKind K>
+struct BinaryVector {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V a, V b) const {
+    using B = BinaryKind;
+    const V zero = hn::Zero(d);
+    const auto truth = [&](auto mask) HWY_ATTR { return hn::IfThenElseZero(mask, hn::Set(d, 1.0f)); };
+    if constexpr (K == B::add) return hn::Add(a, b);
+    else if constexpr (K == B::sub) return hn::Sub(a, b);
+    else if constexpr (K == B::mul) return hn::Mul(a, b);
+    else if constexpr (K == B::div) return hn::Div(a, b);
+    else if constexpr (K == B::power) return vm::pow(d, a, b);
+    else if constexpr (K == B::hypot) return vm::hypot(d, a, b);
+    else if constexpr (K == B::maximum) return vm::maximum(a, b);
+    else if constexpr (K == B::minimum) return vm::minimum(a, b);
+    else if constexpr (K == B::equal) return truth(hn::Eq(a, b));
+    else if constexpr (K == B::not_equal) return truth(vm::not_equal(a, b));
+    else if constexpr (K == B::greater) return truth(hn::Gt(a, b));
+    else if constexpr (K == B::greater_equal) return truth(hn::Ge(a, b));
+    else if constexpr (K == B::lesser) return truth(hn::Lt(a, b));
+    else if constexpr (K == B::lesser_equal) return truth(hn::Le(a, b));
+    else if constexpr (K == B::logical_and) return truth(hn::And(vm::not_equal(a, zero), vm::not_equal(b, zero)));
+    else if constexpr (K == B::logical_or) return truth(hn::Or(vm::not_equal(a, zero), vm::not_equal(b, zero)));
+    else return truth(hn::Xor(vm::not_equal(a, zero), vm::not_equal(b, zero)));
+  }
+};
+
+template <BinaryKind K>
+void BinaryTile(const void*, const float* const* in, float* out, size_t n) {
+  if constexpr (K == BinaryKind::mod) {  // fmod is exact only digit by digit
+    const float *a = in[0], *b = in[1];
+    for (size_t i = 0; i < n; ++i) out[i] = mod_value(a[i], b[i]);
+  } else {
+    vm::tile_loop<2>(in, out, n, BinaryVector<K>{});
+  }
+}
+
+template <BinaryKind K, bool reversed>
+struct ScalarVector {
+  float scalar;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    const V s = hn::Set(d, scalar);
+    if constexpr (reversed) {
+      return BinaryVector<K>{}(d, s, x);
+    } else {
+      return BinaryVector<K>{}(d, x, s);
+    }
+  }
+};
+
+struct SmoothL1Vector {
+  float scalar;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    const V s2 = hn::Set(d, scalar * scalar), half = hn::Set(d, 0.5f), a = hn::Abs(x);
+    const V outside = hn::Sub(a, hn::Set(d, 0.5f / (scalar * scalar)));
+    return hn::IfThenElse(hn::Lt(hn::Mul(a, s2), hn::Set(d, 1.0f)), hn::Mul(half, hn::Mul(s2, hn::Mul(x, x))), outside);
+  }
+};
+
+struct SquareVector {
+  template <class D, class V>
+  HWY_INLINE V operator()(D, V x) const {
+    return hn::Mul(x, x);
+  }
+};
+
+// pow(x, 0.5): the square root, but +0 at -0 and inf at -inf.
+struct RootVector {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    const V inf = hn::Set(d, vm::infinity);
+    return hn::IfThenElse(hn::Eq(x, hn::Neg(inf)), inf, hn::Sqrt(hn::Add(x, hn::Zero(d))));
+  }
+};
+
+template <ScalarKind K>
+void ScalarTile(const void* attrs, const float* const* in, float* out, size_t n) {
+  const float s = float(static_cast<const Scalar<K>*>(attrs)->scalar);
+  if constexpr (K == ScalarKind::smooth_l1) {
+    vm::tile_loop<1>(in, out, n, SmoothL1Vector{s});
+  } else if constexpr (info(K).kind == BinaryKind::mod) {
+    const float* x = in[0];
+    for (size_t i = 0; i < n; ++i) out[i] = info(K).reversed ? mod_value(s, x[i]) : mod_value(x[i], s);
+  } else {
+    if constexpr (K == ScalarKind::power) {
+      if (s == 2.0f) return vm::tile_loop<1>(in, out, n, SquareVector{});
+      if (s == 0.5f) return vm::tile_loop<1>(in, out, n, RootVector{});
+    }
+    vm::tile_loop<1>(in, out, n, ScalarVector<info(K).kind, info(K).reversed>{s});
+  }
+}
+
+template <size_t... I>
+constexpr std::array<TileFn, sizeof...(I)> MakeBinary(std::index_sequence<I...>) {
+  return {&BinaryTile<BinaryKind(I)>...};
+}
+template <size_t... I>
+constexpr std::array<TileFn, sizeof...(I)> MakeScalar(std::index_sequence<I...>) {
+  return {&ScalarTile<ScalarKind(I)>...};
+}
+
+const TileFn* BinaryTiles() {
+  static constexpr auto tiles = MakeBinary(std::make_index_sequence<size_t(binary_kinds)>());
+  return tiles.data();
+}
+const TileFn* ScalarTiles() {
+  static constexpr auto tiles = MakeScalar(std::make_index_sequence<size_t(scalar_kinds)>());
+  return tiles.data();
+}
+
+}  // namespace kaon::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kaon {
+namespace {
+
+HWY_EXPORT(BinaryTiles);
+HWY_EXPORT(ScalarTiles);
+
+template <BinaryKind K, class T>
+void typed_binary(const void*, const void* const* in, void* out, size_t n) {
+  const T *a = static_cast<const T*>(in[0]), *b = static_cast<const T*>(in[1]);
+  T* y = static_cast<T*>(out);
+  for (size_t i = 0; i < n; ++i) y[i] = binary_value<K, T>(a[i], b[i]);
+}
+
+template <BinaryKind K>
+PointwiseKernels make_binary(const TileFn* tiles) {
+  PointwiseKernels k{.float32 = tiles[size_t(K)],
+                     .float64 = &typed_binary<K, double>,
+                     .uint8 = &typed_binary<K, uint8_t>,
+                     .int8 = &typed_binary<K, int8_t>,
+                     .int32 = &typed_binary<K, int32_t>,
+                     .int64 = &typed_binary<K, int64_t>};
+  if constexpr (is_logical(K)) k.boolean = &typed_binary<K, bool>;
+  return k;
+}
+
+// Comparisons see the number itself: 2.5, or 300 against uint8, are no values of the dtype.
+template <ScalarKind K, class T>
+void compare_integers(double s, const T* x, T* y, size_t n) {
+  constexpr double limit = 9223372036854775807.0;
+  if (s > -limit && s < limit && s == double(int64_t(s))) {
+    const int64_t v = int64_t(s);
+    for (size_t i = 0; i < n; ++i) y[i] = T(binary_value<info(K).kind, int64_t>(int64_t(x[i]), v));
+  } else {
+    for (size_t i = 0; i < n; ++i) y[i] = T(binary_value<info(K).kind, double>(double(x[i]), s));
+  }
+}
+
+template <ScalarKind K, class T>
+void typed_scalar(const void* attrs, const void* const* in, void* out, size_t n) {
+  const double s = static_cast<const Scalar<K>*>(attrs)->scalar;
+  const T* x = static_cast<const T*>(in[0]);
+  T* y = static_cast<T*>(out);
+  constexpr bool integer = !std::is_floating_point_v<T>;
+  if constexpr (K == ScalarKind::smooth_l1) {
+    for (size_t i = 0; i < n; ++i) y[i] = smooth_l1_value(x[i], T(s));
+  } else if constexpr (integer && is_logical(info(K).kind)) {
+    compare_integers<K>(s, x, y, n);
+  } else {
+    T v = from_number<T>(s);
+    if constexpr (integer && (K == ScalarKind::maximum || K == ScalarKind::minimum)) {
+      // a bound beyond the dtype's range is its end
+      using L = std::numeric_limits<T>;
+      v = s >= double(L::max()) ? L::max() : s <= double(L::min()) ? L::min() : T(s);
+    }
+    constexpr BinaryKind kind = info(K).kind;
+    for (size_t i = 0; i < n; ++i) {
+      y[i] = info(K).reversed ? binary_value<kind, T>(v, x[i]) : binary_value<kind, T>(x[i], v);
+    }
+  }
+}
+
+template <ScalarKind K>
+PointwiseKernels make_scalar(const TileFn* tiles) {
+  PointwiseKernels k{.float32 = tiles[size_t(K)], .float64 = &typed_scalar<K, double>};
+  if constexpr (K != ScalarKind::smooth_l1) {
+    k.uint8 = &typed_scalar<K, uint8_t>;
+    k.int8 = &typed_scalar<K, int8_t>;
+    k.int32 = &typed_scalar<K, int32_t>;
+    k.int64 = &typed_scalar<K, int64_t>;
+    if constexpr (is_logical(info(K).kind)) k.boolean = &typed_scalar<K, bool>;
+  }
+  return k;
+}
+
+}  // namespace
+
+const PointwiseKernels& binary_kernels(BinaryKind kind) {
+  static const auto table = []<size_t... I>(std::index_sequence<I...>) {
+    const TileFn* tiles = HWY_DYNAMIC_DISPATCH(BinaryTiles)();
+    return std::array<PointwiseKernels, sizeof...(I)>{make_binary<BinaryKind(I)>(tiles)...};
+  }(std::make_index_sequence<size_t(binary_kinds)>());
+  return table[size_t(kind)];
+}
+
+const PointwiseKernels& scalar_kernels(ScalarKind kind) {
+  static const auto table = []<size_t... I>(std::index_sequence<I...>) {
+    const TileFn* tiles = HWY_DYNAMIC_DISPATCH(ScalarTiles)();
+    return std::array<PointwiseKernels, sizeof...(I)>{make_scalar<ScalarKind(I)>(tiles)...};
+  }(std::make_index_sequence<size_t(scalar_kinds)>());
+  return table[size_t(kind)];
+}
+
+}  // namespace kaon
+#endif  // HWY_ONCE

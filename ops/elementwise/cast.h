@@ -1,0 +1,21 @@
+// Cast: the same values in another dtype.
+#pragma once
+
+#include "kaon/ops/op_def.h"
+
+namespace kaon {
+
+// Reals become integers by truncation toward zero (NaN gives 0, what is out of range wraps as integers do), numbers
+// become bool by != 0, and 16-bit floats round to nearest even.
+struct Cast {
+  DType dtype = DType::float32;
+  static constexpr OpTraits traits{
+      .name = "Cast", .pointwise = true, .any_layout = true, .aliases = {"cast", "amp_cast"}};
+  static constexpr auto fields = std::tuple{Field{"dtype", &Cast::dtype, true}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const Cast& op, KernelContext& c);
+
+}  // namespace kaon

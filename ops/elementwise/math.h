@@ -1,0 +1,288 @@
+// The elementwise vocabulary over Highway vectors of float32: exp, log, tanh, sigmoid, erf, pow and the rest.
+// Compiled once per instruction set: include it after <hwy/highway.h> inside a foreach_target file, and call
+// math::HWY_NAMESPACE::exp(d, x). Every function follows std:: for NaN, infinities and zeros. The bounds in
+// the comments are against double references over the whole finite range (tests hold them).
+
+#if defined(KAON_OPS_ELEMENTWISE_MATH_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef KAON_OPS_ELEMENTWISE_MATH_H_
+#undef KAON_OPS_ELEMENTWISE_MATH_H_
+#else
+#define KAON_OPS_ELEMENTWISE_MATH_H_
+#endif
+
+#include <cmath>
+#include <limits>
+
+#include "hwy/contrib/math/math-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kaon::math::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+
+inline constexpr float infinity = std::numeric_limits<float>::infinity();
+inline constexpr float not_a_number = std::numeric_limits<float>::quiet_NaN();
+
+// c[0] + c[1] x + c[2] x^2 ...
+template <class D, class V, size_t N>
+HWY_INLINE V polynomial(D d, V x, const float (&c)[N]) {
+  V r = hn::Set(d, c[N - 1]);
+  for (size_t i = N - 1; i-- > 0;) r = hn::MulAdd(r, x, hn::Set(d, c[i]));
+  return r;
+}
+
+// e^x, 1 ulp.
+template <class D, class V>
+HWY_INLINE V exp(D d, V x) {
+  V r = hn::Exp(d, hn::Min(hn::Max(x, hn::Set(d, -104.0f)), hn::Set(d, 89.0f)));
+  r = hn::IfThenElse(hn::Gt(x, hn::Set(d, 88.72283935546875f)), hn::Set(d, infinity), r);
+  return hn::IfThenElse(hn::IsNaN(x), x, r);
+}
+
+// e^x - 1, 4 ulp.
+template <class D, class V>
+HWY_INLINE V expm1(D d, V x) {
+  const V clamped = hn::Min(hn::Max(x, hn::Set(d, -104.0f)), hn::Set(d, 89.0f));
+  V r = hn::IfThenElse(hn::Gt(x, hn::Set(d, 88.72283935546875f)), hn::Set(d, infinity), hn::Expm1(d, clamped));
+  // below this x equals its own image, and the zero keeps its sign
+  r = hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 1e-8f)), x, r);
+  return hn::IfThenElse(hn::IsNaN(x), x, r);
+}
+
+// What log gives outside (0, inf): -inf at 0, NaN below, x itself for inf and NaN.
+template <class D, class V>
+HWY_INLINE V log_special(D d, V x) {
+  const V nan = hn::Set(d, not_a_number);
+  return hn::IfThenElse(hn::Eq(x, hn::Zero(d)), hn::Set(d, -infinity), hn::IfThenElse(hn::Lt(x, hn::Zero(d)), nan, x));
+}
+
+template <class D, class V>
+HWY_INLINE auto positive_finite(D d, V x) {
+  return hn::And(hn::Gt(x, hn::Zero(d)), hn::Lt(x, hn::Set(d, infinity)));
+}
+
+// Natural logarithm, 4 ulp.
+template <class D, class V>
+HWY_INLINE V log(D d, V x) {
+  return hn::IfThenElse(positive_finite(d, x), hn::Log(d, x), log_special(d, x));
+}
+
+// log(1 + x), 4 ulp.
+template <class D, class V>
+HWY_INLINE V log1p(D d, V x) {
+  const V y = hn::Add(x, hn::Set(d, 1.0f));
+  return hn::IfThenElse(positive_finite(d, y), hn::Log1p(d, x), log_special(d, y));
+}
+
+// f of double vectors, rounded once to float32: for functions that need the bits.
+template <class D, class F, class... V>
+HWY_INLINE hn::Vec<D> in_double(D d, const F& f, V... x) {
+#if HWY_TARGET == HWY_SCALAR
+  const hn::Rebind<double, D> dd;
+  return hn::Set(d, float(hn::GetLane(f(dd, hn::PromoteTo(dd, x)...))));  // DemoteTo would clamp to finite numbers
+#else
+  const hn::Half<D> dh;
+  const hn::RepartitionToWide<D> dd;
+  const auto lower = f(dd, hn::PromoteTo(dd, hn::LowerHalf(dh, x))...);
+  const auto upper = f(dd, hn::PromoteTo(dd, hn::UpperHalf(dh, x))...);
+  return hn::Combine(d, hn::DemoteTo(dh, upper), hn::DemoteTo(dh, lower));
+#endif
+}
+
+// log(x) * factor, rounded once: log2(8) is 3.
+struct ScaledLog {
+  double factor;
+  template <class DD, class VD>
+  HWY_INLINE VD operator()(DD dd, VD x) const {
+    return hn::Mul(hn::Log(dd, x), hn::Set(dd, factor));
+  }
+};
+
+// Logarithms of base 2 and 10, 1 ulp.
+template <class D, class V>
+HWY_INLINE V log2(D d, V x) {
+  return hn::IfThenElse(positive_finite(d, x), in_double(d, ScaledLog{1.4426950408889634}, x), log_special(d, x));
+}
+template <class D, class V>
+HWY_INLINE V log10(D d, V x) {
+  return hn::IfThenElse(positive_finite(d, x), in_double(d, ScaledLog{0.43429448190325182}, x), log_special(d, x));
+}
+
+// 4 ulp.
+template <class D, class V>
+HWY_INLINE V tanh(D d, V x) {
+  const V r = hn::Tanh(d, x);
+  // tanh(x) = x - x^3/3 + ...: the quotient loses the subnormals
+  return hn::IfThenElse(hn::Lt(hn::Abs(x), hn::Set(d, 1e-4f)), x, r);
+}
+
+// 1 / (1 + e^-x), 4 ulp: with e^-|x|, so that nothing overflows and small values keep their bits.
+template <class D, class V>
+HWY_INLINE V sigmoid(D d, V x) {
+  const V one = hn::Set(d, 1.0f);
+  const V e = exp(d, hn::Neg(hn::Abs(x)));
+  const V r = hn::Div(one, hn::Add(one, e));
+  return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Mul(e, r), r);
+}
+
+// log(1 + e^x), 4 ulp.
+template <class D, class V>
+HWY_INLINE V softrelu(D d, V x) {
+  const V tail = log1p(d, exp(d, hn::Neg(hn::Abs(x))));
+  return hn::Add(hn::IfThenZeroElse(hn::Le(x, hn::Zero(d)), x), tail);
+}
+
+// The error function, 3 ulp: an odd polynomial below 1 (interpolating at Chebyshev nodes of x^2), and
+// 1 - exp(p(|x|)) above, with p interpolating log(erfc) on [1, 4]. From 4 on it rounds to 1.
+template <class D, class V>
+HWY_INLINE V erf(D d, V x) {
+  static constexpr float small[] = {1.12837917f,    -0.376126267f,   0.112835947f,  -0.026854212f,
+                                    0.00518908742f, -0.000801686428f, 7.87587505e-05f};
+  static constexpr float large[] = {0.000320138052f, -1.13023343f,    -0.631826052f,   -0.110080083f,   0.026421136f,
+                                    -0.00475959629f, 0.000596805626f, -4.60580427e-05f, 1.63715141e-06f};
+  const V one = hn::Set(d, 1.0f);
+  const V a = hn::Abs(x);
+  const V inner = hn::Mul(x, polynomial(d, hn::Mul(x, x), small));
+  const V p = polynomial(d, hn::Min(a, hn::Set(d, 4.0f)), large);
+  const V outer = hn::CopySign(hn::Sub(one, hn::Exp(d, p)), x);
+  const V r = hn::IfThenElse(hn::Lt(a, one), inner, outer);
+  return hn::IfThenElse(hn::IsNaN(x), x, r);
+}
+
+// x * Phi(x) = x/2 (1 + erf(x / sqrt 2)). Absolute error 2e-6 below 0, where it cancels; 4 ulp above.
+template <class D, class V>
+HWY_INLINE V gelu(D d, V x) {
+  const V half = hn::Set(d, 0.5f);
+  const V r = hn::Mul(x, hn::MulAdd(half, erf(d, hn::Mul(x, hn::Set(d, 0.70710678f))), half));
+  return hn::IfThenElse(hn::Lt(x, hn::Set(d, -10.0f)), hn::Neg(hn::Zero(d)), r);  // -inf would give NaN
+}
+
+// d gelu / dx = Phi(x) + x phi(x). Absolute error 2e-6.
+template <class D, class V>
+HWY_INLINE V gelu_slope(D d, V x) {
+  const V half = hn::Set(d, 0.5f);
+  const V cdf = hn::MulAdd(half, erf(d, hn::Mul(x, hn::Set(d, 0.70710678f))), half);
+  const V clamped = hn::Min(hn::Max(x, hn::Set(d, -20.0f)), hn::Set(d, 20.0f));  // inf * 0 would give NaN
+  const V density = hn::Mul(hn::Set(d, 0.39894228f), exp(d, hn::Mul(hn::Mul(clamped, clamped), hn::Set(d, -0.5f))));
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::MulAdd(clamped, density, cdf));
+}
+
+// x^y by e^(y log x) for x >= 0; 0 and infinity included, signs are the caller's.
+struct PowMagnitude {
+  template <class DD, class VD>
+  HWY_INLINE VD operator()(DD dd, VD x, VD y) const {
+    const VD inf = hn::Set(dd, std::numeric_limits<double>::infinity());
+    VD l = hn::Log(dd, x);
+    l = hn::IfThenElse(hn::Eq(x, hn::Zero(dd)), hn::Neg(inf), hn::IfThenElse(hn::Eq(x, inf), inf, l));
+    // what lies beyond +-700 over- or underflows float32 anyway
+    return hn::Exp(dd, hn::Min(hn::Max(hn::Mul(y, l), hn::Set(dd, -700.0)), hn::Set(dd, 700.0)));
+  }
+};
+
+// x^y with the conventions of std::pow, 1 ulp.
+template <class D, class V>
+HWY_INLINE V pow(D d, V x, V y) {
+  const V one = hn::Set(d, 1.0f), zero = hn::Zero(d), inf = hn::Set(d, infinity), half = hn::Set(d, 0.5f);
+  const V a = hn::Abs(x);
+  V r = in_double(d, PowMagnitude{}, a, y);
+  const auto integer = hn::Eq(y, hn::Floor(y));
+  const V h = hn::Mul(y, half);
+  const auto odd = hn::AndNot(hn::Eq(h, hn::Floor(h)), integer);
+  r = hn::IfThenElse(odd, hn::CopySign(r, x), r);
+  const auto negative = hn::And(hn::Lt(x, zero), hn::Lt(a, inf));
+  r = hn::IfThenElse(hn::AndNot(integer, negative), hn::Set(d, not_a_number), r);
+  r = hn::IfThenElse(hn::Or(hn::IsNaN(x), hn::IsNaN(y)), hn::Add(x, y), r);
+  const auto is_one = hn::Or(hn::Or(hn::Eq(x, one), hn::Eq(y, zero)), hn::And(hn::Eq(a, one), hn::Eq(hn::Abs(y), inf)));
+  return hn::IfThenElse(is_one, one, r);
+}
+
+// Sine and cosine, 4 ulp. The vector reduction holds to 39000; lanes beyond take the scalar function.
+template <class D, class V, class F>
+HWY_NOINLINE V beyond_range(D d, V x, V r, F scalar) {
+  HWY_ALIGN float in[hn::MaxLanes(d)];
+  HWY_ALIGN float out[hn::MaxLanes(d)];
+  hn::Store(x, d, in);
+  hn::Store(r, d, out);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) {
+    if (!(std::abs(in[i]) <= 39000.0f)) out[i] = scalar(in[i]);
+  }
+  return hn::Load(d, out);
+}
+template <class D, class V>
+HWY_INLINE V sin(D d, V x) {
+  const V a = hn::Abs(x);
+  const auto in_range = hn::Le(a, hn::Set(d, 39000.0f));
+  V r = hn::Sin(d, hn::IfThenElseZero(in_range, x));
+  r = hn::IfThenElse(hn::Lt(a, hn::Set(d, 1e-4f)), x, r);  // keeps subnormals and the sign of zero
+  if (HWY_UNLIKELY(!hn::AllTrue(d, in_range))) r = beyond_range(d, x, r, +[](float v) { return std::sin(v); });
+  return r;
+}
+template <class D, class V>
+HWY_INLINE V cos(D d, V x) {
+  const auto in_range = hn::Le(hn::Abs(x), hn::Set(d, 39000.0f));
+  V r = hn::Cos(d, hn::IfThenElseZero(in_range, x));
+  if (HWY_UNLIKELY(!hn::AllTrue(d, in_range))) r = beyond_range(d, x, r, +[](float v) { return std::cos(v); });
+  return r;
+}
+
+// Inverse functions, 4 ulp; NaN outside [-1, 1] for arcsin and arccos.
+template <class D, class V>
+HWY_INLINE V arcsin(D d, V x) {
+  return hn::IfThenElse(hn::Le(hn::Abs(x), hn::Set(d, 1.0f)), hn::Asin(d, x), hn::Set(d, not_a_number));
+}
+template <class D, class V>
+HWY_INLINE V arccos(D d, V x) {
+  return hn::IfThenElse(hn::Le(hn::Abs(x), hn::Set(d, 1.0f)), hn::Acos(d, x), hn::Set(d, not_a_number));
+}
+template <class D, class V>
+HWY_INLINE V arctan(D d, V x) {
+  return hn::IfThenElse(hn::IsNaN(x), x, hn::Atan(d, x));
+}
+
+template <class D, class V>
+HWY_INLINE V rsqrt(D d, V x) {
+  return hn::Div(hn::Set(d, 1.0f), hn::Sqrt(x));
+}
+
+// NaN when either is NaN.
+template <class V>
+HWY_INLINE V maximum(V a, V b) {
+  return hn::IfThenElse(hn::Or(hn::Ge(a, b), hn::IsNaN(a)), a, b);
+}
+template <class V>
+HWY_INLINE V minimum(V a, V b) {
+  return hn::IfThenElse(hn::Or(hn::Le(a, b), hn::IsNaN(a)), a, b);
+}
+
+// a != b, true when either is NaN (Highway's Ne is not, on x86).
+template <class V>
+HWY_INLINE auto not_equal(V a, V b) {
+  return hn::Not(hn::Eq(a, b));
+}
+
+// max(x, 0); NaN stays.
+template <class D, class V>
+HWY_INLINE V relu(D d, V x) {
+  return hn::IfThenZeroElse(hn::Le(x, hn::Zero(d)), x);
+}
+
+struct Norm {
+  template <class DD, class VD>
+  HWY_INLINE VD operator()(DD, VD a, VD b) const {
+    return hn::Sqrt(hn::MulAdd(a, a, hn::Mul(b, b)));
+  }
+};
+
+// sqrt(a^2 + b^2) without overflow, 1 ulp.
+template <class D, class V>
+HWY_INLINE V hypot(D d, V a, V b) {
+  const V inf = hn::Set(d, infinity);
+  const auto infinite = hn::Or(hn::Eq(hn::Abs(a), inf), hn::Eq(hn::Abs(b), inf));
+  return hn::IfThenElse(infinite, inf, in_double(d, Norm{}, a, b));
+}
+
+}  // namespace kaon::math::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // include guard per target

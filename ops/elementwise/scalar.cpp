@@ -1,0 +1,50 @@
+#include "kaon/ops/elementwise/scalar.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "kaon/ops/elementwise/binary_kernels.h"
+#include "kaon/ops/functions.h"
+
+namespace kaon {
+
+void infer_scalar(ScalarKind kind, double scalar, InferContext& c) {
+  if (kind == ScalarKind::smooth_l1) {
+    c.expect_floating();
+    if (!(scalar > 0)) c.fail_value(fmt::format("scalar must be positive, got {}", scalar));
+  }
+  if (!is_floating(c.dtype()) && !is_logical(info(kind).kind)) {
+    if (c.dtype() == DType::boolean) c.fail_dtype("needs a dtype of numbers, got bool; use cast");
+    if (scalar != std::floor(scalar) || std::isinf(scalar)) {  // NaN too
+      c.fail_dtype(fmt::format("{} is no value of dtype {}; use cast", scalar, name_of(c.dtype())));
+    }
+  }
+  c.set_output(c.shape(0), c.dtype());
+}
+
+void grad_scalar(ScalarKind kind, double s, GradContext& g) {
+  using K = ScalarKind;
+  if (!g.wants(0) || is_logical(info(kind).kind)) return;
+  const NDArray& h = g.head();
+  auto x = [&]() -> const NDArray& { return g.input(0); };
+  auto y = [&]() -> const NDArray& { return g.output(); };
+  switch (kind) {
+    case K::rminus: return g.set(0, nd.negative(h));
+    case K::mul: return g.set(0, h * s);
+    case K::div: return g.set(0, h / s);
+    case K::rdiv: return g.set(0, -s * (h / nd.square(x())));
+    case K::rmod: return g.set(0, nd.negative(h * nd.floor(s / x())));
+    case K::power: return g.set(0, s * (h * nd.power(x(), s - 1)));
+    case K::rpower: return g.set(0, std::log(s) * (h * y()));
+    case K::maximum: return g.set(0, h * (x() >= s));
+    case K::minimum: return g.set(0, h * (x() <= s));
+    case K::hypot: return g.set(0, h * x() / y());
+    case K::smooth_l1: return g.set(0, h * nd.clip(x() * (s * s), -1, 1));
+    default: return g.set(0, h);  // plus, minus, mod
+  }
+}
+
+void run_scalar(ScalarKind kind, const void* op, KernelContext& c) { run_pointwise(scalar_kernels(kind), op, c); }
+
+}  // namespace kaon

@@ -1,0 +1,75 @@
+// Functions of an array and a number, element by element: x + s, s - x, x > s ... and smooth_l1. The number takes the
+// array's dtype; comparisons give 0 and 1 in that dtype.
+#pragma once
+
+#include "kaon/ops/elementwise/scalar_kind.h"
+#include "kaon/ops/op_def.h"
+
+namespace kaon {
+
+void infer_scalar(ScalarKind kind, double scalar, InferContext& c);
+void grad_scalar(ScalarKind kind, double scalar, GradContext& g);
+void run_scalar(ScalarKind kind, const void* op, KernelContext& c);
+
+constexpr OpTraits scalar_traits(ScalarKind kind) {
+  OpTraits t{.name = info(kind).name, .inplace = 0, .pointwise = true, .any_layout = true};
+  if (!info(kind).alias.empty()) t.aliases = Names(info(kind).alias);
+  return t;
+}
+
+// `is_int` says whether the number was an integer where it was written; it stands in files and changes nothing.
+template <ScalarKind K>
+struct Scalar {
+  double scalar = 1;
+  bool is_int = true;
+  static constexpr OpTraits traits = scalar_traits(K);
+  static constexpr auto fields = std::tuple{Field{"scalar", &Scalar::scalar}, Field{"is_int", &Scalar::is_int}};
+  static const OpDef def;
+  void infer(InferContext& c) const { infer_scalar(K, scalar, c); }
+  void grad(GradContext& g) const { grad_scalar(K, scalar, g); }
+};
+
+// 0.5 (s x)^2 where |x| < 1 / s^2, else |x| - 0.5 / s^2.
+template <>
+struct Scalar<ScalarKind::smooth_l1> {
+  double scalar = 1;
+  static constexpr OpTraits traits = scalar_traits(ScalarKind::smooth_l1);
+  static constexpr auto fields = std::tuple{Field{"scalar", &Scalar::scalar}};
+  static const OpDef def;
+  void infer(InferContext& c) const { infer_scalar(ScalarKind::smooth_l1, scalar, c); }
+  void grad(GradContext& g) const { grad_scalar(ScalarKind::smooth_l1, scalar, g); }
+};
+
+template <ScalarKind K>
+void run_cpu(const Scalar<K>& op, KernelContext& c) {
+  run_scalar(K, &op, c);
+}
+template <ScalarKind K>
+constinit const OpDef Scalar<K>::def = make_op_def<Scalar<K>>();
+inline constinit const OpDef Scalar<ScalarKind::smooth_l1>::def = make_op_def<Scalar<ScalarKind::smooth_l1>>();
+
+using PlusScalar = Scalar<ScalarKind::plus>;
+using MinusScalar = Scalar<ScalarKind::minus>;
+using RMinusScalar = Scalar<ScalarKind::rminus>;
+using MulScalar = Scalar<ScalarKind::mul>;
+using DivScalar = Scalar<ScalarKind::div>;
+using RDivScalar = Scalar<ScalarKind::rdiv>;
+using ModScalar = Scalar<ScalarKind::mod>;
+using RModScalar = Scalar<ScalarKind::rmod>;
+using PowerScalar = Scalar<ScalarKind::power>;
+using RPowerScalar = Scalar<ScalarKind::rpower>;
+using MaximumScalar = Scalar<ScalarKind::maximum>;
+using MinimumScalar = Scalar<ScalarKind::minimum>;
+using HypotScalar = Scalar<ScalarKind::hypot>;
+using EqualScalar = Scalar<ScalarKind::equal>;
+using NotEqualScalar = Scalar<ScalarKind::not_equal>;
+using GreaterScalar = Scalar<ScalarKind::greater>;
+using GreaterEqualScalar = Scalar<ScalarKind::greater_equal>;
+using LesserScalar = Scalar<ScalarKind::lesser>;
+using LesserEqualScalar = Scalar<ScalarKind::lesser_equal>;
+using LogicalAndScalar = Scalar<ScalarKind::logical_and>;
+using LogicalOrScalar = Scalar<ScalarKind::logical_or>;
+using LogicalXorScalar = Scalar<ScalarKind::logical_xor>;
+using SmoothL1 = Scalar<ScalarKind::smooth_l1>;
+
+}  // namespace kaon

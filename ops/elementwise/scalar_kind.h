@@ -1,0 +1,81 @@
+// The elementwise functions of an array and a number, in terms of those of two arrays. A light header.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+#include "kaon/ops/binary_kind.h"
+
+namespace kaon {
+
+inline constexpr int binary_kinds = int(BinaryKind::logical_xor) + 1;
+
+// True where the result is 0 or 1.
+constexpr bool is_logical(BinaryKind k) { return k >= BinaryKind::equal; }
+
+enum class ScalarKind : uint8_t {
+  plus, minus, rminus, mul, div, rdiv, mod, rmod, power, rpower, maximum, minimum, hypot, equal, not_equal, greater,
+  greater_equal, lesser, lesser_equal, logical_and, logical_or, logical_xor, smooth_l1
+};
+inline constexpr int scalar_kinds = int(ScalarKind::smooth_l1) + 1;
+
+struct ScalarInfo {
+  std::string_view name;
+  std::string_view alias;
+  BinaryKind kind = BinaryKind::add;
+  bool reversed = false;  // number op array
+};
+
+// In the order of ScalarKind.
+inline constexpr std::array<ScalarInfo, size_t(scalar_kinds)> scalar_table{{
+    {"_plus_scalar", "_PlusScalar", BinaryKind::add},
+    {"_minus_scalar", "_MinusScalar", BinaryKind::sub},
+    {"_rminus_scalar", "_RMinusScalar", BinaryKind::sub, true},
+    {"_mul_scalar", "_MulScalar", BinaryKind::mul},
+    {"_div_scalar", "_DivScalar", BinaryKind::div},
+    {"_rdiv_scalar", "_RDivScalar", BinaryKind::div, true},
+    {"_mod_scalar", "_ModScalar", BinaryKind::mod},
+    {"_rmod_scalar", "_RModScalar", BinaryKind::mod, true},
+    {"_power_scalar", "_PowerScalar", BinaryKind::power},
+    {"_rpower_scalar", "_RPowerScalar", BinaryKind::power, true},
+    {"_maximum_scalar", "_MaximumScalar", BinaryKind::maximum},
+    {"_minimum_scalar", "_MinimumScalar", BinaryKind::minimum},
+    {"_hypot_scalar", "_HypotScalar", BinaryKind::hypot},
+    {"_equal_scalar", "_EqualScalar", BinaryKind::equal},
+    {"_not_equal_scalar", "_NotEqualScalar", BinaryKind::not_equal},
+    {"_greater_scalar", "_GreaterScalar", BinaryKind::greater},
+    {"_greater_equal_scalar", "_GreaterEqualScalar", BinaryKind::greater_equal},
+    {"_lesser_scalar", "_LesserScalar", BinaryKind::lesser},
+    {"_lesser_equal_scalar", "_LesserEqualScalar", BinaryKind::lesser_equal},
+    {"_logical_and_scalar", "_LogicalAndScalar", BinaryKind::logical_and},
+    {"_logical_or_scalar", "_LogicalOrScalar", BinaryKind::logical_or},
+    {"_logical_xor_scalar", "_LogicalXorScalar", BinaryKind::logical_xor},
+    {"smooth_l1", {}, BinaryKind::add},
+}};
+
+constexpr const ScalarInfo& info(ScalarKind k) { return scalar_table[size_t(k)]; }
+
+// The function of an array and a number (`reversed`: of a number and an array).
+constexpr ScalarKind scalar_kind(BinaryKind kind, bool reversed) {
+  using B = BinaryKind;
+  if (reversed) {  // the mirrored comparison; the rest of the symmetric functions need nothing
+    switch (kind) {
+      case B::sub: return ScalarKind::rminus;
+      case B::div: return ScalarKind::rdiv;
+      case B::mod: return ScalarKind::rmod;
+      case B::power: return ScalarKind::rpower;
+      case B::greater: return ScalarKind::lesser;
+      case B::greater_equal: return ScalarKind::lesser_equal;
+      case B::lesser: return ScalarKind::greater;
+      case B::lesser_equal: return ScalarKind::greater_equal;
+      default: break;
+    }
+  }
+  for (int i = 0; i < scalar_kinds; ++i) {
+    if (scalar_table[size_t(i)].kind == kind && !scalar_table[size_t(i)].reversed) return ScalarKind(i);
+  }
+  return ScalarKind::plus;
+}
+
+}  // namespace kaon

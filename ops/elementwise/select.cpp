@@ -1,0 +1,176 @@
+#include "kaon/ops/elementwise/select.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "kaon/ops/dispatch.h"
+#include "kaon/ops/elementwise/pointwise.h"
+#include "kaon/ops/elementwise/select_kernels.h"
+#include "kaon/ops/functions.h"
+
+namespace kaon {
+namespace {
+
+// T for integers: the integers inside the bounds and the dtype's range.
+template <class T>
+void bounds(double a_min, double a_max, T& low, T& high) {
+  using L = std::numeric_limits<T>;
+  if constexpr (std::is_floating_point_v<T>) {
+    low = T(a_min), high = T(a_max);
+  } else {
+    a_min = std::ceil(a_min), a_max = std::floor(a_max);
+    low = a_min <= double(L::min()) ? L::min() : a_min >= double(L::max()) ? L::max() : T(a_min);
+    high = a_max <= double(L::min()) ? L::min() : a_max >= double(L::max()) ? L::max() : T(a_max);
+  }
+}
+
+template <class T>
+void clip_typed(const void* attrs, const void* const* in, void* out, size_t n) {
+  const Clip& op = *static_cast<const Clip*>(attrs);
+  T low, high;
+  bounds(op.a_min, op.a_max, low, high);
+  const T* x = static_cast<const T*>(in[0]);
+  T* y = static_cast<T*>(out);
+  for (size_t i = 0; i < n; ++i) y[i] = x[i] < low ? low : x[i] > high ? high : x[i];
+}
+
+void clip_backward_double(const void* attrs, const void* const* in, void* out, size_t n) {
+  const ClipBackward& op = *static_cast<const ClipBackward*>(attrs);
+  const double *head = static_cast<const double*>(in[0]), *x = static_cast<const double*>(in[1]);
+  double* y = static_cast<double*>(out);
+  for (size_t i = 0; i < n; ++i) y[i] = x[i] < op.a_min || x[i] > op.a_max ? 0.0 : head[i];
+}
+
+// Bytes 1 and 0 for the n elements of a condition from `first` on.
+void make_mask(const TensorView& condition, int64_t first, size_t n, uint8_t* mask) {
+  auto fill = [&](const auto* c) {
+    for (size_t i = 0; i < n; ++i) mask[i] = c[i] != 0;
+  };
+  switch (condition.dtype) {
+    case DType::float32: return fill(condition.as<const float>() + first);
+    case DType::float64: return fill(condition.as<const double>() + first);
+    case DType::int32: return fill(condition.as<const int32_t>() + first);
+    case DType::int64: return fill(condition.as<const int64_t>() + first);
+    case DType::float16:
+    case DType::bfloat16: {  // zero but for the sign
+      const uint16_t* c = condition.as<const uint16_t>() + first;
+      for (size_t i = 0; i < n; ++i) mask[i] = (c[i] & 0x7fff) != 0;
+      return;
+    }
+    default: return fill(condition.as<const uint8_t>() + first);
+  }
+}
+
+template <class T>
+void select_masked(KernelContext& c) {
+  const T *x = c.in(1).as<T>(), *y = c.in(2).as<T>();
+  T* out = c.out().as<T>();
+  c.run.parallel_for(c.out().size(), pointwise_grain, [&](int64_t begin, int64_t end) {
+    uint8_t mask[pointwise_tile];
+    for (int64_t i = begin; i < end; i += int64_t(pointwise_tile)) {
+      const int64_t n = std::min(int64_t(pointwise_tile), end - i);
+      make_mask(c.in(0), i, size_t(n), mask);
+      for (int64_t j = 0; j < n; ++j) out[i + j] = mask[j] ? x[i + j] : y[i + j];
+    }
+  });
+}
+
+void select_rows(KernelContext& c) {
+  const int64_t rows = c.in(0).size();
+  const size_t bytes = c.out().bytes() / size_t(rows);
+  const int64_t grain = std::max<int64_t>(1, int64_t(256 * 1024 / std::max<size_t>(1, bytes)));
+  c.run.parallel_for(rows, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t r = begin; r < end; ++r) {
+      uint8_t mask;
+      make_mask(c.in(0), r, 1, &mask);
+      const char* from = c.in(mask ? 1 : 2).as<const char>() + size_t(r) * bytes;
+      char* to = c.out().as<char>() + size_t(r) * bytes;
+      if (from != to) std::memcpy(to, from, bytes);
+    }
+  });
+}
+
+void expect_numbers(InferContext& c) {
+  if (c.dtype() == DType::boolean) c.fail_dtype("needs a dtype of numbers, got bool; use cast");
+}
+
+void expect_bounds(InferContext& c, double a_min, double a_max) {
+  if (!(a_min <= a_max)) c.fail_value(fmt::format("a_min must not exceed a_max, got {} and {}", a_min, a_max));
+}
+
+}  // namespace
+
+constinit const OpDef Where::def = make_op_def<Where>();
+constinit const OpDef Clip::def = make_op_def<Clip>();
+constinit const OpDef ClipBackward::def = make_op_def<ClipBackward>();
+
+void Where::infer(InferContext& c) const {
+  if (c.dtype(1) != c.dtype(2)) {
+    c.fail_dtype(fmt::format("x and y must have one dtype, got {} and {}; use cast", name_of(c.dtype(1)),
+                             name_of(c.dtype(2))));
+  }
+  c.expect_shape(2, c.shape(1));
+  const Shape &condition = c.shape(0), &x = c.shape(1);
+  const bool rows = condition.ndim() == 1 && x.ndim() > 1 && condition[0] == x[0];
+  if (!rows) c.expect_shape(0, x);
+  c.set_output(x, c.dtype(1));
+}
+
+void Where::grad(GradContext& g) const {
+  const NDArray& condition = g.input(0);
+  if (g.wants(1)) g.set(1, nd.where(condition, g.head(), nd.zeros_like(g.head())));
+  if (g.wants(2)) g.set(2, nd.where(condition, nd.zeros_like(g.head()), g.head()));
+}
+
+void run_cpu(const Where&, KernelContext& c) {
+  if (c.out().size() == 0) return;
+  if (c.in(0).shape != c.in(1).shape) return select_rows(c);
+  if (c.in(0).dtype == DType::float32 && c.out().dtype == DType::float32) {
+    static const PointwiseKernels kernels{.float32 = select_tiles().where};
+    return run_pointwise(kernels, nullptr, c);
+  }
+  dispatch_width(c.out().dtype, [&]<class T>() { select_masked<T>(c); });
+}
+
+void Clip::infer(InferContext& c) const {
+  expect_numbers(c);
+  expect_bounds(c, a_min, a_max);
+  c.set_output(c.shape(0), c.dtype());
+}
+
+void Clip::grad(GradContext& g) const {
+  if (g.wants(0)) g.set(0, nd._backward_clip(g.head(), g.input(0), {.a_min = a_min, .a_max = a_max}));
+}
+
+void run_cpu(const Clip& op, KernelContext& c) {
+  static const PointwiseKernels kernels{.float32 = select_tiles().clip,
+                                        .float64 = &clip_typed<double>,
+                                        .uint8 = &clip_typed<uint8_t>,
+                                        .int8 = &clip_typed<int8_t>,
+                                        .int32 = &clip_typed<int32_t>,
+                                        .int64 = &clip_typed<int64_t>};
+  run_pointwise(kernels, &op, c);
+}
+
+void ClipBackward::infer(InferContext& c) const {
+  c.expect_same_dtype();
+  c.expect_floating();
+  c.expect_shape(1, c.shape(0));
+  expect_bounds(c, a_min, a_max);
+  c.set_output(c.shape(0), c.dtype());
+}
+
+void ClipBackward::grad(GradContext& g) const {
+  if (g.wants(0)) g.set(0, nd._backward_clip(g.head(), g.input(1), *this));
+}
+
+void run_cpu(const ClipBackward& op, KernelContext& c) {
+  static const PointwiseKernels kernels{.float32 = select_tiles().clip_backward, .float64 = &clip_backward_double};
+  run_pointwise(kernels, &op, c);
+}
+
+}  // namespace kaon

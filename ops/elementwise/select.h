@@ -1,0 +1,50 @@
+// where and clip: elements chosen by a condition or by bounds.
+#pragma once
+
+#include "kaon/ops/op_def.h"
+
+namespace kaon {
+
+// y = condition != 0 ? x : y, element by element; a 1-D condition chooses whole rows of x and y. No gradient flows to
+// the condition, which may have another dtype.
+struct Where {
+  static constexpr OpTraits traits{
+      .name = "where", .inputs = {"condition", "x", "y"}, .inplace = 1, .pointwise = true, .any_layout = true};
+  static constexpr auto fields = std::tuple<>{};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const Where& op, KernelContext& c);
+
+// min(max(x, a_min), a_max); NaN stays. Integers are held between the integers inside the bounds.
+struct Clip {
+  double a_min = 0;
+  double a_max = 0;
+  static constexpr OpTraits traits{.name = "clip", .inplace = 0, .pointwise = true, .any_layout = true};
+  static constexpr auto fields = std::tuple{Field{"a_min", &Clip::a_min, true}, Field{"a_max", &Clip::a_max, true}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const Clip& op, KernelContext& c);
+
+// The head where a_min <= data <= a_max, else 0.
+struct ClipBackward {
+  double a_min = 0;
+  double a_max = 0;
+  static constexpr OpTraits traits{.name = "_backward_clip",
+                                   .inputs = {"head", "data"},
+                                   .inplace = 0,
+                                   .pointwise = true,
+                                   .any_layout = true,
+                                   .in_mxnet = false};
+  static constexpr auto fields =
+      std::tuple{Field{"a_min", &ClipBackward::a_min, true}, Field{"a_max", &ClipBackward::a_max, true}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const ClipBackward& op, KernelContext& c);
+
+}  // namespace kaon

@@ -1,0 +1,35 @@
+// Pointwise operators over one tile of float32: what the kernels run piece by piece, and what a fused chain
+// runs tile by tile in L1.
+#pragma once
+
+#include <cstddef>
+
+namespace kaon {
+
+struct OpDef;
+
+// out[i] = op(in[0][i], in[1][i], ...) for i < n. `attrs` is the operator's struct. `out` may be one of the
+// inputs. Element i does not depend on how an array is cut into tiles, so fused and imperative results are
+// bit-equal.
+using TileFn = void (*)(const void* attrs, const float* const* in, float* out, size_t n);
+
+// The function of a pointwise operator whose inputs all have the output's shape and are float32; nullptr
+// when the operator has none. For `where` the condition is float32 of the same shape too. Thread safety: any.
+TileFn float32_tile(const OpDef& def);
+
+// Copies with stores that go past the caches: for outputs larger than they are. The thread that streamed
+// calls stream_flush() before another thread may read.
+void stream_copy(float* to, const float* from, size_t n);
+void stream_flush();
+
+// 16-bit floats and back, rounding to nearest even.
+void float16_to_float32(const void* from, float* to, size_t n);
+void bfloat16_to_float32(const void* from, float* to, size_t n);
+void float32_to_float16(const float* from, void* to, size_t n);
+void float32_to_bfloat16(const float* from, void* to, size_t n);
+
+// The sum of n floats, taken in double; and sums[i] += from[i].
+double sum_floats(const float* from, size_t n);
+void add_floats(const float* from, double* sums, size_t n);
+
+}  // namespace kaon

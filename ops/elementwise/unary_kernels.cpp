@@ -1,0 +1,211 @@
+// The float32 tiles of the unary functions and of their backward operators, per instruction set.
+#include "kaon/ops/elementwise/unary_kernels.h"
+
+#include <utility>
+
+#include "kaon/ops/elementwise/scalar_math.h"
+
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kaon/ops/elementwise/unary_kernels.cpp"
+#include "hwy/foreach_target.h"
+//
+#include "hwy/highway.h"
+#include "kaon/ops/elementwise/math.h"
+#include "kaon/ops/elementwise/tile_loop.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kaon::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+namespace vm = kaon::math::HWY_NAMESPACE;
+
+template <UnaryKind K>
+struct UnaryVector {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    using U = UnaryKind;
+    if constexpr (K == U::identity || K == U::stop_gradient) return x;
+    else if constexpr (K == U::zeros_like) return hn::Zero(d);
+    else if constexpr (K == U::ones_like) return hn::Set(d, 1.0f);
+    else if constexpr (K == U::logical_not) return hn::IfThenElseZero(hn::Eq(x, hn::Zero(d)), hn::Set(d, 1.0f));
+    else if constexpr (K == U::relu) return vm::relu(d, x);
+    else if constexpr (K == U::sigmoid) return vm::sigmoid(d, x);
+    else if constexpr (K == U::tanh) return vm::tanh(d, x);
+    else if constexpr (K == U::exp) return vm::exp(d, x);
+    else if constexpr (K == U::log) return vm::log(d, x);
+    else if constexpr (K == U::sqrt) return hn::Sqrt(x);
+    else if constexpr (K == U::rsqrt) return vm::rsqrt(d, x);
+    else if constexpr (K == U::square) return hn::Mul(x, x);
+    else if constexpr (K == U::abs) return hn::Abs(x);
+    else if constexpr (K == U::sign) {
+      const V one = hn::CopySign(hn::Set(d, 1.0f), x);
+      return hn::IfThenElse(hn::Gt(hn::Abs(x), hn::Zero(d)), one, x);  // 0 and NaN give themselves
+    }
+    else if constexpr (K == U::negative) return hn::Neg(x);
+    else if constexpr (K == U::reciprocal) return hn::Div(hn::Set(d, 1.0f), x);
+    else if constexpr (K == U::erf) return vm::erf(d, x);
+    else if constexpr (K == U::log1p) return vm::log1p(d, x);
+    else if constexpr (K == U::expm1) return vm::expm1(d, x);
+    else if constexpr (K == U::log2) return vm::log2(d, x);
+    else if constexpr (K == U::log10) return vm::log10(d, x);
+    else if constexpr (K == U::sin) return vm::sin(d, x);
+    else if constexpr (K == U::cos) return vm::cos(d, x);
+    else if constexpr (K == U::arcsin) return vm::arcsin(d, x);
+    else if constexpr (K == U::arccos) return vm::arccos(d, x);
+    else if constexpr (K == U::arctan) return vm::arctan(d, x);
+    else if constexpr (K == U::floor) return hn::Floor(x);
+    else if constexpr (K == U::ceil) return hn::Ceil(x);
+    else if constexpr (K == U::round) {  // halves away from zero
+      const V a = hn::Abs(x), whole = hn::Trunc(a), half = hn::Set(d, 0.5f);
+      const V up = hn::IfThenElseZero(hn::Ge(hn::Sub(a, whole), half), hn::Set(d, 1.0f));
+      return hn::IfThenElse(hn::IsNaN(x), x, hn::CopySign(hn::Add(whole, up), x));
+    }
+    else if constexpr (K == U::rint) {  // halves downwards
+      const V below = hn::Floor(x);
+      return hn::IfThenElse(hn::Le(hn::Sub(x, below), hn::Set(d, 0.5f)), below, hn::Ceil(x));
+    }
+    else if constexpr (K == U::trunc || K == U::fix) return hn::Trunc(x);
+    else if constexpr (K == U::softsign) {
+      const V a = hn::Abs(x), one = hn::Set(d, 1.0f);
+      const V r = hn::Div(x, hn::Add(one, a));
+      return hn::IfThenElse(hn::Eq(a, hn::Set(d, vm::infinity)), hn::CopySign(one, x), r);
+    }
+    else if constexpr (K == U::softrelu) return vm::softrelu(d, x);
+    else if constexpr (K == U::gelu) return vm::gelu(d, x);
+    else if constexpr (K == U::degrees) return hn::Mul(x, hn::Set(d, 57.29577951308232f));
+    else if constexpr (K == U::radians) return hn::Mul(x, hn::Set(d, 0.017453292519943295f));
+  }
+};
+
+// No vector form: rare, and the scalar functions are exact.
+constexpr bool is_scalar(UnaryKind k) {
+  using U = UnaryKind;
+  return k == U::tan || (k >= U::sinh && k <= U::arctanh) || k == U::cbrt || k == U::rcbrt ||
+         (k >= U::gamma && k <= U::digamma);
+}
+
+template <UnaryKind K>
+void UnaryTile(const void*, const float* const* in, float* out, size_t n) {
+  if constexpr (is_scalar(K)) {
+    const float* x = in[0];
+    for (size_t i = 0; i < n; ++i) out[i] = unary_value<K, float>(x[i]);
+  } else {
+    vm::tile_loop<1>(in, out, n, UnaryVector<K>{});
+  }
+}
+
+// head * derivative, from the head and the saved output (gelu: input).
+template <UnaryBackwardKind K>
+struct UnaryBackwardVector {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V head, V saved) const {
+    const V one = hn::Set(d, 1.0f);
+    if constexpr (K == UnaryBackwardKind::relu) {
+      const V kept = hn::IfThenElseZero(hn::Gt(saved, hn::Zero(d)), head);
+      return hn::IfThenElse(hn::IsNaN(saved), saved, kept);
+    } else if constexpr (K == UnaryBackwardKind::sigmoid) {
+      return hn::Mul(head, hn::Mul(saved, hn::Sub(one, saved)));
+    } else if constexpr (K == UnaryBackwardKind::tanh) {
+      return hn::Mul(head, hn::NegMulAdd(saved, saved, one));
+    } else {
+      return hn::Mul(head, vm::gelu_slope(d, saved));
+    }
+  }
+};
+
+template <UnaryBackwardKind K>
+void UnaryBackwardTile(const void*, const float* const* in, float* out, size_t n) {
+  vm::tile_loop<2>(in, out, n, UnaryBackwardVector<K>{});
+}
+
+template <size_t... I>
+constexpr std::array<TileFn, sizeof...(I)> MakeUnary(std::index_sequence<I...>) {
+  return {&UnaryTile<UnaryKind(I)>...};
+}
+template <size_t... I>
+constexpr std::array<TileFn, sizeof...(I)> MakeBackward(std::index_sequence<I...>) {
+  return {&UnaryBackwardTile<UnaryBackwardKind(I)>...};
+}
+
+const TileFn* UnaryTiles() {
+  static constexpr auto tiles = MakeUnary(std::make_index_sequence<size_t(unary_kinds)>());
+  return tiles.data();
+}
+const TileFn* UnaryBackwardTiles() {
+  static constexpr auto tiles = MakeBackward(std::make_index_sequence<size_t(unary_backward_kinds)>());
+  return tiles.data();
+}
+
+}  // namespace kaon::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kaon {
+namespace {
+
+HWY_EXPORT(UnaryTiles);
+HWY_EXPORT(UnaryBackwardTiles);
+
+template <UnaryKind K, class T>
+void typed_unary(const void*, const void* const* in, void* out, size_t n) {
+  const T* x = static_cast<const T*>(in[0]);
+  T* y = static_cast<T*>(out);
+  for (size_t i = 0; i < n; ++i) y[i] = unary_value<K, T>(x[i]);
+}
+
+template <UnaryKind K>
+PointwiseKernels make_unary(const TileFn* tiles) {
+  PointwiseKernels k;
+  k.float32 = tiles[size_t(K)];
+  k.float64 = &typed_unary<K, double>;
+  if constexpr (info(K).domain != Domain::floating) {
+    k.uint8 = &typed_unary<K, uint8_t>;
+    k.int8 = &typed_unary<K, int8_t>;
+    k.int32 = &typed_unary<K, int32_t>;
+    k.int64 = &typed_unary<K, int64_t>;
+  }
+  if constexpr (info(K).domain == Domain::any) k.boolean = &typed_unary<K, bool>;
+  return k;
+}
+
+template <UnaryBackwardKind K>
+void double_backward(const void*, const void* const* in, void* out, size_t n) {
+  const double* head = static_cast<const double*>(in[0]);
+  const double* saved = static_cast<const double*>(in[1]);
+  double* y = static_cast<double*>(out);
+  for (size_t i = 0; i < n; ++i) {
+    const double h = head[i], s = saved[i];
+    if constexpr (K == UnaryBackwardKind::relu) {
+      y[i] = s > 0 ? h : s != s ? s : 0.0;
+    } else if constexpr (K == UnaryBackwardKind::sigmoid) {
+      y[i] = h * s * (1 - s);
+    } else if constexpr (K == UnaryBackwardKind::tanh) {
+      y[i] = h * (1 - s * s);
+    } else {
+      const double density = std::abs(s) > 40 ? 0.0 : s * 0.3989422804014327 * std::exp(-0.5 * s * s);
+      y[i] = h * (0.5 * std::erfc(s * -0.70710678118654752) + density);
+    }
+  }
+}
+
+}  // namespace
+
+const PointwiseKernels& unary_kernels(UnaryKind kind) {
+  static const auto table = []<size_t... I>(std::index_sequence<I...>) {
+    const TileFn* tiles = HWY_DYNAMIC_DISPATCH(UnaryTiles)();
+    return std::array<PointwiseKernels, sizeof...(I)>{make_unary<UnaryKind(I)>(tiles)...};
+  }(std::make_index_sequence<size_t(unary_kinds)>());
+  return table[size_t(kind)];
+}
+
+const PointwiseKernels& unary_backward_kernels(UnaryBackwardKind kind) {
+  static const auto table = []<size_t... I>(std::index_sequence<I...>) {
+    const TileFn* tiles = HWY_DYNAMIC_DISPATCH(UnaryBackwardTiles)();
+    return std::array<PointwiseKernels, sizeof...(I)>{
+        PointwiseKernels{.float32 = tiles[I], .float64 = &double_backward<UnaryBackwardKind(I)>}...};
+  }(std::make_index_sequence<size_t(unary_backward_kinds)>());
+  return table[size_t(kind)];
+}
+
+}  // namespace kaon
+#endif  // HWY_ONCE

@@ -1,0 +1,48 @@
+// The elementwise functions of one argument: their names and the dtypes they take. A light header.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace kaon {
+
+enum class UnaryKind : uint8_t {
+  relu, sigmoid, tanh, exp, log, sqrt, rsqrt, square, abs, sign, negative, reciprocal, erf, log1p, expm1, log2, log10,
+  sin, cos, tan, arcsin, arccos, arctan, sinh, cosh, arcsinh, arccosh, arctanh, floor, ceil, round, rint, trunc, fix,
+  cbrt, rcbrt, softsign, softrelu, gelu, logical_not, degrees, radians, gamma, gammaln, digamma, identity,
+  stop_gradient, zeros_like, ones_like
+};
+inline constexpr int unary_kinds = int(UnaryKind::ones_like) + 1;
+
+// Which dtypes a function takes besides the floating ones.
+enum class Domain : uint8_t { floating, number, any };  // number: integers too; any: integers and bool
+
+struct UnaryInfo {
+  std::string_view name;
+  Domain domain = Domain::floating;
+  std::string_view alias{};
+  bool in_mxnet = true;
+};
+
+// In the order of UnaryKind.
+inline constexpr std::array<UnaryInfo, size_t(unary_kinds)> unary_table{{
+    {"relu", Domain::number}, {"sigmoid"}, {"tanh"}, {"exp"}, {"log"}, {"sqrt"}, {"rsqrt"}, {"square", Domain::number},
+    {"abs", Domain::number}, {"sign", Domain::number}, {"negative", Domain::number}, {"reciprocal"},
+    {"erf"}, {"log1p"}, {"expm1"}, {"log2"}, {"log10"}, {"sin"}, {"cos"}, {"tan"}, {"arcsin"}, {"arccos"}, {"arctan"},
+    {"sinh"}, {"cosh"}, {"arcsinh"}, {"arccosh"}, {"arctanh"}, {"floor", Domain::number}, {"ceil", Domain::number},
+    {"round", Domain::number}, {"rint", Domain::number}, {"trunc", Domain::number}, {"fix", Domain::number}, {"cbrt"},
+    {"rcbrt"}, {"softsign"}, {"softrelu", Domain::floating, {}, false}, {"gelu", Domain::floating, {}, false},
+    {"logical_not", Domain::any}, {"degrees"}, {"radians"}, {"gamma"}, {"gammaln"}, {"digamma"},
+    {"_copy", Domain::any, "identity"}, {"BlockGrad", Domain::any, "stop_gradient"}, {"zeros_like", Domain::any},
+    {"ones_like", Domain::any},
+}};
+
+constexpr const UnaryInfo& info(UnaryKind k) { return unary_table[size_t(k)]; }
+
+// Backward operators of unary functions that save a pass over memory: inputs (head, saved), where saved
+// is the output of relu, sigmoid and tanh, and the input of gelu.
+enum class UnaryBackwardKind : uint8_t { relu, sigmoid, tanh, gelu };
+inline constexpr int unary_backward_kinds = 4;
+
+}  // namespace kaon

@@ -1,0 +1,505 @@
+// Functions<A>: every operator, for arrays of kind A. `nd` works on NDArrays, `sym` on Symbols: this list is
+// the API reference. Attributes are the operator structs themselves: nd.FullyConnected(x, w, b, {.num_hidden = 8}).
+// Formulae and sources stand at the structs. Shape, dtype and device errors are thrown at the call.
+#pragma once
+
+#include <initializer_list>
+#include <vector>
+
+#include "kaon/ops/all_ops.h"
+#include "kaon/ops/elementwise/arithmetic.h"
+#include "kaon/ops/ndarray.h"
+
+namespace kaon {
+
+// Thread safety: stateless apart from the name; any thread.
+template <class A>
+class Functions {
+ public:
+  constexpr Functions() = default;
+  // The same functions giving their next node this name in a Symbol (F.as("fwd").relu(x)).
+  constexpr Functions as(std::string_view name) const {
+    Functions f;
+    f.name_ = name;
+    return f;
+  }
+
+  // --- elementwise, one array
+  A relu(const In<A>& x) const { return call(Relu{}, x); }
+  A sigmoid(const In<A>& x) const { return call(Sigmoid{}, x); }
+  A tanh(const In<A>& x) const { return call(Tanh{}, x); }
+  A exp(const In<A>& x) const { return call(Exp{}, x); }
+  A log(const In<A>& x) const { return call(Log{}, x); }
+  A sqrt(const In<A>& x) const { return call(Sqrt{}, x); }
+  A rsqrt(const In<A>& x) const { return call(Rsqrt{}, x); }
+  A square(const In<A>& x) const { return call(Square{}, x); }
+  A abs(const In<A>& x) const { return call(Abs{}, x); }
+  A sign(const In<A>& x) const { return call(Sign{}, x); }
+  A negative(const In<A>& x) const { return call(Negative{}, x); }
+  A reciprocal(const In<A>& x) const { return call(Reciprocal{}, x); }
+  A erf(const In<A>& x) const { return call(Erf{}, x); }
+  A log1p(const In<A>& x) const { return call(Log1p{}, x); }
+  A expm1(const In<A>& x) const { return call(Expm1{}, x); }
+  A log2(const In<A>& x) const { return call(Log2{}, x); }
+  A log10(const In<A>& x) const { return call(Log10{}, x); }
+  A sin(const In<A>& x) const { return call(Sin{}, x); }
+  A cos(const In<A>& x) const { return call(Cos{}, x); }
+  A tan(const In<A>& x) const { return call(Tan{}, x); }
+  A arcsin(const In<A>& x) const { return call(Arcsin{}, x); }
+  A arccos(const In<A>& x) const { return call(Arccos{}, x); }
+  A arctan(const In<A>& x) const { return call(Arctan{}, x); }
+  A sinh(const In<A>& x) const { return call(Sinh{}, x); }
+  A cosh(const In<A>& x) const { return call(Cosh{}, x); }
+  A arcsinh(const In<A>& x) const { return call(Arcsinh{}, x); }
+  A arccosh(const In<A>& x) const { return call(Arccosh{}, x); }
+  A arctanh(const In<A>& x) const { return call(Arctanh{}, x); }
+  A floor(const In<A>& x) const { return call(Floor{}, x); }
+  A ceil(const In<A>& x) const { return call(Ceil{}, x); }
+  A round(const In<A>& x) const { return call(Round{}, x); }
+  A rint(const In<A>& x) const { return call(Rint{}, x); }
+  A trunc(const In<A>& x) const { return call(Trunc{}, x); }
+  A fix(const In<A>& x) const { return call(Fix{}, x); }
+  A cbrt(const In<A>& x) const { return call(Cbrt{}, x); }
+  A rcbrt(const In<A>& x) const { return call(Rcbrt{}, x); }
+  A softsign(const In<A>& x) const { return call(Softsign{}, x); }
+  A softrelu(const In<A>& x) const { return call(SoftRelu{}, x); }
+  A gelu(const In<A>& x) const { return call(Gelu{}, x); }
+  A logical_not(const In<A>& x) const { return call(LogicalNot{}, x); }
+  A degrees(const In<A>& x) const { return call(Degrees{}, x); }
+  A radians(const In<A>& x) const { return call(Radians{}, x); }
+  A gamma(const In<A>& x) const { return call(Gamma{}, x); }
+  A gammaln(const In<A>& x) const { return call(GammaLn{}, x); }
+  A digamma(const In<A>& x) const { return call(Digamma{}, x); }
+  A _copy(const In<A>& x) const { return call(Copy{}, x); }
+  A identity(const In<A>& x) const { return call(Copy{}, x); }
+  A BlockGrad(const In<A>& x) const { return call(kaon::BlockGrad{}, x); }
+  A stop_gradient(const In<A>& x) const { return BlockGrad(x); }
+  A zeros_like(const In<A>& x) const { return call(ZerosLike{}, x); }
+  A ones_like(const In<A>& x) const { return call(OnesLike{}, x); }
+  A cast(const In<A>& x, DType dtype) const { return call(kaon::Cast{.dtype = dtype}, x); }
+  A clip(const In<A>& x, double a_min, double a_max) const { return call(Clip{.a_min = a_min, .a_max = a_max}, x); }
+  A smooth_l1(const In<A>& x, double scalar = 1) const { return call(SmoothL1{.scalar = scalar}, x); }
+  A _backward_relu(const In<A>& head, const In<A>& output) const { return call(BackwardRelu{}, head, output); }
+  A _backward_sigmoid(const In<A>& head, const In<A>& output) const { return call(BackwardSigmoid{}, head, output); }
+  A _backward_tanh(const In<A>& head, const In<A>& output) const { return call(BackwardTanh{}, head, output); }
+  A _backward_gelu(const In<A>& head, const In<A>& data) const { return call(BackwardGelu{}, head, data); }
+  A _backward_clip(const In<A>& head, const In<A>& data, const ClipBackward& op) const { return call(op, head, data); }
+  // --- elementwise, two arrays (broadcasting)
+  A broadcast_add(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastAdd{}, lhs, rhs); }
+  A broadcast_sub(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastSub{}, lhs, rhs); }
+  A broadcast_mul(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMul{}, lhs, rhs); }
+  A broadcast_div(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastDiv{}, lhs, rhs); }
+  A broadcast_mod(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMod{}, lhs, rhs); }
+  A broadcast_power(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastPower{}, lhs, rhs); }
+  A broadcast_maximum(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMaximum{}, lhs, rhs); }
+  A broadcast_minimum(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMinimum{}, lhs, rhs); }
+  A broadcast_hypot(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastHypot{}, lhs, rhs); }
+  A broadcast_equal(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastEqual{}, lhs, rhs); }
+  A broadcast_not_equal(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastNotEqual{}, lhs, rhs); }
+  A broadcast_greater(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastGreater{}, lhs, rhs); }
+  A broadcast_greater_equal(const In<A>& lhs, const In<A>& rhs) const {
+    return call(BroadcastGreaterEqual{}, lhs, rhs);
+  }
+  A broadcast_lesser(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastLesser{}, lhs, rhs); }
+  A broadcast_lesser_equal(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastLesserEqual{}, lhs, rhs); }
+  A broadcast_logical_and(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastLogicalAnd{}, lhs, rhs); }
+  A broadcast_logical_or(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastLogicalOr{}, lhs, rhs); }
+  A broadcast_logical_xor(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastLogicalXor{}, lhs, rhs); }
+  A elemwise_add(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastAdd{}, lhs, rhs); }
+  A elemwise_sub(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastSub{}, lhs, rhs); }
+  A elemwise_mul(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMul{}, lhs, rhs); }
+  A elemwise_div(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastDiv{}, lhs, rhs); }
+  A where(const In<A>& condition, const In<A>& x, const In<A>& y) const { return call(Where{}, condition, x, y); }
+  A add_n(std::span<const A> arrays, std::source_location site = std::source_location::current()) const {
+    std::vector<const A*> inputs;
+    for (const A& a : arrays) inputs.push_back(&a);
+    return call_list(AddN{.num_args = int(inputs.size())}, inputs, site);
+  }
+  template <class... Rest>
+  A add_n(const In<A>& first, const Rest&... rest) const {
+    return call(AddN{.num_args = 1 + int(sizeof...(Rest))}, first, In<A>(rest)...);
+  }
+  A _sum_to(const In<A>& x, const SumTo& op) const { return call(op, x); }
+  // --- elementwise, array and number
+  // Either side may be a number.
+  A add(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::add, a, b, name_); }
+  A subtract(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::sub, a, b, name_); }
+  A multiply(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::mul, a, b, name_); }
+  A divide(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::div, a, b, name_); }
+  A modulo(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::mod, a, b, name_); }
+  A power(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::power, a, b, name_); }
+  A maximum(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::maximum, a, b, name_); }
+  A minimum(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::minimum, a, b, name_); }
+  A hypot(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::hypot, a, b, name_); }
+  A equal(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::equal, a, b, name_); }
+  A not_equal(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::not_equal, a, b, name_); }
+  A greater(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::greater, a, b, name_); }
+  A greater_equal(const Arg<A>& a, const Arg<A>& b) const {
+    return apply_binary<A>(BinaryKind::greater_equal, a, b, name_);
+  }
+  A lesser(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::lesser, a, b, name_); }
+  A lesser_equal(const Arg<A>& a, const Arg<A>& b) const {
+    return apply_binary<A>(BinaryKind::lesser_equal, a, b, name_);
+  }
+  A logical_and(const Arg<A>& a, const Arg<A>& b) const {
+    return apply_binary<A>(BinaryKind::logical_and, a, b, name_);
+  }
+  A logical_or(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::logical_or, a, b, name_); }
+  A logical_xor(const Arg<A>& a, const Arg<A>& b) const {
+    return apply_binary<A>(BinaryKind::logical_xor, a, b, name_);
+  }
+  A _plus_scalar(const In<A>& x, const PlusScalar& op) const { return call(op, x); }
+  A _minus_scalar(const In<A>& x, const MinusScalar& op) const { return call(op, x); }
+  A _rminus_scalar(const In<A>& x, const RMinusScalar& op) const { return call(op, x); }
+  A _mul_scalar(const In<A>& x, const MulScalar& op) const { return call(op, x); }
+  A _div_scalar(const In<A>& x, const DivScalar& op) const { return call(op, x); }
+  A _rdiv_scalar(const In<A>& x, const RDivScalar& op) const { return call(op, x); }
+  A _mod_scalar(const In<A>& x, const ModScalar& op) const { return call(op, x); }
+  A _rmod_scalar(const In<A>& x, const RModScalar& op) const { return call(op, x); }
+  A _power_scalar(const In<A>& x, const PowerScalar& op) const { return call(op, x); }
+  A _rpower_scalar(const In<A>& x, const RPowerScalar& op) const { return call(op, x); }
+  A _maximum_scalar(const In<A>& x, const MaximumScalar& op) const { return call(op, x); }
+  A _minimum_scalar(const In<A>& x, const MinimumScalar& op) const { return call(op, x); }
+  A _hypot_scalar(const In<A>& x, const HypotScalar& op) const { return call(op, x); }
+  A _equal_scalar(const In<A>& x, const EqualScalar& op) const { return call(op, x); }
+  A _not_equal_scalar(const In<A>& x, const NotEqualScalar& op) const { return call(op, x); }
+  A _greater_scalar(const In<A>& x, const GreaterScalar& op) const { return call(op, x); }
+  A _greater_equal_scalar(const In<A>& x, const GreaterEqualScalar& op) const { return call(op, x); }
+  A _lesser_scalar(const In<A>& x, const LesserScalar& op) const { return call(op, x); }
+  A _lesser_equal_scalar(const In<A>& x, const LesserEqualScalar& op) const { return call(op, x); }
+  A _logical_and_scalar(const In<A>& x, const LogicalAndScalar& op) const { return call(op, x); }
+  A _logical_or_scalar(const In<A>& x, const LogicalOrScalar& op) const { return call(op, x); }
+  A _logical_xor_scalar(const In<A>& x, const LogicalXorScalar& op) const { return call(op, x); }
+  // --- reductions
+  A sum(const In<A>& x, const Sum& op = {}) const { return call(op, x); }
+  A mean(const In<A>& x, const Mean& op = {}) const { return call(op, x); }
+  A prod(const In<A>& x, const Prod& op = {}) const { return call(op, x); }
+  A max(const In<A>& x, const Max& op = {}) const { return call(op, x); }
+  A min(const In<A>& x, const Min& op = {}) const { return call(op, x); }
+  A nansum(const In<A>& x, const NanSum& op = {}) const { return call(op, x); }
+  A nanprod(const In<A>& x, const NanProd& op = {}) const { return call(op, x); }
+  A norm(const In<A>& x, const Norm& op = {}) const { return call(op, x); }
+  A argmax(const In<A>& x, const ArgMax& op = {}) const { return call(op, x); }
+  A argmin(const In<A>& x, const ArgMin& op = {}) const { return call(op, x); }
+  A argmax_channel(const In<A>& x) const { return call(ArgMaxChannel{}, x); }
+  A _backward_sum(const In<A>& head, const SumGrad& op) const { return call(op, head); }
+  A _backward_max(const In<A>& head, const In<A>& x, const In<A>& y, const MaxGrad& op) const { return call(op, head, x, y); }
+  A _backward_nansum(const In<A>& head, const In<A>& x, const NanSumGrad& op) const { return call(op, head, x); }
+  A _backward_prod(const In<A>& head, const In<A>& x, const ProdGrad& op) const { return call(op, head, x); }
+  A _backward_norm(const In<A>& head, const In<A>& x, const In<A>& y, const NormGrad& op) const { return call(op, head, x, y); }
+  // --- shape and movement
+  A reshape(const In<A>& x, const Shape& shape, bool reverse = false) const {
+    return call(Reshape{.shape = shape, .reverse = reverse}, x);
+  }
+  A reshape_like(const In<A>& lhs, const In<A>& rhs, const ReshapeLike& op = {}) const { return call(op, lhs, rhs); }
+  A flatten(const In<A>& x) const { return call(Flatten{}, x); }
+  A expand_dims(const In<A>& x, int axis) const { return call(ExpandDims{.axis = axis}, x); }
+  A squeeze(const In<A>& x, const std::optional<Shape>& axis = {}) const { return call(Squeeze{.axis = axis}, x); }
+  A _reshape_to(const In<A>& x, const ReshapeTo& op) const { return call(op, x); }
+  A transpose(const In<A>& x, const Shape& axes = {}) const { return call(Transpose{.axes = axes}, x); }
+  A swapaxes(const In<A>& x, int dim1, int dim2) const { return call(SwapAxis{.dim1 = dim1, .dim2 = dim2}, x); }
+  // Entries may be std::nullopt: nd.slice(x, {0, std::nullopt}, {2, std::nullopt}).
+  A slice(const In<A>& x, const OptionalShape& begin, const OptionalShape& end, const OptionalShape& step = {}) const {
+    return call(Slice{.begin = begin, .end = end, .step = step}, x);
+  }
+  A slice_axis(const In<A>& x, int axis, int64_t begin, std::optional<int64_t> end = {}) const {
+    return call(SliceAxis{.axis = axis, .begin = begin, .end = end}, x);
+  }
+  A slice_like(const In<A>& x, const In<A>& shape_like, const SliceLike& op = {}) const { return call(op, x, shape_like); }
+  A _backward_slice(const In<A>& head, const SliceGrad& op) const { return call(op, head); }
+  A _slice_assign(const In<A>& lhs, const In<A>& rhs, const SliceAssign& op) const { return call(op, lhs, rhs); }
+  A _slice_assign_scalar(const In<A>& x, const SliceAssignScalar& op) const { return call(op, x); }
+  A concat(std::span<const A> arrays, Concat op = {}, const std::source_location& site = std::source_location::current()) const {
+    op.num_args = int(arrays.size());
+    return call_array_list(op, arrays, site);
+  }
+  template <std::convertible_to<In<A>>... Rest>
+  A concat(const Concat& op, const In<A>& first, const Rest&... rest) const {
+    return call(Concat{.dim = op.dim, .num_args = 1 + int(sizeof...(rest))}, first, In<A>(rest)...);
+  }
+  template <std::convertible_to<In<A>>... Rest>
+  A concat(const In<A>& first, const In<A>& second, const Rest&... rest) const {
+    return concat(Concat{}, first, second.array(), rest...);
+  }
+  A stack(std::span<const A> arrays, Stack op = {}, const std::source_location& site = std::source_location::current()) const {
+    op.num_args = int(arrays.size());
+    return call_array_list(op, arrays, site);
+  }
+  template <std::convertible_to<In<A>>... Rest>
+  A stack(const Stack& op, const In<A>& first, const Rest&... rest) const {
+    return call(Stack{.axis = op.axis, .num_args = 1 + int(sizeof...(rest))}, first, In<A>(rest)...);
+  }
+  template <std::convertible_to<In<A>>... Rest>
+  A stack(const In<A>& first, const In<A>& second, const Rest&... rest) const {
+    return stack(Stack{}, first, second.array(), rest...);
+  }
+  std::vector<A> split(const In<A>& x, int num_outputs, SliceChannel op = {}) const {
+    op.num_outputs = num_outputs;
+    return call_many(num_outputs, op, x);
+  }
+  A repeat(const In<A>& x, int repeats, std::optional<int> axis = {}) const {
+    return call(Repeat{.repeats = repeats, .axis = axis}, x);
+  }
+  A tile(const In<A>& x, const Shape& reps) const { return call(Tile{.reps = reps}, x); }
+  A reverse(const In<A>& x, const Shape& axis) const { return call(Reverse{.axis = axis}, x); }
+  A flip(const In<A>& x, const Shape& axis) const { return reverse(x, axis); }
+  A pad(const In<A>& x, const Pad& op) const { return call(op, x); }
+  A _backward_pad(const In<A>& head, const PadGrad& op) const { return call(op, head); }
+  A broadcast_to(const In<A>& x, const Shape& shape) const { return call(BroadcastTo{.shape = shape}, x); }
+  A broadcast_axis(const In<A>& x, const Shape& axis, const Shape& size) const {
+    return call(BroadcastAxis{.axis = axis, .size = size}, x);
+  }
+  A broadcast_like(const In<A>& lhs, const In<A>& rhs, const BroadcastLike& op = {}) const { return call(op, lhs, rhs); }
+  A SequenceMask(const In<A>& x, const kaon::SequenceMask& op = {}) const { return call(op, x); }
+  A SequenceMask(const In<A>& x, const In<A>& sequence_length, kaon::SequenceMask op = {}) const {
+    op.use_sequence_length = true;
+    return call(op, x, sequence_length);
+  }
+  // --- indexing
+  A take(const In<A>& a, const In<A>& indices, const Take& op = {}) const { return call(op, a, indices); }
+  A _backward_take(const In<A>& head, const In<A>& indices, const TakeGrad& op) const { return call(op, head, indices); }
+  A Embedding(const In<A>& data, const In<A>& weight, const kaon::Embedding& op) const { return call(op, data, weight); }
+  A pick(const In<A>& data, const In<A>& index, const Pick& op = {}) const { return call(op, data, index); }
+  A _backward_pick(const In<A>& head, const In<A>& index, const PickGrad& op) const { return call(op, head, index); }
+  A batch_take(const In<A>& a, const In<A>& indices) const { return call(BatchTake{}, a, indices); }
+  A one_hot(const In<A>& indices, int64_t depth, OneHot op = {}) const {
+    op.depth = depth;
+    return call(op, indices);
+  }
+  A gather_nd(const In<A>& data, const In<A>& indices) const { return call(GatherNd{}, data, indices); }
+  A _backward_gather_nd(const In<A>& head, const In<A>& indices, const GatherNdGrad& op) const { return call(op, head, indices); }
+  // --- linear algebra
+  A dot(const In<A>& lhs, const In<A>& rhs, const Dot& op = {}) const { return call(op, lhs, rhs); }
+  A batch_dot(const In<A>& lhs, const In<A>& rhs, const BatchDot& op = {}) const { return call(op, lhs, rhs); }
+  // --- neural networks
+  // dense and window layers, normalisation
+  A FullyConnected(const In<A>& data, const In<A>& weight, const In<A>& bias, const kaon::FullyConnected& op) const { return call(op, data, weight, bias); }
+  A FullyConnected(const In<A>& data, const In<A>& weight, kaon::FullyConnected op) const { return op.no_bias = true, call(op, data, weight); }
+  A Convolution(const In<A>& data, const In<A>& weight, const In<A>& bias, const kaon::Convolution& op) const { return call(op, data, weight, bias); }
+  A Convolution(const In<A>& data, const In<A>& weight, kaon::Convolution op) const { return op.no_bias = true, call(op, data, weight); }
+  A _backward_Convolution_data(const In<A>& head, const In<A>& weight, const In<A>& data, const ConvolutionBackwardData& op) const { return call(op, head, weight, data); }
+  std::vector<A> _backward_Convolution_weight(const In<A>& head, const In<A>& data, const ConvolutionBackwardWeight& op) const { return call_many(op.num_outputs(), op, head, data); }
+  A Pooling(const In<A>& data, const kaon::Pooling& op) const { return call(op, data); }
+  A _backward_Pooling(const In<A>& head, const In<A>& data, const In<A>& output, const BackwardPooling& op) const { return call(op, head, data, output); }
+  // activations, softmax, dropout and output layers
+  A Activation(const In<A>& data, const kaon::Activation& op) const { return call(op, data); }
+  A _backward_Activation(const In<A>& head, const In<A>& output, const BackwardActivation& op) const {
+    return call(op, head, output);
+  }
+  A LeakyReLU(const In<A>& data, const kaon::LeakyReLU& op = {}) const { return call(op, data); }
+  A LeakyReLU(const In<A>& data, const In<A>& gamma, kaon::LeakyReLU op = {}) const {
+    return op.act_type = LeakyType::prelu, call(op, data, gamma);
+  }
+  A _backward_LeakyReLU(const In<A>& head, const In<A>& data, const BackwardLeakyReLU& op) const {
+    return call(op, head, data);
+  }
+  A _backward_LeakyReLU(const In<A>& head, const In<A>& data, const In<A>& gamma, const BackwardLeakyReLU& op) const {
+    return call(op, head, data, gamma);
+  }
+  A _backward_PReLU_gamma(const In<A>& head, const In<A>& data, const In<A>& gamma) const {
+    return call(BackwardPReLUGamma{}, head, data, gamma);
+  }
+  A softmax(const In<A>& data, const Softmax& op = {}) const { return call(op, data); }
+  A softmax(const In<A>& data, const In<A>& length, Softmax op = {}) const {
+    return op.use_length = true, call(op, data, length);
+  }
+  A softmin(const In<A>& data, const Softmin& op = {}) const { return call(op, data); }
+  A log_softmax(const In<A>& data, const LogSoftmax& op = {}) const { return call(op, data); }
+  A _backward_softmax(const In<A>& head, const In<A>& output, const BackwardSoftmax& op) const {
+    return call(op, head, output);
+  }
+  A _backward_log_softmax(const In<A>& head, const In<A>& output, const BackwardLogSoftmax& op) const {
+    return call(op, head, output);
+  }
+  A SoftmaxActivation(const In<A>& data, const kaon::SoftmaxActivation& op = {}) const { return call(op, data); }
+  A _backward_SoftmaxActivation(const In<A>& head, const In<A>& output, const BackwardSoftmaxActivation& op) const {
+    return call(op, head, output);
+  }
+  A SoftmaxOutput(const In<A>& data, const In<A>& label, const kaon::SoftmaxOutput& op = {}) const {
+    return call(op, data, label);
+  }
+  A _backward_SoftmaxOutput(const In<A>& output, const In<A>& label, const BackwardSoftmaxOutput& op) const {
+    return call(op, output, label);
+  }
+  A _backward_SoftmaxOutput(const In<A>& output, const In<A>& label, const In<A>& head,
+                            const BackwardSoftmaxOutput& op) const {
+    return call(op, output, label, head);
+  }
+  A softmax_cross_entropy(const In<A>& data, const In<A>& label) const {
+    return call(SoftmaxCrossEntropy{}, data, label);
+  }
+  A _backward_softmax_cross_entropy(const In<A>& head, const In<A>& data, const In<A>& label) const {
+    return call(BackwardSoftmaxCrossEntropy{}, head, data, label);
+  }
+  A LinearRegressionOutput(const In<A>& data, const In<A>& label, const kaon::LinearRegressionOutput& op = {}) const {
+    return call(op, data, label);
+  }
+  A MAERegressionOutput(const In<A>& data, const In<A>& label, const kaon::MAERegressionOutput& op = {}) const {
+    return call(op, data, label);
+  }
+  A LogisticRegressionOutput(const In<A>& data, const In<A>& label,
+                             const kaon::LogisticRegressionOutput& op = {}) const {
+    return call(op, data, label);
+  }
+  A _backward_RegressionOutput(const In<A>& output, const In<A>& label, const BackwardRegressionOutput& op) const {
+    return call(op, output, label);
+  }
+  A MakeLoss(const In<A>& data, const kaon::MakeLoss& op = {}) const { return call(op, data); }
+  A _backward_MakeLoss(const In<A>& data, const BackwardMakeLoss& op) const { return call(op, data); }
+  A Dropout(const In<A>& data, const kaon::Dropout& op = {}) const { return call(op, data); }
+  // --- random numbers and creation
+  using Site = std::source_location;
+  A zeros(const Shape& shape, const ArrayOptions& o = {}, Site site = Site::current()) const {
+    return create(Zeros{.shape = shape, .dtype = o.dtype, .ctx = o.device}, site);
+  }
+  A ones(const Shape& shape, const ArrayOptions& o = {}, Site site = Site::current()) const {
+    return create(Ones{.shape = shape, .dtype = o.dtype, .ctx = o.device}, site);
+  }
+  A full(const Shape& shape, double value, const ArrayOptions& o = {}, Site site = Site::current()) const {
+    return create(Full{.shape = shape, .value = value, .dtype = o.dtype, .ctx = o.device}, site);
+  }
+  A arange(double stop, Arange op = {}, Site site = Site::current()) const {
+    return op.start = stop, op.stop.reset(), create(op, site);
+  }
+  A arange(double start, double stop, Arange op = {}, Site site = Site::current()) const {
+    return op.start = start, op.stop = stop, create(op, site);
+  }
+  A linspace(double start, double stop, int64_t num, Linspace op = {}, Site site = Site::current()) const {
+    return op.start = start, op.stop = stop, op.num = num, create(op, site);
+  }
+  A eye(int64_t rows, Eye op = {}, Site site = Site::current()) const { return op.N = rows, create(op, site); }
+  A random_uniform(const Shape& shape, RandomUniform op = {}, Site site = Site::current()) const {
+    return op.shape = shape, create(op, site);
+  }
+  A random_normal(const Shape& shape, RandomNormal op = {}, Site site = Site::current()) const {
+    return op.shape = shape, create(op, site);
+  }
+  A random_randint(int64_t low, int64_t high, const Shape& shape, RandomRandint op = {},
+                   Site site = Site::current()) const {
+    return op.low = low, op.high = high, op.shape = shape, create(op, site);
+  }
+  A sample_multinomial(const In<A>& probabilities, const SampleMultinomial& op = {}) const {
+    return call(op, probabilities);
+  }
+  A shuffle(const In<A>& data) const { return call(Shuffle{}, data); }
+  // --- optimizer updates
+  void sgd_update(const In<A>& weight, const In<A>& grad, const SGDUpdate& op) const { update(op, weight, grad); }
+  void sgd_mom_update(const In<A>& weight, const In<A>& grad, const In<A>& mom, const SGDMomUpdate& op) const {
+    update(op, weight, grad, mom);
+  }
+  void adam_update(const In<A>& weight, const In<A>& grad, const In<A>& mean, const In<A>& var,
+                   const AdamUpdate& op) const {
+    update(op, weight, grad, mean, var);
+  }
+  void _kaon_multi_sgd_update(std::span<const A* const> arrays, const MultiSGDUpdate& op,
+                              Site site = Site::current()) const {
+    update_list(op, arrays, site);
+  }
+  void _kaon_multi_sgd_mom_update(std::span<const A* const> arrays, const MultiSGDMomUpdate& op,
+                                  Site site = Site::current()) const {
+    update_list(op, arrays, site);
+  }
+  void _kaon_multi_adam_update(std::span<const A* const> arrays, const MultiAdamUpdate& op,
+                               Site site = Site::current()) const {
+    update_list(op, arrays, site);
+  }
+  A _kaon_all_finite(std::span<const A* const> arrays, Site site = Site::current()) const {
+    return call_list(AllFinite{}, arrays, site);
+  }
+
+  // Values from the program, row-major: nd.array({1, 2, 3, 4}, {2, 2}), nd.array({{1, 2}, {3, 4}}), nd.array(vector, shape).
+  // float32 unless options say otherwise. In a trace they become a constant.
+  template <class T, size_t N>
+  A array(const T (&values)[N], const Shape& shape = Shape(N), const ArrayOptions& o = {}) const {
+    return A::from_values(NDArray::from(values, N, shape, o.dtype, o.device.value_or(thread_context().device)), name_);
+  }
+  template <class T, size_t N, size_t M>
+  A array(const T (&values)[N][M], const ArrayOptions& o = {}) const {
+    return A::from_values(NDArray::from(&values[0][0], N * M, Shape(N, M), o.dtype, o.device.value_or(thread_context().device)), name_);
+  }
+  template <class T>
+  A array(const std::vector<T>& values, const Shape& shape, const ArrayOptions& o = {}) const {
+    return A::from_values(NDArray::from(values.data(), values.size(), shape, o.dtype, o.device.value_or(thread_context().device)), name_);
+  }
+
+  // A parameter as this kind of array: F(weight).
+  template <class P>
+    requires requires(const P& p) { p.template as<A>(); }
+  A operator()(const P& parameter) const {
+    return parameter.template as<A>();
+  }
+
+ private:
+  // Calls operator `op` on the arrays; one visible output.
+  template <class Op, class... Ins>
+  A call(const Op& op, const In<A>& first, const Ins&... rest) const {
+    const A* inputs[] = {&first.array(), &rest.array()...};
+    A out;
+    A::apply(Op::def, &op, inputs, std::span<A>(&out, 1), first.site(), name_);
+    return out;
+  }
+  // The same with `n` visible outputs.
+  template <class Op, class... Ins>
+  std::vector<A> call_many(int n, const Op& op, const In<A>& first, const Ins&... rest) const {
+    const A* inputs[] = {&first.array(), &rest.array()...};
+    std::vector<A> outs{size_t(n)};
+    A::apply(Op::def, &op, inputs, outs, first.site(), name_);
+    return outs;
+  }
+  // An operator over a list.
+  template <class Op>
+  A call_list(const Op& op, std::span<const A* const> inputs, const std::source_location& site) const {
+    A out;
+    A::apply(Op::def, &op, inputs, std::span<A>(&out, 1), site, name_);
+    return out;
+  }
+  template <class Op>
+  A call_array_list(const Op& op, std::span<const A> arrays, const std::source_location& site) const {
+    std::vector<const A*> inputs;
+    inputs.reserve(arrays.size());
+    for (const A& a : arrays) inputs.push_back(&a);
+    return call_list(op, inputs, site);
+  }
+  // An operator without array inputs (creation).
+  template <class Op>
+  A create(const Op& op, const std::source_location& site) const {
+    ThreadContext& context = thread_context();
+    Device outer = std::exchange(context.device, device_of(op));
+    try {
+      A made = call_list(op, {}, site);
+      context.device = outer;
+      return made;
+    } catch (...) {
+      context.device = outer;
+      throw;
+    }
+  }
+  template <class Op>
+  static Device device_of(const Op& op) {
+    if constexpr (requires { op.ctx; }) return op.ctx.value_or(thread_context().device);
+    else return thread_context().device;
+  }
+
+  // Operators that only update inputs in place.
+  template <class Op, class... Ins>
+  void update(const Op& op, const In<A>& first, const Ins&... rest) const {
+    const A* inputs[] = {&first.array(), &rest.array()...};
+    A::apply(Op::def, &op, inputs, std::span<A>(), first.site(), name_);
+  }
+  template <class Op>
+  void update_list(const Op& op, std::span<const A* const> inputs, const std::source_location& site) const {
+    A::apply(Op::def, &op, inputs, std::span<A>(), site, name_);
+  }
+
+  std::string_view name_;
+};
+
+// Functions on NDArrays, and what only these have.
+struct NDArrayFunctions : Functions<NDArray> {
+  // Blocks until everything pushed to the current engine is done. Throws AggregateError of failures not yet reported.
+  void waitall() const { Engine::current().wait_all(); }
+};
+
+inline constexpr NDArrayFunctions nd{};
+
+}  // namespace kaon

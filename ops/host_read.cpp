@@ -1,0 +1,102 @@
+#include "kaon/ops/host_read.h"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "kaon/ops/dispatch.h"
+
+namespace kaon {
+
+void throw_not_scalar(const Shape& shape) {
+  throw ShapeError(fmt::format("[asscalar] the array must have one element, got shape {}", shape.str()));
+}
+
+template <class T>
+void push_host_copy(const NDArray& array, T* out, Var& done, const std::source_location& site) {
+  PushOptions options{.label = {"copy_to_host", site, thread_context().scope}};
+  auto node = array.ptr();
+  array.engine().push(
+      {read(array.var()), write(done)},
+      [node, out](RunContext&) {
+        int64_t n = node->shape.size();
+        if (node->dtype == dtype_of<T>) {
+          if (n) std::memcpy(out, node->data(), size_t(n) * sizeof(T));
+          return;
+        }
+        dispatch_all("copy_to_host", node->dtype, [&]<class S>() {
+          const S* in = static_cast<const S*>(node->data());
+          for (int64_t i = 0; i < n; ++i) {
+            if constexpr (std::is_same_v<S, float16> || std::is_same_v<S, bfloat16>) {
+              out[i] = T(float(in[i]));
+            } else {
+              out[i] = T(in[i]);
+            }
+          }
+        });
+      },
+      options);
+}
+
+template <class T>
+std::vector<T> NDArray::asvector(std::source_location site) const {
+  engine().wait(var());  // here an operator that waits for itself is told so, before memory of ours is handed out
+  using Element = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
+  std::vector<Element> values(static_cast<size_t>(size()));
+  Var done;
+  push_host_copy<Element>(*this, values.data(), done, site);
+  engine().wait(done, AccessMode::read);
+  if constexpr (std::is_same_v<T, bool>) {
+    return {values.begin(), values.end()};
+  } else {
+    return values;
+  }
+}
+
+template <class T>
+T NDArray::asscalar(std::source_location site) const {
+  if (size() != 1) throw_not_scalar(shape());
+  return T(asvector<T>(site).front());
+}
+
+template <class T>
+NDArray NDArray::from(const T* values, size_t count, const Shape& shape, DType dtype, Device device) {
+  if (!shape.is_known() || size_t(shape.size()) != count) {
+    throw ShapeError(fmt::format("[array] {} values do not fill shape {}", count, shape.str()));
+  }
+  NDArray a = NDArray::empty(shape, dtype, device);
+  // Nobody else has seen the array, so its memory may be filled here and now.
+  void* out = a.node().data();
+  if (dtype == dtype_of<T>) {
+    if (count) std::memcpy(out, values, count * sizeof(T));
+    return a;
+  }
+  dispatch_all("array", dtype, [&]<class D>() {
+    for (size_t i = 0; i < count; ++i) {
+      if constexpr (std::is_same_v<D, float16> || std::is_same_v<D, bfloat16>) {
+        static_cast<D*>(out)[i] = D(float(values[i]));
+      } else {
+        static_cast<D*>(out)[i] = D(values[i]);
+      }
+    }
+  });
+  return a;
+}
+
+#define KAON_HOST_READ(T)                                                                       \
+  template std::vector<T> NDArray::asvector<T>(std::source_location) const;                     \
+  template T NDArray::asscalar<T>(std::source_location) const;                                  \
+  template NDArray NDArray::from<T>(const T*, size_t, const Shape&, DType, Device);              \
+  template void push_host_copy<T>(const NDArray&, T*, Var&, const std::source_location&);
+KAON_HOST_READ(float)
+KAON_HOST_READ(double)
+KAON_HOST_READ(int8_t)
+KAON_HOST_READ(uint8_t)
+KAON_HOST_READ(int32_t)
+KAON_HOST_READ(int64_t)
+#undef KAON_HOST_READ
+template std::vector<bool> NDArray::asvector<bool>(std::source_location) const;
+template bool NDArray::asscalar<bool>(std::source_location) const;
+template NDArray NDArray::from<bool>(const bool*, size_t, const Shape&, DType, Device);
+
+}  // namespace kaon

@@ -1,0 +1,69 @@
+// Reading an array's values on the host: as an operation, so that later writes wait for it.
+#pragma once
+
+#include <vector>
+
+#include "kaon/engine/await.h"
+#include "kaon/ops/ndarray.h"
+
+namespace kaon {
+
+// Pushes a copy of the array's elements, converted to T, to `out` (room for size() elements), which is complete once
+// `done` is readable. Both must live until then.
+template <class T>
+void push_host_copy(const NDArray& array, T* out, Var& done, const std::source_location& site);
+
+// co_await x.host<float>(): the values as a vector, in row-major order.
+template <class T>
+class HostAwaiter : private WaitNode {
+ public:
+  HostAwaiter(NDArray array, std::source_location site)
+      : WaitNode(wait_type, done_, AccessMode::read), array_(std::move(array)), site_(site) {}
+
+  bool await_ready() const noexcept { return false; }
+  template <HasExecutor P>
+  bool await_suspend(std::coroutine_handle<P> caller) {
+    caller_ = caller;
+    executor_ = caller.promise().executor();
+    Engine& engine = array_.engine();
+    values_.resize(size_t(array_.size()));
+    push_host_copy(array_, values_.data(), done_, site_);
+    return engine.enqueue_waiter(*this);
+  }
+  std::vector<T> await_resume() {
+    if (error) throw_op_error(*error);
+    return std::move(values_);
+  }
+
+ private:
+  static constexpr OpType wait_type{
+      .signal = [](OpBase& base) noexcept {
+        auto& self = static_cast<HostAwaiter&>(static_cast<WaitNode&>(base));
+        self.executor_->post(self.caller_);
+      },
+  };
+  Var done_;
+  NDArray array_;
+  std::vector<T> values_;
+  std::source_location site_;
+  std::coroutine_handle<> caller_;
+  Executor* executor_ = nullptr;
+};
+
+// co_await x.item<float>(): the value of an array of one element.
+template <class T>
+class ItemAwaiter {
+ public:
+  ItemAwaiter(const NDArray& array, std::source_location site) : host_(array, site) {}
+  bool await_ready() const noexcept { return host_.await_ready(); }
+  template <HasExecutor P>
+  bool await_suspend(std::coroutine_handle<P> caller) {
+    return host_.await_suspend(caller);
+  }
+  T await_resume() { return host_.await_resume().front(); }
+
+ private:
+  HostAwaiter<T> host_;
+};
+
+}  // namespace kaon

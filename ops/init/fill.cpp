@@ -1,0 +1,120 @@
+#include "kaon/ops/init/fill.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kaon/ops/dispatch.h"
+#include "kaon/ops/op_def.h"
+
+namespace kaon {
+namespace {
+
+constexpr int64_t fill_bytes = 512 * 1024;  // per piece: about 20 us of stores
+constexpr int64_t grain = 32768;            // elements per piece where each is computed
+
+void set_output(InferContext& c, const Shape& shape, DType dtype) {
+  if (!shape.is_known()) c.fail("shape must have no unknown dimension, got " + shape.str());
+  if (!is_valid(dtype)) c.fail_dtype("unknown dtype");
+  c.set_output(shape, dtype);
+}
+
+template <class T>
+T convert(double value) {
+  if constexpr (std::is_same_v<T, bool>) {
+    return value != 0;
+  } else if constexpr (sizeof(T) == 2) {
+    return T(float(value));
+  } else {
+    return T(value);
+  }
+}
+
+// out[i] = f(i), computed in double.
+template <class F>
+void generate(const TensorView& out, RunContext& run, F f) {
+  dispatch_all("_arange", out.dtype, [&]<class T>() {
+    run.parallel_for(out.size(), grain, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) out.as<T>()[i] = convert<T>(f(i));
+    });
+  });
+}
+
+// start and stop with the defaults filled in.
+std::pair<double, double> range(const Arange& op) {
+  return op.stop ? std::pair(op.start, *op.stop) : std::pair(0.0, op.start);
+}
+
+}  // namespace
+
+constinit const OpDef Zeros::def = make_op_def<Zeros>();
+constinit const OpDef Ones::def = make_op_def<Ones>();
+constinit const OpDef Full::def = make_op_def<Full>();
+constinit const OpDef Arange::def = make_op_def<Arange>();
+constinit const OpDef Linspace::def = make_op_def<Linspace>();
+constinit const OpDef Eye::def = make_op_def<Eye>();
+
+void fill(const TensorView& out, double value, RunContext& run) {
+  dispatch_all("_full", out.dtype, [&]<class T>() {
+    const T v = convert<T>(value);
+    run.parallel_for(out.size(), fill_bytes / int64_t(sizeof(T)),
+                     [&](int64_t begin, int64_t end) { std::fill(out.as<T>() + begin, out.as<T>() + end, v); });
+  });
+}
+
+void Zeros::infer(InferContext& c) const { set_output(c, shape, dtype); }
+void run_cpu(const Zeros&, KernelContext& c) { fill(c.out(), 0, c.run); }
+
+void Ones::infer(InferContext& c) const { set_output(c, shape, dtype); }
+void run_cpu(const Ones&, KernelContext& c) { fill(c.out(), 1, c.run); }
+
+void Full::infer(InferContext& c) const {
+  if (!is_floating(dtype) && !std::isfinite(value)) c.fail_value("value must be finite for an integer dtype");
+  set_output(c, shape, dtype);
+}
+void run_cpu(const Full& op, KernelContext& c) { fill(c.out(), op.value, c.run); }
+
+void Arange::infer(InferContext& c) const {
+  if (infer_range) c.fail_value("infer_range is not implemented: give stop");
+  const auto [first, last] = range(*this);
+  if (!std::isfinite(first) || !std::isfinite(last)) c.fail_value("start and stop must be finite");
+  if (step == 0 || !std::isfinite(step)) c.fail_value("step must be finite and not 0");
+  if (repeat < 1) c.fail_value("repeat must be at least 1, got " + to_text(repeat));
+  const double steps = std::ceil((last - first) / step);
+  if (steps * repeat > 9e15) c.fail_value("too many elements");
+  set_output(c, Shape(steps > 0 ? int64_t(steps) * repeat : 0), dtype);
+}
+void run_cpu(const Arange& op, KernelContext& c) {
+  const double first = range(op).first;
+  generate(c.out(), c.run, [=](int64_t i) { return first + double(i / op.repeat) * op.step; });
+}
+
+void Linspace::infer(InferContext& c) const {
+  if (!stop) c.fail_value("stop must be given");
+  if (!std::isfinite(start) || !std::isfinite(*stop)) c.fail_value("start and stop must be finite");
+  if (num < 0) c.fail_value("num must not be negative, got " + to_text(num));
+  set_output(c, Shape(num), dtype);
+}
+void run_cpu(const Linspace& op, KernelContext& c) {
+  const int64_t intervals = std::max<int64_t>(1, op.endpoint ? op.num - 1 : op.num);
+  const double step = (*op.stop - op.start) / double(intervals);
+  generate(c.out(), c.run,
+           [&](int64_t i) { return op.endpoint && i > 0 && i == intervals ? *op.stop : op.start + double(i) * step; });
+}
+
+void Eye::infer(InferContext& c) const {
+  if (N < 0 || M < 0) c.fail_value("N and M must not be negative, got " + to_text(N) + " and " + to_text(M));
+  set_output(c, Shape(N, M == 0 ? N : M), dtype);
+}
+void run_cpu(const Eye& op, KernelContext& c) {
+  const TensorView out = c.out();
+  const int64_t columns = out.shape[1];
+  fill(out, 0, c.run);
+  dispatch_all("_eye", out.dtype, [&]<class T>() {
+    for (int64_t row = 0; row < out.shape[0]; ++row) {
+      const int64_t column = row + op.k;
+      if (column >= 0 && column < columns) out.as<T>()[row * columns + column] = convert<T>(1);
+    }
+  });
+}
+
+}  // namespace kaon

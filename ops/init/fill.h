@@ -1,0 +1,114 @@
+// Operators that create arrays from numbers: zeros, ones, full, arange, linspace, eye.
+#pragma once
+
+#include <optional>
+
+#include "kaon/engine/device.h"
+#include "kaon/ops/op.h"
+
+namespace kaon {
+
+struct OpDef;
+
+// What a new array is: nd.zeros({2, 3}, {.device = gpu(0)}).
+struct ArrayOptions {
+  DType dtype = DType::float32;
+  std::optional<Device> device{};  // not given: the device of the running scope
+};
+
+struct Zeros {
+  Shape shape{};
+  DType dtype = DType::float32;
+  std::optional<Device> ctx{};
+  static constexpr OpTraits traits{.name = "_zeros", .inputs = {}};
+  static constexpr auto fields =
+      std::tuple{Field{"shape", &Zeros::shape}, Field{"ctx", &Zeros::ctx}, Field{"dtype", &Zeros::dtype}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const Zeros& op, KernelContext& c);
+
+struct Ones {
+  Shape shape{};
+  DType dtype = DType::float32;
+  std::optional<Device> ctx{};
+  static constexpr OpTraits traits{.name = "_ones", .inputs = {}};
+  static constexpr auto fields =
+      std::tuple{Field{"shape", &Ones::shape}, Field{"ctx", &Ones::ctx}, Field{"dtype", &Ones::dtype}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const Ones& op, KernelContext& c);
+
+struct Full {
+  Shape shape{};
+  double value = 0;
+  DType dtype = DType::float32;
+  std::optional<Device> ctx{};
+  static constexpr OpTraits traits{.name = "_full", .inputs = {}};
+  static constexpr auto fields = std::tuple{Field{"shape", &Full::shape}, Field{"value", &Full::value, true},
+                                            Field{"ctx", &Full::ctx}, Field{"dtype", &Full::dtype}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const Full& op, KernelContext& c);
+
+// start, start + step, ... below stop (above it when step is negative), each `repeat` times. Without stop: from 0
+// to start. Element i is start + (i / repeat) step, computed in double.
+struct Arange {
+  double start = 0;
+  std::optional<double> stop{};
+  double step = 1;
+  int repeat = 1;
+  bool infer_range = false;  // not implemented: a range never takes its length from its consumer
+  DType dtype = DType::float32;
+  std::optional<Device> ctx{};
+  static constexpr OpTraits traits{.name = "_arange", .inputs = {}};
+  static constexpr auto fields = std::tuple{Field{"start", &Arange::start, true},
+                                            Field{"stop", &Arange::stop},
+                                            Field{"step", &Arange::step},
+                                            Field{"repeat", &Arange::repeat},
+                                            Field{"infer_range", &Arange::infer_range},
+                                            Field{"ctx", &Arange::ctx},
+                                            Field{"dtype", &Arange::dtype}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const Arange& op, KernelContext& c);
+
+// `num` values evenly from start to stop; `endpoint` says whether stop is the last one.
+struct Linspace {
+  double start = 0;
+  std::optional<double> stop{};
+  int64_t num = 50;
+  bool endpoint = true;
+  DType dtype = DType::float32;
+  std::optional<Device> ctx{};
+  static constexpr OpTraits traits{.name = "_linspace", .inputs = {}};
+  static constexpr auto fields = std::tuple{
+      Field{"start", &Linspace::start, true}, Field{"stop", &Linspace::stop, true}, Field{"num", &Linspace::num, true},
+      Field{"endpoint", &Linspace::endpoint}, Field{"ctx", &Linspace::ctx},         Field{"dtype", &Linspace::dtype}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const Linspace& op, KernelContext& c);
+
+// (N, M), M = N when 0: ones where column - row == k.
+struct Eye {
+  int64_t N = 0;
+  int64_t M = 0;
+  int64_t k = 0;
+  DType dtype = DType::float32;
+  std::optional<Device> ctx{};
+  static constexpr OpTraits traits{.name = "_eye", .inputs = {}};
+  static constexpr auto fields = std::tuple{Field{"N", &Eye::N, true}, Field{"M", &Eye::M}, Field{"k", &Eye::k},
+                                            Field{"ctx", &Eye::ctx}, Field{"dtype", &Eye::dtype}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const Eye& op, KernelContext& c);
+
+// Every element becomes `value`, converted to the dtype.
+void fill(const TensorView& out, double value, RunContext& run);
+
+}  // namespace kaon

@@ -1,0 +1,162 @@
+#include "kaon/ops/init/random.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numeric>
+#include <utility>
+
+#include "kaon/ops/dispatch.h"
+#include "kaon/ops/init/philox.h"
+#include "kaon/ops/init/random_kernel.h"
+#include "kaon/ops/init/random_words.h"
+#include "kaon/ops/op_def.h"
+
+namespace kaon {
+namespace {
+
+void set_drawn(InferContext& c, const Shape& shape, DType dtype, bool allowed) {
+  if (!shape.is_known()) c.fail("shape must have no unknown dimension, got " + shape.str());
+  if (!allowed) c.fail_dtype("is not implemented for dtype " + to_text(dtype));
+  c.set_output(shape, dtype);
+}
+
+}  // namespace
+
+constinit const OpDef RandomUniform::def = make_op_def<RandomUniform>();
+constinit const OpDef RandomNormal::def = make_op_def<RandomNormal>();
+constinit const OpDef RandomRandint::def = make_op_def<RandomRandint>();
+constinit const OpDef SampleMultinomial::def = make_op_def<SampleMultinomial>();
+constinit const OpDef Shuffle::def = make_op_def<Shuffle>();
+
+void RandomUniform::infer(InferContext& c) const {
+  if (!(low <= high) || !std::isfinite(high - low)) {
+    c.fail_value("low must not exceed high, got " + to_text(low) + " and " + to_text(high));
+  }
+  const DType type = dtype.value_or(DType::float32);
+  set_drawn(c, shape, type, is_floating(type));
+}
+
+void run_cpu(const RandomUniform& op, KernelContext& c) {
+  const TensorView out = c.out();
+  c.run.parallel_for(random_chunks(out.size()), 16, [&](int64_t begin, int64_t end) {
+    uniform_chunks(c.random, op.low, op.high, out.dtype, out.data, out.size(), begin, end);
+  });
+}
+
+void RandomNormal::infer(InferContext& c) const {
+  const DType type = dtype.value_or(DType::float32);
+  set_drawn(c, shape, type, is_floating(type));
+}
+
+void run_cpu(const RandomNormal& op, KernelContext& c) {
+  if (!(op.scale >= 0)) throw ValueError("[_random_normal] scale must not be negative, got " + to_text(op.scale));
+  const TensorView out = c.out();
+  c.run.parallel_for(random_chunks(out.size()), 8, [&](int64_t begin, int64_t end) {
+    normal_chunks(c.random, op.loc, op.scale, out.dtype, out.data, out.size(), begin, end);
+  });
+}
+
+void RandomRandint::infer(InferContext& c) const {
+  if (low >= high) c.fail_value("low must be below high, got " + to_text(low) + " and " + to_text(high));
+  const DType type = dtype.value_or(DType::int32);
+  if (type == DType::int32 && (low < INT32_MIN || high > int64_t(INT32_MAX) + 1)) {
+    c.fail_value("low and high must fit int32; give .dtype = int64");
+  }
+  set_drawn(c, shape, type, type == DType::int32 || type == DType::int64);
+}
+
+void run_cpu(const RandomRandint& op, KernelContext& c) {
+  const TensorView out = c.out();
+  const int64_t n = out.size();
+  const uint64_t range = uint64_t(op.high) - uint64_t(op.low);
+  // two words for each element, so that every range is served
+  c.run.parallel_for((n + 1) / 2, 4096, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      const Philox4 w = random_block(c.random.seed, c.random.offset, uint64_t(block));
+      for (int64_t i = 2 * block; i < std::min(n, 2 * block + 2); ++i) {
+        const int k = int(i % 2) * 2;
+        const int64_t value = int64_t(uint64_t(op.low) + uniform_below(w.v[k], w.v[k + 1], range));
+        if (out.dtype == DType::int32) {
+          out.as<int32_t>()[i] = int32_t(value);
+        } else {
+          out.as<int64_t>()[i] = value;
+        }
+      }
+    }
+  });
+}
+
+void SampleMultinomial::infer(InferContext& c) const {
+  c.expect_floating();
+  const Shape& data = c.shape(0);
+  if (data.ndim() != 1 && data.ndim() != 2) c.fail("data must be (k,) or (batch, k), got " + data.str());
+  if (data.back() == 0) c.fail("needs at least one class, got " + data.str());
+  if (get_prob) c.fail_value("get_prob is not implemented: pick from the log of data");
+  if (!shape.is_known()) c.fail("shape must have no unknown dimension, got " + shape.str());
+  Shape out;
+  if (data.ndim() == 2) out.push_back(data[0]);
+  for (int64_t d : shape) out.push_back(d);
+  if (out.empty()) out = Shape(1);
+  c.set_output(out, dtype);
+}
+
+void run_cpu(const SampleMultinomial& op, KernelContext& c) {
+  const TensorView data = c.in(0), out = c.out();
+  const int64_t k = data.shape.back(), rows = data.size() / k, draws = op.shape.size();
+  double* sums = static_cast<double*>(c.run.workspace(sizeof(double) * size_t(std::max<int64_t>(1, data.size()))));
+  const int64_t row_grain = std::max<int64_t>(1, 8192 / (k + draws));
+  dispatch_float("_sample_multinomial", data.dtype, [&]<class T>() {
+    c.run.parallel_for(rows, row_grain, [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        double sum = 0;
+        for (int64_t i = row * k; i < (row + 1) * k; ++i) {
+          const double p = double(accumulate_t<T>(data.as<T>()[i]));
+          if (!(p >= 0))
+            throw ValueError("[_sample_multinomial] probabilities must not be negative, got " + to_text(p));
+          sums[i] = sum += p;
+        }
+        if (!(sum > 0) || !std::isfinite(sum)) {
+          throw ValueError("[_sample_multinomial] probabilities must have a positive finite sum, got " + to_text(sum));
+        }
+      }
+    });
+  });
+  dispatch_all("_sample_multinomial", out.dtype, [&]<class T>() {
+    c.run.parallel_for(rows * draws, 4096, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const double* row = sums + i / draws * k;
+        const Philox4 w = random_block(c.random.seed, c.random.offset, uint64_t(i));
+        const double u = uniform_double(w.v[0], w.v[1]) * row[k - 1];
+        const int64_t drawn = std::min<int64_t>(k - 1, std::upper_bound(row, row + k, u) - row);
+        out.as<T>()[i] = T(accumulate_t<T>(drawn));
+      }
+    });
+  });
+}
+
+void Shuffle::infer(InferContext& c) const {
+  c.expect_ndim_at_least(0, 1);
+  c.set_output(c.shape(0), c.dtype());
+}
+
+void run_cpu(const Shuffle&, KernelContext& c) {
+  const TensorView in = c.in(0), out = c.out();
+  const int64_t rows = in.shape[0];
+  if (in.size() == 0) return;
+  const size_t row_bytes = in.bytes() / size_t(rows);
+  int64_t* order = static_cast<int64_t*>(c.run.workspace(sizeof(int64_t) * size_t(rows)));
+  std::iota(order, order + rows, int64_t(0));
+  for (int64_t i = 0; i + 1 < rows; ++i) {
+    const Philox4 w = random_block(c.random.seed, c.random.offset, uint64_t(i));
+    std::swap(order[i], order[i + int64_t(uniform_below(w.v[0], w.v[1], uint64_t(rows - i)))]);
+  }
+  const int64_t grain = std::max<int64_t>(1, int64_t(131072 / row_bytes));
+  c.run.parallel_for(rows, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      memcpy(out.as<char>() + size_t(i) * row_bytes, in.as<char>() + size_t(order[i]) * row_bytes, row_bytes);
+    }
+  });
+}
+
+}  // namespace kaon

@@ -1,0 +1,87 @@
+// Operators that draw random numbers. Element i of a draw depends on (seed, offset, i) alone: see philox.h.
+#pragma once
+
+#include <optional>
+
+#include "kaon/engine/device.h"
+#include "kaon/ops/op.h"
+
+namespace kaon {
+
+struct OpDef;
+
+// Uniform in [low, high); float32 unless dtype says otherwise. 16-bit floats take only values that they hold.
+struct RandomUniform {
+  double low = 0;
+  double high = 1;
+  Shape shape{};
+  std::optional<DType> dtype{};
+  std::optional<Device> ctx{};
+  static constexpr OpTraits traits{.name = "_random_uniform", .inputs = {}, .random = true, .aliases = {"uniform"}};
+  static constexpr auto fields = std::tuple{Field{"low", &RandomUniform::low}, Field{"high", &RandomUniform::high},
+                                            Field{"shape", &RandomUniform::shape}, Field{"ctx", &RandomUniform::ctx},
+                                            Field{"dtype", &RandomUniform::dtype}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const RandomUniform& op, KernelContext& c);
+
+// Normal with mean loc and standard deviation scale (Box and Muller 1958). A negative scale is an error of the
+// running operator, not of the call, as in MXNet.
+struct RandomNormal {
+  double loc = 0;
+  double scale = 1;
+  Shape shape{};
+  std::optional<DType> dtype{};
+  std::optional<Device> ctx{};
+  static constexpr OpTraits traits{.name = "_random_normal", .inputs = {}, .random = true, .aliases = {"normal"}};
+  static constexpr auto fields = std::tuple{Field{"loc", &RandomNormal::loc}, Field{"scale", &RandomNormal::scale},
+                                            Field{"shape", &RandomNormal::shape}, Field{"ctx", &RandomNormal::ctx},
+                                            Field{"dtype", &RandomNormal::dtype}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const RandomNormal& op, KernelContext& c);
+
+// Integers uniform in [low, high); int32 unless dtype is int64.
+struct RandomRandint {
+  int64_t low = 0;
+  int64_t high = 1;
+  Shape shape{};
+  std::optional<DType> dtype{};
+  std::optional<Device> ctx{};
+  static constexpr OpTraits traits{.name = "_random_randint", .inputs = {}, .random = true};
+  static constexpr auto fields = std::tuple{
+      Field{"low", &RandomRandint::low, true}, Field{"high", &RandomRandint::high, true},
+      Field{"shape", &RandomRandint::shape}, Field{"ctx", &RandomRandint::ctx}, Field{"dtype", &RandomRandint::dtype}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const RandomRandint& op, KernelContext& c);
+
+// Class numbers drawn with the probabilities in the rows of data, (k,) or (batch, k); they are divided by their
+// sum. `shape` draws for each row. A row of negative, NaN or only zero probabilities is an error of the running
+// operator.
+struct SampleMultinomial {
+  Shape shape{};
+  bool get_prob = false;  // not implemented: take the log of data and pick
+  DType dtype = DType::int32;
+  static constexpr OpTraits traits{.name = "_sample_multinomial", .random = true};
+  static constexpr auto fields =
+      std::tuple{Field{"shape", &SampleMultinomial::shape}, Field{"get_prob", &SampleMultinomial::get_prob},
+                 Field{"dtype", &SampleMultinomial::dtype}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const SampleMultinomial& op, KernelContext& c);
+
+// The rows (axis 0) in random order: Fisher and Yates.
+struct Shuffle {
+  static constexpr OpTraits traits{.name = "_shuffle", .random = true, .aliases = {"shuffle"}};
+  static constexpr auto fields = std::tuple{};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const Shuffle& op, KernelContext& c);
+
+}  // namespace kaon

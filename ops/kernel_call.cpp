@@ -1,0 +1,123 @@
+#include "kaon/ops/kernel_call.h"
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "kaon/ops/random_state.h"
+
+namespace kaon {
+namespace {
+
+// Arrays and attributes of one call, in one block: {KernelCall, arrays..., attributes}.
+struct KernelCall {
+  const OpDef* def;
+  uint16_t num_inputs, num_outputs;
+  bool training;
+  RandomKey key;
+
+  ArrayNode** arrays() { return reinterpret_cast<ArrayNode**>(this + 1); }
+  int num_arrays() const { return num_inputs + num_outputs; }
+  static size_t attrs_offset(int arrays) {
+    return (sizeof(KernelCall) + size_t(arrays) * sizeof(ArrayNode*) + 15) & ~size_t(15);
+  }
+  const void* attrs() { return reinterpret_cast<char*>(this) + attrs_offset(num_arrays()); }
+  size_t bytes() const { return attrs_offset(num_arrays()) + def->attrs_size; }
+};
+static_assert(alignof(KernelCall) <= 16);
+
+KernelCall& call_of(OpNode& op) { return **reinterpret_cast<KernelCall**>(op.payload); }
+// The block lies in the payload behind its pointer when it fits.
+constexpr size_t inline_at = 16;
+
+TensorView view_of(ArrayNode* a) {
+  return a ? TensorView{a->data(), a->shape, a->dtype, Layout::row_major} : TensorView{};
+}
+
+void run_kernel(OpNode& op, RunContext& run) {
+  KernelCall& call = call_of(op);
+  constexpr int small = 12;
+  TensorView few[small];
+  std::unique_ptr<TensorView[]> many;
+  TensorView* views = few;
+  if (call.num_arrays() > small) {
+    many.reset(new TensorView[size_t(call.num_arrays())]);
+    views = many.get();
+  }
+  for (int i = 0; i < call.num_arrays(); ++i) views[i] = view_of(call.arrays()[i]);
+  KernelContext context{.inputs = {views, call.num_inputs},
+                        .outputs = {views + call.num_inputs, call.num_outputs},
+                        .run = run,
+                        .random = call.key,
+                        .training = call.training};
+  call.def->cpu(call.attrs(), context);
+}
+
+void destroy_call(OpNode& op) noexcept {
+  KernelCall& call = call_of(op);
+  for (int i = 0; i < call.num_arrays(); ++i) {
+    if (ArrayNode* a = call.arrays()[i]) a->release();
+  }
+  size_t bytes = call.bytes();
+  if (bytes + inline_at > OpNode::payload_bytes) pool_free(&call, bytes);
+}
+
+constexpr OpType kernel_call_type{.run = run_kernel, .destroy = destroy_call};
+
+}  // namespace
+
+uint64_t random_draws(const Shape& output) { return (uint64_t(output.size()) + 3) / 4 * 4; }
+
+void push_kernel(const OpDef& def, const void* attrs, std::span<ArrayNode* const> inputs,
+                 std::span<ArrayNode* const> outputs, const OpLabel& label, bool training, RandomKey key) {
+  size_t arrays = inputs.size() + outputs.size();
+  size_t bytes = KernelCall::attrs_offset(int(arrays)) + def.attrs_size;
+  auto* op = new OpNode;
+  void* place = bytes + inline_at <= OpNode::payload_bytes ? op->payload + inline_at : pool_allocate(bytes);
+  auto* call = new (place) KernelCall{&def, uint16_t(inputs.size()), uint16_t(outputs.size()), training, key};
+  *reinterpret_cast<KernelCall**>(op->payload) = call;
+  std::memcpy(const_cast<void*>(call->attrs()), attrs, def.attrs_size);
+  op->type = &kernel_call_type;
+  op->label = label;
+  op->transactional = def.traits.mutates != 0 && def.traits.outputs == 0;
+  op->reserve_deps(arrays);
+  size_t d = 0;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    ArrayNode* a = call->arrays()[i] = inputs[i];
+    a->retain();
+    op->deps[d].var = &a->chunk->var;
+    op->deps[d++].mode =
+        is_mutated(def.traits, int(i), int(inputs.size())) ? AccessMode::update : AccessMode::read;
+  }
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    ArrayNode* a = call->arrays()[inputs.size() + i] = outputs[i];
+    if (!a) continue;
+    a->retain();
+    op->deps[d].var = &a->chunk->var;
+    op->deps[d++].mode = a->covers_chunk() ? AccessMode::write : AccessMode::update;
+  }
+  op->num_deps = uint16_t(d);
+  Engine::current().submit(*op);
+}
+
+namespace random {
+namespace {
+// Offset and seed change together, seldom against the cost of a random operator.
+std::mutex g_mutex;
+RandomKey g_next{.seed = 0, .offset = 0};
+}  // namespace
+
+void seed(uint64_t value) {
+  std::lock_guard lock(g_mutex);
+  g_next = {value, 0};
+}
+
+RandomKey draw(uint64_t count) {
+  std::lock_guard lock(g_mutex);
+  RandomKey key = g_next;
+  g_next.offset += count;
+  return key;
+}
+}  // namespace random
+
+}  // namespace kaon

@@ -1,0 +1,20 @@
+// A kernel call as an engine operation.
+#pragma once
+
+#include <span>
+
+#include "kaon/engine/engine.h"
+#include "kaon/ops/array_node.h"
+#include "kaon/ops/op_def.h"
+
+namespace kaon {
+
+// Pushes def's kernel: reads `inputs` (updates those that the operator mutates), writes `outputs`. Nodes are kept
+// alive until it has run; null outputs are not computed.
+void push_kernel(const OpDef& def, const void* attrs, std::span<ArrayNode* const> inputs,
+                 std::span<ArrayNode* const> outputs, const OpLabel& label, bool training, RandomKey key);
+
+// Random numbers that a call with this first output uses.
+uint64_t random_draws(const Shape& output);
+
+}  // namespace kaon

@@ -1,0 +1,186 @@
+#include "kaon/ops/linalg/gemm.h"
+
+#include <algorithm>
+
+#include "kaon/ops/nn/gemv.h"
+#include "kaon/ops/nn/onednn.h"
+
+namespace kaon {
+namespace {
+
+using onednn::Primitive;
+
+// Blocks of C that are computed apart, by shape alone: at least 4 MFLOP each, at most 64 of them.
+struct Blocks {
+  int64_t rows, columns;  // of one block
+  int64_t down, across;   // how many
+};
+
+Blocks split(int64_t m, int64_t n, int64_t k) {
+  const double flops = 2.0 * double(m) * double(n) * double(k);
+  const double wanted = std::min(64.0, flops / 4e6);
+  int64_t rows = m, columns = n;
+  const auto count = [](int64_t total, int64_t part) { return (total + part - 1) / part; };
+  while (double(count(m, rows) * count(n, columns) * 2) <= wanted) {
+    // wide blocks are cut first: a cut between columns shares no packed weights
+    if (columns >= 128 && (columns >= rows || rows < 32)) {
+      columns = (columns / 2 + 63) / 64 * 64;
+    } else if (rows >= 32) {
+      rows = (rows / 2 + 15) / 16 * 16;
+    } else {
+      break;
+    }
+  }
+  return {rows, columns, count(m, rows), count(n, columns)};
+}
+
+// A (m, k) times B (n, k) transposed. oneDNN's sgemm is slow here for 12 to 100 rows; its matmul is not.
+struct TransposedProducts : KernelState {
+  Primitive block[2][2];  // [last row of blocks][last column of blocks]
+};
+
+std::unique_ptr<TransposedProducts> make_transposed(const Blocks& s, int64_t m, int64_t n, int64_t k) {
+  auto made = std::make_unique<TransposedProducts>();
+  for (int bottom = 0; bottom < 2; ++bottom) {
+    for (int right = 0; right < 2; ++right) {
+      if ((bottom == 0 && s.down == 1) || (right == 0 && s.across == 1)) continue;
+      const int64_t rows = bottom ? m - (s.down - 1) * s.rows : s.rows;
+      const int64_t columns = right ? n - (s.across - 1) * s.columns : s.columns;
+      const auto a = onednn::strided({rows, k}, {k, 1});
+      const auto b = onednn::strided({k, columns}, {1, k});
+      const auto out = onednn::strided({rows, columns}, {n, 1});
+      const dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(a, b, out), onednn::attributes(), onednn::engine());
+      made->block[bottom][right] =
+          Primitive("matmul", desc, {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, out}});
+    }
+  }
+  return made;
+}
+
+void sgemm(const Gemm<float>& g, const float* a, const float* b, float* c, int64_t rows, int64_t columns) {
+  const onednn::SingleThreadTeam team;
+  dnnl_sgemm(g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', rows, columns, g.k, 1.f, a,
+             g.transpose_a ? g.m : g.k, b, g.transpose_b ? g.k : g.n, 0.f, c, g.n);
+}
+
+template <class T>
+void only_bias(const Gemm<T>& g) {
+  for (int64_t i = 0; i < g.m; ++i) {
+    for (int64_t j = 0; j < g.n; ++j) g.c[i * g.n + j] = g.bias ? g.bias[j] : T(0);
+  }
+}
+
+// Rows [begin, end) of C with B as (k, n): walks B in rows, in blocks that stay in the cache.
+void double_rows(const Gemm<double>& g, const double* b, int64_t begin, int64_t end) {
+  constexpr int64_t depth = 64, width = 256;
+  for (int64_t i = begin; i < end; ++i) {
+    for (int64_t j = 0; j < g.n; ++j) g.c[i * g.n + j] = g.bias ? g.bias[j] : 0;
+  }
+  for (int64_t j0 = 0; j0 < g.n; j0 += width) {
+    const int64_t j1 = std::min(g.n, j0 + width);
+    for (int64_t p0 = 0; p0 < g.k; p0 += depth) {
+      const int64_t p1 = std::min(g.k, p0 + depth);
+      for (int64_t i = begin; i < end; ++i) {
+        double* c = g.c + i * g.n;
+        for (int64_t p = p0; p < p1; ++p) {
+          const double a = g.transpose_a ? g.a[p * g.m + i] : g.a[i * g.k + p];
+          const double* row = b + p * g.n;
+          for (int64_t j = j0; j < j1; ++j) c[j] += a * row[j];
+        }
+      }
+    }
+  }
+  activate(g.c + begin * g.n, (end - begin) * g.n, g.activation);
+}
+
+// B (n, k) as (k, n).
+const double* untransposed(KernelContext& c, const Gemm<double>& g) {
+  if (!g.transpose_b) return g.b;
+  double* b = static_cast<double*>(c.run.workspace(size_t(g.k * g.n) * sizeof(double)));
+  for (int64_t j = 0; j < g.n; ++j) {
+    for (int64_t p = 0; p < g.k; ++p) b[p * g.n + j] = g.b[j * g.k + p];
+  }
+  return b;
+}
+
+template <class T>
+void batch_of(KernelContext& c, const Gemm<T>& first, int64_t batch) {
+  for (int64_t i = 0; i < batch; ++i) {
+    Gemm<T> g = first;
+    g.a += i * g.m * g.k;
+    g.b += i * g.k * g.n;
+    g.c += i * g.m * g.n;
+    gemm(c, g);
+  }
+}
+
+}  // namespace
+
+void gemm(KernelContext& c, const Gemm<float>& g) {
+  if (g.m == 0 || g.n == 0) return;
+  if (g.k == 0) {
+    only_bias(g);
+    return activate(g.c, g.m * g.n, g.activation);
+  }
+  if (g.m == 1 && g.transpose_b) return gemv(c.run, g.b, g.a, g.bias, g.c, g.n, g.k, g.activation);
+  if (g.m == 1) {
+    gemv_transposed(c.run, g.b, g.a, g.c, g.k, g.n);
+    return add_bias_and_activate(g.c, 1, g.n, g.n, g.bias, g.activation);
+  }
+  if (g.n == 1) {
+    if (g.transpose_a) {
+      gemv_transposed(c.run, g.a, g.b, g.c, g.k, g.m);
+    } else {
+      gemv(c.run, g.a, g.b, nullptr, g.c, g.m, g.k);
+    }
+    return add_bias_and_activate(g.c, g.m, 1, 1, g.bias, g.activation);
+  }
+  const Blocks s = split(g.m, g.n, g.k);
+  const auto each_block = [&](auto&& product) {
+    c.run.parallel_for(s.down * s.across, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t row = i / s.across * s.rows, column = i % s.across * s.columns;
+        const int64_t rows = std::min(s.rows, g.m - row), columns = std::min(s.columns, g.n - column);
+        const float* a = g.a + (g.transpose_a ? row : row * g.k);
+        const float* b = g.b + (g.transpose_b ? column * g.k : column);
+        float* out = g.c + row * g.n + column;
+        product(i, a, b, out, rows, columns);
+        add_bias_and_activate(out, rows, columns, g.n, g.bias ? g.bias + column : nullptr, g.activation);
+      }
+    });
+  };
+  if (g.transpose_b && !g.transpose_a && s.rows >= 12) {
+    const auto set = onednn::obtain<TransposedProducts>(c, "matmul", onednn::Key('m', g.m, g.n, g.k),
+                                                        [&] { return make_transposed(s, g.m, g.n, g.k); });
+    each_block([&](int64_t i, const float* a, const float* b, float* out, int64_t, int64_t) {
+      set->block[i / s.across == s.down - 1][i % s.across == s.across - 1].run(a, b, out);
+    });
+  } else {
+    each_block([&](int64_t, const float* a, const float* b, float* out, int64_t rows, int64_t columns) {
+      sgemm(g, a, b, out, rows, columns);
+    });
+  }
+}
+
+void gemm(KernelContext& c, const Gemm<double>& g) {
+  if (g.m == 0 || g.n == 0) return;
+  const double* b = untransposed(c, g);
+  const int64_t grain = std::max<int64_t>(1, 40000 / std::max<int64_t>(1, g.n * g.k));
+  c.run.parallel_for(g.m, grain, [&](int64_t begin, int64_t end) { double_rows(g, b, begin, end); });
+}
+
+void batch_gemm(KernelContext& c, const Gemm<float>& first, int64_t batch) {
+  const double flops = 2.0 * double(first.m) * double(first.n) * double(first.k);
+  if (flops > 8e6 || flops == 0) return batch_of(c, first, batch);
+  const int64_t grain = std::max<int64_t>(1, int64_t(4e6 / flops));
+  c.run.parallel_for(batch, grain, [&](int64_t begin, int64_t end) {
+    const Gemm<float>& g = first;
+    for (int64_t i = begin; i < end; ++i) {
+      sgemm(g, g.a + i * g.m * g.k, g.b + i * g.k * g.n, g.c + i * g.m * g.n, g.m, g.n);
+    }
+  });
+}
+
+void batch_gemm(KernelContext& c, const Gemm<double>& first, int64_t batch) { batch_of(c, first, batch); }
+
+}  // namespace kaon

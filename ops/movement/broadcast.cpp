@@ -1,0 +1,100 @@
+#include "kaon/ops/movement/broadcast.h"
+
+#include <fmt/format.h>
+
+#include "kaon/ops/functions.h"
+#include "kaon/ops/movement/strided_copy.h"
+#include "kaon/ops/op_def.h"
+
+namespace kaon {
+
+constinit const OpDef BroadcastTo::def = make_op_def<BroadcastTo>();
+constinit const OpDef BroadcastAxis::def = make_op_def<BroadcastAxis>();
+constinit const OpDef BroadcastLike::def = make_op_def<BroadcastLike>();
+
+namespace {
+
+// Checks that `in` can be repeated to `out`, matched from the right.
+void set_broadcast(InferContext& c, const Shape& out) {
+  const Shape& in = c.shape(0);
+  bool fits = in.ndim() <= out.ndim() && out.is_known();
+  for (int i = 1; fits && i <= in.ndim(); ++i) {
+    const int64_t from = in[in.ndim() - i];
+    fits = from == 1 || from == out[out.ndim() - i];
+  }
+  if (!fits) c.fail(fmt::format("cannot broadcast {} to {}", in.str(), out.str()));
+  c.set_output(out, c.dtype());
+}
+
+void run_broadcast(KernelContext& c) {
+  const Shape &in = c.in(0).shape, &out = c.out().shape;
+  const Shape src = strides_of(in), dst = strides_of(out);
+  CopyDims dims;
+  for (int i = 0; i < out.ndim(); ++i) {
+    const int k = i - (out.ndim() - in.ndim());
+    dims.push(out[i], k < 0 || in[k] == 1 ? 0 : src[k], dst[i]);
+  }
+  strided_copy(c.run, dims.span(), c.in(0).data, c.out().data, size_of(c.in(0).dtype));
+}
+
+void sum_back(GradContext& g) {
+  if (g.wants(0) && g.has_head(0)) g.set(0, sum_to_shape(g.head(), g.input(0).shape()));
+}
+
+}  // namespace
+
+NDArray sum_to_shape(const NDArray& x, const Shape& shape) {
+  const Shape& from = x.shape();
+  if (from == shape) return x;
+  Shape axes;
+  for (int i = 0; i < from.ndim(); ++i) {
+    const int k = i - (from.ndim() - shape.ndim());
+    if (k < 0 || (shape[k] == 1 && from[i] != 1)) axes.push_back(i);
+  }
+  const NDArray sum = axes.empty() ? x : nd.sum(x, {.axis = axes, .keepdims = true});
+  return sum.shape() == shape ? sum : nd._reshape_to(sum, {.shape = shape});
+}
+
+void BroadcastTo::infer(InferContext& c) const {
+  const Shape& in = c.shape(0);
+  Shape out = shape;
+  for (int i = 0; i < out.ndim(); ++i) {
+    const int k = i - (out.ndim() - in.ndim());
+    if (out[i] == 0 && k >= 0) out[i] = in[k];
+  }
+  set_broadcast(c, out);
+}
+void BroadcastTo::grad(GradContext& g) const { sum_back(g); }
+void run_cpu(const BroadcastTo&, KernelContext& c) { run_broadcast(c); }
+
+void BroadcastAxis::infer(InferContext& c) const {
+  Shape out = c.shape(0);
+  if (axis.ndim() != size.ndim()) {
+    c.fail_value(fmt::format("axis {} and size {} must have the same length", axis.str(), size.str()));
+  }
+  for (int i = 0; i < axis.ndim(); ++i) {
+    const int at = normalize_axis(axis[i], out.ndim(), c.op());
+    if (c.shape(0)[at] != 1) c.fail(fmt::format("axis {} must have size 1, got shape {}", axis[i], c.shape(0).str()));
+    out[at] = size[i];
+  }
+  set_broadcast(c, out);
+}
+void BroadcastAxis::grad(GradContext& g) const { sum_back(g); }
+void run_cpu(const BroadcastAxis&, KernelContext& c) { run_broadcast(c); }
+
+void BroadcastLike::infer(InferContext& c) const {
+  if (lhs_axes.has_value() != rhs_axes.has_value() || (lhs_axes && lhs_axes->ndim() != rhs_axes->ndim())) {
+    c.fail_value("lhs_axes and rhs_axes must be given together and have the same length");
+  }
+  if (!lhs_axes) return set_broadcast(c, c.shape(1));
+  Shape out = c.shape(0);
+  for (int i = 0; i < lhs_axes->ndim(); ++i) {
+    out[normalize_axis((*lhs_axes)[i], out.ndim(), c.op())] =
+        c.shape(1)[normalize_axis((*rhs_axes)[i], c.shape(1).ndim(), c.op())];
+  }
+  set_broadcast(c, out);
+}
+void BroadcastLike::grad(GradContext& g) const { sum_back(g); }
+void run_cpu(const BroadcastLike&, KernelContext& c) { run_broadcast(c); }
+
+}  // namespace kaon

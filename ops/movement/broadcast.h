@@ -1,0 +1,50 @@
+// broadcast_to, broadcast_axis and broadcast_like: dimensions of 1 repeated.
+#pragma once
+
+#include "kaon/ops/attributes.h"
+#include "kaon/ops/op.h"
+
+namespace kaon {
+
+struct OpDef;
+
+// The array repeated to `shape`; 0 keeps a dimension, others must be 1 or equal. Missing leading axes count as 1.
+struct BroadcastTo {
+  Shape shape{};
+  static constexpr OpTraits traits{.name = "broadcast_to"};
+  static constexpr auto fields = std::tuple{Field{"shape", &BroadcastTo::shape}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const BroadcastTo& op, KernelContext& c);
+
+// Axis axis[i], which has size 1, repeated to size[i].
+struct BroadcastAxis {
+  Shape axis{};
+  Shape size{};
+  static constexpr OpTraits traits{.name = "broadcast_axis", .aliases = Names("broadcast_axes")};
+  static constexpr auto fields = std::tuple{Field{"axis", &BroadcastAxis::axis}, Field{"size", &BroadcastAxis::size}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const BroadcastAxis& op, KernelContext& c);
+
+// lhs repeated to the shape of rhs, or along lhs_axes to the sizes of rhs_axes.
+struct BroadcastLike {
+  std::optional<Shape> lhs_axes{};
+  std::optional<Shape> rhs_axes{};
+  static constexpr OpTraits traits{.name = "broadcast_like", .inputs = Names("lhs", "rhs")};
+  static constexpr auto fields =
+      std::tuple{Field{"lhs_axes", &BroadcastLike::lhs_axes}, Field{"rhs_axes", &BroadcastLike::rhs_axes}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const BroadcastLike& op, KernelContext& c);
+
+// The inverse in gradients: `x` summed over what was repeated to get its shape from `shape`.
+NDArray sum_to_shape(const NDArray& x, const Shape& shape);
+
+}  // namespace kaon

@@ -1,0 +1,52 @@
+// Concat, stack and their inverse, SliceChannel (split).
+#pragma once
+
+#include "kaon/ops/attributes.h"
+#include "kaon/ops/op.h"
+
+namespace kaon {
+
+struct OpDef;
+
+// Arrays one after the other along axis `dim`; their other dimensions are equal.
+struct Concat {
+  int dim = 1;
+  int num_args = 0;  // number of arrays; set by the call
+  static constexpr OpTraits traits{.name = "Concat", .inputs = Names("arg"), .variadic = true, .aliases = Names("concat")};
+  static constexpr auto fields = std::tuple{Field{"num_args", &Concat::num_args, true}, Field{"dim", &Concat::dim}};
+  static const OpDef def;
+  int num_inputs() const { return num_args > 0 ? num_args : -1; }
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const Concat& op, KernelContext& c);
+
+// Arrays of one shape along a new axis.
+struct Stack {
+  int axis = 0;
+  int num_args = 0;  // number of arrays; set by the call
+  static constexpr OpTraits traits{.name = "stack", .inputs = Names("arg"), .variadic = true};
+  static constexpr auto fields = std::tuple{Field{"num_args", &Stack::num_args, true}, Field{"axis", &Stack::axis}};
+  static const OpDef def;
+  int num_inputs() const { return num_args > 0 ? num_args : -1; }
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const Stack& op, KernelContext& c);
+
+// num_outputs equal parts along an axis; `squeeze_axis` drops the axis, which must then have size num_outputs.
+struct SliceChannel {
+  int num_outputs = 1;
+  int axis = 1;
+  bool squeeze_axis = false;
+  static constexpr OpTraits traits{.name = "SliceChannel", .aliases = Names("split")};
+  static constexpr auto fields =
+      std::tuple{Field{"num_outputs", &SliceChannel::num_outputs, true}, Field{"axis", &SliceChannel::axis},
+                 Field{"squeeze_axis", &SliceChannel::squeeze_axis}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const SliceChannel& op, KernelContext& c);
+
+}  // namespace kaon

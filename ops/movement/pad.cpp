@@ -1,0 +1,140 @@
+#include "kaon/ops/movement/pad.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "kaon/ops/dispatch.h"
+#include "kaon/ops/functions.h"
+#include "kaon/ops/movement/index_list.h"
+#include "kaon/ops/movement/slice.h"
+#include "kaon/ops/movement/strided_copy.h"
+#include "kaon/ops/op_def.h"
+
+namespace kaon {
+
+constinit const OpDef Pad::def = make_op_def<Pad>();
+constinit const OpDef PadGrad::def = make_op_def<PadGrad>();
+
+namespace {
+
+// From which of the n elements position `at` of a padded axis is copied.
+int64_t source_of(int64_t at, int64_t before, int64_t n, PadMode mode) {
+  const int64_t i = at - before;
+  if (mode == PadMode::edge) return std::clamp<int64_t>(i, 0, n - 1);
+  return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
+}
+
+int64_t* source_positions(KernelContext& c, int64_t padded, int64_t before, int64_t n, PadMode mode) {
+  int64_t* positions = static_cast<int64_t*>(c.run.workspace(size_t(std::max<int64_t>(1, padded)) * sizeof(int64_t)));
+  for (int64_t i = 0; i < padded; ++i) positions[i] = source_of(i, before, n, mode);
+  return positions;
+}
+
+// Moves along one padded axis at a time from `in` to `out`; what lies between stays in workspace. `step` copies an
+// array of shape `from` along axis `a`.
+template <class Step>
+void axis_by_axis(KernelContext& c, const Shape& pad_width, int sign, Step step) {
+  const TensorView &in = c.in(0), &out = c.out();
+  const int ndim = in.shape.ndim();
+  int last = -1;
+  for (int a = 0; a < ndim; ++a) {
+    if (pad_width[2 * a] || pad_width[2 * a + 1]) last = a;
+  }
+  if (last < 0) return copy_bytes(c.run, in.data, out.data, out.bytes());
+  Shape shape = in.shape;
+  const void* from = in.data;
+  for (int a = 0; a <= last; ++a) {
+    if (!pad_width[2 * a] && !pad_width[2 * a + 1]) continue;
+    Shape next = shape;
+    next[a] += sign * (pad_width[2 * a] + pad_width[2 * a + 1]);
+    void* to = a == last ? out.data : c.run.workspace(size_t(std::max<int64_t>(1, next.size())) * size_of(in.dtype));
+    step(a, shape, next, from, to);
+    shape = next, from = to;
+  }
+}
+
+}  // namespace
+
+void Pad::infer(InferContext& c) const {
+  Shape out = c.shape(0);
+  if (pad_width.ndim() != 2 * out.ndim()) {
+    c.fail(fmt::format("pad_width must have two entries per axis of {}, got {}", out.str(), pad_width.str()));
+  }
+  for (int i = 0; i < out.ndim(); ++i) {
+    const int64_t n = out[i], before = pad_width[2 * i], after = pad_width[2 * i + 1];
+    if (before < 0 || after < 0) c.fail_value(fmt::format("pad_width must not be negative, got {}", pad_width.str()));
+    const bool padded = before > 0 || after > 0;
+    if (mode == PadMode::edge && padded && n == 0) c.fail(fmt::format("axis {} of {} has no edge", i, out.str()));
+    if (mode == PadMode::reflect && padded && std::max(before, after) >= n) {
+      c.fail(fmt::format("reflecting axis {} of {} takes pads less than {}, got {}", i, out.str(), n, pad_width.str()));
+    }
+    out[i] += before + after;
+  }
+  c.set_output(out, c.dtype());
+}
+
+void Pad::grad(GradContext& g) const {
+  if (!g.wants(0) || !g.has_head(0)) return;
+  if (mode != PadMode::constant) {
+    g.set(0, nd._backward_pad(g.head(), {.mode = mode, .pad_width = pad_width}));
+    return;
+  }
+  Shape begin, end;
+  for (int i = 0; i < g.input(0).ndim(); ++i) {
+    begin.push_back(pad_width[2 * i]);
+    end.push_back(pad_width[2 * i] + g.input(0).shape()[i]);
+  }
+  g.set(0, nd.slice(g.head(), begin, end));
+}
+
+void run_cpu(const Pad& op, KernelContext& c) {
+  const TensorView &in = c.in(0), &out = c.out();
+  if (out.size() == 0) return;
+  if (op.mode == PadMode::constant) {
+    Shape begin, step = Shape::filled(in.shape.ndim(), 1);
+    for (int i = 0; i < in.shape.ndim(); ++i) begin.push_back(op.pad_width[2 * i]);
+    dispatch_all("Pad", in.dtype, [&]<class T>() {
+      const T value = T(static_cast<accumulate_t<T>>(op.constant_value));
+      T* data = out.as<T>();
+      c.run.parallel_for(out.size(), 1 << 16, [&](int64_t i, int64_t end) { std::fill(data + i, data + end, value); });
+    });
+    copy_to_region(c.run, out.data, out.shape, {begin, step, in.shape}, in.data, size_of(in.dtype));
+    return;
+  }
+  axis_by_axis(c, op.pad_width, 1, [&](int a, const Shape& from, const Shape& to, const void* src, void* dst) {
+    const int64_t* positions = source_positions(c, to[a], op.pad_width[2 * a], from[a], op.mode);
+    gather_rows(c, positions, to[a], from[a], from.product(0, a), from.product(a + 1, from.ndim()), src, dst,
+                size_of(in.dtype));
+  });
+}
+
+void PadGrad::infer(InferContext& c) const {
+  if (mode == PadMode::constant) c.fail_value("mode must be edge or reflect");
+  c.expect_floating();
+  Shape out = c.shape(0);
+  if (pad_width.ndim() != 2 * out.ndim()) c.fail("pad_width must have two entries per axis");
+  for (int i = 0; i < out.ndim(); ++i) {
+    const int64_t before = pad_width[2 * i], after = pad_width[2 * i + 1], n = out[i] - before - after;
+    const bool fits = before >= 0 && after >= 0 && n >= 0 &&
+                      (before + after == 0 || (mode == PadMode::edge ? n > 0 : std::max(before, after) < n));
+    if (!fits) c.fail(fmt::format("pad_width {} does not fit head {}", pad_width.str(), c.shape(0).str()));
+    out[i] = n;
+  }
+  c.set_output(out, c.dtype());
+}
+
+void PadGrad::grad(GradContext& g) const {
+  if (g.wants(0) && g.has_head(0)) g.set(0, nd.pad(g.head(), {.mode = mode, .pad_width = pad_width}));
+}
+
+void run_cpu(const PadGrad& op, KernelContext& c) {
+  axis_by_axis(c, op.pad_width, -1, [&](int a, const Shape& from, const Shape& to, const void* src, void* dst) {
+    const int64_t* positions = source_positions(c, from[a], op.pad_width[2 * a], to[a], op.mode);
+    scatter_add(c, positions, from[a], to[a], to.product(0, a), to.product(a + 1, to.ndim()), src, dst,
+                c.out().dtype);
+  });
+}
+
+}  // namespace kaon

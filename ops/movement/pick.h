@@ -1,0 +1,65 @@
+// pick, batch_take and one_hot: one element per index along an axis.
+#pragma once
+
+#include "kaon/ops/attributes.h"
+#include "kaon/ops/movement/index_list.h"
+#include "kaon/ops/op.h"
+
+namespace kaon {
+
+struct OpDef;
+
+// out[..., ...] = data[..., index[..., ...], ...]: one element of each run along `axis`. index has the shape of data
+// without that axis, or with size 1 there. Modes clip and wrap.
+struct Pick {
+  int axis = -1;
+  bool keepdims = false;
+  IndexMode mode = IndexMode::clip;
+  static constexpr OpTraits traits{.name = "pick", .inputs = Names("data", "index"), .aliases = Names("choose_element_0index")};
+  static constexpr auto fields =
+      std::tuple{Field{"axis", &Pick::axis}, Field{"keepdims", &Pick::keepdims}, Field{"mode", &Pick::mode}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const Pick& op, KernelContext& c);
+
+// Gradient of pick: zeros of `shape` with head at the picked elements.
+struct PickGrad {
+  Shape shape{};
+  int axis = -1;
+  IndexMode mode = IndexMode::clip;
+  static constexpr OpTraits traits{.name = "_backward_pick", .inputs = Names("head", "index"), .in_mxnet = false};
+  static constexpr auto fields = std::tuple{Field{"shape", &PickGrad::shape, true}, Field{"axis", &PickGrad::axis},
+                                            Field{"mode", &PickGrad::mode}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const PickGrad& op, KernelContext& c);
+
+// out[i] = a[i, indices[i]]; indices outside are clipped.
+struct BatchTake {
+  static constexpr OpTraits traits{.name = "batch_take", .inputs = Names("a", "indices")};
+  static constexpr auto fields = std::tuple{};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const BatchTake& op, KernelContext& c);
+
+// indices.shape + (depth,): on_value at the index, off_value elsewhere and everywhere for an index outside. Gradient: none.
+struct OneHot {
+  int64_t depth = 0;
+  double on_value = 1;
+  double off_value = 0;
+  DType dtype = DType::float32;
+  static constexpr OpTraits traits{.name = "one_hot", .inputs = Names("indices")};
+  static constexpr auto fields = std::tuple{Field{"depth", &OneHot::depth, true}, Field{"on_value", &OneHot::on_value},
+                                            Field{"off_value", &OneHot::off_value}, Field{"dtype", &OneHot::dtype}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const OneHot& op, KernelContext& c);
+
+}  // namespace kaon

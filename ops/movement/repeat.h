@@ -1,0 +1,45 @@
+// repeat, tile and reverse.
+#pragma once
+
+#include "kaon/ops/attributes.h"
+#include "kaon/ops/op.h"
+
+namespace kaon {
+
+struct OpDef;
+
+// Each element `repeats` times in a row along `axis`; without an axis, of the flattened array.
+struct Repeat {
+  int repeats = 1;
+  std::optional<int> axis{};
+  static constexpr OpTraits traits{.name = "repeat"};
+  static constexpr auto fields = std::tuple{Field{"repeats", &Repeat::repeats, true}, Field{"axis", &Repeat::axis}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const Repeat& op, KernelContext& c);
+
+// The whole array reps[i] times along axis i; shapes are padded with 1 on the left to equal length.
+struct Tile {
+  Shape reps{};
+  static constexpr OpTraits traits{.name = "tile"};
+  static constexpr auto fields = std::tuple{Field{"reps", &Tile::reps, true}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const Tile& op, KernelContext& c);
+
+// The elements in opposite order along each of the axes.
+struct Reverse {
+  Shape axis{};
+  static constexpr OpTraits traits{.name = "reverse", .aliases = Names("flip")};
+  static constexpr auto fields = std::tuple{Field{"axis", &Reverse::axis, true}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const Reverse& op, KernelContext& c);
+
+}  // namespace kaon

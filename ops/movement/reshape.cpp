@@ -1,0 +1,203 @@
+#include "kaon/ops/movement/reshape.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "kaon/engine/error.h"
+#include "kaon/ops/functions.h"
+#include "kaon/ops/movement/strided_copy.h"
+#include "kaon/ops/op_def.h"
+
+namespace kaon {
+
+constinit const OpDef Reshape::def = make_op_def<Reshape>();
+constinit const OpDef ReshapeLike::def = make_op_def<ReshapeLike>();
+constinit const OpDef Flatten::def = make_op_def<Flatten>();
+constinit const OpDef ExpandDims::def = make_op_def<ExpandDims>();
+constinit const OpDef Squeeze::def = make_op_def<Squeeze>();
+constinit const OpDef ReshapeTo::def = make_op_def<ReshapeTo>();
+
+namespace {
+
+void copy_all(KernelContext& c) { copy_bytes(c.run, c.in(0).data, c.out().data, c.in(0).bytes()); }
+
+void restore_shape(GradContext& g) {
+  if (g.wants(0) && g.has_head(0)) g.set(0, nd._reshape_to(g.head(), {.shape = g.input(0).shape()}));
+}
+
+Shape legacy_target(const Shape& in, Shape target, bool keep_highest, InferContext& c) {
+  if (keep_highest && !in.empty()) target[0] = in[0];
+  int inferred = -1;
+  int64_t known = 1;
+  for (int i = 0; i < target.ndim(); ++i) {
+    if (target[i] != 0 || (keep_highest && i == 0)) {
+      known *= target[i];
+    } else if (inferred >= 0) {
+      c.fail_value(fmt::format("target_shape may leave one dimension 0, got {}", target.str()));
+    } else {
+      inferred = i;
+    }
+  }
+  if (inferred >= 0) target[inferred] = known != 0 ? in.size() / known : 0;
+  return target;
+}
+
+}  // namespace
+
+Shape infer_reshape(const Shape& in, const Shape& codes, bool reverse, const char* op) {
+  auto fail = [&](const char* why) -> void {
+    throw ShapeError(fmt::format("[{}] cannot reshape {} to {}: {}", op, in.str(), codes.str(), why));
+  };
+  // One code with the two entries that follow a -4.
+  struct Token {
+    int64_t code, first, second;
+  };
+  Token tokens[Shape::max_ndim];
+  int count = 0;
+  for (int i = 0; i < codes.ndim(); ++i) {
+    Token t{codes[i], 0, 0};
+    if (t.code < -4) fail("codes are -4 and above");
+    if (t.code == -4) {
+      if (i + 2 >= codes.ndim()) fail("-4 needs two entries after it");
+      t.first = codes[i + 1], t.second = codes[i + 2], i += 2;
+      if (t.first < -1 || t.second < -1 || (t.first == -1 && t.second == -1)) fail("-4 takes two sizes, one may be -1");
+    }
+    tokens[count++] = t;
+  }
+  Shape dims = in;
+  if (reverse) {
+    std::reverse(tokens, tokens + count);
+    for (int i = 0; i < in.ndim(); ++i) dims[i] = in[in.ndim() - 1 - i];
+  }
+  Shape out;
+  int at = 0, inferred = -1;
+  // -1 stands for the dimensions that no code copies, divided by the sizes given: right for a batch of 0 too.
+  int64_t given = 1, free = 1;
+  bool used[Shape::max_ndim] = {};
+  auto take = [&]() -> int64_t {
+    if (at >= dims.ndim()) fail("it copies more dimensions than there are");
+    used[at] = true;
+    return dims[at++];
+  };
+  for (int i = 0; i < count; ++i) {
+    const Token& t = tokens[i];
+    if (t.code > 0) {
+      out.push_back(t.code), given *= t.code, ++at;
+    } else if (t.code == 0) {
+      out.push_back(take());
+    } else if (t.code == -1) {
+      if (inferred >= 0) fail("only one dimension may be -1");
+      inferred = out.ndim(), out.push_back(1), ++at;
+    } else if (t.code == -2) {
+      while (at < dims.ndim()) out.push_back(take());
+    } else if (t.code == -3) {
+      const int64_t a = take();
+      out.push_back(a * take());
+    } else {
+      const int64_t whole = take();
+      int64_t a = t.first, b = t.second;
+      if (a == -1 && b > 0) a = whole / b;
+      if (b == -1 && a > 0) b = whole / a;
+      if (a < 0 || b < 0 || a * b != whole) fail("the two sizes after -4 do not multiply to the dimension");
+      out.push_back(reverse ? b : a), out.push_back(reverse ? a : b);
+    }
+  }
+  for (int i = 0; i < dims.ndim(); ++i) {
+    if (!used[i]) free *= dims[i];
+  }
+  if (inferred >= 0) out[inferred] = free / given;
+  if (out.size() != in.size()) fail("the number of elements differs");
+  if (reverse) std::reverse(&out[0], &out[0] + out.ndim());
+  return out;
+}
+
+void Reshape::infer(InferContext& c) const {
+  const Shape& in = c.shape(0);
+  if (!shape.empty()) {
+    c.set_output(infer_reshape(in, shape, reverse, c.op()), c.dtype());
+    return;
+  }
+  if (target_shape.empty()) c.fail_value("needs the attribute shape");
+  const Shape out = legacy_target(in, target_shape, keep_highest, c);
+  if (!out.is_known() || out.size() != in.size()) {
+    c.fail(fmt::format("cannot reshape {} to target_shape {}", in.str(), target_shape.str()));
+  }
+  c.set_output(out, c.dtype());
+}
+void Reshape::grad(GradContext& g) const { restore_shape(g); }
+void run_cpu(const Reshape&, KernelContext& c) { copy_all(c); }
+
+void ReshapeLike::infer(InferContext& c) const {
+  const Shape &lhs = c.shape(0), &rhs = c.shape(1);
+  auto position = [&](std::optional<int> given, int otherwise, int ndim) {
+    const int p = given ? (*given < 0 ? *given + ndim : *given) : otherwise;
+    if (p < 0 || p > ndim) c.fail_value(fmt::format("position {} is out of range for {} dimensions", *given, ndim));
+    return p;
+  };
+  const int lb = position(lhs_begin, 0, lhs.ndim()), le = position(lhs_end, lhs.ndim(), lhs.ndim());
+  const int rb = position(rhs_begin, 0, rhs.ndim()), re = position(rhs_end, rhs.ndim(), rhs.ndim());
+  if (lb > le || rb > re) c.fail_value("a range begins after its end");
+  Shape out;
+  for (int i = 0; i < lb; ++i) out.push_back(lhs[i]);
+  for (int i = rb; i < re; ++i) out.push_back(rhs[i]);
+  for (int i = le; i < lhs.ndim(); ++i) out.push_back(lhs[i]);
+  if (out.size() != lhs.size()) c.fail(fmt::format("cannot reshape {} to {}", lhs.str(), out.str()));
+  c.set_output(out, c.dtype());
+}
+void ReshapeLike::grad(GradContext& g) const { restore_shape(g); }
+void run_cpu(const ReshapeLike&, KernelContext& c) { copy_all(c); }
+
+void Flatten::infer(InferContext& c) const {
+  c.expect_ndim_at_least(0, 1);
+  const Shape& in = c.shape(0);
+  c.set_output(Shape(in[0], in.product(1, in.ndim())), c.dtype());
+}
+void Flatten::grad(GradContext& g) const { restore_shape(g); }
+void run_cpu(const Flatten&, KernelContext& c) { copy_all(c); }
+
+void ExpandDims::infer(InferContext& c) const {
+  const Shape& in = c.shape(0);
+  const int at = normalize_axis(axis, in.ndim() + 1, c.op());
+  Shape out;
+  for (int i = 0; i <= in.ndim(); ++i) {
+    if (i == at) out.push_back(1);
+    if (i < in.ndim()) out.push_back(in[i]);
+  }
+  c.set_output(out, c.dtype());
+}
+void ExpandDims::grad(GradContext& g) const { restore_shape(g); }
+void run_cpu(const ExpandDims&, KernelContext& c) { copy_all(c); }
+
+void Squeeze::infer(InferContext& c) const {
+  const Shape& in = c.shape(0);
+  uint32_t mask = 0;
+  if (axis && !axis->empty()) {
+    for (int64_t a : *axis) {
+      const int i = normalize_axis(a, in.ndim(), c.op());
+      if (in[i] != 1) c.fail(fmt::format("axis {} must have size 1, got shape {}", a, in.str()));
+      mask |= bit(i);
+    }
+  } else {
+    for (int i = 0; i < in.ndim(); ++i) mask |= in[i] == 1 ? bit(i) : 0;
+  }
+  Shape out;
+  for (int i = 0; i < in.ndim(); ++i) {
+    if (!((mask >> i) & 1)) out.push_back(in[i]);
+  }
+  if (out.empty()) out.push_back(1);
+  c.set_output(out, c.dtype());
+}
+void Squeeze::grad(GradContext& g) const { restore_shape(g); }
+void run_cpu(const Squeeze&, KernelContext& c) { copy_all(c); }
+
+void ReshapeTo::infer(InferContext& c) const {
+  if (!shape.is_known() || shape.size() != c.shape(0).size()) {
+    c.fail(fmt::format("cannot reshape {} to {}", c.shape(0).str(), shape.str()));
+  }
+  c.set_output(shape, c.dtype());
+}
+void ReshapeTo::grad(GradContext& g) const { restore_shape(g); }
+void run_cpu(const ReshapeTo&, KernelContext& c) { copy_all(c); }
+
+}  // namespace kaon

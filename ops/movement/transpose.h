@@ -1,0 +1,34 @@
+// transpose and SwapAxis.
+#pragma once
+
+#include "kaon/ops/attributes.h"
+#include "kaon/ops/op.h"
+
+namespace kaon {
+
+struct OpDef;
+
+// Axis i of the result is axis axes[i] of the array; no axes: all reversed.
+struct Transpose {
+  Shape axes{};
+  static constexpr OpTraits traits{.name = "transpose"};
+  static constexpr auto fields = std::tuple{Field{"axes", &Transpose::axes}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const Transpose& op, KernelContext& c);
+
+// The array with two axes exchanged.
+struct SwapAxis {
+  int dim1 = 0;
+  int dim2 = 0;
+  static constexpr OpTraits traits{.name = "SwapAxis", .aliases = Names("swapaxes")};
+  static constexpr auto fields = std::tuple{Field{"dim1", &SwapAxis::dim1}, Field{"dim2", &SwapAxis::dim2}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const SwapAxis& op, KernelContext& c);
+
+}  // namespace kaon

@@ -1,0 +1,268 @@
+#include "kaon/ops/ndarray.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <vector>
+
+#include "kaon/engine/backend.h"
+#include "kaon/ops/elementwise/arithmetic.h"
+#include "kaon/ops/functions.h"
+#include "kaon/ops/interceptor.h"
+#include "kaon/ops/kernel_call.h"
+#include "kaon/ops/movement/reshape.h"
+#include "kaon/ops/random_state.h"
+
+namespace kaon {
+
+NDArray NDArray::empty(const Shape& shape, DType dtype, Device device) {
+  if (!shape.is_known()) throw ShapeError(fmt::format("[empty] an array needs a known shape, got {}", shape.str()));
+  check_device(device, "empty");
+  size_t bytes = size_t(shape.size()) * size_of(dtype);
+  IntrusivePtr<Chunk> chunk(new Chunk(bytes, device, Engine::current()));
+  return NDArray(IntrusivePtr<ArrayNode>(new ArrayNode(std::move(chunk), shape, dtype)));
+}
+
+ArrayNode& NDArray::node() const {
+  if (!node_) throw StateError("[NDArray] this handle holds no array");
+  return *node_;
+}
+
+Chunk& NDArray::chunk() const {
+  Chunk* c = node().chunk.get();
+  if (!c) throw TraceError("[NDArray] an array in a trace has no value: its operators have not run yet");
+  return *c;
+}
+
+void NDArray::check_writable(const char* op) const {
+  const auto& note = node().annotation;
+  if (thread_context().recording && note && note->is_recorded()) {
+    throw StateError(fmt::format(
+        "[{}] writing in place to an array that is part of a recorded computation; write x = x + y instead of x += y, or "
+        "leave autograd::record", op));
+  }
+}
+
+namespace {
+
+constexpr size_t few = 12;
+
+// Room for `n` of T: on the stack when few.
+template <class T>
+struct Room {
+  explicit Room(size_t n) : size(n) {
+    if (n > few) heap.resize(n);
+  }
+  T* data() { return size > few ? heap.data() : local.data(); }
+  std::span<T> span() { return {data(), size}; }
+  size_t size;
+  std::array<T, few> local{};
+  std::vector<T> heap;
+};
+
+void check_inputs(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs) {
+  const char* op = def.name().data();
+  int expected = def.num_inputs(attrs);
+  if (expected >= 0 && int(inputs.size()) != expected) {
+    throw ValueError(fmt::format("[{}] takes {} inputs with these attributes, got {}", op, expected, inputs.size()));
+  }
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if (!inputs[i]->defined()) {
+      throw StateError(fmt::format("[{}] input {} ({}) holds no array", op, i,
+                                   def.traits.variadic ? "of the list" : def.traits.inputs[int(i)]));
+    }
+    if (i && inputs[i]->ptr()->chunk && inputs[0]->ptr()->chunk && inputs[i]->device() != inputs[0]->device()) {
+      throw DeviceError(fmt::format("[{}] inputs must be on one device, got {} and {}; use as_in_context", op,
+                                    inputs[0]->device().str(), inputs[i]->device().str()));
+    }
+    if (i && inputs[i]->ptr()->chunk && inputs[0]->ptr()->chunk && &inputs[i]->engine() != &inputs[0]->engine()) {
+      throw DeviceError(fmt::format("[{}] inputs belong to different engines", op));
+    }
+  }
+}
+
+OpLabel label_of(const OpDef& def, const std::source_location& site) {
+  return {def.name().data(), site, thread_context().scope};
+}
+
+}  // namespace
+
+void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs, std::span<NDArray> outs,
+                    const std::source_location& site, std::string_view name) {
+  check_inputs(def, attrs, inputs);
+  size_t n_in = inputs.size(), n_out = size_t(def.num_outputs(attrs));
+  Room<TensorMeta> in(n_in), out(n_out);
+  for (size_t i = 0; i < n_in; ++i) in.data()[i] = {inputs[i]->shape(), inputs[i]->dtype()};
+  InferContext infer(def.name().data(), def.traits, in.span(), out.span());
+  def.infer(attrs, infer);
+
+  Room<NDArray> results(n_out);
+  ThreadContext& context = thread_context();
+  auto* interceptor = static_cast<Interceptor*>(context.interceptor);
+  OpCall call{def, attrs, inputs, results.span(), site, name};
+  Device device = n_in && inputs[0]->ptr()->chunk ? inputs[0]->device() : context.device;
+  if (n_in == 0) check_device(device, def.name().data());
+  if (interceptor) {
+    for (size_t i = 0; i < n_out; ++i) {
+      results.data()[i] = NDArray(IntrusivePtr<ArrayNode>(new ArrayNode(nullptr, out.data()[i].shape, out.data()[i].dtype)));
+    }
+  }
+  if (!interceptor || !interceptor->before(call)) {
+    Engine& engine = Engine::current();
+    Room<ArrayNode*> nodes(n_in), made(n_out);
+    for (size_t i = 0; i < n_in; ++i) nodes.data()[i] = inputs[i]->node_.get();
+    for (size_t i = 0; i < n_out; ++i) {
+      const TensorMeta& m = out.data()[i];
+      IntrusivePtr<Chunk> chunk(new Chunk(size_t(m.shape.size()) * size_of(m.dtype), device, engine));
+      if (interceptor) {
+        results.data()[i].node_->chunk = std::move(chunk);
+      } else {
+        results.data()[i] = NDArray(IntrusivePtr<ArrayNode>(new ArrayNode(std::move(chunk), m.shape, m.dtype)));
+      }
+      made.data()[i] = results.data()[i].node_.get();
+    }
+    RandomKey key = def.traits.random ? random::draw(random_draws(out.data()[0].shape)) : RandomKey{};
+    push_kernel(def, attrs, nodes.span(), made.span(), label_of(def, site), context.training, key);
+    if (interceptor) interceptor->after(call);
+  }
+  for (size_t i = 0; i < outs.size(); ++i) outs[i] = std::move(results.data()[i]);
+}
+
+void NDArray::apply_into(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs, const NDArray& out,
+                         const std::source_location& site) {
+  check_inputs(def, attrs, inputs);
+  if (Interceptor* i = Interceptor::current(); i && !out.node().chunk) {
+    throw TraceError(fmt::format("[{}] writing in place inside a trace; write x = x + y", def.name()));
+  }
+  Room<TensorMeta> in(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) in.data()[i] = {inputs[i]->shape(), inputs[i]->dtype()};
+  TensorMeta made;
+  InferContext infer(def.name().data(), def.traits, in.span(), std::span(&made, 1));
+  def.infer(attrs, infer);
+  if (made.shape != out.shape()) {
+    throw ShapeError(fmt::format("[{}] the result has shape {}, which does not fit into an array of shape {}", def.name(),
+                                 made.shape.str(), out.shape().str()));
+  }
+  if (made.dtype != out.dtype()) {
+    throw TypeError(fmt::format("[{}] the result has dtype {}, the array written to has {}", def.name(),
+                                name_of(made.dtype), name_of(out.dtype())));
+  }
+  Room<ArrayNode*> nodes(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) nodes.data()[i] = inputs[i]->node_.get();
+  ArrayNode* target = out.node_.get();
+  RandomKey key = def.traits.random ? random::draw(random_draws(made.shape)) : RandomKey{};
+  push_kernel(def, attrs, nodes.span(), std::span(&target, 1), label_of(def, site), thread_context().training, key);
+}
+
+NDArray NDArray::binary(BinaryKind kind, const Arg<NDArray>& a, const Arg<NDArray>& b) { return apply_binary(kind, a, b); }
+NDArray NDArray::negate(const In<NDArray>& a) { return nd.negative(a); }
+
+NDArray& NDArray::update(BinaryKind kind, const Arg<NDArray>& b) {
+  check_writable("in-place arithmetic");
+  const NDArray& self = *this;
+  with_binary_op(kind, Arg<NDArray>(self, b.site()), b, [&](const OpDef& def, const void* attrs, auto inputs) {
+    apply_into(def, attrs, inputs, self, b.site());
+  });
+  return *this;
+}
+
+NDArray& NDArray::assign(const Arg<NDArray>& value) {
+  check_writable("assign");
+  if (value.is_number()) {
+    Full op{.shape = shape(), .value = value.number(), .dtype = dtype(), .ctx = device()};
+    apply_into(Full::def, &op, {}, *this, value.site());
+    return *this;
+  }
+  NDArray source = value.array();
+  if (source.dtype() != dtype()) source = source.astype(dtype(), value.site());
+  BroadcastTo op{.shape = shape()};
+  const NDArray* inputs[] = {&source};
+  if (source.ndim() < ndim()) {
+    Shape padded = Shape::filled(ndim(), 1);
+    for (int i = 0; i < source.ndim(); ++i) padded[ndim() - source.ndim() + i] = source.shape()[i];
+    source = NDArray(IntrusivePtr<ArrayNode>(new ArrayNode(source.node().chunk, padded, source.dtype(), source.node().offset)));
+  }
+  apply_into(BroadcastTo::def, &op, inputs, *this, value.site());
+  return *this;
+}
+
+namespace {
+NDArray view(const NDArray& base, const Shape& shape, size_t offset) {
+  const ArrayNode& n = base.node();
+  return NDArray(IntrusivePtr<ArrayNode>(new ArrayNode(n.chunk, shape, n.dtype, n.offset + offset)));
+}
+// A view has no gradient history of its own, so while something looks on, the operator is called instead.
+bool can_view(const NDArray& a) { return Interceptor::current() == nullptr && a.node().chunk; }
+}  // namespace
+
+NDArray NDArray::operator[](int64_t index) const {
+  if (ndim() == 0) throw IndexError("[NDArray] an array without dimensions cannot be indexed");
+  int64_t n = shape()[0], i = index < 0 ? index + n : index;
+  if (i < 0 || i >= n) {
+    throw IndexError(fmt::format("[NDArray] index {} is out of range for an array of shape {}", index, shape().str()));
+  }
+  Shape rest;
+  for (int d = 1; d < ndim(); ++d) rest.push_back(shape()[d]);
+  if (rest.empty()) rest = Shape(1);
+  return slice(i, i + 1).reshape(rest);
+}
+
+NDArray NDArray::slice(int64_t begin, int64_t end, std::source_location site) const {
+  if (ndim() == 0) throw IndexError("[slice] an array without dimensions cannot be sliced");
+  int64_t n = shape()[0];
+  int64_t b = begin < 0 ? begin + n : begin, e = end < 0 ? end + n : end;
+  if (b < 0 || e > n || b > e) {
+    throw IndexError(fmt::format("[slice] rows {}:{} are out of range for an array of shape {}", begin, end, shape().str()));
+  }
+  if (!can_view(*this)) return nd.slice_axis(In<NDArray>(*this, site), 0, b, e);
+  Shape s = shape();
+  s[0] = e - b;
+  return view(*this, s, size_t(b) * size_t(shape().product(1, ndim())) * size_of(dtype()));
+}
+
+NDArray NDArray::reshape(const Shape& codes, std::source_location site) const {
+  if (!can_view(*this)) return nd.reshape(In<NDArray>(*this, site), codes);
+  return view(*this, infer_reshape(shape(), codes, false, "reshape"), 0);
+}
+
+NDArray& NDArray::slice_assign(const Shape& begin, const Shape& end, const Arg<NDArray>& value) {
+  check_writable("slice_assign");
+  NDArray source = value.is_number() ? nd.full(Shape(1), value.number(), {.dtype = dtype(), .device = device()}) : value.array();
+  Shape target;
+  for (int i = 0; i < ndim(); ++i) {
+    int64_t n = shape()[i];
+    int64_t b = i < begin.ndim() ? begin[i] : 0, e = i < end.ndim() ? end[i] : n;
+    if (b < 0) b += n;
+    if (e < 0) e += n;
+    if (b < 0 || e > n || b > e) {
+      throw IndexError(fmt::format("[slice_assign] {}:{} is out of range for dimension {} of shape {}", begin.str(), end.str(), i,
+                                   shape().str()));
+    }
+    target.push_back(e - b);
+  }
+  NDArray values = NDArray::empty(target, dtype(), device());
+  values.assign(Arg<NDArray>(source, value.site()));
+  SliceAssign op{.begin = begin, .end = end};
+  const NDArray* inputs[] = {this, &values};
+  apply_into(SliceAssign::def, &op, inputs, *this, value.site());
+  return *this;
+}
+
+NDArray NDArray::copy() const { return nd.identity(*this); }
+NDArray NDArray::astype(DType t, std::source_location site) const { return nd.cast(In<NDArray>(*this, site), t); }
+NDArray NDArray::sum(std::source_location site) const { return nd.sum(In<NDArray>(*this, site)); }
+NDArray NDArray::mean(std::source_location site) const { return nd.mean(In<NDArray>(*this, site)); }
+NDArray NDArray::transpose(std::source_location site) const { return nd.transpose(In<NDArray>(*this, site)); }
+
+NDArray NDArray::as_in_context(Device target) const {
+  if (target == device()) return *this;
+  check_device(target, "as_in_context");
+  throw DeviceError(fmt::format("[as_in_context] copying from {} to {} is not possible in this build", device().str(), target.str()));
+}
+
+NDArray NDArray::detach() const { return view(*this, shape(), 0); }
+
+void NDArray::wait_to_read() const { engine().wait(var(), AccessMode::read); }
+void NDArray::wait_to_write() const { engine().wait(var(), AccessMode::update); }
+
+}  // namespace kaon

@@ -1,0 +1,349 @@
+#include "kaon/ops/ndarray_file.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <limits>
+
+#include "kaon/ops/file_io.h"
+
+namespace kaon::nd_file {
+
+static_assert(std::endian::native == std::endian::little, "the files are little-endian");
+
+namespace {
+
+constexpr uint64_t list_mark = 0x112;
+constexpr uint32_t v1_mark = 0xF993FAC8, v2_mark = 0xF993FAC9, v3_mark = 0xF993FACA;
+constexpr int32_t cpu_type = 1;
+
+// --- reading
+
+// Bytes in order, each request checked against what is left.
+class Input {
+ public:
+  Input(std::string name, uint64_t size) : name_(std::move(name)), size_(size) {}
+  virtual ~Input() = default;
+
+  uint64_t offset() const { return offset_; }
+  uint64_t remaining() const { return size_ - offset_; }
+
+  [[noreturn]] void fail(uint64_t at, const std::string& expected, const std::string& found) const {
+    throw IoError(fmt::format("{}: at byte {}: expected {}, found {}", name_, at, expected, found));
+  }
+  void require(uint64_t bytes, const char* what) const {
+    if (bytes > remaining()) fail(offset_, fmt::format("{} ({} bytes)", what, bytes), left());
+  }
+  std::string left() const { return fmt::format("only {} bytes up to the end", remaining()); }
+
+  void read(void* to, uint64_t bytes, const char* what) {
+    require(bytes, what);
+    if (bytes > 0 && !fetch(to, bytes)) {
+      throw IoError(
+          fmt::format("{}: at byte {}: cannot read {} bytes: {}", name_, offset_, bytes, std::strerror(errno)));
+    }
+    offset_ += bytes;
+  }
+  template <class T>
+  T number(const char* what) {
+    T value;
+    read(&value, sizeof(T), what);
+    return value;
+  }
+
+ protected:
+  virtual bool fetch(void* to, uint64_t bytes) = 0;
+
+ private:
+  std::string name_;
+  uint64_t size_, offset_ = 0;
+};
+
+class ByteInput final : public Input {
+ public:
+  ByteInput(std::string_view bytes, std::string name) : Input(std::move(name), bytes.size()), next_(bytes.data()) {}
+
+ private:
+  bool fetch(void* to, uint64_t bytes) override {
+    std::memcpy(to, next_, bytes);
+    next_ += bytes;
+    return true;
+  }
+  const char* next_;
+};
+
+class FileInput final : public Input {
+ public:
+  FileInput(std::ifstream stream, std::string name, uint64_t size)
+      : Input(std::move(name), size), stream_(std::move(stream)) {}
+
+ private:
+  bool fetch(void* to, uint64_t bytes) override {
+    return bool(stream_.read(static_cast<char*>(to), std::streamsize(bytes)));
+  }
+  std::ifstream stream_;
+};
+
+// Dimensions as they stand in the file; `none` when they say that there is no array.
+struct FileShape {
+  Shape shape;
+  bool none = false;
+};
+
+FileShape read_shape(Input& in, uint32_t mark) {
+  FileShape result;
+  const bool marked = mark == v1_mark || mark == v2_mark || mark == v3_mark;
+  const uint64_t at = marked ? in.offset() : in.offset() - sizeof(mark);
+  // without a mark the word itself is the number of dimensions, and these are 32 bits wide
+  const int64_t ndim = marked ? in.number<int32_t>("number of dimensions") : int64_t(mark);
+  if (ndim == (mark == v3_mark ? -1 : 0)) return {.shape = {}, .none = true};
+  if (ndim < 0 || ndim > Shape::max_ndim) {
+    const std::string expected =
+        fmt::format("{}at most {} dimensions", marked ? "" : "the mark of an array or ", Shape::max_ndim);
+    in.fail(at, expected, marked ? fmt::format("{}", ndim) : fmt::format("{:#010x}", mark));
+  }
+  for (int64_t i = 0; i < ndim; ++i) {
+    const uint64_t dim_at = in.offset();
+    const int64_t dim = marked ? in.number<int64_t>("dimension") : int64_t(in.number<uint32_t>("dimension"));
+    if (mark == v3_mark && dim == -1) {
+      result.none = true;
+    } else if (dim < 0) {
+      in.fail(dim_at, "a dimension of 0 or more", fmt::format("{}", dim));
+    }
+    result.shape.push_back(dim);
+  }
+  return result;
+}
+
+DType read_dtype(Input& in) {
+  const uint64_t at = in.offset();
+  const auto flag = in.number<int32_t>("element type");
+  const bool fits = flag >= std::numeric_limits<int8_t>::min() && flag <= std::numeric_limits<int8_t>::max();
+  if (!fits || !is_valid(DType(flag))) in.fail(at, "an element type (0 to 7 or 12)", fmt::format("{}", flag));
+  return DType(flag);
+}
+
+void check_storage(Input& in) {
+  const uint64_t at = in.offset();
+  const auto storage = in.number<int32_t>("storage type");
+  if (storage == 1 || storage == 2) {
+    in.fail(
+        at, "dense storage (0)",
+        fmt::format("sparse storage ({}: {}), which Kaon does not have", storage, storage == 1 ? "row_sparse" : "csr"));
+  }
+  if (storage != 0) in.fail(at, "a storage type (0 to 2)", fmt::format("{}", storage));
+}
+
+void check_device(Input& in) {
+  const uint64_t at = in.offset();
+  const auto type = in.number<int32_t>("device type");
+  if (type != 1 && type != 2 && type != 3 && type != 5) {
+    in.fail(at, "a device type (1 cpu, 2 gpu, 3 cpu_pinned, 5 cpu_shared)", fmt::format("{}", type));
+  }
+  in.number<int32_t>("device number");
+}
+
+// Number of elements; refuses shapes whose sizes do not fit into 63 bits even where another dimension is 0.
+uint64_t count_elements(Input& in, uint64_t at, const Shape& shape) {
+  int64_t product = 1;
+  bool empty = false;
+  for (int64_t d : shape) {
+    empty |= d == 0;
+    if (d != 0 && __builtin_mul_overflow(product, d, &product)) {
+      in.fail(at, "a shape that fits into memory", shape.str());
+    }
+  }
+  return empty ? 0 : uint64_t(product);
+}
+
+NDArray read_array(Input& in) {
+  const auto mark = in.number<uint32_t>("array");
+  if (mark == v2_mark || mark == v3_mark) check_storage(in);
+  const uint64_t shape_at = in.offset();
+  const FileShape file_shape = read_shape(in, mark);
+  if (file_shape.none) return NDArray();
+  const uint64_t count = count_elements(in, shape_at, file_shape.shape);
+  check_device(in);
+  const DType dtype = read_dtype(in);
+  if (count > in.remaining() / size_of(dtype)) {
+    in.fail(in.offset(),
+            fmt::format("the values of an array of shape {} and type {}", file_shape.shape.str(), name_of(dtype)),
+            in.left());
+  }
+  // Nobody else knows the new array yet, so its memory is filled without an operation.
+  NDArray array = NDArray::empty(file_shape.shape, dtype, Device());
+  auto* data = static_cast<uint8_t*>(array.node().data());
+  in.read(data, count * size_of(dtype), "values");
+  if (dtype == DType::boolean) {  // any other byte is no bool in C++
+    std::transform(data, data + count, data, [](uint8_t b) { return uint8_t(b != 0); });
+  }
+  return array;
+}
+
+NamedArrays read_list(Input& in) {
+  if (const auto mark = in.number<uint64_t>("the mark of a list of arrays"); mark != list_mark) {
+    in.fail(0, "the mark of a list of arrays (0x112)", fmt::format("{:#x}", mark));
+  }
+  in.number<uint64_t>("reserved word");
+  uint64_t at = in.offset();
+  const auto count = in.number<uint64_t>("number of arrays");
+  if (count > in.remaining() / sizeof(uint32_t)) in.fail(at, fmt::format("{} arrays", count), in.left());
+  NamedArrays arrays;
+  for (uint64_t i = 0; i < count; ++i) arrays.emplace_back(std::string(), read_array(in));
+
+  at = in.offset();
+  const auto names = in.number<uint64_t>("number of names");
+  if (names != 0 && names != count) in.fail(at, fmt::format("0 or {} names", count), fmt::format("{}", names));
+  for (uint64_t i = 0; i < names; ++i) {
+    const auto length = in.number<uint64_t>("length of a name");
+    in.require(length, "name");
+    std::string& name = arrays[size_t(i)].first;
+    name.resize(size_t(length));
+    in.read(name.data(), length, "name");
+  }
+  if (in.remaining() > 0) in.fail(in.offset(), "the end", fmt::format("{} more bytes", in.remaining()));
+  return arrays;
+}
+
+// --- writing
+
+using Sink = FunctionRef<void(const void*, size_t)>;
+
+template <class T>
+void put(Sink sink, T value) {
+  sink(&value, sizeof(value));
+}
+
+void write_shape(Sink sink, const Shape& shape, int version) {
+  if (version == 0) {
+    put(sink, uint32_t(shape.ndim()));
+    for (int64_t d : shape) put(sink, uint32_t(d));
+    return;
+  }
+  put(sink, int32_t(shape.ndim()));
+  for (int64_t d : shape) put(sink, d);
+}
+
+void write_none(Sink sink, int version) {
+  constexpr uint32_t marks[] = {0, v1_mark, v2_mark, v3_mark};
+  put(sink, marks[version]);  // of V0: no dimensions
+  if (version >= 2) put(sink, int32_t(0));
+  if (version >= 1) put(sink, int32_t(version == 3 ? -1 : 0));
+}
+
+// The array's bytes, as they are when all writes pushed before have run.
+std::vector<char> bytes_of(const NDArray& given) {
+  const NDArray array = given.device().type == DeviceType::gpu ? given.as_in_context(Device()) : given;
+  array.wait_to_read();
+  const auto node = array.ptr();
+  std::vector<char> bytes(node->bytes());
+  Var done;
+  array.engine().push({read(array.var()), write(done)},
+                      [node, out = bytes.data()](RunContext&) {
+                        if (const size_t n = node->bytes()) std::memcpy(out, node->data(), n);
+                      },
+                      {.label = {"save"}});
+  array.engine().wait(done);
+  return bytes;
+}
+
+void write_array(Sink sink, const NDArray& array, const std::string& name, int version) {
+  if (!array.defined()) return write_none(sink, version);
+  const Shape& shape = array.shape();
+  if (shape.ndim() == 0) {
+    if (version < 2) {
+      throw ValueError(
+          fmt::format("[save] array '{}' has no dimensions: format version {} cannot hold it", name, version));
+    }
+    version = 3;
+  }
+  if (version == 0 && std::any_of(shape.begin(), shape.end(), [](int64_t d) { return d > int64_t(UINT32_MAX); })) {
+    throw ValueError(fmt::format("[save] array '{}' of shape {} is too large for format version 0", name, shape.str()));
+  }
+  const std::vector<char> bytes = bytes_of(array);
+  if (version > 0) put(sink, version == 1 ? v1_mark : version == 2 ? v2_mark : v3_mark);
+  if (version >= 2) put(sink, int32_t(0));  // dense
+  write_shape(sink, shape, version);
+  put(sink, cpu_type);
+  put(sink, int32_t(0));
+  put(sink, int32_t(array.dtype()));
+  sink(bytes.data(), bytes.size());
+}
+
+void write_list(Sink sink, const NamedArrays& arrays, SaveOptions options) {
+  put(sink, list_mark);
+  put(sink, uint64_t(0));
+  put(sink, uint64_t(arrays.size()));
+  bool named = false;
+  for (const auto& [name, array] : arrays) {
+    write_array(sink, array, name, options.version);
+    named |= !name.empty();
+  }
+  put(sink, uint64_t(named ? arrays.size() : 0));
+  if (!named) return;
+  for (const auto& [name, array] : arrays) {
+    put(sink, uint64_t(name.size()));
+    sink(name.data(), name.size());
+  }
+}
+
+void check(SaveOptions options) {
+  if (options.version < 0 || options.version > 3) {
+    throw ValueError(fmt::format("[save] version must be 0, 1, 2 or 3, got {}", options.version));
+  }
+}
+
+}  // namespace
+
+void save(const std::filesystem::path& file, const NamedArrays& arrays, SaveOptions options) {
+  check(options);
+  AtomicFile out(file);
+  // small pieces are gathered: a file of many small arrays must not cost a system call per number
+  std::string buffer;
+  auto flush = [&] {
+    out.write(buffer.data(), buffer.size());
+    buffer.clear();
+  };
+  auto sink = [&](const void* data, size_t bytes) {
+    if (buffer.size() + bytes > (size_t(1) << 16)) flush();
+    if (bytes > (size_t(1) << 16)) {
+      out.write(data, bytes);
+    } else {
+      buffer.append(static_cast<const char*>(data), bytes);
+    }
+  };
+  write_list(sink, arrays, options);
+  flush();
+  out.commit();
+}
+
+std::string save_to_bytes(const NamedArrays& arrays, SaveOptions options) {
+  check(options);
+  std::string bytes;
+  auto sink = [&](const void* data, size_t n) { bytes.append(static_cast<const char*>(data), n); };
+  write_list(sink, arrays, options);
+  return bytes;
+}
+
+NamedArrays load(const std::filesystem::path& file) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) {
+    throw IoError(fmt::format("{}: {}", file.string(), error ? error.message() : "expected a regular file"));
+  }
+  const uint64_t size = std::filesystem::file_size(file, error);
+  std::ifstream stream(file, std::ios::binary);
+  if (error || !stream) throw IoError(fmt::format("{}: cannot open: {}", file.string(), std::strerror(errno)));
+  FileInput in(std::move(stream), file.string(), size);
+  return read_list(in);
+}
+
+NamedArrays load_from_bytes(std::string_view bytes, const std::string& source) {
+  ByteInput in(bytes, source);
+  return read_list(in);
+}
+
+}  // namespace kaon::nd_file

@@ -1,0 +1,124 @@
+// Activation and LeakyReLU: the elementwise functions that stand between layers, with their gradients.
+#pragma once
+
+#include "kaon/ops/op.h"
+
+namespace kaon {
+
+struct OpDef;
+
+enum class ActivationType : uint8_t { relu, sigmoid, tanh, softrelu, softsign };
+constexpr std::array<std::string_view, 5> enum_names(ActivationType) {
+  return {"relu", "sigmoid", "tanh", "softrelu", "softsign"};
+}
+
+// relu: max(x, 0); sigmoid: 1 / (1 + e^-x); softrelu: log(1 + e^x); softsign: x / (1 + |x|).
+struct Activation {
+  ActivationType act_type = ActivationType::relu;
+  static constexpr OpTraits traits{.name = "Activation", .inplace = 0, .pointwise = true, .any_layout = true};
+  static constexpr auto fields = std::tuple{Field{"act_type", &Activation::act_type, true}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const Activation& op, KernelContext& c);
+
+// head * f'(x), where f' follows from the output y: relu: y > 0; sigmoid: y (1 - y); tanh: 1 - y^2;
+// softrelu: 1 - e^-y; softsign: (1 - |y|)^2.
+struct BackwardActivation {
+  ActivationType act_type = ActivationType::relu;
+  static constexpr OpTraits traits{.name = "_backward_Activation",
+                                   .inputs = {"head", "output"},
+                                   .inplace = 0,
+                                   .pointwise = true,
+                                   .any_layout = true,
+                                   .in_mxnet = false};
+  static constexpr auto fields = std::tuple{Field{"act_type", &BackwardActivation::act_type, true}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const BackwardActivation& op, KernelContext& c);
+
+enum class LeakyType : uint8_t { leaky, prelu, elu, selu, gelu, rrelu };
+constexpr std::array<std::string_view, 6> enum_names(LeakyType) {
+  return {"leaky", "prelu", "elu", "selu", "gelu", "rrelu"};
+}
+
+// x where x > 0, else: leaky: slope x; prelu: gamma x (one gamma per channel, axis 1, or one for all);
+// elu: slope (e^x - 1); selu: elu with fixed slope, both halves scaled (Klambauer et al. 2017); rrelu: s x with
+// s uniform in [lower_bound, upper_bound) in training, their mean otherwise.
+// gelu: x Phi(x) = x (1 + erf(x / sqrt 2)) / 2 for all x (Hendrycks and Gimpel 2016).
+struct LeakyReLU {
+  LeakyType act_type = LeakyType::leaky;
+  double slope = 0.25;
+  double lower_bound = 0.125;
+  double upper_bound = 0.334;
+  // What holds for every act_type; traits_of() is exact.
+  static constexpr OpTraits traits{.name = "LeakyReLU",
+                                   .inputs = {"data", "gamma"},
+                                   .visible_outputs = 1,
+                                   .inplace = 0,
+                                   .infers = bit(1),
+                                   .random = true,
+                                   .mode_dependent = true,
+                                   .any_layout = true};
+  static constexpr OpTraits pointwise_traits{.name = "LeakyReLU",
+                                             .inputs = {"data", "gamma"},
+                                             .visible_outputs = 1,
+                                             .inplace = 0,
+                                             .pointwise = true,
+                                             .any_layout = true};
+  static constexpr OpTraits prelu_traits{.name = "LeakyReLU",
+                                         .inputs = {"data", "gamma"},
+                                         .visible_outputs = 1,
+                                         .inplace = 0,
+                                         .infers = bit(1),
+                                         .any_layout = true};
+  static constexpr auto fields =
+      std::tuple{Field{"act_type", &LeakyReLU::act_type}, Field{"slope", &LeakyReLU::slope},
+                 Field{"lower_bound", &LeakyReLU::lower_bound}, Field{"upper_bound", &LeakyReLU::upper_bound}};
+  static const OpDef def;
+  int num_inputs() const { return act_type == LeakyType::prelu ? 2 : 1; }
+  int num_outputs() const { return act_type == LeakyType::rrelu ? 2 : 1; }  // rrelu keeps its slopes
+  const OpTraits& traits_of() const;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const LeakyReLU& op, KernelContext& c);
+
+// head * f'(x) with respect to data. f' is taken on the left side of 0, as MXNet does. Not for rrelu.
+struct BackwardLeakyReLU {
+  LeakyType act_type = LeakyType::leaky;
+  double slope = 0.25;
+  static constexpr OpTraits traits{.name = "_backward_LeakyReLU",
+                                   .inputs = {"head", "data", "gamma"},
+                                   .inplace = 0,
+                                   .any_layout = true,
+                                   .in_mxnet = false};
+  static constexpr OpTraits pointwise_traits{.name = "_backward_LeakyReLU",
+                                             .inputs = {"head", "data"},
+                                             .inplace = 0,
+                                             .pointwise = true,
+                                             .any_layout = true,
+                                             .in_mxnet = false};
+  static constexpr auto fields =
+      std::tuple{Field{"act_type", &BackwardLeakyReLU::act_type}, Field{"slope", &BackwardLeakyReLU::slope}};
+  static const OpDef def;
+  int num_inputs() const { return act_type == LeakyType::prelu ? 3 : 2; }
+  const OpTraits& traits_of() const { return act_type == LeakyType::prelu ? traits : pointwise_traits; }
+  void infer(InferContext& c) const;
+};
+void run_cpu(const BackwardLeakyReLU& op, KernelContext& c);
+
+// The gradient of prelu's gamma: the sum of head * min(x, 0) over everything but the channel.
+struct BackwardPReLUGamma {
+  static constexpr OpTraits traits{
+      .name = "_backward_PReLU_gamma", .inputs = {"head", "data", "gamma"}, .any_layout = true, .in_mxnet = false};
+  static constexpr auto fields = std::tuple{};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const BackwardPReLUGamma& op, KernelContext& c);
+
+}  // namespace kaon

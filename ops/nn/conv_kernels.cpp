@@ -1,0 +1,158 @@
+#include "kaon/ops/nn/conv_kernels.h"
+
+#include <algorithm>
+
+#include "kaon/ops/nn/conv_primitives.h"
+#include "kaon/ops/nn/scratch.h"
+
+namespace kaon {
+namespace {
+
+// One image tensor of a piece: used where it lies, or staged in the layout of the primitive.
+class Images {
+ public:
+  Images(const TensorView& view, ImageLayout inner, int64_t channels, int64_t positions)
+      : outside_(image_layout(view.layout)), inner_(inner), channels_(channels), positions_(positions),
+        data_(view.as<float>()), staged_(!same_place(outside_, inner, channels, positions)) {}
+
+  size_t staging_bytes(int64_t images) const { return staged_ ? line_aligned(floats(inner_, images) * sizeof(float)) : 0; }
+  // Where the primitive finds images [first, first + images): `staging` or the tensor itself.
+  float* place(int64_t first, std::byte* staging) const {
+    return staged_ ? reinterpret_cast<float*>(staging) : data_ + floats(outside_, first);
+  }
+  void bring_in(int64_t first, int64_t images, std::byte* staging) const {
+    if (staged_) convert_images(outside(first), outside_, place(first, staging), inner_, images, channels_, positions_);
+  }
+  void carry_out(int64_t first, int64_t images, std::byte* staging) const {
+    if (staged_) convert_images(place(first, staging), inner_, outside(first), outside_, images, channels_, positions_);
+  }
+  int64_t floats(int64_t images) const { return int64_t(floats(staged_ ? inner_ : outside_, images)); }
+
+ private:
+  size_t floats(ImageLayout layout, int64_t images) const {
+    return size_t(images * image_floats(layout, channels_, positions_));
+  }
+  float* outside(int64_t first) const { return data_ + floats(outside_, first); }
+
+  ImageLayout outside_, inner_;
+  int64_t channels_, positions_;
+  float* data_;
+  bool staged_;
+};
+
+void add_to(float* __restrict sum, const float* __restrict part, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) sum[i] += part[i];
+}
+
+// The weights in the layout of the primitives.
+const float* inner_weights(KernelContext& c, const ConvSet& set, const float* w) {
+  if (!set.to_inner) return w;
+  float* inner = static_cast<float*>(c.run.workspace(set.weight_bytes));
+  set.to_inner.run(w, inner);
+  return inner;
+}
+
+// Calls body(primitive, first image, images, number of the piece) for every piece.
+template <class Body>
+void for_each_piece(KernelContext& c, const ConvSet& set, int64_t batch, Body&& body) {
+  c.run.parallel_for(batch, set.piece, [&](int64_t begin, int64_t end) {
+    const int64_t images = end - begin;
+    body(images == set.piece ? set.full : set.tail, begin, images, begin / set.piece);
+  });
+}
+
+}  // namespace
+
+void conv_forward(KernelContext& c, const ConvGeometry& g, const TensorView& x, const float* w, const float* bias,
+                  const TensorView& y, FusedActivation activation) {
+  if (g.batch == 0) return;
+  const auto set = conv_set(c, ConvKind::forward, g, image_layout(x.layout), image_layout(y.layout), bias != nullptr);
+  const Images in(x, set->in, g.in_channels, g.in_positions());
+  const Images out(y, set->out, g.out_channels, g.out_positions());
+  const float* const weights = inner_weights(c, *set, w);
+  for_each_piece(c, *set, g.batch, [&](const onednn::Primitive& conv, int64_t first, int64_t images, int64_t) {
+    const size_t in_bytes = in.staging_bytes(images);
+    const Scratch staging(in_bytes + out.staging_bytes(images));
+    std::byte* const out_staging = staging.data() + in_bytes;
+    in.bring_in(first, images, staging.data());
+    const float* const data = in.place(first, staging.data());
+    float* const result = out.place(first, out_staging);
+    if (bias) {
+      conv.run(data, weights, result, bias);
+    } else {
+      conv.run(data, weights, result);
+    }
+    activate(result, out.floats(images), activation);
+    out.carry_out(first, images, out_staging);
+  });
+}
+
+void conv_backward_data(KernelContext& c, const ConvGeometry& g, const TensorView& dy, const float* w,
+                        const TensorView& dx) {
+  if (g.batch == 0) return;
+  const auto set = conv_set(c, ConvKind::backward_data, g, image_layout(dx.layout), image_layout(dy.layout), false);
+  const Images in(dx, set->in, g.in_channels, g.in_positions());
+  const Images out(dy, set->out, g.out_channels, g.out_positions());
+  const float* const weights = inner_weights(c, *set, w);
+  for_each_piece(c, *set, g.batch, [&](const onednn::Primitive& conv, int64_t first, int64_t images, int64_t) {
+    const size_t out_bytes = out.staging_bytes(images);
+    const Scratch staging(out_bytes + in.staging_bytes(images));
+    std::byte* const in_staging = staging.data() + out_bytes;
+    out.bring_in(first, images, staging.data());
+    conv.run(out.place(first, staging.data()), weights, in.place(first, in_staging));
+    in.carry_out(first, images, in_staging);
+  });
+}
+
+void conv_backward_weight(KernelContext& c, const ConvGeometry& g, const TensorView& dy, const TensorView& x, float* dw,
+                          float* db) {
+  if (g.batch == 0) {
+    std::fill_n(dw, g.weights(), 0.f);
+    if (db) std::fill_n(db, g.out_channels, 0.f);
+    return;
+  }
+  const auto set =
+      conv_set(c, ConvKind::backward_weight, g, image_layout(x.layout), image_layout(dy.layout), db != nullptr);
+  const Images in(x, set->in, g.in_channels, g.in_positions());
+  const Images out(dy, set->out, g.out_channels, g.out_positions());
+  // one partial result per piece, weights and then bias; the first is summed into
+  const int64_t pieces = (g.batch + set->piece - 1) / set->piece;
+  const size_t weight_bytes = line_aligned(set->weight_bytes);
+  const size_t part_bytes = weight_bytes + line_aligned(size_t(g.out_channels) * sizeof(float));
+  const bool in_place = pieces == 1 && !set->to_plain;
+  std::byte* const parts = in_place ? nullptr : static_cast<std::byte*>(c.run.workspace(part_bytes * size_t(pieces)));
+  const auto part = [&](int64_t piece) { return parts + part_bytes * size_t(piece); };
+  const auto weight_part = [&](int64_t piece) { return in_place ? dw : reinterpret_cast<float*>(part(piece)); };
+  const auto bias_part = [&](int64_t piece) {
+    return pieces == 1 ? db : reinterpret_cast<float*>(part(piece) + weight_bytes);
+  };
+  for_each_piece(c, *set, g.batch, [&](const onednn::Primitive& conv, int64_t first, int64_t images, int64_t piece) {
+    const size_t out_bytes = out.staging_bytes(images);
+    const Scratch staging(out_bytes + in.staging_bytes(images));
+    std::byte* const in_staging = staging.data() + out_bytes;
+    out.bring_in(first, images, staging.data());
+    in.bring_in(first, images, in_staging);
+    const float* const head = out.place(first, staging.data());
+    const float* const data = in.place(first, in_staging);
+    if (db) {
+      conv.run(head, data, weight_part(piece), bias_part(piece));
+    } else {
+      conv.run(head, data, weight_part(piece));
+    }
+  });
+  if (in_place) return;
+  float* const sum = set->to_plain ? weight_part(0) : dw;
+  if (pieces > 1) {
+    c.run.parallel_for(int64_t(set->weight_bytes / sizeof(float)), 1 << 14, [&](int64_t begin, int64_t end) {
+      if (sum != weight_part(0)) std::copy(weight_part(0) + begin, weight_part(0) + end, sum + begin);
+      for (int64_t piece = 1; piece < pieces; ++piece) add_to(sum + begin, weight_part(piece) + begin, end - begin);
+    });
+    if (db) {
+      std::copy_n(bias_part(0), g.out_channels, db);
+      for (int64_t piece = 1; piece < pieces; ++piece) add_to(db, bias_part(piece), g.out_channels);
+    }
+  }
+  if (set->to_plain) set->to_plain.run(sum, dw);
+}
+
+}  // namespace kaon

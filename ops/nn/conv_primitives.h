@@ -1,0 +1,26 @@
+// The oneDNN primitives of a convolution: which layout they work in, and how a batch is cut.
+#pragma once
+
+#include "kaon/ops/nn/conv_geometry.h"
+#include "kaon/ops/nn/image_layout.h"
+#include "kaon/ops/nn/onednn.h"
+
+namespace kaon {
+
+enum class ConvKind { forward, backward_data, backward_weight };
+
+struct ConvSet : KernelState {
+  int64_t piece = 0;           // images per piece
+  onednn::Primitive full;      // forward: x w y [bias]; backward_data: dy w dx; backward_weight: dy x dw [db]
+  onednn::Primitive tail;      // for the last piece when it is smaller
+  ImageLayout in{}, out{};     // layouts of x and y in which they work
+  size_t weight_bytes = 0;     // of the weights in their layout
+  onednn::Primitive to_inner;  // row-major weights into that layout; empty when it is row-major too
+  onednn::Primitive to_plain;  // the way back, for weight gradients
+};
+
+// The set for these sizes with images outside in layouts `in` and `out`; from the plan node's slot or the recent ones.
+onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const ConvGeometry& g, ImageLayout in,
+                               ImageLayout out, bool bias);
+
+}  // namespace kaon

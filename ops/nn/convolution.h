@@ -1,0 +1,93 @@
+// Convolution and its gradients.
+#pragma once
+
+#include <optional>
+
+#include "kaon/ops/attributes.h"
+#include "kaon/ops/nn/fused_activation.h"
+#include "kaon/ops/op.h"
+
+namespace kaon {
+
+struct OpDef;
+
+// Read from files and ignored: choices of another library.
+enum class CudnnTune { off, limited_workspace, fastest };
+constexpr std::array<std::string_view, 3> enum_names(CudnnTune) { return {"off", "limited_workspace", "fastest"}; }
+
+enum class ConvLayout { NCW, NCHW, NCDHW, NHWC, NDHWC };
+constexpr std::array<std::string_view, 5> enum_names(ConvLayout) { return {"NCW", "NCHW", "NCDHW", "NHWC", "NDHWC"}; }
+
+enum class ConvPart { forward, backward_data, backward_weight };
+
+constexpr OpTraits convolution_traits(ConvPart part) {
+  switch (part) {
+    case ConvPart::forward:
+      return {.name = "Convolution", .inputs = Names("data", "weight", "bias"), .infers = bit(1) | bit(2), .any_layout = true};
+    case ConvPart::backward_data:  // `data` gives its shape only
+      return {.name = "_backward_Convolution_data", .inputs = Names("head", "weight", "data"), .any_layout = true, .in_mxnet = false};
+    case ConvPart::backward_weight:
+      return {.name = "_backward_Convolution_weight", .inputs = Names("head", "data"), .outputs = 2, .any_layout = true, .in_mxnet = false};
+  }
+  return {};
+}
+
+// y[n, o, p] = bias[o] + sum over c, k of w[o, c, k] x[n, c, p * stride - pad + k * dilate], cross-correlation over one
+// to three spatial axes; group i of num_group output groups reads input group i. x (batch, channel, ...), w (num_filter,
+// channel / num_group, kernel...), y has floor((in + 2 pad - dilate (kernel - 1) - 1) / stride) + 1 positions per axis.
+// Layouts NCW, NCHW, NCDHW. Floating dtypes. The other two parts are its gradients: of the data, and of the weight with
+// the bias.
+template <ConvPart P>
+struct ConvolutionOp {
+  Shape kernel{};
+  Shape stride{};
+  Shape dilate{};
+  Shape pad{};
+  int num_filter = 0;
+  int num_group = 1;
+  int64_t workspace = 1024;
+  bool no_bias = false;
+  std::optional<CudnnTune> cudnn_tune{};
+  bool cudnn_off = false;
+  std::optional<ConvLayout> layout{};
+  FusedActivation fused = FusedActivation::none;
+
+  template <class T> using F = Field<ConvolutionOp, T>;
+  static constexpr OpTraits traits = convolution_traits(P);
+  static constexpr auto fields = std::tuple{F<Shape>{"kernel", &ConvolutionOp::kernel, true},
+                                            F<Shape>{"stride", &ConvolutionOp::stride},
+                                            F<Shape>{"dilate", &ConvolutionOp::dilate},
+                                            F<Shape>{"pad", &ConvolutionOp::pad},
+                                            F<int>{"num_filter", &ConvolutionOp::num_filter, true},
+                                            F<int>{"num_group", &ConvolutionOp::num_group},
+                                            F<int64_t>{"workspace", &ConvolutionOp::workspace},
+                                            F<bool>{"no_bias", &ConvolutionOp::no_bias},
+                                            F<std::optional<CudnnTune>>{"cudnn_tune", &ConvolutionOp::cudnn_tune},
+                                            F<bool>{"cudnn_off", &ConvolutionOp::cudnn_off},
+                                            F<std::optional<ConvLayout>>{"layout", &ConvolutionOp::layout},
+                                            F<FusedActivation>{"__fused__", &ConvolutionOp::fused}};
+  static const OpDef def;
+  int num_inputs() const { return P == ConvPart::forward ? (no_bias ? 2 : 3) : traits.inputs.size(); }
+  int num_outputs() const { return P == ConvPart::backward_weight && !no_bias ? 2 : 1; }
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+
+  // The same attributes for another part.
+  template <ConvPart Q>
+  ConvolutionOp<Q> part(bool without_bias) const {
+    return {.kernel = kernel, .stride = stride, .dilate = dilate, .pad = pad, .num_filter = num_filter,
+            .num_group = num_group, .no_bias = without_bias, .layout = layout};
+  }
+};
+template <ConvPart P>
+void run_cpu(const ConvolutionOp<P>& op, KernelContext& c);
+
+using Convolution = ConvolutionOp<ConvPart::forward>;
+using ConvolutionBackwardData = ConvolutionOp<ConvPart::backward_data>;
+using ConvolutionBackwardWeight = ConvolutionOp<ConvPart::backward_weight>;
+
+// Throws ValueError or ShapeError when the window attributes do not fit `axes` spatial axes. Shared with Deconvolution.
+void check_window(InferContext& c, const Shape& kernel, const Shape& stride, const Shape& dilate, const Shape& pad,
+                  std::optional<ConvLayout> layout, int axes);
+
+}  // namespace kaon

@@ -1,0 +1,31 @@
+// The dense layer.
+#pragma once
+
+#include "kaon/ops/attributes.h"
+#include "kaon/ops/nn/fused_activation.h"
+#include "kaon/ops/op.h"
+
+namespace kaon {
+
+struct OpDef;
+
+// y = x W^T + b with W (num_hidden, in) and b (num_hidden,). With flatten, x is (batch, everything else) and y
+// (batch, num_hidden); without, the last axis of x is contracted and the others stay. Floating dtypes.
+struct FullyConnected {
+  int num_hidden = 0;
+  bool no_bias = false;
+  bool flatten = true;
+  FusedActivation fused = FusedActivation::none;
+  static constexpr OpTraits traits{
+      .name = "FullyConnected", .inputs = Names("data", "weight", "bias"), .infers = bit(1) | bit(2)};
+  static constexpr auto fields =
+      std::tuple{Field{"num_hidden", &FullyConnected::num_hidden, true}, Field{"no_bias", &FullyConnected::no_bias},
+                 Field{"flatten", &FullyConnected::flatten}, Field{"__fused__", &FullyConnected::fused}};
+  static const OpDef def;
+  int num_inputs() const { return no_bias ? 2 : 3; }
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const FullyConnected& op, KernelContext& c);
+
+}  // namespace kaon

@@ -1,0 +1,94 @@
+#include "kaon/ops/nn/image_layout.h"
+
+#include <algorithm>
+#include <cstring>
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kaon/ops/nn/image_layout.cpp"
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace kaon {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// to[j * to_stride + i] = from[i * from_stride + j] for i < rows, j < columns.
+void Transpose(const float* HWY_RESTRICT from, int64_t from_stride, float* HWY_RESTRICT to, int64_t to_stride,
+               int64_t rows, int64_t columns) {
+  int64_t done_rows = 0, done_columns = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::Full128<float> d;
+  const hn::Full128<double> pairs;
+  done_rows = rows / 4 * 4, done_columns = columns / 4 * 4;
+  // strips of 64 rows: the lines that are read stay in the first cache until they are used up
+  for (int64_t strip = 0; strip < done_rows; strip += 64) {
+    const int64_t strip_end = std::min(done_rows, strip + 64);
+    for (int64_t j = 0; j < done_columns; j += 4) {
+      for (int64_t i = strip; i < strip_end; i += 4) {
+        const float* p = from + i * from_stride + j;
+        const auto r0 = hn::LoadU(d, p), r1 = hn::LoadU(d, p + from_stride);
+        const auto r2 = hn::LoadU(d, p + 2 * from_stride), r3 = hn::LoadU(d, p + 3 * from_stride);
+        const auto a = hn::BitCast(pairs, hn::InterleaveLower(d, r0, r1));
+        const auto b = hn::BitCast(pairs, hn::InterleaveLower(d, r2, r3));
+        const auto e = hn::BitCast(pairs, hn::InterleaveUpper(d, r0, r1));
+        const auto f = hn::BitCast(pairs, hn::InterleaveUpper(d, r2, r3));
+        float* q = to + j * to_stride + i;
+        hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, a, b)), d, q);
+        hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, a, b)), d, q + to_stride);
+        hn::StoreU(hn::BitCast(d, hn::InterleaveLower(pairs, e, f)), d, q + 2 * to_stride);
+        hn::StoreU(hn::BitCast(d, hn::InterleaveUpper(pairs, e, f)), d, q + 3 * to_stride);
+      }
+    }
+  }
+#endif
+  for (int64_t i = 0; i < rows; ++i) {
+    for (int64_t j = i < done_rows ? done_columns : 0; j < columns; ++j) to[j * to_stride + i] = from[i * from_stride + j];
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kaon
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kaon {
+
+HWY_EXPORT(Transpose);
+
+void convert_images(const float* from, ImageLayout from_layout, float* to, ImageLayout to_layout, int64_t images,
+                    int64_t channels, int64_t positions) {
+  constexpr auto rm = ImageLayout::row_major, cl = ImageLayout::channels_last, blocked = ImageLayout::blocked16;
+  const int64_t from_image = image_floats(from_layout, channels, positions);
+  const int64_t to_image = image_floats(to_layout, channels, positions);
+  if (from_layout == to_layout) {
+    std::memcpy(to, from, size_t(images * from_image) * sizeof(float));
+    return;
+  }
+  const bool in_blocks = from_layout == blocked || to_layout == blocked;
+  const int64_t step = in_blocks ? 16 : channels;
+  for (int64_t n = 0; n < images; ++n, from += from_image, to += to_image) {
+    for (int64_t c = 0; c < channels; c += step) {
+      const int64_t count = std::min(step, channels - c);
+      // a block starts at c * positions except in channels_last, where it starts at c
+      const float* source = from + (from_layout == cl ? c : c * positions);
+      float* target = to + (to_layout == cl ? c : c * positions);
+      const int64_t from_stride = from_layout == blocked ? 16 : channels;
+      const int64_t to_stride = to_layout == blocked ? 16 : channels;
+      if (to_layout == blocked && count < 16) std::fill_n(target, 16 * positions, 0.f);
+      if (from_layout == rm) {
+        HWY_DYNAMIC_DISPATCH(Transpose)(source, positions, target, to_stride, count, positions);
+      } else if (to_layout == rm) {
+        HWY_DYNAMIC_DISPATCH(Transpose)(source, from_stride, target, positions, positions, count);
+      } else {
+        for (int64_t i = 0; i < positions; ++i) {
+          std::memcpy(target + i * to_stride, source + i * from_stride, size_t(count) * sizeof(float));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace kaon
+#endif

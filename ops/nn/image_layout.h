@@ -1,0 +1,37 @@
+// Conversions between the memory layouts of image batches.
+#pragma once
+
+#include <cstdint>
+
+#include "kaon/ops/view.h"
+
+namespace kaon {
+
+// How the kernels of a convolution want images to lie in memory.
+enum class ImageLayout : uint8_t {
+  row_major,      // image, channel, position
+  channels_last,  // image, position, channel
+  blocked16,      // image, channel / 16, position, 16 channels; missing channels are zero
+};
+
+constexpr ImageLayout image_layout(Layout layout) {
+  return layout == Layout::channels_last ? ImageLayout::channels_last : ImageLayout::row_major;
+}
+
+// Floats that one image takes.
+constexpr int64_t image_floats(ImageLayout layout, int64_t channels, int64_t positions) {
+  return (layout == ImageLayout::blocked16 ? (channels + 15) / 16 * 16 : channels) * positions;
+}
+
+// True when both layouts put every element at the same place.
+constexpr bool same_place(ImageLayout a, ImageLayout b, int64_t channels, int64_t positions) {
+  if (a == b) return true;
+  if (a == ImageLayout::blocked16 || b == ImageLayout::blocked16) return false;
+  return channels == 1 || positions == 1;
+}
+
+// Copies `images` images from one layout to another, on this thread.
+void convert_images(const float* from, ImageLayout from_layout, float* to, ImageLayout to_layout, int64_t images,
+                    int64_t channels, int64_t positions);
+
+}  // namespace kaon

@@ -1,0 +1,179 @@
+// The layer over oneDNN: made primitives, their arguments, and where they are kept.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <concepts>
+#include <dnnl.hpp>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kaon/ops/view.h"
+
+namespace kaon::onednn {
+
+using Desc = dnnl::memory::desc;
+
+// The process-wide CPU engine. Never destroyed: primitives may be released while the process ends.
+const dnnl::engine& engine();
+
+// oneDNN sees an OpenMP team of one thread while this lives; the caller's own setting comes back after it.
+// Parallelism is the engine's, and a team of another size would give other bits.
+class SingleThreadTeam {
+ public:
+  SingleThreadTeam();
+  ~SingleThreadTeam();
+  SingleThreadTeam(const SingleThreadTeam&) = delete;
+  SingleThreadTeam& operator=(const SingleThreadTeam&) = delete;
+
+ private:
+  int before_;
+};
+
+// A dense float32 tensor in row-major order of `dims`.
+Desc plain(const dnnl::memory::dims& dims);
+// The same with explicit strides, in elements.
+Desc strided(const dnnl::memory::dims& dims, const dnnl::memory::dims& strides);
+// (batch, channel, spatial...) with the channel innermost in memory.
+Desc channels_last(const dnnl::memory::dims& dims);
+// Layout left to the primitive.
+Desc any(const dnnl::memory::dims& dims);
+
+// Attributes with which every primitive is made: the caller brings the scratchpad, so that a primitive may run on
+// any thread, and on several at once.
+dnnl::primitive_attr attributes();
+
+// True for oneDNN's reference kernels, which are up to 100 times slower than the others.
+bool is_reference(std::string_view implementation);
+
+// A made primitive. Thread safety: any number of threads may execute it at once.
+class Primitive {
+ public:
+  static constexpr int max_args = 6;
+  struct Argument {
+    int id;  // DNNL_ARG_...
+    Desc desc;
+  };
+
+  Primitive() = default;
+  // `what` names the use in the list of made primitives; `args` fixes the order of the pointers given to run().
+  Primitive(const char* what, const dnnl::primitive_desc_base& desc, std::vector<Argument> args);
+  Primitive(Primitive&&) noexcept = default;
+  Primitive& operator=(Primitive&&) noexcept = default;
+
+  explicit operator bool() const { return bool(state_); }
+  // Runs on this thread and returns when done. Throws Error with oneDNN's status.
+  template <class... P>
+    requires(std::convertible_to<P, const void*> && ...)
+  void run(P... data) const {
+    const void* pointers[] = {data...};
+    execute(pointers, int(sizeof...(P)));
+  }
+  const Desc& desc(int arg) const;
+  size_t scratchpad_bytes() const;
+
+ private:
+  struct State;
+  struct Release {
+    void operator()(State*) const;
+  };
+  void execute(const void* const* data, int count) const;
+  std::unique_ptr<State, Release> state_;
+};
+
+// Copies between two layouts of one tensor.
+Primitive make_reorder(const Desc& from, const Desc& to);
+
+// Calls make(): exceptions of oneDNN become Error "[what] oneDNN: ...", and primitives are made for a team of one.
+template <class Make>
+auto guarded(const char* what, Make&& make);
+
+// What was made in this process so far, newest last, at most 4096: {use, implementation}. For tests.
+std::vector<std::pair<std::string, std::string>> made_primitives();
+
+// What a kernel's set of primitives depends on: kind of operator, shapes, layouts, attributes.
+class Key {
+ public:
+  Key() = default;
+  template <class... V>
+  explicit Key(V... values) {
+    (add(int64_t(values)), ...);
+  }
+  void add(int64_t value);  // throws Error beyond the capacity
+  void add(const Shape& shape);
+  size_t hash() const;
+  friend bool operator==(const Key& a, const Key& b) {
+    return a.count_ == b.count_ && std::equal(a.values_.begin(), a.values_.begin() + a.count_, b.values_.begin());
+  }
+
+ private:
+  std::array<int64_t, 48> values_{};
+  int count_ = 0;
+};
+
+// The sets of primitives that imperative calls made, found by key; the least recently used leave.
+// Thread safety: any thread.
+std::shared_ptr<const KernelState> find_recent(const Key& key);
+void keep_recent(const Key& key, std::shared_ptr<const KernelState> value);
+
+// What lies in the slot of a plan node.
+struct NodeState : KernelState {
+  Key key;
+  std::shared_ptr<const KernelState> value;
+};
+// The node's state, or null. Several threads may run one plan at once.
+const NodeState* load_node_state(std::unique_ptr<KernelState>* slot);
+// Puts `state` into an empty slot; what another thread put there first stays.
+void offer_node_state(std::unique_ptr<KernelState>* slot, std::unique_ptr<NodeState> state);
+
+// A set of primitives in use: keeps it alive.
+template <class T>
+class Held {
+ public:
+  explicit Held(const T* value, std::shared_ptr<const KernelState> owner = nullptr)
+      : value_(value), owner_(std::move(owner)) {}
+  const T* operator->() const { return value_; }
+  const T& operator*() const { return *value_; }
+
+ private:
+  const T* value_;
+  std::shared_ptr<const KernelState> owner_;
+};
+
+// The T (a KernelState) for this key: from the plan node's slot without any lookup, else from the recent ones, else
+// make() gives a std::unique_ptr<T>.
+template <class T, class Make>
+Held<T> obtain(const KernelContext& c, const char* what, const Key& key, Make&& make) {
+  if (const NodeState* node = load_node_state(c.state); node && node->key == key) {
+    return Held<T>(static_cast<const T*>(node->value.get()));
+  }
+  std::shared_ptr<const KernelState> value = find_recent(key);
+  if (!value) {
+    value = std::shared_ptr<const KernelState>(guarded(what, make));
+    keep_recent(key, value);
+  }
+  if (c.state) {
+    auto node = std::make_unique<NodeState>();
+    node->key = key;
+    node->value = value;
+    offer_node_state(c.state, std::move(node));
+  }
+  const T* made = static_cast<const T*>(value.get());
+  return Held<T>(made, std::move(value));
+}
+
+[[noreturn]] void fail(const char* what, const dnnl::error& error);
+
+template <class Make>
+auto guarded(const char* what, Make&& make) {
+  SingleThreadTeam team;
+  try {
+    return make();
+  } catch (const dnnl::error& error) {
+    fail(what, error);
+  }
+}
+
+}  // namespace kaon::onednn

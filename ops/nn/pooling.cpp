@@ -1,0 +1,142 @@
+#include "kaon/ops/nn/pooling.h"
+
+#include <fmt/format.h>
+
+#include "kaon/ops/functions.h"
+#include "kaon/ops/nn/as_float32.h"
+#include "kaon/ops/nn/pooling_kernels.h"
+#include "kaon/ops/op_def.h"
+
+namespace kaon {
+namespace {
+
+// The windows of one call: global pooling has one, over everything.
+struct Windows {
+  Shape kernel, stride, pad, out;
+};
+
+template <class Op>
+Windows windows(const Op& op, const Shape& data) {
+  Windows w;
+  const int axes = data.ndim() - 2;
+  w.out = Shape(data[0], data[1]);
+  for (int i = 0; i < axes; ++i) {
+    const int64_t in = data[i + 2];
+    const int64_t kernel = op.global_pool ? in : op.kernel[i];
+    const int64_t stride = op.global_pool || op.stride.empty() ? 1 : op.stride[i];
+    const int64_t pad = op.global_pool || op.pad.empty() ? 0 : op.pad[i];
+    w.kernel.push_back(kernel);
+    w.stride.push_back(stride);
+    w.pad.push_back(pad);
+    const int64_t room = in + 2 * pad - kernel;
+    switch (op.pooling_convention) {
+      case PoolingConvention::valid: w.out.push_back(room < 0 ? 0 : room / stride + 1); break;
+      case PoolingConvention::full: w.out.push_back(room < 0 ? 0 : (room + stride - 1) / stride + 1); break;
+      case PoolingConvention::same: w.out.push_back((in + stride - 1) / stride); break;
+    }
+    if (op.global_pool) w.out[i + 2] = 1;
+  }
+  return w;
+}
+
+template <class T, class Op>
+PoolJob<T> make_job(const Op& op, const TensorView& data, const TensorView& output) {
+  const Windows w = windows(op, data.shape);
+  PoolJob<T> job;
+  job.g = make_geometry(data.shape, output.shape, w.kernel, w.stride, Shape(), w.pad, 1);
+  job.type = op.pool_type;
+  job.count_pad = op.count_include_pad.value_or(true);
+  job.p = op.p_value.value_or(2);
+  job.channels_last = data.layout == Layout::channels_last;
+  job.x = data.as<T>();
+  return job;
+}
+
+}  // namespace
+
+template <PoolPart P>
+constinit const OpDef PoolingOp<P>::def = make_op_def<PoolingOp<P>>();
+
+template <PoolPart P>
+void PoolingOp<P>::infer(InferContext& c) const {
+  constexpr int at = P == PoolPart::forward ? 0 : 1;
+  c.expect_same_dtype();
+  c.expect_floating();
+  c.expect_ndim_at_least(at, 3);
+  const Shape data = c.shape(at);
+  const int axes = data.ndim() - 2;
+  if (axes > 3) c.fail(fmt::format("data must have 3 to 5 dimensions, got {}", data.str()));
+  for (int i = 2; i < data.ndim(); ++i) {
+    if (data[i] < 1) c.fail(fmt::format("data must have spatial axes of at least 1, got {}", data.str()));
+  }
+  if (global_pool) {
+    check_window(c, Shape::filled(axes, 1), Shape(), Shape(), Shape(), layout, axes);
+  } else {
+    check_window(c, kernel, stride, Shape(), pad, layout, axes);
+  }
+  if (pool_type == PoolType::lp && (p_value.value_or(2) < 1 || p_value.value_or(2) > 3)) {
+    c.fail_value(fmt::format("p_value must be 1, 2 or 3, got {}", *p_value));
+  }
+  for (int64_t p : pad) {
+    if (pooling_convention == PoolingConvention::same && p != 0 && !global_pool) {
+      c.fail_value(fmt::format("pooling_convention same takes no pad, got {}", pad.str()));
+    }
+  }
+  const Windows w = windows(*this, data);
+  for (int i = 0; i < axes; ++i) {
+    if (w.out[i + 2] < 1) c.fail(fmt::format("kernel {} exceeds the padded data {}", kernel.str(), data.str()));
+    if (!global_pool && w.pad[i] >= w.kernel[i]) {
+      c.fail_value(fmt::format("pad {} must be smaller than kernel {}", pad.str(), kernel.str()));
+    }
+  }
+  if constexpr (P == PoolPart::forward) {
+    c.set_output(w.out, c.dtype());
+  } else {
+    c.expect_shape(0, w.out);
+    c.expect_shape(2, w.out);
+    c.set_output(data, c.dtype());
+  }
+}
+
+template <PoolPart P>
+void PoolingOp<P>::grad(GradContext& g) const
+  requires(P == PoolPart::forward)
+{
+  if (!g.wants(0)) return;
+  BackwardPooling back;
+  back.kernel = kernel, back.pool_type = pool_type, back.global_pool = global_pool;
+  back.pooling_convention = pooling_convention, back.stride = stride, back.pad = pad, back.p_value = p_value;
+  back.count_include_pad = count_include_pad, back.layout = layout;
+  g.set(0, nd._backward_Pooling(g.head(), g.input(0), g.output(), back));
+}
+
+template <PoolPart P>
+void run_cpu(const PoolingOp<P>& op, KernelContext& context) {
+  as_float32(context, [&](KernelContext& c) {
+    const auto run = [&]<class T>() {
+      if constexpr (P == PoolPart::forward) {
+        PoolJob<T> job = make_job<T>(op, c.in(0), c.out());
+        job.out = c.out().template as<T>();
+        pool_forward(c.run, job);
+      } else {
+        PoolJob<T> job = make_job<T>(op, c.in(1), c.in(2));
+        job.head = c.in(0).template as<T>();
+        job.y = c.in(2).template as<T>();
+        job.out = c.out().template as<T>();
+        pool_backward(c.run, job);
+      }
+    };
+    if (c.out().dtype == DType::float64) {
+      run.template operator()<double>();
+    } else {
+      run.template operator()<float>();
+    }
+  });
+}
+
+template struct PoolingOp<PoolPart::forward>;
+template struct PoolingOp<PoolPart::backward>;
+template void run_cpu(const Pooling&, KernelContext&);
+template void run_cpu(const BackwardPooling&, KernelContext&);
+
+}  // namespace kaon

@@ -1,0 +1,367 @@
+#include "kaon/ops/nn/pooling_kernels.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "kaon/engine/run_context.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kaon/ops/nn/pooling_kernels.cpp"
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+HWY_BEFORE_NAMESPACE();
+namespace kaon {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// The part of a window that lies on the data, per axis, and the window's size within the padded data.
+struct Window {
+  int64_t begin[3], end[3];
+  int64_t padded = 1;
+  int64_t real() const { return (end[0] - begin[0]) * (end[1] - begin[1]) * (end[2] - begin[2]); }
+};
+
+// Three axes whatever the geometry has.
+struct Sizes {
+  int64_t in[3], out[3], kernel[3], stride[3], pad[3];
+  explicit Sizes(const ConvGeometry& g) {
+    for (int a = 0; a < 3; ++a) {
+      const int from = g.axes == 3 ? a : a - 1;
+      const size_t k = size_t(from < 0 ? 0 : from);
+      in[a] = from < 0 ? 1 : g.in[k], out[a] = from < 0 ? 1 : g.out[k], kernel[a] = from < 0 ? 1 : g.kernel[k];
+      stride[a] = from < 0 ? 1 : g.stride[k], pad[a] = from < 0 ? 0 : g.pad[k];
+    }
+  }
+  void clip(int axis, int64_t position, Window& w) const {
+    const int64_t start = position * stride[axis] - pad[axis];
+    w.padded *= std::max<int64_t>(0, std::min(start + kernel[axis], in[axis] + pad[axis]) - start);
+    w.begin[axis] = std::max<int64_t>(start, 0);
+    w.end[axis] = std::max(w.begin[axis], std::min(start + kernel[axis], in[axis]));
+  }
+  Window window(int64_t position) const {
+    Window w{};
+    w.padded = 1;
+    clip(0, position / (out[1] * out[2]), w);
+    clip(1, position / out[2] % out[1], w);
+    clip(2, position % out[2], w);
+    return w;
+  }
+  // Calls visit(input position) for the window's elements in row-major order.
+  template <class Visit>
+  HWY_INLINE void for_each(const Window& w, Visit visit) const {
+    for (int64_t z = w.begin[0]; z < w.end[0]; ++z) {
+      for (int64_t y = w.begin[1]; y < w.end[1]; ++y) {
+        const int64_t row = (z * in[1] + y) * in[2];
+        for (int64_t x = w.begin[2]; x < w.end[2]; ++x) visit(row + x);
+      }
+    }
+  }
+};
+
+// The larger one; NaN wins.
+template <class D, class V>
+HWY_INLINE V larger(D, V x, V best) {
+  return hn::IfThenElse(hn::Or(hn::Gt(x, best), hn::Ne(x, x)), x, best);
+}
+
+template <class D, class V>
+HWY_INLINE V power(D d, V x, int p) {
+  const V a = hn::Abs(x);
+  (void)d;
+  return p == 1 ? a : p == 2 ? hn::Mul(x, x) : hn::Mul(a, hn::Mul(a, a));
+}
+
+// The p-th root, lane by lane for p = 3.
+template <class D, class V>
+HWY_INLINE V root(D d, V x, int p) {
+  if (p == 1) return x;
+  if (p == 2) return hn::Sqrt(x);
+  HWY_ALIGN hn::TFromD<D> lanes[HWY_MAX_BYTES / sizeof(hn::TFromD<D>)];
+  hn::Store(x, d, lanes);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = std::cbrt(lanes[i]);
+  return hn::Load(d, lanes);
+}
+
+// What a sum over a window is divided by.
+template <class T>
+T divisor(const PoolJob<T>& job, const Window& w) {
+  if (job.type != PoolType::avg) return T(1);
+  return T(std::max<int64_t>(1, job.count_pad ? w.padded : w.real()));
+}
+
+// Calls f(tag, first channel) for vectors that cover the channels: whole, then of 16 bytes, then single.
+template <class T, class F>
+HWY_INLINE void over_channels(int64_t channels, F f) {
+  const hn::ScalableTag<T> d;
+  const hn::CappedTag<T, 16 / sizeof(T)> d4;
+  const hn::CappedTag<T, 1> d1;
+  int64_t c = 0;
+  for (; c + int64_t(hn::Lanes(d)) <= channels; c += int64_t(hn::Lanes(d))) f(d, c);
+  for (; c + int64_t(hn::Lanes(d4)) <= channels; c += int64_t(hn::Lanes(d4))) f(d4, c);
+  for (; c < channels; ++c) f(d1, c);
+}
+
+// Output positions [begin, end) of one image with the channels innermost.
+template <class T>
+void forward_positions(const PoolJob<T>& job, const Sizes& s, const T* HWY_RESTRICT x, T* HWY_RESTRICT y,
+                       int64_t channels, int64_t begin, int64_t end) {
+  for (int64_t position = begin; position < end; ++position) {
+    const Window w = s.window(position);
+    const T scale = divisor(job, w);
+    over_channels<T>(channels, [&](auto d, int64_t c) {
+      auto total = hn::Set(d, job.type == PoolType::max ? -std::numeric_limits<T>::infinity() : T(0));
+      if (job.type == PoolType::max) {
+        s.for_each(w, [&](int64_t from) { total = larger(d, hn::LoadU(d, x + from * channels + c), total); });
+      } else if (job.type == PoolType::lp) {
+        s.for_each(w, [&](int64_t from) { total = hn::Add(total, power(d, hn::LoadU(d, x + from * channels + c), job.p)); });
+        total = root(d, total, job.p);
+      } else {
+        s.for_each(w, [&](int64_t from) { total = hn::Add(total, hn::LoadU(d, x + from * channels + c)); });
+        if (scale != T(1)) total = hn::Div(total, hn::Set(d, scale));
+      }
+      hn::StoreU(total, d, y + position * channels + c);
+    });
+  }
+}
+
+// The gradient of one image with the channels innermost; `dx` is zero before.
+template <class T>
+void backward_positions(const PoolJob<T>& job, const Sizes& s, const T* HWY_RESTRICT x, const T* HWY_RESTRICT y,
+                        const T* HWY_RESTRICT head, T* HWY_RESTRICT dx, int64_t channels) {
+  const int64_t positions = s.out[0] * s.out[1] * s.out[2];
+  for (int64_t position = 0; position < positions; ++position) {
+    const Window w = s.window(position);
+    const T scale = divisor(job, w);
+    over_channels<T>(channels, [&](auto d, int64_t c) {
+      const auto g = hn::LoadU(d, head + position * channels + c);
+      const auto top = hn::LoadU(d, y + position * channels + c);
+      const auto add = [&](int64_t to, auto v) {
+        T* p = dx + to * channels + c;
+        hn::StoreU(hn::Add(hn::LoadU(d, p), v), d, p);
+      };
+      if (job.type == PoolType::max) {
+        auto rest = g;  // becomes zero in the lanes whose maximum was met
+        s.for_each(w, [&](int64_t to) {
+          const auto value = hn::LoadU(d, x + to * channels + c);
+          // in a window with a NaN the first NaN takes the gradient
+          const auto is_top = hn::Or(hn::Eq(value, top), hn::Ne(value, value));
+          add(to, hn::IfThenElseZero(is_top, rest));
+          rest = hn::IfThenElse(is_top, hn::Zero(d), rest);
+        });
+      } else if (job.type == PoolType::lp) {
+        s.for_each(w, [&](int64_t to) {
+          const auto value = hn::LoadU(d, x + to * channels + c);
+          auto slope = hn::CopySign(hn::Set(d, T(1)), value);
+          for (int i = 1; i < job.p; ++i) slope = hn::Mul(slope, hn::Div(hn::Abs(value), top));
+          add(to, hn::IfThenElseZero(hn::Ne(top, hn::Zero(d)), hn::Mul(g, slope)));
+        });
+      } else {
+        const auto part = scale == T(1) ? g : hn::Div(g, hn::Set(d, scale));
+        s.for_each(w, [&](int64_t to) { add(to, part); });
+      }
+    });
+  }
+}
+
+// to[i] = f(to[i], from[i * step]) for i < n; step 1 or 2.
+template <class D, class T, class F>
+HWY_INLINE int64_t strided_row(D d, const T* HWY_RESTRICT from, int64_t step, T* HWY_RESTRICT to, int64_t n, F f) {
+  const int64_t lanes = int64_t(hn::Lanes(d));
+  int64_t i = 0;
+  if (step == 1) {
+    for (; i + lanes <= n; i += lanes) hn::StoreU(f(d, hn::LoadU(d, from + i), hn::LoadU(d, to + i)), d, to + i);
+  } else {
+    // reads one element past the last one used, so the last vector is left to the caller
+    for (; i + lanes < n; i += lanes) {
+      hn::Vec<D> even, odd;
+      hn::LoadInterleaved2(d, from + 2 * i, even, odd);
+      hn::StoreU(f(d, even, hn::LoadU(d, to + i)), d, to + i);
+    }
+  }
+  return i;
+}
+
+template <class T, class F>
+HWY_INLINE void combine_row(const T* from, int64_t step, T* to, int64_t n, F f) {
+  int64_t i = strided_row(hn::ScalableTag<T>(), from, step, to, n, f);
+  i += strided_row(hn::CappedTag<T, 16 / sizeof(T)>(), from + i * step, step, to + i, n - i, f);
+  const hn::CappedTag<T, 1> one;
+  for (; i < n; ++i) hn::StoreU(f(one, hn::LoadU(one, from + i * step), hn::LoadU(one, to + i)), one, to + i);
+}
+
+// One row-major plane, an output row at a time: each tap of the window is one pass over that row.
+template <class T>
+void forward_plane(const PoolJob<T>& job, const Sizes& s, const T* x, T* y) {
+  const bool is_max = job.type == PoolType::max;
+  for (int64_t row = 0; row < s.out[0] * s.out[1]; ++row, y += s.out[2]) {
+    Window w = s.window(row * s.out[2]);
+    std::fill_n(y, s.out[2], is_max ? -std::numeric_limits<T>::infinity() : T(0));
+    for (int64_t z = w.begin[0]; z < w.end[0]; ++z) {
+      for (int64_t iy = w.begin[1]; iy < w.end[1]; ++iy) {
+        const T* in_row = x + (z * s.in[1] + iy) * s.in[2];
+        for (int64_t k = 0; k < s.kernel[2]; ++k) {
+          // outputs whose tap k lies on the data
+          const int64_t shift = k - s.pad[2], step = s.stride[2];
+          const int64_t first = shift < 0 ? (-shift + step - 1) / step : 0;
+          const int64_t last = s.in[2] > shift ? std::min(s.out[2], (s.in[2] - 1 - shift) / step + 1) : 0;
+          if (last <= first) continue;
+          const T* from = in_row + first * step + shift;
+          if (is_max) {
+            combine_row(from, step, y + first, last - first, [](auto d, auto v, auto best) { return larger(d, v, best); });
+          } else {
+            combine_row(from, step, y + first, last - first, [](auto, auto v, auto sum) { return hn::Add(v, sum); });
+          }
+        }
+      }
+    }
+    if (job.type != PoolType::avg) continue;
+    for (int64_t i = 0; i < s.out[2]; ++i) y[i] /= divisor(job, s.window(row * s.out[2] + i));
+  }
+}
+
+// Max over windows of 2 x 2 that neither overlap nor leave a column: the gradient of n outputs of a row.
+template <class D, class T>
+HWY_INLINE int64_t backward_pairs(D d, const T* HWY_RESTRICT x, int64_t width, const T* HWY_RESTRICT y,
+                                  const T* HWY_RESTRICT head, T* HWY_RESTRICT dx, int64_t n) {
+  const int64_t lanes = int64_t(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto top = hn::LoadU(d, y + i);
+    auto rest = hn::LoadU(d, head + i);
+    const auto take = [&](auto value) {
+      const auto is_top = hn::Or(hn::Eq(value, top), hn::Ne(value, value));
+      const auto part = hn::IfThenElseZero(is_top, rest);
+      rest = hn::IfThenElse(is_top, hn::Zero(d), rest);
+      return part;
+    };
+    for (int row = 0; row < 2; ++row) {
+      hn::Vec<D> even, odd;
+      hn::LoadInterleaved2(d, x + row * width + 2 * i, even, odd);
+      even = take(even);
+      odd = take(odd);
+      hn::StoreInterleaved2(even, odd, d, dx + row * width + 2 * i);
+    }
+  }
+  return i;
+}
+
+template <class T>
+void backward_plane_2x2(const Sizes& s, const T* x, const T* y, const T* head, T* dx) {
+  const int64_t n = s.out[2], width = s.in[2];
+  for (int64_t row = 0; row < s.out[1]; ++row, x += 2 * width, dx += 2 * width, y += n, head += n) {
+    int64_t i = backward_pairs(hn::ScalableTag<T>(), x, width, y, head, dx, n);
+    i += backward_pairs(hn::CappedTag<T, 16 / sizeof(T)>(), x + 2 * i, width, y + i, head + i, dx + 2 * i, n - i);
+    backward_pairs(hn::CappedTag<T, 1>(), x + 2 * i, width, y + i, head + i, dx + 2 * i, n - i);
+  }
+}
+
+// Units of work: rows of the output for channels_last, planes for row-major.
+template <class T>
+void forward_units(const PoolJob<T>& job, int64_t begin, int64_t end) {
+  const Sizes s(job.g);
+  const int64_t in = job.g.in_positions(), out = job.g.out_positions(), channels = job.g.in_channels;
+  if (job.channels_last) {
+    const int64_t rows = s.out[0] * s.out[1];
+    for (int64_t unit = begin; unit < end; ++unit) {
+      const int64_t image = unit / rows, row = unit % rows;
+      forward_positions(job, s, job.x + image * in * channels, job.out + image * out * channels, channels,
+                        row * s.out[2], (row + 1) * s.out[2]);
+    }
+    return;
+  }
+  const bool by_rows = job.type != PoolType::lp && s.stride[2] <= 2;
+  for (int64_t plane = begin; plane < end; ++plane) {
+    if (by_rows) {
+      forward_plane(job, s, job.x + plane * in, job.out + plane * out);
+    } else {
+      forward_positions(job, s, job.x + plane * in, job.out + plane * out, 1, 0, out);
+    }
+  }
+}
+
+// Units of work: images for channels_last, planes for row-major.
+template <class T>
+void backward_units(const PoolJob<T>& job, int64_t begin, int64_t end) {
+  const Sizes s(job.g);
+  const int64_t channels = job.channels_last ? job.g.in_channels : 1;
+  const int64_t in = job.g.in_positions() * channels, out = job.g.out_positions() * channels;
+  const bool is_2x2 = job.type == PoolType::max && channels == 1 && s.kernel[0] == 1 && s.in[0] == 1 && s.out[0] == 1 &&
+                      s.kernel[1] == 2 && s.kernel[2] == 2 && s.stride[1] == 2 && s.stride[2] == 2 && s.pad[0] == 0 &&
+                      s.pad[1] == 0 && s.pad[2] == 0 && s.in[1] == 2 * s.out[1] && s.in[2] == 2 * s.out[2];
+  for (int64_t unit = begin; unit < end; ++unit) {
+    const T* x = job.x + unit * in;
+    const T* y = job.y + unit * out;
+    const T* head = job.head + unit * out;
+    T* dx = job.out + unit * in;
+    if (is_2x2) {
+      backward_plane_2x2(s, x, y, head, dx);
+    } else {
+      std::fill_n(dx, in, T(0));
+      backward_positions(job, s, x, y, head, dx, channels);
+    }
+  }
+}
+
+void ForwardFloat(const PoolJob<float>& job, int64_t begin, int64_t end) { forward_units(job, begin, end); }
+void ForwardDouble(const PoolJob<double>& job, int64_t begin, int64_t end) { forward_units(job, begin, end); }
+void BackwardFloat(const PoolJob<float>& job, int64_t begin, int64_t end) { backward_units(job, begin, end); }
+void BackwardDouble(const PoolJob<double>& job, int64_t begin, int64_t end) { backward_units(job, begin, end); }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kaon
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kaon {
+
+HWY_EXPORT(ForwardFloat);
+HWY_EXPORT(ForwardDouble);
+HWY_EXPORT(BackwardFloat);
+HWY_EXPORT(BackwardDouble);
+
+namespace {
+// Units per piece: some 64 K elements.
+int64_t pool_grain(int64_t elements) { return std::max<int64_t>(1, (1 << 16) / std::max<int64_t>(1, elements)); }
+}  // namespace
+
+template <class T>
+void pool_forward(RunContext& run, const PoolJob<T>& job) {
+  const ConvGeometry& g = job.g;
+  int64_t units = g.batch * g.in_channels, elements = g.in_positions();
+  if (job.channels_last) {
+    const int64_t rows = g.axes == 3 ? g.out[0] * g.out[1] : g.out[0];
+    units = g.batch * rows;
+    elements = g.in_positions() * g.in_channels / std::max<int64_t>(1, rows);
+  }
+  run.parallel_for(units, pool_grain(elements), [&](int64_t begin, int64_t end) {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      HWY_DYNAMIC_DISPATCH(ForwardFloat)(job, begin, end);
+    } else {
+      HWY_DYNAMIC_DISPATCH(ForwardDouble)(job, begin, end);
+    }
+  });
+}
+
+template <class T>
+void pool_backward(RunContext& run, const PoolJob<T>& job) {
+  const ConvGeometry& g = job.g;
+  const int64_t units = job.channels_last ? g.batch : g.batch * g.in_channels;
+  const int64_t elements = job.channels_last ? g.in_positions() * g.in_channels : g.in_positions();
+  run.parallel_for(units, pool_grain(elements), [&](int64_t begin, int64_t end) {
+    if constexpr (sizeof(T) == sizeof(float)) {
+      HWY_DYNAMIC_DISPATCH(BackwardFloat)(job, begin, end);
+    } else {
+      HWY_DYNAMIC_DISPATCH(BackwardDouble)(job, begin, end);
+    }
+  });
+}
+
+template void pool_forward(RunContext&, const PoolJob<float>&);
+template void pool_forward(RunContext&, const PoolJob<double>&);
+template void pool_backward(RunContext&, const PoolJob<float>&);
+template void pool_backward(RunContext&, const PoolJob<double>&);
+
+}  // namespace kaon
+#endif

@@ -1,0 +1,29 @@
+// The loops behind Pooling.
+#pragma once
+
+#include "kaon/ops/nn/conv_geometry.h"
+#include "kaon/ops/nn/pooling.h"
+
+namespace kaon {
+
+// `in_channels` of the geometry is the number of channels. Images lie in either layout, all in the same.
+template <class T>
+struct PoolJob {
+  ConvGeometry g;
+  PoolType type = PoolType::max;
+  bool count_pad = true;  // the mean counts padding
+  int p = 2;              // of the p-norm
+  bool channels_last = false;
+  const T* x = nullptr;
+  const T* y = nullptr;     // backward: the output
+  const T* head = nullptr;  // backward
+  T* out = nullptr;
+};
+
+// T: float, double.
+template <class T>
+void pool_forward(RunContext& run, const PoolJob<T>& job);
+template <class T>
+void pool_backward(RunContext& run, const PoolJob<T>& job);
+
+}  // namespace kaon

@@ -1,0 +1,25 @@
+// Softmax over rows: what softmax, SoftmaxActivation, SoftmaxOutput and their gradients share.
+#pragma once
+
+#include "kaon/ops/view.h"
+
+namespace kaon {
+
+// An array seen as (outer, n, inner), the softmax running over n.
+struct RowView {
+  int64_t outer = 1, n = 1, inner = 1;
+};
+RowView rows_along(const Shape& shape, int axis);  // axis counted from the front
+
+enum class SoftmaxKind : uint8_t { plain, log };
+
+// out = softmax or log_softmax of scale * in. `length` (any dtype; nullptr: all of n) holds one count per row
+// and needs inner == 1. The output's dtype is the input's, or float32 for 16-bit inputs.
+void softmax_forward(SoftmaxKind kind, const RowView& rows, double scale, const TensorView& in,
+                     const TensorView* length, const TensorView& out, RunContext& run);
+
+// The gradient of the above from the head and the output, all of one dtype.
+void softmax_backward(SoftmaxKind kind, const RowView& rows, double scale, const TensorView& head,
+                      const TensorView& output, const TensorView& grad, RunContext& run);
+
+}  // namespace kaon

@@ -1,0 +1,135 @@
+// What an operator is: a struct with its attributes as fields, traits, shape inference and a gradient.
+// A light header: .cu files read it.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstdint>
+#include <string_view>
+#include <tuple>
+
+#include "kaon/ops/view.h"
+
+namespace kaon {
+
+class NDArray;
+
+// A short constexpr list of names.
+struct Names {
+  std::array<std::string_view, 8> items{};
+  uint8_t count = 0;
+
+  constexpr Names() = default;
+  template <class... S>
+    requires(sizeof...(S) > 0)
+  constexpr Names(const S&... s) : items{std::string_view(s)...}, count(sizeof...(S)) {}
+  constexpr std::string_view operator[](int i) const { return items[size_t(i)]; }
+  constexpr int size() const { return count; }
+};
+
+constexpr uint32_t bit(int i) { return 1u << i; }
+
+struct OpTraits {
+  std::string_view name;    // MXNet's name; stands in files
+  Names inputs{"data"};     // names of the inputs, as MXNet has them
+  int outputs = 1;
+  int visible_outputs = -1;   // what a caller gets; -1: all (BatchNorm computes 3 and shows 1)
+  bool variadic = false;      // any number of inputs (concat)
+  int inplace = -1;           // output 0 may take the memory of this input (same bytes, read before written per element)
+  uint32_t mutates = 0;       // bit i: input i is updated in place (optimizer states, running statistics)
+  int mutates_period = 0;     // variadic: > 0 means that inputs come in groups of this many and `mutates` speaks of one group
+  uint32_t infers = 0;        // bit i: the shape of input i follows from the other inputs (weights)
+  bool view = false;          // output 0 is the bytes of input 0 under another shape: plans alias it, no kernel runs
+  bool random = false;        // draws random numbers
+  bool pointwise = false;     // output element k depends on input elements k only (fusable)
+  bool mode_dependent = false;  // reads KernelContext::training
+  bool any_layout = false;    // right for channels_last values when all 4-D inputs share that layout
+  bool in_mxnet = true;       // false: export refuses it by name
+  Names aliases{};            // other names seen in files
+};
+
+// Is input `i` of `n` updated in place? Inputs after the last whole group belong to no group.
+constexpr bool is_mutated(const OpTraits& traits, int i, int n) {
+  if (traits.mutates_period == 0) return i < 32 && (traits.mutates >> i & 1) != 0;
+  return i < n / traits.mutates_period * traits.mutates_period && (traits.mutates >> (i % traits.mutates_period) & 1) != 0;
+}
+
+// One attribute: its name in files and where it lies.
+template <class Op, class T>
+struct Field {
+  std::string_view name;
+  T Op::*member;
+  bool required = false;
+  using type = T;
+};
+template <class Op, class T> Field(const char*, T Op::*) -> Field<Op, T>;
+template <class Op, class T> Field(const char*, T Op::*, bool) -> Field<Op, T>;
+
+// Shape and dtype of one value. -1 dimensions and Shape::unknown() occur in inference only.
+struct TensorMeta {
+  Shape shape = Shape::unknown();
+  DType dtype = DType::float32;
+  friend bool operator==(const TensorMeta&, const TensorMeta&) = default;
+};
+
+// Handed to `infer`: known inputs in, outputs (and inferable inputs) out. All checks throw ShapeError or
+// TypeError naming the operator, what was expected and what was given.
+class InferContext {
+ public:
+  InferContext(const char* op, const OpTraits& traits, std::span<TensorMeta> inputs, std::span<TensorMeta> outputs)
+      : op_(op), traits_(traits), inputs_(inputs), outputs_(outputs) {}
+
+  const char* op() const { return op_; }
+  int num_inputs() const { return int(inputs_.size()); }
+  const Shape& shape(int i) const { return inputs_[size_t(i)].shape; }
+  DType dtype(int i = 0) const { return inputs_[size_t(i)].dtype; }
+  // Fills unknown dimensions of input i from `expected`, or throws ShapeError when they differ.
+  void expect_shape(int i, const Shape& expected);
+  void expect_ndim(int i, int ndim) const;               // throws ShapeError
+  void expect_ndim_at_least(int i, int ndim) const;      // throws ShapeError
+  void expect_same_dtype() const;                        // all inputs; throws TypeError
+  void expect_floating(int i = 0) const;                 // throws TypeError
+  void set_output(int i, const Shape& shape, DType dtype);
+  void set_output(const Shape& shape, DType dtype) { set_output(0, shape, dtype); }
+  [[noreturn]] void fail(const std::string& why) const;  // ShapeError "[op] why"
+  [[noreturn]] void fail_dtype(const std::string& why) const;
+  [[noreturn]] void fail_value(const std::string& why) const;
+  // "data (2, 3), weight (4, 5)": for messages
+  std::string describe_inputs() const;
+
+ private:
+  const char* op_;
+  const OpTraits& traits_;
+  std::span<TensorMeta> inputs_;
+  std::span<TensorMeta> outputs_;
+};
+
+// Handed to `grad`: arrays of the forward call and the gradients that arrive at its outputs. A rule is
+// written in operators, so it runs eagerly and in a trace alike.
+class GradContext {
+ public:
+  virtual ~GradContext() = default;
+  virtual int num_inputs() const = 0;
+  virtual const NDArray& input(int i) const = 0;
+  virtual const NDArray& output(int i = 0) const = 0;
+  virtual const NDArray& head(int i = 0) const = 0;  // gradient of output i; zeros when nothing arrives there
+  virtual bool has_head(int i) const = 0;            // false: nothing arrives at output i
+  virtual bool wants(int i) const = 0;               // is the gradient of input i needed?
+  virtual void set(int i, NDArray gradient) = 0;     // not called: no gradient flows to input i
+};
+
+// An operator: a default-constructible aggregate with traits, fields and infer. run_cpu(const T&, KernelContext&)
+// is found by argument lookup. `int num_inputs() const` says how many inputs this attribute set takes when
+// it is not all of traits.inputs; `int num_outputs() const` likewise.
+template <class T>
+concept Op = std::default_initializable<T> && requires(const T& op, InferContext& infer, KernelContext& kernel) {
+  { T::traits } -> std::convertible_to<const OpTraits&>;
+  T::fields;
+  op.infer(infer);
+  run_cpu(op, kernel);
+};
+
+template <class T>
+concept Differentiable = requires(const T& op, GradContext& grad) { op.grad(grad); };
+
+}  // namespace kaon

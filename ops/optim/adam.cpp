@@ -1,0 +1,30 @@
+#include "kaon/ops/optim/adam.h"
+
+#include "kaon/ops/op_def.h"
+#include "kaon/ops/optim/update_kernel.h"
+
+namespace kaon {
+namespace {
+
+template <class Op>
+UpdateRule rule_of(const Op& op) {
+  return {.kind = UpdateKind::adam,
+          .beta1 = op.beta1,
+          .beta2 = op.beta2,
+          .epsilon = op.epsilon,
+          .rescale = op.rescale_grad,
+          .clip = op.clip_gradient};
+}
+
+}  // namespace
+
+constinit const OpDef AdamUpdate::def = make_op_def<AdamUpdate>();
+constinit const OpDef MultiAdamUpdate::def = make_op_def<MultiAdamUpdate>();
+
+void AdamUpdate::infer(InferContext& c) const { infer_update(c, rule_of(*this)); }
+void run_cpu(const AdamUpdate& op, KernelContext& c) { run_update(rule_of(op), op.lr, op.wd, c); }
+
+void MultiAdamUpdate::infer(InferContext& c) const { infer_multi_update(c, rule_of(*this), 4); }
+void run_cpu(const MultiAdamUpdate& op, KernelContext& c) { run_multi_update(rule_of(op), 4, c); }
+
+}  // namespace kaon

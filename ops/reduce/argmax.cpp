@@ -1,0 +1,117 @@
+#include "kaon/ops/reduce/argmax.h"
+
+#include <algorithm>
+
+#include "kaon/ops/dispatch.h"
+#include "kaon/ops/op_def.h"
+#include "kaon/ops/reduce/reduce.h"
+#include "kaon/ops/reduce/reduce_kernels.h"
+
+namespace kaon {
+
+constinit const OpDef ArgMax::def = make_op_def<ArgMax>();
+constinit const OpDef ArgMin::def = make_op_def<ArgMin>();
+constinit const OpDef ArgMaxChannel::def = make_op_def<ArgMaxChannel>();
+
+namespace {
+
+void infer_arg(InferContext& c, std::optional<int> axis, bool keepdims) {
+  const int ndim = c.shape(0).ndim();
+  const uint32_t mask = axis ? bit(normalize_axis(*axis, ndim, c.op())) : (1u << ndim) - 1;
+  expect_elements(c, mask);
+  c.set_output(reduced_shape(c.shape(0), mask, keepdims), DType::float32);
+}
+
+// Is `a` chosen over `b`, which stands before it? NaN over all numbers.
+template <Combine C, class V>
+bool beats(V a, V b) {
+  return (C == Combine::max ? a > b : a < b) || (a != a && b == b);
+}
+
+// One run: the vectorised reduction finds the value, a scan its first place.
+template <Combine C, class T, class Acc>
+int64_t find_in_run(const RunKernels& kernels, const T* x, int64_t n) {
+  if (n < 32) {
+    int64_t best = 0;
+    for (int64_t k = 1; k < n; ++k) {
+      if (beats<C>(Acc(x[k]), Acc(x[best]))) best = k;
+    }
+    return best;
+  }
+  Acc value;
+  kernels.runs(x, size_t(n), 1, 0, &value);
+  int64_t k = 0;
+  if (value != value) {
+    while (Acc(x[k]) == Acc(x[k])) ++k;
+  } else {
+    while (Acc(x[k]) != value) ++k;
+  }
+  return k;
+}
+
+template <Combine C>
+void run_arg(KernelContext& c, std::optional<int> axis, const char* name) {
+  constexpr int64_t piece = 1 << 15;
+  const TensorView& in = c.in(0);
+  const Shape& shape = in.shape;
+  int64_t outer = 1, n = shape.size(), inner = 1;
+  if (axis) {
+    const int a = normalize_axis(*axis, shape.ndim(), name);
+    outer = shape.product(0, a), n = shape[a], inner = shape.product(a + 1, shape.ndim());
+  }
+  if (outer * n * inner == 0) return;
+  float* out = c.out().as<float>();
+  const RunKernels kernels = run_kernels(in.dtype, C);
+  dispatch_all(name, in.dtype, [&]<class T>() {
+    using Acc = std::conditional_t<is_floating(dtype_of<T>), accumulate_t<T>, int64_t>;
+    const T* x = in.as<T>();
+    if (inner == 1 && outer == 1 && n > piece) {  // pieces first, then the first of the best pieces
+      const int64_t pieces = (n + piece - 1) / piece;
+      int64_t* best = static_cast<int64_t*>(c.run.workspace(size_t(pieces) * sizeof(int64_t)));
+      c.run.parallel_for(n, piece, [&](int64_t begin, int64_t end) {
+        best[begin / piece] = begin + find_in_run<C, T, Acc>(kernels, x + begin, end - begin);
+      });
+      int64_t winner = best[0];
+      for (int64_t i = 1; i < pieces; ++i) {
+        if (beats<C>(Acc(x[best[i]]), Acc(x[winner]))) winner = best[i];
+      }
+      out[0] = float(winner);
+    } else if (inner == 1) {
+      c.run.parallel_for(outer, std::max<int64_t>(1, piece / n), [&](int64_t o, int64_t end) {
+        for (; o < end; ++o) out[o] = float(find_in_run<C, T, Acc>(kernels, x + o * n, n));
+      });
+    } else {
+      const int64_t chunk = std::min<int64_t>(inner, 256), chunks = (inner + chunk - 1) / chunk;
+      c.run.parallel_for(outer * chunks, std::max<int64_t>(1, piece / (n * chunk)), [&](int64_t i, int64_t end) {
+        Acc best[256];
+        for (; i < end; ++i) {
+          const int64_t o = i / chunks, column = i % chunks * chunk, columns = std::min(chunk, inner - column);
+          const T* p = x + o * n * inner + column;
+          float* index = out + o * inner + column;
+          for (int64_t j = 0; j < columns; ++j) best[j] = Acc(p[j]), index[j] = 0;
+          for (int64_t k = 1; k < n; ++k) {
+            for (int64_t j = 0; j < columns; ++j) {
+              const Acc v = Acc(p[k * inner + j]);
+              if (beats<C>(v, best[j])) best[j] = v, index[j] = float(k);
+            }
+          }
+        }
+      });
+    }
+  });
+}
+
+}  // namespace
+
+void ArgMax::infer(InferContext& c) const { infer_arg(c, axis, keepdims); }
+void ArgMin::infer(InferContext& c) const { infer_arg(c, axis, keepdims); }
+void ArgMaxChannel::infer(InferContext& c) const {
+  c.expect_ndim(0, 2);
+  infer_arg(c, 1, false);
+}
+
+void run_cpu(const ArgMax& op, KernelContext& c) { run_arg<Combine::max>(c, op.axis, "argmax"); }
+void run_cpu(const ArgMin& op, KernelContext& c) { run_arg<Combine::min>(c, op.axis, "argmin"); }
+void run_cpu(const ArgMaxChannel&, KernelContext& c) { run_arg<Combine::max>(c, 1, "argmax_channel"); }
+
+}  // namespace kaon

@@ -1,0 +1,43 @@
+// argmax, argmin, argmax_channel: where the largest or smallest element is.
+#pragma once
+
+#include "kaon/ops/attributes.h"
+#include "kaon/ops/op.h"
+
+namespace kaon {
+
+struct OpDef;
+
+// The index of the first largest element along `axis`, or in the flattened array when there is none, as float32. A NaN
+// counts as the largest (NumPy). Not differentiable.
+struct ArgMax {
+  std::optional<int> axis{};
+  bool keepdims = false;
+  static constexpr OpTraits traits{.name = "argmax"};
+  static constexpr auto fields = std::tuple{Field{"axis", &ArgMax::axis}, Field{"keepdims", &ArgMax::keepdims}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const ArgMax& op, KernelContext& c);
+
+// The same for the smallest element; a NaN counts as the smallest.
+struct ArgMin {
+  std::optional<int> axis{};
+  bool keepdims = false;
+  static constexpr OpTraits traits{.name = "argmin"};
+  static constexpr auto fields = std::tuple{Field{"axis", &ArgMin::axis}, Field{"keepdims", &ArgMin::keepdims}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const ArgMin& op, KernelContext& c);
+
+// argmax along axis 1 of a matrix: (n, c) to (n,), the class of each row.
+struct ArgMaxChannel {
+  static constexpr OpTraits traits{.name = "argmax_channel"};
+  static constexpr auto fields = std::tuple{};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const ArgMaxChannel& op, KernelContext& c);
+
+}  // namespace kaon

@@ -1,0 +1,40 @@
+// norm: the 1-norm or 2-norm over axes.
+#pragma once
+
+#include "kaon/ops/attributes.h"
+#include "kaon/ops/op.h"
+
+namespace kaon {
+
+struct OpDef;
+
+// ord 1: sum |x|; ord 2: sqrt(sum x^2), accumulated in float64 so that squares do not overflow. Axes as in Reduce.
+// Floating dtypes. The gradient of the 2-norm at 0 is 0.
+struct Norm {
+  int ord = 2;
+  Shape axis{};
+  std::optional<DType> out_dtype{};
+  bool keepdims = false;
+  static constexpr OpTraits traits{.name = "norm"};
+  static constexpr auto fields = std::tuple{Field{"ord", &Norm::ord}, Field{"axis", &Norm::axis},
+                                            Field{"out_dtype", &Norm::out_dtype}, Field{"keepdims", &Norm::keepdims}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const Norm& op, KernelContext& c);
+
+// Gradient of norm: head * sign(data), or head * data / out.
+struct NormGrad {
+  int ord = 2;
+  Shape axis{};
+  static constexpr OpTraits traits{.name = "_backward_norm", .inputs = Names("head", "data", "out"), .inplace = 1,
+                                   .in_mxnet = false};
+  static constexpr auto fields = std::tuple{Field{"ord", &NormGrad::ord}, Field{"axis", &NormGrad::axis}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const NormGrad& op, KernelContext& c);
+
+}  // namespace kaon

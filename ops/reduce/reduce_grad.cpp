@@ -1,0 +1,190 @@
+#include "kaon/ops/reduce/reduce_grad.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "kaon/ops/functions.h"
+#include "kaon/ops/op_def.h"
+#include "kaon/ops/reduce/reduce.h"
+
+namespace kaon {
+
+constinit const OpDef SumGrad::def = make_op_def<SumGrad>();
+constinit const OpDef MaxGrad::def = make_op_def<MaxGrad>();
+constinit const OpDef NanSumGrad::def = make_op_def<NanSumGrad>();
+constinit const OpDef ProdGrad::def = make_op_def<ProdGrad>();
+
+namespace {
+
+uint32_t mask_of(const InferContext& c, const Shape& axis, const Shape& shape) {
+  uint32_t mask = 0;
+  for (int64_t a : axis) mask |= bit(normalize_axis(a, shape.ndim(), c.op()));
+  return mask;
+}
+
+void expect_results(const InferContext& c, int i, const Shape& shape, uint32_t mask) {
+  if (c.shape(i).size() != reduced_shape(shape, mask, false).size()) {
+    c.fail(fmt::format("{} does not fit shape {} reduced over axes {}", c.describe_inputs(), shape.str(),
+                       axes_of(mask).str()));
+  }
+}
+
+}  // namespace
+
+void infer_reduce_grad(InferContext& c, const Shape& axis) {
+  c.expect_same_dtype();
+  c.expect_floating();
+  const uint32_t mask = mask_of(c, axis, c.shape(1));
+  expect_results(c, 0, c.shape(1), mask);
+  if (c.num_inputs() > 2) expect_results(c, 2, c.shape(1), mask);
+  c.set_output(c.shape(1), c.dtype());
+}
+
+void for_each_spread(RunContext& run, std::span<const ReduceDim> dims,
+                     FunctionRef<void(int64_t i, int64_t o, int64_t n, int64_t step)> body) {
+  constexpr int64_t block = 1 << 15;
+  ReduceDim merged[Shape::max_ndim + 1];
+  int n = 0;
+  for (const ReduceDim& d : dims) {
+    if (d.size == 0) return;
+    if (d.size == 1) continue;
+    if (n > 0 && merged[n - 1].reduced == d.reduced) {
+      merged[n - 1].size *= d.size;
+    } else {
+      merged[n++] = d;
+    }
+  }
+  if (n == 0) merged[n++] = {1, true};
+  int64_t result_strides[Shape::max_ndim + 1], stride = 1, rows = 1;
+  for (int i = n - 1; i >= 0; --i) {
+    result_strides[i] = merged[i].reduced ? 0 : stride;
+    if (!merged[i].reduced) stride *= merged[i].size;
+    if (i < n - 1) rows *= merged[i].size;
+  }
+  const int64_t width = merged[n - 1].size, step = result_strides[n - 1];
+  const int64_t blocks = (width + block - 1) / block;
+  run.parallel_for(rows * blocks, std::max<int64_t>(1, block / width), [&](int64_t item, int64_t end) {
+    for (; item < end; ++item) {
+      const int64_t row = item / blocks, begin = item % blocks * block;
+      int64_t result = begin * step, index = row;
+      for (int i = n - 2; i >= 0; --i) {
+        result += index % merged[i].size * result_strides[i];
+        index /= merged[i].size;
+      }
+      body(row * width + begin, result, std::min(block, width - begin), step);
+    }
+  });
+}
+
+void SumGrad::infer(InferContext& c) const {
+  if (!shape.is_known()) c.fail_value(fmt::format("shape must be known, got {}", shape.str()));
+  if (scale != 1) c.expect_floating();
+  expect_results(c, 0, shape, mask_of(c, axis, shape));
+  c.set_output(shape, c.dtype());
+}
+
+void SumGrad::grad(GradContext& g) const {
+  if (!g.wants(0) || !g.has_head(0)) return;
+  NDArray sum = axis.empty() ? g.head() : nd.sum(g.head(), {.axis = axis});
+  if (scale != 1) sum = sum * scale;
+  g.set(0, nd._reshape_to(sum, {.shape = g.input(0).shape()}));
+}
+
+void run_cpu(const SumGrad& op, KernelContext& c) {
+  uint32_t mask = 0;
+  for (int64_t a : op.axis) mask |= bit(int(a < 0 ? a + op.shape.ndim() : a));
+  const ReduceDims dims(op.shape, mask);
+  auto spread = [&]<class T>(auto&& value) {
+    T* out = c.out().as<T>();
+    const T* head = c.in(0).as<T>();
+    for_each_spread(c.run, dims.span(), [&](int64_t i, int64_t o, int64_t n, int64_t step) {
+      if (step == 0) {
+        std::fill_n(out + i, n, value(head[o]));
+      } else {
+        for (int64_t k = 0; k < n; ++k) out[i + k] = value(head[o + k]);
+      }
+    });
+  };
+  if (op.scale == 1) {
+    dispatch_width(c.out().dtype, [&]<class T>() { spread.template operator()<T>([](T v) { return v; }); });
+  } else {
+    dispatch_float("_backward_sum", c.out().dtype, [&]<class T>() {
+      using Acc = accumulate_t<T>;
+      const Acc scale = Acc(op.scale);
+      spread.template operator()<T>([scale](T v) { return T(Acc(v) * scale); });
+    });
+  }
+}
+
+void MaxGrad::infer(InferContext& c) const { infer_reduce_grad(c, axis); }
+
+void MaxGrad::grad(GradContext& g) const {
+  if (!g.wants(0) || !g.has_head(0)) return;
+  const NDArray& data = g.input(1);
+  const NDArray chosen = data == nd._backward_sum(g.input(2), {.shape = data.shape(), .axis = axis});
+  g.set(0, nd._reshape_to(nd.sum(g.head() * chosen, {.axis = axis}), {.shape = g.input(0).shape()}));
+}
+
+void run_cpu(const MaxGrad& op, KernelContext& c) {
+  run_reduce_grad(op.axis, c, [](auto head, auto x, auto out) { return x == out ? head : decltype(head)(0); });
+}
+
+void NanSumGrad::infer(InferContext& c) const { infer_reduce_grad(c, axis); }
+
+void run_cpu(const NanSumGrad& op, KernelContext& c) {
+  run_reduce_grad(op.axis, c, [](auto head, auto x, auto) { return x == x ? head : decltype(head)(0); });
+}
+
+void ProdGrad::infer(InferContext& c) const { infer_reduce_grad(c, axis); }
+
+void run_cpu(const ProdGrad& op, KernelContext& c) {
+  const TensorView& data = c.in(1);
+  uint32_t mask = 0;
+  for (int64_t a : op.axis) mask |= bit(int(a));
+  const ReduceDims dims(data.shape, mask);
+  const int64_t results = c.in(0).size();
+  // Per result the product of its elements that are not 0, and how many are 0.
+  double* product = static_cast<double*>(c.run.workspace(size_t(results) * 2 * sizeof(double)));
+  int64_t* zeros = reinterpret_cast<int64_t*>(product + results);
+  std::fill_n(product, results, 1.0);
+  std::fill_n(zeros, results, 0);
+  dispatch_float("_backward_prod", data.dtype, [&]<class T>() {
+    using Acc = accumulate_t<T>;
+    const T *head = c.in(0).as<T>(), *x = data.as<T>();
+    T* out = c.out().as<T>();
+    // One piece covers all: several pieces may meet in one result.
+    struct Serial final : RunContext {
+      void parallel_for(int64_t n, int64_t, FunctionRef<void(int64_t, int64_t)> body) override {
+        if (n > 0) body(0, n);
+      }
+      void* workspace(size_t) override { return nullptr; }
+    } serial;
+    const auto skipped = [&](double v) { return op.skip_nan && v != v; };
+    for_each_spread(serial, dims.span(), [&](int64_t i, int64_t o, int64_t n, int64_t step) {
+      for (int64_t k = 0; k < n; ++k) {
+        const double v = double(Acc(x[i + k]));
+        if (v == 0) {
+          ++zeros[o + k * step];
+        } else if (!skipped(v)) {
+          product[o + k * step] *= v;
+        }
+      }
+    });
+    for_each_spread(c.run, dims.span(), [&](int64_t i, int64_t o, int64_t n, int64_t step) {
+      for (int64_t k = 0; k < n; ++k) {
+        const int64_t r = o + k * step;
+        const double v = double(Acc(x[i + k]));
+        double others = 0;
+        if (v == 0) {
+          others = zeros[r] == 1 ? product[r] : 0;
+        } else if (zeros[r] == 0 && !skipped(v)) {
+          others = product[r] / v;
+        }
+        out[i + k] = T(Acc(double(Acc(head[r])) * others));
+      }
+    });
+  });
+}
+
+}  // namespace kaon

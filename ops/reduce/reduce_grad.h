@@ -1,0 +1,89 @@
+// Gradients of the reductions: a value per result spreads over the elements that were reduced into it.
+#pragma once
+
+#include "kaon/ops/attributes.h"
+#include "kaon/ops/dispatch.h"
+#include "kaon/ops/op.h"
+#include "kaon/ops/reduce/reduce_driver.h"
+
+namespace kaon {
+
+struct OpDef;
+
+// Gradient of sum and mean: scale * head, repeated along `axis` to give `shape`.
+struct SumGrad {
+  Shape shape{};
+  Shape axis{};
+  double scale = 1;
+  static constexpr OpTraits traits{.name = "_backward_sum", .inputs = Names("head"), .in_mxnet = false};
+  static constexpr auto fields = std::tuple{Field{"shape", &SumGrad::shape, true}, Field{"axis", &SumGrad::axis},
+                                            Field{"scale", &SumGrad::scale}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const SumGrad& op, KernelContext& c);
+
+// Gradient of max and min: head where data equals out, else 0.
+struct MaxGrad {
+  Shape axis{};
+  static constexpr OpTraits traits{.name = "_backward_max", .inputs = Names("head", "data", "out"), .inplace = 1,
+                                   .in_mxnet = false};
+  static constexpr auto fields = std::tuple{Field{"axis", &MaxGrad::axis}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const MaxGrad& op, KernelContext& c);
+
+// Gradient of nansum: head where data is a number, else 0.
+struct NanSumGrad {
+  Shape axis{};
+  static constexpr OpTraits traits{.name = "_backward_nansum", .inputs = Names("head", "data"), .inplace = 1,
+                                   .in_mxnet = false};
+  static constexpr auto fields = std::tuple{Field{"axis", &NanSumGrad::axis}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const NanSumGrad& op, KernelContext& c);
+
+// Gradient of prod and nanprod: head times the product of the other elements, right for zeros too.
+struct ProdGrad {
+  Shape axis{};
+  bool skip_nan = false;
+  static constexpr OpTraits traits{.name = "_backward_prod", .inputs = Names("head", "data"), .inplace = 1,
+                                   .in_mxnet = false};
+  static constexpr auto fields = std::tuple{Field{"axis", &ProdGrad::axis}, Field{"skip_nan", &ProdGrad::skip_nan}};
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const ProdGrad& op, KernelContext& c);
+
+// Checks head (and out) against the data at input 1; the output has its shape and dtype.
+void infer_reduce_grad(InferContext& c, const Shape& axis);
+
+// Calls body(i, o, n, step): elements i .. i + n of the full array belong to results o, o + step, ... (step 0 or 1).
+void for_each_spread(RunContext& run, std::span<const ReduceDim> dims,
+                     FunctionRef<void(int64_t i, int64_t o, int64_t n, int64_t step)> body);
+
+// out[i] = f(head[o], data[i], result[o]) for every element i and its result o. A missing third input reads as 0.
+template <class F>
+void run_reduce_grad(const Shape& axis, KernelContext& c, F f) {
+  const TensorView& data = c.in(1);
+  uint32_t mask = 0;
+  for (int64_t a : axis) mask |= bit(int(a));
+  const ReduceDims dims(data.shape, mask);
+  dispatch_float("reduce gradient", data.dtype, [&]<class T>() {
+    using Acc = accumulate_t<T>;
+    const T *head = c.in(0).as<T>(), *x = data.as<T>(), *result = c.num_inputs() > 2 ? c.in(2).as<T>() : nullptr;
+    T* out = c.out().as<T>();
+    for_each_spread(c.run, dims.span(), [&](int64_t i, int64_t o, int64_t n, int64_t step) {
+      for (int64_t k = 0; k < n; ++k) {
+        const Acc y = result ? Acc(result[o + k * step]) : Acc(0);
+        out[i + k] = T(f(Acc(head[o + k * step]), Acc(x[i + k]), y));
+      }
+    });
+  });
+}
+
+}  // namespace kaon

@@ -1,0 +1,58 @@
+// What a kernel sees: raw tensors, the mode it runs in, and the engine's services.
+// A light header: .cu files read it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "kaon/engine/run_context.h"
+#include "kaon/ops/dtype.h"
+#include "kaon/ops/shape.h"
+
+namespace kaon {
+
+// How a 4-D (batch, channel, height, width) value lies in memory. `shape` is always logical
+// (N, C, H, W); plans keep values of convolution chains in channels_last (N, H, W, C in memory).
+enum class Layout : uint8_t { row_major, channels_last };
+
+// A contiguous tensor. Does not own.
+struct TensorView {
+  void* data = nullptr;
+  Shape shape;
+  DType dtype = DType::float32;
+  Layout layout = Layout::row_major;
+
+  template <class T>
+  T* as() const { return static_cast<T*>(data); }
+  int64_t size() const { return shape.size(); }
+  size_t bytes() const { return size_t(size()) * size_of(dtype); }
+};
+
+// Counter-based random numbers: number i of a draw depends on (seed, offset, i) alone, so results do not
+// depend on threads or scheduling. Given to an op when it is pushed; no two draws get the same offset.
+struct RandomKey {
+  uint64_t seed = 0;
+  uint64_t offset = 0;
+};
+
+// What a kernel keeps between calls: made primitives, packed weights. One slot per plan node.
+struct KernelState {
+  virtual ~KernelState() = default;
+};
+
+struct KernelContext {
+  std::span<const TensorView> inputs;
+  std::span<const TensorView> outputs;  // an output that nobody asked for has data == nullptr
+  RunContext& run;
+  RandomKey random{};
+  bool training = false;
+  bool exact = true;                             // false: a plan that may choose faster kernels within the documented bounds
+  std::unique_ptr<KernelState>* state = nullptr;  // the plan node's slot; nullptr when run imperatively
+
+  const TensorView& in(int i) const { return inputs[size_t(i)]; }
+  const TensorView& out(int i = 0) const { return outputs[size_t(i)]; }
+  int num_inputs() const { return int(inputs.size()); }
+};
+
+}  // namespace kaon

@@ -1,0 +1,192 @@
+// Storage: sizes, reuse, limit, figures; Chunk.
+#include <algorithm>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "kaon/engine/storage.h"
+#include "support.h"
+
+using namespace kaon;
+using namespace kaon::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// Ends the limit however the case ends.
+struct LimitGuard {
+  explicit LimitGuard(size_t bytes) { Storage::cpu().set_limit(bytes); }
+  ~LimitGuard() { Storage::cpu().set_limit(0); }
+};
+
+}  // namespace
+
+TEST_CASE("storage: blocks of any size are aligned, distinct and writable", "[engine]") {
+  Storage& storage = Storage::cpu();
+  const size_t live = storage.stats().live;
+  std::vector<std::pair<unsigned char*, size_t>> blocks;
+  std::vector<size_t> sizes{0, 1, 2, 63, 64, 65, 1023, 1024, 1025};
+  for (size_t bytes = 1280; bytes < (size_t(9) << 20); bytes = bytes * 5 / 4 + 7) sizes.push_back(bytes);
+  for (size_t edge = 2048; edge <= (size_t(4) << 20); edge *= 2) {
+    for (size_t bytes : {edge - 1, edge, edge + 1}) sizes.push_back(bytes);
+  }
+  for (size_t bytes : sizes) {
+    auto* p = static_cast<unsigned char*>(storage.allocate(bytes));
+    REQUIRE(p != nullptr);
+    CHECK(reinterpret_cast<uintptr_t>(p) % 64 == 0);
+    std::memset(p, int(bytes % 251), bytes);
+    blocks.emplace_back(p, bytes);
+  }
+  bool intact = true;
+  for (auto [p, bytes] : blocks) {
+    intact = intact && std::all_of(p, p + bytes, [b = bytes](unsigned char c) { return c == b % 251; });
+  }
+  CHECK(intact);
+  for (auto [p, bytes] : blocks) storage.free(p, bytes);
+  CHECK(storage.stats().live == live);
+}
+
+TEST_CASE("storage: what was freed is handed out again, and trim gives it back", "[engine]") {
+  if (sanitized) return;  // every block is fresh under AddressSanitizer
+  Storage& storage = Storage::cpu();
+  for (size_t bytes : {size_t(2000), size_t(100'000), size_t(3'000'000)}) {
+    void* first = storage.allocate(bytes);
+    storage.free(first, bytes);
+    CHECK(storage.stats().cached >= bytes);
+    void* second = storage.allocate(bytes - 8);
+    CHECK(second == first);
+    storage.free(second, bytes - 8);
+  }
+  storage.trim();
+  const size_t cached = storage.stats().cached;
+  void* big = storage.allocate(8'000'000);
+  storage.free(big, 8'000'000);
+  CHECK(storage.stats().cached >= cached + 8'000'000);
+  storage.trim();
+  CHECK(storage.stats().cached == cached);
+}
+
+TEST_CASE("storage: figures follow what is allocated", "[engine]") {
+  Storage& storage = Storage::cpu();
+  const StorageStats before = storage.stats();
+  void* a = storage.allocate(10'000'000);
+  CHECK(storage.stats().live == before.live + 10'000'000);
+  CHECK(storage.stats().peak >= before.live + 10'000'000);
+  storage.free(a, 10'000'000);
+  CHECK(storage.stats().live == before.live);
+  CHECK(storage.stats().peak >= before.live + 10'000'000);
+}
+
+TEST_CASE("storage: beyond the limit a MemoryError, then recovery", "[engine]") {
+  Storage& storage = Storage::cpu();
+  const size_t live = storage.stats().live;
+  LimitGuard limit(live + (size_t(64) << 20));
+  for (int i = 0; i < 100; ++i) {
+    CHECK_THROWS_AS(storage.allocate(size_t(128) << 20), MemoryError);
+    void* p = storage.allocate(size_t(32) << 20);
+    CHECK_THROWS_WITH(storage.allocate(size_t(33) << 20), Contains(std::to_string(size_t(33) << 20)));
+    storage.free(p, size_t(32) << 20);
+    REQUIRE(storage.stats().live == live);
+  }
+}
+
+TEST_CASE("storage: an impossible size is an error, not a crash", "[engine]") {
+  Storage& storage = Storage::cpu();
+  const size_t live = storage.stats().live;
+  CHECK_THROWS_AS(storage.allocate(size_t(1) << 60), MemoryError);
+  CHECK_THROWS_AS(storage.allocate(SIZE_MAX), MemoryError);
+  {
+    LimitGuard limit(size_t(1) << 30);
+    CHECK_THROWS_AS(storage.allocate(SIZE_MAX - 10), MemoryError);
+  }
+  CHECK(storage.stats().live == live);
+}
+
+TEST_CASE("storage: a failed allocation fails the array of the operation, and the next one works", "[engine]") {
+  at_thread_counts([](Engine& engine) {
+    LimitGuard limit(Storage::cpu().stats().live + (size_t(8) << 20));
+    IntrusivePtr<Chunk> chunk(new Chunk(size_t(16) << 20, cpu(), engine));
+    engine.push({write(chunk->var)}, [c = chunk.get()](RunContext&) { c->ensure(); });
+    CHECK_THROWS_AS(engine.wait(chunk->var), MemoryError);
+    Var v;
+    engine.push({write(v)}, [](RunContext& run) { run.workspace(size_t(16) << 20); });
+    CHECK_THROWS_AS(engine.wait(v), MemoryError);
+    Storage::cpu().set_limit(0);
+    engine.push({write(chunk->var)}, [c = chunk.get()](RunContext&) { std::memset(c->ensure(), 1, c->bytes); });
+    CHECK_NOTHROW(engine.wait(chunk->var));
+  });
+}
+
+TEST_CASE("storage: threads allocate and free each other's blocks", "[engine]") {
+  Watchdog watchdog;
+  Storage& storage = Storage::cpu();
+  const size_t live = storage.stats().live;
+  struct Item {
+    void* block = nullptr;
+    size_t bytes = 0;
+    unsigned char mark = 0;
+  };
+  std::mutex mutex;
+  std::vector<Item> pool;
+  std::atomic<int> damaged{0};
+  std::vector<std::thread> threads;
+  for (unsigned t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      std::mt19937 random(t);
+      for (int i = 0; i < rounds(20000); ++i) {
+        Item mine;
+        {
+          std::lock_guard lock(mutex);
+          if (pool.size() > 100 || (!pool.empty() && random() % 2)) {
+            std::swap(pool[random() % pool.size()], pool.back());
+            mine = pool.back();
+            pool.pop_back();
+          }
+        }
+        if (mine.block) {
+          auto* p = static_cast<unsigned char*>(mine.block);
+          damaged += p[0] != mine.mark || p[mine.bytes - 1] != mine.mark;
+          storage.free(mine.block, mine.bytes);
+          continue;
+        }
+        mine.bytes = 1 + random() % (size_t(1) << (3 + random() % 12));
+        mine.block = storage.allocate(mine.bytes);
+        mine.mark = static_cast<unsigned char>(random());
+        auto* p = static_cast<unsigned char*>(mine.block);
+        p[0] = p[mine.bytes - 1] = mine.mark;
+        std::lock_guard lock(mutex);
+        pool.push_back(mine);
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  for (Item& i : pool) storage.free(i.block, i.bytes);
+  CHECK(damaged == 0);
+  CHECK(storage.stats().live == live);
+}
+
+TEST_CASE("storage: a chunk takes memory late and returns it, or drops what it wraps", "[engine]") {
+  at_thread_counts([](Engine& engine) {
+    const size_t live = Storage::cpu().stats().live;
+    {
+      IntrusivePtr<Chunk> chunk(new Chunk(1'000'000, cpu(), engine));
+      CHECK(Storage::cpu().stats().live == live);
+      engine.push({write(chunk->var)}, [c = chunk](RunContext&) { c->ensure(); });
+      engine.wait(chunk->var);
+      CHECK(Storage::cpu().stats().live == live + 1'000'000);
+    }
+    engine.wait_all();  // the operation has dropped its reference
+    CHECK(Storage::cpu().stats().live == live);
+
+    static int drops;
+    drops = 0;
+    int owned = 3;
+    {
+      IntrusivePtr<Chunk> chunk(
+          new Chunk(&owned, sizeof owned, cpu(), engine, &owned, [](void* p) noexcept { drops += *static_cast<int*>(p); }));
+      CHECK(chunk->ensure() == &owned);
+    }
+    CHECK(drops == 3);
+  });
+}

@@ -1,0 +1,157 @@
+// The profiler: one event per operation, a file that other tools read.
+#include <algorithm>
+#include <boost/json.hpp>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include "kaon/engine/trace.h"
+#include "support.h"
+
+using namespace kaon;
+using namespace kaon::test;
+
+namespace {
+
+boost::json::value written_by(const Profiler& profiler) {
+  auto file = std::filesystem::temp_directory_path() / ("kaon_trace_test_" + std::to_string(Profiler::now()) + ".json");
+  profiler.write(file);
+  std::ifstream in(file);
+  std::stringstream text;
+  text << in.rdbuf();
+  in.close();
+  std::filesystem::remove(file);
+  return boost::json::parse(text.str());
+}
+
+long operators_in(const Profiler& profiler) {
+  auto events = profiler.events();
+  return std::count_if(events.begin(), events.end(), [](const auto& e) { return std::string(e.category) == "operator"; });
+}
+
+}  // namespace
+
+TEST_CASE("trace: one event per operation, in JSON, with block and push site", "[engine]") {
+  at_thread_counts([](Engine& engine) {
+    Var v;
+    engine.push({write(v)}, [](RunContext&) {});
+    engine.wait_all();
+    engine.profiler().start();
+    for (int i = 0; i < 100; ++i) {
+      engine.push({update(v)}, [](RunContext&) { spin_for(10us); },
+                  {.label = {.name = i % 2 ? "odd \"one\"" : "even\\\n", .scope = i % 2 ? "net.fc1" : nullptr}});
+    }
+    engine.wait_all();
+    engine.profiler().stop();
+    engine.push({write(v)}, [](RunContext&) {});
+    engine.wait_all();
+
+    auto events = engine.profiler().events();
+    REQUIRE(events.size() == 100);
+    CHECK(std::is_sorted(events.begin(), events.end(), [](auto& a, auto& b) { return a.begin < b.begin; }));
+    for (size_t i = 0; i + 1 < events.size(); ++i) CHECK(events[i].end <= events[i + 1].begin);  // one var, one order
+    CHECK(std::all_of(events.begin(), events.end(), [](auto& e) { return e.end - e.begin >= 10'000; }));
+
+    boost::json::value json = written_by(engine.profiler());
+    int complete = 0;
+    for (const auto& e : json.at("traceEvents").as_array()) {
+      if (e.at("ph").as_string() != "X") continue;
+      ++complete;
+      CHECK(e.at("dur").to_number<double>() >= 10.0);
+      CHECK(e.at("ts").to_number<double>() >= 0.0);
+      CHECK(std::string(e.at("args").at("pushed").as_string()).find("trace_test.cpp:") != std::string::npos);
+      bool odd = e.at("name").as_string() == "odd \"one\"";
+      CHECK(e.at("args").at("block").as_string() == (odd ? "net.fc1" : ""));
+    }
+    CHECK(complete == 100);
+    CHECK(json.at("otherData").at("dropped").to_number<int>() == 0);
+  });
+}
+
+TEST_CASE("trace: starting forgets what was recorded, and nothing recorded is a valid file", "[engine]") {
+  at_thread_counts([](Engine& engine) {
+    engine.profiler().start();
+    engine.push({}, [](RunContext&) {});
+    engine.wait_all();
+    CHECK(operators_in(engine.profiler()) == 1);
+    engine.profiler().start();
+    engine.profiler().stop();
+    CHECK(engine.profiler().events().empty());
+    CHECK(written_by(engine.profiler()).at("traceEvents").as_array().size() == 1);  // the name of the process
+    CHECK_THROWS_AS(engine.profiler().write("/nonexistent/folder/trace.json"), IoError);
+  });
+}
+
+TEST_CASE("trace: starts and stops while eight threads push", "[engine]") {
+  at_thread_counts([](Engine& engine) {
+    std::atomic<bool> end{false};
+    std::vector<std::thread> pushers;
+    for (int t = 0; t < 8; ++t) {
+      pushers.emplace_back([&] {
+        Var v;
+        while (!end) {
+          for (int i = 0; i < 20; ++i) engine.push({update(v)}, [](RunContext&) {});
+          engine.wait(v);
+        }
+      });
+    }
+    for (int i = 0; i < rounds(200); ++i) {
+      engine.profiler().start();
+      std::this_thread::sleep_for(200us);
+      if (i % 10 == 0) engine.profiler().events();
+      engine.profiler().stop();
+    }
+    end = true;
+    for (std::thread& t : pushers) t.join();
+    engine.wait_all();
+    CHECK_NOTHROW(written_by(engine.profiler()));
+
+    engine.profiler().start();
+    std::vector<std::thread> counted;
+    for (int t = 0; t < 8; ++t) {
+      counted.emplace_back([&] {
+        for (int i = 0; i < 500; ++i) engine.push({}, [](RunContext&) {});
+      });
+    }
+    for (std::thread& t : counted) t.join();
+    engine.wait_all();
+    CHECK(operators_in(engine.profiler()) + long(engine.profiler().dropped()) == 8 * 500);
+  });
+}
+
+TEST_CASE("trace: events beyond the ring are counted, not lost silently", "[engine]") {
+  Profiler profiler;
+  for (int i = 0; i < 70'000; ++i) profiler.record("event", "test", 1, 2);
+  CHECK(profiler.events().size() + profiler.dropped() == 70'000);
+  CHECK(profiler.dropped() > 0);
+}
+
+TEST_CASE("trace: spans record only while the profiler is on", "[engine]") {
+  Profiler profiler;
+  { TraceSpan span(profiler, "off", "test"); }
+  profiler.start();
+  { TraceSpan span(profiler, "on", "test"); }
+  profiler.stop();
+  { TraceSpan span(profiler, "off", "test"); }
+  auto events = profiler.events();
+  REQUIRE(events.size() == 1);
+  CHECK(std::string(events[0].name) == "on");
+}
+
+TEST_CASE("trace: profilers of several engines in one thread do not mix", "[engine]") {
+  Watchdog watchdog;
+  for (int i = 0; i < 20; ++i) {
+    Engine a({.threads = 0}), b({.threads = 0});
+    a.profiler().start();
+    b.profiler().start();
+    for (int k = 0; k < 3; ++k) {
+      a.push({}, [](RunContext&) {});
+      b.push({}, [](RunContext&) {});
+      b.push({}, [](RunContext&) {});
+    }
+    CHECK(a.profiler().events().size() == 3);
+    CHECK(b.profiler().events().size() == 6);
+  }
+}
