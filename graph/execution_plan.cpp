@@ -30,7 +30,7 @@ ExecutionPlan::ExecutionPlan(Graph graph, bool training, bool exact)
               .num_outputs = uint16_t(n.outputs.size()),
               .state = num_states_++,
               .random_offset = random_numbers_,
-              .random = n.op->traits.random};
+              .random = n.op->traits_of(n.attrs.get()).random};
     if (step.random) random_numbers_ += random_draws(n.outputs[0].shape);
     uint32_t self = uint32_t(&n - graph_.nodes.data());
     auto add_view = [&](ValueId v) {

@@ -463,21 +463,7 @@ class Functions {
   // An operator without array inputs (creation).
   template <class Op>
   A create(const Op& op, const std::source_location& site) const {
-    ThreadContext& context = thread_context();
-    Device outer = std::exchange(context.device, device_of(op));
-    try {
-      A made = call_list(op, {}, site);
-      context.device = outer;
-      return made;
-    } catch (...) {
-      context.device = outer;
-      throw;
-    }
-  }
-  template <class Op>
-  static Device device_of(const Op& op) {
-    if constexpr (requires { op.ctx; }) return op.ctx.value_or(thread_context().device);
-    else return thread_context().device;
+    return call_list(op, {}, site);
   }
 
   // Operators that only update inputs in place.

@@ -100,7 +100,7 @@ void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray
   ThreadContext& context = thread_context();
   auto* interceptor = static_cast<Interceptor*>(context.interceptor);
   OpCall call{def, attrs, inputs, results.span(), site, name};
-  Device device = n_in && inputs[0]->ptr()->chunk ? inputs[0]->device() : context.device;
+  Device device = n_in && inputs[0]->ptr()->chunk ? inputs[0]->device() : def.device(attrs).value_or(context.device);
   if (n_in == 0) check_device(device, def.name().data());
   if (interceptor) {
     for (size_t i = 0; i < n_out; ++i) {
@@ -121,7 +121,7 @@ void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray
       }
       made.data()[i] = results.data()[i].node_.get();
     }
-    RandomKey key = def.traits.random ? random::draw(random_draws(out.data()[0].shape)) : RandomKey{};
+    RandomKey key = def.traits_of(attrs).random ? random::draw(random_draws(out.data()[0].shape)) : RandomKey{};
     push_kernel(def, attrs, nodes.span(), made.span(), label_of(def, site), context.training, key);
     if (interceptor) interceptor->after(call);
   }
@@ -150,7 +150,7 @@ void NDArray::apply_into(const OpDef& def, const void* attrs, std::span<const ND
   Room<ArrayNode*> nodes(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) nodes.data()[i] = inputs[i]->node_.get();
   ArrayNode* target = out.node_.get();
-  RandomKey key = def.traits.random ? random::draw(random_draws(made.shape)) : RandomKey{};
+  RandomKey key = def.traits_of(attrs).random ? random::draw(random_draws(made.shape)) : RandomKey{};
   push_kernel(def, attrs, nodes.span(), std::span(&target, 1), label_of(def, site), thread_context().training, key);
 }
 

@@ -109,38 +109,45 @@ void to_host_order(std::byte* data, size_t bytes, size_t element) {
 
 HostTensor read(Source& in, const std::string& name) {
   unsigned char head[4 + 4 * Shape::max_ndim];
-  if (size_t got = in.read(head, 4); got < 4) fail(name, got, "expected the 4 bytes of the magic number, got the end of the file");
+  if (size_t got = in.read(head, 4); got < 4) {
+    fail(name, got, "expected the 4 bytes of the magic number, got the end of the file");
+  }
   const auto dtype = dtype_of_code(head[2]);
   if (head[0] != 0 || head[1] != 0 || !dtype || head[3] == 0 || head[3] > Shape::max_ndim) {
-    fail(name, 0, fmt::format("expected a magic number 00 00, type 08 09 0c 0d 0e, 1 to {} dimensions; got {:02x} {:02x} {:02x} {:02x}",
+    fail(name, 0, fmt::format("expected the magic number 00 00, 08 09 0c 0d or 0e, 01 to {:02x}; got {:02x} {:02x} {:02x} {:02x}",
                               int(Shape::max_ndim), head[0], head[1], head[2], head[3]));
   }
   const size_t ndim = head[3];
   if (size_t got = in.read(head + 4, 4 * ndim); got < 4 * ndim) {
     fail(name, 4 + got, fmt::format("expected {} dimensions of 4 bytes, got the end of the file", ndim));
   }
-  const uint64_t limit = in.at_most_left();
-  uint64_t bytes = size_of(*dtype);
-  bool too_large = false, is_empty = false;
   Shape shape;
+  bool is_empty = false;
   for (size_t d = 0; d < ndim; ++d) {
-    const uint32_t n = big_endian(head + 4 + 4 * d);
-    shape.push_back(n);
-    is_empty |= n == 0;
-    too_large |= n > 0 && bytes > limit / n;
-    bytes = too_large ? bytes : bytes * n;
+    shape.push_back(big_endian(head + 4 + 4 * d));
+    is_empty |= shape.back() == 0;
   }
   const uint64_t begin = 4 + 4 * ndim;
+  // an empty tensor takes no bytes, but its other dimensions must stay countable
+  const uint64_t limit = is_empty ? uint64_t(1) << 40 : in.at_most_left();
+  uint64_t bytes = size_of(*dtype);
+  for (int64_t n : shape) {
+    if (n == 0) continue;
+    if (bytes > limit / uint64_t(n)) {
+      fail(name, begin, fmt::format("expected the elements of shape {}, can get at most {} bytes", shape.str(), limit));
+    }
+    bytes *= uint64_t(n);
+  }
   if (is_empty) bytes = 0;
-  else if (too_large) fail(name, begin, fmt::format("expected the elements of shape {}, got at most {} bytes", shape.str(), limit));
-  if (is_empty && shape.size() != 0) fail(name, 4, fmt::format("the dimensions {} are too large", shape.str()));
 
   HostTensor tensor(shape, *dtype);
   if (size_t got = in.read(tensor.mutable_data(), bytes); got < bytes) {
     fail(name, begin + got, fmt::format("expected {} bytes of elements of shape {}, got {}", bytes, shape.str(), got));
   }
   char more;
-  if (in.read(&more, 1) != 0) fail(name, begin + bytes, fmt::format("expected the end after the elements of shape {}, got more bytes", shape.str()));
+  if (in.read(&more, 1) != 0) {
+    fail(name, begin + bytes, fmt::format("expected the end after the elements of shape {}, got more bytes", shape.str()));
+  }
   to_host_order(tensor.mutable_data(), bytes, size_of(*dtype));
   return tensor;
 }

@@ -30,7 +30,7 @@ inline Normalize normalize(float mean, float std) { return Normalize({mean}, {st
 // Mirrors an image (height, width, channels) of any dtype with probability 1/2, by the sample's random numbers.
 HostTensor random_flip_left_right(HostTensor image, SampleRandom& random);
 
-// Converts the elements: float32 and float64, integers, bool.
+// Converts the elements as C++ does; bool is x != 0.
 class Cast {
  public:
   explicit Cast(DType dtype);  // throws TypeError

@@ -82,7 +82,7 @@ Graph common_subexpressions(Graph g) {
   std::multimap<std::pair<const OpDef*, size_t>, uint32_t> seen;  // by operator and first input
   for (uint32_t i = 0; i < g.nodes.size(); ++i) {
     Node& n = g.nodes[i];
-    if (!n.op || n.op->traits.random || updates_inputs(n) || n.inputs.empty()) continue;
+    if (!n.op || n.op->traits_of(n.attrs.get()).random || updates_inputs(n) || n.inputs.empty()) continue;
     for (ValueId& v : n.inputs) v = mapped(v);
     std::pair<const OpDef*, size_t> key{n.op, n.inputs[0].node};
     auto [first, last] = seen.equal_range(key);

@@ -1,9 +1,11 @@
 #include "kaon/ops/nn/pooling_kernels.h"
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 
-#include "kaon/engine/run_context.h"
+#include "kaon/ops/nn/image_layout.h"
+#include "kaon/ops/nn/scratch.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kaon/ops/nn/pooling_kernels.cpp"
@@ -63,7 +65,7 @@ struct Sizes {
 // The larger one; NaN wins.
 template <class D, class V>
 HWY_INLINE V larger(D, V x, V best) {
-  return hn::IfThenElse(hn::Or(hn::Gt(x, best), hn::Ne(x, x)), x, best);
+  return hn::IfThenElse(hn::Or(hn::Gt(x, best), hn::IsNaN(x)), x, best);
 }
 
 template <class D, class V>
@@ -146,7 +148,7 @@ void backward_positions(const PoolJob<T>& job, const Sizes& s, const T* HWY_REST
         s.for_each(w, [&](int64_t to) {
           const auto value = hn::LoadU(d, x + to * channels + c);
           // in a window with a NaN the first NaN takes the gradient
-          const auto is_top = hn::Or(hn::Eq(value, top), hn::Ne(value, value));
+          const auto is_top = hn::Or(hn::Eq(value, top), hn::IsNaN(value));
           add(to, hn::IfThenElseZero(is_top, rest));
           rest = hn::IfThenElse(is_top, hn::Zero(d), rest);
         });
@@ -155,7 +157,7 @@ void backward_positions(const PoolJob<T>& job, const Sizes& s, const T* HWY_REST
           const auto value = hn::LoadU(d, x + to * channels + c);
           auto slope = hn::CopySign(hn::Set(d, T(1)), value);
           for (int i = 1; i < job.p; ++i) slope = hn::Mul(slope, hn::Div(hn::Abs(value), top));
-          add(to, hn::IfThenElseZero(hn::Ne(top, hn::Zero(d)), hn::Mul(g, slope)));
+          add(to, hn::IfThenElse(hn::Eq(top, hn::Zero(d)), hn::Zero(d), hn::Mul(g, slope)));
         });
       } else {
         const auto part = scale == T(1) ? g : hn::Div(g, hn::Set(d, scale));
@@ -221,42 +223,6 @@ void forward_plane(const PoolJob<T>& job, const Sizes& s, const T* x, T* y) {
   }
 }
 
-// Max over windows of 2 x 2 that neither overlap nor leave a column: the gradient of n outputs of a row.
-template <class D, class T>
-HWY_INLINE int64_t backward_pairs(D d, const T* HWY_RESTRICT x, int64_t width, const T* HWY_RESTRICT y,
-                                  const T* HWY_RESTRICT head, T* HWY_RESTRICT dx, int64_t n) {
-  const int64_t lanes = int64_t(hn::Lanes(d));
-  int64_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const auto top = hn::LoadU(d, y + i);
-    auto rest = hn::LoadU(d, head + i);
-    const auto take = [&](auto value) {
-      const auto is_top = hn::Or(hn::Eq(value, top), hn::Ne(value, value));
-      const auto part = hn::IfThenElseZero(is_top, rest);
-      rest = hn::IfThenElse(is_top, hn::Zero(d), rest);
-      return part;
-    };
-    for (int row = 0; row < 2; ++row) {
-      hn::Vec<D> even, odd;
-      hn::LoadInterleaved2(d, x + row * width + 2 * i, even, odd);
-      even = take(even);
-      odd = take(odd);
-      hn::StoreInterleaved2(even, odd, d, dx + row * width + 2 * i);
-    }
-  }
-  return i;
-}
-
-template <class T>
-void backward_plane_2x2(const Sizes& s, const T* x, const T* y, const T* head, T* dx) {
-  const int64_t n = s.out[2], width = s.in[2];
-  for (int64_t row = 0; row < s.out[1]; ++row, x += 2 * width, dx += 2 * width, y += n, head += n) {
-    int64_t i = backward_pairs(hn::ScalableTag<T>(), x, width, y, head, dx, n);
-    i += backward_pairs(hn::CappedTag<T, 16 / sizeof(T)>(), x + 2 * i, width, y + i, head + i, dx + 2 * i, n - i);
-    backward_pairs(hn::CappedTag<T, 1>(), x + 2 * i, width, y + i, head + i, dx + 2 * i, n - i);
-  }
-}
-
 // Units of work: rows of the output for channels_last, planes for row-major.
 template <class T>
 void forward_units(const PoolJob<T>& job, int64_t begin, int64_t end) {
@@ -287,20 +253,13 @@ void backward_units(const PoolJob<T>& job, int64_t begin, int64_t end) {
   const Sizes s(job.g);
   const int64_t channels = job.channels_last ? job.g.in_channels : 1;
   const int64_t in = job.g.in_positions() * channels, out = job.g.out_positions() * channels;
-  const bool is_2x2 = job.type == PoolType::max && channels == 1 && s.kernel[0] == 1 && s.in[0] == 1 && s.out[0] == 1 &&
-                      s.kernel[1] == 2 && s.kernel[2] == 2 && s.stride[1] == 2 && s.stride[2] == 2 && s.pad[0] == 0 &&
-                      s.pad[1] == 0 && s.pad[2] == 0 && s.in[1] == 2 * s.out[1] && s.in[2] == 2 * s.out[2];
   for (int64_t unit = begin; unit < end; ++unit) {
     const T* x = job.x + unit * in;
     const T* y = job.y + unit * out;
     const T* head = job.head + unit * out;
     T* dx = job.out + unit * in;
-    if (is_2x2) {
-      backward_plane_2x2(s, x, y, head, dx);
-    } else {
-      std::fill_n(dx, in, T(0));
-      backward_positions(job, s, x, y, head, dx, channels);
-    }
+    std::fill_n(dx, in, T(0));
+    backward_positions(job, s, x, y, head, dx, channels);
   }
 }
 
@@ -322,46 +281,93 @@ HWY_EXPORT(BackwardFloat);
 HWY_EXPORT(BackwardDouble);
 
 namespace {
+
 // Units per piece: some 64 K elements.
 int64_t pool_grain(int64_t elements) { return std::max<int64_t>(1, (1 << 16) / std::max<int64_t>(1, elements)); }
+
+int64_t rows_of(const ConvGeometry& g) { return g.axes == 3 ? g.out[0] * g.out[1] : g.out[0]; }
+
+// Row-major images of several channels are pooled as channels_last: the vectors run over the channels there whatever
+// the window is, which saves more than the conversions cost.
+bool worth_staging(const PoolJob<float>& job) { return !job.channels_last && job.g.in_channels >= 4; }
+
+// Calls body(job of one image, channels_last) with x, y and head converted, and converts what it writes back.
+template <class Body>
+void through_channels_last(RunContext& run, const PoolJob<float>& job, int64_t result_positions, Body&& body) {
+  const ConvGeometry& g = job.g;
+  const int64_t channels = g.in_channels, in = g.in_positions(), out = g.out_positions();
+  constexpr auto rm = ImageLayout::row_major, cl = ImageLayout::channels_last;
+  run.parallel_for(g.batch, pool_grain(in * channels), [&](int64_t begin, int64_t end) {
+    const size_t in_bytes = line_aligned(size_t(in * channels) * sizeof(float));
+    const size_t out_bytes = line_aligned(size_t(out * channels) * sizeof(float));
+    const Scratch staging(in_bytes + 2 * out_bytes + std::max(in_bytes, out_bytes));
+    float* const x = staging.as<float>();
+    float* const y = reinterpret_cast<float*>(staging.data() + in_bytes);
+    float* const head = reinterpret_cast<float*>(staging.data() + in_bytes + out_bytes);
+    float* const result = reinterpret_cast<float*>(staging.data() + in_bytes + 2 * out_bytes);
+    for (int64_t image = begin; image < end; ++image) {
+      PoolJob<float> one = job;
+      one.g.batch = 1;
+      one.channels_last = true;
+      one.x = x, one.out = result;
+      convert_images(job.x + image * in * channels, rm, x, cl, 1, channels, in);
+      if (job.head) {
+        convert_images(job.y + image * out * channels, rm, y, cl, 1, channels, out);
+        convert_images(job.head + image * out * channels, rm, head, cl, 1, channels, out);
+        one.y = y, one.head = head;
+      }
+      body(one);
+      convert_images(result, cl, job.out + image * result_positions * channels, rm, 1, channels, result_positions);
+    }
+  });
+}
+
 }  // namespace
 
-template <class T>
-void pool_forward(RunContext& run, const PoolJob<T>& job) {
+template <>
+void pool_forward(RunContext& run, const PoolJob<float>& job) {
   const ConvGeometry& g = job.g;
-  int64_t units = g.batch * g.in_channels, elements = g.in_positions();
-  if (job.channels_last) {
-    const int64_t rows = g.axes == 3 ? g.out[0] * g.out[1] : g.out[0];
-    units = g.batch * rows;
-    elements = g.in_positions() * g.in_channels / std::max<int64_t>(1, rows);
+  if (pool_pairs_forward(run, job)) return;
+  if (worth_staging(job)) {
+    return through_channels_last(run, job, g.out_positions(), [](const PoolJob<float>& one) {
+      HWY_DYNAMIC_DISPATCH(ForwardFloat)(one, 0, rows_of(one.g));
+    });
   }
-  run.parallel_for(units, pool_grain(elements), [&](int64_t begin, int64_t end) {
-    if constexpr (sizeof(T) == sizeof(float)) {
-      HWY_DYNAMIC_DISPATCH(ForwardFloat)(job, begin, end);
-    } else {
-      HWY_DYNAMIC_DISPATCH(ForwardDouble)(job, begin, end);
-    }
-  });
+  const int64_t rows = rows_of(g);
+  const int64_t units = g.batch * (job.channels_last ? rows : g.in_channels);
+  const int64_t image = g.in_positions() * g.in_channels;
+  run.parallel_for(units, pool_grain(job.channels_last ? image / rows : g.in_positions()),
+                   [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(ForwardFloat)(job, begin, end); });
 }
 
-template <class T>
-void pool_backward(RunContext& run, const PoolJob<T>& job) {
+template <>
+void pool_backward(RunContext& run, const PoolJob<float>& job) {
   const ConvGeometry& g = job.g;
+  if (pool_pairs_backward(run, job)) return;
+  if (worth_staging(job)) {
+    return through_channels_last(run, job, g.in_positions(), [](const PoolJob<float>& one) {
+      HWY_DYNAMIC_DISPATCH(BackwardFloat)(one, 0, 1);
+    });
+  }
   const int64_t units = job.channels_last ? g.batch : g.batch * g.in_channels;
   const int64_t elements = job.channels_last ? g.in_positions() * g.in_channels : g.in_positions();
-  run.parallel_for(units, pool_grain(elements), [&](int64_t begin, int64_t end) {
-    if constexpr (sizeof(T) == sizeof(float)) {
-      HWY_DYNAMIC_DISPATCH(BackwardFloat)(job, begin, end);
-    } else {
-      HWY_DYNAMIC_DISPATCH(BackwardDouble)(job, begin, end);
-    }
-  });
+  run.parallel_for(units, pool_grain(elements),
+                   [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(BackwardFloat)(job, begin, end); });
 }
 
-template void pool_forward(RunContext&, const PoolJob<float>&);
-template void pool_forward(RunContext&, const PoolJob<double>&);
-template void pool_backward(RunContext&, const PoolJob<float>&);
-template void pool_backward(RunContext&, const PoolJob<double>&);
+template <>
+void pool_forward(RunContext& run, const PoolJob<double>& job) {
+  const int64_t units = job.g.batch * (job.channels_last ? rows_of(job.g) : job.g.in_channels);
+  run.parallel_for(units, pool_grain(job.g.in_positions()),
+                   [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(ForwardDouble)(job, begin, end); });
+}
+
+template <>
+void pool_backward(RunContext& run, const PoolJob<double>& job) {
+  const int64_t units = job.channels_last ? job.g.batch : job.g.batch * job.g.in_channels;
+  run.parallel_for(units, pool_grain(job.g.in_positions()),
+                   [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(BackwardDouble)(job, begin, end); });
+}
 
 }  // namespace kaon
 #endif

@@ -20,10 +20,17 @@ struct PoolJob {
   T* out = nullptr;
 };
 
-// T: float, double.
 template <class T>
 void pool_forward(RunContext& run, const PoolJob<T>& job);
 template <class T>
 void pool_backward(RunContext& run, const PoolJob<T>& job);
+template <> void pool_forward(RunContext&, const PoolJob<float>&);
+template <> void pool_forward(RunContext&, const PoolJob<double>&);
+template <> void pool_backward(RunContext&, const PoolJob<float>&);
+template <> void pool_backward(RunContext&, const PoolJob<double>&);
+
+// Maxima over 2 x 2 windows that tile the image: the common case, in one pass. False: the job is another one.
+bool pool_pairs_forward(RunContext& run, const PoolJob<float>& job);
+bool pool_pairs_backward(RunContext& run, const PoolJob<float>& job);
 
 }  // namespace kaon

@@ -1,0 +1,50 @@
+#include "kaon/gluon/nn/conv.h"
+
+#include <fmt/format.h>
+
+#include <limits>
+
+namespace kaon::gluon::nn {
+namespace detail {
+
+Shape window(const Shape& given, int axes, int64_t least, const char* what) {
+  Shape full = given.ndim() == 1 ? Shape::filled(axes, given[0]) : given;
+  bool fits = full.ndim() == axes;
+  for (int64_t v : full) fits = fits && v >= least;
+  if (!fits) {
+    throw ValueError(fmt::format("[{}] one number or {} numbers of at least {} are needed, got {}", what, axes, least, given.str()));
+  }
+  return full;
+}
+
+template <class Derived>
+Conv<Derived>::Conv(int axes, int64_t channels, const ConvOptions& o) : HybridBlock<Derived>("conv") {
+  if (channels < 1 || channels > std::numeric_limits<int>::max()) {
+    throw ValueError(fmt::format("[Conv] channels must be positive, got {}", channels));
+  }
+  if (o.groups < 1 || channels % o.groups != 0 || o.in_channels % o.groups != 0 || o.in_channels < 0) {
+    throw ValueError(fmt::format("[Conv] groups must divide the channels, got {} groups, {} channels and {} in_channels", o.groups,
+                                 channels, o.in_channels));
+  }
+  op_ = {.kernel = window(o.kernel_size, axes, 1, "Conv kernel_size"),
+         .stride = window(o.strides, axes, 1, "Conv strides"),
+         .dilate = window(o.dilation, axes, 1, "Conv dilation"),
+         .pad = window(o.padding, axes, 0, "Conv padding"),
+         .num_filter = int(channels),
+         .num_group = o.groups};
+  Shape shape{channels, o.in_channels / o.groups};
+  for (int64_t k : op_.kernel) shape.push_back(k);
+  weight = this->param("weight", shape, {.init = o.weight_initializer});
+  if (o.use_bias) bias = this->param("bias", {channels}, {.init = o.bias_initializer});
+  if (o.activation.is_set()) activation_ = this->child(o.activation.name(), Activation(o.activation));
+}
+
+template class Conv<Conv1D>;
+template class Conv<Conv2D>;
+
+}  // namespace detail
+
+Conv1D::Conv1D(int64_t channels, const ConvOptions& options) : Conv(1, channels, options) {}
+Conv2D::Conv2D(int64_t channels, const ConvOptions& options) : Conv(2, channels, options) {}
+
+}  // namespace kaon::gluon::nn

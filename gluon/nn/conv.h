@@ -1,0 +1,61 @@
+// Convolution layers.
+#pragma once
+
+#include "kaon/gluon/nn/activation.h"
+
+namespace kaon::gluon::nn {
+
+// Window sizes of one number hold for every axis.
+struct ConvOptions {
+  Shape kernel_size{};  // required
+  Shape strides{1};
+  Shape padding{0};
+  Shape dilation{1};
+  int groups = 1;
+  ActivationType activation{};
+  bool use_bias = true;
+  init::Initializer weight_initializer{};  // unset: the one given to initialize()
+  init::Initializer bias_initializer = init::Zero();
+  int64_t in_channels = 0;                 // 0: from the first input
+};
+static_assert(std::is_trivially_destructible_v<ConvOptions>);
+
+namespace detail {
+
+// `given` for each of `axes` axes. Throws ValueError naming `what` when the count or a value below `least` is wrong.
+Shape window(const Shape& given, int axes, int64_t least, const char* what);
+
+template <class Derived>
+class Conv : public HybridBlock<Derived> {
+ public:
+  auto hybrid_forward(auto F, auto x) {
+    auto f = F.as("fwd");
+    x = bias.defined() ? f.Convolution(x, F(weight), F(bias), op_) : f.Convolution(x, F(weight), op_);
+    return activation_ ? (*activation_)(x) : x;
+  }
+
+  Parameter weight;
+  Parameter bias;  // not defined without use_bias
+
+ protected:
+  Conv(int axes, int64_t channels, const ConvOptions& options);
+
+ private:
+  kaon::Convolution op_;
+  std::optional<Activation> activation_;
+};
+
+}  // namespace detail
+
+// Cross-correlation along one axis: x (batch, in_channels, width), weight (channels, in_channels / groups, kernel), y
+// (batch, channels, (width + 2 padding - dilation (kernel - 1) - 1) / strides + 1).
+struct Conv1D : detail::Conv<Conv1D> {
+  explicit Conv1D(int64_t channels, const ConvOptions& options = {});
+};
+
+// The same over images: x (batch, in_channels, height, width), weight (channels, in_channels / groups, height, width).
+struct Conv2D : detail::Conv<Conv2D> {
+  explicit Conv2D(int64_t channels, const ConvOptions& options = {});
+};
+
+}  // namespace kaon::gluon::nn

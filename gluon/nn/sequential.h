@@ -1,0 +1,147 @@
+// Sequential and HybridSequential: blocks one after the other.
+#pragma once
+
+#include <concepts>
+#include <memory>
+#include <vector>
+
+#include "kaon/gluon/block.h"
+
+namespace kaon::gluon::nn {
+
+// A block without its type: what a Sequential holds. A handle on the same block; call it with an NDArray, or with a
+// Symbol when the block is hybrid (else TraceError).
+class AnyBlock : public Block {
+ public:
+  template <class B>
+    requires(std::derived_from<B, Block> && !std::same_as<B, AnyBlock>)
+  AnyBlock(const B& block) : Block(block), call_(std::make_shared<Call<B>>(block)) {}
+
+  template <class A>
+  A operator()(const A& x) const {
+    return call_->run(x);
+  }
+  bool is_hybrid() const { return call_->is_hybrid(); }
+
+ private:
+  struct CallBase {
+    virtual ~CallBase() = default;
+    virtual NDArray run(const NDArray& x) const = 0;
+    virtual Symbol run(const Symbol& x) const = 0;
+    virtual bool is_hybrid() const = 0;
+  };
+  template <class B>
+  struct Call final : CallBase {
+    static constexpr bool hybrid = requires(const B& b, const Symbol& s) {
+      { b(s) } -> std::convertible_to<Symbol>;
+    };
+    explicit Call(const B& b) : block(b) {}
+    NDArray run(const NDArray& x) const override {
+      static_assert(requires(B& b) { { b(x) } -> std::convertible_to<NDArray>; },
+                    "a block in a Sequential takes one NDArray and gives one");
+      if constexpr (hybrid) {
+        return block(x);
+      } else {  // a HybridBlock does this itself
+        gluon::detail::CallScope scope(*block.node(), false);
+        return const_cast<B&>(block)(x);
+      }
+    }
+    Symbol run(const Symbol& x) const override {
+      if constexpr (hybrid) {
+        return block(x);
+      } else {
+        refuse_symbol(block.class_name());
+      }
+    }
+    bool is_hybrid() const override { return hybrid; }
+    B block;
+  };
+  [[noreturn]] static void refuse_symbol(const std::string& block);
+
+  std::shared_ptr<const CallBase> call_;
+};
+
+namespace detail {
+
+// Blocks to put into a new Container; one Container alone is copied instead.
+template <class Container, class First, class... Rest>
+concept Children = std::derived_from<First, Block> && (std::derived_from<Rest, Block> && ...) &&
+                   (sizeof...(Rest) > 0 || !std::derived_from<First, Container>);
+
+// What both containers share. A copy of the handle shares the list.
+class BlockList {
+ public:
+  size_t size() const { return blocks_->size(); }
+  const AnyBlock& at(int64_t index) const;  // negative: from the end; throws IndexError
+  std::vector<AnyBlock> range(int64_t begin, int64_t end) const;
+  auto begin() const { return blocks_->cbegin(); }
+  auto end() const { return blocks_->cend(); }
+  // Appends and returns the child's key ("0", "1", ...) and name ("dense0", "dense1", "conv0", ...).
+  std::pair<std::string, std::string> append(const AnyBlock& block);
+  // Returns the key.
+  std::string replace(int64_t index, const AnyBlock& block);
+  // Unless it is a block that can be traced.
+  static void check_hybrid(const AnyBlock& block);
+
+ private:
+  std::shared_ptr<std::vector<AnyBlock>> blocks_ = std::make_shared<std::vector<AnyBlock>>();
+};
+
+}  // namespace detail
+
+// y = last(...second(first(x))). Takes any blocks; hybridize() reaches each of them.
+class Sequential : public Block {
+ public:
+  Sequential();
+  template <class First, class... Rest>
+    requires detail::Children<Sequential, First, Rest...>
+  explicit Sequential(const First& first, const Rest&... rest) : Sequential() {
+    add(first, rest...);
+  }
+  template <class... B>
+  void add(const B&... blocks) {
+    (append(blocks), ...);
+  }
+  NDArray operator()(const NDArray& x) const;
+
+  size_t size() const { return blocks_.size(); }
+  const AnyBlock& operator[](int64_t index) const { return blocks_.at(index); }
+  // Puts another block in a place; it takes over the name.
+  void replace(int64_t index, const AnyBlock& block);
+  Sequential slice(int64_t begin, int64_t end) const;  // the same blocks
+
+ private:
+  void append(const AnyBlock& block);
+  detail::BlockList blocks_;
+};
+
+// The same for blocks that can all be traced; hybridized it is one submission per call. add() throws ValueError for
+// others.
+class HybridSequential : public HybridBlock<HybridSequential> {
+ public:
+  HybridSequential();
+  template <class First, class... Rest>
+    requires detail::Children<HybridSequential, First, Rest...>
+  explicit HybridSequential(const First& first, const Rest&... rest) : HybridSequential() {
+    add(first, rest...);
+  }
+  template <class... B>
+  void add(const B&... blocks) {
+    (append(blocks), ...);
+  }
+  auto hybrid_forward(auto, auto x) {
+    for (const AnyBlock& block : blocks_) x = block(x);
+    return x;
+  }
+
+  size_t size() const { return blocks_.size(); }
+  const AnyBlock& operator[](int64_t index) const { return blocks_.at(index); }
+  void replace(int64_t index, const AnyBlock& block);
+  HybridSequential slice(int64_t begin, int64_t end) const;
+
+ private:
+  void append(const AnyBlock& block);
+  detail::BlockList blocks_;
+};
+
+}  // namespace kaon::gluon::nn
