@@ -54,21 +54,22 @@ size_t sort_and_merge(Dep* deps, size_t n) noexcept {
   constexpr size_t few = 16;
   if (n <= few) {
     for (size_t i = 1; i < n; ++i) {
+      if (!std::less<>()(deps[i].var(), deps[i - 1].var())) continue;
       Dep d = deps[i];
       size_t k = i;
-      for (; k > 0 && std::less<>()(d.var, deps[k - 1].var); --k) deps[k] = deps[k - 1];
+      for (; k > 0 && std::less<>()(d.var(), deps[k - 1].var()); --k) deps[k] = deps[k - 1];
       deps[k] = d;
     }
   } else {
-    std::sort(deps, deps + n, [](const Dep& a, const Dep& b) { return std::less<>()(a.var, b.var); });
+    std::sort(deps, deps + n, [](const Dep& a, const Dep& b) { return std::less<>()(a.var(), b.var()); });
   }
   size_t kept = 0;
   for (size_t i = 0; i < n; ++i) {
-    if (kept && deps[kept - 1].var == deps[i].var) {
-      AccessMode& m = deps[kept - 1].mode;
-      if (m != deps[i].mode) m = AccessMode::update;
+    if (kept && deps[kept - 1].var() == deps[i].var()) {
+      if (deps[kept - 1].mode() != deps[i].mode()) deps[kept - 1].set_mode(AccessMode::update);
     } else {
-      deps[kept++] = deps[i];
+      if (kept != i) deps[kept] = deps[i];
+      ++kept;
     }
   }
   return kept;
@@ -85,17 +86,20 @@ void Engine::submit(OpNode& op) {
   if (op.priority != Priority::normal) e.uses_priorities.store(true, std::memory_order_relaxed);
   uint64_t sequence = op.sequence = e.pushed.fetch_add(1, std::memory_order_seq_cst) + 1;
 
-  for (size_t i = 0; i < n; ++i) deps[i].var->lock();
+  for (size_t i = 0; i < n; ++i) deps[i].var()->lock();
   uint32_t granted = 1;
   for (size_t i = 0; i < n; ++i) {
     deps[i].op = &op;
-    granted += deps[i].var->append(deps[i]);
+    granted += deps[i].var()->append(deps[i]);
   }
-  for (size_t i = 0; i < n; ++i) deps[i].var->unlock();
+  for (size_t i = 0; i < n; ++i) deps[i].var()->unlock();
   bool is_ready = op.pending.fetch_sub(granted, std::memory_order_acq_rel) == granted;
 
   if (e.threads == 0) {
-    if (is_ready) e.run_chain(&op);
+    if (!is_ready) return;
+    ThreadContext saved = std::exchange(thread_context(), ThreadContext{.engine = this});
+    e.run_chain(&op);
+    thread_context() = saved;
     return;
   }
   if (is_ready) e.make_ready(op);
@@ -140,13 +144,17 @@ class OpRunContext final : public RunContext {
 
 OpNode* Engine::Impl::execute(OpNode& op) {
   bool heals = false;
-  IntrusivePtr<const OpError> error = inherited(op, heals);
+  IntrusivePtr<const OpError> error;
+  for (int i = 0; i < op.num_deps; ++i) {
+    if (op.deps[i].var()->error()) [[unlikely]] {
+      error = inherited(op, heals);
+      break;
+    }
+  }
   bool inherits = bool(error);
   if (!error) {
     Running frame{this, &op, t_running};
     t_running = &frame;
-    ThreadContext saved = thread_context();
-    thread_context() = ThreadContext{.engine = &self, .scope = op.label.scope};
     uint64_t begin = profiler.is_on() ? Profiler::now() : 0;
     {
       OpRunContext context(self);
@@ -157,14 +165,13 @@ OpNode* Engine::Impl::execute(OpNode& op) {
       }
     }
     if (begin) profiler.record(op.label.name, op.counted ? "operator" : "piece", begin, Profiler::now(), op.label.scope, &op.label.site);
-    thread_context() = saved;
     t_running = frame.outer;
   }
   if (error || heals) [[unlikely]] {
     bool keep = inherits && op.transactional;
     for (int i = 0; i < op.num_deps; ++i) {
       Dep& d = op.deps[i];
-      if (d.is_write() && !keep) d.var->set_error(error.get());
+      if (d.is_write() && !keep) d.var()->set_error(error.get());
     }
   }
   return finish(op);
@@ -174,9 +181,9 @@ IntrusivePtr<const OpError> Engine::Impl::inherited(const OpNode& op, bool& heal
   IntrusivePtr<const OpError> first;
   OpError* merged = nullptr;
   for (int i = 0; i < op.num_deps; ++i) {
-    const OpError* e = op.deps[i].var->error();
+    const OpError* e = op.deps[i].var()->error();
     if (!e) continue;
-    if (op.deps[i].mode == AccessMode::write) {
+    if (op.deps[i].mode() == AccessMode::write) {
       heals = true;
     } else if (!first) {
       first = IntrusivePtr<const OpError>(e);
@@ -255,8 +262,8 @@ void Engine::Impl::granted(OpBase& op, OpNode*& next) {
 
 void Engine::Impl::complete_waiter(WaitNode& waiter, OpNode*& next) {
   Dep& d = waiter.dep;
-  waiter.error = IntrusivePtr<const OpError>(d.var->error());
-  for (Dep* g = d.var->complete(d); g;) {
+  waiter.error = IntrusivePtr<const OpError>(d.var()->error());
+  for (Dep* g = d.var()->complete(d); g;) {
     Dep* following = g->next;
     granted(*g->op, next);
     g = following;
@@ -267,7 +274,7 @@ void Engine::Impl::complete_waiter(WaitNode& waiter, OpNode*& next) {
 OpNode* Engine::Impl::finish(OpNode& op) {
   OpNode* next = nullptr;
   for (int i = 0; i < op.num_deps; ++i) {
-    for (Dep* g = op.deps[i].var->complete(op.deps[i]); g;) {
+    for (Dep* g = op.deps[i].var()->complete(op.deps[i]); g;) {
       Dep* following = g->next;  // before the decrement: g's op may be gone after it
       granted(*g->op, next);
       g = following;

@@ -90,8 +90,7 @@ class Engine {
     op->priority = options.priority;
     op->transactional = options.transactional;
     for (size_t i = 0; i < accesses.size(); ++i) {
-      op->deps[i].var = &accesses[i].var;
-      op->deps[i].mode = accesses[i].mode;
+      op->deps[i].set(accesses[i].var, accesses[i].mode);
     }
     submit(*op);
   }

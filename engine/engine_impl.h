@@ -47,6 +47,7 @@ struct Engine::Impl {
   void make_ready(OpNode& op);       // queue it and see that somebody comes
   void wake();                       // start a worker unless one is looking for work already
   void drain();                      // a worker's life; holds a slot
+  bool wait_for_work() const noexcept;  // looks for at most `spin`; true when there is some
   OpNode* pop() noexcept;
   bool has_work() const noexcept;
   bool take_slot() noexcept;         // true: this thread may run operations until give_slot()

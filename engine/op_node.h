@@ -45,22 +45,20 @@ struct WaitNode : OpBase {
     num_deps = 1;
     deps = &dep;
     dep.op = this;
-    dep.var = &var;
-    dep.mode = mode;
+    dep.set(var, mode);
   }
   Dep dep;
   IntrusivePtr<const OpError> error;  // set before signal when the array has failed
 };
 
 struct OpNode : OpBase {
-  static constexpr size_t block_bytes = 384;
+  static constexpr size_t block_bytes = 256;
   static constexpr uint16_t inline_deps = 4;
+  static constexpr size_t payload_bytes = 64;
 
-  OpLabel label;
-  uint64_t sequence = 0;
   Dep own_deps[inline_deps];
-  static constexpr size_t payload_bytes =
-      block_bytes - (sizeof(OpBase) + sizeof(OpLabel) + 8 + sizeof(Dep) * inline_deps + 15) / 16 * 16;
+  uint64_t sequence = 0;
+  OpLabel label;
   alignas(16) std::byte payload[payload_bytes];
 
   // Room for `count` accesses. Throws ValueError beyond 65535.
@@ -80,7 +78,7 @@ struct OpNode : OpBase {
   static void* operator new(size_t bytes) { return pool_allocate(bytes); }
   static void operator delete(void* p, size_t bytes) noexcept { pool_free(p, bytes); }
 };
-static_assert(sizeof(OpNode) == OpNode::block_bytes);
+static_assert(sizeof(OpNode) <= OpNode::block_bytes);
 
 // The body F stored in the node, or in a pooled block beside it when it does not fit.
 template <class F>

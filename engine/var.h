@@ -17,13 +17,22 @@ enum class AccessMode : uint8_t {
   update,  // reads and writes: a failure on either side fails the array
 };
 
-// One access of one op: the node of a var's queue. Lies inside the op, so queueing allocates nothing.
-struct Dep {
-  OpBase* op = nullptr;
+// One access of one op: the node of a var's queue. Lies inside the op, so queueing allocates nothing. The mode sits in
+// the low bits of the var's address: three of these and the head of an op fit into two cache lines.
+class Dep {
+ public:
+  void set(Var& var, AccessMode mode) noexcept { bits_ = reinterpret_cast<uintptr_t>(&var) | uintptr_t(mode); }
+  void set_mode(AccessMode mode) noexcept { bits_ = (bits_ & ~mode_mask) | uintptr_t(mode); }
+  Var* var() const noexcept { return reinterpret_cast<Var*>(bits_ & ~mode_mask); }
+  AccessMode mode() const noexcept { return AccessMode(bits_ & mode_mask); }
+  bool is_write() const noexcept { return mode() != AccessMode::read; }
+
   Dep* next = nullptr;
-  Var* var = nullptr;
-  AccessMode mode = AccessMode::read;
-  bool is_write() const { return mode != AccessMode::read; }
+  OpBase* op = nullptr;
+
+ private:
+  static constexpr uintptr_t mode_mask = 3;
+  uintptr_t bits_ = 0;
 };
 
 // How it works. A var is a fair reader-writer lock whose waiters are ops, not threads. Readers run together, a
@@ -47,12 +56,16 @@ class Var {
 
   // Queues the access. True when it is granted at once. The caller holds the lock.
   bool append(Dep& d) noexcept {
-    if (!head_ && (d.is_write() ? active_ == 0 : active_ >= 0)) {
+    if (!tail_ && (d.is_write() ? active_ == 0 : active_ >= 0)) {
       active_ = d.is_write() ? -1 : active_ + 1;
       return true;
     }
-    d.next = nullptr;
-    (head_ ? tail_->next : head_) = &d;
+    if (tail_) {
+      d.next = tail_->next;
+      tail_->next = &d;
+    } else {
+      d.next = &d;
+    }
     tail_ = &d;
     return false;
   }
@@ -63,34 +76,26 @@ class Var {
     active_ = d.is_write() ? 0 : active_ - 1;
     if (d.is_write()) ++version_;
     Dep* granted = nullptr;
-    if (head_) {
-      if (head_->is_write()) {
-        if (active_ == 0) {
-          granted = head_;
-          head_ = head_->next;
-          granted->next = nullptr;
-          active_ = -1;
-        }
-      } else if (active_ >= 0) {
-        granted = head_;
-        Dep* last = head_;
+    if (tail_ && active_ == 0 && tail_->next->is_write()) {
+      active_ = -1;
+      granted = take_front(tail_->next);
+    } else if (tail_ && !tail_->next->is_write()) {  // a write has ended: readers go together
+      Dep* last = tail_->next;
+      ++active_;
+      while (last != tail_ && !last->next->is_write()) {
+        last = last->next;
         ++active_;
-        while (last->next && !last->next->is_write()) {
-          last = last->next;
-          ++active_;
-        }
-        head_ = last->next;
-        last->next = nullptr;
       }
+      granted = take_front(last);
     }
     unlock();
     return granted;
   }
 
   // No write is running or queued. The caller holds the lock.
-  bool is_readable() const noexcept { return active_ >= 0 && !head_; }
+  bool is_readable() const noexcept { return active_ >= 0 && !tail_; }
   // Nothing is running or queued. The caller holds the lock.
-  bool is_idle() const noexcept { return active_ == 0 && !head_; }
+  bool is_idle() const noexcept { return active_ == 0 && !tail_; }
 
   // Counts completed writes. The caller holds the lock or a grant.
   uint32_t version() const noexcept { return version_; }
@@ -105,12 +110,24 @@ class Var {
   }
 
  private:
+  // Cuts the queue after `last`; gives what was before it.
+  Dep* take_front(Dep* last) noexcept {
+    Dep* first = tail_->next;
+    if (last == tail_) {
+      tail_ = nullptr;
+    } else {
+      tail_->next = last->next;
+    }
+    last->next = nullptr;
+    return first;
+  }
+
   SpinLock lock_;
   int32_t active_ = 0;  // -1: one writer runs; n: n readers run
   uint32_t version_ = 0;
-  Dep* head_ = nullptr;
-  Dep* tail_ = nullptr;
+  Dep* tail_ = nullptr;  // of a ring: tail_->next is the head
   const OpError* error_ = nullptr;
 };
+static_assert(sizeof(Var) == 32);
 
 }  // namespace kaon

@@ -56,9 +56,9 @@ void throw_op_error(const OpError& error) {
 }
 
 bool Engine::enqueue_waiter(WaitNode& waiter) {
-  Var& var = *waiter.dep.var;
+  Var& var = *waiter.dep.var();
   var.lock();
-  bool now = waiter.dep.mode == AccessMode::read ? var.is_readable() : var.is_idle();
+  bool now = waiter.dep.mode() == AccessMode::read ? var.is_readable() : var.is_idle();
   if (now) {
     waiter.error = IntrusivePtr<const OpError>(var.error());
     var.unlock();
@@ -76,7 +76,7 @@ void Engine::wait(Var& var, AccessMode mode) {
     if (r->engine != impl_.get()) continue;
     for (int i = 0; i < r->op->num_deps; ++i) {
       const Dep& d = r->op->deps[i];
-      if (d.var != &var) continue;
+      if (d.var() != &var) continue;
       if (!d.is_write() && mode == AccessMode::read) {
         return;  // what this operation may read is ready and sound; a write behind it is not waited for
       }

@@ -44,38 +44,44 @@ void Engine::Impl::give_slot() noexcept { active.fetch_sub(1, std::memory_order_
 void Engine::Impl::drain() {
   t_slot_of = this;
   thread_context() = ThreadContext{.engine = &self};
-  bool is_spinning = true;  // wake() has counted it
+  // With one slot nobody asks whether its holder is looking for work.
+  const bool count_spinning = threads > 1;
+  if (!count_spinning) spinning.fetch_sub(1, std::memory_order_relaxed);
+  bool is_spinning = count_spinning;  // wake() has counted it
   for (;;) {
     if (OpNode* op = pop()) {
       if (is_spinning) {
         is_spinning = false;
         // nobody else looks for work now: if there is more, start another worker
-        if (spinning.fetch_sub(1, std::memory_order_seq_cst) == 1 && threads > 1 && has_work()) wake();
+        if (spinning.fetch_sub(1, std::memory_order_seq_cst) == 1 && has_work()) wake();
       }
       run_chain(op);
       continue;
     }
     bool look = true;
-    if (!is_spinning) {
+    if (count_spinning && !is_spinning) {
       is_spinning = true;
       look = spinning.fetch_add(1, std::memory_order_seq_cst) == 0;  // one thread that looks is enough
     }
-    if (look) {
-      auto until = Clock::now() + options.spin;
-      bool found = false;
-      while (!found) {
-        for (int i = 0; i < 32 && !(found = has_work()); ++i) cpu_pause();
-        if (!found && Clock::now() >= until) break;
-      }
-      if (found) continue;
-    }
-    spinning.fetch_sub(1, std::memory_order_seq_cst);
+    if (look && wait_for_work()) continue;
+    if (is_spinning) spinning.fetch_sub(1, std::memory_order_seq_cst);
+    is_spinning = false;
     give_slot();
     // work may have come between the last look and giving up the slot
     if (!has_work() || !take_slot()) break;
-    spinning.fetch_add(1, std::memory_order_seq_cst);
   }
   t_slot_of = nullptr;
+}
+
+bool Engine::Impl::wait_for_work() const noexcept {
+  auto until = Clock::now() + options.spin;
+  do {
+    for (int i = 0; i < 32; ++i) {
+      if (has_work()) return true;
+      cpu_pause();
+    }
+  } while (Clock::now() < until);
+  return false;
 }
 
 void Engine::Impl::run_chain(OpNode* op, FunctionRef<bool()>* stop) {
@@ -109,6 +115,7 @@ bool Engine::Impl::help(FunctionRef<bool()> done_waiting) {
   bool holds = t_slot_of == this;
   if (!holds && !take_slot()) return false;
   Impl* saved = std::exchange(t_slot_of, this);
+  ThreadContext saved_context = std::exchange(thread_context(), ThreadContext{.engine = &self});
   bool ran = false;
   while (!done_waiting()) {
     OpNode* op = pop();
@@ -116,6 +123,7 @@ bool Engine::Impl::help(FunctionRef<bool()> done_waiting) {
     ran = true;
     run_chain(op, &done_waiting);
   }
+  thread_context() = saved_context;
   t_slot_of = saved;
   if (!holds) {
     give_slot();

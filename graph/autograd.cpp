@@ -29,6 +29,7 @@ struct History : Annotation {
   uint32_t output = 0;
   GradReq req = GradReq::null;
   NDArray grad;
+  uint64_t stamp = 0;  // of the last store
   bool is_recorded() const override { return node || req != GradReq::null; }
 };
 
@@ -129,6 +130,11 @@ bool is_training() { return thread_context().training; }
 bool wants_gradient(const NDArray& array) {
   History* h = history_of(array);
   return h && h->is_recorded();
+}
+
+uint64_t gradient_stamp(const NDArray& array) {
+  History* h = history_of(array);
+  return h ? h->stamp : 0;
 }
 
 void record_call(const char* name, std::unique_ptr<GradFunction> function, std::span<const NDArray* const> inputs,
@@ -243,6 +249,7 @@ void start(BackwardPass& pass, std::span<const NDArray> heads, std::span<const N
 
 // Puts a new gradient where the user sees it.
 void store(History& h, NDArray gradient) {
+  h.stamp = g_sequence.fetch_add(1, std::memory_order_relaxed) + 1;
   if (gradient.dtype() != h.grad.dtype()) gradient = gradient.astype(h.grad.dtype());
   if (h.req == GradReq::add) {
     h.grad += gradient;

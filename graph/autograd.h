@@ -27,6 +27,8 @@ void record_call(const char* name, std::unique_ptr<GradFunction> function, std::
                  std::span<NDArray> outputs);
 // Does a gradient flow into this array: is it recorded, or has it a gradient attached?
 bool wants_gradient(const NDArray& array);
+// Differs after each backward() that has stored a gradient at this array; 0 before the first.
+uint64_t gradient_stamp(const NDArray& array);
 
 Interceptor* tape();
 bool is_recording();

@@ -157,8 +157,7 @@ void ExecutionPlan::push(PlanRun& run, Phase phase, std::span<const NDArray* con
     ArrayNode& node = a.node();
     node.retain();
     call->arrays()[at] = &node;
-    op->deps[d].var = &node.chunk->var;
-    op->deps[d++].mode = mode;
+    op->deps[d++].set(node.chunk->var, mode);
   };
   for (uint32_t i = 0; i < inputs.size(); ++i) {
     if (read_in_[size_t(phase)][i]) add(i, *inputs[i], mutated_[i] && phase == Phase::forward ? AccessMode::update : AccessMode::read);
@@ -170,8 +169,7 @@ void ExecutionPlan::push(PlanRun& run, Phase phase, std::span<const NDArray* con
   uint32_t first = phase == Phase::forward ? 0 : graph_.num_forward_outputs;
   for (uint32_t i = 0; i < results.size(); ++i) add(out + first + i, results[i], AccessMode::write);
   // A forward overwrites what an earlier failure left in the arena; a backward needs what its forward left.
-  op->deps[d].var = &run.arena->var;
-  op->deps[d++].mode = phase == Phase::forward ? AccessMode::write : AccessMode::update;
+  op->deps[d++].set(run.arena->var, phase == Phase::forward ? AccessMode::write : AccessMode::update);
   op->num_deps = uint16_t(d);
   Engine::current().submit(*op);
 }

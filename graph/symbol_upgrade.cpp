@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "kaon/engine/error.h"
 #include "kaon/graph/symbol_file.h"
@@ -59,15 +60,16 @@ std::string hidden_name(std::string_view key) { return fmt::format("__{}__", key
 
 void find_operators(SymbolFile& file) {
   std::string unknown;  // all of them at once: who converts a model wants the whole list
+  std::set<std::string_view> seen;
   for (FileNode& node : file.nodes) {
     if (node.op == "null") continue;
     node.def = find_op(node.op);
-    if (node.def && !node.def->traits.in_mxnet) node.def = nullptr;
-    if (!node.def)
-      unknown += fmt::format("{}operator '{}' of node '{}'", unknown.empty() ? "" : ", ", node.op, node.name);
-    if (unknown.size() > 1000) break;
+    if (node.def && node.def->traits.in_mxnet) continue;
+    node.def = nullptr;
+    if (unknown.size() > 1000 || !seen.insert(node.op).second) continue;
+    unknown += fmt::format("{}operator '{}' of node '{}'", unknown.empty() ? "" : ", ", node.op, node.name);
   }
-  if (!unknown.empty()) file.fail(unknown + " is not known to Kaon");
+  if (!unknown.empty()) file.fail(unknown + (seen.size() == 1 ? " is not known to Kaon" : " are not known to Kaon"));
 }
 
 // Old keys get their underscores, and those that speak of an input move to that variable.

@@ -85,16 +85,14 @@ void push_kernel(const OpDef& def, const void* attrs, std::span<ArrayNode* const
   for (size_t i = 0; i < inputs.size(); ++i) {
     ArrayNode* a = call->arrays()[i] = inputs[i];
     a->retain();
-    op->deps[d].var = &a->chunk->var;
-    op->deps[d++].mode =
-        is_mutated(def.traits, int(i), int(inputs.size())) ? AccessMode::update : AccessMode::read;
+    bool updates = is_mutated(def.traits, int(i), int(inputs.size()));
+    op->deps[d++].set(a->chunk->var, updates ? AccessMode::update : AccessMode::read);
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     ArrayNode* a = call->arrays()[inputs.size() + i] = outputs[i];
     if (!a) continue;
     a->retain();
-    op->deps[d].var = &a->chunk->var;
-    op->deps[d++].mode = a->covers_chunk() ? AccessMode::write : AccessMode::update;
+    op->deps[d++].set(a->chunk->var, a->covers_chunk() ? AccessMode::write : AccessMode::update);
   }
   op->num_deps = uint16_t(d);
   Engine::current().submit(*op);

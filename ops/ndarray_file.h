@@ -29,9 +29,9 @@ struct SaveOptions {
 void save(const std::filesystem::path& file, const NamedArrays& arrays, SaveOptions options = {});
 std::string save_to_bytes(const NamedArrays& arrays, SaveOptions options = {});
 
-// Reads V0, V1, V2 and V3, also mixed; an array saved on a GPU loads to the CPU, a "none" as an undefined handle. Throws
-// IoError naming file, offset, what was expected and found, also for sparse arrays, which Kaon does not have; never
-// trusts a size in the file beyond the bytes that are there. Blocks while it reads.
+// Reads V0, V1, V2 and V3, also mixed; an array saved on a GPU loads to the CPU, a "none" as an undefined handle.
+// Throws IoError naming file, offset, what was expected and found, also for sparse arrays, which Kaon does not have;
+// never trusts a size in the file beyond the bytes that are there. Blocks while it reads.
 NamedArrays load(const std::filesystem::path& file);
 NamedArrays load_from_bytes(std::string_view bytes, const std::string& source = "bytes");
 

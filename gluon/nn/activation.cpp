@@ -6,23 +6,23 @@
 
 namespace kaon::gluon::nn {
 
-ActivationType::ActivationType(std::string_view name) {
-  constexpr auto names = enum_names(ActType());
+ActivationName::ActivationName(std::string_view name) {
+  constexpr auto names = enum_names(ActivationType());
   auto it = std::find(names.begin(), names.end(), name);
   if (it == names.end()) {
     throw ValueError(fmt::format("[Activation] there is no activation '{}'; there are: {}", name, fmt::join(names, ", ")));
   }
-  type_ = ActType(it - names.begin());
+  type_ = ActivationType(it - names.begin());
 }
 
-ActType ActivationType::type() const {
+ActivationType ActivationName::type() const {
   if (!type_) throw ValueError("[Activation] no activation is set");
   return *type_;
 }
 
-std::string_view ActivationType::name() const { return enum_names(ActType())[size_t(type())]; }
+std::string_view ActivationName::name() const { return enum_names(ActivationType())[size_t(type())]; }
 
-Activation::Activation(ActivationType type) : HybridBlock(type.name()), type_(type.type()) {}
+Activation::Activation(ActivationName type) : HybridBlock(type.name()), type_(type.type()) {}
 
 LeakyReLU::LeakyReLU(double alpha) : HybridBlock("leakyrelu"), alpha_(alpha) {
   if (!(alpha >= 0)) throw ValueError(fmt::format("[LeakyReLU] alpha must not be negative, got {}", alpha));

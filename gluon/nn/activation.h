@@ -11,29 +11,29 @@ namespace kaon::gluon::nn {
 
 // Which activation a layer ends with: "relu", "sigmoid", "tanh", "softrelu", "softsign" or the enum; by default none.
 // Throws ValueError for another name.
-class ActivationType {
+class ActivationName {
  public:
-  constexpr ActivationType() = default;
-  constexpr ActivationType(ActType type) : type_(type) {}
-  ActivationType(std::string_view name);
-  ActivationType(const char* name) : ActivationType(std::string_view(name)) {}
+  constexpr ActivationName() = default;
+  constexpr ActivationName(ActivationType type) : type_(type) {}
+  ActivationName(std::string_view name);
+  ActivationName(const char* name) : ActivationName(std::string_view(name)) {}
 
   constexpr bool is_set() const { return type_.has_value(); }
-  ActType type() const;           // throws ValueError when none is set
+  ActivationType type() const;           // throws ValueError when none is set
   std::string_view name() const;  // "relu"
 
  private:
-  std::optional<ActType> type_;
+  std::optional<ActivationType> type_;
 };
-static_assert(std::is_trivially_destructible_v<ActivationType>);
+static_assert(std::is_trivially_destructible_v<ActivationName>);
 
 // y = f(x), element by element.
 struct Activation : HybridBlock<Activation> {
-  explicit Activation(ActivationType type);
+  explicit Activation(ActivationName type);
   auto hybrid_forward(auto F, auto x) { return F.as("fwd").Activation(x, {.act_type = type_}); }
 
  private:
-  ActType type_;
+  ActivationType type_;
 };
 
 // x where x > 0, else alpha x.

@@ -12,7 +12,7 @@ struct ConvOptions {
   Shape padding{0};
   Shape dilation{1};
   int groups = 1;
-  ActivationType activation{};
+  ActivationName activation{};
   bool use_bias = true;
   init::Initializer weight_initializer{};  // unset: the one given to initialize()
   init::Initializer bias_initializer = init::Zero();

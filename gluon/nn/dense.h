@@ -6,7 +6,7 @@
 namespace kaon::gluon::nn {
 
 struct DenseOptions {
-  ActivationType activation{};
+  ActivationName activation{};
   bool use_bias = true;
   bool flatten = true;
   DType dtype = DType::float32;

@@ -247,19 +247,4 @@ void keep_recent(const Key& key, std::shared_ptr<const KernelState> value) {
   s.index.emplace(hash, s.entries.begin());
 }
 
-// The slot is a unique_ptr that the plan owns; while plans run it is only reached through these two functions.
-static_assert(sizeof(std::unique_ptr<KernelState>) == sizeof(KernelState*));
-
-const NodeState* load_node_state(std::unique_ptr<KernelState>* slot) {
-  if (!slot) return nullptr;
-  const std::atomic_ref<KernelState*> pointer(reinterpret_cast<KernelState*&>(*slot));
-  return static_cast<const NodeState*>(pointer.load(std::memory_order_acquire));
-}
-
-void offer_node_state(std::unique_ptr<KernelState>* slot, std::unique_ptr<NodeState> state) {
-  const std::atomic_ref<KernelState*> pointer(reinterpret_cast<KernelState*&>(*slot));
-  KernelState* expected = nullptr;
-  if (pointer.compare_exchange_strong(expected, state.get(), std::memory_order_acq_rel)) state.release();
-}
-
 }  // namespace kaon::onednn

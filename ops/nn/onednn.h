@@ -2,7 +2,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <concepts>
 #include <dnnl.hpp>
 #include <memory>
@@ -118,15 +117,11 @@ class Key {
 std::shared_ptr<const KernelState> find_recent(const Key& key);
 void keep_recent(const Key& key, std::shared_ptr<const KernelState> value);
 
-// What lies in the slot of a plan node.
+// What lies in the slot of a plan node. A slot belongs to one run of a plan at a time; the sets are shared.
 struct NodeState : KernelState {
   Key key;
   std::shared_ptr<const KernelState> value;
 };
-// The node's state, or null. Several threads may run one plan at once.
-const NodeState* load_node_state(std::unique_ptr<KernelState>* slot);
-// Puts `state` into an empty slot; what another thread put there first stays.
-void offer_node_state(std::unique_ptr<KernelState>* slot, std::unique_ptr<NodeState> state);
 
 // A set of primitives in use: keeps it alive.
 template <class T>
@@ -146,8 +141,9 @@ class Held {
 // make() gives a std::unique_ptr<T>.
 template <class T, class Make>
 Held<T> obtain(const KernelContext& c, const char* what, const Key& key, Make&& make) {
-  if (const NodeState* node = load_node_state(c.state); node && node->key == key) {
-    return Held<T>(static_cast<const T*>(node->value.get()));
+  if (c.state && *c.state) {
+    const auto* node = static_cast<const NodeState*>(c.state->get());
+    if (node->key == key) return Held<T>(static_cast<const T*>(node->value.get()));
   }
   std::shared_ptr<const KernelState> value = find_recent(key);
   if (!value) {
@@ -158,7 +154,7 @@ Held<T> obtain(const KernelContext& c, const char* what, const Key& key, Make&& 
     auto node = std::make_unique<NodeState>();
     node->key = key;
     node->value = value;
-    offer_node_state(c.state, std::move(node));
+    *c.state = std::move(node);
   }
   const T* made = static_cast<const T*>(value.get());
   return Held<T>(made, std::move(value));

@@ -288,12 +288,27 @@ int64_t pool_grain(int64_t elements) { return std::max<int64_t>(1, (1 << 16) / s
 int64_t rows_of(const ConvGeometry& g) { return g.axes == 3 ? g.out[0] * g.out[1] : g.out[0]; }
 
 // Row-major images of several channels are pooled as channels_last: the vectors run over the channels there whatever
-// the window is, which saves more than the conversions cost.
-bool worth_staging(const PoolJob<float>& job) { return !job.channels_last && job.g.in_channels >= 4; }
+// the window is, which saves more than the conversions cost. Wide output rows are the exception.
+bool worth_staging(const PoolJob<float>& job, int64_t widest) {
+  const ConvGeometry& g = job.g;
+  return !job.channels_last && g.in_channels >= 4 && g.out[size_t(g.axes - 1)] <= widest;
+}
+
+// Row-major planes are independent: a group of up to 32 channels is an image of its own, small enough for the cache.
+PoolJob<float> in_channel_groups(PoolJob<float> job) {
+  const int64_t channels = job.g.in_channels;
+  int64_t group = std::min<int64_t>(channels, 32);
+  while (channels % group != 0) --group;
+  if (group < 4) group = channels;
+  job.g.batch *= channels / group;
+  job.g.in_channels = job.g.out_channels = group;
+  return job;
+}
 
 // Calls body(job of one image, channels_last) with x, y and head converted, and converts what it writes back.
 template <class Body>
-void through_channels_last(RunContext& run, const PoolJob<float>& job, int64_t result_positions, Body&& body) {
+void through_channels_last(RunContext& run, const PoolJob<float>& whole, int64_t result_positions, Body&& body) {
+  const PoolJob<float> job = in_channel_groups(whole);
   const ConvGeometry& g = job.g;
   const int64_t channels = g.in_channels, in = g.in_positions(), out = g.out_positions();
   constexpr auto rm = ImageLayout::row_major, cl = ImageLayout::channels_last;
@@ -328,7 +343,7 @@ template <>
 void pool_forward(RunContext& run, const PoolJob<float>& job) {
   const ConvGeometry& g = job.g;
   if (pool_pairs_forward(run, job)) return;
-  if (worth_staging(job)) {
+  if (worth_staging(job, 32)) {
     return through_channels_last(run, job, g.out_positions(), [](const PoolJob<float>& one) {
       HWY_DYNAMIC_DISPATCH(ForwardFloat)(one, 0, rows_of(one.g));
     });
@@ -344,7 +359,7 @@ template <>
 void pool_backward(RunContext& run, const PoolJob<float>& job) {
   const ConvGeometry& g = job.g;
   if (pool_pairs_backward(run, job)) return;
-  if (worth_staging(job)) {
+  if (worth_staging(job, std::numeric_limits<int64_t>::max())) {
     return through_channels_last(run, job, g.in_positions(), [](const PoolJob<float>& one) {
       HWY_DYNAMIC_DISPATCH(BackwardFloat)(one, 0, 1);
     });

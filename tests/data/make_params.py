@@ -1,8 +1,7 @@
 #!/usr/bin/env python3
 """Writes the small array files that today's MXNet cannot write any more: python3 make_params.py [folder]
 
-Only Python's standard library is used; the bytes follow the description of the format in ops/ndarray_file.h's tests.
-Every array holds 0, 1, 2, ... in its element type.
+Needs Python's standard library only: the bytes are laid out here. Every array holds 0, 1, 2, ... in its element type.
 """
 import pathlib
 import struct

@@ -214,11 +214,13 @@ TEST_CASE("wait: an operation waits for what another thread is just pushing", "[
       Var outer;
       Gate started;
       int value = 0;
+      const uint32_t version = first.version();
       engine.push({write(outer)}, [&](RunContext&) {
         started.open();
         for (bool entered = false; !entered;) {
+          spin_for(1us);  // leaves the lock to the push
           first.lock();
-          entered = !first.is_readable();
+          entered = !first.is_readable() || first.version() > version;
           first.unlock();
         }
         engine.wait(first);

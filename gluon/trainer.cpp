@@ -1,0 +1,161 @@
+#include "kaon/gluon/trainer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+#include "kaon/ops/ndarray_file.h"
+
+namespace kaon::gluon {
+
+Trainer::Trainer(const ParameterDict& parameters, const optimizer::Optimizer& optimizer) : optimizer_(optimizer) {
+  for (const Parameter& p : parameters) slots_.push_back({.parameter = p, .states = {}});
+}
+
+int64_t Trainer::num_update() const {
+  int64_t n = 0;
+  for (const Slot& s : slots_) n = std::max(n, s.updates);
+  return n;
+}
+
+double Trainer::learning_rate() const { return optimizer_.learning_rate(num_update()); }
+void Trainer::set_learning_rate(double lr) { optimizer_.set_learning_rate(lr); }
+
+void Trainer::throw_failure_of_earlier_step() {
+  while (!watches_.empty() && watches_.front().is_done()) {
+    IntrusivePtr<const OpError> error = watches_.front().error();
+    watches_.pop_front();
+    if (error) throw_op_error(*error);
+  }
+}
+
+std::vector<Trainer::Slot*> Trainer::fresh_slots(bool ignore_stale_grad) {
+  std::vector<Slot*> fresh;
+  fresh.reserve(slots_.size());
+  for (Slot& s : slots_) {
+    const Parameter& p = s.parameter;
+    if (p.grad_req() == GradReq::null) continue;
+    if (ignore_stale_grad && !p.is_initialized()) continue;
+    uint64_t stamp = autograd::gradient_stamp(p.data());
+    if (stamp != 0 && stamp != s.stamp) {
+      fresh.push_back(&s);
+    } else if (!ignore_stale_grad) {
+      throw StateError(fmt::format(
+          "[Trainer.step] the gradient of {} has not been written by backward() since the last step; if this step uses only a "
+          "part of the parameters, pass ignore_stale_grad", p.name()));
+    }
+  }
+  return fresh;
+}
+
+NDArray Trainer::rates(std::span<Slot* const> slots) {
+  int64_t update = num_update();
+  for (const Slot* s : slots) update = std::max(update, s->updates + 1);
+  double lr = optimizer_.learning_rate(update);
+  std::vector<float> values;
+  values.reserve(2 * slots.size());
+  for (const Slot* s : slots) {
+    values.push_back(float(lr * s->parameter.lr_mult() * optimizer_.rule().rate_factor(s->updates + 1)));
+  }
+  for (const Slot* s : slots) values.push_back(float(optimizer_.wd() * s->parameter.wd_mult()));
+  if (values != rate_values_ || !rates_.defined()) {
+    Device device = slots[0]->parameter.data().device();
+    rates_ = nd.array(values, {int64_t(values.size())}).as_in_context(device);
+    rate_values_ = std::move(values);
+  }
+  return rates_;
+}
+
+void Trainer::step(int64_t batch_size, bool ignore_stale_grad, std::source_location site) {
+  if (batch_size < 1) throw ValueError(fmt::format("[Trainer.step] batch_size must be at least 1, got {}", batch_size));
+  throw_failure_of_earlier_step();
+  autograd::ModeScope mode(false, false);
+  std::vector<Slot*> slots = fresh_slots(ignore_stale_grad);
+  if (!slots.empty()) {
+    size_t states = size_t(optimizer_.rule().num_states()), group = 2 + states;
+    std::vector<NDArray> weights, gradients;
+    std::vector<const NDArray*> arrays;
+    weights.reserve(slots.size());
+    gradients.reserve(slots.size());
+    arrays.reserve(slots.size() * group + 1);
+    for (Slot* s : slots) {
+      weights.push_back(s->parameter.data());
+      gradients.push_back(s->parameter.grad());
+      while (s->states.size() < states) s->states.push_back(nd.zeros_like(weights.back()));
+      arrays.push_back(&weights.back());
+      arrays.push_back(&gradients.back());
+      for (const NDArray& state : s->states) arrays.push_back(&state);
+    }
+    NDArray rates_array = rates(slots);
+    arrays.push_back(&rates_array);
+    optimizer_.rule().update(arrays, optimizer_.step_options(1.0 / double(batch_size)), site);
+    watches_.emplace_back(gradients);
+    for (Slot* s : slots) {
+      ++s->updates;
+      s->stamp = autograd::gradient_stamp(s->parameter.data());
+    }
+  }
+  ++steps_;
+}
+
+void Trainer::save_states(const std::filesystem::path& file) const {
+  NamedArrays arrays;
+  auto number = [&](const std::string& name, double value) {
+    arrays.emplace_back(name, nd.full({1}, value, {.dtype = DType::float64, .device = cpu()}));
+  };
+  number("steps", double(steps_));
+  if (!optimizer_.has_scheduler()) number("learning_rate", optimizer_.learning_rate(0));
+  for (const Slot& s : slots_) {
+    const std::string& name = s.parameter.name();
+    number("updates:" + name, double(s.updates));
+    for (size_t k = 0; k < s.states.size(); ++k) arrays.emplace_back(fmt::format("state{}:{}", k, name), s.states[k]);
+  }
+  nd_file::save(file, arrays);
+}
+
+void Trainer::load_states(const std::filesystem::path& file) {
+  std::unordered_map<std::string, NDArray> arrays;
+  for (auto& [name, array] : nd_file::load(file)) arrays.emplace(name, array);
+  auto take = [&](const std::string& name) {
+    auto it = arrays.find(name);
+    if (it == arrays.end()) {
+      throw ValueError(fmt::format("[load_states] {} has no '{}': it is of other parameters or of another optimizer", file.string(), name));
+    }
+    NDArray a = it->second;
+    arrays.erase(it);
+    return a;
+  };
+  auto number = [&](const std::string& name) { return take(name).asscalar<double>(); };
+
+  int64_t steps = int64_t(number("steps"));
+  std::vector<Slot> slots;
+  for (const Slot& s : slots_) {
+    const Parameter& p = s.parameter;
+    Slot loaded{.parameter = p, .states = {}, .updates = int64_t(number("updates:" + p.name())), .stamp = s.stamp};
+    for (int k = 0; loaded.updates > 0 && k < optimizer_.rule().num_states(); ++k) {
+      NDArray state = take(fmt::format("state{}:{}", k, p.name()));
+      if (p.is_initialized()) {
+        if (state.shape() != p.shape()) {
+          throw ShapeError(fmt::format("[load_states] {} has shape {}, its state in {} has {}", p.name(), p.shape().str(),
+                                       file.string(), state.shape().str()));
+        }
+        state = state.as_in_context(p.data().device());
+      }
+      loaded.states.push_back(state);
+    }
+    slots.push_back(std::move(loaded));
+  }
+  if (auto it = arrays.find("learning_rate"); it != arrays.end()) {
+    if (!optimizer_.has_scheduler()) optimizer_.set_learning_rate(it->second.asscalar<double>());
+    arrays.erase(it);
+  }
+  if (!arrays.empty()) {
+    throw ValueError(fmt::format("[load_states] {} holds '{}', which does not fit these parameters and this optimizer", file.string(),
+                                 arrays.begin()->first));
+  }
+  slots_ = std::move(slots);
+  steps_ = steps;
+}
+
+}  // namespace kaon::gluon

@@ -1,0 +1,61 @@
+// Trainer: applies an optimizer to the parameters of a net.
+#pragma once
+
+#include <deque>
+#include <filesystem>
+#include <source_location>
+#include <vector>
+
+#include "kaon/gluon/optimizer.h"
+#include "kaon/gluon/parameter.h"
+#include "kaon/gluon/step_watch.h"
+
+namespace kaon::gluon {
+
+// Parameters without a gradient (grad_req null, running statistics) are left alone. Thread safety: one thread; nothing
+// blocks but save_states and load_states.
+class Trainer {
+ public:
+  Trainer(const ParameterDict& parameters, const optimizer::Optimizer& optimizer);
+  Trainer(Trainer&&) = default;
+  Trainer& operator=(Trainer&&) = default;
+
+  // Changes every parameter by its gradient, divided by batch_size. Pushes one operator that reads all gradients: when one
+  // of them fails, no parameter changes, and the failure is thrown by a later step(), the first that finds the failed
+  // one finished; it then does nothing else.
+  // Throws StateError naming a parameter whose gradient no backward() has written since the last step, or skips those
+  // when ignore_stale_grad.
+  void step(int64_t batch_size, bool ignore_stale_grad = false,
+            std::source_location site = std::source_location::current());
+  int64_t steps() const { return steps_; }  // taken so far, loaded ones included
+
+  double learning_rate() const;       // as after the updates so far
+  void set_learning_rate(double lr);  // throws StateError when a scheduler decides
+  const optimizer::Optimizer& optimizer() const { return optimizer_; }
+
+  // What the optimizer keeps (momentum, means), the numbers of updates and the learning rate, by parameter name, as an
+  // array file. Loading throws ValueError when the file is of other parameters or another rule. Both block.
+  void save_states(const std::filesystem::path& file) const;
+  void load_states(const std::filesystem::path& file);
+
+ private:
+  struct Slot {
+    Parameter parameter;
+    std::vector<NDArray> states;  // made in the first update
+    int64_t updates = 0;
+    uint64_t stamp = 0;           // of the gradient used last
+  };
+  void throw_failure_of_earlier_step();
+  std::vector<Slot*> fresh_slots(bool ignore_stale_grad);
+  NDArray rates(std::span<Slot* const> slots);
+  int64_t num_update() const;
+
+  optimizer::Optimizer optimizer_;
+  std::vector<Slot> slots_;
+  int64_t steps_ = 0;
+  std::deque<StepWatch> watches_;  // of steps that had not finished when last looked at
+  std::vector<float> rate_values_;
+  NDArray rates_;                  // the same as an array: made again only when they change
+};
+
+}  // namespace kaon::gluon
