@@ -66,6 +66,20 @@ inline void print_machine() {
   fmt::print("{{\"machine\": \"{}\", \"cores\": {}}}\n", model, std::thread::hardware_concurrency());
 }
 
+// Reads every float once, as fast as one core can: several independent sums, so that loads and not additions limit.
+#if defined(__x86_64__)
+__attribute__((target_clones("avx512f", "avx2", "default")))
+#endif
+inline void read_all(const float* values, size_t n) {
+  float sums[64] = {};
+  for (size_t i = 0; i + 64 <= n; i += 64) {
+    for (size_t k = 0; k < 64; ++k) sums[k] += values[i + k];
+  }
+  float total = 0;
+  for (float s : sums) total += s;
+  asm volatile("" ::"r"(total) : "memory");
+}
+
 // Half a round trip of one cache line between two threads: scheduling figures are comparable where it is under 100 ns.
 inline void print_ping_pong() {
   constexpr int trips = 20000;

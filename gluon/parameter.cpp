@@ -141,6 +141,10 @@ Symbol Parameter::var() const {
       if (s[i] == 0) s[i] = -1;
     }
     n.variable = Symbol::variable(n.name, s, n.options.dtype);
+    // as MXNet's files say it, where 0 is an unknown dimension
+    auto& text = n.variable.entry().node->text_attrs;
+    if (n.shape.ndim() > 0) text["__shape__"] = to_text(n.shape);
+    text["__dtype__"] = std::to_string(int(n.options.dtype));
   }
   ParameterTrace::note(*this);
   return n.variable;

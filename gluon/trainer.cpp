@@ -146,14 +146,13 @@ void Trainer::load_states(const std::filesystem::path& file) {
     }
     slots.push_back(std::move(loaded));
   }
-  if (auto it = arrays.find("learning_rate"); it != arrays.end()) {
-    if (!optimizer_.has_scheduler()) optimizer_.set_learning_rate(it->second.asscalar<double>());
-    arrays.erase(it);
-  }
+  std::optional<double> learning_rate;
+  if (arrays.contains("learning_rate")) learning_rate = number("learning_rate");
   if (!arrays.empty()) {
     throw ValueError(fmt::format("[load_states] {} holds '{}', which does not fit these parameters and this optimizer", file.string(),
                                  arrays.begin()->first));
   }
+  if (learning_rate && !optimizer_.has_scheduler()) optimizer_.set_learning_rate(*learning_rate);
   slots_ = std::move(slots);
   steps_ = steps;
 }

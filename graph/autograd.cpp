@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <algorithm>
 #include <queue>
 #include <unordered_map>
 
@@ -10,21 +12,11 @@
 
 namespace kaon::autograd {
 
-// One recorded call.
-struct TapeNode : RefCounted<TapeNode>, Pooled {
-  const char* name;
-  uint64_t sequence;  // callers come after callees
-  std::unique_ptr<GradFunction> function;
-  std::vector<NDArray> inputs;
-  std::vector<NDArray> heads;  // during backward: what has arrived at each output
-  bool released = false;
-  void destroy();
-};
-
 namespace {
 
 // The history of an array: which call made it, or the gradient attached to it.
 struct History : Annotation {
+  ~History() override;
   IntrusivePtr<TapeNode> node;
   uint32_t output = 0;
   GradReq req = GradReq::null;
@@ -32,6 +24,25 @@ struct History : Annotation {
   uint64_t stamp = 0;  // of the last store
   bool is_recorded() const override { return node || req != GradReq::null; }
 };
+
+}  // namespace
+
+// One recorded call.
+struct TapeNode : RefCounted<TapeNode>, Pooled {
+  const char* name;
+  uint64_t sequence;  // callers come after callees
+  bool training;      // the mode of the call
+  bool released = false;
+  std::unique_ptr<GradFunction> function;
+  // As they were at the call: attaching a gradient later cuts no recorded computation. Null where no gradient flows.
+  std::vector<IntrusivePtr<History>> inputs;
+  std::vector<NDArray> heads;  // during backward: what has arrived at each output
+  void destroy();
+};
+
+namespace {
+
+History::~History() = default;
 
 History* history_of(const NDArray& a) {
   return a.defined() ? dynamic_cast<History*>(a.node().annotation.get()) : nullptr;
@@ -44,12 +55,14 @@ class OpGradFunction final : public GradFunction {
  public:
   OpGradFunction(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs, std::span<NDArray> outputs)
       : def_(def), attrs_(def, attrs) {
+    inputs_.reserve(inputs.size());
+    outputs_.reserve(outputs.size());
     for (const NDArray* i : inputs) inputs_.push_back(*i);
     for (const NDArray& o : outputs) outputs_.push_back(o.detach());  // the array itself would keep this node alive
   }
 
-  void backward(std::span<const NDArray> heads, std::span<const bool> wanted, std::span<NDArray> inputs) override {
-    Context context(*this, heads, wanted, inputs);
+  void backward(const GradCall& call) override {
+    Context context(*this, call);
     def_.grad(attrs_.get(), context);
   }
   void release() override {
@@ -60,26 +73,35 @@ class OpGradFunction final : public GradFunction {
  private:
   class Context final : public GradContext {
    public:
-    Context(OpGradFunction& f, std::span<const NDArray> heads, std::span<const bool> wanted, std::span<NDArray> result)
-        : f_(f), heads_(heads), wanted_(wanted), result_(result), zeros_(heads.size()) {}
+    Context(OpGradFunction& f, const GradCall& call) : f_(f), call_(call), zeros_(call.heads.size()) {
+      // Where gradients are recorded themselves, the outputs need their place on the tape again.
+      if (!is_recording()) return;
+      for (size_t i = 0; i < f.outputs_.size(); ++i) {
+        recorded_.push_back(f.outputs_[i].detach());
+        if (!is_floating(recorded_[i].dtype())) continue;
+        IntrusivePtr<History> h(new History);
+        h->node = IntrusivePtr<TapeNode>(f.node);
+        h->output = uint32_t(i);
+        recorded_[i].node().annotation = h;
+      }
+    }
     int num_inputs() const override { return int(f_.inputs_.size()); }
     const NDArray& input(int i) const override { return f_.inputs_[size_t(i)]; }
-    const NDArray& output(int i) const override { return f_.outputs_[size_t(i)]; }
+    const NDArray& output(int i) const override { return recorded_.empty() ? f_.outputs_[size_t(i)] : recorded_[size_t(i)]; }
     const NDArray& head(int i) const override {
-      if (has_head(i)) return heads_[size_t(i)];
+      if (has_head(i)) return call_.heads[size_t(i)];
       NDArray& z = zeros_[size_t(i)];
-      if (!z.defined()) z = nd.zeros_like(output(i));
+      if (!z.defined()) z = nd.zeros_like(f_.outputs_[size_t(i)]);
       return z;
     }
-    bool has_head(int i) const override { return heads_[size_t(i)].defined(); }
-    bool wants(int i) const override { return wanted_[size_t(i)]; }
-    void set(int i, NDArray g) override { result_[size_t(i)] = std::move(g); }
+    bool has_head(int i) const override { return call_.heads[size_t(i)].defined(); }
+    bool wants(int i) const override { return call_.wanted[size_t(i)]; }
+    void set(int i, NDArray g) override { call_.gradients[size_t(i)] = std::move(g); }
 
    private:
     OpGradFunction& f_;
-    std::span<const NDArray> heads_;
-    std::span<const bool> wanted_;
-    std::span<NDArray> result_;
+    const GradCall& call_;
+    std::vector<NDArray> recorded_;
     mutable std::vector<NDArray> zeros_;
   };
 
@@ -137,13 +159,28 @@ uint64_t gradient_stamp(const NDArray& array) {
   return h ? h->stamp : 0;
 }
 
+NDArray filled_like(const NDArray& array, double value) {
+  constexpr int64_t small = 65536;  // elements; costs less than pushing an operation and waiting for it
+  if (array.size() > small || array.device().type != DeviceType::cpu) {
+    return nd.full(array.shape(), value, {.dtype = array.dtype(), .device = array.device()});
+  }
+  std::vector<float> values(size_t(array.size()), float(value));
+  return NDArray::from(values.data(), values.size(), array.shape(), array.dtype(), array.device());
+}
+
 void record_call(const char* name, std::unique_ptr<GradFunction> function, std::span<const NDArray* const> inputs,
                  std::span<NDArray> outputs) {
   IntrusivePtr<TapeNode> node(new TapeNode);
   node->name = name;
   node->sequence = g_sequence.fetch_add(1, std::memory_order_relaxed) + 1;
+  node->training = is_training();
   node->function = std::move(function);
-  for (const NDArray* i : inputs) node->inputs.push_back(*i);
+  node->function->node = node.get();
+  node->inputs.reserve(inputs.size());
+  for (const NDArray* i : inputs) {
+    History* h = history_of(*i);
+    node->inputs.emplace_back(h && h->is_recorded() ? h : nullptr);
+  }
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!is_floating(outputs[i].dtype())) continue;
     IntrusivePtr<History> h(new History);
@@ -156,17 +193,40 @@ void record_call(const char* name, std::unique_ptr<GradFunction> function, std::
 
 namespace {
 
-// Runs the recorded calls backwards, newest first. Gradients of leaves are collected by the callback.
+// Runs the recorded calls backwards, newest first, and collects what arrives at arrays with a gradient attached.
 class BackwardPass {
  public:
   explicit BackwardPass(bool retain) : retain_(retain) {}
+  BackwardPass(const BackwardPass&) = delete;
+  BackwardPass& operator=(const BackwardPass&) = delete;
+  ~BackwardPass() {  // after an error: nothing stays behind in the tape
+    for (; !queue_.empty(); queue_.pop()) {
+      auto& heads = queue_.top().node->heads;
+      heads.assign(heads.size(), NDArray());
+    }
+  }
 
-  void add_head(const NDArray& array, NDArray gradient) { send(array, std::move(gradient)); }
+  void send(History* h, NDArray gradient) {
+    if (!h) return;
+    if (auto it = asked.find(h); it != asked.end()) accumulate(it->second, gradient);
+    if (h->node) {
+      auto& heads = h->node->heads;
+      bool first = std::none_of(heads.begin(), heads.end(), [](const NDArray& g) { return g.defined(); });
+      accumulate(heads[h->output], std::move(gradient));
+      if (first) queue_.push({h->node});
+    } else if (h->req != GradReq::null) {
+      Leaf& leaf = leaves[h];
+      leaf.history = IntrusivePtr<History>(h);
+      accumulate(leaf.gradient, std::move(gradient));
+    }
+  }
 
   void run() {
     while (!queue_.empty()) {
       IntrusivePtr<TapeNode> node = queue_.top().node;
       queue_.pop();
+      std::vector<NDArray> heads = std::move(node->heads);
+      node->heads.assign(heads.size(), NDArray());
       if (node->released) {
         throw StateError(fmt::format(
             "[backward] the recorded values of [{}] have been freed by an earlier backward(); pass retain_graph to the first one",
@@ -175,12 +235,12 @@ class BackwardPass {
       size_t n = node->inputs.size();
       std::unique_ptr<bool[]> wanted(new bool[n]);
       std::vector<NDArray> gradients(n);
-      for (size_t i = 0; i < n; ++i) wanted[i] = wants_gradient(node->inputs[i]) || wanted_extra(node->inputs[i]);
-      std::vector<NDArray> heads = std::move(node->heads);
-      node->heads.assign(heads.size(), NDArray());
-      node->function->backward(heads, {wanted.get(), n}, gradients);
+      for (size_t i = 0; i < n; ++i) wanted[i] = bool(node->inputs[i]);
+      if (node->function->writes_in_place()) offer_targets(*node, gradients);
+      thread_context().training = node->training;
+      node->function->backward({.heads = heads, .wanted = {wanted.get(), n}, .gradients = gradients, .retain = retain_});
       for (size_t i = 0; i < n; ++i) {
-        if (wanted[i] && gradients[i].defined()) send(node->inputs[i], std::move(gradients[i]));
+        if (gradients[i].defined()) send(node->inputs[i].get(), std::move(gradients[i]));
       }
       if (!retain_) {
         node->released = true;
@@ -191,7 +251,7 @@ class BackwardPass {
   }
 
   // Gradients of arrays that were asked for by name, recorded or not.
-  std::unordered_map<const ArrayNode*, NDArray> asked;
+  std::unordered_map<const History*, NDArray> asked;
   struct Leaf {
     IntrusivePtr<History> history;
     NDArray gradient;
@@ -204,23 +264,17 @@ class BackwardPass {
     bool operator<(const Entry& o) const { return node->sequence < o.node->sequence; }
   };
 
-  bool wanted_extra(const NDArray& a) const { return asked.count(a.ptr().get()) != 0; }
-
   static void accumulate(NDArray& sum, NDArray g) { sum = sum.defined() ? nd.elemwise_add(sum, g) : std::move(g); }
 
-  void send(const NDArray& array, NDArray gradient) {
-    if (auto it = asked.find(array.ptr().get()); it != asked.end()) accumulate(it->second, gradient);
-    History* h = history_of(array);
-    if (!h) return;
-    if (h->node) {
-      bool first = true;
-      for (const NDArray& g : h->node->heads) first = first && !g.defined();
-      accumulate(h->node->heads[h->output], std::move(gradient));
-      if (first) queue_.push({h->node});
-    } else if (h->req != GradReq::null) {
-      Leaf& leaf = leaves[h];
-      leaf.history = IntrusivePtr<History>(h);
-      accumulate(leaf.gradient, std::move(gradient));
+  // An attached gradient that is overwritten anyway and to which nothing has come yet: the call may write it directly.
+  void offer_targets(const TapeNode& node, std::span<NDArray> gradients) const {
+    for (size_t i = 0; i < gradients.size(); ++i) {
+      const History* h = node.inputs[i].get();
+      if (!h || h->node || h->req != GradReq::write || leaves.count(h) || asked.count(h)) continue;
+      if (std::find(node.inputs.begin(), node.inputs.begin() + std::ptrdiff_t(i), node.inputs[i]) ==
+          node.inputs.begin() + std::ptrdiff_t(i)) {
+        gradients[i] = h->grad;
+      }
     }
   }
 
@@ -236,20 +290,21 @@ void start(BackwardPass& pass, std::span<const NDArray> heads, std::span<const N
     if (!wants_gradient(heads[i])) {
       throw StateError(
           "[backward] this array is not part of a recorded computation: compute it inside autograd::record from arrays with "
-          "attach_grad(); to go backward twice, pass retain_graph the first time");
+          "attach_grad()");
     }
     bool given = !head_grads.empty() && head_grads[i].defined();
     if (given && head_grads[i].shape() != heads[i].shape()) {
       throw ShapeError(fmt::format("[backward] the head gradient has shape {}, the head {}", head_grads[i].shape().str(),
                                    heads[i].shape().str()));
     }
-    pass.add_head(heads[i], given ? head_grads[i] : nd.ones_like(heads[i]));
+    pass.send(history_of(heads[i]), given ? head_grads[i] : filled_like(heads[i], 1));
   }
 }
 
 // Puts a new gradient where the user sees it.
 void store(History& h, NDArray gradient) {
   h.stamp = g_sequence.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (gradient.ptr() == h.grad.ptr()) return;  // written directly
   if (gradient.dtype() != h.grad.dtype()) gradient = gradient.astype(h.grad.dtype());
   if (h.req == GradReq::add) {
     h.grad += gradient;
@@ -259,7 +314,8 @@ void store(History& h, NDArray gradient) {
   // must be nobody's either (an operator may hand its head through as the gradient).
   const ArrayNode& old = h.grad.node();
   const ArrayNode& fresh = gradient.node();
-  if (old.use_count() == 1 && old.chunk->use_count() == 1 && fresh.use_count() == 1 && !fresh.annotation) {
+  if (old.use_count() == 1 && old.chunk->use_count() == 1 && fresh.use_count() == 1 &&
+      fresh.chunk->use_count() == 1 && !fresh.annotation) {
     h.grad = std::move(gradient);
   } else {
     h.grad.assign(gradient);
@@ -285,14 +341,18 @@ std::vector<NDArray> grad(std::span<const NDArray> heads, std::span<const NDArra
       throw StateError(fmt::format(
           "[grad] variable {} does not require a gradient: call attach_grad() on it before the computation is recorded", i));
     }
-    pass.asked[variables[i].ptr().get()];
+    pass.asked[history_of(variables[i])];
   }
   start(pass, heads, head_grads);
   pass.run();
   std::vector<NDArray> result;
+  auto is_taken = [&](const NDArray& g) {  // a rule may hand its head through, to several inputs even
+    auto shares = [&](const NDArray& a) { return a.defined() && a.ptr()->chunk == g.ptr()->chunk; };
+    return std::any_of(result.begin(), result.end(), shares) || std::any_of(head_grads.begin(), head_grads.end(), shares);
+  };
   for (const NDArray& v : variables) {
-    NDArray& g = pass.asked[v.ptr().get()];
-    result.push_back(g.defined() ? g : nd.zeros_like(v));
+    const NDArray& g = pass.asked[history_of(v)];
+    result.push_back(!g.defined() ? nd.zeros_like(v) : is_taken(g) ? g.copy() : g);
   }
   return result;
 }

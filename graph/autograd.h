@@ -8,19 +8,32 @@
 
 namespace kaon {
 
+namespace autograd {
+struct TapeNode;
+}
+
+// One step of a backward pass: the gradients of one recorded call.
+struct GradCall {
+  std::span<const NDArray> heads;  // by output; undefined: nothing arrives there
+  std::span<const bool> wanted;    // by input
+  std::span<NDArray> gradients;    // by input: to be filled where wanted (undefined: zero)
+  bool retain;                     // another backward may follow: what was saved stays as it is
+};
+
 // What a recorded call needs to give gradients back. Operators have one made from their grad rule; a hybridized
 // call has its own.
 struct GradFunction {
   virtual ~GradFunction() = default;
-  // `heads[i]` is undefined when nothing arrives at output i. Fills `inputs[i]` for every wanted i (undefined: zero).
-  virtual void backward(std::span<const NDArray> heads, std::span<const bool> wanted, std::span<NDArray> inputs) = 0;
-  // False: the saved values may be freed after backward.
+  virtual void backward(const GradCall& call) = 0;
+  // The saved values may be freed.
   virtual void release() = 0;
+  // Whether `gradients` may come in as arrays that are to be overwritten with the results, if it wishes to.
+  virtual bool writes_in_place() const { return false; }
+
+  autograd::TapeNode* node = nullptr;  // the call's, which owns this
 };
 
 namespace autograd {
-
-struct TapeNode;
 
 // Puts a call on the tape: `outputs` become results of `function` applied to `inputs`.
 void record_call(const char* name, std::unique_ptr<GradFunction> function, std::span<const NDArray* const> inputs,
@@ -29,6 +42,9 @@ void record_call(const char* name, std::unique_ptr<GradFunction> function, std::
 bool wants_gradient(const NDArray& array);
 // Differs after each backward() that has stored a gradient at this array; 0 before the first.
 uint64_t gradient_stamp(const NDArray& array);
+
+// An array like this one, full of `value`. Small ones on the CPU are filled here and now, so that they cost no operation.
+NDArray filled_like(const NDArray& array, double value);
 
 Interceptor* tape();
 bool is_recording();

@@ -30,9 +30,11 @@
 #include "kaon/ops/linalg/dot.h"
 // nn
 #include "kaon/ops/nn/activation.h"
+#include "kaon/ops/nn/batch_norm.h"
 #include "kaon/ops/nn/convolution.h"
 #include "kaon/ops/nn/dropout.h"
 #include "kaon/ops/nn/fully_connected.h"
+#include "kaon/ops/nn/layer_norm.h"
 #include "kaon/ops/nn/pooling.h"
 #include "kaon/ops/nn/regression_output.h"
 #include "kaon/ops/nn/softmax.h"
@@ -68,6 +70,7 @@ using MovementOps = OpList<Reshape, ReshapeLike, Flatten, ExpandDims, Squeeze, R
                            Embedding, Pick, PickGrad, BatchTake, OneHot, GatherNd, GatherNdGrad>;
 using LinalgOps = OpList<Dot, BatchDot>;
 using NnOps = OpList<FullyConnected, Convolution, ConvolutionBackwardData, ConvolutionBackwardWeight, Pooling, BackwardPooling,
+                     BatchNorm, BackwardBatchNorm, LayerNorm, BackwardLayerNorm,
                      Activation, BackwardActivation, LeakyReLU, BackwardLeakyReLU, BackwardPReLUGamma, Softmax, Softmin, LogSoftmax,
                      BackwardSoftmax, BackwardLogSoftmax, SoftmaxActivation, BackwardSoftmaxActivation, SoftmaxOutput,
                      BackwardSoftmaxOutput, SoftmaxCrossEntropy, BackwardSoftmaxCrossEntropy, LinearRegressionOutput,

@@ -281,6 +281,10 @@ class Functions {
   std::vector<A> _backward_Convolution_weight(const In<A>& head, const In<A>& data, const ConvolutionBackwardWeight& op) const { return call_many(op.num_outputs(), op, head, data); }
   A Pooling(const In<A>& data, const kaon::Pooling& op) const { return call(op, data); }
   A _backward_Pooling(const In<A>& head, const In<A>& data, const In<A>& output, const BackwardPooling& op) const { return call(op, head, data, output); }
+  A BatchNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const In<A>& moving_mean, const In<A>& moving_var, const kaon::BatchNorm& op = {}) const { return call(op, data, gamma, beta, moving_mean, moving_var); }
+  std::vector<A> _backward_BatchNorm(const In<A>& head, const In<A>& data, const In<A>& gamma, const In<A>& mean, const In<A>& inverse_std, const BackwardBatchNorm& op) const { return call_many(3, op, head, data, gamma, mean, inverse_std); }
+  A LayerNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const kaon::LayerNorm& op = {}) const { return call(op, data, gamma, beta); }
+  std::vector<A> _backward_LayerNorm(const In<A>& head, const In<A>& data, const In<A>& gamma, const In<A>& mean, const In<A>& std, const BackwardLayerNorm& op) const { return call_many(3, op, head, data, gamma, mean, std); }
   // activations, softmax, dropout and output layers
   A Activation(const In<A>& data, const kaon::Activation& op) const { return call(op, data); }
   A _backward_Activation(const In<A>& head, const In<A>& output, const BackwardActivation& op) const {

@@ -1,4 +1,4 @@
-#include "kaon/ops/nn/norm_kernels.h"
+#include "kaon/ops/nn/norm_table.h"
 
 #include <algorithm>
 #include <cmath>
@@ -46,7 +46,7 @@ HWY_INLINE void cover(int64_t n, F f) {
   for (; i < n; ++i) f(d1, i);
 }
 
-// first[c] = sum over rows of f(tag, row offset, c) for rows of `channels` elements.
+// out[c] = sum over rows of f(tag, row offset, c) for rows of `channels` elements.
 template <class T, class F>
 HWY_INLINE void sum_rows(int64_t rows, int64_t channels, T* out, F f) {
   cover<T>(channels, [&](auto d, int64_t c) {
@@ -117,15 +117,9 @@ void plane_products(const T* HWY_RESTRICT head, const T* HWY_RESTRICT x, const C
   *product_sum = T(products);
 }
 
-template <class T>
-struct Affine {
-  const T *head, *x, *mean, *a, *b, *shift;
-  T* out;
-};
-
 // Runs [begin, end) of `inner` elements of one channel each.
 template <class T>
-void affine_planes(const Affine<T>& f, const ChannelSizes& s, int64_t begin, int64_t end) {
+void affine_planes(const ChannelAffine<T>& f, const ChannelSizes& s, int64_t begin, int64_t end) {
   for (int64_t run = begin; run < end; ++run) {
     const size_t c = size_t(run % s.channels);
     const int64_t at = run * s.inner;
@@ -140,7 +134,7 @@ void affine_planes(const Affine<T>& f, const ChannelSizes& s, int64_t begin, int
 
 // Rows [begin, end) of all channels.
 template <class T>
-void affine_rows(const Affine<T>& f, const ChannelSizes& s, int64_t begin, int64_t end) {
+void affine_rows(const ChannelAffine<T>& f, const ChannelSizes& s, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row) {
     const int64_t at = row * s.channels;
     cover<T>(s.channels, [&](auto d, int64_t c) {
@@ -200,12 +194,32 @@ void layer_rows_backward(int64_t rows, int64_t columns, const T* head, const T* 
   }
 }
 
-// Highway exports plain functions only: one table of them per type and instruction set.
 template <class T>
-struct Kernels {
-  void (*row_moments)(const T*, int64_t, int64_t, T*, T*) = HWY_NAMESPACE::row_moments<T>;
-  void (*row_products)(const T*, const T*, const T*, int64_t, int64_t, T*, T*) = HWY_NAMESPACE::row_products<T>;
-  void (*plane_moments)(const T*, const ChannelSizes&, int64_t, T*, T*) = HWY_NAMESPACE::plane_moments<T>;
-  void (*plane_products)(const T*, const T*, const ChannelSizes&, int64_t, T, T*, T*) = HWY_NAMESPACE::plane_products<T>;
-};
+constexpr NormTable<T> table{row_moments<T>,   row_products<T>, plane_moments<T>, plane_products<T>,
+                             affine_planes<T>, affine_rows<T>,  layer_rows<T>,    layer_rows_backward<T>};
 
+// Highway exports plain functions only.
+const NormTable<float>* TableFloat() { return &table<float>; }
+const NormTable<double>* TableDouble() { return &table<double>; }
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kaon
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kaon {
+
+HWY_EXPORT(TableFloat);
+HWY_EXPORT(TableDouble);
+
+template <>
+const NormTable<float>& norm_table() {
+  return *HWY_DYNAMIC_DISPATCH(TableFloat)();
+}
+template <>
+const NormTable<double>& norm_table() {
+  return *HWY_DYNAMIC_DISPATCH(TableDouble)();
+}
+
+}  // namespace kaon
+#endif

@@ -123,7 +123,8 @@ void MaxGrad::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   const NDArray& data = g.input(1);
   const NDArray chosen = data == nd._backward_sum(g.input(2), {.shape = data.shape(), .axis = axis});
-  g.set(0, nd._reshape_to(nd.sum(g.head() * chosen, {.axis = axis}), {.shape = g.input(0).shape()}));
+  const NDArray product = g.head() * chosen;
+  g.set(0, nd._reshape_to(axis.empty() ? product : nd.sum(product, {.axis = axis}), {.shape = g.input(0).shape()}));
 }
 
 void run_cpu(const MaxGrad& op, KernelContext& c) {

@@ -59,8 +59,9 @@ bool append(Var& v, Dep& d) {
 TEST_CASE("var: readers run together, a writer alone, all in order of arrival", "[engine]") {
   Var v;
   Dep r1, r2, w1, r3, r4, w2;
-  w1.mode = AccessMode::write;
-  w2.mode = AccessMode::update;
+  for (Dep* d : {&r1, &r2, &r3, &r4}) d->set(v, AccessMode::read);
+  w1.set(v, AccessMode::write);
+  w2.set(v, AccessMode::update);
   CHECK(append(v, r1));
   CHECK(append(v, r2));
   CHECK_FALSE(append(v, w1));
@@ -95,7 +96,7 @@ TEST_CASE("var: random accesses are granted like a plain model grants them", "[e
     while (arrived < deps.size() || !running.empty()) {
       if (arrived < deps.size() && (running.empty() || random() % 2)) {
         Dep& d = deps[arrived];
-        d.mode = random() % 3 == 0 ? AccessMode::write : AccessMode::read;
+        d.set(v, random() % 3 == 0 ? AccessMode::write : AccessMode::read);
         bool granted = append(v, d);
         agree = agree && granted == model.append(int(arrived), d.is_write());
         if (granted) running.push_back(int(arrived));

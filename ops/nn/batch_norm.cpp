@@ -1,0 +1,168 @@
+#include "kaon/ops/nn/batch_norm.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "kaon/ops/functions.h"
+#include "kaon/ops/nn/as_float32.h"
+#include "kaon/ops/nn/norm_kernels.h"
+#include "kaon/ops/op_def.h"
+
+namespace kaon {
+namespace {
+
+// The data as it lies in memory. In channels_last order (N, H, W, C) other axes than 1 have the channels behind them.
+ChannelSizes sizes_of(const TensorView& data, int axis) {
+  Shape s = data.shape;
+  int at = axis;
+  if (data.layout == Layout::channels_last) {
+    s = Shape(s[0], s[2], s[3], s[1]);
+    at = axis == 0 ? 0 : axis == 1 ? 3 : axis - 1;
+  }
+  return {.outer = s.product(0, at), .channels = s[at], .inner = s.product(at + 1, s.ndim())};
+}
+
+// 16-bit data may come with float32 statistics; otherwise there is one dtype. Gives the dtype of the statistics.
+DType check_dtypes(const InferContext& c, int data, int first_other) {
+  c.expect_floating(data);
+  const DType other = c.dtype(first_other);
+  for (int i = first_other + 1; i < c.num_inputs(); ++i) {
+    if (c.dtype(i) != other) {
+      c.fail_dtype(fmt::format("gamma, beta and statistics must have one dtype, got {} and {}", name_of(other), name_of(c.dtype(i))));
+    }
+  }
+  if (other != c.dtype(data) && !(is_half(c.dtype(data)) && other == DType::float32)) {
+    c.fail_dtype(fmt::format("data of {} takes gamma, beta and statistics of the same dtype (16-bit data also float32), got {}",
+                             name_of(c.dtype(data)), name_of(other)));
+  }
+  return other;
+}
+
+template <class T>
+void forward(const BatchNorm& op, KernelContext& c) {
+  const ChannelSizes s = sizes_of(c.in(0), normalize_axis(op.axis, c.in(0).shape.ndim(), "BatchNorm"));
+  const size_t bytes = size_t(s.channels) * sizeof(T);
+  const auto array = [&](int output) {
+    return static_cast<T*>(c.out(output).data ? c.out(output).data : c.run.workspace(bytes));
+  };
+  T* const mean = array(1);
+  T* const inverse = array(2);
+  T* const moving_mean = c.in(3).as<T>();
+  T* const moving_var = c.in(4).as<T>();
+  const bool of_batch = c.training && !op.use_global_stats && s.per_channel() > 0;
+  if (of_batch) {
+    channel_moments(c.run, s, c.in(0).as<T>(), mean, inverse);
+    for (int64_t i = 0; i < s.channels; ++i) {
+      moving_mean[i] = T(double(moving_mean[i]) * op.momentum + double(mean[i]) * (1 - op.momentum));
+      moving_var[i] = T(double(moving_var[i]) * op.momentum + double(inverse[i]) * (1 - op.momentum));
+      inverse[i] = T(1 / std::sqrt(double(inverse[i]) + op.eps));
+    }
+  } else {
+    for (int64_t i = 0; i < s.channels; ++i) {
+      mean[i] = moving_mean[i];
+      inverse[i] = T(-1 / std::sqrt(double(moving_var[i]) + op.eps));
+    }
+  }
+  T* const scale = static_cast<T*>(c.run.workspace(bytes));
+  for (int64_t i = 0; i < s.channels; ++i) {
+    scale[i] = (op.fix_gamma ? T(1) : c.in(1).as<T>()[i]) * std::abs(inverse[i]);
+  }
+  channel_affine<T>(c.run, s, nullptr, c.in(0).as<T>(), mean, nullptr, scale, c.in(2).as<T>(), c.out(0).as<T>());
+}
+
+template <class T>
+void backward(const BackwardBatchNorm& op, KernelContext& c) {
+  const TensorView& data = c.in(1);
+  const ChannelSizes s = sizes_of(data, normalize_axis(op.axis, data.shape.ndim(), "BatchNorm"));
+  const size_t bytes = size_t(s.channels) * sizeof(T);
+  const T* const gamma = c.in(2).as<T>();
+  const T* const mean = c.in(3).as<T>();
+  const T* const inverse = c.in(4).as<T>();
+  T* const sums = static_cast<T*>(c.run.workspace(5 * bytes));
+  T* const head_sum = sums;
+  T* const product_sum = sums + s.channels;
+  T* const a = sums + 2 * s.channels;
+  T* const b = sums + 3 * s.channels;
+  T* const shift = sums + 4 * s.channels;
+  channel_products(c.run, s, c.in(0).as<T>(), data.as<T>(), mean, head_sum, product_sum);
+  for (int64_t i = 0; i < s.channels; ++i) {
+    const bool of_batch = inverse[i] > 0;
+    const T scale = std::abs(inverse[i]);
+    a[i] = (op.fix_gamma ? T(1) : gamma[i]) * scale;
+    // dx = a (head - mean of head - normal * mean of head * normal), with normal = (x - mean) * scale
+    const T per = of_batch ? a[i] / T(s.per_channel()) : T(0);
+    b[i] = -per * product_sum[i] * scale * scale;
+    shift[i] = -per * head_sum[i];
+    if (c.out(1).data) c.out(1).as<T>()[i] = op.fix_gamma ? T(0) : product_sum[i] * scale;
+    if (c.out(2).data) c.out(2).as<T>()[i] = head_sum[i];
+  }
+  if (c.out(0).data) {
+    channel_affine<T>(c.run, s, c.in(0).as<T>(), data.as<T>(), mean, a, b, shift, c.out(0).as<T>());
+  }
+}
+
+}  // namespace
+
+constinit const OpDef BatchNorm::def = make_op_def<BatchNorm>();
+constinit const OpDef BackwardBatchNorm::def = make_op_def<BackwardBatchNorm>();
+
+void BatchNorm::infer(InferContext& c) const {
+  if (output_mean_var) c.fail_value("output_mean_var is not supported");
+  if (!(eps >= 0)) c.fail_value(fmt::format("eps must not be negative, got {}", eps));
+  c.expect_ndim_at_least(0, 1);
+  const DType other = check_dtypes(c, 0, 1);
+  const Shape data = c.shape(0);
+  const Shape channels(data[normalize_axis(axis, data.ndim(), "BatchNorm")]);
+  for (int i = 1; i < 5; ++i) c.expect_shape(i, channels);
+  c.set_output(0, data, c.dtype());
+  c.set_output(1, channels, other);
+  c.set_output(2, channels, other);
+}
+
+void BatchNorm::grad(GradContext& g) const {
+  if (!g.has_head(0) || !(g.wants(0) || g.wants(1) || g.wants(2))) return;
+  const std::vector<NDArray> d =
+      nd._backward_BatchNorm(g.head(), g.input(0), g.input(1), g.output(1), g.output(2), {.fix_gamma = fix_gamma, .axis = axis});
+  for (int i = 0; i < 3; ++i) {
+    if (g.wants(i)) g.set(i, d[size_t(i)]);
+  }
+}
+
+void run_cpu(const BatchNorm& op, KernelContext& context) {
+  as_float32(
+      context,
+      [&](KernelContext& c) {
+        if (c.out().dtype == DType::float64) {
+          forward<double>(op, c);
+        } else {
+          forward<float>(op, c);
+        }
+      },
+      bit(3) | bit(4));
+}
+
+void BackwardBatchNorm::infer(InferContext& c) const {
+  c.expect_ndim_at_least(1, 1);
+  if (c.dtype(0) != c.dtype(1)) c.fail_dtype("head and data must have one dtype");
+  const DType other = check_dtypes(c, 1, 2);
+  const Shape data = c.shape(1);
+  const Shape channels(data[normalize_axis(axis, data.ndim(), "BatchNorm")]);
+  c.expect_shape(0, data);
+  for (int i = 2; i < 5; ++i) c.expect_shape(i, channels);
+  c.set_output(0, data, c.dtype(1));
+  c.set_output(1, channels, other);
+  c.set_output(2, channels, other);
+}
+
+void run_cpu(const BackwardBatchNorm& op, KernelContext& context) {
+  as_float32(context, [&](KernelContext& c) {
+    if (c.in(1).dtype == DType::float64) {
+      backward<double>(op, c);
+    } else {
+      backward<float>(op, c);
+    }
+  });
+}
+
+}  // namespace kaon

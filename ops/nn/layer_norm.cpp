@@ -1,0 +1,149 @@
+#include "kaon/ops/nn/layer_norm.h"
+
+#include <fmt/format.h>
+
+#include "kaon/ops/functions.h"
+#include "kaon/ops/nn/as_float32.h"
+#include "kaon/ops/nn/norm_kernels.h"
+#include "kaon/ops/op_def.h"
+
+namespace kaon {
+namespace {
+
+// The axis as the columns of a matrix. When others follow it, the data goes through a copy with the axis last.
+struct Rows {
+  int64_t outer, columns, inner;
+  Rows(const Shape& s, int axis) {
+    const int at = normalize_axis(axis, s.ndim(), "LayerNorm");
+    outer = s.product(0, at), columns = s[at], inner = s.product(at + 1, s.ndim());
+  }
+  int64_t count() const { return outer * inner; }
+
+  template <class T>
+  const T* gather(RunContext& run, const T* x) const {
+    if (inner == 1) return x;
+    T* copy = static_cast<T*>(run.workspace(size_t(count() * columns) * sizeof(T)));
+    swap_axes(run, x, copy, columns, inner);
+    return copy;
+  }
+  template <class T>
+  T* target(RunContext& run, T* out) const {
+    return inner == 1 || !out ? out : static_cast<T*>(run.workspace(size_t(count() * columns) * sizeof(T)));
+  }
+  template <class T>
+  void scatter(RunContext& run, const T* rows, T* out) const {
+    if (inner != 1 && out) swap_axes(run, rows, out, inner, columns);
+  }
+
+ private:
+  // (outer, a, b) to (outer, b, a)
+  template <class T>
+  void swap_axes(RunContext& run, const T* from, T* to, int64_t a, int64_t b) const {
+    run.parallel_for(outer, std::max<int64_t>(1, (1 << 14) / std::max<int64_t>(1, a * b)), [&](int64_t begin, int64_t end) {
+      for (int64_t n = begin; n < end; ++n) {
+        for (int64_t i = 0; i < b; ++i) {
+          for (int64_t j = 0; j < a; ++j) to[(n * b + i) * a + j] = from[(n * a + j) * b + i];
+        }
+      }
+    });
+  }
+};
+
+Shape statistics_shape(const Shape& data, int axis) {
+  Shape s;
+  for (int i = 0; i < data.ndim(); ++i) {
+    if (i != axis) s.push_back(data[i]);
+  }
+  if (s.ndim() == 0) s.push_back(1);
+  return s;
+}
+
+template <class T>
+void forward(const LayerNorm& op, KernelContext& c) {
+  const Rows r(c.in(0).shape, op.axis);
+  const auto statistics = [&](int i) {
+    return static_cast<T*>(c.out(i).data ? c.out(i).data : c.run.workspace(size_t(r.count()) * sizeof(T)));
+  };
+  const T* const x = r.gather(c.run, c.in(0).as<T>());
+  T* const y = r.target(c.run, c.out(0).as<T>());
+  normalize_rows(c.run, r.count(), r.columns, x, c.in(1).as<T>(), c.in(2).as<T>(), op.eps, y, statistics(1), statistics(2));
+  r.scatter(c.run, y, c.out(0).as<T>());
+}
+
+template <class T>
+void backward(const BackwardLayerNorm& op, KernelContext& c) {
+  const Rows r(c.in(1).shape, op.axis);
+  const T* const head = r.gather(c.run, c.in(0).as<T>());
+  const T* const x = r.gather(c.run, c.in(1).as<T>());
+  T* const dx = r.target(c.run, c.out(0).as<T>());
+  normalize_rows_backward(c.run, r.count(), r.columns, head, x, c.in(2).as<T>(), c.in(3).as<T>(), c.in(4).as<T>(), dx,
+                          c.out(1).as<T>(), c.out(2).as<T>());
+  r.scatter(c.run, dx, c.out(0).as<T>());
+}
+
+}  // namespace
+
+constinit const OpDef LayerNorm::def = make_op_def<LayerNorm>();
+constinit const OpDef BackwardLayerNorm::def = make_op_def<BackwardLayerNorm>();
+
+void LayerNorm::infer(InferContext& c) const {
+  if (output_mean_var) c.fail_value("output_mean_var is not supported");
+  if (!(eps >= 0)) c.fail_value(fmt::format("eps must not be negative, got {}", eps));
+  c.expect_ndim_at_least(0, 1);
+  c.expect_same_dtype();
+  c.expect_floating();
+  const Shape data = c.shape(0);
+  const int at = normalize_axis(axis, data.ndim(), "LayerNorm");
+  c.expect_shape(1, Shape(data[at]));
+  c.expect_shape(2, Shape(data[at]));
+  c.set_output(0, data, c.dtype());
+  // the statistics of 16-bit data keep their precision
+  const DType wide = is_half(c.dtype()) ? DType::float32 : c.dtype();
+  c.set_output(1, statistics_shape(data, at), wide);
+  c.set_output(2, statistics_shape(data, at), wide);
+}
+
+void LayerNorm::grad(GradContext& g) const {
+  if (!g.has_head(0) || !(g.wants(0) || g.wants(1) || g.wants(2))) return;
+  const std::vector<NDArray> d =
+      nd._backward_LayerNorm(g.head(), g.input(0), g.input(1), g.output(1), g.output(2), {.axis = axis});
+  for (int i = 0; i < 3; ++i) {
+    if (g.wants(i)) g.set(i, d[size_t(i)]);
+  }
+}
+
+void run_cpu(const LayerNorm& op, KernelContext& context) {
+  as_float32(context, [&](KernelContext& c) {
+    if (c.out().dtype == DType::float64) {
+      forward<double>(op, c);
+    } else {
+      forward<float>(op, c);
+    }
+  });
+}
+
+void BackwardLayerNorm::infer(InferContext& c) const {
+  c.expect_ndim_at_least(1, 1);
+  c.expect_floating(1);
+  const Shape data = c.shape(1);
+  const int at = normalize_axis(axis, data.ndim(), "LayerNorm");
+  c.expect_shape(0, data);
+  c.expect_shape(2, Shape(data[at]));
+  c.expect_shape(3, statistics_shape(data, at));
+  c.expect_shape(4, statistics_shape(data, at));
+  c.set_output(0, data, c.dtype(1));
+  c.set_output(1, Shape(data[at]), c.dtype(2));
+  c.set_output(2, Shape(data[at]), c.dtype(2));
+}
+
+void run_cpu(const BackwardLayerNorm& op, KernelContext& context) {
+  as_float32(context, [&](KernelContext& c) {
+    if (c.in(1).dtype == DType::float64) {
+      backward<double>(op, c);
+    } else {
+      backward<float>(op, c);
+    }
+  });
+}
+
+}  // namespace kaon

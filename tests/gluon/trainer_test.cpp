@@ -1,0 +1,261 @@
+#include "kaon/gluon/trainer.h"
+
+#include <filesystem>
+#include <latch>
+
+#include "kaon/gluon/loss.h"
+#include "kaon/gluon/nn/nn.h"
+#include "kaon/tests/gluon/support.h"
+
+using namespace kaon;
+using namespace kaon::test;
+using gluon::Parameter;
+using gluon::Trainer;
+namespace nn = kaon::gluon::nn;
+
+namespace {
+
+gluon::ParameterDict dict(std::initializer_list<Parameter> parameters) {
+  gluon::ParameterDict d;
+  for (const Parameter& p : parameters) d.add(p);
+  return d;
+}
+
+Parameter make(const char* name, const gluon::ParameterOptions& options = {}) {
+  Parameter p(name, {10}, options);
+  p.initialize(init::Zero());
+  return p;
+}
+
+void backward_ones(Parameter& p) {
+  autograd::record([&] { return p.data() + 1; }).backward();
+}
+void require_all(const Parameter& p, double expected) { require_close(p.data(), std::vector<double>(10, expected)); }
+
+// A gradient that fails when it is computed: a negative scale is an error of the running operator.
+void backward_failing(Parameter& p) {
+  NDArray factor = nd.random_normal({10}, {.scale = -1});
+  autograd::record([&] { return p.data() * factor; }).backward();
+}
+
+std::filesystem::path scratch(const char* name) { return std::filesystem::temp_directory_path() / name; }
+
+}  // namespace
+
+TEST_CASE("trainer: momentum, multipliers and saved states", "[gluon]") {
+  Parameter x = make("x");
+  Trainer trainer(dict({x}), optimizer::SGD({.learning_rate = 1, .momentum = 0.5}));
+  backward_ones(x);
+  trainer.step(1);
+  require_all(x, -1);
+  x.set_lr_mult(0.5);
+  backward_ones(x);
+  trainer.step(1);
+  require_all(x, -2);  // momentum -1, half of it, and half a step
+  CHECK(trainer.steps() == 2);
+
+  auto file = scratch("kaon_trainer_test.states");
+  trainer.save_states(file);
+  auto before = values(x.data());
+  Trainer other(dict({x}), optimizer::SGD({.learning_rate = 7, .momentum = 0.5}));
+  other.load_states(file);
+  CHECK(other.steps() == 2);
+  CHECK(other.learning_rate() == 1);
+  backward_ones(x);
+  other.step(1);
+  require_all(x, -3);
+  x.set_data(nd.array(before, {10}));
+  backward_ones(x);
+  trainer.step(1);
+  require_all(x, -3);
+
+  Parameter y = make("y");
+  CHECK_THROWS_AS(Trainer(dict({y}), optimizer::SGD({.momentum = 0.5})).load_states(file), ValueError);
+  CHECK_THROWS_AS(Trainer(dict({x}), optimizer::Adam()).load_states(file), ValueError);
+  std::filesystem::remove(file);
+}
+
+TEST_CASE("trainer: multipliers set after loading count", "[gluon]") {
+  Parameter x = make("x");
+  Trainer trainer(dict({x}), optimizer::SGD({.learning_rate = 0.1}));
+  backward_ones(x);
+  trainer.step(1);
+  auto file = scratch("kaon_trainer_mult_test.states");
+  trainer.save_states(file);
+  trainer.load_states(file);
+  std::filesystem::remove(file);
+  x.set_lr_mult(2);
+  backward_ones(x);
+  trainer.step(1);
+  require_all(x, -0.3);
+}
+
+TEST_CASE("trainer: Adam goes on from saved states as if it had not stopped", "[gluon]") {
+  auto file = scratch("kaon_trainer_adam_test.states");
+  std::vector<double> expected;
+  for (bool interrupted : {false, true}) {
+    Parameter x = make("x");
+    Trainer trainer(dict({x}), optimizer::Adam({.learning_rate = 0.1}));
+    for (int i = 0; i < 4; ++i) {
+      if (interrupted && i == 2) {
+        trainer.save_states(file);
+        trainer = Trainer(dict({x}), optimizer::Adam());
+        trainer.load_states(file);
+      }
+      autograd::record([&] { return nd.square(x.data() - double(i + 1)); }).backward();
+      trainer.step(1);
+    }
+    if (interrupted) {
+      CHECK(values(x.data()) == expected);
+    } else {
+      expected = values(x.data());
+    }
+  }
+  std::filesystem::remove(file);
+}
+
+TEST_CASE("trainer: batch size, schedulers, rates", "[gluon]") {
+  Parameter x = make("x");
+  Trainer trainer(dict({x}), optimizer::SGD({.learning_rate = 1}));
+  backward_ones(x);
+  trainer.step(4);
+  require_all(x, -0.25);
+  trainer.set_learning_rate(0.5);
+  backward_ones(x);
+  trainer.step(1);
+  require_all(x, -0.75);
+  CHECK_THROWS_AS(trainer.step(0), ValueError);
+
+  auto schedule = lr_scheduler::FactorScheduler({.step = 2, .factor = 0.1, .base_lr = 1});
+  Trainer scheduled(dict({x}), optimizer::SGD({.lr_scheduler = schedule}));
+  double rate = 1;
+  for (int i = 0; i < 10; ++i) {
+    backward_ones(x);
+    scheduled.step(1);
+    if (i % 2 == 0) {
+      CHECK(scheduled.learning_rate() == Approx(rate));
+      rate *= 0.1;
+    }
+  }
+  CHECK_THROWS_AS(scheduled.set_learning_rate(1), StateError);
+}
+
+TEST_CASE("trainer: stale gradients", "[gluon]") {
+  Parameter x = make("x"), y = make("y");
+  Trainer trainer(dict({x, y}), optimizer::SGD({.learning_rate = 1}));
+  CHECK_THROWS_WITH(trainer.step(1), Catch::Contains("x"));
+  backward_ones(x);
+  CHECK_THROWS_WITH(trainer.step(1), Catch::Contains("y"));
+  require_all(x, 0);
+  trainer.step(1, true);
+  require_all(x, -1);
+  require_all(y, 0);
+  backward_ones(y);
+  CHECK_THROWS_AS(trainer.step(1), StateError);
+  backward_ones(x);
+  trainer.step(1);
+  require_all(x, -2);
+  require_all(y, -1);
+  y.set_grad_req(GradReq::null);
+  backward_ones(x);
+  trainer.step(1);
+  require_all(y, -1);
+}
+
+TEST_CASE("trainer: several backwards before one step", "[gluon]") {
+  Parameter x = make("x", {.grad_req = GradReq::add});
+  Trainer trainer(dict({x}), optimizer::SGD({.learning_rate = 1}));
+  backward_ones(x);
+  backward_ones(x);
+  trainer.step(1);
+  require_all(x, -2);
+}
+
+TEST_CASE("trainer: deferred parameters are named", "[gluon]") {
+  nn::Dense dense(2);
+  dense.initialize();
+  Trainer trainer(dense.collect_params(), optimizer::SGD());
+  CHECK_THROWS_WITH(trainer.step(1), Catch::Contains("weight"));
+}
+
+TEST_CASE("trainer: a step is one operation and does not wait", "[gluon]") {
+  Engine engine;
+  EngineScope scope(engine);
+  Parameter x = make("x"), y = make("y");
+  Trainer trainer(dict({x, y}), optimizer::SGD({.learning_rate = 1, .momentum = 0.9}));
+  auto backward = [&] { autograd::record([&] { return x.data() + y.data(); }).backward(); };
+  backward();
+  trainer.step(1);  // makes the states
+  engine.wait_all();
+  std::latch gate(1);
+  Var blocked;
+  NDArray held = x.data();
+  engine.push({update(held.var())}, [&](RunContext&) { gate.wait(); });
+  backward();
+  uint64_t before = engine.stats().ops;
+  trainer.step(1);
+  CHECK(engine.stats().ops == before + 1);
+  gate.count_down();
+  require_all(x, -1 - 1.9);
+}
+
+TEST_CASE("trainer: a failed gradient changes no parameter and is thrown by a later step", "[gluon]") {
+  for (int threads : {0, 1, 2, 4}) {
+    INFO(threads << " threads");
+    Engine engine({.threads = threads});
+    EngineScope scope(engine);
+    Parameter x = make("x"), y = make("y");
+    Trainer trainer(dict({x, y}), optimizer::SGD({.learning_rate = 1, .momentum = 0.9}));
+    backward_ones(x);
+    backward_failing(y);
+    trainer.step(1);
+    CHECK_THROWS_AS(engine.wait_all(), AggregateError);
+    require_all(x, 0);
+    require_all(y, 0);
+    backward_ones(x);
+    backward_ones(y);
+    CHECK_THROWS_AS(trainer.step(1), ValueError);
+    trainer.step(1);
+    require_all(x, -1);
+    require_all(y, -1);
+    engine.wait_all();
+  }
+}
+
+TEST_CASE("trainer: it may go while a step is still waiting", "[gluon]") {
+  Engine engine;
+  EngineScope scope(engine);
+  std::latch gate(1);
+  Parameter x = make("x");
+  engine.wait_all();
+  {
+    Trainer trainer(dict({x}), optimizer::SGD({.learning_rate = 1}));
+    NDArray held = x.data();
+    engine.push({update(held.var())}, [&](RunContext&) { gate.wait(); });
+    backward_ones(x);
+    trainer.step(1);
+  }
+  gate.count_down();
+  require_all(x, -1);
+}
+
+TEST_CASE("trainer: a small net learns, hybridized as well", "[gluon]") {
+  for (bool hybrid : {false, true}) {
+    random::seed(3);
+    nn::HybridSequential net(nn::Dense(16, {.activation = "tanh"}), nn::Dense(2));
+    net.initialize(init::Xavier());
+    net.hybridize(hybrid);
+    gluon::loss::SoftmaxCrossEntropyLoss loss_fn;
+    Trainer trainer(net.collect_params(), optimizer::Adam({.learning_rate = 0.05}));
+    double last = 0;
+    for (int i = 0; i < 150; ++i) {
+      NDArray x = nd.random_uniform({32, 2}, {.low = -1, .high = 1});
+      NDArray label = nd.prod(x, {.axis = {1}}) > 0;  // exclusive or
+      NDArray loss = autograd::record([&] { return loss_fn(net(x), label); });
+      loss.backward();
+      trainer.step(32);
+      if (i == 149) last = loss.mean().asscalar<double>();
+    }
+    CHECK(last < 0.2);
+  }
+}
