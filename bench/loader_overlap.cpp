@@ -79,10 +79,11 @@ int main() {
   bench::print_machine();
   const int64_t rounds = rounds_for(step_time);
   compare("loader_waits", Dataset(steps, sample_after_a_wait), rounds);
-  compare("loader_takes_a_core", Dataset(steps,
-                                         [rounds](int64_t i) {
-                                           work(rounds);
-                                           return Sample(float(i), int(i));
-                                         }),
+  compare("loader_takes_a_core",
+          Dataset(steps,
+                  [rounds](int64_t i) {
+                    work(rounds);
+                    return Sample(float(i), int(i));
+                  }),
           rounds);
 }

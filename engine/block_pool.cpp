@@ -1,5 +1,7 @@
 #include "kaon/engine/block_pool.h"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -41,7 +43,12 @@ struct Orphans {
   std::vector<ThreadCache*> caches;
 };
 Orphans& orphans() {
-  static Orphans* o = new Orphans;
+  static Orphans* o = [] {
+    static Orphans* made = new Orphans;
+    // a child gets no lock that a thread of its parent holds
+    pthread_atfork([] { made->mutex.lock(); }, [] { made->mutex.unlock(); }, [] { made->mutex.unlock(); });
+    return made;
+  }();
   return *o;
 }
 

@@ -1,5 +1,7 @@
 #include "kaon/engine/engine.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <boost/asio/steady_timer.hpp>
 #include <thread>
@@ -19,32 +21,59 @@ Engine::Impl::Impl(Engine& engine, const EngineOptions& o)
   if (threads > 0) pool = std::make_unique<boost::asio::thread_pool>(size_t(threads));
 }
 
-Engine::Engine(EngineOptions options) : impl_(new Impl(*this, options)) {}
+namespace {
+std::atomic<Engine*> g_default{nullptr};
+std::mutex g_default_mutex;
+
+void notice_forks() {
+  static const int once = pthread_atfork([] { g_default_mutex.lock(); }, [] { g_default_mutex.unlock(); },
+                                         [] {
+                                           g_default_mutex.unlock();
+                                           g_forks.fetch_add(1, std::memory_order_relaxed);
+                                         });
+  (void)once;
+}
+}  // namespace
+
+Engine::Engine(EngineOptions options) {
+  notice_forks();
+  impl_.reset(new Impl(*this, options));
+}
 
 Engine::~Engine() {
+  if (impl_->is_orphan()) {
+    impl_.release();  // its threads cannot be joined here, nor its locks trusted
+    return;
+  }
   impl_->wait_for_level(0);
   impl_->io.join();
   impl_->wait_for_level(0);
   if (impl_->pool) impl_->pool->join();
 }
 
-namespace {
-std::atomic<Engine*> g_default{nullptr};
-std::mutex g_default_mutex;
-}  // namespace
+void Engine::Impl::throw_orphan() {
+  throw StateError("[engine] this process was forked from the one that has the engine's threads: use arrays made here");
+}
 
 Engine& Engine::process_default() {
-  if (Engine* e = g_default.load(std::memory_order_acquire)) return *e;
+  Engine* e = g_default.load(std::memory_order_acquire);
+  if (e && !e->impl_->is_orphan()) return *e;
+  notice_forks();  // not under the lock, which a fork takes
   std::lock_guard lock(g_default_mutex);
-  if (!g_default.load(std::memory_order_relaxed)) {
+  e = g_default.load(std::memory_order_relaxed);
+  if (!e || e->impl_->is_orphan()) {
     // Never destroyed, so static arrays may outlive main; what was pushed is finished at exit, unless an
     // operation itself called exit().
-    g_default.store(new Engine, std::memory_order_release);
-    std::atexit([] {
-      if (!t_running) g_default.load()->impl_->wait_for_level(0);
-    });
+    if (!e) {
+      std::atexit([] {
+        Impl& last = *g_default.load()->impl_;
+        if (!t_running && !last.is_orphan()) last.wait_for_level(0);
+      });
+    }
+    e = new Engine;
+    g_default.store(e, std::memory_order_release);
   }
-  return *g_default.load(std::memory_order_relaxed);
+  return *e;
 }
 
 namespace {
@@ -79,6 +108,12 @@ size_t sort_and_merge(Dep* deps, size_t n) noexcept {
 
 void Engine::submit(OpNode& op) {
   Impl& e = *impl_;
+  if (e.is_orphan()) [[unlikely]] {
+    op.type->destroy(op);
+    op.free_deps();
+    delete &op;
+    Impl::throw_orphan();
+  }
   Dep* deps = op.deps;
   size_t n = sort_and_merge(deps, op.num_deps);
   op.num_deps = uint16_t(n);
@@ -171,7 +206,7 @@ OpNode* Engine::Impl::execute(OpNode& op) {
     bool keep = inherits && op.transactional;
     for (int i = 0; i < op.num_deps; ++i) {
       Dep& d = op.deps[i];
-      if (d.is_write() && !keep) d.var()->set_error(error.get());
+      if (d.is_write() && !(keep && d.mode() == AccessMode::update)) d.var()->set_error(error.get());
     }
   }
   return finish(op);
@@ -303,9 +338,13 @@ bool Engine::on_worker() const {
   return false;
 }
 
-void Engine::post_io(std::function<void()> work) { boost::asio::post(impl_->io, std::move(work)); }
+void Engine::post_io(std::function<void()> work) {
+  if (impl_->is_orphan()) Impl::throw_orphan();
+  boost::asio::post(impl_->io, std::move(work));
+}
 
 void Engine::post_io_after(std::chrono::nanoseconds delay, std::coroutine_handle<> work) {
+  if (impl_->is_orphan()) Impl::throw_orphan();
   auto timer = std::make_shared<boost::asio::steady_timer>(impl_->io, delay);
   timer->async_wait([timer, work](const boost::system::error_code&) { resume_coroutine(work); });
 }

@@ -42,7 +42,7 @@ inline Access update(Var& v) { return {v, AccessMode::update}; }  // in place
 struct PushOptions {
   OpLabel label = {};
   Priority priority = Priority::normal;
-  bool transactional = false;  // when an input has failed, leave what is written as it was
+  bool transactional = false;  // when an input has failed, leave what is updated (not what is overwritten) as it was
 };
 
 class IdleAwaiter;
@@ -55,6 +55,9 @@ class IdleAwaiter;
 //
 // A failing operation poisons what it writes; operations that read it do not run and pass the failure on; every wait
 // on such an array throws. A full overwrite heals.
+//
+// A forked child has none of the engine's threads: there the process default starts anew, and an engine of the parent
+// throws StateError.
 //
 // Thread safety: all functions, from any thread. Blocking: wait, wait_all; push only at the in-flight limit and only
 // outside of Tasks and operations.
@@ -103,7 +106,7 @@ class Engine {
   void submit(OpNode& op);
 
   // Until writes pushed before are done; helps to execute meanwhile. Throws the var's failure.
-  // Inside an operation it helps too, and throws WouldDeadlock when nothing can make progress.
+  // Inside an operation it helps too, and throws WouldDeadlock when that operation itself holds the array.
   void wait(Var& var, AccessMode mode = AccessMode::read);
   // Until nothing is pending. Throws AggregateError of the failures that no wait has reported yet.
   void wait_all();

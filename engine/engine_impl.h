@@ -40,8 +40,15 @@ class IoExecutor : public Executor {
   boost::asio::thread_pool& pool_;
 };
 
+// How many forks lie between the first process and this one: a child has none of its parent's threads.
+inline std::atomic<uint32_t> g_forks{0};
+
 struct Engine::Impl {
   explicit Impl(Engine& engine, const EngineOptions& o);
+
+  // Made before a fork, in the parent: its threads do not exist here. What would need them throws StateError.
+  bool is_orphan() const noexcept { return forks != g_forks.load(std::memory_order_relaxed); }
+  [[noreturn]] static void throw_orphan();
 
   // --- workers.cpp
   void make_ready(OpNode& op);       // queue it and see that somebody comes
@@ -77,6 +84,7 @@ struct Engine::Impl {
   }
 
   Engine& self;
+  const uint32_t forks = g_forks.load(std::memory_order_relaxed);
   EngineOptions options;
   int threads;
   ReadyQueue ready[3];

@@ -31,7 +31,7 @@ struct OpBase {
   uint16_t num_deps = 0;
   Priority priority = Priority::normal;
   bool counted = true;         // false: an invitation to help, not an operation
-  bool transactional = false;  // a failed input leaves the written arrays as they were
+  bool transactional = false;  // a failed input leaves the updated arrays as they were
   uint16_t reserved_deps = 0;  // as allocated: merging duplicates lowers num_deps
   Dep* deps = nullptr;
   OpBase* next = nullptr;

@@ -1,6 +1,7 @@
 #include "kaon/engine/storage.h"
 
 #include <fmt/format.h>
+#include <pthread.h>
 #include <sys/mman.h>
 
 #include <bit>
@@ -80,6 +81,16 @@ struct Storage::Impl {
     return block;
   }
 
+  // Around a fork: the child gets no lock that a thread of its parent holds.
+  void lock_all() {
+    region_mutex.lock();
+    for (FreeList& l : lists) l.lock.lock();
+  }
+  void unlock_all() {
+    for (FreeList& l : lists) l.lock.unlock();
+    region_mutex.unlock();
+  }
+
   void count(size_t bytes) {
     size_t now = live.fetch_add(bytes, std::memory_order_relaxed) + bytes;
     size_t high = peak.load(std::memory_order_relaxed);
@@ -91,7 +102,11 @@ struct Storage::Impl {
 Storage::Storage() : impl_(new Impl) {}
 
 Storage& Storage::cpu() {
-  static auto* storage = new Storage;  // never destroyed: static arrays outlive main
+  static auto* storage = [] {
+    static Storage* made = new Storage;  // never destroyed: static arrays outlive main
+    pthread_atfork([] { made->impl_->lock_all(); }, [] { made->impl_->unlock_all(); }, [] { made->impl_->unlock_all(); });
+    return made;
+  }();
   return *storage;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "kaon/engine/block_pool.h"
 #include "kaon/engine/device.h"
@@ -57,6 +58,11 @@ struct Chunk : RefCounted<Chunk>, Pooled {
   void* ensure() {
     if (!data) data = Storage::cpu().allocate(bytes);
     return data;
+  }
+
+  // Frees memory of its own until ensure() is called again. Called by the operator that holds a write grant.
+  void give_back() {
+    if (data && !drop) Storage::cpu().free(std::exchange(data, nullptr), bytes);
   }
 
   Var var;

@@ -64,6 +64,10 @@ bool Engine::enqueue_waiter(WaitNode& waiter) {
     var.unlock();
     return false;
   }
+  if (impl_->is_orphan()) [[unlikely]] {
+    var.unlock();
+    Impl::throw_orphan();
+  }
   waiter.pending.store(1, std::memory_order_relaxed);
   var.append(waiter.dep);  // not granted: something is in front
   var.unlock();
@@ -124,6 +128,7 @@ void Engine::wait_all() {
     throw WouldDeadlock("[wait_all] called inside an operation, which would wait for itself;" +
                         describe(t_running->op->label));
   }
+  if (impl_->is_orphan() && impl_->in_flight() > 0) Impl::throw_orphan();
   impl_->wait_for_level(0);
   if (std::exception_ptr e = take_unreported()) std::rethrow_exception(e);
 }
@@ -169,6 +174,7 @@ void Engine::Impl::check_parked() {
 }
 
 void Engine::on_level(uint64_t level, std::coroutine_handle<> work, Executor& executor) {
+  if (impl_->is_orphan()) Impl::throw_orphan();
   {
     std::lock_guard lock(impl_->park_mutex);
     impl_->level_waiters.push_back({work, &executor, level});

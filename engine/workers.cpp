@@ -46,7 +46,7 @@ void Engine::Impl::drain() {
   thread_context() = ThreadContext{.engine = &self};
   // With one slot nobody asks whether its holder is looking for work.
   const bool count_spinning = threads > 1;
-  if (!count_spinning) spinning.fetch_sub(1, std::memory_order_relaxed);
+  if (!count_spinning) spinning.fetch_sub(1, std::memory_order_seq_cst);  // as below: before the last look at the queue
   bool is_spinning = count_spinning;  // wake() has counted it
   for (;;) {
     if (OpNode* op = pop()) {

@@ -44,8 +44,13 @@ void BlockNode::set_prefix(const std::string& new_prefix, const std::string& new
 }
 
 void BlockNode::clear_traces() {
-  std::lock_guard guard(lock);
-  traces.clear();
+  {
+    std::lock_guard guard(lock);
+    traces.clear();
+  }
+  for (const auto& p : parents) {
+    if (auto parent = p.lock()) parent->clear_traces();
+  }
 }
 
 Block::Block(std::string_view hint) : node_(std::make_shared<BlockNode>()) {
@@ -104,52 +109,69 @@ void Block::load_parameters(const std::filesystem::path& file, bool allow_missin
     return std::any_of(parameters.begin(), parameters.end(), [&](const auto& p) { return p.first == a.first; });
   });
   if (!dotted) return collect_params().load(file, allow_missing, ignore_extra);  // written with full names
+  // Everything is looked at before anything is changed.
+  std::vector<Parameter> found;
+  std::vector<std::pair<Parameter, NDArray>> chosen;
   for (const auto& [name, array] : arrays) {
-    auto it = std::find_if(parameters.begin(), parameters.end(), [&](const auto& p) { return p.first == name; });
-    if (it == parameters.end()) {
-      if (ignore_extra) continue;
+    auto it = std::find_if(parameters.begin(), parameters.end(), [&, &name = name](const auto& p) { return p.first == name; });
+    if (it != parameters.end()) {
+      found.push_back(it->second);
+      chosen.emplace_back(it->second, array);
+    } else if (!ignore_extra) {
       throw ValueError(fmt::format("[load_parameters] {} holds '{}', which is no parameter of this net", file.string(), name));
     }
-    it->second.set_data(array);
   }
-  for (const auto& [path, p] : parameters) {
-    bool found = std::any_of(arrays.begin(), arrays.end(), [&, &path = path](const auto& a) { return a.first == path; });
-    if (!found && !allow_missing) {
+  for (const auto& [path, p] : parameters) {  // a shared parameter may stand there under any of its paths
+    if (!allow_missing && std::find(found.begin(), found.end(), p) == found.end()) {
       throw ValueError(fmt::format("[load_parameters] parameter '{}' is missing in {}", path, file.string()));
     }
   }
+  for (auto& [p, array] : chosen) p.set_data(array);
 }
 
 Parameter Block::param(std::string_view name, const Shape& shape, const ParameterOptions& options) {
+  for (const auto& p : node_->parameters) {
+    if (p.key == name) throw ValueError(fmt::format("[Block] {} has a parameter '{}' already", node_->path, name));
+  }
   Parameter p(node_->prefix + std::string(name), shape, options);
   node_->parameters.push_back({std::string(name), p});
   return p;
 }
 
+namespace {
+
+// Makes `child` known under a name; one that has an owner keeps its names.
+void adopt(const std::shared_ptr<BlockNode>& parent, std::string_view name, const std::shared_ptr<BlockNode>& child) {
+  bool is_first = child->parents.empty();
+  child->parents.push_back(parent);
+  if (is_first) {
+    child->name = name;
+    std::string path = parent->prefix.empty() ? std::string(name) : std::string(parent->path) + "." + std::string(name);
+    child->set_prefix(parent->prefix + std::string(name) + "_", path);
+  }
+  parent->clear_traces();
+}
+
+}  // namespace
+
 void Block::add_child(std::string_view key, std::string_view name, const Block& block) {
   for (const auto& c : node_->children) {
     if (c.key == key) throw ValueError(fmt::format("[Block] a child '{}' is registered already; use replace_child", key));
   }
+  bool cycle = false;
+  visit(block.node_, "", [&](BlockNode& b, const std::string&) { cycle = cycle || &b == node_.get(); });
+  if (cycle) throw ValueError(fmt::format("[Block] '{}' cannot become a child of {}, which it contains", key, node_->path));
   node_->children.push_back({std::string(key), std::string(name), block.node_});
-  node_->clear_traces();
-  BlockNode& child = *block.node_;
-  if (child.has_parent) return;  // a shared block keeps its first owner's names
-  child.has_parent = true;
-  child.name = name;
-  std::string path = node_->prefix.empty() ? std::string(name) : std::string(node_->path) + "." + std::string(name);
-  child.set_prefix(node_->prefix + std::string(name) + "_", path);
+  adopt(node_, name, block.node_);
 }
 
 void Block::swap_child(std::string_view name, const Block& block) {
   for (auto& c : node_->children) {
     if (c.key != name) continue;
+    std::erase_if(c.node->parents, [&](const auto& p) { return p.lock() == node_; });
     c.node = block.node_;
-    block.node_->has_parent = true;
-    block.node_->name = c.name;
-    block.node_->active = node_->active;
-    block.node_->options = node_->options;
-    block.node_->set_prefix(node_->prefix + c.name + "_", node_->prefix.empty() ? c.name : std::string(node_->path) + "." + c.name);
-    node_->clear_traces();
+    adopt(node_, c.name, c.node);
+    if (node_->active) Block(block).hybridize(true, node_->options);
     return;
   }
   throw ValueError(fmt::format("[Block] there is no child '{}' to replace", name));
@@ -184,16 +206,22 @@ namespace detail {
 
 bool is_active(const BlockNode& block) { return block.active; }
 
+namespace {
+// A block calls its own children only: others would have no names of their own and be missing in files.
+void check_own(const BlockNode& block) {
+  const BlockNode* caller = t_running_block;
+  if (!caller || caller == &block) return;
+  for (const auto& c : caller->children) {
+    if (c.node.get() == &block) return;
+  }
+  throw StateError(fmt::format("[Block] {} calls {} ({}), which is not one of its registered children: make it a member with "
+                               "child(\"name\", ...)", caller->path, block.path, block.hint));
+}
+}  // namespace
+
 CallScope::CallScope(BlockNode& block, bool tracing)
     : saved_path_(thread_context().scope), saved_block_(t_running_block) {
-  if (saved_block_ && saved_block_ != &block) {
-    bool own = std::any_of(saved_block_->children.begin(), saved_block_->children.end(),
-                           [&](const auto& c) { return c.node.get() == &block; });
-    if (!own) {
-      throw StateError(fmt::format("[Block] {} calls {} ({}), which is not one of its registered children: make it a member with "
-                                   "child(\"name\", ...)", saved_block_->path, block.path, block.hint));
-    }
-  }
+  check_own(block);
   t_running_block = &block;
   thread_context().scope = block.path;
   if (tracing) names_.emplace(block.prefix);
@@ -234,6 +262,7 @@ Traced run_trace(std::span<const NDArray* const> inputs, TraceFn trace) {
     result.program = Symbol::group(trace(data));
   } catch (...) {
     restore();
+    for (Parameter p : used.used) p.forget_variable();  // it may have been given a wrong shape
     throw;
   }
   restore();
@@ -246,58 +275,80 @@ Traced run_trace(std::span<const NDArray* const> inputs, TraceFn trace) {
   return result;
 }
 
+// One trace at a time: it completes parameters, which nets may share. Recursive: hybrid_forward may run another net.
+std::recursive_mutex& trace_mutex() {
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+
+bool fits(const BlockNode::Trace& t, std::span<const NDArray* const> inputs, bool training) {
+  if (t.num_inputs != inputs.size() || t.training != training) return false;
+  for (size_t i = 0; i < t.metas.size(); ++i) {
+    if (!(t.metas[i].shape == inputs[i]->shape()) || t.metas[i].dtype != inputs[i]->dtype()) return false;
+  }
+  return true;
+}
+
+BlockNode::Trace make_trace(const BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace, bool training) {
+  SymbolShapeWatch watch;
+  Traced traced = run_trace(inputs, trace);
+  std::vector<std::string> names = traced.input_names;
+  for (const Parameter& p : traced.parameters) names.push_back(p.name());
+  BlockNode::Trace made{.num_inputs = inputs.size(), .training = training, .metas = {}, .graph = {},
+                        .parameters = traced.parameters};
+  if (watch.was_read()) {
+    for (const NDArray* a : inputs) made.metas.push_back({a->shape(), a->dtype()});
+  }
+  made.graph = std::make_shared<CachedGraph>(traced.program, names, block.options, block.path);
+  return made;
+}
+
 }  // namespace
 
 void finish_deferred(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace) {
-  bool any = std::any_of(block.parameters.begin(), block.parameters.end(), [](const auto& p) { return p.parameter.is_deferred(); });
-  if (any) run_trace(inputs, trace);
+  auto any = [&] {
+    return std::any_of(block.parameters.begin(), block.parameters.end(), [](const auto& p) { return p.parameter.is_deferred(); });
+  };
+  if (!any()) return;
+  std::lock_guard one(trace_mutex());
+  if (any()) run_trace(inputs, trace);
 }
 
-std::vector<NDArray> call_traced(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace,
-                                 const std::source_location& site) {
+void call_traced(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace, const std::source_location& site,
+                 FunctionRef<std::span<NDArray>(size_t)> room) {
+  check_own(block);
   bool training = thread_context().training;
-  auto find = [&]() -> const BlockNode::Trace* {
-    for (const auto& t : block.traces) {
-      if (t.num_inputs != inputs.size() || t.training != training) continue;
-      bool fits = true;
-      for (size_t i = 0; fits && i < t.shapes.size(); ++i) fits = t.shapes[i] == inputs[i]->shape();
-      if (fits) return &t;
-    }
-    return nullptr;
-  };
   std::shared_ptr<CachedGraph> graph;
   constexpr size_t few = 32;
   NDArray some[few];
   std::vector<NDArray> many;
   NDArray* parameters = some;
   size_t num_parameters = 0;
-  auto take = [&](const BlockNode::Trace& t) {
-    graph = t.graph;
-    num_parameters = t.parameters.size();
-    if (num_parameters > few) {
-      many.resize(num_parameters);
-      parameters = many.data();
+  auto take_existing = [&] {
+    std::lock_guard guard(block.lock);
+    for (const BlockNode::Trace& t : block.traces) {
+      if (!fits(t, inputs, training)) continue;
+      graph = t.graph;
+      num_parameters = t.parameters.size();
+      if (num_parameters > few) {
+        many.resize(num_parameters);
+        parameters = many.data();
+      }
+      for (size_t i = 0; i < num_parameters; ++i) parameters[i] = t.parameters[i].data();
+      return true;
     }
-    for (size_t i = 0; i < num_parameters; ++i) parameters[i] = t.parameters[i].data();
+    return false;
   };
-  {
-    std::lock_guard guard(block.lock);
-    if (const BlockNode::Trace* t = find()) take(*t);
-  }
-  if (!graph) {
-    SymbolShapeWatch watch;
-    Traced traced = run_trace(inputs, trace);
-    std::vector<std::string> names = traced.input_names;
-    for (const Parameter& p : traced.parameters) names.push_back(p.name());
-    BlockNode::Trace entry{.num_inputs = inputs.size(), .training = training, .shapes = {}, .graph = {},
-                           .parameters = traced.parameters};
-    if (watch.was_read()) {
-      for (const NDArray* a : inputs) entry.shapes.push_back(a->shape());
+  if (!take_existing()) {
+    std::lock_guard one(trace_mutex());
+    if (!take_existing()) {  // another thread may have been faster
+      BlockNode::Trace made = make_trace(block, inputs, trace, training);
+      {
+        std::lock_guard guard(block.lock);
+        block.traces.push_back(std::move(made));
+      }
+      take_existing();
     }
-    entry.graph = std::make_shared<CachedGraph>(traced.program, names, block.options, block.path);
-    take(entry);
-    std::lock_guard guard(block.lock);
-    block.traces.push_back(std::move(entry));
   }
   const NDArray* few_pointers[few + 8];
   std::vector<const NDArray*> many_pointers;
@@ -309,7 +360,7 @@ std::vector<NDArray> call_traced(BlockNode& block, std::span<const NDArray* cons
   }
   std::copy(inputs.begin(), inputs.end(), all);
   for (size_t i = 0; i < num_parameters; ++i) all[inputs.size() + i] = &parameters[i];
-  return graph->call({all, total}, site);
+  graph->call({all, total}, room(graph->num_outputs()), site);
 }
 
 }  // namespace detail

@@ -65,30 +65,41 @@ std::string to_string(const Block& block);
 
 namespace detail {
 
-// Arrays in, arrays out: how several results of hybrid_forward become a list and back.
+// Arrays in, arrays out: how the results of hybrid_forward become a list and back. `Room` is where a plan puts them.
+template <size_t N>
+struct FixedRoom {
+  std::array<NDArray, N> arrays;
+  std::span<NDArray> take(size_t) { return arrays; }
+};
+struct AnyRoom {
+  std::vector<NDArray> arrays;
+  std::span<NDArray> take(size_t n) {
+    arrays.resize(n);
+    return arrays;
+  }
+};
 template <class R> struct Structure;
 template <> struct Structure<NDArray> {
-  static constexpr size_t count = 1;
-  static NDArray make(std::vector<NDArray>&& v) { return std::move(v[0]); }
+  using Room = FixedRoom<1>;
+  static NDArray make(Room&& room) { return std::move(room.arrays[0]); }
 };
 template <> struct Structure<std::vector<NDArray>> {
-  static std::vector<NDArray> make(std::vector<NDArray>&& v) { return std::move(v); }
+  using Room = AnyRoom;
+  static std::vector<NDArray> make(Room&& room) { return std::move(room.arrays); }
 };
 template <class... A> struct Structure<std::tuple<A...>> {
-  static std::tuple<A...> make(std::vector<NDArray>&& v) {
-    return [&]<size_t... I>(std::index_sequence<I...>) { return std::tuple<A...>(std::move(v[I])...); }
-    (std::index_sequence_for<A...>());
+  using Room = FixedRoom<sizeof...(A)>;
+  static std::tuple<A...> make(Room&& room) {
+    return std::apply([](auto&... a) { return std::tuple<A...>(std::move(a)...); }, room.arrays);
   }
 };
 template <class A, class B> struct Structure<std::pair<A, B>> {
-  static std::pair<A, B> make(std::vector<NDArray>&& v) { return {std::move(v[0]), std::move(v[1])}; }
+  using Room = FixedRoom<2>;
+  static std::pair<A, B> make(Room&& room) { return {std::move(room.arrays[0]), std::move(room.arrays[1])}; }
 };
 template <size_t N> struct Structure<std::array<NDArray, N>> {
-  static std::array<NDArray, N> make(std::vector<NDArray>&& v) {
-    std::array<NDArray, N> a;
-    for (size_t i = 0; i < N; ++i) a[i] = std::move(v[i]);
-    return a;
-  }
+  using Room = FixedRoom<N>;
+  static std::array<NDArray, N> make(Room&& room) { return std::move(room.arrays); }
 };
 
 inline std::vector<Symbol> flatten(const Symbol& s) { return {s}; }
@@ -104,8 +115,9 @@ using TraceFn = FunctionRef<std::vector<Symbol>(std::span<const Symbol>)>;
 bool is_active(const BlockNode& block);
 // Sees that own parameters without a shape get one, by tracing the block alone.
 void finish_deferred(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace);
-std::vector<NDArray> call_traced(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace,
-                                 const std::source_location& site);
+// room(n) gives a place for the n outputs.
+void call_traced(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace, const std::source_location& site,
+                 FunctionRef<std::span<NDArray>(size_t)> room);
 
 // While a block runs: its path for error messages, its prefix for names, and that it calls only its own children.
 class CallScope {
@@ -173,7 +185,9 @@ class HybridBlock : public Block {
         }(std::make_index_sequence<1 + sizeof...(Rest)>());
       };
       if (detail::is_active(*node_)) {
-        return detail::Structure<Result>::make(detail::call_traced(*node_, inputs, trace, site));
+        typename detail::Structure<Result>::Room room;
+        detail::call_traced(*node_, inputs, trace, site, [&](size_t n) { return room.take(n); });
+        return detail::Structure<Result>::make(std::move(room));
       }
       detail::finish_deferred(*node_, inputs, trace);
       detail::CallScope scope(*node_, false);

@@ -11,6 +11,10 @@
 namespace kaon::gluon {
 
 struct BlockNode {
+  BlockNode() = default;
+  BlockNode(const BlockNode&) = delete;
+  BlockNode& operator=(const BlockNode&) = delete;
+
   struct Child {
     std::string key;   // in save_parameters: attribute name or index
     std::string name;  // in parameter and node names
@@ -20,11 +24,11 @@ struct BlockNode {
     std::string key;
     Parameter parameter;
   };
-  // A trace for one number of inputs and one training mode; with `shapes` when it depended on them.
+  // A trace for one number of inputs and one training mode; with `metas` when it depended on their shapes or dtypes.
   struct Trace {
     size_t num_inputs;
     bool training;
-    std::vector<Shape> shapes;  // empty: any
+    std::vector<TensorMeta> metas;  // empty: any
     std::shared_ptr<CachedGraph> graph;
     std::vector<Parameter> parameters;  // after the data, in this order
   };
@@ -33,7 +37,7 @@ struct BlockNode {
   std::string name;            // last part of the path
   std::string prefix;          // path, each part followed by "_"
   const char* path = nullptr;  // interned, parts joined by "."
-  bool has_parent = false;
+  std::vector<std::weak_ptr<BlockNode>> parents;  // whose traces contain this block; the first gave the names
   std::vector<Child> children;
   std::vector<OwnParameter> parameters;
   bool active = false;
@@ -42,7 +46,7 @@ struct BlockNode {
   SpinLock lock;               // guards traces
 
   void set_prefix(const std::string& new_prefix, const std::string& new_path);
-  void clear_traces();
+  void clear_traces();  // its own and those of blocks around it
 };
 
 }  // namespace kaon::gluon

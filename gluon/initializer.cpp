@@ -12,12 +12,14 @@ namespace {
 // The scale of Xavier: from the numbers of values that flow into and out of one element.
 double xavier_scale(const Initializer& init, const Shape& shape) {
   if (shape.ndim() < 2) {
-    throw ValueError(fmt::format("[Xavier] a shape of at least 2 dimensions is needed, got {}; give such parameters an initializer "
-                                 "of their own", shape.str()));
+    throw ValueError(
+        fmt::format("[Xavier] a shape of at least 2 dimensions is needed, got {}; give such parameters an initializer "
+                    "of their own",
+                    shape.str()));
   }
   double kernel = double(shape.product(2, shape.ndim()));
   double fan_in = double(shape[1]) * kernel, fan_out = double(shape[0]) * kernel;
-  double factor = init.factor_type == FactorType::in ? fan_in
+  double factor = init.factor_type == FactorType::in    ? fan_in
                   : init.factor_type == FactorType::out ? fan_out
                                                         : (fan_in + fan_out) / 2;
   return factor > 0 ? std::sqrt(init.value / factor) : 0;
@@ -41,8 +43,8 @@ NDArray Initializer::operator()(const Shape& shape, DType dtype, Device device) 
       NDArray array = nd.zeros(shape, {.dtype = dtype, .device = device});
       fill(array);
       if (array.shape() != shape || array.dtype() != dtype) {
-        throw ValueError(fmt::format("[Custom] the function must keep shape {} and dtype {}, it made {} and {}", shape.str(),
-                                     name_of(dtype), array.shape().str(), name_of(array.dtype())));
+        throw ValueError(fmt::format("[Custom] the function must keep shape {} and dtype {}, it made {} and {}",
+                                     shape.str(), name_of(dtype), array.shape().str(), name_of(array.dtype())));
       }
       return array;
     }

@@ -86,9 +86,9 @@ struct SigmoidBinaryCrossEntropyLoss : detail::Loss<SigmoidBinaryCrossEntropyLos
 using SigmoidBCELoss = SigmoidBinaryCrossEntropyLoss;
 
 struct SoftmaxCEOptions {
-  int axis = -1;              // of the classes
-  bool sparse_label = true;   // labels are class numbers, else probabilities like pred
-  bool from_logits = false;   // pred are logarithms of probabilities already
+  int axis = -1;             // of the classes
+  bool sparse_label = true;  // labels are class numbers, else probabilities like pred
+  bool from_logits = false;  // pred are logarithms of probabilities already
   std::optional<double> weight{};
   int batch_axis = 0;
 };

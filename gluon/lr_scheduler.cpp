@@ -13,10 +13,13 @@ namespace {
 
 template <class Options>
 LRScheduler with_warmup(Kind kind, const Options& o) {
-  if (!(o.base_lr >= 0)) throw ValueError(fmt::format("[lr_scheduler] base_lr must not be negative, got {}", o.base_lr));
-  if (o.warmup_steps < 0) throw ValueError(fmt::format("[lr_scheduler] warmup_steps must not be negative, got {}", o.warmup_steps));
+  if (!(o.base_lr >= 0))
+    throw ValueError(fmt::format("[lr_scheduler] base_lr must not be negative, got {}", o.base_lr));
+  if (o.warmup_steps < 0)
+    throw ValueError(fmt::format("[lr_scheduler] warmup_steps must not be negative, got {}", o.warmup_steps));
   if (o.warmup_steps > 0 && o.warmup_begin_lr > o.base_lr) {
-    throw ValueError(fmt::format("[lr_scheduler] the warm-up must not fall: warmup_begin_lr {}, base_lr {}", o.warmup_begin_lr, o.base_lr));
+    throw ValueError(fmt::format("[lr_scheduler] the warm-up must not fall: warmup_begin_lr {}, base_lr {}",
+                                 o.warmup_begin_lr, o.base_lr));
   }
   return {.kind = kind,
           .base_lr = o.base_lr,
@@ -26,12 +29,14 @@ LRScheduler with_warmup(Kind kind, const Options& o) {
 }
 
 void check_factor(double factor) {
-  if (!(factor > 0 && factor <= 1)) throw ValueError(fmt::format("[lr_scheduler] factor must lie in (0, 1], got {}", factor));
+  if (!(factor > 0 && factor <= 1))
+    throw ValueError(fmt::format("[lr_scheduler] factor must lie in (0, 1], got {}", factor));
 }
 
 void check_max_update(int64_t max_update, int64_t warmup_steps) {
   if (max_update < 1 || max_update <= warmup_steps) {
-    throw ValueError(fmt::format("[lr_scheduler] max_update must be positive and beyond the warm-up of {}, got {}", warmup_steps, max_update));
+    throw ValueError(fmt::format("[lr_scheduler] max_update must be positive and beyond the warm-up of {}, got {}",
+                                 warmup_steps, max_update));
   }
 }
 
@@ -102,7 +107,8 @@ double LRScheduler::operator()(int64_t num_update) const {
     }
     case Kind::poly: return final_lr + (base_lr - final_lr) * std::pow(1 - part(), power);
     case Kind::cosine: return final_lr + (base_lr - final_lr) * (1 + std::cos(std::numbers::pi * part())) / 2;
-    case Kind::none: case Kind::custom: break;
+    case Kind::none:
+    case Kind::custom: break;
   }
   return base_lr;
 }

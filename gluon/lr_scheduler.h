@@ -16,14 +16,14 @@ enum class WarmupMode : uint8_t { linear, constant };
 struct LRScheduler {
   Kind kind = Kind::none;
   double base_lr = 0.01;
-  int64_t warmup_steps = 0;    // before this many updates: from warmup_begin_lr to base_lr
+  int64_t warmup_steps = 0;  // before this many updates: from warmup_begin_lr to base_lr
   double warmup_begin_lr = 0;
   WarmupMode warmup_mode = WarmupMode::linear;
-  int64_t step = 0;            // factor: updates between two reductions
-  Shape steps{};               // multi_factor: reductions after these updates
+  int64_t step = 0;  // factor: updates between two reductions
+  Shape steps{};     // multi_factor: reductions after these updates
   double factor = 1;
   double stop_factor_lr = 0;
-  int64_t max_update = 0;      // poly, cosine: final_lr is reached here
+  int64_t max_update = 0;  // poly, cosine: final_lr is reached here
   double power = 2;
   double final_lr = 0;
   double (*function)(int64_t) = nullptr;  // custom

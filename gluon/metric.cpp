@@ -60,8 +60,8 @@ namespace {
 
 void expect_same_size(const std::string& metric, const NDArray& labels, const NDArray& preds) {
   if (labels.size() != preds.size()) {
-    throw ShapeError(fmt::format("[{}] labels have shape {}, which does not fit predictions of shape {}", metric, labels.shape().str(),
-                                 preds.shape().str()));
+    throw ShapeError(fmt::format("[{}] labels have shape {}, which does not fit predictions of shape {}", metric,
+                                 labels.shape().str(), preds.shape().str()));
   }
 }
 
@@ -76,8 +76,8 @@ NDArray difference(const std::string& metric, const NDArray& labels, const NDArr
 // preds (batch, classes) at the labels (batch,), as (batch, 1).
 NDArray at_labels(const std::string& metric, const NDArray& labels, const NDArray& preds) {
   if (preds.ndim() != 2 || labels.size() != preds.shape()[0]) {
-    throw ShapeError(fmt::format("[{}] predictions (batch, classes) and labels (batch,) are needed, got {} and {}", metric,
-                                 preds.shape().str(), labels.shape().str()));
+    throw ShapeError(fmt::format("[{}] predictions (batch, classes) and labels (batch,) are needed, got {} and {}",
+                                 metric, preds.shape().str(), labels.shape().str()));
   }
   return nd.pick(preds, labels.reshape({-1}), {.axis = 1, .keepdims = true});
 }

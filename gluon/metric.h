@@ -47,7 +47,8 @@ class EvalMetric {
   std::shared_ptr<State> state_;
 };
 
-// How many of `preds` are right: the index of the largest along `axis`, or preds themselves when they have labels' shape.
+// How many of `preds` are right: the index of the largest along `axis`, or preds themselves when they have labels'
+// shape.
 class Accuracy : public EvalMetric {
  public:
   explicit Accuracy(int axis = 1) : EvalMetric("accuracy"), axis_(axis) {}

@@ -36,8 +36,8 @@ class Rule {
                       const std::source_location& site) const = 0;
 };
 
-// A rule with its settings. A handle: a copy is the same optimizer. Make one of the classes below, or derive to give it a
-// Rule of your own. Thread safety: as the Trainer that uses it.
+// A rule with its settings. A handle: a copy is the same optimizer. Make one of the classes below, or derive to give it
+// a Rule of your own. Thread safety: as the Trainer that uses it.
 class Optimizer {
  public:
   // The rate for update number `num_update`: the scheduler's, if there is one.
@@ -66,7 +66,8 @@ class Optimizer {
 };
 
 struct SGDOptions {
-  std::optional<double> learning_rate{};  // 0.01, or the scheduler's base_lr; given with a scheduler it replaces base_lr
+  std::optional<double>
+      learning_rate{};  // 0.01, or the scheduler's base_lr; given with a scheduler it replaces base_lr
   double momentum = 0;
   double wd = 0;
   std::optional<double> clip_gradient{};
@@ -81,7 +82,8 @@ class SGD : public Optimizer {
 };
 
 struct AdamOptions {
-  std::optional<double> learning_rate{};  // 0.001, or the scheduler's base_lr; given with a scheduler it replaces base_lr
+  std::optional<double>
+      learning_rate{};  // 0.001, or the scheduler's base_lr; given with a scheduler it replaces base_lr
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include "kaon/ops/ndarray_file.h"
 
@@ -10,10 +11,10 @@ namespace kaon::gluon {
 
 struct Parameter::Node {
   std::string name;
-  Shape shape;  // 0: unknown
+  Shape shape;  // 0: unknown, as is Shape::unknown()
   ParameterOptions options;
   NDArray data;
-  bool deferred = false;
+  std::atomic<bool> deferred = false;  // lowered after `data` is there: looked at without a lock
   init::Initializer deferred_init;
   Device deferred_device;
   Symbol variable;  // made on first use; one per shape
@@ -31,8 +32,10 @@ thread_local ParameterTrace* t_trace = nullptr;
 }  // namespace
 
 Parameter::Parameter(std::string_view name, const Shape& shape, const ParameterOptions& options)
-    : node_(std::make_shared<Node>(Node{.name = std::string(name), .shape = shape, .options = options, .data = {},
-                                        .deferred_init = {}, .deferred_device = {}, .variable = {}})) {
+    : node_(std::make_shared<Node>()) {
+  node_->name = name;
+  node_->shape = shape;
+  node_->options = options;
   if (!options.differentiable) node_->options.grad_req = GradReq::null;
 }
 
@@ -65,8 +68,8 @@ void Parameter::initialize(const init::Initializer& init, Device device, bool fo
   if (n.data.defined() && !force_reinit) return;
   n.deferred_init = n.options.init.is_set() ? n.options.init : init;
   n.deferred_device = device;
-  n.deferred = true;
   n.data = NDArray();
+  n.deferred = true;
   if (is_complete(n.shape)) finish_deferred();
 }
 
@@ -74,9 +77,10 @@ void Parameter::finish_deferred() {
   Node& n = node();
   if (!n.deferred || !is_complete(n.shape)) return;
   autograd::ModeScope mode(false, false);
-  n.data = n.deferred_init(n.shape, n.options.dtype, n.deferred_device);
+  NDArray values = n.deferred_init(n.shape, n.options.dtype, n.deferred_device);
+  values.attach_grad(n.options.grad_req);
+  n.data = std::move(values);
   n.deferred = false;
-  n.data.attach_grad(n.options.grad_req);
 }
 
 NDArray Parameter::data() const {
@@ -117,9 +121,10 @@ void Parameter::set_data(const NDArray& values) {
     n.data.assign(values);
     return;
   }
-  n.data = values.copy();
+  NDArray own = values.copy();
+  own.attach_grad(n.options.grad_req);
+  n.data = std::move(own);
   n.deferred = false;
-  n.data.attach_grad(n.options.grad_req);
 }
 
 void Parameter::cast(DType dtype) {
@@ -152,13 +157,15 @@ Symbol Parameter::var() const {
 
 void Parameter::set_name(std::string name) {
   node().name = std::move(name);
-  node().variable = Symbol();
+  forget_variable();
 }
+
+void Parameter::forget_variable() { node().variable = Symbol(); }
 
 void Parameter::set_shape(const Shape& inferred) {
   Node& n = node();
-  bool fits = n.shape.ndim() == inferred.ndim();
-  for (int i = 0; fits && i < inferred.ndim(); ++i) fits = n.shape[i] == 0 || n.shape[i] == inferred[i];
+  bool fits = n.shape.ndim() < 0 || n.shape.ndim() == inferred.ndim();
+  for (int i = 0; fits && i < inferred.ndim(); ++i) fits = n.shape.ndim() < 0 || n.shape[i] == 0 || n.shape[i] == inferred[i];
   if (!fits) {
     throw ShapeError(fmt::format("[Parameter] {} has shape {} (0 is unknown), got {}", n.name, n.shape.str(), inferred.str()));
   }

@@ -64,6 +64,7 @@ class Parameter {
   void set_name(std::string name);
   void set_shape(const Shape& inferred);  // completes 0 dimensions; throws ShapeError on contradiction
   void finish_deferred();                 // initializes when the shape is known now
+  void forget_variable();                 // var() makes a new one
   bool is_auxiliary() const;              // not differentiable: an "aux:" array in files
   bool defined() const { return bool(node_); }
   friend bool operator==(const Parameter& a, const Parameter& b) { return a.node_ == b.node_; }

@@ -11,7 +11,7 @@ struct StepWatch::Shared : RefCounted<StepWatch::Shared> {
     Waiter(Shared& shared, const NDArray& array)
         : WaitNode(type, array.var(), AccessMode::read), shared(shared), array(array) {}
     void finish() noexcept {
-      array = NDArray();  // its error is in the node by now
+      array = NDArray();                                       // its error is in the node by now
       shared.missing.fetch_sub(1, std::memory_order_release);  // pairs with is_done
       shared.release();
     }

@@ -29,7 +29,6 @@ SymbolBlock::SymbolBlock(const Symbol& outputs, const std::vector<std::string>& 
     const TensorMeta& m = variables[name]->outputs[0];
     Shape shape = m.shape;
     for (int i = 0; i < shape.ndim(); ++i) shape[i] = std::max<int64_t>(shape[i], 0);
-    if (shape.ndim() < 0) shape = Shape();
     bool is_aux = std::find(aux.begin(), aux.end(), name) != aux.end();
     param(name, shape, {.dtype = m.dtype, .differentiable = !is_aux});
   }
@@ -43,6 +42,7 @@ SymbolBlock SymbolBlock::imports(const std::filesystem::path& symbol_file, const
   if (param_file.empty()) return block;
   NamedArrays arrays = nd_file::load(param_file);
   auto& parameters = block.node_->parameters;
+  std::vector<std::string> without_values;
   for (size_t i = 0; i < parameters.size(); ++i) {
     auto& own = parameters[i];
     auto it = std::find_if(arrays.begin(), arrays.end(), [&](const auto& a) {
@@ -50,7 +50,7 @@ SymbolBlock SymbolBlock::imports(const std::filesystem::path& symbol_file, const
     });
     if (it == arrays.end()) {
       if (own.key.ends_with("label")) {
-        block.labels_.push_back(own.key);
+        without_values.push_back(own.key);
         parameters.erase(parameters.begin() + std::ptrdiff_t(i--));
         continue;
       }
@@ -59,6 +59,9 @@ SymbolBlock SymbolBlock::imports(const std::filesystem::path& symbol_file, const
     ParameterOptions options{.dtype = it->second.dtype(), .differentiable = !own.parameter.is_auxiliary()};
     own.parameter = Parameter(own.key, it->second.shape(), options);
     own.parameter.set_data(it->second);
+  }
+  if (!without_values.empty()) {
+    std::tie(block.program_, block.labels_) = with_direct_labels(block.program_, without_values);
   }
   return block;
 }
@@ -85,7 +88,12 @@ std::vector<NDArray> SymbolBlock::forward(const std::vector<NDArray>& inputs, st
     for (int i = 0; i < s.num_outputs(); ++i) outputs.push_back(s.output(i));
     return outputs;
   };
-  return detail::call_traced(*node_, arrays, trace, site);
+  std::vector<NDArray> outputs;
+  detail::call_traced(*node_, arrays, trace, site, [&](size_t n) {
+    outputs.resize(n);
+    return std::span(outputs);
+  });
+  return outputs;
 }
 
 Symbol SymbolBlock::compose_on(const std::vector<Symbol>& inputs) const {

@@ -41,9 +41,11 @@ std::vector<Trainer::Slot*> Trainer::fresh_slots(bool ignore_stale_grad) {
     if (stamp != 0 && stamp != s.stamp) {
       fresh.push_back(&s);
     } else if (!ignore_stale_grad) {
-      throw StateError(fmt::format(
-          "[Trainer.step] the gradient of {} has not been written by backward() since the last step; if this step uses only a "
-          "part of the parameters, pass ignore_stale_grad", p.name()));
+      throw StateError(
+          fmt::format("[Trainer.step] the gradient of {} has not been written by backward() since the last step; if "
+                      "this step uses only a "
+                      "part of the parameters, pass ignore_stale_grad",
+                      p.name()));
     }
   }
   return fresh;
@@ -120,7 +122,8 @@ void Trainer::load_states(const std::filesystem::path& file) {
   auto take = [&](const std::string& name) {
     auto it = arrays.find(name);
     if (it == arrays.end()) {
-      throw ValueError(fmt::format("[load_states] {} has no '{}': it is of other parameters or of another optimizer", file.string(), name));
+      throw ValueError(fmt::format("[load_states] {} has no '{}': it is of other parameters or of another optimizer",
+                                   file.string(), name));
     }
     NDArray a = it->second;
     arrays.erase(it);
@@ -137,8 +140,8 @@ void Trainer::load_states(const std::filesystem::path& file) {
       NDArray state = take(fmt::format("state{}:{}", k, p.name()));
       if (p.is_initialized()) {
         if (state.shape() != p.shape()) {
-          throw ShapeError(fmt::format("[load_states] {} has shape {}, its state in {} has {}", p.name(), p.shape().str(),
-                                       file.string(), state.shape().str()));
+          throw ShapeError(fmt::format("[load_states] {} has shape {}, its state in {} has {}", p.name(),
+                                       p.shape().str(), file.string(), state.shape().str()));
         }
         state = state.as_in_context(p.data().device());
       }
@@ -149,8 +152,8 @@ void Trainer::load_states(const std::filesystem::path& file) {
   std::optional<double> learning_rate;
   if (arrays.contains("learning_rate")) learning_rate = number("learning_rate");
   if (!arrays.empty()) {
-    throw ValueError(fmt::format("[load_states] {} holds '{}', which does not fit these parameters and this optimizer", file.string(),
-                                 arrays.begin()->first));
+    throw ValueError(fmt::format("[load_states] {} holds '{}', which does not fit these parameters and this optimizer",
+                                 file.string(), arrays.begin()->first));
   }
   if (learning_rate && !optimizer_.has_scheduler()) optimizer_.set_learning_rate(*learning_rate);
   slots_ = std::move(slots);

@@ -20,11 +20,10 @@ class Trainer {
   Trainer(Trainer&&) = default;
   Trainer& operator=(Trainer&&) = default;
 
-  // Changes every parameter by its gradient, divided by batch_size. Pushes one operator that reads all gradients: when one
-  // of them fails, no parameter changes, and the failure is thrown by a later step(), the first that finds the failed
-  // one finished; it then does nothing else.
-  // Throws StateError naming a parameter whose gradient no backward() has written since the last step, or skips those
-  // when ignore_stale_grad.
+  // Changes every parameter by its gradient, divided by batch_size. Pushes one operator that reads all gradients: when
+  // one of them fails, no parameter changes, and the failure is thrown by a later step(), the first that finds the
+  // failed one finished; it then does nothing else. Throws StateError naming a parameter whose gradient no backward()
+  // has written since the last step, or skips those when ignore_stale_grad.
   void step(int64_t batch_size, bool ignore_stale_grad = false,
             std::source_location site = std::source_location::current());
   int64_t steps() const { return steps_; }  // taken so far, loaded ones included
@@ -43,7 +42,7 @@ class Trainer {
     Parameter parameter;
     std::vector<NDArray> states;  // made in the first update
     int64_t updates = 0;
-    uint64_t stamp = 0;           // of the gradient used last
+    uint64_t stamp = 0;  // of the gradient used last
   };
   void throw_failure_of_earlier_step();
   std::vector<Slot*> fresh_slots(bool ignore_stale_grad);
@@ -55,7 +54,7 @@ class Trainer {
   int64_t steps_ = 0;
   std::deque<StepWatch> watches_;  // of steps that had not finished when last looked at
   std::vector<float> rate_values_;
-  NDArray rates_;                  // the same as an array: made again only when they change
+  NDArray rates_;  // the same as an array: made again only when they change
 };
 
 }  // namespace kaon::gluon

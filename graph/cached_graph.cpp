@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <unordered_set>
 
 #include "kaon/graph/autograd.h"
 #include "kaon/graph/gradient.h"
@@ -17,10 +18,15 @@ CachedGraph::CachedGraph(const Symbol& program, std::vector<std::string> input_n
     throw ValueError("[hybridize] static_shape requires static_alloc");
   }
   if (options.max_plans < 1) throw ValueError(fmt::format("[hybridize] max_plans must be at least 1, got {}", options.max_plans));
+  std::unordered_set<std::string_view> seen;
+  for (const std::string& n : input_names_) {
+    if (!seen.insert(n).second) throw ValueError(fmt::format("[hybridize] {} has two inputs or parameters named '{}'", name_, n));
+  }
 }
 
 bool CachedGraph::matches(const Key& key, std::span<const NDArray* const> inputs, bool training, bool recorded) const {
   if (key.training != training || key.wanted.empty() == recorded) return false;
+  if (!inputs.empty() && key.device != inputs[0]->device()) return false;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ArrayNode& a = *inputs[i]->ptr();
     if (!(key.inputs[i].shape == a.shape) || key.inputs[i].dtype != a.dtype) return false;
@@ -29,18 +35,26 @@ bool CachedGraph::matches(const Key& key, std::span<const NDArray* const> inputs
   return true;
 }
 
+CachedGraph::Entry* CachedGraph::look_up(std::span<const NDArray* const> inputs, bool training, bool recorded) {
+  for (Entry& e : entries_) {
+    if (!matches(e.key, inputs, training, recorded)) continue;
+    e.used = ++clock_;
+    return &e;
+  }
+  return nullptr;
+}
+
 IntrusivePtr<ExecutionPlan> CachedGraph::find(std::span<const NDArray* const> inputs, bool training, bool recorded) {
   {
     std::lock_guard lock(lock_);
-    for (Entry& e : entries_) {
-      if (!matches(e.key, inputs, training, recorded)) continue;
-      e.used = ++clock_;
+    if (Entry* e = look_up(inputs, training, recorded)) {
       ++stats_.hits;
-      return e.plan;
+      return e->plan;
     }
   }
   Key key;
   key.training = training;
+  if (!inputs.empty()) key.device = inputs[0]->device();
   for (const NDArray* a : inputs) {
     key.inputs.push_back({a->shape(), a->dtype()});
     if (recorded) key.wanted.push_back(autograd::wants_gradient(*a));
@@ -48,6 +62,7 @@ IntrusivePtr<ExecutionPlan> CachedGraph::find(std::span<const NDArray* const> in
   IntrusivePtr<ExecutionPlan> plan = build(key);
   std::lock_guard lock(lock_);
   ++stats_.misses;
+  if (Entry* e = look_up(inputs, training, recorded)) return e->plan;  // another thread was faster
   last_miss_ = explain(key);
   if (entries_.size() >= size_t(options_.max_plans)) {
     auto oldest = std::min_element(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) { return a.used < b.used; });
@@ -62,19 +77,18 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
   Graph g = Graph::from_symbol(program_, input_names_);
   infer_graph(g, key.inputs);
   g = passes::drop_dropout(std::move(g), key.training);
+  // Merged calls have one gradient where the imperative run sums two: equal, but not bit for bit.
+  if (!options_.exact) g = passes::common_subexpressions(std::move(g));
+  if (!key.wanted.empty()) g = with_gradient(std::move(g), key.wanted);
   g = passes::common_subexpressions(std::move(g));
-  bool recorded = !key.wanted.empty();
-  if (recorded) {
-    g = with_gradient(std::move(g), key.wanted);
-    g = passes::common_subexpressions(std::move(g));
-  }
   g = passes::dead_code(std::move(g));
   if (!options_.exact) {
     g = passes::fuse_activation(std::move(g));
     g = passes::channels_last(std::move(g));
   }
   g = passes::own_outputs(std::move(g));
-  return IntrusivePtr<ExecutionPlan>(new ExecutionPlan(std::move(g), key.training, options_.exact));
+  PlanOptions options{.training = key.training, .exact = options_.exact, .keep_arenas = options_.static_alloc};
+  return IntrusivePtr<ExecutionPlan>(new ExecutionPlan(std::move(g), options));
 }
 
 std::string CachedGraph::explain(const Key& key) const {
@@ -88,6 +102,7 @@ std::string CachedGraph::explain(const Key& key) const {
       if (was.shape[d] != is.shape[d]) return fmt::format("{} dim {}: {} -> {}", input_names_[i], d, was.shape[d], is.shape[d]);
     }
   }
+  if (last.device != key.device) return fmt::format("device: {} -> {}", last.device.str(), key.device.str());
   if (last.training != key.training) return fmt::format("training: {} -> {}", last.training, key.training);
   if (last.wanted.empty() != key.wanted.empty()) return fmt::format("recording: {} -> {}", !last.wanted.empty(), !key.wanted.empty());
   return "other gradients are wanted";
@@ -111,34 +126,43 @@ IntrusivePtr<ExecutionPlan> CachedGraph::plan() const {
 
 namespace {
 
-// Gradients of a recorded call: the backward half of its plan. Holds the run, whose arena keeps what the forward saved.
+// Gradients of a recorded call: the backward half of its plan. Holds the run, whose arena keeps what the forward saved,
+// and those arrays that the backward reads.
 class PlanGradFunction final : public GradFunction {
  public:
   PlanGradFunction(IntrusivePtr<ExecutionPlan> plan, PlanRun& run, std::span<const NDArray* const> inputs,
-                   std::span<const NDArray> outputs, const OpLabel& label)
-      : plan_(std::move(plan)), run_(&run), label_(label) {
-    for (const NDArray* a : inputs) inputs_.push_back(*a);
-    for (const NDArray& o : outputs) outputs_.push_back(o.detach());
+                   std::span<const NDArray> outputs, std::vector<bool> wanted, const OpLabel& label)
+      : plan_(std::move(plan)), run_(&run), label_(label), wanted_(std::move(wanted)), inputs_(inputs.size()), outputs_(outputs.size()) {
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (plan_->backward_reads_input(i)) inputs_[i] = *inputs[i];
+    }
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      outputs_[i] = outputs[i].detach();  // the array itself would keep this alive
+    }
   }
   ~PlanGradFunction() override { release(); }
 
-  void backward(std::span<const NDArray> heads, std::span<const bool> wanted, std::span<NDArray> inputs) override {
+  bool writes_in_place() const override { return true; }
+
+  void backward(const GradCall& call) override {
     if (thread_context().recording) {
       throw StateError("[backward] gradients of gradients through a hybridized block are not recorded; call hybridize(false) first");
     }
-    std::vector<NDArray> filled;
+    std::vector<NDArray> heads(call.heads.begin(), call.heads.end());
     std::vector<const NDArray*> arrays;
     for (const NDArray& a : inputs_) arrays.push_back(&a);
-    filled.reserve(heads.size());
     for (size_t i = 0; i < heads.size(); ++i) {
-      filled.push_back(heads[i].defined() ? heads[i] : nd.zeros_like(outputs_[i]));
-      arrays.push_back(&filled.back());
+      if (!heads[i].defined() && plan_->backward_reads_input(arrays.size())) heads[i] = autograd::filled_like(outputs_[i], 0);
+      arrays.push_back(heads[i].defined() ? &heads[i] : &outputs_[i]);
     }
-    std::vector<NDArray> gradients = plan_->backward(*run_, arrays, outputs_, label_);
-    size_t g = 0;
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (wanted[i]) inputs[i] = std::move(gradients[g++]);
+    // What the plan computes was settled by the forward.
+    std::vector<NDArray> results;
+    for (size_t i = 0; i < wanted_.size(); ++i) {
+      if (wanted_[i]) results.push_back(is_free(call.gradients[i], arrays) ? call.gradients[i] : NDArray());
     }
+    plan_->backward(*run_, arrays, outputs_, results, label_, call.retain);
+    size_t next = 0;
+    for (size_t i = 0; i < wanted_.size(); ++i) call.gradients[i] = wanted_[i] ? std::move(results[next++]) : NDArray();
   }
 
   void release() override {
@@ -150,15 +174,26 @@ class PlanGradFunction final : public GradFunction {
   }
 
  private:
+  // May the plan write here while it reads `arrays`?
+  static bool is_free(const NDArray& target, std::span<const NDArray* const> arrays) {
+    if (!target.defined()) return false;
+    return std::none_of(arrays.begin(), arrays.end(),
+                        [&](const NDArray* a) { return a->defined() && a->ptr()->chunk == target.ptr()->chunk; });
+  }
+
   IntrusivePtr<ExecutionPlan> plan_;
   PlanRun* run_;
   OpLabel label_;
+  std::vector<bool> wanted_;  // by input, when the plan was made
   std::vector<NDArray> inputs_, outputs_;
 };
 
 }  // namespace
 
-std::vector<NDArray> CachedGraph::call(std::span<const NDArray* const> inputs, const std::source_location& site) {
+void CachedGraph::call(std::span<const NDArray* const> inputs, std::span<NDArray> outputs, const std::source_location& site) {
+  if (inputs.size() != input_names_.size()) {
+    throw ValueError(fmt::format("[{}] takes {} inputs, got {}", name_, input_names_.size(), inputs.size()));
+  }
   bool recorded = false;
   if (autograd::is_recording()) {
     for (const NDArray* a : inputs) recorded = recorded || autograd::wants_gradient(*a);
@@ -171,11 +206,18 @@ std::vector<NDArray> CachedGraph::call(std::span<const NDArray* const> inputs, c
   }
   IntrusivePtr<ExecutionPlan> plan = find(inputs, autograd::is_training(), recorded);
   OpLabel label{name_, site, thread_context().scope};
-  PlanRun* run = nullptr;
-  std::vector<NDArray> outputs = plan->forward(inputs, label, run, recorded);
-  if (recorded) {
-    autograd::record_call(name_, std::make_unique<PlanGradFunction>(plan, *run, inputs, outputs, label), inputs, outputs);
-  }
+  for (NDArray& o : outputs) o = NDArray();
+  PlanRun& run = plan->forward(inputs, outputs, label, recorded);
+  if (!recorded) return;
+  std::vector<bool> wanted;
+  for (const NDArray* a : inputs) wanted.push_back(autograd::wants_gradient(*a));
+  autograd::record_call(name_, std::make_unique<PlanGradFunction>(plan, run, inputs, outputs, std::move(wanted), label), inputs,
+                        outputs);
+}
+
+std::vector<NDArray> CachedGraph::call(std::span<const NDArray* const> inputs, const std::source_location& site) {
+  std::vector<NDArray> outputs(num_outputs());
+  call(inputs, outputs, site);
   return outputs;
 }
 

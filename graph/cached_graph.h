@@ -26,9 +26,11 @@ class CachedGraph {
   // `input_names`: the variables of `program` in the order in which arrays are given; data first.
   CachedGraph(const Symbol& program, std::vector<std::string> input_names, HybridizeOptions options, std::string name);
 
-  // One submission to the engine. Recorded when autograd records and an input has a gradient attached. Shape errors
-  // are thrown here, naming the node.
+  // One submission to the engine. Fills `outputs`, num_outputs() of them. Recorded when autograd records and an input
+  // has a gradient attached. Shape errors are thrown here, naming the node.
+  void call(std::span<const NDArray* const> inputs, std::span<NDArray> outputs, const std::source_location& site);
   std::vector<NDArray> call(std::span<const NDArray* const> inputs, const std::source_location& site);
+  size_t num_outputs() const { return program_.entries().size(); }
 
   const Symbol& program() const { return program_; }
   const std::vector<std::string>& input_names() const { return input_names_; }
@@ -40,6 +42,7 @@ class CachedGraph {
  private:
   struct Key {
     std::vector<TensorMeta> inputs;
+    Device device{};
     bool training = false;
     std::vector<bool> wanted;  // gradients; empty when nothing is recorded
   };
@@ -50,6 +53,7 @@ class CachedGraph {
   };
   bool matches(const Key& key, std::span<const NDArray* const> inputs, bool training, bool recorded) const;
   IntrusivePtr<ExecutionPlan> find(std::span<const NDArray* const> inputs, bool training, bool recorded);
+  Entry* look_up(std::span<const NDArray* const> inputs, bool training, bool recorded);
   IntrusivePtr<ExecutionPlan> build(const Key& key) const;
   std::string explain(const Key& key) const;
 

@@ -1,6 +1,10 @@
 #include "kaon/graph/execution_plan.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <cassert>
+#include <cstring>
 #include <mutex>
 
 #include "kaon/engine/trace.h"
@@ -9,8 +13,8 @@
 
 namespace kaon {
 
-ExecutionPlan::ExecutionPlan(Graph graph, bool training, bool exact)
-    : graph_(std::move(graph)), memory_(plan_memory(graph_)), training_(training), exact_(exact) {
+ExecutionPlan::ExecutionPlan(Graph graph, const PlanOptions& options)
+    : graph_(std::move(graph)), memory_(plan_memory(graph_)), options_(options) {
 #ifndef NDEBUG
   graph_.validate();
   memory_.check(graph_);
@@ -24,13 +28,13 @@ ExecutionPlan::ExecutionPlan(Graph graph, bool training, bool exact)
     Half& half = halves_[size_t(n.phase)];
     Step step{.kernel = n.op->cpu,
               .attrs = n.attrs.get(),
-              .name = n.op->name().data(),
+              .node = &n,
               .first_view = uint32_t(views_.size()),
               .num_inputs = uint16_t(n.inputs.size()),
               .num_outputs = uint16_t(n.outputs.size()),
               .state = num_states_++,
               .random_offset = random_numbers_,
-              .random = n.op->traits_of(n.attrs.get()).random};
+              .random = draws_numbers(*n.op, n.attrs.get(), options.training)};
     if (step.random) random_numbers_ += random_draws(n.outputs[0].shape);
     uint32_t self = uint32_t(&n - graph_.nodes.data());
     auto add_view = [&](ValueId v) {
@@ -53,7 +57,7 @@ ExecutionPlan::ExecutionPlan(Graph graph, bool training, bool exact)
       const ValueSlot& s = memory_.slot(n.inputs[i]);
       if (s.place == Place::input) {
         read_in_[size_t(n.phase)][s.index] = true;
-        if (is_mutated(n.op->traits, int(i), int(n.inputs.size()))) mutated_[s.index] = true;
+        if (is_mutated(n.op->traits, int(i), int(n.inputs.size()))) mutates_ = mutated_[s.index] = true;
       } else if (s.place == Place::output && n.phase == Phase::backward && s.index < graph_.num_forward_outputs) {
         output_read_[s.index] = true;
       }
@@ -68,7 +72,7 @@ size_t ExecutionPlan::num_arenas() const {
   return runs_.size();
 }
 
-PlanRun& ExecutionPlan::acquire(bool lease) {
+PlanRun& ExecutionPlan::acquire() {
   // Enough runs that one can be queued while others execute; beyond that, runs on one arena follow one another.
   constexpr size_t enough = 2;
   std::lock_guard lock(lock_);
@@ -90,7 +94,7 @@ PlanRun& ExecutionPlan::acquire(bool lease) {
     found->states.resize(num_states_);
   }
   ++next_run_;
-  found->leased = lease;
+  found->leased = true;
   return *found;
 }
 
@@ -99,13 +103,11 @@ void ExecutionPlan::end_lease(PlanRun& run) {
   run.leased = false;
 }
 
-std::vector<NDArray> ExecutionPlan::make_outputs(size_t first, size_t last, Device device) const {
-  std::vector<NDArray> made;
-  for (size_t i = first; i < last; ++i) {
-    const TensorMeta& m = graph_.meta(graph_.outputs[i]);
-    made.push_back(NDArray::empty(m.shape, m.dtype, device));
+void ExecutionPlan::make_arrays(size_t first, Device device, std::span<NDArray> arrays) const {
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    const TensorMeta& m = graph_.meta(graph_.outputs[first + i]);
+    if (!arrays[i].defined()) arrays[i] = NDArray::empty(m.shape, m.dtype, device);
   }
-  return made;
 }
 
 // The arguments of one submission, in one pooled block: {PlanCall, arrays...}. Arrays: inputs, forward outputs,
@@ -117,13 +119,14 @@ struct PlanCall {
   RandomKey key;
   uint32_t num_arrays;
   Phase phase;
+  bool is_last;  // nothing reads the arena after this
 
-  ArrayNode** arrays() { return reinterpret_cast<ArrayNode**>(this + 1); }
+  ArrayNode** arrays() const { return reinterpret_cast<ArrayNode**>(const_cast<PlanCall*>(this) + 1); }
   static size_t bytes(uint32_t n) { return sizeof(PlanCall) + n * sizeof(ArrayNode*); }
   static PlanCall& of(OpNode& op) { return **reinterpret_cast<PlanCall**>(op.payload); }
   static void execute(OpNode& op, RunContext& context) {
     PlanCall& c = of(op);
-    c.plan->execute(*c.run, c.plan->halves_[size_t(c.phase)], c.arrays(), c.key, context);
+    c.plan->execute(c, context);
   }
   static void destroy(OpNode& op) noexcept {
     PlanCall* c = &of(op);
@@ -142,15 +145,16 @@ constexpr OpType plan_call_type{.run = PlanCall::execute, .destroy = PlanCall::d
 
 void ExecutionPlan::push(PlanRun& run, Phase phase, std::span<const NDArray* const> inputs,
                          std::span<const NDArray> forward_outputs, std::span<const NDArray> results, const OpLabel& label,
-                         RandomKey key) {
+                         RandomKey key, bool is_last) {
   uint32_t n = uint32_t(graph_.inputs.size() + graph_.outputs.size());
   auto* call = new (pool_allocate(PlanCall::bytes(n)))
-      PlanCall{IntrusivePtr<ExecutionPlan>(this), &run, run.arena, key, n, phase};
+      PlanCall{IntrusivePtr<ExecutionPlan>(this), &run, run.arena, key, n, phase, is_last};
   std::fill_n(call->arrays(), n, nullptr);
   auto* op = new OpNode;
   *reinterpret_cast<PlanCall**>(op->payload) = call;
   op->type = &plan_call_type;
   op->label = label;
+  op->transactional = mutates_ && phase == Phase::forward;
   op->reserve_deps(n + 1);
   size_t d = 0;
   auto add = [&](uint32_t at, const NDArray& a, AccessMode mode) {
@@ -174,56 +178,76 @@ void ExecutionPlan::push(PlanRun& run, Phase phase, std::span<const NDArray* con
   Engine::current().submit(*op);
 }
 
-std::vector<NDArray> ExecutionPlan::forward(std::span<const NDArray* const> inputs, const OpLabel& label, PlanRun*& run,
-                                            bool lease) {
-  run = &acquire(lease);
-  auto outputs = make_outputs(0, graph_.num_forward_outputs, inputs.empty() ? Device() : inputs[0]->device());
+PlanRun& ExecutionPlan::forward(std::span<const NDArray* const> inputs, std::span<NDArray> outputs, const OpLabel& label,
+                                bool lease) {
+  make_arrays(0, inputs.empty() ? Device() : inputs[0]->device(), outputs);
   RandomKey key = random_numbers_ ? random::draw(random_numbers_) : RandomKey{};
-  push(*run, Phase::forward, inputs, {}, outputs, label, key);
-  return outputs;
+  PlanRun& run = acquire();
+  push(run, Phase::forward, inputs, {}, outputs, label, key, !lease);
+  if (!lease) end_lease(run);
+  return run;
 }
 
-std::vector<NDArray> ExecutionPlan::backward(PlanRun& run, std::span<const NDArray* const> arrays,
-                                             std::span<const NDArray> outputs, const OpLabel& label) {
-  auto results = make_outputs(graph_.num_forward_outputs, graph_.outputs.size(), outputs[0].device());
-  push(run, Phase::backward, arrays, outputs, results, label, {});
-  return results;
+void ExecutionPlan::backward(PlanRun& run, std::span<const NDArray* const> arrays, std::span<const NDArray> outputs,
+                             std::span<NDArray> results, const OpLabel& label, bool retain) {
+  make_arrays(graph_.num_forward_outputs, arrays.back()->device(), results);
+  if (!retain) return push(run, Phase::backward, arrays, outputs, results, label, {}, true);
+  // The backward reuses the memory of what the forward saved, so it works on a copy.
+  PlanRun& copy = copy_of(run, label);
+  push(copy, Phase::backward, arrays, outputs, results, label, {}, true);
+  end_lease(copy);
 }
 
-void ExecutionPlan::execute(PlanRun& run, const Half& half, ArrayNode* const* arrays, RandomKey key,
-                            RunContext& context) const {
+PlanRun& ExecutionPlan::copy_of(PlanRun& run, const OpLabel& label) {
+  PlanRun& copy = acquire();
+  auto body = [from = run.arena, to = copy.arena](RunContext&) { std::memcpy(to->ensure(), from->ensure(), from->bytes); };
+  Engine::current().push({read(run.arena->var), write(copy.arena->var)}, std::move(body), {.label = label});
+  return copy;
+}
+
+void ExecutionPlan::execute(const PlanCall& call, RunContext& context) const {
+  PlanRun& run = *call.run;
   TensorView* views = run.views.data();
-  if (!run.views.empty() && !run.arena->data) {
-    char* base = static_cast<char*>(run.arena->ensure());
+  auto* base = static_cast<char*>(run.arena->ensure());
+  if (run.base != base) {
+    run.base = base;
     for (size_t i = 0; i < run.views.size(); ++i) {
       if (in_arena_[i]) views[i].data = base + arena_offsets_[i];
     }
   }
+  const Half& half = halves_[size_t(call.phase)];
   for (const External& e : half.externals) {
-    ArrayNode* a = arrays[e.place == Place::input ? e.index : graph_.inputs.size() + e.index];
+    ArrayNode* a = call.arrays()[e.place == Place::input ? e.index : graph_.inputs.size() + e.index];
     views[e.view].data = a->data();
   }
   Profiler& profiler = Engine::current().profiler();
-  for (const Step& s : half.steps) {
+  const Step* step = nullptr;
+  try {
+    for (const Step& s : half.steps) {
+      step = &s;
 #ifndef NDEBUG
-    for (uint32_t i = s.first_view; i < s.first_view + s.num_inputs + s.num_outputs; ++i) {
-      assert(!in_arena_[i] || views[i].data == static_cast<char*>(run.arena->data) + arena_offsets_[i]);
-    }
+      for (uint32_t i = s.first_view; i < s.first_view + s.num_inputs + s.num_outputs; ++i) {
+        assert(!in_arena_[i] || views[i].data == base + arena_offsets_[i]);
+      }
 #endif
-    KernelContext kernel{.inputs = {views + s.first_view, s.num_inputs},
-                         .outputs = {views + s.first_view + s.num_inputs, s.num_outputs},
-                         .run = context,
-                         .random = s.random ? RandomKey{key.seed, key.offset + s.random_offset} : RandomKey{},
-                         .training = training_,
-                         .exact = exact_,
-                         .state = &run.states[s.state]};
-    if (profiler.is_on()) [[unlikely]] {
-      TraceSpan span(profiler, s.name, "plan");
-      s.kernel(s.attrs, kernel);
-    } else {
-      s.kernel(s.attrs, kernel);
+      KernelContext kernel{.inputs = {views + s.first_view, s.num_inputs},
+                           .outputs = {views + s.first_view + s.num_inputs, s.num_outputs},
+                           .run = context,
+                           .random = s.random ? RandomKey{call.key.seed, call.key.offset + s.random_offset} : RandomKey{},
+                           .training = options_.training,
+                           .exact = options_.exact,
+                           .state = &run.states[s.state]};
+      if (profiler.is_on()) [[unlikely]] {
+        TraceSpan span(profiler, s.node->op->name().data(), "plan");
+        s.kernel(s.attrs, kernel);
+      } else {
+        s.kernel(s.attrs, kernel);
+      }
     }
+  } catch (const Error& e) {
+    std::rethrow_exception(e.with_context(fmt::format(" in node {} ({})", step->node->name, step->node->op->name())));
   }
+  if (call.is_last && !options_.keep_arenas) run.arena->give_back();
 }
 
 }  // namespace kaon

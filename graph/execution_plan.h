@@ -14,25 +14,39 @@ namespace kaon {
 // Runs that use it are ordered by the arena's var.
 struct PlanRun {
   IntrusivePtr<Chunk> arena;
+  const void* base = nullptr;  // of the arena when `views` were last pointed into it
   std::vector<TensorView> views;
   std::vector<std::unique_ptr<KernelState>> states;
-  bool leased = false;  // a recorded forward whose backward is still to come; under ExecutionPlan::lock_
+  // Being submitted, or a recorded forward whose backward is still to come. Under ExecutionPlan::lock_.
+  bool leased = false;
 };
+
+struct PlanOptions {
+  bool training = false;
+  bool exact = false;        // the imperative kernels
+  bool keep_arenas = false;  // else their memory goes back to the storage after each use
+};
+
+struct PlanCall;
 
 // Immutable once built; runs are submitted from any thread. Holds the arrays of its constants.
 class ExecutionPlan : public RefCounted<ExecutionPlan> {
  public:
   // All shapes of the graph must be known.
-  ExecutionPlan(Graph graph, bool training, bool exact);
+  ExecutionPlan(Graph graph, const PlanOptions& options);
 
-  // Pushes the forward nodes as one operation and returns the forward outputs. With `lease` the run is kept for the
-  // backward, which ends the lease.
-  std::vector<NDArray> forward(std::span<const NDArray* const> inputs, const OpLabel& label, PlanRun*& run, bool lease);
+  // Pushes the forward nodes as one operation and makes the forward outputs. With `lease` the run is kept for the
+  // backward, until end_lease.
+  PlanRun& forward(std::span<const NDArray* const> inputs, std::span<NDArray> outputs, const OpLabel& label, bool lease);
   // Pushes the backward nodes as one operation. `arrays`: the forward inputs, then the head gradients; `outputs`: the
-  // forward outputs. Returns the gradients.
-  std::vector<NDArray> backward(PlanRun& run, std::span<const NDArray* const> arrays, std::span<const NDArray> outputs,
-                                const OpLabel& label);
+  // forward outputs; those that the backward does not read may be undefined. `results`: the gradients: written into
+  // the arrays given, made where undefined. With `retain` what the forward saved stays as it is.
+  void backward(PlanRun& run, std::span<const NDArray* const> arrays, std::span<const NDArray> outputs,
+                std::span<NDArray> results, const OpLabel& label, bool retain);
   void end_lease(PlanRun& run);
+
+  bool backward_reads_input(size_t i) const { return read_in_[1][i]; }
+  bool backward_reads_output(size_t i) const { return output_read_[i]; }
 
   const Graph& graph() const { return graph_; }
   const MemoryPlan& memory() const { return memory_; }
@@ -46,7 +60,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   struct Step {
     void (*kernel)(const void*, KernelContext&);
     const void* attrs;
-    const char* name;
+    const Node* node;
     uint32_t first_view;  // inputs, then outputs
     uint16_t num_inputs, num_outputs;
     uint32_t state;
@@ -64,11 +78,12 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
     std::vector<External> externals;
   };
 
-  PlanRun& acquire(bool lease);
-  std::vector<NDArray> make_outputs(size_t first, size_t last, Device device) const;
+  PlanRun& acquire();
+  PlanRun& copy_of(PlanRun& run, const OpLabel& label);
+  void make_arrays(size_t first, Device device, std::span<NDArray> arrays) const;
   void push(PlanRun& run, Phase phase, std::span<const NDArray* const> inputs, std::span<const NDArray> forward_outputs,
-            std::span<const NDArray> results, const OpLabel& label, RandomKey key);
-  void execute(PlanRun& run, const Half& half, ArrayNode* const* arrays, RandomKey key, RunContext& context) const;
+            std::span<const NDArray> results, const OpLabel& label, RandomKey key, bool is_last);
+  void execute(const PlanCall& call, RunContext& context) const;
 
   Graph graph_;
   MemoryPlan memory_;
@@ -81,7 +96,8 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   std::vector<bool> output_read_;          // by forward output: does the backward need it?
   uint64_t random_numbers_ = 0;
   uint32_t num_states_ = 0;
-  bool training_, exact_;
+  bool mutates_ = false;
+  PlanOptions options_;
   mutable SpinLock lock_;
   std::vector<std::unique_ptr<PlanRun>> runs_;
   uint32_t next_run_ = 0;

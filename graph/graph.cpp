@@ -9,7 +9,8 @@ namespace kaon {
 Graph Graph::from_symbol(const Symbol& symbol, const std::vector<std::string>& input_order) {
   Graph g;
   std::unordered_map<const SymbolNode*, uint32_t> number;
-  auto order = topological_order(symbol.entries());
+  // As the program was written: random operators draw, and gradients are summed, in the order of an imperative run.
+  auto order = creation_order(symbol.entries());
   // Inputs first, so that their numbers do not depend on where they are used.
   for (const std::string& name : input_order) {
     Node n;

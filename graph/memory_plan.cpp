@@ -62,7 +62,8 @@ MemoryPlan plan_memory(const Graph& graph) {
     } else if (node.op->traits.inplace >= 0 && out.place == Place::arena) {
       ValueId in = node.inputs[size_t(node.op->traits.inplace)];
       ValueSlot& source = slot(slot(in).root);
-      bool once = std::count(node.inputs.begin(), node.inputs.end(), in) == 1;
+      bool once = std::count_if(node.inputs.begin(), node.inputs.end(),
+                                [&](ValueId v) { return slot(v).root == slot(in).root; }) == 1;
       if (source.place == Place::arena && source.last == i && source.bytes == out.bytes && once &&
           slot(in).last == i) {
         out.root = slot(in).root;
@@ -78,6 +79,8 @@ MemoryPlan plan_memory(const Graph& graph) {
   for (uint32_t i = 0; i < n; ++i) {
     for (uint32_t k = 0; k < plan.slots[i].size(); ++k) {
       const ValueSlot& s = plan.slots[i][k];
+      bool is_view = graph.nodes[i].op && graph.nodes[i].op->traits.view;
+      if (s.place == Place::arena && !is_view) plan.unplanned_bytes += aligned(s.bytes);
       if (s.place != Place::arena || !(s.root == ValueId{i, k}) || s.bytes == 0) continue;
       buffers.push_back({{i, k}, aligned(s.bytes), s.first, s.last});
     }
@@ -96,7 +99,6 @@ MemoryPlan plan_memory(const Graph& graph) {
                                    [](const Buffer* x, const Buffer* y) { return x->offset < y->offset; }),
                   &b);
     plan.arena_bytes = std::max(plan.arena_bytes, at + b.bytes);
-    plan.unplanned_bytes += b.bytes;
     slot(b.root).offset = at;
   }
   for (auto& node : plan.slots) {
@@ -139,9 +141,10 @@ std::string MemoryPlan::report(const Graph& graph) const {
     for (uint32_t k = 0; k < slots[i].size(); ++k) {
       const ValueSlot& s = slots[i][k];
       if (s.place != Place::arena) continue;
-      bool shares = !(s.root == ValueId{i, k});
+      bool is_view = graph.nodes[i].op && graph.nodes[i].op->traits.view;
+      const char* shares = s.root == ValueId{i, k} ? "" : is_view ? " (view)" : " (in place)";
       text += fmt::format("{:>10} {:>10}  {:>4}-{:<4}  {}{}{}\n", s.offset, s.bytes, s.first, s.last, graph.nodes[i].name,
-                          k ? fmt::format(".{}", k) : "", shares ? " (in place)" : "");
+                          k ? fmt::format(".{}", k) : "", shares);
     }
   }
   double saved = unplanned_bytes ? 100.0 * (1.0 - double(arena_bytes) / double(unplanned_bytes)) : 0.0;

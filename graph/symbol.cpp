@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <ostream>
 #include <unordered_set>
 
@@ -25,6 +26,11 @@ void SymbolNode::destroy() {
     delete n;
   }
   pending = nullptr;
+}
+
+uint64_t SymbolNode::next_sequence() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
 }
 
 std::string SymbolNode::output_name(int i) const {
@@ -87,16 +93,19 @@ void Symbol::apply(const OpDef& def, const void* attrs, std::span<const Symbol* 
   std::string hint(def.name());
   std::transform(hint.begin(), hint.end(), hint.begin(), [](unsigned char c) { return char(std::tolower(c)); });
   hint.erase(0, hint.find_first_not_of('_'));
-  auto node = new_node(&def, NameScope::next(name, hint));
-  node->attrs = Attributes(def, attrs);
-  for (const Symbol* s : inputs) node->inputs.push_back(s->entry());
+  std::string node_name = NameScope::next(name, hint);
+  std::vector<SymbolEntry> entries;
+  for (const Symbol* s : inputs) entries.push_back(s->entry());
   int expected = def.num_inputs(attrs);
   for (int i = int(inputs.size()); i < expected; ++i) {  // inputs that are not given become variables
-    node->inputs.push_back(variable(fmt::format("{}_{}", node->name, def.traits.inputs[i])).entry());
+    entries.push_back(variable(fmt::format("{}_{}", node_name, def.traits.inputs[i])).entry());
   }
-  if (expected >= 0 && int(node->inputs.size()) != expected) {
+  if (expected >= 0 && int(entries.size()) != expected) {
     throw ValueError(fmt::format("[{}] takes {} inputs with these attributes, got {}", def.name(), expected, inputs.size()));
   }
+  auto node = new_node(&def, std::move(node_name));
+  node->attrs = Attributes(def, attrs);
+  node->inputs = std::move(entries);
   node->outputs.resize(size_t(def.num_outputs(attrs)));
   try {
     infer_node(*node);
@@ -142,6 +151,7 @@ const Shape& Symbol::shape() const {
 
 DType Symbol::dtype() const {
   const SymbolEntry& e = entry();
+  if (t_shape_watch) t_shape_watch->was_read_ = true;
   return e.node->outputs[e.output].dtype;
 }
 
@@ -167,18 +177,33 @@ Symbol Symbol::sum(std::source_location site) const { return sym.sum(In<Symbol>(
 Symbol Symbol::mean(std::source_location site) const { return sym.mean(In<Symbol>(*this, site)); }
 Symbol Symbol::transpose(std::source_location site) const { return sym.transpose(In<Symbol>(*this, site)); }
 
+Symbol Symbol::copy(std::source_location site) const { return sym.identity(In<Symbol>(*this, site)); }
+Symbol Symbol::detach(std::source_location site) const { return sym.BlockGrad(In<Symbol>(*this, site)); }
+
+namespace {
+// `value` as it is written into an array like `target`: in its dtype and broadcast to its shape.
+Symbol as_written(const Symbol& target, const Symbol& value, const std::source_location& site) {
+  const TensorMeta& to = target.entry().node->outputs[target.entry().output];
+  const TensorMeta& from = value.entry().node->outputs[value.entry().output];
+  Symbol cast = from.dtype == to.dtype ? value : sym.cast(In<Symbol>(value, site), to.dtype);
+  return sym.broadcast_like(In<Symbol>(cast, site), target);
+}
+}  // namespace
+
 Symbol& Symbol::assign(const Arg<Symbol>& value) {
   if (value.is_number()) {
     return *this = sym.zeros_like(In<Symbol>(*this, value.site())) + value;
   }
-  return *this = sym.broadcast_like(value.array(), *this);
+  return *this = as_written(*this, value.array(), value.site());
 }
 
 Symbol& Symbol::slice_assign(const Shape& begin, const Shape& end, const Arg<Symbol>& value) {
   if (value.is_number()) {
     return *this = sym._slice_assign_scalar(In<Symbol>(*this, value.site()), {.begin = begin, .end = end, .scalar = value.number()});
   }
-  return *this = sym._slice_assign(In<Symbol>(*this, value.site()), value.array(), {.begin = begin, .end = end});
+  In<Symbol> self(*this, value.site());
+  Symbol part = as_written(sym.slice(self, begin, end), value.array(), value.site());
+  return *this = sym._slice_assign(self, part, {.begin = begin, .end = end});
 }
 
 // --- inspection
@@ -201,6 +226,12 @@ std::vector<SymbolNode*> topological_order(const std::vector<SymbolEntry>& heads
       }
     }
   }
+  return order;
+}
+
+std::vector<SymbolNode*> creation_order(const std::vector<SymbolEntry>& heads) {
+  auto order = topological_order(heads);
+  std::sort(order.begin(), order.end(), [](const SymbolNode* a, const SymbolNode* b) { return a->sequence < b->sequence; });
   return order;
 }
 
@@ -307,16 +338,18 @@ std::ostream& operator<<(std::ostream& out, const Symbol& symbol) { return out <
 // --- rebuilding
 
 namespace {
-// Copies the program; `replace` may give an entry for a node instead of its copy.
-template <class Replace>
-Symbol rebuild(const Symbol& program, const std::string& prefix, Replace&& replace) {
+SymbolEntry same_input(SymbolNode&, size_t, SymbolEntry e) { return e; }
+
+// Copies the program; `replace` may give an entry for a node instead of its copy, `input` one for an input of a copy.
+template <class Replace, class Input = decltype(&same_input)>
+Symbol rebuild(const Symbol& program, const std::string& prefix, Replace&& replace, Input&& input = &same_input) {
   std::unordered_map<const SymbolNode*, IntrusivePtr<SymbolNode>> copies;
   std::unordered_map<const SymbolNode*, SymbolEntry> replaced;
   auto mapped = [&](const SymbolEntry& e) {
     auto it = replaced.find(e.node.get());
     return it != replaced.end() ? it->second : SymbolEntry{copies.at(e.node.get()), e.output};
   };
-  for (SymbolNode* n : topological_order(program.entries())) {
+  for (SymbolNode* n : creation_order(program.entries())) {
     SymbolEntry other = replace(*n);
     if (other.node) {
       replaced[n] = other;
@@ -331,7 +364,7 @@ Symbol rebuild(const Symbol& program, const std::string& prefix, Replace&& repla
     c->attrs = n->attrs;
     c->text_attrs = n->text_attrs;
     c->outputs = n->outputs;
-    for (const SymbolEntry& e : n->inputs) c->inputs.push_back(mapped(e));
+    for (size_t i = 0; i < n->inputs.size(); ++i) c->inputs.push_back(input(*n, i, mapped(n->inputs[i])));
     infer_node(*c);
     copies[n] = c;
   }
@@ -346,6 +379,25 @@ Symbol compose(const Symbol& program, const std::unordered_map<std::string, Symb
     auto it = n.is_variable() ? replacements.find(n.name) : replacements.end();
     return it == replacements.end() ? SymbolEntry{} : it->second.entry();
   });
+}
+
+std::pair<Symbol, std::vector<std::string>> with_direct_labels(const Symbol& program, const std::vector<std::string>& unknown) {
+  std::unordered_set<const SymbolNode*> tainted;  // what follows from a variable without a value
+  for (SymbolNode* n : topological_order(program.entries())) {
+    bool is_tainted = n->is_variable() && std::find(unknown.begin(), unknown.end(), n->name) != unknown.end();
+    for (const SymbolEntry& e : n->inputs) is_tainted = is_tainted || tainted.count(e.node.get());
+    if (is_tainted) tainted.insert(n);
+  }
+  std::vector<std::string> labels;
+  Symbol result = rebuild(
+      program, "", [](SymbolNode&) { return SymbolEntry{}; },
+      [&](SymbolNode& n, size_t i, SymbolEntry e) {
+        bool is_label = int(i) < n.op->traits.inputs.size() && n.op->traits.inputs[int(i)] == "label";
+        if (!is_label || !tainted.count(n.inputs[i].node.get())) return e;
+        labels.push_back(n.name + "_label");
+        return Symbol::variable(labels.back()).entry();
+      });
+  return {result, labels};
 }
 
 std::pair<Symbol, std::vector<std::pair<std::string, NDArray>>> constants_as_variables(const Symbol& program) {
@@ -381,3 +433,8 @@ std::string NameScope::next(std::string_view name, std::string_view hint) {
 }
 
 }  // namespace kaon
+
+fmt::format_context::iterator fmt::formatter<kaon::Symbol>::format(const kaon::Symbol& symbol,
+                                                                   fmt::format_context& context) const {
+  return fmt::formatter<std::string>::format(kaon::to_string(symbol), context);
+}

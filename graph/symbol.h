@@ -34,6 +34,7 @@ struct SymbolNode : RefCounted<SymbolNode> {
   std::vector<SymbolEntry> inputs;
   std::vector<TensorMeta> outputs;  // what is known about them
   NDArray constant;
+  uint64_t sequence = next_sequence();  // order of creation
 
   bool is_variable() const { return !op; }
   int num_outputs() const { return int(outputs.size()); }
@@ -41,6 +42,9 @@ struct SymbolNode : RefCounted<SymbolNode> {
   // Name of an output in list_outputs(): "fc1_output", "split0_output1", or a variable's own name.
   std::string output_name(int i) const;
   void destroy();  // without recursion along long chains
+
+ private:
+  static uint64_t next_sequence();
 };
 
 using Shapes = std::unordered_map<std::string, Shape>;
@@ -62,7 +66,7 @@ class Symbol : public ArrayOperators<Symbol> {
   int num_outputs() const { return int(entries_.size()); }
   Symbol output(int i) const;             // of a group or a node with several outputs
   const Shape& shape() const;             // known when the inputs' shapes are; else TraceError saying what to do
-  DType dtype() const;
+  DType dtype() const;                    // remembered by traces, as shape() is
   int ndim() const { return shape().ndim(); }
   int64_t size() const { return shape().size(); }
 
@@ -74,6 +78,8 @@ class Symbol : public ArrayOperators<Symbol> {
   Symbol sum(std::source_location site = std::source_location::current()) const;
   Symbol mean(std::source_location site = std::source_location::current()) const;
   Symbol transpose(std::source_location site = std::source_location::current()) const;
+  Symbol copy(std::source_location site = std::source_location::current()) const;
+  Symbol detach(std::source_location site = std::source_location::current()) const;  // no gradient flows through
   // In a trace these rebind the handle to a new value.
   Symbol& assign(const Arg<Symbol>& value);
   Symbol& slice_assign(const Shape& begin, const Shape& end, const Arg<Symbol>& value);
@@ -81,6 +87,7 @@ class Symbol : public ArrayOperators<Symbol> {
   Symbol& operator-=(const Arg<Symbol>& b) { return *this = binary(BinaryKind::sub, *this, b); }
   Symbol& operator*=(const Arg<Symbol>& b) { return *this = binary(BinaryKind::mul, *this, b); }
   Symbol& operator/=(const Arg<Symbol>& b) { return *this = binary(BinaryKind::div, *this, b); }
+  Symbol& operator%=(const Arg<Symbol>& b) { return *this = binary(BinaryKind::mod, *this, b); }
 
   // --- inspection
   std::vector<std::string> list_arguments() const;         // variables, depth first, without auxiliary states
@@ -116,6 +123,8 @@ class Symbol : public ArrayOperators<Symbol> {
 
 // Post-order, each node once: inputs before their users, as in MXNet's files.
 std::vector<SymbolNode*> topological_order(const std::vector<SymbolEntry>& heads);
+// The same nodes, inputs before their users, in the order in which the program made them: that of an imperative run.
+std::vector<SymbolNode*> creation_order(const std::vector<SymbolEntry>& heads);
 
 // Runs shape inference of one node as far as its inputs are known; fills shapes of variables that follow from others.
 // True when the outputs are known.
@@ -125,7 +134,8 @@ bool infer_node(SymbolNode& node);
 std::string to_string(const Symbol& symbol);
 std::ostream& operator<<(std::ostream& out, const Symbol& symbol);
 
-// Whether Symbol::shape() has been asked on this thread while it lives: then a trace holds for these shapes only.
+// Whether Symbol::shape() or dtype() has been asked on this thread while it lives: then a trace holds for inputs like
+// these only.
 class SymbolShapeWatch {
  public:
   SymbolShapeWatch();
@@ -143,6 +153,10 @@ class SymbolShapeWatch {
 // The program on other inputs: variables with these names are replaced. Nodes are copied, variables without a
 // replacement shared; node names get the running NameScope's prefix.
 Symbol compose(const Symbol& program, const std::unordered_map<std::string, Symbol>& replacements);
+
+// The program with the label input of each output layer that follows from the `unknown` variables made a variable of
+// its own, whose shape follows from the data; and the names of these.
+std::pair<Symbol, std::vector<std::string>> with_direct_labels(const Symbol& program, const std::vector<std::string>& unknown);
 
 // The program with each constant as a variable of its name, and the values of these.
 std::pair<Symbol, std::vector<std::pair<std::string, NDArray>>> constants_as_variables(const Symbol& program);
@@ -177,8 +191,5 @@ inline constexpr SymbolFunctions sym{};
 
 template <>
 struct fmt::formatter<kaon::Symbol> : fmt::formatter<std::string> {
-  template <class Context>
-  auto format(const kaon::Symbol& symbol, Context& context) const {
-    return fmt::formatter<std::string>::format(kaon::to_string(symbol), context);
-  }
+  fmt::format_context::iterator format(const kaon::Symbol& symbol, fmt::format_context& context) const;
 };

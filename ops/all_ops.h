@@ -32,6 +32,7 @@
 #include "kaon/ops/nn/activation.h"
 #include "kaon/ops/nn/batch_norm.h"
 #include "kaon/ops/nn/convolution.h"
+#include "kaon/ops/nn/deconvolution.h"
 #include "kaon/ops/nn/dropout.h"
 #include "kaon/ops/nn/fully_connected.h"
 #include "kaon/ops/nn/layer_norm.h"
@@ -69,7 +70,7 @@ using MovementOps = OpList<Reshape, ReshapeLike, Flatten, ExpandDims, Squeeze, R
                            Reverse, Pad, PadGrad, BroadcastTo, BroadcastAxis, BroadcastLike, SequenceMask, Take, TakeGrad,
                            Embedding, Pick, PickGrad, BatchTake, OneHot, GatherNd, GatherNdGrad>;
 using LinalgOps = OpList<Dot, BatchDot>;
-using NnOps = OpList<FullyConnected, Convolution, ConvolutionBackwardData, ConvolutionBackwardWeight, Pooling, BackwardPooling,
+using NnOps = OpList<FullyConnected, Convolution, ConvolutionBackwardData, ConvolutionBackwardWeight, Deconvolution, Pooling, BackwardPooling,
                      BatchNorm, BackwardBatchNorm, LayerNorm, BackwardLayerNorm,
                      Activation, BackwardActivation, LeakyReLU, BackwardLeakyReLU, BackwardPReLUGamma, Softmax, Softmin, LogSoftmax,
                      BackwardSoftmax, BackwardLogSoftmax, SoftmaxActivation, BackwardSoftmaxActivation, SoftmaxOutput,

@@ -161,8 +161,8 @@ bool from_text(std::string_view text, OptionalShape& value) {
 
 bool from_text(std::string_view text, DType& value) {
   text = trim(text);
-  for (DType t : {DType::float32, DType::float64, DType::float16, DType::bfloat16, DType::uint8, DType::int8, DType::int32,
-                  DType::int64, DType::boolean}) {
+  for (DType t : {DType::float32, DType::float64, DType::float16, DType::bfloat16, DType::uint8, DType::int8,
+                  DType::int32, DType::int64, DType::boolean}) {
     if (name_of(t) == text) {
       value = t;
       return true;

@@ -279,6 +279,8 @@ class Functions {
   A Convolution(const In<A>& data, const In<A>& weight, kaon::Convolution op) const { return op.no_bias = true, call(op, data, weight); }
   A _backward_Convolution_data(const In<A>& head, const In<A>& weight, const In<A>& data, const ConvolutionBackwardData& op) const { return call(op, head, weight, data); }
   std::vector<A> _backward_Convolution_weight(const In<A>& head, const In<A>& data, const ConvolutionBackwardWeight& op) const { return call_many(op.num_outputs(), op, head, data); }
+  A Deconvolution(const In<A>& data, const In<A>& weight, const In<A>& bias, kaon::Deconvolution op) const { return op.no_bias = false, call(op, data, weight, bias); }
+  A Deconvolution(const In<A>& data, const In<A>& weight, const kaon::Deconvolution& op) const { return call(op, data, weight); }
   A Pooling(const In<A>& data, const kaon::Pooling& op) const { return call(op, data); }
   A _backward_Pooling(const In<A>& head, const In<A>& data, const In<A>& output, const BackwardPooling& op) const { return call(op, head, data, output); }
   A BatchNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const In<A>& moving_mean, const In<A>& moving_var, const kaon::BatchNorm& op = {}) const { return call(op, data, gamma, beta, moving_mean, moving_var); }
@@ -433,8 +435,7 @@ class Functions {
     return parameter.template as<A>();
   }
 
- private:
-  // Calls operator `op` on the arrays; one visible output.
+  // Calls any operator with one visible output, one of your own among them: F.call(MyOp{.alpha = 2}, x).
   template <class Op, class... Ins>
   A call(const Op& op, const In<A>& first, const Ins&... rest) const {
     const A* inputs[] = {&first.array(), &rest.array()...};
@@ -442,6 +443,8 @@ class Functions {
     A::apply(Op::def, &op, inputs, std::span<A>(&out, 1), first.site(), name_);
     return out;
   }
+
+ private:
   // The same with `n` visible outputs.
   template <class Op, class... Ins>
   std::vector<A> call_many(int n, const Op& op, const In<A>& first, const Ins&... rest) const {

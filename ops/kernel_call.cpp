@@ -79,7 +79,7 @@ void push_kernel(const OpDef& def, const void* attrs, std::span<ArrayNode* const
   std::memcpy(const_cast<void*>(call->attrs()), attrs, def.attrs_size);
   op->type = &kernel_call_type;
   op->label = label;
-  op->transactional = def.traits.mutates != 0 && def.traits.outputs == 0;
+  op->transactional = def.traits.mutates != 0;
   op->reserve_deps(arrays);
   size_t d = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {

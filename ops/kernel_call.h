@@ -14,6 +14,11 @@ namespace kaon {
 void push_kernel(const OpDef& def, const void* attrs, std::span<ArrayNode* const> inputs,
                  std::span<ArrayNode* const> outputs, const OpLabel& label, bool training, RandomKey key);
 
+// Whether a call in this mode draws random numbers. Imperative calls and plans draw alike.
+inline bool draws_numbers(const OpDef& def, const void* attrs, bool training) {
+  const OpTraits& traits = def.traits_of(attrs);
+  return traits.random && (training || !traits.mode_dependent);
+}
 // Random numbers that a call with this first output uses.
 uint64_t random_draws(const Shape& output);
 

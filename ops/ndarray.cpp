@@ -34,12 +34,18 @@ Chunk& NDArray::chunk() const {
   return *c;
 }
 
-void NDArray::check_writable(const char* op) const {
-  const auto& note = node().annotation;
-  if (thread_context().recording && note && note->is_recorded()) {
+void NDArray::check_writable(const char* op, const Arg<NDArray>& value) const {
+  if (!thread_context().recording) return;
+  auto is_recorded = [](const NDArray& a) { return a.node().annotation && a.node().annotation->is_recorded(); };
+  if (is_recorded(*this)) {
     throw StateError(fmt::format(
         "[{}] writing in place to an array that is part of a recorded computation; write x = x + y instead of x += y, or "
         "leave autograd::record", op));
+  }
+  if (!value.is_number() && is_recorded(value.array())) {
+    throw StateError(fmt::format(
+        "[{}] writing a recorded value into another array would lose its gradient; write x = x + y instead of x += y, or give "
+        "y.detach()", op));
   }
 }
 
@@ -121,7 +127,7 @@ void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray
       }
       made.data()[i] = results.data()[i].node_.get();
     }
-    RandomKey key = def.traits_of(attrs).random ? random::draw(random_draws(out.data()[0].shape)) : RandomKey{};
+    RandomKey key = draws_numbers(def, attrs, context.training) ? random::draw(random_draws(out.data()[0].shape)) : RandomKey{};
     push_kernel(def, attrs, nodes.span(), made.span(), label_of(def, site), context.training, key);
     if (interceptor) interceptor->after(call);
   }
@@ -150,15 +156,16 @@ void NDArray::apply_into(const OpDef& def, const void* attrs, std::span<const ND
   Room<ArrayNode*> nodes(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) nodes.data()[i] = inputs[i]->node_.get();
   ArrayNode* target = out.node_.get();
-  RandomKey key = def.traits_of(attrs).random ? random::draw(random_draws(made.shape)) : RandomKey{};
-  push_kernel(def, attrs, nodes.span(), std::span(&target, 1), label_of(def, site), thread_context().training, key);
+  bool training = thread_context().training;
+  RandomKey key = draws_numbers(def, attrs, training) ? random::draw(random_draws(made.shape)) : RandomKey{};
+  push_kernel(def, attrs, nodes.span(), std::span(&target, 1), label_of(def, site), training, key);
 }
 
 NDArray NDArray::binary(BinaryKind kind, const Arg<NDArray>& a, const Arg<NDArray>& b) { return apply_binary(kind, a, b); }
 NDArray NDArray::negate(const In<NDArray>& a) { return nd.negative(a); }
 
 NDArray& NDArray::update(BinaryKind kind, const Arg<NDArray>& b) {
-  check_writable("in-place arithmetic");
+  check_writable("in-place arithmetic", b);
   const NDArray& self = *this;
   with_binary_op(kind, Arg<NDArray>(self, b.site()), b, [&](const OpDef& def, const void* attrs, auto inputs) {
     apply_into(def, attrs, inputs, self, b.site());
@@ -167,7 +174,7 @@ NDArray& NDArray::update(BinaryKind kind, const Arg<NDArray>& b) {
 }
 
 NDArray& NDArray::assign(const Arg<NDArray>& value) {
-  check_writable("assign");
+  check_writable("assign", value);
   if (value.is_number()) {
     Full op{.shape = shape(), .value = value.number(), .dtype = dtype(), .ctx = device()};
     apply_into(Full::def, &op, {}, *this, value.site());
@@ -226,7 +233,7 @@ NDArray NDArray::reshape(const Shape& codes, std::source_location site) const {
 }
 
 NDArray& NDArray::slice_assign(const Shape& begin, const Shape& end, const Arg<NDArray>& value) {
-  check_writable("slice_assign");
+  check_writable("slice_assign", value);
   NDArray source = value.is_number() ? nd.full(Shape(1), value.number(), {.dtype = dtype(), .device = device()}) : value.array();
   Shape target;
   for (int i = 0; i < ndim(); ++i) {

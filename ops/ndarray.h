@@ -1,7 +1,7 @@
 // NDArray: the tensor that users hold, and the arrays' arithmetic operators.
 #pragma once
 
-#include <fmt/core.h>
+#include <fmt/format.h>
 
 #include <coroutine>
 #include <iosfwd>
@@ -129,7 +129,7 @@ class NDArray : public ArrayOperators<NDArray> {
  private:
   NDArray& update(BinaryKind kind, const Arg<NDArray>& b);
   Chunk& chunk() const;  // throws TraceError in a trace, where arrays have no memory
-  void check_writable(const char* op) const;
+  void check_writable(const char* op, const Arg<NDArray>& value) const;
   IntrusivePtr<ArrayNode> node_;
 };
 
@@ -158,8 +158,5 @@ HostAwaiter<T> NDArray::host(std::source_location site) const {
 // {} prints an array as operator<< does.
 template <>
 struct fmt::formatter<kaon::NDArray> : fmt::formatter<std::string> {
-  template <class Context>
-  auto format(const kaon::NDArray& array, Context& context) const {
-    return fmt::formatter<std::string>::format(kaon::to_string(array), context);
-  }
+  fmt::format_context::iterator format(const kaon::NDArray& array, fmt::format_context& context) const;
 };

@@ -77,3 +77,8 @@ std::string to_string(const NDArray& array) {
 std::ostream& operator<<(std::ostream& out, const NDArray& array) { return out << to_string(array); }
 
 }  // namespace kaon
+
+fmt::format_context::iterator fmt::formatter<kaon::NDArray>::format(const kaon::NDArray& array,
+                                                                    fmt::format_context& context) const {
+  return fmt::formatter<std::string>::format(kaon::to_string(array), context);
+}

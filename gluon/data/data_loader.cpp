@@ -12,7 +12,8 @@ struct DataLoader::State {
   State(Dataset d, BatchSampler s, const LoaderOptions& o) : dataset(std::move(d)), sampler(std::move(s)), options(o) {
     if (o.workers < 0) throw ValueError(fmt::format("[DataLoader] workers: expected at least 0, got {}", o.workers));
     if (o.prefetch < 0) throw ValueError(fmt::format("[DataLoader] prefetch: expected at least 0, got {}", o.prefetch));
-    if (o.workers > 1024) throw ValueError(fmt::format("[DataLoader] workers: expected at most 1024, got {}", o.workers));
+    if (o.workers > 1024)
+      throw ValueError(fmt::format("[DataLoader] workers: expected at most 1024, got {}", o.workers));
   }
   Dataset dataset;
   BatchSampler sampler;
@@ -26,7 +27,8 @@ BatchSampler default_sampler(const Dataset& dataset, const LoaderOptions& o) {
   if (o.batch_size < 1) {
     throw ValueError(fmt::format("[DataLoader] batch_size: expected at least 1, got {}", o.batch_size));
   }
-  Sampler order = o.shuffle ? Sampler(RandomSampler(dataset.size(), o.seed)) : Sampler(SequentialSampler(dataset.size()));
+  Sampler order =
+      o.shuffle ? Sampler(RandomSampler(dataset.size(), o.seed)) : Sampler(SequentialSampler(dataset.size()));
   return BatchSampler(std::move(order), o.batch_size, o.last_batch);
 }
 
@@ -78,7 +80,8 @@ DataLoader::DataLoader(Dataset dataset, const LoaderOptions& options) {
 
 DataLoader::DataLoader(Dataset dataset, BatchSampler batches, const LoaderOptions& options) {
   if (options.batch_size != 0 || options.shuffle || options.last_batch != LastBatch::keep) {
-    throw ValueError("[DataLoader] batch_size, shuffle and last_batch must not be given with a BatchSampler, which decides them");
+    throw ValueError(
+        "[DataLoader] batch_size, shuffle and last_batch must not be given with a BatchSampler, which decides them");
   }
   state_ = std::make_shared<State>(std::move(dataset), std::move(batches), options);
 }
@@ -88,8 +91,8 @@ AsyncGenerator<Batch> DataLoader::batches() const { return batches(state_->epoch
 AsyncGenerator<Batch> DataLoader::batches(uint64_t epoch) const {
   const LoaderOptions& o = state_->options;
   const int prefetch = o.prefetch > 0 ? o.prefetch : 2 * o.workers;
-  auto pipeline = std::make_shared<detail::LoaderPipeline>(state_->dataset, state_->sampler.batches(epoch), o.seed, epoch,
-                                                           o.workers, prefetch);
+  auto pipeline = std::make_shared<detail::LoaderPipeline>(state_->dataset, state_->sampler.batches(epoch), o.seed,
+                                                           epoch, o.workers, prefetch);
   PipelineOwner owner(pipeline);
   detail::LoaderPipeline::start(pipeline);
   return deliver(std::move(owner));

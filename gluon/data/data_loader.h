@@ -17,9 +17,9 @@ struct LoaderOptions {
   int64_t batch_size = 0;  // must be given, unless there is a BatchSampler
   bool shuffle = false;    // another order each epoch
   LastBatch last_batch = LastBatch::keep;
-  int workers = 2;     // batches that are loaded at a time (decoded: EngineOptions::io_threads); 0: inside next()
-  int prefetch = 0;    // batches ready or being loaded ahead of the program; 0: two per worker
-  uint64_t seed = 0;   // of order and augmentation; batches depend on it and on the epoch, never on `workers`
+  int workers = 2;    // batches that are loaded at a time (decoded: EngineOptions::io_threads); 0: inside next()
+  int prefetch = 0;   // batches ready or being loaded ahead of the program; 0: two per worker
+  uint64_t seed = 0;  // of order and augmentation; batches depend on it and on the epoch, never on `workers`
 };
 static_assert(std::is_trivially_destructible_v<LoaderOptions>);
 
@@ -69,7 +69,7 @@ class DataLoader {
   AsyncGenerator<Batch> batches(uint64_t epoch) const;  // of that epoch; does not count as the next one
   SyncBatches sync() const { return SyncBatches(batches()); }
 
-  int64_t size() const;          // batches in the next epoch
+  int64_t size() const;  // batches in the next epoch
   uint64_t next_epoch() const;
   void set_next_epoch(uint64_t epoch) const;
   const LoaderOptions& options() const;

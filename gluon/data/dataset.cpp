@@ -80,7 +80,9 @@ class SubsetNode : public DatasetNode {
   SubsetNode(NodePtr inner, std::vector<int64_t> indices) : inner_(std::move(inner)), indices_(std::move(indices)) {}
   int64_t size() const override { return int64_t(indices_.size()); }
   bool is_async() const override { return inner_->is_async(); }
-  Sample get(int64_t index, SampleRandom& random) const override { return inner_->get(indices_[size_t(index)], random); }
+  Sample get(int64_t index, SampleRandom& random) const override {
+    return inner_->get(indices_[size_t(index)], random);
+  }
   Task<Sample> load(int64_t index, SampleRandom& random) const override {
     return inner_->load(indices_[size_t(index)], random);
   }
@@ -118,8 +120,8 @@ class RowsNode : public DatasetNode {
     if (!label_) return;
     check(*label_, "label");
     if (label_->shape()[0] != data_->shape()[0]) {
-      throw ShapeError(fmt::format("[ArrayDataset] data and label must have as many rows, got {} and {}", data_->shape().str(),
-                                   label_->shape().str()));
+      throw ShapeError(fmt::format("[ArrayDataset] data and label must have as many rows, got {} and {}",
+                                   data_->shape().str(), label_->shape().str()));
     }
   }
   int64_t size() const override { return data_->shape()[0]; }
@@ -176,7 +178,8 @@ Dataset Dataset::filter(const std::function<bool(const Sample&)>& keep) const {
 
 Dataset Dataset::shard(int64_t num_shards, int64_t index) const {
   if (num_shards < 1 || index < 0 || index >= num_shards) {
-    throw ValueError(fmt::format("[Dataset] shard: expected an index in [0, num_shards), got {} of {}", index, num_shards));
+    throw ValueError(
+        fmt::format("[Dataset] shard: expected an index in [0, num_shards), got {} of {}", index, num_shards));
   }
   const int64_t each = size() / num_shards, longer = size() % num_shards;
   const int64_t begin = each * index + std::min(index, longer);

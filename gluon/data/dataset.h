@@ -47,10 +47,11 @@ using IndexFn = std::function<Sample(int64_t)>;
 using AsyncIndexFn = std::function<Task<Sample>(int64_t)>;
 
 template <class F>
-concept SampleTransform = std::is_invocable_r_v<Sample, F&, Sample, SampleRandom&> || std::is_invocable_r_v<Sample, F&, Sample>;
+concept SampleTransform =
+    std::is_invocable_r_v<Sample, F&, Sample, SampleRandom&> || std::is_invocable_r_v<Sample, F&, Sample>;
 template <class F>
-concept TensorTransform =
-    std::is_invocable_r_v<HostTensor, F&, HostTensor, SampleRandom&> || std::is_invocable_r_v<HostTensor, F&, HostTensor>;
+concept TensorTransform = std::is_invocable_r_v<HostTensor, F&, HostTensor, SampleRandom&> ||
+    std::is_invocable_r_v<HostTensor, F&, HostTensor>;
 
 }  // namespace detail
 
@@ -108,8 +109,8 @@ class Dataset {
   // Part `index` of `num_shards` consecutive parts; the first ones are longer by one where it does not divide evenly.
   // Throws ValueError.
   Dataset shard(int64_t num_shards, int64_t index) const;
-  Dataset take(int64_t count) const;                       // the first `count`, or all if there are fewer
-  Dataset subset(std::vector<int64_t> indices) const;      // in this order. Throws IndexError
+  Dataset take(int64_t count) const;                   // the first `count`, or all if there are fewer
+  Dataset subset(std::vector<int64_t> indices) const;  // in this order. Throws IndexError
 
   const detail::DatasetNode& node() const { return *node_; }
 

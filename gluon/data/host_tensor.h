@@ -28,10 +28,8 @@ class HostTensor {
   }
   // A number, of no dimensions: int gives int32, float gives float32.
   template <class T>
-    requires(std::is_arithmetic_v<T> && size_of(dtype_of<T>) == sizeof(T))
-  HostTensor(T number) : HostTensor(Shape(), dtype_of<T>) {
-    std::memcpy(own_.data(), &number, sizeof(T));
-  }
+    requires(std::is_arithmetic_v<T>&& size_of(dtype_of<T>) == sizeof(T))
+  HostTensor(T number) : HostTensor(Shape(), dtype_of<T>) { std::memcpy(own_.data(), &number, sizeof(T)); }
   // Does not copy: `owner` keeps `data` alive, and nobody writes there any more.
   static HostTensor view(std::shared_ptr<const void> owner, const void* data, const Shape& shape, DType dtype);
   // The values of an array. Blocks; throws the array's failure.

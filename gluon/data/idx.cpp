@@ -114,8 +114,10 @@ HostTensor read(Source& in, const std::string& name) {
   }
   const auto dtype = dtype_of_code(head[2]);
   if (head[0] != 0 || head[1] != 0 || !dtype || head[3] == 0 || head[3] > Shape::max_ndim) {
-    fail(name, 0, fmt::format("expected the magic number 00 00, 08 09 0c 0d or 0e, 01 to {:02x}; got {:02x} {:02x} {:02x} {:02x}",
-                              int(Shape::max_ndim), head[0], head[1], head[2], head[3]));
+    fail(
+        name, 0,
+        fmt::format("expected the magic number 00 00, 08 09 0c 0d or 0e, 01 to {:02x}; got {:02x} {:02x} {:02x} {:02x}",
+                    int(Shape::max_ndim), head[0], head[1], head[2], head[3]));
   }
   const size_t ndim = head[3];
   if (size_t got = in.read(head + 4, 4 * ndim); got < 4 * ndim) {
@@ -146,7 +148,8 @@ HostTensor read(Source& in, const std::string& name) {
   }
   char more;
   if (in.read(&more, 1) != 0) {
-    fail(name, begin + bytes, fmt::format("expected the end after the elements of shape {}, got more bytes", shape.str()));
+    fail(name, begin + bytes,
+         fmt::format("expected the end after the elements of shape {}, got more bytes", shape.str()));
   }
   to_host_order(tensor.mutable_data(), bytes, size_of(*dtype));
   return tensor;

@@ -74,11 +74,11 @@ class LoaderPipeline {
   };
 
   static Task<void> work(std::shared_ptr<LoaderPipeline> self);
-  std::optional<Batch> load(int64_t batch);             // synchronous dataset; nothing when cancelled
+  std::optional<Batch> load(int64_t batch);  // synchronous dataset; nothing when cancelled
   Task<std::optional<Batch>> load_async(int64_t batch);
-  SampleRandom random_of(int64_t sample) const;         // throws IndexError for a sampler's bad index
+  SampleRandom random_of(int64_t sample) const;  // throws IndexError for a sampler's bad index
 
-  int64_t claim();                                      // a batch number, ended or no_room
+  int64_t claim();  // a batch number, ended or no_room
   void deliver(int64_t batch, std::optional<Batch> result, std::exception_ptr error);
   bool wait_as_worker(std::coroutine_handle<> worker);
   bool wait_as_consumer(std::coroutine_handle<> consumer, Executor* executor);

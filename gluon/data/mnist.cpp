@@ -44,8 +44,8 @@ ArrayDataset load(const fs::path& root, bool train) {
   std::vector<int32_t> digits(labels.as<uint8_t>(), labels.as<uint8_t>() + count);
   for (int64_t i = 0; i < count; ++i) {
     if (digits[size_t(i)] > 9) {
-      throw IoError(fmt::format("[MNIST] {}: at byte {}: expected a digit from 0 to 9, got {}", label_file.string(), 8 + i,
-                                digits[size_t(i)]));
+      throw IoError(fmt::format("[MNIST] {}: at byte {}: expected a digit from 0 to 9, got {}", label_file.string(),
+                                8 + i, digits[size_t(i)]));
     }
   }
   Shape with_channel = images.shape();

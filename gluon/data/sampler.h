@@ -12,8 +12,8 @@ namespace kaon::gluon::data {
 class SamplerSource {
  public:
   virtual ~SamplerSource() = default;
-  virtual int64_t size() const = 0;                                 // samples per epoch
-  virtual std::vector<int64_t> indices(uint64_t epoch) const = 0;   // as many; a function of the epoch alone
+  virtual int64_t size() const = 0;                                // samples per epoch
+  virtual std::vector<int64_t> indices(uint64_t epoch) const = 0;  // as many; a function of the epoch alone
 };
 
 // A handle. Thread safety: immutable; any thread.
@@ -47,7 +47,8 @@ enum class LastBatch : uint8_t { keep, discard, rollover };
 // The batches of one epoch.
 class EpochBatches {
  public:
-  EpochBatches(std::vector<int64_t> indices, int64_t batch_size) : indices_(std::move(indices)), batch_size_(batch_size) {}
+  EpochBatches(std::vector<int64_t> indices, int64_t batch_size)
+      : indices_(std::move(indices)), batch_size_(batch_size) {}
   int64_t size() const { return (int64_t(indices_.size()) + batch_size_ - 1) / batch_size_; }
   std::span<const int64_t> operator[](int64_t batch) const;
 

@@ -45,8 +45,8 @@ HostTensor to_tensor(HostTensor image) {
 
 Normalize::Normalize(std::vector<float> mean, std::vector<float> std) : mean_(std::move(mean)), std_(std::move(std)) {
   if (mean_.empty() || mean_.size() != std_.size()) {
-    throw ValueError(fmt::format("[normalize] expected as many means as standard deviations, got {} and {}", mean_.size(),
-                                 std_.size()));
+    throw ValueError(fmt::format("[normalize] expected as many means as standard deviations, got {} and {}",
+                                 mean_.size(), std_.size()));
   }
   for (float s : std_) {
     if (s == 0) throw ValueError("[normalize] std: expected no zero, got 0");

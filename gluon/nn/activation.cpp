@@ -10,7 +10,8 @@ ActivationName::ActivationName(std::string_view name) {
   constexpr auto names = enum_names(ActivationType());
   auto it = std::find(names.begin(), names.end(), name);
   if (it == names.end()) {
-    throw ValueError(fmt::format("[Activation] there is no activation '{}'; there are: {}", name, fmt::join(names, ", ")));
+    throw ValueError(
+        fmt::format("[Activation] there is no activation '{}'; there are: {}", name, fmt::join(names, ", ")));
   }
   type_ = ActivationType(it - names.begin());
 }
@@ -29,7 +30,8 @@ LeakyReLU::LeakyReLU(double alpha) : HybridBlock("leakyrelu"), alpha_(alpha) {
 }
 
 PReLU::PReLU(const PReLUOptions& options) : HybridBlock("prelu") {
-  if (options.in_channels < 1) throw ValueError(fmt::format("[PReLU] in_channels must be at least 1, got {}", options.in_channels));
+  if (options.in_channels < 1)
+    throw ValueError(fmt::format("[PReLU] in_channels must be at least 1, got {}", options.in_channels));
   alpha = param("alpha", {options.in_channels}, {.init = options.alpha_initializer});
 }
 

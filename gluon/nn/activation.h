@@ -19,7 +19,7 @@ class ActivationName {
   ActivationName(const char* name) : ActivationName(std::string_view(name)) {}
 
   constexpr bool is_set() const { return type_.has_value(); }
-  ActivationType type() const;           // throws ValueError when none is set
+  ActivationType type() const;    // throws ValueError when none is set
   std::string_view name() const;  // "relu"
 
  private:

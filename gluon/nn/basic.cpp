@@ -4,7 +4,8 @@
 
 namespace kaon::gluon::nn {
 
-Dropout::Dropout(double rate, const DropoutOptions& options) : HybridBlock("dropout"), rate_(rate), axes_(options.axes) {
+Dropout::Dropout(double rate, const DropoutOptions& options)
+    : HybridBlock("dropout"), rate_(rate), axes_(options.axes) {
   if (!(rate >= 0 && rate <= 1)) throw ValueError(fmt::format("[Dropout] rate must lie in [0, 1], got {}", rate));
 }
 

@@ -16,9 +16,7 @@ static_assert(std::is_trivially_destructible_v<DropoutOptions>);
 // Elsewhere, and with rate 0, the identity.
 struct Dropout : HybridBlock<Dropout> {
   explicit Dropout(double rate, const DropoutOptions& options = {});
-  auto hybrid_forward(auto F, auto x) {
-    return rate_ > 0 ? F.as("fwd").Dropout(x, {.p = rate_, .axes = axes_}) : x;
-  }
+  auto hybrid_forward(auto F, auto x) { return rate_ > 0 ? F.as("fwd").Dropout(x, {.p = rate_, .axes = axes_}) : x; }
 
  private:
   double rate_;
@@ -35,7 +33,8 @@ static_assert(std::is_trivially_destructible_v<EmbeddingOptions>);
 struct Embedding : HybridBlock<Embedding> {
   Embedding(int64_t input_dim, int64_t output_dim, const EmbeddingOptions& options = {});
   auto hybrid_forward(auto F, auto x) {
-    return F.as("fwd").Embedding(x, F(weight), {.input_dim = input_dim_, .output_dim = output_dim_, .dtype = weight.dtype()});
+    return F.as("fwd").Embedding(x, F(weight),
+                                 {.input_dim = input_dim_, .output_dim = output_dim_, .dtype = weight.dtype()});
   }
 
   Parameter weight;

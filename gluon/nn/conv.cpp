@@ -12,7 +12,8 @@ Shape window(const Shape& given, int axes, int64_t least, const char* what) {
   bool fits = full.ndim() == axes;
   for (int64_t v : full) fits = fits && v >= least;
   if (!fits) {
-    throw ValueError(fmt::format("[{}] one number or {} numbers of at least {} are needed, got {}", what, axes, least, given.str()));
+    throw ValueError(
+        fmt::format("[{}] one number or {} numbers of at least {} are needed, got {}", what, axes, least, given.str()));
   }
   return full;
 }
@@ -23,8 +24,9 @@ Conv<Derived>::Conv(int axes, int64_t channels, const ConvOptions& o) : HybridBl
     throw ValueError(fmt::format("[Conv] channels must be positive, got {}", channels));
   }
   if (o.groups < 1 || channels % o.groups != 0 || o.in_channels % o.groups != 0 || o.in_channels < 0) {
-    throw ValueError(fmt::format("[Conv] groups must divide the channels, got {} groups, {} channels and {} in_channels", o.groups,
-                                 channels, o.in_channels));
+    throw ValueError(
+        fmt::format("[Conv] groups must divide the channels, got {} groups, {} channels and {} in_channels", o.groups,
+                    channels, o.in_channels));
   }
   op_ = {.kernel = window(o.kernel_size, axes, 1, "Conv kernel_size"),
          .stride = window(o.strides, axes, 1, "Conv strides"),

@@ -16,7 +16,7 @@ struct ConvOptions {
   bool use_bias = true;
   init::Initializer weight_initializer{};  // unset: the one given to initialize()
   init::Initializer bias_initializer = init::Zero();
-  int64_t in_channels = 0;                 // 0: from the first input
+  int64_t in_channels = 0;  // 0: from the first input
 };
 static_assert(std::is_trivially_destructible_v<ConvOptions>);
 

@@ -12,12 +12,12 @@ struct DenseOptions {
   DType dtype = DType::float32;
   init::Initializer weight_initializer{};  // unset: the one given to initialize()
   init::Initializer bias_initializer = init::Zero();
-  int64_t in_units = 0;                    // 0: from the first input
+  int64_t in_units = 0;  // 0: from the first input
 };
 static_assert(std::is_trivially_destructible_v<DenseOptions>);
 
-// y = activation(x W^T + b) with weight (units, in_units) and bias (units,). With flatten, x is (batch, everything else)
-// and y (batch, units); without, the last axis of x becomes units and the others stay.
+// y = activation(x W^T + b) with weight (units, in_units) and bias (units,). With flatten, x is (batch, everything
+// else) and y (batch, units); without, the last axis of x becomes units and the others stay.
 struct Dense : HybridBlock<Dense> {
   explicit Dense(int64_t units, const DenseOptions& options = {});
 

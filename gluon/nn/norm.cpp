@@ -8,7 +8,8 @@ namespace {
 GradReq learned(bool is_learned) { return is_learned ? GradReq::write : GradReq::null; }
 
 void check_channels(const char* layer, int64_t in_channels) {
-  if (in_channels < 0) throw ValueError(fmt::format("[{}] in_channels must not be negative, got {}", layer, in_channels));
+  if (in_channels < 0)
+    throw ValueError(fmt::format("[{}] in_channels must not be negative, got {}", layer, in_channels));
 }
 
 }  // namespace

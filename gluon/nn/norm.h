@@ -27,8 +27,11 @@ struct BatchNorm : HybridBlock<BatchNorm> {
 
   auto hybrid_forward(auto F, auto x) {
     return F.as("fwd").BatchNorm(x, F(gamma), F(beta), F(running_mean), F(running_var),
-                                 {.eps = epsilon_, .momentum = momentum_, .fix_gamma = fix_gamma_,
-                                  .use_global_stats = use_global_stats_, .axis = axis_});
+                                 {.eps = epsilon_,
+                                  .momentum = momentum_,
+                                  .fix_gamma = fix_gamma_,
+                                  .use_global_stats = use_global_stats_,
+                                  .axis = axis_});
   }
 
   Parameter gamma, beta, running_mean, running_var;  // each (channels,)

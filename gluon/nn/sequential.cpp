@@ -7,7 +7,8 @@
 namespace kaon::gluon::nn {
 
 void AnyBlock::refuse_symbol(const std::string& block) {
-  throw TraceError(fmt::format("[{}] this block works on arrays only and cannot be part of a trace; make it a HybridBlock", block));
+  throw TraceError(
+      fmt::format("[{}] this block works on arrays only and cannot be part of a trace; make it a HybridBlock", block));
 }
 
 namespace detail {
@@ -42,7 +43,8 @@ std::string BlockList::replace(int64_t index, const AnyBlock& block) {
 
 void BlockList::check_hybrid(const AnyBlock& block) {
   if (!block.is_hybrid()) {
-    throw ValueError(fmt::format("[HybridSequential] children must be HybridBlocks, got a {}; use Sequential", block.class_name()));
+    throw ValueError(
+        fmt::format("[HybridSequential] children must be HybridBlocks, got a {}; use Sequential", block.class_name()));
   }
 }
 

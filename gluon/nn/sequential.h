@@ -37,8 +37,11 @@ class AnyBlock : public Block {
     };
     explicit Call(const B& b) : block(b) {}
     NDArray run(const NDArray& x) const override {
-      static_assert(requires(B& b) { { b(x) } -> std::convertible_to<NDArray>; },
-                    "a block in a Sequential takes one NDArray and gives one");
+      static_assert(
+          requires(B & b) {
+            { b(x) } -> std::convertible_to<NDArray>;
+          },
+          "a block in a Sequential takes one NDArray and gives one");
       if constexpr (hybrid) {
         return block(x);
       } else {  // a HybridBlock does this itself
@@ -65,7 +68,7 @@ namespace detail {
 
 // Blocks to put into a new Container; one Container alone is copied instead.
 template <class Container, class First, class... Rest>
-concept Children = std::derived_from<First, Block> && (std::derived_from<Rest, Block> && ...) &&
+concept Children = std::derived_from<First, Block> &&(std::derived_from<Rest, Block>&&...) &&
                    (sizeof...(Rest) > 0 || !std::derived_from<First, Container>);
 
 // What both containers share. A copy of the handle shares the list.
@@ -95,9 +98,7 @@ class Sequential : public Block {
   Sequential();
   template <class First, class... Rest>
     requires detail::Children<Sequential, First, Rest...>
-  explicit Sequential(const First& first, const Rest&... rest) : Sequential() {
-    add(first, rest...);
-  }
+  explicit Sequential(const First& first, const Rest&... rest) : Sequential() { add(first, rest...); }
   template <class... B>
   void add(const B&... blocks) {
     (append(blocks), ...);
@@ -122,9 +123,7 @@ class HybridSequential : public HybridBlock<HybridSequential> {
   HybridSequential();
   template <class First, class... Rest>
     requires detail::Children<HybridSequential, First, Rest...>
-  explicit HybridSequential(const First& first, const Rest&... rest) : HybridSequential() {
-    add(first, rest...);
-  }
+  explicit HybridSequential(const First& first, const Rest&... rest) : HybridSequential() { add(first, rest...); }
   template <class... B>
   void add(const B&... blocks) {
     (append(blocks), ...);

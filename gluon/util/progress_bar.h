@@ -32,12 +32,12 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  void step(int64_t count = 1);       // so many more steps are pushed
-  void set_text(std::string text);    // shown behind the numbers: "loss 0.21"
-  void finish();                      // the last line; later calls do nothing
+  void step(int64_t count = 1);     // so many more steps are pushed
+  void set_text(std::string text);  // shown behind the numbers: "loss 0.21"
+  void finish();                    // the last line; later calls do nothing
 
   int64_t pushed() const { return pushed_; }
-  int64_t done();  // steps whose operations are finished
+  int64_t done();      // steps whose operations are finished
   std::string line();  // as drawn now, without control characters
 
  private:

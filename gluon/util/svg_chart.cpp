@@ -62,7 +62,8 @@ std::string number(double v, double step) {
 // A panel at its place, with the scales of its axes.
 class PanelWriter {
  public:
-  PanelWriter(double x, double y) : x0_(x + left), x1_(x + panel_width - right), y0_(y + panel_height - bottom), y1_(y + top) {}
+  PanelWriter(double x, double y)
+      : x0_(x + left), x1_(x + panel_width - right), y0_(y + panel_height - bottom), y1_(y + top) {}
 
   void set_ranges(Range x, Range y) {
     x_ = x;
@@ -88,10 +89,11 @@ class PanelWriter {
                      number(t, step_of(x_ticks)));
     }
     fmt::format_to(out, "<path d='M{:.1f} {:.1f}V{:.1f}H{:.1f}' class='axis'/>\n", x0_, y1_, y0_, x1_);
-    fmt::format_to(out, "<text x='{:.1f}' y='{:.1f}' text-anchor='middle'>{}</text>\n", middle, y0_ + 38, escape(x_label));
+    fmt::format_to(out, "<text x='{:.1f}' y='{:.1f}' text-anchor='middle'>{}</text>\n", middle, y0_ + 38,
+                   escape(x_label));
     const double y_middle = (y0_ + y1_) / 2, y_text = x0_ - left + 14;
-    fmt::format_to(out, "<text transform='translate({:.1f} {:.1f}) rotate(-90)' text-anchor='middle'>{}</text>\n", y_text,
-                   y_middle, escape(y_label));
+    fmt::format_to(out, "<text transform='translate({:.1f} {:.1f}) rotate(-90)' text-anchor='middle'>{}</text>\n",
+                   y_text, y_middle, escape(y_label));
     return s;
   }
 
@@ -102,8 +104,8 @@ class PanelWriter {
       size_t end = i;
       while (end < y.size() && std::isfinite(x[end]) && std::isfinite(y[end])) ++end;
       if (end == i + 1) {
-        fmt::format_to(std::back_inserter(dots), "<circle cx='{:.1f}' cy='{:.1f}' r='2.5' fill='{}'/>\n", px(x[i]), py(y[i]),
-                       colour);
+        fmt::format_to(std::back_inserter(dots), "<circle cx='{:.1f}' cy='{:.1f}' r='2.5' fill='{}'/>\n", px(x[i]),
+                       py(y[i]), colour);
       } else {
         for (size_t k = i; k < end; ++k) {
           fmt::format_to(std::back_inserter(path), "{}{:.1f} {:.1f}", k == i ? "M" : "L", px(x[k]), py(y[k]));
@@ -121,12 +123,14 @@ class PanelWriter {
     for (const auto& n : names) longest = std::max(longest, n.size());
     const double width = 34 + 6.6 * double(longest), height = 8 + 16 * double(names.size());
     const double x = x1_ - width - 4, y = at_top ? y1_ + 4 : y0_ - height - 8;
-    std::string s = fmt::format("<rect x='{:.1f}' y='{:.1f}' width='{:.1f}' height='{:.1f}' class='legend'/>\n", x, y, width, height);
+    std::string s = fmt::format("<rect x='{:.1f}' y='{:.1f}' width='{:.1f}' height='{:.1f}' class='legend'/>\n", x, y,
+                                width, height);
     for (size_t i = 0; i < names.size(); ++i) {
       const double line = y + 12 + 16 * double(i);
       fmt::format_to(std::back_inserter(s), "<path d='M{:.1f} {:.1f}h18' class='curve' stroke='{}'/>", x + 6, line,
                      colours[i % std::size(colours)]);
-      fmt::format_to(std::back_inserter(s), "<text x='{:.1f}' y='{:.1f}'>{}</text>\n", x + 29, line + 4, escape(names[i]));
+      fmt::format_to(std::back_inserter(s), "<text x='{:.1f}' y='{:.1f}'>{}</text>\n", x + 29, line + 4,
+                     escape(names[i]));
     }
     return s;
   }
@@ -184,7 +188,8 @@ std::string SvgChart::str() const {
       "<rect width='100%' height='100%' fill='#fff'/>\n",
       width, height);
   if (!title_.empty()) {
-    s += fmt::format("<text x='{:.1f}' y='24' class='title' style='font-size:16px'>{}</text>\n", width / 2, escape(title_));
+    s += fmt::format("<text x='{:.1f}' y='24' class='title' style='font-size:16px'>{}</text>\n", width / 2,
+                     escape(title_));
   }
   for (size_t i = 0; i < panels_.size(); ++i) {
     const ChartPanel& panel = panels_[i];

@@ -33,7 +33,7 @@ inline constexpr std::array<UnaryInfo, size_t(unary_kinds)> unary_table{{
     {"sinh"}, {"cosh"}, {"arcsinh"}, {"arccosh"}, {"arctanh"}, {"floor", Domain::number}, {"ceil", Domain::number},
     {"round", Domain::number}, {"rint", Domain::number}, {"trunc", Domain::number}, {"fix", Domain::number}, {"cbrt"},
     {"rcbrt"}, {"softsign"}, {"softrelu", Domain::floating, {}, false}, {"gelu", Domain::floating, {}, false},
-    {"logical_not", Domain::any}, {"degrees"}, {"radians"}, {"gamma"}, {"gammaln"}, {"digamma"},
+    {"logical_not", Domain::any}, {"degrees"}, {"radians"}, {"gamma"}, {"gammaln"}, {"digamma", Domain::floating, {}, false},
     {"_copy", Domain::any, "identity"}, {"BlockGrad", Domain::any, "stop_gradient"}, {"zeros_like", Domain::any},
     {"ones_like", Domain::any},
 }};

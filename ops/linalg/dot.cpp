@@ -74,13 +74,15 @@ void Dot::grad(GradContext& g) const {
   const Side a = lhs_side(sa, transpose_a), b = rhs_side(sb, transpose_b);
   const NDArray head = matrix(g.head(), a.rest, b.rest);
   if (g.wants(0)) {
-    const NDArray rhs = transpose_b ? matrix(g.input(1), b.rest, b.contracted) : matrix(g.input(1), b.contracted, b.rest);
+    const NDArray rhs =
+        transpose_b ? matrix(g.input(1), b.rest, b.contracted) : matrix(g.input(1), b.contracted, b.rest);
     g.set(0, shaped(transpose_a ? nd.dot(rhs, head, {.transpose_a = transpose_b, .transpose_b = true})
                                 : nd.dot(head, rhs, {.transpose_b = !transpose_b}),
                     sa));
   }
   if (g.wants(1)) {
-    const NDArray lhs = transpose_a ? matrix(g.input(0), a.contracted, a.rest) : matrix(g.input(0), a.rest, a.contracted);
+    const NDArray lhs =
+        transpose_a ? matrix(g.input(0), a.contracted, a.rest) : matrix(g.input(0), a.rest, a.contracted);
     g.set(1, shaped(transpose_b ? nd.dot(head, lhs, {.transpose_a = true, .transpose_b = transpose_a})
                                 : nd.dot(lhs, head, {.transpose_a = !transpose_a}),
                     sb));

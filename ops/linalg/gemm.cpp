@@ -4,13 +4,14 @@
 
 #include "kaon/ops/nn/gemv.h"
 #include "kaon/ops/nn/onednn.h"
+#include "kaon/ops/nn/scratch.h"
 
 namespace kaon {
 namespace {
 
 using onednn::Primitive;
 
-// Blocks of C that are computed apart, by shape alone: at least 4 MFLOP each, at most 64 of them.
+// Blocks of C that are computed apart, by shape alone: at least 4 MFLOP each, and more when there are over 16.
 struct Blocks {
   int64_t rows, columns;  // of one block
   int64_t down, across;   // how many
@@ -18,15 +19,15 @@ struct Blocks {
 
 Blocks split(int64_t m, int64_t n, int64_t k) {
   const double flops = 2.0 * double(m) * double(n) * double(k);
-  const double wanted = std::min(64.0, flops / 4e6);
+  const double wanted = std::min({64.0, flops / 4e6, std::max(16.0, flops / 256e6)});
   int64_t rows = m, columns = n;
   const auto count = [](int64_t total, int64_t part) { return (total + part - 1) / part; };
   while (double(count(m, rows) * count(n, columns) * 2) <= wanted) {
-    // wide blocks are cut first: a cut between columns shares no packed weights
-    if (columns >= 128 && (columns >= rows || rows < 32)) {
+    // each block packs its columns of B anew: 128 rows make that cheap
+    if (rows >= 256 && (rows >= columns || columns < 256)) {
+      rows = (rows / 2 + 31) / 32 * 32;
+    } else if (columns >= (rows >= 128 ? 256 : 128)) {
       columns = (columns / 2 + 63) / 64 * 64;
-    } else if (rows >= 32) {
-      rows = (rows / 2 + 15) / 16 * 16;
     } else {
       break;
     }
@@ -34,7 +35,8 @@ Blocks split(int64_t m, int64_t n, int64_t k) {
   return {rows, columns, count(m, rows), count(n, columns)};
 }
 
-// A (m, k) times B (n, k) transposed. oneDNN's sgemm is slow here for 12 to 100 rows; its matmul is not.
+// A (m, k) times B (n, k) transposed. oneDNN's sgemm is slow here for 12 to 100 rows; its matmul is not, provided that
+// the block of C is dense.
 struct TransposedProducts : KernelState {
   Primitive block[2][2];  // [last row of blocks][last column of blocks]
 };
@@ -46,15 +48,24 @@ std::unique_ptr<TransposedProducts> make_transposed(const Blocks& s, int64_t m, 
       if ((bottom == 0 && s.down == 1) || (right == 0 && s.across == 1)) continue;
       const int64_t rows = bottom ? m - (s.down - 1) * s.rows : s.rows;
       const int64_t columns = right ? n - (s.across - 1) * s.columns : s.columns;
-      const auto a = onednn::strided({rows, k}, {k, 1});
+      const auto a = onednn::plain({rows, k});
       const auto b = onednn::strided({k, columns}, {1, k});
-      const auto out = onednn::strided({rows, columns}, {n, 1});
+      const auto out = onednn::plain({rows, columns});
       const dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(a, b, out), onednn::attributes(), onednn::engine());
       made->block[bottom][right] =
           Primitive("matmul", desc, {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, out}});
     }
   }
   return made;
+}
+
+// Runs one block; a block that is narrower than C goes through a dense copy.
+void run_transposed(const Primitive& product, const float* a, const float* b, float* out, int64_t rows, int64_t columns,
+                    int64_t stride) {
+  if (columns == stride) return product.run(a, b, out);
+  const Scratch dense(size_t(rows * columns) * sizeof(float));
+  product.run(a, b, dense.as<float>());
+  for (int64_t i = 0; i < rows; ++i) std::copy_n(dense.as<float>() + i * columns, columns, out + i * stride);
 }
 
 void sgemm(const Gemm<float>& g, const float* a, const float* b, float* c, int64_t rows, int64_t columns) {
@@ -152,8 +163,9 @@ void gemm(KernelContext& c, const Gemm<float>& g) {
   if (g.transpose_b && !g.transpose_a && s.rows >= 12) {
     const auto set = onednn::obtain<TransposedProducts>(c, "matmul", onednn::Key('m', g.m, g.n, g.k),
                                                         [&] { return make_transposed(s, g.m, g.n, g.k); });
-    each_block([&](int64_t i, const float* a, const float* b, float* out, int64_t, int64_t) {
-      set->block[i / s.across == s.down - 1][i % s.across == s.across - 1].run(a, b, out);
+    each_block([&](int64_t i, const float* a, const float* b, float* out, int64_t rows, int64_t columns) {
+      const Primitive& product = set->block[i / s.across == s.down - 1][i % s.across == s.across - 1];
+      run_transposed(product, a, b, out, rows, columns, g.n);
     });
   } else {
     each_block([&](int64_t, const float* a, const float* b, float* out, int64_t rows, int64_t columns) {

@@ -12,7 +12,8 @@ struct OpDef;
 struct Concat {
   int dim = 1;
   int num_args = 0;  // number of arrays; set by the call
-  static constexpr OpTraits traits{.name = "Concat", .inputs = Names("arg"), .variadic = true, .aliases = Names("concat")};
+  static constexpr OpTraits traits{
+      .name = "Concat", .inputs = Names("arg"), .variadic = true, .aliases = Names("concat")};
   static constexpr auto fields = std::tuple{Field{"num_args", &Concat::num_args, true}, Field{"dim", &Concat::dim}};
   static const OpDef def;
   int num_inputs() const { return num_args > 0 ? num_args : -1; }

@@ -8,8 +8,9 @@ namespace kaon {
 
 struct OpDef;
 
-// out[j, ...] = data[indices[0, j], ..., indices[m - 1, j], ...]: indices (m, j...), out (j..., data.shape[m:]). Negative
-// indices count from the end; others outside throw IndexError, which surfaces at the wait. Gradient: scatter-add.
+// out[j, ...] = data[indices[0, j], ..., indices[m - 1, j], ...]: indices (m, j...), out (j..., data.shape[m:]).
+// Negative indices count from the end; others outside throw IndexError, which surfaces at the wait. Gradient:
+// scatter-add.
 struct GatherNd {
   static constexpr OpTraits traits{.name = "gather_nd", .inputs = Names("data", "indices")};
   static constexpr auto fields = std::tuple{};
@@ -22,7 +23,8 @@ void run_cpu(const GatherNd& op, KernelContext& c);
 // Gradient of gather_nd: zeros of `shape` with the slices of head added at the indices, in index order.
 struct GatherNdGrad {
   Shape shape{};
-  static constexpr OpTraits traits{.name = "_backward_gather_nd", .inputs = Names("head", "indices"), .in_mxnet = false};
+  static constexpr OpTraits traits{
+      .name = "_backward_gather_nd", .inputs = Names("head", "indices"), .in_mxnet = false};
   static constexpr auto fields = std::tuple{Field{"shape", &GatherNdGrad::shape, true}};
   static const OpDef def;
   void infer(InferContext& c) const;

@@ -16,8 +16,8 @@ constexpr std::array<std::string_view, 3> enum_names(IndexMode) { return {"raise
 // from -n on count from the end and others throw IndexError naming `op`.
 const int64_t* load_indices(KernelContext& c, const TensorView& indices, int64_t n, IndexMode mode, const char* op);
 
-// dst[o, positions[j], :] += src[o, j, :] for o < outer, j < count, with dst (outer, rows, inner) zeroed first. Each row
-// of dst adds its contributions in order of j, 16-bit floats in float32. Any dtype but bool.
+// dst[o, positions[j], :] += src[o, j, :] for o < outer, j < count, with dst (outer, rows, inner) zeroed first. Each
+// row of dst adds its contributions in order of j, 16-bit floats in float32. Any dtype but bool.
 void scatter_add(KernelContext& c, const int64_t* positions, int64_t count, int64_t rows, int64_t outer, int64_t inner,
                  const void* src, void* dst, DType dtype);
 

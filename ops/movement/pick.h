@@ -15,7 +15,8 @@ struct Pick {
   int axis = -1;
   bool keepdims = false;
   IndexMode mode = IndexMode::clip;
-  static constexpr OpTraits traits{.name = "pick", .inputs = Names("data", "index"), .aliases = Names("choose_element_0index")};
+  static constexpr OpTraits traits{
+      .name = "pick", .inputs = Names("data", "index"), .aliases = Names("choose_element_0index")};
   static constexpr auto fields =
       std::tuple{Field{"axis", &Pick::axis}, Field{"keepdims", &Pick::keepdims}, Field{"mode", &Pick::mode}};
   static const OpDef def;
@@ -48,7 +49,8 @@ struct BatchTake {
 };
 void run_cpu(const BatchTake& op, KernelContext& c);
 
-// indices.shape + (depth,): on_value at the index, off_value elsewhere and everywhere for an index outside. Gradient: none.
+// indices.shape + (depth,): on_value at the index, off_value elsewhere and everywhere for an index outside. Gradient:
+// none.
 struct OneHot {
   int64_t depth = 0;
   double on_value = 1;

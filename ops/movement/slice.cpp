@@ -128,13 +128,16 @@ void SliceLike::infer(InferContext& c) const {
   const Shape &in = c.shape(0), &like = c.shape(1);
   Shape out = in;
   if (axes.empty()) {
-    if (in.ndim() != like.ndim()) c.fail(fmt::format("data and shape_like must have the same number of axes: {}", c.describe_inputs()));
+    if (in.ndim() != like.ndim())
+      c.fail(fmt::format("data and shape_like must have the same number of axes: {}", c.describe_inputs()));
     out = like;
   } else {
-    for (int64_t axis : axes) out[normalize_axis(axis, in.ndim(), c.op())] = like[normalize_axis(axis, like.ndim(), c.op())];
+    for (int64_t axis : axes)
+      out[normalize_axis(axis, in.ndim(), c.op())] = like[normalize_axis(axis, like.ndim(), c.op())];
   }
   for (int i = 0; i < in.ndim(); ++i) {
-    if (out[i] > in[i]) c.fail(fmt::format("data is smaller than shape_like along axis {}: {}", i, c.describe_inputs()));
+    if (out[i] > in[i])
+      c.fail(fmt::format("data is smaller than shape_like along axis {}: {}", i, c.describe_inputs()));
   }
   c.set_output(out, c.dtype());
 }
@@ -150,7 +153,8 @@ void run_cpu(const SliceLike&, KernelContext& c) {
 
 void SliceGrad::infer(InferContext& c) const {
   const Shape& head = c.shape(0);
-  bool fits = shape.is_known() && head.ndim() == shape.ndim() && begin.ndim() == shape.ndim() && step.ndim() == shape.ndim();
+  bool fits =
+      shape.is_known() && head.ndim() == shape.ndim() && begin.ndim() == shape.ndim() && step.ndim() == shape.ndim();
   for (int i = 0; fits && i < shape.ndim(); ++i) {
     const int64_t last = begin[i] + (head[i] - 1) * step[i];
     fits = step[i] != 0 && (head[i] == 0 || (begin[i] >= 0 && begin[i] < shape[i] && last >= 0 && last < shape[i]));

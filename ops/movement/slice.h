@@ -22,7 +22,8 @@ SliceRange resolve_slice(const Shape& shape, const OptionalShape& begin, const O
                          const OptionalShape& step, const char* op);
 
 // Copies between a region of an array and a dense array of its size.
-void copy_region(RunContext& run, const void* full, const Shape& shape, const SliceRange& range, void* part, size_t width);
+void copy_region(RunContext& run, const void* full, const Shape& shape, const SliceRange& range, void* part,
+                 size_t width);
 void copy_to_region(RunContext& run, void* full, const Shape& shape, const SliceRange& range, const void* part,
                     size_t width);
 // Sets a region to one element.
@@ -49,8 +50,9 @@ struct SliceAxis {
   int64_t begin = 0;
   std::optional<int64_t> end{};
   static constexpr OpTraits traits{.name = "slice_axis"};
-  static constexpr auto fields = std::tuple{Field{"axis", &SliceAxis::axis, true}, Field{"begin", &SliceAxis::begin, true},
-                                            Field{"end", &SliceAxis::end, true}};
+  static constexpr auto fields =
+      std::tuple{Field{"axis", &SliceAxis::axis, true}, Field{"begin", &SliceAxis::begin, true},
+                 Field{"end", &SliceAxis::end, true}};
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -74,8 +76,9 @@ struct SliceGrad {
   Shape begin{};
   Shape step{};
   static constexpr OpTraits traits{.name = "_backward_slice", .inputs = Names("head"), .in_mxnet = false};
-  static constexpr auto fields = std::tuple{Field{"shape", &SliceGrad::shape, true},
-                                            Field{"begin", &SliceGrad::begin, true}, Field{"step", &SliceGrad::step, true}};
+  static constexpr auto fields =
+      std::tuple{Field{"shape", &SliceGrad::shape, true}, Field{"begin", &SliceGrad::begin, true},
+                 Field{"step", &SliceGrad::step, true}};
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

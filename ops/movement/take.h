@@ -9,7 +9,8 @@ namespace kaon {
 
 struct OpDef;
 
-// a[..., indices, ...] along `axis`: the axis is replaced by the axes of indices. Indices may be floats. Gradient: scatter-add.
+// a[..., indices, ...] along `axis`: the axis is replaced by the axes of indices. Indices may be floats. Gradient:
+// scatter-add.
 struct Take {
   int axis = 0;
   IndexMode mode = IndexMode::clip;
@@ -35,8 +36,8 @@ struct TakeGrad {
 };
 void run_cpu(const TakeGrad& op, KernelContext& c);
 
-// Row data[i] of weight (input_dim, output_dim) for every index: data.shape + (output_dim,). Indices outside are clipped.
-// The dtype is that of weight. sparse_grad = True is refused.
+// Row data[i] of weight (input_dim, output_dim) for every index: data.shape + (output_dim,). Indices outside are
+// clipped. The dtype is that of weight. sparse_grad = True is refused.
 struct Embedding {
   int64_t input_dim = 0;
   int64_t output_dim = 0;

@@ -29,12 +29,14 @@ DType check_dtypes(const InferContext& c, int data, int first_other) {
   const DType other = c.dtype(first_other);
   for (int i = first_other + 1; i < c.num_inputs(); ++i) {
     if (c.dtype(i) != other) {
-      c.fail_dtype(fmt::format("gamma, beta and statistics must have one dtype, got {} and {}", name_of(other), name_of(c.dtype(i))));
+      c.fail_dtype(fmt::format("gamma, beta and statistics must have one dtype, got {} and {}", name_of(other),
+                               name_of(c.dtype(i))));
     }
   }
   if (other != c.dtype(data) && !(is_half(c.dtype(data)) && other == DType::float32)) {
-    c.fail_dtype(fmt::format("data of {} takes gamma, beta and statistics of the same dtype (16-bit data also float32), got {}",
-                             name_of(c.dtype(data)), name_of(other)));
+    c.fail_dtype(
+        fmt::format("data of {} takes gamma, beta and statistics of the same dtype (16-bit data also float32), got {}",
+                    name_of(c.dtype(data)), name_of(other)));
   }
   return other;
 }
@@ -122,8 +124,8 @@ void BatchNorm::infer(InferContext& c) const {
 
 void BatchNorm::grad(GradContext& g) const {
   if (!g.has_head(0) || !(g.wants(0) || g.wants(1) || g.wants(2))) return;
-  const std::vector<NDArray> d =
-      nd._backward_BatchNorm(g.head(), g.input(0), g.input(1), g.output(1), g.output(2), {.fix_gamma = fix_gamma, .axis = axis});
+  const std::vector<NDArray> d = nd._backward_BatchNorm(g.head(), g.input(0), g.input(1), g.output(1), g.output(2),
+                                                        {.fix_gamma = fix_gamma, .axis = axis});
   for (int i = 0; i < 3; ++i) {
     if (g.wants(i)) g.set(i, d[size_t(i)]);
   }

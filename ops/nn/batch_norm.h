@@ -33,16 +33,15 @@ struct BatchNorm {
                                    .infers = bit(1) | bit(2) | bit(3) | bit(4),
                                    .mode_dependent = true,
                                    .any_layout = true};
-  static constexpr auto fields =
-      std::tuple{Field{"eps", &BatchNorm::eps},
-                 Field{"momentum", &BatchNorm::momentum},
-                 Field{"fix_gamma", &BatchNorm::fix_gamma},
-                 Field{"use_global_stats", &BatchNorm::use_global_stats},
-                 Field{"output_mean_var", &BatchNorm::output_mean_var},
-                 Field{"axis", &BatchNorm::axis},
-                 Field{"cudnn_off", &BatchNorm::cudnn_off},
-                 Field{"min_calib_range", &BatchNorm::min_calib_range},
-                 Field{"max_calib_range", &BatchNorm::max_calib_range}};
+  static constexpr auto fields = std::tuple{Field{"eps", &BatchNorm::eps},
+                                            Field{"momentum", &BatchNorm::momentum},
+                                            Field{"fix_gamma", &BatchNorm::fix_gamma},
+                                            Field{"use_global_stats", &BatchNorm::use_global_stats},
+                                            Field{"output_mean_var", &BatchNorm::output_mean_var},
+                                            Field{"axis", &BatchNorm::axis},
+                                            Field{"cudnn_off", &BatchNorm::cudnn_off},
+                                            Field{"min_calib_range", &BatchNorm::min_calib_range},
+                                            Field{"max_calib_range", &BatchNorm::max_calib_range}};
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

@@ -12,10 +12,16 @@ namespace {
 class Images {
  public:
   Images(const TensorView& view, ImageLayout inner, int64_t channels, int64_t positions)
-      : outside_(image_layout(view.layout)), inner_(inner), channels_(channels), positions_(positions),
-        data_(view.as<float>()), staged_(!same_place(outside_, inner, channels, positions)) {}
+      : outside_(image_layout(view.layout)),
+        inner_(inner),
+        channels_(channels),
+        positions_(positions),
+        data_(view.as<float>()),
+        staged_(!same_place(outside_, inner, channels, positions)) {}
 
-  size_t staging_bytes(int64_t images) const { return staged_ ? line_aligned(floats(inner_, images) * sizeof(float)) : 0; }
+  size_t staging_bytes(int64_t images) const {
+    return staged_ ? line_aligned(floats(inner_, images) * sizeof(float)) : 0;
+  }
   // Where the primitive finds images [first, first + images): `staging` or the tensor itself.
   float* place(int64_t first, std::byte* staging) const {
     return staged_ ? reinterpret_cast<float*>(staging) : data_ + floats(outside_, first);

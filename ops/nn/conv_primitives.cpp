@@ -77,8 +77,8 @@ struct Made {
 
 // The primitive for `images` images in one candidate's layouts; nothing when oneDNN has none. `weights`: their layout,
 // or null to let oneDNN choose.
-std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t images, const Candidate& candidate, bool bias,
-                             const Desc* weights) {
+std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t images, const Candidate& candidate,
+                             bool bias, const Desc* weights) {
   const Dims in_dims = image_dims(images, g.in_channels, g.in, g.axes);
   const Dims out_dims = image_dims(images, g.out_channels, g.out, g.axes);
   Dims weight_dims = image_dims(g.out_channels / g.groups, g.in_channels / g.groups, g.kernel, g.axes);

@@ -16,16 +16,19 @@ constinit const OpDef ConvolutionOp<P>::def = make_op_def<ConvolutionOp<P>>();
 
 void check_window(InferContext& c, const Shape& kernel, const Shape& stride, const Shape& dilate, const Shape& pad,
                   std::optional<ConvLayout> layout, int axes) {
-  if (kernel.ndim() < 1 || kernel.ndim() > 3) c.fail_value(fmt::format("kernel must have 1 to 3 axes, got {}", kernel.str()));
+  if (kernel.ndim() < 1 || kernel.ndim() > 3)
+    c.fail_value(fmt::format("kernel must have 1 to 3 axes, got {}", kernel.str()));
   if (axes != kernel.ndim()) {
-    c.fail(fmt::format("kernel {} needs data with {} dimensions; {}", kernel.str(), kernel.ndim() + 2, c.describe_inputs()));
+    c.fail(fmt::format("kernel {} needs data with {} dimensions; {}", kernel.str(), kernel.ndim() + 2,
+                       c.describe_inputs()));
   }
   const auto check = [&](const char* name, const Shape& values, int64_t least) {
     if (values.ndim() != 0 && values.ndim() != axes) {
       c.fail_value(fmt::format("{} must have as many axes as kernel {}, got {}", name, kernel.str(), values.str()));
     }
     for (int64_t v : values) {
-      if (v < least || v > (1 << 20)) c.fail_value(fmt::format("{} must be at least {}, got {}", name, least, values.str()));
+      if (v < least || v > (1 << 20))
+        c.fail_value(fmt::format("{} must be at least {}, got {}", name, least, values.str()));
     }
   };
   check("kernel", kernel, 1);
@@ -35,7 +38,8 @@ void check_window(InferContext& c, const Shape& kernel, const Shape& stride, con
   if (!layout) return;
   constexpr ConvLayout expected[] = {ConvLayout::NCW, ConvLayout::NCHW, ConvLayout::NCDHW};
   if (*layout != expected[axes - 1]) {
-    c.fail_value(fmt::format("layout must be {} for this kernel, got {}", to_text(expected[axes - 1]), to_text(*layout)));
+    c.fail_value(
+        fmt::format("layout must be {} for this kernel, got {}", to_text(expected[axes - 1]), to_text(*layout)));
   }
 }
 
@@ -64,10 +68,12 @@ Shape weight_shape(const Op& op, const Shape& data) {
 template <class Op>
 void check_channels(const Op& op, InferContext& c, const Shape& data) {
   if (op.num_filter < 1 || op.num_group < 1 || op.num_filter % op.num_group != 0) {
-    c.fail_value(fmt::format("num_filter must be a positive multiple of num_group, got {} and {}", op.num_filter, op.num_group));
+    c.fail_value(
+        fmt::format("num_filter must be a positive multiple of num_group, got {} and {}", op.num_filter, op.num_group));
   }
   if (data[1] < 1 || data[1] % op.num_group != 0) {
-    c.fail(fmt::format("the channels of data must be a positive multiple of num_group {}, got shape {}", op.num_group, data.str()));
+    c.fail(fmt::format("the channels of data must be a positive multiple of num_group {}, got shape {}", op.num_group,
+                       data.str()));
   }
 }
 
@@ -101,13 +107,13 @@ void ConvolutionOp<P>::infer(InferContext& c) const {
 
 template <ConvPart P>
 void ConvolutionOp<P>::grad(GradContext& g) const {
-  constexpr auto forward = ConvPart::forward, data_part = ConvPart::backward_data, weight_part = ConvPart::backward_weight;
+  constexpr auto forward = ConvPart::forward, data_part = ConvPart::backward_data,
+                 weight_part = ConvPart::backward_weight;
   if constexpr (P == forward) {
     const bool bias = !no_bias && g.wants(2);
     if (g.wants(0)) g.set(0, nd._backward_Convolution_data(g.head(), g.input(1), g.input(0), part<data_part>(true)));
     if (g.wants(1)) {
-      const std::vector<NDArray> both =
-          nd._backward_Convolution_weight(g.head(), g.input(0), part<weight_part>(!bias));
+      const std::vector<NDArray> both = nd._backward_Convolution_weight(g.head(), g.input(0), part<weight_part>(!bias));
       g.set(1, both[0]);
       if (bias) g.set(2, both[1]);
     } else if (bias) {

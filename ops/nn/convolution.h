@@ -23,20 +23,30 @@ enum class ConvPart { forward, backward_data, backward_weight };
 constexpr OpTraits convolution_traits(ConvPart part) {
   switch (part) {
     case ConvPart::forward:
-      return {.name = "Convolution", .inputs = Names("data", "weight", "bias"), .infers = bit(1) | bit(2), .any_layout = true};
+      return {.name = "Convolution",
+              .inputs = Names("data", "weight", "bias"),
+              .infers = bit(1) | bit(2),
+              .any_layout = true};
     case ConvPart::backward_data:  // `data` gives its shape only
-      return {.name = "_backward_Convolution_data", .inputs = Names("head", "weight", "data"), .any_layout = true, .in_mxnet = false};
+      return {.name = "_backward_Convolution_data",
+              .inputs = Names("head", "weight", "data"),
+              .any_layout = true,
+              .in_mxnet = false};
     case ConvPart::backward_weight:
-      return {.name = "_backward_Convolution_weight", .inputs = Names("head", "data"), .outputs = 2, .any_layout = true, .in_mxnet = false};
+      return {.name = "_backward_Convolution_weight",
+              .inputs = Names("head", "data"),
+              .outputs = 2,
+              .any_layout = true,
+              .in_mxnet = false};
   }
   return {};
 }
 
 // y[n, o, p] = bias[o] + sum over c, k of w[o, c, k] x[n, c, p * stride - pad + k * dilate], cross-correlation over one
-// to three spatial axes; group i of num_group output groups reads input group i. x (batch, channel, ...), w (num_filter,
-// channel / num_group, kernel...), y has floor((in + 2 pad - dilate (kernel - 1) - 1) / stride) + 1 positions per axis.
-// Layouts NCW, NCHW, NCDHW. Floating dtypes. The other two parts are its gradients: of the data, and of the weight with
-// the bias.
+// to three spatial axes; group i of num_group output groups reads input group i. x (batch, channel, ...), w
+// (num_filter, channel / num_group, kernel...), y has floor((in + 2 pad - dilate (kernel - 1) - 1) / stride) + 1
+// positions per axis. Layouts NCW, NCHW, NCDHW. Floating dtypes. The other two parts are its gradients: of the data,
+// and of the weight with the bias.
 template <ConvPart P>
 struct ConvolutionOp {
   Shape kernel{};
@@ -52,7 +62,8 @@ struct ConvolutionOp {
   std::optional<ConvLayout> layout{};
   FusedActivation fused = FusedActivation::none;
 
-  template <class T> using F = Field<ConvolutionOp, T>;
+  template <class T>
+  using F = Field<ConvolutionOp, T>;
   static constexpr OpTraits traits = convolution_traits(P);
   static constexpr auto fields = std::tuple{F<Shape>{"kernel", &ConvolutionOp::kernel, true},
                                             F<Shape>{"stride", &ConvolutionOp::stride},
@@ -75,8 +86,14 @@ struct ConvolutionOp {
   // The same attributes for another part.
   template <ConvPart Q>
   ConvolutionOp<Q> part(bool without_bias) const {
-    return {.kernel = kernel, .stride = stride, .dilate = dilate, .pad = pad, .num_filter = num_filter,
-            .num_group = num_group, .no_bias = without_bias, .layout = layout};
+    return {.kernel = kernel,
+            .stride = stride,
+            .dilate = dilate,
+            .pad = pad,
+            .num_filter = num_filter,
+            .num_group = num_group,
+            .no_bias = without_bias,
+            .layout = layout};
   }
 };
 template <ConvPart P>

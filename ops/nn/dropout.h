@@ -19,9 +19,12 @@ struct Dropout {
   Shape axes{};
   static constexpr OpTraits traits{
       .name = "Dropout", .outputs = 2, .visible_outputs = 1, .inplace = 0, .random = true, .mode_dependent = true};
+  static constexpr OpTraits always_traits{
+      .name = "Dropout", .outputs = 2, .visible_outputs = 1, .inplace = 0, .random = true};
   static constexpr auto fields =
       std::tuple{Field{"p", &Dropout::p}, Field{"mode", &Dropout::mode}, Field{"axes", &Dropout::axes}};
   static const OpDef def;
+  const OpTraits& traits_of() const { return mode == DropoutMode::always ? always_traits : traits; }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
 };

@@ -11,9 +11,7 @@ namespace kaon {
 namespace {
 
 // How many elements of x meet one row of W.
-int64_t inner_size(const Shape& data, bool flatten) {
-  return flatten ? data.product(1, data.ndim()) : data.back();
-}
+int64_t inner_size(const Shape& data, bool flatten) { return flatten ? data.product(1, data.ndim()) : data.back(); }
 
 NDArray matrix(const NDArray& x, int64_t rows, int64_t columns) {
   return x.ndim() == 2 ? x : nd.reshape(x, Shape(rows, columns));

@@ -18,23 +18,31 @@ namespace hn = hwy::HWY_NAMESPACE;
 
 struct Identity {
   template <class D, class V>
-  V operator()(D, V x) const { return x; }
+  V operator()(D, V x) const {
+    return x;
+  }
 };
 
 // Max alone would turn NaN into 0 on x86.
 struct Relu {
   template <class D, class V>
-  V operator()(D d, V x) const { return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x); }
+  V operator()(D d, V x) const {
+    return hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x);
+  }
 };
 
 struct Sigmoid {
   template <class D, class V>
-  V operator()(D d, V x) const { return math::HWY_NAMESPACE::sigmoid(d, x); }
+  V operator()(D d, V x) const {
+    return math::HWY_NAMESPACE::sigmoid(d, x);
+  }
 };
 
 struct Tanh {
   template <class D, class V>
-  V operator()(D d, V x) const { return math::HWY_NAMESPACE::tanh(d, x); }
+  V operator()(D d, V x) const {
+    return math::HWY_NAMESPACE::tanh(d, x);
+  }
 };
 
 template <class F>

@@ -11,7 +11,8 @@ namespace kaon {
 enum class FusedActivation { none, relu, sigmoid, tanh };
 constexpr std::array<std::string_view, 4> enum_names(FusedActivation) { return {"none", "relu", "sigmoid", "tanh"}; }
 
-// y[i * stride + j] = activation(y[i * stride + j] + bias[j]) for i < rows, j < columns. `bias` may be null. NaN stays NaN.
+// y[i * stride + j] = activation(y[i * stride + j] + bias[j]) for i < rows, j < columns. `bias` may be null. NaN stays
+// NaN.
 void add_bias_and_activate(float* y, int64_t rows, int64_t columns, int64_t stride, const float* bias,
                            FusedActivation activation);
 

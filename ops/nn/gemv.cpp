@@ -82,8 +82,8 @@ HWY_INLINE void dot_four_rows(D d, const float* HWY_RESTRICT w0, const float* HW
 }
 
 template <class D>
-HWY_INLINE void gemv_rows(D d, const float* HWY_RESTRICT w, const float* HWY_RESTRICT x,
-                          const float* HWY_RESTRICT bias, float* HWY_RESTRICT y, int64_t rows, int64_t columns) {
+HWY_INLINE void gemv_rows(D d, const float* HWY_RESTRICT w, const float* HWY_RESTRICT x, const float* HWY_RESTRICT bias,
+                          float* HWY_RESTRICT y, int64_t rows, int64_t columns) {
   int64_t i = 0;
   for (; i + 4 <= rows; i += 4) {
     float sums[4];

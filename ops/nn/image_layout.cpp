@@ -44,7 +44,8 @@ void Transpose(const float* HWY_RESTRICT from, int64_t from_stride, float* HWY_R
   }
 #endif
   for (int64_t i = 0; i < rows; ++i) {
-    for (int64_t j = i < done_rows ? done_columns : 0; j < columns; ++j) to[j * to_stride + i] = from[i * from_stride + j];
+    for (int64_t j = i < done_rows ? done_columns : 0; j < columns; ++j)
+      to[j * to_stride + i] = from[i * from_stride + j];
   }
 }
 

@@ -39,13 +39,14 @@ struct Rows {
   // (outer, a, b) to (outer, b, a)
   template <class T>
   void swap_axes(RunContext& run, const T* from, T* to, int64_t a, int64_t b) const {
-    run.parallel_for(outer, std::max<int64_t>(1, (1 << 14) / std::max<int64_t>(1, a * b)), [&](int64_t begin, int64_t end) {
-      for (int64_t n = begin; n < end; ++n) {
-        for (int64_t i = 0; i < b; ++i) {
-          for (int64_t j = 0; j < a; ++j) to[(n * b + i) * a + j] = from[(n * a + j) * b + i];
-        }
-      }
-    });
+    run.parallel_for(outer, std::max<int64_t>(1, (1 << 14) / std::max<int64_t>(1, a * b)),
+                     [&](int64_t begin, int64_t end) {
+                       for (int64_t n = begin; n < end; ++n) {
+                         for (int64_t i = 0; i < b; ++i) {
+                           for (int64_t j = 0; j < a; ++j) to[(n * b + i) * a + j] = from[(n * a + j) * b + i];
+                         }
+                       }
+                     });
   }
 };
 
@@ -66,7 +67,8 @@ void forward(const LayerNorm& op, KernelContext& c) {
   };
   const T* const x = r.gather(c.run, c.in(0).as<T>());
   T* const y = r.target(c.run, c.out(0).as<T>());
-  normalize_rows(c.run, r.count(), r.columns, x, c.in(1).as<T>(), c.in(2).as<T>(), op.eps, y, statistics(1), statistics(2));
+  normalize_rows(c.run, r.count(), r.columns, x, c.in(1).as<T>(), c.in(2).as<T>(), op.eps, y, statistics(1),
+                 statistics(2));
   r.scatter(c.run, y, c.out(0).as<T>());
 }
 

@@ -22,7 +22,9 @@ T* workspace(RunContext& run, int64_t elements) {
 template <class T>
 struct Parts {
   Parts(RunContext& run, int64_t items, int64_t items_each, int64_t width)
-      : grain(items_each), count((items + items_each - 1) / items_each), width_(width),
+      : grain(items_each),
+        count((items + items_each - 1) / items_each),
+        width_(width),
         data_(workspace<T>(run, 2 * count * width)) {}
   T* first(int64_t piece) const { return data_ + 2 * piece * width_; }
   T* second(int64_t piece) const { return first(piece) + width_; }
@@ -106,8 +108,8 @@ void channel_affine(RunContext& run, const ChannelSizes& s, const T* head, const
 }
 
 template <class T>
-void normalize_rows(RunContext& run, int64_t rows, int64_t columns, const T* x, const T* gamma, const T* beta, double eps,
-                    T* y, T* mean, T* std) {
+void normalize_rows(RunContext& run, int64_t rows, int64_t columns, const T* x, const T* gamma, const T* beta,
+                    double eps, T* y, T* mean, T* std) {
   run.parallel_for(rows, items_per_piece(columns), [&](int64_t begin, int64_t end) {
     norm_table<T>().layer_rows(end - begin, columns, x + begin * columns, gamma, beta, eps, y + begin * columns,
                                mean + begin, std + begin);
@@ -135,13 +137,13 @@ void normalize_rows_backward(RunContext& run, int64_t rows, int64_t columns, con
   }
 }
 
-#define KAON_NORM_DRIVERS(T)                                                                                            \
-  template void channel_moments(RunContext&, const ChannelSizes&, const T*, T*, T*);                                    \
-  template void channel_products(RunContext&, const ChannelSizes&, const T*, const T*, const T*, T*, T*);               \
-  template void channel_affine(RunContext&, const ChannelSizes&, const T*, const T*, const T*, const T*, const T*,      \
-                               const T*, T*);                                                                           \
-  template void normalize_rows(RunContext&, int64_t, int64_t, const T*, const T*, const T*, double, T*, T*, T*);        \
-  template void normalize_rows_backward(RunContext&, int64_t, int64_t, const T*, const T*, const T*, const T*,          \
+#define KAON_NORM_DRIVERS(T)                                                                                       \
+  template void channel_moments(RunContext&, const ChannelSizes&, const T*, T*, T*);                               \
+  template void channel_products(RunContext&, const ChannelSizes&, const T*, const T*, const T*, T*, T*);          \
+  template void channel_affine(RunContext&, const ChannelSizes&, const T*, const T*, const T*, const T*, const T*, \
+                               const T*, T*);                                                                      \
+  template void normalize_rows(RunContext&, int64_t, int64_t, const T*, const T*, const T*, double, T*, T*, T*);   \
+  template void normalize_rows_backward(RunContext&, int64_t, int64_t, const T*, const T*, const T*, const T*,     \
                                         const T*, T*, T*, T*)
 KAON_NORM_DRIVERS(float);
 KAON_NORM_DRIVERS(double);

@@ -63,7 +63,8 @@ HWY_INLINE void sum_rows(int64_t rows, int64_t channels, T* out, F f) {
 
 // Moments of a piece of rows whose channels are innermost: mean, and the sum of squared distances from it.
 template <class T>
-void row_moments(const T* HWY_RESTRICT x, int64_t rows, int64_t channels, T* HWY_RESTRICT mean, T* HWY_RESTRICT squares) {
+void row_moments(const T* HWY_RESTRICT x, int64_t rows, int64_t channels, T* HWY_RESTRICT mean,
+                 T* HWY_RESTRICT squares) {
   sum_rows(rows, channels, mean, [&](auto d, int64_t at, int64_t) { return hn::LoadU(d, x + at); });
   for (int64_t c = 0; c < channels; ++c) mean[c] /= T(rows);
   sum_rows(rows, channels, squares, [&](auto d, int64_t at, int64_t c) {

@@ -13,8 +13,8 @@ struct ChannelSizes {
   int64_t per_channel() const { return outer * inner; }
 };
 
-// mean[c] and the biased variance[c] of every channel, in one pass over memory: pieces give their own moments, which are
-// merged in order.
+// mean[c] and the biased variance[c] of every channel, in one pass over memory: pieces give their own moments, which
+// are merged in order.
 template <class T>
 void channel_moments(RunContext& run, const ChannelSizes& s, const T* x, T* mean, T* variance);
 
@@ -30,8 +30,8 @@ void channel_affine(RunContext& run, const ChannelSizes& s, const T* head, const
 
 // y = (x - mean) / std * gamma + beta for each of `rows` rows; writes mean and std = sqrt(var + eps) of each.
 template <class T>
-void normalize_rows(RunContext& run, int64_t rows, int64_t columns, const T* x, const T* gamma, const T* beta, double eps,
-                    T* y, T* mean, T* std);
+void normalize_rows(RunContext& run, int64_t rows, int64_t columns, const T* x, const T* gamma, const T* beta,
+                    double eps, T* y, T* mean, T* std);
 
 // The gradients of x, gamma and beta; each may be null.
 template <class T>

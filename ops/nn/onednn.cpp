@@ -26,7 +26,7 @@ dnnl_stream_t this_thread_stream() {
 
 void check(dnnl_status_t status, const char* what) {
   if (status == dnnl_success) return;
-  const char* reason = status == dnnl_out_of_memory        ? "out of memory"
+  const char* reason = status == dnnl_out_of_memory       ? "out of memory"
                        : status == dnnl_invalid_arguments ? "invalid arguments"
                        : status == dnnl_unimplemented     ? "not implemented"
                        : status == dnnl_runtime_error     ? "failed while running"
@@ -88,7 +88,9 @@ bool is_reference(std::string_view implementation) {
   return implementation.starts_with("ref") || implementation.starts_with("simple");
 }
 
-void fail(const char* what, const dnnl::error& error) { throw Error(fmt::format("[{}] oneDNN: {}", what, error.what())); }
+void fail(const char* what, const dnnl::error& error) {
+  throw Error(fmt::format("[{}] oneDNN: {}", what, error.what()));
+}
 
 // The memory objects of one running execution. They are kept between runs: in a plan the pointers are mostly those of
 // the run before, and a memory object whose pointer stays costs nothing.

@@ -65,7 +65,7 @@ class Primitive {
   explicit operator bool() const { return bool(state_); }
   // Runs on this thread and returns when done. Throws Error with oneDNN's status.
   template <class... P>
-    requires(std::convertible_to<P, const void*> && ...)
+    requires(std::convertible_to<P, const void*>&&...)
   void run(P... data) const {
     const void* pointers[] = {data...};
     execute(pointers, int(sizeof...(P)));

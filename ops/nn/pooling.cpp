@@ -99,9 +99,7 @@ void PoolingOp<P>::infer(InferContext& c) const {
 }
 
 template <PoolPart P>
-void PoolingOp<P>::grad(GradContext& g) const
-  requires(P == PoolPart::forward)
-{
+void PoolingOp<P>::grad(GradContext& g) const requires(P == PoolPart::forward) {
   if (!g.wants(0)) return;
   BackwardPooling back;
   back.kernel = kernel, back.pool_type = pool_type, back.global_pool = global_pool;

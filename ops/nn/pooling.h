@@ -21,14 +21,12 @@ enum class PoolPart { forward, backward };
 
 constexpr OpTraits pooling_traits(PoolPart part) {
   if (part == PoolPart::forward) return {.name = "Pooling", .any_layout = true};
-  return {.name = "_backward_Pooling",
-          .inputs = Names("head", "data", "output"),
-          .any_layout = true,
-          .in_mxnet = false};
+  return {
+      .name = "_backward_Pooling", .inputs = Names("head", "data", "output"), .any_layout = true, .in_mxnet = false};
 }
 
-// Maximum, mean, sum or p-norm (p_value 1, 2 or 3) over windows of one to three spatial axes of x (batch, channel, ...).
-// Positions per axis: `valid` floor((in + 2 pad - kernel) / stride) + 1, `full` the same rounded up, `same`
+// Maximum, mean, sum or p-norm (p_value 1, 2 or 3) over windows of one to three spatial axes of x (batch, channel,
+// ...). Positions per axis: `valid` floor((in + 2 pad - kernel) / stride) + 1, `full` the same rounded up, `same`
 // ceil((in + 2 pad) / stride). The mean divides by the window's size within the padded data, or by its real elements
 // when count_include_pad is false. global_pool takes the whole image. NaN in a window gives NaN. Floating dtypes.
 // Gradient: of max the whole to the first maximum in row-major order; data whose windows hold nothing get 0.
@@ -45,23 +43,22 @@ struct PoolingOp {
   std::optional<bool> count_include_pad{};
   std::optional<ConvLayout> layout{};
 
-  template <class T> using F = Field<PoolingOp, T>;
+  template <class T>
+  using F = Field<PoolingOp, T>;
   static constexpr OpTraits traits = pooling_traits(P);
-  static constexpr auto fields = std::tuple{
-      F<Shape>{"kernel", &PoolingOp::kernel},
-      F<PoolType>{"pool_type", &PoolingOp::pool_type},
-      F<bool>{"global_pool", &PoolingOp::global_pool},
-      F<bool>{"cudnn_off", &PoolingOp::cudnn_off},
-      F<PoolingConvention>{"pooling_convention", &PoolingOp::pooling_convention},
-      F<Shape>{"stride", &PoolingOp::stride},
-      F<Shape>{"pad", &PoolingOp::pad},
-      F<std::optional<int>>{"p_value", &PoolingOp::p_value},
-      F<std::optional<bool>>{"count_include_pad", &PoolingOp::count_include_pad},
-      F<std::optional<ConvLayout>>{"layout", &PoolingOp::layout}};
+  static constexpr auto fields = std::tuple{F<Shape>{"kernel", &PoolingOp::kernel},
+                                            F<PoolType>{"pool_type", &PoolingOp::pool_type},
+                                            F<bool>{"global_pool", &PoolingOp::global_pool},
+                                            F<bool>{"cudnn_off", &PoolingOp::cudnn_off},
+                                            F<PoolingConvention>{"pooling_convention", &PoolingOp::pooling_convention},
+                                            F<Shape>{"stride", &PoolingOp::stride},
+                                            F<Shape>{"pad", &PoolingOp::pad},
+                                            F<std::optional<int>>{"p_value", &PoolingOp::p_value},
+                                            F<std::optional<bool>>{"count_include_pad", &PoolingOp::count_include_pad},
+                                            F<std::optional<ConvLayout>>{"layout", &PoolingOp::layout}};
   static const OpDef def;
   void infer(InferContext& c) const;
-  void grad(GradContext& g) const
-    requires(P == PoolPart::forward);
+  void grad(GradContext& g) const requires(P == PoolPart::forward);
 };
 template <PoolPart P>
 void run_cpu(const PoolingOp<P>& op, KernelContext& c);

@@ -117,7 +117,8 @@ void forward_positions(const PoolJob<T>& job, const Sizes& s, const T* HWY_RESTR
       if (job.type == PoolType::max) {
         s.for_each(w, [&](int64_t from) { total = larger(d, hn::LoadU(d, x + from * channels + c), total); });
       } else if (job.type == PoolType::lp) {
-        s.for_each(w, [&](int64_t from) { total = hn::Add(total, power(d, hn::LoadU(d, x + from * channels + c), job.p)); });
+        s.for_each(
+            w, [&](int64_t from) { total = hn::Add(total, power(d, hn::LoadU(d, x + from * channels + c), job.p)); });
         total = root(d, total, job.p);
       } else {
         s.for_each(w, [&](int64_t from) { total = hn::Add(total, hn::LoadU(d, x + from * channels + c)); });
@@ -211,7 +212,8 @@ void forward_plane(const PoolJob<T>& job, const Sizes& s, const T* x, T* y) {
           if (last <= first) continue;
           const T* from = in_row + first * step + shift;
           if (is_max) {
-            combine_row(from, step, y + first, last - first, [](auto d, auto v, auto best) { return larger(d, v, best); });
+            combine_row(from, step, y + first, last - first,
+                        [](auto d, auto v, auto best) { return larger(d, v, best); });
           } else {
             combine_row(from, step, y + first, last - first, [](auto, auto v, auto sum) { return hn::Add(v, sum); });
           }
@@ -352,7 +354,8 @@ void pool_forward(RunContext& run, const PoolJob<float>& job) {
   const int64_t units = g.batch * (job.channels_last ? rows : g.in_channels);
   const int64_t image = g.in_positions() * g.in_channels;
   run.parallel_for(units, pool_grain(job.channels_last ? image / rows : g.in_positions()),
-                   [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(ForwardFloat)(job, begin, end); });
+                   [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(ForwardFloat)
+                                                     (job, begin, end); });
 }
 
 template <>
@@ -366,22 +369,25 @@ void pool_backward(RunContext& run, const PoolJob<float>& job) {
   }
   const int64_t units = job.channels_last ? g.batch : g.batch * g.in_channels;
   const int64_t elements = job.channels_last ? g.in_positions() * g.in_channels : g.in_positions();
-  run.parallel_for(units, pool_grain(elements),
-                   [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(BackwardFloat)(job, begin, end); });
+  run.parallel_for(units, pool_grain(elements), [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(BackwardFloat)(job, begin, end);
+  });
 }
 
 template <>
 void pool_forward(RunContext& run, const PoolJob<double>& job) {
   const int64_t units = job.g.batch * (job.channels_last ? rows_of(job.g) : job.g.in_channels);
-  run.parallel_for(units, pool_grain(job.g.in_positions()),
-                   [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(ForwardDouble)(job, begin, end); });
+  run.parallel_for(units, pool_grain(job.g.in_positions()), [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(ForwardDouble)(job, begin, end);
+  });
 }
 
 template <>
 void pool_backward(RunContext& run, const PoolJob<double>& job) {
   const int64_t units = job.channels_last ? job.g.batch : job.g.batch * job.g.in_channels;
-  run.parallel_for(units, pool_grain(job.g.in_positions()),
-                   [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(BackwardDouble)(job, begin, end); });
+  run.parallel_for(units, pool_grain(job.g.in_positions()), [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(BackwardDouble)(job, begin, end);
+  });
 }
 
 }  // namespace kaon

@@ -24,10 +24,14 @@ template <class T>
 void pool_forward(RunContext& run, const PoolJob<T>& job);
 template <class T>
 void pool_backward(RunContext& run, const PoolJob<T>& job);
-template <> void pool_forward(RunContext&, const PoolJob<float>&);
-template <> void pool_forward(RunContext&, const PoolJob<double>&);
-template <> void pool_backward(RunContext&, const PoolJob<float>&);
-template <> void pool_backward(RunContext&, const PoolJob<double>&);
+template <>
+void pool_forward(RunContext&, const PoolJob<float>&);
+template <>
+void pool_forward(RunContext&, const PoolJob<double>&);
+template <>
+void pool_backward(RunContext&, const PoolJob<float>&);
+template <>
+void pool_backward(RunContext&, const PoolJob<double>&);
 
 // Maxima over 2 x 2 windows that tile the image: the common case, in one pass. False: the job is another one.
 bool pool_pairs_forward(RunContext& run, const PoolJob<float>& job);

@@ -42,7 +42,8 @@ HWY_INLINE void cover(int64_t n, F f) {
 }
 
 // Two input rows of row-major data into n outputs.
-void ForwardRows(const float* HWY_RESTRICT top_row, const float* HWY_RESTRICT low_row, float* HWY_RESTRICT y, int64_t n) {
+void ForwardRows(const float* HWY_RESTRICT top_row, const float* HWY_RESTRICT low_row, float* HWY_RESTRICT y,
+                 int64_t n) {
   cover(n, [&](auto d, int64_t i) {
     hn::Vec<decltype(d)> a, b, e, f;
     hn::LoadInterleaved2(d, top_row + 2 * i, a, b);

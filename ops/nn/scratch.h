@@ -18,7 +18,9 @@ class Scratch {
 
   std::byte* data() const { return data_; }  // 64-byte aligned
   template <class T>
-  T* as() const { return reinterpret_cast<T*>(data_); }
+  T* as() const {
+    return reinterpret_cast<T*>(data_);
+  }
 
  private:
   std::byte* data_ = nullptr;

@@ -25,7 +25,7 @@ void infer_arg(InferContext& c, std::optional<int> axis, bool keepdims) {
 // Is `a` chosen over `b`, which stands before it? NaN over all numbers.
 template <Combine C, class V>
 bool beats(V a, V b) {
-  return (C == Combine::max ? a > b : a < b) || (a != a && b == b);
+  return bool(int(C == Combine::max ? a > b : a < b) | (int(a != a) & int(b == b)));
 }
 
 // One run: the vectorised reduction finds the value, a scan its first place.
@@ -33,8 +33,12 @@ template <Combine C, class T, class Acc>
 int64_t find_in_run(const RunKernels& kernels, const T* x, int64_t n) {
   if (n < 32) {
     int64_t best = 0;
-    for (int64_t k = 1; k < n; ++k) {
-      if (beats<C>(Acc(x[k]), Acc(x[best]))) best = k;
+    Acc value = Acc(x[0]);
+    for (int64_t k = 1; k < n; ++k) {  // without branches: where the maximum lies cannot be predicted
+      const Acc v = Acc(x[k]);
+      const bool better = beats<C>(v, value);
+      best = better ? k : best;
+      value = better ? v : value;
     }
     return best;
   }

@@ -106,10 +106,12 @@ void run_cpu(const Reduce<K>& op, KernelContext& c) {
   dispatch_all(op.traits.name.data(), in.dtype, [&]<class T>() {
     using Acc = std::conditional_t<is_floating(dtype_of<T>), accumulate_t<T>, int64_t>;
     T* out = c.out().as<T>();
-    reduce_dims(c.run, combine_of(K), in.data, in.dtype, dims.span(), [&](int64_t first, int64_t n, const void* results) {
-      const Acc* acc = static_cast<const Acc*>(results);
-      for (int64_t i = 0; i < n; ++i) out[first + i] = K == ReduceKind::mean ? T(acc[i] / Acc(count)) : T(acc[i]);
-    });
+    reduce_dims(c.run, combine_of(K), in.data, in.dtype, dims.span(),
+                [&](int64_t first, int64_t n, const void* results) {
+                  const Acc* acc = static_cast<const Acc*>(results);
+                  for (int64_t i = 0; i < n; ++i)
+                    out[first + i] = K == ReduceKind::mean ? T(acc[i] / Acc(count)) : T(acc[i]);
+                });
   });
 }
 

@@ -154,6 +154,62 @@ TEST_CASE("exit: a process ends while coroutines sleep and threads push", "[engi
 
 TEST_CASE("exit: exit() inside an operation", "[engine]") { check_exit("exit inside an operation", 8); }
 
+TEST_CASE("exit: a busy process forks", "[engine]") {
+#if defined(__SANITIZE_THREAD__)
+  return;  // ThreadSanitizer allows no threads in the child of a process that has some
+#endif
+  Watchdog watchdog(60s);
+  Engine engine({.threads = 2});
+  Var busy, quiet;
+  std::atomic<bool> end{false};
+  std::atomic<long> pushed{0};
+  std::atomic<long> runs{0};
+  std::thread pusher([&] {
+    while (!end) {
+      engine.push({update(busy)}, [&](RunContext& run) {
+        run.workspace(3000);
+        ++runs;
+      });
+      ++pushed;
+    }
+  });
+  for (int i = 0; i < rounds(100); ++i) {
+    Engine::process_default().push({write(quiet)}, [](RunContext&) {});
+    pid_t child = fork();
+    if (child == 0) {
+      alarm(10);
+      if (i % 3 == 0) std::_Exit(0);
+      try {  // the parent's engine says what is wrong
+        engine.push({}, [](RunContext&) {});
+        std::_Exit(1);
+      } catch (const StateError&) {
+      }
+      Var mine;  // the default engine works
+      int value = 0;
+      Engine& fresh = Engine::process_default();
+      for (int k = 0; k < 100; ++k) {
+        fresh.push({update(mine)}, [&](RunContext& run) {
+          run.workspace(3000);
+          ++value;
+        });
+      }
+      fresh.wait(mine);
+      if (value != 100) std::_Exit(2);
+      if (i % 3 == 1) std::_Exit(0);
+      { Engine own({.threads = 1}); own.push({}, [](RunContext&) {}); }
+      std::_Exit(0);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    REQUIRE(status == 0);
+  }
+  end = true;
+  pusher.join();
+  engine.wait_all();
+  Engine::process_default().wait_all();
+  CHECK(runs == pushed);
+}
+
 TEST_CASE("exit: no signal handler is installed", "[engine]") {
   struct sigaction before[32], after[32];
   std::memset(before, 0, sizeof before);

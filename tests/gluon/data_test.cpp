@@ -176,7 +176,8 @@ TEST_CASE("batch sampler: the last batch is kept, discarded or rolled over") {
   CHECK_THROWS_AS(BatchSampler(ten, 0), ValueError);
 }
 
-TEST_CASE("batch sampler: under rollover every sample of every epoch comes once, also for epochs shorter than a batch") {
+TEST_CASE(
+    "batch sampler: under rollover every sample of every epoch comes once, also for epochs shorter than a batch") {
   for (int64_t n : {1, 3, 10}) {
     for (int64_t b : {1, 2, 4, 7}) {
       RandomSampler sampler(n, 11);
@@ -199,8 +200,7 @@ TEST_CASE("transforms: to_tensor, normalize, cast") {
   HostTensor image({2, 2, 2}, std::vector<uint8_t>{0, 255, 51, 102, 153, 204, 255, 0});
   HostTensor chw = transforms::to_tensor(image);
   CHECK(chw.shape() == Shape(2, 2, 2));
-  CHECK(elements<float>(chw) ==
-        std::vector<float>{0, 51 / 255.0f, 153 / 255.0f, 1, 1, 102 / 255.0f, 204 / 255.0f, 0});
+  CHECK(elements<float>(chw) == std::vector<float>{0, 51 / 255.0f, 153 / 255.0f, 1, 1, 102 / 255.0f, 204 / 255.0f, 0});
   auto normal = elements<float>(transforms::normalize({0.5f, 0.25f}, {0.5f, 0.25f})(chw));
   CHECK(normal[0] == -1);
   CHECK(normal[3] == 1);

@@ -20,7 +20,8 @@ Moments moments(const NDArray& a) {
   for (double x : v) sum += x;
   double mean = sum / double(v.size());
   for (double x : v) squares += (x - mean) * (x - mean);
-  return {*std::min_element(v.begin(), v.end()), *std::max_element(v.begin(), v.end()), mean, std::sqrt(squares / double(v.size()))};
+  return {*std::min_element(v.begin(), v.end()), *std::max_element(v.begin(), v.end()), mean,
+          std::sqrt(squares / double(v.size()))};
 }
 
 }  // namespace

@@ -116,9 +116,7 @@ TEST_CASE("users row 36: a clock around the push misses the work, time_all sees 
   Engine engine({.threads = 1});
   EngineScope scope(engine);
   Cell cell(engine);
-  auto push = [&] {
-    engine.push({write(cell.var())}, [](RunContext&) { std::this_thread::sleep_for(50ms); });
-  };
+  auto push = [&] { engine.push({write(cell.var())}, [](RunContext&) { std::this_thread::sleep_for(50ms); }); };
   const double all = time_all(push, engine);
   const auto begin = Clock::now();
   push();

@@ -17,7 +17,9 @@ namespace transforms = kaon::gluon::data::vision::transforms;
 namespace {
 
 Dataset numbers(int64_t n) {
-  return Dataset(n, [](int64_t i) { return Sample(HostTensor(Shape(2), std::vector<float>{float(i), float(-i)}), int(i)); });
+  return Dataset(n, [](int64_t i) {
+    return Sample(HostTensor(Shape(2), std::vector<float>{float(i), float(-i)}), int(i));
+  });
 }
 Task<Sample> later_number(int64_t i) {
   co_await sleep_for(std::chrono::microseconds(i * 37 % 200));
@@ -310,18 +312,22 @@ TEST_CASE("users row 57: the loader's messages say what, expected and got") {
   };
   Dataset ragged(8, [](int64_t i) { return Sample(HostTensor(Shape(i < 6 ? 3 : 4), DType::float32)); });
   CHECK(message([&] { load(ragged); }) ==
-        "[DataLoader] the samples of a batch must agree in data: expected shape (3,), got shape (4,) while loading sample 6 for "
+        "[DataLoader] the samples of a batch must agree in data: expected shape (3,), got shape (4,) while loading "
+        "sample 6 for "
         "batch 1");
   Dataset mixed(8, [](int64_t i) { return i == 2 ? Sample(1.0f, 1.5f) : Sample(1.0f, 1); });
   CHECK(message([&] { load(mixed); }) ==
-        "[DataLoader] the samples of a batch must agree in label: expected dtype int32, got float32 while loading sample 2 for "
+        "[DataLoader] the samples of a batch must agree in label: expected dtype int32, got float32 while loading "
+        "sample 2 for "
         "batch 0");
   Dataset unlabelled(8, [](int64_t i) { return i == 1 ? Sample(1.0f) : Sample(1.0f, 1); });
   CHECK(message([&] { load(unlabelled); }) ==
-        "[DataLoader] the samples of a batch must agree in label: expected shape (), got none while loading sample 1 for batch 0");
+        "[DataLoader] the samples of a batch must agree in label: expected shape (), got none while loading sample 1 "
+        "for batch 0");
   Dataset nothing(8, [](int64_t) { return Sample(); });
   CHECK(message([&] { load(nothing); }) == "[DataLoader] a sample has no data while loading sample 0 for batch 0");
-  CHECK(message([&] { DataLoader loader(numbers(4), LoaderOptions()); }) == "[DataLoader] batch_size: expected at least 1, got 0");
+  CHECK(message([&] { DataLoader loader(numbers(4), LoaderOptions()); }) ==
+        "[DataLoader] batch_size: expected at least 1, got 0");
   CHECK(message([&] { DataLoader loader(numbers(4), {.batch_size = 1, .workers = -1}); }) ==
         "[DataLoader] workers: expected at least 0, got -1");
   CHECK(message([&] { DataLoader loader(numbers(4), {.batch_size = 1, .prefetch = -2}); }) ==

@@ -49,7 +49,8 @@ TEST_CASE("loss: softmax cross entropy", "[gluon]") {
   loss::SoftmaxCrossEntropyLoss ce;
   require_close(ce(out, label), {2.12692809, 0.04858733});
   require_close(ce(out, label, nd.array({0.5, 1.0}, {2, 1})), {1.06346405, 0.04858733});
-  require_close(loss::SoftmaxCELoss({.sparse_label = false})(out, nd.array({{1, 0}, {0, 1}})), {2.12692809, 0.04858733});
+  require_close(loss::SoftmaxCELoss({.sparse_label = false})(out, nd.array({{1, 0}, {0, 1}})),
+                {2.12692809, 0.04858733});
   require_close(loss::SoftmaxCELoss({.from_logits = true})(nd.log_softmax(out), label), {2.12692809, 0.04858733});
   require_close(ce(out, nd.array({0, 1}, {2}, {.dtype = DType::int32})), {2.12692809, 0.04858733});
   // the gradient is softmax - onehot

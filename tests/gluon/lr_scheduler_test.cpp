@@ -20,14 +20,20 @@ void check(const LRScheduler& scheduler, const std::vector<std::pair<int64_t, do
 }  // namespace
 
 TEST_CASE("lr_scheduler: factor", "[gluon]") {
-  check(FactorScheduler({.step = 100, .factor = 0.1, .stop_factor_lr = 1e-4, .base_lr = 1, .warmup_steps = 20, .warmup_begin_lr = 0.1,
+  check(FactorScheduler({.step = 100,
+                         .factor = 0.1,
+                         .stop_factor_lr = 1e-4,
+                         .base_lr = 1,
+                         .warmup_steps = 20,
+                         .warmup_begin_lr = 0.1,
                          .warmup_mode = WarmupMode::constant}),
         {{0, 0.1}, {10, 0.1}, {21, 1}, {100, 1}, {101, 0.1}, {201, 0.01}, {1000, 1e-4}});
   check(FactorScheduler({.step = 2, .factor = 0.1, .base_lr = 1}), {{1, 1}, {2, 1}, {3, 0.1}, {5, 0.01}, {99, 1e-8}});
 }
 
 TEST_CASE("lr_scheduler: factors at given updates", "[gluon]") {
-  check(MultiFactorScheduler({.step = {15, 25}, .factor = 0.1, .base_lr = 0.1, .warmup_steps = 10, .warmup_begin_lr = 0.05}),
+  check(MultiFactorScheduler(
+            {.step = {15, 25}, .factor = 0.1, .base_lr = 0.1, .warmup_steps = 10, .warmup_begin_lr = 0.05}),
         {{0, 0.05}, {5, 0.075}, {15, 0.1}, {16, 0.01}, {20, 0.01}, {26, 0.001}});
 }
 

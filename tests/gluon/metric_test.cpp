@@ -14,8 +14,8 @@ TEST_CASE("metric: accuracy", "[gluon]") {
   acc.update(label, pred);
   CHECK(acc.get().first == "accuracy");
   CHECK(acc.get().second == Approx(2.0 / 3));
-  acc.update(label.astype(DType::int32), pred);            // integer labels
-  acc.update(nd.array({1, 1, 1}), nd.array({1, 1, 0}));    // predictions that are classes already
+  acc.update(label.astype(DType::int32), pred);          // integer labels
+  acc.update(nd.array({1, 1, 1}), nd.array({1, 1, 0}));  // predictions that are classes already
   CHECK(acc.get().second == Approx(6.0 / 9));
   acc.reset();
   CHECK(std::isnan(acc.get().second));

@@ -24,7 +24,9 @@ struct Folder {
   fs::path path = fs::temp_directory_path() / ("kaon_mnist_" + std::to_string(std::random_device()()));
   Folder() { fs::create_directories(path); }
   ~Folder() { fs::remove_all(path); }
-  void write(const std::string& name, const std::string& bytes) const { std::ofstream(path / name, std::ios::binary) << bytes; }
+  void write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path / name, std::ios::binary) << bytes;
+  }
 };
 
 std::string big_endian(uint32_t v) { return {char(v >> 24), char(v >> 16), char(v >> 8), char(v)}; }
@@ -101,32 +103,39 @@ TEST_CASE("users row 57: mnist's messages name file, offset and expectation") {
   auto open = [&] { return io_error([&] { vision::MNIST mnist(folder.path); }); };
   const std::string root = folder.path.string();
   CHECK(io_error([&] { vision::MNIST mnist(folder.path / "nowhere"); }) ==
-        "[MNIST] " + root + "/nowhere: expected a folder with train-images-idx3-ubyte or train-images-idx3-ubyte.gz, got nothing");
-  CHECK(open() == "[MNIST] " + root + ": expected a file train-images-idx3-ubyte or train-images-idx3-ubyte.gz in it, found neither");
+        "[MNIST] " + root +
+            "/nowhere: expected a folder with train-images-idx3-ubyte or train-images-idx3-ubyte.gz, got nothing");
+  CHECK(open() == "[MNIST] " + root +
+                      ": expected a file train-images-idx3-ubyte or train-images-idx3-ubyte.gz in it, found neither");
 
   const std::string images = idx(8, {3, 2, 2}, "abcdefghijkl");
   folder.write("train-images-idx3-ubyte", images);
   folder.write("train-labels-idx1-ubyte", idx(8, {2}, {1, 2}));
-  CHECK(open() == "[MNIST] " + root + "/train-labels-idx1-ubyte: at byte 4: expected 3 labels, as many as images in " + root +
-                      "/train-images-idx3-ubyte, got 2");
+  CHECK(open() == "[MNIST] " + root + "/train-labels-idx1-ubyte: at byte 4: expected 3 labels, as many as images in " +
+                      root + "/train-images-idx3-ubyte, got 2");
   folder.write("train-labels-idx1-ubyte", idx(8, {3}, {1, 10, 3}));
   CHECK(open() == "[MNIST] " + root + "/train-labels-idx1-ubyte: at byte 9: expected a digit from 0 to 9, got 10");
   folder.write("train-labels-idx1-ubyte", images);
-  CHECK(open() == "[MNIST] " + root + "/train-labels-idx1-ubyte: at byte 0: expected magic number 00 00 08 01, got 3 dimensions of uint8");
+  CHECK(open() ==
+        "[MNIST] " + root +
+            "/train-labels-idx1-ubyte: at byte 0: expected magic number 00 00 08 01, got 3 dimensions of uint8");
   folder.write("train-labels-idx1-ubyte", idx(8, {3}, {1, 2}));
-  CHECK(open() == "[read_idx] " + root +
-                      "/train-labels-idx1-ubyte: at byte 8: expected the elements of shape (3,), can get at most 2 bytes");
+  CHECK(open() ==
+        "[read_idx] " + root +
+            "/train-labels-idx1-ubyte: at byte 8: expected the elements of shape (3,), can get at most 2 bytes");
   folder.write("train-images-idx3-ubyte", images + "m");
   CHECK(open() == "[read_idx] " + root +
-                      "/train-images-idx3-ubyte: at byte 28: expected the end after the elements of shape (3, 2, 2), got more bytes");
+                      "/train-images-idx3-ubyte: at byte 28: expected the end after the elements of shape (3, 2, 2), "
+                      "got more bytes");
   folder.write("train-images-idx3-ubyte", "\x50\x4b\x03\x04");
   CHECK(open() == "[read_idx] " + root +
-                      "/train-images-idx3-ubyte: at byte 0: expected the magic number 00 00, 08 09 0c 0d or 0e, 01 to 08; got 50 4b 03 04");
+                      "/train-images-idx3-ubyte: at byte 0: expected the magic number 00 00, 08 09 0c 0d or 0e, 01 to "
+                      "08; got 50 4b 03 04");
   fs::remove(folder.path / "train-images-idx3-ubyte");
   std::string compressed = gzip(images);
   folder.write("train-images-idx3-ubyte.gz", compressed.substr(0, compressed.size() - 5));
-  CHECK(open() == "[read_idx] " + root + "/train-images-idx3-ubyte.gz: at byte " + std::to_string(compressed.size() - 5) +
-                      ": expected more gzip data, got the end of the file");
+  CHECK(open() == "[read_idx] " + root + "/train-images-idx3-ubyte.gz: at byte " +
+                      std::to_string(compressed.size() - 5) + ": expected more gzip data, got the end of the file");
   folder.write("train-images-idx3-ubyte.gz", compressed + "x");
   CHECK(contains(open(), "expected the end of the file after the gzip data"));
   compressed[compressed.size() - 6] = char(compressed[compressed.size() - 6] ^ 1);  // the checksum
@@ -149,10 +158,14 @@ TEST_CASE("idx: every element type, in the machine's byte order") {
 TEST_CASE("idx: sizes beyond the file are refused before memory is taken") {
   const size_t before = Storage::cpu().stats().peak;
   for (bool compressed : {false, true}) {
-    for (auto dims : std::vector<std::vector<uint32_t>>{{0xffffffff}, {0xffffffff, 0xffffffff}, {60000, 28, 28},
-                                                        {0xffffffff, 0xffffffff, 0xffffffff, 0}, {1, 2, 0x40000000, 8}}) {
+    for (auto dims : std::vector<std::vector<uint32_t>>{{0xffffffff},
+                                                        {0xffffffff, 0xffffffff},
+                                                        {60000, 28, 28},
+                                                        {0xffffffff, 0xffffffff, 0xffffffff, 0},
+                                                        {1, 2, 0x40000000, 8}}) {
       std::string bytes = idx(8, dims, "xy");
-      CHECK(contains(io_error([&] { parse_idx(compressed ? gzip(bytes) : bytes, "large"); }), "expected the elements of shape"));
+      CHECK(contains(io_error([&] { parse_idx(compressed ? gzip(bytes) : bytes, "large"); }),
+                     "expected the elements of shape"));
     }
   }
   CHECK(Storage::cpu().stats().peak == before);

@@ -51,7 +51,8 @@ void check(const optimizer::Optimizer& optimizer, Reference reference, DType dty
   gluon::Trainer trainer(parameters, optimizer);
   double tolerance = dtype == DType::float32 ? 1e-4 : dtype == DType::float64 ? 1e-6 : 2e-2;
   for (int step = 0; step < 4; ++step) {
-    NDArray ca = nd.random_normal({7}, {.scale = 3, .dtype = dtype}), cb = nd.random_normal({2, 3}, {.scale = 3, .dtype = dtype});
+    NDArray ca = nd.random_normal({7}, {.scale = 3, .dtype = dtype}),
+            cb = nd.random_normal({2, 3}, {.scale = 3, .dtype = dtype});
     NDArray y = autograd::record([&] { return nd.sum(ca * a.data()) + nd.sum(cb * b.data()); });
     y.backward();
     trainer.step(4);
@@ -68,12 +69,15 @@ TEST_CASE("optimizer: the rules against a reference", "[gluon]") {
   for (DType dtype : {DType::float32, DType::float64, DType::float16}) {
     INFO(name_of(dtype));
     check(optimizer::SGD({.learning_rate = 0.1}), {.lr = 0.1, .w = {}}, dtype);
-    check(optimizer::SGD({.learning_rate = 0.1, .wd = 0.03, .clip_gradient = 0.4}), {.lr = 0.1, .wd = 0.03, .clip = 0.4, .w = {}}, dtype);
-    check(optimizer::SGD({.learning_rate = 0.1, .momentum = 0.9, .wd = 0.05}), {.lr = 0.1, .momentum = 0.9, .wd = 0.05, .w = {}}, dtype);
+    check(optimizer::SGD({.learning_rate = 0.1, .wd = 0.03, .clip_gradient = 0.4}),
+          {.lr = 0.1, .wd = 0.03, .clip = 0.4, .w = {}}, dtype);
+    check(optimizer::SGD({.learning_rate = 0.1, .momentum = 0.9, .wd = 0.05}),
+          {.lr = 0.1, .momentum = 0.9, .wd = 0.05, .w = {}}, dtype);
     if (dtype == DType::float16) continue;  // epsilon vanishes in its states
     check(optimizer::Adam({.learning_rate = 0.02}), {.lr = 0.02, .adam = true, .w = {}}, dtype);
     check(optimizer::Adam({.beta1 = 0.5, .beta2 = 0.8, .epsilon = 1e-3, .wd = 0.1, .clip_gradient = 0.3}),
-          {.lr = 0.001, .wd = 0.1, .clip = 0.3, .beta1 = 0.5, .beta2 = 0.8, .epsilon = 1e-3, .adam = true, .w = {}}, dtype);
+          {.lr = 0.001, .wd = 0.1, .clip = 0.3, .beta1 = 0.5, .beta2 = 0.8, .epsilon = 1e-3, .adam = true, .w = {}},
+          dtype);
   }
 }
 

@@ -34,9 +34,10 @@ TEST_CASE("sequential: children are named by hint and number, files by position"
   CHECK(net[0].name() == "conv0");
   CHECK(net[-1].name() == "dense1");
   CHECK_THROWS_AS(net[4], IndexError);
-  CHECK(names(net.collect_params()) ==
-        std::vector<std::string>{"conv0_weight", "conv0_bias", "dense0_weight", "dense0_bias", "dense1_weight", "dense1_bias"});
-  CHECK(names(net.collect_params(".*weight")) == std::vector<std::string>{"conv0_weight", "dense0_weight", "dense1_weight"});
+  CHECK(names(net.collect_params()) == std::vector<std::string>{"conv0_weight", "conv0_bias", "dense0_weight",
+                                                                "dense0_bias", "dense1_weight", "dense1_bias"});
+  CHECK(names(net.collect_params(".*weight")) ==
+        std::vector<std::string>{"conv0_weight", "dense0_weight", "dense1_weight"});
   net.initialize();
   net(nd.zeros({2, 1, 6, 6}));
   auto file = std::filesystem::temp_directory_path() / "kaon_sequential_test.params";
@@ -89,7 +90,8 @@ TEST_CASE("sequential: slices share blocks", "[gluon]") {
   net(nd.zeros({2, 2}));
   nn::Sequential tail = net.slice(1, 3);
   CHECK(tail.size() == 2);
-  CHECK(names(tail.collect_params()) == std::vector<std::string>{"dense1_weight", "dense1_bias", "dense2_weight", "dense2_bias"});
+  CHECK(names(tail.collect_params()) ==
+        std::vector<std::string>{"dense1_weight", "dense1_bias", "dense2_weight", "dense2_bias"});
   CHECK(tail(nd.zeros({2, 3})).shape() == Shape(2, 5));
   NDArray h = net[0](nd.ones({2, 2}));
   CHECK(h.shape() == Shape(2, 3));

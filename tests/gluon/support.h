@@ -20,7 +20,8 @@ inline void require_close(const std::vector<double>& got, const std::vector<doub
     REQUIRE(std::abs(got[i] - expected[i]) <= atol + rtol * std::abs(expected[i]));
   }
 }
-inline void require_close(const NDArray& got, const std::vector<double>& expected, double rtol = 1e-5, double atol = 1e-6) {
+inline void require_close(const NDArray& got, const std::vector<double>& expected, double rtol = 1e-5,
+                          double atol = 1e-6) {
   require_close(values(got), expected, rtol, atol);
 }
 

@@ -5,6 +5,7 @@
 
 #include "kaon/gluon/loss.h"
 #include "kaon/gluon/nn/nn.h"
+#include "kaon/ops/random_state.h"
 #include "kaon/tests/gluon/support.h"
 
 using namespace kaon;
@@ -188,7 +189,6 @@ TEST_CASE("trainer: a step is one operation and does not wait", "[gluon]") {
   trainer.step(1);  // makes the states
   engine.wait_all();
   std::latch gate(1);
-  Var blocked;
   NDArray held = x.data();
   engine.push({update(held.var())}, [&](RunContext&) { gate.wait(); });
   backward();
@@ -241,7 +241,7 @@ TEST_CASE("trainer: it may go while a step is still waiting", "[gluon]") {
 
 TEST_CASE("trainer: a small net learns, hybridized as well", "[gluon]") {
   for (bool hybrid : {false, true}) {
-    random::seed(3);
+    kaon::random::seed(3);
     nn::HybridSequential net(nn::Dense(16, {.activation = "tanh"}), nn::Dense(2));
     net.initialize(init::Xavier());
     net.hybridize(hybrid);

@@ -104,7 +104,8 @@ TEST_CASE("svg chart: ticks are round numbers inside the axis") {
 
 TEST_CASE("svg chart: two panels with axes, legend and curves") {
   SvgChart chart("LeNet & <friends>");
-  chart.add(ChartPanel("loss", "step", "cross entropy").add("train", {2.3, 1.1, 0.6, 0.4}).add("test", {1, 4}, {2.2, 0.5}));
+  chart.add(
+      ChartPanel("loss", "step", "cross entropy").add("train", {2.3, 1.1, 0.6, 0.4}).add("test", {1, 4}, {2.2, 0.5}));
   chart.add(ChartPanel("accuracy", "epoch", "accuracy").add("test", {0.9, 0.95, NAN, 0.97, 0.98}));
   const std::string svg = chart.str();
   CHECK(svg.starts_with("<svg "));

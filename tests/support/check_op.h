@@ -59,14 +59,18 @@ inline constexpr uint32_t every_dtype = numbers | dtype_bit(DType::boolean);
 
 struct RowOptions {
   uint32_t dtypes = floats;
+  uint32_t tried = every_dtype;  // of these; a row with NaN is for floats alone, though the operator takes integers
   double loosen = 1;           // factor on the tolerance of values, for operators that round more than once
   double loosen_gradient = 1;  // and of gradients
+  double tolerance = 1e-9;     // in float64; more where the reference itself is rough
   bool training = false;
-  bool differentiate = true;  // false: the gradient has a test of its own
+  bool differentiate = true;  // false: the gradient is not compared
+  bool infers = true;         // false: the shapes of the weights are one choice of several
   bool refused = false;       // the attributes are not implemented: the call throws ValueError
   // The gradients of the inputs from (inputs, heads), where they are not the derivative: SoftmaxOutput, BlockGrad.
   std::function<Hosts(const Hosts& inputs, const Hosts& heads)> gradient{};
-  // Instead of a reference: looks at the outputs of a random operator, returns what is wrong.
+  // Instead of a reference: looks at the outputs of a random operator, returns what is wrong. Every run of a row draws
+  // the same numbers.
   std::function<std::string(const Hosts& inputs, const Hosts& outputs)> inspect{};
 };
 

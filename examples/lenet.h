@@ -1,0 +1,152 @@
+// The seeds' two networks, and how the LeNet learns digits: shared by train_mnist and bench_mnist_accuracy.
+#pragma once
+
+#include <kaon/kaon.h>
+
+#include <chrono>
+#include <deque>
+#include <filesystem>
+
+namespace examples {
+
+using namespace kaon;
+namespace nn = kaon::gluon::nn;
+using gluon::data::DataLoader;
+
+struct LeNet : gluon::HybridBlock<LeNet> {
+  nn::Conv2D conv1 = child("conv1", nn::Conv2D(6, {.kernel_size = 5}));
+  nn::MaxPool2D pool1 = child("pool1", nn::MaxPool2D({.pool_size = 2}));
+  nn::Conv2D conv2 = child("conv2", nn::Conv2D(16, {.kernel_size = 5}));
+  nn::MaxPool2D pool2 = child("pool2", nn::MaxPool2D({.pool_size = 2}));
+  nn::Dense fc1 = child("fc1", nn::Dense(120));
+  nn::Dense fc2 = child("fc2", nn::Dense(84));
+  // A Dense layer would do. The product is written out to show a parameter of one's own.
+  gluon::Parameter fc3_weight = param("fc3_weight", {10, 84});
+
+  auto hybrid_forward(auto F, auto x) {
+    x = pool1(F.relu(conv1(x)));
+    x = pool2(F.relu(conv2(x)));
+    x = F.reshape(x, {0, -1});
+    x = F.relu(fc1(x));
+    x = F.relu(fc2(x));
+    return F.dot(x, F(fc3_weight), {.transpose_b = true});
+  }
+};
+
+inline nn::HybridSequential seed_mlp() {
+  return nn::HybridSequential(nn::Dense(256, {.activation = "relu"}), nn::Dense(128, {.activation = "relu"}), nn::Dense(2));
+}
+
+struct TrainingOptions {
+  int epochs = 5;
+  int64_t batch_size = 32;
+  double learning_rate = 0.02;  // falls linearly to 0
+  uint64_t seed = 1;            // of parameters and of the order of the digits
+  bool imperative = false;
+  bool exact = false;           // hybridized: bit-equal to imperative
+};
+
+// The digits in a folder, standardised with MNIST's mean and deviation.
+inline gluon::data::Dataset digits(const std::filesystem::path& folder, bool train) {
+  namespace transforms = gluon::data::vision::transforms;
+  return gluon::data::vision::MNIST(folder, train)
+      .transform_first(transforms::to_tensor)
+      .transform_first(transforms::normalize(0.1307f, 0.3081f));
+}
+
+// Is told about every step of an epoch.
+class StepListener {
+ public:
+  virtual ~StepListener() = default;
+  virtual void pushed() {}
+  virtual void finished(double loss) { (void)loss; }
+};
+
+struct EpochResult {
+  double loss = 0, accuracy = 0, images_per_second = 0;
+};
+
+// A net with all that its training needs. Seeds the random numbers when it is made.
+class LeNetTraining {
+ public:
+  LeNetTraining(const gluon::data::Dataset& train, const TrainingOptions& o)
+      : loader_(train, {.batch_size = o.batch_size, .shuffle = true, .seed = o.seed}),
+        net_(make_net(o)),
+        trainer_(net_.collect_params(), optimizer::SGD({.momentum = 0.9, .lr_scheduler = lr_scheduler::PolyScheduler(
+            {.max_update = o.epochs * loader_.size(), .base_lr = o.learning_rate, .pwr = 1})})) {
+    if (!o.imperative) loss_fn_.hybridize({.static_alloc = true, .static_shape = true, .exact = o.exact});
+  }
+
+  const LeNet& net() const { return net_; }
+  int64_t steps_per_epoch() const { return loader_.size(); }
+
+  // One pass over the training digits. The loop runs ahead of the engine and reads the loss of a step only when `ahead`
+  // later ones are pushed, so that the engine always has work while it waits.
+  Task<EpochResult> epoch(StepListener& listener) {
+    constexpr size_t ahead = 32;
+    const auto begin = std::chrono::steady_clock::now();
+    metric::Accuracy accuracy;
+    std::deque<NDArray> losses;
+    double loss_sum = 0;
+    int64_t images = 0, steps = 0;
+    auto batches = loader_.batches();
+    while (auto batch = co_await batches.next()) {
+      NDArray output;
+      NDArray loss = autograd::record([&] {
+        output = net_(batch->data);
+        return loss_fn_(output, batch->label);
+      });
+      loss.backward();
+      trainer_.step(batch->size());
+      accuracy.update(batch->label, output);
+      losses.push_back(loss.mean());
+      images += batch->size();
+      ++steps;
+      listener.pushed();
+      if (losses.size() > ahead) {
+        const double value = co_await losses.front().item<double>();
+        losses.pop_front();
+        loss_sum += value;
+        listener.finished(value);
+      }
+    }
+    for (const NDArray& loss : losses) {
+      const double value = co_await loss.item<double>();
+      loss_sum += value;
+      listener.finished(value);
+    }
+    co_await Engine::current().idle();
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    EpochResult result;
+    result.loss = loss_sum / double(steps);
+    result.accuracy = co_await accuracy.value();
+    result.images_per_second = double(images) / seconds;
+    co_return result;
+  }
+
+ private:
+  static LeNet make_net(const TrainingOptions& o) {
+    random::seed(o.seed);
+    LeNet net;
+    net.initialize(init::Xavier());
+    if (!o.imperative) net.hybridize({.static_alloc = true, .static_shape = true, .exact = o.exact});
+    return net;
+  }
+
+  DataLoader loader_;
+  LeNet net_;
+  gluon::loss::SoftmaxCrossEntropyLoss loss_fn_;
+  gluon::Trainer trainer_;
+};
+
+// The share of digits that a net recognises.
+template <class Net>
+Task<double> evaluate(Net net, gluon::data::Dataset dataset) {
+  DataLoader loader(dataset, {.batch_size = 100});
+  metric::Accuracy accuracy;
+  auto batches = loader.batches();
+  while (auto batch = co_await batches.next()) accuracy.update(batch->label, net(batch->data));
+  co_return co_await accuracy.value();
+}
+
+}  // namespace examples

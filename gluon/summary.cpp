@@ -1,0 +1,77 @@
+#include "kaon/gluon/summary.h"
+
+#include <fmt/format.h>
+
+#include <unordered_map>
+#include <unordered_set>
+
+#include "kaon/gluon/block_node.h"
+
+namespace kaon::gluon::detail {
+namespace {
+
+struct Table {
+  std::unordered_map<const BlockNode*, Shape> output_shapes;  // of blocks' own nodes and their children's
+  std::string text;
+  std::unordered_set<std::string> counted;
+  int rows = 0;
+  int64_t total = 0, trainable = 0, shared = 0;
+
+  void add_row(const std::string& layer, const std::string& shape, int64_t parameters) {
+    text += fmt::format("{:>20}  {:>42} {:>15}\n", layer, shape, parameters);
+  }
+
+  void add(const BlockNode& block) {
+    for (const auto& c : block.children) add(*c.node);
+    int64_t own = 0;
+    for (const auto& p : block.parameters) {
+      int64_t size = p.parameter.shape().size();
+      own += size;
+      total += size;
+      if (p.parameter.grad_req() != GradReq::null) trainable += size;
+      if (!counted.insert(p.parameter.name()).second) shared += size;
+    }
+    if (block.hint == "sequential" || block.hint == "hybridsequential") return;
+    auto it = output_shapes.find(&block);
+    add_row(fmt::format("{}-{}", block.hint, ++rows), it == output_shapes.end() ? "" : it->second.str(), own);
+  }
+};
+
+// The chain of blocks from `root` to the one that made the node of this name; prefixes of names tell.
+void owners(const BlockNode& root, const std::string& name, std::vector<const BlockNode*>& chain) {
+  chain.push_back(&root);
+  const BlockNode* best = nullptr;
+  for (const auto& c : root.children) {
+    if (name.starts_with(c.node->prefix) && (!best || c.node->prefix.size() > best->prefix.size())) best = c.node.get();
+  }
+  if (best) owners(*best, name, chain);
+}
+
+}  // namespace
+
+std::string summarize(const Block& block, const Symbol& output, const Shape& input) {
+  Table table;
+  std::vector<const BlockNode*> chain;
+  for (const SymbolNode* n : topological_order(output.entries())) {
+    if (n->is_variable()) continue;
+    chain.clear();
+    owners(*block.node(), n->name, chain);
+    for (const BlockNode* b : chain) table.output_shapes[b] = n->outputs[0].shape;  // the last one stays
+  }
+  for (Parameter p : block.collect_params()) {
+    const Shape& shape = p.var().entry().node->outputs[0].shape;
+    if (shape.is_known()) p.set_shape(shape);
+    p.finish_deferred();
+  }
+  const std::string thin(80, '-'), thick(80, '=');
+  table.text = fmt::format("{}\n{:>20}  {:>42} {:>15}\n{}\n", thin, "Layer (type)", "Output Shape", "Param #", thick);
+  table.add_row("Input", input.str(), 0);
+  table.add(*block.node());
+  return table.text + fmt::format(
+                          "{}\nTotal params: {}\nTrainable params: {}\nNon-trainable params: {}\n"
+                          "Shared params in forward computation graph: {}\nUnique parameters in model: {}\n{}\n",
+                          thick, table.total, table.trainable, table.total - table.trainable, table.shared,
+                          table.total - table.shared, thin);
+}
+
+}  // namespace kaon::gluon::detail

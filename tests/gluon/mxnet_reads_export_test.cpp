@@ -1,0 +1,41 @@
+// MXNet itself loads what Kaon exports and computes the same. Skips where MXNet cannot be imported: choose the
+// interpreter with KAON_MXNET_PYTHON.
+#include <catch2/catch.hpp>
+#include <cstdlib>
+
+#include "kaon/gluon/nn/nn.h"
+#include "kaon/ops/ndarray_file.h"
+#include "kaon/tests/support/files.h"
+#include "kaon/tests/support/skip.h"
+
+using namespace kaon;
+namespace nn = kaon::gluon::nn;
+
+TEST_CASE("export: MXNet loads our files and gives the same output", "[gluon][mxnet]") {
+  test::ScratchFolder folder;
+  nn::HybridSequential net;
+  net.add(nn::Conv2D(8, {.kernel_size = 3, .padding = 1, .activation = "relu"}), nn::BatchNorm(),
+          nn::MaxPool2D({.pool_size = 2}), nn::Conv2D(4, {.kernel_size = 3}), nn::LeakyReLU(0.1),
+          nn::AvgPool2D({.pool_size = 2}), nn::Flatten(), nn::Dense(16, {.activation = "tanh"}), nn::Dropout(0.5), nn::Dense(5));
+  net.initialize(init::Xavier());
+  net.hybridize();
+  NDArray x = nd.random_normal({3, 2, 12, 12});
+  NDArray y = net(x);
+  std::string prefix = (folder / "model").string();
+  net.export_model(prefix, 3);
+  nd_file::save(folder / "input.nd", {{"", x}});
+
+  const char* python = std::getenv("KAON_MXNET_PYTHON");
+  std::string command = std::string(python ? python : "python3") + " " + test::data_file("run_with_mxnet.py").string() + " " +
+                        prefix + " 3 " + (folder / "input.nd").string() + " " + (folder / "output.nd").string() + " 2>/dev/null";
+  int status = std::system(command.c_str());
+  if (WEXITSTATUS(status) == 77 || WEXITSTATUS(status) == 127) {
+    test::skip("MXNet cannot be imported by " + std::string(python ? python : "python3"));
+    return;
+  }
+  REQUIRE(status == 0);
+  auto theirs = nd_file::load(folder / "output.nd").at(0).second.asvector<float>();
+  auto ours = y.asvector<float>();
+  REQUIRE(theirs.size() == ours.size());
+  for (size_t i = 0; i < ours.size(); ++i) CHECK(theirs[i] == Approx(ours[i]).epsilon(1e-4).margin(1e-5));
+}

@@ -1,0 +1,41 @@
+#include "kaon/gluon/summary.h"
+
+#include <catch2/catch.hpp>
+
+#include "kaon/gluon/nn/nn.h"
+
+using namespace kaon;
+namespace nn = kaon::gluon::nn;
+
+namespace {
+struct Net : gluon::HybridBlock<Net> {
+  nn::HybridSequential body =
+      child("body", nn::HybridSequential(nn::Conv2D(4, {.kernel_size = 3, .activation = "relu"}), nn::BatchNorm()));
+  nn::Dense fc = child("fc", nn::Dense(10));
+  nn::Dense fc_out = child("fc_out", nn::Dense(2, {.use_bias = false}));
+  auto hybrid_forward(auto, auto x) { return fc_out(fc(body(x))); }
+};
+}  // namespace
+
+TEST_CASE("summary: layers, shapes and counts", "[gluon]") {
+  Net net;
+  net.initialize();
+  std::string text = gluon::summary(net, {1, 1, 6, 6});
+  auto has_row = [&](const char* layer, const char* shape, int parameters) {
+    char row[96];
+    std::snprintf(row, sizeof row, "%20s  %42s %15d\n", layer, shape, parameters);
+    INFO(row);
+    CHECK(text.find(row) != std::string::npos);
+  };
+  INFO(text);
+  has_row("Input", "(1, 1, 6, 6)", 0);
+  has_row("relu-1", "(1, 4, 4, 4)", 0);
+  has_row("conv-2", "(1, 4, 4, 4)", 40);
+  has_row("batchnorm-3", "(1, 4, 4, 4)", 16);
+  has_row("dense-4", "(1, 10)", 650);
+  has_row("dense-5", "(1, 2)", 20);
+  has_row("hybridblock-6", "(1, 2)", 0);
+  CHECK(text.find("sequential") == std::string::npos);
+  CHECK(text.find("Total params: 726\nTrainable params: 718\nNon-trainable params: 8\n") != std::string::npos);
+  CHECK(net.fc.weight.shape() == Shape(10, 64));
+}

@@ -1,0 +1,347 @@
+// Autograd on operators called one by one. Cases named after MXNet's test_autograd.py.
+#include <cmath>
+
+#include "kaon/tests/graph/support.h"
+
+using namespace kaon;
+using namespace kaon::test;
+using Catch::Matchers::Contains;
+
+namespace {
+NDArray with_grad(NDArray a, GradReq req = GradReq::write) {
+  a.attach_grad(req);
+  return a;
+}
+}  // namespace
+
+TEST_CASE("autograd: test_unary_func") {
+  NDArray x = with_grad(numbers({4, 5}));
+  NDArray y = autograd::record([&] { return nd.exp(x); });
+  y.backward();
+  CHECK(same_bits(x.grad(), y));
+  autograd::record([&] { return x / 2; }).backward();
+  CHECK(floats(x.grad()) == std::vector<float>(20, 0.5f));
+  autograd::record([&] { return nd.square(x); }).backward();
+  CHECK(same_bits(x.grad(), x * 2));
+}
+
+TEST_CASE("autograd: test_binary_func") {
+  NDArray x = with_grad(numbers({4, 5}, 1)), y = with_grad(numbers({4, 5}, 2));
+  autograd::record([&] { return x + y; }).backward();
+  CHECK(floats(x.grad()) == std::vector<float>(20, 1));
+  CHECK(floats(y.grad()) == std::vector<float>(20, 1));
+  autograd::record([&] { return x * y; }).backward();
+  CHECK(same_bits(x.grad(), y));
+  CHECK(same_bits(y.grad(), x));
+  autograd::record([&] { return x + x * y; }).backward();
+  CHECK(same_bits(x.grad(), y + 1));
+  CHECK(same_bits(y.grad(), x));
+}
+
+TEST_CASE("autograd: test_argnum: gradients of chosen arguments, branches of the program") {
+  NDArray a = with_grad(numbers({3}, 1)), b = with_grad(numbers({3}, 2));
+  for (bool add : {true, false}) {
+    NDArray y = autograd::record([&] { return add ? a + b : a * b; });
+    NDArray g = autograd::grad(y, a);
+    CHECK(same_bits(g, add ? nd.ones({3}) : b));
+  }
+  CHECK(floats(b.grad()) == std::vector<float>(3, 0));  // grad() stores nothing
+}
+
+TEST_CASE("autograd: test_operator_with_state") {
+  NDArray x = with_grad(numbers({2, 3})), w = with_grad(numbers({4, 3})), b = with_grad(numbers({4}));
+  autograd::record([&] { return nd.FullyConnected(x, w, b, {.num_hidden = 4}); }).backward();
+  CHECK(floats(b.grad()) == std::vector<float>(4, 2));
+}
+
+TEST_CASE("autograd: test_training and test_is_train: Dropout follows the mode") {
+  NDArray x = with_grad(nd.ones({10, 10}));
+  auto drop = [&] { return nd.Dropout(x, {.p = 0.5}); };
+  auto is_dropped = [&](const NDArray& y) { return floats(y) != floats(x); };
+  NDArray y = autograd::record([&] {
+    CHECK(autograd::is_recording());
+    CHECK(autograd::is_training());
+    NDArray inside = autograd::pause([&] {
+      CHECK_FALSE(autograd::is_recording());
+      CHECK_FALSE(autograd::is_training());
+      return drop();
+    });
+    CHECK_FALSE(is_dropped(inside));
+    return drop();
+  });
+  CHECK(is_dropped(y));
+  CHECK(nd.max(y).asscalar<float>() == 2);
+  CHECK(nd.min(y).asscalar<float>() == 0);
+  y.backward();
+  CHECK(same_bits(x.grad(), y));
+
+  y = autograd::record([&] { return autograd::predict_mode([&] {
+    CHECK(autograd::is_recording());
+    return drop();
+  }); });
+  CHECK_FALSE(is_dropped(y));
+  y.backward();
+  CHECK(same_bits(x.grad(), x));
+
+  y = autograd::record(drop, false);
+  CHECK_FALSE(is_dropped(y));
+  y.backward();
+  CHECK(same_bits(x.grad(), x));
+  y = autograd::record([&] { return autograd::train_mode(drop); }, false);
+  CHECK(is_dropped(y));
+  y = autograd::train_mode([&] {
+    CHECK_FALSE(autograd::is_recording());
+    CHECK(autograd::is_training());
+    return drop();
+  });
+  CHECK(is_dropped(y));
+  CHECK_FALSE(autograd::is_training());
+}
+
+TEST_CASE("autograd: test_out_grads: some heads have a gradient of their own, some none") {
+  NDArray x = with_grad(nd.ones({3, 5}));
+  std::vector<NDArray> rows = autograd::record([&] { return nd.split(x, 3, {.axis = 0, .squeeze_axis = true}); });
+  std::vector<NDArray> heads{NDArray(), nd.array({1, 2, 3, 4, 5}), nd.array({5, 4, 3, 2, 1})};
+  autograd::backward(rows, heads);
+  CHECK(floats(x.grad()) == std::vector<float>{1, 1, 1, 1, 1, 1, 2, 3, 4, 5, 5, 4, 3, 2, 1});
+}
+
+TEST_CASE("autograd: test_detach_updated_grad: nothing flows through detach()") {
+  NDArray x = with_grad(nd.ones({2, 2})), y = with_grad(nd.ones({2, 2}));
+  autograd::record([&] { return (x + 2) + y; }).backward();
+  CHECK(floats(x.grad()) == std::vector<float>(4, 1));
+  auto x_stamp = autograd::gradient_stamp(x), y_stamp = autograd::gradient_stamp(y);
+  x.grad().assign(0);
+  autograd::record([&] { return (x + 2).detach() + y; }).backward();
+  CHECK(floats(x.grad()) == std::vector<float>(4, 0));
+  CHECK(autograd::gradient_stamp(x) == x_stamp);
+  CHECK(autograd::gradient_stamp(y) != y_stamp);
+}
+
+TEST_CASE("autograd: test_retain_grad: twice with retain_graph, an error without") {
+  NDArray x = with_grad(nd.ones({2, 2}), GradReq::add);
+  NDArray y = autograd::record([&] { return nd.tanh(x) * x; });
+  NDArray one = nd.ones({2, 2});
+  y.backward(one, true);
+  std::vector<float> once = floats(x.grad());
+  y.backward(one, false);
+  for (size_t i = 0; i < 4; ++i) CHECK(floats(x.grad())[i] == 2 * once[i]);
+  CHECK_THROWS_AS(y.backward(), StateError);
+  CHECK_THROWS_WITH(y.backward(), Contains("retain_graph"));
+}
+
+TEST_CASE("autograd: test_attach_grad") {
+  NDArray x = nd.ones({10});
+  CHECK_FALSE(x.grad().defined());
+  x.attach_grad();
+  NDArray y = autograd::record([&] { return x * 2; });
+  CHECK_FALSE(y.grad().defined());
+  y.backward(nd.ones({10}));
+  CHECK(floats(x.grad()) == std::vector<float>(10, 2));
+  x.attach_grad(GradReq::null);
+  CHECK_FALSE(x.grad().defined());
+  CHECK_THROWS_AS(nd.cast(x, DType::int32).attach_grad(), TypeError);
+}
+
+TEST_CASE("autograd: test_gradient: the gradient of a gradient") {
+  NDArray x = with_grad(nd.ones({1}));
+  NDArray dx = autograd::record([&] {
+    NDArray z = nd.exp(x) + x;
+    return autograd::grad(z, x, true);
+  });
+  require_near(dx, {3.71828182845904}, 1e-7);
+  dx.backward();
+  require_near(x.grad(), {2.71828182845904}, 1e-7);
+}
+
+TEST_CASE("autograd: test_higher_order_grad: second derivatives") {
+  struct Row {
+    const char* name;
+    NDArray (*f)(const NDArray&);
+    double (*second)(double);
+  };
+  const Row rows[] = {
+      {"sin", [](const NDArray& x) { return nd.sin(x); }, [](double x) { return -std::sin(x); }},
+      {"cos", [](const NDArray& x) { return nd.cos(x); }, [](double x) { return -std::cos(x); }},
+      {"exp", [](const NDArray& x) { return nd.exp(x); }, [](double x) { return std::exp(x); }},
+      {"log", [](const NDArray& x) { return nd.log(x); }, [](double x) { return -1 / (x * x); }},
+      {"sigmoid", [](const NDArray& x) { return nd.sigmoid(x); },
+       [](double x) { double s = 1 / (1 + std::exp(-x)); return s * (1 - s) * (1 - 2 * s); }},
+      {"tanh", [](const NDArray& x) { return nd.tanh(x); },
+       [](double x) { double t = std::tanh(x); return -2 * t * (1 - t * t); }},
+      {"sqrt", [](const NDArray& x) { return nd.sqrt(x); }, [](double x) { return -0.25 / (x * std::sqrt(x)); }},
+      {"square", [](const NDArray& x) { return nd.square(x); }, [](double) { return 2.0; }},
+      {"reciprocal", [](const NDArray& x) { return nd.reciprocal(x); }, [](double x) { return 2 / (x * x * x); }},
+      {"cubed", [](const NDArray& x) { return x * x * x; }, [](double x) { return 6 * x; }},
+  };
+  for (const Row& row : rows) {
+    INFO(row.name);
+    NDArray x = with_grad(nd.array({0.3, 0.7, 1.1, 1.9}));
+    NDArray dx = autograd::record([&] { return autograd::grad(row.f(x), x, true); });
+    dx.backward();
+    std::vector<double> expected;
+    for (double v : x.asvector<double>()) expected.push_back(row.second(v));
+    require_near(x.grad(), expected, 1e-4);
+  }
+}
+
+TEST_CASE("autograd: third derivatives") {
+  NDArray x = with_grad(nd.array({0.5}));
+  NDArray d2 = autograd::record([&] {
+    NDArray d1 = autograd::grad(nd.exp(x * 2), x, true);
+    return autograd::grad(d1, x, true);
+  });
+  d2.backward();
+  require_near(x.grad(), {8 * std::exp(1.0)}, 1e-5);
+}
+
+TEST_CASE("autograd: attaching a gradient to a recorded value cuts later computations, not earlier ones") {
+  NDArray x = with_grad(nd.array({2}));
+  NDArray y, before, after;
+  autograd::record([&] {
+    y = x * 3;
+    before = y * 5;
+    y.attach_grad();
+    after = y * 7;
+  });
+  before.backward();
+  CHECK(x.grad().asscalar<float>() == 15);
+  CHECK(y.grad().asscalar<float>() == 0);
+  x.grad().assign(0);
+  after.backward();
+  CHECK(x.grad().asscalar<float>() == 0);
+  CHECK(y.grad().asscalar<float>() == 7);
+}
+
+TEST_CASE("autograd: a gradient attached after the computation stays zero") {
+  NDArray x = with_grad(nd.array({2})), late = nd.array({3});
+  NDArray y = autograd::record([&] { return x * late; });
+  late.attach_grad();
+  y.backward();
+  CHECK(x.grad().asscalar<float>() == 3);
+  CHECK(late.grad().asscalar<float>() == 0);
+}
+
+TEST_CASE("autograd: one array many times, written and added") {
+  for (int k = 1; k <= 20; ++k) {
+    NDArray w = with_grad(nd.array({2})), a = with_grad(nd.array({2}), GradReq::add);
+    auto f = [&](const NDArray& x) {
+      NDArray sum = x;
+      for (int i = 1; i < k; ++i) sum = sum + x * double(i + 1);
+      return sum;
+    };
+    for (int times = 1; times <= 2; ++times) {
+      autograd::record([&] { return f(w) + f(a); }).backward();
+      CHECK(w.grad().asscalar<float>() == float(k * (k + 1) / 2));
+      CHECK(a.grad().asscalar<float>() == float(times * k * (k + 1) / 2));
+    }
+  }
+}
+
+TEST_CASE("autograd: gradients do not share memory with each other or with the head") {
+  NDArray x = with_grad(nd.ones({4})), y = with_grad(nd.ones({4})), head = nd.ones({4});
+  NDArray z = autograd::record([&] { return nd.reshape(x + y, {2, 2}).reshape({4}); });
+  z.backward(head);
+  head += 1;
+  x.grad() += 5;
+  CHECK(floats(y.grad()) == std::vector<float>(4, 1));
+  CHECK(floats(x.grad()) == std::vector<float>(4, 6));
+  z = autograd::record([&] { return x + y; });
+  NDArray variables[] = {x, y};
+  auto g = autograd::grad(std::span(&z, 1), variables, std::span(&head, 1));
+  g[0] += 1;
+  CHECK(floats(g[1]) == std::vector<float>(4, 2));
+  CHECK(floats(head) == std::vector<float>(4, 2));
+}
+
+TEST_CASE("autograd: the handle of a gradient stays valid over steps") {
+  NDArray x = with_grad(nd.ones({3}));
+  NDArray g = x.grad();
+  for (double k : {2.0, 3.0}) {
+    autograd::record([&] { return x * k; }).backward();
+    CHECK(floats(g) == std::vector<float>(3, float(k)));
+  }
+}
+
+TEST_CASE("users row 57: in-place writes under record are refused") {
+  NDArray x = with_grad(nd.ones({3})), plain = nd.zeros({3});
+  autograd::record([&] {
+    NDArray y = x * 2;
+    CHECK_THROWS_WITH(y += 1, Contains("x = x + y"));
+    CHECK_THROWS_AS(x.assign(0), StateError);
+    CHECK_THROWS_AS(plain += y, StateError);  // its gradient would be lost
+    CHECK_THROWS_AS(plain.assign(y), StateError);
+    plain += y.detach();
+  });
+  CHECK(floats(plain) == std::vector<float>(3, 2));
+}
+
+TEST_CASE("autograd: messages of backward") {
+  NDArray x = nd.ones({3});
+  CHECK_THROWS_WITH(x.backward(), Contains("not part of a recorded computation"));
+  x.attach_grad();
+  NDArray y = autograd::record([&] { return x * 2; });
+  CHECK_THROWS_AS(y.backward(nd.ones({2})), ShapeError);
+  CHECK_THROWS_AS(autograd::grad(y, nd.ones({3})), StateError);
+  y.backward();  // the failed tries have left nothing behind
+  CHECK(floats(x.grad()) == std::vector<float>(3, 2));
+}
+
+TEST_CASE("autograd: an error in the middle of a backward leaves nothing behind") {
+  NDArray x = with_grad(nd.ones({3}));
+  NDArray used, y;
+  autograd::record([&] {
+    used = nd.exp(x);
+    y = nd.tanh(x) + used * 2;
+  });
+  used.backward();  // frees what exp has saved
+  CHECK_THROWS_AS(y.backward(), StateError);
+  CHECK_THROWS_AS(y.backward(), StateError);
+  CHECK(same_bits(x.grad(), nd.exp(x)));
+}
+
+namespace {
+Task<NDArray> square_later(NDArray x, int& recording) {
+  recording += autograd::is_recording();
+  co_await x;  // may resume on another thread
+  recording += autograd::is_recording();
+  co_return x * x;
+}
+}  // namespace
+
+TEST_CASE("users row 49: the mode of record() goes with the coroutine and with it alone") {
+  NDArray x = with_grad(nd.array({3}));
+  int recording = 0;
+  auto task = autograd::record([&] { return square_later(x, recording); });
+  CHECK_FALSE(autograd::is_recording());
+  NDArray y = sync_wait(std::move(task));
+  CHECK(recording == 2);
+  CHECK_FALSE(autograd::is_recording());
+  y.backward();
+  CHECK(x.grad().asscalar<float>() == 6);
+  NDArray z = sync_wait(autograd::pause([&] { return square_later(x, recording); }));
+  CHECK(recording == 2);
+  CHECK_THROWS_AS(z.backward(), StateError);
+}
+
+TEST_CASE("autograd: an exception inside record() ends the mode") {
+  CHECK_THROWS_AS(autograd::record([] { throw ValueError("no"); }), ValueError);
+  CHECK_FALSE(autograd::is_recording());
+  CHECK(thread_context().interceptor == nullptr);
+}
+
+TEST_CASE("autograd: a chain of 100000 calls is recorded, differentiated and freed") {
+  NDArray x = with_grad(nd.array({1}));
+  NDArray y = autograd::record([&] {
+    NDArray v = x;
+    for (int i = 0; i < 100000; ++i) v = v + 1;
+    return v;
+  });
+  y.backward();
+  CHECK(x.grad().asscalar<float>() == 1);
+  autograd::record([&] {
+    NDArray v = x;
+    for (int i = 0; i < 100000; ++i) v = v + 1;
+    return v;
+  });  // dropped without a backward
+}

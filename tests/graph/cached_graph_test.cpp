@@ -1,0 +1,297 @@
+#include "kaon/graph/cached_graph.h"
+
+#include <thread>
+
+#include "kaon/tests/graph/support.h"
+
+using namespace kaon;
+using namespace kaon::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+Symbol mlp() {
+  Symbol x = sym.var("data");
+  for (int i = 0; i < 3; ++i) {
+    std::string n = std::to_string(i);
+    x = sym.tanh(sym.FullyConnected(x, sym.var("w" + n, {8, 8}), sym.var("b" + n, {8}), {.num_hidden = 8}));
+  }
+  return x;
+}
+const std::vector<std::string> mlp_names{"data", "w0", "b0", "w1", "b1", "w2", "b2"};
+
+std::vector<NDArray> mlp_parameters() {
+  std::vector<NDArray> p;
+  for (uint32_t i = 0; i < 6; ++i) p.push_back(numbers(i % 2 ? Shape(8) : Shape(8, 8), 10 + i));
+  return p;
+}
+std::vector<NDArray> with_data(const NDArray& x, const std::vector<NDArray>& p) {
+  std::vector<NDArray> all{x};
+  all.insert(all.end(), p.begin(), p.end());
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("users row 30: 12 shapes in a cache of 8: every count is exact, no plan that is there is made again") {
+  CachedGraph graph(sym.tanh(sym.var("data")), {"data"}, {.static_alloc = true, .max_plans = 8}, "net");
+  auto check = [&](uint64_t hits, uint64_t misses, uint64_t evictions) {
+    PlanStats s = graph.stats();
+    CHECK(s.hits == hits);
+    CHECK(s.misses == misses);
+    CHECK(s.evictions == evictions);
+  };
+  auto run = [&](int n) {
+    NDArray x = numbers({n, 3});
+    CHECK(same_bits(call(graph, {x})[0], nd.tanh(x)));
+  };
+  for (int n = 1; n <= 12; ++n) run(n);
+  check(0, 12, 4);
+  for (int n = 5; n <= 12; ++n) run(n);
+  check(8, 12, 4);
+  run(1);  // takes the place of 5, used longest ago
+  check(8, 13, 5);
+  for (int n = 6; n <= 12; ++n) run(n);
+  run(1);
+  check(16, 13, 5);
+  run(5);
+  check(16, 14, 6);
+}
+
+TEST_CASE("users row 30: a miss says why in one line") {
+  CachedGraph graph(sym.relu(sym.var("data")) + sym.var("other"), {"data", "other"}, {.static_alloc = true}, "net");
+  NDArray y = nd.zeros({1});
+  CHECK(graph.last_miss().empty());
+  call(graph, {nd.ones({32, 2}), y});
+  CHECK(graph.last_miss() == "first call");
+  call(graph, {nd.ones({31, 2}), y});
+  CHECK(graph.last_miss() == "data dim 0: 32 -> 31");
+  call(graph, {nd.ones({31, 2, 1}), y});
+  CHECK(graph.last_miss() == "data shape: (31, 2) -> (31, 2, 1)");
+  call(graph, {nd.ones({31, 2, 1}, {.dtype = DType::float64}), nd.zeros({1}, {.dtype = DType::float64})});
+  CHECK(graph.last_miss() == "data dtype: float32 -> float64");
+  call(graph, {nd.ones({31, 2, 1}, {.dtype = DType::float64}), nd.zeros({1, 1}, {.dtype = DType::float64})});
+  CHECK(graph.last_miss() == "other shape: (1,) -> (1, 1)");
+  NDArray x = nd.ones({4});
+  call(graph, {x, y});
+  autograd::train_mode([&] { return call(graph, {x, y}); });
+  CHECK(graph.last_miss() == "training: false -> true");
+  x.attach_grad();
+  autograd::record([&] { return call(graph, {x, y}); });
+  CHECK(graph.last_miss() == "recording: false -> true");
+  y.attach_grad();
+  autograd::record([&] { return call(graph, {x, y}); });
+  CHECK(graph.last_miss() == "other gradients are wanted");
+  uint64_t misses = graph.stats().misses;
+  autograd::record([&] { return call(graph, {x, y}); });
+  CHECK(graph.stats().misses == misses);
+}
+
+TEST_CASE("cached graph: one operation per forward and one per backward") {
+  CachedGraph graph(mlp(), mlp_names, {.static_alloc = true}, "net");
+  auto parameters = mlp_parameters();
+  for (NDArray& p : parameters) p.attach_grad();
+  auto inputs = with_data(numbers({4, 8}), parameters);
+  Engine& engine = Engine::current();
+  for (int time = 0; time < 5; ++time) {
+    uint64_t before = engine.stats().ops;
+    NDArray y = autograd::record([&] { return call(graph, inputs)[0]; });
+    CHECK(engine.stats().ops == before + 1);
+    y.backward();
+    CHECK(engine.stats().ops == before + 2);
+    call(graph, inputs);
+    CHECK(engine.stats().ops == before + 3);
+  }
+}
+
+TEST_CASE("cached graph: every gradient is the imperative one, with write and add") {
+  CachedGraph graph(mlp(), mlp_names, {.static_alloc = true, .exact = true}, "net");
+  for (GradReq req : {GradReq::write, GradReq::add}) {
+    auto parameters = mlp_parameters();
+    for (NDArray& p : parameters) p.attach_grad(req);
+    NDArray x = numbers({5, 8});
+    x.attach_grad(req);
+    auto steps = [&](bool planned) {
+      for (NDArray& p : parameters) p.grad().assign(0);
+      x.grad().assign(0);
+      for (int i = 0; i < 3; ++i) {
+        NDArray y = autograd::record([&] {
+          if (planned) return call(graph, with_data(x, parameters))[0];
+          NDArray h = x;
+          for (size_t k = 0; k < 6; k += 2) h = nd.tanh(nd.FullyConnected(h, parameters[k], parameters[k + 1], {.num_hidden = 8}));
+          return h;
+        });
+        y.backward();
+      }
+      std::vector<NDArray> g{x.grad().copy()};
+      for (NDArray& p : parameters) g.push_back(p.grad().copy());
+      return g;
+    };
+    auto imperative = steps(false), planned = steps(true);
+    for (size_t i = 0; i < planned.size(); ++i) CHECK(same_bits(planned[i], imperative[i]));
+  }
+}
+
+TEST_CASE("cached graph: two outstanding recorded forwards keep their values apart") {
+  CachedGraph graph(mlp(), mlp_names, {.static_alloc = true, .static_shape = true, .exact = true}, "net");
+  auto parameters = mlp_parameters();
+  for (NDArray& p : parameters) p.attach_grad();
+  NDArray x1 = numbers({4, 8}, 1), x2 = numbers({4, 8}, 2);
+  auto gradient = [&](const NDArray& x) {
+    autograd::record([&] { return call(graph, with_data(x, parameters))[0]; }).backward();
+    return parameters[0].grad().copy();
+  };
+  NDArray g1 = gradient(x1), g2 = gradient(x2);
+  NDArray y1 = autograd::record([&] { return call(graph, with_data(x1, parameters))[0]; });
+  NDArray y2 = autograd::record([&] { return call(graph, with_data(x2, parameters))[0]; });
+  for (int i = 0; i < 5; ++i) call(graph, with_data(x2, parameters));
+  y1.backward();
+  CHECK(same_bits(parameters[0].grad(), g1));
+  y2.backward();
+  CHECK(same_bits(parameters[0].grad(), g2));
+  NDArray sum = autograd::record([&] {
+    return call(graph, with_data(x1, parameters))[0] + call(graph, with_data(x2, parameters))[0];
+  });
+  sum.backward();
+  require_near(parameters[0].grad(), (g1 + g2).asvector<double>());
+}
+
+TEST_CASE("cached graph: a recorded forward that is dropped gives its memory back to the plan") {
+  CachedGraph graph(mlp(), mlp_names, {.static_alloc = true}, "net");
+  auto parameters = mlp_parameters();
+  for (NDArray& p : parameters) p.attach_grad();
+  for (int i = 0; i < 20; ++i) {
+    autograd::record([&] { return call(graph, with_data(numbers({4, 8}), parameters)); });
+    nd.waitall();
+  }
+  CHECK(graph.plan()->num_arenas() == 1);
+}
+
+TEST_CASE("users row 21: train, infer, train over many operators") {
+  auto programs = [](auto F, const auto& x) {
+    using A = std::decay_t<decltype(x)>;
+    return std::vector<A>{F.sqrt(x) + F.sqrt(x * 2), F.exp(x), F.log(x), F.tanh(x), F.sigmoid(x), F.relu(x - 1), F.square(x),
+                          F.softmax(x), F.log_softmax(x), F.mean(x), F.sum(x, {.axis = Shape(1)}), F.max(x), F.transpose(x),
+                          F.concat(Concat{.dim = 0}, x, x * 3), x.slice(0, 1), F.reshape(x, {-1}), F.clip(x, 0.5, 1.5),
+                          F.broadcast_maximum(x, F.ones_like(x)), F.dot(x, x), F.Activation(x, {.act_type = ActivationType::softrelu}),
+                          F.LeakyReLU(x - 1, {}), x % 0.7};
+  };
+  size_t count = programs(nd, nd.ones({2, 2})).size();
+  REQUIRE(count >= 20);
+  for (size_t k = 0; k < count; ++k) {
+    INFO("program " << k);
+    CachedGraph graph(programs(sym, sym.var("data", {2, 2}))[k], {"data"}, {.static_alloc = true, .exact = true}, "net");
+    auto train = [&](const NDArray& value, bool planned) {
+      NDArray x = value.copy();
+      x.attach_grad();
+      autograd::record([&] { return planned ? call(graph, {x})[0] : programs(nd, x)[k]; }).backward();
+      return x.grad();
+    };
+    NDArray x1 = nd.array({0.6, 0.9, 1.2, 1.7}, {2, 2}), x2 = x1 + 1;
+    CHECK(same_bits(train(x1, true), train(x1, false)));
+    CHECK(same_bits(train(x2, true), train(x2, false)));
+    CHECK(same_bits(call(graph, {x1})[0], programs(nd, x1)[k]));
+    CHECK(same_bits(train(x1, true), train(x1, false)));
+  }
+}
+
+TEST_CASE("users row 22: a value used 1 to 20 times, write and add") {
+  for (int k = 1; k <= 20; ++k) {
+    auto f = [&](auto F, const auto& x) {
+      auto sum = F.tanh(x);
+      for (int i = 1; i < k; ++i) sum = sum + x * double(i);
+      return sum;
+    };
+    CachedGraph graph(f(sym, sym.var("data", {3})), {"data"}, {.static_alloc = true, .exact = true}, "fan");
+    for (GradReq req : {GradReq::write, GradReq::add}) {
+      NDArray a = numbers({3}), b = numbers({3});
+      a.attach_grad(req);
+      b.attach_grad(req);
+      for (int time = 0; time < 2; ++time) {
+        autograd::record([&] { return call(graph, {a})[0]; }).backward();
+        autograd::record([&] { return f(nd, b); }).backward();
+      }
+      CHECK(same_bits(a.grad(), b.grad()));
+    }
+  }
+}
+
+TEST_CASE("users row 23: outputs are never overwritten by later calls") {
+  for (bool static_alloc : {false, true}) {
+    CachedGraph graph(sym.tanh(sym.var("data", {8})) * 2, {"data"}, {.static_alloc = static_alloc}, "net");
+    std::vector<NDArray> kept, copies;
+    for (uint32_t i = 0; i < 10; ++i) {
+      kept.push_back(call(graph, {numbers({8}, i)})[0]);
+      copies.push_back(kept.back().copy());
+    }
+    for (size_t i = 0; i < 10; ++i) CHECK(same_bits(kept[i], copies[i]));
+  }
+}
+
+TEST_CASE("users row 23: without static_alloc the arena goes back to the storage") {
+  for (bool static_alloc : {false, true}) {
+    CachedGraph graph(sym.tanh(sym.tanh(sym.var("data", {1024, 1024}))) * 2, {"data"}, {.static_alloc = static_alloc}, "net");
+    NDArray x = nd.ones({1024, 1024});
+    nd.waitall();
+    size_t before = Storage::cpu().stats().live;
+    NDArray y = call(graph, {x})[0];
+    nd.waitall();
+    size_t output = size_t(y.size()) * 4, arena = graph.plan()->memory().arena_bytes;
+    REQUIRE(arena >= output);
+    CHECK(Storage::cpu().stats().live - before == output + (static_alloc ? arena : 0));
+  }
+}
+
+TEST_CASE("cached graph: 8 threads call one graph at once, first calls included, with and without recording") {
+  CachedGraph graph(mlp(), mlp_names, {.static_alloc = true, .exact = true}, "net");
+  auto parameters = mlp_parameters();
+  std::vector<NDArray> inputs, expected, gradients;
+  auto imperative = [&](const NDArray& x) {
+    NDArray h = x;
+    for (size_t k = 0; k < 6; k += 2) h = nd.tanh(nd.FullyConnected(h, parameters[k], parameters[k + 1], {.num_hidden = 8}));
+    return h;
+  };
+  for (int n = 1; n <= 4; ++n) {
+    inputs.push_back(numbers({n, 8}, uint32_t(n)));
+    inputs.back().attach_grad();
+    expected.push_back(autograd::record([&] { return imperative(inputs.back()); }));
+    expected.back().backward();
+    gradients.push_back(inputs.back().grad().copy());
+  }
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 50; ++i) {
+        size_t k = size_t(t + i) % 4;
+        NDArray x = inputs[k].copy();
+        x.attach_grad();
+        NDArray y = t % 2 ? autograd::record([&] { return call(graph, with_data(x, parameters))[0]; })
+                          : call(graph, with_data(x, parameters))[0];
+        if (t % 2) {
+          y.backward();
+          wrong += !same_bits(x.grad(), gradients[k]);
+        }
+        wrong += !same_bits(y, expected[k]);
+      }
+    });
+  }
+  for (auto& t : threads) t.join();
+  CHECK(wrong == 0);
+  CHECK(graph.stats().hits + graph.stats().misses == 400);
+}
+
+TEST_CASE("cached graph: what is wrong is said at the call") {
+  CachedGraph graph(mlp(), mlp_names, {}, "net");
+  auto parameters = mlp_parameters();
+  CHECK_THROWS_WITH(call(graph, with_data(numbers({4, 7}), parameters)), Contains("in node fullyconnected"));
+  CHECK_THROWS_AS(call(graph, {numbers({4, 8})}), ValueError);
+  auto undefined = with_data(NDArray(), parameters);
+  CHECK_THROWS_AS(call(graph, undefined), StateError);
+  CHECK_THROWS_AS(graph.plan(), StateError);
+  CHECK_THROWS_WITH(CachedGraph(mlp(), mlp_names, {.static_shape = true}, "net"), Contains("static_shape requires static_alloc"));
+  CHECK_THROWS_AS(CachedGraph(mlp(), mlp_names, {.max_plans = 0}, "net"), ValueError);
+  Symbol same = sym.var("data", {2}) + sym.var("data", {2});
+  CHECK_THROWS_WITH(CachedGraph(same, {"data", "data"}, {}, "net"), Contains("two inputs or parameters named 'data'"));
+  CHECK(call(graph, with_data(numbers({4, 8}), parameters))[0].shape() == Shape(4, 8));
+}

@@ -1,0 +1,291 @@
+// Planned execution equals the imperative one, bit for bit under {.exact = true}.
+#include "kaon/graph/execution_plan.h"
+
+#include "kaon/ops/random_state.h"
+#include "kaon/tests/graph/support.h"
+
+using namespace kaon;
+using namespace kaon::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+struct Result {
+  std::vector<NDArray> outputs, gradients;
+};
+
+// One recorded call with head gradients that differ per element.
+template <class F>
+Result run(F&& f, const std::vector<NDArray>& values) {
+  std::vector<NDArray> inputs;
+  for (const NDArray& v : values) {
+    inputs.push_back(v.copy());
+    inputs.back().attach_grad();
+  }
+  Result r;
+  r.outputs = autograd::record([&] { return f(inputs); });
+  std::vector<NDArray> heads, grads;
+  for (size_t i = 0; i < r.outputs.size(); ++i) {
+    if (!autograd::wants_gradient(r.outputs[i])) continue;  // a constant
+    heads.push_back(r.outputs[i]);
+    grads.push_back(numbers(r.outputs[i].shape(), 77 + uint32_t(i)));
+  }
+  autograd::backward(heads, grads);
+  for (size_t i = 0; i < values.size(); ++i) {
+    r.gradients.push_back(inputs[i].grad());
+    INFO("input " << i << " must not change");
+    REQUIRE(same_bits(inputs[i], values[i]));
+  }
+  return r;
+}
+
+void require_same(const Result& a, const Result& b) {
+  REQUIRE(a.outputs.size() == b.outputs.size());
+  for (size_t i = 0; i < a.outputs.size(); ++i) {
+    INFO("output " << i);
+    REQUIRE(same_bits(a.outputs[i], b.outputs[i]));
+  }
+  for (size_t i = 0; i < a.gradients.size(); ++i) {
+    INFO("gradient " << i);
+    REQUIRE(same_bits(a.gradients[i], b.gradients[i]));
+  }
+}
+
+// The same program imperatively and planned. F is called with nd and with sym.
+template <class F>
+void check_same(F&& f, const std::vector<NDArray>& values) {
+  std::vector<Symbol> data;
+  for (size_t i = 0; i < values.size(); ++i) data.push_back(sym.var("data" + std::to_string(i), values[i].shape()));
+  for (bool static_alloc : {true, false}) {
+    CachedGraph graph(Symbol::group(f(sym, data)), data_names(int(values.size())), {.static_alloc = static_alloc, .exact = true}, "same");
+    for (int time = 0; time < 2; ++time) {
+      Result imperative = run([&](const std::vector<NDArray>& x) { return f(nd, x); }, values);
+      Result planned = run([&](const std::vector<NDArray>& x) { return call(graph, x); }, values);
+      require_same(planned, imperative);
+      std::vector<NDArray> prediction = call(graph, values);
+      for (size_t i = 0; i < prediction.size(); ++i) REQUIRE(same_bits(prediction[i], imperative.outputs[i]));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("users row 24: 500 random programs equal the imperative run bit for bit, inputs unchanged") {
+  std::vector<NDArray> values{numbers({4, 6}, 1), numbers({4, 6}, 2)};
+  for (uint32_t seed = 1; seed <= 500; ++seed) {
+    INFO("seed " << seed);
+    int steps = 3 + int(seed % 30);
+    CachedGraph graph(random_symbol(steps, seed), data_names(2), {.static_alloc = seed % 2 == 0, .exact = true}, "random");
+    Result planned = run([&](const std::vector<NDArray>& x) { return call(graph, x); }, values);
+    Result imperative = run([&](const std::vector<NDArray>& x) { return random_program<NDArray>(nd, x, steps, seed); }, values);
+    require_same(planned, imperative);
+  }
+}
+
+TEST_CASE("execution plan: 100 random programs with the faster kernels are within the bounds") {
+  std::vector<NDArray> values{numbers({4, 6}, 1), numbers({4, 6}, 2)};
+  for (uint32_t seed = 1; seed <= 100; ++seed) {
+    INFO("seed " << seed);
+    CachedGraph graph(random_symbol(15, seed), data_names(2), {.static_alloc = true}, "random");
+    Result planned = run([&](const std::vector<NDArray>& x) { return call(graph, x); }, values);
+    Result imperative = run([&](const std::vector<NDArray>& x) { return random_program<NDArray>(nd, x, 15, seed); }, values);
+    for (size_t i = 0; i < planned.outputs.size(); ++i) {
+      require_near(planned.outputs[i], imperative.outputs[i].asvector<double>(), 1e-4);
+    }
+    for (size_t i = 0; i < planned.gradients.size(); ++i) {
+      require_near(planned.gradients[i], imperative.gradients[i].asvector<double>(), 1e-3);
+    }
+  }
+}
+
+TEST_CASE("users row 25: inputs, constants, duplicates and views as outputs") {
+  auto program = [](auto F, const auto& in) {
+    using A = std::decay_t<decltype(in[0])>;
+    const A &x = in[0], &y = in[1];
+    A constant = F.array({1, 2, 3, 4}, {2, 2}), r = F.relu(x);
+    return std::vector<A>{x, x, r, constant, r, F.reshape(r, {4}), F.flatten(x), x.slice(0, 1), F.reshape(constant, {4}), y * r};
+  };
+  check_same(program, {numbers({2, 2}, 1), numbers({2, 2}, 2)});
+}
+
+TEST_CASE("execution plan: the outputs are arrays of their own") {
+  Symbol x = sym.var("data0", {2, 2});
+  CachedGraph graph(Symbol::group({x, sym.reshape(x, {4}), x, Symbol::constant(nd.ones({2})), sym.tanh(x)}), {"data0"},
+                    {.static_alloc = true}, "own");
+  NDArray in = nd.ones({2, 2});
+  auto outputs = call(graph, {in});
+  for (NDArray& o : outputs) o += 1;
+  CHECK(floats(in) == std::vector<float>(4, 1));
+  CHECK(floats(outputs[0]) == std::vector<float>(4, 2));
+  CHECK(floats(outputs[1]) == std::vector<float>(4, 2));
+  CHECK(floats(call(graph, {in})[3]) == std::vector<float>(2, 1));
+}
+
+TEST_CASE("execution plan: identity and one array given twice (test_share_inputs_outputs)") {
+  check_same([](auto, const auto& in) { return in; }, {numbers({3}, 1)});
+  check_same([](auto, const auto& in) { return std::vector{in[0] + in[1]}; }, {numbers({3}, 1), numbers({3}, 2)});
+  Symbol a = sym.var("data0", {3}), b = sym.var("data1", {3});
+  CachedGraph graph(a * b + a, data_names(2), {.static_alloc = true, .exact = true}, "twice");
+  NDArray x = nd.array({1, 2, 3});
+  x.attach_grad();
+  for (int time = 0; time < 3; ++time) {
+    NDArray y = autograd::record([&] { return call(graph, {x, x})[0]; });
+    y.backward();
+    CHECK(floats(y) == std::vector<float>{2, 6, 12});
+    CHECK(floats(x.grad()) == std::vector<float>{3, 5, 7});
+  }
+}
+
+TEST_CASE("execution plan: an input that nothing uses, and one that only a dead node uses") {
+  Symbol a = sym.var("data0", {3}), b = sym.var("data1", {3});
+  Symbol dead = sym.zeros_like(sym.exp(b)) * 0;
+  CachedGraph graph(a + 1, data_names(2), {.static_alloc = true}, "unused");
+  CachedGraph zeros(a + dead, data_names(2), {.static_alloc = true}, "dead");
+  NDArray x = nd.ones({3}), y = nd.ones({3});
+  x.attach_grad();
+  y.attach_grad();
+  y.grad().assign(7);
+  autograd::record([&] { return call(graph, {x, y})[0]; }).backward();
+  CHECK(floats(x.grad()) == std::vector<float>(3, 1));
+  CHECK(floats(y.grad()) == std::vector<float>(3, 0));
+  CHECK(floats(call(zeros, {x, y})[0]) == std::vector<float>(3, 1));
+}
+
+TEST_CASE("execution plan: views of bigger arrays come in and are read only") {
+  NDArray big = numbers({6, 4}, 3), before = big.copy();
+  Symbol x = sym.var("data0", {2, 4});
+  CachedGraph graph(sym.tanh(x) + 1, {"data0"}, {.static_alloc = true, .exact = true}, "view");
+  NDArray part = big.slice(3, 5);
+  CHECK(same_bits(call(graph, {part})[0], nd.tanh(part) + 1));
+  CHECK(same_bits(big, before));
+}
+
+TEST_CASE("execution plan: random operators draw what the imperative run draws") {
+  // Written in another order than the outputs use them.
+  auto program = [](auto F, const auto& in) {
+    auto a = F.Dropout(in[0], {.p = 0.5});
+    auto b = F.Dropout(in[0], {.p = 0.3});
+    auto c = F.Dropout(in[0], {.p = 0.3});
+    return std::vector{b * 3 + a, c, F.random_uniform({3}, {})};
+  };
+  NDArray x = nd.ones({31});
+  Symbol s = Symbol::group(program(sym, std::vector{sym.var("data0", {31})}));
+  CachedGraph graph(s, {"data0"}, {.static_alloc = true, .exact = true}, "random");
+  for (bool training : {true, false, true}) {
+    std::vector<std::vector<NDArray>> results;
+    for (bool planned : {false, true}) {
+      kaon::random::seed(42);
+      for (int time = 0; time < 3; ++time) {
+        results.push_back(training ? autograd::train_mode([&] { return planned ? call(graph, {x}) : program(nd, std::vector{x}); })
+                                   : planned ? call(graph, {x}) : program(nd, std::vector{x}));
+      }
+      results.push_back({nd.random_uniform({5})});  // both have used the same numbers
+    }
+    for (size_t i = 0; i < 4; ++i) {
+      for (size_t k = 0; k < results[i].size(); ++k) CHECK(same_bits(results[i][k], results[4 + i][k]));
+    }
+    if (training) CHECK_FALSE(same_bits(results[0][0], results[1][0]));
+  }
+}
+
+TEST_CASE("execution plan: backward twice with retain_graph") {
+  Symbol x = sym.var("data0", {32, 8});
+  Symbol y = x;
+  for (int i = 0; i < 6; ++i) y = sym.tanh(y * 1.5) * sym.sigmoid(y) + x;
+  for (bool static_alloc : {true, false}) {
+    CachedGraph graph(y, {"data0"}, {.static_alloc = static_alloc, .exact = true}, "retain");
+    NDArray in = numbers({32, 8});
+    in.attach_grad();
+    NDArray out = autograd::record([&] { return call(graph, {in})[0]; });
+    NDArray head = numbers({32, 8}, 5);
+    out.backward(head, true);
+    NDArray first = in.grad().copy();
+    for (bool retain : {true, true, false}) {
+      in.grad().assign(0);
+      out.backward(head, retain);
+      CHECK(same_bits(in.grad(), first));
+    }
+    CHECK_THROWS_AS(out.backward(head), StateError);
+  }
+}
+
+TEST_CASE("execution plan: the head gradient may be the array that the gradient goes to") {
+  Symbol x = sym.var("data0", {8});
+  CachedGraph graph(sym.tanh(x) * sym.exp(x), {"data0"}, {.static_alloc = true, .exact = true}, "alias");
+  NDArray in = numbers({8});
+  in.attach_grad();
+  auto f = [&](bool planned) {
+    in.grad().assign(0.5);
+    NDArray y = autograd::record([&] { return planned ? call(graph, {in})[0] : nd.tanh(in) * nd.exp(in); });
+    y.backward(in.grad());
+    return in.grad().copy();
+  };
+  CHECK(same_bits(f(true), f(false)));
+}
+
+TEST_CASE("execution plan: what is wanted is settled by the forward") {
+  Symbol a = sym.var("data0", {3}), b = sym.var("data1", {3}), c = sym.var("data2", {3});
+  CachedGraph graph(a * b * c, data_names(3), {.static_alloc = true}, "wanted");
+  NDArray x = nd.array({1, 2, 3}), y = nd.array({4, 5, 6}), z = nd.ones({3});
+  y.attach_grad();
+  NDArray out = autograd::record([&] { return call(graph, {x, y, z})[0]; });
+  x.attach_grad();  // too late
+  z.attach_grad();
+  out.backward();
+  CHECK(floats(y.grad()) == std::vector<float>{1, 2, 3});
+  CHECK(floats(x.grad()) == std::vector<float>(3, 0));
+  out = autograd::record([&] { return call(graph, {x, y, z})[0]; });
+  NDArray gradient = y.grad();
+  y.attach_grad(GradReq::null);
+  out.backward();
+  CHECK(floats(x.grad()) == std::vector<float>{4, 5, 6});
+  CHECK(floats(z.grad()) == std::vector<float>{4, 10, 18});
+}
+
+TEST_CASE("execution plan: one output of several has a head gradient") {
+  Symbol x = sym.var("data0", {4});
+  CachedGraph graph(Symbol::group({sym.tanh(x), sym.exp(x)}), {"data0"}, {.static_alloc = true, .exact = true}, "partial");
+  NDArray in = numbers({4});
+  in.attach_grad();
+  for (size_t i : {0, 1}) {
+    auto out = autograd::record([&] { return call(graph, {in}); });
+    out[i].backward();
+    NDArray got = in.grad().copy();
+    autograd::record([&] { return i == 0 ? nd.tanh(in) : nd.exp(in); }).backward();
+    CHECK(same_bits(got, in.grad()));
+  }
+}
+
+TEST_CASE("execution plan: gradients of gradients are refused") {
+  Symbol x = sym.var("data0", {2});
+  CachedGraph graph(sym.exp(x), {"data0"}, {}, "second");
+  NDArray in = nd.ones({2});
+  in.attach_grad();
+  CHECK_THROWS_WITH(autograd::record([&] { return autograd::grad(call(graph, {in})[0], in, true); }), Contains("hybridize(false)"));
+}
+
+TEST_CASE("execution plan: an error names node, operator and the line of the call; the next call is right") {
+  Symbol x = sym.var("data0", {2});
+  CachedGraph graph(sym.tanh(fails_on_nan(x * 2, std::source_location::current(), "inner_check")), {"data0"}, {.static_alloc = true}, "net");
+  NDArray good = nd.array({1, 2}), bad = nd.array({NAN, 1.0f});
+  good.attach_grad();
+  bad.attach_grad();
+  NDArray y = autograd::record([&] { return call(graph, {bad})[0]; });
+  const int line = __LINE__ - 1;
+  std::string text = message_of([&] { y.wait_to_read(); });
+  CHECK_THAT(text, Contains("in node inner_check (_test_fails_on_nan)") && Contains("[net]") &&
+                       Contains(std::string("execution_plan_test.cpp:") + std::to_string(line)));
+  y.backward();
+  CHECK_THROWS_AS(bad.grad().wait_to_read(), ValueError);
+  for (int time = 0; time < 3; ++time) {
+    NDArray z = autograd::record([&] { return call(graph, {good})[0]; });
+    z.backward();
+    CHECK(same_bits(z, nd.tanh(good * 2)));
+    z = autograd::record([&] { return call(graph, {bad})[0]; });
+    CHECK_THROWS_AS(z.wait_to_read(), ValueError);
+  }
+  try {
+    nd.waitall();
+  } catch (const AggregateError&) {
+  }
+}

@@ -1,0 +1,164 @@
+#include "kaon/graph/passes/passes.h"
+
+#include <algorithm>
+
+#include "kaon/tests/graph/support.h"
+
+using namespace kaon;
+using namespace kaon::test;
+
+namespace {
+
+Graph make(const Symbol& s, std::vector<std::string> names, const Shape& shape) {
+  Graph g = Graph::from_symbol(s, names);
+  std::vector<TensorMeta> metas(names.size(), TensorMeta{shape, DType::float32});
+  infer_graph(g, metas);
+  return g;
+}
+size_t operators(const Graph& g) {
+  return size_t(std::count_if(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op != nullptr; }));
+}
+size_t count(const Graph& g, std::string_view op) {
+  return size_t(std::count_if(g.nodes.begin(), g.nodes.end(), [&](const Node& n) { return n.op && n.op->name() == op; }));
+}
+
+}  // namespace
+
+TEST_CASE("passes: test_eliminate_common_expr") {
+  Symbol a = sym.var("a"), b = sym.var("b"), c = sym.var("c"), d = sym.var("d");
+  auto saved = [&](const Symbol& s) {
+    Graph g = make(s, {"a", "b", "c", "d"}, {3});
+    size_t before = operators(g);
+    g = passes::common_subexpressions(std::move(g));
+    g.validate();
+    return before - operators(g);
+  };
+  CHECK(saved((a + b) + (a + b)) == 1);
+  CHECK(saved(((a + b) + c) + ((a + b) + c)) == 2);
+  CHECK(saved((a + 1) + (a + 2)) == 0);
+  CHECK(saved(Symbol::group({a * d, a * d})) == 1);
+  CHECK(saved(Symbol::group({a * d + b, a * d + b})) == 2);
+  CHECK(saved(Symbol::group({a * d + b, a * d + c})) == 1);
+  CHECK(saved(sym.Dropout(a, {}) + sym.Dropout(a, {})) == 0);  // two draws
+  CHECK(saved(sym.BatchNorm(a, b, c, a, d, {}) + sym.BatchNorm(a, b, c, a, d, {})) == 0);  // two updates
+}
+
+TEST_CASE("passes: merged outputs are still arrays of their own") {
+  Symbol a = sym.var("a"), d = sym.var("d");
+  Graph g = make(Symbol::group({a * d, a * d}), {"a", "d"}, {3});
+  g = passes::own_outputs(passes::common_subexpressions(std::move(g)));
+  CHECK(g.outputs[0] != g.outputs[1]);
+  CHECK(count(g, "_copy") == 1);
+  CachedGraph graph(Symbol::group({a * d, a * d}), {"a", "d"}, {}, "twice");
+  NDArray x = numbers({3}, 1), y = numbers({3}, 2);
+  auto out = call(graph, {x, y});
+  out[0] += 1;
+  CHECK(same_bits(out[1], x * y));
+}
+
+TEST_CASE("passes: own_outputs copies inputs, constants, views and repetitions, nothing else") {
+  Symbol a = sym.var("a");
+  Symbol r = sym.relu(a);
+  Graph g = passes::own_outputs(make(Symbol::group({r, a, sym.array({1, 2}), sym.reshape(r, {3, 1}), r, sym.tanh(r)}), {"a"}, {3}));
+  CHECK(count(g, "_copy") == 4);
+  g.validate();
+}
+
+TEST_CASE("passes: dead code goes, updates of statistics stay") {
+  Symbol a = sym.var("a"), b = sym.var("b"), c = sym.var("c"), m = sym.var("m"), v = sym.var("v");
+  Symbol kept = sym.BatchNorm(a, b, c, m, v, {});
+  Graph g = make(Symbol::group({sym.tanh(a), sym.exp(a), kept}), {"a", "b", "c", "m", "v"}, {3});
+  g.outputs.resize(1);
+  g.num_forward_outputs = 1;
+  g = passes::dead_code(std::move(g));
+  CHECK(count(g, "tanh") == 1);
+  CHECK(count(g, "exp") == 0);
+  CHECK(count(g, "BatchNorm") == 1);
+  CHECK(g.inputs.size() == 5);
+}
+
+TEST_CASE("passes: Dropout goes in prediction unless it is always on") {
+  Symbol a = sym.var("a");
+  Symbol s = sym.Dropout(sym.Dropout(sym.tanh(a), {}), {.mode = DropoutMode::always});
+  CHECK(count(passes::drop_dropout(make(s, {"a"}, {3}), true), "Dropout") == 2);
+  Graph g = passes::drop_dropout(make(s, {"a"}, {3}), false);
+  CHECK(count(g, "Dropout") == 1);
+  g.validate();
+  CachedGraph graph(s, {"a"}, {}, "always");
+  NDArray x = nd.ones({1000});
+  NDArray y = call(graph, {x})[0];
+  CHECK(nd.min(y).asscalar<float>() == 0);
+  CHECK_FALSE(same_bits(y, call(graph, {x})[0]));  // new numbers each time
+}
+
+TEST_CASE("passes: an activation joins the layer that it alone reads") {
+  Symbol x = sym.var("x"), w = sym.var("w");
+  auto layer = [&](int64_t n) { return sym.FullyConnected(x, w, {.num_hidden = int(n)}); };
+  auto fused = [&](const Symbol& s) {
+    Graph g = Graph::from_symbol(s, {"x", "w"});
+    TensorMeta metas[] = {{Shape(2, 3), DType::float32}, {Shape(4, 3), DType::float32}};
+    infer_graph(g, metas);
+    size_t before = operators(g);
+    g = passes::fuse_activation(std::move(g));
+    g.validate();
+    return before - operators(g);
+  };
+  CHECK(fused(sym.relu(layer(4))) == 1);
+  CHECK(fused(sym.Activation(layer(4), {.act_type = ActivationType::relu})) == 1);
+  CHECK(fused(sym.tanh(layer(4))) == 0);
+  Symbol shared = layer(4);
+  CHECK(fused(Symbol::group({sym.relu(shared), shared})) == 0);
+  CHECK(fused(sym.relu(sym.relu(layer(4)))) == 1);
+  CachedGraph graph(sym.relu(layer(4)), {"x", "w"}, {}, "fused");
+  NDArray a = numbers({2, 3}), b = numbers({4, 3}, 2);
+  a.attach_grad();
+  b.attach_grad();
+  auto run = [&](bool planned) {
+    NDArray y = autograd::record([&] {
+      return planned ? call(graph, {a, b})[0] : nd.relu(nd.FullyConnected(a, b, {.num_hidden = 4}));
+    });
+    y.backward();
+    return std::vector{y, a.grad().copy(), b.grad().copy()};
+  };
+  auto planned = run(true), imperative = run(false);
+  for (size_t i = 0; i < 3; ++i) require_near(planned[i], imperative[i].asvector<double>(), 1e-5);
+}
+
+TEST_CASE("passes: images stay channels-last between convolutions, outputs never do") {
+  Symbol x = sym.var("x"), w = sym.var("w"), v = sym.var("v");
+  Symbol c1 = sym.Convolution(x, w, {.kernel = {3, 3}, .pad = {1, 1}, .num_filter = 4});
+  Symbol p = sym.Pooling(sym.relu(c1), {.kernel = {2, 2}, .pool_type = PoolType::max, .stride = {2, 2}});
+  Symbol c2 = sym.Convolution(p, v, {.kernel = {3, 3}, .num_filter = 5});
+  Symbol program = Symbol::group({c2, p, sym.flatten(c2)});
+  CachedGraph graph(program, {"x", "w", "v"}, {.static_alloc = true}, "conv");
+  std::vector<NDArray> in{numbers({2, 3, 8, 8}, 1), numbers({4, 3, 3, 3}, 2), numbers({5, 4, 3, 3}, 3)};
+  for (NDArray& a : in) a.attach_grad();
+  auto imperative = [&] {
+    NDArray i1 = nd.Convolution(in[0], in[1], {.kernel = {3, 3}, .pad = {1, 1}, .num_filter = 4});
+    NDArray ip = nd.Pooling(nd.relu(i1), {.kernel = {2, 2}, .pool_type = PoolType::max, .stride = {2, 2}});
+    NDArray i2 = nd.Convolution(ip, in[2], {.kernel = {3, 3}, .num_filter = 5});
+    return std::vector{i2, ip, nd.flatten(i2)};
+  };
+  auto run = [&](bool planned) {
+    auto out = autograd::record([&] { return planned ? call(graph, in) : imperative(); });
+    std::vector<NDArray> heads;
+    for (size_t i = 0; i < out.size(); ++i) heads.push_back(numbers(out[i].shape(), 20 + uint32_t(i)));
+    autograd::backward(out, heads);
+    for (NDArray& a : in) out.push_back(a.grad().copy());
+    return out;
+  };
+  auto expected = run(false);
+  for (int time = 0; time < 2; ++time) {
+    auto got = run(true);
+    for (size_t i = 0; i < got.size(); ++i) {
+      INFO("array " << i);
+      require_near(got[i], expected[i].asvector<double>(), i < 3 ? 1e-4 : 1e-3);
+    }
+  }
+  const Graph& g = graph.plan()->graph();
+  size_t images = size_t(std::count_if(g.nodes.begin(), g.nodes.end(), [](const Node& n) {
+    return !n.layouts.empty() && n.layouts[0] == Layout::channels_last;
+  }));
+  CHECK(images >= 4);
+  for (ValueId v2 : g.outputs) CHECK(g.layout(v2) == Layout::row_major);
+}
