@@ -1,7 +1,7 @@
 // Waiting without blocking a thread: co_await in Kaon's tasks, completion tokens in Asio's programs.
-// Prints a value, a vector and an array that were awaited; three tasks' results in their order; the error of an operator,
-// with the line that pushed it, as it arrives at a co_await; the same array awaited in an Asio coroutine and by a
-// callback; and a wait given up after 20 ms.
+// Prints an array, a vector and a value that were awaited; the results of three tasks; the error of an operator, with the
+// line that pushed it, as it arrives at a co_await; an array awaited in an Asio coroutine and by a callback; and a wait
+// given up after 20 ms.
 #include <fmt/format.h>
 #include <kaon/asio.h>
 #include <kaon/kaon.h>
@@ -49,29 +49,31 @@ Task<void> awaits() {
   co_await Engine::current().idle();  // all that was pushed, by anybody
 }
 
-// The same in a program that belongs to Asio. The io_context's thread never blocks.
+// The same in a program that belongs to Asio. Its thread never blocks.
 asio::awaitable<void> in_asio(NDArray x) {
   co_await x.async_wait(asio::use_awaitable);
-  fmt::print("awaited in an Asio coroutine: {}\n", x.asscalar<float>());  // there already: does not wait
+  fmt::print("awaited in an Asio coroutine: {}\n", x.asscalar<float>());
 }
 
 void asio_program() {
   asio::io_context io;
   NDArray m = nd.random_normal({256, 256}, {.scale = 0.05});
-  NDArray norm = nd.norm(nd.dot(nd.dot(m, m), m)) * 0 + 1;
-  asio::co_spawn(io, in_asio(norm), asio::detached);
-  norm.async_wait(asio::bind_executor(io, [](std::exception_ptr error) {
-    fmt::print("callback: {}\n", error ? "failed" : "ready");
-  }));
+  NDArray one = nd.norm(nd.dot(nd.dot(m, m), m)) * 0 + 1;
+  asio::co_spawn(io, in_asio(one), asio::detached);
+  auto told = [](std::exception_ptr error) { fmt::print("callback: {}\n", error ? "failed" : "ready"); };
+  one.async_wait(asio::bind_executor(io, told));
+  io.run();
+}
 
-  // An operator that takes 200 ms, and a wait for it that is given up earlier.
+// An operator that takes 200 ms, and a wait for it that is given up earlier. The operator itself runs to its end.
+void cancelled_wait() {
+  asio::io_context io;
   NDArray slow = nd.zeros({1});
   slow.wait_to_read();
   Engine::current().push({update(slow.var())}, [](RunContext&) { std::this_thread::sleep_for(200ms); });
   asio::cancellation_signal cancel;
-  slow.async_wait(asio::bind_cancellation_slot(cancel.slot(), asio::bind_executor(io, [](std::exception_ptr error) {
-    fmt::print("the slow array: {}\n", error ? "given up" : "ready");
-  })));
+  auto told = [](std::exception_ptr error) { fmt::print("the slow array: {}\n", error ? "given up" : "ready"); };
+  slow.async_wait(asio::bind_cancellation_slot(cancel.slot(), asio::bind_executor(io, told)));
   asio::steady_timer timer(io, 20ms);
   timer.async_wait([&](boost::system::error_code) { cancel.emit(asio::cancellation_type::all); });
   io.run();
@@ -80,5 +82,6 @@ void asio_program() {
 int main() {
   sync_wait(awaits());  // plain code enters here; `return run_main(awaits());` would be a whole main()
   asio_program();
+  cancelled_wait();
   nd.waitall();
 }

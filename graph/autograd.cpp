@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <queue>
 #include <unordered_map>
+#include <utility>
 
 #include "kaon/ops/functions.h"
 #include "kaon/ops/op_attributes.h"
@@ -32,6 +33,7 @@ struct TapeNode : RefCounted<TapeNode>, Pooled {
   uint64_t sequence;  // callers come after callees
   bool training;      // the mode of the call
   bool released = false;
+  bool queued = false;  // during backward
   std::unique_ptr<GradFunction> function;
   // As they were at the call: attaching a gradient later cuts no recorded computation. Null where no gradient flows.
   std::vector<IntrusivePtr<History>> inputs;
@@ -200,19 +202,19 @@ class BackwardPass {
   BackwardPass& operator=(const BackwardPass&) = delete;
   ~BackwardPass() {  // after an error: nothing stays behind in the tape
     for (; !queue_.empty(); queue_.pop()) {
-      auto& heads = queue_.top().node->heads;
-      heads.assign(heads.size(), NDArray());
+      TapeNode& node = *queue_.top().node;
+      node.queued = false;
+      node.heads.assign(node.heads.size(), NDArray());
     }
   }
 
+  // An undefined gradient is zero. It travels on: the attached gradients in which it ends are overwritten too.
   void send(History* h, NDArray gradient) {
     if (!h) return;
     if (auto it = asked.find(h); it != asked.end()) accumulate(it->second, gradient);
     if (h->node) {
-      auto& heads = h->node->heads;
-      bool first = std::none_of(heads.begin(), heads.end(), [](const NDArray& g) { return g.defined(); });
-      accumulate(heads[h->output], std::move(gradient));
-      if (first) queue_.push({h->node});
+      accumulate(h->node->heads[h->output], std::move(gradient));
+      if (!std::exchange(h->node->queued, true)) queue_.push({h->node});
     } else if (h->req != GradReq::null) {
       Leaf& leaf = leaves[h];
       leaf.history = IntrusivePtr<History>(h);
@@ -224,6 +226,7 @@ class BackwardPass {
     while (!queue_.empty()) {
       IntrusivePtr<TapeNode> node = queue_.top().node;
       queue_.pop();
+      node->queued = false;
       std::vector<NDArray> heads = std::move(node->heads);
       node->heads.assign(heads.size(), NDArray());
       if (node->released) {
@@ -235,12 +238,12 @@ class BackwardPass {
       std::unique_ptr<bool[]> wanted(new bool[n]);
       std::vector<NDArray> gradients(n);
       for (size_t i = 0; i < n; ++i) wanted[i] = bool(node->inputs[i]);
-      if (node->function->writes_in_place()) offer_targets(*node, gradients);
-      thread_context().training = node->training;
-      node->function->backward({.heads = heads, .wanted = {wanted.get(), n}, .gradients = gradients, .retain = retain_});
-      for (size_t i = 0; i < n; ++i) {
-        if (gradients[i].defined()) send(node->inputs[i].get(), std::move(gradients[i]));
+      if (std::any_of(heads.begin(), heads.end(), [](const NDArray& h) { return h.defined(); })) {
+        if (node->function->writes_in_place()) offer_targets(*node, gradients);
+        thread_context().training = node->training;
+        node->function->backward({.heads = heads, .wanted = {wanted.get(), n}, .gradients = gradients, .retain = retain_});
       }
+      for (size_t i = 0; i < n; ++i) send(node->inputs[i].get(), std::move(gradients[i]));
       if (!retain_) {
         node->released = true;
         node->function->release();
@@ -263,7 +266,9 @@ class BackwardPass {
     bool operator<(const Entry& o) const { return node->sequence < o.node->sequence; }
   };
 
-  static void accumulate(NDArray& sum, NDArray g) { sum = sum.defined() ? nd.elemwise_add(sum, g) : std::move(g); }
+  static void accumulate(NDArray& sum, NDArray g) {
+    if (g.defined()) sum = sum.defined() ? nd.elemwise_add(sum, g) : std::move(g);
+  }
 
   // An attached gradient that is overwritten anyway and to which nothing has come yet: the call may write it directly.
   void offer_targets(const TapeNode& node, std::span<NDArray> gradients) const {
@@ -303,6 +308,10 @@ void start(BackwardPass& pass, std::span<const NDArray> heads, std::span<const N
 // Puts a new gradient where the user sees it.
 void store(History& h, NDArray gradient) {
   h.stamp = g_sequence.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (!gradient.defined()) {
+    if (h.req == GradReq::write) h.grad.assign(0);
+    return;
+  }
   if (gradient.ptr() == h.grad.ptr()) return;  // written directly
   if (gradient.dtype() != h.grad.dtype()) gradient = gradient.astype(h.grad.dtype());
   if (h.req == GradReq::add) {

@@ -231,7 +231,10 @@ std::vector<SymbolNode*> topological_order(const std::vector<SymbolEntry>& heads
 
 std::vector<SymbolNode*> creation_order(const std::vector<SymbolEntry>& heads) {
   auto order = topological_order(heads);
-  std::sort(order.begin(), order.end(), [](const SymbolNode* a, const SymbolNode* b) { return a->sequence < b->sequence; });
+  // variables first: those that an operator made for itself are younger than it
+  std::sort(order.begin(), order.end(), [](const SymbolNode* a, const SymbolNode* b) {
+    return std::pair(!a->is_variable(), a->sequence) < std::pair(!b->is_variable(), b->sequence);
+  });
   return order;
 }
 

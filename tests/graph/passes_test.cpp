@@ -40,7 +40,7 @@ TEST_CASE("passes: test_eliminate_common_expr") {
   CHECK(saved(Symbol::group({a * d + b, a * d + b})) == 2);
   CHECK(saved(Symbol::group({a * d + b, a * d + c})) == 1);
   CHECK(saved(sym.Dropout(a, {}) + sym.Dropout(a, {})) == 0);  // two draws
-  CHECK(saved(sym.BatchNorm(a, b, c, a, d, {}) + sym.BatchNorm(a, b, c, a, d, {})) == 0);  // two updates
+  CHECK(saved(sym.BatchNorm(a, b, c, a, d, {.axis = 0}) + sym.BatchNorm(a, b, c, a, d, {.axis = 0})) == 0);  // two updates
 }
 
 TEST_CASE("passes: merged outputs are still arrays of their own") {
@@ -66,7 +66,7 @@ TEST_CASE("passes: own_outputs copies inputs, constants, views and repetitions, 
 
 TEST_CASE("passes: dead code goes, updates of statistics stay") {
   Symbol a = sym.var("a"), b = sym.var("b"), c = sym.var("c"), m = sym.var("m"), v = sym.var("v");
-  Symbol kept = sym.BatchNorm(a, b, c, m, v, {});
+  Symbol kept = sym.BatchNorm(a, b, c, m, v, {.axis = 0});
   Graph g = make(Symbol::group({sym.tanh(a), sym.exp(a), kept}), {"a", "b", "c", "m", "v"}, {3});
   g.outputs.resize(1);
   g.num_forward_outputs = 1;

@@ -258,7 +258,6 @@ void batch_norm(Rows& rows, const BatchNorm& op, const Shape& data, bool trainin
     });
     return Hosts{y, used_mean, inverse, mean, var};
   }, options);
-  if (data.size() == 0) return;
   RowOptions loose{.loosen = 20};
   rows.emplace_back(BackwardBatchNorm{.fix_gamma = op.fix_gamma, .axis = op.axis}, std::vector{in(data), in(data), in(c), in(c), in(c, Fill::positive)}, [=](const Hosts& in) {
     // positive inverse_std: the statistics were the batch's
@@ -290,7 +289,6 @@ void layer_norm(Rows& rows, const LayerNorm& op, const Shape& data) {
   }, RowOptions{.loosen = 4, .loosen_gradient = 20});
   Shape statistics = without(data, axis);
   if (statistics.empty()) statistics = Shape(1);
-  if (data.size() == 0) return;
   auto fixed = [&](Input i) {
     i.dtype = DType::float32;
     return i;

@@ -1,0 +1,250 @@
+// Blocks as a tree: names, parameters, files, plain blocks.
+#include "kaon/gluon/block.h"
+
+#include "kaon/tests/gluon/hybrid_support.h"
+#include "kaon/tests/support/files.h"
+
+using namespace kaon;
+using namespace kaon::test;
+using Catch::Matchers::Contains;
+using Strings = std::vector<std::string>;
+
+namespace {
+
+Strings names_of(const gluon::ParameterDict& p) {
+  Strings names;
+  for (const auto& x : p) names.push_back(x.name());
+  return names;
+}
+
+// Not traceable: the depth depends on a value.
+struct Plain : gluon::Block {
+  Mlp body = child("body", Mlp());
+  Fc head = child("head", Fc(3));
+  Plain() : Block("plain") {}
+  NDArray operator()(const NDArray& x) const {
+    NDArray y = body(x);
+    if (y.sum().asscalar<float>() > 0) y = y * 2;
+    return head(y);
+  }
+};
+
+struct Outer : gluon::HybridBlock<Outer> {
+  Mlp mlp = child("mlp", Mlp());
+  gluon::Parameter scale = param("scale", {1}, {.init = init::One()});
+  Outer() : HybridBlock("outer") {}
+  auto hybrid_forward(auto F, auto x) { return F.broadcast_mul(mlp(x), F(scale)); }
+};
+
+}  // namespace
+
+TEST_CASE("block: names are paths; own parameters come first; a regular expression selects", "[gluon]") {
+  Outer net;
+  CHECK(names_of(net.collect_params()) == Strings{"scale", "mlp_fc1_weight", "mlp_fc1_bias", "mlp_fc2_weight", "mlp_fc2_bias"});
+  CHECK(names_of(net.collect_params(".*weight")) == Strings{"mlp_fc1_weight", "mlp_fc2_weight"});
+  CHECK(names_of(net.collect_params("mlp_fc1_bias|scale")) == Strings{"scale", "mlp_fc1_bias"});
+  CHECK(net.mlp.fc1.name() == "fc1");
+  CHECK(net.class_name() == "outer");
+  CHECK_THROWS_WITH(net.collect_params().get("nothing"), Contains("mlp_fc2_bias"));
+}
+
+TEST_CASE("block: a copy of the handle is the same block", "[gluon]") {
+  Mlp net = ready(Mlp()), copy = net;
+  NDArray x = numbers({2, 5});
+  NDArray y = net(x);
+  CHECK(same_bits(copy(x), y));
+  copy.hybridize();
+  net(x);
+  CHECK(*net.symbols >= 1);  // the original is hybridized too
+  copy.fc1.weight.set_data(nd.zeros({16, 5}));
+  CHECK_FALSE(same_bits(net(x), y));
+}
+
+TEST_CASE("block: children of a plain block are hybridized, its own code runs each time", "[gluon]") {
+  Plain net = ready(Plain());
+  NDArray x = numbers({2, 5});
+  NDArray expected = net(x);
+  net.hybridize({.static_alloc = true, .exact = true});
+  for (int i = 0; i < 4; ++i) CHECK(same_bits(net(x), expected));
+  CHECK(*net.body.arrays == 1);
+  CHECK(*net.body.symbols == 1);
+}
+
+TEST_CASE("block: calling what is not a registered child throws, naming both", "[gluon]") {
+  struct Wrong : gluon::HybridBlock<Wrong> {
+    Fc inside = child("inside", Fc(2));
+    Fc outside = Fc(2);
+    Wrong() : HybridBlock("wrong") {}
+    auto hybrid_forward(auto, auto x) { return outside(inside(x)); }
+  };
+  Wrong net;
+  net.initialize();
+  net.outside.initialize();
+  NDArray x = numbers({2, 5});
+  for (bool outside_active : {false, true}) {
+    net.outside.hybridize(outside_active);
+    CHECK_THROWS_AS(net(x), StateError);
+    CHECK_THROWS_WITH(net(x), Contains("wrong calls fc") && Contains("child("));
+  }
+  net.hybridize();
+  CHECK_THROWS_WITH(net(x), Contains("wrong calls fc"));
+  CHECK_THROWS_WITH(net(sym.var("data")), Contains("wrong calls fc"));
+  CHECK(ready(Fc(2))(x).shape() == Shape(2, 2));  // the thread is as before
+}
+
+TEST_CASE("block: one block in two places has one name and one set of values", "[gluon]") {
+  struct Shared : gluon::HybridBlock<Shared> {
+    Fc one = child("one", Fc(5)), two;
+    Shared() : HybridBlock("shared") { two = child("two", one); }
+    auto hybrid_forward(auto F, auto x) { return two(F.tanh(one(x))); }
+  };
+  Shared net = ready(Shared());
+  CHECK(names_of(net.collect_params()) == Strings{"one_weight", "one_bias"});
+  NDArray x = numbers({3, 5});
+  NDArray y = net(x);
+  net.hybridize({.exact = true});
+  CHECK(same_bits(net(x), y));
+  NDArray w = net.one.weight.data(), b = net.one.bias.data();
+  auto layer = [&](const NDArray& v) { return nd.FullyConnected(v, w, b, {.num_hidden = 5}); };
+  CHECK(same_bits(y, layer(nd.tanh(layer(x)))));
+  autograd::record([&] { return net(x); }).backward();
+  NDArray planned = net.one.weight.grad().copy();
+  autograd::record([&] { return layer(nd.tanh(layer(x))); }).backward();
+  CHECK(same_bits(planned, net.one.weight.grad()));
+}
+
+TEST_CASE("block: parameters shared by two nets keep the first owner's names", "[gluon]") {
+  struct Tied : gluon::HybridBlock<Tied> {
+    Fc inner;
+    explicit Tied(const Fc& fc) : HybridBlock("tied") { inner = child("inner", fc); }
+    Tied() : Tied(Fc(3)) {}
+    auto hybrid_forward(auto, auto x) { return inner(x); }
+  };
+  Outer owner;
+  Tied user(owner.mlp.fc2);
+  CHECK(names_of(user.collect_params()) == Strings{"mlp_fc2_weight", "mlp_fc2_bias"});
+  ready(owner);
+  owner(numbers({2, 5}));
+  user.hybridize();
+  CHECK(user(numbers({2, 16})).shape() == Shape(2, 4));
+}
+
+TEST_CASE("block: duplicate names and cycles are refused", "[gluon]") {
+  struct Twice : gluon::HybridBlock<Twice> {
+    Twice() : HybridBlock("twice") {
+      child("a", Fc(1));
+      CHECK_THROWS_WITH(child("a", Fc(1)), Contains("replace_child"));
+      param("w", {1});
+      CHECK_THROWS_WITH(param("w", {2}), Contains("has a parameter 'w' already"));
+      CHECK_THROWS_AS(child("self", gluon::Block(*this)), ValueError);
+    }
+    auto hybrid_forward(auto, auto x) { return x; }
+  } net;
+  struct Clash : gluon::HybridBlock<Clash> {
+    Fc fc = child("fc", Fc(5));
+    gluon::Parameter w = param("fc_weight", {5}, {.init = init::One()});
+    auto hybrid_forward(auto F, auto x) { return F.broadcast_add(fc(x), F(w)); }
+  };
+  Clash clash = ready(Clash());
+  clash(numbers({2, 5}));
+  clash.hybridize();
+  CHECK_THROWS_WITH(clash(numbers({2, 5})), Contains("two inputs or parameters named 'fc_weight'"));
+}
+
+TEST_CASE("block: test_hybrid_stale_cache: replacing a child deep inside is seen by the nets around it", "[gluon]") {
+  Outer net = ready(Outer());
+  NDArray x = numbers({2, 5});
+  net.hybridize({.exact = true});
+  CHECK(net(x).shape() == Shape(2, 4));
+  net.mlp.replace_child("fc2", net.mlp.fc2, Fc(7));
+  net.initialize();
+  CHECK(net(x).shape() == Shape(2, 7));
+  CHECK(net.mlp.fc2.weight.name() == "mlp_fc2_weight");
+  NDArray y = net(x);
+  net.hybridize(false);
+  CHECK(same_bits(net(x), y));
+  CHECK_THROWS_WITH(net.replace_child("nothing", net.mlp, Mlp()), Contains("no child 'nothing'"));
+}
+
+TEST_CASE("block: cast changes every parameter; traces follow", "[gluon]") {
+  Outer net = ready(Outer());
+  NDArray x = numbers({2, 5});
+  net.hybridize();
+  NDArray y = net(x);
+  net.cast(DType::float64);
+  NDArray z = net(x.astype(DType::float64));
+  CHECK(z.dtype() == DType::float64);
+  require_close(z, values(y));
+  net.mlp.cast(DType::float32);
+  CHECK_THROWS_AS(net(x), TypeError);  // scale is still float64
+  net.cast(DType::float32);
+  require_close(net(x), values(y));
+}
+
+TEST_CASE("block: parameter files have dotted names", "[gluon]") {
+  ScratchFolder folder;
+  nn::HybridSequential net(nn::Dense(8, {.activation = "relu"}), nn::Dense(3));
+  ready(net);
+  NDArray x = numbers({2, 5});
+  NDArray y = net(x);
+  net.save_parameters(folder / "net.params");
+  Strings names;
+  for (const auto& [name, array] : nd_file::load(folder / "net.params")) names.push_back(name);
+  CHECK(names == Strings{"0.weight", "0.bias", "1.weight", "1.bias"});
+  nn::HybridSequential other(nn::Dense(8, {.activation = "relu"}), nn::Dense(3));
+  other.load_parameters(folder / "net.params");  // not initialized: the file gives the shapes
+  CHECK(same_bits(other(x), y));
+  other.collect_params().save(folder / "full.params");
+  nn::HybridSequential third(nn::Dense(8, {.activation = "relu"}), nn::Dense(3));
+  third.load_parameters(folder / "full.params");  // full names
+  CHECK(same_bits(third(x), y));
+}
+
+TEST_CASE("block: a parameter file that does not fit changes nothing", "[gluon]") {
+  ScratchFolder folder;
+  Outer net = ready(Outer());
+  NDArray x = numbers({2, 5});
+  NDArray y = net(x);
+  auto arrays = [&] {
+    NamedArrays all;
+    for (const char* n : {"scale", "mlp.fc1.weight", "mlp.fc1.bias", "mlp.fc2.weight", "mlp.fc2.bias"}) {
+      std::string full = n;
+      for (char& c : full) c = c == '.' ? '_' : c;
+      all.emplace_back(n, nd.zeros(net.collect_params().get(full).shape()));
+    }
+    return all;
+  };
+  NamedArrays missing = arrays(), extra = arrays();
+  missing.pop_back();
+  nd_file::save(folder / "missing", missing);
+  CHECK_THROWS_WITH(net.load_parameters(folder / "missing"), Contains("'mlp.fc2.bias' is missing"));
+  CHECK(same_bits(net(x), y));
+  extra.emplace_back("other", nd.ones({1}));
+  nd_file::save(folder / "extra", extra);
+  CHECK_THROWS_WITH(net.load_parameters(folder / "extra"), Contains("'other'"));
+  CHECK(same_bits(net(x), y));
+  net.load_parameters(folder / "missing", true);
+  net.load_parameters(folder / "extra", false, true);
+  CHECK(values(net(x)) == std::vector<double>(8, 0));
+}
+
+TEST_CASE("block: a shared parameter may stand in a file under any of its paths", "[gluon]") {
+  ScratchFolder folder;
+  Fc fc(5);
+  nn::HybridSequential net(fc, fc);
+  ready(net);
+  NDArray x = numbers({2, 5});
+  NDArray y = net(x);
+  net.save_parameters(folder / "both");
+  nd_file::save(folder / "last", {{"1.weight", fc.weight.data()}, {"1.bias", fc.bias.data()}});
+  for (const char* file : {"both", "last"}) {
+    Fc own(5);
+    nn::HybridSequential other(own, own);
+    other.load_parameters(folder / file);
+    CHECK(same_bits(other(x), y));
+  }
+}
+
+TEST_CASE("block: to_string shows the tree", "[gluon]") {
+  CHECK(to_string(Outer()) == "outer(\n  (mlp): mlp(\n    (fc1): fc(weight: (16, 0), bias: (16,))\n    (fc2): fc(weight: (4, 0), bias: (4,))\n  )\n)");
+}
