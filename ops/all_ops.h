@@ -5,6 +5,7 @@
 #include "kaon/ops/elementwise/add_n.h"
 #include "kaon/ops/elementwise/binary.h"
 #include "kaon/ops/elementwise/cast.h"
+#include "kaon/ops/elementwise/hard_sigmoid.h"
 #include "kaon/ops/elementwise/scalar.h"
 #include "kaon/ops/elementwise/select.h"
 #include "kaon/ops/elementwise/sum_to.h"
@@ -62,7 +63,7 @@ using ElementwiseOps = OpList<
     BroadcastLogicalAnd, BroadcastLogicalOr, BroadcastLogicalXor, PlusScalar, MinusScalar, RMinusScalar, MulScalar,
     DivScalar, RDivScalar, ModScalar, RModScalar, PowerScalar, RPowerScalar, MaximumScalar, MinimumScalar, HypotScalar,
     EqualScalar, NotEqualScalar, GreaterScalar, GreaterEqualScalar, LesserScalar, LesserEqualScalar, LogicalAndScalar,
-    LogicalOrScalar, LogicalXorScalar, SmoothL1, Where, Clip, ClipBackward, Cast, AddN, SumTo>;
+    LogicalOrScalar, LogicalXorScalar, SmoothL1, Where, Clip, ClipBackward, Cast, AddN, SumTo, HardSigmoid>;
 using ReduceOps = OpList<Sum, Mean, Prod, Max, Min, NanSum, NanProd, Norm, ArgMax, ArgMin, ArgMaxChannel, SumGrad, MaxGrad,
                          NanSumGrad, ProdGrad, NormGrad>;
 using MovementOps = OpList<Reshape, ReshapeLike, Flatten, ExpandDims, Squeeze, ReshapeTo, Transpose, SwapAxis, Slice, SliceAxis,

@@ -78,6 +78,7 @@ class Functions {
   A ones_like(const In<A>& x) const { return call(OnesLike{}, x); }
   A cast(const In<A>& x, DType dtype) const { return call(kaon::Cast{.dtype = dtype}, x); }
   A clip(const In<A>& x, double a_min, double a_max) const { return call(Clip{.a_min = a_min, .a_max = a_max}, x); }
+  A hard_sigmoid(const In<A>& x, const HardSigmoid& op = {}) const { return call(op, x); }
   A smooth_l1(const In<A>& x, double scalar = 1) const { return call(SmoothL1{.scalar = scalar}, x); }
   A _backward_relu(const In<A>& head, const In<A>& output) const { return call(BackwardRelu{}, head, output); }
   A _backward_sigmoid(const In<A>& head, const In<A>& output) const { return call(BackwardSigmoid{}, head, output); }

@@ -1,4 +1,5 @@
 // Rows of the elementwise operators.
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <numbers>
@@ -72,6 +73,8 @@ void unary_rows(Rows& rows) {
   unary(rows, Cbrt{}, [](double x) { return std::cbrt(x); }, Fill::nonzero);
   unary(rows, Rcbrt{}, [](double x) { return 1 / std::cbrt(x); }, Fill::nonzero);
   unary(rows, Softsign{}, [](double x) { return x / (1 + std::abs(x)); });
+  unary(rows, HardSigmoid{}, [](double x) { return std::clamp(0.2 * x + 0.5, 0., 1.); });
+  unary(rows, HardSigmoid{.alpha = 0.6, .beta = 0.4}, [](double x) { return std::clamp(0.6 * x + 0.4, 0., 1.); });
   unary(rows, SoftRelu{}, [](double x) { return std::log1p(std::exp(x)); });
   unary(rows, Gelu{}, gelu);
   unary(rows, LogicalNot{}, [](double x) { return double(x == 0); }, Fill::normal, {.dtypes = every_dtype});

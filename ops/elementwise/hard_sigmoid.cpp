@@ -1,0 +1,46 @@
+#include "kaon/ops/elementwise/hard_sigmoid.h"
+
+#include "kaon/ops/elementwise/pointwise.h"
+#include "kaon/ops/functions.h"
+
+namespace kaon {
+
+constinit const OpDef HardSigmoid::def = make_op_def<HardSigmoid>();
+
+void HardSigmoid::infer(InferContext& c) const {
+  c.expect_floating();
+  c.set_output(c.shape(0), c.dtype());
+}
+
+void HardSigmoid::grad(GradContext& g) const {
+  // alpha where the line is not cut off
+  if (g.wants(0)) g.set(0, g.head() * alpha * (g.output() > 0) * (g.output() < 1));
+}
+
+namespace {
+
+template <class T>
+void values(const HardSigmoid& op, const T* x, T* y, size_t n) {
+  const T alpha = T(op.alpha), beta = T(op.beta);
+  for (size_t i = 0; i < n; ++i) {
+    T v = alpha * x[i] + beta;
+    v = v < T(0) ? T(0) : v;  // in this order NaN stays
+    y[i] = v > T(1) ? T(1) : v;
+  }
+}
+
+}  // namespace
+
+void run_cpu(const HardSigmoid& op, KernelContext& c) {
+  static constexpr PointwiseKernels kernels{
+      .float32 = [](const void* attrs, const float* const* in, float* out,
+                    size_t n) { values(*static_cast<const HardSigmoid*>(attrs), in[0], out, n); },
+      .float64 =
+          [](const void* attrs, const void* const* in, void* out, size_t n) {
+            values(*static_cast<const HardSigmoid*>(attrs), static_cast<const double*>(in[0]), static_cast<double*>(out), n);
+          },
+  };
+  run_pointwise(kernels, &op, c);
+}
+
+}  // namespace kaon
