@@ -108,6 +108,9 @@ class Engine {
   // Until writes pushed before are done; helps to execute meanwhile. Throws the var's failure.
   // Inside an operation it helps too, and throws WouldDeadlock when that operation itself holds the array.
   void wait(Var& var, AccessMode mode = AccessMode::read);
+  // Calls `body` here and now, holding a read grant, when no write is running or queued; else returns false. Never helps,
+  // never blocks. Throws the var's failure.
+  bool read_now(Var& var, FunctionRef<void()> body);
   // Until nothing is pending. Throws AggregateError of the failures that no wait has reported yet.
   void wait_all();
   IdleAwaiter idle();  // co_await: wait_all for coroutines

@@ -104,7 +104,8 @@ Storage::Storage() : impl_(new Impl) {}
 Storage& Storage::cpu() {
   static auto* storage = [] {
     static Storage* made = new Storage;  // never destroyed: static arrays outlive main
-    pthread_atfork([] { made->impl_->lock_all(); }, [] { made->impl_->unlock_all(); }, [] { made->impl_->unlock_all(); });
+    auto unlock = [] { made->impl_->unlock_all(); };
+    pthread_atfork([] { made->impl_->lock_all(); }, unlock, unlock);
     return made;
   }();
   return *storage;

@@ -15,6 +15,7 @@ struct ThreadContext {
   bool recording = false;
   bool training = false;
   const char* scope = nullptr;    // path of the running block
+  bool tracing = false;           // a block is being traced: its arrays have no values
   bool in_task = false;           // pushing must not block: the coroutine's next suspension point waits instead
 };
 

@@ -74,6 +74,43 @@ bool Engine::enqueue_waiter(WaitNode& waiter) {
   return true;
 }
 
+bool Engine::read_now(Var& var, FunctionRef<void()> body) {
+  Dep grant;
+  grant.set(var, AccessMode::read);
+  var.lock();
+  if (!var.is_readable()) {
+    var.unlock();
+    return false;
+  }
+  if (var.error()) {
+    IntrusivePtr<const OpError> error(var.error());
+    var.unlock();
+    throw_op_error(*error);
+  }
+  var.append(grant);  // at once: nothing is in front
+  var.unlock();
+  struct End {  // also when the body throws
+    ~End() {
+      OpNode* next = nullptr;
+      for (Dep* g = grant.var()->complete(grant); g;) {
+        Dep* following = g->next;
+        engine.granted(*g->op, next);
+        g = following;
+      }
+      if (!next) return;
+      if (engine.threads == 0) {
+        engine.run_chain(next);
+      } else {
+        engine.make_ready(*next);
+      }
+    }
+    Impl& engine;
+    Dep& grant;
+  } end{*impl_, grant};
+  body();
+  return true;
+}
+
 void Engine::wait(Var& var, AccessMode mode) {
   ThreadWaiter waiter(var, mode);
   for (Running* r = t_running; r; r = r->outer) {

@@ -115,6 +115,7 @@ void Block::load_parameters(const std::filesystem::path& file, bool allow_missin
   for (const auto& [name, array] : arrays) {
     auto it = std::find_if(parameters.begin(), parameters.end(), [&, &name = name](const auto& p) { return p.first == name; });
     if (it != parameters.end()) {
+      it->second.check_data(array);
       found.push_back(it->second);
       chosen.emplace_back(it->second, array);
     } else if (!ignore_extra) {
@@ -220,15 +221,17 @@ void check_own(const BlockNode& block) {
 }  // namespace
 
 CallScope::CallScope(BlockNode& block, bool tracing)
-    : saved_path_(thread_context().scope), saved_block_(t_running_block) {
+    : saved_path_(thread_context().scope), saved_tracing_(thread_context().tracing), saved_block_(t_running_block) {
   check_own(block);
   t_running_block = &block;
   thread_context().scope = block.path;
+  thread_context().tracing = tracing;
   if (tracing) names_.emplace(block.prefix);
 }
 
 CallScope::~CallScope() {
   thread_context().scope = saved_path_;
+  thread_context().tracing = saved_tracing_;
   t_running_block = saved_block_;
 }
 

@@ -129,6 +129,7 @@ class CallScope {
 
  private:
   const char* saved_path_;
+  bool saved_tracing_;
   BlockNode* saved_block_;
   std::optional<NameScope> names_;
 };

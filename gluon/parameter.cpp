@@ -27,6 +27,18 @@ bool is_complete(const Shape& shape) {
   return std::find(shape.begin(), shape.end(), 0) == shape.end();
 }
 
+// Does `shape` complete `known`, where 0 and Shape::unknown() are unknown?
+bool fits(const Shape& known, const Shape& shape) {
+  if (known.ndim() < 0) return true;
+  bool same = known.ndim() == shape.ndim();
+  for (int i = 0; same && i < shape.ndim(); ++i) same = known[i] == 0 || known[i] == shape[i];
+  return same;
+}
+
+[[noreturn]] void throw_misfit(const std::string& name, const Shape& known, const Shape& shape) {
+  throw ShapeError(fmt::format("[Parameter] {} has shape {} (0 is unknown), got {}", name, known.str(), shape.str()));
+}
+
 thread_local ParameterTrace* t_trace = nullptr;
 
 }  // namespace
@@ -109,13 +121,19 @@ void Parameter::zero_grad() {
   }
 }
 
-void Parameter::set_data(const NDArray& values) {
-  Node& n = node();
-  set_shape(values.shape());
+void Parameter::check_data(const NDArray& values) const {
+  const Node& n = node();
+  if (!fits(n.shape, values.shape())) throw_misfit(n.name, n.shape, values.shape());
   if (values.dtype() != n.options.dtype) {
     throw TypeError(fmt::format("[Parameter] {} has dtype {}, got values of {}; use cast", n.name, name_of(n.options.dtype),
                                 name_of(values.dtype())));
   }
+}
+
+void Parameter::set_data(const NDArray& values) {
+  Node& n = node();
+  check_data(values);
+  set_shape(values.shape());
   autograd::ModeScope mode(false, false);
   if (n.data.defined()) {
     n.data.assign(values);
@@ -164,11 +182,7 @@ void Parameter::forget_variable() { node().variable = Symbol(); }
 
 void Parameter::set_shape(const Shape& inferred) {
   Node& n = node();
-  bool fits = n.shape.ndim() < 0 || n.shape.ndim() == inferred.ndim();
-  for (int i = 0; fits && i < inferred.ndim(); ++i) fits = n.shape.ndim() < 0 || n.shape[i] == 0 || n.shape[i] == inferred[i];
-  if (!fits) {
-    throw ShapeError(fmt::format("[Parameter] {} has shape {} (0 is unknown), got {}", n.name, n.shape.str(), inferred.str()));
-  }
+  if (!fits(n.shape, inferred)) throw_misfit(n.name, n.shape, inferred);
   if (!(n.shape == inferred)) n.variable = Symbol();
   n.shape = inferred;
 }
@@ -218,20 +232,23 @@ void ParameterDict::save(const std::filesystem::path& file, std::string_view str
 
 void ParameterDict::load(const std::filesystem::path& file, bool allow_missing, bool ignore_extra) const {
   NamedArrays arrays = nd_file::load(file);
+  // Everything is looked at before anything is changed.
   for (auto& [name, array] : arrays) {
     if (name.starts_with("arg:") || name.starts_with("aux:")) name.erase(0, 4);
-    if (!contains(name)) {
-      if (ignore_extra) continue;
+    if (contains(name)) {
+      get(name).check_data(array);
+    } else if (!ignore_extra) {
       throw ValueError(fmt::format("[load] {} holds '{}', which is no parameter of this net", file.string(), name));
     }
-    Parameter p = get(name);
-    p.set_data(array);
   }
   for (const Parameter& p : items_) {
     bool found = std::any_of(arrays.begin(), arrays.end(), [&](const auto& a) { return a.first == p.name(); });
     if (!found && !allow_missing) {
       throw ValueError(fmt::format("[load] parameter '{}' is missing in {}", p.name(), file.string()));
     }
+  }
+  for (const auto& [name, array] : arrays) {
+    if (contains(name)) Parameter(get(name)).set_data(array);
   }
 }
 

@@ -21,7 +21,8 @@ struct ParameterOptions {
   bool differentiable = true;        // false: running statistics
 };
 
-// A handle: a copy is the same parameter. A 0 in the shape is unknown until the first forward infers it.
+// A handle: a copy is the same parameter. A 0 in the shape, or all of Shape::unknown(), is unknown until the first
+// forward infers it.
 // Thread safety: reading from any thread; initializing and setting on one.
 class Parameter {
  public:
@@ -47,6 +48,7 @@ class Parameter {
   NDArray grad() const;              // throws StateError when there is none
   void zero_grad();
   void set_data(const NDArray& values);  // checks shape and dtype; initializes
+  void check_data(const NDArray& values) const;  // throws what set_data would throw
   void cast(DType dtype);
   Symbol var() const;                // the variable that stands for it in symbols
 

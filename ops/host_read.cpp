@@ -12,40 +12,57 @@ void throw_not_scalar(const Shape& shape) {
   throw ShapeError(fmt::format("[asscalar] the array must have one element, got shape {}", shape.str()));
 }
 
+namespace {
+
+void check_not_tracing(const std::source_location& site) {
+  if (!thread_context().tracing) return;
+  const char* block = thread_context().scope;
+  throw TraceError(fmt::format(
+      "[asscalar] a value is read at {}:{} while block {} is traced: it would be frozen into the plan. Compute with operators, or "
+      "call hybridize(false)", site.file_name(), site.line(), block ? block : "(none)"));
+}
+
+// Converts the elements of an array whose memory may be read.
+template <class T>
+void copy_elements(const ArrayNode& node, T* out) {
+  int64_t n = node.shape.size();
+  if (node.dtype == dtype_of<T>) {
+    if (n) std::memcpy(out, node.data(), size_t(n) * sizeof(T));
+    return;
+  }
+  dispatch_all("copy_to_host", node.dtype, [&]<class S>() {
+    const S* in = static_cast<const S*>(node.data());
+    for (int64_t i = 0; i < n; ++i) {
+      if constexpr (std::is_same_v<S, float16> || std::is_same_v<S, bfloat16>) {
+        out[i] = T(float(in[i]));
+      } else {
+        out[i] = T(in[i]);
+      }
+    }
+  });
+}
+
+}  // namespace
+
 template <class T>
 void push_host_copy(const NDArray& array, T* out, Var& done, const std::source_location& site) {
+  check_not_tracing(site);
   PushOptions options{.label = {"copy_to_host", site, thread_context().scope}};
   auto node = array.ptr();
-  array.engine().push(
-      {read(array.var()), write(done)},
-      [node, out](RunContext&) {
-        int64_t n = node->shape.size();
-        if (node->dtype == dtype_of<T>) {
-          if (n) std::memcpy(out, node->data(), size_t(n) * sizeof(T));
-          return;
-        }
-        dispatch_all("copy_to_host", node->dtype, [&]<class S>() {
-          const S* in = static_cast<const S*>(node->data());
-          for (int64_t i = 0; i < n; ++i) {
-            if constexpr (std::is_same_v<S, float16> || std::is_same_v<S, bfloat16>) {
-              out[i] = T(float(in[i]));
-            } else {
-              out[i] = T(in[i]);
-            }
-          }
-        });
-      },
-      options);
+  array.engine().push({read(array.var()), write(done)}, [node, out](RunContext&) { copy_elements(*node, out); }, options);
 }
 
 template <class T>
 std::vector<T> NDArray::asvector(std::source_location site) const {
-  engine().wait(var());  // here an operator that waits for itself is told so, before memory of ours is handed out
+  check_not_tracing(site);
   using Element = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
   std::vector<Element> values(static_cast<size_t>(size()));
-  Var done;
-  push_host_copy<Element>(*this, values.data(), done, site);
-  engine().wait(done, AccessMode::read);
+  if (!engine().read_now(var(), [&] { copy_elements(node(), values.data()); })) {
+    engine().wait(var());  // here an operator that waits for itself is told so, before memory of ours is handed out
+    Var done;
+    push_host_copy<Element>(*this, values.data(), done, site);
+    engine().wait(done, AccessMode::read);
+  }
   if constexpr (std::is_same_v<T, bool>) {
     return {values.begin(), values.end()};
   } else {

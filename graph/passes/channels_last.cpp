@@ -35,6 +35,7 @@ ImageRule rule_of(const Graph& g, const Node& n) {
     uint32_t inputs, outputs;
   };
   // Weights and statistics are no images.
+  constexpr int64_t enough_channels = 16;  // with fewer the vector units are better fed by rows of pixels
   static constexpr Named table[] = {
       {"Convolution", bit(0), bit(0)},
       {"_backward_Convolution_data", bit(0) | bit(2), bit(0)},
@@ -47,7 +48,14 @@ ImageRule rule_of(const Graph& g, const Node& n) {
   for (const Named& t : table) {
     if (t.name != name) continue;
     if (!all_images(t.inputs, t.outputs)) return {};
-    return {true, true, t.inputs, t.outputs};
+    bool prefers = name.find("Convolution") != name.npos;
+    for (uint32_t i = 0; i < n.inputs.size(); ++i) {
+      if (t.inputs >> i & 1) prefers = prefers && g.meta(n.inputs[i]).shape[1] >= enough_channels;
+    }
+    for (uint32_t k = 0; k < n.outputs.size(); ++k) {
+      if (t.outputs >> k & 1) prefers = prefers && n.outputs[k].shape[1] >= enough_channels;
+    }
+    return {true, prefers, t.inputs, t.outputs};
   }
   // Elementwise operators: every array an image of one shape.
   for (ValueId v : n.inputs) {
@@ -99,8 +107,13 @@ Graph channels_last(Graph g) {
     ImageRule rule = rule_of(g, g.nodes[i]);
     for (ValueId& v : n.inputs) v = {number[v.node], v.output};
     bool last = rule.prefers;
-    if (rule.handles && !rule.prefers) {
-      for (size_t k = 0; k < n.inputs.size(); ++k) last = last || layout_of(n.inputs[k]) == Layout::channels_last;
+    if (rule.handles && !rule.prefers) {  // as its largest image lies
+      int64_t largest = -1;
+      for (size_t k = 0; k < n.inputs.size(); ++k) {
+        if (!(rule.inputs >> k & 1) || out.meta(n.inputs[k]).shape.size() <= largest) continue;
+        largest = out.meta(n.inputs[k]).shape.size();
+        last = layout_of(n.inputs[k]) == Layout::channels_last;
+      }
     }
     for (size_t k = 0; k < n.inputs.size(); ++k) {
       bool image = rule.handles && (rule.inputs >> k & 1);

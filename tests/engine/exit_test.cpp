@@ -155,9 +155,8 @@ TEST_CASE("exit: a process ends while coroutines sleep and threads push", "[engi
 TEST_CASE("exit: exit() inside an operation", "[engine]") { check_exit("exit inside an operation", 8); }
 
 TEST_CASE("exit: a busy process forks", "[engine]") {
-#if defined(__SANITIZE_THREAD__)
-  return;  // ThreadSanitizer allows no threads in the child of a process that has some
-#endif
+  // The sanitizers' own allocator may be locked in the child, and ThreadSanitizer allows no new threads there.
+  if (sanitized) return;
   Watchdog watchdog(60s);
   Engine engine({.threads = 2});
   Var busy, quiet;
@@ -173,7 +172,8 @@ TEST_CASE("exit: a busy process forks", "[engine]") {
       ++pushed;
     }
   });
-  for (int i = 0; i < rounds(100); ++i) {
+  int bad_ends = 0;
+  for (int i = 0; i < 100; ++i) {
     Engine::process_default().push({write(quiet)}, [](RunContext&) {});
     pid_t child = fork();
     if (child == 0) {
@@ -200,13 +200,13 @@ TEST_CASE("exit: a busy process forks", "[engine]") {
       std::_Exit(0);
     }
     int status = 0;
-    REQUIRE(waitpid(child, &status, 0) == child);
-    REQUIRE(status == 0);
+    bad_ends += waitpid(child, &status, 0) != child || status != 0;
   }
   end = true;
   pusher.join();
   engine.wait_all();
   Engine::process_default().wait_all();
+  CHECK(bad_ends == 0);
   CHECK(runs == pushed);
 }
 

@@ -92,7 +92,7 @@ TEST_CASE("parallel_for: idle workers take part", "[engine]") {
   });
 }
 
-TEST_CASE("parallel_for: the failure of the first piece that fails is thrown, after all pieces have ended", "[engine]") {
+TEST_CASE("parallel_for: throws the failure of the first failed piece, after all pieces have ended", "[engine]") {
   at_thread_counts([](Engine& engine) {
     for (int i = 0; i < rounds(200); ++i) {
       Var v;

@@ -184,7 +184,8 @@ TEST_CASE("storage: a chunk takes memory late and returns it, or drops what it w
     int owned = 3;
     {
       IntrusivePtr<Chunk> chunk(
-          new Chunk(&owned, sizeof owned, cpu(), engine, &owned, [](void* p) noexcept { drops += *static_cast<int*>(p); }));
+          new Chunk(&owned, sizeof owned, cpu(), engine, &owned,
+                    [](void* p) noexcept { drops += *static_cast<int*>(p); }));
       CHECK(chunk->ensure() == &owned);
     }
     CHECK(drops == 3);

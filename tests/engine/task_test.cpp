@@ -238,7 +238,7 @@ TEST_CASE("task: sync_wait inside an operation helps the engine", "[engine]") {
   });
 }
 
-TEST_CASE("task: pushing in a task does not block; the next suspension waits for room", "[engine]") {
+TEST_CASE("task: pushing in a task does not block, the next suspension waits for room", "[engine]") {
   at_thread_counts(1, [](Engine& engine) {
     for (int form = 0; form < 3; ++form) {
       Gate gate;
@@ -252,7 +252,8 @@ TEST_CASE("task: pushing in a task does not block; the next suspension waits for
         opened = true;
         gate.open();
       });
-      auto produce = [](Engine& engine, Cell cell, Cell free_cell, std::atomic<bool>& pushed, int form) -> Task<uint64_t> {
+      auto produce = [](Engine& engine, Cell cell, Cell free_cell, std::atomic<bool>& pushed,
+                        int form) -> Task<uint64_t> {
         for (int i = 0; i < 500; ++i) engine.push({update(cell.var())}, [](RunContext&) {});
         pushed = true;
         if (form == 0) co_await free_cell;  // ready at once, but for the limit

@@ -28,7 +28,8 @@ boost::json::value written_by(const Profiler& profiler) {
 
 long operators_in(const Profiler& profiler) {
   auto events = profiler.events();
-  return std::count_if(events.begin(), events.end(), [](const auto& e) { return std::string(e.category) == "operator"; });
+  return std::count_if(events.begin(), events.end(),
+                       [](const auto& e) { return std::string(e.category) == "operator"; });
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Blocks as a tree: names, parameters, files, plain blocks.
 #include "kaon/gluon/block.h"
 
+#include "kaon/ops/ndarray_file.h"
 #include "kaon/tests/gluon/hybrid_support.h"
 #include "kaon/tests/support/files.h"
 
@@ -70,13 +71,16 @@ TEST_CASE("block: children of a plain block are hybridized, its own code runs ea
   CHECK(*net.body.symbols == 1);
 }
 
+namespace {
+struct Wrong : gluon::HybridBlock<Wrong> {
+  Fc inside = child("inside", Fc(2));
+  Fc outside = Fc(2);
+  Wrong() : HybridBlock("wrong") {}
+  auto hybrid_forward(auto, auto x) { return outside(inside(x)); }
+};
+}  // namespace
+
 TEST_CASE("block: calling what is not a registered child throws, naming both", "[gluon]") {
-  struct Wrong : gluon::HybridBlock<Wrong> {
-    Fc inside = child("inside", Fc(2));
-    Fc outside = Fc(2);
-    Wrong() : HybridBlock("wrong") {}
-    auto hybrid_forward(auto, auto x) { return outside(inside(x)); }
-  };
   Wrong net;
   net.initialize();
   net.outside.initialize();
@@ -92,12 +96,15 @@ TEST_CASE("block: calling what is not a registered child throws, naming both", "
   CHECK(ready(Fc(2))(x).shape() == Shape(2, 2));  // the thread is as before
 }
 
+namespace {
+struct Shared : gluon::HybridBlock<Shared> {
+  Fc one = child("one", Fc(5)), two = child("two", one);
+  Shared() : HybridBlock("shared") {}
+  auto hybrid_forward(auto F, auto x) { return two(F.tanh(one(x))); }
+};
+}  // namespace
+
 TEST_CASE("block: one block in two places has one name and one set of values", "[gluon]") {
-  struct Shared : gluon::HybridBlock<Shared> {
-    Fc one = child("one", Fc(5)), two;
-    Shared() : HybridBlock("shared") { two = child("two", one); }
-    auto hybrid_forward(auto F, auto x) { return two(F.tanh(one(x))); }
-  };
   Shared net = ready(Shared());
   CHECK(names_of(net.collect_params()) == Strings{"one_weight", "one_bias"});
   NDArray x = numbers({3, 5});
@@ -113,13 +120,15 @@ TEST_CASE("block: one block in two places has one name and one set of values", "
   CHECK(same_bits(planned, net.one.weight.grad()));
 }
 
+namespace {
+struct Tied : gluon::HybridBlock<Tied> {
+  Fc inner;
+  explicit Tied(const Fc& fc) : HybridBlock("tied"), inner(child("inner", fc)) {}
+  auto hybrid_forward(auto, auto x) { return inner(x); }
+};
+}  // namespace
+
 TEST_CASE("block: parameters shared by two nets keep the first owner's names", "[gluon]") {
-  struct Tied : gluon::HybridBlock<Tied> {
-    Fc inner;
-    explicit Tied(const Fc& fc) : HybridBlock("tied") { inner = child("inner", fc); }
-    Tied() : Tied(Fc(3)) {}
-    auto hybrid_forward(auto, auto x) { return inner(x); }
-  };
   Outer owner;
   Tied user(owner.mlp.fc2);
   CHECK(names_of(user.collect_params()) == Strings{"mlp_fc2_weight", "mlp_fc2_bias"});
@@ -129,22 +138,26 @@ TEST_CASE("block: parameters shared by two nets keep the first owner's names", "
   CHECK(user(numbers({2, 16})).shape() == Shape(2, 4));
 }
 
+namespace {
+struct Twice : gluon::HybridBlock<Twice> {
+  Twice() : HybridBlock("twice") {
+    child("a", Fc(1));
+    CHECK_THROWS_WITH(child("a", Fc(1)), Contains("replace_child"));
+    param("w", {1});
+    CHECK_THROWS_WITH(param("w", {2}), Contains("has a parameter 'w' already"));
+    CHECK_THROWS_AS(child("self", gluon::Block(*this)), ValueError);
+  }
+  auto hybrid_forward(auto, auto x) { return x; }
+};
+struct Clash : gluon::HybridBlock<Clash> {
+  Fc fc = child("fc", Fc(5));
+  gluon::Parameter w = param("fc_weight", {5}, {.init = init::One()});
+  auto hybrid_forward(auto F, auto x) { return F.broadcast_add(fc(x), F(w)); }
+};
+}  // namespace
+
 TEST_CASE("block: duplicate names and cycles are refused", "[gluon]") {
-  struct Twice : gluon::HybridBlock<Twice> {
-    Twice() : HybridBlock("twice") {
-      child("a", Fc(1));
-      CHECK_THROWS_WITH(child("a", Fc(1)), Contains("replace_child"));
-      param("w", {1});
-      CHECK_THROWS_WITH(param("w", {2}), Contains("has a parameter 'w' already"));
-      CHECK_THROWS_AS(child("self", gluon::Block(*this)), ValueError);
-    }
-    auto hybrid_forward(auto, auto x) { return x; }
-  } net;
-  struct Clash : gluon::HybridBlock<Clash> {
-    Fc fc = child("fc", Fc(5));
-    gluon::Parameter w = param("fc_weight", {5}, {.init = init::One()});
-    auto hybrid_forward(auto F, auto x) { return F.broadcast_add(fc(x), F(w)); }
-  };
+  Twice net;
   Clash clash = ready(Clash());
   clash(numbers({2, 5}));
   clash.hybridize();

@@ -1,5 +1,6 @@
 #include "kaon/gluon/parameter.h"
 
+#include "kaon/ops/ndarray_file.h"
 #include "kaon/tests/gluon/hybrid_support.h"
 #include "kaon/tests/support/files.h"
 

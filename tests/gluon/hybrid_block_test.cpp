@@ -1,0 +1,298 @@
+// Tracing: hybrid_forward runs once per signature and mode, and the result does not change.
+#include "kaon/gluon/block.h"
+
+#include <thread>
+
+#include "kaon/tests/gluon/hybrid_support.h"
+
+using namespace kaon;
+using namespace kaon::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// A block around a generic lambda of (F, x...).
+template <class Body>
+struct Lambda : gluon::HybridBlock<Lambda<Body>> {
+  Body body;
+  explicit Lambda(Body b) : gluon::HybridBlock<Lambda<Body>>("lambda"), body(b) {}
+  auto hybrid_forward(auto F, auto... x) { return body(F, x...); }
+};
+
+std::vector<NDArray> list(const NDArray& a) { return {a}; }
+std::vector<NDArray> list(const std::vector<NDArray>& a) { return a; }
+std::vector<NDArray> list(const std::pair<NDArray, NDArray>& p) { return {p.first, p.second}; }
+template <class... A> std::vector<NDArray> list(const std::tuple<A...>& t) {
+  return std::apply([](const auto&... a) { return std::vector<NDArray>{a...}; }, t);
+}
+template <size_t N> std::vector<NDArray> list(const std::array<NDArray, N>& a) { return {a.begin(), a.end()}; }
+
+// Imperative and hybridized results are the same bits; hybridized it runs once.
+template <class Body, class... X>
+void check_same(Body body, const X&... x) {
+  auto runs = std::make_shared<int>(0);
+  auto counted = [=](auto F, auto... in) {
+    ++*runs;
+    return body(F, in...);
+  };
+  Lambda block(counted);
+  auto expected = list(block(x...));
+  block.hybridize({.static_alloc = true, .exact = true});
+  *runs = 0;
+  for (int time = 0; time < 3; ++time) {
+    auto got = list(block(x...));
+    REQUIRE(got.size() == expected.size());
+    for (size_t i = 0; i < got.size(); ++i) {
+      INFO("result " << i);
+      REQUIRE(same_bits(got[i], expected[i]));
+    }
+  }
+  CHECK(*runs == 1);
+}
+
+}  // namespace
+
+TEST_CASE("hybrid: hybrid_forward runs per call, then once per mode, then never again", "[gluon]") {
+  Mlp net = ready(Mlp());
+  NDArray x = numbers({16, 8});
+  NDArray expected = net(x);
+  net(x);
+  CHECK(*net.arrays == 2);
+  net.hybridize({.static_alloc = true, .static_shape = true});
+  *net.symbols = 0;
+  for (int i = 0; i < 5; ++i) require_close(net(x), values(expected));
+  CHECK(*net.arrays == 2);
+  CHECK(*net.symbols == 1);
+  for (int i = 0; i < 5; ++i) autograd::record([&] { return net(x); });
+  CHECK(*net.symbols == 2);  // for training
+  net(numbers({3, 8}));      // another shape: planned again, not traced again
+  CHECK(*net.symbols == 2);
+  Symbol y = net(sym.var("data"));
+  CHECK(y.list_arguments() == std::vector<std::string>{"data", "fc1_weight", "fc1_bias", "fc2_weight", "fc2_bias"});
+  CHECK(fmt::format("{}", y) == "<Symbol fc2_fwd>");
+  net.hybridize(false);
+  CHECK(same_bits(net(x), expected));
+  CHECK(*net.arrays == 3);
+}
+
+TEST_CASE("hybrid: deferred shapes are completed by the first call, hybridized or not", "[gluon]") {
+  for (bool active : {false, true}) {
+    Mlp net;
+    net.initialize();
+    if (active) net.hybridize();
+    CHECK(net.fc1.weight.is_deferred());
+    CHECK(net(numbers({2, 3, 5})).shape() == Shape(2, 4));
+    CHECK(net.fc1.weight.shape() == Shape(16, 15));
+    CHECK(net.fc2.weight.shape() == Shape(4, 16));
+    CHECK_THROWS_AS(net(numbers({2, 7})), ShapeError);
+    CHECK(net(numbers({1, 15})).shape() == Shape(1, 4));
+  }
+}
+
+namespace {
+struct NeedsWidth : gluon::HybridBlock<NeedsWidth> {
+  Fc fc = child("fc", Fc(4));
+  auto hybrid_forward(auto F, auto x) { return F.dot(fc(x), F.ones({x.shape()[1] - 1, 2})); }
+};
+}  // namespace
+
+TEST_CASE("hybrid: a first call that fails leaves no trace: the next one infers anew", "[gluon]") {
+  NeedsWidth net;
+  net.initialize();
+  net.hybridize();
+  CHECK_THROWS_AS(net(numbers({3, 9})), ShapeError);
+  CHECK(net.fc.weight.is_deferred());
+  CHECK(net(numbers({3, 5})).shape() == Shape(3, 2));
+  CHECK(net.fc.weight.shape() == Shape(4, 5));
+}
+
+TEST_CASE("hybrid: not initialized is said by name", "[gluon]") {
+  Mlp net;
+  CHECK_THROWS_WITH(net(numbers({2, 5})), Contains("fc1_weight is not initialized"));
+  net.hybridize();
+  CHECK_THROWS_WITH(net(numbers({2, 5})), Contains("fc1_weight is not initialized"));
+  net.initialize();
+  CHECK(net(numbers({2, 5})).shape() == Shape(2, 4));
+}
+
+TEST_CASE("hybrid: several arrays in and out", "[gluon]") {
+  NDArray a = numbers({2, 3}, 1), b = numbers({2, 3}, 2), c = numbers({1, 3}, 3), d = numbers({2, 1}, 4);
+  check_same([](auto, auto x, auto y) { return x + y; }, a, b);
+  check_same([](auto F, auto x, auto y, auto z, auto w) { return F.tanh(x * y) + z - w; }, a, b, c, d);
+  check_same([](auto F, auto x, auto y) { return std::tuple(x + y, F.exp(x), y); }, a, b);
+  check_same([](auto F, auto x) { return std::pair(F.exp(x), x); }, a);
+  check_same([](auto F, auto x) { return std::vector{F.exp(x), x, x * 2}; }, a);
+  check_same([](auto F, auto x) { return F.split(x, 3, {.axis = 1}); }, a);
+  check_same([](auto F, auto x) { return std::array{F.exp(x), F.exp(x)}; }, a);
+  Lambda block([](auto F, auto x) { return std::tuple(F.exp(x), F.square(x)); });
+  block.hybridize();
+  NDArray x = numbers({3});
+  x.attach_grad();
+  auto [e, s] = autograd::record([&] { return block(x); });
+  s.backward();
+  CHECK(same_bits(x.grad(), x * 2));
+}
+
+TEST_CASE("hybrid: another number of inputs is another trace", "[gluon]") {
+  Lambda sum([](auto, auto first, auto... rest) { return (first + ... + rest); });
+  sum.hybridize();
+  NDArray one = nd.ones({2});
+  CHECK(values(sum(one)) == std::vector<double>(2, 1));
+  CHECK(values(sum(one, one)) == std::vector<double>(2, 2));
+  CHECK(values(sum(one, one, one)) == std::vector<double>(2, 3));
+  CHECK(values(sum(one, one)) == std::vector<double>(2, 2));
+}
+
+TEST_CASE("hybrid: what MXNet's hybridize cannot do: +, x[0], slices, shapes, arrays, in-place", "[gluon]") {
+  NDArray x = numbers({3, 4}, 1), y = numbers({3, 4}, 2), row = numbers({1, 4}, 3);
+  check_same([](auto F, auto a) { return a + F.ones({1, 1}); }, x);
+  check_same([](auto, auto a, auto b) { return a + b; }, x, row);
+  check_same([](auto, auto a) { return std::vector{a[0], a[-1], a.slice(1, 3)}; }, x);
+  check_same([](auto F, auto a) { return F.broadcast_mul(a, F.array({1, 2, 3, 4}, {1, 4})); }, x);
+  check_same([](auto F, auto a) { return a + F.array({{1, 2, 3, 4}, {1, 2, 3, 4}, {5, 6, 7, 8}}); }, x);
+  check_same([](auto, auto a, auto b) {
+    auto c = a * 1;
+    c += b;
+    c -= 2;
+    c *= b;
+    c /= 3;
+    return c;
+  }, x, y);
+  check_same([](auto F, auto a, auto b) {
+    auto c = F.zeros_like(a);
+    c.assign(b);
+    c.slice_assign({1, 0}, {2, 2}, 9);
+    auto d = c * 1;
+    d.assign(4);
+    return std::pair(c, d);
+  }, x, row);
+  check_same([](auto F, auto a) { return F.reshape(a, {0, 2, -1}); }, x);
+  check_same([](auto F, auto a) { return F.full({2, 2}, 3) + F.arange(4).reshape({2, 2}) + a.mean(); }, x);
+}
+
+TEST_CASE("hybrid: a shape read in a trace: traced again for other shapes, and right for each", "[gluon]") {
+  auto runs = std::make_shared<int>(0);
+  Lambda block([=](auto F, auto x) {
+    ++*runs;
+    auto y = x * double(x.shape()[0]);
+    return x.shape()[0] > 2 ? F.exp(y) : y;
+  });
+  block.hybridize({.exact = true});
+  for (int round = 0; round < 3; ++round) {
+    for (int n : {1, 2, 3, 4}) {
+      NDArray x = numbers({n, 2});
+      CHECK(same_bits(block(x), n > 2 ? nd.exp(x * n) : x * n));
+    }
+  }
+  CHECK(*runs == 4);
+  CHECK_THROWS_WITH(block(sym.var("data")), Contains("the shape of data is not known"));
+}
+
+TEST_CASE("hybrid: a dtype read in a trace is remembered too", "[gluon]") {
+  Lambda block([](auto F, auto x) { return x.dtype() == DType::float64 ? F.exp(x) : x * 2; });
+  block.hybridize();
+  NDArray x = numbers({3});
+  CHECK(same_bits(block(x), x * 2));
+  CHECK(same_bits(block(x.astype(DType::float64)), nd.exp(x.astype(DType::float64))));
+  CHECK(same_bits(block(x), x * 2));
+}
+
+TEST_CASE("hybrid: a branch on the mode is traced per mode", "[gluon]") {
+  Lambda block([](auto F, auto x) { return autograd::is_training() ? F.exp(x) : x * 2; });
+  block.hybridize();
+  NDArray x = numbers({3});
+  for (int i = 0; i < 2; ++i) {
+    CHECK(same_bits(autograd::train_mode([&] { return block(x); }), nd.exp(x)));
+    CHECK(same_bits(block(x), x * 2));
+  }
+}
+
+namespace {
+struct Inside : gluon::HybridBlock<Inside> {
+  Mlp mlp = child("mlp", Mlp());
+  auto hybrid_forward(auto F, auto x) { return F.tanh(mlp(x)); }
+};
+}  // namespace
+
+TEST_CASE("hybrid: a hybridized child inside a block that is not", "[gluon]") {
+  Inside net = ready(Inside());
+  NDArray x = numbers({2, 5});
+  NDArray expected = net(x);
+  net.mlp.hybridize({.exact = true});
+  *net.mlp.symbols = 0;
+  for (int i = 0; i < 3; ++i) CHECK(same_bits(net(x), expected));
+  CHECK(*net.mlp.symbols == 1);
+  net.hybridize({.exact = true});  // one graph for the outermost block
+  *net.mlp.symbols = 0;
+  uint64_t before = (net(x), Engine::current().stats().ops);
+  CHECK(same_bits(net(x), expected));
+  CHECK(Engine::current().stats().ops == before + 1);
+  CHECK(*net.mlp.symbols == 1);
+}
+
+TEST_CASE("hybrid: inputs that are not arrays are refused", "[gluon]") {
+  Mlp net = ready(Mlp());
+  CHECK_THROWS_AS(net(NDArray()), StateError);
+  net.hybridize();
+  CHECK_THROWS_AS(net(NDArray()), StateError);
+  CHECK_THROWS_WITH(net.hybridize({.static_shape = true}), Contains("static_shape requires static_alloc"));
+}
+
+namespace {
+struct OneLayer : gluon::HybridBlock<OneLayer> {
+  Fc fc = child("fc", Fc(4));
+  auto hybrid_forward(auto F, auto x) { return F.tanh(fc(x)); }
+};
+}  // namespace
+
+TEST_CASE("hybrid: errors while running name block, node and the line of the call", "[gluon]") {
+  OneLayer net = ready(OneLayer());
+  net(numbers({1, 3}));
+  NDArray before = net.fc.weight.data().copy();
+  net.hybridize();
+  Storage& storage = Storage::cpu();
+  net(numbers({1, 3})).wait_to_read();
+  NDArray x = nd.ones({1 << 20, 3});
+  x.wait_to_read();
+  storage.trim();
+  storage.set_limit(storage.stats().live + (1 << 20));
+  NDArray y = autograd::record([&] { return net(x); });
+  const int line = __LINE__ - 1;
+  y.backward();
+  std::string text = message_of([&] { y.wait_to_read(); });
+  storage.set_limit(0);
+  CHECK_THAT(text, Contains(fmt::format("hybrid_block_test.cpp:{}", line)));
+  CHECK_THROWS_AS(net.fc.weight.grad().wait_to_read(), MemoryError);
+  CHECK(same_bits(net.fc.weight.data(), before));
+  y = autograd::record([&] { return net(x); });
+  y.backward();
+  y.wait_to_read();
+  net.fc.weight.grad().wait_to_read();  // overwritten: healed
+  try {
+    nd.waitall();
+  } catch (const AggregateError&) {
+  }
+}
+
+TEST_CASE("hybrid: 4 threads call one net, the first call included", "[gluon]") {
+  Mlp reference = ready(Mlp());
+  std::vector<NDArray> inputs, expected;
+  for (int n = 1; n <= 3; ++n) {
+    inputs.push_back(numbers({n, 8}, uint32_t(n)));
+    expected.push_back(reference(inputs.back()));
+  }
+  for (int round = 0; round < 5; ++round) {
+    Mlp net = ready(Mlp());
+    net.hybridize({.static_alloc = true, .static_shape = true, .exact = true});
+    std::atomic<int> wrong{0};
+    std::vector<std::thread> threads;
+    for (int t = 0; t < 4; ++t) {
+      threads.emplace_back([&, t] {
+        for (int i = 0; i < 100; ++i) wrong += !same_bits(net(inputs[size_t(i + t) % 3]), expected[size_t(i + t) % 3]);
+      });
+    }
+    for (auto& t : threads) t.join();
+    CHECK(wrong == 0);
+    CHECK(*net.symbols == 1);
+  }
+}

@@ -1,0 +1,210 @@
+// NaN, infinities, signed zeros and denormals through the operators, and sums of many 16-bit numbers.
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+
+#include "kaon/ops/functions.h"
+#include "kaon/tests/support/reference.h"
+
+using namespace kaon;
+
+namespace {
+
+constexpr double inf = std::numeric_limits<double>::infinity(), nan_ = std::numeric_limits<double>::quiet_NaN();
+constexpr DType reals[] = {DType::float32, DType::float64, DType::float16, DType::bfloat16};
+
+using Array = NDArray;
+
+Array make(const std::vector<double>& v, DType t, Shape shape = {}) {
+  return nd.array(v, shape.empty() ? Shape(int64_t(v.size())) : shape, {.dtype = t});
+}
+
+bool same(double got, double want, double rtol) {
+  if (std::isnan(want)) return std::isnan(got);
+  if (want == 0 || std::isinf(want)) return got == want && std::signbit(got) == std::signbit(want);
+  return std::abs(got - want) <= rtol * std::abs(want);
+}
+
+// f at special values in every lane of a vector, among ordinary numbers.
+void check_unary(const char* name, Array (*op)(const Array&), double (*f)(double), std::vector<double> values) {
+  for (DType t : {DType::float32, DType::float64, DType::bfloat16}) {
+    const double rtol = t == DType::bfloat16 ? 8e-3 : 1e-5;
+    for (double special : values) {
+      for (size_t at = 0; at < 19; ++at) {
+        std::vector<double> v(19, 0.75);
+        v[at] = special;
+        const std::vector<double> x = make(v, t).asvector<double>(), y = op(make(v, t)).asvector<double>();
+        for (size_t i = 0; i < y.size(); ++i) {
+          if (same(y[i], f(x[i]), rtol)) continue;
+          INFO(name << "(" << x[i] << ") in " << name_of(t) << " at " << i << ": got " << y[i] << ", expected " << f(x[i]));
+          CHECK(false);
+          at = 19, i = y.size() - 1;
+        }
+      }
+    }
+  }
+}
+
+#define UNARY(name, f, ...) \
+  check_unary(#name, +[](const Array& x) { return nd.name(x); }, +[](double x) -> double { return f; }, {__VA_ARGS__})
+
+}  // namespace
+
+TEST_CASE("special values: functions of one array", "[special]") {
+  constexpr double tiny = 1e-40, huge = 1e30;  // tiny is denormal in float32
+  UNARY(relu, std::isnan(x) ? x : std::max(x, 0.0), nan_, inf, -inf, tiny, huge);
+  UNARY(abs, std::abs(x), nan_, inf, -inf, 0.0, -0.0, tiny, -tiny);
+  UNARY(negative, -x, nan_, inf, -inf, 0.0, -0.0, tiny);
+  UNARY(sign, x > 0 ? 1 : x < 0 ? -1 : std::abs(x), nan_, inf, -inf, 0.0, tiny, -tiny);
+  UNARY(square, x * x, nan_, inf, -inf, 0.0, -0.0);
+  UNARY(sigmoid, 1 / (1 + std::exp(-x)), nan_, inf, -inf, 0.0, -0.0, tiny, huge, -huge);
+  UNARY(tanh, std::tanh(x), nan_, inf, -inf, 0.0, -0.0, huge, -huge);
+  UNARY(exp, std::exp(x), nan_, inf, -inf, 0.0, -0.0, tiny, huge, -huge);
+  UNARY(log, std::log(x), nan_, inf, -inf, 0.0, -0.0, -1.0, 1.0);
+  UNARY(sqrt, std::sqrt(x), nan_, inf, -inf, 0.0, -0.0, -1.0);
+  UNARY(rsqrt, 1 / std::sqrt(x), nan_, inf, 0.0, -1.0);
+  UNARY(reciprocal, 1 / x, nan_, inf, -inf, 0.0, -0.0);
+  UNARY(erf, std::erf(x), nan_, inf, -inf, 0.0, -0.0);
+  UNARY(log1p, std::log1p(x), nan_, inf, -1.0, -2.0, 0.0, -0.0);
+  UNARY(expm1, std::expm1(x), nan_, inf, -inf, 0.0, -0.0);
+  UNARY(log2, std::log2(x), nan_, inf, 0.0, -1.0);
+  UNARY(log10, std::log10(x), nan_, inf, 0.0, -1.0);
+  UNARY(sin, std::sin(x), nan_, inf, -inf, 0.0, -0.0);
+  UNARY(cos, std::cos(x), nan_, inf, -inf, 0.0, -0.0);
+  UNARY(tan, std::tan(x), nan_, inf, -inf, 0.0, -0.0);
+  UNARY(arcsin, std::asin(x), nan_, 2.0, -2.0, 0.0, -0.0, 1.0, -1.0);
+  UNARY(arccos, std::acos(x), nan_, 2.0, -2.0, -1.0);
+  UNARY(arctan, std::atan(x), nan_, inf, -inf, 0.0, -0.0);
+  UNARY(sinh, std::sinh(x), nan_, inf, -inf, 0.0, -0.0);
+  UNARY(cosh, std::cosh(x), nan_, inf, -inf, 0.0);
+  UNARY(arcsinh, std::asinh(x), nan_, inf, -inf, 0.0, -0.0);
+  UNARY(arccosh, std::acosh(x), nan_, inf, 0.5);
+  UNARY(arctanh, std::atanh(x), nan_, 1.0, -1.0, 2.0, 0.0, -0.0);
+  UNARY(floor, std::floor(x), nan_, inf, -inf, 0.0, -0.0, huge, -0.5, 0.5);
+  UNARY(ceil, std::ceil(x), nan_, inf, -inf, 0.0, -0.0, huge, -0.5, 0.5);
+  UNARY(trunc, std::trunc(x), nan_, inf, -inf, 0.0, -0.0, huge, -0.5);
+  UNARY(round, std::round(x), nan_, inf, -inf, 0.0, 2.5, -2.5, huge);
+  UNARY(fix, std::trunc(x), nan_, inf, -inf, 0.0, huge);
+  UNARY(cbrt, std::cbrt(x), nan_, inf, -inf, 0.0, -0.0);
+  UNARY(rcbrt, 1 / std::cbrt(x), nan_, inf, 0.0);
+  UNARY(softsign, x / (1 + std::abs(x)), nan_, 0.0, -0.0, huge, -huge);
+  UNARY(softrelu, x > 50 ? x : std::log1p(std::exp(x)), nan_, inf, -inf, huge, -100.0, 30.0);
+  UNARY(gelu, x / 2 * (1 + std::erf(x / std::sqrt(2.0))), nan_, inf, huge);
+  UNARY(gamma, std::tgamma(x), nan_, inf, 5.0);
+  UNARY(gammaln, std::lgamma(x), nan_, inf, 1.0);
+  UNARY(identity, x, nan_, inf, -inf, 0.0, -0.0);
+  UNARY(logical_not, x == 0, nan_, inf, 0.0, -0.0);
+}
+
+TEST_CASE("special values: NaN wins in maximum, minimum, clip and where it meets a number", "[special]") {
+  for (DType t : reals) {
+    INFO(name_of(t));
+    for (size_t at = 0; at < 19; ++at) {
+      std::vector<double> v(19, 1), w(19, 2);
+      v[at] = nan_;
+      const Array x = make(v, t), y = make(w, t);
+      for (const Array& z : {nd.maximum(x, y), nd.maximum(y, x), nd.minimum(x, y), nd.minimum(y, x), nd.maximum(x, 0), nd.minimum(x, 0),
+                             nd.maximum(x, 5), nd.minimum(x, 5), nd.clip(x, 0, 1), nd.clip(x, 2, 3), x + y, x * 0, nd.power(x, 2), x / x,
+                             nd.add_n(x, y, y), nd.Activation(x, {.act_type = ActivationType::relu}), nd.LeakyReLU(x),
+                             nd.LeakyReLU(x, {.act_type = LeakyType::elu}), nd.hypot(x, y), nd.modulo(x, 2)}) {
+        const std::vector<double> got = z.asvector<double>();
+        for (size_t i = 0; i < got.size(); ++i) CHECK(std::isnan(got[i]) == (i == at));
+      }
+      for (const Array& z : {nd.max(x), nd.min(x), nd.sum(x), nd.mean(x), nd.prod(x), nd.norm(x)}) CHECK(std::isnan(z.asscalar<double>()));
+      CHECK(nd.argmax(x, {.axis = 0}).asscalar<int>() == int(at));
+      CHECK(nd.argmin(x, {.axis = 0}).asscalar<int>() == int(at));
+      CHECK(nd.nansum(x).asscalar<double>() == 18);
+      CHECK((x == x).sum().asscalar<double>() == 18);
+      CHECK((x != x).sum().asscalar<double>() == 1);
+      CHECK(nd.where(x, y, y * 0).sum().asscalar<double>() == 38);  // NaN is not 0
+    }
+    CHECK(nd.power(make({nan_, 1, 0, inf, -inf}, t), make({0, nan_, 0, 0, 0}, t)).asvector<double>() == std::vector<double>{1, 1, 1, 1, 1});
+    CHECK(nd.maximum(make({inf, -inf}, t), make({1, 1}, t)).asvector<double>() == std::vector<double>{inf, 1});
+    CHECK(nd.clip(make({inf, -inf}, t), -1, 1).asvector<double>() == std::vector<double>{1, -1});
+  }
+}
+
+TEST_CASE("special values: gradients of NaN", "[special]") {
+  for (DType t : reals) {
+    INFO(name_of(t));
+    const Array x = make({nan_, -1, 2}, t), ones = nd.ones_like(x);
+    // relu(NaN) is no number above 0, so nothing flows back
+    CHECK(nd._backward_relu(ones, nd.relu(x)).asvector<double>() == std::vector<double>{0, 0, 1});
+    CHECK(nd._backward_clip(ones, x, {.a_min = 0, .a_max = 1}).asvector<double>()[1] == 0);
+    CHECK(std::isnan(nd._backward_tanh(ones, nd.tanh(x)).asvector<double>()[0]));
+    CHECK(std::isnan(nd._backward_relu(x, ones).asvector<double>()[0]));
+  }
+}
+
+TEST_CASE("special values: softmax", "[special]") {
+  for (DType t : reals) {
+    INFO(name_of(t));
+    for (size_t at = 0; at < 19; ++at) {
+      std::vector<double> v(38, 0);
+      v[at] = -inf;
+      std::vector<double> y = nd.softmax(make(v, t, {2, 19})).asvector<double>();
+      CHECK(y[at] == 0);
+      CHECK(y[(at + 1) % 19] == Approx(1. / 18).epsilon(1e-2));
+      CHECK(nd.log_softmax(make(v, t, {2, 19})).asvector<double>()[at] == -inf);
+      for (double bad : {nan_, inf}) {
+        v[at] = bad;
+        y = nd.softmax(make(v, t, {2, 19})).asvector<double>();
+        for (size_t i = 0; i < 19; ++i) CHECK(std::isnan(y[i]));
+        for (size_t i = 19; i < 38; ++i) CHECK(y[i] == Approx(1. / 19).epsilon(1e-2));
+      }
+    }
+    // large numbers do not overflow
+    CHECK(nd.softmax(make({60000, 60000}, t)).asvector<double>() == std::vector<double>{0.5, 0.5});
+  }
+}
+
+TEST_CASE("special values: pooling and normalisation let NaN through", "[special]") {
+  for (DType t : reals) {
+    INFO(name_of(t));
+    for (size_t at = 0; at < 16; ++at) {
+      std::vector<double> v(16, 1);
+      v[at] = nan_;
+      const Array x = make(v, t, {1, 1, 4, 4});
+      for (PoolType type : {PoolType::max, PoolType::avg, PoolType::sum}) {
+        const std::vector<double> y = nd.Pooling(x, {.kernel = {2, 2}, .pool_type = type, .stride = {2, 2}}).asvector<double>();
+        for (size_t i = 0; i < 4; ++i) CHECK(std::isnan(y[i]) == (i == at / 8 * 2 + at % 4 / 2));
+      }
+      const Array one = nd.ones({1}, {.dtype = t});
+      CHECK(std::isnan(nd.LayerNorm(x.reshape({1, 16}), nd.ones({16}, {.dtype = t}), nd.zeros({16}, {.dtype = t})).asvector<double>()[0]));
+    }
+  }
+}
+
+TEST_CASE("accumulation: sums of 16-bit numbers are rounded once", "[special]") {
+  constexpr int64_t n = 100000;
+  for (DType t : {DType::float16, DType::bfloat16}) {
+    INFO(name_of(t));
+    const double half = t == DType::float16 ? 0x1p-11 : 0x1p-8;
+    auto near = [&](const Array& y, double want) {
+      CHECK(y.dtype() == t);
+      for (double v : y.asvector<double>()) CHECK(std::abs(v - want) <= 1.01 * half * want);
+    };
+    const double one = t == DType::float16 ? 0.5 : 1;  // 1e5 is no float16
+    const Array x = nd.full({n}, one, {.dtype = t});
+    near(nd.sum(x), double(n) * one);
+    near(nd.sum(x.reshape({n, 1}), {.axis = Shape(0)}), double(n) * one);
+    near(nd.sum(x.reshape({2, n / 2}), {.axis = Shape(1)}), double(n / 2) * one);
+    near(nd.sum(x.reshape({n / 2, 2}), {.axis = Shape(0)}), double(n / 2) * one);
+    near(nd.mean(x), one);
+    near(nd.norm(x), std::sqrt(double(n)) * one);
+    near(nd._sum_to(x, {.shape = {1}}), double(n) * one);
+    near(nd.dot(x, x), double(n) * one * one);
+    near(nd.dot(x.reshape({1, n}), x.reshape({n, 1})), double(n) * one * one);
+    near(nd.FullyConnected(x.reshape({1, n}), x.reshape({1, n}), FullyConnected{.num_hidden = 1}), double(n) * one * one);
+    const Array image = nd.full({1, 64, 15, 15}, 0.5, {.dtype = t}), weight = nd.full({1, 64, 15, 15}, 0.5, {.dtype = t});
+    near(nd.Convolution(image, weight, Convolution{.kernel = {15, 15}, .num_filter = 1}), 64 * 225 * 0.25);
+    near(nd.Pooling(nd.full({1, 1, 200, 200}, 1, {.dtype = t}), {.pool_type = PoolType::avg, .global_pool = true}), 1);
+    // gradients that add up
+    near(nd._backward_take(x.reshape({n, 1}), nd.zeros({n}), {.shape = {1, 1}}), double(n) * one);
+    // rows of a softmax
+    for (double sum : nd.softmax(nd.random_normal({3, 1000}, {.dtype = t})).astype(DType::float32).reshape({3, 1000}).asvector<double>()) CHECK(sum <= 1);
+    for (double sum : nd.sum(nd.softmax(nd.random_normal({3, 1000}, {.dtype = t})).astype(DType::float64), {.axis = Shape(1)}).asvector<double>()) {
+      CHECK(sum == Approx(1).epsilon(1e-2));
+    }
+  }
+}
