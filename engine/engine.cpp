@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <boost/asio/steady_timer.hpp>
 #include <thread>
@@ -55,21 +57,42 @@ void Engine::Impl::throw_orphan() {
   throw StateError("[engine] this process was forked from the one that has the engine's threads: use arrays made here");
 }
 
+// What was pushed is finished before the process ends, unless an operation itself called exit(). The workers do it: this
+// thread's own thread-locals, which operations use, may be gone already.
+void Engine::Impl::finish_default() {
+  Engine* e = g_default.load();
+  if (!e || t_running || e->impl_->is_orphan()) return;
+  while (e->impl_->in_flight() != 0) {
+    if (e->impl_->has_work()) e->impl_->wake();
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+}
+
+namespace {
+// exit() ends the main thread's thread-locals before any static object, also before those that libraries made while
+// operations ran: an atexit handler would come too late for these.
+struct MainThreadEnd {
+  ~MainThreadEnd() {
+    if (getpid() == gettid()) Engine::Impl::finish_default();
+  }
+};
+thread_local constinit bool t_watches_end = false;
+}  // namespace
+
 Engine& Engine::process_default() {
+  if (!t_watches_end) [[unlikely]] {
+    t_watches_end = true;
+    static thread_local MainThreadEnd end;
+    (void)end;
+  }
   Engine* e = g_default.load(std::memory_order_acquire);
   if (e && !e->impl_->is_orphan()) return *e;
   notice_forks();  // not under the lock, which a fork takes
   std::lock_guard lock(g_default_mutex);
   e = g_default.load(std::memory_order_relaxed);
   if (!e || e->impl_->is_orphan()) {
-    // Never destroyed, so static arrays may outlive main; what was pushed is finished at exit, unless an
-    // operation itself called exit().
-    if (!e) {
-      std::atexit([] {
-        Impl& last = *g_default.load()->impl_;
-        if (!t_running && !last.is_orphan()) last.wait_for_level(0);
-      });
-    }
+    // Never destroyed, so static arrays may outlive main.
+    if (!e) std::atexit(&Impl::finish_default);
     e = new Engine;
     g_default.store(e, std::memory_order_release);
   }

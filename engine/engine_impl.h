@@ -71,6 +71,8 @@ struct Engine::Impl {
   void granted(OpBase& op, OpNode*& next);
   void complete_waiter(WaitNode& waiter, OpNode*& next);
 
+  static void finish_default();      // at the process's end
+
   // --- wait.cpp
   void wait_for_level(uint64_t level);  // blocks, helping, until at most so many operations are pending
   void throttle();                      // at the in-flight limit

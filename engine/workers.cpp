@@ -1,10 +1,23 @@
 // Slots, workers and what they run.
+#include <boost/asio/bind_allocator.hpp>
+
 #include "kaon/engine/engine_impl.h"
 
 namespace kaon {
 namespace {
 using Clock = std::chrono::steady_clock;
-}
+
+// Asio keeps what it is handed in memory from here.
+template <class T>
+struct PoolAllocator {
+  using value_type = T;
+  PoolAllocator() = default;
+  template <class U> PoolAllocator(const PoolAllocator<U>&) noexcept {}
+  T* allocate(size_t n) { return static_cast<T*>(pool_allocate(n * sizeof(T))); }
+  void deallocate(T* p, size_t n) noexcept { pool_free(p, n * sizeof(T)); }
+  template <class U> friend bool operator==(const PoolAllocator&, const PoolAllocator<U>&) { return true; }
+};
+}  // namespace
 
 OpNode* Engine::Impl::pop() noexcept {
   if (uses_priorities.load(std::memory_order_relaxed)) {
@@ -28,7 +41,7 @@ void Engine::Impl::wake() {
   if (threads == 0 || spinning.load(std::memory_order_seq_cst) > 0) return;  // pairs with drain's leaving
   if (!take_slot()) return;  // all slots run operations; they look at the queue when they finish one
   spinning.fetch_add(1, std::memory_order_seq_cst);
-  boost::asio::post(*pool, [this] { drain(); });
+  boost::asio::post(*pool, boost::asio::bind_allocator(PoolAllocator<void>(), [this] { drain(); }));
 }
 
 bool Engine::Impl::take_slot() noexcept {

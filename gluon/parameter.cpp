@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "kaon/ops/ndarray_file.h"
+#include "kaon/ops/random_state.h"
 
 namespace kaon::gluon {
 
@@ -16,6 +17,7 @@ struct Parameter::Node {
   NDArray data;
   std::atomic<bool> deferred = false;  // lowered after `data` is there: looked at without a lock
   init::Initializer deferred_init;
+  RandomKey deferred_key;  // drawn by initialize(): the values do not depend on when the shape is known
   Device deferred_device;
   Symbol variable;  // made on first use; one per shape
 };
@@ -80,6 +82,7 @@ void Parameter::initialize(const init::Initializer& init, Device device, bool fo
   if (n.data.defined() && !force_reinit) return;
   n.deferred_init = n.options.init.is_set() ? n.options.init : init;
   n.deferred_device = device;
+  n.deferred_key = random::draw(4);
   n.data = NDArray();
   n.deferred = true;
   if (is_complete(n.shape)) finish_deferred();
@@ -89,6 +92,7 @@ void Parameter::finish_deferred() {
   Node& n = node();
   if (!n.deferred || !is_complete(n.shape)) return;
   autograd::ModeScope mode(false, false);
+  random::StreamScope stream(n.deferred_key);
   NDArray values = n.deferred_init(n.shape, n.options.dtype, n.deferred_device);
   values.attach_grad(n.options.grad_req);
   n.data = std::move(values);

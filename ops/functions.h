@@ -98,9 +98,7 @@ class Functions {
   A broadcast_equal(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastEqual{}, lhs, rhs); }
   A broadcast_not_equal(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastNotEqual{}, lhs, rhs); }
   A broadcast_greater(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastGreater{}, lhs, rhs); }
-  A broadcast_greater_equal(const In<A>& lhs, const In<A>& rhs) const {
-    return call(BroadcastGreaterEqual{}, lhs, rhs);
-  }
+  A broadcast_greater_equal(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastGreaterEqual{}, lhs, rhs); }
   A broadcast_lesser(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastLesser{}, lhs, rhs); }
   A broadcast_lesser_equal(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastLesserEqual{}, lhs, rhs); }
   A broadcast_logical_and(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastLogicalAnd{}, lhs, rhs); }
@@ -135,16 +133,10 @@ class Functions {
   A equal(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::equal, a, b, name_); }
   A not_equal(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::not_equal, a, b, name_); }
   A greater(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::greater, a, b, name_); }
-  A greater_equal(const Arg<A>& a, const Arg<A>& b) const {
-    return apply_binary<A>(BinaryKind::greater_equal, a, b, name_);
-  }
+  A greater_equal(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::greater_equal, a, b, name_); }
   A lesser(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::lesser, a, b, name_); }
-  A lesser_equal(const Arg<A>& a, const Arg<A>& b) const {
-    return apply_binary<A>(BinaryKind::lesser_equal, a, b, name_);
-  }
-  A logical_and(const Arg<A>& a, const Arg<A>& b) const {
-    return apply_binary<A>(BinaryKind::logical_and, a, b, name_);
-  }
+  A lesser_equal(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::lesser_equal, a, b, name_); }
+  A logical_and(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::logical_and, a, b, name_); }
   A logical_or(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::logical_or, a, b, name_); }
   A logical_xor(const Arg<A>& a, const Arg<A>& b) const {
     return apply_binary<A>(BinaryKind::logical_xor, a, b, name_);
@@ -424,6 +416,9 @@ class Functions {
   A array(const T (&values)[N][M], const ArrayOptions& o = {}) const {
     return A::from_values(NDArray::from(&values[0][0], N * M, Shape(N, M), o.dtype, o.device.value_or(thread_context().device)), name_);
   }
+  // Numbers of several types: nd.array({1, 2.5}).
+  template <size_t N> A array(const double (&v)[N], const Shape& s = Shape(N), const ArrayOptions& o = {}) const { return array<double, N>(v, s, o); }
+  template <size_t N, size_t M> A array(const double (&v)[N][M], const ArrayOptions& o = {}) const { return array<double, N, M>(v, o); }
   template <class T>
   A array(const std::vector<T>& values, const Shape& shape, const ArrayOptions& o = {}) const {
     return A::from_values(NDArray::from(values.data(), values.size(), shape, o.dtype, o.device.value_or(thread_context().device)), name_);

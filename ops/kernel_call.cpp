@@ -3,6 +3,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "kaon/ops/random_state.h"
 
@@ -103,7 +104,19 @@ namespace {
 // Offset and seed change together, seldom against the cost of a random operator.
 std::mutex g_mutex;
 RandomKey g_next{.seed = 0, .offset = 0};
+
+thread_local StreamScope* t_stream = nullptr;
+
+uint64_t mixed(uint64_t x) {  // splitmix64's finalizer
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
 }  // namespace
+
+StreamScope::StreamScope(RandomKey key)
+    : next_{.seed = mixed(key.seed + mixed(key.offset + 0x9e3779b97f4a7c15)), .offset = 0}, outer_(std::exchange(t_stream, this)) {}
+StreamScope::~StreamScope() { t_stream = outer_; }
 
 void seed(uint64_t value) {
   std::lock_guard lock(g_mutex);
@@ -111,6 +124,11 @@ void seed(uint64_t value) {
 }
 
 RandomKey draw(uint64_t count) {
+  if (t_stream) {
+    RandomKey key = t_stream->next_;
+    t_stream->next_.offset += count;
+    return key;
+  }
   std::lock_guard lock(g_mutex);
   RandomKey key = g_next;
   g_next.offset += count;

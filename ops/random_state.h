@@ -12,4 +12,19 @@ void seed(uint64_t value);
 // The next `count` numbers. Called when an operator is pushed.
 RandomKey draw(uint64_t count);
 
+// While it lives, what this thread draws comes from a stream of its own, given by a key that was drawn before. So what
+// is computed late (a parameter whose shape the first forward finds) gets the numbers of the place where it was asked for.
+class StreamScope {
+ public:
+  explicit StreamScope(RandomKey key);
+  ~StreamScope();
+  StreamScope(const StreamScope&) = delete;
+  StreamScope& operator=(const StreamScope&) = delete;
+
+ private:
+  friend RandomKey draw(uint64_t count);
+  RandomKey next_;
+  StreamScope* outer_;
+};
+
 }  // namespace kaon::random

@@ -108,9 +108,9 @@ TEST_CASE("hybrid: a first call that fails leaves no trace: the next one infers 
 
 TEST_CASE("hybrid: not initialized is said by name", "[gluon]") {
   Mlp net;
-  CHECK_THROWS_WITH(net(numbers({2, 5})), Contains("fc1_weight is not initialized"));
+  CHECK_THROWS_WITH(net(numbers({2, 5})), Contains("fc1_") && Contains("is not initialized"));
   net.hybridize();
-  CHECK_THROWS_WITH(net(numbers({2, 5})), Contains("fc1_weight is not initialized"));
+  CHECK_THROWS_WITH(net(numbers({2, 5})), Contains("fc1_") && Contains("is not initialized"));
   net.initialize();
   CHECK(net(numbers({2, 5})).shape() == Shape(2, 4));
 }
@@ -224,9 +224,11 @@ TEST_CASE("hybrid: a hybridized child inside a block that is not", "[gluon]") {
   CHECK(*net.mlp.symbols == 1);
   net.hybridize({.exact = true});  // one graph for the outermost block
   *net.mlp.symbols = 0;
-  uint64_t before = (net(x), Engine::current().stats().ops);
-  CHECK(same_bits(net(x), expected));
+  net(x);
+  uint64_t before = Engine::current().stats().ops;
+  NDArray y = net(x);
   CHECK(Engine::current().stats().ops == before + 1);
+  CHECK(same_bits(y, expected));
   CHECK(*net.mlp.symbols == 1);
 }
 
@@ -262,7 +264,7 @@ TEST_CASE("hybrid: errors while running name block, node and the line of the cal
   std::string text = message_of([&] { y.wait_to_read(); });
   storage.set_limit(0);
   CHECK_THAT(text, Contains(fmt::format("hybrid_block_test.cpp:{}", line)));
-  CHECK_THROWS_AS(net.fc.weight.grad().wait_to_read(), MemoryError);
+  CHECK_THROWS_WITH(net.fc.weight.grad().wait_to_read(), Contains("out of memory"));
   CHECK(same_bits(net.fc.weight.data(), before));
   y = autograd::record([&] { return net(x); });
   y.backward();

@@ -126,17 +126,17 @@ TEST_CASE("passes: an activation joins the layer that it alone reads") {
 
 TEST_CASE("passes: images stay channels-last between convolutions, outputs never do") {
   Symbol x = sym.var("x"), w = sym.var("w"), v = sym.var("v");
-  Symbol c1 = sym.Convolution(x, w, {.kernel = {3, 3}, .pad = {1, 1}, .num_filter = 4});
+  Symbol c1 = sym.Convolution(x, w, {.kernel = {3, 3}, .pad = {1, 1}, .num_filter = 16});
   Symbol p = sym.Pooling(sym.relu(c1), {.kernel = {2, 2}, .pool_type = PoolType::max, .stride = {2, 2}});
-  Symbol c2 = sym.Convolution(p, v, {.kernel = {3, 3}, .num_filter = 5});
+  Symbol c2 = sym.Convolution(p, v, {.kernel = {3, 3}, .num_filter = 18});
   Symbol program = Symbol::group({c2, p, sym.flatten(c2)});
   CachedGraph graph(program, {"x", "w", "v"}, {.static_alloc = true}, "conv");
-  std::vector<NDArray> in{numbers({2, 3, 8, 8}, 1), numbers({4, 3, 3, 3}, 2), numbers({5, 4, 3, 3}, 3)};
+  std::vector<NDArray> in{numbers({2, 16, 8, 8}, 1), numbers({16, 16, 3, 3}, 2), numbers({18, 16, 3, 3}, 3)};
   for (NDArray& a : in) a.attach_grad();
   auto imperative = [&] {
-    NDArray i1 = nd.Convolution(in[0], in[1], {.kernel = {3, 3}, .pad = {1, 1}, .num_filter = 4});
+    NDArray i1 = nd.Convolution(in[0], in[1], {.kernel = {3, 3}, .pad = {1, 1}, .num_filter = 16});
     NDArray ip = nd.Pooling(nd.relu(i1), {.kernel = {2, 2}, .pool_type = PoolType::max, .stride = {2, 2}});
-    NDArray i2 = nd.Convolution(ip, in[2], {.kernel = {3, 3}, .num_filter = 5});
+    NDArray i2 = nd.Convolution(ip, in[2], {.kernel = {3, 3}, .num_filter = 18});
     return std::vector{i2, ip, nd.flatten(i2)};
   };
   auto run = [&](bool planned) {

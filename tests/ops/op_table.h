@@ -14,7 +14,4 @@ Rows layer_rows();
 Rows init_rows();
 Rows optim_rows();
 
-// Larger arrays, cut into several pieces.
-Rows large_rows();
-
 }  // namespace kaon::test

@@ -36,42 +36,65 @@ void unary(Rows& rows, const T& op, F1 f, Fill fill = Fill::normal, RowOptions o
 RowOptions numeric(double loosen = 1) { return {.dtypes = numbers, .loosen = loosen}; }
 
 void unary_rows(Rows& rows) {
-  unary(rows, Relu{}, [](double x) { return x > 0 ? x : 0; }, Fill::nonzero, numeric());
+  unary(
+      rows, Relu{}, [](double x) { return x > 0 ? x : 0; }, Fill::nonzero, numeric());
   unary(rows, Sigmoid{}, sigmoid);
   unary(rows, Tanh{}, [](double x) { return std::tanh(x); });
   unary(rows, Exp{}, [](double x) { return std::exp(x); });
-  unary(rows, Log{}, [](double x) { return std::log(x); }, Fill::positive);
-  unary(rows, Sqrt{}, [](double x) { return std::sqrt(x); }, Fill::positive);
-  unary(rows, Rsqrt{}, [](double x) { return 1 / std::sqrt(x); }, Fill::positive);
-  unary(rows, Square{}, [](double x) { return x * x; }, Fill::normal, numeric());
-  unary(rows, Abs{}, [](double x) { return std::abs(x); }, Fill::nonzero, numeric());
+  unary(
+      rows, Log{}, [](double x) { return std::log(x); }, Fill::positive);
+  unary(
+      rows, Sqrt{}, [](double x) { return std::sqrt(x); }, Fill::positive);
+  unary(
+      rows, Rsqrt{}, [](double x) { return 1 / std::sqrt(x); }, Fill::positive);
+  unary(
+      rows, Square{}, [](double x) { return x * x; }, Fill::normal, numeric());
+  unary(
+      rows, Abs{}, [](double x) { return std::abs(x); }, Fill::nonzero, numeric());
   unary(rows, Sign{}, sign, Fill::nonzero, numeric());
-  unary(rows, Negative{}, [](double x) { return -x; }, Fill::normal, numeric());
-  unary(rows, Reciprocal{}, [](double x) { return 1 / x; }, Fill::nonzero);
+  unary(
+      rows, Negative{}, [](double x) { return -x; }, Fill::normal, numeric());
+  unary(
+      rows, Reciprocal{}, [](double x) { return 1 / x; }, Fill::nonzero);
   unary(rows, Erf{}, [](double x) { return std::erf(x); });
-  unary(rows, Log1p{}, [](double x) { return std::log1p(x); }, Fill::unit);
+  unary(
+      rows, Log1p{}, [](double x) { return std::log1p(x); }, Fill::unit);
   unary(rows, Expm1{}, [](double x) { return std::expm1(x); });
-  unary(rows, Log2{}, [](double x) { return std::log2(x); }, Fill::positive);
-  unary(rows, Log10{}, [](double x) { return std::log10(x); }, Fill::positive);
+  unary(
+      rows, Log2{}, [](double x) { return std::log2(x); }, Fill::positive);
+  unary(
+      rows, Log10{}, [](double x) { return std::log10(x); }, Fill::positive);
   unary(rows, Sin{}, [](double x) { return std::sin(x); });
   unary(rows, Cos{}, [](double x) { return std::cos(x); });
-  unary(rows, Tan{}, [](double x) { return std::tan(x); }, Fill::unit);
-  unary(rows, Arcsin{}, [](double x) { return std::asin(x); }, Fill::unit);
-  unary(rows, Arccos{}, [](double x) { return std::acos(x); }, Fill::unit);
+  unary(
+      rows, Tan{}, [](double x) { return std::tan(x); }, Fill::unit);
+  unary(
+      rows, Arcsin{}, [](double x) { return std::asin(x); }, Fill::unit);
+  unary(
+      rows, Arccos{}, [](double x) { return std::acos(x); }, Fill::unit);
   unary(rows, Arctan{}, [](double x) { return std::atan(x); });
   unary(rows, Sinh{}, [](double x) { return std::sinh(x); });
   unary(rows, Cosh{}, [](double x) { return std::cosh(x); });
   unary(rows, Arcsinh{}, [](double x) { return std::asinh(x); });
-  unary(rows, Arccosh{}, [](double x) { return std::acosh(x); }, Fill::above_one);
-  unary(rows, Arctanh{}, [](double x) { return std::atanh(x); }, Fill::unit);
-  unary(rows, Floor{}, [](double x) { return std::floor(x); }, Fill::normal, numeric());
-  unary(rows, Ceil{}, [](double x) { return std::ceil(x); }, Fill::normal, numeric());
-  unary(rows, Round{}, [](double x) { return std::round(x); }, Fill::normal, numeric());
+  unary(
+      rows, Arccosh{}, [](double x) { return std::acosh(x); }, Fill::above_one);
+  unary(
+      rows, Arctanh{}, [](double x) { return std::atanh(x); }, Fill::unit);
+  unary(
+      rows, Floor{}, [](double x) { return std::floor(x); }, Fill::normal, numeric());
+  unary(
+      rows, Ceil{}, [](double x) { return std::ceil(x); }, Fill::normal, numeric());
+  unary(
+      rows, Round{}, [](double x) { return std::round(x); }, Fill::normal, numeric());
   unary(rows, Rint{}, round_half_down, Fill::normal, numeric());
-  unary(rows, Trunc{}, [](double x) { return std::trunc(x); }, Fill::normal, numeric());
-  unary(rows, Fix{}, [](double x) { return std::trunc(x); }, Fill::normal, numeric());
-  unary(rows, Cbrt{}, [](double x) { return std::cbrt(x); }, Fill::nonzero);
-  unary(rows, Rcbrt{}, [](double x) { return 1 / std::cbrt(x); }, Fill::nonzero);
+  unary(
+      rows, Trunc{}, [](double x) { return std::trunc(x); }, Fill::normal, numeric());
+  unary(
+      rows, Fix{}, [](double x) { return std::trunc(x); }, Fill::normal, numeric());
+  unary(
+      rows, Cbrt{}, [](double x) { return std::cbrt(x); }, Fill::nonzero);
+  unary(
+      rows, Rcbrt{}, [](double x) { return 1 / std::cbrt(x); }, Fill::nonzero);
   unary(rows, Softsign{}, [](double x) { return x / (1 + std::abs(x)); });
   unary(rows, HardSigmoid{}, [](double x) { return std::clamp(0.2 * x + 0.5, 0., 1.); });
   unary(rows, HardSigmoid{.alpha = 0.6, .beta = 0.4}, [](double x) { return std::clamp(0.6 * x + 0.4, 0., 1.); });
@@ -80,13 +103,16 @@ void unary_rows(Rows& rows) {
   unary(rows, LogicalNot{}, [](double x) { return double(x == 0); }, Fill::normal, {.dtypes = every_dtype});
   unary(rows, Degrees{}, [](double x) { return x * 180 / std::numbers::pi; });
   unary(rows, Radians{}, [](double x) { return x * std::numbers::pi / 180; });
-  unary(rows, Gamma{}, [](double x) { return std::tgamma(x); }, Fill::nonzero);
-  unary(rows, GammaLn{}, [](double x) { return std::lgamma(x); }, Fill::positive);
+  unary(
+      rows, Gamma{}, [](double x) { return std::tgamma(x); }, Fill::nonzero);
+  unary(
+      rows, GammaLn{}, [](double x) { return std::lgamma(x); }, Fill::positive);
   unary(rows, Digamma{}, digamma, Fill::positive);
   unary(rows, Copy{}, [](double x) { return x; }, Fill::normal, {.dtypes = every_dtype});
   RowOptions blocked{.dtypes = every_dtype};
   blocked.gradient = [](const Hosts& inputs, const Hosts&) { return Hosts{zeros(inputs[0].shape)}; };
-  unary(rows, BlockGrad{}, [](double x) { return x; }, Fill::normal, blocked);
+  unary(
+      rows, BlockGrad{}, [](double x) { return x; }, Fill::normal, blocked);
   unary(rows, ZerosLike{}, [](double) { return 0.0; }, Fill::normal, {.dtypes = every_dtype});
   unary(rows, OnesLike{}, [](double) { return 1.0; }, Fill::normal, {.dtypes = every_dtype});
 }
@@ -105,10 +131,11 @@ using F2 = std::function<double(double, double, DType)>;
 template <class T>
 void binary(Rows& rows, const T& op, F2 f, Fill left = Fill::nonzero, Fill right = Fill::nonzero,
             RowOptions options = {.dtypes = numbers}) {
-  const std::pair<Shape, Shape> shapes[] = {{{3, 5}, {3, 5}},    {{2, 3, 5}, {1, 3, 1}}, {{1, 4}, {3, 1}},
-                                            {{5}, {2, 3, 5}},    {{0, 3}, {1, 3}},       {{2, 1, 3}, {0, 1}},
-                                            {{2, 3, 4}, {3, 4}}, {{7}, {1}}};
-  for (const auto& [a, b] : shapes) rows.emplace_back(op, std::vector{in(a, left), in(b, right)}, broadcasting(f), options);
+  const std::pair<Shape, Shape> shapes[] = {
+      {{3, 5}, {3, 5}}, {{2, 3, 5}, {1, 3, 1}}, {{1, 4}, {3, 1}},    {{5}, {2, 3, 5}},
+      {{0, 3}, {1, 3}}, {{2, 1, 3}, {0, 1}},    {{2, 3, 4}, {3, 4}}, {{7}, {1}}};
+  for (const auto& [a, b] : shapes)
+    rows.emplace_back(op, std::vector{in(a, left), in(b, right)}, broadcasting(f), options);
 }
 
 double modulo(double a, double b) { return b == 0 ? 0 : a - b * std::floor(a / b); }
@@ -116,7 +143,9 @@ double quotient(double a, double b, DType t) { return is_floating(t) ? a / b : b
 // Powers as integers are: truncated, negative exponents included.
 double power(double a, double b, DType t) { return is_floating(t) ? std::pow(a, b) : std::trunc(std::pow(a, b)); }
 // As real numbers, then truncated.
-double hypotenuse(double a, double b, DType t) { return is_floating(t) ? std::hypot(a, b) : std::trunc(std::hypot(a, b)); }
+double hypotenuse(double a, double b, DType t) {
+  return is_floating(t) ? std::hypot(a, b) : std::trunc(std::hypot(a, b));
+}
 
 void binary_rows(Rows& rows) {
   const RowOptions logical{.dtypes = every_dtype};
@@ -130,15 +159,24 @@ void binary_rows(Rows& rows) {
   binary(rows, BroadcastMinimum{}, [](double a, double b, DType) { return std::min(a, b); });
   binary(rows, BroadcastHypot{}, hypotenuse);
   const Fill any = Fill::normal;
-  binary(rows, BroadcastEqual{}, [](double a, double b, DType) { return double(a == b); }, any, any, logical);
-  binary(rows, BroadcastNotEqual{}, [](double a, double b, DType) { return double(a != b); }, any, any, logical);
-  binary(rows, BroadcastGreater{}, [](double a, double b, DType) { return double(a > b); }, any, any, logical);
-  binary(rows, BroadcastGreaterEqual{}, [](double a, double b, DType) { return double(a >= b); }, any, any, logical);
-  binary(rows, BroadcastLesser{}, [](double a, double b, DType) { return double(a < b); }, any, any, logical);
-  binary(rows, BroadcastLesserEqual{}, [](double a, double b, DType) { return double(a <= b); }, any, any, logical);
-  binary(rows, BroadcastLogicalAnd{}, [](double a, double b, DType) { return double(a && b); }, any, any, logical);
-  binary(rows, BroadcastLogicalOr{}, [](double a, double b, DType) { return double(a || b); }, any, any, logical);
-  binary(rows, BroadcastLogicalXor{}, [](double a, double b, DType) { return double(!a != !b); }, any, any, logical);
+  binary(
+      rows, BroadcastEqual{}, [](double a, double b, DType) { return double(a == b); }, any, any, logical);
+  binary(
+      rows, BroadcastNotEqual{}, [](double a, double b, DType) { return double(a != b); }, any, any, logical);
+  binary(
+      rows, BroadcastGreater{}, [](double a, double b, DType) { return double(a > b); }, any, any, logical);
+  binary(
+      rows, BroadcastGreaterEqual{}, [](double a, double b, DType) { return double(a >= b); }, any, any, logical);
+  binary(
+      rows, BroadcastLesser{}, [](double a, double b, DType) { return double(a < b); }, any, any, logical);
+  binary(
+      rows, BroadcastLesserEqual{}, [](double a, double b, DType) { return double(a <= b); }, any, any, logical);
+  binary(
+      rows, BroadcastLogicalAnd{}, [](double a, double b, DType) { return double(a && b); }, any, any, logical);
+  binary(
+      rows, BroadcastLogicalOr{}, [](double a, double b, DType) { return double(a || b); }, any, any, logical);
+  binary(
+      rows, BroadcastLogicalXor{}, [](double a, double b, DType) { return double(!a != !b); }, any, any, logical);
 }
 
 // With a number that every dtype holds, and one that only floats do.
@@ -153,24 +191,35 @@ void scalar(Rows& rows, F2 f, double whole, double part, Fill fill = Fill::nonze
         return out;
       };
       const uint32_t dtypes = is_whole || kinds == every_dtype ? kinds : floats;
-      rows.emplace_back(T{.scalar = s, .is_int = is_whole}, std::vector{in(shape, fill)}, Reference(reference), RowOptions{.dtypes = dtypes});
+      rows.emplace_back(T{.scalar = s, .is_int = is_whole}, std::vector{in(shape, fill)}, Reference(reference),
+                        RowOptions{.dtypes = dtypes});
     }
   }
 }
 
 void scalar_rows(Rows& rows) {
-  scalar<PlusScalar>(rows, [](double x, double s, DType) { return x + s; }, 3, 2.5);
-  scalar<MinusScalar>(rows, [](double x, double s, DType) { return x - s; }, 1, 2.5);
-  scalar<RMinusScalar>(rows, [](double x, double s, DType) { return s - x; }, 3, 2.5);
-  scalar<MulScalar>(rows, [](double x, double s, DType) { return x * s; }, 3, -2.5);
+  scalar<PlusScalar>(
+      rows, [](double x, double s, DType) { return x + s; }, 3, 2.5);
+  scalar<MinusScalar>(
+      rows, [](double x, double s, DType) { return x - s; }, 1, 2.5);
+  scalar<RMinusScalar>(
+      rows, [](double x, double s, DType) { return s - x; }, 3, 2.5);
+  scalar<MulScalar>(
+      rows, [](double x, double s, DType) { return x * s; }, 3, -2.5);
   scalar<DivScalar>(rows, quotient, 2, -2.5);
-  scalar<RDivScalar>(rows, [](double x, double s, DType t) { return quotient(s, x, t); }, 5, -2.5);
-  scalar<ModScalar>(rows, [](double x, double s, DType) { return modulo(x, s); }, 2, -0.75);
-  scalar<RModScalar>(rows, [](double x, double s, DType) { return modulo(s, x); }, 5, -2.5);
+  scalar<RDivScalar>(
+      rows, [](double x, double s, DType t) { return quotient(s, x, t); }, 5, -2.5);
+  scalar<ModScalar>(
+      rows, [](double x, double s, DType) { return modulo(x, s); }, 2, -0.75);
+  scalar<RModScalar>(
+      rows, [](double x, double s, DType) { return modulo(s, x); }, 5, -2.5);
   scalar<PowerScalar>(rows, power, 3, -1.5, Fill::positive);
-  scalar<RPowerScalar>(rows, [](double x, double s, DType t) { return power(s, x, t); }, 2, 0.75, Fill::positive);
-  scalar<MaximumScalar>(rows, [](double x, double s, DType) { return std::max(x, s); }, 1, 0.25);
-  scalar<MinimumScalar>(rows, [](double x, double s, DType) { return std::min(x, s); }, 1, 0.25);
+  scalar<RPowerScalar>(
+      rows, [](double x, double s, DType t) { return power(s, x, t); }, 2, 0.75, Fill::positive);
+  scalar<MaximumScalar>(
+      rows, [](double x, double s, DType) { return std::max(x, s); }, 1, 0.25);
+  scalar<MinimumScalar>(
+      rows, [](double x, double s, DType) { return std::min(x, s); }, 1, 0.25);
   scalar<HypotScalar>(rows, hypotenuse, 3, -2.5);
   auto compare = [&]<class T>(F2 f) {
     for (Fill fill : {Fill::normal, Fill::positive}) scalar<T>(rows, f, 2, 0.5, fill, every_dtype);
@@ -185,7 +234,9 @@ void scalar_rows(Rows& rows) {
   compare.operator()<LogicalOrScalar>([](double x, double s, DType) { return double(x || s); });
   compare.operator()<LogicalXorScalar>([](double x, double s, DType) { return double(!x != !s); });
   for (double s : {1.0, 2.5}) {
-    auto huber = [s](double x) { return std::abs(x) < 1 / (s * s) ? 0.5 * s * s * x * x : std::abs(x) - 0.5 / (s * s); };
+    auto huber = [s](double x) {
+      return std::abs(x) < 1 / (s * s) ? 0.5 * s * s * x * x : std::abs(x) - 0.5 / (s * s);
+    };
     for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4)}) {
       rows.emplace_back(SmoothL1{.scalar = s}, std::vector{in(shape)}, elementwise(huber));
     }
@@ -196,10 +247,13 @@ void scalar_rows(Rows& rows) {
 void select_rows(Rows& rows) {
   auto where = [](const Hosts& in) {
     const bool by_row = in[0].shape.ndim() < in[1].shape.ndim();
-    return generate(in[1].shape, [&](const Shape& p) { return in[by_row && in[0].at(Shape(p[0])) ? 1 : by_row ? 2 : in[0].at(p) ? 1 : 2].at(p); });
+    return generate(in[1].shape, [&](const Shape& p) {
+      return in[by_row && in[0].at(Shape(p[0])) ? 1 : by_row ? 2 : in[0].at(p) ? 1 : 2].at(p);
+    });
   };
   const RowOptions all{.dtypes = every_dtype};
-  for (DType t : {DType::float32, DType::bfloat16, DType::int32, DType::boolean, DType::int64, DType::float64, DType::uint8}) {
+  for (DType t :
+       {DType::float32, DType::bfloat16, DType::int32, DType::boolean, DType::int64, DType::float64, DType::uint8}) {
     rows.emplace_back(Where{}, std::vector{index({3, 5}, 0, 2, t), in({3, 5}), in({3, 5})}, where, all);
     rows.emplace_back(Where{}, std::vector{index({3}, 0, 2, t), in({3, 5}), in({3, 5})}, where, all);
   }
@@ -216,7 +270,8 @@ void select_rows(Rows& rows) {
       };
       rows.emplace_back(Clip{.a_min = low, .a_max = high}, std::vector{in(shape, Fill::nonzero)}, clip, numeric());
       auto through = [low = low, high = high](double h, double x, DType) { return x >= low && x <= high ? h : 0; };
-      rows.emplace_back(ClipBackward{.a_min = low, .a_max = high}, std::vector{in(shape), in(shape)}, broadcasting(through));
+      rows.emplace_back(ClipBackward{.a_min = low, .a_max = high}, std::vector{in(shape), in(shape)},
+                        broadcasting(through));
     }
     for (DType to : {DType::float32, DType::float64, DType::float16, DType::bfloat16, DType::uint8, DType::int8,
                      DType::int32, DType::int64, DType::boolean}) {
@@ -246,13 +301,18 @@ void select_rows(Rows& rows) {
     }
   }
   auto sum_to = [&](const Shape& from, const Shape& codes, const Shape& axes, const Shape& to) {
-    rows.emplace_back(SumTo{.shape = codes}, std::vector{in(from)}, [=](const Hosts& in) {
-      return reshaped(reduced(in[0], axes, true, [](const std::vector<double>& v) {
-        double sum = 0;
-        for (double x : v) sum += x;
-        return sum;
-      }), to);
-    }, numeric());
+    rows.emplace_back(
+        SumTo{.shape = codes}, std::vector{in(from)},
+        [=](const Hosts& in) {
+          return reshaped(reduced(in[0], axes, true,
+                                  [](const std::vector<double>& v) {
+                                    double sum = 0;
+                                    for (double x : v) sum += x;
+                                    return sum;
+                                  }),
+                          to);
+        },
+        numeric());
   };
   sum_to({3, 5}, {5}, {0}, {5});
   sum_to({2, 3, 5}, {1, -1, 1}, {0, 2}, {1, 3, 1});
@@ -267,13 +327,19 @@ void select_rows(Rows& rows) {
 Rows elementwise_rows() {
   Rows rows;
   unary_rows(rows);
-  backward_row(rows, BackwardRelu{}, [](double y) { return double(y > 0); }, Fill::nonzero);
-  backward_row(rows, BackwardSigmoid{}, [](double y) { return y * (1 - y); }, Fill::unit);
-  backward_row(rows, BackwardTanh{}, [](double y) { return 1 - y * y; }, Fill::unit);
-  backward_row(rows, BackwardGelu{}, [](double x) {
-    const double density = std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi);
-    return 0.5 * (1 + std::erf(x / std::numbers::sqrt2)) + x * density;
-  }, Fill::normal);
+  backward_row(
+      rows, BackwardRelu{}, [](double y) { return double(y > 0); }, Fill::nonzero);
+  backward_row(
+      rows, BackwardSigmoid{}, [](double y) { return y * (1 - y); }, Fill::unit);
+  backward_row(
+      rows, BackwardTanh{}, [](double y) { return 1 - y * y; }, Fill::unit);
+  backward_row(
+      rows, BackwardGelu{},
+      [](double x) {
+        const double density = std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi);
+        return 0.5 * (1 + std::erf(x / std::numbers::sqrt2)) + x * density;
+      },
+      Fill::normal);
   binary_rows(rows);
   scalar_rows(rows);
   select_rows(rows);

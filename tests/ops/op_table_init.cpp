@@ -27,20 +27,28 @@ void fill_rows(Rows& rows) {
     for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4)}) {
       create(rows, Zeros{.shape = shape, .dtype = t}, shape, [](const Shape&) { return 0.0; });
       create(rows, Ones{.shape = shape, .dtype = t, .ctx = cpu(0)}, shape, [](const Shape&) { return 1.0; });
-      create(rows, Full{.shape = shape, .value = 3, .dtype = t}, shape, [=](const Shape&) { return truth ? 1.0 : 3.0; });
+      create(rows, Full{.shape = shape, .value = 3, .dtype = t}, shape,
+             [=](const Shape&) { return truth ? 1.0 : 3.0; });
     }
     auto number = [truth](double v) { return truth ? double(v != 0) : v; };
     create(rows, Arange{.start = 5, .dtype = t}, {5}, [=](const Shape& p) { return number(double(p[0])); });
-    create(rows, Arange{.start = 1, .stop = 8, .step = 3, .repeat = 2, .dtype = t}, {6}, [=](const Shape& p) { return number(1 + 3 * double(p[0] / 2)); });
-    create(rows, Arange{.start = 4, .stop = 1, .step = -1, .dtype = t}, {3}, [=](const Shape& p) { return number(4 - double(p[0])); });
+    create(rows, Arange{.start = 1, .stop = 8, .step = 3, .repeat = 2, .dtype = t}, {6},
+           [=](const Shape& p) { return number(1 + 3 * double(p[0] / 2)); });
+    create(rows, Arange{.start = 4, .stop = 1, .step = -1, .dtype = t}, {3},
+           [=](const Shape& p) { return number(4 - double(p[0])); });
     create(rows, Arange{.start = 3, .stop = 3, .dtype = t, .ctx = cpu(0)}, {0}, [](const Shape&) { return 0.0; });
-    create(rows, Linspace{.start = 0, .stop = 8, .num = 5, .dtype = t}, {5}, [=](const Shape& p) { return number(2 * double(p[0])); });
-    create(rows, Linspace{.start = 0, .stop = 10, .num = 5, .endpoint = false, .dtype = t}, {5}, [=](const Shape& p) { return number(2 * double(p[0])); });
-    create(rows, Linspace{.start = 7, .stop = 9, .num = 1, .dtype = t, .ctx = cpu(0)}, {1}, [=](const Shape&) { return number(7); });
+    create(rows, Linspace{.start = 0, .stop = 8, .num = 5, .dtype = t}, {5},
+           [=](const Shape& p) { return number(2 * double(p[0])); });
+    create(rows, Linspace{.start = 0, .stop = 10, .num = 5, .endpoint = false, .dtype = t}, {5},
+           [=](const Shape& p) { return number(2 * double(p[0])); });
+    create(rows, Linspace{.start = 7, .stop = 9, .num = 1, .dtype = t, .ctx = cpu(0)}, {1},
+           [=](const Shape&) { return number(7); });
     create(rows, Linspace{.start = 7, .stop = 9, .num = 0, .dtype = t}, {0}, [](const Shape&) { return 0.0; });
     for (int64_t k : {0, 1, -2}) {
-      create(rows, Eye{.N = 3, .M = 5, .k = k, .dtype = t}, {3, 5}, [=](const Shape& p) { return double(p[1] - p[0] == k); });
-      create(rows, Eye{.N = 3, .k = k, .dtype = t, .ctx = cpu(0)}, {3, 3}, [=](const Shape& p) { return double(p[1] - p[0] == k); });
+      create(rows, Eye{.N = 3, .M = 5, .k = k, .dtype = t}, {3, 5},
+             [=](const Shape& p) { return double(p[1] - p[0] == k); });
+      create(rows, Eye{.N = 3, .k = k, .dtype = t, .ctx = cpu(0)}, {3, 3},
+             [=](const Shape& p) { return double(p[1] - p[0] == k); });
     }
     create(rows, Arange{.start = 1, .dtype = t}, {1}, [](const Shape&) { return 0.0; });
     create(rows, Eye{.N = 1, .dtype = t}, {1, 1}, [](const Shape&) { return 1.0; });
@@ -48,8 +56,10 @@ void fill_rows(Rows& rows) {
   }
   create(rows, Full{.shape = {2, 3}, .value = -1.5, .ctx = cpu(0)}, {2, 3}, [](const Shape&) { return -1.5; });
   create(rows, Zeros{.shape = {7}, .ctx = cpu(0)}, {7}, [](const Shape&) { return 0.0; });
-  create(rows, Arange{.start = 0.5, .stop = 2, .step = 0.25}, {6}, [](const Shape& p) { return 0.5 + 0.25 * double(p[0]); });
-  rows.emplace_back(Arange{.start = 5, .infer_range = true}, std::vector<Input>{}, Reference(), RowOptions{.refused = true});
+  create(rows, Arange{.start = 0.5, .stop = 2, .step = 0.25}, {6},
+         [](const Shape& p) { return 0.5 + 0.25 * double(p[0]); });
+  rows.emplace_back(Arange{.start = 5, .infer_range = true}, std::vector<Input>{}, Reference(),
+                    RowOptions{.refused = true});
 }
 
 struct Moments {
@@ -59,7 +69,8 @@ Moments moments(const Host& h) {
   double sum = 0, squares = 0;
   for (double v : h.values) sum += v, squares += v * v;
   const double n = double(h.size()), mean = sum / n;
-  return {mean, std::sqrt(std::max(0.0, squares / n - mean * mean)), *std::min_element(h.values.begin(), h.values.end()), *std::max_element(h.values.begin(), h.values.end())};
+  return {mean, std::sqrt(std::max(0.0, squares / n - mean * mean)),
+          *std::min_element(h.values.begin(), h.values.end()), *std::max_element(h.values.begin(), h.values.end())};
 }
 
 // An operator that draws: its dtype, and for a large enough draw its mean, deviation and range.
@@ -87,12 +98,17 @@ void random_rows(Rows& rows) {
     draw(rows, RandomNormal{.loc = 3, .scale = 0.5, .shape = {31, 33}, .dtype = t}, t, 3, 0.5, 0, 6);
   }
   for (DType t : {DType::int32, DType::int64}) {
-    draw(rows, RandomRandint{.low = -3, .high = 8, .shape = {31, 33}, .dtype = t, .ctx = cpu(0)}, t, 2, std::sqrt(10.), -3, 7);
+    draw(rows, RandomRandint{.low = -3, .high = 8, .shape = {31, 33}, .dtype = t, .ctx = cpu(0)}, t, 2, std::sqrt(10.),
+         -3, 7);
   }
-  draw(rows, RandomUniform{.shape = {1, 7}}, DType::float32, 0, 0, 0, 0), draw(rows, RandomUniform{.shape = {0, 4}}, DType::float32, 0, 0, 0, 0);
-  draw(rows, RandomNormal{.shape = {1, 7}}, DType::float32, 0, 0, 0, 0), draw(rows, RandomNormal{.shape = {0, 4}}, DType::float32, 0, 0, 0, 0);
-  draw(rows, RandomRandint{.low = 0, .high = 2, .shape = {1, 7}}, DType::int32, 0, 0, 0, 0), draw(rows, RandomRandint{.low = 0, .high = 2, .shape = {0, 4}}, DType::int32, 0, 0, 0, 0);
-  rows.emplace_back(RandomUniform{.low = 2, .high = 1, .shape = {3}}, std::vector<Input>{}, Reference(), RowOptions{.refused = true});
+  draw(rows, RandomUniform{.shape = {1, 7}}, DType::float32, 0, 0, 0, 0),
+      draw(rows, RandomUniform{.shape = {0, 4}}, DType::float32, 0, 0, 0, 0);
+  draw(rows, RandomNormal{.shape = {1, 7}}, DType::float32, 0, 0, 0, 0),
+      draw(rows, RandomNormal{.shape = {0, 4}}, DType::float32, 0, 0, 0, 0);
+  draw(rows, RandomRandint{.low = 0, .high = 2, .shape = {1, 7}}, DType::int32, 0, 0, 0, 0),
+      draw(rows, RandomRandint{.low = 0, .high = 2, .shape = {0, 4}}, DType::int32, 0, 0, 0, 0);
+  rows.emplace_back(RandomUniform{.low = 2, .high = 1, .shape = {3}}, std::vector<Input>{}, Reference(),
+                    RowOptions{.refused = true});
 
   auto multinomial = [&](const Shape& data, std::vector<double> p, const Shape& shape, const Shape& to, DType dtype) {
     RowOptions options;
@@ -107,16 +123,21 @@ void random_rows(Rows& rows) {
         for (int64_t i = 0; i < draws; ++i) ++count.at(size_t(y[size_t(row * draws + i)]));
         for (int64_t k = 0; k < classes; ++k) {
           const double want = p[size_t(row * classes + k)] / sum, got = count[size_t(k)] / double(draws);
-          if (want == 0 ? got != 0 : draws > 500 && std::abs(got - want) > 0.08) return "frequency " + std::to_string(got);
+          if (want == 0 ? got != 0 : draws > 500 && std::abs(got - want) > 0.08)
+            return "frequency " + std::to_string(got);
         }
       }
       return "";
     };
-    rows.emplace_back(SampleMultinomial{.shape = shape, .dtype = dtype}, std::vector{in(data, p)}, Reference(), options);
+    rows.emplace_back(SampleMultinomial{.shape = shape, .dtype = dtype}, std::vector{in(data, p)}, Reference(),
+                      options);
   };
-  multinomial({3}, {0.25, 0.25, 0.5}, {1000}, {1000}, DType::int32), multinomial({2, 3}, {0, 1, 1, 2, 0, 2}, {31, 33}, {2, 31, 33}, DType::float32);
-  multinomial({1, 7}, std::vector<double>(7, 1), {}, {1}, DType::int64), multinomial({4}, {0, 0, 1, 0}, {}, {1}, DType::uint8), multinomial({0, 3}, {}, {}, {0}, DType::int32);
-  rows.emplace_back(SampleMultinomial{.get_prob = true}, std::vector{in({3}, Fill::positive)}, Reference(), RowOptions{.refused = true});
+  multinomial({3}, {0.25, 0.25, 0.5}, {1000}, {1000}, DType::int32),
+      multinomial({2, 3}, {0, 1, 1, 2, 0, 2}, {31, 33}, {2, 31, 33}, DType::float32);
+  multinomial({1, 7}, std::vector<double>(7, 1), {}, {1}, DType::int64),
+      multinomial({4}, {0, 0, 1, 0}, {}, {1}, DType::uint8), multinomial({0, 3}, {}, {}, {0}, DType::int32);
+  rows.emplace_back(SampleMultinomial{.get_prob = true}, std::vector{in({3}, Fill::positive)}, Reference(),
+                    RowOptions{.refused = true});
 
   for (const Shape& shape : {Shape(33), Shape(7, 5), Shape(1, 7), Shape(0, 4)}) {
     RowOptions options{.dtypes = every_dtype};
@@ -125,7 +146,8 @@ void random_rows(Rows& rows) {
       auto rows_of = [&](const Host& h) {
         std::vector<std::vector<double>> out;
         const int64_t n = shape[0], width = n ? shape.size() / n : 0;
-        for (int64_t i = 0; i < n; ++i) out.emplace_back(h.values.begin() + i * width, h.values.begin() + (i + 1) * width);
+        for (int64_t i = 0; i < n; ++i)
+          out.emplace_back(h.values.begin() + i * width, h.values.begin() + (i + 1) * width);
         return out;
       };
       auto before = rows_of(inputs[0]), after = rows_of(outputs[0]);
@@ -160,7 +182,8 @@ void sgd(double lr, double momentum, double wd, double rescale, double clip, std
 void adam(double lr, const MultiAdamUpdate& op, double wd, std::vector<Host*> a) {
   for (size_t i = 0; i < a[0]->values.size(); ++i) {
     double &w = a[0]->values[i], &mean = a[2]->values[i], &var = a[3]->values[i];
-    const double scaled = op.rescale_grad * a[1]->values[i] + wd * w, g = op.clip_gradient >= 0 ? std::clamp(scaled, -op.clip_gradient, op.clip_gradient) : scaled;
+    const double scaled = op.rescale_grad * a[1]->values[i] + wd * w,
+                 g = op.clip_gradient >= 0 ? std::clamp(scaled, -op.clip_gradient, op.clip_gradient) : scaled;
     mean = op.beta1 * mean + (1 - op.beta1) * g;
     var = op.beta2 * var + (1 - op.beta2) * g * g;
     w -= lr * mean / (std::sqrt(var) + op.epsilon);
@@ -174,7 +197,8 @@ std::vector<Input> tensors(const std::vector<Shape>& shapes, int period, bool ra
   }
   if (rates) {
     std::vector<double> values;
-    for (size_t i = 0; i < 2 * shapes.size(); ++i) values.push_back(i < shapes.size() ? 0.125 * double(i + 1) : 0.0625 * double(i));
+    for (size_t i = 0; i < 2 * shapes.size(); ++i)
+      values.push_back(i < shapes.size() ? 0.125 * double(i + 1) : 0.0625 * double(i));
     inputs.push_back(index({int64_t(values.size())}, values));
   }
   return inputs;
@@ -202,32 +226,68 @@ auto updated(int period, uint32_t mutates, F update) {
 void update_rows(Rows& rows) {
   const RowOptions loose{.loosen = 8};
   for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape(33)}) {
-    for (const SGDUpdate& op : {SGDUpdate{.lr = 0.5}, SGDUpdate{.lr = 0.25, .wd = 0.125, .rescale_grad = 0.5, .clip_gradient = 0.25, .lazy_update = false}}) {
-      rows.emplace_back(op, tensors({shape}, 2, false), updated(2, 1, [op](auto a, double, double) { sgd(op.lr, 0, op.wd, op.rescale_grad, op.clip_gradient, a); }), loose);
+    for (const SGDUpdate& op :
+         {SGDUpdate{.lr = 0.5},
+          SGDUpdate{.lr = 0.25, .wd = 0.125, .rescale_grad = 0.5, .clip_gradient = 0.25, .lazy_update = false}}) {
+      rows.emplace_back(
+          op, tensors({shape}, 2, false),
+          updated(2, 1, [op](auto a, double, double) { sgd(op.lr, 0, op.wd, op.rescale_grad, op.clip_gradient, a); }),
+          loose);
     }
-    for (const SGDMomUpdate& op : {SGDMomUpdate{.lr = 0.5}, SGDMomUpdate{.lr = 0.25, .momentum = 0.75, .wd = 0.125, .rescale_grad = 0.5, .clip_gradient = 0.25, .lazy_update = false}}) {
-      rows.emplace_back(op, tensors({shape}, 3, false), updated(3, 5, [op](auto a, double, double) { sgd(op.lr, op.momentum, op.wd, op.rescale_grad, op.clip_gradient, a); }), loose);
+    for (const SGDMomUpdate& op : {SGDMomUpdate{.lr = 0.5}, SGDMomUpdate{.lr = 0.25,
+                                                            .momentum = 0.75,
+                                                            .wd = 0.125,
+                                                            .rescale_grad = 0.5,
+                                                            .clip_gradient = 0.25,
+                                                            .lazy_update = false}}) {
+      rows.emplace_back(op, tensors({shape}, 3, false),
+                        updated(3, 5,
+                                [op](auto a, double, double) {
+                                  sgd(op.lr, op.momentum, op.wd, op.rescale_grad, op.clip_gradient, a);
+                                }),
+                        loose);
     }
-    for (const AdamUpdate& op : {AdamUpdate{.lr = 0.125}, AdamUpdate{.lr = 0.25, .beta1 = 0.5, .beta2 = 0.75, .epsilon = 0.125, .wd = 0.125, .rescale_grad = 0.5, .clip_gradient = 0.25, .lazy_update = false}}) {
+    for (const AdamUpdate& op : {AdamUpdate{.lr = 0.125}, AdamUpdate{.lr = 0.25,
+                                                          .beta1 = 0.5,
+                                                          .beta2 = 0.75,
+                                                          .epsilon = 0.125,
+                                                          .wd = 0.125,
+                                                          .rescale_grad = 0.5,
+                                                          .clip_gradient = 0.25,
+                                                          .lazy_update = false}}) {
       const MultiAdamUpdate rule{op.beta1, op.beta2, op.epsilon, op.rescale_grad, op.clip_gradient};
-      rows.emplace_back(op, tensors({shape}, 4, false), updated(4, 13, [=](auto a, double, double) { adam(op.lr, rule, op.wd, a); }), loose);
+      rows.emplace_back(op, tensors({shape}, 4, false),
+                        updated(4, 13, [=](auto a, double, double) { adam(op.lr, rule, op.wd, a); }), loose);
     }
   }
   const std::vector<std::vector<Shape>> lists{{{3, 5}, {1, 7}, {0, 4}, {33}}, {{1}}, {}};
   for (const std::vector<Shape>& list : lists) {
     for (const MultiSGDUpdate& op : {MultiSGDUpdate{}, MultiSGDUpdate{.rescale_grad = 0.5, .clip_gradient = 0.25}}) {
-      rows.emplace_back(op, tensors(list, 2, true), updated(2, 1, [op](auto a, double lr, double wd) { sgd(lr, 0, wd, op.rescale_grad, op.clip_gradient, a); }), loose);
+      rows.emplace_back(
+          op, tensors(list, 2, true),
+          updated(2, 1, [op](auto a, double lr, double wd) { sgd(lr, 0, wd, op.rescale_grad, op.clip_gradient, a); }),
+          loose);
     }
-    for (const MultiSGDMomUpdate& op : {MultiSGDMomUpdate{}, MultiSGDMomUpdate{.momentum = 0.75, .rescale_grad = 0.5, .clip_gradient = 0.25}}) {
-      rows.emplace_back(op, tensors(list, 3, true), updated(3, 5, [op](auto a, double lr, double wd) { sgd(lr, op.momentum, wd, op.rescale_grad, op.clip_gradient, a); }), loose);
+    for (const MultiSGDMomUpdate& op :
+         {MultiSGDMomUpdate{}, MultiSGDMomUpdate{.momentum = 0.75, .rescale_grad = 0.5, .clip_gradient = 0.25}}) {
+      rows.emplace_back(op, tensors(list, 3, true),
+                        updated(3, 5,
+                                [op](auto a, double lr, double wd) {
+                                  sgd(lr, op.momentum, wd, op.rescale_grad, op.clip_gradient, a);
+                                }),
+                        loose);
     }
-    for (const MultiAdamUpdate& op : {MultiAdamUpdate{}, MultiAdamUpdate{.beta1 = 0.5, .beta2 = 0.75, .epsilon = 0.125, .rescale_grad = 0.5, .clip_gradient = 0.25}}) {
-      rows.emplace_back(op, tensors(list, 4, true), updated(4, 13, [op](auto a, double lr, double wd) { adam(lr, op, wd, a); }), loose);
+    for (const MultiAdamUpdate& op :
+         {MultiAdamUpdate{},
+          MultiAdamUpdate{.beta1 = 0.5, .beta2 = 0.75, .epsilon = 0.125, .rescale_grad = 0.5, .clip_gradient = 0.25}}) {
+      rows.emplace_back(op, tensors(list, 4, true),
+                        updated(4, 13, [op](auto a, double lr, double wd) { adam(lr, op, wd, a); }), loose);
     }
   }
   auto finite = [](const Hosts& in) {
     bool all = true;
-    for (const Host& h : in) all = all && std::all_of(h.values.begin(), h.values.end(), [](double v) { return std::isfinite(v); });
+    for (const Host& h : in)
+      all = all && std::all_of(h.values.begin(), h.values.end(), [](double v) { return std::isfinite(v); });
     return Host{{1}, {double(all)}, DType::float32};
   };
   rows.emplace_back(AllFinite{}, std::vector{in({3, 5}), in({1, 7}), in({0, 4})}, finite);

@@ -48,7 +48,9 @@ template <class Op>
 Shape convolved(const Op& op, const Shape& data) {
   Shape out(data[0], int64_t(op.num_filter));
   for (int i = 0; i < op.kernel.ndim(); ++i) {
-    out.push_back((data[i + 2] + 2 * get(op.pad, i, 0) - get(op.dilate, i, 1) * (op.kernel[i] - 1) - 1) / get(op.stride, i, 1) + 1);
+    out.push_back((data[i + 2] + 2 * get(op.pad, i, 0) - get(op.dilate, i, 1) * (op.kernel[i] - 1) - 1) /
+                      get(op.stride, i, 1) +
+                  1);
   }
   return out;
 }
@@ -64,29 +66,42 @@ void convolution(Rows& rows, const Convolution& op, const Shape& data) {
   std::vector<Input> inputs{in(data), in(weight)};
   if (!op.no_bias) inputs.push_back(in({int64_t(op.num_filter)}));
   const RowOptions loose{.loosen = 2, .loosen_gradient = 2};
-  rows.emplace_back(op, inputs, [=](const Hosts& in) {
-    Host y = zeros(out);
-    if (!op.no_bias) each(out, [&](const Shape& p) { y.at(p) = in[2][size_t(p[1])]; });
-    each_product(op, data, out, [&](const Shape& x, const Shape& w, const Shape& p) { y.at(p) += in[0].at(x) * in[1].at(w); });
-    return y;
-  }, loose);
-  rows.emplace_back(op.part<ConvPart::backward_data>(true), std::vector{in(out), in(weight), constant(in(data))}, [=](const Hosts& in) {
-    Host dx = zeros(data);
-    each_product(op, data, out, [&](const Shape& x, const Shape& w, const Shape& p) { dx.at(x) += in[0].at(p) * in[1].at(w); });
-    return dx;
-  }, loose);
+  rows.emplace_back(
+      op, inputs,
+      [=](const Hosts& in) {
+        Host y = zeros(out);
+        if (!op.no_bias) each(out, [&](const Shape& p) { y.at(p) = in[2][size_t(p[1])]; });
+        each_product(op, data, out,
+                     [&](const Shape& x, const Shape& w, const Shape& p) { y.at(p) += in[0].at(x) * in[1].at(w); });
+        return y;
+      },
+      loose);
+  rows.emplace_back(
+      op.part<ConvPart::backward_data>(true), std::vector{in(out), in(weight), constant(in(data))},
+      [=](const Hosts& in) {
+        Host dx = zeros(data);
+        each_product(op, data, out,
+                     [&](const Shape& x, const Shape& w, const Shape& p) { dx.at(x) += in[0].at(p) * in[1].at(w); });
+        return dx;
+      },
+      loose);
   auto back = op.part<ConvPart::backward_weight>(op.no_bias);
-  rows.emplace_back(back, std::vector{in(out), in(data)}, [=](const Hosts& in) {
-    Host dw = zeros(weight);
-    each_product(op, data, out, [&](const Shape& x, const Shape& w, const Shape& p) { dw.at(w) += in[0].at(p) * in[1].at(x); });
-    return op.no_bias ? Hosts{dw} : Hosts{dw, channel_sums(in[0])};
-  }, loose);
+  rows.emplace_back(
+      back, std::vector{in(out), in(data)},
+      [=](const Hosts& in) {
+        Host dw = zeros(weight);
+        each_product(op, data, out,
+                     [&](const Shape& x, const Shape& w, const Shape& p) { dw.at(w) += in[0].at(p) * in[1].at(x); });
+        return op.no_bias ? Hosts{dw} : Hosts{dw, channel_sums(in[0])};
+      },
+      loose);
 }
 
 void convolution_rows(Rows& rows) {
   convolution(rows, {.kernel = {3, 3}, .num_filter = 4}, {2, 3, 5, 6});
   convolution(rows, {.kernel = {3, 2}, .stride = {2, 1}, .pad = {1, 0}, .num_filter = 5}, {1, 3, 7, 5});
-  convolution(rows, {.kernel = {3, 3}, .dilate = {2, 1}, .pad = {2, 1}, .num_filter = 2, .no_bias = true}, {2, 2, 5, 4});
+  convolution(rows, {.kernel = {3, 3}, .dilate = {2, 1}, .pad = {2, 1}, .num_filter = 2, .no_bias = true},
+              {2, 2, 5, 4});
   convolution(rows, {.kernel = {3, 3}, .pad = {1, 1}, .num_filter = 4, .num_group = 2}, {1, 4, 4, 3});
   convolution(rows, {.kernel = {3, 3}, .num_filter = 3, .num_group = 3, .layout = ConvLayout::NCHW}, {2, 3, 4, 4});
   convolution(rows, {.kernel = {1, 1}, .num_filter = 7}, {3, 5, 2, 3});
@@ -94,7 +109,8 @@ void convolution_rows(Rows& rows) {
   convolution(rows, {.kernel = {3}, .num_filter = 3, .layout = ConvLayout::NCW}, {1, 1, 7});
   convolution(rows, {.kernel = {2, 1, 3}, .pad = {0, 1, 1}, .num_filter = 2}, {1, 2, 3, 2, 3});
   convolution(rows, {.kernel = {3, 3}, .num_filter = 4}, {0, 3, 5, 6});
-  rows.emplace_back(Convolution{.kernel = {3, 3}, .num_filter = 4, .layout = ConvLayout::NHWC}, std::vector{in({1, 5, 5, 3}), in({4, 3, 3, 3}), in({4})}, Reference(), RowOptions{.refused = true});
+  rows.emplace_back(Convolution{.kernel = {3, 3}, .num_filter = 4, .layout = ConvLayout::NHWC},
+                    std::vector{in({1, 5, 5, 3}), in({4, 3, 3, 3}), in({4})}, Reference(), RowOptions{.refused = true});
 }
 
 void deconvolution(Rows& rows, const Deconvolution& op, const Shape& data, const Shape& out, const Shape& pad) {
@@ -104,19 +120,27 @@ void deconvolution(Rows& rows, const Deconvolution& op, const Shape& data, const
   const Shape weight = join(data[1], op.num_filter / op.num_group, op.kernel);
   std::vector<Input> inputs{in(data), in(weight)};
   if (!op.no_bias) inputs.push_back(in({int64_t(op.num_filter)}));
-  rows.emplace_back(op, inputs, [=](const Hosts& in) {
-    Host y = zeros(out);
-    if (!op.no_bias) each(out, [&](const Shape& p) { y.at(p) = in[2][size_t(p[1])]; });
-    each_product(mirror, out, data, [&](const Shape& at, const Shape& w, const Shape& p) { y.at(at) += in[0].at(p) * in[1].at(w); });
-    return y;
-  }, RowOptions{.loosen = 2, .loosen_gradient = 2});
+  rows.emplace_back(
+      op, inputs,
+      [=](const Hosts& in) {
+        Host y = zeros(out);
+        if (!op.no_bias) each(out, [&](const Shape& p) { y.at(p) = in[2][size_t(p[1])]; });
+        each_product(mirror, out, data,
+                     [&](const Shape& at, const Shape& w, const Shape& p) { y.at(at) += in[0].at(p) * in[1].at(w); });
+        return y;
+      },
+      RowOptions{.loosen = 2, .loosen_gradient = 2});
 }
 
 void deconvolution_rows(Rows& rows) {
   deconvolution(rows, {.kernel = {3, 3}, .num_filter = 4}, {2, 3, 3, 2}, {2, 4, 5, 4}, {0, 0});
-  deconvolution(rows, {.kernel = {3, 2}, .stride = {2, 3}, .pad = {1, 0}, .adj = {1, 2}, .num_filter = 2, .no_bias = false}, {1, 3, 3, 2}, {1, 2, 6, 7}, {1, 0});
-  deconvolution(rows, {.kernel = {3, 3}, .dilate = {1, 2}, .num_filter = 4, .num_group = 2, .layout = ConvLayout::NCHW}, {1, 2, 2, 3}, {1, 4, 4, 7}, {0, 0});
-  deconvolution(rows, {.kernel = {4, 4}, .stride = {2, 2}, .target_shape = {6, 6}, .num_filter = 1}, {1, 2, 3, 3}, {1, 1, 6, 6}, {1, 1});
+  deconvolution(rows,
+                {.kernel = {3, 2}, .stride = {2, 3}, .pad = {1, 0}, .adj = {1, 2}, .num_filter = 2, .no_bias = false},
+                {1, 3, 3, 2}, {1, 2, 6, 7}, {1, 0});
+  deconvolution(rows, {.kernel = {3, 3}, .dilate = {1, 2}, .num_filter = 4, .num_group = 2, .layout = ConvLayout::NCHW},
+                {1, 2, 2, 3}, {1, 4, 4, 7}, {0, 0});
+  deconvolution(rows, {.kernel = {4, 4}, .stride = {2, 2}, .target_shape = {6, 6}, .num_filter = 1}, {1, 2, 3, 3},
+                {1, 1, 6, 6}, {1, 1});
   deconvolution(rows, {.kernel = {3}, .stride = {2}, .num_filter = 3}, {1, 1, 7}, {1, 3, 15}, {0});
   deconvolution(rows, {.kernel = {3, 3}, .num_filter = 2}, {0, 3, 3, 2}, {0, 2, 5, 4}, {0, 0});
 }
@@ -164,59 +188,91 @@ void pooling(Rows& rows, Pooling op, const Shape& data, const Shape& out) {
       }
     });
   };
-  const Fill fill = op.pool_type == PoolType::max ? Fill::distinct : op.pool_type == PoolType::lp ? Fill::nonzero : Fill::normal;
-  rows.emplace_back(op, std::vector{in(data, fill)}, [=](const Hosts& in) { return forward(in[0]); }, RowOptions{.loosen = 2, .loosen_gradient = 4});
+  const Fill fill = op.pool_type == PoolType::max  ? Fill::distinct
+                    : op.pool_type == PoolType::lp ? Fill::nonzero
+                                                   : Fill::normal;
+  rows.emplace_back(
+      op, std::vector{in(data, fill)}, [=](const Hosts& in) { return forward(in[0]); },
+      RowOptions{.loosen = 2, .loosen_gradient = 4});
 
   BackwardPooling back;
-  back.kernel = op.kernel, back.pool_type = op.pool_type, back.global_pool = op.global_pool, back.pooling_convention = op.pooling_convention;
-  back.stride = op.stride, back.pad = op.pad, back.p_value = op.p_value, back.count_include_pad = op.count_include_pad, back.layout = op.layout;
+  back.kernel = op.kernel, back.pool_type = op.pool_type, back.global_pool = op.global_pool,
+  back.pooling_convention = op.pooling_convention;
+  back.stride = op.stride, back.pad = op.pad, back.p_value = op.p_value, back.count_include_pad = op.count_include_pad,
+  back.layout = op.layout;
   // the output follows from the data: a row whose third input is no output would mean nothing for max and lp
   if (op.pool_type == PoolType::max || op.pool_type == PoolType::lp) {
     const double level = op.pool_type == PoolType::max ? 2 : std::pow(1, 1 / power);
     if (op.pool_type == PoolType::lp) return;
-    rows.emplace_back(back, std::vector{in(out), in(data, std::vector<double>(size_t(data.size()), level)), in(out, std::vector<double>(size_t(out.size()), level))}, [=](const Hosts& in) {
-      Host dx = zeros(data);
-      each(out, [&](const Shape& p) {
-        std::vector<Shape> where;
-        window(in[1], p, where);
-        if (!where.empty()) dx.at(where[0]) += in[0].at(p);  // of equal ones the first
-      });
-      return dx;
-    }, RowOptions{.loosen = 2});
+    rows.emplace_back(
+        back,
+        std::vector{in(out), in(data, std::vector<double>(size_t(data.size()), level)),
+                    in(out, std::vector<double>(size_t(out.size()), level))},
+        [=](const Hosts& in) {
+          Host dx = zeros(data);
+          each(out, [&](const Shape& p) {
+            std::vector<Shape> where;
+            window(in[1], p, where);
+            if (!where.empty()) dx.at(where[0]) += in[0].at(p);  // of equal ones the first
+          });
+          return dx;
+        },
+        RowOptions{.loosen = 2});
     return;
   }
-  rows.emplace_back(back, std::vector{in(out), in(data), in(out)}, [=](const Hosts& in) {
-    Host dx = zeros(data);
-    each(out, [&](const Shape& p) {
-      std::vector<Shape> where;
-      const double count = window(in[1], p, where);
-      for (const Shape& at : where) dx.at(at) += in[0].at(p) / (op.pool_type == PoolType::avg ? count : 1);
-    });
-    return dx;
-  }, RowOptions{.loosen = 2});
+  rows.emplace_back(
+      back, std::vector{in(out), in(data), in(out)},
+      [=](const Hosts& in) {
+        Host dx = zeros(data);
+        each(out, [&](const Shape& p) {
+          std::vector<Shape> where;
+          const double count = window(in[1], p, where);
+          for (const Shape& at : where) dx.at(at) += in[0].at(p) / (op.pool_type == PoolType::avg ? count : 1);
+        });
+        return dx;
+      },
+      RowOptions{.loosen = 2});
 }
 
 void pooling_rows(Rows& rows) {
   for (PoolType type : {PoolType::max, PoolType::avg, PoolType::sum, PoolType::lp}) {
     pooling(rows, {.kernel = {2, 2}, .pool_type = type}, {2, 3, 4, 5}, {2, 3, 3, 4});
     pooling(rows, {.kernel = {3, 2}, .pool_type = type, .stride = {2, 2}, .pad = {1, 0}}, {1, 3, 7, 5}, {1, 3, 4, 2});
-    pooling(rows, {.kernel = {3, 3}, .pool_type = type, .pooling_convention = PoolingConvention::full, .stride = {2, 2}}, {1, 1, 6, 6}, {1, 1, 3, 3});
-    pooling(rows, {.kernel = {3, 3}, .pool_type = type, .pooling_convention = PoolingConvention::same, .stride = {2, 2}}, {1, 2, 5, 5}, {1, 2, 3, 3});
+    pooling(rows,
+            {.kernel = {3, 3}, .pool_type = type, .pooling_convention = PoolingConvention::full, .stride = {2, 2}},
+            {1, 1, 6, 6}, {1, 1, 3, 3});
+    pooling(rows,
+            {.kernel = {3, 3}, .pool_type = type, .pooling_convention = PoolingConvention::same, .stride = {2, 2}},
+            {1, 2, 5, 5}, {1, 2, 3, 3});
     pooling(rows, {.pool_type = type, .global_pool = true, .layout = ConvLayout::NCHW}, {2, 3, 4, 5}, {2, 3, 1, 1});
     pooling(rows, {.kernel = {3}, .pool_type = type, .stride = {2}}, {1, 3, 7}, {1, 3, 3});
     pooling(rows, {.kernel = {2, 1, 2}, .pool_type = type}, {1, 2, 3, 2, 3}, {1, 2, 2, 2, 2});
     pooling(rows, {.kernel = {2, 2}, .pool_type = type}, {0, 3, 4, 5}, {0, 3, 3, 4});
   }
   for (bool include : {true, false}) {
-    pooling(rows, {.kernel = {3, 3}, .pool_type = PoolType::avg, .stride = {2, 2}, .pad = {1, 1}, .count_include_pad = include}, {1, 2, 5, 5}, {1, 2, 3, 3});
-    pooling(rows, {.kernel = {3, 3}, .pool_type = PoolType::avg, .pooling_convention = PoolingConvention::full, .stride = {2, 2}, .pad = {1, 1}, .count_include_pad = include}, {1, 2, 6, 6}, {1, 2, 4, 4});
+    pooling(
+        rows,
+        {.kernel = {3, 3}, .pool_type = PoolType::avg, .stride = {2, 2}, .pad = {1, 1}, .count_include_pad = include},
+        {1, 2, 5, 5}, {1, 2, 3, 3});
+    pooling(rows,
+            {.kernel = {3, 3},
+             .pool_type = PoolType::avg,
+             .pooling_convention = PoolingConvention::full,
+             .stride = {2, 2},
+             .pad = {1, 1},
+             .count_include_pad = include},
+            {1, 2, 6, 6}, {1, 2, 4, 4});
   }
-  for (int p : {1, 2, 3}) pooling(rows, {.kernel = {2, 3}, .pool_type = PoolType::lp, .p_value = p}, {1, 2, 4, 5}, {1, 2, 3, 3});
+  for (int p : {1, 2, 3})
+    pooling(rows, {.kernel = {2, 3}, .pool_type = PoolType::lp, .p_value = p}, {1, 2, 4, 5}, {1, 2, 3, 3});
   BackwardPooling lp;
   lp.kernel = {1, 2}, lp.pool_type = PoolType::lp, lp.stride = {1, 2}, lp.p_value = 3;
-  rows.emplace_back(lp, std::vector{in({1, 1, 1, 1}), in({1, 1, 1, 2}, {1, -2}), in({1, 1, 1, 1}, {std::cbrt(9.)})}, [](const Hosts& in) {
-    return Host{{1, 1, 1, 2}, {in[0][0] / std::pow(9., 2. / 3), -4 * in[0][0] / std::pow(9., 2. / 3)}};
-  }, RowOptions{.loosen = 4, .tolerance = 1e-7});
+  rows.emplace_back(
+      lp, std::vector{in({1, 1, 1, 1}), in({1, 1, 1, 2}, {1, -2}), in({1, 1, 1, 1}, {std::cbrt(9.)})},
+      [](const Hosts& in) {
+        return Host{{1, 1, 1, 2}, {in[0][0] / std::pow(9., 2. / 3), -4 * in[0][0] / std::pow(9., 2. / 3)}};
+      },
+      RowOptions{.loosen = 4, .tolerance = 1e-7});
 }
 
 struct Moments {
@@ -241,86 +297,109 @@ void batch_norm(Rows& rows, const BatchNorm& op, const Shape& data, bool trainin
     return moments(v);
   };
   RowOptions options{.loosen = 4, .loosen_gradient = 20, .training = training};
-  rows.emplace_back(op, std::vector{in(data), in(c), in(c), constant(in(c)), constant(in(c, Fill::positive))}, [=](const Hosts& in) {
-    const bool batch = training && !op.use_global_stats;
-    Host y = zeros(data), mean = in[3], var = in[4], used_mean = zeros(c), inverse = zeros(c);
-    for (size_t k = 0; k < size_t(c[0]); ++k) {
-      const Moments m = batch ? statistics(in[0], k) : Moments{in[3][k], in[4][k]};
-      used_mean.values[k] = m.mean, inverse.values[k] = (batch ? 1 : -1) / std::sqrt(m.var + op.eps);
-      if (batch) {
-        mean.values[k] = op.momentum * mean[k] + (1 - op.momentum) * m.mean;
-        var.values[k] = op.momentum * var[k] + (1 - op.momentum) * m.var;
-      }
-    }
-    each(data, [&](const Shape& p) {
-      const size_t k = size_t(p[axis]);
-      y.at(p) = (op.fix_gamma ? 1 : in[1][k]) * (in[0].at(p) - used_mean[k]) * std::abs(inverse[k]) + in[2][k];
-    });
-    return Hosts{y, used_mean, inverse, mean, var};
-  }, options);
+  rows.emplace_back(
+      op, std::vector{in(data), in(c), in(c), constant(in(c)), constant(in(c, Fill::positive))},
+      [=](const Hosts& in) {
+        const bool batch = training && !op.use_global_stats;
+        Host y = zeros(data), mean = in[3], var = in[4], used_mean = zeros(c), inverse = zeros(c);
+        for (size_t k = 0; k < size_t(c[0]); ++k) {
+          const Moments m = batch ? statistics(in[0], k) : Moments{in[3][k], in[4][k]};
+          used_mean.values[k] = m.mean, inverse.values[k] = (batch ? 1 : -1) / std::sqrt(m.var + op.eps);
+          if (batch) {
+            mean.values[k] = op.momentum * mean[k] + (1 - op.momentum) * m.mean;
+            var.values[k] = op.momentum * var[k] + (1 - op.momentum) * m.var;
+          }
+        }
+        each(data, [&](const Shape& p) {
+          const size_t k = size_t(p[axis]);
+          y.at(p) = (op.fix_gamma ? 1 : in[1][k]) * (in[0].at(p) - used_mean[k]) * std::abs(inverse[k]) + in[2][k];
+        });
+        return Hosts{y, used_mean, inverse, mean, var};
+      },
+      options);
   RowOptions loose{.loosen = 20};
-  rows.emplace_back(BackwardBatchNorm{.fix_gamma = op.fix_gamma, .axis = op.axis}, std::vector{in(data), in(data), in(c), in(c), in(c, Fill::positive)}, [=](const Hosts& in) {
-    // positive inverse_std: the statistics were the batch's
-    Host dx = zeros(data), dgamma = zeros(c), dbeta = zeros(c);
-    const double n = double(data.size()) / double(c[0]);
-    auto centred = [&](const Shape& p) { return (in[1].at(p) - in[3][size_t(p[axis])]) * in[4][size_t(p[axis])]; };
-    each(data, [&](const Shape& p) {
-      dgamma.values[size_t(p[axis])] += in[0].at(p) * centred(p);
-      dbeta.values[size_t(p[axis])] += in[0].at(p);
-    });
-    each(data, [&](const Shape& p) {
-      const size_t k = size_t(p[axis]);
-      dx.at(p) = (op.fix_gamma ? 1 : in[2][k]) * in[4][k] * (in[0].at(p) - dbeta[k] / n - centred(p) * dgamma[k] / n);
-    });
-    if (op.fix_gamma) dgamma = zeros(c);
-    return Hosts{dx, dgamma, dbeta};
-  }, loose);
+  rows.emplace_back(
+      BackwardBatchNorm{.fix_gamma = op.fix_gamma, .axis = op.axis},
+      std::vector{in(data), in(data), in(c), in(c), in(c, Fill::positive)},
+      [=](const Hosts& in) {
+        // positive inverse_std: the statistics were the batch's
+        Host dx = zeros(data), dgamma = zeros(c), dbeta = zeros(c);
+        const double n = double(data.size()) / double(c[0]);
+        auto centred = [&](const Shape& p) { return (in[1].at(p) - in[3][size_t(p[axis])]) * in[4][size_t(p[axis])]; };
+        each(data, [&](const Shape& p) {
+          dgamma.values[size_t(p[axis])] += in[0].at(p) * centred(p);
+          dbeta.values[size_t(p[axis])] += in[0].at(p);
+        });
+        each(data, [&](const Shape& p) {
+          const size_t k = size_t(p[axis]);
+          dx.at(p) =
+              (op.fix_gamma ? 1 : in[2][k]) * in[4][k] * (in[0].at(p) - dbeta[k] / n - centred(p) * dgamma[k] / n);
+        });
+        if (op.fix_gamma) dgamma = zeros(c);
+        return Hosts{dx, dgamma, dbeta};
+      },
+      loose);
 }
 
 void layer_norm(Rows& rows, const LayerNorm& op, const Shape& data) {
   const int axis = op.axis < 0 ? op.axis + data.ndim() : op.axis;
   const Shape c(data[axis]), kept = with(data, axis, 1);
-  rows.emplace_back(op, std::vector{in(data), in(c), in(c)}, [=](const Hosts& in) {
-    const Host normal = along(in[0], axis, [&](std::vector<double>& v) {
-      const Moments m = moments(v);
-      for (double& x : v) x = (x - m.mean) / std::sqrt(m.var + op.eps);
-    });
-    return generate(data, [&](const Shape& p) { return normal.at(p) * in[1][size_t(p[axis])] + in[2][size_t(p[axis])]; });
-  }, RowOptions{.loosen = 4, .loosen_gradient = 20});
+  rows.emplace_back(
+      op, std::vector{in(data), in(c), in(c)},
+      [=](const Hosts& in) {
+        const Host normal = along(in[0], axis, [&](std::vector<double>& v) {
+          const Moments m = moments(v);
+          for (double& x : v) x = (x - m.mean) / std::sqrt(m.var + op.eps);
+        });
+        return generate(data,
+                        [&](const Shape& p) { return normal.at(p) * in[1][size_t(p[axis])] + in[2][size_t(p[axis])]; });
+      },
+      RowOptions{.loosen = 4, .loosen_gradient = 20});
   Shape statistics = without(data, axis);
   if (statistics.empty()) statistics = Shape(1);
   auto fixed = [&](Input i) {
     i.dtype = DType::float32;
     return i;
   };
-  rows.emplace_back(BackwardLayerNorm{.axis = op.axis}, std::vector{fixed(in(data)), fixed(in(data)), fixed(in(c)), fixed(in(statistics)), fixed(in(statistics, Fill::positive))}, [=](const Hosts& in) {
-    const Host mean = reshaped(in[3], kept), std = reshaped(in[4], kept);
-    auto first = [&](const Shape& p) { return with(p, axis, 0); };
-    Host dgamma = zeros(c), dbeta = zeros(c), sum = zeros(kept), product = zeros(kept);
-    auto normal = [&](const Shape& p) { return (in[1].at(p) - mean.at(first(p))) / std.at(first(p)); };
-    each(data, [&](const Shape& p) {
-      const size_t k = size_t(p[axis]);
-      dgamma.values[k] += in[0].at(p) * normal(p), dbeta.values[k] += in[0].at(p);
-      sum.at(first(p)) += in[0].at(p) * in[2][k] / double(c[0]);
-      product.at(first(p)) += in[0].at(p) * in[2][k] * normal(p) / double(c[0]);
-    });
-    const Host dx = generate(data, [&](const Shape& p) {
-      return (in[0].at(p) * in[2][size_t(p[axis])] - sum.at(first(p)) - normal(p) * product.at(first(p))) / std.at(first(p));
-    });
-    return Hosts{dx, dgamma, dbeta};
-  }, RowOptions{.loosen = 20});
+  rows.emplace_back(
+      BackwardLayerNorm{.axis = op.axis},
+      std::vector{fixed(in(data)), fixed(in(data)), fixed(in(c)), fixed(in(statistics)),
+                  fixed(in(statistics, Fill::positive))},
+      [=](const Hosts& in) {
+        const Host mean = reshaped(in[3], kept), std = reshaped(in[4], kept);
+        auto first = [&](const Shape& p) { return with(p, axis, 0); };
+        Host dgamma = zeros(c), dbeta = zeros(c), sum = zeros(kept), product = zeros(kept);
+        auto normal = [&](const Shape& p) { return (in[1].at(p) - mean.at(first(p))) / std.at(first(p)); };
+        each(data, [&](const Shape& p) {
+          const size_t k = size_t(p[axis]);
+          dgamma.values[k] += in[0].at(p) * normal(p), dbeta.values[k] += in[0].at(p);
+          sum.at(first(p)) += in[0].at(p) * in[2][k] / double(c[0]);
+          product.at(first(p)) += in[0].at(p) * in[2][k] * normal(p) / double(c[0]);
+        });
+        const Host dx = generate(data, [&](const Shape& p) {
+          return (in[0].at(p) * in[2][size_t(p[axis])] - sum.at(first(p)) - normal(p) * product.at(first(p))) /
+                 std.at(first(p));
+        });
+        return Hosts{dx, dgamma, dbeta};
+      },
+      RowOptions{.loosen = 20});
 }
 
 void norm_rows(Rows& rows) {
   for (bool training : {false, true}) {
-    batch_norm(rows, {}, {4, 3, 2, 3}, training), batch_norm(rows, {.fix_gamma = false}, {3, 5, 2}, training), batch_norm(rows, {.eps = 1e-2, .momentum = 0.5, .fix_gamma = false}, {7, 3}, training);
-    batch_norm(rows, {.fix_gamma = false, .use_global_stats = true}, {3, 5, 2, 2}, training), batch_norm(rows, {.fix_gamma = false, .axis = -1}, {2, 3, 5}, training);
+    batch_norm(rows, {}, {4, 3, 2, 3}, training), batch_norm(rows, {.fix_gamma = false}, {3, 5, 2}, training),
+        batch_norm(rows, {.eps = 1e-2, .momentum = 0.5, .fix_gamma = false}, {7, 3}, training);
+    batch_norm(rows, {.fix_gamma = false, .use_global_stats = true}, {3, 5, 2, 2}, training),
+        batch_norm(rows, {.fix_gamma = false, .axis = -1}, {2, 3, 5}, training);
     batch_norm(rows, {.fix_gamma = false}, {1, 3, 5, 7}, training);
   }
   batch_norm(rows, {.fix_gamma = false}, {0, 3, 2, 2}, false);
-  rows.emplace_back(BatchNorm{.output_mean_var = true}, std::vector{in({2, 3}), in({3}), in({3}), in({3}), in({3})}, Reference(), RowOptions{.refused = true});
-  layer_norm(rows, {}, {3, 5}), layer_norm(rows, {.eps = 1e-2}, {2, 3, 7}), layer_norm(rows, {.axis = 1}, {2, 5, 3}), layer_norm(rows, {.axis = 0}, {5, 1}), layer_norm(rows, {}, {1, 7}), layer_norm(rows, {}, {0, 4});
-  rows.emplace_back(LayerNorm{.output_mean_var = true}, std::vector{in({2, 3}), in({3}), in({3})}, Reference(), RowOptions{.refused = true});
+  rows.emplace_back(BatchNorm{.output_mean_var = true}, std::vector{in({2, 3}), in({3}), in({3}), in({3}), in({3})},
+                    Reference(), RowOptions{.refused = true});
+  layer_norm(rows, {}, {3, 5}), layer_norm(rows, {.eps = 1e-2}, {2, 3, 7}), layer_norm(rows, {.axis = 1}, {2, 5, 3}),
+      layer_norm(rows, {.axis = 0}, {5, 1}), layer_norm(rows, {}, {1, 7}), layer_norm(rows, {}, {0, 4});
+  rows.emplace_back(LayerNorm{.output_mean_var = true}, std::vector{in({2, 3}), in({3}), in({3})}, Reference(),
+                    RowOptions{.refused = true});
 }
 
 }  // namespace

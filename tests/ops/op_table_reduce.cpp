@@ -36,17 +36,25 @@ struct Case {
   bool keepdims = false, exclude = false;
 };
 
-const Case cases[] = {{{3, 5}, {}},           {{3, 5}, {0}},         {{3, 5}, {1}},
-                      {{3, 5}, {-1}, true},   {{2, 3, 5}, {0, 2}},   {{2, 3, 5}, {1}, true},
-                      {{2, 3, 5}, {1}, false, true},                 {{2, 3, 5}, {-3, 1}, true, true},
-                      {{1, 7}, {0}},          {{7}, {0}},            {{1, 1, 1}, {}, true},
+const Case cases[] = {{{3, 5}, {}},
+                      {{3, 5}, {0}},
+                      {{3, 5}, {1}},
+                      {{3, 5}, {-1}, true},
+                      {{2, 3, 5}, {0, 2}},
+                      {{2, 3, 5}, {1}, true},
+                      {{2, 3, 5}, {1}, false, true},
+                      {{2, 3, 5}, {-3, 1}, true, true},
+                      {{1, 7}, {0}},
+                      {{7}, {0}},
+                      {{1, 1, 1}, {}, true},
                       {{2, 1, 3, 1, 2}, {1, 3}}};
 
 Shape excluded(const Case& c) {
   if (!c.exclude || c.axis.empty()) return c.axis;
   Shape rest;
   for (int i = 0; i < c.shape.ndim(); ++i) {
-    const bool named = std::any_of(c.axis.begin(), c.axis.end(), [&](int64_t a) { return a == i || a + c.shape.ndim() == i; });
+    const bool named =
+        std::any_of(c.axis.begin(), c.axis.end(), [&](int64_t a) { return a == i || a + c.shape.ndim() == i; });
     if (!named) rest.push_back(i);
   }
   return rest;
@@ -55,15 +63,19 @@ Shape excluded(const Case& c) {
 template <class T>
 void reduction(Rows& rows, Fold fold, Fill fill, RowOptions options, bool of_nothing) {
   for (const Case& c : cases) {
-    rows.emplace_back(T{.axis = c.axis, .keepdims = c.keepdims, .exclude = c.exclude}, std::vector{in(c.shape, fill)},
-                      [=](const Hosts& in) { return reduced(in[0], excluded(c), c.keepdims, fold); }, options);
+    rows.emplace_back(
+        T{.axis = c.axis, .keepdims = c.keepdims, .exclude = c.exclude}, std::vector{in(c.shape, fill)},
+        [=](const Hosts& in) { return reduced(in[0], excluded(c), c.keepdims, fold); }, options);
   }
   // nothing along the axis that stays, or along the one that goes
-  rows.emplace_back(T{.axis = {1}}, std::vector{in({0, 3})}, [=](const Hosts&) { return zeros({0}); }, options);
+  rows.emplace_back(
+      T{.axis = {1}}, std::vector{in({0, 3})}, [=](const Hosts&) { return zeros({0}); }, options);
   if (of_nothing) {
     const double none = fold({});
-    rows.emplace_back(T{.axis = {1}}, std::vector{in({3, 0})}, [=](const Hosts&) { return zeros({3}, none); }, options);
-    rows.emplace_back(T{}, std::vector{in({3, 0})}, [=](const Hosts&) { return zeros({1}, none); }, options);
+    rows.emplace_back(
+        T{.axis = {1}}, std::vector{in({3, 0})}, [=](const Hosts&) { return zeros({3}, none); }, options);
+    rows.emplace_back(
+        T{}, std::vector{in({3, 0})}, [=](const Hosts&) { return zeros({1}, none); }, options);
   }
 }
 
@@ -86,41 +98,54 @@ void gradient_rows(Rows& rows) {
   struct Spread {
     Shape shape, axis, result;
   };
-  const Spread spreads[] = {{{3, 5}, {1}, {3}}, {{2, 3, 5}, {0, 2}, {3}}, {{2, 3, 5}, {1}, {2, 1, 5}}, {{1, 7}, {0}, {7}},
-                            {{0, 4}, {1}, {0}}, {{3, 0}, {1}, {3}},       {{3, 5}, {0, 1}, {1}}};
+  const Spread spreads[] = {{{3, 5}, {1}, {3}},   {{2, 3, 5}, {0, 2}, {3}}, {{2, 3, 5}, {1}, {2, 1, 5}},
+                            {{1, 7}, {0}, {7}},   {{0, 4}, {1}, {0}},       {{3, 0}, {1}, {3}},
+                            {{3, 5}, {0, 1}, {1}}};
   for (const Spread& s : spreads) {
     for (double scale : {1.0, 0.25}) {
-      rows.emplace_back(SumGrad{.shape = s.shape, .axis = s.axis, .scale = scale}, std::vector{in(s.result)},
-                        [=](const Hosts& in) { return spread(s.shape, s.axis, in[0], [&](double h, const Shape&) { return h * scale; }); },
-                        RowOptions{.dtypes = scale == 1 ? every_dtype : floats});
+      rows.emplace_back(
+          SumGrad{.shape = s.shape, .axis = s.axis, .scale = scale}, std::vector{in(s.result)},
+          [=](const Hosts& in) {
+            return spread(s.shape, s.axis, in[0], [&](double h, const Shape&) { return h * scale; });
+          },
+          RowOptions{.dtypes = scale == 1 ? every_dtype : floats});
     }
     // `out` is what the forward operator gives for `data`; only then do these mean something
-    rows.emplace_back(MaxGrad{.axis = s.axis}, std::vector{in(s.result), constant(in(s.shape, Values(size_t(s.shape.size()), 2))), constant(in(s.result, Values(size_t(s.result.size()), 2)))},
-                      [=](const Hosts& in) { return spread(s.shape, s.axis, in[0], [](double h, const Shape&) { return h; }); });
-    rows.emplace_back(MaxGrad{.axis = s.axis}, std::vector{in(s.result), constant(in(s.shape)), constant(in(s.result, Fill::above_one))},
+    rows.emplace_back(
+        MaxGrad{.axis = s.axis},
+        std::vector{in(s.result), constant(in(s.shape, Values(size_t(s.shape.size()), 2))),
+                    constant(in(s.result, Values(size_t(s.result.size()), 2)))},
+        [=](const Hosts& in) { return spread(s.shape, s.axis, in[0], [](double h, const Shape&) { return h; }); });
+    rows.emplace_back(MaxGrad{.axis = s.axis},
+                      std::vector{in(s.result), constant(in(s.shape)), constant(in(s.result, Fill::above_one))},
                       [=](const Hosts&) { return zeros(s.shape); });
     RowOptions first{.differentiate = false};  // not differentiable again
-    rows.emplace_back(NanSumGrad{.axis = s.axis}, std::vector{in(s.result), in(s.shape)}, [=](const Hosts& in) {
-      return spread(s.shape, s.axis, in[0], [&](double h, const Shape&) { return h; });
-    }, first);
+    rows.emplace_back(
+        NanSumGrad{.axis = s.axis}, std::vector{in(s.result), in(s.shape)},
+        [=](const Hosts& in) { return spread(s.shape, s.axis, in[0], [&](double h, const Shape&) { return h; }); },
+        first);
     for (bool skip : {false, true}) {
-      rows.emplace_back(ProdGrad{.axis = s.axis, .skip_nan = skip}, std::vector{in(s.result), in(s.shape)}, [=](const Hosts& in) {
-        return spread(s.shape, s.axis, in[0], [&](double h, const Shape& p) {
-          double others = 1;
-          each(s.shape, [&](const Shape& q) {
-            bool same_result = p != q;
-            for (int i = 0; i < p.ndim(); ++i) {
-              const bool gone = std::find(s.axis.begin(), s.axis.end(), i) != s.axis.end();
-              same_result = same_result && (gone || p[i] == q[i]);
-            }
-            if (same_result) others *= in[1].at(q);
-          });
-          return h * others;
-        });
-      }, first);
+      rows.emplace_back(
+          ProdGrad{.axis = s.axis, .skip_nan = skip}, std::vector{in(s.result), in(s.shape)},
+          [=](const Hosts& in) {
+            return spread(s.shape, s.axis, in[0], [&](double h, const Shape& p) {
+              double others = 1;
+              each(s.shape, [&](const Shape& q) {
+                bool same_result = p != q;
+                for (int i = 0; i < p.ndim(); ++i) {
+                  const bool gone = std::find(s.axis.begin(), s.axis.end(), i) != s.axis.end();
+                  same_result = same_result && (gone || p[i] == q[i]);
+                }
+                if (same_result) others *= in[1].at(q);
+              });
+              return h * others;
+            });
+          },
+          first);
     }
     for (int ord : {1, 2}) {
-      rows.emplace_back(NormGrad{.ord = ord, .axis = s.axis}, std::vector{in(s.result), in(s.shape, Fill::nonzero), in(s.result, Fill::positive)},
+      rows.emplace_back(NormGrad{.ord = ord, .axis = s.axis},
+                        std::vector{in(s.result), in(s.shape, Fill::nonzero), in(s.result, Fill::positive)},
                         [=](const Hosts& in) {
                           const Host share = spread(s.shape, s.axis, in[2], [](double y, const Shape&) { return y; });
                           return spread(s.shape, s.axis, in[0], [&](double h, const Shape& p) {
@@ -145,25 +170,32 @@ void index_of_rows(Rows& rows) {
     const Shape axes = op.axis ? Shape(*op.axis) : Shape();
     const bool keep = op.keepdims;
     auto f = first_best(max);
-    rows.emplace_back(op, std::vector{in(shape)}, [=](const Hosts& in) {
-      Host y = reduced(in[0], axes, keep, f);
-      y.dtype = DType::float32;
-      return y;
-    }, RowOptions{.dtypes = every_dtype});
+    rows.emplace_back(
+        op, std::vector{in(shape)},
+        [=](const Hosts& in) {
+          Host y = reduced(in[0], axes, keep, f);
+          y.dtype = DType::float32;
+          return y;
+        },
+        RowOptions{.dtypes = every_dtype});
   };
   for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(2, 3, 4)}) {
     search(ArgMax{}, true, shape), search(ArgMin{}, false, shape);
     search(ArgMax{.axis = 0}, true, shape), search(ArgMin{.axis = 0}, false, shape);
-    search(ArgMax{.axis = -1, .keepdims = true}, true, shape), search(ArgMin{.axis = -1, .keepdims = true}, false, shape);
+    search(ArgMax{.axis = -1, .keepdims = true}, true, shape),
+        search(ArgMin{.axis = -1, .keepdims = true}, false, shape);
   }
   search(ArgMax{.axis = 1}, true, {0, 3}), search(ArgMin{.axis = 1}, false, {0, 3});
   for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4)}) {
     auto f = first_best(true);
-    rows.emplace_back(ArgMaxChannel{}, std::vector{in(shape)}, [=](const Hosts& in) {
-      Host y = reduced(in[0], {1}, false, f);
-      y.dtype = DType::float32;
-      return y;
-    }, RowOptions{.dtypes = every_dtype});
+    rows.emplace_back(
+        ArgMaxChannel{}, std::vector{in(shape)},
+        [=](const Hosts& in) {
+          Host y = reduced(in[0], {1}, false, f);
+          y.dtype = DType::float32;
+          return y;
+        },
+        RowOptions{.dtypes = every_dtype});
   }
 }
 
@@ -176,7 +208,8 @@ void norm_rows(Rows& rows) {
     };
     for (const Case& c : cases) {
       if (c.exclude) continue;
-      rows.emplace_back(Norm{.ord = ord, .axis = c.axis, .keepdims = c.keepdims}, std::vector{in(c.shape, Fill::nonzero)},
+      rows.emplace_back(Norm{.ord = ord, .axis = c.axis, .keepdims = c.keepdims},
+                        std::vector{in(c.shape, Fill::nonzero)},
                         [=](const Hosts& in) { return reduced(in[0], c.axis, c.keepdims, length); });
     }
     RowOptions wide{};  // the numeric gradient would be one of float32
@@ -188,11 +221,14 @@ void norm_rows(Rows& rows) {
         return h[0][size_t(p[0])] * (ord == 1 ? (x > 0 ? 1 : -1) : x / std::sqrt(n));
       })};
     };
-    rows.emplace_back(Norm{.ord = ord, .axis = {1}, .out_dtype = DType::float32}, std::vector{in({3, 5}, Fill::nonzero)}, [=](const Hosts& in) {
-      Host y = reduced(in[0], {1}, false, length);
-      y.dtype = DType::float32;
-      return y;
-    }, wide);
+    rows.emplace_back(
+        Norm{.ord = ord, .axis = {1}, .out_dtype = DType::float32}, std::vector{in({3, 5}, Fill::nonzero)},
+        [=](const Hosts& in) {
+          Host y = reduced(in[0], {1}, false, length);
+          y.dtype = DType::float32;
+          return y;
+        },
+        wide);
     rows.emplace_back(Norm{.ord = ord, .axis = {1}}, std::vector{in({0, 3})}, [](const Hosts&) { return zeros({0}); });
     rows.emplace_back(Norm{.ord = ord, .axis = {1}}, std::vector{in({3, 0})}, [](const Hosts&) { return zeros({3}); });
   }
@@ -214,21 +250,38 @@ Rows reduce_rows() {
   RowOptions real{.dtypes = numbers, .tried = floats};
   const Values holes{1, nan, 2, nan, nan, nan, 3, -4, 5};
   real.gradient = [holes](const Hosts&, const Hosts& heads) {
-    return Hosts{generate({3, 3}, [&](const Shape& p) { return std::isnan(holes[size_t(p[0] * 3 + p[1])]) ? 0 : heads[0][size_t(p[0])]; })};
+    return Hosts{generate({3, 3}, [&](const Shape& p) {
+      return std::isnan(holes[size_t(p[0] * 3 + p[1])]) ? 0 : heads[0][size_t(p[0])];
+    })};
   };
-  rows.emplace_back(NanSum{.axis = {1}}, std::vector{in({3, 3}, holes)},
-                    [](const Hosts& in) { return reduced(in[0], {1}, false, [](const Values& v) { return add(numbers_in(v)); }); }, real);
-  real.gradient = [](const Hosts&, const Hosts& h) { return Hosts{{{3, 3}, {2 * h[0][0], 0, h[0][0], 0, 0, 0, -20 * h[0][2], 15 * h[0][2], -12 * h[0][2]}}}; };
-  rows.emplace_back(NanProd{.axis = {1}}, std::vector{in({3, 3}, holes)},
-                    [](const Hosts& in) { return reduced(in[0], {1}, false, [](const Values& v) { return multiply(numbers_in(v)); }); }, real);
+  rows.emplace_back(
+      NanSum{.axis = {1}}, std::vector{in({3, 3}, holes)},
+      [](const Hosts& in) { return reduced(in[0], {1}, false, [](const Values& v) { return add(numbers_in(v)); }); },
+      real);
+  real.gradient = [](const Hosts&, const Hosts& h) {
+    return Hosts{{{3, 3}, {2 * h[0][0], 0, h[0][0], 0, 0, 0, -20 * h[0][2], 15 * h[0][2], -12 * h[0][2]}}};
+  };
+  rows.emplace_back(
+      NanProd{.axis = {1}}, std::vector{in({3, 3}, holes)},
+      [](const Hosts& in) {
+        return reduced(in[0], {1}, false, [](const Values& v) { return multiply(numbers_in(v)); });
+      },
+      real);
   // one zero, two zeros
-  rows.emplace_back(Prod{.axis = {1}}, std::vector{in({3, 3}, {1, 0, 2, 0, 3, 0, 3, -4, 5})},
-                    [](const Hosts& in) { return reduced(in[0], {1}, false, Fold(multiply)); }, any_number);
+  rows.emplace_back(
+      Prod{.axis = {1}}, std::vector{in({3, 3}, {1, 0, 2, 0, 3, 0, 3, -4, 5})},
+      [](const Hosts& in) { return reduced(in[0], {1}, false, Fold(multiply)); }, any_number);
   // every tied element gets the whole gradient
   RowOptions ties{.dtypes = numbers};
-  ties.gradient = [](const Hosts&, const Hosts& h) { return Hosts{{{2, 3}, {h[0][0], 0, h[0][0], h[0][1], h[0][1], h[0][1]}}}; };
-  rows.emplace_back(Max{.axis = {1}}, std::vector{in({2, 3}, {2, 1, 2, 3, 3, 3})}, [](const Hosts& in) { return reduced(in[0], {1}, false, Fold(largest)); }, ties);
-  rows.emplace_back(Min{.axis = {1}}, std::vector{in({2, 3}, {1, 2, 1, 3, 3, 3})}, [](const Hosts& in) { return reduced(in[0], {1}, false, Fold(smallest)); }, ties);
+  ties.gradient = [](const Hosts&, const Hosts& h) {
+    return Hosts{{{2, 3}, {h[0][0], 0, h[0][0], h[0][1], h[0][1], h[0][1]}}};
+  };
+  rows.emplace_back(
+      Max{.axis = {1}}, std::vector{in({2, 3}, {2, 1, 2, 3, 3, 3})},
+      [](const Hosts& in) { return reduced(in[0], {1}, false, Fold(largest)); }, ties);
+  rows.emplace_back(
+      Min{.axis = {1}}, std::vector{in({2, 3}, {1, 2, 1, 3, 3, 3})},
+      [](const Hosts& in) { return reduced(in[0], {1}, false, Fold(smallest)); }, ties);
   norm_rows(rows);
   index_of_rows(rows);
   gradient_rows(rows);

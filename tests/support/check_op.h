@@ -52,17 +52,17 @@ constexpr uint32_t dtype_bit(DType t) { return 1u << int(t); }
 // Sets of dtypes. The call must refuse all others with a TypeError.
 inline constexpr uint32_t floats =
     dtype_bit(DType::float32) | dtype_bit(DType::float64) | dtype_bit(DType::float16) | dtype_bit(DType::bfloat16);
-inline constexpr uint32_t integers = dtype_bit(DType::uint8) | dtype_bit(DType::int8) | dtype_bit(DType::int32) |
-                                     dtype_bit(DType::int64);
+inline constexpr uint32_t integers =
+    dtype_bit(DType::uint8) | dtype_bit(DType::int8) | dtype_bit(DType::int32) | dtype_bit(DType::int64);
 inline constexpr uint32_t numbers = floats | integers;
 inline constexpr uint32_t every_dtype = numbers | dtype_bit(DType::boolean);
 
 struct RowOptions {
   uint32_t dtypes = floats;
   uint32_t tried = every_dtype;  // of these; a row with NaN is for floats alone, though the operator takes integers
-  double loosen = 1;           // factor on the tolerance of values, for operators that round more than once
-  double loosen_gradient = 1;  // and of gradients
-  double tolerance = 1e-9;     // in float64; more where the reference itself is rough
+  double loosen = 1;             // factor on the tolerance of values, for operators that round more than once
+  double loosen_gradient = 1;    // and of gradients
+  double tolerance = 1e-9;       // in float64; more where the reference itself is rough
   bool training = false;
   bool differentiate = true;  // false: the gradient is not compared
   bool infers = true;         // false: the shapes of the weights are one choice of several
@@ -74,7 +74,8 @@ struct RowOptions {
   std::function<std::string(const Hosts& inputs, const Hosts& outputs)> inspect{};
 };
 
-// One case: an operator with these attributes on these inputs. Results are its outputs, then the inputs that it updates.
+// One case: an operator with these attributes on these inputs. Results are its outputs, then the inputs that it
+// updates.
 class Row {
  public:
   template <class T>
@@ -98,8 +99,8 @@ class Row {
 using Rows = std::vector<Row>;
 
 // Each returns what is wrong, "" when nothing is.
-std::string check_values(const Row& row);      // for every dtype, which runs or is refused
-std::string check_gradients(const Row& row);   // numeric, of reference and operator; grad_req write and add; every dtype
+std::string check_values(const Row& row);     // for every dtype, which runs or is refused
+std::string check_gradients(const Row& row);  // numeric, of reference and operator; grad_req write and add; every dtype
 std::string check_hybridized(const Row& row);  // bit-equal with {.exact}, within the bounds without
 std::string check_attributes(const Row& row);  // to_text and back, tojson and load_json
 std::string check_inference(const Row& row);   // shapes of weights follow from the data's

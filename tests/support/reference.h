@@ -46,20 +46,19 @@ class Reference {
  public:
   Reference() = default;
   template <class F>
-    requires std::is_invocable_v<const F&, const Hosts&>
-  Reference(F f)
-      : f_([f = std::move(f)](const Hosts& in) -> Hosts {
-          if constexpr (std::is_same_v<std::invoke_result_t<const F&, const Hosts&>, Host>) {
-            return {f(in)};
-          } else {
-            return f(in);
-          }
-        }) {}
-  explicit operator bool() const { return bool(f_); }
-  Hosts operator()(const Hosts& in) const { return f_(in); }
+    requires std::is_invocable_v<const F&, const Hosts&> Reference(F f)
+        : f_([f = std::move(f)](const Hosts& in) -> Hosts {
+            if constexpr (std::is_same_v<std::invoke_result_t<const F&, const Hosts&>, Host>) {
+              return {f(in)};
+            } else {
+              return f(in);
+            }
+          }) {}
+    explicit operator bool() const { return bool(f_); }
+    Hosts operator()(const Hosts& in) const { return f_(in); }
 
- private:
-  std::function<Hosts(const Hosts&)> f_;
+   private:
+    std::function<Hosts(const Hosts&)> f_;
 };
 
 Reference elementwise(std::function<double(double)> f);

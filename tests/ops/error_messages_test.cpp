@@ -1,0 +1,346 @@
+// Wrong calls: each throws its kind of exception at once, and says the operator, what it expected and what it got.
+#include <catch2/catch.hpp>
+#include <functional>
+#include <typeinfo>
+
+#include "kaon/gluon/nn/nn.h"
+#include "kaon/graph/autograd.h"
+#include "kaon/graph/cached_graph.h"
+#include "kaon/ops/functions.h"
+
+using namespace kaon;
+
+namespace {
+
+struct Wrong {
+  std::function<void()> call;
+  const std::type_info& kind;
+  std::vector<std::string> says;  // parts of the text, the operator first
+};
+
+template <class E>
+Wrong wrong(std::vector<std::string> says, std::function<void()> call) {
+  return {std::move(call), typeid(E), std::move(says)};
+}
+
+NDArray ones(const Shape& shape, DType t = DType::float32) { return nd.ones(shape, {.dtype = t}); }
+
+NDArray recorded(NDArray& x) {
+  x = ones({2, 3});
+  x.attach_grad();
+  return autograd::record([&] { return nd.square(x); });
+}
+
+const DType half = DType::float16, whole = DType::int32;
+
+std::vector<Wrong> shapes() {
+  return {
+      wrong<ShapeError>({"[broadcast_add]", "(2, 3)", "(2, 4)"},
+                        [] {
+                          ones({2, 3}) + ones({2, 4});
+                        }),
+      wrong<ShapeError>({"[broadcast_mul]", "(2, 3)", "(3, 2)"},
+                        [] {
+                          nd.broadcast_mul(ones({2, 3}), ones({3, 2}));
+                        }),
+      wrong<ShapeError>({"[dot]", "axis 1 of lhs", "3 and 4", "(2, 3)", "(4, 5)"},
+                        [] {
+                          nd.dot(ones({2, 3}), ones({4, 5}));
+                        }),
+      wrong<ShapeError>({"[batch_dot]", "(2, 3, 4)", "(2, 5, 4)"},
+                        [] {
+                          nd.batch_dot(ones({2, 3, 4}), ones({2, 5, 4}));
+                        }),
+      wrong<ShapeError>({"[batch_dot]", "lhs must have 3 dimensions", "(2, 3)"},
+                        [] {
+                          nd.batch_dot(ones({2, 3}), ones({2, 3}));
+                        }),
+      wrong<ShapeError>({"[FullyConnected]", "weight must have shape (5, 3)", "got (5, 4)"},
+                        [] {
+                          nd.FullyConnected(ones({2, 3}), ones({5, 4}), FullyConnected{.num_hidden = 5});
+                        }),
+      wrong<ShapeError>({"[FullyConnected]", "bias must have shape (5,)", "got (4,)"},
+                        [] {
+                          nd.FullyConnected(ones({2, 3}), ones({5, 3}), ones({4}), {.num_hidden = 5});
+                        }),
+      wrong<ShapeError>(
+          {"[Convolution]", "kernel (3, 3)", "(1, 3, 8)"},
+          [] {
+            nd.Convolution(ones({1, 3, 8}), ones({4, 3, 3, 3}), Convolution{.kernel = {3, 3}, .num_filter = 4});
+          }),
+      wrong<ShapeError>(
+          {"[Convolution]", "kernel (5, 5) exceeds the padded data", "(1, 3, 4, 4)"},
+          [] {
+            nd.Convolution(ones({1, 3, 4, 4}), ones({4, 3, 5, 5}), Convolution{.kernel = {5, 5}, .num_filter = 4});
+          }),
+      wrong<ShapeError>({"[Pooling]", "kernel (3, 3)", "(1, 1, 2, 2)"},
+                        [] {
+                          nd.Pooling(ones({1, 1, 2, 2}), {.kernel = {3, 3}});
+                        }),
+      wrong<ShapeError>({"[reshape]", "(2, 3)", "(4, 2)", "number of elements"},
+                        [] {
+                          ones({2, 3}).reshape({4, 2});
+                        }),
+      wrong<ShapeError>({"[Reshape]", "(2, 3)", "(-1, -1)", "only one dimension may be -1"},
+                        [] {
+                          nd.reshape(ones({2, 3}), {-1, -1});
+                        }),
+      wrong<ShapeError>({"[Concat]", "input 1 must have shape (2, 4)", "got (3, 4)"},
+                        [] {
+                          nd.concat(ones({2, 3}), ones({3, 4}));
+                        }),
+      wrong<ShapeError>({"[stack]", "input 1 must have shape (2, 3)", "got (2, 4)"},
+                        [] {
+                          nd.stack(ones({2, 3}), ones({2, 4}));
+                        }),
+      wrong<ShapeError>({"[SliceChannel]", "axis 1", "(2, 5)", "2 parts"},
+                        [] {
+                          nd.split(ones({2, 5}), 2);
+                        }),
+      wrong<ShapeError>({"[sum]", "axis 2", "2 dimensions"},
+                        [] {
+                          nd.sum(ones({2, 3}), {.axis = Shape(2)});
+                        }),
+      wrong<ShapeError>({"[sum]", "axis 0", "twice"},
+                        [] {
+                          nd.sum(ones({2, 3}), {.axis = {0, 0}});
+                        }),
+      wrong<ShapeError>({"[max]", "at least one element", "(3, 0)"},
+                        [] {
+                          nd.max(ones({3, 0}));
+                        }),
+      wrong<ShapeError>({"[softmax]", "axis -3", "2 dimensions"},
+                        [] {
+                          nd.softmax(ones({2, 3}), {.axis = -3});
+                        }),
+      wrong<ShapeError>({"[transpose]", "axes (0, 0)", "(2, 3)"},
+                        [] {
+                          nd.transpose(ones({2, 3}), {0, 0});
+                        }),
+      wrong<ShapeError>({"[broadcast_to]", "(2, 3)", "(2, 4)"},
+                        [] {
+                          nd.broadcast_to(ones({2, 3}), {2, 4});
+                        }),
+      wrong<ShapeError>({"[slice]", "1:5:1", "axis 0", "(2, 3)"},
+                        [] {
+                          nd.slice(ones({2, 3}), {1}, {5});
+                        }),
+      wrong<ShapeError>({"[squeeze]", "axis 0", "(2, 3)"},
+                        [] {
+                          nd.squeeze(ones({2, 3}), Shape(0));
+                        }),
+      wrong<ShapeError>({"[where]", "y must have shape (2, 3)", "got (3, 2)"},
+                        [] {
+                          nd.where(ones({2, 3}), ones({2, 3}), ones({3, 2}));
+                        }),
+      wrong<ShapeError>({"[BatchNorm]", "gamma must have shape (3,)", "got (4,)"},
+                        [] {
+                          nd.BatchNorm(ones({2, 3}), ones({4}), ones({3}), ones({3}), ones({3}), {});
+                        }),
+      wrong<ShapeError>({"[sgd_update]", "grad must have shape (3,)", "got (4,)"},
+                        [] { nd.sgd_update(ones({3}), ones({4}), {.lr = 1}); }),
+      wrong<ShapeError>({"[asscalar]", "one element", "(2, 3)"},
+                        [] {
+                          ones({2, 3}).asscalar<float>();
+                        }),
+      wrong<ShapeError>({"[array]", "6", "(2, 2)"},
+                        [] {
+                          nd.array({1, 2, 3, 4, 5, 6}, {2, 2});
+                        }),
+      wrong<ShapeError>({"[broadcast_add]", "(2, 3)", "(3,)"},
+                        [] {
+                          NDArray x = ones({3});
+                          x += ones({2, 3});
+                        }),
+      wrong<ShapeError>({"[backward]", "(3, 2)", "(2, 3)"},
+                        [] {
+                          NDArray x;
+                          recorded(x).backward(ones({3, 2}));
+                        }),
+  };
+}
+
+std::vector<Wrong> types() {
+  return {
+      wrong<TypeError>({"[broadcast_add]", "one dtype", "float32 and int32"}, [] { ones({2}) + ones({2}, whole); }),
+      wrong<TypeError>({"[dot]", "one dtype", "float32 and float16"},
+                       [] {
+                         nd.dot(ones({2, 2}), ones({2, 2}, half));
+                       }),
+      wrong<TypeError>({"[exp]", "floating dtype", "int32"}, [] { nd.exp(ones({2}, whole)); }),
+      wrong<TypeError>({"[mean]", "floating dtype", "int32"}, [] { nd.mean(ones({2}, whole)); }),
+      wrong<TypeError>({"[relu]", "bool"}, [] { nd.relu(ones({2}, DType::boolean)); }),
+      wrong<TypeError>({"[_plus_scalar]", "1.5", "int32"}, [] { ones({2}, whole) + 1.5; }),
+      wrong<TypeError>({"[softmax]", "floating dtype", "int64"}, [] { nd.softmax(ones({2}, DType::int64)); }),
+      wrong<TypeError>({"[attach_grad]", "floating dtype", "int32"}, [] { ones({2}, whole).attach_grad(); }),
+      wrong<TypeError>({"[broadcast_add]", "one dtype", "int32 and float32"},
+                       [] {
+                         NDArray x = ones({2}, whole);
+                         x += ones({2});
+                       }),
+      wrong<TypeError>({"[Embedding]", "float16", "float32"},
+                       [] {
+                         nd.Embedding(ones({2}), ones({4, 2}), {.input_dim = 4, .output_dim = 2, .dtype = half});
+                       }),
+  };
+}
+
+std::vector<Wrong> values() {
+  return {
+      wrong<ValueError>({"[clip]", "a_min must not exceed a_max", "2", "1"}, [] { nd.clip(ones({2}), 2, 1); }),
+      wrong<ValueError>({"[softmax]", "temperature must be positive", "-1"},
+                        [] { nd.softmax(ones({2}), {.temperature = -1}); }),
+      wrong<ValueError>({"[Convolution]", "layout", "NCHW", "NHWC"},
+                        [] {
+                          nd.Convolution(ones({1, 3, 8, 8}), ones({4, 3, 3, 3}),
+                                         Convolution{.kernel = {3, 3}, .num_filter = 4, .layout = ConvLayout::NHWC});
+                        }),
+      wrong<ValueError>({"[Convolution]", "stride must be at least 1", "(0, 1)"},
+                        [] {
+                          nd.Convolution(ones({1, 3, 8, 8}), ones({4, 3, 3, 3}),
+                                         Convolution{.kernel = {3, 3}, .stride = {0, 1}, .num_filter = 4});
+                        }),
+      wrong<ValueError>({"[Dropout]", "p must", "1.5"}, [] { nd.Dropout(ones({2}), {.p = 1.5}); }),
+      wrong<ValueError>({"[norm]", "ord must be 1 or 2", "3"}, [] { nd.norm(ones({2}), {.ord = 3}); }),
+      wrong<ValueError>({"[repeat]", "repeats", "-1"}, [] { nd.repeat(ones({2}), -1); }),
+      wrong<ValueError>({"[slice]", "step must not be 0"}, [] { nd.slice(ones({4}), {0}, {4}, {0}); }),
+      wrong<ValueError>({"[one_hot]", "depth must be positive", "0"}, [] { nd.one_hot(ones({2}), 0); }),
+      wrong<ValueError>({"[broadcast_sub]", "needs an array", "two numbers"}, [] { nd.subtract(1, 2); }),
+      wrong<ValueError>({"[backward]", "1 heads", "2 head gradients"},
+                        [] {
+                          NDArray x;
+                          const NDArray y = recorded(x), heads[] = {ones({2, 3}), ones({2, 3})};
+                          autograd::backward(std::span(&y, 1), heads);
+                        }),
+      wrong<IndexError>({"[NDArray]", "index 3", "(3, 2)"},
+                        [] {
+                          ones({3, 2})[3];
+                        }),
+      wrong<IndexError>({"[NDArray]", "index -4", "(3, 2)"},
+                        [] {
+                          ones({3, 2})[-4];
+                        }),
+      wrong<IndexError>({"[slice]", "rows 1:5", "(3, 2)"},
+                        [] {
+                          ones({3, 2}).slice(1, 5);
+                        }),
+      wrong<IndexError>({"[slice_assign]", "(3, 2)"},
+                        [] {
+                          ones({3, 2}).slice_assign({0, 0}, {4, 1}, 1);
+                        }),
+      wrong<IndexError>({"[take]", "7", "5"},
+                        [] {
+                          nd.take(ones({5, 2}), nd.array({0, 7}), {.mode = IndexMode::raise}).wait_to_read();
+                        }),
+      wrong<IndexError>({"[gather_nd]", "7", "5"},
+                        [] {
+                          nd.gather_nd(ones({5}), nd.array({{7, 0}})).wait_to_read();
+                        }),
+      wrong<ValueError>({"[_random_normal]", "scale must not be negative", "-1"},
+                        [] { nd.random_normal({2}, {.scale = -1}).wait_to_read(); }),
+  };
+}
+
+std::vector<Wrong> states() {
+  return {
+      wrong<StateError>({"[NDArray]", "holds no array"}, [] { NDArray().shape(); }),
+      wrong<StateError>({"[relu]", "input 0 (data)", "holds no array"}, [] { nd.relu(NDArray()); }),
+      wrong<StateError>({"[broadcast_add]", "input 1 (rhs)", "holds no array"}, [] { ones({2}) + NDArray(); }),
+      wrong<StateError>({"[backward]", "not part of a recorded computation", "autograd::record"},
+                        [] { ones({2}).backward(); }),
+      wrong<StateError>({"[backward]", "[square]", "freed", "retain_graph"},
+                        [] {
+                          NDArray x;
+                          const NDArray y = recorded(x);
+                          y.backward();
+                          y.backward();
+                        }),
+      wrong<StateError>({"in place", "recorded computation", "x = x + y"},
+                        [] {
+                          NDArray x = ones({2});
+                          x.attach_grad();
+                          autograd::record([&] { x += 1; });
+                        }),
+      wrong<StateError>({"[assign]", "recorded computation"},
+                        [] {
+                          NDArray x = ones({2});
+                          x.attach_grad();
+                          autograd::record([&] { x.assign(1); });
+                        }),
+      wrong<StateError>({"[grad]", "variable 0", "attach_grad"},
+                        [] {
+                          NDArray x;
+                          const NDArray y = recorded(x);
+                          autograd::grad(y, ones({2}));
+                        }),
+      wrong<StateError>({"[Parameter]", "is not initialized", "net.initialize()"},
+                        [] {
+                          gluon::nn::Dense(3)(ones({2, 4}));
+                        }),
+      wrong<DeviceError>({"[_ones]", "gpu(99)"}, [] { nd.ones({2}, {.device = gpu(99)}); }),
+      wrong<DeviceError>({"[as_in_context]", "gpu(99)"}, [] { ones({2}).as_in_context(gpu(99)); }),
+      wrong<TraceError>({"shape of data", "not known", "sym.var(\"data\", {1, 3, 224, 224})"},
+                        [] { sym.var("data").shape(); }),
+      wrong<ShapeError>({"[dot]", "in node bad"},
+                        [] {
+                          sym.as("bad").dot(sym.var("a", {2, 3}), sym.var("b", {2, 3}));
+                        }),
+      wrong<ValueError>({"[hybridize]", "static_shape requires static_alloc"},
+                        [] { CachedGraph(sym.var("x"), {"x"}, {.static_shape = true}, "net"); }),
+  };
+}
+
+void check(const std::vector<Wrong>& table) {
+  for (const Wrong& w : table) {
+    INFO(w.says[0] << " " << w.says[1]);
+    try {
+      w.call();
+      CHECK_FALSE("nothing was thrown");
+    } catch (const Error& e) {
+      const std::string text = e.what();
+      CHECK(std::string(typeid(e).name()) == w.kind.name());
+      for (const std::string& part : w.says) CHECK_THAT(text, Catch::Matchers::Contains(part));
+      CHECK(text.front() == '[');
+    }
+    try {
+      nd.waitall();
+    } catch (const AggregateError&) {
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("errors: shapes", "[errors]") { check(shapes()); }
+TEST_CASE("errors: dtypes", "[errors]") { check(types()); }
+TEST_CASE("errors: values and indices", "[errors]") { check(values()); }
+TEST_CASE("errors: states and devices", "[errors]") { check(states()); }
+
+TEST_CASE("errors: a failure while running names operator and line", "[errors]") {
+  const NDArray bad = nd.random_normal({2}, {.scale = -1});
+  const int line = __LINE__ - 1;
+  const NDArray next = nd.relu(bad) + 1;
+  for (int time = 0; time < 2; ++time) {  // each wait throws again
+    try {
+      next.asvector<float>();
+      FAIL("nothing was thrown");
+    } catch (const ValueError& e) {
+      CHECK_THAT(e.what(), Catch::Matchers::Contains("[_random_normal]"));
+      CHECK_THAT(e.what(), Catch::Matchers::Contains("error_messages_test.cpp:" + std::to_string(line)));
+    }
+  }
+  CHECK_NOTHROW(nd.waitall());  // it has been reported
+}
+
+TEST_CASE("errors: attribute texts that no operator reads", "[errors]") {
+  auto refused = [](const OpDef& def, const char* name, const char* text) {
+    Attributes attrs(def);
+    return def.read(attrs.edit(), name, text);
+  };
+  CHECK(refused(Activation::def, "act_type", "swish") == 2);
+  CHECK(refused(Convolution::def, "kernel", "(3, x)") == 2);
+  CHECK(refused(Pooling::def, "global_pool", "perhaps") == 2);
+  CHECK(refused(Cast::def, "dtype", "float99") == 2);
+  CHECK(refused(FullyConnected::def, "num_hidden", "many") == 2);
+  CHECK(refused(FullyConnected::def, "hidden", "4") == 1);
+}
