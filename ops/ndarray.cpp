@@ -154,8 +154,18 @@ void NDArray::apply_into(const OpDef& def, const void* attrs, std::span<const ND
                                 name_of(made.dtype), name_of(out.dtype())));
   }
   Room<ArrayNode*> nodes(inputs.size());
-  for (size_t i = 0; i < inputs.size(); ++i) nodes.data()[i] = inputs[i]->node_.get();
   ArrayNode* target = out.node_.get();
+  std::vector<NDArray> copies;  // of inputs that overlap what is written: a kernel reads them before it writes
+  copies.reserve(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    ArrayNode* a = inputs[i]->node_.get();
+    bool same_view = a->offset == target->offset && a->shape == target->shape;
+    if (a->chunk == target->chunk && !same_view) {
+      copies.push_back(inputs[i]->copy());
+      a = copies.back().node_.get();
+    }
+    nodes.data()[i] = a;
+  }
   bool training = thread_context().training;
   RandomKey key = draws_numbers(def, attrs, training) ? random::draw(random_draws(made.shape)) : RandomKey{};
   push_kernel(def, attrs, nodes.span(), std::span(&target, 1), label_of(def, site), training, key);
