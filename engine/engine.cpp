@@ -151,7 +151,8 @@ void Engine::submit(OpNode& op) {
     granted += deps[i].var()->append(deps[i]);
   }
   for (size_t i = 0; i < n; ++i) deps[i].var()->unlock();
-  bool is_ready = op.pending.fetch_sub(granted, std::memory_order_acq_rel) == granted;
+  // granted everywhere: no queue holds the operation, nobody else can lower its count
+  bool is_ready = granted == n + 1 || op.pending.fetch_sub(granted, std::memory_order_acq_rel) == granted;
 
   if (e.threads == 0) {
     if (!is_ready) return;

@@ -60,12 +60,7 @@ class Var {
       active_ = d.is_write() ? -1 : active_ + 1;
       return true;
     }
-    if (tail_) {
-      d.next = tail_->next;
-      tail_->next = &d;
-    } else {
-      d.next = &d;
-    }
+    (tail_ ? tail_->next : head_) = &d;
     tail_ = &d;
     return false;
   }
@@ -74,13 +69,12 @@ class Var {
   Dep* complete(const Dep& d) noexcept {
     lock();
     active_ = d.is_write() ? 0 : active_ - 1;
-    if (d.is_write()) ++version_;
     Dep* granted = nullptr;
-    if (tail_ && active_ == 0 && tail_->next->is_write()) {
+    if (tail_ && active_ == 0 && head_->is_write()) {
       active_ = -1;
-      granted = take_front(tail_->next);
-    } else if (tail_ && !tail_->next->is_write()) {  // a write has ended: readers go together
-      Dep* last = tail_->next;
+      granted = take_front(head_);
+    } else if (tail_ && !head_->is_write()) {  // a write has ended: readers go together
+      Dep* last = head_;
       ++active_;
       while (last != tail_ && !last->next->is_write()) {
         last = last->next;
@@ -88,6 +82,7 @@ class Var {
       }
       granted = take_front(last);
     }
+    if (tail_) prefetch_for_write(head_);  // the next to be granted was written by whoever pushed it
     unlock();
     return granted;
   }
@@ -96,9 +91,6 @@ class Var {
   bool is_readable() const noexcept { return active_ >= 0 && !tail_; }
   // Nothing is running or queued. The caller holds the lock.
   bool is_idle() const noexcept { return active_ == 0 && !tail_; }
-
-  // Counts completed writes. The caller holds the lock or a grant.
-  uint32_t version() const noexcept { return version_; }
 
   // The failure of the last write, if any. The caller holds the lock while readable, or a grant.
   const OpError* error() const noexcept { return error_; }
@@ -112,20 +104,17 @@ class Var {
  private:
   // Cuts the queue after `last`; gives what was before it.
   Dep* take_front(Dep* last) noexcept {
-    Dep* first = tail_->next;
-    if (last == tail_) {
-      tail_ = nullptr;
-    } else {
-      tail_->next = last->next;
-    }
+    Dep* first = head_;
+    head_ = last->next;
+    if (last == tail_) tail_ = nullptr;
     last->next = nullptr;
     return first;
   }
 
   SpinLock lock_;
   int32_t active_ = 0;  // -1: one writer runs; n: n readers run
-  uint32_t version_ = 0;
-  Dep* tail_ = nullptr;  // of a ring: tail_->next is the head
+  Dep* head_ = nullptr;  // meaningless while tail_ is null
+  Dep* tail_ = nullptr;
   const OpError* error_ = nullptr;
 };
 static_assert(sizeof(Var) == 32);

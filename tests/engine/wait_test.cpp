@@ -214,14 +214,13 @@ TEST_CASE("wait: an operation waits for what another thread is just pushing", "[
     for (int round = 0; round < rounds(50); ++round) {
       Var outer;
       Gate started;
-      int value = 0;
-      const uint32_t version = first.version();
+      std::atomic<int> value{0};
       engine.push({write(outer)}, [&](RunContext&) {
         started.open();
         for (bool entered = false; !entered;) {
           spin_for(1us);  // leaves the lock to the push
           first.lock();
-          entered = !first.is_readable() || first.version() > version;
+          entered = !first.is_readable() || value > 0;
           first.unlock();
         }
         engine.wait(first);

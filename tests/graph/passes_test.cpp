@@ -124,7 +124,7 @@ TEST_CASE("passes: an activation joins the layer that it alone reads") {
   for (size_t i = 0; i < 3; ++i) require_near(planned[i], imperative[i].asvector<double>(), 1e-5);
 }
 
-TEST_CASE("passes: images stay channels-last between convolutions, outputs never do") {
+TEST_CASE("passes: images of many channels stay channels-last between convolutions, outputs never do") {
   Symbol x = sym.var("x"), w = sym.var("w"), v = sym.var("v");
   Symbol c1 = sym.Convolution(x, w, {.kernel = {3, 3}, .pad = {1, 1}, .num_filter = 16});
   Symbol p = sym.Pooling(sym.relu(c1), {.kernel = {2, 2}, .pool_type = PoolType::max, .stride = {2, 2}});
