@@ -1,8 +1,13 @@
 // Arg: how an array, or a number, enters an operator; remembers the line of the call.
 #pragma once
 
+#include <bit>
 #include <concepts>
+#include <cstdint>
 #include <source_location>
+#include <string>
+
+#include "kaon/engine/error.h"
 
 namespace kaon {
 
@@ -14,7 +19,7 @@ class Arg {
   Arg(const A& array, std::source_location site = std::source_location::current()) : array_(&array), site_(site) {}
   template <class N>
     requires(std::integral<N> || std::floating_point<N>)
-  Arg(N number, std::source_location site = std::source_location::current()) : number_(double(number)), site_(site) {}
+  Arg(N number, std::source_location site = std::source_location::current()) : number_(exact(number)), site_(site) {}
 
   bool is_number() const { return array_ == nullptr; }
   const A& array() const { return *array_; }
@@ -22,6 +27,18 @@ class Arg {
   const std::source_location& site() const { return site_; }
 
  private:
+  // Numbers travel as double.
+  template <class N>
+  static double exact(N number) {
+    if constexpr (std::integral<N> && sizeof(N) == 8) {
+      const uint64_t size = number < 0 ? 0 - uint64_t(number) : uint64_t(number);
+      if (std::bit_width(size) - std::countr_zero(size) > 53) {
+        throw ValueError("[number] " + std::to_string(number) + " needs more than 53 bits: give it as an array, nd.array(...)");
+      }
+    }
+    return double(number);
+  }
+
   const A* array_ = nullptr;
   double number_ = 0;
   std::source_location site_;

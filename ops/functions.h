@@ -3,6 +3,7 @@
 // Formulae and sources stand at the structs. Shape, dtype and device errors are thrown at the call.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <vector>
 
@@ -445,7 +446,7 @@ class Functions {
   template <class Op, class... Ins>
   std::vector<A> call_many(int n, const Op& op, const In<A>& first, const Ins&... rest) const {
     const A* inputs[] = {&first.array(), &rest.array()...};
-    std::vector<A> outs{size_t(n)};
+    std::vector<A> outs(size_t(std::max(n, 0)));  // a wrong number is refused below, by the operator's name
     A::apply(Op::def, &op, inputs, outs, first.site(), name_);
     return outs;
   }

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "kaon/ops/dispatch.h"
+#include "kaon/ops/elementwise/convert.h"
 
 namespace kaon {
 
@@ -17,39 +18,41 @@ namespace {
 void check_not_tracing(const std::source_location& site) {
   if (!thread_context().tracing) return;
   const char* block = thread_context().scope;
-  throw TraceError(fmt::format(
-      "[asscalar] a value is read at {}:{} while block {} is traced: it would be frozen into the plan. Compute with operators, or "
-      "call hybridize(false)", site.file_name(), site.line(), block ? block : "(none)"));
+  throw TraceError(
+      fmt::format("[asscalar] a value is read at {}:{} while block {} is traced: it would be frozen into the plan. "
+                  "Compute with operators, or call hybridize(false)",
+                  site.file_name(), site.line(), block ? block : "(none)"));
 }
 
-// Converts the elements of an array whose memory may be read.
-template <class T>
+// Converts the elements of an array whose memory may be read to To, and stores them as T, which is To but for the
+// bytes that stand for bool.
+template <class To, class T>
 void copy_elements(const ArrayNode& node, T* out) {
   int64_t n = node.shape.size();
-  if (node.dtype == dtype_of<T>) {
+  if (node.dtype == dtype_of<To>) {
     if (n) std::memcpy(out, node.data(), size_t(n) * sizeof(T));
     return;
   }
   dispatch_all("copy_to_host", node.dtype, [&]<class S>() {
     const S* in = static_cast<const S*>(node.data());
-    for (int64_t i = 0; i < n; ++i) {
-      if constexpr (std::is_same_v<S, float16> || std::is_same_v<S, bfloat16>) {
-        out[i] = T(float(in[i]));
-      } else {
-        out[i] = T(in[i]);
-      }
-    }
+    for (int64_t i = 0; i < n; ++i) out[i] = convert<To>(in[i]);
   });
+}
+
+template <class To, class T>
+void push_copy(const NDArray& array, T* out, Var& done, const std::source_location& site) {
+  check_not_tracing(site);
+  PushOptions options{.label = {"copy_to_host", site, thread_context().scope}};
+  array.engine().push(
+      {read(array.var()), write(done)}, [node = array.ptr(), out](RunContext&) { copy_elements<To>(*node, out); },
+      options);
 }
 
 }  // namespace
 
 template <class T>
 void push_host_copy(const NDArray& array, T* out, Var& done, const std::source_location& site) {
-  check_not_tracing(site);
-  PushOptions options{.label = {"copy_to_host", site, thread_context().scope}};
-  auto node = array.ptr();
-  array.engine().push({read(array.var()), write(done)}, [node, out](RunContext&) { copy_elements(*node, out); }, options);
+  push_copy<T>(array, out, done, site);
 }
 
 template <class T>
@@ -57,10 +60,10 @@ std::vector<T> NDArray::asvector(std::source_location site) const {
   check_not_tracing(site);
   using Element = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
   std::vector<Element> values(static_cast<size_t>(size()));
-  if (!engine().read_now(var(), [&] { copy_elements(node(), values.data()); })) {
+  if (!engine().read_now(var(), [&] { copy_elements<T>(node(), values.data()); })) {
     engine().wait(var());  // here an operator that waits for itself is told so, before memory of ours is handed out
     Var done;
-    push_host_copy<Element>(*this, values.data(), done, site);
+    push_copy<T>(*this, values.data(), done, site);
     engine().wait(done, AccessMode::read);
   }
   if constexpr (std::is_same_v<T, bool>) {
@@ -89,21 +92,15 @@ NDArray NDArray::from(const T* values, size_t count, const Shape& shape, DType d
     return a;
   }
   dispatch_all("array", dtype, [&]<class D>() {
-    for (size_t i = 0; i < count; ++i) {
-      if constexpr (std::is_same_v<D, float16> || std::is_same_v<D, bfloat16>) {
-        static_cast<D*>(out)[i] = D(float(values[i]));
-      } else {
-        static_cast<D*>(out)[i] = D(values[i]);
-      }
-    }
+    for (size_t i = 0; i < count; ++i) static_cast<D*>(out)[i] = convert<D>(values[i]);
   });
   return a;
 }
 
-#define KAON_HOST_READ(T)                                                                       \
-  template std::vector<T> NDArray::asvector<T>(std::source_location) const;                     \
-  template T NDArray::asscalar<T>(std::source_location) const;                                  \
-  template NDArray NDArray::from<T>(const T*, size_t, const Shape&, DType, Device);              \
+#define KAON_HOST_READ(T)                                                           \
+  template std::vector<T> NDArray::asvector<T>(std::source_location) const;         \
+  template T NDArray::asscalar<T>(std::source_location) const;                      \
+  template NDArray NDArray::from<T>(const T*, size_t, const Shape&, DType, Device); \
   template void push_host_copy<T>(const NDArray&, T*, Var&, const std::source_location&);
 KAON_HOST_READ(float)
 KAON_HOST_READ(double)

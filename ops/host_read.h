@@ -16,6 +16,8 @@ void push_host_copy(const NDArray& array, T* out, Var& done, const std::source_l
 // co_await x.host<float>(): the values as a vector, in row-major order.
 template <class T>
 class HostAwaiter : private WaitNode {
+  static_assert(!std::is_same_v<T, bool>, "std::vector<bool> holds no bools to copy to: read uint8_t");
+
  public:
   HostAwaiter(NDArray array, std::source_location site)
       : WaitNode(wait_type, done_, AccessMode::read), array_(std::move(array)), site_(site) {}

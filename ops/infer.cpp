@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "kaon/engine/error.h"
+#include "kaon/ops/checked_size.h"
 #include "kaon/ops/dispatch.h"
-#include "kaon/ops/op.h"
+#include "kaon/ops/value_range.h"
 
 namespace kaon {
 
@@ -30,21 +33,24 @@ void InferContext::expect_shape(int i, const Shape& expected) {
 void InferContext::expect_ndim(int i, int ndim) const {
   if (shape(i).ndim() != ndim) {
     fail(fmt::format("{} must have {} dimensions, got shape {}",
-                     traits_.variadic ? fmt::format("input {}", i) : std::string(traits_.inputs[i]), ndim, shape(i).str()));
+                     traits_.variadic ? fmt::format("input {}", i) : std::string(traits_.inputs[i]), ndim,
+                     shape(i).str()));
   }
 }
 
 void InferContext::expect_ndim_at_least(int i, int ndim) const {
   if (shape(i).ndim() < ndim) {
     fail(fmt::format("{} must have at least {} dimensions, got shape {}",
-                     traits_.variadic ? fmt::format("input {}", i) : std::string(traits_.inputs[i]), ndim, shape(i).str()));
+                     traits_.variadic ? fmt::format("input {}", i) : std::string(traits_.inputs[i]), ndim,
+                     shape(i).str()));
   }
 }
 
 void InferContext::expect_same_dtype() const {
   for (int i = 1; i < num_inputs(); ++i) {
     if (dtype(i) != dtype(0)) {
-      fail_dtype(fmt::format("inputs must have one dtype, got {} and {}; use cast", name_of(dtype(0)), name_of(dtype(i))));
+      fail_dtype(
+          fmt::format("inputs must have one dtype, got {} and {}; use cast", name_of(dtype(0)), name_of(dtype(i))));
     }
   }
 }
@@ -53,7 +59,13 @@ void InferContext::expect_floating(int i) const {
   if (!is_floating(dtype(i))) fail_dtype(fmt::format("needs a floating dtype, got {}; use cast", name_of(dtype(i))));
 }
 
-void InferContext::set_output(int i, const Shape& shape, DType dtype) { outputs_[size_t(i)] = {shape, dtype}; }
+void InferContext::set_output(int i, const Shape& shape, DType dtype) {
+  if (!is_valid(dtype)) fail_dtype("unknown dtype");
+  if (shape.is_known() && !checked_size(shape, INT64_MAX / int64_t(size_of(dtype)))) {
+    fail(fmt::format("a result of shape {} and dtype {} is too large", shape.str(), name_of(dtype)));
+  }
+  outputs_[size_t(i)] = {shape, dtype};
+}
 
 void InferContext::fail(const std::string& why) const { throw ShapeError(fmt::format("[{}] {}", op_, why)); }
 void InferContext::fail_dtype(const std::string& why) const { throw TypeError(fmt::format("[{}] {}", op_, why)); }
@@ -67,6 +79,15 @@ std::string InferContext::describe_inputs() const {
                              : fmt::format("{} {}", traits_.inputs[i], shape(i).str());
   }
   return text;
+}
+
+void expect_holds(const InferContext& c, const char* what, double value, DType dtype) {
+  if (is_floating(dtype)) return;
+  const int bits = 8 * int(size_of(dtype)) - (dtype == DType::uint8 ? 0 : 1);
+  const double end = std::ldexp(1.0, bits), cut = std::trunc(value);
+  const bool holds =
+      dtype == DType::boolean ? std::isfinite(value) : cut >= (dtype == DType::uint8 ? 0 : -end) && cut < end;
+  if (!holds) c.fail_value(fmt::format("{} must be a value of dtype {}, got {}", what, name_of(dtype), value));
 }
 
 void fail_unsupported_dtype(const char* op, DType dtype) {

@@ -1,5 +1,7 @@
 #include "kaon/ops/kernel_call.h"
 
+#include <fmt/format.h>
+
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -72,6 +74,9 @@ uint64_t random_draws(const Shape& output) { return (uint64_t(output.size()) + 3
 void push_kernel(const OpDef& def, const void* attrs, std::span<ArrayNode* const> inputs,
                  std::span<ArrayNode* const> outputs, const OpLabel& label, bool training, RandomKey key) {
   size_t arrays = inputs.size() + outputs.size();
+  if (arrays > UINT16_MAX) {
+    throw ValueError(fmt::format("[{}] takes and gives at most {} arrays, got {}", def.name(), UINT16_MAX, arrays));
+  }
   size_t bytes = KernelCall::attrs_offset(int(arrays)) + def.attrs_size;
   auto* op = new OpNode;
   void* place = bytes + inline_at <= OpNode::payload_bytes ? op->payload + inline_at : pool_allocate(bytes);
@@ -115,7 +120,8 @@ uint64_t mixed(uint64_t x) {  // splitmix64's finalizer
 }  // namespace
 
 StreamScope::StreamScope(RandomKey key)
-    : next_{.seed = mixed(key.seed + mixed(key.offset + 0x9e3779b97f4a7c15)), .offset = 0}, outer_(std::exchange(t_stream, this)) {}
+    : next_{.seed = mixed(key.seed + mixed(key.offset + 0x9e3779b97f4a7c15)), .offset = 0},
+      outer_(std::exchange(t_stream, this)) {}
 StreamScope::~StreamScope() { t_stream = outer_; }
 
 void seed(uint64_t value) {

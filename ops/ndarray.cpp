@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
 #include "kaon/engine/backend.h"
+#include "kaon/ops/checked_size.h"
 #include "kaon/ops/elementwise/arithmetic.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/interceptor.h"
@@ -18,6 +20,11 @@ namespace kaon {
 NDArray NDArray::empty(const Shape& shape, DType dtype, Device device) {
   if (!shape.is_known()) throw ShapeError(fmt::format("[empty] an array needs a known shape, got {}", shape.str()));
   check_device(device, "empty");
+  if (!is_valid(dtype)) throw TypeError("[empty] unknown dtype");
+  if (!checked_size(shape, INT64_MAX / int64_t(size_of(dtype)))) {
+    throw ShapeError(
+        fmt::format("[empty] an array of shape {} and dtype {} is too large", shape.str(), name_of(dtype)));
+  }
   size_t bytes = size_t(shape.size()) * size_of(dtype);
   IntrusivePtr<Chunk> chunk(new Chunk(bytes, device, Engine::current()));
   return NDArray(IntrusivePtr<ArrayNode>(new ArrayNode(std::move(chunk), shape, dtype)));
@@ -38,14 +45,16 @@ void NDArray::check_writable(const char* op, const Arg<NDArray>& value) const {
   if (!thread_context().recording) return;
   auto is_recorded = [](const NDArray& a) { return a.node().annotation && a.node().annotation->is_recorded(); };
   if (is_recorded(*this)) {
-    throw StateError(fmt::format(
-        "[{}] writing in place to an array that is part of a recorded computation; write x = x + y instead of x += y, or "
-        "leave autograd::record", op));
+    throw StateError(
+        fmt::format("[{}] writing in place to an array that is part of a recorded computation; "
+                    "write x = x + y instead of x += y, or leave autograd::record",
+                    op));
   }
   if (!value.is_number() && is_recorded(value.array())) {
-    throw StateError(fmt::format(
-        "[{}] writing a recorded value into another array would lose its gradient; write x = x + y instead of x += y, or give "
-        "y.detach()", op));
+    throw StateError(
+        fmt::format("[{}] writing a recorded value into another array would lose its gradient; "
+                    "write x = x + y instead of x += y, or give y.detach()",
+                    op));
   }
 }
 
@@ -93,10 +102,10 @@ OpLabel label_of(const OpDef& def, const std::source_location& site) {
 
 }  // namespace
 
-void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs, std::span<NDArray> outs,
-                    const std::source_location& site, std::string_view name) {
+void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs,
+                    std::span<NDArray> outs, const std::source_location& site, std::string_view name) {
   check_inputs(def, attrs, inputs);
-  size_t n_in = inputs.size(), n_out = size_t(def.num_outputs(attrs));
+  size_t n_in = inputs.size(), n_out = size_t(std::max(def.num_outputs(attrs), 0));  // infer refuses none
   Room<TensorMeta> in(n_in), out(n_out);
   for (size_t i = 0; i < n_in; ++i) in.data()[i] = {inputs[i]->shape(), inputs[i]->dtype()};
   InferContext infer(def.name().data(), def.traits, in.span(), out.span());
@@ -110,7 +119,8 @@ void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray
   if (n_in == 0) check_device(device, def.name().data());
   if (interceptor) {
     for (size_t i = 0; i < n_out; ++i) {
-      results.data()[i] = NDArray(IntrusivePtr<ArrayNode>(new ArrayNode(nullptr, out.data()[i].shape, out.data()[i].dtype)));
+      results.data()[i] =
+          NDArray(IntrusivePtr<ArrayNode>(new ArrayNode(nullptr, out.data()[i].shape, out.data()[i].dtype)));
     }
   }
   if (!interceptor || !interceptor->before(call)) {
@@ -127,15 +137,16 @@ void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray
       }
       made.data()[i] = results.data()[i].node_.get();
     }
-    RandomKey key = draws_numbers(def, attrs, context.training) ? random::draw(random_draws(out.data()[0].shape)) : RandomKey{};
+    RandomKey key =
+        draws_numbers(def, attrs, context.training) ? random::draw(random_draws(out.data()[0].shape)) : RandomKey{};
     push_kernel(def, attrs, nodes.span(), made.span(), label_of(def, site), context.training, key);
     if (interceptor) interceptor->after(call);
   }
   for (size_t i = 0; i < outs.size(); ++i) outs[i] = std::move(results.data()[i]);
 }
 
-void NDArray::apply_into(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs, const NDArray& out,
-                         const std::source_location& site) {
+void NDArray::apply_into(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs,
+                         const NDArray& out, const std::source_location& site) {
   check_inputs(def, attrs, inputs);
   if (Interceptor* i = Interceptor::current(); i && !out.node().chunk) {
     throw TraceError(fmt::format("[{}] writing in place inside a trace; write x = x + y", def.name()));
@@ -146,8 +157,8 @@ void NDArray::apply_into(const OpDef& def, const void* attrs, std::span<const ND
   InferContext infer(def.name().data(), def.traits, in.span(), std::span(&made, 1));
   def.infer(attrs, infer);
   if (made.shape != out.shape()) {
-    throw ShapeError(fmt::format("[{}] the result has shape {}, which does not fit into an array of shape {}", def.name(),
-                                 made.shape.str(), out.shape().str()));
+    throw ShapeError(fmt::format("[{}] the result has shape {}, which does not fit into an array of shape {}",
+                                 def.name(), made.shape.str(), out.shape().str()));
   }
   if (made.dtype != out.dtype()) {
     throw TypeError(fmt::format("[{}] the result has dtype {}, the array written to has {}", def.name(),
@@ -171,7 +182,9 @@ void NDArray::apply_into(const OpDef& def, const void* attrs, std::span<const ND
   push_kernel(def, attrs, nodes.span(), std::span(&target, 1), label_of(def, site), training, key);
 }
 
-NDArray NDArray::binary(BinaryKind kind, const Arg<NDArray>& a, const Arg<NDArray>& b) { return apply_binary(kind, a, b); }
+NDArray NDArray::binary(BinaryKind kind, const Arg<NDArray>& a, const Arg<NDArray>& b) {
+  return apply_binary(kind, a, b);
+}
 NDArray NDArray::negate(const In<NDArray>& a) { return nd.negative(a); }
 
 NDArray& NDArray::update(BinaryKind kind, const Arg<NDArray>& b) {
@@ -192,12 +205,14 @@ NDArray& NDArray::assign(const Arg<NDArray>& value) {
   }
   NDArray source = value.array();
   if (source.dtype() != dtype()) source = source.astype(dtype(), value.site());
+  if (size() == 0 && broadcast_shapes(source.shape(), shape(), "assign") == shape()) return *this;  // nothing to write
   BroadcastTo op{.shape = shape()};
   const NDArray* inputs[] = {&source};
   if (source.ndim() < ndim()) {
     Shape padded = Shape::filled(ndim(), 1);
     for (int i = 0; i < source.ndim(); ++i) padded[ndim() - source.ndim() + i] = source.shape()[i];
-    source = NDArray(IntrusivePtr<ArrayNode>(new ArrayNode(source.node().chunk, padded, source.dtype(), source.node().offset)));
+    source = NDArray(
+        IntrusivePtr<ArrayNode>(new ArrayNode(source.node().chunk, padded, source.dtype(), source.node().offset)));
   }
   apply_into(BroadcastTo::def, &op, inputs, *this, value.site());
   return *this;
@@ -229,7 +244,8 @@ NDArray NDArray::slice(int64_t begin, int64_t end, std::source_location site) co
   int64_t n = shape()[0];
   int64_t b = begin < 0 ? begin + n : begin, e = end < 0 ? end + n : end;
   if (b < 0 || e > n || b > e) {
-    throw IndexError(fmt::format("[slice] rows {}:{} are out of range for an array of shape {}", begin, end, shape().str()));
+    throw IndexError(
+        fmt::format("[slice] rows {}:{} are out of range for an array of shape {}", begin, end, shape().str()));
   }
   if (!can_view(*this)) return nd.slice_axis(In<NDArray>(*this, site), 0, b, e);
   Shape s = shape();
@@ -244,7 +260,8 @@ NDArray NDArray::reshape(const Shape& codes, std::source_location site) const {
 
 NDArray& NDArray::slice_assign(const Shape& begin, const Shape& end, const Arg<NDArray>& value) {
   check_writable("slice_assign", value);
-  NDArray source = value.is_number() ? nd.full(Shape(1), value.number(), {.dtype = dtype(), .device = device()}) : value.array();
+  NDArray source =
+      value.is_number() ? nd.full(Shape(1), value.number(), {.dtype = dtype(), .device = device()}) : value.array();
   Shape target;
   for (int i = 0; i < ndim(); ++i) {
     int64_t n = shape()[i];
@@ -252,8 +269,8 @@ NDArray& NDArray::slice_assign(const Shape& begin, const Shape& end, const Arg<N
     if (b < 0) b += n;
     if (e < 0) e += n;
     if (b < 0 || e > n || b > e) {
-      throw IndexError(fmt::format("[slice_assign] {}:{} is out of range for dimension {} of shape {}", begin.str(), end.str(), i,
-                                   shape().str()));
+      throw IndexError(fmt::format("[slice_assign] {}:{} is out of range for dimension {} of shape {}", begin.str(),
+                                   end.str(), i, shape().str()));
     }
     target.push_back(e - b);
   }
@@ -274,7 +291,8 @@ NDArray NDArray::transpose(std::source_location site) const { return nd.transpos
 NDArray NDArray::as_in_context(Device target) const {
   if (target == device()) return *this;
   check_device(target, "as_in_context");
-  throw DeviceError(fmt::format("[as_in_context] copying from {} to {} is not possible in this build", device().str(), target.str()));
+  throw DeviceError(
+      fmt::format("[as_in_context] copying from {} to {} is not possible in this build", device().str(), target.str()));
 }
 
 NDArray NDArray::detach() const { return view(*this, shape(), 0); }

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <limits>
 
+#include "kaon/ops/checked_size.h"
 #include "kaon/ops/file_io.h"
 
 namespace kaon::nd_file {
@@ -149,15 +150,9 @@ void check_device(Input& in) {
 
 // Number of elements; refuses shapes whose sizes do not fit into 63 bits even where another dimension is 0.
 uint64_t count_elements(Input& in, uint64_t at, const Shape& shape) {
-  int64_t product = 1;
-  bool empty = false;
-  for (int64_t d : shape) {
-    empty |= d == 0;
-    if (d != 0 && __builtin_mul_overflow(product, d, &product)) {
-      in.fail(at, "a shape that fits into memory", shape.str());
-    }
-  }
-  return empty ? 0 : uint64_t(product);
+  const std::optional<int64_t> count = checked_size(shape, INT64_MAX / 8);  // of the widest dtype
+  if (!count) in.fail(at, "a shape that fits into memory", shape.str());
+  return uint64_t(*count);
 }
 
 NDArray read_array(Input& in) {

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "kaon/engine/error.h"
+#include "kaon/ops/checked_size.h"
 
 namespace kaon {
 
@@ -27,6 +28,16 @@ std::string Shape::str() const {
   return fmt::format("({}{})", fmt::join(begin(), end(), ", "), ndim_ == 1 ? "," : "");
 }
 
+std::optional<int64_t> checked_size(const Shape& shape, int64_t most) {
+  int64_t product = 1;
+  bool empty = false;
+  for (int64_t d : shape) {
+    empty |= d == 0;
+    if (d != 0 && (__builtin_mul_overflow(product, d, &product) || product > most)) return std::nullopt;
+  }
+  return empty ? 0 : product;
+}
+
 int normalize_axis(int64_t axis, int ndim, const char* op) {
   int64_t a = axis < 0 ? axis + ndim : axis;
   if (a < 0 || a >= ndim) {
@@ -42,9 +53,9 @@ Shape broadcast_shapes(const Shape& a, const Shape& b, const char* op) {
     int ia = i - (n - a.ndim()), ib = i - (n - b.ndim());
     int64_t da = ia < 0 ? 1 : a[ia], db = ib < 0 ? 1 : b[ib];
     if (da != db && da != 1 && db != 1) {
-      throw ShapeError(fmt::format(
-          "[{}] shapes {} and {} cannot be broadcast: dimension {} from the right is {} and {}", op, a.str(), b.str(),
-          n - i, da, db));
+      throw ShapeError(
+          fmt::format("[{}] shapes {} and {} cannot be broadcast: dimension {} from the right is {} and {}", op,
+                      a.str(), b.str(), n - i, da, db));
     }
     out[i] = da == 1 ? db : da;
   }

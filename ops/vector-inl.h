@@ -25,6 +25,11 @@ namespace hn = hwy::HWY_NAMESPACE;
 template <class T>
 using Lane = hn::ScalableTag<accumulate_t<T>>;
 
+template <class D>
+HWY_INLINE hn::Vec<D> constant(D d, double value) {
+  return hn::Set(d, hn::TFromD<D>(value));
+}
+
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load(D d, const T* p) {
   if constexpr (std::is_same_v<T, hn::TFromD<D>>) {

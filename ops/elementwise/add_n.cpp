@@ -35,9 +35,8 @@ const PointwiseKernels& kernels() {
 
 // 16-bit floats: any number of inputs, rounded once.
 void add_halves(KernelContext& c) {
-  const bool ieee = c.out().dtype == DType::float16;
-  const auto widen = ieee ? float16_to_float32 : bfloat16_to_float32;
-  const auto narrow = ieee ? float32_to_float16 : float32_to_bfloat16;
+  const auto widen = half_to_float32(c.out().dtype);
+  const auto narrow = float32_to_half(c.out().dtype);
   c.run.parallel_for(c.out().size(), pointwise_grain, [&](int64_t begin, int64_t end) {
     alignas(64) float sum[pointwise_tile], next[pointwise_tile];
     const AddN two{.num_args = 2};

@@ -3,21 +3,10 @@
 #include "kaon/ops/elementwise/binary_kernels.h"
 #include "kaon/ops/elementwise/broadcast.h"
 #include "kaon/ops/functions.h"
+#include "kaon/ops/movement/broadcast.h"
 
 namespace kaon {
 namespace {
-
-// The gradient of an input from that of the broadcast output: summed over the repeated axes. Kept dimensions are
-// written -1, so that the operator holds for other sizes of them too.
-NDArray reduce_to(const NDArray& gradient, const Shape& target, const Shape& output) {
-  if (target == output) return gradient;
-  Shape codes = target;
-  const int skipped = output.ndim() - target.ndim();
-  for (int i = 0; i < target.ndim(); ++i) {
-    if (target[i] == output[i + skipped]) codes[i] = -1;
-  }
-  return nd._sum_to(gradient, {.shape = codes});
-}
 
 // The gradient of the left (i = 0) or right input, in the output's shape.
 NDArray binary_gradient(BinaryKind kind, int i, GradContext& g) {
@@ -32,7 +21,7 @@ NDArray binary_gradient(BinaryKind kind, int i, GradContext& g) {
     case B::div: return i == 0 ? h / b() : nd.negative(h / b() * (a() / b()));
     case B::mod: return i == 0 ? h : nd.negative(h * nd.floor(a() / b()));
     case B::power: {
-      if (i == 0) return h * (b() * nd.power(a(), b() - 1.0));
+      if (i == 0) return h * (b() * nd.power(a(), b() - (b() != 0)));  // a^0 is flat: not 0 a^-1, NaN at 0
       // y log a tends to 0 with y
       const NDArray slope = y() * nd.log(a());
       return h * nd.where(y(), slope, nd.zeros_like(slope));
@@ -57,7 +46,7 @@ void infer_binary(BinaryKind kind, InferContext& c) {
 void grad_binary(BinaryKind kind, GradContext& g) {
   if (is_logical(kind)) return;
   for (int i = 0; i < 2; ++i) {
-    if (g.wants(i)) g.set(i, reduce_to(binary_gradient(kind, i, g), g.input(i).shape(), g.head().shape()));
+    if (g.wants(i)) g.set(i, sum_to_shape(binary_gradient(kind, i, g), g.input(i).shape()));
   }
 }
 

@@ -1,6 +1,7 @@
 // The float32 tiles of the functions of two arrays and of an array and a number, per instruction set.
 #include "kaon/ops/elementwise/binary_kernels.h"
 
+#include <cmath>
 #include <utility>
 
 #include "kaon/ops/elementwise/scalar.h"
@@ -164,11 +165,12 @@ PointwiseKernels make_binary(const TileFn* tiles) {
 // Comparisons see the number itself: 2.5, or 300 against uint8, are no values of the dtype.
 template <ScalarKind K, class T>
 void compare_integers(double s, const T* x, T* y, size_t n) {
-  constexpr double limit = 9223372036854775807.0;
-  if (s > -limit && s < limit && s == double(int64_t(s))) {
+  constexpr double limit = 0x1p63;
+  if (s >= -limit && s < limit && s == double(int64_t(s))) {
     const int64_t v = int64_t(s);
     for (size_t i = 0; i < n; ++i) y[i] = T(binary_value<info(K).kind, int64_t>(int64_t(x[i]), v));
   } else {
+    if (std::abs(s) >= limit) s *= 2;  // beyond every integer, also beyond those that round to 2^63
     for (size_t i = 0; i < n; ++i) y[i] = T(binary_value<info(K).kind, double>(double(x[i]), s));
   }
 }

@@ -17,11 +17,11 @@ void half_tile(TileFn tile, const void* attrs, DType dtype, const void* const* i
   alignas(64) float buffers[max_pointwise_inputs][pointwise_tile];
   const float* wide[max_pointwise_inputs];
   for (int k = 0; k < inputs; ++k) {
-    (dtype == DType::float16 ? float16_to_float32 : bfloat16_to_float32)(in[k], buffers[k], n);
+    half_to_float32(dtype)(in[k], buffers[k], n);
     wide[k] = buffers[k];
   }
   tile(attrs, wide, buffers[0], n);
-  (dtype == DType::float16 ? float32_to_float16 : float32_to_bfloat16)(buffers[0], out, n);
+  float32_to_half(dtype)(buffers[0], out, n);
 }
 
 // Computes tiles in L1 and streams them out: any tile function gets non-temporal stores this way. Fetching the next

@@ -6,6 +6,7 @@
 
 #include "kaon/ops/elementwise/binary_kernels.h"
 #include "kaon/ops/functions.h"
+#include "kaon/ops/value_range.h"
 
 namespace kaon {
 
@@ -19,6 +20,11 @@ void infer_scalar(ScalarKind kind, double scalar, InferContext& c) {
     if (scalar != std::floor(scalar) || std::isinf(scalar)) {  // NaN too
       c.fail_dtype(fmt::format("{} is no value of dtype {}; use cast", scalar, name_of(c.dtype())));
     }
+    // sums and products wrap alike with a number and with its remainder; bounds are cut to the range
+    using B = BinaryKind;
+    const B k = info(kind).kind;
+    const bool wraps = k == B::add || k == B::sub || k == B::mul;
+    if (k != B::maximum && k != B::minimum) expect_holds(c, "scalar", scalar, wraps ? DType::int64 : c.dtype());
   }
   c.set_output(c.shape(0), c.dtype());
 }
@@ -35,8 +41,10 @@ void grad_scalar(ScalarKind kind, double s, GradContext& g) {
     case K::div: return g.set(0, h / s);
     case K::rdiv: return g.set(0, -s * (h / nd.square(x())));
     case K::rmod: return g.set(0, nd.negative(h * nd.floor(s / x())));
-    case K::power: return g.set(0, s * (h * nd.power(x(), s - 1)));
-    case K::rpower: return g.set(0, std::log(s) * (h * y()));
+    case K::power:  // x^0 is flat at 0 too, where x^-1 is infinite
+      return g.set(0, s == 0 ? nd.zeros_like(h) : s * (h * nd.power(x(), s - 1)));
+    case K::rpower:  // and so is 0^x, where log 0 is
+      return g.set(0, s == 0 ? nd.zeros_like(h) : std::log(s) * (h * y()));
     case K::maximum: return g.set(0, h * (x() >= s));
     case K::minimum: return g.set(0, h * (x() <= s));
     case K::hypot: return g.set(0, h * x() / y());

@@ -138,6 +138,18 @@ HOST_DEVICE T integer_power(T base, T exponent) {
   return T(r);
 }
 
+// From a number to T: integers wrap around, reals round.
+template <class T>
+HOST_DEVICE T from_number(double v) {
+  if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, bool>) {
+    return T(v);
+  } else {
+    return v >= 9223372036854775807.0 ? T(std::numeric_limits<int64_t>::max())
+           : v <= -9223372036854775808.0 ? T(std::numeric_limits<int64_t>::min())
+           : v == v ? T(int64_t(v)) : T(0);
+  }
+}
+
 // K(a, b). Integer division truncates, and gives 0 for a divisor of 0.
 template <BinaryKind K, class T>
 HOST_DEVICE T binary_value(T a, T b) {
@@ -168,24 +180,12 @@ HOST_DEVICE T binary_value(T a, T b) {
     else if constexpr (K == B::sub) return T(W(a) - W(b));
     else if constexpr (K == B::mul) return T(W(a) * W(b));
     else if constexpr (K == B::power) return integer_power(a, b);
-    else if constexpr (K == B::hypot) return T(::hypot(double(a), double(b)));
+    else if constexpr (K == B::hypot) return from_number<T>(::hypot(double(a), double(b)));
     else {
       if (b == T(0)) return T(0);
       if (std::is_signed_v<T> && b == T(-1)) return T(W(0) - W(a));
       return T(a / b);
     }
-  }
-}
-
-// From a number to T: integers wrap around, reals round.
-template <class T>
-HOST_DEVICE T from_number(double v) {
-  if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, bool>) {
-    return T(v);
-  } else {
-    return v >= 9223372036854775807.0 ? T(std::numeric_limits<int64_t>::max())
-           : v <= -9223372036854775808.0 ? T(std::numeric_limits<int64_t>::min())
-           : v == v ? T(int64_t(v)) : T(0);
   }
 }
 

@@ -110,8 +110,8 @@ constinit const OpDef ClipBackward::def = make_op_def<ClipBackward>();
 
 void Where::infer(InferContext& c) const {
   if (c.dtype(1) != c.dtype(2)) {
-    c.fail_dtype(fmt::format("x and y must have one dtype, got {} and {}; use cast", name_of(c.dtype(1)),
-                             name_of(c.dtype(2))));
+    c.fail_dtype(
+        fmt::format("x and y must have one dtype, got {} and {}; use cast", name_of(c.dtype(1)), name_of(c.dtype(2))));
   }
   c.expect_shape(2, c.shape(1));
   const Shape &condition = c.shape(0), &x = c.shape(1);
@@ -139,6 +139,9 @@ void run_cpu(const Where&, KernelContext& c) {
 void Clip::infer(InferContext& c) const {
   expect_numbers(c);
   expect_bounds(c, a_min, a_max);
+  if (!is_floating(c.dtype()) && std::ceil(a_min) > std::floor(a_max)) {
+    c.fail_value(fmt::format("no integer lies between a_min {} and a_max {}", a_min, a_max));
+  }
   c.set_output(c.shape(0), c.dtype());
 }
 

@@ -82,7 +82,7 @@ void widened(const T* from, int64_t n, const F& f) {
     float buffer[512];
     for (int64_t i = 0; i < n; i += 512) {
       const int64_t m = std::min<int64_t>(512, n - i);
-      (std::is_same_v<T, float16> ? float16_to_float32 : bfloat16_to_float32)(from + i, buffer, size_t(m));
+      half_to_float32(dtype_of<T>)(from + i, buffer, size_t(m));
       f(static_cast<const float*>(buffer), i, m);
     }
   } else {

@@ -4,6 +4,8 @@
 
 #include <cstddef>
 
+#include "kaon/ops/dtype.h"
+
 namespace kaon {
 
 struct OpDef;
@@ -27,6 +29,9 @@ void float16_to_float32(const void* from, float* to, size_t n);
 void bfloat16_to_float32(const void* from, float* to, size_t n);
 void float32_to_float16(const float* from, void* to, size_t n);
 void float32_to_bfloat16(const float* from, void* to, size_t n);
+// Those of float16 or bfloat16.
+constexpr auto half_to_float32(DType t) { return t == DType::float16 ? float16_to_float32 : bfloat16_to_float32; }
+constexpr auto float32_to_half(DType t) { return t == DType::float16 ? float32_to_float16 : float32_to_bfloat16; }
 
 // The sum of n floats, taken in double; and sums[i] += from[i].
 double sum_floats(const float* from, size_t n);

@@ -4,7 +4,9 @@
 #include <cmath>
 
 #include "kaon/ops/dispatch.h"
+#include "kaon/ops/elementwise/convert.h"
 #include "kaon/ops/op_def.h"
+#include "kaon/ops/value_range.h"
 
 namespace kaon {
 namespace {
@@ -14,19 +16,7 @@ constexpr int64_t grain = 32768;            // elements per piece where each is 
 
 void set_output(InferContext& c, const Shape& shape, DType dtype) {
   if (!shape.is_known()) c.fail("shape must have no unknown dimension, got " + shape.str());
-  if (!is_valid(dtype)) c.fail_dtype("unknown dtype");
   c.set_output(shape, dtype);
-}
-
-template <class T>
-T convert(double value) {
-  if constexpr (std::is_same_v<T, bool>) {
-    return value != 0;
-  } else if constexpr (sizeof(T) == 2) {
-    return T(float(value));
-  } else {
-    return T(value);
-  }
 }
 
 // out[i] = f(i), computed in double.
@@ -68,7 +58,7 @@ void Ones::infer(InferContext& c) const { set_output(c, shape, dtype); }
 void run_cpu(const Ones&, KernelContext& c) { fill(c.out(), 1, c.run); }
 
 void Full::infer(InferContext& c) const {
-  if (!is_floating(dtype) && !std::isfinite(value)) c.fail_value("value must be finite for an integer dtype");
+  expect_holds(c, "value", value, dtype);
   set_output(c, shape, dtype);
 }
 void run_cpu(const Full& op, KernelContext& c) { fill(c.out(), op.value, c.run); }
@@ -110,8 +100,9 @@ void run_cpu(const Eye& op, KernelContext& c) {
   const int64_t columns = out.shape[1];
   fill(out, 0, c.run);
   dispatch_all("_eye", out.dtype, [&]<class T>() {
+    const int64_t k = std::clamp(op.k, -out.shape[0], columns);  // the same diagonal, or as empty
     for (int64_t row = 0; row < out.shape[0]; ++row) {
-      const int64_t column = row + op.k;
+      const int64_t column = row + k;
       if (column >= 0 && column < columns) out.as<T>()[row * columns + column] = convert<T>(1);
     }
   });

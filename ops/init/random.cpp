@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <utility>
 
@@ -21,6 +22,31 @@ void set_drawn(InferContext& c, const Shape& shape, DType dtype, bool allowed) {
   c.set_output(shape, dtype);
 }
 
+double largest(DType floating) {
+  switch (floating) {
+    case DType::float64: return std::numeric_limits<double>::max();
+    case DType::float16: return 65504;
+    case DType::bfloat16: return 0x1.fep127;
+    default: return std::numeric_limits<float>::max();
+  }
+}
+
+// The integers from 0 up to this one are all values of the dtype.
+int64_t consecutive_integers(DType t) {
+  switch (t) {
+    case DType::boolean: return 1;
+    case DType::int8: return INT8_MAX;
+    case DType::uint8: return UINT8_MAX;
+    case DType::int32: return INT32_MAX;
+    case DType::int64: return INT64_MAX;
+    case DType::float16: return 1 << 11;
+    case DType::bfloat16: return 1 << 8;
+    case DType::float32: return 1 << 24;
+    case DType::float64: return int64_t(1) << 53;
+  }
+  return 0;
+}
+
 }  // namespace
 
 constinit const OpDef RandomUniform::def = make_op_def<RandomUniform>();
@@ -35,6 +61,11 @@ void RandomUniform::infer(InferContext& c) const {
   }
   const DType type = dtype.value_or(DType::float32);
   set_drawn(c, shape, type, is_floating(type));
+  const double most = largest(type);
+  if (low < -most || high > most) {
+    c.fail_value("low and high must be values of dtype " + to_text(type) + ", got " + to_text(low) + " and " +
+                 to_text(high));
+  }
 }
 
 void run_cpu(const RandomUniform& op, KernelContext& c) {
@@ -92,6 +123,9 @@ void SampleMultinomial::infer(InferContext& c) const {
   const Shape& data = c.shape(0);
   if (data.ndim() != 1 && data.ndim() != 2) c.fail("data must be (k,) or (batch, k), got " + data.str());
   if (data.back() == 0) c.fail("needs at least one class, got " + data.str());
+  if (data.back() - 1 > consecutive_integers(dtype)) {
+    c.fail_dtype("classes up to " + to_text(data.back() - 1) + " are no values of dtype " + to_text(dtype));
+  }
   if (get_prob) c.fail_value("get_prob is not implemented: pick from the log of data");
   if (!shape.is_known()) c.fail("shape must have no unknown dimension, got " + shape.str());
   Shape out;

@@ -54,6 +54,7 @@ void uniform(RandomKey key, double low, double high, T* out, int64_t n, int64_t 
   constexpr int bits = std::is_same_v<T, bfloat16> ? 8 : std::is_same_v<T, float16> ? 11 : 24;
   T last = T(A(high));
   while (low < high && double(A(last)) >= high) last = below(last);
+  if (double(A(last)) < low) last = T(A(low));  // no T lies between them
   const Lane<T> d;
   const auto limit = hn::Set(d, A(last)), start = hn::Set(d, A(low)), width = hn::Set(d, A(high - low));
   for_chunks(n, begin, end, [&](int64_t at, int64_t count, int64_t chunk) HWY_ATTR {

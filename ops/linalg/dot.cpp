@@ -21,9 +21,11 @@ Side rhs_side(const Shape& s, bool transpose) { return lhs_side(s, !transpose); 
 
 // The array as the two-dimensional matrix that the product sees.
 NDArray matrix(const NDArray& x, int64_t rows, int64_t columns) {
-  return x.ndim() == 2 ? x : nd.reshape(x, Shape(rows, columns));
+  return x.ndim() == 2 ? x : nd._reshape_to(x, {.shape = Shape(rows, columns)});
 }
-NDArray shaped(const NDArray& x, const Shape& shape) { return x.shape() == shape ? x : nd.reshape(x, shape); }
+NDArray shaped(const NDArray& x, const Shape& shape) {
+  return x.shape() == shape ? x : nd._reshape_to(x, {.shape = shape});
+}
 
 template <class T>
 Gemm<T> product(KernelContext& c, const Side& a, const Side& b, bool transpose_a, bool transpose_b) {
@@ -90,13 +92,9 @@ void Dot::grad(GradContext& g) const {
 }
 
 void run_cpu(const Dot& op, KernelContext& context) {
-  as_float32(context, [&](KernelContext& c) {
+  in_float_or_double(context, [&]<class T>(KernelContext& c) {
     const Side a = lhs_side(c.in(0).shape, op.transpose_a), b = rhs_side(c.in(1).shape, op.transpose_b);
-    if (c.out().dtype == DType::float64) {
-      gemm(c, product<double>(c, a, b, op.transpose_a, op.transpose_b));
-    } else {
-      gemm(c, product<float>(c, a, b, op.transpose_a, op.transpose_b));
-    }
+    gemm(c, product<T>(c, a, b, op.transpose_a, op.transpose_b));
   });
 }
 
@@ -130,15 +128,11 @@ void BatchDot::grad(GradContext& g) const {
 }
 
 void run_cpu(const BatchDot& op, KernelContext& context) {
-  as_float32(context, [&](KernelContext& c) {
+  in_float_or_double(context, [&]<class T>(KernelContext& c) {
     const Shape& sa = c.in(0).shape;
     const Shape& sb = c.in(1).shape;
     const Side a = lhs_side(Shape(sa[1], sa[2]), op.transpose_a), b = rhs_side(Shape(sb[1], sb[2]), op.transpose_b);
-    if (c.out().dtype == DType::float64) {
-      batch_gemm(c, product<double>(c, a, b, op.transpose_a, op.transpose_b), sa[0]);
-    } else {
-      batch_gemm(c, product<float>(c, a, b, op.transpose_a, op.transpose_b), sa[0]);
-    }
+    batch_gemm(c, product<T>(c, a, b, op.transpose_a, op.transpose_b), sa[0]);
   });
 }
 

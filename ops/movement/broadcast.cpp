@@ -43,16 +43,15 @@ void sum_back(GradContext& g) {
 
 }  // namespace
 
+// Kept dimensions are written -1, so that the operator holds for other sizes of them too.
 NDArray sum_to_shape(const NDArray& x, const Shape& shape) {
   const Shape& from = x.shape();
   if (from == shape) return x;
-  Shape axes;
-  for (int i = 0; i < from.ndim(); ++i) {
-    const int k = i - (from.ndim() - shape.ndim());
-    if (k < 0 || (shape[k] == 1 && from[i] != 1)) axes.push_back(i);
+  Shape codes = shape;
+  for (int i = 0; i < shape.ndim(); ++i) {
+    if (shape[i] == from[i + from.ndim() - shape.ndim()]) codes[i] = -1;
   }
-  const NDArray sum = axes.empty() ? x : nd.sum(x, {.axis = axes, .keepdims = true});
-  return sum.shape() == shape ? sum : nd._reshape_to(sum, {.shape = shape});
+  return nd._sum_to(x, {.shape = codes});
 }
 
 void BroadcastTo::infer(InferContext& c) const {

@@ -18,7 +18,7 @@ namespace {
 
 void expect_count(const InferContext& c, int num_args) {
   if (c.num_inputs() == 0) c.fail_value("needs at least one array");
-  if (num_args > 0 && num_args != c.num_inputs()) {
+  if (num_args != 0 && num_args != c.num_inputs()) {
     c.fail_value(fmt::format("num_args is {}, got {} arrays", num_args, c.num_inputs()));
   }
   c.expect_same_dtype();

@@ -11,6 +11,7 @@
 #include "kaon/ops/movement/slice.h"
 #include "kaon/ops/movement/strided_copy.h"
 #include "kaon/ops/op_def.h"
+#include "kaon/ops/value_range.h"
 
 namespace kaon {
 
@@ -70,8 +71,11 @@ void Pad::infer(InferContext& c) const {
     if (mode == PadMode::reflect && padded && std::max(before, after) >= n) {
       c.fail(fmt::format("reflecting axis {} of {} takes pads less than {}, got {}", i, out.str(), n, pad_width.str()));
     }
-    out[i] += before + after;
+    if (__builtin_add_overflow(out[i], before, &out[i]) || __builtin_add_overflow(out[i], after, &out[i])) {
+      c.fail_value(fmt::format("pad_width {} is too large", pad_width.str()));
+    }
   }
+  expect_holds(c, "constant_value", constant_value, c.dtype());
   c.set_output(out, c.dtype());
 }
 
@@ -132,8 +136,7 @@ void PadGrad::grad(GradContext& g) const {
 void run_cpu(const PadGrad& op, KernelContext& c) {
   axis_by_axis(c, op.pad_width, -1, [&](int a, const Shape& from, const Shape& to, const void* src, void* dst) {
     const int64_t* positions = source_positions(c, from[a], op.pad_width[2 * a], to[a], op.mode);
-    scatter_add(c, positions, from[a], to[a], to.product(0, a), to.product(a + 1, to.ndim()), src, dst,
-                c.out().dtype);
+    scatter_add(c, positions, from[a], to[a], to.product(0, a), to.product(a + 1, to.ndim()), src, dst, c.out().dtype);
   });
 }
 

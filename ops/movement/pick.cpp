@@ -8,6 +8,7 @@
 #include "kaon/ops/functions.h"
 #include "kaon/ops/movement/strided_copy.h"
 #include "kaon/ops/op_def.h"
+#include "kaon/ops/value_range.h"
 
 namespace kaon {
 
@@ -115,6 +116,8 @@ void run_cpu(const BatchTake&, KernelContext& c) { run_pick(c, 1, IndexMode::cli
 void OneHot::infer(InferContext& c) const {
   if (depth < 1) c.fail_value(fmt::format("depth must be positive, got {}", depth));
   if (c.dtype() == DType::boolean) c.fail_dtype("indices must be numbers, got bool");
+  expect_holds(c, "on_value", on_value, dtype);
+  expect_holds(c, "off_value", off_value, dtype);
   Shape out = c.shape(0);
   out.push_back(depth);
   c.set_output(out, dtype);

@@ -32,12 +32,9 @@ NDArray add_parts(const NDArray& x, int64_t outer, int64_t n, int64_t inner) {
 
 void Repeat::infer(InferContext& c) const {
   if (repeats < 0) c.fail_value(fmt::format("repeats must not be negative, got {}", repeats));
-  if (!axis) {
-    c.set_output(Shape(c.shape(0).size() * repeats), c.dtype());
-    return;
-  }
-  Shape out = c.shape(0);
-  out[normalize_axis(*axis, out.ndim(), c.op())] *= repeats;
+  Shape out = axis ? c.shape(0) : Shape(c.shape(0).size());
+  int64_t& n = out[axis ? normalize_axis(*axis, out.ndim(), c.op()) : 0];
+  if (__builtin_mul_overflow(n, int64_t(repeats), &n)) c.fail_value(fmt::format("repeats {} are too many", repeats));
   c.set_output(out, c.dtype());
 }
 
@@ -66,7 +63,8 @@ void Tile::infer(InferContext& c) const {
   const Shape times = padded(reps, ndim);
   for (int i = 0; i < ndim; ++i) {
     if (times[i] < 0) c.fail_value(fmt::format("reps must not be negative, got {}", reps.str()));
-    out[i] *= times[i];
+    if (__builtin_mul_overflow(out[i], times[i], &out[i]))
+      c.fail_value(fmt::format("reps {} are too many", reps.str()));
   }
   c.set_output(out, c.dtype());
 }

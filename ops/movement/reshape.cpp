@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include "kaon/engine/error.h"
+#include "kaon/ops/checked_size.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/movement/strided_copy.h"
 #include "kaon/ops/op_def.h"
@@ -83,7 +84,8 @@ Shape infer_reshape(const Shape& in, const Shape& codes, bool reverse, const cha
   for (int i = 0; i < count; ++i) {
     const Token& t = tokens[i];
     if (t.code > 0) {
-      out.push_back(t.code), given *= t.code, ++at;
+      if (__builtin_mul_overflow(given, t.code, &given)) fail("the sizes are too large");
+      out.push_back(t.code), ++at;
     } else if (t.code == 0) {
       out.push_back(take());
     } else if (t.code == -1) {
@@ -99,7 +101,9 @@ Shape infer_reshape(const Shape& in, const Shape& codes, bool reverse, const cha
       int64_t a = t.first, b = t.second;
       if (a == -1 && b > 0) a = whole / b;
       if (b == -1 && a > 0) b = whole / a;
-      if (a < 0 || b < 0 || a * b != whole) fail("the two sizes after -4 do not multiply to the dimension");
+      if (a < 0 || b < 0 || checked_size(Shape(a, b)) != whole) {
+        fail("the two sizes after -4 do not multiply to the dimension");
+      }
       out.push_back(reverse ? b : a), out.push_back(reverse ? a : b);
     }
   }
@@ -107,7 +111,7 @@ Shape infer_reshape(const Shape& in, const Shape& codes, bool reverse, const cha
     if (!used[i]) free *= dims[i];
   }
   if (inferred >= 0) out[inferred] = free / given;
-  if (out.size() != in.size()) fail("the number of elements differs");
+  if (checked_size(out) != in.size()) fail("the number of elements differs");
   if (reverse) std::reverse(&out[0], &out[0] + out.ndim());
   return out;
 }
@@ -120,7 +124,7 @@ void Reshape::infer(InferContext& c) const {
   }
   if (target_shape.empty()) c.fail_value("needs the attribute shape");
   const Shape out = legacy_target(in, target_shape, keep_highest, c);
-  if (!out.is_known() || out.size() != in.size()) {
+  if (!out.is_known() || checked_size(out) != in.size()) {
     c.fail(fmt::format("cannot reshape {} to target_shape {}", in.str(), target_shape.str()));
   }
   c.set_output(out, c.dtype());
@@ -192,7 +196,7 @@ void Squeeze::grad(GradContext& g) const { restore_shape(g); }
 void run_cpu(const Squeeze&, KernelContext& c) { copy_all(c); }
 
 void ReshapeTo::infer(InferContext& c) const {
-  if (!shape.is_known() || shape.size() != c.shape(0).size()) {
+  if (!shape.is_known() || checked_size(shape) != c.shape(0).size()) {
     c.fail(fmt::format("cannot reshape {} to {}", c.shape(0).str(), shape.str()));
   }
   c.set_output(shape, c.dtype());

@@ -8,6 +8,7 @@
 #include "kaon/ops/functions.h"
 #include "kaon/ops/movement/strided_copy.h"
 #include "kaon/ops/op_def.h"
+#include "kaon/ops/value_range.h"
 
 namespace kaon {
 
@@ -24,6 +25,7 @@ void SequenceMask::infer(InferContext& c) const {
     c.expect_shape(1, Shape(c.shape(0)[1 - axis]));
     if (c.dtype(1) == DType::boolean) c.fail_dtype("sequence_length must be numbers, got bool");
   }
+  expect_holds(c, "value", value, c.dtype());
   c.set_output(c.shape(0), c.dtype());
 }
 

@@ -2,10 +2,13 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kaon/ops/dispatch.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/movement/strided_copy.h"
 #include "kaon/ops/op_def.h"
+#include "kaon/ops/value_range.h"
 
 namespace kaon {
 
@@ -33,9 +36,7 @@ struct Region {
   bool empty = false;
 };
 
-SliceRange whole(const Shape& shape) {
-  return {Shape::filled(shape.ndim(), 0), Shape::filled(shape.ndim(), 1), shape};
-}
+SliceRange whole(const Shape& shape) { return {Shape::filled(shape.ndim(), 0), Shape::filled(shape.ndim(), 1), shape}; }
 
 SliceRange axis_range(const SliceAxis& op, const Shape& shape, const char* name) {
   const int a = normalize_axis(op.axis, shape.ndim(), name);
@@ -64,11 +65,12 @@ SliceRange resolve_slice(const Shape& shape, const OptionalShape& begin, const O
   }
   SliceRange range = whole(shape);
   for (int i = 0; i < begin.ndim(); ++i) {
-    const int64_t n = shape[i], s = step.empty() ? 1 : step[i].value_or(1);
+    const int64_t n = shape[i], most = std::max<int64_t>(n, 1);  // a step of n or more takes one element anyway
+    const int64_t s = step.empty() ? 1 : std::clamp(step[i].value_or(1), -most, most);
     if (s == 0) throw ValueError(fmt::format("[{}] step must not be 0", op));
     int64_t b = begin[i].value_or(s > 0 ? 0 : n - 1), e = end[i].value_or(s > 0 ? n : -1);
     if (begin[i] && b < 0) b += n;
-    if (end[i] && e < 0 && !(s < 0 && e == -1)) e += n;
+    if (end[i] && e < 0) e += n;
     const bool inside = s > 0 ? b >= 0 && e <= n && b <= e : e >= -1 && b < n && e <= b;
     if (!inside) {
       throw ShapeError(fmt::format("[{}] range {}:{}:{} does not lie in axis {} of shape {}", op, to_text(begin[i]),
@@ -200,6 +202,7 @@ void run_cpu(const SliceAssign& op, KernelContext& c) {
 
 void SliceAssignScalar::infer(InferContext& c) const {
   resolve_slice(c.shape(0), begin, end, step, c.op());
+  expect_holds(c, "scalar", scalar, c.dtype());
   c.set_output(c.shape(0), c.dtype());
 }
 void SliceAssignScalar::grad(GradContext& g) const {

@@ -16,7 +16,7 @@ struct SliceRange {
 };
 
 // MXNet's begin, end and step for an array: negative positions count from the end, None means the whole axis, missing
-// trailing axes too. With a negative step the default runs from the last element, and end -1 is "before the first".
+// trailing axes too. With a negative step the default runs from the last element to the first.
 // Throws ShapeError or ValueError for what lies outside.
 SliceRange resolve_slice(const Shape& shape, const OptionalShape& begin, const OptionalShape& end,
                          const OptionalShape& step, const char* op);

@@ -14,11 +14,6 @@ HWY_BEFORE_NAMESPACE();
 namespace kaon::HWY_NAMESPACE {
 namespace {
 
-template <class D>
-HWY_INLINE hn::Vec<D> constant(D d, double value) {
-  return hn::Set(d, hn::TFromD<D>(value));
-}
-
 // y = x where x > 0 or NaN, else negative(x).
 template <class D, class V>
 HWY_INLINE V by_sign(D d, V x, V left) {
@@ -45,7 +40,13 @@ void forward(ActivationType type, const T* x, T* y, size_t n) {
           n, y, [](auto d, auto v) HWY_ATTR { return softrelu(d, v); }, x);
     case ActivationType::softsign:
       return map(
-          n, y, [](auto d, auto v) HWY_ATTR { return hn::Div(v, hn::Add(constant(d, 1), hn::Abs(v))); }, x);
+          n, y,
+          [](auto d, auto v) HWY_ATTR {
+            const auto one = constant(d, 1), a = hn::Abs(v);
+            const auto infinite = hn::Eq(a, constant(d, std::numeric_limits<double>::infinity()));
+            return hn::IfThenElse(infinite, hn::CopySign(one, v), hn::Div(v, hn::Add(one, a)));
+          },
+          x);
   }
 }
 

@@ -49,4 +49,19 @@ void as_float32(KernelContext& c, Kernel&& kernel, uint32_t mutated = 0) {
   }
 }
 
+// The same for kernels in float and double: calls kernel.template operator()<T>(context) with the type of output 0.
+template <class Kernel>
+void in_float_or_double(KernelContext& c, Kernel&& kernel, uint32_t mutated = 0) {
+  as_float32(
+      c,
+      [&](KernelContext& wide) {
+        if (wide.out().dtype == DType::float64) {
+          kernel.template operator()<double>(wide);
+        } else {
+          kernel.template operator()<float>(wide);
+        }
+      },
+      mutated);
+}
+
 }  // namespace kaon

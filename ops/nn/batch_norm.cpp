@@ -132,16 +132,8 @@ void BatchNorm::grad(GradContext& g) const {
 }
 
 void run_cpu(const BatchNorm& op, KernelContext& context) {
-  as_float32(
-      context,
-      [&](KernelContext& c) {
-        if (c.out().dtype == DType::float64) {
-          forward<double>(op, c);
-        } else {
-          forward<float>(op, c);
-        }
-      },
-      bit(3) | bit(4));
+  in_float_or_double(
+      context, [&]<class T>(KernelContext& c) { forward<T>(op, c); }, bit(3) | bit(4));
 }
 
 void BackwardBatchNorm::infer(InferContext& c) const {
@@ -158,13 +150,7 @@ void BackwardBatchNorm::infer(InferContext& c) const {
 }
 
 void run_cpu(const BackwardBatchNorm& op, KernelContext& context) {
-  as_float32(context, [&](KernelContext& c) {
-    if (c.in(1).dtype == DType::float64) {
-      backward<double>(op, c);
-    } else {
-      backward<float>(op, c);
-    }
-  });
+  in_float_or_double(context, [&]<class T>(KernelContext& c) { backward<T>(op, c); });
 }
 
 }  // namespace kaon

@@ -27,8 +27,8 @@ void check_window(InferContext& c, const Shape& kernel, const Shape& stride, con
       c.fail_value(fmt::format("{} must have as many axes as kernel {}, got {}", name, kernel.str(), values.str()));
     }
     for (int64_t v : values) {
-      if (v < least || v > (1 << 20))
-        c.fail_value(fmt::format("{} must be at least {}, got {}", name, least, values.str()));
+      if (v < least) c.fail_value(fmt::format("{} must be at least {}, got {}", name, least, values.str()));
+      if (v > (1 << 20)) c.fail_value(fmt::format("{} must be at most {}, got {}", name, 1 << 20, values.str()));
     }
   };
   check("kernel", kernel, 1);

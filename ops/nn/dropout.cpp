@@ -1,12 +1,12 @@
 #include "kaon/ops/nn/dropout.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "kaon/ops/functions.h"
 #include "kaon/ops/init/fill.h"
 #include "kaon/ops/init/random_kernel.h"
 #include "kaon/ops/init/random_words.h"
+#include "kaon/ops/movement/strided_copy.h"
 #include "kaon/ops/op_def.h"
 
 namespace kaon {
@@ -58,12 +58,7 @@ void run_cpu(const Dropout& op, KernelContext& c) {
   TensorView mask = c.out(1);
   if (op.p == 0 || (!c.training && op.mode == DropoutMode::training)) {
     if (mask.data) fill(mask, 1, c.run);
-    if (x.data == y.data) return;
-    const int64_t width = int64_t(size_of(x.dtype));
-    c.run.parallel_for(x.size(), grain, [&](int64_t begin, int64_t end) {
-      memcpy(y.as<char>() + begin * width, x.as<char>() + begin * width, size_t((end - begin) * width));
-    });
-    return;
+    return copy_bytes(c.run, x.data, y.data, y.bytes());
   }
   const bool shared = mask.shape != x.shape;
   if (shared && !mask.data) mask.data = c.run.workspace(std::max<size_t>(1, mask.bytes()));

@@ -14,7 +14,7 @@ namespace {
 int64_t inner_size(const Shape& data, bool flatten) { return flatten ? data.product(1, data.ndim()) : data.back(); }
 
 NDArray matrix(const NDArray& x, int64_t rows, int64_t columns) {
-  return x.ndim() == 2 ? x : nd.reshape(x, Shape(rows, columns));
+  return x.ndim() == 2 ? x : nd._reshape_to(x, {.shape = Shape(rows, columns)});
 }
 
 template <class T>
@@ -59,20 +59,14 @@ void FullyConnected::grad(GradContext& g) const {
   const NDArray head = matrix(g.head(), rows, num_hidden);
   if (g.wants(0)) {
     const NDArray gradient = nd.dot(head, g.input(1));
-    g.set(0, data.ndim() == 2 ? gradient : nd.reshape(gradient, data));
+    g.set(0, data.ndim() == 2 ? gradient : nd._reshape_to(gradient, {.shape = data}));
   }
   if (g.wants(1)) g.set(1, nd.dot(head, matrix(g.input(0), rows, inner), {.transpose_a = true}));
   if (!no_bias && g.wants(2)) g.set(2, nd.sum(head, {.axis = Shape(0)}));
 }
 
 void run_cpu(const FullyConnected& op, KernelContext& context) {
-  as_float32(context, [&](KernelContext& c) {
-    if (c.out().dtype == DType::float64) {
-      multiply<double>(op, c);
-    } else {
-      multiply<float>(op, c);
-    }
-  });
+  in_float_or_double(context, [&]<class T>(KernelContext& c) { multiply<T>(op, c); });
 }
 
 }  // namespace kaon

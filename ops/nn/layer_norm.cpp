@@ -59,6 +59,9 @@ Shape statistics_shape(const Shape& data, int axis) {
   return s;
 }
 
+// The statistics of 16-bit data keep their precision.
+DType statistics_dtype(DType data) { return is_half(data) ? DType::float32 : data; }
+
 template <class T>
 void forward(const LayerNorm& op, KernelContext& c) {
   const Rows r(c.in(0).shape, op.axis);
@@ -99,8 +102,7 @@ void LayerNorm::infer(InferContext& c) const {
   c.expect_shape(1, Shape(data[at]));
   c.expect_shape(2, Shape(data[at]));
   c.set_output(0, data, c.dtype());
-  // the statistics of 16-bit data keep their precision
-  const DType wide = is_half(c.dtype()) ? DType::float32 : c.dtype();
+  const DType wide = statistics_dtype(c.dtype());
   c.set_output(1, statistics_shape(data, at), wide);
   c.set_output(2, statistics_shape(data, at), wide);
 }
@@ -115,18 +117,19 @@ void LayerNorm::grad(GradContext& g) const {
 }
 
 void run_cpu(const LayerNorm& op, KernelContext& context) {
-  as_float32(context, [&](KernelContext& c) {
-    if (c.out().dtype == DType::float64) {
-      forward<double>(op, c);
-    } else {
-      forward<float>(op, c);
-    }
-  });
+  in_float_or_double(context, [&]<class T>(KernelContext& c) { forward<T>(op, c); });
 }
 
 void BackwardLayerNorm::infer(InferContext& c) const {
   c.expect_ndim_at_least(1, 1);
   c.expect_floating(1);
+  if (c.dtype(0) != c.dtype(1) || c.dtype(2) != c.dtype(1)) c.fail_dtype("head, data and gamma must have one dtype");
+  for (int i = 3; i < 5; ++i) {
+    if (c.dtype(i) != statistics_dtype(c.dtype(1))) {
+      c.fail_dtype(fmt::format("mean and std of {} data must have dtype {}, got {}", name_of(c.dtype(1)),
+                               name_of(statistics_dtype(c.dtype(1))), name_of(c.dtype(i))));
+    }
+  }
   const Shape data = c.shape(1);
   const int at = normalize_axis(axis, data.ndim(), "LayerNorm");
   c.expect_shape(0, data);
@@ -139,13 +142,7 @@ void BackwardLayerNorm::infer(InferContext& c) const {
 }
 
 void run_cpu(const BackwardLayerNorm& op, KernelContext& context) {
-  as_float32(context, [&](KernelContext& c) {
-    if (c.in(1).dtype == DType::float64) {
-      backward<double>(op, c);
-    } else {
-      backward<float>(op, c);
-    }
-  });
+  in_float_or_double(context, [&]<class T>(KernelContext& c) { backward<T>(op, c); });
 }
 
 }  // namespace kaon

@@ -12,11 +12,6 @@ HWY_BEFORE_NAMESPACE();
 namespace kaon::HWY_NAMESPACE {
 namespace {
 
-template <class D>
-HWY_INLINE hn::Vec<D> constant(D d, double value) {
-  return hn::Set(d, hn::TFromD<D>(value));
-}
-
 void ScaledDifference(DType dtype, double scale, const void* a, const void* b, const void* head, void* out,
                       int64_t begin, int64_t end) {
   dispatch_float("SoftmaxOutput", dtype, [&]<class T>() {

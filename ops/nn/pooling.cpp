@@ -110,24 +110,17 @@ void PoolingOp<P>::grad(GradContext& g) const requires(P == PoolPart::forward) {
 
 template <PoolPart P>
 void run_cpu(const PoolingOp<P>& op, KernelContext& context) {
-  as_float32(context, [&](KernelContext& c) {
-    const auto run = [&]<class T>() {
-      if constexpr (P == PoolPart::forward) {
-        PoolJob<T> job = make_job<T>(op, c.in(0), c.out());
-        job.out = c.out().template as<T>();
-        pool_forward(c.run, job);
-      } else {
-        PoolJob<T> job = make_job<T>(op, c.in(1), c.in(2));
-        job.head = c.in(0).template as<T>();
-        job.y = c.in(2).template as<T>();
-        job.out = c.out().template as<T>();
-        pool_backward(c.run, job);
-      }
-    };
-    if (c.out().dtype == DType::float64) {
-      run.template operator()<double>();
+  in_float_or_double(context, [&]<class T>(KernelContext& c) {
+    if constexpr (P == PoolPart::forward) {
+      PoolJob<T> job = make_job<T>(op, c.in(0), c.out());
+      job.out = c.out().template as<T>();
+      pool_forward(c.run, job);
     } else {
-      run.template operator()<float>();
+      PoolJob<T> job = make_job<T>(op, c.in(1), c.in(2));
+      job.head = c.in(0).template as<T>();
+      job.y = c.in(2).template as<T>();
+      job.out = c.out().template as<T>();
+      pool_backward(c.run, job);
     }
   });
 }

@@ -1,10 +1,10 @@
 #include "kaon/ops/nn/regression_output.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "kaon/ops/functions.h"
 #include "kaon/ops/init/fill.h"
+#include "kaon/ops/movement/strided_copy.h"
 #include "kaon/ops/nn/activation_kernel.h"
 #include "kaon/ops/nn/loss_kernel.h"
 #include "kaon/ops/op_def.h"
@@ -14,14 +14,6 @@ namespace {
 
 constexpr int64_t grain = 65536;         // elements per piece
 constexpr int64_t costly_grain = 16384;  // and where exponentials are computed
-
-void copy(const TensorView& from, const TensorView& to, RunContext& run) {
-  if (from.data == to.data) return;
-  const int64_t width = int64_t(size_of(from.dtype));
-  run.parallel_for(from.size(), grain, [&](int64_t begin, int64_t end) {
-    memcpy(to.as<char>() + begin * width, from.as<char>() + begin * width, size_t((end - begin) * width));
-  });
-}
 
 }  // namespace
 
@@ -56,7 +48,7 @@ void run_cpu(const RegressionOutput<kind>&, KernelContext& c) {
       activation_forward(ActivationType::sigmoid, c.out().dtype, c.in(0).data, c.out().data, begin, end);
     });
   } else {
-    copy(c.in(0), c.out(), c.run);
+    copy_bytes(c.run, c.in(0).data, c.out().data, c.out().bytes());
   }
 }
 
@@ -96,7 +88,7 @@ void MakeLoss::infer(InferContext& c) const {
 void MakeLoss::grad(GradContext& g) const {
   if (g.wants(0)) g.set(0, nd._backward_MakeLoss(g.input(0), {grad_scale, valid_thresh, normalization}));
 }
-void run_cpu(const MakeLoss&, KernelContext& c) { copy(c.in(0), c.out(), c.run); }
+void run_cpu(const MakeLoss&, KernelContext& c) { copy_bytes(c.run, c.in(0).data, c.out().data, c.out().bytes()); }
 
 void BackwardMakeLoss::infer(InferContext& c) const {
   c.expect_floating();

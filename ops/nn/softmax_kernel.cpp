@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kaon/ops/elementwise/convert.h"
+
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)  // two vector targets build in half the time
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kaon/ops/nn/softmax_kernel.cpp"
@@ -18,11 +20,6 @@
 HWY_BEFORE_NAMESPACE();
 namespace kaon::HWY_NAMESPACE {
 namespace {
-
-template <class D>
-HWY_INLINE hn::Vec<D> constant(D d, double value) {
-  return hn::Set(d, hn::TFromD<D>(value));
-}
 
 // Calls f(vector, position, lanes that count) over a contiguous row. Lanes that do not count read `pad`.
 template <class T, class F>
@@ -241,7 +238,7 @@ void softmax_forward(SoftmaxKind kind, const RowView& rows, double scale, const 
   if (length) {
     counts = static_cast<int64_t*>(run.workspace(sizeof(int64_t) * size_t(std::max<int64_t>(1, length->size()))));
     dispatch_all("softmax", length->dtype, [&]<class T>() {
-      for (int64_t i = 0; i < length->size(); ++i) counts[i] = int64_t(accumulate_t<T>(length->as<T>()[i]));
+      for (int64_t i = 0; i < length->size(); ++i) counts[i] = convert<int64_t>(length->as<T>()[i]);
     });
   }
   run.parallel_for(items(rows), item_grain(rows), [&](int64_t begin, int64_t end) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kaon/ops/elementwise/convert.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/nn/loss_kernel.h"
 #include "kaon/ops/nn/softmax_kernel.h"
@@ -27,10 +28,38 @@ int64_t* read_labels(const TensorView& label, RunContext& run) {
   int64_t* out = static_cast<int64_t*>(run.workspace(sizeof(int64_t) * size_t(std::max<int64_t>(1, n))));
   run.parallel_for(n, grain, [&](int64_t begin, int64_t end) {
     dispatch_all("SoftmaxOutput", label.dtype, [&]<class T>() {
-      for (int64_t i = begin; i < end; ++i) out[i] = int64_t(accumulate_t<T>(label.as<T>()[i]));
+      for (int64_t i = begin; i < end; ++i) {
+        const auto v = accumulate_t<T>(label.as<T>()[i]);
+        out[i] = v == v ? convert<int64_t>(v) : INT64_MIN;  // NaN is no class
+      }
     });
   });
   return out;
+}
+
+// Checks what the operator and its gradient share. A label names a class for every row, or has the data's shape.
+template <class Op>
+void check_label(const Op& op, InferContext& c) {
+  c.expect_floating();
+  const Shape& data = c.shape(0);
+  c.expect_ndim_at_least(0, op.multi_output ? 2 : 1);
+  if (op.multi_output && op.preserve_shape) c.fail_value("multi_output and preserve_shape exclude each other");
+  if (!(op.smooth_alpha >= 0 && op.smooth_alpha <= 1)) {
+    c.fail_value("smooth_alpha must lie in [0, 1], got " + to_text(op.smooth_alpha));
+  }
+  const RowView rows = rows_of(op, data);
+  Shape expected(data[0]);
+  if (op.multi_output) {
+    expected.push_back(rows.inner);
+  } else if (op.preserve_shape) {
+    expected = Shape();
+    for (int i = 0; i + 1 < data.ndim(); ++i) expected.push_back(data[i]);
+  }
+  const Shape& label = c.shape(1);
+  const bool one_each =
+      label.is_known() && !label.empty() && label[0] == data[0] && label.size() == rows.outer * rows.inner;
+  if (label != data && !one_each) c.expect_shape(1, expected);
+  if (label == data && c.dtype(1) != c.dtype(0)) c.fail_dtype("label probabilities need the data's dtype");
 }
 
 int64_t row_grain(int64_t row) { return std::max<int64_t>(1, grain / std::max<int64_t>(1, row)); }
@@ -43,27 +72,8 @@ constinit const OpDef SoftmaxCrossEntropy::def = make_op_def<SoftmaxCrossEntropy
 constinit const OpDef BackwardSoftmaxCrossEntropy::def = make_op_def<BackwardSoftmaxCrossEntropy>();
 
 void SoftmaxOutput::infer(InferContext& c) const {
-  c.expect_floating();
-  const Shape& data = c.shape(0);
-  c.expect_ndim_at_least(0, multi_output ? 2 : 1);
-  if (multi_output && preserve_shape) c.fail_value("multi_output and preserve_shape exclude each other");
-  if (!(smooth_alpha >= 0 && smooth_alpha <= 1)) {
-    c.fail_value("smooth_alpha must lie in [0, 1], got " + to_text(smooth_alpha));
-  }
-  const RowView rows = rows_of(*this, data);
-  Shape expected(data[0]);
-  if (multi_output) {
-    expected.push_back(rows.inner);
-  } else if (preserve_shape) {
-    expected = Shape();
-    for (int i = 0; i + 1 < data.ndim(); ++i) expected.push_back(data[i]);
-  }
-  const Shape& label = c.shape(1);
-  const bool one_each =
-      label.is_known() && !label.empty() && label[0] == data[0] && label.size() == rows.outer * rows.inner;
-  if (label != data && !one_each) c.expect_shape(1, expected);
-  if (label == data && c.dtype(1) != c.dtype(0)) c.fail_dtype("label probabilities need the data's dtype");
-  c.set_output(data, c.dtype());
+  check_label(*this, c);
+  c.set_output(c.shape(0), c.dtype());
 }
 
 void SoftmaxOutput::grad(GradContext& g) const {
@@ -79,8 +89,7 @@ void run_cpu(const SoftmaxOutput& op, KernelContext& c) {
 }
 
 void BackwardSoftmaxOutput::infer(InferContext& c) const {
-  c.expect_floating();
-  c.expect_ndim_at_least(0, multi_output ? 2 : 1);
+  check_label(*this, c);
   if (out_grad && (c.shape(2) != c.shape(0) || c.dtype(2) != c.dtype(0))) {
     c.fail("head must be like the output: " + c.describe_inputs());
   }
@@ -104,7 +113,7 @@ void run_cpu(const BackwardSoftmaxOutput& op, KernelContext& c) {
   double divisor = 1;
   if (op.normalization == Normalization::batch) divisor = double(label.shape[0]);
   if (op.normalization == Normalization::valid) {
-    const int64_t dropped = op.use_ignore ? std::count(labels, labels + positions, ignored) : 0;
+    const int64_t dropped = std::count(labels, labels + positions, ignored);  // also without use_ignore, as in MXNet
     divisor = double(std::max<int64_t>(1, positions - dropped));
   } else if (op.multi_output) {
     divisor *= double(rows.inner);

@@ -21,7 +21,7 @@ UpdateRule rule_of(const Op& op) {
 constinit const OpDef AdamUpdate::def = make_op_def<AdamUpdate>();
 constinit const OpDef MultiAdamUpdate::def = make_op_def<MultiAdamUpdate>();
 
-void AdamUpdate::infer(InferContext& c) const { infer_update(c, rule_of(*this)); }
+void AdamUpdate::infer(InferContext& c) const { infer_update(c, rule_of(*this), lr, wd); }
 void run_cpu(const AdamUpdate& op, KernelContext& c) { run_update(rule_of(op), op.lr, op.wd, c); }
 
 void MultiAdamUpdate::infer(InferContext& c) const { infer_multi_update(c, rule_of(*this), 4); }

@@ -24,10 +24,10 @@ constinit const OpDef SGDMomUpdate::def = make_op_def<SGDMomUpdate>();
 constinit const OpDef MultiSGDUpdate::def = make_op_def<MultiSGDUpdate>();
 constinit const OpDef MultiSGDMomUpdate::def = make_op_def<MultiSGDMomUpdate>();
 
-void SGDUpdate::infer(InferContext& c) const { infer_update(c, rule_of(*this)); }
+void SGDUpdate::infer(InferContext& c) const { infer_update(c, rule_of(*this), lr, wd); }
 void run_cpu(const SGDUpdate& op, KernelContext& c) { run_update(rule_of(op), op.lr, op.wd, c); }
 
-void SGDMomUpdate::infer(InferContext& c) const { infer_update(c, rule_of(*this)); }
+void SGDMomUpdate::infer(InferContext& c) const { infer_update(c, rule_of(*this), lr, wd); }
 void run_cpu(const SGDMomUpdate& op, KernelContext& c) { run_update(rule_of(op), op.lr, op.wd, c); }
 
 void MultiSGDUpdate::infer(InferContext& c) const { infer_multi_update(c, rule_of(*this), 2); }

@@ -49,8 +49,9 @@ void update_all(const UpdateRule& rule, std::span<const UpdateTensor> tensors, R
   });
 }
 
-void infer_update(InferContext& c, const UpdateRule& rule) {
+void infer_update(InferContext& c, const UpdateRule& rule, double lr, double wd) {
   check_rule(c, rule);
+  if (std::isnan(lr) || std::isnan(wd)) c.fail_value("lr and wd must not be NaN");
   check_group(c, 0, c.num_inputs());
 }
 

@@ -31,8 +31,8 @@ void update_range(const UpdateRule& rule, const UpdateTensor& tensor, int64_t be
 // one large one; elements do not depend on the cutting.
 void update_all(const UpdateRule& rule, std::span<const UpdateTensor> tensors, RunContext& run);
 
-// Inputs 0..arrays-1 are one tensor; checks of `infer` for it.
-void infer_update(InferContext& c, const UpdateRule& rule);
+// All inputs are one tensor; checks of `infer` for it.
+void infer_update(InferContext& c, const UpdateRule& rule, double lr, double wd);
 void run_update(const UpdateRule& rule, double lr, double wd, KernelContext& c);
 
 // Groups of `period` inputs, then the rates: checks, and the run.

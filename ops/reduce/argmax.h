@@ -8,8 +8,8 @@ namespace kaon {
 
 struct OpDef;
 
-// The index of the first largest element along `axis`, or in the flattened array when there is none, as float32. A NaN
-// counts as the largest (NumPy). Not differentiable.
+// The index of the first largest element along `axis`, or in the flattened array when there is none, as float32 (inexact
+// beyond 2^24, as in MXNet). A NaN counts as the largest (NumPy). Not differentiable.
 struct ArgMax {
   std::optional<int> axis{};
   bool keepdims = false;

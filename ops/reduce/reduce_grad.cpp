@@ -35,6 +35,9 @@ void expect_results(const InferContext& c, int i, const Shape& shape, uint32_t m
 void infer_reduce_grad(InferContext& c, const Shape& axis) {
   c.expect_same_dtype();
   c.expect_floating();
+  for (int64_t a : axis) {
+    if (a < 0) c.fail_value(fmt::format("axes are counted from the front, got {}", axis.str()));
+  }
   const uint32_t mask = mask_of(c, axis, c.shape(1));
   expect_results(c, 0, c.shape(1), mask);
   if (c.num_inputs() > 2) expect_results(c, 2, c.shape(1), mask);

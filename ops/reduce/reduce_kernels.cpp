@@ -10,32 +10,22 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "kaon/ops/vector-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace kaon {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-template <class T>
-struct Loader {
-  // Elements as accumulators: Lanes(d) of them from p.
-  template <class D>
-  static hn::Vec<D> load(D d, const T* p) {
-    using Acc = hn::TFromD<D>;
-    if constexpr (std::is_same_v<T, Acc>) {
-      return hn::LoadU(d, p);
-    } else if constexpr (std::is_same_v<Acc, double>) {
-      return hn::PromoteTo(d, load(hn::Rebind<float, D>(), p));
-    } else if constexpr (std::is_same_v<T, bfloat16>) {
-      const hn::RebindToUnsigned<D> du;
-      const hn::Rebind<uint16_t, D> d16;
-      const auto bits = hn::LoadU(d16, reinterpret_cast<const uint16_t*>(p));
-      return hn::BitCast(d, hn::ShiftLeft<16>(hn::PromoteTo(du, bits)));
-    } else {
-      const hn::Rebind<hwy::float16_t, D> d16;
-      return hn::PromoteTo(d, hn::LoadU(d16, reinterpret_cast<const hwy::float16_t*>(p)));
-    }
+// Elements as accumulators: Lanes(d) of them from p.
+template <class D, class T>
+HWY_INLINE hn::Vec<D> load_as(D d, const T* p) {
+  if constexpr (std::is_same_v<hn::TFromD<D>, double> && !std::is_same_v<T, double>) {
+    return hn::PromoteTo(d, load(hn::Rebind<float, D>(), p));
+  } else {
+    return load(d, p);
   }
-};
+}
 
 template <Combine C, class D, class V>
 HWY_INLINE V add_in(D d, V acc, V x) {
@@ -83,12 +73,12 @@ void float_runs(const void* data, size_t n, size_t count, size_t stride, void* o
     if (n >= lanes) {
       auto a0 = identity, a1 = identity, a2 = identity, a3 = identity;
       for (; k + 4 * lanes <= n; k += 4 * lanes) {
-        a0 = add_in<C>(d, a0, Loader<T>::load(d, p + k));
-        a1 = add_in<C>(d, a1, Loader<T>::load(d, p + k + lanes));
-        a2 = add_in<C>(d, a2, Loader<T>::load(d, p + k + 2 * lanes));
-        a3 = add_in<C>(d, a3, Loader<T>::load(d, p + k + 3 * lanes));
+        a0 = add_in<C>(d, a0, load_as(d, p + k));
+        a1 = add_in<C>(d, a1, load_as(d, p + k + lanes));
+        a2 = add_in<C>(d, a2, load_as(d, p + k + 2 * lanes));
+        a3 = add_in<C>(d, a3, load_as(d, p + k + 3 * lanes));
       }
-      for (; k + lanes <= n; k += lanes) a0 = add_in<C>(d, a0, Loader<T>::load(d, p + k));
+      for (; k + lanes <= n; k += lanes) a0 = add_in<C>(d, a0, load_as(d, p + k));
       HWY_ALIGN Acc lane[HWY_MAX_BYTES / sizeof(Acc)];
       hn::Store(merge_in<C>(d, merge_in<C>(d, a0, a1), merge_in<C>(d, a2, a3)), d, lane);
       for (size_t half = lanes / 2; half > 0; half /= 2) {
@@ -98,7 +88,7 @@ void float_runs(const void* data, size_t n, size_t count, size_t stride, void* o
     }
     if (k < n) {
       auto tail = hn::Set(d1, identity_of<Acc>(C));
-      for (; k < n; ++k) tail = add_in<C>(d1, tail, Loader<T>::load(d1, p + k));
+      for (; k < n; ++k) tail = add_in<C>(d1, tail, load_as(d1, p + k));
       total = merge(C, total, hn::GetLane(tail));
     }
     static_cast<Acc*>(out)[i] = total;
@@ -118,10 +108,10 @@ void float_rows(const void* data, size_t width, size_t rows, size_t stride, void
     auto a0 = identity, a1 = identity, a2 = identity, a3 = identity;
     const T* p = base + j;
     for (size_t r = 0; r < rows; ++r, p += stride) {
-      a0 = add_in<C>(d, a0, Loader<T>::load(d, p));
-      a1 = add_in<C>(d, a1, Loader<T>::load(d, p + lanes));
-      a2 = add_in<C>(d, a2, Loader<T>::load(d, p + 2 * lanes));
-      a3 = add_in<C>(d, a3, Loader<T>::load(d, p + 3 * lanes));
+      a0 = add_in<C>(d, a0, load_as(d, p));
+      a1 = add_in<C>(d, a1, load_as(d, p + lanes));
+      a2 = add_in<C>(d, a2, load_as(d, p + 2 * lanes));
+      a3 = add_in<C>(d, a3, load_as(d, p + 3 * lanes));
     }
     hn::StoreU(merge_in<C>(d, hn::LoadU(d, acc + j), a0), d, acc + j);
     hn::StoreU(merge_in<C>(d, hn::LoadU(d, acc + j + lanes), a1), d, acc + j + lanes);
@@ -131,7 +121,7 @@ void float_rows(const void* data, size_t width, size_t rows, size_t stride, void
   auto columns = [&](auto tag) {
     auto a = hn::Set(tag, identity_of<Acc>(C));
     const T* p = base + j;
-    for (size_t r = 0; r < rows; ++r, p += stride) a = add_in<C>(tag, a, Loader<T>::load(tag, p));
+    for (size_t r = 0; r < rows; ++r, p += stride) a = add_in<C>(tag, a, load_as(tag, p));
     hn::StoreU(merge_in<C>(tag, hn::LoadU(tag, acc + j), a), tag, acc + j);
   };
   for (; j + lanes <= width; j += lanes) columns(d);

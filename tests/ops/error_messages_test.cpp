@@ -1,5 +1,6 @@
 // Wrong calls: each throws its kind of exception at once, and says the operator, what it expected and what it got.
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <functional>
 #include <typeinfo>
 
@@ -139,6 +140,26 @@ std::vector<Wrong> shapes() {
                         }),
       wrong<ShapeError>({"[sgd_update]", "grad must have shape (3,)", "got (4,)"},
                         [] { nd.sgd_update(ones({3}), ones({4}), {.lr = 1}); }),
+      wrong<ShapeError>({"[_zeros]", "(4294967296, 4294967296)", "too large"},
+                        [] {
+                          nd.zeros({int64_t(1) << 32, int64_t(1) << 32});
+                        }),
+      wrong<ShapeError>({"[empty]", "(4294967296, 4294967296)", "too large"},
+                        [] {
+                          NDArray::empty({int64_t(1) << 32, int64_t(1) << 32});
+                        }),
+      wrong<ShapeError>({"[reshape]", "(4294967296, 4294967296, -1)", "too large"},
+                        [] {
+                          ones({2, 3}).reshape({int64_t(1) << 32, int64_t(1) << 32, -1});
+                        }),
+      wrong<ShapeError>({"[reshape]", "(0, 4)", "(4611686018427387904, 0, 4)"},
+                        [] {
+                          ones({0, 4}).reshape({int64_t(1) << 62, 0, 4});
+                        }),
+      wrong<ShapeError>({"[_backward_SoftmaxOutput]", "label must have shape (4,)", "got (1,)"},
+                        [] {
+                          nd._backward_SoftmaxOutput(ones({4, 3}), ones({1}), {});
+                        }),
       wrong<ShapeError>({"[asscalar]", "one element", "(2, 3)"},
                         [] {
                           ones({2, 3}).asscalar<float>();
@@ -172,6 +193,18 @@ std::vector<Wrong> types() {
       wrong<TypeError>({"[relu]", "bool"}, [] { nd.relu(ones({2}, DType::boolean)); }),
       wrong<TypeError>({"[_plus_scalar]", "1.5", "int32"}, [] { ones({2}, whole) + 1.5; }),
       wrong<TypeError>({"[softmax]", "floating dtype", "int64"}, [] { nd.softmax(ones({2}, DType::int64)); }),
+      wrong<TypeError>(
+          {"[_backward_LayerNorm]", "one dtype"},
+          [] {
+            nd._backward_LayerNorm(ones({2, 3}, DType::float64), ones({2, 3}), ones({3}), ones({2}), ones({2}), {});
+          }),
+      wrong<TypeError>({"[_backward_LayerNorm]", "mean and std", "float32", "float16"},
+                       [] {
+                         nd._backward_LayerNorm(ones({2, 3}, half), ones({2, 3}, half), ones({3}, half),
+                                                ones({2}, half), ones({2}, half), {});
+                       }),
+      wrong<TypeError>({"[_sample_multinomial]", "299", "uint8"},
+                       [] { nd.sample_multinomial(ones({300}), {.dtype = DType::uint8}); }),
       wrong<TypeError>({"[attach_grad]", "floating dtype", "int32"}, [] { ones({2}, whole).attach_grad(); }),
       wrong<TypeError>({"[broadcast_add]", "one dtype", "int32 and float32"},
                        [] {
@@ -188,6 +221,53 @@ std::vector<Wrong> types() {
 std::vector<Wrong> values() {
   return {
       wrong<ValueError>({"[clip]", "a_min must not exceed a_max", "2", "1"}, [] { nd.clip(ones({2}), 2, 1); }),
+      wrong<ValueError>({"[clip]", "no integer", "0.2", "0.8"}, [] { nd.clip(ones({2}, whole), 0.2, 0.8); }),
+      wrong<ValueError>({"[_div_scalar]", "uint8", "300"}, [] { ones({2}, DType::uint8) / 300; }),
+      wrong<ValueError>({"[_mod_scalar]", "uint8", "300"}, [] { ones({2}, DType::uint8) % 300; }),
+      wrong<ValueError>({"[_power_scalar]", "uint8", "-1"}, [] { nd.power(ones({2}, DType::uint8), -1); }),
+      wrong<ValueError>({"[_plus_scalar]", "int64", "1e+30"}, [] { ones({2}, whole) + 1e30; }),
+      wrong<ValueError>({"[sgd_update]", "lr", "NaN"}, [] { nd.sgd_update(ones({3}), ones({3}), {.lr = NAN}); }),
+      wrong<ValueError>({"[_full]", "int8", "-129"}, [] { nd.full({2}, -129, {.dtype = DType::int8}); }),
+      wrong<ValueError>({"[_full]", "int64", "9.223372036854776e+18"},
+                        [] { nd.full({2}, 0x1p63, {.dtype = DType::int64}); }),
+      wrong<ValueError>({"[_full]", "int32", "nan"}, [] { ones({2}, whole).copy().assign(NAN); }),
+      wrong<ValueError>({"[Pad]", "constant_value", "uint8", "256"},
+                        [] {
+                          nd.pad(ones({2}, DType::uint8), {.pad_width = {1, 1}, .constant_value = 256});
+                        }),
+      wrong<ValueError>({"[Pad]", "pad_width", "too large"},
+                        [] {
+                          nd.pad(ones({2}), {.pad_width = {INT64_MAX, 1}});
+                        }),
+      wrong<ValueError>({"[one_hot]", "on_value", "uint8", "300"},
+                        [] { nd.one_hot(ones({2}), 3, {.on_value = 300, .dtype = DType::uint8}); }),
+      wrong<ValueError>({"[SequenceMask]", "value", "int32", "inf"},
+                        [] {
+                          nd.SequenceMask(ones({2, 2}, whole), {.value = INFINITY});
+                        }),
+      wrong<ValueError>(
+          {"[_slice_assign_scalar]", "scalar", "uint8", "-1"},
+          [] { nd._slice_assign_scalar(ones({2}, DType::uint8), {.begin = {0}, .end = {1}, .scalar = -1}); }),
+      wrong<ValueError>({"[tile]", "too many", "4611686018427387904"}, [] { nd.tile(ones({4}), {int64_t(1) << 62}); }),
+      wrong<ValueError>({"[_backward_max]", "counted from the front", "(-1,)"},
+                        [] {
+                          nd._backward_max(ones({2}), ones({2, 3}), ones({2}), {.axis = Shape(-1)});
+                        }),
+      wrong<ValueError>({"[_random_uniform]", "float16", "1000000"},
+                        [] { nd.random_uniform({2}, {.high = 1e6, .dtype = half}); }),
+      wrong<ValueError>({"[Pooling]", "kernel must be at most", "2097152"},
+                        [] {
+                          nd.Pooling(ones({1, 1, 4, 4}), {.kernel = {1 << 21, 2}});
+                        }),
+      wrong<ValueError>({"[Concat]", "num_args is -3", "2"},
+                        [] {
+                          nd.call(Concat{.num_args = -3}, In<NDArray>(ones({2, 2})), In<NDArray>(ones({2, 2})));
+                        }),
+      wrong<ValueError>({"[Concat]", "at most 65535 arrays", "70001"},
+                        [] {
+                          const std::vector<NDArray> many(70000, ones({1}));
+                          nd.concat(many, {.dim = 0});
+                        }),
       wrong<ValueError>({"[softmax]", "temperature must be positive", "-1"},
                         [] { nd.softmax(ones({2}), {.temperature = -1}); }),
       wrong<ValueError>({"[Convolution]", "layout", "NCHW", "NHWC"},

@@ -68,7 +68,14 @@ TEST_CASE("array: values convert when they are read", "[ndarray]") {
   CHECK(nd.array({7}).asscalar<float>() == 7);
   CHECK(nd.array({{7}}).asscalar<int64_t>() == 7);
   CHECK(nd.ones({1}, {.dtype = DType::bfloat16}).asscalar<double>() == 1);
-  CHECK(nd.array({2}).asscalar<bool>());
+  CHECK(nd.array({0.5, 256, 0, 2}).asvector<bool>() == std::vector<bool>{true, true, false, true});
+  CHECK(nd.array({256, 0}, {2}, {.dtype = DType::int32}).asvector<bool>() == std::vector<bool>{true, false});
+  // what a dtype does not hold wraps as integers do, and NaN is 0: written, read and cast alike
+  const NDArray wide = nd.array({-1, 300, NAN, 1e10});
+  const std::vector<int> narrow{255, 44, 0, 0};
+  CHECK(nd.array({-1, 300, NAN, 1e10}, {4}, {.dtype = DType::uint8}).asvector<int>() == narrow);
+  CHECK(wide.astype(DType::uint8).asvector<int>() == narrow);
+  CHECK(wide.asvector<uint8_t>() == std::vector<uint8_t>{255, 44, 0, 0});
   CHECK_THROWS_AS(x.asscalar<float>(), ShapeError);
   CHECK_THROWS_AS(nd.zeros({0}).asscalar<float>(), ShapeError);
   CHECK(nd.zeros({0}).asvector<float>().empty());
@@ -78,6 +85,11 @@ TEST_CASE("array: astype converts, rounds to nearest even, and always copies", "
   const NDArray x = nd.array({1.00390625, 1.01171875, -0.0, 3.75});
   CHECK(x.astype(DType::bfloat16).asvector<float>() == Values{1, 1.015625, -0.0f, 3.75});
   CHECK(x.astype(DType::int32).asvector<int>() == std::vector<int>{1, 1, 0, 3});
+  // between two 16-bit numbers, a little above the middle: not a tie, even where float32 would make it one
+  const NDArray above = nd.array({1 + 0x1p-11 + 0x1p-30, 1 + 0x1p-8 + 0x1p-30}, {2}, {.dtype = DType::float64});
+  CHECK(above.astype(DType::float16).asvector<double>()[0] == 1 + 0x1p-10);
+  CHECK(above.astype(DType::bfloat16).asvector<double>()[1] == 1 + 0x1p-7);
+  CHECK(nd.array({1 + 0x1p-11 + 0x1p-30}, {1}, {.dtype = DType::float16}).asscalar<double>() == 1 + 0x1p-10);
   NDArray same = x.astype(DType::float32);
   same.assign(9);
   CHECK(values(x)[3] == 3.75f);
@@ -200,6 +212,9 @@ TEST_CASE("array: assign takes numbers, broadcasts and other dtypes", "[ndarray]
   NDArray b = nd.zeros({2}, {.dtype = DType::boolean});
   b.assign(3);
   CHECK(b.asvector<int>() == std::vector<int>{1, 1});
+  NDArray none = nd.zeros({0, 3});
+  CHECK_NOTHROW(none.assign(nd.ones({3})));
+  CHECK_THROWS_AS(none.assign(nd.ones({2})), ShapeError);
   // overlapping: from itself
   NDArray y = ramp({4});
   y.assign(y);
@@ -218,6 +233,8 @@ TEST_CASE("array: slice_assign writes a region", "[ndarray]") {
   CHECK(values(x[1]) == Values{1, 2, 3, 4});
   NDArray row = x.slice(1, 3);
   row.slice_assign({0, 0}, {1, 2}, 0);
+  CHECK(values(x[1]) == Values{0, 0, 3, 4});
+  x.slice_assign({1, 0}, {1, 4}, 6);  // nothing
   CHECK(values(x[1]) == Values{0, 0, 3, 4});
   CHECK_THROWS_AS(x.slice_assign({0, 0}, {4, 1}, 1), IndexError);
   CHECK_THROWS_AS(x.slice_assign({0, 0}, {2, 2}, nd.ones({3, 3})), ShapeError);

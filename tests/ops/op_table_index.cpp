@@ -213,6 +213,7 @@ void product_rows(Rows& rows) {
       dot(ta ? Shape(5, 1) : Shape(1, 5), tb ? Shape(3, 5) : Shape(5, 3), ta, tb);
       dot(ta ? Shape(4, 0) : Shape(0, 4), tb ? Shape(3, 4) : Shape(4, 3), ta, tb);
       dot(ta ? Shape(0, 2) : Shape(2, 0), tb ? Shape(3, 0) : Shape(0, 3), ta, tb);
+      dot(ta ? Shape(0, 2, 3) : Shape(2, 3, 0), tb ? Shape(3, 2, 0) : Shape(0, 3, 2), ta, tb);
       dot(ta ? Shape(4, 2, 3) : Shape(2, 3, 4), tb ? Shape(3, 2, 4) : Shape(4, 3, 2), ta, tb);
     }
   }

@@ -34,7 +34,7 @@ void dense_rows(Rows& rows) {
   for (bool no_bias : {false, true}) {
     dense({3, 5}, 7, no_bias, true), dense({2, 3, 5}, 4, no_bias, true), dense({2, 3, 5}, 4, no_bias, false);
     dense({1, 7}, 3, no_bias, true), dense({1, 33}, 17, no_bias, true), dense({0, 4}, 3, no_bias, true),
-        dense({3, 0}, 2, no_bias, true);
+        dense({3, 0}, 2, no_bias, true), dense({2, 3, 0}, 4, no_bias, true), dense({2, 3, 0}, 4, no_bias, false);
   }
 }
 
@@ -256,7 +256,7 @@ Host softmax_output_gradient(const SoftmaxOutput& op, const Host& y, const Host&
   double divisor = op.normalization == Normalization::batch ? double(s[0]) : 1;
   if (op.normalization == Normalization::valid) {
     divisor = 0;
-    for (double l : label.values) divisor += !op.use_ignore || l != op.ignore_label;
+    for (double l : label.values) divisor += l != op.ignore_label;  // also without use_ignore
     divisor = std::max(1.0, divisor);
   } else if (op.multi_output && label.shape != s) {
     divisor *= double(s.product(2, s.ndim()));
@@ -302,7 +302,8 @@ void output_rows(Rows& rows) {
   softmax_output({.multi_output = true}, {2, 3, 5}),
       softmax_output({.multi_output = true, .normalization = Normalization::batch}, {2, 3, 5});
   softmax_output({.use_ignore = true}, {5, 3}),
-      softmax_output({.ignore_label = 1, .use_ignore = true, .normalization = Normalization::valid}, {7, 3});
+      softmax_output({.ignore_label = 1, .use_ignore = true, .normalization = Normalization::valid}, {7, 3}),
+      softmax_output({.ignore_label = 1, .normalization = Normalization::valid}, {7, 3});
   softmax_output({.multi_output = true, .use_ignore = true, .normalization = Normalization::valid}, {2, 3, 5});
   softmax_output({.preserve_shape = true}, {2, 3, 5}), softmax_output({.normalization = Normalization::batch}, {3, 5});
   softmax_output({.out_grad = true}, {3, 5}), softmax_output({.smooth_alpha = 0.25}, {3, 5}),

@@ -1,8 +1,10 @@
 // NaN, infinities, signed zeros and denormals through the operators, and sums of many 16-bit numbers.
+#include <hwy/highway.h>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 
+#include "kaon/graph/autograd.h"
 #include "kaon/ops/functions.h"
 
 using namespace kaon;
@@ -154,6 +156,71 @@ TEST_CASE("special values: gradients of NaN", "[special]") {
     CHECK(nd._backward_clip(ones, x, {.a_min = 0, .a_max = 1}).asvector<double>()[1] == 0);
     CHECK(std::isnan(nd._backward_tanh(ones, nd.tanh(x)).asvector<double>()[0]));
     CHECK(std::isnan(nd._backward_relu(x, ones).asvector<double>()[0]));
+  }
+}
+
+TEST_CASE("special values: gradients of powers with the exponent or the base 0", "[special]") {
+  for (DType t : reals) {
+    INFO(name_of(t));
+    using Values = std::vector<double>;
+    auto slope = [&](Array (*power)(const Array&, const Array&)) {
+      Array x = make({0, 2}, t);
+      x.attach_grad();
+      autograd::record([&] { return power(x, make({0, 0}, t)); }).backward();
+      return x.grad().asvector<double>();
+    };
+    CHECK(slope([](const Array& x, const Array&) { return nd.power(x, 0); }) == Values{0, 0});
+    CHECK(slope([](const Array& x, const Array&) { return nd.power(0, x); }) == Values{0, 0});
+    CHECK(slope([](const Array& x, const Array& zero) { return nd.power(x, zero); }) == Values{0, 0});
+  }
+}
+
+TEST_CASE("special values: softsign of infinity, in both of its forms", "[special]") {
+  for (DType t : reals) {
+    const Array x = make({inf, -inf, 1}, t);
+    CHECK(nd.softsign(x).asvector<double>() == std::vector<double>{1, -1, 0.5});
+    CHECK(nd.Activation(x, {.act_type = ActivationType::softsign}).asvector<double>() ==
+          std::vector<double>{1, -1, 0.5});
+  }
+}
+
+TEST_CASE("special values: integers compared with numbers at and beyond their range", "[special]") {
+  const int64_t numbers[] = {INT64_MAX, INT64_MIN, INT64_MIN + 1};
+  const Array x = nd.array(numbers, {3}, {.dtype = DType::int64});
+  auto values = [](const Array& y) { return y.asvector<int>(); };
+  CHECK(values(x < 0x1p63) == std::vector{1, 1, 1});
+  CHECK(values(x == 0x1p63) == std::vector{0, 0, 0});
+  CHECK(values(x == -0x1p63) == std::vector{0, 1, 0});
+  CHECK(values(x > -inf) == std::vector{1, 1, 1});
+  CHECK(values(x != nan_) == std::vector{1, 1, 1});
+}
+
+// Whatever the processor has: the kernels for one without vectors run too.
+TEST_CASE("special values: reductions of 16-bit floats without vector instructions", "[special]") {
+  struct OnlyBaseline {
+    OnlyBaseline() { choose(HWY_STATIC_TARGET); }
+    ~OnlyBaseline() { choose(0); }
+    static void choose(int64_t targets) {
+      hwy::SetSupportedTargetsForTest(targets);
+      hwy::GetChosenTarget().Update(hwy::SupportedTargets());
+    }
+  } scope;
+  for (DType t : {DType::float16, DType::bfloat16}) {
+    INFO(name_of(t));
+    CHECK(std::isnan(nd.max(make({1, nan_, 2}, t)).asscalar<double>()));
+    CHECK(nd.max(make({1, inf, 2}, t)).asscalar<double>() == inf);
+    CHECK(std::isnan(nd.sum(make({inf, -inf, 2}, t)).asscalar<double>()));
+    CHECK(nd.sum(make({0x1p-24, 0x1p-24}, t)).asscalar<double>() == 0x1p-23);
+  }
+}
+
+TEST_CASE("special values: uniform numbers between neighbours of the dtype stay in the interval", "[special]") {
+  for (DType t : reals) {
+    INFO(name_of(t));
+    for (double x : nd.random_uniform({100}, {.low = 1, .high = 1 + 1e-12, .dtype = t}).asvector<double>()) {
+      CHECK(x >= 1);
+      CHECK(x < 1 + 1e-12);
+    }
   }
 }
 

@@ -1,0 +1,12 @@
+// Numbers given as attributes for arrays of a dtype.
+#pragma once
+
+#include "kaon/ops/op.h"
+
+namespace kaon {
+
+// Throws ValueError "[op] what ..." for a number that, cut to an integer, an integer dtype does not have: NaN,
+// infinities, 300 and -1 for uint8. Bool takes every finite number, floating dtypes take all.
+void expect_holds(const InferContext& c, const char* what, double value, DType dtype);
+
+}  // namespace kaon
