@@ -7,6 +7,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "kaon/graph/destroy_in_turn.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/op_attributes.h"
 
@@ -54,7 +55,8 @@ std::atomic<uint64_t> g_sequence{0};
 // An operator's grad rule as a GradFunction.
 class OpGradFunction final : public GradFunction {
  public:
-  OpGradFunction(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs, std::span<NDArray> outputs)
+  OpGradFunction(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs,
+                 std::span<NDArray> outputs)
       : def_(def), attrs_(def, attrs) {
     inputs_.reserve(inputs.size());
     outputs_.reserve(outputs.size());
@@ -88,7 +90,9 @@ class OpGradFunction final : public GradFunction {
     }
     int num_inputs() const override { return int(f_.inputs_.size()); }
     const NDArray& input(int i) const override { return f_.inputs_[size_t(i)]; }
-    const NDArray& output(int i) const override { return recorded_.empty() ? f_.outputs_[size_t(i)] : recorded_[size_t(i)]; }
+    const NDArray& output(int i) const override {
+      return recorded_.empty() ? f_.outputs_[size_t(i)] : recorded_[size_t(i)];
+    }
     const NDArray& head(int i) const override {
       if (has_head(i)) return call_.heads[size_t(i)];
       NDArray& z = zeros_[size_t(i)];
@@ -118,29 +122,15 @@ class Tape final : public Interceptor {
     bool any = false;
     for (const NDArray* i : call.inputs) any = any || wants_gradient(*i);
     if (!any) return;
-    record_call(call.def.name().data(), std::make_unique<OpGradFunction>(call.def, call.attrs, call.inputs, call.outputs),
-                call.inputs, call.outputs);
+    record_call(call.def.name().data(),
+                std::make_unique<OpGradFunction>(call.def, call.attrs, call.inputs, call.outputs), call.inputs,
+                call.outputs);
   }
 };
 
 }  // namespace
 
-void TapeNode::destroy() {
-  // Long chains of calls are freed one by one, not by nested destructors.
-  static thread_local std::vector<TapeNode*>* pending = nullptr;
-  if (pending) {
-    pending->push_back(this);
-    return;
-  }
-  std::vector<TapeNode*> list{this};
-  pending = &list;
-  while (!list.empty()) {
-    TapeNode* n = list.back();
-    list.pop_back();
-    delete n;
-  }
-  pending = nullptr;
-}
+void TapeNode::destroy() { destroy_in_turn(this); }
 
 Interceptor* tape() {
   static auto* instance = new Tape;
@@ -149,6 +139,15 @@ Interceptor* tape() {
 
 bool is_recording() { return thread_context().recording; }
 bool is_training() { return thread_context().training; }
+
+void detail::refuse_in_trace(const char* what) {
+  if (!thread_context().tracing) return;
+  throw TraceError(
+      fmt::format("[{}] has no effect on a program that is being traced, which runs in one mode: use x.detach() where "
+                  "no gradient is to "
+                  "flow, and choose the mode where the net is called",
+                  what));
+}
 
 bool wants_gradient(const NDArray& array) {
   History* h = history_of(array);
@@ -194,10 +193,16 @@ void record_call(const char* name, std::unique_ptr<GradFunction> function, std::
 
 namespace {
 
+// Does `array` lie in the memory of one of `others`?
+bool shares_memory(const NDArray& array, std::span<const NDArray> others) {
+  return std::any_of(others.begin(), others.end(),
+                     [&](const NDArray& o) { return o.defined() && o.ptr()->chunk == array.ptr()->chunk; });
+}
+
 // Runs the recorded calls backwards, newest first, and collects what arrives at arrays with a gradient attached.
 class BackwardPass {
  public:
-  explicit BackwardPass(bool retain) : retain_(retain) {}
+  BackwardPass(std::span<const NDArray> heads, std::span<const NDArray> head_grads, bool retain);
   BackwardPass(const BackwardPass&) = delete;
   BackwardPass& operator=(const BackwardPass&) = delete;
   ~BackwardPass() {  // after an error: nothing stays behind in the tape
@@ -223,6 +228,10 @@ class BackwardPass {
   }
 
   void run() {
+    for (size_t i = 0; i < heads_.size(); ++i) {
+      bool given = !head_grads_.empty() && head_grads_[i].defined();
+      send(history_of(heads_[i]), given ? head_grads_[i] : filled_like(heads_[i], 1));
+    }
     while (!queue_.empty()) {
       IntrusivePtr<TapeNode> node = queue_.top().node;
       queue_.pop();
@@ -230,9 +239,10 @@ class BackwardPass {
       std::vector<NDArray> heads = std::move(node->heads);
       node->heads.assign(heads.size(), NDArray());
       if (node->released) {
-        throw StateError(fmt::format(
-            "[backward] the recorded values of [{}] have been freed by an earlier backward(); pass retain_graph to the first one",
-            node->name));
+        throw StateError(
+            fmt::format("[backward] the recorded values of [{}] have been freed by an earlier backward(); pass "
+                        "retain_graph to the first one",
+                        node->name));
       }
       size_t n = node->inputs.size();
       std::unique_ptr<bool[]> wanted(new bool[n]);
@@ -241,7 +251,8 @@ class BackwardPass {
       if (std::any_of(heads.begin(), heads.end(), [](const NDArray& h) { return h.defined(); })) {
         if (node->function->writes_in_place()) offer_targets(*node, gradients);
         thread_context().training = node->training;
-        node->function->backward({.heads = heads, .wanted = {wanted.get(), n}, .gradients = gradients, .retain = retain_});
+        node->function->backward(
+            {.heads = heads, .wanted = {wanted.get(), n}, .gradients = gradients, .retain = retain_});
       }
       for (size_t i = 0; i < n; ++i) send(node->inputs[i].get(), std::move(gradients[i]));
       if (!retain_) {
@@ -254,6 +265,7 @@ class BackwardPass {
 
   // Gradients of arrays that were asked for by name, recorded or not.
   std::unordered_map<const History*, NDArray> asked;
+  bool will_store = false;  // `leaves` go into the attached gradients
   struct Leaf {
     IntrusivePtr<History> history;
     NDArray gradient;
@@ -270,38 +282,50 @@ class BackwardPass {
     if (g.defined()) sum = sum.defined() ? nd.elemwise_add(sum, g) : std::move(g);
   }
 
-  // An attached gradient that is overwritten anyway and to which nothing has come yet: the call may write it directly.
+  // Attached gradients that are overwritten anyway and to which nothing has come yet: the last call of a backward() may
+  // write them directly. An earlier one may not: a call behind it may have saved such a gradient as its input, or fail.
   void offer_targets(const TapeNode& node, std::span<NDArray> gradients) const {
+    bool is_last = queue_.empty() &&
+                   std::none_of(node.inputs.begin(), node.inputs.end(), [](const auto& h) { return h && h->node; });
+    if (!is_last || !will_store) return;
     for (size_t i = 0; i < gradients.size(); ++i) {
       const History* h = node.inputs[i].get();
-      if (!h || h->node || h->req != GradReq::write || leaves.count(h) || asked.count(h)) continue;
-      if (std::find(node.inputs.begin(), node.inputs.begin() + std::ptrdiff_t(i), node.inputs[i]) ==
-          node.inputs.begin() + std::ptrdiff_t(i)) {
-        gradients[i] = h->grad;
-      }
+      if (!h || h->req != GradReq::write || leaves.count(h) || shares_memory(h->grad, head_grads_)) continue;
+      auto here = node.inputs.begin() + std::ptrdiff_t(i);
+      if (std::find(node.inputs.begin(), here, node.inputs[i]) == here) gradients[i] = h->grad;
     }
   }
 
+  std::span<const NDArray> heads_, head_grads_;
   bool retain_;
   std::priority_queue<Entry> queue_;
 };
 
-void start(BackwardPass& pass, std::span<const NDArray> heads, std::span<const NDArray> head_grads) {
+BackwardPass::BackwardPass(std::span<const NDArray> heads, std::span<const NDArray> head_grads, bool retain)
+    : heads_(heads), head_grads_(head_grads), retain_(retain) {
   if (!head_grads.empty() && head_grads.size() != heads.size()) {
     throw ValueError(fmt::format("[backward] {} heads but {} head gradients", heads.size(), head_grads.size()));
   }
   for (size_t i = 0; i < heads.size(); ++i) {
     if (!wants_gradient(heads[i])) {
       throw StateError(
-          "[backward] this array is not part of a recorded computation: compute it inside autograd::record from arrays with "
+          "[backward] this array is not part of a recorded computation: compute it inside autograd::record from arrays "
+          "with "
           "attach_grad()");
     }
-    bool given = !head_grads.empty() && head_grads[i].defined();
-    if (given && head_grads[i].shape() != heads[i].shape()) {
-      throw ShapeError(fmt::format("[backward] the head gradient has shape {}, the head {}", head_grads[i].shape().str(),
-                                   heads[i].shape().str()));
+    if (head_grads.empty() || !head_grads[i].defined()) continue;
+    if (head_grads[i].shape() != heads[i].shape()) {
+      throw ShapeError(fmt::format("[backward] the head gradient has shape {}, the head {}",
+                                   head_grads[i].shape().str(), heads[i].shape().str()));
     }
-    pass.send(history_of(heads[i]), given ? head_grads[i] : filled_like(heads[i], 1));
+    if (head_grads[i].dtype() != heads[i].dtype()) {
+      throw TypeError(fmt::format("[backward] the head gradient has dtype {}, the head {}",
+                                  name_of(head_grads[i].dtype()), name_of(heads[i].dtype())));
+    }
+    if (head_grads[i].device() != heads[i].device()) {
+      throw DeviceError(fmt::format("[backward] the head gradient is on {}, the head on {}",
+                                    head_grads[i].device().str(), heads[i].device().str()));
+    }
   }
 }
 
@@ -322,8 +346,8 @@ void store(History& h, NDArray gradient) {
   // must be nobody's either (an operator may hand its head through as the gradient).
   const ArrayNode& old = h.grad.node();
   const ArrayNode& fresh = gradient.node();
-  if (old.use_count() == 1 && old.chunk->use_count() == 1 && fresh.use_count() == 1 &&
-      fresh.chunk->use_count() == 1 && !fresh.annotation) {
+  if (old.use_count() == 1 && old.chunk->use_count() == 1 && fresh.use_count() == 1 && fresh.chunk->use_count() == 1 &&
+      !fresh.annotation) {
     h.grad = std::move(gradient);
   } else {
     h.grad.assign(gradient);
@@ -332,37 +356,60 @@ void store(History& h, NDArray gradient) {
 
 }  // namespace
 
-void backward(std::span<const NDArray> heads, std::span<const NDArray> head_grads, bool retain_graph, std::source_location) {
-  ModeScope mode(false, true);
-  BackwardPass pass(retain_graph);
-  start(pass, heads, head_grads);
-  pass.run();
-  for (auto& [h, leaf] : pass.leaves) store(*leaf.history, std::move(leaf.gradient));
+namespace {
+// Calls fn; an error that it throws says where the user called.
+template <class F>
+auto called_at(const std::source_location& site, F&& fn) {
+  try {
+    return fn();
+  } catch (const Error& e) {
+    std::rethrow_exception(e.with_context(fmt::format(", called at {}:{}", site.file_name(), site.line())));
+  }
+}
+}  // namespace
+
+void backward(std::span<const NDArray> heads, std::span<const NDArray> head_grads, bool retain_graph,
+              std::source_location site) {
+  called_at(site, [&] {
+    BackwardPass pass(heads, head_grads, retain_graph);
+    pass.will_store = true;
+    ModeScope mode(false, true);
+    pass.run();
+    // A head gradient that was handed through may be an attached gradient, which another store overwrites.
+    for (auto& [h, leaf] : pass.leaves) {
+      if (leaf.gradient.defined() && shares_memory(leaf.gradient, head_grads)) leaf.gradient = leaf.gradient.copy();
+    }
+    for (auto& [h, leaf] : pass.leaves) store(*leaf.history, std::move(leaf.gradient));
+  });
 }
 
-std::vector<NDArray> grad(std::span<const NDArray> heads, std::span<const NDArray> variables, std::span<const NDArray> head_grads,
-                          bool retain_graph, bool create_graph, std::source_location) {
-  ModeScope mode(create_graph, true);
-  BackwardPass pass(retain_graph || create_graph);
-  for (size_t i = 0; i < variables.size(); ++i) {
-    if (!wants_gradient(variables[i])) {
-      throw StateError(fmt::format(
-          "[grad] variable {} does not require a gradient: call attach_grad() on it before the computation is recorded", i));
+std::vector<NDArray> grad(std::span<const NDArray> heads, std::span<const NDArray> variables,
+                          std::span<const NDArray> head_grads, bool retain_graph, bool create_graph,
+                          std::source_location site) {
+  return called_at(site, [&] {
+    BackwardPass pass(heads, head_grads, retain_graph || create_graph);
+    for (size_t i = 0; i < variables.size(); ++i) {
+      if (!wants_gradient(variables[i])) {
+        throw StateError(
+            fmt::format("[grad] variable {} does not require a gradient: call attach_grad() on it before the "
+                        "computation is recorded",
+                        i));
+      }
+      pass.asked[history_of(variables[i])];
     }
-    pass.asked[history_of(variables[i])];
-  }
-  start(pass, heads, head_grads);
-  pass.run();
-  std::vector<NDArray> result;
-  auto is_taken = [&](const NDArray& g) {  // a rule may hand its head through, to several inputs even
-    auto shares = [&](const NDArray& a) { return a.defined() && a.ptr()->chunk == g.ptr()->chunk; };
-    return std::any_of(result.begin(), result.end(), shares) || std::any_of(head_grads.begin(), head_grads.end(), shares);
-  };
-  for (const NDArray& v : variables) {
-    const NDArray& g = pass.asked[history_of(v)];
-    result.push_back(!g.defined() ? nd.zeros_like(v) : is_taken(g) ? g.copy() : g);
-  }
-  return result;
+    ModeScope mode(create_graph, true);
+    pass.run();
+    std::vector<NDArray> result;
+    for (const NDArray& v : variables) {
+      const NDArray& g = pass.asked[history_of(v)];
+      if (!g.defined()) {
+        result.push_back(nd.zeros_like(v));
+      } else {  // a rule may hand its head through, to several inputs even
+        result.push_back(shares_memory(g, result) || shares_memory(g, head_grads) ? g.copy() : g);
+      }
+    }
+    return result;
+  });
 }
 
 }  // namespace kaon::autograd

@@ -1,4 +1,6 @@
 // Autograd: records operator calls and computes gradients.
+// Thread safety: threads may record at once and on the same arrays. Two backward passes at once must share neither
+// recorded calls nor attached gradients.
 #pragma once
 
 #include <utility>
@@ -43,7 +45,8 @@ bool wants_gradient(const NDArray& array);
 // Differs after each backward() that has stored a gradient at this array; 0 before the first.
 uint64_t gradient_stamp(const NDArray& array);
 
-// An array like this one, full of `value`. Small ones on the CPU are filled here and now, so that they cost no operation.
+// An array like this one, full of `value`. Small ones on the CPU are filled here and now, so that they cost no
+// operation.
 NDArray filled_like(const NDArray& array, double value);
 
 Interceptor* tape();
@@ -74,8 +77,13 @@ class ModeScope {
 };
 
 namespace detail {
-template <class T> struct IsTask : std::false_type {};
-template <class T> struct IsTask<Task<T>> : std::true_type {};
+// Throws TraceError in a trace: a traced program runs in one mode from end to end.
+void refuse_in_trace(const char* what);
+
+template <class T>
+struct IsTask : std::false_type {};
+template <class T>
+struct IsTask<Task<T>> : std::true_type {};
 
 template <class F>
 auto run_task_in_mode(F fn, bool recording, bool training) -> std::invoke_result_t<F&> {
@@ -94,20 +102,26 @@ auto in_mode(bool recording, bool training, F&& fn) {
 }  // namespace detail
 
 // Each calls fn and returns its result. fn may also return a Task: then a Task comes back, and the mode goes with it.
+// In hybrid_forward a trace has one mode: there record() and pause() throw, and so does a change between training and
+// prediction; x.detach() keeps gradients out.
 template <class F>
 auto record(F&& fn, bool train_mode = true) {  // operators on arrays with gradients are recorded
+  detail::refuse_in_trace("record");
   return detail::in_mode(true, train_mode, std::forward<F>(fn));
 }
 template <class F>
 auto pause(F&& fn, bool train_mode = false) {  // nothing is recorded
+  detail::refuse_in_trace("pause");
   return detail::in_mode(false, train_mode, std::forward<F>(fn));
 }
 template <class F>
 auto train_mode(F&& fn) {  // Dropout and BatchNorm behave as in training
+  if (!is_training()) detail::refuse_in_trace("train_mode");
   return detail::in_mode(is_recording(), true, std::forward<F>(fn));
 }
 template <class F>
 auto predict_mode(F&& fn) {
+  if (is_training()) detail::refuse_in_trace("predict_mode");
   return detail::in_mode(is_recording(), false, std::forward<F>(fn));
 }
 
@@ -119,8 +133,8 @@ void backward(std::span<const NDArray> heads, std::span<const NDArray> head_grad
 // The gradients with respect to `variables`, which must have a gradient attached or be recorded values. With
 // create_graph they are themselves recorded.
 std::vector<NDArray> grad(std::span<const NDArray> heads, std::span<const NDArray> variables,
-                          std::span<const NDArray> head_grads = {}, bool retain_graph = false, bool create_graph = false,
-                          std::source_location site = std::source_location::current());
+                          std::span<const NDArray> head_grads = {}, bool retain_graph = false,
+                          bool create_graph = false, std::source_location site = std::source_location::current());
 inline NDArray grad(const NDArray& head, const NDArray& variable, bool create_graph = false,
                     std::source_location site = std::source_location::current()) {
   return grad(std::span(&head, 1), std::span(&variable, 1), {}, create_graph, create_graph, site)[0];

@@ -12,15 +12,18 @@
 
 namespace kaon {
 
-CachedGraph::CachedGraph(const Symbol& program, std::vector<std::string> input_names, HybridizeOptions options, std::string name)
+CachedGraph::CachedGraph(const Symbol& program, std::vector<std::string> input_names, HybridizeOptions options,
+                         std::string name)
     : program_(program), input_names_(std::move(input_names)), options_(options), name_(intern(name)) {
   if (options.static_shape && !options.static_alloc) {
     throw ValueError("[hybridize] static_shape requires static_alloc");
   }
-  if (options.max_plans < 1) throw ValueError(fmt::format("[hybridize] max_plans must be at least 1, got {}", options.max_plans));
+  if (options.max_plans < 1)
+    throw ValueError(fmt::format("[hybridize] max_plans must be at least 1, got {}", options.max_plans));
   std::unordered_set<std::string_view> seen;
   for (const std::string& n : input_names_) {
-    if (!seen.insert(n).second) throw ValueError(fmt::format("[hybridize] {} has two inputs or parameters named '{}'", name_, n));
+    if (!seen.insert(n).second)
+      throw ValueError(fmt::format("[hybridize] {} has two inputs or parameters named '{}'", name_, n));
   }
 }
 
@@ -65,7 +68,8 @@ IntrusivePtr<ExecutionPlan> CachedGraph::find(std::span<const NDArray* const> in
   if (Entry* e = look_up(inputs, training, recorded)) return e->plan;  // another thread was faster
   last_miss_ = explain(key);
   if (entries_.size() >= size_t(options_.max_plans)) {
-    auto oldest = std::min_element(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) { return a.used < b.used; });
+    auto oldest = std::min_element(entries_.begin(), entries_.end(),
+                                   [](const Entry& a, const Entry& b) { return a.used < b.used; });
     entries_.erase(oldest);
     ++stats_.evictions;
   }
@@ -93,18 +97,24 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
 
 std::string CachedGraph::explain(const Key& key) const {
   if (entries_.empty()) return "first call";
-  const Key& last = std::max_element(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) { return a.used < b.used; })->key;
+  const Key& last = std::max_element(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
+                      return a.used < b.used;
+                    })->key;
   for (size_t i = 0; i < key.inputs.size(); ++i) {
     const TensorMeta &was = last.inputs[i], &is = key.inputs[i];
-    if (was.dtype != is.dtype) return fmt::format("{} dtype: {} -> {}", input_names_[i], name_of(was.dtype), name_of(is.dtype));
-    if (was.shape.ndim() != is.shape.ndim()) return fmt::format("{} shape: {} -> {}", input_names_[i], was.shape.str(), is.shape.str());
+    if (was.dtype != is.dtype)
+      return fmt::format("{} dtype: {} -> {}", input_names_[i], name_of(was.dtype), name_of(is.dtype));
+    if (was.shape.ndim() != is.shape.ndim())
+      return fmt::format("{} shape: {} -> {}", input_names_[i], was.shape.str(), is.shape.str());
     for (int d = 0; d < is.shape.ndim(); ++d) {
-      if (was.shape[d] != is.shape[d]) return fmt::format("{} dim {}: {} -> {}", input_names_[i], d, was.shape[d], is.shape[d]);
+      if (was.shape[d] != is.shape[d])
+        return fmt::format("{} dim {}: {} -> {}", input_names_[i], d, was.shape[d], is.shape[d]);
     }
   }
   if (last.device != key.device) return fmt::format("device: {} -> {}", last.device.str(), key.device.str());
   if (last.training != key.training) return fmt::format("training: {} -> {}", last.training, key.training);
-  if (last.wanted.empty() != key.wanted.empty()) return fmt::format("recording: {} -> {}", !last.wanted.empty(), !key.wanted.empty());
+  if (last.wanted.empty() != key.wanted.empty())
+    return fmt::format("recording: {} -> {}", !last.wanted.empty(), !key.wanted.empty());
   return "other gradients are wanted";
 }
 
@@ -121,7 +131,9 @@ std::string CachedGraph::last_miss() const {
 IntrusivePtr<ExecutionPlan> CachedGraph::plan() const {
   std::lock_guard lock(lock_);
   if (entries_.empty()) throw StateError("[plan] the block has not been called yet");
-  return std::max_element(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) { return a.used < b.used; })->plan;
+  return std::max_element(entries_.begin(), entries_.end(),
+                          [](const Entry& a, const Entry& b) { return a.used < b.used; })
+      ->plan;
 }
 
 namespace {
@@ -132,7 +144,12 @@ class PlanGradFunction final : public GradFunction {
  public:
   PlanGradFunction(IntrusivePtr<ExecutionPlan> plan, PlanRun& run, std::span<const NDArray* const> inputs,
                    std::span<const NDArray> outputs, std::vector<bool> wanted, const OpLabel& label)
-      : plan_(std::move(plan)), run_(&run), label_(label), wanted_(std::move(wanted)), inputs_(inputs.size()), outputs_(outputs.size()) {
+      : plan_(std::move(plan)),
+        run_(&run),
+        label_(label),
+        wanted_(std::move(wanted)),
+        inputs_(inputs.size()),
+        outputs_(outputs.size()) {
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (plan_->backward_reads_input(i)) inputs_[i] = *inputs[i];
     }
@@ -146,13 +163,15 @@ class PlanGradFunction final : public GradFunction {
 
   void backward(const GradCall& call) override {
     if (thread_context().recording) {
-      throw StateError("[backward] gradients of gradients through a hybridized block are not recorded; call hybridize(false) first");
+      throw StateError(
+          "[backward] gradients of gradients through a hybridized block are not recorded; call hybridize(false) first");
     }
     std::vector<NDArray> heads(call.heads.begin(), call.heads.end());
     std::vector<const NDArray*> arrays;
     for (const NDArray& a : inputs_) arrays.push_back(&a);
     for (size_t i = 0; i < heads.size(); ++i) {
-      if (!heads[i].defined() && plan_->backward_reads_input(arrays.size())) heads[i] = autograd::filled_like(outputs_[i], 0);
+      if (!heads[i].defined() && plan_->backward_reads_input(arrays.size()))
+        heads[i] = autograd::filled_like(outputs_[i], 0);
       arrays.push_back(heads[i].defined() ? &heads[i] : &outputs_[i]);
     }
     // What the plan computes was settled by the forward.
@@ -190,7 +209,8 @@ class PlanGradFunction final : public GradFunction {
 
 }  // namespace
 
-void CachedGraph::call(std::span<const NDArray* const> inputs, std::span<NDArray> outputs, const std::source_location& site) {
+void CachedGraph::call(std::span<const NDArray* const> inputs, std::span<NDArray> outputs,
+                       const std::source_location& site) {
   if (inputs.size() != input_names_.size()) {
     throw ValueError(fmt::format("[{}] takes {} inputs, got {}", name_, input_names_.size(), inputs.size()));
   }
@@ -200,9 +220,11 @@ void CachedGraph::call(std::span<const NDArray* const> inputs, std::span<NDArray
   }
   for (const NDArray* a : inputs) {
     if (a->device() != inputs[0]->device()) {
-      throw DeviceError(fmt::format("[{}] all inputs must be on one device, got {} and {}", name_, inputs[0]->device().str(),
-                                    a->device().str()));
+      throw DeviceError(fmt::format("[{}] all inputs must be on one device, got {} and {}", name_,
+                                    inputs[0]->device().str(), a->device().str()));
     }
+    if (&a->engine() != &inputs[0]->engine())
+      throw DeviceError(fmt::format("[{}] inputs belong to different engines", name_));
   }
   IntrusivePtr<ExecutionPlan> plan = find(inputs, autograd::is_training(), recorded);
   OpLabel label{name_, site, thread_context().scope};
@@ -211,8 +233,8 @@ void CachedGraph::call(std::span<const NDArray* const> inputs, std::span<NDArray
   if (!recorded) return;
   std::vector<bool> wanted;
   for (const NDArray* a : inputs) wanted.push_back(autograd::wants_gradient(*a));
-  autograd::record_call(name_, std::make_unique<PlanGradFunction>(plan, run, inputs, outputs, std::move(wanted), label), inputs,
-                        outputs);
+  autograd::record_call(name_, std::make_unique<PlanGradFunction>(plan, run, inputs, outputs, std::move(wanted), label),
+                        inputs, outputs);
 }
 
 std::vector<NDArray> CachedGraph::call(std::span<const NDArray* const> inputs, const std::source_location& site) {

@@ -10,7 +10,8 @@
 namespace kaon {
 
 struct HybridizeOptions {
-  bool static_alloc = false;  // keep the arena between calls (Kaon always plans memory; without it arenas are given back)
+  bool static_alloc =
+      false;  // keep the arena between calls (Kaon always plans memory; without it arenas are given back)
   bool static_shape = false;  // as MXNet's; requires static_alloc
   bool exact = false;         // imperative kernels and layouts only: bit-equal to the imperative run
   int max_plans = 8;          // least recently used goes

@@ -19,51 +19,66 @@ ExecutionPlan::ExecutionPlan(Graph graph, const PlanOptions& options)
   graph_.validate();
   memory_.check(graph_);
 #endif
+  constexpr size_t most = UINT16_MAX - 2;  // accesses of an operation, two of which are arenas
+  if (size_t arrays = graph_.inputs.size() + graph_.outputs.size(); arrays > most) {
+    throw ValueError(
+        fmt::format("[plan] a program has at most {} inputs, outputs and gradients, got {}", most, arrays));
+  }
   mutated_.assign(graph_.inputs.size(), false);
   for (auto& r : read_in_) r.assign(graph_.inputs.size(), false);
   output_read_.assign(graph_.num_forward_outputs, false);
-  for (Node& n : graph_.nodes) {
-    if (!n.op) continue;
-    if (n.op->traits.view) continue;  // same bytes: nothing to run
-    Half& half = halves_[size_t(n.phase)];
-    Step step{.kernel = n.op->cpu,
-              .attrs = n.attrs.get(),
-              .node = &n,
-              .first_view = uint32_t(views_.size()),
-              .num_inputs = uint16_t(n.inputs.size()),
-              .num_outputs = uint16_t(n.outputs.size()),
-              .state = num_states_++,
-              .random_offset = random_numbers_,
-              .random = draws_numbers(*n.op, n.attrs.get(), options.training)};
-    if (step.random) random_numbers_ += random_draws(n.outputs[0].shape);
-    uint32_t self = uint32_t(&n - graph_.nodes.data());
-    auto add_view = [&](ValueId v) {
-      const ValueSlot& s = memory_.slot(v);
-      const TensorMeta& m = graph_.meta(v);
-      TensorView view{nullptr, m.shape, m.dtype, graph_.layout(v)};
-      if (s.place == Place::constant) {
-        NDArray& c = graph_.nodes[s.index].constant;
-        c.wait_to_read();
-        view.data = c.node().data();
-      } else if (s.place != Place::arena) {
-        half.externals.push_back({uint32_t(views_.size()), s.place, s.index});
-      }
-      views_.push_back(view);
-      in_arena_.push_back(s.place == Place::arena);
-      arena_offsets_.push_back(s.offset);
-    };
-    for (size_t i = 0; i < n.inputs.size(); ++i) {
-      add_view(n.inputs[i]);
-      const ValueSlot& s = memory_.slot(n.inputs[i]);
-      if (s.place == Place::input) {
-        read_in_[size_t(n.phase)][s.index] = true;
-        if (is_mutated(n.op->traits, int(i), int(n.inputs.size()))) mutates_ = mutated_[s.index] = true;
-      } else if (s.place == Place::output && n.phase == Phase::backward && s.index < graph_.num_forward_outputs) {
-        output_read_[s.index] = true;
-      }
-    }
-    for (uint32_t k = 0; k < n.outputs.size(); ++k) add_view({self, k});
-    half.steps.push_back(step);
+  for (uint32_t i = 0; i < graph_.nodes.size(); ++i) {
+    const OpDef* op = graph_.nodes[i].op;
+    if (op && !op->traits.view) add_step(i);  // a view is the same bytes: nothing to run
+  }
+}
+
+void ExecutionPlan::add_step(uint32_t number) {
+  const Node& n = graph_.nodes[number];
+  Half& half = halves_[size_t(n.phase)];
+  Step step{.kernel = n.op->cpu,
+            .attrs = n.attrs.get(),
+            .node = &n,
+            .first_view = uint32_t(views_.size()),
+            .num_inputs = uint32_t(n.inputs.size()),
+            .num_outputs = uint32_t(n.outputs.size()),
+            .state = num_states_++,
+            .random_offset = random_numbers_,
+            .random = draws_numbers(*n.op, n.attrs.get(), options_.training)};
+  if (step.random) random_numbers_ += random_draws(n.outputs[0].shape);
+  for (uint32_t i = 0; i < n.inputs.size(); ++i) {
+    add_view(half, n.inputs[i]);
+    note_read(n, i);
+  }
+  for (uint32_t k = 0; k < n.outputs.size(); ++k) add_view(half, {number, k});
+  half.steps.push_back(step);
+}
+
+void ExecutionPlan::add_view(Half& half, ValueId v) {
+  const ValueSlot& s = memory_.slot(v);
+  const TensorMeta& m = graph_.meta(v);
+  TensorView view{nullptr, m.shape, m.dtype, graph_.layout(v)};
+  if (s.place == Place::constant) {
+    const NDArray& c = graph_.nodes[s.index].constant;
+    c.wait_to_read();
+    view.data = c.node().data();
+  } else if (s.place != Place::arena) {
+    half.externals.push_back({uint32_t(views_.size()), s.place, s.index});
+  }
+  views_.push_back(view);
+  in_arena_.push_back(s.place == Place::arena);
+  arena_offsets_.push_back(s.offset);
+}
+
+void ExecutionPlan::note_read(const Node& n, uint32_t input) {
+  const ValueSlot& s = memory_.slot(n.inputs[input]);
+  if (s.place == Place::input) {
+    read_in_[size_t(n.phase)][s.index] = true;
+    // What depends on the mode (BatchNorm) updates while training only, so predictions may run side by side.
+    bool may_update = options_.training || !n.op->traits.mode_dependent;
+    if (may_update && is_mutated(n.op->traits, int(input), int(n.inputs.size()))) mutates_ = mutated_[s.index] = true;
+  } else if (s.place == Place::output && n.phase == Phase::backward && s.index < graph_.num_forward_outputs) {
+    output_read_[s.index] = true;
   }
 }
 
@@ -72,34 +87,43 @@ size_t ExecutionPlan::num_arenas() const {
   return runs_.size();
 }
 
+namespace {
+bool is_idle(const PlanRun& run) {
+  Var& var = run.arena->var;
+  var.lock();
+  bool idle = var.is_idle();
+  var.unlock();
+  return idle;
+}
+}  // namespace
+
 PlanRun& ExecutionPlan::acquire() {
   // Enough runs that one can be queued while others execute; beyond that, runs on one arena follow one another.
   constexpr size_t enough = 2;
+  Engine& engine = Engine::current();
   std::lock_guard lock(lock_);
   PlanRun* found = nullptr;
   for (size_t i = 0; i < runs_.size() && !found; ++i) {
     PlanRun& r = *runs_[(next_run_ + i) % runs_.size()];
     if (r.leased) continue;
-    Var& var = r.arena->var;
-    var.lock();
-    bool idle = var.is_idle();
-    var.unlock();
-    if (idle || runs_.size() >= enough) found = &r;
+    if (is_idle(r) || (runs_.size() >= enough && r.arena->engine == &engine)) found = &r;
   }
   if (!found) {
     runs_.push_back(std::make_unique<PlanRun>());
     found = runs_.back().get();
-    found->arena = IntrusivePtr<Chunk>(new Chunk(memory_.arena_bytes, Device(), Engine::current()));
+    found->arena = IntrusivePtr<Chunk>(new Chunk(memory_.arena_bytes, Device(), engine));
     found->views = views_;
     found->states.resize(num_states_);
   }
   ++next_run_;
+  found->arena->engine = &engine;
   found->leased = true;
   return *found;
 }
 
 void ExecutionPlan::end_lease(PlanRun& run) {
   std::lock_guard lock(lock_);
+  if (!options_.keep_arenas && is_idle(run)) run.arena->give_back();  // of a recorded forward without a backward
   run.leased = false;
 }
 
@@ -116,6 +140,7 @@ struct PlanCall {
   IntrusivePtr<ExecutionPlan> plan;
   PlanRun* run;
   IntrusivePtr<Chunk> arena;
+  IntrusivePtr<Chunk> saved;  // when defined: what the arena holds to begin with is copied from here
   RandomKey key;
   uint32_t num_arrays;
   Phase phase;
@@ -143,19 +168,19 @@ namespace {
 constexpr OpType plan_call_type{.run = PlanCall::execute, .destroy = PlanCall::destroy};
 }
 
-void ExecutionPlan::push(PlanRun& run, Phase phase, std::span<const NDArray* const> inputs,
-                         std::span<const NDArray> forward_outputs, std::span<const NDArray> results, const OpLabel& label,
-                         RandomKey key, bool is_last) {
+void ExecutionPlan::push(const Submission& s, const OpLabel& label) {
+  PlanRun& run = s.run;
+  const Phase phase = s.phase;
   uint32_t n = uint32_t(graph_.inputs.size() + graph_.outputs.size());
   auto* call = new (pool_allocate(PlanCall::bytes(n)))
-      PlanCall{IntrusivePtr<ExecutionPlan>(this), &run, run.arena, key, n, phase, is_last};
+      PlanCall{IntrusivePtr<ExecutionPlan>(this), &run, run.arena, s.saved, s.key, n, phase, s.is_last};
   std::fill_n(call->arrays(), n, nullptr);
   auto* op = new OpNode;
   *reinterpret_cast<PlanCall**>(op->payload) = call;
   op->type = &plan_call_type;
   op->label = label;
   op->transactional = mutates_ && phase == Phase::forward;
-  op->reserve_deps(n + 1);
+  op->reserve_deps(n + 2);
   size_t d = 0;
   auto add = [&](uint32_t at, const NDArray& a, AccessMode mode) {
     ArrayNode& node = a.node();
@@ -163,27 +188,31 @@ void ExecutionPlan::push(PlanRun& run, Phase phase, std::span<const NDArray* con
     call->arrays()[at] = &node;
     op->deps[d++].set(node.chunk->var, mode);
   };
-  for (uint32_t i = 0; i < inputs.size(); ++i) {
-    if (read_in_[size_t(phase)][i]) add(i, *inputs[i], mutated_[i] && phase == Phase::forward ? AccessMode::update : AccessMode::read);
+  for (uint32_t i = 0; i < s.inputs.size(); ++i) {
+    bool updates = mutated_[i] && phase == Phase::forward;
+    if (read_in_[size_t(phase)][i]) add(i, *s.inputs[i], updates ? AccessMode::update : AccessMode::read);
   }
   uint32_t out = uint32_t(graph_.inputs.size());
-  for (uint32_t i = 0; i < forward_outputs.size(); ++i) {
-    if (output_read_[i]) add(out + i, forward_outputs[i], AccessMode::read);
+  for (uint32_t i = 0; i < s.forward_outputs.size(); ++i) {
+    if (output_read_[i]) add(out + i, s.forward_outputs[i], AccessMode::read);
   }
   uint32_t first = phase == Phase::forward ? 0 : graph_.num_forward_outputs;
-  for (uint32_t i = 0; i < results.size(); ++i) add(out + first + i, results[i], AccessMode::write);
+  for (uint32_t i = 0; i < s.results.size(); ++i) add(out + first + i, s.results[i], AccessMode::write);
   // A forward overwrites what an earlier failure left in the arena; a backward needs what its forward left.
-  op->deps[d++].set(run.arena->var, phase == Phase::forward ? AccessMode::write : AccessMode::update);
+  bool overwrites = phase == Phase::forward || s.saved;
+  op->deps[d++].set(run.arena->var, overwrites ? AccessMode::write : AccessMode::update);
+  if (s.saved) op->deps[d++].set(s.saved->var, AccessMode::read);
   op->num_deps = uint16_t(d);
   Engine::current().submit(*op);
 }
 
-PlanRun& ExecutionPlan::forward(std::span<const NDArray* const> inputs, std::span<NDArray> outputs, const OpLabel& label,
-                                bool lease) {
+PlanRun& ExecutionPlan::forward(std::span<const NDArray* const> inputs, std::span<NDArray> outputs,
+                                const OpLabel& label, bool lease) {
   make_arrays(0, inputs.empty() ? Device() : inputs[0]->device(), outputs);
   RandomKey key = random_numbers_ ? random::draw(random_numbers_) : RandomKey{};
   PlanRun& run = acquire();
-  push(run, Phase::forward, inputs, {}, outputs, label, key, !lease);
+  push({.run = run, .phase = Phase::forward, .inputs = inputs, .results = outputs, .key = key, .is_last = !lease},
+       label);
   if (!lease) end_lease(run);
   return run;
 }
@@ -191,24 +220,24 @@ PlanRun& ExecutionPlan::forward(std::span<const NDArray* const> inputs, std::spa
 void ExecutionPlan::backward(PlanRun& run, std::span<const NDArray* const> arrays, std::span<const NDArray> outputs,
                              std::span<NDArray> results, const OpLabel& label, bool retain) {
   make_arrays(graph_.num_forward_outputs, arrays.back()->device(), results);
-  if (!retain) return push(run, Phase::backward, arrays, outputs, results, label, {}, true);
-  // The backward reuses the memory of what the forward saved, so it works on a copy.
-  PlanRun& copy = copy_of(run, label);
-  push(copy, Phase::backward, arrays, outputs, results, label, {}, true);
-  end_lease(copy);
-}
-
-PlanRun& ExecutionPlan::copy_of(PlanRun& run, const OpLabel& label) {
-  PlanRun& copy = acquire();
-  auto body = [from = run.arena, to = copy.arena](RunContext&) { std::memcpy(to->ensure(), from->ensure(), from->bytes); };
-  Engine::current().push({read(run.arena->var), write(copy.arena->var)}, std::move(body), {.label = label});
-  return copy;
+  // The backward reuses the memory of what the forward saved: when that must stay, it works on a copy.
+  PlanRun& own = retain ? acquire() : run;
+  push({.run = own,
+        .phase = Phase::backward,
+        .inputs = arrays,
+        .forward_outputs = outputs,
+        .results = results,
+        .saved = retain ? run.arena : IntrusivePtr<Chunk>(),
+        .is_last = true},
+       label);
+  if (retain) end_lease(own);
 }
 
 void ExecutionPlan::execute(const PlanCall& call, RunContext& context) const {
   PlanRun& run = *call.run;
   TensorView* views = run.views.data();
   auto* base = static_cast<char*>(run.arena->ensure());
+  if (call.saved) std::memcpy(base, call.saved->ensure(), call.saved->bytes);
   if (run.base != base) {
     run.base = base;
     for (size_t i = 0; i < run.views.size(); ++i) {
@@ -230,13 +259,14 @@ void ExecutionPlan::execute(const PlanCall& call, RunContext& context) const {
         assert(!in_arena_[i] || views[i].data == base + arena_offsets_[i]);
       }
 #endif
-      KernelContext kernel{.inputs = {views + s.first_view, s.num_inputs},
-                           .outputs = {views + s.first_view + s.num_inputs, s.num_outputs},
-                           .run = context,
-                           .random = s.random ? RandomKey{call.key.seed, call.key.offset + s.random_offset} : RandomKey{},
-                           .training = options_.training,
-                           .exact = options_.exact,
-                           .state = &run.states[s.state]};
+      KernelContext kernel{
+          .inputs = {views + s.first_view, s.num_inputs},
+          .outputs = {views + s.first_view + s.num_inputs, s.num_outputs},
+          .run = context,
+          .random = s.random ? RandomKey{call.key.seed, call.key.offset + s.random_offset} : RandomKey{},
+          .training = options_.training,
+          .exact = options_.exact,
+          .state = &run.states[s.state]};
       if (profiler.is_on()) [[unlikely]] {
         TraceSpan span(profiler, s.node->op->name().data(), "plan");
         s.kernel(s.attrs, kernel);

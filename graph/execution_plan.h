@@ -11,7 +11,7 @@
 namespace kaon {
 
 // The memory of one run at a time: the arena, the tensors that point into it, what kernels keep between calls.
-// Runs that use it are ordered by the arena's var.
+// Runs that use it are ordered by the arena's var; it moves to another engine only while nothing is pending on it.
 struct PlanRun {
   IntrusivePtr<Chunk> arena;
   const void* base = nullptr;  // of the arena when `views` were last pointed into it
@@ -37,7 +37,8 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
 
   // Pushes the forward nodes as one operation and makes the forward outputs. With `lease` the run is kept for the
   // backward, until end_lease.
-  PlanRun& forward(std::span<const NDArray* const> inputs, std::span<NDArray> outputs, const OpLabel& label, bool lease);
+  PlanRun& forward(std::span<const NDArray* const> inputs, std::span<NDArray> outputs, const OpLabel& label,
+                   bool lease);
   // Pushes the backward nodes as one operation. `arrays`: the forward inputs, then the head gradients; `outputs`: the
   // forward outputs; those that the backward does not read may be undefined. `results`: the gradients: written into
   // the arrays given, made where undefined. With `retain` what the forward saved stays as it is.
@@ -62,7 +63,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
     const void* attrs;
     const Node* node;
     uint32_t first_view;  // inputs, then outputs
-    uint16_t num_inputs, num_outputs;
+    uint32_t num_inputs, num_outputs;
     uint32_t state;
     uint64_t random_offset;
     bool random;
@@ -73,27 +74,39 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
     Place place;
     uint32_t index;
   };
+  // One half on its way to the engine.
+  struct Submission {
+    PlanRun& run;
+    Phase phase;
+    std::span<const NDArray* const> inputs;
+    std::span<const NDArray> forward_outputs{};
+    std::span<const NDArray> results;
+    IntrusivePtr<Chunk> saved{};  // what the arena is to hold when it begins; undefined: what it holds
+    RandomKey key{};
+    bool is_last;  // nothing reads the arena after this
+  };
   struct Half {
     std::vector<Step> steps;
     std::vector<External> externals;
   };
 
+  void add_step(uint32_t number);
+  void add_view(Half& half, ValueId v);
+  void note_read(const Node& node, uint32_t input);
   PlanRun& acquire();
-  PlanRun& copy_of(PlanRun& run, const OpLabel& label);
   void make_arrays(size_t first, Device device, std::span<NDArray> arrays) const;
-  void push(PlanRun& run, Phase phase, std::span<const NDArray* const> inputs, std::span<const NDArray> forward_outputs,
-            std::span<const NDArray> results, const OpLabel& label, RandomKey key, bool is_last);
+  void push(const Submission& s, const OpLabel& label);
   void execute(const PlanCall& call, RunContext& context) const;
 
   Graph graph_;
   MemoryPlan memory_;
   Half halves_[2];
-  std::vector<TensorView> views_;          // as in a run, without addresses
-  std::vector<size_t> arena_offsets_;      // by view; unused for externals
+  std::vector<TensorView> views_;      // as in a run, without addresses
+  std::vector<size_t> arena_offsets_;  // by view; unused for externals
   std::vector<bool> in_arena_;
-  std::vector<bool> mutated_;              // by input
-  std::vector<bool> read_in_[2];           // by phase and input
-  std::vector<bool> output_read_;          // by forward output: does the backward need it?
+  std::vector<bool> mutated_;      // by input
+  std::vector<bool> read_in_[2];   // by phase and input
+  std::vector<bool> output_read_;  // by forward output: does the backward need it?
   uint64_t random_numbers_ = 0;
   uint32_t num_states_ = 0;
   bool mutates_ = false;

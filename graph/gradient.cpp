@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kaon/ops/interceptor.h"
 
 namespace kaon {
@@ -59,12 +61,9 @@ class Tracer final : public Interceptor {
 
 class Context final : public GradContext {
  public:
-  Context(Tracer& tracer, const Node& node, uint32_t number, std::span<const NDArray> heads, const std::vector<bool>& flows)
-      : heads_(heads) {
-    for (ValueId v : node.inputs) {
-      inputs_.push_back(tracer.array(v));
-      wants_.push_back(flows[v.node]);
-    }
+  Context(Tracer& tracer, const Node& node, uint32_t number, std::span<const NDArray> heads, std::vector<bool> wants)
+      : heads_(heads), wants_(std::move(wants)) {
+    for (ValueId v : node.inputs) inputs_.push_back(tracer.array(v));
     for (uint32_t i = 0; i < node.outputs.size(); ++i) outputs_.push_back(tracer.array({number, i}));
     zeros_.resize(heads.size());
     result.resize(node.inputs.size());
@@ -86,74 +85,84 @@ class Context final : public GradContext {
 
  private:
   std::span<const NDArray> heads_;
-  std::vector<NDArray> inputs_, outputs_;
   std::vector<bool> wants_;
+  std::vector<NDArray> inputs_, outputs_;
   mutable std::vector<NDArray> zeros_;
 };
+
+// While it lives, operators called on this thread go to the tracer.
+class TracerScope {
+ public:
+  explicit TracerScope(Tracer& tracer) : saved_(thread_context()) {
+    thread_context().interceptor = static_cast<Interceptor*>(&tracer);
+    thread_context().recording = false;
+  }
+  ~TracerScope() { thread_context() = saved_; }
+  TracerScope(const TracerScope&) = delete;
+  TracerScope& operator=(const TracerScope&) = delete;
+
+ private:
+  ThreadContext saved_;
+};
+
+// Which nodes gradients flow through: from the wanted inputs forwards.
+std::vector<bool> flow_from(const Graph& graph, const std::vector<bool>& wanted) {
+  std::vector<bool> flows(graph.nodes.size(), false);
+  for (size_t i = 0; i < graph.inputs.size(); ++i) flows[graph.inputs[i]] = wanted[i];
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    if (!node.op || !node.op->grad) continue;
+    flows[n] = std::any_of(node.inputs.begin(), node.inputs.end(),
+                           [&](ValueId v) { return flows[v.node] && is_floating(graph.meta(v).dtype); });
+  }
+  return flows;
+}
 
 }  // namespace
 
 Graph with_gradient(Graph graph, const std::vector<bool>& wanted) {
-  // Where gradients flow: from the wanted inputs forwards.
-  size_t forward_nodes = graph.nodes.size();
-  std::vector<bool> flows(forward_nodes, false);
-  for (size_t i = 0; i < graph.inputs.size(); ++i) flows[graph.inputs[i]] = wanted[i];
-  for (size_t n = 0; n < forward_nodes; ++n) {
-    const Node& node = graph.nodes[n];
-    if (!node.op || !node.op->grad) continue;
-    for (ValueId v : node.inputs) flows[n] = flows[n] || flows[v.node];
-  }
-
-  ThreadContext saved = thread_context();
+  const size_t forward_nodes = graph.nodes.size();
+  const std::vector<bool> flows = flow_from(graph, wanted);
   Tracer tracer(graph);
-  thread_context().interceptor = static_cast<Interceptor*>(&tracer);
-  thread_context().recording = false;
-  try {
-    // heads[n][i]: what has arrived at output i of node n
-    std::vector<std::vector<NDArray>> heads(forward_nodes);
-    for (size_t n = 0; n < forward_nodes; ++n) heads[n].resize(graph.nodes[n].outputs.size());
-    auto send = [&](ValueId v, NDArray g) {
-      NDArray& sum = heads[v.node][v.output];
-      sum = sum.defined() ? nd.elemwise_add(sum, g) : std::move(g);
-    };
-    std::vector<ValueId> forward_outputs(graph.outputs.begin(), graph.outputs.begin() + graph.num_forward_outputs);
-    for (size_t i = 0; i < forward_outputs.size(); ++i) {
-      Node head;
-      head.name = fmt::format("head_grad{}", i);
-      head.outputs = {graph.meta(forward_outputs[i])};
-      head.phase = Phase::backward;
-      ValueId v = graph.add(std::move(head));
-      graph.inputs.push_back(v.node);
-      tracer.forward_name = "head";
-      if (is_floating(graph.meta(v).dtype)) send(forward_outputs[i], tracer.array(v));
-    }
-    for (size_t k = forward_nodes; k-- > 0;) {
-      if (!flows[k] || !graph.nodes[k].op) continue;
-      bool any = false;
-      for (const NDArray& h : heads[k]) any = any || h.defined();
-      if (!any) continue;
-      Node node = graph.nodes[k];  // a copy: the tracer appends to graph.nodes
-      tracer.forward_name = node.name;
-      Context context(tracer, node, uint32_t(k), heads[k], flows);
-      node.op->grad(node.attrs.get(), context);
-      for (size_t i = 0; i < node.inputs.size(); ++i) {
-        if (context.result[i].defined() && flows[node.inputs[i].node]) send(node.inputs[i], std::move(context.result[i]));
-      }
-    }
-    for (size_t i = 0; i < wanted.size(); ++i) {
-      if (!wanted[i]) continue;
-      NDArray& g = heads[graph.inputs[i]][0];
-      if (!g.defined()) {
-        const TensorMeta& m = graph.nodes[graph.inputs[i]].outputs[0];
-        g = nd.zeros(m.shape, {.dtype = m.dtype});
-      }
-      graph.outputs.push_back(tracer.value(g));
-    }
-  } catch (...) {
-    thread_context() = saved;
-    throw;
+  TracerScope scope(tracer);
+  // heads[n][i]: what has arrived at output i of node n
+  std::vector<std::vector<NDArray>> heads(forward_nodes);
+  for (size_t n = 0; n < forward_nodes; ++n) heads[n].resize(graph.nodes[n].outputs.size());
+  auto send = [&](ValueId v, NDArray g) {
+    NDArray& sum = heads[v.node][v.output];
+    sum = sum.defined() ? nd.elemwise_add(sum, g) : std::move(g);
+  };
+  tracer.forward_name = "head";
+  for (size_t i = 0; i < graph.num_forward_outputs; ++i) {
+    ValueId output = graph.outputs[i];
+    Node head;
+    head.name = fmt::format("head_grad{}", i);
+    head.outputs = {graph.meta(output)};
+    head.phase = Phase::backward;
+    ValueId v = graph.add(std::move(head));
+    graph.inputs.push_back(v.node);
+    if (is_floating(graph.meta(v).dtype)) send(output, tracer.array(v));
   }
-  thread_context() = saved;
+  for (size_t k = forward_nodes; k-- > 0;) {
+    if (!flows[k] || !graph.nodes[k].op) continue;
+    if (std::none_of(heads[k].begin(), heads[k].end(), [](const NDArray& h) { return h.defined(); })) continue;
+    Node node = graph.nodes[k];  // a copy: the tracer appends to graph.nodes
+    tracer.forward_name = node.name;
+    std::vector<bool> wants;
+    for (ValueId v : node.inputs) wants.push_back(flows[v.node] && is_floating(graph.meta(v).dtype));
+    Context context(tracer, node, uint32_t(k), heads[k], wants);
+    node.op->grad(node.attrs.get(), context);
+    for (size_t i = 0; i < node.inputs.size(); ++i) {
+      if (context.result[i].defined() && wants[i]) send(node.inputs[i], std::move(context.result[i]));
+    }
+  }
+  for (size_t i = 0; i < wanted.size(); ++i) {
+    if (!wanted[i]) continue;
+    NDArray& g = heads[graph.inputs[i]][0];
+    const TensorMeta& m = graph.nodes[graph.inputs[i]].outputs[0];
+    if (!g.defined()) g = nd.zeros(m.shape, {.dtype = m.dtype});
+    graph.outputs.push_back(tracer.value(g));
+  }
   return graph;
 }
 

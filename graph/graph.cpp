@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace kaon {
 
 Graph Graph::from_symbol(const Symbol& symbol, const std::vector<std::string>& input_order) {
@@ -12,19 +10,21 @@ Graph Graph::from_symbol(const Symbol& symbol, const std::vector<std::string>& i
   // As the program was written: random operators draw, and gradients are summed, in the order of an imperative run.
   auto order = creation_order(symbol.entries());
   // Inputs first, so that their numbers do not depend on where they are used.
+  std::unordered_map<std::string_view, uint32_t> input_number;
   for (const std::string& name : input_order) {
     Node n;
     n.name = name;
     n.outputs.resize(1);
     g.inputs.push_back(g.add(std::move(n)).node);
+    input_number.emplace(name, g.inputs.back());
   }
   for (SymbolNode* s : order) {
     if (s->is_variable() && !s->constant.defined()) {
-      auto it = std::find(input_order.begin(), input_order.end(), s->name);
-      if (it == input_order.end()) throw ValueError(fmt::format("[graph] variable '{}' is not among the inputs", s->name));
-      uint32_t at = g.inputs[size_t(it - input_order.begin())];
-      number[s] = at;
-      g.nodes[at].outputs = s->outputs;
+      auto it = input_number.find(s->name);
+      if (it == input_number.end())
+        throw ValueError(fmt::format("[graph] variable '{}' is not among the inputs", s->name));
+      number[s] = it->second;
+      g.nodes[it->second].outputs = s->outputs;
       continue;
     }
     Node n;
@@ -74,7 +74,8 @@ std::string Graph::str() const {
     text += fmt::format("%{} = {}", i, n.op ? n.op->name() : n.constant.defined() ? "constant" : "input");
     text += "(";
     for (size_t k = 0; k < n.inputs.size(); ++k) {
-      text += fmt::format("{}%{}{}", k ? ", " : "", n.inputs[k].node, n.inputs[k].output ? fmt::format(".{}", n.inputs[k].output) : "");
+      text += fmt::format("{}%{}{}", k ? ", " : "", n.inputs[k].node,
+                          n.inputs[k].output ? fmt::format(".{}", n.inputs[k].output) : "");
     }
     text += ")";
     for (const TensorMeta& m : n.outputs) text += fmt::format(" {} {}", name_of(m.dtype), m.shape.str());

@@ -35,7 +35,7 @@ struct Node {
 class Graph {
  public:
   std::vector<Node> nodes;
-  std::vector<uint32_t> inputs;   // input nodes, in the order in which arrays are given
+  std::vector<uint32_t> inputs;  // input nodes, in the order in which arrays are given
   std::vector<ValueId> outputs;
   uint32_t num_forward_outputs = 0;  // the first outputs; the rest are gradients
 

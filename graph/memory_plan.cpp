@@ -18,17 +18,10 @@ struct Buffer {
   size_t offset = 0;
 };
 
-}  // namespace
-
-MemoryPlan plan_memory(const Graph& graph) {
-  MemoryPlan plan;
-  size_t n = graph.nodes.size();
+// A slot per value, each in memory of its own as yet.
+void make_slots(MemoryPlan& plan, const Graph& graph) {
+  uint32_t n = uint32_t(graph.nodes.size());
   plan.slots.resize(n);
-  std::vector<std::vector<uint32_t>> last(n);
-  for (uint32_t i = 0; i < n; ++i) {
-    last[i].assign(graph.nodes[i].outputs.size(), i);
-    for (ValueId v : graph.nodes[i].inputs) last[v.node][v.output] = i;
-  }
   for (uint32_t i = 0; i < n; ++i) {
     const Node& node = graph.nodes[i];
     for (uint32_t k = 0; k < node.outputs.size(); ++k) {
@@ -37,23 +30,24 @@ MemoryPlan plan_memory(const Graph& graph) {
                                .index = i,
                                .bytes = size_t(m.shape.size()) * size_of(m.dtype),
                                .first = i,
-                               .last = last[i][k],
+                               .last = i,
                                .root = {i, k}});
     }
+    for (ValueId v : node.inputs) plan.slots[v.node][v.output].last = i;
   }
-  for (uint32_t i = 0; i < graph.inputs.size(); ++i) {
-    plan.slots[graph.inputs[i]][0].place = Place::input;
-    plan.slots[graph.inputs[i]][0].index = i;
-  }
-  for (uint32_t i = 0; i < graph.outputs.size(); ++i) {
-    ValueSlot& s = plan.slots[graph.outputs[i].node][graph.outputs[i].output];
-    s.place = Place::output;
-    s.index = i;
-  }
+  auto lies_outside = [&](ValueId v, Place place, uint32_t index) {
+    ValueSlot& s = plan.slots[v.node][v.output];
+    s.place = place;
+    s.index = index;
+  };
+  for (uint32_t i = 0; i < graph.inputs.size(); ++i) lies_outside({graph.inputs[i], 0}, Place::input, i);
+  for (uint32_t i = 0; i < graph.outputs.size(); ++i) lies_outside(graph.outputs[i], Place::output, i);
+}
 
-  // Views and in-place results lie in their input's memory.
+// Views and in-place results lie in their input's memory.
+void share_memory(MemoryPlan& plan, const Graph& graph) {
   auto slot = [&](ValueId v) -> ValueSlot& { return plan.slots[v.node][v.output]; };
-  for (uint32_t i = 0; i < n; ++i) {
+  for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
     const Node& node = graph.nodes[i];
     if (!node.op || node.outputs.empty()) continue;
     ValueSlot& out = plan.slots[i][0];
@@ -61,28 +55,27 @@ MemoryPlan plan_memory(const Graph& graph) {
       out.root = slot(node.inputs[0]).root;
     } else if (node.op->traits.inplace >= 0 && out.place == Place::arena) {
       ValueId in = node.inputs[size_t(node.op->traits.inplace)];
-      ValueSlot& source = slot(slot(in).root);
+      const ValueSlot& source = slot(slot(in).root);
       bool once = std::count_if(node.inputs.begin(), node.inputs.end(),
                                 [&](ValueId v) { return slot(v).root == slot(in).root; }) == 1;
-      if (source.place == Place::arena && source.last == i && source.bytes == out.bytes && once &&
-          slot(in).last == i) {
+      if (source.place == Place::arena && source.last == i && source.bytes == out.bytes && once)
         out.root = slot(in).root;
-      }
     }
-    if (out.root != ValueId{i, 0}) {
-      ValueSlot& root = slot(out.root);
-      root.last = std::max(root.last, out.last);
-    }
+    ValueSlot& root = slot(out.root);
+    root.last = std::max(root.last, out.last);
   }
+}
 
+// Each value that owns memory in the arena, the largest first, at the lowest offset that is free during its life.
+void place_in_arena(MemoryPlan& plan, const Graph& graph) {
   std::vector<Buffer> buffers;
-  for (uint32_t i = 0; i < n; ++i) {
+  for (uint32_t i = 0; i < plan.slots.size(); ++i) {
+    bool is_view = graph.nodes[i].op && graph.nodes[i].op->traits.view;
     for (uint32_t k = 0; k < plan.slots[i].size(); ++k) {
       const ValueSlot& s = plan.slots[i][k];
-      bool is_view = graph.nodes[i].op && graph.nodes[i].op->traits.view;
-      if (s.place == Place::arena && !is_view) plan.unplanned_bytes += aligned(s.bytes);
-      if (s.place != Place::arena || !(s.root == ValueId{i, k}) || s.bytes == 0) continue;
-      buffers.push_back({{i, k}, aligned(s.bytes), s.first, s.last});
+      if (s.place != Place::arena) continue;
+      if (!is_view) plan.unplanned_bytes += aligned(s.bytes);
+      if (s.root == ValueId{i, k} && s.bytes != 0) buffers.push_back({{i, k}, aligned(s.bytes), s.first, s.last});
     }
   }
   std::stable_sort(buffers.begin(), buffers.end(), [](const Buffer& a, const Buffer& b) { return a.bytes > b.bytes; });
@@ -99,11 +92,20 @@ MemoryPlan plan_memory(const Graph& graph) {
                                    [](const Buffer* x, const Buffer* y) { return x->offset < y->offset; }),
                   &b);
     plan.arena_bytes = std::max(plan.arena_bytes, at + b.bytes);
-    slot(b.root).offset = at;
+    plan.slots[b.root.node][b.root.output].offset = at;
   }
+}
+
+}  // namespace
+
+MemoryPlan plan_memory(const Graph& graph) {
+  MemoryPlan plan;
+  make_slots(plan, graph);
+  share_memory(plan, graph);
+  place_in_arena(plan, graph);
   for (auto& node : plan.slots) {
     for (ValueSlot& s : node) {
-      const ValueSlot& root = slot(s.root);
+      const ValueSlot& root = plan.slots[s.root.node][s.root.output];
       s.place = root.place;
       s.index = root.index;
       s.offset = root.offset;
@@ -122,14 +124,15 @@ void MemoryPlan::check(const Graph& graph) const {
   }
   for (size_t a = 0; a < roots.size(); ++a) {
     const ValueSlot& x = *roots[a].second;
-    if (x.offset + x.bytes > arena_bytes) throw Error(fmt::format("[memory plan] {} lies beyond the arena", graph.nodes[roots[a].first.node].name));
+    if (x.offset + x.bytes > arena_bytes)
+      throw Error(fmt::format("[memory plan] {} lies beyond the arena", graph.nodes[roots[a].first.node].name));
     for (size_t b = a + 1; b < roots.size(); ++b) {
       const ValueSlot& y = *roots[b].second;
       bool together = x.first <= y.last && y.first <= x.last;
       bool overlap = x.offset < y.offset + y.bytes && y.offset < x.offset + x.bytes;
       if (together && overlap) {
-        throw Error(fmt::format("[memory plan] {} and {} are alive together and overlap", graph.nodes[roots[a].first.node].name,
-                                graph.nodes[roots[b].first.node].name));
+        throw Error(fmt::format("[memory plan] {} and {} are alive together and overlap",
+                                graph.nodes[roots[a].first.node].name, graph.nodes[roots[b].first.node].name));
       }
     }
   }
@@ -143,12 +146,13 @@ std::string MemoryPlan::report(const Graph& graph) const {
       if (s.place != Place::arena) continue;
       bool is_view = graph.nodes[i].op && graph.nodes[i].op->traits.view;
       const char* shares = s.root == ValueId{i, k} ? "" : is_view ? " (view)" : " (in place)";
-      text += fmt::format("{:>10} {:>10}  {:>4}-{:<4}  {}{}{}\n", s.offset, s.bytes, s.first, s.last, graph.nodes[i].name,
-                          k ? fmt::format(".{}", k) : "", shares);
+      text += fmt::format("{:>10} {:>10}  {:>4}-{:<4}  {}{}{}\n", s.offset, s.bytes, s.first, s.last,
+                          graph.nodes[i].name, k ? fmt::format(".{}", k) : "", shares);
     }
   }
   double saved = unplanned_bytes ? 100.0 * (1.0 - double(arena_bytes) / double(unplanned_bytes)) : 0.0;
-  return text + fmt::format("arena {} bytes, {} without sharing: {:.0f} % saved\n", arena_bytes, unplanned_bytes, saved);
+  return text +
+         fmt::format("arena {} bytes, {} without sharing: {:.0f} % saved\n", arena_bytes, unplanned_bytes, saved);
 }
 
 }  // namespace kaon

@@ -12,11 +12,11 @@ enum class Place : uint8_t { arena, input, output, constant };
 
 struct ValueSlot {
   Place place = Place::arena;
-  uint32_t index = 0;   // of the input or output; of the node for constants
-  size_t offset = 0;    // in the arena
+  uint32_t index = 0;  // of the input or output; of the node for constants
+  size_t offset = 0;   // in the arena
   size_t bytes = 0;
   uint32_t first = 0, last = 0;  // nodes between which the memory is in use
-  ValueId root{};       // the value whose memory this is: itself, or what it is a view or in-place result of
+  ValueId root{};                // the value whose memory this is: itself, or what it is a view or in-place result of
 };
 
 // How it works. Node numbers are the time axis: a value lives from its node to its last user, views and in-place

@@ -7,26 +7,12 @@
 #include <ostream>
 #include <unordered_set>
 
+#include "kaon/graph/destroy_in_turn.h"
 #include "kaon/ops/elementwise/arithmetic.h"
 
 namespace kaon {
 
-void SymbolNode::destroy() {
-  // A chain of a million nodes must not become a million nested destructors.
-  static thread_local std::vector<SymbolNode*>* pending = nullptr;
-  if (pending) {
-    pending->push_back(this);
-    return;
-  }
-  std::vector<SymbolNode*> list{this};
-  pending = &list;
-  while (!list.empty()) {
-    SymbolNode* n = list.back();
-    list.pop_back();
-    delete n;
-  }
-  pending = nullptr;
-}
+void SymbolNode::destroy() { destroy_in_turn(this); }
 
 uint64_t SymbolNode::next_sequence() {
   static std::atomic<uint64_t> last{0};
@@ -76,7 +62,8 @@ Symbol Symbol::group(const std::vector<Symbol>& symbols) {
 const SymbolEntry& Symbol::entry() const {
   if (entries_.size() != 1) {
     throw ValueError(entries_.empty() ? "[Symbol] this handle holds no symbol"
-                                      : fmt::format("[Symbol] one value expected, got a group of {}; take .output(i)", entries_.size()));
+                                      : fmt::format("[Symbol] one value expected, got a group of {}; take .output(i)",
+                                                    entries_.size()));
   }
   return entries_[0];
 }
@@ -97,11 +84,13 @@ void Symbol::apply(const OpDef& def, const void* attrs, std::span<const Symbol* 
   std::vector<SymbolEntry> entries;
   for (const Symbol* s : inputs) entries.push_back(s->entry());
   int expected = def.num_inputs(attrs);
-  for (int i = int(inputs.size()); i < expected; ++i) {  // inputs that are not given become variables
+  // Inputs that are not given become variables.
+  for (int i = int(inputs.size()); i < std::min(expected, def.traits.inputs.size()); ++i) {
     entries.push_back(variable(fmt::format("{}_{}", node_name, def.traits.inputs[i])).entry());
   }
   if (expected >= 0 && int(entries.size()) != expected) {
-    throw ValueError(fmt::format("[{}] takes {} inputs with these attributes, got {}", def.name(), expected, inputs.size()));
+    throw ValueError(
+        fmt::format("[{}] takes {} inputs with these attributes, got {}", def.name(), expected, inputs.size()));
   }
   auto node = new_node(&def, std::move(node_name));
   node->attrs = Attributes(def, attrs);
@@ -110,18 +99,22 @@ void Symbol::apply(const OpDef& def, const void* attrs, std::span<const Symbol* 
   try {
     infer_node(*node);
   } catch (const Error& e) {
-    std::rethrow_exception(e.with_context(
-        fmt::format(" in node {}, called at {}:{}", node->name, site.file_name(), site.line())));
+    std::rethrow_exception(
+        e.with_context(fmt::format(" in node {}, called at {}:{}", node->name, site.file_name(), site.line())));
   }
   for (size_t i = 0; i < outs.size(); ++i) outs[i] = Symbol(SymbolEntry{node, uint32_t(i)});
 }
 
-bool infer_node(SymbolNode& node) {
-  if (!node.op) return node.outputs[0].shape.is_known();
+namespace {
+// Infers one node as far as its inputs are known. metas_of(node): what is known about the outputs of a node; filled for
+// this node and for variables whose shape follows. True when the outputs are known.
+template <class MetasOf>
+bool infer_with(SymbolNode& node, MetasOf&& metas_of) {
+  if (!node.op) return metas_of(node)[0].shape.is_known();
   std::vector<TensorMeta> in, out(node.outputs.size());
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const SymbolEntry& e = node.inputs[i];
-    in.push_back(e.node->outputs[e.output]);
+    in.push_back(metas_of(*e.node)[e.output]);
     bool inferable = i < 32 && (node.op->traits.infers >> i & 1);
     if (!in.back().shape.is_known() && !inferable) return false;
   }
@@ -129,10 +122,15 @@ bool infer_node(SymbolNode& node) {
   node.op->infer(node.attrs.get(), context);
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const SymbolEntry& e = node.inputs[i];
-    if (e.node->is_variable()) e.node->outputs[e.output].shape = in[i].shape;
+    if (e.node->is_variable()) metas_of(*e.node)[e.output].shape = in[i].shape;
   }
-  node.outputs = std::move(out);
+  metas_of(node) = std::move(out);
   return true;
+}
+}  // namespace
+
+bool infer_node(SymbolNode& node) {
+  return infer_with(node, [](SymbolNode& n) -> std::vector<TensorMeta>& { return n.outputs; });
 }
 
 // --- values
@@ -141,9 +139,10 @@ const Shape& Symbol::shape() const {
   const SymbolEntry& e = entry();
   const Shape& s = e.node->outputs[e.output].shape;
   if (!s.is_known()) {
-    throw TraceError(fmt::format(
-        "[shape] the shape of {} is not known: give the shapes of the input variables, as in sym.var(\"data\", {{1, 3, 224, 224}})",
-        e.node->name));
+    throw TraceError(
+        fmt::format("[shape] the shape of {} is not known: give the shapes of the input variables, as in "
+                    "sym.var(\"data\", {{1, 3, 224, 224}})",
+                    e.node->name));
   }
   if (t_shape_watch) t_shape_watch->was_read_ = true;
   return s;
@@ -160,18 +159,19 @@ Symbol Symbol::negate(const In<Symbol>& a) { return sym.negative(a); }
 
 Symbol Symbol::operator[](int64_t index) const {
   if (entry().node->visible_outputs() > 1) {
-    throw ValueError(fmt::format("[Symbol] node {} has several outputs: take one with .output(i) before indexing", name()));
+    throw ValueError(
+        fmt::format("[Symbol] node {} has several outputs: take one with .output(i) before indexing", name()));
   }
   // the last row is index:end, not -1:0
   Symbol row = index == -1 ? sym.slice_axis(*this, 0, -1, std::nullopt) : sym.slice_axis(*this, 0, index, index + 1);
-  const Shape& s = row.entry().node->outputs[0].shape;
-  if (s.is_known() && s.ndim() == 1) return row;
-  return sym.reshape(row, Shape(-3, -2));
+  return sym.squeeze(row, Shape(0));  // which leaves the one dimension that (1,) has
 }
 Symbol Symbol::slice(int64_t begin, int64_t end, std::source_location site) const {
   return sym.slice_axis(In<Symbol>(*this, site), 0, begin, end);
 }
-Symbol Symbol::reshape(const Shape& s, std::source_location site) const { return sym.reshape(In<Symbol>(*this, site), s); }
+Symbol Symbol::reshape(const Shape& s, std::source_location site) const {
+  return sym.reshape(In<Symbol>(*this, site), s);
+}
 Symbol Symbol::astype(DType t, std::source_location site) const { return sym.cast(In<Symbol>(*this, site), t); }
 Symbol Symbol::sum(std::source_location site) const { return sym.sum(In<Symbol>(*this, site)); }
 Symbol Symbol::mean(std::source_location site) const { return sym.mean(In<Symbol>(*this, site)); }
@@ -181,11 +181,11 @@ Symbol Symbol::copy(std::source_location site) const { return sym.identity(In<Sy
 Symbol Symbol::detach(std::source_location site) const { return sym.BlockGrad(In<Symbol>(*this, site)); }
 
 namespace {
-// `value` as it is written into an array like `target`: in its dtype and broadcast to its shape.
+// `value` as it is written into an array like `target`: in its dtype and broadcast to its shape. Whether that takes a
+// cast is read from the dtypes, so a trace of it holds for these alone.
 Symbol as_written(const Symbol& target, const Symbol& value, const std::source_location& site) {
-  const TensorMeta& to = target.entry().node->outputs[target.entry().output];
-  const TensorMeta& from = value.entry().node->outputs[value.entry().output];
-  Symbol cast = from.dtype == to.dtype ? value : sym.cast(In<Symbol>(value, site), to.dtype);
+  DType to = target.dtype();
+  Symbol cast = value.dtype() == to ? value : sym.cast(In<Symbol>(value, site), to);
   return sym.broadcast_like(In<Symbol>(cast, site), target);
 }
 }  // namespace
@@ -199,7 +199,8 @@ Symbol& Symbol::assign(const Arg<Symbol>& value) {
 
 Symbol& Symbol::slice_assign(const Shape& begin, const Shape& end, const Arg<Symbol>& value) {
   if (value.is_number()) {
-    return *this = sym._slice_assign_scalar(In<Symbol>(*this, value.site()), {.begin = begin, .end = end, .scalar = value.number()});
+    return *this = sym._slice_assign_scalar(In<Symbol>(*this, value.site()),
+                                            {.begin = begin, .end = end, .scalar = value.number()});
   }
   In<Symbol> self(*this, value.site());
   Symbol part = as_written(sym.slice(self, begin, end), value.array(), value.site());
@@ -270,7 +271,9 @@ std::vector<std::string> names_of(const std::vector<SymbolNode*>& nodes) {
 }
 }  // namespace
 
-std::vector<std::string> Symbol::list_arguments() const { return names_of(variables(entries_, VariableKind::argument)); }
+std::vector<std::string> Symbol::list_arguments() const {
+  return names_of(variables(entries_, VariableKind::argument));
+}
 std::vector<std::string> Symbol::list_auxiliary_states() const {
   return names_of(variables(entries_, VariableKind::auxiliary));
 }
@@ -292,39 +295,33 @@ Symbol Symbol::get_internals() const {
 
 Symbol::InferredShapes Symbol::infer_shape(const Shapes& known) const {
   auto order = topological_order(entries_);
-  // Works on the nodes and puts back what was known before.
-  std::vector<std::vector<TensorMeta>> saved;
-  for (SymbolNode* n : order) saved.push_back(n->outputs);
-  InferredShapes result;
-  auto restore = [&] {
-    for (size_t i = 0; i < order.size(); ++i) order[i]->outputs = saved[i];
-  };
-  try {
-    for (const auto& [name, shape] : known) {
-      auto it = std::find_if(order.begin(), order.end(), [&](SymbolNode* n) { return n->is_variable() && n->name == name; });
-      if (it == order.end()) throw ValueError(fmt::format("[infer_shape] there is no variable '{}'", name));
-      (*it)->outputs[0].shape = shape;
-    }
-    for (SymbolNode* n : order) {
-      if (n->op && !infer_node(*n)) {
-        for (const SymbolEntry& e : n->inputs) {
-          if (!e.node->outputs[e.output].shape.is_known()) {
-            throw ShapeError(fmt::format("[infer_shape] the shape of '{}', an input of {} ({}), does not follow from the given shapes",
-                                         e.node->name, n->name, n->op->name()));
-          }
-        }
-      }
-    }
-    for (SymbolNode* v : variables(entries_, VariableKind::argument)) result.arguments.push_back(v->outputs[0].shape);
-    for (SymbolNode* v : variables(entries_, VariableKind::auxiliary)) {
-      result.auxiliary_states.push_back(v->outputs[0].shape);
-    }
-    for (const SymbolEntry& e : entries_) result.outputs.push_back(e.node->outputs[e.output].shape);
-  } catch (...) {
-    restore();
-    throw;
+  std::unordered_map<const SymbolNode*, std::vector<TensorMeta>> metas;  // the nodes stay as they are
+  for (SymbolNode* n : order) metas[n] = n->outputs;
+  for (const auto& [name, shape] : known) {
+    auto it =
+        std::find_if(order.begin(), order.end(), [&](SymbolNode* n) { return n->is_variable() && n->name == name; });
+    if (it == order.end()) throw ValueError(fmt::format("[infer_shape] there is no variable '{}'", name));
+    metas[*it][0].shape = shape;
   }
-  restore();
+  auto shape_of = [&](const SymbolEntry& e) -> const Shape& { return metas[e.node.get()][e.output].shape; };
+  for (SymbolNode* n : order) {
+    try {
+      if (!n->op || infer_with(*n, [&](SymbolNode& x) -> std::vector<TensorMeta>& { return metas[&x]; })) continue;
+    } catch (const Error& e) {
+      std::rethrow_exception(e.with_context(fmt::format(" in node {}", n->name)));
+    }
+    for (const SymbolEntry& e : n->inputs) {
+      if (shape_of(e).is_known()) continue;
+      throw ShapeError(
+          fmt::format("[infer_shape] the shape of '{}', an input of {} ({}), does not follow from the given shapes",
+                      e.node->name, n->name, n->op->name()));
+    }
+  }
+  InferredShapes result;
+  for (SymbolNode* v : variables(entries_, VariableKind::argument)) result.arguments.push_back(metas[v][0].shape);
+  for (SymbolNode* v : variables(entries_, VariableKind::auxiliary))
+    result.auxiliary_states.push_back(metas[v][0].shape);
+  for (const SymbolEntry& e : entries_) result.outputs.push_back(shape_of(e));
   return result;
 }
 
@@ -384,7 +381,8 @@ Symbol compose(const Symbol& program, const std::unordered_map<std::string, Symb
   });
 }
 
-std::pair<Symbol, std::vector<std::string>> with_direct_labels(const Symbol& program, const std::vector<std::string>& unknown) {
+std::pair<Symbol, std::vector<std::string>> with_direct_labels(const Symbol& program,
+                                                               const std::vector<std::string>& unknown) {
   std::unordered_set<const SymbolNode*> tainted;  // what follows from a variable without a value
   for (SymbolNode* n : topological_order(program.entries())) {
     bool is_tainted = n->is_variable() && std::find(unknown.begin(), unknown.end(), n->name) != unknown.end();

@@ -1,4 +1,5 @@
-// Symbol: a value of a program that has not run: what hybrid_forward sees while it is traced, and what model files hold.
+// Symbol: a value of a program that has not run: what hybrid_forward sees while it is traced, and what model files
+// hold.
 #pragma once
 
 #include <filesystem>
@@ -26,7 +27,7 @@ struct SymbolEntry {
 struct SymbolNode : RefCounted<SymbolNode> {
   const OpDef* op = nullptr;  // nullptr: variable (or constant, when `constant` is defined)
   std::string name;
-  std::string op_name;        // as written in files: the operator's name or one of its aliases; "null" for variables
+  std::string op_name;  // as written in files: the operator's name or one of its aliases; "null" for variables
   Attributes attrs;
   // What a file says: attributes of operators as they stood there (so that writing gives them back unchanged),
   // attributes of variables ("__shape__" ...).
@@ -64,9 +65,9 @@ class Symbol : public ArrayOperators<Symbol> {
   // The name of the node; "group [...]" texts come from to_string.
   const std::string& name() const { return entry().node->name; }
   int num_outputs() const { return int(entries_.size()); }
-  Symbol output(int i) const;             // of a group or a node with several outputs
-  const Shape& shape() const;             // known when the inputs' shapes are; else TraceError saying what to do
-  DType dtype() const;                    // remembered by traces, as shape() is
+  Symbol output(int i) const;  // of a group or a node with several outputs
+  const Shape& shape() const;  // known when the inputs' shapes are; else TraceError saying what to do
+  DType dtype() const;         // remembered by traces, as shape() is
   int ndim() const { return shape().ndim(); }
   int64_t size() const { return shape().size(); }
 
@@ -94,8 +95,9 @@ class Symbol : public ArrayOperators<Symbol> {
   std::vector<std::string> list_auxiliary_states() const;  // variables that operators update (running statistics)
   std::vector<std::string> list_inputs() const;            // both, depth first
   std::vector<std::string> list_outputs() const;
-  Symbol get_internals() const;                            // every visible output of every node, as a group
-  // Completes shapes from those given by variable name. Throws ShapeError or ValueError naming what is missing.
+  Symbol get_internals() const;  // every visible output of every node, as a group
+  // Completes shapes from those given by variable name; the symbol stays as it is. Throws ShapeError or ValueError
+  // naming what is missing. Thread safety: any thread.
   struct InferredShapes {
     std::vector<Shape> arguments, outputs, auxiliary_states;
   };
@@ -156,7 +158,8 @@ Symbol compose(const Symbol& program, const std::unordered_map<std::string, Symb
 
 // The program with the label input of each output layer that follows from the `unknown` variables made a variable of
 // its own, whose shape follows from the data; and the names of these.
-std::pair<Symbol, std::vector<std::string>> with_direct_labels(const Symbol& program, const std::vector<std::string>& unknown);
+std::pair<Symbol, std::vector<std::string>> with_direct_labels(const Symbol& program,
+                                                               const std::vector<std::string>& unknown);
 
 // The program with each constant as a variable of its name, and the values of these.
 std::pair<Symbol, std::vector<std::pair<std::string, NDArray>>> constants_as_variables(const Symbol& program);

@@ -10,13 +10,33 @@ namespace {
 
 bool updates_inputs(const Node& n) { return n.op && n.op->traits.mutates != 0; }
 
+// The value whose memory this one lies in, through views.
+ValueId root(const Graph& g, ValueId v) {
+  while (g.nodes[v.node].op && g.nodes[v.node].op->traits.view) v = g.nodes[v.node].inputs[0];
+  return v;
+}
+
+// By node: does an operator update it? What reads it depends on when it does.
+std::vector<bool> updated_nodes(const Graph& g) {
+  std::vector<bool> updated(g.nodes.size(), false);
+  for (const Node& n : g.nodes) {
+    if (!updates_inputs(n)) continue;
+    for (size_t i = 0; i < n.inputs.size(); ++i) {
+      if (is_mutated(n.op->traits, int(i), int(n.inputs.size()))) updated[root(g, n.inputs[i]).node] = true;
+    }
+  }
+  return updated;
+}
+
 // Rebuilds a graph keeping chosen nodes and replacing values.
-Graph rebuild(const Graph& g, const std::vector<bool>& keep, const std::map<std::pair<uint32_t, uint32_t>, ValueId>& replace) {
+Graph rebuild(const Graph& g, const std::vector<bool>& keep,
+              const std::map<std::pair<uint32_t, uint32_t>, ValueId>& replace) {
   Graph out;
   std::vector<uint32_t> number(g.nodes.size());
   auto mapped = [&](ValueId v) {
     // replacements refer to earlier nodes, possibly replaced themselves
-    for (auto it = replace.find({v.node, v.output}); it != replace.end(); it = replace.find({v.node, v.output})) v = it->second;
+    for (auto it = replace.find({v.node, v.output}); it != replace.end(); it = replace.find({v.node, v.output}))
+      v = it->second;
     return ValueId{number[v.node], v.output};
   };
   for (size_t i = 0; i < g.nodes.size(); ++i) {
@@ -34,14 +54,9 @@ Graph rebuild(const Graph& g, const std::vector<bool>& keep, const std::map<std:
 }  // namespace
 
 Graph own_outputs(Graph g) {
-  // The node whose memory a value lies in, through views.
-  auto root = [&](ValueId v) {
-    while (g.nodes[v.node].op && g.nodes[v.node].op->traits.view) v = g.nodes[v.node].inputs[0];
-    return v;
-  };
   std::vector<ValueId> taken;
   for (size_t i = 0; i < g.outputs.size(); ++i) {
-    ValueId v = g.outputs[i], r = root(v);
+    ValueId v = g.outputs[i], r = root(g, v);
     bool own = g.nodes[r.node].op && !(r != v) && std::find(taken.begin(), taken.end(), r) == taken.end();
     if (own) {
       taken.push_back(r);
@@ -79,11 +94,15 @@ Graph common_subexpressions(Graph g) {
     auto it = replace.find({v.node, v.output});
     return it == replace.end() ? v : it->second;
   };
+  const std::vector<bool> updated = updated_nodes(g);
   std::multimap<std::pair<const OpDef*, size_t>, uint32_t> seen;  // by operator and first input
   for (uint32_t i = 0; i < g.nodes.size(); ++i) {
     Node& n = g.nodes[i];
     if (!n.op || n.op->traits_of(n.attrs.get()).random || updates_inputs(n) || n.inputs.empty()) continue;
     for (ValueId& v : n.inputs) v = mapped(v);
+    if (updated[i] ||
+        std::any_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) { return updated[root(g, v).node]; }))
+      continue;
     std::pair<const OpDef*, size_t> key{n.op, n.inputs[0].node};
     auto [first, last] = seen.equal_range(key);
     auto same = std::find_if(first, last, [&](const auto& other) {

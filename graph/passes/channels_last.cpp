@@ -130,7 +130,8 @@ Graph channels_last(Graph g) {
   for (uint32_t i : g.inputs) out.inputs.push_back(number[i]);
   for (size_t i = 0; i < g.outputs.size(); ++i) {
     ValueId v{number[g.outputs[i].node], g.outputs[i].output};
-    out.outputs.push_back(in_layout(v, Layout::row_major, i < g.num_forward_outputs ? Phase::forward : Phase::backward));
+    out.outputs.push_back(
+        in_layout(v, Layout::row_major, i < g.num_forward_outputs ? Phase::forward : Phase::backward));
   }
   out.num_forward_outputs = g.num_forward_outputs;
   return out;

@@ -12,7 +12,8 @@ Graph own_outputs(Graph graph);
 // Drops nodes that no output needs (nodes that update an input stay).
 Graph dead_code(Graph graph);
 
-// Merges nodes with the same operator, attributes and inputs; never random or updating ones.
+// Merges nodes with the same operator, attributes and inputs; never random or updating ones, nor readers of what is
+// updated.
 Graph common_subexpressions(Graph graph);
 
 // Without training Dropout hands its input through.

@@ -75,10 +75,12 @@ TEST_CASE("autograd: test_training and test_is_train: Dropout follows the mode")
   y.backward();
   CHECK(same_bits(x.grad(), y));
 
-  y = autograd::record([&] { return autograd::predict_mode([&] {
-    CHECK(autograd::is_recording());
-    return drop();
-  }); });
+  y = autograd::record([&] {
+    return autograd::predict_mode([&] {
+      CHECK(autograd::is_recording());
+      return drop();
+    });
+  });
   CHECK_FALSE(is_dropped(y));
   y.backward();
   CHECK(same_bits(x.grad(), x));
@@ -166,9 +168,15 @@ TEST_CASE("autograd: test_higher_order_grad: second derivatives") {
       {"exp", [](const NDArray& x) { return nd.exp(x); }, [](double x) { return std::exp(x); }},
       {"log", [](const NDArray& x) { return nd.log(x); }, [](double x) { return -1 / (x * x); }},
       {"sigmoid", [](const NDArray& x) { return nd.sigmoid(x); },
-       [](double x) { double s = 1 / (1 + std::exp(-x)); return s * (1 - s) * (1 - 2 * s); }},
+       [](double x) {
+         double s = 1 / (1 + std::exp(-x));
+         return s * (1 - s) * (1 - 2 * s);
+       }},
       {"tanh", [](const NDArray& x) { return nd.tanh(x); },
-       [](double x) { double t = std::tanh(x); return -2 * t * (1 - t * t); }},
+       [](double x) {
+         double t = std::tanh(x);
+         return -2 * t * (1 - t * t);
+       }},
       {"sqrt", [](const NDArray& x) { return nd.sqrt(x); }, [](double x) { return -0.25 / (x * std::sqrt(x)); }},
       {"square", [](const NDArray& x) { return nd.square(x); }, [](double) { return 2.0; }},
       {"reciprocal", [](const NDArray& x) { return nd.reciprocal(x); }, [](double x) { return 2 / (x * x * x); }},
@@ -300,12 +308,110 @@ TEST_CASE("autograd: an error in the middle of a backward leaves nothing behind"
   CHECK(same_bits(x.grad(), nd.exp(x)));
 }
 
+TEST_CASE("autograd: grad() stores nothing, also where a planned call could write attached gradients directly") {
+  CachedGraph graph(sym.var("data") * sym.var("w"), {"data", "w"}, {}, "net");
+  NDArray x = with_grad(nd.array({1, 2})), w = with_grad(nd.array({3, 4}));
+  w.grad().assign(7);
+  for (bool planned : {false, true}) {
+    NDArray y = autograd::record([&] { return planned ? call(graph, {x, w})[0] : x * w; });
+    CHECK(floats(autograd::grad(y, x)) == std::vector<float>{3, 4});
+    CHECK(floats(w.grad()) == std::vector<float>{7, 7});
+  }
+  NDArray y = autograd::record([&] { return call(graph, {x, w})[0]; });
+  CHECK(autograd::grad(std::span(&y, 1), {}).empty());
+  CHECK(floats(w.grad()) == std::vector<float>{7, 7});
+}
+
+TEST_CASE("autograd: an attached gradient may be part of the computation") {
+  CachedGraph graph(sym.var("data") * 3, {"data"}, {}, "net");
+  for (bool planned : {false, true}) {
+    INFO(planned);
+    NDArray x = with_grad(nd.array({1, 2}));
+    x.grad().assign(10);
+    NDArray y = autograd::record([&] {
+      NDArray first = x * x.grad();
+      return first + (planned ? call(graph, {x})[0] : x * 3);
+    });
+    y.backward();
+    CHECK(floats(x.grad()) == std::vector<float>{13, 13});
+  }
+}
+
+TEST_CASE("autograd: an attached gradient may be the head gradient of another array") {
+  for (bool planned : {false, true}) {
+    INFO(planned);
+    CachedGraph twice(sym.var("data") * 2, {"data"}, {}, "net");
+    NDArray x = with_grad(nd.array({1, 2}));
+    x.grad().assign(10);
+    std::vector<NDArray> others, heads, head_grads;
+    autograd::record([&] {
+      heads.push_back(planned ? call(twice, {x})[0] : x * 2);  // the first call is the last of the backward
+      for (int i = 0; i < 8; ++i) {
+        others.push_back(with_grad(nd.zeros({2})));
+        heads.push_back(others.back() + nd.ones({2}));  // hands its head through
+      }
+    });
+    head_grads.assign(9, x.grad());
+    head_grads[0] = NDArray();
+    autograd::backward(heads, head_grads);
+    CHECK(floats(x.grad()) == std::vector<float>{2, 2});
+    for (const NDArray& o : others) CHECK(floats(o.grad()) == std::vector<float>{10, 10});
+  }
+}
+
+TEST_CASE("autograd: a head gradient has the dtype of its head, planned or not") {
+  CachedGraph graph(sym.tanh(sym.var("data")), {"data"}, {}, "net");
+  NDArray x = with_grad(numbers({4}));
+  for (bool planned : {false, true}) {
+    NDArray y = autograd::record([&] { return planned ? call(graph, {x})[0] : nd.tanh(x); });
+    NDArray narrow = nd.ones({4}, {.dtype = DType::float16});
+    CHECK_THROWS_AS(y.backward(narrow), TypeError);
+    CHECK_THROWS_WITH(y.backward(narrow),
+                      Contains("dtype float16") && Contains("float32") && Contains("autograd_test.cpp:"));
+    CHECK_THROWS_AS(autograd::grad(std::span(&y, 1), std::span(&x, 1), std::span(&narrow, 1)), TypeError);
+    y.backward(nd.ones({4}));
+    require_near(x.grad(), (1 - nd.square(nd.tanh(x))).asvector<double>());
+  }
+}
+
+TEST_CASE("autograd: an array that is its own head, and arrays without elements") {
+  NDArray x = with_grad(nd.array({5, 6}));
+  x.backward();
+  CHECK(floats(x.grad()) == std::vector<float>{1, 1});
+  CachedGraph graph(sym.tanh(sym.var("data")) * 2, {"data"}, {}, "net");
+  for (bool planned : {false, true}) {
+    NDArray none = with_grad(nd.zeros({0, 3}));
+    NDArray y = autograd::record([&] { return planned ? call(graph, {none})[0] : nd.tanh(none) * 2; });
+    y.backward();
+    CHECK(none.grad().shape() == Shape(0, 3));
+    CHECK(floats(none.grad()).empty());
+  }
+}
+
+TEST_CASE("autograd: a change of mode inside a traced program is refused, for the trace would not keep it") {
+  auto nothing = [] {};
+  thread_context().tracing = true;
+  auto record = message_of([&] { autograd::record(nothing); });
+  auto pause = message_of([&] { autograd::pause(nothing); });
+  auto train = message_of([&] { autograd::train_mode(nothing); });
+  autograd::predict_mode(nothing);  // as it is
+  thread_context().tracing = false;
+  for (const std::string& text : {record, pause, train}) CHECK_THAT(text, Contains("x.detach()"));
+  CHECK_THAT(pause, Contains("[pause]"));
+  autograd::train_mode([&] {
+    thread_context().tracing = true;
+    CHECK_THROWS_AS(autograd::predict_mode(nothing), TraceError);
+    autograd::train_mode(nothing);
+    thread_context().tracing = false;
+  });
+}
+
 namespace {
 Task<NDArray> square_later(NDArray x, int& recording) {
   recording += autograd::is_recording();
   co_await x;  // may resume on another thread
   recording += autograd::is_recording();
-  co_return x * x;
+  co_return x* x;
 }
 }  // namespace
 

@@ -1,5 +1,8 @@
 #include "kaon/graph/cached_graph.h"
 
+#include <atomic>
+#include <chrono>
+#include <cmath>
 #include <thread>
 
 #include "kaon/tests/graph/support.h"
@@ -88,11 +91,12 @@ TEST_CASE("users row 30: a miss says why in one line") {
 }
 
 TEST_CASE("cached graph: one operation per forward and one per backward") {
+  Engine engine;  // of its own: its operations are counted
+  EngineScope scope(engine);
   CachedGraph graph(mlp(), mlp_names, {.static_alloc = true}, "net");
   auto parameters = mlp_parameters();
   for (NDArray& p : parameters) p.attach_grad();
   auto inputs = with_data(numbers({4, 8}), parameters);
-  Engine& engine = Engine::current();
   for (int time = 0; time < 5; ++time) {
     uint64_t before = engine.stats().ops;
     NDArray y = autograd::record([&] { return call(graph, inputs)[0]; });
@@ -118,7 +122,8 @@ TEST_CASE("cached graph: every gradient is the imperative one, with write and ad
         NDArray y = autograd::record([&] {
           if (planned) return call(graph, with_data(x, parameters))[0];
           NDArray h = x;
-          for (size_t k = 0; k < 6; k += 2) h = nd.tanh(nd.FullyConnected(h, parameters[k], parameters[k + 1], {.num_hidden = 8}));
+          for (size_t k = 0; k < 6; k += 2)
+            h = nd.tanh(nd.FullyConnected(h, parameters[k], parameters[k + 1], {.num_hidden = 8}));
           return h;
         });
         y.backward();
@@ -149,9 +154,8 @@ TEST_CASE("cached graph: two outstanding recorded forwards keep their values apa
   CHECK(same_bits(parameters[0].grad(), g1));
   y2.backward();
   CHECK(same_bits(parameters[0].grad(), g2));
-  NDArray sum = autograd::record([&] {
-    return call(graph, with_data(x1, parameters))[0] + call(graph, with_data(x2, parameters))[0];
-  });
+  NDArray sum = autograd::record(
+      [&] { return call(graph, with_data(x1, parameters))[0] + call(graph, with_data(x2, parameters))[0]; });
   sum.backward();
   require_near(parameters[0].grad(), (g1 + g2).asvector<double>());
 }
@@ -170,17 +174,35 @@ TEST_CASE("cached graph: a recorded forward that is dropped gives its memory bac
 TEST_CASE("users row 21: train, infer, train over many operators") {
   auto programs = [](auto F, const auto& x) {
     using A = std::decay_t<decltype(x)>;
-    return std::vector<A>{F.sqrt(x) + F.sqrt(x * 2), F.exp(x), F.log(x), F.tanh(x), F.sigmoid(x), F.relu(x - 1), F.square(x),
-                          F.softmax(x), F.log_softmax(x), F.mean(x), F.sum(x, {.axis = Shape(1)}), F.max(x), F.transpose(x),
-                          F.concat(Concat{.dim = 0}, x, x * 3), x.slice(0, 1), F.reshape(x, {-1}), F.clip(x, 0.5, 1.5),
-                          F.broadcast_maximum(x, F.ones_like(x)), F.dot(x, x), F.Activation(x, {.act_type = ActivationType::softrelu}),
-                          F.LeakyReLU(x - 1, {}), x % 0.7};
+    return std::vector<A>{F.sqrt(x) + F.sqrt(x * 2),
+                          F.exp(x),
+                          F.log(x),
+                          F.tanh(x),
+                          F.sigmoid(x),
+                          F.relu(x - 1),
+                          F.square(x),
+                          F.softmax(x),
+                          F.log_softmax(x),
+                          F.mean(x),
+                          F.sum(x, {.axis = Shape(1)}),
+                          F.max(x),
+                          F.transpose(x),
+                          F.concat(Concat{.dim = 0}, x, x * 3),
+                          x.slice(0, 1),
+                          F.reshape(x, {-1}),
+                          F.clip(x, 0.5, 1.5),
+                          F.broadcast_maximum(x, F.ones_like(x)),
+                          F.dot(x, x),
+                          F.Activation(x, {.act_type = ActivationType::softrelu}),
+                          F.LeakyReLU(x - 1, {}),
+                          x % 0.7};
   };
   size_t count = programs(nd, nd.ones({2, 2})).size();
   REQUIRE(count >= 20);
   for (size_t k = 0; k < count; ++k) {
     INFO("program " << k);
-    CachedGraph graph(programs(sym, sym.var("data", {2, 2}))[k], {"data"}, {.static_alloc = true, .exact = true}, "net");
+    CachedGraph graph(programs(sym, sym.var("data", {2, 2}))[k], {"data"}, {.static_alloc = true, .exact = true},
+                      "net");
     auto train = [&](const NDArray& value, bool planned) {
       NDArray x = value.copy();
       x.attach_grad();
@@ -230,7 +252,8 @@ TEST_CASE("users row 23: outputs are never overwritten by later calls") {
 
 TEST_CASE("users row 23: without static_alloc the arena goes back to the storage") {
   for (bool static_alloc : {false, true}) {
-    CachedGraph graph(sym.tanh(sym.tanh(sym.var("data", {1024, 1024}))) * 2, {"data"}, {.static_alloc = static_alloc}, "net");
+    CachedGraph graph(sym.tanh(sym.tanh(sym.var("data", {1024, 1024}))) * 2, {"data"}, {.static_alloc = static_alloc},
+                      "net");
     NDArray x = nd.ones({1024, 1024});
     nd.waitall();
     size_t before = Storage::cpu().stats().live;
@@ -239,7 +262,26 @@ TEST_CASE("users row 23: without static_alloc the arena goes back to the storage
     size_t output = size_t(y.size()) * 4, arena = graph.plan()->memory().arena_bytes;
     REQUIRE(arena >= output);
     CHECK(Storage::cpu().stats().live - before == output + (static_alloc ? arena : 0));
+    x.attach_grad();
+    nd.waitall();
+    before = Storage::cpu().stats().live;
+    y = autograd::record([&] { return call(graph, {x})[0]; });
+    nd.waitall();
+    CHECK(Storage::cpu().stats().live - before >= arena);  // what the backward needs, and the new y for the old one
+    y = NDArray();
+    CHECK(Storage::cpu().stats().live + output - before == (static_alloc ? graph.plan()->memory().arena_bytes : 0));
   }
+}
+
+TEST_CASE("cached graph: more inputs than an operation can have are refused") {
+  std::vector<Symbol> inputs;
+  std::vector<std::string> names;
+  for (int i = 0; i < 66000; ++i) {
+    names.push_back("x" + std::to_string(i));
+    inputs.push_back(sym.var(names.back()));
+  }
+  CachedGraph graph(sym.add_n(inputs), names, {}, "wide");
+  CHECK_THROWS_WITH(call(graph, std::vector<NDArray>(66000, nd.ones({1}))), Contains("at most 65533"));
 }
 
 TEST_CASE("cached graph: 8 threads call one graph at once, first calls included, with and without recording") {
@@ -248,7 +290,8 @@ TEST_CASE("cached graph: 8 threads call one graph at once, first calls included,
   std::vector<NDArray> inputs, expected, gradients;
   auto imperative = [&](const NDArray& x) {
     NDArray h = x;
-    for (size_t k = 0; k < 6; k += 2) h = nd.tanh(nd.FullyConnected(h, parameters[k], parameters[k + 1], {.num_hidden = 8}));
+    for (size_t k = 0; k < 6; k += 2)
+      h = nd.tanh(nd.FullyConnected(h, parameters[k], parameters[k + 1], {.num_hidden = 8}));
     return h;
   };
   for (int n = 1; n <= 4; ++n) {
@@ -289,9 +332,94 @@ TEST_CASE("cached graph: what is wrong is said at the call") {
   auto undefined = with_data(NDArray(), parameters);
   CHECK_THROWS_AS(call(graph, undefined), StateError);
   CHECK_THROWS_AS(graph.plan(), StateError);
-  CHECK_THROWS_WITH(CachedGraph(mlp(), mlp_names, {.static_shape = true}, "net"), Contains("static_shape requires static_alloc"));
+  CHECK_THROWS_WITH(CachedGraph(mlp(), mlp_names, {.static_shape = true}, "net"),
+                    Contains("static_shape requires static_alloc"));
   CHECK_THROWS_AS(CachedGraph(mlp(), mlp_names, {.max_plans = 0}, "net"), ValueError);
   Symbol same = sym.var("data", {2}) + sym.var("data", {2});
   CHECK_THROWS_WITH(CachedGraph(same, {"data", "data"}, {}, "net"), Contains("two inputs or parameters named 'data'"));
   CHECK(call(graph, with_data(numbers({4, 8}), parameters))[0].shape() == Shape(4, 8));
+}
+
+namespace {
+
+// y = x; waits until two runs of it have begun, at most 5 s. y[0] says whether they met.
+std::atomic<int> g_meeting{0};
+struct Meets {
+  static constexpr OpTraits traits{.name = "_test_meets", .in_mxnet = false};
+  static constexpr auto fields = std::tuple<>{};
+  static const OpDef def;
+  void infer(InferContext& c) const { c.set_output(c.shape(0), c.dtype()); }
+};
+void run_cpu(const Meets&, KernelContext& c) {
+  ++g_meeting;
+  auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (g_meeting < 2 && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  c.out().as<float>()[0] = g_meeting >= 2;
+}
+const OpDef Meets::def = make_op_def<Meets>();
+
+Symbol normalized(const Symbol& x) {
+  return sym.BatchNorm(x, sym.var("g"), sym.var("b"), sym.var("m"), sym.var("v"), {});
+}
+const std::vector<std::string> normalized_names{"data", "g", "b", "m", "v"};
+std::vector<NDArray> statistics() { return {nd.ones({2}), nd.zeros({2}), nd.zeros({2}), nd.ones({2})}; }
+
+}  // namespace
+
+TEST_CASE("users row 33: predictions with running statistics run side by side") {
+  Engine engine({.threads = 2});
+  EngineScope scope(engine);
+  CachedGraph graph(sym.call(Meets{}, normalized(sym.var("data"))), normalized_names, {.static_alloc = true}, "net");
+  auto p = statistics();
+  NDArray x1 = numbers({1, 2}, 1), x2 = numbers({1, 2}, 2);
+  engine.wait_all();
+  g_meeting = 0;
+  NDArray a = call(graph, with_data(x1, p))[0], b = call(graph, with_data(x2, p))[0];
+  CHECK(a.slice(0, 1).asvector<float>()[0] == 1);
+  CHECK(b.slice(0, 1).asvector<float>()[0] == 1);
+}
+
+TEST_CASE("cached graph: a prediction that fails leaves the running statistics as they were") {
+  CachedGraph graph(fails_on_nan(normalized(sym.var("data"))), normalized_names, {.static_alloc = true}, "net");
+  auto p = statistics();
+  NDArray good = numbers({3, 2});
+  NDArray expected = call(graph, with_data(good, p))[0];
+  NDArray bad = call(graph, with_data(nd.full({3, 2}, std::nan("")), p))[0];
+  CHECK_THROWS_AS(bad.wait_to_read(), ValueError);
+  CHECK(same_bits(call(graph, with_data(good, p))[0], expected));
+}
+
+TEST_CASE("cached graph: one graph under several engines, of which some are gone") {
+  CachedGraph graph(mlp(), mlp_names, {.static_alloc = true, .exact = true}, "net");
+  auto gradient = [&] {
+    auto p = mlp_parameters();
+    for (NDArray& a : p) a.attach_grad();
+    NDArray y = autograd::record([&] { return call(graph, with_data(numbers({4, 8}), p))[0]; });
+    for (int i = 0; i < 4; ++i) call(graph, with_data(numbers({4, 8}), p));
+    y.backward();
+    return floats(p[0].grad());
+  };
+  auto expected = gradient();
+  for (int threads : {0, 1, 2}) {
+    Engine engine({.threads = threads});
+    EngineScope scope(engine);
+    CHECK(gradient() == expected);
+    engine.wait_all();
+  }
+  CHECK(gradient() == expected);
+  Engine other({.threads = 1});
+  auto p = mlp_parameters();
+  NDArray elsewhere;
+  {
+    EngineScope scope(other);
+    elsewhere = numbers({4, 8});
+  }
+  CHECK_THROWS_WITH(call(graph, with_data(elsewhere, p)), Contains("different engines"));
+}
+
+TEST_CASE("cached graph: an operator with 70000 inputs") {
+  std::vector<Symbol> all(70000, sym.var("data"));
+  all.back() = sym.var("last");
+  CachedGraph graph(sym.add_n(all), {"data", "last"}, {}, "sum");
+  CHECK(floats(call(graph, {nd.array({1, 2}), nd.array({5, 6})})[0]) == std::vector<float>{70004, 140004});
 }

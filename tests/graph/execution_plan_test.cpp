@@ -57,7 +57,8 @@ void check_same(F&& f, const std::vector<NDArray>& values) {
   std::vector<Symbol> data;
   for (size_t i = 0; i < values.size(); ++i) data.push_back(sym.var("data" + std::to_string(i), values[i].shape()));
   for (bool static_alloc : {true, false}) {
-    CachedGraph graph(Symbol::group(f(sym, data)), data_names(int(values.size())), {.static_alloc = static_alloc, .exact = true}, "same");
+    CachedGraph graph(Symbol::group(f(sym, data)), data_names(int(values.size())),
+                      {.static_alloc = static_alloc, .exact = true}, "same");
     for (int time = 0; time < 2; ++time) {
       Result imperative = run([&](const std::vector<NDArray>& x) { return f(nd, x); }, values);
       Result planned = run([&](const std::vector<NDArray>& x) { return call(graph, x); }, values);
@@ -75,9 +76,11 @@ TEST_CASE("users row 24: 500 random programs equal the imperative run bit for bi
   for (uint32_t seed = 1; seed <= 500; ++seed) {
     INFO("seed " << seed);
     int steps = 3 + int(seed % 30);
-    CachedGraph graph(random_symbol(steps, seed), data_names(2), {.static_alloc = seed % 2 == 0, .exact = true}, "random");
+    CachedGraph graph(random_symbol(steps, seed), data_names(2), {.static_alloc = seed % 2 == 0, .exact = true},
+                      "random");
     Result planned = run([&](const std::vector<NDArray>& x) { return call(graph, x); }, values);
-    Result imperative = run([&](const std::vector<NDArray>& x) { return random_program<NDArray>(nd, x, steps, seed); }, values);
+    Result imperative =
+        run([&](const std::vector<NDArray>& x) { return random_program<NDArray>(nd, x, steps, seed); }, values);
     require_same(planned, imperative);
   }
 }
@@ -88,7 +91,8 @@ TEST_CASE("execution plan: 100 random programs with the faster kernels are withi
     INFO("seed " << seed);
     CachedGraph graph(random_symbol(15, seed), data_names(2), {.static_alloc = true}, "random");
     Result planned = run([&](const std::vector<NDArray>& x) { return call(graph, x); }, values);
-    Result imperative = run([&](const std::vector<NDArray>& x) { return random_program<NDArray>(nd, x, 15, seed); }, values);
+    Result imperative =
+        run([&](const std::vector<NDArray>& x) { return random_program<NDArray>(nd, x, 15, seed); }, values);
     for (size_t i = 0; i < planned.outputs.size(); ++i) {
       require_near(planned.outputs[i], imperative.outputs[i].asvector<double>(), 1e-4);
     }
@@ -103,7 +107,8 @@ TEST_CASE("users row 25: inputs, constants, duplicates and views as outputs") {
     using A = std::decay_t<decltype(in[0])>;
     const A &x = in[0], &y = in[1];
     A constant = F.array({1, 2, 3, 4}, {2, 2}), r = F.relu(x);
-    return std::vector<A>{x, x, r, constant, r, F.reshape(r, {4}), F.flatten(x), x.slice(0, 1), F.reshape(constant, {4}), y * r};
+    return std::vector<A>{
+        x, x, r, constant, r, F.reshape(r, {4}), F.flatten(x), x.slice(0, 1), F.reshape(constant, {4}), y * r};
   };
   check_same(program, {numbers({2, 2}, 1), numbers({2, 2}, 2)});
 }
@@ -176,8 +181,10 @@ TEST_CASE("execution plan: random operators draw what the imperative run draws")
     for (bool planned : {false, true}) {
       kaon::random::seed(42);
       for (int time = 0; time < 3; ++time) {
-        results.push_back(training ? autograd::train_mode([&] { return planned ? call(graph, {x}) : program(nd, std::vector{x}); })
-                                   : planned ? call(graph, {x}) : program(nd, std::vector{x}));
+        results.push_back(
+            training  ? autograd::train_mode([&] { return planned ? call(graph, {x}) : program(nd, std::vector{x}); })
+            : planned ? call(graph, {x})
+                      : program(nd, std::vector{x}));
       }
       results.push_back({nd.random_uniform({5})});  // both have used the same numbers
     }
@@ -188,7 +195,9 @@ TEST_CASE("execution plan: random operators draw what the imperative run draws")
   }
 }
 
-TEST_CASE("execution plan: backward twice with retain_graph") {
+TEST_CASE("execution plan: backward twice with retain_graph, one operation each") {
+  Engine engine;  // of its own: its operations are counted
+  EngineScope scope(engine);
   Symbol x = sym.var("data0", {32, 8});
   Symbol y = x;
   for (int i = 0; i < 6; ++i) y = sym.tanh(y * 1.5) * sym.sigmoid(y) + x;
@@ -202,7 +211,9 @@ TEST_CASE("execution plan: backward twice with retain_graph") {
     NDArray first = in.grad().copy();
     for (bool retain : {true, true, false}) {
       in.grad().assign(0);
+      uint64_t before = engine.stats().ops;
       out.backward(head, retain);
+      CHECK(engine.stats().ops == before + 1);
       CHECK(same_bits(in.grad(), first));
     }
     CHECK_THROWS_AS(out.backward(head), StateError);
@@ -244,7 +255,8 @@ TEST_CASE("execution plan: what is wanted is settled by the forward") {
 
 TEST_CASE("execution plan: one output of several has a head gradient") {
   Symbol x = sym.var("data0", {4});
-  CachedGraph graph(Symbol::group({sym.tanh(x), sym.exp(x)}), {"data0"}, {.static_alloc = true, .exact = true}, "partial");
+  CachedGraph graph(Symbol::group({sym.tanh(x), sym.exp(x)}), {"data0"}, {.static_alloc = true, .exact = true},
+                    "partial");
   NDArray in = numbers({4});
   in.attach_grad();
   for (size_t i : {0, 1}) {
@@ -261,12 +273,14 @@ TEST_CASE("execution plan: gradients of gradients are refused") {
   CachedGraph graph(sym.exp(x), {"data0"}, {}, "second");
   NDArray in = nd.ones({2});
   in.attach_grad();
-  CHECK_THROWS_WITH(autograd::record([&] { return autograd::grad(call(graph, {in})[0], in, true); }), Contains("hybridize(false)"));
+  CHECK_THROWS_WITH(autograd::record([&] { return autograd::grad(call(graph, {in})[0], in, true); }),
+                    Contains("hybridize(false)"));
 }
 
 TEST_CASE("execution plan: an error names node, operator and the line of the call; the next call is right") {
   Symbol x = sym.var("data0", {2});
-  CachedGraph graph(sym.tanh(fails_on_nan(x * 2, std::source_location::current(), "inner_check")), {"data0"}, {.static_alloc = true}, "net");
+  CachedGraph graph(sym.tanh(fails_on_nan(x * 2, std::source_location::current(), "inner_check")), {"data0"},
+                    {.static_alloc = true}, "net");
   NDArray good = nd.array({1, 2}), bad = nd.array({NAN, 1.0f});
   good.attach_grad();
   bad.attach_grad();

@@ -16,7 +16,8 @@ Graph make(const Symbol& s, const std::vector<std::string>& names, const Shape& 
   return g;
 }
 size_t count(const Graph& g, std::string_view op, Phase phase) {
-  return size_t(std::count_if(g.nodes.begin(), g.nodes.end(), [&](const Node& n) { return n.op && n.op->name() == op && n.phase == phase; }));
+  return size_t(std::count_if(g.nodes.begin(), g.nodes.end(),
+                              [&](const Node& n) { return n.op && n.op->name() == op && n.phase == phase; }));
 }
 }  // namespace
 
@@ -68,8 +69,11 @@ TEST_CASE("gradient: the thread's mode is as before, also after an error") {
 }
 
 TEST_CASE("gradient: test_grad_graph_change: outputs without a gradient among those with one") {
-  auto program = [](auto F, const auto& array, const auto& index) { return std::vector{F.take(array, index), F.square(index)}; };
-  CachedGraph graph(Symbol::group(program(sym, sym.var("array"), sym.var("index"))), {"array", "index"}, {.exact = true}, "take");
+  auto program = [](auto F, const auto& array, const auto& index) {
+    return std::vector{F.take(array, index), F.square(index)};
+  };
+  CachedGraph graph(Symbol::group(program(sym, sym.var("array"), sym.var("index"))), {"array", "index"},
+                    {.exact = true}, "take");
   NDArray array = numbers({4, 3}), index = nd.array({1, 3, 1});
   array.attach_grad();
   NDArray row = autograd::record([&] { return call(graph, {array, index})[0]; });
@@ -77,4 +81,17 @@ TEST_CASE("gradient: test_grad_graph_change: outputs without a gradient among th
   NDArray got = array.grad().copy();
   autograd::record([&] { return program(nd, array, index)[0]; }).backward();
   CHECK(same_bits(got, array.grad()));
+}
+
+TEST_CASE("gradient: none flows through integers, planned or not") {
+  auto program = [](auto F, const auto& x) { return F.cast(F.cast(x, DType::int32), DType::float32) + x * 0.5; };
+  CachedGraph graph(program(sym, sym.var("data")), {"data"}, {.exact = true}, "integers");
+  for (bool planned : {false, true}) {
+    NDArray x = nd.array({1.5, 2.5});
+    x.attach_grad();
+    NDArray y = autograd::record([&] { return planned ? call(graph, {x})[0] : program(nd, x); });
+    y.backward(nd.array({1, 4}));
+    CHECK(floats(y) == std::vector<float>{1.75, 3.25});
+    CHECK(floats(x.grad()) == std::vector<float>{0.5, 2});
+  }
 }

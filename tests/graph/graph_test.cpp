@@ -8,7 +8,8 @@ using Catch::Matchers::Contains;
 
 TEST_CASE("graph: from a symbol: inputs first in the order given, then nodes in the order of the program") {
   Symbol x = sym.var("x", {2, 3}), y = sym.var("y", {2, 3});
-  Symbol first = sym.as("first").exp(y), second = sym.as("second").tanh(x), third = sym.as("third").broadcast_sub(second, first);
+  Symbol first = sym.as("first").exp(y), second = sym.as("second").tanh(x),
+         third = sym.as("third").broadcast_sub(second, first);
   Graph g = Graph::from_symbol(Symbol::group({third, second}), {"y", "unused", "x"});
   g.validate();
   std::vector<std::string> names;
@@ -39,7 +40,8 @@ TEST_CASE("graph: shapes are inferred anew for other inputs; an error names the 
 
 TEST_CASE("graph: str shows every node; validate finds references forwards") {
   Graph g = Graph::from_symbol(sym.as("a").tanh(sym.var("x", {2})) + sym.array({1, 2}), {"x"});
-  CHECK_THAT(g.str(), Contains("%0 = input()") && Contains("= tanh(%0)") && Contains("constant") && Contains("return %"));
+  CHECK_THAT(g.str(),
+             Contains("%0 = input()") && Contains("= tanh(%0)") && Contains("constant") && Contains("return %"));
   g.validate();
   g.nodes[1].inputs.push_back({9, 0});
   CHECK_THROWS_AS(g.validate(), Error);

@@ -10,8 +10,8 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-// Runs the plan on paper, forward nodes, then backward nodes: who wrote each byte last? Every input must still be there.
-// Knows nothing of lifetimes.
+// Runs the plan on paper, forward nodes, then backward nodes: who wrote each byte last? Every input must still be
+// there. Knows nothing of lifetimes.
 void run_on_paper(const Graph& g, const MemoryPlan& plan) {
   std::vector<const Node*> owner(plan.arena_bytes, nullptr);
   auto each_byte = [&](ValueId v, auto&& visit) {
@@ -62,7 +62,8 @@ TEST_CASE("memory plan: values that are alive together never overlap, on 300 ran
   int with_gradient = 0;
   for (uint32_t seed = 1; seed <= 300; ++seed) {
     INFO("seed " << seed);
-    CachedGraph graph(random_symbol(5 + int(seed % 40), seed), data_names(2), {.static_alloc = true, .exact = seed % 2 == 0}, "random");
+    CachedGraph graph(random_symbol(5 + int(seed % 40), seed), data_names(2),
+                      {.static_alloc = true, .exact = seed % 2 == 0}, "random");
     std::vector<NDArray> inputs{numbers({4, 6}, 1), numbers({4, 6}, 2)};
     for (NDArray& a : inputs) a.attach_grad();
     if (seed % 3) {

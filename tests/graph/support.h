@@ -53,7 +53,8 @@ inline void run_cpu(const FailsOnNan&, KernelContext& c) {
 inline const OpDef FailsOnNan::def = make_op_def<FailsOnNan>();
 
 template <class A>
-A fails_on_nan(const A& x, std::source_location site = std::source_location::current(), std::string_view name = "check") {
+A fails_on_nan(const A& x, std::source_location site = std::source_location::current(),
+               std::string_view name = "check") {
   const FailsOnNan op{};
   const A* inputs[] = {&x};
   A out;

@@ -1,5 +1,8 @@
 #include "kaon/graph/symbol.h"
 
+#include <atomic>
+#include <thread>
+
 #include "kaon/tests/graph/support.h"
 
 using namespace kaon;
@@ -32,7 +35,8 @@ TEST_CASE("symbol: arguments, outputs and internals, depth first, missing inputs
 }
 
 TEST_CASE("symbol: running statistics are auxiliary states") {
-  Symbol y = sym.as("bn").BatchNorm(sym.var("data"), sym.var("gamma"), sym.var("beta"), sym.var("mean"), sym.var("var"), {});
+  Symbol y =
+      sym.as("bn").BatchNorm(sym.var("data"), sym.var("gamma"), sym.var("beta"), sym.var("mean"), sym.var("var"), {});
   CHECK(y.list_arguments() == Names_{"data", "gamma", "beta"});
   CHECK(y.list_auxiliary_states() == Names_{"mean", "var"});
   CHECK(y.list_inputs() == Names_{"data", "gamma", "beta", "mean", "var"});
@@ -65,7 +69,8 @@ TEST_CASE("symbol: shapes are known while composing when the inputs' are") {
 TEST_CASE("symbol: arithmetic broadcasts, with arrays and numbers, as on NDArrays") {
   NDArray a = numbers({2, 3}, 1), row = numbers({1, 3}, 2);
   Symbol x = sym.var("data"), r = sym.var("row");
-  CachedGraph all(Symbol::group({x + r, x - r, 2 - x, x / 3, -r, x > r, 1 / x, x % 0.3, x == x}), {"data", "row"}, {.exact = true}, "all");
+  CachedGraph all(Symbol::group({x + r, x - r, 2 - x, x / 3, -r, x > r, 1 / x, x % 0.3, x == x}), {"data", "row"},
+                  {.exact = true}, "all");
   auto got = call(all, {a, row});
   std::vector<NDArray> expected{a + row, a - row, 2 - a, a / 3, -row, a > row, 1 / a, a % 0.3, a == a};
   for (size_t i = 0; i < got.size(); ++i) {
@@ -115,7 +120,8 @@ TEST_CASE("symbol: in-place forms give the handle a new value, as the array woul
     return std::vector{kept, x + 0, y, z, w, v};
   };
   NDArray a = numbers({2, 3}, 1), row = numbers({3}, 2);
-  CachedGraph graph(Symbol::group(program(sym, sym.var("data", {2, 3}), sym.var("row", {3}))), {"data", "row"}, {.exact = true}, "inplace");
+  CachedGraph graph(Symbol::group(program(sym, sym.var("data", {2, 3}), sym.var("row", {3}))), {"data", "row"},
+                    {.exact = true}, "inplace");
   auto got = call(graph, {a, row});
   auto expected = program(nd, a, row);
   for (size_t i = 0; i < got.size(); ++i) {
@@ -154,9 +160,14 @@ void run_cpu(const ReadsInItsGradient&, KernelContext&) {}
 const OpDef ReadsInItsGradient::def = make_op_def<ReadsInItsGradient>();
 
 template <class A>
-concept ReadsValues = requires(const A& a) { a.template asscalar<float>(); } || requires(const A& a) { a.template asvector<float>(); };
+concept ReadsValues = requires(const A& a) {
+  a.template asscalar<float>();
+}
+|| requires(const A& a) { a.template asvector<float>(); };
 template <class A>
-concept AssignsToRow = requires(A& a, const A& b) { a[0] = b; };
+concept AssignsToRow = requires(A& a, const A& b) {
+  a[0] = b;
+};
 
 TEST_CASE("users row 27: values cannot be read from a Symbol, rows of an array not be assigned to") {
   static_assert(ReadsValues<NDArray> && !ReadsValues<Symbol>);
@@ -215,8 +226,8 @@ TEST_CASE("symbol: the watch sees shape() and dtype() and nothing else") {
     SymbolShapeWatch inner;
     Symbol y = sym.tanh(x) + x * 2;
     y += x[0];
-    y.assign(x);
-    y.slice_assign({0}, {1}, x.slice(0, 1));
+    y.slice_assign({0}, {1}, 2);
+    y.assign(1);
     CHECK_FALSE(inner.was_read());
     (void)y.shape();
     CHECK(inner.was_read());
@@ -225,6 +236,10 @@ TEST_CASE("symbol: the watch sees shape() and dtype() and nothing else") {
   SymbolShapeWatch other;
   (void)x.dtype();
   CHECK(other.was_read());
+  SymbolShapeWatch writes;
+  Symbol z = sym.zeros_like(x);
+  z.assign(x);  // which converts where the dtypes differ
+  CHECK(writes.was_read());
 }
 
 TEST_CASE("symbol: a chain of 200000 nodes is listed, planned and freed") {
@@ -232,4 +247,40 @@ TEST_CASE("symbol: a chain of 200000 nodes is listed, planned and freed") {
   for (int i = 0; i < 200000; ++i) x = x + 1;
   CHECK(x.list_arguments() == Names_{"data"});
   CHECK(eval(x, nd.zeros({1})).asscalar<float>() == 200000);
+}
+
+TEST_CASE("symbol: one program takes rows of arrays of any number of dimensions") {
+  for (const Shape& traced : {Shape(3), Shape(3, 4), Shape::unknown()}) {
+    CachedGraph graph(sym.var("data", traced)[1], {"data"}, {}, "row");
+    for (const Shape& s : {Shape(3), Shape(3, 4), Shape(2, 1, 5), Shape(2, 1)}) {
+      NDArray x = numbers(s);
+      CHECK(same_bits(call(graph, {x})[0], x[1]));
+    }
+  }
+}
+
+TEST_CASE("symbol: threads may infer shapes of one symbol at once; an error names the node") {
+  Symbol x = sym.var("data");
+  for (int i = 0; i < 20; ++i) {
+    std::string name = "layer" + std::to_string(i);
+    x = sym.as(name).FullyConnected(x, sym.var(name + "_weight"), {.num_hidden = 8});
+  }
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 1; t <= 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 200; ++i) {
+        auto shapes = x.infer_shape({{"data", Shape(t, 3 * t)}});
+        wrong += shapes.outputs[0] != Shape(t, 8) || shapes.arguments[1] != Shape(8, 3 * t);
+      }
+    });
+  }
+  for (auto& t : threads) t.join();
+  CHECK(wrong == 0);
+  CHECK_THROWS_WITH(x.infer_shape({{"data", Shape(2, 3)}, {"layer1_weight", Shape(8, 7)}}), Contains("in node layer1"));
+}
+
+TEST_CASE("symbol: inputs beyond the named ones are not made up") {
+  const AddN op{.num_args = 20};
+  CHECK_THROWS_WITH(sym.call(op, sym.var("x")), Contains("takes 20 inputs") && Contains("got 1"));
 }
