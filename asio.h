@@ -1,12 +1,15 @@
 // Waiting for arrays in Asio programs: completion tokens, with cancellation.
 #pragma once
 
+#include <atomic>
 #include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/system_executor.hpp>
+#include <boost/system/system_error.hpp>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -54,11 +57,12 @@ struct AsyncWait : WaitNode, std::enable_shared_from_this<AsyncWait<Handler, Fal
   }
 
   static constexpr OpType wait_type{
-      .signal = [](OpBase& base) noexcept {
-        auto& self = static_cast<AsyncWait&>(static_cast<WaitNode&>(base));
-        auto keep = std::move(self.in_engine);
-        self.complete(self.failure());
-      },
+      .signal =
+          [](OpBase& base) noexcept {
+            auto& self = static_cast<AsyncWait&>(static_cast<WaitNode&>(base));
+            auto keep = std::move(self.in_engine);
+            self.complete(self.failure());
+          },
   };
   std::exception_ptr failure() {
     if (!error) return nullptr;

@@ -6,7 +6,7 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/kaon)
 install(TARGETS kaon ${KAON_LAYERS} EXPORT kaon-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT kaon-targets NAMESPACE kaon:: DESTINATION ${package_dir})
 install(DIRECTORY engine ops graph gluon DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kaon FILES_MATCHING PATTERN "*.h")
-install(FILES kaon.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kaon)
+install(FILES kaon.h asio.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kaon)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 configure_package_config_file(cmake/kaon-config.cmake.in ${PROJECT_BINARY_DIR}/kaon-config.cmake

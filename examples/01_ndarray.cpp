@@ -1,6 +1,7 @@
 // Arrays: making them, computing with them, reading them.
 // Prints a matrix, the result of broadcasting, sums and a product; what writing through a row does; how long pushing 20
-// products took beside the products themselves; the message for shapes that do not fit; and a value read back from a file.
+// products took beside the products themselves; the message for shapes that do not fit; and a value read back from a
+// file.
 #include <kaon/kaon.h>
 
 using namespace kaon;
@@ -24,7 +25,9 @@ int main() {
 
   // Every call pushes work and returns. Reading a value is what waits.
   const auto now = [] { return std::chrono::steady_clock::now(); };
-  const auto milliseconds = [](auto begin, auto end) { return std::chrono::duration<double, std::milli>(end - begin).count(); };
+  const auto milliseconds = [](auto begin, auto end) {
+    return std::chrono::duration<double, std::milli>(end - begin).count();
+  };
   NDArray m = nd.random_normal({512, 512}, {.scale = 0.04});
   m.wait_to_read();
   const auto begin = now();
@@ -44,5 +47,6 @@ int main() {
 
   // Files are MXNet's.
   nd_file::save("arrays.nd", {{"a", a}, {"b", b}});
-  for (const auto& [name, array] : nd_file::load("arrays.nd")) fmt::print("read {}: shape {}\n", name, array.shape().str());
+  for (const auto& [name, array] : nd_file::load("arrays.nd"))
+    fmt::print("read {}: shape {}\n", name, array.shape().str());
 }

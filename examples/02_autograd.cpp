@@ -1,6 +1,6 @@
 // Gradients: what is recorded, and what backward() computes from it.
-// Prints the gradient of x^2 + 3x; gradients added up over two calls; a second derivative; how the training mode changes
-// Dropout; the message for backward() without record(); and a line fitted to points by gradient descent.
+// Prints the gradient of x^2 + 3x; gradients added up over two calls; a second derivative; how the training mode
+// changes Dropout; the message for backward() without record(); and a line fitted to points by gradient descent.
 #include <kaon/kaon.h>
 
 using namespace kaon;

@@ -12,9 +12,7 @@ using namespace kaon;
 
 nn::HybridSequential get_net() {
   nn::HybridSequential net;
-  net.add(nn::Dense(256, {.activation = "relu"}),
-          nn::Dense(128, {.activation = "relu"}),
-          nn::Dense(2));
+  net.add(nn::Dense(256, {.activation = "relu"}), nn::Dense(128, {.activation = "relu"}), nn::Dense(2));
   net.initialize();
   return net;
 }

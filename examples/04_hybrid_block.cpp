@@ -1,6 +1,7 @@
 // hybrid_forward: one function for arrays and for symbols.
 // Prints F, x and the hidden layer on each of two calls; after hybridize() once, with symbols, and on the second call
-// nothing. Then five things that used to be forbidden in such a function, before and after hybridize(): the same values.
+// nothing. Then five things that used to be forbidden in such a function, before and after hybridize(): the same
+// values.
 #include <kaon/kaon.h>
 
 #include <type_traits>

@@ -1,7 +1,7 @@
 // Model files: exporting a net in MXNet's format and loading it without its code.
 // Prints the two files' names and what the parameter file holds; the arguments and outputs of the loaded program; the
-// outputs of net and loaded model, which agree; the features of an inner layer; and the messages for a net that was never
-// run and for a file that is cut off.
+// outputs of net and loaded model, which agree; the features of an inner layer; and the messages for a net that was
+// never run and for a file that is cut off.
 #include <fmt/format.h>
 #include <kaon/kaon.h>
 

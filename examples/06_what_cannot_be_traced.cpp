@@ -12,9 +12,13 @@ using namespace kaon;
 //     if (x.asscalar<float>() > 0) ...
 // makes the call of the block an error at compile time; no trace ever meets it:
 template <class A>
-concept ReadsValues = requires(const A& x) { x.template asscalar<float>(); };
+concept ReadsValues = requires(const A& x) {
+  x.template asscalar<float>();
+};
 template <class A>
-concept Awaited = requires(const A& x) { x.operator co_await(); };
+concept Awaited = requires(const A& x) {
+  x.operator co_await();
+};
 template <class A>
 concept UsedAsCondition = std::convertible_to<A, bool>;
 static_assert(ReadsValues<NDArray> && !ReadsValues<Symbol>);
@@ -23,7 +27,9 @@ static_assert(!UsedAsCondition<NDArray> && !UsedAsCondition<Symbol>);  // `if (x
 
 // An array from outside does not mix with a Symbol: it would be a hidden input. Parameters and F.array do.
 template <class A, class B>
-concept Adds = requires(const A& a, const B& b) { a + b; };
+concept Adds = requires(const A& a, const B& b) {
+  a + b;
+};
 static_assert(Adds<NDArray, NDArray> && Adds<Symbol, Symbol> && !Adds<Symbol, NDArray>);
 
 struct HalfWidth : gluon::HybridBlock<HalfWidth> {

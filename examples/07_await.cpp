@@ -1,7 +1,7 @@
 // Waiting without blocking a thread: co_await in Kaon's tasks, completion tokens in Asio's programs.
-// Prints an array, a vector and a value that were awaited; the results of three tasks; the error of an operator, with the
-// line that pushed it, as it arrives at a co_await; an array awaited in an Asio coroutine and by a callback; and a wait
-// given up after 20 ms.
+// Prints an array, a vector and a value that were awaited; the results of three tasks; the error of an operator, with
+// the line that pushed it, as it arrives at a co_await; an array awaited in an Asio coroutine and by a callback; and a
+// wait given up after 20 ms.
 #include <fmt/format.h>
 #include <kaon/asio.h>
 #include <kaon/kaon.h>

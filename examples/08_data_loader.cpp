@@ -1,7 +1,7 @@
 // Data: samples by index, transformed, shuffled and batched by coroutines while the net computes.
-// Prints the batches of two epochs, shuffled by a seed; the digits of the first batch of MNIST; how long 20 batches take to
-// load, to compute with, and both together: about the longer of the two; and the message of a sample that fails, which
-// arrives with its batch.
+// Prints the batches of two epochs, shuffled by a seed; the digits of the first batch of MNIST; how long 20 batches
+// take to load, to compute with, and both together: about the longer of the two; and the message of a sample that
+// fails, which arrives with its batch.
 #include <fmt/format.h>
 #include <kaon/kaon.h>
 
@@ -61,7 +61,8 @@ int main() {
   Dataset numbers(7, [](int64_t i) { return Sample(float(i * i), int(i)); });
   DataLoader loader(numbers, {.batch_size = 3, .shuffle = true, .workers = 2, .seed = 1});
   for (int epoch = 0; epoch < 2; ++epoch) {
-    for (Batch& batch : loader.sync()) {  // in plain code; a coroutine writes: while (auto batch = co_await batches.next())
+    for (Batch& batch :
+         loader.sync()) {  // in plain code; a coroutine writes: while (auto batch = co_await batches.next())
       fmt::print("epoch {}: labels {}\n", epoch, fmt::join(batch.label.asvector<int>(), " "));
     }
   }

@@ -1,7 +1,7 @@
 // An operator of one's own: a struct with attributes, shape inference, a gradient and a kernel.
-// Prints x tanh(a softplus(x)) for some x, computed by one operator; its gradient beside the numeric one; a block that uses
-// it, before and after hybridize(); the nodes of its program; and the messages of export, which refuses what MXNet lacks,
-// and of the operator for a dtype that it lacks.
+// Prints x tanh(a softplus(x)) for some x, computed by one operator; its gradient beside the numeric one; a block that
+// uses it, before and after hybridize(); the nodes of its program; and the messages of export, which refuses what MXNet
+// lacks, and of the operator for a dtype that it lacks.
 #include <kaon/kaon.h>
 
 #include <cmath>

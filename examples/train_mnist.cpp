@@ -4,54 +4,13 @@
 // mnist_run.svg (loss and accuracy) and mnist_run.trace.json (some steps of the last epoch; opens in Perfetto).
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <optional>
-
 #include "train_options.h"
+#include "train_record.h"
 
 using namespace examples;
 namespace fs = std::filesystem;
 
 namespace {
-
-// Moves the progress bar, keeps the losses, and ends the trace when it is long enough.
-class EpochWatch : public StepListener {
- public:
-  EpochWatch(const std::string& title, int64_t steps, bool trace) : bar_(title, steps), trace_(trace) {
-    if (trace_) Engine::current().profiler().start();
-  }
-  void pushed() override { bar_.step(); }
-  void finished(double loss) override {
-    losses_.push_back(loss);
-    bar_.set_text(fmt::format("loss {:.3f}", loss));
-    if (trace_ && losses_.size() == traced_steps) Engine::current().profiler().stop();
-  }
-  void end(const EpochResult& r) {
-    Engine::current().profiler().stop();
-    bar_.set_text(fmt::format("loss {:.4f}, accuracy {:.2f} %, {:.0f} images/s", r.loss, 100 * r.accuracy, r.images_per_second));
-    bar_.finish();
-  }
-  const std::vector<double>& losses() const { return losses_; }
-
- private:
-  static constexpr size_t traced_steps = 30;
-  gluon::ProgressBar bar_;
-  std::vector<double> losses_;
-  bool trace_;
-};
-
-// The run as curves over epochs.
-struct History {
-  std::vector<double> step, step_loss;
-  std::vector<double> loss, accuracy, held_out;
-};
-
-void draw(const History& h, const fs::path& file) {
-  gluon::SvgChart chart("LeNet on MNIST");
-  chart.add(gluon::ChartPanel("Loss", "epoch", "cross entropy").add("each step", h.step, h.step_loss).add("mean", h.loss));
-  chart.add(gluon::ChartPanel("Accuracy", "epoch", "%").add("training", h.accuracy).add("held out", h.held_out));
-  chart.save(file);
-}
 
 Task<void> train(LeNetTraining& training, int epochs, gluon::data::Dataset held_out, History& history) {
   for (int e = 1; e <= epochs; ++e) {
@@ -95,8 +54,12 @@ void run(const ProgramOptions& o) {
   fs::create_directories(o.out);
   const fs::path out = o.out;
   const TrainingOptions& t = o.training;
-  fmt::print("{} digits to learn from, {} held out; {}, {} engine threads, seed {}\n", train_digits.size(), held_out.size(),
-             t.imperative ? "imperative" : t.exact ? "hybridized (exact)" : "hybridized", engine.stats().threads, t.seed);
+  fmt::print("{} digits to learn from, {} held out; {}, {} engine threads, seed {}\n", train_digits.size(),
+             held_out.size(),
+             t.imperative ? "imperative"
+             : t.exact    ? "hybridized (exact)"
+                          : "hybridized",
+             engine.stats().threads, t.seed);
 
   LeNetTraining training(train_digits, t);
   History history;
@@ -122,8 +85,8 @@ void run(const ProgramOptions& o) {
   const double accuracy = sync_wait(evaluate(back, held_out));
   fmt::print("\nexported and loaded again: held-out accuracy {:.2f} % ({})\n", 100 * accuracy,
              100 * accuracy == history.held_out.back() ? "the same" : "not the same");
-  fmt::print("in {}: lenet-symbol.json, {}, mnist_run.svg, mnist_run.trace.json\n", fs::absolute(out).lexically_normal().string(),
-             parameters);
+  fmt::print("in {}: lenet-symbol.json, {}, mnist_run.svg, mnist_run.trace.json\n",
+             fs::absolute(out).lexically_normal().string(), parameters);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // The command line of train_mnist.
 #pragma once
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <functional>
@@ -80,9 +81,11 @@ inline ProgramOptions parse_options(int argc, char** argv) {
     const std::string_view argument = argv[i];
     const size_t equals = argument.find('=');
     const std::string_view name = argument.substr(0, equals);
-    const auto option = std::find_if(options.begin(), options.end(), [&](const Option& each) { return each.name == name; });
+    const auto option =
+        std::find_if(options.begin(), options.end(), [&](const Option& each) { return each.name == name; });
     if (option == options.end()) throw UsageError(fmt::format("unknown option '{}'", argument));
-    if (!option->has_value && equals != std::string_view::npos) throw UsageError(fmt::format("{} takes no value", name));
+    if (!option->has_value && equals != std::string_view::npos)
+      throw UsageError(fmt::format("{} takes no value", name));
     std::string_view value;
     if (equals != std::string_view::npos) {
       value = argument.substr(equals + 1);

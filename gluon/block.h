@@ -1,7 +1,10 @@
 // Block: what nets are made of; HybridBlock: a block that can be traced.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <array>
+#include <concepts>
 #include <filesystem>
 #include <memory>
 #include <optional>
@@ -29,15 +32,19 @@ class Block {
   const std::string& name() const;        // "conv1"; of a child of a Sequential "dense0"
   const std::string& class_name() const;  // hint given by the class
   void initialize(const init::Initializer& init = init::Uniform(), Device device = Device(), bool force_reinit = false);
-  // All parameters, own ones first; `select` is a regular expression on full names.
+  // All parameters, own ones first; `select` is a regular expression that full names must begin with.
   ParameterDict collect_params(std::string_view select = "") const;
   void hybridize(bool active = true, const HybridizeOptions& options = {});
   void hybridize(const HybridizeOptions& options) { hybridize(true, options); }
+  // Every parameter becomes of this dtype; those of BatchNorm stay float32 when it is a 16-bit float. Throws TypeError,
+  // and changes nothing, when a parameter that learns would not be floating.
   void cast(DType dtype);
-  // MXNet's list file; names are dotted paths ("features.0.weight").
+  // MXNet's list file; names are dotted paths ("features.0.weight"). Reads files with full names as well. Throws
+  // ValueError for missing or extra names, ShapeError and TypeError for arrays that do not fit; then nothing is
+  // changed.
   void save_parameters(const std::filesystem::path& file) const;
   void load_parameters(const std::filesystem::path& file, bool allow_missing = false, bool ignore_extra = false);
-  // Replaces a registered child. The old one's traces are dropped.
+  // Replaces a registered child and the member that holds it. Traces that contain it are dropped. Throws ValueError.
   template <class B>
   void replace_child(std::string_view name, B& member, B block) {
     swap_child(name, block);
@@ -60,7 +67,7 @@ class Block {
   std::shared_ptr<BlockNode> node_;
 };
 
-// "name (Type)" lines, nested.
+// The tree: "type(parameter: shape, ...", then a line "(name): ..." for each child. {} prints it too.
 std::string to_string(const Block& block);
 
 namespace detail {
@@ -78,37 +85,50 @@ struct AnyRoom {
     return arrays;
   }
 };
-template <class R> struct Structure;
-template <> struct Structure<NDArray> {
+template <class R>
+struct Structure;
+template <>
+struct Structure<NDArray> {
   using Room = FixedRoom<1>;
   static NDArray make(Room&& room) { return std::move(room.arrays[0]); }
 };
-template <> struct Structure<std::vector<NDArray>> {
+template <>
+struct Structure<std::vector<NDArray>> {
   using Room = AnyRoom;
   static std::vector<NDArray> make(Room&& room) { return std::move(room.arrays); }
 };
-template <class... A> struct Structure<std::tuple<A...>> {
+template <class... A>
+struct Structure<std::tuple<A...>> {
   using Room = FixedRoom<sizeof...(A)>;
   static std::tuple<A...> make(Room&& room) {
     return std::apply([](auto&... a) { return std::tuple<A...>(std::move(a)...); }, room.arrays);
   }
 };
-template <class A, class B> struct Structure<std::pair<A, B>> {
+template <class A, class B>
+struct Structure<std::pair<A, B>> {
   using Room = FixedRoom<2>;
   static std::pair<A, B> make(Room&& room) { return {std::move(room.arrays[0]), std::move(room.arrays[1])}; }
 };
-template <size_t N> struct Structure<std::array<NDArray, N>> {
+template <size_t N>
+struct Structure<std::array<NDArray, N>> {
   using Room = FixedRoom<N>;
   static std::array<NDArray, N> make(Room&& room) { return std::move(room.arrays); }
 };
 
 inline std::vector<Symbol> flatten(const Symbol& s) { return {s}; }
 inline std::vector<Symbol> flatten(const std::vector<Symbol>& s) { return s; }
-template <class... A> std::vector<Symbol> flatten(const std::tuple<A...>& t) {
+template <class... A>
+std::vector<Symbol> flatten(const std::tuple<A...>& t) {
   return std::apply([](const auto&... s) { return std::vector<Symbol>{s...}; }, t);
 }
-template <class A, class B> std::vector<Symbol> flatten(const std::pair<A, B>& p) { return {p.first, p.second}; }
-template <size_t N> std::vector<Symbol> flatten(const std::array<Symbol, N>& a) { return {a.begin(), a.end()}; }
+template <class A, class B>
+std::vector<Symbol> flatten(const std::pair<A, B>& p) {
+  return {p.first, p.second};
+}
+template <size_t N>
+std::vector<Symbol> flatten(const std::array<Symbol, N>& a) {
+  return {a.begin(), a.end()};
+}
 
 using TraceFn = FunctionRef<std::vector<Symbol>(std::span<const Symbol>)>;
 
@@ -116,10 +136,10 @@ bool is_active(const BlockNode& block);
 // Sees that own parameters without a shape get one, by tracing the block alone.
 void finish_deferred(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace);
 // room(n) gives a place for the n outputs.
-void call_traced(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace, const std::source_location& site,
-                 FunctionRef<std::span<NDArray>(size_t)> room);
+void call_traced(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace,
+                 const std::source_location& site, FunctionRef<std::span<NDArray>(size_t)> room);
 
-// While a block runs: its path for error messages, its prefix for names, and that it calls only its own children.
+// While a block runs: its path for error messages, its prefix for names, and that it calls only blocks inside it.
 class CallScope {
  public:
   explicit CallScope(BlockNode& block, bool tracing);
@@ -154,7 +174,8 @@ class HybridBlock : public Block {
     return run(site, a, b);
   }
   template <class A>
-  auto operator()(const A& a, const A& b, const A& c, std::source_location site = std::source_location::current()) const {
+  auto operator()(const A& a, const A& b, const A& c,
+                  std::source_location site = std::source_location::current()) const {
     return run(site, a, b, c);
   }
   template <class A>
@@ -163,7 +184,8 @@ class HybridBlock : public Block {
     return run(site, a, b, c, d);
   }
 
-  // Writes prefix-symbol.json and prefix-0001.params, which MXNet reads. Needs hybridize() and one call before.
+  // Writes prefix-symbol.json and prefix-<epoch, four digits>.params, which MXNet reads. Needs hybridize() and one call
+  // before, else StateError; throws ValueError for an operator that MXNet lacks.
   void export_model(const std::string& prefix, int epoch = 0) const;
 
  private:
@@ -183,7 +205,8 @@ class HybridBlock : public Block {
         detail::CallScope scope(*node_, true);
         return [&]<size_t... I>(std::index_sequence<I...>) {
           return detail::flatten(self().hybrid_forward(sym, Symbol(s[I])...));
-        }(std::make_index_sequence<1 + sizeof...(Rest)>());
+        }
+        (std::make_index_sequence<1 + sizeof...(Rest)>());
       };
       if (detail::is_active(*node_)) {
         typename detail::Structure<Result>::Room room;
@@ -205,3 +228,10 @@ void HybridBlock<Derived>::export_model(const std::string& prefix, int epoch) co
 }
 
 }  // namespace kaon::gluon
+
+template <std::derived_from<kaon::gluon::Block> B>
+struct fmt::formatter<B> : fmt::formatter<std::string> {
+  auto format(const B& block, fmt::format_context& context) const {
+    return fmt::formatter<std::string>::format(kaon::gluon::to_string(block), context);
+  }
+};

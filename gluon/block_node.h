@@ -1,7 +1,6 @@
 // BlockNode: what a block's handles share. For the sources of gluon/.
 #pragma once
 
-#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -31,22 +30,26 @@ struct BlockNode {
     std::vector<TensorMeta> metas;  // empty: any
     std::shared_ptr<CachedGraph> graph;
     std::vector<Parameter> parameters;  // after the data, in this order
+    uint64_t used;                      // when last
   };
 
   std::string hint;
-  std::string name;            // last part of the path
-  std::string prefix;          // path, each part followed by "_"
-  const char* path = nullptr;  // interned, parts joined by "."
-  std::vector<std::weak_ptr<BlockNode>> parents;  // whose traces contain this block; the first gave the names
+  std::string name;                               // last part of the path
+  std::string prefix;                             // path, each part followed by "_"
+  const char* path = nullptr;                     // interned, parts joined by "."
+  std::vector<std::weak_ptr<BlockNode>> parents;  // whose traces contain this block
   std::vector<Child> children;
   std::vector<OwnParameter> parameters;
   bool active = false;
   HybridizeOptions options;
+  bool keeps_float32 = false;  // casting the net to a 16-bit float leaves its own parameters float32
   std::vector<Trace> traces;
-  SpinLock lock;               // guards traces
+  uint64_t clock = 0;  // counts calls
+  SpinLock lock;       // guards traces and clock
 
-  void set_prefix(const std::string& new_prefix, const std::string& new_path);
-  void clear_traces();  // its own and those of blocks around it
+  const BlockNode* named_by() const;                                            // the first of its parents that lives
+  void set_prefix(const std::string& new_prefix, const std::string& new_path);  // and of the children that it named
+  void clear_traces();                                                          // its own and those of blocks around it
 };
 
 }  // namespace kaon::gluon

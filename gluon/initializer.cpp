@@ -9,8 +9,13 @@
 namespace kaon::init {
 namespace {
 
+void check_not_negative(const char* init, const char* what, double value) {
+  if (!(value >= 0)) throw ValueError(fmt::format("[{}] {} must not be negative, got {}", init, what, value));
+}
+
 // The scale of Xavier: from the numbers of values that flow into and out of one element.
 double xavier_scale(const Initializer& init, const Shape& shape) {
+  check_not_negative("Xavier", "magnitude", init.value);
   if (shape.ndim() < 2) {
     throw ValueError(
         fmt::format("[Xavier] a shape of at least 2 dimensions is needed, got {}; give such parameters an initializer "
@@ -36,10 +41,15 @@ NDArray Initializer::operator()(const Shape& shape, DType dtype, Device device) 
   switch (kind) {
     case Kind::unset: break;
     case Kind::constant: return nd.full(shape, value, {.dtype = dtype, .device = device});
-    case Kind::uniform: return draw(RndType::uniform, value, shape, dtype, device);
-    case Kind::normal: return draw(RndType::gaussian, value, shape, dtype, device);
+    case Kind::uniform:
+      check_not_negative("Uniform", "scale", value);
+      return draw(RndType::uniform, value, shape, dtype, device);
+    case Kind::normal:
+      check_not_negative("Normal", "sigma", value);
+      return draw(RndType::gaussian, value, shape, dtype, device);
     case Kind::xavier: return draw(rnd_type, xavier_scale(*this, shape), shape, dtype, device);
     case Kind::custom: {
+      if (!fill) throw ValueError("[Custom] the function must not be null");
       NDArray array = nd.zeros(shape, {.dtype = dtype, .device = device});
       fill(array);
       if (array.shape() != shape || array.dtype() != dtype) {
@@ -54,8 +64,12 @@ NDArray Initializer::operator()(const Shape& shape, DType dtype, Device device) 
 
 std::string Initializer::str() const {
   switch (kind) {
-    case Kind::unset: return "";
-    case Kind::constant: return fmt::format(R"(["constant", {{"value": {}}}])", value);
+    case Kind::unset:
+    case Kind::custom: return "";
+    case Kind::constant:
+      if (value == 0) return "zeros";
+      if (value == 1) return "ones";
+      return fmt::format(R"(["constant", {{"value": {}}}])", value);
     case Kind::uniform: return fmt::format(R"(["uniform", {{"scale": {}}}])", value);
     case Kind::normal: return fmt::format(R"(["normal", {{"sigma": {}}}])", value);
     case Kind::xavier: {
@@ -63,7 +77,6 @@ std::string Initializer::str() const {
       return fmt::format(R"(["xavier", {{"rnd_type": "{}", "factor_type": "{}", "magnitude": {}}}])",
                          rnd_type == RndType::uniform ? "uniform" : "gaussian", factors[int(factor_type)], value);
     }
-    case Kind::custom: return R"(["custom", {}])";
   }
   return "";
 }

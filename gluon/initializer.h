@@ -14,16 +14,18 @@ enum class RndType : uint8_t { uniform, gaussian };
 // A value; made by the functions below. Unset: whoever initializes may choose.
 struct Initializer {
   Kind kind = Kind::unset;
-  double value = 0;      // the constant, the half width, the standard deviation, the magnitude
+  double value = 0;  // the constant, the half width, the standard deviation, the magnitude
   RndType rnd_type = RndType::uniform;
   FactorType factor_type = FactorType::avg;
   void (*fill)(NDArray&) = nullptr;  // custom
 
   bool is_set() const { return kind != Kind::unset; }
-  // A new array with such values. Pushes, does not wait. Throws ValueError when the shape does not suit (Xavier needs 2
-  // dimensions).
+  // A new array with such values. Pushes, does not wait. Throws ValueError for a negative scale and for a shape that
+  // does not suit (Xavier needs 2 dimensions).
   NDArray operator()(const Shape& shape, DType dtype = DType::float32, Device device = Device()) const;
-  std::string str() const;  // as MXNet's files have it: ["xavier", {"rnd_type": "uniform", ...}]
+  // As MXNet's files have it: zeros, ["xavier", {"rnd_type": "uniform", ...}]. Empty where they have no word:
+  // unset, custom.
+  std::string str() const;
 };
 
 struct XavierOptions {
@@ -35,7 +37,8 @@ struct XavierOptions {
 inline Initializer Constant(double value) { return {.kind = Kind::constant, .value = value}; }
 inline Initializer Zero() { return Constant(0); }
 inline Initializer One() { return Constant(1); }
-inline Initializer Uniform(double scale = 0.07) { return {.kind = Kind::uniform, .value = scale}; }  // in [-scale, scale)
+// In [-scale, scale).
+inline Initializer Uniform(double scale = 0.07) { return {.kind = Kind::uniform, .value = scale}; }
 inline Initializer Normal(double sigma = 0.01) { return {.kind = Kind::normal, .value = sigma}; }
 // Glorot and Bengio 2010: scale = sqrt(magnitude / factor) with fan-in shape[1] * kernel, fan-out shape[0] * kernel.
 inline Initializer Xavier(const XavierOptions& o = {}) {

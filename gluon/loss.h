@@ -6,8 +6,8 @@
 namespace kaon::gluon::loss {
 
 // All losses are called as loss(pred, label) or loss(pred, label, sample_weight) and give (batch,): the mean over all
-// axes but batch_axis. sample_weight is multiplied to the element losses and must broadcast to them: (batch, 1) for
-// (batch, classes). `weight` scales everything.
+// axes but batch_axis. sample_weight is multiplied to the element losses and must broadcast to their shape, which is
+// that of pred (for SoftmaxCrossEntropyLoss with 1 class): (batch, 1) for (batch, classes). `weight` scales everything.
 struct LossOptions {
   std::optional<double> weight{};
   int batch_axis = 0;
@@ -24,7 +24,9 @@ class Loss : public HybridBlock<Derived> {
     return self().over_sample(F, weighted(self().elements(F, pred, label)));
   }
   auto hybrid_forward(auto F, auto pred, auto label, auto sample_weight) {
-    return self().over_sample(F, weighted(F.broadcast_mul(self().elements(F, pred, label), sample_weight)));
+    auto loss = self().elements(F, pred, label);
+    // in a plain product a weight (batch,) would make (batch, batch) out of (batch, 1)
+    return self().over_sample(F, weighted(loss * F.broadcast_like(sample_weight, loss)));
   }
 
  protected:

@@ -22,6 +22,7 @@ Optimizer::Optimizer(std::unique_ptr<const Rule> rule, const Settings& s)
                                            .wd = s.wd,
                                            .clip_gradient = s.clip_gradient.value_or(-1),
                                            .scheduler = s.lr_scheduler})) {
+  if (!state_->rule) throw ValueError("[optimizer] a rule must be given");
   if (!(state_->learning_rate >= 0)) {
     throw ValueError(fmt::format("[optimizer] learning_rate must not be negative, got {}", state_->learning_rate));
   }

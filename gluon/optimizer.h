@@ -66,8 +66,8 @@ class Optimizer {
 };
 
 struct SGDOptions {
-  std::optional<double>
-      learning_rate{};  // 0.01, or the scheduler's base_lr; given with a scheduler it replaces base_lr
+  // 0.01, or the scheduler's base_lr; given with a scheduler it replaces base_lr
+  std::optional<double> learning_rate{};
   double momentum = 0;
   double wd = 0;
   std::optional<double> clip_gradient{};
@@ -82,8 +82,8 @@ class SGD : public Optimizer {
 };
 
 struct AdamOptions {
-  std::optional<double>
-      learning_rate{};  // 0.001, or the scheduler's base_lr; given with a scheduler it replaces base_lr
+  // 0.001, or the scheduler's base_lr; given with a scheduler it replaces base_lr
+  std::optional<double> learning_rate{};
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;

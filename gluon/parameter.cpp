@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <atomic>
 
-#include "kaon/ops/ndarray_file.h"
+#include "kaon/gluon/parameter_files.h"
 #include "kaon/ops/random_state.h"
 
 namespace kaon::gluon {
@@ -41,6 +41,11 @@ bool fits(const Shape& known, const Shape& shape) {
   throw ShapeError(fmt::format("[Parameter] {} has shape {} (0 is unknown), got {}", name, known.str(), shape.str()));
 }
 
+// Integers have no gradient to attach, and none to drop.
+void attach(NDArray& values, GradReq req) {
+  if (req != GradReq::null || is_floating(values.dtype())) values.attach_grad(req);
+}
+
 thread_local ParameterTrace* t_trace = nullptr;
 
 }  // namespace
@@ -73,8 +78,8 @@ bool Parameter::is_auxiliary() const { return !node().options.differentiable; }
 void Parameter::set_grad_req(GradReq req) {
   Node& n = node();
   if (!n.options.differentiable) req = GradReq::null;
+  if (n.data.defined()) attach(n.data, req);
   n.options.grad_req = req;
-  if (n.data.defined()) n.data.attach_grad(req);
 }
 
 void Parameter::initialize(const init::Initializer& init, Device device, bool force_reinit) {
@@ -83,9 +88,13 @@ void Parameter::initialize(const init::Initializer& init, Device device, bool fo
   n.deferred_init = n.options.init.is_set() ? n.options.init : init;
   n.deferred_device = device;
   n.deferred_key = random::draw(4);
-  n.data = NDArray();
   n.deferred = true;
-  if (is_complete(n.shape)) finish_deferred();
+  try {
+    finish_deferred();
+  } catch (...) {
+    n.deferred = false;
+    throw;
+  }
 }
 
 void Parameter::finish_deferred() {
@@ -94,7 +103,7 @@ void Parameter::finish_deferred() {
   autograd::ModeScope mode(false, false);
   random::StreamScope stream(n.deferred_key);
   NDArray values = n.deferred_init(n.shape, n.options.dtype, n.deferred_device);
-  values.attach_grad(n.options.grad_req);
+  attach(values, n.options.grad_req);
   n.data = std::move(values);
   n.deferred = false;
 }
@@ -102,10 +111,12 @@ void Parameter::finish_deferred() {
 NDArray Parameter::data() const {
   Node& n = node();
   if (!n.data.defined()) {
-    throw StateError(n.deferred
-                         ? fmt::format("[Parameter] {} has shape {}, which is completed by the first forward: run the net once, or "
-                                       "give in_units / in_channels", n.name, n.shape.str())
-                         : fmt::format("[Parameter] {} is not initialized: call net.initialize() first", n.name));
+    throw StateError(
+        n.deferred ? fmt::format("[Parameter] {} has shape {}: the first forward completes it, where the operator that "
+                                 "reads it tells the rest (as FullyConnected and Convolution do); run the net once, "
+                                 "or give the whole shape (in_units, in_channels)",
+                                 n.name, n.shape.str())
+                   : fmt::format("[Parameter] {} is not initialized: call net.initialize() first", n.name));
   }
   return n.data;
 }
@@ -129,8 +140,8 @@ void Parameter::check_data(const NDArray& values) const {
   const Node& n = node();
   if (!fits(n.shape, values.shape())) throw_misfit(n.name, n.shape, values.shape());
   if (values.dtype() != n.options.dtype) {
-    throw TypeError(fmt::format("[Parameter] {} has dtype {}, got values of {}; use cast", n.name, name_of(n.options.dtype),
-                                name_of(values.dtype())));
+    throw TypeError(fmt::format("[Parameter] {} has dtype {}, got values of {}; use cast", n.name,
+                                name_of(n.options.dtype), name_of(values.dtype())));
   }
 }
 
@@ -144,20 +155,28 @@ void Parameter::set_data(const NDArray& values) {
     return;
   }
   NDArray own = values.copy();
-  own.attach_grad(n.options.grad_req);
+  attach(own, n.options.grad_req);
   n.data = std::move(own);
   n.deferred = false;
+}
+
+void Parameter::check_cast(DType dtype) const {
+  const Node& n = node();
+  if (is_floating(dtype) || n.options.grad_req == GradReq::null) return;
+  throw TypeError(
+      fmt::format("[cast] {} has a gradient, which needs a floating dtype, got {}", n.name, name_of(dtype)));
 }
 
 void Parameter::cast(DType dtype) {
   Node& n = node();
   if (n.options.dtype == dtype) return;
+  check_cast(dtype);
   n.options.dtype = dtype;
   n.variable = Symbol();
   if (!n.data.defined()) return;
   autograd::ModeScope mode(false, false);
   n.data = n.data.astype(dtype);
-  n.data.attach_grad(n.options.grad_req);
+  attach(n.data, n.options.grad_req);
 }
 
 Symbol Parameter::var() const {
@@ -172,6 +191,7 @@ Symbol Parameter::var() const {
     auto& text = n.variable.entry().node->text_attrs;
     if (n.shape.ndim() > 0) text["__shape__"] = to_text(n.shape);
     text["__dtype__"] = std::to_string(int(n.options.dtype));
+    if (std::string init = n.options.init.str(); !init.empty()) text["__init__"] = init;
   }
   ParameterTrace::note(*this);
   return n.variable;
@@ -194,11 +214,16 @@ void Parameter::set_shape(const Shape& inferred) {
 ParameterTrace::ParameterTrace() : outer_(std::exchange(t_trace, this)) {}
 ParameterTrace::~ParameterTrace() { t_trace = outer_; }
 void ParameterTrace::note(const Parameter& p) {
-  if (t_trace && std::find(t_trace->used.begin(), t_trace->used.end(), p) == t_trace->used.end()) t_trace->used.push_back(p);
+  if (t_trace && std::find(t_trace->used.begin(), t_trace->used.end(), p) == t_trace->used.end())
+    t_trace->used.push_back(p);
 }
 
 void ParameterDict::add(const Parameter& p) {
   if (std::find(items_.begin(), items_.end(), p) == items_.end()) items_.push_back(p);
+}
+
+void ParameterDict::update(const ParameterDict& other) {
+  for (const Parameter& p : other) add(p);
 }
 
 bool ParameterDict::contains(std::string_view name) const {
@@ -223,37 +248,33 @@ void ParameterDict::zero_grad() const {
 void ParameterDict::set_grad_req(GradReq req) const {
   for (Parameter p : items_) p.set_grad_req(req);
 }
+void ParameterDict::set_lr_mult(double m) const {
+  for (Parameter p : items_) p.set_lr_mult(m);
+}
+void ParameterDict::set_wd_mult(double m) const {
+  for (Parameter p : items_) p.set_wd_mult(m);
+}
 
 void ParameterDict::save(const std::filesystem::path& file, std::string_view strip_prefix) const {
-  NamedArrays arrays;
+  detail::NamedParameters named;
   for (const Parameter& p : items_) {
     std::string_view name = p.name();
     if (name.starts_with(strip_prefix)) name.remove_prefix(strip_prefix.size());
-    arrays.emplace_back(name, p.data());
+    named.emplace_back(name, p);
   }
-  nd_file::save(file, arrays);
+  detail::save_values(named, file, "save");
 }
 
-void ParameterDict::load(const std::filesystem::path& file, bool allow_missing, bool ignore_extra) const {
+void ParameterDict::load(const std::filesystem::path& file, bool allow_missing, bool ignore_extra,
+                         std::string_view restore_prefix) const {
   NamedArrays arrays = nd_file::load(file);
-  // Everything is looked at before anything is changed.
   for (auto& [name, array] : arrays) {
     if (name.starts_with("arg:") || name.starts_with("aux:")) name.erase(0, 4);
-    if (contains(name)) {
-      get(name).check_data(array);
-    } else if (!ignore_extra) {
-      throw ValueError(fmt::format("[load] {} holds '{}', which is no parameter of this net", file.string(), name));
-    }
+    name.insert(0, restore_prefix);
   }
-  for (const Parameter& p : items_) {
-    bool found = std::any_of(arrays.begin(), arrays.end(), [&](const auto& a) { return a.first == p.name(); });
-    if (!found && !allow_missing) {
-      throw ValueError(fmt::format("[load] parameter '{}' is missing in {}", p.name(), file.string()));
-    }
-  }
-  for (const auto& [name, array] : arrays) {
-    if (contains(name)) Parameter(get(name)).set_data(array);
-  }
+  detail::NamedParameters named;
+  for (const Parameter& p : items_) named.emplace_back(p.name(), p);
+  detail::load_values(named, arrays, file, "load", allow_missing, ignore_extra);
 }
 
 std::string ParameterDict::str() const {

@@ -16,7 +16,8 @@ SymbolBlock::SymbolBlock(const Symbol& outputs, const std::vector<std::string>& 
   auto all = outputs.list_inputs();
   for (const std::string& name : inputs) {
     if (std::find(all.begin(), all.end(), name) == all.end()) {
-      throw ValueError(fmt::format("[SymbolBlock] the program has no input '{}'; it has: {}", name, fmt::join(all, ", ")));
+      throw ValueError(
+          fmt::format("[SymbolBlock] the program has no input '{}'; it has: {}", name, fmt::join(all, ", ")));
     }
   }
   auto aux = outputs.list_auxiliary_states();
@@ -36,40 +37,57 @@ SymbolBlock::SymbolBlock(const Symbol& outputs, const std::vector<std::string>& 
 }
 
 SymbolBlock SymbolBlock::imports(const std::filesystem::path& symbol_file, const std::vector<std::string>& inputs,
-                                 const std::filesystem::path& param_file, Device device) {
+                                 const std::filesystem::path& param_file, Device device, bool allow_missing,
+                                 bool ignore_extra) {
   check_device(device, "imports");
   SymbolBlock block(Symbol::load(symbol_file), inputs);
   if (param_file.empty()) return block;
-  NamedArrays arrays = nd_file::load(param_file);
-  auto& parameters = block.node_->parameters;
-  std::vector<std::string> without_values;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    auto& own = parameters[i];
-    auto it = std::find_if(arrays.begin(), arrays.end(), [&](const auto& a) {
-      return a.first == own.key || a.first == "arg:" + own.key || a.first == "aux:" + own.key;
-    });
-    if (it == arrays.end()) {
-      if (own.key.ends_with("label")) {
-        without_values.push_back(own.key);
-        parameters.erase(parameters.begin() + std::ptrdiff_t(i--));
-        continue;
-      }
-      throw ValueError(fmt::format("[imports] parameter '{}' of {} is missing in {}", own.key, symbol_file.string(), param_file.string()));
+  std::unordered_map<std::string, NDArray> arrays;
+  for (auto& [name, array] : nd_file::load(param_file)) {
+    if (name.starts_with("arg:") || name.starts_with("aux:")) name.erase(0, 4);
+    arrays[name] = array;
+  }
+  std::vector<BlockNode::OwnParameter> parameters;
+  std::vector<std::string> labels;
+  for (auto& own : block.node_->parameters) {
+    auto it = arrays.find(own.key);
+    if (it == arrays.end() && own.key.ends_with("label")) {
+      labels.push_back(own.key);
+      continue;
     }
-    ParameterOptions options{.dtype = it->second.dtype(), .differentiable = !own.parameter.is_auxiliary()};
-    own.parameter = Parameter(own.key, it->second.shape(), options);
-    own.parameter.set_data(it->second);
+    if (it == arrays.end() && !allow_missing) {
+      throw ValueError(fmt::format("[imports] parameter '{}' of {} is missing in {}", own.key, symbol_file.string(),
+                                   param_file.string()));
+    }
+    if (it != arrays.end()) {
+      ParameterOptions options{.dtype = it->second.dtype(), .differentiable = !own.parameter.is_auxiliary()};
+      own.parameter = Parameter(own.key, own.parameter.shape(), options);
+      try {
+        own.parameter.set_data(it->second);
+      } catch (const Error& e) {
+        std::rethrow_exception(e.with_context(fmt::format(" in {}", param_file.string())));
+      }
+      arrays.erase(it);
+    }
+    parameters.push_back(own);
   }
-  if (!without_values.empty()) {
-    std::tie(block.program_, block.labels_) = with_direct_labels(block.program_, without_values);
+  if (!arrays.empty() && !ignore_extra) {
+    throw ValueError(fmt::format("[imports] {} holds '{}', which is no parameter of {}", param_file.string(),
+                                 arrays.begin()->first, symbol_file.string()));
   }
+  block.node_->parameters = std::move(parameters);
+  if (!labels.empty()) std::tie(block.program_, block.labels_) = with_direct_labels(block.program_, labels);
   return block;
 }
 
+void SymbolBlock::check_count(size_t given) const {
+  if (given == inputs_.size()) return;
+  throw ValueError(
+      fmt::format("[SymbolBlock] takes {} inputs ({}), got {}", inputs_.size(), fmt::join(inputs_, ", "), given));
+}
+
 std::vector<NDArray> SymbolBlock::forward(const std::vector<NDArray>& inputs, std::source_location site) const {
-  if (inputs.size() != inputs_.size()) {
-    throw ValueError(fmt::format("[SymbolBlock] takes {} inputs ({}), got {}", inputs_.size(), fmt::join(inputs_, ", "), inputs.size()));
-  }
+  check_count(inputs.size());
   std::vector<NDArray> all = inputs;
   if (!labels_.empty()) {
     Shapes known;
@@ -83,7 +101,7 @@ std::vector<NDArray> SymbolBlock::forward(const std::vector<NDArray>& inputs, st
   std::vector<const NDArray*> arrays;
   for (const NDArray& a : all) arrays.push_back(&a);
   auto trace = [&](std::span<const Symbol> data) {
-    Symbol s = compose_on({data.begin(), data.end()});
+    Symbol s = compose_all(data);
     std::vector<Symbol> outputs;
     for (int i = 0; i < s.num_outputs(); ++i) outputs.push_back(s.output(i));
     return outputs;
@@ -97,9 +115,14 @@ std::vector<NDArray> SymbolBlock::forward(const std::vector<NDArray>& inputs, st
 }
 
 Symbol SymbolBlock::compose_on(const std::vector<Symbol>& inputs) const {
+  check_count(inputs.size());
+  return compose_all(inputs);
+}
+
+Symbol SymbolBlock::compose_all(std::span<const Symbol> inputs) const {
   detail::CallScope scope(*node_, true);
   std::unordered_map<std::string, Symbol> replacements;
-  for (size_t i = 0; i < inputs_.size(); ++i) replacements[inputs_[i]] = inputs.at(i);
+  for (size_t i = 0; i < inputs_.size(); ++i) replacements[inputs_[i]] = inputs[i];
   for (size_t i = 0; i < labels_.size() && inputs_.size() + i < inputs.size(); ++i) {
     replacements[labels_[i]] = inputs[inputs_.size() + i];
   }

@@ -11,22 +11,27 @@ class SymbolBlock : public HybridBlock<SymbolBlock> {
  public:
   SymbolBlock(const Symbol& outputs, const std::vector<std::string>& inputs);
 
-  // Reads what export_model or MXNet wrote. Without a parameter file initialize() chooses the values. Throws IoError
-  // for unreadable files and ValueError for inputs or parameters that do not fit the program.
+  // Reads what export_model or MXNet wrote. Without a parameter file initialize() chooses the values, and with
+  // allow_missing those of parameters that the file lacks. Dtypes are the file's. Throws IoError for unreadable files,
+  // ValueError or ShapeError for inputs or parameters that do not fit the program.
   static SymbolBlock imports(const std::filesystem::path& symbol_file, const std::vector<std::string>& inputs,
-                             const std::filesystem::path& param_file = {}, Device device = Device());
+                             const std::filesystem::path& param_file = {}, Device device = Device(),
+                             bool allow_missing = false, bool ignore_extra = false);
 
-  // All outputs; operator() gives the first.
+  // All outputs; operator() gives the first. Throws ValueError for another number of inputs than the block has.
   std::vector<NDArray> forward(const std::vector<NDArray>& inputs,
                                std::source_location site = std::source_location::current()) const;
   NDArray operator()(const NDArray& x, std::source_location site = std::source_location::current()) const {
     return forward({x}, site)[0];
   }
   Symbol operator()(const Symbol& x) const { return compose_on({x}); }
-  Symbol compose_on(const std::vector<Symbol>& inputs) const;
+  Symbol compose_on(const std::vector<Symbol>& inputs) const;  // all outputs
   const Symbol& program() const { return program_; }
 
  private:
+  void check_count(size_t given) const;
+  Symbol compose_all(std::span<const Symbol> inputs) const;  // labels_ may stand behind the inputs
+
   Symbol program_;
   std::vector<std::string> inputs_;
   std::vector<std::string> labels_;  // of output layers: a prediction reads none, so zeros stand in

@@ -5,9 +5,19 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "kaon/ops/ndarray_file.h"
+#include "kaon/gluon/parameter_files.h"
 
 namespace kaon::gluon {
+
+namespace {
+
+void check_names(const auto& slots, std::string_view caller) {
+  detail::NamedParameters named;
+  for (const auto& s : slots) named.emplace_back(s.parameter.name(), s.parameter);
+  detail::check_unique(named, caller);
+}
+
+}  // namespace
 
 Trainer::Trainer(const ParameterDict& parameters, const optimizer::Optimizer& optimizer) : optimizer_(optimizer) {
   for (const Parameter& p : parameters) slots_.push_back({.parameter = p, .states = {}});
@@ -102,6 +112,7 @@ void Trainer::step(int64_t batch_size, bool ignore_stale_grad, std::source_locat
 }
 
 void Trainer::save_states(const std::filesystem::path& file) const {
+  check_names(slots_, "save_states");
   NamedArrays arrays;
   auto number = [&](const std::string& name, double value) {
     arrays.emplace_back(name, nd.full({1}, value, {.dtype = DType::float64, .device = cpu()}));
@@ -117,6 +128,7 @@ void Trainer::save_states(const std::filesystem::path& file) const {
 }
 
 void Trainer::load_states(const std::filesystem::path& file) {
+  check_names(slots_, "load_states");
   std::unordered_map<std::string, NDArray> arrays;
   for (auto& [name, array] : nd_file::load(file)) arrays.emplace(name, array);
   auto take = [&](const std::string& name) {
@@ -129,7 +141,12 @@ void Trainer::load_states(const std::filesystem::path& file) {
     arrays.erase(it);
     return a;
   };
-  auto number = [&](const std::string& name) { return take(name).asscalar<double>(); };
+  auto number = [&](const std::string& name) {
+    NDArray a = take(name);
+    if (a.size() == 1) return a.asscalar<double>();
+    throw ValueError(
+        fmt::format("[load_states] '{}' in {} must be one number, got shape {}", name, file.string(), a.shape().str()));
+  };
 
   int64_t steps = int64_t(number("steps"));
   std::vector<Slot> slots;
@@ -142,6 +159,10 @@ void Trainer::load_states(const std::filesystem::path& file) {
         if (state.shape() != p.shape()) {
           throw ShapeError(fmt::format("[load_states] {} has shape {}, its state in {} has {}", p.name(),
                                        p.shape().str(), file.string(), state.shape().str()));
+        }
+        if (state.dtype() != p.dtype()) {
+          throw TypeError(fmt::format("[load_states] {} has dtype {}, its state in {} has {}", p.name(),
+                                      name_of(p.dtype()), file.string(), name_of(state.dtype())));
         }
         state = state.as_in_context(p.data().device());
       }

@@ -33,7 +33,8 @@ class Trainer {
   const optimizer::Optimizer& optimizer() const { return optimizer_; }
 
   // What the optimizer keeps (momentum, means), the numbers of updates and the learning rate, by parameter name, as an
-  // array file. Loading throws ValueError when the file is of other parameters or another rule. Both block.
+  // array file. Loading throws ValueError when the file is of other parameters or another rule, ShapeError or TypeError
+  // for a state that does not fit, and then changes nothing. Both block, and throw ValueError when names repeat.
   void save_states(const std::filesystem::path& file) const;
   void load_states(const std::filesystem::path& file);
 

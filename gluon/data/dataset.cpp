@@ -105,6 +105,12 @@ class RangeNode : public DatasetNode {
   int64_t begin_, size_;
 };
 
+template <class T>
+T given(T source) {
+  if (!source) throw ValueError("[Dataset] expected a source of samples, got none");
+  return source;
+}
+
 int64_t checked_size(int64_t size) {
   if (size < 0) throw ValueError(fmt::format("[Dataset] size: expected at least 0, got {}", size));
   return size;
@@ -148,13 +154,13 @@ class RowsNode : public DatasetNode {
 }  // namespace detail
 
 Dataset::Dataset(std::shared_ptr<const DatasetSource> source)
-    : node_(std::make_shared<detail::SourceNode>(std::move(source))) {}
+    : node_(std::make_shared<detail::SourceNode>(detail::given(std::move(source)))) {}
 Dataset::Dataset(std::shared_ptr<const AsyncDatasetSource> source)
-    : node_(std::make_shared<detail::AsyncSourceNode>(std::move(source))) {}
+    : node_(std::make_shared<detail::AsyncSourceNode>(detail::given(std::move(source)))) {}
 Dataset::Dataset(int64_t size, detail::IndexFn get)
-    : node_(std::make_shared<detail::CallableNode>(detail::checked_size(size), std::move(get))) {}
+    : node_(std::make_shared<detail::CallableNode>(detail::checked_size(size), detail::given(std::move(get)))) {}
 Dataset::Dataset(int64_t size, detail::AsyncIndexFn get)
-    : node_(std::make_shared<detail::AsyncCallableNode>(detail::checked_size(size), std::move(get))) {}
+    : node_(std::make_shared<detail::AsyncCallableNode>(detail::checked_size(size), detail::given(std::move(get)))) {}
 
 Sample Dataset::get(int64_t index) const {
   if (index < 0 || index >= size()) {

@@ -58,6 +58,7 @@ concept TensorTransform = std::is_invocable_r_v<HostTensor, F&, HostTensor, Samp
 // A handle: a copy is the same dataset. Thread safety: immutable; any thread.
 class Dataset {
  public:
+  // Throw ValueError for a negative size and for a source or callable that is empty.
   explicit Dataset(std::shared_ptr<const DatasetSource> source);
   explicit Dataset(std::shared_ptr<const AsyncDatasetSource> source);
   template <class S>

@@ -46,7 +46,7 @@ LoaderPipeline::LoaderPipeline(Dataset dataset, EpochBatches batches, uint64_t s
       epoch_(epoch),
       workers_(workers),
       engine_(Engine::current()),
-      ring_(size_t(std::max(1, prefetch))) {}
+      ring_(size_t(std::clamp<int64_t>(prefetch, 1, std::max<int64_t>(1, batches_.size())))) {}
 
 void LoaderPipeline::start(const std::shared_ptr<LoaderPipeline>& self) {
   const int64_t count = std::min<int64_t>(self->workers_, self->size());

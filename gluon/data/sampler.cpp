@@ -51,6 +51,10 @@ int64_t checked_length(int64_t length) {
 
 }  // namespace
 
+Sampler::Sampler(std::shared_ptr<const SamplerSource> source) : source_(std::move(source)) {
+  if (!source_) throw ValueError("[Sampler] expected a source of indices, got none");
+}
+
 std::vector<int64_t> Sampler::indices(uint64_t epoch) const {
   std::vector<int64_t> order = source_->indices(epoch);
   if (int64_t(order.size()) != size()) {

@@ -19,7 +19,7 @@ class SamplerSource {
 // A handle. Thread safety: immutable; any thread.
 class Sampler {
  public:
-  explicit Sampler(std::shared_ptr<const SamplerSource> source) : source_(std::move(source)) {}
+  explicit Sampler(std::shared_ptr<const SamplerSource> source);  // throws ValueError when it is null
   int64_t size() const { return source_->size(); }
   // Throws ValueError when the source gives another number than it says.
   std::vector<int64_t> indices(uint64_t epoch) const;

@@ -43,10 +43,12 @@ Conv<Derived>::Conv(int axes, int64_t channels, const ConvOptions& o) : HybridBl
 
 template class Conv<Conv1D>;
 template class Conv<Conv2D>;
+template class Conv<Conv3D>;
 
 }  // namespace detail
 
 Conv1D::Conv1D(int64_t channels, const ConvOptions& options) : Conv(1, channels, options) {}
 Conv2D::Conv2D(int64_t channels, const ConvOptions& options) : Conv(2, channels, options) {}
+Conv3D::Conv3D(int64_t channels, const ConvOptions& options) : Conv(3, channels, options) {}
 
 }  // namespace kaon::gluon::nn

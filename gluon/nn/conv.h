@@ -58,4 +58,9 @@ struct Conv2D : detail::Conv<Conv2D> {
   explicit Conv2D(int64_t channels, const ConvOptions& options = {});
 };
 
+// The same over volumes: x (batch, in_channels, depth, height, width).
+struct Conv3D : detail::Conv<Conv3D> {
+  explicit Conv3D(int64_t channels, const ConvOptions& options = {});
+};
+
 }  // namespace kaon::gluon::nn

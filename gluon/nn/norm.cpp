@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "kaon/gluon/block_node.h"
+
 namespace kaon::gluon::nn {
 namespace {
 
@@ -27,6 +29,7 @@ BatchNorm::BatchNorm(const BatchNormOptions& o)
   beta = param("beta", shape, {.init = o.beta_initializer, .grad_req = learned(o.center)});
   running_mean = param("running_mean", shape, {.init = o.running_mean_initializer, .differentiable = false});
   running_var = param("running_var", shape, {.init = o.running_variance_initializer, .differentiable = false});
+  node_->keeps_float32 = true;
 }
 
 LayerNorm::LayerNorm(const LayerNormOptions& o) : HybridBlock("layernorm"), axis_(o.axis), epsilon_(o.epsilon) {

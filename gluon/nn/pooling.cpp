@@ -2,26 +2,30 @@
 
 #include "kaon/gluon/nn/conv.h"
 
-namespace kaon::gluon::nn {
+namespace kaon::gluon::nn::detail {
 namespace {
 
 template <class Options>
-kaon::Pooling windows(PoolType type, const Options& o) {
-  kaon::Pooling op{.kernel = detail::window(o.pool_size, 2, 1, "Pool2D pool_size"), .pool_type = type};
+kaon::Pooling windows(PoolType type, int axes, const Options& o) {
+  kaon::Pooling op{.kernel = window(o.pool_size, axes, 1, "Pool pool_size"), .pool_type = type};
   op.pooling_convention = o.ceil_mode ? PoolingConvention::full : PoolingConvention::valid;
-  op.stride = o.strides.empty() ? op.kernel : detail::window(o.strides, 2, 1, "Pool2D strides");
-  op.pad = detail::window(o.padding, 2, 0, "Pool2D padding");
-  if constexpr (requires { o.count_include_pad; }) op.count_include_pad = o.count_include_pad;
+  op.stride = o.strides.empty() ? op.kernel : window(o.strides, axes, 1, "Pool strides");
+  op.pad = window(o.padding, axes, 0, "Pool padding");
   return op;
 }
 
-kaon::Pooling global(PoolType type) { return {.kernel = {1, 1}, .pool_type = type, .global_pool = true}; }
-
 }  // namespace
 
-MaxPool2D::MaxPool2D(const MaxPool2DOptions& options) : Pool(windows(PoolType::max, options)) {}
-AvgPool2D::AvgPool2D(const AvgPool2DOptions& options) : Pool(windows(PoolType::avg, options)) {}
-GlobalMaxPool2D::GlobalMaxPool2D() : Pool(global(PoolType::max)) {}
-GlobalAvgPool2D::GlobalAvgPool2D() : Pool(global(PoolType::avg)) {}
+kaon::Pooling pooling(int axes, const MaxPoolOptions& options) { return windows(PoolType::max, axes, options); }
 
-}  // namespace kaon::gluon::nn
+kaon::Pooling pooling(int axes, const AvgPoolOptions& options) {
+  kaon::Pooling op = windows(PoolType::avg, axes, options);
+  op.count_include_pad = options.count_include_pad;
+  return op;
+}
+
+kaon::Pooling global_pooling(int axes, PoolType type) {
+  return {.kernel = Shape::filled(axes, 1), .pool_type = type, .global_pool = true};
+}
+
+}  // namespace kaon::gluon::nn::detail

@@ -1,27 +1,33 @@
-// Pooling layers for images: x (batch, channels, height, width).
+// Pooling layers: x (batch, channels, width), (batch, channels, height, width) or (batch, channels, depth, height,
+// width).
 #pragma once
 
 #include "kaon/gluon/block.h"
 
 namespace kaon::gluon::nn {
 
-// Window sizes of one number hold for both axes.
-struct MaxPool2DOptions {
+// Window sizes of one number hold for every axis.
+struct MaxPoolOptions {
   Shape pool_size{2};
   Shape strides{};  // empty: pool_size
   Shape padding{0};
   bool ceil_mode = false;  // round the number of windows up instead of down
 };
-struct AvgPool2DOptions {
+struct AvgPoolOptions {
   Shape pool_size{2};
   Shape strides{};
   Shape padding{0};
   bool ceil_mode = false;
-  bool count_include_pad = true;  // divide by the size of the window rather than by its elements inside the image
+  bool count_include_pad = true;  // divide by the size of the window rather than by its elements inside the data
 };
-static_assert(std::is_trivially_destructible_v<MaxPool2DOptions> && std::is_trivially_destructible_v<AvgPool2DOptions>);
+static_assert(std::is_trivially_destructible_v<MaxPoolOptions> && std::is_trivially_destructible_v<AvgPoolOptions>);
 
 namespace detail {
+
+kaon::Pooling pooling(int axes, const MaxPoolOptions& options);  // throw ValueError for sizes that do not fit
+kaon::Pooling pooling(int axes, const AvgPoolOptions& options);
+kaon::Pooling global_pooling(int axes, PoolType type);
+
 template <class Derived>
 class Pool : public HybridBlock<Derived> {
  public:
@@ -33,23 +39,51 @@ class Pool : public HybridBlock<Derived> {
  private:
   kaon::Pooling op_;
 };
+
 }  // namespace detail
 
 // The maximum of each window; (size + 2 padding - pool_size) / strides + 1 windows per axis.
+struct MaxPool1D : detail::Pool<MaxPool1D> {
+  explicit MaxPool1D(const MaxPoolOptions& options = {}) : Pool(detail::pooling(1, options)) {}
+};
 struct MaxPool2D : detail::Pool<MaxPool2D> {
-  explicit MaxPool2D(const MaxPool2DOptions& options = {});
+  explicit MaxPool2D(const MaxPoolOptions& options = {}) : Pool(detail::pooling(2, options)) {}
 };
+struct MaxPool3D : detail::Pool<MaxPool3D> {
+  explicit MaxPool3D(const MaxPoolOptions& options = {}) : Pool(detail::pooling(3, options)) {}
+};
+
 // The mean of each window.
+struct AvgPool1D : detail::Pool<AvgPool1D> {
+  explicit AvgPool1D(const AvgPoolOptions& options = {}) : Pool(detail::pooling(1, options)) {}
+};
 struct AvgPool2D : detail::Pool<AvgPool2D> {
-  explicit AvgPool2D(const AvgPool2DOptions& options = {});
+  explicit AvgPool2D(const AvgPoolOptions& options = {}) : Pool(detail::pooling(2, options)) {}
 };
-// The maximum of each channel: (batch, channels, 1, 1).
+struct AvgPool3D : detail::Pool<AvgPool3D> {
+  explicit AvgPool3D(const AvgPoolOptions& options = {}) : Pool(detail::pooling(3, options)) {}
+};
+
+// The maximum of each channel; every spatial axis becomes 1.
+struct GlobalMaxPool1D : detail::Pool<GlobalMaxPool1D> {
+  GlobalMaxPool1D() : Pool(detail::global_pooling(1, PoolType::max)) {}
+};
 struct GlobalMaxPool2D : detail::Pool<GlobalMaxPool2D> {
-  GlobalMaxPool2D();
+  GlobalMaxPool2D() : Pool(detail::global_pooling(2, PoolType::max)) {}
 };
-// The mean of each channel: (batch, channels, 1, 1).
+struct GlobalMaxPool3D : detail::Pool<GlobalMaxPool3D> {
+  GlobalMaxPool3D() : Pool(detail::global_pooling(3, PoolType::max)) {}
+};
+
+// The mean of each channel; every spatial axis becomes 1.
+struct GlobalAvgPool1D : detail::Pool<GlobalAvgPool1D> {
+  GlobalAvgPool1D() : Pool(detail::global_pooling(1, PoolType::avg)) {}
+};
 struct GlobalAvgPool2D : detail::Pool<GlobalAvgPool2D> {
-  GlobalAvgPool2D();
+  GlobalAvgPool2D() : Pool(detail::global_pooling(2, PoolType::avg)) {}
+};
+struct GlobalAvgPool3D : detail::Pool<GlobalAvgPool3D> {
+  GlobalAvgPool3D() : Pool(detail::global_pooling(3, PoolType::avg)) {}
 };
 
 }  // namespace kaon::gluon::nn

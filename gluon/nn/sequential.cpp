@@ -13,10 +13,10 @@ void AnyBlock::refuse_symbol(const std::string& block) {
 
 namespace detail {
 
-const AnyBlock& BlockList::at(int64_t index) const {
+size_t BlockList::position(int64_t index) const {
   int64_t n = int64_t(size()), i = index < 0 ? index + n : index;
   if (i < 0 || i >= n) throw IndexError(fmt::format("[Sequential] block {} does not exist: there are {}", index, n));
-  return (*blocks_)[size_t(i)];
+  return size_t(i);
 }
 
 std::vector<AnyBlock> BlockList::range(int64_t begin, int64_t end) const {
@@ -26,19 +26,10 @@ std::vector<AnyBlock> BlockList::range(int64_t begin, int64_t end) const {
   return {blocks_->begin() + begin, blocks_->begin() + end};
 }
 
-std::pair<std::string, std::string> BlockList::append(const AnyBlock& block) {
+std::pair<std::string, std::string> BlockList::names_of_next(const AnyBlock& block) const {
   const std::string& hint = block.class_name();
   auto same = std::count_if(begin(), end(), [&](const AnyBlock& b) { return b.class_name() == hint; });
-  std::pair<std::string, std::string> key_and_name{std::to_string(size()), fmt::format("{}{}", hint, same)};
-  blocks_->push_back(block);
-  return key_and_name;
-}
-
-std::string BlockList::replace(int64_t index, const AnyBlock& block) {
-  at(index);
-  int64_t i = index < 0 ? index + int64_t(size()) : index;
-  (*blocks_)[size_t(i)] = block;
-  return std::to_string(i);
+  return {std::to_string(size()), fmt::format("{}{}", hint, same)};
 }
 
 void BlockList::check_hybrid(const AnyBlock& block) {
@@ -53,11 +44,16 @@ void BlockList::check_hybrid(const AnyBlock& block) {
 Sequential::Sequential() : Block("sequential") {}
 
 void Sequential::append(const AnyBlock& block) {
-  auto [key, name] = blocks_.append(block);
+  auto [key, name] = blocks_.names_of_next(block);
   add_child(key, name, block);
+  blocks_.append(block);
 }
 
-void Sequential::replace(int64_t index, const AnyBlock& block) { swap_child(blocks_.replace(index, block), block); }
+void Sequential::replace(int64_t index, const AnyBlock& block) {
+  size_t i = blocks_.position(index);
+  swap_child(std::to_string(i), block);
+  blocks_.set(i, block);
+}
 
 NDArray Sequential::operator()(const NDArray& x) const {
   gluon::detail::CallScope scope(*node_, false);
@@ -76,13 +72,16 @@ HybridSequential::HybridSequential() : HybridBlock("hybridsequential") {}
 
 void HybridSequential::append(const AnyBlock& block) {
   detail::BlockList::check_hybrid(block);
-  auto [key, name] = blocks_.append(block);
+  auto [key, name] = blocks_.names_of_next(block);
   add_child(key, name, block);
+  blocks_.append(block);
 }
 
 void HybridSequential::replace(int64_t index, const AnyBlock& block) {
   detail::BlockList::check_hybrid(block);
-  swap_child(blocks_.replace(index, block), block);
+  size_t i = blocks_.position(index);
+  swap_child(std::to_string(i), block);
+  blocks_.set(i, block);
 }
 
 HybridSequential HybridSequential::slice(int64_t begin, int64_t end) const {

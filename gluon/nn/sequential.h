@@ -75,15 +75,16 @@ concept Children = std::derived_from<First, Block> &&(std::derived_from<Rest, Bl
 class BlockList {
  public:
   size_t size() const { return blocks_->size(); }
-  const AnyBlock& at(int64_t index) const;  // negative: from the end; throws IndexError
+  size_t position(int64_t index) const;  // negative: from the end; throws IndexError
+  const AnyBlock& at(int64_t index) const { return (*blocks_)[position(index)]; }
   std::vector<AnyBlock> range(int64_t begin, int64_t end) const;
   auto begin() const { return blocks_->cbegin(); }
   auto end() const { return blocks_->cend(); }
-  // Appends and returns the child's key ("0", "1", ...) and name ("dense0", "dense1", "conv0", ...).
-  std::pair<std::string, std::string> append(const AnyBlock& block);
-  // Returns the key.
-  std::string replace(int64_t index, const AnyBlock& block);
-  // Unless it is a block that can be traced.
+  // The key ("0", "1", ...) and name ("dense0", "dense1", "conv0", ...) that a further block would have.
+  std::pair<std::string, std::string> names_of_next(const AnyBlock& block) const;
+  void append(const AnyBlock& block) { blocks_->push_back(block); }
+  void set(size_t position, const AnyBlock& block) { (*blocks_)[position] = block; }
+  // Throws ValueError unless it is a block that can be traced.
   static void check_hybrid(const AnyBlock& block);
 
  private:

@@ -23,6 +23,9 @@ std::string duration(double seconds) {
 
 ProgressBar::ProgressBar(std::string title, int64_t total, const Options& options)
     : engine_(Engine::current()), title_(std::move(title)), total_(total), options_(options) {
+  if (!options_.out) throw ValueError("[ProgressBar] out: expected a stream, got null");
+  if (options_.width < 1)
+    throw ValueError(fmt::format("[ProgressBar] width: expected at least 1, got {}", options_.width));
   is_terminal_ = options_.is_terminal.value_or(isatty(fileno(options_.out)) == 1);
 }
 

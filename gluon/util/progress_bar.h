@@ -26,7 +26,8 @@ class ProgressBar {
   using Clock = std::chrono::steady_clock;
   using Options = ProgressOptions;
 
-  // `total` steps, or 0 when that is not known. Counts the operations of the current engine.
+  // `total` steps, or 0 when that is not known. Counts the operations of the current engine. Throws ValueError for
+  // options out of range.
   ProgressBar(std::string title, int64_t total, const Options& options = {});
   ~ProgressBar();  // finishes
   ProgressBar(const ProgressBar&) = delete;

@@ -1,7 +1,12 @@
 // Prints 12: the sum of six twos, computed by an installed Kaon.
+#include <kaon/asio.h>
 #include <kaon/kaon.h>
+
+#include <boost/asio/use_future.hpp>
 
 int main() {
   const kaon::NDArray x = kaon::nd.ones({2, 3});
-  fmt::print("{}\n", (x + x).sum().asscalar<float>());
+  const kaon::NDArray sum = (x + x).sum();
+  sum.async_wait(boost::asio::use_future).get();
+  fmt::print("{}\n", sum.asscalar<float>());
 }

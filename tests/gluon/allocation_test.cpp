@@ -40,7 +40,8 @@ TEST_CASE("hybrid: 100 forwards of an MLP with static_alloc allocate nothing", "
   for (int threads : {0, 1, 2}) {
     Engine engine({.threads = threads});
     EngineScope scope(engine);
-    nn::HybridSequential net(nn::Dense(64, {.activation = "relu"}), nn::Dense(32, {.activation = "relu"}), nn::Dense(10));
+    nn::HybridSequential net(nn::Dense(64, {.activation = "relu"}), nn::Dense(32, {.activation = "relu"}),
+                             nn::Dense(10));
     ready(net);
     net.hybridize({.static_alloc = true, .static_shape = true});
     NDArray x = numbers({1, 20});
@@ -54,7 +55,10 @@ TEST_CASE("hybrid: 100 forwards of an MLP with static_alloc allocate nothing", "
     for (int i = 0; i < 20; ++i) forwards();
     allocations = 0;
     counting = true;
-    { std::vector<int> seen(100); CHECK(seen.size() == 100); }
+    {
+      std::vector<int> seen(100);
+      CHECK(seen.size() == 100);
+    }
     long own = allocations.exchange(0);
     forwards();
     counting = false;

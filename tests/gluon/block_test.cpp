@@ -41,12 +41,14 @@ struct Outer : gluon::HybridBlock<Outer> {
 
 TEST_CASE("block: names are paths; own parameters come first; a regular expression selects", "[gluon]") {
   Outer net;
-  CHECK(names_of(net.collect_params()) == Strings{"scale", "mlp_fc1_weight", "mlp_fc1_bias", "mlp_fc2_weight", "mlp_fc2_bias"});
+  CHECK(names_of(net.collect_params()) ==
+        Strings{"scale", "mlp_fc1_weight", "mlp_fc1_bias", "mlp_fc2_weight", "mlp_fc2_bias"});
   CHECK(names_of(net.collect_params(".*weight")) == Strings{"mlp_fc1_weight", "mlp_fc2_weight"});
   CHECK(names_of(net.collect_params("mlp_fc1_bias|scale")) == Strings{"scale", "mlp_fc1_bias"});
   CHECK(net.mlp.fc1.name() == "fc1");
   CHECK(net.class_name() == "outer");
   CHECK_THROWS_WITH(net.collect_params().get("nothing"), Contains("mlp_fc2_bias"));
+  CHECK_THROWS_AS(net.collect_params("*("), ValueError);
 }
 
 TEST_CASE("block: a copy of the handle is the same block", "[gluon]") {
@@ -104,6 +106,32 @@ struct Shared : gluon::HybridBlock<Shared> {
 };
 }  // namespace
 
+namespace {
+// Layers taken from a list, as a net with a loop over its stages does.
+struct Stages : gluon::HybridBlock<Stages> {
+  nn::HybridSequential list = child("list", nn::HybridSequential(Fc(6), Fc(3)));
+  Stages() : HybridBlock("stages") {}
+  auto hybrid_forward(auto F, auto x) {
+    x = list[0](x);
+    auto first = x;
+    return std::pair(list[1](F.tanh(x)), first);
+  }
+};
+}  // namespace
+
+TEST_CASE("block: a Sequential may serve as a list: its layers can be called one by one", "[gluon]") {
+  Stages net = ready(Stages());
+  NDArray x = numbers({2, 5});
+  auto [y, first] = net(x);
+  CHECK(first.shape() == Shape(2, 6));
+  net.hybridize({.exact = true});
+  auto [planned, planned_first] = net(x);
+  CHECK(same_bits(planned, y));
+  CHECK(same_bits(planned_first, first));
+  CHECK(net(sym.var("data")).first.list_arguments() ==
+        Strings{"data", "list_fc0_weight", "list_fc0_bias", "list_fc1_weight", "list_fc1_bias"});
+}
+
 TEST_CASE("block: one block in two places has one name and one set of values", "[gluon]") {
   Shared net = ready(Shared());
   CHECK(names_of(net.collect_params()) == Strings{"one_weight", "one_bias"});
@@ -136,6 +164,17 @@ TEST_CASE("block: parameters shared by two nets keep the first owner's names", "
   owner(numbers({2, 5}));
   user.hybridize();
   CHECK(user(numbers({2, 16})).shape() == Shape(2, 4));
+  nn::HybridSequential around(user);  // names the user, not what the user has borrowed
+  CHECK(user.name() == "tied0");
+  CHECK(names_of(user.collect_params()) == Strings{"mlp_fc2_weight", "mlp_fc2_bias"});
+}
+
+TEST_CASE("block: what has no owner any more takes the names of the next one", "[gluon]") {
+  Fc layer(4);
+  { nn::HybridSequential gone(Fc(1), layer); }
+  CHECK(layer.weight.name() == "fc1_weight");
+  Tied user(layer);
+  CHECK(layer.weight.name() == "inner_weight");
 }
 
 namespace {
@@ -177,6 +216,11 @@ TEST_CASE("block: test_hybrid_stale_cache: replacing a child deep inside is seen
   net.hybridize(false);
   CHECK(same_bits(net(x), y));
   CHECK_THROWS_WITH(net.replace_child("nothing", net.mlp, Mlp()), Contains("no child 'nothing'"));
+  nn::HybridSequential list(Fc(2)), around;
+  around.add(list);
+  CHECK_THROWS_WITH(list.replace(0, around), Contains("which it contains"));
+  CHECK(names_of(list.collect_params()) == Strings{"hybridsequential0_fc0_weight", "hybridsequential0_fc0_bias"});
+  CHECK(ready(list)(numbers({3, 5})).shape() == Shape(3, 2));
 }
 
 TEST_CASE("block: cast changes every parameter; traces follow", "[gluon]") {
@@ -192,6 +236,44 @@ TEST_CASE("block: cast changes every parameter; traces follow", "[gluon]") {
   CHECK_THROWS_AS(net(x), TypeError);  // scale is still float64
   net.cast(DType::float32);
   require_close(net(x), values(y));
+}
+
+TEST_CASE("block: cast to 16 bits leaves BatchNorm's parameters float32", "[gluon]") {
+  nn::HybridSequential net(nn::Conv2D(3, {.kernel_size = 2}), nn::BatchNorm(), nn::Dense(2));
+  ready(net);
+  NDArray x = numbers({4, 2, 5, 5});
+  NDArray y = autograd::record([&] { return net(x); });
+  for (DType half : {DType::float16, DType::bfloat16}) {
+    net.cast(half);
+    for (const gluon::Parameter& p : net.collect_params()) {
+      INFO(p.name());
+      CHECK(p.dtype() == (p.name().starts_with("batchnorm") ? DType::float32 : half));
+    }
+    for (bool hybrid : {false, true}) {
+      net.hybridize(hybrid);
+      NDArray z = autograd::record([&] { return net(x.astype(half)); });
+      z.backward();
+      CHECK(z.dtype() == half);
+      require_close(z, values(y), 0.1, 0.1);
+      CHECK(net.collect_params().get("batchnorm0_gamma").grad().dtype() == DType::float32);
+    }
+  }
+  net.cast(DType::float64);
+  CHECK(net.collect_params().get("batchnorm0_running_mean").dtype() == DType::float64);
+}
+
+TEST_CASE("block: cast to integers is refused where something learns, and changes nothing", "[gluon]") {
+  Outer net = ready(Outer());
+  NDArray x = numbers({2, 5});
+  NDArray y = net(x);
+  CHECK_THROWS_WITH(net.cast(DType::int32), Contains("scale has a gradient") && Contains("got int32"));
+  CHECK(same_bits(net(x), y));
+  net.mlp.collect_params().set_grad_req(GradReq::null);
+  CHECK_THROWS_AS(net.cast(DType::int32), TypeError);
+  CHECK(same_bits(net(x), y));
+  net.collect_params().set_grad_req(GradReq::null);
+  net.cast(DType::int32);
+  CHECK(net.scale.data().dtype() == DType::int32);
 }
 
 TEST_CASE("block: parameter files have dotted names", "[gluon]") {
@@ -230,12 +312,21 @@ TEST_CASE("block: a parameter file that does not fit changes nothing", "[gluon]"
   NamedArrays missing = arrays(), extra = arrays();
   missing.pop_back();
   nd_file::save(folder / "missing", missing);
-  CHECK_THROWS_WITH(net.load_parameters(folder / "missing"), Contains("'mlp.fc2.bias' is missing"));
+  CHECK_THROWS_WITH(net.load_parameters(folder / "missing"),
+                    Contains("'mlp.fc2.bias' is missing") && Contains("holds 'scale', 'mlp.fc1.weight'"));
   CHECK(same_bits(net(x), y));
   extra.emplace_back("other", nd.ones({1}));
   nd_file::save(folder / "extra", extra);
-  CHECK_THROWS_WITH(net.load_parameters(folder / "extra"), Contains("'other'"));
+  CHECK_THROWS_WITH(net.load_parameters(folder / "extra"), Contains("holds 'other'") && Contains("'mlp.fc2.bias'"));
   CHECK(same_bits(net(x), y));
+  NamedArrays wide = arrays();
+  wide.back().second = nd.zeros({5});
+  nd_file::save(folder / "wide", wide);
+  CHECK_THROWS_WITH(net.load_parameters(folder / "wide"),
+                    Contains("mlp_fc2_bias has shape (4,)") && Contains("got (5,) in " + (folder / "wide").string()));
+  CHECK(same_bits(net(x), y));
+  nd_file::save(folder / "foreign", {{"body.weight", nd.zeros({1})}});
+  CHECK_THROWS_WITH(net.load_parameters(folder / "foreign"), Contains("'body.weight'") && Contains("'mlp.fc1.weight'"));
   net.load_parameters(folder / "missing", true);
   net.load_parameters(folder / "extra", false, true);
   CHECK(values(net(x)) == std::vector<double>(8, 0));
@@ -259,5 +350,10 @@ TEST_CASE("block: a shared parameter may stand in a file under any of its paths"
 }
 
 TEST_CASE("block: to_string shows the tree", "[gluon]") {
-  CHECK(to_string(Outer()) == "outer(\n  (mlp): mlp(\n    (fc1): fc(weight: (16, 0), bias: (16,))\n    (fc2): fc(weight: (4, 0), bias: (4,))\n  )\n)");
+  Outer net;  // its own parameters stand beside its children
+  CHECK(to_string(net) ==
+        "outer(scale: (1,)\n  (mlp): mlp(\n    (fc1): fc(weight: (16, 0), bias: (16,))\n    (fc2): fc(weight: (4, 0), "
+        "bias: (4,))\n  )\n)");
+  CHECK(fmt::format("{}", net) == to_string(net));
+  CHECK(to_string(nn::Dense(2, {.activation = "relu"})) == "dense(weight: (2, 0), bias: (2,)\n  (relu): relu()\n)");
 }

@@ -56,6 +56,9 @@ TEST_CASE("dataset: a class, an asynchronous class and a callable are datasets")
   CHECK_THROWS_AS(numbers(3).get(3), IndexError);
   CHECK_THROWS_AS(numbers(3).get(-1), IndexError);
   CHECK_THROWS_AS(numbers(-1), ValueError);
+  CHECK_THROWS_AS(Dataset(std::shared_ptr<const DatasetSource>()), ValueError);
+  CHECK_THROWS_AS(Dataset(3, std::function<Sample(int64_t)>()), ValueError);
+  CHECK_THROWS_AS(Sampler(nullptr), ValueError);
 }
 
 TEST_CASE("dataset: transforms are applied when a sample is loaded, in order") {

@@ -69,7 +69,8 @@ TEST_CASE("golden: every pair of model files gives the evaluator's outputs", "[g
     std::string name(symbol_file);
     INFO(name);
     const auto& e = entry.as_object();
-    auto net = gluon::SymbolBlock::imports(fixtures() / name, {"data"}, fixtures() / std::string(e.at("params").as_string()));
+    auto net =
+        gluon::SymbolBlock::imports(fixtures() / name, {"data"}, fixtures() / std::string(e.at("params").as_string()));
     NDArray x = golden_input(e);
     check_outputs(net.forward({x}), e.at("outputs").as_array());
     check_outputs(net.forward({x}), e.at("outputs").as_array());  // the plan again

@@ -47,7 +47,9 @@ struct Fc : gluon::HybridBlock<Fc> {
     weight.set_shape({n, 0});
     bias = param("bias", {n}, {.init = init::Zero()});
   }
-  auto hybrid_forward(auto F, auto x) { return F.as("fwd").FullyConnected(x, F(weight), F(bias), {.num_hidden = units}); }
+  auto hybrid_forward(auto F, auto x) {
+    return F.as("fwd").FullyConnected(x, F(weight), F(bias), {.num_hidden = units});
+  }
 };
 
 // Two layers; counts how often hybrid_forward runs, by kind.

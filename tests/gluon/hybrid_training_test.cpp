@@ -36,8 +36,8 @@ struct LeNet : gluon::HybridBlock<LeNet> {
 };
 
 nn::HybridSequential dropout_mlp() {
-  return nn::HybridSequential(nn::Dense(32, {.activation = "relu"}), nn::Dropout(0.4), nn::Dense(16, {.activation = "tanh"}),
-                              nn::Dropout(0.2), nn::Dense(10));
+  return nn::HybridSequential(nn::Dense(32, {.activation = "relu"}), nn::Dropout(0.4),
+                              nn::Dense(16, {.activation = "tanh"}), nn::Dropout(0.2), nn::Dense(10));
 }
 
 // The parameters after `steps` of plain gradient descent, one seed.
@@ -80,7 +80,8 @@ void check_training(Make make, const Shape& shape) {
 
 }  // namespace
 
-TEST_CASE("training: 20 steps of an MLP with Dropout are the same bits on any engine, imperative or hybridized", "[gluon]") {
+TEST_CASE("training: 20 steps of an MLP with Dropout are the same bits on any engine, imperative or hybridized",
+          "[gluon]") {
   check_training(dropout_mlp, {16, 12});
 }
 
@@ -89,17 +90,21 @@ TEST_CASE("training: 20 steps of LeNet are the same bits on any engine, imperati
 }
 
 TEST_CASE("training: 20 steps with BatchNorm are the same bits, running statistics included", "[gluon]") {
-  check_training([] {
-    return nn::HybridSequential(nn::Conv2D(4, {.kernel_size = 3}), nn::BatchNorm(), nn::Activation("relu"), nn::Dense(10));
-  }, {4, 2, 8, 8});
+  check_training(
+      [] {
+        return nn::HybridSequential(nn::Conv2D(4, {.kernel_size = 3}), nn::BatchNorm(), nn::Activation("relu"),
+                                    nn::Dense(10));
+      },
+      {4, 2, 8, 8});
 }
 
 TEST_CASE("hybrid: one operation per forward and one per backward", "[gluon]") {
-  auto check = [](auto net, const Shape& shape) {
+  Engine engine;  // of its own: what other cases have left running pushes elsewhere
+  EngineScope scope(engine);
+  auto check = [&](auto net, const Shape& shape) {
     net.initialize();
     net.hybridize({.static_alloc = true, .static_shape = true});
     NDArray x = numbers(shape);
-    Engine& engine = Engine::current();
     for (int i = 0; i < 4; ++i) {
       autograd::record([&] { return net(x); }).backward();
       nd.waitall();
@@ -134,8 +139,10 @@ TEST_CASE("hybrid: every intermediate lies in the arena that the plan reports", 
   NDArray x = numbers({4, 1, 18, 18});
   net(x);
   for (bool exact : {false, true}) {
-    CachedGraph graph(net(sym.var("data")), {"data", "conv1_weight", "conv1_bias", "conv2_weight", "conv2_bias", "fc1_weight", "fc1_bias", "fc2_weight"},
-                      {.static_alloc = true, .exact = exact}, "lenet");
+    CachedGraph graph(
+        net(sym.var("data")),
+        {"data", "conv1_weight", "conv1_bias", "conv2_weight", "conv2_bias", "fc1_weight", "fc1_bias", "fc2_weight"},
+        {.static_alloc = true, .exact = exact}, "lenet");
     std::vector<NDArray> arrays{x};
     for (const std::string& name : std::vector(graph.input_names().begin() + 1, graph.input_names().end())) {
       arrays.push_back(net.collect_params().get(name).data());

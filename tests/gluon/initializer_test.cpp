@@ -45,6 +45,8 @@ TEST_CASE("initializer: normal has its deviation", "[gluon]") {
   Moments m = moments(init::Normal(0.3)({100, 100}));
   CHECK(std::abs(m.mean) < 0.02);
   CHECK(m.deviation == Approx(0.3).epsilon(0.05));
+  CHECK_THROWS_WITH(init::Normal(-1)({2}), "[Normal] sigma must not be negative, got -1");
+  CHECK_THROWS_WITH(init::Uniform(-1)({2}), "[Uniform] scale must not be negative, got -1");
 }
 
 TEST_CASE("initializer: Xavier's scale follows from the fans", "[gluon]") {
@@ -59,6 +61,7 @@ TEST_CASE("initializer: Xavier's scale follows from the fans", "[gluon]") {
   Moments g = moments(init::Xavier({.rnd_type = init::RndType::gaussian})(shape));
   CHECK(g.deviation == Approx(std::sqrt(3.0 / 100)).epsilon(0.05));
   CHECK_THROWS_AS(init::Xavier()({5}), ValueError);
+  CHECK_THROWS_WITH(init::Xavier({.magnitude = -3})(shape), "[Xavier] magnitude must not be negative, got -3");
 }
 
 TEST_CASE("initializer: a function of the user's", "[gluon]") {
@@ -66,13 +69,17 @@ TEST_CASE("initializer: a function of the user's", "[gluon]") {
   CHECK(identity({2, 2}).asvector<float>() == std::vector<float>{1, 0, 0, 1});
   auto wrong = init::Custom([](NDArray& a) { a = nd.zeros({1}); });
   CHECK_THROWS_AS(wrong({2, 2}), ValueError);
+  CHECK_THROWS_AS(init::Custom(nullptr)({2, 2}), ValueError);
   CHECK_THROWS_AS(init::Initializer()({2}), StateError);
 }
 
 TEST_CASE("initializer: text as in model files", "[gluon]") {
-  CHECK(init::Constant(1).str() == R"(["constant", {"value": 1}])");
+  CHECK(init::Constant(0.5).str() == R"(["constant", {"value": 0.5}])");
+  CHECK(init::Zero().str() == "zeros");
+  CHECK(init::One().str() == "ones");
   CHECK(init::Uniform().str() == R"(["uniform", {"scale": 0.07}])");
   CHECK(init::Normal().str() == R"(["normal", {"sigma": 0.01}])");
   CHECK(init::Xavier().str() == R"(["xavier", {"rnd_type": "uniform", "factor_type": "avg", "magnitude": 3}])");
   CHECK(init::Initializer().str().empty());
+  CHECK(init::Custom([](NDArray&) {}).str().empty());
 }

@@ -258,6 +258,13 @@ TEST_CASE("loader: at most `prefetch` batches are loaded ahead") {
   CHECK(loaded == 8);
 }
 
+TEST_CASE("loader: a prefetch beyond the epoch costs nothing") {
+  Watchdog watchdog;
+  DataLoader loader(numbers(5), {.batch_size = 2, .workers = 2, .prefetch = std::numeric_limits<int>::max()});
+  CHECK(labels_of(loader) == Labels{{0, 1}, {2, 3}, {4}});
+  CHECK(labels_of(DataLoader(numbers(0), {.batch_size = 2, .prefetch = 3})).empty());
+}
+
 TEST_CASE("loader: a waiting asynchronous sample holds no io thread") {
   Watchdog watchdog;
   // one io thread, eight samples that wait for each other: they can only arrive together

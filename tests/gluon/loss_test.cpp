@@ -87,6 +87,26 @@ TEST_CASE("loss: Huber, hinge and divergence by hand", "[gluon]") {
   CHECK_THROWS_AS(loss::HuberLoss({.rho = 0}), ValueError);
 }
 
+TEST_CASE("loss: weights of samples broadcast to the elements, and never the other way round", "[gluon]") {
+  NDArray pred = nd.array({{0, 2}, {1, 4}}), label = nd.array({0, 1}), target = nd.array({{1, 0}, {0, 3}});
+  for (bool hybrid : {false, true}) {
+    loss::SoftmaxCELoss ce;
+    loss::L1Loss l1;
+    ce.hybridize(hybrid);
+    l1.hybridize(hybrid);
+    CHECK_THROWS_AS(ce(pred, label, nd.array({0.5, 1.0})), ShapeError);  // (batch,) beside (batch, 1)
+    CHECK_THROWS_AS(ce(pred, label, nd.ones({2, 2})), ShapeError);
+    require_close(ce(pred, label, nd.array({2.0})), {2 * 2.12692809, 2 * 0.04858733});
+    require_close(l1(pred, target), {1.5, 1});
+    require_close(l1(pred, target, nd.array({1, 10}, {2, 1})), {1.5, 10});
+    require_close(l1(pred, target, nd.array({1, 10}, {1, 2})), {10.5, 5.5});
+    NDArray weight = nd.array({1, 10}, {2, 1});
+    weight.attach_grad();
+    autograd::record([&] { return l1(pred, target, weight); }).backward();
+    require_close(weight.grad(), {1.5, 1});
+  }
+}
+
 TEST_CASE("loss: hybridized equals imperative", "[gluon]") {
   NDArray pred = nd.random_normal({6, 3}), label = nd.random_uniform({6, 3}), classes = nd.array({0, 1, 2, 2, 1, 0});
   check_both(loss::L1Loss(), pred, label);

@@ -16,7 +16,8 @@ TEST_CASE("export: MXNet loads our files and gives the same output", "[gluon][mx
   nn::HybridSequential net;
   net.add(nn::Conv2D(8, {.kernel_size = 3, .padding = 1, .activation = "relu"}), nn::BatchNorm(),
           nn::MaxPool2D({.pool_size = 2}), nn::Conv2D(4, {.kernel_size = 3}), nn::LeakyReLU(0.1),
-          nn::AvgPool2D({.pool_size = 2}), nn::Flatten(), nn::Dense(16, {.activation = "tanh"}), nn::Dropout(0.5), nn::Dense(5));
+          nn::AvgPool2D({.pool_size = 2}), nn::Flatten(), nn::Dense(16, {.activation = "tanh"}), nn::Dropout(0.5),
+          nn::Dense(5));
   net.initialize(init::Xavier());
   net.hybridize();
   NDArray x = nd.random_normal({3, 2, 12, 12});
@@ -26,8 +27,9 @@ TEST_CASE("export: MXNet loads our files and gives the same output", "[gluon][mx
   nd_file::save(folder / "input.nd", {{"", x}});
 
   const char* python = std::getenv("KAON_MXNET_PYTHON");
-  std::string command = std::string(python ? python : "python3") + " " + test::data_file("run_with_mxnet.py").string() + " " +
-                        prefix + " 3 " + (folder / "input.nd").string() + " " + (folder / "output.nd").string() + " 2>/dev/null";
+  std::string command = std::string(python ? python : "python3") + " " + test::data_file("run_with_mxnet.py").string() +
+                        " " + prefix + " 3 " + (folder / "input.nd").string() + " " + (folder / "output.nd").string() +
+                        " 2>/dev/null";
   int status = std::system(command.c_str());
   if (WEXITSTATUS(status) == 77 || WEXITSTATUS(status) == 127) {
     test::skip("MXNet cannot be imported by " + std::string(python ? python : "python3"));

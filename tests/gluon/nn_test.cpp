@@ -17,6 +17,19 @@ TEST_CASE("nn: every layer gives the same imperatively and hybridized", "[gluon]
     check_hybrid(nn::Conv2D(6, {.kernel_size = 3, .dilation = 2, .groups = 2, .use_bias = false, .in_channels = 4}),
                  {3, 4, 7, 8});
   }
+  SECTION("Conv3D") {
+    check_hybrid(nn::Conv3D(2, {.kernel_size = {1, 2, 3}, .strides = 2, .padding = 1}), {3, 2, 3, 4, 5});
+  }
+  SECTION("MaxPool1D") { check_hybrid(nn::MaxPool1D({.pool_size = 3, .strides = 2, .padding = 1}), {3, 2, 9}); }
+  SECTION("AvgPool1D") { check_hybrid(nn::AvgPool1D({.ceil_mode = true}), {3, 2, 9}); }
+  SECTION("MaxPool3D") { check_hybrid(nn::MaxPool3D(), {2, 2, 4, 5, 6}); }
+  SECTION("AvgPool3D") { check_hybrid(nn::AvgPool3D({.pool_size = {1, 2, 3}, .padding = {0, 1, 1}}), {2, 2, 3, 4, 6}); }
+  SECTION("Global pools along one and three axes") {
+    check_hybrid(nn::GlobalMaxPool1D(), {2, 3, 5});
+    check_hybrid(nn::GlobalAvgPool1D(), {2, 3, 5});
+    check_hybrid(nn::GlobalMaxPool3D(), {2, 3, 2, 3, 4});
+    check_hybrid(nn::GlobalAvgPool3D(), {2, 3, 2, 3, 4});
+  }
   SECTION("MaxPool2D") { check_hybrid(nn::MaxPool2D({.pool_size = 3}), {2, 2, 10, 10}); }
   SECTION("AvgPool2D") {
     check_hybrid(nn::AvgPool2D({.pool_size = 3, .strides = 2, .padding = 1, .count_include_pad = false}), {2, 2, 7, 8});
@@ -82,6 +95,20 @@ TEST_CASE("nn: pooling sizes", "[gluon]") {
   CHECK(nn::MaxPool2D({.pool_size = 3, .ceil_mode = true})(x).shape() == Shape(2, 2, 4, 4));
   CHECK(nn::GlobalAvgPool2D()(x).shape() == Shape(2, 2, 1, 1));
   require_close(nn::AvgPool2D({.pool_size = 2})(nd.reshape(nd.arange(4), {1, 1, 2, 2})), {1.5});
+  NDArray row = nd.reshape(nd.arange(5), {1, 1, 5});
+  require_close(nn::MaxPool1D()(row), {1, 3});
+  require_close(nn::MaxPool1D({.ceil_mode = true})(row), {1, 3, 4});
+  require_close(nn::AvgPool1D({.pool_size = 3, .strides = 2, .padding = 1})(row), {1.0 / 3, 2, 7.0 / 3});
+  require_close(nn::AvgPool1D({.pool_size = 3, .strides = 2, .padding = 1, .count_include_pad = false})(row),
+                {0.5, 2, 3.5});
+  require_close(nn::GlobalAvgPool1D()(row), {2});
+  NDArray cube = nd.reshape(nd.arange(8), {1, 1, 2, 2, 2});
+  require_close(nn::MaxPool3D()(cube), {7});
+  require_close(nn::AvgPool3D({.pool_size = {2, 1, 2}, .strides = 1})(cube), {2.5, 4.5});
+  CHECK(nn::GlobalMaxPool3D()(cube).shape() == Shape(1, 1, 1, 1, 1));
+  CHECK_THROWS_AS(nn::MaxPool1D({.pool_size = {2, 2}}), ValueError);
+  CHECK_THROWS_AS(nn::AvgPool3D({.strides = {0, 1, 1}}), ValueError);
+  CHECK_THROWS_AS(nn::MaxPool1D()(cube), Error);  // data of another number of axes
 }
 
 TEST_CASE("nn: BatchNorm uses the batch in training and running statistics else", "[gluon]") {

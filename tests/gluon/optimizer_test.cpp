@@ -96,7 +96,14 @@ TEST_CASE("optimizer: learning rates and schedulers", "[gluon]") {
   CHECK_THROWS_AS(scheduled.set_learning_rate(0.1), StateError);
 }
 
+namespace {
+struct NoRule : optimizer::Optimizer {
+  NoRule() : Optimizer(nullptr, {}) {}
+};
+}  // namespace
+
 TEST_CASE("optimizer: settings out of range", "[gluon]") {
+  CHECK_THROWS_AS(NoRule(), ValueError);
   CHECK_THROWS_AS(optimizer::SGD({.learning_rate = -1}), ValueError);
   CHECK_THROWS_AS(optimizer::SGD({.momentum = 1}), ValueError);
   CHECK_THROWS_AS(optimizer::SGD({.wd = -1}), ValueError);

@@ -17,6 +17,11 @@ TEST_CASE("parameter: values, gradient, variable", "[gluon]") {
   CHECK(p.grad().shape() == Shape(10, 10));
   CHECK(p.var().name() == "weight");
   CHECK(p.var().shape() == Shape(10, 10));
+  Parameter with_init("bias", {0, 3}, {.init = init::Zero()});
+  const auto& text = with_init.var().entry().node->text_attrs;  // as model files have it
+  CHECK(text.at("__shape__") == "(0, 3)");
+  CHECK(text.at("__init__") == "zeros");
+  CHECK_FALSE(p.var().entry().node->text_attrs.contains("__init__"));
   Parameter copy = p;
   CHECK(copy == p);
   copy.set_data(nd.ones({10, 10}));
@@ -33,7 +38,8 @@ TEST_CASE("parameter: what is wrong is said with its name", "[gluon]") {
   p.set_data(nd.ones({4, 3}));
   CHECK_FALSE(p.is_deferred());
   CHECK_THROWS_AS(p.set_data(nd.ones({4, 2})), ShapeError);
-  CHECK_THROWS_WITH(p.set_data(nd.ones({4, 3}, {.dtype = DType::float64})), Contains("net_fc1_weight has dtype float32"));
+  CHECK_THROWS_WITH(p.set_data(nd.ones({4, 3}, {.dtype = DType::float64})),
+                    Contains("net_fc1_weight has dtype float32"));
   p.set_grad_req(GradReq::null);
   CHECK_THROWS_WITH(p.grad(), Contains("net_fc1_weight has no gradient"));
   CHECK_THROWS_AS(Parameter().data(), StateError);
@@ -49,6 +55,13 @@ TEST_CASE("parameter: initialize keeps values unless forced", "[gluon]") {
   Parameter own("q", {3}, {.init = init::Constant(5)});
   own.initialize(init::Zero());
   CHECK(values(own.data()) == std::vector<double>(3, 5));
+  CHECK_THROWS_AS(p.initialize(init::Xavier(), Device(), true), ValueError);  // for 2 dimensions
+  CHECK(values(p.data()) == std::vector<double>(3, 0));
+  Parameter none("r", {3});
+  CHECK_THROWS_AS(none.initialize(init::Xavier()), ValueError);
+  CHECK_THROWS_WITH(none.data(), Contains("r is not initialized"));
+  none.initialize(init::One());
+  CHECK(values(none.data()) == std::vector<double>(3, 1));
 }
 
 TEST_CASE("parameter: grad_req write, add, null", "[gluon]") {
@@ -79,6 +92,16 @@ TEST_CASE("parameter: cast keeps values and gradient", "[gluon]") {
   CHECK(p.grad().dtype() == DType::float16);
   CHECK(values(p.data()) == std::vector<double>(2, 0.5));
   CHECK(p.var().dtype() == DType::float16);
+  CHECK_THROWS_AS(p.cast(DType::int8), TypeError);
+  CHECK(p.data().dtype() == DType::float16);
+  p.set_grad_req(GradReq::null);
+  p.cast(DType::int8);
+  CHECK(p.data().dtype() == DType::int8);
+  Parameter indices("i", {2}, {.dtype = DType::int32, .grad_req = GradReq::null});
+  indices.initialize(init::One());
+  indices.set_grad_req(GradReq::null);
+  CHECK(indices.data().dtype() == DType::int32);
+  CHECK_THROWS_AS(indices.set_grad_req(GradReq::write), TypeError);
 }
 
 TEST_CASE("parameter: dictionaries are saved and loaded, with arg: and aux: too", "[gluon]") {
@@ -110,4 +133,41 @@ TEST_CASE("parameter: dictionaries are saved and loaded, with arg: and aux: too"
   nd_file::save(folder / "other", {{"net_w0", a}, {"net_w1", b}, {"net_w2", b}});
   CHECK_THROWS_WITH(dict.load(folder / "other"), Contains("'net_w2'"));
   dict.load(folder / "other", false, true);
+}
+
+TEST_CASE("parameter: dictionaries: a prefix put back, multipliers, printing", "[gluon]") {
+  ScratchFolder folder;
+  Parameter w("net_w", {2}), b("net_b", {2});
+  gluon::ParameterDict dict;
+  dict.add(w);
+  dict.add(b);
+  dict.initialize(init::One());
+  dict.save(folder / "stripped", "net_");
+  dict.initialize(init::Zero(), Device(), true);
+  CHECK_THROWS_WITH(dict.load(folder / "stripped"), Contains("'w'") && Contains("'net_w', 'net_b'"));
+  dict.load(folder / "stripped", false, false, "net_");
+  CHECK(values(w.data()) == std::vector<double>(2, 1));
+  dict.set_lr_mult(0.5);
+  dict.set_wd_mult(0);
+  CHECK(b.lr_mult() == 0.5);
+  CHECK(w.wd_mult() == 0);
+  CHECK(fmt::format("{}", dict) == dict.str());
+}
+
+TEST_CASE("parameter: dictionaries of two nets are put together; files refuse names that repeat", "[gluon]") {
+  ScratchFolder folder;
+  nn::Dense a(2), b(2);
+  a.initialize(init::One());
+  b.initialize(init::Zero());
+  a(nd.ones({1, 3}));
+  b(nd.ones({1, 3}));
+  gluon::ParameterDict both = a.collect_params();
+  both.update(b.collect_params());
+  both.update(a.collect_params());
+  CHECK(both.size() == 4);
+  CHECK_THROWS_WITH(both.save(folder / "both"), Contains("two parameters are named 'weight'"));
+  CHECK(folder.count() == 0);
+  a.collect_params().save(folder / "a");
+  CHECK_THROWS_WITH(both.load(folder / "a"), Contains("two parameters are named 'weight'"));
+  CHECK(values(b.weight.data()) == std::vector<double>(6, 0));
 }

@@ -67,6 +67,10 @@ TEST_CASE("sequential: a copy of the handle is the same net", "[gluon]") {
   nn::HybridSequential copy = net;
   copy.add(nn::Dense(2));
   CHECK(net.size() == 1);
+  CHECK_THROWS_AS(net.add(copy), ValueError);  // it cannot contain itself
+  CHECK(net.size() == 1);
+  net.initialize();
+  CHECK(net(nd.ones({1, 3})).shape() == Shape(1, 2));
 }
 
 TEST_CASE("sequential: adding and replacing after a hybridized call", "[gluon]") {

@@ -24,6 +24,7 @@ TEST_CASE("export: needs hybridize() and a call", "[gluon]") {
   Mlp net = ready(Mlp());
   net(numbers({1, 3}));
   CHECK_THROWS_WITH(net.export_model((folder / "m").string()), Contains("call hybridize() and run the net once"));
+  CHECK_THROWS_AS(net.export_model((folder / "m").string(), -1), ValueError);
   net.hybridize();
   CHECK_THROWS_AS(net.export_model((folder / "m").string()), StateError);
   CHECK(folder.count() == 0);
@@ -43,8 +44,8 @@ TEST_CASE("users row 52: export and import give the same output, constants and s
   net.export_model((folder / "net").string(), 1);
   Strings names;
   for (const auto& [name, array] : nd_file::load(folder / "net-0001.params")) names.push_back(name);
-  CHECK(names == Strings{"arg:conv_weight", "arg:conv_bias", "arg:bn_gamma", "arg:bn_beta", "aux:bn_running_mean", "aux:bn_running_var",
-                         "arg:out_weight", "arg:out_bias", "arg:constant0"});
+  CHECK(names == Strings{"arg:conv_weight", "arg:conv_bias", "arg:bn_gamma", "arg:bn_beta", "aux:bn_running_mean",
+                         "aux:bn_running_var", "arg:out_weight", "arg:out_bias", "arg:constant0"});
   auto back = SymbolBlock::imports(folder / "net-symbol.json", {"data"}, folder / "net-0001.params");
   back.hybridize({.exact = true});
   CHECK(same_bits(back(x), y));
@@ -81,10 +82,13 @@ TEST_CASE("symbol block: several inputs and outputs", "[gluon]") {
   CHECK(same_bits(out[1], x * y));
   CHECK(same_bits(out[2], nd.tanh(x)));
   CHECK_THROWS_WITH(block.forward({x}), Contains("takes 2 inputs (b, a), got 1"));
+  CHECK_THROWS_WITH(block(sym.var("x")), Contains("takes 2 inputs (b, a), got 1"));
+  CHECK(block.compose_on({sym.var("x"), sym.var("y")}).list_arguments() == Strings{"y", "x"});
   CHECK_THROWS_WITH(SymbolBlock(a + b, {"c"}), Contains("no input 'c'"));
 }
 
-TEST_CASE("symbol block: without a parameter file initialize() chooses the values; shapes follow from the input", "[gluon]") {
+TEST_CASE("symbol block: without a parameter file initialize() chooses the values; shapes follow from the input",
+          "[gluon]") {
   Symbol program = sym.FullyConnected(sym.var("data"), sym.var("w"), sym.var("b"), {.num_hidden = 4});
   SymbolBlock block(program, {"data"});
   CHECK_THROWS_WITH(block(numbers({2, 3})), Contains("w is not initialized"));
@@ -161,6 +165,24 @@ TEST_CASE("symbol block: files that do not fit are refused with names", "[gluon]
   net.export_model((folder / "net").string());
   CHECK_THROWS_WITH(SymbolBlock::imports(folder / "none-symbol.json", {"data"}), Contains("none-symbol.json"));
   nd_file::save(folder / "half", {{"arg:fc1_weight", net.fc1.weight.data()}});
-  CHECK_THROWS_WITH(SymbolBlock::imports(folder / "net-symbol.json", {"data"}, folder / "half"), Contains("'fc1_bias'") && Contains("missing"));
+  CHECK_THROWS_WITH(SymbolBlock::imports(folder / "net-symbol.json", {"data"}, folder / "half"),
+                    Contains("'fc1_bias'") && Contains("missing"));
   CHECK_THROWS_WITH(SymbolBlock::imports(folder / "net-symbol.json", {"x"}), Contains("no input 'x'"));
+  NamedArrays arrays = nd_file::load(folder / "net-0000.params");
+  arrays.emplace_back("arg:stranger", nd.ones({1}));
+  nd_file::save(folder / "more", arrays);
+  CHECK_THROWS_WITH(SymbolBlock::imports(folder / "net-symbol.json", {"data"}, folder / "more"),
+                    Contains("'stranger'"));
+  NDArray x = numbers({2, 3});
+  CHECK(same_bits(SymbolBlock::imports(folder / "net-symbol.json", {"data"}, folder / "more", {}, false, true)(x),
+                  SymbolBlock::imports(folder / "net-symbol.json", {"data"}, folder / "net-0000.params")(x)));
+  auto half = SymbolBlock::imports(folder / "net-symbol.json", {"data"}, folder / "half", {}, true);
+  CHECK_THROWS_WITH(half(x), Contains("fc1_bias is not initialized"));
+  half.initialize();
+  CHECK(half(x).shape() == Shape(2, 4));
+  arrays.pop_back();
+  arrays[0].second = nd.ones({7});
+  nd_file::save(folder / "wrong", arrays);
+  CHECK_THROWS_WITH(SymbolBlock::imports(folder / "net-symbol.json", {"data"}, folder / "wrong"),
+                    Contains("fc1_weight has shape (16, 0)") && Contains("got (7,) in " + (folder / "wrong").string()));
 }

@@ -5,6 +5,7 @@
 
 #include "kaon/gluon/loss.h"
 #include "kaon/gluon/nn/nn.h"
+#include "kaon/ops/ndarray_file.h"
 #include "kaon/ops/random_state.h"
 #include "kaon/tests/gluon/support.h"
 
@@ -70,10 +71,31 @@ TEST_CASE("trainer: momentum, multipliers and saved states", "[gluon]") {
   trainer.step(1);
   require_all(x, -3);
 
+  nd_file::save(scratch("kaon_trainer_bad.states"), {{"steps", nd.ones({3})}});
+  CHECK_THROWS_WITH(other.load_states(scratch("kaon_trainer_bad.states")),
+                    Catch::Contains("'steps' in") && Catch::Contains("(3,)"));
+  std::filesystem::remove(scratch("kaon_trainer_bad.states"));
+  CHECK(other.steps() == 3);  // as it was
   Parameter y = make("y");
   CHECK_THROWS_AS(Trainer(dict({y}), optimizer::SGD({.momentum = 0.5})).load_states(file), ValueError);
   CHECK_THROWS_AS(Trainer(dict({x}), optimizer::Adam()).load_states(file), ValueError);
+  Parameter again = make("x");
+  again.cast(DType::float64);
+  CHECK_THROWS_AS(Trainer(dict({again}), optimizer::SGD({.momentum = 0.5})).load_states(file), TypeError);
   std::filesystem::remove(file);
+}
+
+TEST_CASE("trainer: parameters of two nets with the same names are trained, their states not saved", "[gluon]") {
+  Parameter x = make("x"), other = make("x");
+  Trainer trainer(dict({x, other}), optimizer::SGD({.learning_rate = 1, .momentum = 0.5}));
+  backward_ones(x);
+  backward_ones(other);
+  trainer.step(1);
+  require_all(x, -1);
+  require_all(other, -1);
+  auto file = scratch("kaon_trainer_names_test.states");
+  CHECK_THROWS_WITH(trainer.save_states(file), Catch::Contains("two parameters are named 'x'"));
+  CHECK_FALSE(std::filesystem::exists(file));
 }
 
 TEST_CASE("trainer: multipliers set after loading count", "[gluon]") {

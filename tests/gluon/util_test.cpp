@@ -88,6 +88,11 @@ TEST_CASE("progress bar: it is drawn ten times a second at most, and off a termi
   CHECK_FALSE(contains(file.text(), "\r"));
 }
 
+TEST_CASE("progress bar: options out of range") {
+  CHECK_THROWS_AS(ProgressBar("a", 1, {.out = nullptr}), ValueError);
+  CHECK_THROWS_AS(ProgressBar("a", 1, {.width = 0}), ValueError);
+}
+
 TEST_CASE("svg chart: ticks are round numbers inside the axis") {
   CHECK(axis_ticks(0, 10, 5) == std::vector<double>{0, 2, 4, 6, 8, 10});
   CHECK(axis_ticks(1, 141, 5) == std::vector<double>{50, 100});

@@ -1,0 +1,212 @@
+// What happens when a hybrid block is called: tracing it, finding the trace that fits, submitting it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "kaon/gluon/block_node.h"
+
+namespace kaon::gluon::detail {
+namespace {
+
+thread_local BlockNode* t_running_block = nullptr;
+
+}  // namespace
+
+bool is_active(const BlockNode& block) { return block.active; }
+
+namespace {
+
+bool is_inside(const BlockNode& tree, const BlockNode& block) {
+  for (const auto& c : tree.children) {
+    if (c.node.get() == &block) return true;
+  }
+  return std::any_of(tree.children.begin(), tree.children.end(),
+                     [&](const auto& c) { return is_inside(*c.node, block); });
+}
+
+// A block calls blocks of its own tree only (a Sequential may serve as a list of layers): others would have no names of
+// their own and be missing in files.
+void check_own(const BlockNode& block) {
+  const BlockNode* caller = t_running_block;
+  if (!caller || caller == &block || is_inside(*caller, block)) return;
+  throw StateError(
+      fmt::format("[Block] {} calls {} ({}), which is not one of its registered children: make it a member with "
+                  "child(\"name\", ...)",
+                  caller->path, block.path, block.hint));
+}
+}  // namespace
+
+CallScope::CallScope(BlockNode& block, bool tracing)
+    : saved_path_(thread_context().scope), saved_tracing_(thread_context().tracing), saved_block_(t_running_block) {
+  check_own(block);
+  t_running_block = &block;
+  thread_context().scope = block.path;
+  thread_context().tracing = tracing;
+  if (tracing) names_.emplace(block.prefix);
+}
+
+CallScope::~CallScope() {
+  thread_context().scope = saved_path_;
+  thread_context().tracing = saved_tracing_;
+  t_running_block = saved_block_;
+}
+
+namespace {
+
+struct Traced {
+  Symbol program;
+  std::vector<std::string> input_names;
+  std::vector<Parameter> parameters;
+};
+
+// Runs hybrid_forward on variables of the inputs' shapes; completes the shapes of deferred parameters.
+Traced run_trace(std::span<const NDArray* const> inputs, TraceFn trace) {
+  Traced result;
+  std::vector<Symbol> data;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    std::string name = inputs.size() == 1 ? "data" : fmt::format("data{}", i);
+    data.push_back(Symbol::variable(name, inputs[i]->shape(), inputs[i]->dtype()));
+    result.input_names.push_back(name);
+  }
+  ThreadContext saved = thread_context();
+  thread_context().interceptor = nullptr;  // a trace computes nothing that could be recorded
+  thread_context().recording = false;
+  BlockNode* running = std::exchange(t_running_block, nullptr);
+  ParameterTrace used;
+  auto restore = [&] {
+    thread_context() = saved;
+    t_running_block = running;
+  };
+  try {
+    result.program = Symbol::group(trace(data));
+  } catch (...) {
+    restore();
+    for (Parameter p : used.used) p.forget_variable();  // it may have been given a wrong shape
+    throw;
+  }
+  restore();
+  result.parameters = std::move(used.used);
+  for (Parameter p : result.parameters) {
+    const Shape& s = p.var().entry().node->outputs[0].shape;
+    if (s.is_known()) p.set_shape(s);
+    p.finish_deferred();
+  }
+  return result;
+}
+
+// One trace at a time: it completes parameters, which nets may share. Recursive: hybrid_forward may run another net.
+std::recursive_mutex& trace_mutex() {
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+
+bool fits(const BlockNode::Trace& t, std::span<const NDArray* const> inputs, bool training) {
+  if (t.num_inputs != inputs.size() || t.training != training) return false;
+  for (size_t i = 0; i < t.metas.size(); ++i) {
+    if (!(t.metas[i].shape == inputs[i]->shape()) || t.metas[i].dtype != inputs[i]->dtype()) return false;
+  }
+  return true;
+}
+
+BlockNode::Trace make_trace(const BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace,
+                            bool training) {
+  SymbolShapeWatch watch;
+  Traced traced = run_trace(inputs, trace);
+  std::vector<std::string> names = traced.input_names;
+  for (const Parameter& p : traced.parameters) names.push_back(p.name());
+  BlockNode::Trace made{.num_inputs = inputs.size(),
+                        .training = training,
+                        .metas = {},
+                        .graph = {},
+                        .parameters = traced.parameters,
+                        .used = 0};
+  if (watch.was_read()) {
+    for (const NDArray* a : inputs) made.metas.push_back({a->shape(), a->dtype()});
+  }
+  made.graph = std::make_shared<CachedGraph>(traced.program, names, block.options, block.path);
+  return made;
+}
+
+// Traces that hold for their shapes alone are as many as plans at most: the one used longest ago leaves, and is
+// returned so that it can go when the lock is free.
+std::optional<BlockNode::Trace> keep(BlockNode& block, BlockNode::Trace made) {
+  std::optional<BlockNode::Trace> leaving;
+  auto& traces = block.traces;
+  auto of_shapes = [](const BlockNode::Trace& t) { return !t.metas.empty(); };
+  if (of_shapes(made) && std::count_if(traces.begin(), traces.end(), of_shapes) >= block.options.max_plans) {
+    auto oldest = std::find_if(traces.begin(), traces.end(), of_shapes);
+    for (auto t = oldest; t != traces.end(); ++t) {
+      if (of_shapes(*t) && t->used < oldest->used) oldest = t;
+    }
+    leaving = std::move(*oldest);
+    traces.erase(oldest);
+  }
+  traces.push_back(std::move(made));
+  return leaving;
+}
+
+}  // namespace
+
+void finish_deferred(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace) {
+  auto any = [&] {
+    return std::any_of(block.parameters.begin(), block.parameters.end(),
+                       [](const auto& p) { return p.parameter.is_deferred(); });
+  };
+  if (!any()) return;
+  std::lock_guard one(trace_mutex());
+  if (any()) run_trace(inputs, trace);
+}
+
+void call_traced(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace,
+                 const std::source_location& site, FunctionRef<std::span<NDArray>(size_t)> room) {
+  check_own(block);
+  bool training = thread_context().training;
+  std::shared_ptr<CachedGraph> graph;
+  constexpr size_t few = 32;
+  NDArray some[few];
+  std::vector<NDArray> many;
+  NDArray* parameters = some;
+  size_t num_parameters = 0;
+  auto take_existing = [&] {
+    std::lock_guard guard(block.lock);
+    for (BlockNode::Trace& t : block.traces) {
+      if (!fits(t, inputs, training)) continue;
+      t.used = ++block.clock;
+      graph = t.graph;
+      num_parameters = t.parameters.size();
+      if (num_parameters > few) {
+        many.resize(num_parameters);
+        parameters = many.data();
+      }
+      for (size_t i = 0; i < num_parameters; ++i) parameters[i] = t.parameters[i].data();
+      return true;
+    }
+    return false;
+  };
+  if (!take_existing()) {
+    std::lock_guard one(trace_mutex());
+    if (!take_existing()) {  // another thread may have been faster
+      BlockNode::Trace made = make_trace(block, inputs, trace, training);
+      std::optional<BlockNode::Trace> leaving;
+      {
+        std::lock_guard guard(block.lock);
+        leaving = keep(block, std::move(made));
+      }
+      take_existing();
+    }
+  }
+  const NDArray* few_pointers[few + 8];
+  std::vector<const NDArray*> many_pointers;
+  size_t total = inputs.size() + num_parameters;
+  const NDArray** all = few_pointers;
+  if (total > few + 8) {
+    many_pointers.resize(total);
+    all = many_pointers.data();
+  }
+  std::copy(inputs.begin(), inputs.end(), all);
+  for (size_t i = 0; i < num_parameters; ++i) all[inputs.size() + i] = &parameters[i];
+  graph->call({all, total}, room(graph->num_outputs()), site);
+}
+
+}  // namespace kaon::gluon::detail

@@ -1,0 +1,27 @@
+// Named parameters as array files: what Block's and ParameterDict's save and load share. For the sources of gluon/.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kaon/gluon/parameter.h"
+#include "kaon/ops/ndarray_file.h"
+
+namespace kaon::gluon::detail {
+
+using NamedParameters = std::vector<std::pair<std::string, Parameter>>;
+
+// Throws ValueError when two different parameters have one name. `caller` is for messages, here and below.
+void check_unique(const NamedParameters& parameters, std::string_view caller);
+
+// Blocks; throws StateError for a parameter without values.
+void save_values(const NamedParameters& parameters, const std::filesystem::path& file, std::string_view caller);
+
+// Gives `arrays`, read from `file`, to the parameters of their names. A parameter that is listed under several names
+// may stand under any of them. Throws ValueError, ShapeError or TypeError naming the file, and then changes nothing.
+void load_values(const NamedParameters& parameters, const NamedArrays& arrays, const std::filesystem::path& file,
+                 std::string_view caller, bool allow_missing, bool ignore_extra);
+
+}  // namespace kaon::gluon::detail
