@@ -1,0 +1,51 @@
+// Which of oneDNN's implementations run: never a reference one, which is a hundred times slower without a word.
+#include <catch2/catch.hpp>
+#include <set>
+#include <string>
+
+#include "kaon/examples/networks.h"
+#include "kaon/kaon.h"
+#include "kaon/ops/nn/onednn.h"
+#include "kaon/tests/support/files.h"
+
+using namespace kaon;
+
+namespace {
+
+void train_step(const examples::LeNet& net, int64_t batch) {
+  NDArray x = nd.random_normal({batch, 1, 28, 28}), label = nd.zeros(Shape(batch));
+  gluon::loss::SoftmaxCrossEntropyLoss loss_fn;
+  NDArray loss = autograd::record([&] { return loss_fn(net(x), label); });
+  loss.backward();
+  net(x).wait_to_read();
+}
+
+}  // namespace
+
+TEST_CASE("implementations: no reference one over the models, forwards and backwards", "[gluon]") {
+  examples::LeNet net;
+  net.initialize(init::Xavier());
+  for (bool hybridized : {false, true}) {
+    if (hybridized) net.hybridize({.static_alloc = true, .static_shape = true});
+    for (int64_t batch : {1, 7, 32, 64}) train_step(net, batch);
+  }
+  const std::filesystem::path fixtures = test::fixtures_dir();
+  for (auto [name, epoch] : {std::pair("LeNet", 1), std::pair("cifar_resnet20_v1", 0)}) {
+    const auto symbol = fixtures / (std::string(name) + "-symbol.json");
+    if (!std::filesystem::exists(symbol)) continue;  // golden_test skips visibly for the same reason
+    auto model = gluon::SymbolBlock::imports(symbol, {"data"}, fixtures / fmt::format("{}-{:04}.params", name, epoch));
+    const Shape image = name == std::string("LeNet") ? Shape(2, 1, 28, 28) : Shape(2, 3, 32, 32);
+    for (const NDArray& y : model.forward({nd.random_normal(image)})) y.wait_to_read();
+  }
+  nd.waitall();
+
+  std::set<std::string> uses;
+  for (const auto& [use, implementation] : onednn::made_primitives()) {
+    if (use == "reorder") continue;  // oneDNN's plain copies bear that name as well
+    INFO(use << " runs " << implementation);
+    CHECK_FALSE(implementation.starts_with("ref"));
+    CHECK_FALSE(implementation.starts_with("simple"));
+    uses.insert(use);
+  }
+  CHECK(uses.size() >= 4);  // the models have come by here at all
+}
