@@ -373,6 +373,7 @@ void backward(std::span<const NDArray> heads, std::span<const NDArray> head_grad
   called_at(site, [&] {
     BackwardPass pass(heads, head_grads, retain_graph);
     pass.will_store = true;
+    EngineScope scope(heads.empty() ? Engine::current() : heads[0].engine());
     ModeScope mode(false, true);
     pass.run();
     // A head gradient that was handed through may be an attached gradient, which another store overwrites.
@@ -397,6 +398,7 @@ std::vector<NDArray> grad(std::span<const NDArray> heads, std::span<const NDArra
       }
       pass.asked[history_of(variables[i])];
     }
+    EngineScope scope(heads.empty() ? Engine::current() : heads[0].engine());
     ModeScope mode(create_graph, true);
     pass.run();
     std::vector<NDArray> result;

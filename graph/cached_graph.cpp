@@ -226,6 +226,7 @@ void CachedGraph::call(std::span<const NDArray* const> inputs, std::span<NDArray
     if (&a->engine() != &inputs[0]->engine())
       throw DeviceError(fmt::format("[{}] inputs belong to different engines", name_));
   }
+  EngineScope scope(inputs.empty() ? Engine::current() : inputs[0]->engine());
   IntrusivePtr<ExecutionPlan> plan = find(inputs, autograd::is_training(), recorded);
   OpLabel label{name_, site, thread_context().scope};
   for (NDArray& o : outputs) o = NDArray();

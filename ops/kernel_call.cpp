@@ -8,50 +8,44 @@
 #include <utility>
 
 #include "kaon/ops/random_state.h"
+#include "kaon/ops/small_array.h"
 
 namespace kaon {
 namespace {
 
-// Arrays and attributes of one call, in one block: {KernelCall, arrays..., attributes}.
+// One call in one block: {KernelCall, arrays..., attributes, random key}, the last only for operators that draw.
 struct KernelCall {
   const OpDef* def;
   uint16_t num_inputs, num_outputs;
   bool training;
-  RandomKey key;
+  bool is_random;
 
   ArrayNode** arrays() { return reinterpret_cast<ArrayNode**>(this + 1); }
   int num_arrays() const { return num_inputs + num_outputs; }
-  static size_t attrs_offset(int arrays) {
-    return (sizeof(KernelCall) + size_t(arrays) * sizeof(ArrayNode*) + 15) & ~size_t(15);
+  void* attrs() { return arrays() + num_arrays(); }
+  size_t key_offset() const {
+    return (sizeof(KernelCall) + size_t(num_arrays()) * sizeof(ArrayNode*) + def->attrs_size + 7) & ~size_t(7);
   }
-  const void* attrs() { return reinterpret_cast<char*>(this) + attrs_offset(num_arrays()); }
-  size_t bytes() const { return attrs_offset(num_arrays()) + def->attrs_size; }
+  RandomKey& key() { return *reinterpret_cast<RandomKey*>(reinterpret_cast<char*>(this) + key_offset()); }
+  size_t bytes() const { return key_offset() + (is_random ? sizeof(RandomKey) : 0); }
 };
-static_assert(alignof(KernelCall) <= 16);
+static_assert(sizeof(KernelCall) == 16 && alignof(KernelCall) == 8 && alignof(RandomKey) == 8);
 
 KernelCall& call_of(OpNode& op) { return **reinterpret_cast<KernelCall**>(op.payload); }
-// The block lies in the payload behind its pointer when it fits.
-constexpr size_t inline_at = 16;
-
-TensorView view_of(ArrayNode* a) {
-  return a ? TensorView{a->data(), a->shape, a->dtype, Layout::row_major} : TensorView{};
-}
+// The block lies in the payload behind its pointer when it fits: with up to four arrays and no attributes it does.
+constexpr size_t inline_at = 8;
 
 void run_kernel(OpNode& op, RunContext& run) {
   KernelCall& call = call_of(op);
-  constexpr int small = 12;
-  TensorView few[small];
-  std::unique_ptr<TensorView[]> many;
-  TensorView* views = few;
-  if (call.num_arrays() > small) {
-    many.reset(new TensorView[size_t(call.num_arrays())]);
-    views = many.get();
+  const int n = call.num_arrays();
+  SmallArray<TensorView> views{size_t(n)};
+  for (int i = 0; i < n; ++i) {
+    if (ArrayNode* a = call.arrays()[i]) views[size_t(i)] = {a->data(), a->shape, a->dtype, Layout::row_major};
   }
-  for (int i = 0; i < call.num_arrays(); ++i) views[i] = view_of(call.arrays()[i]);
-  KernelContext context{.inputs = {views, call.num_inputs},
-                        .outputs = {views + call.num_inputs, call.num_outputs},
+  KernelContext context{.inputs = {views.data(), call.num_inputs},
+                        .outputs = {views.data() + call.num_inputs, call.num_outputs},
                         .run = run,
-                        .random = call.key,
+                        .random = call.is_random ? call.key() : RandomKey{},
                         .training = call.training};
   call.def->cpu(call.attrs(), context);
 }
@@ -72,17 +66,20 @@ constexpr OpType kernel_call_type{.run = run_kernel, .destroy = destroy_call};
 uint64_t random_draws(const Shape& output) { return (uint64_t(output.size()) + 3) / 4 * 4; }
 
 void push_kernel(const OpDef& def, const void* attrs, std::span<ArrayNode* const> inputs,
-                 std::span<ArrayNode* const> outputs, const OpLabel& label, bool training, RandomKey key) {
+                 std::span<ArrayNode* const> outputs, const OpLabel& label, bool training) {
   size_t arrays = inputs.size() + outputs.size();
   if (arrays > UINT16_MAX) {
     throw ValueError(fmt::format("[{}] takes and gives at most {} arrays, got {}", def.name(), UINT16_MAX, arrays));
   }
-  size_t bytes = KernelCall::attrs_offset(int(arrays)) + def.attrs_size;
+  const bool draws = draws_numbers(def, attrs, training);
+  const KernelCall head{&def, uint16_t(inputs.size()), uint16_t(outputs.size()), training, draws};
+  size_t bytes = head.bytes();
   auto* op = new OpNode;
   void* place = bytes + inline_at <= OpNode::payload_bytes ? op->payload + inline_at : pool_allocate(bytes);
-  auto* call = new (place) KernelCall{&def, uint16_t(inputs.size()), uint16_t(outputs.size()), training, key};
+  auto* call = new (place) KernelCall(head);
   *reinterpret_cast<KernelCall**>(op->payload) = call;
-  std::memcpy(const_cast<void*>(call->attrs()), attrs, def.attrs_size);
+  std::memcpy(call->attrs(), attrs, def.attrs_size);
+  if (draws) call->key() = random::draw(random_draws(outputs[0]->shape));
   op->type = &kernel_call_type;
   op->label = label;
   op->transactional = def.traits.mutates != 0;
@@ -91,7 +88,7 @@ void push_kernel(const OpDef& def, const void* attrs, std::span<ArrayNode* const
   for (size_t i = 0; i < inputs.size(); ++i) {
     ArrayNode* a = call->arrays()[i] = inputs[i];
     a->retain();
-    bool updates = is_mutated(def.traits, int(i), int(inputs.size()));
+    bool updates = def.traits.mutates != 0 && is_mutated(def.traits, int(i), int(inputs.size()));
     op->deps[d++].set(a->chunk->var, updates ? AccessMode::update : AccessMode::read);
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
@@ -101,7 +98,8 @@ void push_kernel(const OpDef& def, const void* attrs, std::span<ArrayNode* const
     op->deps[d++].set(a->chunk->var, a->covers_chunk() ? AccessMode::write : AccessMode::update);
   }
   op->num_deps = uint16_t(d);
-  Engine::current().submit(*op);
+  const ArrayNode* first = inputs.empty() ? outputs[0] : inputs[0];  // updates have no outputs
+  first->chunk->engine->submit(*op);
 }
 
 namespace random {

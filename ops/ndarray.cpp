@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <vector>
 
 #include "kaon/engine/backend.h"
@@ -13,7 +12,7 @@
 #include "kaon/ops/interceptor.h"
 #include "kaon/ops/kernel_call.h"
 #include "kaon/ops/movement/reshape.h"
-#include "kaon/ops/random_state.h"
+#include "kaon/ops/small_array.h"
 
 namespace kaon {
 
@@ -60,21 +59,6 @@ void NDArray::check_writable(const char* op, const Arg<NDArray>& value) const {
 
 namespace {
 
-constexpr size_t few = 12;
-
-// Room for `n` of T: on the stack when few.
-template <class T>
-struct Room {
-  explicit Room(size_t n) : size(n) {
-    if (n > few) heap.resize(n);
-  }
-  T* data() { return size > few ? heap.data() : local.data(); }
-  std::span<T> span() { return {data(), size}; }
-  size_t size;
-  std::array<T, few> local{};
-  std::vector<T> heap;
-};
-
 void check_inputs(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs) {
   const char* op = def.name().data();
   int expected = def.num_inputs(attrs);
@@ -86,11 +70,14 @@ void check_inputs(const OpDef& def, const void* attrs, std::span<const NDArray* 
       throw StateError(fmt::format("[{}] input {} ({}) holds no array", op, i,
                                    def.traits.variadic ? "of the list" : def.traits.inputs[int(i)]));
     }
-    if (i && inputs[i]->ptr()->chunk && inputs[0]->ptr()->chunk && inputs[i]->device() != inputs[0]->device()) {
+    const Chunk* first = inputs[0]->ptr()->chunk.get();
+    const Chunk* chunk = inputs[i]->ptr()->chunk.get();
+    if (i == 0 || !first || !chunk) continue;  // in a trace arrays have none
+    if (chunk->device != first->device) {
       throw DeviceError(fmt::format("[{}] inputs must be on one device, got {} and {}; use as_in_context", op,
-                                    inputs[0]->device().str(), inputs[i]->device().str()));
+                                    first->device.str(), chunk->device.str()));
     }
-    if (i && inputs[i]->ptr()->chunk && inputs[0]->ptr()->chunk && &inputs[i]->engine() != &inputs[0]->engine()) {
+    if (chunk->engine != first->engine) {
       throw DeviceError(fmt::format("[{}] inputs belong to different engines", op));
     }
   }
@@ -106,12 +93,12 @@ void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray
                     std::span<NDArray> outs, const std::source_location& site, std::string_view name) {
   check_inputs(def, attrs, inputs);
   size_t n_in = inputs.size(), n_out = size_t(std::max(def.num_outputs(attrs), 0));  // infer refuses none
-  Room<TensorMeta> in(n_in), out(n_out);
-  for (size_t i = 0; i < n_in; ++i) in.data()[i] = {inputs[i]->shape(), inputs[i]->dtype()};
+  SmallArray<TensorMeta> in(n_in), out(n_out);
+  for (size_t i = 0; i < n_in; ++i) in[i] = {inputs[i]->shape(), inputs[i]->dtype()};
   InferContext infer(def.name().data(), def.traits, in.span(), out.span());
   def.infer(attrs, infer);
 
-  Room<NDArray> results(n_out);
+  SmallArray<NDArray> results(n_out);
   ThreadContext& context = thread_context();
   auto* interceptor = static_cast<Interceptor*>(context.interceptor);
   OpCall call{def, attrs, inputs, results.span(), site, name};
@@ -119,30 +106,28 @@ void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray
   if (n_in == 0) check_device(device, def.name().data());
   if (interceptor) {
     for (size_t i = 0; i < n_out; ++i) {
-      results.data()[i] =
-          NDArray(IntrusivePtr<ArrayNode>(new ArrayNode(nullptr, out.data()[i].shape, out.data()[i].dtype)));
+      results[i] = NDArray(IntrusivePtr<ArrayNode>(new ArrayNode(nullptr, out[i].shape, out[i].dtype)));
     }
   }
   if (!interceptor || !interceptor->before(call)) {
-    Engine& engine = Engine::current();
-    Room<ArrayNode*> nodes(n_in), made(n_out);
-    for (size_t i = 0; i < n_in; ++i) nodes.data()[i] = inputs[i]->node_.get();
+    // arrays stay in their engine, wherever they are used
+    Engine& engine = n_in && inputs[0]->ptr()->chunk ? *inputs[0]->ptr()->chunk->engine : Engine::current();
+    SmallArray<ArrayNode*> nodes(n_in), made(n_out);
+    for (size_t i = 0; i < n_in; ++i) nodes[i] = inputs[i]->node_.get();
     for (size_t i = 0; i < n_out; ++i) {
-      const TensorMeta& m = out.data()[i];
+      const TensorMeta& m = out[i];
       IntrusivePtr<Chunk> chunk(new Chunk(size_t(m.shape.size()) * size_of(m.dtype), device, engine));
       if (interceptor) {
-        results.data()[i].node_->chunk = std::move(chunk);
+        results[i].node_->chunk = std::move(chunk);
       } else {
-        results.data()[i] = NDArray(IntrusivePtr<ArrayNode>(new ArrayNode(std::move(chunk), m.shape, m.dtype)));
+        results[i] = NDArray(IntrusivePtr<ArrayNode>(new ArrayNode(std::move(chunk), m.shape, m.dtype)));
       }
-      made.data()[i] = results.data()[i].node_.get();
+      made[i] = results[i].node_.get();
     }
-    RandomKey key =
-        draws_numbers(def, attrs, context.training) ? random::draw(random_draws(out.data()[0].shape)) : RandomKey{};
-    push_kernel(def, attrs, nodes.span(), made.span(), label_of(def, site), context.training, key);
+    push_kernel(def, attrs, nodes.span(), made.span(), label_of(def, site), context.training);
     if (interceptor) interceptor->after(call);
   }
-  for (size_t i = 0; i < outs.size(); ++i) outs[i] = std::move(results.data()[i]);
+  for (size_t i = 0; i < outs.size(); ++i) outs[i] = std::move(results[i]);
 }
 
 void NDArray::apply_into(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs,
@@ -151,8 +136,8 @@ void NDArray::apply_into(const OpDef& def, const void* attrs, std::span<const ND
   if (Interceptor* i = Interceptor::current(); i && !out.node().chunk) {
     throw TraceError(fmt::format("[{}] writing in place inside a trace; write x = x + y", def.name()));
   }
-  Room<TensorMeta> in(inputs.size());
-  for (size_t i = 0; i < inputs.size(); ++i) in.data()[i] = {inputs[i]->shape(), inputs[i]->dtype()};
+  SmallArray<TensorMeta> in(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) in[i] = {inputs[i]->shape(), inputs[i]->dtype()};
   TensorMeta made;
   InferContext infer(def.name().data(), def.traits, in.span(), std::span(&made, 1));
   def.infer(attrs, infer);
@@ -164,7 +149,7 @@ void NDArray::apply_into(const OpDef& def, const void* attrs, std::span<const ND
     throw TypeError(fmt::format("[{}] the result has dtype {}, the array written to has {}", def.name(),
                                 name_of(made.dtype), name_of(out.dtype())));
   }
-  Room<ArrayNode*> nodes(inputs.size());
+  SmallArray<ArrayNode*> nodes(inputs.size());
   ArrayNode* target = out.node_.get();
   std::vector<NDArray> copies;  // of inputs that overlap what is written: a kernel reads them before it writes
   copies.reserve(inputs.size());
@@ -175,11 +160,9 @@ void NDArray::apply_into(const OpDef& def, const void* attrs, std::span<const ND
       copies.push_back(inputs[i]->copy());
       a = copies.back().node_.get();
     }
-    nodes.data()[i] = a;
+    nodes[i] = a;
   }
-  bool training = thread_context().training;
-  RandomKey key = draws_numbers(def, attrs, training) ? random::draw(random_draws(made.shape)) : RandomKey{};
-  push_kernel(def, attrs, nodes.span(), std::span(&target, 1), label_of(def, site), training, key);
+  push_kernel(def, attrs, nodes.span(), std::span(&target, 1), label_of(def, site), thread_context().training);
 }
 
 NDArray NDArray::binary(BinaryKind kind, const Arg<NDArray>& a, const Arg<NDArray>& b) {

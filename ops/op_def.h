@@ -42,9 +42,10 @@ constexpr OpDef make_op_def() {
   static_assert(Op<T>, "an operator needs traits, fields, infer and run_cpu");
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>,
                 "attributes are plain values: they are copied into engine blocks and stand in co_await expressions");
+  static_assert(alignof(T) <= 8, "attributes lie behind pointers in engine blocks");
   OpDef d{};
   d.traits = T::traits;
-  d.attrs_size = sizeof(T);
+  d.attrs_size = std::is_empty_v<T> ? 0 : sizeof(T);  // nothing is stored for none
   d.construct = [](void* p) { new (p) T(); };
   d.infer = [](const void* p, InferContext& c) { static_cast<const T*>(p)->infer(c); };
   d.cpu = [](const void* p, KernelContext& c) { run_cpu(*static_cast<const T*>(p), c); };

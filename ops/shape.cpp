@@ -47,6 +47,7 @@ int normalize_axis(int64_t axis, int ndim, const char* op) {
 }
 
 Shape broadcast_shapes(const Shape& a, const Shape& b, const char* op) {
+  if (a == b) return a;
   int n = a.ndim() > b.ndim() ? a.ndim() : b.ndim();
   Shape out = Shape::filled(n, 1);
   for (int i = 0; i < n; ++i) {

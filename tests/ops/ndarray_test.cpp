@@ -356,3 +356,29 @@ TEST_CASE("random: the seed decides, whatever the threads and the shape of the p
   CHECK(values(a) == Values(first[0].begin(), first[0].begin() + 7));
   CHECK(values(a) != values(b));
 }
+
+TEST_CASE("users row 19: arrays of one engine are used under another, and not mixed with its own", "[ndarray]") {
+  Engine first({.threads = 1}), second({.threads = 1});
+  NDArray a, b;
+  {
+    EngineScope scope(first);
+    a = nd.ones({4}) * 2;
+  }
+  {
+    EngineScope scope(second);
+    b = nd.ones({4});
+    const uint64_t ops = second.stats().ops;
+    NDArray c = a + 1;  // stays where a is
+    CHECK(&c.engine() == &first);
+    CHECK(second.stats().ops == ops);
+    c += a;
+    CHECK(c.asvector<float>() == std::vector<float>(4, 5));
+    CHECK_THROWS_WITH(a + b, Catch::Matchers::Contains("belong to different engines"));
+    a.attach_grad();
+    NDArray y = autograd::record([&] { return (a * a).sum(); });
+    y.backward();
+    CHECK(a.grad().asvector<float>() == std::vector<float>(4, 4));
+  }
+  first.wait_all();
+  second.wait_all();
+}
