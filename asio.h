@@ -1,18 +1,16 @@
 // Waiting for arrays in Asio programs: completion tokens, with cancellation.
 #pragma once
 
-#include <atomic>
 #include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/error.hpp>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/post.hpp>
-#include <boost/asio/system_executor.hpp>
-#include <boost/system/system_error.hpp>
 #include <exception>
 #include <memory>
 #include <optional>
+#include <utility>
 
 #include "kaon/engine/await.h"
 #include "kaon/ops/ndarray.h"
@@ -34,50 +32,88 @@ class AsioAdapter : public Executor {
 
 namespace detail {
 
-// One pending async_wait. Lives until both the engine and Asio are done with it: the engine holds its node while the
-// array is not ready, cancellation only takes the handler away.
-template <class Handler, class Fallback>
-struct AsyncWait : WaitNode, std::enable_shared_from_this<AsyncWait<Handler, Fallback>> {
-  AsyncWait(NDArray array, Handler handler, Fallback fallback)
-      : WaitNode(wait_type, array.var(), AccessMode::read),
-        array(std::move(array)),
-        work(boost::asio::get_associated_executor(handler, fallback)),
-        handler(std::move(handler)) {}
+// What is pending for one handler: calls it once, on its executor, never inline, and keeps that executor's context at
+// work until then. What the handler pushes never blocks its thread: it asks for room by async_admit.
+template <class Handler>
+class PendingHandler {
+ public:
+  explicit PendingHandler(Handler handler)
+      : work_(boost::asio::get_associated_executor(handler, boost::asio::system_executor())),
+        handler_(std::move(handler)) {}
 
-  // Calls the handler once, through its executor, never inline.
-  void complete(std::exception_ptr e) {
-    if (done.exchange(true)) return;
-    auto executor = work.get_executor();
-    boost::asio::post(executor, [self = this->shared_from_this(), e]() mutable {
-      Handler h = std::move(*self->handler);
-      self->handler.reset();
-      self->work.reset();
+  // `keep` owns this object. Later calls do nothing.
+  void complete(std::exception_ptr e, std::shared_ptr<void> keep) {
+    if (done_.exchange(true)) return;
+    auto executor = work_.get_executor();
+    boost::asio::post(executor, [this, e, keep = std::move(keep)]() mutable {
+      Handler h = std::move(*handler_);
+      handler_.reset();
+      work_.reset();
+      keep.reset();  // the handler may free what we stand on
+      struct InTask {
+        bool saved = std::exchange(thread_context().in_task, true);
+        ~InTask() { thread_context().in_task = saved; }
+      } in_task;
       std::move(h)(e);
     });
   }
+  bool is_done() const noexcept { return done_.load(); }
+
+ private:
+  boost::asio::executor_work_guard<boost::asio::associated_executor_t<Handler, boost::asio::system_executor>> work_;
+  std::optional<Handler> handler_;
+  std::atomic<bool> done_{false};
+};
+
+inline std::exception_ptr aborted() {
+  return std::make_exception_ptr(boost::system::system_error(boost::asio::error::operation_aborted));
+}
+
+// One pending NDArray::async_wait. The engine holds its node while the array is not ready.
+template <class Handler>
+struct ArrayWait : WaitNode, std::enable_shared_from_this<ArrayWait<Handler>> {
+  ArrayWait(NDArray a, Handler h)
+      : WaitNode(wait_type, a.var(), AccessMode::read), array(std::move(a)), handler(std::move(h)) {}
 
   static constexpr OpType wait_type{
-      .signal =
-          [](OpBase& base) noexcept {
-            auto& self = static_cast<AsyncWait&>(static_cast<WaitNode&>(base));
-            auto keep = std::move(self.in_engine);
-            self.complete(self.failure());
-          },
+      .signal = [](OpBase& base) noexcept { static_cast<ArrayWait&>(static_cast<WaitNode&>(base)).finish(); },
   };
-  std::exception_ptr failure() {
-    if (!error) return nullptr;
+  void finish() {
+    auto keep = std::move(in_engine);
+    if (handler.is_done()) return;  // cancelled: a failure stays unreported
+    std::exception_ptr failure;
     try {
-      throw_op_error(*error);
+      if (error) throw_op_error(*error);
     } catch (...) {
-      return std::current_exception();
+      failure = std::current_exception();
     }
+    handler.complete(failure, keep);
+  }
+  void cancel() {
+    std::shared_ptr<ArrayWait> keep;
+    if (array.engine().abandon_waiter(*this)) keep = std::move(in_engine);
+    handler.complete(aborted(), this->shared_from_this());
   }
 
   NDArray array;
-  boost::asio::executor_work_guard<boost::asio::associated_executor_t<Handler, Fallback>> work;
-  std::optional<Handler> handler;
-  std::atomic<bool> done{false};
-  std::shared_ptr<AsyncWait> in_engine;  // itself, while a var's queue points here
+  PendingHandler<Handler> handler;
+  std::shared_ptr<ArrayWait> in_engine;  // itself, while a var's queue points here
+};
+
+// One pending async_admit. The engine posts to it as to an executor.
+template <class Handler>
+struct AdmitWait : Executor, std::enable_shared_from_this<AdmitWait<Handler>> {
+  explicit AdmitWait(Handler h) : handler(std::move(h)) {}
+  void post(std::coroutine_handle<>) override {
+    std::exception_ptr stopped;
+    if (limits && limits->is_stopped())
+      stopped = std::make_exception_ptr(Cancelled("[async_admit] the scope was stopped"));
+    handler.complete(stopped, std::move(in_engine));
+  }
+
+  IntrusivePtr<Limits> limits{Engine::current().active_limits()};
+  PendingHandler<Handler> handler;
+  std::shared_ptr<AdmitWait> in_engine;  // itself, while the engine's list points here
 };
 
 }  // namespace detail
@@ -88,24 +124,39 @@ template <class Token>
 auto NDArray::async_wait(Token&& token) const {
   return boost::asio::async_initiate<Token, void(std::exception_ptr)>(
       [](auto handler, NDArray array) {
-        using Handler = decltype(handler);
-        using Wait = detail::AsyncWait<Handler, boost::asio::system_executor>;
+        using Wait = detail::ArrayWait<decltype(handler)>;
         auto slot = boost::asio::get_associated_cancellation_slot(handler);
-        auto wait = std::make_shared<Wait>(array, std::move(handler), boost::asio::system_executor());
+        auto wait = std::make_shared<Wait>(array, std::move(handler));
         if (slot.is_connected()) {
           slot.assign([weak = std::weak_ptr<Wait>(wait)](boost::asio::cancellation_type) {
-            if (auto w = weak.lock()) {
-              w->complete(std::make_exception_ptr(boost::system::system_error(boost::asio::error::operation_aborted)));
-            }
+            if (auto w = weak.lock()) w->cancel();
           });
         }
         wait->in_engine = wait;
-        if (!array.engine().enqueue_waiter(*wait)) {
-          auto keep = std::move(wait->in_engine);
-          wait->complete(wait->failure());
-        }
+        if (!array.engine().enqueue_waiter(*wait)) wait->finish();
       },
       token, *this);
+}
+
+// Completes with void(std::exception_ptr) on the handler's executor when the engine and the caller's active limits have
+// room for more work; with operation_aborted after cancellation, with Cancelled when the scope was stopped. Thread
+// safety: any thread.
+template <class Token>
+auto Engine::async_admit(Token&& token) {
+  return boost::asio::async_initiate<Token, void(std::exception_ptr)>(
+      [](auto handler, Engine* engine) {
+        using Wait = detail::AdmitWait<decltype(handler)>;
+        auto slot = boost::asio::get_associated_cancellation_slot(handler);
+        auto wait = std::make_shared<Wait>(std::move(handler));
+        if (slot.is_connected()) {
+          slot.assign([weak = std::weak_ptr<Wait>(wait)](boost::asio::cancellation_type) {
+            if (auto w = weak.lock()) w->handler.complete(detail::aborted(), w);
+          });
+        }
+        wait->in_engine = wait;
+        engine->on_room(std::noop_coroutine(), *wait);
+      },
+      token, this);
 }
 
 }  // namespace kaon

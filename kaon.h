@@ -4,8 +4,10 @@
 
 #include "kaon/engine/engine.h"
 #include "kaon/engine/generator.h"
+#include "kaon/engine/storage.h"
 #include "kaon/engine/task.h"
 #include "kaon/engine/trace.h"
+#include "kaon/engine/when.h"
 #include "kaon/gluon/block.h"
 #include "kaon/gluon/data/data_loader.h"
 #include "kaon/gluon/data/mnist.h"

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <concepts>
 #include <coroutine>
+#include <optional>
+#include <stop_token>
 #include <utility>
 
 #include "kaon/engine/engine.h"
@@ -21,7 +23,8 @@ concept HasExecutor = requires(P& promise) {
 
 // co_await array: resumes on the coroutine's executor when the writes pushed before are done; gives the array.
 // The awaiter is itself the node in the var's queue, so nothing is allocated. It must not be destroyed while the
-// coroutine is suspended on it. Throws the array's failure.
+// coroutine is suspended on it. Throws the array's failure, or Cancelled when the scope of the coroutine is stopped
+// first.
 template <class A>
 class ReadyAwaiter : private WaitNode {
  public:
@@ -32,23 +35,38 @@ class ReadyAwaiter : private WaitNode {
   bool await_suspend(std::coroutine_handle<P> caller) {
     caller_ = caller;
     executor_ = caller.promise().executor();
-    return array_.engine().enqueue_waiter(*this);
+    Engine& engine = array_.engine();
+    // before it is queued: after that the coroutine may go on, elsewhere, at any moment
+    if (const Limits* limits = engine.active_limits(); limits && limits->stop_token().stop_possible()) {
+      stop_.emplace(limits->stop_token(), Abandon{this});
+    }
+    return engine.enqueue_waiter(*this);
   }
   A await_resume() {
+    stop_.reset();
     if (error) throw_op_error(*error);
+    if (abandoned) throw Cancelled("[co_await] the scope was stopped before the array was written");
     return std::move(array_);
   }
 
  private:
+  struct Abandon {
+    ReadyAwaiter* self;
+    void operator()() const {
+      if (self->array_.engine().abandon_waiter(*self)) self->executor_->post(self->caller_);
+    }
+  };
   static constexpr OpType wait_type{
-      .signal = [](OpBase& base) noexcept {
-        auto& self = static_cast<ReadyAwaiter&>(static_cast<WaitNode&>(base));
-        self.executor_->post(self.caller_);
-      },
+      .signal =
+          [](OpBase& base) noexcept {
+            auto& self = static_cast<ReadyAwaiter&>(static_cast<WaitNode&>(base));
+            self.executor_->post(self.caller_);
+          },
   };
   A array_;
   std::coroutine_handle<> caller_;
   Executor* executor_ = nullptr;
+  std::optional<std::stop_callback<Abandon>> stop_;
 };
 
 // co_await engine.idle(): resumes when nothing is pending. Throws AggregateError like wait_all().
@@ -58,11 +76,29 @@ class IdleAwaiter {
   bool await_ready() const noexcept { return false; }
   template <HasExecutor P>
   void await_suspend(std::coroutine_handle<P> caller) {
-    if (engine_.on_worker()) throw WouldDeadlock("[idle] awaited inside an operation, which would wait for itself");
     engine_.on_idle(caller, *caller.promise().executor());
   }
   void await_resume() {
     if (std::exception_ptr e = engine_.take_unreported()) std::rethrow_exception(e);
+  }
+
+ private:
+  Engine& engine_;
+};
+
+// co_await engine.admit(): resumes when the engine and the active limits have room.
+class AdmitAwaiter {
+ public:
+  explicit AdmitAwaiter(Engine& engine) : engine_(engine) {}
+  bool await_ready() const noexcept { return engine_.admits_now(); }
+  template <HasExecutor P>
+  void await_suspend(std::coroutine_handle<P> caller) {
+    engine_.on_room(caller, *caller.promise().executor());
+  }
+  void await_resume() const {
+    if (const Limits* limits = engine_.active_limits(); limits && limits->is_stopped()) {
+      throw Cancelled("[admit] the scope was stopped");
+    }
   }
 
  private:

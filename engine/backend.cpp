@@ -47,8 +47,8 @@ void check_device(Device device, const char* op) {
   if (device.type == DeviceType::cpu) return;
   int n = gpu_count();
   if (int(device.index) >= n) {
-    throw DeviceError(fmt::format("[{}] device {} does not exist: this machine has {} usable GPUs{}{}", op, device.str(), n,
-                                  n == 0 ? ": " : "", n == 0 ? gpu_unavailable_reason() : ""));
+    throw DeviceError(fmt::format("[{}] device {} does not exist: this machine has {} usable GPUs{}{}", op,
+                                  device.str(), n, n == 0 ? ": " : "", n == 0 ? gpu_unavailable_reason() : ""));
   }
 }
 

@@ -20,9 +20,9 @@ struct StreamPoint {
 class Stream {
  public:
   virtual ~Stream() = default;
-  virtual StreamPoint point() const = 0;                 // after what was launched so far
-  virtual void wait_for(StreamPoint other) = 0;          // later launches run after `other`
-  virtual bool is_done(StreamPoint point) = 0;           // throws DeviceError when the device has failed
+  virtual StreamPoint point() const = 0;         // after what was launched so far
+  virtual void wait_for(StreamPoint other) = 0;  // later launches run after `other`
+  virtual bool is_done(StreamPoint point) = 0;   // throws DeviceError when the device has failed
 };
 
 // A kind of device. Thread safety: any thread.

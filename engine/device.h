@@ -14,9 +14,7 @@ struct Device {
   uint8_t index = 0;
 
   friend constexpr bool operator==(Device, Device) = default;
-  std::string str() const {
-    return (type == DeviceType::cpu ? "cpu(" : "gpu(") + std::to_string(int(index)) + ")";
-  }
+  std::string str() const { return (type == DeviceType::cpu ? "cpu(" : "gpu(") + std::to_string(int(index)) + ")"; }
 };
 
 constexpr Device cpu(int index = 0) { return {DeviceType::cpu, uint8_t(index)}; }

@@ -20,12 +20,18 @@ Engine::Impl::Impl(Engine& engine, const EngineOptions& o)
       ready{ReadyQueue(13), ReadyQueue(13), ReadyQueue(13)},
       io(size_t(std::max(1, o.io_threads))),
       io_executor(io) {
-  if (threads > 0) pool = std::make_unique<boost::asio::thread_pool>(size_t(threads));
+  if (o.schedule.kind != Schedule::Kind::arrival) {
+    chosen = std::make_unique<ChosenOrder>(o.schedule);
+    threads = 1;  // one slot: whoever holds it runs operations
+  } else if (threads > 0) {
+    pool = std::make_unique<boost::asio::thread_pool>(size_t(threads));
+  }
 }
 
 namespace {
 std::atomic<Engine*> g_default{nullptr};
 std::mutex g_default_mutex;
+constinit EngineOptions g_default_options;  // under the mutex
 
 void notice_forks() {
   static const int once = pthread_atfork([] { g_default_mutex.lock(); }, [] { g_default_mutex.unlock(); },
@@ -40,6 +46,7 @@ void notice_forks() {
 Engine::Engine(EngineOptions options) {
   notice_forks();
   impl_.reset(new Impl(*this, options));
+  if (options.max_bytes) limits_ = IntrusivePtr<Limits>(new Limits(options.max_bytes, {}, {}));
 }
 
 Engine::~Engine() {
@@ -57,12 +64,13 @@ void Engine::Impl::throw_orphan() {
   throw StateError("[engine] this process was forked from the one that has the engine's threads: use arrays made here");
 }
 
-// What was pushed is finished before the process ends, unless an operation itself called exit(). The workers do it: this
-// thread's own thread-locals, which operations use, may be gone already.
+// What was pushed is finished before the process ends, unless an operation itself called exit(). The workers do it:
+// this thread's own thread-locals, which operations use, may be gone already.
 void Engine::Impl::finish_default() {
   Engine* e = g_default.load();
   if (!e || t_running || e->impl_->is_orphan()) return;
   while (e->impl_->in_flight() != 0) {
+    e->impl_->serve();
     if (e->impl_->has_work()) e->impl_->wake();
     std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
@@ -93,10 +101,19 @@ Engine& Engine::process_default() {
   if (!e || e->impl_->is_orphan()) {
     // Never destroyed, so static arrays may outlive main.
     if (!e) std::atexit(&Impl::finish_default);
-    e = new Engine;
+    e = new Engine(g_default_options);
     g_default.store(e, std::memory_order_release);
   }
   return *e;
+}
+
+void Engine::set_default_options(const EngineOptions& options) {
+  notice_forks();
+  std::lock_guard lock(g_default_mutex);
+  if (g_default.load(std::memory_order_relaxed)) {
+    throw StateError("[set_default_options] the default engine has been made already: call this first in main");
+  }
+  g_default_options = options;
 }
 
 namespace {
@@ -141,8 +158,17 @@ void Engine::submit(OpNode& op) {
   size_t n = sort_and_merge(deps, op.num_deps);
   op.num_deps = uint16_t(n);
   op.pending.store(uint32_t(n) + 1, std::memory_order_relaxed);
+  const Limits* limits = active_limits();
+  if (limits && limits->stop_token().stop_possible()) [[unlikely]] {
+    limits->retain();
+    op.limits = limits;
+  }
   if (op.priority != Priority::normal) e.uses_priorities.store(true, std::memory_order_relaxed);
   uint64_t sequence = op.sequence = e.pushed.fetch_add(1, std::memory_order_seq_cst) + 1;
+  if (e.profiler.is_on()) [[unlikely]] {
+    uint64_t now = Profiler::now();
+    e.profiler.record({op.label.name, "push", now, now + 1, op.label.scope, op.label.site, sequence});
+  }
 
   for (size_t i = 0; i < n; ++i) deps[i].var()->lock();
   uint32_t granted = 1;
@@ -156,13 +182,15 @@ void Engine::submit(OpNode& op) {
 
   if (e.threads == 0) {
     if (!is_ready) return;
-    ThreadContext saved = std::exchange(thread_context(), ThreadContext{.engine = this});
-    e.run_chain(&op);
-    thread_context() = saved;
+    e.run_serial(op);
     return;
   }
   if (is_ready) e.make_ready(op);
+  if (e.chosen) [[unlikely]]
+    e.run_some();
   if (sequence % 64 == 0 && e.in_flight() > uint64_t(e.options.max_in_flight)) e.throttle();
+  if (limits && !limits->has_room()) [[unlikely]]
+    e.throttle();
 }
 
 namespace {
@@ -210,30 +238,64 @@ OpNode* Engine::Impl::execute(OpNode& op) {
       break;
     }
   }
-  bool inherits = bool(error);
-  if (!error) {
-    Running frame{this, &op, t_running};
-    t_running = &frame;
-    uint64_t begin = profiler.is_on() ? Profiler::now() : 0;
-    {
-      OpRunContext context(self);
-      try {
-        op.type->run(op, context);
-      } catch (...) {
-        error = new_error(op, std::current_exception());
-      }
-    }
-    if (begin) profiler.record(op.label.name, op.counted ? "operator" : "piece", begin, Profiler::now(), op.label.scope, &op.label.site);
-    t_running = frame.outer;
+  if (is_dropped(op) && !error) [[unlikely]] {
+    error = new_error(
+        op, std::make_exception_ptr(Cancelled("[" + std::string(op.label.name) + "] dropped: its scope was stopped")),
+        true);
   }
-  if (error || heals) [[unlikely]] {
-    bool keep = inherits && op.transactional;
+  if (error) [[unlikely]]
+    return settle(op, error, op.transactional, heals);
+
+  Running frame{this, &op, t_running};
+  t_running = &frame;
+  if (op.type->ends_later) {
+    ending_later.fetch_add(1, std::memory_order_seq_cst);
+    OpRunContext context(self);
+    op.type->run(op, context);  // it may have ended, and be gone
+    t_running = frame.outer;
+    return nullptr;
+  }
+  uint64_t begin = profiler.is_on() ? Profiler::now() : 0;
+  bool spares_updates = false;
+  {
+    OpRunContext context(self);
+    try {
+      op.type->run(op, context);
+    } catch (...) {
+      error = new_error(op, std::current_exception(), is_dropped(op));
+      spares_updates = op.transactional && context.updates_are_whole;
+      failed.fetch_add(1, std::memory_order_relaxed);
+    }
+  }
+  if (begin) {
+    profiler.record({op.label.name, op.counted ? "operator" : "piece", begin, Profiler::now(), op.label.scope,
+                     op.label.site, op.counted ? op.sequence : 0});
+  }
+  t_running = frame.outer;
+  if (error || heals) [[unlikely]]
+    return settle(op, error, spares_updates, heals);
+  return finish(op);
+}
+
+OpNode* Engine::Impl::settle(OpNode& op, const IntrusivePtr<const OpError>& error, bool spares_updates, bool heals) {
+  if (error || heals) {
     for (int i = 0; i < op.num_deps; ++i) {
       Dep& d = op.deps[i];
-      if (d.is_write() && !(keep && d.mode() == AccessMode::update)) d.var()->set_error(error.get());
+      if (d.is_write() && !(spares_updates && d.mode() == AccessMode::update)) d.var()->set_error(error.get());
     }
   }
   return finish(op);
+}
+
+void Engine::complete(OpNode& op, std::exception_ptr failure) {
+  Impl& e = *impl_;
+  IntrusivePtr<const OpError> error;
+  if (failure) {
+    error = e.new_error(op, failure, Impl::is_dropped(op));
+    e.failed.fetch_add(1, std::memory_order_relaxed);
+  }
+  e.ending_later.fetch_sub(1, std::memory_order_seq_cst);  // now: once all is done the engine may end
+  if (OpNode* next = e.settle(op, error, false, true)) e.proceed(*next);
 }
 
 IntrusivePtr<const OpError> Engine::Impl::inherited(const OpNode& op, bool& heals) const {
@@ -275,13 +337,14 @@ IntrusivePtr<const OpError> Engine::Impl::inherited(const OpNode& op, bool& heal
   return first;
 }
 
-IntrusivePtr<const OpError> Engine::Impl::new_error(const OpNode& op, std::exception_ptr e) {
+IntrusivePtr<const OpError> Engine::Impl::new_error(const OpNode& op, std::exception_ptr e, bool is_reported) {
   auto* error = new OpError;
   std::string context = describe(op.label);
   error->exception = e;
   try {
     std::rethrow_exception(e);
   } catch (const Error& x) {
+    if (std::string_view(x.what()).ends_with(context)) context.clear();  // it says so itself
     error->exception = x.with_context(context);
     error->message = x.what() + context;
   } catch (const std::exception& x) {
@@ -291,7 +354,10 @@ IntrusivePtr<const OpError> Engine::Impl::new_error(const OpNode& op, std::excep
   }
   error->label = op.label;
   error->sequence = op.sequence;
-  failed.fetch_add(1, std::memory_order_relaxed);
+  if (is_reported) {
+    error->reported.store(true, std::memory_order_relaxed);
+    return IntrusivePtr<const OpError>(error);
+  }
   IntrusivePtr<const OpError> shared(error);
   std::lock_guard lock(error_mutex);
   if (unreported.size() >= prune_at) {
@@ -303,10 +369,12 @@ IntrusivePtr<const OpError> Engine::Impl::new_error(const OpNode& op, std::excep
   return shared;
 }
 
-void Engine::Impl::granted(OpBase& op, OpNode*& next) {
+void Engine::Impl::granted(OpBase& op, OpNode*& next, uint64_t by) {
   if (op.pending.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (op.is_waiter()) {
-    complete_waiter(static_cast<WaitNode&>(op), next);
+    auto& waiter = static_cast<WaitNode&>(op);
+    waiter.ended_by = by;
+    complete_waiter(waiter, next);
     return;
   }
   auto& node = static_cast<OpNode&>(op);
@@ -324,7 +392,7 @@ void Engine::Impl::complete_waiter(WaitNode& waiter, OpNode*& next) {
   waiter.error = IntrusivePtr<const OpError>(d.var()->error());
   for (Dep* g = d.var()->complete(d); g;) {
     Dep* following = g->next;
-    granted(*g->op, next);
+    granted(*g->op, next, waiter.ended_by);
     g = following;
   }
   waiter.type->signal(waiter);  // the waiter may be gone after this
@@ -335,17 +403,20 @@ OpNode* Engine::Impl::finish(OpNode& op) {
   for (int i = 0; i < op.num_deps; ++i) {
     for (Dep* g = op.deps[i].var()->complete(op.deps[i]); g;) {
       Dep* following = g->next;  // before the decrement: g's op may be gone after it
-      granted(*g->op, next);
+      granted(*g->op, next, op.sequence);
       g = following;
     }
   }
   bool counted = op.counted;
   op.type->destroy(op);
+  if (op.limits) [[unlikely]]
+    op.limits->release();
   op.free_deps();
   delete &op;
   if (!counted) return nullptr;
   done.fetch_add(1, std::memory_order_seq_cst);
-  if (parked.load(std::memory_order_seq_cst)) [[unlikely]] check_parked();  // pairs with the increment before parking
+  if (parked.load(std::memory_order_seq_cst)) [[unlikely]]
+    check_parked();  // pairs with the increment before parking
   return next;
 }
 
@@ -353,6 +424,13 @@ EngineStats Engine::stats() const {
   return {impl_->pushed.load(), impl_->done.load(), impl_->failed.load(), impl_->threads};
 }
 const EngineOptions& Engine::options() const { return impl_->options; }
+bool Engine::has_workers() const { return impl_->pool != nullptr; }
+void Engine::save_schedule(const std::filesystem::path& file) const {
+  if (impl_->options.schedule.kind != Schedule::Kind::random) {
+    throw StateError("[save_schedule] this engine has made no choices: its schedule is not Schedule::random");
+  }
+  impl_->chosen->save(file);
+}
 Profiler& Engine::profiler() { return impl_->profiler; }
 Executor& Engine::io_executor() { return impl_->io_executor; }
 bool Engine::on_worker() const {

@@ -8,7 +8,9 @@
 #include <utility>
 
 #include "kaon/engine/executor.h"
+#include "kaon/engine/limits.h"
 #include "kaon/engine/op_node.h"
+#include "kaon/engine/schedule.h"
 #include "kaon/engine/thread_context.h"
 
 namespace kaon {
@@ -17,16 +19,18 @@ class Profiler;
 class Storage;
 
 struct EngineOptions {
-  int threads = -1;         // -1: as many as cores; 0: serial, each op runs inside push (the debugging engine)
-  int io_threads = 2;       // for loaders, files and timers
+  int threads = -1;          // -1: as many as cores; 0: serial, each op runs inside push (the debugging engine)
+  int io_threads = 2;        // for loaders, files and timers
   int max_in_flight = 2048;  // pushed and not finished; at the limit a plain producer helps to execute
+  size_t max_bytes = 0;      // of arrays, pending ones included; 0: no limit. At the limit as above
   std::chrono::microseconds spin{30};  // how long an idle worker looks for work before it parks
+  Schedule schedule = {};              // Schedule::random(seed) looks for programs that depend on luck
 };
 
 struct EngineStats {
-  uint64_t ops = 0;        // pushed so far; a hybridized forward counts as one
+  uint64_t ops = 0;  // pushed so far; a hybridized forward counts as one
   uint64_t completed = 0;
-  uint64_t failed = 0;     // of these, ops that threw (inherited failures not counted)
+  uint64_t failed = 0;  // of these, ops that threw (inherited failures not counted)
   int threads = 0;
 };
 
@@ -45,6 +49,7 @@ struct PushOptions {
   bool transactional = false;  // when an input has failed, leave what is updated (not what is overwritten) as it was
 };
 
+class AdmitAwaiter;
 class IdleAwaiter;
 
 // How it works. push() puts the operation into the queues of its vars; when all accesses are granted it enters the
@@ -74,10 +79,17 @@ class Engine {
     return e ? *e : process_default();
   }
   static Engine& process_default();
+  // What the process default will be made with. Throws StateError when it exists already.
+  static void set_default_options(const EngineOptions& options);
 
   // Runs `body(RunContext&)` once all accesses are granted. The vars must live until it has run.
   template <class F>
   void push(std::span<const Access> accesses, F&& body, const PushOptions& options = {}) {
+    push_as(OpBody<std::decay_t<F>>::type, accesses, std::forward<F>(body), options);
+  }
+  // The same for a body that is run in another way.
+  template <class F>
+  void push_as(const OpType& type, std::span<const Access> accesses, F&& body, const PushOptions& options) {
     using B = std::decay_t<F>;
     auto* op = new OpNode;
     try {
@@ -88,7 +100,7 @@ class Engine {
       delete op;
       throw;
     }
-    op->type = &OpBody<B>::type;
+    op->type = &type;
     op->label = options.label;
     op->priority = options.priority;
     op->transactional = options.transactional;
@@ -105,29 +117,50 @@ class Engine {
   // For ops/: a node whose type, label, deps (var and mode) and payload are set. Takes it over.
   void submit(OpNode& op);
 
+  // Ends an operation whose type says ends_later, on any thread; it may be gone afterwards.
+  void complete(OpNode& op, std::exception_ptr failure);
+
   // Until writes pushed before are done; helps to execute meanwhile. Throws the var's failure.
   // Inside an operation it helps too, and throws WouldDeadlock when that operation itself holds the array.
   void wait(Var& var, AccessMode mode = AccessMode::read);
-  // Calls `body` here and now, holding a read grant, when no write is running or queued; else returns false. Never helps,
-  // never blocks. Throws the var's failure.
+  // Calls `body` here and now, holding a read grant, when no write is running or queued; else returns false. Never
+  // helps, never blocks. Throws the var's failure.
   bool read_now(Var& var, FunctionRef<void()> body);
   // Until nothing is pending. Throws AggregateError of the failures that no wait has reported yet.
   void wait_all();
-  IdleAwaiter idle();  // co_await: wait_all for coroutines
+  IdleAwaiter idle();    // co_await: wait_all for coroutines
+  AdmitAwaiter admit();  // co_await: until there is room for more work, in the order of asking; throws Cancelled
+  template <class Token>
+  auto async_admit(Token&& token);  // the same for Asio's completion tokens; defined in kaon/asio.h
+
+  // What new arrays and operations of this thread are subject to: those of the innermost with_budget, else the
+  // engine's. nullptr: none.
+  Limits* active_limits() const noexcept {
+    Limits* l = thread_context().limits;
+    return l ? l : limits_.get();
+  }
 
   // True when the waiter was queued: its signal will be called. False: the var is ready now (error is set).
   bool enqueue_waiter(WaitNode& waiter);
   // Posts the coroutine once, when nothing is pending / when there is room under the in-flight limit again.
   void on_idle(std::coroutine_handle<> work, Executor& executor);
   void on_room(std::coroutine_handle<> work, Executor& executor);
-  bool is_over_budget() const;
+  bool is_over_budget() const;  // in operations, or in bytes of the active limits; false inside an operation
+  bool admits_now() const;      // there is room and nobody has asked for it before
+  // Marks the waiter as abandoned and takes it out of its var's queue. False: it is not there yet, or its signal is
+  // coming.
+  bool abandon_waiter(WaitNode& waiter);
   std::exception_ptr take_unreported();  // the AggregateError that wait_all would throw, or nullptr
 
   // Runs one ready operation, if there is one and a slot is free. For executors that wait.
   bool help_once();
+  bool has_workers() const;  // without them (serial, or a chosen schedule) threads that push and wait run everything
 
   EngineStats stats() const;
   const EngineOptions& options() const;
+  // The choices that Schedule::random has made so far, for Schedule::replay. Throws StateError under any other
+  // schedule.
+  void save_schedule(const std::filesystem::path& file) const;
   Profiler& profiler();
   Executor& io_executor();
   void post_io(std::function<void()> work);  // on the io pool
@@ -139,22 +172,52 @@ class Engine {
   void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body);
 
   struct Impl;
+  Impl* impl() const noexcept { return impl_.get(); }  // for the engine's own sources
 
  private:
-  void on_level(uint64_t level, std::coroutine_handle<> work, Executor& executor);
   std::unique_ptr<Impl> impl_;
+  IntrusivePtr<Limits> limits_;  // max_bytes
 };
 
-// Makes `engine` current in this thread until it ends.
+// Makes `engine` current in this thread, or this coroutine, until it ends.
 class EngineScope {
  public:
-  explicit EngineScope(Engine& engine) : saved_(std::exchange(thread_context().engine, &engine)) {}
-  ~EngineScope() { thread_context().engine = saved_; }
+  explicit EngineScope(Engine& engine) : EngineScope(engine, nullptr) {}
+  ~EngineScope() {
+    thread_context().engine = engine_;
+    thread_context().limits = outer_;
+  }
   EngineScope(const EngineScope&) = delete;
   EngineScope& operator=(const EngineScope&) = delete;
 
+  // A scope inside this one. Arrays made in it take at most `bytes` (0: no limit) together: at the limit a plain
+  // producer helps to execute, a coroutine's next suspension point waits; a producer that itself keeps more than that
+  // goes on when nothing is pending. Once `stop` is requested, operations pushed in it that have not begun are dropped:
+  // what they would have written is failed with Cancelled, what they would have updated in place stays as it was where
+  // the operation is transactional; running ones end unseen; coroutines in it that wait for an array get Cancelled.
+  EngineScope with_budget(size_t bytes, std::stop_token stop = {}) const {
+    IntrusivePtr<Limits> outer(own_ ? own_.get() : current_->active_limits());
+    return EngineScope(*current_, IntrusivePtr<Limits>(new Limits(bytes, std::move(stop), std::move(outer))));
+  }
+  size_t used_bytes() const noexcept { return own_ ? own_->used() : 0; }  // of with_budget's
+
  private:
-  Engine* saved_;
+  EngineScope(Engine& engine, IntrusivePtr<Limits> limits)
+      : current_(&engine),
+        own_(std::move(limits)),
+        engine_(std::exchange(thread_context().engine, &engine)),
+        outer_(thread_context().limits) {
+    if (own_) {
+      thread_context().limits = own_.get();
+    } else if (engine_ != &engine) {
+      thread_context().limits = nullptr;  // those of the scope around are another engine's
+    }
+  }
+
+  Engine* current_;
+  IntrusivePtr<Limits> own_;
+  Engine* engine_;  // as it was outside
+  Limits* outer_;
 };
 
 // Seconds that `work` takes including everything that it pushed: waits for all before and after.

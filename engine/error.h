@@ -21,13 +21,13 @@ class Error : public std::runtime_error {
   virtual std::exception_ptr with_context(const std::string& text) const;
 };
 
-#define KAON_ERROR_KIND(Name)                                                      \
-  class Name : public Error {                                                      \
-   public:                                                                         \
-    using Error::Error;                                                            \
-    std::exception_ptr with_context(const std::string& text) const override {      \
-      return std::make_exception_ptr(Name(std::string(what()) + text));            \
-    }                                                                              \
+#define KAON_ERROR_KIND(Name)                                                 \
+  class Name : public Error {                                                 \
+   public:                                                                    \
+    using Error::Error;                                                       \
+    std::exception_ptr with_context(const std::string& text) const override { \
+      return std::make_exception_ptr(Name(std::string(what()) + text));       \
+    }                                                                         \
   }
 KAON_ERROR_KIND(ShapeError);     // shapes or axes that do not fit
 KAON_ERROR_KIND(TypeError);      // dtypes that do not fit or that an operator lacks
@@ -39,6 +39,7 @@ KAON_ERROR_KIND(TraceError);     // something that a trace cannot record
 KAON_ERROR_KIND(IoError);        // files: missing, truncated, corrupt
 KAON_ERROR_KIND(MemoryError);    // no memory within the limit
 KAON_ERROR_KIND(WouldDeadlock);  // a wait inside an operator that nobody could end
+KAON_ERROR_KIND(Cancelled);      // work that was dropped because its scope was stopped
 #undef KAON_ERROR_KIND
 
 // What an operator is called and where it was pushed. `name` and `scope` must outlive the program
@@ -58,8 +59,9 @@ struct OpError : RefCounted<OpError> {
   std::exception_ptr exception;  // the operator's own exception, with its push site added to Kaon's kinds
   std::string message;           // text of that exception
   OpLabel label;
-  uint64_t sequence = 0;                          // order of push
-  std::vector<IntrusivePtr<const OpError>> roots;  // not empty when several failed inputs met: then these are the causes
+  uint64_t sequence = 0;  // order of push
+  std::vector<IntrusivePtr<const OpError>>
+      roots;  // not empty when several failed inputs met: then these are the causes
   mutable std::atomic<bool> reported{false};
 };
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kaon/engine/block_pool.h"
+#include "kaon/engine/limits.h"
 #include "kaon/engine/run_context.h"
 #include "kaon/engine/var.h"
 
@@ -20,8 +21,9 @@ struct OpNode;
 // What the engine does with a node.
 struct OpType {
   void (*run)(OpNode&, RunContext&) = nullptr;
-  void (*destroy)(OpNode&) noexcept = nullptr;      // ends the body's life, run or not
-  void (*signal)(OpBase&) noexcept = nullptr;       // waiters only: called once, after the access is completed
+  void (*destroy)(OpNode&) noexcept = nullptr;  // ends the body's life, run or not
+  void (*signal)(OpBase&) noexcept = nullptr;   // waiters only: called once, after the access is completed
+  bool ends_later = false;                      // run() only begins; Engine::complete ends the operation
 };
 
 // The part that waiters share with operations. 16-byte alignment only: waiters lie in coroutine frames.
@@ -49,6 +51,8 @@ struct WaitNode : OpBase {
   }
   Dep dep;
   IntrusivePtr<const OpError> error;  // set before signal when the array has failed
+  uint64_t ended_by = 0;              // sequence of the operation that ended the wait
+  bool abandoned = false;             // under the var's lock: it is not to be queued, and was taken out if it was
 };
 
 struct OpNode : OpBase {
@@ -59,6 +63,7 @@ struct OpNode : OpBase {
   Dep own_deps[inline_deps];
   uint64_t sequence = 0;
   OpLabel label;
+  const Limits* limits = nullptr;  // counted; only where they can stop the operation
   alignas(16) std::byte payload[payload_bytes];
 
   // Room for `count` accesses. Throws ValueError beyond 65535.
@@ -102,13 +107,14 @@ struct OpBody {
       }
     }
   }
+  static void destroy(OpNode& op) noexcept {
+    F& body = get(op);
+    body.~F();
+    if constexpr (!fits) pool_free(&body, sizeof(F));
+  }
   static constexpr OpType type{
       .run = [](OpNode& op, RunContext& context) { get(op)(context); },
-      .destroy = [](OpNode& op) noexcept {
-        F& body = get(op);
-        body.~F();
-        if constexpr (!fits) pool_free(&body, sizeof(F));
-      },
+      .destroy = destroy,
   };
 };
 

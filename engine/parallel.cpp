@@ -51,7 +51,7 @@ void Engine::parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, in
   Impl& e = *impl_;
   int64_t pieces = (n + grain - 1) / grain;
   int idle = e.threads - (e.active.load(std::memory_order_relaxed) - e.spinning.load(std::memory_order_relaxed));
-  int64_t invited = e.is_orphan() ? 0 : std::min<int64_t>(pieces - 1, idle);
+  int64_t invited = e.is_orphan() || e.chosen ? 0 : std::min<int64_t>(pieces - 1, idle);
   if (invited <= 0) {
     for (int64_t p = 0; p < pieces; ++p) body(p * grain, std::min(n, (p + 1) * grain));
     return;

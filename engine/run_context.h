@@ -10,13 +10,15 @@ namespace kaon {
 class Stream;
 
 // A borrowed callable: two words, no allocation. The callable must outlive the call.
-template <class Signature> class FunctionRef;
+template <class Signature>
+class FunctionRef;
 template <class R, class... Args>
 class FunctionRef<R(Args...)> {
  public:
   template <class F>
     requires(!std::is_same_v<std::remove_cvref_t<F>, FunctionRef>)
-  FunctionRef(F&& f) noexcept
+  FunctionRef(F&& f)
+  noexcept
       : object_(const_cast<void*>(static_cast<const void*>(&f))), call_([](void* o, Args... args) -> R {
           return (*static_cast<std::remove_reference_t<F>*>(o))(static_cast<Args>(args)...);
         }) {}
@@ -43,6 +45,10 @@ class RunContext {
 
   // The device queue that the op runs on; nullptr on the CPU.
   virtual Stream* stream() { return nullptr; }
+
+  // A transactional op sets this while what it updates in place is whole: when it throws then, those arrays do not
+  // fail.
+  bool updates_are_whole = false;
 };
 
 }  // namespace kaon

@@ -19,7 +19,8 @@ inline void cpu_pause() noexcept {
 // Brings the cache line at `p` here to be written, without waiting for it.
 inline void prefetch_for_write(const void* p) noexcept {
 #if defined(__x86_64__)
-  asm volatile("prefetchw %0" ::"m"(*static_cast<const char*>(p)));  // the builtin asks for a shared copy on plain x86-64
+  asm volatile(
+      "prefetchw %0" ::"m"(*static_cast<const char*>(p)));  // the builtin asks for a shared copy on plain x86-64
 #else
   __builtin_prefetch(p, 1);
 #endif

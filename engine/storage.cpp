@@ -4,10 +4,15 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
+#include <algorithm>
+#include <atomic>
 #include <bit>
 #include <cstdlib>
 #include <mutex>
+#include <string>
+#include <utility>
 
+#include "kaon/engine/block_pool.h"
 #include "kaon/engine/error.h"
 #include "kaon/engine/spin_lock.h"
 
@@ -20,11 +25,13 @@ constexpr bool cache_blocks = false;  // let ASan see every life of a block
 constexpr bool cache_blocks = true;
 #endif
 
-constexpr size_t small_limit = 1024;             // below: the per-thread block pool
+constexpr size_t small_limit = 1024;              // below: the per-thread block pool
 constexpr size_t region_bytes = size_t(4) << 20;  // middle sizes are carved from regions on 2 MB pages
 constexpr size_t carve_limit = size_t(512) << 10;
 constexpr size_t huge_page = size_t(2) << 20;
 constexpr int class_count = 4 * 40;
+constexpr size_t cache_floor = size_t(24)
+                               << 20;  // so much may be cached beyond what was live at once, half of that else
 
 // Classes 1/4 of a doubling apart: 1280, 1536, 1792, 2048, 2560 ...
 int class_of(size_t bytes) {
@@ -35,6 +42,11 @@ int class_of(size_t bytes) {
 size_t class_bytes(int k) {
   int top = k / 4 + 10;
   return (size_t(1) << top) + (size_t(k % 4) + 1) * (size_t(1) << (top - 2));
+}
+
+// What a request takes: a block of its class, or of the block pool.
+size_t block_bytes(size_t bytes) {
+  return bytes > small_limit ? class_bytes(class_of(bytes)) : (std::max<size_t>(bytes, 1) + 63) / 64 * 64;
 }
 
 struct Free {
@@ -51,6 +63,7 @@ struct Storage::Impl {
   FreeList lists[class_count];
   alignas(64) std::atomic<size_t> live{0};
   std::atomic<size_t> cached{0};
+  std::atomic<size_t> reserved{0};
   std::atomic<size_t> peak{0};
   std::atomic<size_t> limit{0};
   std::mutex region_mutex;
@@ -63,22 +76,54 @@ struct Storage::Impl {
       auto* fresh = static_cast<char*>(std::aligned_alloc(huge_page, region_bytes));
       if (!fresh) return nullptr;
       madvise(fresh, region_bytes, MADV_HUGEPAGE);
+      add(reserved, region_bytes);
+      add(cached, region_bytes);
       region = fresh;
       region_left = region_bytes;
     }
     void* block = region;
     region += bytes;
     region_left -= bytes;
+    subtract(cached, bytes);
     return block;
   }
 
   void* fresh(size_t bytes) {
-    if (!cache_blocks) return std::aligned_alloc(64, (bytes + 63) / 64 * 64);
-    if (bytes <= carve_limit) return carve(bytes);
-    size_t rounded = bytes < huge_page / 2 ? (bytes + 4095) / 4096 * 4096 : (bytes + huge_page - 1) / huge_page * huge_page;
-    void* block = std::aligned_alloc(rounded % huge_page == 0 ? huge_page : 4096, rounded);
-    if (block && rounded % huge_page == 0) madvise(block, rounded, MADV_HUGEPAGE);
+    if (cache_blocks && bytes <= carve_limit) return carve(bytes);
+    size_t alignment = !cache_blocks ? 64 : bytes < huge_page / 2 ? 4096 : huge_page;
+    size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+    void* block = std::aligned_alloc(alignment, rounded);
+    if (!block) return nullptr;
+    if (alignment == huge_page) madvise(block, rounded, MADV_HUGEPAGE);
+    add(reserved, bytes);
     return block;
+  }
+
+  // Gives cached blocks back, large ones first, until no more than so much is reserved. Parts of regions stay for
+  // reuse.
+  void give_back_until(size_t most_reserved) noexcept {
+    for (int k = class_count; k-- > 0 && class_bytes(k) > carve_limit;) {
+      const size_t bytes = class_bytes(k);
+      while (reserved.load(std::memory_order_relaxed) > most_reserved) {
+        Free* block;
+        {
+          std::lock_guard lock(lists[k].lock);
+          block = lists[k].head;
+          if (!block) break;
+          lists[k].head = block->next;
+        }
+        std::free(block);
+        subtract(cached, bytes);
+        subtract(reserved, bytes);
+      }
+    }
+  }
+
+  // Before fresh memory is taken: shapes that change all the time shall not pile up a cache for each size.
+  void make_way(size_t bytes) noexcept {
+    const size_t high = peak.load(std::memory_order_relaxed);
+    const size_t most = high + std::max(high / 2, cache_floor);
+    if (reserved.load(std::memory_order_relaxed) + bytes > most) give_back_until(most - std::min(most, bytes));
   }
 
   // Around a fork: the child gets no lock that a thread of its parent holds.
@@ -91,11 +136,28 @@ struct Storage::Impl {
     region_mutex.unlock();
   }
 
-  void count(size_t bytes) {
+  // Counts bytes as handed out, unless that would exceed the limit.
+  bool count(size_t bytes) {
     size_t now = live.fetch_add(bytes, std::memory_order_relaxed) + bytes;
+    size_t most = limit.load(std::memory_order_relaxed);
+    if (most && now > most) {
+      subtract(live, bytes);
+      return false;
+    }
     size_t high = peak.load(std::memory_order_relaxed);
     while (now > high && !peak.compare_exchange_weak(high, now, std::memory_order_relaxed)) {
     }
+    return true;
+  }
+  static void add(std::atomic<size_t>& counter, size_t bytes) { counter.fetch_add(bytes, std::memory_order_relaxed); }
+  static void subtract(std::atomic<size_t>& counter, size_t bytes) {
+    counter.fetch_sub(bytes, std::memory_order_relaxed);
+  }
+
+  [[noreturn]] void refuse(size_t bytes) const {
+    std::string most = limit.load() ? fmt::format(", limit {}", limit.load()) : "";
+    throw MemoryError(fmt::format("[Storage] out of memory: requested {} bytes, live {}, cached {}{}", bytes,
+                                  live.load(), cached.load(), most));
   }
 };
 
@@ -112,76 +174,57 @@ Storage& Storage::cpu() {
 }
 
 void* Storage::allocate(size_t bytes) {
-  size_t limit = impl_->limit.load(std::memory_order_relaxed);
-  if (limit && impl_->live.load(std::memory_order_relaxed) + bytes > limit) {
-    throw MemoryError(fmt::format("[Storage] out of memory: requested {} bytes, live {}, cached {}, limit {}", bytes,
-                                  stats().live, stats().cached, limit));
+  if (bytes >= (size_t(1) << 48)) impl_->refuse(bytes);
+  size_t rounded = block_bytes(bytes);
+  if (!impl_->count(rounded)) impl_->refuse(bytes);
+  if (bytes <= small_limit) {
+    Impl::add(impl_->reserved, rounded);
+    return pool_allocate(bytes);
   }
-  impl_->count(bytes);
-  if (bytes <= small_limit) return pool_allocate(bytes);
-  if (bytes >= (size_t(1) << 48)) {
-    impl_->live.fetch_sub(bytes, std::memory_order_relaxed);
-    throw MemoryError(fmt::format("[Storage] out of memory: requested {} bytes", bytes));
-  }
-  int k = class_of(bytes);
-  size_t rounded = class_bytes(k);
-  FreeList& list = impl_->lists[k];
   if (cache_blocks) {
+    FreeList& list = impl_->lists[class_of(bytes)];
     std::lock_guard lock(list.lock);
     if (Free* f = list.head) {
       list.head = f->next;
-      impl_->cached.fetch_sub(rounded, std::memory_order_relaxed);
+      Impl::subtract(impl_->cached, rounded);
       return f;
     }
   }
+  if (rounded > carve_limit) impl_->make_way(rounded);
   void* block = impl_->fresh(rounded);
   if (!block) {
     trim();
     block = impl_->fresh(rounded);
   }
   if (!block) {
-    impl_->live.fetch_sub(bytes, std::memory_order_relaxed);
-    throw MemoryError(fmt::format("[Storage] out of memory: requested {} bytes, live {}", bytes, stats().live));
+    Impl::subtract(impl_->live, rounded);
+    impl_->refuse(bytes);
   }
   return block;
 }
 
 void Storage::free(void* block, size_t bytes) noexcept {
-  impl_->live.fetch_sub(bytes, std::memory_order_relaxed);
-  if (bytes <= small_limit) return pool_free(block, bytes);
-  if (!cache_blocks) return std::free(block);
-  int k = class_of(bytes);
-  FreeList& list = impl_->lists[k];
+  size_t rounded = block_bytes(bytes);
+  Impl::subtract(impl_->live, rounded);
+  if (bytes <= small_limit || !cache_blocks) {
+    Impl::subtract(impl_->reserved, rounded);
+    return bytes <= small_limit ? pool_free(block, bytes) : std::free(block);
+  }
+  FreeList& list = impl_->lists[class_of(bytes)];
   auto* f = static_cast<Free*>(block);
-  impl_->cached.fetch_add(class_bytes(k), std::memory_order_relaxed);
+  Impl::add(impl_->cached, rounded);
   std::lock_guard lock(list.lock);
   f->next = list.head;
   list.head = f;
 }
 
-void Storage::trim() noexcept {
-  for (int k = 0; k < class_count; ++k) {
-    size_t bytes = class_bytes(k);
-    if (bytes <= carve_limit) continue;  // parts of regions stay for reuse
-    Free* list;
-    {
-      std::lock_guard lock(impl_->lists[k].lock);
-      list = std::exchange(impl_->lists[k].head, nullptr);
-    }
-    while (list) {
-      Free* next = list->next;
-      std::free(list);
-      impl_->cached.fetch_sub(bytes, std::memory_order_relaxed);
-      list = next;
-    }
-  }
-}
+void Storage::trim() noexcept { impl_->give_back_until(0); }
 
 void Storage::set_limit(size_t bytes) noexcept { impl_->limit.store(bytes, std::memory_order_relaxed); }
 
 StorageStats Storage::stats() const noexcept {
   return {impl_->live.load(std::memory_order_relaxed), impl_->cached.load(std::memory_order_relaxed),
-          impl_->peak.load(std::memory_order_relaxed)};
+          impl_->reserved.load(std::memory_order_relaxed), impl_->peak.load(std::memory_order_relaxed)};
 }
 
 }  // namespace kaon

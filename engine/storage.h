@@ -1,23 +1,15 @@
-// Memory of arrays: a caching allocator, and Chunk, the piece of memory that arrays share.
+// Storage: memory of arrays, from a caching allocator.
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
-#include <utility>
-
-#include "kaon/engine/block_pool.h"
-#include "kaon/engine/device.h"
-#include "kaon/engine/intrusive_ptr.h"
-#include "kaon/engine/var.h"
 
 namespace kaon {
 
-class Engine;
-
 struct StorageStats {
-  size_t live = 0;    // bytes handed out
-  size_t cached = 0;  // bytes kept for reuse
-  size_t peak = 0;    // highest live so far
+  size_t live = 0;      // bytes handed out, as rounded to the size of their block
+  size_t cached = 0;    // bytes kept for reuse
+  size_t reserved = 0;  // bytes taken from the system: live + cached when nothing is being allocated or freed
+  size_t peak = 0;      // highest live so far
 };
 
 // Size classes (four per doubling), each with a free list; what was freed is handed out again, since a fresh page
@@ -27,7 +19,7 @@ class Storage {
  public:
   static Storage& cpu();
 
-  // Never null, also for 0 bytes. Throws MemoryError (requested, live, limit) after giving back what is cached.
+  // Never null, also for 0 bytes. Throws MemoryError (requested, live, cached, limit) after giving back what is cached.
   void* allocate(size_t bytes);
   void free(void* block, size_t bytes) noexcept;  // `bytes` as allocated
   void trim() noexcept;                           // gives cached memory back to the system
@@ -38,40 +30,6 @@ class Storage {
   struct Impl;
   Storage();
   Impl* impl_;
-};
-
-// Memory with its var. The memory is taken when an operator first asks for it, so pending operations hold none.
-struct Chunk : RefCounted<Chunk>, Pooled {
-  Chunk(size_t bytes, Device device, Engine& engine) : bytes(bytes), device(device), engine(&engine) {}
-  // Wraps memory that `owner` keeps alive.
-  Chunk(void* data, size_t bytes, Device device, Engine& engine, void* owner, void (*drop)(void*) noexcept)
-      : data(data), bytes(bytes), device(device), engine(&engine), owner(owner), drop(drop) {}
-  ~Chunk() {
-    if (drop) {
-      drop(owner);
-    } else if (data) {
-      Storage::cpu().free(data, bytes);
-    }
-  }
-
-  // The memory. Called by the operator that holds a grant on `var`.
-  void* ensure() {
-    if (!data) data = Storage::cpu().allocate(bytes);
-    return data;
-  }
-
-  // Frees memory of its own until ensure() is called again. Called by the operator that holds a write grant.
-  void give_back() {
-    if (data && !drop) Storage::cpu().free(std::exchange(data, nullptr), bytes);
-  }
-
-  Var var;
-  void* data = nullptr;
-  size_t bytes = 0;
-  Device device;
-  Engine* engine;
-  void* owner = nullptr;
-  void (*drop)(void*) noexcept = nullptr;
 };
 
 }  // namespace kaon

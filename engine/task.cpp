@@ -3,6 +3,8 @@
 #include <chrono>
 #include <cstdio>
 
+#include "kaon/engine/trace.h"
+
 namespace kaon {
 namespace detail {
 
@@ -43,8 +45,8 @@ void RunLoop::run() {
         }
         lock.lock();
         auto is_posted = [&] { return finished_ || !queue_.empty(); };
-        if (engine.on_worker()) {
-          // this thread keeps a slot: what it waits for may become ready with nobody else to run it
+        if (engine.on_worker() || !engine.has_workers()) {
+          // what this thread waits for may become ready with nobody else to run it
           if (!wake_.wait_for(lock, std::chrono::milliseconds(1), is_posted)) continue;
         } else {
           wake_.wait(lock, is_posted);
@@ -82,7 +84,7 @@ void report_unobserved(std::exception_ptr error) {
   }
 }
 
-Root run_detached(Task<void> task, ThreadContext context) {
+Root run_detached(Task<void> task, ThreadContext context, IntrusivePtr<Limits>) {
   thread_context() = context;  // of this coroutine: the executor gives its thread the old one back
   std::exception_ptr error;
   try {
@@ -103,11 +105,57 @@ void set_unobserved_error_hook(std::function<void(std::exception_ptr)> hook) {
 
 void spawn(Task<void> task, Executor& executor) {
   const ThreadContext& here = thread_context();
-  ThreadContext context{.engine = here.engine, .device = here.device, .in_task = true};
-  detail::Root root = detail::run_detached(std::move(task), context);
+  ThreadContext context{.engine = here.engine, .device = here.device, .in_task = true, .limits = here.limits};
+  detail::Root root = detail::run_detached(std::move(task), context, IntrusivePtr<Limits>(here.limits));
   root.handle.promise().set_executor(&executor);
   executor.post(root.handle);
 }
+
+namespace detail {
+namespace {
+Root run_op_body(Task<void> task, OpNode& op, Engine& engine) {
+  const uint64_t begin = engine.profiler().is_on() ? Profiler::now() : 0;
+  std::exception_ptr error;
+  try {
+    co_await task;
+  } catch (...) {
+    error = std::current_exception();
+  }
+  { Task<void> ended = std::move(task); }  // its arrays go before anybody learns that it has ended
+  if (begin) {
+    engine.profiler().record(
+        {op.label.name, "operator", begin, Profiler::now(), op.label.scope, op.label.site, op.sequence});
+  }
+  engine.complete(op, error);
+}
+}  // namespace
+
+void begin_op(OpNode& op, Engine& engine, FunctionRef<Task<void>()> make) {
+  std::exception_ptr failure;
+  try {
+    Task<void> task = make();
+    if (engine.has_workers()) {
+      Root root = run_op_body(std::move(task), op, engine);
+      root.handle.promise().set_executor(&engine.io_executor());
+      ThreadContext saved =
+          std::exchange(thread_context(), ThreadContext{.engine = &engine, .in_task = true, .op = &op});
+      root.handle.resume();
+      thread_context() = saved;
+      return;
+    }
+    ThreadContext saved = std::exchange(thread_context(), ThreadContext{.engine = &engine, .in_task = true, .op = &op});
+    try {
+      sync_wait(std::move(task));
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    thread_context() = saved;
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  engine.complete(op, failure);
+}
+}  // namespace detail
 
 int run_main(Task<void> task) {
   try {

@@ -15,7 +15,8 @@
 
 namespace kaon {
 
-template <class T> class Task;
+template <class T>
+class Task;
 
 namespace detail {
 
@@ -28,7 +29,8 @@ decltype(auto) get_awaiter(T&& awaitable) {
   }
 }
 
-template <class Awaiter> class ContextAwaiter;
+template <class Awaiter>
+class ContextAwaiter;
 
 // The two sides of a co_await on a Task meet here: the caller that suspends and the callee that ends. Whoever comes
 // second goes on. So a callee that ends at once costs no stack, without relying on tail calls (g++ 12 makes none at
@@ -94,7 +96,8 @@ class ContextAwaiter {
   explicit ContextAwaiter(T&& awaitable) : inner_(get_awaiter(std::forward<T>(awaitable))) {}
 
   bool await_ready() {
-    over_budget_ = Engine::current().is_over_budget();
+    // admit() queues up by itself, once
+    over_budget_ = !std::is_same_v<Awaiter, AdmitAwaiter> && Engine::current().is_over_budget();
     return !over_budget_ && inner_.await_ready();
   }
   template <class P>
@@ -276,6 +279,41 @@ T sync_wait(Task<T> task) {
     if (error) std::rethrow_exception(error);
     return std::move(*value);
   }
+}
+
+namespace detail {
+void begin_op(OpNode& op, Engine& engine, FunctionRef<Task<void>()> make);
+
+template <class F>
+struct TaskBody {
+  F make;
+  Engine* engine;
+};
+template <class F>
+inline constexpr OpType task_type{
+    .run =
+        [](OpNode& op, RunContext&) {
+          TaskBody<F>& body = OpBody<TaskBody<F>>::get(op);
+          begin_op(op, *body.engine, body.make);
+        },
+    .destroy = OpBody<TaskBody<F>>::destroy,
+    .ends_later = true,
+};
+}  // namespace detail
+
+// Pushes an operation whose body is a coroutine: `make()` gives a Task<void>, called once all accesses are granted. The
+// operation ends when the Task does; while the Task waits for a timer, a file or another array it holds no worker. It
+// begins on a worker and goes on on the io pool. `make` lives as long as the operation, so the Task may refer to what
+// it captures. An engine without workers runs the Task to its end at once. Awaiting what the operation itself accesses,
+// or the engine, throws WouldDeadlock. Thread safety: any thread.
+template <class F>
+void push_task(Engine& engine, std::span<const Access> accesses, F&& make, const PushOptions& options = {}) {
+  using Make = std::decay_t<F>;
+  engine.push_as(detail::task_type<Make>, accesses, detail::TaskBody<Make>{std::forward<F>(make), &engine}, options);
+}
+template <class F>
+void push_task(Engine& engine, std::initializer_list<Access> accesses, F&& make, const PushOptions& options = {}) {
+  push_task(engine, std::span<const Access>(accesses.begin(), accesses.size()), std::forward<F>(make), options);
 }
 
 // main() in one line: runs the task, then waits for what it pushed; a failure is printed and gives 1.

@@ -6,17 +6,21 @@
 namespace kaon {
 
 class Engine;
+class Limits;
+struct OpNode;
 
 // A coroutine saves it at every suspension and restores it when it resumes, on whatever thread.
 struct ThreadContext {
-  Engine* engine = nullptr;       // nullptr: the process default
-  Device device{};                // default device of creation functions
-  void* interceptor = nullptr;    // ops::Interceptor: the tape or the tracer that sees calls
+  Engine* engine = nullptr;     // nullptr: the process default
+  Device device{};              // default device of creation functions
+  void* interceptor = nullptr;  // ops::Interceptor: the tape or the tracer that sees calls
   bool recording = false;
   bool training = false;
-  const char* scope = nullptr;    // path of the running block
-  bool tracing = false;           // a block is being traced: its arrays have no values
-  bool in_task = false;           // pushing must not block: the coroutine's next suspension point waits instead
+  const char* scope = nullptr;  // path of the running block
+  bool tracing = false;         // a block is being traced: its arrays have no values
+  bool in_task = false;         // pushing must not block: the coroutine's next suspension point waits instead
+  Limits* limits = nullptr;     // of the innermost EngineScope::with_budget; nullptr: the engine's
+  const OpNode* op = nullptr;   // the operation whose body this coroutine is
 };
 
 inline thread_local constinit ThreadContext t_context{};

@@ -5,7 +5,10 @@
 #include <algorithm>
 #include <chrono>
 #include <fstream>
+#include <map>
 #include <mutex>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "kaon/engine/spin_lock.h"
@@ -40,8 +43,9 @@ Profiler::Profiler() : state_(new State) { state_->id = g_next_profiler.fetch_ad
 Profiler::~Profiler() = default;
 
 uint64_t Profiler::now() noexcept {
-  return uint64_t(std::chrono::duration_cast<std::chrono::nanoseconds>(
-                      std::chrono::steady_clock::now().time_since_epoch()).count());
+  return uint64_t(
+      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+          .count());
 }
 
 void Profiler::start() {
@@ -73,13 +77,13 @@ Profiler::Ring& Profiler::ring() {
   return *state_->rings.back();
 }
 
-void Profiler::record(const char* name, const char* category, uint64_t begin, uint64_t end, const char* scope,
-                      const std::source_location* site) noexcept {
+void Profiler::record(Event event) noexcept {
   try {
     Ring& r = ring();
+    event.thread = r.thread;
     std::lock_guard lock(r.lock);
     if (r.events.size() < Ring::capacity) {
-      r.events.push_back({name, category, scope, site ? *site : std::source_location(), begin, end, r.thread});
+      r.events.push_back(event);
     } else {
       ++r.dropped;
     }
@@ -121,22 +125,61 @@ std::string json_string(std::string_view text) {
 }
 }  // namespace
 
+namespace {
+
+using Event = Profiler::Event;
+
+bool is_category(const Event& e, std::string_view category) { return e.category == category; }
+
+// What ran meanwhile: the operators that took most of the wait's time, by their own parts of it.
+std::string waited_for(const Event& wait, const std::vector<Event>& all) {
+  std::map<std::string_view, uint64_t> time;
+  for (const Event& e : all) {
+    if (e.begin >= wait.end) break;
+    if (e.end <= wait.begin || !is_category(e, "operator")) continue;
+    time[e.name] += std::min(e.end, wait.end) - std::max(e.begin, wait.begin);
+  }
+  std::vector<std::pair<uint64_t, std::string_view>> longest;
+  for (const auto& [name, ns] : time) longest.emplace_back(ns, name);
+  std::sort(longest.rbegin(), longest.rend());
+  std::string text;
+  for (size_t i = 0; i < longest.size() && i < 3; ++i) {
+    text += fmt::format("{}{} {:.3f} ms", i ? ", " : "", longest[i].second, double(longest[i].first) / 1e6);
+  }
+  return text;
+}
+
+}  // namespace
+
 void Profiler::write(const std::filesystem::path& file) const {
   std::ofstream out(file);
   if (!out) throw IoError(fmt::format("[Profiler] cannot write {}", file.string()));
-  auto all = events();
-  uint64_t origin = all.empty() ? 0 : all.front().begin;
+  const std::vector<Event> all = events();
+  const uint64_t origin = all.empty() ? 0 : all.front().begin;
+  auto us = [&](uint64_t ns) { return double(ns - origin) / 1e3; };
   out << "{\"traceEvents\": [\n";
   out << R"j({"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "kaon cpu(0)"}})j";
   for (const Event& e : all) {
-    out << fmt::format(",\n{{\"ph\": \"X\", \"name\": {}, \"cat\": {}, \"pid\": 0, \"tid\": {}, \"ts\": {:.3f}, \"dur\": {:.3f}",
-                       json_string(e.name), json_string(e.category), e.thread, double(e.begin - origin) / 1e3,
-                       double(e.end - e.begin) / 1e3);
+    out << fmt::format(
+        ",\n{{\"ph\": \"X\", \"name\": {}, \"cat\": {}, \"pid\": 0, \"tid\": {}, \"ts\": {:.3f}, \"dur\": {:.3f}",
+        json_string(e.name), json_string(e.category), e.thread, us(e.begin), double(e.end - e.begin) / 1e3);
     if (e.site.line()) {
       out << fmt::format(", \"args\": {{\"block\": {}, \"pushed\": {}}}", json_string(e.scope ? e.scope : ""),
                          json_string(fmt::format("{}:{}", e.site.file_name(), e.site.line())));
+    } else if (is_category(e, "wait") && e.end - e.begin >= 1'000'000) {
+      out << fmt::format(", \"args\": {{\"waited for\": {}}}", json_string(waited_for(e, all)));
     }
     out << "}";
+    if (!e.sequence) continue;
+    // an arrow's end lies inside the event that it leaves or reaches
+    const bool begins = is_category(e, "push"), ends = is_category(e, "wait");
+    out << fmt::format(
+        ",\n{{\"ph\": \"{}\", \"name\": \"operation\", \"cat\": \"flow\", \"id\": {}, \"pid\": 0, \"tid\": {}, \"ts\": "
+        "{:.3f}{}}}",
+        begins ? "s"
+        : ends ? "f"
+               : "t",
+        e.sequence, e.thread, us(ends ? e.end : e.begin), ends ? ", \"bp\": \"e\"" : "");
   }
   out << fmt::format("\n], \"displayTimeUnit\": \"ms\", \"otherData\": {{\"dropped\": {}}}}}\n", dropped());
   out.flush();

@@ -22,22 +22,23 @@ class Profiler {
   void stop();
   bool is_on() const noexcept { return on_.load(std::memory_order_relaxed); }
 
-  // Writes {"traceEvents": [...]}: one complete event per operation, with block path and push site as arguments.
-  // Throws IoError.
+  // Writes {"traceEvents": [...]}: one complete event per push, operation and wait of a thread, the parts of a plan
+  // inside theirs; block path and push site as arguments; arrows lead from the push to the run to the wait that it
+  // ended. A wait of a millisecond or more names the three operators that took most of it. Throws IoError.
   void write(const std::filesystem::path& file) const;
 
   static uint64_t now() noexcept;  // nanoseconds, steady
-  void record(const char* name, const char* category, uint64_t begin, uint64_t end, const char* scope = nullptr,
-              const std::source_location* site = nullptr) noexcept;
 
   struct Event {
-    const char* name;
-    const char* category;
-    const char* scope;
-    std::source_location site;
-    uint64_t begin, end;
-    uint32_t thread;
+    const char* name = "";
+    const char* category = "";  // push, operator, piece, plan, wait, or a span's own
+    uint64_t begin = 0, end = 0;
+    const char* scope = nullptr;
+    std::source_location site = {};
+    uint64_t sequence = 0;  // of the operation that is pushed, run, or ended the wait; 0: none
+    uint32_t thread = 0;    // set by record
   };
+  void record(Event event) noexcept;
   // All events so far, by begin time. For tests and reports.
   std::vector<Event> events() const;
   uint64_t dropped() const;
@@ -56,7 +57,7 @@ class TraceSpan {
   TraceSpan(Profiler& profiler, const char* name, const char* category)
       : profiler_(profiler), name_(name), category_(category), begin_(profiler.is_on() ? Profiler::now() : 0) {}
   ~TraceSpan() {
-    if (begin_ && profiler_.is_on()) profiler_.record(name_, category_, begin_, Profiler::now());
+    if (begin_ && profiler_.is_on()) profiler_.record({name_, category_, begin_, Profiler::now()});
   }
   TraceSpan(const TraceSpan&) = delete;
   TraceSpan& operator=(const TraceSpan&) = delete;

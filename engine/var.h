@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 
 #include "kaon/engine/error.h"
 #include "kaon/engine/spin_lock.h"
@@ -69,22 +70,27 @@ class Var {
   Dep* complete(const Dep& d) noexcept {
     lock();
     active_ = d.is_write() ? 0 : active_ - 1;
-    Dep* granted = nullptr;
-    if (tail_ && active_ == 0 && head_->is_write()) {
-      active_ = -1;
-      granted = take_front(head_);
-    } else if (tail_ && !head_->is_write()) {  // a write has ended: readers go together
-      Dep* last = head_;
-      ++active_;
-      while (last != tail_ && !last->next->is_write()) {
-        last = last->next;
-        ++active_;
-      }
-      granted = take_front(last);
-    }
+    Dep* granted = grant();
     if (tail_) prefetch_for_write(head_);  // the next to be granted was written by whoever pushed it
     unlock();
     return granted;
+  }
+
+  // Takes a waiting access out of the queue; `granted` is what goes on because of that. False: it does not wait here,
+  // or not any more. Locks itself, and sets `mark` under the lock.
+  bool remove(const Dep& d, Dep*& granted, bool& mark) noexcept {
+    lock();
+    mark = true;
+    Dep* before = nullptr;
+    Dep* at = tail_ ? head_ : nullptr;
+    while (at && at != &d) before = std::exchange(at, at->next);
+    if (at) {
+      (before ? before->next : head_) = at->next;
+      if (at == tail_) tail_ = before;
+      granted = grant();
+    }
+    unlock();
+    return at != nullptr;
   }
 
   // No write is running or queued. The caller holds the lock.
@@ -102,6 +108,23 @@ class Var {
   }
 
  private:
+  // What may go on now: the writer in front, or all readers in front.
+  Dep* grant() noexcept {
+    if (!tail_ || active_ < 0) return nullptr;
+    Dep* last = head_;
+    if (last->is_write()) {
+      if (active_ > 0) return nullptr;
+      active_ = -1;
+      return take_front(last);
+    }
+    ++active_;
+    while (last != tail_ && !last->next->is_write()) {
+      last = last->next;
+      ++active_;
+    }
+    return take_front(last);
+  }
+
   // Cuts the queue after `last`; gives what was before it.
   Dep* take_front(Dep* last) noexcept {
     Dep* first = head_;
@@ -112,7 +135,7 @@ class Var {
   }
 
   SpinLock lock_;
-  int32_t active_ = 0;  // -1: one writer runs; n: n readers run
+  int32_t active_ = 0;   // -1: one writer runs; n: n readers run
   Dep* head_ = nullptr;  // meaningless while tail_ is null
   Dep* tail_ = nullptr;
   const OpError* error_ = nullptr;

@@ -1,5 +1,6 @@
 // Slots, workers and what they run.
 #include <boost/asio/bind_allocator.hpp>
+#include <boost/asio/steady_timer.hpp>
 
 #include "kaon/engine/engine_impl.h"
 
@@ -12,14 +13,20 @@ template <class T>
 struct PoolAllocator {
   using value_type = T;
   PoolAllocator() = default;
-  template <class U> PoolAllocator(const PoolAllocator<U>&) noexcept {}
+  template <class U>
+  PoolAllocator(const PoolAllocator<U>&) noexcept {}
   T* allocate(size_t n) { return static_cast<T*>(pool_allocate(n * sizeof(T))); }
   void deallocate(T* p, size_t n) noexcept { pool_free(p, n * sizeof(T)); }
-  template <class U> friend bool operator==(const PoolAllocator&, const PoolAllocator<U>&) { return true; }
+  template <class U>
+  friend bool operator==(const PoolAllocator&, const PoolAllocator<U>&) {
+    return true;
+  }
 };
 }  // namespace
 
 OpNode* Engine::Impl::pop() noexcept {
+  if (chosen) [[unlikely]]
+    return chosen->pick();
   if (uses_priorities.load(std::memory_order_relaxed)) {
     if (OpNode* op = ready[size_t(Priority::high)].pop()) return op;
     if (OpNode* op = ready[size_t(Priority::normal)].pop()) return op;
@@ -29,18 +36,23 @@ OpNode* Engine::Impl::pop() noexcept {
 }
 
 bool Engine::Impl::has_work() const noexcept {
+  if (chosen) [[unlikely]]
+    return !chosen->is_empty();
   return !ready[0].is_empty() || !ready[1].is_empty() || !ready[2].is_empty();
 }
 
 void Engine::Impl::make_ready(OpNode& op) {
+  if (chosen) [[unlikely]]
+    return chosen->add(op);
   ready[size_t(op.priority)].push(op);
   wake();
 }
 
 void Engine::Impl::wake() {
-  if (threads == 0 || spinning.load(std::memory_order_seq_cst) > 0) return;  // pairs with drain's leaving
+  if (!pool || spinning.load(std::memory_order_seq_cst) > 0) return;  // pairs with drain's leaving
   if (!take_slot()) return;  // all slots run operations; they look at the queue when they finish one
   spinning.fetch_add(1, std::memory_order_seq_cst);
+  coming.fetch_add(1, std::memory_order_seq_cst);
   boost::asio::post(*pool, boost::asio::bind_allocator(PoolAllocator<void>(), [this] { drain(); }));
 }
 
@@ -52,15 +64,33 @@ bool Engine::Impl::take_slot() noexcept {
   return false;
 }
 
+bool Engine::Impl::claim_coming() noexcept {
+  int n = coming.load(std::memory_order_seq_cst);
+  while (n > 0) {
+    if (coming.compare_exchange_weak(n, n - 1, std::memory_order_seq_cst)) return true;
+  }
+  return false;
+}
+
+bool Engine::Impl::take_over_slot() noexcept {
+  if (!claim_coming()) return false;
+  spinning.fetch_sub(1, std::memory_order_seq_cst);
+  return true;
+}
+
 void Engine::Impl::give_slot() noexcept { active.fetch_sub(1, std::memory_order_seq_cst); }
 
 void Engine::Impl::drain() {
+  if (!claim_coming()) {  // a waiting thread has taken the slot meanwhile
+    if (!has_work() || !take_slot()) return;
+    spinning.fetch_add(1, std::memory_order_seq_cst);
+  }
   t_slot_of = this;
   thread_context() = ThreadContext{.engine = &self};
   // With one slot nobody asks whether its holder is looking for work.
   const bool count_spinning = threads > 1;
   if (!count_spinning) spinning.fetch_sub(1, std::memory_order_seq_cst);  // as below: before the last look at the queue
-  bool is_spinning = count_spinning;  // wake() has counted it
+  bool is_spinning = count_spinning;                                      // wake() has counted it
   for (;;) {
     if (OpNode* op = pop()) {
       if (is_spinning) {
@@ -98,6 +128,10 @@ bool Engine::Impl::wait_for_work() const noexcept {
 }
 
 void Engine::Impl::run_chain(OpNode* op, FunctionRef<bool()>* stop) {
+  if (chosen) [[unlikely]] {
+    if (OpNode* next = execute(*op)) chosen->add(*next);  // one choice among the others
+    return;
+  }
   if (threads == 0) {
     // serial: also what the chain makes ready, before the push returns
     while (op) {
@@ -126,7 +160,7 @@ void Engine::Impl::run_chain(OpNode* op, FunctionRef<bool()>* stop) {
 
 bool Engine::Impl::help(FunctionRef<bool()> done_waiting) {
   bool holds = t_slot_of == this;
-  if (!holds && !take_slot()) return false;
+  if (!holds && !take_slot() && !take_over_slot()) return false;
   Impl* saved = std::exchange(t_slot_of, this);
   ThreadContext saved_context = std::exchange(thread_context(), ThreadContext{.engine = &self});
   bool ran = false;
@@ -143,6 +177,40 @@ bool Engine::Impl::help(FunctionRef<bool()> done_waiting) {
     if (has_work()) wake();
   }
   return ran;
+}
+
+void Engine::Impl::run_serial(OpNode& op) {
+  const bool holds = t_slot_of == this;
+  if (!holds) active.fetch_add(1, std::memory_order_seq_cst);
+  Impl* saved = std::exchange(t_slot_of, this);
+  ThreadContext saved_context = std::exchange(thread_context(), ThreadContext{.engine = &self});
+  run_chain(&op);
+  thread_context() = saved_context;
+  t_slot_of = saved;
+  if (!holds) active.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void Engine::Impl::proceed(OpNode& op) {
+  if (threads == 0 && t_slot_of != this) {
+    run_serial(op);
+  } else {
+    make_ready(op);  // in serial mode the chain that this thread is in goes on with it
+  }
+}
+
+void Engine::Impl::serve_later() {
+  if (serves_later.exchange(true)) return;
+  auto timer = std::make_shared<boost::asio::steady_timer>(io, std::chrono::milliseconds(1));
+  timer->async_wait([this, timer](const boost::system::error_code&) {
+    serves_later = false;
+    serve();
+  });
+}
+
+void Engine::Impl::run_some() {
+  if (t_running) return;  // pushed by an operation
+  size_t left = chosen->burst();
+  if (left > 0) help([&] { return left-- == 0; });
 }
 
 bool Engine::help_once() {

@@ -6,6 +6,7 @@
 #include <cassert>
 #include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "kaon/engine/trace.h"
 #include "kaon/ops/kernel_call.h"
@@ -48,7 +49,7 @@ void ExecutionPlan::add_step(uint32_t number) {
   if (step.random) random_numbers_ += random_draws(n.outputs[0].shape);
   for (uint32_t i = 0; i < n.inputs.size(); ++i) {
     add_view(half, n.inputs[i]);
-    note_read(n, i);
+    step.updates |= note_read(n, i);
   }
   for (uint32_t k = 0; k < n.outputs.size(); ++k) add_view(half, {number, k});
   half.steps.push_back(step);
@@ -70,16 +71,20 @@ void ExecutionPlan::add_view(Half& half, ValueId v) {
   arena_offsets_.push_back(s.offset);
 }
 
-void ExecutionPlan::note_read(const Node& n, uint32_t input) {
+bool ExecutionPlan::note_read(const Node& n, uint32_t input) {
   const ValueSlot& s = memory_.slot(n.inputs[input]);
   if (s.place == Place::input) {
     read_in_[size_t(n.phase)][s.index] = true;
     // What depends on the mode (BatchNorm) updates while training only, so predictions may run side by side.
     bool may_update = options_.training || !n.op->traits.mode_dependent;
-    if (may_update && is_mutated(n.op->traits, int(input), int(n.inputs.size()))) mutates_ = mutated_[s.index] = true;
+    if (may_update && is_mutated(n.op->traits, int(input), int(n.inputs.size()))) {
+      mutates_ = mutated_[s.index] = true;
+      return true;
+    }
   } else if (s.place == Place::output && n.phase == Phase::backward && s.index < graph_.num_forward_outputs) {
     output_read_[s.index] = true;
   }
+  return false;
 }
 
 size_t ExecutionPlan::num_arenas() const {
@@ -111,7 +116,9 @@ PlanRun& ExecutionPlan::acquire() {
   if (!found) {
     runs_.push_back(std::make_unique<PlanRun>());
     found = runs_.back().get();
+    Limits* caller = std::exchange(thread_context().limits, nullptr);  // an arena outlives the scope that first needs it
     found->arena = IntrusivePtr<Chunk>(new Chunk(memory_.arena_bytes, Device(), engine));
+    thread_context().limits = caller;
     found->views = views_;
     found->states.resize(num_states_);
   }
@@ -254,6 +261,7 @@ void ExecutionPlan::execute(const PlanCall& call, RunContext& context) const {
   try {
     for (const Step& s : half.steps) {
       step = &s;
+      context.updates_are_whole = !s.updates;
 #ifndef NDEBUG
       for (uint32_t i = s.first_view; i < s.first_view + s.num_inputs + s.num_outputs; ++i) {
         assert(!in_arena_[i] || views[i].data == base + arena_offsets_[i]);

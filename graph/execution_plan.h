@@ -67,6 +67,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
     uint32_t state;
     uint64_t random_offset;
     bool random;
+    bool updates = false;  // writes an input in place
   };
   // A view whose memory comes with the call.
   struct External {
@@ -92,7 +93,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
 
   void add_step(uint32_t number);
   void add_view(Half& half, ValueId v);
-  void note_read(const Node& node, uint32_t input);
+  bool note_read(const Node& node, uint32_t input);  // true: it is updated in place
   PlanRun& acquire();
   void make_arrays(size_t first, Device device, std::span<NDArray> arrays) const;
   void push(const Submission& s, const OpLabel& label);

@@ -1,7 +1,7 @@
 // ArrayNode: what an NDArray handle points to: a shaped view of a Chunk.
 #pragma once
 
-#include "kaon/engine/storage.h"
+#include "kaon/engine/chunk.h"
 #include "kaon/ops/dtype.h"
 #include "kaon/ops/shape.h"
 

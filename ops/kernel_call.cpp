@@ -37,6 +37,7 @@ constexpr size_t inline_at = 8;
 
 void run_kernel(OpNode& op, RunContext& run) {
   KernelCall& call = call_of(op);
+  run.updates_are_whole = true;  // until the kernel begins
   const int n = call.num_arrays();
   SmallArray<TensorView> views{size_t(n)};
   for (int i = 0; i < n; ++i) {
@@ -47,6 +48,7 @@ void run_kernel(OpNode& op, RunContext& run) {
                         .run = run,
                         .random = call.is_random ? call.key() : RandomKey{},
                         .training = call.training};
+  run.updates_are_whole = false;
   call.def->cpu(call.attrs(), context);
 }
 

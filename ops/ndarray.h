@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kaon/engine/await.h"
-#include "kaon/engine/storage.h"
+#include "kaon/engine/chunk.h"
 #include "kaon/ops/arg.h"
 #include "kaon/ops/array_node.h"
 #include "kaon/ops/binary_kind.h"

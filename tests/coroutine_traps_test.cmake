@@ -39,6 +39,8 @@ function(find_trap text result)
     set(${result} "structured binding on a co_await: ${CMAKE_MATCH_0}" PARENT_SCOPE)
     return()
   endif()
+  # what push_task is given lives as long as the coroutine
+  string(REGEX REPLACE "(push_task\\([^[]*)\\[[^][]*\\]" "\\1[]" text "${text}")
   set(arguments "\\([^()]*(\\([^()]*\\)[^()]*)*\\)")
   if(text MATCHES
      "[^A-Za-z0-9_)]\\[[^][]+\\] *(${arguments})? *(mutable *)?-> *[A-Za-z_:]*(Task|AsyncGenerator|awaitable)[^a-z]")
@@ -81,6 +83,7 @@ foreach(good IN ITEMS
     " co_yield Batch(data, label)#" " co_await x.reshape(Shape{2, 3})#" " co_await x.reshape({2, 3})#"
     " co_await nd.softmax(x, {.axis = 1})#" " auto l = [s] { }# co_await run(l)#" " co_await f(Batch{})#"
     " // co_await run([s] { })\n" " co_await f([](int i) -> Task<void> { co_return# }(1))#"
+    " push_task(engine, {write(v)}, [&, x]() -> Task<void> { co_return# })#"
     " if (co_await ready()) { Batch b{1, 2}# }" " co_await f(\"[s] { Batch{1} }\")#")
   string(REPLACE "#" ";" good "${good}")
   find_trap("${good}" trap)

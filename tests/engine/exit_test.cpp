@@ -1,14 +1,14 @@
 // Leaving the process: programs that end in the middle of their work. Each runs as a process of its own: this very
 // program, asked by the environment to play the child's part.
+#include <sys/wait.h>
+#include <unistd.h>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <string>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <vector>
 
-#include "kaon/engine/storage.h"
+#include "kaon/engine/chunk.h"
 #include "kaon/engine/task.h"
 #include "support.h"
 
@@ -69,6 +69,32 @@ void play(const std::string& part) {
     }
     std::this_thread::sleep_for(60s);
   }
+  if (part == "coroutine operations") {
+    Engine& engine = Engine::process_default();
+    for (int i = 0; i < 100; ++i) {
+      push_task(engine, {read(g_var)}, []() -> Task<void> {
+        co_await sleep_for(20ms);
+        ++g_runs;
+      });
+    }
+    push_many(10);
+    g_check.expected = 110;
+    return;
+  }
+  if (part == "default options") {
+    Engine::set_default_options({.threads = 3, .schedule = Schedule::random(5)});
+    Engine& engine = Engine::current();
+    const EngineOptions& made = engine.options();
+    if (made.threads != 3 || made.schedule.kind != Schedule::Kind::random || made.schedule.seed != 5) std::_Exit(91);
+    try {
+      Engine::set_default_options({});
+      std::_Exit(92);
+    } catch (const StateError&) {
+    }
+    push_many(100);
+    g_check.expected = 100;  // without workers too, what is pending is finished
+    return;
+  }
   if (part == "failed") {
     push_many(10);
     Engine::process_default().push({write(g_var)}, [](RunContext&) { throw ValueError("[op] nobody looks"); });
@@ -127,9 +153,9 @@ int run_child(const char* part) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
-void check_exit(const char* part, int code) {
+void check_exit(const char* part, int code, int repeats = 10) {
   INFO("child: " << part);
-  for (int i = 0; i < rounds(10); ++i) REQUIRE(run_child(part) == code);
+  for (int i = 0; i < rounds(repeats); ++i) REQUIRE(run_child(part) == code);
 }
 
 }  // namespace
@@ -139,7 +165,7 @@ TEST_CASE("exit: child", "[engine]") {
   if (const char* part = std::getenv(part_variable)) play(part);
 }
 
-TEST_CASE("exit: a process ends with its own code, whatever is pending", "[engine]") {
+TEST_CASE("users row 16: a process ends with its own code, whatever is pending", "[engine]") {
   check_exit("unused", 0);
   check_exit("pending", 0);
   check_exit("exit", 7);
@@ -147,17 +173,34 @@ TEST_CASE("exit: a process ends with its own code, whatever is pending", "[engin
   check_exit("thread_local", 0);
 }
 
-TEST_CASE("exit: a process ends while coroutines sleep and threads push", "[engine]") {
+TEST_CASE("users row 16: a process ends while coroutines sleep and threads push", "[engine]") {
   check_exit("coroutine", 0);
   check_exit("thread", 0);
 }
 
-TEST_CASE("exit: exit() inside an operation", "[engine]") { check_exit("exit inside an operation", 8); }
+TEST_CASE("users row 16: a process ends while operations' coroutines wait", "[engine]") {
+  check_exit("coroutine operations", 0);
+}
 
-TEST_CASE("exit: a busy process forks", "[engine]") {
+TEST_CASE("exit: options of the default engine count until it is made", "[engine]") {
+  check_exit("default options", 0);
+}
+
+TEST_CASE("users row 16: 200 ends of each kind", "[engine][slow]") {
+  for (const char* part : {"pending", "failed", "thread_local", "coroutine", "thread", "coroutine operations"}) {
+    check_exit(part, 0, 200);
+  }
+  check_exit("exit", 7, 200);
+  check_exit("exit inside an operation", 8, 200);
+}
+
+TEST_CASE("users row 16: exit() inside an operation", "[engine]") { check_exit("exit inside an operation", 8); }
+
+namespace {
+void check_forks(int forks) {
   // The sanitizers' own allocator may be locked in the child, and ThreadSanitizer allows no new threads there.
   if (sanitized) return;
-  Watchdog watchdog(60s);
+  Watchdog watchdog(120s);
   Engine engine({.threads = 2});
   Var busy, quiet;
   std::atomic<bool> end{false};
@@ -173,7 +216,7 @@ TEST_CASE("exit: a busy process forks", "[engine]") {
     }
   });
   int bad_ends = 0;
-  for (int i = 0; i < 100; ++i) {
+  for (int i = 0; i < forks; ++i) {
     Engine::process_default().push({write(quiet)}, [](RunContext&) {});
     pid_t child = fork();
     if (child == 0) {
@@ -196,7 +239,10 @@ TEST_CASE("exit: a busy process forks", "[engine]") {
       fresh.wait(mine);
       if (value != 100) std::_Exit(2);
       if (i % 3 == 1) std::_Exit(0);
-      { Engine own({.threads = 1}); own.push({}, [](RunContext&) {}); }
+      {
+        Engine own({.threads = 1});
+        own.push({}, [](RunContext&) {});
+      }
       std::_Exit(0);
     }
     int status = 0;
@@ -209,8 +255,12 @@ TEST_CASE("exit: a busy process forks", "[engine]") {
   CHECK(bad_ends == 0);
   CHECK(runs == pushed);
 }
+}  // namespace
 
-TEST_CASE("exit: no signal handler is installed", "[engine]") {
+TEST_CASE("users row 17: a busy process forks", "[engine]") { check_forks(25); }
+TEST_CASE("users row 17: a busy process forks 200 times", "[engine][slow]") { check_forks(200); }
+
+TEST_CASE("users row 18: no signal handler is installed", "[engine]") {
   struct sigaction before[32], after[32];
   std::memset(before, 0, sizeof before);
   std::memset(after, 0, sizeof after);
@@ -224,4 +274,40 @@ TEST_CASE("exit: no signal handler is installed", "[engine]") {
     sigaction(s, nullptr, &after[s]);
     CHECK(before[s].sa_handler == after[s].sa_handler);
   }
+}
+
+namespace {
+// Several engines at a time, made and ended by several threads, each with work of its own.
+void check_instances(int rounds_each) {
+  Watchdog watchdog(120s);
+  std::atomic<int> wrong{0};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < rounds_each; ++i) {
+        Var v;
+        int value = 0;
+        {
+          Engine first({.threads = (t + i) % 3});
+          Engine second({.threads = 1});
+          EngineScope scope(second);
+          for (int k = 0; k < 50; ++k) first.push({update(v)}, [&value](RunContext&) { ++value; });
+          Var other;
+          int seen = 0;
+          second.push({write(other)}, [&seen](RunContext&) { seen = 1; });
+          second.wait(other);
+          wrong += seen != 1;
+        }
+        wrong += value != 50;
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  CHECK(wrong == 0);
+}
+}  // namespace
+
+TEST_CASE("users row 19: engines come and go side by side", "[engine]") { check_instances(rounds(30)); }
+TEST_CASE("users row 19: engines come and go side by side, 200 times", "[engine][slow]") {
+  check_instances(rounds(200));
 }

@@ -102,18 +102,20 @@ TEST_CASE("generator: dropped early, or never started, it ends its body", "[engi
 }
 
 TEST_CASE("generator: waits for room in the engine between two values", "[engine]") {
-  at_thread_counts(1, [](Engine& engine) {
-    auto produce = [](Engine& engine) -> Task<uint64_t> {
-      uint64_t peak = 0;
-      auto numbers = count_to(2000, Pace::at_once);
-      while (auto n = co_await numbers.next()) {
-        EngineStats s = engine.stats();
-        peak = std::max(peak, s.ops - std::min(s.ops, s.completed));
-        engine.push({}, [](RunContext&) { spin_for(2us); });
-      }
-      co_return peak;
-    };
-    CHECK(sync_wait(produce(engine)) <= 66);
-    engine.wait_all();
-  }, {.max_in_flight = 64});
+  at_thread_counts(1,
+                   [](Engine& engine) {
+                     auto produce = [](Engine& engine) -> Task<uint64_t> {
+                       uint64_t peak = 0;
+                       auto numbers = count_to(2000, Pace::at_once);
+                       while (auto n = co_await numbers.next()) {
+                         EngineStats s = engine.stats();
+                         peak = std::max(peak, s.ops - std::min(s.ops, s.completed));
+                         engine.push({}, [](RunContext&) { spin_for(2us); });
+                       }
+                       co_return peak;
+                     };
+                     CHECK(sync_wait(produce(engine)) <= 66);
+                     engine.wait_all();
+                   },
+                   {.max_in_flight = 64});
 }

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <thread>
 
 #include "kaon/engine/await.h"
@@ -52,17 +53,25 @@ class Watchdog {
   std::thread thread_;
 };
 
-// Runs body(engine) with engines of 0 (serial), 1, 2 and 4 threads, at least `first` of them.
+// Runs body(engine) with engines of 0 (serial), 1, 2 and 4 threads, at least `first` of them; with 0 also on engines
+// that run what is ready in an order of chance.
 template <class F>
 void at_thread_counts(int first, F&& body, EngineOptions options = {}) {
-  for (int threads : {0, 1, 2, 4}) {
-    if (threads < first) continue;
-    INFO("engine with " << threads << " threads");
+  auto run = [&](const std::string& kind) {
+    INFO("engine with " << kind);
     Watchdog watchdog;
-    options.threads = threads;
     Engine engine(options);
     EngineScope scope(engine);
     body(engine);
+  };
+  for (int threads : {0, 1, 2, 4}) {
+    if (threads < first) continue;
+    options.threads = threads;
+    run(std::to_string(threads) + " threads");
+  }
+  for (uint64_t seed = 1; first == 0 && seed <= 2; ++seed) {
+    options.schedule = Schedule::random(seed);
+    run("the schedule random(" + std::to_string(seed) + ")");
   }
 }
 template <class F>

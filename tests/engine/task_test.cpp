@@ -239,61 +239,67 @@ TEST_CASE("task: sync_wait inside an operation helps the engine", "[engine]") {
 }
 
 TEST_CASE("task: pushing in a task does not block, the next suspension waits for room", "[engine]") {
-  at_thread_counts(1, [](Engine& engine) {
-    for (int form = 0; form < 3; ++form) {
-      Gate gate;
-      Cell cell(engine), free_cell(engine);
-      engine.push({write(cell.var())}, [&](RunContext&) { gate.wait(); });
-      std::atomic<bool> pushed{false};
-      std::atomic<bool> opened{false};
-      std::thread opener([&] {
-        becomes_true([&] { return pushed.load(); });
-        std::this_thread::sleep_for(10ms);
-        opened = true;
-        gate.open();
-      });
-      auto produce = [](Engine& engine, Cell cell, Cell free_cell, std::atomic<bool>& pushed,
-                        int form) -> Task<uint64_t> {
-        for (int i = 0; i < 500; ++i) engine.push({update(cell.var())}, [](RunContext&) {});
-        pushed = true;
-        if (form == 0) co_await free_cell;  // ready at once, but for the limit
-        if (form == 1) co_await number(1);
-        if (form == 2) co_await sleep_for(0ms);
-        EngineStats s = engine.stats();
-        co_return s.ops - s.completed;
-      };
-      uint64_t pending = sync_wait(produce(engine, cell, free_cell, pushed, form));
-      CHECK(opened);
-      CHECK(pending <= 48);
-      opener.join();
-      engine.wait_all();
-    }
-  }, {.max_in_flight = 64});
+  at_thread_counts(1,
+                   [](Engine& engine) {
+                     for (int form = 0; form < 3; ++form) {
+                       Gate gate;
+                       Cell cell(engine), free_cell(engine);
+                       engine.push({write(cell.var())}, [&](RunContext&) { gate.wait(); });
+                       std::atomic<bool> pushed{false};
+                       std::atomic<bool> opened{false};
+                       std::thread opener([&] {
+                         becomes_true([&] { return pushed.load(); });
+                         std::this_thread::sleep_for(10ms);
+                         opened = true;
+                         gate.open();
+                       });
+                       auto produce = [](Engine& engine, Cell cell, Cell free_cell, std::atomic<bool>& pushed,
+                                         int form) -> Task<uint64_t> {
+                         for (int i = 0; i < 500; ++i) engine.push({update(cell.var())}, [](RunContext&) {});
+                         pushed = true;
+                         if (form == 0) co_await free_cell;  // ready at once, but for the limit
+                         if (form == 1) co_await number(1);
+                         if (form == 2) co_await sleep_for(0ms);
+                         EngineStats s = engine.stats();
+                         co_return s.ops - s.completed;
+                       };
+                       uint64_t pending = sync_wait(produce(engine, cell, free_cell, pushed, form));
+                       CHECK(opened);
+                       CHECK(pending <= 48);
+                       opener.join();
+                       engine.wait_all();
+                     }
+                   },
+                   {.max_in_flight = 64});
 }
 
 TEST_CASE("task: spawned tasks push beyond the limit without blocking the io threads", "[engine]") {
-  at_thread_counts(1, [](Engine& engine) {
-    Gate gate;
-    Cell cell(engine);
-    std::atomic<int> pushed{0};
-    std::atomic<int> ended{0};
-    engine.push({write(cell.var())}, [&](RunContext&) { gate.wait(); });
-    auto produce = [](Engine& engine, Cell cell, std::atomic<int>& pushed, std::atomic<int>& ended) -> Task<void> {
-      for (int i = 0; i < 300; ++i) engine.push({update(cell.var())}, [](RunContext&) {});
-      ++pushed;
-      co_await cell;
-      ++ended;
-    };
-    for (int i = 0; i < 8; ++i) spawn(produce(engine, cell, pushed, ended), engine.io_executor());
-    // the first ones push all that they have, the others start when there is room; no io thread is held up
-    std::atomic<bool> io_answers{false};
-    CHECK(becomes_true([&] { return pushed > 0; }));
-    for (int i = 0; i < engine.options().io_threads; ++i) engine.post_io([&] { io_answers = true; });
-    CHECK(becomes_true([&] { return io_answers.load(); }));
-    CHECK(ended == 0);
-    gate.open();
-    CHECK(becomes_true([&] { return ended == 8; }));
-  }, {.max_in_flight = 64});
+  at_thread_counts(1,
+                   [](Engine& engine) {
+                     Gate gate;
+                     Cell cell(engine);
+                     std::atomic<int> pushed{0};
+                     std::atomic<int> ended{0};
+                     engine.push({write(cell.var())}, [&](RunContext&) { gate.wait(); });
+                     auto produce = [](Engine& engine, Cell cell, std::atomic<int>& pushed,
+                                       std::atomic<int>& ended) -> Task<void> {
+                       for (int i = 0; i < 300; ++i) engine.push({update(cell.var())}, [](RunContext&) {});
+                       ++pushed;
+                       co_await cell;
+                       ++ended;
+                     };
+                     for (int i = 0; i < 8; ++i) spawn(produce(engine, cell, pushed, ended), engine.io_executor());
+                     // the first ones push all that they have, the others start when there is room; no io thread is
+                     // held up
+                     std::atomic<bool> io_answers{false};
+                     CHECK(becomes_true([&] { return pushed > 0; }));
+                     for (int i = 0; i < engine.options().io_threads; ++i) engine.post_io([&] { io_answers = true; });
+                     CHECK(becomes_true([&] { return io_answers.load(); }));
+                     CHECK(ended == 0);
+                     gate.open();
+                     CHECK(becomes_true([&] { return ended == 8; }));
+                   },
+                   {.max_in_flight = 64});
 }
 
 TEST_CASE("task: recording, engine and block path travel with the coroutine and with nobody else", "[engine]") {

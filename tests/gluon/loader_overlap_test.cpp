@@ -73,7 +73,7 @@ void check_overlap(const Dataset& dataset, Engine& engine, Progress& progress) {
     if (std::string_view(e.name) == "load_batch") {
       CHECK(std::string_view(e.category) == "loader");
       loads.push_back(e);
-    } else if (std::string_view(e.name) == "step") {
+    } else if (std::string_view(e.name) == "step" && std::string_view(e.category) == "operator") {
       runs.push_back(e);
     }
   }

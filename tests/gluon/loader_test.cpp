@@ -3,6 +3,7 @@
 #include <atomic>
 #include <numeric>
 
+#include "kaon/engine/storage.h"
 #include "kaon/engine/generator.h"
 #include "kaon/engine/trace.h"
 #include "kaon/gluon/data/data_loader.h"

@@ -6,6 +6,7 @@
 
 #include <zlib.h>
 
+#include "kaon/engine/storage.h"
 #include "kaon/gluon/data/idx.h"
 #include "kaon/gluon/data/mnist.h"
 #include "kaon/gluon/data/vision_transforms.h"

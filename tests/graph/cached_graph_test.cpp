@@ -1,3 +1,4 @@
+#include "kaon/engine/storage.h"
 #include "kaon/graph/cached_graph.h"
 
 #include <atomic>

@@ -4,7 +4,9 @@
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/cancellation_signal.hpp>
 #include <boost/asio/co_spawn.hpp>
+#include <boost/asio/detached.hpp>
 #include <boost/asio/io_context.hpp>
+#include <boost/asio/redirect_error.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/use_future.hpp>
@@ -13,6 +15,7 @@
 #include <mutex>
 
 #include "kaon/asio.h"
+#include "kaon/engine/storage.h"
 #include "kaon/engine/task.h"
 #include "kaon/ops/functions.h"
 
@@ -199,4 +202,263 @@ TEST_CASE("waiting: cancellation and completion at once call the handler once", 
     context.run();
     CHECK(calls == 1);
   }
+}
+
+namespace {
+
+// A wait that is told on `context` and given up by a signal.
+struct Told {
+  asio::cancellation_signal signal;
+  int calls = 0;
+  std::string text;
+  auto on(asio::io_context& context) {
+    return asio::bind_cancellation_slot(signal.slot(), asio::bind_executor(context, [this](std::exception_ptr e) {
+                                          ++calls;
+                                          text = text_of(e);
+                                        }));
+  }
+};
+
+// Runs what is ready until `condition`, for five seconds at most.
+template <class F>
+bool run_until(asio::io_context& context, F&& condition) {
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  while (!condition()) {
+    if (std::chrono::steady_clock::now() > until) return false;
+    context.restart();
+    if (context.poll() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("waiting: async_admit asks for room under the limit of operations, in the order of asking", "[wait]") {
+  Engine engine({.threads = 1, .max_in_flight = 8});
+  const EngineScope scope(engine);
+  asio::io_context context;
+  Gate gate;
+  Told first;
+  engine.async_admit(first.on(context));
+  context.run();  // there is room
+  CHECK(first.calls == 1);
+  CHECK(first.text == "");
+
+  std::vector<NDArray> pending(20);  // past the limit: a push looks at it now and then
+  for (NDArray& x : pending) x = gate.array();
+  std::vector<int> order;
+  for (int i = 0; i < 5; ++i) {
+    engine.async_admit(asio::bind_executor(context, [&order, i](std::exception_ptr e) {
+      CHECK(text_of(e) == "");
+      order.push_back(i);
+    }));
+  }
+  auto future = engine.async_admit(asio::use_future);
+  context.restart();
+  CHECK(context.poll() == 0);
+  CHECK(future.wait_for(std::chrono::milliseconds(1)) == std::future_status::timeout);
+  gate.open();
+  context.run();  // ends by itself: nobody asks any more
+  CHECK(order == std::vector{0, 1, 2, 3, 4});
+  CHECK_NOTHROW(future.get());
+}
+
+TEST_CASE("waiting: async_admit asks for room under the budgets of the caller", "[wait]") {
+  Engine engine({.threads = 2});
+  const EngineScope scope(engine);
+  asio::io_context context;
+  Gate first, second;
+  const NDArray ends_first = first.array(), ends_second = second.array();
+  Told inside, outside;
+  NDArray large;
+  {
+    const EngineScope budget = scope.with_budget(1000);
+    large = NDArray::empty({500});  // counts before it has memory
+    CHECK(budget.used_bytes() == 2000);
+    engine.async_admit(inside.on(context));
+  }
+  engine.async_admit(outside.on(context));
+  CHECK(run_until(context, [&] { return outside.calls == 1; }));
+  CHECK(inside.calls == 0);
+  large = NDArray();
+  first.open();  // who asks is told at the end of an operation
+  CHECK(run_until(context, [&] { return inside.calls == 1; }));
+  CHECK(inside.text == "");
+  CHECK(engine.stats().completed == 1);
+
+  {  // with nothing pending waiting would change nothing
+    const EngineScope budget = scope.with_budget(1000);
+    large = NDArray::empty({500});
+    Told goes_on;
+    engine.async_admit(goes_on.on(context));
+    second.open();
+    CHECK(run_until(context, [&] { return goes_on.calls == 1; }));
+    CHECK(engine.stats().completed == 2);
+  }
+}
+
+TEST_CASE("waiting: a cancelled async_admit ends at once and takes nobody's place", "[wait]") {
+  Engine engine({.threads = 1, .max_in_flight = 8});
+  const EngineScope scope(engine);
+  asio::io_context context;
+  Gate gate;
+  std::vector<NDArray> pending(20);
+  for (NDArray& x : pending) x = gate.array();
+  Told given_up, patient;
+  engine.async_admit(given_up.on(context));
+  engine.async_admit(patient.on(context));
+  given_up.signal.emit(asio::cancellation_type::terminal);
+  CHECK(run_until(context, [&] { return given_up.calls == 1; }));
+  CHECK_THAT(given_up.text, Catch::Matchers::Contains("cancel"));
+  CHECK(patient.calls == 0);
+  gate.open();
+  context.restart();
+  context.run();
+  CHECK(patient.calls == 1);
+  CHECK(patient.text == "");
+  CHECK(given_up.calls == 1);
+  given_up.signal.emit(asio::cancellation_type::terminal);  // after the end: nothing happens
+  engine.wait_all();
+}
+
+namespace {
+
+// What the coroutines of one thread have in common.
+struct Loop {
+  asio::io_context context{1};
+  std::thread::id thread = std::this_thread::get_id();
+  int left = 0;  // that have not ended
+  int resumes = 0, elsewhere = 0, wrong = 0, ticks = 0;
+  asio::steady_timer timer{context};
+
+  void resumed() {
+    ++resumes;
+    elsewhere += std::this_thread::get_id() != thread;
+  }
+};
+
+asio::awaitable<void> infer(Loop& loop, NDArray weight, int k, int rounds) {
+  for (int i = 0; i < rounds; ++i) {
+    co_await Engine::current().async_admit(asio::use_awaitable);
+    loop.resumed();
+    NDArray y = nd.sum(nd.relu(nd.dot(nd.full(Shape(4, 32), double(k)), weight)));
+    co_await y.async_wait(asio::use_awaitable);
+    loop.resumed();
+    loop.wrong += y.asscalar<float>() != float(4 * 32 * 32 * k);
+  }
+  if (--loop.left == 0) loop.timer.cancel();
+}
+
+asio::awaitable<void> tick(Loop& loop) {
+  boost::system::error_code cancelled;
+  for (auto at = std::chrono::steady_clock::now(); loop.left > 0;) {
+    at += std::chrono::milliseconds(1);
+    loop.timer.expires_at(at);
+    co_await loop.timer.async_wait(asio::redirect_error(asio::use_awaitable, cancelled));
+    loop.resumed();
+    ++loop.ticks;
+  }
+}
+
+}  // namespace
+
+TEST_CASE("users row 47: a hundred inferences and a timer on one thread, which ends when the work is done", "[wait]") {
+  for (int threads : {1, 2}) {
+    INFO("engine with " << threads << " threads");
+    Engine engine({.threads = threads});
+    const EngineScope scope(engine);
+    Loop loop;
+    const NDArray weight = nd.ones({32, 32});
+    Gate gate;
+    constexpr int requests = 100, rounds = 5;
+    loop.left = requests;
+    const NDArray held = gate.array();  // a worker is taken, then free
+    for (int k = 0; k < requests; ++k) asio::co_spawn(loop.context, infer(loop, weight, k, rounds), asio::detached);
+    asio::co_spawn(loop.context, tick(loop), asio::detached);
+    CHECK(run_until(loop.context, [&] { return loop.ticks >= 5 || loop.left == 0; }));
+    if (threads == 1) CHECK(loop.left == requests);  // nothing is ready yet
+    gate.open();
+    loop.context.restart();
+    loop.context.run();
+    CHECK(loop.left == 0);
+    CHECK(loop.wrong == 0);
+    CHECK(loop.elsewhere == 0);
+    CHECK(loop.resumes == requests * rounds * 2 + loop.ticks);
+  }
+}
+
+namespace {
+
+asio::awaitable<void> wait_for(NDArray y, std::string& text) {
+  try {
+    co_await y.async_wait(asio::use_awaitable);
+    text = "ready";
+  } catch (const std::exception& e) {
+    text = e.what();
+  }
+}
+Task<void> await(NDArray y, std::string& text) {
+  try {
+    co_await y;
+    text = "ready";
+  } catch (const Cancelled& e) {
+    text = e.what();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("users row 48: what a cancelled request has queued never runs, and its coroutines end before", "[wait]") {
+  Engine engine({.threads = 1});
+  const EngineScope scope(engine);
+  nd.waitall();
+  const size_t base = Storage::cpu().stats().live;
+  {
+    asio::io_context context;
+    AsioAdapter executor(context.get_executor());
+    Gate gate;
+    std::stop_source stop;
+    asio::cancellation_signal signal;
+    std::atomic<int> begun{0};
+    std::string waited, awaited, unaware, other;
+    size_t used = 0;
+    const NDArray head = gate.array();  // holds the only worker
+    // one operation that counts itself, then others behind it
+    auto request = [&] {
+      NDArray x = head + 1;
+      engine.push({update(x.var())}, [&begun](RunContext&) { ++begun; });
+      return nd.dot(nd.broadcast_add(nd.zeros({300, 2}), x), nd.ones({2, 300}));
+    };
+    {
+      const EngineScope mine = scope.with_budget(0, stop.get_token());
+      const NDArray y = request();
+      used = mine.used_bytes();
+      asio::co_spawn(context, wait_for(y, waited), asio::bind_cancellation_slot(signal.slot(), asio::detached));
+      asio::co_spawn(context, wait_for(y, unaware), asio::detached);
+      spawn(await(y, awaited), executor);
+    }
+    NDArray theirs = request();
+    asio::co_spawn(context, wait_for(theirs, other), asio::detached);
+    CHECK(used >= 300 * 300 * sizeof(float));
+    context.poll();
+    CHECK(waited + awaited + unaware + other == "");
+
+    stop.request_stop();
+    signal.emit(asio::cancellation_type::terminal);
+    CHECK(run_until(context, [&] { return waited != "" && awaited != ""; }));  // with the worker still held
+    CHECK_THAT(waited, Catch::Matchers::Contains("cancel"));
+    CHECK_THAT(awaited, Catch::Matchers::Contains("stopped"));
+    CHECK(begun == 0);
+    CHECK(other == "");
+
+    gate.open();
+    context.restart();
+    context.run();
+    CHECK(other == "ready");
+    CHECK(theirs.asvector<float>() == std::vector<float>(300 * 300, 8));
+    CHECK_THAT(unaware, Catch::Matchers::Contains("stopped"));  // told when its turn had come
+    CHECK_NOTHROW(nd.waitall());                                // what was dropped is no failure
+    CHECK(begun == 1);                                          // theirs
+  }
+  CHECK(Storage::cpu().stats().live == base);
 }

@@ -1,0 +1,63 @@
+// Limits: how much memory the arrays of one part of a program may take, and whether its work is still wanted.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <optional>
+#include <stop_token>
+#include <utility>
+
+#include "kaon/engine/intrusive_ptr.h"
+
+namespace kaon {
+
+// An array counts from the call that makes it, before it has memory, until its last user drops it: so what is pending
+// is bounded too. Limits nest: an array counts in all of them. Made by EngineScope::with_budget and, for a whole
+// engine, by EngineOptions::max_bytes; kept by the arrays and operations that they apply to. Thread safety: any thread.
+class Limits : public RefCounted<Limits> {
+ public:
+  Limits(size_t bytes, const std::stop_token& stop, IntrusivePtr<Limits> outer)
+      : bytes_(bytes), outer_(std::move(outer)) {
+    const std::stop_token outside = outer_ ? outer_->stop_ : std::stop_token();
+    if (stop.stop_possible() && outside.stop_possible()) {
+      std::stop_source either;
+      stop_ = either.get_token();
+      from_inside_.emplace(stop, Forward{either});
+      from_outside_.emplace(outside, Forward{either});
+    } else {
+      stop_ = stop.stop_possible() ? stop : outside;
+    }
+  }
+
+  void take(size_t bytes) noexcept {
+    for (Limits* l = this; l; l = l->outer_.get()) l->used_.fetch_add(bytes, std::memory_order_relaxed);
+  }
+  void give(size_t bytes) noexcept {
+    for (Limits* l = this; l; l = l->outer_.get()) l->used_.fetch_sub(bytes, std::memory_order_relaxed);
+  }
+  size_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
+
+  bool has_room() const noexcept {
+    for (const Limits* l = this; l; l = l->outer_.get()) {
+      if (l->bytes_ && l->used() > l->bytes_) return false;
+    }
+    return true;
+  }
+  // Of this scope and all outer ones.
+  const std::stop_token& stop_token() const noexcept { return stop_; }
+  bool is_stopped() const noexcept { return stop_.stop_requested(); }
+
+ private:
+  struct Forward {
+    mutable std::stop_source to;
+    void operator()() const { to.request_stop(); }
+  };
+
+  const size_t bytes_;  // 0: no limit
+  const IntrusivePtr<Limits> outer_;
+  std::stop_token stop_;
+  std::optional<std::stop_callback<Forward>> from_inside_, from_outside_;
+  std::atomic<size_t> used_{0};
+};
+
+}  // namespace kaon

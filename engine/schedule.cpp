@@ -1,0 +1,84 @@
+#include "kaon/engine/schedule.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <fstream>
+#include <mutex>
+#include <string>
+
+#include "kaon/engine/error.h"
+
+namespace kaon {
+namespace {
+constexpr std::string_view end_mark = "end";  // the last line of a file
+}
+
+ChosenOrder::ChosenOrder(const Schedule& schedule)
+    : random_(schedule.seed), replays_(schedule.kind == Schedule::Kind::replay) {
+  if (!replays_) return;
+  const std::string name = schedule.file ? schedule.file : "";
+  std::ifstream in(name);
+  if (!in) throw IoError(fmt::format("[Schedule] cannot read {}", name));
+  std::string line;
+  while (std::getline(in, line)) {
+    if (line == end_mark) return;
+    uint32_t choice = 0;
+    auto [end, failure] = std::from_chars(line.data(), line.data() + line.size(), choice);
+    if (failure != std::errc() || end != line.data() + line.size()) {
+      throw ValueError(fmt::format("[Schedule] {}:{}: expected a number below 2^32 or \"{}\", got \"{}\"", name,
+                                   choices_.size() + 1, end_mark, line));
+    }
+    choices_.push_back(choice);
+  }
+  if (in.bad()) throw IoError(fmt::format("[Schedule] cannot read {}", name));
+  throw IoError(
+      fmt::format("[Schedule] {} is cut off: it has {} choices and no line \"{}\"", name, choices_.size(), end_mark));
+}
+
+size_t ChosenOrder::choose(size_t n) {
+  // a program that was changed, or goes on beyond the file, gets the first of what there is
+  if (replays_) return replayed_ < choices_.size() ? choices_[replayed_++] % n : 0;
+  size_t choice = random_() % n;
+  choices_.push_back(uint32_t(choice));
+  return choice;
+}
+
+void ChosenOrder::add(OpNode& op) {
+  std::lock_guard lock(lock_);
+  ready_.push_back(&op);
+}
+
+OpNode* ChosenOrder::pick() {
+  std::lock_guard lock(lock_);
+  if (ready_.empty()) return nullptr;
+  size_t at = choose(ready_.size());
+  std::swap(ready_[at], ready_.back());
+  OpNode* op = ready_.back();
+  ready_.pop_back();
+  return op;
+}
+
+size_t ChosenOrder::burst() {
+  std::lock_guard lock(lock_);
+  // mostly few, so that much becomes ready at once, now and then many
+  return ready_.empty() ? 0 : choose(4) < 3 ? 0 : choose(2 * ready_.size() + 1);
+}
+
+bool ChosenOrder::is_empty() const noexcept {
+  std::lock_guard lock(lock_);
+  return ready_.empty();
+}
+
+void ChosenOrder::save(const std::filesystem::path& file) const {
+  std::ofstream out(file);
+  {
+    std::lock_guard lock(lock_);
+    for (uint32_t choice : choices_) out << choice << '\n';
+  }
+  out << end_mark << '\n';
+  out.flush();
+  if (!out) throw IoError(fmt::format("[Schedule] cannot write {}", file.string()));
+}
+
+}  // namespace kaon

@@ -1,0 +1,55 @@
+// Schedule: in what order an engine runs what is ready; and the one that looks for trouble.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <random>
+#include <vector>
+
+#include "kaon/engine/op_node.h"
+#include "kaon/engine/spin_lock.h"
+
+namespace kaon {
+
+// An option of Engine.
+struct Schedule {
+  enum class Kind : uint8_t {
+    arrival,  // first ready, first run, on `threads` threads
+    random,   // no worker: threads that push and wait run any operation that may run, as the seed says
+    replay,   // the same with the choices of a file
+  };
+  Kind kind = Kind::arrival;
+  uint64_t seed = 0;
+  const char* file = nullptr;
+
+  static constexpr Schedule random(uint64_t seed) { return {Kind::random, seed, nullptr}; }
+  static constexpr Schedule replay(const char* file) { return {Kind::replay, 0, file}; }
+};
+
+// The ready operations of an engine without workers, and the choices among them. A program of one thread makes the
+// same choices whenever it has the same seed, so a wrong result can be had again. Thread safety: any thread.
+class ChosenOrder {
+ public:
+  // Throws IoError or ValueError for a file that cannot be replayed.
+  explicit ChosenOrder(const Schedule& schedule);
+
+  void add(OpNode& op);
+  OpNode* pick();  // any of them; nullptr when there is none
+  size_t burst();  // how many to run after a push
+  bool is_empty() const noexcept;
+
+  // The choices so far, one number a line, then "end": what Schedule::replay reads. Throws IoError.
+  void save(const std::filesystem::path& file) const;
+
+ private:
+  size_t choose(size_t n);  // in [0, n); under the lock
+
+  mutable SpinLock lock_;
+  std::vector<OpNode*> ready_;
+  std::mt19937_64 random_;
+  bool replays_;
+  std::vector<uint32_t> choices_;
+  size_t replayed_ = 0;
+};
+
+}  // namespace kaon

@@ -1,0 +1,164 @@
+// when_all, when_any: several Tasks at once.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <memory>
+#include <tuple>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "kaon/engine/task.h"
+
+namespace kaon {
+namespace detail {
+
+// Resumes the coroutine that waits for several others, on its executor, once `left` of them have ended and it has
+// suspended.
+class Gathering {
+ public:
+  explicit Gathering(size_t left) : left_(left + 1) {}
+  void one_ended() {
+    if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) executor_->post(caller_);
+  }
+  bool await_ready() const noexcept { return false; }
+  template <HasExecutor P>
+  bool await_suspend(std::coroutine_handle<P> caller) noexcept {
+    caller_ = caller;
+    executor_ = caller.promise().executor();
+    return left_.fetch_sub(1, std::memory_order_acq_rel) != 1;
+  }
+  void await_resume() const noexcept {}
+
+ private:
+  std::atomic<size_t> left_;
+  std::coroutine_handle<> caller_;
+  Executor* executor_ = nullptr;
+};
+
+// For await expressions: gives the promise's executor without suspending.
+struct ThisExecutor {
+  bool await_ready() const noexcept { return false; }
+  template <HasExecutor P>
+  bool await_suspend(std::coroutine_handle<P> caller) noexcept {
+    executor = caller.promise().executor();
+    return false;
+  }
+  Executor* await_resume() const noexcept { return executor; }
+  Executor* executor = nullptr;
+};
+
+template <class T>
+struct Outcome {
+  using Value = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
+  std::optional<Value> value;
+  std::exception_ptr error;
+  Value get() {
+    if (error) std::rethrow_exception(std::exchange(error, nullptr));
+    return std::move(*value);
+  }
+};
+
+template <class T>
+Task<void> store_outcome(Task<T>& task, Outcome<T>& outcome) {
+  try {
+    if constexpr (std::is_void_v<T>) {
+      co_await task;
+      outcome.value.emplace();
+    } else {
+      outcome.value.emplace(co_await task);
+    }
+  } catch (...) {
+    outcome.error = std::current_exception();
+  }
+}
+
+template <class T>
+Root run_gathered(Task<T>& task, Outcome<T>& outcome, Gathering& gathering) {
+  Task<void> stored = store_outcome(task, outcome);
+  co_await stored;
+  gathering.one_ended();  // the caller may be gone after this
+}
+
+// Starts on this thread, up to its first suspension; the thread keeps its own context.
+inline void start(Root root, Executor& executor) {
+  root.handle.promise().set_executor(&executor);
+  ThreadContext saved = thread_context();
+  root.handle.resume();
+  thread_context() = saved;
+}
+
+}  // namespace detail
+
+// Runs the tasks side by side on the awaiter's executor until all have ended; gives their values in order (an empty
+// std::monostate for void). Throws the failure of the first task, in order, that has one, after all have ended.
+template <class T>
+Task<std::vector<typename detail::Outcome<T>::Value>> when_all(std::vector<Task<T>> tasks) {
+  std::vector<detail::Outcome<T>> outcomes(tasks.size());
+  detail::ThisExecutor ask;
+  Executor* executor = co_await ask;
+  detail::Gathering all(tasks.size());
+  for (size_t i = 0; i < tasks.size(); ++i) detail::start(detail::run_gathered(tasks[i], outcomes[i], all), *executor);
+  co_await all;
+  std::vector<typename detail::Outcome<T>::Value> values;
+  values.reserve(tasks.size());
+  for (auto& o : outcomes) values.push_back(o.get());
+  co_return values;
+}
+template <class... T>
+Task<std::tuple<typename detail::Outcome<T>::Value...>> when_all(Task<T>... tasks) {
+  std::tuple<detail::Outcome<T>...> outcomes;
+  detail::ThisExecutor ask;
+  Executor* executor = co_await ask;
+  detail::Gathering all(sizeof...(T));
+  auto start_all = [&]<size_t... i>(std::index_sequence<i...>) {
+    (detail::start(detail::run_gathered(tasks, std::get<i>(outcomes), all), *executor), ...);
+  };
+  start_all(std::index_sequence_for<T...>());
+  co_await all;
+  auto get_all = [&]<size_t... i>(std::index_sequence<i...>) {
+    return std::tuple<typename detail::Outcome<T>::Value...>{std::get<i>(outcomes).get()...};
+  };
+  co_return get_all(std::index_sequence_for<T...>());
+}
+
+namespace detail {
+
+template <class T>
+struct Race {
+  explicit Race(std::vector<Task<T>> tasks) : tasks(std::move(tasks)), outcomes(this->tasks.size()) {}
+  std::vector<Task<T>> tasks;
+  std::vector<Outcome<T>> outcomes;
+  Gathering first{1};
+  std::atomic<size_t> winner{SIZE_MAX};
+  const IntrusivePtr<Limits> limits{thread_context().limits};  // losers may outlive the scope that they started in
+};
+
+template <class T>
+Root run_in_race(std::shared_ptr<Race<T>> race, size_t i) {
+  Task<void> stored = store_outcome(race->tasks[i], race->outcomes[i]);
+  co_await stored;
+  { Task<T> ended = std::move(race->tasks[i]); }  // what it holds does not wait for the slower ones
+  size_t none = SIZE_MAX;
+  if (race->winner.compare_exchange_strong(none, i)) race->first.one_ended();
+}
+
+}  // namespace detail
+
+// Runs the tasks side by side on the awaiter's executor until one of them has ended: gives its index and value, or
+// throws its failure. The others go on unseen to their ends; a stop token of theirs (EngineScope::with_budget) shortens
+// that. Throws ValueError when there is no task.
+template <class T>
+Task<std::pair<size_t, typename detail::Outcome<T>::Value>> when_any(std::vector<Task<T>> tasks) {
+  if (tasks.empty()) throw ValueError("[when_any] there is no task to wait for");
+  auto race = std::make_shared<detail::Race<T>>(std::move(tasks));
+  detail::ThisExecutor ask;
+  Executor* executor = co_await ask;
+  for (size_t i = 0; i < race->tasks.size(); ++i) detail::start(detail::run_in_race(race, i), *executor);
+  co_await race->first;
+  size_t i = race->winner.load();
+  co_return std::pair<size_t, typename detail::Outcome<T>::Value>(i, race->outcomes[i].get());
+}
+
+}  // namespace kaon
