@@ -8,8 +8,10 @@
 #include <chrono>
 #include <fstream>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "kaon/engine/spin_lock.h"
@@ -45,13 +47,30 @@ inline std::vector<Result> interleave(int rounds, const std::vector<std::functio
   return results;
 }
 
-// `ratio` is this median over the baseline's.
-inline void print(const std::string& name, const Result& r, const std::string& unit, const std::string& baseline = "",
-                  const Result& base = {}) {
+struct Baseline {
+  std::string name;
+  Result result;
+};
+
+// `ratio` is this median over the first baseline's, `ratios` has those to all where there are several. `goal` is in the
+// same unit as the median.
+inline void print(const std::string& name, const Result& r, const std::string& unit, const std::vector<Baseline>& baselines,
+                  std::optional<double> goal = {}) {
   fmt::print("{{\"name\": \"{}\", \"median\": {:.4g}, \"min\": {:.4g}, \"max\": {:.4g}, \"unit\": \"{}\", \"runs\": {}", name,
              r.median, r.min, r.max, unit, r.runs);
-  if (!baseline.empty()) fmt::print(", \"baseline\": \"{}\", \"ratio\": {:.3f}", baseline, r.median / base.median);
+  if (goal) fmt::print(", \"goal\": {:.4g}", *goal);
+  auto ratio = [&](const Baseline& b) { return r.median / b.result.median; };
+  if (!baselines.empty()) fmt::print(", \"baseline\": \"{}\", \"ratio\": {:.3f}", baselines[0].name, ratio(baselines[0]));
+  if (baselines.size() > 1) {
+    const char* separator = ", \"ratios\": {";
+    for (const Baseline& b : baselines) fmt::print("{}\"{}\": {:.3g}", std::exchange(separator, ", "), b.name, ratio(b));
+    fmt::print("}}");
+  }
   fmt::print("}}\n");
+}
+inline void print(const std::string& name, const Result& r, const std::string& unit, const std::string& baseline = "",
+                  const Result& base = {}, std::optional<double> goal = {}) {
+  print(name, r, unit, baseline.empty() ? std::vector<Baseline>{} : std::vector{Baseline{baseline, base}}, goal);
 }
 
 inline void print_machine() {

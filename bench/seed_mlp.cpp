@@ -1,5 +1,6 @@
 // The seeds' benchmark: an MLP 512-256-128-2 at batch 1, 1000 forwards, then waitall. Prints the floor in the same run:
 // one read of the 656 KB of weights.
+#include "kaon/engine/storage.h"
 #include "kaon/bench/common.h"
 #include "kaon/gluon/nn/nn.h"
 
