@@ -70,7 +70,7 @@ void cancelled_wait() {
   asio::io_context io;
   NDArray slow = nd.zeros({1});
   slow.wait_to_read();
-  Engine::current().push({update(slow.var())}, [](RunContext&) { std::this_thread::sleep_for(200ms); });
+  Engine::current().push({update(slow.var())}, [slow](RunContext&) { std::this_thread::sleep_for(200ms); });
   asio::cancellation_signal cancel;
   auto told = [](std::exception_ptr error) { fmt::print("the slow array: {}\n", error ? "given up" : "ready"); };
   slow.async_wait(asio::bind_cancellation_slot(cancel.slot(), asio::bind_executor(io, told)));

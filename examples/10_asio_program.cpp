@@ -41,7 +41,7 @@ NDArray slow_work(std::stop_token stop) {
   const EngineScope scope = engine.with_budget(0, stop);
   NDArray x = nd.zeros({1});
   for (int i = 0; i < 50; ++i) {
-    Engine::current().push({update(x.var())}, [](RunContext&) { std::this_thread::sleep_for(10ms); });
+    Engine::current().push({update(x.var())}, [x](RunContext&) { std::this_thread::sleep_for(10ms); });
   }
   return x;
 }
