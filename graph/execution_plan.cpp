@@ -123,7 +123,7 @@ PlanRun& ExecutionPlan::acquire() {
     found->states.resize(num_states_);
   }
   ++next_run_;
-  found->arena->engine = &engine;
+  if (found->arena->engine != &engine) found->arena->engine = &engine;  // it is idle then: nobody reads this
   found->leased = true;
   return *found;
 }
