@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <vector>
 
 namespace kaon {
 
@@ -21,5 +22,24 @@ struct Pooled {
   static void* operator new(size_t, void* place) noexcept { return place; }
   static void operator delete(void* block, size_t bytes) noexcept { pool_free(block, bytes); }
 };
+
+// For containers that live as long as one call or one recorded operation, and for what Asio keeps of a handler.
+template <class T>
+struct PoolAllocator {
+  using value_type = T;
+  PoolAllocator() = default;
+  template <class U>
+  PoolAllocator(const PoolAllocator<U>&) noexcept {}
+  T* allocate(size_t n) {
+    return static_cast<T*>(pool_allocate(n * sizeof(T)));
+  }
+  void deallocate(T* p, size_t n) noexcept { pool_free(p, n * sizeof(T)); }
+  template <class U>
+  friend bool operator==(const PoolAllocator&, const PoolAllocator<U>&) {
+    return true;
+  }
+};
+template <class T>
+using PooledVector = std::vector<T, PoolAllocator<T>>;
 
 }  // namespace kaon

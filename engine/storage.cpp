@@ -30,8 +30,8 @@ constexpr size_t region_bytes = size_t(4) << 20;  // middle sizes are carved fro
 constexpr size_t carve_limit = size_t(512) << 10;
 constexpr size_t huge_page = size_t(2) << 20;
 constexpr int class_count = 4 * 40;
-constexpr size_t cache_floor = size_t(24)
-                               << 20;  // so much may be cached beyond what was live at once, half of that else
+// So much may be cached beyond what was live at once; or half of that, where it is more.
+constexpr size_t cache_floor = size_t(24) << 20;
 
 // Classes 1/4 of a doubling apart: 1280, 1536, 1792, 2048, 2560 ...
 int class_of(size_t bytes) {
@@ -61,9 +61,10 @@ struct alignas(64) FreeList {
 
 struct Storage::Impl {
   FreeList lists[class_count];
-  alignas(64) std::atomic<size_t> live{0};
+  alignas(64) std::atomic<size_t> small{0};  // bytes handed out from the block pool
+  std::atomic<size_t> large{0};              // and from here
   std::atomic<size_t> cached{0};
-  std::atomic<size_t> reserved{0};
+  std::atomic<size_t> reserved{0};  // from the system, for large blocks
   std::atomic<size_t> peak{0};
   std::atomic<size_t> limit{0};
   std::mutex region_mutex;
@@ -136,12 +137,16 @@ struct Storage::Impl {
     region_mutex.unlock();
   }
 
+  size_t live() const { return small.load(std::memory_order_relaxed) + large.load(std::memory_order_relaxed); }
+  std::atomic<size_t>& handed_out(size_t bytes) { return bytes <= small_limit ? small : large; }
+
   // Counts bytes as handed out, unless that would exceed the limit.
-  bool count(size_t bytes) {
-    size_t now = live.fetch_add(bytes, std::memory_order_relaxed) + bytes;
-    size_t most = limit.load(std::memory_order_relaxed);
+  bool count(std::atomic<size_t>& counter, size_t bytes) {
+    add(counter, bytes);
+    const size_t now = live();
+    const size_t most = limit.load(std::memory_order_relaxed);
     if (most && now > most) {
-      subtract(live, bytes);
+      subtract(counter, bytes);
       return false;
     }
     size_t high = peak.load(std::memory_order_relaxed);
@@ -156,8 +161,8 @@ struct Storage::Impl {
 
   [[noreturn]] void refuse(size_t bytes) const {
     std::string most = limit.load() ? fmt::format(", limit {}", limit.load()) : "";
-    throw MemoryError(fmt::format("[Storage] out of memory: requested {} bytes, live {}, cached {}{}", bytes,
-                                  live.load(), cached.load(), most));
+    throw MemoryError(fmt::format("[Storage] out of memory: requested {} bytes, live {}, cached {}{}", bytes, live(),
+                                  cached.load(), most));
   }
 };
 
@@ -176,11 +181,8 @@ Storage& Storage::cpu() {
 void* Storage::allocate(size_t bytes) {
   if (bytes >= (size_t(1) << 48)) impl_->refuse(bytes);
   size_t rounded = block_bytes(bytes);
-  if (!impl_->count(rounded)) impl_->refuse(bytes);
-  if (bytes <= small_limit) {
-    Impl::add(impl_->reserved, rounded);
-    return pool_allocate(bytes);
-  }
+  if (!impl_->count(impl_->handed_out(bytes), rounded)) impl_->refuse(bytes);
+  if (bytes <= small_limit) return pool_allocate(bytes);
   if (cache_blocks) {
     FreeList& list = impl_->lists[class_of(bytes)];
     std::lock_guard lock(list.lock);
@@ -197,7 +199,7 @@ void* Storage::allocate(size_t bytes) {
     block = impl_->fresh(rounded);
   }
   if (!block) {
-    Impl::subtract(impl_->live, rounded);
+    Impl::subtract(impl_->large, rounded);
     impl_->refuse(bytes);
   }
   return block;
@@ -205,10 +207,11 @@ void* Storage::allocate(size_t bytes) {
 
 void Storage::free(void* block, size_t bytes) noexcept {
   size_t rounded = block_bytes(bytes);
-  Impl::subtract(impl_->live, rounded);
-  if (bytes <= small_limit || !cache_blocks) {
+  Impl::subtract(impl_->handed_out(bytes), rounded);
+  if (bytes <= small_limit) return pool_free(block, bytes);
+  if (!cache_blocks) {
     Impl::subtract(impl_->reserved, rounded);
-    return bytes <= small_limit ? pool_free(block, bytes) : std::free(block);
+    return std::free(block);
   }
   FreeList& list = impl_->lists[class_of(bytes)];
   auto* f = static_cast<Free*>(block);
@@ -223,8 +226,10 @@ void Storage::trim() noexcept { impl_->give_back_until(0); }
 void Storage::set_limit(size_t bytes) noexcept { impl_->limit.store(bytes, std::memory_order_relaxed); }
 
 StorageStats Storage::stats() const noexcept {
-  return {impl_->live.load(std::memory_order_relaxed), impl_->cached.load(std::memory_order_relaxed),
-          impl_->reserved.load(std::memory_order_relaxed), impl_->peak.load(std::memory_order_relaxed)};
+  return {.live = impl_->live(),
+          .cached = impl_->cached.load(std::memory_order_relaxed),
+          .reserved = impl_->reserved.load(std::memory_order_relaxed) + impl_->small.load(std::memory_order_relaxed),
+          .peak = impl_->peak.load(std::memory_order_relaxed)};
 }
 
 }  // namespace kaon

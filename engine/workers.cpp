@@ -7,21 +7,6 @@
 namespace kaon {
 namespace {
 using Clock = std::chrono::steady_clock;
-
-// Asio keeps what it is handed in memory from here.
-template <class T>
-struct PoolAllocator {
-  using value_type = T;
-  PoolAllocator() = default;
-  template <class U>
-  PoolAllocator(const PoolAllocator<U>&) noexcept {}
-  T* allocate(size_t n) { return static_cast<T*>(pool_allocate(n * sizeof(T))); }
-  void deallocate(T* p, size_t n) noexcept { pool_free(p, n * sizeof(T)); }
-  template <class U>
-  friend bool operator==(const PoolAllocator&, const PoolAllocator<U>&) {
-    return true;
-  }
-};
 }  // namespace
 
 OpNode* Engine::Impl::pop() noexcept {

@@ -10,13 +10,15 @@
 #include "kaon/graph/destroy_in_turn.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/op_attributes.h"
+#include "kaon/ops/small_array.h"
 
 namespace kaon::autograd {
 
 namespace {
 
 // The history of an array: which call made it, or the gradient attached to it.
-struct History : Annotation {
+struct History : Annotation, Pooled {
+  History() : Annotation(Kind::history) {}
   ~History() override;
   IntrusivePtr<TapeNode> node;
   uint32_t output = 0;
@@ -37,8 +39,8 @@ struct TapeNode : RefCounted<TapeNode>, Pooled {
   bool queued = false;  // during backward
   std::unique_ptr<GradFunction> function;
   // As they were at the call: attaching a gradient later cuts no recorded computation. Null where no gradient flows.
-  std::vector<IntrusivePtr<History>> inputs;
-  std::vector<NDArray> heads;  // during backward: what has arrived at each output
+  PooledVector<IntrusivePtr<History>> inputs;
+  PooledVector<NDArray> heads;  // during backward: what has arrived at each output
   void destroy();
 };
 
@@ -47,7 +49,8 @@ namespace {
 History::~History() = default;
 
 History* history_of(const NDArray& a) {
-  return a.defined() ? dynamic_cast<History*>(a.node().annotation.get()) : nullptr;
+  Annotation* annotation = a.defined() ? a.ptr()->annotation.get() : nullptr;
+  return annotation && annotation->kind == Annotation::Kind::history ? static_cast<History*>(annotation) : nullptr;
 }
 
 std::atomic<uint64_t> g_sequence{0};
@@ -106,13 +109,13 @@ class OpGradFunction final : public GradFunction {
    private:
     OpGradFunction& f_;
     const GradCall& call_;
-    std::vector<NDArray> recorded_;
-    mutable std::vector<NDArray> zeros_;
+    PooledVector<NDArray> recorded_;
+    mutable PooledVector<NDArray> zeros_;
   };
 
   const OpDef& def_;
   Attributes attrs_;
-  std::vector<NDArray> inputs_, outputs_;
+  PooledVector<NDArray> inputs_, outputs_;
 };
 
 class Tape final : public Interceptor {
@@ -236,7 +239,7 @@ class BackwardPass {
       IntrusivePtr<TapeNode> node = queue_.top().node;
       queue_.pop();
       node->queued = false;
-      std::vector<NDArray> heads = std::move(node->heads);
+      PooledVector<NDArray> heads = std::move(node->heads);
       node->heads.assign(heads.size(), NDArray());
       if (node->released) {
         throw StateError(
@@ -245,14 +248,14 @@ class BackwardPass {
                         node->name));
       }
       size_t n = node->inputs.size();
-      std::unique_ptr<bool[]> wanted(new bool[n]);
-      std::vector<NDArray> gradients(n);
+      SmallArray<bool> wanted(n);
+      SmallArray<NDArray> gradients(n);
       for (size_t i = 0; i < n; ++i) wanted[i] = bool(node->inputs[i]);
       if (std::any_of(heads.begin(), heads.end(), [](const NDArray& h) { return h.defined(); })) {
-        if (node->function->writes_in_place()) offer_targets(*node, gradients);
+        if (node->function->writes_in_place()) offer_targets(*node, gradients.span());
         thread_context().training = node->training;
         node->function->backward(
-            {.heads = heads, .wanted = {wanted.get(), n}, .gradients = gradients, .retain = retain_});
+            {.heads = heads, .wanted = wanted.span(), .gradients = gradients.span(), .retain = retain_});
       }
       for (size_t i = 0; i < n; ++i) send(node->inputs[i].get(), std::move(gradients[i]));
       if (!retain_) {

@@ -24,7 +24,7 @@ struct GradCall {
 
 // What a recorded call needs to give gradients back. Operators have one made from their grad rule; a hybridized
 // call has its own.
-struct GradFunction {
+struct GradFunction : Pooled {
   virtual ~GradFunction() = default;
   virtual void backward(const GradCall& call) = 0;
   // The saved values may be freed.

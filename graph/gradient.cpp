@@ -10,7 +10,8 @@ namespace kaon {
 namespace {
 
 // An array that stands for a value of the graph.
-struct TraceValue : Annotation {
+struct TraceValue : Annotation, Pooled {
+  explicit TraceValue(ValueId id) : Annotation(Kind::trace), id(id) {}
   ValueId id;
 };
 
@@ -27,7 +28,8 @@ class Tracer final : public Interceptor {
   }
 
   ValueId value(const NDArray& a) {
-    if (auto* t = dynamic_cast<TraceValue*>(a.node().annotation.get())) return t->id;
+    const Annotation* place = a.node().annotation.get();
+    if (place && place->kind == Annotation::Kind::trace) return static_cast<const TraceValue*>(place)->id;
     Node n;
     n.constant = a;
     n.name = fmt::format("constant{}", graph_.nodes.size());
@@ -52,9 +54,7 @@ class Tracer final : public Interceptor {
 
  private:
   static void annotate(const NDArray& a, ValueId v) {
-    IntrusivePtr<TraceValue> t(new TraceValue);
-    t->id = v;
-    a.node().annotation = t;
+    a.node().annotation = IntrusivePtr<Annotation>(new TraceValue(v));
   }
   Graph& graph_;
 };

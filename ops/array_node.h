@@ -9,7 +9,10 @@ namespace kaon {
 
 // What a higher layer attaches to an array: gradient history, or its place in a trace.
 struct Annotation : RefCounted<Annotation> {
+  enum class Kind : uint8_t { history, trace };
+  explicit Annotation(Kind kind) : kind(kind) {}
   virtual ~Annotation() = default;
+  const Kind kind;
   virtual bool is_recorded() const { return false; }  // part of a recorded computation: must not be written in place
 };
 

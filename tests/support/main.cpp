@@ -1,7 +1,9 @@
-// The main function of every test program. Returns 0 passed, 1 failed, 4 skipped.
+// The main function of every test program. Returns 0 passed, 1 failed, 4 skipped. With --schedule <seed> the default
+// engine runs what is ready in any legal order, on one thread, as the seed says.
 #define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
 
+#include "kaon/engine/engine.h"
 #include "kaon/tests/support/skip.h"
 
 namespace kaon::test {
@@ -19,6 +21,11 @@ void skip(const std::string& reason) {
 extern "C" const char* __tsan_default_suppressions() { return "race:libdnnl.so\n"; }
 
 int main(int argc, char** argv) {
-  const int failures = Catch::Session().run(argc, argv);
+  Catch::Session session;
+  uint64_t seed = 0;
+  session.cli(session.cli() | Catch::clara::Opt(seed, "seed")["--schedule"]("order of the default engine's operations"));
+  if (const int wrong = session.applyCommandLine(argc, argv)) return wrong;
+  if (seed != 0) kaon::Engine::set_default_options({.schedule = kaon::Schedule::random(seed)});
+  const int failures = session.run();
   return failures != 0 ? 1 : kaon::test::skipped ? 4 : 0;
 }
