@@ -54,16 +54,18 @@ struct Baseline {
 
 // `ratio` is this median over the first baseline's, `ratios` has those to all where there are several. `goal` is in the
 // same unit as the median.
-inline void print(const std::string& name, const Result& r, const std::string& unit, const std::vector<Baseline>& baselines,
-                  std::optional<double> goal = {}) {
-  fmt::print("{{\"name\": \"{}\", \"median\": {:.4g}, \"min\": {:.4g}, \"max\": {:.4g}, \"unit\": \"{}\", \"runs\": {}", name,
-             r.median, r.min, r.max, unit, r.runs);
+inline void print(const std::string& name, const Result& r, const std::string& unit,
+                  const std::vector<Baseline>& baselines, std::optional<double> goal = {}) {
+  fmt::print("{{\"name\": \"{}\", \"median\": {:.4g}, \"min\": {:.4g}, \"max\": {:.4g}, \"unit\": \"{}\", \"runs\": {}",
+             name, r.median, r.min, r.max, unit, r.runs);
   if (goal) fmt::print(", \"goal\": {:.4g}", *goal);
   auto ratio = [&](const Baseline& b) { return r.median / b.result.median; };
-  if (!baselines.empty()) fmt::print(", \"baseline\": \"{}\", \"ratio\": {:.3f}", baselines[0].name, ratio(baselines[0]));
+  if (!baselines.empty())
+    fmt::print(", \"baseline\": \"{}\", \"ratio\": {:.3f}", baselines[0].name, ratio(baselines[0]));
   if (baselines.size() > 1) {
     const char* separator = ", \"ratios\": {";
-    for (const Baseline& b : baselines) fmt::print("{}\"{}\": {:.3g}", std::exchange(separator, ", "), b.name, ratio(b));
+    for (const Baseline& b : baselines)
+      fmt::print("{}\"{}\": {:.3g}", std::exchange(separator, ", "), b.name, ratio(b));
     fmt::print("}}");
   }
   fmt::print("}}\n");
@@ -89,7 +91,8 @@ inline void print_machine() {
 #if defined(__x86_64__)
 __attribute__((target_clones("avx512f", "avx2", "default")))
 #endif
-inline void read_all(const float* values, size_t n) {
+inline void
+read_all(const float* values, size_t n) {
   float sums[64] = {};
   for (size_t i = 0; i + 64 <= n; i += 64) {
     for (size_t k = 0; k < 64; ++k) sums[k] += values[i + k];

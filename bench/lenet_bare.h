@@ -21,17 +21,23 @@ class BarePrimitives {
   // Forward and, when wanted, backward by data and by weights; returns milliseconds.
   double convolution(int64_t n, int64_t in, int64_t size, int64_t out, int64_t kernel, bool backward_data) {
     int64_t to = size - kernel + 1;
-    dims src{n, in, size, size}, weights{out, in, kernel, kernel}, bias{out}, dst{n, out, to, to}, one{1, 1}, none{0, 0};
+    dims src{n, in, size, size}, weights{out, in, kernel, kernel}, bias{out}, dst{n, out, to, to}, one{1, 1},
+        none{0, 0};
     double forward = best("conv forward", [&](tag t, tag w) {
-      auto d = dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, md(src, t),
-                                               md(weights, w), md(bias, tag::x), md(dst, t), one, none, none);
+      auto d =
+          dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct,
+                                          md(src, t), md(weights, w), md(bias, tag::x), md(dst, t), one, none, none);
       dnnl::convolution_forward::primitive_desc p(d, engine_);
-      return time(dnnl::convolution_forward(p), p, {{DNNL_ARG_SRC, p.src_desc()}, {DNNL_ARG_WEIGHTS, p.weights_desc()},
-                                                    {DNNL_ARG_BIAS, p.bias_desc()}, {DNNL_ARG_DST, p.dst_desc()}});
+      return time(dnnl::convolution_forward(p), p,
+                  {{DNNL_ARG_SRC, p.src_desc()},
+                   {DNNL_ARG_WEIGHTS, p.weights_desc()},
+                   {DNNL_ARG_BIAS, p.bias_desc()},
+                   {DNNL_ARG_DST, p.dst_desc()}});
     });
     auto hint = [&](tag t, tag w) {
-      auto d = dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct, md(src, t),
-                                               md(weights, w), md(bias, tag::x), md(dst, t), one, none, none);
+      auto d =
+          dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training, dnnl::algorithm::convolution_direct,
+                                          md(src, t), md(weights, w), md(bias, tag::x), md(dst, t), one, none, none);
       return dnnl::convolution_forward::primitive_desc(d, engine_);
     };
     double by_weights = best("conv backward weights", [&](tag t, tag w) {
@@ -39,15 +45,19 @@ class BarePrimitives {
                                                         md(bias, tag::x), md(dst, t), one, none, none);
       dnnl::convolution_backward_weights::primitive_desc p(d, engine_, hint(t, w));
       return time(dnnl::convolution_backward_weights(p), p,
-                  {{DNNL_ARG_SRC, p.src_desc()}, {DNNL_ARG_DIFF_DST, p.diff_dst_desc()},
-                   {DNNL_ARG_DIFF_WEIGHTS, p.diff_weights_desc()}, {DNNL_ARG_DIFF_BIAS, p.diff_bias_desc()}});
+                  {{DNNL_ARG_SRC, p.src_desc()},
+                   {DNNL_ARG_DIFF_DST, p.diff_dst_desc()},
+                   {DNNL_ARG_DIFF_WEIGHTS, p.diff_weights_desc()},
+                   {DNNL_ARG_DIFF_BIAS, p.diff_bias_desc()}});
     });
     double by_data = !backward_data ? 0 : best("conv backward data", [&](tag t, tag w) {
-      auto d = dnnl::convolution_backward_data::desc(dnnl::algorithm::convolution_direct, md(src, t), md(weights, w), md(dst, t),
-                                                     one, none, none);
+      auto d = dnnl::convolution_backward_data::desc(dnnl::algorithm::convolution_direct, md(src, t), md(weights, w),
+                                                     md(dst, t), one, none, none);
       dnnl::convolution_backward_data::primitive_desc p(d, engine_, hint(t, w));
       return time(dnnl::convolution_backward_data(p), p,
-                  {{DNNL_ARG_DIFF_DST, p.diff_dst_desc()}, {DNNL_ARG_WEIGHTS, p.weights_desc()}, {DNNL_ARG_DIFF_SRC, p.diff_src_desc()}});
+                  {{DNNL_ARG_DIFF_DST, p.diff_dst_desc()},
+                   {DNNL_ARG_WEIGHTS, p.weights_desc()},
+                   {DNNL_ARG_DIFF_SRC, p.diff_src_desc()}});
     });
     return forward + by_weights + by_data;
   }
@@ -57,15 +67,18 @@ class BarePrimitives {
     double relu = best("relu", [&](tag t, tag) { return relu_ms(md(src, t == tag::any ? tag::nChw16c : t)); });
     double pool = best("max pooling", [&](tag t, tag) {
       auto from = md(src, t == tag::any ? tag::nChw16c : t), to = md(dst, t == tag::any ? tag::nChw16c : t);
-      auto d = dnnl::pooling_forward::desc(dnnl::prop_kind::forward_training, dnnl::algorithm::pooling_max, from, to, two, two,
-                                           none, none);
+      auto d = dnnl::pooling_forward::desc(dnnl::prop_kind::forward_training, dnnl::algorithm::pooling_max, from, to,
+                                           two, two, none, none);
       dnnl::pooling_forward::primitive_desc p(d, engine_);
-      double ms = time(dnnl::pooling_forward(p), p,
-                       {{DNNL_ARG_SRC, p.src_desc()}, {DNNL_ARG_DST, p.dst_desc()}, {DNNL_ARG_WORKSPACE, p.workspace_desc()}});
+      double ms =
+          time(dnnl::pooling_forward(p), p,
+               {{DNNL_ARG_SRC, p.src_desc()}, {DNNL_ARG_DST, p.dst_desc()}, {DNNL_ARG_WORKSPACE, p.workspace_desc()}});
       auto b = dnnl::pooling_backward::desc(dnnl::algorithm::pooling_max, from, to, two, two, none, none);
       dnnl::pooling_backward::primitive_desc q(b, engine_, p);
-      return ms + time(dnnl::pooling_backward(q), q, {{DNNL_ARG_DIFF_SRC, q.diff_src_desc()}, {DNNL_ARG_DIFF_DST, q.diff_dst_desc()},
-                                                      {DNNL_ARG_WORKSPACE, q.workspace_desc()}});
+      return ms + time(dnnl::pooling_backward(q), q,
+                       {{DNNL_ARG_DIFF_SRC, q.diff_src_desc()},
+                        {DNNL_ARG_DIFF_DST, q.diff_dst_desc()},
+                        {DNNL_ARG_WORKSPACE, q.workspace_desc()}});
     });
     return relu + pool;
   }
@@ -73,19 +86,27 @@ class BarePrimitives {
   double dense(int64_t n, int64_t in, int64_t out, bool relu) {
     auto any = [](const dims& d) { return md(d, tag::any); };
     dims src{n, in}, weights{out, in}, bias{out}, dst{n, out};
-    auto d = dnnl::inner_product_forward::desc(dnnl::prop_kind::forward_training, any(src), any(weights), any(bias), any(dst));
+    auto d = dnnl::inner_product_forward::desc(dnnl::prop_kind::forward_training, any(src), any(weights), any(bias),
+                                               any(dst));
     dnnl::inner_product_forward::primitive_desc p(d, engine_);
-    double ms = time(dnnl::inner_product_forward(p), p, {{DNNL_ARG_SRC, p.src_desc()}, {DNNL_ARG_WEIGHTS, p.weights_desc()},
-                                                         {DNNL_ARG_BIAS, p.bias_desc()}, {DNNL_ARG_DST, p.dst_desc()}});
+    double ms = time(dnnl::inner_product_forward(p), p,
+                     {{DNNL_ARG_SRC, p.src_desc()},
+                      {DNNL_ARG_WEIGHTS, p.weights_desc()},
+                      {DNNL_ARG_BIAS, p.bias_desc()},
+                      {DNNL_ARG_DST, p.dst_desc()}});
     auto w = dnnl::inner_product_backward_weights::desc(any(src), any(weights), any(bias), any(dst));
     dnnl::inner_product_backward_weights::primitive_desc q(w, engine_, p);
     ms += time(dnnl::inner_product_backward_weights(q), q,
-               {{DNNL_ARG_SRC, q.src_desc()}, {DNNL_ARG_DIFF_DST, q.diff_dst_desc()},
-                {DNNL_ARG_DIFF_WEIGHTS, q.diff_weights_desc()}, {DNNL_ARG_DIFF_BIAS, q.diff_bias_desc()}});
+               {{DNNL_ARG_SRC, q.src_desc()},
+                {DNNL_ARG_DIFF_DST, q.diff_dst_desc()},
+                {DNNL_ARG_DIFF_WEIGHTS, q.diff_weights_desc()},
+                {DNNL_ARG_DIFF_BIAS, q.diff_bias_desc()}});
     auto b = dnnl::inner_product_backward_data::desc(any(src), any(weights), any(dst));
     dnnl::inner_product_backward_data::primitive_desc r(b, engine_, p);
     ms += time(dnnl::inner_product_backward_data(r), r,
-               {{DNNL_ARG_DIFF_DST, r.diff_dst_desc()}, {DNNL_ARG_WEIGHTS, r.weights_desc()}, {DNNL_ARG_DIFF_SRC, r.diff_src_desc()}});
+               {{DNNL_ARG_DIFF_DST, r.diff_dst_desc()},
+                {DNNL_ARG_WEIGHTS, r.weights_desc()},
+                {DNNL_ARG_DIFF_SRC, r.diff_src_desc()}});
     return relu ? ms + relu_ms(md(dst, tag::nc)) : ms;
   }
 
@@ -110,7 +131,8 @@ class BarePrimitives {
     };
     double fastest = 1e9;
     std::string line;
-    for (Format f : {Format{tag::nchw, tag::oihw, "nchw"}, Format{tag::nhwc, tag::any, "nhwc"}, Format{tag::any, tag::any, "any"}}) {
+    for (Format f : {Format{tag::nchw, tag::oihw, "nchw"}, Format{tag::nhwc, tag::any, "nhwc"},
+                     Format{tag::any, tag::any, "any"}}) {
       double ms = run(f.images, f.weights);
       if (ms < fastest) {
         fastest = ms;
@@ -122,7 +144,8 @@ class BarePrimitives {
   }
 
   template <class Primitive, class Desc>
-  double time(const Primitive& primitive, const Desc& desc, const std::vector<std::pair<int, dnnl::memory::desc>>& args) {
+  double time(const Primitive& primitive, const Desc& desc,
+              const std::vector<std::pair<int, dnnl::memory::desc>>& args) {
     implementation_ = desc.impl_info_str();
     std::unordered_map<int, dnnl::memory> memories;
     for (const auto& [arg, m] : args) {

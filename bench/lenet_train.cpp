@@ -29,7 +29,8 @@ struct Run {
       net.hybridize({.static_alloc = true, .static_shape = true});
       loss_fn.hybridize({.static_alloc = true, .static_shape = true});
     }
-    trainer = std::make_unique<gluon::Trainer>(net.collect_params(), optimizer::SGD({.learning_rate = 0.01, .momentum = 0.9}));
+    trainer = std::make_unique<gluon::Trainer>(net.collect_params(),
+                                               optimizer::SGD({.learning_rate = 0.01, .momentum = 0.9}));
   }
   double samples_per_second() {
     constexpr int steps = 30;
@@ -56,8 +57,8 @@ int main() {
     EngineScope scope(engine);
     Run imperative(false), hybrid(true);
     auto bare = [&] { return double(batch) / (bench::lenet_bare_ms(batch, threads) * 1e-3); };
-    auto results = bench::interleave(5, {bare, [&] { return imperative.samples_per_second(); },
-                                         [&] { return hybrid.samples_per_second(); }});
+    auto results = bench::interleave(
+        5, {bare, [&] { return imperative.samples_per_second(); }, [&] { return hybrid.samples_per_second(); }});
     std::string t = "_threads" + std::to_string(threads);
     bench::print("lenet_bare_primitives" + t, results[0], "samples/s");
     bench::print("lenet_train_imperative" + t, results[1], "samples/s", "lenet_bare_primitives", results[0]);

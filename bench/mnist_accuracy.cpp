@@ -18,8 +18,10 @@ int main() {
       for (int e = 0; e < options.epochs; ++e) sync_wait(training.epoch(nobody));
     });
     accuracies.push_back(100 * sync_wait(evaluate(training.net(), held_out)));
-    fmt::print("{{\"name\": \"mnist_accuracy_seed{}\", \"median\": {:.2f}, \"unit\": \"%\", \"runs\": 1, \"seconds\": {:.2f}}}\n",
-               seed, accuracies.back(), seconds);
+    fmt::print(
+        "{{\"name\": \"mnist_accuracy_seed{}\", \"median\": {:.2f}, \"unit\": \"%\", \"runs\": 1, \"seconds\": "
+        "{:.2f}}}\n",
+        seed, accuracies.back(), seconds);
   }
   const bench::Result aim{.median = 97.5, .min = 97.5, .max = 97.5, .runs = 1};
   bench::print("mnist_accuracy", bench::summarize(accuracies), "%", "aim_97.5", aim);

@@ -1,7 +1,7 @@
 // The seeds' benchmark: an MLP 512-256-128-2 at batch 1, 1000 forwards, then waitall. Prints the floor in the same run:
 // one read of the 656 KB of weights.
-#include "kaon/engine/storage.h"
 #include "kaon/bench/common.h"
+#include "kaon/engine/storage.h"
 #include "kaon/gluon/nn/nn.h"
 
 using namespace kaon;
@@ -52,12 +52,13 @@ int main() {
     NDArray x = nd.random_normal({1, 512});
     nn::HybridSequential imperative = make_net(), hybrid = make_net();
     hybrid.hybridize({.static_alloc = true, .static_shape = true});
-    auto results = bench::interleave(9, {us_per_read, [&] { return us_per_forward(imperative, x); },
-                                         [&] { return us_per_forward(hybrid, x); }});
+    auto results = bench::interleave(
+        9, {us_per_read, [&] { return us_per_forward(imperative, x); }, [&] { return us_per_forward(hybrid, x); }});
     std::string t = "_threads" + std::to_string(threads);
     bench::print("weights_read_once" + t, results[0], "us");
     bench::print("seed_mlp_imperative" + t, results[1], "us", "weights_read_once", results[0]);
     bench::print("seed_mlp_hybridized" + t, results[2], "us", "weights_read_once", results[0]);
-    fmt::print("{{\"name\": \"hybridized_over_imperative{}\", \"ratio\": {:.3f}}}\n", t, results[2].median / results[1].median);
+    fmt::print("{{\"name\": \"hybridized_over_imperative{}\", \"ratio\": {:.3f}}}\n", t,
+               results[2].median / results[1].median);
   }
 }

@@ -30,9 +30,7 @@ struct PoolAllocator {
   PoolAllocator() = default;
   template <class U>
   PoolAllocator(const PoolAllocator<U>&) noexcept {}
-  T* allocate(size_t n) {
-    return static_cast<T*>(pool_allocate(n * sizeof(T)));
-  }
+  T* allocate(size_t n) { return static_cast<T*>(pool_allocate(n * sizeof(T))); }
   void deallocate(T* p, size_t n) noexcept { pool_free(p, n * sizeof(T)); }
   template <class U>
   friend bool operator==(const PoolAllocator&, const PoolAllocator<U>&) {

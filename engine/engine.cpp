@@ -188,8 +188,8 @@ void Engine::submit(OpNode& op) {
   if (is_ready) e.make_ready(op);
   if (e.chosen) [[unlikely]]
     e.run_some();
-  if (sequence % 64 == 0 && e.in_flight() > uint64_t(e.options.max_in_flight)) e.throttle();
-  if (limits && !limits->has_room()) [[unlikely]]
+  const bool is_full = sequence % 64 == 0 && e.in_flight() > uint64_t(e.options.max_in_flight);
+  if (is_full || (limits && !limits->has_room())) [[unlikely]]
     e.throttle();
 }
 

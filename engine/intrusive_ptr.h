@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <type_traits>
 #include <utility>
 
 namespace kaon {
@@ -43,9 +44,8 @@ class IntrusivePtr {
   }
   IntrusivePtr(const IntrusivePtr& o) noexcept : IntrusivePtr(o.p_) {}
   IntrusivePtr(IntrusivePtr&& o) noexcept : p_(std::exchange(o.p_, nullptr)) {}
-  template <class U>
-    requires std::is_convertible_v<U*, T*> IntrusivePtr(const IntrusivePtr<U>& o)
-  noexcept : IntrusivePtr(o.get()) {}
+  template <class U, class = std::enable_if_t<std::is_convertible_v<U*, T*>>>
+  IntrusivePtr(const IntrusivePtr<U>& o) noexcept : IntrusivePtr(o.get()) {}
   ~IntrusivePtr() {
     if (p_) p_->release();
   }

@@ -4,11 +4,11 @@
 #include <fmt/format.h>
 
 #include <boost/asio/signal_set.hpp>
-#include <charconv>
 #include <map>
 #include <string_view>
 
 #include "asio_server.h"
+#include "command_line.h"
 #include "lenet.h"
 
 using namespace examples;
@@ -29,21 +29,6 @@ Answers requests of float32 samples over TCP with what a net computes for them, 
   --threads N    of the engine (default: all cores)
   --help         print this
 )";
-
-class UsageError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-template <class T>
-T parse_number(std::string_view option, std::string_view text, T low, T high) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || value < low || value > high) {
-    throw UsageError(fmt::format("{}: expected a number from {} to {}, got '{}'", option, low, high, text));
-  }
-  return value;
-}
 
 Shape parse_shape(std::string_view option, std::string_view text) {
   Shape shape;
@@ -152,19 +137,6 @@ void run(const Options& o) {
 
 // Returns 0; 1 when it cannot listen or load the model; 2 for a bad option.
 int main(int argc, char** argv) {
-  try {
-    const Options options = parse_options(argc, argv);
-    if (options.help) {
-      fmt::print("{}", usage);
-    } else {
-      run(options);
-    }
-    return 0;
-  } catch (const UsageError& e) {
-    fmt::print(stderr, "asio_server: {}\n\n{}", e.what(), usage);
-    return 2;
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "asio_server: {}\n", e.what());
-    return 1;
-  }
+  return run_program(
+      "asio_server", usage, [&] { return parse_options(argc, argv); }, run);
 }

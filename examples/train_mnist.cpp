@@ -93,19 +93,6 @@ void run(const ProgramOptions& o) {
 
 // Returns 0; 1 when a folder or file is missing, truncated or cannot be written; 2 for a bad option.
 int main(int argc, char** argv) {
-  try {
-    const ProgramOptions options = parse_options(argc, argv);
-    if (options.help) {
-      fmt::print("{}", usage);
-    } else {
-      run(options);
-    }
-    return 0;
-  } catch (const UsageError& e) {
-    fmt::print(stderr, "train_mnist: {}\n\n{}", e.what(), usage);
-    return 2;
-  } catch (const std::exception& e) {
-    fmt::print(stderr, "train_mnist: {}\n", e.what());
-    return 1;
-  }
+  return run_program(
+      "train_mnist", usage, [&] { return parse_options(argc, argv); }, run);
 }

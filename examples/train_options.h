@@ -2,14 +2,13 @@
 #pragma once
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <functional>
-#include <stdexcept>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "command_line.h"
 #include "lenet.h"
 
 namespace examples {
@@ -38,22 +37,6 @@ Trains a LeNet on handwritten digits, compares it before and after hybridizing, 
   --exact            hybridize with the imperative kernels, for the same bits
   --help             print this
 )";
-
-class UsageError : public std::runtime_error {
- public:
-  using std::runtime_error::runtime_error;
-};
-
-// A number from `low` to `high`, or UsageError.
-template <class T>
-T parse_number(std::string_view option, std::string_view text, T low, T high) {
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size() || !(value >= low && value <= high)) {
-    throw UsageError(fmt::format("{}: expected a number from {} to {}, got '{}'", option, low, high, text));
-  }
-  return value;
-}
 
 // `--name value` and `--name=value`. Throws UsageError.
 inline ProgramOptions parse_options(int argc, char** argv) {

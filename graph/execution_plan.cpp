@@ -116,7 +116,8 @@ PlanRun& ExecutionPlan::acquire() {
   if (!found) {
     runs_.push_back(std::make_unique<PlanRun>());
     found = runs_.back().get();
-    Limits* caller = std::exchange(thread_context().limits, nullptr);  // an arena outlives the scope that first needs it
+    Limits* caller =
+        std::exchange(thread_context().limits, nullptr);  // an arena outlives the scope that first needs it
     found->arena = IntrusivePtr<Chunk>(new Chunk(memory_.arena_bytes, Device(), engine));
     thread_context().limits = caller;
     found->views = views_;

@@ -3,8 +3,8 @@
 #include <atomic>
 #include <numeric>
 
-#include "kaon/engine/storage.h"
 #include "kaon/engine/generator.h"
+#include "kaon/engine/storage.h"
 #include "kaon/engine/trace.h"
 #include "kaon/gluon/data/data_loader.h"
 #include "kaon/gluon/data/vision_transforms.h"

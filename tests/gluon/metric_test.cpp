@@ -25,7 +25,7 @@ TEST_CASE("metric: accuracy", "[gluon]") {
   CHECK_THROWS_AS(acc.update(nd.array({0, 1}), pred), ShapeError);
 }
 
-TEST_CASE("metric: update only pushes", "[gluon]") {
+TEST_CASE("metric: update only pushes", "[gluon][async]") {
   metric::Accuracy acc;
   NDArray pred = nd.array({{0.3, 0.7}, {0.6, 0.4}}), label = nd.array({1, 0});
   std::latch gate(1);

@@ -1,5 +1,5 @@
-#include "kaon/engine/storage.h"
 #include "kaon/graph/cached_graph.h"
+#include "kaon/engine/storage.h"
 
 #include <atomic>
 #include <chrono>

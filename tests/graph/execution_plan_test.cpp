@@ -317,8 +317,10 @@ TEST_CASE("execution plan: a failure before or behind BatchNorm leaves its stati
       std::vector<NDArray> in{x, nd.ones({1}), nd.zeros({1}), nd.zeros({1}), nd.ones({1})};
       NDArray y;
       if (planned) {
-        Symbol s[] = {sym.var("data0", {4, 1}), sym.var("gamma", {1}), sym.var("beta", {1}), sym.var("mean", {1}), sym.var("var", {1})};
-        CachedGraph graph(program(sym, s[0], s[1], s[2], s[3], s[4]), {"data0", "gamma", "beta", "mean", "var"}, {.exact = true}, "net");
+        Symbol s[] = {sym.var("data0", {4, 1}), sym.var("gamma", {1}), sym.var("beta", {1}), sym.var("mean", {1}),
+                      sym.var("var", {1})};
+        CachedGraph graph(program(sym, s[0], s[1], s[2], s[3], s[4]), {"data0", "gamma", "beta", "mean", "var"},
+                          {.exact = true}, "net");
         y = autograd::train_mode([&] { return call(graph, in)[0]; });
       } else {
         y = autograd::train_mode([&] { return program(nd, in[0], in[1], in[2], in[3], in[4]); });

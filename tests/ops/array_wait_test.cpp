@@ -78,7 +78,7 @@ asio::awaitable<float> in_asio(NDArray x) {
 
 }  // namespace
 
-TEST_CASE("waiting: wait_to_read, wait_to_write and waitall", "[wait]") {
+TEST_CASE("waiting: wait_to_read, wait_to_write and waitall", "[wait][async]") {
   NDArray x = nd.ones({1000});
   for (int i = 0; i < 100; ++i) x += 1;
   x.wait_to_read();
@@ -97,7 +97,7 @@ TEST_CASE("waiting: wait_to_read, wait_to_write and waitall", "[wait]") {
   CHECK_THROWS_AS(nd.waitall(), AggregateError);
 }
 
-TEST_CASE("waiting: a Task awaits arrays, their values and one value", "[wait]") {
+TEST_CASE("waiting: a Task awaits arrays, their values and one value", "[wait][async]") {
   CHECK(sync_wait(sum_of(nd.ones({3}))) == 8);
   CHECK_THROWS_AS(sync_wait(fail_at(failing())), ValueError);
   auto not_one = [](NDArray x) -> Task<float> { co_return co_await x.item<float>(); };
@@ -105,7 +105,7 @@ TEST_CASE("waiting: a Task awaits arrays, their values and one value", "[wait]")
   nd.waitall();
 }
 
-TEST_CASE("waiting: a later write waits until a coroutine has its values", "[wait]") {
+TEST_CASE("waiting: a later write waits until a coroutine has its values", "[wait][async]") {
   auto read = [](NDArray x) -> Task<float> {
     auto pending = x.host<float>();
     const std::vector<float> v = co_await pending;
@@ -118,7 +118,7 @@ TEST_CASE("waiting: a later write waits until a coroutine has its values", "[wai
   CHECK(x.asvector<float>()[0] == 2);
 }
 
-TEST_CASE("waiting: Asio coroutines resume when the array is written", "[wait]") {
+TEST_CASE("waiting: Asio coroutines resume when the array is written", "[wait][async]") {
   asio::io_context context;
   Gate gate;
   float got = 0;
@@ -138,7 +138,7 @@ TEST_CASE("waiting: Asio coroutines resume when the array is written", "[wait]")
   CHECK(got == 3);
 }
 
-TEST_CASE("waiting: a callback runs on its executor, never inside the call", "[wait]") {
+TEST_CASE("waiting: a callback runs on its executor, never inside the call", "[wait][async]") {
   asio::io_context context;
   std::thread::id where;
   bool called = false;
@@ -157,7 +157,7 @@ TEST_CASE("waiting: a callback runs on its executor, never inside the call", "[w
   CHECK_NOTHROW(future.get());
 }
 
-TEST_CASE("waiting: Asio sees the failure of an array", "[wait]") {
+TEST_CASE("waiting: Asio sees the failure of an array", "[wait][async]") {
   asio::io_context context;
   std::string text;
   failing().async_wait(asio::bind_executor(context, [&](std::exception_ptr e) { text = text_of(e); }));
@@ -167,7 +167,7 @@ TEST_CASE("waiting: Asio sees the failure of an array", "[wait]") {
   nd.waitall();
 }
 
-TEST_CASE("waiting: a cancelled wait ends at once, and the array is written all the same", "[wait]") {
+TEST_CASE("waiting: a cancelled wait ends at once, and the array is written all the same", "[wait][async]") {
   asio::io_context context;
   asio::cancellation_signal signal;
   Gate gate;
@@ -190,7 +190,7 @@ TEST_CASE("waiting: a cancelled wait ends at once, and the array is written all 
   CHECK(calls == 1);
 }
 
-TEST_CASE("waiting: cancellation and completion at once call the handler once", "[wait]") {
+TEST_CASE("waiting: cancellation and completion at once call the handler once", "[wait][async]") {
   for (int round = 0; round < 200; ++round) {
     asio::io_context context;
     asio::cancellation_signal signal;
@@ -233,7 +233,7 @@ bool run_until(asio::io_context& context, F&& condition) {
 
 }  // namespace
 
-TEST_CASE("waiting: async_admit asks for room under the limit of operations, in the order of asking", "[wait]") {
+TEST_CASE("waiting: async_admit asks for room under the limit of operations, in the order of asking", "[wait][async]") {
   Engine engine({.threads = 1, .max_in_flight = 8});
   const EngineScope scope(engine);
   asio::io_context context;
@@ -263,7 +263,7 @@ TEST_CASE("waiting: async_admit asks for room under the limit of operations, in 
   CHECK_NOTHROW(future.get());
 }
 
-TEST_CASE("waiting: async_admit asks for room under the budgets of the caller", "[wait]") {
+TEST_CASE("waiting: async_admit asks for room under the budgets of the caller", "[wait][async]") {
   Engine engine({.threads = 2});
   const EngineScope scope(engine);
   asio::io_context context;
@@ -297,7 +297,7 @@ TEST_CASE("waiting: async_admit asks for room under the budgets of the caller", 
   }
 }
 
-TEST_CASE("waiting: a cancelled async_admit ends at once and takes nobody's place", "[wait]") {
+TEST_CASE("waiting: a cancelled async_admit ends at once and takes nobody's place", "[wait][async]") {
   Engine engine({.threads = 1, .max_in_flight = 8});
   const EngineScope scope(engine);
   asio::io_context context;
@@ -362,7 +362,8 @@ asio::awaitable<void> tick(Loop& loop) {
 
 }  // namespace
 
-TEST_CASE("users row 47: a hundred inferences and a timer on one thread, which ends when the work is done", "[wait]") {
+TEST_CASE("users row 47: a hundred inferences and a timer on one thread, which ends when the work is done",
+          "[wait][async]") {
   for (int threads : {1, 2}) {
     INFO("engine with " << threads << " threads");
     Engine engine({.threads = threads});
@@ -408,7 +409,8 @@ Task<void> await(NDArray y, std::string& text) {
 
 }  // namespace
 
-TEST_CASE("users row 48: what a cancelled request has queued never runs, and its coroutines end before", "[wait]") {
+TEST_CASE("users row 48: what a cancelled request has queued never runs, and its coroutines end before",
+          "[wait][async]") {
   Engine engine({.threads = 1});
   const EngineScope scope(engine);
   nd.waitall();

@@ -191,6 +191,13 @@ std::vector<Wrong> types() {
       wrong<TypeError>({"[exp]", "floating dtype", "int32"}, [] { nd.exp(ones({2}, whole)); }),
       wrong<TypeError>({"[mean]", "floating dtype", "int32"}, [] { nd.mean(ones({2}, whole)); }),
       wrong<TypeError>({"[relu]", "bool"}, [] { nd.relu(ones({2}, DType::boolean)); }),
+      wrong<TypeError>({"[sum]", "bool", "use cast"}, [] { nd.sum(ones({2}, DType::boolean)); }),
+      wrong<TypeError>({"[_backward_gather_nd]", "not implemented", "bool"},
+                       [] {
+                         nd._backward_gather_nd(ones({2}, DType::boolean), ones({1, 2}), {.shape = {3}});
+                       }),
+      wrong<TypeError>({"[_random_uniform]", "not implemented", "bool"},
+                       [] { nd.random_uniform({2}, {.dtype = DType::boolean}); }),
       wrong<TypeError>({"[_plus_scalar]", "1.5", "int32"}, [] { ones({2}, whole) + 1.5; }),
       wrong<TypeError>({"[softmax]", "floating dtype", "int64"}, [] { nd.softmax(ones({2}, DType::int64)); }),
       wrong<TypeError>(

@@ -1,5 +1,6 @@
-// The main function of every test program. Returns 0 passed, 1 failed, 4 skipped. With --schedule <seed> the default
-// engine runs what is ready in any legal order, on one thread, as the seed says.
+// The main function of every test program. Returns 0 passed, 1 failed, 4 skipped. With --schedule <seed>, meant for
+// many cases in one process, the default engine runs what is ready in any legal order, on one thread, as the seed says;
+// a skipped case among them counts as passed.
 #define CATCH_CONFIG_RUNNER
 #include <catch2/catch.hpp>
 
@@ -23,9 +24,10 @@ extern "C" const char* __tsan_default_suppressions() { return "race:libdnnl.so\n
 int main(int argc, char** argv) {
   Catch::Session session;
   uint64_t seed = 0;
-  session.cli(session.cli() | Catch::clara::Opt(seed, "seed")["--schedule"]("order of the default engine's operations"));
+  session.cli(session.cli() |
+              Catch::clara::Opt(seed, "seed")["--schedule"]("order of the default engine's operations"));
   if (const int wrong = session.applyCommandLine(argc, argv)) return wrong;
   if (seed != 0) kaon::Engine::set_default_options({.schedule = kaon::Schedule::random(seed)});
   const int failures = session.run();
-  return failures != 0 ? 1 : kaon::test::skipped ? 4 : 0;
+  return failures != 0 ? 1 : kaon::test::skipped && seed == 0 ? 4 : 0;
 }
