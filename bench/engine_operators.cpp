@@ -15,6 +15,7 @@ constexpr int chains = ops / 10 / chain;
 struct Operators {
   Engine& engine;
   NDArray a = nd.ones({1}), b = nd.ones({1});
+  NDArray row = nd.ones({1000});  // enough to be handed over: operators on a few elements run at their call
 
   explicit Operators(Engine& e) : engine(e) {
     a.attach_grad();
@@ -23,6 +24,10 @@ struct Operators {
 
   void run(int n) const {
     for (int i = 0; i < n; ++i) NDArray sum = a + b;
+    engine.wait_all();
+  }
+  void run_rows(int n) const {
+    for (int i = 0; i < n; ++i) NDArray sum = row + row;
     engine.wait_all();
   }
   // So few at a time that no push has to help: the rest of the work is not timed.
@@ -104,16 +109,18 @@ void measure_operators(Engine& engine, const Settings& settings) {
   EngineScope scope(engine);
   const Operators operators(engine);
   constexpr int few = ops / 10;
-  compare("operator", settings,
-          {asio_post(settings),
-           {"serial_loop", serial_loop},
-           {"imperative_one_element", [&] { return ns_per_op(seconds([&] { operators.run(few); }), few); }, true, 160},
-           {"imperative_one_element_pushing_thread", [&] { return ns_per_op(operators.seconds_of_pushes(few), few); },
-            true, 100},
-           {"recorded_one_element", [&] { return ns_per_op(seconds([&] { operators.record(); }), chains * chain); },
-            true, 250},
-           {"forward_backward_one_element",
-            [&] { return ns_per_op(seconds([&] { operators.record_and_backward(); }), chains * chain); }, true, 600}});
+  compare(
+      "operator", settings,
+      {asio_post(settings),
+       {"serial_loop", serial_loop},
+       {"imperative_one_element", [&] { return ns_per_op(seconds([&] { operators.run(few); }), few); }, true, 160},
+       {"imperative_one_element_pushing_thread", [&] { return ns_per_op(operators.seconds_of_pushes(few), few); }, true,
+        100},
+       {"imperative_1000_elements", [&] { return ns_per_op(seconds([&] { operators.run_rows(few); }), few); }, true},
+       {"recorded_one_element", [&] { return ns_per_op(seconds([&] { operators.record(); }), chains * chain); }, true,
+        250},
+       {"forward_backward_one_element",
+        [&] { return ns_per_op(seconds([&] { operators.record_and_backward(); }), chains * chain); }, true, 600}});
 
   Plan plan(0), one_element(1);
   const TaskGraph graph = random_graph();

@@ -9,6 +9,7 @@
 #include <new>
 #include <vector>
 
+#include "kaon/engine/spin_lock.h"
 #include "kaon/engine/storage.h"
 
 namespace kaon {
@@ -102,7 +103,11 @@ void* pool_allocate(size_t bytes) {
   ThreadCache& c = cache();
   Block* b = c.local[k];
   if (!b) b = refill(c, k);
-  c.local[k] = b->next;
+  Block* next = c.local[k] = b->next;
+  // Another core has used it last; the caller comes back for it soon.
+  if (next) {
+    for (size_t at = 0; at <= k * unit; at += unit) prefetch_for_write(reinterpret_cast<char*>(next) + at);
+  }
   return b;
 }
 

@@ -8,14 +8,36 @@
 namespace kaon {
 
 // The memory is taken when an operator first asks for it, so pending operations hold none.
-struct Chunk : RefCounted<Chunk>, Pooled {
+struct Chunk : RefCounted<Chunk> {
+  // A pooled block in which a Chunk lies together with what lives as long, and memory in it for a few bytes.
+  struct Home {
+    void* block;
+    uint32_t block_bytes;
+    void* memory;
+    size_t memory_bytes;
+  };
+
   Chunk(size_t bytes, Device device, Engine& engine)
-      : bytes(bytes), device(device), engine(&engine), limits(engine.active_limits()) {
+      : bytes(bytes), engine(&engine), device(device), limits(engine.active_limits()) {
     if (limits) limits->take(bytes);
+  }
+  // With one reference.
+  Chunk(size_t bytes, Device device, Engine& engine, const Home& home)
+      : RefCounted(1),
+        bytes(bytes),
+        engine(&engine),
+        device(device),
+        limits(engine.active_limits()),
+        offset_in_block(uint32_t(reinterpret_cast<char*>(this) - static_cast<char*>(home.block))),
+        block_bytes(home.block_bytes) {
+    if (limits) limits->take(bytes);
+    if (bytes > home.memory_bytes) return;
+    data = home.memory;
+    drop = [](void*) noexcept {};
   }
   // Wraps memory that `owner` keeps alive.
   Chunk(void* data, size_t bytes, Device device, Engine& engine, void* owner, void (*drop)(void*) noexcept)
-      : data(data), bytes(bytes), device(device), engine(&engine), owner(owner), drop(drop) {}
+      : data(data), bytes(bytes), engine(&engine), device(device), owner(owner), drop(drop) {}
   ~Chunk() {
     if (drop) {
       drop(owner);
@@ -41,15 +63,28 @@ struct Chunk : RefCounted<Chunk>, Pooled {
     if (data && !drop) free_data();
   }
 
+  static void* operator new(size_t bytes) { return pool_allocate(bytes); }
+  static void* operator new(size_t, void* place) noexcept { return place; }
+  static void operator delete(void* block, size_t bytes) noexcept { pool_free(block, bytes); }
+  void destroy() noexcept {
+    void* b = block();
+    const size_t size = block_bytes;
+    this->~Chunk();
+    pool_free(b, size);
+  }
+
   Var var;
   void* data = nullptr;
   size_t bytes = 0;
-  Device device;
   Engine* engine;
+  Device device;
   void* owner = nullptr;
   void (*drop)(void*) noexcept = nullptr;
   const IntrusivePtr<Limits> limits;
   const char* holder = nullptr;  // the operator that took the memory, where that is counted
+  const uint32_t offset_in_block = 0;
+  const uint32_t block_bytes = sizeof(Chunk);
+  void* block() { return reinterpret_cast<char*>(this) - offset_in_block; }
 
  private:
   void check_declared() const;

@@ -121,6 +121,7 @@ namespace {
 // Sorts by address and merges duplicates: the stronger access wins. Returns how many are left.
 size_t sort_and_merge(Dep* deps, size_t n) noexcept {
   constexpr size_t few = 16;
+  if (n < 2) return n;
   if (n <= few) {
     for (size_t i = 1; i < n; ++i) {
       if (!std::less<>()(deps[i].var(), deps[i - 1].var())) continue;
@@ -155,8 +156,10 @@ void Engine::submit(OpNode& op) {
     Impl::throw_orphan();
   }
   Dep* deps = op.deps;
-  size_t n = sort_and_merge(deps, op.num_deps);
-  op.num_deps = uint16_t(n);
+  const size_t fresh = op.num_fresh, given = op.num_deps - fresh;
+  const size_t n = sort_and_merge(deps, given);  // that others know as well
+  if (n != given) std::copy_n(deps + given, fresh, deps + n);
+  op.num_deps = uint16_t(n + fresh);
   op.pending.store(uint32_t(n) + 1, std::memory_order_relaxed);
   const Limits* limits = active_limits();
   if (limits && limits->stop_token().stop_possible()) [[unlikely]] {
@@ -170,6 +173,10 @@ void Engine::submit(OpNode& op) {
     e.profiler.record({op.label.name, "push", now, now + 1, op.label.scope, op.label.site, sequence});
   }
 
+  for (size_t i = n; i < n + fresh; ++i) {
+    deps[i].op = &op;
+    deps[i].var()->begin_first_write();
+  }
   for (size_t i = 0; i < n; ++i) deps[i].var()->lock();
   uint32_t granted = 1;
   for (size_t i = 0; i < n; ++i) {
@@ -228,6 +235,26 @@ class OpRunContext final : public RunContext {
 };
 
 }  // namespace
+
+bool Engine::run_now(std::span<Var* const> reads, FunctionRef<void(RunContext&)> body) noexcept {
+  constexpr size_t few = 8;
+  Impl& e = *impl_;
+  const bool is_alone = !t_running && !thread_context().op && !active_limits();
+  if (!is_alone || e.threads == 0 || e.chosen || e.profiler.is_on() || e.is_orphan() || reads.size() > few)
+    return false;
+  size_t begun = 0;
+  while (begun < reads.size() && reads[begun]->try_begin_read()) ++begun;
+  if (begun == reads.size()) {
+    OpRunContext context(*this);
+    body(context);
+  }
+  for (size_t i = 0; i < begun; ++i) {
+    Dep grant;
+    grant.set(*reads[i], AccessMode::read);
+    if (Dep* granted = reads[i]->complete(grant)) e.grant_all(granted);
+  }
+  return begun == reads.size();
+}
 
 OpNode* Engine::Impl::execute(OpNode& op) {
   bool heals = false;

@@ -28,7 +28,9 @@ struct EngineOptions {
 };
 
 struct EngineStats {
-  uint64_t ops = 0;  // pushed so far; a hybridized forward counts as one
+  // Pushed so far; a hybridized forward counts as one. Elementwise operators on a few elements that had nothing to wait
+  // for ran at their call and do not count.
+  uint64_t ops = 0;
   uint64_t completed = 0;
   uint64_t failed = 0;  // of these, ops that threw (inherited failures not counted)
   int threads = 0;
@@ -126,6 +128,10 @@ class Engine {
   // Calls `body` here and now, holding a read grant, when no write is running or queued; else returns false. Never
   // helps, never blocks. Throws the var's failure.
   bool read_now(Var& var, FunctionRef<void()> body);
+  // Calls `body` here and now when no write to any of `reads` is running, queued or failed: for an operator that takes
+  // less time than handing it over. False: push it; that is the answer wherever an operation around this call, a chosen
+  // order, a limit or the profiler has a say, too. `body` must neither throw nor wait.
+  bool run_now(std::span<Var* const> reads, FunctionRef<void(RunContext&)> body) noexcept;
   // Until nothing is pending. Throws AggregateError of the failures that no wait has reported yet.
   void wait_all();
   IdleAwaiter idle();    // co_await: wait_all for coroutines

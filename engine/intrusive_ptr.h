@@ -8,15 +8,25 @@
 
 namespace kaon {
 
-// Base of counted objects. Starts at 0; the first IntrusivePtr makes it 1. T may hide `destroy()`
-// to give its memory back elsewhere. Thread safety: counting is atomic.
+// Base of counted objects. Starts at 0; the first IntrusivePtr makes it 1; or at what the constructor says, for those
+// who adopt(). T may hide `destroy()` to give its memory back elsewhere. Thread safety: counting is atomic.
 template <class T>
 class RefCounted {
  public:
   void retain() const noexcept { refs_.fetch_add(1, std::memory_order_relaxed); }
+  // By the maker of an object, which nobody else knows while it has no reference, or by an owner.
+  void retain_perhaps_first() const noexcept {
+    if (refs_.load(std::memory_order_relaxed) == 0) return refs_.store(1, std::memory_order_relaxed);
+    retain();
+  }
+  // By the only owner of an object that no other thread knows yet.
+  void retain_unshared() const noexcept {
+    refs_.store(refs_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  }
   void release() const noexcept {
-    // acq_rel: the last owner must see what the others wrote
-    if (refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+    // acquire: the last owner must see what the others wrote. Who finds one reference, his own, is the only owner: nobody
+    // is left who could add one, so that no locked instruction is needed.
+    if (refs_.load(std::memory_order_acquire) == 1 || refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       const_cast<T*>(static_cast<const T*>(this))->destroy();
     }
   }
@@ -25,6 +35,7 @@ class RefCounted {
 
  protected:
   RefCounted() = default;
+  explicit RefCounted(uint32_t refs) : refs_(refs) {}
   ~RefCounted() = default;
   RefCounted(const RefCounted&) noexcept {}
   RefCounted& operator=(const RefCounted&) noexcept { return *this; }
@@ -40,12 +51,18 @@ class IntrusivePtr {
   IntrusivePtr() = default;
   IntrusivePtr(std::nullptr_t) {}
   explicit IntrusivePtr(T* p) noexcept : p_(p) {
+    if (p_) p_->retain_perhaps_first();
+  }
+  IntrusivePtr(const IntrusivePtr& o) noexcept : p_(o.p_) {
     if (p_) p_->retain();
   }
-  IntrusivePtr(const IntrusivePtr& o) noexcept : IntrusivePtr(o.p_) {}
+  template <class U, class = std::enable_if_t<std::is_convertible_v<U*, T*>>>
+  IntrusivePtr(IntrusivePtr<U>&& o) noexcept : p_(o.detach()) {}
   IntrusivePtr(IntrusivePtr&& o) noexcept : p_(std::exchange(o.p_, nullptr)) {}
   template <class U, class = std::enable_if_t<std::is_convertible_v<U*, T*>>>
-  IntrusivePtr(const IntrusivePtr<U>& o) noexcept : IntrusivePtr(o.get()) {}
+  IntrusivePtr(const IntrusivePtr<U>& o) noexcept : p_(o.get()) {
+    if (p_) p_->retain();
+  }
   ~IntrusivePtr() {
     if (p_) p_->release();
   }

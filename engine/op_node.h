@@ -35,6 +35,7 @@ struct OpBase {
   bool counted = true;         // false: an invitation to help, not an operation
   bool transactional = false;  // a failed input leaves the updated arrays as they were
   uint16_t reserved_deps = 0;  // as allocated: merging duplicates lowers num_deps
+  uint16_t num_fresh = 0;      // the last so many accesses are first writes to vars that nobody else knows yet
   Dep* deps = nullptr;
   OpBase* next = nullptr;
   bool is_waiter() const { return type->signal != nullptr; }
@@ -72,7 +73,6 @@ struct OpNode : OpBase {
     if (count > inline_deps) [[unlikely]] {
       if (count > UINT16_MAX) throw ValueError("[push] an operation has at most 65535 accesses");
       deps = static_cast<Dep*>(pool_allocate(count * sizeof(Dep)));
-      for (size_t i = 0; i < count; ++i) new (&deps[i]) Dep;
     }
     num_deps = reserved_deps = uint16_t(count);
   }

@@ -22,18 +22,22 @@ enum class AccessMode : uint8_t {
 // the low bits of the var's address: three of these and the head of an op fit into two cache lines.
 class Dep {
  public:
-  void set(Var& var, AccessMode mode) noexcept { bits_ = reinterpret_cast<uintptr_t>(&var) | uintptr_t(mode); }
+  Dep() noexcept {}  // holds nothing before set(): an op has room for more than it uses
+  void set(Var& var, AccessMode mode) noexcept {
+    next = nullptr;
+    bits_ = reinterpret_cast<uintptr_t>(&var) | uintptr_t(mode);
+  }
   void set_mode(AccessMode mode) noexcept { bits_ = (bits_ & ~mode_mask) | uintptr_t(mode); }
   Var* var() const noexcept { return reinterpret_cast<Var*>(bits_ & ~mode_mask); }
   AccessMode mode() const noexcept { return AccessMode(bits_ & mode_mask); }
   bool is_write() const noexcept { return mode() != AccessMode::read; }
 
-  Dep* next = nullptr;
-  OpBase* op = nullptr;
+  Dep* next;
+  OpBase* op;
 
  private:
   static constexpr uintptr_t mode_mask = 3;
-  uintptr_t bits_ = 0;
+  uintptr_t bits_;
 };
 
 // How it works. A var is a fair reader-writer lock whose waiters are ops, not threads. Readers run together, a
@@ -65,6 +69,18 @@ class Var {
     tail_ = &d;
     return false;
   }
+
+  // Begins to read when no write is running or queued and the last one has not failed. Locks itself.
+  bool try_begin_read() noexcept {
+    lock();
+    const bool begins = is_readable() && !error_;
+    if (begins) ++active_;
+    unlock();
+    return begins;
+  }
+
+  // The first access of all, a write, while no other thread knows the var: granted, and nobody to lock out.
+  void begin_first_write() noexcept { active_ = -1; }
 
   // Ends a granted access. Returns the list (by `next`) of accesses granted by that. Locks itself.
   Dep* complete(const Dep& d) noexcept {

@@ -120,7 +120,8 @@ class OpGradFunction final : public GradFunction {
 
 class Tape final : public Interceptor {
  public:
-  void after(OpCall& call) override {
+  Tape() : Interceptor(false) {}
+  void on_call(OpCall& call) override {
     if (!call.def.grad) return;
     bool any = false;
     for (const NDArray* i : call.inputs) any = any || wants_gradient(*i);
@@ -184,14 +185,14 @@ void record_call(const char* name, std::unique_ptr<GradFunction> function, std::
     History* h = history_of(*i);
     node->inputs.emplace_back(h && h->is_recorded() ? h : nullptr);
   }
+  node->heads.resize(outputs.size());
   for (size_t i = 0; i < outputs.size(); ++i) {
     if (!is_floating(outputs[i].dtype())) continue;
     IntrusivePtr<History> h(new History);
-    h->node = node;
+    h->node = i + 1 == outputs.size() ? std::move(node) : node;
     h->output = uint32_t(i);
-    outputs[i].node().annotation = h;
+    outputs[i].node().annotation = std::move(h);
   }
-  node->heads.resize(outputs.size());
 }
 
 namespace {

@@ -18,7 +18,7 @@ struct TraceValue : Annotation, Pooled {
 // Appends every operator call to a graph instead of running it. Arrays without a place in the graph are constants.
 class Tracer final : public Interceptor {
  public:
-  explicit Tracer(Graph& graph) : graph_(graph) {}
+  explicit Tracer(Graph& graph) : Interceptor(true), graph_(graph) {}
 
   NDArray array(ValueId v) {
     const TensorMeta& m = graph_.meta(v);
@@ -37,7 +37,7 @@ class Tracer final : public Interceptor {
     return graph_.add(std::move(n));
   }
 
-  bool before(OpCall& call) override {
+  void on_call(OpCall& call) override {
     Node n;
     n.op = &call.def;
     n.attrs = Attributes(call.def, call.attrs);
@@ -47,7 +47,6 @@ class Tracer final : public Interceptor {
     for (const NDArray& o : call.outputs) n.outputs.push_back({o.shape(), o.dtype()});
     ValueId v = graph_.add(std::move(n));
     for (size_t i = 0; i < call.outputs.size(); ++i) annotate(call.outputs[i], {v.node, uint32_t(i)});
-    return true;
   }
 
   std::string forward_name;

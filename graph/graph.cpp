@@ -45,8 +45,9 @@ void infer_graph(Graph& graph, std::span<const TensorMeta> inputs) {
   for (size_t i = 0; i < graph.inputs.size(); ++i) graph.nodes[graph.inputs[i]].outputs[0] = inputs[i];
   for (Node& n : graph.nodes) {
     if (!n.op) continue;
-    std::vector<TensorMeta> in, out(n.outputs.size());
-    for (ValueId v : n.inputs) in.push_back(graph.meta(v));
+    std::vector<TensorMeta> out(n.outputs.size());
+    std::vector<TensorMeta*> in;
+    for (ValueId v : n.inputs) in.push_back(&graph.nodes[v.node].outputs[v.output]);
     InferContext context(n.op->name().data(), n.op->traits, in, out);
     try {
       n.op->infer(n.attrs.get(), context);

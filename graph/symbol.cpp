@@ -118,7 +118,9 @@ bool infer_with(SymbolNode& node, MetasOf&& metas_of) {
     bool inferable = i < 32 && (node.op->traits.infers >> i & 1);
     if (!in.back().shape.is_known() && !inferable) return false;
   }
-  InferContext context(node.op->name().data(), node.op->traits, in, out);
+  std::vector<TensorMeta*> inputs;
+  for (TensorMeta& m : in) inputs.push_back(&m);
+  InferContext context(node.op->name().data(), node.op->traits, inputs, out);
   node.op->infer(node.attrs.get(), context);
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const SymbolEntry& e = node.inputs[i];

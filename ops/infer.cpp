@@ -10,7 +10,7 @@
 namespace kaon {
 
 void InferContext::expect_shape(int i, const Shape& expected) {
-  Shape& given = inputs_[size_t(i)].shape;
+  Shape& given = inputs_[size_t(i)]->shape;
   if (given.ndim() < 0) {
     given = expected;
     return;
@@ -61,10 +61,12 @@ void InferContext::expect_floating(int i) const {
 
 void InferContext::set_output(int i, const Shape& shape, DType dtype) {
   if (!is_valid(dtype)) fail_dtype("unknown dtype");
-  if (shape.is_known() && !checked_size(shape, INT64_MAX / int64_t(size_of(dtype)))) {
+  if (!checked_size(shape, INT64_MAX / int64_t(size_of(dtype))) && shape.is_known()) {
     fail(fmt::format("a result of shape {} and dtype {} is too large", shape.str(), name_of(dtype)));
   }
-  outputs_[size_t(i)] = {shape, dtype};
+  TensorMeta& out = outputs_[size_t(i)];
+  out.shape = shape;
+  out.dtype = dtype;
 }
 
 void InferContext::fail(const std::string& why) const { throw ShapeError(fmt::format("[{}] {}", op_, why)); }

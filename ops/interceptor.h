@@ -22,9 +22,11 @@ struct OpCall {
 // Thread safety: called on the thread that calls the operator.
 class Interceptor {
  public:
+  // `instead_of_running`: nothing is pushed, the results have shapes but no memory.
+  explicit Interceptor(bool instead_of_running) : instead_of_running(instead_of_running) {}
   virtual ~Interceptor() = default;
-  virtual bool before(OpCall&) { return false; }  // true: the call is handled, nothing is pushed
-  virtual void after(OpCall&) {}                  // it has been pushed
+  virtual void on_call(OpCall& call) = 0;
+  const bool instead_of_running;
 
   static Interceptor* current() { return static_cast<Interceptor*>(thread_context().interceptor); }
 };

@@ -35,21 +35,54 @@ KernelCall& call_of(OpNode& op) { return **reinterpret_cast<KernelCall**>(op.pay
 // The block lies in the payload behind its pointer when it fits: with up to four arrays and no attributes it does.
 constexpr size_t inline_at = 8;
 
-void run_kernel(OpNode& op, RunContext& run) {
-  KernelCall& call = call_of(op);
+// `array(i)`: inputs, then outputs.
+template <class Array>
+void call_kernel(const KernelCall& call, const void* attrs, Array&& array, const RandomKey& random, RunContext& run) {
   run.updates_are_whole = true;  // until the kernel begins
-  const int n = call.num_arrays();
-  SmallArray<TensorView> views{size_t(n)};
-  for (int i = 0; i < n; ++i) {
-    if (ArrayNode* a = call.arrays()[i]) views[size_t(i)] = {a->data(), a->shape, a->dtype, Layout::row_major};
-  }
+  SmallArray<TensorView> views(size_t(call.num_arrays()), [&](size_t i) {
+    ArrayNode* a = array(i);
+    return a ? TensorView{a->data(), a->shape, a->dtype, Layout::row_major} : TensorView{};
+  });
   KernelContext context{.inputs = {views.data(), call.num_inputs},
                         .outputs = {views.data() + call.num_inputs, call.num_outputs},
                         .run = run,
-                        .random = call.is_random ? call.key() : RandomKey{},
+                        .random = random,
                         .training = call.training};
   run.updates_are_whole = false;
-  call.def->cpu(call.attrs(), context);
+  call.def->cpu(attrs, context);
+}
+
+void run_kernel(OpNode& op, RunContext& run) {
+  KernelCall& call = call_of(op);
+  call_kernel(
+      call, call.attrs(), [&](size_t i) { return call.arrays()[i]; }, call.is_random ? call.key() : RandomKey{}, run);
+}
+
+// An elementwise operator on a few elements, whose inputs are there and whose output nobody knows yet, takes less time
+// than handing it over: false when it is none, or has to wait.
+bool run_small(const KernelCall& call, const void* attrs, std::span<ArrayNode* const> inputs,
+               std::span<ArrayNode* const> outputs, const OpLabel& label) {
+  constexpr size_t few_bytes = 1024;
+  const OpTraits& traits = call.def->traits;
+  if (!traits.pointwise || traits.mutates || call.is_random || outputs.size() != 1) return false;
+  Chunk& made = *outputs[0]->chunk;
+  if (made.bytes > few_bytes || made.device.type != DeviceType::cpu) return false;
+  SmallArray<Var*> reads(inputs.size(), [&](size_t i) { return &inputs[i]->chunk->var; });
+  std::exception_ptr failure;
+  auto array = [&](size_t i) { return i < inputs.size() ? inputs[i] : outputs[0]; };
+  auto body = [&](RunContext& run) {
+    try {
+      call_kernel(call, attrs, array, {}, run);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  };
+  if (!made.engine->run_now(reads.span(), body)) return false;
+  if (failure) {  // it belongs to the array, and whoever waits for that gets it
+    auto fail = [failure, kept = IntrusivePtr<ArrayNode>(outputs[0])](RunContext&) { std::rethrow_exception(failure); };
+    made.engine->push({write(made.var)}, std::move(fail), {.label = label});
+  }
+  return true;
 }
 
 void destroy_call(OpNode& op) noexcept {
@@ -68,19 +101,20 @@ constexpr OpType kernel_call_type{.run = run_kernel, .destroy = destroy_call};
 uint64_t random_draws(const Shape& output) { return (uint64_t(output.size()) + 3) / 4 * 4; }
 
 void push_kernel(const OpDef& def, const void* attrs, std::span<ArrayNode* const> inputs,
-                 std::span<ArrayNode* const> outputs, const OpLabel& label, bool training) {
+                 std::span<ArrayNode* const> outputs, Outputs known, const OpLabel& label, bool training) {
   size_t arrays = inputs.size() + outputs.size();
   if (arrays > UINT16_MAX) {
     throw ValueError(fmt::format("[{}] takes and gives at most {} arrays, got {}", def.name(), UINT16_MAX, arrays));
   }
   const bool draws = draws_numbers(def, attrs, training);
   const KernelCall head{&def, uint16_t(inputs.size()), uint16_t(outputs.size()), training, draws};
+  if (known == Outputs::unknown_to_others && run_small(head, attrs, inputs, outputs, label)) return;
   size_t bytes = head.bytes();
   auto* op = new OpNode;
   void* place = bytes + inline_at <= OpNode::payload_bytes ? op->payload + inline_at : pool_allocate(bytes);
   auto* call = new (place) KernelCall(head);
   *reinterpret_cast<KernelCall**>(op->payload) = call;
-  std::memcpy(call->attrs(), attrs, def.attrs_size);
+  if (def.attrs_size) std::memcpy(call->attrs(), attrs, def.attrs_size);
   if (draws) call->key() = random::draw(random_draws(outputs[0]->shape));
   op->type = &kernel_call_type;
   op->label = label;
@@ -89,19 +123,26 @@ void push_kernel(const OpDef& def, const void* attrs, std::span<ArrayNode* const
   size_t d = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {
     ArrayNode* a = call->arrays()[i] = inputs[i];
-    a->retain();
     bool updates = def.traits.mutates != 0 && is_mutated(def.traits, int(i), int(inputs.size()));
     op->deps[d++].set(a->chunk->var, updates ? AccessMode::update : AccessMode::read);
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     ArrayNode* a = call->arrays()[inputs.size() + i] = outputs[i];
     if (!a) continue;
-    a->retain();
-    op->deps[d++].set(a->chunk->var, a->covers_chunk() ? AccessMode::write : AccessMode::update);
+    if (known == Outputs::known) {
+      a->retain();
+      op->deps[d++].set(a->chunk->var, a->covers_chunk() ? AccessMode::write : AccessMode::update);
+    } else {
+      a->retain_unshared();
+      op->deps[d++].set(a->chunk->var, AccessMode::write);
+      ++op->num_fresh;
+    }
   }
   op->num_deps = uint16_t(d);
   const ArrayNode* first = inputs.empty() ? outputs[0] : inputs[0];  // updates have no outputs
-  first->chunk->engine->submit(*op);
+  Engine& engine = *first->chunk->engine;
+  for (ArrayNode* a : inputs) a->retain();  // last: submit goes on with the same cache lines
+  engine.submit(*op);
 }
 
 namespace random {

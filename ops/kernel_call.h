@@ -9,11 +9,14 @@
 
 namespace kaon {
 
+// Whether other threads or operations may know the arrays that a call writes.
+enum class Outputs : uint8_t { unknown_to_others, known };
+
 // Pushes def's kernel: reads `inputs` (updates those that the operator mutates), writes `outputs`. Nodes are kept
 // alive until it has run; null outputs, apart from the first, are not computed. Random numbers are drawn here.
 // Goes to the engine of the arrays.
 void push_kernel(const OpDef& def, const void* attrs, std::span<ArrayNode* const> inputs,
-                 std::span<ArrayNode* const> outputs, const OpLabel& label, bool training);
+                 std::span<ArrayNode* const> outputs, Outputs known, const OpLabel& label, bool training);
 
 // Whether a call in this mode draws random numbers. Imperative calls and plans draw alike.
 inline bool draws_numbers(const OpDef& def, const void* attrs, bool training) {

@@ -24,9 +24,7 @@ NDArray NDArray::empty(const Shape& shape, DType dtype, Device device) {
     throw ShapeError(
         fmt::format("[empty] an array of shape {} and dtype {} is too large", shape.str(), name_of(dtype)));
   }
-  size_t bytes = size_t(shape.size()) * size_of(dtype);
-  IntrusivePtr<Chunk> chunk(new Chunk(bytes, device, Engine::current()));
-  return NDArray(IntrusivePtr<ArrayNode>(new ArrayNode(std::move(chunk), shape, dtype)));
+  return NDArray(ArrayNode::with_memory({shape, dtype}, device, Engine::current()));
 }
 
 ArrayNode& NDArray::node() const {
@@ -83,6 +81,13 @@ void check_inputs(const OpDef& def, const void* attrs, std::span<const NDArray* 
   }
 }
 
+// Shapes and dtypes of the outputs; those of arrays are known, so nothing is filled in.
+void infer(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs, std::span<TensorMeta> outputs) {
+  SmallArray<TensorMeta*> metas(inputs.size(), [&](size_t i) { return inputs[i]->ptr().get(); });
+  InferContext context(def.name().data(), def.traits, metas.span(), outputs);
+  def.infer(attrs, context);
+}
+
 OpLabel label_of(const OpDef& def, const std::source_location& site) {
   return {def.name().data(), site, thread_context().scope};
 }
@@ -91,41 +96,36 @@ OpLabel label_of(const OpDef& def, const std::source_location& site) {
 
 void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs,
                     std::span<NDArray> outs, const std::source_location& site, std::string_view name) {
+  for (const NDArray* a : inputs) {
+    // the array's counts and its var, which its last user has written on another core
+    if (a->node_) prefetch_for_write(static_cast<const RefCounted<ArrayNode>*>(a->node_.get()));
+  }
   check_inputs(def, attrs, inputs);
   size_t n_in = inputs.size(), n_out = size_t(std::max(def.num_outputs(attrs), 0));  // infer refuses none
-  SmallArray<TensorMeta> in(n_in), out(n_out);
-  for (size_t i = 0; i < n_in; ++i) in[i] = {inputs[i]->shape(), inputs[i]->dtype()};
-  InferContext infer(def.name().data(), def.traits, in.span(), out.span());
-  def.infer(attrs, infer);
+  SmallArray<ArrayNode*> nodes(n_in, [&](size_t i) { return inputs[i]->node_.get(); });
+  SmallArray<TensorMeta> metas(n_out);
+  infer(def, attrs, inputs, metas.span());
 
-  SmallArray<NDArray> results(n_out);
   ThreadContext& context = thread_context();
   auto* interceptor = static_cast<Interceptor*>(context.interceptor);
-  OpCall call{def, attrs, inputs, results.span(), site, name};
-  Device device = n_in && inputs[0]->ptr()->chunk ? inputs[0]->device() : def.device(attrs).value_or(context.device);
+  const bool runs = !interceptor || !interceptor->instead_of_running;
+  // arrays stay on their device and in their engine, wherever they are used
+  const Chunk* first = n_in ? nodes[0]->chunk.get() : nullptr;
+  const Device device = first ? first->device : def.device(attrs).value_or(context.device);
   if (n_in == 0) check_device(device, def.name().data());
-  if (interceptor) {
-    for (size_t i = 0; i < n_out; ++i) {
-      results[i] = NDArray(IntrusivePtr<ArrayNode>(new ArrayNode(nullptr, out[i].shape, out[i].dtype)));
-    }
+  SmallArray<NDArray> results(n_out, [&](size_t i) {
+    const TensorMeta& m = metas[i];
+    return NDArray(runs ? ArrayNode::with_memory(m, device, first ? *first->engine : Engine::current())
+                        : IntrusivePtr<ArrayNode>(new ArrayNode(nullptr, m.shape, m.dtype)));
+  });
+  if (runs) {
+    SmallArray<ArrayNode*> made(n_out, [&](size_t i) { return results[i].node_.get(); });
+    push_kernel(def, attrs, nodes.span(), made.span(), Outputs::unknown_to_others, label_of(def, site),
+                context.training);
   }
-  if (!interceptor || !interceptor->before(call)) {
-    // arrays stay in their engine, wherever they are used
-    Engine& engine = n_in && inputs[0]->ptr()->chunk ? *inputs[0]->ptr()->chunk->engine : Engine::current();
-    SmallArray<ArrayNode*> nodes(n_in), made(n_out);
-    for (size_t i = 0; i < n_in; ++i) nodes[i] = inputs[i]->node_.get();
-    for (size_t i = 0; i < n_out; ++i) {
-      const TensorMeta& m = out[i];
-      IntrusivePtr<Chunk> chunk(new Chunk(size_t(m.shape.size()) * size_of(m.dtype), device, engine));
-      if (interceptor) {
-        results[i].node_->chunk = std::move(chunk);
-      } else {
-        results[i] = NDArray(IntrusivePtr<ArrayNode>(new ArrayNode(std::move(chunk), m.shape, m.dtype)));
-      }
-      made[i] = results[i].node_.get();
-    }
-    push_kernel(def, attrs, nodes.span(), made.span(), label_of(def, site), context.training);
-    if (interceptor) interceptor->after(call);
+  if (interceptor) {
+    OpCall call{def, attrs, inputs, results.span(), site, name};
+    interceptor->on_call(call);
   }
   for (size_t i = 0; i < outs.size(); ++i) outs[i] = std::move(results[i]);
 }
@@ -136,11 +136,9 @@ void NDArray::apply_into(const OpDef& def, const void* attrs, std::span<const ND
   if (Interceptor* i = Interceptor::current(); i && !out.node().chunk) {
     throw TraceError(fmt::format("[{}] writing in place inside a trace; write x = x + y", def.name()));
   }
-  SmallArray<TensorMeta> in(inputs.size());
-  for (size_t i = 0; i < inputs.size(); ++i) in[i] = {inputs[i]->shape(), inputs[i]->dtype()};
+  SmallArray<ArrayNode*> nodes(inputs.size(), [&](size_t i) { return inputs[i]->node_.get(); });
   TensorMeta made;
-  InferContext infer(def.name().data(), def.traits, in.span(), std::span(&made, 1));
-  def.infer(attrs, infer);
+  infer(def, attrs, inputs, std::span(&made, 1));
   if (made.shape != out.shape()) {
     throw ShapeError(fmt::format("[{}] the result has shape {}, which does not fit into an array of shape {}",
                                  def.name(), made.shape.str(), out.shape().str()));
@@ -149,20 +147,18 @@ void NDArray::apply_into(const OpDef& def, const void* attrs, std::span<const ND
     throw TypeError(fmt::format("[{}] the result has dtype {}, the array written to has {}", def.name(),
                                 name_of(made.dtype), name_of(out.dtype())));
   }
-  SmallArray<ArrayNode*> nodes(inputs.size());
   ArrayNode* target = out.node_.get();
   std::vector<NDArray> copies;  // of inputs that overlap what is written: a kernel reads them before it writes
   copies.reserve(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
-    ArrayNode* a = inputs[i]->node_.get();
-    bool same_view = a->offset == target->offset && a->shape == target->shape;
-    if (a->chunk == target->chunk && !same_view) {
-      copies.push_back(inputs[i]->copy());
-      a = copies.back().node_.get();
-    }
-    nodes[i] = a;
+    const ArrayNode& a = *nodes[i];
+    bool same_view = a.offset == target->offset && a.shape == target->shape;
+    if (a.chunk != target->chunk || same_view) continue;
+    copies.push_back(inputs[i]->copy());
+    nodes[i] = copies.back().node_.get();
   }
-  push_kernel(def, attrs, nodes.span(), std::span(&target, 1), label_of(def, site), thread_context().training);
+  push_kernel(def, attrs, nodes.span(), std::span(&target, 1), Outputs::known, label_of(def, site),
+              thread_context().training);
 }
 
 NDArray NDArray::binary(BinaryKind kind, const Arg<NDArray>& a, const Arg<NDArray>& b) {

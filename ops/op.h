@@ -65,24 +65,17 @@ struct Field {
 template <class Op, class T> Field(const char*, T Op::*) -> Field<Op, T>;
 template <class Op, class T> Field(const char*, T Op::*, bool) -> Field<Op, T>;
 
-// Shape and dtype of one value. -1 dimensions and Shape::unknown() occur in inference only.
-struct TensorMeta {
-  Shape shape = Shape::unknown();
-  DType dtype = DType::float32;
-  friend bool operator==(const TensorMeta&, const TensorMeta&) = default;
-};
-
 // Handed to `infer`: known inputs in, outputs (and inferable inputs) out. All checks throw ShapeError or
 // TypeError naming the operator, what was expected and what was given.
 class InferContext {
  public:
-  InferContext(const char* op, const OpTraits& traits, std::span<TensorMeta> inputs, std::span<TensorMeta> outputs)
+  InferContext(const char* op, const OpTraits& traits, std::span<TensorMeta* const> inputs, std::span<TensorMeta> outputs)
       : op_(op), traits_(traits), inputs_(inputs), outputs_(outputs) {}
 
   const char* op() const { return op_; }
   int num_inputs() const { return int(inputs_.size()); }
-  const Shape& shape(int i) const { return inputs_[size_t(i)].shape; }
-  DType dtype(int i = 0) const { return inputs_[size_t(i)].dtype; }
+  const Shape& shape(int i) const { return inputs_[size_t(i)]->shape; }
+  DType dtype(int i = 0) const { return inputs_[size_t(i)]->dtype; }
   // Fills unknown dimensions of input i from `expected`, or throws ShapeError when they differ.
   void expect_shape(int i, const Shape& expected);
   void expect_ndim(int i, int ndim) const;               // throws ShapeError
@@ -100,7 +93,7 @@ class InferContext {
  private:
   const char* op_;
   const OpTraits& traits_;
-  std::span<TensorMeta> inputs_;
+  std::span<TensorMeta* const> inputs_;  // written where unknown
   std::span<TensorMeta> outputs_;
 };
 

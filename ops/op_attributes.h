@@ -28,6 +28,8 @@ class Attributes {
     explicit Block(uint32_t bytes) : bytes(bytes) {}
     static constexpr size_t head = 16;
     static IntrusivePtr<Block> make(const OpDef& def) {
+      static const IntrusivePtr<Block> none(new (pool_allocate(head)) Block(0));
+      if (def.attrs_size == 0) return none;
       return IntrusivePtr<Block>(new (pool_allocate(head + def.attrs_size)) Block(def.attrs_size));
     }
     void* data() { return reinterpret_cast<char*>(this) + head; }

@@ -5,6 +5,7 @@
 #include <memory>
 #include <new>
 #include <span>
+#include <type_traits>
 
 namespace kaon {
 
@@ -12,13 +13,20 @@ namespace kaon {
 template <class T, size_t few = 12>
 class SmallArray {
  public:
-  explicit SmallArray(size_t size) : size_(size) {
-    data_ = size > few ? std::allocator<T>().allocate(size) : reinterpret_cast<T*>(local_);
-    std::uninitialized_value_construct_n(data_, size);
+  explicit SmallArray(size_t size) : SmallArray(size, [](size_t) { return T(); }) {}
+  // Object i is what make(i) returns.
+  template <class Make>
+  SmallArray(size_t size, Make&& make) : SmallArray(Room{size}) {
+    if constexpr (std::is_trivially_destructible_v<T>) {
+      for (size_t i = 0; i < size; ++i) new (data_ + i) T(make(i));
+      size_ = size;
+    } else {
+      for (; size_ < size; ++size_) new (data_ + size_) T(make(size_));  // what make() throws ends so many lives
+    }
   }
   ~SmallArray() {
     std::destroy_n(data_, size_);
-    if (size_ > few) std::allocator<T>().deallocate(data_, size_);
+    if (room_ > few) std::allocator<T>().deallocate(data_, room_);
   }
   SmallArray(const SmallArray&) = delete;
   SmallArray& operator=(const SmallArray&) = delete;
@@ -29,7 +37,14 @@ class SmallArray {
   std::span<T> span() { return {data_, size_}; }
 
  private:
-  size_t size_;
+  struct Room {
+    size_t size;
+  };
+  explicit SmallArray(Room room)
+      : room_(room.size),
+        data_(room_ > few ? std::allocator<T>().allocate(room_) : reinterpret_cast<T*>(local_)) {}
+
+  size_t size_ = 0, room_;
   T* data_;
   alignas(T) std::byte local_[few * sizeof(T)];
 };

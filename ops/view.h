@@ -12,6 +12,13 @@
 
 namespace kaon {
 
+// Shape and dtype of one value. -1 dimensions and Shape::unknown() occur in inference only.
+struct TensorMeta {
+  Shape shape = Shape::unknown();
+  DType dtype = DType::float32;
+  friend bool operator==(const TensorMeta&, const TensorMeta&) = default;
+};
+
 // How a 4-D (batch, channel, height, width) value lies in memory. `shape` is always logical
 // (N, C, H, W); plans keep values of convolution chains in channels_last (N, H, W, C in memory).
 enum class Layout : uint8_t { row_major, channels_last };

@@ -82,9 +82,9 @@ bool any_dimension(const Row& row, const Hosts& outputs, bool (*is)(int64_t)) {
 
 // The shapes that an operator without inputs makes.
 Hosts created(const Row& row) {
-  std::vector<TensorMeta> none, out(1);
+  std::vector<TensorMeta> out(1);
   if (!row.inputs.empty() || row.options.refused) return {};
-  InferContext context(row.def->name().data(), row.def->traits, none, out);
+  InferContext context(row.def->name().data(), row.def->traits, {}, out);
   row.def->infer(row.attrs.get(), context);
   return {Host{out[0].shape}};
 }

@@ -240,7 +240,9 @@ std::string check_inference(const Row& row) {
     if (row.def->traits_of(row.attrs.get()).infers >> i & 1) inputs[i].shape = Shape::unknown(), any = true;
   }
   if (!any || !row.options.infers) return "";
-  InferContext context(row.def->name().data(), row.def->traits, inputs, outputs);
+  std::vector<TensorMeta*> given;
+  for (TensorMeta& m : inputs) given.push_back(&m);
+  InferContext context(row.def->name().data(), row.def->traits, given, outputs);
   row.def->infer(row.attrs.get(), context);
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (inputs[i].shape != known[i].shape) {
