@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <unordered_map>
 
 #include "kaon/gluon/parameter_files.h"
@@ -15,6 +16,14 @@ void check_names(const auto& slots, std::string_view caller) {
   detail::NamedParameters named;
   for (const auto& s : slots) named.emplace_back(s.parameter.name(), s.parameter);
   detail::check_unique(named, caller);
+}
+
+// Filled here and now: nobody waits for a state, so one that failed (no memory, a stopped scope) would end all updates
+// without a word.
+NDArray make_state(const NDArray& weight) {
+  NDArray state = NDArray::empty(weight.shape(), weight.dtype(), weight.device());
+  std::memset(state.node().data(), 0, state.node().bytes());
+  return state;
 }
 
 }  // namespace
@@ -94,7 +103,7 @@ void Trainer::step(int64_t batch_size, bool ignore_stale_grad, std::source_locat
     for (Slot* s : slots) {
       weights.push_back(s->parameter.data());
       gradients.push_back(s->parameter.grad());
-      while (s->states.size() < states) s->states.push_back(nd.zeros_like(weights.back()));
+      while (s->states.size() < states) s->states.push_back(make_state(weights.back()));
       arrays.push_back(&weights.back());
       arrays.push_back(&gradients.back());
       for (const NDArray& state : s->states) arrays.push_back(&state);

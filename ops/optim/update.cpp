@@ -38,6 +38,7 @@ void update_all(const UpdateRule& rule, std::span<const UpdateTensor> tensors, R
   int64_t* ends = static_cast<int64_t*>(run.workspace(sizeof(int64_t) * std::max<size_t>(1, tensors.size())));
   int64_t total = 0;
   for (size_t i = 0; i < tensors.size(); ++i) ends[i] = total += tensors[i].size;
+  run.updates_are_whole = false;
   run.parallel_for(total, grain, [&](int64_t begin, int64_t end) {
     size_t i = size_t(std::upper_bound(ends, ends + tensors.size(), begin) - ends);
     while (begin < end) {
@@ -56,6 +57,7 @@ void infer_update(InferContext& c, const UpdateRule& rule, double lr, double wd)
 }
 
 void run_update(const UpdateRule& rule, double lr, double wd, KernelContext& c) {
+  c.run.updates_are_whole = true;  // until the first is written: there may be no memory to work with
   const UpdateTensor tensor = tensor_of(c, 0, c.num_inputs(), lr, wd);
   update_all(rule, {&tensor, 1}, c.run);
 }
@@ -72,6 +74,7 @@ void infer_multi_update(InferContext& c, const UpdateRule& rule, int period) {
 }
 
 void run_multi_update(const UpdateRule& rule, int period, KernelContext& c) {
+  c.run.updates_are_whole = true;  // as above
   const int count = c.num_inputs() / period;
   const float* rates = c.in(c.num_inputs() - 1).as<float>();
   UpdateTensor* tensors =

@@ -45,7 +45,7 @@ TEST_CASE("engine: reads of a blocked var do not hold up its later readers elsew
   });
 }
 
-TEST_CASE("engine: time_all measures the work, not the push", "[engine]") {
+TEST_CASE("engine: time_all measures the work, not the push", "[engine][async]") {
   at_thread_counts([](Engine& engine) {
     Var v;
     double pushing = 0;

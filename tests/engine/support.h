@@ -10,9 +10,11 @@
 #include <mutex>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "kaon/engine/await.h"
 #include "kaon/engine/engine.h"
+#include "kaon/tests/support/schedule.h"
 
 namespace kaon::test {
 
@@ -54,7 +56,7 @@ class Watchdog {
 };
 
 // Runs body(engine) with engines of 0 (serial), 1, 2 and 4 threads, at least `first` of them; with 0 also on engines
-// that run what is ready in an order of chance.
+// that run what is ready in an order of chance. With --schedule in that order alone.
 template <class F>
 void at_thread_counts(int first, F&& body, EngineOptions options = {}) {
   auto run = [&](const std::string& kind) {
@@ -64,12 +66,14 @@ void at_thread_counts(int first, F&& body, EngineOptions options = {}) {
     EngineScope scope(engine);
     body(engine);
   };
+  const uint64_t chosen = schedule_seed();
   for (int threads : {0, 1, 2, 4}) {
-    if (threads < first) continue;
+    if (chosen || threads < first) continue;
     options.threads = threads;
     run(std::to_string(threads) + " threads");
   }
-  for (uint64_t seed = 1; first == 0 && seed <= 2; ++seed) {
+  for (uint64_t seed : chosen ? std::vector{chosen} : std::vector<uint64_t>{1, 2}) {
+    if (first > 0) break;
     options.schedule = Schedule::random(seed);
     run("the schedule random(" + std::to_string(seed) + ")");
   }

@@ -135,7 +135,7 @@ TEST_CASE("wait: pending operations stay within the limit", "[engine]") {
                    {.max_in_flight = 100});
 }
 
-TEST_CASE("wait: an operation may wait for what it reads, also with a write behind it", "[engine]") {
+TEST_CASE("wait: an operation may wait for what it reads, also with a write behind it", "[engine][async]") {
   at_thread_counts([](Engine& engine) {
     Var input, output;
     std::atomic<bool> write_is_queued{engine.stats().threads == 0};
