@@ -15,6 +15,7 @@
 #include "kaon/gluon/loss.h"
 #include "kaon/gluon/lr_scheduler.h"
 #include "kaon/gluon/metric.h"
+#include "kaon/gluon/model_zoo/resnet.h"
 #include "kaon/gluon/nn/nn.h"
 #include "kaon/gluon/optimizer.h"
 #include "kaon/gluon/summary.h"

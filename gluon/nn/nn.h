@@ -2,9 +2,11 @@
 #pragma once
 
 #include "kaon/gluon/nn/activation.h"
+#include "kaon/gluon/nn/attention.h"
 #include "kaon/gluon/nn/basic.h"
 #include "kaon/gluon/nn/conv.h"
 #include "kaon/gluon/nn/dense.h"
 #include "kaon/gluon/nn/norm.h"
 #include "kaon/gluon/nn/pooling.h"
 #include "kaon/gluon/nn/sequential.h"
+#include "kaon/gluon/nn/transformer.h"

@@ -12,8 +12,10 @@ using namespace kaon;
 
 namespace {
 
-void train_step(const examples::LeNet& net, int64_t batch) {
-  NDArray x = nd.random_normal({batch, 1, 28, 28}), label = nd.zeros(Shape(batch));
+template <class Net>
+void train_step(const Net& net, const Shape& images) {
+  NDArray x = nd.random_normal(images), label = nd.zeros({images[0]});
+  x.attach_grad();
   gluon::loss::SoftmaxCrossEntropyLoss loss_fn;
   NDArray loss = autograd::record([&] { return loss_fn(net(x), label); });
   loss.backward();
@@ -27,7 +29,18 @@ TEST_CASE("implementations: no reference one over the models, forwards and backw
   net.initialize(init::Xavier());
   for (bool hybridized : {false, true}) {
     if (hybridized) net.hybridize({.static_alloc = true, .static_shape = true});
-    for (int64_t batch : {1, 7, 32, 64}) train_step(net, batch);
+    for (int64_t batch : {1, 7, 32, 64}) train_step(net, {batch, 1, 28, 28});
+  }
+  for (int num_layers : {18, 50}) {
+    for (bool thumbnail : {false, true}) {
+      gluon::model_zoo::vision::ResNetV1 resnet(num_layers, {.classes = 10, .thumbnail = thumbnail});
+      resnet.initialize(init::Xavier());
+      const int64_t size = thumbnail ? 32 : 64;
+      for (bool hybridized : {false, true}) {
+        if (hybridized) resnet.hybridize({.static_alloc = true, .static_shape = true});
+        for (int64_t batch : {1, 3}) train_step(resnet, {batch, 3, size, size});
+      }
+    }
   }
   const std::filesystem::path fixtures = test::fixtures_dir();
   for (auto [name, epoch] : {std::pair("LeNet", 1), std::pair("cifar_resnet20_v1", 0)}) {

@@ -1,0 +1,34 @@
+#include "kaon/gluon/nn/attention.h"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace kaon::gluon::nn {
+namespace {
+
+DenseOptions projection(const MultiHeadAttentionOptions& o) {
+  return {.use_bias = o.use_bias,
+          .flatten = false,
+          .weight_initializer = o.weight_initializer,
+          .bias_initializer = o.bias_initializer,
+          .in_units = o.in_units};
+}
+
+}  // namespace
+
+MultiHeadAttentionCell::MultiHeadAttentionCell(int64_t units, int num_heads, const MultiHeadAttentionOptions& options)
+    : HybridBlock("multiheadattentioncell"),
+      proj_query(child("proj_query", Dense(units, projection(options)))),
+      proj_key(child("proj_key", Dense(units, projection(options)))),
+      proj_value(child("proj_value", Dense(units, projection(options)))),
+      dropout_layer(child("dropout_layer", Dropout(options.dropout))),
+      num_heads_(num_heads),
+      scale_(std::sqrt(double(num_heads) / double(units))) {
+  if (num_heads < 1 || units % num_heads != 0) {
+    throw ValueError(
+        fmt::format("[MultiHeadAttentionCell] num_heads must divide units, got {} and {}", num_heads, units));
+  }
+}
+
+}  // namespace kaon::gluon::nn

@@ -1,0 +1,49 @@
+#include "kaon/gluon/nn/transformer.h"
+
+namespace kaon::gluon::nn {
+namespace {
+
+Dense dense(int64_t units, int64_t in_units, const TransformerOptions& o) {
+  return Dense(units, {.flatten = false,
+                       .weight_initializer = o.weight_initializer,
+                       .bias_initializer = o.bias_initializer,
+                       .in_units = in_units});
+}
+
+MultiHeadAttentionCell attention(int64_t units, int num_heads, const TransformerOptions& o) {
+  return MultiHeadAttentionCell(units, num_heads,
+                                {.dropout = o.dropout,
+                                 .weight_initializer = o.weight_initializer,
+                                 .bias_initializer = o.bias_initializer,
+                                 .in_units = units});
+}
+
+AnyBlock activation_of(const TransformerOptions& o) {
+  if (o.activation.is_set()) return Activation(o.activation);
+  return GELU();
+}
+
+LayerNorm norm(int64_t units, const TransformerOptions& o) {
+  return LayerNorm({.epsilon = o.layer_norm_eps, .in_channels = units});
+}
+
+}  // namespace
+
+PositionwiseFFN::PositionwiseFFN(int64_t units, int64_t hidden_size, const TransformerOptions& options)
+    : HybridBlock("positionwiseffn"),
+      ffn_1(child("ffn_1", dense(hidden_size, units, options))),
+      activation(child("activation", activation_of(options))),
+      ffn_2(child("ffn_2", dense(units, hidden_size, options))),
+      dropout_layer(child("dropout_layer", Dropout(options.dropout))),
+      layer_norm(child("layer_norm", norm(units, options))) {}
+
+TransformerEncoderCell::TransformerEncoderCell(int64_t units, int64_t hidden_size, int num_heads,
+                                               const TransformerOptions& options)
+    : HybridBlock("transformerencodercell"),
+      attention_cell(child("attention_cell", attention(units, num_heads, options))),
+      proj(child("proj", dense(units, units, options))),
+      dropout_layer(child("dropout_layer", Dropout(options.dropout))),
+      layer_norm(child("layer_norm", norm(units, options))),
+      ffn(child("ffn", PositionwiseFFN(units, hidden_size, options))) {}
+
+}  // namespace kaon::gluon::nn
