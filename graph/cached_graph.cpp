@@ -7,7 +7,6 @@
 #include <unordered_set>
 
 #include "kaon/graph/autograd.h"
-#include "kaon/graph/gradient.h"
 #include "kaon/graph/passes/passes.h"
 
 namespace kaon {
@@ -78,21 +77,17 @@ IntrusivePtr<ExecutionPlan> CachedGraph::find(std::span<const NDArray* const> in
 }
 
 IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
-  Graph g = Graph::from_symbol(program_, input_names_);
-  infer_graph(g, key.inputs);
-  g = passes::drop_dropout(std::move(g), key.training);
-  // Merged calls have one gradient where the imperative run sums two: equal, but not bit for bit.
-  if (!options_.exact) g = passes::common_subexpressions(std::move(g));
-  if (!key.wanted.empty()) g = with_gradient(std::move(g), key.wanted);
-  g = passes::common_subexpressions(std::move(g));
-  g = passes::dead_code(std::move(g));
-  if (!options_.exact) {
-    g = passes::fuse_activation(std::move(g));
-    g = passes::channels_last(std::move(g));
-  }
-  g = passes::own_outputs(std::move(g));
-  PlanOptions options{.training = key.training, .exact = options_.exact, .keep_arenas = options_.static_alloc};
-  return IntrusivePtr<ExecutionPlan>(new ExecutionPlan(std::move(g), options));
+  auto trace = [program = program_, names = input_names_, metas = key.inputs] {
+    Graph g = Graph::from_symbol(program, names);
+    infer_graph(g, metas);
+    return g;
+  };
+  const passes::Options passes{.training = key.training, .exact = options_.exact, .wanted = key.wanted};
+  const PlanOptions options{.training = key.training,
+                            .exact = options_.exact,
+                            .keep_arenas = options_.static_alloc,
+                            .history = [trace, passes] { return passes::explain(trace(), passes); }};
+  return IntrusivePtr<ExecutionPlan>(new ExecutionPlan(passes::run(trace(), passes), options));
 }
 
 std::string CachedGraph::explain(const Key& key) const {

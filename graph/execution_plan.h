@@ -1,6 +1,7 @@
 // ExecutionPlan: a graph with its memory, flattened so that one engine operation runs all of it.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -25,6 +26,7 @@ struct PlanOptions {
   bool training = false;
   bool exact = false;        // the imperative kernels
   bool keep_arenas = false;  // else their memory goes back to the storage after each use
+  std::function<std::string()> history{};  // how the graph came about, for dump(); null: nobody knows
 };
 
 struct PlanCall;
@@ -52,7 +54,8 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   const Graph& graph() const { return graph_; }
   const MemoryPlan& memory() const { return memory_; }
   std::string report() const { return memory_.report(graph_); }
-  std::string dump() const { return graph_.str() + report(); }
+  // The graph before and after each pass, then report().
+  std::string dump() const { return (options_.history ? options_.history() : graph_.str()) + report(); }
   // Arenas made so far; each has memory().arena_bytes.
   size_t num_arenas() const;
 

@@ -68,6 +68,18 @@ std::vector<std::vector<uint32_t>> count_uses(const Graph& graph) {
   return uses;
 }
 
+namespace {
+// " {kernel=(3, 3), num_filter=8}": those that are not as by default.
+std::string attributes_of(const Node& n) {
+  std::string text;
+  if (!n.op) return text;
+  n.op->write(n.attrs.get(), [&](std::string_view name, const std::string& value, bool is_default) {
+    if (!is_default) text += fmt::format("{}{}={}", text.empty() ? " {" : ", ", name, value);
+  });
+  return text.empty() ? text : text + "}";
+}
+}  // namespace
+
 std::string Graph::str() const {
   std::string text;
   for (size_t i = 0; i < nodes.size(); ++i) {
@@ -78,7 +90,7 @@ std::string Graph::str() const {
       text += fmt::format("{}%{}{}", k ? ", " : "", n.inputs[k].node,
                           n.inputs[k].output ? fmt::format(".{}", n.inputs[k].output) : "");
     }
-    text += ")";
+    text += ")" + attributes_of(n);
     for (const TensorMeta& m : n.outputs) text += fmt::format(" {} {}", name_of(m.dtype), m.shape.str());
     if (!n.layouts.empty() && n.layouts[0] == Layout::channels_last) text += " nhwc";
     text += fmt::format("  {}{}\n", n.name, n.phase == Phase::backward ? " [backward]" : "");

@@ -51,10 +51,11 @@ void share_memory(MemoryPlan& plan, const Graph& graph) {
     const Node& node = graph.nodes[i];
     if (!node.op || node.outputs.empty()) continue;
     ValueSlot& out = plan.slots[i][0];
+    const int taken_over = node.op->traits_of(node.attrs.get()).inplace;
     if (node.op->traits.view) {
       out.root = slot(node.inputs[0]).root;
-    } else if (node.op->traits.inplace >= 0 && out.place == Place::arena) {
-      ValueId in = node.inputs[size_t(node.op->traits.inplace)];
+    } else if (taken_over >= 0 && out.place == Place::arena) {
+      ValueId in = node.inputs[size_t(taken_over)];
       const ValueSlot& source = slot(slot(in).root);
       bool once = std::count_if(node.inputs.begin(), node.inputs.end(),
                                 [&](ValueId v) { return slot(v).root == slot(in).root; }) == 1;

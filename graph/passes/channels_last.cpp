@@ -4,6 +4,7 @@
 #include <map>
 
 #include "kaon/graph/passes/passes.h"
+#include "kaon/graph/passes/rewrite.h"
 #include "kaon/graph/reorder.h"
 
 namespace kaon::passes {
@@ -45,9 +46,14 @@ ImageRule rule_of(const Graph& g, const Node& n) {
       {"BatchNorm", bit(0), bit(0)},
       {"_backward_BatchNorm", bit(0) | bit(1), bit(0)},
   };
-  for (const Named& t : table) {
+  for (Named t : table) {
     if (t.name != name) continue;
+    if (n.op == &Convolution::def && attributes<Convolution>(n).fused.addend) {
+      t.inputs |= bit(int(n.inputs.size()) - 1);
+    }
     if (!all_images(t.inputs, t.outputs)) return {};
+    // The images that come from outside: the kernel brings their few channels in, and gives channels-last ones.
+    if (n.op == &Convolution::def && g.meta(n.inputs[0]).shape[1] <= 4) t.inputs &= ~bit(0);
     bool prefers = name.find("Convolution") != name.npos;
     for (uint32_t i = 0; i < n.inputs.size(); ++i) {
       if (t.inputs >> i & 1) prefers = prefers && g.meta(n.inputs[i]).shape[1] >= enough_channels;

@@ -1,29 +1,79 @@
-// Passes: functions from Graph to Graph. Each keeps what the outputs compute.
+// Passes: functions from Graph to Graph. Each keeps what the outputs compute, bit for bit unless it says otherwise.
 #pragma once
+
+#include <span>
+#include <string>
 
 #include "kaon/graph/graph.h"
 
 namespace kaon::passes {
 
-// Outputs that are inputs, constants, views of these, or listed twice get a copy node: a plan's outputs are arrays of
-// their own.
-Graph own_outputs(Graph graph);
+// What the passes need to know about the plan.
+struct Options {
+  bool training = false;
+  bool exact = false;          // bit-equal to the imperative run
+  std::vector<bool> wanted{};  // gradients, by input; empty when nothing is recorded
+};
 
-// Drops nodes that no output needs (nodes that update an input stay).
-Graph dead_code(Graph graph);
+struct Pass {
+  const char* name;
+  Graph (*run)(Graph graph, const Options& options);
+  bool in_exact = true;  // also where every bit must be that of the imperative run
+};
 
-// Merges nodes with the same operator, attributes and inputs; never random or updating ones, nor readers of what is
-// updated.
-Graph common_subexpressions(Graph graph);
+// What becomes of a traced graph with known shapes, in this order.
+std::span<const Pass> pipeline();
+Graph run(Graph traced, const Options& options);
+// The graph as it was traced and after each pass that changed it.
+std::string explain(Graph traced, const Options& options);
 
 // Without training Dropout hands its input through.
 Graph drop_dropout(Graph graph, bool training);
 
-// An activation that alone reads a FullyConnected or Convolution becomes part of it.
-Graph fuse_activation(Graph graph);
+// Merges nodes with the same operator, attributes and inputs; never random or updating ones, nor readers of what is
+// updated. Before the gradient is taken, merged calls have one gradient where the imperative run sums two: equal, but
+// not bit for bit.
+Graph common_subexpressions(Graph graph, bool training);
+
+// What constants determine becomes a constant, up to 1 MB for each operator; reshaped constants share memory. Never
+// random numbers, updates, nor what reads what is updated. What fails stays, and fails when it runs.
+Graph fold_constants(Graph graph, bool training);
+
+// A transpose of the last two axes before dot or batch_dot, or alone after it, becomes transpose_a and transpose_b.
+// Other kernels then run: equal within rounding.
+Graph fold_transposes(Graph graph, bool training);
+
+// Drops nodes that no output needs (nodes that update an input stay).
+Graph dead_code(Graph graph, bool training);
+
+// dot(x, w, transpose_b) with a matrix w is a FullyConnected without bias, with the same kernel.
+Graph dense_products(Graph graph);
+
+// A sum with one number per channel becomes the bias of the Convolution or FullyConnected that has none and that it
+// alone reads. Equal within rounding.
+Graph fuse_bias(Graph graph, bool training);
+
+// A BatchNorm by moving statistics becomes part of the Convolution or FullyConnected that it alone reads: one number
+// per channel to multiply with, one to add, made anew from the parameters in each run. Equal within rounding.
+Graph fold_batch_norm(Graph graph, bool training);
+
+// The sum of two values of one shape becomes part of the Convolution or FullyConnected among them that it alone reads.
+// Equal within rounding.
+Graph fuse_sum(Graph graph, bool training);
+
+// A relu, sigmoid or tanh becomes part of the Convolution or FullyConnected that it alone reads.
+Graph fuse_activation(Graph graph, bool training);
 
 // Keeps 4-D values between convolutions, poolings and operators that do not mind in channels-last memory, with
-// reorders where such a region begins and ends. Shapes stay logical (N, C, H, W).
+// reorders where such a region begins and ends. Shapes stay logical (N, C, H, W). Equal within rounding.
 Graph channels_last(Graph graph);
+
+// Outputs that are inputs, constants, views of these, or listed twice get a copy node: a plan's outputs are arrays of
+// their own.
+Graph own_outputs(Graph graph);
+
+// Pointwise operators that feed each other become one node, which reads its inputs and writes its outputs once. The same
+// values, bit for bit; no more memory than without.
+Graph fuse_pointwise(Graph graph);
 
 }  // namespace kaon::passes

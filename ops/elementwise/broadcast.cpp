@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "kaon/ops/dispatch.h"
+#include "kaon/ops/elementwise/spread.h"
 
 namespace kaon {
 namespace {
@@ -75,31 +76,6 @@ int64_t row_offset(const Plan& p, int k, int64_t row) {
   return offset;
 }
 
-// n elements of input k along its rows, from the start of row `row` on.
-template <class T>
-void gather_rows(const Plan& p, int k, const T* from, int64_t row, T* to, int64_t n) {
-  const int64_t length = p.size[p.ndim - 1], step = p.stride[k][p.ndim - 1];
-  int64_t index[Shape::max_ndim];
-  for (int i = p.ndim - 1; i-- > 0;) {
-    index[i] = row % p.size[i];
-    row /= p.size[i];
-  }
-  int64_t offset = 0;
-  for (int i = 0; i < p.ndim - 1; ++i) offset += index[i] * p.stride[k][i];
-  for (;;) {
-    const int64_t m = std::min(length, n);
-    for (int64_t j = 0; j < m; ++j) to[j] = from[offset + j * step];
-    if ((n -= m) == 0) return;
-    to += m;
-    for (int i = p.ndim - 1; i-- > 0;) {
-      offset += p.stride[k][i];
-      if (++index[i] < p.size[i]) break;
-      offset -= index[i] * p.stride[k][i];
-      index[i] = 0;
-    }
-  }
-}
-
 struct Call {
   const PointwiseKernels& kernels;
   const void* attrs;
@@ -149,7 +125,6 @@ void run_long_rows(const Call& c, int64_t begin, int64_t end) {
 template <class T>
 void run_short_rows(const Call& c, int64_t tile, int64_t begin, int64_t end) {
   const Plan& p = c.plan;
-  const int64_t length = p.size[p.ndim - 1];
   alignas(64) T buffers[2][pointwise_tile];
   bool dense[2], periodic[2], filled[2] = {false, false};
   for (int k = 0; k < 2; ++k) {
@@ -168,7 +143,7 @@ void run_short_rows(const Call& c, int64_t tile, int64_t begin, int64_t end) {
       const T* from = reinterpret_cast<const T*>(c.in[k]);
       in[k] = dense[k] ? from + i : buffers[k];
       if (dense[k] || (periodic[k] && filled[k])) continue;
-      gather_rows(p, k, from, i / length, buffers[k], m);
+      gather_spread(p.ndim, p.size, p.stride[k], from, i, buffers[k], m);
       filled[k] = true;
     }
     run_piece(c.kernels, c.attrs, c.dtype, in, 2, c.out + size_t(i) * sizeof(T), size_t(m), c.stream);

@@ -264,6 +264,11 @@ HWY_INLINE auto not_equal(V a, V b) {
 // max(x, 0); NaN stays.
 template <class D, class V>
 HWY_INLINE V relu(D d, V x) {
+#if HWY_TARGET == HWY_AVX3
+  if constexpr (sizeof(x.raw) == 64) {  // one instruction for two: zeros, -inf and negative numbers become 0
+    return V{_mm512_fixupimm_ps(x.raw, x.raw, _mm512_set1_epi32(0x08080800), 0)};
+  }
+#endif
   return hn::IfThenZeroElse(hn::Le(x, hn::Zero(d)), x);
 }
 

@@ -10,37 +10,13 @@
 #include "hwy/foreach_target.h"
 //
 #include "hwy/highway.h"
-#include "kaon/ops/elementwise/math.h"
+#include "kaon/ops/elementwise/select_vector.h"
 #include "kaon/ops/elementwise/tile_loop.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kaon::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace vm = kaon::math::HWY_NAMESPACE;
-
-struct WhereVector {
-  template <class D, class V>
-  HWY_INLINE V operator()(D d, V condition, V x, V y) const {
-    return hn::IfThenElse(vm::not_equal(condition, hn::Zero(d)), x, y);
-  }
-};
-
-struct ClipVector {
-  float low, high;
-  template <class D, class V>
-  HWY_INLINE V operator()(D d, V x) const {
-    const V lo = hn::Set(d, low), hi = hn::Set(d, high);
-    return hn::IfThenElse(hn::Lt(x, lo), lo, hn::IfThenElse(hn::Gt(x, hi), hi, x));
-  }
-};
-
-struct ClipBackwardVector {
-  float low, high;
-  template <class D, class V>
-  HWY_INLINE V operator()(D d, V head, V x) const {
-    return hn::IfThenZeroElse(hn::Or(hn::Lt(x, hn::Set(d, low)), hn::Gt(x, hn::Set(d, high))), head);
-  }
-};
 
 void WhereTile(const void*, const float* const* in, float* out, size_t n) {
   vm::tile_loop<3>(in, out, n, WhereVector{});

@@ -8,16 +8,10 @@
 
 namespace kaon {
 
-struct OpDef;
-
 // out[i] = op(in[0][i], in[1][i], ...) for i < n. `attrs` is the operator's struct. `out` may be one of the
 // inputs. Element i does not depend on how an array is cut into tiles, so fused and imperative results are
 // bit-equal.
 using TileFn = void (*)(const void* attrs, const float* const* in, float* out, size_t n);
-
-// The function of a pointwise operator whose inputs all have the output's shape and are float32; nullptr
-// when the operator has none. For `where` the condition is float32 of the same shape too. Thread safety: any.
-TileFn float32_tile(const OpDef& def);
 
 // Copies with stores that go past the caches: for outputs larger than they are. The thread that streamed
 // calls stream_flush() before another thread may read.

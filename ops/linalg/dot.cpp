@@ -19,13 +19,11 @@ Side lhs_side(const Shape& s, bool transpose) {
 }
 Side rhs_side(const Shape& s, bool transpose) { return lhs_side(s, !transpose); }
 
-// The array as the two-dimensional matrix that the product sees.
-NDArray matrix(const NDArray& x, int64_t rows, int64_t columns) {
-  return x.ndim() == 2 ? x : nd._reshape_to(x, {.shape = Shape(rows, columns)});
-}
 NDArray shaped(const NDArray& x, const Shape& shape) {
   return x.shape() == shape ? x : nd._reshape_to(x, {.shape = shape});
 }
+// The array as the two-dimensional matrix that the product sees.
+NDArray matrix(const NDArray& x, int64_t rows, int64_t columns) { return shaped(x, Shape(rows, columns)); }
 
 template <class T>
 Gemm<T> product(KernelContext& c, const Side& a, const Side& b, bool transpose_a, bool transpose_b) {

@@ -74,19 +74,17 @@ void sgemm(const Gemm<float>& g, const float* a, const float* b, float* c, int64
              g.transpose_a ? g.m : g.k, b, g.transpose_b ? g.k : g.n, 0.f, c, g.n);
 }
 
+// The block of C at this row and column.
 template <class T>
-void only_bias(const Gemm<T>& g) {
-  for (int64_t i = 0; i < g.m; ++i) {
-    for (int64_t j = 0; j < g.n; ++j) g.c[i * g.n + j] = g.bias ? g.bias[j] : T(0);
-  }
+void finish(const Gemm<T>& g, const Epilogue<T>& e, int64_t row, int64_t column, int64_t rows, int64_t columns) {
+  const int64_t at = row * g.n + column;
+  finish_rows(g.c + at, g.n, g.c + at, g.n, rows, columns, e.at(column, at));
 }
 
 // Rows [begin, end) of C with B as (k, n): walks B in rows, in blocks that stay in the cache.
 void double_rows(const Gemm<double>& g, const double* b, int64_t begin, int64_t end) {
   constexpr int64_t depth = 64, width = 256;
-  for (int64_t i = begin; i < end; ++i) {
-    for (int64_t j = 0; j < g.n; ++j) g.c[i * g.n + j] = g.bias ? g.bias[j] : 0;
-  }
+  std::fill(g.c + begin * g.n, g.c + end * g.n, 0.0);
   for (int64_t j0 = 0; j0 < g.n; j0 += width) {
     const int64_t j1 = std::min(g.n, j0 + width);
     for (int64_t p0 = 0; p0 < g.k; p0 += depth) {
@@ -101,7 +99,7 @@ void double_rows(const Gemm<double>& g, const double* b, int64_t begin, int64_t 
       }
     }
   }
-  activate(g.c + begin * g.n, (end - begin) * g.n, g.activation);
+  finish(g, g.epilogue, begin, 0, end - begin, g.n);
 }
 
 // B (n, k) as (k, n).
@@ -130,21 +128,21 @@ void batch_of(KernelContext& c, const Gemm<T>& first, int64_t batch) {
 void gemm(KernelContext& c, const Gemm<float>& g) {
   if (g.m == 0 || g.n == 0) return;
   if (g.k == 0) {
-    only_bias(g);
-    return activate(g.c, g.m * g.n, g.activation);
+    std::fill_n(g.c, g.m * g.n, 0.f);
+    return finish(g, g.epilogue, 0, 0, g.m, g.n);
   }
-  if (g.m == 1 && g.transpose_b) return gemv(c.run, g.b, g.a, g.bias, g.c, g.n, g.k, g.activation);
+  if (g.m == 1 && g.transpose_b) return gemv(c.run, g.b, g.a, g.c, g.n, g.k, g.epilogue);
   if (g.m == 1) {
     gemv_transposed(c.run, g.b, g.a, g.c, g.k, g.n);
-    return add_bias_and_activate(g.c, 1, g.n, g.n, g.bias, g.activation);
+    return finish(g, g.epilogue, 0, 0, 1, g.n);
   }
   if (g.n == 1) {
     if (g.transpose_a) {
       gemv_transposed(c.run, g.a, g.b, g.c, g.k, g.m);
     } else {
-      gemv(c.run, g.a, g.b, nullptr, g.c, g.m, g.k);
+      gemv(c.run, g.a, g.b, g.c, g.m, g.k);
     }
-    return add_bias_and_activate(g.c, g.m, 1, 1, g.bias, g.activation);
+    return finish(g, g.epilogue, 0, 0, g.m, 1);
   }
   const Blocks s = split(g.m, g.n, g.k);
   const auto each_block = [&](auto&& product) {
@@ -156,7 +154,7 @@ void gemm(KernelContext& c, const Gemm<float>& g) {
         const float* b = g.b + (g.transpose_b ? column * g.k : column);
         float* out = g.c + row * g.n + column;
         product(i, a, b, out, rows, columns);
-        add_bias_and_activate(out, rows, columns, g.n, g.bias ? g.bias + column : nullptr, g.activation);
+        finish(g, g.epilogue, row, column, rows, columns);
       }
     });
   };

@@ -3,13 +3,13 @@
 
 #include <cstdint>
 
-#include "kaon/ops/nn/fused_activation.h"
+#include "kaon/ops/nn/epilogue.h"
 #include "kaon/ops/view.h"
 
 namespace kaon {
 
-// C (m, n) = activation(op(A) op(B) + bias), all row-major and dense. op(A) is (m, k): A itself is (m, k), or (k, m)
-// when transpose_a; likewise op(B) is (k, n). `bias` has n elements or is null.
+// C (m, n) = op(A) op(B) and then the epilogue, whose channels are the n columns; all row-major and dense. op(A) is
+// (m, k): A itself is (m, k), or (k, m) when transpose_a; likewise op(B) is (k, n). An addend is not C itself.
 template <class T>
 struct Gemm {
   const T* a = nullptr;
@@ -17,8 +17,7 @@ struct Gemm {
   T* c = nullptr;
   int64_t m = 0, n = 0, k = 0;
   bool transpose_a = false, transpose_b = false;
-  const T* bias = nullptr;
-  FusedActivation activation = FusedActivation::none;
+  Epilogue<T> epilogue{};
 };
 
 // Splits the product into blocks of C that are fixed by its shape. One row or one column is a matrix-vector product.

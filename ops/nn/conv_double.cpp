@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "kaon/ops/nn/conv_kernels.h"
+#include "kaon/ops/nn/scratch.h"
 
 namespace kaon {
 namespace {
@@ -55,16 +56,19 @@ void for_each_pair(const ConvGeometry& g, int64_t n, int64_t first_out, int64_t 
 
 }  // namespace
 
-void conv_forward_double(KernelContext& c, const ConvGeometry& g, const double* x, const double* w, const double* bias,
-                         double* y, FusedActivation activation) {
+void conv_forward_double(KernelContext& c, const ConvGeometry& g, const double* x, const double* w, double* y,
+                         const Epilogue<double>& epilogue) {
   c.run.parallel_for(g.batch * g.out_channels, 1, [&](int64_t begin, int64_t end) {
+    const int64_t positions = g.out_positions();
+    const Scratch sums(size_t(positions) * sizeof(double));  // y may hold the addend
+    double* const sum = sums.as<double>();
     for (int64_t plane = begin; plane < end; ++plane) {
       const int64_t n = plane / g.out_channels, o = plane % g.out_channels;
-      std::fill_n(y + plane * g.out_positions(), g.out_positions(), bias ? bias[o] : 0.0);
-      for_each_pair(g, n, o, o + 1, [&](int64_t from, int64_t to, int64_t taps) {
-        for_each_product(g, [&](int64_t i, int64_t p, int64_t k) { y[to + p] += x[from + i] * w[taps + k]; });
+      std::fill_n(sum, positions, 0.0);
+      for_each_pair(g, n, o, o + 1, [&](int64_t from, int64_t, int64_t taps) {
+        for_each_product(g, [&](int64_t i, int64_t p, int64_t k) { sum[p] += x[from + i] * w[taps + k]; });
       });
-      activate(y + plane * g.out_positions(), g.out_positions(), activation);
+      finish_planes(sum, y + plane * positions, 1, 1, positions, epilogue.at(o, plane * positions));
     }
   });
 }

@@ -24,7 +24,7 @@ class Images {
   }
   // Where the primitive finds images [first, first + images): `staging` or the tensor itself.
   float* place(int64_t first, std::byte* staging) const {
-    return staged_ ? reinterpret_cast<float*>(staging) : data_ + floats(outside_, first);
+    return staged_ ? reinterpret_cast<float*>(staging) : outside(first);
   }
   void bring_in(int64_t first, int64_t images, std::byte* staging) const {
     if (staged_) convert_images(outside(first), outside_, place(first, staging), inner_, images, channels_, positions_);
@@ -32,17 +32,34 @@ class Images {
   void carry_out(int64_t first, int64_t images, std::byte* staging) const {
     if (staged_) convert_images(place(first, staging), inner_, outside(first), outside_, images, channels_, positions_);
   }
-  int64_t floats(int64_t images) const { return int64_t(floats(staged_ ? inner_ : outside_, images)); }
+  // Images [first, first + images) of the tensor from those in `from`, which lie alike, through the epilogue.
+  void finish(const float* from, int64_t first, int64_t images, const Epilogue<float>& epilogue) const {
+    float* const to = outside(first);
+    const Epilogue<float> e = epilogue.at(0, to - data_);
+    if (outside_ == ImageLayout::channels_last) {
+      finish_rows(from, channels_, to, channels_, images * positions_, channels_, e);
+    } else {
+      finish_planes(from, to, images * channels_, channels_, positions_, e);
+    }
+  }
+  // The same tensor from image `first` on, lying elsewhere.
+  Images moved(float* data, int64_t first) const {
+    Images m = *this;
+    m.data_ = data, m.first_ = first;
+    return m;
+  }
+  size_t bytes(int64_t images) const { return floats(outside_, images) * sizeof(float); }
+  float* outside(int64_t first) const { return data_ + floats(outside_, first - first_); }
 
  private:
   size_t floats(ImageLayout layout, int64_t images) const {
     return size_t(images * image_floats(layout, channels_, positions_));
   }
-  float* outside(int64_t first) const { return data_ + floats(outside_, first); }
 
   ImageLayout outside_, inner_;
   int64_t channels_, positions_;
   float* data_;
+  int64_t first_ = 0;  // the image at data_
   bool staged_;
 };
 
@@ -69,27 +86,30 @@ void for_each_piece(KernelContext& c, const ConvSet& set, int64_t batch, Body&& 
 
 }  // namespace
 
-void conv_forward(KernelContext& c, const ConvGeometry& g, const TensorView& x, const float* w, const float* bias,
-                  const TensorView& y, FusedActivation activation) {
+void conv_forward(KernelContext& c, const ConvGeometry& g, const TensorView& x, const float* w, const TensorView& y,
+                  Epilogue<float> epilogue) {
   if (g.batch == 0) return;
+  const float* const bias = epilogue.take_bias();
+  const bool in_place = epilogue.addend && epilogue.addend == y.as<float>();
   const auto set = conv_set(c, ConvKind::forward, g, image_layout(x.layout), image_layout(y.layout), bias != nullptr);
   const Images in(x, set->in, g.in_channels, g.in_positions());
-  const Images out(y, set->out, g.out_channels, g.out_positions());
+  const Images result(y, set->out, g.out_channels, g.out_positions());
   const float* const weights = inner_weights(c, *set, w);
   for_each_piece(c, *set, g.batch, [&](const onednn::Primitive& conv, int64_t first, int64_t images, int64_t) {
-    const size_t in_bytes = in.staging_bytes(images);
-    const Scratch staging(in_bytes + out.staging_bytes(images));
+    const size_t in_bytes = in.staging_bytes(images), out_bytes = result.staging_bytes(images);
+    const Scratch staging(in_bytes + out_bytes + (in_place ? result.bytes(images) : 0));
     std::byte* const out_staging = staging.data() + in_bytes;
+    // the products are kept apart from an addend that lies in y
+    const Images out = in_place ? result.moved(reinterpret_cast<float*>(out_staging + out_bytes), first) : result;
     in.bring_in(first, images, staging.data());
     const float* const data = in.place(first, staging.data());
-    float* const result = out.place(first, out_staging);
     if (bias) {
-      conv.run(data, weights, result, bias);
+      conv.run(data, weights, out.place(first, out_staging), bias);
     } else {
-      conv.run(data, weights, result);
+      conv.run(data, weights, out.place(first, out_staging));
     }
-    activate(result, out.floats(images), activation);
     out.carry_out(first, images, out_staging);
+    result.finish(out.outside(first), first, images, epilogue);
   });
 }
 

@@ -86,6 +86,7 @@ void ConvolutionOp<P>::infer(InferContext& c) const {
   c.expect_floating();
   c.expect_ndim_at_least(at, 3);
   const Shape data = c.shape(at);
+  if (fused != Fused()) c.fail_value("__fused__ is for the nodes of plans");
   check_window(c, kernel, stride, dilate, pad, layout, data.ndim() - 2);
   check_channels(*this, c, data);
   const Shape out = output_shape(*this, c, data), weight = weight_shape(*this, data);
@@ -145,12 +146,11 @@ void run_cpu(const ConvolutionOp<P>& op, KernelContext& context) {
     };
     if constexpr (P == ConvPart::forward) {
       const ConvGeometry g = geometry(c.in(0), c.out());
-      const void* bias = op.no_bias ? nullptr : c.in(2).data;
       if (is_double) {
-        conv_forward_double(c, g, c.in(0).as<double>(), c.in(1).as<double>(), static_cast<const double*>(bias),
-                            c.out().as<double>(), op.fused);
+        conv_forward_double(c, g, c.in(0).as<double>(), c.in(1).as<double>(), c.out().as<double>(),
+                            layer_epilogue<double>(c, op.no_bias, op.fused));
       } else {
-        conv_forward(c, g, c.in(0), c.in(1).as<float>(), static_cast<const float*>(bias), c.out(), op.fused);
+        conv_forward(c, g, c.in(0), c.in(1).as<float>(), c.out(), layer_epilogue<float>(c, op.no_bias, op.fused));
       }
     } else if constexpr (P == ConvPart::backward_data) {
       const ConvGeometry g = geometry(c.out(), c.in(0));

@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "kaon/ops/attributes.h"
-#include "kaon/ops/nn/fused_activation.h"
+#include "kaon/ops/nn/epilogue.h"
 #include "kaon/ops/op.h"
 
 namespace kaon {
@@ -20,11 +20,13 @@ constexpr std::array<std::string_view, 5> enum_names(ConvLayout) { return {"NCW"
 
 enum class ConvPart { forward, backward_data, backward_weight };
 
-constexpr OpTraits convolution_traits(ConvPart part) {
+// `addend`: the input whose memory the result may take over.
+constexpr OpTraits convolution_traits(ConvPart part, int addend = -1) {
   switch (part) {
     case ConvPart::forward:
       return {.name = "Convolution",
-              .inputs = Names("data", "weight", "bias"),
+              .inputs = Names("data", "weight", "bias", "scale", "addend"),
+              .inplace = addend,
               .infers = bit(1) | bit(2),
               .any_layout = true};
     case ConvPart::backward_data:  // `data` gives its shape only
@@ -60,11 +62,13 @@ struct ConvolutionOp {
   std::optional<CudnnTune> cudnn_tune{};
   bool cudnn_off = false;
   std::optional<ConvLayout> layout{};
-  FusedActivation fused = FusedActivation::none;
+  Fused fused{};
 
   template <class T>
   using F = Field<ConvolutionOp, T>;
   static constexpr OpTraits traits = convolution_traits(P);
+  static constexpr std::array traits_with_addend{convolution_traits(P, 2), convolution_traits(P, 3),
+                                                 convolution_traits(P, 4)};
   static constexpr auto fields = std::tuple{F<Shape>{"kernel", &ConvolutionOp::kernel, true},
                                             F<Shape>{"stride", &ConvolutionOp::stride},
                                             F<Shape>{"dilate", &ConvolutionOp::dilate},
@@ -76,10 +80,15 @@ struct ConvolutionOp {
                                             F<std::optional<CudnnTune>>{"cudnn_tune", &ConvolutionOp::cudnn_tune},
                                             F<bool>{"cudnn_off", &ConvolutionOp::cudnn_off},
                                             F<std::optional<ConvLayout>>{"layout", &ConvolutionOp::layout},
-                                            F<FusedActivation>{"__fused__", &ConvolutionOp::fused}};
+                                            F<Fused>{"__fused__", &ConvolutionOp::fused}};
   static const OpDef def;
-  int num_inputs() const { return P == ConvPart::forward ? (no_bias ? 2 : 3) : traits.inputs.size(); }
+  int num_inputs() const {
+    return P == ConvPart::forward ? 3 - int(no_bias) + fused.inputs() : traits.inputs.size();
+  }
   int num_outputs() const { return P == ConvPart::backward_weight && !no_bias ? 2 : 1; }
+  const OpTraits& traits_of() const {
+    return fused.addend ? traits_with_addend[size_t(num_inputs() - 3)] : traits;  // the addend is the last input
+  }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
 

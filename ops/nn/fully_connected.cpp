@@ -27,8 +27,7 @@ void multiply(const FullyConnected& op, KernelContext& c) {
                   .n = weight[0],
                   .k = weight[1],
                   .transpose_b = true,
-                  .bias = op.no_bias ? nullptr : c.in(2).as<T>(),
-                  .activation = op.fused});
+                  .epilogue = layer_epilogue<T>(c, op.no_bias, op.fused)});
 }
 
 }  // namespace
@@ -36,6 +35,7 @@ void multiply(const FullyConnected& op, KernelContext& c) {
 constinit const OpDef FullyConnected::def = make_op_def<FullyConnected>();
 
 void FullyConnected::infer(InferContext& c) const {
+  if (fused != Fused()) c.fail_value("__fused__ is for the nodes of plans");
   if (num_hidden < 1) c.fail_value(fmt::format("num_hidden must be at least 1, got {}", num_hidden));
   c.expect_ndim_at_least(0, 1);
   c.expect_same_dtype();

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kaon/ops/attributes.h"
-#include "kaon/ops/nn/fused_activation.h"
+#include "kaon/ops/nn/epilogue.h"
 #include "kaon/ops/op.h"
 
 namespace kaon {
@@ -15,14 +15,15 @@ struct FullyConnected {
   int num_hidden = 0;
   bool no_bias = false;
   bool flatten = true;
-  FusedActivation fused = FusedActivation::none;
-  static constexpr OpTraits traits{
-      .name = "FullyConnected", .inputs = Names("data", "weight", "bias"), .infers = bit(1) | bit(2)};
+  Fused fused{};
+  static constexpr OpTraits traits{.name = "FullyConnected",
+                                   .inputs = Names("data", "weight", "bias", "scale", "addend"),
+                                   .infers = bit(1) | bit(2)};
   static constexpr auto fields =
       std::tuple{Field{"num_hidden", &FullyConnected::num_hidden, true}, Field{"no_bias", &FullyConnected::no_bias},
                  Field{"flatten", &FullyConnected::flatten}, Field{"__fused__", &FullyConnected::fused}};
   static const OpDef def;
-  int num_inputs() const { return no_bias ? 2 : 3; }
+  int num_inputs() const { return 3 - int(no_bias) + fused.inputs(); }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
 };

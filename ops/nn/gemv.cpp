@@ -151,12 +151,13 @@ namespace {
 constexpr int64_t piece_weights = 1 << 18;  // 1 MB of weights: some 20 us when they come from memory
 }
 
-void gemv(RunContext& run, const float* w, const float* x, const float* bias, float* y, int64_t rows, int64_t columns,
-          FusedActivation activation) {
+void gemv(RunContext& run, const float* w, const float* x, float* y, int64_t rows, int64_t columns,
+          Epilogue<float> epilogue) {
+  const float* const bias = epilogue.take_bias();
   const auto piece = [&](int64_t begin, int64_t end) {
     HWY_DYNAMIC_DISPATCH(Gemv)
     (w + begin * columns, x, bias ? bias + begin : nullptr, y + begin, end - begin, columns);
-    activate(y + begin, end - begin, activation);
+    finish_rows(y + begin, 0, y + begin, 0, 1, end - begin, epilogue.at(begin, begin));
   };
   const int64_t grain = std::max<int64_t>(1, piece_weights / std::max<int64_t>(columns, 1));
   if (rows <= grain) {

@@ -4,14 +4,14 @@
 #include <cstdint>
 
 #include "kaon/engine/run_context.h"
-#include "kaon/ops/nn/fused_activation.h"
+#include "kaon/ops/nn/epilogue.h"
 
 namespace kaon {
 
-// y = activation(W x + bias), W (rows, columns) row-major; `bias` may be null. Bound by reading W once. Large
+// y = W x, W (rows, columns) row-major, and then the epilogue, each row a channel. Bound by reading W once. Large
 // matrices are split into row pieces fixed by their shape.
-void gemv(RunContext& run, const float* w, const float* x, const float* bias, float* y, int64_t rows, int64_t columns,
-          FusedActivation activation = FusedActivation::none);
+void gemv(RunContext& run, const float* w, const float* x, float* y, int64_t rows, int64_t columns,
+          Epilogue<float> epilogue = {});
 
 // y = x W: y[j] = sum over i of x[i] W[i, j].
 void gemv_transposed(RunContext& run, const float* w, const float* x, float* y, int64_t rows, int64_t columns);

@@ -7,10 +7,10 @@ namespace kaon {
 
 namespace {
 
-constexpr int64_t kPiece = 1 << 17;  // elements that one task reads: about 20 us
-constexpr int64_t kRun = 2048;       // elements of one vectorised run; longer sums go pairwise
-constexpr int64_t kWidth = 512;      // columns that one task accumulates: they stay in L1
-constexpr int64_t kRows = 64;        // rows added up in registers
+constexpr int64_t kPiece = reduce_piece;
+constexpr int64_t kRun = reduce_run;
+constexpr int64_t kWidth = 512;  // columns that one task accumulates: they stay in L1
+constexpr int64_t kRows = 64;    // rows added up in registers
 constexpr int64_t kMaxDims = 16;
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
@@ -34,31 +34,6 @@ struct Walk {
   }
   int64_t inner_size() const { return ndim ? sizes[size_t(ndim - 1)] : 1; }
   int64_t inner_stride() const { return ndim ? strides[size_t(ndim - 1)] : 0; }
-};
-
-// Combines a sequence as a balanced tree would, in O(log n) memory.
-template <class Acc>
-class Pairwise {
- public:
-  explicit Pairwise(Combine combine) : combine_(combine) {}
-  void push(Acc value) {
-    for (uint64_t c = count_++; c & 1; c >>= 1) value = merge(combine_, stack_[--top_], value);
-    stack_[top_++] = value;
-  }
-  Acc result() {
-    if (top_ == 0) return identity_of<Acc>(combine_);
-    while (top_ > 1) {
-      --top_;
-      stack_[top_ - 1] = merge(combine_, stack_[top_ - 1], stack_[top_]);
-    }
-    return stack_[0];
-  }
-
- private:
-  Combine combine_;
-  int top_ = 0;
-  uint64_t count_ = 0;
-  Acc stack_[64];
 };
 
 template <class Acc>

@@ -8,6 +8,34 @@
 
 namespace kaon {
 
+inline constexpr int64_t reduce_piece = 1 << 17;  // elements that one task reads: about 20 us
+inline constexpr int64_t reduce_run = 2048;       // elements of one vectorised run; longer sums go pairwise
+
+// Combines a sequence as a balanced tree would, in O(log n) memory.
+template <class Acc>
+class Pairwise {
+ public:
+  explicit Pairwise(Combine combine) : combine_(combine) {}
+  void push(Acc value) {
+    for (uint64_t c = count_++; c & 1; c >>= 1) value = merge(combine_, stack_[--top_], value);
+    stack_[top_++] = value;
+  }
+  Acc result() {
+    if (top_ == 0) return identity_of<Acc>(combine_);
+    while (top_ > 1) {
+      --top_;
+      stack_[top_ - 1] = merge(combine_, stack_[top_ - 1], stack_[top_]);
+    }
+    return stack_[0];
+  }
+
+ private:
+  Combine combine_;
+  int top_ = 0;
+  uint64_t count_ = 0;
+  Acc stack_[64];
+};
+
 struct ReduceDim {
   int64_t size;
   bool reduced;

@@ -1,26 +1,14 @@
-#include "kaon/graph/passes/passes.h"
-
-#include <algorithm>
-
-#include "kaon/tests/graph/support.h"
+// Passes that drop, merge and copy nodes, the layout pass, and the pipeline.
+#include "kaon/tests/graph/passes_support.h"
 
 using namespace kaon;
 using namespace kaon::test;
+using Catch::Matchers::Contains;
 
 namespace {
 
 Graph make(const Symbol& s, std::vector<std::string> names, const Shape& shape) {
-  Graph g = Graph::from_symbol(s, names);
-  std::vector<TensorMeta> metas(names.size(), TensorMeta{shape, DType::float32});
-  infer_graph(g, metas);
-  return g;
-}
-size_t operators(const Graph& g) {
-  return size_t(std::count_if(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op != nullptr; }));
-}
-size_t count(const Graph& g, std::string_view op) {
-  return size_t(
-      std::count_if(g.nodes.begin(), g.nodes.end(), [&](const Node& n) { return n.op && n.op->name() == op; }));
+  return traced(s, names, std::vector<NDArray>(names.size(), nd.zeros(shape)));
 }
 
 }  // namespace
@@ -30,7 +18,7 @@ TEST_CASE("passes: test_eliminate_common_expr") {
   auto saved = [&](const Symbol& s) {
     Graph g = make(s, {"a", "b", "c", "d"}, {3});
     size_t before = operators(g);
-    g = passes::common_subexpressions(std::move(g));
+    g = passes::common_subexpressions(std::move(g), true);
     g.validate();
     return before - operators(g);
   };
@@ -48,7 +36,7 @@ TEST_CASE("passes: test_eliminate_common_expr") {
 TEST_CASE("passes: merged outputs are still arrays of their own") {
   Symbol a = sym.var("a"), d = sym.var("d");
   Graph g = make(Symbol::group({a * d, a * d}), {"a", "d"}, {3});
-  g = passes::own_outputs(passes::common_subexpressions(std::move(g)));
+  g = passes::own_outputs(passes::common_subexpressions(std::move(g), true));
   CHECK(g.outputs[0] != g.outputs[1]);
   CHECK(count(g, "_copy") == 1);
   CachedGraph graph(Symbol::group({a * d, a * d}), {"a", "d"}, {}, "twice");
@@ -73,11 +61,25 @@ TEST_CASE("passes: dead code goes, updates of statistics stay") {
   Graph g = make(Symbol::group({sym.tanh(a), sym.exp(a), kept}), {"a", "b", "c", "m", "v"}, {3});
   g.outputs.resize(1);
   g.num_forward_outputs = 1;
-  g = passes::dead_code(std::move(g));
+  Graph predicting = passes::dead_code(g, false);
+  g = passes::dead_code(std::move(g), true);
   CHECK(count(g, "tanh") == 1);
   CHECK(count(g, "exp") == 0);
   CHECK(count(g, "BatchNorm") == 1);
   CHECK(g.inputs.size() == 5);
+  CHECK(operators(predicting) == 1);  // nothing is updated there
+  CHECK(predicting.inputs.size() == 5);
+}
+
+TEST_CASE("passes: two equal calls of a net with BatchNorm are one in prediction, two updates in training") {
+  std::vector<Symbol> s;
+  for (const char* name : {"x", "g", "b", "m", "v"}) s.push_back(sym.var(name));
+  Symbol a = sym.tanh(sym.BatchNorm(s[0], s[1], s[2], s[3], s[4], {}));
+  Symbol b = sym.tanh(sym.BatchNorm(s[0], s[1], s[2], s[3], s[4], {}));
+  Graph g = traced(a + b, {"x", "g", "b", "m", "v"},
+                   {numbers({3, 3}), nd.ones({3}), nd.ones({3}), nd.ones({3}), nd.ones({3})});
+  CHECK(operators(passes::common_subexpressions(g, false)) == 3);
+  CHECK(operators(passes::common_subexpressions(g, true)) == 5);
 }
 
 TEST_CASE("passes: Dropout goes in prediction unless it is always on") {
@@ -102,13 +104,16 @@ TEST_CASE("passes: an activation joins the layer that it alone reads") {
     TensorMeta metas[] = {{Shape(2, 3), DType::float32}, {Shape(4, 3), DType::float32}};
     infer_graph(g, metas);
     size_t before = operators(g);
-    g = passes::fuse_activation(std::move(g));
+    g = passes::fuse_activation(std::move(g), false);
     g.validate();
     return before - operators(g);
   };
   CHECK(fused(sym.relu(layer(4))) == 1);
   CHECK(fused(sym.Activation(layer(4), {.act_type = ActivationType::relu})) == 1);
-  CHECK(fused(sym.tanh(layer(4))) == 0);
+  CHECK(fused(sym.tanh(layer(4))) == 1);
+  CHECK(fused(sym.Activation(layer(4), {.act_type = ActivationType::sigmoid})) == 1);
+  CHECK(fused(sym.exp(layer(4))) == 0);
+  CHECK(fused(sym.Activation(layer(4), {.act_type = ActivationType::softsign})) == 0);
   Symbol shared = layer(4);
   CHECK(fused(Symbol::group({sym.relu(shared), shared})) == 0);
   CHECK(fused(sym.relu(sym.relu(layer(4)))) == 1);
@@ -166,6 +171,22 @@ TEST_CASE("passes: images of many channels stay channels-last between convolutio
   for (ValueId v2 : g.outputs) CHECK(g.layout(v2) == Layout::row_major);
 }
 
+TEST_CASE("passes: the first convolution of a net brings a few channels into channels-last memory by itself") {
+  Symbol x = sym.var("x"), w = sym.var("w"), v = sym.var("v");
+  for (int channels : {1, 3, 4, 5}) {
+    INFO(channels << " channels");
+    Symbol first = sym.Convolution(x, w, {.kernel = {3, 3}, .num_filter = 16});
+    Symbol pooled = sym.Pooling(sym.relu(first), {.kernel = {2, 2}, .stride = {2, 2}});
+    Symbol second = sym.Convolution(pooled, v, {.kernel = {3, 3}, .num_filter = 20});
+    const std::vector<NDArray> inputs{numbers({2, channels, 12, 12}, 1), numbers({16, channels, 3, 3}, 2),
+                                      numbers({20, 16, 3, 3}, 3)};
+    const Graph before = traced(second, {"x", "w", "v"}, inputs);
+    const Graph after = check_pass(passes::channels_last, before, inputs);
+    check_pass(passes::channels_last, with_gradient(before, {true, true, true}), inputs);
+    CHECK(count(after, "_reorder") == (channels <= 4 ? 1 : 2));  // the output's; with 5 also before the second one
+  }
+}
+
 TEST_CASE("passes: what reads a value before and after its update is not merged") {
   auto program = [](auto F, const auto& x, const auto& g, const auto& b, const auto& m, const auto& v) {
     auto before = F.reshape(m, {1, 2}) * 2;
@@ -186,4 +207,35 @@ TEST_CASE("passes: what reads a value before and after its update is not merged"
     CHECK_FALSE(same_bits(planned[0], planned[2]));
   });
   CHECK(same_bits(a[3], b[3]));
+}
+
+TEST_CASE("passes: the pipeline runs in one order, exact plans without what rounds otherwise, and explains itself") {
+  for (const passes::Pass& p : passes::pipeline()) {
+    const std::string name = p.name;
+    INFO(name);
+    if (name == "fold_transposes" || name == "fold_batch_norm" || name == "fuse_sum" || name == "channels_last") {
+      CHECK_FALSE(p.in_exact);
+    }
+    if (name == "gradient" || name == "fold_constants" || name == "dead_code" || name == "own_outputs") {
+      CHECK(p.in_exact);
+    }
+  }
+  Symbol x = sym.var("x"), w = sym.var("w");
+  Symbol y = sym.relu(sym.FullyConnected(sym.Dropout(x, {}), w, {.num_hidden = 3}));
+  Graph g = make(y, {"x", "w"}, {3, 3});
+  const std::string text = passes::explain(g, {});
+  CHECK_THAT(text, Contains("--- as traced: 3 operators\n%0 = input()") &&
+                       Contains("--- drop_dropout: 2 operators\n") && Contains("--- gradient: no change\n") &&
+                       Contains("--- fuse_activation: 1 operators\n") &&
+                       Contains("FullyConnected(%0, %1) {num_hidden=3, no_bias=True, __fused__=relu}"));
+  const std::string in_exact = passes::explain(g, {.exact = true});
+  CHECK_THAT(in_exact, !Contains("fuse_activation") && Contains("relu("));
+}
+
+TEST_CASE("passes: dump of a plan shows the graph before and after each") {
+  Symbol x = sym.var("x"), w = sym.var("w");
+  CachedGraph graph(sym.relu(sym.FullyConnected(x, w, {.num_hidden = 3})), {"x", "w"}, {}, "net");
+  call(graph, {numbers({2, 3}), numbers({3, 3})});
+  CHECK_THAT(graph.plan()->dump(), Contains("--- as traced: 2 operators") &&
+                                       Contains("--- fuse_activation: 1 operators") && Contains("arena"));
 }

@@ -219,6 +219,8 @@ void product_rows(Rows& rows) {
   }
   dot({7}, {7}, false, false), dot({3, 5}, {5}, false, false), dot({5}, {5, 3}, false, false),
       dot({5, 3}, {5}, true, false);
+  dot({2, 3, 4}, {4}, false, false), dot({4, 2, 3}, {4}, true, false), dot({4}, {4, 2, 3}, false, false),
+      dot({4}, {2, 3, 4}, false, true);
   auto batch_dot = [&](int64_t n, int64_t m, int64_t k, int64_t l, bool ta, bool tb) {
     const Shape a = ta ? Shape(n, k, m) : Shape(n, m, k), b = tb ? Shape(n, l, k) : Shape(n, k, l);
     rows.emplace_back(BatchDot{.transpose_a = ta, .transpose_b = tb}, std::vector{in(a), in(b)}, [=](const Hosts& in) {

@@ -1,0 +1,76 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kaon/graph/gradient.h"
+#include "kaon/graph/passes/passes.h"
+
+namespace kaon::passes {
+namespace {
+
+// A pass that keeps every bit, and one that does not.
+template <Graph (*F)(Graph, bool)>
+constexpr Pass exact(const char* name) {
+  return {name, [](Graph g, const Options& o) { return F(std::move(g), o.training); }};
+}
+template <Graph (*F)(Graph, bool)>
+constexpr Pass rounding(const char* name) {
+  return {name, [](Graph g, const Options& o) { return F(std::move(g), o.training); }, false};
+}
+
+Graph gradient(Graph g, const Options& o) { return o.wanted.empty() ? g : with_gradient(std::move(g), o.wanted); }
+
+constexpr Pass passes[] = {
+    exact<drop_dropout>("drop_dropout"),
+    rounding<common_subexpressions>("common_subexpressions"),
+    {"gradient", gradient},
+    exact<common_subexpressions>("common_subexpressions"),
+    exact<fold_constants>("fold_constants"),
+    rounding<fold_transposes>("fold_transposes"),
+    exact<dead_code>("dead_code"),
+    {"dense_products", [](Graph g, const Options&) { return dense_products(std::move(g)); }},
+    rounding<fuse_bias>("fuse_bias"),
+    rounding<fold_batch_norm>("fold_batch_norm"),
+    rounding<fuse_sum>("fuse_sum"),
+    rounding<fuse_activation>("fuse_activation"),
+    {"channels_last", [](Graph g, const Options&) { return channels_last(std::move(g)); }, false},
+    {"own_outputs", [](Graph g, const Options&) { return own_outputs(std::move(g)); }},
+    {"fuse_pointwise", [](Graph g, const Options&) { return fuse_pointwise(std::move(g)); }},
+};
+
+size_t operators(const Graph& g) {
+  return size_t(std::count_if(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op != nullptr; }));
+}
+
+// Calls seen(name, graph) for the traced graph and after each pass.
+template <class Seen>
+Graph run_all(Graph g, const Options& options, Seen&& seen) {
+  seen("as traced", g);
+  for (const Pass& pass : passes) {
+    if (options.exact && !pass.in_exact) continue;
+    g = pass.run(std::move(g), options);
+    seen(pass.name, g);
+  }
+  return g;
+}
+
+}  // namespace
+
+std::span<const Pass> pipeline() { return passes; }
+
+Graph run(Graph traced, const Options& options) {
+  return run_all(std::move(traced), options, [](const char*, const Graph&) {});
+}
+
+std::string explain(Graph traced, const Options& options) {
+  std::string text, last;
+  run_all(std::move(traced), options, [&](const char* name, const Graph& g) {
+    std::string now = g.str();
+    text += now == last ? fmt::format("--- {}: no change\n", name)
+                        : fmt::format("--- {}: {} operators\n{}", name, operators(g), now);
+    last = std::move(now);
+  });
+  return text;
+}
+
+}  // namespace kaon::passes

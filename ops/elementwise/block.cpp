@@ -1,0 +1,102 @@
+#include "kaon/ops/elementwise/block.h"
+
+#include <unordered_map>
+#include <utility>
+
+#include "kaon/ops/elementwise/add_n.h"
+#include "kaon/ops/elementwise/binary.h"
+#include "kaon/ops/elementwise/binary_kernels.h"
+#include "kaon/ops/elementwise/block_kernels.h"
+#include "kaon/ops/elementwise/cast.h"
+#include "kaon/ops/elementwise/scalar.h"
+#include "kaon/ops/elementwise/select.h"
+#include "kaon/ops/elementwise/select_kernels.h"
+#include "kaon/ops/elementwise/unary.h"
+#include "kaon/ops/elementwise/unary_kernels.h"
+#include "kaon/ops/nn/activation_kernel.h"
+
+namespace kaon {
+namespace {
+
+using FormMap = std::unordered_map<const OpDef*, BlockForms>;
+
+template <int n, class F>
+void for_each_index(F&& f) {
+  [&]<int... I>(std::integer_sequence<int, I...>) {
+    (f.template operator()<I>(), ...);
+  }(std::make_integer_sequence<int, n>());
+}
+
+void activation_backward_tile(const void* attrs, const float* const* in, float* out, size_t n) {
+  const auto& op = *static_cast<const BackwardActivation*>(attrs);
+  activation_backward(op.act_type, DType::float32, in[0], in[1], out, 0, int64_t(n));
+}
+void leaky_tile(const void* attrs, const float* const* in, float* out, size_t n) {
+  const auto& op = *static_cast<const LeakyReLU*>(attrs);
+  leaky_forward(op.act_type, op.slope, DType::float32, in[0], out, 0, int64_t(n));
+}
+void leaky_backward_tile(const void* attrs, const float* const* in, float* out, size_t n) {
+  const auto& op = *static_cast<const BackwardLeakyReLU*>(attrs);
+  leaky_backward(op.act_type, op.slope, DType::float32, in[0], in[1], out, 0, int64_t(n));
+}
+
+BlockForms unary_forms(UnaryKind kind) {
+  BlockForms forms{{.one = block_kernels().unary[size_t(kind)]}, unary_kernels(kind).float32};
+  forms.copies = kind == UnaryKind::identity || kind == UnaryKind::stop_gradient;
+  return forms;
+}
+
+FormMap make_map() {
+  const BlockKernels& k = block_kernels();
+  FormMap map;
+  for_each_index<unary_kinds>(
+      [&]<int I>() { map.emplace(&Unary<UnaryKind(I)>::def, unary_forms(UnaryKind(I))); });
+  for_each_index<unary_backward_kinds>([&]<int I>() {
+    map.emplace(&UnaryBackward<UnaryBackwardKind(I)>::def,
+                BlockForms{k.unary_backward[I], unary_backward_kernels(UnaryBackwardKind(I)).float32});
+  });
+  for_each_index<binary_kinds>([&]<int I>() {
+    map.emplace(&Binary<BinaryKind(I)>::def, BlockForms{k.binary[I], binary_kernels(BinaryKind(I)).float32, true});
+  });
+  for_each_index<scalar_kinds>([&]<int I>() {
+    map.emplace(&Scalar<ScalarKind(I)>::def, BlockForms{{.one = k.scalar[I]}, scalar_kernels(ScalarKind(I)).float32});
+  });
+  map.emplace(&AddN::def, BlockForms{k.binary[size_t(BinaryKind::add)], nullptr, false, false, true});
+  map.emplace(&Where::def, BlockForms{{.three = k.where}, select_tiles().where});
+  map.emplace(&Clip::def, BlockForms{{.one = k.clip}, select_tiles().clip});
+  map.emplace(&ClipBackward::def, BlockForms{k.clip_backward, select_tiles().clip_backward});
+  map.emplace(&Cast::def, unary_forms(UnaryKind::identity));
+  map.emplace(&BackwardActivation::def, BlockForms{{}, &activation_backward_tile});
+  map.emplace(&LeakyReLU::def, BlockForms{{}, &leaky_tile});
+  map.emplace(&BackwardLeakyReLU::def, BlockForms{{}, &leaky_backward_tile});
+  return map;
+}
+
+BlockForms activation_forms(ActivationType type) {
+  switch (type) {
+    case ActivationType::relu: return unary_forms(UnaryKind::relu);
+    case ActivationType::sigmoid: return unary_forms(UnaryKind::sigmoid);
+    case ActivationType::tanh: return unary_forms(UnaryKind::tanh);
+    case ActivationType::softrelu: return unary_forms(UnaryKind::softrelu);
+    case ActivationType::softsign: return unary_forms(UnaryKind::softsign);
+  }
+  return {};
+}
+
+}  // namespace
+
+BlockForms block_forms(const OpDef& def, const void* attrs) {
+  static const FormMap map = make_map();
+  if (&def == &Activation::def) return activation_forms(static_cast<const Activation*>(attrs)->act_type);
+  if (&def == &PowerScalar::def) {
+    const float power = float(static_cast<const PowerScalar*>(attrs)->scalar);
+    if (power == 2.0f) return unary_forms(UnaryKind::square);
+    if (power == 0.5f) return {{.one = block_kernels().root}};
+  }
+  const auto found = map.find(&def);
+  return found == map.end() ? BlockForms{} : found->second;
+}
+
+const BlockMoves& block_moves() { return block_kernels().moves; }
+
+}  // namespace kaon

@@ -1,0 +1,72 @@
+// What Convolution and FullyConnected do to their results while these are in cache.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "kaon/ops/view.h"
+
+namespace kaon {
+
+enum class FusedActivation { none, relu, sigmoid, tanh };
+constexpr std::array<std::string_view, 4> enum_names(FusedActivation) { return {"none", "relu", "sigmoid", "tanh"}; }
+
+// The attribute `__fused__`: other operators that passes have made part of a layer. With z its products,
+// y = activation(scale z + bias + addend), where scale has a number per channel and addend y's shape; they are further
+// inputs, in this order. On nodes of plans only: never in a file and never in an imperative call.
+struct Fused {
+  bool scale = false;
+  bool addend = false;
+  FusedActivation activation = FusedActivation::none;
+  int inputs() const { return int(scale) + int(addend); }
+  friend bool operator==(const Fused&, const Fused&) = default;
+};
+std::string to_text(const Fused& fused);  // "scale+addend+relu", "none"
+bool from_text(std::string_view text, Fused& fused);
+
+// y = activation(scale x + shift + addend) with a scale and a shift per channel. NaN stays NaN. T: float, double.
+template <class T>
+struct Epilogue {
+  const T* scale = nullptr;   // null: 1; comes with a shift
+  const T* shift = nullptr;   // null: 0
+  const T* addend = nullptr;  // null: 0; lies as y does, and may be y
+  FusedActivation activation = FusedActivation::none;
+
+  bool is_empty() const { return !shift && !addend && activation == FusedActivation::none; }
+  // The part for a block that begins at this channel and element.
+  Epilogue at(int64_t channel, int64_t element) const {
+    return {scale ? scale + channel : nullptr, shift ? shift + channel : nullptr, addend ? addend + element : nullptr,
+            activation};
+  }
+  // The shift as the bias of a product that adds it itself; null when that cannot be.
+  const T* take_bias() { return scale ? nullptr : std::exchange(shift, nullptr); }
+};
+
+// Of a layer whose inputs are data, weight, bias (unless no_bias) and those that `fused` adds.
+template <class T>
+Epilogue<T> layer_epilogue(const KernelContext& c, bool no_bias, const Fused& fused) {
+  int next = 2;
+  const auto input = [&](bool given) { return given ? c.in(next++).template as<T>() : nullptr; };
+  Epilogue<T> e;
+  e.shift = input(!no_bias);
+  e.scale = input(fused.scale);
+  e.addend = input(fused.addend);
+  e.activation = fused.activation;
+  return e;
+}
+
+// Rows of one value per channel: y[i * stride + j] from x[i * x_stride + j]. x may be y.
+void finish_rows(const float* x, int64_t x_stride, float* y, int64_t stride, int64_t rows, int64_t channels,
+                 const Epilogue<float>& e);
+void finish_rows(const double* x, int64_t x_stride, double* y, int64_t stride, int64_t rows, int64_t channels,
+                 const Epilogue<double>& e);
+// Planes of one channel each, plane i of channel i % channels. x may be y.
+void finish_planes(const float* x, float* y, int64_t planes, int64_t channels, int64_t positions,
+                   const Epilogue<float>& e);
+void finish_planes(const double* x, double* y, int64_t planes, int64_t channels, int64_t positions,
+                   const Epilogue<double>& e);
+
+}  // namespace kaon
