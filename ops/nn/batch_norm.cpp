@@ -132,8 +132,9 @@ void BatchNorm::grad(GradContext& g) const {
 }
 
 void run_cpu(const BatchNorm& op, KernelContext& context) {
-  in_float_or_double(
-      context, [&]<class T>(KernelContext& c) { forward<T>(op, c); }, bit(3) | bit(4));
+  // Predictions may run side by side: they must not even write back what they have read.
+  const uint32_t updated = context.training && !op.use_global_stats ? bit(3) | bit(4) : 0;
+  in_float_or_double(context, [&]<class T>(KernelContext& c) { forward<T>(op, c); }, updated);
 }
 
 void BackwardBatchNorm::infer(InferContext& c) const {
