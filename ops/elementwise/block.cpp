@@ -8,6 +8,7 @@
 #include "kaon/ops/elementwise/binary_kernels.h"
 #include "kaon/ops/elementwise/block_kernels.h"
 #include "kaon/ops/elementwise/cast.h"
+#include "kaon/ops/elementwise/hard_sigmoid.h"
 #include "kaon/ops/elementwise/scalar.h"
 #include "kaon/ops/elementwise/select.h"
 #include "kaon/ops/elementwise/select_kernels.h"
@@ -49,8 +50,7 @@ BlockForms unary_forms(UnaryKind kind) {
 FormMap make_map() {
   const BlockKernels& k = block_kernels();
   FormMap map;
-  for_each_index<unary_kinds>(
-      [&]<int I>() { map.emplace(&Unary<UnaryKind(I)>::def, unary_forms(UnaryKind(I))); });
+  for_each_index<unary_kinds>([&]<int I>() { map.emplace(&Unary<UnaryKind(I)>::def, unary_forms(UnaryKind(I))); });
   for_each_index<unary_backward_kinds>([&]<int I>() {
     map.emplace(&UnaryBackward<UnaryBackwardKind(I)>::def,
                 BlockForms{k.unary_backward[I], unary_backward_kernels(UnaryBackwardKind(I)).float32});
@@ -66,6 +66,7 @@ FormMap make_map() {
   map.emplace(&Clip::def, BlockForms{{.one = k.clip}, select_tiles().clip});
   map.emplace(&ClipBackward::def, BlockForms{k.clip_backward, select_tiles().clip_backward});
   map.emplace(&Cast::def, unary_forms(UnaryKind::identity));
+  map.emplace(&HardSigmoid::def, BlockForms{{}, &hard_sigmoid_tile});
   map.emplace(&BackwardActivation::def, BlockForms{{}, &activation_backward_tile});
   map.emplace(&LeakyReLU::def, BlockForms{{}, &leaky_tile});
   map.emplace(&BackwardLeakyReLU::def, BlockForms{{}, &leaky_backward_tile});

@@ -15,8 +15,12 @@ using P = BlockProgram;
 class Worker {
  public:
   Worker(const P& program, const float* const* in, float* const* out, bool stream)
-      : p_(program), in_(in), out_(out), inputs_(p_.num_dense + p_.num_spread),
-        moving_(inputs_ + p_.num_outputs + p_.num_reduced), stream_(stream) {
+      : p_(program),
+        in_(in),
+        out_(out),
+        inputs_(p_.num_dense + p_.num_spread),
+        moving_(inputs_ + p_.num_outputs + p_.num_reduced),
+        stream_(stream) {
     for (int k = 0; k < p_.num_uniform; ++k) {
       std::fill_n(uniform_[k], kernels_.block, *in[inputs_ + k]);
       frame_.at[moving_ + k] = uniform_[k];
@@ -133,10 +137,9 @@ struct Call {
     pieces(items, std::max<int64_t>(1, p.grain / length), [&](Worker& worker, int64_t item, int64_t last) {
       for (; item < last; ++item) {
         const int64_t row = item / groups, first = item % groups * length, end = std::min(p.row, first + length);
-        Pairwise<float> sums[P::max_reduced] = {Pairwise<float>(p.reductions[0].combine),
-                                                Pairwise<float>(p.reductions[1].combine),
-                                                Pairwise<float>(p.reductions[2].combine),
-                                                Pairwise<float>(p.reductions[3].combine)};
+        Pairwise<float> sums[P::max_reduced] = {
+            Pairwise<float>(p.reductions[0].combine), Pairwise<float>(p.reductions[1].combine),
+            Pairwise<float>(p.reductions[2].combine), Pairwise<float>(p.reductions[3].combine)};
         for (int64_t i = first; i < end; i += reduce_run) {
           const int64_t n = std::min(reduce_run, end - i);
           worker.compute(row * p.row + i, row * p.row + i + n);

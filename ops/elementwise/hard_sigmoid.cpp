@@ -31,15 +31,16 @@ void values(const HardSigmoid& op, const T* x, T* y, size_t n) {
 
 }  // namespace
 
+void hard_sigmoid_tile(const void* attrs, const float* const* in, float* out, size_t n) {
+  values(*static_cast<const HardSigmoid*>(attrs), in[0], out, n);
+}
+
 void run_cpu(const HardSigmoid& op, KernelContext& c) {
   static constexpr PointwiseKernels kernels{
-      .float32 = [](const void* attrs, const float* const* in, float* out,
-                    size_t n) { values(*static_cast<const HardSigmoid*>(attrs), in[0], out, n); },
-      .float64 =
-          [](const void* attrs, const void* const* in, void* out, size_t n) {
-            values(*static_cast<const HardSigmoid*>(attrs), static_cast<const double*>(in[0]), static_cast<double*>(out), n);
-          },
-  };
+      .float32 = &hard_sigmoid_tile,
+      .float64 = [](const void* attrs, const void* const* in, void* out, size_t n) {
+        values(*static_cast<const HardSigmoid*>(attrs), static_cast<const double*>(in[0]), static_cast<double*>(out), n);
+      }};
   run_pointwise(kernels, &op, c);
 }
 
