@@ -72,8 +72,8 @@ Graph channels_last(Graph graph);
 // their own.
 Graph own_outputs(Graph graph);
 
-// Pointwise operators that feed each other become one node, which reads its inputs and writes its outputs once. The same
-// values, bit for bit; no more memory than without.
+// Pointwise operators that feed each other, and reductions of their values over the last dimensions, become one node,
+// which reads its inputs and writes its outputs once; as far as that needs no more memory. The same values, bit for bit.
 Graph fuse_pointwise(Graph graph);
 
 }  // namespace kaon::passes

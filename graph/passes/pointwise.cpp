@@ -13,13 +13,20 @@ namespace {
 
 constexpr uint32_t no_group = UINT32_MAX;
 
+// How far fusion goes. What it saves in time it may cost in memory: inputs live until the last of them is there, and
+// all outputs begin at once.
+enum class Reach {
+  anywhere,    // members may lie anywhere between two nodes that draw numbers or update something
+  neighbours,  // members have only pointwise nodes, reductions, views and constants between them
+  one_output,  // and only the last value is used outside
+};
+
 // Grows groups along the edges from a value to what reads it. A group runs as one node, so no path may leave it and
 // come back; it is of one phase, shape and layout, and no node between which nothing may be moved parts it.
 class Grouping {
  public:
-  // `local`: members have only pointwise nodes, views and constants between them. Otherwise they may lie anywhere
-  // between two nodes that draw numbers or update something.
-  Grouping(const Graph& graph, bool local) : graph_(graph), uses_(count_uses(graph)), group_of_(graph.nodes.size(), no_group) {
+  Grouping(const Graph& graph, Reach reach)
+      : graph_(graph), reach_(reach), uses_(count_uses(graph)), group_of_(graph.nodes.size(), no_group) {
     uint32_t section = 0;
     std::vector<uint32_t> reductions;
     for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
@@ -27,7 +34,7 @@ class Grouping {
       const bool computes = is_block_operator(graph, n), reduces = is_block_reduction(graph, n);
       if (n.op && !n.op->traits.view && !computes && !reduces) {
         const OpTraits& traits = n.op->traits_of(n.attrs.get());
-        section += local || traits.random || traits.mutates;
+        section += reach != Reach::anywhere || traits.random || traits.mutates;
       }
       section_.push_back(section);
       if (computes) add(i);
@@ -77,7 +84,9 @@ class Grouping {
   bool join(uint32_t a, std::span<const uint32_t> others) {
     std::vector<uint32_t> members;
     std::merge(groups_[a].begin(), groups_[a].end(), others.begin(), others.end(), std::back_inserter(members));
-    if (!is_convex(members) || !make_pointwise_program(graph_, members, uses_)) return false;
+    if (!is_convex(members)) return false;
+    const auto program = make_pointwise_program(graph_, members, uses_);
+    if (!program || (reach_ == Reach::one_output && program->outputs.size() > 1)) return false;
     for (uint32_t m : members) group_of_[m] = a;
     groups_[a] = std::move(members);
     return true;
@@ -118,10 +127,11 @@ class Grouping {
   }
 
   const Graph& graph_;
+  const Reach reach_;
   std::vector<std::vector<uint32_t>> uses_;
-  std::vector<uint32_t> group_of_;                // by node
-  std::vector<std::vector<uint32_t>> groups_;     // members in ascending order
-  std::vector<uint32_t> section_;                 // by node
+  std::vector<uint32_t> group_of_;             // by node
+  std::vector<std::vector<uint32_t>> groups_;  // members in ascending order
+  std::vector<uint32_t> section_;              // by node
 };
 
 // The graph with each group as one node, in an order near the old one: a node runs when its inputs are there and what
@@ -204,10 +214,18 @@ Graph rebuild(const Graph& g, const Grouping& grouping) {
 }  // namespace
 
 Graph fuse_pointwise(Graph g) {
-  // Groups of distant nodes save more passes over memory, but let their inputs live longer.
-  Graph fused = rebuild(g, Grouping(g, false));
-  if (plan_memory(fused).arena_bytes <= plan_memory(g).arena_bytes) return fused;
-  return rebuild(g, Grouping(g, true));
+  const size_t without = plan_memory(g).arena_bytes;
+  Graph best;
+  size_t least = SIZE_MAX;
+  for (Reach reach : {Reach::anywhere, Reach::neighbours, Reach::one_output}) {
+    Graph fused = rebuild(g, Grouping(g, reach));
+    const size_t bytes = plan_memory(fused).arena_bytes;
+    if (bytes >= least) continue;
+    least = bytes;
+    best = std::move(fused);
+    if (bytes <= without) break;
+  }
+  return best;  // a little more than without only where values of several sizes fit together differently
 }
 
 }  // namespace kaon::passes

@@ -334,8 +334,8 @@ bool is_block_operator(const Graph& graph, const Node& n) {
 
 bool is_block_reduction(const Graph& graph, const Node& n) {
   int64_t row;
-  return n.op && n.inputs.size() == 1 && n.outputs[0].dtype == DType::float32 && n.outputs[0].shape.size() > 0 &&
-         graph.layout(n.inputs[0]) == Layout::row_major && reduction_of(graph, n, row);
+  return n.op && n.inputs.size() == 1 && n.outputs.size() == 1 && n.outputs[0].dtype == DType::float32 &&
+         n.outputs[0].shape.size() > 0 && graph.layout(n.inputs[0]) == Layout::row_major && reduction_of(graph, n, row);
 }
 
 std::optional<PointwiseProgram> make_pointwise_program(const Graph& graph, std::span<const uint32_t> members,
