@@ -10,6 +10,7 @@
 #include <thread>
 #include <vector>
 
+#include "kaon/engine/derived.h"
 #include "kaon/engine/engine_impl.h"
 #include "kaon/engine/storage.h"
 
@@ -65,6 +66,7 @@ void Chunk::allocate() {
   try {
     data = Storage::cpu().allocate(bytes);
   } catch (const MemoryError&) {
+    kaon::drop_derived();
     data = engine->impl()->allocate_after_others(bytes);
   }
   if (!data) {

@@ -39,6 +39,7 @@ struct Chunk : RefCounted<Chunk> {
   Chunk(void* data, size_t bytes, Device device, Engine& engine, void* owner, void (*drop)(void*) noexcept)
       : data(data), bytes(bytes), engine(&engine), device(device), owner(owner), drop(drop) {}
   ~Chunk() {
+    if (var.derived_state() != Var::DerivedState::none) drop_derived();
     if (drop) {
       drop(owner);
     } else if (data) {
@@ -88,6 +89,7 @@ struct Chunk : RefCounted<Chunk> {
 
  private:
   void check_declared() const;
+  void drop_derived() noexcept;
   void allocate();
   void free_data() noexcept;
 };

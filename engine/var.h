@@ -85,7 +85,12 @@ class Var {
   // Ends a granted access. Returns the list (by `next`) of accesses granted by that. Locks itself.
   Dep* complete(const Dep& d) noexcept {
     lock();
-    active_ = d.is_write() ? 0 : active_ - 1;
+    if (d.is_write()) {
+      active_ = 0;
+      if (derived_ != DerivedState::none) derived_ = DerivedState::outdated;
+    } else {
+      --active_;
+    }
     Dep* granted = grant();
     if (tail_) prefetch_for_write(head_);  // the next to be granted was written by whoever pushed it
     unlock();
@@ -113,6 +118,12 @@ class Var {
   bool is_readable() const noexcept { return active_ >= 0 && !tail_; }
   // Nothing is running or queued. The caller holds the lock.
   bool is_idle() const noexcept { return active_ == 0 && !tail_; }
+
+  // Whether something has been derived from the memory (engine/derived.h) since the last write, or before it. Read and
+  // set by operations that hold a read grant, under a lock of their own; a write that ends makes it outdated.
+  enum class DerivedState : uint8_t { none, outdated, holds };
+  DerivedState derived_state() const noexcept { return derived_; }
+  void set_derived() noexcept { derived_ = DerivedState::holds; }
 
   // The failure of the last write, if any. The caller holds the lock while readable, or a grant.
   const OpError* error() const noexcept { return error_; }
@@ -151,6 +162,7 @@ class Var {
   }
 
   SpinLock lock_;
+  DerivedState derived_ = DerivedState::none;
   int32_t active_ = 0;   // -1: one writer runs; n: n readers run
   Dep* head_ = nullptr;  // meaningless while tail_ is null
   Dep* tail_ = nullptr;

@@ -59,14 +59,17 @@ void ExecutionPlan::add_view(Half& half, ValueId v) {
   const ValueSlot& s = memory_.slot(v);
   const TensorMeta& m = graph_.meta(v);
   TensorView view{nullptr, m.shape, m.dtype, graph_.layout(v)};
+  Source source;
   if (s.place == Place::constant) {
     const NDArray& c = graph_.nodes[s.index].constant;
     c.wait_to_read();
     view.data = c.node().data();
+    source = {c.node().chunk.get(), c.node().offset};
   } else if (s.place != Place::arena) {
     half.externals.push_back({uint32_t(views_.size()), s.place, s.index});
   }
   views_.push_back(view);
+  if (!options_.training) sources_.push_back(source);
   in_arena_.push_back(s.place == Place::arena);
   arena_offsets_.push_back(s.offset);
 }
@@ -121,6 +124,7 @@ PlanRun& ExecutionPlan::acquire() {
     found->arena = IntrusivePtr<Chunk>(new Chunk(memory_.arena_bytes, Device(), engine));
     thread_context().limits = caller;
     found->views = views_;
+    found->sources = sources_;
     found->states.resize(num_states_);
   }
   ++next_run_;
@@ -256,6 +260,9 @@ void ExecutionPlan::execute(const PlanCall& call, RunContext& context) const {
   for (const External& e : half.externals) {
     ArrayNode* a = call.arrays()[e.place == Place::input ? e.index : graph_.inputs.size() + e.index];
     views[e.view].data = a->data();
+    // what this operation itself writes may change under way
+    const bool is_stable = e.place == Place::input && !mutated_[e.index];
+    if (!run.sources.empty()) run.sources[e.view] = is_stable ? Source{a->chunk.get(), a->offset} : Source();
   }
   Profiler& profiler = Engine::current().profiler();
   const Step* step = nullptr;
@@ -275,7 +282,8 @@ void ExecutionPlan::execute(const PlanCall& call, RunContext& context) const {
           .random = s.random ? RandomKey{call.key.seed, call.key.offset + s.random_offset} : RandomKey{},
           .training = options_.training,
           .exact = options_.exact,
-          .state = &run.states[s.state]};
+          .state = &run.states[s.state],
+          .sources = run.sources.empty() ? nullptr : run.sources.data() + s.first_view};
       if (profiler.is_on()) [[unlikely]] {
         TraceSpan span(profiler, s.node->op->name().data(), "plan");
         s.kernel(s.attrs, kernel);

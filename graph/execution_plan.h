@@ -17,6 +17,7 @@ struct PlanRun {
   IntrusivePtr<Chunk> arena;
   const void* base = nullptr;  // of the arena when `views` were last pointed into it
   std::vector<TensorView> views;
+  std::vector<Source> sources;  // by view, when predicting
   std::vector<std::unique_ptr<KernelState>> states;
   // Being submitted, or a recorded forward whose backward is still to come. Under ExecutionPlan::lock_.
   bool leased = false;
@@ -106,6 +107,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   MemoryPlan memory_;
   Half halves_[2];
   std::vector<TensorView> views_;      // as in a run, without addresses
+  std::vector<Source> sources_;        // of constants
   std::vector<size_t> arena_offsets_;  // by view; unused for externals
   std::vector<bool> in_arena_;
   std::vector<bool> mutated_;      // by input

@@ -12,6 +12,8 @@
 
 namespace kaon {
 
+struct Chunk;
+
 // Shape and dtype of one value. -1 dimensions and Shape::unknown() occur in inference only.
 struct TensorMeta {
   Shape shape = Shape::unknown();
@@ -48,6 +50,12 @@ struct KernelState {
   virtual ~KernelState() = default;
 };
 
+// Whose memory an input is, so that what is derived from it can be kept (engine/derived.h); none: nowhere.
+struct Source {
+  Chunk* chunk = nullptr;
+  size_t offset = 0;  // in bytes
+};
+
 struct KernelContext {
   std::span<const TensorView> inputs;
   std::span<const TensorView> outputs;  // an output that nobody asked for has data == nullptr
@@ -56,10 +64,20 @@ struct KernelContext {
   bool training = false;
   bool exact = true;                             // false: a plan that may choose faster kernels within the documented bounds
   std::unique_ptr<KernelState>* state = nullptr;  // the plan node's slot; nullptr when run imperatively
+  const Source* sources = nullptr;                // by input, in plans that predict
 
   const TensorView& in(int i) const { return inputs[size_t(i)]; }
   const TensorView& out(int i = 0) const { return outputs[size_t(i)]; }
   int num_inputs() const { return int(inputs.size()); }
+  // Of memory that lies in an input.
+  Source source_of(const void* data) const {
+    for (size_t i = 0; sources && i < inputs.size(); ++i) {
+      const char* begin = inputs[i].as<char>();
+      if (data < begin || data >= begin + inputs[i].bytes()) continue;
+      return {sources[i].chunk, sources[i].offset + size_t(static_cast<const char*>(data) - begin)};
+    }
+    return {};
+  }
 };
 
 }  // namespace kaon

@@ -3,8 +3,10 @@
 #include <algorithm>
 
 #include "kaon/ops/nn/gemv.h"
+#include "kaon/ops/nn/inner_weights.h"
 #include "kaon/ops/nn/onednn.h"
 #include "kaon/ops/nn/scratch.h"
+#include "kaon/ops/small_array.h"
 
 namespace kaon {
 namespace {
@@ -68,6 +70,35 @@ void run_transposed(const Primitive& product, const float* a, const float* b, fl
   for (int64_t i = 0; i < rows; ++i) std::copy_n(dense.as<float>() + i * columns, columns, out + i * stride);
 }
 
+// A (m, k) times a B that plans keep in the layout which oneDNN's inner product likes best.
+struct PackedProducts : KernelState {
+  Primitive block[2][2], to_inner[2][2];  // as above; the bias, when there is one, last
+};
+
+std::unique_ptr<PackedProducts> make_packed(const Blocks& s, const Gemm<float>& g, bool bias) {
+  auto made = std::make_unique<PackedProducts>();
+  for (int bottom = 0; bottom < 2; ++bottom) {
+    for (int right = 0; right < 2; ++right) {
+      if ((bottom == 0 && s.down == 1) || (right == 0 && s.across == 1)) continue;
+      const int64_t rows = bottom ? g.m - (s.down - 1) * s.rows : s.rows;
+      const int64_t columns = right ? g.n - (s.across - 1) * s.columns : s.columns;
+      const auto a = onednn::plain({rows, g.k}), out = onednn::plain({rows, columns});
+      const auto b = g.transpose_b ? onednn::plain({columns, g.k}) : onednn::strided({columns, g.k}, {1, g.n});
+      const auto shift = bias ? onednn::plain({columns}) : onednn::Desc();
+      const dnnl::inner_product_forward::primitive_desc desc(
+          dnnl::inner_product_forward::desc(dnnl::prop_kind::forward_inference, a, onednn::any({columns, g.k}), shift,
+                                            out),
+          onednn::attributes(), onednn::engine());
+      const auto inner = desc.weights_desc();
+      std::vector<Primitive::Argument> args{{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, inner}, {DNNL_ARG_DST, out}};
+      if (bias) args.push_back({DNNL_ARG_BIAS, shift});
+      made->block[bottom][right] = Primitive("inner product", desc, std::move(args));
+      if (inner != b) made->to_inner[bottom][right] = onednn::make_reorder(b, inner);
+    }
+  }
+  return made;
+}
+
 void sgemm(const Gemm<float>& g, const float* a, const float* b, float* c, int64_t rows, int64_t columns) {
   const onednn::SingleThreadTeam team;
   dnnl_sgemm(g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', rows, columns, g.k, 1.f, a,
@@ -79,6 +110,59 @@ template <class T>
 void finish(const Gemm<T>& g, const Epilogue<T>& e, int64_t row, int64_t column, int64_t rows, int64_t columns) {
   const int64_t at = row * g.n + column;
   finish_rows(g.c + at, g.n, g.c + at, g.n, rows, columns, e.at(column, at));
+}
+
+void packed_gemm(KernelContext& c, const Gemm<float>& g, const Blocks& s) {
+  Epilogue<float> epilogue = g.epilogue;
+  const float* const bias = epilogue.take_bias();
+  const onednn::Key key('p', g.m, g.n, g.k, g.transpose_b, bias != nullptr);
+  const auto set = onednn::obtain<PackedProducts>(c, "inner product", key, [&] { return make_packed(s, g, bias); });
+  // the columns of B for the blocks above and those for the last row of blocks, which are mostly the same
+  SmallArray<InnerWeights> b(size_t(s.across * std::min<int64_t>(s.down, 2)), [&](size_t i) {
+    const int64_t column = int64_t(i) % s.across * s.columns;
+    const bool bottom = s.down == 1 || int64_t(i) >= s.across, right = int64_t(i) % s.across == s.across - 1;
+    return InnerWeights(c, set->to_inner[bottom][right], g.b + (g.transpose_b ? column * g.k : column));
+  });
+  c.run.parallel_for(s.down * s.across, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t row = i / s.across * s.rows, column = i % s.across * s.columns;
+      const int64_t rows = std::min(s.rows, g.m - row), columns = std::min(s.columns, g.n - column);
+      const int bottom = i / s.across == s.down - 1, right = i % s.across == s.across - 1;
+      const float* const inner = b.data()[i % s.across + (bottom && s.down > 1 ? s.across : 0)].data();
+      const bool is_dense = columns == g.n;
+      const int64_t at = row * g.n + column;
+      const Scratch staging(is_dense ? 0 : size_t(rows * columns) * sizeof(float));
+      float* const out = is_dense ? g.c + at : staging.as<float>();
+      if (bias) {
+        set->block[bottom][right].run(g.a + row * g.k, inner, out, bias + column);
+      } else {
+        set->block[bottom][right].run(g.a + row * g.k, inner, out);
+      }
+      finish_rows(out, columns, g.c + at, g.n, rows, columns, epilogue.at(column, at));
+    }
+  });
+}
+
+struct Panels : KernelState {
+  Primitive to_panels;
+};
+
+// One row of A times a B (n, k) of which plans keep what fills whole panels.
+void packed_gemv(KernelContext& c, const Gemm<float>& g) {
+  const int64_t panel = gemv_panel(), whole = g.n / panel * panel;
+  if (whole > 0) {
+    const auto set = onednn::obtain<Panels>(c, "gemv", onednn::Key('v', whole, g.k), [&] {
+      auto made = std::make_unique<Panels>();
+      made->to_panels = onednn::make_reorder(onednn::plain({whole / panel, panel, g.k}),
+                                             onednn::strided({whole / panel, panel, g.k}, {panel * g.k, 1, panel}));
+      return made;
+    });
+    const InnerWeights b(c, set->to_panels, g.b);
+    gemv_panels(c.run, b.data(), g.a, g.c, whole, g.k, g.epilogue);
+  }
+  if (whole < g.n) {
+    gemv(c.run, g.b + whole * g.k, g.a, g.c + whole, g.n - whole, g.k, g.epilogue.at(whole, whole));
+  }
 }
 
 // Rows [begin, end) of C with B as (k, n): walks B in rows, in blocks that stay in the cache.
@@ -131,6 +215,7 @@ void gemm(KernelContext& c, const Gemm<float>& g) {
     std::fill_n(g.c, g.m * g.n, 0.f);
     return finish(g, g.epilogue, 0, 0, g.m, g.n);
   }
+  if (g.m == 1 && g.transpose_b && !c.exact && c.source_of(g.b).chunk) return packed_gemv(c, g);
   if (g.m == 1 && g.transpose_b) return gemv(c.run, g.b, g.a, g.c, g.n, g.k, g.epilogue);
   if (g.m == 1) {
     gemv_transposed(c.run, g.b, g.a, g.c, g.k, g.n);
@@ -145,6 +230,7 @@ void gemm(KernelContext& c, const Gemm<float>& g) {
     return finish(g, g.epilogue, 0, 0, g.m, 1);
   }
   const Blocks s = split(g.m, g.n, g.k);
+  if (!c.exact && !g.transpose_a && c.source_of(g.b).chunk) return packed_gemm(c, g, s);
   const auto each_block = [&](auto&& product) {
     c.run.parallel_for(s.down * s.across, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {

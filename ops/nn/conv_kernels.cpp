@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kaon/ops/nn/conv_primitives.h"
+#include "kaon/ops/nn/inner_weights.h"
 #include "kaon/ops/nn/scratch.h"
 
 namespace kaon {
@@ -67,14 +68,6 @@ void add_to(float* __restrict sum, const float* __restrict part, int64_t n) {
   for (int64_t i = 0; i < n; ++i) sum[i] += part[i];
 }
 
-// The weights in the layout of the primitives.
-const float* inner_weights(KernelContext& c, const ConvSet& set, const float* w) {
-  if (!set.to_inner) return w;
-  float* inner = static_cast<float*>(c.run.workspace(set.weight_bytes));
-  set.to_inner.run(w, inner);
-  return inner;
-}
-
 // Calls body(primitive, first image, images, number of the piece) for every piece.
 template <class Body>
 void for_each_piece(KernelContext& c, const ConvSet& set, int64_t batch, Body&& body) {
@@ -94,7 +87,7 @@ void conv_forward(KernelContext& c, const ConvGeometry& g, const TensorView& x, 
   const auto set = conv_set(c, ConvKind::forward, g, image_layout(x.layout), image_layout(y.layout), bias != nullptr);
   const Images in(x, set->in, g.in_channels, g.in_positions());
   const Images result(y, set->out, g.out_channels, g.out_positions());
-  const float* const weights = inner_weights(c, *set, w);
+  const InnerWeights weights(c, set->to_inner, w);
   for_each_piece(c, *set, g.batch, [&](const onednn::Primitive& conv, int64_t first, int64_t images, int64_t) {
     const size_t in_bytes = in.staging_bytes(images), out_bytes = result.staging_bytes(images);
     const Scratch staging(in_bytes + out_bytes + (in_place ? result.bytes(images) : 0));
@@ -104,9 +97,9 @@ void conv_forward(KernelContext& c, const ConvGeometry& g, const TensorView& x, 
     in.bring_in(first, images, staging.data());
     const float* const data = in.place(first, staging.data());
     if (bias) {
-      conv.run(data, weights, out.place(first, out_staging), bias);
+      conv.run(data, weights.data(), out.place(first, out_staging), bias);
     } else {
-      conv.run(data, weights, out.place(first, out_staging));
+      conv.run(data, weights.data(), out.place(first, out_staging));
     }
     out.carry_out(first, images, out_staging);
     result.finish(out.outside(first), first, images, epilogue);
@@ -119,13 +112,13 @@ void conv_backward_data(KernelContext& c, const ConvGeometry& g, const TensorVie
   const auto set = conv_set(c, ConvKind::backward_data, g, image_layout(dx.layout), image_layout(dy.layout), false);
   const Images in(dx, set->in, g.in_channels, g.in_positions());
   const Images out(dy, set->out, g.out_channels, g.out_positions());
-  const float* const weights = inner_weights(c, *set, w);
+  const InnerWeights weights(c, set->to_inner, w);
   for_each_piece(c, *set, g.batch, [&](const onednn::Primitive& conv, int64_t first, int64_t images, int64_t) {
     const size_t out_bytes = out.staging_bytes(images);
     const Scratch staging(out_bytes + in.staging_bytes(images));
     std::byte* const in_staging = staging.data() + out_bytes;
     out.bring_in(first, images, staging.data());
-    conv.run(out.place(first, staging.data()), weights, in.place(first, in_staging));
+    conv.run(out.place(first, staging.data()), weights.data(), in.place(first, in_staging));
     in.carry_out(first, images, in_staging);
   });
 }

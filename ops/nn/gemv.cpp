@@ -137,6 +137,8 @@ void GemvTransposed(const float* HWY_RESTRICT w, const float* HWY_RESTRICT x, fl
   }
 }
 
+int64_t PanelWidth() { return 8 * int64_t(hn::Lanes(hn::ScalableTag<float>())); }
+
 }  // namespace HWY_NAMESPACE
 }  // namespace kaon
 HWY_AFTER_NAMESPACE();
@@ -146,6 +148,7 @@ namespace kaon {
 
 HWY_EXPORT(Gemv);
 HWY_EXPORT(GemvTransposed);
+HWY_EXPORT(PanelWidth);
 
 namespace {
 constexpr int64_t piece_weights = 1 << 18;  // 1 MB of weights: some 20 us when they come from memory
@@ -176,6 +179,29 @@ void gemv_transposed(RunContext& run, const float* w, const float* x, float* y, 
     piece(0, columns);
   } else {
     run.parallel_for(columns, grain, piece);
+  }
+}
+
+int64_t gemv_panel() {
+  static const int64_t width = HWY_DYNAMIC_DISPATCH(PanelWidth)();
+  return width;
+}
+
+void gemv_panels(RunContext& run, const float* panels, const float* x, float* y, int64_t rows, int64_t columns,
+                 const Epilogue<float>& epilogue) {
+  const int64_t width = gemv_panel();
+  const auto piece = [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin * width; i < end * width; i += width) {
+      HWY_DYNAMIC_DISPATCH(GemvTransposed)(panels + i * columns, x, y + i, columns, width, 0, width);
+    }
+    const int64_t first = begin * width;
+    finish_rows(y + first, 0, y + first, 0, 1, (end - begin) * width, epilogue.at(first, first));
+  };
+  const int64_t grain = std::max<int64_t>(1, piece_weights / std::max<int64_t>(columns * width, 1));
+  if (rows <= grain * width) {
+    piece(0, rows / width);
+  } else {
+    run.parallel_for(rows / width, grain, piece);
   }
 }
 

@@ -1,0 +1,50 @@
+#include "kaon/ops/nn/inner_weights.h"
+
+#include "kaon/engine/error.h"
+#include "kaon/engine/storage.h"
+
+namespace kaon {
+namespace {
+
+struct Packed final : Derived {
+  Packed(size_t at, const onednn::Desc& plain, const onednn::Desc& packed)
+      : offset(at), from(plain), to(packed), data(Storage::cpu().allocate(to.get_size())) {}
+  ~Packed() override { Storage::cpu().free(data, to.get_size()); }
+
+  const size_t offset;  // in the Chunk
+  const onednn::Desc from, to;
+  void* const data;
+};
+
+}  // namespace
+
+InnerWeights::InnerWeights(KernelContext& c, const onednn::Primitive& to_inner, const float* weights) : data_(weights) {
+  if (!to_inner) return;
+  const onednn::Desc &plain = to_inner.desc(0), &inner = to_inner.desc(1);
+  if (const Source source = c.source_of(weights); source.chunk) {
+    kept_ = derived_from(
+        *source.chunk,
+        [&](const Derived& derived) {
+          const auto* packed = dynamic_cast<const Packed*>(&derived);
+          return packed && packed->offset == source.offset && packed->to == inner && packed->from == plain;
+        },
+        [&]() -> std::shared_ptr<const Derived> {
+          try {
+            auto packed = std::make_shared<Packed>(source.offset, plain, inner);
+            to_inner.run(weights, packed->data);
+            return packed;
+          } catch (const MemoryError&) {
+            return nullptr;  // it is no fault to keep nothing
+          }
+        });
+  }
+  if (kept_) {
+    data_ = static_cast<const float*>(static_cast<const Packed*>(kept_.get())->data);
+  } else {
+    float* made = static_cast<float*>(c.run.workspace(inner.get_size()));
+    to_inner.run(weights, made);
+    data_ = made;
+  }
+}
+
+}  // namespace kaon
