@@ -21,6 +21,7 @@
 #include "kaon/gluon/summary.h"
 #include "kaon/gluon/symbol_block.h"
 #include "kaon/gluon/trainer.h"
+#include "kaon/gluon/training_step.h"
 #include "kaon/gluon/util/progress_bar.h"
 #include "kaon/gluon/util/svg_chart.h"
 #include "kaon/graph/autograd.h"

@@ -53,15 +53,16 @@ CallScope::~CallScope() {
 }
 
 namespace {
+// Recursive: hybrid_forward may run another net.
+std::recursive_mutex& trace_mutex() {
+  static std::recursive_mutex mutex;
+  return mutex;
+}
+}  // namespace
 
-struct Traced {
-  Symbol program;
-  std::vector<std::string> input_names;
-  std::vector<Parameter> parameters;
-};
-
-// Runs hybrid_forward on variables of the inputs' shapes; completes the shapes of deferred parameters.
 Traced run_trace(std::span<const NDArray* const> inputs, TraceFn trace) {
+  std::lock_guard one(trace_mutex());  // it completes parameters, which nets may share
+  SymbolShapeWatch watch;
   Traced result;
   std::vector<Symbol> data;
   for (size_t i = 0; i < inputs.size(); ++i) {
@@ -92,14 +93,11 @@ Traced run_trace(std::span<const NDArray* const> inputs, TraceFn trace) {
     if (s.is_known()) p.set_shape(s);
     p.finish_deferred();
   }
+  result.read_shapes = watch.was_read();
   return result;
 }
 
-// One trace at a time: it completes parameters, which nets may share. Recursive: hybrid_forward may run another net.
-std::recursive_mutex& trace_mutex() {
-  static std::recursive_mutex mutex;
-  return mutex;
-}
+namespace {
 
 bool fits(const BlockNode::Trace& t, std::span<const NDArray* const> inputs, bool training) {
   if (t.num_inputs != inputs.size() || t.training != training) return false;
@@ -111,7 +109,6 @@ bool fits(const BlockNode::Trace& t, std::span<const NDArray* const> inputs, boo
 
 BlockNode::Trace make_trace(const BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace,
                             bool training) {
-  SymbolShapeWatch watch;
   Traced traced = run_trace(inputs, trace);
   std::vector<std::string> names = traced.input_names;
   for (const Parameter& p : traced.parameters) names.push_back(p.name());
@@ -121,7 +118,7 @@ BlockNode::Trace make_trace(const BlockNode& block, std::span<const NDArray* con
                         .graph = {},
                         .parameters = traced.parameters,
                         .used = 0};
-  if (watch.was_read()) {
+  if (traced.read_shapes) {
     for (const NDArray* a : inputs) made.metas.push_back({a->shape(), a->dtype()});
   }
   made.graph = std::make_shared<CachedGraph>(traced.program, names, block.options, block.path);

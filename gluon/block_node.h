@@ -52,4 +52,20 @@ struct BlockNode {
   void clear_traces();                                                          // its own and those of blocks around it
 };
 
+namespace detail {
+
+// A program with the parameters that it used.
+struct Traced {
+  Symbol program;
+  std::vector<std::string> input_names;  // of the data
+  std::vector<Parameter> parameters;
+  bool read_shapes = false;  // of the data: it holds for these alone
+};
+
+// Calls `trace` with variables of the inputs' shapes and completes the shapes of deferred parameters. One trace runs at
+// a time, in the whole process.
+Traced run_trace(std::span<const NDArray* const> inputs, TraceFn trace);
+
+}  // namespace detail
+
 }  // namespace kaon::gluon

@@ -70,12 +70,17 @@ std::vector<Trainer::Slot*> Trainer::fresh_slots(bool ignore_stale_grad) {
   return fresh;
 }
 
+void Trainer::complete_states(Slot& slot) {
+  const size_t states = size_t(optimizer_.rule().num_states());
+  while (slot.states.size() < states) slot.states.push_back(make_state(slot.parameter.data()));
+}
+
 NDArray Trainer::rates(std::span<Slot* const> slots) {
   int64_t update = num_update();
   for (const Slot* s : slots) update = std::max(update, s->updates + 1);
   double lr = optimizer_.learning_rate(update);
-  std::vector<float> values;
-  values.reserve(2 * slots.size());
+  std::vector<float>& values = next_rate_values_;
+  values.clear();
   for (const Slot* s : slots) {
     values.push_back(float(lr * s->parameter.lr_mult() * optimizer_.rule().rate_factor(s->updates + 1)));
   }
@@ -83,7 +88,7 @@ NDArray Trainer::rates(std::span<Slot* const> slots) {
   if (values != rate_values_ || !rates_.defined()) {
     Device device = slots[0]->parameter.data().device();
     rates_ = nd.array(values, {int64_t(values.size())}).as_in_context(device);
-    rate_values_ = std::move(values);
+    std::swap(rate_values_, values);
   }
   return rates_;
 }
@@ -103,7 +108,7 @@ void Trainer::step(int64_t batch_size, bool ignore_stale_grad, std::source_locat
     for (Slot* s : slots) {
       weights.push_back(s->parameter.data());
       gradients.push_back(s->parameter.grad());
-      while (s->states.size() < states) s->states.push_back(make_state(weights.back()));
+      complete_states(*s);
       arrays.push_back(&weights.back());
       arrays.push_back(&gradients.back());
       for (const NDArray& state : s->states) arrays.push_back(&state);

@@ -39,6 +39,7 @@ class Trainer {
   void load_states(const std::filesystem::path& file);
 
  private:
+  friend class TrainingStep;  // does the same in one submission
   struct Slot {
     Parameter parameter;
     std::vector<NDArray> states;  // made in the first update
@@ -47,6 +48,7 @@ class Trainer {
   };
   void throw_failure_of_earlier_step();
   std::vector<Slot*> fresh_slots(bool ignore_stale_grad);
+  void complete_states(Slot& slot);
   NDArray rates(std::span<Slot* const> slots);
   int64_t num_update() const;
 
@@ -54,8 +56,8 @@ class Trainer {
   std::vector<Slot> slots_;
   int64_t steps_ = 0;
   std::deque<StepWatch> watches_;  // of steps that had not finished when last looked at
-  std::vector<float> rate_values_;
-  NDArray rates_;  // the same as an array: made again only when they change
+  std::vector<float> rate_values_, next_rate_values_;
+  NDArray rates_;  // the former as an array: made again only when they change
 };
 
 }  // namespace kaon::gluon

@@ -12,8 +12,12 @@
 namespace kaon {
 
 CachedGraph::CachedGraph(const Symbol& program, std::vector<std::string> input_names, HybridizeOptions options,
-                         std::string name)
-    : program_(program), input_names_(std::move(input_names)), options_(options), name_(intern(name)) {
+                         std::string name, std::shared_ptr<const Update> update)
+    : program_(program),
+      update_(std::move(update)),
+      input_names_(std::move(input_names)),
+      options_(options),
+      name_(intern(name)) {
   if (options.static_shape && !options.static_alloc) {
     throw ValueError("[hybridize] static_shape requires static_alloc");
   }
@@ -82,7 +86,10 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
     infer_graph(g, metas);
     return g;
   };
-  const passes::Options passes{.training = key.training, .exact = options_.exact, .wanted = key.wanted};
+  const passes::Options passes{.training = key.training,
+                               .exact = options_.exact,
+                               .wanted = update_ ? update_->wanted : key.wanted,
+                               .update = update_};
   const PlanOptions options{.training = key.training,
                             .exact = options_.exact,
                             .keep_arenas = options_.static_alloc,
@@ -209,6 +216,9 @@ void CachedGraph::call(std::span<const NDArray* const> inputs, std::span<NDArray
   if (inputs.size() != input_names_.size()) {
     throw ValueError(fmt::format("[{}] takes {} inputs, got {}", name_, input_names_.size(), inputs.size()));
   }
+  if (update_ && autograd::is_recording()) {
+    throw StateError(fmt::format("[{}] a training step takes its gradients itself: call it outside of record()", name_));
+  }
   bool recorded = false;
   if (autograd::is_recording()) {
     for (const NDArray* a : inputs) recorded = recorded || autograd::wants_gradient(*a);
@@ -222,7 +232,7 @@ void CachedGraph::call(std::span<const NDArray* const> inputs, std::span<NDArray
       throw DeviceError(fmt::format("[{}] inputs belong to different engines", name_));
   }
   EngineScope scope(inputs.empty() ? Engine::current() : inputs[0]->engine());
-  IntrusivePtr<ExecutionPlan> plan = find(inputs, autograd::is_training(), recorded);
+  IntrusivePtr<ExecutionPlan> plan = find(inputs, update_ || autograd::is_training(), recorded);
   OpLabel label{name_, site, thread_context().scope};
   for (NDArray& o : outputs) o = NDArray();
   PlanRun& run = plan->forward(inputs, outputs, label, recorded);

@@ -3,9 +3,9 @@
 
 #include <functional>
 #include <memory>
-#include <optional>
 
 #include "kaon/graph/execution_plan.h"
+#include "kaon/graph/update.h"
 
 namespace kaon {
 
@@ -25,7 +25,9 @@ struct PlanStats {
 class CachedGraph {
  public:
   // `input_names`: the variables of `program` in the order in which arrays are given; data first.
-  CachedGraph(const Symbol& program, std::vector<std::string> input_names, HybridizeOptions options, std::string name);
+  // With an update each call is a training step: forward, gradients of the outputs' sum, update.
+  CachedGraph(const Symbol& program, std::vector<std::string> input_names, HybridizeOptions options, std::string name,
+              std::shared_ptr<const Update> update = nullptr);
 
   // One submission to the engine. Fills `outputs`, num_outputs() of them. Recorded when autograd records and an input
   // has a gradient attached. Shape errors are thrown here, naming the node.
@@ -59,6 +61,7 @@ class CachedGraph {
   std::string explain(const Key& key) const;
 
   Symbol program_;
+  std::shared_ptr<const Update> update_;
   std::vector<std::string> input_names_;
   HybridizeOptions options_;
   const char* name_;

@@ -4,63 +4,14 @@
 
 #include <algorithm>
 
-#include "kaon/ops/interceptor.h"
+#include "kaon/graph/graph_tracer.h"
 
 namespace kaon {
 namespace {
 
-// An array that stands for a value of the graph.
-struct TraceValue : Annotation, Pooled {
-  explicit TraceValue(ValueId id) : Annotation(Kind::trace), id(id) {}
-  ValueId id;
-};
-
-// Appends every operator call to a graph instead of running it. Arrays without a place in the graph are constants.
-class Tracer final : public Interceptor {
- public:
-  explicit Tracer(Graph& graph) : Interceptor(true), graph_(graph) {}
-
-  NDArray array(ValueId v) {
-    const TensorMeta& m = graph_.meta(v);
-    NDArray a(IntrusivePtr<ArrayNode>(new ArrayNode(nullptr, m.shape, m.dtype)));
-    annotate(a, v);
-    return a;
-  }
-
-  ValueId value(const NDArray& a) {
-    const Annotation* place = a.node().annotation.get();
-    if (place && place->kind == Annotation::Kind::trace) return static_cast<const TraceValue*>(place)->id;
-    Node n;
-    n.constant = a;
-    n.name = fmt::format("constant{}", graph_.nodes.size());
-    n.outputs = {{a.shape(), a.dtype()}};
-    return graph_.add(std::move(n));
-  }
-
-  void on_call(OpCall& call) override {
-    Node n;
-    n.op = &call.def;
-    n.attrs = Attributes(call.def, call.attrs);
-    n.name = fmt::format("{}_grad{}", forward_name, graph_.nodes.size());
-    n.phase = Phase::backward;
-    for (const NDArray* i : call.inputs) n.inputs.push_back(value(*i));
-    for (const NDArray& o : call.outputs) n.outputs.push_back({o.shape(), o.dtype()});
-    ValueId v = graph_.add(std::move(n));
-    for (size_t i = 0; i < call.outputs.size(); ++i) annotate(call.outputs[i], {v.node, uint32_t(i)});
-  }
-
-  std::string forward_name;
-
- private:
-  static void annotate(const NDArray& a, ValueId v) {
-    a.node().annotation = IntrusivePtr<Annotation>(new TraceValue(v));
-  }
-  Graph& graph_;
-};
-
 class Context final : public GradContext {
  public:
-  Context(Tracer& tracer, const Node& node, uint32_t number, std::span<const NDArray> heads, std::vector<bool> wants)
+  Context(GraphTracer& tracer, const Node& node, uint32_t number, std::span<const NDArray> heads, std::vector<bool> wants)
       : heads_(heads), wants_(std::move(wants)) {
     for (ValueId v : node.inputs) inputs_.push_back(tracer.array(v));
     for (uint32_t i = 0; i < node.outputs.size(); ++i) outputs_.push_back(tracer.array({number, i}));
@@ -89,21 +40,6 @@ class Context final : public GradContext {
   mutable std::vector<NDArray> zeros_;
 };
 
-// While it lives, operators called on this thread go to the tracer.
-class TracerScope {
- public:
-  explicit TracerScope(Tracer& tracer) : saved_(thread_context()) {
-    thread_context().interceptor = static_cast<Interceptor*>(&tracer);
-    thread_context().recording = false;
-  }
-  ~TracerScope() { thread_context() = saved_; }
-  TracerScope(const TracerScope&) = delete;
-  TracerScope& operator=(const TracerScope&) = delete;
-
- private:
-  ThreadContext saved_;
-};
-
 // Which nodes gradients flow through: from the wanted inputs forwards.
 std::vector<bool> flow_from(const Graph& graph, const std::vector<bool>& wanted) {
   std::vector<bool> flows(graph.nodes.size(), false);
@@ -122,8 +58,8 @@ std::vector<bool> flow_from(const Graph& graph, const std::vector<bool>& wanted)
 Graph with_gradient(Graph graph, const std::vector<bool>& wanted) {
   const size_t forward_nodes = graph.nodes.size();
   const std::vector<bool> flows = flow_from(graph, wanted);
-  Tracer tracer(graph);
-  TracerScope scope(tracer);
+  GraphTracer tracer(graph, Phase::backward);
+  const GraphTracer::Scope scope(tracer);
   // heads[n][i]: what has arrived at output i of node n
   std::vector<std::vector<NDArray>> heads(forward_nodes);
   for (size_t n = 0; n < forward_nodes; ++n) heads[n].resize(graph.nodes[n].outputs.size());
@@ -131,7 +67,7 @@ Graph with_gradient(Graph graph, const std::vector<bool>& wanted) {
     NDArray& sum = heads[v.node][v.output];
     sum = sum.defined() ? nd.elemwise_add(sum, g) : std::move(g);
   };
-  tracer.forward_name = "head";
+  tracer.name = "head_grad";
   for (size_t i = 0; i < graph.num_forward_outputs; ++i) {
     ValueId output = graph.outputs[i];
     Node head;
@@ -146,7 +82,7 @@ Graph with_gradient(Graph graph, const std::vector<bool>& wanted) {
     if (!flows[k] || !graph.nodes[k].op) continue;
     if (std::none_of(heads[k].begin(), heads[k].end(), [](const NDArray& h) { return h.defined(); })) continue;
     Node node = graph.nodes[k];  // a copy: the tracer appends to graph.nodes
-    tracer.forward_name = node.name;
+    tracer.name = node.name + "_grad";
     std::vector<bool> wants;
     for (ValueId v : node.inputs) wants.push_back(flows[v.node] && is_floating(graph.meta(v).dtype));
     Context context(tracer, node, uint32_t(k), heads[k], wants);

@@ -1,10 +1,11 @@
 // Passes: functions from Graph to Graph. Each keeps what the outputs compute, bit for bit unless it says otherwise.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <string>
 
-#include "kaon/graph/graph.h"
+#include "kaon/graph/update.h"
 
 namespace kaon::passes {
 
@@ -13,6 +14,7 @@ struct Options {
   bool training = false;
   bool exact = false;          // bit-equal to the imperative run
   std::vector<bool> wanted{};  // gradients, by input; empty when nothing is recorded
+  std::shared_ptr<const Update> update{};  // what the same run does with them
 };
 
 struct Pass {

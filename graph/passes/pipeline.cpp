@@ -18,7 +18,22 @@ constexpr Pass rounding(const char* name) {
   return {name, [](Graph g, const Options& o) { return F(std::move(g), o.training); }, false};
 }
 
-Graph gradient(Graph g, const Options& o) { return o.wanted.empty() ? g : with_gradient(std::move(g), o.wanted); }
+Graph gradient(Graph g, const Options& o) {
+  if (o.wanted.empty()) return g;
+  const size_t inputs = g.inputs.size();
+  g = with_gradient(std::move(g), o.wanted);
+  return o.update ? with_ones_for_heads(std::move(g), inputs) : g;
+}
+
+// Late: passes are careful with what an operator updates. What is returned is copied out before.
+Graph update(Graph g, const Options& o) {
+  if (!o.update) return g;
+  const std::vector<ValueId> all = g.outputs;
+  g.outputs.resize(g.num_forward_outputs);
+  g = own_outputs(std::move(g));
+  g.outputs.insert(g.outputs.end(), all.begin() + g.num_forward_outputs, all.end());
+  return with_update(std::move(g), *o.update);
+}
 
 constexpr Pass passes[] = {
     exact<drop_dropout>("drop_dropout"),
@@ -34,6 +49,7 @@ constexpr Pass passes[] = {
     rounding<fuse_sum>("fuse_sum"),
     rounding<fuse_activation>("fuse_activation"),
     {"channels_last", [](Graph g, const Options&) { return channels_last(std::move(g)); }, false},
+    {"update", update},
     {"own_outputs", [](Graph g, const Options&) { return own_outputs(std::move(g)); }},
     {"fuse_pointwise", [](Graph g, const Options&) { return fuse_pointwise(std::move(g)); }},
 };

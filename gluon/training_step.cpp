@@ -1,0 +1,161 @@
+#include "kaon/gluon/training_step.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kaon/gluon/block_node.h"
+
+namespace kaon::gluon {
+
+// A trace with what of the trainer went into its plans.
+struct TrainingStep::Program {
+  std::shared_ptr<const detail::Traced> traced;
+  std::vector<TensorMeta> metas;  // of the data where the trace has read its shapes
+  int64_t batch_size;
+  double clip_gradient;
+  std::vector<GradReq> requests;  // by slot of the trainer
+  std::vector<size_t> slots;      // of the trainer, by parameter; no_slot: not trained
+  std::shared_ptr<CachedGraph> graph;
+};
+
+namespace {
+
+constexpr size_t no_slot = size_t(-1);
+
+int64_t batch_size_of(const NDArray& data) {
+  if (data.ndim() == 0) throw ShapeError("[TrainingStep] data must have a batch axis, got a scalar");
+  if (data.shape()[0] == 0) throw ShapeError("[TrainingStep] data has no samples");
+  return data.shape()[0];
+}
+
+std::vector<TensorMeta> metas_of(std::span<const NDArray* const> inputs) {
+  std::vector<TensorMeta> metas;
+  for (const NDArray* a : inputs) metas.push_back({a->shape(), a->dtype()});
+  return metas;
+}
+
+bool fit(std::span<const TensorMeta> metas, std::span<const NDArray* const> inputs) {
+  for (size_t i = 0; i < metas.size(); ++i) {
+    if (!(metas[i].shape == inputs[i]->shape()) || metas[i].dtype != inputs[i]->dtype()) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+TrainingStep::TrainingStep(Trainer& trainer, const HybridizeOptions& options, Trace trace)
+    : trainer_(&trainer), options_(options), trace_(std::move(trace)) {}
+
+bool TrainingStep::fits(const Program& p, std::span<const NDArray* const> inputs) const {
+  if (!fit(p.metas, inputs) || p.batch_size != inputs[0]->shape()[0]) return false;
+  if (p.clip_gradient != trainer_->optimizer_.step_options(1).clip_gradient) return false;
+  for (size_t s = 0; s < p.requests.size(); ++s) {
+    if (trainer_->slots_[s].parameter.grad_req() != p.requests[s]) return false;
+  }
+  return true;
+}
+
+std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArray* const> inputs) const {
+  auto made = std::make_shared<Program>();
+  made->batch_size = batch_size_of(*inputs[0]);
+  for (const auto& p : programs_) {
+    if (!made->traced && fit(p->metas, inputs)) made->traced = p->traced, made->metas = p->metas;
+  }
+  if (!made->traced) {
+    made->traced = std::make_shared<detail::Traced>(detail::run_trace(inputs, trace_));
+    if (made->traced->read_shapes) made->metas = metas_of(inputs);
+  }
+  const std::vector<Parameter>& parameters = made->traced->parameters;
+  made->slots.assign(parameters.size(), no_slot);
+  std::vector<std::string> names = made->traced->input_names;
+  for (const Parameter& p : parameters) names.push_back(p.name());
+  auto update = std::make_shared<Update>();
+  update->num_states = trainer_->optimizer_.rule().num_states();
+  update->first_state = names.size();
+  update->wanted.assign(names.size(), false);
+  std::vector<std::string> states;
+  for (size_t s = 0; s < trainer_->slots_.size(); ++s) {
+    const Parameter& p = trainer_->slots_[s].parameter;
+    made->requests.push_back(p.grad_req());
+    if (p.grad_req() == GradReq::null) continue;
+    if (p.grad_req() == GradReq::add) {
+      throw StateError(fmt::format("[TrainingStep] {} has grad_req add: gradients of several backwards are summed by "
+                                   "record(), backward() and Trainer::step()",
+                                   p.name()));
+    }
+    const auto at = std::find(parameters.begin(), parameters.end(), p);
+    if (at == parameters.end()) {
+      throw StateError(fmt::format("[TrainingStep] the loss does not depend on {}, which the trainer is to change; set "
+                                   "its grad_req to null or leave it out",
+                                   p.name()));
+    }
+    const size_t i = size_t(at - parameters.begin());
+    made->slots[i] = s;
+    update->wanted[inputs.size() + i] = true;
+  }
+  size_t trained = 0;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (made->slots[i] == no_slot) continue;
+    ++trained;
+    for (int k = 0; k < update->num_states; ++k) names.push_back(fmt::format("{} state{}", parameters[i].name(), k));
+  }
+  if (trained == 0) throw StateError("[TrainingStep] the trainer has no parameter to change");
+  names.push_back("learning rates");
+  update->wanted.resize(names.size(), false);
+  optimizer::StepOptions options = trainer_->optimizer_.step_options(1.0 / double(made->batch_size));
+  made->clip_gradient = options.clip_gradient;
+  update->apply = [optimizer = trainer_->optimizer_, options](std::span<const NDArray* const> arrays) {
+    optimizer.rule().update(arrays, options, std::source_location::current());
+  };
+  made->graph = std::make_shared<CachedGraph>(made->traced->program, names, options_, "training step", update);
+  return made;
+}
+
+TrainingStep::Program& TrainingStep::find(std::span<const NDArray* const> inputs) {
+  auto found = std::find_if(programs_.begin(), programs_.end(), [&](const auto& p) { return fits(*p, inputs); });
+  if (found == programs_.end()) {
+    std::shared_ptr<Program> made = make(inputs);
+    if (programs_.size() >= size_t(options_.max_plans)) programs_.pop_back();
+    found = programs_.insert(programs_.end(), std::move(made));
+  }
+  std::rotate(programs_.begin(), found, found + 1);
+  return *programs_.front();
+}
+
+NDArray TrainingStep::operator()(const NDArray& data, const NDArray& label, std::source_location site) {
+  if (autograd::is_recording()) {
+    throw StateError("[TrainingStep] takes its gradients itself: call it outside of record()");
+  }
+  trainer_->throw_failure_of_earlier_step();
+  autograd::ModeScope mode(false, true);
+  const NDArray* inputs[] = {&data, &label};
+  Program& p = find(inputs);
+  const std::vector<Parameter>& parameters = p.traced->parameters;
+  slots_.clear();
+  held_.clear();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    held_.push_back(parameters[i].data());
+    if (p.slots[i] == no_slot) continue;
+    slots_.push_back(&trainer_->slots_[p.slots[i]]);
+    trainer_->complete_states(*slots_.back());
+  }
+  for (const Trainer::Slot* s : slots_) held_.insert(held_.end(), s->states.begin(), s->states.end());
+  held_.push_back(trainer_->rates(slots_));
+  arrays_.assign(std::begin(inputs), std::end(inputs));
+  for (const NDArray& a : held_) arrays_.push_back(&a);
+  NDArray loss;
+  p.graph->call(arrays_, {&loss, 1}, site);
+  held_.clear();
+  trainer_->watches_.emplace_back(std::span(&loss, 1));
+  for (Trainer::Slot* s : slots_) ++s->updates;
+  ++trainer_->steps_;
+  return loss;
+}
+
+IntrusivePtr<ExecutionPlan> TrainingStep::plan() const {
+  if (programs_.empty()) throw StateError("[TrainingStep] no step has been taken yet");
+  return programs_.front()->graph->plan();
+}
+
+}  // namespace kaon::gluon

@@ -1,0 +1,63 @@
+// TrainingStep: forward, loss, gradients and update as one submission to the engine.
+#pragma once
+
+#include <functional>
+#include <vector>
+
+#include "kaon/gluon/block.h"
+#include "kaon/gluon/trainer.h"
+
+namespace kaon::gluon {
+
+namespace detail {
+struct Traced;
+}
+
+// What a hybridized net does for a forward, for a whole step of training: nothing is kept for a backward() to come, the
+// gradients live in the plan's arena only, and the optimizer's operator reads them there. The numbers are those of
+// record(), backward() and Trainer::step(data.shape()[0]), bit for bit under {.exact = true}. Parameters keep the
+// gradients that they had.
+//
+//     gluon::TrainingStep step(net, loss_fn, trainer);
+//     while (auto batch = co_await batches.next()) NDArray loss = step(batch->data, batch->label);
+//
+// Thread safety: one thread; nothing blocks. The trainer must live as long.
+class TrainingStep {
+ public:
+  // The loss is loss(net(data), label): hybrid blocks, or anything else that takes Symbols and returns one.
+  template <class Net, class Loss>
+  TrainingStep(Net net, Loss loss, Trainer& trainer, const HybridizeOptions& options = default_options())
+      : TrainingStep(trainer, options, [net, loss](std::span<const Symbol> in) mutable {
+          return std::vector<Symbol>{loss(net(in[0]), in[1])};
+        }) {}
+
+  // One step: the loss of each sample, before the update. The step is undone by no failure: when one of the inputs has
+  // failed or an operator fails, no parameter changes, the loss fails, and a later step throws it as Trainer::step
+  // does. Throws StateError while recording, for a parameter of the trainer that the loss does not depend on and for one
+  // with grad_req add.
+  NDArray operator()(const NDArray& data, const NDArray& label,
+                     std::source_location site = std::source_location::current());
+
+  // Of the step taken last; throws StateError before the first.
+  IntrusivePtr<ExecutionPlan> plan() const;
+
+ private:
+  using Trace = std::function<std::vector<Symbol>(std::span<const Symbol>)>;
+  struct Program;
+  static HybridizeOptions default_options() { return {.static_alloc = true, .static_shape = true}; }
+  TrainingStep(Trainer& trainer, const HybridizeOptions& options, Trace trace);
+  bool fits(const Program& program, std::span<const NDArray* const> inputs) const;
+  Program& find(std::span<const NDArray* const> inputs);
+  std::shared_ptr<Program> make(std::span<const NDArray* const> inputs) const;
+
+  Trainer* trainer_;
+  HybridizeOptions options_;
+  Trace trace_;
+  std::vector<std::shared_ptr<Program>> programs_;  // the one used last in front
+  // Kept between steps, which allocate nothing.
+  std::vector<NDArray> held_;
+  std::vector<const NDArray*> arrays_;
+  std::vector<Trainer::Slot*> slots_;
+};
+
+}  // namespace kaon::gluon

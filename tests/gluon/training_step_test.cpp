@@ -1,0 +1,196 @@
+// TrainingStep: record(), backward() and Trainer::step() as one submission.
+#include "kaon/gluon/training_step.h"
+
+#include "kaon/gluon/loss.h"
+#include "kaon/tests/gluon/hybrid_support.h"
+
+using namespace kaon;
+using namespace kaon::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+using gluon::loss::SoftmaxCrossEntropyLoss;
+
+// Convolution, running statistics, dropout, a shared activation: what a step has to keep apart.
+struct Net : gluon::HybridBlock<Net> {
+  nn::Conv2D conv = child("conv", nn::Conv2D(6, {.kernel_size = 3, .padding = 1}));
+  nn::BatchNorm norm = child("norm", nn::BatchNorm());
+  nn::MaxPool2D pool = child("pool", nn::MaxPool2D({.pool_size = 2}));
+  nn::Dense fc1 = child("fc1", nn::Dense(20, {.activation = "tanh"}));
+  nn::Dropout drop = child("drop", nn::Dropout(0.3));
+  nn::Dense fc2 = child("fc2", nn::Dense(10));
+  Net() : HybridBlock("net") {}
+  auto hybrid_forward(auto F, auto x) {
+    x = pool(F.relu(norm(conv(x))));
+    return fc2(drop(fc1(x)));
+  }
+};
+
+enum class Way { plain, step, mixed };
+
+struct Batch {
+  NDArray data, label;
+};
+Batch batch_of(int64_t size, uint32_t i) {
+  return {numbers({size, 2, 8, 8}, i + 1), nd.floor((numbers({size}, 100 + i) + 1) * 5)};
+}
+
+gluon::ParameterDict all(const Net& net) { return net.collect_params(); }
+
+struct Result {
+  std::vector<std::vector<double>> losses, parameters;
+  int64_t steps = 0;
+  bool operator==(const Result&) const = default;
+};
+
+// `rounds` steps, the last batch of every four a short one; the second layer is frozen for some of them.
+Result train(const optimizer::Optimizer& optimizer, Way way, bool exact, int threads, int rounds = 12) {
+  Engine engine({.threads = threads});
+  EngineScope scope(engine);
+  Net net = ready(Net(), 7);
+  SoftmaxCrossEntropyLoss loss_fn;
+  gluon::Parameter weight = net.fc1.collect_params()[0];
+  weight.set_lr_mult(0.5);
+  gluon::Trainer trainer(all(net), optimizer);
+  if (way != Way::step) net.hybridize({.static_alloc = true, .static_shape = true, .exact = exact});
+  if (way != Way::step) loss_fn.hybridize({.static_alloc = true, .static_shape = true, .exact = exact});
+  gluon::TrainingStep step(net, loss_fn, trainer, {.static_alloc = true, .static_shape = true, .exact = exact});
+  Result r;
+  std::vector<NDArray> losses;
+  for (int i = 0; i < rounds; ++i) {
+    Batch batch = batch_of(i % 4 == 3 ? 5 : 8, uint32_t(i));
+    for (gluon::Parameter p : net.conv.collect_params()) {
+      p.set_grad_req(i == 6 || i == 7 ? GradReq::null : GradReq::write);
+    }
+    if (way == Way::step || (way == Way::mixed && i % 3 == 1)) {
+      losses.push_back(step(batch.data, batch.label));
+    } else {
+      NDArray loss = autograd::record([&] { return loss_fn(net(batch.data), batch.label); });
+      loss.backward();
+      trainer.step(batch.data.shape()[0]);
+      losses.push_back(loss);
+    }
+  }
+  for (const NDArray& loss : losses) r.losses.push_back(values(loss));
+  for (const gluon::Parameter& p : all(net)) r.parameters.push_back(values(p.data()));
+  r.steps = trainer.steps();
+  engine.wait_all();
+  return r;
+}
+
+void check(const optimizer::Optimizer& optimizer) {
+  const Result expected = train(optimizer, Way::plain, true, 0);
+  CHECK(expected.steps == 12);
+  for (Way way : {Way::step, Way::mixed}) {
+    for (int threads : {0, 1, 2}) {
+      INFO((way == Way::step ? "steps" : "mixed") << ", " << threads << " threads");
+      REQUIRE(train(optimizer, way, true, threads) == expected);  // every bit
+    }
+  }
+  const Result fast = train(optimizer, Way::step, false, 2);
+  REQUIRE(fast == train(optimizer, Way::step, false, 0));
+  for (size_t i = 0; i < expected.losses.size(); ++i) require_close(fast.losses[i], expected.losses[i], 2e-3, 1e-4);
+  for (size_t i = 0; i < expected.parameters.size(); ++i) {
+    require_close(fast.parameters[i], expected.parameters[i], 5e-3, 1e-4);
+  }
+}
+
+nn::HybridSequential mlp() {
+  return ready(nn::HybridSequential(nn::Dense(16, {.activation = "relu"}), nn::Dense(10)));
+}
+
+std::vector<std::vector<double>> parameters_of(const gluon::Block& net) {
+  std::vector<std::vector<double>> all;
+  for (const gluon::Parameter& p : net.collect_params()) all.push_back(values(p.data()));
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("training step: bit-equal to record, backward and step, whichever way steps are taken", "[gluon]") {
+  SECTION("SGD") { check(optimizer::SGD({.learning_rate = 0.1})); }
+  SECTION("SGD with momentum, decay and clipping") {
+    check(optimizer::SGD({.learning_rate = 0.1, .momentum = 0.9, .wd = 0.01, .clip_gradient = 0.02}));
+  }
+}
+
+TEST_CASE("training step: with a rate that changes in each step", "[gluon]") {
+  // Adam divides by the root of small numbers: only the exact kernels can be compared
+  const optimizer::Adam adam({.learning_rate = 0.01, .lr_scheduler = lr_scheduler::FactorScheduler({.step = 2})});
+  const Result expected = train(adam, Way::plain, true, 0);
+  for (int threads : {0, 2}) REQUIRE(train(adam, Way::step, true, threads) == expected);
+}
+
+TEST_CASE("training step: one submission, and gradients have no arrays", "[gluon]") {
+  for (int threads : {0, 1, 2}) {
+    Engine engine({.threads = threads});
+    EngineScope scope(engine);
+    auto net = mlp();
+    SoftmaxCrossEntropyLoss loss_fn;
+    gluon::Trainer trainer(net.collect_params(), optimizer::SGD({.learning_rate = 0.1, .momentum = 0.9}));
+    gluon::TrainingStep step(net, loss_fn, trainer);
+    NDArray x = numbers({8, 12}), label = nd.arange(8);
+    CHECK_THROWS_WITH(step.plan(), Contains("no step"));
+    double first = step(x, label).mean().asscalar<float>(), last = first;
+    nd.waitall();
+    const uint64_t before = engine.stats().ops;
+    for (int i = 0; i < 30; ++i) step(x, label);
+    CHECK(engine.stats().ops - before == 30);
+    last = step(x, label).mean().asscalar<float>();
+    CHECK(last < 0.8 * first);
+    // what a gradient held before is still there
+    CHECK(values(net.collect_params()[0].grad()) == std::vector<double>(size_t(16 * 12)));
+    CHECK_THAT(step.plan()->dump(), Contains("_kaon_multi_sgd_mom_update"));
+  }
+}
+
+TEST_CASE("training step: a failure changes nothing and a later step tells", "[gluon]") {
+  for (int threads : {0, 1, 2}) {
+    INFO(threads << " threads");
+    Engine engine({.threads = threads});
+    EngineScope scope(engine);
+    auto net = mlp();
+    SoftmaxCrossEntropyLoss loss_fn;
+    gluon::Trainer trainer(net.collect_params(), optimizer::SGD({.learning_rate = 0.1, .momentum = 0.9}));
+    gluon::TrainingStep step(net, loss_fn, trainer);
+    NDArray x = numbers({8, 12}), label = nd.arange(8);
+    step(x, label);
+    const auto before = parameters_of(net);
+    NDArray bad = nd.zeros({8, 12});
+    engine.push({write(bad.var())}, [](RunContext&) { throw ValueError("no such file"); });
+    NDArray loss = step(bad, label);
+    CHECK_THROWS_WITH(loss.wait_to_read(), Contains("no such file"));
+    CHECK_NOTHROW(engine.wait_all());  // it has been thrown
+    CHECK(parameters_of(net) == before);
+    const int64_t steps = trainer.steps();
+    CHECK_THROWS_WITH(step(x, label), Contains("no such file"));
+    CHECK(trainer.steps() == steps);
+    CHECK_NOTHROW(step(x, label).wait_to_read());
+    CHECK(parameters_of(net) != before);
+  }
+}
+
+TEST_CASE("training step: what it cannot do is said", "[gluon]") {
+  auto net = mlp();
+  SoftmaxCrossEntropyLoss loss_fn;
+  NDArray x = numbers({8, 12}), label = nd.arange(8);
+  gluon::Trainer trainer(net.collect_params(), optimizer::SGD());
+  gluon::TrainingStep step(net, loss_fn, trainer);
+  step(x, label);
+  CHECK_THROWS_WITH(autograd::record([&] { return step(x, label); }), Contains("outside of record()"));
+  CHECK_THROWS_WITH(step(nd.zeros({0, 12}), nd.zeros({0})), Contains("no samples"));
+  CHECK_THROWS_AS(step(numbers({8, 11}), label), ShapeError);
+  gluon::Parameter weight = net.collect_params()[0];
+  weight.set_grad_req(GradReq::add);
+  CHECK_THROWS_WITH(step(x, label), Contains("grad_req add") && Contains(weight.name()));
+  weight.set_grad_req(GradReq::write);
+  CHECK_NOTHROW(step(x, label).wait_to_read());
+  for (gluon::Parameter p : net.collect_params()) p.set_grad_req(GradReq::null);
+  CHECK_THROWS_WITH(step(x, label), Contains("no parameter"));
+  CHECK(trainer.steps() == 2);
+  auto other = mlp();
+  gluon::Trainer of_both(other.collect_params(), optimizer::SGD());
+  gluon::TrainingStep astray(net, loss_fn, of_both);
+  CHECK_THROWS_WITH(astray(x, label), Contains("does not depend on"));
+}
