@@ -5,8 +5,10 @@
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
 #include <boost/asio/error.hpp>
-#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/execution/outstanding_work.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/prefer.hpp>
+#include <boost/asio/system_executor.hpp>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -17,13 +19,31 @@
 
 namespace kaon {
 
-// An Asio executor as Kaon's: where spawn() and Tasks may run. Must outlive them.
+namespace detail {
+
+// The same executor; each copy keeps its context at work. Who posts from a thread of the engine does so through a copy
+// of its own, which goes after the call has come back: what is posted may end before, on the context's thread, and with
+// it run() and the context.
+template <class AsioExecutor>
+auto at_work(const AsioExecutor& executor) {
+  return boost::asio::prefer(executor, boost::asio::execution::outstanding_work.tracked);
+}
+
+}  // namespace detail
+
+// An Asio executor as Kaon's: where spawn() and Tasks may run. A Task that was spawned on it counts as work of its
+// context until it has ended, so once io_context::run() has come back for want of work, adapter and context may be
+// destroyed. Before that, or after stop(), they may not while a Task is pending.
 template <class AsioExecutor>
 class AsioAdapter : public Executor {
  public:
   explicit AsioAdapter(AsioExecutor executor) : executor_(std::move(executor)) {}
   void post(std::coroutine_handle<> work) override {
-    boost::asio::post(executor_, [work] { resume_coroutine(work); });
+    const auto executor = detail::at_work(executor_);
+    boost::asio::post(executor, [work] { resume_coroutine(work); });
+  }
+  std::shared_ptr<void> hold() override {
+    return std::make_shared<decltype(detail::at_work(executor_))>(detail::at_work(executor_));
   }
 
  private:
@@ -38,17 +58,17 @@ template <class Handler>
 class PendingHandler {
  public:
   explicit PendingHandler(Handler handler)
-      : work_(boost::asio::get_associated_executor(handler, boost::asio::system_executor())),
+      : executor_(at_work(boost::asio::get_associated_executor(handler, boost::asio::system_executor()))),
         handler_(std::move(handler)) {}
 
   // `keep` owns this object. Later calls do nothing.
   void complete(std::exception_ptr e, std::shared_ptr<void> keep) {
     if (done_.exchange(true)) return;
-    auto executor = work_.get_executor();
+    const auto executor = *executor_;
     boost::asio::post(executor, [this, e, keep = std::move(keep)]() mutable {
       Handler h = std::move(*handler_);
       handler_.reset();
-      work_.reset();
+      executor_.reset();
       keep.reset();  // the handler may free what we stand on
       struct InTask {
         bool saved = std::exchange(thread_context().in_task, true);
@@ -60,7 +80,8 @@ class PendingHandler {
   bool is_done() const noexcept { return done_.load(); }
 
  private:
-  boost::asio::executor_work_guard<boost::asio::associated_executor_t<Handler, boost::asio::system_executor>> work_;
+  using Associated = boost::asio::associated_executor_t<Handler, boost::asio::system_executor>;
+  std::optional<decltype(at_work(std::declval<Associated>()))> executor_;
   std::optional<Handler> handler_;
   std::atomic<bool> done_{false};
 };
@@ -87,7 +108,7 @@ struct ArrayWait : WaitNode, std::enable_shared_from_this<ArrayWait<Handler>> {
     } catch (...) {
       failure = std::current_exception();
     }
-    handler.complete(failure, keep);
+    handler.complete(failure, std::move(keep));
   }
   void cancel() {
     std::shared_ptr<ArrayWait> keep;

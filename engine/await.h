@@ -40,7 +40,7 @@ class ReadyAwaiter : private WaitNode {
     if (const Limits* limits = engine.active_limits(); limits && limits->stop_token().stop_possible()) {
       stop_.emplace(limits->stop_token(), Abandon{this});
     }
-    return engine.enqueue_waiter(*this);
+    return engine.enqueue_waiter(*this, executor_);
   }
   A await_resume() {
     stop_.reset();

@@ -1,5 +1,6 @@
 #include "kaon/engine/engine.h"
 
+#include <dlfcn.h>
 #include <pthread.h>
 
 #include <unistd.h>
@@ -77,6 +78,13 @@ void Engine::Impl::finish_default() {
 }
 
 namespace {
+// The default engine's threads last as long as the process: so must the library that has their code, also when it is
+// part of one that the program opens and closes.
+void keep_code_loaded() {
+  Dl_info here;
+  if (dladdr(&g_default, &here)) dlopen(here.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
 // exit() ends the main thread's thread-locals before any static object, also before those that libraries made while
 // operations ran: an atexit handler would come too late for these.
 struct MainThreadEnd {
@@ -100,7 +108,10 @@ Engine& Engine::process_default() {
   e = g_default.load(std::memory_order_relaxed);
   if (!e || e->impl_->is_orphan()) {
     // Never destroyed, so static arrays may outlive main.
-    if (!e) std::atexit(&Impl::finish_default);
+    if (!e) {
+      std::atexit(&Impl::finish_default);
+      keep_code_loaded();
+    }
     e = new Engine(g_default_options);
     g_default.store(e, std::memory_order_release);
   }
@@ -276,9 +287,9 @@ OpNode* Engine::Impl::execute(OpNode& op) {
   Running frame{this, &op, t_running};
   t_running = &frame;
   if (op.type->ends_later) {
-    ending_later.fetch_add(1, std::memory_order_seq_cst);
     OpRunContext context(self);
     op.type->run(op, context);  // it may have ended, and be gone
+    ending_later.fetch_add(1, std::memory_order_seq_cst);
     t_running = frame.outer;
     return nullptr;
   }
@@ -326,42 +337,28 @@ void Engine::complete(OpNode& op, std::exception_ptr failure) {
 }
 
 IntrusivePtr<const OpError> Engine::Impl::inherited(const OpNode& op, bool& heals) const {
-  IntrusivePtr<const OpError> first;
-  OpError* merged = nullptr;
+  IntrusivePtr<OpError> heir;
+  auto add = [&](const IntrusivePtr<const OpError>& root) {
+    auto& roots = heir->roots;
+    if (std::find(roots.begin(), roots.end(), root) == roots.end()) roots.push_back(root);
+  };
   for (int i = 0; i < op.num_deps; ++i) {
     const OpError* e = op.deps[i].var()->error();
     if (!e) continue;
     if (op.deps[i].mode() == AccessMode::write) {
       heals = true;
-    } else if (!first) {
-      first = IntrusivePtr<const OpError>(e);
-    } else if (first.get() != e) {
-      if (!merged) {
-        merged = new OpError;
-        merged->exception = first->exception;
-        merged->message = first->message;
-        merged->label = first->label;
-        merged->sequence = first->sequence;
-        merged->roots = first->roots.empty() ? std::vector{first} : first->roots;
-        first = IntrusivePtr<const OpError>(merged);
-      }
-      auto add = [&](const IntrusivePtr<const OpError>& root) {
-        if (std::find(merged->roots.begin(), merged->roots.end(), root) == merged->roots.end()) {
-          merged->roots.push_back(root);
-        }
-      };
-      if (e->roots.empty()) {
-        add(IntrusivePtr<const OpError>(e));
-      } else {
-        for (const auto& r : e->roots) add(r);
-      }
+      continue;
     }
+    if (!heir) heir = IntrusivePtr<OpError>(new OpError);
+    if (e->roots.empty()) add(IntrusivePtr<const OpError>(e));
+    for (const auto& root : e->roots) add(root);
   }
-  if (merged) {
-    std::sort(merged->roots.begin(), merged->roots.end(),
-              [](const auto& a, const auto& b) { return a->sequence < b->sequence; });
-  }
-  return first;
+  if (!heir) return {};
+  std::sort(heir->roots.begin(), heir->roots.end(),
+            [](const auto& a, const auto& b) { return a->sequence < b->sequence; });
+  heir->label = op.label;
+  heir->sequence = heir->roots.front()->sequence;
+  return heir;
 }
 
 IntrusivePtr<const OpError> Engine::Impl::new_error(const OpNode& op, std::exception_ptr e, bool is_reported) {
@@ -370,11 +367,9 @@ IntrusivePtr<const OpError> Engine::Impl::new_error(const OpNode& op, std::excep
   error->exception = e;
   try {
     std::rethrow_exception(e);
-  } catch (const Error& x) {
-    if (std::string_view(x.what()).ends_with(context)) context.clear();  // it says so itself
-    error->exception = x.with_context(context);
-    error->message = x.what() + context;
   } catch (const std::exception& x) {
+    if (std::string_view(x.what()).ends_with(context)) context.clear();  // it says so itself
+    error->exception = add_context(e, context);
     error->message = x.what() + context;
   } catch (...) {
     error->message = "an exception of a type not derived from std::exception" + context;
@@ -422,6 +417,7 @@ void Engine::Impl::complete_waiter(WaitNode& waiter, OpNode*& next) {
     granted(*g->op, next, waiter.ended_by);
     g = following;
   }
+  if (op_waits.count.load(std::memory_order_seq_cst) > 0) end_op_wait(waiter);
   waiter.type->signal(waiter);  // the waiter may be gone after this
 }
 
@@ -434,16 +430,17 @@ OpNode* Engine::Impl::finish(OpNode& op) {
       g = following;
     }
   }
-  bool counted = op.counted;
+  const bool counted = op.counted;
+  const uint64_t sequence = op.sequence;
   op.type->destroy(op);
   if (op.limits) [[unlikely]]
     op.limits->release();
   op.free_deps();
   delete &op;
   if (!counted) return nullptr;
-  done.fetch_add(1, std::memory_order_seq_cst);
+  const uint64_t ended_before = done.fetch_add(1, std::memory_order_seq_cst);
   if (parked.load(std::memory_order_seq_cst)) [[unlikely]]
-    check_parked();  // pairs with the increment before parking
+    check_parked(sequence, ended_before);  // pairs with the increment before parking
   return next;
 }
 

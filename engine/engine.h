@@ -123,7 +123,8 @@ class Engine {
   void complete(OpNode& op, std::exception_ptr failure);
 
   // Until writes pushed before are done; helps to execute meanwhile. Throws the var's failure.
-  // Inside an operation it helps too, and throws WouldDeadlock when that operation itself holds the array.
+  // Inside an operation it helps too, and throws WouldDeadlock when that operation itself holds the array, or when all
+  // operations that have begun wait for what only the end of one of them makes possible. The same goes for co_await.
   void wait(Var& var, AccessMode mode = AccessMode::read);
   // Calls `body` here and now, holding a read grant, when no write is running or queued; else returns false. Never
   // helps, never blocks. Throws the var's failure.
@@ -146,8 +147,9 @@ class Engine {
     return l ? l : limits_.get();
   }
 
-  // True when the waiter was queued: its signal will be called. False: the var is ready now (error is set).
-  bool enqueue_waiter(WaitNode& waiter);
+  // True when the waiter was queued: its signal will be called. False: the var is ready now (error is set). Where a
+  // coroutine waits, resumes_on is its executor: then an operation that it is part of counts as waiting, as in wait().
+  bool enqueue_waiter(WaitNode& waiter, const Executor* resumes_on = nullptr);
   // Posts the coroutine once, when nothing is pending / when there is room under the in-flight limit again.
   void on_idle(std::coroutine_handle<> work, Executor& executor);
   void on_room(std::coroutine_handle<> work, Executor& executor);
@@ -198,9 +200,10 @@ class EngineScope {
 
   // A scope inside this one. Arrays made in it take at most `bytes` (0: no limit) together: at the limit a plain
   // producer helps to execute, a coroutine's next suspension point waits; a producer that itself keeps more than that
-  // goes on when nothing is pending. Once `stop` is requested, operations pushed in it that have not begun are dropped:
-  // what they would have written is failed with Cancelled, what they would have updated in place stays as it was where
-  // the operation is transactional; running ones end unseen; coroutines in it that wait for an array get Cancelled.
+  // goes on when all that was pending when it began to wait has ended. Once `stop` is requested, operations pushed in
+  // it that have not begun are dropped: what they would have written is failed with Cancelled, what they would have
+  // updated in place stays as it was where the operation is transactional; running ones end unseen; coroutines in it
+  // that wait for an array get Cancelled.
   EngineScope with_budget(size_t bytes, std::stop_token stop = {}) const {
     IntrusivePtr<Limits> outer(own_ ? own_.get() : current_->active_limits());
     return EngineScope(*current_, IntrusivePtr<Limits>(new Limits(bytes, std::move(stop), std::move(outer))));

@@ -5,6 +5,7 @@
 #include <boost/asio/thread_pool.hpp>
 #include <condition_variable>
 #include <mutex>
+#include <unordered_map>
 #include <vector>
 
 #include "kaon/engine/engine.h"
@@ -22,29 +23,64 @@ struct Running {
 inline thread_local Running* t_running = nullptr;
 inline thread_local Engine::Impl* t_slot_of = nullptr;  // the engine whose slot this thread holds
 
-// A coroutine that waits for the number of pending operations to fall to `level`.
+// While somebody waits for bytes of limited scopes: sees to it that the engine looks when some are given back, and
+// counts what is left of the operations that were pending when the wait began. Who keeps more than the limit itself
+// gains nothing by waiting for later ones. Thread safety: any thread.
+class RoomWait {
+ public:
+  RoomWait(Engine::Impl& engine, Limits& limits);
+  ~RoomWait();
+  RoomWait(const RoomWait&) = delete;
+  RoomWait& operator=(const RoomWait&) = delete;
+
+  bool is_vain() const noexcept { return left_.load(std::memory_order_seq_cst) == 0; }
+  // Of an operation's number in order of push, and how many had ended before it. Under the engine's lock.
+  void operation_ended(uint64_t sequence, uint64_t ended_before) noexcept {
+    if (sequence <= pushed_ && ended_before >= done_) left_.fetch_sub(1, std::memory_order_seq_cst);
+  }
+
+ private:
+  Engine::Impl& engine_;
+  Limits& limits_;
+  uint64_t done_, pushed_;  // when the wait began
+  std::atomic<uint64_t> left_;
+};
+
+// A coroutine, or a thread, that waits for the number of pending operations to fall to `level`.
 struct LevelWaiter {
   std::coroutine_handle<> work;
   Executor* executor;
   uint64_t level;
   IntrusivePtr<Limits> limits;  // that must have room as well
+  std::unique_ptr<RoomWait> room = nullptr;
   struct Look {
     Engine::Impl& engine;
     void operator()() const;
   };
   std::unique_ptr<std::stop_callback<Look>> stop = nullptr;  // a stopped scope waits for nothing
 
-  // When nothing is pending, waiting longer would change nothing.
   bool is_over(uint64_t in_flight) const noexcept {
     return in_flight == 0 || (limits && limits->is_stopped()) ||
-           (in_flight <= level && (!limits || limits->has_room()));
+           (in_flight <= level && (!limits || limits->has_room() || (room && room->is_vain())));
   }
 };
 
-// Since when a waiting operation has seen no progress.
-struct StuckWatch {
-  uint64_t progress = 0;  // operations pushed + done
-  std::chrono::steady_clock::time_point since;
+// A wait for an array inside an operation that has begun.
+struct OpWait {
+  const OpNode* op = nullptr;
+  uint64_t order = 0;  // of beginning
+};
+
+// All of an engine, and what the looks at them have seen: whether any of them can end.
+struct OpWaits {
+  std::mutex mutex;
+  std::unordered_map<WaitNode*, OpWait> all;
+  std::atomic<size_t> count{0};  // their number, for whoever does not take the mutex
+  uint64_t changes = 0;          // begun and ended
+  uint64_t progress = 0;         // of the engine, at the last look
+  int quiet_looks = 0;           // that have seen no progress
+  std::chrono::steady_clock::time_point last_look;
+  bool is_watched = false;  // by the timer
 };
 
 class IoExecutor : public Executor {
@@ -101,24 +137,37 @@ struct Engine::Impl {
   static void finish_default();  // at the process's end
 
   // --- wait.cpp
-  bool queue_waiter(WaitNode& waiter);
+  // op: the one that waits, or nullptr; has_thread: it calls fail_if_stuck() meanwhile.
+  bool queue_waiter(WaitNode& waiter, const OpNode* op, bool has_thread);
   // Blocks, helping, until at most so many operations are pending and the limits have room.
   void wait_for_level(uint64_t level, Limits* limits = nullptr);
   void throttle();  // at the in-flight limit
   uint64_t resume_level() const noexcept { return uint64_t(options.max_in_flight) * 3 / 4; }
   void count_parked(uint64_t level, int change) noexcept;
   void on_level(LevelWaiter waiter);
-  void grant_all(Dep* list);                                      // what a completed or removed access has granted
-  bool is_held_by_caller(const Var& var, AccessMode mode) const;  // for reading; throws WouldDeadlock for anything else
-  bool is_stuck(StuckWatch& watch) const noexcept;
-  void refuse_inside(const char* what) const;  // throws WouldDeadlock inside an operation
-  void check_parked();
+  void grant_all(Dep* list);  // what a completed or removed access has granted
+  // After an operation's end: its number, and how many had ended before it.
+  void check_parked(uint64_t sequence, uint64_t ended_before);
   void resume_waiters();
+  void look_later() noexcept;  // resume_waiters() on the io pool
   uint64_t in_flight() const noexcept {
     // done first: pushed can only have grown since. seq_cst: who parks looks here after saying so
     uint64_t d = done.load(std::memory_order_seq_cst);
     return pushed.load(std::memory_order_seq_cst) - d;
   }
+
+  // --- deadlock.cpp
+  const OpNode* callers_op() const noexcept;  // the innermost operation of this engine that the caller is inside of
+  bool is_held_by_caller(const Var& var, AccessMode mode) const;  // for reading; throws WouldDeadlock for anything else
+  void refuse_if_held_below(const Var& var) const;  // throws WouldDeadlock; the caller is about to wait for it
+  void refuse_inside(const char* what) const;       // throws WouldDeadlock inside an operation
+  void begin_op_wait(WaitNode& waiter, const OpNode& op, bool has_thread);
+  void end_op_wait(WaitNode& waiter) noexcept;  // if it is one
+  // When no operation can go on any more: ends the latest of these waits with WouldDeadlock. Called while one lasts.
+  void fail_if_stuck();
+  bool is_stuck();                // under the lock, as the next two
+  int count_waiting_ops() const;  // that have begun
+  void watch_op_waits();          // looks after a while, and so on
 
   // --- chunk.cpp
   // Lets other operations finish until there are so many bytes; nullptr when there never are.
@@ -147,13 +196,21 @@ struct Engine::Impl {
   std::atomic<int> parked_for_room{0};     // of these, waiting for more than level 0
   std::atomic<bool> uses_priorities{false};
   std::atomic<uint64_t> failed{0};
-  std::atomic<int> ending_later{0};       // operations that have begun and hold no slot
   std::atomic<bool> serves_later{false};  // serve() comes again
-  std::atomic<int> blocked{0};            // slots whose operation waits and finds nothing to run
+  // besides those on slots, operations that have begun:
+  std::atomic<int> ending_later{0};  // coroutines
+  std::atomic<int> nested{0};        // run by one that waits, on its slot
+  OpWaits op_waits;
+  std::atomic<int> reading_now{0};  // bodies of read_now
 
   std::mutex park_mutex;
   std::condition_variable park;
   std::vector<LevelWaiter> level_waiters;  // under park_mutex
+  std::atomic<bool> looks_later{false};
+
+  std::mutex room_mutex;
+  std::vector<RoomWait*> room_waits;  // under room_mutex
+  std::atomic<int> room_wait_count{0};
 
   std::mutex error_mutex;
   std::vector<IntrusivePtr<const OpError>> unreported;

@@ -3,12 +3,28 @@
 #include <fmt/format.h>
 
 #include <mutex>
+#include <typeinfo>
 #include <unordered_set>
 
 namespace kaon {
 
 std::exception_ptr Error::with_context(const std::string& text) const {
   return std::make_exception_ptr(Error(std::string(what()) + text));
+}
+
+std::exception_ptr add_context(const std::exception_ptr& error, const std::string& text) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& plain) {
+    const std::exception_ptr longer = plain.with_context(text);
+    try {
+      std::rethrow_exception(longer);
+    } catch (const Error& e) {
+      return typeid(e) == typeid(plain) ? longer : error;  // a user's kind that has no with_context of its own
+    }
+  } catch (...) {
+    return error;
+  }
 }
 
 const char* intern(std::string_view text) {
@@ -19,26 +35,31 @@ const char* intern(std::string_view text) {
   return strings->emplace(text).first->c_str();
 }
 
-std::string describe(const OpLabel& label) {
+namespace {
+
+std::string place_of(const OpLabel& label) {
   std::string_view file = label.site.file_name();
   if (size_t slash = file.rfind('/'); slash != file.npos) file.remove_prefix(slash + 1);
-  return fmt::format(" while running [{}]{}{}, pushed at {}:{}", label.name, label.scope ? " in " : "",
+  return fmt::format("[{}]{}{}, pushed at {}:{}", label.name, label.scope ? " in " : "",
                      label.scope ? label.scope : "", file, label.site.line());
 }
 
-namespace {
 std::string aggregate_text(const std::vector<IntrusivePtr<const OpError>>& errors) {
   std::string text = fmt::format("{} operation{} failed:", errors.size(), errors.size() == 1 ? "" : "s");
   for (const auto& e : errors) text += "\n  " + e->message;
   return text;
 }
+
 }  // namespace
 
-AggregateError::AggregateError(std::vector<IntrusivePtr<const OpError>> errors)
-    : Error(aggregate_text(errors)), errors_(std::move(errors)) {}
+std::string describe(const OpLabel& label) { return " while running " + place_of(label); }
+std::string describe_heir(const OpLabel& label) { return "; inherited by " + place_of(label); }
 
-std::exception_ptr AggregateError::with_context(const std::string&) const {
-  return std::make_exception_ptr(*this);  // its parts carry their own context
+AggregateError::AggregateError(std::vector<IntrusivePtr<const OpError>> errors, std::string where)
+    : Error(aggregate_text(errors) + where), errors_(std::move(errors)), where_(std::move(where)) {}
+
+std::exception_ptr AggregateError::with_context(const std::string& text) const {
+  return std::make_exception_ptr(AggregateError(errors_, where_ + text));
 }
 
 }  // namespace kaon

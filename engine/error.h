@@ -53,30 +53,36 @@ struct OpLabel {
 // The string with this text that lives as long as the process. Thread safety: any thread.
 const char* intern(std::string_view text);
 
-// Why an operator failed: made once where it fails, shared by every array that inherits it.
-// Immutable apart from `reported`.
+// Why an array has failed: made where an operator fails, and by every operator that did not run because an input had
+// failed. Immutable apart from `reported`.
 struct OpError : RefCounted<OpError> {
   std::exception_ptr exception;  // the operator's own exception, with its push site added to Kaon's kinds
   std::string message;           // text of that exception
-  OpLabel label;
-  uint64_t sequence = 0;  // order of push
-  std::vector<IntrusivePtr<const OpError>>
-      roots;  // not empty when several failed inputs met: then these are the causes
+  OpLabel label;                 // of the operator that failed, or inherited the failure
+  uint64_t sequence = 0;         // order of push, of the first cause
+  std::vector<IntrusivePtr<const OpError>> roots;  // not empty where it was inherited: the causes, in order of push
   mutable std::atomic<bool> reported{false};
 };
 
-// Thrown by waitall(): every failure that no wait has reported yet, in push order.
+// Thrown by waitall(): every failure that no wait has reported yet, in push order. And by a wait for an array whose
+// failure has several causes; `where` says what inherited them.
 class AggregateError : public Error {
  public:
-  explicit AggregateError(std::vector<IntrusivePtr<const OpError>> errors);
+  explicit AggregateError(std::vector<IntrusivePtr<const OpError>> errors, std::string where = {});
   const std::vector<IntrusivePtr<const OpError>>& errors() const { return errors_; }
   std::exception_ptr with_context(const std::string& text) const override;
 
  private:
   std::vector<IntrusivePtr<const OpError>> errors_;
+  std::string where_;
 };
+
+// The exception with more text where it is of one of Kaon's kinds, else as it is: its type must arrive.
+std::exception_ptr add_context(const std::exception_ptr& error, const std::string& text);
 
 // " while running [dot] in body.fc2, pushed at train.cpp:42"
 std::string describe(const OpLabel& label);
+// "; inherited by [relu] in body.fc2, pushed at train.cpp:43"
+std::string describe_heir(const OpLabel& label);
 
 }  // namespace kaon

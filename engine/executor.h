@@ -8,11 +8,15 @@
 
 namespace kaon {
 
-// Runs coroutines later, never inside post(). Thread safety: post: any thread.
+// Runs coroutines later, never inside post(). A coroutine may run, and end, before the post() that has brought it
+// returns on the engine's thread: what the executor stands on must bear that. Thread safety: any thread.
 class Executor {
  public:
   virtual ~Executor() = default;
   virtual void post(std::coroutine_handle<> work) = 0;
+  // Whoever keeps this is going to post: a loop that ends when there is nothing to do goes on. Kept by spawn() while
+  // its Task lasts, by when_any while its losers do. nullptr where the executor lasts anyway.
+  virtual std::shared_ptr<void> hold() { return nullptr; }
 };
 
 // Resumes and gives the thread its own context back afterwards. Every executor runs its work through this.

@@ -3,6 +3,8 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <mutex>
 #include <optional>
 #include <stop_token>
 #include <utility>
@@ -10,6 +12,8 @@
 #include "kaon/engine/intrusive_ptr.h"
 
 namespace kaon {
+
+class Engine;
 
 // An array counts from the call that makes it, before it has memory, until its last user drops it: so what is pending
 // is bounded too. Limits nest: an array counts in all of them. Made by EngineScope::with_budget and, for a whole
@@ -33,9 +37,13 @@ class Limits : public RefCounted<Limits> {
     for (Limits* l = this; l; l = l->outer_.get()) l->used_.fetch_add(bytes, std::memory_order_relaxed);
   }
   void give(size_t bytes) noexcept {
-    for (Limits* l = this; l; l = l->outer_.get()) l->used_.fetch_sub(bytes, std::memory_order_relaxed);
+    for (Limits* l = this; l; l = l->outer_.get()) {
+      l->used_.fetch_sub(bytes, std::memory_order_seq_cst);
+      if (l->waiters_.load(std::memory_order_seq_cst) > 0) [[unlikely]]
+        l->call_engine();  // pairs with begin_wait, after which the waiter looks once more
+    }
   }
-  size_t used() const noexcept { return used_.load(std::memory_order_relaxed); }
+  size_t used() const noexcept { return used_.load(std::memory_order_seq_cst); }
 
   bool has_room() const noexcept {
     for (const Limits* l = this; l; l = l->outer_.get()) {
@@ -43,6 +51,16 @@ class Limits : public RefCounted<Limits> {
     }
     return true;
   }
+  bool has_limit() const noexcept {
+    for (const Limits* l = this; l; l = l->outer_.get()) {
+      if (l->bytes_) return true;
+    }
+    return false;
+  }
+  // In between, the engine looks who may go on whenever bytes are given back.
+  void begin_wait(Engine& engine) noexcept;
+  void end_wait() noexcept;
+
   // Of this scope and all outer ones.
   const std::stop_token& stop_token() const noexcept { return stop_; }
   bool is_stopped() const noexcept { return stop_.stop_requested(); }
@@ -58,6 +76,12 @@ class Limits : public RefCounted<Limits> {
   std::stop_token stop_;
   std::optional<std::stop_callback<Forward>> from_inside_, from_outside_;
   std::atomic<size_t> used_{0};
+
+  void call_engine() noexcept;
+  std::atomic<int> waiters_{0};         // between begin_wait and end_wait
+  std::atomic<uint32_t> forks_{0};  // when they began: a child has none of them
+  std::mutex wait_mutex_;
+  Engine* engine_ = nullptr;  // where they wait
 };
 
 }  // namespace kaon

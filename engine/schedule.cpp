@@ -12,10 +12,12 @@
 namespace kaon {
 namespace {
 constexpr std::string_view end_mark = "end";  // the last line of a file
-}
+
+uint32_t draw(std::mt19937_64& random) { return uint32_t(random()); }
+}  // namespace
 
 ChosenOrder::ChosenOrder(const Schedule& schedule)
-    : random_(schedule.seed), replays_(schedule.kind == Schedule::Kind::replay) {
+    : seed_(schedule.seed), random_(schedule.seed), replays_(schedule.kind == Schedule::Kind::replay) {
   if (!replays_) return;
   const std::string name = schedule.file ? schedule.file : "";
   std::ifstream in(name);
@@ -27,21 +29,20 @@ ChosenOrder::ChosenOrder(const Schedule& schedule)
     auto [end, failure] = std::from_chars(line.data(), line.data() + line.size(), choice);
     if (failure != std::errc() || end != line.data() + line.size()) {
       throw ValueError(fmt::format("[Schedule] {}:{}: expected a number below 2^32 or \"{}\", got \"{}\"", name,
-                                   choices_.size() + 1, end_mark, line));
+                                   replayed_.size() + 1, end_mark, line));
     }
-    choices_.push_back(choice);
+    replayed_.push_back(choice);
   }
   if (in.bad()) throw IoError(fmt::format("[Schedule] cannot read {}", name));
   throw IoError(
-      fmt::format("[Schedule] {} is cut off: it has {} choices and no line \"{}\"", name, choices_.size(), end_mark));
+      fmt::format("[Schedule] {} is cut off: it has {} choices and no line \"{}\"", name, replayed_.size(), end_mark));
 }
 
 size_t ChosenOrder::choose(size_t n) {
+  const uint64_t i = choices_++;
+  if (!replays_) return draw(random_) % n;
   // a program that was changed, or goes on beyond the file, gets the first of what there is
-  if (replays_) return replayed_ < choices_.size() ? choices_[replayed_++] % n : 0;
-  size_t choice = random_() % n;
-  choices_.push_back(uint32_t(choice));
-  return choice;
+  return i < replayed_.size() ? replayed_[i] % n : 0;
 }
 
 void ChosenOrder::add(OpNode& op) {
@@ -72,10 +73,13 @@ bool ChosenOrder::is_empty() const noexcept {
 
 void ChosenOrder::save(const std::filesystem::path& file) const {
   std::ofstream out(file);
+  uint64_t made;
   {
     std::lock_guard lock(lock_);
-    for (uint32_t choice : choices_) out << choice << '\n';
+    made = choices_;
   }
+  std::mt19937_64 again(seed_);
+  for (uint64_t i = 0; i < made; ++i) out << draw(again) << '\n';
   out << end_mark << '\n';
   out.flush();
   if (!out) throw IoError(fmt::format("[Schedule] cannot write {}", file.string()));

@@ -38,7 +38,8 @@ class ChosenOrder {
   size_t burst();  // how many to run after a push
   bool is_empty() const noexcept;
 
-  // The choices so far, one number a line, then "end": what Schedule::replay reads. Throws IoError.
+  // The choices so far, one number a line, then "end": what Schedule::replay reads. A choice is a number modulo how
+  // much there is to choose from, so these are the seed's random numbers, and none is kept meanwhile. Throws IoError.
   void save(const std::filesystem::path& file) const;
 
  private:
@@ -46,10 +47,11 @@ class ChosenOrder {
 
   mutable SpinLock lock_;
   std::vector<OpNode*> ready_;
+  const uint64_t seed_;
   std::mt19937_64 random_;
-  bool replays_;
-  std::vector<uint32_t> choices_;
-  size_t replayed_ = 0;
+  const bool replays_;
+  std::vector<uint32_t> replayed_;
+  uint64_t choices_ = 0;  // how many have been made
 };
 
 }  // namespace kaon

@@ -3,13 +3,18 @@
 #include <chrono>
 #include <cstdio>
 
-#include "kaon/engine/trace.h"
+#include "kaon/engine/engine_impl.h"
 
 namespace kaon {
 namespace detail {
 
 void RunLoop::post(std::coroutine_handle<> work) {
-  std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
+  if (is_over_) {
+    lock.unlock();
+    engine_.io_executor().post(work);
+    return;
+  }
   queue_.push_back(work);
   posted_.store(true, std::memory_order_release);
   wake_.notify_one();
@@ -22,42 +27,59 @@ void RunLoop::finish() {
   wake_.notify_one();
 }
 
-void RunLoop::run() {
-  Engine& engine = Engine::current();
-  for (;;) {
-    std::coroutine_handle<> work;
-    {
-      std::unique_lock lock(mutex_);
-      if (queue_.empty()) {
-        if (finished_) return;
-        posted_.store(false, std::memory_order_relaxed);
-        lock.unlock();
-        // a while of helping the engine, which may be what we wait for; then sleep
-        auto until = std::chrono::steady_clock::now() + engine.options().spin;
-        while (!posted_.load(std::memory_order_acquire)) {
-          if (engine.help_once()) {
-            until = std::chrono::steady_clock::now() + engine.options().spin;
-          } else if (std::chrono::steady_clock::now() >= until) {
-            break;
-          } else {
-            cpu_pause();
-          }
-        }
-        lock.lock();
-        auto is_posted = [&] { return finished_ || !queue_.empty(); };
-        if (engine.on_worker() || !engine.has_workers()) {
-          // what this thread waits for may become ready with nobody else to run it
-          if (!wake_.wait_for(lock, std::chrono::milliseconds(1), is_posted)) continue;
-        } else {
-          wake_.wait(lock, is_posted);
-        }
-        if (queue_.empty()) return;
+void RunLoop::run(Engine* of_operation) {
+  while (std::coroutine_handle<> work = next(of_operation)) resume_coroutine(work);
+}
+
+std::coroutine_handle<> RunLoop::next(Engine* of_operation) {
+  auto is_posted = [&] { return finished_ || !queue_.empty(); };
+  std::unique_lock lock(mutex_);
+  while (!is_posted()) {
+    posted_.store(false, std::memory_order_relaxed);
+    lock.unlock();
+    // a while of helping the engine, which may be what we wait for; then sleep
+    auto until = std::chrono::steady_clock::now() + engine_.options().spin;
+    while (!posted_.load(std::memory_order_acquire)) {
+      if (engine_.help_once()) {
+        until = std::chrono::steady_clock::now() + engine_.options().spin;
+      } else if (std::chrono::steady_clock::now() >= until) {
+        break;
+      } else {
+        cpu_pause();
       }
-      work = queue_.front();
-      queue_.pop_front();
     }
-    resume_coroutine(work);
+    lock.lock();
+    if (!of_operation && engine_.has_workers()) {
+      wake_.wait(lock, is_posted);
+    } else if (!wake_.wait_for(lock, std::chrono::milliseconds(1), is_posted) && of_operation) {
+      // what this thread waits for may become ready with nobody else to run it, or never
+      lock.unlock();
+      of_operation->impl()->fail_if_stuck();
+      lock.lock();
+    }
   }
+  if (queue_.empty()) {
+    is_over_ = true;
+    return {};
+  }
+  std::coroutine_handle<> work = queue_.front();
+  queue_.pop_front();
+  return work;
+}
+
+void run_until_done(Root root, RunLoop& loop) {
+  root.handle.promise().set_executor(&loop);
+  ThreadContext saved = thread_context();
+  ThreadContext& context = thread_context();
+  context.in_task = true;
+  if (!context.op_engine && t_running) {
+    context.op_engine = &t_running->engine->self;
+    context.op = t_running->op;
+  }
+  Engine* of_operation = context.op_engine;
+  root.handle.resume();
+  thread_context() = saved;
+  loop.run(of_operation);
 }
 
 namespace {
@@ -84,7 +106,8 @@ void report_unobserved(std::exception_ptr error) {
   }
 }
 
-Root run_detached(Task<void> task, ThreadContext context, IntrusivePtr<Limits>) {
+// Parameters go in reverse order: what holds the executor goes when all else has gone.
+Root run_detached(std::shared_ptr<void>, IntrusivePtr<Limits>, Task<void> task, ThreadContext context) {
   thread_context() = context;  // of this coroutine: the executor gives its thread the old one back
   std::exception_ptr error;
   try {
@@ -106,7 +129,8 @@ void set_unobserved_error_hook(std::function<void(std::exception_ptr)> hook) {
 void spawn(Task<void> task, Executor& executor) {
   const ThreadContext& here = thread_context();
   ThreadContext context{.engine = here.engine, .device = here.device, .in_task = true, .limits = here.limits};
-  detail::Root root = detail::run_detached(std::move(task), context, IntrusivePtr<Limits>(here.limits));
+  IntrusivePtr<Limits> limits(here.limits);
+  detail::Root root = detail::run_detached(executor.hold(), std::move(limits), std::move(task), context);
   root.handle.promise().set_executor(&executor);
   executor.post(root.handle);
 }
@@ -137,19 +161,13 @@ void begin_op(OpNode& op, Engine& engine, FunctionRef<Task<void>()> make) {
     if (engine.has_workers()) {
       Root root = run_op_body(std::move(task), op, engine);
       root.handle.promise().set_executor(&engine.io_executor());
-      ThreadContext saved =
-          std::exchange(thread_context(), ThreadContext{.engine = &engine, .in_task = true, .op = &op});
+      ThreadContext saved = std::exchange(
+          thread_context(), ThreadContext{.engine = &engine, .in_task = true, .op_engine = &engine, .op = &op});
       root.handle.resume();
       thread_context() = saved;
       return;
     }
-    ThreadContext saved = std::exchange(thread_context(), ThreadContext{.engine = &engine, .in_task = true, .op = &op});
-    try {
-      sync_wait(std::move(task));
-    } catch (...) {
-      failure = std::current_exception();
-    }
-    thread_context() = saved;
+    sync_wait(std::move(task));
   } catch (...) {
     failure = std::current_exception();
   }

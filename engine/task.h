@@ -223,19 +223,25 @@ inline Task<void> TaskPromise<void>::get_return_object() noexcept {
   return Task<void>(std::coroutine_handle<TaskPromise>::from_promise(*this));
 }
 
-// The executor of a thread that runs coroutines until one of them is done; helps the engine meanwhile.
-class RunLoop : public Executor {
+// The executor of a thread that runs coroutines until one of them is done; helps the engine meanwhile. What is left
+// then (of when_any) goes on on the engine's io pool.
+class RunLoop : public Executor, public std::enable_shared_from_this<RunLoop> {
  public:
   void post(std::coroutine_handle<> work) override;
+  std::shared_ptr<void> hold() override { return shared_from_this(); }
   void finish();
-  void run();
+  void run(Engine* of_operation);  // the engine of the operation that the thread is inside of, if it is
 
  private:
+  std::coroutine_handle<> next(Engine* of_operation);  // none: it is over
+
+  Engine& engine_ = Engine::current();
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<std::coroutine_handle<>> queue_;
   std::atomic<bool> posted_{false};
   bool finished_ = false;
+  bool is_over_ = false;  // nobody runs it any more
 };
 
 template <class T>
@@ -255,27 +261,20 @@ inline Root run_root(Task<void>& task, std::exception_ptr& error, RunLoop& loop)
   }
   loop.finish();
 }
-inline void run_until_done(Root root, RunLoop& loop) {
-  root.handle.promise().set_executor(&loop);
-  ThreadContext saved = thread_context();
-  thread_context().in_task = true;
-  root.handle.resume();
-  thread_context() = saved;
-  loop.run();
-}
+void run_until_done(Root root, RunLoop& loop);
 }  // namespace detail
 
 // Runs the task on this thread until it ends; blocks, helping the engine. Throws what the task throws.
 template <class T>
 T sync_wait(Task<T> task) {
-  detail::RunLoop loop;
+  const auto loop = std::allocate_shared<detail::RunLoop>(PoolAllocator<detail::RunLoop>());
   std::exception_ptr error;
   if constexpr (std::is_void_v<T>) {
-    detail::run_until_done(detail::run_root(task, error, loop), loop);
+    detail::run_until_done(detail::run_root(task, error, *loop), *loop);
     if (error) std::rethrow_exception(error);
   } else {
     std::optional<T> value;
-    detail::run_until_done(detail::run_root(task, value, error, loop), loop);
+    detail::run_until_done(detail::run_root(task, value, error, *loop), *loop);
     if (error) std::rethrow_exception(error);
     return std::move(*value);
   }
@@ -304,8 +303,9 @@ inline constexpr OpType task_type{
 // Pushes an operation whose body is a coroutine: `make()` gives a Task<void>, called once all accesses are granted. The
 // operation ends when the Task does; while the Task waits for a timer, a file or another array it holds no worker. It
 // begins on a worker and goes on on the io pool. `make` lives as long as the operation, so the Task may refer to what
-// it captures. An engine without workers runs the Task to its end at once. Awaiting what the operation itself accesses,
-// or the engine, throws WouldDeadlock. Thread safety: any thread.
+// it captures. An engine without workers runs the Task to its end at once. Awaiting what the operation itself writes,
+// what can only be written after it has ended, or the engine, throws WouldDeadlock (in a task of when_any such waits
+// last until that has ended). Thread safety: any thread.
 template <class F>
 void push_task(Engine& engine, std::span<const Access> accesses, F&& make, const PushOptions& options = {}) {
   using Make = std::decay_t<F>;
@@ -323,8 +323,8 @@ int run_main(Task<void> task);
 // Thread safety: any thread.
 void set_unobserved_error_hook(std::function<void(std::exception_ptr)> hook);
 
-// Starts the task on an executor, which must outlive it; the engine and the device of this thread are current in it,
-// recording and training are off. Its failure goes to the hook.
+// Starts the task on an executor, which must outlive it, and holds it meanwhile; the engine and the device of this
+// thread are current in it, recording and training are off. Its failure goes to the hook.
 void spawn(Task<void> task, Executor& executor);
 
 }  // namespace kaon

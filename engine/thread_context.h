@@ -20,7 +20,8 @@ struct ThreadContext {
   bool tracing = false;         // a block is being traced: its arrays have no values
   bool in_task = false;         // pushing must not block: the coroutine's next suspension point waits instead
   Limits* limits = nullptr;     // of the innermost EngineScope::with_budget; nullptr: the engine's
-  const OpNode* op = nullptr;   // the operation whose body this coroutine is
+  Engine* op_engine = nullptr;  // of the operation that this coroutine is part of
+  const OpNode* op = nullptr;   // that operation; nullptr in when_any, whose losers may outlive it
 };
 
 inline thread_local constinit ThreadContext t_context{};

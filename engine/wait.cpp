@@ -1,6 +1,7 @@
 // Threads that wait: for a var, for everything, for room.
 #include <algorithm>
 #include <functional>
+#include <string>
 
 #include "kaon/engine/await.h"
 #include "kaon/engine/engine_impl.h"
@@ -53,36 +54,47 @@ void throw_op_error(const OpError& error) {
     std::rethrow_exception(error.exception);
   }
   for (const auto& r : error.roots) r->reported.store(true, std::memory_order_relaxed);
-  throw AggregateError(error.roots);
+  const std::string heir = describe_heir(error.label);
+  if (error.roots.size() > 1) throw AggregateError(error.roots, heir);
+  std::rethrow_exception(add_context(error.roots.front()->exception, heir));
 }
 
-bool Engine::Impl::queue_waiter(WaitNode& waiter) {
+bool Engine::Impl::queue_waiter(WaitNode& waiter, const OpNode* op, bool has_thread) {
+  struct Registration {  // from before it is queued, since its end may come at once
+    Impl* engine = nullptr;
+    WaitNode& waiter;
+    ~Registration() {
+      if (engine) engine->end_op_wait(waiter);
+    }
+  } registration{nullptr, waiter};
+  if (op && !is_orphan()) {
+    begin_op_wait(waiter, *op, has_thread);
+    registration.engine = this;
+  }
   Var& var = *waiter.dep.var();
-  var.lock();
+  std::unique_lock lock(var);
   bool now = waiter.dep.mode() == AccessMode::read ? var.is_readable() : var.is_idle();
   if (now) {
     waiter.error = IntrusivePtr<const OpError>(var.error());
-    var.unlock();
     return false;
   }
-  if (waiter.abandoned) {
-    var.unlock();
-    return false;
-  }
+  if (waiter.abandoned) return false;
   if (is_orphan()) [[unlikely]] {
-    var.unlock();
+    lock.unlock();
     throw_orphan();
   }
+  if (op) refuse_if_held_below(var);
   waiter.pending.store(1, std::memory_order_relaxed);
   var.append(waiter.dep);  // not granted: something is in front
-  var.unlock();
+  registration.engine = nullptr;
   return true;
 }
 
-bool Engine::enqueue_waiter(WaitNode& waiter) {
-  if (impl_->is_held_by_caller(*waiter.dep.var(), waiter.dep.mode())) return false;
-  bool queued = impl_->queue_waiter(waiter);
-  if (queued) impl_->serve();  // the waiter may be gone then
+bool Engine::enqueue_waiter(WaitNode& waiter, const Executor* resumes_on) {
+  Impl& e = *impl_;
+  if (resumes_on && e.is_held_by_caller(*waiter.dep.var(), waiter.dep.mode())) return false;
+  const bool queued = e.queue_waiter(waiter, resumes_on ? e.callers_op() : nullptr, resumes_on != &e.io_executor);
+  if (queued) e.serve();  // the waiter may be gone then
   return queued;
 }
 
@@ -90,6 +102,7 @@ bool Engine::abandon_waiter(WaitNode& waiter) {
   Var& var = *waiter.dep.var();
   Dep* granted = nullptr;
   bool removed = var.remove(waiter.dep, granted, waiter.abandoned);
+  if (removed && impl_->op_waits.count.load(std::memory_order_seq_cst) > 0) impl_->end_op_wait(waiter);
   impl_->grant_all(granted);
   return removed;
 }
@@ -122,86 +135,39 @@ bool Engine::read_now(Var& var, FunctionRef<void()> body) {
   var.append(grant);  // at once: nothing is in front
   var.unlock();
   struct End {  // also when the body throws
-    ~End() { engine.grant_all(grant.var()->complete(grant)); }
+    ~End() {
+      engine.grant_all(grant.var()->complete(grant));
+      engine.reading_now.fetch_sub(1, std::memory_order_seq_cst);
+    }
     Impl& engine;
     Dep& grant;
   } end{*impl_, grant};
+  impl_->reading_now.fetch_add(1, std::memory_order_seq_cst);
   body();
   return true;
 }
 
-namespace {
-
-// An operation that waits for what it holds itself waits for ever. True: it reads and may read, so there is no need.
-bool holds_for_reading(const OpNode& op, const Var& var, AccessMode mode) {
-  for (int i = 0; i < op.num_deps; ++i) {
-    const Dep& d = op.deps[i];
-    if (d.var() != &var) continue;
-    if (!d.is_write() && mode == AccessMode::read) {
-      return true;  // what this operation may read is ready and sound; a write behind it is not waited for
-    }
-    throw WouldDeadlock("[wait] the operation waits for an array that it holds itself;" + describe(op.label));
-  }
-  return false;
-}
-
-}  // namespace
-
-bool Engine::Impl::is_held_by_caller(const Var& var, AccessMode mode) const {
-  for (Running* r = t_running; r; r = r->outer) {
-    if (r->engine == this && holds_for_reading(*r->op, var, mode)) return true;
-  }
-  const OpNode* op = thread_context().op;
-  return op && Engine::current().impl() == this && holds_for_reading(*op, var, mode);
-}
-
-// Nothing runs, nothing is ready, and nothing that has begun will end by itself: every slot that is taken belongs to an
-// operation that waits. A push that is just entering its vars looks like that too, hence a while of looking.
-bool Engine::Impl::is_stuck(StuckWatch& watch) const noexcept {
-  const uint64_t now = pushed.load(std::memory_order_seq_cst) + done.load(std::memory_order_seq_cst);
-  bool idle = blocked.load(std::memory_order_seq_cst) >=
-                  active.load(std::memory_order_seq_cst) - spinning.load(std::memory_order_seq_cst) &&
-              ending_later.load(std::memory_order_seq_cst) == 0 && !has_work();
-  if (!idle || now != watch.progress) watch = {now, Clock::now()};
-  return Clock::now() - watch.since > std::chrono::milliseconds(250);
-}
-
 void Engine::wait(Var& var, AccessMode mode) {
-  ThreadWaiter waiter(var, mode);
   Impl& e = *impl_;
   if (e.is_held_by_caller(var, mode)) return;
-  if (e.queue_waiter(waiter)) {
+  ThreadWaiter waiter(var, mode);
+  const OpNode* op = e.callers_op();
+  if (e.queue_waiter(waiter, op, true)) {
     const uint64_t begin = e.profiler.is_on() ? Profiler::now() : 0;
-    const bool inside = t_slot_of == &e && t_running && t_running->engine == &e;
-    // what it waits for may become ready with nobody else to run it
-    const bool looks_again = t_slot_of == &e || !has_workers();
+    // what it waits for may become ready with nobody else to run it, or never
+    const bool looks_again = op || t_slot_of == &e || !has_workers();
     auto signalled = [&] { return waiter.is_signalled(); };
     auto until = Clock::now() + e.options.spin;
-    StuckWatch watch;
-    // Counted as blocked from the first sleep on, as long as there is nothing to run: so the waits of several
-    // operations see each other.
-    bool is_blocked = false;
-    auto set_blocked = [&](bool now) {
-      if (inside && is_blocked != now) e.blocked.fetch_add(now ? 1 : -1, std::memory_order_seq_cst);
-      is_blocked = inside && now;
-    };
     for (int looks = 0; !waiter.is_signalled(); ++looks) {
-      if (is_blocked && e.has_work()) set_blocked(false);
-      if (!is_blocked && e.help(signalled)) {
+      if (e.help(signalled)) {
         until = Clock::now() + e.options.spin;
-      } else if (is_blocked || (looks % 32 == 0 && Clock::now() >= until)) {
-        set_blocked(true);
+      } else if (looks % 32 == 0 && Clock::now() >= until) {
         waiter.sleep(looks_again);
-        if (inside && e.is_stuck(watch) && abandon_waiter(waiter)) {
-          set_blocked(false);
-          throw WouldDeadlock("[wait] the operation waits for an array that can only be written after it has ended;" +
-                              describe(t_running->op->label));
-        }
+        if (op) e.fail_if_stuck();
       } else {
         cpu_pause();
       }
     }
-    set_blocked(false);
     if (begin)
       e.profiler.record(
           {.name = "wait", .category = "wait", .begin = begin, .end = Profiler::now(), .sequence = waiter.ended_by});
@@ -210,10 +176,11 @@ void Engine::wait(Var& var, AccessMode mode) {
 }
 
 void Engine::Impl::wait_for_level(uint64_t level, Limits* limits) {
-  const LevelWaiter waiter{{}, nullptr, level, IntrusivePtr<Limits>(limits), nullptr};
+  LevelWaiter waiter{{}, nullptr, level, IntrusivePtr<Limits>(limits)};
   auto reached = [&] { return waiter.is_over(in_flight()); };
   auto until = Clock::now() + options.spin;
   for (int looks = 0; !reached(); ++looks) {
+    if (limits && !waiter.room && !limits->has_room()) waiter.room = std::make_unique<RoomWait>(*this, *limits);
     if (help(reached)) {
       until = Clock::now() + options.spin;
     } else if (looks % 32 == 0 && Clock::now() >= until) {
@@ -236,15 +203,6 @@ void Engine::wait_all() {
     impl_->wait_for_level(0);
   }
   if (std::exception_ptr e = take_unreported()) std::rethrow_exception(e);
-}
-
-void Engine::Impl::refuse_inside(const char* what) const {
-  const OpNode* op = self.on_worker()                   ? t_running->op
-                     : Engine::current().impl() == this ? thread_context().op
-                                                        : nullptr;
-  if (!op) return;
-  throw WouldDeadlock("[" + std::string(what) + "] called inside an operation, which would wait for itself;" +
-                      describe(op->label));
 }
 
 std::exception_ptr Engine::take_unreported() {
@@ -270,7 +228,71 @@ void Engine::Impl::count_parked(uint64_t level, int change) noexcept {
   parked.fetch_add(change, std::memory_order_seq_cst);
 }
 
-void Engine::Impl::check_parked() {
+RoomWait::RoomWait(Engine::Impl& engine, Limits& limits) : engine_(engine), limits_(limits) {
+  limits.begin_wait(engine.self);
+  std::lock_guard lock(engine.room_mutex);
+  engine.parked.fetch_add(1, std::memory_order_seq_cst);
+  engine.room_wait_count.fetch_add(1, std::memory_order_seq_cst);
+  // In this order: all that has ended by then was pushed by then. What ends later sees us, since it counts itself
+  // before it looks whether anybody is parked.
+  done_ = engine.done.load(std::memory_order_seq_cst);
+  pushed_ = engine.pushed.load(std::memory_order_seq_cst);
+  left_.store(pushed_ - done_, std::memory_order_seq_cst);
+  engine.room_waits.push_back(this);
+}
+
+RoomWait::~RoomWait() {
+  {
+    std::lock_guard lock(engine_.room_mutex);
+    std::erase(engine_.room_waits, this);
+    engine_.room_wait_count.fetch_sub(1, std::memory_order_seq_cst);
+    engine_.parked.fetch_sub(1, std::memory_order_seq_cst);
+  }
+  limits_.end_wait();
+}
+
+void Limits::begin_wait(Engine& engine) noexcept {
+  for (Limits* l = this; l; l = l->outer_.get()) {
+    std::lock_guard lock(l->wait_mutex_);
+    l->engine_ = &engine;
+    l->forks_.store(g_forks.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    l->waiters_.fetch_add(1, std::memory_order_seq_cst);
+  }
+}
+
+void Limits::end_wait() noexcept {
+  for (Limits* l = this; l; l = l->outer_.get()) {
+    std::lock_guard lock(l->wait_mutex_);
+    l->waiters_.fetch_sub(1, std::memory_order_seq_cst);
+  }
+}
+
+void Limits::call_engine() noexcept {
+  // in a child the mutex may be locked by a thread that it does not have
+  if (forks_.load(std::memory_order_relaxed) != g_forks.load(std::memory_order_relaxed)) return;
+  std::lock_guard lock(wait_mutex_);
+  // while it has waiters the engine lives, and they cannot go before we leave
+  if (waiters_.load(std::memory_order_seq_cst) > 0) engine_->impl()->look_later();
+}
+
+// Whoever gives bytes back may hold locks of its own, so it runs nobody else's code.
+void Engine::Impl::look_later() noexcept {
+  if (looks_later.exchange(true, std::memory_order_seq_cst)) return;
+  try {
+    boost::asio::post(io, [this] {
+      looks_later.store(false, std::memory_order_seq_cst);  // before looking: what is given back meanwhile calls again
+      resume_waiters();
+    });
+  } catch (const std::bad_alloc&) {
+    looks_later.store(false, std::memory_order_seq_cst);  // the next operation's end will do
+  }
+}
+
+void Engine::Impl::check_parked(uint64_t sequence, uint64_t ended_before) {
+  if (room_wait_count.load(std::memory_order_seq_cst) > 0) {
+    std::lock_guard lock(room_mutex);
+    for (RoomWait* w : room_waits) w->operation_ended(sequence, ended_before);
+  }
   uint64_t n = in_flight();
   if (n > (parked_for_room.load(std::memory_order_seq_cst) > 0 ? resume_level() : 0)) return;
   resume_waiters();
@@ -298,7 +320,10 @@ void Engine::Impl::resume_waiters() {
     for (const LevelWaiter& w : resumed) count_parked(w.level, -1);
   }
   park.notify_all();
-  for (LevelWaiter& w : resumed) w.stop.reset();  // before the first one goes on: then the engine may end
+  for (LevelWaiter& w : resumed) {  // before the first one goes on: then the engine may end
+    w.stop.reset();
+    w.room.reset();
+  }
   for (LevelWaiter& w : resumed) w.executor->post(w.work);
 }
 
@@ -311,6 +336,7 @@ void Engine::Impl::on_level(LevelWaiter waiter) {
     waiter.stop =
         std::make_unique<std::stop_callback<LevelWaiter::Look>>(waiter.limits->stop_token(), LevelWaiter::Look{*this});
   }
+  if (waiter.limits && waiter.limits->has_limit()) waiter.room = std::make_unique<RoomWait>(*this, *waiter.limits);
   {
     std::lock_guard lock(park_mutex);
     count_parked(waiter.level, 1);  // before looking again, as above
@@ -322,21 +348,22 @@ void Engine::Impl::on_level(LevelWaiter waiter) {
 
 void Engine::on_idle(std::coroutine_handle<> work, Executor& executor) {
   impl_->refuse_inside("idle");
-  impl_->on_level({work, &executor, 0, {}, nullptr});
+  impl_->on_level({work, &executor, 0, {}});
 }
 void Engine::on_room(std::coroutine_handle<> work, Executor& executor) {
-  impl_->on_level({work, &executor, impl_->resume_level(), IntrusivePtr<Limits>(active_limits()), nullptr});
+  impl_->on_level({work, &executor, impl_->resume_level(), IntrusivePtr<Limits>(active_limits())});
 }
 bool Engine::is_over_budget() const {
   // what an operation waits for might be room that only its own end makes
-  if (on_worker() || thread_context().op) return false;
+  if (on_worker() || thread_context().op_engine) return false;
   const Limits* limits = active_limits();
   return impl_->in_flight() >= uint64_t(impl_->options.max_in_flight) || (limits && !limits->has_room());
 }
 
 bool Engine::admits_now() const {
   return !is_over_budget() &&
-         (impl_->parked_for_room.load(std::memory_order_seq_cst) == 0 || on_worker() || thread_context().op);
+         (impl_->parked_for_room.load(std::memory_order_seq_cst) == 0 || on_worker() ||
+          thread_context().op_engine);
 }
 
 IdleAwaiter Engine::idle() { return IdleAwaiter(*this); }

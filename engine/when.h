@@ -127,16 +127,20 @@ namespace detail {
 
 template <class T>
 struct Race {
-  explicit Race(std::vector<Task<T>> tasks) : tasks(std::move(tasks)), outcomes(this->tasks.size()) {}
+  Race(std::vector<Task<T>> tasks, Executor& executor)
+      : hold(executor.hold()), tasks(std::move(tasks)), outcomes(this->tasks.size()) {}
+  // losers may outlive what they started in
+  const std::shared_ptr<void> hold;
+  const IntrusivePtr<Limits> limits{thread_context().limits};
   std::vector<Task<T>> tasks;
   std::vector<Outcome<T>> outcomes;
   Gathering first{1};
   std::atomic<size_t> winner{SIZE_MAX};
-  const IntrusivePtr<Limits> limits{thread_context().limits};  // losers may outlive the scope that they started in
 };
 
 template <class T>
 Root run_in_race(std::shared_ptr<Race<T>> race, size_t i) {
+  thread_context().op = nullptr;  // of this coroutine: it may outlive the operation, whose end does not need its own
   Task<void> stored = store_outcome(race->tasks[i], race->outcomes[i]);
   co_await stored;
   { Task<T> ended = std::move(race->tasks[i]); }  // what it holds does not wait for the slower ones
@@ -152,9 +156,9 @@ Root run_in_race(std::shared_ptr<Race<T>> race, size_t i) {
 template <class T>
 Task<std::pair<size_t, typename detail::Outcome<T>::Value>> when_any(std::vector<Task<T>> tasks) {
   if (tasks.empty()) throw ValueError("[when_any] there is no task to wait for");
-  auto race = std::make_shared<detail::Race<T>>(std::move(tasks));
   detail::ThisExecutor ask;
   Executor* executor = co_await ask;
+  auto race = std::make_shared<detail::Race<T>>(std::move(tasks), *executor);
   for (size_t i = 0; i < race->tasks.size(); ++i) detail::start(detail::run_in_race(race, i), *executor);
   co_await race->first;
   size_t i = race->winner.load();

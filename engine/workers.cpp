@@ -144,8 +144,9 @@ void Engine::Impl::run_chain(OpNode* op, FunctionRef<bool()>* stop) {
 }
 
 bool Engine::Impl::help(FunctionRef<bool()> done_waiting) {
-  bool holds = t_slot_of == this;
-  if (!holds && !take_slot() && !take_over_slot()) return false;
+  const bool holds = t_slot_of == this;
+  if (holds ? !has_work() : !take_slot() && !take_over_slot()) return false;
+  if (holds) nested.fetch_add(1, std::memory_order_seq_cst);
   Impl* saved = std::exchange(t_slot_of, this);
   ThreadContext saved_context = std::exchange(thread_context(), ThreadContext{.engine = &self});
   bool ran = false;
@@ -157,7 +158,9 @@ bool Engine::Impl::help(FunctionRef<bool()> done_waiting) {
   }
   thread_context() = saved_context;
   t_slot_of = saved;
-  if (!holds) {
+  if (holds) {
+    nested.fetch_sub(1, std::memory_order_seq_cst);
+  } else {
     give_slot();
     if (has_work()) wake();
   }

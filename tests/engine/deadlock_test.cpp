@@ -1,9 +1,11 @@
 // Waits inside operations that nobody could end: they throw WouldDeadlock. Those that only take long do not.
 #include <atomic>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "kaon/engine/task.h"
+#include "kaon/engine/when.h"
 #include "support.h"
 
 using namespace kaon;
@@ -149,4 +151,228 @@ TEST_CASE("users row 39: in serial mode another thread's long operation is no de
   engine.push({write(outer)}, [&](RunContext&) { engine.wait(slow); });
   CHECK_NOTHROW(engine.wait(outer));
   other.join();
+}
+
+TEST_CASE("users row 39: a read on the spot that takes long is no deadlock", "[engine]") {
+  at_thread_counts(1, [](Engine& engine) {
+    Var x, outer;
+    bool written = false;
+    CHECK(engine.read_now(x, [&] {
+      engine.push({write(x)}, [&](RunContext&) { written = true; });
+      engine.push({write(outer)}, [&](RunContext&) { engine.wait(x); });
+      std::this_thread::sleep_for(600ms);
+      CHECK_FALSE(written);
+    }));
+    CHECK_NOTHROW(engine.wait(outer));
+    CHECK(written);
+    engine.wait_all();
+  });
+}
+
+TEST_CASE("users row 39: an operation that runs long, also one that a waiting one has taken up, is no deadlock",
+          "[engine]") {
+  at_thread_counts(1, [](Engine& engine) {
+    Var first, second, third;
+    Cell slow(engine);
+    // all that run wait for `slow`; whoever of them has a thread to spare runs it
+    engine.push({write(slow.var())}, [slow](RunContext&) {
+      std::this_thread::sleep_for(600ms);
+      slow.value() = 1;
+    });
+    engine.push({write(first)}, [&](RunContext&) { engine.wait(slow.var()); });
+    engine.push({write(second)}, [&, slow](RunContext&) {
+      auto read_it = [](Cell slow) -> Task<double> { co_return (co_await slow).value(); };
+      if (sync_wait(read_it(slow)) != 1) throw ValueError("[second] too early");
+    });
+    push_task(engine, {write(third)}, [slow]() -> Task<void> {
+      Cell ready = co_await slow;
+      if (ready.value() != 1) throw ValueError("[third] too early");
+    });
+    for (Var* v : {&first, &second, &third}) CHECK_NOTHROW(engine.wait(*v));
+    engine.wait_all();
+  });
+}
+
+namespace {
+
+// What an operation's body does to wait for an array.
+enum class Way { blocks, awaits, awaits_elsewhere, both };
+
+Task<void> wait_as_task(Cell cell, Way way) {
+  if (way == Way::awaits_elsewhere) co_await sleep_for(100us);  // goes on on the io pool
+  if (way == Way::both) {
+    std::vector<Task<void>> tasks;
+    tasks.push_back(wait_as_task(cell, Way::awaits));
+    tasks.push_back(wait_as_task(cell, Way::awaits_elsewhere));
+    co_await when_all(std::move(tasks));
+  } else if (way == Way::blocks) {
+    cell.engine().wait(cell.var());
+  } else {
+    co_await cell;
+  }
+}
+
+// An operation that writes `target` and waits for `cell` in its body, a coroutine or a function.
+void push_waiting(Engine& engine, Var& target, const Cell& cell, Way way, bool is_task,
+                  const OpLabel& label = {.name = "waiting"}) {
+  if (is_task) {
+    push_task(engine, {write(target)}, [cell, way]() -> Task<void> { return wait_as_task(cell, way); },
+              {.label = label});
+  } else {
+    engine.push({write(target)},
+                [cell, way](RunContext&) {
+                  if (way == Way::blocks) cell.engine().wait(cell.var());
+                  else sync_wait(wait_as_task(cell, way));
+                },
+                {.label = label});
+  }
+}
+
+// Calls `push` while nothing that accesses `var` begins: so all that it pushes is in the queues first, in serial mode
+// too.
+template <class F>
+void push_behind(Engine& engine, Var& var, F push) {
+  Var done;
+  engine.push({write(var), write(done)}, [push](RunContext&) { push(); });
+  engine.wait(done, AccessMode::write);
+}
+
+constexpr Way all_ways[] = {Way::blocks, Way::awaits, Way::awaits_elsewhere, Way::both};
+
+// Each takes a quarter of a second to be found: all ways on some engines, one on all.
+bool is_tried(const Engine& engine, Way way) {
+  return way == Way::awaits_elsewhere || engine.stats().threads == 0 || engine.stats().threads == 2;
+}
+
+}  // namespace
+
+TEST_CASE("users row 39: whatever way an operation waits for what it writes, it is told so", "[engine]") {
+  at_thread_counts([](Engine& engine) {
+    for (bool is_task : {false, true}) {
+      for (Way way : all_ways) {
+        Cell own(engine);
+        push_waiting(engine, own.var(), own, way, is_task);
+        CHECK_THROWS_AS(engine.wait(own.var()), WouldDeadlock);
+        CHECK_THROWS_WITH(engine.wait(own.var()), Contains("[waiting]") && Contains("deadlock_test.cpp"));
+        CHECK_NOTHROW(engine.wait_all());
+      }
+    }
+  });
+}
+
+TEST_CASE("users row 39: whatever way an operation waits for what needs its end, it is told so", "[engine]") {
+  at_thread_counts([](Engine& engine) {
+    for (bool is_task : {false, true}) {
+      for (Way way : all_ways) {
+        if (!is_tried(engine, way)) continue;
+        INFO((is_task ? "coroutine, way " : "function, way ") << int(way));
+        Cell own(engine), behind(engine);
+        auto start = Clock::now();
+        push_behind(engine, own.var(), [&] {
+          push_waiting(engine, own.var(), behind, way, is_task);
+          engine.push({read(own.var()), write(behind.var())}, [](RunContext&) {});
+        });
+        CHECK_THROWS_AS(engine.wait(own.var()), WouldDeadlock);
+        CHECK(Clock::now() - start < (sanitized ? 10s : 2s));
+        CHECK_THROWS_WITH(engine.wait(own.var()), Contains("[waiting]") && Contains("deadlock_test.cpp"));
+        CHECK_THROWS_AS(engine.wait(behind.var()), WouldDeadlock);  // inherited
+        CHECK_NOTHROW(engine.wait_all());
+        // the engine goes on
+        push_waiting(engine, behind.var(), Cell(engine), way, is_task);
+        CHECK_NOTHROW(engine.wait(behind.var()));
+      }
+    }
+  });
+}
+
+TEST_CASE("users row 39: operations of all kinds that wait for each other are told so", "[engine]") {
+  at_thread_counts(1, [](Engine& engine) {
+    for (bool first_is_task : {false, true}) {
+      for (Way way : all_ways) {
+        if (!is_tried(engine, way)) continue;
+        Cell a(engine), b(engine), behind_a(engine), behind_b(engine);
+        // each waits for what needs the other's end; with one thread the first takes the second up
+        push_behind(engine, a.var(), [&] {
+          push_behind(engine, b.var(), [&] {
+            push_waiting(engine, a.var(), behind_b, way, first_is_task);
+            push_waiting(engine, b.var(), behind_a, Way::awaits_elsewhere, true);
+            engine.push({read(a.var()), write(behind_a.var())}, [](RunContext&) {});
+            engine.push({read(b.var()), write(behind_b.var())}, [](RunContext&) {});
+          });
+        });
+        int told = 0;
+        for (const Cell& c : {a, b}) {
+          try {
+            engine.wait(c.var());
+          } catch (const WouldDeadlock&) {
+            ++told;
+          }
+        }
+        CHECK(told > 0);
+        CHECK_NOTHROW(engine.wait_all());
+      }
+    }
+  });
+}
+
+TEST_CASE("users row 39: the message names both when an operation waits for what another one holds below it",
+          "[engine]") {
+  at_thread_counts([](Engine& engine) {
+    if (engine.stats().threads > 1) return;  // there others take the inner one up
+    Var held, other, inner;
+    int inner_line = 0, outer_line = __LINE__ + 1;
+    engine.push({write(held)}, [&](RunContext&) {
+      inner_line = __LINE__ + 1;
+      engine.push({write(other)}, [&](RunContext&) { engine.wait(held); }, {.label = {.name = "inner"}});
+      try {
+        engine.wait(other);
+      } catch (const WouldDeadlock&) {  // of the inner one; the outer one ends well
+      }
+    }, {.label = {.name = "outer"}});
+    CHECK_NOTHROW(engine.wait(held));
+    CHECK_THROWS_AS(engine.wait(other), WouldDeadlock);
+    std::string text;
+    try {
+      engine.wait(other);
+    } catch (const WouldDeadlock& e) {
+      text = e.what();
+    }
+    CHECK_THAT(text, Contains("[inner], pushed at deadlock_test.cpp:" + std::to_string(inner_line)));
+    CHECK_THAT(text, Contains("[outer], pushed at deadlock_test.cpp:"));
+    CHECK(text.find("[outer]") < text.find("[inner]"));
+    CHECK_THAT(text, !Contains("holds itself"));
+    CHECK(outer_line < inner_line);
+    engine.wait_all();
+  });
+}
+
+TEST_CASE("users row 39: in when_any a wait for what needs the operation's end loses, and is no deadlock", "[engine]") {
+  at_thread_counts([](Engine& engine) {
+    for (int round = 0; round < 2; ++round) {
+      Cell own(engine), behind(engine);
+      std::atomic<bool> loser_ended{false};
+      auto reader = [](Cell behind, std::atomic<bool>& ended) -> Task<void> {
+        co_await sleep_for(1ms);
+        co_await behind;
+        co_await behind;  // after the operation's end
+        ended = true;
+      };
+      auto timer = [](std::chrono::milliseconds time) -> Task<void> { co_await sleep_for(time); };
+      auto race = [&](auto) -> Task<void> {
+        std::vector<Task<void>> tasks;
+        tasks.push_back(reader(behind, loser_ended));
+        tasks.push_back(timer(round == 0 ? 400ms : 5ms));
+        auto first = co_await when_any(std::move(tasks));
+        own.value() = double(first.first);
+      };
+      push_behind(engine, own.var(), [&] {
+        push_task(engine, {write(own.var())}, [&race]() -> Task<void> { return race(0); });
+        engine.push({read(own.var()), write(behind.var())}, [](RunContext&) {});
+      });
+      CHECK_NOTHROW(engine.wait(own.var()));
+      CHECK(own.value() == 1);
+      engine.wait_all();
+      CHECK(becomes_true([&] { return loser_ended.load(); }));
+    }
+  });
 }

@@ -15,6 +15,9 @@ namespace {
 struct UserError {
   int code;
 };
+struct UserKind : ValueError {
+  using ValueError::ValueError;
+};
 
 void push_failing(Engine& engine, Var& v, const char* text, const OpLabel& label = {}) {
   engine.push({write(v)}, [text](RunContext&) { throw ValueError(text); }, {.label = label});
@@ -114,7 +117,12 @@ TEST_CASE("error: an overwrite that fails replaces the failure", "[engine]") {
 
 TEST_CASE("users row 3: every type of exception arrives as itself and the engine goes on", "[engine]") {
   at_thread_counts([](Engine& engine) {
-    Var vars[4];
+    Var vars[5], heir;
+    engine.push({write(vars[4])}, [](RunContext&) { throw UserKind("[test] of a user's own"); });
+    engine.push({read(vars[4]), write(heir)}, [](RunContext&) {});
+    CHECK_THROWS_AS(engine.wait(vars[4]), UserKind);
+    CHECK_THROWS_AS(engine.wait(heir), UserKind);
+    engine.push({write(vars[4]), write(heir)}, [](RunContext&) {});
     engine.push({write(vars[0])}, [](RunContext&) { throw std::bad_alloc(); });
     engine.push({write(vars[1])}, [](RunContext&) { throw 42; });
     engine.push({write(vars[2])}, [](RunContext&) { throw UserError{7}; });
@@ -173,6 +181,50 @@ TEST_CASE("users row 4: the message names the operator, its block and where it w
     REQUIRE(messages.size() == 1);
     CHECK_THAT(messages[0], Contains("plain") && Contains("[custom]") && Contains("error_test.cpp:"));
     CHECK_THROWS_WITH(engine.wait(b), "plain");
+  });
+}
+
+TEST_CASE("users row 4: what inherits a failure shows its cause and its own place, and no other", "[engine]") {
+  at_thread_counts([](Engine& engine) {
+    Var vars[4];
+    const int root = __LINE__ + 1;
+    push_failing(engine, vars[0], "[dot] shapes (2, 3) and (4, 5)", {.name = "dot", .scope = "body.fc2"});
+    int lines[4] = {root};
+    const char* names[] = {"dot", "first", "second", "third"};
+    for (int i = 1; i < 4; ++i) {
+      lines[i] = __LINE__ + 1;
+      engine.push({read(vars[i - 1]), write(vars[i])}, [](RunContext&) {}, {.label = {.name = names[i]}});
+    }
+    for (int repeat = 0; repeat < 2; ++repeat) {
+      CHECK_THROWS_AS(engine.wait(vars[3]), ValueError);
+      std::string text;
+      try {
+        engine.wait(vars[3]);
+      } catch (const ValueError& e) {
+        text = e.what();
+      }
+      CHECK(text == "[dot] shapes (2, 3) and (4, 5) while running [dot] in body.fc2, pushed at error_test.cpp:" +
+                        std::to_string(lines[0]) + "; inherited by [third], pushed at error_test.cpp:" +
+                        std::to_string(lines[3]));
+      CHECK_THROWS_WITH(engine.wait(vars[0]), !Contains("inherited"));
+      CHECK_THROWS_WITH(engine.wait(vars[1]), Contains("inherited by [first]"));
+    }
+    CHECK_NOTHROW(engine.wait_all());  // the cause has been reported
+
+    // two causes
+    Var pair;
+    push_failing(engine, vars[2], "[other] fails");
+    engine.push({read(vars[3]), read(vars[2]), write(pair)}, [](RunContext&) {}, {.label = {.name = "add"}});
+    CHECK_THROWS_AS(engine.wait(pair), AggregateError);
+    CHECK_THROWS_WITH(engine.wait(pair), Contains("2 operations failed") && Contains("[dot]") &&
+                                             Contains("[other] fails") && Contains("; inherited by [add]") &&
+                                             !Contains("[third]"));
+    // an operation that meets an aggregate in its own body says where it was pushed as well
+    Var waiting;
+    engine.push({write(waiting)}, [&](RunContext&) { engine.wait(pair); }, {.label = {.name = "waiting"}});
+    CHECK_THROWS_AS(engine.wait(waiting), AggregateError);
+    CHECK_THROWS_WITH(engine.wait(waiting), Contains("[dot]") && Contains("while running [waiting]"));
+    CHECK_NOTHROW(engine.wait_all());
   });
 }
 

@@ -1,5 +1,6 @@
 // Leaving the process: programs that end in the middle of their work. Each runs as a process of its own: this very
 // program, asked by the environment to play the child's part.
+#include <dlfcn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 #include <csignal>
@@ -42,6 +43,19 @@ void push_many(int n) {
     });
     if (i % 10 == 0) g_chunks.push_back(chunk);
   }
+}
+
+// Opens a library with an engine of its own, uses it and closes it, with operations pending.
+void use_plugin(int operations, bool in_thread) {
+  void* library = dlopen(KAON_PLUGIN, RTLD_NOW | RTLD_LOCAL);
+  if (!library) std::_Exit(93);
+  auto use_engine = reinterpret_cast<int (*)(int)>(dlsym(library, "use_engine"));
+  auto use = [&] {
+    if (!use_engine || use_engine(operations) < operations) std::_Exit(94);
+  };
+  if (in_thread) std::thread(use).join();
+  else use();
+  dlclose(library);
 }
 
 Task<void> never_ends() {
@@ -129,6 +143,19 @@ void play(const std::string& part) {
     }).join();
     return;
   }
+  if (part == "plugin") {
+    use_plugin(100, false);
+    use_plugin(100, false);
+    use_plugin(100, true);
+    push_many(100);  // this program's own engine
+    g_check.expected = 100;
+    return;
+  }
+  if (part == "plugin in a thread") {  // which takes along what is its own; the engine's threads have done nothing
+    use_plugin(0, true);
+    if (!dlopen(KAON_PLUGIN, RTLD_NOW | RTLD_NOLOAD)) std::_Exit(95);  // their code must stay
+    std::exit(6);
+  }
   std::_Exit(99);
 }
 
@@ -182,14 +209,21 @@ TEST_CASE("users row 16: a process ends while operations' coroutines wait", "[en
   check_exit("coroutine operations", 0);
 }
 
+TEST_CASE("users row 16: a library with an engine is opened, used and closed", "[engine]") {
+  check_exit("plugin", 0);
+  check_exit("plugin in a thread", 6);
+}
+
 TEST_CASE("exit: options of the default engine count until it is made", "[engine]") {
   check_exit("default options", 0);
 }
 
 TEST_CASE("users row 16: 200 ends of each kind", "[engine][slow]") {
-  for (const char* part : {"pending", "failed", "thread_local", "coroutine", "thread", "coroutine operations"}) {
+  for (const char* part :
+       {"pending", "failed", "thread_local", "coroutine", "thread", "coroutine operations", "plugin"}) {
     check_exit(part, 0, 200);
   }
+  check_exit("plugin in a thread", 6, 200);
   check_exit("exit", 7, 200);
   check_exit("exit inside an operation", 8, 200);
 }

@@ -1,51 +1,15 @@
-// Budgets: how much the arrays of a scope may take, and who waits when they take more.
-#include <unistd.h>
-#include <algorithm>
+// Budgets: how much the arrays of a scope may take.
 #include <atomic>
-#include <boost/asio/executor_work_guard.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/post.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <fstream>
-#include <functional>
+#include <thread>
 #include <vector>
 
-#include "kaon/engine/chunk.h"
-#include "kaon/engine/storage.h"
+#include "arrays.h"
 #include "kaon/engine/task.h"
-#include "support.h"
 
 using namespace kaon;
 using namespace kaon::test;
 
 namespace {
-
-constexpr size_t unit = 64 * 1024;  // takes just as much of the storage
-using Array = IntrusivePtr<Chunk>;
-Array make(Engine& engine, size_t bytes = unit) { return Array(new Chunk(bytes, cpu(), engine)); }
-
-// The most that arrays take in memory while an operation runs.
-struct Peak {
-  const size_t base = Storage::cpu().stats().live;
-  std::atomic<size_t> most{0};
-  void look() {
-    size_t now = Storage::cpu().stats().live - base;
-    size_t seen = most;
-    while (now > seen && !most.compare_exchange_weak(seen, now)) {
-    }
-  }
-};
-
-// b = a + 1, or 1 without an a; in the first double of each.
-void push_step(Engine& engine, const Array& a, const Array& b, Peak& peak) {
-  auto body = [a, b, &peak](RunContext&) {
-    auto* out = static_cast<double*>(b->ensure());
-    out[0] = a ? static_cast<double*>(a->ensure())[0] + 1 : 1;
-    peak.look();
-  };
-  if (a) engine.push({read(a->var), write(b->var)}, std::move(body));
-  else engine.push({write(b->var)}, std::move(body));
-}
 
 double run_chain(Engine& engine, int steps, Peak& peak) {
   Array last;
@@ -56,43 +20,6 @@ double run_chain(Engine& engine, int steps, Peak& peak) {
   }
   engine.wait(last->var);
   return static_cast<double*>(last->ensure())[0];
-}
-
-// One thread that runs coroutines and timers.
-class OneThread : public Executor {
- public:
-  OneThread() : thread_([this] { io_.run(); }) {}
-  ~OneThread() {
-    while (posting_ > 0) std::this_thread::yield();  // the engine's thread may still be inside post()
-    work_.reset();
-    thread_.join();
-  }
-  void post(std::coroutine_handle<> work) override {
-    ++posting_;
-    boost::asio::post(io_, [work] { resume_coroutine(work); });
-    --posting_;
-  }
-  boost::asio::io_context& io() { return io_; }
-  std::thread::id id() const { return thread_.get_id(); }
-
- private:
-  std::atomic<int> posting_{0};
-  boost::asio::io_context io_;
-  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{io_.get_executor()};
-  std::thread thread_;
-};
-
-// Takes four units until the gate opens. A Task's push does not block.
-Task<void> fill(Engine& engine, Gate& gate) {
-  Array big = make(engine, 4 * unit);
-  engine.push({write(big->var)}, [big, &gate](RunContext&) { gate.wait(); });
-  co_return;
-}
-
-size_t resident_bytes() {
-  size_t total = 0, resident = 0;
-  std::ifstream("/proc/self/statm") >> total >> resident;
-  return resident * size_t(sysconf(_SC_PAGESIZE));
 }
 
 }  // namespace
@@ -107,6 +34,57 @@ TEST_CASE("users row 10: 20,000 steps without a wait stay within the engine's bu
                      engine.wait_all();
                      CHECK(engine.active_limits()->used() == 0);
                      CHECK(Storage::cpu().stats().live == peak.base);
+                   },
+                   {.max_bytes = budget});
+}
+
+namespace {
+
+// Three operations on arrays of several sizes, which all read the same weights; adds the result to `sum`.
+void push_forward(Engine& engine, const Array& weights, const Array& sum, int step, Peak& peak) {
+  auto first = [](const Array& a) { return static_cast<double*>(a->ensure()); };
+  Array x = make(engine, 4 * unit), h = make(engine, 2 * unit), y = make(engine);
+  engine.push({read(weights->var), write(x->var)}, [=, &peak](RunContext&) {
+    first(x)[0] = first(weights)[0] / (step + 1);
+    peak.look();
+  });
+  engine.push({read(weights->var), read(x->var), write(h->var)}, [=, &peak](RunContext&) {
+    first(h)[0] = first(x)[0] * first(weights)[0] + step;
+    peak.look();
+  });
+  engine.push({read(h->var), write(y->var)}, [=, &peak](RunContext&) {
+    first(y)[0] = 1 / first(h)[0];
+    peak.look();
+  });
+  engine.push({read(y->var), update(sum->var)}, [=](RunContext&) { first(sum)[0] += first(y)[0]; });
+}
+
+double run_forwards(Engine& engine, int steps, bool syncs, Peak& peak) {
+  Array weights = make(engine), sum = make(engine);
+  for (const Array& a : {weights, sum}) {
+    engine.push({write(a->var)}, [a](RunContext&) { static_cast<double*>(a->ensure())[0] = 0.75; });
+  }
+  for (int i = 0; i < steps; ++i) {
+    push_forward(engine, weights, sum, i, peak);
+    if (syncs) engine.wait_all();
+  }
+  engine.wait(sum->var);
+  return static_cast<double*>(sum->ensure())[0];
+}
+
+}  // namespace
+
+TEST_CASE("users row 10: 20,000 forwards without a wait stay within the budget and give what waiting ones give",
+          "[engine]") {
+  constexpr size_t budget = 32 * unit;
+  at_thread_counts(0,
+                   [](Engine& engine) {
+                     Peak peak;
+                     const double expected = run_forwards(engine, rounds(20000), true, peak);
+                     CHECK(run_forwards(engine, rounds(20000), false, peak) == expected);
+                     CHECK(peak.most <= budget + 4 * unit);  // the largest result
+                     engine.wait_all();
+                     CHECK(engine.active_limits()->used() == 0);
                    },
                    {.max_bytes = budget});
 }
@@ -175,37 +153,6 @@ TEST_CASE("users row 10: budgets nest, and end with their scopes", "[engine]") {
   });
 }
 
-TEST_CASE("users row 10: a producer that keeps more than the budget goes on", "[engine]") {
-  at_thread_counts([](Engine& engine) {
-    auto produce = [](Engine& engine) -> Task<int> {
-      EngineScope scope(engine);
-      EngineScope limited = scope.with_budget(2 * unit);
-      std::vector<Array> kept;
-      Peak peak;
-      for (int i = 0; i < 50; ++i) {
-        co_await engine.admit();
-        kept.push_back(make(engine));
-        push_step(engine, i ? kept[size_t(i) - 1] : Array(), kept.back(), peak);
-      }
-      co_await engine.idle();
-      co_return int(static_cast<double*>(kept.back()->ensure())[0]);
-    };
-    CHECK(sync_wait(produce(engine)) == 50);
-    EngineScope scope(engine);
-    EngineScope limited = scope.with_budget(2 * unit);
-    std::vector<Array> kept;
-    Peak peak;
-    for (int i = 0; i < 50; ++i) {
-      kept.push_back(make(engine));
-      push_step(engine, i ? kept[size_t(i) - 1] : Array(), kept.back(), peak);
-    }
-    engine.wait_all();
-    CHECK(static_cast<double*>(kept.back()->ensure())[0] == 50);
-    kept.clear();
-    CHECK(limited.used_bytes() == 0);
-  });
-}
-
 TEST_CASE("users row 11: a Task that asks before each push stays within the budget", "[engine]") {
   constexpr size_t budget = 16 * unit;
   at_thread_counts([](Engine& engine) {
@@ -230,116 +177,6 @@ TEST_CASE("users row 11: a Task that asks before each push stays within the budg
     CHECK(sync_wait(produce(engine, peak, false)) == rounds(5000));
     CHECK(peak.most <= budget + unit);
     CHECK(Storage::cpu().stats().live == peak.base);
-  });
-}
-
-TEST_CASE("users row 11: who asked first is admitted first", "[engine]") {
-  at_thread_counts(1, [](Engine& engine) {
-    for (int round = 0; round < 20; ++round) {
-      Gate gate;
-      std::vector<int> order;
-      std::atomic<int> admitted{0};
-      std::atomic<bool> all_asked{false};
-      EngineScope scope(engine);
-      EngineScope limited = scope.with_budget(unit);
-      sync_wait(fill(engine, gate));
-      OneThread thread;
-      auto ask = [](Engine& engine, int i, std::vector<int>& order, std::atomic<int>& admitted) -> Task<void> {
-        co_await engine.admit();
-        order.push_back(i);  // all on one thread
-        ++admitted;
-      };
-      for (int i = 0; i < 20; ++i) spawn(ask(engine, i, order, admitted), thread);
-      boost::asio::post(thread.io(), [&] { all_asked = true; });
-      REQUIRE(becomes_true([&] { return all_asked.load(); }));
-      CHECK(admitted == 0);
-      gate.open();
-      REQUIRE(becomes_true([&] { return admitted == 20; }));
-      CHECK(std::is_sorted(order.begin(), order.end()));
-      engine.wait_all();
-    }
-  });
-}
-
-TEST_CASE("users row 11: whoever comes while others wait for room stands behind them", "[engine]") {
-  Watchdog watchdog;
-  Engine engine({.threads = 1, .max_in_flight = 64});  // goes on at 48
-  EngineScope scope(engine);
-  Gate gate, second_gate;
-  Var first, second;
-  engine.push({write(first)}, [&](RunContext&) { gate.wait(); });
-  auto run = [](Engine& engine, Var& first, Var& second, Gate& second_gate) -> Task<void> {
-    for (int i = 0; i < 14; ++i) engine.push({update(first)}, [](RunContext&) {});
-    engine.push({write(second), read(first)}, [&](RunContext&) { second_gate.wait(); });
-    for (int i = 0; i < 55; ++i) engine.push({update(second)}, [](RunContext&) {});
-    co_return;
-  };
-  sync_wait(run(engine, first, second, second_gate));
-  std::vector<int> order;
-  std::atomic<int> admitted{0};
-  OneThread thread;
-  auto ask = [](Engine& engine, int i, std::vector<int>& order, std::atomic<int>& admitted) -> Task<void> {
-    co_await engine.admit();
-    order.push_back(i);
-    ++admitted;
-  };
-  auto spawn_and_run = [&](int i) {
-    std::atomic<bool> has_asked{false};
-    spawn(ask(engine, i, order, admitted), thread);
-    boost::asio::post(thread.io(), [&] { has_asked = true; });
-    return becomes_true([&] { return has_asked.load(); });
-  };
-  REQUIRE(spawn_and_run(0));
-  gate.open();
-  REQUIRE(
-      becomes_true([&] { return engine.stats().ops - engine.stats().completed == 56; }));  // under the limit, above 48
-  CHECK(admitted == 0);
-  CHECK_FALSE(engine.is_over_budget());
-  REQUIRE(spawn_and_run(1));
-  CHECK(admitted == 0);
-  second_gate.open();
-  REQUIRE(becomes_true([&] { return admitted == 2; }));
-  CHECK(order == std::vector<int>{0, 1});
-  engine.wait_all();
-}
-
-TEST_CASE("users row 11: a timer ticks on the thread whose producer waits for room", "[engine]") {
-  at_thread_counts(1, [](Engine& engine) {
-    EngineScope scope(engine);
-    EngineScope limited = scope.with_budget(unit);
-    Gate gate;
-    sync_wait(fill(engine, gate));
-    OneThread thread;
-    std::atomic<int> ticks{0};
-    std::atomic<bool> ended{false};
-    std::atomic<int> pushed{0}, elsewhere{0};
-    boost::asio::steady_timer timer(thread.io());
-    std::function<void()> tick = [&] {
-      timer.expires_after(1ms);
-      timer.async_wait([&](const boost::system::error_code& e) {
-        ++ticks;
-        if (!e && !ended) tick();
-      });
-    };
-    auto produce = [](Engine& engine, auto& thread, std::atomic<int>& pushed, std::atomic<int>& elsewhere,
-                      std::atomic<bool>& ended) -> Task<void> {
-      for (int i = 0; i < 100; ++i) {
-        co_await engine.admit();
-        elsewhere += std::this_thread::get_id() != thread.id();
-        engine.push({}, [](RunContext&) {});
-        ++pushed;
-      }
-      ended = true;
-    };
-    boost::asio::post(thread.io(), tick);
-    spawn(produce(engine, thread, pushed, elsewhere, ended), thread);
-    CHECK(becomes_true([&] { return ticks >= 50; }));
-    CHECK(pushed == 0);
-    gate.open();
-    CHECK(becomes_true([&] { return ended.load(); }));
-    CHECK(pushed == 100);
-    CHECK(elsewhere == 0);
-    engine.wait_all();
   });
 }
 

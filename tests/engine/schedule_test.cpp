@@ -131,6 +131,23 @@ TEST_CASE("schedule: what was saved is replayed, also by a program that was chan
   }
 }
 
+TEST_CASE("schedule: a long run by chance takes no memory for its choices", "[engine]") {
+  if (sanitized) return;  // sanitizers keep what is freed
+  Watchdog watchdog(60s);
+  Engine engine({.schedule = Schedule::random(3)});
+  Var v;
+  long runs = 0;
+  auto run = [&](int n) {
+    for (int i = 0; i < n; ++i) engine.push({update(v)}, [&](RunContext&) { ++runs; });
+    engine.wait_all();
+  };
+  run(10000);
+  const size_t before = resident_bytes();
+  run(1000000);
+  CHECK(resident_bytes() < before + (size_t(2) << 20));
+  CHECK(runs == 1010000);
+}
+
 TEST_CASE("schedule: files that cannot be replayed, engines that have nothing to save", "[engine]") {
   Watchdog watchdog;
   auto replay = [](const char* path) { Engine engine({.schedule = Schedule::replay(path)}); };

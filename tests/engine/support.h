@@ -1,11 +1,13 @@
 // What the engine's cases share: engines of several sizes, a watchdog, a gate, a tiny array.
 #pragma once
 
+#include <unistd.h>
 #include <catch2/catch.hpp>
 #include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -133,6 +135,13 @@ class Cell {
   };
   std::shared_ptr<State> state_;
 };
+
+// What this process has in memory.
+inline size_t resident_bytes() {
+  size_t total = 0, resident = 0;
+  std::ifstream("/proc/self/statm") >> total >> resident;
+  return resident * size_t(sysconf(_SC_PAGESIZE));
+}
 
 // Takes a core for a while.
 inline void spin_for(std::chrono::nanoseconds time) {

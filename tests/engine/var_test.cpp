@@ -3,6 +3,7 @@
 #include <atomic>
 #include <deque>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "support.h"
@@ -289,5 +290,38 @@ TEST_CASE("engine: a higher priority overtakes what is ready", "[engine]") {
     gate.open();
     engine.wait_all();
     CHECK(order == std::vector<int>{0, 0, 0, 1, 1, 1, 2, 2, 2});
+  });
+}
+
+TEST_CASE("engine: of what an operation makes ready the highest priority runs first, also before its own successors",
+          "[engine]") {
+  at_thread_counts(1, [](Engine& engine) {
+    if (engine.stats().threads != 1 || !engine.has_workers()) return;
+    Gate gate;
+    Var first, chain;
+    std::vector<int> order;
+    engine.push({write(first)}, [&](RunContext&) { gate.wait(); });
+    for (Priority p : {Priority::low, Priority::normal, Priority::high}) {
+      engine.push({read(first)}, [&order, p](RunContext&) { order.push_back(int(p)); }, {.priority = p});
+    }
+    gate.open();
+    engine.wait_all();
+    CHECK(order == std::vector<int>{0, 1, 2});
+
+    order.clear();
+    for (int i = 10; i < 16; ++i) {  // runs through, each the successor of the one before
+      auto body = [&, i](RunContext&) {
+        order.push_back(i);
+        for (Priority p : {Priority::low, Priority::normal, Priority::high}) {
+          if (i == 12) engine.push({}, [&order, p](RunContext&) { order.push_back(int(p)); }, {.priority = p});
+        }
+      };
+      engine.push({update(chain)}, body, {.priority = i < 14 ? Priority::normal : Priority::low});
+    }
+    engine.wait_all();
+    REQUIRE(order.size() == 9);
+    CHECK(std::vector<int>(order.begin(), order.begin() + 4) == std::vector<int>{10, 11, 12, 0});
+    CHECK(std::set<int>(order.begin() + 4, order.begin() + 6) == std::set<int>{1, 13});
+    CHECK(std::set<int>(order.begin() + 6, order.end()) == std::set<int>{2, 14, 15});
   });
 }

@@ -209,6 +209,42 @@ TEST_CASE("when_any: the first to end wins, the others go on to their ends", "[e
   });
 }
 
+TEST_CASE("when_any: a loser that waits for an array outlives the sync_wait that it began in", "[engine]") {
+  for (int threads : {1, 2}) {
+    Watchdog watchdog;
+    Engine engine({.threads = threads});
+    EngineScope scope(engine);
+    Gate gate;
+    Cell late(engine);
+    std::atomic<bool> begun{false};
+    std::atomic<int> ended{0};
+    engine.push({write(late.var())}, [&, late](RunContext&) {
+      begun = true;
+      gate.wait();
+      late.value() = 4;
+    });
+    REQUIRE(becomes_true([&] { return begun.load(); }));  // on a worker
+    auto run = [](Cell late, std::atomic<int>& ended) -> Task<int> {
+      auto slow = [](Cell late, std::atomic<int>& ended) -> Task<int> {
+        Cell ready = co_await late;
+        co_await sleep_for(100us);
+        co_await late;
+        ended += int(ready.value());
+        co_return 0;
+      };
+      std::vector<Task<int>> tasks;
+      tasks.push_back(slow(late, ended));
+      tasks.push_back(number(7, true));
+      auto winner = co_await when_any(std::move(tasks));
+      co_return winner.second;
+    };
+    CHECK(sync_wait(run(late, ended)) == 7);
+    gate.open();
+    CHECK(becomes_true([&] { return ended == 4; }));
+    engine.wait_all();
+  }
+}
+
 TEST_CASE("when_any: the winner's failure is thrown, a loser's is not; no task is an error", "[engine]") {
   at_thread_counts([](Engine&) {
     std::atomic<int> hook_calls{0};

@@ -1,0 +1,316 @@
+// Who waits for room under a budget, how long, and who goes first.
+#include <algorithm>
+#include <atomic>
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "arrays.h"
+#include "kaon/asio.h"
+#include "kaon/engine/task.h"
+
+using namespace kaon;
+using namespace kaon::test;
+
+namespace {
+
+// One thread that runs coroutines and timers.
+class OneThread : public Executor {
+ public:
+  OneThread() : thread_([this] { io_.run(); }) {}
+  ~OneThread() {
+    work_.reset();
+    thread_.join();
+  }
+  void post(std::coroutine_handle<> work) override { adapter_.post(work); }
+  boost::asio::io_context& io() { return io_; }
+  std::thread::id id() const { return thread_.get_id(); }
+
+ private:
+  boost::asio::io_context io_;
+  AsioAdapter<boost::asio::io_context::executor_type> adapter_{io_.get_executor()};
+  boost::asio::executor_work_guard<boost::asio::io_context::executor_type> work_{io_.get_executor()};
+  std::thread thread_;
+};
+
+// Takes four units until the gate opens. A Task's push does not block.
+Task<void> fill(Engine& engine, Gate& gate) {
+  Array big = make(engine, 4 * unit);
+  engine.push({write(big->var)}, [big, &gate](RunContext&) { gate.wait(); });
+  co_return;
+}
+
+// Keeps an operation pending at any time until it goes.
+class Load {
+ public:
+  explicit Load(Engine& engine) : engine_(engine) { push(); }
+  ~Load() {
+    stopped_ = true;
+    becomes_true([&] { return ended_.load(); });
+  }
+
+ private:
+  void push() {
+    engine_.push({}, [this](RunContext&) {
+      spin_for(20us);
+      if (stopped_) ended_ = true;
+      else push();  // before this one ends
+    });
+  }
+  Engine& engine_;
+  std::atomic<bool> stopped_{false}, ended_{false};
+};
+
+}  // namespace
+
+TEST_CASE("users row 10: a producer that keeps more than the budget goes on", "[engine]") {
+  at_thread_counts([](Engine& engine) {
+    auto produce = [](Engine& engine) -> Task<int> {
+      EngineScope scope(engine);
+      EngineScope limited = scope.with_budget(2 * unit);
+      std::vector<Array> kept;
+      Peak peak;
+      for (int i = 0; i < 50; ++i) {
+        co_await engine.admit();
+        kept.push_back(make(engine));
+        push_step(engine, i ? kept[size_t(i) - 1] : Array(), kept.back(), peak);
+      }
+      co_await engine.idle();
+      co_return int(static_cast<double*>(kept.back()->ensure())[0]);
+    };
+    CHECK(sync_wait(produce(engine)) == 50);
+    EngineScope scope(engine);
+    EngineScope limited = scope.with_budget(2 * unit);
+    std::vector<Array> kept;
+    Peak peak;
+    for (int i = 0; i < 50; ++i) {
+      kept.push_back(make(engine));
+      push_step(engine, i ? kept[size_t(i) - 1] : Array(), kept.back(), peak);
+    }
+    engine.wait_all();
+    CHECK(static_cast<double*>(kept.back()->ensure())[0] == 50);
+    kept.clear();
+    CHECK(limited.used_bytes() == 0);
+  });
+}
+
+TEST_CASE("users row 10: a producer that keeps more than its budget goes on while others are busy", "[engine]") {
+  at_thread_counts(1, [](Engine& engine) {
+    if (!engine.has_workers()) return;
+    Peak peak;
+    std::atomic<bool> task_ended{false}, thread_ended{false};
+    auto produce = [](Engine& engine, Peak& peak, std::atomic<bool>& ended) -> Task<void> {
+      EngineScope scope(engine);
+      EngineScope limited = scope.with_budget(2 * unit);
+      std::vector<Array> kept;
+      for (int i = 0; i < 50; ++i) {
+        co_await engine.admit();
+        kept.push_back(make(engine));
+        push_step(engine, i ? kept[size_t(i) - 1] : Array(), kept.back(), peak);
+      }
+      ended = true;
+    };
+    std::thread plain;
+    {
+      Load load(engine);
+      spawn(produce(engine, peak, task_ended), engine.io_executor());
+      plain = std::thread([&] {
+        EngineScope scope(engine);
+        EngineScope limited = scope.with_budget(2 * unit);
+        std::vector<Array> kept;
+        for (int i = 0; i < 50; ++i) {
+          kept.push_back(make(engine));
+          push_step(engine, i ? kept[size_t(i) - 1] : Array(), kept.back(), peak);
+        }
+        thread_ended = true;
+      });
+      CHECK(becomes_true([&] { return task_ended && thread_ended; }));
+    }
+    plain.join();
+    engine.wait_all();
+  });
+}
+
+TEST_CASE("users row 10: whoever is over its budget waits for what holds the bytes, however busy others are",
+          "[engine]") {
+  at_thread_counts(2, [](Engine& engine) {
+    Peak peak;
+    Gate gate;
+    std::atomic<int> pushed{0};
+    auto produce = [](Engine& engine, Peak& peak, std::atomic<int>& pushed) -> Task<void> {
+      for (int i = 0; i < 20; ++i) {
+        co_await engine.admit();
+        ++pushed;
+        push_step(engine, {}, make(engine), peak);
+      }
+    };
+    {
+      EngineScope scope(engine);
+      EngineScope limited = scope.with_budget(unit);
+      sync_wait(fill(engine, gate));
+      spawn(produce(engine, peak, pushed), engine.io_executor());
+    }
+    {
+      Load load(engine);
+      const uint64_t before = engine.stats().completed;
+      CHECK(becomes_true([&] { return engine.stats().completed > before + 100; }));
+      CHECK(pushed == 0);
+      gate.open();
+      CHECK(becomes_true([&] { return pushed == 20; }));
+    }
+    engine.wait_all();
+    CHECK(peak.most <= 2 * unit);
+  });
+}
+
+TEST_CASE("users row 11: arrays that a program drops make room at once", "[engine]") {
+  at_thread_counts(1, [](Engine& engine) {
+    Gate gate;
+    Var held;
+    engine.push({write(held)}, [&](RunContext&) { gate.wait(); });  // so something is pending all the time
+    std::atomic<bool> task_admitted{false}, thread_admitted{false};
+    auto ask = [](Engine& engine, std::atomic<bool>& admitted) -> Task<void> {
+      co_await engine.admit();
+      admitted = true;
+    };
+    EngineScope scope(engine);
+    EngineScope outer = scope.with_budget(4 * unit);
+    Array in_outer = make(engine, 5 * unit);
+    {
+      EngineScope limited = outer.with_budget(2 * unit);
+      Array kept = make(engine, unit);
+      Limits* limits = engine.active_limits();
+      spawn(ask(engine, task_admitted), engine.io_executor());
+      std::thread plain([&] {
+        thread_context().limits = limits;
+        engine.push({}, [](RunContext&) {});
+        thread_admitted = true;
+      });
+      std::this_thread::sleep_for(5ms);
+      CHECK_FALSE(task_admitted);
+      CHECK_FALSE(thread_admitted);
+      kept = {};
+      std::this_thread::sleep_for(5ms);
+      CHECK_FALSE(task_admitted);  // the outer budget is still exceeded
+      in_outer = {};
+      CHECK(becomes_true([&] { return task_admitted && thread_admitted; }));
+      gate.open();
+      plain.join();
+    }
+    engine.wait_all();
+  });
+}
+
+TEST_CASE("users row 11: who asked first is admitted first", "[engine]") {
+  at_thread_counts(1, [](Engine& engine) {
+    for (int round = 0; round < 20; ++round) {
+      Gate gate;
+      std::vector<int> order;
+      std::atomic<int> admitted{0};
+      std::atomic<bool> all_asked{false};
+      EngineScope scope(engine);
+      EngineScope limited = scope.with_budget(unit);
+      sync_wait(fill(engine, gate));
+      OneThread thread;
+      auto ask = [](Engine& engine, int i, std::vector<int>& order, std::atomic<int>& admitted) -> Task<void> {
+        co_await engine.admit();
+        order.push_back(i);  // all on one thread
+        ++admitted;
+      };
+      for (int i = 0; i < 20; ++i) spawn(ask(engine, i, order, admitted), thread);
+      boost::asio::post(thread.io(), [&] { all_asked = true; });
+      REQUIRE(becomes_true([&] { return all_asked.load(); }));
+      CHECK(admitted == 0);
+      gate.open();
+      REQUIRE(becomes_true([&] { return admitted == 20; }));
+      CHECK(std::is_sorted(order.begin(), order.end()));
+      engine.wait_all();
+    }
+  });
+}
+
+TEST_CASE("users row 11: whoever comes while others wait for room stands behind them", "[engine]") {
+  Watchdog watchdog;
+  Engine engine({.threads = 1, .max_in_flight = 64});  // goes on at 48
+  EngineScope scope(engine);
+  Gate gate, second_gate;
+  Var first, second;
+  engine.push({write(first)}, [&](RunContext&) { gate.wait(); });
+  auto run = [](Engine& engine, Var& first, Var& second, Gate& second_gate) -> Task<void> {
+    for (int i = 0; i < 14; ++i) engine.push({update(first)}, [](RunContext&) {});
+    engine.push({write(second), read(first)}, [&](RunContext&) { second_gate.wait(); });
+    for (int i = 0; i < 55; ++i) engine.push({update(second)}, [](RunContext&) {});
+    co_return;
+  };
+  sync_wait(run(engine, first, second, second_gate));
+  std::vector<int> order;
+  std::atomic<int> admitted{0};
+  OneThread thread;
+  auto ask = [](Engine& engine, int i, std::vector<int>& order, std::atomic<int>& admitted) -> Task<void> {
+    co_await engine.admit();
+    order.push_back(i);
+    ++admitted;
+  };
+  auto spawn_and_run = [&](int i) {
+    std::atomic<bool> has_asked{false};
+    spawn(ask(engine, i, order, admitted), thread);
+    boost::asio::post(thread.io(), [&] { has_asked = true; });
+    return becomes_true([&] { return has_asked.load(); });
+  };
+  REQUIRE(spawn_and_run(0));
+  gate.open();
+  REQUIRE(
+      becomes_true([&] { return engine.stats().ops - engine.stats().completed == 56; }));  // under the limit, above 48
+  CHECK(admitted == 0);
+  CHECK_FALSE(engine.is_over_budget());
+  REQUIRE(spawn_and_run(1));
+  CHECK(admitted == 0);
+  second_gate.open();
+  REQUIRE(becomes_true([&] { return admitted == 2; }));
+  CHECK(order == std::vector<int>{0, 1});
+  engine.wait_all();
+}
+
+TEST_CASE("users row 11: a timer ticks on the thread whose producer waits for room", "[engine]") {
+  at_thread_counts(1, [](Engine& engine) {
+    EngineScope scope(engine);
+    EngineScope limited = scope.with_budget(unit);
+    Gate gate;
+    sync_wait(fill(engine, gate));
+    OneThread thread;
+    std::atomic<int> ticks{0};
+    std::atomic<bool> ended{false};
+    std::atomic<int> pushed{0}, elsewhere{0};
+    boost::asio::steady_timer timer(thread.io());
+    std::function<void()> tick = [&] {
+      timer.expires_after(1ms);
+      timer.async_wait([&](const boost::system::error_code& e) {
+        ++ticks;
+        if (!e && !ended) tick();
+      });
+    };
+    auto produce = [](Engine& engine, auto& thread, std::atomic<int>& pushed, std::atomic<int>& elsewhere,
+                      std::atomic<bool>& ended) -> Task<void> {
+      for (int i = 0; i < 100; ++i) {
+        co_await engine.admit();
+        elsewhere += std::this_thread::get_id() != thread.id();
+        engine.push({}, [](RunContext&) {});
+        ++pushed;
+      }
+      ended = true;
+    };
+    boost::asio::post(thread.io(), tick);
+    spawn(produce(engine, thread, pushed, elsewhere, ended), thread);
+    CHECK(becomes_true([&] { return ticks >= 50; }));
+    CHECK(pushed == 0);
+    gate.open();
+    CHECK(becomes_true([&] { return ended.load(); }));
+    CHECK(pushed == 100);
+    CHECK(elsewhere == 0);
+    engine.wait_all();
+  });
+}
