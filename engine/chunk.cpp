@@ -101,9 +101,14 @@ void* Engine::Impl::allocate_after_others(size_t bytes) {
   const int own = t_slot_of == this ? 1 : 0;
   for (bool others = true; others && !data && std::chrono::steady_clock::now() < until;) {
     others = help([] { return false; });
-    if (!others && active.load() - spinning.load() > own) {  // operations on other threads may give memory back
-      others = true;
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
+    if (!others) {
+      // operations on other threads may give memory back, unless they wait for it like this one
+      lacking.fetch_add(own);
+      if (active.load() - spinning.load() > lacking.load()) {
+        others = true;
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
+      }
+      lacking.fetch_sub(own);
     }
     try {
       data = Storage::cpu().allocate(bytes);

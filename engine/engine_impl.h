@@ -192,6 +192,7 @@ struct Engine::Impl {
   alignas(64) std::atomic<int> active{0};  // slots taken
   std::atomic<int> spinning{0};            // of these, looking for work
   std::atomic<int> coming{0};              // of these, of workers that have been called and have not come yet
+  std::atomic<int> lacking{0};             // of these, whose operations wait for memory and have found none to help
   std::atomic<int> parked{0};              // threads and coroutines waiting for a level
   std::atomic<int> parked_for_room{0};     // of these, waiting for more than level 0
   std::atomic<bool> uses_priorities{false};
