@@ -346,27 +346,32 @@ TEST_CASE("users row 39: the message names both when an operation waits for what
   });
 }
 
+namespace {
+Task<void> read_twice(Cell cell, std::atomic<bool>& ended) {
+  co_await sleep_for(1ms);
+  co_await cell;
+  co_await cell;  // after the operation's end
+  ended = true;
+}
+Task<void> nap(std::chrono::milliseconds time) { co_await sleep_for(time); }
+// Which of the two ends first goes to `own`.
+Task<void> race(Cell own, Cell behind, std::atomic<bool>& reader_ended, std::chrono::milliseconds time) {
+  std::vector<Task<void>> tasks;
+  tasks.push_back(read_twice(behind, reader_ended));
+  tasks.push_back(nap(time));
+  auto first = co_await when_any(std::move(tasks));
+  own.value() = double(first.first);
+}
+}  // namespace
+
 TEST_CASE("users row 39: in when_any a wait for what needs the operation's end loses, and is no deadlock", "[engine]") {
   at_thread_counts([](Engine& engine) {
     for (int round = 0; round < 2; ++round) {
       Cell own(engine), behind(engine);
       std::atomic<bool> loser_ended{false};
-      auto reader = [](Cell behind, std::atomic<bool>& ended) -> Task<void> {
-        co_await sleep_for(1ms);
-        co_await behind;
-        co_await behind;  // after the operation's end
-        ended = true;
-      };
-      auto timer = [](std::chrono::milliseconds time) -> Task<void> { co_await sleep_for(time); };
-      auto race = [&](auto) -> Task<void> {
-        std::vector<Task<void>> tasks;
-        tasks.push_back(reader(behind, loser_ended));
-        tasks.push_back(timer(round == 0 ? 400ms : 5ms));
-        auto first = co_await when_any(std::move(tasks));
-        own.value() = double(first.first);
-      };
       push_behind(engine, own.var(), [&] {
-        push_task(engine, {write(own.var())}, [&race]() -> Task<void> { return race(0); });
+        auto body = [&loser_ended, own, behind, round] { return race(own, behind, loser_ended, round ? 5ms : 400ms); };
+        push_task(engine, {write(own.var())}, body);
         engine.push({read(own.var()), write(behind.var())}, [](RunContext&) {});
       });
       CHECK_NOTHROW(engine.wait(own.var()));

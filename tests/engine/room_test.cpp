@@ -171,8 +171,12 @@ TEST_CASE("users row 11: arrays that a program drops make room at once", "[engin
   at_thread_counts(1, [](Engine& engine) {
     Gate gate;
     Var held;
-    engine.push({write(held)}, [&](RunContext&) { gate.wait(); });  // so something is pending all the time
-    std::atomic<bool> task_admitted{false}, thread_admitted{false};
+    std::atomic<bool> begun{false}, task_admitted{false}, thread_admitted{false};
+    engine.push({write(held)}, [&](RunContext&) {  // so something is pending all the time
+      begun = true;
+      gate.wait();
+    });
+    REQUIRE(becomes_true([&] { return begun.load(); }));  // on a worker, not on the thread that asks below
     auto ask = [](Engine& engine, std::atomic<bool>& admitted) -> Task<void> {
       co_await engine.admit();
       admitted = true;
