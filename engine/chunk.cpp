@@ -63,19 +63,7 @@ void Chunk::check_declared() const {
 }
 
 void Chunk::allocate() {
-  try {
-    data = Storage::cpu().allocate(bytes);
-  } catch (const MemoryError&) {
-    kaon::drop_derived();
-    data = engine->impl()->allocate_after_others(bytes);
-  }
-  if (!data) {
-    try {
-      data = Storage::cpu().allocate(bytes);
-    } catch (const MemoryError& e) {
-      throw MemoryError(e.what() + largest_holders());
-    }
-  }
+  data = engine->impl()->allocate(bytes);
   if (bytes < counted_from) return;
   holder = running_operator();
   std::lock_guard lock(holders().mutex);
@@ -87,6 +75,20 @@ void Chunk::free_data() noexcept {
   if (!holder) return;
   std::lock_guard lock(holders().mutex);
   holders().bytes.find(std::exchange(holder, nullptr))->second -= bytes;
+}
+
+void* Engine::Impl::allocate(size_t bytes) {
+  try {
+    return Storage::cpu().allocate(bytes);
+  } catch (const MemoryError&) {
+    drop_derived();
+  }
+  if (void* data = allocate_after_others(bytes)) return data;
+  try {
+    return Storage::cpu().allocate(bytes);
+  } catch (const MemoryError& e) {
+    throw MemoryError(e.what() + largest_holders());
+  }
 }
 
 void* Engine::Impl::allocate_after_others(size_t bytes) {

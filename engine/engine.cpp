@@ -229,7 +229,7 @@ class OpRunContext final : public RunContext {
     engine_.parallel_for(n, grain, body);
   }
   void* workspace(size_t bytes) override {
-    auto* b = static_cast<Block*>(Storage::cpu().allocate(bytes + sizeof(Block)));
+    auto* b = static_cast<Block*>(engine_.impl()->allocate(bytes + sizeof(Block)));
     b->next = blocks_;
     b->bytes = bytes + sizeof(Block);
     blocks_ = b;

@@ -170,8 +170,9 @@ struct Engine::Impl {
   void watch_op_waits();          // looks after a while, and so on
 
   // --- chunk.cpp
-  // Lets other operations finish until there are so many bytes; nullptr when there never are.
-  void* allocate_after_others(size_t bytes);
+  // From the storage. Lets other operations finish where it has none; throws MemoryError with the largest holders.
+  void* allocate(size_t bytes);
+  void* allocate_after_others(size_t bytes);  // nullptr when there never are so many
 
   // Under a chosen schedule a waiter that no thread stands behind is served at once: runs all that is ready.
   void serve() {

@@ -281,12 +281,13 @@ TEST_CASE("users row 14: the message names what is requested, live, cached, and 
   });
 }
 
-TEST_CASE("users row 14: memory that ready operations give back is waited for", "[engine]") {
+TEST_CASE("users row 14: memory that ready operations give back is waited for, also for scratch memory", "[engine]") {
   at_thread_counts(1, [](Engine& engine) {
     constexpr size_t mib = size_t(1) << 20;
     const size_t live = Storage::cpu().stats().live;
     LimitGuard limit(live + 64 * mib);
-    for (int round = 0; round < 10; ++round) {
+    for (int round = 0; round < 20; ++round) {
+      const bool as_scratch = round % 2 == 1;
       Gate gate;
       Var start;
       std::vector<IntrusivePtr<Chunk>> full, wanted;
@@ -297,7 +298,10 @@ TEST_CASE("users row 14: memory that ready operations give back is waited for", 
       engine.push({write(start)}, [&](RunContext&) { gate.wait(); });
       for (int i = 0; i < 3; ++i) {
         wanted.emplace_back(new Chunk(16 * mib, cpu(), engine));
-        engine.push({read(start), write(wanted.back()->var)}, [c = wanted.back()](RunContext&) { c->ensure(); });
+        engine.push({read(start), write(wanted.back()->var)}, [c = wanted.back(), as_scratch](RunContext& run) {
+          if (as_scratch) std::memset(run.workspace(c->bytes), 1, c->bytes);
+          else c->ensure();
+        });
       }
       for (auto& c : full) engine.push({read(start), write(c->var)}, [c](RunContext&) { c->give_back(); });
       full.clear();
@@ -307,4 +311,25 @@ TEST_CASE("users row 14: memory that ready operations give back is waited for", 
     }
     CHECK(Storage::cpu().stats().live == live);
   });
+}
+
+TEST_CASE("users row 14: operations that lack memory at the same time do not wait for each other", "[engine]") {
+  Watchdog watchdog;
+  Engine engine({.threads = 2});
+  constexpr size_t mib = size_t(1) << 20;
+  LimitGuard limit(Storage::cpu().stats().live + 4 * mib);
+  std::vector<IntrusivePtr<Chunk>> wanted;
+  std::atomic<int> begun{0};
+  const auto start = Clock::now();
+  for (int i = 0; i < 2; ++i) {
+    wanted.emplace_back(new Chunk(8 * mib, cpu(), engine));
+    engine.push({write(wanted.back()->var)}, [c = wanted.back(), &begun](RunContext&) {
+      ++begun;
+      while (begun < 2) cpu_pause();
+      c->ensure();
+    });
+  }
+  REQUIRE(becomes_true([&] { return engine.stats().completed == 2; }));  // this thread does not help
+  CHECK(Clock::now() - start < 500ms);  // the deadline is a second
+  for (auto& c : wanted) CHECK_THROWS_WITH(engine.wait(c->var), Contains("requested " + std::to_string(8 * mib)));
 }
