@@ -34,6 +34,11 @@ class RoomWait {
   RoomWait& operator=(const RoomWait&) = delete;
 
   bool is_vain() const noexcept { return left_.load(std::memory_order_seq_cst) == 0; }
+  // A quarter of them has ended.
+  bool has_progressed() const noexcept {
+    const uint64_t pending = pushed_ - done_;
+    return left_.load(std::memory_order_seq_cst) <= pending - pending / 4;
+  }
   // Of an operation's number in order of push, and how many had ended before it. Under the engine's lock.
   void operation_ended(uint64_t sequence, uint64_t ended_before) noexcept {
     if (sequence <= pushed_ && ended_before >= done_) left_.fetch_sub(1, std::memory_order_seq_cst);

@@ -51,6 +51,13 @@ class Limits : public RefCounted<Limits> {
     }
     return true;
   }
+  // A quarter of it is free.
+  bool has_much_room() const noexcept {
+    for (const Limits* l = this; l; l = l->outer_.get()) {
+      if (l->bytes_ && l->used() > l->bytes_ - l->bytes_ / 4) return false;
+    }
+    return true;
+  }
   bool has_limit() const noexcept {
     for (const Limits* l = this; l; l = l->outer_.get()) {
       if (l->bytes_) return true;

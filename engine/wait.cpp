@@ -177,7 +177,9 @@ void Engine::wait(Var& var, AccessMode mode) {
 
 void Engine::Impl::wait_for_level(uint64_t level, Limits* limits) {
   LevelWaiter waiter{{}, nullptr, level, IntrusivePtr<Limits>(limits)};
-  auto reached = [&] { return waiter.is_over(in_flight()); };
+  // Not at the first byte below a limit: the next push would wait again.
+  auto pays = [&] { return waiter.room->has_progressed() || limits->has_much_room() || limits->is_stopped(); };
+  auto reached = [&] { return waiter.is_over(in_flight()) && (!waiter.room || pays()); };
   auto until = Clock::now() + options.spin;
   for (int looks = 0; !reached(); ++looks) {
     if (limits && !waiter.room && !limits->has_room()) waiter.room = std::make_unique<RoomWait>(*this, *limits);

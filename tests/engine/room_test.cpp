@@ -135,6 +135,26 @@ TEST_CASE("users row 10: a producer that keeps more than its budget goes on whil
   });
 }
 
+TEST_CASE("users row 10: a producer that has waited for bytes does not wait again at its next push", "[engine]") {
+  at_thread_counts(1, [](Engine& engine) {
+    if (!engine.has_workers()) return;
+    constexpr size_t budget = 64 * unit;
+    EngineScope scope(engine);
+    EngineScope limited = scope.with_budget(budget);
+    int over = 0;
+    for (int i = 0; i < 1000; ++i) {
+      Array a = make(engine);
+      Var& var = a->var;
+      auto body = [a = std::move(a)](RunContext&) { spin_for(20us); };
+      over += limited.used_bytes() > budget;
+      engine.push({write(var)}, std::move(body));
+    }
+    CHECK(over > 0);
+    CHECK(over < 300);  // about one in sixteen; it would be all but the first 64
+    engine.wait_all();
+  });
+}
+
 TEST_CASE("users row 10: whoever is over its budget waits for what holds the bytes, however busy others are",
           "[engine]") {
   at_thread_counts(2, [](Engine& engine) {
