@@ -134,9 +134,17 @@ PlanRun& ExecutionPlan::acquire() {
 }
 
 void ExecutionPlan::end_lease(PlanRun& run) {
+  {
+    std::lock_guard lock(lock_);
+    run.leased = false;
+  }
+  give_back_unused(run);  // of a recorded forward without a backward
+}
+
+void ExecutionPlan::give_back_unused(PlanRun& run) {
+  if (options_.keep_arenas) return;
   std::lock_guard lock(lock_);
-  if (!options_.keep_arenas && is_idle(run)) run.arena->give_back();  // of a recorded forward without a backward
-  run.leased = false;
+  if (!run.leased && is_idle(run)) run.arena->give_back();
 }
 
 void ExecutionPlan::make_arrays(size_t first, Device device, std::span<NDArray> arrays) const {
@@ -171,6 +179,8 @@ struct PlanCall {
       if (ArrayNode* a = c->arrays()[i]) a->release();
     }
     size_t size = bytes(c->num_arrays);
+    // it has failed, or never run, or what it saved has lost its backward meanwhile
+    if (!c->has_given_back) c->plan->give_back_unused(*c->run);
     c->~PlanCall();
     pool_free(c, size);
   }
@@ -294,7 +304,8 @@ void ExecutionPlan::execute(const PlanCall& call, RunContext& context) const {
   } catch (const Error& e) {
     std::rethrow_exception(e.with_context(fmt::format(" in node {} ({})", step->node->name, step->node->op->name())));
   }
-  if (call.is_last && !options_.keep_arenas) run.arena->give_back();
+  call.has_given_back = call.is_last && !options_.keep_arenas;
+  if (call.has_given_back) run.arena->give_back();
 }
 
 }  // namespace kaon

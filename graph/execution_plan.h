@@ -101,7 +101,8 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   PlanRun& acquire();
   void make_arrays(size_t first, Device device, std::span<NDArray> arrays) const;
   void push(const Submission& s, const OpLabel& label);
-  void execute(const PlanCall& call, RunContext& context) const;
+  void execute(PlanCall& call, RunContext& context) const;
+  void give_back_unused(PlanRun& run);  // its arena's memory, unless somebody uses it or is going to, or it is kept
 
   Graph graph_;
   MemoryPlan memory_;

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <cmath>
+#include <latch>
 #include <thread>
 
 #include "kaon/tests/graph/support.h"
@@ -272,6 +273,50 @@ TEST_CASE("users row 23: without static_alloc the arena goes back to the storage
     y = NDArray();
     CHECK(Storage::cpu().stats().live + output - before == (static_alloc ? graph.plan()->memory().arena_bytes : 0));
   }
+}
+
+TEST_CASE("users row 23: without static_alloc the arena goes back to the storage whatever becomes of the run") {
+  // 4 MiB between the operators
+  CachedGraph graph(fails_on_nan(sym.softmax(sym.softmax(sym.var("data", {1024, 1024})))), {"data"}, {}, "net");
+  NDArray good = nd.ones({1024, 1024}), bad = nd.full({1024, 1024}, NAN);
+  good.attach_grad();
+  bad.attach_grad();
+  nd.waitall();
+  const size_t before = Storage::cpu().stats().live;
+  auto live_after = [&](auto&& work) {
+    work();
+    try {
+      nd.waitall();
+    } catch (const AggregateError&) {
+    }
+    return Storage::cpu().stats().live - before;
+  };
+  auto recorded = [&](const NDArray& x) { return autograd::record([&] { return call(graph, {x})[0]; }); };
+  INFO("a prediction that fails");
+  CHECK(live_after([&] { call(graph, {bad}); }) == 0);
+  INFO("a recorded forward that fails, then its backward, which does not run");
+  CHECK(live_after([&] { recorded(bad).backward(); }) == 0);
+  INFO("a backward that does not run because its head gradient has failed");
+  CHECK(live_after([&] {
+          NDArray y = recorded(good), head = nd.full({1024, 1024}, NAN);
+          y.backward(fails_on_nan(head));
+        }) == 0);
+  CHECK(graph.plan()->memory().arena_bytes > 0);
+}
+
+TEST_CASE("users row 23: without static_alloc a recorded forward that runs after its result was dropped keeps nothing",
+          "[async]") {
+  CachedGraph graph(sym.softmax(sym.softmax(sym.var("data", {1024, 1024}))), {"data"}, {}, "net");
+  NDArray x = nd.ones({1024, 1024});
+  x.attach_grad();
+  nd.waitall();
+  const size_t before = Storage::cpu().stats().live;
+  std::latch gate(1);
+  Engine::current().push({update(x.var())}, [&](RunContext&) { gate.wait(); });
+  autograd::record([&] { return call(graph, {x})[0]; });
+  gate.count_down();
+  nd.waitall();
+  CHECK(Storage::cpu().stats().live == before);
 }
 
 TEST_CASE("cached graph: more inputs than an operation can have are refused") {
