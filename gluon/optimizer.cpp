@@ -63,14 +63,14 @@ class SGDRule final : public Rule {
  public:
   explicit SGDRule(double momentum) : momentum_(momentum) {}
   int num_states() const override { return momentum_ != 0 ? 1 : 0; }
-  void update(std::span<const NDArray* const> arrays, const StepOptions& o,
-              const std::source_location& site) const override {
-    if (momentum_ != 0) {
-      nd._kaon_multi_sgd_mom_update(
-          arrays, {.momentum = momentum_, .rescale_grad = o.rescale_grad, .clip_gradient = o.clip_gradient}, site);
-    } else {
-      nd._kaon_multi_sgd_update(arrays, {.rescale_grad = o.rescale_grad, .clip_gradient = o.clip_gradient}, site);
+  NDArray update(std::span<const NDArray* const> arrays, const StepOptions& o,
+                 const std::source_location& site) const override {
+    if (momentum_ == 0) {
+      return nd._kaon_multi_sgd_update(arrays, {.rescale_grad = o.rescale_grad, .clip_gradient = o.clip_gradient},
+                                       site);
     }
+    return nd._kaon_multi_sgd_mom_update(
+        arrays, {.momentum = momentum_, .rescale_grad = o.rescale_grad, .clip_gradient = o.clip_gradient}, site);
   }
 
  private:
@@ -84,15 +84,15 @@ class AdamRule final : public Rule {
   double rate_factor(int64_t t) const override {
     return std::sqrt(1 - std::pow(beta2_, double(t))) / (1 - std::pow(beta1_, double(t)));
   }
-  void update(std::span<const NDArray* const> arrays, const StepOptions& o,
-              const std::source_location& site) const override {
-    nd._kaon_multi_adam_update(arrays,
-                               {.beta1 = beta1_,
-                                .beta2 = beta2_,
-                                .epsilon = epsilon_,
-                                .rescale_grad = o.rescale_grad,
-                                .clip_gradient = o.clip_gradient},
-                               site);
+  NDArray update(std::span<const NDArray* const> arrays, const StepOptions& o,
+                 const std::source_location& site) const override {
+    return nd._kaon_multi_adam_update(arrays,
+                                      {.beta1 = beta1_,
+                                       .beta2 = beta2_,
+                                       .epsilon = epsilon_,
+                                       .rescale_grad = o.rescale_grad,
+                                       .clip_gradient = o.clip_gradient},
+                                      site);
   }
 
  private:

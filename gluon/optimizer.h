@@ -30,10 +30,11 @@ class Rule {
     (void)t;
     return 1;
   }
-  // Pushes one operator that changes all weights. `arrays`: for each weight {weight, gradient, states...}; then float32
-  // (2 n,): n learning rates, n weight decays.
-  virtual void update(std::span<const NDArray* const> arrays, const StepOptions& options,
-                      const std::source_location& site) const = 0;
+  // Pushes one operator that changes all weights, and gives an array that it writes besides: the Trainer learns from it
+  // whether the step has failed. `arrays`: for each weight {weight, gradient, states...}; then float32 (2 n,): n learning
+  // rates, n weight decays.
+  virtual NDArray update(std::span<const NDArray* const> arrays, const StepOptions& options,
+                         const std::source_location& site) const = 0;
 };
 
 // A rule with its settings. A handle: a copy is the same optimizer. Make one of the classes below, or derive to give it

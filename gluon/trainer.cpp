@@ -42,10 +42,16 @@ double Trainer::learning_rate() const { return optimizer_.learning_rate(num_upda
 void Trainer::set_learning_rate(double lr) { optimizer_.set_learning_rate(lr); }
 
 void Trainer::throw_failure_of_earlier_step() {
-  while (!watches_.empty() && watches_.front().is_done()) {
-    IntrusivePtr<const OpError> error = watches_.front().error();
-    watches_.pop_front();
-    if (error) throw_op_error(*error);
+  while (!pending_.empty()) {
+    const NDArray earliest = std::move(pending_.front());
+    pending_.pop_front();
+    try {
+      if (earliest.engine().read_now(earliest.var(), [] {})) continue;  // throws its failure
+    } catch (const Cancelled&) {
+      continue;  // dropped with its scope, as asked for: waitall() does not report that either
+    }
+    pending_.push_front(earliest);
+    return;
   }
 }
 
@@ -115,8 +121,7 @@ void Trainer::step(int64_t batch_size, bool ignore_stale_grad, std::source_locat
     }
     NDArray rates_array = rates(slots);
     arrays.push_back(&rates_array);
-    optimizer_.rule().update(arrays, optimizer_.step_options(1.0 / double(batch_size)), site);
-    watches_.emplace_back(gradients);
+    pending_.push_back(optimizer_.rule().update(arrays, optimizer_.step_options(1.0 / double(batch_size)), site));
     for (Slot* s : slots) {
       ++s->updates;
       s->stamp = autograd::gradient_stamp(s->parameter.data());

@@ -8,7 +8,6 @@
 
 #include "kaon/gluon/optimizer.h"
 #include "kaon/gluon/parameter.h"
-#include "kaon/gluon/step_watch.h"
 
 namespace kaon::gluon {
 
@@ -21,9 +20,10 @@ class Trainer {
   Trainer& operator=(Trainer&&) = default;
 
   // Changes every parameter by its gradient, divided by batch_size. Pushes one operator that reads all gradients: when
-  // one of them fails, no parameter changes, and the failure is thrown by a later step(), the first that finds the
-  // failed one finished; it then does nothing else. Throws StateError naming a parameter whose gradient no backward()
-  // has written since the last step, or skips those when ignore_stale_grad.
+  // one of them fails, no parameter changes. That failure, or the step's own, is thrown by a later step(), the first
+  // that finds the failed one finished; it then does nothing else. A step that was dropped with its scope is no failure.
+  // Throws StateError naming a parameter whose gradient no backward() has written since the last step, or skips those
+  // when ignore_stale_grad.
   void step(int64_t batch_size, bool ignore_stale_grad = false,
             std::source_location site = std::source_location::current());
   int64_t steps() const { return steps_; }  // taken so far, loaded ones included
@@ -55,7 +55,7 @@ class Trainer {
   optimizer::Optimizer optimizer_;
   std::vector<Slot> slots_;
   int64_t steps_ = 0;
-  std::deque<StepWatch> watches_;  // of steps that had not finished when last looked at
+  std::deque<NDArray> pending_;  // what steps write besides, of those that had not finished when last looked at
   std::vector<float> rate_values_, next_rate_values_;
   NDArray rates_;  // the former as an array: made again only when they change
 };

@@ -147,7 +147,7 @@ NDArray TrainingStep::operator()(const NDArray& data, const NDArray& label, std:
   NDArray loss;
   p.graph->call(arrays_, {&loss, 1}, site);
   held_.clear();
-  trainer_->watches_.emplace_back(std::span(&loss, 1));
+  trainer_->pending_.push_back(loss);
   for (Trainer::Slot* s : slots_) ++s->updates;
   ++trainer_->steps_;
   return loss;

@@ -391,17 +391,17 @@ class Functions {
                    const AdamUpdate& op) const {
     update(op, weight, grad, mean, var);
   }
-  void _kaon_multi_sgd_update(std::span<const A* const> arrays, const MultiSGDUpdate& op,
-                              Site site = Site::current()) const {
-    update_list(op, arrays, site);
+  A _kaon_multi_sgd_update(std::span<const A* const> arrays, const MultiSGDUpdate& op,
+                           Site site = Site::current()) const {
+    return call_list(op, arrays, site);
   }
-  void _kaon_multi_sgd_mom_update(std::span<const A* const> arrays, const MultiSGDMomUpdate& op,
-                                  Site site = Site::current()) const {
-    update_list(op, arrays, site);
-  }
-  void _kaon_multi_adam_update(std::span<const A* const> arrays, const MultiAdamUpdate& op,
+  A _kaon_multi_sgd_mom_update(std::span<const A* const> arrays, const MultiSGDMomUpdate& op,
                                Site site = Site::current()) const {
-    update_list(op, arrays, site);
+    return call_list(op, arrays, site);
+  }
+  A _kaon_multi_adam_update(std::span<const A* const> arrays, const MultiAdamUpdate& op,
+                            Site site = Site::current()) const {
+    return call_list(op, arrays, site);
   }
   A _kaon_all_finite(std::span<const A* const> arrays, Site site = Site::current()) const {
     return call_list(AllFinite{}, arrays, site);
@@ -475,10 +475,6 @@ class Functions {
   void update(const Op& op, const In<A>& first, const Ins&... rest) const {
     const A* inputs[] = {&first.array(), &rest.array()...};
     A::apply(Op::def, &op, inputs, std::span<A>(), first.site(), name_);
-  }
-  template <class Op>
-  void update_list(const Op& op, std::span<const A* const> inputs, const std::source_location& site) const {
-    A::apply(Op::def, &op, inputs, std::span<A>(), site, name_);
   }
 
   std::string_view name_;

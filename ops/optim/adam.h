@@ -37,7 +37,8 @@ struct AdamUpdate {
 void run_cpu(const AdamUpdate& op, KernelContext& c);
 
 // adam_update of many tensors: inputs weight0, grad0, mean0, var0, weight1, ..., rates. `rates` is float32 (2 n,): the
-// n learning rates, then the n weight decays. Bit-equal to the single updates with the same rates.
+// n learning rates, then the n weight decays. Bit-equal to the single updates with the same rates. The output is as
+// that of _kaon_multi_sgd_update.
 struct MultiAdamUpdate {
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -45,7 +46,6 @@ struct MultiAdamUpdate {
   double rescale_grad = 1;
   double clip_gradient = -1;
   static constexpr OpTraits traits{.name = "_kaon_multi_adam_update",
-                                   .outputs = 0,
                                    .variadic = true,
                                    .mutates = bit(0) | bit(2) | bit(3),
                                    .mutates_period = 4,

@@ -46,12 +46,12 @@ struct SGDMomUpdate {
 void run_cpu(const SGDMomUpdate& op, KernelContext& c);
 
 // sgd_update of many tensors: inputs weight0, grad0, weight1, grad1, ..., rates. `rates` is float32 (2 n,): the n
-// learning rates, then the n weight decays. Bit-equal to the single updates with the same rates.
+// learning rates, then the n weight decays. Bit-equal to the single updates with the same rates. The output is an empty
+// float32 array, which fails when the update does: weights that it has not touched do not.
 struct MultiSGDUpdate {
   double rescale_grad = 1;
   double clip_gradient = -1;
   static constexpr OpTraits traits{.name = "_kaon_multi_sgd_update",
-                                   .outputs = 0,
                                    .variadic = true,
                                    .mutates = bit(0),
                                    .mutates_period = 2,
@@ -69,7 +69,6 @@ struct MultiSGDMomUpdate {
   double rescale_grad = 1;
   double clip_gradient = -1;
   static constexpr OpTraits traits{.name = "_kaon_multi_sgd_mom_update",
-                                   .outputs = 0,
                                    .variadic = true,
                                    .mutates = bit(0) | bit(2),
                                    .mutates_period = 3,

@@ -71,6 +71,7 @@ void infer_multi_update(InferContext& c, const UpdateRule& rule, int period) {
   for (int first = 0; first < n - 1; first += period) check_group(c, first, period);
   c.expect_shape(n - 1, Shape(2 * (n / period)));
   if (c.dtype(n - 1) != DType::float32) c.fail_dtype("rates must be float32, got " + to_text(c.dtype(n - 1)));
+  c.set_output(Shape(0), DType::float32);
 }
 
 void run_multi_update(const UpdateRule& rule, int period, KernelContext& c) {

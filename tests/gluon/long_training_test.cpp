@@ -430,6 +430,8 @@ TEST_CASE("training through failures: an update that gets no memory changes noth
     }
     CHECK(learner.values() == before);
     backward();
+    CHECK_THROWS_AS(learner.trainer.step(batch_size), MemoryError);  // of the step before
+    CHECK(learner.values() == before);
     learner.trainer.step(batch_size);
     engine.wait_all();
     CHECK(learner.values() != before);

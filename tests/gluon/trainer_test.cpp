@@ -2,7 +2,9 @@
 
 #include <filesystem>
 #include <latch>
+#include <thread>
 
+#include "kaon/engine/storage.h"
 #include "kaon/gluon/loss.h"
 #include "kaon/gluon/nn/nn.h"
 #include "kaon/ops/ndarray_file.h"
@@ -221,7 +223,7 @@ TEST_CASE("trainer: a step is one operation and does not wait", "[gluon]") {
   require_all(x, -1 - 1.9);
 }
 
-TEST_CASE("trainer: a failed gradient changes no parameter and is thrown by a later step", "[gluon]") {
+TEST_CASE("users row 2: a failed gradient changes no parameter and is thrown by a later step", "[gluon]") {
   for (int threads : {0, 1, 2, 4}) {
     INFO(threads << " threads");
     Engine engine({.threads = threads});
@@ -241,6 +243,44 @@ TEST_CASE("trainer: a failed gradient changes no parameter and is thrown by a la
     require_all(x, -1);
     require_all(y, -1);
     engine.wait_all();
+  }
+}
+
+TEST_CASE("users row 2: a step that fails itself changes no parameter and is thrown by a later step", "[gluon]") {
+  for (int threads : {0, 1, 2, 4}) {
+    for (bool momentum : {false, true}) {
+      INFO(threads << " threads, momentum " << momentum);
+      Engine engine({.threads = threads});
+      EngineScope scope(engine);
+      Parameter x = make("x"), y = make("y");
+      Trainer trainer(dict({x, y}), optimizer::SGD({.learning_rate = 1, .momentum = momentum ? 0.9 : 0}));
+      backward_ones(x);
+      backward_ones(y);
+      trainer.step(1);
+      backward_ones(x);
+      backward_ones(y);
+      engine.wait_all();
+      Storage::cpu().set_limit(1);  // no scratch memory
+      const int line = __LINE__ + 1;
+      trainer.step(1);
+      require_all(x, -1);  // waits
+      require_all(y, -1);
+      Storage::cpu().set_limit(0);
+      backward_ones(x);
+      backward_ones(y);
+      while (engine.stats().completed < engine.stats().ops) std::this_thread::yield();
+      try {
+        trainer.step(1);
+        FAIL("the failure is lost");
+      } catch (const MemoryError& e) {
+        CHECK_THAT(e.what(), Catch::Contains("out of memory") &&
+                                 Catch::Contains("trainer_test.cpp:" + std::to_string(line)));
+      }
+      CHECK_NOTHROW(engine.wait_all());  // it has been thrown
+      trainer.step(1);
+      require_all(x, momentum ? -2.9 : -2);
+      require_all(y, momentum ? -2.9 : -2);
+    }
   }
 }
 

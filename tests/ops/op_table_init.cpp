@@ -204,18 +204,20 @@ std::vector<Input> tensors(const std::vector<Shape>& shapes, int period, bool ra
   return inputs;
 }
 
-// The inputs that the operator updates, after update(first array of a tensor, lr, wd).
+// The empty output of one over many tensors, then the inputs that the operator updates, after update(first array of a
+// tensor, lr, wd).
 template <class F>
 auto updated(int period, uint32_t mutates, F update) {
   return [=](Hosts in) {
     const size_t n = in.size() / size_t(period);
+    const bool rates = in.size() % size_t(period) == 1;
     for (size_t t = 0; t < n; ++t) {
       std::vector<Host*> arrays;
       for (int k = 0; k < period; ++k) arrays.push_back(&in[t * size_t(period) + size_t(k)]);
-      const bool rates = in.size() % size_t(period) == 1;
       update(arrays, rates ? in.back()[t] : 0, rates ? in.back()[n + t] : 0);
     }
     Hosts out;
+    if (rates) out.push_back({{0}, {}, DType::float32});
     for (size_t i = 0; i < n * size_t(period); ++i) {
       if (mutates >> (i % size_t(period)) & 1) out.push_back({in[i].shape, in[i].values});
     }
