@@ -165,6 +165,7 @@ struct PlanCall {
   uint32_t num_arrays;
   Phase phase;
   bool is_last;  // nothing reads the arena after this
+  bool has_given_back = false;
 
   ArrayNode** arrays() const { return reinterpret_cast<ArrayNode**>(const_cast<PlanCall*>(this) + 1); }
   static size_t bytes(uint32_t n) { return sizeof(PlanCall) + n * sizeof(ArrayNode*); }
@@ -178,9 +179,9 @@ struct PlanCall {
     for (uint32_t i = 0; i < c->num_arrays; ++i) {
       if (ArrayNode* a = c->arrays()[i]) a->release();
     }
-    size_t size = bytes(c->num_arrays);
     // it has failed, or never run, or what it saved has lost its backward meanwhile
     if (!c->has_given_back) c->plan->give_back_unused(*c->run);
+    size_t size = bytes(c->num_arrays);
     c->~PlanCall();
     pool_free(c, size);
   }
@@ -255,7 +256,7 @@ void ExecutionPlan::backward(PlanRun& run, std::span<const NDArray* const> array
   if (retain) end_lease(own);
 }
 
-void ExecutionPlan::execute(const PlanCall& call, RunContext& context) const {
+void ExecutionPlan::execute(PlanCall& call, RunContext& context) const {
   PlanRun& run = *call.run;
   TensorView* views = run.views.data();
   auto* base = static_cast<char*>(run.arena->ensure());
@@ -301,8 +302,17 @@ void ExecutionPlan::execute(const PlanCall& call, RunContext& context) const {
         s.kernel(s.attrs, kernel);
       }
     }
-  } catch (const Error& e) {
-    std::rethrow_exception(e.with_context(fmt::format(" in node {} ({})", step->node->name, step->node->op->name())));
+  } catch (...) {
+    std::vector<TensorMeta> metas;
+    for (uint32_t i = 0; i < step->num_inputs + step->num_outputs; ++i) {
+      const TensorView& v = views[step->first_view + i];
+      metas.push_back({v.shape, v.dtype});
+    }
+    const std::span<const TensorMeta> all(metas);
+    std::rethrow_exception(add_context(
+        std::current_exception(),
+        describe_arrays(all.first(step->num_inputs), all.subspan(step->num_inputs)) +
+            fmt::format(" in node {} ({})", step->node->name, step->node->op->name())));
   }
   call.has_given_back = call.is_last && !options_.keep_arenas;
   if (call.has_given_back) run.arena->give_back();

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <utility>
+#include <vector>
 
 #include "kaon/ops/random_state.h"
 #include "kaon/ops/small_array.h"
@@ -52,10 +53,24 @@ void call_kernel(const KernelCall& call, const void* attrs, Array&& array, const
   call.def->cpu(attrs, context);
 }
 
+// What is being handled, with the shapes of the call.
+template <class Array>
+std::exception_ptr with_arrays(const KernelCall& call, Array&& array) {
+  std::vector<TensorMeta> metas[2];
+  for (int i = 0; i < call.num_arrays(); ++i) {
+    if (const ArrayNode* a = array(size_t(i))) metas[i >= call.num_inputs].push_back({a->shape, a->dtype});
+  }
+  return add_context(std::current_exception(), describe_arrays(metas[0], metas[1]));
+}
+
 void run_kernel(OpNode& op, RunContext& run) {
   KernelCall& call = call_of(op);
-  call_kernel(
-      call, call.attrs(), [&](size_t i) { return call.arrays()[i]; }, call.is_random ? call.key() : RandomKey{}, run);
+  auto array = [&](size_t i) { return call.arrays()[i]; };
+  try {
+    call_kernel(call, call.attrs(), array, call.is_random ? call.key() : RandomKey{}, run);
+  } catch (...) {
+    std::rethrow_exception(with_arrays(call, array));
+  }
 }
 
 // An elementwise operator on a few elements, whose inputs are there and whose output nobody knows yet, takes less time
@@ -74,7 +89,7 @@ bool run_small(const KernelCall& call, const void* attrs, std::span<ArrayNode* c
     try {
       call_kernel(call, attrs, array, {}, run);
     } catch (...) {
-      failure = std::current_exception();
+      failure = with_arrays(call, array);
     }
   };
   if (!made.engine->run_now(reads.span(), body)) return false;
@@ -97,6 +112,19 @@ void destroy_call(OpNode& op) noexcept {
 constexpr OpType kernel_call_type{.run = run_kernel, .destroy = destroy_call};
 
 }  // namespace
+
+std::string describe_arrays(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) {
+  constexpr size_t most = 4;
+  auto list = [](const char* first, std::span<const TensorMeta> metas) {
+    std::string text;
+    for (size_t i = 0; i < metas.size() && i < most; ++i) {
+      text += fmt::format("{}{} {}", i ? ", " : first, metas[i].shape.str(), name_of(metas[i].dtype));
+    }
+    if (metas.size() > most) text += fmt::format(" and {} more", metas.size() - most);
+    return text;
+  };
+  return list(", computing ", outputs) + list(outputs.empty() ? ", updating " : " from ", inputs);
+}
 
 uint64_t random_draws(const Shape& output) { return (uint64_t(output.size()) + 3) / 4 * 4; }
 

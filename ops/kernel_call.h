@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <string>
 
 #include "kaon/engine/engine.h"
 #include "kaon/ops/array_node.h"
@@ -17,6 +18,9 @@ enum class Outputs : uint8_t { unknown_to_others, known };
 // Goes to the engine of the arrays.
 void push_kernel(const OpDef& def, const void* attrs, std::span<ArrayNode* const> inputs,
                  std::span<ArrayNode* const> outputs, Outputs known, const OpLabel& label, bool training);
+
+// ", computing (2, 4) float32 from (2, 3) float32, (3, 4) float32": what an operator was at when it failed.
+std::string describe_arrays(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs);
 
 // Whether a call in this mode draws random numbers. Imperative calls and plans draw alike.
 inline bool draws_numbers(const OpDef& def, const void* attrs, bool training) {

@@ -81,15 +81,21 @@ void check_inputs(const OpDef& def, const void* attrs, std::span<const NDArray* 
   }
 }
 
-// Shapes and dtypes of the outputs; those of arrays are known, so nothing is filled in.
-void infer(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs, std::span<TensorMeta> outputs) {
-  SmallArray<TensorMeta*> metas(inputs.size(), [&](size_t i) { return inputs[i]->ptr().get(); });
-  InferContext context(def.name().data(), def.traits, metas.span(), outputs);
-  def.infer(attrs, context);
-}
-
 OpLabel label_of(const OpDef& def, const std::source_location& site) {
   return {def.name().data(), site, thread_context().scope};
+}
+
+// Shapes and dtypes of the outputs; those of arrays are known, so nothing is filled in.
+void infer(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs, std::span<TensorMeta> outputs,
+           const std::source_location& site) {
+  SmallArray<TensorMeta*> metas(inputs.size(), [&](size_t i) { return inputs[i]->ptr().get(); });
+  InferContext context(def.name().data(), def.traits, metas.span(), outputs);
+  try {
+    def.infer(attrs, context);
+  } catch (...) {
+    if (!thread_context().scope) throw;  // a caller sees where it is, a block's caller does not
+    std::rethrow_exception(add_context(std::current_exception(), describe(label_of(def, site))));
+  }
 }
 
 }  // namespace
@@ -104,7 +110,7 @@ void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray
   size_t n_in = inputs.size(), n_out = size_t(std::max(def.num_outputs(attrs), 0));  // infer refuses none
   SmallArray<ArrayNode*> nodes(n_in, [&](size_t i) { return inputs[i]->node_.get(); });
   SmallArray<TensorMeta> metas(n_out);
-  infer(def, attrs, inputs, metas.span());
+  infer(def, attrs, inputs, metas.span(), site);
 
   ThreadContext& context = thread_context();
   auto* interceptor = static_cast<Interceptor*>(context.interceptor);
@@ -138,7 +144,7 @@ void NDArray::apply_into(const OpDef& def, const void* attrs, std::span<const ND
   }
   SmallArray<ArrayNode*> nodes(inputs.size(), [&](size_t i) { return inputs[i]->node_.get(); });
   TensorMeta made;
-  infer(def, attrs, inputs, std::span(&made, 1));
+  infer(def, attrs, inputs, std::span(&made, 1), site);
   if (made.shape != out.shape()) {
     throw ShapeError(fmt::format("[{}] the result has shape {}, which does not fit into an array of shape {}",
                                  def.name(), made.shape.str(), out.shape().str()));

@@ -304,6 +304,46 @@ TEST_CASE("hybrid: errors while running name block, node and the line of the cal
   }
 }
 
+namespace {
+struct DotLayer : gluon::HybridBlock<DotLayer> {
+  gluon::Parameter weight = param("weight", {3, 4096}, {.init = init::One()});
+  auto hybrid_forward(auto F, auto x) { return F.dot(x, F(weight)); }
+};
+struct Body : gluon::HybridBlock<Body> {
+  DotLayer fc2 = child("fc2", DotLayer());
+  auto hybrid_forward(auto, auto x) { return fc2(x); }
+};
+struct NetWithBody : gluon::HybridBlock<NetWithBody> {
+  Body body = child("body", Body());
+  NetWithBody() : HybridBlock("net") {}
+  auto hybrid_forward(auto, auto x) { return body(x); }
+};
+}  // namespace
+
+TEST_CASE("users row 4: a failing dot says both shapes, its block and where it was pushed", "[gluon]") {
+  NetWithBody net = ready(NetWithBody());
+  NDArray x = nd.ones({4096, 3});  // 64 MiB come of it
+  net(x).wait_to_read();
+  // refused at the call
+  CHECK_THROWS_WITH(net(nd.ones({2, 5})), Contains("[dot]") && Contains("(2, 5)") && Contains("(3, 4096)") &&
+                                              Contains("body.fc2, pushed at hybrid_block_test.cpp:"));
+  // found while it runs
+  Storage& storage = Storage::cpu();
+  nd.waitall();
+  storage.trim();
+  storage.set_limit(storage.stats().live + (1 << 20));
+  NDArray y = net(x);
+  const int line = __LINE__ + 1;
+  NDArray heir = nd.sum(nd.relu(nd.exp(y)));
+  const std::string text = message_of([&] { heir.wait_to_read(); });
+  storage.set_limit(0);
+  CHECK_THAT(text, Contains("out of memory") && Contains("(4096, 4096) float32 from (4096, 3) float32, (3, 4096)") &&
+                       Contains("[dot] in ") && Contains("body.fc2, pushed at hybrid_block_test.cpp:"));
+  CHECK_THAT(text, Contains(fmt::format("; inherited by [sum], pushed at hybrid_block_test.cpp:{}", line)));
+  CHECK_THROWS_WITH(heir.wait_to_read(), Catch::Equals(text));
+  CHECK_NOTHROW(nd.waitall());
+}
+
 TEST_CASE("hybrid: 4 threads call one net, the first call included", "[gluon]") {
   Mlp reference = ready(Mlp());
   std::vector<NDArray> inputs, expected;

@@ -1,6 +1,11 @@
 // Planned execution equals the imperative one, bit for bit under {.exact = true}.
 #include "kaon/graph/execution_plan.h"
 
+#include <atomic>
+#include <chrono>
+#include <thread>
+
+#include "kaon/engine/task.h"
 #include "kaon/ops/random_state.h"
 #include "kaon/tests/graph/support.h"
 
@@ -301,6 +306,49 @@ TEST_CASE("execution plan: an error names node, operator and the line of the cal
   try {
     nd.waitall();
   } catch (const AggregateError&) {
+  }
+}
+
+TEST_CASE("users row 6: a plan of ten operators whose sixth fails releases twenty who wait for it") {
+  auto program = [](auto F, auto x) {
+    for (int i = 0; i < 5; ++i) x = F.tanh(x + 1);
+    auto y = fails_on_nan(x, std::source_location::current(), "sixth");
+    for (int i = 0; i < 4; ++i) y = F.tanh(y * 2);
+    return std::pair(x, y);
+  };
+  const auto [fifth, tenth] = program(sym, sym.var("data0", {1000}));
+  for (bool static_alloc : {true, false}) {
+    CachedGraph graph(Symbol::group({fifth, tenth}), {"data0"}, {.static_alloc = static_alloc, .exact = true}, "net");
+    const NDArray good = numbers({1000}), bad = nd.full({1000}, NAN);
+    const auto start = std::chrono::steady_clock::now();
+    const std::vector<NDArray> failed = call(graph, {bad});
+    const int line = __LINE__ - 1;
+    auto read = [](NDArray a, std::atomic<int>& told, std::atomic<int>& ended) -> Task<void> {
+      try {
+        co_await a;
+      } catch (const ValueError&) {
+        ++told;
+      }
+      ++ended;
+    };
+    std::atomic<int> told{0}, ended{0};
+    for (int i = 0; i < 20; ++i) {
+      spawn(read(failed[size_t(i % 2)], told, ended), Engine::current().io_executor());
+    }
+    while (ended < 20 && std::chrono::steady_clock::now() - start < std::chrono::seconds(60)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    CHECK(ended == 20);
+    CHECK(told == 20);  // a plan is one operation: all that it should have written is failed
+    CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(2));
+    CHECK_THROWS_WITH(failed[1].wait_to_read(),
+                      Contains("in node sixth (_test_fails_on_nan)") && Contains("computing (1000,) float32 from (1000,)") &&
+                          Contains("execution_plan_test.cpp:" + std::to_string(line)));
+    const auto [want_fifth, want_tenth] = program(nd, good);
+    const std::vector<NDArray> got = call(graph, {good});
+    CHECK(same_bits(got[0], want_fifth));
+    CHECK(same_bits(got[1], want_tenth));
+    CHECK_NOTHROW(nd.waitall());
   }
 }
 
