@@ -87,7 +87,7 @@ constexpr int awaits = 2'000'000;
 
 }  // namespace
 
-TEST_CASE("task: two million ready awaits do not grow the stack", "[engine]") {
+TEST_CASE("users row 51: two million ready awaits do not grow the stack", "[engine]") {
   Watchdog watchdog;
   Engine engine({.threads = 1});
   EngineScope scope(engine);
@@ -96,7 +96,7 @@ TEST_CASE("task: two million ready awaits do not grow the stack", "[engine]") {
   CHECK(span.bytes() < 64 * 1024);
 }
 
-TEST_CASE("generator: two million ready values do not grow the stack", "[engine]") {
+TEST_CASE("users row 51: two million ready values of a generator do not grow the stack", "[engine]") {
   Watchdog watchdog;
   Engine engine({.threads = 1});
   EngineScope scope(engine);
@@ -105,7 +105,7 @@ TEST_CASE("generator: two million ready values do not grow the stack", "[engine]
   CHECK(span.bytes() < 64 * 1024);
 }
 
-TEST_CASE("task: two million awaits of a ready array do not grow the stack", "[engine]") {
+TEST_CASE("users row 51: two million awaits of a ready array do not grow the stack", "[engine]") {
   Watchdog watchdog;
   Engine engine({.threads = 1});
   EngineScope scope(engine);

@@ -1,6 +1,11 @@
 // Tasks: results, failures, where they resume, what travels with them.
+#include <fcntl.h>
+#include <unistd.h>
 #include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
@@ -358,7 +363,7 @@ TEST_CASE("task: a callee's context does not leak to its caller", "[engine]") {
   CHECK_FALSE(sync_wait(run(true)));
 }
 
-TEST_CASE("task: the failure of a spawned task goes to the hook, once", "[engine]") {
+TEST_CASE("users row 50: the failure of a spawned task goes to the hook, once", "[engine]") {
   at_thread_counts([](Engine& engine) {
     std::atomic<int> calls{0};
     std::atomic<int> wrong{0};
@@ -372,13 +377,71 @@ TEST_CASE("task: the failure of a spawned task goes to the hook, once", "[engine
       }
       ++calls;
     });
-    const int tasks = rounds(2000);
+    const int tasks = rounds(10000);
     for (int i = 0; i < tasks; ++i) spawn(fail_with(9, i % 2), engine.io_executor());
     spawn([]() -> Task<void> { co_return; }(), engine.io_executor());
     CHECK(becomes_true([&] { return calls == tasks; }));
     CHECK(wrong == 0);
     set_unobserved_error_hook({});
   });
+}
+
+TEST_CASE("users row 50: the hook gets an array's failure with where it was pushed", "[engine]") {
+  at_thread_counts([](Engine& engine) {
+    std::mutex mutex;
+    std::vector<std::string> texts;
+    set_unobserved_error_hook([&](std::exception_ptr e) {
+      std::string text = "not a ValueError";
+      try {
+        std::rethrow_exception(e);
+      } catch (const ValueError& x) {
+        text = x.what();
+      } catch (...) {
+      }
+      std::lock_guard lock(mutex);
+      texts.push_back(text);
+    });
+    Cell cell(engine);
+    const int line = __LINE__ + 1;
+    engine.push({write(cell.var())}, [](RunContext&) { throw ValueError("[dot] fails"); }, {.label = {.name = "dot"}});
+    auto wait = [](Cell cell) -> Task<void> { co_await cell; };
+    spawn(wait(cell), engine.io_executor());
+    CHECK(becomes_true([&] {
+      std::lock_guard lock(mutex);
+      return !texts.empty();
+    }));
+    set_unobserved_error_hook({});
+    CHECK(texts == std::vector<std::string>{"[dot] fails while running [dot], pushed at task_test.cpp:" +
+                                            std::to_string(line)});
+    CHECK_NOTHROW(engine.wait_all());  // the hook has it
+  });
+}
+
+TEST_CASE("users row 50: without a hook the failure of a spawned task is printed", "[engine]") {
+  const auto file = std::filesystem::temp_directory_path() / ("kaon_hook_test_" + std::to_string(::getpid()));
+  auto written = [&] {
+    std::ifstream in(file);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  const int before = ::dup(STDERR_FILENO);
+  const int fd = ::open(file.c_str(), O_CREAT | O_TRUNC | O_WRONLY, 0600);
+  REQUIRE(fd >= 0);
+  ::dup2(fd, STDERR_FILENO);
+  {
+    Engine engine({.threads = 1});
+    EngineScope scope(engine);
+    auto fail = []() -> Task<void> {
+      co_await sleep_for(100us);
+      throw ValueError("[test] nobody awaits it");
+    };
+    spawn(fail(), engine.io_executor());
+    becomes_true([&] { return written().ends_with('\n'); });
+  }
+  ::dup2(before, STDERR_FILENO);
+  ::close(fd);
+  ::close(before);
+  CHECK(written() == "kaon: a spawned task failed: [test] nobody awaits it\n");
+  std::filesystem::remove(file);
 }
 
 TEST_CASE("task: run_main waits for what was pushed and turns failures into 1", "[engine]") {

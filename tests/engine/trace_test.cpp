@@ -35,7 +35,7 @@ long operators_in(const Profiler& profiler) {
 
 }  // namespace
 
-TEST_CASE("trace: one event per operation, in JSON, with block and push site", "[engine]") {
+TEST_CASE("users row 38: one event per operation, in JSON, with block and push site", "[engine]") {
   at_thread_counts([](Engine& engine) {
     Var v;
     engine.push({write(v)}, [](RunContext&) {});
@@ -99,8 +99,9 @@ TEST_CASE("users row 38: arrows lead from the push over the run to the wait that
   });
 }
 
-TEST_CASE("users row 37: a long wait says what it waited for", "[engine]") {
-  Watchdog watchdog;
+namespace {
+// A wait for four operations: checks what the trace says of it. Gives the part of the wait that it explains.
+double explained_part() {
   Engine engine({.threads = 1});
   Var v;
   engine.profiler().start();
@@ -123,11 +124,22 @@ TEST_CASE("users row 37: a long wait says what it waited for", "[engine]") {
     CHECK(first == "dot");
     CHECK(second == "exp");
     CHECK(third == "relu");
-    // the parts make up the wait, apart from what had run when it began
-    CHECK(a + b + c <= e.at("dur").to_number<double>() / 1e3 * 1.001);
-    return;
+    return (a + b + c) * 1e3 / e.at("dur").to_number<double>();
   }
   FAIL("the trace has no wait");
+  return 0;
+}
+}  // namespace
+
+TEST_CASE("users row 37: a long wait says what it waited for", "[engine]") {
+  Watchdog watchdog;
+  double part = 0;
+  // a thread that is woken late has waited longer than for the operations
+  for (int tries = 0; tries < 10 && part < 0.95; ++tries) {
+    part = explained_part();
+    CHECK(part <= 1.001);
+  }
+  CHECK(part >= 0.95);
 }
 
 TEST_CASE("trace: starting forgets what was recorded, and nothing recorded is a valid file", "[engine]") {
@@ -144,7 +156,8 @@ TEST_CASE("trace: starting forgets what was recorded, and nothing recorded is a 
   });
 }
 
-TEST_CASE("trace: starts and stops while eight threads push", "[engine]") {
+TEST_CASE("users row 38: the profiler starts and stops while eight threads push, and counts what it drops",
+          "[engine]") {
   at_thread_counts([](Engine& engine) {
     std::atomic<bool> end{false};
     std::vector<std::thread> pushers;
@@ -181,7 +194,7 @@ TEST_CASE("trace: starts and stops while eight threads push", "[engine]") {
   });
 }
 
-TEST_CASE("trace: events beyond the ring are counted, not lost silently", "[engine]") {
+TEST_CASE("users row 38: events beyond the ring are counted, not lost silently", "[engine]") {
   Profiler profiler;
   for (int i = 0; i < 70'000; ++i) profiler.record({"event", "test", 1, 2});
   CHECK(profiler.events().size() + profiler.dropped() == 70'000);

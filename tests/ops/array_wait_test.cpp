@@ -1,4 +1,5 @@
 // Waiting for arrays: blocking, in Tasks, and in Asio programs by token, with cancellation.
+#include <atomic>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/bind_executor.hpp>
@@ -11,12 +12,16 @@
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/use_future.hpp>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <thread>
 
 #include "kaon/asio.h"
 #include "kaon/engine/storage.h"
+#include "kaon/engine/generator.h"
 #include "kaon/engine/task.h"
+#include "kaon/engine/when.h"
 #include "kaon/ops/functions.h"
 
 using namespace kaon;
@@ -103,6 +108,108 @@ TEST_CASE("waiting: a Task awaits arrays, their values and one value", "[wait][a
   auto not_one = [](NDArray x) -> Task<float> { co_return co_await x.item<float>(); };
   CHECK_THROWS_AS(sync_wait(not_one(nd.ones({2}))), ShapeError);
   nd.waitall();
+}
+
+namespace {
+
+// Goes along by value wherever a coroutine takes arguments; counts how many there are.
+struct Counted {
+  static inline std::atomic<int> live{0};
+  Counted() { ++live; }
+  Counted(const Counted&) { ++live; }
+  ~Counted() { --live; }
+};
+Task<int> later(Counted, NDArray x, bool sleeps) {
+  if (sleeps) co_await sleep_for(std::chrono::microseconds(100));
+  co_await x;
+  co_return 1;
+}
+AsyncGenerator<NDArray> halves(Counted, NDArray x) {
+  for (int64_t i = 0; i < 2; ++i) {
+    NDArray half = x[i];
+    co_yield half;
+  }
+}
+asio::awaitable<void> in_asio_counted(Counted, NDArray x) {
+  co_await x.async_wait(asio::use_awaitable);
+  co_await x.reshape({6}).async_wait(asio::use_awaitable);
+  co_await x.engine().async_admit(asio::use_awaitable);
+}
+
+// Every form that a program may await, each once.
+Task<int> await_all_forms(Counted counted, NDArray x) {
+  int n = 0;
+  co_await x;
+  co_await (x * 2);
+  co_await x.reshape({2, 3});
+  n += int((co_await x.reshape({2, 3}).host<float>()).size());
+  n += int(co_await x.sum().item<float>());
+  n += int(co_await nd.ones({2, 3}).sum().item<float>());
+  const std::vector<float> all = co_await x.slice(0, 1).host<float>();
+  n += int(all.size());
+  n += co_await later(counted, x, false);
+  n += co_await later(Counted(), x * 2, true);
+  Task<int> named = later(counted, x, true);
+  n += co_await named;
+  const auto both = co_await when_all(later(counted, x, false), later(Counted(), x + 1, true));
+  n += std::get<0>(both) + std::get<1>(both);
+  std::vector<Task<int>> tasks;
+  for (int i = 0; i < 3; ++i) tasks.push_back(later(counted, x, i % 2 == 0));
+  n += int((co_await when_all(std::move(tasks))).size());
+  std::vector<Task<int>> racing;
+  for (int i = 0; i < 3; ++i) racing.push_back(later(counted, x, i != 1));
+  n += (co_await when_any(std::move(racing))).second;
+  auto values = halves(counted, x);
+  while (auto half = co_await values.next()) n += int(half->size());
+  co_await x.engine().admit();
+  co_await sleep_for(std::chrono::microseconds(10));
+  co_await x.engine().idle();
+  co_return n;
+}
+
+}  // namespace
+
+TEST_CASE("users row 51: whatever form is awaited, all that goes along is destroyed once", "[wait][async]") {
+  const size_t before = Storage::cpu().stats().live;
+  {
+    NDArray x = nd.ones({2, 3});
+    nd.waitall();
+    for (int round = 0; round < 20; ++round) {
+      CHECK(sync_wait(await_all_forms(Counted(), x)) == 6 + 6 + 6 + 3 + 1 + 1 + 1 + 2 + 3 + 1 + 6);
+      asio::io_context io;
+      asio::co_spawn(io, in_asio_counted(Counted(), x), asio::detached);
+      io.run();
+    }
+    nd.waitall();
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while ((Counted::live > 0 || x.ptr()->use_count() > 1) && std::chrono::steady_clock::now() < until) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // losers of when_any
+    }
+    CHECK(Counted::live == 0);
+    CHECK(x.ptr()->use_count() == 1);
+    CHECK(x.asvector<float>() == std::vector<float>(6, 1));
+  }
+  CHECK(Storage::cpu().stats().live == before);
+}
+
+TEST_CASE("users row 15: memory that a pending operation still reads is not given to others", "[wait][async]") {
+  Engine engine({.threads = 1}), other({.threads = 1});
+  EngineScope scope(engine);
+  constexpr int64_t n = 1 << 16;
+  Gate gate;
+  NDArray sum;
+  {
+    const NDArray x = nd.full({n}, 5);
+    x.wait_to_read();
+    NDArray late = gate.array();
+    sum = nd.broadcast_add(x.slice(n - 2, n), late);
+  }
+  for (int i = 0; i < 1000; ++i) {
+    EngineScope inner(other);
+    nd.full({n}, 7).wait_to_read();
+  }
+  gate.open();
+  CHECK(sum.asvector<float>() == std::vector<float>{8, 8});
 }
 
 TEST_CASE("waiting: a later write waits until a coroutine has its values", "[wait][async]") {
