@@ -19,12 +19,17 @@ endfunction()
 if(KAON_SANITIZE)
   list(JOIN KAON_SANITIZE "," sanitizers)
   add_compile_options(-fsanitize=${sanitizers} -fno-sanitize-recover=all -fno-omit-frame-pointer
-                      -Wno-maybe-uninitialized)  # wrong about <regex> and <optional> in instrumented code
+                      # wrong about <regex> and <optional> in instrumented code
+                      $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   add_link_options(-fsanitize=${sanitizers})
   if("thread" IN_LIST KAON_SANITIZE)
     # ThreadSanitizer does not understand the fences that Asio puts around its handlers.
     add_compile_definitions(BOOST_ASIO_DISABLE_FENCED_BLOCK)
   endif()
+endif()
+
+if(KAON_FUZZ)
+  add_compile_options(-fsanitize=fuzzer-no-link)
 endif()
 
 if(PROJECT_IS_TOP_LEVEL)
