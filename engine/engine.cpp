@@ -213,18 +213,10 @@ void Engine::submit(OpNode& op) {
 
 namespace {
 
-// Scratch memory lives as long as the operation.
 class OpRunContext final : public RunContext {
  public:
   explicit OpRunContext(Engine& engine) : engine_(engine) {}
-  ~OpRunContext() override {
-    for (Block* b = blocks_; b;) {
-      Block* next = b->next;
-      size_t bytes = b->bytes;
-      Storage::cpu().free(b, bytes);
-      b = next;
-    }
-  }
+  ~OpRunContext() override { free_workspace(); }
   void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) override {
     engine_.parallel_for(n, grain, body);
   }
@@ -234,6 +226,12 @@ class OpRunContext final : public RunContext {
     b->bytes = bytes + sizeof(Block);
     blocks_ = b;
     return b + 1;
+  }
+  void free_workspace() noexcept override {
+    while (Block* b = blocks_) {
+      blocks_ = b->next;
+      Storage::cpu().free(b, b->bytes);
+    }
   }
 
  private:

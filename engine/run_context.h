@@ -38,8 +38,10 @@ class RunContext {
   // threads. The first exception thrown by a piece is rethrown here. Returns when all pieces are done.
   virtual void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) = 0;
 
-  // Scratch memory, 64-byte aligned, valid until the op ends. May throw MemoryError.
+  // Scratch memory, 64-byte aligned, valid until the op ends or free_workspace(). May throw MemoryError.
   virtual void* workspace(size_t bytes) = 0;
+  // Ends the life of what workspace() has given so far: for operations that are many in one.
+  virtual void free_workspace() noexcept = 0;
 
   // The device queue that the op runs on; nullptr on the CPU.
   virtual Stream* stream() { return nullptr; }

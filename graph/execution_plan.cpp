@@ -301,6 +301,7 @@ void ExecutionPlan::execute(PlanCall& call, RunContext& context) const {
       } else {
         s.kernel(s.attrs, kernel);
       }
+      context.free_workspace();
     }
   } catch (...) {
     std::vector<TensorMeta> metas;
