@@ -1,6 +1,8 @@
 #include "kaon/ops/reduce/reduce_grad.h"
 
 #include <algorithm>
+#include <cmath>
+#include <memory>
 
 #include <fmt/format.h>
 
@@ -148,11 +150,19 @@ void run_cpu(const ProdGrad& op, KernelContext& c) {
   for (int64_t a : op.axis) mask |= bit(int(a));
   const ReduceDims dims(data.shape, mask);
   const int64_t results = c.in(0).size();
-  // Per result the product of its elements that are not 0, and how many are 0.
-  double* product = static_cast<double*>(c.run.workspace(size_t(results) * 2 * sizeof(double)));
-  int64_t* zeros = reinterpret_cast<int64_t*>(product + results);
-  std::fill_n(product, results, 1.0);
-  std::fill_n(zeros, results, 0);
+  // Per result the product of its elements, in which 0 and what is not finite stand as 1 or -1 and are counted.
+  struct Factors {
+    double product = 1;
+    int64_t zeros = 0, infinities = 0, not_numbers = 0;
+  };
+  Factors* factors = static_cast<Factors*>(c.run.workspace(size_t(results) * sizeof(Factors)));
+  std::uninitialized_fill_n(factors, results, Factors());
+  const auto count = [](Factors& f, double v, int by) {
+    f.zeros += v == 0 ? by : 0;
+    f.infinities += std::isinf(v) ? by : 0;
+    f.not_numbers += v != v ? by : 0;
+  };
+  const auto ordinary = [](double v) { return v == 0 || !std::isfinite(v) ? std::copysign(1, v) : v; };
   dispatch_float("_backward_prod", data.dtype, [&]<class T>() {
     using Acc = accumulate_t<T>;
     const T *head = c.in(0).as<T>(), *x = data.as<T>();
@@ -168,11 +178,10 @@ void run_cpu(const ProdGrad& op, KernelContext& c) {
     for_each_spread(serial, dims.span(), [&](int64_t i, int64_t o, int64_t n, int64_t step) {
       for (int64_t k = 0; k < n; ++k) {
         const double v = double(Acc(x[i + k]));
-        if (v == 0) {
-          ++zeros[o + k * step];
-        } else if (!skipped(v)) {
-          product[o + k * step] *= v;
-        }
+        if (skipped(v)) continue;
+        Factors& f = factors[o + k * step];
+        f.product *= ordinary(v);
+        count(f, v, 1);
       }
     });
     for_each_spread(c.run, dims.span(), [&](int64_t i, int64_t o, int64_t n, int64_t step) {
@@ -180,10 +189,13 @@ void run_cpu(const ProdGrad& op, KernelContext& c) {
         const int64_t r = o + k * step;
         const double v = double(Acc(x[i + k]));
         double others = 0;
-        if (v == 0) {
-          others = zeros[r] == 1 ? product[r] : 0;
-        } else if (zeros[r] == 0 && !skipped(v)) {
-          others = product[r] / v;
+        if (!skipped(v)) {
+          Factors f = factors[r];
+          count(f, v, -1);
+          others = f.product / ordinary(v);
+          if (f.zeros > 0) others *= 0;
+          if (f.infinities > 0) others *= INFINITY;
+          if (f.not_numbers > 0) others = NAN;
         }
         out[i + k] = T(Acc(double(Acc(head[r])) * others));
       }

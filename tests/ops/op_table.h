@@ -1,6 +1,9 @@
 // The test table: rows of every operator, by family. CONTRIBUTING.md says what a row has to have.
 #pragma once
 
+#include <set>
+#include <string>
+
 #include "kaon/tests/support/check_op.h"
 
 namespace kaon::test {
@@ -13,5 +16,9 @@ Rows nn_rows();
 Rows layer_rows();
 Rows init_rows();
 Rows optim_rows();
+Rows all_rows();
+
+// The names in a that are not in b.
+std::set<std::string> minus(const std::set<std::string>& a, const std::set<std::string>& b);
 
 }  // namespace kaon::test

@@ -13,11 +13,18 @@ using F1 = double (*)(double);
 
 double sign(double x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
-double gelu(double x) { return x / 2 * (1 + std::erf(x / std::numbers::sqrt2)); }
+// Where a formula has no value at an infinity, the limit is meant.
+double gelu(double x) { return x == -INFINITY ? -0.0 : x / 2 * (1 + std::erf(x / std::numbers::sqrt2)); }
+double gelu_slope(double x) {
+  const double density = std::isinf(x) ? 0 : std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi);
+  return 0.5 * (1 + std::erf(x / std::numbers::sqrt2)) + (density == 0 ? 0 : x * density);
+}
+double softsign(double x) { return std::isinf(x) ? sign(x) : x / (1 + std::abs(x)); }
 double round_half_down(double x) { return x - std::floor(x) <= 0.5 ? std::floor(x) : std::ceil(x); }
 
 // psi(x) = d log gamma(x) / dx: recurrence to a large argument, then the asymptotic series.
 double digamma(double x) {
+  if (x == 0) return std::numeric_limits<double>::quiet_NaN();  // a pole
   if (x < 0.5) return digamma(1 - x) - std::numbers::pi / std::tan(std::numbers::pi * x);
   double shift = 0;
   for (; x < 20; ++x) shift -= 1 / x;
@@ -25,10 +32,10 @@ double digamma(double x) {
   return shift + std::log(x) - 0.5 / x - y * (1. / 12 - y * (1. / 120 - y * (1. / 252 - y / 240)));
 }
 
-// A function at an odd size, batch 1, a zero dimension and without dimensions.
+// A function at an odd size, batch 1, a zero dimension and no dimensions.
 template <class T>
 void unary(Rows& rows, const T& op, F1 f, Fill fill = Fill::normal, RowOptions options = {}) {
-  for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape(33)}) {
+  for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape(33), Shape()}) {
     rows.emplace_back(op, std::vector{in(shape, fill)}, elementwise(f), options);
   }
 }
@@ -37,7 +44,7 @@ RowOptions numeric(double loosen = 1) { return {.dtypes = numbers, .loosen = loo
 
 void unary_rows(Rows& rows) {
   unary(
-      rows, Relu{}, [](double x) { return x > 0 ? x : 0; }, Fill::nonzero, numeric());
+      rows, Relu{}, [](double x) { return larger(x, 0); }, Fill::nonzero, numeric());
   unary(rows, Sigmoid{}, sigmoid);
   unary(rows, Tanh{}, [](double x) { return std::tanh(x); });
   unary(rows, Exp{}, [](double x) { return std::exp(x); });
@@ -95,7 +102,7 @@ void unary_rows(Rows& rows) {
       rows, Cbrt{}, [](double x) { return std::cbrt(x); }, Fill::nonzero);
   unary(
       rows, Rcbrt{}, [](double x) { return 1 / std::cbrt(x); }, Fill::nonzero);
-  unary(rows, Softsign{}, [](double x) { return x / (1 + std::abs(x)); });
+  unary(rows, Softsign{}, softsign);
   unary(rows, HardSigmoid{}, [](double x) { return std::clamp(0.2 * x + 0.5, 0., 1.); });
   unary(rows, HardSigmoid{.alpha = 0.6, .beta = 0.4}, [](double x) { return std::clamp(0.6 * x + 0.4, 0., 1.); });
   unary(rows, SoftRelu{}, [](double x) { return std::log1p(std::exp(x)); });
@@ -117,12 +124,15 @@ void unary_rows(Rows& rows) {
   unary(rows, OnesLike{}, [](double) { return 1.0; }, Fill::normal, {.dtypes = every_dtype});
 }
 
-// head * slope(saved), where slope follows from the output, or for gelu from the input.
+// head * slope(saved), where slope follows from the output, or for gelu from the input. Where the slope is 0 for good,
+// nothing of the head comes through.
 template <class T>
 void backward_row(Rows& rows, const T& op, F1 slope, Fill fill) {
-  for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4)}) {
+  for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape()}) {
     rows.emplace_back(op, std::vector{in(shape), in(shape, fill)},
-                      Reference(broadcasting([slope](double h, double s, DType) { return h * slope(s); })));
+                      Reference(broadcasting([slope](double h, double s, DType) {
+                        return slope(s) == 0 && std::is_same_v<T, BackwardRelu> ? 0 : h * slope(s);
+                      })));
   }
 }
 
@@ -132,13 +142,18 @@ template <class T>
 void binary(Rows& rows, const T& op, F2 f, Fill left = Fill::nonzero, Fill right = Fill::nonzero,
             RowOptions options = {.dtypes = numbers}) {
   const std::pair<Shape, Shape> shapes[] = {
-      {{3, 5}, {3, 5}}, {{2, 3, 5}, {1, 3, 1}}, {{1, 4}, {3, 1}},    {{5}, {2, 3, 5}},
-      {{0, 3}, {1, 3}}, {{2, 1, 3}, {0, 1}},    {{2, 3, 4}, {3, 4}}, {{7}, {1}}};
+      {{3, 5}, {3, 5}},    {{2, 3, 5}, {1, 3, 1}}, {{1, 4}, {3, 1}}, {{5}, {2, 3, 5}}, {{0, 3}, {1, 3}},
+      {{2, 1, 3}, {0, 1}}, {{2, 3, 4}, {3, 4}},    {{7}, {1}},       {{}, {}},         {{}, {2, 3}}};
   for (const auto& [a, b] : shapes)
     rows.emplace_back(op, std::vector{in(a, left), in(b, right)}, broadcasting(f), options);
 }
 
-double modulo(double a, double b) { return b == 0 ? 0 : a - b * std::floor(a / b); }
+// The remainder has the sign of b; by 0 it is 0, as in MXNet.
+double modulo(double a, double b) {
+  if (b == 0) return 0;
+  const double r = std::fmod(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
 double quotient(double a, double b, DType t) { return is_floating(t) ? a / b : b == 0 ? 0 : std::trunc(a / b); }
 // Powers as integers are: truncated, negative exponents included.
 double power(double a, double b, DType t) { return is_floating(t) ? std::pow(a, b) : std::trunc(std::pow(a, b)); }
@@ -155,8 +170,8 @@ void binary_rows(Rows& rows) {
   binary(rows, BroadcastDiv{}, quotient);
   binary(rows, BroadcastMod{}, [](double a, double b, DType) { return modulo(a, b); });
   binary(rows, BroadcastPower{}, power, Fill::positive, Fill::normal);
-  binary(rows, BroadcastMaximum{}, [](double a, double b, DType) { return std::max(a, b); });
-  binary(rows, BroadcastMinimum{}, [](double a, double b, DType) { return std::min(a, b); });
+  binary(rows, BroadcastMaximum{}, [](double a, double b, DType) { return larger(a, b); });
+  binary(rows, BroadcastMinimum{}, [](double a, double b, DType) { return smaller(a, b); });
   binary(rows, BroadcastHypot{}, hypotenuse);
   const Fill any = Fill::normal;
   binary(
@@ -182,7 +197,7 @@ void binary_rows(Rows& rows) {
 // With a number that every dtype holds, and one that only floats do.
 template <class T>
 void scalar(Rows& rows, F2 f, double whole, double part, Fill fill = Fill::nonzero, uint32_t kinds = numbers) {
-  for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4)}) {
+  for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape()}) {
     for (double s : {whole, part}) {
       const bool is_whole = s == std::floor(s);
       auto reference = [f, s](const Hosts& in) {
@@ -217,9 +232,9 @@ void scalar_rows(Rows& rows) {
   scalar<RPowerScalar>(
       rows, [](double x, double s, DType t) { return power(s, x, t); }, 2, 0.75, Fill::positive);
   scalar<MaximumScalar>(
-      rows, [](double x, double s, DType) { return std::max(x, s); }, 1, 0.25);
+      rows, [](double x, double s, DType) { return larger(x, s); }, 1, 0.25);
   scalar<MinimumScalar>(
-      rows, [](double x, double s, DType) { return std::min(x, s); }, 1, 0.25);
+      rows, [](double x, double s, DType) { return smaller(x, s); }, 1, 0.25);
   scalar<HypotScalar>(rows, hypotenuse, 3, -2.5);
   auto compare = [&]<class T>(F2 f) {
     for (Fill fill : {Fill::normal, Fill::positive}) scalar<T>(rows, f, 2, 0.5, fill, every_dtype);
@@ -237,7 +252,7 @@ void scalar_rows(Rows& rows) {
     auto huber = [s](double x) {
       return std::abs(x) < 1 / (s * s) ? 0.5 * s * s * x * x : std::abs(x) - 0.5 / (s * s);
     };
-    for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4)}) {
+    for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape()}) {
       rows.emplace_back(SmoothL1{.scalar = s}, std::vector{in(shape)}, elementwise(huber));
     }
   }
@@ -258,18 +273,19 @@ void select_rows(Rows& rows) {
     rows.emplace_back(Where{}, std::vector{index({3}, 0, 2, t), in({3, 5}), in({3, 5})}, where, all);
   }
   rows.emplace_back(Where{}, std::vector{constant(in({1, 7})), in({1, 7}), in({1, 7})}, where, all);
+  rows.emplace_back(Where{}, std::vector{constant(in(Shape())), in(Shape()), in(Shape())}, where, all);
   rows.emplace_back(Where{}, std::vector{constant(in({0, 4})), in({0, 4}), in({0, 4})}, where, all);
-  for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4)}) {
+  for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape()}) {
     for (auto [low, high] : {std::pair(-1., 2.), std::pair(-0.5, 0.75)}) {
       auto clip = [low = low, high = high](const Hosts& in) {
         const bool real = is_floating(*in[0].dtype);
         Host out{in[0].shape, in[0].values};
         const double floor = in[0].dtype == DType::uint8 ? 0 : std::ceil(low);
-        for (double& v : out.values) v = std::min(std::max(v, real ? low : floor), real ? high : std::floor(high));
+        for (double& v : out.values) v = smaller(larger(v, real ? low : floor), real ? high : std::floor(high));
         return out;
       };
       rows.emplace_back(Clip{.a_min = low, .a_max = high}, std::vector{in(shape, Fill::nonzero)}, clip, numeric());
-      auto through = [low = low, high = high](double h, double x, DType) { return x >= low && x <= high ? h : 0; };
+      auto through = [low = low, high = high](double h, double x, DType) { return x < low || x > high ? 0 : h; };
       rows.emplace_back(ClipBackward{.a_min = low, .a_max = high}, std::vector{in(shape), in(shape)},
                         broadcasting(through));
     }
@@ -291,9 +307,9 @@ void select_rows(Rows& rows) {
     }
     for (int n : {1, 2, 3, 20}) {
       auto sum = [](const Hosts& in) {
-        Host out = zeros(in[0].shape);
-        for (const Host& x : in) {
-          for (size_t i = 0; i < out.values.size(); ++i) out.values[i] += x[i];
+        Host out{in[0].shape, in[0].values};
+        for (size_t k = 1; k < in.size(); ++k) {
+          for (size_t i = 0; i < out.values.size(); ++i) out.values[i] += in[k][i];
         }
         return out;
       };
@@ -328,18 +344,12 @@ Rows elementwise_rows() {
   Rows rows;
   unary_rows(rows);
   backward_row(
-      rows, BackwardRelu{}, [](double y) { return double(y > 0); }, Fill::nonzero);
+      rows, BackwardRelu{}, [](double y) { return std::isnan(y) ? y : double(y > 0); }, Fill::nonzero);
   backward_row(
       rows, BackwardSigmoid{}, [](double y) { return y * (1 - y); }, Fill::unit);
   backward_row(
       rows, BackwardTanh{}, [](double y) { return 1 - y * y; }, Fill::unit);
-  backward_row(
-      rows, BackwardGelu{},
-      [](double x) {
-        const double density = std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi);
-        return 0.5 * (1 + std::erf(x / std::numbers::sqrt2)) + x * density;
-      },
-      Fill::normal);
+  backward_row(rows, BackwardGelu{}, gelu_slope, Fill::normal);
   binary_rows(rows);
   scalar_rows(rows);
   select_rows(rows);

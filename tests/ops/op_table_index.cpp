@@ -134,7 +134,7 @@ void pick_rows(Rows& rows) {
         OneHot{.depth = depth, .on_value = on, .off_value = off, .dtype = dtype}, std::vector{indices},
         [=](const Hosts& in) {
           Host out = generate(inserted(shape, -1, depth), [&](const Shape& p) {
-            return in[0].at(without(p, -1)) == double(p[p.ndim() - 1]) ? on : off;
+            return std::trunc(in[0].at(without(p, -1))) == double(p[p.ndim() - 1]) ? on : off;
           });
           out.dtype = dtype;
           return out;
@@ -142,7 +142,8 @@ void pick_rows(Rows& rows) {
         RowOptions{.dtypes = numbers});
   };
   one_hot({4}, 5, 1, 0, DType::float32), one_hot({3, 5}, 3, 2, -1, DType::int32),
-      one_hot({1, 7}, 2, 8, 1, DType::float16), one_hot({0, 3}, 4, 1, 0, DType::float32);
+      one_hot({1, 7}, 2, 8, 1, DType::float16), one_hot({0, 3}, 4, 1, 0, DType::float32),
+      one_hot({}, 3, 1, 0, DType::float32);
 }
 
 void gather_rows(Rows& rows) {

@@ -294,6 +294,7 @@ void update_rows(Rows& rows) {
   };
   rows.emplace_back(AllFinite{}, std::vector{in({3, 5}), in({1, 7}), in({0, 4})}, finite);
   rows.emplace_back(AllFinite{}, std::vector{in({3}, {1, INFINITY, 2})}, finite);
+  rows.emplace_back(AllFinite{}, std::vector{in(Shape(), {NAN})}, finite);
   rows.emplace_back(AllFinite{}, std::vector{in({3, 5}), in({3}, {1, NAN, 2}), in({2})}, finite);
 }
 

@@ -178,7 +178,7 @@ void pooling(Rows& rows, Pooling op, const Shape& data, const Shape& out) {
       for (const Shape& at : where) {
         const double v = x.at(at);
         sum += op.pool_type == PoolType::lp ? std::pow(std::abs(v), power) : v;
-        top = std::max(top, v);
+        top = larger(top, v);
       }
       switch (op.pool_type) {
         case PoolType::max: return top;
@@ -213,7 +213,10 @@ void pooling(Rows& rows, Pooling op, const Shape& data, const Shape& out) {
           each(out, [&](const Shape& p) {
             std::vector<Shape> where;
             window(in[1], p, where);
-            if (!where.empty()) dx.at(where[0]) += in[0].at(p);  // of equal ones the first
+            const auto first = std::find_if(where.begin(), where.end(), [&](const Shape& at) {
+              return in[1].at(at) == in[2].at(p) || std::isnan(in[1].at(at));
+            });
+            if (first != where.end()) dx.at(*first) += in[0].at(p);
           });
           return dx;
         },
@@ -270,7 +273,10 @@ void pooling_rows(Rows& rows) {
   rows.emplace_back(
       lp, std::vector{in({1, 1, 1, 1}), in({1, 1, 1, 2}, {1, -2}), in({1, 1, 1, 1}, {std::cbrt(9.)})},
       [](const Hosts& in) {
-        return Host{{1, 1, 1, 2}, {in[0][0] / std::pow(9., 2. / 3), -4 * in[0][0] / std::pow(9., 2. / 3)}};
+        return generate({1, 1, 1, 2}, [&](const Shape& p) {
+          const double x = in[1].at(p), y = in[2][0];
+          return in[0][0] * x * std::abs(x) / (y * y);
+        });
       },
       RowOptions{.loosen = 4, .tolerance = 1e-7});
 }

@@ -56,7 +56,8 @@ void reshape_rows(Rows& rows) {
                {{2, 3, 8}, {0, 0, -4, -1, 2}, {2, 3, 4, 2}, true},
                {{0, 3, 4}, {0, -1}, {0, 12}},
                {{0, 3}, {-1, 3}, {0, 3}},
-               {{1, 7}, {7, 1}, {7, 1}}};
+               {{1, 7}, {7, 1}, {7, 1}},
+               {{}, {1, 1}, {1, 1}}};
   for (const auto& c : cases) reshape(rows, Reshape{.shape = c.codes, .reverse = c.reverse}, c.in, c.out);
   reshape(rows, Reshape{.target_shape = {0, 6}}, {2, 3, 4}, {4, 6});
   reshape(rows, Reshape{.target_shape = {5, 0}, .keep_highest = true}, {2, 3, 4}, {2, 12});
@@ -64,6 +65,7 @@ void reshape_rows(Rows& rows) {
   reshape(rows, ReshapeLike{}, {6, 4}, {2, 3, 4}, {in({2, 3, 4})});
   reshape(rows, ReshapeLike{}, {0, 4}, {4, 0}, {in({4, 0})});
   reshape(rows, ReshapeLike{}, {1, 7}, {7}, {in({7})});
+  reshape(rows, ReshapeLike{}, {}, {}, {in(Shape())});
   reshape(rows, ReshapeLike{.lhs_begin = 0, .lhs_end = 1, .rhs_begin = 1, .rhs_end = 3}, {6, 5}, {2, 3, 5},
           {in({9, 2, 3})});
   reshape(rows, ReshapeLike{.lhs_begin = -2, .lhs_end = -1, .rhs_begin = -3, .rhs_end = -1}, {7, 6, 5}, {7, 2, 3, 5},
@@ -77,12 +79,17 @@ void reshape_rows(Rows& rows) {
   reshape(rows, ExpandDims{}, {3, 5}, {1, 3, 5});
   reshape(rows, ExpandDims{.axis = 1}, {0, 7}, {0, 1, 7});
   reshape(rows, ExpandDims{.axis = -1}, {1, 7}, {1, 7, 1});
+  reshape(rows, ExpandDims{}, {}, {1});
   reshape(rows, Squeeze{}, {1, 3, 1, 5}, {3, 5});
   reshape(rows, Squeeze{}, {1, 1}, {1});
+  reshape(rows, Squeeze{}, {}, {1});
   reshape(rows, Squeeze{.axis = Shape(-2)}, {1, 3, 1, 5}, {1, 3, 5});
   reshape(rows, Squeeze{.axis = Shape(0, 2)}, {1, 0, 1, 7}, {0, 7});
   reshape(rows, ReshapeTo{.shape = {5, 3}}, {3, 5}, {5, 3});
   reshape(rows, ReshapeTo{.shape = {7, 0, 2}}, {0, 1}, {7, 0, 2});
+  reshape(rows, ReshapeTo{.shape = {7}}, {1, 7}, {7});
+  reshape(rows, ReshapeTo{}, {1, 1}, {});
+  reshape(rows, ReshapeTo{.shape = {1, 1}}, {}, {1, 1});
 }
 
 void permute_rows(Rows& rows) {
@@ -94,7 +101,8 @@ void permute_rows(Rows& rows) {
                                            {{1, 7, 1}, {1, 2, 0}},
                                            {{0, 3}, {1, 0}},
                                            {{2, 1, 3, 2}, {3, 1, 0, 2}},
-                                           {{7}, {}}};
+                                           {{7}, {}},
+                                           {{}, {}}};
   for (const auto& [shape, axes] : cases) {
     Shape order = axes;
     if (order.empty()) {
@@ -195,7 +203,7 @@ void slice_rows(Rows& rows) {
     move(rows, SliceLike{.axes = axes}, shape, to, [](const Shape& p) { return p; }, {in(other)});
   };
   like({5, 7}, {3, 4}, {}, {3, 4}), like({5, 7}, {3, 4}, {0}, {3, 7}), like({2, 3, 5}, {1, 9, 2}, {-1, 0}, {1, 3, 2}),
-      like({3, 7}, {0, 1}, {0}, {0, 7});
+      like({3, 7}, {0, 1}, {0}, {0, 7}), like({}, {}, {}, {});
 }
 
 void join_rows(Rows& rows) {
@@ -229,7 +237,8 @@ void join_rows(Rows& rows) {
         },
         moves);
   };
-  stack(0, 2, {3, 5}), stack(1, 3, {3, 5}), stack(-1, 2, {1, 7}), stack(0, 1, {4}), stack(1, 2, {0, 3});
+  stack(0, 2, {3, 5}), stack(1, 3, {3, 5}), stack(-1, 2, {1, 7}), stack(0, 1, {4}), stack(1, 2, {0, 3}),
+      stack(0, 3, {});
   auto split = [&](int n, int axis, bool squeeze, const Shape& shape) {
     const int at = axis < 0 ? axis + shape.ndim() : axis;
     rows.emplace_back(
@@ -269,7 +278,7 @@ void repeat_rows(Rows& rows) {
          [=](const Shape& p) { return with(p, at, p[at] / n); });
   };
   repeat({3, 5}, 2, none), repeat({3, 5}, 3, 0), repeat({2, 3, 5}, 2, -1), repeat({1, 7}, 2, 1), repeat({0, 4}, 3, 1),
-      repeat({3}, 0, 0), repeat({2, 3}, 1, 1);
+      repeat({3}, 0, 0), repeat({2, 3}, 1, 1), repeat({}, 3, none);
   auto tile = [&](const Shape& shape, const Shape& reps, const Shape& to) {
     move(rows, Tile{.reps = reps}, shape, to, [=](const Shape& p) {
       Shape q;
@@ -279,7 +288,7 @@ void repeat_rows(Rows& rows) {
   };
   tile({3, 5}, {2}, {3, 10}), tile({3, 5}, {2, 3}, {6, 15}), tile({3}, {2, 1, 2}, {2, 1, 6}),
       tile({1, 7}, {3, 1}, {3, 7}), tile({0, 4}, {2, 2}, {0, 8});
-  tile({2, 3, 2}, {2, 1, 3}, {4, 3, 6}), tile({3}, {0}, {0});
+  tile({2, 3, 2}, {2, 1, 3}, {4, 3, 6}), tile({3}, {0}, {0}), tile({}, {2, 3}, {2, 3});
 
   auto broadcast = [&](auto op, const Shape& shape, const Shape& to, std::vector<Input> more = {}) {
     move(
@@ -294,13 +303,15 @@ void repeat_rows(Rows& rows) {
   broadcast(BroadcastTo{.shape = {3, 5}}, {1, 5}, {3, 5}),
       broadcast(BroadcastTo{.shape = {2, 3, 0}}, {2, 1, 5}, {2, 3, 5});
   broadcast(BroadcastTo{.shape = {4, 7}}, {1, 1}, {4, 7}), broadcast(BroadcastTo{.shape = {0, 4}}, {0, 1}, {0, 4}),
-      broadcast(BroadcastTo{.shape = {2, 3, 5}}, {3, 1}, {2, 3, 5});
+      broadcast(BroadcastTo{.shape = {2, 3, 5}}, {3, 1}, {2, 3, 5}),
+      broadcast(BroadcastTo{.shape = {2, 3}}, {}, {2, 3});
   broadcast(BroadcastAxis{.axis = {1}, .size = {5}}, {3, 1}, {3, 5}),
       broadcast(BroadcastAxis{.axis = {0, -1}, .size = {2, 3}}, {1, 4, 1}, {2, 4, 3});
   broadcast(BroadcastAxis{.axis = {0}, .size = {7}}, {1, 1}, {7, 1}),
       broadcast(BroadcastAxis{.axis = {1}, .size = {4}}, {0, 1}, {0, 4});
   broadcast(BroadcastAxis{.axis = {1}, .size = {0}}, {3, 1}, {3, 0});
-  broadcast(BroadcastLike{}, {3, 1}, {3, 5}, {in({3, 5})}), broadcast(BroadcastLike{}, {1, 7}, {0, 7}, {in({0, 7})});
+  broadcast(BroadcastLike{}, {3, 1}, {3, 5}, {in({3, 5})}), broadcast(BroadcastLike{}, {1, 7}, {0, 7}, {in({0, 7})}),
+      broadcast(BroadcastLike{}, {}, {}, {in(Shape())});
   broadcast(BroadcastLike{.lhs_axes = Shape(1), .rhs_axes = Shape(0)}, {3, 1}, {3, 4}, {in({4, 9})});
   broadcast(BroadcastLike{.lhs_axes = Shape(0, -1), .rhs_axes = Shape(-1, 0)}, {1, 2, 1}, {9, 2, 4}, {in({4, 9})});
 }

@@ -45,20 +45,25 @@ struct Slope {
 
 void activation_rows(Rows& rows) {
   const Slope slopes[] = {
-      {ActivationType::relu, [](double x) { return x > 0 ? x : 0; }, [](double y) { return double(y > 0); }},
+      {ActivationType::relu, [](double x) { return larger(x, 0); },
+       [](double y) { return std::isnan(y) ? y : double(y > 0); }},
       {ActivationType::sigmoid, [](double x) { return 1 / (1 + std::exp(-x)); }, [](double y) { return y * (1 - y); }},
       {ActivationType::tanh, [](double x) { return std::tanh(x); }, [](double y) { return 1 - y * y; }},
       {ActivationType::softrelu, [](double x) { return std::log1p(std::exp(x)); },
-       [](double y) { return 1 - std::exp(-y); }},
-      {ActivationType::softsign, [](double x) { return x / (1 + std::abs(x)); },
+       [](double y) { return -std::expm1(-y); }},
+      {ActivationType::softsign,
+       [](double x) { return std::isinf(x) ? std::copysign(1, x) : x / (1 + std::abs(x)); },  // the limit
        [](double y) { return (1 - std::abs(y)) * (1 - std::abs(y)); }}};
   for (const Slope& s : slopes) {
     const Fill fill = s.type == ActivationType::softrelu ? Fill::positive : Fill::unit;
-    for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape(2, 3, 3, 5)}) {
+    for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape(2, 3, 3, 5), Shape()}) {
       rows.emplace_back(Activation{.act_type = s.type}, std::vector{in(shape)}, elementwise(s.f),
                         RowOptions{.loosen_gradient = 2});
       rows.emplace_back(BackwardActivation{.act_type = s.type}, std::vector{in(shape), in(shape, fill)},
-                        broadcasting([s](double h, double y, DType) { return h * s.slope(y); }),
+                        broadcasting([s](double h, double y, DType) {
+                          const bool is_blocked = s.type == ActivationType::relu && y <= 0;
+                          return is_blocked ? 0 : h * s.slope(y);
+                        }),
                         RowOptions{.loosen = 2, .loosen_gradient = 2});
     }
   }
@@ -69,13 +74,25 @@ double leaky(LeakyType type, double x, double slope) {
   switch (type) {
     case LeakyType::elu: return x > 0 ? x : slope * std::expm1(x);
     case LeakyType::selu: return lambda * (x > 0 ? x : alpha * std::expm1(x));
-    case LeakyType::gelu: return x / 2 * (1 + std::erf(x / std::numbers::sqrt2));
+    case LeakyType::gelu: return x == -INFINITY ? -0.0 : x / 2 * (1 + std::erf(x / std::numbers::sqrt2));  // the limit
     default: return x > 0 ? x : slope * x;
   }
 }
 
+double leaky_slope(double x, double gamma) { return std::isnan(x) ? x : x > 0 ? 1 : gamma; }
+
+// Left of the corner, 0 included, and right of it.
+double slope_beside_0(LeakyType type, double x, double slope) {
+  constexpr double alpha = 1.6732632423543772, lambda = 1.0507009873554805;
+  switch (type) {
+    case LeakyType::gelu: return 0.5;
+    case LeakyType::selu: return x > 0 ? lambda : lambda * alpha;
+    default: return x > 0 ? 1 : slope;
+  }
+}
+
 void leaky_rows(Rows& rows) {
-  const Shape shapes[] = {{3, 5}, {1, 7}, {0, 4}, {2, 3, 5}};
+  const Shape shapes[] = {{3, 5}, {1, 7}, {0, 4}, {2, 3, 5}, {}};
   for (const Shape& shape : shapes) {
     for (LeakyType type : {LeakyType::leaky, LeakyType::elu, LeakyType::selu, LeakyType::gelu}) {
       for (double slope : {0.25, 0.5}) {
@@ -85,12 +102,14 @@ void leaky_rows(Rows& rows) {
                           std::vector{in(shape), in(shape, Fill::nonzero)},
                           broadcasting([=](double h, double x, DType) {
                             constexpr double step = 1e-5;
+                            if (std::abs(x) < step) return h * slope_beside_0(type, x, slope);
+                            if (std::isinf(x)) x = std::copysign(1e3, x);  // the limit
                             return h * (leaky(type, x + step, slope) - leaky(type, x - step, slope)) / (2 * step);
                           }),
                           RowOptions{.loosen = 2, .tolerance = 1e-7});
       }
     }
-    for (int64_t n : {int64_t(1), shape[1]}) {
+    for (int64_t n : {int64_t(1), shape.empty() ? 1 : shape[1]}) {
       auto gamma_of = [n](const Hosts& in, size_t g, const Shape& p) { return in[g][n == 1 ? 0 : size_t(p[1])]; };
       rows.emplace_back(
           LeakyReLU{.act_type = LeakyType::prelu}, std::vector{in(shape, Fill::nonzero), in({n}, Fill::unit)},
@@ -102,13 +121,13 @@ void leaky_rows(Rows& rows) {
       rows.emplace_back(BackwardLeakyReLU{.act_type = LeakyType::prelu},
                         std::vector{in(shape), in(shape, Fill::nonzero), in({n}, Fill::unit)}, [=](const Hosts& in) {
                           return generate(shape, [&](const Shape& p) {
-                            return in[0].at(p) * (in[1].at(p) > 0 ? 1 : gamma_of(in, 2, p));
+                            return in[0].at(p) * leaky_slope(in[1].at(p), gamma_of(in, 2, p));
                           });
                         });
       rows.emplace_back(BackwardPReLUGamma{}, std::vector{in(shape), in(shape), in({n})}, [=](const Hosts& in) {
         Host out = zeros({n});
         each(shape, [&](const Shape& p) {
-          out.values[n == 1 ? 0 : size_t(p[1])] += in[0].at(p) * std::min(in[1].at(p), 0.0);
+          if (!(in[1].at(p) > 0)) out.values[n == 1 ? 0 : size_t(p[1])] += in[0].at(p) * in[1].at(p);
         });
         return out;
       });
@@ -269,7 +288,7 @@ Host softmax_output_gradient(const SoftmaxOutput& op, const Host& y, const Host&
     } else {
       const double l = label.at(without(p, axis));
       if (op.use_ignore && l == op.ignore_label) return;
-      want = l == double(p[axis]) ? 1 - op.smooth_alpha : op.smooth_alpha / double(s[axis] - 1);
+      want = std::trunc(l) == double(p[axis]) ? 1 - op.smooth_alpha : op.smooth_alpha / double(s[axis] - 1);
     }
     out.at(p) = (y.at(p) - want) * op.grad_scale / divisor * (op.out_grad ? head.at(p) : 1);
   });
@@ -337,7 +356,7 @@ void output_rows(Rows& rows) {
       Host out = zeros(y.shape);
       for (size_t i = 0; i < out.values.size(); ++i) {
         const double e = y[i] - l[i], n = double(y.size()) / double(y.shape[0]);
-        out.values[i] = (K == RegressionKind::mae ? (e > 0 ? 1 : e < 0 ? -1 : 0) : e) * scale / n;
+        out.values[i] = (K == RegressionKind::mae ? (e > 0 ? 1 : e < 0 ? -1 : e) : e) * scale / n;
       }
       return out;
     };
@@ -376,9 +395,9 @@ void output_rows(Rows& rows) {
     rows.emplace_back(BackwardMakeLoss{op.grad_scale, op.valid_thresh, op.normalization}, std::vector{in(shape)},
                       [=](const Hosts& in) { return slope(in[0]); });
   };
-  for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4)}) {
-    make_loss({}, shape), make_loss({.grad_scale = 0.5, .normalization = Normalization::batch}, shape),
-        make_loss({.valid_thresh = 0.25, .normalization = Normalization::valid}, shape);
+  for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape()}) {
+    make_loss({}, shape), make_loss({.valid_thresh = 0.25, .normalization = Normalization::valid}, shape);
+    if (!shape.empty()) make_loss({.grad_scale = 0.5, .normalization = Normalization::batch}, shape);
   }
 }
 
@@ -410,7 +429,8 @@ void dropout_rows(Rows& rows) {
   };
   for (bool training : {false, true}) {
     for (double p : {0.5, 0.25}) {
-      dropout({.p = p}, {23, 23}, training), dropout({.p = p}, {1, 7}, training), dropout({.p = p}, {0, 4}, training);
+      dropout({.p = p}, {23, 23}, training), dropout({.p = p}, {1, 7}, training), dropout({.p = p}, {0, 4}, training),
+          dropout({.p = p}, {}, training);
       dropout({.p = p, .mode = DropoutMode::always}, {5, 7}, training),
           dropout({.p = p, .axes = {1}}, {5, 3, 7}, training);
     }

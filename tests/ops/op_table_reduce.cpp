@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <numeric>
 
 #include "kaon/tests/ops/op_table.h"
 
@@ -28,8 +29,10 @@ Values numbers_in(Values v) {
   std::erase_if(v, [](double x) { return std::isnan(x); });
   return v;
 }
-double largest(const Values& v) { return *std::max_element(v.begin(), v.end()); }
-double smallest(const Values& v) { return *std::min_element(v.begin(), v.end()); }
+double add_numbers(const Values& v) { return add(numbers_in(v)); }
+double multiply_numbers(const Values& v) { return multiply(numbers_in(v)); }
+double largest(const Values& v) { return std::accumulate(v.begin(), v.end(), v.at(0), larger); }
+double smallest(const Values& v) { return std::accumulate(v.begin(), v.end(), v.at(0), smaller); }
 
 struct Case {
   Shape shape, axis;
@@ -47,7 +50,8 @@ const Case cases[] = {{{3, 5}, {}},
                       {{1, 7}, {0}},
                       {{7}, {0}},
                       {{1, 1, 1}, {}, true},
-                      {{2, 1, 3, 1, 2}, {1, 3}}};
+                      {{2, 1, 3, 1, 2}, {1, 3}},
+                      {{}, {}}};
 
 Shape excluded(const Case& c) {
   if (!c.exclude || c.axis.empty()) return c.axis;
@@ -68,15 +72,13 @@ void reduction(Rows& rows, Fold fold, Fill fill, RowOptions options, bool of_not
         [=](const Hosts& in) { return reduced(in[0], excluded(c), c.keepdims, fold); }, options);
   }
   // nothing along the axis that stays, or along the one that goes
-  rows.emplace_back(
-      T{.axis = {1}}, std::vector{in({0, 3})}, [=](const Hosts&) { return zeros({0}); }, options);
-  if (of_nothing) {
-    const double none = fold({});
+  auto over = [&](const Shape& axis, const Shape& shape) {
     rows.emplace_back(
-        T{.axis = {1}}, std::vector{in({3, 0})}, [=](const Hosts&) { return zeros({3}, none); }, options);
-    rows.emplace_back(
-        T{}, std::vector{in({3, 0})}, [=](const Hosts&) { return zeros({1}, none); }, options);
-  }
+        T{.axis = axis}, std::vector{in(shape, fill)},
+        [=](const Hosts& in) { return reduced(in[0], axis, false, fold); }, options);
+  };
+  over({1}, {0, 3});
+  if (of_nothing) over({1}, {3, 0}), over({}, {3, 0});
 }
 
 const RowOptions any_number{.dtypes = numbers};
@@ -98,9 +100,10 @@ void gradient_rows(Rows& rows) {
   struct Spread {
     Shape shape, axis, result;
   };
-  const Spread spreads[] = {{{3, 5}, {1}, {3}},   {{2, 3, 5}, {0, 2}, {3}}, {{2, 3, 5}, {1}, {2, 1, 5}},
-                            {{1, 7}, {0}, {7}},   {{0, 4}, {1}, {0}},       {{3, 0}, {1}, {3}},
-                            {{3, 5}, {0, 1}, {1}}};
+  const Spread spreads[] = {
+      {{3, 5}, {1}, {3}}, {{2, 3, 5}, {0, 2}, {3}}, {{2, 3, 5}, {1}, {2, 1, 5}}, {{1, 7}, {0}, {7}},
+      {{0, 4}, {1}, {0}}, {{3, 0}, {1}, {3}},       {{3, 5}, {0, 1}, {1}},       {{}, {}, {1}},
+      {{3}, {0}, {}}};
   for (const Spread& s : spreads) {
     for (double scale : {1.0, 0.25}) {
       rows.emplace_back(
@@ -111,26 +114,35 @@ void gradient_rows(Rows& rows) {
           RowOptions{.dtypes = scale == 1 ? every_dtype : floats});
     }
     // `out` is what the forward operator gives for `data`; only then do these mean something
-    rows.emplace_back(
-        MaxGrad{.axis = s.axis},
-        std::vector{in(s.result), constant(in(s.shape, Values(size_t(s.shape.size()), 2))),
-                    constant(in(s.result, Values(size_t(s.result.size()), 2)))},
-        [=](const Hosts& in) { return spread(s.shape, s.axis, in[0], [](double h, const Shape&) { return h; }); });
+    auto chosen = [=](const Hosts& in) {
+      const Host best = spread(s.shape, s.axis, in[2], [](double y, const Shape&) { return y; });
+      return spread(s.shape, s.axis, in[0],
+                    [&](double h, const Shape& p) { return in[1].at(p) == best.at(p) ? h : 0; });
+    };
+    rows.emplace_back(MaxGrad{.axis = s.axis},
+                      std::vector{in(s.result), constant(in(s.shape, Values(size_t(s.shape.size()), 2))),
+                                  constant(in(s.result, Values(size_t(s.result.size()), 2)))},
+                      chosen);
     rows.emplace_back(MaxGrad{.axis = s.axis},
                       std::vector{in(s.result), constant(in(s.shape)), constant(in(s.result, Fill::above_one))},
-                      [=](const Hosts&) { return zeros(s.shape); });
+                      chosen);
     RowOptions first{.differentiate = false};  // not differentiable again
     rows.emplace_back(
         NanSumGrad{.axis = s.axis}, std::vector{in(s.result), in(s.shape)},
-        [=](const Hosts& in) { return spread(s.shape, s.axis, in[0], [&](double h, const Shape&) { return h; }); },
+        [=](const Hosts& in) {
+          return spread(s.shape, s.axis, in[0],
+                        [&](double h, const Shape& p) { return std::isnan(in[1].at(p)) ? 0 : h; });
+        },
         first);
     for (bool skip : {false, true}) {
       rows.emplace_back(
           ProdGrad{.axis = s.axis, .skip_nan = skip}, std::vector{in(s.result), in(s.shape)},
           [=](const Hosts& in) {
-            return spread(s.shape, s.axis, in[0], [&](double h, const Shape& p) {
+            return spread(s.shape, s.axis, in[0], [&](double h, const Shape& p) -> double {
+              if (skip && std::isnan(in[1].at(p))) return 0;
               double others = 1;
               each(s.shape, [&](const Shape& q) {
+                if (skip && std::isnan(in[1].at(q))) return;
                 bool same_result = p != q;
                 for (int i = 0; i < p.ndim(); ++i) {
                   const bool gone = std::find(s.axis.begin(), s.axis.end(), i) != s.axis.end();
@@ -150,7 +162,7 @@ void gradient_rows(Rows& rows) {
                           const Host share = spread(s.shape, s.axis, in[2], [](double y, const Shape&) { return y; });
                           return spread(s.shape, s.axis, in[0], [&](double h, const Shape& p) {
                             const double x = in[1].at(p);
-                            return ord == 1 ? (x > 0 ? h : -h) : h * x / share.at(p);
+                            return ord == 1 ? h * (x > 0 ? 1 : x < 0 ? -1 : x) : h * x / share.at(p);
                           });
                         });
     }
@@ -160,7 +172,7 @@ void gradient_rows(Rows& rows) {
 void index_of_rows(Rows& rows) {
   auto first_best = [](bool max) {
     return [max](const Values& v) {
-      auto better = [max](double a, double b) { return max ? a > b : a < b; };
+      auto better = [max](double a, double b) { return (max ? a > b : a < b) || std::isnan(a) > std::isnan(b); };
       size_t best = 0;
       for (size_t i = 1; i < v.size(); ++i) best = better(v[i], v[best]) ? i : best;
       return double(best);
@@ -185,6 +197,7 @@ void index_of_rows(Rows& rows) {
     search(ArgMax{.axis = -1, .keepdims = true}, true, shape),
         search(ArgMin{.axis = -1, .keepdims = true}, false, shape);
   }
+  search(ArgMax{}, true, {}), search(ArgMin{}, false, {});
   search(ArgMax{.axis = 1}, true, {0, 3}), search(ArgMin{.axis = 1}, false, {0, 3});
   for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4)}) {
     auto f = first_best(true);
@@ -229,8 +242,10 @@ void norm_rows(Rows& rows) {
           return y;
         },
         wide);
-    rows.emplace_back(Norm{.ord = ord, .axis = {1}}, std::vector{in({0, 3})}, [](const Hosts&) { return zeros({0}); });
-    rows.emplace_back(Norm{.ord = ord, .axis = {1}}, std::vector{in({3, 0})}, [](const Hosts&) { return zeros({3}); });
+    for (const Shape& shape : {Shape(0, 3), Shape(3, 0)}) {
+      rows.emplace_back(Norm{.ord = ord, .axis = {1}}, std::vector{in(shape)},
+                        [=](const Hosts& in) { return reduced(in[0], {1}, false, length); });
+    }
   }
   rows.emplace_back(Norm{.ord = 3}, std::vector{in({3, 5})}, Reference(), RowOptions{.refused = true});
 }
@@ -244,8 +259,8 @@ Rows reduce_rows() {
   reduction<Prod>(rows, multiply, Fill::nonzero, {.dtypes = numbers, .loosen = 2}, true);
   reduction<Max>(rows, largest, Fill::distinct, any_number, false);
   reduction<Min>(rows, smallest, Fill::distinct, any_number, false);
-  reduction<NanSum>(rows, add, Fill::normal, any_number, true);
-  reduction<NanProd>(rows, multiply, Fill::nonzero, {.dtypes = numbers, .loosen = 2}, true);
+  reduction<NanSum>(rows, add_numbers, Fill::normal, any_number, true);
+  reduction<NanProd>(rows, multiply_numbers, Fill::nonzero, {.dtypes = numbers, .loosen = 2}, true);
   // not numbers are left out, and get no gradient
   RowOptions real{.dtypes = numbers, .tried = floats};
   const Values holes{1, nan, 2, nan, nan, nan, 3, -4, 5};
@@ -256,17 +271,13 @@ Rows reduce_rows() {
   };
   rows.emplace_back(
       NanSum{.axis = {1}}, std::vector{in({3, 3}, holes)},
-      [](const Hosts& in) { return reduced(in[0], {1}, false, [](const Values& v) { return add(numbers_in(v)); }); },
-      real);
+      [](const Hosts& in) { return reduced(in[0], {1}, false, Fold(add_numbers)); }, real);
   real.gradient = [](const Hosts&, const Hosts& h) {
     return Hosts{{{3, 3}, {2 * h[0][0], 0, h[0][0], 0, 0, 0, -20 * h[0][2], 15 * h[0][2], -12 * h[0][2]}}};
   };
   rows.emplace_back(
       NanProd{.axis = {1}}, std::vector{in({3, 3}, holes)},
-      [](const Hosts& in) {
-        return reduced(in[0], {1}, false, [](const Values& v) { return multiply(numbers_in(v)); });
-      },
-      real);
+      [](const Hosts& in) { return reduced(in[0], {1}, false, Fold(multiply_numbers)); }, real);
   // one zero, two zeros
   rows.emplace_back(
       Prod{.axis = {1}}, std::vector{in({3, 3}, {1, 0, 2, 0, 3, 0, 3, -4, 5})},

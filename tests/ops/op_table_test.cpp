@@ -12,9 +12,7 @@
 using namespace kaon;
 using namespace kaon::test;
 
-namespace {
-
-using NameSet = std::set<std::string>;
+namespace kaon::test {
 
 Rows all_rows() {
   Rows all;
@@ -24,6 +22,18 @@ Rows all_rows() {
   }
   return all;
 }
+
+std::set<std::string> minus(const std::set<std::string>& a, const std::set<std::string>& b) {
+  std::set<std::string> out;
+  std::set_difference(a.begin(), a.end(), b.begin(), b.end(), std::inserter(out, out.end()));
+  return out;
+}
+
+}  // namespace kaon::test
+
+namespace {
+
+using NameSet = std::set<std::string>;
 
 // Attributes by operator: the text of each.
 using Texts = std::map<std::string, std::string>;
@@ -66,12 +76,6 @@ NameSet called_operators() {
   names.merge(words(text, "[(,]\\s*(?:const )?(?:kaon::)?(\\w+)&? op\\b"));
   names.erase("Op");
   return names;
-}
-
-NameSet minus(const NameSet& a, const NameSet& b) {
-  NameSet out;
-  std::set_difference(a.begin(), a.end(), b.begin(), b.end(), std::inserter(out, out.end()));
-  return out;
 }
 
 bool any_dimension(const Row& row, const Hosts& outputs, bool (*is)(int64_t)) {

@@ -37,26 +37,6 @@ std::vector<DType> gradient_dtypes(const Row& row) {
   return out;
 }
 
-struct Program {
-  Symbol symbol;
-  std::vector<std::string> names;
-};
-
-Program symbol_of(const Row& row) {
-  Program p;
-  std::vector<Symbol> inputs;
-  for (size_t i = 0; i < row.inputs.size(); ++i) {
-    p.names.push_back(fmt::format("x{}", i));
-    inputs.push_back(sym.var(p.names.back()));
-  }
-  std::vector<const Symbol*> pointers;
-  for (const Symbol& s : inputs) pointers.push_back(&s);
-  std::vector<Symbol> outs{size_t(row.def->visible_outputs(row.attrs.get()))};
-  Symbol::apply(*row.def, row.attrs.get(), pointers, outs, std::source_location::current(), "node");
-  p.symbol = Symbol::group(outs);
-  return p;
-}
-
 }  // namespace
 
 bool Row::follows_dtype() const {

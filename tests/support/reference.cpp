@@ -1,5 +1,6 @@
 #include "kaon/tests/support/reference.h"
 
+#include <cmath>
 #include <stdexcept>
 
 namespace kaon::test {
@@ -105,9 +106,13 @@ Host along(const Host& x, int axis, FunctionRef<void(std::vector<double>&)> f) {
 }
 
 Host reshaped(Host x, const Shape& shape) {
+  if (int64_t(x.values.size()) != shape.size()) throw std::out_of_range("another number of elements");
   x.shape = shape;
   return x;
 }
+
+double larger(double a, double b) { return a > b || std::isnan(a) ? a : b; }
+double smaller(double a, double b) { return a < b || std::isnan(a) ? a : b; }
 
 Reference elementwise(std::function<double(double)> f) {
   return Reference([f](const Hosts& in) {

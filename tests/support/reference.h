@@ -20,7 +20,7 @@ struct Host {
 
   double at(const Shape& position) const;  // throws std::out_of_range
   double& at(const Shape& position);
-  double operator[](size_t i) const { return values[i]; }
+  double operator[](size_t i) const { return values.at(i); }
   int64_t size() const { return shape.size(); }
 };
 using Hosts = std::vector<Host>;
@@ -39,7 +39,11 @@ Shape inserted(const Shape& position, int axis, int64_t value);
 Host reduced(const Host& x, const Shape& axes, bool keepdims, FunctionRef<double(const std::vector<double>&)> f);
 // The same shape; f changes the elements of each run along `axis`.
 Host along(const Host& x, int axis, FunctionRef<void(std::vector<double>&)> f);
-Host reshaped(Host x, const Shape& shape);
+Host reshaped(Host x, const Shape& shape);  // throws std::out_of_range for another number of elements
+
+// Not a number wherever one comes in, as NumPy has it.
+double larger(double a, double b);
+double smaller(double a, double b);
 
 // A reference: outputs from inputs. Made from a callable that returns one Host or several.
 class Reference {

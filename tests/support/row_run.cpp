@@ -14,6 +14,7 @@ namespace {
 
 // As the dtype stores it: integers wrap.
 double stored(double v, DType t) {
+  if (!std::isfinite(v) && t != DType::boolean) return v;
   switch (t) {
     case DType::uint8: return double(uint8_t(int64_t(v)));
     case DType::int8: return double(int8_t(int64_t(v)));
@@ -140,15 +141,30 @@ std::vector<NDArray> make_arrays(const Hosts& hosts, Device device) {
   return out;
 }
 
-Hosts make_inputs(const Row& row, DType t) {
+Hosts make_inputs(const Row& row, DType t, uint64_t seed) {
   Hosts out;
-  const uint64_t seed = std::hash<std::string>()(row.str());
+  seed = std::hash<std::string>()(row.str()) + 1000 * seed;
   for (size_t i = 0; i < row.inputs.size(); ++i) {
     const DType dtype = row.inputs[i].dtype.value_or(t);
     const Host h{row.inputs[i].shape, make_values(row.inputs[i], dtype, seed + i), dtype};
     out.push_back(read(make_array(h)));
   }
   return out;
+}
+
+Program symbol_of(const Row& row) {
+  Program p;
+  std::vector<Symbol> inputs;
+  for (size_t i = 0; i < row.inputs.size(); ++i) {
+    p.names.push_back(fmt::format("x{}", i));
+    inputs.push_back(sym.var(p.names.back()));
+  }
+  std::vector<const Symbol*> pointers;
+  for (const Symbol& s : inputs) pointers.push_back(&s);
+  std::vector<Symbol> outs{size_t(row.def->visible_outputs(row.attrs.get()))};
+  Symbol::apply(*row.def, row.attrs.get(), pointers, outs, std::source_location::current(), "node");
+  p.symbol = Symbol::group(outs);
+  return p;
 }
 
 std::vector<NDArray> call(const Row& row, const std::vector<NDArray>& inputs, bool visible) {

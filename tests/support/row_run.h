@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kaon/graph/autograd.h"
+#include "kaon/graph/symbol.h"
 #include "kaon/tests/support/check_op.h"
 
 namespace kaon::test {
@@ -14,8 +15,14 @@ std::vector<NDArray> make_arrays(const Hosts& hosts, Device device = Device());
 Host read(const NDArray& a);
 Hosts read_all(const std::vector<NDArray>& arrays);
 
-// The inputs as they are once stored in dtype `t`: the same at any call.
-Hosts make_inputs(const Row& row, DType t);
+// The inputs as they are once stored in dtype `t`: the same at any call, others for another seed.
+Hosts make_inputs(const Row& row, DType t, uint64_t seed = 0);
+// The operator as a Symbol of variables x0, x1, ...
+struct Program {
+  Symbol symbol;
+  std::vector<std::string> names;
+};
+Program symbol_of(const Row& row);
 // Head gradients for such outputs: not round, and the same at any call.
 Hosts make_heads(const std::vector<TensorMeta>& outputs);
 // What the reference says the results are, as dtype `t` stores them.
