@@ -4,7 +4,9 @@
 
 #include <thread>
 
+#include "kaon/gluon/symbol_block.h"
 #include "kaon/tests/gluon/hybrid_support.h"
+#include "kaon/tests/support/files.h"
 
 using namespace kaon;
 using namespace kaon::test;
@@ -364,5 +366,174 @@ TEST_CASE("hybrid: 4 threads call one net, the first call included", "[gluon]") 
     for (auto& t : threads) t.join();
     CHECK(wrong == 0);
     CHECK(*net.symbols == 1);
+  }
+}
+
+TEST_CASE("users row 25: the input twice, a value of it and a constant as outputs: forward, backward, export",
+          "[gluon]") {
+  auto body = [](auto F, auto x) { return std::vector{x, x, F.relu(x), F.array({1, 2, 3})}; };
+  const NDArray values_in = numbers({2, 3});
+  check_same(body, values_in);
+  auto gradient = [&](bool hybrid) {
+    Lambda block(body);
+    if (hybrid) block.hybridize({.static_alloc = true, .exact = true});
+    NDArray x = values_in.copy();
+    x.attach_grad();
+    autograd::record([&] {
+      auto y = block(x);
+      return (y[0] * 2 + y[1] * y[2] + y[2] * y[3]).sum();
+    }).backward();
+    return x.grad();
+  };
+  CHECK(same_bits(gradient(true), gradient(false)));
+  ScratchFolder folder;
+  Lambda block(body);
+  block.hybridize();
+  const std::vector<NDArray> expected = block(values_in);
+  block.export_model((folder / "net").string());
+  const auto back = gluon::SymbolBlock::imports(folder / "net-symbol.json", {"data"}, folder / "net-0000.params");
+  const std::vector<NDArray> got = back.forward({values_in});
+  REQUIRE(got.size() == expected.size());
+  for (size_t i = 0; i < got.size(); ++i) CHECK(same_bits(got[i], expected[i]));
+}
+
+TEST_CASE("hybrid: an operator that only updates arrays is refused in a trace, not forgotten", "[gluon]") {
+  Lambda block([](auto F, auto w, auto g) {
+    F.sgd_update(w, g, {.lr = 1});
+    return w * 1;
+  });
+  NDArray w = nd.ones({2}), g = nd.ones({2});
+  CHECK(values(block(w, g)) == std::vector<double>{0, 0});
+  block.hybridize();
+  CHECK_THROWS_AS(block(w, g), TraceError);
+  CHECK_THROWS_WITH(block(w, g), Contains("[sgd_update] only changes arrays in place"));
+}
+
+// What is an operator of its own is generated from the test table, in tests/ops/every_operator_test.cpp.
+TEST_CASE("users row 26: functions that stand for an operator with a number, a list or under another name", "[gluon]") {
+  NDArray x = numbers({3, 4}, 1) + 2, y = numbers({3, 4}, 2) + 2, row = numbers({4}, 3) + 2;
+  auto both_sides = [&](auto f) {
+    check_same([=](auto F, auto a, auto b, auto c) { return std::vector{f(F, a, b), f(F, a, c)}; }, x, y, row);
+    check_same([=](auto F, auto a) { return std::vector{f(F, a, 1.5), f(F, 1.5, a), f(F, a, 2), f(F, 2, a)}; }, x);
+    check_same([=](auto F, auto a) { return std::vector{f(F, a, 2), f(F, 2, a)}; }, x.astype(DType::int32));
+  };
+  both_sides([](auto F, const auto& a, const auto& b) { return F.add(a, b); });
+  both_sides([](auto F, const auto& a, const auto& b) { return F.subtract(a, b); });
+  both_sides([](auto F, const auto& a, const auto& b) { return F.multiply(a, b); });
+  both_sides([](auto F, const auto& a, const auto& b) { return F.maximum(a, b); });
+  both_sides([](auto F, const auto& a, const auto& b) { return F.minimum(a, b); });
+  both_sides([](auto F, const auto& a, const auto& b) { return F.hypot(a, b); });
+  both_sides([](auto F, const auto& a, const auto& b) { return F.equal(a, b); });
+  both_sides([](auto F, const auto& a, const auto& b) { return F.not_equal(a, b); });
+  both_sides([](auto F, const auto& a, const auto& b) { return F.greater(a, b); });
+  both_sides([](auto F, const auto& a, const auto& b) { return F.greater_equal(a, b); });
+  both_sides([](auto F, const auto& a, const auto& b) { return F.lesser(a, b); });
+  both_sides([](auto F, const auto& a, const auto& b) { return F.lesser_equal(a, b); });
+  both_sides([](auto F, const auto& a, const auto& b) { return F.logical_and(a, b); });
+  both_sides([](auto F, const auto& a, const auto& b) { return F.logical_or(a, b); });
+  both_sides([](auto F, const auto& a, const auto& b) { return F.logical_xor(a, b); });
+  both_sides([](auto F, const auto& a, const auto& b) { return F.divide(a, b); });
+  both_sides([](auto F, const auto& a, const auto& b) { return F.modulo(a, b); });
+  both_sides([](auto F, const auto& a, const auto& b) { return F.power(a, b); });
+  both_sides([](auto, const auto& a, const auto& b) { return (a + b) - (a * b); });
+  both_sides([](auto, const auto& a, const auto& b) { return (a / b) - (a % b); });
+  check_same([](auto, auto a, auto b) { return std::vector{a<b, a <= b, a> b, a >= b, a == b, a != b, -a}; }, x, y);
+  check_same(
+      [](auto F, auto a, auto b) {
+        return std::vector{F.elemwise_add(a, b), F.elemwise_sub(a, b), F.elemwise_mul(a, b), F.elemwise_div(a, b),
+                           F.identity(a),        F.stop_gradient(a),   F.flip(a, {1}),       F.add_n(a, b, a)};
+      },
+      x, y);
+  check_same(
+      [](auto F, auto a, auto b) {
+        const std::vector<decltype(a)> list{a, b, a};
+        return std::vector{F.add_n(list),    F.concat(list, {.dim = 1}), F.stack(list, {.axis = -1}),  F.concat(a, b),
+                           F.stack(a, b, b), F.stack({.axis = 1}, a, b), F.concat({.dim = 0}, a, b, a)};
+      },
+      x, y);
+  check_same([](auto F, auto a) { return F.split(a, 2, {.axis = 1}); }, x);
+  check_same([](auto F, auto a) { return F.split(a, 3, {.axis = 0, .squeeze_axis = true}); }, x);
+  check_same(
+      [](auto F, auto a) {
+        return std::vector{a.sum(),
+                           a.mean(),
+                           a.transpose(),
+                           a.copy(),
+                           a.detach(),
+                           a.reshape({4, 3}),
+                           a.slice(1, 3),
+                           a[1],
+                           a.astype(DType::bfloat16),
+                           F.slice(a, {0, std::nullopt}, {2, std::nullopt})};
+      },
+      x);
+  check_same(
+      [](auto F, auto a) {
+        const double list[] = {1, 2, 3, 4};
+        return std::vector{a + F.array(list),
+                           F.zeros({2}),
+                           F.ones({2}, {.dtype = DType::int8}),
+                           F.full({1, 2}, 7),
+                           F.arange(3),
+                           F.arange(1, 4),
+                           F.linspace(0, 1, 5),
+                           F.eye(3, {.k = 1}),
+                           F.array({{1, 2}, {3, 4}}),
+                           F.array(std::vector<float>{1, 2}, {2, 1})};
+      },
+      x);
+}
+
+TEST_CASE("users row 32: reductions of gathers and slices over n = 1 to 64, under one cache of plans", "[gluon]") {
+  auto by_data = [](auto F, auto x, auto index) {  // everything follows from the inputs
+    auto taken = F.take(x, index), ends = F.slice(x, {-1}, {std::nullopt}), begin = F.slice_axis(x, 0, 0);
+    auto picked = F.gather_nd(x, F.reshape(index, {1, -1}));
+    return std::vector{F.sum(taken),
+                       F.sum(taken, {.axis = Shape(0)}),
+                       F.mean(begin, {.axis = Shape(0)}),
+                       F.max(picked, {.axis = Shape(0)}),
+                       F.min(taken),
+                       F.norm(begin, {.axis = Shape(1)}),
+                       F.sum(ends, {.axis = Shape(0)}),
+                       F.argmax(taken, {.axis = 0}),
+                       F.mean(F.concat(taken, begin)),
+                       F.sum(x.slice(0, 1) + taken)};
+  };
+  auto by_shape = [](auto F, auto x, auto index) {  // reads the shape: traced for each
+    const int64_t n = x.shape()[0];
+    return std::vector{F.sum(x.slice(0, (n + 1) / 2), {.axis = Shape(0)}), F.mean(F.take(x.slice(n / 2, n), index)),
+                       F.sum(x[-1]) * double(n)};
+  };
+  auto check = [&](auto body, bool exact) {
+    auto runs = std::make_shared<int>(0);
+    Lambda block([=](auto F, auto x, auto index) {
+      ++*runs;
+      return body(F, x, index);
+    });
+    block.hybridize({.static_alloc = true, .exact = exact});
+    auto at = [&](int n) {
+      INFO("n = " << n);
+      const NDArray x = numbers({n, 3}, uint32_t(n)),
+                    index = nd.floor((numbers({n}, uint32_t(n) + 99) + 1) * (n / 2.0));
+      const std::vector<NDArray> got = block(x, index), expected = body(nd, x, index);
+      REQUIRE(got.size() == expected.size());
+      for (size_t i = 0; i < got.size(); ++i) {
+        INFO("result " << i);
+        if (exact) {
+          REQUIRE(same_bits(got[i], expected[i]));
+        } else {
+          REQUIRE(got[i].shape() == expected[i].shape());
+          require_close(got[i], values(expected[i]), 1e-5);
+        }
+      }
+    };
+    for (int n = 1; n <= 64; ++n) at(n);
+    for (int n = 64; n >= 1; --n) at(n);
+    for (int n : {5, 6, 5, 7, 6, 5}) at(n);  // plans that are there
+    return *runs;
+  };
+  for (bool exact : {true, false}) {
+    CHECK(check(by_data, exact) == 1);
+    CHECK(check(by_shape, exact) > 64);
   }
 }
