@@ -231,7 +231,9 @@ TEST_CASE("users row 35: 16 predictions at once keep no more threads busy than t
   CachedGraph graph(dense_net(), dense_names, {.static_alloc = true}, "net");
   const std::vector<NDArray> parameters = dense_parameters();
   const NDArray x = numbers({1024, width});
-  const std::vector<float> expected = floats(call(graph, inputs_of(x, parameters))[0]);
+  // one row of the result: looking at all of it would keep the callers themselves busy
+  auto row = [](const NDArray& y) { return floats(y.slice(500, 501)); };
+  const std::vector<float> expected = row(call(graph, inputs_of(x, parameters))[0]);
   const int most = int(std::thread::hardware_concurrency()) + 2;
   std::atomic<bool> done{false};
   std::atomic<int> wrong{0}, calls{0};
@@ -253,7 +255,7 @@ TEST_CASE("users row 35: 16 predictions at once keep no more threads busy than t
     while (!done) {
       std::vector<NDArray> outputs;
       for (int i = 0; i < 16; ++i) outputs.push_back(call(graph, inputs_of(x, parameters))[0]);
-      for (const NDArray& y : outputs) wrong += floats(y) != expected;
+      for (const NDArray& y : outputs) wrong += row(y) != expected;
       calls += 16;
     }
   });
@@ -263,7 +265,7 @@ TEST_CASE("users row 35: 16 predictions at once keep no more threads busy than t
   for (int t = 0; t < 16; ++t) {  // each of a thread of its own, which sleeps until its result is there
     threads.emplace_back([&] {
       while (!done) {
-        wrong += floats(call(graph, inputs_of(x, parameters))[0]) != expected;
+        wrong += row(call(graph, inputs_of(x, parameters))[0]) != expected;
         ++calls;
       }
     });
