@@ -1,13 +1,9 @@
-// 20 pointwise operations: imperative, hybridized, as one loop by hand, and one read and one write of memory, in the same
-// run. On 1,000 floats, where the call counts, and on 10,000,000, where memory does. And a + b of 10,000,000 floats.
-#include <thread>
-
-#include "kaon/bench/common.h"
-#include "kaon/gluon/nn/nn.h"
+// Chains of 20 pointwise operations: imperative, hybridized, as one loop by hand, and one read and one write of memory.
+// On 1,000 floats, where the call counts, and on 10,000,000, where memory does. And a + b of 10,000,000 floats.
+#include "kaon/bench/hybrid_parts.h"
 #include "kaon/ops/elementwise/tile.h"
 
-using namespace kaon;
-
+namespace kaon::bench {
 namespace {
 
 constexpr int steps = 20;
@@ -90,34 +86,13 @@ KAON_CLONES void sum_by_hand(const float* a, const float* b, float* y, int64_t n
 // Seconds of body(begin, end) over [0, n), a share for each thread.
 template <class F>
 double shared(int threads, int64_t n, const F& body) {
-  return bench::seconds([&] {
+  return seconds([&] {
     std::vector<std::thread> others;
     const int64_t share = (n / threads + 63) / 64 * 64;
     for (int t = 1; t < threads; ++t) others.emplace_back([&, t] { body(t * share, std::min(n, (t + 1) * share)); });
     body(0, std::min(n, share));
     for (std::thread& o : others) o.join();
   });
-}
-
-template <class Net>
-double seconds_per_call(const Net& net, const NDArray& x, int calls) {
-  nd.waitall();
-  return bench::seconds([&] {
-           for (int i = 0; i < calls; ++i) net(x);
-           nd.waitall();
-         }) /
-         calls;
-}
-
-template <class F>
-double seconds_per_loop(int loops, const F& body) {
-  return bench::seconds([&] {
-           for (int i = 0; i < loops; ++i) {
-             body();
-             asm volatile("" ::: "memory");
-           }
-         }) /
-         loops;
 }
 
 template <class Net>
@@ -138,23 +113,24 @@ void small(const std::string& t) {
   std::vector<const float*> pointers;
   for (auto& f : factors) pointers.push_back(f.data());
   auto us = [](double s) { return s * 1e6; };
-  auto r = bench::interleave(
+  auto r = interleave(
       7, {[&] { return us(seconds_per_loop(calls, [&] { std::copy(in.begin(), in.end(), out.begin()); })); },
           [&] { return us(seconds_per_loop(calls, [&] { numbers_by_hand(in.data(), out.data(), few); })); },
           [&] { return us(seconds_per_call(imperative, x, calls / 20)); },
           [&] { return us(seconds_per_call(hybrid, x, calls)); },
-          [&] { return us(seconds_per_loop(calls, [&] { arrays_by_hand(in.data(), pointers.data(), out.data(), few); })); },
+          [&] {
+            return us(seconds_per_loop(calls, [&] { arrays_by_hand(in.data(), pointers.data(), out.data(), few); }));
+          },
           [&] { return us(seconds_per_call(arrays_imperative, x, calls / 20)); },
           [&] { return us(seconds_per_call(arrays_hybrid, x, calls)); }});
-  bench::print("copy_1k" + t, r[0], "us");
-  bench::print("chain20_1k_by_hand" + t, r[1], "us", "copy_1k", r[0]);
-  bench::print("chain20_1k_imperative" + t, r[2], "us", "chain20_1k_by_hand", r[1]);
-  bench::print("chain20_1k_hybridized" + t, r[3], "us", {{"chain20_1k_by_hand", r[1]}, {"chain20_1k_imperative", r[2]}},
-               0.6);
-  bench::print("chain20_1k_arrays_by_hand" + t, r[4], "us", "copy_1k", r[0]);
-  bench::print("chain20_1k_arrays_imperative" + t, r[5], "us", "chain20_1k_arrays_by_hand", r[4]);
-  bench::print("chain20_1k_arrays_hybridized" + t, r[6], "us",
-               {{"chain20_1k_arrays_by_hand", r[4]}, {"chain20_1k_arrays_imperative", r[5]}}, 0.6);
+  print("copy_1k" + t, r[0], "us");
+  print("chain20_1k_by_hand" + t, r[1], "us", "copy_1k", r[0]);
+  print("chain20_1k_imperative" + t, r[2], "us", "chain20_1k_by_hand", r[1]);
+  print("chain20_1k_hybridized" + t, r[3], "us", {{"chain20_1k_by_hand", r[1]}, {"chain20_1k_imperative", r[2]}}, 0.6);
+  print("chain20_1k_arrays_by_hand" + t, r[4], "us", "copy_1k", r[0]);
+  print("chain20_1k_arrays_imperative" + t, r[5], "us", "chain20_1k_arrays_by_hand", r[4]);
+  print("chain20_1k_arrays_hybridized" + t, r[6], "us",
+        {{"chain20_1k_arrays_by_hand", r[4]}, {"chain20_1k_arrays_imperative", r[5]}}, 0.6);
 }
 
 void large(int threads, const std::string& t) {
@@ -167,40 +143,41 @@ void large(int threads, const std::string& t) {
   const float *a = floats(x), *b = floats(z);
   float* out = floats(y);
   auto ms = [](double s) { return s * 1e3; };
-  auto share = [&](auto&& body) { return [&, body] { return ms(seconds_per_loop(calls, [&] { shared(threads, many, body); })); }; };
-  auto r = bench::interleave(
-      7, {share([&](int64_t i, int64_t end) { stream_copy(out + i, a + i, size_t(end - i)), stream_flush(); }),
-          share([&](int64_t i, int64_t end) { numbers_by_hand(a + i, out + i, end - i); }),
-          [&] { return ms(seconds_per_call(imperative, x, 1)); },
-          [&] { return ms(seconds_per_call(hybrid, x, calls)); }});
-  bench::print("read_and_write_10m" + t, r[0], "ms");
-  bench::print("chain20_10m_by_hand" + t, r[1], "ms", "read_and_write_10m", r[0]);
-  bench::print("chain20_10m_imperative" + t, r[2], "ms", "read_and_write_10m", r[0]);
-  bench::print("chain20_10m_hybridized" + t, r[3], "ms",
-               {{"read_and_write_10m", r[0]}, {"chain20_10m_by_hand", r[1]}, {"chain20_10m_imperative", r[2]}},
-               1.2 * r[0].median);
+  auto share = [&](auto&& body) {
+    return [&, body] { return ms(seconds_per_loop(calls, [&] { shared(threads, many, body); })); };
+  };
+  auto r = interleave(
+      7,
+      {share([&](int64_t i, int64_t end) { stream_copy(out + i, a + i, size_t(end - i)), stream_flush(); }),
+       share([&](int64_t i, int64_t end) { numbers_by_hand(a + i, out + i, end - i); }),
+       [&] { return ms(seconds_per_call(imperative, x, 1)); }, [&] { return ms(seconds_per_call(hybrid, x, calls)); }});
+  print("read_and_write_10m" + t, r[0], "ms");
+  print("chain20_10m_by_hand" + t, r[1], "ms", "read_and_write_10m", r[0]);
+  print("chain20_10m_imperative" + t, r[2], "ms", "read_and_write_10m", r[0]);
+  print("chain20_10m_hybridized" + t, r[3], "ms",
+        {{"read_and_write_10m", r[0]}, {"chain20_10m_by_hand", r[1]}, {"chain20_10m_imperative", r[2]}},
+        1.2 * r[0].median);
 
   auto gb = [](double milliseconds) { return 12e-6 * double(many) / milliseconds; };
-  auto sums = bench::interleave(
-      9, {[&, f = share([&](int64_t i, int64_t end) { sum_by_hand(a + i, b + i, out + i, end - i); })] { return gb(f()); },
-          [&] {
-            nd.waitall();
-            return gb(ms(seconds_per_loop(calls, [&] { NDArray sum = x + z; sum.wait_to_read(); })));
-          }});
-  bench::print("add_10m_by_hand" + t, sums[0], "GB/s");
-  bench::print("add_10m_imperative" + t, sums[1], "GB/s", "add_10m_by_hand", sums[0], 60);
+  auto sums = interleave(
+      9,
+      {[&, f = share([&](int64_t i, int64_t end) { sum_by_hand(a + i, b + i, out + i, end - i); })] { return gb(f()); },
+       [&] {
+         nd.waitall();
+         return gb(ms(seconds_per_loop(calls, [&] {
+           NDArray sum = x + z;
+           sum.wait_to_read();
+         })));
+       }});
+  print("add_10m_by_hand" + t, sums[0], "GB/s");
+  print("add_10m_imperative" + t, sums[1], "GB/s", "add_10m_by_hand", sums[0], 60);
 }
 
 }  // namespace
 
-int main() {
-  bench::print_machine();
-  bench::print_ping_pong();
-  for (int threads : {1, 2}) {
-    Engine engine({.threads = threads});
-    EngineScope scope(engine);
-    const std::string t = "_threads" + std::to_string(threads);
-    small(t);
-    large(threads, t);
-  }
+void pointwise(int threads) {
+  small(on_threads(threads));
+  large(threads, on_threads(threads));
 }
+
+}  // namespace kaon::bench

@@ -1,0 +1,147 @@
+#include "kaon/bench/hybrid_bare.h"
+#include "kaon/bench/hybrid_parts.h"
+
+namespace kaon::bench {
+namespace {
+
+namespace nn = gluon::nn;
+namespace vision = gluon::model_zoo::vision;
+
+constexpr int64_t batch = 64;
+
+// A net that learns digits.
+struct Learner {
+  nn::HybridSequential net;
+  gluon::loss::SoftmaxCrossEntropyLoss loss_fn;
+  NDArray data;
+  NDArray label = nd.arange(double(batch)) % 10;
+  std::unique_ptr<gluon::Trainer> trainer;
+
+  Learner(const nn::HybridSequential& untrained, const Shape& sample, bool hybridized)
+      : net(untrained), data(nd.random_uniform(sample)) {
+    net.initialize(init::Xavier());
+    net(data);
+    if (hybridized) {
+      hybridize(net);
+      hybridize(loss_fn);
+    }
+    trainer = std::make_unique<gluon::Trainer>(net.collect_params(),
+                                               optimizer::SGD({.learning_rate = 0.01, .momentum = 0.9}));
+  }
+  double samples_per_second(int steps) {
+    nd.waitall();
+    const double s = seconds([&] {
+      for (int i = 0; i < steps; ++i) {
+        NDArray loss = autograd::record([&] { return loss_fn(net(data), label); });
+        loss.backward();
+        trainer->step(batch);
+      }
+      nd.waitall();
+    });
+    return double(steps * batch) / s;
+  }
+};
+
+nn::HybridSequential lenet_20_50() {
+  return nn::HybridSequential(nn::Conv2D(20, {.kernel_size = 5, .activation = "relu"}), nn::MaxPool2D({.pool_size = 2}),
+                              nn::Conv2D(50, {.kernel_size = 5, .activation = "relu"}), nn::MaxPool2D({.pool_size = 2}),
+                              nn::Flatten(), nn::Dense(128, {.activation = "relu"}), nn::Dense(10));
+}
+nn::HybridSequential digits_mlp() {
+  return nn::HybridSequential(nn::Dense(128, {.activation = "relu"}), nn::Dense(64, {.activation = "relu"}),
+                              nn::Dense(10));
+}
+
+void compare_training(const std::string& name, const BarePrimitives& bare, nn::HybridSequential (*make)(),
+                      const Shape& sample, int steps, double goal, int threads) {
+  Learner imperative(make(), sample, false), hybrid(make(), sample, true);
+  const auto r =
+      interleave(5, {[&] { return double(batch) / bare.run(); }, [&] { return imperative.samples_per_second(steps); },
+                     [&] { return hybrid.samples_per_second(steps); }});
+  const std::string t = on_threads(threads);
+  print(name + "_bare" + t, r[0], "samples/s");
+  print(name + "_imperative" + t, r[1], "samples/s", name + "_bare", r[0]);
+  print(name + "_hybridized" + t, r[2], "samples/s", {{name + "_bare", r[0]}, {name + "_imperative", r[1]}}, goal);
+}
+
+// Every convolution of ResNet-18 with relu; those of the same shape run one after the other on the same memory.
+BarePrimitives resnet18_convolutions(int64_t n, int threads) {
+  BarePrimitives bare(threads);
+  bare.convolution({n, 3, 224, 64, 7, 2, 3}, true);
+  bare.convolution({n, 64, 56, 64, 3, 1, 1}, true, 4);
+  for (int64_t channels = 128, size = 56; channels <= 512; channels *= 2, size /= 2) {
+    bare.convolution({n, channels / 2, size, channels, 3, 2, 1}, true);
+    bare.convolution({n, channels / 2, size, channels, 1, 2, 0}, true);
+    bare.convolution({n, channels, size / 2, channels, 3, 1, 1}, true, 3);
+  }
+  return bare;
+}
+
+}  // namespace
+
+void lenet(int threads) {
+  constexpr int calls = 1000;
+  const NDArray x = nd.random_uniform({1, 1, 28, 28});
+  examples::LeNet imperative, hybrid;
+  for (auto net : {imperative, hybrid}) net.initialize(init::Xavier());
+  hybridize(hybrid);
+  BarePrimitives bare(threads);
+  bare.convolution({1, 1, 28, 6, 5}, true);
+  bare.max_pooling(1, 6, 24);
+  bare.convolution({1, 6, 12, 16, 5}, true);
+  bare.max_pooling(1, 16, 8);
+  bare.dense(1, 256, 120, true);
+  bare.dense(1, 120, 84, true);
+  bare.dense(1, 84, 10, false);
+  const auto r = interleave(
+      9, {[&] { return bare.run() * per_us; }, [&] { return seconds_per_call(imperative, x, calls) * per_us; },
+          [&] { return seconds_per_call(hybrid, x, calls) * per_us; },
+          [&] { return seconds_per_call(hybrid, x, calls, Wait::each) * per_us; }});
+  const std::string t = on_threads(threads);
+  print("lenet_b1_bare" + t, r[0], "us");
+  print("lenet_b1_imperative" + t, r[1], "us", "lenet_b1_bare", r[0]);
+  print("lenet_b1_hybridized" + t, r[2], "us", {{"lenet_b1_bare", r[0]}, {"lenet_b1_imperative", r[1]}},
+        1.25 * r[0].median);
+  print("lenet_b1_hybridized_each_waited_for" + t, r[3], "us", "lenet_b1_bare", r[0]);
+}
+
+void training(int threads) {
+  BarePrimitives convolutional(threads);
+  convolutional.train_convolution({batch, 1, 28, 20, 5}, false);
+  convolutional.train_relu_and_pooling(batch, 20, 24);
+  convolutional.train_convolution({batch, 20, 12, 50, 5}, true);
+  convolutional.train_relu_and_pooling(batch, 50, 8);
+  convolutional.train_dense(batch, 800, 128, true, true);
+  convolutional.train_dense(batch, 128, 10, false, true);
+  if (threads == 1) convolutional.print_choices();
+  compare_training("lenet_training", convolutional, lenet_20_50, {batch, 1, 28, 28}, 30, threads == 1 ? 12500 : 20000,
+                   threads);
+
+  BarePrimitives dense(threads);
+  dense.train_dense(batch, 784, 128, true, false);
+  dense.train_dense(batch, 128, 64, true, true);
+  dense.train_dense(batch, 64, 10, false, true);
+  compare_training("mlp_training", dense, digits_mlp, {batch, 784}, 300, threads == 1 ? 430000 : 580000, threads);
+}
+
+void resnet(int threads) {
+  vision::ResNetV1 imperative = vision::resnet18_v1(), hybrid = vision::resnet18_v1();
+  for (auto net : {imperative, hybrid}) net.initialize(init::Xavier());
+  hybridize(hybrid);
+  for (int64_t n : {1, 8}) {
+    const NDArray x = nd.random_uniform({n, 3, 224, 224});
+    const BarePrimitives bare = resnet18_convolutions(n, threads);
+    if (threads == 1 && n == 1) bare.print_choices();
+    const int calls = n == 1 ? 6 : 1;
+    const auto r = interleave(5, {[&] { return bare.run() * per_ms; },
+                                  [&] { return seconds_per_call(imperative, x, calls, Wait::each) * per_ms; },
+                                  [&] { return seconds_per_call(hybrid, x, calls, Wait::each) * per_ms; }});
+    const std::string name = "resnet18_b" + std::to_string(n), t = on_threads(threads);
+    print(name + "_bare_convolutions" + t, r[0], "ms");
+    print(name + "_imperative" + t, r[1], "ms", name + "_bare_convolutions", r[0]);
+    print(name + "_hybridized" + t, r[2], "ms", {{name + "_bare_convolutions", r[0]}, {name + "_imperative", r[1]}},
+          1.15 * r[0].median);
+  }
+}
+
+}  // namespace kaon::bench
