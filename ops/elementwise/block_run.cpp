@@ -14,12 +14,13 @@ using P = BlockProgram;
 // A program at work in one thread, with the memory that it needs besides the arrays.
 class Worker {
  public:
-  Worker(const P& program, const float* const* in, float* const* out, bool stream)
+  Worker(const P& program, const float* const* in, float* const* out, bool in_place, bool stream)
       : p_(program),
         in_(in),
         out_(out),
         inputs_(p_.num_dense + p_.num_spread),
         moving_(inputs_ + p_.num_outputs + p_.num_reduced),
+        in_place_(in_place),
         stream_(stream) {
     for (int k = 0; k < p_.num_uniform; ++k) {
       std::fill_n(uniform_[k], kernels_.block, *in[inputs_ + k]);
@@ -30,11 +31,11 @@ class Worker {
 
   // Elements [begin, end); at most reduce_run of them where values are reduced.
   void compute(int64_t begin, int64_t end) {
-    frame_.stream = stream_;
-    frame_.fetched = stream_ ? p_.num_dense : 0;
     const int64_t part = p_.num_spread ? spread_elements : end - begin;
     for (int64_t i = begin; i < end; i += part) {
       const size_t n = size_t(std::min(part, end - i));
+      frame_.stream = stream_;
+      frame_.fetched = stream_ ? p_.num_dense : 0;
       float** at = frame_.at;
       for (int k = 0; k < p_.num_dense; ++k) *at++ = const_cast<float*>(in_[k]) + i;
       for (int k = 0; k < p_.num_spread; ++k) {
@@ -44,7 +45,15 @@ class Worker {
       for (int k = 0; k < p_.num_outputs; ++k) *at++ = out_[k] + i;
       for (int k = 0; k < p_.num_reduced; ++k) *at++ = reduced_[k] + (i - begin);
       kernels_.run(p_.steps, frame_, size_t(moving_), n / kernels_.block);
-      if (n % kernels_.block) compute_rest(n % kernels_.block);
+      if (n % kernels_.block == 0) continue;
+      frame_.stream = false;
+      frame_.fetched = 0;
+      if (in_place_ || n < kernels_.block) {
+        compute_rest(n % kernels_.block);
+      } else {  // a whole block that begins earlier: some elements get the same value again
+        for (int k = 0; k < moving_; ++k) frame_.at[k] -= kernels_.block - n % kernels_.block;
+        kernels_.run(p_.steps, frame_, 0, 1);
+      }
     }
   }
 
@@ -65,8 +74,6 @@ class Worker {
       targets[k - inputs_] = frame_.at[k];
       frame_.at[k] = rest_[k];
     }
-    frame_.stream = false;
-    frame_.fetched = 0;
     kernels_.run(p_.steps, frame_, 0, 1);
     for (int k = inputs_; k < moving_; ++k) std::copy_n(rest_[k], n, targets[k - inputs_]);
   }
@@ -76,7 +83,7 @@ class Worker {
   const float* const* in_;
   float* const* out_;
   const int inputs_, moving_;
-  const bool stream_;
+  const bool in_place_, stream_;
   BlockFrame frame_;
   alignas(64) float slots_[P::max_slots][max_block];
   float uniform_[P::max_inputs][max_block];
@@ -89,7 +96,7 @@ struct Call {
   const P& p;
   const float* const* in;
   float* const* out;
-  bool stream;
+  bool in_place, stream;
   RunContext& run;
 
   RunKernels kernels(int k) const { return run_kernels(DType::float32, p.reductions[k].combine); }
@@ -98,7 +105,7 @@ struct Call {
   template <class F>
   void pieces(int64_t items, int64_t grain, const F& body) const {
     const auto piece = [&](int64_t first, int64_t last) {
-      Worker worker(p, in, out, stream);
+      Worker worker(p, in, out, in_place, stream);
       body(worker, first, last);
       if (stream) stream_flush();
     };
@@ -174,15 +181,16 @@ struct Call {
 
 void run_block_program(const P& p, const float* const* in, float* const* out, int64_t n, RunContext& run) {
   if (n == 0) return;
+  bool in_place = false;
+  for (int k = 0; k < p.num_inputs(); ++k) in_place = in_place || (p.num_outputs > 0 && in[k] == out[0]);
   // In place the output is in the cache anyway.
-  bool stream = p.num_outputs > 0 && wants_stream(DType::float32, n, p.num_dense + p.num_outputs - 1);
+  bool stream = !in_place && p.num_outputs > 0 && wants_stream(DType::float32, n, p.num_dense + p.num_outputs - 1);
   for (int k = 0; k < p.num_outputs; ++k) stream = stream && reinterpret_cast<uintptr_t>(out[k]) % 64 == 0;
-  for (int k = 0; k < p.num_inputs(); ++k) stream = stream && in[k] != out[0];
   if (p.num_reduced == 0) {
-    const Call call{p, in, out, stream, run};
+    const Call call{p, in, out, in_place, stream, run};
     return call.pieces(n, p.grain, [](Worker& worker, int64_t begin, int64_t end) { worker.compute(begin, end); });
   }
-  const Call call{p, in, out, false, run};  // pieces do not begin at cache lines
+  const Call call{p, in, out, in_place, false, run};  // pieces do not begin at cache lines
   if (p.row <= reduce_run) {
     call.short_rows(n / p.row);
   } else {
