@@ -17,6 +17,8 @@ bool succeeds(const std::function<void()>& run, size_t limit) {
     run();
   } catch (const MemoryError&) {
     done = false;
+  } catch (const AggregateError&) {  // of several operations
+    done = false;
   }
   try {
     nd.waitall();
