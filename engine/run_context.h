@@ -41,7 +41,7 @@ class RunContext {
   // Scratch memory, 64-byte aligned, valid until the op ends or free_workspace(). May throw MemoryError.
   virtual void* workspace(size_t bytes) = 0;
   // Ends the life of what workspace() has given so far: for operations that are many in one.
-  virtual void free_workspace() noexcept = 0;
+  virtual void free_workspace() noexcept {}
 
   // The device queue that the op runs on; nullptr on the CPU.
   virtual Stream* stream() { return nullptr; }

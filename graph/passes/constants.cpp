@@ -22,7 +22,6 @@ class RunHere final : public RunContext {
     blocks_.emplace_back(static_cast<std::byte*>(::operator new(std::max<size_t>(bytes, 1), line)));
     return blocks_.back().get();
   }
-  void free_workspace() noexcept override { blocks_.clear(); }
 
  private:
   static constexpr std::align_val_t line{64};

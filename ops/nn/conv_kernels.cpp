@@ -5,6 +5,7 @@
 #include "kaon/ops/nn/conv_primitives.h"
 #include "kaon/ops/nn/inner_weights.h"
 #include "kaon/ops/nn/scratch.h"
+#include "kaon/ops/small_array.h"
 
 namespace kaon {
 namespace {
@@ -43,6 +44,19 @@ class Images {
       finish_planes(from, to, images * channels_, channels_, positions_, e);
     }
   }
+  // The part of image `image` that holds channels [channel, channel + channels), from those in `from`, which lie alike.
+  void finish_slice(const float* from, int64_t image, int64_t channel, int64_t channels,
+                    const Epilogue<float>& epilogue) const {
+    const bool channels_last = outside_ == ImageLayout::channels_last;
+    float* const to = outside(image) + (channels_last ? channel : channel * positions_);
+    const Epilogue<float> e = epilogue.at(channel, to - data_);
+    if (channels_last) {
+      finish_rows(from, channels, to, channels_, positions_, channels, e);
+    } else {
+      finish_planes(from, to, channels, channels, positions_, e);
+    }
+  }
+  ImageLayout outside_layout() const { return outside_; }
   // The same tensor from image `first` on, lying elsewhere.
   Images moved(float* data, int64_t first) const {
     Images m = *this;
@@ -77,6 +91,45 @@ void for_each_piece(KernelContext& c, const ConvSet& set, int64_t batch, Body&& 
   });
 }
 
+// Every image in slices of its output channels. The products of a slice are kept apart from the result, of which they
+// are no whole piece.
+void forward_in_slices(KernelContext& c, const ConvGeometry& g, const ConvSet& set, const Images& in,
+                       const Images& result, const float* w, const float* bias, const Epilogue<float>& epilogue) {
+  const int64_t channels = g.out_channels / set.slices, positions = g.out_positions();
+  SmallArray<InnerWeights> weights(size_t(set.slices), [&](size_t slice) {
+    return InnerWeights(c, set.to_inner, w + int64_t(slice) * (g.weights() / set.slices));
+  });
+  const size_t in_bytes = in.staging_bytes(1);
+  auto* const staged = in_bytes ? static_cast<std::byte*>(c.run.workspace(in_bytes * size_t(g.batch))) : nullptr;
+  if (staged) {
+    c.run.parallel_for(g.batch, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) in.bring_in(i, 1, staged + in_bytes * size_t(i));
+    });
+  }
+  const size_t products_bytes = line_aligned(size_t(image_floats(set.out, channels, positions)) * sizeof(float));
+  const bool converted = !same_place(set.out, result.outside_layout(), channels, positions);
+  const size_t slice_bytes = converted ? size_t(channels * positions) * sizeof(float) : 0;
+  c.run.parallel_for(g.batch * set.slices, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t image = i / set.slices, slice = i % set.slices;
+      const Scratch staging(products_bytes + slice_bytes);
+      float* products = staging.as<float>();
+      const float* const data = in.place(image, staged + in_bytes * size_t(image));
+      if (bias) {
+        set.full.run(data, weights[size_t(slice)].data(), products, bias + slice * channels);
+      } else {
+        set.full.run(data, weights[size_t(slice)].data(), products);
+      }
+      if (converted) {
+        auto* const to = reinterpret_cast<float*>(staging.data() + products_bytes);
+        convert_images(products, set.out, to, result.outside_layout(), 1, channels, positions);
+        products = to;
+      }
+      result.finish_slice(products, image, slice * channels, channels, epilogue);
+    }
+  });
+}
+
 }  // namespace
 
 void conv_forward(KernelContext& c, const ConvGeometry& g, const TensorView& x, const float* w, const TensorView& y,
@@ -87,6 +140,7 @@ void conv_forward(KernelContext& c, const ConvGeometry& g, const TensorView& x, 
   const auto set = conv_set(c, ConvKind::forward, g, image_layout(x.layout), image_layout(y.layout), bias != nullptr);
   const Images in(x, set->in, g.in_channels, g.in_positions());
   const Images result(y, set->out, g.out_channels, g.out_positions());
+  if (set->slices > 1) return forward_in_slices(c, g, *set, in, result, w, bias, epilogue);
   const InnerWeights weights(c, set->to_inner, w);
   for_each_piece(c, *set, g.batch, [&](const onednn::Primitive& conv, int64_t first, int64_t images, int64_t) {
     const size_t in_bytes = in.staging_bytes(images), out_bytes = result.staging_bytes(images);

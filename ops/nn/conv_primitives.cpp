@@ -161,18 +161,35 @@ int64_t images_per_piece(ConvKind kind, const ConvGeometry& g) {
   return std::max(enough, (g.batch + 15) / 16);
 }
 
+// A small batch gives work to few threads: its output channels are cut as well, into slices of at least 32 channels and
+// 50 MFLOP. Where images have few positions oneDNN's kernel loses by narrow slices, so there are two at most.
+int64_t output_slices(const ConvGeometry& g) {
+  if (g.groups != 1) return 1;
+  const int64_t most = (g.out_positions() < 100 ? 2 : 4) / g.batch;
+  int64_t slices = 1;
+  while (slices * 2 <= most && g.out_channels % (slices * 64) == 0 &&
+         g.flops_per_image() >= 100e6 * double(slices)) {
+    slices *= 2;
+  }
+  return slices;
+}
+
 }  // namespace
 
-onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const ConvGeometry& g, ImageLayout in,
+onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const ConvGeometry& whole, ImageLayout in,
                                ImageLayout out, bool bias) {
-  onednn::Key key('c', kind, g.batch, g.groups, g.in_channels, g.out_channels, g.axes, in, out, bias);
+  ConvGeometry g = whole;
+  const int64_t slices = kind == ConvKind::forward ? output_slices(g) : 1;
+  g.out_channels /= slices;
+  onednn::Key key('c', kind, slices, g.batch, g.groups, g.in_channels, g.out_channels, g.axes, in, out, bias);
   for (const auto* values : {&g.in, &g.out, &g.kernel, &g.stride, &g.dilate, &g.pad}) {
     for (int64_t v : *values) key.add(v);
   }
   return onednn::obtain<ConvSet>(c, "Convolution", key, [&] {
     auto set = std::make_unique<ConvSet>();
     const auto order = candidates(kind, g, in, out);
-    set->piece = images_per_piece(kind, g);
+    set->slices = slices;
+    set->piece = slices > 1 ? 1 : images_per_piece(kind, g);
     Made full = make_first(kind, g, set->piece, order, bias);
     if (const int64_t rest = g.batch % set->piece) {
       // the tail must work in the layouts of the others; where oneDNN refuses, the batch stays in one piece

@@ -11,10 +11,11 @@ enum class ConvKind { forward, backward_data, backward_weight };
 
 struct ConvSet : KernelState {
   int64_t piece = 0;           // images per piece
+  int64_t slices = 1;          // forward: parts of the output channels, each with primitives of its own size
   onednn::Primitive full;      // forward: x w y [bias]; backward_data: dy w dx; backward_weight: dy x dw [db]
   onednn::Primitive tail;      // for the last piece when it is smaller
   ImageLayout in{}, out{};     // layouts of x and y in which they work
-  size_t weight_bytes = 0;     // of the weights in their layout
+  size_t weight_bytes = 0;     // of the weights of a slice in their layout
   onednn::Primitive to_inner;  // row-major weights into that layout; empty when it is row-major too
   onednn::Primitive to_plain;  // the way back, for weight gradients
 };
