@@ -25,19 +25,19 @@ inline thread_local Engine::Impl* t_slot_of = nullptr;  // the engine whose slot
 
 // While somebody waits for bytes of limited scopes: sees to it that the engine looks when some are given back, and
 // counts what is left of the operations that were pending when the wait began. Who keeps more than the limit itself
-// gains nothing by waiting for later ones. Thread safety: any thread.
+// gains nothing by waiting for later ones. A thread does not go on at the first byte below a limit, where its next push
+// would wait again. Thread safety: any thread.
 class RoomWait {
  public:
-  RoomWait(Engine::Impl& engine, Limits& limits);
+  RoomWait(Engine::Impl& engine, Limits& limits, bool is_thread);
   ~RoomWait();
   RoomWait(const RoomWait&) = delete;
   RoomWait& operator=(const RoomWait&) = delete;
 
-  bool is_vain() const noexcept { return left_.load(std::memory_order_seq_cst) == 0; }
-  // A quarter of them has ended.
-  bool has_progressed() const noexcept {
-    const uint64_t pending = pushed_ - done_;
-    return left_.load(std::memory_order_seq_cst) <= pending - pending / 4;
+  bool is_over() const noexcept {
+    const uint64_t left = left_.load(std::memory_order_seq_cst), pending = pushed_ - done_;
+    return left == 0 ||
+           (limits_.has_room() && (!is_thread_ || left <= pending - pending / 4 || limits_.has_much_room()));
   }
   // Of an operation's number in order of push, and how many had ended before it. Under the engine's lock.
   void operation_ended(uint64_t sequence, uint64_t ended_before) noexcept {
@@ -47,6 +47,7 @@ class RoomWait {
  private:
   Engine::Impl& engine_;
   Limits& limits_;
+  const bool is_thread_;
   uint64_t done_, pushed_;  // when the wait began
   std::atomic<uint64_t> left_;
 };
@@ -66,7 +67,7 @@ struct LevelWaiter {
 
   bool is_over(uint64_t in_flight) const noexcept {
     return in_flight == 0 || (limits && limits->is_stopped()) ||
-           (in_flight <= level && (!limits || limits->has_room() || (room && room->is_vain())));
+           (in_flight <= level && (room ? room->is_over() : !limits || limits->has_room()));
   }
 };
 
@@ -148,13 +149,14 @@ struct Engine::Impl {
   void wait_for_level(uint64_t level, Limits* limits = nullptr);
   void throttle();  // at the in-flight limit
   uint64_t resume_level() const noexcept { return uint64_t(options.max_in_flight) * 3 / 4; }
-  void count_parked(uint64_t level, int change) noexcept;
+  void count_parked(const LevelWaiter& waiter, int change) noexcept;
   void on_level(LevelWaiter waiter);
   void grant_all(Dep* list);  // what a completed or removed access has granted
   // After an operation's end: its number, and how many had ended before it.
   void check_parked(uint64_t sequence, uint64_t ended_before);
   void resume_waiters();
-  void look_later() noexcept;  // resume_waiters() on the io pool
+  bool has_room_wait_over();   // has one of those who wait for bytes waited enough?
+  void look_later() noexcept;  // if so, resume_waiters() on the io pool
   uint64_t in_flight() const noexcept {
     // done first: pushed can only have grown since. seq_cst: who parks looks here after saying so
     uint64_t d = done.load(std::memory_order_seq_cst);
@@ -201,6 +203,7 @@ struct Engine::Impl {
   std::atomic<int> lacking{0};             // of these, whose operations wait for memory and have found none to help
   std::atomic<int> parked{0};              // threads and coroutines waiting for a level
   std::atomic<int> parked_for_room{0};     // of these, waiting for more than level 0
+  std::atomic<int> parked_for_ops{0};      // of these, waiting for no bytes
   std::atomic<bool> uses_priorities{false};
   std::atomic<uint64_t> failed{0};
   std::atomic<bool> serves_later{false};  // serve() comes again

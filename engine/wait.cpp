@@ -177,20 +177,18 @@ void Engine::wait(Var& var, AccessMode mode) {
 
 void Engine::Impl::wait_for_level(uint64_t level, Limits* limits) {
   LevelWaiter waiter{{}, nullptr, level, IntrusivePtr<Limits>(limits)};
-  // Not at the first byte below a limit: the next push would wait again.
-  auto pays = [&] { return waiter.room->has_progressed() || limits->has_much_room() || limits->is_stopped(); };
-  auto reached = [&] { return waiter.is_over(in_flight()) && (!waiter.room || pays()); };
+  auto reached = [&] { return waiter.is_over(in_flight()); };
   auto until = Clock::now() + options.spin;
   for (int looks = 0; !reached(); ++looks) {
-    if (limits && !waiter.room && !limits->has_room()) waiter.room = std::make_unique<RoomWait>(*this, *limits);
+    if (limits && !waiter.room && !limits->has_room()) waiter.room = std::make_unique<RoomWait>(*this, *limits, true);
     if (help(reached)) {
       until = Clock::now() + options.spin;
     } else if (looks % 32 == 0 && Clock::now() >= until) {
       std::unique_lock lock(park_mutex);
-      count_parked(level, 1);  // before looking again: finish() sees us, or we see its count
+      count_parked(waiter, 1);  // before looking again: finish() sees us, or we see its count
       // in slices: a slot may become free for us to help
       park.wait_for(lock, std::chrono::milliseconds(10), reached);
-      count_parked(level, -1);
+      count_parked(waiter, -1);
     } else {
       cpu_pause();
     }
@@ -225,12 +223,14 @@ void Engine::Impl::throttle() {
   wait_for_level(resume_level(), self.active_limits());
 }
 
-void Engine::Impl::count_parked(uint64_t level, int change) noexcept {
-  if (level > 0) parked_for_room.fetch_add(change, std::memory_order_seq_cst);
+void Engine::Impl::count_parked(const LevelWaiter& waiter, int change) noexcept {
+  if (waiter.level > 0) parked_for_room.fetch_add(change, std::memory_order_seq_cst);
+  if (waiter.level > 0 && !waiter.room) parked_for_ops.fetch_add(change, std::memory_order_seq_cst);
   parked.fetch_add(change, std::memory_order_seq_cst);
 }
 
-RoomWait::RoomWait(Engine::Impl& engine, Limits& limits) : engine_(engine), limits_(limits) {
+RoomWait::RoomWait(Engine::Impl& engine, Limits& limits, bool is_thread)
+    : engine_(engine), limits_(limits), is_thread_(is_thread) {
   limits.begin_wait(engine.self);
   std::lock_guard lock(engine.room_mutex);
   engine.parked.fetch_add(1, std::memory_order_seq_cst);
@@ -279,6 +279,7 @@ void Limits::call_engine() noexcept {
 
 // Whoever gives bytes back may hold locks of its own, so it runs nobody else's code.
 void Engine::Impl::look_later() noexcept {
+  if (!has_room_wait_over()) return;
   if (looks_later.exchange(true, std::memory_order_seq_cst)) return;
   try {
     boost::asio::post(io, [this] {
@@ -290,14 +291,22 @@ void Engine::Impl::look_later() noexcept {
   }
 }
 
+bool Engine::Impl::has_room_wait_over() {
+  std::lock_guard lock(room_mutex);
+  return std::any_of(room_waits.begin(), room_waits.end(), [](const RoomWait* w) { return w->is_over(); });
+}
+
+// Nobody is woken who could not go on.
 void Engine::Impl::check_parked(uint64_t sequence, uint64_t ended_before) {
+  bool has_room = parked_for_ops.load(std::memory_order_seq_cst) > 0;
   if (room_wait_count.load(std::memory_order_seq_cst) > 0) {
     std::lock_guard lock(room_mutex);
-    for (RoomWait* w : room_waits) w->operation_ended(sequence, ended_before);
+    for (RoomWait* w : room_waits) {
+      w->operation_ended(sequence, ended_before);
+      has_room |= w->is_over();
+    }
   }
-  uint64_t n = in_flight();
-  if (n > (parked_for_room.load(std::memory_order_seq_cst) > 0 ? resume_level() : 0)) return;
-  resume_waiters();
+  if (in_flight() <= (has_room ? resume_level() : 0)) resume_waiters();
 }
 
 void Engine::Impl::resume_waiters() {
@@ -319,7 +328,7 @@ void Engine::Impl::resume_waiters() {
       left.push_back(std::move(w));
     }
     level_waiters.swap(left);
-    for (const LevelWaiter& w : resumed) count_parked(w.level, -1);
+    for (const LevelWaiter& w : resumed) count_parked(w, -1);
   }
   park.notify_all();
   for (LevelWaiter& w : resumed) {  // before the first one goes on: then the engine may end
@@ -338,10 +347,10 @@ void Engine::Impl::on_level(LevelWaiter waiter) {
     waiter.stop =
         std::make_unique<std::stop_callback<LevelWaiter::Look>>(waiter.limits->stop_token(), LevelWaiter::Look{*this});
   }
-  if (waiter.limits && waiter.limits->has_limit()) waiter.room = std::make_unique<RoomWait>(*this, *waiter.limits);
+  if (waiter.limits && waiter.limits->has_limit()) waiter.room = std::make_unique<RoomWait>(*this, *waiter.limits, false);
   {
     std::lock_guard lock(park_mutex);
-    count_parked(waiter.level, 1);  // before looking again, as above
+    count_parked(waiter, 1);  // before looking again, as above
     level_waiters.push_back(std::move(waiter));
   }
   resume_waiters();
