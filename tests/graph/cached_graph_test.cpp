@@ -1,5 +1,6 @@
 #include "kaon/graph/cached_graph.h"
 #include "kaon/engine/storage.h"
+#include "kaon/engine/trace.h"
 
 #include <atomic>
 #include <chrono>
@@ -328,6 +329,31 @@ TEST_CASE("users row 23: without static_alloc a recorded forward that runs after
   gate.count_down();
   nd.waitall();
   CHECK(Storage::cpu().stats().live == before);
+}
+
+TEST_CASE("users row 38: the operators inside a plan are in the trace, each within the plan's operation") {
+  Engine engine({.threads = 1});
+  const EngineScope scope(engine);
+  CachedGraph graph(sym.sum(sym.softmax(sym.var("data", {4, 250}))), {"data"}, {.static_alloc = true}, "net");
+  const NDArray x = nd.ones({4, 250});
+  call(graph, {x});
+  nd.waitall();
+  engine.profiler().start();
+  for (int i = 0; i < 3; ++i) call(graph, {x});
+  nd.waitall();
+  engine.profiler().stop();
+  std::vector<Profiler::Event> runs, inside;
+  for (const Profiler::Event& e : engine.profiler().events()) {
+    if (std::string_view(e.category) == "operator") runs.push_back(e);
+    if (std::string_view(e.category) == "plan") inside.push_back(e);
+  }
+  REQUIRE(runs.size() == 3);
+  REQUIRE(inside.size() == 6);
+  for (size_t i = 0; i < inside.size(); ++i) {
+    CHECK(std::string_view(inside[i].name) == (i % 2 ? "sum" : "softmax"));
+    CHECK(inside[i].begin >= runs[i / 2].begin);
+    CHECK(inside[i].end <= runs[i / 2].end);
+  }
 }
 
 TEST_CASE("cached graph: more inputs than an operation can have are refused") {
