@@ -21,6 +21,8 @@ Engine::Impl::Impl(Engine& engine, const EngineOptions& o)
       ready{ReadyQueue(13), ReadyQueue(13), ReadyQueue(13)},
       io(size_t(std::max(1, o.io_threads))),
       io_executor(io) {
+  // who looks for work on the only core keeps it from who has some
+  if (std::thread::hardware_concurrency() < 2) options.spin = {};
   if (o.schedule.kind != Schedule::Kind::arrival) {
     chosen = std::make_unique<ChosenOrder>(o.schedule);
     threads = 1;  // one slot: whoever holds it runs operations
