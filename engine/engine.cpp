@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <boost/asio/steady_timer.hpp>
+#include <string>
 #include <thread>
 
 #include "kaon/engine/engine_impl.h"
@@ -223,6 +224,7 @@ class OpRunContext final : public RunContext {
     engine_.parallel_for(n, grain, body);
   }
   void* workspace(size_t bytes) override {
+    if (bytes > SIZE_MAX - sizeof(Block)) throw MemoryError("[workspace] asked for " + std::to_string(bytes) + " bytes");
     auto* b = static_cast<Block*>(engine_.impl()->allocate(bytes + sizeof(Block)));
     b->next = blocks_;
     b->bytes = bytes + sizeof(Block);

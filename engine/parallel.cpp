@@ -1,5 +1,6 @@
 // parallel_for: one operation's pieces on several workers.
 #include <algorithm>
+#include <utility>
 
 #include "kaon/engine/engine_impl.h"
 
@@ -8,11 +9,12 @@ namespace {
 
 // Shared by the caller and the workers that it invited; the last one frees it, since a worker may come late.
 struct ParallelJob : RefCounted<ParallelJob>, Pooled {
-  ParallelJob(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body)
-      : n(n), grain(grain), pieces((n + grain - 1) / grain), body(body) {}
+  ParallelJob(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body, const OpNode* op)
+      : n(n), grain(grain), pieces((n + grain - 1) / grain), body(body), op(op) {}
 
   const int64_t n, grain, pieces;
   FunctionRef<void(int64_t, int64_t)> body;  // the caller's: valid while a piece is unfinished
+  const OpNode* op;                          // the operation that this is a part of; null: none. As above
   std::atomic<int64_t> next{0};
   std::atomic<int64_t> finished{0};
   SpinLock lock;
@@ -40,7 +42,12 @@ struct ParallelJob : RefCounted<ParallelJob>, Pooled {
 // An invitation lies in the ready queue like an operation, but is none: nothing waits for it, nobody counts it.
 struct Invitation {
   IntrusivePtr<ParallelJob> job;
-  void operator()(RunContext&) const { job->work(); }
+  void operator()(RunContext&) const {
+    // what a piece waits for or touches, its operation does
+    const OpNode* own = std::exchange(t_running->op, job->op ? job->op : t_running->op);
+    job->work();
+    t_running->op = own;
+  }
 };
 
 }  // namespace
@@ -56,8 +63,8 @@ void Engine::parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, in
     for (int64_t p = 0; p < pieces; ++p) body(p * grain, std::min(n, (p + 1) * grain));
     return;
   }
-  IntrusivePtr<ParallelJob> job(new ParallelJob(n, grain, body));
-  OpLabel label = t_running ? t_running->op->label : OpLabel{.name = "parallel_for"};
+  IntrusivePtr<ParallelJob> job(new ParallelJob(n, grain, body, t_running ? t_running->op : nullptr));
+  OpLabel label = job->op ? job->op->label : OpLabel{.name = "parallel_for"};
   for (int64_t i = 0; i < invited; ++i) {
     auto* op = new OpNode;
     OpBody<Invitation>::store(*op, Invitation{job});

@@ -1,5 +1,6 @@
 // Waits inside operations that nobody could end: they throw WouldDeadlock. Those that only take long do not.
 #include <atomic>
+#include <latch>
 #include <string>
 #include <thread>
 #include <vector>
@@ -379,5 +380,25 @@ TEST_CASE("users row 39: in when_any a wait for what needs the operation's end l
       engine.wait_all();
       CHECK(becomes_true([&] { return loser_ended.load(); }));
     }
+  });
+}
+
+TEST_CASE("users row 39: a piece of an operation that waits for what the operation writes is told so", "[engine]") {
+  at_thread_counts(2, [](Engine& engine) {
+    Var own;
+    std::latch both(2);
+    std::atomic<int> told{0};
+    engine.push({write(own)}, [&](RunContext& run) {
+      run.parallel_for(2, 1, [&](int64_t, int64_t) {
+        both.arrive_and_wait();  // so one of them runs on another worker
+        try {
+          engine.wait(own);
+        } catch (const WouldDeadlock&) {
+          ++told;
+        }
+      });
+    });
+    CHECK(becomes_true([&] { return told == 2; }));  // without helping, which would leave no worker idle
+    CHECK_NOTHROW(engine.wait(own));
   });
 }
