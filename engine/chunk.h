@@ -59,6 +59,15 @@ struct Chunk : RefCounted<Chunk> {
     return data;
   }
 
+  // The same with at least so many bytes, where what was in fewer is not needed any more.
+  void* ensure(size_t at_least) {
+    if (at_least > bytes) {
+      give_back();
+      bytes = at_least;
+    }
+    return ensure();
+  }
+
   // Frees memory of its own until ensure() is called again. Called by the operator that holds a write grant.
   void give_back() {
     if (data && !drop) free_data();

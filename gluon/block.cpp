@@ -55,6 +55,7 @@ void BlockNode::clear_traces() {
   {
     std::lock_guard guard(lock);
     leaving.swap(traces);
+    arenas = IntrusivePtr<PlanArenas>(new PlanArenas);
   }
   for (const auto& p : parents) {
     if (auto parent = p.lock()) parent->clear_traces();

@@ -107,7 +107,7 @@ bool fits(const BlockNode::Trace& t, std::span<const NDArray* const> inputs, boo
   return true;
 }
 
-BlockNode::Trace make_trace(const BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace,
+BlockNode::Trace make_trace(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace,
                             bool training) {
   Traced traced = run_trace(inputs, trace);
   std::vector<std::string> names = traced.input_names;
@@ -121,7 +121,13 @@ BlockNode::Trace make_trace(const BlockNode& block, std::span<const NDArray* con
   if (traced.read_shapes) {
     for (const NDArray* a : inputs) made.metas.push_back({a->shape(), a->dtype()});
   }
-  made.graph = std::make_shared<CachedGraph>(traced.program, names, block.options, block.path);
+  IntrusivePtr<PlanArenas> arenas;
+  {
+    std::lock_guard guard(block.lock);
+    arenas = block.arenas;
+  }
+  made.graph = std::make_shared<CachedGraph>(traced.program, names, block.options, block.path, nullptr,
+                                             std::move(arenas));
   return made;
 }
 

@@ -44,6 +44,7 @@ struct BlockNode {
   HybridizeOptions options;
   bool keeps_float32 = false;  // casting the net to a 16-bit float leaves its own parameters float32
   std::vector<Trace> traces;
+  IntrusivePtr<PlanArenas> arenas{new PlanArenas};  // of the plans of all traces
   uint64_t clock = 0;  // counts calls
   SpinLock lock;       // guards traces and clock
 

@@ -108,7 +108,8 @@ std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArra
   update->apply = [optimizer = trainer_->optimizer_, options](std::span<const NDArray* const> arrays) {
     optimizer.rule().update(arrays, options, std::source_location::current());
   };
-  made->graph = std::make_shared<CachedGraph>(made->traced->program, names, options_, "training step", update);
+  made->graph = std::make_shared<CachedGraph>(made->traced->program, names, options_, "training step", update,
+                                              arenas_);
   return made;
 }
 

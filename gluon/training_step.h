@@ -53,6 +53,7 @@ class TrainingStep {
   Trainer* trainer_;
   HybridizeOptions options_;
   Trace trace_;
+  IntrusivePtr<PlanArenas> arenas_{new PlanArenas};
   std::vector<std::shared_ptr<Program>> programs_;  // the one used last in front
   // Kept between steps, which allocate nothing.
   std::vector<NDArray> held_;

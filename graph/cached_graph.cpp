@@ -12,12 +12,13 @@
 namespace kaon {
 
 CachedGraph::CachedGraph(const Symbol& program, std::vector<std::string> input_names, HybridizeOptions options,
-                         std::string name, std::shared_ptr<const Update> update)
+                         std::string name, std::shared_ptr<const Update> update, IntrusivePtr<PlanArenas> arenas)
     : program_(program),
       update_(std::move(update)),
       input_names_(std::move(input_names)),
       options_(options),
-      name_(intern(name)) {
+      name_(intern(name)),
+      arenas_(arenas ? std::move(arenas) : IntrusivePtr<PlanArenas>(new PlanArenas)) {
   if (options.static_shape && !options.static_alloc) {
     throw ValueError("[hybridize] static_shape requires static_alloc");
   }
@@ -92,6 +93,7 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
                                .update = update_};
   const PlanOptions options{.training = key.training,
                             .exact = options_.exact,
+                            .arenas = arenas_,
                             .keep_arenas = options_.static_alloc,
                             .history = [trace, passes] { return passes::explain(trace(), passes); }};
   return IntrusivePtr<ExecutionPlan>(new ExecutionPlan(passes::run(trace(), passes), options));

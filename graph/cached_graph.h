@@ -25,9 +25,9 @@ struct PlanStats {
 class CachedGraph {
  public:
   // `input_names`: the variables of `program` in the order in which arrays are given; data first.
-  // With an update each call is a training step: forward, gradients of the outputs' sum, update.
+  // Its plans share arenas, with those of other graphs that are given the same. With an update each call is a training step: forward, gradients of the outputs' sum, update.
   CachedGraph(const Symbol& program, std::vector<std::string> input_names, HybridizeOptions options, std::string name,
-              std::shared_ptr<const Update> update = nullptr);
+              std::shared_ptr<const Update> update = nullptr, IntrusivePtr<PlanArenas> arenas = nullptr);
 
   // One submission to the engine. Fills `outputs`, num_outputs() of them. Recorded when autograd records and an input
   // has a gradient attached. Shape errors are thrown here, naming the node.
@@ -65,6 +65,7 @@ class CachedGraph {
   std::vector<std::string> input_names_;
   HybridizeOptions options_;
   const char* name_;
+  IntrusivePtr<PlanArenas> arenas_;
   mutable SpinLock lock_;
   std::vector<Entry> entries_;
   uint64_t clock_ = 0;

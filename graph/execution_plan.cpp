@@ -16,6 +16,7 @@ namespace kaon {
 
 ExecutionPlan::ExecutionPlan(Graph graph, const PlanOptions& options)
     : graph_(std::move(graph)), memory_(plan_memory(graph_)), options_(options) {
+  if (!options_.arenas) options_.arenas = IntrusivePtr<PlanArenas>(new PlanArenas);
 #ifndef NDEBUG
   graph_.validate();
   memory_.check(graph_);
@@ -90,61 +91,29 @@ bool ExecutionPlan::note_read(const Node& n, uint32_t input) {
   return false;
 }
 
-size_t ExecutionPlan::num_arenas() const {
-  std::lock_guard lock(lock_);
-  return runs_.size();
-}
-
-namespace {
-bool is_idle(const PlanRun& run) {
-  Var& var = run.arena->var;
-  var.lock();
-  bool idle = var.is_idle();
-  var.unlock();
-  return idle;
-}
-}  // namespace
-
 PlanRun& ExecutionPlan::acquire() {
-  // Enough runs that one can be queued while others execute; beyond that, runs on one arena follow one another.
-  constexpr size_t enough = 2;
-  Engine& engine = Engine::current();
+  const size_t number = options_.arenas->lease(Engine::current(), memory_.arena_bytes);
   std::lock_guard lock(lock_);
-  PlanRun* found = nullptr;
-  for (size_t i = 0; i < runs_.size() && !found; ++i) {
-    PlanRun& r = *runs_[(next_run_ + i) % runs_.size()];
-    if (r.leased) continue;
-    if (is_idle(r) || (runs_.size() >= enough && r.arena->engine == &engine)) found = &r;
+  if (runs_.size() <= number) runs_.resize(number + 1);
+  std::unique_ptr<PlanRun>& run = runs_[number];
+  if (!run) {
+    run = std::make_unique<PlanRun>();
+    run->number = number;
+    run->arena = options_.arenas->chunk(number);
+    run->views = views_;
+    run->sources = sources_;
+    run->states.resize(num_states_);
   }
-  if (!found) {
-    runs_.push_back(std::make_unique<PlanRun>());
-    found = runs_.back().get();
-    Limits* caller =
-        std::exchange(thread_context().limits, nullptr);  // an arena outlives the scope that first needs it
-    found->arena = IntrusivePtr<Chunk>(new Chunk(memory_.arena_bytes, Device(), engine));
-    thread_context().limits = caller;
-    found->views = views_;
-    found->sources = sources_;
-    found->states.resize(num_states_);
-  }
-  ++next_run_;
-  if (found->arena->engine != &engine) found->arena->engine = &engine;  // it is idle then: nobody reads this
-  found->leased = true;
-  return *found;
+  return *run;
 }
 
 void ExecutionPlan::end_lease(PlanRun& run) {
-  {
-    std::lock_guard lock(lock_);
-    run.leased = false;
-  }
+  options_.arenas->end_lease(run.number);
   give_back_unused(run);  // of a recorded forward without a backward
 }
 
-void ExecutionPlan::give_back_unused(PlanRun& run) {
-  if (options_.keep_arenas) return;
-  std::lock_guard lock(lock_);
-  if (!run.leased && is_idle(run)) run.arena->give_back();
+void ExecutionPlan::give_back_unused(const PlanRun& run) {
+  if (!options_.keep_arenas) options_.arenas->give_back_unused(run.number);
 }
 
 void ExecutionPlan::make_arrays(size_t first, Device device, std::span<NDArray> arrays) const {
@@ -259,8 +228,8 @@ void ExecutionPlan::backward(PlanRun& run, std::span<const NDArray* const> array
 void ExecutionPlan::execute(PlanCall& call, RunContext& context) const {
   PlanRun& run = *call.run;
   TensorView* views = run.views.data();
-  auto* base = static_cast<char*>(run.arena->ensure());
-  if (call.saved) std::memcpy(base, call.saved->ensure(), call.saved->bytes);
+  auto* base = static_cast<char*>(run.arena->ensure(memory_.arena_bytes));
+  if (call.saved) std::memcpy(base, call.saved->ensure(), memory_.arena_bytes);
   if (run.base != base) {
     run.base = base;
     for (size_t i = 0; i < run.views.size(); ++i) {

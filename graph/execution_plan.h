@@ -8,24 +8,25 @@
 #include <vector>
 
 #include "kaon/graph/memory_plan.h"
+#include "kaon/graph/plan_arenas.h"
 
 namespace kaon {
 
-// The memory of one run at a time: the arena, the tensors that point into it, what kernels keep between calls.
-// Runs that use it are ordered by the arena's var; it moves to another engine only while nothing is pending on it.
+// What one run at a time uses: an arena, the tensors that point into it, what kernels keep between calls. Runs that use
+// it are ordered by the arena's var.
 struct PlanRun {
+  size_t number;  // of the arena
   IntrusivePtr<Chunk> arena;
   const void* base = nullptr;  // of the arena when `views` were last pointed into it
   std::vector<TensorView> views;
   std::vector<Source> sources;  // by view, when predicting
   std::vector<std::unique_ptr<KernelState>> states;
-  // Being submitted, or a recorded forward whose backward is still to come. Under ExecutionPlan::lock_.
-  bool leased = false;
 };
 
 struct PlanOptions {
   bool training = false;
   bool exact = false;        // the imperative kernels
+  IntrusivePtr<PlanArenas> arenas{};  // null: of its own
   bool keep_arenas = false;  // else their memory goes back to the storage after each use
   std::function<std::string()> history{};  // how the graph came about, for dump(); null: nobody knows
 };
@@ -57,8 +58,8 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   std::string report() const { return memory_.report(graph_); }
   // The graph before and after each pass, then report().
   std::string dump() const { return (options_.history ? options_.history() : graph_.str()) + report(); }
-  // Arenas made so far; each has memory().arena_bytes.
-  size_t num_arenas() const;
+  // Arenas made so far, by this plan and those that share them.
+  size_t num_arenas() const { return options_.arenas->count(); }
 
  private:
   friend struct PlanCall;
@@ -98,11 +99,11 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   void add_step(uint32_t number);
   void add_view(Half& half, ValueId v);
   bool note_read(const Node& node, uint32_t input);  // true: it is updated in place
-  PlanRun& acquire();
+  PlanRun& acquire();  // until end_lease()
   void make_arrays(size_t first, Device device, std::span<NDArray> arrays) const;
   void push(const Submission& s, const OpLabel& label);
   void execute(PlanCall& call, RunContext& context) const;
-  void give_back_unused(PlanRun& run);  // its arena's memory, unless somebody uses it or is going to, or it is kept
+  void give_back_unused(const PlanRun& run);  // its arena's memory, unless somebody uses it or is going to, or it is kept
 
   Graph graph_;
   MemoryPlan memory_;
@@ -118,9 +119,8 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   uint32_t num_states_ = 0;
   bool mutates_ = false;
   PlanOptions options_;
-  mutable SpinLock lock_;
-  std::vector<std::unique_ptr<PlanRun>> runs_;
-  uint32_t next_run_ = 0;
+  SpinLock lock_;
+  std::vector<std::unique_ptr<PlanRun>> runs_;  // by arena; null: not used yet
 };
 
 }  // namespace kaon

@@ -120,3 +120,20 @@ TEST_CASE("users row 23: in the steady state no memory is taken from the storage
   check(LeNet(), {2, 1, 28, 28});
   check(encoder(), {2, 8, 64});
 }
+
+TEST_CASE("users row 31: the plan of a last short batch reuses the memory of the first", "[gluon]") {
+  LeNet net = ready(LeNet());
+  net.hybridize({.static_alloc = true});
+  const NDArray full = numbers({128, 1, 28, 28}), rest = numbers({104, 1, 28, 28});
+  auto reserved_after = [&](const NDArray& x) {
+    for (int i = 0; i < 3; ++i) net(x).wait_to_read();
+    nd.waitall();
+    return Storage::cpu().stats().reserved;
+  };
+  nd.waitall();
+  Storage::cpu().trim();
+  const size_t before = Storage::cpu().stats().reserved, one = reserved_after(full), both = reserved_after(rest);
+  CHECK(net.node()->traces.back().graph->stats().misses == 2);
+  CHECK(one - before >= net.node()->traces.back().graph->plan()->memory().arena_bytes);
+  CHECK(double(both - one) < 0.1 * double(one - before));
+}

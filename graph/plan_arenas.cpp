@@ -1,0 +1,73 @@
+#include "kaon/graph/plan_arenas.h"
+
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+namespace kaon {
+namespace {
+
+bool is_idle(const Chunk& chunk) {
+  Var& var = const_cast<Chunk&>(chunk).var;
+  std::lock_guard lock(var);
+  return var.is_idle();
+}
+
+}  // namespace
+
+// An idle one; else one that this thread has used before, in turn; else, when there are enough of them, any.
+PlanArenas::Arena* PlanArenas::find(Engine& engine) {
+  constexpr size_t for_one_caller = 2;
+  const auto caller = std::this_thread::get_id();
+  Arena *own = nullptr, *any = nullptr;
+  for (size_t i = 0; i < arenas_.size(); ++i) {
+    Arena& a = arenas_[(next_ + i) % arenas_.size()];
+    if (a.leased) continue;
+    if (is_idle(*a.chunk)) return &a;
+    if (a.chunk->engine != &engine) continue;
+    if (!any) any = &a;
+    if (!own && a.caller == caller) own = &a;
+  }
+  if (arenas_.size() < for_one_caller) return nullptr;
+  if (own) return own;
+  return arenas_.size() < size_t(std::max(1, engine.stats().threads)) ? nullptr : any;
+}
+
+size_t PlanArenas::lease(Engine& engine, size_t bytes) {
+  std::lock_guard lock(lock_);
+  Arena* found = find(engine);
+  if (!found) {
+    Limits* caller = std::exchange(thread_context().limits, nullptr);  // it outlives the scope that first needs it
+    arenas_.push_back({.chunk = IntrusivePtr<Chunk>(new Chunk(bytes, Device(), engine))});
+    thread_context().limits = caller;
+    found = &arenas_.back();
+  }
+  ++next_;
+  if (found->chunk->engine != &engine) found->chunk->engine = &engine;  // it is idle then: nobody reads this
+  found->caller = std::this_thread::get_id();
+  found->leased = true;
+  return size_t(found - arenas_.data());
+}
+
+void PlanArenas::end_lease(size_t number) {
+  std::lock_guard lock(lock_);
+  arenas_[number].leased = false;
+}
+
+void PlanArenas::give_back_unused(size_t number) {
+  std::lock_guard lock(lock_);
+  const Arena& a = arenas_[number];
+  if (!a.leased && is_idle(*a.chunk)) a.chunk->give_back();
+}
+
+IntrusivePtr<Chunk> PlanArenas::chunk(size_t number) const {
+  std::lock_guard lock(lock_);
+  return arenas_[number].chunk;
+}
+
+size_t PlanArenas::count() const {
+  std::lock_guard lock(lock_);
+  return arenas_.size();
+}
+
+}  // namespace kaon
