@@ -141,7 +141,7 @@ struct PlanCall {
   static PlanCall& of(OpNode& op) { return **reinterpret_cast<PlanCall**>(op.payload); }
   static void execute(OpNode& op, RunContext& context) {
     PlanCall& c = of(op);
-    c.plan->execute(c, context);
+    c.plan->execute(op, c, context);
   }
   static void destroy(OpNode& op) noexcept {
     PlanCall* c = &of(op);
@@ -225,7 +225,21 @@ void ExecutionPlan::backward(PlanRun& run, std::span<const NDArray* const> array
   if (retain) end_lease(own);
 }
 
-void ExecutionPlan::execute(PlanCall& call, RunContext& context) const {
+// What was computed before the failing node is whole. A plan that updates in place is all or nothing, as any operation.
+void ExecutionPlan::spare_finished(OpNode& op, const PlanCall& call, const Node& failing) const {
+  if (op.transactional) return;
+  op.transactional = true;
+  const size_t number = size_t(&failing - graph_.nodes.data());
+  for (size_t i = 0; i < graph_.outputs.size(); ++i) {
+    const ArrayNode* output = call.arrays()[graph_.inputs.size() + i];
+    if (!output || memory_.slot(graph_.outputs[i]).root.node >= number) continue;
+    for (Dep& d : std::span(op.deps, op.num_deps)) {
+      if (d.var() == &output->chunk->var && d.mode() == AccessMode::write) d.set_mode(AccessMode::update);
+    }
+  }
+}
+
+void ExecutionPlan::execute(OpNode& op, PlanCall& call, RunContext& context) const {
   PlanRun& run = *call.run;
   TensorView* views = run.views.data();
   auto* base = static_cast<char*>(run.arena->ensure(memory_.arena_bytes));
@@ -273,6 +287,7 @@ void ExecutionPlan::execute(PlanCall& call, RunContext& context) const {
       context.free_workspace();
     }
   } catch (...) {
+    spare_finished(op, call, *step->node);
     std::vector<TensorMeta> metas;
     for (uint32_t i = 0; i < step->num_inputs + step->num_outputs; ++i) {
       const TensorView& v = views[step->first_view + i];

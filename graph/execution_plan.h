@@ -102,7 +102,8 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   PlanRun& acquire();  // until end_lease()
   void make_arrays(size_t first, Device device, std::span<NDArray> arrays) const;
   void push(const Submission& s, const OpLabel& label);
-  void execute(PlanCall& call, RunContext& context) const;
+  void spare_finished(OpNode& op, const PlanCall& call, const Node& failing) const;
+  void execute(OpNode& op, PlanCall& call, RunContext& context) const;
   void give_back_unused(const PlanRun& run);  // its arena's memory, unless somebody uses it or is going to, or it is kept
 
   Graph graph_;
