@@ -88,6 +88,15 @@ bool is_reference(std::string_view implementation) {
   return implementation.starts_with("ref") || implementation.starts_with("simple");
 }
 
+std::unique_lock<std::mutex> lock_for_sanitizer() {
+#if defined(__SANITIZE_THREAD__)
+  static auto* one = new std::mutex;
+  return std::unique_lock(*one);
+#else
+  return {};
+#endif
+}
+
 void fail(const char* what, const dnnl::error& error) {
   throw Error(fmt::format("[{}] oneDNN: {}", what, error.what()));
 }

@@ -5,6 +5,7 @@
 #include <concepts>
 #include <dnnl.hpp>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -162,9 +163,14 @@ Held<T> obtain(const KernelContext& c, const char* what, const Key& key, Make&& 
 
 [[noreturn]] void fail(const char* what, const dnnl::error& error);
 
+// Under ThreadSanitizer one primitive is made at a time: it does not see how oneDNN's cache hands what one thread has
+// made to another.
+std::unique_lock<std::mutex> lock_for_sanitizer();
+
 template <class Make>
 auto guarded(const char* what, Make&& make) {
   SingleThreadTeam team;
+  const auto lock = lock_for_sanitizer();
   try {
     return make();
   } catch (const dnnl::error& error) {
