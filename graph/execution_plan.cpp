@@ -234,7 +234,9 @@ void ExecutionPlan::spare_finished(OpNode& op, const PlanCall& call, const Node&
     const ArrayNode* output = call.arrays()[graph_.inputs.size() + i];
     if (!output || memory_.slot(graph_.outputs[i]).root.node >= number) continue;
     for (Dep& d : std::span(op.deps, op.num_deps)) {
-      if (d.var() == &output->chunk->var && d.mode() == AccessMode::write) d.set_mode(AccessMode::update);
+      if (d.var() != &output->chunk->var || d.mode() != AccessMode::write) continue;
+      d.set_mode(AccessMode::update);
+      d.var()->set_error(nullptr);  // of an earlier write
     }
   }
 }
