@@ -276,7 +276,7 @@ TEST_CASE("users row 48: a client that vanishes takes its queued work with it", 
     const EngineScope scope(engine);
     auto net = make_net();
     const auto requests = requests_for(net, Shape(sample_size), 8, 4);
-    net.hybridize({.static_alloc = true, .static_shape = true});
+    net.hybridize();  // arenas go back to the storage
     for (const Request& r : requests) net(as_array(r.values, Shape(sample_size)));
     engine.wait_all();
     const size_t base = Storage::cpu().stats().live;
