@@ -103,6 +103,8 @@ class IoExecutor : public Executor {
 // How many forks lie between the first process and this one: a child has none of its parent's threads.
 inline std::atomic<uint32_t> g_forks{0};
 
+class Looking;
+
 struct Engine::Impl {
   explicit Impl(Engine& engine, const EngineOptions& o);
 
@@ -121,8 +123,9 @@ struct Engine::Impl {
   void give_slot() noexcept;
   bool take_over_slot() noexcept;  // of a worker that has been called and has not come yet: that takes 20 us and more
   bool claim_coming() noexcept;
-  // Runs ready operations until `done()` or until there are none. False when it ran none.
-  bool help(FunctionRef<bool()> done);
+  // Runs ready operations until `done()` or until there are none. False when it ran none. `looking`: how the caller
+  // counts between such calls.
+  bool help(FunctionRef<bool()> done, Looking* looking = nullptr);
   void run_some();              // after a push, under a chosen schedule
   void run_serial(OpNode& op);  // in serial mode: this thread counts as a slot meanwhile
   void proceed(OpNode& op);     // with what has become ready outside of a chain
@@ -201,6 +204,7 @@ struct Engine::Impl {
   std::atomic<int> spinning{0};            // of these, looking for work
   std::atomic<int> coming{0};              // of these, of workers that have been called and have not come yet
   std::atomic<int> lacking{0};             // of these, whose operations wait for memory and have found none to help
+  std::atomic<int> looking{0};             // waiting threads without a slot that look for work
   std::atomic<int> parked{0};              // threads and coroutines waiting for a level
   std::atomic<int> parked_for_room{0};     // of these, waiting for more than level 0
   std::atomic<int> parked_for_ops{0};      // of these, waiting for no bytes
@@ -230,6 +234,28 @@ struct Engine::Impl {
   boost::asio::thread_pool io;
   IoExecutor io_executor;
   std::unique_ptr<boost::asio::thread_pool> pool;  // none in serial mode and under a chosen schedule
+};
+
+// A thread that waits without a slot of its own, while it looks for work: nobody is woken for what it will see.
+class Looking {
+ public:
+  explicit Looking(Engine::Impl& engine) : engine_(t_slot_of == &engine ? nullptr : &engine) { begin(); }
+  ~Looking() { end(); }
+  Looking(const Looking&) = delete;
+  Looking& operator=(const Looking&) = delete;
+
+  void begin() noexcept {
+    if (engine_) engine_->looking.fetch_add(1, std::memory_order_seq_cst);
+  }
+  void end() {
+    // nobody else looks for work now: if there is some, start a worker
+    if (engine_ && engine_->looking.fetch_sub(1, std::memory_order_seq_cst) == 1 && engine_->has_work()) {
+      engine_->wake();
+    }
+  }
+
+ private:
+  Engine::Impl* engine_;
 };
 
 }  // namespace kaon

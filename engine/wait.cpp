@@ -157,12 +157,15 @@ void Engine::wait(Var& var, AccessMode mode) {
     // what it waits for may become ready with nobody else to run it, or never
     const bool looks_again = op || t_slot_of == &e || !has_workers();
     auto signalled = [&] { return waiter.is_signalled(); };
+    Looking looking(e);
     auto until = Clock::now() + e.options.spin;
     for (int looks = 0; !waiter.is_signalled(); ++looks) {
-      if (e.help(signalled)) {
+      if (e.help(signalled, &looking)) {
         until = Clock::now() + e.options.spin;
       } else if (looks % 32 == 0 && Clock::now() >= until) {
+        looking.end();
         waiter.sleep(looks_again);
+        looking.begin();
         if (op) e.fail_if_stuck();
       } else {
         cpu_pause();
@@ -178,17 +181,21 @@ void Engine::wait(Var& var, AccessMode mode) {
 void Engine::Impl::wait_for_level(uint64_t level, Limits* limits) {
   LevelWaiter waiter{{}, nullptr, level, IntrusivePtr<Limits>(limits)};
   auto reached = [&] { return waiter.is_over(in_flight()); };
+  Looking looking(*this);
   auto until = Clock::now() + options.spin;
   for (int looks = 0; !reached(); ++looks) {
     if (limits && !waiter.room && !limits->has_room()) waiter.room = std::make_unique<RoomWait>(*this, *limits, true);
-    if (help(reached)) {
+    if (help(reached, &looking)) {
       until = Clock::now() + options.spin;
     } else if (looks % 32 == 0 && Clock::now() >= until) {
+      looking.end();
       std::unique_lock lock(park_mutex);
       count_parked(waiter, 1);  // before looking again: finish() sees us, or we see its count
       // in slices: a slot may become free for us to help
       park.wait_for(lock, std::chrono::milliseconds(10), reached);
       count_parked(waiter, -1);
+      lock.unlock();
+      looking.begin();
     } else {
       cpu_pause();
     }

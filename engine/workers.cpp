@@ -35,6 +35,7 @@ void Engine::Impl::make_ready(OpNode& op) {
 
 void Engine::Impl::wake() {
   if (!pool || spinning.load(std::memory_order_seq_cst) > 0) return;  // pairs with drain's leaving
+  if (looking.load(std::memory_order_seq_cst) > 0 && active.load(std::memory_order_seq_cst) < threads) return;
   if (!take_slot()) return;  // all slots run operations; they look at the queue when they finish one
   spinning.fetch_add(1, std::memory_order_seq_cst);
   coming.fetch_add(1, std::memory_order_seq_cst);
@@ -143,9 +144,10 @@ void Engine::Impl::run_chain(OpNode* op, FunctionRef<bool()>* stop) {
   }
 }
 
-bool Engine::Impl::help(FunctionRef<bool()> done_waiting) {
+bool Engine::Impl::help(FunctionRef<bool()> done_waiting, Looking* looking) {
+  if (!has_work()) return false;  // without taking a slot: parallel_for counts free ones
   const bool holds = t_slot_of == this;
-  if (holds ? !has_work() : !take_slot() && !take_over_slot()) return false;
+  if (!holds && !take_slot() && !take_over_slot()) return false;
   if (holds) nested.fetch_add(1, std::memory_order_seq_cst);
   Impl* saved = std::exchange(t_slot_of, this);
   ThreadContext saved_context = std::exchange(thread_context(), ThreadContext{.engine = &self});
@@ -153,7 +155,7 @@ bool Engine::Impl::help(FunctionRef<bool()> done_waiting) {
   while (!done_waiting()) {
     OpNode* op = pop();
     if (!op) break;
-    ran = true;
+    if (!std::exchange(ran, true) && looking) looking->end();
     run_chain(op, &done_waiting);
   }
   thread_context() = saved_context;
@@ -164,6 +166,7 @@ bool Engine::Impl::help(FunctionRef<bool()> done_waiting) {
     give_slot();
     if (has_work()) wake();
   }
+  if (ran && looking) looking->begin();
   return ran;
 }
 

@@ -19,12 +19,13 @@ struct Blocks {
   int64_t down, across;   // how many
 };
 
+int64_t parts(int64_t total, int64_t part) { return (total + part - 1) / part; }
+
 Blocks split(int64_t m, int64_t n, int64_t k) {
   const double flops = 2.0 * double(m) * double(n) * double(k);
   const double wanted = std::min({64.0, flops / 4e6, std::max(16.0, flops / 256e6)});
   int64_t rows = m, columns = n;
-  const auto count = [](int64_t total, int64_t part) { return (total + part - 1) / part; };
-  while (double(count(m, rows) * count(n, columns) * 2) <= wanted) {
+  while (double(parts(m, rows) * parts(n, columns) * 2) <= wanted) {
     // each block packs its columns of B anew: 128 rows make that cheap
     if (rows >= 256 && (rows >= columns || columns < 256)) {
       rows = (rows / 2 + 31) / 32 * 32;
@@ -34,7 +35,25 @@ Blocks split(int64_t m, int64_t n, int64_t k) {
       break;
     }
   }
-  return {rows, columns, count(m, rows), count(n, columns)};
+  return {rows, columns, parts(m, rows), parts(n, columns)};
+}
+
+// Where B is packed already: at least 1 MFLOP each, rows of C if possible, since parts of rows are copied once more.
+Blocks split_packed(int64_t m, int64_t n, int64_t k) {
+  const double flops = 2.0 * double(m) * double(n) * double(k);
+  const double wanted = std::min({64.0, flops / 1e6, std::max(16.0, flops / 256e6)});
+  constexpr int64_t enough = 8;
+  int64_t rows = m, columns = n;
+  for (int64_t count = 1; double(count * 2) <= wanted; count = parts(m, rows) * parts(n, columns)) {
+    if (rows >= 64) {
+      rows = (rows / 2 + 15) / 16 * 16;
+    } else if (columns >= 128 && count < enough) {
+      columns = (columns / 2 + 63) / 64 * 64;
+    } else {
+      break;
+    }
+  }
+  return {rows, columns, parts(m, rows), parts(n, columns)};
 }
 
 // A (m, k) times B (n, k) transposed. oneDNN's sgemm is slow here for 12 to 100 rows; its matmul is not, provided that
@@ -112,7 +131,8 @@ void finish(const Gemm<T>& g, const Epilogue<T>& e, int64_t row, int64_t column,
   finish_rows(g.c + at, g.n, g.c + at, g.n, rows, columns, e.at(column, at));
 }
 
-void packed_gemm(KernelContext& c, const Gemm<float>& g, const Blocks& s) {
+void packed_gemm(KernelContext& c, const Gemm<float>& g) {
+  const Blocks s = split_packed(g.m, g.n, g.k);
   Epilogue<float> epilogue = g.epilogue;
   const float* const bias = epilogue.take_bias();
   const onednn::Key key('p', g.m, g.n, g.k, g.transpose_b, bias != nullptr);
@@ -229,8 +249,8 @@ void gemm(KernelContext& c, const Gemm<float>& g) {
     }
     return finish(g, g.epilogue, 0, 0, g.m, 1);
   }
+  if (!c.exact && !g.transpose_a && c.source_of(g.b).chunk) return packed_gemm(c, g);
   const Blocks s = split(g.m, g.n, g.k);
-  if (!c.exact && !g.transpose_a && c.source_of(g.b).chunk) return packed_gemm(c, g, s);
   const auto each_block = [&](auto&& product) {
     c.run.parallel_for(s.down * s.across, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
