@@ -163,28 +163,6 @@ void packed_gemm(KernelContext& c, const Gemm<float>& g) {
   });
 }
 
-struct Panels : KernelState {
-  Primitive to_panels;
-};
-
-// One row of A times a B (n, k) of which plans keep what fills whole panels.
-void packed_gemv(KernelContext& c, const Gemm<float>& g) {
-  const int64_t panel = gemv_panel(), whole = g.n / panel * panel;
-  if (whole > 0) {
-    const auto set = onednn::obtain<Panels>(c, "gemv", onednn::Key('v', whole, g.k), [&] {
-      auto made = std::make_unique<Panels>();
-      made->to_panels = onednn::make_reorder(onednn::plain({whole / panel, panel, g.k}),
-                                             onednn::strided({whole / panel, panel, g.k}, {panel * g.k, 1, panel}));
-      return made;
-    });
-    const InnerWeights b(c, set->to_panels, g.b);
-    gemv_panels(c.run, b.data(), g.a, g.c, whole, g.k, g.epilogue);
-  }
-  if (whole < g.n) {
-    gemv(c.run, g.b + whole * g.k, g.a, g.c + whole, g.n - whole, g.k, g.epilogue.at(whole, whole));
-  }
-}
-
 // Rows [begin, end) of C with B as (k, n): walks B in rows, in blocks that stay in the cache.
 void double_rows(const Gemm<double>& g, const double* b, int64_t begin, int64_t end) {
   constexpr int64_t depth = 64, width = 256;
@@ -235,7 +213,6 @@ void gemm(KernelContext& c, const Gemm<float>& g) {
     std::fill_n(g.c, g.m * g.n, 0.f);
     return finish(g, g.epilogue, 0, 0, g.m, g.n);
   }
-  if (g.m == 1 && g.transpose_b && !c.exact && c.source_of(g.b).chunk) return packed_gemv(c, g);
   if (g.m == 1 && g.transpose_b) return gemv(c.run, g.b, g.a, g.c, g.n, g.k, g.epilogue);
   if (g.m == 1) {
     gemv_transposed(c.run, g.b, g.a, g.c, g.k, g.n);
