@@ -1,6 +1,7 @@
 // ExecutionPlan: a graph with its memory, flattened so that one engine operation runs all of it.
 #pragma once
 
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <span>
@@ -56,8 +57,13 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   const Graph& graph() const { return graph_; }
   const MemoryPlan& memory() const { return memory_; }
   std::string report() const { return memory_.report(graph_); }
-  // The graph before and after each pass, then report().
-  std::string dump() const { return (options_.history ? options_.history() : graph_.str()) + report(); }
+  // A line for each operator: the kernel that it runs and the layout in which that works, known after the first run.
+  // Then how many images are copied from one layout into another in a run.
+  std::string implementations() const;
+  // The graph before and after each pass, then implementations() and report().
+  std::string dump() const {
+    return (options_.history ? options_.history() : graph_.str()) + implementations() + report();
+  }
   // Arenas made so far, by this plan and those that share them.
   size_t num_arenas() const { return options_.arenas->count(); }
 
@@ -95,6 +101,12 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
     std::vector<Step> steps;
     std::vector<External> externals;
   };
+  // What the kernels of a half chose when it first ran.
+  struct Choices {
+    std::atomic<bool> are_known{false};
+    std::vector<std::string> implementations;  // by step; guarded by the plan's lock
+    int reorders = 0;                          // inside kernels
+  };
 
   void add_step(uint32_t number);
   void add_view(Half& half, ValueId v);
@@ -104,6 +116,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   void push(const Submission& s, const OpLabel& label);
   void spare_finished(OpNode& op, const PlanCall& call, const Node& failing) const;
   void execute(OpNode& op, PlanCall& call, RunContext& context) const;
+  void note_choices(Phase phase, const PlanRun& run) const;
   void give_back_unused(const PlanRun& run);  // its arena's memory, unless somebody uses it or is going to, or it is kept
 
   Graph graph_;
@@ -120,7 +133,8 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   uint32_t num_states_ = 0;
   bool mutates_ = false;
   PlanOptions options_;
-  SpinLock lock_;
+  mutable SpinLock lock_;
+  mutable Choices choices_[2];
   std::vector<std::unique_ptr<PlanRun>> runs_;  // by arena; null: not used yet
 };
 

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 
 #include "kaon/engine/run_context.h"
 #include "kaon/ops/dtype.h"
@@ -22,8 +23,9 @@ struct TensorMeta {
 };
 
 // How a 4-D (batch, channel, height, width) value lies in memory. `shape` is always logical
-// (N, C, H, W); plans keep values of convolution chains in channels_last (N, H, W, C in memory).
-enum class Layout : uint8_t { row_major, channels_last };
+// (N, C, H, W); plans keep values of convolution chains in channels_last (N, H, W, C in memory), or in blocks of 16
+// channels (N, C / 16, H, W, 16), which have no rest.
+enum class Layout : uint8_t { row_major, channels_last, blocked16 };
 
 // A contiguous tensor. Does not own.
 struct TensorView {
@@ -48,6 +50,8 @@ struct RandomKey {
 // What a kernel keeps between calls: made primitives, packed weights. One slot per plan node.
 struct KernelState {
   virtual ~KernelState() = default;
+  virtual std::string implementation() const { return {}; }  // for people: "brgconv:avx512_core nhwc"
+  virtual int reorders() const { return 0; }                 // of images, in each call
 };
 
 // Whose memory an input is, so that what is derived from it can be kept (engine/derived.h); none: nowhere.
@@ -63,6 +67,7 @@ struct KernelContext {
   RandomKey random{};
   bool training = false;
   bool exact = true;                             // false: a plan that may choose faster kernels within the documented bounds
+  bool winograd = false;                         // and with it convolutions whose error is larger
   std::unique_ptr<KernelState>* state = nullptr;  // the plan node's slot; nullptr when run imperatively
   const Source* sources = nullptr;                // by input, in plans that predict
 

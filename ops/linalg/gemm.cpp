@@ -13,6 +13,16 @@ namespace {
 
 using onednn::Primitive;
 
+// The name of a kernel that keeps nothing else.
+struct NamedKernel : KernelState {
+  explicit NamedKernel(const char* its_name) : name(its_name) {}
+  std::string implementation() const override { return name; }
+  const char* name;
+};
+void note(const KernelContext& c, const char* name) {
+  if (c.state && !*c.state) *c.state = std::make_unique<NamedKernel>(name);
+}
+
 // Blocks of C that are computed apart, by shape alone: at least 4 MFLOP each, and more when there are over 16.
 struct Blocks {
   int64_t rows, columns;  // of one block
@@ -60,6 +70,7 @@ Blocks split_packed(int64_t m, int64_t n, int64_t k) {
 // the block of C is dense.
 struct TransposedProducts : KernelState {
   Primitive block[2][2];  // [last row of blocks][last column of blocks]
+  std::string implementation() const override { return block[1][1].implementation(); }
 };
 
 std::unique_ptr<TransposedProducts> make_transposed(const Blocks& s, int64_t m, int64_t n, int64_t k) {
@@ -92,6 +103,7 @@ void run_transposed(const Primitive& product, const float* a, const float* b, fl
 // A (m, k) times a B that plans keep in the layout which oneDNN's inner product likes best.
 struct PackedProducts : KernelState {
   Primitive block[2][2], to_inner[2][2];  // as above; the bias, when there is one, last
+  std::string implementation() const override { return block[1][1].implementation() + " packed"; }
 };
 
 std::unique_ptr<PackedProducts> make_packed(const Blocks& s, const Gemm<float>& g, bool bias) {
@@ -213,6 +225,7 @@ void gemm(KernelContext& c, const Gemm<float>& g) {
     std::fill_n(g.c, g.m * g.n, 0.f);
     return finish(g, g.epilogue, 0, 0, g.m, g.n);
   }
+  if (g.m == 1 || g.n == 1) note(c, "gemv (own)");
   if (g.m == 1 && g.transpose_b) return gemv(c.run, g.b, g.a, g.c, g.n, g.k, g.epilogue);
   if (g.m == 1) {
     gemv_transposed(c.run, g.b, g.a, g.c, g.k, g.n);
@@ -249,6 +262,7 @@ void gemm(KernelContext& c, const Gemm<float>& g) {
       run_transposed(product, a, b, out, rows, columns, g.n);
     });
   } else {
+    note(c, "sgemm");
     each_block([&](int64_t, const float* a, const float* b, float* out, int64_t rows, int64_t columns) {
       sgemm(g, a, b, out, rows, columns);
     });
@@ -257,6 +271,7 @@ void gemm(KernelContext& c, const Gemm<float>& g) {
 
 void gemm(KernelContext& c, const Gemm<double>& g) {
   if (g.m == 0 || g.n == 0) return;
+  note(c, "gemm in double (own)");
   const double* b = untransposed(c, g);
   const int64_t grain = std::max<int64_t>(1, 40000 / std::max<int64_t>(1, g.n * g.k));
   c.run.parallel_for(g.m, grain, [&](int64_t begin, int64_t end) { double_rows(g, b, begin, end); });
@@ -265,6 +280,7 @@ void gemm(KernelContext& c, const Gemm<double>& g) {
 void batch_gemm(KernelContext& c, const Gemm<float>& first, int64_t batch) {
   const double flops = 2.0 * double(first.m) * double(first.n) * double(first.k);
   if (flops > 8e6 || flops == 0) return batch_of(c, first, batch);
+  note(c, "sgemm");
   const int64_t grain = std::max<int64_t>(1, int64_t(4e6 / flops));
   c.run.parallel_for(batch, grain, [&](int64_t begin, int64_t end) {
     const Gemm<float>& g = first;

@@ -1,5 +1,7 @@
 #include "kaon/ops/nn/conv_primitives.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -59,6 +61,15 @@ std::span<const Candidate> candidates(ConvKind kind, const ConvGeometry& g, Imag
     if (kind != ConvKind::backward_weight && outside_rm) return as_it_is;
   }
   return general;
+}
+
+const char* name_of(ImageLayout layout) {
+  switch (layout) {
+    case ImageLayout::row_major: return "nchw";
+    case ImageLayout::channels_last: return "nhwc";
+    case ImageLayout::blocked16: return "nChw16c";
+  }
+  return "";
 }
 
 Dims without(const std::array<int64_t, 3>& values, int axes, int64_t less) {
@@ -176,6 +187,12 @@ int64_t output_slices(const ConvGeometry& g) {
 
 }  // namespace
 
+std::string ConvSet::implementation() const {
+  std::string text = full.implementation() + ' ' + name_of(in);
+  if (out != in) text += fmt::format(" to {}", name_of(out));
+  return slices > 1 ? text + fmt::format(" in {} slices", slices) : text;
+}
+
 onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const ConvGeometry& whole, ImageLayout in,
                                ImageLayout out, bool bias) {
   ConvGeometry g = whole;
@@ -203,6 +220,8 @@ onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const Conv
     }
     set->full = std::move(full.run);
     set->in = full.in, set->out = full.out;
+    set->staged = int(!same_place(in, full.in, g.in_channels, g.in_positions())) +
+                  int(!same_place(out, full.out, g.out_channels, g.out_positions()));
     set->weight_bytes = full.weights.get_size();
     if (full.weights != full.plain_weights) {
       if (kind == ConvKind::backward_weight) {

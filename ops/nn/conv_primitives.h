@@ -18,6 +18,10 @@ struct ConvSet : KernelState {
   size_t weight_bytes = 0;     // of the weights of a slice in their layout
   onednn::Primitive to_inner;  // row-major weights into that layout; empty when it is row-major too
   onednn::Primitive to_plain;  // the way back, for weight gradients
+  int staged = 0;              // how many of x and y are converted on the way
+
+  std::string implementation() const override;
+  int reorders() const override { return staged; }
 };
 
 // The set for these sizes with images outside in layouts `in` and `out`; from the plan node's slot or the recent ones.

@@ -116,6 +116,7 @@ struct Bound {
 
 struct Primitive::State {
   const char* what;
+  std::string implementation;
   dnnl::primitive primitive;
   std::vector<Argument> args;  // the scratchpad, when there is one, last
   size_t scratchpad = 0;
@@ -150,6 +151,7 @@ Primitive::Primitive(const char* what, const dnnl::primitive_desc_base& desc, st
     : state_(new State) {
   if (args.size() > size_t(max_args)) throw Error(fmt::format("[{}] oneDNN: too many arguments", what));
   state_->what = what;
+  state_->implementation = desc.impl_info_str();
   dnnl_primitive_t made = nullptr;
   check(dnnl_primitive_create(&made, desc.get()), what);
   state_->primitive = dnnl::primitive(made);
@@ -160,10 +162,11 @@ Primitive::Primitive(const char* what, const dnnl::primitive_desc_base& desc, st
   std::lock_guard lock(log().mutex);
   auto& entries = log().entries;
   if (entries.size() == 4096) entries.erase(entries.begin(), entries.begin() + 1024);
-  entries.emplace_back(what, desc.impl_info_str());
+  entries.emplace_back(what, state_->implementation);
 }
 
 const Desc& Primitive::desc(int arg) const { return state_->args[size_t(arg)].desc; }
+const std::string& Primitive::implementation() const { return state_->implementation; }
 size_t Primitive::scratchpad_bytes() const { return state_->scratchpad; }
 
 void Primitive::execute(const void* const* data, int count) const {

@@ -72,6 +72,7 @@ class Primitive {
     execute(pointers, int(sizeof...(P)));
   }
   const Desc& desc(int arg) const;
+  const std::string& implementation() const;  // "brgconv:avx512_core"
   size_t scratchpad_bytes() const;
 
  private:
@@ -122,6 +123,8 @@ void keep_recent(const Key& key, std::shared_ptr<const KernelState> value);
 struct NodeState : KernelState {
   Key key;
   std::shared_ptr<const KernelState> value;
+  std::string implementation() const override { return value->implementation(); }
+  int reorders() const override { return value->reorders(); }
 };
 
 // A set of primitives in use: keeps it alive.

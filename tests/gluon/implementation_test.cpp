@@ -1,9 +1,12 @@
 // Which of oneDNN's implementations run: never a reference one, which is a hundred times slower without a word.
 #include <catch2/catch.hpp>
 #include <set>
+#include <sstream>
 #include <string>
 
 #include "kaon/examples/networks.h"
+#include "kaon/gluon/block_node.h"
+#include "kaon/graph/cached_graph.h"
 #include "kaon/kaon.h"
 #include "kaon/ops/nn/onednn.h"
 #include "kaon/tests/support/files.h"
@@ -23,6 +26,52 @@ void train_step(const Net& net, const Shape& images) {
 }
 
 }  // namespace
+
+namespace {
+
+// The dumps of the plans that the net has made say of each convolution what it runs on, and that is no reference.
+void check_dumps(const gluon::Block& net, size_t convolutions, const std::string& name) {
+  INFO(name);
+  size_t seen = 0;
+  for (const auto& trace : net.node()->traces) {
+    std::istringstream lines(trace.graph->plan()->implementations());
+    for (std::string line; std::getline(lines, line);) {
+      INFO(line);
+      CHECK(line.find(": ref") == line.npos);
+      CHECK(line.find(": simple") == line.npos);
+      if (line.find("Convolution") == line.npos) continue;
+      CHECK(line.find(": own") == line.npos);
+      CHECK(line.find("not run yet") == line.npos);
+      CHECK((line.find(" nhwc") != line.npos || line.find(" nchw") != line.npos || line.find(" nChw16c") != line.npos));
+      ++seen;
+    }
+  }
+  CHECK(seen == convolutions);
+}
+
+// A training step and then a prediction, of which each convolution has three parts and one; the first one's data has no
+// gradient.
+template <class Net>
+void check_dumps_of(Net net, const Shape& images, size_t convolutions, const std::string& name) {
+  net.initialize(init::Xavier());
+  net.hybridize({.static_alloc = true, .static_shape = true});
+  gluon::loss::SoftmaxCrossEntropyLoss loss_fn;
+  const NDArray x = nd.random_normal(images), label = nd.zeros({images[0]});
+  autograd::record([&] { return loss_fn(net(x), label); }).backward();
+  net(x).wait_to_read();
+  nd.waitall();
+  check_dumps(net, 4 * convolutions - 1, name);
+}
+
+}  // namespace
+
+TEST_CASE("implementations: the dumps of the models' plans name a library kernel for each convolution", "[gluon]") {
+  for (int64_t batch : {1, 8}) {
+    check_dumps_of(examples::LeNet(), {batch, 1, 28, 28}, 2, "LeNet");
+    check_dumps_of(gluon::model_zoo::vision::resnet18_v1(), {batch, 3, 64, 64}, 20, "ResNet-18");
+  }
+  check_dumps_of(gluon::model_zoo::vision::resnet50_v1(), {1, 3, 64, 64}, 53, "ResNet-50");
+}
 
 TEST_CASE("implementations: no reference one over the models, forwards and backwards", "[gluon]") {
   examples::LeNet net;

@@ -239,3 +239,21 @@ TEST_CASE("passes: dump of a plan shows the graph before and after each") {
   CHECK_THAT(graph.plan()->dump(), Contains("--- as traced: 2 operators") &&
                                        Contains("--- fuse_activation: 1 operators") && Contains("arena"));
 }
+
+TEST_CASE("passes: dump of a plan names the kernels that ran and counts the reorders") {
+  Symbol x = sym.var("x"), w = sym.var("w"), v = sym.var("v");
+  Symbol y = sym.Convolution(x, w, {.kernel = {3, 3}, .num_filter = 32});
+  Symbol z = sym.FullyConnected(sym.Pooling(y, {.kernel = {2, 2}, .stride = {2, 2}}), v, {.num_hidden = 7});
+  CachedGraph graph(sym.softmax(z), {"x", "w", "v"}, {}, "net");
+  const std::vector<NDArray> inputs{numbers({2, 16, 8, 8}, 1), numbers({32, 16, 3, 3}, 2), numbers({7, 288}, 3)};
+  call(graph, inputs)[0].wait_to_read();
+  const std::string text = graph.plan()->dump();
+  CHECK_THAT(text, Contains(" (Convolution): ") && Contains(" nhwc\n") && !Contains("(Convolution): own"));
+  CHECK_THAT(text, Contains(" (softmax): own\n") && Contains(" (FullyConnected): ") &&
+                       !Contains("(FullyConnected): own\n") && !Contains("not run yet"));
+  CHECK_THAT(text, Contains("\n6 operators, 2 reorders of images, 0 more inside kernels\n"));
+
+  const Graph traced_once = traced(z, {"x", "w", "v"}, inputs);
+  const IntrusivePtr<ExecutionPlan> unused(new ExecutionPlan(traced_once, {}));
+  CHECK_THAT(unused->dump(), Contains("(Convolution): not run yet\n"));
+}
