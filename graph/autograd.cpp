@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kaon/graph/destroy_in_turn.h"
+#include "kaon/graph/gradient.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/op_attributes.h"
 #include "kaon/ops/small_array.h"
@@ -118,17 +119,33 @@ class OpGradFunction final : public GradFunction {
   PooledVector<NDArray> inputs_, outputs_;
 };
 
+// Of the kernel of a gradient rule that has no rule of its own.
+class RefusedGradFunction final : public GradFunction {
+ public:
+  explicit RefusedGradFunction(const OpDef& def) : def_(def) {}
+  void backward(const GradCall&) override { refuse_gradient(def_); }
+  void release() override {}
+
+ private:
+  const OpDef& def_;
+};
+
 class Tape final : public Interceptor {
  public:
   Tape() : Interceptor(false) {}
   void on_call(OpCall& call) override {
-    if (!call.def.grad) return;
+    const bool refused = ends_differentiation(call.def);
+    if (!call.def.grad && !refused) return;
     bool any = false;
     for (const NDArray* i : call.inputs) any = any || wants_gradient(*i);
     if (!any) return;
-    record_call(call.def.name().data(),
-                std::make_unique<OpGradFunction>(call.def, call.attrs, call.inputs, call.outputs), call.inputs,
-                call.outputs);
+    std::unique_ptr<GradFunction> function;
+    if (refused) {
+      function = std::make_unique<RefusedGradFunction>(call.def);
+    } else {
+      function = std::make_unique<OpGradFunction>(call.def, call.attrs, call.inputs, call.outputs);
+    }
+    record_call(call.def.name().data(), std::move(function), call.inputs, call.outputs);
   }
 };
 

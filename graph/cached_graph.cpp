@@ -7,14 +7,34 @@
 #include <unordered_set>
 
 #include "kaon/graph/autograd.h"
+#include "kaon/graph/gradient_program.h"
 #include "kaon/graph/passes/passes.h"
 
 namespace kaon {
 
 CachedGraph::CachedGraph(const Symbol& program, std::vector<std::string> input_names, HybridizeOptions options,
                          std::string name, std::shared_ptr<const Update> update, IntrusivePtr<PlanArenas> arenas)
-    : program_(program),
-      update_(std::move(update)),
+    : CachedGraph(
+          [program, input_names](std::span<const TensorMeta> metas, bool training) {
+            Graph g = Graph::from_symbol(program, input_names);
+            infer_graph(g, metas);
+            number_draws(g, training);
+            return g;
+          },
+          program.entries().size(), input_names, options, std::move(name), std::move(arenas)) {
+  program_ = program;
+  update_ = std::move(update);
+  std::unordered_set<std::string_view> seen;
+  for (const std::string& n : input_names_) {
+    if (!seen.insert(n).second)
+      throw ValueError(fmt::format("[hybridize] {} has two inputs or parameters named '{}'", name_, n));
+  }
+}
+
+CachedGraph::CachedGraph(Trace trace, size_t num_outputs, std::vector<std::string> input_names,
+                         HybridizeOptions options, std::string name, IntrusivePtr<PlanArenas> arenas)
+    : trace_(std::move(trace)),
+      num_outputs_(num_outputs),
       input_names_(std::move(input_names)),
       options_(options),
       name_(intern(name)),
@@ -24,11 +44,6 @@ CachedGraph::CachedGraph(const Symbol& program, std::vector<std::string> input_n
   }
   if (options.max_plans < 1)
     throw ValueError(fmt::format("[hybridize] max_plans must be at least 1, got {}", options.max_plans));
-  std::unordered_set<std::string_view> seen;
-  for (const std::string& n : input_names_) {
-    if (!seen.insert(n).second)
-      throw ValueError(fmt::format("[hybridize] {} has two inputs or parameters named '{}'", name_, n));
-  }
 }
 
 bool CachedGraph::matches(const Key& key, std::span<const NDArray* const> inputs, bool training, bool recorded) const {
@@ -82,21 +97,30 @@ IntrusivePtr<ExecutionPlan> CachedGraph::find(std::span<const NDArray* const> in
 }
 
 IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
-  auto trace = [program = program_, names = input_names_, metas = key.inputs] {
-    Graph g = Graph::from_symbol(program, names);
-    infer_graph(g, metas);
-    return g;
-  };
-  const passes::Options passes{.training = key.training,
-                               .exact = options_.exact,
-                               .wanted = update_ ? update_->wanted : key.wanted,
-                               .update = update_};
-  const PlanOptions options{.training = key.training,
-                            .exact = options_.exact,
-                            .arenas = arenas_,
-                            .keep_arenas = options_.static_alloc,
-                            .history = [trace, passes] { return passes::explain(trace(), passes); }};
-  return IntrusivePtr<ExecutionPlan>(new ExecutionPlan(passes::run(trace(), passes), options));
+  auto trace = [trace = trace_, metas = key.inputs, training = key.training] { return trace(metas, training); };
+  passes::Options passes{.training = key.training,
+                         .exact = options_.exact,
+                         .wanted = update_ ? update_->wanted : key.wanted,
+                         .update = update_};
+  PlanOptions options{.training = key.training,
+                      .exact = options_.exact,
+                      .arenas = arenas_,
+                      .keep_arenas = options_.static_alloc};
+  Graph graph;
+  try {
+    graph = passes::run(trace(), passes);
+  } catch (const StateError& e) {  // no gradient: said when one is asked for
+    if (key.wanted.empty() || update_) throw;
+    options.refusal = e.what();
+    passes.wanted.clear();
+    graph = passes::run(trace(), passes);
+  }
+  if (!passes.wanted.empty() && !update_) {
+    options.gradients =
+        std::make_shared<GradientProgram>(trace, key.wanted, key.training, input_names_, options_, name_, arenas_, num_outputs_);
+  }
+  options.history = [trace, passes] { return passes::explain(trace(), passes); };
+  return IntrusivePtr<ExecutionPlan>(new ExecutionPlan(std::move(graph), options));
 }
 
 std::string CachedGraph::explain(const Key& key) const {
@@ -142,8 +166,8 @@ IntrusivePtr<ExecutionPlan> CachedGraph::plan() const {
 
 namespace {
 
-// Gradients of a recorded call: the backward half of its plan. Holds the run, whose arena keeps what the forward saved,
-// and those arrays that the backward reads.
+// Gradients of a recorded call: the backward half of its plan, or, where they are recorded themselves, a call of its
+// gradients' program. Holds the run, whose arena keeps what the forward saved, and the arrays.
 class PlanGradFunction final : public GradFunction {
  public:
   PlanGradFunction(IntrusivePtr<ExecutionPlan> plan, PlanRun& run, std::span<const NDArray* const> inputs,
@@ -154,9 +178,7 @@ class PlanGradFunction final : public GradFunction {
         wanted_(std::move(wanted)),
         inputs_(inputs.size()),
         outputs_(outputs.size()) {
-    for (size_t i = 0; i < inputs.size(); ++i) {
-      if (plan_->backward_reads_input(i)) inputs_[i] = *inputs[i];
-    }
+    for (size_t i = 0; i < inputs.size(); ++i) inputs_[i] = *inputs[i];
     for (size_t i = 0; i < outputs.size(); ++i) {
       outputs_[i] = outputs[i].detach();  // the array itself would keep this alive
     }
@@ -166,15 +188,14 @@ class PlanGradFunction final : public GradFunction {
   bool writes_in_place() const override { return true; }
 
   void backward(const GradCall& call) override {
-    if (thread_context().recording) {
-      throw StateError(
-          "[backward] gradients of gradients through a hybridized block are not recorded; call hybridize(false) first");
-    }
+    const PlanOptions& options = plan_->options();
+    if (!options.refusal.empty()) throw StateError(options.refusal);
+    const bool is_recorded = thread_context().recording;
     std::vector<NDArray> heads(call.heads.begin(), call.heads.end());
     std::vector<const NDArray*> arrays;
     for (const NDArray& a : inputs_) arrays.push_back(&a);
     for (size_t i = 0; i < heads.size(); ++i) {
-      if (!heads[i].defined() && plan_->backward_reads_input(arrays.size()))
+      if (!heads[i].defined() && (is_recorded || plan_->backward_reads_input(arrays.size())))
         heads[i] = autograd::filled_like(outputs_[i], 0);
       arrays.push_back(heads[i].defined() ? &heads[i] : &outputs_[i]);
     }
@@ -183,7 +204,11 @@ class PlanGradFunction final : public GradFunction {
     for (size_t i = 0; i < wanted_.size(); ++i) {
       if (wanted_[i]) results.push_back(is_free(call.gradients[i], arrays) ? call.gradients[i] : NDArray());
     }
-    plan_->backward(*run_, arrays, outputs_, results, label_, call.retain);
+    if (is_recorded) {
+      options.gradients->graph().call(arrays, results, label_.site, &run_->key);
+    } else {
+      plan_->backward(*run_, arrays, outputs_, results, label_, call.retain);
+    }
     size_t next = 0;
     for (size_t i = 0; i < wanted_.size(); ++i) call.gradients[i] = wanted_[i] ? std::move(results[next++]) : NDArray();
   }
@@ -214,7 +239,7 @@ class PlanGradFunction final : public GradFunction {
 }  // namespace
 
 void CachedGraph::call(std::span<const NDArray* const> inputs, std::span<NDArray> outputs,
-                       const std::source_location& site) {
+                       const std::source_location& site, const RandomKey* numbers) {
   if (inputs.size() != input_names_.size()) {
     throw ValueError(fmt::format("[{}] takes {} inputs, got {}", name_, input_names_.size(), inputs.size()));
   }
@@ -237,7 +262,7 @@ void CachedGraph::call(std::span<const NDArray* const> inputs, std::span<NDArray
   IntrusivePtr<ExecutionPlan> plan = find(inputs, update_ || autograd::is_training(), recorded);
   OpLabel label{name_, site, thread_context().scope};
   for (NDArray& o : outputs) o = NDArray();
-  PlanRun& run = plan->forward(inputs, outputs, label, recorded);
+  PlanRun& run = plan->forward(inputs, outputs, label, recorded, numbers);
   if (!recorded) return;
   std::vector<bool> wanted;
   for (const NDArray* a : inputs) wanted.push_back(autograd::wants_gradient(*a));

@@ -28,14 +28,20 @@ class CachedGraph {
   // Its plans share arenas, with those of other graphs that are given the same. With an update each call is a training step: forward, gradients of the outputs' sum, update.
   CachedGraph(const Symbol& program, std::vector<std::string> input_names, HybridizeOptions options, std::string name,
               std::shared_ptr<const Update> update = nullptr, IntrusivePtr<PlanArenas> arenas = nullptr);
+  // From the inputs' shapes and the mode, the program with all shapes and numbered draws.
+  using Trace = std::function<Graph(std::span<const TensorMeta> inputs, bool training)>;
+  CachedGraph(Trace trace, size_t num_outputs, std::vector<std::string> input_names, HybridizeOptions options,
+              std::string name, IntrusivePtr<PlanArenas> arenas);
 
   // One submission to the engine. Fills `outputs`, num_outputs() of them. Recorded when autograd records and an input
   // has a gradient attached. Shape errors are thrown here, naming the node.
-  void call(std::span<const NDArray* const> inputs, std::span<NDArray> outputs, const std::source_location& site);
+  // Draws the random numbers at `numbers`; null: the engine's next.
+  void call(std::span<const NDArray* const> inputs, std::span<NDArray> outputs, const std::source_location& site,
+            const RandomKey* numbers = nullptr);
   std::vector<NDArray> call(std::span<const NDArray* const> inputs, const std::source_location& site);
-  size_t num_outputs() const { return program_.entries().size(); }
+  size_t num_outputs() const { return num_outputs_; }
 
-  const Symbol& program() const { return program_; }
+  const Symbol& program() const { return program_; }  // undefined when it was made from a Trace
   const std::vector<std::string>& input_names() const { return input_names_; }
   PlanStats stats() const;
   std::string last_miss() const;  // why the last plan was made: "data dim 0: 32 -> 31"
@@ -60,6 +66,8 @@ class CachedGraph {
   IntrusivePtr<ExecutionPlan> build(const Key& key) const;
   std::string explain(const Key& key) const;
 
+  Trace trace_;
+  size_t num_outputs_;
   Symbol program_;
   std::shared_ptr<const Update> update_;
   std::vector<std::string> input_names_;

@@ -46,9 +46,9 @@ void ExecutionPlan::add_step(uint32_t number) {
             .num_inputs = uint32_t(n.inputs.size()),
             .num_outputs = uint32_t(n.outputs.size()),
             .state = num_states_++,
-            .random_offset = random_numbers_,
+            .random_offset = n.random_offset,
             .random = draws_numbers(*n.op, n.attrs.get(), options_.training)};
-  if (step.random) random_numbers_ += random_draws(n.outputs[0].shape);
+  if (step.random) random_numbers_ = std::max(random_numbers_, n.random_offset + random_draws(n.outputs[0].shape));
   for (uint32_t i = 0; i < n.inputs.size(); ++i) {
     add_view(half, n.inputs[i]);
     step.updates |= note_read(n, i);
@@ -200,10 +200,11 @@ void ExecutionPlan::push(const Submission& s, const OpLabel& label) {
 }
 
 PlanRun& ExecutionPlan::forward(std::span<const NDArray* const> inputs, std::span<NDArray> outputs,
-                                const OpLabel& label, bool lease) {
+                                const OpLabel& label, bool lease, const RandomKey* numbers) {
   make_arrays(0, inputs.empty() ? Device() : inputs[0]->device(), outputs);
-  RandomKey key = random_numbers_ ? random::draw(random_numbers_) : RandomKey{};
+  RandomKey key = numbers ? *numbers : random_numbers_ ? random::draw(random_numbers_) : RandomKey{};
   PlanRun& run = acquire();
+  run.key = key;
   push({.run = run, .phase = Phase::forward, .inputs = inputs, .results = outputs, .key = key, .is_last = !lease},
        label);
   if (!lease) end_lease(run);

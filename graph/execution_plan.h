@@ -22,7 +22,10 @@ struct PlanRun {
   std::vector<TensorView> views;
   std::vector<Source> sources;  // by view, when predicting
   std::vector<std::unique_ptr<KernelState>> states;
+  RandomKey key{};  // of the numbers that the last forward drew
 };
+
+class GradientProgram;
 
 struct PlanOptions {
   bool training = false;
@@ -30,6 +33,8 @@ struct PlanOptions {
   IntrusivePtr<PlanArenas> arenas{};  // null: of its own
   bool keep_arenas = false;  // else their memory goes back to the storage after each use
   std::function<std::string()> history{};  // how the graph came about, for dump(); null: nobody knows
+  std::shared_ptr<GradientProgram> gradients{};  // the backward as a program, for gradients that are recorded
+  std::string refusal{};                         // why there is no backward, though gradients were wanted
 };
 
 struct PlanCall;
@@ -41,9 +46,9 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   ExecutionPlan(Graph graph, const PlanOptions& options);
 
   // Pushes the forward nodes as one operation and makes the forward outputs. With `lease` the run is kept for the
-  // backward, until end_lease.
+  // backward, until end_lease. Draws the random numbers at `numbers`; null: the engine's next.
   PlanRun& forward(std::span<const NDArray* const> inputs, std::span<NDArray> outputs, const OpLabel& label,
-                   bool lease);
+                   bool lease, const RandomKey* numbers = nullptr);
   // Pushes the backward nodes as one operation. `arrays`: the forward inputs, then the head gradients; `outputs`: the
   // forward outputs; those that the backward does not read may be undefined. `results`: the gradients: written into
   // the arrays given, made where undefined. With `retain` what the forward saved stays as it is.
@@ -55,6 +60,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   bool backward_reads_output(size_t i) const { return output_read_[i]; }
 
   const Graph& graph() const { return graph_; }
+  const PlanOptions& options() const { return options_; }
   const MemoryPlan& memory() const { return memory_; }
   std::string report() const { return memory_.report(graph_); }
   // A line for each operator: the kernel that it runs and the layout in which that works, known after the first run.

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kaon/graph/graph_tracer.h"
+#include "kaon/graph/passes/rewrite.h"
 
 namespace kaon {
 namespace {
@@ -46,14 +47,50 @@ std::vector<bool> flow_from(const Graph& graph, const std::vector<bool>& wanted)
   for (size_t i = 0; i < graph.inputs.size(); ++i) flows[graph.inputs[i]] = wanted[i];
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    if (!node.op || !node.op->grad) continue;
+    if (!node.op || (!node.op->grad && !ends_differentiation(*node.op))) continue;
     flows[n] = std::any_of(node.inputs.begin(), node.inputs.end(),
                            [&](ValueId v) { return flows[v.node] && is_floating(graph.meta(v).dtype); });
   }
   return flows;
 }
 
+// Inputs that are updated, as copies.
+Graph update_copies(Graph graph, bool training) {
+  const std::vector<bool> updated = passes::updated_nodes(graph, training);
+  passes::Rewriter out(graph);
+  for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
+    out.keep(i);
+    if (!updated[i] || !graph.nodes[i].is_input()) continue;
+    Node copy;
+    passes::set_operator(copy, Copy{});
+    copy.name = graph.nodes[i].name + "_copy";
+    copy.inputs = {out.now({i, 0})};
+    copy.outputs = graph.nodes[i].outputs;
+    out.replace(i, std::move(copy));
+  }
+  Graph result = out.finish();
+  for (uint32_t& i : result.inputs) {
+    if (!result.nodes[i].is_input()) i = result.nodes[i].inputs[0].node;
+  }
+  return result;
+}
+
 }  // namespace
+
+bool ends_differentiation(const OpDef& op) { return !op.grad && op.name().starts_with("_backward_"); }
+
+void refuse_gradient(const OpDef& op) {
+  throw StateError(fmt::format(
+      "[{}] has no gradient: gradients of gradients do not go through {}", op.name(), op.name().substr(10)));
+}
+
+Graph gradient_graph(Graph program, const std::vector<bool>& wanted, bool training) {
+  Graph g = with_gradient(update_copies(std::move(program), training), wanted);
+  g.outputs.erase(g.outputs.begin(), g.outputs.begin() + g.num_forward_outputs);
+  g.num_forward_outputs = uint32_t(g.outputs.size());
+  for (Node& n : g.nodes) n.phase = Phase::forward;
+  return g;
+}
 
 Graph with_gradient(Graph graph, const std::vector<bool>& wanted) {
   const size_t forward_nodes = graph.nodes.size();
@@ -82,6 +119,7 @@ Graph with_gradient(Graph graph, const std::vector<bool>& wanted) {
     if (!flows[k] || !graph.nodes[k].op) continue;
     if (std::none_of(heads[k].begin(), heads[k].end(), [](const NDArray& h) { return h.defined(); })) continue;
     Node node = graph.nodes[k];  // a copy: the tracer appends to graph.nodes
+    if (!node.op->grad) refuse_gradient(*node.op);
     tracer.name = node.name + "_grad";
     std::vector<bool> wants;
     for (ValueId v : node.inputs) wants.push_back(flows[v.node] && is_floating(graph.meta(v).dtype));

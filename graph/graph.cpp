@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "kaon/ops/kernel_call.h"
+
 namespace kaon {
 
 Graph Graph::from_symbol(const Symbol& symbol, const std::vector<std::string>& input_order) {
@@ -55,6 +57,15 @@ void infer_graph(Graph& graph, std::span<const TensorMeta> inputs) {
       std::rethrow_exception(e.with_context(fmt::format(" in node {}", n.name)));
     }
     n.outputs = std::move(out);
+  }
+}
+
+void number_draws(Graph& graph, bool training) {
+  uint64_t next = 0;
+  for (Node& n : graph.nodes) {
+    if (!n.op || !draws_numbers(*n.op, n.attrs.get(), training)) continue;
+    n.random_offset = next;
+    next += random_draws(n.outputs[0].shape);
   }
 }
 

@@ -27,6 +27,7 @@ struct Node {
   std::vector<Layout> layouts;  // of the outputs; missing: row_major
   NDArray constant;
   Phase phase = Phase::forward;
+  uint64_t random_offset = 0;  // of its first random number among the program's
 
   bool is_input() const { return !op && !constant.defined(); }
 };
@@ -57,6 +58,9 @@ class Graph {
 
 // Fills shapes and dtypes from those of the inputs. Throws ShapeError naming the node.
 void infer_graph(Graph& graph, std::span<const TensorMeta> inputs);
+
+// Gives each node that draws random numbers its place among them: that of an imperative run. Shapes must be known.
+void number_draws(Graph& graph, bool training);
 
 // Uses of each value, counting graph outputs.
 std::vector<std::vector<uint32_t>> count_uses(const Graph& graph);

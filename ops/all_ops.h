@@ -71,7 +71,7 @@ using MovementOps = OpList<Reshape, ReshapeLike, Flatten, ExpandDims, Squeeze, R
                            Reverse, Pad, PadGrad, BroadcastTo, BroadcastAxis, BroadcastLike, SequenceMask, Take, TakeGrad,
                            Embedding, Pick, PickGrad, BatchTake, OneHot, GatherNd, GatherNdGrad>;
 using LinalgOps = OpList<Dot, BatchDot>;
-using NnOps = OpList<FullyConnected, Convolution, ConvolutionBackwardData, ConvolutionBackwardWeight, Deconvolution, Pooling, BackwardPooling,
+using NnOps = OpList<FullyConnected, Convolution, ConvolutionBackwardData, ConvolutionBackwardWeight, Deconvolution, Pooling, BackwardPooling, PoolingAlong,
                      BatchNorm, BackwardBatchNorm, LayerNorm, BackwardLayerNorm,
                      Activation, BackwardActivation, LeakyReLU, BackwardLeakyReLU, BackwardPReLUGamma, Softmax, Softmin, LogSoftmax,
                      BackwardSoftmax, BackwardLogSoftmax, SoftmaxActivation, BackwardSoftmaxActivation, SoftmaxOutput,

@@ -277,6 +277,7 @@ class Functions {
   A Deconvolution(const In<A>& data, const In<A>& weight, const kaon::Deconvolution& op) const { return call(op, data, weight); }
   A Pooling(const In<A>& data, const kaon::Pooling& op) const { return call(op, data); }
   A _backward_Pooling(const In<A>& head, const In<A>& data, const In<A>& output, const BackwardPooling& op) const { return call(op, head, data, output); }
+  A _pooling_along(const In<A>& tangent, const In<A>& data, const In<A>& output, const PoolingAlong& op) const { return call(op, tangent, data, output); }
   A BatchNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const In<A>& moving_mean, const In<A>& moving_var, const kaon::BatchNorm& op = {}) const { return call(op, data, gamma, beta, moving_mean, moving_var); }
   std::vector<A> _backward_BatchNorm(const In<A>& head, const In<A>& data, const In<A>& gamma, const In<A>& mean, const In<A>& inverse_std, const BackwardBatchNorm& op) const { return call_many(3, op, head, data, gamma, mean, inverse_std); }
   A LayerNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const kaon::LayerNorm& op = {}) const { return call(op, data, gamma, beta); }

@@ -166,6 +166,27 @@ void BackwardLeakyReLU::infer(InferContext& c) const {
   c.set_output(c.shape(0), c.dtype());
 }
 
+void BackwardLeakyReLU::grad(GradContext& g) const {
+  if (!g.has_head(0)) return;
+  const NDArray &head = g.input(0), &x = g.input(1);
+  if (g.wants(0)) {
+    g.set(0, act_type == LeakyType::prelu ? nd._backward_LeakyReLU(g.head(), x, g.input(2), *this)
+                                          : nd._backward_LeakyReLU(g.head(), x, *this));
+  }
+  const NDArray both = g.head() * head;
+  if (g.wants(1) && (act_type == LeakyType::elu || act_type == LeakyType::selu)) {
+    // left of 0 the slope is its own derivative; right of it, it is constant
+    g.set(1, both * (x <= 0) * nd._backward_LeakyReLU(nd.ones_like(x), x, *this));
+  }
+  if (g.wants(1) && act_type == LeakyType::gelu) {  // phi(x) (2 - x^2)
+    const NDArray square = nd.square(x);
+    g.set(1, 0.3989422804014327 * (both * nd.exp(-0.5 * square) * (2.0 - square)));
+  }
+  if (act_type == LeakyType::prelu && g.wants(2)) {  // the sum of both where x <= 0
+    g.set(2, nd._backward_PReLU_gamma(-both, -(x <= 0), g.input(2)));
+  }
+}
+
 void run_cpu(const BackwardLeakyReLU& op, KernelContext& c) {
   const TensorView head = c.in(0), x = c.in(1), dx = c.out();
   if (op.act_type == LeakyType::prelu) {

@@ -108,6 +108,7 @@ struct BackwardLeakyReLU {
   int num_inputs() const { return act_type == LeakyType::prelu ? 3 : 2; }
   const OpTraits& traits_of() const { return act_type == LeakyType::prelu ? traits : pointwise_traits; }
   void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
 };
 void run_cpu(const BackwardLeakyReLU& op, KernelContext& c);
 

@@ -6,14 +6,15 @@
 
 #include "kaon/ops/functions.h"
 #include "kaon/ops/nn/as_float32.h"
+#include "kaon/ops/nn/norm_gradient.h"
 #include "kaon/ops/nn/norm_kernels.h"
 #include "kaon/ops/op_def.h"
 
 namespace kaon {
-namespace {
 
-// The data as it lies in memory. In channels_last order (N, H, W, C) other axes than 1 have the channels behind them.
-ChannelSizes sizes_of(const TensorView& data, int axis) {
+// In channels_last order (N, H, W, C) other axes than 1 have the channels behind them.
+ChannelSizes channel_sizes(const TensorView& data, int axis) {
+  axis = normalize_axis(axis, data.shape.ndim(), "BatchNorm");
   Shape s = data.shape;
   int at = axis;
   if (data.layout == Layout::channels_last) {
@@ -22,6 +23,20 @@ ChannelSizes sizes_of(const TensorView& data, int axis) {
   }
   return {.outer = s.product(0, at), .channels = s[at], .inner = s.product(at + 1, s.ndim())};
 }
+
+template <class T>
+void normalize_channels(RunContext& run, const ChannelSizes& s, const T* x, const T* mean, const T* inverse,
+                        const T* gamma, const T* beta, T* y) {
+  T* const scale = static_cast<T*>(run.workspace(size_t(s.channels) * sizeof(T)));
+  for (int64_t i = 0; i < s.channels; ++i) scale[i] = (gamma ? gamma[i] : T(1)) * std::abs(inverse[i]);
+  channel_affine<T>(run, s, nullptr, x, mean, nullptr, scale, beta, y);
+}
+template void normalize_channels(RunContext&, const ChannelSizes&, const float*, const float*, const float*,
+                                 const float*, const float*, float*);
+template void normalize_channels(RunContext&, const ChannelSizes&, const double*, const double*, const double*,
+                                 const double*, const double*, double*);
+
+namespace {
 
 // 16-bit data may come with float32 statistics; otherwise there is one dtype. Gives the dtype of the statistics.
 DType check_dtypes(const InferContext& c, int data, int first_other) {
@@ -41,9 +56,26 @@ DType check_dtypes(const InferContext& c, int data, int first_other) {
   return other;
 }
 
+// As operators see it: one number per channel. `inverse` is negative where the moving values were used.
+NormBackward terms(int axis, bool fix_gamma, const NDArray& head, const NDArray& data, const NDArray& gamma,
+                   const NDArray& mean, const NDArray& inverse) {
+  const int at = normalize_axis(axis, data.ndim(), "BatchNorm");
+  Shape channels = Shape::filled(data.ndim(), 1);
+  channels[at] = data.shape()[at];
+  const auto per_channel = [&](const NDArray& a) { return nd._reshape_to(a, {.shape = channels}); };
+  const DType dtype = mean.dtype();
+  const NDArray signed_scale = per_channel(inverse);
+  NormBackward f;
+  f.head = as_dtype(head, dtype), f.x = as_dtype(data, dtype);
+  if (!fix_gamma) f.gamma = per_channel(gamma);
+  f.mean = per_channel(mean), f.scale = nd.abs(signed_scale), f.varies = signed_scale > 0;
+  f.statistics_axes = f.affine_axes = axes_but(data.ndim(), at);
+  return f;
+}
+
 template <class T>
 void forward(const BatchNorm& op, KernelContext& c) {
-  const ChannelSizes s = sizes_of(c.in(0), normalize_axis(op.axis, c.in(0).shape.ndim(), "BatchNorm"));
+  const ChannelSizes s = channel_sizes(c.in(0), op.axis);
   const size_t bytes = size_t(s.channels) * sizeof(T);
   const auto array = [&](int output) {
     return static_cast<T*>(c.out(output).data ? c.out(output).data : c.run.workspace(bytes));
@@ -66,17 +98,14 @@ void forward(const BatchNorm& op, KernelContext& c) {
       inverse[i] = T(-1 / std::sqrt(double(moving_var[i]) + op.eps));
     }
   }
-  T* const scale = static_cast<T*>(c.run.workspace(bytes));
-  for (int64_t i = 0; i < s.channels; ++i) {
-    scale[i] = (op.fix_gamma ? T(1) : c.in(1).as<T>()[i]) * std::abs(inverse[i]);
-  }
-  channel_affine<T>(c.run, s, nullptr, c.in(0).as<T>(), mean, nullptr, scale, c.in(2).as<T>(), c.out(0).as<T>());
+  normalize_channels(c.run, s, c.in(0).as<T>(), mean, inverse, op.fix_gamma ? nullptr : c.in(1).as<T>(),
+                     c.in(2).as<T>(), c.out(0).as<T>());
 }
 
 template <class T>
 void backward(const BackwardBatchNorm& op, KernelContext& c) {
   const TensorView& data = c.in(1);
-  const ChannelSizes s = sizes_of(data, normalize_axis(op.axis, data.shape.ndim(), "BatchNorm"));
+  const ChannelSizes s = channel_sizes(data, op.axis);
   const size_t bytes = size_t(s.channels) * sizeof(T);
   const T* const gamma = c.in(2).as<T>();
   const T* const mean = c.in(3).as<T>();
@@ -122,13 +151,28 @@ void BatchNorm::infer(InferContext& c) const {
   c.set_output(2, channels, other);
 }
 
+// At mean and inverse something arrives where the gradient of the gradient is taken.
 void BatchNorm::grad(GradContext& g) const {
-  if (!g.has_head(0) || !(g.wants(0) || g.wants(1) || g.wants(2))) return;
-  const std::vector<NDArray> d = nd._backward_BatchNorm(g.head(), g.input(0), g.input(1), g.output(1), g.output(2),
-                                                        {.fix_gamma = fix_gamma, .axis = axis});
-  for (int i = 0; i < 3; ++i) {
-    if (g.wants(i)) g.set(i, d[size_t(i)]);
+  if (!(g.wants(0) || g.wants(1) || g.wants(2))) return;
+  NDArray dx;
+  if (g.has_head(0)) {
+    const std::vector<NDArray> d = nd._backward_BatchNorm(g.head(), g.input(0), g.input(1), g.output(1), g.output(2),
+                                                          {.fix_gamma = fix_gamma, .axis = axis});
+    dx = d[0];
+    for (int i = 1; i < 3; ++i) {
+      if (g.wants(i)) g.set(i, d[size_t(i)]);
+    }
   }
+  if (g.wants(0) && (g.has_head(1) || g.has_head(2))) {
+    const NormBackward f =
+        terms(axis, fix_gamma, g.input(0), g.input(0), g.input(1), g.output(1), g.output(2));
+    const auto arrived = [&](int i) {
+      return g.has_head(i) ? nd._reshape_to(g.head(i), {.shape = f.mean.shape()}) : NDArray();
+    };
+    const NDArray more = as_dtype(through_statistics(f, arrived(1), arrived(2)), g.input(0).dtype());
+    dx = dx.defined() ? dx + more : more;
+  }
+  if (g.wants(0) && dx.defined()) g.set(0, dx);
 }
 
 void run_cpu(const BatchNorm& op, KernelContext& context) {
@@ -148,6 +192,23 @@ void BackwardBatchNorm::infer(InferContext& c) const {
   c.set_output(0, data, c.dtype(1));
   c.set_output(1, channels, other);
   c.set_output(2, channels, other);
+}
+
+void BackwardBatchNorm::grad(GradContext& g) const {
+  const NDArray& inverse = g.input(4);
+  const NormBackward f = terms(axis, fix_gamma, g.input(0), g.input(1), g.input(2), g.input(3), inverse);
+  const auto arrived = [&](int i) {
+    return g.has_head(i) ? nd._reshape_to(g.head(i), {.shape = f.mean.shape()}) : NDArray();
+  };
+  const NDArray u = g.has_head(0) ? as_dtype(g.head(0), inverse.dtype()) : NDArray();
+  NormSecond d = second_gradient(f, u, arrived(1), arrived(2));
+  if (d.scale.defined()) d.scale = nd._reshape_to(d.scale, {.shape = inverse.shape()}) * nd.sign(inverse);
+  const NDArray* const results[] = {&d.head, &d.x, &d.gamma, &d.mean, &d.scale};
+  for (int i = 0; i < 5; ++i) {
+    const NDArray& r = *results[i];
+    if (!g.wants(i) || !r.defined()) continue;
+    g.set(i, i < 2 ? as_dtype(r, g.input(i).dtype()) : nd._reshape_to(r, {.shape = inverse.shape()}));
+  }
 }
 
 void run_cpu(const BackwardBatchNorm& op, KernelContext& context) {

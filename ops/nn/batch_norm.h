@@ -61,6 +61,7 @@ struct BackwardBatchNorm {
       std::tuple{Field{"fix_gamma", &BackwardBatchNorm::fix_gamma}, Field{"axis", &BackwardBatchNorm::axis}};
   static const OpDef def;
   void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
 };
 void run_cpu(const BackwardBatchNorm& op, KernelContext& c);
 

@@ -4,6 +4,7 @@
 
 #include "kaon/ops/functions.h"
 #include "kaon/ops/nn/as_float32.h"
+#include "kaon/ops/nn/norm_gradient.h"
 #include "kaon/ops/nn/norm_kernels.h"
 #include "kaon/ops/op_def.h"
 
@@ -62,6 +63,21 @@ Shape statistics_shape(const Shape& data, int axis) {
 // The statistics of 16-bit data keep their precision.
 DType statistics_dtype(DType data) { return is_half(data) ? DType::float32 : data; }
 
+// As operators see it, in the precision of the statistics.
+NormBackward terms(int axis, const NDArray& head, const NDArray& data, const NDArray& gamma, const NDArray& mean,
+                   const NDArray& std) {
+  const int at = normalize_axis(axis, data.ndim(), "LayerNorm");
+  Shape statistics = data.shape(), affine = Shape::filled(data.ndim(), 1);
+  statistics[at] = 1, affine[at] = data.shape()[at];
+  const DType dtype = mean.dtype();
+  NormBackward f;
+  f.head = as_dtype(head, dtype), f.x = as_dtype(data, dtype);
+  f.gamma = nd._reshape_to(as_dtype(gamma, dtype), {.shape = affine});
+  f.mean = nd._reshape_to(mean, {.shape = statistics}), f.scale = 1 / nd._reshape_to(std, {.shape = statistics});
+  f.statistics_axes = Shape(at), f.affine_axes = axes_but(data.ndim(), at);
+  return f;
+}
+
 template <class T>
 void forward(const LayerNorm& op, KernelContext& c) {
   const Rows r(c.in(0).shape, op.axis);
@@ -107,13 +123,28 @@ void LayerNorm::infer(InferContext& c) const {
   c.set_output(2, statistics_shape(data, at), wide);
 }
 
+// At mean and std something arrives where the gradient of the gradient is taken.
 void LayerNorm::grad(GradContext& g) const {
-  if (!g.has_head(0) || !(g.wants(0) || g.wants(1) || g.wants(2))) return;
-  const std::vector<NDArray> d =
-      nd._backward_LayerNorm(g.head(), g.input(0), g.input(1), g.output(1), g.output(2), {.axis = axis});
-  for (int i = 0; i < 3; ++i) {
-    if (g.wants(i)) g.set(i, d[size_t(i)]);
+  if (!(g.wants(0) || g.wants(1) || g.wants(2))) return;
+  NDArray dx;
+  if (g.has_head(0)) {
+    const std::vector<NDArray> d =
+        nd._backward_LayerNorm(g.head(), g.input(0), g.input(1), g.output(1), g.output(2), {.axis = axis});
+    dx = d[0];
+    for (int i = 1; i < 3; ++i) {
+      if (g.wants(i)) g.set(i, d[size_t(i)]);
+    }
   }
+  if (g.wants(0) && (g.has_head(1) || g.has_head(2))) {
+    const NormBackward f = terms(axis, g.input(0), g.input(0), g.input(1), g.output(1), g.output(2));
+    const auto arrived = [&](int i) {
+      return g.has_head(i) ? nd._reshape_to(g.head(i), {.shape = f.mean.shape()}) : NDArray();
+    };
+    const NDArray d_scale = g.has_head(2) ? -arrived(2) / nd.square(f.scale) : NDArray();
+    const NDArray more = as_dtype(through_statistics(f, arrived(1), d_scale), g.input(0).dtype());
+    dx = dx.defined() ? dx + more : more;
+  }
+  if (g.wants(0) && dx.defined()) g.set(0, dx);
 }
 
 void run_cpu(const LayerNorm& op, KernelContext& context) {
@@ -139,6 +170,21 @@ void BackwardLayerNorm::infer(InferContext& c) const {
   c.set_output(0, data, c.dtype(1));
   c.set_output(1, Shape(data[at]), c.dtype(2));
   c.set_output(2, Shape(data[at]), c.dtype(2));
+}
+
+void BackwardLayerNorm::grad(GradContext& g) const {
+  const NormBackward f = terms(axis, g.input(0), g.input(1), g.input(2), g.input(3), g.input(4));
+  const DType dtype = g.input(3).dtype();
+  const auto arrived = [&](int i, const Shape& shape) {
+    return g.has_head(i) ? nd._reshape_to(as_dtype(g.head(i), dtype), {.shape = shape}) : NDArray();
+  };
+  NormSecond d = second_gradient(f, arrived(0, f.x.shape()), arrived(1, f.gamma.shape()), arrived(2, f.gamma.shape()));
+  if (d.scale.defined()) d.scale = -d.scale * nd.square(f.scale);  // of std
+  const NDArray* const results[] = {&d.head, &d.x, &d.gamma, &d.mean, &d.scale};
+  for (int i = 0; i < 5; ++i) {
+    if (!g.wants(i) || !results[i]->defined()) continue;
+    g.set(i, nd._reshape_to(as_dtype(*results[i], g.input(i).dtype()), {.shape = g.input(i).shape()}));
+  }
 }
 
 void run_cpu(const BackwardLayerNorm& op, KernelContext& context) {

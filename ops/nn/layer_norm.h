@@ -37,6 +37,7 @@ struct BackwardLayerNorm {
   static constexpr auto fields = std::tuple{Field{"axis", &BackwardLayerNorm::axis}};
   static const OpDef def;
   void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
 };
 void run_cpu(const BackwardLayerNorm& op, KernelContext& c);
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "kaon/engine/run_context.h"
+#include "kaon/ops/view.h"
 
 namespace kaon {
 
@@ -12,6 +13,14 @@ struct ChannelSizes {
   int64_t outer = 0, channels = 0, inner = 0;
   int64_t per_channel() const { return outer * inner; }
 };
+
+// The data of a BatchNorm as it lies in memory.
+ChannelSizes channel_sizes(const TensorView& data, int axis);
+
+// y = gamma (x - mean) |inverse| + beta; gamma null: 1.
+template <class T>
+void normalize_channels(RunContext& run, const ChannelSizes& s, const T* x, const T* mean, const T* inverse,
+                        const T* gamma, const T* beta, T* y);
 
 // mean[c] and the biased variance[c] of every channel, in one pass over memory: pieces give their own moments, which
 // are merged in order.

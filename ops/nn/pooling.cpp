@@ -59,7 +59,7 @@ constinit const OpDef PoolingOp<P>::def = make_op_def<PoolingOp<P>>();
 
 template <PoolPart P>
 void PoolingOp<P>::infer(InferContext& c) const {
-  constexpr int at = P == PoolPart::forward ? 0 : 1;
+  constexpr int at = P == PoolPart::forward ? 0 : 1;  // of the data
   c.expect_same_dtype();
   c.expect_floating();
   c.expect_ndim_at_least(at, 3);
@@ -91,21 +91,37 @@ void PoolingOp<P>::infer(InferContext& c) const {
   }
   if constexpr (P == PoolPart::forward) {
     c.set_output(w.out, c.dtype());
-  } else {
+  } else if constexpr (P == PoolPart::backward) {
     c.expect_shape(0, w.out);
     c.expect_shape(2, w.out);
     c.set_output(data, c.dtype());
+  } else {
+    if (pool_type == PoolType::lp) c.fail_value("lp is not implemented");
+    c.expect_shape(0, data);
+    c.expect_shape(2, w.out);
+    c.set_output(w.out, c.dtype());
   }
 }
 
 template <PoolPart P>
-void PoolingOp<P>::grad(GradContext& g) const requires(P == PoolPart::forward) {
-  if (!g.wants(0)) return;
-  BackwardPooling back;
-  back.kernel = kernel, back.pool_type = pool_type, back.global_pool = global_pool;
-  back.pooling_convention = pooling_convention, back.stride = stride, back.pad = pad, back.p_value = p_value;
-  back.count_include_pad = count_include_pad, back.layout = layout;
-  g.set(0, nd._backward_Pooling(g.head(), g.input(0), g.output(), back));
+void PoolingOp<P>::grad(GradContext& g) const {
+  if (!g.wants(0) || !g.has_head(0)) return;
+  const auto part = [&]<class Op>(Op op) {
+    op.kernel = kernel, op.pool_type = pool_type, op.global_pool = global_pool;
+    op.pooling_convention = pooling_convention, op.stride = stride, op.pad = pad, op.p_value = p_value;
+    op.count_include_pad = count_include_pad, op.layout = layout;
+    return op;
+  };
+  if constexpr (P == PoolPart::forward) {
+    g.set(0, nd._backward_Pooling(g.head(), g.input(0), g.output(), part(BackwardPooling())));
+  } else if constexpr (P == PoolPart::backward) {
+    if (pool_type == PoolType::lp) {
+      throw StateError("[_backward_Pooling] has no gradient for lp: gradients of gradients stop here");
+    }
+    g.set(0, nd._pooling_along(g.head(), g.input(1), g.input(2), part(PoolingAlong())));
+  } else {
+    g.set(0, nd._backward_Pooling(g.head(), g.input(1), g.input(2), part(BackwardPooling())));
+  }
 }
 
 template <PoolPart P>
@@ -120,14 +136,20 @@ void run_cpu(const PoolingOp<P>& op, KernelContext& context) {
       job.head = c.in(0).template as<T>();
       job.y = c.in(2).template as<T>();
       job.out = c.out().template as<T>();
-      pool_backward(c.run, job);
+      if constexpr (P == PoolPart::backward) {
+        pool_backward(c.run, job);
+      } else {
+        pool_along(c.run, job);
+      }
     }
   });
 }
 
 template struct PoolingOp<PoolPart::forward>;
 template struct PoolingOp<PoolPart::backward>;
+template struct PoolingOp<PoolPart::along>;
 template void run_cpu(const Pooling&, KernelContext&);
 template void run_cpu(const BackwardPooling&, KernelContext&);
+template void run_cpu(const PoolingAlong&, KernelContext&);
 
 }  // namespace kaon

@@ -17,10 +17,16 @@ constexpr std::array<std::string_view, 4> enum_names(PoolType) { return {"max", 
 enum class PoolingConvention { valid, full, same };
 constexpr std::array<std::string_view, 3> enum_names(PoolingConvention) { return {"valid", "full", "same"}; }
 
-enum class PoolPart { forward, backward };
+enum class PoolPart { forward, backward, along };
 
 constexpr OpTraits pooling_traits(PoolPart part) {
   if (part == PoolPart::forward) return {.name = "Pooling", .any_layout = true};
+  if (part == PoolPart::along) {
+    return {.name = "_pooling_along",
+            .inputs = Names("tangent", "data", "output"),
+            .any_layout = true,
+            .in_mxnet = false};
+  }
   return {
       .name = "_backward_Pooling", .inputs = Names("head", "data", "output"), .any_layout = true, .in_mxnet = false};
 }
@@ -30,6 +36,7 @@ constexpr OpTraits pooling_traits(PoolPart part) {
 // ceil((in + 2 pad) / stride). The mean divides by the window's size within the padded data, or by its real elements
 // when count_include_pad is false. global_pool takes the whole image. NaN in a window gives NaN. Floating dtypes.
 // Gradient: of max the whole to the first maximum in row-major order; data whose windows hold nothing get 0.
+// Its own gradient is how much of a change of the data, `tangent`, reaches the output; not for the p-norm.
 template <PoolPart P>
 struct PoolingOp {
   Shape kernel{};
@@ -58,12 +65,13 @@ struct PoolingOp {
                                             F<std::optional<ConvLayout>>{"layout", &PoolingOp::layout}};
   static const OpDef def;
   void infer(InferContext& c) const;
-  void grad(GradContext& g) const requires(P == PoolPart::forward);
+  void grad(GradContext& g) const;
 };
 template <PoolPart P>
 void run_cpu(const PoolingOp<P>& op, KernelContext& c);
 
 using Pooling = PoolingOp<PoolPart::forward>;
 using BackwardPooling = PoolingOp<PoolPart::backward>;
+using PoolingAlong = PoolingOp<PoolPart::along>;
 
 }  // namespace kaon

@@ -16,7 +16,7 @@ struct PoolJob {
   bool channels_last = false;
   const T* x = nullptr;
   const T* y = nullptr;     // backward: the output
-  const T* head = nullptr;  // backward
+  const T* head = nullptr;  // backward; along: the change of the data
   T* out = nullptr;
 };
 
@@ -32,6 +32,10 @@ template <>
 void pool_backward(RunContext&, const PoolJob<float>&);
 template <>
 void pool_backward(RunContext&, const PoolJob<double>&);
+
+// out: what of `head` reaches the output. Max, mean and sum.
+template <class T>
+void pool_along(RunContext& run, const PoolJob<T>& job);
 
 // Maxima over 2 x 2 windows that tile the image: the common case, in one pass. False: the job is another one.
 bool pool_pairs_forward(RunContext& run, const PoolJob<float>& job);

@@ -273,13 +273,58 @@ TEST_CASE("execution plan: one output of several has a head gradient") {
   }
 }
 
-TEST_CASE("execution plan: gradients of gradients are refused") {
-  Symbol x = sym.var("data0", {2});
-  CachedGraph graph(sym.exp(x), {"data0"}, {}, "second");
-  NDArray in = nd.ones({2});
+TEST_CASE("execution plan: gradients of gradients, with two outputs and with a head gradient that is recorded") {
+  Symbol a = sym.var("data0", {4}), b = sym.var("data1", {4});
+  auto program = [](const auto& F, const auto& x, const auto& y) {
+    auto t = F.tanh(x * y);
+    return std::vector{t * x, F.exp(t) + y};
+  };
+  CachedGraph graph(Symbol::group(program(sym, a, b)), data_names(2), {.exact = true}, "second");
+  for (int which : {0, 1, 2}) {  // heads: the first output, the second, both
+    std::vector<NDArray> results[2];
+    for (bool planned : {false, true}) {
+      NDArray x = numbers({4}, 1), y = numbers({4}, 2), h = numbers({4}, 3);
+      for (NDArray* i : {&x, &y, &h}) i->attach_grad();
+      autograd::record([&] {
+        std::vector<NDArray> out = planned ? call(graph, {x, y}) : program(nd, x, y);
+        std::vector<NDArray> heads, grads;
+        for (int i : {0, 1}) {
+          if (which == 1 - i) continue;
+          heads.push_back(out[size_t(i)]);
+          grads.push_back(i == 0 ? nd.sin(h) : NDArray());
+        }
+        const NDArray variables[] = {x, y};
+        std::vector<NDArray> d = autograd::grad(heads, variables, grads, true, true);
+        results[planned] = d;
+        return d[0] * d[0] + d[1];
+      }).backward();
+      for (NDArray* i : {&x, &y, &h}) results[planned].push_back(i->grad());
+    }
+    for (size_t i = 0; i < 5; ++i) {
+      INFO("heads " << which << ", result " << i);
+      CHECK(same_bits(results[0][i], results[1][i]));
+    }
+    CHECK((which == 1) == (floats(results[1][4]) == std::vector<float>(4, 0)));
+  }
+}
+
+TEST_CASE("execution plan: a gradient's program draws the numbers of its forward, whatever of it is needed") {
+  // the first draw reaches no gradient: the second one keeps its place
+  Symbol x = sym.var("data0", {50});
+  Symbol noise = sym.random_uniform({50});
+  CachedGraph graph(Symbol::group({noise + 0, sym.Dropout(x * x * x, {.p = 0.5})}), {"data0"}, {.exact = true}, "noise");
+  NDArray in = numbers({50});
   in.attach_grad();
-  CHECK_THROWS_WITH(autograd::record([&] { return autograd::grad(call(graph, {in})[0], in, true); }),
-                    Contains("hybridize(false)"));
+  kaon::random::seed(5);
+  autograd::record([&] {
+    std::vector<NDArray> out = call(graph, {in});
+    nd.random_uniform({10});  // numbers drawn in between are others
+    NDArray d = autograd::grad(out[1], in, true);
+    require_near(d * in, nd.multiply(out[1], 3).asvector<double>(), 1e-5);
+    return d;
+  }).backward();
+  NDArray kept = in.grad() / (6 * in);  // the mask
+  for (double m : kept.asvector<double>()) CHECK((std::abs(m) < 1e-6 || std::abs(m - 2) < 1e-5));
 }
 
 TEST_CASE("execution plan: an error names node, operator and the line of the call; the next call is right") {

@@ -200,29 +200,54 @@ void pooling(Rows& rows, Pooling op, const Shape& data, const Shape& out) {
   back.pooling_convention = op.pooling_convention;
   back.stride = op.stride, back.pad = op.pad, back.p_value = op.p_value, back.count_include_pad = op.count_include_pad,
   back.layout = op.layout;
+  PoolingAlong along;
+  along.kernel = op.kernel, along.pool_type = op.pool_type, along.global_pool = op.global_pool,
+  along.pooling_convention = op.pooling_convention;
+  along.stride = op.stride, along.pad = op.pad, along.p_value = op.p_value;
+  along.count_include_pad = op.count_include_pad, along.layout = op.layout;
   // the output follows from the data: a row whose third input is no output would mean nothing for max and lp
   if (op.pool_type == PoolType::max || op.pool_type == PoolType::lp) {
     const double level = op.pool_type == PoolType::max ? 2 : std::pow(1, 1 / power);
-    if (op.pool_type == PoolType::lp) return;
+    const auto levels = [=](const Shape& s) {
+      return constant(in(s, std::vector<double>(size_t(s.size()), level)));  // another choice of maxima: no derivative
+    };
+    if (op.pool_type == PoolType::lp) {
+      rows.emplace_back(along, std::vector{in(data), levels(data), levels(out)}, Reference(),
+                        RowOptions{.refused = true});
+      return;
+    }
+    const auto first_top = [=](const Hosts& in, const Shape& p) -> std::optional<Shape> {
+      std::vector<Shape> where;
+      window(in[1], p, where);
+      const auto first = std::find_if(where.begin(), where.end(), [&](const Shape& at) {
+        return in[1].at(at) == in[2].at(p) || std::isnan(in[1].at(at));
+      });
+      return first == where.end() ? std::nullopt : std::optional(*first);
+    };
     rows.emplace_back(
-        back,
-        std::vector{in(out), in(data, std::vector<double>(size_t(data.size()), level)),
-                    in(out, std::vector<double>(size_t(out.size()), level))},
+        along, std::vector{in(data), levels(data), levels(out)},
+        [=](const Hosts& in) {
+          return generate(out, [&](const Shape& p) {
+            const auto at = first_top(in, p);
+            return at ? in[0].at(*at) : 0;
+          });
+        },
+        RowOptions{.loosen = 2});
+    rows.emplace_back(
+        back, std::vector{in(out), levels(data), levels(out)},
         [=](const Hosts& in) {
           Host dx = zeros(data);
           each(out, [&](const Shape& p) {
-            std::vector<Shape> where;
-            window(in[1], p, where);
-            const auto first = std::find_if(where.begin(), where.end(), [&](const Shape& at) {
-              return in[1].at(at) == in[2].at(p) || std::isnan(in[1].at(at));
-            });
-            if (first != where.end()) dx.at(*first) += in[0].at(p);
+            if (const auto at = first_top(in, p)) dx.at(*at) += in[0].at(p);
           });
           return dx;
         },
         RowOptions{.loosen = 2});
     return;
   }
+  rows.emplace_back(
+      along, std::vector{in(data), in(data), in(out)}, [=](const Hosts& in) { return forward(in[0]); },
+      RowOptions{.loosen = 2});
   rows.emplace_back(
       back, std::vector{in(out), in(data), in(out)},
       [=](const Hosts& in) {
@@ -278,7 +303,7 @@ void pooling_rows(Rows& rows) {
           return in[0][0] * x * std::abs(x) / (y * y);
         });
       },
-      RowOptions{.loosen = 4, .tolerance = 1e-7});
+      RowOptions{.loosen = 4, .tolerance = 1e-7, .differentiate = false});
 }
 
 struct Moments {

@@ -106,7 +106,7 @@ void leaky_rows(Rows& rows) {
                             if (std::isinf(x)) x = std::copysign(1e3, x);  // the limit
                             return h * (leaky(type, x + step, slope) - leaky(type, x - step, slope)) / (2 * step);
                           }),
-                          RowOptions{.loosen = 2, .tolerance = 1e-7});
+                          RowOptions{.loosen = 2, .loosen_gradient = 10, .tolerance = 1e-7});
       }
     }
     for (int64_t n : {int64_t(1), shape.empty() ? 1 : shape[1]}) {

@@ -1,0 +1,221 @@
+// Gradients of gradients through hybridized nets: bit-equal to the imperative run with the imperative kernels.
+#include <thread>
+
+#include "kaon/gluon/trainer.h"
+#include "kaon/tests/gluon/hybrid_support.h"
+
+using namespace kaon;
+using namespace kaon::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+enum class Run { imperative, exact, fast };
+
+using Results = std::vector<std::vector<double>>;
+
+// y, its derivatives by x up to `order` - 1, and what backward() of the last one leaves at x and the parameters.
+template <class Net>
+Results derivatives(Net net, NDArray x, int order, Run run, bool children_only = false, int threads = 1) {
+  Engine engine({.threads = threads});
+  EngineScope scope(engine);
+  x = nd.array(x.asvector<float>(), x.shape());
+  net = ready(net, 7);
+  net(x);  // completes parameters
+  if (run != Run::imperative) {
+    const HybridizeOptions options{.static_alloc = true, .exact = run == Run::exact};
+    if (children_only) {
+      for (size_t i = 0; i < net.size(); i += 2) gluon::Block(net[int64_t(i)]).hybridize(options);
+    } else {
+      net.hybridize(options);
+    }
+  }
+  kaon::random::seed(11);
+  x.attach_grad();
+  Results all;
+  autograd::record([&] {
+    NDArray d = net(x);
+    all.push_back(values(d));
+    for (int k = 1; k < order; ++k) {
+      d = autograd::grad(d, x, true);
+      all.push_back(values(d));
+    }
+    return d;
+  }).backward();
+  all.push_back(values(x.grad()));
+  for (const gluon::Parameter& p : net.collect_params()) {
+    all.push_back(values(p.grad_req() == GradReq::null ? p.data() : p.grad()));
+  }
+  engine.wait_all();
+  return all;
+}
+
+bool any_nonzero(const std::vector<double>& v) {
+  return std::any_of(v.begin(), v.end(), [](double x) { return x != 0; });
+}
+
+// Orders 2 and 3; at these the derivatives by x must not vanish.
+template <class Make>
+void check_orders(Make make, const Shape& shape, bool children_only = false) {
+  const NDArray x = numbers(shape, 5);
+  for (int order : {2, 3}) {
+    const Results expected = derivatives(make(), x, order, Run::imperative, children_only);
+    REQUIRE(any_nonzero(expected[size_t(order)]));
+    for (int threads : {0, 2}) {
+      INFO("order " << order << ", " << threads << " threads");
+      const Results got = derivatives(make(), x, order, Run::exact, children_only, threads);
+      REQUIRE(got.size() == expected.size());
+      for (size_t i = 0; i < got.size(); ++i) {
+        INFO("result " << i);
+        if (children_only) {  // what comes to a child from several sides is summed in another order
+          require_close(got[i], expected[i], 1e-4, 1e-6);
+        } else {
+          REQUIRE(got[i] == expected[i]);  // every bit
+        }
+      }
+    }
+    const Results fast = derivatives(make(), x, order, Run::fast, children_only);
+    for (size_t i = 0; i < fast.size(); ++i) require_close(fast[i], expected[i], 1e-3, 1e-4);
+  }
+}
+
+nn::HybridSequential smooth_mlp() {
+  return nn::HybridSequential(nn::Dense(8, {.activation = "tanh"}), nn::Dense(6, {.activation = "sigmoid"}),
+                              nn::Dense(3, {.activation = "tanh"}));
+}
+
+}  // namespace
+
+TEST_CASE("higher order: an MLP", "[gluon]") { check_orders(smooth_mlp, {4, 5}); }
+
+TEST_CASE("higher order: convolutions, maxima and means over windows", "[gluon]") {
+  check_orders(
+      [] {
+        return nn::HybridSequential(nn::Conv2D(4, {.kernel_size = 3, .activation = "tanh"}),
+                                    nn::MaxPool2D({.pool_size = 2}),
+                                    nn::Conv2D(5, {.kernel_size = 3, .padding = 1, .activation = "sigmoid"}),
+                                    nn::MaxPool2D({.pool_size = 3, .strides = 1}), nn::AvgPool2D({.pool_size = 2}),
+                                    nn::Dense(3, {.activation = "tanh"}));
+      },
+      {2, 2, 12, 12});
+}
+
+TEST_CASE("higher order: BatchNorm in training changes its running statistics once", "[gluon]") {
+  check_orders(
+      [] {
+        return nn::HybridSequential(nn::Conv2D(3, {.kernel_size = 3}), nn::BatchNorm(), nn::Activation("tanh"),
+                                    nn::Dense(4), nn::BatchNorm(), nn::Activation("sigmoid"));
+      },
+      {6, 2, 6, 6});
+}
+
+TEST_CASE("higher order: LayerNorm and GELU", "[gluon]") {
+  check_orders(
+      [] {
+        return nn::HybridSequential(nn::Dense(7), nn::LayerNorm(), nn::GELU(), nn::Dense(3),
+                                    nn::LeakyReLU(0.1), nn::Activation("tanh"));
+      },
+      {5, 4});
+}
+
+TEST_CASE("higher order: Dropout keeps the mask of the forward", "[gluon]") {
+  check_orders(
+      [] {
+        return nn::HybridSequential(nn::Dense(32, {.activation = "tanh"}), nn::Dropout(0.4),
+                                    nn::Dense(16, {.activation = "tanh"}), nn::Dropout(0.2),
+                                    nn::Dense(3, {.activation = "sigmoid"}));
+      },
+      {6, 5});
+}
+
+TEST_CASE("higher order: every other child of an imperative parent is hybridized", "[gluon]") {
+  check_orders(smooth_mlp, {4, 5}, true);
+}
+
+TEST_CASE("higher order: a gradient penalty is trained as imperatively", "[gluon]") {
+  auto train = [](Run run) {
+    nn::HybridSequential net = ready(
+        nn::HybridSequential(nn::Dense(16, {.activation = "tanh"}), nn::Dense(16, {.activation = "tanh"}), nn::Dense(1)),
+        3);
+    gluon::Trainer trainer(net.collect_params(), optimizer::SGD({.learning_rate = 0.01}));
+    if (run != Run::imperative) net.hybridize({.static_alloc = true, .exact = run == Run::exact});
+    for (int i = 0; i < 20; ++i) {
+      NDArray x = numbers({8, 4}, uint32_t(i + 1));
+      x.attach_grad();
+      autograd::record([&] {
+        NDArray y = net(x);
+        NDArray slope = autograd::grad(y, x, true);
+        NDArray length = nd.sqrt(nd.sum(nd.square(slope), {.axis = Shape(1)}) + 1e-12);
+        return nd.mean(y) + nd.mean(nd.square(length - 1));
+      }).backward();
+      trainer.step(1);
+    }
+    Results result;
+    for (const gluon::Parameter& p : net.collect_params()) result.push_back(values(p.data()));
+    return result;
+  };
+  const Results expected = train(Run::imperative);
+  // The two parts of a parameter's gradient are summed in another order.
+  for (Run run : {Run::exact, Run::fast}) {
+    const Results got = train(run);
+    for (size_t i = 0; i < got.size(); ++i) require_close(got[i], expected[i], 1e-3, 1e-5);
+  }
+}
+
+TEST_CASE("higher order: each backward is one operation, planned once", "[gluon]") {
+  auto net = ready(smooth_mlp());
+  NDArray x = numbers({4, 5});
+  net(x);
+  net.hybridize({.static_alloc = true});
+  x.attach_grad();
+  Engine& engine = Engine::current();
+  for (int time = 0; time < 3; ++time) {
+    NDArray y = autograd::record([&] { return net(x); });
+    uint64_t before = engine.stats().ops;
+    NDArray d = autograd::record([&] { return autograd::grad(y, x, true); });
+    CHECK(engine.stats().ops == before + 1);
+    before = engine.stats().ops;
+    NDArray plain = autograd::grad(d, x, false);
+    CHECK(engine.stats().ops == before + 1);
+    d.wait_to_read(), plain.wait_to_read();
+  }
+}
+
+TEST_CASE("higher order: threads take gradients of gradients of one net", "[gluon]") {
+  auto net = ready(smooth_mlp());
+  net(numbers({4, 5}));
+  net.hybridize({.static_alloc = true, .exact = true});
+  auto second = [&](uint32_t seed) {
+    NDArray x = numbers({4, 5}, seed);
+    x.attach_grad();
+    NDArray d = autograd::record([&] { return autograd::grad(net(x), x, true); });
+    return values(autograd::grad(d, x, false));
+  };
+  std::vector<std::vector<double>> got(16);
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (uint32_t i = 0; i < 4; ++i) got[4 * t + i] = second(4 * t + i);
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  for (uint32_t i = 0; i < 16; ++i) CHECK(got[i] == second(i));
+}
+
+TEST_CASE("higher order: what has no second gradient says so, and only where one is taken", "[gluon]") {
+  for (bool hybridized : {false, true}) {
+    INFO(hybridized);
+    auto net = ready(nn::HybridSequential(nn::Dense(4, {.activation = "tanh"}), nn::HybridLambda([](auto F, auto x) {
+      return F.SoftmaxActivation(x);
+    })));
+    NDArray x = numbers({3, 5});
+    net(x);
+    if (hybridized) net.hybridize();
+    x.attach_grad();
+    NDArray d = autograd::record([&] { return autograd::grad(net(x), x, true); });
+    CHECK_NOTHROW(d.wait_to_read());
+    CHECK_THROWS_AS(d.backward(), StateError);
+    d = autograd::record([&] { return autograd::grad(net(x), x, true); });
+    CHECK_THAT(message_of([&] { d.backward(); }), Contains("[_backward_SoftmaxActivation] has no gradient"));
+  }
+}
