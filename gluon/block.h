@@ -36,6 +36,10 @@ class Block {
   ParameterDict collect_params(std::string_view select = "") const;
   void hybridize(bool active = true, const HybridizeOptions& options = {});
   void hybridize(const HybridizeOptions& options) { hybridize(true, options); }
+  // Of the hybridized call made last: what was planned for it. Throws StateError before there is one.
+  IntrusivePtr<ExecutionPlan> plan() const;
+  // Of its hybridized calls so far. Traces that have left the cache are not counted any more.
+  PlanStats plan_stats() const;
   // Every parameter becomes of this dtype; those of BatchNorm stay float32 when it is a 16-bit float. Throws TypeError,
   // and changes nothing, when a parameter that learns would not be floating.
   void cast(DType dtype);

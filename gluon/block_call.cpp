@@ -107,9 +107,38 @@ bool fits(const BlockNode::Trace& t, std::span<const NDArray* const> inputs, boo
   return true;
 }
 
+// A trace that read a shape holds for that shape alone.
+void check_policy(BlockNode& block, std::span<const NDArray* const> inputs, std::span<const std::string> names,
+                  bool training) {
+  if (block.options.policy == PlanPolicy::bucket && !training) {
+    throw ShapeError(
+        fmt::format("[{}] policy bucket needs a trace that holds for any number of rows, but hybrid_forward reads a shape "
+                    "or dtype; use the codes 0 and -1 of reshape, or PlanPolicy::retrace",
+                    block.path));
+  }
+  std::string change;
+  size_t traces = 0;
+  {
+    std::lock_guard guard(block.lock);
+    for (const BlockNode::Trace& t : block.traces) {
+      if (t.num_inputs != inputs.size() || t.training != training) continue;
+      std::vector<TensorMeta> now;
+      for (const NDArray* a : inputs) now.push_back({a->shape(), a->dtype()});
+      change = describe_change(names, t.metas, now);
+      ++traces;
+    }
+  }
+  if (traces == 0) return;
+  if (block.options.policy == PlanPolicy::error) {
+    throw StateError(fmt::format("[{}] policy error: nothing is planned for {}; plans: {}", block.path, change, traces));
+  }
+  if (block.options.on_miss) block.options.on_miss(fmt::format("[{}] traced again: {}", block.path, change));
+}
+
 BlockNode::Trace make_trace(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace,
                             bool training) {
   Traced traced = run_trace(inputs, trace);
+  if (traced.read_shapes) check_policy(block, inputs, traced.input_names, training);
   std::vector<std::string> names = traced.input_names;
   for (const Parameter& p : traced.parameters) names.push_back(p.name());
   BlockNode::Trace made{.num_inputs = inputs.size(),
@@ -127,7 +156,7 @@ BlockNode::Trace make_trace(BlockNode& block, std::span<const NDArray* const> in
     arenas = block.arenas;
   }
   made.graph = std::make_shared<CachedGraph>(traced.program, names, block.options, block.path, nullptr,
-                                             std::move(arenas));
+                                             std::move(arenas), inputs.size());
   return made;
 }
 
@@ -168,7 +197,7 @@ void call_traced(BlockNode& block, std::span<const NDArray* const> inputs, Trace
   std::shared_ptr<CachedGraph> graph;
   constexpr size_t few = 32;
   NDArray some[few];
-  std::vector<NDArray> many;
+  std::vector<NDArray, PoolAllocator<NDArray>> many;
   NDArray* parameters = some;
   size_t num_parameters = 0;
   auto take_existing = [&] {
@@ -200,7 +229,7 @@ void call_traced(BlockNode& block, std::span<const NDArray* const> inputs, Trace
     }
   }
   const NDArray* few_pointers[few + 8];
-  std::vector<const NDArray*> many_pointers;
+  std::vector<const NDArray*, PoolAllocator<const NDArray*>> many_pointers;
   size_t total = inputs.size() + num_parameters;
   const NDArray** all = few_pointers;
   if (total > few + 8) {
@@ -213,3 +242,32 @@ void call_traced(BlockNode& block, std::span<const NDArray* const> inputs, Trace
 }
 
 }  // namespace kaon::gluon::detail
+
+namespace kaon::gluon {
+
+IntrusivePtr<ExecutionPlan> Block::plan() const {
+  std::shared_ptr<CachedGraph> latest;
+  {
+    std::lock_guard guard(node_->lock);
+    uint64_t used = 0;
+    for (const BlockNode::Trace& t : node_->traces) {
+      if (t.used > used) used = t.used, latest = t.graph;
+    }
+  }
+  if (!latest) throw StateError(fmt::format("[plan] {} has not been called yet, hybridized", name()));
+  return latest->plan();
+}
+
+PlanStats Block::plan_stats() const {
+  PlanStats sum;
+  std::lock_guard guard(node_->lock);
+  for (const BlockNode::Trace& t : node_->traces) {
+    const PlanStats s = t.graph->stats();
+    sum.hits += s.hits;
+    sum.misses += s.misses;
+    sum.evictions += s.evictions;
+  }
+  return sum;
+}
+
+}  // namespace kaon::gluon

@@ -113,9 +113,25 @@ std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArra
   return made;
 }
 
+void TrainingStep::refuse_new_shapes(std::span<const NDArray* const> inputs) const {
+  if (options_.policy != PlanPolicy::error) return;
+  for (const auto& p : programs_) {
+    if (p->batch_size != batch_size_of(*inputs[0])) {
+      throw StateError(fmt::format("[TrainingStep] policy error: nothing is planned for data dim 0: {} -> {}; plans: {}",
+                                   p->batch_size, batch_size_of(*inputs[0]), programs_.size()));
+    }
+    if (!fit(p->metas, inputs)) {
+      throw StateError(
+          fmt::format("[TrainingStep] policy error: nothing is planned for {}; plans: {}",
+                      describe_change(p->traced->input_names, p->metas, metas_of(inputs)), programs_.size()));
+    }
+  }
+}
+
 TrainingStep::Program& TrainingStep::find(std::span<const NDArray* const> inputs) {
   auto found = std::find_if(programs_.begin(), programs_.end(), [&](const auto& p) { return fits(*p, inputs); });
   if (found == programs_.end()) {
+    refuse_new_shapes(inputs);
     std::shared_ptr<Program> made = make(inputs);
     if (programs_.size() >= size_t(options_.max_plans)) programs_.pop_back();
     found = programs_.insert(programs_.end(), std::move(made));

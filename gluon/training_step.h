@@ -47,6 +47,7 @@ class TrainingStep {
   static HybridizeOptions default_options() { return {.static_alloc = true, .static_shape = true}; }
   TrainingStep(Trainer& trainer, const HybridizeOptions& options, Trace trace);
   bool fits(const Program& program, std::span<const NDArray* const> inputs) const;
+  void refuse_new_shapes(std::span<const NDArray* const> inputs) const;  // under PlanPolicy::error
   Program& find(std::span<const NDArray* const> inputs);
   std::shared_ptr<Program> make(std::span<const NDArray* const> inputs) const;
 

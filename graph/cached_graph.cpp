@@ -3,17 +3,47 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <mutex>
 #include <unordered_set>
 
 #include "kaon/graph/autograd.h"
+#include "kaon/graph/bucket.h"
 #include "kaon/graph/gradient_program.h"
 #include "kaon/graph/passes/passes.h"
+#include "kaon/graph/row_independence.h"
 
 namespace kaon {
+namespace {
+
+Shape with_rows(Shape shape, int64_t rows) {
+  if (shape.ndim() > 0) shape[0] = rows;
+  return shape;
+}
+
+}  // namespace
+
+void print_miss(std::string_view line) { std::fprintf(stderr, "kaon: %.*s\n", int(line.size()), line.data()); }
+
+std::string describe_change(std::span<const std::string> names, std::span<const TensorMeta> old,
+                            std::span<const TensorMeta> now) {
+  for (size_t i = 0; i < now.size(); ++i) {
+    const TensorMeta &was = old[i], &is = now[i];
+    if (was.dtype != is.dtype)
+      return fmt::format("{} dtype: {} -> {}", names[i], name_of(was.dtype), name_of(is.dtype));
+    if (was.shape.ndim() != is.shape.ndim())
+      return fmt::format("{} shape: {} -> {}", names[i], was.shape.str(), is.shape.str());
+    for (int d = 0; d < is.shape.ndim(); ++d) {
+      if (was.shape[d] != is.shape[d])
+        return fmt::format("{} dim {}: {} -> {}", names[i], d, was.shape[d], is.shape[d]);
+    }
+  }
+  return "";
+}
 
 CachedGraph::CachedGraph(const Symbol& program, std::vector<std::string> input_names, HybridizeOptions options,
-                         std::string name, std::shared_ptr<const Update> update, IntrusivePtr<PlanArenas> arenas)
+                         std::string name, std::shared_ptr<const Update> update, IntrusivePtr<PlanArenas> arenas,
+                         size_t num_data)
     : CachedGraph(
           [program, input_names](std::span<const TensorMeta> metas, bool training) {
             Graph g = Graph::from_symbol(program, input_names);
@@ -24,6 +54,7 @@ CachedGraph::CachedGraph(const Symbol& program, std::vector<std::string> input_n
           program.entries().size(), input_names, options, std::move(name), std::move(arenas)) {
   program_ = program;
   update_ = std::move(update);
+  num_data_ = std::min(num_data, input_names_.size());
   std::unordered_set<std::string_view> seen;
   for (const std::string& n : input_names_) {
     if (!seen.insert(n).second)
@@ -44,22 +75,33 @@ CachedGraph::CachedGraph(Trace trace, size_t num_outputs, std::vector<std::strin
   }
   if (options.max_plans < 1)
     throw ValueError(fmt::format("[hybridize] max_plans must be at least 1, got {}", options.max_plans));
+  check_buckets(options.buckets);
+  if (options.policy == PlanPolicy::bucket && options.exact) {
+    throw ValueError("[hybridize] policy bucket is not exact: kernels may round otherwise for another number of rows");
+  }
 }
 
-bool CachedGraph::matches(const Key& key, std::span<const NDArray* const> inputs, bool training, bool recorded) const {
+bool CachedGraph::matches(const Key& key, std::span<const NDArray* const> inputs, bool training, bool recorded,
+                          int64_t bucket) const {
   if (key.training != training || key.wanted.empty() == recorded) return false;
   if (!inputs.empty() && key.device != inputs[0]->device()) return false;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ArrayNode& a = *inputs[i]->ptr();
-    if (!(key.inputs[i].shape == a.shape) || key.inputs[i].dtype != a.dtype) return false;
+    if (key.inputs[i].dtype != a.dtype) return false;
+    if (bucket < 0 || i >= num_data_) {
+      if (!(key.inputs[i].shape == a.shape)) return false;
+    } else if (!(key.inputs[i].shape == with_rows(a.shape, bucket))) {
+      return false;
+    }
     if (recorded && key.wanted[i] != autograd::wants_gradient(*inputs[i])) return false;
   }
   return true;
 }
 
-CachedGraph::Entry* CachedGraph::look_up(std::span<const NDArray* const> inputs, bool training, bool recorded) {
+CachedGraph::Entry* CachedGraph::look_up(std::span<const NDArray* const> inputs, bool training, bool recorded,
+                                         int64_t bucket) {
   for (Entry& e : entries_) {
-    if (!matches(e.key, inputs, training, recorded)) continue;
+    if (!matches(e.key, inputs, training, recorded, bucket)) continue;
     e.used = ++clock_;
     return &e;
   }
@@ -67,9 +109,13 @@ CachedGraph::Entry* CachedGraph::look_up(std::span<const NDArray* const> inputs,
 }
 
 IntrusivePtr<ExecutionPlan> CachedGraph::find(std::span<const NDArray* const> inputs, bool training, bool recorded) {
+  int64_t bucket = -1;  // rows that the plan is for; -1: those of the data
+  if (is_bucketed(training, recorded)) {
+    bucket = bucket_of(rows_of(inputs.first(num_data_), name_), options_.buckets, name_);
+  }
   {
     std::lock_guard lock(lock_);
-    if (Entry* e = look_up(inputs, training, recorded)) {
+    if (Entry* e = look_up(inputs, training, recorded, bucket)) {
       ++stats_.hits;
       return e->plan;
     }
@@ -81,11 +127,17 @@ IntrusivePtr<ExecutionPlan> CachedGraph::find(std::span<const NDArray* const> in
     key.inputs.push_back({a->shape(), a->dtype()});
     if (recorded) key.wanted.push_back(autograd::wants_gradient(*a));
   }
+  for (size_t i = 0; i < num_data_ && bucket >= 0; ++i) key.inputs[i].shape[0] = bucket;
+  {
+    std::lock_guard lock(lock_);
+    refuse_new_shapes(key);
+  }
   IntrusivePtr<ExecutionPlan> plan = build(key);
-  std::lock_guard lock(lock_);
+  std::unique_lock lock(lock_);
   ++stats_.misses;
-  if (Entry* e = look_up(inputs, training, recorded)) return e->plan;  // another thread was faster
-  last_miss_ = explain(key);
+  if (Entry* e = look_up(inputs, training, recorded, bucket)) return e->plan;  // another thread was faster
+  refuse_new_shapes(key);
+  const std::string why = last_miss_ = explain(key);
   if (entries_.size() >= size_t(options_.max_plans)) {
     auto oldest = std::min_element(entries_.begin(), entries_.end(),
                                    [](const Entry& a, const Entry& b) { return a.used < b.used; });
@@ -93,10 +145,30 @@ IntrusivePtr<ExecutionPlan> CachedGraph::find(std::span<const NDArray* const> in
     ++stats_.evictions;
   }
   entries_.push_back({std::move(key), plan, ++clock_});
+  lock.unlock();
+  if (options_.on_miss) options_.on_miss(fmt::format("[{}] new plan: {}", name_, why));
   return plan;
 }
 
+void CachedGraph::refuse_new_shapes(const Key& key) const {
+  if (options_.policy != PlanPolicy::error) return;
+  const Entry* latest = nullptr;  // of those that differ in nothing else
+  for (const Entry& e : entries_) {
+    if (e.key.device != key.device || e.key.training != key.training || e.key.wanted != key.wanted) continue;
+    if (describe_change(input_names_, e.key.inputs, key.inputs).empty()) return;  // another thread was faster
+    if (!latest || e.used > latest->used) latest = &e;
+  }
+  if (!latest) return;
+  throw StateError(fmt::format("[{}] policy error: nothing is planned for {}; plans: {}", name_,
+                               describe_change(input_names_, latest->key.inputs, key.inputs), entries_.size()));
+}
+
 IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
+  const bool padded = is_bucketed(key.training, !key.wanted.empty());
+  std::vector<bool> has_rows;
+  if (padded) {
+    has_rows = prove_rows_independent(program_, input_names_, key.inputs, num_data_, key.inputs[0].shape[0], name_);
+  }
   auto trace = [trace = trace_, metas = key.inputs, training = key.training] { return trace(metas, training); };
   passes::Options passes{.training = key.training,
                          .exact = options_.exact,
@@ -105,7 +177,8 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
   PlanOptions options{.training = key.training,
                       .exact = options_.exact,
                       .arenas = arenas_,
-                      .keep_arenas = options_.static_alloc};
+                      .keep_arenas = options_.static_alloc,
+                      .padded = padded};
   Graph graph;
   try {
     graph = passes::run(trace(), passes);
@@ -119,7 +192,12 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
     options.gradients =
         std::make_shared<GradientProgram>(trace, key.wanted, key.training, input_names_, options_, name_, arenas_, num_outputs_);
   }
-  options.history = [trace, passes] { return passes::explain(trace(), passes); };
+  if (padded) graph = pad_rows(std::move(graph), num_data_, has_rows);
+  options.history = [trace, passes, padded, has_rows, num_data = num_data_] {
+    std::string text = passes::explain(trace(), passes);
+    if (!padded) return text;
+    return text + "--- pad_rows\n" + pad_rows(passes::run(trace(), passes), num_data, has_rows).str();
+  };
   return IntrusivePtr<ExecutionPlan>(new ExecutionPlan(std::move(graph), options));
 }
 
@@ -128,17 +206,7 @@ std::string CachedGraph::explain(const Key& key) const {
   const Key& last = std::max_element(entries_.begin(), entries_.end(), [](const Entry& a, const Entry& b) {
                       return a.used < b.used;
                     })->key;
-  for (size_t i = 0; i < key.inputs.size(); ++i) {
-    const TensorMeta &was = last.inputs[i], &is = key.inputs[i];
-    if (was.dtype != is.dtype)
-      return fmt::format("{} dtype: {} -> {}", input_names_[i], name_of(was.dtype), name_of(is.dtype));
-    if (was.shape.ndim() != is.shape.ndim())
-      return fmt::format("{} shape: {} -> {}", input_names_[i], was.shape.str(), is.shape.str());
-    for (int d = 0; d < is.shape.ndim(); ++d) {
-      if (was.shape[d] != is.shape[d])
-        return fmt::format("{} dim {}: {} -> {}", input_names_[i], d, was.shape[d], is.shape[d]);
-    }
-  }
+  if (std::string change = describe_change(input_names_, last.inputs, key.inputs); !change.empty()) return change;
   if (last.device != key.device) return fmt::format("device: {} -> {}", last.device.str(), key.device.str());
   if (last.training != key.training) return fmt::format("training: {} -> {}", last.training, key.training);
   if (last.wanted.empty() != key.wanted.empty())

@@ -9,13 +9,34 @@
 
 namespace kaon {
 
+// What a call does whose inputs have shapes or dtypes that nothing is planned for yet.
+//   retrace: it is planned as well.
+//   error: it throws StateError, saying which argument changed. A plan for another mode (training, gradients wanted,
+//     device) is made all the same.
+//   bucket: the number of rows, which is the first dimension of the data, is rounded up to the next bucket; one plan
+//     serves all calls of a bucket, with zeros for the rows that a call lacks, which costs one copy of the data and one of
+//     the outputs. The first call proves that no row's result depends on another row, or throws ShapeError naming the
+//     operator that mixes them, as it does for a trace that read a shape. Calls that train or are recorded are planned
+//     for their very shapes: statistics of the batch and gradients of parameters would see the padding. Not with
+//     `exact`: kernels may round otherwise for another number of rows.
+enum class PlanPolicy : uint8_t { retrace, bucket, error };
+
 struct HybridizeOptions {
   bool static_alloc =
       false;  // keep the arena between calls (Kaon always plans memory; without it arenas are given back)
   bool static_shape = false;  // as MXNet's; requires static_alloc
   bool exact = false;         // imperative kernels and layouts only: bit-equal to the imperative run
   int max_plans = 8;          // least recently used goes
+  PlanPolicy policy = PlanPolicy::retrace;
+  Shape buckets{};                               // of rows, ascending, the last being the most; none: powers of two
+  void (*on_miss)(std::string_view) = nullptr;   // gets one line for each plan that is made: why (print_miss)
 };
+
+// Writes the line to stderr.
+void print_miss(std::string_view line);
+// "data dim 0: 32 -> 31": the first difference; empty when there is none.
+std::string describe_change(std::span<const std::string> names, std::span<const TensorMeta> old,
+                            std::span<const TensorMeta> now);
 
 struct PlanStats {
   uint64_t hits = 0, misses = 0, evictions = 0;
@@ -24,10 +45,11 @@ struct PlanStats {
 // Thread safety: call() from any thread.
 class CachedGraph {
  public:
-  // `input_names`: the variables of `program` in the order in which arrays are given; data first.
+  // `input_names`: the variables of `program` in the order in which arrays are given; data first, `num_data` of them.
   // Its plans share arenas, with those of other graphs that are given the same. With an update each call is a training step: forward, gradients of the outputs' sum, update.
   CachedGraph(const Symbol& program, std::vector<std::string> input_names, HybridizeOptions options, std::string name,
-              std::shared_ptr<const Update> update = nullptr, IntrusivePtr<PlanArenas> arenas = nullptr);
+              std::shared_ptr<const Update> update = nullptr, IntrusivePtr<PlanArenas> arenas = nullptr,
+              size_t num_data = 1);
   // From the inputs' shapes and the mode, the program with all shapes and numbered draws.
   using Trace = std::function<Graph(std::span<const TensorMeta> inputs, bool training)>;
   CachedGraph(Trace trace, size_t num_outputs, std::vector<std::string> input_names, HybridizeOptions options,
@@ -60,11 +82,16 @@ class CachedGraph {
     IntrusivePtr<ExecutionPlan> plan;
     uint64_t used = 0;
   };
-  bool matches(const Key& key, std::span<const NDArray* const> inputs, bool training, bool recorded) const;
+  bool matches(const Key& key, std::span<const NDArray* const> inputs, bool training, bool recorded,
+               int64_t bucket) const;
   IntrusivePtr<ExecutionPlan> find(std::span<const NDArray* const> inputs, bool training, bool recorded);
-  Entry* look_up(std::span<const NDArray* const> inputs, bool training, bool recorded);
+  Entry* look_up(std::span<const NDArray* const> inputs, bool training, bool recorded, int64_t bucket);
   IntrusivePtr<ExecutionPlan> build(const Key& key) const;
+  bool is_bucketed(bool training, bool recorded) const {
+    return options_.policy == PlanPolicy::bucket && !training && !recorded;
+  }
   std::string explain(const Key& key) const;
+  void refuse_new_shapes(const Key& key) const;  // under PlanPolicy::error
 
   Trace trace_;
   size_t num_outputs_;
@@ -74,6 +101,7 @@ class CachedGraph {
   HybridizeOptions options_;
   const char* name_;
   IntrusivePtr<PlanArenas> arenas_;
+  size_t num_data_ = 0;
   mutable SpinLock lock_;
   std::vector<Entry> entries_;
   uint64_t clock_ = 0;

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "kaon/engine/trace.h"
+#include "kaon/graph/bucket.h"
 #include "kaon/graph/reorder.h"
 #include "kaon/ops/kernel_call.h"
 #include "kaon/ops/random_state.h"
@@ -50,14 +51,14 @@ void ExecutionPlan::add_step(uint32_t number) {
             .random = draws_numbers(*n.op, n.attrs.get(), options_.training)};
   if (step.random) random_numbers_ = std::max(random_numbers_, n.random_offset + random_draws(n.outputs[0].shape));
   for (uint32_t i = 0; i < n.inputs.size(); ++i) {
-    add_view(half, n.inputs[i]);
+    add_view(half, n.inputs[i], n.op == &PadRows::def);
     step.updates |= note_read(n, i);
   }
-  for (uint32_t k = 0; k < n.outputs.size(); ++k) add_view(half, {number, k});
+  for (uint32_t k = 0; k < n.outputs.size(); ++k) add_view(half, {number, k}, n.op == &TakeRows::def);
   half.steps.push_back(step);
 }
 
-void ExecutionPlan::add_view(Half& half, ValueId v) {
+void ExecutionPlan::add_view(Half& half, ValueId v, bool has_rows) {
   const ValueSlot& s = memory_.slot(v);
   const TensorMeta& m = graph_.meta(v);
   TensorView view{nullptr, m.shape, m.dtype, graph_.layout(v)};
@@ -68,7 +69,7 @@ void ExecutionPlan::add_view(Half& half, ValueId v) {
     view.data = c.node().data();
     source = {c.node().chunk.get(), c.node().offset};
   } else if (s.place != Place::arena) {
-    half.externals.push_back({uint32_t(views_.size()), s.place, s.index});
+    half.externals.push_back({uint32_t(views_.size()), s.place, s.index, has_rows});
   }
   views_.push_back(view);
   if (!options_.training) sources_.push_back(source);
@@ -117,10 +118,13 @@ void ExecutionPlan::give_back_unused(const PlanRun& run) {
   if (!options_.keep_arenas) options_.arenas->give_back_unused(run.number);
 }
 
-void ExecutionPlan::make_arrays(size_t first, Device device, std::span<NDArray> arrays) const {
+void ExecutionPlan::make_arrays(size_t first, Device device, std::span<NDArray> arrays, int64_t rows) const {
   for (size_t i = 0; i < arrays.size(); ++i) {
-    const TensorMeta& m = graph_.meta(graph_.outputs[first + i]);
-    if (!arrays[i].defined()) arrays[i] = NDArray::empty(m.shape, m.dtype, device);
+    if (arrays[i].defined()) continue;
+    const ValueId v = graph_.outputs[first + i];
+    TensorMeta m = graph_.meta(v);
+    if (options_.padded && graph_.nodes[v.node].op == &TakeRows::def) m.shape[0] = rows;
+    arrays[i] = NDArray::empty(m.shape, m.dtype, device);
   }
 }
 
@@ -201,7 +205,8 @@ void ExecutionPlan::push(const Submission& s, const OpLabel& label) {
 
 PlanRun& ExecutionPlan::forward(std::span<const NDArray* const> inputs, std::span<NDArray> outputs,
                                 const OpLabel& label, bool lease, const RandomKey* numbers) {
-  make_arrays(0, inputs.empty() ? Device() : inputs[0]->device(), outputs);
+  make_arrays(0, inputs.empty() ? Device() : inputs[0]->device(), outputs,
+              options_.padded ? inputs[0]->shape()[0] : 0);
   RandomKey key = numbers ? *numbers : random_numbers_ ? random::draw(random_numbers_) : RandomKey{};
   PlanRun& run = acquire();
   run.key = key;
@@ -258,6 +263,7 @@ void ExecutionPlan::execute(OpNode& op, PlanCall& call, RunContext& context) con
   for (const External& e : half.externals) {
     ArrayNode* a = call.arrays()[e.place == Place::input ? e.index : graph_.inputs.size() + e.index];
     views[e.view].data = a->data();
+    if (e.has_rows) views[e.view].shape = a->shape;
     // what this operation itself writes may change under way
     const bool is_stable = e.place == Place::input && !mutated_[e.index];
     if (!run.sources.empty()) run.sources[e.view] = is_stable ? Source{a->chunk.get(), a->offset} : Source();

@@ -32,6 +32,7 @@ struct PlanOptions {
   bool exact = false;        // the imperative kernels
   IntrusivePtr<PlanArenas> arenas{};  // null: of its own
   bool keep_arenas = false;  // else their memory goes back to the storage after each use
+  bool padded = false;       // made by pad_rows(): the first input says how many rows a call has
   std::function<std::string()> history{};  // how the graph came about, for dump(); null: nobody knows
   std::shared_ptr<GradientProgram> gradients{};  // the backward as a program, for gradients that are recorded
   std::string refusal{};                         // why there is no backward, though gradients were wanted
@@ -91,6 +92,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
     uint32_t view;
     Place place;
     uint32_t index;
+    bool has_rows;  // of the call's number: its shape is that of the array
   };
   // One half on its way to the engine.
   struct Submission {
@@ -115,10 +117,11 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   };
 
   void add_step(uint32_t number);
-  void add_view(Half& half, ValueId v);
+  void add_view(Half& half, ValueId v, bool has_rows);
   bool note_read(const Node& node, uint32_t input);  // true: it is updated in place
   PlanRun& acquire();  // until end_lease()
-  void make_arrays(size_t first, Device device, std::span<NDArray> arrays) const;
+  // rows: of the call, where the plan is padded.
+  void make_arrays(size_t first, Device device, std::span<NDArray> arrays, int64_t rows = 0) const;
   void push(const Submission& s, const OpLabel& label);
   void spare_finished(OpNode& op, const PlanCall& call, const Node& failing) const;
   void execute(OpNode& op, PlanCall& call, RunContext& context) const;
