@@ -1,17 +1,31 @@
-# CUDA: this release has the option and the seams, not the kernels.
+# CUDA: libkaon_cuda.so from engine/cuda, which a process opens when it first asks for a GPU.
 
 if(NOT KAON_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "KAON_CUDA is ${KAON_CUDA}: expected AUTO, ON or OFF")
 endif()
-
-if(NOT KAON_CUDA STREQUAL "OFF")
-  find_package(CUDAToolkit QUIET)
-  if(CUDAToolkit_FOUND)
-    message(STATUS "CUDA ${CUDAToolkit_VERSION} found: not used yet, Kaon's CUDA kernels come with a later release")
-  elseif(KAON_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "KAON_CUDA is ON, but no CUDA toolkit was found. Put nvcc into PATH or set CUDAToolkit_ROOT; "
-                        "or configure with -DKAON_CUDA=OFF (Kaon's CUDA kernels come with a later release).")
-  else()
-    message(STATUS "CUDA not found: building for the CPU (Kaon's CUDA kernels come with a later release)")
-  endif()
+if(KAON_CUDA STREQUAL "OFF")
+  return()
 endif()
+
+find_package(CUDAToolkit QUIET)
+if(NOT CUDAToolkit_FOUND)
+  if(KAON_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "KAON_CUDA is ON, but no CUDA toolkit was found. Put nvcc into PATH or set CUDAToolkit_ROOT; "
+                        "or configure with -DKAON_CUDA=OFF.")
+  endif()
+  message(STATUS "CUDA not found: building for the CPU")
+  return()
+endif()
+message(STATUS "CUDA ${CUDAToolkit_VERSION}: building libkaon_cuda.so")
+
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/engine/cuda/*.cpp)
+add_library(kaon_cuda MODULE ${sources})
+target_link_libraries(kaon_cuda PRIVATE kaon_engine CUDA::cudart_static)
+# It shares classes with the program that opens it, and no state: what it takes of the engine stays inside.
+target_link_options(kaon_cuda PRIVATE -Wl,--exclude-libs,ALL)
+set_target_properties(kaon_cuda PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+kaon_compile_options(kaon_cuda)
+# Where programs find it.
+target_link_options(kaon_engine INTERFACE $<BUILD_INTERFACE:-Wl,-rpath,${PROJECT_BINARY_DIR}>
+                                          $<INSTALL_INTERFACE:-Wl,-rpath,$<INSTALL_PREFIX>/${CMAKE_INSTALL_LIBDIR}>)
+install(TARGETS kaon_cuda LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})

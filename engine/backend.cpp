@@ -3,21 +3,27 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <mutex>
+#include <vector>
+
 #include "kaon/engine/error.h"
 
 namespace kaon {
 namespace {
 
 // libkaon_cuda.so is opened at the first question about GPUs, so a CPU process never loads CUDA. It exports
-// kaon_cuda_backend() (this) and kaon_cuda_bind_kernels() (called by ops/).
+// kaon_cuda_backend().
 struct CudaLibrary {
   Backend* backend = nullptr;
+  int count = 0;
   std::string reason;
+  std::mutex mutex;
+  std::vector<std::unique_ptr<DeviceDriver>> drivers;  // under mutex
 
   CudaLibrary() {
     void* library = dlopen("libkaon_cuda.so", RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-      reason = "libkaon_cuda.so is not installed";
+      reason = fmt::format("libkaon_cuda.so cannot be loaded: {}", dlerror());
       return;
     }
     auto make = reinterpret_cast<Backend* (*)()>(dlsym(library, "kaon_cuda_backend"));
@@ -27,6 +33,7 @@ struct CudaLibrary {
     }
     try {
       backend = make();
+      count = backend->device_count();
     } catch (const std::exception& e) {
       reason = e.what();
     }
@@ -40,8 +47,17 @@ CudaLibrary& cuda() {
 
 }  // namespace
 
-int gpu_count() { return cuda().backend ? cuda().backend->device_count() : 0; }
+int gpu_count() { return cuda().count; }
 const char* gpu_unavailable_reason() { return cuda().reason.c_str(); }
+
+DeviceDriver& gpu_driver(int index) {
+  check_device(gpu(index), "gpu");
+  std::lock_guard lock(cuda().mutex);
+  auto& drivers = cuda().drivers;
+  if (drivers.size() <= size_t(index)) drivers.resize(size_t(index) + 1);
+  if (!drivers[size_t(index)]) drivers[size_t(index)] = cuda().backend->open(index);
+  return *drivers[size_t(index)];
+}
 
 void check_device(Device device, const char* op) {
   if (device.type == DeviceType::cpu) return;

@@ -1,21 +1,48 @@
 // What a device other than the CPU has to provide. The CUDA backend implements these and is opened on demand.
 #pragma once
 
+#include <memory>
+#include <string>
+
 #include "kaon/engine/device.h"
+#include "kaon/engine/stream.h"
 
 namespace kaon {
+
+// Where a device's memory comes from. Thread safety: any thread.
+class DeviceMemory {
+ public:
+  virtual ~DeviceMemory() = default;
+  virtual void* allocate(size_t bytes) = 0;       // null when there is none
+  virtual void free(void* block) noexcept = 0;    // waits for work that has been launched
+};
+
+// One device, as its driver has it. Thread safety: any thread; copy() as its stream.
+class DeviceDriver : public DeviceMemory {
+ public:
+  virtual std::string name() const = 0;  // "NVIDIA H200"
+  virtual std::unique_ptr<Stream> make_stream() = 0;
+  // Launches a copy between memory of this device and of the host, or within either. Host memory that is not pinned may
+  // block the caller until it has been read.
+  virtual void copy(void* to, const void* from, size_t bytes, Stream& stream) = 0;
+  virtual void* allocate_pinned(size_t bytes) = 0;  // of the host; null when there is none
+  virtual void free_pinned(void* block) noexcept = 0;
+};
 
 // A kind of device. Thread safety: any thread.
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual int device_count() = 0;
+  virtual std::unique_ptr<DeviceDriver> open(int index) = 0;  // throws DeviceError
 };
 
 // Number of usable GPUs; 0 without a driver, a GPU or the CUDA library. Thread safety: any thread.
 int gpu_count();
 // Why gpu_count() is 0; empty otherwise.
 const char* gpu_unavailable_reason();
+// Opened when first asked for, and kept as long as the process. Throws DeviceError. Thread safety: any thread.
+DeviceDriver& gpu_driver(int index);
 
 // Throws DeviceError when `device` does not exist, naming it and how many there are.
 void check_device(Device device, const char* op);

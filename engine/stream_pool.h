@@ -1,24 +1,16 @@
 // StreamPool: memory of a device, reused in the order of its streams.
 #pragma once
 
-#include <cstddef>
 #include <deque>
 #include <map>
 #include <mutex>
 #include <span>
 
+#include "kaon/engine/backend.h"
 #include "kaon/engine/storage.h"
 #include "kaon/engine/stream_order.h"
 
 namespace kaon {
-
-// Where a device's memory comes from. Thread safety: any thread.
-class DeviceMemory {
- public:
-  virtual ~DeviceMemory() = default;
-  virtual void* allocate(size_t bytes) = 0;  // null when there is none
-  virtual void free(void* block) noexcept = 0;
-};
 
 // A block is freed while work that uses it may still run: it comes with the points after which nobody does. Whoever
 // gets it next, on any stream, is ordered behind these, by nothing at all on the same stream. Sizes are rounded up to

@@ -1,0 +1,161 @@
+#include "kaon/engine/cuda/cuda_device.h"
+
+#include <fmt/format.h>
+
+#include "kaon/engine/error.h"
+
+namespace kaon::cuda {
+
+void check(cudaError_t status, const char* what) {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // said here; what is not sticky is over
+  const std::string text =
+      fmt::format("[{}] CUDA: {} ({})", what, cudaGetErrorString(status), cudaGetErrorName(status));
+  if (status == cudaErrorMemoryAllocation) throw MemoryError(text);
+  throw DeviceError(text);
+}
+
+namespace {
+
+class CudaEvent final : public StreamEvent {
+ public:
+  CudaEvent(EventPool& pool, cudaStream_t stream) : pool_(pool), event_(pool.take()) {
+    if (const cudaError_t status = cudaEventRecord(event_, stream); status != cudaSuccess) {
+      pool_.give(event_);
+      check(status, "event");
+    }
+  }
+  ~CudaEvent() override { pool_.give(event_); }
+  bool is_done() override {
+    const cudaError_t status = cudaEventQuery(event_);
+    if (status == cudaErrorNotReady) return false;
+    check(status, "device");
+    return true;
+  }
+  cudaEvent_t get() const { return event_; }
+
+ private:
+  EventPool& pool_;
+  const cudaEvent_t event_;
+};
+
+struct Call {
+  void (*work)(void*) noexcept;
+  void* argument;
+};
+
+}  // namespace
+
+cudaEvent_t EventPool::take() {
+  {
+    std::lock_guard lock(mutex_);
+    if (!idle_.empty()) {
+      cudaEvent_t event = idle_.back();
+      idle_.pop_back();
+      return event;
+    }
+  }
+  const DeviceScope device(device_);
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "event");
+  return event;
+}
+
+// They live as long as the process, like the device.
+void EventPool::give(cudaEvent_t event) noexcept {
+  std::lock_guard lock(mutex_);
+  idle_.push_back(event);
+}
+
+CudaStream::CudaStream(int device, EventPool& events) : device_(device), events_(events) {
+  const DeviceScope scope(device);
+  // does not wait for the default stream, which other libraries in the process may use
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
+}
+
+CudaStream::~CudaStream() { cudaStreamDestroy(stream_); }
+
+IntrusivePtr<StreamEvent> CudaStream::record() {
+  const DeviceScope scope(device_);
+  return IntrusivePtr<StreamEvent>(new CudaEvent(events_, stream_));
+}
+
+void CudaStream::wait(StreamEvent& event) {
+  check(cudaStreamWaitEvent(stream_, static_cast<CudaEvent&>(event).get(), 0), "stream");
+}
+
+// Not cudaLaunchHostFunc: that one is not called when the device has failed.
+void CudaStream::call(void (*work)(void*) noexcept, void* argument) {
+  auto made = std::make_unique<Call>(work, argument);
+  check(cudaStreamAddCallback(
+            stream_,
+            [](cudaStream_t, cudaError_t, void* data) {
+              const std::unique_ptr<Call> call(static_cast<Call*>(data));
+              call->work(call->argument);
+            },
+            made.get(), 0),
+        "stream");
+  made.release();
+}
+
+std::string CudaDriver::name() const {
+  cudaDeviceProp properties{};
+  check(cudaGetDeviceProperties(&properties, index_), "device");
+  return properties.name;
+}
+
+std::unique_ptr<Stream> CudaDriver::make_stream() { return std::make_unique<CudaStream>(index_, events_); }
+
+void CudaDriver::copy(void* to, const void* from, size_t bytes, Stream& stream) {
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<CudaStream&>(stream).get()), "copy");
+}
+
+void* CudaDriver::allocate(size_t bytes) {
+  const DeviceScope scope(index_);
+  void* block = nullptr;
+  const cudaError_t status = cudaMalloc(&block, bytes);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  check(status, "allocate");
+  return block;
+}
+
+void CudaDriver::free(void* block) noexcept { cudaFree(block); }
+
+void* CudaDriver::allocate_pinned(size_t bytes) {
+  void* block = nullptr;
+  const cudaError_t status = cudaHostAlloc(&block, bytes, cudaHostAllocPortable);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  check(status, "allocate");
+  return block;
+}
+
+void CudaDriver::free_pinned(void* block) noexcept { cudaFreeHost(block); }
+
+namespace {
+
+class CudaBackend final : public Backend {
+ public:
+  CudaBackend() {
+    check(cudaGetDeviceCount(&count_), "gpu_count");
+  }
+  int device_count() override { return count_; }
+  std::unique_ptr<DeviceDriver> open(int index) override { return std::make_unique<CudaDriver>(index); }
+
+ private:
+  int count_ = 0;
+};
+
+}  // namespace
+}  // namespace kaon::cuda
+
+// Throws what explains why there is no GPU.
+extern "C" __attribute__((visibility("default"))) kaon::Backend* kaon_cuda_backend() {
+  static auto* backend = new kaon::cuda::CudaBackend;
+  return backend;
+}

@@ -1,0 +1,75 @@
+// A CUDA device behind the interfaces of engine/backend.h and engine/stream.h.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <mutex>
+#include <vector>
+
+#include "kaon/engine/backend.h"
+
+namespace kaon::cuda {
+
+// Throws DeviceError, or MemoryError where that is what is lacking.
+void check(cudaError_t status, const char* what);
+
+// Makes a device current for this thread while it lives.
+class DeviceScope {
+ public:
+  explicit DeviceScope(int index) {
+    check(cudaGetDevice(&before_), "device");
+    if (before_ != index) check(cudaSetDevice(index), "device");
+  }
+  ~DeviceScope() { cudaSetDevice(before_); }
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
+// Making an event costs more than recording one, so they are kept. Thread safety: any thread.
+class EventPool {
+ public:
+  explicit EventPool(int device) : device_(device) {}
+  cudaEvent_t take();
+  void give(cudaEvent_t event) noexcept;
+
+ private:
+  const int device_;
+  std::mutex mutex_;
+  std::vector<cudaEvent_t> idle_;
+};
+
+class CudaStream final : public Stream {
+ public:
+  CudaStream(int device, EventPool& events);
+  ~CudaStream() override;
+  IntrusivePtr<StreamEvent> record() override;
+  void wait(StreamEvent& event) override;
+  void call(void (*work)(void*) noexcept, void* argument) override;
+  cudaStream_t get() const { return stream_; }
+
+ private:
+  const int device_;
+  EventPool& events_;
+  cudaStream_t stream_ = nullptr;
+};
+
+class CudaDriver final : public DeviceDriver {
+ public:
+  explicit CudaDriver(int index) : index_(index), events_(index) {}
+  std::string name() const override;
+  std::unique_ptr<Stream> make_stream() override;
+  void copy(void* to, const void* from, size_t bytes, Stream& stream) override;
+  void* allocate(size_t bytes) override;
+  void free(void* block) noexcept override;
+  void* allocate_pinned(size_t bytes) override;
+  void free_pinned(void* block) noexcept override;
+
+ private:
+  const int index_;
+  EventPool events_;
+};
+
+}  // namespace kaon::cuda
