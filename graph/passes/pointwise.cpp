@@ -88,13 +88,29 @@ class Grouping {
     const auto program = make_pointwise_program(graph_, members, uses_);
     if (!program || (reach_ == Reach::one_output && program->outputs.size() > 1)) return false;
     for (uint32_t m : members) group_of_[m] = a;
+    if (groups_[a].size() < 2) large_.push_back(a);
     groups_[a] = std::move(members);
     return true;
+  }
+
+  // The last place up to `at` that no group lies on both sides of: what is before it reads nothing behind it.
+  uint32_t seam(uint32_t at) const {
+    for (bool moved = true; moved;) {
+      moved = false;
+      for (uint32_t g : large_) {
+        const auto& other = groups_[g];
+        if (other.empty() || other.front() >= at || other.back() < at) continue;
+        at = other.front();
+        moved = true;
+      }
+    }
+    return at;
   }
 
   // Follows everything that the members read, through other groups as a whole, until it lies before them all.
   bool is_convex(const std::vector<uint32_t>& members) const {
     const auto is_member = [&](uint32_t i) { return std::binary_search(members.begin(), members.end(), i); };
+    const uint32_t begin = seam(members.front());
     std::vector<uint32_t> stack;
     std::vector<bool> seen(members.back() + 1, false);
     const auto push_inputs = [&](uint32_t i) {
@@ -116,10 +132,10 @@ class Grouping {
       if (is_member(i)) return false;
       if (group_of_[i] != no_group) {
         const auto& other = groups_[group_of_[i]];
-        if (other.back() < members.front()) continue;
+        if (other.back() < begin) continue;
         seen.resize(std::max<size_t>(seen.size(), other.back() + 1), false);
         for (uint32_t m : other) push_inputs(m);
-      } else if (i > members.front()) {
+      } else if (i > begin) {
         push_inputs(i);
       }
     }
@@ -131,6 +147,7 @@ class Grouping {
   std::vector<std::vector<uint32_t>> uses_;
   std::vector<uint32_t> group_of_;             // by node
   std::vector<std::vector<uint32_t>> groups_;  // members in ascending order
+  std::vector<uint32_t> large_;                // groups that have, or had, more than one
   std::vector<uint32_t> section_;              // by node
 };
 
