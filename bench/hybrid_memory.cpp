@@ -64,6 +64,24 @@ void measure(const char* name, const Make& make, const Shape& shape) {
       name, line, planned, double(planned) / double(imperative));
 }
 
+// What the plan of a recorded call takes, forward and backward, without and with values computed twice.
+template <class Make>
+void measure_training(const char* name, const Make& make, const Shape& shape) {
+  const NDArray x = nd.random_uniform(shape);
+  size_t bytes[2];
+  for (bool mirror : {false, true}) {
+    auto net = make();
+    net.initialize(init::Xavier());
+    net.hybridize({.mirror = mirror});
+    autograd::record([&] { return net(x); }).wait_to_read();
+    bytes[mirror] = net.node()->traces.back().graph->plan()->memory().arena_bytes;
+  }
+  fmt::print(
+      "{{\"name\": \"memory_training_{}\", \"planned\": {}, \"mirror\": {}, \"unit\": \"bytes\", \"baseline\": "
+      "\"planned\", \"ratio\": {:.3f}}}\n",
+      name, bytes[0], bytes[1], double(bytes[1]) / double(bytes[0]));
+}
+
 // Runs bench_start and reads what it prints.
 struct Start {
   double ms = 0, rss_mb = 0;
@@ -93,6 +111,11 @@ void memory(int) {
   measure("resnet18_b1", [] { return vision::resnet18_v1(); }, {1, 3, 224, 224});
   measure("resnet50_b1", [] { return vision::resnet50_v1(); }, {1, 3, 224, 224});
   measure("transformer_b8", [] { return gluon::nn::TransformerEncoderCell(256, 1024, 8); }, {8, 64, 256});
+  measure_training("mlp_b64", [] { return examples::seed_mlp(); }, {64, 512});
+  measure_training("lenet_b64", [] { return examples::LeNet(); }, {64, 1, 28, 28});
+  measure_training("resnet18_b1", [] { return vision::resnet18_v1(); }, {1, 3, 224, 224});
+  measure_training("resnet50_b1", [] { return vision::resnet50_v1(); }, {1, 3, 224, 224});
+  measure_training("transformer_b8", [] { return gluon::nn::TransformerEncoderCell(256, 1024, 8); }, {8, 64, 256});
 }
 
 void start(int) {

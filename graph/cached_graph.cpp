@@ -172,6 +172,7 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
   auto trace = [trace = trace_, metas = key.inputs, training = key.training] { return trace(metas, training); };
   passes::Options passes{.training = key.training,
                          .exact = options_.exact,
+                         .mirror = options_.mirror,
                          .wanted = update_ ? update_->wanted : key.wanted,
                          .update = update_};
   PlanOptions options{.training = key.training,

@@ -26,6 +26,7 @@ struct HybridizeOptions {
       false;  // keep the arena between calls (Kaon always plans memory; without it arenas are given back)
   bool static_shape = false;  // as MXNet's; requires static_alloc
   bool exact = false;         // imperative kernels and layouts only: bit-equal to the imperative run
+  bool mirror = false;        // training computes cheap values twice instead of keeping them: less memory, same bits
   int max_plans = 8;          // least recently used goes
   PlanPolicy policy = PlanPolicy::retrace;
   Shape buckets{};                               // of rows, ascending, the last being the most; none: powers of two

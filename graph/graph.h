@@ -27,6 +27,7 @@ struct Node {
   std::vector<Layout> layouts;  // of the outputs; missing: row_major
   NDArray constant;
   Phase phase = Phase::forward;
+  bool is_again = false;       // a value of the forward, computed a second time for the backward
   uint64_t random_offset = 0;  // of its first random number among the program's
 
   bool is_input() const { return !op && !constant.defined(); }

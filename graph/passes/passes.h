@@ -13,6 +13,8 @@ namespace kaon::passes {
 struct Options {
   bool training = false;
   bool exact = false;          // bit-equal to the imperative run
+  bool mirror = false;         // values are computed again for the backward where that lowers the plan's memory
+  int mirror_depth = 0;        // set by run(): up to how many of them one after the other, in the pass mirror
   std::vector<bool> wanted{};  // gradients, by input; empty when nothing is recorded
   std::shared_ptr<const Update> update{};  // what the same run does with them
 };
@@ -69,6 +71,12 @@ Graph fuse_activation(Graph graph, bool training);
 // Keeps 4-D values between convolutions, poolings and operators that do not mind in channels-last memory, with
 // reorders where such a region begins and ends. Shapes stay logical (N, C, H, W). Equal within rounding.
 Graph channels_last(Graph graph);
+
+// What the backward reads of the forward and is cheap to compute again, from what it reads anyway, is computed again
+// before its first reader there: pointwise operators, poolings, normalisations, movements; never products and
+// convolutions, random numbers or updates (a BatchNorm in training is repeated from its statistics, a Dropout from its
+// mask). Depth: how many such values may build on each other; they live until the backward comes to the first.
+Graph mirror(Graph graph, bool training, int depth);
 
 // Outputs that are inputs, constants, views of these, or listed twice get a copy node: a plan's outputs are arrays of
 // their own.

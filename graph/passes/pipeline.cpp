@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kaon/graph/gradient.h"
+#include "kaon/graph/memory_plan.h"
 #include "kaon/graph/passes/passes.h"
 
 namespace kaon::passes {
@@ -23,6 +24,11 @@ Graph gradient(Graph g, const Options& o) {
   const size_t inputs = g.inputs.size();
   g = with_gradient(std::move(g), o.wanted);
   return o.update ? with_ones_for_heads(std::move(g), inputs) : g;
+}
+
+Graph repeat_values(Graph g, const Options& o) {
+  if (o.mirror_depth == 0) return g;
+  return mirror(std::move(g), o.training, o.mirror_depth);
 }
 
 // Late: passes are careful with what an operator updates. What is returned is copied out before.
@@ -49,6 +55,7 @@ constexpr Pass passes[] = {
     rounding<fuse_sum>("fuse_sum"),
     rounding<fuse_activation>("fuse_activation"),
     {"channels_last", [](Graph g, const Options&) { return channels_last(std::move(g)); }, false},
+    {"mirror", repeat_values},
     {"update", update},
     {"own_outputs", [](Graph g, const Options&) { return own_outputs(std::move(g)); }},
     {"fuse_pointwise", [](Graph g, const Options&) { return fuse_pointwise(std::move(g)); }},
@@ -70,17 +77,45 @@ Graph run_all(Graph g, const Options& options, Seen&& seen) {
   return g;
 }
 
+struct Passed {
+  Graph graph;
+  Options options;
+};
+
+// Of the depths of mirror, none among them, the one whose plan takes least memory.
+Passed smallest(Graph traced, const Options& options) {
+  constexpr int depths[] = {1, 4, 16};
+  const auto with = [&](int depth) {
+    Passed p{{}, options};
+    p.options.mirror_depth = depth;
+    p.graph = run_all(traced, p.options, [](const char*, const Graph&) {});
+    return p;
+  };
+  Passed best = with(0);
+  if (!options.mirror || options.wanted.empty()) return best;
+  size_t least = plan_memory(best.graph).arena_bytes;
+  for (int depth : depths) {
+    Passed p = with(depth);
+    const size_t bytes = plan_memory(p.graph).arena_bytes;
+    if (bytes >= least) continue;
+    least = bytes;
+    best = std::move(p);
+  }
+  return best;
+}
+
 }  // namespace
 
 std::span<const Pass> pipeline() { return passes; }
 
 Graph run(Graph traced, const Options& options) {
-  return run_all(std::move(traced), options, [](const char*, const Graph&) {});
+  return smallest(std::move(traced), options).graph;
 }
 
 std::string explain(Graph traced, const Options& options) {
+  const Options chosen = smallest(traced, options).options;
   std::string text, last;
-  run_all(std::move(traced), options, [&](const char* name, const Graph& g) {
+  run_all(std::move(traced), chosen, [&](const char* name, const Graph& g) {
     std::string now = g.str();
     text += now == last ? fmt::format("--- {}: no change\n", name)
                         : fmt::format("--- {}: {} operators\n{}", name, operators(g), now);

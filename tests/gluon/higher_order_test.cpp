@@ -1,6 +1,4 @@
 // Gradients of gradients through hybridized nets: bit-equal to the imperative run with the imperative kernels.
-#include <thread>
-
 #include "kaon/gluon/trainer.h"
 #include "kaon/tests/gluon/hybrid_support.h"
 
@@ -179,27 +177,6 @@ TEST_CASE("higher order: each backward is one operation, planned once", "[gluon]
     CHECK(engine.stats().ops == before + 1);
     d.wait_to_read(), plain.wait_to_read();
   }
-}
-
-TEST_CASE("higher order: threads take gradients of gradients of one net", "[gluon]") {
-  auto net = ready(smooth_mlp());
-  net(numbers({4, 5}));
-  net.hybridize({.static_alloc = true, .exact = true});
-  auto second = [&](uint32_t seed) {
-    NDArray x = numbers({4, 5}, seed);
-    x.attach_grad();
-    NDArray d = autograd::record([&] { return autograd::grad(net(x), x, true); });
-    return values(autograd::grad(d, x, false));
-  };
-  std::vector<std::vector<double>> got(16);
-  std::vector<std::thread> threads;
-  for (uint32_t t = 0; t < 4; ++t) {
-    threads.emplace_back([&, t] {
-      for (uint32_t i = 0; i < 4; ++i) got[4 * t + i] = second(4 * t + i);
-    });
-  }
-  for (std::thread& t : threads) t.join();
-  for (uint32_t i = 0; i < 16; ++i) CHECK(got[i] == second(i));
 }
 
 TEST_CASE("higher order: what has no second gradient says so, and only where one is taken", "[gluon]") {

@@ -308,6 +308,30 @@ TEST_CASE("execution plan: gradients of gradients, with two outputs and with a h
   }
 }
 
+TEST_CASE("execution plan: 4 threads take gradients of gradients of one graph, the first ones included") {
+  Symbol x = sym.var("data0", {6});
+  CachedGraph graph(sym.tanh(x * x), {"data0"}, {.static_alloc = true, .exact = true}, "net");
+  auto second = [](uint32_t seed, auto&& f) {
+    NDArray in = numbers({6}, seed);
+    in.attach_grad();
+    autograd::record([&] { return autograd::grad(f(in), in, true); }).backward();
+    return in.grad();
+  };
+  std::vector<NDArray> got(40);
+  std::vector<std::thread> threads;
+  for (uint32_t t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (uint32_t i = 10 * t; i < 10 * t + 10; ++i) {
+        got[i] = second(i, [&](const NDArray& in) { return call(graph, {in})[0]; });
+      }
+    });
+  }
+  for (std::thread& t : threads) t.join();
+  for (uint32_t i = 0; i < 40; ++i) {
+    CHECK(same_bits(got[i], second(i, [](const NDArray& in) { return nd.tanh(in * in); })));
+  }
+}
+
 TEST_CASE("execution plan: a gradient's program draws the numbers of its forward, whatever of it is needed") {
   // the first draw reaches no gradient: the second one keeps its place
   Symbol x = sym.var("data0", {50});

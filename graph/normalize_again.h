@@ -1,0 +1,25 @@
+// The operator that stands for a BatchNorm whose value is computed a second time.
+#pragma once
+
+#include "kaon/ops/op.h"
+
+namespace kaon {
+
+struct OpDef;
+
+// y of BatchNorm, bit for bit, from the statistics that it has used: its two hidden outputs. Exists in plans only.
+struct NormalizeAgain {
+  bool fix_gamma = true;
+  int axis = 1;
+  static constexpr OpTraits traits{.name = "_normalize_again",
+                                   .inputs = Names("data", "gamma", "beta", "mean", "inverse_std"),
+                                   .any_layout = true,
+                                   .in_mxnet = false};
+  static constexpr auto fields =
+      std::tuple{Field{"fix_gamma", &NormalizeAgain::fix_gamma}, Field{"axis", &NormalizeAgain::axis}};
+  static const OpDef def;
+  void infer(InferContext& c) const { c.set_output(c.shape(0), c.dtype()); }
+};
+void run_cpu(const NormalizeAgain& op, KernelContext& c);
+
+}  // namespace kaon

@@ -1,0 +1,187 @@
+// Recomputation: what the backward reads and is cheap to compute again is not kept from the forward.
+#include <algorithm>
+#include <array>
+
+#include "kaon/graph/normalize_again.h"
+#include "kaon/graph/passes/passes.h"
+#include "kaon/graph/passes/rewrite.h"
+
+namespace kaon::passes {
+namespace {
+
+// Beside pointwise operators and views: one pass over memory, the same bits each time.
+constexpr std::array<std::string_view, 28> one_pass{
+    "Pooling",        "LayerNorm",    "softmax",      "softmin",    "log_softmax",    "SoftmaxActivation", "LeakyReLU",
+    "transpose",      "SwapAxis",     "slice",        "slice_axis", "slice_like",     "Concat",            "stack",
+    "SliceChannel",   "repeat",       "tile",         "reverse",    "Pad",            "broadcast_to",      "take",
+    "broadcast_axis", "broadcast_like", "SequenceMask", "Embedding", "pick",          "_sum_to",           "_reorder"};
+
+// What becomes of a node of the forward.
+enum class Fate : uint8_t {
+  gone,   // its value ends with the forward, and cannot be had again
+  kept,   // its value is there in the backward
+  again,  // the backward reads it, and computes it a second time
+  inner,  // the backward does not read it, but can compute it from what is there
+};
+
+class Mirror {
+ public:
+  Mirror(const Graph& graph, bool training, int most)
+      : g_(graph),
+        training_(training),
+        most_(most),
+        updated_(updated_nodes(graph, training)),
+        fate_(graph.nodes.size(), Fate::gone),
+        depth_(graph.nodes.size(), 0) {
+    find_reads();
+    for (uint32_t i = 0; i < g_.nodes.size(); ++i) {
+      const Node& n = g_.nodes[i];
+      if (n.phase == Phase::backward) continue;
+      if (n.op && !returned_[i] && is_cheap(i) && can_be_had(i)) {
+        const bool is_read = by_saved(n) ? read_[i][0] : is_any(read_[i]);
+        fate_[i] = is_read ? Fate::again : Fate::inner;
+        depth_[i] += is_read && !n.op->traits.view;
+      } else {
+        depth_[i] = 0;
+        if (!n.op ? !updated_[i] : returned_[i] || is_any(read_[i])) fate_[i] = Fate::kept;
+      }
+    }
+  }
+
+  Graph rewrite() const {
+    Rewriter out(g_);
+    std::vector<uint32_t> again(g_.nodes.size(), none);
+    for (uint32_t i = 0; i < g_.nodes.size(); ++i) {
+      Node n = g_.nodes[i];
+      for (ValueId& v : n.inputs) v = n.phase == Phase::backward ? later(v, out, again) : out.now(v);
+      out.replace(i, std::move(n));
+    }
+    return out.finish();
+  }
+
+ private:
+  static constexpr uint32_t none = UINT32_MAX;
+
+  static bool is_any(const std::vector<bool>& v) { return std::find(v.begin(), v.end(), true) != v.end(); }
+
+  // What is read through a view is read.
+  void find_reads() {
+    for (const Node& n : g_.nodes) read_.emplace_back(n.outputs.size(), false);
+    returned_.assign(g_.nodes.size(), false);
+    for (ValueId v : g_.outputs) returned_[v.node] = true;
+    for (const Node& n : g_.nodes) {
+      if (n.phase != Phase::backward) continue;
+      for (ValueId v : n.inputs) {
+        while (!read_[v.node][v.output]) {
+          read_[v.node][v.output] = true;
+          if (g_.nodes[v.node].op && g_.nodes[v.node].op->traits.view) v = g_.nodes[v.node].inputs[0];
+        }
+      }
+    }
+  }
+
+  // Those whose first output follows from the input and what the backward reads anyway: statistics, a mask.
+  static bool by_saved(const Node& n) { return n.op == &BatchNorm::def || n.op == &Dropout::def; }
+  // How many of its inputs a second computation reads.
+  static size_t inputs_again(const Node& n) { return n.op == &BatchNorm::def ? 3 : n.inputs.size(); }
+
+  bool is_cheap(uint32_t i) const {
+    const Node& n = g_.nodes[i];
+    if (updated_[i]) return false;
+    for (size_t k = 0; k < inputs_again(n); ++k) {
+      if (updated_[root(g_, n.inputs[k]).node]) return false;
+    }
+    if (by_saved(n)) {  // the backward must read what was saved, which must be as exact as it was
+      const DType saved = n.outputs[1].dtype;
+      return std::find(read_[i].begin() + 1, read_[i].end(), false) == read_[i].end() &&
+             (saved == DType::float32 || saved == DType::float64);
+    }
+    const OpTraits& traits = n.op->traits_of(n.attrs.get());
+    if (traits.random || updates_inputs(n, training_)) return false;
+    return traits.pointwise || traits.view ||
+           std::find(one_pass.begin(), one_pass.end(), n.op->name()) != one_pass.end();
+  }
+
+  // Is what it reads there in the backward? Sets how many values that are computed again it takes one after the other:
+  // they are all there at once, until the backward comes to the first.
+  bool can_be_had(uint32_t i) {
+    const Node& n = g_.nodes[i];
+    for (size_t k = 0; k < inputs_again(n); ++k) {
+      const ValueId v = n.inputs[k];
+      const Node& from = g_.nodes[v.node];
+      const bool is_saved = from.op && (fate_[v.node] == Fate::kept || (v.output > 0 && by_saved(from)));
+      if (is_saved && !returned_[v.node] && !read_[v.node][v.output]) return false;
+      if (fate_[v.node] == Fate::gone) return false;
+      depth_[i] = std::max(depth_[i], depth_[v.node]);
+    }
+    return depth_[i] < most_ || n.op->traits.view;
+  }
+
+  bool is_again(ValueId v) const {
+    const bool saved = v.output > 0 && by_saved(g_.nodes[v.node]);
+    return !saved && (fate_[v.node] == Fate::again || fate_[v.node] == Fate::inner) &&
+           g_.nodes[v.node].phase == Phase::forward;
+  }
+
+  // The value for a reader in the backward: computed here when it is not there yet.
+  ValueId later(ValueId v, Rewriter& out, std::vector<uint32_t>& again) const {
+    if (!is_again(v)) return out.now(v);
+    std::vector<uint32_t> stack{v.node};
+    while (!stack.empty()) {
+      const uint32_t i = stack.back();
+      const Node& n = g_.nodes[i];
+      const size_t waiting = stack.size();
+      const size_t inputs = inputs_again(n);
+      for (size_t k = 0; k < inputs; ++k) {
+        if (is_again(n.inputs[k]) && again[n.inputs[k].node] == none) stack.push_back(n.inputs[k].node);
+      }
+      if (stack.size() > waiting) continue;
+      stack.pop_back();
+      if (again[i] != none) continue;
+      Node copy = again_of(i, out);
+      for (size_t k = 0; k < inputs; ++k) {
+        const ValueId in = n.inputs[k];
+        copy.inputs[k] = is_again(in) ? ValueId{again[in.node], in.output} : out.now(in);
+      }
+      again[i] = out.add(std::move(copy)).node;
+    }
+    return {again[v.node], v.output};
+  }
+
+  // The node with room for its inputs; saved values are in their place.
+  Node again_of(uint32_t i, const Rewriter& out) const {
+    const Node& n = g_.nodes[i];
+    Node copy = n;
+    copy.name = n.name + "_again";
+    copy.phase = Phase::backward;
+    copy.is_again = true;
+    if (!by_saved(n)) return copy;
+    copy.outputs.resize(1);
+    copy.layouts.resize(std::min<size_t>(copy.layouts.size(), 1));
+    if (n.op == &Dropout::def) {
+      set_operator(copy, BroadcastMul{});
+      copy.inputs = {n.inputs[0], out.now({i, 1})};
+    } else {
+      const BatchNorm& op = attributes<BatchNorm>(n);
+      set_operator(copy, NormalizeAgain{.fix_gamma = op.fix_gamma, .axis = op.axis});
+      copy.inputs = {n.inputs[0], n.inputs[1], n.inputs[2], out.now({i, 1}), out.now({i, 2})};
+    }
+    return copy;
+  }
+
+  const Graph& g_;
+  const bool training_;
+  const int most_;
+  // by node
+  const std::vector<bool> updated_;
+  std::vector<bool> returned_;
+  std::vector<std::vector<bool>> read_;  // by output: does the backward read it?
+  std::vector<Fate> fate_;
+  std::vector<int> depth_;  // how many values are computed again one after the other, up to this one
+};
+
+}  // namespace
+
+Graph mirror(Graph g, bool training, int depth) { return Mirror(g, training, depth).rewrite(); }
+
+}  // namespace kaon::passes
