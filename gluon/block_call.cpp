@@ -238,7 +238,11 @@ void call_traced(BlockNode& block, std::span<const NDArray* const> inputs, Trace
   }
   std::copy(inputs.begin(), inputs.end(), all);
   for (size_t i = 0; i < num_parameters; ++i) all[inputs.size() + i] = &parameters[i];
-  graph->call({all, total}, room(graph->num_outputs()), site);
+  // Verifying traces again rather than running hybrid_forward on arrays: that would draw numbers and update statistics,
+  // and the program is what the plan's imperative run computes. Two traces name the operator that differs, whatever its
+  // value. What hybrid_forward does on arrays alone, by their C++ type, is not seen.
+  auto retrace = [&] { return run_trace(inputs, trace).program; };
+  graph->call({all, total}, room(graph->num_outputs()), site, retrace);
 }
 
 }  // namespace kaon::gluon::detail

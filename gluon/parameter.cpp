@@ -207,7 +207,8 @@ void Parameter::forget_variable() { node().variable = Symbol(); }
 void Parameter::set_shape(const Shape& inferred) {
   Node& n = node();
   if (!fits(n.shape, inferred)) throw_misfit(n.name, n.shape, inferred);
-  if (!(n.shape == inferred)) n.variable = Symbol();
+  if (n.shape == inferred) return;  // other threads may read it
+  n.variable = Symbol();
   n.shape = inferred;
 }
 

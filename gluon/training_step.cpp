@@ -162,7 +162,8 @@ NDArray TrainingStep::operator()(const NDArray& data, const NDArray& label, std:
   arrays_.assign(std::begin(inputs), std::end(inputs));
   for (const NDArray& a : held_) arrays_.push_back(&a);
   NDArray loss;
-  p.graph->call(arrays_, {&loss, 1}, site);
+  auto retrace = [&] { return detail::run_trace(inputs, trace_).program; };
+  p.graph->call(arrays_, {&loss, 1}, site, retrace);
   held_.clear();
   trainer_->pending_.push_back(loss);
   for (Trainer::Slot* s : slots_) ++s->updates;

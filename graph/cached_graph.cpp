@@ -12,6 +12,7 @@
 #include "kaon/graph/gradient_program.h"
 #include "kaon/graph/passes/passes.h"
 #include "kaon/graph/row_independence.h"
+#include "kaon/graph/same_program.h"
 
 namespace kaon {
 namespace {
@@ -76,6 +77,11 @@ CachedGraph::CachedGraph(Trace trace, size_t num_outputs, std::vector<std::strin
   if (options.max_plans < 1)
     throw ValueError(fmt::format("[hybridize] max_plans must be at least 1, got {}", options.max_plans));
   check_buckets(options.buckets);
+  if (options.verify < 0)
+    throw ValueError(fmt::format("[hybridize] verify is a number of calls, got {}", options.verify));
+  if (options.policy == PlanPolicy::bucket && options.verify > 0) {
+    throw ValueError("[hybridize] verify compares plans for the very shapes of a call: not those of policy bucket");
+  }
   if (options.policy == PlanPolicy::bucket && options.exact) {
     throw ValueError("[hybridize] policy bucket is not exact: kernels may round otherwise for another number of rows");
   }
@@ -199,6 +205,8 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
     if (!padded) return text;
     return text + "--- pad_rows\n" + pad_rows(passes::run(trace(), passes), num_data, has_rows).str();
   };
+  options.verify = options_.verify;
+  if (options_.verify > 0) options.program = std::make_shared<const Graph>(passes::program(trace(), passes));
   return IntrusivePtr<ExecutionPlan>(new ExecutionPlan(std::move(graph), options));
 }
 
@@ -274,7 +282,7 @@ class PlanGradFunction final : public GradFunction {
       if (wanted_[i]) results.push_back(is_free(call.gradients[i], arrays) ? call.gradients[i] : NDArray());
     }
     if (is_recorded) {
-      options.gradients->graph().call(arrays, results, label_.site, &run_->key);
+      options.gradients->graph().call(arrays, results, label_.site, {}, &run_->key);
     } else {
       plan_->backward(*run_, arrays, outputs_, results, label_, call.retain);
     }
@@ -308,7 +316,8 @@ class PlanGradFunction final : public GradFunction {
 }  // namespace
 
 void CachedGraph::call(std::span<const NDArray* const> inputs, std::span<NDArray> outputs,
-                       const std::source_location& site, const RandomKey* numbers) {
+                       const std::source_location& site, std::optional<FunctionRef<Symbol()>> retrace,
+                       const RandomKey* numbers) {
   if (inputs.size() != input_names_.size()) {
     throw ValueError(fmt::format("[{}] takes {} inputs, got {}", name_, input_names_.size(), inputs.size()));
   }
@@ -331,7 +340,8 @@ void CachedGraph::call(std::span<const NDArray* const> inputs, std::span<NDArray
   IntrusivePtr<ExecutionPlan> plan = find(inputs, update_ || autograd::is_training(), recorded);
   OpLabel label{name_, site, thread_context().scope};
   for (NDArray& o : outputs) o = NDArray();
-  PlanRun& run = plan->forward(inputs, outputs, label, recorded, numbers);
+  if (retrace && plan->is_verifying()) check_same_program(program_, (*retrace)(), name_);
+  PlanRun& run = plan->forward(inputs, outputs, label, recorded, plan->next_shadow(), numbers);
   if (!recorded) return;
   std::vector<bool> wanted;
   for (const NDArray* a : inputs) wanted.push_back(autograd::wants_gradient(*a));

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "kaon/graph/execution_plan.h"
 #include "kaon/graph/update.h"
@@ -31,6 +32,14 @@ struct HybridizeOptions {
   PlanPolicy policy = PlanPolicy::retrace;
   Shape buckets{};                               // of rows, ascending, the last being the most; none: powers of two
   void (*on_miss)(std::string_view) = nullptr;   // gets one line for each plan that is made: why (print_miss)
+  // The first so many calls of each plan, with their backwards (unless those are recorded themselves), also run
+  // imperatively, on what their operation has read and the random numbers that it has drawn, and what both compute is
+  // compared: bit for bit under exact, else each operator within the bounds of graph/difference.h. The trace is compared
+  // with a new one, so that a C++ value which hybrid_forward has captured and which has changed is found. What differs
+  // is a VerifyError that names the first operator: thrown by the call for the trace, by a wait for the outputs for
+  // values; parameters stay as they were. Such a call takes several times as long, keeps every value of the imperative
+  // run, and may wait for constants.
+  int verify = 0;
 };
 
 // Writes the line to stderr.
@@ -58,9 +67,10 @@ class CachedGraph {
 
   // One submission to the engine. Fills `outputs`, num_outputs() of them. Recorded when autograd records and an input
   // has a gradient attached. Shape errors are thrown here, naming the node.
-  // Draws the random numbers at `numbers`; null: the engine's next.
+  // `retrace` makes the program anew, for a call that is verified. Draws the random numbers at `numbers`; null: the
+  // engine's next.
   void call(std::span<const NDArray* const> inputs, std::span<NDArray> outputs, const std::source_location& site,
-            const RandomKey* numbers = nullptr);
+            std::optional<FunctionRef<Symbol()>> retrace = {}, const RandomKey* numbers = nullptr);
   std::vector<NDArray> call(std::span<const NDArray* const> inputs, const std::source_location& site);
   size_t num_outputs() const { return num_outputs_; }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <climits>
 #include <cstring>
 #include <mutex>
 #include <utility>
@@ -16,8 +17,8 @@
 
 namespace kaon {
 
-ExecutionPlan::ExecutionPlan(Graph graph, const PlanOptions& options)
-    : graph_(std::move(graph)), memory_(plan_memory(graph_)), options_(options) {
+ExecutionPlan::ExecutionPlan(Graph graph, const PlanOptions& options, std::optional<MemoryPlan> memory)
+    : graph_(std::move(graph)), memory_(memory ? std::move(*memory) : plan_memory(graph_)), options_(options) {
   if (!options_.arenas) options_.arenas = IntrusivePtr<PlanArenas>(new PlanArenas);
 #ifndef NDEBUG
   graph_.validate();
@@ -34,6 +35,14 @@ ExecutionPlan::ExecutionPlan(Graph graph, const PlanOptions& options)
   for (uint32_t i = 0; i < graph_.nodes.size(); ++i) {
     const OpDef* op = graph_.nodes[i].op;
     if (op && !op->traits.view) add_step(i);  // a view is the same bytes: nothing to run
+  }
+  if (options_.verify <= 0) return;
+  verification_ = std::make_unique<Verification>(*options_.program, graph_, options_.training, options_.exact);
+  to_verify_ = options_.verify;
+  for (Phase phase : {Phase::forward, Phase::backward}) {
+    for (size_t i = 0; i < graph_.inputs.size(); ++i) {
+      if (verification_->reads_input(phase, i)) read_in_[size_t(phase)][i] = true;
+    }
   }
 }
 
@@ -110,6 +119,7 @@ PlanRun& ExecutionPlan::acquire() {
 }
 
 void ExecutionPlan::end_lease(PlanRun& run) {
+  run.shadow = nullptr;
   options_.arenas->end_lease(run.number);
   give_back_unused(run);  // of a recorded forward without a backward
 }
@@ -136,6 +146,7 @@ struct PlanCall {
   IntrusivePtr<Chunk> arena;
   IntrusivePtr<Chunk> saved;  // when defined: what the arena holds to begin with is copied from here
   RandomKey key;
+  IntrusivePtr<Shadow> shadow;  // null: not verified
   uint32_t num_arrays;
   Phase phase;
   bool is_last;  // nothing reads the arena after this
@@ -143,6 +154,13 @@ struct PlanCall {
 
   ArrayNode** arrays() const { return reinterpret_cast<ArrayNode**>(const_cast<PlanCall*>(this) + 1); }
   static size_t bytes(uint32_t n) { return sizeof(PlanCall) + n * sizeof(ArrayNode*); }
+  // The imperative run beside this one. A backward goes on from the values of its forward, which others may do as well.
+  IntrusivePtr<Shadow> begin_shadow(size_t num_inputs) const {
+    if (!shadow) [[likely]] return {};
+    IntrusivePtr<Shadow> s = phase == Phase::forward ? shadow : IntrusivePtr<Shadow>(new Shadow(*shadow));
+    s->begin(phase, {arrays(), num_inputs}, key);
+    return s;
+  }
   static PlanCall& of(OpNode& op) { return **reinterpret_cast<PlanCall**>(op.payload); }
   static void execute(OpNode& op, RunContext& context) {
     PlanCall& c = of(op);
@@ -170,7 +188,7 @@ void ExecutionPlan::push(const Submission& s, const OpLabel& label) {
   const Phase phase = s.phase;
   uint32_t n = uint32_t(graph_.inputs.size() + graph_.outputs.size());
   auto* call = new (pool_allocate(PlanCall::bytes(n)))
-      PlanCall{IntrusivePtr<ExecutionPlan>(this), &run, run.arena, s.saved, s.key, n, phase, s.is_last};
+      PlanCall{IntrusivePtr<ExecutionPlan>(this), &run, run.arena, s.saved, s.key, s.shadow, n, phase, s.is_last};
   std::fill_n(call->arrays(), n, nullptr);
   auto* op = new OpNode;
   *reinterpret_cast<PlanCall**>(op->payload) = call;
@@ -204,13 +222,21 @@ void ExecutionPlan::push(const Submission& s, const OpLabel& label) {
 }
 
 PlanRun& ExecutionPlan::forward(std::span<const NDArray* const> inputs, std::span<NDArray> outputs,
-                                const OpLabel& label, bool lease, const RandomKey* numbers) {
+                                const OpLabel& label, bool lease, IntrusivePtr<Shadow> shadow,
+                                const RandomKey* numbers) {
   make_arrays(0, inputs.empty() ? Device() : inputs[0]->device(), outputs,
               options_.padded ? inputs[0]->shape()[0] : 0);
   RandomKey key = numbers ? *numbers : random_numbers_ ? random::draw(random_numbers_) : RandomKey{};
   PlanRun& run = acquire();
   run.key = key;
-  push({.run = run, .phase = Phase::forward, .inputs = inputs, .results = outputs, .key = key, .is_last = !lease},
+  run.shadow = lease ? shadow : IntrusivePtr<Shadow>();
+  push({.run = run,
+        .phase = Phase::forward,
+        .inputs = inputs,
+        .results = outputs,
+        .key = key,
+        .shadow = std::move(shadow),
+        .is_last = !lease},
        label);
   if (!lease) end_lease(run);
   return run;
@@ -227,9 +253,15 @@ void ExecutionPlan::backward(PlanRun& run, std::span<const NDArray* const> array
         .forward_outputs = outputs,
         .results = results,
         .saved = retain ? run.arena : IntrusivePtr<Chunk>(),
+        .shadow = run.shadow,
         .is_last = true},
        label);
   if (retain) end_lease(own);
+}
+
+IntrusivePtr<Shadow> ExecutionPlan::next_shadow() {
+  if (to_verify_ <= 0 || to_verify_.fetch_sub(1) <= 0) return {};
+  return IntrusivePtr<Shadow>(new Shadow(*verification_));
 }
 
 // What was computed before the failing node is whole. A plan that updates in place is all or nothing, as any operation.
@@ -270,9 +302,12 @@ void ExecutionPlan::execute(OpNode& op, PlanCall& call, RunContext& context) con
   }
   Profiler& profiler = Engine::current().profiler();
   const Step* step = nullptr;
+  const IntrusivePtr<Shadow> shadow = call.begin_shadow(graph_.inputs.size());
+  const auto number = [&](const Step& s) { return uint32_t(s.node - graph_.nodes.data()); };
   try {
     for (const Step& s : half.steps) {
       step = &s;
+      if (shadow) [[unlikely]] shadow->check_inputs(number(s), views + s.first_view, context);
       context.updates_are_whole = !s.updates;
 #ifndef NDEBUG
       for (uint32_t i = s.first_view; i < s.first_view + s.num_inputs + s.num_outputs; ++i) {
@@ -295,7 +330,15 @@ void ExecutionPlan::execute(OpNode& op, PlanCall& call, RunContext& context) con
         s.kernel(s.attrs, kernel);
       }
       context.free_workspace();
+      if (shadow) [[unlikely]] shadow->check_outputs(number(s), views + s.first_view + s.num_inputs, context);
     }
+    if (shadow) [[unlikely]] shadow->finish(context);
+  } catch (const VerifyError&) {
+    shadow->undo();
+    context.updates_are_whole = true;
+    call.plan->to_verify_ = INT_MAX;
+    if (step) spare_finished(op, call, *step->node);
+    throw;
   } catch (...) {
     spare_finished(op, call, *step->node);
     std::vector<TensorMeta> metas;

@@ -4,12 +4,14 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "kaon/graph/memory_plan.h"
 #include "kaon/graph/plan_arenas.h"
+#include "kaon/graph/verify.h"
 
 namespace kaon {
 
@@ -23,6 +25,7 @@ struct PlanRun {
   std::vector<Source> sources;  // by view, when predicting
   std::vector<std::unique_ptr<KernelState>> states;
   RandomKey key{};  // of the numbers that the last forward drew
+  IntrusivePtr<Shadow> shadow;  // of a leased forward that is verified, for its backward
 };
 
 class GradientProgram;
@@ -36,6 +39,8 @@ struct PlanOptions {
   std::function<std::string()> history{};  // how the graph came about, for dump(); null: nobody knows
   std::shared_ptr<GradientProgram> gradients{};  // the backward as a program, for gradients that are recorded
   std::string refusal{};                         // why there is no backward, though gradients were wanted
+  int verify = 0;  // so many calls, with their backwards, are compared with the imperative run of
+  std::shared_ptr<const Graph> program{};  // what the graph is to compute: passes::program()
 };
 
 struct PlanCall;
@@ -43,13 +48,18 @@ struct PlanCall;
 // Immutable once built; runs are submitted from any thread. Holds the arrays of its constants.
 class ExecutionPlan : public RefCounted<ExecutionPlan> {
  public:
-  // All shapes of the graph must be known.
-  ExecutionPlan(Graph graph, const PlanOptions& options);
+  // All shapes of the graph must be known. Without `memory`: as plan_memory() has it.
+  ExecutionPlan(Graph graph, const PlanOptions& options, std::optional<MemoryPlan> memory = {});
 
   // Pushes the forward nodes as one operation and makes the forward outputs. With `lease` the run is kept for the
-  // backward, until end_lease. Draws the random numbers at `numbers`; null: the engine's next.
+  // backward, until end_lease. With a shadow what both compute is compared; the first difference is the operation's
+  // failure, a VerifyError, and what it would have updated stays as it was. Draws the random numbers at `numbers`; null:
+  // the engine's next.
   PlanRun& forward(std::span<const NDArray* const> inputs, std::span<NDArray> outputs, const OpLabel& label,
-                   bool lease, const RandomKey* numbers = nullptr);
+                   bool lease, IntrusivePtr<Shadow> shadow = {}, const RandomKey* numbers = nullptr);
+  // For the forwards that are to be verified, else null. A plan that was found wrong is verified ever after.
+  IntrusivePtr<Shadow> next_shadow();
+  bool is_verifying() const { return to_verify_ > 0; }
   // Pushes the backward nodes as one operation. `arrays`: the forward inputs, then the head gradients; `outputs`: the
   // forward outputs; those that the backward does not read may be undefined. `results`: the gradients: written into
   // the arrays given, made where undefined. With `retain` what the forward saved stays as it is.
@@ -103,6 +113,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
     std::span<const NDArray> results;
     IntrusivePtr<Chunk> saved{};  // what the arena is to hold when it begins; undefined: what it holds
     RandomKey key{};
+    IntrusivePtr<Shadow> shadow{};
     bool is_last;  // nothing reads the arena after this
   };
   struct Half {
@@ -142,6 +153,8 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   uint32_t num_states_ = 0;
   bool mutates_ = false;
   PlanOptions options_;
+  std::unique_ptr<const Verification> verification_;  // null: calls are not verified
+  std::atomic<int> to_verify_{0};                     // so many more
   mutable SpinLock lock_;
   mutable Choices choices_[2];
   std::vector<std::unique_ptr<PlanRun>> runs_;  // by arena; null: not used yet

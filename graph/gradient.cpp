@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "kaon/graph/graph_tracer.h"
 #include "kaon/graph/passes/rewrite.h"
@@ -75,6 +76,17 @@ Graph update_copies(Graph graph, bool training) {
   return result;
 }
 
+// The node of the traced program whose gradient is taken here. None where calls were merged: they have one gradient, the
+// program has one for each.
+std::optional<uint32_t> traced_node(const Node& node) {
+  if (node.origins.empty()) return {};
+  const uint32_t first = node.origins[0].node;
+  for (const Origin& o : node.origins) {
+    if (o.node != first || o.step != 0) return {};
+  }
+  return first;
+}
+
 }  // namespace
 
 bool ends_differentiation(const OpDef& op) { return !op.grad && op.name().starts_with("_backward_"); }
@@ -124,7 +136,10 @@ Graph with_gradient(Graph graph, const std::vector<bool>& wanted) {
     std::vector<bool> wants;
     for (ValueId v : node.inputs) wants.push_back(flows[v.node] && is_floating(graph.meta(v).dtype));
     Context context(tracer, node, uint32_t(k), heads[k], wants);
+    tracer.gradient_of = traced_node(node);
+    tracer.step = 0;
     node.op->grad(node.attrs.get(), context);
+    tracer.gradient_of.reset();  // sums of what arrives from several readers are in another order where passes have run
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       if (context.result[i].defined() && wants[i]) send(node.inputs[i], std::move(context.result[i]));
     }

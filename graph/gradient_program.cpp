@@ -12,6 +12,7 @@ GradientProgram::GradientProgram(std::function<Graph()> trace, std::vector<bool>
                                  std::vector<std::string> input_names, HybridizeOptions options, std::string name,
                                  IntrusivePtr<PlanArenas> arenas, size_t num_heads) {
   options.policy = PlanPolicy::retrace;  // one plan's shapes are all that it sees
+  options.verify = 0;
   for (size_t i = 0; i < num_heads; ++i) input_names.push_back(fmt::format("head_grad{}", i));
   const size_t outputs = size_t(std::count(wanted.begin(), wanted.end(), true));
   // Shapes and mode are the plan's.

@@ -36,6 +36,9 @@ Graph Graph::from_symbol(const Symbol& symbol, const std::vector<std::string>& i
     n.constant = s->constant;
     n.outputs = s->outputs;
     for (const SymbolEntry& e : s->inputs) n.inputs.push_back({number.at(e.node.get()), e.output});
+    for (uint32_t k = 0; s->op && k < n.outputs.size(); ++k) {
+      n.origins.push_back({.output = k, .node = uint32_t(g.nodes.size()), .result = k});
+    }
     number[s] = g.add(std::move(n)).node;
   }
   for (const SymbolEntry& e : symbol.entries()) g.outputs.push_back({number.at(e.node.get()), e.output});

@@ -18,6 +18,13 @@ struct ValueId {
 // Which run executes a node: a recorded forward keeps what the backward needs.
 enum class Phase : uint8_t { forward, backward };
 
+// What an output of a node is in the program as it was traced and its gradient taken, whatever passes have made of it:
+// output `result` of node `node`, or of the step-th operator of that node's gradient.
+struct Origin {
+  uint32_t output = 0;  // of the node that has this origin
+  uint32_t node = 0, step = 0, result = 0;
+};
+
 struct Node {
   const OpDef* op = nullptr;  // nullptr: input, or constant when `constant` is defined
   Attributes attrs;
@@ -25,6 +32,7 @@ struct Node {
   std::vector<ValueId> inputs;
   std::vector<TensorMeta> outputs;
   std::vector<Layout> layouts;  // of the outputs; missing: row_major
+  std::vector<Origin> origins;  // of its outputs; several where values were merged, none where a pass made them up
   NDArray constant;
   Phase phase = Phase::forward;
   bool is_again = false;       // a value of the forward, computed a second time for the backward

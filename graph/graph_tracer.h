@@ -1,6 +1,7 @@
 // GraphTracer: appends what operators are called with to a graph.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "kaon/graph/graph.h"
@@ -30,6 +31,9 @@ class GraphTracer final : public Interceptor {
   void on_call(OpCall& call) override;
 
   std::string name;  // what the new nodes are named after
+  // They are steps of this node's gradient, numbered from step + 1.
+  std::optional<uint32_t> gradient_of;
+  uint32_t step = 0;
 
  private:
   Graph& graph_;

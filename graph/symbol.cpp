@@ -128,7 +128,9 @@ bool infer_with(SymbolNode& node, MetasOf&& metas_of) {
   node.op->infer(node.attrs.get(), context);
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const SymbolEntry& e = node.inputs[i];
-    if (e.node->is_variable()) metas_of(*e.node)[e.output].shape = in[i].shape;
+    if (!e.node->is_variable()) continue;
+    Shape& known = metas_of(*e.node)[e.output].shape;
+    if (!(known == in[i].shape)) known = in[i].shape;  // other threads may be reading what a trace finds again
   }
   metas_of(node) = std::move(out);
   return true;

@@ -25,6 +25,9 @@ struct Pass {
   bool in_exact = true;  // also where every bit must be that of the imperative run
 };
 
+// What a plan of this traced graph is to compute, before any pass: the graph, its gradient, the update.
+Graph program(Graph traced, const Options& options);
+
 // What becomes of a traced graph with known shapes, in this order.
 std::span<const Pass> pipeline();
 Graph run(Graph traced, const Options& options);

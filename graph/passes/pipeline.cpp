@@ -106,6 +106,10 @@ Passed smallest(Graph traced, const Options& options) {
 
 }  // namespace
 
+Graph program(Graph traced, const Options& options) {
+  return update(gradient(std::move(traced), options), options);
+}
+
 std::span<const Pass> pipeline() { return passes; }
 
 Graph run(Graph traced, const Options& options) {

@@ -209,6 +209,11 @@ Graph rebuild(const Graph& g, const Grouping& grouping) {
       for (ValueId v : outputs) {
         n.outputs.push_back(g.meta(v));
         n.layouts.push_back(g.layout(v));
+        for (Origin o : g.nodes[v.node].origins) {
+          if (o.output != v.output) continue;
+          o.output = uint32_t(n.outputs.size() - 1);
+          n.origins.push_back(o);
+        }
       }
       n.phase = last.phase;
     }

@@ -39,10 +39,10 @@ class Rewriter {
   Node copy(uint32_t old) const;
   ValueId add(Node node) { return to_.add(std::move(node)); }
   void keep(uint32_t old) { replace(old, copy(old)); }
-  // The node's outputs are those of this one, or this value.
+  // The node's outputs are those of this one, or these values; their origins go with them.
   void replace(uint32_t old, Node node);
-  void replace(uint32_t old, ValueId now) { now_[old] = {now}; }
-  void replace(uint32_t old, std::vector<ValueId> now) { now_[old] = std::move(now); }
+  void replace(uint32_t old, std::vector<ValueId> now);
+  void replace(uint32_t old, ValueId now) { replace(old, std::vector{now}); }
   // Inputs and outputs as in the old graph. All inputs must have been kept.
   Graph finish();
 

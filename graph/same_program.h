@@ -1,0 +1,12 @@
+// Whether a trace still says what hybrid_forward does.
+#pragma once
+
+#include "kaon/graph/symbol.h"
+
+namespace kaon {
+
+// Throws VerifyError naming the first operator that `now` computes otherwise than `traced`: another one, other
+// attributes, other inputs. Names do not matter. May wait for constants.
+void check_same_program(const Symbol& traced, const Symbol& now, const char* name);
+
+}  // namespace kaon
