@@ -249,6 +249,11 @@ class OpRunContext final : public RunContext {
 
 }  // namespace
 
+void run_piece(Engine& engine, FunctionRef<void(RunContext&)> body) {
+  OpRunContext context(engine);
+  body(context);
+}
+
 bool Engine::run_now(std::span<Var* const> reads, FunctionRef<void(RunContext&)> body) noexcept {
   constexpr size_t few = 8;
   Impl& e = *impl_;

@@ -185,6 +185,7 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
                       .exact = options_.exact,
                       .arenas = arenas_,
                       .keep_arenas = options_.static_alloc,
+                      .branches = options_.branches,
                       .padded = padded};
   Graph graph;
   try {

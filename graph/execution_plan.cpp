@@ -9,16 +9,28 @@
 #include <mutex>
 #include <utility>
 
+#include "kaon/engine/run_piece.h"
 #include "kaon/engine/trace.h"
+#include "kaon/graph/branches.h"
 #include "kaon/graph/bucket.h"
 #include "kaon/graph/reorder.h"
 #include "kaon/ops/kernel_call.h"
 #include "kaon/ops/random_state.h"
 
 namespace kaon {
+namespace {
+
+Graph arranged(Graph graph, const PlanOptions& options) {
+  const bool has_threads = Engine::current().stats().threads > 1;
+  return options.branches && has_threads ? with_branches(std::move(graph), options.training) : graph;
+}
+
+}  // namespace
 
 ExecutionPlan::ExecutionPlan(Graph graph, const PlanOptions& options, std::optional<MemoryPlan> memory)
-    : graph_(std::move(graph)), memory_(memory ? std::move(*memory) : plan_memory(graph_)), options_(options) {
+    : graph_(memory ? std::move(graph) : arranged(std::move(graph), options)),
+      memory_(memory ? std::move(*memory) : plan_memory(graph_)),
+      options_(options) {
   if (!options_.arenas) options_.arenas = IntrusivePtr<PlanArenas>(new PlanArenas);
 #ifndef NDEBUG
   graph_.validate();
@@ -35,6 +47,15 @@ ExecutionPlan::ExecutionPlan(Graph graph, const PlanOptions& options, std::optio
   for (uint32_t i = 0; i < graph_.nodes.size(); ++i) {
     const OpDef* op = graph_.nodes[i].op;
     if (op && !op->traits.view) add_step(i);  // a view is the same bytes: nothing to run
+  }
+  for (const Branches& b : graph_.branches) {
+    Half& half = halves_[size_t(graph_.nodes[b.groups[0]].phase)];
+    std::vector<uint32_t>& begins = half.branches.emplace_back();
+    for (uint32_t node : b.groups) {
+      begins.push_back(uint32_t(std::lower_bound(half.steps.begin(), half.steps.end(), &graph_.nodes[0] + node,
+                                                 [](const Step& s, const Node* n) { return s.node < n; }) -
+                                half.steps.begin()));
+    }
   }
   if (options_.verify <= 0) return;
   verification_ = std::make_unique<Verification>(*options_.program, graph_, options_.training, options_.exact);
@@ -280,6 +301,88 @@ void ExecutionPlan::spare_finished(OpNode& op, const PlanCall& call, const Node&
   }
 }
 
+namespace {
+// A step's failure on its way to run_all: where it came from is told there.
+struct FailedStep {
+  const void* step;
+  std::exception_ptr why;
+};
+}  // namespace
+
+void ExecutionPlan::run_step(const Step& s, PlanRun& run, const RandomKey& key, RunContext& context) const {
+  const TensorView* views = run.views.data() + s.first_view;
+  KernelContext kernel{.inputs = {views, s.num_inputs},
+                       .outputs = {views + s.num_inputs, s.num_outputs},
+                       .run = context,
+                       .random = s.random ? RandomKey{key.seed, key.offset + s.random_offset} : RandomKey{},
+                       .training = options_.training,
+                       .exact = options_.exact,
+                       .state = &run.states[s.state],
+                       .sources = run.sources.empty() ? nullptr : run.sources.data() + s.first_view};
+  Profiler& profiler = Engine::current().profiler();
+  if (profiler.is_on()) [[unlikely]] {
+    TraceSpan span(profiler, s.node->op->name().data(), "plan");
+    s.kernel(s.attrs, kernel);
+  } else {
+    s.kernel(s.attrs, kernel);
+  }
+  context.free_workspace();
+}
+
+void ExecutionPlan::run_steps(std::span<const Step> steps, const PlanCall& call, RunContext& context,
+                              Shadow* shadow) const {
+  PlanRun& run = *call.run;
+  for (const Step& s : steps) {
+    context.updates_are_whole = !s.updates;
+    const TensorView* views = run.views.data() + s.first_view;
+#ifndef NDEBUG
+    for (uint32_t i = s.first_view; i < s.first_view + s.num_inputs + s.num_outputs; ++i) {
+      assert(!in_arena_[i] || run.views[i].data == static_cast<const char*>(run.base) + arena_offsets_[i]);
+    }
+#endif
+    try {
+      const uint32_t number = uint32_t(s.node - graph_.nodes.data());
+      if (shadow) [[unlikely]] shadow->check_inputs(number, views, context);
+      run_step(s, run, call.key, context);
+      if (shadow) [[unlikely]] shadow->check_outputs(number, views + s.num_inputs, context);
+    } catch (...) {
+      throw FailedStep{&s, std::current_exception()};
+    }
+  }
+}
+
+// Groups of branches are pieces: the failure that is thrown is that of the first, whatever ran beside it. What is
+// verified runs in order.
+void ExecutionPlan::run_all(const PlanCall& call, RunContext& context, Shadow* shadow) const {
+  const Half& half = halves_[size_t(call.phase)];
+  const std::span<const Step> steps = half.steps;
+  if (shadow) return run_steps(steps, call, context, shadow);
+  Engine& engine = Engine::current();
+  size_t at = 0;
+  for (const std::vector<uint32_t>& begins : half.branches) {
+    run_steps(steps.subspan(at, begins.front() - at), call, context, nullptr);
+    context.updates_are_whole = true;  // none of them updates
+    context.parallel_for(int64_t(begins.size()) - 1, 1, [&](int64_t group, int64_t) {
+      const uint32_t first = begins[size_t(group)], last = begins[size_t(group) + 1];
+      run_piece(engine, [&](RunContext& piece) { run_steps(steps.subspan(first, last - first), call, piece, nullptr); });
+    });
+    at = begins.back();
+  }
+  run_steps(steps.subspan(at), call, context, nullptr);
+}
+
+std::exception_ptr ExecutionPlan::failure_of(const Step& step, const PlanRun& run,
+                                             const std::exception_ptr& why) const {
+  std::vector<TensorMeta> metas;
+  for (uint32_t i = 0; i < step.num_inputs + step.num_outputs; ++i) {
+    const TensorView& v = run.views[step.first_view + i];
+    metas.push_back({v.shape, v.dtype});
+  }
+  const std::span<const TensorMeta> all(metas);
+  return add_context(why, describe_arrays(all.first(step.num_inputs), all.subspan(step.num_inputs)) +
+                              fmt::format(" in node {} ({})", step.node->name, step.node->op->name()));
+}
+
 void ExecutionPlan::execute(OpNode& op, PlanCall& call, RunContext& context) const {
   PlanRun& run = *call.run;
   TensorView* views = run.views.data();
@@ -300,57 +403,27 @@ void ExecutionPlan::execute(OpNode& op, PlanCall& call, RunContext& context) con
     const bool is_stable = e.place == Place::input && !mutated_[e.index];
     if (!run.sources.empty()) run.sources[e.view] = is_stable ? Source{a->chunk.get(), a->offset} : Source();
   }
-  Profiler& profiler = Engine::current().profiler();
-  const Step* step = nullptr;
   const IntrusivePtr<Shadow> shadow = call.begin_shadow(graph_.inputs.size());
-  const auto number = [&](const Step& s) { return uint32_t(s.node - graph_.nodes.data()); };
+  const Step* failed = nullptr;
   try {
-    for (const Step& s : half.steps) {
-      step = &s;
-      if (shadow) [[unlikely]] shadow->check_inputs(number(s), views + s.first_view, context);
-      context.updates_are_whole = !s.updates;
-#ifndef NDEBUG
-      for (uint32_t i = s.first_view; i < s.first_view + s.num_inputs + s.num_outputs; ++i) {
-        assert(!in_arena_[i] || views[i].data == base + arena_offsets_[i]);
-      }
-#endif
-      KernelContext kernel{
-          .inputs = {views + s.first_view, s.num_inputs},
-          .outputs = {views + s.first_view + s.num_inputs, s.num_outputs},
-          .run = context,
-          .random = s.random ? RandomKey{call.key.seed, call.key.offset + s.random_offset} : RandomKey{},
-          .training = options_.training,
-          .exact = options_.exact,
-          .state = &run.states[s.state],
-          .sources = run.sources.empty() ? nullptr : run.sources.data() + s.first_view};
-      if (profiler.is_on()) [[unlikely]] {
-        TraceSpan span(profiler, s.node->op->name().data(), "plan");
-        s.kernel(s.attrs, kernel);
-      } else {
-        s.kernel(s.attrs, kernel);
-      }
-      context.free_workspace();
-      if (shadow) [[unlikely]] shadow->check_outputs(number(s), views + s.first_view + s.num_inputs, context);
+    try {
+      run_all(call, context, shadow.get());
+    } catch (const FailedStep& f) {
+      failed = static_cast<const Step*>(f.step);
+      std::rethrow_exception(f.why);
     }
     if (shadow) [[unlikely]] shadow->finish(context);
   } catch (const VerifyError&) {
     shadow->undo();
     context.updates_are_whole = true;
     call.plan->to_verify_ = INT_MAX;
-    if (step) spare_finished(op, call, *step->node);
+    if (!failed && !half.steps.empty()) failed = &half.steps.back();
+    if (failed) spare_finished(op, call, *failed->node);
     throw;
   } catch (...) {
-    spare_finished(op, call, *step->node);
-    std::vector<TensorMeta> metas;
-    for (uint32_t i = 0; i < step->num_inputs + step->num_outputs; ++i) {
-      const TensorView& v = views[step->first_view + i];
-      metas.push_back({v.shape, v.dtype});
-    }
-    const std::span<const TensorMeta> all(metas);
-    std::rethrow_exception(add_context(
-        std::current_exception(),
-        describe_arrays(all.first(step->num_inputs), all.subspan(step->num_inputs)) +
-            fmt::format(" in node {} ({})", step->node->name, step->node->op->name())));
+    if (!failed) throw;
+    spare_finished(op, call, *failed->node);
+    std::rethrow_exception(failure_of(*failed, run, std::current_exception()));
   }
   // pairs with nothing: a run that sees an old value looks again, under the lock
   if (!choices_[size_t(call.phase)].are_known.load(std::memory_order_relaxed)) [[unlikely]] {

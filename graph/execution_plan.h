@@ -35,6 +35,7 @@ struct PlanOptions {
   bool exact = false;        // the imperative kernels
   IntrusivePtr<PlanArenas> arenas{};  // null: of its own
   bool keep_arenas = false;  // else their memory goes back to the storage after each use
+  bool branches = true;      // which do not depend on each other run side by side, where the engine has threads for it
   bool padded = false;       // made by pad_rows(): the first input says how many rows a call has
   std::function<std::string()> history{};  // how the graph came about, for dump(); null: nobody knows
   std::shared_ptr<GradientProgram> gradients{};  // the backward as a program, for gradients that are recorded
@@ -119,6 +120,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   struct Half {
     std::vector<Step> steps;
     std::vector<External> externals;
+    std::vector<std::vector<uint32_t>> branches;  // as Graph::branches, of steps
   };
   // What the kernels of a half chose when it first ran.
   struct Choices {
@@ -136,6 +138,10 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   void push(const Submission& s, const OpLabel& label);
   void spare_finished(OpNode& op, const PlanCall& call, const Node& failing) const;
   void execute(OpNode& op, PlanCall& call, RunContext& context) const;
+  void run_all(const PlanCall& call, RunContext& context, Shadow* shadow) const;
+  void run_steps(std::span<const Step> steps, const PlanCall& call, RunContext& context, Shadow* shadow) const;
+  void run_step(const Step& step, PlanRun& run, const RandomKey& key, RunContext& context) const;
+  std::exception_ptr failure_of(const Step& step, const PlanRun& run, const std::exception_ptr& why) const;
   void note_choices(Phase phase, const PlanRun& run) const;
   void give_back_unused(const PlanRun& run);  // its arena's memory, unless somebody uses it or is going to, or it is kept
 

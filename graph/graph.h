@@ -41,6 +41,11 @@ struct Node {
   bool is_input() const { return !op && !constant.defined(); }
 };
 
+// Nodes between which there are no edges: group g is [groups[g], groups[g + 1]), and may run beside the others.
+struct Branches {
+  std::vector<uint32_t> groups;
+};
+
 // Inputs of a node have smaller numbers than the node. Thread safety: a value.
 class Graph {
  public:
@@ -48,6 +53,7 @@ class Graph {
   std::vector<uint32_t> inputs;  // input nodes, in the order in which arrays are given
   std::vector<ValueId> outputs;
   uint32_t num_forward_outputs = 0;  // the first outputs; the rest are gradients
+  std::vector<Branches> branches;    // in order; of a graph that is about to become a plan
 
   const TensorMeta& meta(ValueId v) const { return nodes[v.node].outputs[v.output]; }
   ValueId add(Node node) {

@@ -14,9 +14,21 @@ size_t aligned(size_t bytes) { return (bytes + alignment - 1) / alignment * alig
 struct Buffer {
   ValueId root;
   size_t bytes = 0;
-  uint32_t first = 0, last = 0;
   size_t offset = 0;
 };
+
+void set_times(MemoryPlan& plan, const Graph& graph) {
+  for (uint32_t i = 0; i < graph.nodes.size(); ++i) plan.times.push_back({i, i});
+  uint32_t group = 0;
+  for (const Branches& b : graph.branches) {
+    for (size_t k = 0; k + 1 < b.groups.size(); ++k) {
+      ++group;
+      for (uint32_t i = b.groups[k]; i < b.groups[k + 1]; ++i) {
+        plan.times[i] = {b.groups.front(), b.groups.back() - 1, group};
+      }
+    }
+  }
+}
 
 // A slot per value, each in memory of its own as yet.
 void make_slots(MemoryPlan& plan, const Graph& graph) {
@@ -59,6 +71,9 @@ void share_memory(MemoryPlan& plan, const Graph& graph) {
       const ValueSlot& source = slot(slot(in).root);
       bool once = std::count_if(node.inputs.begin(), node.inputs.end(),
                                 [&](ValueId v) { return slot(v).root == slot(in).root; }) == 1;
+      // a node beside others takes over what its own group has made: nobody else reads that
+      const uint32_t group = plan.times[i].group;
+      once = once && (group == 0 || plan.times[slot(in).root.node].group == group);
       if (source.place == Place::arena && source.last == i && source.bytes == out.bytes && once)
         out.root = slot(in).root;
     }
@@ -70,13 +85,14 @@ void share_memory(MemoryPlan& plan, const Graph& graph) {
 // Each value that owns memory in the arena, the largest first, at the lowest offset that is free during its life.
 void place_in_arena(MemoryPlan& plan, const Graph& graph) {
   std::vector<Buffer> buffers;
+  auto slot = [&](const Buffer& b) -> ValueSlot& { return plan.slots[b.root.node][b.root.output]; };
   for (uint32_t i = 0; i < plan.slots.size(); ++i) {
     bool is_view = graph.nodes[i].op && graph.nodes[i].op->traits.view;
     for (uint32_t k = 0; k < plan.slots[i].size(); ++k) {
       const ValueSlot& s = plan.slots[i][k];
       if (s.place != Place::arena) continue;
       if (!is_view) plan.unplanned_bytes += aligned(s.bytes);
-      if (s.root == ValueId{i, k} && s.bytes != 0) buffers.push_back({{i, k}, aligned(s.bytes), s.first, s.last});
+      if (s.root == ValueId{i, k} && s.bytes != 0) buffers.push_back({{i, k}, aligned(s.bytes)});
     }
   }
   std::stable_sort(buffers.begin(), buffers.end(), [](const Buffer& a, const Buffer& b) { return a.bytes > b.bytes; });
@@ -84,7 +100,7 @@ void place_in_arena(MemoryPlan& plan, const Graph& graph) {
   for (Buffer& b : buffers) {
     size_t at = 0;
     for (const Buffer* p : placed) {
-      if (p->last < b.first || p->first > b.last) continue;  // never alive together
+      if (!plan.are_together(slot(*p), slot(b))) continue;
       if (at + b.bytes <= p->offset) break;                  // fits into the gap before p
       at = std::max(at, p->offset + p->bytes);
     }
@@ -93,7 +109,7 @@ void place_in_arena(MemoryPlan& plan, const Graph& graph) {
                                    [](const Buffer* x, const Buffer* y) { return x->offset < y->offset; }),
                   &b);
     plan.arena_bytes = std::max(plan.arena_bytes, at + b.bytes);
-    plan.slots[b.root.node][b.root.output].offset = at;
+    slot(b).offset = at;
   }
 }
 
@@ -101,6 +117,7 @@ void place_in_arena(MemoryPlan& plan, const Graph& graph) {
 
 MemoryPlan plan_memory(const Graph& graph) {
   MemoryPlan plan;
+  set_times(plan, graph);
   make_slots(plan, graph);
   share_memory(plan, graph);
   place_in_arena(plan, graph);
@@ -113,6 +130,14 @@ MemoryPlan plan_memory(const Graph& graph) {
     }
   }
   return plan;
+}
+
+bool MemoryPlan::are_together(const ValueSlot& a, const ValueSlot& b) const {
+  const uint32_t group = times[a.first].group;
+  const bool in_turn = group != 0 && times[a.last].group == group && times[b.first].group == group &&
+                       times[b.last].group == group;
+  if (in_turn) return a.first <= b.last && b.first <= a.last;
+  return times[a.first].earliest <= times[b.last].latest && times[b.first].earliest <= times[a.last].latest;
 }
 
 void MemoryPlan::check(const Graph& graph) const {
@@ -129,7 +154,7 @@ void MemoryPlan::check(const Graph& graph) const {
       throw Error(fmt::format("[memory plan] {} lies beyond the arena", graph.nodes[roots[a].first.node].name));
     for (size_t b = a + 1; b < roots.size(); ++b) {
       const ValueSlot& y = *roots[b].second;
-      bool together = x.first <= y.last && y.first <= x.last;
+      bool together = are_together(x, y);
       bool overlap = x.offset < y.offset + y.bytes && y.offset < x.offset + x.bytes;
       if (together && overlap) {
         throw Error(fmt::format("[memory plan] {} and {} are alive together and overlap",

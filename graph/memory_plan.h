@@ -22,13 +22,23 @@ struct ValueSlot {
 // How it works. Node numbers are the time axis: a value lives from its node to its last user, views and in-place
 // results extending their root's life. Inputs, constants and outputs lie in arrays of their own. The rest goes into
 // one arena: the largest values first, each at the lowest offset (64-byte aligned) that is free during its life.
-// An operator with traits.inplace takes over its input's memory when that input dies there.
+// An operator with traits.inplace takes over its input's memory when that input dies there. What nodes that run side by
+// side touch is alive as long as any of them runs, except between nodes of one group.
 struct MemoryPlan {
   std::vector<std::vector<ValueSlot>> slots;  // by node and output
   size_t arena_bytes = 0;
   size_t unplanned_bytes = 0;  // what the values in the arena would take side by side
 
+  // By node: between which nodes it may run, and with which it runs in turn; of nodes that run beside others.
+  struct Time {
+    uint32_t earliest, latest;
+    uint32_t group = 0;  // 0: of its own
+  };
+  std::vector<Time> times;
+
   const ValueSlot& slot(ValueId v) const { return slots[v.node][v.output]; }
+  // May the memory of these be in use at the same time? Of values that own theirs.
+  bool are_together(const ValueSlot& a, const ValueSlot& b) const;
   // One line per value in the arena, then peak and saving.
   std::string report(const Graph& graph) const;
   // Throws Error when two values that are alive together overlap.
