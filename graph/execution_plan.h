@@ -75,6 +75,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   const PlanOptions& options() const { return options_; }
   const MemoryPlan& memory() const { return memory_; }
   std::string report() const { return memory_.report(graph_); }
+  std::string svg() const { return memory_.svg(graph_); }
   // A line for each operator: the kernel that it runs and the layout in which that works, known after the first run.
   // Then how many images are copied from one layout into another in a run.
   std::string implementations() const;

@@ -41,6 +41,9 @@ struct MemoryPlan {
   bool are_together(const ValueSlot& a, const ValueSlot& b) const;
   // One line per value in the arena, then peak and saving.
   std::string report(const Graph& graph) const;
+  // A picture for a file .svg: node numbers across, bytes up, one block for each value in the arena, with names and
+  // numbers where the pointer rests.
+  std::string svg(const Graph& graph) const;
   // Throws Error when two values that are alive together overlap.
   void check(const Graph& graph) const;
 };

@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "kaon/engine/error.h"
+#include "kaon/graph/svg.h"
 #include "kaon/ops/file_io.h"
 
 namespace kaon::gluon {
@@ -16,23 +17,6 @@ namespace {
 
 constexpr double panel_width = 460, panel_height = 320, title_height = 34;
 constexpr double left = 62, right = 18, top = 34, bottom = 48;  // around the axes of a panel
-// told apart also by those who do not see all colours (Okabe and Ito)
-constexpr const char* colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"};
-
-std::string escape(const std::string& text) {
-  std::string out;
-  for (char c : text) {
-    switch (c) {
-      case '&': out += "&amp;"; break;
-      case '<': out += "&lt;"; break;
-      case '>': out += "&gt;"; break;
-      case '"': out += "&quot;"; break;
-      default:
-        if (static_cast<unsigned char>(c) >= 0x20) out += c;  // XML has no other control characters
-    }
-  }
-  return out;
-}
 
 struct Range {
   double low = std::numeric_limits<double>::infinity();
@@ -76,7 +60,7 @@ class PanelWriter {
     std::string s;
     auto out = std::back_inserter(s);
     const double middle = (x0_ + x1_) / 2;
-    fmt::format_to(out, "<text x='{:.1f}' y='{:.1f}' class='title'>{}</text>\n", middle, y1_ - 12, escape(title));
+    fmt::format_to(out, "<text x='{:.1f}' y='{:.1f}' class='title'>{}</text>\n", middle, y1_ - 12, xml_text(title));
     const auto y_ticks = axis_ticks(y_.low, y_.high, 5), x_ticks = axis_ticks(x_.low, x_.high, 6);
     for (double t : y_ticks) {
       fmt::format_to(out, "<path d='M{:.1f} {:.1f}H{:.1f}' class='grid'/>", x0_, py(t), x1_);
@@ -90,10 +74,10 @@ class PanelWriter {
     }
     fmt::format_to(out, "<path d='M{:.1f} {:.1f}V{:.1f}H{:.1f}' class='axis'/>\n", x0_, y1_, y0_, x1_);
     fmt::format_to(out, "<text x='{:.1f}' y='{:.1f}' text-anchor='middle'>{}</text>\n", middle, y0_ + 38,
-                   escape(x_label));
+                   xml_text(x_label));
     const double y_middle = (y0_ + y1_) / 2, y_text = x0_ - left + 14;
     fmt::format_to(out, "<text transform='translate({:.1f} {:.1f}) rotate(-90)' text-anchor='middle'>{}</text>\n",
-                   y_text, y_middle, escape(y_label));
+                   y_text, y_middle, xml_text(y_label));
     return s;
   }
 
@@ -128,9 +112,9 @@ class PanelWriter {
     for (size_t i = 0; i < names.size(); ++i) {
       const double line = y + 12 + 16 * double(i);
       fmt::format_to(std::back_inserter(s), "<path d='M{:.1f} {:.1f}h18' class='curve' stroke='{}'/>", x + 6, line,
-                     colours[i % std::size(colours)]);
+                     svg_colours[i % std::size(svg_colours)]);
       fmt::format_to(std::back_inserter(s), "<text x='{:.1f}' y='{:.1f}'>{}</text>\n", x + 29, line + 4,
-                     escape(names[i]));
+                     xml_text(names[i]));
     }
     return s;
   }
@@ -142,20 +126,6 @@ class PanelWriter {
 };
 
 }  // namespace
-
-std::vector<double> axis_ticks(double low, double high, int count) {
-  const double rough = (high - low) / count;
-  if (!(rough > 0) || !std::isfinite(rough)) return {low};
-  const double power = std::pow(10.0, std::floor(std::log10(rough)));
-  double step = 10 * power;
-  for (double nice : {5.0, 2.0, 1.0}) {
-    if (rough <= nice * power * 1.0001) step = nice * power;
-  }
-  std::vector<double> ticks;
-  const double first = std::ceil(low / step - 1e-9), last = std::floor(high / step + 1e-9);
-  for (double i = first; i <= last && ticks.size() < 100; ++i) ticks.push_back(i * step);
-  return ticks;
-}
 
 ChartPanel& ChartPanel::add(std::string name, std::vector<double> x, std::vector<double> y) {
   if (x.size() != y.size()) {
@@ -189,7 +159,7 @@ std::string SvgChart::str() const {
       width, height);
   if (!title_.empty()) {
     s += fmt::format("<text x='{:.1f}' y='24' class='title' style='font-size:16px'>{}</text>\n", width / 2,
-                     escape(title_));
+                     xml_text(title_));
   }
   for (size_t i = 0; i < panels_.size(); ++i) {
     const ChartPanel& panel = panels_[i];
@@ -214,7 +184,7 @@ std::string SvgChart::str() const {
     s += writer.axes(panel.title_, panel.x_label_, panel.y_label_);
     std::vector<std::string> names;
     for (size_t k = 0; k < panel.curves_.size(); ++k) {
-      s += writer.curve(panel.curves_[k].x, panel.curves_[k].y, colours[k % std::size(colours)]);
+      s += writer.curve(panel.curves_[k].x, panel.curves_[k].y, svg_colours[k % std::size(svg_colours)]);
       names.push_back(panel.curves_[k].name);
     }
     // curves that end low, as a loss does, leave the upper right corner free

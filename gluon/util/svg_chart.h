@@ -43,7 +43,4 @@ class SvgChart {
   std::vector<ChartPanel> panels_;
 };
 
-// Where an axis from `low` to `high` has its ticks: about `count` multiples of 1, 2 or 5 times a power of ten.
-std::vector<double> axis_ticks(double low, double high, int count);
-
 }  // namespace kaon::gluon

@@ -3,6 +3,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <fstream>
+
 #include "kaon/engine/storage.h"
 #include "kaon/tests/support/files.h"
 
@@ -83,6 +85,18 @@ TEST_CASE("docs: memory", "[docs]") {
   }
   stop.request_stop();
   CHECK_NOTHROW(nd.waitall());
+
+  test::ScratchFolder folder;
+  std::filesystem::current_path(folder / "");
+  nn::HybridSequential net(nn::Dense(8), nn::LayerNorm(), nn::Dense(4));
+  net.initialize();
+  {
+    net.hybridize({.static_alloc = true});
+    net(x).wait_to_read();
+    std::ofstream("plan.svg") << net.plan()->svg();
+  }
+  CHECK(test::bytes_of("plan.svg").find("class='value'") != std::string::npos);
+  std::filesystem::current_path(std::filesystem::temp_directory_path());
 
   Storage::cpu().set_limit(Storage::cpu().stats().live + (64 << 20));
   NDArray large = nd.ones({32 << 20});  // 128 MiB

@@ -4,6 +4,7 @@
 
 #include "kaon/gluon/util/progress_bar.h"
 #include "kaon/gluon/util/svg_chart.h"
+#include "kaon/graph/svg.h"
 #include "kaon/ops/file_io.h"
 #include "kaon/tests/engine/support.h"
 
