@@ -221,7 +221,8 @@ NDArray NDArray::operator[](int64_t index) const {
   Shape rest;
   for (int d = 1; d < ndim(); ++d) rest.push_back(shape()[d]);
   if (rest.empty()) rest = Shape(1);
-  return slice(i, i + 1).reshape(rest);
+  const NDArray row = slice(i, i + 1);
+  return can_view(row) ? view(row, rest, 0) : nd._reshape_to(row, {.shape = rest});
 }
 
 NDArray NDArray::slice(int64_t begin, int64_t end, std::source_location site) const {
