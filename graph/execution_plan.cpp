@@ -308,6 +308,13 @@ struct FailedStep {
   std::exception_ptr why;
 };
 }  // namespace
+void ExecutionPlan::place(PlanRun& run, void* base) const {
+  if (run.base == base) return;
+  run.base = base;
+  for (size_t i = 0; i < run.views.size(); ++i) {
+    if (in_arena_[i]) run.views[i].data = static_cast<char*>(base) + arena_offsets_[i];
+  }
+}
 
 void ExecutionPlan::run_step(const Step& s, PlanRun& run, const RandomKey& key, RunContext& context) const {
   const TensorView* views = run.views.data() + s.first_view;
@@ -388,12 +395,7 @@ void ExecutionPlan::execute(OpNode& op, PlanCall& call, RunContext& context) con
   TensorView* views = run.views.data();
   auto* base = static_cast<char*>(run.arena->ensure(memory_.arena_bytes));
   if (call.saved) std::memcpy(base, call.saved->ensure(), memory_.arena_bytes);
-  if (run.base != base) {
-    run.base = base;
-    for (size_t i = 0; i < run.views.size(); ++i) {
-      if (in_arena_[i]) views[i].data = base + arena_offsets_[i];
-    }
-  }
+  place(run, base);
   const Half& half = halves_[size_t(call.phase)];
   for (const External& e : half.externals) {
     ArrayNode* a = call.arrays()[e.place == Place::input ? e.index : graph_.inputs.size() + e.index];

@@ -68,6 +68,13 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
                 std::span<NDArray> results, const OpLabel& label, bool retain);
   void end_lease(PlanRun& run);
 
+  // For an operator whose kernel runs a graph of its own: the forward as a part of the operation that calls. A run
+  // serves one call at a time. `arena`: memory().arena_bytes of memory. Inputs and outputs by number; `sources` as in
+  // KernelContext, or empty. Random numbers are those from `key` on.
+  std::unique_ptr<PlanRun> make_nested_run() const;
+  void run_nested(PlanRun& run, void* arena, std::span<void* const> inputs, std::span<void* const> outputs,
+                  std::span<const Source> sources, const RandomKey& key, RunContext& context) const;
+
   bool backward_reads_input(size_t i) const { return read_in_[1][i]; }
   bool backward_reads_output(size_t i) const { return output_read_[i]; }
 
@@ -139,6 +146,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   void push(const Submission& s, const OpLabel& label);
   void spare_finished(OpNode& op, const PlanCall& call, const Node& failing) const;
   void execute(OpNode& op, PlanCall& call, RunContext& context) const;
+  void place(PlanRun& run, void* base) const;  // what lies in the arena
   void run_all(const PlanCall& call, RunContext& context, Shadow* shadow) const;
   void run_steps(std::span<const Step> steps, const PlanCall& call, RunContext& context, Shadow* shadow) const;
   void run_step(const Step& step, PlanRun& run, const RandomKey& key, RunContext& context) const;

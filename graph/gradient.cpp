@@ -104,7 +104,7 @@ Graph gradient_graph(Graph program, const std::vector<bool>& wanted, bool traini
   return g;
 }
 
-Graph with_gradient(Graph graph, const std::vector<bool>& wanted) {
+Graph with_gradient(Graph graph, const std::vector<bool>& wanted, GradientForm& form) {
   const size_t forward_nodes = graph.nodes.size();
   const std::vector<bool> flows = flow_from(graph, wanted);
   GraphTracer tracer(graph, Phase::backward);
@@ -116,16 +116,28 @@ Graph with_gradient(Graph graph, const std::vector<bool>& wanted) {
     NDArray& sum = heads[v.node][v.output];
     sum = sum.defined() ? nd.elemwise_add(sum, g) : std::move(g);
   };
+  auto add_input = [&](std::string name, ValueId like) {
+    Node node;
+    node.name = std::move(name);
+    node.outputs = {graph.meta(like)};
+    node.phase = Phase::backward;
+    const ValueId v = graph.add(std::move(node));
+    graph.inputs.push_back(v.node);
+    return v;
+  };
   tracer.name = "head_grad";
   for (size_t i = 0; i < graph.num_forward_outputs; ++i) {
+    if (!form.heads.empty() && !form.heads[i]) continue;
     ValueId output = graph.outputs[i];
-    Node head;
-    head.name = fmt::format("head_grad{}", i);
-    head.outputs = {graph.meta(output)};
-    head.phase = Phase::backward;
-    ValueId v = graph.add(std::move(head));
-    graph.inputs.push_back(v.node);
+    ValueId v = add_input(fmt::format("head_grad{}", i), output);
     if (is_floating(graph.meta(v).dtype)) send(output, tracer.array(v));
+  }
+  const size_t num_inputs = wanted.size();
+  for (size_t i = 0; i < num_inputs && !form.sums.empty(); ++i) {
+    if (!form.sums[i]) continue;
+    const ValueId input{graph.inputs[i], 0};
+    // first: an output that is this very input has sent its head already, which a sum does not mind
+    send(input, tracer.array(add_input(fmt::format("sum{}", i), input)));
   }
   for (size_t k = forward_nodes; k-- > 0;) {
     if (!flows[k] || !graph.nodes[k].op) continue;
@@ -144,10 +156,12 @@ Graph with_gradient(Graph graph, const std::vector<bool>& wanted) {
       if (context.result[i].defined() && wants[i]) send(node.inputs[i], std::move(context.result[i]));
     }
   }
-  for (size_t i = 0; i < wanted.size(); ++i) {
+  form.reached.assign(num_inputs, false);
+  for (size_t i = 0; i < num_inputs; ++i) {
     if (!wanted[i]) continue;
     NDArray& g = heads[graph.inputs[i]][0];
     const TensorMeta& m = graph.nodes[graph.inputs[i]].outputs[0];
+    form.reached[i] = g.defined();
     if (!g.defined()) g = nd.zeros(m.shape, {.dtype = m.dtype});
     graph.outputs.push_back(tracer.value(g));
   }

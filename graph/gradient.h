@@ -5,10 +5,21 @@
 
 namespace kaon {
 
-// Appends to `graph` one input per output (its head gradient) and the nodes that compute the gradients of the inputs
-// with wanted[i]; those become further outputs, in order (constant zero where none flows). All shapes must be known.
-// StateError where a gradient would have to go through an operator that has none.
-Graph with_gradient(Graph graph, const std::vector<bool>& wanted);
+// What else is asked of a gradient, and what came of it: for the body of a loop.
+struct GradientForm {
+  std::vector<bool> heads{};    // by output: does a gradient arrive there? Empty: at each
+  std::vector<bool> sums{};     // by input: is its gradient added to what a further input holds? Empty: nowhere
+  std::vector<bool> reached{};  // result, by input: does a gradient arrive?
+};
+
+// Appends to `graph` one input per output (its head gradient), then one per input with sums[i], and the nodes that
+// compute the gradients of the inputs with wanted[i]; those become further outputs, in order (constant zero where none
+// flows). All shapes must be known. StateError where a gradient would have to go through an operator that has none.
+Graph with_gradient(Graph graph, const std::vector<bool>& wanted, GradientForm& form);
+inline Graph with_gradient(Graph graph, const std::vector<bool>& wanted) {
+  GradientForm form;
+  return with_gradient(std::move(graph), wanted, form);
+}
 
 // From a program with known shapes, its gradients as a program: (inputs..., head gradients...) to the gradients of the
 // inputs with wanted[i]. What the program updates, this one updates in a copy.

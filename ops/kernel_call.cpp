@@ -188,9 +188,13 @@ uint64_t mixed(uint64_t x) {  // splitmix64's finalizer
 }
 }  // namespace
 
+RandomKey stream_of(RandomKey key) {
+  return {.seed = mixed(key.seed + mixed(key.offset + 0x9e3779b97f4a7c15)), .offset = 0};
+}
+
 StreamScope::StreamScope(RandomKey key)
-    : next_{.seed = mixed(key.seed + mixed(key.offset + 0x9e3779b97f4a7c15)), .offset = 0},
-      outer_(std::exchange(t_stream, this)) {}
+    : next_(stream_of(key)), has_key_(true), outer_(std::exchange(t_stream, this)) {}
+StreamScope::StreamScope() : has_key_(false), outer_(std::exchange(t_stream, this)) {}
 StreamScope::~StreamScope() { t_stream = outer_; }
 
 void seed(uint64_t value) {
@@ -199,9 +203,15 @@ void seed(uint64_t value) {
 }
 
 RandomKey draw(uint64_t count) {
-  if (t_stream) {
-    RandomKey key = t_stream->next_;
-    t_stream->next_.offset += count;
+  if (StreamScope* stream = t_stream) {
+    if (!stream->has_key_) {
+      t_stream = stream->outer_;
+      stream->next_ = stream_of(draw(stream_draws));
+      t_stream = stream;
+      stream->has_key_ = true;
+    }
+    RandomKey key = stream->next_;
+    stream->next_.offset += count;
     return key;
   }
   std::lock_guard lock(g_mutex);

@@ -9,6 +9,10 @@ namespace kaon::random {
 // threads. Process-wide. Thread safety: any thread.
 void seed(uint64_t value);
 
+// A stream of its own: the numbers that belong to a key that was drawn before.
+RandomKey stream_of(RandomKey key);
+inline constexpr uint64_t stream_draws = 4;  // numbers that such a key takes
+
 // The next `count` numbers. Called when an operator is pushed.
 RandomKey draw(uint64_t count);
 
@@ -17,13 +21,15 @@ RandomKey draw(uint64_t count);
 class StreamScope {
  public:
   explicit StreamScope(RandomKey key);
+  StreamScope();  // its key is drawn when the first number is asked for
   ~StreamScope();
   StreamScope(const StreamScope&) = delete;
   StreamScope& operator=(const StreamScope&) = delete;
 
  private:
   friend RandomKey draw(uint64_t count);
-  RandomKey next_;
+  RandomKey next_{};
+  bool has_key_;
   StreamScope* outer_;
 };
 
