@@ -25,6 +25,7 @@
 #include "kaon/gluon/util/progress_bar.h"
 #include "kaon/gluon/util/svg_chart.h"
 #include "kaon/graph/autograd.h"
+#include "kaon/graph/control_flow.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/ndarray_file.h"
 #include "kaon/ops/random_state.h"

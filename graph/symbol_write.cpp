@@ -4,6 +4,8 @@
 
 #include <unordered_map>
 
+#include "kaon/graph/control_flow_ops.h"
+
 namespace kaon {
 
 std::string json_quote(std::string_view text) {
@@ -122,6 +124,11 @@ class Writer {
     }
     TextMap texts = n.text_attrs;
     if (!n.op) return texts;
+    if (is_control_flow(*n.op)) {
+      throw ValueError(fmt::format(
+          "[tojson] node '{}' ({}) is control flow: Kaon does not write the programs inside of it to files", n.name,
+          n.op->name()));
+    }
     if (!n.op->traits.in_mxnet) {
       throw ValueError(
           fmt::format("[tojson] node '{}' is the operator '{}', which MXNet does not have", n.name, n.op->name()));

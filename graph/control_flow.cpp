@@ -1,0 +1,179 @@
+#include "kaon/graph/control_flow.h"
+
+#include <fmt/format.h>
+
+#include "kaon/graph/autograd.h"
+#include "kaon/graph/control_flow_program.h"
+#include "kaon/graph/graph_tracer.h"
+#include "kaon/ops/random_state.h"
+
+namespace kaon::contrib::detail {
+namespace {
+
+namespace checks = kaon::control_flow;
+using Arrays = std::vector<NDArray>;
+
+TensorMeta meta_of(const NDArray& a) { return {a.shape(), a.dtype()}; }
+std::vector<TensorMeta> metas_of(const Arrays& arrays) {
+  std::vector<TensorMeta> metas;
+  for (const NDArray& a : arrays) metas.push_back(meta_of(a));
+  return metas;
+}
+
+// Does somebody look on who would miss a view or a write in place?
+bool is_watched() { return Interceptor::current() != nullptr; }
+
+// The rows of an array. Where gradients are recorded one operator makes all of them, so that its gradient is one too.
+class Rows {
+ public:
+  Rows(const NDArray& array, int64_t n) : array_(array), row_(row_of(meta_of(array))) {
+    if (is_watched() && n > 0) parts_ = nd.split(array, int(n), {.axis = 0});
+  }
+  NDArray operator[](int64_t k) const {
+    return parts_.empty() ? array_[k] : nd._reshape_to(parts_[size_t(k)], {.shape = row_.shape});
+  }
+
+ private:
+  NDArray array_;
+  TensorMeta row_;
+  Arrays parts_;
+};
+
+// Outputs of the iterations, stacked. They are copied out at once: the body may change what it has returned.
+class Stack {
+ public:
+  Stack(const char* name, int64_t length) : name_(name), length_(length) {}
+
+  void add(const Arrays& outputs) {
+    if (made_ == 0) metas_ = metas_of(outputs);
+    checks::check_counts(name_, "outputs, as in the first iteration,", metas_.size(), outputs.size());
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      checks::check_output(name_, i, metas_[i], meta_of(outputs[i]));
+      if (is_watched()) {
+        if (made_ == 0) rows_.emplace_back();
+        rows_[i].push_back(nd.expand_dims(outputs[i], 0));
+        continue;
+      }
+      if (made_ == 0) results_.push_back(nd.zeros(rows_of(metas_[i], length_).shape, options(outputs[i])));
+      results_[i].slice(made_, made_ + 1).assign(outputs[i]);
+    }
+    ++made_;
+  }
+  // Of a loop without iterations: what it would have returned.
+  void set_metas(std::vector<TensorMeta> metas) { metas_ = std::move(metas); }
+
+  Arrays finish() {
+    for (size_t i = results_.size(); i < metas_.size(); ++i) {
+      if (made_ < length_ || length_ == 0) {
+        NDArray rest = nd.zeros(rows_of(metas_[i], length_ - made_).shape, {.dtype = metas_[i].dtype});
+        if (made_ == 0) {
+          results_.push_back(rest);
+          continue;
+        }
+        rows_[i].push_back(rest);
+      }
+      results_.push_back(nd.concat(rows_[i], {.dim = 0}));
+    }
+    return std::move(results_);
+  }
+  int64_t made() const { return made_; }
+
+ private:
+  static ArrayOptions options(const NDArray& like) { return {.dtype = like.dtype(), .device = like.device()}; }
+
+  const char* name_;
+  int64_t length_, made_ = 0;
+  std::vector<TensorMeta> metas_;
+  std::vector<Arrays> rows_;  // by output, while somebody looks on
+  Arrays results_;
+};
+
+// What the body would return, without running its operators.
+std::vector<TensorMeta> shadow_outputs(StepFn<NDArray> body, const std::vector<TensorMeta>& rows,
+                                       const Arrays& states) {
+  Graph graph;
+  GraphTracer tracer(graph, Phase::forward);
+  auto stand_in = [&](const TensorMeta& m) {
+    Node input;
+    input.outputs = {m};
+    return tracer.array(graph.add(std::move(input)));
+  };
+  Arrays row, first;
+  for (const TensorMeta& m : rows) row.push_back(stand_in(m));
+  for (const NDArray& s : states) first.push_back(stand_in(meta_of(s)));
+  const GraphTracer::Scope scope(tracer);
+  return metas_of(body(row, first).outputs);
+}
+
+// Copies: the body may write to its states, the caller's stay as they are.
+Arrays copies(const Arrays& states) {
+  Arrays own;
+  for (const NDArray& s : states) own.push_back(nd.identity(s));
+  return own;
+}
+
+Arrays next_states(const char* name, const Arrays& before, Arrays after) {
+  checks::check_counts(name, "states", before.size(), after.size());
+  for (size_t i = 0; i < after.size(); ++i) checks::check_state(name, i, meta_of(before[i]), meta_of(after[i]));
+  return after;
+}
+
+bool holds(const char* name, const NDArray& predicate, const std::source_location& site) {
+  checks::check_scalar(name, meta_of(predicate));
+  return predicate.asscalar<double>(site) != 0;
+}
+
+// New arrays belong to the engine of those given; in a trace arrays have none.
+Engine& engine_of(const Arrays& arrays) {
+  return !arrays.empty() && arrays[0].node().chunk ? arrays[0].engine() : Engine::current();
+}
+
+}  // namespace
+
+Step<NDArray> run(const Foreach<NDArray>& loop) {
+  const char* name = "foreach";
+  const int64_t n = checks::common_length(name, metas_of(loop.data));
+  const EngineScope scope(engine_of(loop.data));
+  random::StreamScope numbers;
+  Arrays states = copies(loop.states);
+  std::vector<Rows> data;
+  for (const NDArray& a : loop.data) data.emplace_back(a, n);
+  Stack outputs(name, n);
+  for (int64_t k = 0; k < n; ++k) {
+    Arrays row;
+    for (const Rows& rows : data) row.push_back(rows[k]);
+    Step<NDArray> step = loop.body(std::move(row), states);
+    states = next_states(name, states, std::move(step.states));
+    outputs.add(step.outputs);
+  }
+  if (n == 0) {
+    std::vector<TensorMeta> rows;
+    for (const NDArray& a : loop.data) rows.push_back(row_of(meta_of(a)));
+    outputs.set_metas(shadow_outputs(loop.body, rows, states));
+  }
+  return {outputs.finish(), std::move(states)};
+}
+
+Step<NDArray> run(const While<NDArray>& loop) {
+  const char* name = "while_loop";
+  checks::check_limit(name, loop.max_iterations);
+  const EngineScope scope(engine_of(loop.states));
+  random::StreamScope numbers;
+  Arrays states = copies(loop.states);
+  Stack outputs(name, loop.max_iterations);
+  while (outputs.made() < loop.max_iterations && holds(name, loop.condition(states), loop.site)) {
+    Step<NDArray> step = loop.body({}, states);
+    states = next_states(name, states, std::move(step.states));
+    outputs.add(step.outputs);
+  }
+  if (outputs.made() == 0) outputs.set_metas(shadow_outputs(loop.body, {}, states));
+  return {outputs.finish(), std::move(states)};
+}
+
+Arrays run(const Cond<NDArray>& cond) {
+  const bool first = holds("cond", cond.predicate, cond.site);
+  random::StreamScope numbers;
+  return first ? cond.then() : cond.otherwise();
+}
+
+}  // namespace kaon::contrib::detail
