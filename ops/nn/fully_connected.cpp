@@ -57,11 +57,12 @@ void FullyConnected::grad(GradContext& g) const {
   const int64_t inner = inner_size(data, flatten);
   const int64_t rows = g.head().size() / num_hidden;
   const NDArray head = matrix(g.head(), rows, num_hidden);
+  // the weight's first: often nobody reads the data after it, and the data's gradient takes its place
+  if (g.wants(1)) g.set(1, nd.dot(head, matrix(g.input(0), rows, inner), {.transpose_a = true}));
   if (g.wants(0)) {
     const NDArray gradient = nd.dot(head, g.input(1));
     g.set(0, data.ndim() == 2 ? gradient : nd._reshape_to(gradient, {.shape = data}));
   }
-  if (g.wants(1)) g.set(1, nd.dot(head, matrix(g.input(0), rows, inner), {.transpose_a = true}));
   if (!no_bias && g.wants(2)) g.set(2, nd.sum(head, {.axis = Shape(0)}));
 }
 
