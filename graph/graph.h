@@ -19,7 +19,8 @@ struct ValueId {
 enum class Phase : uint8_t { forward, backward };
 
 // What an output of a node is in the program as it was traced and its gradient taken, whatever passes have made of it:
-// output `result` of node `node`, or of the step-th operator of that node's gradient.
+// output `result` of node `node`, or of the step-th operator of that node's gradient. Verification compares by it, so a
+// pass that gives a node another value gives it that value's origins, or none. Rewriter sees to that.
 struct Origin {
   uint32_t output = 0;  // of the node that has this origin
   uint32_t node = 0, step = 0, result = 0;
