@@ -50,8 +50,9 @@ struct ConvolutionShapes {
         stride{c.stride, c.stride},
         pad{c.pad, c.pad} {}
   convolution_forward::primitive_desc forward(const engine& e, prop_kind kind, tag images, tag w,
-                                              const primitive_attr& attr = {}) const {
-    convolution_forward::desc d(kind, algorithm::convolution_direct, md(src, images), md(weights, w), md(bias, tag::x),
+                                              const primitive_attr& attr = {},
+                                              algorithm how = algorithm::convolution_direct) const {
+    convolution_forward::desc d(kind, how, md(src, images), md(weights, w), md(bias, tag::x),
                                 md(dst, images), stride, pad, pad);
     return {d, attr, e};
   }
@@ -78,20 +79,23 @@ void BarePrimitives::add(const std::string& what, Item item, int times) {
 }
 
 void BarePrimitives::add_fastest(const std::string& what, const Make& make, int times) {
-  struct Format {
-    tag images, weights;
-    const char* name;
-  };
+  add_fastest_of(what,
+                 {{"nchw", [&] { return make(tag::nchw, tag::any); }},
+                  {"nhwc", [&] { return make(tag::nhwc, tag::any); }},
+                  {"any", [&] { return make(tag::any, tag::any); }}},
+                 times);
+}
+
+void BarePrimitives::add_fastest_of(const std::string& what, const std::vector<Candidate>& candidates, int times) {
   const Team team(threads_);
   double least = 1e9;
   Item fastest;
-  for (Format f :
-       {Format{tag::nchw, tag::any, "nchw"}, Format{tag::nhwc, tag::any, "nhwc"}, Format{tag::any, tag::any, "any"}}) {
-    Item candidate = make(f.images, f.weights);
+  for (const auto& [name, make] : candidates) {
+    Item candidate = make();
     const double s = seconds_of(candidate);
     if (s >= least) continue;
     least = s;
-    candidate.what += fmt::format(" ({})", f.name);
+    candidate.what += fmt::format(" ({})", name);
     fastest = std::move(candidate);
   }
   add(what, std::move(fastest), times);
@@ -134,19 +138,23 @@ void BarePrimitives::print_choices() const {
   for (const Item& item : items_) fmt::print("# bare {}\n", item.what);
 }
 
-void BarePrimitives::convolution(const Convolution& c, bool relu, int times) {
+void BarePrimitives::convolution(const Convolution& c, bool relu, int times, bool winograd) {
   const ConvolutionShapes shapes(c);
-  add_fastest(
-      "convolution",
-      [&](tag t, tag w) {
-        const auto p = shapes.forward(engine_, prop_kind::forward_inference, t, w, with_relu(relu));
-        return item(convolution_forward(p), p,
-                    {{DNNL_ARG_SRC, p.src_desc()},
-                     {DNNL_ARG_WEIGHTS, p.weights_desc()},
-                     {DNNL_ARG_BIAS, p.bias_desc()},
-                     {DNNL_ARG_DST, p.dst_desc()}});
-      },
-      times);
+  const auto make = [&](tag t, algorithm how = algorithm::convolution_direct) {
+    const auto p = shapes.forward(engine_, prop_kind::forward_inference, t, tag::any, with_relu(relu), how);
+    return item(convolution_forward(p), p,
+                {{DNNL_ARG_SRC, p.src_desc()},
+                 {DNNL_ARG_WEIGHTS, p.weights_desc()},
+                 {DNNL_ARG_BIAS, p.bias_desc()},
+                 {DNNL_ARG_DST, p.dst_desc()}});
+  };
+  std::vector<Candidate> candidates{{"nchw", [&] { return make(tag::nchw); }},
+                                    {"nhwc", [&] { return make(tag::nhwc); }},
+                                    {"any", [&] { return make(tag::any); }}};
+  if (winograd && c.kernel == 3 && c.stride == 1) {
+    candidates.emplace_back("Winograd", [&] { return make(tag::nChw16c, algorithm::convolution_winograd); });
+  }
+  add_fastest_of("convolution", candidates, times);
 }
 
 void BarePrimitives::max_pooling(int64_t batch, int64_t channels, int64_t size) {

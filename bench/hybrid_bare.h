@@ -20,8 +20,8 @@ class BarePrimitives {
 
   explicit BarePrimitives(int threads) : threads_(threads) {}
 
-  // Inference: relu as a post-op. The primitive runs `times` times.
-  void convolution(const Convolution& c, bool relu, int times = 1);
+  // Inference: relu as a post-op. The primitive runs `times` times. `winograd`: by that algorithm where it is faster.
+  void convolution(const Convolution& c, bool relu, int times = 1, bool winograd = false);
   void max_pooling(int64_t batch, int64_t channels, int64_t size);
   void dense(int64_t batch, int64_t in, int64_t out, bool relu);
 
@@ -42,10 +42,12 @@ class BarePrimitives {
     int times = 1;
   };
   using Make = std::function<Item(tag images, tag weights)>;
+  using Candidate = std::pair<std::string, std::function<Item()>>;
 
   template <class Primitive, class Desc>
   Item item(const Primitive& primitive, const Desc& desc, const std::vector<std::pair<int, dnnl::memory::desc>>& args);
   void add_fastest(const std::string& what, const Make& make, int times = 1);
+  void add_fastest_of(const std::string& what, const std::vector<Candidate>& candidates, int times);
   void add(const std::string& what, Item item, int times = 1);
   void add_relu(const dnnl::memory::desc& m);
   double seconds_of(const Item& item) const;

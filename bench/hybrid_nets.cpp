@@ -76,14 +76,14 @@ void compare_training(const std::string& name, const BarePrimitives& bare, nn::H
 }
 
 // Every convolution of ResNet-18 with relu; those of the same shape run one after the other on the same memory.
-BarePrimitives resnet18_convolutions(int64_t n, int threads) {
+BarePrimitives resnet18_convolutions(int64_t n, int threads, bool winograd) {
   BarePrimitives bare(threads);
   bare.convolution({n, 3, 224, 64, 7, 2, 3}, true);
-  bare.convolution({n, 64, 56, 64, 3, 1, 1}, true, 4);
+  bare.convolution({n, 64, 56, 64, 3, 1, 1}, true, 4, winograd);
   for (int64_t channels = 128, size = 56; channels <= 512; channels *= 2, size /= 2) {
     bare.convolution({n, channels / 2, size, channels, 3, 2, 1}, true);
     bare.convolution({n, channels / 2, size, channels, 1, 2, 0}, true);
-    bare.convolution({n, channels, size / 2, channels, 3, 1, 1}, true, 3);
+    bare.convolution({n, channels, size / 2, channels, 3, 1, 1}, true, 3, winograd);
   }
   return bare;
 }
@@ -136,22 +136,31 @@ void training(int threads) {
 }
 
 void resnet(int threads) {
-  vision::ResNetV1 imperative = vision::resnet18_v1(), hybrid = vision::resnet18_v1();
-  for (auto net : {imperative, hybrid}) net.initialize(init::Xavier());
+  vision::ResNetV1 imperative = vision::resnet18_v1(), hybrid = vision::resnet18_v1(),
+                   winograd = vision::resnet18_v1();
+  for (auto net : {imperative, hybrid, winograd}) net.initialize(init::Xavier());
   hybridize(hybrid);
+  winograd.hybridize({.static_alloc = true, .static_shape = true, .winograd = true});
   for (int64_t n : {1, 8}) {
     const NDArray x = nd.random_uniform({n, 3, 224, 224});
-    const BarePrimitives bare = resnet18_convolutions(n, threads);
+    const BarePrimitives bare = resnet18_convolutions(n, threads, false);
+    const BarePrimitives bare_winograd = resnet18_convolutions(n, threads, true);
     if (threads == 1 && n == 1) bare.print_choices();
     const int calls = n == 1 ? 6 : 1;
     const auto r = interleave(5, {[&] { return bare.run() * per_ms; },
                                   [&] { return seconds_per_call(imperative, x, calls, Wait::each) * per_ms; },
-                                  [&] { return seconds_per_call(hybrid, x, calls, Wait::each) * per_ms; }});
+                                  [&] { return seconds_per_call(hybrid, x, calls, Wait::each) * per_ms; },
+                                  [&] { return bare_winograd.run() * per_ms; },
+                                  [&] { return seconds_per_call(winograd, x, calls, Wait::each) * per_ms; }});
     const std::string name = "resnet18_b" + std::to_string(n), t = on_threads(threads);
     print(name + "_bare_convolutions" + t, r[0], "ms");
     print(name + "_imperative" + t, r[1], "ms", name + "_bare_convolutions", r[0]);
     print(name + "_hybridized" + t, r[2], "ms", {{name + "_bare_convolutions", r[0]}, {name + "_imperative", r[1]}},
           1.15 * r[0].median);
+    const std::optional<double> goal = threads == 1 ? std::nullopt : std::optional(n == 1 ? 5.5 : 34.0);
+    print(name + "_bare_winograd" + t, r[3], "ms", name + "_bare_convolutions", r[0]);
+    print(name + "_hybridized_winograd" + t, r[4], "ms",
+          {{name + "_bare_winograd", r[3]}, {name + "_bare_convolutions", r[0]}, {name + "_hybridized", r[2]}}, goal);
   }
 }
 

@@ -74,6 +74,10 @@ CachedGraph::CachedGraph(Trace trace, size_t num_outputs, std::vector<std::strin
   if (options.static_shape && !options.static_alloc) {
     throw ValueError("[hybridize] static_shape requires static_alloc");
   }
+  if (options.winograd && options.exact) throw ValueError("[hybridize] winograd and exact exclude each other");
+  if (options.winograd && options.verify > 0) {
+    throw ValueError("[hybridize] verify's bounds are too narrow for winograd: verify without it");
+  }
   if (options.max_plans < 1)
     throw ValueError(fmt::format("[hybridize] max_plans must be at least 1, got {}", options.max_plans));
   check_buckets(options.buckets);
@@ -176,13 +180,16 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
     has_rows = prove_rows_independent(program_, input_names_, key.inputs, num_data_, key.inputs[0].shape[0], name_);
   }
   auto trace = [trace = trace_, metas = key.inputs, training = key.training] { return trace(metas, training); };
+  const bool winograd = options_.winograd && !key.training && key.wanted.empty() && !update_;
   passes::Options passes{.training = key.training,
                          .exact = options_.exact,
+                         .winograd = winograd,
                          .mirror = options_.mirror,
                          .wanted = update_ ? update_->wanted : key.wanted,
                          .update = update_};
   PlanOptions options{.training = key.training,
                       .exact = options_.exact,
+                      .winograd = winograd,
                       .arenas = arenas_,
                       .keep_arenas = options_.static_alloc,
                       .branches = options_.branches,

@@ -324,6 +324,7 @@ void ExecutionPlan::run_step(const Step& s, PlanRun& run, const RandomKey& key, 
                        .random = s.random ? RandomKey{key.seed, key.offset + s.random_offset} : RandomKey{},
                        .training = options_.training,
                        .exact = options_.exact,
+                       .winograd = options_.winograd,
                        .state = &run.states[s.state],
                        .sources = run.sources.empty() ? nullptr : run.sources.data() + s.first_view};
   Profiler& profiler = Engine::current().profiler();

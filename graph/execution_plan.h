@@ -33,6 +33,7 @@ class GradientProgram;
 struct PlanOptions {
   bool training = false;
   bool exact = false;        // the imperative kernels
+  bool winograd = false;     // convolutions by Winograd's algorithm where it pays
   IntrusivePtr<PlanArenas> arenas{};  // null: of its own
   bool keep_arenas = false;  // else their memory goes back to the storage after each use
   bool branches = true;      // which do not depend on each other run side by side, where the engine has threads for it

@@ -106,7 +106,8 @@ std::string Graph::str() const {
     }
     text += ")" + attributes_of(n);
     for (const TensorMeta& m : n.outputs) text += fmt::format(" {} {}", name_of(m.dtype), m.shape.str());
-    if (!n.layouts.empty() && n.layouts[0] == Layout::channels_last) text += " nhwc";
+    if (layout({uint32_t(i), 0}) == Layout::channels_last) text += " nhwc";
+    if (layout({uint32_t(i), 0}) == Layout::blocked16) text += " nChw16c";
     text += fmt::format("  {}{}\n", n.name, n.is_again ? " [again]" : n.phase == Phase::backward ? " [backward]" : "");
   }
   for (ValueId v : outputs) text += fmt::format("return %{}.{}\n", v.node, v.output);

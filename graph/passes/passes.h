@@ -13,6 +13,7 @@ namespace kaon::passes {
 struct Options {
   bool training = false;
   bool exact = false;          // bit-equal to the imperative run
+  bool winograd = false;       // as HybridizeOptions; of plans that only predict
   bool mirror = false;         // values are computed again for the backward where that lowers the plan's memory
   int mirror_depth = 0;        // set by run(): up to how many of them one after the other, in the pass mirror
   std::vector<bool> wanted{};  // gradients, by input; empty when nothing is recorded
@@ -71,9 +72,10 @@ Graph fuse_sum(Graph graph, bool training);
 // A relu, sigmoid or tanh becomes part of the Convolution or FullyConnected that it alone reads.
 Graph fuse_activation(Graph graph, bool training);
 
-// Keeps 4-D values between convolutions, poolings and operators that do not mind in channels-last memory, with
-// reorders where such a region begins and ends. Shapes stay logical (N, C, H, W). Equal within rounding.
-Graph channels_last(Graph graph);
+// Keeps 4-D values between convolutions, poolings and operators that do not mind in channels-last memory, or with
+// `winograd` in blocks of 16 channels where a convolution takes that algorithm, with reorders where such a region
+// begins and ends. Shapes stay logical (N, C, H, W). Equal within rounding.
+Graph layouts(Graph graph, bool winograd);
 
 // What the backward reads of the forward and is cheap to compute again, from what it reads anyway, is computed again
 // before its first reader there: pointwise operators, poolings, normalisations, movements; never products and

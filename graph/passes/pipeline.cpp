@@ -54,7 +54,7 @@ constexpr Pass passes[] = {
     rounding<fold_batch_norm>("fold_batch_norm"),
     rounding<fuse_sum>("fuse_sum"),
     rounding<fuse_activation>("fuse_activation"),
-    {"channels_last", [](Graph g, const Options&) { return channels_last(std::move(g)); }, false},
+    {"layouts", [](Graph g, const Options& o) { return layouts(std::move(g), o.winograd); }, false},
     {"mirror", repeat_values},
     {"update", update},
     {"own_outputs", [](Graph g, const Options&) { return own_outputs(std::move(g)); }},

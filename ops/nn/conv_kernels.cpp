@@ -10,6 +10,16 @@
 namespace kaon {
 namespace {
 
+// Images whose channels lie in whole blocks of 16.
+void finish_blocks(const float* from, float* to, int64_t images, int64_t channels, int64_t positions,
+                   const Epilogue<float>& epilogue) {
+  if (from == to && epilogue.is_empty()) return;
+  for (int64_t row = 0; row < images * channels; row += 16) {
+    const int64_t at = row * positions;
+    finish_rows(from + at, 16, to + at, 16, positions, 16, epilogue.at(row % channels, at));
+  }
+}
+
 // One image tensor of a piece: used where it lies, or staged in the layout of the primitive.
 class Images {
  public:
@@ -38,22 +48,22 @@ class Images {
   void finish(const float* from, int64_t first, int64_t images, const Epilogue<float>& epilogue) const {
     float* const to = outside(first);
     const Epilogue<float> e = epilogue.at(0, to - data_);
-    if (outside_ == ImageLayout::channels_last) {
-      finish_rows(from, channels_, to, channels_, images * positions_, channels_, e);
-    } else {
-      finish_planes(from, to, images * channels_, channels_, positions_, e);
+    switch (outside_) {
+      case ImageLayout::row_major: return finish_planes(from, to, images * channels_, channels_, positions_, e);
+      case ImageLayout::channels_last:
+        return finish_rows(from, channels_, to, channels_, images * positions_, channels_, e);
+      case ImageLayout::blocked16: return finish_blocks(from, to, images, channels_, positions_, e);
     }
   }
   // The part of image `image` that holds channels [channel, channel + channels), from those in `from`, which lie alike.
   void finish_slice(const float* from, int64_t image, int64_t channel, int64_t channels,
                     const Epilogue<float>& epilogue) const {
-    const bool channels_last = outside_ == ImageLayout::channels_last;
-    float* const to = outside(image) + (channels_last ? channel : channel * positions_);
+    float* const to = outside(image) + (outside_ == ImageLayout::channels_last ? channel : channel * positions_);
     const Epilogue<float> e = epilogue.at(channel, to - data_);
-    if (channels_last) {
-      finish_rows(from, channels, to, channels_, positions_, channels, e);
-    } else {
-      finish_planes(from, to, channels, channels, positions_, e);
+    switch (outside_) {
+      case ImageLayout::row_major: return finish_planes(from, to, channels, channels, positions_, e);
+      case ImageLayout::channels_last: return finish_rows(from, channels, to, channels_, positions_, channels, e);
+      case ImageLayout::blocked16: return finish_blocks(from, to, 1, channels, positions_, e);
     }
   }
   ImageLayout outside_layout() const { return outside_; }
@@ -91,41 +101,46 @@ void for_each_piece(KernelContext& c, const ConvSet& set, int64_t batch, Body&& 
   });
 }
 
-// Every image in slices of its output channels. The products of a slice are kept apart from the result, of which they
-// are no whole piece.
+// Every piece in slices of its output channels. The products of a slice are kept apart from the result, of which they
+// are no whole piece. The pieces divide the batch.
 void forward_in_slices(KernelContext& c, const ConvGeometry& g, const ConvSet& set, const Images& in,
                        const Images& result, const float* w, const float* bias, const Epilogue<float>& epilogue) {
   const int64_t channels = g.out_channels / set.slices, positions = g.out_positions();
   SmallArray<InnerWeights> weights(size_t(set.slices), [&](size_t slice) {
     return InnerWeights(c, set.to_inner, w + int64_t(slice) * (g.weights() / set.slices));
   });
-  const size_t in_bytes = in.staging_bytes(1);
-  auto* const staged = in_bytes ? static_cast<std::byte*>(c.run.workspace(in_bytes * size_t(g.batch))) : nullptr;
+  const int64_t pieces = g.batch / set.piece;
+  const size_t in_bytes = in.staging_bytes(set.piece);
+  auto* const staged = in_bytes ? static_cast<std::byte*>(c.run.workspace(in_bytes * size_t(pieces))) : nullptr;
   if (staged) {
-    c.run.parallel_for(g.batch, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) in.bring_in(i, 1, staged + in_bytes * size_t(i));
+    c.run.parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) in.bring_in(i * set.piece, set.piece, staged + in_bytes * size_t(i));
     });
   }
-  const size_t products_bytes = line_aligned(size_t(image_floats(set.out, channels, positions)) * sizeof(float));
+  const int64_t image_products = image_floats(set.out, channels, positions);
+  const size_t products_bytes = line_aligned(size_t(set.piece * image_products) * sizeof(float));
   const bool converted = !same_place(set.out, result.outside_layout(), channels, positions);
   const size_t slice_bytes = converted ? size_t(channels * positions) * sizeof(float) : 0;
-  c.run.parallel_for(g.batch * set.slices, 1, [&](int64_t begin, int64_t end) {
+  c.run.parallel_for(pieces * set.slices, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t image = i / set.slices, slice = i % set.slices;
+      const int64_t piece = i / set.slices, slice = i % set.slices;
       const Scratch staging(products_bytes + slice_bytes);
-      float* products = staging.as<float>();
-      const float* const data = in.place(image, staged + in_bytes * size_t(image));
+      float* const products = staging.as<float>();
+      const float* const data = in.place(piece * set.piece, staged + in_bytes * size_t(piece));
       if (bias) {
         set.full.run(data, weights[size_t(slice)].data(), products, bias + slice * channels);
       } else {
         set.full.run(data, weights[size_t(slice)].data(), products);
       }
-      if (converted) {
-        auto* const to = reinterpret_cast<float*>(staging.data() + products_bytes);
-        convert_images(products, set.out, to, result.outside_layout(), 1, channels, positions);
-        products = to;
+      for (int64_t k = 0; k < set.piece; ++k) {
+        const float* image = products + k * image_products;
+        if (converted) {
+          auto* const to = reinterpret_cast<float*>(staging.data() + products_bytes);
+          convert_images(image, set.out, to, result.outside_layout(), 1, channels, positions);
+          image = to;
+        }
+        result.finish_slice(image, piece * set.piece + k, slice * channels, channels, epilogue);
       }
-      result.finish_slice(products, image, slice * channels, channels, epilogue);
     }
   });
 }

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "kaon/engine/error.h"
+#include "kaon/ops/nn/conv_winograd.h"
 
 namespace kaon {
 namespace {
@@ -54,7 +55,9 @@ std::span<const Candidate> candidates(ConvKind kind, const ConvGeometry& g, Imag
   static constexpr Candidate in_blocks[] = {{blocked, blocked}, {cl, cl}, {{}, {}}, {rm, rm}};
   const bool few_channels = g.groups == 1 && g.in_channels <= 4;
   if (few_channels && kind == ConvKind::backward_data) return as_it_is;
-  if (few_channels && out == rm) return first_layer;
+  if (few_channels && out != cl) return first_layer;
+  // the faster kernels of channels_last are worth two conversions only where every number is used often
+  if ((in == blocked || out == blocked) && (g.taps() == 1 || g.in_channels < 128)) return in_blocks;
   const bool outside_rm = in == rm && out == rm;
   if (g.is_pointwise() && g.groups == 1) {
     if (kind == ConvKind::backward_weight && g.in_channels % 16 == 0 && g.out_channels % 16 == 0) return in_blocks;
@@ -89,7 +92,8 @@ struct Made {
 // The primitive for `images` images in one candidate's layouts; nothing when oneDNN has none. `weights`: their layout,
 // or null to let oneDNN choose.
 std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t images, const Candidate& candidate,
-                             bool bias, const Desc* weights) {
+                             bool bias, const Desc* weights,
+                             dnnl::algorithm algorithm = dnnl::algorithm::convolution_direct) {
   const Dims in_dims = image_dims(images, g.in_channels, g.in, g.axes);
   const Dims out_dims = image_dims(images, g.out_channels, g.out, g.axes);
   Dims weight_dims = image_dims(g.out_channels / g.groups, g.in_channels / g.groups, g.kernel, g.axes);
@@ -100,7 +104,6 @@ std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t image
   const Desc y = candidate.out ? image_desc(out_dims, *candidate.out) : onednn::any(out_dims);
   const Desc w = weights ? *weights : onednn::any(weight_dims);
   const Desc b = bias ? onednn::plain({g.out_channels}) : Desc();
-  constexpr auto direct = dnnl::algorithm::convolution_direct;
   using Arguments = std::vector<onednn::Primitive::Argument>;
   Made made;
   const auto finish = [&](const char* what, const auto& desc, const Desc& inner_x, const Desc& inner_y,
@@ -114,9 +117,12 @@ std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t image
     return std::move(made);
   };
   try {
-    // gradients take a forward primitive as a hint, which must exist in the same layouts
+    // gradients take a forward primitive as a hint, which must exist in the same layouts; Winograd's keeps transformed
+    // weights where it never has to give any back
+    const auto use = algorithm == dnnl::algorithm::convolution_winograd ? dnnl::prop_kind::forward_inference
+                                                                        : dnnl::prop_kind::forward_training;
     const dnnl::convolution_forward::primitive_desc forward(
-        dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training, direct, x,
+        dnnl::convolution_forward::desc(use, algorithm, x,
                                         kind == ConvKind::forward ? w : onednn::any(weight_dims), b, y, stride, dilate,
                                         pad, pad),
         onednn::attributes(), onednn::engine());
@@ -129,7 +135,7 @@ std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t image
     }
     if (kind == ConvKind::backward_data) {
       const dnnl::convolution_backward_data::primitive_desc desc(
-          dnnl::convolution_backward_data::desc(direct, x, w, y, stride, dilate, pad, pad), onednn::attributes(),
+          dnnl::convolution_backward_data::desc(algorithm, x, w, y, stride, dilate, pad, pad), onednn::attributes(),
           onednn::engine(), forward);
       return finish("convolution backward data", desc, desc.diff_src_desc(), desc.diff_dst_desc(), desc.weights_desc(),
                     {{DNNL_ARG_DIFF_DST, desc.diff_dst_desc()},
@@ -137,7 +143,7 @@ std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t image
                      {DNNL_ARG_DIFF_SRC, desc.diff_src_desc()}});
     }
     const dnnl::convolution_backward_weights::primitive_desc desc(
-        dnnl::convolution_backward_weights::desc(direct, x, w, b, y, stride, dilate, pad, pad), onednn::attributes(),
+        dnnl::convolution_backward_weights::desc(algorithm, x, w, b, y, stride, dilate, pad, pad), onednn::attributes(),
         onednn::engine(), forward);
     Arguments args{{DNNL_ARG_DIFF_DST, desc.diff_dst_desc()},
                    {DNNL_ARG_SRC, desc.src_desc()},
@@ -149,6 +155,11 @@ std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t image
     if (error.status != dnnl_unimplemented) throw;
     return std::nullopt;
   }
+}
+
+std::optional<Made> try_winograd(const ConvGeometry& g, int64_t images, bool bias) {
+  constexpr Candidate in_blocks{ImageLayout::blocked16, ImageLayout::blocked16};
+  return try_make(ConvKind::forward, g, images, in_blocks, bias, nullptr, dnnl::algorithm::convolution_winograd);
 }
 
 // The first candidate that is not a reference implementation; a reference one when there is no other.
@@ -185,6 +196,11 @@ int64_t output_slices(const ConvGeometry& g) {
   return slices;
 }
 
+ConvCut cut_of(ConvKind kind, const ConvGeometry& g) {
+  const int64_t slices = kind == ConvKind::forward ? output_slices(g) : 1;
+  return {slices > 1 ? 1 : images_per_piece(kind, g), slices};
+}
+
 }  // namespace
 
 std::string ConvSet::implementation() const {
@@ -196,18 +212,21 @@ std::string ConvSet::implementation() const {
 onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const ConvGeometry& whole, ImageLayout in,
                                ImageLayout out, bool bias) {
   ConvGeometry g = whole;
-  const int64_t slices = kind == ConvKind::forward ? output_slices(g) : 1;
-  g.out_channels /= slices;
-  onednn::Key key('c', kind, slices, g.batch, g.groups, g.in_channels, g.out_channels, g.axes, in, out, bias);
+  const bool winograd = kind == ConvKind::forward && c.winograd && winograd_pays(g);
+  const ConvCut cut = winograd ? winograd_cut(g) : cut_of(kind, g);
+  g.out_channels /= cut.slices;
+  onednn::Key key('c', kind, winograd, cut.slices, g.batch, g.groups, g.in_channels, g.out_channels, g.axes, in, out,
+                  bias);
   for (const auto* values : {&g.in, &g.out, &g.kernel, &g.stride, &g.dilate, &g.pad}) {
     for (int64_t v : *values) key.add(v);
   }
   return onednn::obtain<ConvSet>(c, "Convolution", key, [&] {
     auto set = std::make_unique<ConvSet>();
     const auto order = candidates(kind, g, in, out);
-    set->slices = slices;
-    set->piece = slices > 1 ? 1 : images_per_piece(kind, g);
-    Made full = make_first(kind, g, set->piece, order, bias);
+    set->slices = cut.slices;
+    set->piece = cut.piece;
+    auto by_name = winograd ? try_winograd(g, set->piece, bias) : std::nullopt;
+    Made full = by_name ? std::move(*by_name) : make_first(kind, g, set->piece, order, bias);
     if (const int64_t rest = g.batch % set->piece) {
       // the tail must work in the layouts of the others; where oneDNN refuses, the batch stays in one piece
       auto tail = try_make(kind, g, rest, {full.in, full.out}, bias, &full.weights);

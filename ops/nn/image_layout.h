@@ -15,7 +15,12 @@ enum class ImageLayout : uint8_t {
 };
 
 constexpr ImageLayout image_layout(Layout layout) {
-  return layout == Layout::channels_last ? ImageLayout::channels_last : ImageLayout::row_major;
+  switch (layout) {
+    case Layout::row_major: break;
+    case Layout::channels_last: return ImageLayout::channels_last;
+    case Layout::blocked16: return ImageLayout::blocked16;
+  }
+  return ImageLayout::row_major;
 }
 
 // Floats that one image takes.

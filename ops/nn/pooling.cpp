@@ -42,12 +42,18 @@ Windows windows(const Op& op, const Shape& data) {
 template <class T, class Op>
 PoolJob<T> make_job(const Op& op, const TensorView& data, const TensorView& output) {
   const Windows w = windows(op, data.shape);
+  // a block of 16 channels is an image of its own
+  const bool in_blocks = data.layout == Layout::blocked16;
+  const auto images = [&](Shape shape) {
+    if (in_blocks) shape[0] *= shape[1] / 16, shape[1] = 16;
+    return shape;
+  };
   PoolJob<T> job;
-  job.g = make_geometry(data.shape, output.shape, w.kernel, w.stride, Shape(), w.pad, 1);
+  job.g = make_geometry(images(data.shape), images(output.shape), w.kernel, w.stride, Shape(), w.pad, 1);
   job.type = op.pool_type;
   job.count_pad = op.count_include_pad.value_or(true);
   job.p = op.p_value.value_or(2);
-  job.channels_last = data.layout == Layout::channels_last;
+  job.channels_last = in_blocks || data.layout == Layout::channels_last;
   job.x = data.as<T>();
   return job;
 }

@@ -1,21 +1,36 @@
 #include "kaon/ops/nn/scratch.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <memory>
 #include <new>
 
 namespace kaon {
 namespace {
 
-constexpr std::align_val_t line{64};
+constexpr size_t line = 64;
 constexpr size_t largest_kept = size_t(32) << 20;
 
 struct Free {
-  void operator()(std::byte* p) const { ::operator delete(p, line); }
+  void operator()(std::byte* p) const { std::free(p); }
 };
+using Memory = std::unique_ptr<std::byte, Free>;
+
+// What kernels walk through in large steps lies on huge pages, where the system gives them.
+Memory allocate(size_t bytes) {
+  constexpr size_t huge_page = size_t(2) << 20;
+  const size_t alignment = bytes < huge_page ? line : huge_page;
+  const size_t rounded = (bytes + alignment - 1) / alignment * alignment;
+  Memory memory(static_cast<std::byte*>(std::aligned_alloc(alignment, rounded)));
+  if (!memory) throw std::bad_alloc();
+  if (alignment == huge_page) madvise(memory.get(), rounded, MADV_HUGEPAGE);
+  return memory;
+}
 
 struct Arena {
-  std::unique_ptr<std::byte, Free> memory;
+  Memory memory;
   size_t capacity = 0;
   size_t used = 0;
   size_t wanted = 0;  // what would have sufficed: the next outermost scope grows to it
@@ -30,21 +45,21 @@ Scratch::Scratch(size_t bytes) : mark_(arena.used) {
   if (arena.used == 0 && arena.capacity < arena.wanted) {
     arena.memory.reset();
     arena.capacity = 0;
-    arena.memory.reset(static_cast<std::byte*>(::operator new(arena.wanted, line)));
+    arena.memory = allocate(arena.wanted);
     arena.capacity = arena.wanted;
   }
   if (arena.used + bytes <= arena.capacity) {
     data_ = arena.memory.get() + arena.used;
     arena.used += bytes;
   } else {
-    data_ = static_cast<std::byte*>(::operator new(bytes, line));
+    data_ = allocate(bytes).release();
     owned_ = true;
   }
 }
 
 Scratch::~Scratch() {
   if (owned_) {
-    ::operator delete(data_, line);
+    std::free(data_);
   } else {
     arena.used = mark_;
   }

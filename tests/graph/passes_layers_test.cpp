@@ -361,7 +361,7 @@ TEST_CASE("fuse_sum: a residual block and its gradients") {
   Graph before = with_gradient(traced(y, names, inputs), {true, true, true, false, false, false, false, false});
   Graph after = check_pass([](Graph g) { return all(g, true); }, before, inputs, false, {.training = true});
   CHECK(fused(after) == "reluaddend+relu");
-  check_pass([](Graph g) { return passes::channels_last(all(std::move(g), true)); }, before, inputs, false,
+  check_pass([](Graph g) { return channels_last(all(std::move(g), true)); }, before, inputs, false,
              {.training = true});
 }
 
@@ -377,7 +377,7 @@ TEST_CASE("fuse_sum: the result takes the addend's memory when nobody else needs
         const std::vector<NDArray> inputs = arrays(c.x, c.w, c.y, t);
         auto pass = [&](Graph g) {
           g = all(std::move(g));
-          return in_blocks ? passes::channels_last(std::move(g)) : g;
+          return in_blocks ? channels_last(std::move(g)) : g;
         };
         Graph after = check_pass(pass, traced(sum * 2, names, inputs), inputs);
         auto shares = [&](const Graph& g) {

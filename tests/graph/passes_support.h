@@ -18,6 +18,8 @@ inline Graph traced(const Symbol& s, const std::vector<std::string>& names, cons
   return g;
 }
 
+inline Graph channels_last(Graph g) { return passes::layouts(std::move(g), false); }
+
 inline size_t operators(const Graph& g) {
   return size_t(std::count_if(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op != nullptr; }));
 }
