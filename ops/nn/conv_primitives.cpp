@@ -47,6 +47,8 @@ struct Candidate {
 
 // In the order in which they are tried; the first that has a fast implementation is taken. Measured on AVX-512
 // machines: channels_last is best in general, since the conversion costs less than what the row-major kernels lose.
+// LeNet's first convolution (1 to 20 channels, 64 images) in us, channels_last / blocked / row-major: forward 424 / 316 /
+// 544, weight gradient 600 / 324 / 1266; a conversion between the first two takes 85, so the weight gradient alone gains.
 std::span<const Candidate> candidates(ConvKind kind, const ConvGeometry& g, ImageLayout in, ImageLayout out) {
   constexpr auto rm = ImageLayout::row_major, cl = ImageLayout::channels_last, blocked = ImageLayout::blocked16;
   static constexpr Candidate general[] = {{cl, cl}, {{}, {}}, {rm, rm}};
@@ -55,7 +57,7 @@ std::span<const Candidate> candidates(ConvKind kind, const ConvGeometry& g, Imag
   static constexpr Candidate in_blocks[] = {{blocked, blocked}, {cl, cl}, {{}, {}}, {rm, rm}};
   const bool few_channels = g.groups == 1 && g.in_channels <= 4;
   if (few_channels && kind == ConvKind::backward_data) return as_it_is;
-  if (few_channels && out != cl) return first_layer;
+  if (few_channels && (out != cl || kind == ConvKind::backward_weight)) return first_layer;
   // the faster kernels of channels_last are worth two conversions only where every number is used often
   if ((in == blocked || out == blocked) && (g.taps() == 1 || g.in_channels < 128)) return in_blocks;
   const bool outside_rm = in == rm && out == rm;
