@@ -22,7 +22,8 @@ namespace {
 struct Planned {
   Planned(const Symbol& s, const std::vector<std::string>& names, std::vector<NDArray> inputs, passes::Options options)
       : arrays(std::move(inputs)), options(std::move(options)) {
-    const Graph g = traced(s, names, arrays);
+    Graph g = traced(s, names, arrays);
+    number_draws(g, this->options.training);
     program = std::make_shared<const Graph>(passes::program(g, this->options));
     graph = passes::run(g, this->options);
   }
