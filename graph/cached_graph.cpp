@@ -204,8 +204,8 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
     graph = passes::run(trace(), passes);
   }
   if (!passes.wanted.empty() && !update_) {
-    options.gradients =
-        std::make_shared<GradientProgram>(trace, key.wanted, key.training, input_names_, options_, name_, arenas_, num_outputs_);
+    options.gradients = std::make_shared<GradientProgram>(trace, key.wanted, key.training, input_names_, options_,
+                                                          name_, arenas_, num_outputs_);
   }
   if (padded) graph = pad_rows(std::move(graph), num_data_, has_rows);
   options.history = [trace, passes, padded, has_rows, num_data = num_data_] {
