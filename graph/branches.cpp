@@ -13,13 +13,16 @@ namespace kaon {
 namespace {
 
 // Of the estimate, in ns: a kernel's call, bytes and floating-point operations of one core in a nanosecond.
-constexpr double call = 100, bytes_per_ns = 16, flops_per_ns = 60;
-constexpr double hand_over = 6000;  // what running side by side must save at least
+constexpr double call = 100, bytes_per_ns = 40, flops_per_ns = 100;
+constexpr double hand_over = 8000;  // what running side by side must save at least
 constexpr double worth_a_group = 4000;
 constexpr double long_node = 1e6;  // its own pieces keep all threads busy
 constexpr uint32_t longest = 96;   // nodes of a stretch
 constexpr size_t most_groups = 8;
 constexpr size_t free_growth = 1 << 20;  // bytes of the arena; of a larger one an eighth
+
+// What a node takes that runs alone: its own pieces share it out among two threads, which costs a hand-over too.
+double alone(double time) { return std::min(time, time / 2 + hand_over); }
 
 double bytes_of(const TensorMeta& m) { return double(m.shape.size()) * double(size_of(m.dtype)); }
 
@@ -94,13 +97,14 @@ class Finder {
       saved[i] = saved[i + 1];
       end[i] = i;
       if (times_[i] == 0) continue;  // one begins with what it is for
-      double total = 0, most = 0;
+      double in_turn = 0, total = 0, most = 0;
       for (uint32_t k = i; k < std::min(n, i + longest); ++k) {
         if (stays_[k] || g_.nodes[k].phase != g_.nodes[i].phase) break;
         add(sets, i, k);
+        in_turn += alone(times_[k]);
         total += times_[k];
         most = std::max(most, sets.time(k - i));
-        const double gain = total - std::max(most, total / 2) - hand_over;
+        const double gain = in_turn - std::max(most, total / 2) - hand_over;
         if (gain > 0 && gain + saved[k + 1] > saved[i]) {
           saved[i] = gain + saved[k + 1];
           end[i] = k + 1;
