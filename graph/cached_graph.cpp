@@ -192,7 +192,7 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
                       .winograd = winograd,
                       .arenas = arenas_,
                       .keep_arenas = options_.static_alloc,
-                      .branches = options_.branches,
+                      .branches = options_.branches && !options_.mirror,  // which cost memory
                       .padded = padded};
   Graph graph;
   try {

@@ -34,7 +34,7 @@ struct HybridizeOptions {
   bool winograd = false;
   bool mirror = false;        // training computes cheap values twice instead of keeping them: less memory, same bits
   int max_plans = 8;          // least recently used goes
-  bool branches = true;       // parts of a net that do not depend on each other run on several threads
+  bool branches = true;       // parts that do not depend on each other run on several threads; not with mirror
   PlanPolicy policy = PlanPolicy::retrace;
   Shape buckets{};                               // of rows, ascending, the last being the most; none: powers of two
   void (*on_miss)(std::string_view) = nullptr;   // gets one line for each plan that is made: why (print_miss)

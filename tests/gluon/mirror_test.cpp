@@ -49,7 +49,7 @@ template <class Make>
 void check_mirror(Make make, const Shape& shape, double part) {
   for (bool exact : {true, false}) {
     INFO((exact ? "exact" : "fast"));
-    const Trained without = train(make, shape, {.static_alloc = true, .exact = exact});
+    const Trained without = train(make, shape, {.static_alloc = true, .exact = exact, .branches = false});
     const Trained with = train(make, shape, {.static_alloc = true, .exact = exact, .mirror = true});
     CHECK(with.values == without.values);
     INFO(with.arena << " bytes, without " << without.arena);
@@ -105,7 +105,7 @@ TEST_CASE("mirror: a transformer's cell", "[gluon]") {
 
 TEST_CASE("mirror: a net that has nothing to repeat keeps its plan", "[gluon]") {
   auto make = [] { return nn::HybridSequential(nn::Dense(16, {.activation = "relu"}), nn::Dense(4)); };
-  const Trained without = train(make, {4, 8}, {}), with = train(make, {4, 8}, {.mirror = true});
+  const Trained without = train(make, {4, 8}, {.branches = false}), with = train(make, {4, 8}, {.mirror = true});
   CHECK(with.values == without.values);
   CHECK(with.arena == without.arena);
 }
@@ -126,7 +126,8 @@ TEST_CASE("mirror: a training step as one operation", "[gluon]") {
       auto net = ready(make(), 7);
       gluon::loss::SoftmaxCrossEntropyLoss loss_fn;
       gluon::Trainer trainer(net.collect_params(), optimizer::SGD({.learning_rate = 0.05, .momentum = 0.9}));
-      gluon::TrainingStep step(net, loss_fn, trainer, {.static_alloc = true, .exact = exact, .mirror = mirror});
+      gluon::TrainingStep step(net, loss_fn, trainer,
+                               {.static_alloc = true, .exact = exact, .mirror = mirror, .branches = false});
       kaon::random::seed(3);
       for (uint32_t i = 0; i < 4; ++i) {
         NDArray label = nd.floor((numbers({16}, 100 + i) + 1) * 5);

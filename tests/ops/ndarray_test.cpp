@@ -120,6 +120,16 @@ TEST_CASE("array: index, slice and reshape share memory", "[ndarray]") {
   CHECK_THROWS_AS(x.slice(2, 1), IndexError);
 }
 
+TEST_CASE("array: a row of an array without elements has its shape", "[ndarray]") {
+  NDArray x = nd.zeros({4, 0, 2});
+  CHECK(x[1].shape() == Shape(0, 2));
+  x.attach_grad();
+  NDArray row = autograd::record([&] { return x[-1] * 2; });
+  CHECK(row.shape() == Shape(0, 2));
+  row.backward();
+  CHECK(x.grad().shape() == Shape(4, 0, 2));
+}
+
 TEST_CASE("array: assigning to a temporary does not compile", "[ndarray]") {
   STATIC_REQUIRE_FALSE(std::is_assignable_v<NDArray, NDArray>);
   STATIC_REQUIRE_FALSE(std::is_assignable_v<NDArray, const NDArray&>);
@@ -355,6 +365,28 @@ TEST_CASE("random: the seed decides, whatever the threads and the shape of the p
   const NDArray a = nd.random_normal({7}), b = nd.random_normal({7});
   CHECK(values(a) == Values(first[0].begin(), first[0].begin() + 7));
   CHECK(values(a) != values(b));
+}
+
+TEST_CASE("random: a stream of its own takes one key when it is first drawn from, none when it is not", "[ndarray]") {
+  auto numbers = [] { return values(nd.random_uniform({8})); };
+  auto after = [&](auto&& inside) {
+    random::seed(3);
+    {
+      random::StreamScope stream;
+      inside();
+    }
+    return numbers();
+  };
+  random::seed(3);
+  const Values first = numbers();
+  CHECK(after([] {}) == first);
+  const Values later = after([&] { CHECK(numbers() != first); });
+  CHECK(later != first);
+  CHECK(after([&] { for (int i = 0; i < 5; ++i) numbers(); }) == later);
+  CHECK(after([&] {
+          random::StreamScope inner;
+          numbers();
+        }) == later);
 }
 
 TEST_CASE("users row 19: arrays of one engine are used under another, and not mixed with its own", "[ndarray]") {
