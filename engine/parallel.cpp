@@ -82,7 +82,8 @@ void Engine::parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, in
       std::this_thread::yield();  // a piece whose thread lost its core may need this one
     }
   }
-  if (job->error) std::rethrow_exception(job->error);
+  // taken out of the job, which a worker may be the last to hold: the exception is this thread's alone
+  if (std::exception_ptr error = std::exchange(job->error, nullptr)) std::rethrow_exception(std::move(error));
 }
 
 }  // namespace kaon
