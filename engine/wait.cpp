@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <functional>
 #include <string>
-#include <thread>
 
 #include "kaon/engine/await.h"
 #include "kaon/engine/engine_impl.h"
@@ -45,15 +44,6 @@ constexpr OpType thread_waiter_type{
           w.wake.notify_one();
         },
 };
-// Between looks: before long the core goes to whoever lacks one, such as a worker that does what is waited for.
-void pause_or_yield(int looks) noexcept {
-  if (looks < 64) {
-    cpu_pause();
-  } else {
-    std::this_thread::yield();
-  }
-}
-
 ThreadWaiter::ThreadWaiter(Var& var, AccessMode mode) : WaitNode(thread_waiter_type, var, mode) {}
 
 }  // namespace
@@ -178,7 +168,7 @@ void Engine::wait(Var& var, AccessMode mode) {
         looking.begin();
         if (op) e.fail_if_stuck();
       } else {
-        pause_or_yield(looks);
+        cpu_pause();
       }
     }
     if (begin)
@@ -207,7 +197,7 @@ void Engine::Impl::wait_for_level(uint64_t level, Limits* limits) {
       lock.unlock();
       looking.begin();
     } else {
-      pause_or_yield(looks);
+      cpu_pause();
     }
   }
 }
