@@ -134,6 +134,22 @@ double BarePrimitives::run() const {
          calls;
 }
 
+void BarePrimitives::give_each_its_weights() {
+  std::vector<Item> all;
+  for (const Item& item : items_) {
+    all.push_back(item);
+    all.back().times = 1;
+    const auto weights = item.args.find(DNNL_ARG_WEIGHTS);
+    for (int k = 1; k < item.times; ++k) {
+      all.push_back(all.back());
+      memory own(weights->second.get_desc(), engine_);
+      std::fill_n(static_cast<unsigned char*>(own.get_data_handle()), own.get_desc().get_size(), 0);
+      all.back().args[DNNL_ARG_WEIGHTS] = own;
+    }
+  }
+  items_ = std::move(all);
+}
+
 void BarePrimitives::print_choices() const {
   for (const Item& item : items_) fmt::print("# bare {}\n", item.what);
 }

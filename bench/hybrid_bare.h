@@ -22,6 +22,8 @@ class BarePrimitives {
 
   // Inference: relu as a post-op. The primitive runs `times` times. `winograd`: by that algorithm where it is faster.
   void convolution(const Convolution& c, bool relu, int times = 1, bool winograd = false);
+  // So far several runs of a primitive read the same weights: let each have its own, as the layers of a net do.
+  void give_each_its_weights();
   void max_pooling(int64_t batch, int64_t channels, int64_t size);
   void dense(int64_t batch, int64_t in, int64_t out, bool relu);
 

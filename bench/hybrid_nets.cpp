@@ -145,17 +145,24 @@ void resnet(int threads) {
     const NDArray x = nd.random_uniform({n, 3, 224, 224});
     const BarePrimitives bare = resnet18_convolutions(n, threads, false);
     const BarePrimitives bare_winograd = resnet18_convolutions(n, threads, true);
+    BarePrimitives own_weights = resnet18_convolutions(n, threads, false);
+    own_weights.give_each_its_weights();
     if (threads == 1 && n == 1) bare.print_choices();
     const int calls = n == 1 ? 6 : 1;
     const auto r = interleave(5, {[&] { return bare.run() * per_ms; },
                                   [&] { return seconds_per_call(imperative, x, calls, Wait::each) * per_ms; },
                                   [&] { return seconds_per_call(hybrid, x, calls, Wait::each) * per_ms; },
                                   [&] { return bare_winograd.run() * per_ms; },
-                                  [&] { return seconds_per_call(winograd, x, calls, Wait::each) * per_ms; }});
+                                  [&] { return seconds_per_call(winograd, x, calls, Wait::each) * per_ms; },
+                                  [&] { return own_weights.run() * per_ms; }});
     const std::string name = "resnet18_b" + std::to_string(n), t = on_threads(threads);
     print(name + "_bare_convolutions" + t, r[0], "ms");
+    print(name + "_bare_convolutions_own_weights" + t, r[5], "ms", name + "_bare_convolutions", r[0]);
     print(name + "_imperative" + t, r[1], "ms", name + "_bare_convolutions", r[0]);
-    print(name + "_hybridized" + t, r[2], "ms", {{name + "_bare_convolutions", r[0]}, {name + "_imperative", r[1]}},
+    print(name + "_hybridized" + t, r[2], "ms",
+          {{name + "_bare_convolutions", r[0]},
+           {name + "_bare_convolutions_own_weights", r[5]},
+           {name + "_imperative", r[1]}},
           1.15 * r[0].median);
     const std::optional<double> goal = threads == 1 ? std::nullopt : std::optional(n == 1 ? 5.5 : 34.0);
     print(name + "_bare_winograd" + t, r[3], "ms", name + "_bare_convolutions", r[0]);

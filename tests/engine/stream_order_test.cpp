@@ -37,6 +37,7 @@ class DeviceProgram {
       for (uint64_t n = below(6); n > 0; --n) progress();
     }
     while (!device_.is_idle() || !posted_.empty()) progress();
+    for (const Array& a : arrays_) pool_.free(a.block, a.bytes, a.use->points());
     CHECK(wrong_ == 0);
     CHECK(asked_ == answered_);
   }
