@@ -52,8 +52,8 @@ struct ConvolutionShapes {
   convolution_forward::primitive_desc forward(const engine& e, prop_kind kind, tag images, tag w,
                                               const primitive_attr& attr = {},
                                               algorithm how = algorithm::convolution_direct) const {
-    convolution_forward::desc d(kind, how, md(src, images), md(weights, w), md(bias, tag::x),
-                                md(dst, images), stride, pad, pad);
+    convolution_forward::desc d(kind, how, md(src, images), md(weights, w), md(bias, tag::x), md(dst, images), stride,
+                                pad, pad);
     return {d, attr, e};
   }
 };

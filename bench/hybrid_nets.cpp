@@ -64,10 +64,9 @@ void compare_training(const std::string& name, const BarePrimitives& bare, nn::H
                       const Shape& sample, int steps, double goal, int threads) {
   Learner imperative(make(), sample, How::imperative), hybrid(make(), sample, How::hybridized),
       whole(make(), sample, How::whole_step);
-  const auto r =
-      interleave(5, {[&] { return double(batch) / bare.run(); }, [&] { return imperative.samples_per_second(steps); },
-                     [&] { return hybrid.samples_per_second(steps); },
-                     [&] { return whole.samples_per_second(steps); }});
+  const auto r = interleave(
+      5, {[&] { return double(batch) / bare.run(); }, [&] { return imperative.samples_per_second(steps); },
+          [&] { return hybrid.samples_per_second(steps); }, [&] { return whole.samples_per_second(steps); }});
   const std::string t = on_threads(threads);
   print(name + "_bare" + t, r[0], "samples/s");
   print(name + "_imperative" + t, r[1], "samples/s", name + "_bare", r[0]);
@@ -136,8 +135,7 @@ void training(int threads) {
 }
 
 void resnet(int threads) {
-  vision::ResNetV1 imperative = vision::resnet18_v1(), hybrid = vision::resnet18_v1(),
-                   winograd = vision::resnet18_v1();
+  vision::ResNetV1 imperative = vision::resnet18_v1(), hybrid = vision::resnet18_v1(), winograd = vision::resnet18_v1();
   for (auto net : {imperative, hybrid, winograd}) net.initialize(init::Xavier());
   hybridize(hybrid);
   winograd.hybridize({.static_alloc = true, .static_shape = true, .winograd = true});

@@ -13,8 +13,8 @@ namespace kaon {
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
-  virtual void* allocate(size_t bytes) = 0;       // null when there is none
-  virtual void free(void* block) noexcept = 0;    // waits for work that has been launched
+  virtual void* allocate(size_t bytes) = 0;     // null when there is none
+  virtual void free(void* block) noexcept = 0;  // waits for work that has been launched
 };
 
 // One device, as its driver has it. Thread safety: any thread; copy() as its stream.

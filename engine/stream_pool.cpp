@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 
 #include "kaon/engine/error.h"
 
@@ -16,7 +17,7 @@ size_t StreamPool::block_bytes(size_t bytes) noexcept {
   return (bytes + step - 1) / step * step;
 }
 
-// Best one that needs no wait: used on this stream alone, or done. Else the one freed first, which is done soonest.
+// Best one that was used on this stream alone. Else the one freed first, which is done soonest, if it is not already.
 void* StreamPool::take_cached(std::deque<Free>& blocks, uint32_t stream) {
   const auto at_once = [&](const Free& f) {
     return std::all_of(f.uses.begin(), f.uses.end(), [&](StreamPoint p) { return p.stream == stream; });
@@ -55,13 +56,18 @@ void* StreamPool::allocate(size_t bytes, uint32_t stream) {
 void StreamPool::free(void* block, size_t bytes, std::span<const StreamPoint> uses) noexcept {
   const size_t size = block_bytes(bytes);
   std::lock_guard lock(mutex_);
-  Free f{block, {}};
-  for (const StreamPoint& p : uses) {
-    if (p.sequence > 0) f.uses.push_back(p);
-  }
-  cached_[size].push_back(std::move(f));
   stats_.live -= size;
-  stats_.cached += size;
+  try {
+    Free f{block, {}};
+    for (const StreamPoint& p : uses) {
+      if (p.sequence > 0) f.uses.push_back(p);
+    }
+    cached_[size].push_back(std::move(f));
+    stats_.cached += size;
+  } catch (const std::bad_alloc&) {  // of the host: then nothing remembers it
+    memory_.free(block);
+    stats_.reserved = stats_.live + stats_.cached;
+  }
 }
 
 // The device frees memory after the work that has been launched, so no wait is needed.

@@ -21,11 +21,12 @@ void ExecutionPlan::run_nested(PlanRun& run, void* arena, std::span<void* const>
     run.views[e.view].data = is_input ? inputs[e.index] : outputs[e.index];
     if (!run.sources.empty()) run.sources[e.view] = is_input && !sources.empty() ? sources[e.index] : Source();
   }
+  Profiler& profiler = Engine::current().profiler();
   const Step* step = nullptr;
   try {
     for (const Step& s : half.steps) {
       step = &s;
-      run_step(s, run, key, context);
+      run_step(s, run, key, context, profiler);
     }
   } catch (...) {
     std::rethrow_exception(failure_of(*step, run, std::current_exception()));

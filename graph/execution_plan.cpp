@@ -316,7 +316,8 @@ void ExecutionPlan::place(PlanRun& run, void* base) const {
   }
 }
 
-void ExecutionPlan::run_step(const Step& s, PlanRun& run, const RandomKey& key, RunContext& context) const {
+void ExecutionPlan::run_step(const Step& s, PlanRun& run, const RandomKey& key, RunContext& context,
+                             Profiler& profiler) const {
   const TensorView* views = run.views.data() + s.first_view;
   KernelContext kernel{.inputs = {views, s.num_inputs},
                        .outputs = {views + s.num_inputs, s.num_outputs},
@@ -327,7 +328,6 @@ void ExecutionPlan::run_step(const Step& s, PlanRun& run, const RandomKey& key, 
                        .winograd = options_.winograd,
                        .state = &run.states[s.state],
                        .sources = run.sources.empty() ? nullptr : run.sources.data() + s.first_view};
-  Profiler& profiler = Engine::current().profiler();
   if (profiler.is_on()) [[unlikely]] {
     TraceSpan span(profiler, s.node->op->name().data(), "plan");
     s.kernel(s.attrs, kernel);
@@ -340,6 +340,8 @@ void ExecutionPlan::run_step(const Step& s, PlanRun& run, const RandomKey& key, 
 void ExecutionPlan::run_steps(std::span<const Step> steps, const PlanCall& call, RunContext& context,
                               Shadow* shadow) const {
   PlanRun& run = *call.run;
+  Profiler& profiler = Engine::current().profiler();
+  const auto number = [&](const Step& s) { return uint32_t(s.node - graph_.nodes.data()); };
   for (const Step& s : steps) {
     context.updates_are_whole = !s.updates;
     const TensorView* views = run.views.data() + s.first_view;
@@ -349,10 +351,9 @@ void ExecutionPlan::run_steps(std::span<const Step> steps, const PlanCall& call,
     }
 #endif
     try {
-      const uint32_t number = uint32_t(s.node - graph_.nodes.data());
-      if (shadow) [[unlikely]] shadow->check_inputs(number, views, context);
-      run_step(s, run, call.key, context);
-      if (shadow) [[unlikely]] shadow->check_outputs(number, views + s.num_inputs, context);
+      if (shadow) [[unlikely]] shadow->check_inputs(number(s), views, context);
+      run_step(s, run, call.key, context, profiler);
+      if (shadow) [[unlikely]] shadow->check_outputs(number(s), views + s.num_inputs, context);
     } catch (...) {
       throw FailedStep{&s, std::current_exception()};
     }

@@ -150,7 +150,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   void place(PlanRun& run, void* base) const;  // what lies in the arena
   void run_all(const PlanCall& call, RunContext& context, Shadow* shadow) const;
   void run_steps(std::span<const Step> steps, const PlanCall& call, RunContext& context, Shadow* shadow) const;
-  void run_step(const Step& step, PlanRun& run, const RandomKey& key, RunContext& context) const;
+  void run_step(const Step& step, PlanRun& run, const RandomKey& key, RunContext& context, Profiler& profiler) const;
   std::exception_ptr failure_of(const Step& step, const PlanRun& run, const std::exception_ptr& why) const;
   void note_choices(Phase phase, const PlanRun& run) const;
   void give_back_unused(const PlanRun& run);  // its arena's memory, unless somebody uses it or is going to, or it is kept

@@ -11,10 +11,11 @@ namespace {
 
 // Beside pointwise operators and views: one pass over memory, the same bits each time.
 constexpr std::array<std::string_view, 28> one_pass{
-    "Pooling",        "LayerNorm",    "softmax",      "softmin",    "log_softmax",    "SoftmaxActivation", "LeakyReLU",
-    "transpose",      "SwapAxis",     "slice",        "slice_axis", "slice_like",     "Concat",            "stack",
-    "SliceChannel",   "repeat",       "tile",         "reverse",    "Pad",            "broadcast_to",      "take",
-    "broadcast_axis", "broadcast_like", "SequenceMask", "Embedding", "pick",          "_sum_to",           "_reorder"};
+    "Pooling",   "LayerNorm",    "softmax",      "softmin",        "log_softmax",    "SoftmaxActivation",
+    "LeakyReLU", "transpose",    "SwapAxis",     "slice",          "slice_axis",     "slice_like",
+    "Concat",    "stack",        "SliceChannel", "repeat",         "tile",           "reverse",
+    "Pad",       "broadcast_to", "take",         "broadcast_axis", "broadcast_like", "SequenceMask",
+    "Embedding", "pick",         "_sum_to",      "_reorder"};
 
 // What becomes of a node of the forward.
 enum class Fate : uint8_t {

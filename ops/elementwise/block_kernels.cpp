@@ -98,11 +98,9 @@ template <auto make>
 void Three(KAON_STEP_PARAMETERS) {
   const auto op = make(s->attrs);
   const float *a = f->at[s->place[0]], *b = f->at[s->place[1]], *c = f->at[s->place[2]];
-  each(
-      [&](V& r, size_t i) HWY_ATTR {
-        r = op(D(), hn::LoadU(D(), a + i), hn::LoadU(D(), b + i), hn::LoadU(D(), c + i));
-      },
-      KAON_REGISTERS);
+  each([&](V& r, size_t i)
+           HWY_ATTR { r = op(D(), hn::LoadU(D(), a + i), hn::LoadU(D(), b + i), hn::LoadU(D(), c + i)); },
+       KAON_REGISTERS);
   KAON_NEXT_STEP;
 }
 
@@ -139,11 +137,28 @@ RegisterForms two() {
 constexpr bool is_cheap(UnaryKind k) {
   using U = UnaryKind;
   switch (k) {
-    case U::relu: case U::sqrt: case U::rsqrt: case U::square: case U::abs: case U::sign: case U::negative:
-    case U::reciprocal: case U::floor: case U::ceil: case U::round: case U::rint: case U::trunc: case U::fix:
-    case U::softsign: case U::logical_not: case U::degrees: case U::radians: case U::identity: case U::stop_gradient:
-    case U::zeros_like: case U::ones_like:
-      return true;
+    case U::relu:
+    case U::sqrt:
+    case U::rsqrt:
+    case U::square:
+    case U::abs:
+    case U::sign:
+    case U::negative:
+    case U::reciprocal:
+    case U::floor:
+    case U::ceil:
+    case U::round:
+    case U::rint:
+    case U::trunc:
+    case U::fix:
+    case U::softsign:
+    case U::logical_not:
+    case U::degrees:
+    case U::radians:
+    case U::identity:
+    case U::stop_gradient:
+    case U::zeros_like:
+    case U::ones_like: return true;
     default: return false;
   }
 }
@@ -180,7 +195,8 @@ BlockKernels make_kernels() {
       if constexpr (is_cheap(K)) k.unary[size_t(K)] = one<plain<UnaryVector<K>>>();
     };
     (add.template operator()<UnaryKind(I)>(), ...);
-  }(std::make_index_sequence<size_t(unary_kinds)>());
+  }
+  (std::make_index_sequence<size_t(unary_kinds)>());
   [&]<size_t... I>(std::index_sequence<I...>) {
     auto add = [&]<UnaryBackwardKind K>() {
       if constexpr (K != UnaryBackwardKind::gelu) {
@@ -188,19 +204,22 @@ BlockKernels make_kernels() {
       }
     };
     (add.template operator()<UnaryBackwardKind(I)>(), ...);
-  }(std::make_index_sequence<size_t(unary_backward_kinds)>());
+  }
+  (std::make_index_sequence<size_t(unary_backward_kinds)>());
   [&]<size_t... I>(std::index_sequence<I...>) {
     auto add = [&]<BinaryKind K>() {
       if constexpr (is_cheap(K)) k.binary[size_t(K)] = two<plain<BinaryVector<K>>>();
     };
     (add.template operator()<BinaryKind(I)>(), ...);
-  }(std::make_index_sequence<size_t(binary_kinds)>());
+  }
+  (std::make_index_sequence<size_t(binary_kinds)>());
   [&]<size_t... I>(std::index_sequence<I...>) {
     auto add = [&]<ScalarKind K>() {
       if constexpr (is_cheap(info(K).kind) && K != ScalarKind::smooth_l1) k.scalar[size_t(K)] = one<with_scalar<K>>();
     };
     (add.template operator()<ScalarKind(I)>(), ...);
-  }(std::make_index_sequence<size_t(scalar_kinds)>());
+  }
+  (std::make_index_sequence<size_t(scalar_kinds)>());
   k.scalar[size_t(ScalarKind::smooth_l1)] = one<with_smooth_l1>();
   k.root = one<plain<RootVector>>();
   k.clip = one<with_clip>();

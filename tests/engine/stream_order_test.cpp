@@ -290,51 +290,54 @@ TEST_CASE("stream pool: where there is no memory it gives back what is cached, t
   pool.free(pool.allocate(50000, na), 50000, {});
 }
 
-TEST_CASE("stream completions: one call answers all who asked meanwhile", "[engine][stream]") {
-  FakeDevice device(1);
-  FakeStream &a = device.stream(), &signals = device.stream();
+namespace {
+
+// A stream, and somebody who asks after each launch when it has run.
+struct Asking {
+  FakeDevice device{1};
+  FakeStream &stream = device.stream(), &signals = device.stream();
   StreamOrder order;
-  const uint32_t na = order.add(a);
+  const uint32_t number = order.add(stream);
   std::deque<std::function<void()>> posted;
-  StreamCompletions completions(order, [&](std::function<void()> work) { posted.push_back(std::move(work)); });
-  completions.add(na, signals);
-  int answers = 0;
-  auto ask = [&] {
-    a.launch([] {});
-    completions.when_done(order.launched(na), [&](std::exception_ptr failure) { answers += !failure; });
-  };
-  auto finish = [&] {
-    for (bool more = true; more;) {
-      device.run_all();
-      more = !posted.empty();
-      if (more) posted.front()(), posted.pop_front();
-    }
-  };
-  for (int i = 0; i < 100; ++i) ask();
-  CHECK(answers == 0);
-  finish();
-  CHECK(answers == 100);
-  CHECK(completions.calls() == 2);  // for the first, and for those who came while it was on its way
+  StreamCompletions completions{order, [this](std::function<void()> work) { posted.push_back(std::move(work)); }};
+  int answers = 0, failures = 0;
+
+  Asking() { completions.add(number, signals); }
+  void ask() {
+    stream.launch([] {});
+    completions.when_done(order.launched(number),
+                          [this](std::exception_ptr failure) { ++(failure ? failures : answers); });
+  }
+  bool run_posted() {
+    if (posted.empty()) return false;
+    const std::function<void()> work = std::move(posted.front());
+    posted.pop_front();
+    work();
+    return true;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("stream completions: one call answers all who asked meanwhile", "[engine][stream]") {
+  Asking q;
+  for (int i = 0; i < 100; ++i) q.ask();
+  CHECK(q.answers == 0);
+  do q.device.run_all();
+  while (q.run_posted());
+  CHECK(q.answers == 100);
+  CHECK(q.completions.calls() == 2);  // for the first, and for those who came while it was on its way
 }
 
 TEST_CASE("stream completions: all who wait for a device that fails are told", "[engine][stream]") {
-  FakeDevice device(1);
-  FakeStream &a = device.stream(), &signals = device.stream();
-  StreamOrder order;
-  const uint32_t na = order.add(a);
-  std::deque<std::function<void()>> posted;
-  StreamCompletions completions(order, [&](std::function<void()> work) { posted.push_back(std::move(work)); });
-  completions.add(na, signals);
-  int failures = 0;
-  auto ask = [&] {
-    a.launch([] {});
-    completions.when_done(order.launched(na), [&](std::exception_ptr failure) { failures += failure != nullptr; });
-  };
-  ask();
-  ask();
-  device.fail();
-  ask();  // who asks later is told as well
-  while (!posted.empty()) posted.front()(), posted.pop_front();
-  CHECK(failures == 3);
-  CHECK_THROWS_AS(order.is_done(order.end(na)), DeviceError);
+  Asking q;
+  q.ask();
+  q.ask();
+  q.device.fail();
+  q.ask();  // who asks later is told as well
+  while (q.run_posted()) {
+  }
+  CHECK(q.failures == 3);
+  CHECK(q.answers == 0);
+  CHECK_THROWS_AS(q.order.is_done(q.order.end(q.number)), DeviceError);
 }
