@@ -15,6 +15,8 @@ void check(cudaError_t status, const char* what) {
   throw DeviceError(text);
 }
 
+cudaStream_t native(Stream& stream) { return static_cast<CudaStream&>(stream).get(); }
+
 namespace {
 
 class CudaEvent final : public StreamEvent {
@@ -107,7 +109,7 @@ std::string CudaDriver::name() const {
 std::unique_ptr<Stream> CudaDriver::make_stream() { return std::make_unique<CudaStream>(index_, events_); }
 
 void CudaDriver::copy(void* to, const void* from, size_t bytes, Stream& stream) {
-  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<CudaStream&>(stream).get()), "copy");
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)), "copy");
 }
 
 void* CudaDriver::allocate(size_t bytes) {

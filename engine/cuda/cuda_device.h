@@ -1,17 +1,13 @@
 // A CUDA device behind the interfaces of engine/backend.h and engine/stream.h.
 #pragma once
 
-#include <cuda_runtime_api.h>
-
 #include <mutex>
 #include <vector>
 
 #include "kaon/engine/backend.h"
+#include "kaon/engine/cuda/check.h"
 
 namespace kaon::cuda {
-
-// Throws DeviceError, or MemoryError where that is what is lacking.
-void check(cudaError_t status, const char* what);
 
 // Makes a device current for this thread while it lives.
 class DeviceScope {
