@@ -14,6 +14,7 @@ namespace {
 // libkaon_cuda.so is opened at the first question about GPUs, so a CPU process never loads CUDA. It exports
 // kaon_cuda_backend().
 struct CudaLibrary {
+  void* library = nullptr;
   Backend* backend = nullptr;
   int count = 0;
   std::string reason;
@@ -21,7 +22,7 @@ struct CudaLibrary {
   std::vector<std::unique_ptr<DeviceDriver>> drivers;  // under mutex
 
   CudaLibrary() {
-    void* library = dlopen("libkaon_cuda.so", RTLD_NOW | RTLD_LOCAL);
+    library = dlopen("libkaon_cuda.so", RTLD_NOW | RTLD_LOCAL);
     if (!library) {
       reason = fmt::format("libkaon_cuda.so cannot be loaded: {}", dlerror());
       return;
@@ -49,6 +50,8 @@ CudaLibrary& cuda() {
 
 int gpu_count() { return cuda().count; }
 const char* gpu_unavailable_reason() { return cuda().reason.c_str(); }
+
+void* gpu_library_function(const char* name) { return cuda().library ? dlsym(cuda().library, name) : nullptr; }
 
 DeviceDriver& gpu_driver(int index) {
   check_device(gpu(index), "gpu");
