@@ -39,7 +39,8 @@ class Backend {
   virtual std::unique_ptr<DeviceDriver> open(int index) = 0;  // throws DeviceError
 };
 
-// Number of usable GPUs; 0 without a driver, a GPU or the CUDA library. Thread safety: any thread.
+// Number of usable GPUs; 0 without a driver, a GPU or the CUDA library, libkaon_cuda.so. The environment variable
+// KAON_CUDA_LIBRARY names another file to load in its place. Thread safety: any thread.
 int gpu_count();
 // Why gpu_count() is 0; empty otherwise.
 const char* gpu_unavailable_reason();
