@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "kaon/engine/cuda/tf32.h"
 #include "kaon/engine/error.h"
 
 namespace kaon::cuda {
@@ -154,6 +155,7 @@ class CudaBackend final : public Backend {
     check(cudaGetDeviceCount(&count_), "gpu_count");
   }
   int device_count() override { return count_; }
+  void allow_tf32(bool allowed) override { tf32_allowed.store(allowed, std::memory_order_relaxed); }  // orders nothing
   std::unique_ptr<DeviceDriver> open(int index) override { return std::make_unique<CudaDriver>(index); }
 
  private:
