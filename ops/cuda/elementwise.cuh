@@ -4,6 +4,7 @@
 // where its code is long. The output may be one of the inputs of the same shape and width.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <utility>
 
@@ -245,12 +246,6 @@ void broadcast(KernelContext& c, const F& f, const Shape& shape, Out* out,
   const Repeats<int(sizeof...(In))> r(shape, shapes);
   if (r.is_dense()) return elementwise(c, shape.size(), f, out, in...);
   broadcast_part(c, std::index_sequence_for<In...>(), r, f, out, in...);
-}
-
-// The bytes of an array elsewhere; nothing for an array onto itself.
-inline void copy_bytes(KernelContext& c, const void* from, void* to, size_t bytes) {
-  if (bytes == 0 || from == to) return;
-  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, native(*c.run.stream())), "a copy on the device");
 }
 
 }  // namespace kaon::cuda

@@ -83,7 +83,8 @@ struct RandintFn {
 constexpr int scan_tile = 256;
 constexpr int scan_warps = 4;  // rows per block
 
-// sums[i] = data[0] + ... + data[i] of each row, a warp for each: one lane adds, in the order of the CPU.
+// sums[i] = data[0] + ... + data[i] of each row, a warp for each: one lane adds, in the order of the CPU. NaN after what
+// is no probability.
 template <class T>
 __global__ void scan_kernel(int64_t rows, int64_t k, const T* data, double* sums) {
   __shared__ double tiles[scan_warps][scan_tile];
@@ -94,7 +95,10 @@ __global__ void scan_kernel(int64_t rows, int64_t k, const T* data, double* sums
     double sum = 0;
     for (int64_t begin = 0; begin < k; begin += scan_tile) {
       const int m = int(k - begin < scan_tile ? k - begin : scan_tile);
-      for (int i = lane; i < m && row < rows; i += 32) tile[i] = double(accumulate_t<T>(data[row * k + begin + i]));
+      for (int i = lane; i < m && row < rows; i += 32) {
+        const double p = double(accumulate_t<T>(data[row * k + begin + i]));
+        tile[i] = p >= 0 ? p : std::numeric_limits<double>::quiet_NaN();
+      }
       __syncthreads();
       for (int i = 0; i < m && lane == 0; ++i) tile[i] = sum += tile[i];
       __syncthreads();
@@ -111,7 +115,11 @@ struct DrawClass {
   T* out;
   __device__ void operator()(int64_t i, const Philox4& w) const {
     const double* row = sums + i / draws * k;
-    const double u = uniform_double(w.v[0], w.v[1]) * row[k - 1];
+    const double sum = row[k - 1], u = uniform_double(w.v[0], w.v[1]) * sum;
+    if (!(sum > 0 && sum <= std::numeric_limits<double>::max())) {
+      out[i] = convert<T>(int64_t(-1));
+      return;
+    }
     int64_t low = 0, high = k - 1;  // the first sum above u, at most the last
     while (low < high) {
       const int64_t middle = (low + high) / 2;

@@ -64,7 +64,7 @@ void run_cuda(const RandomRandint& op, KernelContext& c);
 
 // Class numbers drawn with the probabilities in the rows of data, (k,) or (batch, k); they are divided by their
 // sum. `shape` draws for each row. A row of negative, NaN or only zero probabilities is an error of the running
-// operator.
+// operator; on a GPU, which cannot report it, the row's draws are -1.
 struct SampleMultinomial {
   Shape shape{};
   bool get_prob = false;  // not implemented: take the log of data and pick
