@@ -1,4 +1,5 @@
-# CUDA: libkaon_cuda.so from engine/cuda, which a process opens when it first asks for a GPU.
+# CUDA: libkaon_cuda.so from the folders named cuda and the .cu files beside the operators; a process opens it when it
+# first asks for a GPU.
 
 if(NOT KAON_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "KAON_CUDA is ${KAON_CUDA}: expected AUTO, ON or OFF")
@@ -18,11 +19,26 @@ if(NOT CUDAToolkit_FOUND)
 endif()
 message(STATUS "CUDA ${CUDAToolkit_VERSION}: building libkaon_cuda.so")
 
-file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/engine/cuda/*.cpp)
+if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
+  set(CMAKE_CUDA_ARCHITECTURES 80-real 90 CACHE STRING "Architectures of GPUs to compile for")
+endif()
+set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER} CACHE FILEPATH "The host compiler of nvcc")
+set(CMAKE_CUDA_COMPILER ${CUDAToolkit_NVCC_EXECUTABLE} CACHE FILEPATH "nvcc")
+if(KAON_CCACHE)
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${KAON_CCACHE})
+endif()
+enable_language(CUDA)
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+
+file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/engine/cuda/*.cpp ${PROJECT_SOURCE_DIR}/*/cuda/*.cpp
+     ${PROJECT_SOURCE_DIR}/ops/*/*.cu ${PROJECT_SOURCE_DIR}/graph/*.cu)
 add_library(kaon_cuda MODULE ${sources})
-target_link_libraries(kaon_cuda PRIVATE kaon_engine CUDA::cudart_static)
+# of the layers only headers, and the small functions that kernels call on the host
+target_link_libraries(kaon_cuda PRIVATE kaon_ops kaon_engine CUDA::cudart_static)
+target_compile_options(kaon_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>")
 # It shares classes with the program that opens it, and no state: what it takes of the engine stays inside.
-target_link_options(kaon_cuda PRIVATE -Wl,--exclude-libs,ALL)
+target_link_options(kaon_cuda PRIVATE -Wl,--exclude-libs,ALL -Wl,--no-undefined)
 set_target_properties(kaon_cuda PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 kaon_compile_options(kaon_cuda)
 # Where programs find it.

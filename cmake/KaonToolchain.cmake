@@ -9,11 +9,11 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ${PROJECT_IS_TOP_LEVEL})
 
 # kaon_compile_options(target): what every target of this project is compiled with.
 function(kaon_compile_options target)
-  target_compile_options(${target} PRIVATE
-    -Wall -Wextra -fno-math-errno
-    $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>  # g++ 12 is wrong about std::string
-    # Messages name "examples/01_ndarray.cpp", wherever the tree lies.
-    -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/= -fmacro-prefix-map=${PROJECT_BINARY_DIR}/include/kaon/=)
+  set(options -Wall -Wextra -fno-math-errno
+      $<$<CXX_COMPILER_ID:GNU>:-Wno-restrict>  # g++ 12 is wrong about std::string
+      # Messages name "examples/01_ndarray.cpp", wherever the tree lies.
+      -fmacro-prefix-map=${PROJECT_SOURCE_DIR}/= -fmacro-prefix-map=${PROJECT_BINARY_DIR}/include/kaon/=)
+  target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:${options}>")
 endfunction()
 
 if(KAON_SANITIZE)

@@ -15,6 +15,7 @@ namespace {
 // libkaon_cuda.so, or what stands in for it, is opened at the first question about GPUs, so a CPU process never loads
 // CUDA. It exports kaon_cuda_backend().
 struct CudaLibrary {
+  void* library = nullptr;
   Backend* backend = nullptr;
   int count = 0;
   std::string reason;
@@ -24,7 +25,7 @@ struct CudaLibrary {
   CudaLibrary() {
     const char* other = std::getenv("KAON_CUDA_LIBRARY");
     const char* name = other ? other : "libkaon_cuda.so";
-    void* library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
       reason = fmt::format("{} cannot be loaded: {}", name, dlerror());
       return;
@@ -52,6 +53,8 @@ CudaLibrary& cuda() {
 
 int gpu_count() { return cuda().count; }
 const char* gpu_unavailable_reason() { return cuda().reason.c_str(); }
+
+void* gpu_library_function(const char* name) { return cuda().library ? dlsym(cuda().library, name) : nullptr; }
 
 DeviceDriver& gpu_driver(int index) {
   check_device(gpu(index), "gpu");

@@ -22,6 +22,8 @@ class DeviceDriver : public DeviceMemory {
  public:
   virtual std::string name() const = 0;  // "NVIDIA H200"
   virtual std::unique_ptr<Stream> make_stream() = 0;
+  // A stream that the program made, a cudaStream_t; it must outlive what comes back.
+  virtual std::unique_ptr<Stream> borrow_stream(void* native) = 0;
   // Launches a copy between memory of this device and of the host, or within either. Host memory that is not pinned may
   // block the caller until it has been read.
   virtual void copy(void* to, const void* from, size_t bytes, Stream& stream) = 0;
@@ -44,6 +46,9 @@ int gpu_count();
 const char* gpu_unavailable_reason();
 // Opened when first asked for, and kept as long as the process. Throws DeviceError. Thread safety: any thread.
 DeviceDriver& gpu_driver(int index);
+
+// A function that the CUDA library exports; null without it. Thread safety: any thread.
+void* gpu_library_function(const char* name);
 
 // Throws DeviceError when `device` does not exist, naming it and how many there are.
 void check_device(Device device, const char* op);

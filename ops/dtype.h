@@ -7,7 +7,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "kaon/ops/host_device.h"
+#include "kaon/ops/half.h"
 
 namespace kaon {
 
@@ -37,8 +37,8 @@ struct bfloat16 {
 struct float16 {
   uint16_t bits;
   float16() = default;
-  explicit float16(float value);  // round to nearest even
-  operator float() const;
+  HOST_DEVICE explicit float16(float value) : bits(half_bits(value)) {}  // round to nearest even
+  HOST_DEVICE operator float() const { return half_value(bits); }
 };
 
 constexpr size_t size_of(DType t) {

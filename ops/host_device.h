@@ -1,8 +1,27 @@
-// HOST_DEVICE: marks element functions that CPU loops and CUDA kernels share.
+// HOST_DEVICE: marks element functions that CPU loops and CUDA kernels share. And what these need of C++'s <bit>, whose
+// functions CUDA's compiler takes for host code.
 #pragma once
+
+#include <cstdint>
+#include <cstring>
 
 #ifdef __CUDACC__
 #define HOST_DEVICE __host__ __device__
 #else
 #define HOST_DEVICE
 #endif
+
+namespace kaon {
+
+HOST_DEVICE inline uint32_t bits_of(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, 4);
+  return bits;
+}
+HOST_DEVICE inline float float_of(uint32_t bits) {
+  float value;
+  memcpy(&value, &bits, 4);
+  return value;
+}
+
+}  // namespace kaon

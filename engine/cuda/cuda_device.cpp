@@ -15,6 +15,8 @@ void check(cudaError_t status, const char* what) {
   throw DeviceError(text);
 }
 
+cudaStream_t native(Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
+
 namespace {
 
 class CudaEvent final : public StreamEvent {
@@ -32,6 +34,7 @@ class CudaEvent final : public StreamEvent {
     check(status, "device");
     return true;
   }
+  void wait() override { check(cudaEventSynchronize(event_), "device"); }
   cudaEvent_t get() const { return event_; }
 
  private:
@@ -73,7 +76,9 @@ CudaStream::CudaStream(int device, EventPool& events) : device_(device), events_
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
 }
 
-CudaStream::~CudaStream() { cudaStreamDestroy(stream_); }
+CudaStream::~CudaStream() {
+  if (is_own_) cudaStreamDestroy(stream_);
+}
 
 IntrusivePtr<StreamEvent> CudaStream::record() {
   const DeviceScope scope(device_);
@@ -106,8 +111,12 @@ std::string CudaDriver::name() const {
 
 std::unique_ptr<Stream> CudaDriver::make_stream() { return std::make_unique<CudaStream>(index_, events_); }
 
+std::unique_ptr<Stream> CudaDriver::borrow_stream(void* native) {
+  return std::make_unique<CudaStream>(index_, events_, static_cast<cudaStream_t>(native));
+}
+
 void CudaDriver::copy(void* to, const void* from, size_t bytes, Stream& stream) {
-  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, static_cast<CudaStream&>(stream).get()), "copy");
+  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)), "copy");
 }
 
 void* CudaDriver::allocate(size_t bytes) {

@@ -1,10 +1,15 @@
-#include "kaon/ops/dtype.h"
+// Conversions between float32 and the bits of a 16-bit float. A light header.
+#pragma once
+
+#include <cstdint>
+
+#include "kaon/ops/host_device.h"
 
 namespace kaon {
 
-// float -> half: round to nearest even; too large becomes infinity, NaN stays a quiet NaN.
-float16::float16(float value) {
-  const uint32_t u = std::bit_cast<uint32_t>(value);
+// Rounds to nearest even; too large becomes infinity, NaN stays a quiet NaN.
+HOST_DEVICE inline uint16_t half_bits(float value) {
+  const uint32_t u = bits_of(value);
   const uint32_t sign = (u >> 16) & 0x8000;
   const uint32_t magnitude = u & 0x7fffffff;
   uint32_t result;
@@ -17,24 +22,17 @@ float16::float16(float value) {
     result = (rounded - 0x38000000) >> 13;
   } else {
     // Subnormal: adding 0.5 lets the float adder align and round; the bits of the sum's mantissa are the answer.
-    const float shifted = std::bit_cast<float>(magnitude) + 0.5f;
-    result = std::bit_cast<uint32_t>(shifted) - 0x3f000000;
+    result = bits_of(float_of(magnitude) + 0.5f) - 0x3f000000;
   }
-  bits = uint16_t(sign | result);
+  return uint16_t(sign | result);
 }
 
-float16::operator float() const {
+HOST_DEVICE inline float half_value(uint16_t bits) {
   const uint32_t sign = uint32_t(bits & 0x8000) << 16;
   const uint32_t magnitude = bits & 0x7fff;
-  uint32_t result;
-  if (magnitude >= 0x7c00) {  // infinity and NaN
-    result = 0x7f800000 | ((magnitude & 0x3ff) << 13);
-  } else if (magnitude >= 0x400) {
-    result = (magnitude << 13) + 0x38000000;
-  } else {  // subnormal: a small integer times 2^-24
-    result = std::bit_cast<uint32_t>(float(magnitude) * 0x1p-24f);
-  }
-  return std::bit_cast<float>(sign | result);
+  if (magnitude >= 0x7c00) return float_of(sign | 0x7f800000 | ((magnitude & 0x3ff) << 13));  // infinity and NaN
+  if (magnitude >= 0x400) return float_of(sign | ((magnitude << 13) + 0x38000000));
+  return float_of(sign | bits_of(float(magnitude) * 0x1p-24f));  // subnormal: a small integer times 2^-24
 }
 
 }  // namespace kaon

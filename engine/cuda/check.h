@@ -1,0 +1,18 @@
+// What CUDA's functions return, as exceptions. A light header: .cu files read it.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+namespace kaon {
+class Stream;
+}
+
+namespace kaon::cuda {
+
+// Throws DeviceError naming `what`, or MemoryError where that is what is lacking.
+void check(cudaError_t status, const char* what);
+
+// CUDA's handle of a stream of this backend.
+cudaStream_t native(Stream& stream);
+
+}  // namespace kaon::cuda

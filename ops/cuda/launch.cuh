@@ -1,0 +1,49 @@
+// Launching kernels on the stream of the operator that runs.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kaon/engine/cuda/check.h"
+#include "kaon/ops/view.h"
+
+namespace kaon::cuda {
+
+// Starts `kernel` with these blocks of threads. Arguments go by value. Throws DeviceError.
+template <class... P, class... A>
+void launch(KernelContext& c, void (*kernel)(P...), dim3 blocks, dim3 threads, A&&... arguments) {
+  cudaLaunchConfig_t config{};
+  config.gridDim = blocks;
+  config.blockDim = threads;
+  config.stream = native(*c.run.stream());
+  check(cudaLaunchKernelEx(&config, kernel, P(arguments)...), "launch");
+}
+
+inline constexpr int64_t warp = 32;
+inline constexpr int64_t block = 256;           // threads, where nothing speaks for another number
+inline constexpr int64_t most_blocks = 1 << 20;  // of a grid whose threads go on with later elements
+
+// Host code: how many blocks of `threads` cover n items that each thread takes `each` of. At least 1.
+inline unsigned blocks_for(int64_t n, int64_t threads = block, int64_t each = 1) {
+  const int64_t per_block = threads * each;
+  return unsigned(std::clamp<int64_t>((n + per_block - 1) / per_block, 1, most_blocks));
+}
+
+// The first item of this thread and the distance to its next one.
+__device__ inline int64_t first_item() { return int64_t(blockIdx.x) * blockDim.x + threadIdx.x; }
+__device__ inline int64_t item_step() { return int64_t(gridDim.x) * blockDim.x; }
+
+template <class F>
+__global__ void for_each_kernel(int64_t n, F body) {
+  for (int64_t i = first_item(); i < n; i += item_step()) body(i);
+}
+
+// body(i) for i in [0, n), each on a thread. F is a struct with `__device__ void operator()(int64_t) const`.
+template <class F>
+void for_each(KernelContext& c, int64_t n, const F& body) {
+  if (n > 0) launch(c, for_each_kernel<F>, blocks_for(n), unsigned(block), n, body);
+}
+
+}  // namespace kaon::cuda
