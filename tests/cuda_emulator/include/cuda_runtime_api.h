@@ -17,9 +17,11 @@ typedef enum cudaError {
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidConfiguration = 9,
   cudaErrorInvalidMemcpyDirection = 21,
+  cudaErrorInvalidDeviceFunction = 98,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
   cudaErrorInvalidKernelImage = 200,
+  cudaErrorNoKernelImageForDevice = 209,
   cudaErrorInvalidResourceHandle = 400,
   cudaErrorSymbolNotFound = 500,
   cudaErrorNotReady = 600,
@@ -171,6 +173,20 @@ typedef struct cudaLaunchConfig_st {
   cudaLaunchAttribute* attrs;
   unsigned numAttrs;
 } cudaLaunchConfig_t;
+
+// Kernels compiled at run time, by nvrtc.h
+
+enum cudaJitOption { cudaJitMaxRegisters = 0 };                 // none is emulated
+enum cudaLibraryOption { cudaLibraryBinaryIsPreserved = 1 };  // nor is one of these
+cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJitOption* jit_options,
+                                void** jit_values, unsigned num_jit_options, cudaLibraryOption* options,
+                                void** values, unsigned num_options);
+cudaError_t cudaLibraryUnload(cudaLibrary_t library);
+cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, const char* name);
+// Of these the kernel has to be a cudaKernel_t.
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel, void** arguments);
+cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
+                             cudaStream_t stream);
 
 // Graphs
 
