@@ -33,7 +33,9 @@ void Emulator::complain(const std::string& text) {
   std::fprintf(stderr, "CUDA emulator: %s\n", text.c_str());
 }
 
-Device::Device(int index, uint64_t seed) : index(index), random_(seed), kernel_random_(~seed) { default_stream = add_stream(); }
+Device::Device(int index, uint64_t seed) : index(index), random_(seed), kernel_random_(~seed) {
+  default_stream = add_stream();
+}
 
 std::shared_ptr<CUstream_st> Device::add_stream() {
   auto stream = std::make_shared<CUstream_st>();
@@ -196,7 +198,8 @@ cudaError_t forbid_capture() {
   cudaError_t error = cudaSuccess;
   for (const auto& capture : Emulator::get().captures) {
     const bool is_mine = capture->thread == std::this_thread::get_id();
-    if (capture->mode == cudaStreamCaptureModeGlobal || (capture->mode == cudaStreamCaptureModeThreadLocal && is_mine)) {
+    if (capture->mode == cudaStreamCaptureModeGlobal ||
+        (capture->mode == cudaStreamCaptureModeThreadLocal && is_mine)) {
       capture->is_invalid = true;
       error = cudaErrorStreamCaptureUnsupported;
     }

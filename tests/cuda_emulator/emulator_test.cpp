@@ -402,12 +402,22 @@ TEST_CASE("emulator: what CUDA forbids during a capture spoils it", "[cuda]") {
     cudaGetLastError();
   };
   const cudaError_t unsupported = cudaErrorStreamCaptureUnsupported;
-  spoils([&] { void* p; return cudaMalloc(&p, 8); }, unsupported);
+  spoils(
+      [&] {
+        void* p;
+        return cudaMalloc(&p, 8);
+      },
+      unsupported);
   spoils([&] { return cudaStreamSynchronize(first); }, unsupported);
   spoils([&] { return cudaEventQuery(event); }, unsupported);
   spoils([&] { return cudaDeviceSynchronize(); }, unsupported);
   spoils([&] { return cudaMemcpyAsync(x.data, &host, 4, cudaMemcpyDefault, first); }, unsupported);
-  spoils([&] { return cudaStreamAddCallback(first, [](cudaStream_t, cudaError_t, void*) {}, nullptr, 0); }, unsupported);
+  spoils(
+      [&] {
+        return cudaStreamAddCallback(
+            first, [](cudaStream_t, cudaError_t, void*) {}, nullptr, 0);
+      },
+      unsupported);
   spoils([&] { return cudaEventRecord(event, first) ? cudaErrorNotReady : cudaEventQuery(event); },
          cudaErrorCapturedEvent);
   spoils(

@@ -23,8 +23,8 @@ class Memory {
   bool free(void* block);
   // The block that begins here; null if none does.
   const Block* block_at(const void* pointer) const;
-  // The block that [pointer, pointer + bytes) lies in. is_wrong: it lies partly outside, or in freed device memory. Null
-  // and not wrong: memory of the host that is not pinned.
+  // The block that [pointer, pointer + bytes) lies in. is_wrong: it lies partly outside, or in freed device memory.
+  // Null and not wrong: memory of the host that is not pinned.
   const Block* find(const void* pointer, size_t bytes, bool& is_wrong) const;
   // Of all blocks of a device; complains and returns false if one has been overwritten.
   bool check_red_zones(int device) const;

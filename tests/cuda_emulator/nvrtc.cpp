@@ -85,12 +85,12 @@ std::set<std::string> kernels_of(const std::string& source) {
 
 // Options that change nothing here: code generation, rounding, and the language, which is C++20.
 bool is_accepted(std::string_view option) {
-  static const std::set<std::string_view> names = {
-      "std", "use_fast_math", "fmad", "ftz", "prec-div", "prec-sqrt", "default-device", "lineinfo",
-      "device-as-default-execution-space", "generate-line-info", "restrict", "extra-device-vectorization",
-      "maxrregcount", "dopt", "w", "disable-warnings", "diag-suppress", "minimal", "device-debug", "G"};
+  static constexpr std::string_view names =
+      " std use_fast_math fmad ftz prec-div prec-sqrt default-device device-as-default-execution-space lineinfo "
+      "generate-line-info restrict extra-device-vectorization maxrregcount dopt w disable-warnings diag-suppress "
+      "minimal device-debug G ";
   option.remove_prefix(std::min(option.find_first_not_of('-'), option.size()));
-  return names.contains(option.substr(0, option.find('=')));
+  return names.find(fmt::format(" {} ", option.substr(0, option.find('=')))) != names.npos;
 }
 
 bool starts(std::string_view option, std::initializer_list<std::string_view> prefixes, std::string& rest) {
@@ -158,11 +158,12 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int num_options, const cha
   const Folder folder;
   if (folder.path.empty()) return NVRTC_ERROR_INTERNAL_ERROR;
   const fs::path source = folder.path / "source.cpp", object = folder.path / "object.so", log = folder.path / "log";
-  // Hidden and not unique, so that objects that have names in common keep to themselves.
-  std::vector<std::string> command = {KAON_EMULATOR_COMPILER, "-std=c++20", "-O1", "-fPIC", "-shared",
-                                      "-fvisibility=hidden", "-fno-gnu-unique", "-fno-math-errno", "-ffp-contract=off",
-                                      "-include", KAON_EMULATOR_INCLUDE "/kaon_emulator/rtc.h",
-                                      "-I", folder.path.string()};
+  std::vector<std::string> command = {KAON_EMULATOR_COMPILER, "-std=c++20"};
+  for (const char* flag : {"-O1", "-fPIC", "-shared", "-fno-math-errno", "-ffp-contract=off"}) command.push_back(flag);
+  // so that objects that have names in common keep to themselves
+  for (const char* flag : {"-fvisibility=hidden", "-fno-gnu-unique"}) command.push_back(flag);
+  for (const char* flag : {"-include", KAON_EMULATOR_INCLUDE "/kaon_emulator/rtc.h"}) command.push_back(flag);
+  command.push_back("-I" + folder.path.string());
   std::string architecture = "compute_75", rest;  // NVRTC's default
   for (int i = 0; i < num_options; ++i) {
     if (starts(options[i], {"--gpu-architecture=", "-arch="}, rest)) {
@@ -183,8 +184,10 @@ nvrtcResult nvrtcCompileProgram(nvrtcProgram program, int num_options, const cha
   }
   std::string text = fmt::format("#line 1 \"{}\"\n{}\n", program->name, program->source);
   for (const std::string& kernel : kernels_of(program->source)) {
-    text += fmt::format("extern \"C\" __attribute__((visibility(\"default\"))) constinit const kaon_emulator::RtcKernel\n"
-                        "kaon_emulator_kernel_{0} = kaon_emulator::RtcCall<&{0}>::value;\n", kernel);
+    text += fmt::format(
+        "extern \"C\" __attribute__((visibility(\"default\"))) constinit const kaon_emulator::RtcKernel\n"
+        "kaon_emulator_kernel_{0} = kaon_emulator::RtcCall<&{0}>::value;\n",
+        kernel);
   }
   bool is_written = write_file(source, text);
   for (const auto& [name, header] : program->headers) is_written &= write_file(folder.path / name, header);

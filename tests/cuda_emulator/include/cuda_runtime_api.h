@@ -176,11 +176,11 @@ typedef struct cudaLaunchConfig_st {
 
 // Kernels compiled at run time, by nvrtc.h
 
-enum cudaJitOption { cudaJitMaxRegisters = 0 };                 // none is emulated
+enum cudaJitOption { cudaJitMaxRegisters = 0 };               // none is emulated
 enum cudaLibraryOption { cudaLibraryBinaryIsPreserved = 1 };  // nor is one of these
-cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJitOption* jit_options,
-                                void** jit_values, unsigned num_jit_options, cudaLibraryOption* options,
-                                void** values, unsigned num_options);
+cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJitOption* jit_options, void** jit_values,
+                                unsigned num_jit_options, cudaLibraryOption* options, void** values,
+                                unsigned num_options);
 cudaError_t cudaLibraryUnload(cudaLibrary_t library);
 cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, const char* name);
 // Of these the kernel has to be a cudaKernel_t.
@@ -223,11 +223,11 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 
 // What tests ask of the emulator itself
 
-void kaon_emulator_fail(int device);             // the next command fails, and the device stays failed
-void kaon_emulator_set_memory(size_t bytes);     // of each device
-unsigned long long kaon_emulator_launches();     // kernels launched, those of graphs included
+void kaon_emulator_fail(int device);          // the next command fails, and the device stays failed
+void kaon_emulator_set_memory(size_t bytes);  // of each device
+unsigned long long kaon_emulator_launches();  // kernels launched, those of graphs included
 unsigned long long kaon_emulator_graph_launches();
-const char* kaon_emulator_message();             // what was last complained about; empty if nothing was
+const char* kaon_emulator_message();  // what was last complained about; empty if nothing was
 
 }  // extern "C"
 

@@ -21,9 +21,8 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
                                Arguments&&... arguments) {
   static_assert((!std::is_reference_v<Parameters> && ...), "a kernel takes its parameters by value");
   auto with = [&](Parameters... converted) {
-    return kaon_emulator::launch(*config, [kernel, kept = std::tuple<Parameters...>(converted...)] {
-      std::apply(kernel, kept);
-    });
+    return kaon_emulator::launch(
+        *config, [kernel, kept = std::tuple<Parameters...>(converted...)] { std::apply(kernel, kept); });
   };
   return with(std::forward<Arguments>(arguments)...);
 }

@@ -25,9 +25,8 @@ struct RtcCall;
 template <class... Parameters, void (*kernel)(Parameters...)>
 struct RtcCall<kernel> {
   static void call(void** arguments) {
-    [&]<size_t... i>(std::index_sequence<i...>) {
-      kernel(*static_cast<Parameters*>(arguments[i])...);
-    }(std::index_sequence_for<Parameters...>{});
+    [&]<size_t... i>(std::index_sequence<i...>) { kernel(*static_cast<Parameters*>(arguments[i])...); }
+    (std::index_sequence_for<Parameters...>{});
   }
   static constexpr size_t sizes[] = {sizeof(Parameters)..., 0};
   static constexpr RtcKernel value = {call, sizes, sizeof...(Parameters)};
