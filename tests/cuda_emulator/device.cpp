@@ -103,6 +103,7 @@ CUstream_st* Device::pick(Clock::time_point now, Clock::time_point& next) {
 
 void Device::run() {
   Emulator& emulator = Emulator::get();
+  const DeviceAccess access;
   std::unique_lock lock(emulator.mutex);
   for (;;) {
     Clock::time_point next = Clock::time_point::max();

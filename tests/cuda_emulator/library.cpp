@@ -108,12 +108,15 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* fu
     bytes += (kernel.table->sizes[i] + alignment - 1) / alignment * alignment;
   }
   auto values = std::make_shared<std::vector<std::max_align_t>>(bytes / alignment + 1);
-  auto pointers = std::make_shared<std::vector<void*>>();
+  auto copies = std::make_shared<std::vector<void*>>();
+  std::vector<const void*> pointers;
   for (size_t i = 0; i < offsets.size(); ++i) {
-    pointers->push_back(reinterpret_cast<char*>(values->data()) + offsets[i]);
-    std::memcpy(pointers->back(), arguments[i], kernel.table->sizes[i]);
+    copies->push_back(reinterpret_cast<char*>(values->data()) + offsets[i]);
+    std::memcpy(copies->back(), arguments[i], kernel.table->sizes[i]);
+    if (kernel.table->are_pointers[i]) pointers.push_back(*static_cast<void**>(arguments[i]));
   }
-  return launch(*config, [kernel, values, pointers] { kernel.table->call(pointers->data()); });
+  return launch(
+      *config, [kernel, values, copies] { kernel.table->call(copies->data()); }, pointers);
 }
 
 cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,

@@ -1,6 +1,7 @@
 // Device memory and pinned host memory. Device memory comes from address space of its own, which is never used twice:
-// so a pointer into it is known, and what touches freed memory faults. Fresh memory holds NaN, and red zones lie around
-// each block. Thread safety: under the emulator's mutex.
+// so a pointer into it is known, and what touches freed memory faults. So does code of the host that touches device
+// memory, where the processor has protection keys. Fresh memory holds NaN, and red zones lie around each block.
+// Thread safety: under the emulator's mutex.
 #pragma once
 
 #include <cstddef>
@@ -14,9 +15,22 @@ struct Block {
   int device = -1;  // -1: pinned host memory
 };
 
+// Lets this thread touch device memory while it lives, or keeps it from it.
+class DeviceAccess {
+ public:
+  explicit DeviceAccess(bool is_allowed = true);
+  ~DeviceAccess();
+  DeviceAccess(const DeviceAccess&) = delete;
+  DeviceAccess& operator=(const DeviceAccess&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
 class Memory {
  public:
   static Memory& get();
+  int key() const { return key_; }           // of protection; -1: there is none
   void* allocate(int device, size_t bytes);  // null when there is none; does not count
   void* allocate_pinned(size_t bytes);
   // Complains about an overwritten red zone; false then.
@@ -34,6 +48,7 @@ class Memory {
   bool check(uintptr_t begin, const Block& block) const;
   std::map<uintptr_t, Block> blocks_;
   uintptr_t arena_ = 0, next_ = 0, arena_end_ = 0;
+  int key_;
 };
 
 }  // namespace kaon_emulator

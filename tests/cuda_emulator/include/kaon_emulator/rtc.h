@@ -4,6 +4,7 @@
 #define __CUDACC_RTC__ 1
 
 #include <cstddef>
+#include <type_traits>
 #include <utility>
 
 #include "../vector_types.h"
@@ -17,6 +18,7 @@ namespace kaon_emulator {
 struct RtcKernel {
   void (*call)(void** arguments);  // as one thread
   const size_t* sizes;             // of the parameters, in bytes
+  const bool* are_pointers;        // which of them
   size_t num_parameters;
 };
 
@@ -29,7 +31,8 @@ struct RtcCall<kernel> {
     (std::index_sequence_for<Parameters...>{});
   }
   static constexpr size_t sizes[] = {sizeof(Parameters)..., 0};
-  static constexpr RtcKernel value = {call, sizes, sizeof...(Parameters)};
+  static constexpr bool are_pointers[] = {std::is_pointer_v<Parameters>..., false};
+  static constexpr RtcKernel value = {call, sizes, are_pointers, sizeof...(Parameters)};
 };
 
 // How the bytes begin that NVRTC gives and the runtime loads; a shared object follows.
