@@ -22,6 +22,8 @@ class DeviceDriver : public DeviceMemory {
  public:
   virtual std::string name() const = 0;  // "NVIDIA H200"
   virtual std::unique_ptr<Stream> make_stream() = 0;
+  // A stream that the program made, a cudaStream_t; it must outlive what comes back.
+  virtual std::unique_ptr<Stream> borrow_stream(void* native) = 0;
   // Launches a copy between memory of this device and of the host, or within either. Host memory that is not pinned may
   // block the caller until it has been read.
   virtual void copy(void* to, const void* from, size_t bytes, Stream& stream) = 0;
@@ -38,7 +40,8 @@ class Backend {
   virtual std::unique_ptr<DeviceDriver> open(int index) = 0;  // throws DeviceError
 };
 
-// Number of usable GPUs; 0 without a driver, a GPU or the CUDA library. Thread safety: any thread.
+// Number of usable GPUs; 0 without a driver, a GPU or the CUDA library, libkaon_cuda.so. The environment variable
+// KAON_CUDA_LIBRARY names another file to load in its place. Thread safety: any thread.
 int gpu_count();
 // Why gpu_count() is 0; empty otherwise.
 const char* gpu_unavailable_reason();
@@ -48,6 +51,9 @@ const char* gpu_unavailable_reason();
 void gpu_allow_tf32(bool allowed);
 // Opened when first asked for, and kept as long as the process. Throws DeviceError. Thread safety: any thread.
 DeviceDriver& gpu_driver(int index);
+
+// A function that the CUDA library exports; null without it. Thread safety: any thread.
+void* gpu_library_function(const char* name);
 
 // Throws DeviceError when `device` does not exist, naming it and how many there are.
 void check_device(Device device, const char* op);

@@ -16,7 +16,7 @@ void check(cudaError_t status, const char* what) {
   throw DeviceError(text);
 }
 
-cudaStream_t native(Stream& stream) { return static_cast<CudaStream&>(stream).get(); }
+cudaStream_t native(Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
 
 namespace {
 
@@ -35,6 +35,7 @@ class CudaEvent final : public StreamEvent {
     check(status, "device");
     return true;
   }
+  void wait() override { check(cudaEventSynchronize(event_), "device"); }
   cudaEvent_t get() const { return event_; }
 
  private:
@@ -76,7 +77,9 @@ CudaStream::CudaStream(int device, EventPool& events) : device_(device), events_
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
 }
 
-CudaStream::~CudaStream() { cudaStreamDestroy(stream_); }
+CudaStream::~CudaStream() {
+  if (is_own_) cudaStreamDestroy(stream_);
+}
 
 IntrusivePtr<StreamEvent> CudaStream::record() {
   const DeviceScope scope(device_);
@@ -108,6 +111,10 @@ std::string CudaDriver::name() const {
 }
 
 std::unique_ptr<Stream> CudaDriver::make_stream() { return std::make_unique<CudaStream>(index_, events_); }
+
+std::unique_ptr<Stream> CudaDriver::borrow_stream(void* native) {
+  return std::make_unique<CudaStream>(index_, events_, static_cast<cudaStream_t>(native));
+}
 
 void CudaDriver::copy(void* to, const void* from, size_t bytes, Stream& stream) {
   check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)), "copy");

@@ -40,16 +40,19 @@ class EventPool {
 class CudaStream final : public Stream {
  public:
   CudaStream(int device, EventPool& events);
+  CudaStream(int device, EventPool& events, cudaStream_t borrowed)
+      : device_(device), events_(events), stream_(borrowed), is_own_(false) {}
   ~CudaStream() override;
   IntrusivePtr<StreamEvent> record() override;
   void wait(StreamEvent& event) override;
   void call(void (*work)(void*) noexcept, void* argument) override;
-  cudaStream_t get() const { return stream_; }
+  void* native() override { return stream_; }
 
  private:
   const int device_;
   EventPool& events_;
   cudaStream_t stream_ = nullptr;
+  const bool is_own_ = true;
 };
 
 class CudaDriver final : public DeviceDriver {
@@ -57,6 +60,7 @@ class CudaDriver final : public DeviceDriver {
   explicit CudaDriver(int index) : index_(index), events_(index) {}
   std::string name() const override;
   std::unique_ptr<Stream> make_stream() override;
+  std::unique_ptr<Stream> borrow_stream(void* native) override;
   void copy(void* to, const void* from, size_t bytes, Stream& stream) override;
   void* allocate(size_t bytes) override;
   void free(void* block) noexcept override;
