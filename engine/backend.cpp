@@ -54,10 +54,11 @@ CudaLibrary& cuda() {
 int gpu_count() { return cuda().count; }
 const char* gpu_unavailable_reason() { return cuda().reason.c_str(); }
 
+void* gpu_library_function(const char* name) { return cuda().library ? dlsym(cuda().library, name) : nullptr; }
+
 void gpu_allow_tf32(bool allowed) {
   if (cuda().backend) cuda().backend->allow_tf32(allowed);
 }
-void* gpu_library_function(const char* name) { return cuda().library ? dlsym(cuda().library, name) : nullptr; }
 
 DeviceDriver& gpu_driver(int index) {
   check_device(gpu(index), "gpu");

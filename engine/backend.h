@@ -29,6 +29,9 @@ class DeviceDriver : public DeviceMemory {
   virtual void copy(void* to, const void* from, size_t bytes, Stream& stream) = 0;
   virtual void* allocate_pinned(size_t bytes) = 0;  // of the host; null when there is none
   virtual void free_pinned(void* block) noexcept = 0;
+  // Names what this thread launches until end_range(), for tools that watch: NVTX ranges.
+  virtual void begin_range(const char* name) noexcept = 0;
+  virtual void end_range() noexcept = 0;
 };
 
 // A kind of device. Thread safety: any thread.
