@@ -330,7 +330,6 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
   const void* const data[] = {a, b, c, d};
   const Layout* const layouts[] = {&p.a, &p.b, &p.c, &p.d};
   for (int i = 0; i < 4; ++i) {
-    if (i == 2 && factor == 0) continue;
     if (!is_on_device(device, data[i], size_t(layouts[i]->span()) * size_of(e), function,
                       std::string(1, "ABCD"[i]).c_str())) {
       return CUBLAS_STATUS_INVALID_VALUE;
