@@ -56,6 +56,10 @@ const char* gpu_unavailable_reason() { return cuda().reason.c_str(); }
 
 void* gpu_library_function(const char* name) { return cuda().library ? dlsym(cuda().library, name) : nullptr; }
 
+void gpu_allow_tf32(bool allowed) {
+  if (cuda().backend) cuda().backend->allow_tf32(allowed);
+}
+
 DeviceDriver& gpu_driver(int index) {
   check_device(gpu(index), "gpu");
   std::lock_guard lock(cuda().mutex);

@@ -29,6 +29,9 @@ class DeviceDriver : public DeviceMemory {
   virtual void copy(void* to, const void* from, size_t bytes, Stream& stream) = 0;
   virtual void* allocate_pinned(size_t bytes) = 0;  // of the host; null when there is none
   virtual void free_pinned(void* block) noexcept = 0;
+  // Names what this thread launches until end_range(), for tools that watch: NVTX ranges.
+  virtual void begin_range(const char* name) noexcept = 0;
+  virtual void end_range() noexcept = 0;
 };
 
 // A kind of device. Thread safety: any thread.
@@ -36,6 +39,7 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual int device_count() = 0;
+  virtual void allow_tf32(bool allowed) = 0;
   virtual std::unique_ptr<DeviceDriver> open(int index) = 0;  // throws DeviceError
 };
 
@@ -44,6 +48,10 @@ class Backend {
 int gpu_count();
 // Why gpu_count() is 0; empty otherwise.
 const char* gpu_unavailable_reason();
+// Whether products of float32 matrices and convolutions of float32 images on a GPU may round what they read to TF32,
+// which has 10 bits of mantissa, and be several times as fast. At first they may not. For what is launched from now on.
+// Thread safety: any thread.
+void gpu_allow_tf32(bool allowed);
 // Opened when first asked for, and kept as long as the process. Throws DeviceError. Thread safety: any thread.
 DeviceDriver& gpu_driver(int index);
 

@@ -69,7 +69,15 @@ void Chunk::take_gpu() {
 }
 
 void Chunk::allocate() {
-  data = is_on_gpu() ? GpuMemory::of(*this).allocate(bytes) : engine->impl()->allocate(bytes);
+  if (is_on_gpu()) {
+    try {
+      data = GpuMemory::of(*this).allocate(bytes);
+    } catch (const MemoryError& e) {
+      throw MemoryError(e.what() + largest_holders());
+    }
+  } else {
+    data = engine->impl()->allocate(bytes);
+  }
   if (bytes < counted_from) return;
   holder = running_operator();
   std::lock_guard lock(holders().mutex);

@@ -14,7 +14,7 @@ namespace kaon {
 // thread; others that launch on the same lane wait.
 class DeviceLaunch final : public RunContext {
  public:
-  DeviceLaunch(Gpu& gpu, Lane lane, const OpLabel& label);
+  DeviceLaunch(Gpu& gpu, Lane lane, const OpLabel& label);  // throws DeviceError when the GPU has failed
   ~DeviceLaunch() override;
   DeviceLaunch(const DeviceLaunch&) = delete;
   DeviceLaunch& operator=(const DeviceLaunch&) = delete;
@@ -35,6 +35,7 @@ class DeviceLaunch final : public RunContext {
   Stream* stream() override { return &gpu_.stream(lane_); }
 
  private:
+  void record_time();
   struct Used {
     StreamUse* use;
     bool writes;
@@ -49,6 +50,8 @@ class DeviceLaunch final : public RunContext {
   DeviceLaunch* const outer_;
   std::vector<Used> used_;
   std::vector<Block> blocks_;
+  const OpLabel label_;
+  IntrusivePtr<StreamEvent> begin_;  // while the profiler is on
 };
 
 }  // namespace kaon

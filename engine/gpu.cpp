@@ -3,6 +3,8 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
 
+#include "kaon/engine/trace.h"
+
 namespace kaon {
 namespace {
 
@@ -62,7 +64,7 @@ uint32_t Gpu::add_stream(Stream& stream) {
   std::unique_ptr<Stream> signals = driver.make_stream();
   const uint32_t number = order().add(stream);
   gpus().completions.add(number, *signals);
-  std::lock_guard lock(last_mutex_);
+  std::lock_guard lock(mutex_);
   signals_.push_back(std::move(signals));
   return number;
 }
@@ -107,14 +109,30 @@ void Gpu::wait(StreamPoint point) {
   }
 }
 
-std::exception_ptr Gpu::failure() const {
-  OpLabel last;
-  {
-    std::lock_guard lock(last_mutex_);
-    last = last_;
+std::exception_ptr Gpu::failure() {
+  std::lock_guard lock(mutex_);
+  if (!failure_) {
+    const std::string last = last_.name ? std::string("; launched last: [") + last_.name + "]" + describe(last_) : "";
+    failure_ = add_context(std::current_exception(), " on " + device.str() + last);
   }
-  const std::string what = last.name ? std::string("; launched last: ") + last.name + describe(last) : std::string();
-  return add_context(std::current_exception(), " on " + device.str() + what);
+  return failure_;
+}
+
+void Gpu::begin_launch(const OpLabel& label) {
+  std::lock_guard lock(mutex_);
+  if (failure_) std::rethrow_exception(failure_);
+  last_ = label;
+}
+
+const Gpu::Clock& Gpu::clock() {
+  std::lock_guard lock(mutex_);
+  if (!clock_) {
+    const std::unique_ptr<Stream> idle = driver.make_stream();
+    const IntrusivePtr<StreamEvent> event = idle->record_time();
+    event->wait();
+    clock_ = Clock{event, Profiler::now()};
+  }
+  return *clock_;
 }
 
 }  // namespace kaon

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -50,8 +51,9 @@ class Gpu {
   void when_done(StreamPoint point, StreamCompletions::Work work);
   // Blocks until then. Throws DeviceError.
   void wait(StreamPoint point);
-  // The failure of the GPU that is being handled, with what was launched last: where it failed is not known any better.
-  std::exception_ptr failure() const;
+  // For the exception that is being handled: the failure of the GPU, with what was launched last: where it failed is not
+  // known any better. Afterwards whatever is launched fails with it at once.
+  std::exception_ptr failure();
 
  private:
   friend class DeviceLaunch;

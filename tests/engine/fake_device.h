@@ -20,6 +20,7 @@ struct FakeEvent final : StreamEvent {
   explicit FakeEvent(FakeDevice& device) : device(device) {}
   bool is_done() override;
   void wait() override;
+  double seconds_since(StreamEvent&) override { return 0; }
   FakeDevice& device;
   bool is_reached = false;
 };
@@ -33,6 +34,7 @@ class FakeStream final : public Stream {
     ++events;
     return event;
   }
+  IntrusivePtr<StreamEvent> record_time() override { return record(); }
   void wait(StreamEvent& event) override {
     commands.push_back({IntrusivePtr<FakeEvent>(static_cast<FakeEvent*>(&event)), [] {}});
     ++waits;
