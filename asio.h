@@ -102,6 +102,10 @@ struct ArrayWait : WaitNode, std::enable_shared_from_this<ArrayWait<Handler>> {
   void finish() {
     auto keep = std::move(in_engine);
     if (handler.is_done()) return;  // cancelled: a failure stays unreported
+    if (!error && array.device().type == DeviceType::gpu &&
+        array.when_run([this, keep](std::exception_ptr failure) { handler.complete(failure, keep); })) {
+      return;
+    }
     std::exception_ptr failure;
     try {
       if (error) throw_op_error(*error);

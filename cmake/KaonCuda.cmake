@@ -28,6 +28,10 @@ if(KAON_CCACHE)
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${KAON_CCACHE})
 endif()
 enable_language(CUDA)
+if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake 3.25 knows nvcc's C++17 only
+  set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)
+  set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION -std=c++20)
+endif()
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 
@@ -36,7 +40,8 @@ file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/engine/cuda/*.cpp ${PR
 add_library(kaon_cuda MODULE ${sources})
 # of the layers only headers, and the small functions that kernels call on the host
 target_link_libraries(kaon_cuda PRIVATE kaon_ops kaon_engine CUDA::cudart_static)
-target_compile_options(kaon_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>")
+# 186: templates for all dtypes ask whether unsigned numbers are negative
+target_compile_options(kaon_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--diag-suppress=186>")
 # It shares classes with the program that opens it, and no state: what it takes of the engine stays inside.
 target_link_options(kaon_cuda PRIVATE -Wl,--exclude-libs,ALL -Wl,--no-undefined)
 set_target_properties(kaon_cuda PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)

@@ -40,11 +40,12 @@ class ReadyAwaiter : private WaitNode {
     if (const Limits* limits = engine.active_limits(); limits && limits->stop_token().stop_possible()) {
       stop_.emplace(limits->stop_token(), Abandon{this});
     }
-    return engine.enqueue_waiter(*this, executor_);
+    return engine.enqueue_waiter(*this, executor_) || (!error && resumes_later());
   }
   A await_resume() {
     stop_.reset();
     if (error) throw_op_error(*error);
+    if (device_failure_) std::rethrow_exception(device_failure_);
     if (abandoned) throw Cancelled("[co_await] the scope was stopped before the array was written");
     return std::move(array_);
   }
@@ -60,12 +61,24 @@ class ReadyAwaiter : private WaitNode {
       .signal =
           [](OpBase& base) noexcept {
             auto& self = static_cast<ReadyAwaiter&>(static_cast<WaitNode&>(base));
-            self.executor_->post(self.caller_);
+            if (self.error || !self.resumes_later()) self.executor_->post(self.caller_);
           },
   };
+  // Written by launched work that has not run yet: when it has, the coroutine is posted.
+  bool resumes_later() {
+    if constexpr (requires { array_.when_run([](std::exception_ptr) {}); }) {
+      return array_.when_run([this](std::exception_ptr failure) {
+        device_failure_ = failure;
+        executor_->post(caller_);
+      });
+    } else {
+      return false;
+    }
+  }
   A array_;
   std::coroutine_handle<> caller_;
   Executor* executor_ = nullptr;
+  std::exception_ptr device_failure_;
   std::optional<std::stop_callback<Abandon>> stop_;
 };
 

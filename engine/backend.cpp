@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <mutex>
 #include <vector>
 
@@ -11,9 +12,10 @@
 namespace kaon {
 namespace {
 
-// libkaon_cuda.so is opened at the first question about GPUs, so a CPU process never loads CUDA. It exports
-// kaon_cuda_backend().
+// libkaon_cuda.so, or what stands in for it, is opened at the first question about GPUs, so a CPU process never loads
+// CUDA. It exports kaon_cuda_backend().
 struct CudaLibrary {
+  void* library = nullptr;
   Backend* backend = nullptr;
   int count = 0;
   std::string reason;
@@ -21,14 +23,16 @@ struct CudaLibrary {
   std::vector<std::unique_ptr<DeviceDriver>> drivers;  // under mutex
 
   CudaLibrary() {
-    void* library = dlopen("libkaon_cuda.so", RTLD_NOW | RTLD_LOCAL);
+    const char* other = std::getenv("KAON_CUDA_LIBRARY");
+    const char* name = other ? other : "libkaon_cuda.so";
+    library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
     if (!library) {
-      reason = fmt::format("libkaon_cuda.so cannot be loaded: {}", dlerror());
+      reason = fmt::format("{} cannot be loaded: {}", name, dlerror());
       return;
     }
     auto make = reinterpret_cast<Backend* (*)()>(dlsym(library, "kaon_cuda_backend"));
     if (!make) {
-      reason = "libkaon_cuda.so does not export kaon_cuda_backend";
+      reason = fmt::format("{} does not export kaon_cuda_backend", name);
       return;
     }
     try {
@@ -49,6 +53,12 @@ CudaLibrary& cuda() {
 
 int gpu_count() { return cuda().count; }
 const char* gpu_unavailable_reason() { return cuda().reason.c_str(); }
+
+void* gpu_library_function(const char* name) { return cuda().library ? dlsym(cuda().library, name) : nullptr; }
+
+void gpu_allow_tf32(bool allowed) {
+  if (cuda().backend) cuda().backend->allow_tf32(allowed);
+}
 
 DeviceDriver& gpu_driver(int index) {
   check_device(gpu(index), "gpu");

@@ -22,11 +22,16 @@ class DeviceDriver : public DeviceMemory {
  public:
   virtual std::string name() const = 0;  // "NVIDIA H200"
   virtual std::unique_ptr<Stream> make_stream() = 0;
+  // A stream that the program made, a cudaStream_t; it must outlive what comes back.
+  virtual std::unique_ptr<Stream> borrow_stream(void* native) = 0;
   // Launches a copy between memory of this device and of the host, or within either. Host memory that is not pinned may
   // block the caller until it has been read.
   virtual void copy(void* to, const void* from, size_t bytes, Stream& stream) = 0;
   virtual void* allocate_pinned(size_t bytes) = 0;  // of the host; null when there is none
   virtual void free_pinned(void* block) noexcept = 0;
+  // Names what this thread launches until end_range(), for tools that watch: NVTX ranges.
+  virtual void begin_range(const char* name) noexcept = 0;
+  virtual void end_range() noexcept = 0;
 };
 
 // A kind of device. Thread safety: any thread.
@@ -34,15 +39,24 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual int device_count() = 0;
+  virtual void allow_tf32(bool allowed) = 0;
   virtual std::unique_ptr<DeviceDriver> open(int index) = 0;  // throws DeviceError
 };
 
-// Number of usable GPUs; 0 without a driver, a GPU or the CUDA library. Thread safety: any thread.
+// Number of usable GPUs; 0 without a driver, a GPU or the CUDA library, libkaon_cuda.so. The environment variable
+// KAON_CUDA_LIBRARY names another file to load in its place. Thread safety: any thread.
 int gpu_count();
 // Why gpu_count() is 0; empty otherwise.
 const char* gpu_unavailable_reason();
+// Whether products of float32 matrices and convolutions of float32 images on a GPU may round what they read to TF32,
+// which has 10 bits of mantissa, and be several times as fast. At first they may not. For what is launched from now on.
+// Thread safety: any thread.
+void gpu_allow_tf32(bool allowed);
 // Opened when first asked for, and kept as long as the process. Throws DeviceError. Thread safety: any thread.
 DeviceDriver& gpu_driver(int index);
+
+// A function that the CUDA library exports; null without it. Thread safety: any thread.
+void* gpu_library_function(const char* name);
 
 // Throws DeviceError when `device` does not exist, naming it and how many there are.
 void check_device(Device device, const char* op);

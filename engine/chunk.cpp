@@ -12,6 +12,7 @@
 
 #include "kaon/engine/derived.h"
 #include "kaon/engine/engine_impl.h"
+#include "kaon/engine/gpu_memory.h"
 #include "kaon/engine/storage.h"
 
 namespace kaon {
@@ -62,8 +63,21 @@ void Chunk::check_declared() const {
                                op.label.name, bytes, describe(op.label)));
 }
 
+void Chunk::take_gpu() {
+  owner = new GpuMemory(Gpu::of(device));
+  drop = [](void* memory) noexcept { delete static_cast<GpuMemory*>(memory); };
+}
+
 void Chunk::allocate() {
-  data = engine->impl()->allocate(bytes);
+  if (is_on_gpu()) {
+    try {
+      data = GpuMemory::of(*this).allocate(bytes);
+    } catch (const MemoryError& e) {
+      throw MemoryError(e.what() + largest_holders());
+    }
+  } else {
+    data = engine->impl()->allocate(bytes);
+  }
   if (bytes < counted_from) return;
   holder = running_operator();
   std::lock_guard lock(holders().mutex);
@@ -71,7 +85,12 @@ void Chunk::allocate() {
 }
 
 void Chunk::free_data() noexcept {
-  Storage::cpu().free(std::exchange(data, nullptr), bytes);
+  void* block = std::exchange(data, nullptr);
+  if (is_on_gpu()) {
+    GpuMemory::of(*this).free();
+  } else {
+    Storage::cpu().free(block, bytes);
+  }
   if (!holder) return;
   std::lock_guard lock(holders().mutex);
   holders().bytes.find(std::exchange(holder, nullptr))->second -= bytes;

@@ -20,6 +20,7 @@ struct Chunk : RefCounted<Chunk> {
   Chunk(size_t bytes, Device device, Engine& engine)
       : bytes(bytes), engine(&engine), device(device), limits(engine.active_limits()) {
     if (limits) limits->take(bytes);
+    if (is_on_gpu()) take_gpu();
   }
   // With one reference.
   Chunk(size_t bytes, Device device, Engine& engine, const Home& home)
@@ -31,9 +32,12 @@ struct Chunk : RefCounted<Chunk> {
         offset_in_block(uint32_t(reinterpret_cast<char*>(this) - static_cast<char*>(home.block))),
         block_bytes(home.block_bytes) {
     if (limits) limits->take(bytes);
-    if (bytes > home.memory_bytes) return;
-    data = home.memory;
-    drop = [](void*) noexcept {};
+    if (is_on_gpu()) [[unlikely]] {
+      take_gpu();
+    } else if (bytes <= home.memory_bytes) {
+      data = home.memory;
+      drop = [](void*) noexcept {};
+    }
   }
   // Wraps memory that `owner` keeps alive.
   Chunk(void* data, size_t bytes, Device device, Engine& engine, void* owner, void (*drop)(void*) noexcept)
@@ -70,8 +74,10 @@ struct Chunk : RefCounted<Chunk> {
 
   // Frees memory of its own until ensure() is called again. Called by the operator that holds a write grant.
   void give_back() {
-    if (data && !drop) free_data();
+    if (data && (!drop || is_on_gpu())) free_data();
   }
+
+  bool is_on_gpu() const noexcept { return device.type != DeviceType::cpu; }
 
   static void* operator new(size_t bytes) { return pool_allocate(bytes); }
   static void* operator new(size_t, void* place) noexcept { return place; }
@@ -88,7 +94,7 @@ struct Chunk : RefCounted<Chunk> {
   size_t bytes = 0;
   Engine* engine;
   Device device;
-  void* owner = nullptr;
+  void* owner = nullptr;  // of a GPU: GpuMemory
   void (*drop)(void*) noexcept = nullptr;
   const IntrusivePtr<Limits> limits;
   const char* holder = nullptr;  // the operator that took the memory, where that is counted
@@ -98,6 +104,7 @@ struct Chunk : RefCounted<Chunk> {
 
  private:
   void check_declared() const;
+  void take_gpu();
   void drop_derived() noexcept;
   void allocate();
   void free_data() noexcept;

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "kaon/engine/engine_impl.h"
+#include "kaon/engine/gpu.h"
 #include "kaon/engine/storage.h"
 
 namespace kaon {
@@ -77,6 +78,10 @@ void Engine::Impl::finish_default() {
     e->impl_->serve();
     if (e->impl_->has_work()) e->impl_->wake();
     std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  try {
+    Gpu::wait_for_all();
+  } catch (const DeviceError&) {  // nobody is there to be told
   }
 }
 

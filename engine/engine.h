@@ -133,7 +133,8 @@ class Engine {
   // less time than handing it over. False: push it; that is the answer wherever an operation around this call, a chosen
   // order, a limit or the profiler has a say, too. `body` must neither throw nor wait.
   bool run_now(std::span<Var* const> reads, FunctionRef<void(RunContext&)> body) noexcept;
-  // Until nothing is pending. Throws AggregateError of the failures that no wait has reported yet.
+  // Until nothing is pending, on GPUs either. Throws AggregateError of the failures that no wait has reported yet;
+  // DeviceError as long as a GPU is in use that has failed.
   void wait_all();
   IdleAwaiter idle();    // co_await: wait_all for coroutines
   AdmitAwaiter admit();  // co_await: until there is room for more work, in the order of asking; throws Cancelled
@@ -158,7 +159,7 @@ class Engine {
   // Marks the waiter as abandoned and takes it out of its var's queue. False: it is not there yet, or its signal is
   // coming.
   bool abandon_waiter(WaitNode& waiter);
-  std::exception_ptr take_unreported();  // the AggregateError that wait_all would throw, or nullptr
+  std::exception_ptr take_unreported();  // what wait_all would throw, or nullptr
 
   // Runs one ready operation, if there is one and a slot is free. For executors that wait.
   bool help_once();

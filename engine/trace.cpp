@@ -7,10 +7,12 @@
 #include <fstream>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "kaon/engine/gpu.h"
 #include "kaon/engine/spin_lock.h"
 
 namespace kaon {
@@ -80,7 +82,7 @@ Profiler::Ring& Profiler::ring() {
 void Profiler::record(Event event) noexcept {
   try {
     Ring& r = ring();
-    event.thread = r.thread;
+    if (event.thread == 0) event.thread = r.thread;
     std::lock_guard lock(r.lock);
     if (r.events.size() < Ring::capacity) {
       r.events.push_back(event);
@@ -159,6 +161,15 @@ void Profiler::write(const std::filesystem::path& file) const {
   auto us = [&](uint64_t ns) { return double(ns - origin) / 1e3; };
   out << "{\"traceEvents\": [\n";
   out << R"j({"ph": "M", "name": "process_name", "pid": 0, "args": {"name": "kaon cpu(0)"}})j";
+  std::set<uint32_t> tracks;
+  for (const Event& e : all) {
+    if (e.thread < first_gpu_track || !tracks.insert(e.thread).second) continue;
+    constexpr const char* names[] = {"computes", "copies from the host", "copies to the host"};
+    const uint32_t track = e.thread - first_gpu_track;
+    out << fmt::format(
+        ",\n{{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": 0, \"tid\": {}, \"args\": {{\"name\": \"gpu({}) {}\"}}}}",
+        e.thread, track / lanes, names[track % lanes]);
+  }
   for (const Event& e : all) {
     out << fmt::format(
         ",\n{{\"ph\": \"X\", \"name\": {}, \"cat\": {}, \"pid\": 0, \"tid\": {}, \"ts\": {:.3f}, \"dur\": {:.3f}",

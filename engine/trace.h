@@ -23,7 +23,7 @@ class Profiler {
   bool is_on() const noexcept { return on_.load(std::memory_order_relaxed); }
 
   // Writes {"traceEvents": [...]}: one complete event per push, operation and wait of a thread, the parts of a plan
-  // inside theirs; block path and push site as arguments; arrows lead from the push to the run to the wait that it
+  // inside theirs; what GPUs ran, on tracks of their own; block path and push site as arguments; arrows lead from the push to the run to the wait that it
   // ended. A wait of a millisecond or more names the three operators that took most of it. Throws IoError.
   void write(const std::filesystem::path& file) const;
 
@@ -31,14 +31,16 @@ class Profiler {
 
   struct Event {
     const char* name = "";
-    const char* category = "";  // push, operator, piece, plan, wait, or a span's own
+    const char* category = "";  // push, operator, piece, plan, wait, gpu, or a span's own
     uint64_t begin = 0, end = 0;
     const char* scope = nullptr;
     std::source_location site = {};
     uint64_t sequence = 0;  // of the operation that is pushed, run, or ended the wait; 0: none
-    uint32_t thread = 0;    // set by record
+    uint32_t thread = 0;    // 0: set by record
   };
   void record(Event event) noexcept;
+  // In place of threads: the streams of GPUs, `lanes` each.
+  static constexpr uint32_t first_gpu_track = 1 << 20;
   // All events so far, by begin time. For tests and reports.
   std::vector<Event> events() const;
   uint64_t dropped() const;

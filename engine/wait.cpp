@@ -5,6 +5,7 @@
 
 #include "kaon/engine/await.h"
 #include "kaon/engine/engine_impl.h"
+#include "kaon/engine/gpu.h"
 
 namespace kaon {
 namespace {
@@ -208,11 +209,17 @@ void Engine::wait_all() {
   {
     TraceSpan span(impl_->profiler, "waitall", "wait");
     impl_->wait_for_level(0);
+    Gpu::wait_for_all();
   }
   if (std::exception_ptr e = take_unreported()) std::rethrow_exception(e);
 }
 
 std::exception_ptr Engine::take_unreported() {
+  try {
+    Gpu::is_idle();
+  } catch (const DeviceError&) {  // as long as the GPU is in use it has failed: what was not told stays for later
+    return std::current_exception();
+  }
   std::vector<IntrusivePtr<const OpError>> errors;
   {
     std::lock_guard lock(impl_->error_mutex);
@@ -364,9 +371,40 @@ void Engine::Impl::on_level(LevelWaiter waiter) {
   serve();
 }
 
+namespace {
+
+// Stands between the engine and an executor: posts when the GPUs have run what was launched, too. Goes then.
+class AfterGpus final : public Executor {
+ public:
+  explicit AfterGpus(Executor& executor) : executor_(executor) {}
+  void post(std::coroutine_handle<> work) override {
+    work_ = work;
+    left_ = Gpu::all().size() * lanes + 1;
+    for (Gpu* gpu : Gpu::all()) {
+      for (size_t lane = 0; lane < lanes; ++lane) {
+        // a failure is thrown where the coroutine goes on
+        gpu->when_done(Gpu::order().end(gpu->number(Lane(lane))), [this](std::exception_ptr) { count_down(); });
+      }
+    }
+    count_down();
+  }
+
+ private:
+  void count_down() {
+    if (left_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    executor_.post(work_);
+    delete this;
+  }
+  Executor& executor_;
+  std::coroutine_handle<> work_;
+  std::atomic<size_t> left_{0};
+};
+
+}  // namespace
+
 void Engine::on_idle(std::coroutine_handle<> work, Executor& executor) {
   impl_->refuse_inside("idle");
-  impl_->on_level({work, &executor, 0, {}});
+  impl_->on_level({work, Gpu::all().empty() ? &executor : new AfterGpus(executor), 0, {}});
 }
 void Engine::on_room(std::coroutine_handle<> work, Executor& executor) {
   impl_->on_level({work, &executor, impl_->resume_level(), IntrusivePtr<Limits>(active_limits())});

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 
+#include "kaon/engine/backend.h"
 #include "kaon/gluon/parameter_files.h"
 #include "kaon/ops/random_state.h"
 
@@ -154,10 +155,22 @@ void Parameter::set_data(const NDArray& values) {
     n.data.assign(values);
     return;
   }
-  NDArray own = values.copy();
+  const Device device = n.deferred ? n.deferred_device : values.device();
+  NDArray own = values.device() == device ? values.copy() : values.as_in_context(device);
   attach(own, n.options.grad_req);
   n.data = std::move(own);
   n.deferred = false;
+}
+
+void Parameter::reset_ctx(Device device) {
+  Node& n = node();
+  check_device(device, "reset_ctx");
+  n.deferred_device = device;
+  if (!n.data.defined() || n.data.device() == device) return;
+  autograd::ModeScope mode(false, false);
+  NDArray there = n.data.as_in_context(device);
+  attach(there, n.options.grad_req);
+  n.data = std::move(there);
 }
 
 void Parameter::check_cast(DType dtype) const {
@@ -242,6 +255,9 @@ const Parameter& ParameterDict::get(std::string_view name) const {
 
 void ParameterDict::initialize(const init::Initializer& init, Device device, bool force_reinit) const {
   for (Parameter p : items_) p.initialize(init, device, force_reinit);
+}
+void ParameterDict::reset_ctx(Device device) const {
+  for (Parameter p : items_) p.reset_ctx(device);
 }
 void ParameterDict::zero_grad() const {
   for (Parameter p : items_) p.zero_grad();

@@ -52,6 +52,7 @@ class Parameter {
   void zero_grad();
   void set_data(const NDArray& values);          // checks shape and dtype; initializes
   void check_data(const NDArray& values) const;  // throws what set_data would throw
+  void reset_ctx(Device device);       // moves values; the gradient becomes zero
   void cast(DType dtype);              // throws TypeError for a dtype that a parameter with a gradient cannot have
   void check_cast(DType dtype) const;  // throws what cast would throw
   Symbol var() const;                  // the variable that stands for it in symbols
@@ -110,6 +111,7 @@ class ParameterDict {
 
   void initialize(const init::Initializer& init = init::Uniform(), Device device = Device(),
                   bool force_reinit = false) const;
+  void reset_ctx(Device device) const;  // moves all there: net.collect_params().reset_ctx(gpu(0))
   void zero_grad() const;
   void set_grad_req(GradReq req) const;
   void set_lr_mult(double m) const;

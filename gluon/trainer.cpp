@@ -21,6 +21,11 @@ void check_names(const auto& slots, std::string_view caller) {
 // Filled here and now: nobody waits for a state, so one that failed (no memory, a stopped scope) would end all updates
 // without a word.
 NDArray make_state(const NDArray& weight) {
+  if (weight.device().type != DeviceType::cpu) {
+    NDArray state = nd.zeros(weight.shape(), {.dtype = weight.dtype(), .device = weight.device()});
+    state.wait_to_read();
+    return state;
+  }
   NDArray state = NDArray::empty(weight.shape(), weight.dtype(), weight.device());
   std::memset(state.node().data(), 0, state.node().bytes());
   return state;

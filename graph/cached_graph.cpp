@@ -174,6 +174,9 @@ void CachedGraph::refuse_new_shapes(const Key& key) const {
 }
 
 IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
+  if (options_.verify > 0 && key.device.type != DeviceType::cpu) {
+    throw ValueError(fmt::format("[{}] verify compares runs on the CPU, not on {}", name_, key.device.str()));
+  }
   const bool padded = is_bucketed(key.training, !key.wanted.empty());
   std::vector<bool> has_rows;
   if (padded) {
@@ -181,13 +184,15 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
   }
   auto trace = [trace = trace_, metas = key.inputs, training = key.training] { return trace(metas, training); };
   const bool winograd = options_.winograd && !key.training && key.wanted.empty() && !update_;
-  passes::Options passes{.training = key.training,
+  passes::Options passes{.device = key.device,
+                         .training = key.training,
                          .exact = options_.exact,
                          .winograd = winograd,
                          .mirror = options_.mirror,
                          .wanted = update_ ? update_->wanted : key.wanted,
                          .update = update_};
-  PlanOptions options{.training = key.training,
+  PlanOptions options{.device = key.device,
+                      .training = key.training,
                       .exact = options_.exact,
                       .winograd = winograd,
                       .arenas = arenas_,

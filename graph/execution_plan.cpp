@@ -9,19 +9,21 @@
 #include <mutex>
 #include <utility>
 
+#include "kaon/engine/device_launch.h"
 #include "kaon/engine/run_piece.h"
 #include "kaon/engine/trace.h"
 #include "kaon/graph/branches.h"
 #include "kaon/graph/bucket.h"
-#include "kaon/graph/reorder.h"
+#include "kaon/ops/gpu_kernels.h"
 #include "kaon/ops/kernel_call.h"
+#include "kaon/ops/movement/copy_to.h"
 #include "kaon/ops/random_state.h"
 
 namespace kaon {
 namespace {
 
 Graph arranged(Graph graph, const PlanOptions& options) {
-  const bool has_threads = Engine::current().stats().threads > 1;
+  const bool has_threads = options.device.type == DeviceType::cpu && Engine::current().stats().threads > 1;
   return options.branches && has_threads ? with_branches(std::move(graph), options.training) : graph;
 }
 
@@ -70,7 +72,8 @@ ExecutionPlan::ExecutionPlan(Graph graph, const PlanOptions& options, std::optio
 void ExecutionPlan::add_step(uint32_t number) {
   const Node& n = graph_.nodes[number];
   Half& half = halves_[size_t(n.phase)];
-  Step step{.kernel = n.op->cpu,
+  const bool on_gpu = options_.device.type != DeviceType::cpu;
+  Step step{.kernel = on_gpu ? gpu_kernel(*n.op) : n.op->cpu,
             .attrs = n.attrs.get(),
             .node = &n,
             .first_view = uint32_t(views_.size()),
@@ -94,7 +97,8 @@ void ExecutionPlan::add_view(Half& half, ValueId v, bool has_rows) {
   TensorView view{nullptr, m.shape, m.dtype, graph_.layout(v)};
   Source source;
   if (s.place == Place::constant) {
-    const NDArray& c = graph_.nodes[s.index].constant;
+    NDArray& c = graph_.nodes[s.index].constant;
+    if (c.device() != options_.device) c = copy_to(c, options_.device, std::source_location::current());
     c.wait_to_read();
     view.data = c.node().data();
     source = {c.node().chunk.get(), c.node().offset};
@@ -124,7 +128,7 @@ bool ExecutionPlan::note_read(const Node& n, uint32_t input) {
 }
 
 PlanRun& ExecutionPlan::acquire() {
-  const size_t number = options_.arenas->lease(Engine::current(), memory_.arena_bytes);
+  const size_t number = options_.arenas->lease(Engine::current(), options_.device, memory_.arena_bytes);
   std::lock_guard lock(lock_);
   if (runs_.size() <= number) runs_.resize(number + 1);
   std::unique_ptr<PlanRun>& run = runs_[number];
@@ -181,6 +185,14 @@ struct PlanCall {
     IntrusivePtr<Shadow> s = phase == Phase::forward ? shadow : IntrusivePtr<Shadow>(new Shadow(*shadow));
     s->begin(phase, {arrays(), num_inputs}, key);
     return s;
+  }
+  // What the operation has an access to.
+  Chunk& chunk_of(const Var& var) const {
+    if (&arena->var == &var) return *arena;
+    if (saved && &saved->var == &var) return *saved;
+    ArrayNode* const* found =
+        std::find_if(arrays(), arrays() + num_arrays, [&](const ArrayNode* a) { return a && &a->chunk->var == &var; });
+    return *(*found)->chunk;
   }
   static PlanCall& of(OpNode& op) { return **reinterpret_cast<PlanCall**>(op.payload); }
   static void execute(OpNode& op, RunContext& context) {
@@ -392,11 +404,37 @@ std::exception_ptr ExecutionPlan::failure_of(const Step& step, const PlanRun& ru
                               fmt::format(" in node {} ({})", step.node->name, step.node->op->name()));
 }
 
+// The arrays' order is that of the launch, which is the operation's end for the engine.
+void ExecutionPlan::launch(OpNode& op, PlanCall& call, RunContext& context) const {
+  {
+    DeviceLaunch launch(Gpu::of(options_.device), Lane::compute, op.label);
+    for (const Dep& d : std::span(op.deps, op.num_deps)) launch.use(call.chunk_of(*d.var()), d.is_write());
+    try {
+      if (call.saved) {
+        void* base = call.run->arena->ensure(memory_.arena_bytes);
+        launch.gpu().driver.copy(base, call.saved->ensure(), memory_.arena_bytes, *launch.stream());
+      }
+      run(op, call, launch);
+    } catch (...) {
+      context.updates_are_whole = launch.updates_are_whole;
+      throw;
+    }
+  }
+  if (call.has_given_back) call.run->arena->give_back();
+}
+
 void ExecutionPlan::execute(OpNode& op, PlanCall& call, RunContext& context) const {
+  if (options_.device.type != DeviceType::cpu) [[unlikely]]
+    return launch(op, call, context);
+  if (call.saved) std::memcpy(call.run->arena->ensure(memory_.arena_bytes), call.saved->ensure(), memory_.arena_bytes);
+  run(op, call, context);
+  if (call.has_given_back) call.run->arena->give_back();
+}
+
+void ExecutionPlan::run(OpNode& op, PlanCall& call, RunContext& context) const {
   PlanRun& run = *call.run;
   TensorView* views = run.views.data();
-  auto* base = static_cast<char*>(run.arena->ensure(memory_.arena_bytes));
-  if (call.saved) std::memcpy(base, call.saved->ensure(), memory_.arena_bytes);
+  void* base = run.arena->ensure(memory_.arena_bytes);
   place(run, base);
   const Half& half = halves_[size_t(call.phase)];
   for (const External& e : half.externals) {
@@ -434,40 +472,6 @@ void ExecutionPlan::execute(OpNode& op, PlanCall& call, RunContext& context) con
     note_choices(call.phase, run);
   }
   call.has_given_back = call.is_last && !options_.keep_arenas;
-  if (call.has_given_back) run.arena->give_back();
-}
-
-void ExecutionPlan::note_choices(Phase phase, const PlanRun& run) const {
-  std::lock_guard lock(lock_);
-  Choices& choices = choices_[size_t(phase)];
-  if (choices.are_known.load(std::memory_order_relaxed)) return;
-  for (const Step& s : halves_[size_t(phase)].steps) {
-    const KernelState* state = run.states[s.state].get();
-    choices.implementations.push_back(state ? state->implementation() : std::string());
-    choices.reorders += state ? state->reorders() : 0;
-  }
-  choices.are_known.store(true, std::memory_order_relaxed);  // pairs with nothing: who reads the rest holds the lock
-}
-
-std::string ExecutionPlan::implementations() const {
-  std::string text = "--- implementations\n";
-  size_t operators = 0, reorders = 0, inside = 0;
-  std::lock_guard lock(lock_);
-  for (size_t phase = 0; phase < 2; ++phase) {
-    const Choices& choices = choices_[phase];
-    inside += size_t(choices.reorders);
-    operators += halves_[phase].steps.size();
-    for (size_t i = 0; i < halves_[phase].steps.size(); ++i) {
-      const Node& n = *halves_[phase].steps[i].node;
-      if (n.op == &Reorder::def) ++reorders;
-      const bool known = choices.are_known.load(std::memory_order_relaxed);  // pairs with nothing: under the lock
-      const std::string_view chosen = !known                               ? "not run yet"
-                                      : choices.implementations[i].empty() ? "own"
-                                                                           : std::string_view(choices.implementations[i]);
-      text += fmt::format("{} ({}): {}\n", n.name, n.op->name(), chosen);
-    }
-  }
-  return text + fmt::format("{} operators, {} reorders of images, {} more inside kernels\n", operators, reorders, inside);
 }
 
 }  // namespace kaon

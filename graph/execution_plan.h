@@ -31,6 +31,7 @@ struct PlanRun {
 class GradientProgram;
 
 struct PlanOptions {
+  Device device{};
   bool training = false;
   bool exact = false;        // the imperative kernels
   bool winograd = false;     // convolutions by Winograd's algorithm where it pays
@@ -147,6 +148,8 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   void push(const Submission& s, const OpLabel& label);
   void spare_finished(OpNode& op, const PlanCall& call, const Node& failing) const;
   void execute(OpNode& op, PlanCall& call, RunContext& context) const;
+  void launch(OpNode& op, PlanCall& call, RunContext& context) const;  // the same on a GPU
+  void run(OpNode& op, PlanCall& call, RunContext& context) const;
   void place(PlanRun& run, void* base) const;  // what lies in the arena
   void run_all(const PlanCall& call, RunContext& context, Shadow* shadow) const;
   void run_steps(std::span<const Step> steps, const PlanCall& call, RunContext& context, Shadow* shadow) const;

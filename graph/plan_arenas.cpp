@@ -16,29 +16,32 @@ bool is_idle(const Chunk& chunk) {
 }  // namespace
 
 // An idle one; else one that this thread has used before, in turn; else, when there are enough of them, any.
-PlanArenas::Arena* PlanArenas::find(Engine& engine) {
+PlanArenas::Arena* PlanArenas::find(Engine& engine, Device device) {
   constexpr size_t for_one_caller = 2;
   const auto caller = std::this_thread::get_id();
   Arena *own = nullptr, *any = nullptr;
+  size_t known = 0;
   for (size_t i = 0; i < arenas_.size(); ++i) {
     Arena& a = arenas_[(next_ + i) % arenas_.size()];
+    if (a.chunk->device != device) continue;
+    ++known;
     if (a.leased) continue;
     if (is_idle(*a.chunk)) return &a;
     if (a.chunk->engine != &engine) continue;
     if (!any) any = &a;
     if (!own && a.caller == caller) own = &a;
   }
-  if (arenas_.size() < for_one_caller) return nullptr;
+  if (known < for_one_caller) return nullptr;
   if (own) return own;
-  return arenas_.size() < size_t(std::max(1, engine.stats().threads)) ? nullptr : any;
+  return known < size_t(std::max(1, engine.stats().threads)) ? nullptr : any;
 }
 
-size_t PlanArenas::lease(Engine& engine, size_t bytes) {
+size_t PlanArenas::lease(Engine& engine, Device device, size_t bytes) {
   std::lock_guard lock(lock_);
-  Arena* found = find(engine);
+  Arena* found = find(engine, device);
   if (!found) {
     Limits* caller = std::exchange(thread_context().limits, nullptr);  // it outlives the scope that first needs it
-    arenas_.push_back({.chunk = IntrusivePtr<Chunk>(new Chunk(bytes, Device(), engine))});
+    arenas_.push_back({.chunk = IntrusivePtr<Chunk>(new Chunk(bytes, device, engine))});
     thread_context().limits = caller;
     found = &arenas_.back();
   }

@@ -13,8 +13,8 @@ namespace kaon {
 // largest plan that has used it. Thread safety: any thread.
 class PlanArenas : public RefCounted<PlanArenas> {
  public:
-  // The number of an arena for a run on this engine; nobody else gets it until end_lease().
-  size_t lease(Engine& engine, size_t bytes);
+  // The number of an arena for a run on this engine and device; nobody else gets it until end_lease().
+  size_t lease(Engine& engine, Device device, size_t bytes);
   void end_lease(size_t number);
   // Frees the memory of an arena that is neither leased nor used by an operation.
   void give_back_unused(size_t number);
@@ -27,7 +27,7 @@ class PlanArenas : public RefCounted<PlanArenas> {
     std::thread::id caller{};  // the last one
     bool leased = false;
   };
-  Arena* find(Engine& engine);
+  Arena* find(Engine& engine, Device device);
 
   mutable SpinLock lock_;
   std::vector<Arena> arenas_;

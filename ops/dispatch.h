@@ -20,17 +20,23 @@ decltype(auto) dispatch_float(const char* op, DType dtype, F&& f) {
   }
 }
 
-// The same for every dtype.
+// The same for every dtype but bool.
 template <class F>
-decltype(auto) dispatch_all(const char* op, DType dtype, F&& f) {
+decltype(auto) dispatch_number(const char* op, DType dtype, F&& f) {
   switch (dtype) {
     case DType::uint8: return f.template operator()<uint8_t>();
     case DType::int8: return f.template operator()<int8_t>();
     case DType::int32: return f.template operator()<int32_t>();
     case DType::int64: return f.template operator()<int64_t>();
-    case DType::boolean: return f.template operator()<bool>();
     default: return dispatch_float(op, dtype, f);
   }
+}
+
+// And for every dtype.
+template <class F>
+decltype(auto) dispatch_all(const char* op, DType dtype, F&& f) {
+  if (dtype == DType::boolean) return f.template operator()<bool>();
+  return dispatch_number(op, dtype, f);
 }
 
 // By element width only: for kernels that move elements without looking at them.

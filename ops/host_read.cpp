@@ -4,13 +4,19 @@
 
 #include <cstring>
 
+#include "kaon/engine/backend.h"
 #include "kaon/ops/dispatch.h"
 #include "kaon/ops/elementwise/convert.h"
+#include "kaon/ops/movement/copy_to.h"
 
 namespace kaon {
 
 void throw_not_scalar(const Shape& shape) {
   throw ShapeError(fmt::format("[asscalar] the array must have one element, got shape {}", shape.str()));
+}
+
+NDArray on_host(const NDArray& array, const std::source_location& site) {
+  return array.device().type == DeviceType::cpu ? array : copy_to(array, Device(), site);
 }
 
 namespace {
@@ -40,8 +46,9 @@ void copy_elements(const ArrayNode& node, T* out) {
 }
 
 template <class To, class T>
-void push_copy(const NDArray& array, T* out, Var& done, const std::source_location& site) {
+void push_copy(const NDArray& given, T* out, Var& done, const std::source_location& site) {
   check_not_tracing(site);
+  const NDArray array = on_host(given, site);
   PushOptions options{.label = {"copy_to_host", site, thread_context().scope}};
   array.engine().push(
       {read(array.var()), write(done)}, [node = array.ptr(), out](RunContext&) { copy_elements<To>(*node, out); },
@@ -60,10 +67,11 @@ std::vector<T> NDArray::asvector(std::source_location site) const {
   check_not_tracing(site);
   using Element = std::conditional_t<std::is_same_v<T, bool>, uint8_t, T>;
   std::vector<Element> values(static_cast<size_t>(size()));
-  if (!engine().read_now(var(), [&] { copy_elements<T>(node(), values.data()); })) {
-    engine().wait(var());  // here an operator that waits for itself is told so, before memory of ours is handed out
+  const NDArray array = on_host(*this, site);
+  if (!engine().read_now(array.var(), [&] { copy_elements<T>(array.node(), values.data()); })) {
+    engine().wait(array.var());  // an operator that waits for itself is told here, before memory of ours is handed out
     Var done;
-    push_copy<T>(*this, values.data(), done, site);
+    push_copy<T>(array, values.data(), done, site);
     engine().wait(done, AccessMode::read);
   }
   if constexpr (std::is_same_v<T, bool>) {
@@ -83,6 +91,10 @@ template <class T>
 NDArray NDArray::from(const T* values, size_t count, const Shape& shape, DType dtype, Device device) {
   if (!shape.is_known() || size_t(shape.size()) != count) {
     throw ShapeError(fmt::format("[array] {} values do not fill shape {}", count, shape.str()));
+  }
+  if (device.type != DeviceType::cpu) {
+    check_device(device, "array");
+    return copy_to(from(values, count, shape, dtype), device, std::source_location::current());
   }
   NDArray a = NDArray::empty(shape, dtype, device);
   // Nobody else has seen the array, so its memory may be filled here and now.

@@ -8,6 +8,9 @@
 
 namespace kaon {
 
+// The array, or a copy of one on a GPU, which nobody records.
+NDArray on_host(const NDArray& array, const std::source_location& site);
+
 // Pushes a copy of the array's elements, converted to T, to `out` (room for size() elements), which is complete once
 // `done` is readable. Both must live until then.
 template <class T>

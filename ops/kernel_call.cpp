@@ -8,6 +8,9 @@
 #include <utility>
 #include <vector>
 
+#include "kaon/engine/device_launch.h"
+#include "kaon/engine/gpu_memory.h"
+#include "kaon/ops/gpu_kernels.h"
 #include "kaon/ops/random_state.h"
 #include "kaon/ops/small_array.h"
 
@@ -38,7 +41,8 @@ constexpr size_t inline_at = 8;
 
 // `array(i)`: inputs, then outputs.
 template <class Array>
-void call_kernel(const KernelCall& call, const void* attrs, Array&& array, const RandomKey& random, RunContext& run) {
+void call_kernel(const KernelCall& call, Kernel kernel, const void* attrs, Array&& array, const RandomKey& random,
+                 RunContext& run) {
   run.updates_are_whole = true;  // until the kernel begins
   SmallArray<TensorView> views(size_t(call.num_arrays()), [&](size_t i) {
     ArrayNode* a = array(i);
@@ -50,7 +54,7 @@ void call_kernel(const KernelCall& call, const void* attrs, Array&& array, const
                         .random = random,
                         .training = call.training};
   run.updates_are_whole = false;
-  call.def->cpu(attrs, context);
+  kernel(attrs, context);
 }
 
 // What is being handled, with the shapes of the call.
@@ -63,11 +67,39 @@ std::exception_ptr with_arrays(const KernelCall& call, Array&& array) {
   return add_context(std::current_exception(), describe_arrays(metas[0], metas[1]));
 }
 
+const Chunk& first_chunk(KernelCall& call) {
+  for (int i = 0;; ++i) {
+    if (const ArrayNode* a = call.arrays()[i]) return *a->chunk;
+  }
+}
+
+// Launches the kernel on the GPU of the arrays.
+void launch_kernel(OpNode& op, RunContext& run) {
+  KernelCall& call = call_of(op);
+  DeviceLaunch launch(GpuMemory::of(first_chunk(call)).gpu, Lane::compute, op.label);
+  for (int i = 0; i < call.num_arrays(); ++i) {
+    ArrayNode* a = call.arrays()[i];
+    if (a) launch.use(*a->chunk, i >= call.num_inputs || is_mutated(call.def->traits, i, call.num_inputs));
+  }
+  auto array = [&](size_t i) { return call.arrays()[i]; };
+  launch.updates_are_whole = true;
+  try {
+    call_kernel(call, gpu_kernel(*call.def), call.attrs(), array, call.is_random ? call.key() : RandomKey{}, launch);
+  } catch (...) {
+    run.updates_are_whole = launch.updates_are_whole;
+    throw;
+  }
+}
+
 void run_kernel(OpNode& op, RunContext& run) {
   KernelCall& call = call_of(op);
   auto array = [&](size_t i) { return call.arrays()[i]; };
   try {
-    call_kernel(call, call.attrs(), array, call.is_random ? call.key() : RandomKey{}, run);
+    if (first_chunk(call).is_on_gpu()) [[unlikely]] {
+      launch_kernel(op, run);
+    } else {
+      call_kernel(call, call.def->cpu, call.attrs(), array, call.is_random ? call.key() : RandomKey{}, run);
+    }
   } catch (...) {
     std::rethrow_exception(with_arrays(call, array));
   }
@@ -87,7 +119,7 @@ bool run_small(const KernelCall& call, const void* attrs, std::span<ArrayNode* c
   auto array = [&](size_t i) { return i < inputs.size() ? inputs[i] : outputs[0]; };
   auto body = [&](RunContext& run) {
     try {
-      call_kernel(call, attrs, array, {}, run);
+      call_kernel(call, call.def->cpu, attrs, array, {}, run);
     } catch (...) {
       failure = with_arrays(call, array);
     }

@@ -6,11 +6,13 @@
 #include <vector>
 
 #include "kaon/engine/backend.h"
+#include "kaon/engine/gpu_memory.h"
 #include "kaon/ops/checked_size.h"
 #include "kaon/ops/elementwise/arithmetic.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/interceptor.h"
 #include "kaon/ops/kernel_call.h"
+#include "kaon/ops/movement/copy_to.h"
 #include "kaon/ops/movement/reshape.h"
 #include "kaon/ops/small_array.h"
 
@@ -190,6 +192,13 @@ NDArray& NDArray::assign(const Arg<NDArray>& value) {
   }
   NDArray source = value.array();
   if (source.dtype() != dtype()) source = source.astype(dtype(), value.site());
+  if (source.device() != device()) {
+    if (source.shape() == shape()) {
+      push_copy_between(source.node(), node(), {"assign", value.site(), thread_context().scope});
+      return *this;
+    }
+    source = copy_to(source, device(), value.site());
+  }
   if (size() == 0 && broadcast_shapes(source.shape(), shape(), "assign") == shape()) return *this;  // nothing to write
   BroadcastTo op{.shape = shape()};
   const NDArray* inputs[] = {&source};
@@ -274,16 +283,46 @@ NDArray NDArray::sum(std::source_location site) const { return nd.sum(In<NDArray
 NDArray NDArray::mean(std::source_location site) const { return nd.mean(In<NDArray>(*this, site)); }
 NDArray NDArray::transpose(std::source_location site) const { return nd.transpose(In<NDArray>(*this, site)); }
 
-NDArray NDArray::as_in_context(Device target) const {
+NDArray NDArray::as_in_context(Device target, std::source_location site) const {
   if (target == device()) return *this;
   check_device(target, "as_in_context");
-  throw DeviceError(
-      fmt::format("[as_in_context] copying from {} to {} is not possible in this build", device().str(), target.str()));
+  NDArray there = copy_to(*this, target, site);
+  if (auto* interceptor = Interceptor::current()) {
+    const CopyTo op{.ctx = target};
+    const NDArray* inputs[] = {this};
+    OpCall call{CopyTo::def, &op, inputs, std::span(&there, 1), site, {}};
+    interceptor->on_call(call);
+  }
+  return there;
 }
 
 NDArray NDArray::detach() const { return view(*this, shape(), 0); }
 
-void NDArray::wait_to_read() const { engine().wait(var(), AccessMode::read); }
-void NDArray::wait_to_write() const { engine().wait(var(), AccessMode::update); }
+namespace {
+// The launched work after which an array of a GPU may be read, or written.
+void wait_for_gpu(const Chunk& chunk, bool writes) {
+  if (!chunk.is_on_gpu()) return;
+  const GpuMemory& memory = GpuMemory::of(chunk);
+  if (!writes) return memory.gpu.wait(memory.use.write());
+  for (const StreamPoint& p : memory.use.points()) memory.gpu.wait(p);
+}
+}  // namespace
+
+void NDArray::wait_to_read() const {
+  engine().wait(var(), AccessMode::read);
+  wait_for_gpu(chunk(), false);
+}
+void NDArray::wait_to_write() const {
+  engine().wait(var(), AccessMode::update);
+  wait_for_gpu(chunk(), true);
+}
+
+bool NDArray::when_run(const std::function<void(std::exception_ptr)>& work) const {
+  const Chunk& c = chunk();
+  if (!c.is_on_gpu()) return false;
+  const GpuMemory& memory = GpuMemory::of(c);
+  memory.gpu.when_done(memory.use.write(), work);
+  return true;
+}
 
 }  // namespace kaon

@@ -77,7 +77,7 @@ class NDArray : public ArrayOperators<NDArray> {
   // --- values of their own
   NDArray copy() const;
   NDArray astype(DType dtype, std::source_location site = std::source_location::current()) const;
-  NDArray as_in_context(Device device) const;
+  NDArray as_in_context(Device device, std::source_location site = std::source_location::current()) const;  // itself where it is there
   NDArray detach() const;  // shares memory, has no gradient history
   NDArray sum(std::source_location site = std::source_location::current()) const;
   NDArray mean(std::source_location site = std::source_location::current()) const;
@@ -104,6 +104,9 @@ class NDArray : public ArrayOperators<NDArray> {
   template <class T> ItemAwaiter<T> item(std::source_location site = std::source_location::current()) const;  // co_await: T
   template <class T> HostAwaiter<T> host(std::source_location site = std::source_location::current()) const;  // co_await: std::vector<T>
   template <class Token> auto async_wait(Token&& token) const;  // Asio completion token; defined in kaon/asio.h
+  // For awaiters: what was launched on a GPU to write the array has not run yet, and `work` is called on a thread of the
+  // GPU's when it has, with the GPU's failure or null. False: there is nothing to wait for. `work` must not wait.
+  bool when_run(const std::function<void(std::exception_ptr)>& work) const;
 
   // --- gradients (implemented in graph/autograd.cpp)
   void attach_grad(GradReq req = GradReq::write);

@@ -232,7 +232,7 @@ void write_none(Sink sink, int version) {
 
 // The array's bytes, as they are when all writes pushed before have run.
 std::vector<char> bytes_of(const NDArray& given) {
-  const NDArray array = given.device().type == DeviceType::gpu ? given.as_in_context(Device()) : given;
+  const NDArray array = on_host(given, std::source_location::current());
   array.wait_to_read();
   const auto node = array.ptr();
   std::vector<char> bytes(node->bytes());

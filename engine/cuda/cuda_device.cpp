@@ -1,7 +1,9 @@
 #include "kaon/engine/cuda/cuda_device.h"
 
 #include <fmt/format.h>
+#include <nvtx3/nvToolsExt.h>
 
+#include "kaon/engine/cuda/tf32.h"
 #include "kaon/engine/error.h"
 
 namespace kaon::cuda {
@@ -15,7 +17,7 @@ void check(cudaError_t status, const char* what) {
   throw DeviceError(text);
 }
 
-cudaStream_t native(Stream& stream) { return static_cast<CudaStream&>(stream).get(); }
+cudaStream_t native(Stream& stream) { return static_cast<cudaStream_t>(stream.native()); }
 
 namespace {
 
@@ -33,6 +35,12 @@ class CudaEvent final : public StreamEvent {
     if (status == cudaErrorNotReady) return false;
     check(status, "device");
     return true;
+  }
+  void wait() override { check(cudaEventSynchronize(event_), "device"); }
+  double seconds_since(StreamEvent& earlier) override {
+    float milliseconds = 0;
+    check(cudaEventElapsedTime(&milliseconds, static_cast<CudaEvent&>(earlier).event_, event_), "event");
+    return double(milliseconds) / 1e3;
   }
   cudaEvent_t get() const { return event_; }
 
@@ -59,7 +67,7 @@ cudaEvent_t EventPool::take() {
   }
   const DeviceScope device(device_);
   cudaEvent_t event = nullptr;
-  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "event");
+  check(cudaEventCreateWithFlags(&event, flags_), "event");
   return event;
 }
 
@@ -69,17 +77,24 @@ void EventPool::give(cudaEvent_t event) noexcept {
   idle_.push_back(event);
 }
 
-CudaStream::CudaStream(int device, EventPool& events) : device_(device), events_(events) {
+CudaStream::CudaStream(int device, Events& events) : device_(device), events_(events) {
   const DeviceScope scope(device);
   // does not wait for the default stream, which other libraries in the process may use
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
 }
 
-CudaStream::~CudaStream() { cudaStreamDestroy(stream_); }
+CudaStream::~CudaStream() {
+  if (is_own_) cudaStreamDestroy(stream_);
+}
 
 IntrusivePtr<StreamEvent> CudaStream::record() {
   const DeviceScope scope(device_);
-  return IntrusivePtr<StreamEvent>(new CudaEvent(events_, stream_));
+  return IntrusivePtr<StreamEvent>(new CudaEvent(events_.order, stream_));
+}
+
+IntrusivePtr<StreamEvent> CudaStream::record_time() {
+  const DeviceScope scope(device_);
+  return IntrusivePtr<StreamEvent>(new CudaEvent(events_.time, stream_));
 }
 
 void CudaStream::wait(StreamEvent& event) {
@@ -107,6 +122,10 @@ std::string CudaDriver::name() const {
 }
 
 std::unique_ptr<Stream> CudaDriver::make_stream() { return std::make_unique<CudaStream>(index_, events_); }
+
+std::unique_ptr<Stream> CudaDriver::borrow_stream(void* native) {
+  return std::make_unique<CudaStream>(index_, events_, static_cast<cudaStream_t>(native));
+}
 
 void CudaDriver::copy(void* to, const void* from, size_t bytes, Stream& stream) {
   check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream)), "copy");
@@ -139,6 +158,9 @@ void* CudaDriver::allocate_pinned(size_t bytes) {
 
 void CudaDriver::free_pinned(void* block) noexcept { cudaFreeHost(block); }
 
+void CudaDriver::begin_range(const char* name) noexcept { nvtxRangePushA(name); }
+void CudaDriver::end_range() noexcept { nvtxRangePop(); }
+
 namespace {
 
 class CudaBackend final : public Backend {
@@ -147,6 +169,7 @@ class CudaBackend final : public Backend {
     check(cudaGetDeviceCount(&count_), "gpu_count");
   }
   int device_count() override { return count_; }
+  void allow_tf32(bool allowed) override { tf32_allowed.store(allowed, std::memory_order_relaxed); }  // orders nothing
   std::unique_ptr<DeviceDriver> open(int index) override { return std::make_unique<CudaDriver>(index); }
 
  private:

@@ -27,29 +27,40 @@ class DeviceScope {
 // Making an event costs more than recording one, so they are kept. Thread safety: any thread.
 class EventPool {
  public:
-  explicit EventPool(int device) : device_(device) {}
+  EventPool(int device, unsigned flags) : device_(device), flags_(flags) {}
   cudaEvent_t take();
   void give(cudaEvent_t event) noexcept;
 
  private:
   const int device_;
+  const unsigned flags_;  // of cudaEventCreateWithFlags
   std::mutex mutex_;
   std::vector<cudaEvent_t> idle_;
 };
 
+// The events of a device, for order and for times.
+struct Events {
+  explicit Events(int device) : order(device, cudaEventDisableTiming), time(device, cudaEventDefault) {}
+  EventPool order, time;
+};
+
 class CudaStream final : public Stream {
  public:
-  CudaStream(int device, EventPool& events);
+  CudaStream(int device, Events& events);
+  CudaStream(int device, Events& events, cudaStream_t borrowed)
+      : device_(device), events_(events), stream_(borrowed), is_own_(false) {}
   ~CudaStream() override;
   IntrusivePtr<StreamEvent> record() override;
+  IntrusivePtr<StreamEvent> record_time() override;
   void wait(StreamEvent& event) override;
   void call(void (*work)(void*) noexcept, void* argument) override;
-  cudaStream_t get() const { return stream_; }
+  void* native() override { return stream_; }
 
  private:
   const int device_;
-  EventPool& events_;
+  Events& events_;
   cudaStream_t stream_ = nullptr;
+  const bool is_own_ = true;
 };
 
 class CudaDriver final : public DeviceDriver {
@@ -57,15 +68,18 @@ class CudaDriver final : public DeviceDriver {
   explicit CudaDriver(int index) : index_(index), events_(index) {}
   std::string name() const override;
   std::unique_ptr<Stream> make_stream() override;
+  std::unique_ptr<Stream> borrow_stream(void* native) override;
   void copy(void* to, const void* from, size_t bytes, Stream& stream) override;
   void* allocate(size_t bytes) override;
   void free(void* block) noexcept override;
   void* allocate_pinned(size_t bytes) override;
   void free_pinned(void* block) noexcept override;
+  void begin_range(const char* name) noexcept override;
+  void end_range() noexcept override;
 
  private:
   const int index_;
-  EventPool events_;
+  Events events_;
 };
 
 }  // namespace kaon::cuda

@@ -19,7 +19,8 @@ HostTensor HostTensor::view(std::shared_ptr<const void> owner, const void* data,
   return t;
 }
 
-HostTensor HostTensor::copy_of(const NDArray& array) {
+HostTensor HostTensor::copy_of(const NDArray& given) {
+  const NDArray array = on_host(given, std::source_location::current());
   HostTensor t(array.shape(), array.dtype());
   std::byte* out = t.own_.data();
   auto node = array.ptr();

@@ -11,6 +11,7 @@ namespace kaon::passes {
 
 // What the passes need to know about the plan.
 struct Options {
+  Device device{};
   bool training = false;
   bool exact = false;          // bit-equal to the imperative run
   bool winograd = false;       // as HybridizeOptions; of plans that only predict

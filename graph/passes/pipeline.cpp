@@ -41,6 +41,15 @@ Graph update(Graph g, const Options& o) {
   return with_update(std::move(g), *o.update);
 }
 
+Graph layouts_of(Graph g, const Options& o) { return layouts(std::move(g), o.winograd); }
+Graph fused_pointwise(Graph g, const Options&) { return fuse_pointwise(std::move(g)); }
+
+// Passes that know the kernels of one kind of device.
+template <Graph (*F)(Graph, const Options&)>
+Graph on_cpu(Graph g, const Options& o) {
+  return o.device.type == DeviceType::cpu ? F(std::move(g), o) : std::move(g);
+}
+
 constexpr Pass passes[] = {
     exact<drop_dropout>("drop_dropout"),
     rounding<common_subexpressions>("common_subexpressions"),
@@ -54,11 +63,11 @@ constexpr Pass passes[] = {
     rounding<fold_batch_norm>("fold_batch_norm"),
     rounding<fuse_sum>("fuse_sum"),
     rounding<fuse_activation>("fuse_activation"),
-    {"layouts", [](Graph g, const Options& o) { return layouts(std::move(g), o.winograd); }, false},
+    {"layouts", on_cpu<layouts_of>, false},
     {"mirror", repeat_values},
     {"update", update},
     {"own_outputs", [](Graph g, const Options&) { return own_outputs(std::move(g)); }},
-    {"fuse_pointwise", [](Graph g, const Options&) { return fuse_pointwise(std::move(g)); }},
+    {"fuse_pointwise", on_cpu<fused_pointwise>},
 };
 
 size_t operators(const Graph& g) {

@@ -3,10 +3,10 @@
 
 #include <cuda_runtime.h>
 
-#include <algorithm>
 #include <cstdint>
 
 #include "kaon/engine/cuda/check.h"
+#include "kaon/ops/cuda/geometry.h"
 #include "kaon/ops/view.h"
 
 namespace kaon::cuda {
@@ -19,16 +19,6 @@ void launch(KernelContext& c, void (*kernel)(P...), dim3 blocks, dim3 threads, A
   config.blockDim = threads;
   config.stream = native(*c.run.stream());
   check(cudaLaunchKernelEx(&config, kernel, P(arguments)...), "launch");
-}
-
-inline constexpr int64_t warp = 32;
-inline constexpr int64_t block = 256;           // threads, where nothing speaks for another number
-inline constexpr int64_t most_blocks = 1 << 20;  // of a grid whose threads go on with later elements
-
-// Host code: how many blocks of `threads` cover n items that each thread takes `each` of. At least 1.
-inline unsigned blocks_for(int64_t n, int64_t threads = block, int64_t each = 1) {
-  const int64_t per_block = threads * each;
-  return unsigned(std::clamp<int64_t>((n + per_block - 1) / per_block, 1, most_blocks));
 }
 
 // The first item of this thread and the distance to its next one.

@@ -12,6 +12,7 @@ namespace kaon {
 void infer_binary(BinaryKind kind, InferContext& c);
 void grad_binary(BinaryKind kind, GradContext& g);
 void run_binary(BinaryKind kind, KernelContext& c);
+void run_binary_cuda(BinaryKind kind, KernelContext& c);
 
 struct BinaryInfo {
   std::string_view name;
@@ -56,6 +57,10 @@ struct Binary {
 template <BinaryKind K>
 void run_cpu(const Binary<K>&, KernelContext& c) {
   run_binary(K, c);
+}
+template <BinaryKind K>
+void run_cuda(const Binary<K>&, KernelContext& c) {
+  run_binary_cuda(K, c);
 }
 template <BinaryKind K>
 constinit const OpDef Binary<K>::def = make_op_def<Binary<K>>();

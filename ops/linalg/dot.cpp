@@ -10,15 +10,6 @@
 namespace kaon {
 namespace {
 
-// An array as a matrix whose contracted axis is kept apart from the product of the others.
-struct Side {
-  int64_t contracted, rest;
-};
-Side lhs_side(const Shape& s, bool transpose) {
-  return transpose ? Side{s[0], s.product(1, s.ndim())} : Side{s.back(), s.product(0, s.ndim() - 1)};
-}
-Side rhs_side(const Shape& s, bool transpose) { return lhs_side(s, !transpose); }
-
 NDArray shaped(const NDArray& x, const Shape& shape) {
   return x.shape() == shape ? x : nd._reshape_to(x, {.shape = shape});
 }
@@ -26,7 +17,7 @@ NDArray shaped(const NDArray& x, const Shape& shape) {
 NDArray matrix(const NDArray& x, int64_t rows, int64_t columns) { return shaped(x, Shape(rows, columns)); }
 
 template <class T>
-Gemm<T> product(KernelContext& c, const Side& a, const Side& b, bool transpose_a, bool transpose_b) {
+Gemm<T> product(KernelContext& c, const DotSide& a, const DotSide& b, bool transpose_a, bool transpose_b) {
   return {.a = c.in(0).as<T>(),
           .b = c.in(1).as<T>(),
           .c = c.out().as<T>(),
@@ -71,7 +62,7 @@ void Dot::infer(InferContext& c) const {
 void Dot::grad(GradContext& g) const {
   const Shape& sa = g.input(0).shape();
   const Shape& sb = g.input(1).shape();
-  const Side a = lhs_side(sa, transpose_a), b = rhs_side(sb, transpose_b);
+  const DotSide a = lhs_side(sa, transpose_a), b = rhs_side(sb, transpose_b);
   const NDArray head = matrix(g.head(), a.rest, b.rest);
   if (g.wants(0)) {
     const NDArray rhs =
@@ -91,7 +82,7 @@ void Dot::grad(GradContext& g) const {
 
 void run_cpu(const Dot& op, KernelContext& context) {
   in_float_or_double(context, [&]<class T>(KernelContext& c) {
-    const Side a = lhs_side(c.in(0).shape, op.transpose_a), b = rhs_side(c.in(1).shape, op.transpose_b);
+    const DotSide a = lhs_side(c.in(0).shape, op.transpose_a), b = rhs_side(c.in(1).shape, op.transpose_b);
     gemm(c, product<T>(c, a, b, op.transpose_a, op.transpose_b));
   });
 }
@@ -129,7 +120,7 @@ void run_cpu(const BatchDot& op, KernelContext& context) {
   in_float_or_double(context, [&]<class T>(KernelContext& c) {
     const Shape& sa = c.in(0).shape;
     const Shape& sb = c.in(1).shape;
-    const Side a = lhs_side(Shape(sa[1], sa[2]), op.transpose_a), b = rhs_side(Shape(sb[1], sb[2]), op.transpose_b);
+    const DotSide a = lhs_side(Shape(sa[1], sa[2]), op.transpose_a), b = rhs_side(Shape(sb[1], sb[2]), op.transpose_b);
     batch_gemm(c, product<T>(c, a, b, op.transpose_a, op.transpose_b), sa[0]);
   });
 }

@@ -8,6 +8,15 @@ namespace kaon {
 
 struct OpDef;
 
+// An operand as a matrix: its contracted axis, apart from the product of the others.
+struct DotSide {
+  int64_t contracted, rest;
+};
+inline DotSide lhs_side(const Shape& s, bool transpose) {
+  return transpose ? DotSide{s[0], s.product(1, s.ndim())} : DotSide{s.back(), s.product(0, s.ndim() - 1)};
+}
+inline DotSide rhs_side(const Shape& s, bool transpose) { return lhs_side(s, !transpose); }
+
 // Contracts the last axis of lhs (the first when transpose_a) with the first axis of rhs (the last when transpose_b);
 // the other axes of lhs, then those of rhs, are the result's. Two vectors give shape (1,). Floating dtypes; 16-bit
 // floats accumulate in float32.
@@ -22,6 +31,7 @@ struct Dot {
   void grad(GradContext& g) const;
 };
 void run_cpu(const Dot& op, KernelContext& c);
+void run_cuda(const Dot& op, KernelContext& c);
 
 // y[i] = op(lhs[i]) op(rhs[i]) for arrays of shape (batch, rows, columns).
 struct BatchDot {
@@ -35,5 +45,6 @@ struct BatchDot {
   void grad(GradContext& g) const;
 };
 void run_cpu(const BatchDot& op, KernelContext& c);
+void run_cuda(const BatchDot& op, KernelContext& c);
 
 }  // namespace kaon

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "kaon/ops/functions.h"
-#include "kaon/ops/movement/strided_copy.h"
+#include "kaon/ops/movement/copies.h"
 #include "kaon/ops/op_def.h"
 
 namespace kaon {
@@ -24,17 +24,6 @@ void set_broadcast(InferContext& c, const Shape& out) {
   }
   if (!fits) c.fail(fmt::format("cannot broadcast {} to {}", in.str(), out.str()));
   c.set_output(out, c.dtype());
-}
-
-void run_broadcast(KernelContext& c) {
-  const Shape &in = c.in(0).shape, &out = c.out().shape;
-  const Shape src = strides_of(in), dst = strides_of(out);
-  CopyDims dims;
-  for (int i = 0; i < out.ndim(); ++i) {
-    const int k = i - (out.ndim() - in.ndim());
-    dims.push(out[i], k < 0 || in[k] == 1 ? 0 : src[k], dst[i]);
-  }
-  strided_copy(c.run, dims.span(), c.in(0).data, c.out().data, size_of(c.in(0).dtype));
 }
 
 void sum_back(GradContext& g) {
@@ -64,7 +53,7 @@ void BroadcastTo::infer(InferContext& c) const {
   set_broadcast(c, out);
 }
 void BroadcastTo::grad(GradContext& g) const { sum_back(g); }
-void run_cpu(const BroadcastTo&, KernelContext& c) { run_broadcast(c); }
+void run_cpu(const BroadcastTo& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
 
 void BroadcastAxis::infer(InferContext& c) const {
   Shape out = c.shape(0);
@@ -79,7 +68,7 @@ void BroadcastAxis::infer(InferContext& c) const {
   set_broadcast(c, out);
 }
 void BroadcastAxis::grad(GradContext& g) const { sum_back(g); }
-void run_cpu(const BroadcastAxis&, KernelContext& c) { run_broadcast(c); }
+void run_cpu(const BroadcastAxis& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
 
 void BroadcastLike::infer(InferContext& c) const {
   if (lhs_axes.has_value() != rhs_axes.has_value() || (lhs_axes && lhs_axes->ndim() != rhs_axes->ndim())) {
@@ -94,6 +83,6 @@ void BroadcastLike::infer(InferContext& c) const {
   set_broadcast(c, out);
 }
 void BroadcastLike::grad(GradContext& g) const { sum_back(g); }
-void run_cpu(const BroadcastLike&, KernelContext& c) { run_broadcast(c); }
+void run_cpu(const BroadcastLike& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
 
 }  // namespace kaon

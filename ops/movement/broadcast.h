@@ -18,6 +18,7 @@ struct BroadcastTo {
   void grad(GradContext& g) const;
 };
 void run_cpu(const BroadcastTo& op, KernelContext& c);
+void run_cuda(const BroadcastTo& op, KernelContext& c);
 
 // Axis axis[i], which has size 1, repeated to size[i].
 struct BroadcastAxis {
@@ -30,6 +31,7 @@ struct BroadcastAxis {
   void grad(GradContext& g) const;
 };
 void run_cpu(const BroadcastAxis& op, KernelContext& c);
+void run_cuda(const BroadcastAxis& op, KernelContext& c);
 
 // lhs repeated to the shape of rhs, or along lhs_axes to the sizes of rhs_axes.
 struct BroadcastLike {
@@ -43,6 +45,7 @@ struct BroadcastLike {
   void grad(GradContext& g) const;
 };
 void run_cpu(const BroadcastLike& op, KernelContext& c);
+void run_cuda(const BroadcastLike& op, KernelContext& c);
 
 // The inverse in gradients: `x` summed over what was repeated to get its shape from `shape`.
 NDArray sum_to_shape(const NDArray& x, const Shape& shape);

@@ -27,10 +27,10 @@ void expect_count(const InferContext& c, int num_args) {
 // Copies a dense block of `outer` rows of `n` elements between two arrays of wider rows.
 void copy_block(RunContext& run, int64_t outer, int64_t n, const void* src, int64_t src_row, void* dst, int64_t dst_row,
                 size_t width) {
-  CopyDims dims;
-  dims.push(outer, src_row, dst_row);
-  dims.push(n, 1, 1);
-  strided_copy(run, dims.span(), src, dst, width);
+  StridedCopy copy;
+  copy.dims.push(outer, src_row, dst_row);
+  copy.dims.push(n, 1, 1);
+  strided_copy(run, copy, src, dst, width);
 }
 
 // Puts each input behind the one before it in rows of the output.

@@ -21,6 +21,7 @@ struct Concat {
   void grad(GradContext& g) const;
 };
 void run_cpu(const Concat& op, KernelContext& c);
+void run_cuda(const Concat& op, KernelContext& c);
 
 // Arrays of one shape along a new axis.
 struct Stack {
@@ -34,6 +35,7 @@ struct Stack {
   void grad(GradContext& g) const;
 };
 void run_cpu(const Stack& op, KernelContext& c);
+void run_cuda(const Stack& op, KernelContext& c);
 
 // num_outputs equal parts along an axis; `squeeze_axis` drops the axis, which must then have size num_outputs.
 struct SliceChannel {
@@ -49,5 +51,6 @@ struct SliceChannel {
   void grad(GradContext& g) const;
 };
 void run_cpu(const SliceChannel& op, KernelContext& c);
+void run_cuda(const SliceChannel& op, KernelContext& c);
 
 }  // namespace kaon

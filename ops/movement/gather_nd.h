@@ -19,6 +19,7 @@ struct GatherNd {
   void grad(GradContext& g) const;
 };
 void run_cpu(const GatherNd& op, KernelContext& c);
+void run_cuda(const GatherNd& op, KernelContext& c);
 
 // Gradient of gather_nd: zeros of `shape` with the slices of head added at the indices, in index order.
 struct GatherNdGrad {
@@ -31,5 +32,6 @@ struct GatherNdGrad {
   void grad(GradContext& g) const;
 };
 void run_cpu(const GatherNdGrad& op, KernelContext& c);
+void run_cuda(const GatherNdGrad& op, KernelContext& c);
 
 }  // namespace kaon

@@ -5,25 +5,11 @@
 
 #include <fmt/format.h>
 
-#include "kaon/ops/dispatch.h"
-
 namespace kaon {
 
 namespace {
 
 constexpr int64_t kPiece = 1 << 15;  // elements that one task moves
-
-// Float to int64 without undefined behaviour; what is not a position in any array becomes -2^62 or 2^62.
-template <class T>
-int64_t to_index(T value) {
-  if constexpr (is_floating(dtype_of<T>)) {
-    constexpr double limit = 0x1p62;
-    const double v = double(accumulate_t<T>(value));
-    return v != v ? -(int64_t(1) << 62) : int64_t(std::clamp(v, -limit, limit));
-  } else {
-    return int64_t(value);
-  }
-}
 
 }  // namespace
 
@@ -34,21 +20,11 @@ const int64_t* load_indices(KernelContext& c, const TensorView& indices, int64_t
     const T* in = indices.as<T>();
     c.run.parallel_for(count, kPiece, [&](int64_t j, int64_t end) {
       for (; j < end; ++j) {
-        int64_t i = to_index(in[j]);
-        if (i < 0 || i >= n) {
-          if (mode == IndexMode::clip) {
-            i = i < 0 ? 0 : n - 1;
-          } else if (mode == IndexMode::wrap) {
-            i %= n;
-            if (i < 0) i += n;
-          } else if (i < 0 && i >= -n) {
-            i += n;
-          } else {
-            throw IndexError(fmt::format("[{}] index {} at position {} is outside an axis of size {}", op,
-                                         double(accumulate_t<T>(in[j])), j, n));
-          }
+        out[j] = position_of(to_index(in[j]), n, mode);
+        if (out[j] < 0) {
+          throw IndexError(fmt::format("[{}] index {} at position {} is outside an axis of size {}", op,
+                                       double(accumulate_t<T>(in[j])), j, n));
         }
-        out[j] = i;
       }
     });
   });

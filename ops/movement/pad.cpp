@@ -5,11 +5,11 @@
 
 #include <fmt/format.h>
 
-#include "kaon/ops/dispatch.h"
 #include "kaon/ops/functions.h"
+#include "kaon/ops/movement/copies.h"
 #include "kaon/ops/movement/index_list.h"
-#include "kaon/ops/movement/slice.h"
-#include "kaon/ops/movement/strided_copy.h"
+#include "kaon/ops/movement/pad_axis.h"
+#include "kaon/ops/movement/slice_range.h"
 #include "kaon/ops/op_def.h"
 #include "kaon/ops/value_range.h"
 
@@ -20,16 +20,10 @@ constinit const OpDef PadGrad::def = make_op_def<PadGrad>();
 
 namespace {
 
-// From which of the n elements position `at` of a padded axis is copied.
-int64_t source_of(int64_t at, int64_t before, int64_t n, PadMode mode) {
-  const int64_t i = at - before;
-  if (mode == PadMode::edge) return std::clamp<int64_t>(i, 0, n - 1);
-  return i < 0 ? -i : i >= n ? 2 * (n - 1) - i : i;
-}
-
-int64_t* source_positions(KernelContext& c, int64_t padded, int64_t before, int64_t n, PadMode mode) {
+const int64_t* source_positions(KernelContext& c, const PadAxis& axis) {
+  const int64_t padded = axis.padded();
   int64_t* positions = static_cast<int64_t*>(c.run.workspace(size_t(std::max<int64_t>(1, padded)) * sizeof(int64_t)));
-  for (int64_t i = 0; i < padded; ++i) positions[i] = source_of(i, before, n, mode);
+  for (int64_t i = 0; i < padded; ++i) positions[i] = axis.source(i);
   return positions;
 }
 
@@ -99,16 +93,17 @@ void run_cpu(const Pad& op, KernelContext& c) {
   if (op.mode == PadMode::constant) {
     Shape begin, step = Shape::filled(in.shape.ndim(), 1);
     for (int i = 0; i < in.shape.ndim(); ++i) begin.push_back(op.pad_width[2 * i]);
-    dispatch_all("Pad", in.dtype, [&]<class T>() {
-      const T value = T(static_cast<accumulate_t<T>>(op.constant_value));
+    const uint64_t constant = element_bits(op.constant_value, in.dtype);
+    dispatch_width(in.dtype, [&]<class T>() {
+      const T value = T(constant);
       T* data = out.as<T>();
       c.run.parallel_for(out.size(), 1 << 16, [&](int64_t i, int64_t end) { std::fill(data + i, data + end, value); });
     });
-    copy_to_region(c.run, out.data, out.shape, {begin, step, in.shape}, in.data, size_of(in.dtype));
+    strided_copy(c, to_region(out.shape, {begin, step, in.shape}));
     return;
   }
   axis_by_axis(c, op.pad_width, 1, [&](int a, const Shape& from, const Shape& to, const void* src, void* dst) {
-    const int64_t* positions = source_positions(c, to[a], op.pad_width[2 * a], from[a], op.mode);
+    const int64_t* positions = source_positions(c, pad_axis(op.pad_width, a, from[a], op.mode));
     gather_rows(c, positions, to[a], from[a], from.product(0, a), from.product(a + 1, from.ndim()), src, dst,
                 size_of(in.dtype));
   });
@@ -135,7 +130,7 @@ void PadGrad::grad(GradContext& g) const {
 
 void run_cpu(const PadGrad& op, KernelContext& c) {
   axis_by_axis(c, op.pad_width, -1, [&](int a, const Shape& from, const Shape& to, const void* src, void* dst) {
-    const int64_t* positions = source_positions(c, from[a], op.pad_width[2 * a], to[a], op.mode);
+    const int64_t* positions = source_positions(c, pad_axis(op.pad_width, a, to[a], op.mode));
     scatter_add(c, positions, from[a], to[a], to.product(0, a), to.product(a + 1, to.ndim()), src, dst, c.out().dtype);
   });
 }

@@ -25,6 +25,7 @@ struct Pad {
   void grad(GradContext& g) const;
 };
 void run_cpu(const Pad& op, KernelContext& c);
+void run_cuda(const Pad& op, KernelContext& c);
 
 // Gradient of Pad in the modes edge and reflect: every element of head is added to the element it was copied from.
 struct PadGrad {
@@ -38,5 +39,6 @@ struct PadGrad {
   void grad(GradContext& g) const;
 };
 void run_cpu(const PadGrad& op, KernelContext& c);
+void run_cuda(const PadGrad& op, KernelContext& c);
 
 }  // namespace kaon

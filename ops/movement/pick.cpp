@@ -4,9 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "kaon/ops/dispatch.h"
 #include "kaon/ops/functions.h"
-#include "kaon/ops/movement/strided_copy.h"
+#include "kaon/ops/movement/copies.h"
 #include "kaon/ops/op_def.h"
 #include "kaon/ops/value_range.h"
 
@@ -125,8 +124,8 @@ void OneHot::infer(InferContext& c) const {
 void run_cpu(const OneHot& op, KernelContext& c) {
   dispatch_all("one_hot", c.in(0).dtype, [&]<class I>() {
     const I* index = c.in(0).as<I>();
-    dispatch_all("one_hot", op.dtype, [&]<class T>() {
-      const T on = T(static_cast<accumulate_t<T>>(op.on_value)), off = T(static_cast<accumulate_t<T>>(op.off_value));
+    dispatch_width(op.dtype, [&]<class T>() {
+      const T on = T(element_bits(op.on_value, op.dtype)), off = T(element_bits(op.off_value, op.dtype));
       T* out = c.out().as<T>();
       c.run.parallel_for(c.in(0).size(), std::max<int64_t>(1, kPiece / op.depth), [&](int64_t k, int64_t end) {
         for (; k < end; ++k) {

@@ -24,6 +24,7 @@ struct Pick {
   void grad(GradContext& g) const;
 };
 void run_cpu(const Pick& op, KernelContext& c);
+void run_cuda(const Pick& op, KernelContext& c);
 
 // Gradient of pick: zeros of `shape` with head at the picked elements.
 struct PickGrad {
@@ -38,6 +39,7 @@ struct PickGrad {
   void grad(GradContext& g) const;
 };
 void run_cpu(const PickGrad& op, KernelContext& c);
+void run_cuda(const PickGrad& op, KernelContext& c);
 
 // out[i] = a[i, indices[i]]; indices outside are clipped.
 struct BatchTake {
@@ -48,6 +50,7 @@ struct BatchTake {
   void grad(GradContext& g) const;
 };
 void run_cpu(const BatchTake& op, KernelContext& c);
+void run_cuda(const BatchTake& op, KernelContext& c);
 
 // indices.shape + (depth,): on_value at the index, off_value elsewhere and everywhere for an index outside. Gradient:
 // none.
@@ -63,5 +66,6 @@ struct OneHot {
   void infer(InferContext& c) const;
 };
 void run_cpu(const OneHot& op, KernelContext& c);
+void run_cuda(const OneHot& op, KernelContext& c);
 
 }  // namespace kaon

@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include "kaon/ops/functions.h"
-#include "kaon/ops/movement/strided_copy.h"
+#include "kaon/ops/movement/copies.h"
 #include "kaon/ops/op_def.h"
 #include "kaon/ops/reduce/reduce.h"
 
@@ -16,12 +16,6 @@ constinit const OpDef Tile::def = make_op_def<Tile>();
 constinit const OpDef Reverse::def = make_op_def<Reverse>();
 
 namespace {
-
-Shape padded(const Shape& shape, int ndim) {
-  Shape out = Shape::filled(ndim - shape.ndim(), 1);
-  for (int64_t d : shape) out.push_back(d);
-  return out;
-}
 
 // Adds the `n` parts of axis 1 of the array seen as (outer, n, inner).
 NDArray add_parts(const NDArray& x, int64_t outer, int64_t n, int64_t inner) {
@@ -46,21 +40,12 @@ void Repeat::grad(GradContext& g) const {
   g.set(0, nd._reshape_to(sum, {.shape = in}));
 }
 
-void run_cpu(const Repeat& op, KernelContext& c) {
-  const Shape& in = c.in(0).shape;
-  const int first = op.axis ? normalize_axis(*op.axis, in.ndim(), "repeat") + 1 : in.ndim();
-  const int64_t outer = in.product(0, first), inner = in.product(first, in.ndim());
-  CopyDims dims;
-  dims.push(outer, inner, inner * op.repeats);
-  dims.push(op.repeats, 0, inner);
-  dims.push(inner, 1, 1);
-  strided_copy(c.run, dims.span(), c.in(0).data, c.out().data, size_of(c.in(0).dtype));
-}
+void run_cpu(const Repeat& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
 
 void Tile::infer(InferContext& c) const {
   const int ndim = std::max(c.shape(0).ndim(), reps.ndim());
-  Shape out = padded(c.shape(0), ndim);
-  const Shape times = padded(reps, ndim);
+  Shape out = padded_left(c.shape(0), ndim);
+  const Shape times = padded_left(reps, ndim);
   for (int i = 0; i < ndim; ++i) {
     if (times[i] < 0) c.fail_value(fmt::format("reps must not be negative, got {}", reps.str()));
     if (__builtin_mul_overflow(out[i], times[i], &out[i]))
@@ -73,7 +58,7 @@ void Tile::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   const Shape& in = g.input(0).shape();
   const int ndim = std::max(in.ndim(), reps.ndim());
-  const Shape target = padded(in, ndim), times = padded(reps, ndim);
+  const Shape target = padded_left(in, ndim), times = padded_left(reps, ndim);
   NDArray sum = g.head();
   for (int i = 0; i < ndim; ++i) {  // axes before i have their final size, those behind it are still tiled
     if (times[i] == 1) continue;
@@ -84,17 +69,7 @@ void Tile::grad(GradContext& g) const {
   g.set(0, nd._reshape_to(sum, {.shape = in}));
 }
 
-void run_cpu(const Tile& op, KernelContext& c) {
-  const int ndim = c.out().shape.ndim();
-  const Shape in = padded(c.in(0).shape, ndim), times = padded(op.reps, ndim);
-  const Shape src = strides_of(in), dst = strides_of(c.out().shape);
-  CopyDims dims;
-  for (int i = 0; i < ndim; ++i) {
-    dims.push(times[i], 0, dst[i] * in[i]);
-    dims.push(in[i], src[i], dst[i]);
-  }
-  strided_copy(c.run, dims.span(), c.in(0).data, c.out().data, size_of(c.in(0).dtype));
-}
+void run_cpu(const Tile& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
 
 void Reverse::infer(InferContext& c) const {
   if (axis.empty()) c.fail_value("needs at least one axis");
@@ -106,20 +81,6 @@ void Reverse::grad(GradContext& g) const {
   if (g.wants(0) && g.has_head(0)) g.set(0, nd.reverse(g.head(), axis));
 }
 
-void run_cpu(const Reverse& op, KernelContext& c) {
-  const TensorView& in = c.in(0);
-  if (in.size() == 0) return;
-  const uint32_t mask = reduced_axes(op.axis, false, in.shape.ndim(), "reverse");
-  const Shape strides = strides_of(in.shape);
-  CopyDims dims;
-  int64_t first = 0;
-  for (int i = 0; i < in.shape.ndim(); ++i) {
-    const bool flipped = (mask >> i) & 1;
-    if (flipped) first += (in.shape[i] - 1) * strides[i];
-    dims.push(in.shape[i], flipped ? -strides[i] : strides[i], strides[i]);
-  }
-  const size_t width = size_of(in.dtype);
-  strided_copy(c.run, dims.span(), in.as<char>() + first * int64_t(width), c.out().data, width);
-}
+void run_cpu(const Reverse& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
 
 }  // namespace kaon

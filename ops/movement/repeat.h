@@ -19,6 +19,7 @@ struct Repeat {
   void grad(GradContext& g) const;
 };
 void run_cpu(const Repeat& op, KernelContext& c);
+void run_cuda(const Repeat& op, KernelContext& c);
 
 // The whole array reps[i] times along axis i; shapes are padded with 1 on the left to equal length.
 struct Tile {
@@ -30,6 +31,7 @@ struct Tile {
   void grad(GradContext& g) const;
 };
 void run_cpu(const Tile& op, KernelContext& c);
+void run_cuda(const Tile& op, KernelContext& c);
 
 // The elements in opposite order along each of the axes.
 struct Reverse {
@@ -41,5 +43,6 @@ struct Reverse {
   void grad(GradContext& g) const;
 };
 void run_cpu(const Reverse& op, KernelContext& c);
+void run_cuda(const Reverse& op, KernelContext& c);
 
 }  // namespace kaon

@@ -29,6 +29,7 @@ struct Reshape {
   void grad(GradContext& g) const;
 };
 void run_cpu(const Reshape& op, KernelContext& c);
+void run_cuda(const Reshape& op, KernelContext& c);
 
 // lhs under the shape of rhs. With ranges, the axes [lhs_begin, lhs_end) of lhs are replaced by the dimensions
 // [rhs_begin, rhs_end) of rhs; negative positions count from the end.
@@ -46,6 +47,7 @@ struct ReshapeLike {
   void grad(GradContext& g) const;
 };
 void run_cpu(const ReshapeLike& op, KernelContext& c);
+void run_cuda(const ReshapeLike& op, KernelContext& c);
 
 // (n, a, b, ...) to (n, a * b * ...).
 struct Flatten {
@@ -56,6 +58,7 @@ struct Flatten {
   void grad(GradContext& g) const;
 };
 void run_cpu(const Flatten& op, KernelContext& c);
+void run_cuda(const Flatten& op, KernelContext& c);
 
 // A dimension of 1 before `axis`, which counts over the result's axes.
 struct ExpandDims {
@@ -67,6 +70,7 @@ struct ExpandDims {
   void grad(GradContext& g) const;
 };
 void run_cpu(const ExpandDims& op, KernelContext& c);
+void run_cuda(const ExpandDims& op, KernelContext& c);
 
 // Without the given axes, which must have size 1; without all axes of size 1 when none are given. One axis stays.
 struct Squeeze {
@@ -78,6 +82,7 @@ struct Squeeze {
   void grad(GradContext& g) const;
 };
 void run_cpu(const Squeeze& op, KernelContext& c);
+void run_cuda(const Squeeze& op, KernelContext& c);
 
 // The array under exactly this shape, 0 meaning 0: the gradient of all of these.
 struct ReshapeTo {
@@ -89,5 +94,6 @@ struct ReshapeTo {
   void grad(GradContext& g) const;
 };
 void run_cpu(const ReshapeTo& op, KernelContext& c);
+void run_cuda(const ReshapeTo& op, KernelContext& c);
 
 }  // namespace kaon

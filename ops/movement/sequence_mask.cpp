@@ -4,9 +4,8 @@
 
 #include <fmt/format.h>
 
-#include "kaon/ops/dispatch.h"
 #include "kaon/ops/functions.h"
-#include "kaon/ops/movement/strided_copy.h"
+#include "kaon/ops/movement/copies.h"
 #include "kaon/ops/op_def.h"
 #include "kaon/ops/value_range.h"
 
@@ -42,8 +41,8 @@ void run_cpu(const SequenceMask& op, KernelContext& c) {
   const int64_t inner = shape.product(2, shape.ndim());
   dispatch_all("SequenceMask", c.in(1).dtype, [&]<class L>() {
     const L* length = c.in(1).as<L>();
-    dispatch_all("SequenceMask", out.dtype, [&]<class T>() {
-      const T value = T(static_cast<accumulate_t<T>>(op.value));
+    dispatch_width(out.dtype, [&]<class T>() {
+      const T value = T(element_bits(op.value, out.dtype));
       T* data = out.as<T>();
       c.run.parallel_for(shape[0] * shape[1], std::max<int64_t>(1, (1 << 15) / inner), [&](int64_t i, int64_t end) {
         for (; i < end; ++i) {

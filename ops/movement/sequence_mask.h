@@ -23,5 +23,6 @@ struct SequenceMask {
   void grad(GradContext& g) const;
 };
 void run_cpu(const SequenceMask& op, KernelContext& c);
+void run_cuda(const SequenceMask& op, KernelContext& c);
 
 }  // namespace kaon

@@ -8,28 +8,6 @@ namespace kaon {
 
 struct OpDef;
 
-// Elements begin, begin + step, ... of each axis.
-struct SliceRange {
-  Shape begin{};
-  Shape step{};
-  Shape count{};
-};
-
-// MXNet's begin, end and step for an array: negative positions count from the end, None means the whole axis, missing
-// trailing axes too. With a negative step the default runs from the last element to the first.
-// Throws ShapeError or ValueError for what lies outside.
-SliceRange resolve_slice(const Shape& shape, const OptionalShape& begin, const OptionalShape& end,
-                         const OptionalShape& step, const char* op);
-
-// Copies between a region of an array and a dense array of its size.
-void copy_region(RunContext& run, const void* full, const Shape& shape, const SliceRange& range, void* part,
-                 size_t width);
-void copy_to_region(RunContext& run, void* full, const Shape& shape, const SliceRange& range, const void* part,
-                    size_t width);
-// Sets a region to one element.
-void fill_region(RunContext& run, void* full, const Shape& shape, const SliceRange& range, const void* element,
-                 size_t width);
-
 // data[begin:end:step] on the leading axes.
 struct Slice {
   OptionalShape begin{};
@@ -43,6 +21,7 @@ struct Slice {
   void grad(GradContext& g) const;
 };
 void run_cpu(const Slice& op, KernelContext& c);
+void run_cuda(const Slice& op, KernelContext& c);
 
 // data[begin:end] along one axis; no end: to the last element.
 struct SliceAxis {
@@ -58,6 +37,7 @@ struct SliceAxis {
   void grad(GradContext& g) const;
 };
 void run_cpu(const SliceAxis& op, KernelContext& c);
+void run_cuda(const SliceAxis& op, KernelContext& c);
 
 // The leading part of data with the size of shape_like along `axes` (none: along all).
 struct SliceLike {
@@ -69,6 +49,7 @@ struct SliceLike {
   void grad(GradContext& g) const;
 };
 void run_cpu(const SliceLike& op, KernelContext& c);
+void run_cuda(const SliceLike& op, KernelContext& c);
 
 // Gradient of a slice: zeros of `shape` with head at begin, begin + step, ... of each axis.
 struct SliceGrad {
@@ -84,6 +65,7 @@ struct SliceGrad {
   void grad(GradContext& g) const;
 };
 void run_cpu(const SliceGrad& op, KernelContext& c);
+void run_cuda(const SliceGrad& op, KernelContext& c);
 
 // data with data[begin:end:step] replaced: by rhs, which has the region's shape, or by a number.
 struct SliceAssign {
@@ -98,6 +80,7 @@ struct SliceAssign {
   void grad(GradContext& g) const;
 };
 void run_cpu(const SliceAssign& op, KernelContext& c);
+void run_cuda(const SliceAssign& op, KernelContext& c);
 
 struct SliceAssignScalar {
   OptionalShape begin{};
@@ -113,5 +96,6 @@ struct SliceAssignScalar {
   void grad(GradContext& g) const;
 };
 void run_cpu(const SliceAssignScalar& op, KernelContext& c);
+void run_cuda(const SliceAssignScalar& op, KernelContext& c);
 
 }  // namespace kaon

@@ -97,45 +97,56 @@ void transpose_planes(RunContext& run, std::span<const CopyDim> outer, CopyDim j
 }
 
 template <class T>
-void copy_elements(RunContext& run, std::span<CopyDim> dims, const T* src, T* dst) {
-  const CopyDim inner = dims.back();
-  if (inner.dst == 1 && inner.src != 1 && inner.src != 0) {
-    for (size_t i = 0; i + 1 < dims.size(); ++i) {
-      if (dims[i].src == 1 && dims[i].size >= 4 && inner.size >= 4) {
-        const CopyDim j = dims[i];
-        std::copy(dims.begin() + int64_t(i) + 1, dims.end() - 1, dims.begin() + int64_t(i));
-        return transpose_planes(run, dims.first(dims.size() - 2), j, inner, src, dst);
-      }
-    }
-  }
-  copy_rows<T>(run, dims, src, dst);
+void copy_elements(RunContext& run, CopyDims dims, const T* src, T* dst) {
+  const int across = transposed_with(dims, 4);
+  if (across < 0) return copy_rows<T>(run, dims.span(), src, dst);
+  const CopyDim j = dims[across], k = dims.back();
+  dims.erase(across);
+  transpose_planes(run, dims.span().first(size_t(dims.count()) - 1), j, k, src, dst);
 }
 
 }  // namespace
 
-void strided_copy(RunContext& run, std::span<const CopyDim> dims, const void* src, void* dst, size_t width) {
-  // Dimensions of 1 vanish; neighbours that step alike on both sides become one.
-  std::array<CopyDim, 2 * Shape::max_ndim> merged;
-  size_t n = 0;
-  for (const CopyDim& d : dims) {
-    if (d.size == 0) return;
+CopyDims merge(const CopyDims& dims) {
+  CopyDims merged;
+  for (const CopyDim& d : dims.span()) {
     if (d.size == 1) continue;
-    if (n > 0 && merged[n - 1].src == d.src * d.size && merged[n - 1].dst == d.dst * d.size) {
-      merged[n - 1] = {merged[n - 1].size * d.size, d.src, d.dst};
+    const int last = merged.count() - 1;
+    if (last >= 0 && merged[last].src == d.src * d.size && merged[last].dst == d.dst * d.size) {
+      merged[last] = {merged[last].size * d.size, d.src, d.dst};
     } else {
-      merged[n++] = d;
+      merged.push(d.size, d.src, d.dst);
     }
   }
-  if (n == 0) merged[n++] = {1, 1, 1};
-  auto copy = [&]<class T>(T) {
-    copy_elements<T>(run, std::span(merged.data(), n), static_cast<const T*>(src), static_cast<T*>(dst));
+  if (merged.count() == 0) merged.push(1, 1, 1);
+  return merged;
+}
+
+int transposed_with(const CopyDims& dims, int64_t least) {
+  const CopyDim inner = dims.back();
+  if (inner.dst != 1 || inner.src == 1 || inner.src == 0 || inner.size < least) return -1;
+  for (int i = 0; i + 1 < dims.count(); ++i) {
+    if (dims[i].src == 1 && dims[i].size >= least) return i;
+  }
+  return -1;
+}
+
+void strided_copy(RunContext& run, const StridedCopy& copy, const void* src, void* dst, size_t width) {
+  const CopyDims dims = merge(copy.dims);
+  if (dims.elements() == 0) return;
+  auto elements = [&]<class T>(T) {
+    copy_elements<T>(run, dims, static_cast<const T*>(src) + copy.src, static_cast<T*>(dst) + copy.dst);
   };
   switch (width) {
-    case 8: return copy(uint64_t());
-    case 4: return copy(uint32_t());
-    case 2: return copy(uint16_t());
-    default: return copy(uint8_t());
+    case 8: return elements(uint64_t());
+    case 4: return elements(uint32_t());
+    case 2: return elements(uint16_t());
+    default: return elements(uint8_t());
   }
+}
+
+void strided_copy(KernelContext& c, const StridedCopy& copy) {
+  strided_copy(c.run, copy, c.in(0).data, c.out().data, size_of(c.out().dtype));
 }
 
 void copy_bytes(RunContext& run, const void* src, void* dst, size_t bytes) {

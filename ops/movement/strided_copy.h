@@ -19,17 +19,44 @@ struct CopyDim {
 class CopyDims {
  public:
   void push(int64_t size, int64_t src, int64_t dst) { items_[count_++] = {size, src, dst}; }
+  void erase(int i) {
+    for (size_t k = size_t(i) + 1; k < count_; ++k) items_[k - 1] = items_[k];
+    --count_;
+  }
+  int count() const { return int(count_); }
   std::span<const CopyDim> span() const { return {items_.data(), count_}; }
+  const CopyDim& operator[](int i) const { return items_[size_t(i)]; }
   CopyDim& operator[](int i) { return items_[size_t(i)]; }
+  const CopyDim& back() const { return items_[count_ - 1]; }
+  int64_t elements() const {
+    int64_t n = 1;
+    for (const CopyDim& d : span()) n *= d.size;
+    return n;
+  }
 
  private:
   std::array<CopyDim, 2 * Shape::max_ndim> items_{};
   size_t count_ = 0;
 };
 
-// dst[sum i_k dst_k] = src[sum i_k src_k] for all i, elements of `width` bytes (1, 2, 4, 8). No two i may share a
-// destination. Runs are copied whole, transposed planes in tiles.
-void strided_copy(RunContext& run, std::span<const CopyDim> dims, const void* src, void* dst, size_t width);
+// dst[dst + sum i_k dst_k] = src[src + sum i_k src_k] for all i. No two i share a destination.
+struct StridedCopy {
+  CopyDims dims;
+  int64_t src = 0;  // elements
+  int64_t dst = 0;
+};
+
+// The same copy without dimensions of 1 and with neighbours that step alike on both sides as one; at least one
+// dimension. Copies of nothing have a dimension of 0.
+CopyDims merge(const CopyDims& dims);
+// Of a merged copy whose innermost destination is contiguous and source is not: the dimension in which the source is,
+// when both have at least `least` elements. -1: there is none.
+int transposed_with(const CopyDims& dims, int64_t least);
+
+// Elements of `width` bytes (1, 2, 4, 8). Runs are copied whole, transposed planes in tiles.
+void strided_copy(RunContext& run, const StridedCopy& copy, const void* src, void* dst, size_t width);
+// From input 0 to output 0.
+void strided_copy(KernelContext& c, const StridedCopy& copy);
 
 // memcpy on all threads; nothing when the two are the same.
 void copy_bytes(RunContext& run, const void* src, void* dst, size_t bytes);

@@ -21,6 +21,7 @@ struct Take {
   void grad(GradContext& g) const;
 };
 void run_cpu(const Take& op, KernelContext& c);
+void run_cuda(const Take& op, KernelContext& c);
 
 // Gradient of take: zeros of `shape` with the slices of head added at the indices, in index order.
 struct TakeGrad {
@@ -35,6 +36,7 @@ struct TakeGrad {
   void grad(GradContext& g) const;
 };
 void run_cpu(const TakeGrad& op, KernelContext& c);
+void run_cuda(const TakeGrad& op, KernelContext& c);
 
 // Row data[i] of weight (input_dim, output_dim) for every index: data.shape + (output_dim,). Indices outside are
 // clipped. The dtype is that of weight. sparse_grad = True is refused.
@@ -52,5 +54,6 @@ struct Embedding {
   void grad(GradContext& g) const;
 };
 void run_cpu(const Embedding& op, KernelContext& c);
+void run_cuda(const Embedding& op, KernelContext& c);
 
 }  // namespace kaon

@@ -18,6 +18,7 @@ struct Transpose {
   void grad(GradContext& g) const;
 };
 void run_cpu(const Transpose& op, KernelContext& c);
+void run_cuda(const Transpose& op, KernelContext& c);
 
 // The array with two axes exchanged.
 struct SwapAxis {
@@ -30,5 +31,6 @@ struct SwapAxis {
   void grad(GradContext& g) const;
 };
 void run_cpu(const SwapAxis& op, KernelContext& c);
+void run_cuda(const SwapAxis& op, KernelContext& c);
 
 }  // namespace kaon

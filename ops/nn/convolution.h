@@ -57,7 +57,7 @@ struct ConvolutionOp {
   Shape pad{};
   int num_filter = 0;
   int num_group = 1;
-  int64_t workspace = 1024;
+  int64_t workspace = 1024;  // MiB that an algorithm on a GPU may take
   bool no_bias = false;
   std::optional<CudnnTune> cudnn_tune{};
   bool cudnn_off = false;
@@ -101,12 +101,15 @@ struct ConvolutionOp {
             .pad = pad,
             .num_filter = num_filter,
             .num_group = num_group,
+            .workspace = workspace,
             .no_bias = without_bias,
             .layout = layout};
   }
 };
 template <ConvPart P>
 void run_cpu(const ConvolutionOp<P>& op, KernelContext& c);
+template <ConvPart P>
+void run_cuda(const ConvolutionOp<P>& op, KernelContext& c);
 
 using Convolution = ConvolutionOp<ConvPart::forward>;
 using ConvolutionBackwardData = ConvolutionOp<ConvPart::backward_data>;

@@ -12,31 +12,6 @@
 namespace kaon {
 namespace {
 
-bool has_target(const Deconvolution& op) {
-  return std::any_of(op.target_shape.begin(), op.target_shape.end(), [](int64_t t) { return t != 0; });
-}
-
-// The padding in use and the shape of y; an axis that cannot be reached has a negative padding.
-struct Extent {
-  Shape pad, out;
-};
-Extent extent_of(const Deconvolution& op, const Shape& data) {
-  Extent e{.pad = Shape(), .out = Shape(data[0], int64_t(op.num_filter))};
-  for (int i = 0; i < op.kernel.ndim(); ++i) {
-    const int64_t stride = op.stride.empty() ? 1 : op.stride[i], dilate = op.dilate.empty() ? 1 : op.dilate[i];
-    const int64_t full = (data[i + 2] - 1) * stride + dilate * (op.kernel[i] - 1) + 1;
-    if (has_target(op)) {
-      const int64_t surplus = full - op.target_shape[i];
-      e.pad.push_back(surplus < 0 ? -1 : (surplus + 1) / 2);
-      e.out.push_back(op.target_shape[i]);
-    } else {
-      e.pad.push_back(op.pad.empty() ? 0 : op.pad[i]);
-      e.out.push_back(full - 2 * e.pad[i] + (op.adj.empty() ? 0 : op.adj[i]));
-    }
-  }
-  return e;
-}
-
 // The convolution from y's side to x's side.
 Convolution mirrored(const Deconvolution& op, const Shape& data) {
   return {.kernel = op.kernel,
@@ -85,7 +60,7 @@ void Deconvolution::infer(InferContext& c) const {
     c.fail_value(fmt::format("adj and target_shape must have as many axes as kernel {}, got {} and {}", kernel.str(),
                              adj.str(), target_shape.str()));
   }
-  const Extent e = extent_of(*this, data);
+  const DeconvolutionExtent e = extent_of(*this, data);
   for (int i = 0; i < axes; ++i) {
     if (!adj.empty() && (adj[i] < 0 || adj[i] >= (stride.empty() ? 1 : stride[i]))) {
       c.fail_value(fmt::format("adj must be at least 0 and smaller than stride, got {}", adj.str()));

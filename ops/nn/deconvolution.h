@@ -17,7 +17,7 @@ struct Deconvolution {
   Shape target_shape{};
   int num_filter = 0;
   int num_group = 1;
-  int64_t workspace = 512;
+  int64_t workspace = 512;  // MiB that an algorithm on a GPU may take
   bool no_bias = true;
   std::optional<CudnnTune> cudnn_tune{};
   bool cudnn_off = false;
@@ -43,5 +43,29 @@ struct Deconvolution {
   void grad(GradContext& g) const;
 };
 void run_cpu(const Deconvolution& op, KernelContext& c);
+void run_cuda(const Deconvolution& op, KernelContext& c);
+
+// The padding in use and the shape of y for data of this shape; an axis that cannot be reached has a negative padding.
+struct DeconvolutionExtent {
+  Shape pad, out;
+};
+inline DeconvolutionExtent extent_of(const Deconvolution& op, const Shape& data) {
+  bool has_target = false;
+  for (int64_t t : op.target_shape) has_target |= t != 0;
+  DeconvolutionExtent e{.pad = Shape(), .out = Shape(data[0], int64_t(op.num_filter))};
+  for (int i = 0; i < op.kernel.ndim(); ++i) {
+    const int64_t stride = op.stride.empty() ? 1 : op.stride[i], dilate = op.dilate.empty() ? 1 : op.dilate[i];
+    const int64_t full = (data[i + 2] - 1) * stride + dilate * (op.kernel[i] - 1) + 1;
+    if (has_target) {
+      const int64_t surplus = full - op.target_shape[i];
+      e.pad.push_back(surplus < 0 ? -1 : (surplus + 1) / 2);
+      e.out.push_back(op.target_shape[i]);
+    } else {
+      e.pad.push_back(op.pad.empty() ? 0 : op.pad[i]);
+      e.out.push_back(full - 2 * e.pad[i] + (op.adj.empty() ? 0 : op.adj[i]));
+    }
+  }
+  return e;
+}
 
 }  // namespace kaon

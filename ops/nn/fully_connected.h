@@ -28,5 +28,6 @@ struct FullyConnected {
   void grad(GradContext& g) const;
 };
 void run_cpu(const FullyConnected& op, KernelContext& c);
+void run_cuda(const FullyConnected& op, KernelContext& c);
 
 }  // namespace kaon

@@ -22,21 +22,21 @@ bool has_gpu() {
 }
 
 // Three streams of a GPU and arrays on it, copied to and fro.
-struct Gpu {
+struct ThreeStreams {
   DeviceDriver& driver = gpu_driver(0);
   StreamOrder order;
   std::vector<std::unique_ptr<Stream>> streams, signals;
   StreamPool pool{driver, order};
   StreamCompletions completions{order, [](std::function<void()> work) { std::thread(std::move(work)).detach(); }};
 
-  Gpu() {
+  ThreeStreams() {
     for (int i = 0; i < 3; ++i) {
       streams.push_back(driver.make_stream());
       signals.push_back(driver.make_stream());
       completions.add(order.add(*streams.back()), *signals.back());
     }
   }
-  ~Gpu() { finish(); }
+  ~ThreeStreams() { finish(); }
   void finish() {
     for (uint32_t s = 0; s < streams.size(); ++s) {
       std::promise<void> done;
@@ -64,7 +64,7 @@ TEST_CASE("cuda: random copies on three streams give what a serial program gives
   constexpr int num_arrays = 6;
   for (uint64_t seed = 1; seed <= 50; ++seed) {
     INFO("seed " << seed);
-    Gpu gpu;
+    ThreeStreams gpu;
     std::mt19937_64 random(seed);
     auto below = [&](uint64_t n) { return uint32_t(random() % n); };
     struct Array {

@@ -17,21 +17,24 @@ namespace kaon::test {
 class FakeDevice;
 
 struct FakeEvent final : StreamEvent {
-  explicit FakeEvent(const FakeDevice& device) : device(device) {}
+  explicit FakeEvent(FakeDevice& device) : device(device) {}
   bool is_done() override;
-  const FakeDevice& device;
+  void wait() override;
+  double seconds_since(StreamEvent&) override { return 0; }
+  FakeDevice& device;
   bool is_reached = false;
 };
 
 class FakeStream final : public Stream {
  public:
-  explicit FakeStream(const FakeDevice& device) : device_(device) {}
+  explicit FakeStream(FakeDevice& device) : device_(device) {}
   IntrusivePtr<StreamEvent> record() override {
     IntrusivePtr<FakeEvent> event(new FakeEvent(device_));
     commands.push_back({nullptr, [event] { event->is_reached = true; }});
     ++events;
     return event;
   }
+  IntrusivePtr<StreamEvent> record_time() override { return record(); }
   void wait(StreamEvent& event) override {
     commands.push_back({IntrusivePtr<FakeEvent>(static_cast<FakeEvent*>(&event)), [] {}});
     ++waits;
@@ -39,6 +42,7 @@ class FakeStream final : public Stream {
   void call(void (*work)(void*) noexcept, void* argument) override {
     commands.push_back({nullptr, [work, argument] { work(argument); }, true});
   }
+  void* native() override { return this; }
   void launch(std::function<void()> work) { commands.push_back({nullptr, std::move(work)}); }
 
   struct Command {
@@ -51,7 +55,7 @@ class FakeStream final : public Stream {
   int events = 0, waits = 0;
 
  private:
-  const FakeDevice& device_;
+  FakeDevice& device_;
 };
 
 class FakeDevice final : public DeviceMemory {
@@ -118,6 +122,9 @@ class FakeDevice final : public DeviceMemory {
 inline bool FakeEvent::is_done() {
   if (device.has_failed) throw DeviceError("[device] it has failed");
   return is_reached;
+}
+inline void FakeEvent::wait() {
+  while (!is_done()) device.run_one();
 }
 
 }  // namespace kaon::test

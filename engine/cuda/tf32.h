@@ -1,0 +1,10 @@
+// What gpu_allow_tf32() was told, for the kernels of this library.
+#pragma once
+
+#include <atomic>
+
+namespace kaon::cuda {
+
+inline std::atomic<bool> tf32_allowed{false};
+
+}  // namespace kaon::cuda

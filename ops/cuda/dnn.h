@@ -1,0 +1,24 @@
+// Convolutions on the GPU, by cuDNN. A light header: .cu files read it.
+#pragma once
+
+#include "kaon/ops/nn/conv_geometry.h"
+#include "kaon/ops/nn/epilogue.h"
+
+namespace kaon::cuda {
+
+// A convolution of row-major images, weights (out_channels, in_channels / groups, taps...), all of this floating dtype;
+// 16-bit floats accumulate in float32.
+struct ConvSetup {
+  ConvGeometry geometry;
+  DType dtype = DType::float32;
+  int64_t workspace = 1024;  // MiB that an algorithm may take, as MXNet's attribute says
+};
+
+// Each launches one; same setup, same bits. Throw DeviceError, and ValueError for sizes that cuDNN cannot have.
+// y = x * w and then the epilogue, whose addend may be y.
+void conv_forward(KernelContext& c, const ConvSetup& setup, const void* x, const void* w, void* y,
+                  Epilogue<void> epilogue);
+void conv_backward_data(KernelContext& c, const ConvSetup& setup, const void* dy, const void* w, void* dx);
+void conv_backward_weight(KernelContext& c, const ConvSetup& setup, const void* dy, const void* x, void* dw);
+
+}  // namespace kaon::cuda

@@ -1,0 +1,79 @@
+// The functions of two arrays on CUDA.
+#include "kaon/ops/cuda/elementwise.cuh"
+#include "kaon/ops/elementwise/binary.h"
+#include "kaon/ops/elementwise/scalar_math.h"
+
+namespace kaon {
+namespace {
+
+template <BinaryKind K>
+struct BinaryFn {
+  static constexpr int most = 4;
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    return binary_value<K, T>(a, b);
+  }
+};
+
+// The cheap ones share a kernel: it waits for memory anyway.
+struct CheapFn {
+  BinaryKind kind;
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    using B = BinaryKind;
+    switch (kind) {
+      case B::sub: return binary_value<B::sub, T>(a, b);
+      case B::mul: return binary_value<B::mul, T>(a, b);
+      case B::maximum: return binary_value<B::maximum, T>(a, b);
+      case B::minimum: return binary_value<B::minimum, T>(a, b);
+      default: return binary_value<B::add, T>(a, b);
+    }
+  }
+};
+
+struct LogicalFn {
+  BinaryKind kind;
+  template <class T>
+  __device__ T operator()(T a, T b) const {
+    using B = BinaryKind;
+    switch (kind) {
+      case B::not_equal: return binary_value<B::not_equal, T>(a, b);
+      case B::greater: return binary_value<B::greater, T>(a, b);
+      case B::greater_equal: return binary_value<B::greater_equal, T>(a, b);
+      case B::lesser: return binary_value<B::lesser, T>(a, b);
+      case B::lesser_equal: return binary_value<B::lesser_equal, T>(a, b);
+      case B::logical_and: return binary_value<B::logical_and, T>(a, b);
+      case B::logical_or: return binary_value<B::logical_or, T>(a, b);
+      case B::logical_xor: return binary_value<B::logical_xor, T>(a, b);
+      default: return binary_value<B::equal, T>(a, b);
+    }
+  }
+};
+
+template <class F>
+void run_all(KernelContext& c, const F& f) {
+  const TensorView &a = c.in(0), &b = c.in(1), &out = c.out();
+  const auto typed = [&]<class T>() {
+    cuda::broadcast(c, f, out.shape, out.as<T>(), {&a.shape, &b.shape}, a.as<const T>(), b.as<const T>());
+  };
+  if constexpr (std::is_same_v<F, LogicalFn>) {
+    dispatch_all("broadcast", out.dtype, typed);
+  } else {
+    dispatch_number("broadcast", out.dtype, typed);
+  }
+}
+
+}  // namespace
+
+void run_binary_cuda(BinaryKind kind, KernelContext& c) {
+  using B = BinaryKind;
+  switch (kind) {
+    case B::div: return run_all(c, BinaryFn<B::div>{});
+    case B::mod: return run_all(c, BinaryFn<B::mod>{});
+    case B::power: return run_all(c, BinaryFn<B::power>{});
+    case B::hypot: return run_all(c, BinaryFn<B::hypot>{});
+    default: return is_logical(kind) ? run_all(c, LogicalFn{kind}) : run_all(c, CheapFn{kind});
+  }
+}
+
+}  // namespace kaon

@@ -1,0 +1,34 @@
+#include "kaon/ops/gpu_kernels.h"
+
+#include <string>
+#include <unordered_map>
+
+#include "kaon/engine/backend.h"
+#include "kaon/engine/error.h"
+
+namespace kaon {
+namespace {
+
+using Table = std::unordered_map<std::string_view, Kernel>;
+
+void add(void* table, std::string_view op, Kernel kernel) { static_cast<Table*>(table)->emplace(op, kernel); }
+
+const Table& kernels() {
+  static const auto* table = [] {
+    auto* made = new Table;
+    using List = void (*)(void (*)(void*, std::string_view, Kernel), void*);
+    if (auto list = reinterpret_cast<List>(gpu_library_function("kaon_cuda_kernels"))) list(add, made);
+    return made;
+  }();
+  return *table;
+}
+
+}  // namespace
+
+Kernel gpu_kernel(const OpDef& def) {
+  const auto found = kernels().find(def.name());
+  if (found != kernels().end()) return found->second;
+  throw DeviceError("[" + std::string(def.name()) + "] has no kernel for GPUs; copy the arrays with as_in_context(cpu())");
+}
+
+}  // namespace kaon

@@ -1,0 +1,12 @@
+#include "kaon/ops/movement/repeat.h"
+
+#include "kaon/ops/movement/copies.h"
+#include "kaon/ops/movement/strided_copy.cuh"
+
+namespace kaon {
+
+void run_cuda(const Repeat& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }
+void run_cuda(const Tile& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }
+void run_cuda(const Reverse& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }
+
+}  // namespace kaon
