@@ -82,20 +82,6 @@ void elementwise(KernelContext& c, int64_t n, const F& f, Out* out, const In*...
   launch(c, elementwise_kernel<N, F, Out, In...>, blocks_for(n, block, N), unsigned(block), n, aligned, f, out, in...);
 }
 
-// x / divisor for x < 2^31 by a multiplication (Granlund and Montgomery 1994). divisor: 1 to 2^31.
-struct Divider {
-  uint32_t divisor = 1, multiplier = 1, shift = 0;
-
-  Divider() = default;
-  explicit Divider(int64_t by) : divisor(uint32_t(by)) {
-    while (int64_t(1) << shift < by) ++shift;
-    multiplier = uint32_t(((uint64_t(1) << 32) * ((uint64_t(1) << shift) - divisor)) / divisor + 1);
-  }
-  __device__ uint32_t operator()(uint32_t x) const {
-    return (uint32_t((uint64_t(x) * multiplier) >> 32) + x) >> shift;
-  }
-};
-
 // How K arrays repeat over the elements of an output: its dimensions from the last to the first, merged where all arrays
 // step evenly through them and without those of size 1.
 template <int K>
@@ -244,12 +230,6 @@ void broadcast(KernelContext& c, const F& f, const Shape& shape, Out* out,
   const Repeats<int(sizeof...(In))> r(shape, shapes);
   if (r.is_dense()) return elementwise(c, shape.size(), f, out, in...);
   broadcast_part(c, std::index_sequence_for<In...>(), r, f, out, in...);
-}
-
-// The bytes of an array elsewhere; nothing for an array onto itself.
-inline void copy_bytes(KernelContext& c, const void* from, void* to, size_t bytes) {
-  if (bytes == 0 || from == to) return;
-  check(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, native(*c.run.stream())), "a copy on the device");
 }
 
 }  // namespace kaon::cuda
