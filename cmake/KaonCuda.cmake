@@ -44,6 +44,8 @@ target_link_libraries(kaon_cuda PRIVATE kaon_ops kaon_engine CUDA::cudart_static
 target_compile_options(kaon_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr;--diag-suppress=186>")
 # It shares classes with the program that opens it, and no state: what it takes of the engine stays inside.
 target_link_options(kaon_cuda PRIVATE -Wl,--exclude-libs,ALL -Wl,--no-undefined)
+# Where it finds cuBLASLt, cuDNN and NVRTC when the system does not say.
+target_link_options(kaon_cuda PRIVATE -Wl,-rpath,${CUDAToolkit_LIBRARY_DIR})
 set_target_properties(kaon_cuda PROPERTIES CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
 kaon_compile_options(kaon_cuda)
 # Where programs find it.
