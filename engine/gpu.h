@@ -62,12 +62,21 @@ class Gpu {
     std::unique_ptr<Stream> stream;
     std::mutex mutex;  // held while an operation is launched
   };
+  // A time on the GPU and on the host.
+  struct Clock {
+    IntrusivePtr<StreamEvent> event;
+    uint64_t host;
+  };
   explicit Gpu(Device device);
+  const Clock& clock();
+  void begin_launch(const OpLabel& label);  // throws the failure of the GPU
 
   std::array<LaneState, lanes> lanes_;
-  mutable std::mutex last_mutex_;
-  std::vector<std::unique_ptr<Stream>> signals_;  // under last_mutex_
-  OpLabel last_;  // launched
+  std::mutex mutex_;  // of what follows
+  OpLabel last_;      // launched
+  std::exception_ptr failure_;
+  std::vector<std::unique_ptr<Stream>> signals_;
+  std::optional<Clock> clock_;
 };
 
 }  // namespace kaon

@@ -15,5 +15,6 @@ struct Reorder {
   void infer(InferContext& c) const { c.set_output(c.shape(0), c.dtype()); }
 };
 void run_cpu(const Reorder& op, KernelContext& c);
+void run_cuda(const Reorder& op, KernelContext& c);
 
 }  // namespace kaon

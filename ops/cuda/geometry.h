@@ -20,24 +20,29 @@ inline unsigned blocks_for(int64_t n, int64_t threads = block, int64_t each = 1)
   return unsigned(std::clamp<int64_t>((n + per_block - 1) / per_block, 1, most_blocks));
 }
 
-// Division by a number known at the launch: a multiplication and a shift for numbers below 2^31, which is nearly all,
-// a true division above. Numbers are not negative; by 0, which sizes of empty arrays are, is by 1.
+// x / divisor for x < 2^31 by a multiplication (Granlund and Montgomery 1994). divisor: 1 to 2^31.
+struct Divider {
+  uint32_t divisor = 1, multiplier = 1, shift = 0;
+
+  Divider() = default;
+  explicit Divider(int64_t by) : divisor(uint32_t(by)) {
+    while (int64_t(1) << shift < by) ++shift;
+    multiplier = uint32_t(((uint64_t(1) << 32) * ((uint64_t(1) << shift) - divisor)) / divisor + 1);
+  }
+  HOST_DEVICE uint32_t operator()(uint32_t x) const {
+    return (uint32_t((uint64_t(x) * multiplier) >> 32) + x) >> shift;
+  }
+};
+
+// The same for numbers of any size that are not negative: nearly all are small. By 0, which sizes of empty arrays are,
+// is by 1.
 class FastDivide {
  public:
   FastDivide() = default;
-  explicit FastDivide(int64_t divisor) : divisor_(std::max<int64_t>(1, divisor)) {
-    if (divisor_ > most) {
-      multiplier_ = 0, shift_ = 31;  // smaller numbers have the quotient 0
-      return;
-    }
-    while ((int64_t(1) << shift_) < divisor_) ++shift_;
-    multiplier_ = uint32_t((uint64_t((int64_t(1) << shift_) - divisor_) << 32) / uint64_t(divisor_) + 1);
-  }
+  explicit FastDivide(int64_t divisor)
+      : divisor_(std::max<int64_t>(1, divisor)), small_(std::min<int64_t>(divisor_, int64_t(1) << 31)) {}
   HOST_DEVICE int64_t divisor() const { return divisor_; }
-  HOST_DEVICE int64_t quotient(int64_t n) const {
-    if (n > most) return n / divisor_;
-    return (uint32_t((uint64_t(uint32_t(n)) * multiplier_) >> 32) + uint32_t(n)) >> shift_;
-  }
+  HOST_DEVICE int64_t quotient(int64_t n) const { return n < int64_t(1) << 31 ? small_(uint32_t(n)) : n / divisor_; }
   // The quotient; n becomes what is left.
   HOST_DEVICE int64_t split(int64_t& n) const {
     const int64_t q = quotient(n);
@@ -46,10 +51,8 @@ class FastDivide {
   }
 
  private:
-  static constexpr int64_t most = 0x7fffffff;
   int64_t divisor_ = 1;
-  uint32_t multiplier_ = 1;
-  int shift_ = 0;
+  Divider small_;
 };
 
 // The largest power of two up to 16 of bytes that elements of `width` bytes can be moved in: it divides these numbers

@@ -58,13 +58,4 @@ void index_copy(KernelContext& c, size_t width, int64_t n, const void* in, void*
   });
 }
 
-// From memory of the device to memory of the device; nothing when the two are the same.
-inline void copy_bytes(KernelContext& c, const void* src, void* dst, size_t bytes) {
-  if (src == dst || bytes == 0) return;
-  check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, native(*c.run.stream())), "copy");
-}
-inline void zero_bytes(KernelContext& c, void* dst, size_t bytes) {
-  if (bytes > 0) check(cudaMemsetAsync(dst, 0, bytes, native(*c.run.stream())), "fill");
-}
-
 }  // namespace kaon::cuda

@@ -21,6 +21,15 @@ void launch(KernelContext& c, void (*kernel)(P...), dim3 blocks, dim3 threads, A
   check(cudaLaunchKernelEx(&config, kernel, P(arguments)...), "launch");
 }
 
+// From memory of the device to memory of the device; nothing when the two are the same.
+inline void copy_bytes(KernelContext& c, const void* src, void* dst, size_t bytes) {
+  if (src == dst || bytes == 0) return;
+  check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, native(*c.run.stream())), "copy");
+}
+inline void zero_bytes(KernelContext& c, void* dst, size_t bytes) {
+  if (bytes > 0) check(cudaMemsetAsync(dst, 0, bytes, native(*c.run.stream())), "fill");
+}
+
 // The first item of this thread and the distance to its next one.
 __device__ inline int64_t first_item() { return int64_t(blockIdx.x) * blockDim.x + threadIdx.x; }
 __device__ inline int64_t item_step() { return int64_t(gridDim.x) * blockDim.x; }

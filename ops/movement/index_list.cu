@@ -154,10 +154,15 @@ struct AddRows {
     int64_t r = inner.split(column);
     const int64_t o = rows.split(r), end = contributions.start[r + 1];
     const T* from = src + o * count * inner.divisor() + column;
+    const auto part = [&](int64_t k) { return Acc(from[contributions.order[k] * inner.divisor()]); };
     Acc sum = Acc(0);
-    for (int64_t k = contributions.start[r]; k < end; ++k) {
-      sum = Acc(sum + Acc(from[contributions.order[k] * inner.divisor()]));
+    int64_t k = contributions.start[r];
+    for (constexpr int many = 8; k + many <= end; k += many) {  // loads that wait together, for rows with many
+      Acc parts[many];
+      for (int m = 0; m < many; ++m) parts[m] = part(k + m);
+      for (int m = 0; m < many; ++m) sum = Acc(sum + parts[m]);
     }
+    for (; k < end; ++k) sum = Acc(sum + part(k));
     dst[i] = T(sum);
   }
 };
@@ -173,7 +178,8 @@ Contributions sort_contributions(KernelContext& c, int64_t* keys, int64_t count,
   int64_t* start = scratch(rows + 1);
   int64_t* table = tiles > 1 ? scratch(digits * tiles) : nullptr;
   int64_t* totals = tiles > 1 ? scratch(digits) : nullptr;
-  for (int shift = 0; shift == 0 || shift < std::bit_width(uint64_t(rows)); shift += digit_bits) {
+  const int bits = int(std::bit_width(uint64_t(rows)));
+  for (int shift = 0; shift < bits; shift += digit_bits) {
     const Pass pass{count, tiles, shift, keys, shift == 0 ? nullptr : order};
     if (tiles > 1) {
       launch(c, count_digits, blocks_for(tiles, 1), threads, pass, table);

@@ -93,8 +93,10 @@ void transpose_planes(KernelContext& c, CopyDims dims, int across, const void* s
   const Planes planes{Strides(dims.span().first(size_t(dims.count()) - 1)), j.size, k.size, k.src, j.dst, tiles,
                       j_tiles, k_tiles};
   by_width(width, [&]<class T>() {
-    launch(c, transpose_kernel<T>, blocks_for(tiles, 1), dim3(tile, tile_rows), planes, static_cast<const T*>(src),
-           static_cast<T*>(dst));
+    if constexpr (sizeof(T) <= 8) {
+      launch(c, transpose_kernel<T>, blocks_for(tiles, 1), dim3(tile, tile_rows), planes, static_cast<const T*>(src),
+             static_cast<T*>(dst));
+    }
   });
 }
 

@@ -10,38 +10,9 @@
 namespace kaon {
 namespace {
 
-// The windows of one call: global pooling has one, over everything.
-struct Windows {
-  Shape kernel, stride, pad, out;
-};
-
-template <class Op>
-Windows windows(const Op& op, const Shape& data) {
-  Windows w;
-  const int axes = data.ndim() - 2;
-  w.out = Shape(data[0], data[1]);
-  for (int i = 0; i < axes; ++i) {
-    const int64_t in = data[i + 2];
-    const int64_t kernel = op.global_pool ? in : op.kernel[i];
-    const int64_t stride = op.global_pool || op.stride.empty() ? 1 : op.stride[i];
-    const int64_t pad = op.global_pool || op.pad.empty() ? 0 : op.pad[i];
-    w.kernel.push_back(kernel);
-    w.stride.push_back(stride);
-    w.pad.push_back(pad);
-    const int64_t room = in + 2 * pad - kernel;
-    switch (op.pooling_convention) {
-      case PoolingConvention::valid: w.out.push_back(room < 0 ? 0 : room / stride + 1); break;
-      case PoolingConvention::full: w.out.push_back(room < 0 ? 0 : (room + stride - 1) / stride + 1); break;
-      case PoolingConvention::same: w.out.push_back((in + stride - 1) / stride); break;
-    }
-    if (op.global_pool) w.out[i + 2] = 1;
-  }
-  return w;
-}
-
 template <class T, class Op>
 PoolJob<T> make_job(const Op& op, const TensorView& data, const TensorView& output) {
-  const Windows w = windows(op, data.shape);
+  const PoolWindows w = pool_windows(op, data.shape);
   // a block of 16 channels is an image of its own
   const bool in_blocks = data.layout == Layout::blocked16;
   const auto images = [&](Shape shape) {
@@ -88,7 +59,7 @@ void PoolingOp<P>::infer(InferContext& c) const {
       c.fail_value(fmt::format("pooling_convention same takes no pad, got {}", pad.str()));
     }
   }
-  const Windows w = windows(*this, data);
+  const PoolWindows w = pool_windows(*this, data);
   for (int i = 0; i < axes; ++i) {
     if (w.out[i + 2] < 1) c.fail(fmt::format("kernel {} exceeds the padded data {}", kernel.str(), data.str()));
     if (!global_pool && w.pad[i] >= w.kernel[i]) {

@@ -69,6 +69,8 @@ struct PoolingOp {
 };
 template <PoolPart P>
 void run_cpu(const PoolingOp<P>& op, KernelContext& c);
+template <PoolPart P>
+void run_cuda(const PoolingOp<P>& op, KernelContext& c);
 
 using Pooling = PoolingOp<PoolPart::forward>;
 using BackwardPooling = PoolingOp<PoolPart::backward>;

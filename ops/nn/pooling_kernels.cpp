@@ -18,49 +18,16 @@ namespace kaon {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
-// The part of a window that lies on the data, per axis, and the window's size within the padded data.
-struct Window {
-  int64_t begin[3], end[3];
-  int64_t padded = 1;
-  int64_t real() const { return (end[0] - begin[0]) * (end[1] - begin[1]) * (end[2] - begin[2]); }
-};
-
-// Three axes whatever the geometry has.
-struct Sizes {
-  int64_t in[3], out[3], kernel[3], stride[3], pad[3];
-  explicit Sizes(const ConvGeometry& g) {
-    for (int a = 0; a < 3; ++a) {
-      const int from = g.axes == 3 ? a : a - 1;
-      const size_t k = size_t(from < 0 ? 0 : from);
-      in[a] = from < 0 ? 1 : g.in[k], out[a] = from < 0 ? 1 : g.out[k], kernel[a] = from < 0 ? 1 : g.kernel[k];
-      stride[a] = from < 0 ? 1 : g.stride[k], pad[a] = from < 0 ? 0 : g.pad[k];
+// Calls visit(input position) for the window's elements in row-major order.
+template <class Visit>
+HWY_INLINE void for_each(const PoolSizes& s, const PoolWindow& w, Visit visit) {
+  for (int64_t z = w.begin[0]; z < w.end[0]; ++z) {
+    for (int64_t y = w.begin[1]; y < w.end[1]; ++y) {
+      const int64_t row = (z * s.in[1] + y) * s.in[2];
+      for (int64_t x = w.begin[2]; x < w.end[2]; ++x) visit(row + x);
     }
   }
-  void clip(int axis, int64_t position, Window& w) const {
-    const int64_t start = position * stride[axis] - pad[axis];
-    w.padded *= std::max<int64_t>(0, std::min(start + kernel[axis], in[axis] + pad[axis]) - start);
-    w.begin[axis] = std::max<int64_t>(start, 0);
-    w.end[axis] = std::max(w.begin[axis], std::min(start + kernel[axis], in[axis]));
-  }
-  Window window(int64_t position) const {
-    Window w{};
-    w.padded = 1;
-    clip(0, position / (out[1] * out[2]), w);
-    clip(1, position / out[2] % out[1], w);
-    clip(2, position % out[2], w);
-    return w;
-  }
-  // Calls visit(input position) for the window's elements in row-major order.
-  template <class Visit>
-  HWY_INLINE void for_each(const Window& w, Visit visit) const {
-    for (int64_t z = w.begin[0]; z < w.end[0]; ++z) {
-      for (int64_t y = w.begin[1]; y < w.end[1]; ++y) {
-        const int64_t row = (z * in[1] + y) * in[2];
-        for (int64_t x = w.begin[2]; x < w.end[2]; ++x) visit(row + x);
-      }
-    }
-  }
-};
+}
 
 // The larger one; NaN wins.
 template <class D, class V>
@@ -86,11 +53,9 @@ HWY_INLINE V root(D d, V x, int p) {
   return hn::Load(d, lanes);
 }
 
-// What a sum over a window is divided by.
 template <class T>
-T divisor(const PoolJob<T>& job, const Window& w) {
-  if (job.type != PoolType::avg) return T(1);
-  return T(std::max<int64_t>(1, job.count_pad ? w.padded : w.real()));
+T divisor(const PoolJob<T>& job, const PoolWindow& w) {
+  return T(pool_divisor(job.type, job.count_pad, w));
 }
 
 // Calls f(tag, first channel) for vectors that cover the channels: whole, then of 16 bytes, then single.
@@ -107,21 +72,21 @@ HWY_INLINE void over_channels(int64_t channels, F f) {
 
 // Output positions [begin, end) of one image with the channels innermost.
 template <class T>
-void forward_positions(const PoolJob<T>& job, const Sizes& s, const T* HWY_RESTRICT x, T* HWY_RESTRICT y,
+void forward_positions(const PoolJob<T>& job, const PoolSizes& s, const T* HWY_RESTRICT x, T* HWY_RESTRICT y,
                        int64_t channels, int64_t begin, int64_t end) {
   for (int64_t position = begin; position < end; ++position) {
-    const Window w = s.window(position);
+    const PoolWindow w = s.window(position);
     const T scale = divisor(job, w);
     over_channels<T>(channels, [&](auto d, int64_t c) {
       auto total = hn::Set(d, job.type == PoolType::max ? -std::numeric_limits<T>::infinity() : T(0));
       if (job.type == PoolType::max) {
-        s.for_each(w, [&](int64_t from) { total = larger(d, hn::LoadU(d, x + from * channels + c), total); });
+        for_each(s, w, [&](int64_t from) { total = larger(d, hn::LoadU(d, x + from * channels + c), total); });
       } else if (job.type == PoolType::lp) {
-        s.for_each(
-            w, [&](int64_t from) { total = hn::Add(total, power(d, hn::LoadU(d, x + from * channels + c), job.p)); });
+        for_each(
+            s, w, [&](int64_t from) { total = hn::Add(total, power(d, hn::LoadU(d, x + from * channels + c), job.p)); });
         total = root(d, total, job.p);
       } else {
-        s.for_each(w, [&](int64_t from) { total = hn::Add(total, hn::LoadU(d, x + from * channels + c)); });
+        for_each(s, w, [&](int64_t from) { total = hn::Add(total, hn::LoadU(d, x + from * channels + c)); });
         if (scale != T(1)) total = hn::Div(total, hn::Set(d, scale));
       }
       hn::StoreU(total, d, y + position * channels + c);
@@ -131,11 +96,11 @@ void forward_positions(const PoolJob<T>& job, const Sizes& s, const T* HWY_RESTR
 
 // The gradient of one image with the channels innermost; `dx` is zero before.
 template <class T>
-void backward_positions(const PoolJob<T>& job, const Sizes& s, const T* HWY_RESTRICT x, const T* HWY_RESTRICT y,
+void backward_positions(const PoolJob<T>& job, const PoolSizes& s, const T* HWY_RESTRICT x, const T* HWY_RESTRICT y,
                         const T* HWY_RESTRICT head, T* HWY_RESTRICT dx, int64_t channels) {
   const int64_t positions = s.out[0] * s.out[1] * s.out[2];
   for (int64_t position = 0; position < positions; ++position) {
-    const Window w = s.window(position);
+    const PoolWindow w = s.window(position);
     const T scale = divisor(job, w);
     over_channels<T>(channels, [&](auto d, int64_t c) {
       const auto g = hn::LoadU(d, head + position * channels + c);
@@ -146,7 +111,7 @@ void backward_positions(const PoolJob<T>& job, const Sizes& s, const T* HWY_REST
       };
       if (job.type == PoolType::max) {
         auto rest = g;  // becomes zero in the lanes whose maximum was met
-        s.for_each(w, [&](int64_t to) {
+        for_each(s, w, [&](int64_t to) {
           const auto value = hn::LoadU(d, x + to * channels + c);
           // in a window with a NaN the first NaN takes the gradient
           const auto is_top = hn::Or(hn::Eq(value, top), hn::IsNaN(value));
@@ -154,7 +119,7 @@ void backward_positions(const PoolJob<T>& job, const Sizes& s, const T* HWY_REST
           rest = hn::IfThenElse(is_top, hn::Zero(d), rest);
         });
       } else if (job.type == PoolType::lp) {
-        s.for_each(w, [&](int64_t to) {
+        for_each(s, w, [&](int64_t to) {
           const auto value = hn::LoadU(d, x + to * channels + c);
           auto slope = hn::CopySign(hn::Set(d, T(1)), value);
           for (int i = 1; i < job.p; ++i) slope = hn::Mul(slope, hn::Div(hn::Abs(value), top));
@@ -162,7 +127,7 @@ void backward_positions(const PoolJob<T>& job, const Sizes& s, const T* HWY_REST
         });
       } else {
         const auto part = scale == T(1) ? g : hn::Div(g, hn::Set(d, scale));
-        s.for_each(w, [&](int64_t to) { add(to, part); });
+        for_each(s, w, [&](int64_t to) { add(to, part); });
       }
     });
   }
@@ -196,10 +161,10 @@ HWY_INLINE void combine_row(const T* from, int64_t step, T* to, int64_t n, F f) 
 
 // One row-major plane, an output row at a time: each tap of the window is one pass over that row.
 template <class T>
-void forward_plane(const PoolJob<T>& job, const Sizes& s, const T* x, T* y) {
+void forward_plane(const PoolJob<T>& job, const PoolSizes& s, const T* x, T* y) {
   const bool is_max = job.type == PoolType::max;
   for (int64_t row = 0; row < s.out[0] * s.out[1]; ++row, y += s.out[2]) {
-    Window w = s.window(row * s.out[2]);
+    PoolWindow w = s.window(row * s.out[2]);
     std::fill_n(y, s.out[2], is_max ? -std::numeric_limits<T>::infinity() : T(0));
     for (int64_t z = w.begin[0]; z < w.end[0]; ++z) {
       for (int64_t iy = w.begin[1]; iy < w.end[1]; ++iy) {
@@ -228,7 +193,7 @@ void forward_plane(const PoolJob<T>& job, const Sizes& s, const T* x, T* y) {
 // Units of work: rows of the output for channels_last, planes for row-major.
 template <class T>
 void forward_units(const PoolJob<T>& job, int64_t begin, int64_t end) {
-  const Sizes s(job.g);
+  const PoolSizes s(job.g);
   const int64_t in = job.g.in_positions(), out = job.g.out_positions(), channels = job.g.in_channels;
   if (job.channels_last) {
     const int64_t rows = s.out[0] * s.out[1];
@@ -252,7 +217,7 @@ void forward_units(const PoolJob<T>& job, int64_t begin, int64_t end) {
 // Units of work: images for channels_last, planes for row-major.
 template <class T>
 void backward_units(const PoolJob<T>& job, int64_t begin, int64_t end) {
-  const Sizes s(job.g);
+  const PoolSizes s(job.g);
   const int64_t channels = job.channels_last ? job.g.in_channels : 1;
   const int64_t in = job.g.in_positions() * channels, out = job.g.out_positions() * channels;
   for (int64_t unit = begin; unit < end; ++unit) {

@@ -1,8 +1,7 @@
 // The loops behind Pooling.
 #pragma once
 
-#include "kaon/ops/nn/conv_geometry.h"
-#include "kaon/ops/nn/pooling.h"
+#include "kaon/ops/nn/pooling_window.h"
 
 namespace kaon {
 

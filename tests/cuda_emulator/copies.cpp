@@ -58,8 +58,8 @@ cudaError_t copy(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, 
   }
   std::function<void()> work = [=] { std::memmove(to, from, bytes); };
   if (from_kind == Kind::pageable) {
-    auto staged = std::make_shared<std::vector<char>>(static_cast<const char*>(from),
-                                                      static_cast<const char*>(from) + bytes);
+    auto staged =
+        std::make_shared<std::vector<char>>(static_cast<const char*>(from), static_cast<const char*>(from) + bytes);
     work = [=] { std::memcpy(to, staged->data(), bytes); };
   }
   error = enqueue(stream, std::move(work));

@@ -33,7 +33,9 @@ void Emulator::complain(const std::string& text) {
   std::fprintf(stderr, "CUDA emulator: %s\n", text.c_str());
 }
 
-Device::Device(int index, uint64_t seed) : index(index), random(seed) { default_stream = add_stream(); }
+Device::Device(int index, uint64_t seed) : index(index), random_(seed), kernel_random_(~seed) {
+  default_stream = add_stream();
+}
 
 std::shared_ptr<CUstream_st> Device::add_stream() {
   auto stream = std::make_shared<CUstream_st>();
@@ -60,8 +62,8 @@ void Device::push(CUstream_st& stream, Command command) {
     is_started_ = true;
     std::thread([this] { run(); }).detach();
   }
-  if (stream.commands.empty() && random() % 8 == 0) {
-    stream.held_until = Clock::now() + std::chrono::microseconds(random() % 100);
+  if (stream.commands.empty() && random_() % 8 == 0) {
+    stream.held_until = Clock::now() + std::chrono::microseconds(random_() % 100);
   }
   stream.commands.push_back(std::move(command));
   ++stream.launched;
@@ -96,11 +98,12 @@ CUstream_st* Device::pick(Clock::time_point now, Clock::time_point& next) {
       able.push_back(s.get());
     }
   }
-  return able.empty() ? nullptr : able[random() % able.size()];
+  return able.empty() ? nullptr : able[random_() % able.size()];
 }
 
 void Device::run() {
   Emulator& emulator = Emulator::get();
+  const DeviceAccess access;
   std::unique_lock lock(emulator.mutex);
   for (;;) {
     Clock::time_point next = Clock::time_point::max();
@@ -128,7 +131,7 @@ void Device::run() {
 }
 
 void Device::run_kernel(dim3 grid, dim3 block, const std::function<void()>& body) {
-  const std::string complaint = kernels.run(grid, block, body, random);
+  const std::string complaint = kernels_.run(grid, block, body, kernel_random_);
   std::lock_guard lock(Emulator::get().mutex);
   ++Emulator::get().launches;
   if (!complaint.empty()) {
@@ -148,7 +151,7 @@ void Device::run_graph(const Nodes& nodes) {
     for (size_t a : nodes[i].after) before[a].push_back(i);
   }
   while (!ready.empty()) {
-    std::swap(ready[random() % ready.size()], ready.back());
+    std::swap(ready[kernel_random_() % ready.size()], ready.back());
     const size_t node = ready.back();
     ready.pop_back();
     {
@@ -196,7 +199,8 @@ cudaError_t forbid_capture() {
   cudaError_t error = cudaSuccess;
   for (const auto& capture : Emulator::get().captures) {
     const bool is_mine = capture->thread == std::this_thread::get_id();
-    if (capture->mode == cudaStreamCaptureModeGlobal || (capture->mode == cudaStreamCaptureModeThreadLocal && is_mine)) {
+    if (capture->mode == cudaStreamCaptureModeGlobal ||
+        (capture->mode == cudaStreamCaptureModeThreadLocal && is_mine)) {
       capture->is_invalid = true;
       error = cudaErrorStreamCaptureUnsupported;
     }

@@ -91,18 +91,20 @@ class Device {
   size_t allocated = 0;
   std::shared_ptr<CUstream_st> default_stream;
 
-  // By the device's thread alone
-  KernelRunner kernels;
-  std::mt19937_64 random;
   void fail(cudaError_t with);
+
+  // By the device's thread, without the mutex
   void run_kernel(dim3 grid, dim3 block, const std::function<void()>& body);
   void run_graph(const Nodes& nodes);
 
  private:
   void run();
   CUstream_st* pick(Clock::time_point now, Clock::time_point& next);
+  std::mt19937_64 random_;
   std::vector<std::shared_ptr<CUstream_st>> streams_;
   bool is_started_ = false;
+  KernelRunner kernels_;  // by the device's thread alone, as its numbers
+  std::mt19937_64 kernel_random_;
 };
 
 // Who calls, and what must hold for that: every function of the interface begins with one of these.

@@ -1,11 +1,15 @@
 // The CUDA emulator itself: kernels, memory, streams, captures, and that it finds the mistakes it is there to find.
 #define CATCH_CONFIG_MAIN
 #include <cuda_runtime.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
@@ -280,6 +284,32 @@ TEST_CASE("emulator: wrong pointers and wrong sizes are refused", "[cuda]") {
   CHECK(cudaGetLastError() == cudaSuccess);  // none of them was sticky
 }
 
+TEST_CASE("emulator: the host faults on device memory, a kernel on the host's", "[cuda]") {
+  const int key = pkey_alloc(0, 0);
+  if (key < 0) WARN("no protection keys: device memory is not guarded");
+  pkey_free(key);
+  int *live = nullptr, *freed = nullptr;
+  ok(cudaMalloc(&live, sizeof(int)));
+  ok(cudaMalloc(&freed, sizeof(int)));
+  ok(cudaFree(freed));
+  for (const volatile int* x : {live, freed}) {
+    if (key < 0 && x == live) continue;
+    const pid_t child = fork();
+    if (child == 0) {
+      signal(SIGSEGV, SIG_DFL);
+      _exit(*x == 0);
+    }
+    int status = 0;
+    REQUIRE(waitpid(child, &status, 0) == child);
+    CHECK((WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV));
+  }
+  ok(cudaFree(live));
+  const OnDevice on(6);
+  int host = 0;
+  CHECK(launch(1, 1, nullptr, set, &host, 1) == cudaErrorIllegalAddress);
+  CHECK_THAT(kaon_emulator_message(), Catch::Contains("memory of the host"));
+}
+
 TEST_CASE("emulator: memory is limited, and what streams free comes back", "[cuda]") {
   size_t free = 0, total = 0;
   ok(cudaMemGetInfo(&free, &total));
@@ -402,12 +432,22 @@ TEST_CASE("emulator: what CUDA forbids during a capture spoils it", "[cuda]") {
     cudaGetLastError();
   };
   const cudaError_t unsupported = cudaErrorStreamCaptureUnsupported;
-  spoils([&] { void* p; return cudaMalloc(&p, 8); }, unsupported);
+  spoils(
+      [&] {
+        void* p;
+        return cudaMalloc(&p, 8);
+      },
+      unsupported);
   spoils([&] { return cudaStreamSynchronize(first); }, unsupported);
   spoils([&] { return cudaEventQuery(event); }, unsupported);
   spoils([&] { return cudaDeviceSynchronize(); }, unsupported);
   spoils([&] { return cudaMemcpyAsync(x.data, &host, 4, cudaMemcpyDefault, first); }, unsupported);
-  spoils([&] { return cudaStreamAddCallback(first, [](cudaStream_t, cudaError_t, void*) {}, nullptr, 0); }, unsupported);
+  spoils(
+      [&] {
+        return cudaStreamAddCallback(
+            first, [](cudaStream_t, cudaError_t, void*) {}, nullptr, 0);
+      },
+      unsupported);
   spoils([&] { return cudaEventRecord(event, first) ? cudaErrorNotReady : cudaEventQuery(event); },
          cudaErrorCapturedEvent);
   spoils(

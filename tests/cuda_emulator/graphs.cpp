@@ -100,8 +100,8 @@ cudaError_t cudaGraphExecUpdate(cudaGraphExec_t exec, cudaGraph_t graph, cudaGra
   std::lock_guard lock(Emulator::get().mutex);
   cudaError_t error;
   if (!current_device(error)) return failed(error);
-  const bool is_same = std::equal(exec->nodes->begin(), exec->nodes->end(), graph->nodes->begin(),
-                                  graph->nodes->end(), [](const Node& a, const Node& b) { return a.after == b.after; });
+  const bool is_same = std::equal(exec->nodes->begin(), exec->nodes->end(), graph->nodes->begin(), graph->nodes->end(),
+                                  [](const Node& a, const Node& b) { return a.after == b.after; });
   *result = {is_same ? cudaGraphExecUpdateSuccess : cudaGraphExecUpdateErrorTopologyChanged, nullptr, nullptr};
   if (!is_same) return failed(cudaErrorGraphExecUpdateFailure);
   exec->nodes = graph->nodes;

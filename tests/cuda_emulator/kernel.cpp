@@ -59,22 +59,7 @@ void KernelRunner::run_block(std::mt19937_64& random) {
   unfinished_ = num_threads_;
   descends_ = random() & 1;
   while (next_ < num_threads_) {
-    if (idle_.empty()) {
-      fibers_.push_back(std::make_unique<Fiber>());
-      Fiber* fiber = fibers_.back().get();
-      fiber->self = boost::context::fiber(
-          std::allocator_arg, boost::context::protected_fixedsize_stack(stack_bytes),
-          [this, fiber](boost::context::fiber&& caller) {
-            fiber->caller = std::move(caller);
-            for (;;) {
-              run_threads(*fiber);
-              idle_.push_back(fiber);
-              fiber->caller = std::move(fiber->caller).resume();
-            }
-            return std::move(fiber->caller);
-          });
-      idle_.push_back(fiber);
-    }
+    if (idle_.empty()) add_fiber();
     Fiber* fiber = idle_.back();
     idle_.pop_back();
     enter(*fiber);
@@ -88,6 +73,23 @@ void KernelRunner::run_block(std::mt19937_64& random) {
     if (unfinished_ == 0 || release_block() || went_on) continue;
     abandon();
   }
+}
+
+void KernelRunner::add_fiber() {
+  fibers_.push_back(std::make_unique<Fiber>());
+  Fiber& fiber = *fibers_.back();
+  const auto run = [this, &fiber](boost::context::fiber&& caller) {
+    fiber.caller = std::move(caller);
+    for (;;) {
+      run_threads(fiber);
+      idle_.push_back(&fiber);
+      fiber.caller = std::move(fiber.caller).resume();
+    }
+    return std::move(fiber.caller);
+  };
+  boost::context::protected_fixedsize_stack stack(stack_bytes);
+  fiber.self = boost::context::fiber(std::allocator_arg, stack, run);
+  idle_.push_back(&fiber);
 }
 
 void KernelRunner::enter(Fiber& fiber) { fiber.self = std::move(fiber.self).resume(); }
@@ -229,9 +231,9 @@ std::string KernelRunner::who_waits() const {
       if (t.state == State::waits && (other.barrier != t.barrier || other.here.line() != t.here.line())) break;
     }
     text += fmt::format("{}threads {} to {} ", text.empty() ? "" : ", ", i, end - 1);
-    text += t.state == State::exited ? "have exited"
-                                     : fmt::format("wait at {} ({}:{})", name(t.barrier), t.here.file_name(),
-                                                   t.here.line());
+    text += t.state == State::exited
+                ? "have exited"
+                : fmt::format("wait at {} ({}:{})", name(t.barrier), t.here.file_name(), t.here.line());
     if (text.size() > 500) return text + ", ...";
   }
   return text;

@@ -44,7 +44,7 @@ class KernelRunner {
 
   void run_block(std::mt19937_64& random);
   void run_threads(Fiber& fiber);
-  void start_all();
+  void add_fiber();
   bool release_warp(unsigned warp);
   bool release_block();
   void answer(unsigned first, unsigned mask);

@@ -19,12 +19,23 @@ size_t with_red_zones(size_t bytes) { return (bytes + 2 * red_zone + page - 1) /
 
 }  // namespace
 
+DeviceAccess::DeviceAccess(bool is_allowed) {
+  const int key = Memory::get().key();
+  if (key < 0) return;
+  before_ = pkey_get(key);
+  pkey_set(key, is_allowed ? 0 : PKEY_DISABLE_ACCESS);
+}
+DeviceAccess::~DeviceAccess() {
+  if (const int key = Memory::get().key(); key >= 0) pkey_set(key, before_);
+}
+
 Memory& Memory::get() {
   static auto* memory = new Memory;
   return *memory;
 }
 
-Memory::Memory() {
+// Without a key this is an mprotect() like any.
+Memory::Memory() : key_(pkey_alloc(0, PKEY_DISABLE_ACCESS)) {
   void* arena = mmap(nullptr, arena_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (arena == MAP_FAILED) std::abort();
   arena_ = next_ = reinterpret_cast<uintptr_t>(arena);
@@ -35,7 +46,8 @@ void* Memory::allocate(int device, size_t bytes) {
   const size_t whole = with_red_zones(bytes);
   if (arena_end_ - next_ < whole) return nullptr;
   auto* begin = reinterpret_cast<unsigned char*>(next_);
-  if (mprotect(begin, whole, PROT_READ | PROT_WRITE) != 0) return nullptr;
+  if (pkey_mprotect(begin, whole, PROT_READ | PROT_WRITE, key_) != 0) return nullptr;
+  const DeviceAccess access;
   next_ += whole;
   std::memset(begin, red, red_zone);
   std::memset(begin + red_zone, 0xFF, bytes);
@@ -85,6 +97,7 @@ const Block* Memory::find(const void* pointer, size_t bytes, bool& is_wrong) con
 }
 
 bool Memory::check(uintptr_t begin, const Block& block) const {
+  const DeviceAccess access;
   const auto* data = reinterpret_cast<const unsigned char*>(begin);
   const size_t behind = with_red_zones(block.bytes) - red_zone - block.bytes;
   const auto is_red = [&](const unsigned char* zone, size_t bytes) {

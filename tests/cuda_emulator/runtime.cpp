@@ -11,16 +11,18 @@ struct ErrorText {
   cudaError_t error;
   const char *name, *text;
 };
-#define ROW(name, text) {name, #name, text}
+#define ROW(name, text) ErrorText{name, #name, text}
 constexpr ErrorText error_texts[] = {
     ROW(cudaSuccess, "no error"),
     ROW(cudaErrorInvalidValue, "invalid argument"),
     ROW(cudaErrorMemoryAllocation, "out of memory"),
     ROW(cudaErrorInvalidConfiguration, "invalid configuration argument"),
     ROW(cudaErrorInvalidMemcpyDirection, "invalid copy direction for memcpy"),
+    ROW(cudaErrorInvalidDeviceFunction, "invalid device function"),
     ROW(cudaErrorNoDevice, "no CUDA-capable device is detected"),
     ROW(cudaErrorInvalidDevice, "invalid device ordinal"),
     ROW(cudaErrorInvalidKernelImage, "device kernel image is invalid"),
+    ROW(cudaErrorNoKernelImageForDevice, "no kernel image is available for execution on the device"),
     ROW(cudaErrorInvalidResourceHandle, "invalid resource handle"),
     ROW(cudaErrorSymbolNotFound, "named symbol not found"),
     ROW(cudaErrorNotReady, "device not ready"),

@@ -6,6 +6,7 @@
 
 #include "device.h"
 #include "kaon_emulator/launch.h"
+#include "memory.h"
 
 using namespace kaon_emulator;
 
@@ -25,6 +26,13 @@ cudaError_t find_event(cudaEvent_t event) {
   return events().contains(event) ? cudaSuccess : cudaErrorInvalidResourceHandle;
 }
 
+// Code of the host, on a device's thread.
+struct InCallback {
+  DeviceAccess access{false};
+  InCallback() { caller().is_in_callback = true; }
+  ~InCallback() { caller().is_in_callback = false; }
+};
+
 // Whether a call that asks about a stream's or an event's progress may be made.
 cudaError_t check_progress(const Capture* capture, cudaError_t captured) {
   if (!capture) return forbid_capture();
@@ -42,7 +50,9 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithPriority(stream, cudaStreamDefault, 0); }
+cudaError_t cudaStreamCreate(cudaStream_t* stream) {
+  return cudaStreamCreateWithPriority(stream, cudaStreamDefault, 0);
+}
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   return cudaStreamCreateWithPriority(stream, flags, 0);
 }
@@ -140,9 +150,8 @@ cudaError_t cudaStreamAddCallback(cudaStream_t handle, cudaStreamCallback_t call
     return failed(cudaErrorStreamCaptureUnsupported);
   }
   const auto work = [=](cudaError_t status) {
-    caller().is_in_callback = true;
+    const InCallback scope;
     call(handle, status, data);
-    caller().is_in_callback = false;
   };
   stream->device->push(*stream, {.work = work, .after = nullptr, .is_certain = true});
   return cudaSuccess;
@@ -155,9 +164,8 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t handle, cudaHostFn_t call, void* dat
   const auto stream = find_stream(handle, error);
   if (!stream) return failed(error);
   return failed(enqueue(stream, [=] {
-    caller().is_in_callback = true;
+    const InCallback scope;
     call(data);
-    caller().is_in_callback = false;
   }));
 }
 
@@ -247,7 +255,8 @@ namespace kaon_emulator {
 constexpr unsigned max_threads = 1024;
 constexpr size_t max_shared_bytes = 48 * 1024;
 
-cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> body) {
+cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> body,
+                   const std::vector<const void*>& pointers) {
   std::lock_guard lock(Emulator::get().mutex);
   cudaError_t error;
   const auto stream = find_stream(config.stream, error);
@@ -259,6 +268,13 @@ cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> body)
     return failed(cudaErrorInvalidConfiguration);
   }
   if (config.dynamicSmemBytes > max_shared_bytes || config.numAttrs != 0) return failed(cudaErrorInvalidValue);
+  for (const void* pointer : pointers) {
+    bool is_wrong = false;
+    if (!pointer || Memory::get().find(pointer, 1, is_wrong) || is_wrong) continue;  // past an end may be meant
+    Emulator::get().complain(fmt::format("a kernel is given {}, which is memory of the host", pointer));
+    stream->device->fail(cudaErrorIllegalAddress);
+    return failed(cudaErrorIllegalAddress);
+  }
   return failed(enqueue(stream, [device = stream->device, grid, block, body = std::move(body)] {
     device->run_kernel(grid, block, body);
   }));

@@ -17,9 +17,11 @@ typedef enum cudaError {
   cudaErrorMemoryAllocation = 2,
   cudaErrorInvalidConfiguration = 9,
   cudaErrorInvalidMemcpyDirection = 21,
+  cudaErrorInvalidDeviceFunction = 98,
   cudaErrorNoDevice = 100,
   cudaErrorInvalidDevice = 101,
   cudaErrorInvalidKernelImage = 200,
+  cudaErrorNoKernelImageForDevice = 209,
   cudaErrorInvalidResourceHandle = 400,
   cudaErrorSymbolNotFound = 500,
   cudaErrorNotReady = 600,
@@ -172,6 +174,20 @@ typedef struct cudaLaunchConfig_st {
   unsigned numAttrs;
 } cudaLaunchConfig_t;
 
+// Kernels compiled at run time, by nvrtc.h
+
+enum cudaJitOption { cudaJitMaxRegisters = 0 };               // none is emulated
+enum cudaLibraryOption { cudaLibraryBinaryIsPreserved = 1 };  // nor is one of these
+cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJitOption* jit_options, void** jit_values,
+                                unsigned num_jit_options, cudaLibraryOption* options, void** values,
+                                unsigned num_options);
+cudaError_t cudaLibraryUnload(cudaLibrary_t library);
+cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, const char* name);
+// Of these the kernel has to be a cudaKernel_t.
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel, void** arguments);
+cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
+                             cudaStream_t stream);
+
 // Graphs
 
 enum cudaStreamCaptureMode {
@@ -207,11 +223,11 @@ cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 
 // What tests ask of the emulator itself
 
-void kaon_emulator_fail(int device);             // the next command fails, and the device stays failed
-void kaon_emulator_set_memory(size_t bytes);     // of each device
-unsigned long long kaon_emulator_launches();     // kernels launched, those of graphs included
+void kaon_emulator_fail(int device);          // the next command fails, and the device stays failed
+void kaon_emulator_set_memory(size_t bytes);  // of each device
+unsigned long long kaon_emulator_launches();  // kernels launched, those of graphs included
 unsigned long long kaon_emulator_graph_launches();
-const char* kaon_emulator_message();             // what was last complained about; empty if nothing was
+const char* kaon_emulator_message();  // what was last complained about; empty if nothing was
 
 }  // extern "C"
 

@@ -9,8 +9,8 @@
 #include <limits>
 
 // Global, as in CUDA, for numbers of one type.
-#define KAON_EMULATOR_MIN_MAX(type)                              \
-  constexpr type min(type a, type b) { return b < a ? b : a; }   \
+#define KAON_EMULATOR_MIN_MAX(type)                            \
+  constexpr type min(type a, type b) { return b < a ? b : a; } \
   constexpr type max(type a, type b) { return a < b ? b : a; }
 KAON_EMULATOR_MIN_MAX(int)
 KAON_EMULATOR_MIN_MAX(unsigned)

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #pragma GCC visibility push(default)
 namespace kaon_emulator {
 
-// body() is one thread of the kernel.
-cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> body);
+// body() is one thread of the kernel. The pointers are those among its arguments.
+cudaError_t launch(const cudaLaunchConfig_t& config, std::function<void()> body,
+                   const std::vector<const void*>& pointers);
 cudaError_t get_attributes(cudaFuncAttributes* attributes);
 cudaError_t set_attribute(cudaFuncAttribute attribute, int value);
 cudaError_t max_active_blocks(int* blocks, int threads, size_t shared_bytes);
@@ -21,9 +23,12 @@ cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(
                                Arguments&&... arguments) {
   static_assert((!std::is_reference_v<Parameters> && ...), "a kernel takes its parameters by value");
   auto with = [&](Parameters... converted) {
-    return kaon_emulator::launch(*config, [kernel, kept = std::tuple<Parameters...>(converted...)] {
-      std::apply(kernel, kept);
-    });
+    std::vector<const void*> pointers;
+    (..., [&] {
+      if constexpr (std::is_pointer_v<Parameters>) pointers.push_back(converted);
+    }());
+    auto body = [kernel, kept = std::tuple<Parameters...>(converted...)] { std::apply(kernel, kept); };
+    return kaon_emulator::launch(*config, std::move(body), pointers);
   };
   return with(std::forward<Arguments>(arguments)...);
 }

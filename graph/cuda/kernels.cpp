@@ -1,0 +1,25 @@
+#include "kaon/ops/cuda/kernels.h"
+
+#include "kaon/graph/batch_norm_affine.h"
+#include "kaon/graph/normalize_again.h"
+#include "kaon/graph/reorder.h"
+#include "kaon/graph/row_ops.h"
+
+namespace kaon::cuda {
+
+// The operators of plans.
+void for_each_graph_kernel(AddKernel add, void* table) {
+  add_kernel<BatchNormAffine>(add, table);
+  add_kernel<NormalizeAgain>(add, table);
+  add_kernel<PadRows>(add, table);
+  add_kernel<Reorder>(add, table);
+  add_kernel<TakeRows>(add, table);
+}
+
+}  // namespace kaon::cuda
+
+// The second of libkaon_cuda.so's two seams.
+extern "C" __attribute__((visibility("default"))) void kaon_cuda_kernels(kaon::cuda::AddKernel add, void* table) {
+  kaon::cuda::for_each_op_kernel(add, table);
+  kaon::cuda::for_each_graph_kernel(add, table);
+}

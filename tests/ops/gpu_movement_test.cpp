@@ -1,0 +1,189 @@
+// Movement, indexing and pooling on a GPU at sizes that the test table is too small for: more than one tile of a
+// transposition, of a sort, of a launch; rows moved 16 bytes at a time and rows that cannot be. The CPU is the reference.
+#include <catch2/catch.hpp>
+
+#include "kaon/engine/backend.h"
+#include "kaon/tests/support/row_run.h"
+#include "kaon/tests/support/skip.h"
+
+namespace kaon::test {
+namespace {
+
+const Reference none{};
+
+// Outputs and gradients, in these dtypes; `rtol` 0: bit by bit.
+void check_gpu(const Rows& rows, std::initializer_list<DType> dtypes, double rtol = 0) {
+  if (gpu_count() == 0) return skip(std::string("no GPU: ") + gpu_unavailable_reason());
+  for (const Row& row : rows) {
+    INFO(row.str());
+    for (DType t : dtypes) {
+      if (!row.accepts(t)) continue;
+      INFO(name_of(t));
+      auto differ = [&](const std::string& what, const Hosts& got, const Hosts& want) {
+        const double tol = std::max(rtol, rtol > 0 ? 2 * tolerance(t) : 0);
+        return tol > 0 ? compare_all(what, got, want, tol, tol) : compare_bits(what, got, want);
+      };
+      const Hosts inputs = make_inputs(row, t);
+      CHECK(differ("output", run(row, inputs, gpu(0)), run(row, inputs)) == "");
+      if (!is_floating(t) || !has_gradient(row, inputs)) continue;
+      CHECK(differ("gradient", backward(row, inputs, GradReq::write, gpu(0)).inputs, backward(row, inputs).inputs) == "");
+    }
+  }
+}
+
+const RowOptions moves{.dtypes = every_dtype};
+const RowOptions sums{.dtypes = numbers};
+
+constexpr auto all_widths = {DType::float32, DType::float64, DType::float16, DType::int8};
+constexpr auto all_sums = {DType::float32, DType::float64, DType::float16, DType::bfloat16, DType::int32, DType::uint8};
+constexpr auto all_floats = {DType::float32, DType::float64, DType::float16, DType::bfloat16};
+
+template <class Op>
+void add(Rows& rows, const Op& op, std::vector<Input> inputs, RowOptions options = moves) {
+  rows.emplace_back(op, std::move(inputs), none, options);
+}
+
+}  // namespace
+
+TEST_CASE("gpu movement: transposed planes of many tiles and of odd sizes", "[cuda]") {
+  Rows rows;
+  add(rows, Transpose{}, {in({64, 96})});
+  add(rows, Transpose{}, {in({33, 31})});
+  add(rows, Transpose{}, {in({8, 130})});
+  add(rows, Transpose{.axes = Shape(0, 2, 1)}, {in({3, 45, 70})});
+  add(rows, Transpose{.axes = Shape(2, 1, 0)}, {in({9, 5, 40})});
+  add(rows, Transpose{.axes = Shape(0, 2, 3, 1)}, {in({2, 3, 6, 7})});   // too thin for tiles
+  add(rows, Transpose{.axes = Shape(0, 3, 1, 2)}, {in({2, 6, 7, 33})});
+  add(rows, Transpose{.axes = Shape(1, 0, 2)}, {in({5, 7, 16})});        // runs
+  add(rows, SwapAxis{.dim1 = 0, .dim2 = 2}, {in({40, 3, 36})});
+  check_gpu(rows, all_widths);
+}
+
+TEST_CASE("gpu movement: runs and strides", "[cuda]") {
+  Rows rows;
+  add(rows, Slice{.begin = Shape(1, 2), .end = Shape(9, 34)}, {in({10, 40})});
+  add(rows, Slice{.begin = Shape(1, 3), .end = Shape(9, 36)}, {in({10, 40})});
+  add(rows, Slice{.begin = OptionalShape(std::nullopt, 30), .end = OptionalShape(std::nullopt, 3), .step = Shape(-2, -3)},
+      {in({10, 40})});
+  add(rows, SliceAxis{.axis = 1, .begin = 8, .end = 24}, {in({6, 32, 5})});
+  add(rows, SliceAssign{.begin = Shape(0, 4), .end = Shape(5, 20)}, {in({5, 24}), in({5, 16})});
+  add(rows, SliceAssignScalar{.begin = Shape(0, 4), .end = Shape(5, 20), .scalar = 3}, {in({5, 24})});
+  add(rows, SliceAssignScalar{.begin = Shape(0, 5), .end = Shape(5, 20), .step = Shape(2, 3), .scalar = 1}, {in({5, 24})});
+  add(rows, BroadcastTo{.shape = Shape(7, 5, 32)}, {in({5, 1})});
+  add(rows, BroadcastTo{.shape = Shape(7, 5, 32)}, {in({1, 32})});
+  add(rows, Repeat{.repeats = 3, .axis = 0}, {in({5, 16})});
+  add(rows, Repeat{.repeats = 70}, {in({5, 3})});
+  add(rows, Tile{.reps = Shape(2, 3, 4)}, {in({5, 16})});
+  add(rows, Reverse{.axis = Shape(0, 1)}, {in({9, 37})});
+  check_gpu(rows, all_widths);
+}
+
+TEST_CASE("gpu movement: more arrays than one launch joins or splits", "[cuda]") {
+  Rows rows;
+  for (int64_t width : {8, 3}) {
+    std::vector<Input> parts;
+    for (int i = 0; i < 21; ++i) parts.push_back(in({6, i % 4 == 3 ? 0 : width * (i % 3 + 1), 2}));
+    add(rows, Concat{.dim = 1, .num_args = 21}, parts);
+    add(rows, Stack{.axis = 1, .num_args = 21}, std::vector<Input>(21, in({5, width})));
+    add(rows, SliceChannel{.num_outputs = 21, .axis = 1}, {in({4, 21 * width, 2})});
+    add(rows, SliceChannel{.num_outputs = 21, .axis = 1, .squeeze_axis = true}, {in({4, 21, width})});
+  }
+  check_gpu(rows, all_widths);
+}
+
+TEST_CASE("gpu movement: padding inside and outside of runs", "[cuda]") {
+  Rows rows;
+  for (PadMode mode : {PadMode::constant, PadMode::edge, PadMode::reflect}) {
+    const double value = mode == PadMode::constant ? 3 : 0;
+    add(rows, Pad{mode, Shape(0, 0, 0, 0, 2, 1, 3, 4), value}, {in({2, 3, 5, 9})});
+    add(rows, Pad{mode, Shape(0, 0, 1, 2, 0, 0, 0, 0), value}, {in({2, 4, 3, 8})});
+  }
+  check_gpu(rows, all_widths);
+  for (Row& row : rows) row.options.dtypes = floats;
+  check_gpu(rows, all_floats);
+}
+
+TEST_CASE("gpu movement: indices of more than one tile of the sort", "[cuda]") {
+  Rows rows;
+  add(rows, Take{}, {in({300, 8}), index({5000}, -5, 310)});
+  add(rows, Take{.mode = IndexMode::wrap}, {in({70000, 1}), index({2100}, -70000, 140000, DType::int32)});
+  add(rows, Take{.axis = 1}, {in({3, 11, 5}), index({40, 60}, 0, 11, DType::int64)});
+  add(rows, Take{}, {in({9, 3}), index({4200}, 4, 5)});  // all the same
+  add(rows, Embedding{.input_dim = 50, .output_dim = 16}, {index({7, 30}, 0, 50, DType::int32), in({50, 16})});
+  add(rows, GatherNd{}, {in({40, 30, 6}), index({2, 2500}, -30, 30, DType::int32)});
+  add(rows, GatherNd{}, {in({40, 30}), index({2, 5}, 0, 30)});
+  add(rows, TakeGrad{.shape = Shape(300, 4)}, {in({5000, 4}), index({5000}, 0, 300)}, sums);
+  add(rows, TakeGrad{.shape = Shape(6, 4)}, {in({0, 4}), index({0}, 0, 300)}, sums);
+  check_gpu(rows, all_sums);
+}
+
+TEST_CASE("gpu movement: one element per index", "[cuda]") {
+  Rows rows;
+  for (IndexMode mode : {IndexMode::clip, IndexMode::wrap}) {
+    add(rows, Pick{.mode = mode}, {in({300, 10}), index({300}, -3, 14)});
+    add(rows, Pick{.axis = 1, .keepdims = true, .mode = mode}, {in({20, 10, 33}), index({20, 33}, -3, 14, DType::int8)});
+  }
+  add(rows, BatchTake{}, {in({300, 10}), index({300}, -3, 14, DType::int32)});
+  add(rows, OneHot{.depth = 37, .on_value = 5, .off_value = 1}, {index({50}, -3, 40)});
+  add(rows, OneHot{.depth = 37, .dtype = DType::float16}, {index({50}, -3, 40, DType::int64)});
+  for (int axis : {0, 1}) {
+    add(rows, SequenceMask{.use_sequence_length = true, .value = -1, .axis = axis},
+        {in({9, 9, 16}), index({9}, 0, 11, DType::int32)}, RowOptions{.dtypes = floats});
+    add(rows, SequenceMask{.use_sequence_length = true, .axis = axis}, {in({9, 9, 3}), index({9}, 0, 11)});
+  }
+  check_gpu(rows, all_widths);
+}
+
+TEST_CASE("gpu movement: an index outside in mode raise reads zeros and writes nothing", "[cuda]") {
+  if (gpu_count() == 0) return skip(std::string("no GPU: ") + gpu_unavailable_reason());
+  const auto on_gpu = [](const auto& op, std::vector<Input> inputs) {
+    const Row row(op, std::move(inputs), none, moves);
+    return run(row, make_inputs(row, DType::float32), gpu(0))[0].values;
+  };
+  const std::vector<double> data{1, 2, 3, 4, 5, 6};
+  CHECK(on_gpu(Take{.mode = IndexMode::raise}, {in({3, 2}, data), index({4}, {2, 3, -3, -4})}) ==
+        std::vector<double>{5, 6, 0, 0, 1, 2, 0, 0});
+  CHECK(on_gpu(GatherNd{}, {in({3, 2}, data), index({2, 3}, {2, 3, 0, 1, 0, 2})}) == std::vector<double>{6, 0, 0});
+  CHECK(on_gpu(TakeGrad{.shape = Shape(2, 2), .mode = IndexMode::raise}, {in({3, 2}, data), index({3}, {1, 2, -1})}) ==
+        std::vector<double>{0, 0, 6, 8});
+}
+
+TEST_CASE("gpu pooling: windows of a thread, of a warp and of whole planes", "[cuda]") {
+  Rows rows;
+  for (PoolType type : {PoolType::max, PoolType::avg, PoolType::sum, PoolType::lp}) {
+    for (bool count_pad : {true, false}) {
+      if (!count_pad && type != PoolType::avg) continue;
+      auto pool = [&](Pooling op, const Shape& data) {
+        op.pool_type = type;
+        op.count_include_pad = count_pad;
+        if (type == PoolType::lp) op.p_value = 3;
+        add(rows, op, {in(data, type == PoolType::max ? Fill::integers : Fill::nonzero)}, RowOptions{.dtypes = floats});
+        if (type == PoolType::max) rows.back().inputs[0].low = -3, rows.back().inputs[0].high = 4;  // many are equal
+      };
+      pool({.kernel = Shape(3, 3), .stride = Shape(2, 2), .pad = Shape(1, 1)}, {2, 3, 17, 19});
+      pool({.kernel = Shape(2, 2), .stride = Shape(2, 2)}, {2, 3, 16, 18});
+      pool({.kernel = Shape(3, 2), .pooling_convention = PoolingConvention::full, .stride = Shape(2, 3)}, {1, 2, 10, 12});
+      pool({.global_pool = true}, {3, 5, 9, 7});
+      pool({.global_pool = true}, {2, 3, 4, 5, 6});
+      pool({.kernel = Shape(40), .stride = Shape(7), .pad = Shape(5)}, {2, 3, 101});
+      pool({.kernel = Shape(2, 36), .pad = Shape(1, 3)}, {1, 2, 5, 70});
+      pool({.kernel = Shape(2, 3, 2), .stride = Shape(1, 2, 2), .pad = Shape(0, 1, 1)}, {1, 2, 4, 7, 6});
+    }
+  }
+  check_gpu(rows, all_floats, 1e-5);
+}
+
+TEST_CASE("gpu pooling: NaN and infinities, and how a change reaches a maximum", "[cuda]") {
+  constexpr double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  Rows rows;
+  const std::vector<double> odd{1, nan, 3, 3, -inf, -inf, inf, 0, -inf, -inf, inf, nan, 5, 5, 5, 5};
+  add(rows, Pooling{.kernel = Shape(2, 2), .stride = Shape(2, 2)}, {in({1, 1, 4, 4}, odd)},
+      RowOptions{.dtypes = floats});
+  const std::vector<double> equal(64, 2.0);
+  add(rows, Pooling{.global_pool = true}, {in({1, 1, 8, 8}, equal)}, RowOptions{.dtypes = floats});
+  add(rows, PoolingAlong{.kernel = Shape(2, 2), .stride = Shape(2, 2)},
+      {in({1, 1, 4, 4}), in({1, 1, 4, 4}, odd), in({1, 1, 2, 2}, {nan, inf, 5, nan})}, RowOptions{.dtypes = floats});
+  check_gpu(rows, all_floats, 1e-5);
+}
+
+}  // namespace kaon::test
