@@ -1,7 +1,5 @@
 #include "kaon/graph/batch_norm_affine.h"
 
-#include <cmath>
-
 #include "kaon/ops/nn/as_float32.h"
 #include "kaon/ops/op_def.h"
 
@@ -21,9 +19,10 @@ void run_cpu(const BatchNormAffine& op, KernelContext& context) {
     const T* bias = op.no_bias ? nullptr : c.in(4).as<T>();
     T *scale = c.out(0).as<T>(), *shift = c.out(1).as<T>();
     for (int64_t i = 0; i < c.out().size(); ++i) {
-      const double s = (op.fix_gamma ? 1.0 : double(gamma[i])) / std::sqrt(double(var[i]) + op.eps);
-      scale[i] = T(s);
-      shift[i] = T(double(beta[i]) + ((bias ? double(bias[i]) : 0.0) - double(mean[i])) * s);
+      const ChannelScale f = channel_scale(op.fix_gamma ? 1 : double(gamma[i]), double(beta[i]), double(mean[i]),
+                                           double(var[i]), bias ? double(bias[i]) : 0, op.eps);
+      scale[i] = T(f.scale);
+      shift[i] = T(f.shift);
     }
   });
 }

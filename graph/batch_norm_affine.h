@@ -1,7 +1,10 @@
 // What a BatchNorm by moving statistics does to each channel, as two numbers.
 #pragma once
 
+#include <math.h>
+
 #include "kaon/ops/attributes.h"
+#include "kaon/ops/host_device.h"
 #include "kaon/ops/op.h"
 
 namespace kaon {
@@ -26,5 +29,16 @@ struct BatchNormAffine {
   void infer(InferContext& c) const;
 };
 void run_cpu(const BatchNormAffine& op, KernelContext& c);
+void run_cuda(const BatchNormAffine& op, KernelContext& c);
+
+// Of one channel.
+struct ChannelScale {
+  double scale, shift;
+};
+HOST_DEVICE inline ChannelScale channel_scale(double gamma, double beta, double mean, double var, double bias,
+                                              double eps) {
+  const double scale = gamma / ::sqrt(var + eps);
+  return {scale, beta + (bias - mean) * scale};
+}
 
 }  // namespace kaon

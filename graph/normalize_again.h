@@ -21,5 +21,6 @@ struct NormalizeAgain {
   void infer(InferContext& c) const { c.set_output(c.shape(0), c.dtype()); }
 };
 void run_cpu(const NormalizeAgain& op, KernelContext& c);
+void run_cuda(const NormalizeAgain& op, KernelContext& c);
 
 }  // namespace kaon

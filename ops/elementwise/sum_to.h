@@ -16,5 +16,6 @@ struct SumTo {
   void grad(GradContext& g) const;
 };
 void run_cpu(const SumTo& op, KernelContext& c);
+void run_cuda(const SumTo& op, KernelContext& c);
 
 }  // namespace kaon

@@ -12,23 +12,11 @@
 
 namespace kaon {
 
-// In channels_last order (N, H, W, C) other axes than 1 have the channels behind them.
-ChannelSizes channel_sizes(const TensorView& data, int axis) {
-  axis = normalize_axis(axis, data.shape.ndim(), "BatchNorm");
-  Shape s = data.shape;
-  int at = axis;
-  if (data.layout == Layout::channels_last) {
-    s = Shape(s[0], s[2], s[3], s[1]);
-    at = axis == 0 ? 0 : axis == 1 ? 3 : axis - 1;
-  }
-  return {.outer = s.product(0, at), .channels = s[at], .inner = s.product(at + 1, s.ndim())};
-}
-
 template <class T>
 void normalize_channels(RunContext& run, const ChannelSizes& s, const T* x, const T* mean, const T* inverse,
                         const T* gamma, const T* beta, T* y) {
   T* const scale = static_cast<T*>(run.workspace(size_t(s.channels) * sizeof(T)));
-  for (int64_t i = 0; i < s.channels; ++i) scale[i] = (gamma ? gamma[i] : T(1)) * std::abs(inverse[i]);
+  for (int64_t i = 0; i < s.channels; ++i) scale[i] = channel_scale(gamma ? gamma[i] : T(1), inverse[i]);
   channel_affine<T>(run, s, nullptr, x, mean, nullptr, scale, beta, y);
 }
 template void normalize_channels(RunContext&, const ChannelSizes&, const float*, const float*, const float*,
@@ -88,14 +76,14 @@ void forward(const BatchNorm& op, KernelContext& c) {
   if (of_batch) {
     channel_moments(c.run, s, c.in(0).as<T>(), mean, inverse);
     for (int64_t i = 0; i < s.channels; ++i) {
-      moving_mean[i] = T(double(moving_mean[i]) * op.momentum + double(mean[i]) * (1 - op.momentum));
-      moving_var[i] = T(double(moving_var[i]) * op.momentum + double(inverse[i]) * (1 - op.momentum));
-      inverse[i] = T(1 / std::sqrt(double(inverse[i]) + op.eps));
+      moving_mean[i] = moved(moving_mean[i], mean[i], op.momentum);
+      moving_var[i] = moved(moving_var[i], inverse[i], op.momentum);
+      inverse[i] = inverse_deviation(inverse[i], op.eps);
     }
   } else {
     for (int64_t i = 0; i < s.channels; ++i) {
       mean[i] = moving_mean[i];
-      inverse[i] = T(-1 / std::sqrt(double(moving_var[i]) + op.eps));
+      inverse[i] = -inverse_deviation(moving_var[i], op.eps);
     }
   }
   normalize_channels(c.run, s, c.in(0).as<T>(), mean, inverse, op.fix_gamma ? nullptr : c.in(1).as<T>(),
@@ -118,14 +106,10 @@ void backward(const BackwardBatchNorm& op, KernelContext& c) {
   T* const shift = sums + 4 * s.channels;
   channel_products(c.run, s, c.in(0).as<T>(), data.as<T>(), mean, head_sum, product_sum);
   for (int64_t i = 0; i < s.channels; ++i) {
-    const bool of_batch = inverse[i] > 0;
-    const T scale = std::abs(inverse[i]);
-    a[i] = (op.fix_gamma ? T(1) : gamma[i]) * scale;
-    // dx = a (head - mean of head - normal * mean of head * normal), with normal = (x - mean) * scale
-    const T per = of_batch ? a[i] / T(s.per_channel()) : T(0);
-    b[i] = -per * product_sum[i] * scale * scale;
-    shift[i] = -per * head_sum[i];
-    if (c.out(1).data) c.out(1).as<T>()[i] = op.fix_gamma ? T(0) : product_sum[i] * scale;
+    const auto g = channel_gradient(op.fix_gamma ? T(1) : gamma[i], inverse[i], head_sum[i], product_sum[i],
+                                    s.per_channel());
+    a[i] = g.a, b[i] = g.b, shift[i] = g.shift;
+    if (c.out(1).data) c.out(1).as<T>()[i] = op.fix_gamma ? T(0) : g.gamma;
     if (c.out(2).data) c.out(2).as<T>()[i] = head_sum[i];
   }
   if (c.out(0).data) {

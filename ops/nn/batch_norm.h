@@ -47,6 +47,7 @@ struct BatchNorm {
   void grad(GradContext& g) const;
 };
 void run_cpu(const BatchNorm& op, KernelContext& c);
+void run_cuda(const BatchNorm& op, KernelContext& c);
 
 // The gradients of data, gamma (0 when fix_gamma) and beta from BatchNorm's two hidden outputs.
 struct BackwardBatchNorm {
@@ -64,5 +65,6 @@ struct BackwardBatchNorm {
   void grad(GradContext& g) const;
 };
 void run_cpu(const BackwardBatchNorm& op, KernelContext& c);
+void run_cuda(const BackwardBatchNorm& op, KernelContext& c);
 
 }  // namespace kaon

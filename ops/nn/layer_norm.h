@@ -26,6 +26,7 @@ struct LayerNorm {
   void grad(GradContext& g) const;
 };
 void run_cpu(const LayerNorm& op, KernelContext& c);
+void run_cuda(const LayerNorm& op, KernelContext& c);
 
 // The gradients of data, gamma and beta from LayerNorm's two hidden outputs.
 struct BackwardLayerNorm {
@@ -40,5 +41,6 @@ struct BackwardLayerNorm {
   void grad(GradContext& g) const;
 };
 void run_cpu(const BackwardLayerNorm& op, KernelContext& c);
+void run_cuda(const BackwardLayerNorm& op, KernelContext& c);
 
 }  // namespace kaon

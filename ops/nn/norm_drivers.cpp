@@ -53,16 +53,13 @@ void channel_moments(RunContext& run, const ChannelSizes& s, const T* x, T* mean
     k.row_moments(x + begin * s.channels, end - begin, s.channels, parts.first(piece), parts.second(piece));
   });
   for (int64_t c = 0; c < s.channels; ++c) {
-    double count = 0, center = 0, squares = 0;
+    Moments<double> all{};
     for (int64_t piece = 0; piece < parts.count; ++piece) {
       const double n = double(std::min(parts.grain, s.outer - piece * parts.grain));
-      const double delta = double(parts.first(piece)[c]) - center;
-      squares += double(parts.second(piece)[c]) + delta * delta * count * n / (count + n);
-      center += delta * n / (count + n);
-      count += n;
+      all = merge(all, {n, double(parts.first(piece)[c]), double(parts.second(piece)[c])});
     }
-    mean[c] = T(center);
-    variance[c] = T(squares / count);
+    mean[c] = T(all.mean);
+    variance[c] = T(all.squares / all.count);
   }
 }
 

@@ -157,7 +157,7 @@ void layer_rows(int64_t rows, int64_t columns, const T* x, const T* gamma, const
       return hn::Mul(v, v);
     });
     mean[r] = center;
-    std[r] = T(std::sqrt(double(squares) / double(columns) + eps));
+    std[r] = row_deviation(squares, columns, eps);
     const T inverse = T(1) / std[r];
     cover<T>(columns, [&](auto d, int64_t i) {
       const auto v = hn::Mul(hn::Sub(hn::LoadU(d, x + i), hn::Set(d, center)), hn::Set(d, inverse));

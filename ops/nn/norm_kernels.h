@@ -1,9 +1,12 @@
 // The loops behind BatchNorm and LayerNorm. T: float, double.
 #pragma once
 
+#include <math.h>
+
 #include <cstdint>
 
 #include "kaon/engine/run_context.h"
+#include "kaon/ops/host_device.h"
 #include "kaon/ops/view.h"
 
 namespace kaon {
@@ -14,8 +17,68 @@ struct ChannelSizes {
   int64_t per_channel() const { return outer * inner; }
 };
 
-// The data of a BatchNorm as it lies in memory.
-ChannelSizes channel_sizes(const TensorView& data, int axis);
+// The data of a BatchNorm as it lies in memory: in channels_last order (N, H, W, C) other axes than 1 have the channels
+// behind them.
+inline ChannelSizes channel_sizes(const TensorView& data, int axis) {
+  axis = normalize_axis(axis, data.shape.ndim(), "BatchNorm");
+  Shape s = data.shape;
+  int at = axis;
+  if (data.layout == Layout::channels_last) {
+    s = Shape(s[0], s[2], s[3], s[1]);
+    at = axis == 0 ? 0 : axis == 1 ? 3 : axis - 1;
+  }
+  return {.outer = s.product(0, at), .channels = s[at], .inner = s.product(at + 1, s.ndim())};
+}
+
+// A statistic after a batch.
+template <class T>
+HOST_DEVICE T moved(T moving, T of_batch, double momentum) {
+  return T(double(moving) * momentum + double(of_batch) * (1 - momentum));
+}
+
+// 1 / sqrt(var + eps)
+template <class T>
+HOST_DEVICE T inverse_deviation(T variance, double eps) {
+  return T(1 / ::sqrt(double(variance) + eps));
+}
+
+// sqrt(var + eps) of n numbers with this sum of squared distances from their mean.
+template <class T>
+HOST_DEVICE T row_deviation(T squares, int64_t n, double eps) {
+  return T(::sqrt(double(squares) / double(n) + eps));
+}
+
+// gamma |inverse|
+template <class T>
+HOST_DEVICE T channel_scale(T gamma, T inverse) {
+  return gamma * (inverse < 0 ? -inverse : inverse);
+}
+
+// What the gradients of a channel of `count` elements follow from: dx = a head + b (x - mean) + shift; and of gamma.
+template <class T>
+struct ChannelGradient {
+  T a, b, shift, gamma;
+};
+// product_sum: of head (x - mean). dx = a (head - mean of head - normal * mean of head * normal), with normal =
+// (x - mean) scale; the two means are 0 where the moving values were used (inverse < 0).
+template <class T>
+HOST_DEVICE ChannelGradient<T> channel_gradient(T gamma, T inverse, T head_sum, T product_sum, int64_t count) {
+  const T scale = inverse < 0 ? -inverse : inverse, a = gamma * scale, per = inverse > 0 ? a / T(count) : T(0);
+  return {a, -per * product_sum * scale * scale, -per * head_sum, product_sum * scale};
+}
+
+// Of some numbers: how many they are, their mean, and the sum of squared distances from it.
+template <class T>
+struct Moments {
+  T count, mean, squares;
+};
+template <class T>
+HOST_DEVICE Moments<T> merge(const Moments<T>& a, const Moments<T>& b) {
+  const T count = a.count + b.count;
+  if (!(count > 0)) return a;
+  const T delta = b.mean - a.mean, part = b.count / count;
+  return {count, a.mean + delta * part, a.squares + b.squares + delta * delta * a.count * part};
+}
 
 // y = gamma (x - mean) |inverse| + beta; gamma null: 1.
 template <class T>

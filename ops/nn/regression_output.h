@@ -26,6 +26,8 @@ struct RegressionOutput {
 };
 template <RegressionKind kind>
 void run_cpu(const RegressionOutput<kind>& op, KernelContext& c);
+template <RegressionKind kind>
+void run_cuda(const RegressionOutput<kind>& op, KernelContext& c);
 
 using LinearRegressionOutput = RegressionOutput<RegressionKind::linear>;
 using MAERegressionOutput = RegressionOutput<RegressionKind::mae>;
@@ -43,6 +45,7 @@ struct BackwardRegressionOutput {
   void infer(InferContext& c) const;
 };
 void run_cpu(const BackwardRegressionOutput& op, KernelContext& c);
+void run_cuda(const BackwardRegressionOutput& op, KernelContext& c);
 
 // Its input. The gradient ignores the head: grad_scale, divided by the batch size (batch) or by the number of
 // elements above valid_thresh (valid).
@@ -59,6 +62,7 @@ struct MakeLoss {
   void grad(GradContext& g) const;
 };
 void run_cpu(const MakeLoss& op, KernelContext& c);
+void run_cuda(const MakeLoss& op, KernelContext& c);
 
 struct BackwardMakeLoss {
   double grad_scale = 1;
@@ -72,5 +76,6 @@ struct BackwardMakeLoss {
   void infer(InferContext& c) const;
 };
 void run_cpu(const BackwardMakeLoss& op, KernelContext& c);
+void run_cuda(const BackwardMakeLoss& op, KernelContext& c);
 
 }  // namespace kaon

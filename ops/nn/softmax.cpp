@@ -1,13 +1,11 @@
 #include "kaon/ops/nn/softmax.h"
 
 #include "kaon/ops/functions.h"
-#include "kaon/ops/nn/softmax_kernel.h"
+#include "kaon/ops/nn/softmax_call.h"
 #include "kaon/ops/op_def.h"
 
 namespace kaon {
 namespace {
-
-double scale_of(const std::optional<double>& temperature) { return 1 / temperature.value_or(1); }
 
 // Checks the attributes that the softmax family shares and sets the output.
 template <class Op>
@@ -45,22 +43,11 @@ void infer_backward(InferContext& c, int axis) {
   c.set_output(c.shape(0), c.dtype());
 }
 
-template <class Op>
-void forward(SoftmaxKind kind, const Op& op, double scale, KernelContext& c) {
-  const RowView rows = rows_along(c.in(0).shape, normalize_axis(op.axis, c.in(0).shape.ndim(), "softmax"));
-  softmax_forward(kind, rows, scale, c.in(0), c.num_inputs() > 1 ? &c.in(1) : nullptr, c.out(), c.run);
+void forward(const SoftmaxCall& call, KernelContext& c) {
+  softmax_forward(call.kind, call.rows, call.scale, c.in(0), c.num_inputs() > 1 ? &c.in(1) : nullptr, c.out(), c.run);
 }
-
-template <class Op>
-void backward(SoftmaxKind kind, const Op& op, KernelContext& c) {
-  const RowView rows = rows_along(c.in(0).shape, normalize_axis(op.axis, c.in(0).shape.ndim(), "softmax"));
-  softmax_backward(kind, rows, op.scale, c.in(0), c.in(1), c.out(), c.run);
-}
-
-// SoftmaxActivation's rows.
-RowView rows_of(SoftmaxMode mode, const Shape& shape) {
-  if (mode == SoftmaxMode::channel) return rows_along(shape, 1);
-  return {shape[0], shape.product(1, shape.ndim()), 1};
+void backward(const SoftmaxCall& call, KernelContext& c) {
+  softmax_backward(call.kind, call.rows, call.scale, c.in(0), c.in(1), c.out(), c.run);
 }
 
 NDArray sum_along(const NDArray& x, int axis) { return nd.sum(x, {.axis = Shape(axis), .keepdims = true}); }
@@ -80,14 +67,14 @@ void Softmax::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   g.set(0, like_data(nd._backward_softmax(g.head(), g.output(), {.axis = axis, .scale = scale_of(temperature)}), g));
 }
-void run_cpu(const Softmax& op, KernelContext& c) { forward(SoftmaxKind::plain, op, scale_of(op.temperature), c); }
+void run_cpu(const Softmax& op, KernelContext& c) { forward(call_of(op, c.in(0).shape), c); }
 
 void Softmin::infer(InferContext& c) const { infer_softmax(*this, c); }
 void Softmin::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   g.set(0, like_data(nd._backward_softmax(g.head(), g.output(), {.axis = axis, .scale = -scale_of(temperature)}), g));
 }
-void run_cpu(const Softmin& op, KernelContext& c) { forward(SoftmaxKind::plain, op, -scale_of(op.temperature), c); }
+void run_cpu(const Softmin& op, KernelContext& c) { forward(call_of(op, c.in(0).shape), c); }
 
 void LogSoftmax::infer(InferContext& c) const { infer_softmax(*this, c); }
 void LogSoftmax::grad(GradContext& g) const {
@@ -95,7 +82,7 @@ void LogSoftmax::grad(GradContext& g) const {
   g.set(0,
         like_data(nd._backward_log_softmax(g.head(), g.output(), {.axis = axis, .scale = scale_of(temperature)}), g));
 }
-void run_cpu(const LogSoftmax& op, KernelContext& c) { forward(SoftmaxKind::log, op, scale_of(op.temperature), c); }
+void run_cpu(const LogSoftmax& op, KernelContext& c) { forward(call_of(op, c.in(0).shape), c); }
 
 void BackwardSoftmax::infer(InferContext& c) const { infer_backward(c, axis); }
 // Bilinear in head and (y, y): with u the head that arrives here, the part of y is
@@ -107,7 +94,7 @@ void BackwardSoftmax::grad(GradContext& g) const {
   if (g.wants(0)) g.set(0, nd._backward_softmax(u, y, *this));
   if (g.wants(1)) g.set(1, scale * (u * (head - sum_along(head * y, axis)) - head * sum_along(u * y, axis)));
 }
-void run_cpu(const BackwardSoftmax& op, KernelContext& c) { backward(SoftmaxKind::plain, op, c); }
+void run_cpu(const BackwardSoftmax& op, KernelContext& c) { backward(call_of(op, c.in(0).shape), c); }
 
 void BackwardLogSoftmax::infer(InferContext& c) const { infer_backward(c, axis); }
 // With p = e^y: the part of head is scale (u - sum(u p)), the part of y is -scale u p sum(head).
@@ -118,7 +105,7 @@ void BackwardLogSoftmax::grad(GradContext& g) const {
   if (g.wants(0)) g.set(0, scale * (u - sum_along(u * p, axis)));
   if (g.wants(1)) g.set(1, -scale * (u * p * sum_along(g.input(0), axis)));
 }
-void run_cpu(const BackwardLogSoftmax& op, KernelContext& c) { backward(SoftmaxKind::log, op, c); }
+void run_cpu(const BackwardLogSoftmax& op, KernelContext& c) { backward(call_of(op, c.in(0).shape), c); }
 
 void SoftmaxActivation::infer(InferContext& c) const {
   c.expect_floating();
@@ -128,16 +115,12 @@ void SoftmaxActivation::infer(InferContext& c) const {
 void SoftmaxActivation::grad(GradContext& g) const {
   if (g.wants(0) && g.has_head(0)) g.set(0, nd._backward_SoftmaxActivation(g.head(), g.output(), {.mode = mode}));
 }
-void run_cpu(const SoftmaxActivation& op, KernelContext& c) {
-  softmax_forward(SoftmaxKind::plain, rows_of(op.mode, c.in(0).shape), 1, c.in(0), nullptr, c.out(), c.run);
-}
+void run_cpu(const SoftmaxActivation& op, KernelContext& c) { forward(call_of(op, c.in(0).shape), c); }
 
 void BackwardSoftmaxActivation::infer(InferContext& c) const {
   infer_backward(c, 0);
   c.expect_ndim_at_least(0, mode == SoftmaxMode::channel ? 2 : 1);
 }
-void run_cpu(const BackwardSoftmaxActivation& op, KernelContext& c) {
-  softmax_backward(SoftmaxKind::plain, rows_of(op.mode, c.in(0).shape), 1, c.in(0), c.in(1), c.out(), c.run);
-}
+void run_cpu(const BackwardSoftmaxActivation& op, KernelContext& c) { backward(call_of(op, c.in(0).shape), c); }
 
 }  // namespace kaon

@@ -26,6 +26,7 @@ struct Softmax {
   void grad(GradContext& g) const;
 };
 void run_cpu(const Softmax& op, KernelContext& c);
+void run_cuda(const Softmax& op, KernelContext& c);
 
 // softmax of -x.
 struct Softmin {
@@ -40,6 +41,7 @@ struct Softmin {
   void grad(GradContext& g) const;
 };
 void run_cpu(const Softmin& op, KernelContext& c);
+void run_cuda(const Softmin& op, KernelContext& c);
 
 // y = z - log(sum over `axis` of exp(z)), z = x / temperature.
 struct LogSoftmax {
@@ -55,6 +57,7 @@ struct LogSoftmax {
   void grad(GradContext& g) const;
 };
 void run_cpu(const LogSoftmax& op, KernelContext& c);
+void run_cuda(const LogSoftmax& op, KernelContext& c);
 
 // scale y (head - sum over axis of head y), y being softmax's output: the gradient of softmax(scale x).
 struct BackwardSoftmax {
@@ -69,6 +72,7 @@ struct BackwardSoftmax {
   void grad(GradContext& g) const;
 };
 void run_cpu(const BackwardSoftmax& op, KernelContext& c);
+void run_cuda(const BackwardSoftmax& op, KernelContext& c);
 
 // scale (head - e^y sum over axis of head), y being log_softmax's output.
 struct BackwardLogSoftmax {
@@ -83,6 +87,7 @@ struct BackwardLogSoftmax {
   void grad(GradContext& g) const;
 };
 void run_cpu(const BackwardLogSoftmax& op, KernelContext& c);
+void run_cuda(const BackwardLogSoftmax& op, KernelContext& c);
 
 enum class SoftmaxMode : uint8_t { instance, channel };
 constexpr std::array<std::string_view, 2> enum_names(SoftmaxMode) { return {"instance", "channel"}; }
@@ -97,6 +102,7 @@ struct SoftmaxActivation {
   void grad(GradContext& g) const;
 };
 void run_cpu(const SoftmaxActivation& op, KernelContext& c);
+void run_cuda(const SoftmaxActivation& op, KernelContext& c);
 
 struct BackwardSoftmaxActivation {
   SoftmaxMode mode = SoftmaxMode::instance;
@@ -107,5 +113,6 @@ struct BackwardSoftmaxActivation {
   void infer(InferContext& c) const;
 };
 void run_cpu(const BackwardSoftmaxActivation& op, KernelContext& c);
+void run_cuda(const BackwardSoftmaxActivation& op, KernelContext& c);
 
 }  // namespace kaon

@@ -228,10 +228,6 @@ int64_t item_grain(const RowView& r) {
 }
 }  // namespace
 
-RowView rows_along(const Shape& shape, int axis) {
-  return {shape.product(0, axis), shape[axis], shape.product(axis + 1, shape.ndim())};
-}
-
 void softmax_forward(SoftmaxKind kind, const RowView& rows, double scale, const TensorView& in,
                      const TensorView* length, const TensorView& out, RunContext& run) {
   int64_t* counts = nullptr;

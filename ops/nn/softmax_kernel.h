@@ -9,7 +9,9 @@ namespace kaon {
 struct RowView {
   int64_t outer = 1, n = 1, inner = 1;
 };
-RowView rows_along(const Shape& shape, int axis);  // axis counted from the front
+inline RowView rows_along(const Shape& shape, int axis) {  // axis counted from the front
+  return {shape.product(0, axis), shape[axis], shape.product(axis + 1, shape.ndim())};
+}
 
 enum class SoftmaxKind : uint8_t { plain, log };
 
@@ -21,5 +23,18 @@ void softmax_forward(SoftmaxKind kind, const RowView& rows, double scale, const 
 // The gradient of the above from the head and the output, all of one dtype.
 void softmax_backward(SoftmaxKind kind, const RowView& rows, double scale, const TensorView& head,
                       const TensorView& output, const TensorView& grad, RunContext& run);
+
+namespace cuda {
+
+// The same on the stream of c.
+void softmax_forward(SoftmaxKind kind, const RowView& rows, double scale, const TensorView& in,
+                     const TensorView* length, const TensorView& out, KernelContext& c);
+void softmax_backward(SoftmaxKind kind, const RowView& rows, double scale, const TensorView& head,
+                      const TensorView& output, const TensorView& grad, KernelContext& c);
+
+// Numbers of any dtype truncated, NaN becoming `of_nan`; in workspace.
+const int64_t* whole_numbers(const TensorView& from, int64_t of_nan, KernelContext& c);
+
+}  // namespace cuda
 
 }  // namespace kaon

@@ -6,21 +6,13 @@
 #include "kaon/ops/elementwise/convert.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/nn/loss_kernel.h"
-#include "kaon/ops/nn/softmax_kernel.h"
+#include "kaon/ops/nn/softmax_call.h"
 #include "kaon/ops/op_def.h"
 
 namespace kaon {
 namespace {
 
 constexpr int64_t grain = 16384;  // elements per piece
-
-// The rows that the softmax runs over.
-template <class Op>
-RowView rows_of(const Op& op, const Shape& shape) {
-  if (op.multi_output) return rows_along(shape, 1);
-  if (op.preserve_shape) return rows_along(shape, shape.ndim() - 1);
-  return {shape[0], shape.product(1, shape.ndim()), 1};
-}
 
 // Class numbers of any dtype as integers.
 int64_t* read_labels(const TensorView& label, RunContext& run) {
@@ -47,7 +39,7 @@ void check_label(const Op& op, InferContext& c) {
   if (!(op.smooth_alpha >= 0 && op.smooth_alpha <= 1)) {
     c.fail_value("smooth_alpha must lie in [0, 1], got " + to_text(op.smooth_alpha));
   }
-  const RowView rows = rows_of(op, data);
+  const RowView rows = output_rows(op, data);
   Shape expected(data[0]);
   if (op.multi_output) {
     expected.push_back(rows.inner);
@@ -85,7 +77,7 @@ void SoftmaxOutput::grad(GradContext& g) const {
 }
 
 void run_cpu(const SoftmaxOutput& op, KernelContext& c) {
-  softmax_forward(SoftmaxKind::plain, rows_of(op, c.in(0).shape), 1, c.in(0), nullptr, c.out(), c.run);
+  softmax_forward(SoftmaxKind::plain, output_rows(op, c.in(0).shape), 1, c.in(0), nullptr, c.out(), c.run);
 }
 
 void BackwardSoftmaxOutput::infer(InferContext& c) const {
@@ -98,7 +90,7 @@ void BackwardSoftmaxOutput::infer(InferContext& c) const {
 
 void run_cpu(const BackwardSoftmaxOutput& op, KernelContext& c) {
   const TensorView y = c.in(0), label = c.in(1), dx = c.out();
-  const RowView rows = rows_of(op, y.shape);
+  const RowView rows = output_rows(op, y.shape);
   const int64_t positions = rows.outer * rows.inner;
   const void* head = op.out_grad ? c.in(2).data : nullptr;
   if (dx.size() == 0) return;
@@ -110,20 +102,16 @@ void run_cpu(const BackwardSoftmaxOutput& op, KernelContext& c) {
   }
   const int64_t* labels = read_labels(label, c.run);
   const int64_t ignored = int64_t(op.ignore_label);
-  double divisor = 1;
-  if (op.normalization == Normalization::batch) divisor = double(label.shape[0]);
+  const OutputGradient f = output_gradient(op, rows, label.shape);
+  double scale = f.scale;
   if (op.normalization == Normalization::valid) {
     const int64_t dropped = std::count(labels, labels + positions, ignored);  // also without use_ignore, as in MXNet
-    divisor = double(std::max<int64_t>(1, positions - dropped));
-  } else if (op.multi_output) {
-    divisor *= double(rows.inner);
+    scale /= double(std::max<int64_t>(1, positions - dropped));
   }
-  const double scale = op.grad_scale / divisor;
-  const double spread = rows.n > 1 ? op.smooth_alpha / double(rows.n - 1) : 0;
   // first every class as if it were not the label, then the labels' own classes and the ignored rows
   const int64_t row = rows.n * rows.inner;
   c.run.parallel_for(rows.outer, row_grain(row), [&](int64_t begin, int64_t end) {
-    scaled_shift(y.dtype, scale, spread, y.data, head, dx.data, begin * row, end * row);
+    scaled_shift(y.dtype, scale, f.spread, y.data, head, dx.data, begin * row, end * row);
     dispatch_float("SoftmaxOutput", y.dtype, [&]<class T>() {
       using A = accumulate_t<T>;
       for (int64_t p = begin * rows.inner; p < end * rows.inner; ++p) {
@@ -134,7 +122,7 @@ void run_cpu(const BackwardSoftmaxOutput& op, KernelContext& c) {
           // taken from dx, since y may share its memory
           const int64_t i = at + k * rows.inner;
           const A h = head ? A(static_cast<const T*>(head)[i]) : A(1);
-          dx.as<T>()[i] = T(A(dx.as<T>()[i]) + A(scale * (op.smooth_alpha + spread - 1)) * h);
+          dx.as<T>()[i] = T(A(dx.as<T>()[i]) + A(scale * f.pick) * h);
         }
       }
     });

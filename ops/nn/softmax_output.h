@@ -39,6 +39,7 @@ struct SoftmaxOutput {
   void grad(GradContext& g) const;
 };
 void run_cpu(const SoftmaxOutput& op, KernelContext& c);
+void run_cuda(const SoftmaxOutput& op, KernelContext& c);
 
 // The gradient of SoftmaxOutput from its output and the labels (and the head with out_grad).
 struct BackwardSoftmaxOutput {
@@ -65,6 +66,7 @@ struct BackwardSoftmaxOutput {
   void infer(InferContext& c) const;
 };
 void run_cpu(const BackwardSoftmaxOutput& op, KernelContext& c);
+void run_cuda(const BackwardSoftmaxOutput& op, KernelContext& c);
 
 // -sum over rows of log softmax(data)[row, label[row]], shape (1,). data (n, classes), label (n,); labels outside
 // the classes are clipped.
@@ -76,6 +78,7 @@ struct SoftmaxCrossEntropy {
   void grad(GradContext& g) const;
 };
 void run_cpu(const SoftmaxCrossEntropy& op, KernelContext& c);
+void run_cuda(const SoftmaxCrossEntropy& op, KernelContext& c);
 
 // head * (softmax(data) - onehot(label)).
 struct BackwardSoftmaxCrossEntropy {
@@ -86,5 +89,6 @@ struct BackwardSoftmaxCrossEntropy {
   void infer(InferContext& c) const;
 };
 void run_cpu(const BackwardSoftmaxCrossEntropy& op, KernelContext& c);
+void run_cuda(const BackwardSoftmaxCrossEntropy& op, KernelContext& c);
 
 }  // namespace kaon

@@ -22,12 +22,6 @@ void infer_arg(InferContext& c, std::optional<int> axis, bool keepdims) {
   c.set_output(reduced_shape(c.shape(0), mask, keepdims), DType::float32);
 }
 
-// Is `a` chosen over `b`, which stands before it? NaN over all numbers.
-template <Combine C, class V>
-bool beats(V a, V b) {
-  return bool(int(C == Combine::max ? a > b : a < b) | (int(a != a) & int(b == b)));
-}
-
 // One run: the vectorised reduction finds the value, a scan its first place.
 template <Combine C, class T, class Acc>
 int64_t find_in_run(const RunKernels& kernels, const T* x, int64_t n) {

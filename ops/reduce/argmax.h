@@ -19,6 +19,7 @@ struct ArgMax {
   void infer(InferContext& c) const;
 };
 void run_cpu(const ArgMax& op, KernelContext& c);
+void run_cuda(const ArgMax& op, KernelContext& c);
 
 // The same for the smallest element; a NaN counts as the smallest.
 struct ArgMin {
@@ -30,6 +31,7 @@ struct ArgMin {
   void infer(InferContext& c) const;
 };
 void run_cpu(const ArgMin& op, KernelContext& c);
+void run_cuda(const ArgMin& op, KernelContext& c);
 
 // argmax along axis 1 of a matrix: (n, c) to (n,), the class of each row.
 struct ArgMaxChannel {
@@ -39,5 +41,6 @@ struct ArgMaxChannel {
   void infer(InferContext& c) const;
 };
 void run_cpu(const ArgMaxChannel& op, KernelContext& c);
+void run_cuda(const ArgMaxChannel& op, KernelContext& c);
 
 }  // namespace kaon

@@ -73,12 +73,7 @@ void NormGrad::grad(GradContext& g) const {
 }
 
 void run_cpu(const NormGrad& op, KernelContext& c) {
-  const int ord = op.ord;
-  run_reduce_grad(op.axis, c, [ord](auto head, auto x, auto out) {
-    using T = decltype(head);
-    if (ord == 1) return x > 0 ? head : x < 0 ? -head : x == 0 ? T(0) : x;
-    return out == 0 ? T(0) : head * (x / out);
-  });
+  run_reduce_grad(op.axis, c, NormGradValue{op.ord});
 }
 
 }  // namespace kaon

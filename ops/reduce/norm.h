@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kaon/ops/attributes.h"
+#include "kaon/ops/host_device.h"
 #include "kaon/ops/op.h"
 
 namespace kaon {
@@ -23,6 +24,17 @@ struct Norm {
   void grad(GradContext& g) const;
 };
 void run_cpu(const Norm& op, KernelContext& c);
+void run_cuda(const Norm& op, KernelContext& c);
+
+// Per element, from the head, the element and the norm; T: float, double.
+struct NormGradValue {
+  int ord;
+  template <class T>
+  HOST_DEVICE T operator()(T head, T x, T norm) const {
+    if (ord == 1) return x > 0 ? head : x < 0 ? -head : x == 0 ? T(0) : x;
+    return norm == 0 ? T(0) : head * (x / norm);
+  }
+};
 
 // Gradient of norm: head * sign(data), or head * data / out.
 struct NormGrad {
@@ -36,5 +48,6 @@ struct NormGrad {
   void grad(GradContext& g) const;
 };
 void run_cpu(const NormGrad& op, KernelContext& c);
+void run_cuda(const NormGrad& op, KernelContext& c);
 
 }  // namespace kaon

@@ -9,62 +9,6 @@
 
 namespace kaon {
 
-namespace {
-
-constexpr Combine combine_of(ReduceKind kind) {
-  switch (kind) {
-    case ReduceKind::prod: return Combine::prod;
-    case ReduceKind::max: return Combine::max;
-    case ReduceKind::min: return Combine::min;
-    case ReduceKind::nansum: return Combine::nan_sum;
-    case ReduceKind::nanprod: return Combine::nan_prod;
-    default: return Combine::sum;
-  }
-}
-
-}  // namespace
-
-uint32_t reduced_axes(const Shape& axis, bool exclude, int ndim, const char* op) {
-  const uint32_t all = (1u << ndim) - 1;
-  if (axis.empty()) return all;
-  uint32_t mask = 0;
-  for (int64_t a : axis) {
-    const uint32_t one = bit(normalize_axis(a, ndim, op));
-    if (mask & one) throw ShapeError(fmt::format("[{}] axis {} is named twice in {}", op, a, axis.str()));
-    mask |= one;
-  }
-  return exclude ? all & ~mask : mask;
-}
-
-Shape reduced_shape(const Shape& in, uint32_t mask, bool keepdims) {
-  Shape out;
-  for (int i = 0; i < in.ndim(); ++i) {
-    if (!((mask >> i) & 1)) {
-      out.push_back(in[i]);
-    } else if (keepdims) {
-      out.push_back(1);
-    }
-  }
-  if (out.empty()) out.push_back(1);
-  return out;
-}
-
-Shape axes_of(uint32_t mask) {
-  Shape axes;
-  for (int i = 0; i < Shape::max_ndim; ++i) {
-    if ((mask >> i) & 1) axes.push_back(i);
-  }
-  return axes;
-}
-
-void expect_elements(const InferContext& c, uint32_t mask) {
-  int64_t reduced = 1, kept = 1;
-  for (int i = 0; i < c.shape(0).ndim(); ++i) ((mask >> i) & 1 ? reduced : kept) *= c.shape(0)[i];
-  if (reduced == 0 && kept != 0) {
-    c.fail(fmt::format("needs at least one element along the reduced axes, got shape {}", c.shape(0).str()));
-  }
-}
-
 template <ReduceKind K>
 constinit const OpDef Reduce<K>::def = make_op_def<Reduce<K>>();
 
@@ -101,8 +45,7 @@ template <ReduceKind K>
 void run_cpu(const Reduce<K>& op, KernelContext& c) {
   const TensorView& in = c.in(0);
   const ReduceDims dims(in.shape, reduced_axes(op.axis, op.exclude, in.shape.ndim(), op.traits.name.data()));
-  double count = 1;
-  for (const ReduceDim& d : dims.span()) count *= d.reduced ? double(d.size) : 1;
+  const double count = elements_per_result(dims.span());
   dispatch_all(op.traits.name.data(), in.dtype, [&]<class T>() {
     using Acc = std::conditional_t<is_floating(dtype_of<T>), accumulate_t<T>, int64_t>;
     T* out = c.out().as<T>();

@@ -3,12 +3,24 @@
 
 #include "kaon/ops/attributes.h"
 #include "kaon/ops/op.h"
+#include "kaon/ops/reduce/reduce_kernels.h"
 
 namespace kaon {
 
 struct OpDef;
 
 enum class ReduceKind : uint8_t { sum, mean, prod, max, min, nansum, nanprod };
+
+constexpr Combine combine_of(ReduceKind kind) {
+  switch (kind) {
+    case ReduceKind::prod: return Combine::prod;
+    case ReduceKind::max: return Combine::max;
+    case ReduceKind::min: return Combine::min;
+    case ReduceKind::nansum: return Combine::nan_sum;
+    case ReduceKind::nanprod: return Combine::nan_prod;
+    default: return Combine::sum;
+  }
+}
 
 constexpr OpTraits reduce_traits(ReduceKind kind) {
   switch (kind) {
@@ -42,6 +54,8 @@ struct Reduce {
 };
 template <ReduceKind K>
 void run_cpu(const Reduce<K>& op, KernelContext& c);
+template <ReduceKind K>
+void run_cuda(const Reduce<K>& op, KernelContext& c);
 
 using Sum = Reduce<ReduceKind::sum>;
 using Mean = Reduce<ReduceKind::mean>;

@@ -49,6 +49,22 @@ using StoreResults = FunctionRef<void(int64_t first, int64_t n, const void* acc)
 void reduce_dims(RunContext& run, Combine combine, const void* data, DType dtype, std::span<const ReduceDim> dims,
                  StoreResults store);
 
+namespace cuda {
+
+// Where results go: as `dtype`, after a division and a square root.
+struct Results {
+  void* data;
+  DType dtype;
+  double divisor = 1;
+  bool root = false;
+};
+
+// The same on the stream of c. `wide`: floats accumulate in double, as they always do for sum_abs and sum_squares.
+void reduce_dims(KernelContext& c, Combine combine, const TensorView& in, std::span<const ReduceDim> dims, bool wide,
+                 const Results& results);
+
+}  // namespace cuda
+
 // The dimensions of `shape` with the axes in `mask` (bit i: axis i) marked.
 struct ReduceDims {
   ReduceDim items[Shape::max_ndim];
@@ -58,5 +74,11 @@ struct ReduceDims {
   }
   std::span<const ReduceDim> span() const { return {items, size_t(count)}; }
 };
+
+inline double elements_per_result(std::span<const ReduceDim> dims) {
+  double count = 1;
+  for (const ReduceDim& d : dims) count *= d.reduced ? double(d.size) : 1;
+  return count;
+}
 
 }  // namespace kaon

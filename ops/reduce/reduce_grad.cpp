@@ -133,13 +133,13 @@ void MaxGrad::grad(GradContext& g) const {
 }
 
 void run_cpu(const MaxGrad& op, KernelContext& c) {
-  run_reduce_grad(op.axis, c, [](auto head, auto x, auto out) { return x == out ? head : decltype(head)(0); });
+  run_reduce_grad(op.axis, c, MaxGradValue());
 }
 
 void NanSumGrad::infer(InferContext& c) const { infer_reduce_grad(c, axis); }
 
 void run_cpu(const NanSumGrad& op, KernelContext& c) {
-  run_reduce_grad(op.axis, c, [](auto head, auto x, auto) { return x == x ? head : decltype(head)(0); });
+  run_reduce_grad(op.axis, c, NanSumGradValue());
 }
 
 void ProdGrad::infer(InferContext& c) const { infer_reduce_grad(c, axis); }
@@ -150,19 +150,8 @@ void run_cpu(const ProdGrad& op, KernelContext& c) {
   for (int64_t a : op.axis) mask |= bit(int(a));
   const ReduceDims dims(data.shape, mask);
   const int64_t results = c.in(0).size();
-  // Per result the product of its elements, in which 0 and what is not finite stand as 1 or -1 and are counted.
-  struct Factors {
-    double product = 1;
-    int64_t zeros = 0, infinities = 0, not_numbers = 0;
-  };
-  Factors* factors = static_cast<Factors*>(c.run.workspace(size_t(results) * sizeof(Factors)));
-  std::uninitialized_fill_n(factors, results, Factors());
-  const auto count = [](Factors& f, double v, int by) {
-    f.zeros += v == 0 ? by : 0;
-    f.infinities += std::isinf(v) ? by : 0;
-    f.not_numbers += v != v ? by : 0;
-  };
-  const auto ordinary = [](double v) { return v == 0 || !std::isfinite(v) ? std::copysign(1, v) : v; };
+  ProdFactors* factors = static_cast<ProdFactors*>(c.run.workspace(size_t(results) * sizeof(ProdFactors)));
+  std::uninitialized_fill_n(factors, results, ProdFactors::none());
   dispatch_float("_backward_prod", data.dtype, [&]<class T>() {
     using Acc = accumulate_t<T>;
     const T *head = c.in(0).as<T>(), *x = data.as<T>();
@@ -178,25 +167,14 @@ void run_cpu(const ProdGrad& op, KernelContext& c) {
     for_each_spread(serial, dims.span(), [&](int64_t i, int64_t o, int64_t n, int64_t step) {
       for (int64_t k = 0; k < n; ++k) {
         const double v = double(Acc(x[i + k]));
-        if (skipped(v)) continue;
-        Factors& f = factors[o + k * step];
-        f.product *= ordinary(v);
-        count(f, v, 1);
+        if (!skipped(v)) factors[o + k * step].multiply(v);
       }
     });
     for_each_spread(c.run, dims.span(), [&](int64_t i, int64_t o, int64_t n, int64_t step) {
       for (int64_t k = 0; k < n; ++k) {
         const int64_t r = o + k * step;
         const double v = double(Acc(x[i + k]));
-        double others = 0;
-        if (!skipped(v)) {
-          Factors f = factors[r];
-          count(f, v, -1);
-          others = f.product / ordinary(v);
-          if (f.zeros > 0) others *= 0;
-          if (f.infinities > 0) others *= INFINITY;
-          if (f.not_numbers > 0) others = NAN;
-        }
+        const double others = skipped(v) ? 0 : factors[r].without(v);
         out[i + k] = T(Acc(double(Acc(head[r])) * others));
       }
     });

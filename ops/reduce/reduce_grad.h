@@ -1,6 +1,8 @@
 // Gradients of the reductions: a value per result spreads over the elements that were reduced into it.
 #pragma once
 
+#include <math.h>
+
 #include "kaon/ops/attributes.h"
 #include "kaon/ops/dispatch.h"
 #include "kaon/ops/op.h"
@@ -23,6 +25,7 @@ struct SumGrad {
   void grad(GradContext& g) const;
 };
 void run_cpu(const SumGrad& op, KernelContext& c);
+void run_cuda(const SumGrad& op, KernelContext& c);
 
 // Gradient of max and min: head where data equals out, else 0.
 struct MaxGrad {
@@ -35,6 +38,7 @@ struct MaxGrad {
   void grad(GradContext& g) const;
 };
 void run_cpu(const MaxGrad& op, KernelContext& c);
+void run_cuda(const MaxGrad& op, KernelContext& c);
 
 // Gradient of nansum: head where data is a number, else 0.
 struct NanSumGrad {
@@ -46,6 +50,7 @@ struct NanSumGrad {
   void infer(InferContext& c) const;
 };
 void run_cpu(const NanSumGrad& op, KernelContext& c);
+void run_cuda(const NanSumGrad& op, KernelContext& c);
 
 // Gradient of prod and nanprod: head times the product of the other elements, right for zeros too.
 struct ProdGrad {
@@ -58,6 +63,50 @@ struct ProdGrad {
   void infer(InferContext& c) const;
 };
 void run_cpu(const ProdGrad& op, KernelContext& c);
+void run_cuda(const ProdGrad& op, KernelContext& c);
+
+// What a gradient is per element, from the head, the element and the result; T: float, double.
+struct MaxGradValue {
+  template <class T>
+  HOST_DEVICE T operator()(T head, T x, T result) const {
+    return x == result ? head : T(0);
+  }
+};
+struct NanSumGradValue {
+  template <class T>
+  HOST_DEVICE T operator()(T head, T x, T) const {
+    return x == x ? head : T(0);
+  }
+};
+
+// Per result of a product: its elements multiplied, in which 0 and what is not finite stand as 1 or -1 and are counted.
+struct ProdFactors {
+  double product;
+  int64_t zeros, infinities, not_numbers;
+
+  HOST_DEVICE static ProdFactors none() { return {1, 0, 0, 0}; }
+  HOST_DEVICE static bool is_ordinary(double v) { return v != 0 && v - v == 0; }
+  HOST_DEVICE static double ordinary(double v) { return is_ordinary(v) ? v : ::copysign(1.0, v); }
+  HOST_DEVICE void count(double v, int by) {
+    if (v == 0) zeros += by;
+    else if (v != v) not_numbers += by;
+    else if (v - v != 0) infinities += by;
+  }
+  HOST_DEVICE void multiply(double v) {
+    product *= ordinary(v);
+    count(v, 1);
+  }
+  // The product of the others.
+  HOST_DEVICE double without(double v) const {
+    ProdFactors f = *this;
+    f.count(v, -1);
+    if (f.not_numbers > 0) return NAN;
+    double others = product / ordinary(v);
+    if (f.zeros > 0) others *= 0;
+    if (f.infinities > 0) others *= INFINITY;
+    return others;
+  }
+};
 
 // Checks head (and out) against the data at input 1; the output has its shape and dtype.
 void infer_reduce_grad(InferContext& c, const Shape& axis);

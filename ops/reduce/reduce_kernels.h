@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "kaon/ops/dtype.h"
+#include "kaon/ops/host_device.h"
 
 namespace kaon {
 
@@ -27,7 +28,7 @@ struct RunKernels {
 RunKernels run_kernels(DType dtype, Combine combine);
 
 template <class Acc>
-constexpr Acc identity_of(Combine c) {
+HOST_DEVICE constexpr Acc identity_of(Combine c) {
   using limits = std::numeric_limits<Acc>;
   switch (c) {
     case Combine::prod: case Combine::nan_prod: return Acc(1);
@@ -39,7 +40,7 @@ constexpr Acc identity_of(Combine c) {
 
 // Two partial results into one. NaN wins in max and min.
 template <class Acc>
-inline Acc merge(Combine c, Acc a, Acc b) {
+HOST_DEVICE inline Acc merge(Combine c, Acc a, Acc b) {
   switch (c) {
     case Combine::prod: case Combine::nan_prod:
       if constexpr (std::numeric_limits<Acc>::is_integer) return Acc(uint64_t(a) * uint64_t(b));
@@ -50,6 +51,12 @@ inline Acc merge(Combine c, Acc a, Acc b) {
       if constexpr (std::numeric_limits<Acc>::is_integer) return Acc(uint64_t(a) + uint64_t(b));
       return a + b;
   }
+}
+
+// Does max, or min, choose `a` over `b`, which stands before it? NaN over all numbers.
+template <Combine C, class V>
+HOST_DEVICE inline bool beats(V a, V b) {
+  return bool(int(C == Combine::max ? a > b : a < b) | (int(a != a) & int(b == b)));
 }
 
 }  // namespace kaon

@@ -1,0 +1,18 @@
+#include "kaon/ops/reduce/norm.h"
+
+#include "kaon/ops/reduce/reduce_grad.cuh"
+#include "kaon/ops/reduce/reduce.h"
+
+namespace kaon {
+
+void run_cuda(const Norm& op, KernelContext& c) {
+  const TensorView& in = c.in(0);
+  const ReduceDims dims(in.shape, reduced_axes(op.axis, false, in.shape.ndim(), "norm"));
+  const bool squares = op.ord == 2;
+  cuda::reduce_dims(c, squares ? Combine::sum_squares : Combine::sum_abs, in, dims.span(), true,
+                    {.data = c.out().data, .dtype = c.out().dtype, .root = squares});
+}
+
+void run_cuda(const NormGrad& op, KernelContext& c) { cuda::reduce_grad(op.axis, c, NormGradValue{op.ord}); }
+
+}  // namespace kaon
