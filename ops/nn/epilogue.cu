@@ -27,33 +27,44 @@ __device__ A activate(A v, FusedActivation f) {
   }
 }
 
-template <class T>
-__device__ int64_t channel_of(int64_t i, const Arguments<T>& a) {
-  // 64-bit divisions would take longer than the memory does
-  if (a.n <= UINT32_MAX) return uint32_t(i) / uint32_t(a.inner) % uint32_t(a.channels);
-  return i / a.inner % a.channels;
-}
-
 template <class T, int V>
 struct alignas(sizeof(T) * V) Elements {
   T at[V];
 };
 
-// V elements at once are all of one channel, or of V consecutive ones when inner is 1.
+// The place of an element in the planes of `inner` elements that are one channel each.
+struct Place {
+  int64_t channel, position;
+
+  template <class T>
+  __device__ Place(int64_t i, const Arguments<T>& a) {
+    // 64-bit divisions would take longer than the memory does
+    const int64_t plane = a.n <= UINT32_MAX ? uint32_t(i) / uint32_t(a.inner) : i / a.inner;
+    channel = a.n <= UINT32_MAX ? uint32_t(plane) % uint32_t(a.channels) : plane % a.channels;
+    position = i - plane * a.inner;
+  }
+  template <class T>
+  __device__ void advance(const Arguments<T>& a) {
+    if (++position < a.inner) return;
+    position = 0;
+    if (++channel == a.channels) channel = 0;
+  }
+};
+
+// V elements at once.
 template <class T, int V>
 __global__ void finish_kernel(Arguments<T> a) {
   using A = accumulate_t<T>;
   using Vector = Elements<T, V>;
-  const int64_t step = a.inner == 1 ? 1 : 0;
   for (int64_t i = first_item() * V; i < a.n; i += item_step() * V) {
     const Vector x = *reinterpret_cast<const Vector*>(a.x + i);
     Vector addend{}, y;
     if (a.addend) addend = *reinterpret_cast<const Vector*>(a.addend + i);
-    const int64_t channel = a.shift ? channel_of(i, a) : 0;
-    for (int lane = 0; lane < V; ++lane) {
+    Place place(i, a);
+    for (int lane = 0; lane < V; ++lane, place.advance(a)) {
       A v = A(x.at[lane]);
-      if (a.scale) v *= A(a.scale[channel + lane * step]);
-      if (a.shift) v += A(a.shift[channel + lane * step]);
+      if (a.scale) v *= A(a.scale[place.channel]);
+      if (a.shift) v += A(a.shift[place.channel]);
       if (a.addend) v += A(addend.at[lane]);
       y.at[lane] = T(activate(v, a.activation));
     }
@@ -81,9 +92,7 @@ void finish(KernelContext& c, const Finish& f, const Epilogue<void>& e) {
                          f.inner,
                          f.channels};
     constexpr int lanes = 16 / sizeof(T);
-    const bool wide = is_aligned(a.x) && is_aligned(a.y) && is_aligned(a.addend) &&
-                      (f.inner == 1 ? f.channels : f.inner) % lanes == 0;
-    if (wide) {
+    if (f.n % lanes == 0 && is_aligned(a.x) && is_aligned(a.y) && is_aligned(a.addend)) {
       launch(c, finish_kernel<T, lanes>, blocks_for(f.n, block, lanes), unsigned(block), a);
     } else {
       launch(c, finish_kernel<T, 1>, blocks_for(f.n), unsigned(block), a);
