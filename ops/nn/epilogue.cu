@@ -1,8 +1,7 @@
 #include "kaon/ops/nn/epilogue.h"
 
+#include "kaon/ops/cuda/elementwise.cuh"
 #include "kaon/ops/cuda/finish.h"
-#include "kaon/ops/cuda/launch.cuh"
-#include "kaon/ops/dispatch.h"
 #include "kaon/ops/elementwise/scalar_math.h"
 
 namespace kaon::cuda {
@@ -27,11 +26,6 @@ __device__ A activate(A v, FusedActivation f) {
   }
 }
 
-template <class T, int V>
-struct alignas(sizeof(T) * V) Elements {
-  T at[V];
-};
-
 // The place of an element in the planes of `inner` elements that are one channel each.
 struct Place {
   int64_t channel, position;
@@ -51,30 +45,28 @@ struct Place {
   }
 };
 
-// V elements at once.
-template <class T, int V>
-__global__ void finish_kernel(Arguments<T> a) {
+// 16 bytes at once.
+template <class T>
+__global__ void finish_kernel(Arguments<T> a, bool aligned) {
   using A = accumulate_t<T>;
-  using Vector = Elements<T, V>;
-  for (int64_t i = first_item() * V; i < a.n; i += item_step() * V) {
-    const Vector x = *reinterpret_cast<const Vector*>(a.x + i);
-    Vector addend{}, y;
-    if (a.addend) addend = *reinterpret_cast<const Vector*>(a.addend + i);
+  constexpr int N = 16 / sizeof(T);
+  for (int64_t i = first_item() * N; i < a.n; i += item_step() * N) {
+    const bool whole = aligned && i + N <= a.n;
+    const Pack<T, N> x = load_pack<N>(a.x, i, a.n, whole);
+    Pack<T, N> addend{}, y;
+    if (a.addend) addend = load_pack<N>(a.addend, i, a.n, whole);
     Place place(i, a);
-    for (int lane = 0; lane < V; ++lane, place.advance(a)) {
-      A v = A(x.at[lane]);
+#pragma unroll
+    for (int lane = 0; lane < N; ++lane) {
+      A v = A(x.v[lane]);
       if (a.scale) v *= A(a.scale[place.channel]);
       if (a.shift) v += A(a.shift[place.channel]);
-      if (a.addend) v += A(addend.at[lane]);
-      y.at[lane] = T(activate(v, a.activation));
+      if (a.addend) v += A(addend.v[lane]);
+      y.v[lane] = T(activate(v, a.activation));
+      place.advance(a);
     }
-    *reinterpret_cast<Vector*>(a.y + i) = y;
+    store_pack(a.y, i, a.n, whole, y);
   }
-}
-
-template <class T>
-bool is_aligned(const T* p) {
-  return reinterpret_cast<uintptr_t>(p) % 16 == 0;
 }
 
 }  // namespace
@@ -91,12 +83,9 @@ void finish(KernelContext& c, const Finish& f, const Epilogue<void>& e) {
                          f.n,
                          f.inner,
                          f.channels};
-    constexpr int lanes = 16 / sizeof(T);
-    if (f.n % lanes == 0 && is_aligned(a.x) && is_aligned(a.y) && is_aligned(a.addend)) {
-      launch(c, finish_kernel<T, lanes>, blocks_for(f.n, block, lanes), unsigned(block), a);
-    } else {
-      launch(c, finish_kernel<T, 1>, blocks_for(f.n), unsigned(block), a);
-    }
+    constexpr int N = 16 / sizeof(T);
+    const bool aligned = is_aligned<N>(a.x) && is_aligned<N>(a.y) && is_aligned<N>(a.addend);
+    launch(c, finish_kernel<T>, blocks_for(f.n, block, N), unsigned(block), a, aligned);
   });
 }
 
