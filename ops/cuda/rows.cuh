@@ -23,7 +23,7 @@ struct RowPlan {
   // body(j, h) for the elements j < count of this thread. h: which of the held ones it is, or -1.
   template <class F>
   __device__ void for_lane(int64_t count, const F& body) const {
-    int64_t j = team.lane();
+    int64_t j = team.lane(threadIdx.x);
 #pragma unroll
     for (int h = 0; h < held; ++h, j += team.lanes()) {
       if (j < count) body(j, h);
@@ -36,7 +36,7 @@ struct RowPlan {
 template <class F>
 __global__ void __launch_bounds__(block, 3) rows_kernel(RowPlan p, int64_t groups, F body) {
   for (int64_t group = blockIdx.x; group < groups; group += gridDim.x) {
-    body(p, group * p.team.results() + p.team.result());
+    body(p, group * p.team.results() + p.team.result(threadIdx.x));
   }
 }
 

@@ -139,16 +139,31 @@ struct ShufflePartner {
   }
 };
 
-// Each exchange depends on those before it.
-__global__ void exchange_kernel(int64_t rows, const int64_t* partner, int64_t* order) {
-  for (int64_t i = threadIdx.x; i < rows; i += blockDim.x) order[i] = i;
-  __syncthreads();
-  if (threadIdx.x != 0) return;
+// Each exchange depends on those before it, so one thread makes them all; up to `quick_rows` where that takes a few
+// cycles.
+constexpr int quick_rows = 8192;
+
+template <class I>
+__device__ void exchange(int64_t rows, const int64_t* partner, I* order) {
   for (int64_t i = 0; i + 1 < rows; ++i) {
-    const int64_t j = partner[i], from = order[j];
+    const int64_t j = partner[i];
+    const I from = order[j];
     order[j] = order[i];
     order[i] = from;
   }
+}
+
+__global__ void exchange_kernel(int64_t rows, const int64_t* partner, int64_t* order) {
+  __shared__ int32_t quick[quick_rows];
+  const bool is_quick = rows <= quick_rows;
+  for (int64_t i = threadIdx.x; i < rows; i += blockDim.x) {
+    if (is_quick) quick[i] = int32_t(i);
+    else order[i] = i;
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) is_quick ? exchange(rows, partner, quick) : exchange(rows, partner, order);
+  __syncthreads();
+  for (int64_t i = threadIdx.x; is_quick && i < rows; i += blockDim.x) order[i] = quick[i];
 }
 
 template <class Unit>

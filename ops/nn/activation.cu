@@ -3,6 +3,7 @@
 
 #include "kaon/ops/cuda/elementwise.cuh"
 #include "kaon/ops/cuda/random.cuh"
+#include "kaon/ops/cuda/reduce.cuh"
 #include "kaon/ops/elementwise/scalar_math.h"
 #include "kaon/ops/elementwise/unary.h"
 #include "kaon/ops/nn/activation_kernel.h"
@@ -116,45 +117,24 @@ void run_rrelu(const LeakyReLU& op, KernelContext& c) {
   });
 }
 
-// Data seen as (outer, channels, inner): sums over outer and inner. A block adds up a part of them for one channel, or
-// where a channel's elements do not lie together for 32 channels.
+// The gradient of prelu's gamma: sums of one channel.
 template <class T>
-__global__ void gamma_kernel(ChannelView s, int64_t part, const T* head, const T* x, accumulate_t<T>* partial) {
-  using A = accumulate_t<T>;
-  constexpr int warps = int(cuda::block / cuda::warp);
-  __shared__ A sums[warps][32];
-  const int lane = int(threadIdx.x) % 32, row = int(threadIdx.x) / 32;
-  const bool scattered = s.inner == 1;
-  const int64_t channel = scattered ? int64_t(blockIdx.x) * 32 + lane : int64_t(blockIdx.x);
-  const int64_t begin = int64_t(blockIdx.y) * part, count = s.outer * s.inner;
-  const int64_t end = begin + part < count ? begin + part : count;
-  A sum = 0;
-  if (channel < s.channels) {
-    for (int64_t i = begin + (scattered ? row : int(threadIdx.x)); i < end; i += scattered ? warps : cuda::block) {
-      const int64_t outer = i / s.inner, at = (outer * s.channels + channel) * s.inner + (i - outer * s.inner);
-      const A v = A(x[at]);
-      sum += v > A(0) ? A(0) : A(head[at]) * v;
-    }
-  }
-  sums[row][lane] = sum;
-  __syncthreads();
-  if (row != 0) return;
-  for (int k = 1; k < warps; ++k) sum += sums[k][lane];
-  if (!scattered) {
-    for (int step = 16; step > 0; step /= 2) sum += __shfl_down_sync(0xffffffffu, sum, unsigned(step));
-  }
-  if (channel < s.channels && (scattered || lane == 0)) partial[int64_t(blockIdx.y) * s.channels + channel] = sum;
-}
+struct GammaSum {
+  using Acc = accumulate_t<T>;
+  using Fold = GammaSum;
+  T* out;
+  __device__ Acc identity() const { return 0; }
+  __device__ Acc merge(Acc a, Acc b) const { return a + b; }
+  __device__ void store(int64_t channel, Acc sum) const { out[channel] = T(sum); }
+};
 
 template <class T>
-struct AddParts {
-  const accumulate_t<T>* partial;
-  int64_t parts, channels;
-  T* out;
-  __device__ void operator()(int64_t channel) const {
-    accumulate_t<T> sum = 0;
-    for (int64_t p = 0; p < parts; ++p) sum += partial[p * channels + channel];
-    out[channel] = T(sum);
+struct GammaTerms : GammaSum<T> {
+  using Acc = accumulate_t<T>;
+  const T *head, *x;
+  __device__ Acc add(Acc sum, int64_t at, int64_t, int64_t) const {
+    const Acc v = Acc(x[at]);
+    return sum + (v > Acc(0) ? Acc(0) : Acc(head[at]) * v);
   }
 };
 
@@ -218,18 +198,9 @@ void run_cuda(const BackwardLeakyReLU& op, KernelContext& c) {
 void run_cuda(const BackwardPReLUGamma&, KernelContext& c) {
   const TensorView &head = c.in(0), &x = c.in(1), &out = c.out();
   const ChannelView s = channel_view(x, out.shape);
-  if (s.channels == 0) return;
-  const int64_t groups = s.inner == 1 ? (s.channels + 31) / 32 : s.channels;
-  // as many blocks as keep a large GPU busy, of 8 elements a thread at least
-  const int64_t least = s.inner == 1 ? 64 : 8 * cuda::block, count = s.outer * s.inner;
-  const int64_t parts = std::clamp<int64_t>(count / least, 1, std::max<int64_t>(1, 528 / groups));
-  const int64_t part = (count + parts - 1) / parts;
+  const ReduceDim dims[] = {{s.outer, true}, {s.channels, false}, {s.inner, true}};
   dispatch_float("LeakyReLU", x.dtype, [&]<class T>() {
-    using A = accumulate_t<T>;
-    A* partial = static_cast<A*>(c.run.workspace(sizeof(A) * size_t(parts * s.channels)));
-    cuda::launch(c, gamma_kernel<T>, dim3(unsigned(groups), unsigned(parts)), unsigned(cuda::block), s, part,
-                 head.as<const T>(), x.as<const T>(), partial);
-    cuda::for_each(c, s.channels, AddParts<T>{partial, parts, s.channels, out.as<T>()});
+    cuda::reduce(c, GammaTerms<T>{{out.as<T>()}, head.as<const T>(), x.as<const T>()}, dims);
   });
 }
 

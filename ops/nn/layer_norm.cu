@@ -40,7 +40,7 @@ struct Forward {
     p.for_lane(n, [&](int64_t j, int h) {
       y[first + j * p.inner] = T((value(j, h) - center) * inverse * A(gamma[j]) + A(beta[j]));
     });
-    if (!exists || p.team.lane() != 0) return;
+    if (!exists || p.team.lane(threadIdx.x) != 0) return;
     if (mean) mean[row] = center;
     if (std) std[row] = deviation;
   }

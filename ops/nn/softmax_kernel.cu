@@ -54,7 +54,7 @@ struct Forward {
       out[first + j * p.inner] = Out(log_kind ? z - last : ::exp(z) * last);
     });
     if (!exists) return;
-    for (int64_t j = n + p.team.lane(); j < p.n; j += p.team.lanes()) out[first + j * p.inner] = Out(0.0f);
+    for (int64_t j = n + p.team.lane(threadIdx.x); j < p.n; j += p.team.lanes()) out[first + j * p.inner] = Out(0.0f);
   }
 };
 

@@ -2,34 +2,12 @@
 // transposition, of a sort, of a launch; rows moved 16 bytes at a time and rows that cannot be. The CPU is the reference.
 #include <catch2/catch.hpp>
 
-#include "kaon/engine/backend.h"
-#include "kaon/tests/support/row_run.h"
-#include "kaon/tests/support/skip.h"
+#include "kaon/tests/support/check_gpu.h"
 
 namespace kaon::test {
 namespace {
 
 const Reference none{};
-
-// Outputs and gradients, in these dtypes; `rtol` 0: bit by bit.
-void check_gpu(const Rows& rows, std::initializer_list<DType> dtypes, double rtol = 0) {
-  if (gpu_count() == 0) return skip(std::string("no GPU: ") + gpu_unavailable_reason());
-  for (const Row& row : rows) {
-    INFO(row.str());
-    for (DType t : dtypes) {
-      if (!row.accepts(t)) continue;
-      INFO(name_of(t));
-      auto differ = [&](const std::string& what, const Hosts& got, const Hosts& want) {
-        const double tol = std::max(rtol, rtol > 0 ? 2 * tolerance(t) : 0);
-        return tol > 0 ? compare_all(what, got, want, tol, tol) : compare_bits(what, got, want);
-      };
-      const Hosts inputs = make_inputs(row, t);
-      CHECK(differ("output", run(row, inputs, gpu(0)), run(row, inputs)) == "");
-      if (!is_floating(t) || !has_gradient(row, inputs)) continue;
-      CHECK(differ("gradient", backward(row, inputs, GradReq::write, gpu(0)).inputs, backward(row, inputs).inputs) == "");
-    }
-  }
-}
 
 const RowOptions moves{.dtypes = every_dtype};
 const RowOptions sums{.dtypes = numbers};
