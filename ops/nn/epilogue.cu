@@ -7,11 +7,13 @@
 namespace kaon::cuda {
 namespace {
 
-template <class T>
+// C: of the numbers per channel.
+template <class T, class C>
 struct Arguments {
   const T* x;
   T* y;
-  const T *scale, *shift, *addend;
+  const C *scale, *shift;
+  const T* addend;
   FusedActivation activation;
   int64_t n, inner, channels;
 };
@@ -30,15 +32,15 @@ __device__ A activate(A v, FusedActivation f) {
 struct Place {
   int64_t channel, position;
 
-  template <class T>
-  __device__ Place(int64_t i, const Arguments<T>& a) {
+  template <class A>
+  __device__ Place(int64_t i, const A& a) {
     // 64-bit divisions would take longer than the memory does
     const int64_t plane = a.n <= UINT32_MAX ? uint32_t(i) / uint32_t(a.inner) : i / a.inner;
     channel = a.n <= UINT32_MAX ? uint32_t(plane) % uint32_t(a.channels) : plane % a.channels;
     position = i - plane * a.inner;
   }
-  template <class T>
-  __device__ void advance(const Arguments<T>& a) {
+  template <class A>
+  __device__ void advance(const A& a) {
     if (++position < a.inner) return;
     position = 0;
     if (++channel == a.channels) channel = 0;
@@ -46,8 +48,8 @@ struct Place {
 };
 
 // 16 bytes at once.
-template <class T>
-__global__ void finish_kernel(Arguments<T> a, bool aligned) {
+template <class T, class C>
+__global__ void finish_kernel(Arguments<T, C> a, bool aligned) {
   using A = accumulate_t<T>;
   constexpr int N = 16 / sizeof(T);
   for (int64_t i = first_item() * N; i < a.n; i += item_step() * N) {
@@ -69,23 +71,32 @@ __global__ void finish_kernel(Arguments<T> a, bool aligned) {
   }
 }
 
+template <class T, class C>
+void launch_finish(KernelContext& c, const Finish& f, const Epilogue<void>& e) {
+  const Arguments<T, C> a{static_cast<const T*>(f.x),
+                          static_cast<T*>(f.y),
+                          static_cast<const C*>(e.scale),
+                          static_cast<const C*>(e.shift),
+                          static_cast<const T*>(e.addend),
+                          e.activation,
+                          f.n,
+                          f.inner,
+                          f.channels};
+  constexpr int N = 16 / sizeof(T);
+  const bool aligned = is_aligned<N>(a.x) && is_aligned<N>(a.y) && is_aligned<N>(a.addend);
+  launch(c, finish_kernel<T, C>, blocks_for(f.n, block, N), unsigned(block), a, aligned);
+}
+
 }  // namespace
 
 void finish(KernelContext& c, const Finish& f, const Epilogue<void>& e) {
   if (f.n == 0 || (f.x == f.y && e.is_empty())) return;
   dispatch_float("epilogue", f.dtype, [&]<class T>() {
-    const Arguments<T> a{static_cast<const T*>(f.x),
-                         static_cast<T*>(f.y),
-                         static_cast<const T*>(e.scale),
-                         static_cast<const T*>(e.shift),
-                         static_cast<const T*>(e.addend),
-                         e.activation,
-                         f.n,
-                         f.inner,
-                         f.channels};
-    constexpr int N = 16 / sizeof(T);
-    const bool aligned = is_aligned<N>(a.x) && is_aligned<N>(a.y) && is_aligned<N>(a.addend);
-    launch(c, finish_kernel<T>, blocks_for(f.n, block, N), unsigned(block), a, aligned);
+    if (e.scale) {
+      launch_finish<T, accumulate_t<T>>(c, f, e);
+    } else {
+      launch_finish<T, T>(c, f, e);
+    }
   });
 }
 
