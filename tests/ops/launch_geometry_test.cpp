@@ -112,7 +112,7 @@ TEST_CASE("launch geometry: a padded axis names the copies of each element", "[c
       for (int64_t before = 0; before < (mode == PadMode::reflect ? n : 4); ++before) {
         for (int64_t after = 0; after < (mode == PadMode::reflect ? n : 4); ++after) {
           const PadAxis axis{before, n, after, mode};
-          std::vector<std::vector<int64_t>> expected(size_t(n), std::vector<int64_t>()), got = expected;
+          std::vector<std::vector<int64_t>> expected{size_t(n), std::vector<int64_t>{}}, got = expected;
           for (int64_t at = 0; at < axis.padded(); ++at) {
             const int64_t i = axis.source(at);
             REQUIRE((i >= 0) == (mode != PadMode::constant || (at >= before && at < before + n)));

@@ -38,7 +38,8 @@ TEST_CASE("reduce plan: a team's threads are its lanes, and parts cover the elem
       for (const bool last_kept : {false, true}) {
         const std::array<ReduceDim, 2> dims{last_kept ? ReduceDim{n, true} : ReduceDim{results, false},
                                             last_kept ? ReduceDim{results, false} : ReduceDim{n, true}};
-        const ReducePlan plan(dims);
+        const ReducePlan plan(dims, n % 3 == 0 ? 1 : 4);
+        CHECK((plan.width == 1 || (plan.width == 4 && n % 4 == 0 && plan.per_split % 4 == 0)));
         const Team& team = plan.team;
         std::vector<int> seen(size_t(block), 0);
         for (int thread = 0; thread < block; ++thread) {
