@@ -22,6 +22,7 @@ struct Cudnn {
   decltype(&::cudnnCreate) create = library.function("cudnnCreate");
   decltype(&::cudnnSetStream) set_stream = library.function("cudnnSetStream");
   decltype(&::cudnnGetErrorString) error_string = library.function("cudnnGetErrorString");
+  decltype(&::cudnnGetLastErrorString) last_error = library.function("cudnnGetLastErrorString");
 
   decltype(&::cudnnCreateTensorDescriptor) create_tensor = library.function("cudnnCreateTensorDescriptor");
   decltype(&::cudnnSetTensorNdDescriptor) set_tensor = library.function("cudnnSetTensorNdDescriptor");
@@ -59,7 +60,10 @@ const Cudnn& dnn() {
 
 void check(cudnnStatus_t status, const char* what) {
   if (status == CUDNN_STATUS_SUCCESS) return;
-  const std::string text = fmt::format("[{}] cuDNN: {}", what, dnn().error_string(status));
+  char reason[512] = "";
+  dnn().last_error(reason, sizeof reason);
+  const std::string text =
+      fmt::format("[{}] cuDNN: {}{}{}", what, dnn().error_string(status), reason[0] ? ": " : "", reason);
   if (status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED ||
       status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED) {
     throw MemoryError(text);

@@ -1,9 +1,10 @@
 // Elementwise kernels: out[i] = f(in0[i], in1[i], ...) for arrays of one shape, and for arrays that broadcast.
-// f is a struct with `__device__ R operator()(x0, x1, ...) const`; it gets 16-bit floats as float, and R may be anything
-// that converts to the output's type. `static constexpr int most = 4;` in f: no more elements than these per thread,
+// f is a struct with `__device__ R operator()(x0, x1, ...) const`; it gets 16-bit floats as float, and R converts to the
+// output's type. `static constexpr int most = 4;` in f: no more elements than these per thread,
 // where its code is long. The output may be one of the inputs of the same shape and width.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <utility>
 
@@ -82,8 +83,8 @@ void elementwise(KernelContext& c, int64_t n, const F& f, Out* out, const In*...
   launch(c, elementwise_kernel<N, F, Out, In...>, blocks_for(n, block, N), unsigned(block), n, aligned, f, out, in...);
 }
 
-// How K arrays repeat over the elements of an output: its dimensions from the last to the first, merged where all arrays
-// step evenly through them and without those of size 1.
+// How K arrays repeat over the elements of an output: its dimensions from the last to the first, merged where all
+// arrays step evenly through them and without those of size 1.
 template <int K>
 struct Repeats {
   int ndim = 0;
@@ -169,8 +170,8 @@ __device__ Pack<T, N> gather_pack(const T* from, const uint32_t (&offset)[N], bo
 
 // `rows`: all arrays are aligned, and N divides the last dimension.
 template <int N, size_t... k, class F, class Out, class... In>
-__device__ void broadcast_packs(std::index_sequence<k...>, const Walk<int(sizeof...(In))>& walk, bool rows, bool aligned,
-                                const F& f, Out* out, const In*... in) {
+__device__ void broadcast_packs(std::index_sequence<k...>, const Walk<int(sizeof...(In))>& walk, bool rows,
+                                bool aligned, const F& f, Out* out, const In*... in) {
   constexpr int K = int(sizeof...(In));
   for (int64_t at = first_item() * N; at < walk.n; at += item_step() * N) {
     uint32_t first[K], offset[K][N];
@@ -197,7 +198,8 @@ __device__ void broadcast_packs(std::index_sequence<k...>, const Walk<int(sizeof
 }
 
 template <int N, class F, class Out, class... In>
-__global__ void broadcast_kernel(Walk<int(sizeof...(In))> walk, bool rows, bool aligned, F f, Out* out, const In*... in) {
+__global__ void broadcast_kernel(Walk<int(sizeof...(In))> walk, bool rows, bool aligned, F f, Out* out,
+                                 const In*... in) {
   broadcast_packs<N>(std::index_sequence_for<In...>(), walk, rows, aligned, f, out, in...);
 }
 

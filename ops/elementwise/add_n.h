@@ -21,5 +21,6 @@ struct AddN {
   void grad(GradContext& g) const;
 };
 void run_cpu(const AddN& op, KernelContext& c);
+void run_cuda(const AddN& op, KernelContext& c);
 
 }  // namespace kaon

@@ -1,7 +1,7 @@
 // The functions of two arrays on CUDA.
 #include "kaon/ops/cuda/elementwise.cuh"
 #include "kaon/ops/elementwise/binary.h"
-#include "kaon/ops/elementwise/scalar_math.h"
+#include "kaon/ops/elementwise/binary_value.cuh"
 
 namespace kaon {
 namespace {
@@ -15,19 +15,11 @@ struct BinaryFn {
   }
 };
 
-// The cheap ones share a kernel: it waits for memory anyway.
 struct CheapFn {
   BinaryKind kind;
   template <class T>
   __device__ T operator()(T a, T b) const {
-    using B = BinaryKind;
-    switch (kind) {
-      case B::sub: return binary_value<B::sub, T>(a, b);
-      case B::mul: return binary_value<B::mul, T>(a, b);
-      case B::maximum: return binary_value<B::maximum, T>(a, b);
-      case B::minimum: return binary_value<B::minimum, T>(a, b);
-      default: return binary_value<B::add, T>(a, b);
-    }
+    return cuda::cheap_value(kind, a, b);
   }
 };
 
@@ -35,18 +27,7 @@ struct LogicalFn {
   BinaryKind kind;
   template <class T>
   __device__ T operator()(T a, T b) const {
-    using B = BinaryKind;
-    switch (kind) {
-      case B::not_equal: return binary_value<B::not_equal, T>(a, b);
-      case B::greater: return binary_value<B::greater, T>(a, b);
-      case B::greater_equal: return binary_value<B::greater_equal, T>(a, b);
-      case B::lesser: return binary_value<B::lesser, T>(a, b);
-      case B::lesser_equal: return binary_value<B::lesser_equal, T>(a, b);
-      case B::logical_and: return binary_value<B::logical_and, T>(a, b);
-      case B::logical_or: return binary_value<B::logical_or, T>(a, b);
-      case B::logical_xor: return binary_value<B::logical_xor, T>(a, b);
-      default: return binary_value<B::equal, T>(a, b);
-    }
+    return T(cuda::logical_value(kind, a, b));
   }
 };
 

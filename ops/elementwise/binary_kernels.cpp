@@ -95,16 +95,13 @@ PointwiseKernels make_binary(const TileFn* tiles) {
   return k;
 }
 
-// Comparisons see the number itself: 2.5, or 300 against uint8, are no values of the dtype.
 template <ScalarKind K, class T>
-void compare_integers(double s, const T* x, T* y, size_t n) {
-  constexpr double limit = 0x1p63;
-  if (s >= -limit && s < limit && s == double(int64_t(s))) {
-    const int64_t v = int64_t(s);
-    for (size_t i = 0; i < n; ++i) y[i] = T(binary_value<info(K).kind, int64_t>(int64_t(x[i]), v));
+void compare_integers(const ComparedNumber& s, const T* x, T* y, size_t n) {
+  constexpr BinaryKind kind = info(K).kind;
+  if (s.is_integer) {
+    for (size_t i = 0; i < n; ++i) y[i] = T(binary_value<kind, int64_t>(int64_t(x[i]), s.integer));
   } else {
-    if (std::abs(s) >= limit) s *= 2;  // beyond every integer, also beyond those that round to 2^63
-    for (size_t i = 0; i < n; ++i) y[i] = T(binary_value<info(K).kind, double>(double(x[i]), s));
+    for (size_t i = 0; i < n; ++i) y[i] = T(binary_value<kind, double>(double(x[i]), s.real));
   }
 }
 
@@ -113,19 +110,13 @@ void typed_scalar(const void* attrs, const void* const* in, void* out, size_t n)
   const double s = static_cast<const Scalar<K>*>(attrs)->scalar;
   const T* x = static_cast<const T*>(in[0]);
   T* y = static_cast<T*>(out);
-  constexpr bool integer = !std::is_floating_point_v<T>;
+  constexpr BinaryKind kind = info(K).kind;
   if constexpr (K == ScalarKind::smooth_l1) {
     for (size_t i = 0; i < n; ++i) y[i] = smooth_l1_value(x[i], T(s));
-  } else if constexpr (integer && is_logical(info(K).kind)) {
-    compare_integers<K>(s, x, y, n);
+  } else if constexpr (!std::is_floating_point_v<T> && is_logical(kind)) {
+    compare_integers<K>(ComparedNumber(s), x, y, n);
   } else {
-    T v = from_number<T>(s);
-    if constexpr (integer && (K == ScalarKind::maximum || K == ScalarKind::minimum)) {
-      // a bound beyond the dtype's range is its end
-      using L = std::numeric_limits<T>;
-      v = s >= double(L::max()) ? L::max() : s <= double(L::min()) ? L::min() : T(s);
-    }
-    constexpr BinaryKind kind = info(K).kind;
+    const T v = scalar_operand<T>(kind, s);
     for (size_t i = 0; i < n; ++i) {
       y[i] = info(K).reversed ? binary_value<kind, T>(v, x[i]) : binary_value<kind, T>(x[i], v);
     }

@@ -17,5 +17,6 @@ struct Cast {
   void grad(GradContext& g) const;
 };
 void run_cpu(const Cast& op, KernelContext& c);
+void run_cuda(const Cast& op, KernelContext& c);
 
 }  // namespace kaon

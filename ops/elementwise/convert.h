@@ -1,8 +1,7 @@
-// One number of any dtype to another, the same on every machine: what Cast, reading on the host and filling share.
+// One number of any dtype to another, the same on every machine: what Cast, reading on the host and filling share, on CPU
+// and GPU. A light header.
 #pragma once
 
-#include <bit>
-#include <cmath>
 #include <type_traits>
 
 #include "kaon/ops/dtype.h"
@@ -16,22 +15,22 @@ inline constexpr bool is_half_type = std::is_same_v<T, float16> || std::is_same_
 // The float that rounds to the 16 bits nearest to v. Where v is no float, that is the odd one of the two around it:
 // the nearest one might be a tie of 16-bit numbers, which v is not.
 template <class T>
-float before_half(T v) {
+HOST_DEVICE float before_half(T v) {
   if constexpr (sizeof(T) < 4 || std::is_same_v<T, float>) {
     return float(v);
   } else {
     const double exact = double(v);
     const float near = float(exact);
-    const uint32_t bits = std::bit_cast<uint32_t>(near);
+    const uint32_t bits = bits_of(near);
     if (double(near) == exact || exact != exact || (bits & 1) != 0) return near;
-    return std::bit_cast<float>(std::abs(double(near)) < std::abs(exact) ? bits + 1 : bits - 1);
+    return float_of(::fabs(double(near)) < ::fabs(exact) ? bits + 1 : bits - 1);
   }
 }
 
 // Reals become integers by truncation toward zero (NaN gives 0, what is out of range wraps as integers do), numbers
 // become bool by != 0, and reals round to nearest even.
 template <class To, class From>
-To convert(From v) {
+HOST_DEVICE To convert(From v) {
   if constexpr (std::is_same_v<To, From>) {
     return v;
   } else if constexpr (is_half_type<From>) {

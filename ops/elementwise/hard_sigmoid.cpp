@@ -1,6 +1,7 @@
 #include "kaon/ops/elementwise/hard_sigmoid.h"
 
 #include "kaon/ops/elementwise/pointwise.h"
+#include "kaon/ops/elementwise/scalar_math.h"
 #include "kaon/ops/functions.h"
 
 namespace kaon {
@@ -22,11 +23,7 @@ namespace {
 template <class T>
 void values(const HardSigmoid& op, const T* x, T* y, size_t n) {
   const T alpha = T(op.alpha), beta = T(op.beta);
-  for (size_t i = 0; i < n; ++i) {
-    T v = alpha * x[i] + beta;
-    v = v < T(0) ? T(0) : v;  // in this order NaN stays
-    y[i] = v > T(1) ? T(1) : v;
-  }
+  for (size_t i = 0; i < n; ++i) y[i] = hard_sigmoid_value(x[i], alpha, beta);
 }
 
 }  // namespace

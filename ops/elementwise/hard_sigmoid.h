@@ -19,6 +19,7 @@ struct HardSigmoid {
   void grad(GradContext& g) const;
 };
 void run_cpu(const HardSigmoid& op, KernelContext& c);
+void run_cuda(const HardSigmoid& op, KernelContext& c);
 void hard_sigmoid_tile(const void* attrs, const float* const* in, float* out, size_t n);  // a TileFn
 
 }  // namespace kaon

@@ -10,6 +10,7 @@ namespace kaon {
 void infer_scalar(ScalarKind kind, double scalar, InferContext& c);
 void grad_scalar(ScalarKind kind, double scalar, GradContext& g);
 void run_scalar(ScalarKind kind, const void* op, KernelContext& c);
+void run_scalar_cuda(ScalarKind kind, double scalar, KernelContext& c);
 
 constexpr OpTraits scalar_traits(ScalarKind kind) {
   OpTraits t{.name = info(kind).name, .inplace = 0, .pointwise = true, .any_layout = true};
@@ -43,6 +44,10 @@ struct Scalar<ScalarKind::smooth_l1> {
 template <ScalarKind K>
 void run_cpu(const Scalar<K>& op, KernelContext& c) {
   run_scalar(K, &op, c);
+}
+template <ScalarKind K>
+void run_cuda(const Scalar<K>& op, KernelContext& c) {
+  run_scalar_cuda(K, op.scalar, c);
 }
 template <ScalarKind K>
 constinit const OpDef Scalar<K>::def = make_op_def<Scalar<K>>();

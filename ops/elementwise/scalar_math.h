@@ -7,7 +7,7 @@
 #include <limits>
 #include <type_traits>
 
-#include "kaon/ops/binary_kind.h"
+#include "kaon/ops/elementwise/scalar_kind.h"
 #include "kaon/ops/elementwise/unary_kind.h"
 #include "kaon/ops/host_device.h"
 
@@ -113,6 +113,22 @@ HOST_DEVICE T unary_value(T x) {
   else if constexpr (K == U::digamma) return T(digamma_value(double(x)));
 }
 
+// d gelu / dx = Phi(x) + x phi(x).
+template <class T>
+HOST_DEVICE T gelu_slope_value(T x) {
+  const T density = ::fabs(x) > T(40) ? T(0) : x * T(0.3989422804014327) * ::exp(T(-0.5) * x * x);  // not inf * 0
+  return T(0.5) * ::erfc(x * T(-0.70710678118654752)) + density;
+}
+
+// The head times the derivative, from the output of the function (gelu: its input).
+template <UnaryBackwardKind K, class T>
+HOST_DEVICE T unary_backward_value(T head, T saved) {
+  if constexpr (K == UnaryBackwardKind::relu) return saved > T(0) ? head : saved != saved ? saved : T(0);
+  else if constexpr (K == UnaryBackwardKind::sigmoid) return head * saved * (T(1) - saved);
+  else if constexpr (K == UnaryBackwardKind::tanh) return head * (T(1) - saved * saved);
+  else return head * gelu_slope_value(saved);
+}
+
 // Python's remainder: the sign of the divisor. 0 when the divisor is 0, as in MXNet.
 template <class T>
 HOST_DEVICE T mod_value(T a, T b) {
@@ -187,6 +203,61 @@ HOST_DEVICE T binary_value(T a, T b) {
       return T(a / b);
     }
   }
+}
+
+// The number of a function of an array of T and a number. A bound beyond the range of integers is its end.
+template <class T>
+T scalar_operand(BinaryKind kind, double s) {
+  if constexpr (!std::is_floating_point_v<T>) {
+    using L = std::numeric_limits<T>;
+    if (kind == BinaryKind::maximum || kind == BinaryKind::minimum) {
+      return s >= double(L::max()) ? L::max() : s <= double(L::min()) ? L::min() : T(s);
+    }
+  }
+  return from_number<T>(s);
+}
+
+// Comparisons of integers see the number itself: 2.5, or 300 against uint8, are no values of the dtype.
+struct ComparedNumber {
+  bool is_integer;
+  int64_t integer = 0;
+  double real;
+
+  explicit ComparedNumber(double s) {
+    constexpr double limit = 0x1p63;
+    is_integer = s >= -limit && s < limit && s == double(int64_t(s));
+    if (is_integer) integer = int64_t(s);
+    real = ::fabs(s) >= limit ? 2 * s : s;  // beyond every integer, also beyond those that round to 2^63
+  }
+};
+
+// The bounds of clip as T. For integers: the integers inside the bounds and the dtype's range.
+template <class T>
+void clip_bounds(double a_min, double a_max, T& low, T& high) {
+  using L = std::numeric_limits<T>;
+  if constexpr (std::is_floating_point_v<T>) {
+    low = T(a_min), high = T(a_max);
+  } else {
+    a_min = ::ceil(a_min), a_max = ::floor(a_max);
+    low = a_min <= double(L::min()) ? L::min() : a_min >= double(L::max()) ? L::max() : T(a_min);
+    high = a_max <= double(L::min()) ? L::min() : a_max >= double(L::max()) ? L::max() : T(a_max);
+  }
+}
+
+template <class T>
+HOST_DEVICE T clip_value(T x, T low, T high) {
+  return x < low ? low : x > high ? high : x;
+}
+
+template <class T>
+HOST_DEVICE T clip_backward_value(T head, T x, T low, T high) {
+  return x < low || x > high ? T(0) : head;
+}
+
+template <class T>
+HOST_DEVICE T hard_sigmoid_value(T x, T alpha, T beta) {
+  const T v = alpha * x + beta, above = v < T(0) ? T(0) : v;  // in this order NaN stays
+  return above > T(1) ? T(1) : above;
 }
 
 // 0.5 (s x)^2 where |x| < 1 / s^2, else |x| - 0.5 / s^2.

@@ -5,44 +5,31 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <limits>
 
 #include "kaon/ops/dispatch.h"
 #include "kaon/ops/elementwise/pointwise.h"
+#include "kaon/ops/elementwise/scalar_math.h"
 #include "kaon/ops/elementwise/select_kernels.h"
 #include "kaon/ops/functions.h"
 
 namespace kaon {
 namespace {
 
-// T for integers: the integers inside the bounds and the dtype's range.
-template <class T>
-void bounds(double a_min, double a_max, T& low, T& high) {
-  using L = std::numeric_limits<T>;
-  if constexpr (std::is_floating_point_v<T>) {
-    low = T(a_min), high = T(a_max);
-  } else {
-    a_min = std::ceil(a_min), a_max = std::floor(a_max);
-    low = a_min <= double(L::min()) ? L::min() : a_min >= double(L::max()) ? L::max() : T(a_min);
-    high = a_max <= double(L::min()) ? L::min() : a_max >= double(L::max()) ? L::max() : T(a_max);
-  }
-}
-
 template <class T>
 void clip_typed(const void* attrs, const void* const* in, void* out, size_t n) {
   const Clip& op = *static_cast<const Clip*>(attrs);
   T low, high;
-  bounds(op.a_min, op.a_max, low, high);
+  clip_bounds(op.a_min, op.a_max, low, high);
   const T* x = static_cast<const T*>(in[0]);
   T* y = static_cast<T*>(out);
-  for (size_t i = 0; i < n; ++i) y[i] = x[i] < low ? low : x[i] > high ? high : x[i];
+  for (size_t i = 0; i < n; ++i) y[i] = clip_value(x[i], low, high);
 }
 
 void clip_backward_double(const void* attrs, const void* const* in, void* out, size_t n) {
   const ClipBackward& op = *static_cast<const ClipBackward*>(attrs);
   const double *head = static_cast<const double*>(in[0]), *x = static_cast<const double*>(in[1]);
   double* y = static_cast<double*>(out);
-  for (size_t i = 0; i < n; ++i) y[i] = x[i] < op.a_min || x[i] > op.a_max ? 0.0 : head[i];
+  for (size_t i = 0; i < n; ++i) y[i] = clip_backward_value(head[i], x[i], op.a_min, op.a_max);
 }
 
 // Bytes 1 and 0 for the n elements of a condition from `first` on.

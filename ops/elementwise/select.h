@@ -16,6 +16,7 @@ struct Where {
   void grad(GradContext& g) const;
 };
 void run_cpu(const Where& op, KernelContext& c);
+void run_cuda(const Where& op, KernelContext& c);
 
 // min(max(x, a_min), a_max); NaN stays. Integers are held between the integers inside the bounds.
 struct Clip {
@@ -28,6 +29,7 @@ struct Clip {
   void grad(GradContext& g) const;
 };
 void run_cpu(const Clip& op, KernelContext& c);
+void run_cuda(const Clip& op, KernelContext& c);
 
 // The head where a_min <= data <= a_max, else 0.
 struct ClipBackward {
@@ -46,5 +48,6 @@ struct ClipBackward {
   void grad(GradContext& g) const;
 };
 void run_cpu(const ClipBackward& op, KernelContext& c);
+void run_cuda(const ClipBackward& op, KernelContext& c);
 
 }  // namespace kaon

@@ -11,9 +11,11 @@ namespace kaon {
 void infer_unary(UnaryKind kind, InferContext& c);
 void grad_unary(UnaryKind kind, GradContext& g);
 void run_unary(UnaryKind kind, KernelContext& c);
+void run_unary_cuda(UnaryKind kind, KernelContext& c);
 void infer_unary_backward(InferContext& c);
 void grad_unary_backward(UnaryBackwardKind kind, GradContext& g);
 void run_unary_backward(UnaryBackwardKind kind, KernelContext& c);
+void run_unary_backward_cuda(UnaryBackwardKind kind, KernelContext& c);
 
 constexpr OpTraits unary_traits(UnaryKind kind) {
   OpTraits t{.name = info(kind).name, .inplace = 0, .pointwise = true, .any_layout = true};
@@ -40,6 +42,10 @@ void run_cpu(const Unary<K>&, KernelContext& c) {
   run_unary(K, c);
 }
 template <UnaryKind K>
+void run_cuda(const Unary<K>&, KernelContext& c) {
+  run_unary_cuda(K, c);
+}
+template <UnaryKind K>
 constinit const OpDef Unary<K>::def = make_op_def<Unary<K>>();
 
 inline constexpr std::array<std::string_view, size_t(unary_backward_kinds)> unary_backward_names{
@@ -62,6 +68,10 @@ struct UnaryBackward {
 template <UnaryBackwardKind K>
 void run_cpu(const UnaryBackward<K>&, KernelContext& c) {
   run_unary_backward(K, c);
+}
+template <UnaryBackwardKind K>
+void run_cuda(const UnaryBackward<K>&, KernelContext& c) {
+  run_unary_backward_cuda(K, c);
 }
 template <UnaryBackwardKind K>
 constinit const OpDef UnaryBackward<K>::def = make_op_def<UnaryBackward<K>>();

@@ -96,19 +96,7 @@ void double_backward(const void*, const void* const* in, void* out, size_t n) {
   const double* head = static_cast<const double*>(in[0]);
   const double* saved = static_cast<const double*>(in[1]);
   double* y = static_cast<double*>(out);
-  for (size_t i = 0; i < n; ++i) {
-    const double h = head[i], s = saved[i];
-    if constexpr (K == UnaryBackwardKind::relu) {
-      y[i] = s > 0 ? h : s != s ? s : 0.0;
-    } else if constexpr (K == UnaryBackwardKind::sigmoid) {
-      y[i] = h * s * (1 - s);
-    } else if constexpr (K == UnaryBackwardKind::tanh) {
-      y[i] = h * (1 - s * s);
-    } else {
-      const double density = std::abs(s) > 40 ? 0.0 : s * 0.3989422804014327 * std::exp(-0.5 * s * s);
-      y[i] = h * (0.5 * std::erfc(s * -0.70710678118654752) + density);
-    }
-  }
+  for (size_t i = 0; i < n; ++i) y[i] = unary_backward_value<K>(head[i], saved[i]);
 }
 
 }  // namespace

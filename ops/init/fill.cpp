@@ -5,6 +5,7 @@
 
 #include "kaon/ops/dispatch.h"
 #include "kaon/ops/elementwise/convert.h"
+#include "kaon/ops/init/sequence.h"
 #include "kaon/ops/op_def.h"
 #include "kaon/ops/value_range.h"
 
@@ -27,11 +28,6 @@ void generate(const TensorView& out, RunContext& run, F f) {
       for (int64_t i = begin; i < end; ++i) out.as<T>()[i] = convert<T>(f(i));
     });
   });
-}
-
-// start and stop with the defaults filled in.
-std::pair<double, double> range(const Arange& op) {
-  return op.stop ? std::pair(op.start, *op.stop) : std::pair(0.0, op.start);
 }
 
 }  // namespace
@@ -73,10 +69,7 @@ void Arange::infer(InferContext& c) const {
   if (steps * repeat > 9e15) c.fail_value("too many elements");
   set_output(c, Shape(steps > 0 ? int64_t(steps) * repeat : 0), dtype);
 }
-void run_cpu(const Arange& op, KernelContext& c) {
-  const double first = range(op).first;
-  generate(c.out(), c.run, [=](int64_t i) { return first + double(i / op.repeat) * op.step; });
-}
+void run_cpu(const Arange& op, KernelContext& c) { generate(c.out(), c.run, ArangeValues(op)); }
 
 void Linspace::infer(InferContext& c) const {
   if (!stop) c.fail_value("stop must be given");
@@ -84,12 +77,7 @@ void Linspace::infer(InferContext& c) const {
   if (num < 0) c.fail_value("num must not be negative, got " + to_text(num));
   set_output(c, Shape(num), dtype);
 }
-void run_cpu(const Linspace& op, KernelContext& c) {
-  const int64_t intervals = std::max<int64_t>(1, op.endpoint ? op.num - 1 : op.num);
-  const double step = (*op.stop - op.start) / double(intervals);
-  generate(c.out(), c.run,
-           [&](int64_t i) { return op.endpoint && i > 0 && i == intervals ? *op.stop : op.start + double(i) * step; });
-}
+void run_cpu(const Linspace& op, KernelContext& c) { generate(c.out(), c.run, LinspaceValues(op)); }
 
 void Eye::infer(InferContext& c) const {
   if (N < 0 || M < 0) c.fail_value("N and M must not be negative, got " + to_text(N) + " and " + to_text(M));

@@ -27,6 +27,7 @@ struct Zeros {
   void infer(InferContext& c) const;
 };
 void run_cpu(const Zeros& op, KernelContext& c);
+void run_cuda(const Zeros& op, KernelContext& c);
 
 struct Ones {
   Shape shape{};
@@ -39,6 +40,7 @@ struct Ones {
   void infer(InferContext& c) const;
 };
 void run_cpu(const Ones& op, KernelContext& c);
+void run_cuda(const Ones& op, KernelContext& c);
 
 struct Full {
   Shape shape{};
@@ -52,6 +54,7 @@ struct Full {
   void infer(InferContext& c) const;
 };
 void run_cpu(const Full& op, KernelContext& c);
+void run_cuda(const Full& op, KernelContext& c);
 
 // start, start + step, ... below stop (above it when step is negative), each `repeat` times. Without stop: from 0
 // to start. Element i is start + (i / repeat) step, computed in double.
@@ -75,6 +78,7 @@ struct Arange {
   void infer(InferContext& c) const;
 };
 void run_cpu(const Arange& op, KernelContext& c);
+void run_cuda(const Arange& op, KernelContext& c);
 
 // `num` values evenly from start to stop; `endpoint` says whether stop is the last one.
 struct Linspace {
@@ -92,6 +96,7 @@ struct Linspace {
   void infer(InferContext& c) const;
 };
 void run_cpu(const Linspace& op, KernelContext& c);
+void run_cuda(const Linspace& op, KernelContext& c);
 
 // (N, M), M = N when 0: ones where column - row == k.
 struct Eye {
@@ -107,8 +112,10 @@ struct Eye {
   void infer(InferContext& c) const;
 };
 void run_cpu(const Eye& op, KernelContext& c);
+void run_cuda(const Eye& op, KernelContext& c);
 
 // Every element becomes `value`, converted to the dtype.
 void fill(const TensorView& out, double value, RunContext& run);
+void fill_cuda(const TensorView& out, double value, KernelContext& c);
 
 }  // namespace kaon

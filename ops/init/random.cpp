@@ -8,8 +8,8 @@
 #include <utility>
 
 #include "kaon/ops/dispatch.h"
-#include "kaon/ops/init/philox.h"
 #include "kaon/ops/init/random_kernel.h"
+#include "kaon/ops/init/random_math.h"
 #include "kaon/ops/init/random_words.h"
 #include "kaon/ops/op_def.h"
 
@@ -81,7 +81,7 @@ void RandomNormal::infer(InferContext& c) const {
 }
 
 void run_cpu(const RandomNormal& op, KernelContext& c) {
-  if (!(op.scale >= 0)) throw ValueError("[_random_normal] scale must not be negative, got " + to_text(op.scale));
+  expect_scale(op.scale);
   const TensorView out = c.out();
   c.run.parallel_for(random_chunks(out.size()), 8, [&](int64_t begin, int64_t end) {
     normal_chunks(c.random, op.loc, op.scale, out.dtype, out.data, out.size(), begin, end);

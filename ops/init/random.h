@@ -25,6 +25,7 @@ struct RandomUniform {
   void infer(InferContext& c) const;
 };
 void run_cpu(const RandomUniform& op, KernelContext& c);
+void run_cuda(const RandomUniform& op, KernelContext& c);
 
 // Normal with mean loc and standard deviation scale (Box and Muller 1958). A negative scale is an error of the
 // running operator, not of the call, as in MXNet.
@@ -42,6 +43,7 @@ struct RandomNormal {
   void infer(InferContext& c) const;
 };
 void run_cpu(const RandomNormal& op, KernelContext& c);
+void run_cuda(const RandomNormal& op, KernelContext& c);
 
 // Integers uniform in [low, high); int32 unless dtype is int64.
 struct RandomRandint {
@@ -58,10 +60,11 @@ struct RandomRandint {
   void infer(InferContext& c) const;
 };
 void run_cpu(const RandomRandint& op, KernelContext& c);
+void run_cuda(const RandomRandint& op, KernelContext& c);
 
 // Class numbers drawn with the probabilities in the rows of data, (k,) or (batch, k); they are divided by their
 // sum. `shape` draws for each row. A row of negative, NaN or only zero probabilities is an error of the running
-// operator.
+// operator; on a GPU, which cannot report it, the row's draws are -1.
 struct SampleMultinomial {
   Shape shape{};
   bool get_prob = false;  // not implemented: take the log of data and pick
@@ -74,6 +77,7 @@ struct SampleMultinomial {
   void infer(InferContext& c) const;
 };
 void run_cpu(const SampleMultinomial& op, KernelContext& c);
+void run_cuda(const SampleMultinomial& op, KernelContext& c);
 
 // The rows (axis 0) in random order: Fisher and Yates.
 struct Shuffle {
@@ -83,5 +87,6 @@ struct Shuffle {
   void infer(InferContext& c) const;
 };
 void run_cpu(const Shuffle& op, KernelContext& c);
+void run_cuda(const Shuffle& op, KernelContext& c);
 
 }  // namespace kaon

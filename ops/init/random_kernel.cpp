@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kaon/ops/init/philox.h"
+#include "kaon/ops/init/random_math.h"
 #include "kaon/ops/init/random_words.h"
 
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)  // two vector targets build in half the time
@@ -35,28 +35,12 @@ HWY_INLINE void for_chunks(int64_t n, int64_t begin, int64_t end, F f) {
   }
 }
 
-// The largest T below x.
-template <class T>
-T below(T x) {
-  if constexpr (sizeof(T) >= 4) {
-    return std::nextafter(x, -std::numeric_limits<T>::infinity());
-  } else {
-    T r = x;
-    r.bits = (x.bits & 0x7fff) == 0 ? 0x8001 : x.bits & 0x8000 ? uint16_t(x.bits + 1) : uint16_t(x.bits - 1);
-    return r;
-  }
-}
-
 template <class T>
 void uniform(RandomKey key, double low, double high, T* out, int64_t n, int64_t begin, int64_t end) {
   using A = accumulate_t<T>;
-  // as many bits as T holds: more would round up to high
-  constexpr int bits = std::is_same_v<T, bfloat16> ? 8 : std::is_same_v<T, float16> ? 11 : 24;
-  T last = T(A(high));
-  while (low < high && double(A(last)) >= high) last = below(last);
-  if (double(A(last)) < low) last = T(A(low));  // no T lies between them
+  constexpr int bits = uniform_bits<T>;
   const Lane<T> d;
-  const auto limit = hn::Set(d, A(last)), start = hn::Set(d, A(low)), width = hn::Set(d, A(high - low));
+  const auto limit = hn::Set(d, uniform_limit<T>(low, high)), start = hn::Set(d, A(low)), width = hn::Set(d, A(high - low));
   for_chunks(n, begin, end, [&](int64_t at, int64_t count, int64_t chunk) HWY_ATTR {
     HWY_ALIGN uint32_t words[random_chunk * sizeof(A) / 4];
     HWY_ALIGN A unit[random_chunk];
@@ -98,13 +82,7 @@ void normal_pairs(const uint32_t* words, float* out, int64_t count) {
   }
 }
 void normal_pairs(const uint32_t* words, double* out, int64_t count) {
-  for (int64_t i = 0; i < count; i += 2) {
-    const uint32_t* w = words + 2 * i;
-    const double v = uniform_double(w[0], w[1]) + 0x1p-54, angle = 2 * M_PI * uniform_double(w[2], w[3]);
-    const double r = std::sqrt(-2 * std::log(v));
-    out[i] = r * std::cos(angle);
-    out[i + 1] = r * std::sin(angle);
-  }
+  for (int64_t i = 0; i < count; i += 2) normal_pair(words + 2 * i, out[i], out[i + 1]);
 }
 
 template <class T>
@@ -125,8 +103,8 @@ void normal(RandomKey key, double loc, double scale, T* out, int64_t n, int64_t 
 template <class T>
 void dropout(RandomKey key, double p, const T* x, T* y, T* mask, int64_t n, int64_t begin, int64_t end) {
   using A = accumulate_t<T>;
-  const uint64_t threshold = uint64_t(p * 0x1p32);  // a word below it drops
-  const A kept = p < 1 ? A(1 / (1 - p)) : A(0);
+  const uint32_t threshold = dropout_threshold(p);
+  const A kept = dropout_factor<A>(p);
   for_chunks(n, begin, end, [&](int64_t at, int64_t count, int64_t chunk) HWY_ATTR {
     HWY_ALIGN uint32_t words[random_chunk];
     HWY_ALIGN A factor[random_chunk];
@@ -134,7 +112,7 @@ void dropout(RandomKey key, double p, const T* x, T* y, T* mask, int64_t n, int6
     if constexpr (sizeof(A) == 4) {
       const hn::ScalableTag<uint32_t> word;
       const hn::ScalableTag<float> d;
-      const auto limit = hn::Set(word, uint32_t(std::min<uint64_t>(threshold, 0xffffffffu)));
+      const auto limit = hn::Set(word, threshold);
       for (int64_t i = 0; i < count; i += int64_t(hn::Lanes(word))) {
         const auto drop = hn::RebindMask(d, hn::Gt(limit, hn::Load(word, words + i)));
         hn::Store(hn::IfThenZeroElse(drop, hn::Set(d, kept)), d, factor + i);

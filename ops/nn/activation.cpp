@@ -16,18 +16,6 @@ void expect_same_shape(const InferContext& c, int a, int b) {
   if (c.shape(a) != c.shape(b)) c.fail("shapes must be equal: " + c.describe_inputs());
 }
 
-// gamma belongs to axis 1 unless it has one element.
-bool gamma_per_channel(const Shape& gamma) { return gamma.size() != 1; }
-
-ChannelView channel_view(const TensorView& data, const Shape& gamma) {
-  const Shape& s = data.shape;
-  const int64_t batch = s.empty() ? 1 : s[0];
-  if (!gamma_per_channel(gamma)) return {batch, 1, batch == 0 ? 0 : s.size() / batch};
-  const int64_t inner = s.product(2, s.ndim());
-  if (data.layout == Layout::channels_last) return {batch * inner, s[1], 1};
-  return {batch, s[1], inner};
-}
-
 int64_t row_grain(const ChannelView& view, int64_t elements) {
   return std::max<int64_t>(1, elements / std::max<int64_t>(1, view.channels * view.inner));
 }

@@ -22,6 +22,7 @@ struct Activation {
   void grad(GradContext& g) const;
 };
 void run_cpu(const Activation& op, KernelContext& c);
+void run_cuda(const Activation& op, KernelContext& c);
 
 // head * f'(x), where f' follows from the output y: relu: y > 0; sigmoid: y (1 - y); tanh: 1 - y^2;
 // softrelu: 1 - e^-y; softsign: (1 - |y|)^2.
@@ -39,6 +40,7 @@ struct BackwardActivation {
   void grad(GradContext& g) const;
 };
 void run_cpu(const BackwardActivation& op, KernelContext& c);
+void run_cuda(const BackwardActivation& op, KernelContext& c);
 
 enum class LeakyType : uint8_t { leaky, prelu, elu, selu, gelu, rrelu };
 constexpr std::array<std::string_view, 6> enum_names(LeakyType) {
@@ -86,6 +88,7 @@ struct LeakyReLU {
   void grad(GradContext& g) const;
 };
 void run_cpu(const LeakyReLU& op, KernelContext& c);
+void run_cuda(const LeakyReLU& op, KernelContext& c);
 
 // head * f'(x) with respect to data. f' is taken on the left side of 0, as MXNet does. Not for rrelu.
 struct BackwardLeakyReLU {
@@ -111,6 +114,7 @@ struct BackwardLeakyReLU {
   void grad(GradContext& g) const;
 };
 void run_cpu(const BackwardLeakyReLU& op, KernelContext& c);
+void run_cuda(const BackwardLeakyReLU& op, KernelContext& c);
 
 // The gradient of prelu's gamma: the sum of head * min(x, 0) over everything but the channel.
 struct BackwardPReLUGamma {
@@ -121,5 +125,6 @@ struct BackwardPReLUGamma {
   void infer(InferContext& c) const;
 };
 void run_cpu(const BackwardPReLUGamma& op, KernelContext& c);
+void run_cuda(const BackwardPReLUGamma& op, KernelContext& c);
 
 }  // namespace kaon

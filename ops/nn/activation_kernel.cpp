@@ -1,7 +1,5 @@
 #include "kaon/ops/nn/activation_kernel.h"
 
-#include "kaon/ops/init/philox.h"
-
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)  // two vector targets build in half the time
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kaon/ops/nn/activation_kernel.cpp"
@@ -19,9 +17,6 @@ template <class D, class V>
 HWY_INLINE V by_sign(D d, V x, V left) {
   return hn::IfThenElse(hn::Le(x, hn::Zero(d)), left, x);
 }
-
-constexpr double selu_alpha = 1.6732632423543772848170429916717;
-constexpr double selu_scale = 1.0507009873554804934193349852946;
 
 template <class T>
 void forward(ActivationType type, const T* x, T* y, size_t n) {
@@ -213,7 +208,7 @@ void rrelu_piece(RandomKey key, double low, double high, const T* x, T* y, T* sl
     const Philox4 words = random_block(key.seed, key.offset, uint64_t(i) / 4);
     for (int64_t k = i; k < end && k < i + 4; ++k) {
       const A v = A(x[k]);
-      const A slope = v > 0 ? A(1) : A(low + (high - low) * double(uniform_float(words.v[k - i])));
+      const A slope = v > 0 ? A(1) : A(drawn_slope(low, high, words.v[k - i]));
       y[k] = T(v * slope);
       if (slopes) slopes[k] = T(slope);
     }

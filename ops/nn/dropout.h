@@ -29,5 +29,6 @@ struct Dropout {
   void grad(GradContext& g) const;
 };
 void run_cpu(const Dropout& op, KernelContext& c);
+void run_cuda(const Dropout& op, KernelContext& c);
 
 }  // namespace kaon

@@ -16,11 +16,17 @@ constexpr int64_t long_rows = 32;  // windows with such rows are a warp's work, 
 
 struct Pool {
   PoolSizes s;
-  PoolType type;
-  bool count_pad;
-  int p;
+  PoolType type = PoolType::max;
+  bool count_pad = true;
+  int p = 2;
   int64_t ins = 1, outs = 1;  // positions of a plane
   FastDivide in_plane, in_y, in_x, out_plane, out_y, out_x, stride[3];
+
+  explicit Pool(const PoolSizes& sizes) : s(sizes) {
+    for (int a = 0; a < 3; ++a) ins *= s.in[a], outs *= s.out[a], stride[a] = FastDivide(s.stride[a]);
+    in_plane = FastDivide(ins), in_y = FastDivide(s.in[1]), in_x = FastDivide(s.in[2]);
+    out_plane = FastDivide(outs), out_y = FastDivide(s.out[1]), out_x = FastDivide(s.out[2]);
+  }
 };
 
 // Axes that one window covers whole become one with the innermost, so that global pooling is the sum of a row.
@@ -37,13 +43,12 @@ void merge_whole_axes(PoolSizes& s) {
 template <class Op>
 Pool make_pool(const Op& op, const TensorView& data, const TensorView& output) {
   const PoolWindows w = pool_windows(op, data.shape);
-  Pool pool{PoolSizes(make_geometry(data.shape, output.shape, w.kernel, w.stride, Shape(), w.pad, 1)), op.pool_type,
-            op.count_include_pad.value_or(true), op.p_value.value_or(2)};
-  merge_whole_axes(pool.s);
-  const PoolSizes& s = pool.s;
-  for (int a = 0; a < 3; ++a) pool.ins *= s.in[a], pool.outs *= s.out[a], pool.stride[a] = FastDivide(s.stride[a]);
-  pool.in_plane = FastDivide(pool.ins), pool.in_y = FastDivide(s.in[1]), pool.in_x = FastDivide(s.in[2]);
-  pool.out_plane = FastDivide(pool.outs), pool.out_y = FastDivide(s.out[1]), pool.out_x = FastDivide(s.out[2]);
+  PoolSizes s(make_geometry(data.shape, output.shape, w.kernel, w.stride, Shape(), w.pad, 1));
+  merge_whole_axes(s);
+  Pool pool(s);
+  pool.type = op.pool_type;
+  pool.count_pad = op.count_include_pad.value_or(true);
+  pool.p = op.p_value.value_or(2);
   return pool;
 }
 

@@ -1,22 +1,9 @@
 #include "kaon/ops/optim/adam.h"
 
 #include "kaon/ops/op_def.h"
-#include "kaon/ops/optim/update_kernel.h"
+#include "kaon/ops/optim/update_rules.h"
 
 namespace kaon {
-namespace {
-
-template <class Op>
-UpdateRule rule_of(const Op& op) {
-  return {.kind = UpdateKind::adam,
-          .beta1 = op.beta1,
-          .beta2 = op.beta2,
-          .epsilon = op.epsilon,
-          .rescale = op.rescale_grad,
-          .clip = op.clip_gradient};
-}
-
-}  // namespace
 
 constinit const OpDef AdamUpdate::def = make_op_def<AdamUpdate>();
 constinit const OpDef MultiAdamUpdate::def = make_op_def<MultiAdamUpdate>();

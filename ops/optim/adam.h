@@ -35,6 +35,7 @@ struct AdamUpdate {
   void infer(InferContext& c) const;
 };
 void run_cpu(const AdamUpdate& op, KernelContext& c);
+void run_cuda(const AdamUpdate& op, KernelContext& c);
 
 // adam_update of many tensors: inputs weight0, grad0, mean0, var0, weight1, ..., rates. `rates` is float32 (2 n,): the
 // n learning rates, then the n weight decays. Bit-equal to the single updates with the same rates. The output is as
@@ -58,5 +59,6 @@ struct MultiAdamUpdate {
   void infer(InferContext& c) const;
 };
 void run_cpu(const MultiAdamUpdate& op, KernelContext& c);
+void run_cuda(const MultiAdamUpdate& op, KernelContext& c);
 
 }  // namespace kaon

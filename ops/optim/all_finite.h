@@ -15,5 +15,6 @@ struct AllFinite {
   void infer(InferContext& c) const;
 };
 void run_cpu(const AllFinite& op, KernelContext& c);
+void run_cuda(const AllFinite& op, KernelContext& c);
 
 }  // namespace kaon

@@ -1,23 +1,9 @@
 #include "kaon/ops/optim/sgd.h"
 
 #include "kaon/ops/op_def.h"
-#include "kaon/ops/optim/update_kernel.h"
+#include "kaon/ops/optim/update_rules.h"
 
 namespace kaon {
-namespace {
-
-UpdateRule rule_of(const SGDUpdate& op) { return {.rescale = op.rescale_grad, .clip = op.clip_gradient}; }
-UpdateRule rule_of(const MultiSGDUpdate& op) { return {.rescale = op.rescale_grad, .clip = op.clip_gradient}; }
-UpdateRule rule_of(const SGDMomUpdate& op) {
-  return {
-      .kind = UpdateKind::sgd_momentum, .momentum = op.momentum, .rescale = op.rescale_grad, .clip = op.clip_gradient};
-}
-UpdateRule rule_of(const MultiSGDMomUpdate& op) {
-  return {
-      .kind = UpdateKind::sgd_momentum, .momentum = op.momentum, .rescale = op.rescale_grad, .clip = op.clip_gradient};
-}
-
-}  // namespace
 
 constinit const OpDef SGDUpdate::def = make_op_def<SGDUpdate>();
 constinit const OpDef SGDMomUpdate::def = make_op_def<SGDMomUpdate>();

@@ -23,6 +23,7 @@ struct SGDUpdate {
   void infer(InferContext& c) const;
 };
 void run_cpu(const SGDUpdate& op, KernelContext& c);
+void run_cuda(const SGDUpdate& op, KernelContext& c);
 
 // mom <- momentum mom - lr wd weight - lr g; weight <- weight + mom.
 struct SGDMomUpdate {
@@ -44,6 +45,7 @@ struct SGDMomUpdate {
   void infer(InferContext& c) const;
 };
 void run_cpu(const SGDMomUpdate& op, KernelContext& c);
+void run_cuda(const SGDMomUpdate& op, KernelContext& c);
 
 // sgd_update of many tensors: inputs weight0, grad0, weight1, grad1, ..., rates. `rates` is float32 (2 n,): the n
 // learning rates, then the n weight decays. Bit-equal to the single updates with the same rates. The output is an empty
@@ -62,6 +64,7 @@ struct MultiSGDUpdate {
   void infer(InferContext& c) const;
 };
 void run_cpu(const MultiSGDUpdate& op, KernelContext& c);
+void run_cuda(const MultiSGDUpdate& op, KernelContext& c);
 
 // sgd_mom_update of many tensors: inputs weight0, grad0, mom0, weight1, ..., rates.
 struct MultiSGDMomUpdate {
@@ -80,5 +83,6 @@ struct MultiSGDMomUpdate {
   void infer(InferContext& c) const;
 };
 void run_cpu(const MultiSGDMomUpdate& op, KernelContext& c);
+void run_cuda(const MultiSGDMomUpdate& op, KernelContext& c);
 
 }  // namespace kaon

@@ -202,6 +202,9 @@ cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
   cudaError_t error;
   const Device* device = current_device(error);
   if (!device) return wrong("cublasLtCreate", "no device", CUBLAS_STATUS_NOT_INITIALIZED);
+  if (forbid_capture() != cudaSuccess) {  // it takes device memory
+    return wrong("cublasLtCreate", "a stream captures", CUBLAS_STATUS_ALLOC_FAILED);
+  }
   *handle = new cublasLtContext{device->index};
   return CUBLAS_STATUS_SUCCESS;
 }

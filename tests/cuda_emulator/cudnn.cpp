@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cmath>
+#include <cstdio>
 
 #include "libraries.h"
 
@@ -314,6 +315,9 @@ cudnnStatus_t cudnnCreate(cudnnHandle_t* handle) {
   cudaError_t error;
   const Device* device = current_device(error);
   if (!device) return wrong("cudnnCreate", "no device", CUDNN_STATUS_NOT_INITIALIZED);
+  if (forbid_capture() != cudaSuccess) {  // it takes device memory
+    return wrong("cudnnCreate", "a stream captures", CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED);
+  }
   *handle = new cudnnContext{device->index};
   return CUDNN_STATUS_SUCCESS;
 }
@@ -338,6 +342,11 @@ const char* cudnnGetErrorString(cudnnStatus_t status) {
     case CUDNN_STATUS_EXECUTION_FAILED: return "CUDNN_STATUS_EXECUTION_FAILED";
     default: return "another status";
   }
+}
+
+void cudnnGetLastErrorString(char* message, size_t size) {
+  std::lock_guard lock(Emulator::get().mutex);
+  std::snprintf(message, size, "%s", Emulator::get().message.c_str());
 }
 
 cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* tensor) { return create(tensor); }

@@ -196,11 +196,13 @@ std::shared_ptr<CUstream_st> find_stream(cudaStream_t handle, cudaError_t& error
 }
 
 cudaError_t forbid_capture() {
+  const cudaStreamCaptureMode mode = caller().captures;
+  if (mode == cudaStreamCaptureModeRelaxed) return cudaSuccess;
   cudaError_t error = cudaSuccess;
   for (const auto& capture : Emulator::get().captures) {
     const bool is_mine = capture->thread == std::this_thread::get_id();
-    if (capture->mode == cudaStreamCaptureModeGlobal ||
-        (capture->mode == cudaStreamCaptureModeThreadLocal && is_mine)) {
+    const bool is_global = capture->mode == cudaStreamCaptureModeGlobal && mode == cudaStreamCaptureModeGlobal;
+    if (is_global || (is_mine && capture->mode != cudaStreamCaptureModeRelaxed)) {
       capture->is_invalid = true;
       error = cudaErrorStreamCaptureUnsupported;
     }

@@ -114,6 +114,7 @@ struct Caller {
   int device = 0;
   cudaError_t last_error = cudaSuccess;
   bool is_in_callback = false;
+  cudaStreamCaptureMode captures = cudaStreamCaptureModeGlobal;  // which of them forbid this thread what
 };
 Caller& caller();
 cudaError_t failed(cudaError_t error);  // remembers it as the last; returns it
@@ -121,7 +122,8 @@ cudaError_t failed(cudaError_t error);  // remembers it as the last; returns it
 Device* current_device(cudaError_t& error);
 // The stream behind a handle, its device being in order.
 std::shared_ptr<CUstream_st> find_stream(cudaStream_t handle, cudaError_t& error);
-// For calls that CUDA forbids while this thread, or in global mode any, captures: they spoil the capture.
+// For calls that CUDA forbids while this thread, or in global mode any, captures, unless it has exchanged its mode:
+// they spoil the capture.
 cudaError_t forbid_capture();
 // Launches on the stream, or adds to what it captures.
 cudaError_t enqueue(const std::shared_ptr<CUstream_st>& stream, std::function<void()> work);

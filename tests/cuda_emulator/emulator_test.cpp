@@ -12,6 +12,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <future>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -462,6 +463,37 @@ TEST_CASE("emulator: what CUDA forbids during a capture spoils it", "[cuda]") {
   ok(launch(1, 1, second, set, x.data, 1));
   CHECK(cudaStreamEndCapture(first, &graph) == cudaErrorStreamCaptureUnjoined);
   cudaGetLastError();
+}
+
+TEST_CASE("emulator: whom a capture forbids what is a matter of both modes", "[cuda]") {
+  const Stream stream;
+  const auto in_other_thread = [](auto call) { return std::async(std::launch::async, call).get(); };
+  const auto allocate = [](cudaStreamCaptureMode mode) {
+    void* block = nullptr;
+    ok(cudaThreadExchangeStreamCaptureMode(&mode));
+    const cudaError_t status = cudaMalloc(&block, 8);
+    ok(cudaThreadExchangeStreamCaptureMode(&mode));
+    cudaGetLastError();
+    return status;
+  };
+  constexpr auto global = cudaStreamCaptureModeGlobal, local = cudaStreamCaptureModeThreadLocal,
+                 relaxed = cudaStreamCaptureModeRelaxed;
+  for (auto capture : {global, local, relaxed}) {
+    for (auto thread : {global, local, relaxed}) {
+      for (bool is_mine : {true, false}) {
+        INFO("capture " << capture << ", thread " << thread << ", mine " << is_mine);
+        ok(cudaStreamBeginCapture(stream, capture));
+        const cudaError_t status = is_mine ? allocate(thread) : in_other_thread([&] { return allocate(thread); });
+        const bool is_forbidden =
+            thread != relaxed && (is_mine ? capture != relaxed : capture == global && thread == global);
+        CHECK(status == (is_forbidden ? cudaErrorStreamCaptureUnsupported : cudaSuccess));
+        cudaGraph_t graph;
+        CHECK(cudaStreamEndCapture(stream, &graph) == (is_forbidden ? cudaErrorStreamCaptureInvalidated : cudaSuccess));
+        if (graph) ok(cudaGraphDestroy(graph));
+        cudaGetLastError();
+      }
+    }
+  }
 }
 
 TEST_CASE("emulator: a device that fails says so from then on, and makes its callbacks", "[cuda]") {

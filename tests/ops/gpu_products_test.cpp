@@ -32,9 +32,9 @@ NDArray numbers(const Shape& shape, int seed, DType t = DType::float32) {
 // A copy on the GPU that begins `skipped` elements into a block.
 NDArray there(const NDArray& x, int skipped = 0) {
   if (skipped == 0) return x.as_in_context(gpu(0));
-  NDArray block = nd.zeros({skipped + x.size()}, {.dtype = x.dtype(), .device = gpu(0)});
-  block.slice(skipped, skipped + x.size()).assign(x.reshape({-1}).as_in_context(gpu(0)));
-  return block.slice(skipped, skipped + x.size()).reshape(x.shape());
+  NDArray block = nd.zeros({skipped + x.size()}, {.dtype = x.dtype()});
+  block.slice(skipped, skipped + x.size()).assign(x.reshape({-1}));
+  return block.as_in_context(gpu(0)).slice(skipped, skipped + x.size()).reshape(x.shape());
 }
 
 void check_close(const NDArray& got, const NDArray& want) {

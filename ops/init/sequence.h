@@ -1,0 +1,45 @@
+// The values of arange and linspace: what CPU kernels and CUDA kernels share. A light header.
+#pragma once
+
+#include <algorithm>
+#include <utility>
+
+#include "kaon/ops/init/fill.h"
+
+namespace kaon {
+
+// start and stop with the defaults filled in.
+inline std::pair<double, double> range(const Arange& op) {
+  return op.stop ? std::pair(op.start, *op.stop) : std::pair(0.0, op.start);
+}
+
+// start + i step, rounded twice: a GPU's compiler would fuse them.
+HOST_DEVICE inline double sequence_value(double start, int64_t i, double step) {
+#ifdef __CUDA_ARCH__
+  return start + __dmul_rn(double(i), step);
+#else
+  return start + double(i) * step;
+#endif
+}
+
+struct ArangeValues {
+  double start, step;
+  int64_t repeat;
+
+  explicit ArangeValues(const Arange& op) : start(range(op).first), step(op.step), repeat(op.repeat) {}
+  HOST_DEVICE double operator()(int64_t i) const { return sequence_value(start, i / repeat, step); }
+};
+
+struct LinspaceValues {
+  double start, step, stop;
+  int64_t stop_at;  // the element that is exactly stop; -1: none
+
+  explicit LinspaceValues(const Linspace& op) : start(op.start), stop(*op.stop) {
+    const int64_t intervals = std::max<int64_t>(1, op.endpoint ? op.num - 1 : op.num);
+    step = (stop - start) / double(intervals);
+    stop_at = op.endpoint ? intervals : -1;
+  }
+  HOST_DEVICE double operator()(int64_t i) const { return i == stop_at ? stop : sequence_value(start, i, step); }
+};
+
+}  // namespace kaon
