@@ -19,8 +19,8 @@ __device__ T shuffle_xor(const T& value, int bits) {
   return other;
 }
 
-// What the lanes of this thread's result have, merged in a fixed order; every lane gets it. All threads of the block take
-// part.
+// What the lanes of this thread's result have, merged in a fixed order; every lane gets it. All threads of the block
+// take part.
 template <class Acc, class Merge>
 __device__ Acc all_reduce(const Team& team, Acc acc, const Merge& merge) {
   const int distance = team.side_by_side ? team.results() : 1, span = distance << team.log_lanes;
@@ -74,7 +74,9 @@ __global__ void __launch_bounds__(block) reduce_kernel(R r, ReducePlan p, int64_
         }
       } else {
 #pragma unroll 4
-        for (int64_t j = begin + lane; j < end; j += p.team.lanes()) acc = r.add(acc, first + p.reduced.offset(j), k, j);
+        for (int64_t j = begin + lane; j < end; j += p.team.lanes()) {
+          acc = r.add(acc, first + p.reduced.offset(j), k, j);
+        }
       }
     }
     acc = all_reduce(p.team, acc, [&](const Acc& a, const Acc& b) { return r.merge(a, b); });
