@@ -126,7 +126,8 @@ TEST_CASE("gpu movement: an index outside in mode raise reads zeros and writes n
   const std::vector<double> data{1, 2, 3, 4, 5, 6};
   CHECK(on_gpu(Take{.mode = IndexMode::raise}, {in({3, 2}, data), index({4}, {2, 3, -3, -4})}) ==
         std::vector<double>{5, 6, 0, 0, 1, 2, 0, 0});
-  CHECK(on_gpu(GatherNd{}, {in({3, 2}, data), index({2, 3}, {2, 3, 0, 1, 0, 2})}) == std::vector<double>{6, 0, 0});
+  CHECK(on_gpu(GatherNd{}, {in({3, 2}, data), index({2, 4}, {2, 3, 0, 1, 1, 0, 2, 2})}) ==
+        std::vector<double>{6, 0, 0, 0});
   CHECK(on_gpu(TakeGrad{.shape = Shape(2, 2), .mode = IndexMode::raise}, {in({3, 2}, data), index({3}, {1, 2, -1})}) ==
         std::vector<double>{0, 0, 6, 8});
 }
