@@ -237,7 +237,7 @@ template <PoolPart P>
 void run_cuda(const PoolingOp<P>& op, KernelContext& c) {
   if (c.out().size() == 0) return;
   dispatch_float(op.traits.name.data(), c.out().dtype, [&]<class T>() {
-    const bool is_max = op.pool_type == PoolType::max;
+    [[maybe_unused]] const bool is_max = op.pool_type == PoolType::max;
     const TensorView &in = c.in(0), &out = c.out();
     if constexpr (P == PoolPart::forward) {
       forward<T>(c, make_pool(op, in, out), in, out);
