@@ -142,7 +142,7 @@ struct ShufflePartner {
 
 // Each exchange depends on those before it, so one thread makes them all; up to `quick_rows` where that takes a few
 // cycles.
-constexpr int quick_rows = 8192;
+constexpr int quick_rows = 24576;
 
 template <class I>
 __device__ void exchange(int64_t rows, const int64_t* partner, I* order) {
@@ -155,10 +155,10 @@ __device__ void exchange(int64_t rows, const int64_t* partner, I* order) {
 }
 
 __global__ void exchange_kernel(int64_t rows, const int64_t* partner, int64_t* order) {
-  __shared__ int32_t quick[quick_rows];
+  __shared__ uint16_t quick[quick_rows];
   const bool is_quick = rows <= quick_rows;
   for (int64_t i = threadIdx.x; i < rows; i += blockDim.x) {
-    if (is_quick) quick[i] = int32_t(i);
+    if (is_quick) quick[i] = uint16_t(i);
     else order[i] = i;
   }
   __syncthreads();

@@ -260,6 +260,9 @@ TEST_CASE("gpu random: the numbers of the CPU", "[ops][cuda]") {
     }
     check_draw("randint", [&](Device d) { return nd.random_randint(-5, 100, {n}, {.ctx = d}); });
   }
+  for (int64_t n : {24576, 24577}) {  // the last that is shuffled in shared memory
+    check_draw("shuffle", [&](Device d) { return nd.shuffle(nd.arange(double(n), {.dtype = DType::int32, .ctx = d})); });
+  }
   const NDArray p = nd.random_uniform({5, 700});
   check_draw("multinomial", [&](Device d) { return nd.sample_multinomial(p.as_in_context(d), {.shape = Shape(50)}); });
   const NDArray wrong = nd.array({1, -1, 2, 0, 0, 0}, {2, 3}, {.device = gpu(0)});
