@@ -39,6 +39,9 @@ void BatchBuilder::add(Column& column, const HostTensor& value, const char* what
   if (const size_t n = value.bytes()) std::memcpy(column.memory + size_t(added_) * n, value.data(), n);
 }
 
-Batch BatchBuilder::finish() { return Batch(std::move(data_.array), std::move(label_.array), added_); }
+Batch BatchBuilder::finish() {
+  const auto there = [&](const NDArray& a) { return a.defined() ? a.as_in_context(device_) : a; };
+  return Batch(there(data_.array), there(label_.array), added_);
+}
 
 }  // namespace kaon::gluon::data::detail

@@ -8,8 +8,8 @@
 
 namespace kaon::gluon::data {
 
-// Samples stacked along a new first axis. The arrays are ready: nothing is pending on them. `label` is undefined when
-// the dataset has no labels.
+// Samples stacked along a new first axis. The arrays are ready: nothing is pending on them, unless they are on their way
+// to a GPU. `label` is undefined when the dataset has no labels.
 class Batch {
  public:
   Batch(NDArray data, NDArray label, int64_t size) : data(std::move(data)), label(std::move(label)), size_(size) {}
@@ -27,7 +27,7 @@ namespace detail {
 // Copies each sample straight into the memory of the batch's arrays, which nobody else has seen yet.
 class BatchBuilder {
  public:
-  BatchBuilder(int64_t count, Engine& engine) : count_(count), engine_(engine) {}
+  BatchBuilder(int64_t count, Engine& engine, Device device) : count_(count), engine_(engine), device_(device) {}
   // Shape and dtype of the first sample hold for all: else throws ShapeError, TypeError.
   void add(const Sample& sample);
   Batch finish();  // after `count` samples
@@ -42,6 +42,7 @@ class BatchBuilder {
   int64_t count_;
   int64_t added_ = 0;
   Engine& engine_;
+  const Device device_;
   Column data_, label_;
 };
 

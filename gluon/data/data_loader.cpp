@@ -4,6 +4,7 @@
 
 #include <atomic>
 
+#include "kaon/engine/backend.h"
 #include "kaon/gluon/data/loader_pipeline.h"
 
 namespace kaon::gluon::data {
@@ -14,6 +15,7 @@ struct DataLoader::State {
     if (o.prefetch < 0) throw ValueError(fmt::format("[DataLoader] prefetch: expected at least 0, got {}", o.prefetch));
     if (o.workers > 1024)
       throw ValueError(fmt::format("[DataLoader] workers: expected at most 1024, got {}", o.workers));
+    check_device(o.device, "DataLoader");
   }
   Dataset dataset;
   BatchSampler sampler;
@@ -89,10 +91,8 @@ DataLoader::DataLoader(Dataset dataset, BatchSampler batches, const LoaderOption
 AsyncGenerator<Batch> DataLoader::batches() const { return batches(state_->epoch.fetch_add(1)); }
 
 AsyncGenerator<Batch> DataLoader::batches(uint64_t epoch) const {
-  const LoaderOptions& o = state_->options;
-  const int prefetch = o.prefetch > 0 ? o.prefetch : 2 * o.workers;
-  auto pipeline = std::make_shared<detail::LoaderPipeline>(state_->dataset, state_->sampler.batches(epoch), o.seed,
-                                                           epoch, o.workers, prefetch);
+  auto pipeline = std::make_shared<detail::LoaderPipeline>(state_->dataset, state_->sampler.batches(epoch), epoch,
+                                                           state_->options);
   PipelineOwner owner(pipeline);
   detail::LoaderPipeline::start(pipeline);
   return deliver(std::move(owner));

@@ -19,6 +19,7 @@ struct LoaderOptions {
   LastBatch last_batch = LastBatch::keep;
   int workers = 2;    // batches that are loaded at a time (decoded: EngineOptions::io_threads); 0: inside next()
   int prefetch = 0;   // batches ready or being loaded ahead of the program; 0: two per worker
+  Device device{};    // a GPU: batches are copied there as soon as they are loaded
   uint64_t seed = 0;  // of order and augmentation; batches depend on it and on the epoch, never on `workers`
 };
 static_assert(std::is_trivially_destructible_v<LoaderOptions>);

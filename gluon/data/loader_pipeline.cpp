@@ -38,15 +38,16 @@ class ReturnAwaiter {
 
 }  // namespace
 
-LoaderPipeline::LoaderPipeline(Dataset dataset, EpochBatches batches, uint64_t seed, uint64_t epoch, int workers,
-                               int prefetch)
+LoaderPipeline::LoaderPipeline(Dataset dataset, EpochBatches batches, uint64_t epoch, const LoaderOptions& options)
     : dataset_(std::move(dataset)),
       batches_(std::move(batches)),
-      seed_(seed),
+      seed_(options.seed),
       epoch_(epoch),
-      workers_(workers),
+      device_(options.device),
+      workers_(options.workers),
       engine_(Engine::current()),
-      ring_(size_t(std::clamp<int64_t>(prefetch, 1, std::max<int64_t>(1, batches_.size())))) {}
+      ring_(size_t(std::clamp<int64_t>(options.prefetch > 0 ? options.prefetch : 2 * options.workers, 1,
+                                       std::max<int64_t>(1, batches_.size())))) {}
 
 void LoaderPipeline::start(const std::shared_ptr<LoaderPipeline>& self) {
   const int64_t count = std::min<int64_t>(self->workers_, self->size());
@@ -86,7 +87,7 @@ SampleRandom LoaderPipeline::random_of(int64_t sample) const {
 
 std::optional<Batch> LoaderPipeline::load(int64_t batch) {
   const auto samples = batches_[batch];
-  BatchBuilder builder(int64_t(samples.size()), engine_);
+  BatchBuilder builder(int64_t(samples.size()), engine_, device_);
   for (int64_t sample : samples) {
     if (cancelled_.load(std::memory_order_relaxed)) return std::nullopt;  // only a hint: cancel() waits for us
     try {
@@ -101,7 +102,7 @@ std::optional<Batch> LoaderPipeline::load(int64_t batch) {
 
 Task<std::optional<Batch>> LoaderPipeline::load_async(int64_t batch) {
   const auto samples = batches_[batch];
-  BatchBuilder builder(int64_t(samples.size()), engine_);
+  BatchBuilder builder(int64_t(samples.size()), engine_, device_);
   for (int64_t sample : samples) {
     if (cancelled_.load(std::memory_order_relaxed)) co_return std::nullopt;
     try {

@@ -12,9 +12,7 @@
 
 #include "kaon/engine/await.h"
 #include "kaon/engine/task.h"
-#include "kaon/gluon/data/batch.h"
-#include "kaon/gluon/data/dataset.h"
-#include "kaon/gluon/data/sampler.h"
+#include "kaon/gluon/data/data_loader.h"
 
 namespace kaon::gluon::data::detail {
 
@@ -26,7 +24,7 @@ namespace kaon::gluon::data::detail {
 // Owned by the generator and by its workers. Thread safety: any thread; one consumer.
 class LoaderPipeline {
  public:
-  LoaderPipeline(Dataset dataset, EpochBatches batches, uint64_t seed, uint64_t epoch, int workers, int prefetch);
+  LoaderPipeline(Dataset dataset, EpochBatches batches, uint64_t epoch, const LoaderOptions& options);
 
   // Starts the workers on the io pool of the current engine.
   static void start(const std::shared_ptr<LoaderPipeline>& self);
@@ -89,6 +87,7 @@ class LoaderPipeline {
   const Dataset dataset_;
   const EpochBatches batches_;
   const uint64_t seed_, epoch_;
+  const Device device_;
   const int workers_;
   Engine& engine_;
   std::atomic<bool> cancelled_{false};

@@ -19,8 +19,8 @@ __device__ T shuffle_xor(const T& value, int bits) {
   return other;
 }
 
-// What the lanes of this thread's result have, merged in a fixed order; every lane gets it. All threads of the block take
-// part.
+// What the lanes of this thread's result have, merged in a fixed order; every lane gets it. All threads of the block
+// take part.
 template <class Acc, class Merge>
 __device__ Acc all_reduce(const Team& team, Acc acc, const Merge& merge) {
   const int distance = team.side_by_side ? team.results() : 1, span = distance << team.log_lanes;
@@ -46,7 +46,14 @@ __device__ Acc all_reduce(const Team& team, Acc acc, const Merge& merge) {
 //   Acc add(acc, at, k, j)       acc and element `at` of the array, which is the j-th of result k
 //   Acc merge(a, b)              two parts of one result
 //   void store(k, acc)           result k
+// and where elements can be read several at a time:
+//   T* data                      the array
+//   pack                         how many of them are 16 bytes
+//   Acc add_pack(acc, at)        acc and the `pack` elements from `at` on, aligned
 //   Fold                         R itself or its base class with all of these but add
+template <class R>
+constexpr bool has_packs = requires { R::pack; };
+
 template <class R>
 __global__ void __launch_bounds__(block) reduce_kernel(R r, ReducePlan p, int64_t groups, typename R::Acc* parts) {
   using Acc = typename R::Acc;
@@ -58,8 +65,19 @@ __global__ void __launch_bounds__(block) reduce_kernel(R r, ReducePlan p, int64_
     if (k < p.kept.count) {
       const int64_t first = p.kept.offset(k), begin = part * p.per_split;
       const int64_t end = begin + p.per_split < p.reduced.count ? begin + p.per_split : p.reduced.count;
+      if (p.width > 1) {
+        if constexpr (has_packs<R>) {
+#pragma unroll 2
+          for (int64_t j = begin + lane * R::pack; j < end; j += p.team.lanes() * R::pack) {
+            acc = r.add_pack(acc, first + p.reduced.offset(j));
+          }
+        }
+      } else {
 #pragma unroll 4
-      for (int64_t j = begin + lane; j < end; j += p.team.lanes()) acc = r.add(acc, first + p.reduced.offset(j), k, j);
+        for (int64_t j = begin + lane; j < end; j += p.team.lanes()) {
+          acc = r.add(acc, first + p.reduced.offset(j), k, j);
+        }
+      }
     }
     acc = all_reduce(p.team, acc, [&](const Acc& a, const Acc& b) { return r.merge(a, b); });
     if (lane != 0 || k >= p.kept.count) continue;
@@ -86,7 +104,9 @@ template <class R>
 void reduce(KernelContext& c, const R& r, std::span<const ReduceDim> dims) {
   using Acc = typename R::Acc;
   using Fold = typename R::Fold;
-  const ReducePlan p(dims);
+  int64_t pack = 1;
+  if constexpr (has_packs<R>) pack = is_aligned<R::pack>(r.data) ? R::pack : 1;
+  const ReducePlan p(dims, pack);
   if (p.kept.count == 0) return;
   const auto blocks = [](const ReducePlan& plan) { return blocks_for(plan.groups() * plan.splits, 1); };
   if (p.splits == 1) return launch(c, reduce_kernel<R>, blocks(p), unsigned(block), r, p, p.groups(), nullptr);

@@ -25,8 +25,12 @@ struct Team {
 
   HOST_DEVICE int lanes() const { return 1 << log_lanes; }
   HOST_DEVICE int results() const { return 1 << (log_block - log_lanes); }  // of one block
-  HOST_DEVICE int lane(int thread) const { return side_by_side ? thread >> (log_block - log_lanes) : thread & (lanes() - 1); }
-  HOST_DEVICE int result(int thread) const { return side_by_side ? thread & (results() - 1) : thread >> log_lanes; }
+  HOST_DEVICE int lane(int thread) const {
+    return side_by_side ? thread >> (log_block - log_lanes) : thread & (lanes() - 1);
+  }
+  HOST_DEVICE int result(int thread) const {
+    return side_by_side ? thread & (results() - 1) : thread >> log_lanes;
+  }
 
   // Results of n elements that follow each other in memory.
   static Team along(int64_t n) {
@@ -69,12 +73,14 @@ struct Axes {
 struct ReducePlan {
   Axes kept, reduced;
   Team team;
+  int64_t width = 1;                  // elements that follow each other in memory and are read at a time
   int64_t splits = 1, per_split = 0;  // parts that the elements of one result are reduced in
 
   int64_t groups() const { return (kept.count + team.results() - 1) / team.results(); }
 
-  // Of a row-major array. Where there are no results, nothing else may be asked.
-  explicit ReducePlan(std::span<const ReduceDim> dims) {
+  // Of a row-major array, of which `pack` elements may be read at a time. Where there are no results, nothing else may
+  // be asked.
+  explicit ReducePlan(std::span<const ReduceDim> dims, int64_t pack = 1) {
     int64_t stride = 1;
     for (size_t i = dims.size(); i-- > 0;) {
       const bool reduces = dims[i].reduced;
@@ -85,11 +91,13 @@ struct ReducePlan {
       (reduces ? reduced : kept).add(size, stride);
       stride *= size;
     }
-    team = team.side_by_side ? Team::across(reduced.count, kept.count) : Team::along(reduced.count);
+    if (!team.side_by_side && reduced.ndim > 0 && reduced.size[0].divisor() % pack == 0) width = pack;
+    const int64_t reads = reduced.count / width;
+    team = team.side_by_side ? Team::across(reads, kept.count) : Team::along(width > 1 ? 4 * reads : reads);
     constexpr int64_t enough = 1024;  // blocks
-    const int64_t worthwhile = reduced.count / (16 * team.lanes());
+    const int64_t worthwhile = reads / ((width > 1 ? 4 : 16) * team.lanes());
     if (kept.count > 0) splits = std::max<int64_t>(1, std::min(enough / groups(), worthwhile));
-    per_split = (reduced.count + splits - 1) / splits;
+    per_split = (reads + splits - 1) / splits * width;
   }
 };
 

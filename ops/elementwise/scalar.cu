@@ -24,7 +24,9 @@ struct CheapScalarFn {
   BinaryKind kind;
   bool reversed;
   T s;
-  __device__ T operator()(T x) const { return reversed ? cuda::cheap_value(kind, s, x) : cuda::cheap_value(kind, x, s); }
+  __device__ T operator()(T x) const {
+    return reversed ? cuda::cheap_value(kind, s, x) : cuda::cheap_value(kind, x, s);
+  }
 };
 
 template <class T>

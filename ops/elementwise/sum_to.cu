@@ -11,7 +11,8 @@ void run_cuda(const SumTo&, KernelContext& c) {
   for (int i = 0; i < in.shape.ndim(); ++i) {
     if (i < skipped || out.shape[i - skipped] != in.shape[i]) mask |= bit(i);
   }
-  cuda::reduce_dims(c, Combine::sum, in, ReduceDims(in.shape, mask).span(), true, {.data = out.data, .dtype = out.dtype});
+  const ReduceDims dims(in.shape, mask);
+  cuda::reduce_dims(c, Combine::sum, in, dims.span(), true, {.data = out.data, .dtype = out.dtype});
 }
 
 }  // namespace kaon

@@ -90,7 +90,8 @@ __global__ void scan_kernel(int64_t rows, int64_t k, const T* data, double* sums
   __shared__ double tiles[scan_warps][scan_tile];
   double* tile = tiles[threadIdx.y];
   const int lane = int(threadIdx.x);
-  for (int64_t first = int64_t(blockIdx.x) * scan_warps; first < rows; first += int64_t(gridDim.x) * scan_warps) {
+  const int64_t step = int64_t(gridDim.x) * scan_warps;
+  for (int64_t first = int64_t(blockIdx.x) * scan_warps; first < rows; first += step) {
     const int64_t row = first + threadIdx.y;
     double sum = 0;
     for (int64_t begin = 0; begin < k; begin += scan_tile) {

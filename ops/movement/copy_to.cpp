@@ -46,10 +46,11 @@ void begin_copy_to_host(OpNode& op, RunContext&) {
     Gpu& gpu = GpuMemory::of(*c.from->chunk).gpu;
     const size_t bytes = c.from->bytes();
     void* out = c.to->data();
-    void* pinned = gpu.pinned.take(bytes);
+    void* pinned = nullptr;
     StreamPoint copied;
     {
       DeviceLaunch launch(gpu, Lane::to_host, op.label);
+      pinned = gpu.pinned.take(bytes);
       launch.use(*c.from->chunk, false);
       if (bytes > 0) gpu.driver.copy(pinned ? pinned : out, c.from->data(), bytes, *launch.stream());
       copied = launch.launched_so_far();

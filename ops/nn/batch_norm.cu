@@ -5,6 +5,9 @@
 namespace kaon {
 namespace {
 
+using cuda::NumberArray;
+using cuda::RealTarget;
+
 __device__ inline float quotient(float a, float b) { return __fdividef(a, b); }
 __device__ inline double quotient(double a, double b) { return a / b; }
 
@@ -23,9 +26,20 @@ struct ChannelMoments {
 template <class T>
 struct MomentsOf : ChannelMoments<accumulate_t<T>> {
   using A = accumulate_t<T>;
-  const T* x;
+  static constexpr int pack = 16 / sizeof(T);
+  const T* data;
+  __device__ Moments<A> add_pack(const Moments<A>& acc, int64_t at) const {
+    const auto x = *reinterpret_cast<const cuda::Pack<T, pack>*>(data + at);
+    A sum = 0, squares = 0;
+#pragma unroll
+    for (int i = 0; i < pack; ++i) sum += A(x.v[i]);
+    const A mean = sum * A(1.0 / pack);
+#pragma unroll
+    for (int i = 0; i < pack; ++i) squares += (A(x.v[i]) - mean) * (A(x.v[i]) - mean);
+    return this->merge(acc, {A(pack), mean, squares});
+  }
   __device__ Moments<A> add(const Moments<A>& acc, int64_t at, int64_t, int64_t) const {
-    const A v = A(x[at]), count = acc.count + A(1), delta = v - acc.mean;
+    const A v = A(data[at]), count = acc.count + A(1), delta = v - acc.mean;
     const A mean = acc.mean + quotient(delta, count);
     return {count, mean, acc.squares + delta * (v - mean)};
   }
@@ -38,9 +52,9 @@ struct UseStatistics {
   bool of_batch;
   double eps, momentum;
   A *mean, *variance;
-  cuda::NumberArray moving_mean, moving_var;
-  cuda::RealTarget new_mean, new_var;
-  cuda::RealTarget mean_out, inverse_out;
+  NumberArray moving_mean, moving_var;
+  RealTarget new_mean, new_var;
+  RealTarget mean_out, inverse_out;
   cuda::ScaleChannels<A> channels;
 
   __device__ void operator()(int64_t i) const {
@@ -85,7 +99,7 @@ struct ProductsOf : ChannelProducts<accumulate_t<T>> {
 
 template <class A>
 struct Widen {
-  cuda::NumberArray from;
+  NumberArray from;
   A* to;
   __device__ void operator()(int64_t i) const { to[i] = A(from.real(i)); }
 };
@@ -95,8 +109,8 @@ struct UseProducts {
   int64_t count;  // elements of a channel
   bool fix_gamma;
   const A *head_sum, *product_sum;
-  cuda::NumberArray gamma, inverse;
-  cuda::RealTarget dgamma, dbeta;
+  NumberArray gamma, inverse;
+  RealTarget dgamma, dbeta;
   A *a, *b, *shift;
 
   __device__ void operator()(int64_t i) const {
@@ -116,13 +130,14 @@ void forward(const BatchNorm& op, KernelContext& c) {
   const auto array = [&] { return cuda::per_channel<A>(c, s); };
   A *const mean = array(), *const variance = array(), *const scale = array(), *const shift = array();
   const T* const x = c.in(0).as<T>();
+  const NumberArray gamma(op.fix_gamma ? TensorView() : c.in(1));
   const bool of_batch = c.training && !op.use_global_stats && s.per_channel() > 0;
   if (of_batch) cuda::reduce(c, MomentsOf<T>{{mean, variance}, x}, dims);
   cuda::for_each(c, s.channels,
-                 UseStatistics<A>{of_batch, op.eps, op.momentum, mean, variance, cuda::NumberArray(c.in(3)),
-                                  cuda::NumberArray(c.in(4)), cuda::RealTarget(c.in(3)), cuda::RealTarget(c.in(4)), cuda::RealTarget(c.out(1)),
-                                  cuda::RealTarget(c.out(2)),
-                                  {cuda::NumberArray(op.fix_gamma ? TensorView() : c.in(1)), cuda::NumberArray(c.in(2)), scale, shift}});
+                 UseStatistics<A>{of_batch, op.eps, op.momentum, mean, variance, NumberArray(c.in(3)),
+                                  NumberArray(c.in(4)), RealTarget(c.in(3)), RealTarget(c.in(4)), RealTarget(c.out(1)),
+                                  RealTarget(c.out(2)),
+                                  {gamma, NumberArray(c.in(2)), scale, shift}});
   cuda::channel_affine<T>(c, s, nullptr, x, mean, nullptr, scale, shift, c.out(0).as<T>());
 }
 
@@ -135,11 +150,11 @@ void backward(const BackwardBatchNorm& op, KernelContext& c) {
   A *const mean = array(), *const heads = array(), *const products = array();
   A *const a = array(), *const b = array(), *const shift = array();
   const T *const head = c.in(0).as<T>(), *const x = c.in(1).as<T>();
-  cuda::for_each(c, s.channels, Widen<A>{cuda::NumberArray(c.in(3)), mean});
+  cuda::for_each(c, s.channels, Widen<A>{NumberArray(c.in(3)), mean});
   cuda::reduce(c, ProductsOf<T>{{heads, products}, head, x, mean}, dims);
   cuda::for_each(c, s.channels,
-                 UseProducts<A>{s.per_channel(), op.fix_gamma, heads, products, cuda::NumberArray(c.in(2)),
-                                cuda::NumberArray(c.in(4)), cuda::RealTarget(c.out(1)), cuda::RealTarget(c.out(2)), a, b, shift});
+                 UseProducts<A>{s.per_channel(), op.fix_gamma, heads, products, NumberArray(c.in(2)),
+                                NumberArray(c.in(4)), RealTarget(c.out(1)), RealTarget(c.out(2)), a, b, shift});
   if (c.out(0).data) cuda::channel_affine<T>(c, s, head, x, mean, a, b, shift, c.out(0).as<T>());
 }
 

@@ -55,7 +55,8 @@ void run_cuda(const Dropout& op, KernelContext& c) {
   dispatch_float("Dropout", x.dtype, [&]<class T>() {
     using A = accumulate_t<T>;
     const T* data = shared ? nullptr : x.as<const T>();
-    const bool aligned = cuda::is_aligned<4>(data) && cuda::is_aligned<4>(y.as<T>()) && cuda::is_aligned<4>(mask.as<T>());
+    const bool aligned =
+        cuda::is_aligned<4>(data) && cuda::is_aligned<4>(y.as<T>()) && cuda::is_aligned<4>(mask.as<T>());
     cuda::for_random_blocks(c, mask.size(), 4,
                             DropFn<T>{dropout_threshold(op.p), dropout_factor<A>(op.p), data, y.as<T>(), mask.as<T>(),
                                       mask.size(), aligned});

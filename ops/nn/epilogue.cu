@@ -1,18 +1,19 @@
 #include "kaon/ops/nn/epilogue.h"
 
+#include "kaon/ops/cuda/elementwise.cuh"
 #include "kaon/ops/cuda/finish.h"
-#include "kaon/ops/cuda/launch.cuh"
-#include "kaon/ops/dispatch.h"
 #include "kaon/ops/elementwise/scalar_math.h"
 
 namespace kaon::cuda {
 namespace {
 
-template <class T>
+// C: of the numbers per channel.
+template <class T, class C>
 struct Arguments {
   const T* x;
   T* y;
-  const T *scale, *shift, *addend;
+  const C *scale, *shift;
+  const T* addend;
   FusedActivation activation;
   int64_t n, inner, channels;
 };
@@ -27,43 +28,63 @@ __device__ A activate(A v, FusedActivation f) {
   }
 }
 
-template <class T>
-__device__ int64_t channel_of(int64_t i, const Arguments<T>& a) {
-  // 64-bit divisions would take longer than the memory does
-  if (a.n <= UINT32_MAX) return uint32_t(i) / uint32_t(a.inner) % uint32_t(a.channels);
-  return i / a.inner % a.channels;
-}
+// The place of an element in the planes of `inner` elements that are one channel each.
+struct Place {
+  int64_t channel, position;
 
-template <class T, int V>
-struct alignas(sizeof(T) * V) Elements {
-  T at[V];
+  template <class A>
+  __device__ Place(int64_t i, const A& a) {
+    // 64-bit divisions would take longer than the memory does
+    const int64_t plane = a.n <= UINT32_MAX ? uint32_t(i) / uint32_t(a.inner) : i / a.inner;
+    channel = a.n <= UINT32_MAX ? uint32_t(plane) % uint32_t(a.channels) : plane % a.channels;
+    position = i - plane * a.inner;
+  }
+  template <class A>
+  __device__ void advance(const A& a) {
+    if (++position < a.inner) return;
+    position = 0;
+    if (++channel == a.channels) channel = 0;
+  }
 };
 
-// V elements at once are all of one channel, or of V consecutive ones when inner is 1.
-template <class T, int V>
-__global__ void finish_kernel(Arguments<T> a) {
+// 16 bytes at once.
+template <class T, class C>
+__global__ void finish_kernel(Arguments<T, C> a, bool aligned) {
   using A = accumulate_t<T>;
-  using Vector = Elements<T, V>;
-  const int64_t step = a.inner == 1 ? 1 : 0;
-  for (int64_t i = first_item() * V; i < a.n; i += item_step() * V) {
-    const Vector x = *reinterpret_cast<const Vector*>(a.x + i);
-    Vector addend{}, y;
-    if (a.addend) addend = *reinterpret_cast<const Vector*>(a.addend + i);
-    const int64_t channel = a.shift ? channel_of(i, a) : 0;
-    for (int lane = 0; lane < V; ++lane) {
-      A v = A(x.at[lane]);
-      if (a.scale) v *= A(a.scale[channel + lane * step]);
-      if (a.shift) v += A(a.shift[channel + lane * step]);
-      if (a.addend) v += A(addend.at[lane]);
-      y.at[lane] = T(activate(v, a.activation));
+  constexpr int N = 16 / sizeof(T);
+  for (int64_t i = first_item() * N; i < a.n; i += item_step() * N) {
+    const bool whole = aligned && i + N <= a.n;
+    const Pack<T, N> x = load_pack<N>(a.x, i, a.n, whole);
+    Pack<T, N> addend{}, y;
+    if (a.addend) addend = load_pack<N>(a.addend, i, a.n, whole);
+    Place place(i, a);
+#pragma unroll
+    for (int lane = 0; lane < N; ++lane) {
+      A v = A(x.v[lane]);
+      if (a.scale) v *= A(a.scale[place.channel]);
+      if (a.shift) v += A(a.shift[place.channel]);
+      if (a.addend) v += A(addend.v[lane]);
+      y.v[lane] = T(activate(v, a.activation));
+      place.advance(a);
     }
-    *reinterpret_cast<Vector*>(a.y + i) = y;
+    store_pack(a.y, i, a.n, whole, y);
   }
 }
 
-template <class T>
-bool is_aligned(const T* p) {
-  return reinterpret_cast<uintptr_t>(p) % 16 == 0;
+template <class T, class C>
+void launch_finish(KernelContext& c, const Finish& f, const Epilogue<void>& e) {
+  const Arguments<T, C> a{static_cast<const T*>(f.x),
+                          static_cast<T*>(f.y),
+                          static_cast<const C*>(e.scale),
+                          static_cast<const C*>(e.shift),
+                          static_cast<const T*>(e.addend),
+                          e.activation,
+                          f.n,
+                          f.inner,
+                          f.channels};
+  constexpr int N = 16 / sizeof(T);
+  const bool aligned = is_aligned<N>(a.x) && is_aligned<N>(a.y) && is_aligned<N>(a.addend);
+  launch(c, finish_kernel<T, C>, blocks_for(f.n, block, N), unsigned(block), a, aligned);
 }
 
 }  // namespace
@@ -71,22 +92,10 @@ bool is_aligned(const T* p) {
 void finish(KernelContext& c, const Finish& f, const Epilogue<void>& e) {
   if (f.n == 0 || (f.x == f.y && e.is_empty())) return;
   dispatch_float("epilogue", f.dtype, [&]<class T>() {
-    const Arguments<T> a{static_cast<const T*>(f.x),
-                         static_cast<T*>(f.y),
-                         static_cast<const T*>(e.scale),
-                         static_cast<const T*>(e.shift),
-                         static_cast<const T*>(e.addend),
-                         e.activation,
-                         f.n,
-                         f.inner,
-                         f.channels};
-    constexpr int lanes = 16 / sizeof(T);
-    const bool wide = is_aligned(a.x) && is_aligned(a.y) && is_aligned(a.addend) &&
-                      (f.inner == 1 ? f.channels : f.inner) % lanes == 0;
-    if (wide) {
-      launch(c, finish_kernel<T, lanes>, blocks_for(f.n, block, lanes), unsigned(block), a);
+    if (e.scale) {
+      launch_finish<T, accumulate_t<T>>(c, f, e);
     } else {
-      launch(c, finish_kernel<T, 1>, blocks_for(f.n), unsigned(block), a);
+      launch_finish<T, T>(c, f, e);
     }
   });
 }

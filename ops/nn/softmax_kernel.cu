@@ -94,7 +94,8 @@ struct Whole {
 }  // namespace
 
 const int64_t* whole_numbers(const TensorView& from, int64_t of_nan, KernelContext& c) {
-  int64_t* const to = static_cast<int64_t*>(c.run.workspace(size_t(std::max<int64_t>(1, from.size())) * sizeof(int64_t)));
+  const size_t n = size_t(std::max<int64_t>(1, from.size()));
+  int64_t* const to = static_cast<int64_t*>(c.run.workspace(n * sizeof(int64_t)));
   for_each(c, from.size(), Whole{NumberArray(from), of_nan, to});
   return to;
 }

@@ -54,8 +54,15 @@ struct Values {
 
 template <class T, class A, Combine C>
 struct Elements : Values<A, C> {
+  static constexpr int pack = 16 / sizeof(T);
   const T* data;
   __device__ A add(A acc, int64_t at, int64_t, int64_t) const { return this->merge(acc, this->term(A(data[at]))); }
+  __device__ A add_pack(A acc, int64_t at) const {
+    const auto x = *reinterpret_cast<const cuda::Pack<T, pack>*>(data + at);
+#pragma unroll
+    for (int i = 0; i < pack; ++i) acc = this->merge(acc, this->term(A(x.v[i])));
+    return acc;
+  }
 };
 
 template <class T, class A>

@@ -86,8 +86,9 @@ void run_cuda(const ProdGrad& op, KernelContext& c) {
   dispatch_float("_backward_prod", data.dtype, [&]<class T>() {
     const T* x = data.as<T>();
     cuda::reduce(c, FactorsOf<T>{{product, counts}, x, op.skip_nan}, dims.span());
-    cuda::broadcast(c, ProdGradValue{op.skip_nan}, data.shape, c.out().as<T>(), {&results, &data.shape, &results, &results},
-                    c.in(0).as<T>(), x, static_cast<const double*>(product), static_cast<const uint8_t*>(counts));
+    cuda::broadcast(c, ProdGradValue{op.skip_nan}, data.shape, c.out().as<T>(),
+                    {&results, &data.shape, &results, &results}, c.in(0).as<T>(), x,
+                    static_cast<const double*>(product), static_cast<const uint8_t*>(counts));
   });
 }
 

@@ -89,6 +89,23 @@ TEST_CASE("gpu elementwise: every length and alignment", "[ops][cuda]") {
   }
 }
 
+TEST_CASE("gpu elementwise: what stands beside a view stays", "[ops][cuda]") {
+  if (!has_gpu()) return;
+  for (DType t : {DType::float32, DType::float16, DType::int8}) {
+    for (int64_t begin : {0, 1, 16}) {
+      for (int64_t n : {1, 3, 15, 37}) {
+        const auto add = [&](Device device) {
+          NDArray all = numbers({80}, t).as_in_context(device), part = all.slice(begin, begin + n);
+          part += numbers({n}, t, 1).as_in_context(device);
+          part *= numbers({1}, t, 2).as_in_context(device);
+          return all;
+        };
+        check_equal(fmt::format("{} {} from {} on", n, name_of(t), begin), add(gpu(0)), add(cpu()));
+      }
+    }
+  }
+}
+
 TEST_CASE("gpu elementwise: broadcasting", "[ops][cuda]") {
   if (!has_gpu()) return;
   std::mt19937 bits(3);

@@ -1,6 +1,6 @@
 // Reductions, softmax, losses and normalisations on a GPU at sizes that the test table is too small for: rows of a few
-// threads, of a block and of many blocks; results side by side; more elements than threads keep in registers. The CPU is
-// the reference.
+// threads, of a block and of many blocks; results side by side; more elements than threads keep in registers. The CPU
+// is the reference.
 #include <catch2/catch.hpp>
 #include <limits>
 
@@ -115,7 +115,8 @@ TEST_CASE("gpu softmax: rows and columns of every length", "[cuda]") {
       add(rows, Softmin{.axis = axis}, {in(shape)});
     }
   }
-  add(rows, Softmax{.dtype = DType::float32}, {in({9, 40})}, {.dtypes = dtype_bit(DType::float16) | dtype_bit(DType::bfloat16)});
+  const RowOptions halves{.dtypes = dtype_bit(DType::float16) | dtype_bit(DType::bfloat16)};
+  add(rows, Softmax{.dtype = DType::float32}, {in({9, 40})}, halves);
   add(rows, Softmax{.use_length = true}, {in({4, 40}), index({4}, {0, 1, 17, 40}, DType::int32)});
   add(rows, Softmax{.use_length = true}, {in({4, 3000}), index({4}, {-3, 2.9, nan, 9000})});
   add(rows, SoftmaxActivation{}, {in({3, 4, 50})});

@@ -5,9 +5,11 @@
 #include <regex>
 #include <set>
 
+#include "kaon/engine/backend.h"
 #include "kaon/ops/registry.h"
 #include "kaon/tests/ops/op_table.h"
 #include "kaon/tests/support/files.h"
+#include "kaon/tests/support/skip.h"
 
 using namespace kaon;
 using namespace kaon::test;
@@ -216,6 +218,15 @@ TEST_CASE("op table: names and aliases lead to one operator each", "[op_table]")
     CHECK(n == 1);
   }
   CHECK(find_op("no_such_operator") == nullptr);
+}
+
+TEST_CASE("op table: every operator on a GPU as on the CPU", "[op_table][cuda]") {
+  if (gpu_count() == 0) return skip(std::string("no GPU: ") + gpu_unavailable_reason());
+  for (const Row& row : all_rows()) {
+    if (row.options.refused) continue;
+    INFO(row.str());
+    CHECK(unless_thrown(check_devices, row) == "");
+  }
 }
 
 TEST_CASE("op table: large arrays give the same bits on 0, 1 and 2 threads", "[op_table]") {

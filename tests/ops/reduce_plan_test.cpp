@@ -10,8 +10,8 @@ using namespace kaon;
 using namespace kaon::cuda;
 
 TEST_CASE("reduce plan: a reduction reads each element once, for the result that it belongs to", "[cuda]") {
-  for (const Shape& shape : {Shape(2, 3, 4, 5), Shape(1, 3, 1, 5), Shape(2, 1, 3, 1), Shape(7), Shape(1), Shape(3, 0, 2),
-                             Shape(2, 2, 2, 2, 2, 2, 2, 2)}) {
+  for (const Shape& shape : {Shape(2, 3, 4, 5), Shape(1, 3, 1, 5), Shape(2, 1, 3, 1), Shape(7), Shape(1),
+                             Shape(3, 0, 2), Shape(2, 2, 2, 2, 2, 2, 2, 2)}) {
     for (uint32_t mask = 0; mask < 1u << shape.ndim(); ++mask) {
       const ReducePlan plan(ReduceDims(shape, mask).span());
       std::vector<std::vector<int64_t>> want(size_t(plan.kept.count)), got = want;
@@ -38,7 +38,8 @@ TEST_CASE("reduce plan: a team's threads are its lanes, and parts cover the elem
       for (const bool last_kept : {false, true}) {
         const std::array<ReduceDim, 2> dims{last_kept ? ReduceDim{n, true} : ReduceDim{results, false},
                                             last_kept ? ReduceDim{results, false} : ReduceDim{n, true}};
-        const ReducePlan plan(dims);
+        const ReducePlan plan(dims, n % 3 == 0 ? 1 : 4);
+        CHECK((plan.width == 1 || (plan.width == 4 && n % 4 == 0 && plan.per_split % 4 == 0)));
         const Team& team = plan.team;
         std::vector<int> seen(size_t(block), 0);
         for (int thread = 0; thread < block; ++thread) {

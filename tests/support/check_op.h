@@ -104,10 +104,13 @@ std::string check_gradients(const Row& row);  // numeric, of reference and opera
 std::string check_hybridized(const Row& row);  // bit-equal with {.exact}, within the bounds without
 std::string check_attributes(const Row& row);  // to_text and back, tojson and load_json
 std::string check_inference(const Row& row);   // shapes of weights follow from the data's
-std::string check_devices(const Row& row);     // the GPU's results; "" without one
+std::string check_devices(const Row& row);     // results and gradients on gpu(0), for every dtype
 std::string check_threads(const Row& row);     // bit-equal at 0, 1 and 2 engine threads
 
-// All of these but check_threads, as Catch2 checks.
+// What check(row) returns, or that it throws.
+std::string unless_thrown(std::string (*check)(const Row&), const Row& row);
+
+// All of these but check_devices and check_threads, as Catch2 checks.
 void check_op(const Row& row);
 void check_ops(const Rows& rows);
 

@@ -1,0 +1,197 @@
+// What users of other systems suffered from on GPUs: rows of users.md. On the emulator every order of streams that they
+// have not been told to keep happens.
+#include <atomic>
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <thread>
+
+#include "kaon/engine/gpu.h"
+#include "kaon/engine/gpu_stream.h"
+#include "kaon/engine/trace.h"
+#include "kaon/kaon.h"
+#include "kaon/tests/support/skip.h"
+
+using namespace kaon;
+
+namespace {
+
+bool has_gpu() {
+  if (gpu_count() > 0) return true;
+  test::skip(std::string("no GPU: ") + gpu_unavailable_reason());
+  return false;
+}
+
+}  // namespace
+
+TEST_CASE("users row 8: a GPU that does not exist is refused at the call, with its number and how many there are",
+          "[gluon][cuda]") {
+  if (!has_gpu()) return;
+  const std::string count = std::to_string(gpu_count()) + " usable";
+  CHECK_THROWS_WITH(nd.ones({2}, {.device = gpu(99)}), Catch::Contains("gpu(99)") && Catch::Contains(count));
+  CHECK_THROWS_WITH(nd.array({1, 2}, {2}, {.device = gpu(99)}), Catch::Contains("gpu(99)"));
+  CHECK_THROWS_AS(nd.random_normal({2}, {.ctx = gpu(99)}), DeviceError);
+  gluon::nn::Dense net(2, {.in_units = 2});
+  CHECK_THROWS_AS(net.initialize(init::One(), gpu(99)), DeviceError);
+}
+
+TEST_CASE("users row 15: memory that is dropped while another stream reads it is reused after that", "[gluon][cuda]") {
+  if (!has_gpu()) return;
+  constexpr int64_t n = 4096;
+  std::vector<NDArray> copies;
+  for (int i = 0; i < 200; ++i) {
+    NDArray x = nd.full({n}, i, {.device = gpu(0)});
+    copies.push_back(x.as_in_context(cpu()));  // read on the stream that copies to the host
+    x = NDArray();
+    NDArray next = nd.full({n}, -1, {.device = gpu(0)});  // the same memory, on the stream that computes
+  }
+  for (int i = 0; i < 200; ++i) {
+    REQUIRE(copies[size_t(i)].asvector<float>() == std::vector<float>(size_t(n), float(i)));
+  }
+  nd.waitall();
+  CHECK(Gpu::of(gpu(0)).memory.stats().live <= 64 * n * sizeof(float));
+}
+
+TEST_CASE("users row 42: a loader's batches are copied to the GPU ahead of the program", "[gluon][cuda]") {
+  if (!has_gpu()) return;
+  std::vector<float> values(100), labels(25);
+  for (size_t i = 0; i < values.size(); ++i) values[i] = float(i);
+  for (size_t i = 0; i < labels.size(); ++i) labels[i] = float(i);
+  gluon::data::ArrayDataset set(nd.array(values, {25, 4}), nd.array(labels, {25}));
+  gluon::data::DataLoader loader(set, {.batch_size = 4, .prefetch = 3, .device = gpu(0)});
+  std::vector<float> seen;
+  for (auto& batch : loader.sync()) {
+    CHECK(batch.data.device() == gpu(0));
+    CHECK(batch.label.device() == gpu(0));
+    const NDArray twice = batch.data * 2;
+    for (float v : twice.asvector<float>()) seen.push_back(v / 2);
+  }
+  CHECK(seen == values);
+  CHECK_THROWS_AS(gluon::data::DataLoader(set, {.batch_size = 4, .device = gpu(99)}), DeviceError);
+}
+
+TEST_CASE("users row 44: work on a caller's stream is in order with ours, without a wait on the host",
+          "[gluon][cuda]") {
+  if (!has_gpu()) return;
+  DeviceDriver& driver = Gpu::of(gpu(0)).driver;
+  const std::unique_ptr<Stream> stream = driver.make_stream();  // stands for a cudaStream_t of the program's
+  CallerStream mine(gpu(0), stream->native());
+  constexpr int64_t n = 1000;
+  constexpr size_t bytes = n * sizeof(float);
+  NDArray x = nd.zeros({n}, {.device = gpu(0)}), y = nd.zeros({n}, {.device = gpu(0)});
+  for (int round = 0; round < 300; ++round) {
+    const void* in = mine.begin(*x.node().chunk, false);
+    void* out = mine.begin(*y.node().chunk, true);
+    driver.copy(out, in, bytes, *stream);  // stands for the program's kernel: y = x
+    mine.end();
+    x = y + 1;
+  }
+  CHECK(x.asvector<float>() == std::vector<float>(size_t(n), 300));
+  CHECK_THROWS_AS(mine.begin(*nd.zeros({3}).node().chunk, false), ValueError);
+  sync_wait([](NDArray a) -> Task<void> {
+    NDArray ready = co_await a;
+    CHECK(ready.asvector<float>()[0] == 299.0f);
+  }(y));
+}
+
+TEST_CASE("users row 46: many awaited operations while memory comes and goes end all", "[gluon][cuda]") {
+  if (!has_gpu()) return;
+  std::atomic<bool> stop{false};
+  std::thread churn([&] {
+    while (!stop) {
+      NDArray x = nd.ones({100'000}, {.device = gpu(0)});
+      x.wait_to_read();
+      Gpu::of(gpu(0)).memory.trim();
+    }
+  });
+  const auto chain = [](int length) -> Task<float> {
+    NDArray x = nd.zeros({16}, {.device = gpu(0)});
+    for (int i = 0; i < length; ++i) {
+      x = x + 1;
+      co_await x;
+    }
+    NDArray sum = x.sum();
+    co_return co_await sum.item<float>();
+  };
+  const auto all = [&]() -> Task<std::vector<float>> {
+    std::vector<Task<float>> chains;
+    for (int i = 0; i < 4; ++i) chains.push_back(chain(100));
+    std::vector<float> sums = co_await when_all(std::move(chains));
+    co_return sums;
+  };
+  CHECK(sync_wait(all()) == std::vector<float>(4, 1600));
+  stop = true;
+  churn.join();
+}
+
+TEST_CASE("gpu: what it runs stands in the trace", "[gluon][cuda]") {
+  if (!has_gpu()) return;
+  Engine engine({.threads = 1});
+  EngineScope scope(engine);
+  engine.profiler().start();
+  NDArray x = nd.ones({1000}, {.device = gpu(0)});
+  NDArray y = nd.exp(x);
+  CHECK(y.as_in_context(cpu()).asvector<float>()[999] == Approx(2.7182818f));
+  nd.waitall();
+  for (int i = 0; i < 1000 && engine.profiler().events().size() < 6; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  engine.profiler().stop();
+  int computed = 0, copied = 0;
+  for (const Profiler::Event& e : engine.profiler().events()) {
+    if (std::string_view(e.category) != "gpu") continue;
+    CHECK(e.end >= e.begin);
+    CHECK(e.site.line() != 0);
+    computed += e.thread == Profiler::first_gpu_track;
+    copied += e.thread == Profiler::first_gpu_track + uint32_t(Lane::to_host);
+  }
+  CHECK(computed == 2);
+  CHECK(copied == 1);
+}
+
+TEST_CASE("gpu: out of memory says who holds it, and is over when something is dropped", "[gluon][cuda]") {
+  if (!has_gpu()) return;
+  nd.waitall();
+  StreamPool& memory = Gpu::of(gpu(0)).memory;
+  memory.set_limit(memory.stats().live + (8 << 20));
+  {
+    NDArray kept = nd.ones({1 << 20}, {.device = gpu(0)});
+    NDArray large = nd.ones({2 << 20}, {.device = gpu(0)});
+    CHECK_THROWS_AS(large.wait_to_read(), MemoryError);
+    CHECK_THROWS_WITH(large.wait_to_read(), Catch::Contains("8388608 bytes of device memory") && Catch::Contains("_ones"));
+    CHECK(kept.sum().asscalar<float>() == float(1 << 20));
+  }
+  NDArray again = nd.ones({3 << 19}, {.device = gpu(0)});
+  CHECK(again.sum().asscalar<float>() == float(3 << 19));
+  memory.set_limit(0);
+}
+
+// Last: the GPU is gone after this.
+TEST_CASE("users row 7: a GPU that fails says so at every wait, with what was launched last; the CPU goes on",
+          "[gluon][cuda][fault]") {
+  if (!has_gpu()) return;
+  auto* fail = reinterpret_cast<void (*)(int)>(gpu_library_function("kaon_emulator_fail"));
+  if (!fail) return test::skip("this GPU is none of the emulator's");
+  NDArray x = nd.ones({16}, {.device = gpu(0)}), host = nd.ones({16});
+  x.wait_to_read();
+  fail(0);
+  NDArray y = x + 41;
+  const auto message = [](auto&& wait) -> std::string {
+    try {
+      wait();
+    } catch (const std::exception& e) {
+      return e.what();
+    }
+    return "nothing thrown";
+  };
+  const auto check = [](const std::string& text, const char* also = "gpu(0)") {
+    CHECK_THAT(text, Catch::Contains("illegal") && Catch::Contains("gpu(0)") && Catch::Contains(also));
+  };
+  const auto awaits = [&]() -> Task<void> { co_await y; };
+  check(message([&] { sync_wait(awaits()); }), "gpu_rows_test.cpp");
+  check(message([&] { y.wait_to_read(); }));
+  check(message([&] { y.asvector<float>(); }));
+  check(message([&] { (y * 2).wait_to_read(); }), "launched last");  // at once
+  check(message([] { nd.waitall(); }));
+  check(message([] { nd.waitall(); }));
+  CHECK((host + 1).asvector<float>() == std::vector<float>(16, 2));
+}
