@@ -1,5 +1,7 @@
 #include "kaon/ops/nn/pooling.h"
 
+#include <algorithm>
+#include <cmath>
 #include <limits>
 
 #include "kaon/ops/cuda/launch.cuh"
