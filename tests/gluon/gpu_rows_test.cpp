@@ -21,6 +21,25 @@ bool has_gpu() {
   return false;
 }
 
+Task<float> chain(int length) {
+  NDArray x = nd.zeros({16}, {.device = gpu(0)});
+  for (int i = 0; i < length; ++i) {
+    x = x + 1;
+    co_await x;
+  }
+  NDArray sum = x.sum();
+  co_return co_await sum.item<float>();
+}
+
+Task<std::vector<float>> four_chains() {
+  std::vector<Task<float>> chains;
+  for (int i = 0; i < 4; ++i) chains.push_back(chain(100));
+  std::vector<float> sums = co_await when_all(std::move(chains));
+  co_return sums;
+}
+
+Task<void> awaits(NDArray y) { co_await y; }
+
 }  // namespace
 
 TEST_CASE("users row 8: a GPU that does not exist is refused at the call, with its number and how many there are",
@@ -103,22 +122,7 @@ TEST_CASE("users row 46: many awaited operations while memory comes and goes end
       Gpu::of(gpu(0)).memory.trim();
     }
   });
-  const auto chain = [](int length) -> Task<float> {
-    NDArray x = nd.zeros({16}, {.device = gpu(0)});
-    for (int i = 0; i < length; ++i) {
-      x = x + 1;
-      co_await x;
-    }
-    NDArray sum = x.sum();
-    co_return co_await sum.item<float>();
-  };
-  const auto all = [&]() -> Task<std::vector<float>> {
-    std::vector<Task<float>> chains;
-    for (int i = 0; i < 4; ++i) chains.push_back(chain(100));
-    std::vector<float> sums = co_await when_all(std::move(chains));
-    co_return sums;
-  };
-  CHECK(sync_wait(all()) == std::vector<float>(4, 1600));
+  CHECK(sync_wait(four_chains()) == std::vector<float>(4, 1600));
   stop = true;
   churn.join();
 }
@@ -186,8 +190,7 @@ TEST_CASE("users row 7: a GPU that fails says so at every wait, with what was la
   const auto check = [](const std::string& text, const char* also = "gpu(0)") {
     CHECK_THAT(text, Catch::Contains("illegal") && Catch::Contains("gpu(0)") && Catch::Contains(also));
   };
-  const auto awaits = [&]() -> Task<void> { co_await y; };
-  check(message([&] { sync_wait(awaits()); }), "gpu_rows_test.cpp");
+  check(message([&] { sync_wait(awaits(y)); }), "gpu_rows_test.cpp");
   check(message([&] { y.wait_to_read(); }));
   check(message([&] { y.asvector<float>(); }));
   check(message([&] { (y * 2).wait_to_read(); }), "launched last");  // at once
