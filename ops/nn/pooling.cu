@@ -143,7 +143,9 @@ __global__ void __launch_bounds__(cuda::block)
       return first != none;
     });
     if constexpr (lanes > 1) {
-      for (int step = lanes / 2; step > 0; step /= 2) first = std::min(first, __shfl_xor_sync(0xffffffffu, first, step));
+      for (int step = lanes / 2; step > 0; step /= 2) {
+        first = std::min(first, __shfl_xor_sync(0xffffffffu, first, step));
+      }
     }
     if (lane != 0) continue;
     if (tangent) {

@@ -82,8 +82,9 @@ void forward_positions(const PoolJob<T>& job, const PoolSizes& s, const T* HWY_R
       if (job.type == PoolType::max) {
         for_each(s, w, [&](int64_t from) { total = larger(d, hn::LoadU(d, x + from * channels + c), total); });
       } else if (job.type == PoolType::lp) {
-        for_each(
-            s, w, [&](int64_t from) { total = hn::Add(total, power(d, hn::LoadU(d, x + from * channels + c), job.p)); });
+        for_each(s, w, [&](int64_t from) {
+          total = hn::Add(total, power(d, hn::LoadU(d, x + from * channels + c), job.p));
+        });
         total = root(d, total, job.p);
       } else {
         for_each(s, w, [&](int64_t from) { total = hn::Add(total, hn::LoadU(d, x + from * channels + c)); });

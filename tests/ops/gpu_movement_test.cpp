@@ -1,5 +1,6 @@
 // Movement, indexing and pooling on a GPU at sizes that the test table is too small for: more than one tile of a
-// transposition, of a sort, of a launch; rows moved 16 bytes at a time and rows that cannot be. The CPU is the reference.
+// transposition, of a sort, of a launch; rows moved 16 bytes at a time and rows that cannot be. The CPU is the
+// reference.
 #include <catch2/catch.hpp>
 
 #include "kaon/tests/support/check_gpu.h"
@@ -41,12 +42,13 @@ TEST_CASE("gpu movement: runs and strides", "[cuda]") {
   Rows rows;
   add(rows, Slice{.begin = Shape(1, 2), .end = Shape(9, 34)}, {in({10, 40})});
   add(rows, Slice{.begin = Shape(1, 3), .end = Shape(9, 36)}, {in({10, 40})});
-  add(rows, Slice{.begin = OptionalShape(std::nullopt, 30), .end = OptionalShape(std::nullopt, 3), .step = Shape(-2, -3)},
-      {in({10, 40})});
+  const OptionalShape first(std::nullopt, 30), last(std::nullopt, 3);
+  add(rows, Slice{.begin = first, .end = last, .step = Shape(-2, -3)}, {in({10, 40})});
   add(rows, SliceAxis{.axis = 1, .begin = 8, .end = 24}, {in({6, 32, 5})});
   add(rows, SliceAssign{.begin = Shape(0, 4), .end = Shape(5, 20)}, {in({5, 24}), in({5, 16})});
   add(rows, SliceAssignScalar{.begin = Shape(0, 4), .end = Shape(5, 20), .scalar = 3}, {in({5, 24})});
-  add(rows, SliceAssignScalar{.begin = Shape(0, 5), .end = Shape(5, 20), .step = Shape(2, 3), .scalar = 1}, {in({5, 24})});
+  add(rows, SliceAssignScalar{.begin = Shape(0, 5), .end = Shape(5, 20), .step = Shape(2, 3), .scalar = 1},
+      {in({5, 24})});
   add(rows, Reverse{.axis = Shape(0, 1)}, {in({9, 37})});
   check_gpu(rows, all_widths);
 }
@@ -104,7 +106,8 @@ TEST_CASE("gpu movement: one element per index", "[cuda]") {
   Rows rows;
   for (IndexMode mode : {IndexMode::clip, IndexMode::wrap}) {
     add(rows, Pick{.mode = mode}, {in({300, 10}), index({300}, -3, 14)});
-    add(rows, Pick{.axis = 1, .keepdims = true, .mode = mode}, {in({20, 10, 33}), index({20, 33}, -3, 14, DType::int8)});
+    add(rows, Pick{.axis = 1, .keepdims = true, .mode = mode},
+        {in({20, 10, 33}), index({20, 33}, -3, 14, DType::int8)});
   }
   add(rows, BatchTake{}, {in({300, 10}), index({300}, -3, 14, DType::int32)});
   add(rows, OneHot{.depth = 37, .on_value = 5, .off_value = 1}, {index({50}, -3, 40)});
@@ -146,7 +149,8 @@ TEST_CASE("gpu pooling: windows of a thread, of a warp and of whole planes", "[c
       };
       pool({.kernel = Shape(3, 3), .stride = Shape(2, 2), .pad = Shape(1, 1)}, {2, 3, 17, 19});
       pool({.kernel = Shape(2, 2), .stride = Shape(2, 2)}, {2, 3, 16, 18});
-      pool({.kernel = Shape(3, 2), .pooling_convention = PoolingConvention::full, .stride = Shape(2, 3)}, {1, 2, 10, 12});
+      pool({.kernel = Shape(3, 2), .pooling_convention = PoolingConvention::full, .stride = Shape(2, 3)},
+           {1, 2, 10, 12});
       pool({.global_pool = true}, {3, 5, 9, 7});
       pool({.global_pool = true}, {2, 3, 4, 5, 6});
       pool({.kernel = Shape(40), .stride = Shape(7), .pad = Shape(5)}, {2, 3, 101});
