@@ -170,7 +170,8 @@ void run(const Problem& p, double alpha, const void* a_data, const void* b_data,
          void* d_data) {
   const Element e = element_of(p.a.type);
   const Element read_as = p.operation.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ? Element::tf32 : e;
-  const std::vector<double> a = read_numbers(a_data, p.a.span(), read_as), b = read_numbers(b_data, p.b.span(), read_as);
+  const std::vector<double> a = read_numbers(a_data, p.a.span(), read_as);
+  const std::vector<double> b = read_numbers(b_data, p.b.span(), read_as);
   const std::vector<double> c = beta != 0 ? read_numbers(c_data, p.c.span(), e) : std::vector<double>();
   const bool has_bias = p.operation.epilogue == CUBLASLT_EPILOGUE_BIAS;
   const std::vector<double> bias = has_bias ? read_numbers(p.operation.bias, p.m, e) : std::vector<double>();
@@ -288,7 +289,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   const auto limits = unpack<Preference>(preference);
   if (limits.mark != Preference::valid) return wrong(function, "the preference was not initialised");
   *found = 0;
-  if (p.operation.epilogue == CUBLASLT_EPILOGUE_BIAS && (p.a.type == CUDA_R_64F || !is_multiple(p.operation.bias, 16))) {
+  if (p.operation.epilogue == CUBLASLT_EPILOGUE_BIAS &&
+      (p.a.type == CUDA_R_64F || !is_multiple(p.operation.bias, 16))) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
   Algorithm algorithm{.problem = p.hash()};

@@ -76,8 +76,8 @@ cudnnStatus_t read_problem(const char* function, const cudnnTensorStruct* x, con
   if (x->dims.size() != axes + 2 || w->dims.size() != axes + 2 || y->dims.size() != axes + 2 || axes < 2 || axes > 3) {
     return wrong(function, "descriptors have different numbers of axes", CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH);
   }
-  if (x->type != w->type || x->type != y->type || (x->type == CUDNN_DATA_DOUBLE) != (conv->compute == CUDNN_DATA_DOUBLE) ||
-      (x->type != CUDNN_DATA_DOUBLE && conv->compute != CUDNN_DATA_FLOAT)) {
+  if (x->type != w->type || x->type != y->type ||
+      conv->compute != (x->type == CUDNN_DATA_DOUBLE ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT)) {
     return wrong(function, "types differ, or the sums would not be float32 or float64");
   }
   if (x->dims[0] != y->dims[0] || w->dims[0] != y->dims[1] || w->dims[1] * conv->groups != x->dims[1] ||

@@ -1,5 +1,5 @@
-// Matrix products and convolutions on a GPU against the CPU: what the rows of check_op, which are float32 and lie well in
-// memory, do not reach. Run on the emulator (tests/cuda_emulator) where there is none.
+// Matrix products and convolutions on a GPU against the CPU: what the rows of check_op, which lie well in memory, do not
+// reach. Run on the emulator (tests/cuda_emulator) where there is none.
 #include <catch2/catch.hpp>
 
 #include "kaon/engine/backend.h"
@@ -60,7 +60,8 @@ TEST_CASE("gpu: products of matrices of all sizes, types and places", "[ops][cud
       for (int transposes = 0; transposes < 4; ++transposes) {
         const bool ta = transposes & 1, tb = transposes & 2;
         CAPTURE(name_of(t), m, k, n, ta, tb);
-        const NDArray a = numbers(ta ? Shape(k, m) : Shape(m, k), 1, t), b = numbers(tb ? Shape(n, k) : Shape(k, n), 2, t);
+        const NDArray a = numbers(ta ? Shape(k, m) : Shape(m, k), 1, t);
+        const NDArray b = numbers(tb ? Shape(n, k) : Shape(k, n), 2, t);
         for (int skipped : {0, 1}) {
           check_close(nd.dot(there(a, skipped), there(b, skipped), {.transpose_a = ta, .transpose_b = tb}),
                       nd.dot(a, b, {.transpose_a = ta, .transpose_b = tb}));
