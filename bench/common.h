@@ -10,6 +10,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -52,6 +53,22 @@ struct Baseline {
   Result result;
 };
 
+// What every line of a program says besides, `, "key": value`.
+inline std::string& further_fields() {
+  static std::string fields;
+  return fields;
+}
+
+// As it stands between quotation marks.
+inline std::string json_text(std::string_view text) {
+  std::string out;
+  for (char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += uint8_t(c) < ' ' ? ' ' : c;
+  }
+  return out;
+}
+
 // `ratio` is this median over the first baseline's, `ratios` has those to all where there are several. `goal` is in the
 // same unit as the median.
 inline void print(const std::string& name, const Result& r, const std::string& unit,
@@ -68,7 +85,7 @@ inline void print(const std::string& name, const Result& r, const std::string& u
       fmt::print("{}\"{}\": {:.3g}", std::exchange(separator, ", "), b.name, ratio(b));
     fmt::print("}}");
   }
-  fmt::print("}}\n");
+  fmt::print("{}}}\n", further_fields());
 }
 inline void print(const std::string& name, const Result& r, const std::string& unit, const std::string& baseline = "",
                   const Result& base = {}, std::optional<double> goal = {}) {
@@ -84,7 +101,8 @@ inline void print_machine() {
       break;
     }
   }
-  fmt::print("{{\"machine\": \"{}\", \"cores\": {}}}\n", model, std::thread::hardware_concurrency());
+  fmt::print("{{\"machine\": \"{}\", \"cores\": {}{}}}\n", model, std::thread::hardware_concurrency(),
+             further_fields());
 }
 
 // Reads every float once, as fast as one core can: several independent sums, so that loads and not additions limit.
