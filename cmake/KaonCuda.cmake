@@ -37,7 +37,7 @@ set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 
 file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/engine/cuda/*.cpp ${PROJECT_SOURCE_DIR}/*/cuda/*.cpp
      ${PROJECT_SOURCE_DIR}/ops/*/*.cu ${PROJECT_SOURCE_DIR}/graph/*.cu)
-add_library(kaon_cuda MODULE ${sources})
+add_library(kaon_cuda MODULE ${sources} ${KAON_KERNEL_PRELUDE_SOURCE})
 # of the layers only headers, and the small functions that kernels call on the host
 target_link_libraries(kaon_cuda PRIVATE kaon_ops kaon_engine CUDA::cudart_static)
 # 186: templates for all dtypes ask whether unsigned numbers are negative

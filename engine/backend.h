@@ -5,6 +5,7 @@
 #include <string>
 
 #include "kaon/engine/device.h"
+#include "kaon/engine/run_context.h"
 #include "kaon/engine/stream.h"
 
 namespace kaon {
@@ -15,6 +16,14 @@ class DeviceMemory {
   virtual ~DeviceMemory() = default;
   virtual void* allocate(size_t bytes) = 0;     // null when there is none
   virtual void free(void* block) noexcept = 0;  // waits for work that has been launched
+};
+
+// Work that a device has captured, to be launched as a whole again and again. It uses the addresses that were there when
+// it was captured. Thread safety: one thread at a time; may be destroyed while it runs.
+class CapturedWork {
+ public:
+  virtual ~CapturedWork() = default;
+  virtual void launch(Stream& stream) = 0;
 };
 
 // One device, as its driver has it. Thread safety: any thread; copy() as its stream.
@@ -29,6 +38,11 @@ class DeviceDriver : public DeviceMemory {
   virtual void copy(void* to, const void* from, size_t bytes, Stream& stream) = 0;
   virtual void* allocate_pinned(size_t bytes) = 0;  // of the host; null when there is none
   virtual void free_pinned(void* block) noexcept = 0;
+  // What `work` launches on the stream that it gets, which is nobody else's, is captured and does not run. What other
+  // threads do meanwhile does not matter. Throws what `work` throws, and DeviceError when some of it cannot be captured.
+  virtual std::unique_ptr<CapturedWork> capture(FunctionRef<void(Stream&)> work) = 0;
+  // Why kernels cannot be compiled for this device while the program runs; empty when they can.
+  virtual std::string why_no_compiler() = 0;
   // Names what this thread launches until end_range(), for tools that watch: NVTX ranges.
   virtual void begin_range(const char* name) noexcept = 0;
   virtual void end_range() noexcept = 0;

@@ -17,13 +17,14 @@ size_t StreamPool::block_bytes(size_t bytes) noexcept {
   return (bytes + step - 1) / step * step;
 }
 
-// Best one that was used on this stream alone. Else the one freed first, which is done soonest, if it is not already.
+// Best one that was used on this stream alone: the one freed last, which lies in the caches and gives a loop the same
+// addresses each time round. Else the one freed first, which is done soonest, if it is not already.
 void* StreamPool::take_cached(std::deque<Free>& blocks, uint32_t stream) {
   const auto at_once = [&](const Free& f) {
     return std::all_of(f.uses.begin(), f.uses.end(), [&](StreamPoint p) { return p.stream == stream; });
   };
-  auto chosen = std::find_if(blocks.begin(), blocks.end(), at_once);
-  if (chosen == blocks.end()) chosen = blocks.begin();
+  const auto own = std::find_if(blocks.rbegin(), blocks.rend(), at_once);
+  const auto chosen = own == blocks.rend() ? blocks.begin() : std::prev(own.base());
   for (const StreamPoint& p : chosen->uses) order_.wait(stream, p);
   void* block = chosen->block;
   blocks.erase(chosen);

@@ -23,10 +23,14 @@ namespace kaon {
 enum class PlanPolicy : uint8_t { retrace, bucket, error };
 
 struct HybridizeOptions {
-  bool static_alloc =
-      false;  // keep the arena between calls (Kaon always plans memory; without it arenas are given back)
+  // Keep the arena between calls (Kaon always plans memory; without it arenas are given back). On a GPU, plans that draw
+  // no random numbers are then launched as one CUDA graph, once the arrays of their calls come back to the same addresses.
+  bool static_alloc = false;
   bool static_shape = false;  // as MXNet's; requires static_alloc
-  bool exact = false;         // imperative kernels and layouts only: bit-equal to the imperative run
+  // Imperative kernels and layouts only: bit-equal to the imperative run. Else, on a GPU, chains of pointwise operators
+  // become kernels of their own, where NVRTC is there to compile them. That takes a tenth of a second each, once: they
+  // are kept in $KAON_CACHE_DIR, else in kaon below $XDG_CACHE_HOME, else in ~/.cache/kaon.
+  bool exact = false;
   // Predictions compute convolutions of 3 x 3 taps with step one, of 32 and more channels, by Winograd's algorithm where
   // the processor has AVX-512: about twice as fast. The error of each result of one is at most 2^-18 max|x| sum|w|, over
   // the images and its filter; ResNet-18's results stay within 1e-5 of the largest one. Takes up to 4 times the memory of

@@ -38,7 +38,9 @@ std::string ExecutionPlan::implementations() const {
       text += fmt::format("{} ({}): {}\n", n.name, n.op->name(), chosen);
     }
   }
-  return text + fmt::format("{} operators, {} reorders of images, {} more inside kernels\n", operators, reorders, inside);
+  text += fmt::format("{} operators, {} reorders of images, {} more inside kernels\n", operators, reorders, inside);
+  if (options_.device.type == DeviceType::cpu) return text;
+  return text + fmt::format("{} runs launched as one graph each\n", graph_launches());
 }
 
 }  // namespace kaon

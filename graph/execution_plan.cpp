@@ -59,6 +59,7 @@ ExecutionPlan::ExecutionPlan(Graph graph, const PlanOptions& options, std::optio
                                 half.steps.begin()));
     }
   }
+  prepare_capture();
   if (options_.verify <= 0) return;
   verification_ = std::make_unique<Verification>(*options_.program, graph_, options_.training, options_.exact);
   to_verify_ = options_.verify;
@@ -449,7 +450,8 @@ void ExecutionPlan::run(OpNode& op, PlanCall& call, RunContext& context) const {
   const Step* failed = nullptr;
   try {
     try {
-      run_all(call, context, shadow.get());
+      const auto all = [&](RunContext& where) { run_all(call, where, shadow.get()); };
+      if (!half.is_captured || !launch_captured(run, call.phase, context, all)) all(context);
     } catch (const FailedStep& f) {
       failed = static_cast<const Step*>(f.step);
       std::rethrow_exception(f.why);

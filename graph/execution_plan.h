@@ -11,6 +11,7 @@
 
 #include "kaon/graph/memory_plan.h"
 #include "kaon/graph/plan_arenas.h"
+#include "kaon/graph/plan_capture.h"
 #include "kaon/graph/verify.h"
 
 namespace kaon {
@@ -26,6 +27,8 @@ struct PlanRun {
   std::vector<std::unique_ptr<KernelState>> states;
   RandomKey key{};  // of the numbers that the last forward drew
   IntrusivePtr<Shadow> shadow;  // of a leased forward that is verified, for its backward
+  PlanCapture captures[2];      // by phase, on a GPU
+  std::vector<CallArray> call_arrays;  // of what is being launched, for these
 };
 
 class GradientProgram;
@@ -94,6 +97,8 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   }
   // Arenas made so far, by this plan and those that share them.
   size_t num_arenas() const { return options_.arenas->count(); }
+  // Runs of a half that were launched on a GPU as one captured graph.
+  uint64_t graph_launches() const { return graph_launches_.load(std::memory_order_relaxed); }
 
  private:
   friend struct PlanCall;
@@ -114,6 +119,14 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
     Place place;
     uint32_t index;
     bool has_rows;  // of the call's number: its shape is that of the array
+    uint32_t array = 0;  // of the half, where it is captured
+  };
+  // What comes with the call, once, however many views it has.
+  struct HalfArray {
+    Place place;
+    uint32_t index;
+    uint32_t view;  // one of them
+    bool is_read, is_written;
   };
   // One half on its way to the engine.
   struct Submission {
@@ -131,6 +144,8 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
     std::vector<Step> steps;
     std::vector<External> externals;
     std::vector<std::vector<uint32_t>> branches;  // as Graph::branches, of steps
+    bool is_captured = false;                     // on a GPU, as one graph
+    std::vector<HalfArray> arrays;                // then
   };
   // What the kernels of a half chose when it first ran.
   struct Choices {
@@ -150,6 +165,9 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   void execute(OpNode& op, PlanCall& call, RunContext& context) const;
   void launch(OpNode& op, PlanCall& call, RunContext& context) const;  // the same on a GPU
   void run(OpNode& op, PlanCall& call, RunContext& context) const;
+  void prepare_capture();
+  // False: to be launched step by step.
+  bool launch_captured(PlanRun& run, Phase phase, RunContext& context, FunctionRef<void(RunContext&)> run_steps) const;
   void place(PlanRun& run, void* base) const;  // what lies in the arena
   void run_all(const PlanCall& call, RunContext& context, Shadow* shadow) const;
   void run_steps(std::span<const Step> steps, const PlanCall& call, RunContext& context, Shadow* shadow) const;
@@ -176,6 +194,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   std::atomic<int> to_verify_{0};                     // so many more
   mutable SpinLock lock_;
   mutable Choices choices_[2];
+  mutable std::atomic<uint64_t> graph_launches_{0};
   std::vector<std::unique_ptr<PlanRun>> runs_;  // by arena; null: not used yet
 };
 

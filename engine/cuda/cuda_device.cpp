@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <nvtx3/nvToolsExt.h>
 
+#include "kaon/engine/cuda/nvrtc.h"
 #include "kaon/engine/cuda/tf32.h"
 #include "kaon/engine/error.h"
 
@@ -157,6 +158,8 @@ void* CudaDriver::allocate_pinned(size_t bytes) {
 }
 
 void CudaDriver::free_pinned(void* block) noexcept { cudaFreeHost(block); }
+
+std::string CudaDriver::why_no_compiler() { return cuda::why_no_compiler(index_); }
 
 void CudaDriver::begin_range(const char* name) noexcept { nvtxRangePushA(name); }
 void CudaDriver::end_range() noexcept { nvtxRangePop(); }

@@ -74,6 +74,8 @@ class CudaDriver final : public DeviceDriver {
   void free(void* block) noexcept override;
   void* allocate_pinned(size_t bytes) override;
   void free_pinned(void* block) noexcept override;
+  std::unique_ptr<CapturedWork> capture(FunctionRef<void(Stream&)> work) override;
+  std::string why_no_compiler() override;
   void begin_range(const char* name) noexcept override;
   void end_range() noexcept override;
 

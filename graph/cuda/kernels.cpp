@@ -1,6 +1,7 @@
 #include "kaon/ops/cuda/kernels.h"
 
 #include "kaon/graph/batch_norm_affine.h"
+#include "kaon/graph/fused_kernel.h"
 #include "kaon/graph/normalize_again.h"
 #include "kaon/graph/reorder.h"
 #include "kaon/graph/row_ops.h"
@@ -10,6 +11,7 @@ namespace kaon::cuda {
 // The operators of plans.
 void for_each_graph_kernel(AddKernel add, void* table) {
   add_kernel<BatchNormAffine>(add, table);
+  add_kernel<FusedKernel>(add, table);
   add_kernel<NormalizeAgain>(add, table);
   add_kernel<PadRows>(add, table);
   add_kernel<Reorder>(add, table);

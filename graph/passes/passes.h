@@ -25,6 +25,7 @@ struct Pass {
   const char* name;
   Graph (*run)(Graph graph, const Options& options);
   bool in_exact = true;  // also where every bit must be that of the imperative run
+  std::string (*why_not)(const Options& options) = nullptr;  // why it is left out; empty: it is not
 };
 
 // What a plan of this traced graph is to compute, before any pass: the graph, its gradient, the update.
@@ -91,5 +92,9 @@ Graph own_outputs(Graph graph);
 // Pointwise operators that feed each other, and reductions of their values over the last dimensions, become one node,
 // which reads its inputs and writes its outputs once; as far as that needs no more memory. The same values, bit for bit.
 Graph fuse_pointwise(Graph graph);
+
+// The same for GPUs, without reductions and for all dtypes: each group becomes a kernel, compiled when it first runs.
+// Products and sums of different operators may be contracted: equal within rounding.
+Graph fuse_kernels(Graph graph);
 
 }  // namespace kaon::passes

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kaon/engine/backend.h"
 #include "kaon/graph/gradient.h"
 #include "kaon/graph/memory_plan.h"
 #include "kaon/graph/passes/passes.h"
@@ -44,10 +45,9 @@ Graph update(Graph g, const Options& o) {
 Graph layouts_of(Graph g, const Options& o) { return layouts(std::move(g), o.winograd); }
 Graph fused_pointwise(Graph g, const Options&) { return fuse_pointwise(std::move(g)); }
 
-// Passes that know the kernels of one kind of device.
-template <Graph (*F)(Graph, const Options&)>
-Graph on_cpu(Graph g, const Options& o) {
-  return o.device.type == DeviceType::cpu ? F(std::move(g), o) : std::move(g);
+std::string for_cpus(const Options& o) { return o.device.type == DeviceType::cpu ? "" : "for CPUs"; }
+std::string for_gpus_with_compiler(const Options& o) {
+  return o.device.type == DeviceType::gpu ? gpu_driver(o.device.index).why_no_compiler() : "for GPUs";
 }
 
 constexpr Pass passes[] = {
@@ -63,25 +63,27 @@ constexpr Pass passes[] = {
     rounding<fold_batch_norm>("fold_batch_norm"),
     rounding<fuse_sum>("fuse_sum"),
     rounding<fuse_activation>("fuse_activation"),
-    {"layouts", on_cpu<layouts_of>, false},
+    {"layouts", layouts_of, false, for_cpus},
     {"mirror", repeat_values},
     {"update", update},
     {"own_outputs", [](Graph g, const Options&) { return own_outputs(std::move(g)); }},
-    {"fuse_pointwise", on_cpu<fused_pointwise>},
+    {"fuse_pointwise", fused_pointwise, true, for_cpus},
+    {"fuse_kernels", [](Graph g, const Options&) { return fuse_kernels(std::move(g)); }, false, for_gpus_with_compiler},
 };
 
 size_t operators(const Graph& g) {
   return size_t(std::count_if(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op != nullptr; }));
 }
 
-// Calls seen(name, graph) for the traced graph and after each pass.
+// Calls seen(name, graph, why) for the traced graph and after each pass; `why` it was left out, if it was.
 template <class Seen>
 Graph run_all(Graph g, const Options& options, Seen&& seen) {
-  seen("as traced", g);
+  seen("as traced", g, "");
   for (const Pass& pass : passes) {
     if (options.exact && !pass.in_exact) continue;
-    g = pass.run(std::move(g), options);
-    seen(pass.name, g);
+    const std::string why_not = pass.why_not ? pass.why_not(options) : std::string();
+    if (why_not.empty()) g = pass.run(std::move(g), options);
+    seen(pass.name, g, why_not);
   }
   return g;
 }
@@ -97,7 +99,7 @@ Passed smallest(Graph traced, const Options& options) {
   const auto with = [&](int depth) {
     Passed p{{}, options};
     p.options.mirror_depth = depth;
-    p.graph = run_all(traced, p.options, [](const char*, const Graph&) {});
+    p.graph = run_all(traced, p.options, [](const char*, const Graph&, const std::string&) {});
     return p;
   };
   Passed best = with(0);
@@ -128,10 +130,11 @@ Graph run(Graph traced, const Options& options) {
 std::string explain(Graph traced, const Options& options) {
   const Options chosen = smallest(traced, options).options;
   std::string text, last;
-  run_all(std::move(traced), chosen, [&](const char* name, const Graph& g) {
+  run_all(std::move(traced), chosen, [&](const char* name, const Graph& g, const std::string& why_not) {
     std::string now = g.str();
-    text += now == last ? fmt::format("--- {}: no change\n", name)
-                        : fmt::format("--- {}: {} operators\n{}", name, operators(g), now);
+    text += !why_not.empty() ? fmt::format("--- {}: not run: {}\n", name, why_not)
+            : now == last    ? fmt::format("--- {}: no change\n", name)
+                             : fmt::format("--- {}: {} operators\n{}", name, operators(g), now);
     last = std::move(now);
   });
   return text;

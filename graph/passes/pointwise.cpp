@@ -1,4 +1,4 @@
-// Pointwise fusion: groups of pointwise operators become one node each, which runs block by block in registers.
+// Pointwise fusion: groups of pointwise operators become one node each.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -6,7 +6,7 @@
 
 #include "kaon/graph/memory_plan.h"
 #include "kaon/graph/passes/passes.h"
-#include "kaon/graph/passes/pointwise_program.h"
+#include "kaon/graph/passes/pointwise_target.h"
 
 namespace kaon::passes {
 namespace {
@@ -25,13 +25,13 @@ enum class Reach {
 // come back; it is of one phase, shape and layout, and no node between which nothing may be moved parts it.
 class Grouping {
  public:
-  Grouping(const Graph& graph, Reach reach)
-      : graph_(graph), reach_(reach), uses_(count_uses(graph)), group_of_(graph.nodes.size(), no_group) {
+  Grouping(const Graph& graph, const PointwiseTarget& target, Reach reach)
+      : graph_(graph), target_(target), reach_(reach), uses_(count_uses(graph)), group_of_(graph.nodes.size(), no_group) {
     uint32_t section = 0;
     std::vector<uint32_t> reductions;
     for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
       const Node& n = graph.nodes[i];
-      const bool computes = is_block_operator(graph, n), reduces = is_block_reduction(graph, n);
+      const bool computes = target.computes(graph, n), reduces = target.reduces(graph, n);
       if (n.op && !n.op->traits.view && !computes && !reduces) {
         const OpTraits& traits = n.op->traits_of(n.attrs.get());
         section += reach != Reach::anywhere || traits.random || traits.mutates;
@@ -85,8 +85,8 @@ class Grouping {
     std::vector<uint32_t> members;
     std::merge(groups_[a].begin(), groups_[a].end(), others.begin(), others.end(), std::back_inserter(members));
     if (!is_convex(members)) return false;
-    const auto program = make_pointwise_program(graph_, members, uses_);
-    if (!program || (reach_ == Reach::one_output && program->outputs.size() > 1)) return false;
+    const auto outputs = target_.num_outputs(graph_, members, uses_);
+    if (!outputs || (reach_ == Reach::one_output && *outputs > 1)) return false;
     for (uint32_t m : members) group_of_[m] = a;
     if (groups_[a].size() < 2) large_.push_back(a);
     groups_[a] = std::move(members);
@@ -143,6 +143,7 @@ class Grouping {
   }
 
   const Graph& graph_;
+  const PointwiseTarget& target_;
   const Reach reach_;
   std::vector<std::vector<uint32_t>> uses_;
   std::vector<uint32_t> group_of_;             // by node
@@ -153,7 +154,7 @@ class Grouping {
 
 // The graph with each group as one node, in an order near the old one: a node runs when its inputs are there and what
 // came before it has run.
-Graph rebuild(const Graph& g, const Grouping& grouping) {
+Graph rebuild(const Graph& g, const PointwiseTarget& target, const Grouping& grouping) {
   struct Unit {
     std::span<const uint32_t> members;
     uint32_t position = 0;
@@ -200,12 +201,12 @@ Graph rebuild(const Graph& g, const Grouping& grouping) {
       n = last;
       for (uint32_t k = 0; k < n.outputs.size(); ++k) outputs.push_back({unit.members[0], k});
     } else {
-      PointwiseProgram program = *make_pointwise_program(g, unit.members, grouping.uses());
-      n.op = &FusedPointwise::def;
-      n.attrs = Attributes(FusedPointwise::def, &program.op);
+      FusedGroup fused = target.fuse(g, unit.members, grouping.uses());
+      n.op = fused.op;
+      n.attrs = std::move(fused.attrs);
       n.name = fmt::format("{}..{}", g.nodes[unit.members.front()].name, last.name);
-      n.inputs = std::move(program.inputs);
-      outputs = std::move(program.outputs);
+      n.inputs = std::move(fused.inputs);
+      outputs = std::move(fused.outputs);
       for (ValueId v : outputs) {
         n.outputs.push_back(g.meta(v));
         n.layouts.push_back(g.layout(v));
@@ -235,12 +236,12 @@ Graph rebuild(const Graph& g, const Grouping& grouping) {
 
 }  // namespace
 
-Graph fuse_pointwise(Graph g) {
+Graph fuse_groups(const Graph& g, const PointwiseTarget& target) {
   const size_t without = plan_memory(g).arena_bytes;
   Graph best;
   size_t least = SIZE_MAX;
   for (Reach reach : {Reach::anywhere, Reach::neighbours, Reach::one_output}) {
-    Graph fused = rebuild(g, Grouping(g, reach));
+    Graph fused = rebuild(g, target, Grouping(g, target, reach));
     const size_t bytes = plan_memory(fused).arena_bytes;
     if (bytes >= least) continue;
     least = bytes;

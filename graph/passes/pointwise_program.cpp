@@ -1,12 +1,19 @@
-#include "kaon/graph/passes/pointwise_program.h"
-
+// From a group of pointwise nodes to the program that computes it on the CPU.
 #include <algorithm>
 #include <cstring>
 
+#include "kaon/graph/fused_pointwise.h"
+#include "kaon/graph/passes/passes.h"
+#include "kaon/graph/passes/pointwise_target.h"
 #include "kaon/graph/passes/rewrite.h"
 
 namespace kaon::passes {
 namespace {
+
+struct PointwiseProgram {
+  FusedPointwise op;
+  std::vector<ValueId> inputs, outputs;  // in the program's order; output 0 is emitted last
+};
 
 // A value of the group or one that it reads.
 struct Operand {
@@ -18,34 +25,6 @@ struct Operand {
   uint32_t reduced = 0;    // reductions of it
   int place = -1;          // where it lies in memory, if it does
 };
-
-// Nodes that repeat their input; SumGrad multiplies it as well.
-bool is_spread(const Node& n) {
-  return n.op == &BroadcastTo::def || n.op == &BroadcastAxis::def || n.op == &SumGrad::def;
-}
-
-// How a node walks through an input.
-Shape strides_of(const Graph& g, const Node& n, ValueId v) {
-  const Shape &whole = n.outputs[0].shape, &in = g.meta(v).shape;
-  if (in.size() == whole.size()) return {};
-  Shape stride = Shape::filled(whole.ndim(), 0);
-  int64_t step = 1;
-  if (n.op == &SumGrad::def) {
-    uint32_t summed = 0;
-    for (int64_t a : attributes<SumGrad>(n).axis) summed |= bit(int(a < 0 ? a + whole.ndim() : a));
-    for (int i = whole.ndim(); i-- > 0;) {
-      if (summed & bit(i)) continue;
-      stride[i] = step;
-      step *= whole[i];
-    }
-  } else {
-    for (int i = whole.ndim(), k = in.ndim(); k-- > 0;) {
-      if (in[k] != 1) stride[i - 1] = step;
-      step *= in[k], --i;
-    }
-  }
-  return stride;
-}
 
 // The dimensions of the whole, as few as the inputs that repeat allow.
 void set_dimensions(BlockProgram& p, const Shape& whole, std::span<Operand* const> spread) {
@@ -313,8 +292,7 @@ class Builder {
   bool exceeded_ = false;
 };
 
-}  // namespace
-
+// Float32, one output, no state, known to block_forms().
 bool is_block_operator(const Graph& graph, const Node& n) {
   if (!n.op || n.outputs.size() != 1 || n.inputs.empty()) return false;
   const OpTraits& traits = n.op->traits_of(n.attrs.get());
@@ -332,15 +310,29 @@ bool is_block_operator(const Graph& graph, const Node& n) {
   });
 }
 
+// A sum, mean, max or min of float32 over the last dimensions.
 bool is_block_reduction(const Graph& graph, const Node& n) {
   int64_t row;
   return n.op && n.inputs.size() == 1 && n.outputs.size() == 1 && n.outputs[0].dtype == DType::float32 &&
          n.outputs[0].shape.size() > 0 && graph.layout(n.inputs[0]) == Layout::row_major && reduction_of(graph, n, row);
 }
 
-std::optional<PointwiseProgram> make_pointwise_program(const Graph& graph, std::span<const uint32_t> members,
-                                                       const std::vector<std::vector<uint32_t>>& uses) {
-  return Builder(graph, members, uses).build();
-}
+constexpr PointwiseTarget block_programs{
+    .computes = is_block_operator,
+    .reduces = is_block_reduction,
+    .num_outputs = [](const Graph& g, std::span<const uint32_t> members,
+                      const std::vector<std::vector<uint32_t>>& uses) -> std::optional<size_t> {
+      const auto program = Builder(g, members, uses).build();
+      return program ? std::optional(program->outputs.size()) : std::nullopt;
+    },
+    .fuse = [](const Graph& g, std::span<const uint32_t> members, const std::vector<std::vector<uint32_t>>& uses) {
+      PointwiseProgram p = *Builder(g, members, uses).build();
+      return FusedGroup{&FusedPointwise::def, Attributes(FusedPointwise::def, &p.op), std::move(p.inputs),
+                        std::move(p.outputs)};
+    }};
+
+}  // namespace
+
+Graph fuse_pointwise(Graph g) { return fuse_groups(g, block_programs); }
 
 }  // namespace kaon::passes

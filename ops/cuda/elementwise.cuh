@@ -9,15 +9,10 @@
 #include <utility>
 
 #include "kaon/ops/cuda/launch.cuh"
+#include "kaon/ops/cuda/pack.cuh"
 #include "kaon/ops/dispatch.h"
 
 namespace kaon::cuda {
-
-// N elements that are loaded and stored together.
-template <class T, int N>
-struct alignas(sizeof(T) * N) Pack {
-  T v[N];
-};
 
 // So many elements that those of the widest type are 16 bytes.
 template <class F, class... T>
@@ -32,30 +27,6 @@ constexpr int pack_size() {
 template <int N, class T>
 bool is_aligned(const T* p) {
   return reinterpret_cast<uintptr_t>(p) % (sizeof(T) * N) == 0;
-}
-
-// Elements `at` ... of an array of n. `whole`: it is aligned and does not end before at + N.
-template <int N, class T>
-__device__ Pack<T, N> load_pack(const T* from, int64_t at, int64_t n, bool whole) {
-  if (whole) return *reinterpret_cast<const Pack<T, N>*>(from + at);
-  Pack<T, N> x{};
-#pragma unroll
-  for (int j = 0; j < N; ++j) {
-    if (at + j < n) x.v[j] = from[at + j];
-  }
-  return x;
-}
-
-template <int N, class T>
-__device__ void store_pack(T* to, int64_t at, int64_t n, bool whole, const Pack<T, N>& y) {
-  if (whole) {
-    *reinterpret_cast<Pack<T, N>*>(to + at) = y;
-    return;
-  }
-#pragma unroll
-  for (int j = 0; j < N; ++j) {
-    if (at + j < n) to[at + j] = y.v[j];
-  }
 }
 
 template <class Out, int N, class F, class... In>

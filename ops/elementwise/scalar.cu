@@ -54,11 +54,10 @@ struct SquareFn {
   }
 };
 
-// x^0.5: the square root, but +0 at -0 and inf at -inf.
 struct RootFn {
   template <class T>
   __device__ T operator()(T x) const {
-    return x == -std::numeric_limits<T>::infinity() ? -x : ::sqrt(x + T(0));
+    return root_value(x);
   }
 };
 

@@ -260,6 +260,34 @@ HOST_DEVICE T hard_sigmoid_value(T x, T alpha, T beta) {
   return above > T(1) ? T(1) : above;
 }
 
+// x^0.5: the square root, but +0 at -0 and inf at -inf.
+template <class T>
+HOST_DEVICE T root_value(T x) {
+  return x == -std::numeric_limits<T>::infinity() ? -x : ::sqrt(x + T(0));
+}
+
+// scale x where x > 0, else scale slope x (`linear`) or scale slope (e^x - 1): leaky relu, elu and selu. And a head times
+// the derivative, that on the left side of 0 at 0; NaN where x is.
+template <class T>
+HOST_DEVICE T leaky_value(T x, T slope, T scale, bool linear) {
+  return scale * (x <= T(0) ? slope * (linear ? x : ::expm1(x)) : x);
+}
+template <class T>
+HOST_DEVICE T leaky_backward_value(T head, T x, T slope, T scale, bool linear) {
+  return scale * (x > T(0) ? head : x != x ? x : head * (linear ? slope : slope * ::exp(x)));
+}
+
+// A head times the derivative, from the output y.
+template <class T>
+HOST_DEVICE T softrelu_backward_value(T head, T y) {
+  return head * -::expm1(-y);
+}
+template <class T>
+HOST_DEVICE T softsign_backward_value(T head, T y) {
+  const T s = T(1) - ::fabs(y);
+  return head * (s * s);
+}
+
 // 0.5 (s x)^2 where |x| < 1 / s^2, else |x| - 0.5 / s^2.
 template <class T>
 HOST_DEVICE T smooth_l1_value(T x, T s) {

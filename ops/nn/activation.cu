@@ -15,43 +15,31 @@ struct BackwardSoftrelu {
   static constexpr int most = 4;
   template <class T>
   __device__ T operator()(T head, T y) const {
-    return head * -::expm1(-y);
+    return softrelu_backward_value(head, y);
   }
 };
 
 struct BackwardSoftsign {
   template <class T>
   __device__ T operator()(T head, T y) const {
-    const T s = T(1) - ::fabs(y);
-    return head * (s * s);
+    return softsign_backward_value(head, y);
   }
-};
-
-// The value at x <= 0, and by what a head is multiplied there.
-template <class T>
-struct LeftOfZero {
-  LeakyType type;
-  T slope;
-  __device__ T value(T x) const { return slope * (type == LeakyType::leaky ? x : ::expm1(x)); }
-  __device__ T derivative(T x) const { return type == LeakyType::leaky ? slope : slope * ::exp(x); }
 };
 
 template <class T>
 struct LeakyFn {
   static constexpr int most = 4;
-  LeftOfZero<T> left;
-  T scale;
-  __device__ T operator()(T x) const { return scale * (x <= T(0) ? left.value(x) : x); }
+  T slope, scale;
+  bool linear;
+  __device__ T operator()(T x) const { return leaky_value(x, slope, scale, linear); }
 };
 
 template <class T>
 struct BackwardLeakyFn {
   static constexpr int most = 4;
-  LeftOfZero<T> left;
-  T scale;
-  __device__ T operator()(T head, T x) const {
-    return scale * (x > T(0) ? head : x != x ? x : head * left.derivative(x));
-  }
+  T slope, scale;
+  bool linear;
+  __device__ T operator()(T head, T x) const { return leaky_backward_value(head, x, slope, scale, linear); }
 };
 
 struct PReLUFn {
@@ -75,11 +63,11 @@ Shape gamma_shape(const TensorView& data, const TensorView& gamma) {
   return shape;
 }
 
-// Calls f(LeftOfZero, scale) for leaky, elu and selu.
-template <class A, class F>
-void with_left(LeakyType type, double slope, const F& f) {
+// What leaky, elu or selu is given.
+template <template <class> class Fn, class A>
+Fn<A> leaky_fn(LeakyType type, double slope) {
   const bool selu = type == LeakyType::selu;
-  f(LeftOfZero<A>{type, A(selu ? selu_alpha : slope)}, A(selu ? selu_scale : 1));
+  return {A(selu ? selu_alpha : slope), A(selu ? selu_scale : 1), type == LeakyType::leaky};
 }
 
 template <class T>
@@ -172,9 +160,7 @@ void run_cuda(const LeakyReLU& op, KernelContext& c) {
                              c.in(1).as<const T>());
     }
     using A = accumulate_t<T>;
-    with_left<A>(op.act_type, op.slope, [&](const LeftOfZero<A>& left, A scale) {
-      cuda::elementwise(c, y.size(), LeakyFn<A>{left, scale}, y.as<T>(), x.as<const T>());
-    });
+    cuda::elementwise(c, y.size(), leaky_fn<LeakyFn, A>(op.act_type, op.slope), y.as<T>(), x.as<const T>());
   });
 }
 
@@ -188,10 +174,8 @@ void run_cuda(const BackwardLeakyReLU& op, KernelContext& c) {
                              head.as<const T>(), x.as<const T>(), c.in(2).as<const T>());
     }
     using A = accumulate_t<T>;
-    with_left<A>(op.act_type, op.slope, [&](const LeftOfZero<A>& left, A scale) {
-      cuda::elementwise(c, dx.size(), BackwardLeakyFn<A>{left, scale}, dx.as<T>(), head.as<const T>(),
-                        x.as<const T>());
-    });
+    cuda::elementwise(c, dx.size(), leaky_fn<BackwardLeakyFn, A>(op.act_type, op.slope), dx.as<T>(),
+                      head.as<const T>(), x.as<const T>());
   });
 }
 

@@ -1,0 +1,16 @@
+// Kernels that are compiled while the program runs, each once.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <string>
+
+namespace kaon::cuda {
+
+// The kernel `name` of a source, which kernel_prelude() goes before, for this device, which is current. It stays loaded as
+// long as the process. Code is also kept in files for other processes: in $KAON_CACHE_DIR, else in kaon below
+// $XDG_CACHE_HOME, else in ~/.cache/kaon. A file that is broken is made again; where none can be written, each process
+// compiles. Throws DeviceError. Thread safety: any thread; those that ask for the same kernel wait for the first.
+cudaKernel_t compiled_kernel(const std::string& source, const char* name, int device);
+
+}  // namespace kaon::cuda

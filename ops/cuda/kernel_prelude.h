@@ -1,0 +1,10 @@
+// What kernels that are compiled at run time begin with.
+#pragma once
+
+namespace kaon::cuda {
+
+// The element functions (ops/elementwise/scalar_math.h), conversions between dtypes, and loads and stores of several
+// elements (ops/cuda/pack.cuh), as text.
+const char* kernel_prelude();
+
+}  // namespace kaon::cuda
