@@ -206,8 +206,9 @@ class Nvrtc {
     void* program = nullptr;
     call("nvrtcCreateProgram", &program, source.c_str(), "fused", 0, static_cast<const char* const*>(nullptr),
          static_cast<const char* const*>(nullptr));
-    const char* const options[] = {"--gpu-architecture=sm_90", "--std=c++20", "--device-as-default-execution-space"};
-    const int failed = call("nvrtcCompileProgram", program, 3, static_cast<const char* const*>(options));
+    const char* const options[] = {"--gpu-architecture=sm_90", "--std=c++20", "--device-as-default-execution-space",
+                                   "--diag-suppress=186"};
+    const int failed = call("nvrtcCompileProgram", program, 4, static_cast<const char* const*>(options));
     size_t bytes = 0;
     call("nvrtcGetProgramLogSize", program, &bytes);
     std::string log(bytes, '\0');
