@@ -43,7 +43,7 @@ class DeviceDriver : public DeviceMemory {
   virtual std::unique_ptr<CapturedWork> capture(FunctionRef<void(Stream&)> work) = 0;
   // Why kernels cannot be compiled for this device while the program runs; empty when they can.
   virtual std::string why_no_compiler() = 0;
-  // Names what this thread launches until end_range(), for tools that watch: NVTX ranges.
+  // This thread launches on this device until end_range(), under a name for tools that watch: an NVTX range.
   virtual void begin_range(const char* name) noexcept = 0;
   virtual void end_range() noexcept = 0;
 };

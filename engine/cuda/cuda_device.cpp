@@ -161,7 +161,10 @@ void CudaDriver::free_pinned(void* block) noexcept { cudaFreeHost(block); }
 
 std::string CudaDriver::why_no_compiler() { return cuda::why_no_compiler(index_); }
 
-void CudaDriver::begin_range(const char* name) noexcept { nvtxRangePushA(name); }
+void CudaDriver::begin_range(const char* name) noexcept {
+  cudaSetDevice(index_);  // a device that has failed says so at the launch
+  nvtxRangePushA(name);
+}
 void CudaDriver::end_range() noexcept { nvtxRangePop(); }
 
 namespace {

@@ -169,6 +169,27 @@ TEST_CASE("gpu: out of memory says who holds it, and is over when something is d
   memory.set_limit(0);
 }
 
+TEST_CASE("gpu: two of them compute side by side and exchange arrays", "[gluon][cuda]") {
+  if (!has_gpu()) return;
+  if (gpu_count() < 2) return test::skip("there is one GPU");
+  NDArray a = nd.ones({1000}, {.device = gpu(0)}), b = nd.ones({1000}, {.device = gpu(1)});
+  for (int round = 0; round < 50; ++round) {
+    a = a + b.as_in_context(gpu(0));
+    b = b + a.as_in_context(gpu(1)) * 0;
+  }
+  CHECK(a.asvector<float>() == std::vector<float>(1000, 51));
+  CHECK(b.asvector<float>() == std::vector<float>(1000, 1));
+  CHECK_THROWS_AS(a + b, DeviceError);
+  gluon::nn::Dense net(4, {.in_units = 1000});
+  net.initialize(init::One(), gpu(1));
+  net.hybridize({.static_alloc = true});
+  for (int round = 0; round < 4; ++round) {
+    CHECK(net(b.reshape({1, 1000})).asvector<float>() == std::vector<float>(4, 1000));
+  }
+  net.collect_params().reset_ctx(gpu(0));
+  CHECK(net(nd.ones({1, 1000}, {.device = gpu(0)})).asvector<float>() == std::vector<float>(4, 1000));
+}
+
 // Last: the GPU is gone after this.
 TEST_CASE("users row 7: a GPU that fails says so at every wait, with what was launched last; the CPU goes on",
           "[gluon][cuda][fault]") {
