@@ -1,5 +1,6 @@
 // Nets on a GPU: imperative, hybridized, and with a static plan, which is one CUDA graph.
 #include "kaon/bench/gpu_parts.h"
+#include "kaon/engine/backend.h"
 #include "kaon/examples/networks.h"
 
 namespace kaon::bench {
@@ -102,11 +103,19 @@ void train(const GpuRun& run, const Images& images, const std::string& name) {
 }  // namespace
 
 void resnet(const GpuRun& run) {
-  for (DType dtype : {DType::float32, DType::bfloat16}) {
-    const Images images(run, dtype);
-    const std::string name = fmt::format("{}_b{}_{}", run.small ? "bottleneck" : "resnet50", images.batch, name_of(dtype));
+  struct Type {
+    const char* name;
+    DType dtype;
+    bool tf32;
+  };
+  for (const Type& t : {Type{"float32", DType::float32, false}, Type{"tf32", DType::float32, true},
+                        Type{"bfloat16", DType::bfloat16, false}}) {
+    const Images images(run, t.dtype);
+    const std::string name = fmt::format("{}_b{}_{}", run.small ? "bottleneck" : "resnet50", images.batch, t.name);
+    gpu_allow_tf32(t.tf32);
     infer(run, images, name);
     train(run, images, name);
+    gpu_allow_tf32(false);
   }
 }
 

@@ -15,7 +15,7 @@ struct GpuRun {
   bool small;  // shows that every part runs, on an emulated GPU too: the figures say nothing
   int64_t size(int64_t full, int64_t small_size) const { return small ? small_size : full; }
   int calls(int full) const { return small ? 2 : full; }
-  int rounds() const { return small ? 1 : 7; }
+  int rounds() const { return small ? 1 : 5; }
 };
 
 inline Device the_gpu() { return gpu(0); }

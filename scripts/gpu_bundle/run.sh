@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Runs Kaon's tests for GPUs, then its benchmarks, from the files beside this script, and writes results.json, tests.log
-# and bench.log into a folder. Ends with 0 when all tests have passed, 1 when not, 3 without a GPU.
+# Runs Kaon's tests for GPUs, then its benchmarks and, where PyTorch is, its figures beside them, from the files beside
+# this script, and writes results.json, tests.log and bench.log into a folder. Ends with 0 when all tests have passed, 1
+# when not, 3 without a GPU.
 set -uo pipefail
 
 usage="usage: run.sh [--tests] [--bench] [--sanitize] [--small] [folder]
@@ -61,6 +62,7 @@ for library in libcublasLt.so.13 libcudnn.so.9 libnvrtc.so.13; do
   done
   libraries+="${libraries:+, }\"$library\": {\"file\": \"$(text "$found")\", \"version\": \"$version\"}"
 done
+system_path=${LD_LIBRARY_PATH:-}
 export LD_LIBRARY_PATH=$path${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
 
 smi=$(PATH=$PATH:/usr/local/nvidia/bin nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | head -n 1)
@@ -151,6 +153,11 @@ if [[ -n $bench ]]; then
   status=$?
   ((status == 0)) || failed=yes
   cat "$out/bench.log" >&2
+  if ((${#small[@]} == 0)) &&  # PyTorch beside Kaon, with its own libraries
+    LD_LIBRARY_PATH=$system_path python3 -c 'import torch; torch.cuda.init()' >/dev/null 2>&1; then
+    LD_LIBRARY_PATH=$system_path timeout -k 10 "$limit" python3 bin/peers_gpu >>"$root/lines" 2>>"$out/bench.log" ||
+      echo "bench/peers_gpu failed: bench.log" >&2
+  fi
   mapfile -t benchmarks < <(grep '^{"name"' "$root/lines")
   echo
   sed -n 's/^{"name": "\([^"]*\)", "median": \([^,]*\),.*"unit": "\([^"]*\)".*/\1 \2 \3 &/p' "$root/lines" |
@@ -161,5 +168,7 @@ if [[ -n $bench ]]; then
   ((status == 0)) || echo "bench_gpu ended with $status"
 fi
 echo
-[[ -z $failed ]] && echo "all tests passed on $gpu" || echo "FAILED on $gpu"
+done="all tests passed"
+((${#results[@]} > 0)) || done="no tests were run"
+[[ -z $failed ]] && echo "$done on $gpu" || echo "FAILED on $gpu"
 finish "$([[ -z $failed ]] && echo 0 || echo 1)"

@@ -8,7 +8,7 @@ if(NOT result EQUAL 0)
 endif()
 
 set(nets "")
-foreach(type float32 bfloat16)
+foreach(type float32 tf32 bfloat16)
   foreach(way inference_imperative inference_hybridized inference_static_alloc training_imperative training_hybridized
               training_static_alloc training_static_alloc_one_submission)
     list(APPEND nets bottleneck_b2_${type}_${way})
