@@ -169,7 +169,7 @@ TEST_CASE("gpu: out of memory says who holds it, and is over when something is d
   memory.set_limit(0);
 }
 
-TEST_CASE("gpu: two of them compute side by side and exchange arrays", "[gluon][cuda]") {
+TEST_CASE("gpu: two of them compute side by side and exchange arrays", "[gluon][cuda][two]") {
   if (!has_gpu()) return;
   if (gpu_count() < 2) return test::skip("there is one GPU");
   NDArray a = nd.ones({1000}, {.device = gpu(0)}), b = nd.ones({1000}, {.device = gpu(1)});
