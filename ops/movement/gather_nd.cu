@@ -6,7 +6,7 @@ namespace kaon {
 
 namespace {
 
-// The tuples as positions among the slices of an array of this shape; -1 where one of the indices names none.
+// The tuples as positions among the slices of an array of this shape.
 struct TuplePositions {
   const void* indices;
   DType dtype;
@@ -22,9 +22,7 @@ struct TuplePositions {
     int64_t flat = 0;
     for (int k = 0; k < length; ++k) {
       const int64_t index = cuda::with_element(indices, dtype, k * count + j, cuda::ToIndex());
-      const int64_t at = position_of(index, size[k], IndexMode::raise);
-      if (at < 0) return -1;
-      flat = flat * size[k] + at;
+      flat = flat * size[k] + cuda::or_stop(position_of(index, size[k], IndexMode::raise));
     }
     return flat;
   }

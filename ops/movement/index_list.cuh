@@ -1,6 +1,4 @@
-// Index arrays on a device, and the scatter-add that gradients of indexing share. No exception leaves a kernel: an
-// index that names no position in mode raise gives zeros where it would be read and is left out where it would be
-// added to.
+// Index arrays on a device, and the scatter-add that gradients of indexing share.
 #pragma once
 
 #include "kaon/ops/cuda/index.cuh"
@@ -45,7 +43,14 @@ struct Numbers {
   __device__ double operator()(int64_t j) const { return with_element(data, dtype, j, ToNumber()); }
 };
 
-// Index j of an array as a position among n; -1 for none.
+// A kernel cannot throw: an index that names no position stops it, and with it the GPU, which is better than a wrong
+// value.
+__device__ inline int64_t or_stop(int64_t position) {
+  if (position < 0) __trap();
+  return position;
+}
+
+// Index j of an array as a position among n.
 struct Positions {
   const void* data;
   DType dtype;
@@ -54,7 +59,7 @@ struct Positions {
   Positions(const TensorView& indices, int64_t n, IndexMode mode)
       : data(indices.data), dtype(indices.dtype), mode(mode), n(n) {}
   __device__ int64_t operator()(int64_t j) const {
-    return position_of(with_element(data, dtype, j, ToIndex()), n, mode);
+    return or_stop(position_of(with_element(data, dtype, j, ToIndex()), n, mode));
   }
 };
 
@@ -67,12 +72,12 @@ struct TakenRows {
   __device__ int64_t operator()(int64_t i) const {
     int64_t j = inner.split(i);
     const int64_t o = count.split(j), row = positions(j);
-    return row < 0 ? -1 : (o * rows + row) * inner.divisor() + i;
+    return (o * rows + row) * inner.divisor() + i;
   }
 };
 
 // dst[o, j, :] = src[o, positions(j), :] for o < outer, j < count; elements of `width` bytes.
-// P: `__device__ int64_t operator()(int64_t) const`, a position in [0, rows) or -1.
+// P: `__device__ int64_t operator()(int64_t) const`, a position in [0, rows).
 template <class P>
 void gather_rows(KernelContext& c, const P& positions, int64_t count, int64_t rows, int64_t outer, int64_t inner,
                  const void* src, void* dst, size_t width) {
@@ -90,7 +95,7 @@ struct Contributions {
   const int64_t* order;
 };
 
-// Of count > 0 keys; those of `rows` or more belong to no row. Destroys the keys.
+// Of count > 0 keys below `rows`. Destroys the keys.
 Contributions sort_contributions(KernelContext& c, int64_t* keys, int64_t count, int64_t rows);
 // What scatter_add does with them.
 void add_contributions(KernelContext& c, const Contributions& contributions, int64_t count, int64_t rows, int64_t outer,
@@ -99,12 +104,8 @@ void add_contributions(KernelContext& c, const Contributions& contributions, int
 template <class P>
 struct WriteKey {
   P positions;
-  int64_t rows;
   int64_t* keys;
-  __device__ void operator()(int64_t j) const {
-    const int64_t row = positions(j);
-    keys[j] = row < 0 ? rows : row;
-  }
+  __device__ void operator()(int64_t j) const { keys[j] = positions(j); }
 };
 
 // dst[o, positions(j), :] += src[o, j, :] as on the CPU: dst (outer, rows, inner) is zeroed first, and each of its rows
@@ -115,7 +116,7 @@ void scatter_add(KernelContext& c, const P& positions, int64_t count, int64_t ro
   if (outer * rows * inner == 0) return;
   if (count == 0) return zero_bytes(c, dst, size_t(outer * rows * inner) * size_of(dtype));
   int64_t* keys = static_cast<int64_t*>(c.run.workspace(size_t(count) * sizeof(int64_t)));
-  for_each(c, count, WriteKey<P>{positions, rows, keys});
+  for_each(c, count, WriteKey<P>{positions, keys});
   add_contributions(c, sort_contributions(c, keys, count, rows), count, rows, outer, inner, src, dst, dtype);
 }
 

@@ -10,7 +10,7 @@
 
 namespace kaon {
 
-// An index outside [0, n) is an IndexError (GPUs read zeros there and write nothing), modulo n, or the nearest end.
+// An index outside [0, n) is an IndexError (it ends the work of a GPU: docs/gpu.md), modulo n, or the nearest end.
 enum class IndexMode : uint8_t { raise, wrap, clip };
 constexpr std::array<std::string_view, 3> enum_names(IndexMode) { return {"raise", "wrap", "clip"}; }
 

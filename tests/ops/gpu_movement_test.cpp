@@ -120,19 +120,16 @@ TEST_CASE("gpu movement: one element per index", "[cuda]") {
   check_gpu(rows, all_widths);
 }
 
-TEST_CASE("gpu movement: an index outside in mode raise reads zeros and writes nothing", "[cuda]") {
+// Last: the GPU is gone after this.
+TEST_CASE("gpu movement: an index outside, where that is an error, stops the GPU", "[cuda][fault]") {
   if (gpu_count() == 0) return skip(std::string("no GPU: ") + gpu_unavailable_reason());
-  const auto on_gpu = [](const auto& op, std::vector<Input> inputs) {
-    const Row row(op, std::move(inputs), none, moves);
-    return run(row, make_inputs(row, DType::float32), gpu(0))[0].values;
-  };
-  const std::vector<double> data{1, 2, 3, 4, 5, 6};
-  CHECK(on_gpu(Take{.mode = IndexMode::raise}, {in({3, 2}, data), index({4}, {2, 3, -3, -4})}) ==
-        std::vector<double>{5, 6, 0, 0, 1, 2, 0, 0});
-  CHECK(on_gpu(GatherNd{}, {in({3, 2}, data), index({2, 4}, {2, 3, 0, 1, 1, 0, 2, 2})}) ==
-        std::vector<double>{6, 0, 0, 0});
-  CHECK(on_gpu(TakeGrad{.shape = Shape(2, 2), .mode = IndexMode::raise}, {in({3, 2}, data), index({3}, {1, 2, -1})}) ==
-        std::vector<double>{0, 0, 6, 8});
+  const NDArray data = nd.ones({3, 2}, {.device = gpu(0)});
+  const NDArray last = nd.array({2, -1, -3}).as_in_context(gpu(0)), outside = nd.array({0, 3}).as_in_context(gpu(0));
+  CHECK(nd.take(data, last, {.mode = IndexMode::raise}).asvector<float>() == std::vector<float>(6, 1));
+  CHECK(nd.take(data, outside).asvector<float>() == std::vector<float>(4, 1));  // clip
+  const NDArray taken = nd.take(data, outside, {.mode = IndexMode::raise});
+  CHECK_THROWS_AS(taken.wait_to_read(), DeviceError);
+  CHECK_THROWS_WITH(nd.waitall(), Catch::Contains("launched last: [take]") && Catch::Contains("gpu_movement_test"));
 }
 
 TEST_CASE("gpu pooling: windows of a thread, of a warp and of whole planes", "[cuda]") {
