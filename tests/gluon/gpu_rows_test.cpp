@@ -1,10 +1,12 @@
 // What users of other systems suffered from on GPUs: rows of users.md. On the emulator every order of streams that they
 // have not been told to keep happens.
 #include <atomic>
+#include <boost/asio/bind_executor.hpp>
+#include <boost/asio/io_context.hpp>
 #include <catch2/catch.hpp>
-#include <cstring>
 #include <thread>
 
+#include "kaon/asio.h"
 #include "kaon/engine/gpu.h"
 #include "kaon/engine/gpu_stream.h"
 #include "kaon/engine/trace.h"
@@ -125,6 +127,24 @@ TEST_CASE("users row 46: many awaited operations while memory comes and goes end
   CHECK(sync_wait(four_chains()) == std::vector<float>(4, 1600));
   stop = true;
   churn.join();
+}
+
+TEST_CASE("gpu: an Asio program waits by completion token, on its own executor", "[gluon][cuda]") {
+  if (!has_gpu()) return;
+  boost::asio::io_context context;
+  const auto here = std::this_thread::get_id();
+  int completed = 0;
+  for (int i = 0; i < 20; ++i) {
+    NDArray x = nd.full({1000}, i, {.device = gpu(0)}) + 1;
+    x.async_wait(boost::asio::bind_executor(context, [&, x, i](std::exception_ptr failure) {
+      CHECK(!failure);
+      CHECK(std::this_thread::get_id() == here);
+      CHECK(x.asvector<float>()[999] == float(i + 1));
+      ++completed;
+    }));
+  }
+  context.run();
+  CHECK(completed == 20);
 }
 
 TEST_CASE("gpu: what it runs stands in the trace", "[gluon][cuda]") {
