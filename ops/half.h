@@ -5,17 +5,10 @@
 
 #include "kaon/ops/host_device.h"
 
-#ifdef __CUDACC__
-#include <cuda_fp16.h>
-#endif
-
 namespace kaon {
 
 // Rounds to nearest even; too large becomes infinity, NaN stays a quiet NaN.
 HOST_DEVICE inline uint16_t half_bits(float value) {
-#ifdef __CUDA_ARCH__  // one instruction
-  return __half_as_ushort(__float2half_rn(value));
-#else
   const uint32_t u = bits_of(value);
   const uint32_t sign = (u >> 16) & 0x8000;
   const uint32_t magnitude = u & 0x7fffffff;
@@ -32,19 +25,14 @@ HOST_DEVICE inline uint16_t half_bits(float value) {
     result = bits_of(float_of(magnitude) + 0.5f) - 0x3f000000;
   }
   return uint16_t(sign | result);
-#endif
 }
 
 HOST_DEVICE inline float half_value(uint16_t bits) {
-#ifdef __CUDA_ARCH__
-  return __half2float(__ushort_as_half(bits));
-#else
   const uint32_t sign = uint32_t(bits & 0x8000) << 16;
   const uint32_t magnitude = bits & 0x7fff;
   if (magnitude >= 0x7c00) return float_of(sign | 0x7f800000 | ((magnitude & 0x3ff) << 13));  // infinity and NaN
   if (magnitude >= 0x400) return float_of(sign | ((magnitude << 13) + 0x38000000));
   return float_of(sign | bits_of(float(magnitude) * 0x1p-24f));  // subnormal: a small integer times 2^-24
-#endif
 }
 
 }  // namespace kaon
