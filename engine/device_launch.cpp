@@ -57,14 +57,8 @@ void DeviceLaunch::record_time() {
 
 void DeviceLaunch::use(Chunk& chunk, bool writes) {
   StreamUse& use = GpuMemory::of(chunk).use;
-  const auto known = std::find_if(used_.begin(), used_.end(), [&](const Used& u) { return u.use == &use; });
-  if (known != used_.end() && (known->writes || !writes)) return;
   use.order_before(Gpu::order(), stream_number(), writes);
-  if (known != used_.end()) {
-    known->writes = true;
-  } else {
-    used_.push_back({&use, writes});
-  }
+  used_.push_back({&use, writes});  // twice is as good as once
 }
 
 void DeviceLaunch::parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) {

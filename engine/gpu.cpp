@@ -8,13 +8,15 @@
 namespace kaon {
 namespace {
 
-// Nothing of this is destroyed: static arrays outlive main, and so may the driver's threads.
+// Asked for by every wait for everything, in processes without a GPU too.
+constexpr size_t most = 64;
+constinit std::array<Gpu*, most> g_in_use{};
+constinit std::atomic<size_t> g_count{0};
+
+// What the first GPU needs. Nothing of this is destroyed: static arrays outlive main, and so may the driver's threads.
 struct Gpus {
   std::mutex mutex;
   std::vector<std::unique_ptr<Gpu>> by_index;  // under mutex
-  static constexpr size_t most = 64;
-  std::array<Gpu*, most> in_use{};
-  std::atomic<size_t> count{0};
 
   StreamOrder order;
   boost::asio::thread_pool thread{1};
@@ -29,27 +31,24 @@ Gpus& gpus() {
 
 Gpu& Gpu::of(Device device) {
   check_device(device, "gpu");
-  Gpus& g = gpus();
   for (Gpu* known : all()) {
     if (known->device == device) return *known;
   }
+  Gpus& g = gpus();
   std::lock_guard lock(g.mutex);
   if (g.by_index.size() <= device.index) g.by_index.resize(size_t(device.index) + 1);
   std::unique_ptr<Gpu>& made = g.by_index[device.index];
   if (!made) {
-    const size_t count = g.count.load(std::memory_order_relaxed);
-    if (count == Gpus::most) throw DeviceError("[gpu] more GPUs in use than Kaon counts: " + std::to_string(count));
+    const size_t count = g_count.load(std::memory_order_relaxed);  // under the lock
+    if (count == most) throw DeviceError("[gpu] more GPUs in use than Kaon counts: " + std::to_string(count));
     made.reset(new Gpu(device));
-    g.in_use[count] = made.get();
-    g.count.store(count + 1, std::memory_order_release);
+    g_in_use[count] = made.get();
+    g_count.store(count + 1, std::memory_order_release);
   }
   return *made;
 }
 
-std::span<Gpu* const> Gpu::all() {
-  Gpus& g = gpus();
-  return {g.in_use.data(), g.count.load(std::memory_order_acquire)};
-}
+std::span<Gpu* const> Gpu::all() { return {g_in_use.data(), g_count.load(std::memory_order_acquire)}; }
 
 StreamOrder& Gpu::order() { return gpus().order; }
 

@@ -187,14 +187,6 @@ struct PlanCall {
     s->begin(phase, {arrays(), num_inputs}, key);
     return s;
   }
-  // What the operation has an access to.
-  Chunk& chunk_of(const Var& var) const {
-    if (&arena->var == &var) return *arena;
-    if (saved && &saved->var == &var) return *saved;
-    ArrayNode* const* found =
-        std::find_if(arrays(), arrays() + num_arrays, [&](const ArrayNode* a) { return a && &a->chunk->var == &var; });
-    return *(*found)->chunk;
-  }
   static PlanCall& of(OpNode& op) { return **reinterpret_cast<PlanCall**>(op.payload); }
   static void execute(OpNode& op, RunContext& context) {
     PlanCall& c = of(op);
@@ -409,7 +401,15 @@ std::exception_ptr ExecutionPlan::failure_of(const Step& step, const PlanRun& ru
 void ExecutionPlan::launch(OpNode& op, PlanCall& call, RunContext& context) const {
   {
     DeviceLaunch launch(Gpu::of(options_.device), Lane::compute, op.label);
-    for (const Dep& d : std::span(op.deps, op.num_deps)) launch.use(call.chunk_of(*d.var()), d.is_write());
+    launch.use(*call.arena, true);
+    if (call.saved) launch.use(*call.saved, false);
+    const size_t inputs = graph_.inputs.size(), read = inputs + graph_.num_forward_outputs;
+    for (size_t i = 0; i < call.num_arrays; ++i) {
+      if (ArrayNode* a = call.arrays()[i]) {
+        const bool is_forward = call.phase == Phase::forward;
+        launch.use(*a->chunk, i < inputs ? is_forward && mutated_[i] : is_forward || i >= read);
+      }
+    }
     try {
       if (call.saved) {
         void* base = call.run->arena->ensure(memory_.arena_bytes);

@@ -10,16 +10,11 @@
 #include "kaon/engine/error.h"
 #include "kaon/engine/stream_completions.h"
 #include "kaon/engine/stream_pool.h"
+#include "kaon/tests/support/skip.h"
 
 using namespace kaon;
 
 namespace {
-
-bool has_gpu() {
-  if (gpu_count() > 0) return true;
-  WARN("no GPU: " << gpu_unavailable_reason());
-  return false;
-}
 
 // Three streams of a GPU and arrays on it, copied to and fro.
 struct ThreeStreams {
@@ -59,7 +54,7 @@ TEST_CASE("cuda: the number of GPUs, and why there is none", "[engine][cuda]") {
 }
 
 TEST_CASE("cuda: random copies on three streams give what a serial program gives", "[engine][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   constexpr size_t floats = 1 << 20, bytes = floats * sizeof(float);
   constexpr int num_arrays = 6;
   for (uint64_t seed = 1; seed <= 50; ++seed) {

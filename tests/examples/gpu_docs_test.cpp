@@ -25,7 +25,7 @@ Task<void> waits(NDArray y) {
 }  // namespace
 
 TEST_CASE("docs: GPUs", "[docs][cuda]") {
-  if (gpu_count() == 0) return test::skip(std::string("no GPU: ") + gpu_unavailable_reason());
+  if (!test::has_gpu()) return;
   NDArray x = nd.ones({2, 3}, {.device = gpu(0)});
   NDArray y = x * 2 + 1;                           // operators follow their arrays
   std::vector<float> values = y.asvector<float>();  // copied to the host; blocks

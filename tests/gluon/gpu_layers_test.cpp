@@ -13,12 +13,6 @@ using namespace kaon;
 
 namespace {
 
-bool has_gpu() {
-  if (gpu_count() > 0) return true;
-  test::skip(std::string("no GPU: ") + gpu_unavailable_reason());
-  return false;
-}
-
 NDArray numbers(const Shape& shape, DType t) {
   std::vector<float> v(static_cast<size_t>(shape.size()));
   for (size_t i = 0; i < v.size(); ++i) v[i] = float(int(i * 37 % 101) - 50) / 32;
@@ -82,7 +76,7 @@ void check(Net net, const NDArray& x) {
 }  // namespace
 
 TEST_CASE("gpu: plans fuse what follows a layer into it", "[gluon][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   for (DType t : {DType::float32, DType::float16}) {
     for (Ending ending : {Ending::relu, Ending::sigmoid, Ending::tanh, Ending::sum, Ending::sum_and_relu}) {
       for (bool bias : {false, true}) {
@@ -100,7 +94,7 @@ TEST_CASE("gpu: plans fuse what follows a layer into it", "[gluon][cuda]") {
 }
 
 TEST_CASE("gpu: NaN goes through a layer and the relu in it", "[gluon][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   std::vector<float> values = numbers({1, 4, 5, 5}, DType::float32).asvector<float>();
   values[2 * 25 + 12] = std::numeric_limits<float>::quiet_NaN();
   const NDArray x = nd.array(values, {1, 4, 5, 5});

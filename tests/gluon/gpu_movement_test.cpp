@@ -6,18 +6,8 @@
 using namespace kaon;
 using namespace kaon::test;
 
-namespace {
-
-bool has_gpu() {
-  if (gpu_count() > 0) return true;
-  skip(std::string("no GPU: ") + gpu_unavailable_reason());
-  return false;
-}
-
-}  // namespace
-
 TEST_CASE("gpu movement: a net in buckets gives the rows that it was called with", "[gluon][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   auto net = ready(nn::HybridSequential(nn::Dense(16, {.activation = "relu"}), nn::Dense(4)));
   std::vector<std::vector<double>> expected;
   for (int n = 0; n <= 9; ++n) expected.push_back(values(net(numbers({n, 6}, uint32_t(n)))));
@@ -33,7 +23,7 @@ TEST_CASE("gpu movement: a net in buckets gives the rows that it was called with
 }
 
 TEST_CASE("gpu movement: gradients of an embedding add up in the same order every time", "[gluon][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   const auto gradient = [](Device device) {
     NDArray weight = numbers({40, 6}).as_in_context(device);
     const NDArray words = nd.floor(nd.abs(numbers({60, 50}, 7)) * 40).as_in_context(device);

@@ -17,12 +17,6 @@ using namespace kaon;
 
 namespace {
 
-bool has_gpu() {
-  if (gpu_count() > 0) return true;
-  test::skip(std::string("no GPU: ") + gpu_unavailable_reason());
-  return false;
-}
-
 Task<float> chain(int length) {
   NDArray x = nd.zeros({16}, {.device = gpu(0)});
   for (int i = 0; i < length; ++i) {
@@ -46,7 +40,7 @@ Task<void> awaits(NDArray y) { co_await y; }
 
 TEST_CASE("users row 8: a GPU that does not exist is refused at the call, with its number and how many there are",
           "[gluon][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   const std::string count = std::to_string(gpu_count()) + " usable";
   CHECK_THROWS_WITH(nd.ones({2}, {.device = gpu(99)}), Catch::Contains("gpu(99)") && Catch::Contains(count));
   CHECK_THROWS_WITH(nd.array({1, 2}, {2}, {.device = gpu(99)}), Catch::Contains("gpu(99)"));
@@ -56,7 +50,7 @@ TEST_CASE("users row 8: a GPU that does not exist is refused at the call, with i
 }
 
 TEST_CASE("users row 15: memory that is dropped while another stream reads it is reused after that", "[gluon][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   constexpr int64_t n = 4096;
   std::vector<NDArray> copies;
   for (int i = 0; i < 200; ++i) {
@@ -73,7 +67,7 @@ TEST_CASE("users row 15: memory that is dropped while another stream reads it is
 }
 
 TEST_CASE("users row 42: a loader's batches are copied to the GPU ahead of the program", "[gluon][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   std::vector<float> values(100), labels(25);
   for (size_t i = 0; i < values.size(); ++i) values[i] = float(i);
   for (size_t i = 0; i < labels.size(); ++i) labels[i] = float(i);
@@ -92,7 +86,7 @@ TEST_CASE("users row 42: a loader's batches are copied to the GPU ahead of the p
 
 TEST_CASE("users row 44: work on a caller's stream is in order with ours, without a wait on the host",
           "[gluon][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   DeviceDriver& driver = Gpu::of(gpu(0)).driver;
   const std::unique_ptr<Stream> stream = driver.make_stream();  // stands for a cudaStream_t of the program's
   CallerStream mine(gpu(0), stream->native());
@@ -115,7 +109,7 @@ TEST_CASE("users row 44: work on a caller's stream is in order with ours, withou
 }
 
 TEST_CASE("users row 46: many awaited operations while memory comes and goes end all", "[gluon][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   std::atomic<bool> stop{false};
   std::thread churn([&] {
     while (!stop) {
@@ -130,7 +124,7 @@ TEST_CASE("users row 46: many awaited operations while memory comes and goes end
 }
 
 TEST_CASE("gpu: an Asio program waits by completion token, on its own executor", "[gluon][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   boost::asio::io_context context;
   const auto here = std::this_thread::get_id();
   int completed = 0;
@@ -148,7 +142,7 @@ TEST_CASE("gpu: an Asio program waits by completion token, on its own executor",
 }
 
 TEST_CASE("gpu: what it runs stands in the trace", "[gluon][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   Engine engine({.threads = 1});
   EngineScope scope(engine);
   engine.profiler().start();
@@ -173,7 +167,7 @@ TEST_CASE("gpu: what it runs stands in the trace", "[gluon][cuda]") {
 }
 
 TEST_CASE("gpu: out of memory says who holds it, and is over when something is dropped", "[gluon][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   nd.waitall();
   StreamPool& memory = Gpu::of(gpu(0)).memory;
   memory.set_limit(memory.stats().live + (8 << 20));
@@ -190,7 +184,7 @@ TEST_CASE("gpu: out of memory says who holds it, and is over when something is d
 }
 
 TEST_CASE("gpu: two of them compute side by side and exchange arrays", "[gluon][cuda][two]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   if (gpu_count() < 2) return test::skip("there is one GPU");
   NDArray a = nd.ones({1000}, {.device = gpu(0)}), b = nd.ones({1000}, {.device = gpu(1)});
   for (int round = 0; round < 50; ++round) {
@@ -213,7 +207,7 @@ TEST_CASE("gpu: two of them compute side by side and exchange arrays", "[gluon][
 // Last: the GPU is gone after this.
 TEST_CASE("users row 7: a GPU that fails says so at every wait, with what was launched last; the CPU goes on",
           "[gluon][cuda][fault]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   auto* fail = reinterpret_cast<void (*)(int)>(gpu_library_function("kaon_emulator_fail"));
   if (!fail) return test::skip("this GPU is none of the emulator's");
   NDArray x = nd.ones({16}, {.device = gpu(0)}), host = nd.ones({16});

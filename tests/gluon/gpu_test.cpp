@@ -10,12 +10,6 @@ using namespace kaon;
 
 namespace {
 
-bool has_gpu() {
-  if (gpu_count() > 0) return true;
-  test::skip(std::string("no GPU: ") + gpu_unavailable_reason());
-  return false;
-}
-
 std::vector<float> some_values(int64_t n) {
   std::vector<float> v(static_cast<size_t>(n));
   for (size_t i = 0; i < v.size(); ++i) v[i] = float(int(i * 37 % 101) - 50) / 16;
@@ -25,7 +19,7 @@ std::vector<float> some_values(int64_t n) {
 }  // namespace
 
 TEST_CASE("gpu: arrays go there and back, whole, as views and converted", "[gluon][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   for (int64_t n : {int64_t(0), int64_t(1), int64_t(1000), int64_t(3'000'001)}) {
     const NDArray x = nd.array(some_values(n), {n});
     const NDArray there = x.as_in_context(gpu(0));
@@ -51,7 +45,7 @@ TEST_CASE("gpu: arrays go there and back, whole, as views and converted", "[gluo
 }
 
 TEST_CASE("gpu: the source of a copy may change at once", "[gluon][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   NDArray x = nd.zeros({100'000});
   for (int round = 0; round < 20; ++round) {
     x.assign(round);
@@ -64,7 +58,7 @@ TEST_CASE("gpu: the source of a copy may change at once", "[gluon][cuda]") {
 }
 
 TEST_CASE("gpu: operators follow their arrays; mixing devices is refused by name", "[gluon][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   const NDArray a = nd.ones({3, 4}, {.device = gpu(0)}), b = nd.ones({3, 4});
   CHECK((a + a).device() == gpu(0));
   CHECK_THROWS_WITH(a + b, Catch::Contains("gpu(0)") && Catch::Contains("cpu(0)") && Catch::Contains("as_in_context"));
@@ -81,7 +75,7 @@ TEST_CASE("gpu: operators follow their arrays; mixing devices is refused by name
 }
 
 TEST_CASE("gpu: coroutines wait for arrays, values and everything", "[gluon][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   const auto work = []() -> Task<float> {
     NDArray x = nd.ones({64, 64}, {.device = gpu(0)});
     for (int i = 0; i < 20; ++i) x = x + 1;
@@ -98,7 +92,7 @@ TEST_CASE("gpu: coroutines wait for arrays, values and everything", "[gluon][cud
 }
 
 TEST_CASE("gpu: gradients cross devices", "[gluon][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   NDArray x = nd.array({1, 2, 3});
   x.attach_grad();
   const NDArray loss = autograd::record([&] {
@@ -111,7 +105,7 @@ TEST_CASE("gpu: gradients cross devices", "[gluon][cuda]") {
 }
 
 TEST_CASE("gpu: a failure on the host poisons arrays there as anywhere", "[gluon][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   NDArray x = nd.ones({4});
   Engine::current().push({update(x.var())}, [](RunContext&) { throw ValueError("broken"); }, {.label = {"breaker"}});
   NDArray there = x.as_in_context(gpu(0));
@@ -156,7 +150,7 @@ std::vector<float> train(Device device, bool hybridized) {
 }  // namespace
 
 TEST_CASE("gpu: a net trains there as on the CPU, imperative and hybridized", "[gluon][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   const std::vector<float> want = train(cpu(), false);
   CHECK(want.back() < want.front());
   for (bool hybridized : {false, true}) {

@@ -16,12 +16,6 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-bool has_gpu() {
-  if (gpu_count() > 0) return true;
-  test::skip(std::string("no GPU: ") + gpu_unavailable_reason());
-  return false;
-}
-
 NDArray there(const NDArray& a) { return a.as_in_context(gpu(0)); }
 
 // Exact, so that it is not one kernel.
@@ -39,7 +33,7 @@ CachedGraph net(const HybridizeOptions& options) {
 }  // namespace
 
 TEST_CASE("plan capture: other inputs, parameters that change in place, results that stay", "[graph][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   CachedGraph graph = net(as_graph);
   NDArray w = there(numbers({5, 7}, 2));
   const NDArray b = there(numbers({7}, 3));
@@ -65,7 +59,7 @@ TEST_CASE("plan capture: other inputs, parameters that change in place, results 
 
 TEST_CASE("plan capture: what moves is copied; parameters may move now and then, and too much to copy is not",
           "[graph][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   CachedGraph graph = net(as_graph);
   NDArray w = there(numbers({5, 7}, 2));
   const NDArray b = there(numbers({7}, 3));
@@ -92,7 +86,7 @@ TEST_CASE("plan capture: what moves is copied; parameters may move now and then,
 }
 
 TEST_CASE("plan capture: recorded calls and their gradients", "[graph][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   CachedGraph graph = net(as_graph);
   NDArray w = there(numbers({5, 7}, 2)), b = there(numbers({7}, 3));
   w.attach_grad();
@@ -114,7 +108,7 @@ TEST_CASE("plan capture: recorded calls and their gradients", "[graph][cuda]") {
 }
 
 TEST_CASE("plan capture: plans that draw random numbers draw anew", "[graph][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   CachedGraph graph(sym.Dropout(sym.var("x") * 2 + 1, {.p = 0.5}), {"x"}, as_graph, "net");
   const NDArray x = there(nd.ones({8, 64}));
   std::vector<float> last;
@@ -128,7 +122,7 @@ TEST_CASE("plan capture: plans that draw random numbers draw anew", "[graph][cud
 
 TEST_CASE("plan capture: users.md 45: others copy, allocate, launch and wait while graphs are captured",
           "[graph][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   CachedGraph graph = net(as_graph);
   const NDArray w = there(numbers({5, 7}, 2)), b = there(numbers({7}, 3));
   std::atomic<bool> stop{false};
@@ -160,7 +154,7 @@ TEST_CASE("plan capture: users.md 45: others copy, allocate, launch and wait whi
 }
 
 TEST_CASE("plan capture: users.md 45: launched 1000 times after what made it is gone", "[graph][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   IntrusivePtr<ExecutionPlan> plan;
   const NDArray w = there(numbers({5, 7}, 2)), b = there(numbers({7}, 3)), x = there(numbers({5, 7}, 4));
   std::vector<float> want;
@@ -187,7 +181,7 @@ TEST_CASE("plan capture: users.md 45: launched 1000 times after what made it is 
 }
 
 TEST_CASE("plan capture: what cannot be captured is left to the caller, and the GPU goes on", "[graph][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   const auto forbidden = [](RunContext& c, std::span<void* const>) {
     c.stream()->call([](void*) noexcept {}, nullptr);
   };

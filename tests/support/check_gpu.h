@@ -11,7 +11,7 @@ namespace kaon::test {
 
 // Outputs and gradients, in these dtypes; `rtol` 0: bit by bit.
 inline void check_gpu(const Rows& rows, std::initializer_list<DType> dtypes, double rtol = 0) {
-  if (gpu_count() == 0) return skip(std::string("no GPU: ") + gpu_unavailable_reason());
+  if (!has_gpu()) return;
   for (const Row& row : rows) {
     INFO(row.str());
     for (DType t : dtypes) {

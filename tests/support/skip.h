@@ -9,4 +9,7 @@ namespace kaon::test {
 // returns right after it.
 void skip(const std::string& reason);
 
+// False: the running case is skipped for want of one.
+bool has_gpu();
+
 }  // namespace kaon::test

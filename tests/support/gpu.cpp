@@ -1,0 +1,12 @@
+#include "kaon/engine/backend.h"
+#include "kaon/tests/support/skip.h"
+
+namespace kaon::test {
+
+bool has_gpu() {
+  if (gpu_count() > 0) return true;
+  skip(std::string("no GPU: ") + gpu_unavailable_reason());
+  return false;
+}
+
+}  // namespace kaon::test
