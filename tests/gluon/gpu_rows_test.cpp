@@ -11,6 +11,7 @@
 #include "kaon/engine/gpu_stream.h"
 #include "kaon/engine/trace.h"
 #include "kaon/kaon.h"
+#include "kaon/tests/engine/support.h"
 #include "kaon/tests/support/skip.h"
 
 using namespace kaon;
@@ -150,13 +151,15 @@ TEST_CASE("gpu: what it runs stands in the trace", "[gluon][cuda]") {
   NDArray y = nd.exp(x);
   CHECK(y.as_in_context(cpu()).asvector<float>()[999] == Approx(2.7182818f));
   nd.waitall();
-  for (int i = 0; i < 1000 && engine.profiler().events().size() < 6; ++i) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+  const auto of_gpu = [&] {
+    std::vector<Profiler::Event> events = engine.profiler().events();
+    std::erase_if(events, [](const Profiler::Event& e) { return std::string_view(e.category) != "gpu"; });
+    return events;
+  };
+  CHECK(test::becomes_true([&] { return of_gpu().size() == 3; }));  // written when the GPU has told its times
   engine.profiler().stop();
   int computed = 0, copied = 0;
-  for (const Profiler::Event& e : engine.profiler().events()) {
-    if (std::string_view(e.category) != "gpu") continue;
+  for (const Profiler::Event& e : of_gpu()) {
     CHECK(e.end >= e.begin);
     CHECK(e.site.line() != 0);
     computed += e.thread == Profiler::first_gpu_track;
