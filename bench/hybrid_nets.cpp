@@ -9,7 +9,7 @@ namespace vision = gluon::model_zoo::vision;
 
 constexpr int64_t batch = 64;
 
-enum class How { imperative, hybridized, whole_step };
+enum class How { imperative, hybridized, whole_step, autotuned_step };
 
 // A net that learns digits.
 struct Learner {
@@ -31,6 +31,9 @@ struct Learner {
     trainer = std::make_unique<gluon::Trainer>(net.collect_params(),
                                                optimizer::SGD({.learning_rate = 0.01, .momentum = 0.9}));
     if (how == How::whole_step) whole_step = std::make_unique<gluon::TrainingStep>(net, loss_fn, *trainer);
+    if (how == How::autotuned_step) {
+      whole_step = std::make_unique<gluon::TrainingStep>(net, loss_fn, *trainer, HybridizeOptions{.autotune = true});
+    }
   }
   double samples_per_second(int steps) {
     nd.waitall();
@@ -63,15 +66,17 @@ nn::HybridSequential digits_mlp() {
 void compare_training(const std::string& name, const BarePrimitives& bare, nn::HybridSequential (*make)(),
                       const Shape& sample, int steps, double goal, int threads) {
   Learner imperative(make(), sample, How::imperative), hybrid(make(), sample, How::hybridized),
-      whole(make(), sample, How::whole_step);
+      whole(make(), sample, How::whole_step), autotuned(make(), sample, How::autotuned_step);
   const auto r = interleave(
       5, {[&] { return double(batch) / bare.run(); }, [&] { return imperative.samples_per_second(steps); },
-          [&] { return hybrid.samples_per_second(steps); }, [&] { return whole.samples_per_second(steps); }});
+          [&] { return hybrid.samples_per_second(steps); }, [&] { return whole.samples_per_second(steps); },
+          [&] { return autotuned.samples_per_second(steps); }});
   const std::string t = on_threads(threads);
   print(name + "_bare" + t, r[0], "samples/s");
   print(name + "_imperative" + t, r[1], "samples/s", name + "_bare", r[0]);
   print(name + "_hybridized" + t, r[2], "samples/s", {{name + "_bare", r[0]}, {name + "_imperative", r[1]}}, goal);
   print(name + "_one_submission" + t, r[3], "samples/s", {{name + "_bare", r[0]}, {name + "_hybridized", r[2]}}, goal);
+  print(name + "_autotuned" + t, r[4], "samples/s", {{name + "_bare", r[0]}, {name + "_one_submission", r[3]}}, goal);
 }
 
 // Every convolution of ResNet-18 with relu; those of the same shape run one after the other on the same memory.
@@ -136,9 +141,12 @@ void training(int threads) {
 
 void resnet(int threads) {
   vision::ResNetV1 imperative = vision::resnet18_v1(), hybrid = vision::resnet18_v1(), winograd = vision::resnet18_v1();
-  for (auto net : {imperative, hybrid, winograd}) net.initialize(init::Xavier());
+  vision::ResNetV1 autotuned = vision::resnet18_v1(), both = vision::resnet18_v1();
+  for (auto net : {imperative, hybrid, winograd, autotuned, both}) net.initialize(init::Xavier());
   hybridize(hybrid);
   winograd.hybridize({.static_alloc = true, .static_shape = true, .winograd = true});
+  autotuned.hybridize({.static_alloc = true, .static_shape = true, .autotune = true});
+  both.hybridize({.static_alloc = true, .static_shape = true, .winograd = true, .autotune = true});
   for (int64_t n : {1, 8}) {
     const NDArray x = nd.random_uniform({n, 3, 224, 224});
     const BarePrimitives bare = resnet18_convolutions(n, threads, false);
@@ -152,7 +160,9 @@ void resnet(int threads) {
                                   [&] { return seconds_per_call(hybrid, x, calls, Wait::each) * per_ms; },
                                   [&] { return bare_winograd.run() * per_ms; },
                                   [&] { return seconds_per_call(winograd, x, calls, Wait::each) * per_ms; },
-                                  [&] { return own_weights.run() * per_ms; }});
+                                  [&] { return own_weights.run() * per_ms; },
+                                  [&] { return seconds_per_call(autotuned, x, calls, Wait::each) * per_ms; },
+                                  [&] { return seconds_per_call(both, x, calls, Wait::each) * per_ms; }});
     const std::string name = "resnet18_b" + std::to_string(n), t = on_threads(threads);
     print(name + "_bare_convolutions" + t, r[0], "ms");
     print(name + "_bare_convolutions_own_weights" + t, r[5], "ms", name + "_bare_convolutions", r[0]);
@@ -166,6 +176,10 @@ void resnet(int threads) {
     print(name + "_bare_winograd" + t, r[3], "ms", name + "_bare_convolutions", r[0]);
     print(name + "_hybridized_winograd" + t, r[4], "ms",
           {{name + "_bare_winograd", r[3]}, {name + "_bare_convolutions", r[0]}, {name + "_hybridized", r[2]}}, goal);
+    print(name + "_autotuned" + t, r[6], "ms", {{name + "_bare_convolutions", r[0]}, {name + "_hybridized", r[2]}},
+          1.15 * r[0].median);
+    print(name + "_autotuned_winograd" + t, r[7], "ms",
+          {{name + "_bare_winograd", r[3]}, {name + "_hybridized_winograd", r[4]}}, goal);
   }
 }
 

@@ -95,12 +95,7 @@ ParameterDict Block::collect_params(std::string_view select) const {
 }
 
 void Block::hybridize(bool active, const HybridizeOptions& options) {
-  if (active && options.static_shape && !options.static_alloc) {
-    throw ValueError("[hybridize] static_shape requires static_alloc");
-  }
-  if (active && options.winograd && options.exact) {
-    throw ValueError("[hybridize] winograd and exact exclude each other");
-  }
+  if (active) check(options);
   visit(node_, "", [&](BlockNode& b, const std::string&) {
     b.active = active;
     b.options = options;

@@ -42,6 +42,28 @@ std::string describe_change(std::span<const std::string> names, std::span<const 
   return "";
 }
 
+void check(const HybridizeOptions& options) {
+  if (options.static_shape && !options.static_alloc) {
+    throw ValueError("[hybridize] static_shape requires static_alloc");
+  }
+  if (options.winograd && options.exact) throw ValueError("[hybridize] winograd and exact exclude each other");
+  if (options.autotune && options.exact) throw ValueError("[hybridize] autotune and exact exclude each other");
+  if (options.winograd && options.verify > 0) {
+    throw ValueError("[hybridize] verify's bounds are too narrow for winograd: verify without it");
+  }
+  if (options.max_plans < 1)
+    throw ValueError(fmt::format("[hybridize] max_plans must be at least 1, got {}", options.max_plans));
+  check_buckets(options.buckets);
+  if (options.verify < 0)
+    throw ValueError(fmt::format("[hybridize] verify is a number of calls, got {}", options.verify));
+  if (options.policy == PlanPolicy::bucket && options.verify > 0) {
+    throw ValueError("[hybridize] verify compares plans for the very shapes of a call: not those of policy bucket");
+  }
+  if (options.policy == PlanPolicy::bucket && options.exact) {
+    throw ValueError("[hybridize] policy bucket is not exact: kernels may round otherwise for another number of rows");
+  }
+}
+
 CachedGraph::CachedGraph(const Symbol& program, std::vector<std::string> input_names, HybridizeOptions options,
                          std::string name, std::shared_ptr<const Update> update, IntrusivePtr<PlanArenas> arenas,
                          size_t num_data)
@@ -71,24 +93,7 @@ CachedGraph::CachedGraph(Trace trace, size_t num_outputs, std::vector<std::strin
       options_(options),
       name_(intern(name)),
       arenas_(arenas ? std::move(arenas) : IntrusivePtr<PlanArenas>(new PlanArenas)) {
-  if (options.static_shape && !options.static_alloc) {
-    throw ValueError("[hybridize] static_shape requires static_alloc");
-  }
-  if (options.winograd && options.exact) throw ValueError("[hybridize] winograd and exact exclude each other");
-  if (options.winograd && options.verify > 0) {
-    throw ValueError("[hybridize] verify's bounds are too narrow for winograd: verify without it");
-  }
-  if (options.max_plans < 1)
-    throw ValueError(fmt::format("[hybridize] max_plans must be at least 1, got {}", options.max_plans));
-  check_buckets(options.buckets);
-  if (options.verify < 0)
-    throw ValueError(fmt::format("[hybridize] verify is a number of calls, got {}", options.verify));
-  if (options.policy == PlanPolicy::bucket && options.verify > 0) {
-    throw ValueError("[hybridize] verify compares plans for the very shapes of a call: not those of policy bucket");
-  }
-  if (options.policy == PlanPolicy::bucket && options.exact) {
-    throw ValueError("[hybridize] policy bucket is not exact: kernels may round otherwise for another number of rows");
-  }
+  check(options);
 }
 
 bool CachedGraph::matches(const Key& key, std::span<const NDArray* const> inputs, bool training, bool recorded,
@@ -188,6 +193,7 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
                          .training = key.training,
                          .exact = options_.exact,
                          .winograd = winograd,
+                         .autotune = options_.autotune,
                          .mirror = options_.mirror,
                          .wanted = update_ ? update_->wanted : key.wanted,
                          .update = update_};

@@ -36,6 +36,11 @@ struct HybridizeOptions {
   // the images and its filter; ResNet-18's results stay within 1e-5 of the largest one. Takes up to 4 times the memory of
   // these weights; not together with `exact` or `verify`.
   bool winograd = false;
+  // Memory layouts and kernels of convolutions are chosen by timing all that there are on this machine, when a plan is
+  // made; that takes some tenths of a second for each convolution of other sizes, once in a process. Otherwise by rules,
+  // which were measured on machines with AVX-512. Results have the same bounds, but the last bits may differ from process
+  // to process. Not together with `exact`. For the CPU only: a GPU's kernels are chosen as without.
+  bool autotune = false;
   bool mirror = false;        // training computes cheap values twice instead of keeping them: less memory, same bits
   int max_plans = 8;          // least recently used goes
   bool branches = true;       // parts that do not depend on each other run on several threads; not with mirror
@@ -51,6 +56,9 @@ struct HybridizeOptions {
   // the imperative run, and may wait for constants.
   int verify = 0;
 };
+
+// Throws ValueError saying which options exclude each other, or are out of range.
+void check(const HybridizeOptions& options);
 
 // Writes the line to stderr.
 void print_miss(std::string_view line);

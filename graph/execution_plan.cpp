@@ -331,6 +331,7 @@ void ExecutionPlan::run_step(const Step& s, PlanRun& run, const RandomKey& key, 
                        .training = options_.training,
                        .exact = options_.exact,
                        .winograd = options_.winograd,
+                       .variant = s.node->variant,
                        .state = &run.states[s.state],
                        .sources = run.sources.empty() ? nullptr : run.sources.data() + s.first_view};
   if (profiler.is_on()) [[unlikely]] {

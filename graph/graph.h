@@ -36,6 +36,7 @@ struct Node {
   std::vector<Origin> origins;  // of its outputs; several where values were merged, none where a pass made them up
   NDArray constant;
   Phase phase = Phase::forward;
+  uint8_t variant = 0;         // KernelContext::variant
   bool is_again = false;       // a value of the forward, computed a second time for the backward
   uint64_t random_offset = 0;  // of its first random number among the program's
 

@@ -25,6 +25,9 @@ struct OpDef {
   const OpTraits& (*traits_of)(const void* attrs);
   // Where an operator without inputs puts its outputs, if its field `ctx` says so.
   std::optional<Device> (*device)(const void* attrs);
+  // The other implementations that the CPU kernel can be told to take. nullptr: none.
+  Variants (*variants)(const void* attrs, std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs,
+                       bool winograd);
   bool (*equal)(const void* a, const void* b);
   // Calls visit(name, text, is_default) for each attribute in order.
   void (*write)(const void* attrs, FunctionRef<void(std::string_view, const std::string&, bool)> visit);
@@ -82,6 +85,10 @@ constexpr OpDef make_op_def() {
       return std::nullopt;
     }
   };
+  if constexpr (requires(const T& t, std::span<const TensorMeta> m) { t.variants(m, m, false); }) {
+    d.variants = [](const void* p, std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs,
+                    bool winograd) { return static_cast<const T*>(p)->variants(inputs, outputs, winograd); };
+  }
   d.equal = [](const void* a, const void* b) -> bool {
     return std::apply(
         [&](const auto&... f) {

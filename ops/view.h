@@ -60,6 +60,15 @@ struct Source {
   size_t offset = 0;  // in bytes
 };
 
+// Ways in which a kernel can be told to work: each algorithm with each cut of the work into pieces, of which the first is
+// the one of the rules. Those that the machine does not have throw.
+struct Variants {
+  int algorithms = 0, cuts = 0;
+  uint8_t number(int algorithm, int cut) const { return uint8_t(1 + algorithm * cuts + cut); }
+  int algorithm(uint8_t number) const { return (number - 1) / cuts; }
+  int cut(uint8_t number) const { return (number - 1) % cuts; }
+};
+
 struct KernelContext {
   std::span<const TensorView> inputs;
   std::span<const TensorView> outputs;  // an output that nobody asked for has data == nullptr
@@ -68,6 +77,7 @@ struct KernelContext {
   bool training = false;
   bool exact = true;                             // false: a plan that may choose faster kernels within the documented bounds
   bool winograd = false;                         // and with it convolutions whose error is larger
+  uint8_t variant = 0;                           // one of Variants; 0: what the kernel chooses by rules
   std::unique_ptr<KernelState>* state = nullptr;  // the plan node's slot; nullptr when run imperatively
   const Source* sources = nullptr;                // by input, in plans that predict
 

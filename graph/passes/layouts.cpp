@@ -1,10 +1,14 @@
 // Layout: which 4-D values lie in memory as (N, H, W, C), or in blocks of 16 channels.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <map>
 #include <optional>
+#include <span>
 #include <tuple>
 
+#include "kaon/graph/cheapest_choice.h"
 #include "kaon/graph/passes/passes.h"
 #include "kaon/graph/passes/rewrite.h"
 #include "kaon/graph/reorder.h"
@@ -17,8 +21,12 @@ namespace {
 struct ImageRule {
   bool handles = false;           // works in any layout, all images alike,
   bool blocks = false;            // blocked16 included
+  bool costs = false;             // its time depends on the layout
   std::optional<Layout> prefers;  // none: as its images lie
   uint32_t inputs = 0, outputs = 0;
+
+  bool reads(size_t input) const { return handles && (inputs >> input & 1); }
+  bool writes(size_t output) const { return handles && (outputs >> output & 1); }
 };
 
 bool is_image(const TensorMeta& m) { return m.shape.ndim() == 4 && m.dtype == DType::float32 && m.shape.size() > 0; }
@@ -52,8 +60,8 @@ ImageRule rule_of(const Graph& g, const Node& n, Layout preferred) {
   constexpr int64_t enough_channels = 16;  // with fewer the vector units are better fed by rows of pixels
   static constexpr Named table[] = {
       {"Convolution", bit(0), bit(0), true},
-      {"_backward_Convolution_data", bit(0) | bit(2), bit(0)},
-      {"_backward_Convolution_weight", bit(0) | bit(1), 0},
+      {"_backward_Convolution_data", bit(0) | bit(2), bit(0), true},
+      {"_backward_Convolution_weight", bit(0) | bit(1), 0, true},
       {"Pooling", bit(0), bit(0), true},
       {"_backward_Pooling", bit(0) | bit(1) | bit(2), bit(0)},
       {"BatchNorm", bit(0), bit(0)},
@@ -78,7 +86,7 @@ ImageRule rule_of(const Graph& g, const Node& n, Layout preferred) {
     for (uint32_t k = 0; k < n.outputs.size(); ++k) {
       if (t.outputs >> k & 1) look_at(n.outputs[k]);
     }
-    ImageRule rule{true, t.blocks, std::nullopt, t.inputs, t.outputs};
+    ImageRule rule{true, t.blocks, true, std::nullopt, t.inputs, t.outputs};
     if (prefers) rule.prefers = t.blocks ? preferred : Layout::channels_last;
     return rule;
   }
@@ -90,43 +98,187 @@ ImageRule rule_of(const Graph& g, const Node& n, Layout preferred) {
     if (!is_image(m) || !(m.shape == n.outputs[0].shape)) return {};
   }
   const bool blocks = n.outputs[0].shape[1] % 16 == 0;
-  return {true, blocks, std::nullopt, (1u << n.inputs.size()) - 1, (1u << n.outputs.size()) - 1};
+  return {true, blocks, false, std::nullopt, (1u << n.inputs.size()) - 1, (1u << n.outputs.size()) - 1};
+}
+
+using Rules = std::vector<ImageRule>;  // by node
+using Chosen = std::vector<Layout>;    // by node: how its images lie
+
+Layout layout_of(const Rules& rules, const Chosen& chosen, ValueId v) {
+  return rules[v.node].writes(v.output) ? chosen[v.node] : Layout::row_major;
+}
+
+// What each node prefers, else as its largest image lies.
+Chosen by_rules(const Graph& g, const Rules& rules) {
+  Chosen chosen(g.nodes.size(), Layout::row_major);
+  for (size_t i = 0; i < g.nodes.size(); ++i) {
+    const ImageRule& rule = rules[i];
+    if (!rule.handles) continue;
+    if (rule.prefers) {
+      chosen[i] = *rule.prefers;
+      continue;
+    }
+    int64_t largest = -1;
+    for (size_t k = 0; k < g.nodes[i].inputs.size(); ++k) {
+      const ValueId v = g.nodes[i].inputs[k];
+      if (!rule.reads(k) || g.meta(v).shape.size() <= largest) continue;
+      largest = g.meta(v).shape.size();
+      chosen[i] = layout_of(rules, chosen, v);
+    }
+    if (chosen[i] == Layout::blocked16 && !rule.blocks) chosen[i] = Layout::channels_last;
+  }
+  return chosen;
+}
+
+Node reorder_of(const TensorMeta& image, std::string_view name, Layout to) {
+  Node r;
+  set_operator(r, Reorder{});
+  r.name = fmt::format("{}_reorder", name);
+  r.outputs = {image};
+  r.layouts = {to};
+  return r;
+}
+
+void set_layouts(Node& n, const ImageRule& rule, Layout layout) {
+  if (layout == Layout::row_major) return;
+  n.layouts.assign(n.outputs.size(), Layout::row_major);
+  for (size_t k = 0; k < n.outputs.size(); ++k) {
+    if (rule.writes(k)) n.layouts[k] = layout;
+  }
+}
+
+// What all nodes and the copies between them cost, by layout: choices are layouts, in their order.
+struct Problem {
+  std::vector<uint8_t> num_choices;
+  std::vector<CostTable> tables;
+  std::vector<std::array<uint8_t, 3>> variants;  // by node and layout
+};
+
+void add_node(Problem& p, const Graph& g, uint32_t i, const ImageRule& rule, KernelCosts& costs) {
+  if (!rule.costs) return;
+  CostTable table{{i}, {}};
+  for (uint8_t l = 0; l < p.num_choices[i]; ++l) {
+    Node n = g.nodes[i];
+    set_layouts(n, rule, Layout(l));
+    std::vector<KernelInput> inputs;
+    for (size_t k = 0; k < n.inputs.size(); ++k) {
+      inputs.push_back({g.meta(n.inputs[k]), rule.reads(k) ? Layout(l) : Layout::row_major, rule.reads(k)});
+    }
+    const KernelCost cost = costs.of(n, inputs);
+    table.costs.push_back(cost.seconds);
+    p.variants[i][l] = cost.variant;
+  }
+  p.tables.push_back(std::move(table));
+}
+
+// The copies of one value: one for each layout in which it does not lie and somebody reads it.
+void add_copies(Problem& p, ValueId v, bool has_layout, const TensorMeta& image, std::span<const uint32_t> readers,
+                bool is_read_row_major, KernelCosts& costs) {
+  constexpr size_t most_together = 8;  // readers of more layouts pay for each
+  std::vector<double> seconds(9);
+  for (uint8_t from = 0; from < (has_layout ? p.num_choices[v.node] : 1); ++from) {
+    for (uint8_t to = 0; to < 3; ++to) {
+      if (from == to || (to == uint8_t(Layout::blocked16) && image.shape[1] % 16 != 0)) continue;
+      const KernelInput input{image, Layout(from), true};
+      seconds[from * 3 + to] = costs.of(reorder_of(image, "", Layout(to)), std::span(&input, 1)).seconds;
+    }
+  }
+  const auto add = [&](std::span<const uint32_t> some, bool row_major) {
+    CostTable table;
+    if (has_layout) table.variables.push_back(v.node);
+    table.variables.insert(table.variables.end(), some.begin(), some.end());
+    if (table.variables.empty()) return;
+    std::vector<uint8_t> now(table.variables.size());
+    for (bool is_last = false; !is_last;) {
+      const uint8_t from = has_layout ? now[0] : 0;
+      std::array<bool, 3> wanted{row_major, false, false};
+      for (size_t i = has_layout; i < now.size(); ++i) wanted[now[i]] = true;
+      double total = 0;
+      for (size_t to = 0; to < 3; ++to) total += wanted[to] && to != from ? seconds[from * 3 + to] : 0;
+      table.costs.push_back(total);
+      is_last = true;
+      for (size_t i = now.size(); i-- > 0 && is_last;) {
+        is_last = ++now[i] == p.num_choices[table.variables[i]];
+        if (is_last) now[i] = 0;
+      }
+    }
+    p.tables.push_back(std::move(table));
+  };
+  if (readers.size() <= most_together) return add(readers, is_read_row_major);
+  for (uint32_t r : readers) add(std::span(&r, 1), false);
+  if (is_read_row_major) add({}, true);
+}
+
+Problem problem_of(const Graph& g, const Rules& rules, KernelCosts& costs) {
+  Problem p;
+  p.variants.resize(g.nodes.size());
+  for (const ImageRule& r : rules) p.num_choices.push_back(!r.handles ? 1 : r.blocks ? 3 : 2);
+  struct Readers {
+    std::vector<uint32_t> nodes;
+    bool row_major = false;
+  };
+  std::map<std::pair<uint32_t, uint32_t>, Readers> readers;  // of images
+  for (uint32_t i = 0; i < g.nodes.size(); ++i) {
+    add_node(p, g, i, rules[i], costs);
+    for (size_t k = 0; k < g.nodes[i].inputs.size(); ++k) {
+      const ValueId v = g.nodes[i].inputs[k];
+      Readers& r = readers[{v.node, v.output}];
+      if (!rules[i].reads(k)) {
+        r.row_major = true;
+      } else if (r.nodes.empty() || r.nodes.back() != i) {
+        r.nodes.push_back(i);
+      }
+    }
+  }
+  for (ValueId v : g.outputs) readers[{v.node, v.output}].row_major = true;
+  for (const auto& [value, r] : readers) {
+    const ValueId v{value.first, value.second};
+    const bool has_layout = rules[v.node].writes(v.output);
+    if (has_layout || !r.nodes.empty()) add_copies(p, v, has_layout, g.meta(v), r.nodes, r.row_major, costs);
+  }
+  return p;
+}
+
+// The layouts with which all takes the shortest time, and the kernels' variants.
+Chosen by_costs(Graph& g, const Rules& rules, KernelCosts& costs) {
+  Chosen chosen = by_rules(g, rules);
+  Problem p = problem_of(g, rules, costs);
+  std::vector<uint8_t> otherwise;
+  for (Layout l : chosen) otherwise.push_back(uint8_t(l));
+  const std::vector<uint8_t> choices = cheapest_choice(p.num_choices, std::move(p.tables), otherwise);
+  for (size_t i = 0; i < choices.size(); ++i) {
+    chosen[i] = Layout(choices[i]);
+    g.nodes[i].variant = p.variants[i][choices[i]];
+  }
+  return chosen;
 }
 
 }  // namespace
 
-Graph layouts(Graph g, bool winograd) {
-  bool any = false;
+Graph layouts(Graph g, bool winograd, KernelCosts* costs) {
   Layout preferred = Layout::channels_last;
   for (const Node& n : g.nodes) {
-    any = any || (n.op && n.op->name() == "Convolution" && rule_of(g, n, preferred).prefers);
     if (winograd && takes_winograd(g, n)) preferred = Layout::blocked16;
   }
-  if (!any) return g;
+  Rules rules;
+  for (const Node& n : g.nodes) rules.push_back(rule_of(g, n, preferred));
+  const auto gains = [&](const ImageRule& r) { return costs ? r.costs : r.prefers.has_value(); };
+  if (std::none_of(rules.begin(), rules.end(), gains)) return g;
+  const Chosen chosen = costs ? by_costs(g, rules, *costs) : by_rules(g, rules);
 
   Graph out;
   std::vector<uint32_t> number(g.nodes.size());
   std::map<std::tuple<uint32_t, uint32_t, Layout>, ValueId> reordered;  // value of `out`, layout -> the same in it
-  auto layout_of = [&](ValueId v) {
-    const Node& n = out.nodes[v.node];
-    return v.output < n.layouts.size() ? n.layouts[v.output] : Layout::row_major;
-  };
   auto in_layout = [&](ValueId v, Layout wanted, Phase phase) {
-    if (layout_of(v) == wanted) return v;
+    if (out.layout(v) == wanted) return v;
     auto [it, is_new] = reordered.try_emplace({v.node, v.output, wanted});
     if (is_new) {
-      Node r;
-      r.op = &Reorder::def;
-      const Reorder none{};
-      r.attrs = Attributes(Reorder::def, &none);
-      r.name = fmt::format("{}_reorder", out.nodes[v.node].name);
+      Node r = reorder_of(out.meta(v), out.nodes[v.node].name, wanted);
       r.inputs = {v};
-      r.outputs = {out.meta(v)};
-      r.layouts = {wanted};
       // A forward value that only the backward wants in this layout is reordered there.
       r.phase = phase;
       it->second = out.add(std::move(r));
-      reordered[{it->second.node, 0, layout_of(v)}] = v;
+      reordered[{it->second.node, 0, out.layout(v)}] = v;
     } else if (out.nodes[it->second.node].phase == Phase::backward && phase == Phase::forward) {
       out.nodes[it->second.node].phase = Phase::forward;
     }
@@ -134,28 +286,11 @@ Graph layouts(Graph g, bool winograd) {
   };
   for (size_t i = 0; i < g.nodes.size(); ++i) {
     Node n = g.nodes[i];
-    ImageRule rule = rule_of(g, g.nodes[i], preferred);
-    for (ValueId& v : n.inputs) v = {number[v.node], v.output};
-    Layout layout = rule.prefers.value_or(Layout::row_major);
-    if (rule.handles && !rule.prefers) {  // as its largest image lies
-      int64_t largest = -1;
-      for (size_t k = 0; k < n.inputs.size(); ++k) {
-        if (!(rule.inputs >> k & 1) || out.meta(n.inputs[k]).shape.size() <= largest) continue;
-        largest = out.meta(n.inputs[k]).shape.size();
-        layout = layout_of(n.inputs[k]);
-      }
-      if (layout == Layout::blocked16 && !rule.blocks) layout = Layout::channels_last;
-    }
     for (size_t k = 0; k < n.inputs.size(); ++k) {
-      bool image = rule.handles && (rule.inputs >> k & 1);
-      n.inputs[k] = in_layout(n.inputs[k], image ? layout : Layout::row_major, n.phase);
+      const ValueId v{number[n.inputs[k].node], n.inputs[k].output};
+      n.inputs[k] = in_layout(v, rules[i].reads(k) ? chosen[i] : Layout::row_major, n.phase);
     }
-    if (layout != Layout::row_major) {
-      n.layouts.assign(n.outputs.size(), Layout::row_major);
-      for (uint32_t k = 0; k < n.outputs.size(); ++k) {
-        if (rule.outputs >> k & 1) n.layouts[k] = layout;
-      }
-    }
+    set_layouts(n, rules[i], chosen[i]);
     number[i] = out.add(std::move(n)).node;
   }
   for (uint32_t i : g.inputs) out.inputs.push_back(number[i]);

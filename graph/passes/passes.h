@@ -5,6 +5,7 @@
 #include <span>
 #include <string>
 
+#include "kaon/graph/kernel_costs.h"
 #include "kaon/graph/update.h"
 
 namespace kaon::passes {
@@ -15,6 +16,7 @@ struct Options {
   bool training = false;
   bool exact = false;          // bit-equal to the imperative run
   bool winograd = false;       // as HybridizeOptions; of plans that only predict
+  bool autotune = false;       // layouts and variants of kernels by their measured times
   bool mirror = false;         // values are computed again for the backward where that lowers the plan's memory
   int mirror_depth = 0;        // set by run(): up to how many of them one after the other, in the pass mirror
   std::vector<bool> wanted{};  // gradients, by input; empty when nothing is recorded
@@ -76,8 +78,9 @@ Graph fuse_activation(Graph graph, bool training);
 
 // Keeps 4-D values between convolutions, poolings and operators that do not mind in channels-last memory, or with
 // `winograd` in blocks of 16 channels where a convolution takes that algorithm, with reorders where such a region
-// begins and ends. Shapes stay logical (N, C, H, W). Equal within rounding.
-Graph layouts(Graph graph, bool winograd);
+// begins and ends. With `costs` each such value lies, and each kernel takes the variant, so that all of them and the
+// reorders take the shortest time together. Shapes stay logical (N, C, H, W). Equal within rounding.
+Graph layouts(Graph graph, bool winograd, KernelCosts* costs = nullptr);
 
 // What the backward reads of the forward and is cheap to compute again, from what it reads anyway, is computed again
 // before its first reader there: pointwise operators, poolings, normalisations, movements; never products and

@@ -42,7 +42,14 @@ Graph update(Graph g, const Options& o) {
   return with_update(std::move(g), *o.update);
 }
 
-Graph layouts_of(Graph g, const Options& o) { return layouts(std::move(g), o.winograd); }
+Graph layouts_of(Graph g, const Options& o) {
+  if (!o.autotune) return layouts(std::move(g), o.winograd);
+  size_t bytes = 0;
+  for (const Node& n : g.nodes) {
+    for (const TensorMeta& m : n.outputs) bytes += size_t(m.shape.size()) * size_of(m.dtype);
+  }
+  return layouts(std::move(g), o.winograd, measured_costs(o.training, o.winograd, bytes).get());
+}
 Graph fused_pointwise(Graph g, const Options&) { return fuse_pointwise(std::move(g)); }
 
 std::string for_cpus(const Options& o) { return o.device.type == DeviceType::cpu ? "" : "for CPUs"; }

@@ -40,6 +40,7 @@ void as_float32(KernelContext& c, Kernel&& kernel, uint32_t mutated = 0) {
                      .training = c.training,
                      .exact = c.exact,
                      .winograd = c.winograd,
+                     .variant = c.variant,
                      .state = c.state};
   kernel(wide);
   for (size_t i = 0; i < c.outputs.size(); ++i) {

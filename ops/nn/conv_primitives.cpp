@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/container/static_vector.hpp>
 #include <cmath>
 #include <optional>
 #include <span>
@@ -198,9 +199,55 @@ int64_t output_slices(const ConvGeometry& g) {
   return slices;
 }
 
-ConvCut cut_of(ConvKind kind, const ConvGeometry& g) {
+ConvCut cut_by_rules(ConvKind kind, const ConvGeometry& g) {
   const int64_t slices = kind == ConvKind::forward ? output_slices(g) : 1;
   return {slices > 1 ? 1 : images_per_piece(kind, g), slices};
+}
+
+// Every cut that may pay, the rules' first.
+using Cuts = boost::container::static_vector<ConvCut, 16>;
+Cuts cuts(ConvKind kind, const ConvGeometry& g) {
+  Cuts all{cut_by_rules(kind, g)};
+  const auto add = [&](ConvCut cut) {
+    if (cut.piece != all[0].piece || cut.slices != all[0].slices) all.push_back(cut);
+  };
+  // weight gradients have a sum of the weights' size for each piece
+  const int64_t least = kind == ConvKind::backward_weight ? (g.batch + 15) / 16 : 1;
+  for (int64_t piece = least; piece < g.batch && piece <= 64 * least; piece *= 2) add({piece, 1});
+  add({g.batch, 1});
+  for (int64_t slices = 2; slices <= 8; slices *= 2) {
+    const bool fits = kind == ConvKind::forward && g.groups == 1 && g.out_channels % (slices * 16) == 0;
+    if (fits && slices * g.batch <= 8) add({1, slices});
+  }
+  return all;
+}
+
+// Which algorithm, in which layouts inside, in which pieces.
+struct Way {
+  bool winograd = false;
+  ConvCut cut;
+  std::span<const Candidate> order;
+  bool is_chosen = false;  // by somebody else: this or nothing
+};
+
+Way way_by_rules(ConvKind kind, const ConvGeometry& g, ImageLayout in, ImageLayout out, bool winograd) {
+  winograd = winograd && kind == ConvKind::forward && winograd_pays(g);
+  return {winograd, winograd ? winograd_cut(g) : cut_by_rules(kind, g), candidates(kind, g, in, out)};
+}
+
+constexpr Candidate inner_layouts[] = {{ImageLayout::channels_last, ImageLayout::channels_last},
+                                       {ImageLayout::blocked16, ImageLayout::blocked16},
+                                       {ImageLayout::row_major, ImageLayout::row_major},
+                                       {{}, {}}};
+
+// Algorithms: direct in these layouts, then Winograd's.
+Way way_of_variant(ConvKind kind, const ConvGeometry& g, uint8_t variant) {
+  const Cuts all = cuts(kind, g);
+  const Variants variants{0, int(all.size())};
+  const size_t algorithm = size_t(variants.algorithm(variant));
+  const bool winograd = algorithm == std::size(inner_layouts);
+  return {winograd, all[size_t(variants.cut(variant))],
+          winograd ? std::span<const Candidate>() : std::span(inner_layouts).subspan(algorithm, 1), true};
 }
 
 }  // namespace
@@ -211,24 +258,30 @@ std::string ConvSet::implementation() const {
   return slices > 1 ? text + fmt::format(" in {} slices", slices) : text;
 }
 
+Variants conv_variants(ConvKind kind, const ConvGeometry& g, bool winograd) {
+  const bool has_winograd = winograd && kind == ConvKind::forward && winograd_pays(g);
+  return {int(std::size(inner_layouts)) + has_winograd, int(cuts(kind, g).size())};
+}
+
 onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const ConvGeometry& whole, ImageLayout in,
                                ImageLayout out, bool bias) {
   ConvGeometry g = whole;
-  const bool winograd = kind == ConvKind::forward && c.winograd && winograd_pays(g);
-  const ConvCut cut = winograd ? winograd_cut(g) : cut_of(kind, g);
+  const auto [winograd, cut, order, is_chosen] =
+      c.variant ? way_of_variant(kind, g, c.variant) : way_by_rules(kind, g, in, out, c.winograd);
   g.out_channels /= cut.slices;
-  onednn::Key key('c', kind, winograd, cut.slices, g.batch, g.groups, g.in_channels, g.out_channels, g.axes, in, out,
+  onednn::Key key('c', kind, winograd, c.variant, cut.slices, g.batch, g.groups, g.in_channels, g.out_channels, g.axes, in, out,
                   bias);
   for (const auto* values : {&g.in, &g.out, &g.kernel, &g.stride, &g.dilate, &g.pad}) {
     for (int64_t v : *values) key.add(v);
   }
   return onednn::obtain<ConvSet>(c, "Convolution", key, [&] {
     auto set = std::make_unique<ConvSet>();
-    const auto order = candidates(kind, g, in, out);
     set->slices = cut.slices;
     set->piece = cut.piece;
     auto by_name = winograd ? try_winograd(g, set->piece, bias) : std::nullopt;
+    if (winograd && is_chosen && !by_name) throw Error("[Convolution] oneDNN has no Winograd's algorithm for these sizes");
     Made full = by_name ? std::move(*by_name) : make_first(kind, g, set->piece, order, bias);
+    if (is_chosen && full.reference) throw Error("[Convolution] oneDNN has no fast implementation of this variant");
     if (const int64_t rest = g.batch % set->piece) {
       // the tail must work in the layouts of the others; where oneDNN refuses, the batch stays in one piece
       auto tail = try_make(kind, g, rest, {full.in, full.out}, bias, &full.weights);

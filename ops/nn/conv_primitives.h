@@ -24,6 +24,9 @@ struct ConvSet : KernelState {
   int reorders() const override { return staged; }
 };
 
+// In each layout inside, and by Winograd's algorithm where it pays; the batch cut in each way that may pay.
+Variants conv_variants(ConvKind kind, const ConvGeometry& g, bool winograd);
+
 // The set for these sizes with images outside in layouts `in` and `out`; from the plan node's slot or the recent ones.
 onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const ConvGeometry& g, ImageLayout in,
                                ImageLayout out, bool bias);

@@ -7,6 +7,7 @@
 #include "kaon/ops/functions.h"
 #include "kaon/ops/nn/as_float32.h"
 #include "kaon/ops/nn/conv_kernels.h"
+#include "kaon/ops/nn/conv_primitives.h"
 #include "kaon/ops/op_def.h"
 
 namespace kaon {
@@ -137,12 +138,34 @@ void ConvolutionOp<P>::grad(GradContext& g) const {
   }
 }
 
+namespace {
+
+template <ConvPart P>
+ConvGeometry geometry_of(const ConvolutionOp<P>& op, const Shape& in, const Shape& out) {
+  return make_geometry(in, out, op.kernel, op.stride, op.dilate, op.pad, op.num_group);
+}
+
+}  // namespace
+
+template <ConvPart P>
+Variants ConvolutionOp<P>::variants(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs,
+                                    bool winograd) const {
+  if (outputs[0].dtype == DType::float64 || inputs[0].shape[0] == 0) return {};
+  if constexpr (P == ConvPart::forward) {
+    return conv_variants(ConvKind::forward, geometry_of(*this, inputs[0].shape, outputs[0].shape), winograd);
+  } else if constexpr (P == ConvPart::backward_data) {
+    return conv_variants(ConvKind::backward_data, geometry_of(*this, outputs[0].shape, inputs[0].shape), false);
+  } else {
+    return conv_variants(ConvKind::backward_weight, geometry_of(*this, inputs[1].shape, inputs[0].shape), false);
+  }
+}
+
 template <ConvPart P>
 void run_cpu(const ConvolutionOp<P>& op, KernelContext& context) {
   as_float32(context, [&](KernelContext& c) {
     const bool is_double = c.out(0).dtype == DType::float64;
     const auto geometry = [&](const TensorView& in, const TensorView& out) {
-      return make_geometry(in.shape, out.shape, op.kernel, op.stride, op.dilate, op.pad, op.num_group);
+      return geometry_of(op, in.shape, out.shape);
     };
     if constexpr (P == ConvPart::forward) {
       const ConvGeometry g = geometry(c.in(0), c.out());

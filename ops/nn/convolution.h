@@ -91,6 +91,7 @@ struct ConvolutionOp {
   }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  Variants variants(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs, bool winograd) const;
 
   // The same attributes for another part.
   template <ConvPart Q>
