@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "kaon/engine/engine.h"
+#include "kaon/graph/outside_limits.h"
 
 namespace kaon {
 namespace {
@@ -27,7 +28,7 @@ class Trial {
   Trial(const Node& node, std::span<const KernelInput> inputs, uint8_t variant, bool training, bool winograd,
         std::span<const std::byte> other)
       : node_(node), inputs_(inputs), variant_(variant), training_(training), winograd_(winograd), other_(other) {
-    Limits* caller = std::exchange(thread_context().limits, nullptr);  // these are no arrays of the program
+    const OutsideLimits outside;
     for (const KernelInput& i : inputs) {
       in_.push_back(view(i.meta, i.layout));
       sources_.push_back({arrays_.back().node().chunk.get(), arrays_.back().node().offset});
@@ -36,7 +37,6 @@ class Trial {
       const Layout layout = k < node.layouts.size() ? node.layouts[k] : Layout::row_major;
       out_.push_back(view(node.outputs[k], layout));
     }
-    thread_context().limits = caller;
   }
 
   // The shortest of so many runs; infinity when the variant does not exist.
@@ -68,8 +68,6 @@ class Trial {
     });
     try {
       engine.wait(done);
-    } catch (const MemoryError&) {
-      throw;
     } catch (const Error&) {
       return never;
     }
@@ -148,16 +146,17 @@ class MeasuredCosts final : public KernelCosts {
       : training_(training),
         winograd_(winograd),
         // one answer for graphs of about one size
-        other_bytes_(std::min(std::bit_ceil(graph_bytes), most_other_bytes)) {}
+        other_(std::min(std::bit_ceil(graph_bytes), most_other_bytes), std::byte(1)) {}
 
   KernelCost of(const Node& node, std::span<const KernelInput> inputs) override {
     Known& k = known();
-    const std::string key = key_of(node, inputs, training_, winograd_, other_bytes_);
+    const std::string key = key_of(node, inputs, training_, winograd_, other_.size());
     {
       std::lock_guard lock(k.mutex);
       if (const auto found = k.costs.find(key); found != k.costs.end()) return found->second;
     }
     const KernelCost measured = measure(node, inputs);
+    if (measured.seconds == never) return measured;  // perhaps memory lacked
     std::lock_guard lock(k.mutex);
     return k.costs.try_emplace(key, measured).first->second;  // of two threads one has it
   }
@@ -166,7 +165,6 @@ class MeasuredCosts final : public KernelCosts {
   // The rules' choice, each algorithm with the rules' cut, and every cut with the best of them, once each. Then the best
   // of these in turns, several times: what the rules choose stays where nothing is clearly faster.
   KernelCost measure(const Node& node, std::span<const KernelInput> inputs) const {
-    const std::vector<std::byte> other(other_bytes_, std::byte(1));
     struct Found {
       double seconds;
       std::unique_ptr<Trial> trial;
@@ -174,7 +172,12 @@ class MeasuredCosts final : public KernelCosts {
     std::vector<Found> best;  // fastest first
     const auto is_faster = [](const Found& a, const Found& b) { return a.seconds < b.seconds; };
     const auto try_variant = [&](uint8_t variant) {
-      auto trial = std::make_unique<Trial>(node, inputs, variant, training_, winograd_, other);
+      std::unique_ptr<Trial> trial;
+      try {
+        trial = std::make_unique<Trial>(node, inputs, variant, training_, winograd_, other_);
+      } catch (const MemoryError&) {
+        return;  // what there is no memory for is not chosen
+      }
       Found f{trial->seconds(1), std::move(trial)};
       if (f.seconds == never) return;
       best.insert(std::upper_bound(best.begin(), best.end(), f, is_faster), std::move(f));
@@ -205,7 +208,7 @@ class MeasuredCosts final : public KernelCosts {
   }
 
   const bool training_, winograd_;
-  const size_t other_bytes_;
+  const std::vector<std::byte> other_;
 };
 
 }  // namespace

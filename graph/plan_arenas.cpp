@@ -2,7 +2,8 @@
 
 #include <algorithm>
 #include <mutex>
-#include <utility>
+
+#include "kaon/graph/outside_limits.h"
 
 namespace kaon {
 namespace {
@@ -40,9 +41,8 @@ size_t PlanArenas::lease(Engine& engine, Device device, size_t bytes) {
   std::lock_guard lock(lock_);
   Arena* found = find(engine, device);
   if (!found) {
-    Limits* caller = std::exchange(thread_context().limits, nullptr);  // it outlives the scope that first needs it
+    const OutsideLimits outside;
     arenas_.push_back({.chunk = IntrusivePtr<Chunk>(new Chunk(bytes, device, engine))});
-    thread_context().limits = caller;
     found = &arenas_.back();
   }
   ++next_;

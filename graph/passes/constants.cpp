@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "kaon/graph/outside_limits.h"
 #include "kaon/graph/passes/passes.h"
 #include "kaon/graph/passes/rewrite.h"
 
@@ -41,9 +42,10 @@ std::vector<NDArray> evaluate(const Node& n, const std::vector<NDArray>& inputs,
     in.push_back(view_of(a));
   }
   std::vector<NDArray> results;
-  Limits* caller = std::exchange(thread_context().limits, nullptr);  // they outlive the scope that first needs them
-  for (const TensorMeta& m : n.outputs) results.push_back(NDArray::empty(m.shape, m.dtype));
-  thread_context().limits = caller;
+  {
+    const OutsideLimits outside;
+    for (const TensorMeta& m : n.outputs) results.push_back(NDArray::empty(m.shape, m.dtype));
+  }
   for (const NDArray& a : results) out.push_back(view_of(a));
   RunHere run;
   KernelContext context{.inputs = in, .outputs = out, .run = run, .training = training};

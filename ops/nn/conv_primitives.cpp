@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <boost/container/static_vector.hpp>
+#include <array>
 #include <cmath>
 #include <optional>
 #include <span>
@@ -111,7 +111,9 @@ std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t image
   Made made;
   const auto finish = [&](const char* what, const auto& desc, const Desc& inner_x, const Desc& inner_y,
                           const Desc& inner_w, Arguments args) -> std::optional<Made> {
-    const auto in = layout_of(inner_x, in_dims), out = layout_of(inner_y, out_dims);
+    // images of one channel lie in two layouts at once: that which was asked for
+    const auto in = candidate.in ? candidate.in : layout_of(inner_x, in_dims);
+    const auto out = candidate.out ? candidate.out : layout_of(inner_y, out_dims);
     if (!in || !out) return std::nullopt;
     made.in = *in, made.out = *out;
     made.weights = inner_w, made.plain_weights = onednn::plain(weight_dims);
@@ -177,13 +179,25 @@ Made make_first(ConvKind kind, const ConvGeometry& g, int64_t images, std::span<
   return std::move(*last_resort);
 }
 
+// A number of images near this one that divides the batch, if there is one: the pieces are then alike.
+int64_t even_piece(int64_t images, int64_t batch) {
+  for (int64_t n = images; n <= images + images / 2; ++n) {
+    if (batch % n == 0) return n;
+  }
+  for (int64_t n = images; n > images / 2; --n) {
+    if (batch % n == 0) return n;
+  }
+  return images;
+}
+
 // Images per piece. Small pieces keep what is staged in cache and give every thread work; weight gradients have a sum
-// of the weights' size after each piece, so these are few.
+// of the weights' size after each piece, so these are few and have enough to do.
 int64_t images_per_piece(ConvKind kind, const ConvGeometry& g) {
-  const double flops = std::max(1.0, g.flops_per_image());
-  if (kind != ConvKind::backward_weight) return std::clamp<int64_t>(int64_t(std::ceil(8e6 / flops)), 1, g.batch);
-  const int64_t enough = std::clamp<int64_t>(int64_t(std::ceil(32e6 / flops)), 1, g.batch);
-  return std::max(enough, (g.batch + 15) / 16);
+  const bool has_sum = kind == ConvKind::backward_weight;
+  const double enough = has_sum ? std::max(8e6, 256.0 * double(g.weights())) : 8e6;
+  const double images = std::ceil(enough / std::max(1.0, g.flops_per_image()));
+  const int64_t least = has_sum ? (g.batch + 15) / 16 : 1;
+  return even_piece(std::clamp(int64_t(std::min(images, double(g.batch))), least, g.batch), g.batch);
 }
 
 // A small batch gives work to few threads: its output channels are cut as well, into slices of at least 32 channels and
@@ -205,22 +219,25 @@ ConvCut cut_by_rules(ConvKind kind, const ConvGeometry& g) {
 }
 
 // Every cut that may pay, the rules' first.
-using Cuts = boost::container::static_vector<ConvCut, 16>;
-Cuts cuts(ConvKind kind, const ConvGeometry& g) {
-  Cuts all{cut_by_rules(kind, g)};
-  const auto add = [&](ConvCut cut) {
-    if (cut.piece != all[0].piece || cut.slices != all[0].slices) all.push_back(cut);
-  };
-  // weight gradients have a sum of the weights' size for each piece
-  const int64_t least = kind == ConvKind::backward_weight ? (g.batch + 15) / 16 : 1;
-  for (int64_t piece = least; piece < g.batch && piece <= 64 * least; piece *= 2) add({piece, 1});
-  add({g.batch, 1});
-  for (int64_t slices = 2; slices <= 8; slices *= 2) {
-    const bool fits = kind == ConvKind::forward && g.groups == 1 && g.out_channels % (slices * 16) == 0;
-    if (fits && slices * g.batch <= 8) add({1, slices});
+struct Cuts {
+  std::array<ConvCut, 16> all{};
+  int count = 0;
+
+  Cuts(ConvKind kind, const ConvGeometry& g) {
+    add(cut_by_rules(kind, g));
+    // weight gradients have a sum of the weights' size for each piece
+    const int64_t least = kind == ConvKind::backward_weight ? (g.batch + 15) / 16 : 1;
+    for (int64_t piece = least; piece < g.batch && piece <= 64 * least; piece *= 2) add({piece, 1});
+    add({g.batch, 1});
+    for (int64_t slices = 2; slices <= 8; slices *= 2) {
+      const bool fits = kind == ConvKind::forward && g.groups == 1 && g.out_channels % (slices * 16) == 0;
+      if (fits && slices * g.batch <= 8) add({1, slices});
+    }
   }
-  return all;
-}
+  void add(ConvCut cut) {
+    if (count == 0 || cut.piece != all[0].piece || cut.slices != all[0].slices) all[size_t(count++)] = cut;
+  }
+};
 
 // Which algorithm, in which layouts inside, in which pieces.
 struct Way {
@@ -242,11 +259,11 @@ constexpr Candidate inner_layouts[] = {{ImageLayout::channels_last, ImageLayout:
 
 // Algorithms: direct in these layouts, then Winograd's.
 Way way_of_variant(ConvKind kind, const ConvGeometry& g, uint8_t variant) {
-  const Cuts all = cuts(kind, g);
-  const Variants variants{0, int(all.size())};
+  const Cuts cuts(kind, g);
+  const Variants variants{0, cuts.count};
   const size_t algorithm = size_t(variants.algorithm(variant));
   const bool winograd = algorithm == std::size(inner_layouts);
-  return {winograd, all[size_t(variants.cut(variant))],
+  return {winograd, cuts.all[size_t(variants.cut(variant))],
           winograd ? std::span<const Candidate>() : std::span(inner_layouts).subspan(algorithm, 1), true};
 }
 
@@ -260,7 +277,7 @@ std::string ConvSet::implementation() const {
 
 Variants conv_variants(ConvKind kind, const ConvGeometry& g, bool winograd) {
   const bool has_winograd = winograd && kind == ConvKind::forward && winograd_pays(g);
-  return {int(std::size(inner_layouts)) + has_winograd, int(cuts(kind, g).size())};
+  return {int(std::size(inner_layouts)) + has_winograd, Cuts(kind, g).count};
 }
 
 onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const ConvGeometry& whole, ImageLayout in,

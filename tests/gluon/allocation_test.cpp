@@ -117,7 +117,7 @@ void check_steady(Engine& engine, Call&& call) {
 
 // Forward and training step of a net on this batch, hybridized.
 template <class Net>
-void check_net(Net (*make)(), const Shape& data) {
+void check_net(Net (*make)(), const Shape& data, bool autotune = false) {
   for (int threads : {0, 1, 2}) {
     INFO(threads << " threads");
     Engine engine({.threads = threads});
@@ -125,10 +125,11 @@ void check_net(Net (*make)(), const Shape& data) {
     Net net = make();
     const NDArray x = numbers(data), label = nd.arange(double(data[0]));
     net(x).wait_to_read();
-    net.hybridize({.static_alloc = true, .static_shape = true});
+    const HybridizeOptions options{.static_alloc = true, .static_shape = true, .autotune = autotune};
+    net.hybridize(options);
     check_steady(engine, [&] { return net(x); });
     gluon::Trainer trainer(net.collect_params(), optimizer::SGD({.learning_rate = 0.01, .momentum = 0.9}));
-    gluon::TrainingStep step(net, gluon::loss::SoftmaxCrossEntropyLoss(), trainer);
+    gluon::TrainingStep step(net, gluon::loss::SoftmaxCrossEntropyLoss(), trainer, options);
     check_steady(engine, [&] { return step(x, label); });
   }
 }
@@ -143,13 +144,14 @@ TEST_CASE("hybrid: forwards and training steps of an MLP allocate nothing, one o
 }
 
 TEST_CASE("hybrid: forwards and training steps of LeNet allocate nothing, one operation each", "[gluon]") {
-  check_net(+[] {
+  const auto lenet = +[] {
     return ready(nn::HybridSequential(nn::Conv2D(6, {.kernel_size = 5, .activation = "relu"}),
                                       nn::MaxPool2D({.pool_size = 2}),
                                       nn::Conv2D(16, {.kernel_size = 5, .activation = "relu"}),
                                       nn::MaxPool2D({.pool_size = 2}), nn::Dense(120, {.activation = "relu"}),
                                       nn::Dense(84, {.activation = "relu"}), nn::Dense(10)));
-  }, {4, 1, 28, 28});
+  };
+  for (bool autotune : {false, true}) check_net(lenet, {4, 1, 28, 28}, autotune);
 }
 
 TEST_CASE("hybrid: forwards and training steps of ResNet-18 allocate nothing, one operation each", "[gluon]") {

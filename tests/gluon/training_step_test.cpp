@@ -45,7 +45,8 @@ struct Result {
 };
 
 // `rounds` steps, the last batch of every four a short one; the second layer is frozen for some of them.
-Result train(const optimizer::Optimizer& optimizer, Way way, bool exact, int threads, int rounds = 12) {
+Result train(const optimizer::Optimizer& optimizer, Way way, bool exact, int threads, int rounds = 12,
+             bool autotune = false) {
   Engine engine({.threads = threads});
   EngineScope scope(engine);
   Net net = ready(Net(), 7);
@@ -55,7 +56,7 @@ Result train(const optimizer::Optimizer& optimizer, Way way, bool exact, int thr
   gluon::Trainer trainer(all(net), optimizer);
   if (way != Way::step) net.hybridize({.static_alloc = true, .static_shape = true, .exact = exact});
   if (way != Way::step) loss_fn.hybridize({.static_alloc = true, .static_shape = true, .exact = exact});
-  gluon::TrainingStep step(net, loss_fn, trainer, {.static_alloc = true, .static_shape = true, .exact = exact});
+  gluon::TrainingStep step(net, loss_fn, trainer, {.static_alloc = true, .static_shape = true, .exact = exact, .autotune = autotune});
   Result r;
   std::vector<NDArray> losses;
   for (int i = 0; i < rounds; ++i) {
@@ -120,6 +121,19 @@ TEST_CASE("training step: with a rate that changes in each step", "[gluon]") {
   const optimizer::Adam adam({.learning_rate = 0.01, .lr_scheduler = lr_scheduler::FactorScheduler({.step = 2})});
   const Result expected = train(adam, Way::plain, true, 0);
   for (int threads : {0, 2}) REQUIRE(train(adam, Way::step, true, threads) == expected);
+}
+
+TEST_CASE("training step: with layouts and kernels chosen by time", "[gluon]") {
+  const optimizer::SGD sgd({.learning_rate = 0.1, .momentum = 0.9});
+  const Result expected = train(sgd, Way::plain, true, 0);
+  for (int threads : {0, 1, 2}) {
+    INFO(threads << " threads");
+    const Result tuned = train(sgd, Way::step, false, threads, 12, true);
+    for (size_t i = 0; i < expected.losses.size(); ++i) require_close(tuned.losses[i], expected.losses[i], 2e-3, 1e-4);
+    for (size_t i = 0; i < expected.parameters.size(); ++i) {
+      require_close(tuned.parameters[i], expected.parameters[i], 5e-3, 1e-4);
+    }
+  }
 }
 
 TEST_CASE("training step: one submission, and gradients have no arrays", "[gluon]") {

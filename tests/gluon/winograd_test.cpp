@@ -10,11 +10,11 @@ using namespace kaon;
 using Catch::Matchers::Contains;
 
 TEST_CASE("winograd: the results of ResNet-18 stay within the bound that the option states", "[gluon]") {
-  for (int64_t batch : {1, 4}) {
+  for (const auto& [batch, autotune] : {std::pair(1, false), {4, false}, {1, true}, {4, true}}) {
     gluon::model_zoo::vision::ResNetV1 net = gluon::model_zoo::vision::resnet18_v1();
     net.initialize(init::Xavier());
     const NDArray x = nd.random_normal({batch, 3, 96, 96});
-    net.hybridize({.static_alloc = true, .static_shape = true, .winograd = true});
+    net.hybridize({.static_alloc = true, .static_shape = true, .winograd = true, .autotune = autotune});
     const auto got = net(x).asvector<double>();
     const auto& trace = net.node()->traces.back();
     INFO(trace.graph->plan()->implementations());
@@ -30,9 +30,11 @@ TEST_CASE("winograd: the results of ResNet-18 stay within the bound that the opt
   }
 }
 
-TEST_CASE("winograd: a net refuses it together with exact", "[gluon]") {
+TEST_CASE("winograd and autotune: a net refuses them together with exact", "[gluon]") {
   gluon::nn::Dense net(3);
   CHECK_THROWS_AS(net.hybridize({.exact = true, .winograd = true}), ValueError);
   CHECK_THROWS_WITH(net.hybridize({.exact = true, .winograd = true}),
                     Contains("[hybridize] winograd and exact exclude each other"));
+  CHECK_THROWS_WITH(net.hybridize({.exact = true, .autotune = true}),
+                    Contains("[hybridize] autotune and exact exclude each other"));
 }

@@ -1,0 +1,22 @@
+// What is made for a plan is no array of the program.
+#pragma once
+
+#include <utility>
+
+#include "kaon/engine/engine.h"
+
+namespace kaon {
+
+// While it lives this thread makes arrays and memory that no limit counts: they outlive the scope around.
+class OutsideLimits {
+ public:
+  OutsideLimits() : caller_(std::exchange(thread_context().limits, nullptr)) {}
+  ~OutsideLimits() { thread_context().limits = caller_; }
+  OutsideLimits(const OutsideLimits&) = delete;
+  OutsideLimits& operator=(const OutsideLimits&) = delete;
+
+ private:
+  Limits* const caller_;
+};
+
+}  // namespace kaon
