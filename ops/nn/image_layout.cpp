@@ -63,6 +63,7 @@ void convert_images(const float* from, ImageLayout from_layout, float* to, Image
   constexpr auto rm = ImageLayout::row_major, cl = ImageLayout::channels_last, blocked = ImageLayout::blocked16;
   const int64_t from_image = image_floats(from_layout, channels, positions);
   const int64_t to_image = image_floats(to_layout, channels, positions);
+  if (images * channels * positions == 0) return;  // there may be no memory
   if (from_layout == to_layout) {
     std::memcpy(to, from, size_t(images * from_image) * sizeof(float));
     return;

@@ -113,6 +113,13 @@ double explained_part() {
   engine.wait_all();
   engine.profiler().stop();
   boost::json::value json = written_by(engine.profiler());
+  std::vector<std::pair<double, std::string>> longest;  // as they ran: on a busy machine not as they were asked to
+  for (const auto& e : json.at("traceEvents").as_array()) {
+    if (e.at("ph").as_string() != "X" || e.at("cat").as_string() != "operator") continue;
+    longest.emplace_back(-e.at("dur").to_number<double>(), std::string(e.at("name").as_string()));
+  }
+  std::sort(longest.begin(), longest.end());
+  REQUIRE(longest.size() == 4);
   for (const auto& e : json.at("traceEvents").as_array()) {
     if (e.at("name").as_string() != "waitall") continue;
     std::string text(e.at("args").at("waited for").as_string());
@@ -121,9 +128,9 @@ double explained_part() {
     std::string first, second, third, unit;
     double a = 0, b = 0, c = 0;
     in >> first >> a >> unit >> second >> b >> unit >> third >> c;
-    CHECK(first == "dot");
-    CHECK(second == "exp");
-    CHECK(third == "relu");
+    CHECK(first == longest[0].second);
+    CHECK(second == longest[1].second);
+    CHECK(third == longest[2].second);
     return (a + b + c) * 1e3 / e.at("dur").to_number<double>();
   }
   FAIL("the trace has no wait");
