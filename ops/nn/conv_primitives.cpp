@@ -92,17 +92,41 @@ struct Made {
   bool reference = false;
 };
 
+// What results [out, out + out_rows) of the first spatial axis need.
+struct Rows {
+  int64_t out, out_rows, in, in_rows, pad_before, pad_after;
+};
+
+// In so many parts of about one size. None where a part would see nothing but the border.
+std::vector<Rows> rows_of_parts(const ConvGeometry& g, int64_t parts) {
+  std::vector<Rows> all;
+  for (int64_t i = 0; i < parts; ++i) {
+    const int64_t out = g.out[0] * i / parts, out_end = g.out[0] * (i + 1) / parts;
+    const int64_t begin = out * g.stride[0] - g.pad[0];
+    const int64_t end = (out_end - 1) * g.stride[0] - g.pad[0] + (g.kernel[0] - 1) * g.dilate[0] + 1;
+    const int64_t in = std::max<int64_t>(begin, 0), in_end = std::min(end, g.in[0]);
+    if (out == out_end || in >= in_end) return {};
+    all.push_back({out, out_end - out, in, in_end - in, in - begin, end - in_end});
+  }
+  return all;
+}
+
 // The primitive for `images` images in one candidate's layouts; nothing when oneDNN has none. `weights`: their layout,
-// or null to let oneDNN choose.
+// or null to let oneDNN choose. `rows`: null for all.
 std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t images, const Candidate& candidate,
                              bool bias, const Desc* weights,
-                             dnnl::algorithm algorithm = dnnl::algorithm::convolution_direct) {
-  const Dims in_dims = image_dims(images, g.in_channels, g.in, g.axes);
-  const Dims out_dims = image_dims(images, g.out_channels, g.out, g.axes);
+                             dnnl::algorithm algorithm = dnnl::algorithm::convolution_direct,
+                             const Rows* rows = nullptr) {
+  Dims in_dims = image_dims(images, g.in_channels, g.in, g.axes);
+  Dims out_dims = image_dims(images, g.out_channels, g.out, g.axes);
   Dims weight_dims = image_dims(g.out_channels / g.groups, g.in_channels / g.groups, g.kernel, g.axes);
   if (g.groups > 1) weight_dims.insert(weight_dims.begin(), g.groups);
   const Dims stride = without(g.stride, g.axes, 0), dilate = without(g.dilate, g.axes, 1);
-  const Dims pad = without(g.pad, g.axes, 0);
+  Dims pad = without(g.pad, g.axes, 0), pad_after = pad;
+  if (rows) {
+    in_dims[2] = rows->in_rows, out_dims[2] = rows->out_rows;
+    pad[0] = rows->pad_before, pad_after[0] = rows->pad_after;
+  }
   const Desc x = candidate.in ? image_desc(in_dims, *candidate.in) : onednn::any(in_dims);
   const Desc y = candidate.out ? image_desc(out_dims, *candidate.out) : onednn::any(out_dims);
   const Desc w = weights ? *weights : onednn::any(weight_dims);
@@ -129,7 +153,7 @@ std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t image
     const dnnl::convolution_forward::primitive_desc forward(
         dnnl::convolution_forward::desc(use, algorithm, x,
                                         kind == ConvKind::forward ? w : onednn::any(weight_dims), b, y, stride, dilate,
-                                        pad, pad),
+                                        pad, pad_after),
         onednn::attributes(), onednn::engine());
     if (kind == ConvKind::forward) {
       Arguments args{{DNNL_ARG_SRC, forward.src_desc()},
@@ -140,7 +164,7 @@ std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t image
     }
     if (kind == ConvKind::backward_data) {
       const dnnl::convolution_backward_data::primitive_desc desc(
-          dnnl::convolution_backward_data::desc(algorithm, x, w, y, stride, dilate, pad, pad), onednn::attributes(),
+          dnnl::convolution_backward_data::desc(algorithm, x, w, y, stride, dilate, pad, pad_after), onednn::attributes(),
           onednn::engine(), forward);
       return finish("convolution backward data", desc, desc.diff_src_desc(), desc.diff_dst_desc(), desc.weights_desc(),
                     {{DNNL_ARG_DIFF_DST, desc.diff_dst_desc()},
@@ -148,7 +172,7 @@ std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t image
                      {DNNL_ARG_DIFF_SRC, desc.diff_src_desc()}});
     }
     const dnnl::convolution_backward_weights::primitive_desc desc(
-        dnnl::convolution_backward_weights::desc(algorithm, x, w, b, y, stride, dilate, pad, pad), onednn::attributes(),
+        dnnl::convolution_backward_weights::desc(algorithm, x, w, b, y, stride, dilate, pad, pad_after), onednn::attributes(),
         onednn::engine(), forward);
     Arguments args{{DNNL_ARG_DIFF_DST, desc.diff_dst_desc()},
                    {DNNL_ARG_SRC, desc.src_desc()},
@@ -232,10 +256,11 @@ struct Cuts {
     for (int64_t slices = 2; slices <= 8; slices *= 2) {
       const bool fits = kind == ConvKind::forward && g.groups == 1 && g.out_channels % (slices * 16) == 0;
       if (fits && slices * g.batch <= 8) add({1, slices});
+      if (kind == ConvKind::forward && slices * g.batch <= 8) add({1, 1, slices});
     }
   }
-  void add(ConvCut cut) {
-    if (count == 0 || cut.piece != all[0].piece || cut.slices != all[0].slices) all[size_t(count++)] = cut;
+  void add(const ConvCut& cut) {
+    if (count == 0 || cut != all[0]) all[size_t(count++)] = cut;
   }
 };
 
@@ -249,7 +274,14 @@ struct Way {
 
 Way way_by_rules(ConvKind kind, const ConvGeometry& g, ImageLayout in, ImageLayout out, bool winograd) {
   winograd = winograd && kind == ConvKind::forward && winograd_pays(g);
-  return {winograd, winograd ? winograd_cut(g) : cut_by_rules(kind, g), candidates(kind, g, in, out)};
+  Way way{winograd, winograd ? winograd_cut(g) : cut_by_rules(kind, g), candidates(kind, g, in, out)};
+  // Parts of an image keep the kernel's full width of channels, and lie in one piece where channels are last. With few
+  // positions and many weights slices are better: each thread then reads its own weights only.
+  const bool is_last = in == ImageLayout::channels_last && out == ImageLayout::channels_last;
+  if (!winograd && way.cut.slices > 1 && is_last && g.out_positions() >= 400) {
+    way.cut = {1, 1, way.cut.slices};
+  }
+  return way;
 }
 
 constexpr Candidate inner_layouts[] = {{ImageLayout::channels_last, ImageLayout::channels_last},
@@ -267,11 +299,29 @@ Way way_of_variant(ConvKind kind, const ConvGeometry& g, uint8_t variant) {
           winograd ? std::span<const Candidate>() : std::span(inner_layouts).subspan(algorithm, 1), true};
 }
 
+// The primitives of the parts, all with the weights in one layout; false where oneDNN has none.
+bool make_parts(ConvSet& set, const ConvGeometry& g, int64_t parts, bool bias, Made& first) {
+  constexpr Candidate channels_last{ImageLayout::channels_last, ImageLayout::channels_last};
+  for (const Rows& rows : rows_of_parts(g, parts)) {
+    const bool is_first = set.parts.empty();
+    auto made = try_make(ConvKind::forward, g, 1, channels_last, bias, is_first ? nullptr : &first.weights,
+                         dnnl::algorithm::convolution_direct, &rows);
+    if (!made || made->reference) {
+      set.parts.clear();
+      return false;
+    }
+    set.parts.push_back({std::move(made->run), rows.out, rows.out_rows, rows.in});
+    if (is_first) first = std::move(*made);
+  }
+  return !set.parts.empty();
+}
+
 }  // namespace
 
 std::string ConvSet::implementation() const {
-  std::string text = full.implementation() + ' ' + name_of(in);
+  std::string text = (parts.empty() ? full : parts[0].run).implementation() + ' ' + name_of(in);
   if (out != in) text += fmt::format(" to {}", name_of(out));
+  if (!parts.empty()) text += fmt::format(" in {} parts", parts.size());
   return slices > 1 ? text + fmt::format(" in {} slices", slices) : text;
 }
 
@@ -286,8 +336,8 @@ onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const Conv
   const auto [winograd, cut, order, is_chosen] =
       c.variant ? way_of_variant(kind, g, c.variant) : way_by_rules(kind, g, in, out, c.winograd);
   g.out_channels /= cut.slices;
-  onednn::Key key('c', kind, winograd, c.variant, cut.slices, g.batch, g.groups, g.in_channels, g.out_channels, g.axes, in, out,
-                  bias);
+  onednn::Key key('c', kind, winograd, c.variant, cut.slices, cut.parts, g.batch, g.groups, g.in_channels,
+                  g.out_channels, g.axes, in, out, bias);
   for (const auto* values : {&g.in, &g.out, &g.kernel, &g.stride, &g.dilate, &g.pad}) {
     for (int64_t v : *values) key.add(v);
   }
@@ -295,11 +345,18 @@ onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const Conv
     auto set = std::make_unique<ConvSet>();
     set->slices = cut.slices;
     set->piece = cut.piece;
+    Made full;
+    const bool has_parts = cut.parts > 1 && out == ImageLayout::channels_last &&
+                           make_parts(*set, g, cut.parts, bias, full);
     auto by_name = winograd ? try_winograd(g, set->piece, bias) : std::nullopt;
-    if (winograd && is_chosen && !by_name) throw Error("[Convolution] oneDNN has no Winograd's algorithm for these sizes");
-    Made full = by_name ? std::move(*by_name) : make_first(kind, g, set->piece, order, bias);
+    if (by_name) full = std::move(*by_name);
+    if (is_chosen && (winograd ? !by_name : cut.parts > 1 && !has_parts)) {
+      throw Error("[Convolution] oneDNN has no implementation of this variant");
+    }
+    if (!by_name && !has_parts) full = make_first(kind, g, set->piece, order, bias);
     if (is_chosen && full.reference) throw Error("[Convolution] oneDNN has no fast implementation of this variant");
-    if (const int64_t rest = g.batch % set->piece) {
+    const int64_t rest = has_parts ? 0 : g.batch % set->piece;
+    if (rest) {
       // the tail must work in the layouts of the others; where oneDNN refuses, the batch stays in one piece
       auto tail = try_make(kind, g, rest, {full.in, full.out}, bias, &full.weights);
       if (tail && tail->reference == full.reference) {

@@ -1,6 +1,8 @@
 // The oneDNN primitives of a convolution: which layout they work in, and how a batch is cut.
 #pragma once
 
+#include <vector>
+
 #include "kaon/ops/nn/conv_geometry.h"
 #include "kaon/ops/nn/image_layout.h"
 #include "kaon/ops/nn/onednn.h"
@@ -9,9 +11,16 @@ namespace kaon {
 
 enum class ConvKind { forward, backward_data, backward_weight };
 
+// A part of the first spatial axis of every image, by its own primitive: what it writes, and what it reads for that.
+struct ConvPiece {
+  onednn::Primitive run;
+  int64_t out = 0, out_rows = 0, in = 0;
+};
+
 struct ConvSet : KernelState {
   int64_t piece = 0;           // images per piece
   int64_t slices = 1;          // forward: parts of the output channels, each with primitives of its own size
+  std::vector<ConvPiece> parts;  // forward, channels last: of each image, in place of `full`; most often none
   onednn::Primitive full;      // forward: x w y [bias]; backward_data: dy w dx; backward_weight: dy x dw [db]
   onednn::Primitive tail;      // for the last piece when it is smaller
   ImageLayout in{}, out{};     // layouts of x and y in which they work

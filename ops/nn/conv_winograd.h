@@ -11,9 +11,11 @@ namespace kaon {
 // nothing.
 bool winograd_pays(const ConvGeometry& g);
 
-// Images per piece, which divide the batch, and slices of the output channels; fixed by the sizes.
+// Images per piece; where these are single ones, slices of the output channels, or parts of the first spatial axis.
+// Fixed by the sizes.
 struct ConvCut {
-  int64_t piece = 1, slices = 1;
+  int64_t piece = 1, slices = 1, parts = 1;
+  friend bool operator==(const ConvCut&, const ConvCut&) = default;
 };
 ConvCut winograd_cut(const ConvGeometry& g);
 
