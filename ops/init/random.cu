@@ -145,10 +145,10 @@ struct WritePartner {
   __device__ void operator()(int64_t i) const { partner[i] = shuffle_partner(key, i, rows); }
 };
 
-// The order that all steps give, without making them one after the other. Step i takes for good what its partner's place
-// holds: what the step before with the same partner, k, has put there, which is what place k held when step k began; the
-// place's own row, if there was none. `steps` are sorted by partner. What a place holds is found by going from step to
-// step, of which there are as many as the logarithm of the rows, on average, where it is most.
+// The order that all steps give, without making them one after the other. Step i takes for good what its partner's
+// place holds: what the step before with the same partner, k, has put there, which is what place k held when step k
+// began; the place's own row, if there was none. `steps` are sorted by partner. What a place held is found by going
+// back from step to step: one on average, and not much more than the logarithm of the rows at most.
 struct ShuffledRow {
   RandomKey key;
   int64_t rows;

@@ -167,13 +167,12 @@ struct Sums {
   const T* src;
   __device__ Acc of(Acc sum, int64_t k, int64_t end, int64_t o, int64_t column) const {
     const T* from = src + o * count * inner.divisor() + column;
-    return add_in_order(sum, k, end,
-                        [&](int64_t i) { return Acc(from[contributions.order[i] * inner.divisor()]); });
+    return add_in_order(sum, k, end, [&](int64_t i) { return Acc(from[contributions.order[i] * inner.divisor()]); });
   }
 };
 
-// pieces[o, s, :] for s < slots: of the piece that begins among the sorted contributions from s * piece on; no two begin
-// among the same.
+// pieces[o, s, :] for s < slots: of the piece that begins among the sorted contributions from s * piece on; no two
+// begin among the same.
 template <class T>
 struct AddPieces {
   using Acc = accumulate_t<T>;
@@ -208,8 +207,8 @@ struct AddRows {
     int64_t whole = (end - begin) / piece;
     if (whole < 2) whole = 0;
     const int64_t first = o * slots + begin / piece;
-    const Acc sum = add_in_order(Acc(0), 0, whole,
-                                 [&](int64_t k) { return pieces[(first + k) * sums.inner.divisor() + column]; });
+    const Acc sum =
+        add_in_order(Acc(0), 0, whole, [&](int64_t k) { return pieces[(first + k) * sums.inner.divisor() + column]; });
     dst[i] = T(sums.of(sum, begin + whole * piece, end, o, column));
   }
 };
