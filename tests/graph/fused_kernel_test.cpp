@@ -111,14 +111,6 @@ Graph check_fusion(const Graph& g, const std::vector<TensorMeta>& metas, uint32_
   return fused;
 }
 
-Symbol apply(const OpDef& def, const Attributes& attrs, const std::vector<Symbol>& inputs) {
-  std::vector<const Symbol*> pointers;
-  for (const Symbol& s : inputs) pointers.push_back(&s);
-  Symbol out;
-  Symbol::apply(def, attrs.get(), pointers, std::span<Symbol>(&out, 1), std::source_location::current(), {});
-  return out;
-}
-
 // Calls of every pointwise operator on x, y and z that takes this dtype, with several attributes.
 std::vector<Symbol> calls(DType dtype, const Shape& shape) {
   const std::vector<std::string> names{"x", "y", "z"};
