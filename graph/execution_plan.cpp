@@ -73,8 +73,13 @@ ExecutionPlan::ExecutionPlan(Graph graph, const PlanOptions& options, std::optio
 void ExecutionPlan::add_step(uint32_t number) {
   const Node& n = graph_.nodes[number];
   Half& half = halves_[size_t(n.phase)];
-  const bool on_gpu = options_.device.type != DeviceType::cpu;
-  Step step{.kernel = on_gpu ? gpu_kernel(*n.op) : n.op->cpu,
+  Kernel kernel = n.op->cpu;
+  if (options_.device.type != DeviceType::cpu) {
+    const GpuKernel& on_gpu = gpu_kernel(*n.op);
+    if (on_gpu.prepare) on_gpu.prepare(n.attrs.get(), options_.device.index);
+    kernel = on_gpu.run;
+  }
+  Step step{.kernel = kernel,
             .attrs = n.attrs.get(),
             .node = &n,
             .first_view = uint32_t(views_.size()),

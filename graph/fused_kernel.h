@@ -39,5 +39,6 @@ struct FusedKernel {
 };
 void run_cpu(const FusedKernel& op, KernelContext& c);  // throws StateError
 void run_cuda(const FusedKernel& op, KernelContext& c);
+void prepare_cuda(const FusedKernel& op, int device);  // compiles; throws DeviceError
 
 }  // namespace kaon

@@ -5,18 +5,19 @@
 
 #include "kaon/engine/backend.h"
 #include "kaon/engine/error.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 namespace {
 
-using Table = std::unordered_map<std::string_view, Kernel>;
+using Table = std::unordered_map<std::string_view, GpuKernel>;
 
-void add(void* table, std::string_view op, Kernel kernel) { static_cast<Table*>(table)->emplace(op, kernel); }
+void add(void* table, std::string_view op, const GpuKernel& kernel) { static_cast<Table*>(table)->emplace(op, kernel); }
 
 const Table& kernels() {
   static const auto* table = [] {
     auto* made = new Table;
-    using List = void (*)(void (*)(void*, std::string_view, Kernel), void*);
+    using List = void (*)(AddKernel, void*);
     if (auto list = reinterpret_cast<List>(gpu_library_function("kaon_cuda_kernels"))) list(add, made);
     return made;
   }();
@@ -25,7 +26,7 @@ const Table& kernels() {
 
 }  // namespace
 
-Kernel gpu_kernel(const OpDef& def) {
+const GpuKernel& gpu_kernel(const OpDef& def) {
   const auto found = kernels().find(def.name());
   if (found != kernels().end()) return found->second;
   throw DeviceError("[" + std::string(def.name()) + "] has no kernel for GPUs; copy the arrays with as_in_context(cpu())");

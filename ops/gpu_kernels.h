@@ -1,13 +1,25 @@
-// The kernels that libkaon_cuda.so has.
+// The kernels that libkaon_cuda.so has. A light header.
 #pragma once
 
-#include "kaon/ops/op_def.h"
+#include <string_view>
+
+#include "kaon/ops/view.h"
 
 namespace kaon {
 
+struct OpDef;
+
 using Kernel = void (*)(const void* attrs, KernelContext&);
 
+struct GpuKernel {
+  Kernel run;
+  // What takes long and needs no arrays, done before the first launch on this device: compiling. Null: there is
+  // nothing. Throws DeviceError. Thread safety: any thread.
+  void (*prepare)(const void* attrs, int device) = nullptr;
+};
+using AddKernel = void (*)(void* table, std::string_view op, const GpuKernel& kernel);
+
 // Throws DeviceError when the operator has none. Thread safety: any thread.
-Kernel gpu_kernel(const OpDef& def);
+const GpuKernel& gpu_kernel(const OpDef& def);
 
 }  // namespace kaon

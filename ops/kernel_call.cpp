@@ -84,7 +84,8 @@ void launch_kernel(OpNode& op, RunContext& run) {
   auto array = [&](size_t i) { return call.arrays()[i]; };
   launch.updates_are_whole = true;
   try {
-    call_kernel(call, gpu_kernel(*call.def), call.attrs(), array, call.is_random ? call.key() : RandomKey{}, launch);
+    const Kernel kernel = gpu_kernel(*call.def).run;
+    call_kernel(call, kernel, call.attrs(), array, call.is_random ? call.key() : RandomKey{}, launch);
   } catch (...) {
     run.updates_are_whole = launch.updates_are_whole;
     throw;

@@ -9,8 +9,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <utility>
 
-#include "kaon/engine/cuda/check.h"
+#include "kaon/engine/cuda/cuda_device.h"
 #include "kaon/engine/cuda/nvrtc.h"
 #include "kaon/engine/error.h"
 #include "kaon/ops/cuda/kernel_prelude.h"
@@ -97,13 +98,14 @@ cudaKernel_t load(const std::string& code, const char* name) {
 
 cudaKernel_t compiled_kernel(const std::string& source, const char* name, int device) {
   static std::mutex mutex;
-  static auto* entries = new std::map<std::string, Entry, std::less<>>;  // by what the code depends on
-  const std::string key = fmt::format("{}\n{}{}", compiler_name(device), kernel_prelude(), source);
+  static auto* entries = new std::map<std::pair<std::string, std::string>, Entry>;  // by compiler and source
+  const std::string compiler = compiler_name(device);
   std::unique_lock lock(mutex);
-  Entry& entry = (*entries)[key];
+  Entry& entry = (*entries)[{compiler, source}];
   lock.unlock();
   std::lock_guard compiling(entry.mutex);
   if (entry.kernel) return entry.kernel;
+  const std::string key = fmt::format("{}\n{}{}", compiler, kernel_prelude(), source);
   const fs::path folder = cache_folder();
   const fs::path file = folder / fmt::format("{:016x}.kernel", hash_of(key));
   if (!folder.empty()) {
@@ -118,6 +120,13 @@ cudaKernel_t compiled_kernel(const std::string& source, const char* name, int de
   entry.kernel = load(code, name);
   if (!folder.empty()) write_code(file, key, code);
   return entry.kernel;
+}
+
+void prepare_kernel(const std::string& source, const char* name, int device) {
+  const DeviceScope scope(device);
+  cudaFuncAttributes attributes;  // who asks for them has the code loaded
+  const cudaKernel_t kernel = compiled_kernel(source, name, device);
+  check(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel)), name);
 }
 
 }  // namespace kaon::cuda

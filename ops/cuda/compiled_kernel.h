@@ -13,4 +13,8 @@ namespace kaon::cuda {
 // compiles. Throws DeviceError. Thread safety: any thread; those that ask for the same kernel wait for the first.
 cudaKernel_t compiled_kernel(const std::string& source, const char* name, int device);
 
+// Does what takes long about it, any device being current: compiles, and loads the code onto the device, which the
+// first launch would wait for. Throws DeviceError. Thread safety: any thread.
+void prepare_kernel(const std::string& source, const char* name, int device);
+
 }  // namespace kaon::cuda

@@ -1,18 +1,18 @@
 // The operators that have a CUDA kernel, with it.
 #pragma once
 
-#include <string_view>
-
-#include "kaon/ops/view.h"
+#include "kaon/ops/gpu_kernels.h"
 
 namespace kaon::cuda {
 
-using Kernel = void (*)(const void* attrs, KernelContext&);
-using AddKernel = void (*)(void* table, std::string_view op, Kernel kernel);
-
+// run_cuda(op, context) launches it; prepare_cuda(op, device) is for those that have something to prepare.
 template <class Op>
 void add_kernel(AddKernel add, void* table) {
-  add(table, Op::traits.name, [](const void* attrs, KernelContext& c) { run_cuda(*static_cast<const Op*>(attrs), c); });
+  GpuKernel kernel{[](const void* attrs, KernelContext& c) { run_cuda(*static_cast<const Op*>(attrs), c); }};
+  if constexpr (requires(const Op& op) { prepare_cuda(op, 0); }) {
+    kernel.prepare = [](const void* attrs, int device) { prepare_cuda(*static_cast<const Op*>(attrs), device); };
+  }
+  add(table, Op::traits.name, kernel);
 }
 
 // Calls add(table, ...) for every operator of all_ops.h.

@@ -5,6 +5,7 @@
 #include "kaon/ops/cuda/random.cuh"
 #include "kaon/ops/elementwise/convert.h"
 #include "kaon/ops/init/random_math.h"
+#include "kaon/ops/movement/index_list.cuh"
 
 namespace kaon {
 namespace {
@@ -131,41 +132,43 @@ struct DrawClass {
   }
 };
 
-// Where row i of a shuffle takes its partner from.
-struct ShufflePartner {
+// Step i of a shuffle exchanges row i with a row from i on: this one.
+__device__ int64_t shuffle_partner(const RandomKey& key, int64_t i, int64_t rows) {
+  const Philox4 w = random_block(key.seed, key.offset, uint64_t(i));
+  return i + int64_t(uniform_below(w.v[0], w.v[1], uint64_t(rows - i)));
+}
+
+struct WritePartner {
+  RandomKey key;
   int64_t rows;
   int64_t* partner;
-  __device__ void operator()(int64_t i, const Philox4& w) const {
-    partner[i] = i + int64_t(uniform_below(w.v[0], w.v[1], uint64_t(rows - i)));
-  }
+  __device__ void operator()(int64_t i) const { partner[i] = shuffle_partner(key, i, rows); }
 };
 
-// Each exchange depends on those before it, so one thread makes them all; up to `quick_rows` where that takes a few
-// cycles.
-constexpr int quick_rows = 24576;
-
-template <class I>
-__device__ void exchange(int64_t rows, const int64_t* partner, I* order) {
-  for (int64_t i = 0; i + 1 < rows; ++i) {
-    const int64_t j = partner[i];
-    const I from = order[j];
-    order[j] = order[i];
-    order[i] = from;
+// The order that all steps give, without making them one after the other. Step i takes for good what its partner's
+// place holds: what the step before with the same partner, k, has put there, which is what place k held when step k
+// began; the place's own row, if there was none. `steps` are sorted by partner. What a place held is found by going
+// back from step to step: one on average, and not much more than the logarithm of the rows at most.
+struct ShuffledRow {
+  RandomKey key;
+  int64_t rows;
+  cuda::Contributions steps;
+  int64_t* taken;  // by step
+  __device__ void operator()(int64_t at) const {
+    const int64_t i = steps.order[at], partner = shuffle_partner(key, i, rows);
+    taken[i] = at > steps.start[partner] ? held(steps.order[at - 1]) : partner;
   }
-}
-
-__global__ void exchange_kernel(int64_t rows, const int64_t* partner, int64_t* order) {
-  __shared__ uint16_t quick[quick_rows];
-  const bool is_quick = rows <= quick_rows;
-  for (int64_t i = threadIdx.x; i < rows; i += blockDim.x) {
-    if (is_quick) quick[i] = uint16_t(i);
-    else order[i] = i;
+  // What place k holds when step k begins: only steps up to k have it as their partner.
+  __device__ int64_t held(int64_t k) const {
+    for (;;) {
+      const int64_t first = steps.start[k];
+      int64_t last = steps.start[k + 1] - 1;
+      if (last >= first && steps.order[last] == k) --last;
+      if (last < first) return k;
+      k = steps.order[last];
+    }
   }
-  __syncthreads();
-  if (threadIdx.x == 0) is_quick ? exchange(rows, partner, quick) : exchange(rows, partner, order);
-  __syncthreads();
-  for (int64_t i = threadIdx.x; is_quick && i < rows; i += blockDim.x) order[i] = quick[i];
-}
+};
 
 template <class Unit>
 struct TakeRows {
@@ -244,10 +247,11 @@ void run_cuda(const Shuffle&, KernelContext& c) {
   const TensorView& in = c.in(0);
   if (in.size() == 0) return;
   const int64_t rows = in.shape[0];
-  int64_t* order = static_cast<int64_t*>(c.run.workspace(2 * sizeof(int64_t) * size_t(rows)));
-  int64_t* partner = order + rows;
-  cuda::for_random_blocks(c, rows, 1, ShufflePartner{rows, partner});
-  cuda::launch(c, exchange_kernel, 1u, 1024u, rows, partner, order);
+  int64_t* partner = static_cast<int64_t*>(c.run.workspace(sizeof(int64_t) * size_t(rows)));
+  cuda::for_each(c, rows, WritePartner{c.random, rows, partner});
+  const cuda::Contributions steps = cuda::sort_contributions(c, partner, rows, rows);
+  int64_t* order = partner;  // sorted, it is not needed
+  cuda::for_each(c, rows, ShuffledRow{c.random, rows, steps, order});
   take_rows<Pack<uint32_t, 4>>(c, order) || take_rows<uint64_t>(c, order) || take_rows<uint32_t>(c, order) ||
       take_rows<uint16_t>(c, order) || take_rows<uint8_t>(c, order);
 }

@@ -141,29 +141,75 @@ struct FindStart {
   }
 };
 
+// The contributions from k to end, added to a sum in their order. Loads that wait together, for rows with many.
+template <class Acc, class Part>
+__device__ Acc add_in_order(Acc sum, int64_t k, int64_t end, const Part& part) {
+  constexpr int many = 8;
+  for (; k + many <= end; k += many) {
+    Acc parts[many];
+    for (int m = 0; m < many; ++m) parts[m] = part(k + m);
+    for (int m = 0; m < many; ++m) sum = Acc(sum + parts[m]);
+  }
+  for (; k < end; ++k) sum = Acc(sum + part(k));
+  return sum;
+}
+
+// A row of two pieces and more has a thread for each sum of a piece, and its sum is that of these in their order; what
+// is left over, less than a piece, comes last.
+constexpr int64_t piece = 256;
+
 template <class T>
-struct AddRows {
+struct Sums {
+  using Acc = accumulate_t<T>;
   Contributions contributions;
-  FastDivide inner, rows;
+  FastDivide inner;
   int64_t count;
   const T* src;
+  __device__ Acc of(Acc sum, int64_t k, int64_t end, int64_t o, int64_t column) const {
+    const T* from = src + o * count * inner.divisor() + column;
+    return add_in_order(sum, k, end, [&](int64_t i) { return Acc(from[contributions.order[i] * inner.divisor()]); });
+  }
+};
+
+// pieces[o, s, :] for s < slots: of the piece that begins among the sorted contributions from s * piece on; no two
+// begin among the same.
+template <class T>
+struct AddPieces {
+  using Acc = accumulate_t<T>;
+  Sums<T> sums;
+  FastDivide slots;
+  Acc* pieces;
+  __device__ void operator()(int64_t i) const {
+    int64_t column = i;
+    int64_t slot = sums.inner.split(column);
+    const int64_t o = slots.split(slot), from = slot * piece;
+    const int64_t row = sums.contributions.rows[from + piece - 1];
+    const int64_t begin = sums.contributions.start[row], end = sums.contributions.start[row + 1];
+    const int64_t first = begin < from ? begin + (from - begin + piece - 1) / piece * piece : begin;
+    if (end - begin < 2 * piece || first + piece > end) return;
+    pieces[i] = sums.of(Acc(0), first, first + piece, o, column);
+  }
+};
+
+template <class T>
+struct AddRows {
+  using Acc = accumulate_t<T>;
+  Sums<T> sums;
+  FastDivide rows;
+  int64_t slots;
+  const Acc* pieces;
   T* dst;
   __device__ void operator()(int64_t i) const {
-    using Acc = accumulate_t<T>;
     int64_t column = i;
-    int64_t r = inner.split(column);
-    const int64_t o = rows.split(r), end = contributions.start[r + 1];
-    const T* from = src + o * count * inner.divisor() + column;
-    const auto part = [&](int64_t k) { return Acc(from[contributions.order[k] * inner.divisor()]); };
-    Acc sum = Acc(0);
-    int64_t k = contributions.start[r];
-    for (constexpr int many = 8; k + many <= end; k += many) {  // loads that wait together, for rows with many
-      Acc parts[many];
-      for (int m = 0; m < many; ++m) parts[m] = part(k + m);
-      for (int m = 0; m < many; ++m) sum = Acc(sum + parts[m]);
-    }
-    for (; k < end; ++k) sum = Acc(sum + part(k));
-    dst[i] = T(sum);
+    int64_t r = sums.inner.split(column);
+    const int64_t o = rows.split(r);
+    const int64_t begin = sums.contributions.start[r], end = sums.contributions.start[r + 1];
+    int64_t whole = (end - begin) / piece;
+    if (whole < 2) whole = 0;
+    const int64_t first = o * slots + begin / piece;
+    const Acc sum =
+        add_in_order(Acc(0), 0, whole, [&](int64_t k) { return pieces[(first + k) * sums.inner.divisor() + column]; });
+    dst[i] = T(sums.of(sum, begin + whole * piece, end, o, column));
   }
 };
 
@@ -190,16 +236,19 @@ Contributions sort_contributions(KernelContext& c, int64_t* keys, int64_t count,
     std::swap(order, other_order);
   }
   for_each(c, rows + 1, FindStart{keys, count, start});
-  return {start, order};
+  return {start, order, keys};
 }
 
 void add_contributions(KernelContext& c, const Contributions& contributions, int64_t count, int64_t rows, int64_t outer,
                        int64_t inner, const void* src, void* dst, DType dtype) {
   dispatch_all("scatter_add", dtype, [&]<class T>() {
     if constexpr (!std::is_same_v<T, bool>) {
-      for_each(c, outer * rows * inner,
-               AddRows<T>{contributions, FastDivide(inner), FastDivide(rows), count, static_cast<const T*>(src),
-                          static_cast<T*>(dst)});
+      using Acc = accumulate_t<T>;
+      const Sums<T> sums{contributions, FastDivide(inner), count, static_cast<const T*>(src)};
+      const int64_t slots = count < 2 * piece ? 0 : count / piece, n = outer * slots * inner;
+      Acc* pieces = n == 0 ? nullptr : static_cast<Acc*>(c.run.workspace(size_t(n) * sizeof(Acc)));
+      for_each(c, n, AddPieces<T>{sums, FastDivide(slots), pieces});
+      for_each(c, outer * rows * inner, AddRows<T>{sums, FastDivide(rows), slots, pieces, static_cast<T*>(dst)});
     }
   });
 }

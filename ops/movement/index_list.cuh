@@ -89,10 +89,12 @@ void gather_rows(KernelContext& c, const P& positions, int64_t count, int64_t ro
              TakenRows<P>{FastDivide(inner / factor), FastDivide(count), rows, positions});
 }
 
-// The contributions to every row: those of row r are order[start[r]] to order[start[r + 1]], ascending.
+// The contributions to every row: those of row r are order[start[r]] to order[start[r + 1]], ascending; rows[i] is the
+// row of contribution order[i].
 struct Contributions {
   const int64_t* start;
   const int64_t* order;
+  const int64_t* rows;
 };
 
 // Of count > 0 keys below `rows`. Destroys the keys.
@@ -109,7 +111,8 @@ struct WriteKey {
 };
 
 // dst[o, positions(j), :] += src[o, j, :] as on the CPU: dst (outer, rows, inner) is zeroed first, and each of its rows
-// adds its contributions in order of j, 16-bit floats in float32. Any dtype but bool.
+// adds its contributions in order of j, 16-bit floats in float32; a row with very many adds sums of pieces of them,
+// always the same ones. Any dtype but bool.
 template <class P>
 void scatter_add(KernelContext& c, const P& positions, int64_t count, int64_t rows, int64_t outer, int64_t inner,
                  const void* src, void* dst, DType dtype) {

@@ -43,10 +43,14 @@ constinit const OpDef Dropout::def = make_op_def<Dropout>();
 void Dropout::infer(InferContext& c) const {
   c.expect_floating();
   if (!(p >= 0 && p <= 1)) c.fail_value("p must lie in [0, 1], got " + to_text(p));
-  Shape mask = c.shape(0);
-  for (int64_t axis : axes) mask[normalize_axis(axis, mask.ndim(), c.op())] = 1;
   c.set_output(0, c.shape(0), c.dtype());
-  c.set_output(1, mask, c.dtype());
+  c.set_output(1, mask_shape(c.shape(0)), c.dtype());
+}
+
+Shape Dropout::mask_shape(const Shape& data) const {
+  Shape mask = data;
+  for (int64_t axis : axes) mask[normalize_axis(axis, mask.ndim(), "Dropout")] = 1;
+  return mask;
 }
 
 void Dropout::grad(GradContext& g) const {
@@ -55,7 +59,7 @@ void Dropout::grad(GradContext& g) const {
 
 void run_cpu(const Dropout& op, KernelContext& c) {
   const TensorView x = c.in(0), y = c.out();
-  TensorView mask = c.out(1);
+  TensorView mask{c.out(1).data, op.mask_shape(x.shape), x.dtype};  // nobody may have asked for it
   if (op.p == 0 || (!c.training && op.mode == DropoutMode::training)) {
     if (mask.data) fill(mask, 1, c.run);
     return copy_bytes(c.run, x.data, y.data, y.bytes());

@@ -27,6 +27,7 @@ struct Dropout {
   const OpTraits& traits_of() const { return mode == DropoutMode::always ? always_traits : traits; }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  Shape mask_shape(const Shape& data) const;  // throws ShapeError
 };
 void run_cpu(const Dropout& op, KernelContext& c);
 void run_cuda(const Dropout& op, KernelContext& c);

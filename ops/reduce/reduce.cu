@@ -4,23 +4,12 @@
 
 namespace kaon {
 
-template <ReduceKind K>
-void run_cuda(const Reduce<K>& op, KernelContext& c) {
+void run_reduce_cuda(ReduceKind kind, const Shape& axis, bool exclude, KernelContext& c) {
   const TensorView& in = c.in(0);
-  const ReduceDims dims(in.shape, reduced_axes(op.axis, op.exclude, in.shape.ndim(), op.traits.name.data()));
+  const ReduceDims dims(in.shape, reduced_axes(axis, exclude, in.shape.ndim(), reduce_traits(kind).name.data()));
   cuda::Results results{.data = c.out().data, .dtype = c.out().dtype};
-  if (K == ReduceKind::mean) results.divisor = elements_per_result(dims.span());
-  cuda::reduce_dims(c, combine_of(K), in, dims.span(), false, results);
+  if (kind == ReduceKind::mean) results.divisor = elements_per_result(dims.span());
+  cuda::reduce_dims(c, combine_of(kind), in, dims.span(), false, results);
 }
-
-#define KAON_REDUCE(kind) template void run_cuda(const Reduce<ReduceKind::kind>&, KernelContext&);
-KAON_REDUCE(sum)
-KAON_REDUCE(mean)
-KAON_REDUCE(prod)
-KAON_REDUCE(max)
-KAON_REDUCE(min)
-KAON_REDUCE(nansum)
-KAON_REDUCE(nanprod)
-#undef KAON_REDUCE
 
 }  // namespace kaon

@@ -54,8 +54,11 @@ struct Reduce {
 };
 template <ReduceKind K>
 void run_cpu(const Reduce<K>& op, KernelContext& c);
+void run_reduce_cuda(ReduceKind kind, const Shape& axis, bool exclude, KernelContext& c);
 template <ReduceKind K>
-void run_cuda(const Reduce<K>& op, KernelContext& c);
+void run_cuda(const Reduce<K>& op, KernelContext& c) {
+  run_reduce_cuda(K, op.axis, op.exclude, c);
+}
 
 using Sum = Reduce<ReduceKind::sum>;
 using Mean = Reduce<ReduceKind::mean>;

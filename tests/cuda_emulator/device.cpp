@@ -240,6 +240,10 @@ unsigned long long kaon_emulator_graph_launches() {
   std::lock_guard lock(Emulator::get().mutex);
   return Emulator::get().graph_launches;
 }
+unsigned long long kaon_emulator_kernel_loads() {
+  std::lock_guard lock(Emulator::get().mutex);
+  return Emulator::get().kernel_loads;
+}
 const char* kaon_emulator_message() {
   thread_local std::string message;
   std::lock_guard lock(Emulator::get().mutex);

@@ -62,7 +62,7 @@ class Emulator {
   std::mutex mutex;
   std::condition_variable changed;  // a command has run or been added
   size_t memory_limit = size_t(8) << 30;
-  unsigned long long launches = 0, graph_launches = 0;
+  unsigned long long launches = 0, graph_launches = 0, kernel_loads = 0;
   std::vector<std::shared_ptr<Capture>> captures;  // going on
 
   // Says on stderr what is wrong with the program, for kaon_emulator_message() as well.

@@ -19,6 +19,7 @@ using namespace kaon_emulator;
 struct CUkern_st {
   const RtcKernel* table;
   std::shared_ptr<void> object;  // open as long as a launch is to run
+  std::set<int> devices;         // that have it: as with CUDA, from the first time that it is used there
 };
 struct CUlib_st {
   std::shared_ptr<void> object;
@@ -30,6 +31,15 @@ namespace {
 std::set<const void*>& kernels() {
   static auto* kernels = new std::set<const void*>;
   return *kernels;
+}
+
+// The kernel behind a handle, on this device; null when there is none. Under the mutex.
+CUkern_st* loaded(const void* function, int device) {
+  const auto found = kernels().find(function);
+  if (found == kernels().end()) return nullptr;
+  auto* kernel = static_cast<CUkern_st*>(const_cast<void*>(*found));
+  if (kernel->devices.insert(device).second) ++Emulator::get().kernel_loads;
+  return kernel;
 }
 
 // Null when it cannot be loaded. From a file, which dlopen() knows by its name: one not used before.
@@ -86,10 +96,20 @@ cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, co
   const void* table = dlsym(library->object.get(), fmt::format("kaon_emulator_kernel_{}", name).c_str());
   if (!table) return failed(cudaErrorSymbolNotFound);
   auto& made = library->kernels[name];
-  made = {static_cast<const RtcKernel*>(table), library->object};
+  made = {static_cast<const RtcKernel*>(table), library->object, {}};
   kernels().insert(&made);
   *kernel = &made;
   return cudaSuccess;
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* function) {
+  std::lock_guard lock(Emulator::get().mutex);
+  cudaError_t error;
+  Device* device = current_device(error);
+  if (!device) return failed(error);
+  if (!attributes) return failed(cudaErrorInvalidValue);
+  if (!loaded(function, device->index)) return failed(cudaErrorInvalidDeviceFunction);
+  return get_attributes(attributes);
 }
 
 // The arguments' values are copied now: theirs are the caller's variables.
@@ -98,8 +118,9 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* fu
   CUkern_st kernel;
   {
     std::lock_guard lock(Emulator::get().mutex);
-    if (!kernels().contains(function)) return failed(cudaErrorInvalidDeviceFunction);
-    kernel = *static_cast<const CUkern_st*>(function);
+    const CUkern_st* found = loaded(function, caller().device);
+    if (!found) return failed(cudaErrorInvalidDeviceFunction);
+    kernel = *found;
   }
   std::vector<size_t> offsets;
   size_t bytes = 0;

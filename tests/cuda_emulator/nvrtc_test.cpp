@@ -74,6 +74,13 @@ TEST_CASE("emulator: NVRTC compiles a kernel, which runs with the arguments of i
   REQUIRE(cudaLibraryGetKernel(&nothing, library, "nothing") == cudaSuccess);
   CHECK(cudaLibraryGetKernel(&nothing, library, "missing") == cudaErrorSymbolNotFound);
 
+  const unsigned long long loads = kaon_emulator_kernel_loads();
+  cudaFuncAttributes attributes;
+  REQUIRE(cudaFuncGetAttributes(&attributes, static_cast<const void*>(kernel)) == cudaSuccess);
+  CHECK(cudaFuncGetAttributes(&attributes, static_cast<const void*>(&loads)) == cudaErrorInvalidDeviceFunction);
+  CHECK(kaon_emulator_kernel_loads() == loads + 1);  // `nothing` has not been used
+  cudaGetLastError();
+
   constexpr int n = 100;
   std::vector<float> host(n);
   for (int i = 0; i < n; ++i) host[i] = float(i);
@@ -98,6 +105,7 @@ TEST_CASE("emulator: NVRTC compiles a kernel, which runs with the arguments of i
     scale = {};
     REQUIRE(cudaLaunchKernel(nothing, 1, 1, nullptr, 0, stream) == cudaSuccess);
   }
+  CHECK(kaon_emulator_kernel_loads() == loads + 2);
   REQUIRE(cudaLibraryUnload(library) == cudaSuccess);  // what has been launched runs all the same
   REQUIRE(cudaStreamSynchronize(stream) == cudaSuccess);
   std::vector<double> got(n);

@@ -61,15 +61,19 @@ NDArray values(const TensorMeta& meta, uint32_t seed) {
   return nd.array(v, meta.shape, {.dtype = DType::float64}).astype(meta.dtype).as_in_context(gpu(0));
 }
 
-std::vector<NDArray> run(const Graph& g, const std::vector<NDArray>& inputs) {
+IntrusivePtr<ExecutionPlan> plan_of(const Graph& g) {
   IntrusivePtr<ExecutionPlan> plan(new ExecutionPlan(g, {.device = gpu(0)}));
   plan->memory().check(plan->graph());
+  return plan;
+}
+std::vector<NDArray> run(ExecutionPlan& plan, const std::vector<NDArray>& inputs) {
   std::vector<const NDArray*> pointers;
   for (const NDArray& a : inputs) pointers.push_back(&a);
-  std::vector<NDArray> outputs(g.outputs.size());
-  plan->forward(pointers, outputs, {"test"}, false);
+  std::vector<NDArray> outputs(plan.graph().outputs.size());
+  plan.forward(pointers, outputs, {"test"}, false);
   return outputs;
 }
+std::vector<NDArray> run(const Graph& g, const std::vector<NDArray>& inputs) { return run(*plan_of(g), inputs); }
 
 // NaN equals NaN. Where a GPU may contract: within what that rounds otherwise, relative to numbers of that size.
 bool same_values(const NDArray& a, const NDArray& b) {
@@ -105,14 +109,6 @@ Graph check_fusion(const Graph& g, const std::vector<TensorMeta>& metas, uint32_
     REQUIRE(same_values(got[i], expected[i]));
   }
   return fused;
-}
-
-Symbol apply(const OpDef& def, const Attributes& attrs, const std::vector<Symbol>& inputs) {
-  std::vector<const Symbol*> pointers;
-  for (const Symbol& s : inputs) pointers.push_back(&s);
-  Symbol out;
-  Symbol::apply(def, attrs.get(), pointers, std::span<Symbol>(&out, 1), std::source_location::current(), {});
-  return out;
 }
 
 // Calls of every pointwise operator on x, y and z that takes this dtype, with several attributes.
@@ -367,6 +363,30 @@ TEST_CASE("fused kernel: threads that need the same kernel at once", "[graph][cu
   for (NDArray& result : got) threads.emplace_back([&] { result = run(g, {x})[0]; });
   for (std::thread& t : threads) t.join();
   for (const NDArray& result : got) CHECK(same_values(result, nd.tanh(x * 1.5 + 0.375)));
+}
+
+TEST_CASE("fused kernel: it is compiled and loaded when the plan is made; a launch finds it ready", "[graph][cuda]") {
+  if (!has_compiler()) return;
+  const std::vector<TensorMeta> metas{{{9, 9}, DType::float32}};
+  Graph g = passes::fuse_kernels(traced(sym.exp(sym.var("x") * -1.5 + 0.625), {"x"}, metas));
+  REQUIRE(count(g) == 1);
+  const NDArray x = values(metas[0], 3);
+  if (is_emulated()) {
+    const auto loads = reinterpret_cast<unsigned long long (*)()>(gpu_library_function("kaon_emulator_kernel_loads"));
+    const unsigned long long before = loads();
+    const auto plan = plan_of(g);
+    CHECK(loads() == before + 1);
+    for (int i = 0; i < 2; ++i) CHECK(same_values(run(*plan, {x})[0], nd.exp(x * -1.5 + 0.625)));
+    CHECK(loads() == before + 1);
+  }
+  Node& node = *std::find_if(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op == &FusedKernel::def; });
+  FusedKernel op = *static_cast<const FusedKernel*>(node.attrs.get());
+  KernelSource wrong = *op.source;
+  wrong.text += "not C++";
+  op.source = KernelSource::intern(wrong);
+  node.attrs = Attributes(FusedKernel::def, &op);
+  CHECK_THROWS_AS(plan_of(g), DeviceError);
+  CHECK_THROWS_WITH(plan_of(g), Contains("NVRTC") && Contains("fused") && Contains("error"));
 }
 
 // A process of its own: what is compiled once is in this one's memory.

@@ -361,8 +361,7 @@ TEST_CASE("fuse_sum: a residual block and its gradients") {
   Graph before = with_gradient(traced(y, names, inputs), {true, true, true, false, false, false, false, false});
   Graph after = check_pass([](Graph g) { return all(g, true); }, before, inputs, false, {.training = true});
   CHECK(fused(after) == "reluaddend+relu");
-  check_pass([](Graph g) { return channels_last(all(std::move(g), true)); }, before, inputs, false,
-             {.training = true});
+  check_pass([](Graph g) { return channels_last(all(std::move(g), true)); }, before, inputs, false, {.training = true});
 }
 
 TEST_CASE("fuse_sum: the result takes the addend's memory when nobody else needs it") {

@@ -91,14 +91,6 @@ Graph check_fusion(const Graph& g, uint32_t seed = 2) {
   return fused;
 }
 
-Symbol apply(const OpDef& def, const Attributes& attrs, const std::vector<Symbol>& inputs) {
-  std::vector<const Symbol*> pointers;
-  for (const Symbol& s : inputs) pointers.push_back(&s);
-  Symbol out;
-  Symbol::apply(def, attrs.get(), pointers, std::span<Symbol>(&out, 1), std::source_location::current(), {});
-  return out;
-}
-
 // Every pointwise operator there is, whatever its family.
 const std::vector<const OpDef*>& pointwise_operators() {
   static const auto* list = [] {

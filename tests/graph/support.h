@@ -38,6 +38,15 @@ inline NDArray numbers(const Shape& shape, uint32_t seed = 1) {
   return nd.array(v, shape);
 }
 
+// A call of any operator that has one output.
+inline Symbol apply(const OpDef& def, const Attributes& attrs, const std::vector<Symbol>& inputs) {
+  std::vector<const Symbol*> pointers;
+  for (const Symbol& s : inputs) pointers.push_back(&s);
+  Symbol out;
+  Symbol::apply(def, attrs.get(), pointers, std::span<Symbol>(&out, 1), std::source_location::current(), {});
+  return out;
+}
+
 // y = x; throws when it runs and x[0] is NaN.
 struct FailsOnNan {
   static constexpr OpTraits traits{.name = "_test_fails_on_nan", .in_mxnet = false};

@@ -18,8 +18,8 @@
 #include <thread>
 
 #include "kaon/asio.h"
-#include "kaon/engine/storage.h"
 #include "kaon/engine/generator.h"
+#include "kaon/engine/storage.h"
 #include "kaon/engine/task.h"
 #include "kaon/engine/when.h"
 #include "kaon/ops/functions.h"

@@ -93,13 +93,37 @@ TEST_CASE("gpu movement: indices of more than one tile of the sort", "[cuda]") {
   add(rows, Take{}, {in({300, 8}), index({5000}, -5, 310)});
   add(rows, Take{.mode = IndexMode::wrap}, {in({70000, 1}), index({2100}, -70000, 140000, DType::int32)});
   add(rows, Take{.axis = 1}, {in({3, 11, 5}), index({40, 60}, 0, 11, DType::int64)});
-  add(rows, Take{}, {in({9, 3}), index({4200}, 4, 5)});  // all the same
   add(rows, Embedding{.input_dim = 50, .output_dim = 16}, {index({7, 30}, 0, 50, DType::int32), in({50, 16})});
   add(rows, GatherNd{}, {in({40, 30, 6}), index({2, 2500}, -30, 30, DType::int32)});
   add(rows, GatherNd{}, {in({40, 30}), index({2, 5}, 0, 30)});
   add(rows, TakeGrad{.shape = Shape(300, 4)}, {in({5000, 4}), index({5000}, 0, 300)}, sums);
   add(rows, TakeGrad{.shape = Shape(6, 4)}, {in({0, 4}), index({0}, 0, 300)}, sums);
   check_gpu(rows, all_sums);
+}
+
+// Rows that take part very often are summed in pieces of 256.
+TEST_CASE("gpu movement: rows with many contributions", "[cuda]") {
+  Rows rows;
+  const auto add_sum = [&](const Shape& shape, int axis, const Shape& head, std::vector<double> to) {
+    const Input whole{.shape = head, .fill = Fill::integers, .low = 0, .high = 3};  // of which no sum is rounded
+    const int64_t count = int64_t(to.size());
+    add(rows, TakeGrad{.shape = shape, .axis = axis}, {whole, index({count}, std::move(to), DType::int32)}, sums);
+  };
+  std::vector<double> mixed, in_turn;  // indices
+  for (int64_t row = 0; int64_t contributions : {0, 1, 255, 256, 511, 512, 513, 700, 3, 767, 768, 1500}) {
+    mixed.insert(mixed.end(), size_t(contributions), double(row++));
+  }
+  for (size_t i = 0; i < mixed.size(); ++i) in_turn.push_back(mixed[i * 1009 % mixed.size()]);
+  const int64_t count = int64_t(mixed.size());
+  add_sum({13, 3}, 0, {count, 3}, mixed);
+  add_sum({13, 3}, 0, {count, 3}, in_turn);
+  add_sum({2, 13, 5}, 1, {2, count, 5}, in_turn);
+  add_sum({9}, 0, {512}, std::vector<double>(512, 4));
+  add_sum({9, 2}, 0, {4200, 2}, std::vector<double>(4200, 8));
+  check_gpu(rows, all_sums);
+  rows.clear();
+  add(rows, Take{}, {in({9, 3}), index({4200}, 4, 5)});
+  check_gpu(rows, {DType::float32, DType::float64}, 1e-5);  // in another order
 }
 
 TEST_CASE("gpu movement: one element per index", "[cuda]") {

@@ -184,6 +184,7 @@ cudaError_t cudaLibraryLoadData(cudaLibrary_t* library, const void* code, cudaJi
 cudaError_t cudaLibraryUnload(cudaLibrary_t library);
 cudaError_t cudaLibraryGetKernel(cudaKernel_t* kernel, cudaLibrary_t library, const char* name);
 // Of these the kernel has to be a cudaKernel_t.
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* kernel);
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* kernel, void** arguments);
 cudaError_t cudaLaunchKernel(const void* kernel, dim3 grid, dim3 block, void** arguments, size_t shared_bytes,
                              cudaStream_t stream);
@@ -228,6 +229,7 @@ void kaon_emulator_fail(int device);          // the next command fails, and the
 void kaon_emulator_set_memory(size_t bytes);  // of each device
 unsigned long long kaon_emulator_launches();  // kernels launched, those of graphs included
 unsigned long long kaon_emulator_graph_launches();
+unsigned long long kaon_emulator_kernel_loads();  // of kernels compiled at run time, onto a device: a launch loads, too
 const char* kaon_emulator_message();  // what was last complained about; empty if nothing was
 
 }  // extern "C"
