@@ -34,8 +34,39 @@ constinit const OpDef CondOp::def = make_def<CondOp, &CondOp::program>();
 constinit const OpDef ControlFlowGrad::def = make_def<ControlFlowGrad, &ControlFlowGrad::request>();
 constinit const OpDef ControlFlowKey::def = make_def<ControlFlowKey, &ControlFlowKey::training_only>();
 
-bool is_control_flow(const OpDef& op) {
-  return &op == &ForeachOp::def || &op == &WhileOp::def || &op == &CondOp::def || &op == &ControlFlowKey::def;
+bool is_control_flow(const OpDef& op) { return &op == &ForeachOp::def || &op == &WhileOp::def || &op == &CondOp::def; }
+
+const OpDef* find_control_flow(std::string_view name) {
+  for (const OpDef* op : {&ForeachOp::def, &WhileOp::def, &CondOp::def}) {
+    if (op->name() == name) return op;
+  }
+  return nullptr;
+}
+
+ControlKind control_kind(const OpDef& op) {
+  return &op == &ForeachOp::def ? ControlKind::foreach : &op == &WhileOp::def ? ControlKind::while_loop
+                                                                             : ControlKind::cond;
+}
+
+const ControlFlow& program_of(const OpDef& op, const void* attrs) {
+  switch (control_kind(op)) {
+    case ControlKind::foreach: return *static_cast<const ForeachOp*>(attrs)->program;
+    case ControlKind::while_loop: return *static_cast<const WhileOp*>(attrs)->program;
+    default: return *static_cast<const CondOp*>(attrs)->program;
+  }
+}
+
+Draws find_draws(std::span<const Graph> graphs) {
+  Draws draws;
+  for (const Graph& g : graphs) {
+    for (const Node& n : g.nodes) {
+      if (!n.op) continue;
+      const OpTraits& traits = n.op->traits_of(n.attrs.get());
+      draws.any |= traits.random;
+      draws.always |= traits.random && !traits.mode_dependent;
+    }
+  }
+  return draws;
 }
 
 template <ControlKind K>

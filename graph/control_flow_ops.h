@@ -18,7 +18,7 @@ template <ControlKind K>
 struct ControlFlowOp {
   const ControlFlow* program = nullptr;
   static constexpr OpTraits traits{.name = control_flow_op(K), .variadic = true};
-  static constexpr auto fields = std::tuple<>{};  // never in files
+  static constexpr auto fields = std::tuple<>{};  // in files it is a node with subgraphs: control_flow_file.h
   static const OpDef def;
   int num_inputs() const { return program->num_inputs(); }
   int num_outputs() const { return program->num_results(); }
@@ -55,7 +55,16 @@ struct ControlFlowKey {
 };
 void run_cpu(const ControlFlowKey& op, KernelContext& c);
 
-// Stands for a graph inside a node, or belongs to one: files cannot hold it.
+// A node with programs inside of it: one of the three operators.
 bool is_control_flow(const OpDef& op);
+const OpDef* find_control_flow(std::string_view name);  // nullptr: none of them
+ControlKind control_kind(const OpDef& op);
+const ControlFlow& program_of(const OpDef& op, const void* attrs);
+
+// Do these graphs draw random numbers, at least in training; in prediction too?
+struct Draws {
+  bool any = false, always = false;
+};
+Draws find_draws(std::span<const Graph> graphs);
 
 }  // namespace kaon

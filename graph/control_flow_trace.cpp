@@ -103,33 +103,17 @@ class Cutter {
   std::set<Key> known_;
 };
 
-// Checks the graphs and says whether they draw random numbers.
-struct Draws {
-  bool any = false, always = false;
-};
-Draws look_at(const Graph& g) {
-  Draws draws;
-  for (const Node& n : g.nodes) {
-    if (passes::updates_inputs(n, autograd::is_training())) checks::refuse_update(*n.op);
-    if (!n.op) continue;
-    const OpTraits& traits = n.op->traits_of(n.attrs.get());
-    draws.any |= traits.random;
-    draws.always |= traits.random && !traits.mode_dependent;
-  }
-  return draws;
-}
-
 template <ControlKind K>
 Symbols make_node(ControlFlow program, Symbols inputs, const Cutter& cutter, const std::source_location& site) {
   program.kind = K;
   inputs.insert(inputs.end(), cutter.captured().begin(), cutter.captured().end());
   program.num_captured = int(cutter.captured().size());
-  Draws draws;
   for (const Graph& g : program.graphs) {
-    const Draws of_graph = look_at(g);
-    draws.any |= of_graph.any;
-    draws.always |= of_graph.always;
+    for (const Node& n : g.nodes) {
+      if (passes::updates_inputs(n, autograd::is_training())) checks::refuse_update(*n.op);
+    }
   }
+  const Draws draws = find_draws(program.graphs);
   program.is_random = draws.any;
   if (draws.any) {
     const ControlFlowKey key{.training_only = !draws.always};
@@ -189,7 +173,9 @@ Step<Symbol> run(const While<Symbol>& loop) {
                       .num_outputs = int(step.outputs.size()),
                       .max_iterations = loop.max_iterations};
   program.graphs = {cutter.graph(results), cutter.graph(condition)};
-  if (look_at(program.graphs[1]).any) throw ValueError("[while_loop] the condition must not draw random numbers");
+  if (find_draws(std::span(program.graphs).subspan(1)).any) {
+    throw ValueError("[while_loop] the condition must not draw random numbers");
+  }
   return divided(make_node<ControlKind::while_loop>(std::move(program), loop.states, cutter, loop.site),
                  step.outputs.size());
 }

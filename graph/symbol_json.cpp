@@ -1,8 +1,6 @@
 // Symbols from files and to files.
 #include <fmt/format.h>
 
-#include <unordered_map>
-
 #include "kaon/graph/symbol.h"
 #include "kaon/graph/symbol_file.h"
 #include "kaon/graph/symbol_write.h"
@@ -61,19 +59,26 @@ std::vector<IntrusivePtr<SymbolNode>> make_nodes(SymbolFile& file) {
   return made;
 }
 
-std::shared_ptr<const SymbolFileInfo> make_info(SymbolFile& file, const std::vector<IntrusivePtr<SymbolNode>>& made,
-                                                const std::vector<SymbolEntry>& heads) {
+std::vector<SymbolEntry> make_heads(const SymbolFile& file, const std::vector<IntrusivePtr<SymbolNode>>& made) {
+  std::vector<SymbolEntry> heads;
+  for (const FileEntry& e : file.heads) heads.push_back({made[e.node], e.output});
+  return heads;
+}
+
+std::shared_ptr<const SymbolFileInfo> make_info(SymbolFile& file, const std::vector<IntrusivePtr<SymbolNode>>& made) {
   auto info = std::make_shared<SymbolFileInfo>();
   info->attrs_key = file.attrs_key;
   info->attrs = std::move(file.attrs);
   for (const FileEntry& e : file.heads) info->head_versions.push_back(e.version);
-  std::unordered_map<const SymbolNode*, size_t> index;
-  for (size_t i = 0; i < made.size(); ++i) index[made[i].get()] = i;
-  for (const SymbolNode* node : topological_order(heads)) {
-    const FileNode& from = file.nodes[index[node]];
-    auto& out = info->nodes.emplace_back();
-    out.outputs = from.outputs ? from.outputs : uint32_t(node->outputs.size());
+  for (size_t i = 0; i < made.size(); ++i) {
+    FileNode& from = file.nodes[i];
+    auto& out = info->nodes[made[i].get()];
+    out.outputs = from.outputs ? from.outputs : uint32_t(made[i]->outputs.size());
     for (const FileEntry& e : from.inputs) out.versions.push_back(e.version);
+    for (SymbolFile& sub : from.subgraphs) {
+      const auto inner = make_nodes(sub);
+      out.subgraphs.push_back({make_heads(sub, inner), sub.values, make_info(sub, inner)});
+    }
   }
   return info;
 }
@@ -84,10 +89,9 @@ Symbol Symbol::load_json(std::string_view text, const std::string& source) {
   SymbolFile file = parse_symbol_file(text, source);
   resolve_operators(file);
   const auto made = make_nodes(file);
-  std::vector<SymbolEntry> heads;
-  for (const FileEntry& e : file.heads) heads.push_back({made[e.node], e.output});
+  std::vector<SymbolEntry> heads = make_heads(file, made);
   // A file that does not say its version is older than today's layout: it is written as a new one.
-  auto info = file.attrs.empty() ? nullptr : make_info(file, made, heads);
+  auto info = file.attrs.empty() ? nullptr : make_info(file, made);
   Symbol symbol(std::move(heads));
   symbol.file_ = std::move(info);
   return symbol;

@@ -139,7 +139,14 @@ class Parser {
     } else if (key == "inputs") {
       entries(array(value, fmt::format("inputs of node {} '{}'", i, node.name)), node.inputs,
               fmt::format("inputs of node {} '{}'", i, node.name));
-    } else if (key == "control_deps" || key == "subgraphs") {
+    } else if (key == "subgraphs") {
+      for (const json::value& v : array(value, fmt::format("subgraphs of node {} '{}'", i, node.name))) {
+        SymbolFile& sub = node.subgraphs.emplace_back();
+        const size_t number = node.subgraphs.size() - 1;
+        sub.source = fmt::format("{}: node {} '{}': subgraph {}", file_.source, i, node.name, number);
+        Parser(sub, v).run();
+      }
+    } else if (key == "control_deps") {
       const json::array* list = value.if_array();
       if (!list || !list->empty()) file_.fail(i, fmt::format("has \"{}\", which Kaon cannot run", key));
     } else {
@@ -207,12 +214,14 @@ SymbolFile parse_symbol_file(std::string_view text, const std::string& source) {
   return file;
 }
 
-std::vector<uint32_t> file_order(const SymbolFile& file) {
+std::vector<uint32_t> file_order(const SymbolFile& file, FileRoots roots) {
   enum class State : uint8_t { fresh, open, done };
   std::vector<State> state(file.nodes.size(), State::fresh);
   std::vector<uint32_t> order;
   std::vector<std::pair<uint32_t, size_t>> stack;  // node, next input to visit
-  for (uint32_t root = 0; root < file.nodes.size(); ++root) {
+  const bool all = roots == FileRoots::all;
+  for (size_t i = 0; i < (all ? file.nodes.size() : file.heads.size()); ++i) {
+    const uint32_t root = all ? uint32_t(i) : file.heads[i].node;
     if (state[root] != State::fresh) continue;
     state[root] = State::open;
     stack.emplace_back(root, 0);

@@ -6,6 +6,8 @@
 #include <set>
 
 #include "kaon/engine/error.h"
+#include "kaon/graph/control_flow_file.h"
+#include "kaon/graph/control_flow_ops.h"
 #include "kaon/graph/symbol_file.h"
 #include "kaon/ops/registry.h"
 
@@ -63,6 +65,8 @@ void find_operators(SymbolFile& file) {
   std::set<std::string_view> seen;
   for (FileNode& node : file.nodes) {
     if (node.op == "null") continue;
+    node.def = find_control_flow(node.op);
+    if (node.def) continue;
     node.def = find_op(node.op);
     if (node.def && node.def->traits.in_mxnet) continue;
     node.def = nullptr;
@@ -166,16 +170,33 @@ void check_counts(const SymbolFile& file, size_t index, size_t& budget) {
   budget -= size_t(outputs);
 }
 
-}  // namespace
+void resolve(SymbolFile& file, size_t& budget);
 
-void resolve_operators(SymbolFile& file) {
+void resolve_control_flow(SymbolFile& file, size_t index, size_t& budget) {
+  std::vector<std::vector<uint32_t>> variables;
+  for (SymbolFile& sub : file.nodes[index].subgraphs) {
+    sub.mxnet_version = file.mxnet_version;
+    sub.numpy_shape = file.numpy_shape;
+    variables.push_back(subgraph_variables(sub));
+    resolve(sub, budget);
+  }
+  read_control_flow(file, index, variables);
+}
+
+void resolve(SymbolFile& file, size_t& budget) {
   find_operators(file);
   rename_hidden_keys(file);
   if (file.mxnet_version < 905) drop_arg_axis(file);
   const size_t given = file.nodes.size();
-  size_t budget = file.bytes;
   for (size_t i = 0; i < given; ++i) {
+    const bool is_loop = file.nodes[i].def && is_control_flow(*file.nodes[i].def);
+    if (!is_loop && !file.nodes[i].subgraphs.empty()) file.fail(i, "has \"subgraphs\", which Kaon cannot run");
     if (!file.nodes[i].def) continue;
+    if (is_loop) {
+      resolve_control_flow(file, i, budget);
+      check_counts(file, i, budget);
+      continue;
+    }
     read_attributes(file, i);
     if (file.mxnet_version < 900) add_missing_inputs(file, i);
     if (file.mxnet_version < 904) add_initializers(file, file.nodes[i]);
@@ -193,6 +214,13 @@ void resolve_operators(SymbolFile& file) {
     if (!file.nodes[i].def && !file.nodes[i].inputs.empty()) file.fail(i, "a variable cannot have inputs");
   }
   for (const FileEntry& e : file.heads) check(e, e.node, "\"heads\" names");
+}
+
+}  // namespace
+
+void resolve_operators(SymbolFile& file) {
+  size_t budget = file.bytes;
+  resolve(file, budget);
 }
 
 }  // namespace kaon

@@ -4,6 +4,7 @@
 
 #include <unordered_map>
 
+#include "kaon/graph/control_flow_file.h"
 #include "kaon/graph/control_flow_ops.h"
 
 namespace kaon {
@@ -60,17 +61,19 @@ std::string member(std::string_view key, const std::string& value) { return json
 class Writer {
  public:
   Writer(const std::vector<SymbolEntry>& heads, const SymbolFileInfo* info)
-      : heads_(heads), order_(topological_order(heads)), info_(info) {
+      : heads_(heads), order_(written_order(heads, info, loops_)), info_(info) {
     for (size_t i = 0; i < order_.size(); ++i) ids_[order_[i]] = i;
   }
 
-  std::string run() {
+  // `level`: how far it is indented; that of the file itself is 0.
+  std::string run(int level) {
+    level_ = level;
     std::vector<std::string> nodes, variables, rows{"0"}, heads, attrs;
     int64_t outputs = 0;
     for (size_t i = 0; i < order_.size(); ++i) {
       nodes.push_back(node(i));
       if (order_[i]->is_variable()) variables.push_back(std::to_string(i));
-      outputs += info_ ? info_->nodes[i].outputs : int64_t(order_[i]->outputs.size());
+      outputs += info_ ? info_->nodes.at(order_[i]).outputs : int64_t(order_[i]->outputs.size());
       rows.push_back(std::to_string(outputs));
     }
     for (size_t i = 0; i < heads_.size(); ++i) heads.push_back(entry(heads_[i], info_ ? info_->head_versions[i] : 0));
@@ -79,10 +82,12 @@ class Writer {
     } else {
       attrs.push_back(member("mxnet_version", fmt::format("[\"int\", {}]", written_mxnet_version)));
     }
-    return object({member("nodes", "[" + join(nodes, 1, true) + "]"), member("arg_nodes", array(variables, 1)),
-                   member("node_row_ptr", array(rows, 1)), member("heads", array(heads, 1)),
-                   member("attrs", object(attrs, 1, attrs.size() > 1))},
-                  0, true);
+    std::vector<std::string> members{member("nodes", "[" + join(nodes, level + 1, true) + "]"),
+                                     member("arg_nodes", array(variables, level + 1)),
+                                     member("node_row_ptr", array(rows, level + 1)),
+                                     member("heads", array(heads, level + 1))};
+    if (level == 0) members.push_back(member("attrs", object(attrs, 1, attrs.size() > 1)));
+    return object(members, level, true);
   }
 
  private:
@@ -101,21 +106,31 @@ class Writer {
 
   std::string node(size_t i) {
     const SymbolNode& n = *order_[i];
+    const auto loop = loops_.find(&n);
+    const bool is_loop = loop != loops_.end();
     std::vector<std::string> inputs;
-    for (size_t k = 0; k < n.inputs.size(); ++k) {
-      inputs.push_back(entry(n.inputs[k], info_ ? info_->nodes[i].versions[k] : version_of(n, k)));
+    for (size_t k = 0; k < (is_loop ? loop->second.order.size() : n.inputs.size()); ++k) {
+      const size_t at = is_loop ? loop->second.order[k] : k;
+      inputs.push_back(entry(n.inputs[at], info_ ? info_->nodes.at(&n).versions[at] : version_of(n, at)));
     }
     std::vector<std::string> members{member("op", json_quote(n.op_name)), member("name", json_quote(n.name))};
     if (const TextMap texts = attributes(n); !texts.empty()) {
       std::vector<std::string> pairs;
       for (const auto& [key, value] : texts) pairs.push_back(member(key, json_quote(value)));
-      members.push_back(member(info_ ? info_->attrs_key : "attrs", object(pairs, 3, pairs.size() > 1)));
+      members.push_back(member(info_ ? info_->attrs_key : "attrs", object(pairs, level_ + 3, pairs.size() > 1)));
     }
-    members.push_back(member("inputs", array(inputs, 3)));
-    return object(members, 2, true);
+    members.push_back(member("inputs", array(inputs, level_ + 3)));
+    if (is_loop) {
+      std::vector<std::string> graphs;
+      for (const Subgraph& s : loop->second.subgraphs) {
+        graphs.push_back(Writer(s.heads, s.info.get()).run(level_ + 4));
+      }
+      members.push_back(member("subgraphs", "[" + join(graphs, level_ + 3, true) + "]"));
+    }
+    return object(members, level_ + 2, true);
   }
 
-  static TextMap attributes(const SymbolNode& n) {
+  TextMap attributes(const SymbolNode& n) const {
     if (n.constant.defined()) {
       throw ValueError(
           fmt::format("[tojson] '{}' is a constant, and a symbol file holds no values: make it a variable and "
@@ -124,10 +139,9 @@ class Writer {
     }
     TextMap texts = n.text_attrs;
     if (!n.op) return texts;
-    if (is_control_flow(*n.op)) {
-      throw ValueError(fmt::format(
-          "[tojson] node '{}' ({}) is control flow: Kaon does not write the programs inside of it to files", n.name,
-          n.op->name()));
+    if (const auto loop = loops_.find(&n); loop != loops_.end()) {
+      for (const auto& [key, value] : loop->second.attrs) texts[key] = value;
+      return texts;
     }
     if (!n.op->traits.in_mxnet) {
       throw ValueError(
@@ -151,6 +165,8 @@ class Writer {
   }
 
   const std::vector<SymbolEntry>& heads_;
+  int level_ = 0;
+  WrittenLoops loops_;
   std::vector<SymbolNode*> order_;
   const SymbolFileInfo* info_;
   std::unordered_map<const SymbolNode*, size_t> ids_;
@@ -160,7 +176,7 @@ class Writer {
 }  // namespace
 
 std::string write_symbol(const std::vector<SymbolEntry>& heads, const SymbolFileInfo* info) {
-  return Writer(heads, info).run();
+  return Writer(heads, info).run(0);
 }
 
 }  // namespace kaon

@@ -29,6 +29,27 @@ PoolJob<T> make_job(const Op& op, const TensorView& data, const TensorView& outp
   return job;
 }
 
+// The gradient of the p-norm's gradient, which is u S'(g r): of the data x the factor u = sign(x) |x|^(p - 1), of the
+// output y the factor r = y^(1 - p) or 0 where y is 0, of the head g; S sums windows and S' is its transpose. `sum` is
+// the operator S, `spread` is S'.
+void norm_again(GradContext& g, int p, const Pooling& sum, const BackwardPooling& spread) {
+  const DType dtype = g.input(0).dtype();
+  const auto wide = [](const NDArray& a) { return nd.cast(a, DType::float64); };  // 1 / y^p stays in its range
+  const NDArray tangent = wide(g.head()), head = wide(g.input(0)), x = wide(g.input(1)), y = wide(g.input(2));
+  const NDArray none = y == 0.0, safe = y + none;
+  const NDArray r = (1.0 - none) * nd.power(safe, 1 - p);
+  const NDArray u = p == 1 ? 1.0 - 2.0 * (x < 0.0) : p == 2 ? x : x * nd.abs(x);
+  const NDArray reached = nd.Pooling(tangent * u, sum);
+  const auto set = [&](int i, const NDArray& gradient) { g.set(i, nd.cast(gradient, dtype)); };
+  if (g.wants(0)) set(0, r * reached);
+  if (p == 1) return;  // neither data nor output change what reaches the head, but at 0
+  if (g.wants(1)) {
+    const NDArray spread_heads = nd._backward_Pooling(head * r, x, y, spread);
+    set(1, tangent * spread_heads * (p == 2 ? nd.ones_like(x) : 2.0 * nd.abs(x)));
+  }
+  if (g.wants(2)) set(2, head * reached * r * double(1 - p) / safe);
+}
+
 }  // namespace
 
 template <PoolPart P>
@@ -82,7 +103,7 @@ void PoolingOp<P>::infer(InferContext& c) const {
 
 template <PoolPart P>
 void PoolingOp<P>::grad(GradContext& g) const {
-  if (!g.wants(0) || !g.has_head(0)) return;
+  if (!g.has_head(0)) return;
   const auto part = [&]<class Op>(Op op) {
     op.kernel = kernel, op.pool_type = pool_type, op.global_pool = global_pool;
     op.pooling_convention = pooling_convention, op.stride = stride, op.pad = pad, op.p_value = p_value;
@@ -90,14 +111,17 @@ void PoolingOp<P>::grad(GradContext& g) const {
     return op;
   };
   if constexpr (P == PoolPart::forward) {
-    g.set(0, nd._backward_Pooling(g.head(), g.input(0), g.output(), part(BackwardPooling())));
+    if (g.wants(0)) g.set(0, nd._backward_Pooling(g.head(), g.input(0), g.output(), part(BackwardPooling())));
   } else if constexpr (P == PoolPart::backward) {
     if (pool_type == PoolType::lp) {
-      throw StateError("[_backward_Pooling] has no gradient for lp: gradients of gradients stop here");
+      Pooling sum = part(Pooling());
+      BackwardPooling spread = part(BackwardPooling());
+      sum.pool_type = spread.pool_type = PoolType::sum;
+      return norm_again(g, p_value.value_or(2), sum, spread);
     }
-    g.set(0, nd._pooling_along(g.head(), g.input(1), g.input(2), part(PoolingAlong())));
+    if (g.wants(0)) g.set(0, nd._pooling_along(g.head(), g.input(1), g.input(2), part(PoolingAlong())));
   } else {
-    g.set(0, nd._backward_Pooling(g.head(), g.input(1), g.input(2), part(BackwardPooling())));
+    if (g.wants(0)) g.set(0, nd._backward_Pooling(g.head(), g.input(1), g.input(2), part(BackwardPooling())));
   }
 }
 

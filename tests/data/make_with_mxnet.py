@@ -55,9 +55,58 @@ def many_inputs():
     return mx.sym.transpose(mx.sym.reshape(total, shape=(0, -1), name="flat"), axes=(1, 0), name="turn")
 
 
+def recurrent():
+    """A loop in a loop, the outer one with a variable and a value of the program around it."""
+    x, w = mx.sym.var("x"), mx.sym.var("w")
+    scaled = mx.sym.exp(w, name="scaled")
+
+    def step(row, state):
+        h = mx.sym.tanh(mx.sym.dot(row, scaled) + mx.sym.dot(state, w))
+        products, _ = mx.sym.contrib.foreach(lambda a, b: (a * b, b + a), h, mx.sym.sum(h, axis=0), name="inner")
+        return [products, h], h
+
+    outputs, last = mx.sym.contrib.foreach(step, x, mx.sym.var("h"), name="loop")
+    return mx.sym.Group(outputs + [last])
+
+
+def counting():
+    """A loop whose condition and body use other values, in another order, and which returns a loop variable."""
+    i, s, w, limit = (mx.sym.var(n) for n in ("i", "s", "w", "limit"))
+    outputs, last = mx.sym.contrib.while_loop(lambda i, s: i < limit, lambda i, s: ([mx.sym.dot(s, w), i], [i + 1, s * 2]),
+                                              [i, s], max_iterations=4)
+    return mx.sym.Group(outputs + last)
+
+
+def choice():
+    p, a, b = (mx.sym.var(n) for n in ("p", "a", "b"))
+    return mx.sym.Group(mx.sym.contrib.cond(p, lambda: [a * b, a + 1], lambda: [b - p, a]))
+
+
+def control_flow(folder):
+    """The symbols, and what MXNet computes for ramps from -1 in steps of 1 / 8, but for these scalars."""
+    scalars = {"i": 0, "limit": 3, "p": 1}
+    shapes = {"x": (3, 1, 2), "h": (1, 2), "w": (2, 2), "s": (1, 2), "a": (2, 2), "b": (2, 2)}
+
+    def value(name):
+        if name in scalars:
+            return mx.nd.array([scalars[name]])
+        return mx.nd.array(np.arange(np.prod(shapes[name])).reshape(shapes[name]) / 8 - 1)
+
+    results = {}
+    for name, symbol in (("foreach", recurrent()), ("while_loop", counting()), ("cond", choice())):
+        (folder / f"{name}-symbol.json").write_text(symbol.tojson())
+        again = mx.sym.load(str(folder / f"{name}-symbol.json"))
+        outputs = again.bind(mx.cpu(), {n: value(n) for n in again.list_arguments()}).forward()
+        if name == "while_loop":
+            outputs[:2] = [y[:3] for y in outputs[:2]]  # of iterations that were not made MXNet leaves noise
+        results.update({f"{name}{k}": y for k, y in enumerate(outputs)})
+    mx.nd.save(str(folder / "control_flow.nd"), results)
+
+
 def main():
     folder = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent)
     arrays(folder)
+    control_flow(folder)
     for symbol, name in ((perceptron(), "perceptron"), (shared_statistics(), "shared_statistics"),
                          (many_inputs(), "many_inputs")):
         (folder / f"{name}-symbol.json").write_text(symbol.tojson())

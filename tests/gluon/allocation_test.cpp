@@ -10,6 +10,7 @@
 #include "kaon/gluon/loss.h"
 #include "kaon/gluon/model_zoo/resnet.h"
 #include "kaon/gluon/training_step.h"
+#include "kaon/graph/control_flow.h"
 #include "kaon/tests/gluon/hybrid_support.h"
 
 #if defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
@@ -79,6 +80,52 @@ using namespace kaon;
 using namespace kaon::test;
 
 namespace {
+
+// A recurrent layer: a foreach whose body has layers, the last state classified.
+struct Recurrent : gluon::HybridBlock<Recurrent> {
+  gluon::Parameter input = param("input", {8, 5}), state = param("state", {8, 8});
+  nn::Dense out = child("out", nn::Dense(10));
+  template <class F, class A>
+  auto hybrid_forward(F f, A x) {
+    const A first = f.zeros_like(f.dot(x[0], f(input), {.transpose_b = true}));
+    auto step = [&](A row, A h) {
+      h = f.tanh(f.dot(row, f(input), {.transpose_b = true}) + f.dot(h, f(state), {.transpose_b = true}));
+      return std::pair(f.relu(h), h);
+    };
+    const auto [rows, last] = contrib::foreach(step, x, first);
+    return out(last + f.sum(rows, {.axis = 0}));
+  }
+};
+
+// As many steps as the values say.
+struct Settling : gluon::HybridBlock<Settling> {
+  gluon::Parameter state = param("state", {6, 6});
+  nn::Dense out = child("out", nn::Dense(10));
+  template <class F, class A>
+  auto hybrid_forward(F f, A x) {
+    const A steps = f.zeros({1});
+    auto condition = [&](const std::vector<A>& now) { return now[0] < 3.0f; };
+    auto step = [&](const std::vector<A>& now) {
+      const A h = f.tanh(f.dot(now[1], f(state)));
+      return std::pair(h, std::vector<A>{now[0] + 1, h});
+    };
+    const auto [rows, last] = contrib::while_loop(condition, step, std::vector<A>{steps, x}, 5);
+    return out(last[1] + f.sum(rows, {.axis = 0}));
+  }
+};
+
+// Draws numbers in one of its branches when it is trained.
+struct Branching : gluon::HybridBlock<Branching> {
+  gluon::Parameter a = param("a", {6, 6}), b = param("b", {6, 6});
+  nn::Dense out = child("out", nn::Dense(10));
+  template <class F, class A>
+  auto hybrid_forward(F f, A x) {
+    const A h = contrib::cond(
+        f.mean(x) > 0.0f, [&] { return f.relu(f.dot(x, f(a))); },
+        [&] { return f.Dropout(f.tanh(f.dot(x, f(b))), {.p = 0.25}); });
+    return out(h);
+  }
+};
 
 // A call each time; the engine is idle at the end.
 template <class Call>
@@ -158,6 +205,13 @@ TEST_CASE("hybrid: forwards and training steps of ResNet-18 allocate nothing, on
   check_net(+[] {
     return ready(gluon::model_zoo::vision::ResNetV1(18, {.classes = 10, .thumbnail = true}));
   }, {2, 3, 16, 16});
+}
+
+TEST_CASE("hybrid: forwards and training steps of loops and branches allocate nothing, one operation each",
+          "[gluon]") {
+  check_net(+[] { return ready(Recurrent()); }, {3, 3, 5});
+  check_net(+[] { return ready(Settling()); }, {4, 6});
+  check_net(+[] { return ready(Branching()); }, {4, 6});
 }
 
 #endif

@@ -98,6 +98,27 @@ TEST_CASE("higher order: convolutions, maxima and means over windows", "[gluon]"
       {2, 2, 12, 12});
 }
 
+namespace {
+struct NormPool : gluon::HybridBlock<NormPool> {
+  const int p;
+  explicit NormPool(int p) : p(p) {}
+  auto hybrid_forward(auto F, auto x) {
+    return F.Pooling(x, {.kernel = {2, 2}, .pool_type = PoolType::lp, .stride = {1, 2}, .p_value = p});
+  }
+};
+}  // namespace
+
+TEST_CASE("higher order: p-norms of windows", "[gluon]") {
+  for (int p : {2, 3}) {
+    check_orders(
+        [p] {
+          return nn::HybridSequential(nn::Conv2D(3, {.kernel_size = 2, .activation = "tanh"}), NormPool(p),
+                                      nn::Dense(3, {.activation = "tanh"}));
+        },
+        {2, 2, 6, 6});
+  }
+}
+
 TEST_CASE("higher order: BatchNorm in training changes its running statistics once", "[gluon]") {
   check_orders(
       [] {

@@ -31,6 +31,25 @@ gluon::model_zoo::vision::ResNetV1 resnet() {
   return gluon::model_zoo::vision::resnet18_v1({.classes = 10, .thumbnail = true});
 }
 
+// Wide layers side by side: one by one their memory is that of one, side by side that of all.
+struct Wide : gluon::HybridBlock<Wide> {
+  std::array<nn::Dense, 6> in{nn::Dense(2048), nn::Dense(2048), nn::Dense(2048),
+                              nn::Dense(2048), nn::Dense(2048), nn::Dense(2048)};
+  std::array<nn::Dense, 6> out{nn::Dense(64), nn::Dense(64), nn::Dense(64),
+                               nn::Dense(64), nn::Dense(64), nn::Dense(64)};
+  Wide() : HybridBlock("wide") {
+    for (size_t i = 0; i < in.size(); ++i) {
+      child("in" + std::to_string(i), in[i]);
+      child("out" + std::to_string(i), out[i]);
+    }
+  }
+  auto hybrid_forward(auto F, auto x) {
+    std::vector<decltype(x)> parts;
+    for (size_t i = 0; i < in.size(); ++i) parts.push_back(out[i](F.relu(in[i](x))));
+    return F.concat(parts, {.dim = 1});
+  }
+};
+
 // The most that `work` has alive beyond what was there before.
 template <class Work>
 size_t peak_of(Work work) {
@@ -50,6 +69,19 @@ size_t peak_of(Work work) {
 struct Peaks {
   size_t imperative, hybrid, planned;
 };
+
+// Of the net's plan in an engine with threads, where branches run side by side.
+template <class Net>
+size_t planned_for_threads(Net net, const Shape& shape, bool training) {
+  Engine engine({.threads = 2});
+  EngineScope scope(engine);
+  ready(net);
+  net.hybridize();
+  const NDArray x = numbers(shape);
+  training ? autograd::record([&] { return net(x); }).backward() : net(x).wait_to_read();
+  engine.wait_all();
+  return net.node()->traces.back().graph->plan()->memory().arena_bytes;
+}
 
 // Of a prediction, or of a forward and a backward. The engine is serial, so that the imperative run frees at once, and
 // the arena goes back to the storage between the calls, so that it counts.
@@ -84,6 +116,7 @@ void compare(const char* name, Net make, const Shape& shape) {
     INFO(name << (training ? ", training" : ", prediction"));
     CHECK(p.planned > 0);
     CHECK(p.planned <= p.imperative);
+    CHECK(planned_for_threads(make(), shape, training) <= p.imperative);
     CHECK(p.hybrid <= p.imperative + p.planned);  // what one kernel needs for itself comes beside the arena
   }
 }
@@ -95,6 +128,19 @@ TEST_CASE("users row 23: plans take no more memory than an imperative run at its
   compare("LeNet", [] { return LeNet(); }, {16, 1, 28, 28});
   compare("ResNet-18", resnet, {2, 3, 32, 32});
   compare("transformer block", encoder, {4, 16, 64});
+  compare("transformer block", encoder, {16, 16, 64});
+}
+
+TEST_CASE("memory: branches that run side by side take at most a MiB or an eighth more than one by one", "[gluon]") {
+  for (int64_t batch : {1, 8, 32}) {
+    const Shape shape{batch, 256};
+    const size_t in_turn = peaks(Wide(), shape, false).planned;
+    const size_t side_by_side = planned_for_threads(Wide(), shape, false);
+    INFO("batch " << batch << ": " << in_turn << " and " << side_by_side << " bytes");
+    CHECK(side_by_side <= in_turn + std::max<size_t>(in_turn / 8, 1 << 20));
+    if (batch == 8) CHECK(side_by_side > in_turn);  // else nothing has run side by side
+    if (batch == 32) CHECK(side_by_side == in_turn);  // it would be too much more
+  }
 }
 
 TEST_CASE("users row 23: in the steady state no memory is taken from the storage, outputs dropped", "[gluon]") {

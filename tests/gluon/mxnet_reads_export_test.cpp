@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "kaon/gluon/model_zoo/resnet.h"
+#include "kaon/graph/control_flow.h"
 #include "kaon/ops/ndarray_file.h"
 #include "kaon/tests/support/files.h"
 #include "kaon/tests/support/skip.h"
@@ -47,6 +48,27 @@ struct Causal : gluon::HybridBlock<Causal> {
   auto hybrid_forward(auto F, auto x) { return cell(x, F.array({{1, 0, 0}, {1, 1, 0}, {1, 1, 1}}).reshape({1, 3, 3})); }
 };
 
+// A loop along an axis with a loop in it, one that runs as often as the values say, then a branch. (MXNet itself cannot
+// infer the shapes of the last two inside of a loop.)
+struct Looping : gluon::HybridBlock<Looping> {
+  gluon::Parameter w = param("w", {4, 4}), b = param("b", {1, 4});
+  template <class F, class A>
+  auto hybrid_forward(F f, A x) {
+    auto step = [&](A row, A h) {
+      h = f.tanh(f.dot(row, f(w)) + h);
+      auto add = [&](A part, A sum) { return std::pair(part * sum, part + sum); };
+      return std::pair(contrib::foreach(add, h, f.sum(h, {.axis = 0})).first, h);
+    };
+    const auto [rows, last] = contrib::foreach(step, x, f.sum(x, {.axis = 0}));
+    const auto [unused, settled] = contrib::while_loop(
+        [&](const std::vector<A>& v) { return v[0] < 3.0f; },
+        [&](const std::vector<A>& v) { return std::pair(v[1], std::vector<A>{v[0] + 1, f.tanh(f.dot(v[1], f(w)))}); },
+        std::vector<A>{f.zeros({1}), last}, 5);
+    return contrib::cond(
+        f.sum(last) < 0.0f, [&] { return rows * settled[1]; }, [&] { return rows + settled[1] + f(b); });
+  }
+};
+
 }  // namespace
 
 TEST_CASE("export: MXNet loads our files and gives the same output", "[gluon][mxnet]") {
@@ -58,4 +80,5 @@ TEST_CASE("export: MXNet loads our files and gives the same output", "[gluon][mx
   if (!check_in_mxnet(net, nd.random_normal({3, 2, 12, 12}))) return;
   check_in_mxnet(gluon::model_zoo::vision::resnet50_v1({.classes = 3}), nd.random_normal({2, 3, 40, 33}));
   check_in_mxnet(Causal(), nd.random_normal({2, 3, 6}));
+  check_in_mxnet(Looping(), nd.random_normal({3, 2, 4}));
 }

@@ -451,3 +451,36 @@ TEST_CASE("autograd: a chain of 100000 calls is recorded, differentiated and fre
     return v;
   });  // dropped without a backward
 }
+
+TEST_CASE("autograd: the second gradient of p-norms of windows, in all dtypes") {
+  const Shape shape{1, 2, 4, 5};
+  const NDArray direction = numbers(shape, 4).astype(DType::float64);
+  for (int p : {1, 2, 3}) {
+    auto first = [&](const NDArray& x, bool create_graph) {
+      const NDArray y = autograd::record([&] {
+        return nd.Pooling(
+            x, {.kernel = {2, 3}, .pool_type = PoolType::lp, .stride = {2, 1}, .pad = {1, 1}, .p_value = p});
+      });
+      return autograd::grad(autograd::record([&] { return nd.sum(nd.square(y) * y); }), x, create_graph);
+    };
+    auto second = [&](NDArray x) {
+      x = with_grad(x);
+      autograd::record([&] { return nd.sum(first(x, true) * direction.astype(x.dtype())); }).backward();
+      return x.grad().astype(DType::float64);
+    };
+    const NDArray x = numbers(shape, 3).astype(DType::float64);
+    const NDArray got = second(x);
+    // the first gradient on both sides
+    const double step = 1e-6;
+    const auto change = [&](double by) { return first(with_grad(x + direction * by), false); };
+    require_near(got, ((change(step) - change(-step)) / (2 * step)).asvector<double>(), 1e-6);
+    for (const auto& [dtype, tolerance] :
+         {std::pair(DType::float32, 1e-5), std::pair(DType::float16, 0.03), std::pair(DType::bfloat16, 0.25)}) {
+      INFO("p " << p << ", " << name_of(dtype));
+      require_near(second(x.astype(dtype)), got.asvector<double>(), tolerance);
+    }
+    // windows of zeros have no slope
+    const NDArray none = second(nd.zeros(shape));
+    for (double v : none.asvector<double>()) REQUIRE(v == 0);
+  }
+}

@@ -289,7 +289,7 @@ TEST_CASE("references are checked", "[symbol_json]") {
   fails("[0, 1, 2],", "[0, 1, 3],", "\"arg_nodes\" names it, but it is no variable");
   fails("\"heads\"", "\"head\"", "unknown key \"head\"");
   fails("\"name\": \"b\",", "\"name\": \"b\", \"colour\": 1,", "node 2 'b': unknown key \"colour\"");
-  fails("\"name\": \"b\",", "\"name\": \"b\", \"subgraphs\": [{}],", "\"subgraphs\", which Kaon cannot run");
+  fails("\"name\": \"b\",", "\"name\": \"b\", \"subgraphs\": [{}],", "subgraph 0: the key \"nodes\" is missing");
   fails("\"name\": \"b\", ", "", "node 2 '': expected a text under the key \"name\"");
   fails("[\"int\", 10500]", "10500", "attribute 'mxnet_version' of the graph");
 }
