@@ -239,13 +239,18 @@ Problem problem_of(const Graph& g, const Rules& rules, KernelCosts& costs) {
   return p;
 }
 
-// The layouts with which all takes the shortest time, and the kernels' variants.
+// The layouts with which all takes the shortest time, and the kernels' variants. Those of the rules stay where nothing is
+// clearly faster: times are not exact.
 Chosen by_costs(Graph& g, const Rules& rules, KernelCosts& costs) {
+  constexpr double clearly = 0.97;
   Chosen chosen = by_rules(g, rules);
-  Problem p = problem_of(g, rules, costs);
-  std::vector<uint8_t> otherwise;
-  for (Layout l : chosen) otherwise.push_back(uint8_t(l));
-  const std::vector<uint8_t> choices = cheapest_choice(p.num_choices, std::move(p.tables), otherwise);
+  const Problem p = problem_of(g, rules, costs);
+  std::vector<uint8_t> by_rule;
+  for (Layout l : chosen) by_rule.push_back(uint8_t(l));
+  std::vector<uint8_t> choices = cheapest_choice(p.num_choices, p.tables, by_rule);
+  if (cost_of(choices, p.num_choices, p.tables) > clearly * cost_of(by_rule, p.num_choices, p.tables)) {
+    choices = std::move(by_rule);
+  }
   for (size_t i = 0; i < choices.size(); ++i) {
     chosen[i] = Layout(choices[i]);
     g.nodes[i].variant = p.variants[i][choices[i]];

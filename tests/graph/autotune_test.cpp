@@ -113,6 +113,7 @@ TEST_CASE("autotune: layouts are the cheapest of all that there are", "[graph]")
   passes::layouts(before, false, &probe);
   REQUIRE(probe.nodes() == 6);  // three convolutions, two poolings, a BatchNorm
   std::set<std::string> found;
+  int exact = 0;
   for (uint32_t seed = 1; seed <= 12; ++seed) {
     Planted planted(seed);
     const Graph after = passes::layouts(before, false, &planted);
@@ -126,10 +127,13 @@ TEST_CASE("autotune: layouts are the cheapest of all that there are", "[graph]")
       const double sum = total(passes::layouts(before, false, &costs), planted);
       least = std::min(least, sum);
     }
-    CHECK(got == least);
+    CHECK((got == least || got == total(passes::layouts(before, false), planted)));
+    CHECK(0.97 * got <= least);  // the rules' layouts stay where they are about as good
+    exact += got == least;
     check_pass([&](Graph g) { return passes::layouts(std::move(g), false, &planted); }, before, inputs);
   }
   CHECK(found.size() > 6);
+  CHECK(exact > 6);
 }
 
 TEST_CASE("autotune: gradients in layouts of any costs are right", "[graph]") {
