@@ -66,12 +66,19 @@ class Images {
       case ImageLayout::blocked16: return finish_blocks(from, to, 1, channels, positions_, e);
     }
   }
-  // Rows [row, row + rows) of the first spatial axis of image `image`, channels last, from those in `from`.
-  void finish_part(const float* from, int64_t image, int64_t row, int64_t rows, int64_t positions_of_row,
+  // Positions [first, first + positions) of image `image`, channels last, from those in `from`.
+  void finish_part(const float* from, int64_t image, int64_t first, int64_t positions,
                    const Epilogue<float>& epilogue) const {
-    float* const to = outside(image) + row * positions_of_row * channels_;
-    finish_rows(from, channels_, to, channels_, rows * positions_of_row, channels_, epilogue.at(0, to - data_));
+    float* const to = outside(image) + first * channels_;
+    finish_rows(from, channels_, to, channels_, positions, channels_, epilogue.at(0, to - data_));
   }
+  // These positions of it, channels last: in `staging` where the image is row-major.
+  const float* rows(int64_t image, int64_t first, int64_t positions, float* staging) const {
+    if (!staged_) return outside(image) + first * channels_;
+    gather_positions(outside(image), staging, channels_, positions_, first, positions);
+    return staging;
+  }
+  bool is_staged() const { return staged_; }
   ImageLayout outside_layout() const { return outside_; }
   // The same tensor from image `first` on, lying elsewhere.
   Images moved(float* data, int64_t first) const {
@@ -107,41 +114,29 @@ void for_each_piece(KernelContext& c, const ConvSet& set, int64_t batch, Body&& 
   });
 }
 
-// What `in` has to be brought into another layout, all of it, `images` images at a time; null when it lies well.
-std::byte* bring_in_all(KernelContext& c, const Images& in, int64_t pieces, int64_t images) {
-  const size_t bytes = in.staging_bytes(images);
-  if (!bytes) return nullptr;
-  auto* const staged = static_cast<std::byte*>(c.run.workspace(bytes * size_t(pieces)));
-  c.run.parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) in.bring_in(i * images, images, staged + bytes * size_t(i));
-  });
-  return staged;
-}
-
 // Every image in parts of its first spatial axis. With `apart` the products may not be written to the result first.
 void forward_in_parts(KernelContext& c, const ConvGeometry& g, const ConvSet& set, const Images& in,
                       const Images& result, const float* w, const float* bias, const Epilogue<float>& epilogue,
                       bool apart) {
   const InnerWeights weights(c, set.to_inner, w);
-  std::byte* const staged = bring_in_all(c, in, g.batch, 1);
-  const size_t in_bytes = in.staging_bytes(1);
-  const int64_t in_positions = g.in_positions() / g.in[0], out_positions = g.out_positions() / g.out[0];  // of a row
+  const int64_t in_row = g.in_positions() / g.in[0], out_row = g.out_positions() / g.out[0];  // positions
   const auto parts = int64_t(set.parts.size());
   c.run.parallel_for(g.batch * parts, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const ConvPiece& part = set.parts[size_t(i % parts)];
-      const int64_t image = i / parts, floats = part.out_rows * out_positions * g.out_channels;
-      const float* const data =
-          in.place(image, staged + in_bytes * size_t(image)) + part.in * in_positions * g.in_channels;
-      const Scratch staging(apart ? size_t(floats) * sizeof(float) : 0);
-      float* const products =
-          apart ? staging.as<float>() : result.outside(image) + part.out * out_positions * g.out_channels;
+      const int64_t image = i / parts;
+      const size_t in_bytes = in.is_staged() ? line_aligned(size_t(part.in_rows * in_row * g.in_channels) * sizeof(float)) : 0;
+      const size_t out_bytes = apart ? size_t(part.out_rows * out_row * g.out_channels) * sizeof(float) : 0;
+      const Scratch staging(in_bytes + out_bytes);
+      const float* const data = in.rows(image, part.in * in_row, part.in_rows * in_row, staging.as<float>());
+      float* const products = apart ? reinterpret_cast<float*>(staging.data() + in_bytes)
+                                    : result.outside(image) + part.out * out_row * g.out_channels;
       if (bias) {
         part.run.run(data, weights.data(), products, bias);
       } else {
         part.run.run(data, weights.data(), products);
       }
-      result.finish_part(products, image, part.out, part.out_rows, out_positions, epilogue);
+      result.finish_part(products, image, part.out * out_row, part.out_rows * out_row, epilogue);
     }
   });
 }
@@ -156,7 +151,12 @@ void forward_in_slices(KernelContext& c, const ConvGeometry& g, const ConvSet& s
   });
   const int64_t pieces = g.batch / set.piece;
   const size_t in_bytes = in.staging_bytes(set.piece);
-  std::byte* const staged = bring_in_all(c, in, pieces, set.piece);
+  auto* const staged = in_bytes ? static_cast<std::byte*>(c.run.workspace(in_bytes * size_t(pieces))) : nullptr;
+  if (staged) {
+    c.run.parallel_for(pieces, 1, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) in.bring_in(i * set.piece, set.piece, staged + in_bytes * size_t(i));
+    });
+  }
   const int64_t image_products = image_floats(set.out, channels, positions);
   const size_t products_bytes = line_aligned(size_t(set.piece * image_products) * sizeof(float));
   const bool converted = !same_place(set.out, result.outside_layout(), channels, positions);

@@ -277,9 +277,13 @@ Way way_by_rules(ConvKind kind, const ConvGeometry& g, ImageLayout in, ImageLayo
   Way way{winograd, winograd ? winograd_cut(g) : cut_by_rules(kind, g), candidates(kind, g, in, out)};
   // Parts of an image keep the kernel's full width of channels, and lie in one piece where channels are last. With few
   // positions and many weights slices are better: each thread then reads its own weights only.
-  const bool is_last = in == ImageLayout::channels_last && out == ImageLayout::channels_last;
-  if (!winograd && way.cut.slices > 1 && is_last && g.out_positions() >= 400) {
-    way.cut = {1, 1, way.cut.slices};
+  const bool can_have_parts = kind == ConvKind::forward && !winograd && out == ImageLayout::channels_last &&
+                              (in == out || g.in_channels <= 4) && g.groups == 1;
+  if (!can_have_parts) return way;
+  constexpr int64_t cached = 100'000;  // results, which are still there when the rest is computed from them
+  const int64_t parts = std::clamp<int64_t>(g.out_positions() * g.out_channels / cached, 1, g.out[0]);
+  if (parts > 4 || (way.cut.slices > 1 && g.out_positions() >= 400)) {
+    way.cut = {1, 1, parts > 4 ? parts : way.cut.slices};
   }
   return way;
 }
@@ -310,7 +314,7 @@ bool make_parts(ConvSet& set, const ConvGeometry& g, int64_t parts, bool bias, M
       set.parts.clear();
       return false;
     }
-    set.parts.push_back({std::move(made->run), rows.out, rows.out_rows, rows.in});
+    set.parts.push_back({std::move(made->run), rows.out, rows.out_rows, rows.in, rows.in_rows});
     if (is_first) first = std::move(*made);
   }
   return !set.parts.empty();
@@ -346,7 +350,7 @@ onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const Conv
     set->slices = cut.slices;
     set->piece = cut.piece;
     Made full;
-    const bool has_parts = cut.parts > 1 && out == ImageLayout::channels_last &&
+    const bool has_parts = cut.parts > 1 && in != ImageLayout::blocked16 && out == ImageLayout::channels_last &&
                            make_parts(*set, g, cut.parts, bias, full);
     auto by_name = winograd ? try_winograd(g, set->piece, bias) : std::nullopt;
     if (by_name) full = std::move(*by_name);

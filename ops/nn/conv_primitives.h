@@ -14,7 +14,7 @@ enum class ConvKind { forward, backward_data, backward_weight };
 // A part of the first spatial axis of every image, by its own primitive: what it writes, and what it reads for that.
 struct ConvPiece {
   onednn::Primitive run;
-  int64_t out = 0, out_rows = 0, in = 0;
+  int64_t out = 0, out_rows = 0, in = 0, in_rows = 0;
 };
 
 struct ConvSet : KernelState {

@@ -92,5 +92,10 @@ void convert_images(const float* from, ImageLayout from_layout, float* to, Image
   }
 }
 
+void gather_positions(const float* image, float* to, int64_t channels, int64_t positions, int64_t first,
+                      int64_t count) {
+  HWY_DYNAMIC_DISPATCH(Transpose)(image + first, positions, to, channels, channels, count);
+}
+
 }  // namespace kaon
 #endif

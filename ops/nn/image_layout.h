@@ -39,4 +39,8 @@ constexpr bool same_place(ImageLayout a, ImageLayout b, int64_t channels, int64_
 void convert_images(const float* from, ImageLayout from_layout, float* to, ImageLayout to_layout, int64_t images,
                     int64_t channels, int64_t positions);
 
+// Positions [first, first + count) of one row-major image, the channels of each side by side.
+void gather_positions(const float* image, float* to, int64_t channels, int64_t positions, int64_t first,
+                      int64_t count);
+
 }  // namespace kaon
