@@ -125,8 +125,9 @@ void forward_in_parts(KernelContext& c, const ConvGeometry& g, const ConvSet& se
     for (int64_t i = begin; i < end; ++i) {
       const ConvPiece& part = set.parts[size_t(i % parts)];
       const int64_t image = i / parts;
-      const size_t in_bytes = in.is_staged() ? line_aligned(size_t(part.in_rows * in_row * g.in_channels) * sizeof(float)) : 0;
-      const size_t out_bytes = apart ? size_t(part.out_rows * out_row * g.out_channels) * sizeof(float) : 0;
+      const auto bytes = [](int64_t floats) { return line_aligned(size_t(floats) * sizeof(float)); };
+      const size_t in_bytes = in.is_staged() ? bytes(part.in_rows * in_row * g.in_channels) : 0;
+      const size_t out_bytes = apart ? bytes(part.out_rows * out_row * g.out_channels) : 0;
       const Scratch staging(in_bytes + out_bytes);
       const float* const data = in.rows(image, part.in * in_row, part.in_rows * in_row, staging.as<float>());
       float* const products = apart ? reinterpret_cast<float*>(staging.data() + in_bytes)
