@@ -92,6 +92,8 @@ struct Made {
   bool reference = false;
 };
 
+enum class Kernels { all, fast };  // with oneDNN's reference kernels, or without
+
 // What results [out, out + out_rows) of the first spatial axis need.
 struct Rows {
   int64_t out, out_rows, in, in_rows, pad_before, pad_after;
@@ -116,7 +118,7 @@ std::vector<Rows> rows_of_parts(const ConvGeometry& g, int64_t parts) {
 std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t images, const Candidate& candidate,
                              bool bias, const Desc* weights,
                              dnnl::algorithm algorithm = dnnl::algorithm::convolution_direct,
-                             const Rows* rows = nullptr) {
+                             const Rows* rows = nullptr, Kernels kernels = Kernels::all) {
   Dims in_dims = image_dims(images, g.in_channels, g.in, g.axes);
   Dims out_dims = image_dims(images, g.out_channels, g.out, g.axes);
   Dims weight_dims = image_dims(g.out_channels / g.groups, g.in_channels / g.groups, g.kernel, g.axes);
@@ -142,6 +144,7 @@ std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t image
     made.in = *in, made.out = *out;
     made.weights = inner_w, made.plain_weights = onednn::plain(weight_dims);
     made.reference = onednn::is_reference(desc.impl_info_str());
+    if (made.reference && kernels == Kernels::fast) return std::nullopt;
     made.run = onednn::Primitive(what, desc, std::move(args));
     return std::move(made);
   };
@@ -192,10 +195,12 @@ std::optional<Made> try_winograd(const ConvGeometry& g, int64_t images, bool bia
 }
 
 // The first candidate that is not a reference implementation; a reference one when there is no other.
-Made make_first(ConvKind kind, const ConvGeometry& g, int64_t images, std::span<const Candidate> order, bool bias) {
+Made make_first(ConvKind kind, const ConvGeometry& g, int64_t images, std::span<const Candidate> order, bool bias,
+                Kernels kernels) {
+  constexpr auto direct = dnnl::algorithm::convolution_direct;
   std::optional<Made> last_resort;
   for (const Candidate& candidate : order) {
-    std::optional<Made> made = try_make(kind, g, images, candidate, bias, nullptr);
+    std::optional<Made> made = try_make(kind, g, images, candidate, bias, nullptr, direct, nullptr, kernels);
     if (made && !made->reference) return std::move(*made);
     if (made && !last_resort) last_resort = std::move(made);
   }
@@ -309,8 +314,8 @@ bool make_parts(ConvSet& set, const ConvGeometry& g, int64_t parts, bool bias, M
   for (const Rows& rows : rows_of_parts(g, parts)) {
     const bool is_first = set.parts.empty();
     auto made = try_make(ConvKind::forward, g, 1, channels_last, bias, is_first ? nullptr : &first.weights,
-                         dnnl::algorithm::convolution_direct, &rows);
-    if (!made || made->reference) {
+                         dnnl::algorithm::convolution_direct, &rows, Kernels::fast);
+    if (!made) {
       set.parts.clear();
       return false;
     }
@@ -350,24 +355,26 @@ onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const Conv
     set->slices = cut.slices;
     set->piece = cut.piece;
     Made full;
-    const bool has_parts = cut.parts > 1 && in != ImageLayout::blocked16 && out == ImageLayout::channels_last &&
-                           make_parts(*set, g, cut.parts, bias, full);
-    auto by_name = winograd ? try_winograd(g, set->piece, bias) : std::nullopt;
+    const bool has_parts = cut.parts > 1 && !winograd && in != ImageLayout::blocked16 &&
+                           out == ImageLayout::channels_last && make_parts(*set, g, cut.parts, bias, full);
+    auto by_name = winograd && cut.parts == 1 ? try_winograd(g, set->piece, bias) : std::nullopt;
     if (by_name) full = std::move(*by_name);
-    if (is_chosen && (winograd ? !by_name : cut.parts > 1 && !has_parts)) {
+    if (is_chosen && ((winograd && !by_name) || (cut.parts > 1 && !has_parts))) {
       throw Error("[Convolution] oneDNN has no implementation of this variant");
     }
-    if (!by_name && !has_parts) full = make_first(kind, g, set->piece, order, bias);
-    if (is_chosen && full.reference) throw Error("[Convolution] oneDNN has no fast implementation of this variant");
+    const Kernels kernels = is_chosen ? Kernels::fast : Kernels::all;
+    if (!by_name && !has_parts) full = make_first(kind, g, set->piece, order, bias, kernels);
     const int64_t rest = has_parts ? 0 : g.batch % set->piece;
     if (rest) {
       // the tail must work in the layouts of the others; where oneDNN refuses, the batch stays in one piece
-      auto tail = try_make(kind, g, rest, {full.in, full.out}, bias, &full.weights);
+      auto tail = try_make(kind, g, rest, {full.in, full.out}, bias, &full.weights,
+                           dnnl::algorithm::convolution_direct, nullptr,
+                           full.reference ? Kernels::all : Kernels::fast);
       if (tail && tail->reference == full.reference) {
         set->tail = std::move(tail->run);
       } else {
         set->piece = g.batch;
-        full = make_first(kind, g, g.batch, order, bias);
+        full = make_first(kind, g, g.batch, order, bias, kernels);
       }
     }
     set->full = std::move(full.run);

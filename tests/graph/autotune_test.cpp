@@ -166,6 +166,7 @@ const Sizes all_sizes[] = {
     {{7, 16, 8, 6}, 32},
     {{2, 64, 14, 14}, 64, 1, {1, 1}, {1, 1}, {1, 1}, {0, 0}},
     {{1, 32, 28, 28}, 128},
+    {{4, 32, 10, 9}, 64},
     {{3, 10, 9, 9}, 6, 2, {3, 2}, {2, 1}, {1, 2}, {2, 1}},
     {{4, 5, 12}, 7, 1, {3}, {1}, {1}, {1}},
     {{2, 4, 5, 6, 7}, 16, 1, {2, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}},
@@ -174,7 +175,7 @@ const Sizes all_sizes[] = {
 }  // namespace
 
 TEST_CASE("autotune: every variant of a convolution and its gradients computes the same", "[graph]") {
-  size_t ran = 0;
+  size_t ran = 0, with_winograd = 0;
   for (const Sizes& s : all_sizes) {
     INFO(s.x.str());
     Shape weight{s.filters, s.x[1] / s.groups};
@@ -190,8 +191,9 @@ TEST_CASE("autotune: every variant of a convolution and its gradients computes t
         if (!n.op || !n.op->variants) continue;
         std::vector<TensorMeta> metas;
         for (ValueId v : n.inputs) metas.push_back(g.meta(v));
-        const Variants variants = n.op->variants(n.attrs.get(), metas, n.outputs, false);
-        REQUIRE(variants.algorithms == 4);
+        const Variants variants = n.op->variants(n.attrs.get(), metas, n.outputs, true);
+        REQUIRE(variants.algorithms >= 4);  // Winograd's is the fifth
+        with_winograd += variants.algorithms == 5;
         REQUIRE(variants.cuts >= 1);
         for (int a = 0; a < variants.algorithms; ++a) {
           for (int c = 0; c < variants.cuts; ++c) {
@@ -216,6 +218,7 @@ TEST_CASE("autotune: every variant of a convolution and its gradients computes t
     }
   }
   CHECK(ran > 100);
+  if (machine_has_winograd()) CHECK(with_winograd > 1);
 }
 
 TEST_CASE("autotune: a tuned net predicts and learns as the imperative one", "[graph]") {

@@ -18,13 +18,6 @@ size_t live_bytes() {
   return Storage::cpu().stats().live;
 }
 
-bool machine_has_winograd() {
-  ConvGeometry g;
-  g.batch = 1, g.in_channels = g.out_channels = 32;
-  g.in = g.out = {8, 8, 0}, g.kernel = {3, 3, 0}, g.stride = g.dilate = {1, 1, 0}, g.pad = {1, 1, 0};
-  return winograd_pays(g);
-}
-
 struct Sizes {
   Shape x;
   int filters;

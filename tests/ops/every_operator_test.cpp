@@ -282,6 +282,10 @@ bool is_open(const Row& row, size_t input, double special) {
     // the zeros around an image: do they meet what stands beside the image, or are they left out?
     return row.str().find("pad=") != std::string::npos && (is_backward || input == 1);
   }
+  // a norm that is much smaller than one of its numbers
+  if (name == "_backward_Pooling" && row.str().find("pool_type=lp") != std::string::npos && std::isfinite(special)) {
+    return input == 2;
+  }
   if (!is_backward || std::isnan(special) || special == 0) return false;
   // what no forward gives: a standard deviation of nothing, or its infinite inverse; terms of which two are infinite
   if (name.ends_with("Norm")) return input >= 2;
