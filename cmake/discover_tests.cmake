@@ -20,7 +20,7 @@ set(script "")
 foreach(case IN LISTS cases)
   string(REGEX REPLACE "([],[\\])" "\\\\\\1" spec "${case}")
   set(labels ${LABEL})
-  set(timeout 120)
+  set(timeout 300)  # for sanitizers on a busy machine
   if(case IN_LIST slow_cases)
     list(APPEND labels slow)
     set(timeout 600)
