@@ -167,16 +167,16 @@ std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t image
     }
     if (kind == ConvKind::backward_data) {
       const dnnl::convolution_backward_data::primitive_desc desc(
-          dnnl::convolution_backward_data::desc(algorithm, x, w, y, stride, dilate, pad, pad_after), onednn::attributes(),
-          onednn::engine(), forward);
+          dnnl::convolution_backward_data::desc(algorithm, x, w, y, stride, dilate, pad, pad_after),
+          onednn::attributes(), onednn::engine(), forward);
       return finish("convolution backward data", desc, desc.diff_src_desc(), desc.diff_dst_desc(), desc.weights_desc(),
                     {{DNNL_ARG_DIFF_DST, desc.diff_dst_desc()},
                      {DNNL_ARG_WEIGHTS, desc.weights_desc()},
                      {DNNL_ARG_DIFF_SRC, desc.diff_src_desc()}});
     }
     const dnnl::convolution_backward_weights::primitive_desc desc(
-        dnnl::convolution_backward_weights::desc(algorithm, x, w, b, y, stride, dilate, pad, pad_after), onednn::attributes(),
-        onednn::engine(), forward);
+        dnnl::convolution_backward_weights::desc(algorithm, x, w, b, y, stride, dilate, pad, pad_after),
+        onednn::attributes(), onednn::engine(), forward);
     Arguments args{{DNNL_ARG_DIFF_DST, desc.diff_dst_desc()},
                    {DNNL_ARG_SRC, desc.src_desc()},
                    {DNNL_ARG_DIFF_WEIGHTS, desc.diff_weights_desc()}};
@@ -361,6 +361,11 @@ onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const Conv
     if (by_name) full = std::move(*by_name);
     if (is_chosen && ((winograd && !by_name) || (cut.parts > 1 && !has_parts))) {
       throw Error("[Convolution] oneDNN has no implementation of this variant");
+    }
+    if (cut.parts > 1 && !has_parts) {  // where oneDNN has no fast kernel for them: as without
+      const ConvCut other = cut_by_rules(kind, g);
+      set->slices = other.slices, set->piece = other.piece;
+      g.out_channels /= other.slices;
     }
     const Kernels kernels = is_chosen ? Kernels::fast : Kernels::all;
     if (!by_name && !has_parts) full = make_first(kind, g, set->piece, order, bias, kernels);
