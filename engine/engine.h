@@ -23,7 +23,9 @@ struct EngineOptions {
   int io_threads = 2;        // for loaders, files and timers
   int max_in_flight = 2048;  // pushed and not finished; at the limit a plain producer helps to execute
   size_t max_bytes = 0;      // of arrays, pending ones included; 0: no limit. At the limit as above
-  std::chrono::microseconds spin{30};  // how long an idle thread looks for work before it parks; not at all on one core
+  // How long an idle thread looks for work before it parks; not at all on one core. Ten times as long when it has
+  // just had pieces of an operation that several threads share.
+  std::chrono::microseconds spin{30};
   Schedule schedule = {};              // Schedule::random(seed) looks for programs that depend on luck
 };
 

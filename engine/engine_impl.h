@@ -21,6 +21,8 @@ struct Running {
   Running* outer = nullptr;
 };
 inline thread_local Running* t_running = nullptr;
+inline thread_local bool t_has_shared = false;  // pieces of an operation, since this thread last looked for work
+inline thread_local bool t_is_helping = false;  // counted in Engine::Impl::helping
 inline thread_local Engine::Impl* t_slot_of = nullptr;  // the engine whose slot this thread holds
 
 // While somebody waits for bytes of limited scopes: sees to it that the engine looks when some are given back, and
@@ -113,16 +115,20 @@ struct Engine::Impl {
   [[noreturn]] static void throw_orphan();
 
   // --- workers.cpp
-  void make_ready(OpNode& op);          // queue it and see that somebody comes
-  void wake();                          // start a worker unless one is looking for work already
-  void drain();                         // a worker's life; holds a slot
-  bool wait_for_work() const noexcept;  // looks for at most `spin`; true when there is some
+  void make_ready(OpNode& op);  // queue it and see that somebody comes
+  void wake();                  // start a worker unless one is looking for work already
+  void drain();                 // a worker's life; holds a slot
+  bool wait_for_work(std::chrono::microseconds time) const noexcept;  // looks for so long; true when there is some
   OpNode* pop() noexcept;
   bool has_work() const noexcept;
   bool take_slot() noexcept;  // true: this thread may run operations until give_slot()
   void give_slot() noexcept;
   bool take_over_slot() noexcept;  // of a worker that has been called and has not come yet: that takes 20 us and more
   bool claim_coming() noexcept;
+  // This thread's pieces of another's operation are over: it has begun something else, or looks for work.
+  void end_helping() noexcept {
+    if (std::exchange(t_is_helping, false)) helping.fetch_sub(1, std::memory_order_relaxed);
+  }
   // Runs ready operations until `done()` or until there are none. False when it ran none. `looking`: how the caller
   // counts between such calls.
   bool help(FunctionRef<bool()> done, Looking* looking = nullptr);
@@ -202,6 +208,7 @@ struct Engine::Impl {
   alignas(64) std::atomic<uint64_t> done{0};
   alignas(64) std::atomic<int> active{0};  // slots taken
   std::atomic<int> spinning{0};            // of these, looking for work
+  std::atomic<int> helping{0};             // of these, with pieces of another's operation, until they do something else
   std::atomic<int> coming{0};              // of these, of workers that have been called and have not come yet
   std::atomic<int> lacking{0};             // of these, whose operations wait for memory and have found none to help
   std::atomic<int> looking{0};             // waiting threads without a slot that look for work

@@ -77,6 +77,8 @@ void Engine::Impl::drain() {
   const bool count_spinning = threads > 1;
   if (!count_spinning) spinning.fetch_sub(1, std::memory_order_seq_cst);  // as below: before the last look at the queue
   bool is_spinning = count_spinning;                                      // wake() has counted it
+  // Who has had pieces of an operation will mostly get more of it, or of the next: nobody should be called for that.
+  bool will_be_asked = false;
   for (;;) {
     if (OpNode* op = pop()) {
       if (is_spinning) {
@@ -84,15 +86,18 @@ void Engine::Impl::drain() {
         // nobody else looks for work now: if there is more, start another worker
         if (spinning.fetch_sub(1, std::memory_order_seq_cst) == 1 && has_work()) wake();
       }
+      end_helping();
       run_chain(op);
+      will_be_asked = std::exchange(t_has_shared, false);
       continue;
     }
     bool look = true;
     if (count_spinning && !is_spinning) {
       is_spinning = true;
-      look = spinning.fetch_add(1, std::memory_order_seq_cst) == 0;  // one thread that looks is enough
+      look = spinning.fetch_add(1, std::memory_order_seq_cst) == 0 || will_be_asked;  // else one that looks is enough
     }
-    if (look && wait_for_work()) continue;
+    end_helping();
+    if (look && wait_for_work(will_be_asked ? 10 * options.spin : options.spin)) continue;
     if (is_spinning) spinning.fetch_sub(1, std::memory_order_seq_cst);
     is_spinning = false;
     give_slot();
@@ -102,15 +107,19 @@ void Engine::Impl::drain() {
   t_slot_of = nullptr;
 }
 
-bool Engine::Impl::wait_for_work() const noexcept {
-  auto until = Clock::now() + options.spin;
-  do {
-    for (int i = 0; i < 32; ++i) {
-      if (has_work()) return true;
+bool Engine::Impl::wait_for_work(std::chrono::microseconds time) const noexcept {
+  const auto until = Clock::now() + time;
+  for (int looks = 0; !has_work(); ++looks) {
+    if (looks % 32 == 31 && Clock::now() >= until) return false;
+    // a thread that has just been woken may wait for this core although another one is free: it looks for that only now
+    // and then, and would stay for milliseconds behind an operation that begins here
+    if (looks % 256 == 255) {
+      std::this_thread::yield();
+    } else {
       cpu_pause();
     }
-  } while (Clock::now() < until);
-  return false;
+  }
+  return true;
 }
 
 void Engine::Impl::run_chain(OpNode* op, FunctionRef<bool()>* stop) {
@@ -151,11 +160,13 @@ bool Engine::Impl::help(FunctionRef<bool()> done_waiting, Looking* looking) {
   if (holds) nested.fetch_add(1, std::memory_order_seq_cst);
   Impl* saved = std::exchange(t_slot_of, this);
   ThreadContext saved_context = std::exchange(thread_context(), ThreadContext{.engine = &self});
+  const bool was_helping = std::exchange(t_is_helping, false);  // with a piece that waits
   bool ran = false;
   while (!done_waiting()) {
     OpNode* op = pop();
     if (!op) break;
     if (!std::exchange(ran, true) && looking) looking->end();
+    end_helping();
     run_chain(op, &done_waiting);
   }
   thread_context() = saved_context;
@@ -166,6 +177,8 @@ bool Engine::Impl::help(FunctionRef<bool()> done_waiting, Looking* looking) {
     give_slot();
     if (has_work()) wake();
   }
+  end_helping();
+  t_is_helping = was_helping;
   if (ran && looking) looking->begin();
   return ran;
 }

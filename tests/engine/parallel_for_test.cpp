@@ -1,4 +1,5 @@
 // parallel_for: pieces that depend on the shape alone, on any number of threads.
+#include <array>
 #include <atomic>
 #include <set>
 #include <vector>
@@ -89,6 +90,38 @@ TEST_CASE("parallel_for: idle workers take part", "[engine]") {
     });
     engine.wait(v);
     CHECK(met);
+  });
+}
+
+TEST_CASE("parallel_for: the next call has the same threads, with the same parts", "[engine]") {
+  at_thread_counts(2, [](Engine& engine) {
+    constexpr int64_t calls = 200;
+    std::vector<std::array<std::thread::id, 2>> threads(calls);  // by call and half
+    int64_t alone = 0;
+    Var v;
+    engine.push({write(v)}, [&](RunContext& run) {
+      for (auto& halves : threads) {
+        std::atomic<int> inside{0};
+        run.parallel_for(2, 1, [&](int64_t half, int64_t) {
+          halves[size_t(half)] = std::this_thread::get_id();
+          ++inside;
+          for (auto end = std::chrono::steady_clock::now() + 5s;
+               inside < 2 && std::chrono::steady_clock::now() < end;) {
+            std::this_thread::yield();
+          }
+        });
+        alone += halves[0] == halves[1];
+      }
+    });
+    engine.wait(v);
+    CHECK(alone == 0);  // the other thread had hardly left the call before
+    int64_t alike = 0, same_threads = 0;
+    for (size_t i = 1; i < threads.size(); ++i) {
+      const auto swapped = std::array{threads[i][1], threads[i][0]};
+      alike += threads[i] == threads[i - 1];
+      same_threads += threads[i] == threads[i - 1] || swapped == threads[i - 1];
+    }
+    CHECK(alike == same_threads);
   });
 }
 
