@@ -48,8 +48,9 @@ struct Candidate {
 
 // In the order in which they are tried; the first that has a fast implementation is taken. Measured on AVX-512
 // machines: channels_last is best in general, since the conversion costs less than what the row-major kernels lose.
-// LeNet's first convolution (1 to 20 channels, 64 images) in us, channels_last / blocked / row-major: forward 424 / 316 /
-// 544, weight gradient 600 / 324 / 1266; a conversion between the first two takes 85, so the weight gradient alone gains.
+// LeNet's first convolution (1 to 20 channels, 64 images) in us, channels_last / blocked / row-major: forward 424 / 316
+// / 544, weight gradient 600 / 324 / 1266; a conversion between the first two takes 85, so the weight gradient alone
+// gains.
 std::span<const Candidate> candidates(ConvKind kind, const ConvGeometry& g, ImageLayout in, ImageLayout out) {
   constexpr auto rm = ImageLayout::row_major, cl = ImageLayout::channels_last, blocked = ImageLayout::blocked16;
   static constexpr Candidate general[] = {{cl, cl}, {{}, {}}, {rm, rm}};
@@ -154,9 +155,8 @@ std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t image
     const auto use = algorithm == dnnl::algorithm::convolution_winograd ? dnnl::prop_kind::forward_inference
                                                                         : dnnl::prop_kind::forward_training;
     const dnnl::convolution_forward::primitive_desc forward(
-        dnnl::convolution_forward::desc(use, algorithm, x,
-                                        kind == ConvKind::forward ? w : onednn::any(weight_dims), b, y, stride, dilate,
-                                        pad, pad_after),
+        dnnl::convolution_forward::desc(use, algorithm, x, kind == ConvKind::forward ? w : onednn::any(weight_dims), b,
+                                        y, stride, dilate, pad, pad_after),
         onednn::attributes(), onednn::engine());
     if (kind == ConvKind::forward) {
       Arguments args{{DNNL_ARG_SRC, forward.src_desc()},
@@ -229,16 +229,18 @@ int64_t images_per_piece(ConvKind kind, const ConvGeometry& g) {
   return even_piece(std::clamp(int64_t(std::min(images, double(g.batch))), least, g.batch), g.batch);
 }
 
-// A small batch gives work to few threads: its output channels are cut as well, into slices of at least 32 channels and
-// 50 MFLOP. Where images have few positions oneDNN's kernel loses by narrow slices, so there are two at most.
+// A small batch gives work to few threads: its images are cut as well. Into how many, if each is to have enough to do.
+int64_t pieces_of_image(const ConvGeometry& g, int64_t most) {
+  constexpr double enough = 6e6;  // floating-point operations, about 20 us: ten times what handing it over takes
+  return std::clamp<int64_t>(int64_t(g.flops_per_image() / enough), 1, std::max<int64_t>(most / g.batch, 1));
+}
+
+// In slices of its output channels, of at least 32. Where images have few positions oneDNN's kernel loses by narrow
+// slices, so there are two at most.
 int64_t output_slices(const ConvGeometry& g) {
-  if (g.groups != 1) return 1;
-  const int64_t most = (g.out_positions() < 100 ? 2 : 4) / g.batch;
+  const int64_t most = g.groups == 1 ? pieces_of_image(g, g.out_positions() < 100 ? 2 : 4) : 1;
   int64_t slices = 1;
-  while (slices * 2 <= most && g.out_channels % (slices * 64) == 0 &&
-         g.flops_per_image() >= 100e6 * double(slices)) {
-    slices *= 2;
-  }
+  while (slices * 2 <= most && g.out_channels % (slices * 64) == 0) slices *= 2;
   return slices;
 }
 
@@ -280,16 +282,16 @@ struct Way {
 Way way_by_rules(ConvKind kind, const ConvGeometry& g, ImageLayout in, ImageLayout out, bool winograd) {
   winograd = winograd && kind == ConvKind::forward && winograd_pays(g);
   Way way{winograd, winograd ? winograd_cut(g) : cut_by_rules(kind, g), candidates(kind, g, in, out)};
-  // Parts of an image keep the kernel's full width of channels, and lie in one piece where channels are last. With few
-  // positions and many weights slices are better: each thread then reads its own weights only.
   const bool can_have_parts = kind == ConvKind::forward && !winograd && out == ImageLayout::channels_last &&
                               (in == out || g.in_channels <= 4) && g.groups == 1;
-  if (!can_have_parts) return way;
-  constexpr int64_t cached = 100'000;  // results, which are still there when the rest is computed from them
-  const int64_t parts = std::clamp<int64_t>(g.out_positions() * g.out_channels / cached, 1, g.out[0]);
-  if (parts > 4 || (way.cut.slices > 1 && g.out_positions() >= 400)) {
-    way.cut = {1, 1, parts > 4 ? parts : way.cut.slices};
-  }
+  // with few positions and many weights slices are better: each thread then reads its own weights only
+  if (!can_have_parts || g.out_positions() < 150) return way;
+  // Parts of an image keep the kernel's full width of channels, and lie in one piece where channels are last. Results
+  // should still be in cache when the rest is computed from them; parts of a few rows lose more than they give.
+  constexpr int64_t cached = 100'000, rows = 7;
+  const int64_t by_cache = g.out_positions() * g.out_channels / cached;
+  const int64_t parts = by_cache > 4 ? by_cache : pieces_of_image(g, std::min<int64_t>(g.out[0] / rows, 4));
+  if (parts > 1) way.cut = {1, 1, std::min(parts, g.out[0])};
   return way;
 }
 
@@ -372,9 +374,8 @@ onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const Conv
     const int64_t rest = has_parts ? 0 : g.batch % set->piece;
     if (rest) {
       // the tail must work in the layouts of the others; where oneDNN refuses, the batch stays in one piece
-      auto tail = try_make(kind, g, rest, {full.in, full.out}, bias, &full.weights,
-                           dnnl::algorithm::convolution_direct, nullptr,
-                           full.reference ? Kernels::all : Kernels::fast);
+      auto tail = try_make(kind, g, rest, {full.in, full.out}, bias, &full.weights, dnnl::algorithm::convolution_direct,
+                           nullptr, full.reference ? Kernels::all : Kernels::fast);
       if (tail && tail->reference == full.reference) {
         set->tail = std::move(tail->run);
       } else {

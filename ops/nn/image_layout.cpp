@@ -19,6 +19,17 @@ void Transpose(const float* HWY_RESTRICT from, int64_t from_stride, float* HWY_R
                int64_t rows, int64_t columns) {
   int64_t done_rows = 0, done_columns = 0;
 #if HWY_TARGET != HWY_SCALAR
+  if (rows == 3 && to_stride == 3) {  // pictures
+    const hn::ScalableTag<float> all;
+    const auto lanes = int64_t(hn::Lanes(all));
+    int64_t j = 0;
+    for (; j + lanes <= columns; j += lanes) {
+      const float* p = from + j;
+      hn::StoreInterleaved3(hn::LoadU(all, p), hn::LoadU(all, p + from_stride), hn::LoadU(all, p + 2 * from_stride),
+                            all, to + 3 * j);
+    }
+    from += j, to += 3 * j, columns -= j;
+  }
   const hn::Full128<float> d;
   const hn::Full128<double> pairs;
   done_rows = rows / 4 * 4, done_columns = columns / 4 * 4;
