@@ -31,11 +31,24 @@ struct ImageRule {
 
 bool is_image(const TensorMeta& m) { return m.shape.ndim() == 4 && m.dtype == DType::float32 && m.shape.size() > 0; }
 
-bool takes_winograd(const Graph& g, const Node& n) {
-  if (n.op != &Convolution::def || !is_image(n.outputs[0]) || !is_image(g.meta(n.inputs[0]))) return false;
+std::optional<ConvGeometry> geometry_of_convolution(const Graph& g, const Node& n) {
+  if (n.op != &Convolution::def || !is_image(n.outputs[0]) || !is_image(g.meta(n.inputs[0]))) return std::nullopt;
   const Convolution& op = attributes<Convolution>(n);
-  return winograd_pays(make_geometry(g.meta(n.inputs[0]).shape, n.outputs[0].shape, op.kernel, op.stride, op.dilate,
-                                     op.pad, op.num_group));
+  return make_geometry(g.meta(n.inputs[0]).shape, n.outputs[0].shape, op.kernel, op.stride, op.dilate, op.pad,
+                       op.num_group);
+}
+
+bool takes_winograd(const Graph& g, const Node& n) {
+  const auto geometry = geometry_of_convolution(g, n);
+  return geometry && winograd_pays(*geometry);
+}
+
+// Of a convolution among others that work in blocks for Winograd's algorithm; none: as its images lie.
+std::optional<Layout> beside_winograd(const Graph& g, const Node& n) {
+  const auto geometry = geometry_of_convolution(g, n);
+  if (!geometry || winograd_pays(*geometry)) return Layout::blocked16;
+  if (geometry->in_channels <= 4) return Layout::channels_last;
+  return std::nullopt;
 }
 
 // `preferred`: the layout of convolutions, where it can be.
@@ -87,7 +100,11 @@ ImageRule rule_of(const Graph& g, const Node& n, Layout preferred) {
       if (t.outputs >> k & 1) look_at(n.outputs[k]);
     }
     ImageRule rule{true, t.blocks, true, std::nullopt, t.inputs, t.outputs};
-    if (prefers) rule.prefers = t.blocks ? preferred : Layout::channels_last;
+    if (prefers) {
+      rule.prefers = !t.blocks                        ? Layout::channels_last
+                     : preferred == Layout::blocked16 ? beside_winograd(g, n)
+                                                      : preferred;
+    }
     return rule;
   }
   // Elementwise operators: every array an image of one shape.
@@ -239,8 +256,8 @@ Problem problem_of(const Graph& g, const Rules& rules, KernelCosts& costs) {
   return p;
 }
 
-// The layouts with which all takes the shortest time, and the kernels' variants. Those of the rules stay where nothing is
-// clearly faster: times are not exact.
+// The layouts with which all takes the shortest time, and the kernels' variants. Those of the rules stay where nothing
+// is clearly faster: times are not exact.
 Chosen by_costs(Graph& g, const Rules& rules, KernelCosts& costs) {
   constexpr double clearly = 0.97;
   Chosen chosen = by_rules(g, rules);

@@ -66,19 +66,31 @@ class Images {
       case ImageLayout::blocked16: return finish_blocks(from, to, 1, channels, positions_, e);
     }
   }
-  // Positions [first, first + positions) of image `image`, channels last, from those in `from`.
+  // Positions [first, first + positions) of image `image`, from those in `from`, which lie as an image of their own in
+  // the layout of the primitive; neither is row-major.
   void finish_part(const float* from, int64_t image, int64_t first, int64_t positions,
                    const Epilogue<float>& epilogue) const {
-    float* const to = outside(image) + first * channels_;
-    finish_rows(from, channels_, to, channels_, positions, channels_, epilogue.at(0, to - data_));
+    const auto blocked = ImageLayout::blocked16;
+    float* const to = outside(image) + position_offset(outside_, channels_, first);
+    const int64_t step = inner_ == blocked || outside_ == blocked ? 16 : channels_;
+    for (int64_t c = 0; c < channels_; c += step) {
+      const float* const x = from + (inner_ == blocked ? c * positions : c);
+      float* const y = to + (outside_ == blocked ? c * positions_ : c);
+      finish_rows(x, inner_ == blocked ? 16 : channels_, y, outside_ == blocked ? 16 : channels_, positions, step,
+                  epilogue.at(c, y - data_));
+    }
   }
-  // These positions of it, channels last: in `staging` where the image is row-major.
-  const float* rows(int64_t image, int64_t first, int64_t positions, float* staging) const {
-    if (!staged_) return outside(image) + first * channels_;
-    gather_positions(outside(image), staging, channels_, positions_, first, positions);
+  // These positions in the layout of the primitive: in `staging` where parts_are_staged().
+  const float* part(int64_t image, int64_t first, int64_t positions, float* staging) const {
+    const float* const from = outside(image) + position_offset(outside_, channels_, first);
+    if (!parts_are_staged()) return from;
+    convert_positions(from, outside_, positions_, staging, inner_, positions, channels_, positions);
     return staging;
   }
-  bool is_staged() const { return staged_; }
+  bool parts_are_staged() const { return staged_ || inner_ != ImageLayout::channels_last; }
+  size_t part_bytes(int64_t positions) const {
+    return line_aligned(size_t(image_floats(inner_, channels_, positions)) * sizeof(float));
+  }
   ImageLayout outside_layout() const { return outside_; }
   // The same tensor from image `first` on, lying elsewhere.
   Images moved(float* data, int64_t first) const {
@@ -121,23 +133,22 @@ void forward_in_parts(KernelContext& c, const ConvGeometry& g, const ConvSet& se
   const InnerWeights weights(c, set.to_inner, w);
   const int64_t in_row = g.in_positions() / g.in[0], out_row = g.out_positions() / g.out[0];  // positions
   const auto parts = int64_t(set.parts.size());
+  apart = apart || result.parts_are_staged();
   c.run.parallel_for(g.batch * parts, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const ConvPiece& part = set.parts[size_t(i % parts)];
-      const int64_t image = i / parts;
-      const auto bytes = [](int64_t floats) { return line_aligned(size_t(floats) * sizeof(float)); };
-      const size_t in_bytes = in.is_staged() ? bytes(part.in_rows * in_row * g.in_channels) : 0;
-      const size_t out_bytes = apart ? bytes(part.out_rows * out_row * g.out_channels) : 0;
-      const Scratch staging(in_bytes + out_bytes);
-      const float* const data = in.rows(image, part.in * in_row, part.in_rows * in_row, staging.as<float>());
-      float* const products = apart ? reinterpret_cast<float*>(staging.data() + in_bytes)
-                                    : result.outside(image) + part.out * out_row * g.out_channels;
+      const int64_t image = i / parts, first = part.out * out_row, positions = part.out_rows * out_row;
+      const size_t in_bytes = in.parts_are_staged() ? in.part_bytes(part.in_rows * in_row) : 0;
+      const Scratch staging(in_bytes + (apart ? result.part_bytes(positions) : 0));
+      const float* const data = in.part(image, part.in * in_row, part.in_rows * in_row, staging.as<float>());
+      float* const products =
+          apart ? reinterpret_cast<float*>(staging.data() + in_bytes) : result.outside(image) + first * g.out_channels;
       if (bias) {
         part.run.run(data, weights.data(), products, bias);
       } else {
         part.run.run(data, weights.data(), products);
       }
-      result.finish_part(products, image, part.out * out_row, part.out_rows * out_row, epilogue);
+      result.finish_part(products, image, first, positions, epilogue);
     }
   });
 }

@@ -282,8 +282,10 @@ struct Way {
 Way way_by_rules(ConvKind kind, const ConvGeometry& g, ImageLayout in, ImageLayout out, bool winograd) {
   winograd = winograd && kind == ConvKind::forward && winograd_pays(g);
   Way way{winograd, winograd ? winograd_cut(g) : cut_by_rules(kind, g), candidates(kind, g, in, out)};
-  const bool can_have_parts = kind == ConvKind::forward && !winograd && out == ImageLayout::channels_last &&
-                              (in == out || g.in_channels <= 4) && g.groups == 1;
+  // the pixels of a part are copied where they do not lie with their channels together; that should pay
+  const bool cheap_copy = in == out || g.in_channels <= 4;
+  const bool can_have_parts = kind == ConvKind::forward && !winograd && out != ImageLayout::row_major && cheap_copy &&
+                              (out == ImageLayout::channels_last || g.taps() > 1) && g.groups == 1;
   // with few positions and many weights slices are better: each thread then reads its own weights only
   if (!can_have_parts || g.out_positions() < 150) return way;
   // Parts of an image keep the kernel's full width of channels, and lie in one piece where channels are last. Results
@@ -311,12 +313,14 @@ Way way_of_variant(ConvKind kind, const ConvGeometry& g, uint8_t variant) {
 }
 
 // The primitives of the parts, all with the weights in one layout; false where oneDNN has none.
-bool make_parts(ConvSet& set, const ConvGeometry& g, int64_t parts, bool bias, Made& first) {
+bool make_parts(ConvSet& set, const ConvGeometry& g, const Way& way, bool bias, Made& first) {
   constexpr Candidate channels_last{ImageLayout::channels_last, ImageLayout::channels_last};
-  for (const Rows& rows : rows_of_parts(g, parts)) {
+  constexpr Candidate in_blocks{ImageLayout::blocked16, ImageLayout::blocked16};
+  const auto algorithm = way.winograd ? dnnl::algorithm::convolution_winograd : dnnl::algorithm::convolution_direct;
+  for (const Rows& rows : rows_of_parts(g, way.cut.parts)) {
     const bool is_first = set.parts.empty();
-    auto made = try_make(ConvKind::forward, g, 1, channels_last, bias, is_first ? nullptr : &first.weights,
-                         dnnl::algorithm::convolution_direct, &rows, Kernels::fast);
+    auto made = try_make(ConvKind::forward, g, 1, way.winograd ? in_blocks : channels_last, bias,
+                         is_first ? nullptr : &first.weights, algorithm, &rows, Kernels::fast);
     if (!made) {
       set.parts.clear();
       return false;
@@ -344,30 +348,26 @@ Variants conv_variants(ConvKind kind, const ConvGeometry& g, bool winograd) {
 onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const ConvGeometry& whole, ImageLayout in,
                                ImageLayout out, bool bias) {
   ConvGeometry g = whole;
-  const auto [winograd, cut, order, is_chosen] =
-      c.variant ? way_of_variant(kind, g, c.variant) : way_by_rules(kind, g, in, out, c.winograd);
-  g.out_channels /= cut.slices;
-  onednn::Key key('c', kind, winograd, c.variant, cut.slices, cut.parts, g.batch, g.groups, g.in_channels,
+  const Way way = c.variant ? way_of_variant(kind, g, c.variant) : way_by_rules(kind, g, in, out, c.winograd);
+  g.out_channels /= way.cut.slices;
+  onednn::Key key('c', kind, way.winograd, c.variant, way.cut.slices, way.cut.parts, g.batch, g.groups, g.in_channels,
                   g.out_channels, g.axes, in, out, bias);
   for (const auto* values : {&g.in, &g.out, &g.kernel, &g.stride, &g.dilate, &g.pad}) {
     for (int64_t v : *values) key.add(v);
   }
   return onednn::obtain<ConvSet>(c, "Convolution", key, [&] {
     auto set = std::make_unique<ConvSet>();
-    set->slices = cut.slices;
-    set->piece = cut.piece;
+    const auto& [winograd, cut, order, is_chosen] = way;
     Made full;
-    const bool has_parts = cut.parts > 1 && !winograd && in != ImageLayout::blocked16 &&
-                           out == ImageLayout::channels_last && make_parts(*set, g, cut.parts, bias, full);
-    auto by_name = winograd && cut.parts == 1 ? try_winograd(g, set->piece, bias) : std::nullopt;
+    const bool has_parts = cut.parts > 1 && out != ImageLayout::row_major && make_parts(*set, g, way, bias, full);
+    // where oneDNN has no fast kernel for them: as without
+    const ConvCut pieces = cut.parts == 1 || has_parts ? cut : cut_by_rules(kind, g);
+    set->slices = pieces.slices, set->piece = pieces.piece;
+    if (cut.parts > 1) g.out_channels /= pieces.slices;
+    auto by_name = winograd && !has_parts ? try_winograd(g, set->piece, bias) : std::nullopt;
     if (by_name) full = std::move(*by_name);
-    if (is_chosen && ((winograd && !by_name) || (cut.parts > 1 && !has_parts))) {
+    if (is_chosen && ((winograd && !by_name && !has_parts) || (cut.parts > 1 && !has_parts))) {
       throw Error("[Convolution] oneDNN has no implementation of this variant");
-    }
-    if (cut.parts > 1 && !has_parts) {  // where oneDNN has no fast kernel for them: as without
-      const ConvCut other = cut_by_rules(kind, g);
-      set->slices = other.slices, set->piece = other.piece;
-      g.out_channels /= other.slices;
     }
     const Kernels kernels = is_chosen ? Kernels::fast : Kernels::all;
     if (!by_name && !has_parts) full = make_first(kind, g, set->piece, order, bias, kernels);

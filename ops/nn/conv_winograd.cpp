@@ -39,6 +39,7 @@ ConvCut winograd_cut(const ConvGeometry& g) {
   ConvCut cut;
   const bool many_positions = g.out_positions() >= 2000, many_weights = g.in_channels * g.out_channels > 65536;
   if (many_positions && g.batch >= 4 && g.batch % 2 == 0) cut.piece = 2;
+  if (g.batch == 1 && many_positions) return {1, 1, 2};  // of many rows: tiles of 4 x 4 as well
   const bool alone = g.batch == 1 && g.flops_per_image() >= 100e6;  // work for a second thread
   if ((alone || many_weights) && g.out_channels % 32 == 0) cut.slices = 2;
   return cut;

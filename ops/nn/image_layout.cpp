@@ -69,43 +69,47 @@ namespace kaon {
 
 HWY_EXPORT(Transpose);
 
-void convert_images(const float* from, ImageLayout from_layout, float* to, ImageLayout to_layout, int64_t images,
-                    int64_t channels, int64_t positions) {
+void convert_positions(const float* from, ImageLayout from_layout, int64_t from_positions, float* to,
+                       ImageLayout to_layout, int64_t to_positions, int64_t channels, int64_t count) {
   constexpr auto rm = ImageLayout::row_major, cl = ImageLayout::channels_last, blocked = ImageLayout::blocked16;
-  const int64_t from_image = image_floats(from_layout, channels, positions);
-  const int64_t to_image = image_floats(to_layout, channels, positions);
-  if (images * channels * positions == 0) return;  // there may be no memory
-  if (from_layout == to_layout) {
-    std::memcpy(to, from, size_t(images * from_image) * sizeof(float));
-    return;
-  }
+  if (channels * count == 0) return;  // there may be no memory
+  const auto copy = [](float* target, const float* source, int64_t n) {
+    std::memcpy(target, source, size_t(n) * sizeof(float));
+  };
+  if (from_layout == cl && to_layout == cl) return copy(to, from, channels * count);
   const bool in_blocks = from_layout == blocked || to_layout == blocked;
   const int64_t step = in_blocks ? 16 : channels;
-  for (int64_t n = 0; n < images; ++n, from += from_image, to += to_image) {
-    for (int64_t c = 0; c < channels; c += step) {
-      const int64_t count = std::min(step, channels - c);
-      // a block starts at c * positions except in channels_last, where it starts at c
-      const float* source = from + (from_layout == cl ? c : c * positions);
-      float* target = to + (to_layout == cl ? c : c * positions);
-      const int64_t from_stride = from_layout == blocked ? 16 : channels;
-      const int64_t to_stride = to_layout == blocked ? 16 : channels;
-      if (to_layout == blocked && count < 16) std::fill_n(target, 16 * positions, 0.f);
-      if (from_layout == rm) {
-        HWY_DYNAMIC_DISPATCH(Transpose)(source, positions, target, to_stride, count, positions);
-      } else if (to_layout == rm) {
-        HWY_DYNAMIC_DISPATCH(Transpose)(source, from_stride, target, positions, positions, count);
-      } else {
-        for (int64_t i = 0; i < positions; ++i) {
-          std::memcpy(target + i * to_stride, source + i * from_stride, size_t(count) * sizeof(float));
-        }
-      }
+  for (int64_t c = 0; c < channels; c += step) {
+    const int64_t some = std::min(step, channels - c);
+    // a block starts at c * positions except in channels_last, where it starts at c
+    const float* source = from + (from_layout == cl ? c : c * from_positions);
+    float* target = to + (to_layout == cl ? c : c * to_positions);
+    const int64_t from_stride = from_layout == blocked ? 16 : channels;
+    const int64_t to_stride = to_layout == blocked ? 16 : channels;
+    if (to_layout == blocked && some < 16) std::fill_n(target, 16 * count, 0.f);
+    if (from_layout == blocked && to_layout == blocked) {
+      copy(target, source, 16 * count);
+    } else if (from_layout == rm && to_layout == rm) {
+      for (int64_t i = 0; i < some; ++i) copy(target + i * to_positions, source + i * from_positions, count);
+    } else if (from_layout == rm) {
+      HWY_DYNAMIC_DISPATCH(Transpose)(source, from_positions, target, to_stride, some, count);
+    } else if (to_layout == rm) {
+      HWY_DYNAMIC_DISPATCH(Transpose)(source, from_stride, target, to_positions, count, some);
+    } else if (some == 16) {
+      for (int64_t i = 0; i < count; ++i) copy(target + i * to_stride, source + i * from_stride, 16);
+    } else {
+      for (int64_t i = 0; i < count; ++i) copy(target + i * to_stride, source + i * from_stride, some);
     }
   }
 }
 
-void gather_positions(const float* image, float* to, int64_t channels, int64_t positions, int64_t first,
-                      int64_t count) {
-  HWY_DYNAMIC_DISPATCH(Transpose)(image + first, positions, to, channels, channels, count);
+void convert_images(const float* from, ImageLayout from_layout, float* to, ImageLayout to_layout, int64_t images,
+                    int64_t channels, int64_t positions) {
+  const int64_t from_image = image_floats(from_layout, channels, positions);
+  const int64_t to_image = image_floats(to_layout, channels, positions);
+  for (int64_t n = 0; n < images; ++n, from += from_image, to += to_image) {
+    convert_positions(from, from_layout, positions, to, to_layout, positions, channels, positions);
+  }
 }
 
 }  // namespace kaon

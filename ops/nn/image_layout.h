@@ -28,6 +28,11 @@ constexpr int64_t image_floats(ImageLayout layout, int64_t channels, int64_t pos
   return (layout == ImageLayout::blocked16 ? (channels + 15) / 16 * 16 : channels) * positions;
 }
 
+// Where position `first` begins, or its first block.
+constexpr int64_t position_offset(ImageLayout layout, int64_t channels, int64_t first) {
+  return layout == ImageLayout::channels_last ? first * channels : layout == ImageLayout::blocked16 ? first * 16 : first;
+}
+
 // True when both layouts put every element at the same place.
 constexpr bool same_place(ImageLayout a, ImageLayout b, int64_t channels, int64_t positions) {
   if (a == b) return true;
@@ -39,8 +44,9 @@ constexpr bool same_place(ImageLayout a, ImageLayout b, int64_t channels, int64_
 void convert_images(const float* from, ImageLayout from_layout, float* to, ImageLayout to_layout, int64_t images,
                     int64_t channels, int64_t positions);
 
-// Positions [first, first + count) of one row-major image, the channels of each side by side.
-void gather_positions(const float* image, float* to, int64_t channels, int64_t positions, int64_t first,
-                      int64_t count);
+// `count` positions of one image, all their channels; `from` and `to` are where they begin in images of so many
+// positions.
+void convert_positions(const float* from, ImageLayout from_layout, int64_t from_positions, float* to,
+                       ImageLayout to_layout, int64_t to_positions, int64_t channels, int64_t count);
 
 }  // namespace kaon

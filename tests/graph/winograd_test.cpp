@@ -24,9 +24,10 @@ struct Sizes {
   int pad = 1;
 };
 
-// In pieces of one image and of two, one slice and two, tiles that fit and that do not.
-const Sizes all_sizes[] = {{{1, 32, 8, 8}, 32},     {{3, 48, 9, 13}, 32, 0}, {{2, 32, 5, 3}, 64}, {{4, 64, 46, 47}, 32},
-                           {{1, 128, 28, 28}, 128}, {{2, 512, 4, 4}, 512},  {{5, 32, 1, 1}, 32}};
+// In pieces of one image and of two, one slice and two, in parts, tiles that fit and that do not.
+const Sizes all_sizes[] = {{{1, 32, 8, 8}, 32},   {{3, 48, 9, 13}, 32, 0}, {{2, 32, 5, 3}, 64},
+                           {{4, 64, 46, 47}, 32}, {{1, 128, 28, 28}, 128}, {{2, 512, 4, 4}, 512},
+                           {{5, 32, 1, 1}, 32},   {{1, 32, 47, 46}, 32},   {{1, 64, 56, 50}, 64, 0}};
 
 NDArray convolve(const NDArray& x, const NDArray& w, const Sizes& s) {
   return nd.Convolution(x, w, {.kernel = {3, 3}, .pad = {s.pad, s.pad}, .num_filter = s.filters, .no_bias = true});
@@ -44,7 +45,8 @@ double error_in_units(const NDArray& y, const NDArray& x, const NDArray& w, cons
   const auto got = floats(y), images = floats(x), weights = floats(w);
   float largest = 0;
   for (float v : images) largest = std::max(largest, std::abs(v));
-  const size_t filters = size_t(s.filters), taps = weights.size() / filters, positions = size_t(y.shape()[2] * y.shape()[3]);
+  const size_t filters = size_t(s.filters), taps = weights.size() / filters,
+               positions = size_t(y.shape()[2] * y.shape()[3]);
   std::vector<double> sums(filters);
   for (size_t i = 0; i < weights.size(); ++i) sums[i / taps] += std::abs(double(weights[i]));
   double worst = 0;
@@ -89,9 +91,8 @@ namespace {
 template <class F, class A>
 std::vector<A> residual_net(F f, const std::vector<A>& in) {
   const auto conv = [&](const A& x, const A& w, int filters, int stride) {
-    return f.Convolution(x, w,
-                         {.kernel = {3, 3}, .stride = {stride, stride}, .pad = {1, 1}, .num_filter = filters,
-                          .no_bias = true});
+    return f.Convolution(
+        x, w, {.kernel = {3, 3}, .stride = {stride, stride}, .pad = {1, 1}, .num_filter = filters, .no_bias = true});
   };
   A first = f.relu(f.Convolution(in[0], in[1], in[2], {.kernel = {7, 7}, .pad = {3, 3}, .num_filter = 32}));
   A x = f.Pooling(first, {.kernel = {3, 3}, .stride = {2, 2}, .pad = {1, 1}});
@@ -103,11 +104,18 @@ std::vector<A> residual_net(F f, const std::vector<A>& in) {
   return {f.Pooling(x, {.pool_type = PoolType::avg, .global_pool = true}), narrow, x};
 }
 
-std::vector<NDArray> residual_inputs(int64_t batch) {
-  return {numbers({batch, 3, 30, 30}),         numbers({32, 3, 7, 7}, 2) * 0.1,  numbers({32}, 3),
-          numbers({32, 32, 3, 3}, 4) * 0.1,    numbers({32}, 5),                 numbers({32}, 6),
-          numbers({32}, 7),                    numbers({32}, 8) * 0.1 + 1,       numbers({64, 32, 3, 3}, 9) * 0.1,
-          numbers({64, 64, 3, 3}, 10) * 0.1,   numbers({20, 64, 3, 3}, 11) * 0.1};
+std::vector<NDArray> residual_inputs(int64_t batch, int64_t size = 30) {
+  return {numbers({batch, 3, size, size}),
+          numbers({32, 3, 7, 7}, 2) * 0.1,
+          numbers({32}, 3),
+          numbers({32, 32, 3, 3}, 4) * 0.1,
+          numbers({32}, 5),
+          numbers({32}, 6),
+          numbers({32}, 7),
+          numbers({32}, 8) * 0.1 + 1,
+          numbers({64, 32, 3, 3}, 9) * 0.1,
+          numbers({64, 64, 3, 3}, 10) * 0.1,
+          numbers({20, 64, 3, 3}, 11) * 0.1};
 }
 
 std::unique_ptr<CachedGraph> residual_graph(const HybridizeOptions& options) {
@@ -143,9 +151,33 @@ TEST_CASE("winograd: a residual net in blocks of channels equals the imperative 
       size_t by_name = 0;
       for (size_t at = kernels.find("wino"); at != kernels.npos; at = kernels.find("wino", at + 1)) ++by_name;
       CHECK(by_name == 2);
-      CHECK_THAT(kernels, Contains(" 4 reorders of images"));  // before the narrow one, and of the outputs
+      // after the first pooling, before the narrow convolution, and of the outputs
+      CHECK_THAT(kernels, Contains(" 5 reorders of images"));
       CHECK_THAT(graph->plan()->dump(), Contains(" nChw16c  "));
     }
+  }
+}
+
+TEST_CASE("winograd: one large image goes in parts of rows, on any number of threads", "[graph]") {
+  if (!machine_has_winograd()) return skip("oneDNN has no Winograd convolutions for this processor");
+  const std::vector<NDArray> inputs = residual_inputs(1, 100), expected = residual_net(nd, inputs);
+  std::vector<NDArray> first;
+  for (int threads : {0, 1, 2, 4}) {
+    INFO(threads << " threads");
+    Engine engine({.threads = threads});
+    EngineScope scope(engine);
+    std::vector<NDArray> own;
+    for (const NDArray& a : inputs) own.push_back(nd.array(floats(a), a.shape()));
+    const auto graph = residual_graph({.static_alloc = true, .static_shape = true, .winograd = true});
+    const std::vector<NDArray> got = call(*graph, own);
+    for (size_t k = 0; k < got.size(); ++k) {
+      require_near(got[k], expected[k].asvector<double>(), 1e-4);
+      if (!first.empty()) REQUIRE(floats(got[k]) == floats(first[k]));
+    }
+    if (first.empty()) first = got;
+    const std::string kernels = graph->plan()->implementations();
+    CHECK_THAT(kernels, Contains("wino") && Contains("nChw16c in 2 parts"));
+    CHECK_THAT(kernels, Contains("nhwc in 3 parts"));  // step two: brought in from blocks and back
   }
 }
 
