@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kaon/ops/nn/conv_patches.h"
 #include "kaon/ops/nn/conv_primitives.h"
 #include "kaon/ops/nn/inner_weights.h"
 #include "kaon/ops/nn/scratch.h"
@@ -240,7 +241,12 @@ void conv_backward_data(KernelContext& c, const ConvGeometry& g, const TensorVie
     const Scratch staging(out_bytes + in.staging_bytes(images));
     std::byte* const in_staging = staging.data() + out_bytes;
     out.bring_in(first, images, staging.data());
-    conv.run(out.place(first, staging.data()), weights.data(), in.place(first, in_staging));
+    const float* const head = out.place(first, staging.data());
+    if (set->patches) {
+      data_from_patches(g, images, head, weights.data(), in.place(first, in_staging));
+    } else {
+      conv.run(head, weights.data(), in.place(first, in_staging));
+    }
     in.carry_out(first, images, in_staging);
   });
 }
@@ -275,7 +281,9 @@ void conv_backward_weight(KernelContext& c, const ConvGeometry& g, const TensorV
     in.bring_in(first, images, in_staging);
     const float* const head = out.place(first, staging.data());
     const float* const data = in.place(first, in_staging);
-    if (db) {
+    if (set->patches) {
+      weights_from_patches(g, images, head, data, weight_part(piece), db ? bias_part(piece) : nullptr);
+    } else if (db) {
       conv.run(head, data, weight_part(piece), bias_part(piece));
     } else {
       conv.run(head, data, weight_part(piece));

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "kaon/engine/error.h"
+#include "kaon/ops/nn/conv_patches.h"
 #include "kaon/ops/nn/conv_winograd.h"
 
 namespace kaon {
@@ -277,11 +278,14 @@ struct Way {
   ConvCut cut;
   std::span<const Candidate> order;
   bool is_chosen = false;  // by somebody else: this or nothing
+  bool patches = false;
 };
 
 Way way_by_rules(ConvKind kind, const ConvGeometry& g, ImageLayout in, ImageLayout out, bool winograd) {
   winograd = winograd && kind == ConvKind::forward && winograd_pays(g);
   Way way{winograd, winograd ? winograd_cut(g) : cut_by_rules(kind, g), candidates(kind, g, in, out)};
+  way.patches =
+      kind != ConvKind::forward && patches_pay(g, kind == ConvKind::backward_data ? g.in_channels : g.out_channels);
   // the pixels of a part are copied where they do not lie with their channels together; that should pay
   const bool cheap_copy = in == out || g.in_channels <= 4;
   const bool can_have_parts = kind == ConvKind::forward && !winograd && out != ImageLayout::row_major && cheap_copy &&
@@ -302,14 +306,15 @@ constexpr Candidate inner_layouts[] = {{ImageLayout::channels_last, ImageLayout:
                                        {ImageLayout::row_major, ImageLayout::row_major},
                                        {{}, {}}};
 
-// Algorithms: direct in these layouts, then Winograd's.
+// Algorithms: direct in these layouts, then Winograd's, or that of patches for gradients.
 Way way_of_variant(ConvKind kind, const ConvGeometry& g, uint8_t variant) {
   const Cuts cuts(kind, g);
   const Variants variants{0, cuts.count};
   const size_t algorithm = size_t(variants.algorithm(variant));
-  const bool winograd = algorithm == std::size(inner_layouts);
-  return {winograd, cuts.all[size_t(variants.cut(variant))],
-          winograd ? std::span<const Candidate>() : std::span(inner_layouts).subspan(algorithm, 1), true};
+  const bool is_other = algorithm == std::size(inner_layouts);
+  return {is_other && kind == ConvKind::forward, cuts.all[size_t(variants.cut(variant))],
+          is_other ? std::span<const Candidate>() : std::span(inner_layouts).subspan(algorithm, 1), true,
+          is_other && kind != ConvKind::forward};
 }
 
 // The primitives of the parts, all with the weights in one layout; false where oneDNN has none.
@@ -331,18 +336,30 @@ bool make_parts(ConvSet& set, const ConvGeometry& g, const Way& way, bool bias, 
   return !set.parts.empty();
 }
 
+// Only the layouts: there is no primitive.
+Made made_of_patches(const ConvGeometry& g) {
+  Made made;
+  made.in = made.out = ImageLayout::channels_last;
+  const Dims dims = image_dims(g.out_channels, g.in_channels, g.kernel, g.axes);
+  const int64_t channels = g.in_channels;
+  made.weights = onednn::strided(dims, {g.taps() * channels, 1, g.kernel[1] * channels, channels});
+  made.plain_weights = onednn::plain(dims);
+  return made;
+}
+
 }  // namespace
 
 std::string ConvSet::implementation() const {
-  std::string text = (parts.empty() ? full : parts[0].run).implementation() + ' ' + name_of(in);
+  std::string text = patches ? "sgemm" : (parts.empty() ? full : parts[0].run).implementation();
+  text += fmt::format(" {}", name_of(in));
   if (out != in) text += fmt::format(" to {}", name_of(out));
   if (!parts.empty()) text += fmt::format(" in {} parts", parts.size());
   return slices > 1 ? text + fmt::format(" in {} slices", slices) : text;
 }
 
 Variants conv_variants(ConvKind kind, const ConvGeometry& g, bool winograd) {
-  const bool has_winograd = winograd && kind == ConvKind::forward && winograd_pays(g);
-  return {int(std::size(inner_layouts)) + has_winograd, Cuts(kind, g).count};
+  const bool has_other = kind == ConvKind::forward ? winograd && winograd_pays(g) : patches_fit(g);
+  return {int(std::size(inner_layouts)) + has_other, Cuts(kind, g).count};
 }
 
 onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const ConvGeometry& whole, ImageLayout in,
@@ -357,8 +374,10 @@ onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const Conv
   }
   return onednn::obtain<ConvSet>(c, "Convolution", key, [&] {
     auto set = std::make_unique<ConvSet>();
-    const auto& [winograd, cut, order, is_chosen] = way;
+    const auto& [winograd, cut, order, is_chosen, patches] = way;
     Made full;
+    set->patches = patches;
+    if (patches) full = made_of_patches(g);
     const bool has_parts = cut.parts > 1 && out != ImageLayout::row_major && make_parts(*set, g, way, bias, full);
     // where oneDNN has no fast kernel for them: as without
     const ConvCut pieces = cut.parts == 1 || has_parts ? cut : cut_by_rules(kind, g);
@@ -370,8 +389,8 @@ onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const Conv
       throw Error("[Convolution] oneDNN has no implementation of this variant");
     }
     const Kernels kernels = is_chosen ? Kernels::fast : Kernels::all;
-    if (!by_name && !has_parts) full = make_first(kind, g, set->piece, order, bias, kernels);
-    const int64_t rest = has_parts ? 0 : g.batch % set->piece;
+    if (!by_name && !has_parts && !patches) full = make_first(kind, g, set->piece, order, bias, kernels);
+    const int64_t rest = has_parts || patches ? 0 : g.batch % set->piece;
     if (rest) {
       // the tail must work in the layouts of the others; where oneDNN refuses, the batch stays in one piece
       auto tail = try_make(kind, g, rest, {full.in, full.out}, bias, &full.weights, dnnl::algorithm::convolution_direct,

@@ -18,16 +18,17 @@ struct ConvPiece {
 };
 
 struct ConvSet : KernelState {
-  int64_t piece = 0;           // images per piece
-  int64_t slices = 1;          // forward: parts of the output channels, each with primitives of its own size
+  int64_t piece = 0;             // images per piece
+  int64_t slices = 1;            // forward: parts of the output channels, each with primitives of its own size
   std::vector<ConvPiece> parts;  // forward, channels last: of each image, in place of `full`; most often none
-  onednn::Primitive full;      // forward: x w y [bias]; backward_data: dy w dx; backward_weight: dy x dw [db]
-  onednn::Primitive tail;      // for the last piece when it is smaller
-  ImageLayout in{}, out{};     // layouts of x and y in which they work
-  size_t weight_bytes = 0;     // of the weights of a slice in their layout
-  onednn::Primitive to_inner;  // row-major weights into that layout; empty when it is row-major too
-  onednn::Primitive to_plain;  // the way back, for weight gradients
-  int staged = 0;              // how many of x and y are converted on the way
+  onednn::Primitive full;        // forward: x w y [bias]; backward_data: dy w dx; backward_weight: dy x dw [db]
+  onednn::Primitive tail;        // for the last piece when it is smaller
+  bool patches = false;          // gradients: in place of `full`, by matrix products with patches
+  ImageLayout in{}, out{};       // layouts of x and y in which they work
+  size_t weight_bytes = 0;       // of the weights of a slice in their layout
+  onednn::Primitive to_inner;    // row-major weights into that layout; empty when it is row-major too
+  onednn::Primitive to_plain;    // the way back, for weight gradients
+  int staged = 0;                // how many of x and y are converted on the way
 
   std::string implementation() const override;
   int reorders() const override { return staged; }

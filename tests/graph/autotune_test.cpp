@@ -167,6 +167,7 @@ const Sizes all_sizes[] = {
     {{2, 64, 14, 14}, 64, 1, {1, 1}, {1, 1}, {1, 1}, {0, 0}},
     {{1, 32, 28, 28}, 128},
     {{4, 32, 10, 9}, 64},
+    {{5, 20, 9, 11}, 18, 1, {3, 2}, {2, 1}, {1, 1}, {0, 0}},
     {{3, 10, 9, 9}, 6, 2, {3, 2}, {2, 1}, {1, 2}, {2, 1}},
     {{4, 5, 12}, 7, 1, {3}, {1}, {1}, {1}},
     {{2, 4, 5, 6, 7}, 16, 1, {2, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}},
@@ -175,7 +176,7 @@ const Sizes all_sizes[] = {
 }  // namespace
 
 TEST_CASE("autotune: every variant of a convolution and its gradients computes the same", "[graph]") {
-  size_t ran = 0, with_winograd = 0;
+  size_t ran = 0, with_winograd = 0, with_patches = 0;
   for (const Sizes& s : all_sizes) {
     INFO(s.x.str());
     Shape weight{s.filters, s.x[1] / s.groups};
@@ -192,8 +193,8 @@ TEST_CASE("autotune: every variant of a convolution and its gradients computes t
         std::vector<TensorMeta> metas;
         for (ValueId v : n.inputs) metas.push_back(g.meta(v));
         const Variants variants = n.op->variants(n.attrs.get(), metas, n.outputs, true);
-        REQUIRE(variants.algorithms >= 4);  // Winograd's is the fifth
-        with_winograd += variants.algorithms == 5;
+        REQUIRE(variants.algorithms >= 4);  // the fifth is Winograd's, or for gradients that of patches
+        (n.op == &Convolution::def ? with_winograd : with_patches) += variants.algorithms == 5;
         REQUIRE(variants.cuts >= 1);
         for (int a = 0; a < variants.algorithms; ++a) {
           for (int c = 0; c < variants.cuts; ++c) {
@@ -219,6 +220,7 @@ TEST_CASE("autotune: every variant of a convolution and its gradients computes t
   }
   CHECK(ran > 100);
   if (machine_has_winograd()) CHECK(with_winograd > 1);
+  CHECK(with_patches > 1);
 }
 
 TEST_CASE("autotune: a tuned net predicts and learns as the imperative one", "[graph]") {
