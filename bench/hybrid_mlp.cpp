@@ -55,14 +55,18 @@ void many_samples(int64_t batch, int threads) {
   const NDArray x = nd.random_normal({batch, 512});
   const auto imperative = make_net(false), hybrid = make_net(true);
   const BarePrimitives bare = bare_mlp(batch, threads);
-  const auto r = interleave(9, {[&] { return bare.run() * per_us; },
-                                [&] { return seconds_per_call(imperative, x, calls, Wait::each) * per_us; },
-                                [&] { return seconds_per_call(hybrid, x, calls, Wait::each) * per_us; }});
+  const auto r = interleave(
+      9, {[&] { return bare.run() * per_us; }, [&] { return seconds_per_call(imperative, x, calls) * per_us; },
+          [&] { return seconds_per_call(hybrid, x, calls) * per_us; },
+          [&] { return seconds_per_call(imperative, x, calls, Wait::each) * per_us; },
+          [&] { return seconds_per_call(hybrid, x, calls, Wait::each) * per_us; }});
   const std::string name = "mlp_b" + std::to_string(batch), t = on_threads(threads);
-  print(name + "_bare" + t, r[0], "us");
-  print(name + "_imperative" + t, r[1], "us", name + "_bare", r[0]);
-  print(name + "_hybridized" + t, r[2], "us", {{name + "_bare", r[0]}, {name + "_imperative", r[1]}},
-        1.1 * r[0].median);
+  const Baseline primitives{name + "_bare", r[0]};
+  print(primitives.name + t, r[0], "us");
+  print(name + "_imperative" + t, r[1], "us", {primitives});
+  print(name + "_hybridized" + t, r[2], "us", {primitives, {name + "_imperative", r[1]}}, 1.1 * r[0].median);
+  print(name + "_imperative_each_waited_for" + t, r[3], "us", {primitives});
+  print(name + "_hybridized_each_waited_for" + t, r[4], "us", {primitives}, 1.1 * r[0].median);
 }
 
 }  // namespace

@@ -156,7 +156,8 @@ struct Engine::Impl {
   bool queue_waiter(WaitNode& waiter, const OpNode* op, bool has_thread);
   // Blocks, helping, until at most so many operations are pending and the limits have room.
   void wait_for_level(uint64_t level, Limits* limits = nullptr);
-  void throttle();  // at the in-flight limit
+  void look_again(int looks) const noexcept;  // a pause between two looks of a waiting thread
+  void throttle();                            // at the in-flight limit
   uint64_t resume_level() const noexcept { return uint64_t(options.max_in_flight) * 3 / 4; }
   void count_parked(const LevelWaiter& waiter, int change) noexcept;
   void on_level(LevelWaiter waiter);

@@ -169,7 +169,7 @@ void Engine::wait(Var& var, AccessMode mode) {
         looking.begin();
         if (op) e.fail_if_stuck();
       } else {
-        cpu_pause();
+        e.look_again(looks);
       }
     }
     if (begin)
@@ -177,6 +177,16 @@ void Engine::wait(Var& var, AccessMode mode) {
           {.name = "wait", .category = "wait", .begin = begin, .end = Profiler::now(), .sequence = waiter.ended_by});
   }
   if (waiter.error) throw_op_error(*waiter.error);
+}
+
+// Work for which there is a slot that nobody takes: its worker may be waiting for this thread's core. Where many
+// threads wait, others have the cores.
+void Engine::Impl::look_again(int looks) const noexcept {
+  if (looks == 64 && has_work() && looking.load(std::memory_order_relaxed) <= 1) {
+    std::this_thread::yield();
+  } else {
+    cpu_pause();
+  }
 }
 
 void Engine::Impl::wait_for_level(uint64_t level, Limits* limits) {
@@ -198,7 +208,7 @@ void Engine::Impl::wait_for_level(uint64_t level, Limits* limits) {
       lock.unlock();
       looking.begin();
     } else {
-      cpu_pause();
+      look_again(looks);
     }
   }
 }
@@ -361,7 +371,8 @@ void Engine::Impl::on_level(LevelWaiter waiter) {
     waiter.stop =
         std::make_unique<std::stop_callback<LevelWaiter::Look>>(waiter.limits->stop_token(), LevelWaiter::Look{*this});
   }
-  if (waiter.limits && waiter.limits->has_limit()) waiter.room = std::make_unique<RoomWait>(*this, *waiter.limits, false);
+  if (waiter.limits && waiter.limits->has_limit())
+    waiter.room = std::make_unique<RoomWait>(*this, *waiter.limits, false);
   {
     std::lock_guard lock(park_mutex);
     count_parked(waiter, 1);  // before looking again, as above
@@ -418,8 +429,7 @@ bool Engine::is_over_budget() const {
 
 bool Engine::admits_now() const {
   return !is_over_budget() &&
-         (impl_->parked_for_room.load(std::memory_order_seq_cst) == 0 || on_worker() ||
-          thread_context().op_engine);
+         (impl_->parked_for_room.load(std::memory_order_seq_cst) == 0 || on_worker() || thread_context().op_engine);
 }
 
 IdleAwaiter Engine::idle() { return IdleAwaiter(*this); }
