@@ -175,7 +175,8 @@ void resolve(SymbolFile& file, size_t& budget);
 void resolve_control_flow(SymbolFile& file, size_t index, size_t& budget) {
   std::vector<std::vector<uint32_t>> variables;
   for (SymbolFile& sub : file.nodes[index].subgraphs) {
-    sub.mxnet_version = file.mxnet_version;
+    // MXNet has them since 1.3: nothing is left out there, and no variable may come from nowhere
+    sub.mxnet_version = std::max<int64_t>(file.mxnet_version, 10300);
     sub.numpy_shape = file.numpy_shape;
     variables.push_back(subgraph_variables(sub));
     resolve(sub, budget);

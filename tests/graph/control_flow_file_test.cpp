@@ -203,6 +203,11 @@ TEST_CASE("control flow files: damaged nodes are refused by name", "[symbol_json
   fails("while_loop", "\"op\": \"_lesser\"", "\"op\": \"_lessest\"", "'_lessest'");
   fails("cond", "\"op\": \"_copy\"", "\"op\": \"relu\"", "computes the predicate");
   fails("cond", "\"subgraphs\": [", "\"subgraphs\": [], \"control_deps\": [", "control_deps");
+  // inputs that files of 0.8 left out, which had no subgraphs
+  const std::string old = replaced(mxnet_file("cond"), "\"mxnet_version\"", "\"no_version\"");
+  CHECK_NOTHROW(Symbol::load_json(old));
+  CHECK_THROWS_WITH(Symbol::load_json(replaced(old, "\"inputs\": [[0, 0, 0], [1, 0, 0]]", "\"inputs\": [[0, 0, 0]]")),
+                    Contains("takes 2 inputs") && Contains("the file gives 1"));
   const std::string layer = R"({"nodes": [{"op": "null", "name": "x", "inputs": []},
       {"op": "OP", "name": "y", "inputs": [[0, 0, 0]], "subgraphs": [GRAPHS]}], "heads": [[1, 0, 0]]})";
   const std::string inner = R"({"nodes": [{"op": "null", "name": "v", "inputs": []}], "heads": [[0, 0, 0]]})";
