@@ -177,6 +177,14 @@ class Parser {
     for (size_t i = 0; i < file_.nodes.size(); ++i) file_.nodes[i].outputs = uint32_t(rows[i + 1] - rows[i]);
   }
 
+  // Boost.JSON may read such a number one bit off, and it is written again.
+  static bool has_fraction(const json::value& value) {
+    if (value.is_double()) return true;
+    if (const json::array* a = value.if_array()) return std::any_of(a->begin(), a->end(), has_fraction);
+    const json::object* o = value.if_object();
+    return o && std::any_of(o->begin(), o->end(), [](const auto& pair) { return has_fraction(pair.value()); });
+  }
+
   // {"mxnet_version": ["int", 10901]}
   void graph_attrs(const json::value& value) {
     const json::object* map = value.if_object();
@@ -191,6 +199,10 @@ class Parser {
         file_.mxnet_version = number(content, 100'000'000, "\"mxnet_version\"");
       } else if (key == "is_np_shape") {
         file_.numpy_shape = number(content, 2, "\"is_np_shape\"") != 0;
+      }
+      if (has_fraction(content)) {
+        file_.fail(fmt::format("attribute '{}' of the graph: expected whole numbers, found {}", std::string_view(key),
+                               shorten(content)));
       }
       const std::string written = content.is_string() ? json_quote(content.get_string()) : json::serialize(content);
       file_.attrs.emplace_back(key, fmt::format("[{}, {}]", json_quote((*pair)[0].get_string()), written));

@@ -292,6 +292,8 @@ TEST_CASE("references are checked", "[symbol_json]") {
   fails("\"name\": \"b\",", "\"name\": \"b\", \"subgraphs\": [{}],", "subgraph 0: the key \"nodes\" is missing");
   fails("\"name\": \"b\", ", "", "node 2 '': expected a text under the key \"name\"");
   fails("[\"int\", 10500]", "10500", "attribute 'mxnet_version' of the graph");
+  fails("[\"int\", 10500]", "[\"int\", 10500], \"k\": [\"v\", [1, {\"a\": 0.5}]]",
+        "attribute 'k' of the graph: expected whole");
 }
 
 TEST_CASE("text that is no JSON", "[symbol_json]") {
