@@ -20,7 +20,7 @@ struct ConvPiece {
 struct ConvSet : KernelState {
   int64_t piece = 0;             // images per piece
   int64_t slices = 1;            // forward: parts of the output channels, each with primitives of its own size
-  std::vector<ConvPiece> parts;  // forward, channels last: of each image, in place of `full`; most often none
+  std::vector<ConvPiece> parts;  // forward: of each image, in place of `full`; most often none
   onednn::Primitive full;        // forward: x w y [bias]; backward_data: dy w dx; backward_weight: dy x dw [db]
   onednn::Primitive tail;        // for the last piece when it is smaller
   bool patches = false;          // gradients: in place of `full`, by matrix products with patches

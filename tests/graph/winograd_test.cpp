@@ -118,6 +118,13 @@ std::vector<NDArray> residual_inputs(int64_t batch, int64_t size = 30) {
           numbers({20, 64, 3, 3}, 11) * 0.1};
 }
 
+// On this thread's engine.
+std::vector<NDArray> copies(const std::vector<NDArray>& arrays) {
+  std::vector<NDArray> own;
+  for (const NDArray& a : arrays) own.push_back(nd.array(floats(a), a.shape()));
+  return own;
+}
+
 std::unique_ptr<CachedGraph> residual_graph(const HybridizeOptions& options) {
   std::vector<Symbol> data;
   for (const std::string& name : data_names(11)) data.push_back(sym.var(name));
@@ -136,8 +143,7 @@ TEST_CASE("winograd: a residual net in blocks of channels equals the imperative 
       INFO("batch " << batch << ", " << threads << " threads");
       Engine engine({.threads = threads});
       EngineScope scope(engine);
-      std::vector<NDArray> own;
-      for (const NDArray& a : inputs) own.push_back(nd.array(floats(a), a.shape()));
+      const std::vector<NDArray> own = copies(inputs);
       const auto graph = residual_graph({.static_alloc = true, .static_shape = true, .winograd = true});
       for (int time = 0; time < 2; ++time) {
         const std::vector<NDArray> got = call(*graph, own);
@@ -166,8 +172,7 @@ TEST_CASE("winograd: one large image goes in parts of rows, on any number of thr
     INFO(threads << " threads");
     Engine engine({.threads = threads});
     EngineScope scope(engine);
-    std::vector<NDArray> own;
-    for (const NDArray& a : inputs) own.push_back(nd.array(floats(a), a.shape()));
+    const std::vector<NDArray> own = copies(inputs);
     const auto graph = residual_graph({.static_alloc = true, .static_shape = true, .winograd = true});
     const std::vector<NDArray> got = call(*graph, own);
     for (size_t k = 0; k < got.size(); ++k) {

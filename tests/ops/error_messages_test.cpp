@@ -196,6 +196,11 @@ std::vector<Wrong> types() {
                        [] {
                          nd._backward_gather_nd(ones({2}, DType::boolean), ones({1, 2}), {.shape = {3}});
                        }),
+      wrong<ValueError>({"[_pooling_along]", "lp is not implemented"},
+                        [] {
+                          const NDArray x = ones({1, 1, 2, 2});
+                          nd._pooling_along(x, x, ones({1, 1, 1, 1}), {.kernel = {2, 2}, .pool_type = PoolType::lp});
+                        }),
       wrong<TypeError>({"[_random_uniform]", "not implemented", "bool"},
                        [] { nd.random_uniform({2}, {.dtype = DType::boolean}); }),
       wrong<TypeError>({"[_plus_scalar]", "1.5", "int32"}, [] { ones({2}, whole) + 1.5; }),
