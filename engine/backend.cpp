@@ -59,6 +59,7 @@ void* gpu_library_function(const char* name) { return cuda().library ? dlsym(cud
 void gpu_allow_tf32(bool allowed) {
   if (cuda().backend) cuda().backend->allow_tf32(allowed);
 }
+bool gpu_tf32_allowed() { return cuda().backend && cuda().backend->tf32_allowed(); }
 
 DeviceDriver& gpu_driver(int index) {
   check_device(gpu(index), "gpu");

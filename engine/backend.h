@@ -54,6 +54,7 @@ class Backend {
   virtual ~Backend() = default;
   virtual int device_count() = 0;
   virtual void allow_tf32(bool allowed) = 0;
+  virtual bool tf32_allowed() = 0;
   virtual std::unique_ptr<DeviceDriver> open(int index) = 0;  // throws DeviceError
 };
 
@@ -66,6 +67,7 @@ const char* gpu_unavailable_reason();
 // which has 10 bits of mantissa, and be several times as fast. At first they may not. For what is launched from now on.
 // Thread safety: any thread.
 void gpu_allow_tf32(bool allowed);
+bool gpu_tf32_allowed();
 // Opened when first asked for, and kept as long as the process. Throws DeviceError. Thread safety: any thread.
 DeviceDriver& gpu_driver(int index);
 

@@ -37,12 +37,14 @@ bool is_kernel_operator(const Graph& g, const Node& n) {
   const OpTraits& traits = n.op->traits_of(n.attrs.get());
   if (!(traits.pointwise || is_spread(n)) || traits.random || traits.mutates || traits.mode_dependent) return false;
   const Shape& shape = n.outputs[0].shape;
-  if (shape.size() == 0 || (!n.layouts.empty() && n.layouts[0] != Layout::row_major)) return false;
+  const Layout layout = n.layouts.empty() ? Layout::row_major : n.layouts[0];
+  if (shape.size() == 0) return false;
   std::vector<std::string> names;
   std::vector<DType> dtypes;
-  const bool repeats = is_spread(n) || block_forms(*n.op, n.attrs.get()).broadcasts;
+  // what repeats does so along dimensions in their order
+  const bool repeats = layout == Layout::row_major && (is_spread(n) || block_forms(*n.op, n.attrs.get()).broadcasts);
   for (ValueId v : n.inputs) {
-    if (g.layout(v) != Layout::row_major || (g.meta(v).shape != shape && !repeats)) return false;
+    if (g.layout(v) != layout || (g.meta(v).shape != shape && !repeats)) return false;
     names.emplace_back("x");
     dtypes.push_back(g.meta(v).dtype);
   }

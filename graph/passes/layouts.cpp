@@ -8,10 +8,12 @@
 #include <span>
 #include <tuple>
 
+#include "kaon/engine/backend.h"
 #include "kaon/graph/cheapest_choice.h"
 #include "kaon/graph/passes/passes.h"
 #include "kaon/graph/passes/rewrite.h"
 #include "kaon/graph/reorder.h"
+#include "kaon/ops/nn/as_float32.h"
 #include "kaon/ops/nn/conv_winograd.h"
 
 namespace kaon::passes {
@@ -29,10 +31,20 @@ struct ImageRule {
   bool writes(size_t output) const { return handles && (outputs >> output & 1); }
 };
 
-bool is_image(const TensorMeta& m) { return m.shape.ndim() == 4 && m.dtype == DType::float32 && m.shape.size() > 0; }
+// What the kernels of a device want.
+struct ImageKernels {
+  bool on_gpu = false;
+  bool tf32 = false;                         // float32 goes through tensor cores there
+  Layout preferred = Layout::channels_last;  // of convolutions, where it can be
+
+  // On the CPU float32; on a GPU what tensor cores take, which read channels last.
+  bool take(DType t) const { return on_gpu ? is_half(t) || (tf32 && t == DType::float32) : t == DType::float32; }
+  bool take(const TensorMeta& m) const { return m.shape.ndim() == 4 && take(m.dtype) && m.shape.size() > 0; }
+};
 
 std::optional<ConvGeometry> geometry_of_convolution(const Graph& g, const Node& n) {
-  if (n.op != &Convolution::def || !is_image(n.outputs[0]) || !is_image(g.meta(n.inputs[0]))) return std::nullopt;
+  const ImageKernels on_cpu;
+  if (n.op != &Convolution::def || !on_cpu.take(n.outputs[0]) || !on_cpu.take(g.meta(n.inputs[0]))) return std::nullopt;
   const Convolution& op = attributes<Convolution>(n);
   return make_geometry(g.meta(n.inputs[0]).shape, n.outputs[0].shape, op.kernel, op.stride, op.dilate, op.pad,
                        op.num_group);
@@ -51,16 +63,15 @@ std::optional<Layout> beside_winograd(const Graph& g, const Node& n) {
   return std::nullopt;
 }
 
-// `preferred`: the layout of convolutions, where it can be.
-ImageRule rule_of(const Graph& g, const Node& n, Layout preferred) {
+ImageRule rule_of(const Graph& g, const Node& n, const ImageKernels& kernels) {
   if (!n.op || !n.op->traits.any_layout || n.outputs.empty()) return {};
   std::string_view name = n.op->name();
   auto all_images = [&](uint32_t inputs, uint32_t outputs) {
     for (uint32_t i = 0; i < n.inputs.size(); ++i) {
-      if ((inputs >> i & 1) && !is_image(g.meta(n.inputs[i]))) return false;
+      if ((inputs >> i & 1) && !kernels.take(g.meta(n.inputs[i]))) return false;
     }
     for (uint32_t k = 0; k < n.outputs.size(); ++k) {
-      if ((outputs >> k & 1) && !is_image(n.outputs[k])) return false;
+      if ((outputs >> k & 1) && !kernels.take(n.outputs[k])) return false;
     }
     return true;
   };
@@ -70,7 +81,7 @@ ImageRule rule_of(const Graph& g, const Node& n, Layout preferred) {
     bool blocks = false;
   };
   // Weights and statistics are no images.
-  constexpr int64_t enough_channels = 16;  // with fewer the vector units are better fed by rows of pixels
+  const int64_t enough_channels = kernels.on_gpu ? 1 : 16;  // with fewer vector units are better fed by rows of pixels
   static constexpr Named table[] = {
       {"Convolution", bit(0), bit(0), true},
       {"_backward_Convolution_data", bit(0) | bit(2), bit(0), true},
@@ -86,12 +97,12 @@ ImageRule rule_of(const Graph& g, const Node& n, Layout preferred) {
       t.inputs |= bit(int(n.inputs.size()) - 1);
     }
     if (!all_images(t.inputs, t.outputs)) return {};
-    // The images that come from outside: the kernel brings their few channels in, and gives channels-last ones.
-    if (n.op == &Convolution::def && g.meta(n.inputs[0]).shape[1] <= 4) t.inputs &= ~bit(0);
+    // The images that come from outside: the CPU's kernel brings their few channels in, and gives channels-last ones.
+    if (n.op == &Convolution::def && !kernels.on_gpu && g.meta(n.inputs[0]).shape[1] <= 4) t.inputs &= ~bit(0);
     bool prefers = name.find("Convolution") != name.npos;
     auto look_at = [&](const TensorMeta& m) {
       prefers = prefers && m.shape[1] >= enough_channels;
-      t.blocks = t.blocks && m.shape[1] % 16 == 0;
+      t.blocks = t.blocks && !kernels.on_gpu && m.shape[1] % 16 == 0;
     };
     for (uint32_t i = 0; i < n.inputs.size(); ++i) {
       if (t.inputs >> i & 1) look_at(g.meta(n.inputs[i]));
@@ -101,20 +112,20 @@ ImageRule rule_of(const Graph& g, const Node& n, Layout preferred) {
     }
     ImageRule rule{true, t.blocks, true, std::nullopt, t.inputs, t.outputs};
     if (prefers) {
-      rule.prefers = !t.blocks                        ? Layout::channels_last
-                     : preferred == Layout::blocked16 ? beside_winograd(g, n)
-                                                      : preferred;
+      rule.prefers = !t.blocks                                ? Layout::channels_last
+                     : kernels.preferred == Layout::blocked16 ? beside_winograd(g, n)
+                                                              : kernels.preferred;
     }
     return rule;
   }
   // Elementwise operators: every array an image of one shape.
   for (ValueId v : n.inputs) {
-    if (!is_image(g.meta(v)) || !(g.meta(v).shape == n.outputs[0].shape)) return {};
+    if (!kernels.take(g.meta(v)) || !(g.meta(v).shape == n.outputs[0].shape)) return {};
   }
   for (const TensorMeta& m : n.outputs) {
-    if (!is_image(m) || !(m.shape == n.outputs[0].shape)) return {};
+    if (!kernels.take(m) || !(m.shape == n.outputs[0].shape)) return {};
   }
-  const bool blocks = n.outputs[0].shape[1] % 16 == 0;
+  const bool blocks = !kernels.on_gpu && n.outputs[0].shape[1] % 16 == 0;
   return {true, blocks, false, std::nullopt, (1u << n.inputs.size()) - 1, (1u << n.outputs.size()) - 1};
 }
 
@@ -277,13 +288,14 @@ Chosen by_costs(Graph& g, const Rules& rules, KernelCosts& costs) {
 
 }  // namespace
 
-Graph layouts(Graph g, bool winograd, KernelCosts* costs) {
-  Layout preferred = Layout::channels_last;
+Graph layouts(Graph g, const Options& options, KernelCosts* costs) {
+  ImageKernels kernels{.on_gpu = options.device.type == DeviceType::gpu};
+  kernels.tf32 = kernels.on_gpu && gpu_tf32_allowed();
   for (const Node& n : g.nodes) {
-    if (winograd && takes_winograd(g, n)) preferred = Layout::blocked16;
+    if (options.winograd && !kernels.on_gpu && takes_winograd(g, n)) kernels.preferred = Layout::blocked16;
   }
   Rules rules;
-  for (const Node& n : g.nodes) rules.push_back(rule_of(g, n, preferred));
+  for (const Node& n : g.nodes) rules.push_back(rule_of(g, n, kernels));
   const auto gains = [&](const ImageRule& r) { return costs ? r.costs : r.prefers.has_value(); };
   if (std::none_of(rules.begin(), rules.end(), gains)) return g;
   const Chosen chosen = costs ? by_costs(g, rules, *costs) : by_rules(g, rules);

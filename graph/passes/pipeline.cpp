@@ -43,12 +43,12 @@ Graph update(Graph g, const Options& o) {
 }
 
 Graph layouts_of(Graph g, const Options& o) {
-  if (!o.autotune) return layouts(std::move(g), o.winograd);
+  if (!o.autotune || o.device.type != DeviceType::cpu) return layouts(std::move(g), o);
   size_t bytes = 0;
   for (const Node& n : g.nodes) {
     for (const TensorMeta& m : n.outputs) bytes += size_t(m.shape.size()) * size_of(m.dtype);
   }
-  return layouts(std::move(g), o.winograd, measured_costs(o.training, o.winograd, bytes).get());
+  return layouts(std::move(g), o, measured_costs(o.training, o.winograd, bytes).get());
 }
 Graph fused_pointwise(Graph g, const Options&) { return fuse_pointwise(std::move(g)); }
 
@@ -70,7 +70,7 @@ constexpr Pass passes[] = {
     rounding<fold_batch_norm>("fold_batch_norm"),
     rounding<fuse_sum>("fuse_sum"),
     rounding<fuse_activation>("fuse_activation"),
-    {"layouts", layouts_of, false, for_cpus},
+    {"layouts", layouts_of, false},
     {"mirror", repeat_values},
     {"update", update},
     {"own_outputs", [](Graph g, const Options&) { return own_outputs(std::move(g)); }},

@@ -68,14 +68,23 @@ const void* scalar(const Types& types, bool one) {
   return types.scalar == CUDA_R_64F ? static_cast<const void*>(doubles + one) : floats + one;
 }
 
+// What cuBLASLt does to a product on the way.
+struct OnTheWay {
+  const void* bias = nullptr;
+  bool relu = false;
+  bool any() const { return bias || relu; }
+  cublasLtEpilogue_t epilogue() const {
+    return !relu ? CUBLASLT_EPILOGUE_BIAS : bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+  }
+};
+
 struct Operation {
-  Operation(const Types& types, bool transpose_a, bool transpose_b, const void* bias) {
+  Operation(const Types& types, bool transpose_a, bool transpose_b, const OnTheWay& way) {
     check(lt().init_operation(&value, sizeof value, types.compute, types.scalar), "matrix product");
     set(CUBLASLT_MATMUL_DESC_TRANSA, transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
     set(CUBLASLT_MATMUL_DESC_TRANSB, transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
-    if (!bias) return;
-    set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
-    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    if (way.any()) set(CUBLASLT_MATMUL_DESC_EPILOGUE, way.epilogue());
+    if (way.bias) set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, way.bias);
   }
   template <class T>
   void set(cublasLtMatmulDescAttributes_t attribute, const T& v) {
@@ -86,11 +95,11 @@ struct Operation {
 
 // A column-major matrix: a row-major one seen as its transpose.
 struct Matrix {
-  Matrix(const Types& types, int64_t rows, int64_t columns, int64_t batch) {
+  Matrix(const Types& types, int64_t rows, int64_t columns, int64_t batch, bool repeated = false) {
     check(lt().init_layout(&value, sizeof value, types.element, uint64_t(rows), uint64_t(columns), rows), "matrix");
     if (batch == 1) return;
     set(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, int32_t(batch));
-    set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, rows * columns);
+    set(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, repeated ? 0 : rows * columns);
   }
   template <class T>
   void set(cublasLtMatrixLayoutAttribute_t attribute, const T& v) {
@@ -102,10 +111,10 @@ struct Matrix {
 // cuBLASLt is column-major: what it sees of a row-major matrix is the transpose, and C' = op(B)' op(A)'. So B comes
 // first, a bias of C's columns is one of its rows, and whether a matrix is transposed stays as it is.
 struct Descriptors {
-  Descriptors(const MatrixProduct& p, const Types& types, const void* bias)
-      : operation(types, p.transpose_b, p.transpose_a, bias),
+  Descriptors(const MatrixProduct& p, const Types& types, const OnTheWay& way)
+      : operation(types, p.transpose_b, p.transpose_a, way),
         b(types, p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.batch),
-        a(types, p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.batch),
+        a(types, p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.batch, p.same_a),
         c(types, p.n, p.m, p.batch) {}
   Operation operation;
   Matrix b, a, c;
@@ -124,12 +133,12 @@ constexpr size_t workspace_limit = size_t(32) << 20;
 struct Choice {
   cublasLtMatmulAlgo_t algorithm;
   size_t workspace;
-  bool adds_bias;
+  bool does_all;  // that it was asked for on the way
 };
 
-bool choose(cublasLtHandle_t handle, const MatrixProduct& p, const Types& types, const void* bias, const void* addend,
-            Choice& choice) {
-  Descriptors d(p, types, bias);
+bool choose(cublasLtHandle_t handle, const MatrixProduct& p, const Types& types, const OnTheWay& way,
+            const void* addend, Choice& choice) {
+  Descriptors d(p, types, way);
   cublasLtMatmulPreferenceOpaque_t preference;
   const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, auto v) {
     check(lt().set_preference(&preference, attribute, &v, sizeof v), "matrix product");
@@ -149,22 +158,23 @@ bool choose(cublasLtHandle_t handle, const MatrixProduct& p, const Types& types,
   if (status == CUBLAS_STATUS_NOT_SUPPORTED) return false;
   check(status, "matrix product");
   if (found == 0 || result.state != CUBLAS_STATUS_SUCCESS) return false;
-  choice = {result.algo, result.workspaceSize, bias != nullptr};
+  choice = {result.algo, result.workspaceSize, way.any()};
   return true;
 }
 
 std::shared_ptr<const Choice> choice_for(int device, cublasLtHandle_t handle, const MatrixProduct& p, bool tf32,
-                                         const void* bias, const void* addend) {
+                                         const OnTheWay& way, const void* addend) {
   static auto* recent = new Recent<Choice>;
   const Key key{device,         int64_t(p.dtype), tf32,           p.m,          p.n,
-                p.k,            p.batch,          p.transpose_a,  p.transpose_b, alignment(p.a),
-                alignment(p.b), alignment(p.c),   addend ? alignment(addend) : 0, bias ? alignment(bias) : 0};
+                p.k,            p.batch,          p.same_a,       p.transpose_a, p.transpose_b,
+                alignment(p.a), alignment(p.b),   alignment(p.c), way.relu,      addend ? alignment(addend) : 0,
+                way.bias ? alignment(way.bias) : 0};
   return recent->obtain(key, [&] {
     auto choice = std::make_shared<Choice>();
     const Types types = types_of(p.dtype, tf32);
     // not every bias can be added on the way: some addresses cannot
-    if ((bias && choose(handle, p, types, bias, addend, *choice)) ||
-        choose(handle, p, types, nullptr, addend, *choice)) {
+    if ((way.any() && choose(handle, p, types, way, addend, *choice)) ||
+        choose(handle, p, types, {}, addend, *choice)) {
       return choice;
     }
     throw DeviceError(fmt::format("[matrix product] cuBLASLt has no algorithm for ({}, {}) x ({}, {}) {}, batch {}",
@@ -183,16 +193,22 @@ void multiply(KernelContext& c, const MatrixProduct& p) {
     check(cudaMemsetAsync(p.c, 0, size_t(size) * size_of(p.dtype), stream), "memset");
   } else {
     if (p.batch > INT32_MAX) throw DeviceError(fmt::format("[matrix product] batch {} exceeds 2^31 - 1", p.batch));
-    const void* bias = rest.take_bias();
+    OnTheWay way{rest.take_bias()};
     const void* addend = rest.scale ? nullptr : std::exchange(rest.addend, nullptr);
+    way.relu = !rest.scale && rest.activation == FusedActivation::relu;
     static auto* handles = new PerDevice<Handle>;
     const int device = current_device();
     const cublasLtHandle_t handle = handles->of(device).value;
     const bool tf32 = p.dtype == DType::float32 && tf32_allowed.load(std::memory_order_relaxed);  // a setting, alone
-    const auto choice = choice_for(device, handle, p, tf32, bias, addend);
-    if (bias && !choice->adds_bias) rest.shift = std::exchange(bias, nullptr);
+    const auto choice = choice_for(device, handle, p, tf32, way, addend);
+    if (!choice->does_all) {
+      if (way.bias) rest.shift = way.bias;
+      way = {};
+    } else if (way.relu) {
+      rest.activation = FusedActivation::none;
+    }
     const Types types = types_of(p.dtype, tf32);
-    Descriptors d(p, types, bias);
+    Descriptors d(p, types, way);
     check(lt().matmul(handle, &d.operation.value, scalar(types, true), p.b, &d.b.value, p.a, &d.a.value,
                       scalar(types, addend != nullptr), addend ? addend : p.c, &d.c.value, p.c, &d.c.value,
                       &choice->algorithm, library_workspace(c, choice->workspace), choice->workspace, stream),

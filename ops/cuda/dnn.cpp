@@ -11,6 +11,8 @@
 #include "kaon/engine/cuda/shared_library.h"
 #include "kaon/engine/cuda/tf32.h"
 #include "kaon/engine/error.h"
+#include "kaon/ops/cuda/conv_products.h"
+#include "kaon/ops/cuda/conv_weights.h"
 #include "kaon/ops/cuda/finish.h"
 #include "kaon/ops/cuda/recent.h"
 
@@ -112,17 +114,27 @@ Sizes sizes(const ConvGeometry& g, const std::array<int64_t, 3>& spatial, std::i
   return all;
 }
 
-Descriptor<cudnnTensorStruct> tensor(cudnnDataType_t type, const Sizes& dims) {
-  Sizes strides(dims.size(), 1);
-  for (size_t i = dims.size() - 1; i > 0; --i) strides[i - 1] = size_for_cudnn(int64_t(strides[i]) * dims[i]);
+// dims: batch, channels, positions.
+Descriptor<cudnnTensorStruct> tensor(cudnnDataType_t type, const Sizes& dims, Layout layout) {
+  Sizes strides(dims.size());
+  int64_t next = 1;
+  const auto add = [&](size_t i) {
+    strides[i] = size_for_cudnn(next);
+    next *= dims[i];
+  };
+  if (layout == Layout::channels_last) add(1);
+  for (size_t i = dims.size() - 1; i > 1; --i) add(i);
+  if (layout != Layout::channels_last) add(1);
+  add(0);
   auto made = make(dnn().create_tensor);
   check(dnn().set_tensor(made.get(), type, int(dims.size()), dims.data(), strides.data()), "cuDNN tensor");
   return made;
 }
 
-Descriptor<cudnnFilterStruct> filter(cudnnDataType_t type, const Sizes& dims) {
+Descriptor<cudnnFilterStruct> filter(cudnnDataType_t type, const Sizes& dims, Layout layout) {
   auto made = make(dnn().create_filter);
-  check(dnn().set_filter(made.get(), type, CUDNN_TENSOR_NCHW, int(dims.size()), dims.data()), "cuDNN filter");
+  const cudnnTensorFormat_t format = layout == Layout::channels_last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
+  check(dnn().set_filter(made.get(), type, format, int(dims.size()), dims.data()), "cuDNN filter");
   return made;
 }
 
@@ -154,8 +166,6 @@ const void* factor(DType t, bool one) {
   return t == DType::float64 ? static_cast<const void*>(doubles + one) : floats + one;
 }
 
-enum class Kind { forward, backward_data, backward_weight };
-
 // What a convolution needs besides its pointers. Immutable but for `fuses`: threads share it.
 struct ConvPlan {
   Descriptor<cudnnTensorStruct> x, y, bias;
@@ -163,11 +173,11 @@ struct ConvPlan {
   Descriptor<cudnnConvolutionStruct> conv;
   int algorithm = 0;  // of the kind's own enumeration
   size_t workspace = 0;
-  mutable std::atomic<bool> fuses{true};  // cuDNN takes the epilogue, for all we know; says nothing about other memory
+  mutable std::atomic<bool> fuses{true};  // cuDNN takes the epilogue, and gains; says nothing about other memory
 };
 
 struct Request {
-  Kind kind;
+  ConvDirection direction;
   const ConvSetup& setup;
   bool tf32;
   bool winograd;  // its error is larger
@@ -212,10 +222,11 @@ std::shared_ptr<const ConvPlan> make_plan(cudnnHandle_t handle, const Request& r
   const DType t = r.setup.dtype;
   const cudnnDataType_t type = type_of(t);
   auto plan = std::make_shared<ConvPlan>();
-  plan->x = tensor(type, sizes(g, g.in, {g.batch, g.in_channels}));
-  plan->y = tensor(type, sizes(g, g.out, {g.batch, g.out_channels}));
-  plan->bias = tensor(type, sizes(g, {1, 1, 1}, {1, g.out_channels}));
-  plan->w = filter(type, sizes(g, g.kernel, {g.out_channels, g.in_channels / g.groups}));
+  const Layout layout = r.setup.layout;
+  plan->x = tensor(type, sizes(g, g.in, {g.batch, g.in_channels}), layout);
+  plan->y = tensor(type, sizes(g, g.out, {g.batch, g.out_channels}), layout);
+  plan->bias = tensor(type, sizes(g, {1, 1, 1}, {1, g.out_channels}), layout);
+  plan->w = filter(type, sizes(g, g.kernel, {g.out_channels, g.in_channels / g.groups}), layout);
   plan->conv = make(dnn().create_conv);
   const auto conv = plan->conv.get();
   check(dnn().set_conv(conv, g.axes, sizes(g, g.pad).data(), sizes(g, g.stride).data(), sizes(g, g.dilate).data(),
@@ -225,14 +236,16 @@ std::shared_ptr<const ConvPlan> make_plan(cudnnHandle_t handle, const Request& r
   // by default cuDNN takes TF32 for float32
   const bool tensor_cores = size_of(t) == 2 || r.tf32;
   check(dnn().set_math(conv, tensor_cores ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH), "convolution");
+  // those for tensor cores would rearrange row-major images first
+  plan->fuses.store(!tensor_cores || layout == Layout::channels_last, std::memory_order_relaxed);
   const auto x = plan->x.get(), y = plan->y.get();
   const auto w = plan->w.get();
-  if (r.kind == Kind::forward) {
+  if (r.direction == ConvDirection::forward) {
     choose<cudnnConvolutionFwdAlgoPerf_t>(
         r, *plan, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED, [&](int most, int* count, auto* found) {
           return dnn().get_forward(handle, x, w, conv, y, most, count, found);
         });
-  } else if (r.kind == Kind::backward_data) {
+  } else if (r.direction == ConvDirection::backward_data) {
     choose<cudnnConvolutionBwdDataAlgoPerf_t>(
         r, *plan, CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED, [&](int most, int* count, auto* found) {
           return dnn().get_backward_data(handle, w, y, conv, x, most, count, found);
@@ -248,9 +261,9 @@ std::shared_ptr<const ConvPlan> make_plan(cudnnHandle_t handle, const Request& r
 
 Key key_of(int device, const Request& r) {
   const ConvGeometry& g = r.setup.geometry;
-  Key key{device,      int64_t(r.kind), int64_t(r.setup.dtype), r.setup.workspace, r.tf32, r.winograd, g.batch,
-          g.groups, g.in_channels,   g.out_channels,         g.axes};
-  auto at = key.begin() + 11;
+  Key key{device,     int64_t(r.direction), int64_t(r.setup.dtype), int64_t(r.setup.layout), r.setup.workspace, r.tf32,
+          r.winograd, g.batch,         g.groups,               g.in_channels,           g.out_channels,    g.axes};
+  auto at = key.begin() + 12;
   for (const auto* sizes : {&g.in, &g.out, &g.kernel, &g.stride, &g.dilate, &g.pad}) {
     at = std::copy(sizes->begin(), sizes->end(), at);
   }
@@ -260,11 +273,11 @@ Key key_of(int device, const Request& r) {
 // cuDNN at work for one operator: holds the device's handle, on the operator's stream.
 class Call {
  public:
-  Call(KernelContext& c, Kind kind, const ConvSetup& setup) : handle_(of_device(current_device())) {
+  Call(KernelContext& c, ConvDirection direction, const ConvSetup& setup) : handle_(of_device(current_device())) {
     static auto* recent = new Recent<ConvPlan>;
     // a setting, alone
     const bool tf32 = setup.dtype == DType::float32 && tf32_allowed.load(std::memory_order_relaxed);
-    const Request request{kind, setup, tf32, c.winograd};
+    const Request request{direction, setup, tf32, c.winograd};
     plan_ = recent->obtain(key_of(handle_.device, request), [&] {
       std::lock_guard lock(handle_.mutex);
       return make_plan(handle_.value, request);
@@ -302,7 +315,7 @@ bool run_fused(const Call& call, DType t, const void* x, const void* w, void* y,
   if (e.scale || !e.shift || (!relu && e.activation != FusedActivation::none)) return false;
   // without an activation only this algorithm has it
   if (!relu && p.algorithm != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) return false;
-  if (e.addend == y || !p.fuses.load(std::memory_order_relaxed)) return false;
+  if (!p.fuses.load(std::memory_order_relaxed)) return false;
   const cudnnStatus_t status = dnn().fused_forward(
       call.handle(), factor(t, true), p.x.get(), x, p.w.get(), w, p.conv.get(), cudnnConvolutionFwdAlgo_t(p.algorithm),
       call.workspace(), p.workspace, factor(t, e.addend != nullptr), p.y.get(), e.addend ? e.addend : y, p.bias.get(),
@@ -310,6 +323,22 @@ bool run_fused(const Call& call, DType t, const void* x, const void* w, void* y,
   if (is_unsupported(status)) return p.fuses.store(false, std::memory_order_relaxed), false;
   check(status, "convolution");
   return true;
+}
+
+// The weights as the convolution reads them: in its layout, and with the epilogue's scale, which leaves it.
+const void* weights_for(KernelContext& c, const ConvSetup& setup, const void* w, Epilogue<void>& e) {
+  const ConvWeights weights(setup.geometry, setup.dtype, setup.layout);
+  const size_t width = size_of(setup.dtype);
+  if (!e.scale && !weights.channels_last) return w;
+  void* const to = library_workspace(c, size_t(weights.size()) * width);
+  if (e.scale) {
+    void* const bias = library_workspace(c, size_t(weights.outputs) * width);
+    scale_weights(c, weights, w, std::exchange(e.scale, nullptr), e.shift, to, bias);
+    e.shift = bias;
+  } else {
+    arrange_weights(c, weights, w, to);
+  }
+  return to;
 }
 
 }  // namespace
@@ -327,7 +356,9 @@ void conv_forward(KernelContext& c, const ConvSetup& setup, const void* x, const
     apart();
     zero(c, z, n, t);
   } else {
-    const Call call(c, Kind::forward, setup);
+    w = weights_for(c, setup, w, e);
+    if (is_product(setup, ConvDirection::forward)) return product_forward(c, setup, x, w, y, e);
+    const Call call(c, ConvDirection::forward, setup);
     if (run_fused(call, t, x, w, y, e)) return;
     apart();
     const ConvPlan& p = call.plan();
@@ -336,7 +367,8 @@ void conv_forward(KernelContext& c, const ConvSetup& setup, const void* x, const
                         p.y.get(), z),
           "convolution");
   }
-  finish(c, {.x = z, .y = y, .dtype = t, .n = n, .inner = g.out_positions(), .channels = g.out_channels}, e);
+  const bool last = setup.layout == Layout::channels_last;
+  finish(c, {.x = z, .y = y, .dtype = t, .n = n, .inner = last ? 1 : g.out_positions(), .channels = g.out_channels}, e);
 }
 
 void conv_backward_data(KernelContext& c, const ConvSetup& setup, const void* dy, const void* w, void* dx) {
@@ -344,7 +376,10 @@ void conv_backward_data(KernelContext& c, const ConvSetup& setup, const void* dy
   const int64_t n = inputs(setup.geometry);
   if (n == 0) return;
   if (outputs(setup.geometry) == 0) return zero(c, dx, n, t);
-  const Call call(c, Kind::backward_data, setup);
+  if (is_product(setup, ConvDirection::backward_data)) return product_backward_data(c, setup, dy, w, dx);
+  Epilogue<void> none;
+  w = weights_for(c, setup, w, none);
+  const Call call(c, ConvDirection::backward_data, setup);
   const ConvPlan& p = call.plan();
   check(dnn().backward_data(call.handle(), factor(t, true), p.w.get(), w, p.y.get(), dy, p.conv.get(),
                             cudnnConvolutionBwdDataAlgo_t(p.algorithm), call.workspace(), p.workspace, factor(t, false),
@@ -356,12 +391,18 @@ void conv_backward_weight(KernelContext& c, const ConvSetup& setup, const void* 
   const DType t = setup.dtype;
   const ConvGeometry& g = setup.geometry;
   if (inputs(g) == 0 || outputs(g) == 0) return zero(c, dw, g.weights(), t);
-  const Call call(c, Kind::backward_weight, setup);
-  const ConvPlan& p = call.plan();
-  check(dnn().backward_filter(call.handle(), factor(t, true), p.x.get(), x, p.y.get(), dy, p.conv.get(),
-                              cudnnConvolutionBwdFilterAlgo_t(p.algorithm), call.workspace(), p.workspace,
-                              factor(t, false), p.w.get(), dw),
-        "convolution");
+  if (is_product(setup, ConvDirection::backward_weight)) return product_backward_weight(c, setup, dy, x, dw);
+  const ConvWeights weights(g, t, setup.layout);
+  void* const found = weights.channels_last ? library_workspace(c, size_t(weights.size()) * size_of(t)) : dw;
+  {
+    const Call call(c, ConvDirection::backward_weight, setup);
+    const ConvPlan& p = call.plan();
+    check(dnn().backward_filter(call.handle(), factor(t, true), p.x.get(), x, p.y.get(), dy, p.conv.get(),
+                                cudnnConvolutionBwdFilterAlgo_t(p.algorithm), call.workspace(), p.workspace,
+                                factor(t, false), p.w.get(), found),
+          "convolution");
+  }
+  if (found != dw) restore_weights(c, weights, found, dw);
 }
 
 }  // namespace kaon::cuda

@@ -47,12 +47,15 @@ __device__ Acc all_reduce(const Team& team, Acc acc, const Merge& merge) {
 //   Acc merge(a, b)              two parts of one result
 //   void store(k, acc)           result k
 // and where elements can be read several at a time:
-//   T* data                      the array
 //   pack                         how many of them are 16 bytes
-//   Acc add_pack(acc, at)        acc and the `pack` elements from `at` on, aligned
+//   bool packs()                 on the host: whether the arrays' addresses allow that
+//   Acc add_pack(acc, at, k)     acc and the `pack` elements from `at` on, aligned, of result k
+//   void add_across(accs, at, k) the same for one element each of as many results, from k on
 //   Fold                         R itself or its base class with all of these but add
 template <class R>
-constexpr bool has_packs = requires { R::pack; };
+constexpr bool has_packs = requires {
+  R::pack;
+};
 
 template <class R>
 __global__ void __launch_bounds__(block) reduce_kernel(R r, ReducePlan p, int64_t groups, typename R::Acc* parts) {
@@ -69,7 +72,7 @@ __global__ void __launch_bounds__(block) reduce_kernel(R r, ReducePlan p, int64_
         if constexpr (has_packs<R>) {
 #pragma unroll 2
           for (int64_t j = begin + lane * R::pack; j < end; j += p.team.lanes() * R::pack) {
-            acc = r.add_pack(acc, first + p.reduced.offset(j));
+            acc = r.add_pack(acc, first + p.reduced.offset(j), k);
           }
         }
       } else {
@@ -85,6 +88,39 @@ __global__ void __launch_bounds__(block) reduce_kernel(R r, ReducePlan p, int64_
       parts[k * p.splits + part] = acc;
     } else {
       r.store(k, acc);
+    }
+  }
+}
+
+// Where consecutive elements are of consecutive results: each thread makes as many as it reads at a time.
+template <class R>
+__global__ void __launch_bounds__(block)
+    reduce_across_kernel(R r, ReducePlan p, int64_t groups, typename R::Acc* parts) {
+  using Acc = typename R::Acc;
+  constexpr int N = R::pack;
+  const int lane = p.team.lane(threadIdx.x);
+  for (int64_t item = blockIdx.x; item < groups * p.splits; item += gridDim.x) {
+    const int64_t part = p.splits == 1 ? 0 : item / groups, group = item - part * groups;
+    const int64_t k = (group * p.team.results() + p.team.result(threadIdx.x)) * N;
+    Acc acc[N];
+#pragma unroll
+    for (Acc& a : acc) a = r.identity();
+    if (k < p.kept.count) {
+      const int64_t first = p.kept.offset(k), begin = part * p.per_split;
+      const int64_t end = begin + p.per_split < p.reduced.count ? begin + p.per_split : p.reduced.count;
+#pragma unroll 4
+      for (int64_t j = begin + lane; j < end; j += p.team.lanes()) r.add_across(acc, first + p.reduced.offset(j), k);
+    }
+#pragma unroll
+    for (Acc& a : acc) a = all_reduce(p.team, a, [&](const Acc& x, const Acc& y) { return r.merge(x, y); });
+    if (lane != 0 || k >= p.kept.count) continue;
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+      if (parts) {
+        parts[(k + i) * p.splits + part] = acc[i];
+      } else {
+        r.store(k + i, acc[i]);
+      }
     }
   }
 }
@@ -105,13 +141,17 @@ void reduce(KernelContext& c, const R& r, std::span<const ReduceDim> dims) {
   using Acc = typename R::Acc;
   using Fold = typename R::Fold;
   int64_t pack = 1;
-  if constexpr (has_packs<R>) pack = is_aligned<R::pack>(r.data) ? R::pack : 1;
+  if constexpr (has_packs<R>) pack = r.packs() ? R::pack : 1;
   const ReducePlan p(dims, pack);
   if (p.kept.count == 0) return;
   const auto blocks = [](const ReducePlan& plan) { return blocks_for(plan.groups() * plan.splits, 1); };
-  if (p.splits == 1) return launch(c, reduce_kernel<R>, blocks(p), unsigned(block), r, p, p.groups(), nullptr);
+  auto kernel = reduce_kernel<R>;
+  if constexpr (has_packs<R>) {
+    if (p.results_at_a_time() > 1) kernel = reduce_across_kernel<R>;
+  }
+  if (p.splits == 1) return launch(c, kernel, blocks(p), unsigned(block), r, p, p.groups(), nullptr);
   Acc* const parts = static_cast<Acc*>(c.run.workspace(size_t(p.kept.count * p.splits) * sizeof(Acc)));
-  launch(c, reduce_kernel<R>, blocks(p), unsigned(block), r, p, p.groups(), parts);
+  launch(c, kernel, blocks(p), unsigned(block), r, p, p.groups(), parts);
   const ReduceDim rest[] = {{p.kept.count, false}, {p.splits, true}};
   ReducePlan last{rest};
   last.splits = 1, last.per_split = p.splits;

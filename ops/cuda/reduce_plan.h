@@ -76,7 +76,12 @@ struct ReducePlan {
   int64_t width = 1;                  // elements that follow each other in memory and are read at a time
   int64_t splits = 1, per_split = 0;  // parts that the elements of one result are reduced in
 
-  int64_t groups() const { return (kept.count + team.results() - 1) / team.results(); }
+  // Those that are read at a time are of so many results, all of which the same threads make.
+  HOST_DEVICE int64_t results_at_a_time() const { return team.side_by_side ? width : 1; }
+  int64_t groups() const {
+    const int64_t of_a_block = team.results() * results_at_a_time();
+    return (kept.count + of_a_block - 1) / of_a_block;
+  }
 
   // Of a row-major array, of which `pack` elements may be read at a time. Where there are no results, nothing else may
   // be asked.
@@ -91,13 +96,17 @@ struct ReducePlan {
       (reduces ? reduced : kept).add(size, stride);
       stride *= size;
     }
-    if (!team.side_by_side && reduced.ndim > 0 && reduced.size[0].divisor() % pack == 0) width = pack;
-    const int64_t reads = reduced.count / width;
-    team = team.side_by_side ? Team::across(reads, kept.count) : Team::along(width > 1 ? 4 * reads : reads);
+    constexpr int64_t most_results = 8;  // that a thread has registers for
+    const Axes& last = team.side_by_side ? kept : reduced;
+    const bool packs = last.ndim > 0 && last.size[0].divisor() % pack == 0;
+    if (packs && !(team.side_by_side && pack > most_results)) width = pack;
+    const int64_t step = team.side_by_side ? 1 : width;  // of a result's elements, in a read
+    const int64_t reads = reduced.count / step;
+    team = team.side_by_side ? Team::across(reads, kept.count / width) : Team::along(width > 1 ? 4 * reads : reads);
     constexpr int64_t enough = 1024;  // blocks
-    const int64_t worthwhile = reads / ((width > 1 ? 4 : 16) * team.lanes());
+    const int64_t worthwhile = reads / ((step > 1 ? 4 : 16) * team.lanes());
     if (kept.count > 0) splits = std::max<int64_t>(1, std::min(enough / groups(), worthwhile));
-    per_split = (reads + splits - 1) / splits * width;
+    per_split = (reads + splits - 1) / splits * step;
   }
 };
 

@@ -28,8 +28,12 @@ struct MomentsOf : ChannelMoments<accumulate_t<T>> {
   using A = accumulate_t<T>;
   static constexpr int pack = 16 / sizeof(T);
   const T* data;
-  __device__ Moments<A> add_pack(const Moments<A>& acc, int64_t at) const {
-    const auto x = *reinterpret_cast<const cuda::Pack<T, pack>*>(data + at);
+  bool packs() const { return cuda::is_aligned<pack>(data); }
+  __device__ cuda::Pack<T, pack> load(int64_t at) const {
+    return *reinterpret_cast<const cuda::Pack<T, pack>*>(data + at);
+  }
+  __device__ Moments<A> add_pack(const Moments<A>& acc, int64_t at, int64_t) const {
+    const auto x = load(at);
     A sum = 0, squares = 0;
 #pragma unroll
     for (int i = 0; i < pack; ++i) sum += A(x.v[i]);
@@ -37,6 +41,15 @@ struct MomentsOf : ChannelMoments<accumulate_t<T>> {
 #pragma unroll
     for (int i = 0; i < pack; ++i) squares += (A(x.v[i]) - mean) * (A(x.v[i]) - mean);
     return this->merge(acc, {A(pack), mean, squares});
+  }
+  __device__ void add_across(Moments<A> (&acc)[pack], int64_t at, int64_t) const {
+    const auto x = load(at);
+    const A count = acc[0].count + A(1), part = quotient(A(1), count);  // the same for all
+#pragma unroll
+    for (int i = 0; i < pack; ++i) {
+      const A v = A(x.v[i]), delta = v - acc[i].mean, mean = acc[i].mean + delta * part;
+      acc[i] = {count, mean, acc[i].squares + delta * (v - mean)};
+    }
   }
   __device__ Moments<A> add(const Moments<A>& acc, int64_t at, int64_t, int64_t) const {
     const A v = A(data[at]), count = acc.count + A(1), delta = v - acc.mean;
@@ -89,8 +102,26 @@ template <class T>
 struct ProductsOf : ChannelProducts<accumulate_t<T>> {
   using A = accumulate_t<T>;
   using Acc = typename ChannelProducts<A>::Acc;
+  static constexpr int pack = 16 / sizeof(T);
   const T *head, *x;
   const A* mean;
+  bool packs() const { return cuda::is_aligned<pack>(head) && cuda::is_aligned<pack>(x); }
+  // Calls f(i, head, x) for the elements of a pack.
+  template <class F>
+  __device__ void each(int64_t at, const F& f) const {
+    const auto hs = *reinterpret_cast<const cuda::Pack<T, pack>*>(head + at);
+    const auto xs = *reinterpret_cast<const cuda::Pack<T, pack>*>(x + at);
+#pragma unroll
+    for (int i = 0; i < pack; ++i) f(i, A(hs.v[i]), A(xs.v[i]));
+  }
+  __device__ Acc add_pack(Acc acc, int64_t at, int64_t k) const {
+    const A m = mean[k];
+    each(at, [&](int, A h, A v) { acc.heads += h, acc.products += h * (v - m); });
+    return acc;
+  }
+  __device__ void add_across(Acc (&acc)[pack], int64_t at, int64_t k) const {
+    each(at, [&](int i, A h, A v) { acc[i].heads += h, acc[i].products += h * (v - mean[k + i]); });
+  }
   __device__ Acc add(const Acc& acc, int64_t at, int64_t k, int64_t) const {
     const A h = A(head[at]);
     return {acc.heads + h, acc.products + h * (A(x[at]) - mean[k])};

@@ -8,7 +8,10 @@ namespace {
 
 // db = the sums of dy's channels.
 void bias_gradient(KernelContext& c, const TensorView& dy, const TensorView& db) {
-  const ReduceDim dims[] = {{dy.shape[0], true}, {dy.shape[1], false}, {dy.shape.product(2, dy.shape.ndim()), true}};
+  const ReduceDim batch{dy.shape[0], true}, channels{dy.shape[1], false},
+      positions{dy.shape.product(2, dy.shape.ndim()), true};
+  const bool last = dy.layout == Layout::channels_last;
+  const ReduceDim dims[] = {batch, last ? positions : channels, last ? channels : positions};
   cuda::reduce_dims(c, Combine::sum, dy, dims, false, {.data = db.data, .dtype = db.dtype});
 }
 
@@ -20,6 +23,7 @@ void run_cuda(const ConvolutionOp<P>& op, KernelContext& c) {
     return cuda::ConvSetup{
         .geometry = make_geometry(in.shape, out.shape, op.kernel, op.stride, op.dilate, op.pad, op.num_group),
         .dtype = in.dtype,
+        .layout = in.layout,
         .workspace = op.workspace};
   };
   if constexpr (P == ConvPart::forward) {

@@ -1,8 +1,7 @@
-#include "kaon/ops/nn/epilogue.h"
+#include "kaon/ops/nn/epilogue.cuh"
 
 #include "kaon/ops/cuda/elementwise.cuh"
 #include "kaon/ops/cuda/finish.h"
-#include "kaon/ops/elementwise/scalar_math.h"
 
 namespace kaon::cuda {
 namespace {
@@ -17,16 +16,6 @@ struct Arguments {
   FusedActivation activation;
   int64_t n, inner, channels;
 };
-
-template <class A>
-__device__ A activate(A v, FusedActivation f) {
-  switch (f) {
-    case FusedActivation::relu: return unary_value<UnaryKind::relu>(v);
-    case FusedActivation::sigmoid: return unary_value<UnaryKind::sigmoid>(v);
-    case FusedActivation::tanh: return unary_value<UnaryKind::tanh>(v);
-    default: return v;
-  }
-}
 
 // The place of an element in the planes of `inner` elements that are one channel each.
 struct Place {

@@ -57,11 +57,18 @@ struct Elements : Values<A, C> {
   static constexpr int pack = 16 / sizeof(T);
   const T* data;
   __device__ A add(A acc, int64_t at, int64_t, int64_t) const { return this->merge(acc, this->term(A(data[at]))); }
-  __device__ A add_pack(A acc, int64_t at) const {
-    const auto x = *reinterpret_cast<const cuda::Pack<T, pack>*>(data + at);
+  bool packs() const { return is_aligned<pack>(data); }
+  __device__ Pack<T, pack> load(int64_t at) const { return *reinterpret_cast<const Pack<T, pack>*>(data + at); }
+  __device__ A add_pack(A acc, int64_t at, int64_t) const {
+    const auto x = load(at);
 #pragma unroll
     for (int i = 0; i < pack; ++i) acc = this->merge(acc, this->term(A(x.v[i])));
     return acc;
+  }
+  __device__ void add_across(A (&acc)[pack], int64_t at, int64_t) const {
+    const auto x = load(at);
+#pragma unroll
+    for (int i = 0; i < pack; ++i) acc[i] = this->merge(acc[i], this->term(A(x.v[i])));
   }
 };
 

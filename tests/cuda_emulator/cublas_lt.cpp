@@ -25,6 +25,8 @@ struct Operation {
   cublasOperation_t transpose[2] = {CUBLAS_OP_N, CUBLAS_OP_N};
   cublasLtEpilogue_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
   const void* bias = nullptr;
+  bool has_bias() const { return epilogue == CUBLASLT_EPILOGUE_BIAS || epilogue == CUBLASLT_EPILOGUE_RELU_BIAS; }
+  bool is_relu() const { return epilogue == CUBLASLT_EPILOGUE_RELU || epilogue == CUBLASLT_EPILOGUE_RELU_BIAS; }
 };
 struct Layout {
   static constexpr uint64_t valid = 0x6c61796f7574;
@@ -173,7 +175,7 @@ void run(const Problem& p, double alpha, const void* a_data, const void* b_data,
   const std::vector<double> a = read_numbers(a_data, p.a.span(), read_as);
   const std::vector<double> b = read_numbers(b_data, p.b.span(), read_as);
   const std::vector<double> c = beta != 0 ? read_numbers(c_data, p.c.span(), e) : std::vector<double>();
-  const bool has_bias = p.operation.epilogue == CUBLASLT_EPILOGUE_BIAS;
+  const bool has_bias = p.operation.has_bias(), is_relu = p.operation.is_relu();
   const std::vector<double> bias = has_bias ? read_numbers(p.operation.bias, p.m, e) : std::vector<double>();
   std::vector<double> d = read_numbers(d_data, p.d.span(), e);  // what lies between the columns stays
   const bool ta = p.operation.transpose[0] == CUBLAS_OP_T, tb = p.operation.transpose[1] == CUBLAS_OP_T;
@@ -187,7 +189,8 @@ void run(const Problem& p, double alpha, const void* a_data, const void* b_data,
         }
         sum *= alpha;
         if (beta != 0) sum += beta * c[size_t(batch * p.c.stride + i + j * p.c.leading)];
-        d[size_t(batch * p.d.stride + i + j * p.d.leading)] = has_bias ? sum + bias[size_t(i)] : sum;
+        if (has_bias) sum += bias[size_t(i)];
+        d[size_t(batch * p.d.stride + i + j * p.d.leading)] = is_relu && sum < 0 ? 0 : sum;
       }
     }
   }
@@ -289,7 +292,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   const auto limits = unpack<Preference>(preference);
   if (limits.mark != Preference::valid) return wrong(function, "the preference was not initialised");
   *found = 0;
-  if (p.operation.epilogue == CUBLASLT_EPILOGUE_BIAS &&
+  if (p.operation.has_bias() &&
       (p.a.type == CUDA_R_64F || !is_multiple(p.operation.bias, 16))) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
@@ -343,7 +346,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
       return wrong(function, fmt::format("{} is less aligned than was said", "ABCD"[i]));
     }
   }
-  if (p.operation.epilogue == CUBLASLT_EPILOGUE_BIAS &&
+  if (p.operation.has_bias() &&
       (!is_on_device(device, p.operation.bias, size_t(p.m) * size_of(e), function, "bias") ||
        !is_multiple(p.operation.bias, 16))) {
     return wrong(function, "the bias is not as it was said to be");

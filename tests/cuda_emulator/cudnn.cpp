@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdio>
@@ -19,10 +20,12 @@ struct cudnnContext {
 struct cudnnTensorStruct {
   cudnnDataType_t type;
   std::vector<int> dims;
+  bool is_last = false;  // channels after positions
 };
 struct cudnnFilterStruct {
   cudnnDataType_t type;
   std::vector<int> dims;
+  bool is_last = false;
 };
 struct cudnnActivationStruct {
   cudnnActivationMode_t mode;
@@ -56,6 +59,7 @@ struct Problem {
   int64_t batch, groups, in_channels, out_channels;
   std::array<int64_t, 3> in, out, kernel, stride, dilation, pad;
   bool has_winograd = false;
+  bool is_last = false;  // channels after positions
 
   int64_t x_size() const { return batch * in_channels * in[0] * in[1] * in[2]; }
   int64_t y_size() const { return batch * out_channels * out[0] * out[1] * out[2]; }
@@ -86,6 +90,14 @@ cudnnStatus_t read_problem(const char* function, const cudnnTensorStruct* x, con
                  fmt::format("x {}, w {}, y {}, {} groups do not go together", x->dims, w->dims, y->dims, conv->groups),
                  CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH);
   }
+  p.is_last = w->is_last;
+  const auto differs = [&](const cudnnTensorStruct& t) {  // where that means anything
+    const bool has_positions = std::any_of(t.dims.begin() + 2, t.dims.end(), [](int n) { return n > 1; });
+    return t.is_last != p.is_last && t.dims[1] > 1 && has_positions;
+  };
+  if (differs(*x) || differs(*y)) {
+    return wrong(function, "x, w and y lie differently", CUDNN_STATUS_NOT_SUPPORTED);
+  }
   p.element = element_of(x->type);
   p.read_as = p.element == Element::float32 && conv->math != CUDNN_FMA_MATH ? Element::tf32 : p.element;
   p.batch = x->dims[0], p.groups = conv->groups, p.in_channels = x->dims[1], p.out_channels = y->dims[1];
@@ -103,9 +115,18 @@ cudnnStatus_t read_problem(const char* function, const cudnnTensorStruct* x, con
   return CUDNN_STATUS_SUCCESS;
 }
 
+// Where row-major element `at` of blocks of (channels, positions) lies.
+int64_t place(const Problem& p, int64_t at, int64_t channels, int64_t positions) {
+  if (!p.is_last) return at;
+  const int64_t position = at % positions, channel = at / positions % channels, block = at / positions / channels;
+  return (block * positions + position) * channels + channel;
+}
+
 // Calls f(x, w, y) with the indices of each product.
 template <class F>
 void each_product(const Problem& p, F&& f) {
+  const int64_t ins = p.in[0] * p.in[1] * p.in[2], outs = p.out[0] * p.out[1] * p.out[2];
+  const int64_t taps = p.kernel[0] * p.kernel[1] * p.kernel[2];
   const int64_t in_each = p.in_channels / p.groups, out_each = p.out_channels / p.groups;
   const auto inside = [&](size_t axis, int64_t out, int64_t tap, int64_t& in) {
     in = out * p.stride[axis] - p.pad[axis] + tap * p.dilation[axis];
@@ -125,7 +146,9 @@ void each_product(const Problem& p, F&& f) {
                 for (int64_t kb = 0; kb < p.kernel[1]; ++kb) {
                   for (int64_t kc = 0; kc < p.kernel[2]; ++kc, ++w) {
                     if (inside(0, a, ka, d) && inside(1, b, kb, h) && inside(2, c, kc, v)) {
-                      f(size_t(((plane * p.in[0] + d) * p.in[1] + h) * p.in[2] + v), size_t(w), size_t(y));
+                      const int64_t x = ((plane * p.in[0] + d) * p.in[1] + h) * p.in[2] + v;
+                      f(size_t(place(p, x, p.in_channels, ins)), size_t(place(p, w, in_each, taps)),
+                        size_t(place(p, y, p.out_channels, outs)));
                     }
                   }
                 }
@@ -352,18 +375,26 @@ void cudnnGetLastErrorString(char* message, size_t size) {
 cudnnStatus_t cudnnCreateTensorDescriptor(cudnnTensorDescriptor_t* tensor) { return create(tensor); }
 cudnnStatus_t cudnnDestroyTensorDescriptor(cudnnTensorDescriptor_t tensor) { return destroy(tensor); }
 
-// Dense tensors in row-major order only.
+// Dense tensors only, row-major or with the channels last.
 cudnnStatus_t cudnnSetTensorNdDescriptor(cudnnTensorDescriptor_t tensor, cudnnDataType_t type, int count,
                                          const int dims[], const int strides[]) {
   std::lock_guard lock(Emulator::get().mutex);
   constexpr const char* function = "cudnnSetTensorNdDescriptor";
   if (!tensor || count < 3 || count > 8) return wrong(function, fmt::format("{} dimensions", count));
   *tensor = {type, std::vector<int>(dims, dims + count)};
-  int64_t size = 1;
-  for (int i = count - 1; i >= 0; --i) {
-    if (strides[i] != size) return wrong(function, "strides are not those of a dense row-major tensor");
-    size *= dims[i];
-  }
+  std::vector<int> rows{0, 1}, last{0};  // dimensions from the first to the last in memory
+  for (int i = 2; i < count; ++i) rows.push_back(i), last.push_back(i);
+  last.push_back(1);
+  const auto is_dense = [&](const std::vector<int>& order) {
+    int64_t size = 1;
+    for (int i = count - 1; i >= 0; --i) {
+      if (strides[order[size_t(i)]] != size) return false;
+      size *= dims[order[size_t(i)]];
+    }
+    return true;
+  };
+  tensor->is_last = !is_dense(rows);
+  if (tensor->is_last && !is_dense(last)) return wrong(function, "strides are not those of a dense tensor");
   return are_positive(tensor->dims) ? CUDNN_STATUS_SUCCESS : wrong(function, fmt::format("dims {}", tensor->dims));
 }
 
@@ -374,8 +405,10 @@ cudnnStatus_t cudnnSetFilterNdDescriptor(cudnnFilterDescriptor_t filter, cudnnDa
                                          cudnnTensorFormat_t format, int count, const int dims[]) {
   std::lock_guard lock(Emulator::get().mutex);
   constexpr const char* function = "cudnnSetFilterNdDescriptor";
-  if (!filter || count < 3 || count > 8 || format != CUDNN_TENSOR_NCHW) return wrong(function, "count or format");
-  *filter = {type, std::vector<int>(dims, dims + count)};
+  if (!filter || count < 3 || count > 8 || (format != CUDNN_TENSOR_NCHW && format != CUDNN_TENSOR_NHWC)) {
+    return wrong(function, "count or format");
+  }
+  *filter = {type, std::vector<int>(dims, dims + count), format == CUDNN_TENSOR_NHWC};
   return are_positive(filter->dims) ? CUDNN_STATUS_SUCCESS : wrong(function, fmt::format("dims {}", filter->dims));
 }
 
@@ -495,7 +528,6 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
   const double scale = read_factor(alpha1, p.element), of_z = read_factor(alpha2, p.element);
-  if (of_z != 0 && z == y) return wrong(function, "z is y");
   const size_t width = size_of(p.element), y_bytes = size_t(p.y_size()) * width;
   if (const auto status = check_call(function, handle, Kind::forward, algo, workspace, workspace_bytes,
                                      {{x, size_t(p.x_size()) * width, "x"},
@@ -515,7 +547,8 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
     const std::vector<double> addend = of_z != 0 ? read_numbers(z, p.y_size(), p.element) : std::vector<double>();
     const size_t positions = size_t(p.out[0] * p.out[1] * p.out[2]);
     for (size_t i = 0; i < numbers.size(); ++i) {
-      double v = numbers[i] * (launch.is_off ? 1.1 * scale : scale) + shift[i / positions % shift.size()];
+      const size_t channel = (p.is_last ? i : i / positions) % shift.size();
+      double v = numbers[i] * (launch.is_off ? 1.1 * scale : scale) + shift[channel];
       if (of_z != 0) v += of_z * addend[i];
       if (act.mode == CUDNN_ACTIVATION_RELU) v = v > 0 || (std::isnan(v) && act.keeps_nan) ? v : 0;
       numbers[i] = v;

@@ -95,15 +95,31 @@ TEST_CASE("gpu: plans fuse what follows a layer into it", "[gluon][cuda]") {
 
 TEST_CASE("gpu: NaN goes through a layer and the relu in it", "[gluon][cuda]") {
   if (!test::has_gpu()) return;
-  std::vector<float> values = numbers({1, 4, 5, 5}, DType::float32).asvector<float>();
-  values[2 * 25 + 12] = std::numeric_limits<float>::quiet_NaN();
-  const NDArray x = nd.array(values, {1, 4, 5, 5});
-  ConvNet net(Ending::relu, true, false, 1);
-  net.initialize(init::Normal(0.5));
-  net(x);
-  net.collect_params().reset_ctx(gpu(0));
-  net.hybridize();
-  const std::vector<float> y = net(x.as_in_context(gpu(0))).asvector<float>();
-  CHECK(std::isnan(y[12]));
-  CHECK(y[0] == y[0]);
+  for (DType t : {DType::float32, DType::float16, DType::bfloat16}) {
+    for (int kernel : {0, 1, 3}) {  // 0: a dense layer
+      for (const bool bias : {true, false}) {
+        CAPTURE(name_of(t), kernel, bias);
+        const Shape shape = kernel ? Shape(2, 8, 6, 6) : Shape(6, 8);
+        std::vector<float> values = numbers(shape, DType::float32).asvector<float>();
+        const size_t at = kernel ? 2 * 36 + 14 : 8;
+        values[at] = std::numeric_limits<float>::quiet_NaN();
+        const NDArray x = nd.array(values, shape).astype(t);
+        nn::HybridSequential net;
+        if (kernel) {
+          net.add(nn::Conv2D(8, {.kernel_size = kernel, .padding = kernel / 2, .use_bias = bias}));
+        } else {
+          net.add(nn::Dense(8, {.use_bias = bias}));
+        }
+        net.add(nn::Activation("relu"));
+        net.initialize(init::Normal(0.5));
+        net.cast(t);
+        net(x);
+        net.collect_params().reset_ctx(gpu(0));
+        net.hybridize();
+        const std::vector<float> y = net(x.as_in_context(gpu(0))).asvector<float>();
+        CHECK(std::isnan(y[kernel ? 14 : at]));
+        CHECK(y[0] == y[0]);
+      }
+    }
+  }
 }

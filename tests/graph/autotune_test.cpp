@@ -110,13 +110,13 @@ TEST_CASE("autotune: layouts are the cheapest of all that there are", "[graph]")
   const Graph before = traced(net_symbol(), data_names(8), inputs);
   Planted counting(0);
   Forced probe(counting, std::vector<Layout>(32, Layout::row_major));
-  passes::layouts(before, false, &probe);
+  passes::layouts(before, {}, &probe);
   REQUIRE(probe.nodes() == 6);  // three convolutions, two poolings, a BatchNorm
   std::set<std::string> found;
   int exact = 0;
   for (uint32_t seed = 1; seed <= 12; ++seed) {
     Planted planted(seed);
-    const Graph after = passes::layouts(before, false, &planted);
+    const Graph after = passes::layouts(before, {}, &planted);
     found.insert(after.str());
     const double got = total(after, planted);
     double least = 1e9;
@@ -124,13 +124,13 @@ TEST_CASE("autotune: layouts are the cheapest of all that there are", "[graph]")
       std::vector<Layout> forced;
       for (int rest = all, i = 0; i < 6; ++i, rest /= 3) forced.push_back(Layout(rest % 3));
       Forced costs(planted, forced);
-      const double sum = total(passes::layouts(before, false, &costs), planted);
+      const double sum = total(passes::layouts(before, {}, &costs), planted);
       least = std::min(least, sum);
     }
-    CHECK((got == least || got == total(passes::layouts(before, false), planted)));
+    CHECK((got == least || got == total(passes::layouts(before, {}), planted)));
     CHECK(0.97 * got <= least);  // the rules' layouts stay where they are about as good
     exact += got == least;
-    check_pass([&](Graph g) { return passes::layouts(std::move(g), false, &planted); }, before, inputs);
+    check_pass([&](Graph g) { return passes::layouts(std::move(g), {}, &planted); }, before, inputs);
   }
   CHECK(found.size() > 6);
   CHECK(exact > 6);
@@ -144,7 +144,7 @@ TEST_CASE("autotune: gradients in layouts of any costs are right", "[graph]") {
     const Graph before = with_gradient(traced(net_symbol(), data_names(8), inputs), wanted);
     for (uint32_t seed = 1; seed <= 8; ++seed) {
       Planted planted(seed);
-      check_pass([&](Graph g) { return passes::layouts(std::move(g), false, &planted); }, before, inputs, false,
+      check_pass([&](Graph g) { return passes::layouts(std::move(g), {}, &planted); }, before, inputs, false,
                  {.training = training});
     }
   }
@@ -187,7 +187,7 @@ TEST_CASE("autotune: every variant of a convolution and its gradients computes t
                                       .num_filter = s.filters, .num_group = s.groups});
     const Graph rows = with_gradient(traced(y, {"x", "w", "b"}, inputs), {true, true, true});
     const std::vector<NDArray> want = evaluate(rows, inputs, {.training = true});
-    for (Graph g : {rows, passes::layouts(rows, false)}) {
+    for (Graph g : {rows, passes::layouts(rows, {})}) {
       for (Node& n : g.nodes) {
         if (!n.op || !n.op->variants) continue;
         std::vector<TensorMeta> metas;

@@ -19,7 +19,7 @@ inline Graph traced(const Symbol& s, const std::vector<std::string>& names, cons
   return g;
 }
 
-inline Graph channels_last(Graph g) { return passes::layouts(std::move(g), false); }
+inline Graph channels_last(Graph g) { return passes::layouts(std::move(g), passes::Options()); }
 
 inline bool machine_has_winograd() {
   ConvGeometry g;

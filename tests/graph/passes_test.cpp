@@ -187,6 +187,28 @@ TEST_CASE("passes: the first convolution of a net brings a few channels into cha
   }
 }
 
+TEST_CASE("passes: for a GPU the images that tensor cores take are channels last, those from outside too") {
+  Symbol x = sym.var("x"), w = sym.var("w"), v = sym.var("v");
+  Symbol pooled = sym.Pooling(sym.relu(sym.Convolution(x, w, {.kernel = {3, 3}, .num_filter = 6})),
+                              {.kernel = {2, 2}, .stride = {2, 2}});
+  Symbol y = sym.Convolution(pooled, v, {.kernel = {3, 3}, .num_filter = 5});
+  for (DType t : {DType::float16, DType::bfloat16, DType::float32, DType::float64}) {
+    INFO(name_of(t));
+    const std::vector<NDArray> inputs{numbers({2, 3, 12, 12}, 1).astype(t), numbers({6, 3, 3, 3}, 2).astype(t),
+                                      numbers({5, 6, 3, 3}, 3).astype(t)};
+    const Graph before = with_gradient(traced(y, {"x", "w", "v"}, inputs), {true, true, true});
+    const Graph after = passes::layouts(before, {.device = gpu(0)});
+    const bool is_half = size_of(t) == 2;
+    CHECK(count(after, "_reorder") == (is_half ? 4 : 0));  // the images, the result, its gradient, the images' gradient
+    for (size_t i = 0; i < after.nodes.size(); ++i) {
+      if (after.nodes[i].op && !after.nodes[i].op->name().starts_with("_")) {
+        CHECK((after.layout({uint32_t(i), 0}) == Layout::channels_last) == is_half);
+      }
+    }
+    for (ValueId out : after.outputs) CHECK(after.layout(out) == Layout::row_major);
+  }
+}
+
 TEST_CASE("passes: what reads a value before and after its update is not merged") {
   auto program = [](auto F, const auto& x, const auto& g, const auto& b, const auto& m, const auto& v) {
     auto before = F.reshape(m, {1, 2}) * 2;

@@ -72,14 +72,16 @@ TEST_CASE("gpu: products of matrices of all sizes, types and places", "[ops][cud
 TEST_CASE("gpu: dense layers with and without a bias, wherever it lies", "[ops][cuda]") {
   if (!test::has_gpu()) return;
   for (DType t : floats) {
-    for (int64_t rows : {0, 1, 6}) {
-      const NDArray x = numbers({rows, 70}, 1, t), w = numbers({12, 70}, 2, t), b = numbers({12}, 3, t);
-      const FullyConnected with_bias{.num_hidden = 12}, without{.num_hidden = 12, .no_bias = true};
-      CAPTURE(name_of(t), rows);
-      check_close(nd.FullyConnected(there(x), there(w), without), nd.FullyConnected(x, w, without));
-      for (int skipped : {0, 1}) {
-        check_close(nd.FullyConnected(there(x), there(w), there(b, skipped), with_bias),
-                    nd.FullyConnected(x, w, b, with_bias));
+    for (int64_t rows : {0, 1, 2, 3, 4, 6}) {
+      for (int64_t size : {0, 64, 70, 300}) {
+        const NDArray x = numbers({rows, size}, 1, t), w = numbers({13, size}, 2, t), b = numbers({13}, 3, t);
+        const FullyConnected with_bias{.num_hidden = 13}, without{.num_hidden = 13, .no_bias = true};
+        CAPTURE(name_of(t), rows, size);
+        check_close(nd.FullyConnected(there(x), there(w), without), nd.FullyConnected(x, w, without));
+        for (int skipped : {0, 1}) {
+          check_close(nd.FullyConnected(there(x, skipped), there(w, skipped), there(b, skipped), with_bias),
+                      nd.FullyConnected(x, w, b, with_bias));
+        }
       }
     }
   }
@@ -114,6 +116,28 @@ TEST_CASE("gpu: convolutions and their gradients in all types", "[ops][cuda]") {
       for (size_t i = 0; i < results[0].size(); ++i) {
         CAPTURE(i);
         check_close(results[1][i], results[0][i]);
+      }
+    }
+  }
+}
+
+TEST_CASE("gpu: gradients of convolutions with windows of one element, with and without steps", "[ops][cuda]") {
+  if (!test::has_gpu()) return;
+  for (DType t : floats) {
+    for (int64_t batch : {1, 3}) {
+      for (int64_t step : {1, 2, 3}) {
+        const Convolution op{.kernel = {1, 1}, .stride = {step, 1}, .num_filter = 5, .no_bias = true};
+        const NDArray x = numbers({batch, 4, 12 * step - (step > 1), 13}, 1, t), w = numbers({5, 4, 1, 1}, 2, t);
+        const NDArray dy = numbers({batch, 5, 12, 13}, 3, t);
+        CAPTURE(name_of(t), batch, step);
+        const auto part = [&]<ConvPart p>() { return op.part<p>(true); };
+        const auto weight = part.template operator()<ConvPart::backward_weight>();
+        const auto data = part.template operator()<ConvPart::backward_data>();
+        check_close(nd.Convolution(there(x), there(w), op), nd.Convolution(x, w, op));
+        check_close(nd._backward_Convolution_weight(there(dy), there(x), weight)[0],
+                    nd._backward_Convolution_weight(dy, x, weight)[0]);
+        check_close(nd._backward_Convolution_data(there(dy), there(w), there(x), data),
+                    nd._backward_Convolution_data(dy, w, x, data));
       }
     }
   }

@@ -39,14 +39,15 @@ TEST_CASE("reduce plan: a team's threads are its lanes, and parts cover the elem
         const std::array<ReduceDim, 2> dims{last_kept ? ReduceDim{n, true} : ReduceDim{results, false},
                                             last_kept ? ReduceDim{results, false} : ReduceDim{n, true}};
         const ReducePlan plan(dims, n % 3 == 0 ? 1 : 4);
-        CHECK((plan.width == 1 || (plan.width == 4 && n % 4 == 0 && plan.per_split % 4 == 0)));
+        const bool fits = plan.team.side_by_side ? results % 4 == 0 : n % 4 == 0 && plan.per_split % 4 == 0;
+        CHECK((plan.width == 1 || (plan.width == 4 && fits)));
         const Team& team = plan.team;
         std::vector<int> seen(size_t(block), 0);
         for (int thread = 0; thread < block; ++thread) {
           ++seen.at(size_t(team.result(thread) * team.lanes() + team.lane(thread)));
         }
         CHECK(std::count(seen.begin(), seen.end(), 1) == block);
-        CHECK(plan.groups() * team.results() >= results);
+        CHECK(plan.groups() * team.results() * plan.results_at_a_time() >= results);
         CHECK((plan.splits == 1 || (plan.splits - 1) * plan.per_split < n));
         CHECK(plan.splits * plan.per_split >= n);
       }

@@ -48,7 +48,9 @@ typedef enum {
 
 typedef enum {
   CUBLASLT_EPILOGUE_DEFAULT = 1,
+  CUBLASLT_EPILOGUE_RELU = 2,
   CUBLASLT_EPILOGUE_BIAS = 4,
+  CUBLASLT_EPILOGUE_RELU_BIAS = 6,
 } cublasLtEpilogue_t;
 
 typedef enum {
