@@ -412,7 +412,9 @@ void Engine::Impl::granted(OpBase& op, OpNode*& next, uint64_t by) {
     return;
   }
   auto& node = static_cast<OpNode&>(op);
-  if (!next) {
+  if (strand_of(node)) {
+    make_ready(node);
+  } else if (!next) {
     next = &node;
   } else if (node.priority < next->priority) {
     make_ready(*std::exchange(next, &node));

@@ -3,6 +3,7 @@
 
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
+#include <array>
 #include <condition_variable>
 #include <mutex>
 #include <unordered_map>
@@ -10,6 +11,7 @@
 
 #include "kaon/engine/engine.h"
 #include "kaon/engine/ready_queue.h"
+#include "kaon/engine/strand.h"
 #include "kaon/engine/trace.h"
 
 namespace kaon {
@@ -116,6 +118,8 @@ struct Engine::Impl {
 
   // --- workers.cpp
   void make_ready(OpNode& op);  // queue it and see that somebody comes
+  void put(OpNode& op);         // the same for one whose turn on its strand has come, or that has none
+  Strand* strand_of(const OpNode& op) noexcept;
   void wake();                  // start a worker unless one is looking for work already
   void drain();                 // a worker's life; holds a slot
   bool wait_for_work(std::chrono::microseconds time) const noexcept;  // looks for so long; true when there is some
@@ -203,6 +207,7 @@ struct Engine::Impl {
   EngineOptions options;
   int threads;
   ReadyQueue ready[3];
+  std::array<Strand, 8> strands;  // of GPUs
   std::unique_ptr<ChosenOrder> chosen;  // takes the queues' place under a schedule that is not by arrival
 
   alignas(64) std::atomic<uint64_t> pushed{0};

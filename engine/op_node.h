@@ -24,6 +24,9 @@ struct OpType {
   void (*destroy)(OpNode&) noexcept = nullptr;  // ends the body's life, run or not
   void (*signal)(OpBase&) noexcept = nullptr;   // waiters only: called once, after the access is completed
   bool ends_later = false;                      // run() only begins; Engine::complete ends the operation
+  // For operations that would wait for each other's lock: the number of those that this one is not run beside. Inside
+  // itself it must not wait for one of them.
+  size_t (*strand)(const OpNode&) noexcept = nullptr;
 };
 
 // The part that waiters share with operations. 16-byte alignment only: waiters lie in coroutine frames.

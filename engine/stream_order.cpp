@@ -40,9 +40,9 @@ StreamOrder::Recorded& StreamOrder::covering(StreamPoint point) {
 }
 
 void StreamOrder::wait(uint32_t stream, StreamPoint point) {
+  if (stream == point.stream) return;
   std::lock_guard lock(mutex_);
   Lane &lane = lanes_[stream], &source = lanes_[point.stream];
-  if (stream == point.stream) return;
   if (point.sequence <= std::max(lane.seen[point.stream], source.done)) {
     ++stats_.skipped;
     return;
@@ -78,6 +78,12 @@ StreamOrderStats StreamOrder::stats() const {
 }
 
 void StreamUse::order_before(StreamOrder& order, uint32_t stream, bool writes) const {
+  const auto is_behind = [&](StreamPoint p) { return p.stream == stream || p.sequence == 0; };
+  {
+    std::lock_guard lock(lock_);
+    const bool reads_are = !writes || std::all_of(reads_.begin(), reads_.end(), is_behind);
+    if (reads_are && is_behind(write_)) return;  // most arrays are used on one stream only
+  }
   if (writes) {
     for (const StreamPoint& p : points()) order.wait(stream, p);
   } else {

@@ -26,9 +26,20 @@ bool Engine::Impl::has_work() const noexcept {
   return !ready[0].is_empty() || !ready[1].is_empty() || !ready[2].is_empty();
 }
 
+Strand* Engine::Impl::strand_of(const OpNode& op) noexcept {
+  if (!op.type->strand || threads < 2 || chosen) return nullptr;
+  return &strands[op.type->strand(op) % strands.size()];
+}
+
 void Engine::Impl::make_ready(OpNode& op) {
   if (chosen) [[unlikely]]
     return chosen->add(op);
+  Strand* const strand = strand_of(op);
+  if (!strand) return put(op);
+  if (strand->enter(op)) put(strand->take());
+}
+
+void Engine::Impl::put(OpNode& op) {
   ready[size_t(op.priority)].push(op);
   wake();
 }
@@ -136,16 +147,21 @@ void Engine::Impl::run_chain(OpNode* op, FunctionRef<bool()>* stop) {
     return;
   }
   while (op) {
+    Strand* const strand = strand_of(*op);
     op = execute(*op);
+    if (OpNode* next = strand ? strand->leave() : nullptr) {
+      if (op) put(*op);
+      op = next;
+    }
     if (op && stop && (*stop)()) {
-      make_ready(*op);
+      put(*op);
       return;
     }
     if (op && uses_priorities.load(std::memory_order_relaxed)) {
       // an inline successor yields to a higher class
       for (int p = 0; p < int(op->priority); ++p) {
         if (OpNode* higher = ready[p].pop()) {
-          make_ready(*std::exchange(op, higher));
+          put(*std::exchange(op, higher));
           break;
         }
       }

@@ -212,6 +212,10 @@ struct PlanCall {
 
 namespace {
 constexpr OpType plan_call_type{.run = PlanCall::execute, .destroy = PlanCall::destroy};
+constexpr OpType gpu_plan_call_type{
+    .run = PlanCall::execute, .destroy = PlanCall::destroy, .strand = [](const OpNode& op) noexcept -> size_t {
+      return (*reinterpret_cast<PlanCall* const*>(op.payload))->arena->device.index;
+    }};
 }
 
 void ExecutionPlan::push(const Submission& s, const OpLabel& label) {
@@ -223,7 +227,7 @@ void ExecutionPlan::push(const Submission& s, const OpLabel& label) {
   std::fill_n(call->arrays(), n, nullptr);
   auto* op = new OpNode;
   *reinterpret_cast<PlanCall**>(op->payload) = call;
-  op->type = &plan_call_type;
+  op->type = options_.device.type == DeviceType::gpu ? &gpu_plan_call_type : &plan_call_type;
   op->label = label;
   op->transactional = mutates_ && phase == Phase::forward;
   op->reserve_deps(n + 2);

@@ -143,6 +143,10 @@ void destroy_call(OpNode& op) noexcept {
 }
 
 constexpr OpType kernel_call_type{.run = run_kernel, .destroy = destroy_call};
+constexpr OpType gpu_call_type{
+    .run = run_kernel, .destroy = destroy_call, .strand = [](const OpNode& op) noexcept -> size_t {
+      return first_chunk(**reinterpret_cast<KernelCall* const*>(op.payload)).device.index;
+    }};
 
 }  // namespace
 
@@ -177,7 +181,8 @@ void push_kernel(const OpDef& def, const void* attrs, std::span<ArrayNode* const
   *reinterpret_cast<KernelCall**>(op->payload) = call;
   if (def.attrs_size) std::memcpy(call->attrs(), attrs, def.attrs_size);
   if (draws) call->key() = random::draw(random_draws(outputs[0]->shape));
-  op->type = &kernel_call_type;
+  const ArrayNode* first = inputs.empty() ? outputs[0] : inputs[0];  // updates have no outputs
+  op->type = first->chunk->is_on_gpu() ? &gpu_call_type : &kernel_call_type;
   op->label = label;
   op->transactional = def.traits.mutates != 0;
   op->reserve_deps(arrays);
@@ -200,7 +205,6 @@ void push_kernel(const OpDef& def, const void* attrs, std::span<ArrayNode* const
     }
   }
   op->num_deps = uint16_t(d);
-  const ArrayNode* first = inputs.empty() ? outputs[0] : inputs[0];  // updates have no outputs
   Engine& engine = *first->chunk->engine;
   for (ArrayNode* a : inputs) a->retain();  // last: submit goes on with the same cache lines
   engine.submit(*op);
