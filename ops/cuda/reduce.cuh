@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(block) reduce_kernel(R r, ReducePlan p, int64_
   }
 }
 
-// Where consecutive elements are of consecutive results: each thread makes as many as it reads at a time.
+// Where consecutive elements are of consecutive results: each thread makes parts of as many as it reads at a time.
 template <class R>
 __global__ void __launch_bounds__(block)
     reduce_across_kernel(R r, ReducePlan p, int64_t groups, typename R::Acc* parts) {
@@ -115,13 +115,7 @@ __global__ void __launch_bounds__(block)
     for (Acc& a : acc) a = all_reduce(p.team, a, [&](const Acc& x, const Acc& y) { return r.merge(x, y); });
     if (lane != 0 || k >= p.kept.count) continue;
 #pragma unroll
-    for (int i = 0; i < N; ++i) {
-      if (parts) {
-        parts[(k + i) * p.splits + part] = acc[i];
-      } else {
-        r.store(k + i, acc[i]);
-      }
-    }
+    for (int i = 0; i < N; ++i) parts[(k + i) * p.splits + part] = acc[i];
   }
 }
 
@@ -146,10 +140,11 @@ void reduce(KernelContext& c, const R& r, std::span<const ReduceDim> dims) {
   if (p.kept.count == 0) return;
   const auto blocks = [](const ReducePlan& plan) { return blocks_for(plan.groups() * plan.splits, 1); };
   auto kernel = reduce_kernel<R>;
+  const bool across = p.results_at_a_time() > 1;
   if constexpr (has_packs<R>) {
-    if (p.results_at_a_time() > 1) kernel = reduce_across_kernel<R>;
+    if (across) kernel = reduce_across_kernel<R>;
   }
-  if (p.splits == 1) return launch(c, kernel, blocks(p), unsigned(block), r, p, p.groups(), nullptr);
+  if (p.splits == 1 && !across) return launch(c, kernel, blocks(p), unsigned(block), r, p, p.groups(), nullptr);
   Acc* const parts = static_cast<Acc*>(c.run.workspace(size_t(p.kept.count * p.splits) * sizeof(Acc)));
   launch(c, kernel, blocks(p), unsigned(block), r, p, p.groups(), parts);
   const ReduceDim rest[] = {{p.kept.count, false}, {p.splits, true}};

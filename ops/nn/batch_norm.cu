@@ -11,17 +11,42 @@ using cuda::RealTarget;
 __device__ inline float quotient(float a, float b) { return __fdividef(a, b); }
 __device__ inline double quotient(double a, double b) { return a / b; }
 
+// The statistics that are used, what stays of them, and what they make of each channel.
+template <class A>
+struct UseStatistics {
+  double eps, momentum;
+  NumberArray moving_mean, moving_var;
+  RealTarget new_mean, new_var;
+  RealTarget mean_out, inverse_out;
+  A* mean;
+  cuda::ScaleChannels<A> channels;
+
+  // Those of a batch.
+  __device__ void set(int64_t i, A batch_mean, A variance) const {
+    new_mean.set(i, moved(A(moving_mean.real(i)), batch_mean, momentum));
+    new_var.set(i, moved(A(moving_var.real(i)), variance, momentum));
+    use(i, batch_mean, inverse_deviation(variance, eps));
+  }
+  // The moving ones.
+  __device__ void operator()(int64_t i) const {
+    use(i, A(moving_mean.real(i)), -inverse_deviation(A(moving_var.real(i)), eps));
+  }
+  __device__ void use(int64_t i, A used_mean, A inverse) const {
+    mean[i] = used_mean;
+    mean_out.set(i, used_mean);
+    inverse_out.set(i, inverse);
+    channels.set(i, inverse);
+  }
+};
+
 template <class A>
 struct ChannelMoments {
   using Acc = Moments<A>;
   using Fold = ChannelMoments;
-  A *mean, *variance;
+  UseStatistics<A> use;
   __device__ Acc identity() const { return {0, 0, 0}; }
   __device__ Acc merge(const Acc& a, const Acc& b) const { return kaon::merge(a, b); }
-  __device__ void store(int64_t k, const Acc& acc) const {
-    mean[k] = acc.mean;
-    variance[k] = acc.squares / acc.count;
-  }
+  __device__ void store(int64_t k, const Acc& acc) const { use.set(k, acc.mean, acc.squares / acc.count); }
 };
 template <class T>
 struct MomentsOf : ChannelMoments<accumulate_t<T>> {
@@ -58,32 +83,21 @@ struct MomentsOf : ChannelMoments<accumulate_t<T>> {
   }
 };
 
-// After the moments of a batch, or (`of_batch` false) from the moving ones: the statistics that are used, what stays of
-// them, and what they make of each channel.
+// The gradients of a channel's parameters, and what its elements' follow from.
 template <class A>
-struct UseStatistics {
-  bool of_batch;
-  double eps, momentum;
-  A *mean, *variance;
-  NumberArray moving_mean, moving_var;
-  RealTarget new_mean, new_var;
-  RealTarget mean_out, inverse_out;
-  cuda::ScaleChannels<A> channels;
+struct UseProducts {
+  int64_t count;  // elements of a channel
+  bool fix_gamma;
+  NumberArray gamma, inverse;
+  RealTarget dgamma, dbeta;
+  A *a, *b, *shift;
 
-  __device__ void operator()(int64_t i) const {
-    const A old_mean = A(moving_mean.real(i)), old_var = A(moving_var.real(i));
-    A inverse;
-    if (of_batch) {
-      new_mean.set(i, moved(old_mean, mean[i], momentum));
-      new_var.set(i, moved(old_var, variance[i], momentum));
-      inverse = inverse_deviation(variance[i], eps);
-    } else {
-      mean[i] = old_mean;
-      inverse = -inverse_deviation(old_var, eps);
-    }
-    mean_out.set(i, mean[i]);
-    inverse_out.set(i, inverse);
-    channels.set(i, inverse);
+  __device__ void set(int64_t i, A head_sum, A product_sum) const {
+    const auto g = channel_gradient(fix_gamma ? A(1) : A(gamma.real(i)), A(inverse.real(i)), head_sum, product_sum,
+                                    count);
+    a[i] = g.a, b[i] = g.b, shift[i] = g.shift;
+    dgamma.set(i, fix_gamma ? A(0) : g.gamma);
+    dbeta.set(i, head_sum);
   }
 };
 
@@ -93,10 +107,10 @@ struct ChannelProducts {
     A heads, products;
   };
   using Fold = ChannelProducts;
-  A *head_sum, *product_sum;
+  UseProducts<A> use;
   __device__ Acc identity() const { return {0, 0}; }
   __device__ Acc merge(const Acc& a, const Acc& b) const { return {a.heads + b.heads, a.products + b.products}; }
-  __device__ void store(int64_t k, const Acc& acc) const { head_sum[k] = acc.heads, product_sum[k] = acc.products; }
+  __device__ void store(int64_t k, const Acc& acc) const { use.set(k, acc.heads, acc.products); }
 };
 template <class T>
 struct ProductsOf : ChannelProducts<accumulate_t<T>> {
@@ -135,41 +149,40 @@ struct Widen {
   __device__ void operator()(int64_t i) const { to[i] = A(from.real(i)); }
 };
 
-template <class A>
-struct UseProducts {
-  int64_t count;  // elements of a channel
-  bool fix_gamma;
-  const A *head_sum, *product_sum;
-  NumberArray gamma, inverse;
-  RealTarget dgamma, dbeta;
-  A *a, *b, *shift;
-
-  __device__ void operator()(int64_t i) const {
-    const auto g = channel_gradient(fix_gamma ? A(1) : A(gamma.real(i)), A(inverse.real(i)), head_sum[i],
-                                    product_sum[i], count);
-    a[i] = g.a, b[i] = g.b, shift[i] = g.shift;
-    dgamma.set(i, fix_gamma ? A(0) : g.gamma);
-    dbeta.set(i, head_sum[i]);
-  }
-};
-
 template <class T>
 void forward(const BatchNorm& op, KernelContext& c) {
   using A = accumulate_t<T>;
   const ChannelSizes s = channel_sizes(c.in(0), op.axis);
   const ReduceDim dims[] = {{s.outer, true}, {s.channels, false}, {s.inner, true}};
   const auto array = [&] { return cuda::per_channel<A>(c, s); };
-  A *const mean = array(), *const variance = array(), *const scale = array(), *const shift = array();
+  A *const mean = array(), *const scale = array(), *const shift = array();
   const T* const x = c.in(0).as<T>();
   const NumberArray gamma(op.fix_gamma ? TensorView() : c.in(1));
-  const bool of_batch = c.training && !op.use_global_stats && s.per_channel() > 0;
-  if (of_batch) cuda::reduce(c, MomentsOf<T>{{mean, variance}, x}, dims);
-  cuda::for_each(c, s.channels,
-                 UseStatistics<A>{of_batch, op.eps, op.momentum, mean, variance, NumberArray(c.in(3)),
-                                  NumberArray(c.in(4)), RealTarget(c.in(3)), RealTarget(c.in(4)), RealTarget(c.out(1)),
-                                  RealTarget(c.out(2)),
-                                  {gamma, NumberArray(c.in(2)), scale, shift}});
+  const UseStatistics<A> use{op.eps,
+                             op.momentum,
+                             NumberArray(c.in(3)),
+                             NumberArray(c.in(4)),
+                             RealTarget(c.in(3)),
+                             RealTarget(c.in(4)),
+                             RealTarget(c.out(1)),
+                             RealTarget(c.out(2)),
+                             mean,
+                             {gamma, NumberArray(c.in(2)), scale, shift}};
+  if (c.training && !op.use_global_stats && s.per_channel() > 0) {
+    cuda::reduce(c, MomentsOf<T>{{use}, x}, dims);
+  } else {
+    cuda::for_each(c, s.channels, use);
+  }
   cuda::channel_affine<T>(c, s, nullptr, x, mean, nullptr, scale, shift, c.out(0).as<T>());
+}
+
+// Numbers per channel as A: where they lie, if they are.
+template <class A>
+const A* widened(KernelContext& c, const ChannelSizes& s, const TensorView& from) {
+  if (from.dtype == dtype_of<A>) return from.as<A>();
+  A* const to = cuda::per_channel<A>(c, s);
+  cuda::for_each(c, s.channels, Widen<A>{NumberArray(from), to});
+  return to;
 }
 
 template <class T>
@@ -178,14 +191,19 @@ void backward(const BackwardBatchNorm& op, KernelContext& c) {
   const ChannelSizes s = channel_sizes(c.in(1), op.axis);
   const ReduceDim dims[] = {{s.outer, true}, {s.channels, false}, {s.inner, true}};
   const auto array = [&] { return cuda::per_channel<A>(c, s); };
-  A *const mean = array(), *const heads = array(), *const products = array();
   A *const a = array(), *const b = array(), *const shift = array();
+  const A* const mean = widened<A>(c, s, c.in(3));
   const T *const head = c.in(0).as<T>(), *const x = c.in(1).as<T>();
-  cuda::for_each(c, s.channels, Widen<A>{NumberArray(c.in(3)), mean});
-  cuda::reduce(c, ProductsOf<T>{{heads, products}, head, x, mean}, dims);
-  cuda::for_each(c, s.channels,
-                 UseProducts<A>{s.per_channel(), op.fix_gamma, heads, products, NumberArray(c.in(2)),
-                                NumberArray(c.in(4)), RealTarget(c.out(1)), RealTarget(c.out(2)), a, b, shift});
+  const UseProducts<A> use{s.per_channel(),
+                           op.fix_gamma,
+                           NumberArray(c.in(2)),
+                           NumberArray(c.in(4)),
+                           RealTarget(c.out(1)),
+                           RealTarget(c.out(2)),
+                           a,
+                           b,
+                           shift};
+  cuda::reduce(c, ProductsOf<T>{{use}, head, x, mean}, dims);
   if (c.out(0).data) cuda::channel_affine<T>(c, s, head, x, mean, a, b, shift, c.out(0).as<T>());
 }
 

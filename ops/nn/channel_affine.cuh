@@ -57,14 +57,15 @@ __global__ void __launch_bounds__(block)
   }
 }
 
-// out = b[channel] (x - mean[channel]) + shift[channel], and + a[channel] head where head is not null. Numbers per
-// channel lie at multiples of 64 bytes.
+// out = b[channel] (x - mean[channel]) + shift[channel], and + a[channel] head where head is not null.
 template <class T>
 void channel_affine(KernelContext& c, const ChannelSizes& s, const T* head, const T* x, const accumulate_t<T>* mean,
                     const accumulate_t<T>* a, const accumulate_t<T>* b, const accumulate_t<T>* shift, T* out) {
   constexpr int N = 16 / sizeof(T);
   const int64_t n = s.outer * s.channels * s.inner, packs = n / N;
-  const bool last = s.inner == 1, aligned = is_aligned<N>(x) && is_aligned<N>(out) && is_aligned<N>(head);
+  const bool last = s.inner == 1;
+  bool aligned = is_aligned<N>(x) && is_aligned<N>(out) && is_aligned<N>(head);
+  for (const auto* numbers : {mean, a, b, shift}) aligned = aligned && (!last || is_aligned<N>(numbers));
   if (n > 0 && aligned && (last ? s.channels : s.inner) % N == 0 && packs < int64_t(1) << 31) {
     const auto start = [&]<bool is_last, bool has_head>() {
       launch(c, channel_affine_kernel<N, is_last, has_head, T>, blocks_for(packs), unsigned(block), uint32_t(packs),

@@ -56,10 +56,11 @@ void check(nn::HybridSequential net, const NDArray& x, double bound) {
   net.cast(x.dtype());
   net(x).wait_to_read();
   std::vector<NDArray> want;
-  for (const bool hybridized : {false, true}) {
-    CAPTURE(hybridized);
-    if (hybridized) net.hybridize();
-    for (int time = 0; time < (hybridized ? 3 : 1); ++time) {
+  for (const char* how : {"imperative", "hybridized", "as a CUDA graph"}) {
+    CAPTURE(how);
+    const bool is_graph = how == std::string("as a CUDA graph");
+    if (!want.empty()) net.hybridize({.static_alloc = is_graph, .static_shape = is_graph});
+    for (int time = 0; time < (want.empty() ? 1 : 3 + is_graph); ++time) {
       std::vector<NDArray> got{net(x).copy()};  // running statistics at first: the same in all runs
       const NDArray y = autograd::record([&] { return net(x); });
       y.backward();
