@@ -279,8 +279,9 @@ bool is_open(const Row& row, size_t input, double special, Device device) {
   const std::string_view name = row.def->name();
   const bool is_backward = name.starts_with("_backward_");
   if (name.find("onvolution") != name.npos && !std::isfinite(special)) {
-    // cuDNN has zeros between the elements of what a step spreads, and they meet the weights
-    if (device.type == DeviceType::gpu && row.str().find("stride=") != std::string::npos && input == 1) return true;
+    // cuDNN has zeros around and between the elements of what is spread, and they meet the weights
+    const bool spreads = name == "_backward_Convolution_data" || name == "Deconvolution";
+    if (device.type == DeviceType::gpu && spreads && input == 1) return true;
     // the zeros around an image: do they meet what stands beside the image, or are they left out?
     return row.str().find("pad=") != std::string::npos && (is_backward || input == 1);
   }
