@@ -1,5 +1,7 @@
 #include "kaon/ops/cuda/conv_products.h"
 
+#include <algorithm>
+
 #include "kaon/engine/cuda/tf32.h"
 #include "kaon/ops/cuda/blas.h"
 #include "kaon/ops/cuda/launch.cuh"
@@ -32,6 +34,13 @@ StridedCopy looked_at(const ConvGeometry& g, bool towards_images) {
   return copy;
 }
 
+// Elements that a product of row-major images takes besides its operands.
+int64_t scratch_elements(const ConvGeometry& g, ConvDirection direction) {
+  const int64_t some = has_steps(g) ? g.batch * g.in_channels * g.out_positions() : 0;
+  const bool of_images = direction == ConvDirection::backward_weight && g.batch > 1;
+  return some + (of_images ? g.batch * g.weights() : 0);
+}
+
 void* scratch(KernelContext& c, int64_t elements, DType t) {
   return library_workspace(c, size_t(elements) * size_of(t));
 }
@@ -48,6 +57,8 @@ bool is_product(const ConvSetup& setup, ConvDirection direction) {
   const bool on_tensor_cores =
       size_of(setup.dtype) == 2 || (setup.dtype == DType::float32 && tf32_allowed.load(std::memory_order_relaxed));
   if (direction == ConvDirection::forward || on_tensor_cores) return false;
+  const int64_t bytes = scratch_elements(g, direction) * int64_t(size_of(setup.dtype));
+  if (bytes > std::clamp<int64_t>(setup.workspace, 0, 1 << 20) << 20) return false;
   constexpr int64_t enough = 128;  // positions: the weights' gradients of all images are written and summed up
   return direction == ConvDirection::backward_data || g.out_positions() >= enough;
 }

@@ -8,6 +8,7 @@ namespace kaon {
 namespace {
 
 constexpr int64_t few_rows = 4;
+constexpr int64_t long_columns = 4096, many_columns = 1024;
 constexpr int warps = 4;  // of a block
 
 // C: of the numbers per channel.
@@ -88,7 +89,9 @@ void run_cuda(const FullyConnected& op, KernelContext& c) {
   const int64_t hidden = c.in(1).shape[0], k = c.in(1).shape[1], rows = hidden ? c.out().size() / hidden : 0;
   const Epilogue<void> e = layer_epilogue<void>(c, op.no_bias, op.fused);
   if (rows == 0) return;
-  if (rows <= few_rows && hidden < int64_t(1) << 32) {
+  // few warps with long work would leave most of a GPU idle
+  const bool keeps_busy = k <= long_columns || hidden >= many_columns;
+  if (rows <= few_rows && keeps_busy && hidden < int64_t(1) << 32) {
     return dispatch_float("FullyConnected", c.out().dtype, [&]<class T>() {
       if (e.scale) {
         few_rows_product<T, accumulate_t<T>>(c, rows, e, hidden, k);

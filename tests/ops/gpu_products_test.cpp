@@ -143,6 +143,16 @@ TEST_CASE("gpu: gradients of convolutions with windows of one element, with and 
   }
 }
 
+TEST_CASE("gpu: gradients that would take more scratch memory than the attribute workspace allows", "[ops][cuda]") {
+  if (!test::has_gpu()) return;
+  const NDArray x = numbers({64, 64, 13, 12}, 1), dy = numbers({64, 72, 13, 12}, 2);
+  for (int64_t workspace : {1, 2}) {  // MiB; all images' gradients are 1.1
+    const ConvolutionBackwardWeight op{.kernel = {1, 1}, .num_filter = 72, .workspace = workspace, .no_bias = true};
+    check_close(nd._backward_Convolution_weight(there(dy), there(x), op)[0],
+                nd._backward_Convolution_weight(dy, x, op)[0]);
+  }
+}
+
 TEST_CASE("gpu: many images sum to one gradient of a bias, with the same bits each time", "[ops][cuda]") {
   if (!test::has_gpu()) return;
   const NDArray dy = numbers({64, 3, 23, 9}, 1) * 1.001f + 1, x = numbers({64, 1, 23, 9}, 2);
