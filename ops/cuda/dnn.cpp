@@ -315,7 +315,8 @@ bool run_fused(const Call& call, DType t, const void* x, const void* w, void* y,
   if (e.scale || !e.shift || (!relu && e.activation != FusedActivation::none)) return false;
   // without an activation only this algorithm has it
   if (!relu && p.algorithm != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) return false;
-  if (!p.fuses.load(std::memory_order_relaxed)) return false;
+  // cuDNN's documentation does not say that z may be y
+  if (e.addend == y || !p.fuses.load(std::memory_order_relaxed)) return false;
   const cudnnStatus_t status = dnn().fused_forward(
       call.handle(), factor(t, true), p.x.get(), x, p.w.get(), w, p.conv.get(), cudnnConvolutionFwdAlgo_t(p.algorithm),
       call.workspace(), p.workspace, factor(t, e.addend != nullptr), p.y.get(), e.addend ? e.addend : y, p.bias.get(),

@@ -528,6 +528,7 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
   const double scale = read_factor(alpha1, p.element), of_z = read_factor(alpha2, p.element);
+  if (of_z != 0 && z == y) return wrong(function, "z is y");
   const size_t width = size_of(p.element), y_bytes = size_t(p.y_size()) * width;
   if (const auto status = check_call(function, handle, Kind::forward, algo, workspace, workspace_bytes,
                                      {{x, size_t(p.x_size()) * width, "x"},
