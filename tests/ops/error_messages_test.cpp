@@ -7,6 +7,7 @@
 #include "kaon/gluon/nn/nn.h"
 #include "kaon/graph/autograd.h"
 #include "kaon/graph/cached_graph.h"
+#include "kaon/ops/dispatch.h"
 #include "kaon/ops/functions.h"
 
 using namespace kaon;
@@ -201,6 +202,8 @@ std::vector<Wrong> types() {
                           const NDArray x = ones({1, 1, 2, 2});
                           nd._pooling_along(x, x, ones({1, 1, 1, 1}), {.kernel = {2, 2}, .pool_type = PoolType::lp});
                         }),
+      wrong<TypeError>({"[kernel]", "not implemented", "int32"},
+                       [] { dispatch_float("kernel", DType::int32, []<class T>() {}); }),
       wrong<TypeError>({"[_random_uniform]", "not implemented", "bool"},
                        [] { nd.random_uniform({2}, {.dtype = DType::boolean}); }),
       wrong<TypeError>({"[_plus_scalar]", "1.5", "int32"}, [] { ones({2}, whole) + 1.5; }),
