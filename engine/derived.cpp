@@ -23,7 +23,9 @@ Shards& shards() {
   return *all;
 }
 
-Shard& shard_of(const Chunk& chunk) { return shards()[reinterpret_cast<uintptr_t>(&chunk) / 64 % std::tuple_size_v<Shards>]; }
+Shard& shard_of(const Chunk& chunk) {
+  return shards()[reinterpret_cast<uintptr_t>(&chunk) / 64 % std::tuple_size_v<Shards>];
+}
 
 std::shared_ptr<const Derived> find(const Kept& kept, FunctionRef<bool(const Derived&)> is_it) {
   for (const auto& d : kept) {

@@ -80,15 +80,17 @@ std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArra
     made->requests.push_back(p.grad_req());
     if (p.grad_req() == GradReq::null) continue;
     if (p.grad_req() == GradReq::add) {
-      throw StateError(fmt::format("[TrainingStep] {} has grad_req add: gradients of several backwards are summed by "
-                                   "record(), backward() and Trainer::step()",
-                                   p.name()));
+      throw StateError(
+          fmt::format("[TrainingStep] {} has grad_req add: gradients of several backwards are summed by "
+                      "record(), backward() and Trainer::step()",
+                      p.name()));
     }
     const auto at = std::find(parameters.begin(), parameters.end(), p);
     if (at == parameters.end()) {
-      throw StateError(fmt::format("[TrainingStep] the loss does not depend on {}, which the trainer is to change; set "
-                                   "its grad_req to null or leave it out",
-                                   p.name()));
+      throw StateError(
+          fmt::format("[TrainingStep] the loss does not depend on {}, which the trainer is to change; set "
+                      "its grad_req to null or leave it out",
+                      p.name()));
     }
     const size_t i = size_t(at - parameters.begin());
     made->slots[i] = s;
@@ -108,8 +110,7 @@ std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArra
   update->apply = [optimizer = trainer_->optimizer_, options](std::span<const NDArray* const> arrays) {
     optimizer.rule().update(arrays, options, std::source_location::current());
   };
-  made->graph = std::make_shared<CachedGraph>(made->traced->program, names, options_, "training step", update,
-                                              arenas_);
+  made->graph = std::make_shared<CachedGraph>(made->traced->program, names, options_, "training step", update, arenas_);
   return made;
 }
 
@@ -117,13 +118,14 @@ void TrainingStep::refuse_new_shapes(std::span<const NDArray* const> inputs) con
   if (options_.policy != PlanPolicy::error) return;
   for (const auto& p : programs_) {
     if (p->batch_size != batch_size_of(*inputs[0])) {
-      throw StateError(fmt::format("[TrainingStep] policy error: nothing is planned for data dim 0: {} -> {}; plans: {}",
-                                   p->batch_size, batch_size_of(*inputs[0]), programs_.size()));
+      throw StateError(
+          fmt::format("[TrainingStep] policy error: nothing is planned for data dim 0: {} -> {}; plans: {}",
+                      p->batch_size, batch_size_of(*inputs[0]), programs_.size()));
     }
     if (!fit(p->metas, inputs)) {
-      throw StateError(
-          fmt::format("[TrainingStep] policy error: nothing is planned for {}; plans: {}",
-                      describe_change(p->traced->input_names, p->metas, metas_of(inputs)), programs_.size()));
+      throw StateError(fmt::format("[TrainingStep] policy error: nothing is planned for {}; plans: {}",
+                                   describe_change(p->traced->input_names, p->metas, metas_of(inputs)),
+                                   programs_.size()));
     }
   }
 }

@@ -76,7 +76,8 @@ class Picture {
         plan_.unplanned_bytes ? 100 * (1 - double(plan_.arena_bytes) / double(plan_.unplanned_bytes)) : 0;
     return fmt::format(
         "<text x='{0}' y='22' font-size='15' font-weight='bold'>{1} values in an arena of {2} ({3} bytes)</text>\n"
-        "<text x='{0}' y='40'>{4} side by side: {5:.0f} % saved. Outside: inputs {6}, outputs {7}, constants {8}.</text>\n",
+        "<text x='{0}' y='40'>{4} side by side: {5:.0f} % saved. Outside: inputs {6}, outputs {7}, constants "
+        "{8}.</text>\n",
         left, values_.size(), bytes_text(double(plan_.arena_bytes)), plan_.arena_bytes,
         bytes_text(double(plan_.unplanned_bytes)), saved, outside(Place::input), outside(Place::output),
         outside(Place::constant));
@@ -112,20 +113,23 @@ class Picture {
 
   // In units of nodes and bytes, upside down.
   std::string blocks() const {
-    std::string s = fmt::format("<svg x='{}' y='{}' width='{}' height='{}' viewBox='0 0 {} {}' "
-                                "preserveAspectRatio='none'>\n",
-                                left, top, plot_width, plot_height, num_nodes(), most());
+    std::string s = fmt::format(
+        "<svg x='{}' y='{}' width='{}' height='{}' viewBox='0 0 {} {}' "
+        "preserveAspectRatio='none'>\n",
+        left, top, plot_width, plot_height, num_nodes(), most());
     auto out = std::back_inserter(s);
     for (const Branches& b : graph_.branches) {
-      fmt::format_to(out, "<rect class='beside' x='{}' y='0' width='{}' height='{}'><title>{} groups of nodes that may "
-                          "run side by side</title></rect>\n",
+      fmt::format_to(out,
+                     "<rect class='beside' x='{}' y='0' width='{}' height='{}'><title>{} groups of nodes that may "
+                     "run side by side</title></rect>\n",
                      b.groups.front(), b.groups.back() - b.groups.front(), most(), b.groups.size() - 1);
     }
     for (ValueId v : values_) {
       const ValueSlot& slot = plan_.slot(v);
       const auto shares = shares_.find(uint64_t(v.node) << 32 | v.output);
-      fmt::format_to(out, "<rect class='value' fill='{}' x='{}' y='{}' width='{}' height='{}'><title>{}{}: {} bytes at "
-                          "{}, nodes {} to {}</title></rect>\n",
+      fmt::format_to(out,
+                     "<rect class='value' fill='{}' x='{}' y='{}' width='{}' height='{}'><title>{}{}: {} bytes at "
+                     "{}, nodes {} to {}</title></rect>\n",
                      svg_colours[kind_of(slot)], slot.first, plan_.arena_bytes - slot.offset - slot.bytes,
                      slot.last - slot.first + 1, slot.bytes, xml_text(name_of(graph_, v)),
                      shares == shares_.end() ? "" : xml_text(shares->second), slot.bytes, slot.offset, slot.first,
@@ -136,9 +140,10 @@ class Picture {
 
   // A strip with a cell for each node that computes something.
   std::string nodes() const {
-    std::string s = fmt::format("<svg x='{}' y='{}' width='{}' height='{}' viewBox='0 0 {} 1' "
-                                "preserveAspectRatio='none'>\n",
-                                left, top + plot_height, plot_width, strip, num_nodes());
+    std::string s = fmt::format(
+        "<svg x='{}' y='{}' width='{}' height='{}' viewBox='0 0 {} 1' "
+        "preserveAspectRatio='none'>\n",
+        left, top + plot_height, plot_width, strip, num_nodes());
     for (size_t i = 0; i < graph_.nodes.size(); ++i) {
       const Node& n = graph_.nodes[i];
       if (!n.op) continue;
@@ -172,7 +177,7 @@ class Picture {
 
   const MemoryPlan& plan_;
   const Graph& graph_;
-  std::vector<ValueId> values_;                      // that own memory in the arena
+  std::vector<ValueId> values_;                       // that own memory in the arena
   std::unordered_map<uint64_t, std::string> shares_;  // by owner: what else lies in its memory
   size_t outside_[4] = {};                            // bytes, by place
 };

@@ -35,7 +35,9 @@ struct TensorView {
   Layout layout = Layout::row_major;
 
   template <class T>
-  T* as() const { return static_cast<T*>(data); }
+  T* as() const {
+    return static_cast<T*>(data);
+  }
   int64_t size() const { return shape.size(); }
   size_t bytes() const { return size_t(size()) * size_of(dtype); }
 };
@@ -60,8 +62,8 @@ struct Source {
   size_t offset = 0;  // in bytes
 };
 
-// Ways in which a kernel can be told to work: each algorithm with each cut of the work into pieces, of which the first is
-// the one of the rules. Those that the machine does not have throw.
+// Ways in which a kernel can be told to work: each algorithm with each cut of the work into pieces, of which the first
+// is the one of the rules. Those that the machine does not have throw.
 struct Variants {
   int algorithms = 0, cuts = 0;
   uint8_t number(int algorithm, int cut) const { return uint8_t(1 + algorithm * cuts + cut); }
@@ -75,9 +77,9 @@ struct KernelContext {
   RunContext& run;
   RandomKey random{};
   bool training = false;
-  bool exact = true;                             // false: a plan that may choose faster kernels within the documented bounds
-  bool winograd = false;                         // and with it convolutions whose error is larger
-  uint8_t variant = 0;                           // one of Variants; 0: what the kernel chooses by rules
+  bool exact = true;      // false: a plan that may choose faster kernels within the documented bounds
+  bool winograd = false;  // and with it convolutions whose error is larger
+  uint8_t variant = 0;    // one of Variants; 0: what the kernel chooses by rules
   std::unique_ptr<KernelState>* state = nullptr;  // the plan node's slot; nullptr when run imperatively
   const Source* sources = nullptr;                // by input, in plans that predict
 

@@ -28,9 +28,7 @@ struct Team {
   HOST_DEVICE int lane(int thread) const {
     return side_by_side ? thread >> (log_block - log_lanes) : thread & (lanes() - 1);
   }
-  HOST_DEVICE int result(int thread) const {
-    return side_by_side ? thread & (results() - 1) : thread >> log_lanes;
-  }
+  HOST_DEVICE int result(int thread) const { return side_by_side ? thread & (results() - 1) : thread >> log_lanes; }
 
   // Results of n elements that follow each other in memory.
   static Team along(int64_t n) {

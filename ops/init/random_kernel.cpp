@@ -40,7 +40,8 @@ void uniform(RandomKey key, double low, double high, T* out, int64_t n, int64_t 
   using A = accumulate_t<T>;
   constexpr int bits = uniform_bits<T>;
   const Lane<T> d;
-  const auto limit = hn::Set(d, uniform_limit<T>(low, high)), start = hn::Set(d, A(low)), width = hn::Set(d, A(high - low));
+  const auto limit = hn::Set(d, uniform_limit<T>(low, high)), start = hn::Set(d, A(low)),
+             width = hn::Set(d, A(high - low));
   for_chunks(n, begin, end, [&](int64_t at, int64_t count, int64_t chunk) HWY_ATTR {
     HWY_ALIGN uint32_t words[random_chunk * sizeof(A) / 4];
     HWY_ALIGN A unit[random_chunk];

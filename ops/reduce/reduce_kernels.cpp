@@ -192,8 +192,8 @@ RunKernels integer_kernels(Combine combine) {
   switch (combine) {
     case Combine::max: return {AccType::i64, integer_runs<T, Combine::max>, integer_rows<T, Combine::max>};
     case Combine::min: return {AccType::i64, integer_runs<T, Combine::min>, integer_rows<T, Combine::min>};
-    case Combine::prod: case Combine::nan_prod:
-      return {AccType::i64, integer_runs<T, Combine::prod>, integer_rows<T, Combine::prod>};
+    case Combine::prod:
+    case Combine::nan_prod: return {AccType::i64, integer_runs<T, Combine::prod>, integer_rows<T, Combine::prod>};
     default: return {AccType::i64, integer_runs<T, Combine::sum>, integer_rows<T, Combine::sum>};
   }
 }
@@ -202,7 +202,8 @@ RunKernels integer_kernels(Combine combine) {
 
 RunKernels run_kernels(DType dtype, Combine combine) {
   switch (dtype) {
-    case DType::uint8: case DType::boolean: return integer_kernels<uint8_t>(combine);
+    case DType::uint8:
+    case DType::boolean: return integer_kernels<uint8_t>(combine);
     case DType::int8: return integer_kernels<int8_t>(combine);
     case DType::int32: return integer_kernels<int32_t>(combine);
     case DType::int64: return integer_kernels<int64_t>(combine);
