@@ -21,9 +21,11 @@ struct BatchNormAffine {
                                    .inputs = Names("gamma", "beta", "moving_mean", "moving_var", "bias"),
                                    .outputs = 2,
                                    .in_mxnet = false};
-  static constexpr auto fields =
-      std::tuple{Field{"eps", &BatchNormAffine::eps}, Field{"fix_gamma", &BatchNormAffine::fix_gamma},
-                 Field{"no_bias", &BatchNormAffine::no_bias}};
+  static constexpr void fields(auto field) {
+    field("eps", &BatchNormAffine::eps);
+    field("fix_gamma", &BatchNormAffine::fix_gamma);
+    field("no_bias", &BatchNormAffine::no_bias);
+  }
   static const OpDef def;
   int num_inputs() const { return no_bias ? 4 : 5; }
   void infer(InferContext& c) const;

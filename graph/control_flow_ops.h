@@ -18,7 +18,7 @@ template <ControlKind K>
 struct ControlFlowOp {
   const ControlFlow* program = nullptr;
   static constexpr OpTraits traits{.name = control_flow_op(K), .variadic = true};
-  static constexpr auto fields = std::tuple<>{};  // in files it is a node with subgraphs: control_flow_file.h
+  static constexpr void fields(auto) {}  // in files it is a node with subgraphs: control_flow_file.h
   static const OpDef def;
   int num_inputs() const { return program->num_inputs(); }
   int num_outputs() const { return program->num_results(); }
@@ -33,7 +33,7 @@ void run_cpu(const ControlFlowOp<K>& op, KernelContext& c);
 struct ControlFlowGrad {
   const ControlFlowGradient* request = nullptr;
   static constexpr OpTraits traits{.name = "_backward_control_flow", .variadic = true, .in_mxnet = false};
-  static constexpr auto fields = std::tuple<>{};
+  static constexpr void fields(auto) {}
   static const OpDef def;
   int num_inputs() const;
   int num_outputs() const;
@@ -48,7 +48,7 @@ struct ControlFlowKey {
   static constexpr OpTraits traits{.name = "_control_flow_key", .inputs = Names(), .random = true};
   static constexpr OpTraits training_traits{
       .name = "_control_flow_key", .inputs = Names(), .random = true, .mode_dependent = true};
-  static constexpr auto fields = std::tuple<>{};
+  static constexpr void fields(auto) {}
   static const OpDef def;
   const OpTraits& traits_of() const { return training_only ? training_traits : traits; }
   void infer(InferContext& c) const;

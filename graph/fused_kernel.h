@@ -29,7 +29,7 @@ struct FusedKernel {
   bool takes_over = false;  // output 0 may take the memory of input 0
   static constexpr OpTraits traits{.name = "_fused_kernel", .in_mxnet = false};
   static constexpr OpTraits in_place_traits{.name = "_fused_kernel", .inplace = 0, .in_mxnet = false};
-  static constexpr auto fields = std::tuple<>{};  // never in files
+  static constexpr void fields(auto) {}  // never in files
   static const OpDef def;
   int num_inputs() const { return source ? int(source->inputs.size()) : 0; }
   int num_outputs() const { return source ? int(source->outputs.size()) : 1; }

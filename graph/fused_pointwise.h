@@ -15,7 +15,7 @@ struct FusedPointwise {
   Shape reduced[BlockProgram::max_reduced];
   BlockProgram program;
   static constexpr OpTraits traits{.name = "_fused_pointwise", .inplace = 0, .any_layout = true, .in_mxnet = false};
-  static constexpr auto fields = std::tuple<>{};  // never in files
+  static constexpr void fields(auto) {}  // never in files
   static const OpDef def;
   int num_inputs() const { return program.num_inputs(); }
   int num_outputs() const { return program.num_outputs + program.num_reduced; }

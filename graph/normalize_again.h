@@ -15,8 +15,10 @@ struct NormalizeAgain {
                                    .inputs = Names("data", "gamma", "beta", "mean", "inverse_std"),
                                    .any_layout = true,
                                    .in_mxnet = false};
-  static constexpr auto fields =
-      std::tuple{Field{"fix_gamma", &NormalizeAgain::fix_gamma}, Field{"axis", &NormalizeAgain::axis}};
+  static constexpr void fields(auto field) {
+    field("fix_gamma", &NormalizeAgain::fix_gamma);
+    field("axis", &NormalizeAgain::axis);
+  }
   static const OpDef def;
   void infer(InferContext& c) const { c.set_output(c.shape(0), c.dtype()); }
 };

@@ -11,7 +11,7 @@ struct OpDef;
 // call: in a graph, data and outputs have the shapes of the bucket. Exist in plans only.
 struct PadRows {
   static constexpr OpTraits traits{.name = "_pad_rows", .in_mxnet = false};
-  static constexpr auto fields = std::tuple<>{};
+  static constexpr void fields(auto) {}
   static const OpDef def;
   void infer(InferContext& c) const { c.set_output(c.shape(0), c.dtype()); }
 };
@@ -20,7 +20,7 @@ void run_cuda(const PadRows& op, KernelContext& c);
 
 struct TakeRows {
   static constexpr OpTraits traits{.name = "_take_rows", .in_mxnet = false};
-  static constexpr auto fields = std::tuple<>{};
+  static constexpr void fields(auto) {}
   static const OpDef def;
   void infer(InferContext& c) const { c.set_output(c.shape(0), c.dtype()); }
 };

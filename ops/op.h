@@ -6,7 +6,6 @@
 #include <concepts>
 #include <cstdint>
 #include <string_view>
-#include <tuple>
 
 #include "kaon/ops/view.h"
 
@@ -54,17 +53,6 @@ constexpr bool is_mutated(const OpTraits& traits, int i, int n) {
   return i < n / traits.mutates_period * traits.mutates_period && (traits.mutates >> (i % traits.mutates_period) & 1) != 0;
 }
 
-// One attribute: its name in files and where it lies.
-template <class Op, class T>
-struct Field {
-  std::string_view name;
-  T Op::*member;
-  bool required = false;
-  using type = T;
-};
-template <class Op, class T> Field(const char*, T Op::*) -> Field<Op, T>;
-template <class Op, class T> Field(const char*, T Op::*, bool) -> Field<Op, T>;
-
 // Handed to `infer`: known inputs in, outputs (and inferable inputs) out. All checks throw ShapeError or
 // TypeError naming the operator, what was expected and what was given.
 class InferContext {
@@ -111,13 +99,14 @@ class GradContext {
   virtual void set(int i, NDArray gradient) = 0;     // not called: no gradient flows to input i
 };
 
-// An operator: a default-constructible aggregate with traits, fields and infer. run_cpu(const T&, KernelContext&)
+// An operator: a default-constructible aggregate with traits, fields and infer. fields(field) calls
+// field(name in files, pointer to member[, is it required?]) for each attribute. run_cpu(const T&, KernelContext&)
 // is found by argument lookup. `int num_inputs() const` says how many inputs this attribute set takes when
 // it is not all of traits.inputs; `int num_outputs() const` likewise.
 template <class T>
 concept Op = std::default_initializable<T> && requires(const T& op, InferContext& infer, KernelContext& kernel) {
   { T::traits } -> std::convertible_to<const OpTraits&>;
-  T::fields;
+  T::fields([](auto&&...) {});
   op.infer(infer);
   run_cpu(op, kernel);
 };

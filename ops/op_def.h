@@ -90,29 +90,24 @@ constexpr OpDef make_op_def() {
                     bool winograd) { return static_cast<const T*>(p)->variants(inputs, outputs, winograd); };
   }
   d.equal = [](const void* a, const void* b) -> bool {
-    return std::apply(
-        [&](const auto&... f) {
-          return ((static_cast<const T*>(a)->*f.member == static_cast<const T*>(b)->*f.member) && ...);
-        },
-        T::fields);
+    bool equal = true;
+    T::fields([&](std::string_view, auto member, bool = false) {
+      equal = equal && static_cast<const T*>(a)->*member == static_cast<const T*>(b)->*member;
+    });
+    return equal;
   };
   d.write = [](const void* p, FunctionRef<void(std::string_view, const std::string&, bool)> visit) {
+    const T& attributes = *static_cast<const T*>(p);
     const T defaults{};
-    std::apply(
-        [&](const auto&... f) {
-          (visit(f.name, to_text(static_cast<const T*>(p)->*f.member),
-                 !f.required && static_cast<const T*>(p)->*f.member == defaults.*f.member),
-           ...);
-        },
-        T::fields);
+    T::fields([&](std::string_view name, auto member, bool is_required = false) {
+      visit(name, to_text(attributes.*member), !is_required && attributes.*member == defaults.*member);
+    });
   };
   d.read = [](void* p, std::string_view name, std::string_view text) -> int {
     int result = 1;
-    std::apply(
-        [&](const auto&... f) {
-          ((f.name == name ? void(result = from_text(text, static_cast<T*>(p)->*f.member) ? 0 : 2) : void()), ...);
-        },
-        T::fields);
+    T::fields([&](std::string_view known, auto member, bool = false) {
+      if (known == name) result = from_text(text, static_cast<T*>(p)->*member) ? 0 : 2;
+    });
     return result;
   };
   return d;

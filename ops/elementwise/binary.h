@@ -49,7 +49,7 @@ struct Binary {
                                    .pointwise = true,
                                    .any_layout = true,
                                    .aliases = binary_table[size_t(K)].aliases};
-  static constexpr auto fields = std::tuple<>{};
+  static constexpr void fields(auto) {}
   static const OpDef def;
   void infer(InferContext& c) const { infer_binary(K, c); }
   void grad(GradContext& g) const { grad_binary(K, g); }

@@ -13,7 +13,10 @@ struct HardSigmoid {
   double alpha = 0.2;
   double beta = 0.5;
   static constexpr OpTraits traits{.name = "hard_sigmoid", .inplace = 0, .pointwise = true, .any_layout = true};
-  static constexpr auto fields = std::tuple{Field{"alpha", &HardSigmoid::alpha}, Field{"beta", &HardSigmoid::beta}};
+  static constexpr void fields(auto field) {
+    field("alpha", &HardSigmoid::alpha);
+    field("beta", &HardSigmoid::beta);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

@@ -24,7 +24,10 @@ struct Scalar {
   double scalar = 1;
   bool is_int = true;
   static constexpr OpTraits traits = scalar_traits(K);
-  static constexpr auto fields = std::tuple{Field{"scalar", &Scalar::scalar}, Field{"is_int", &Scalar::is_int}};
+  static constexpr void fields(auto field) {
+    field("scalar", &Scalar::scalar);
+    field("is_int", &Scalar::is_int);
+  }
   static const OpDef def;
   void infer(InferContext& c) const { infer_scalar(K, scalar, c); }
   void grad(GradContext& g) const { grad_scalar(K, scalar, g); }
@@ -35,7 +38,9 @@ template <>
 struct Scalar<ScalarKind::smooth_l1> {
   double scalar = 1;
   static constexpr OpTraits traits = scalar_traits(ScalarKind::smooth_l1);
-  static constexpr auto fields = std::tuple{Field{"scalar", &Scalar::scalar}};
+  static constexpr void fields(auto field) {
+    field("scalar", &Scalar::scalar);
+  }
   static const OpDef def;
   void infer(InferContext& c) const { infer_scalar(ScalarKind::smooth_l1, scalar, c); }
   void grad(GradContext& g) const { grad_scalar(ScalarKind::smooth_l1, scalar, g); }

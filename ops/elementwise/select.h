@@ -10,7 +10,7 @@ namespace kaon {
 struct Where {
   static constexpr OpTraits traits{
       .name = "where", .inputs = {"condition", "x", "y"}, .inplace = 1, .pointwise = true, .any_layout = true};
-  static constexpr auto fields = std::tuple<>{};
+  static constexpr void fields(auto) {}
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -23,7 +23,10 @@ struct Clip {
   double a_min = 0;
   double a_max = 0;
   static constexpr OpTraits traits{.name = "clip", .inplace = 0, .pointwise = true, .any_layout = true};
-  static constexpr auto fields = std::tuple{Field{"a_min", &Clip::a_min, true}, Field{"a_max", &Clip::a_max, true}};
+  static constexpr void fields(auto field) {
+    field("a_min", &Clip::a_min, true);
+    field("a_max", &Clip::a_max, true);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -41,8 +44,10 @@ struct ClipBackward {
                                    .pointwise = true,
                                    .any_layout = true,
                                    .in_mxnet = false};
-  static constexpr auto fields =
-      std::tuple{Field{"a_min", &ClipBackward::a_min, true}, Field{"a_max", &ClipBackward::a_max, true}};
+  static constexpr void fields(auto field) {
+    field("a_min", &ClipBackward::a_min, true);
+    field("a_max", &ClipBackward::a_max, true);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

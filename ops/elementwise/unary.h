@@ -27,7 +27,7 @@ constexpr OpTraits unary_traits(UnaryKind kind) {
 template <UnaryKind K>
 struct Unary {
   static constexpr OpTraits traits = unary_traits(K);
-  static constexpr auto fields = std::tuple<>{};
+  static constexpr void fields(auto) {}
   static const OpDef def;
   void infer(InferContext& c) const { infer_unary(K, c); }
   // digamma's derivative, the trigamma function, is no operator
@@ -60,7 +60,7 @@ struct UnaryBackward {
                                    .pointwise = true,
                                    .any_layout = true,
                                    .in_mxnet = false};
-  static constexpr auto fields = std::tuple<>{};
+  static constexpr void fields(auto) {}
   static const OpDef def;
   void infer(InferContext& c) const { infer_unary_backward(c); }
   void grad(GradContext& g) const { grad_unary_backward(K, g); }

@@ -21,8 +21,11 @@ struct Zeros {
   DType dtype = DType::float32;
   std::optional<Device> ctx{};
   static constexpr OpTraits traits{.name = "_zeros", .inputs = {}};
-  static constexpr auto fields =
-      std::tuple{Field{"shape", &Zeros::shape}, Field{"ctx", &Zeros::ctx}, Field{"dtype", &Zeros::dtype}};
+  static constexpr void fields(auto field) {
+    field("shape", &Zeros::shape);
+    field("ctx", &Zeros::ctx);
+    field("dtype", &Zeros::dtype);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
 };
@@ -34,8 +37,11 @@ struct Ones {
   DType dtype = DType::float32;
   std::optional<Device> ctx{};
   static constexpr OpTraits traits{.name = "_ones", .inputs = {}};
-  static constexpr auto fields =
-      std::tuple{Field{"shape", &Ones::shape}, Field{"ctx", &Ones::ctx}, Field{"dtype", &Ones::dtype}};
+  static constexpr void fields(auto field) {
+    field("shape", &Ones::shape);
+    field("ctx", &Ones::ctx);
+    field("dtype", &Ones::dtype);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
 };
@@ -48,8 +54,12 @@ struct Full {
   DType dtype = DType::float32;
   std::optional<Device> ctx{};
   static constexpr OpTraits traits{.name = "_full", .inputs = {}};
-  static constexpr auto fields = std::tuple{Field{"shape", &Full::shape}, Field{"value", &Full::value, true},
-                                            Field{"ctx", &Full::ctx}, Field{"dtype", &Full::dtype}};
+  static constexpr void fields(auto field) {
+    field("shape", &Full::shape);
+    field("value", &Full::value, true);
+    field("ctx", &Full::ctx);
+    field("dtype", &Full::dtype);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
 };
@@ -67,13 +77,15 @@ struct Arange {
   DType dtype = DType::float32;
   std::optional<Device> ctx{};
   static constexpr OpTraits traits{.name = "_arange", .inputs = {}};
-  static constexpr auto fields = std::tuple{Field{"start", &Arange::start, true},
-                                            Field{"stop", &Arange::stop},
-                                            Field{"step", &Arange::step},
-                                            Field{"repeat", &Arange::repeat},
-                                            Field{"infer_range", &Arange::infer_range},
-                                            Field{"ctx", &Arange::ctx},
-                                            Field{"dtype", &Arange::dtype}};
+  static constexpr void fields(auto field) {
+    field("start", &Arange::start, true);
+    field("stop", &Arange::stop);
+    field("step", &Arange::step);
+    field("repeat", &Arange::repeat);
+    field("infer_range", &Arange::infer_range);
+    field("ctx", &Arange::ctx);
+    field("dtype", &Arange::dtype);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
 };
@@ -89,9 +101,14 @@ struct Linspace {
   DType dtype = DType::float32;
   std::optional<Device> ctx{};
   static constexpr OpTraits traits{.name = "_linspace", .inputs = {}};
-  static constexpr auto fields = std::tuple{
-      Field{"start", &Linspace::start, true}, Field{"stop", &Linspace::stop, true}, Field{"num", &Linspace::num, true},
-      Field{"endpoint", &Linspace::endpoint}, Field{"ctx", &Linspace::ctx},         Field{"dtype", &Linspace::dtype}};
+  static constexpr void fields(auto field) {
+    field("start", &Linspace::start, true);
+    field("stop", &Linspace::stop, true);
+    field("num", &Linspace::num, true);
+    field("endpoint", &Linspace::endpoint);
+    field("ctx", &Linspace::ctx);
+    field("dtype", &Linspace::dtype);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
 };
@@ -106,8 +123,13 @@ struct Eye {
   DType dtype = DType::float32;
   std::optional<Device> ctx{};
   static constexpr OpTraits traits{.name = "_eye", .inputs = {}};
-  static constexpr auto fields = std::tuple{Field{"N", &Eye::N, true}, Field{"M", &Eye::M}, Field{"k", &Eye::k},
-                                            Field{"ctx", &Eye::ctx}, Field{"dtype", &Eye::dtype}};
+  static constexpr void fields(auto field) {
+    field("N", &Eye::N, true);
+    field("M", &Eye::M);
+    field("k", &Eye::k);
+    field("ctx", &Eye::ctx);
+    field("dtype", &Eye::dtype);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
 };

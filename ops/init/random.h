@@ -18,9 +18,13 @@ struct RandomUniform {
   std::optional<DType> dtype{};
   std::optional<Device> ctx{};
   static constexpr OpTraits traits{.name = "_random_uniform", .inputs = {}, .random = true, .aliases = {"uniform"}};
-  static constexpr auto fields = std::tuple{Field{"low", &RandomUniform::low}, Field{"high", &RandomUniform::high},
-                                            Field{"shape", &RandomUniform::shape}, Field{"ctx", &RandomUniform::ctx},
-                                            Field{"dtype", &RandomUniform::dtype}};
+  static constexpr void fields(auto field) {
+    field("low", &RandomUniform::low);
+    field("high", &RandomUniform::high);
+    field("shape", &RandomUniform::shape);
+    field("ctx", &RandomUniform::ctx);
+    field("dtype", &RandomUniform::dtype);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
 };
@@ -36,9 +40,13 @@ struct RandomNormal {
   std::optional<DType> dtype{};
   std::optional<Device> ctx{};
   static constexpr OpTraits traits{.name = "_random_normal", .inputs = {}, .random = true, .aliases = {"normal"}};
-  static constexpr auto fields = std::tuple{Field{"loc", &RandomNormal::loc}, Field{"scale", &RandomNormal::scale},
-                                            Field{"shape", &RandomNormal::shape}, Field{"ctx", &RandomNormal::ctx},
-                                            Field{"dtype", &RandomNormal::dtype}};
+  static constexpr void fields(auto field) {
+    field("loc", &RandomNormal::loc);
+    field("scale", &RandomNormal::scale);
+    field("shape", &RandomNormal::shape);
+    field("ctx", &RandomNormal::ctx);
+    field("dtype", &RandomNormal::dtype);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
 };
@@ -53,9 +61,13 @@ struct RandomRandint {
   std::optional<DType> dtype{};
   std::optional<Device> ctx{};
   static constexpr OpTraits traits{.name = "_random_randint", .inputs = {}, .random = true};
-  static constexpr auto fields = std::tuple{
-      Field{"low", &RandomRandint::low, true}, Field{"high", &RandomRandint::high, true},
-      Field{"shape", &RandomRandint::shape}, Field{"ctx", &RandomRandint::ctx}, Field{"dtype", &RandomRandint::dtype}};
+  static constexpr void fields(auto field) {
+    field("low", &RandomRandint::low, true);
+    field("high", &RandomRandint::high, true);
+    field("shape", &RandomRandint::shape);
+    field("ctx", &RandomRandint::ctx);
+    field("dtype", &RandomRandint::dtype);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
 };
@@ -70,9 +82,11 @@ struct SampleMultinomial {
   bool get_prob = false;  // not implemented: take the log of data and pick
   DType dtype = DType::int32;
   static constexpr OpTraits traits{.name = "_sample_multinomial", .random = true};
-  static constexpr auto fields =
-      std::tuple{Field{"shape", &SampleMultinomial::shape}, Field{"get_prob", &SampleMultinomial::get_prob},
-                 Field{"dtype", &SampleMultinomial::dtype}};
+  static constexpr void fields(auto field) {
+    field("shape", &SampleMultinomial::shape);
+    field("get_prob", &SampleMultinomial::get_prob);
+    field("dtype", &SampleMultinomial::dtype);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
 };
@@ -82,7 +96,7 @@ void run_cuda(const SampleMultinomial& op, KernelContext& c);
 // The rows (axis 0) in random order: Fisher and Yates.
 struct Shuffle {
   static constexpr OpTraits traits{.name = "_shuffle", .random = true, .aliases = {"shuffle"}};
-  static constexpr auto fields = std::tuple{};
+  static constexpr void fields(auto) {}
   static const OpDef def;
   void infer(InferContext& c) const;
 };

@@ -24,8 +24,10 @@ struct Dot {
   bool transpose_a = false;
   bool transpose_b = false;
   static constexpr OpTraits traits{.name = "dot", .inputs = Names("lhs", "rhs")};
-  static constexpr auto fields =
-      std::tuple{Field{"transpose_a", &Dot::transpose_a}, Field{"transpose_b", &Dot::transpose_b}};
+  static constexpr void fields(auto field) {
+    field("transpose_a", &Dot::transpose_a);
+    field("transpose_b", &Dot::transpose_b);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -38,8 +40,10 @@ struct BatchDot {
   bool transpose_a = false;
   bool transpose_b = false;
   static constexpr OpTraits traits{.name = "batch_dot", .inputs = Names("lhs", "rhs")};
-  static constexpr auto fields =
-      std::tuple{Field{"transpose_a", &BatchDot::transpose_a}, Field{"transpose_b", &BatchDot::transpose_b}};
+  static constexpr void fields(auto field) {
+    field("transpose_a", &BatchDot::transpose_a);
+    field("transpose_b", &BatchDot::transpose_b);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

@@ -12,7 +12,9 @@ struct OpDef;
 struct BroadcastTo {
   Shape shape{};
   static constexpr OpTraits traits{.name = "broadcast_to"};
-  static constexpr auto fields = std::tuple{Field{"shape", &BroadcastTo::shape}};
+  static constexpr void fields(auto field) {
+    field("shape", &BroadcastTo::shape);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -25,7 +27,10 @@ struct BroadcastAxis {
   Shape axis{};
   Shape size{};
   static constexpr OpTraits traits{.name = "broadcast_axis", .aliases = Names("broadcast_axes")};
-  static constexpr auto fields = std::tuple{Field{"axis", &BroadcastAxis::axis}, Field{"size", &BroadcastAxis::size}};
+  static constexpr void fields(auto field) {
+    field("axis", &BroadcastAxis::axis);
+    field("size", &BroadcastAxis::size);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -38,8 +43,10 @@ struct BroadcastLike {
   std::optional<Shape> lhs_axes{};
   std::optional<Shape> rhs_axes{};
   static constexpr OpTraits traits{.name = "broadcast_like", .inputs = Names("lhs", "rhs")};
-  static constexpr auto fields =
-      std::tuple{Field{"lhs_axes", &BroadcastLike::lhs_axes}, Field{"rhs_axes", &BroadcastLike::rhs_axes}};
+  static constexpr void fields(auto field) {
+    field("lhs_axes", &BroadcastLike::lhs_axes);
+    field("rhs_axes", &BroadcastLike::rhs_axes);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

@@ -14,7 +14,10 @@ struct Concat {
   int num_args = 0;  // number of arrays; set by the call
   static constexpr OpTraits traits{
       .name = "Concat", .inputs = Names("arg"), .variadic = true, .aliases = Names("concat")};
-  static constexpr auto fields = std::tuple{Field{"num_args", &Concat::num_args, true}, Field{"dim", &Concat::dim}};
+  static constexpr void fields(auto field) {
+    field("num_args", &Concat::num_args, true);
+    field("dim", &Concat::dim);
+  }
   static const OpDef def;
   int num_inputs() const { return num_args > 0 ? num_args : -1; }
   void infer(InferContext& c) const;
@@ -28,7 +31,10 @@ struct Stack {
   int axis = 0;
   int num_args = 0;  // number of arrays; set by the call
   static constexpr OpTraits traits{.name = "stack", .inputs = Names("arg"), .variadic = true};
-  static constexpr auto fields = std::tuple{Field{"num_args", &Stack::num_args, true}, Field{"axis", &Stack::axis}};
+  static constexpr void fields(auto field) {
+    field("num_args", &Stack::num_args, true);
+    field("axis", &Stack::axis);
+  }
   static const OpDef def;
   int num_inputs() const { return num_args > 0 ? num_args : -1; }
   void infer(InferContext& c) const;
@@ -43,9 +49,11 @@ struct SliceChannel {
   int axis = 1;
   bool squeeze_axis = false;
   static constexpr OpTraits traits{.name = "SliceChannel", .aliases = Names("split")};
-  static constexpr auto fields =
-      std::tuple{Field{"num_outputs", &SliceChannel::num_outputs, true}, Field{"axis", &SliceChannel::axis},
-                 Field{"squeeze_axis", &SliceChannel::squeeze_axis}};
+  static constexpr void fields(auto field) {
+    field("num_outputs", &SliceChannel::num_outputs, true);
+    field("axis", &SliceChannel::axis);
+    field("squeeze_axis", &SliceChannel::squeeze_axis);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

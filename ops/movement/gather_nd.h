@@ -13,7 +13,7 @@ struct OpDef;
 // work of a GPU (docs/gpu.md). Gradient: scatter-add.
 struct GatherNd {
   static constexpr OpTraits traits{.name = "gather_nd", .inputs = Names("data", "indices")};
-  static constexpr auto fields = std::tuple{};
+  static constexpr void fields(auto) {}
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -26,7 +26,9 @@ struct GatherNdGrad {
   Shape shape{};
   static constexpr OpTraits traits{
       .name = "_backward_gather_nd", .inputs = Names("head", "indices"), .in_mxnet = false};
-  static constexpr auto fields = std::tuple{Field{"shape", &GatherNdGrad::shape, true}};
+  static constexpr void fields(auto field) {
+    field("shape", &GatherNdGrad::shape, true);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

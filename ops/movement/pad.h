@@ -18,8 +18,11 @@ struct Pad {
   Shape pad_width{};
   double constant_value = 0;
   static constexpr OpTraits traits{.name = "Pad", .aliases = Names("pad")};
-  static constexpr auto fields = std::tuple{Field{"mode", &Pad::mode, true}, Field{"pad_width", &Pad::pad_width, true},
-                                            Field{"constant_value", &Pad::constant_value}};
+  static constexpr void fields(auto field) {
+    field("mode", &Pad::mode, true);
+    field("pad_width", &Pad::pad_width, true);
+    field("constant_value", &Pad::constant_value);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -32,8 +35,10 @@ struct PadGrad {
   PadMode mode = PadMode::edge;
   Shape pad_width{};
   static constexpr OpTraits traits{.name = "_backward_pad", .inputs = Names("head"), .in_mxnet = false};
-  static constexpr auto fields =
-      std::tuple{Field{"mode", &PadGrad::mode, true}, Field{"pad_width", &PadGrad::pad_width, true}};
+  static constexpr void fields(auto field) {
+    field("mode", &PadGrad::mode, true);
+    field("pad_width", &PadGrad::pad_width, true);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

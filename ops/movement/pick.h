@@ -17,8 +17,11 @@ struct Pick {
   IndexMode mode = IndexMode::clip;
   static constexpr OpTraits traits{
       .name = "pick", .inputs = Names("data", "index"), .aliases = Names("choose_element_0index")};
-  static constexpr auto fields =
-      std::tuple{Field{"axis", &Pick::axis}, Field{"keepdims", &Pick::keepdims}, Field{"mode", &Pick::mode}};
+  static constexpr void fields(auto field) {
+    field("axis", &Pick::axis);
+    field("keepdims", &Pick::keepdims);
+    field("mode", &Pick::mode);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -32,8 +35,11 @@ struct PickGrad {
   int axis = -1;
   IndexMode mode = IndexMode::clip;
   static constexpr OpTraits traits{.name = "_backward_pick", .inputs = Names("head", "index"), .in_mxnet = false};
-  static constexpr auto fields = std::tuple{Field{"shape", &PickGrad::shape, true}, Field{"axis", &PickGrad::axis},
-                                            Field{"mode", &PickGrad::mode}};
+  static constexpr void fields(auto field) {
+    field("shape", &PickGrad::shape, true);
+    field("axis", &PickGrad::axis);
+    field("mode", &PickGrad::mode);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -44,7 +50,7 @@ void run_cuda(const PickGrad& op, KernelContext& c);
 // out[i] = a[i, indices[i]]; indices outside are clipped.
 struct BatchTake {
   static constexpr OpTraits traits{.name = "batch_take", .inputs = Names("a", "indices")};
-  static constexpr auto fields = std::tuple{};
+  static constexpr void fields(auto) {}
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -60,8 +66,12 @@ struct OneHot {
   double off_value = 0;
   DType dtype = DType::float32;
   static constexpr OpTraits traits{.name = "one_hot", .inputs = Names("indices")};
-  static constexpr auto fields = std::tuple{Field{"depth", &OneHot::depth, true}, Field{"on_value", &OneHot::on_value},
-                                            Field{"off_value", &OneHot::off_value}, Field{"dtype", &OneHot::dtype}};
+  static constexpr void fields(auto field) {
+    field("depth", &OneHot::depth, true);
+    field("on_value", &OneHot::on_value);
+    field("off_value", &OneHot::off_value);
+    field("dtype", &OneHot::dtype);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
 };

@@ -13,7 +13,10 @@ struct Repeat {
   int repeats = 1;
   std::optional<int> axis{};
   static constexpr OpTraits traits{.name = "repeat"};
-  static constexpr auto fields = std::tuple{Field{"repeats", &Repeat::repeats, true}, Field{"axis", &Repeat::axis}};
+  static constexpr void fields(auto field) {
+    field("repeats", &Repeat::repeats, true);
+    field("axis", &Repeat::axis);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -25,7 +28,9 @@ void run_cuda(const Repeat& op, KernelContext& c);
 struct Tile {
   Shape reps{};
   static constexpr OpTraits traits{.name = "tile"};
-  static constexpr auto fields = std::tuple{Field{"reps", &Tile::reps, true}};
+  static constexpr void fields(auto field) {
+    field("reps", &Tile::reps, true);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -37,7 +42,9 @@ void run_cuda(const Tile& op, KernelContext& c);
 struct Reverse {
   Shape axis{};
   static constexpr OpTraits traits{.name = "reverse", .aliases = Names("flip")};
-  static constexpr auto fields = std::tuple{Field{"axis", &Reverse::axis, true}};
+  static constexpr void fields(auto field) {
+    field("axis", &Reverse::axis, true);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

@@ -21,9 +21,12 @@ struct Reshape {
   Shape target_shape{};
   bool keep_highest = false;
   static constexpr OpTraits traits{.name = "Reshape", .inplace = 0, .view = true, .aliases = Names("reshape")};
-  static constexpr auto fields =
-      std::tuple{Field{"shape", &Reshape::shape}, Field{"reverse", &Reshape::reverse},
-                 Field{"target_shape", &Reshape::target_shape}, Field{"keep_highest", &Reshape::keep_highest}};
+  static constexpr void fields(auto field) {
+    field("shape", &Reshape::shape);
+    field("reverse", &Reshape::reverse);
+    field("target_shape", &Reshape::target_shape);
+    field("keep_highest", &Reshape::keep_highest);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -39,9 +42,12 @@ struct ReshapeLike {
   std::optional<int> rhs_begin{};
   std::optional<int> rhs_end{};
   static constexpr OpTraits traits{.name = "reshape_like", .inputs = Names("lhs", "rhs"), .inplace = 0, .view = true};
-  static constexpr auto fields =
-      std::tuple{Field{"lhs_begin", &ReshapeLike::lhs_begin}, Field{"lhs_end", &ReshapeLike::lhs_end},
-                 Field{"rhs_begin", &ReshapeLike::rhs_begin}, Field{"rhs_end", &ReshapeLike::rhs_end}};
+  static constexpr void fields(auto field) {
+    field("lhs_begin", &ReshapeLike::lhs_begin);
+    field("lhs_end", &ReshapeLike::lhs_end);
+    field("rhs_begin", &ReshapeLike::rhs_begin);
+    field("rhs_end", &ReshapeLike::rhs_end);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -52,7 +58,7 @@ void run_cuda(const ReshapeLike& op, KernelContext& c);
 // (n, a, b, ...) to (n, a * b * ...).
 struct Flatten {
   static constexpr OpTraits traits{.name = "Flatten", .inplace = 0, .view = true, .aliases = Names("flatten")};
-  static constexpr auto fields = std::tuple{};
+  static constexpr void fields(auto) {}
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -64,7 +70,9 @@ void run_cuda(const Flatten& op, KernelContext& c);
 struct ExpandDims {
   int axis = 0;
   static constexpr OpTraits traits{.name = "expand_dims", .inplace = 0, .view = true};
-  static constexpr auto fields = std::tuple{Field{"axis", &ExpandDims::axis, true}};
+  static constexpr void fields(auto field) {
+    field("axis", &ExpandDims::axis, true);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -76,7 +84,9 @@ void run_cuda(const ExpandDims& op, KernelContext& c);
 struct Squeeze {
   std::optional<Shape> axis{};
   static constexpr OpTraits traits{.name = "squeeze", .inplace = 0, .view = true};
-  static constexpr auto fields = std::tuple{Field{"axis", &Squeeze::axis}};
+  static constexpr void fields(auto field) {
+    field("axis", &Squeeze::axis);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -88,7 +98,9 @@ void run_cuda(const Squeeze& op, KernelContext& c);
 struct ReshapeTo {
   Shape shape{};
   static constexpr OpTraits traits{.name = "_reshape_to", .inplace = 0, .view = true, .in_mxnet = false};
-  static constexpr auto fields = std::tuple{Field{"shape", &ReshapeTo::shape, true}};
+  static constexpr void fields(auto field) {
+    field("shape", &ReshapeTo::shape, true);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

@@ -15,8 +15,11 @@ struct SequenceMask {
   double value = 0;
   int axis = 0;
   static constexpr OpTraits traits{.name = "SequenceMask", .inputs = Names("data", "sequence_length"), .inplace = 0};
-  static constexpr auto fields = std::tuple{Field{"use_sequence_length", &SequenceMask::use_sequence_length},
-                                            Field{"value", &SequenceMask::value}, Field{"axis", &SequenceMask::axis}};
+  static constexpr void fields(auto field) {
+    field("use_sequence_length", &SequenceMask::use_sequence_length);
+    field("value", &SequenceMask::value);
+    field("axis", &SequenceMask::axis);
+  }
   static const OpDef def;
   int num_inputs() const { return use_sequence_length ? 2 : 1; }
   void infer(InferContext& c) const;

@@ -14,8 +14,11 @@ struct Slice {
   OptionalShape end{};
   OptionalShape step{};
   static constexpr OpTraits traits{.name = "slice"};
-  static constexpr auto fields = std::tuple{Field{"begin", &Slice::begin, true}, Field{"end", &Slice::end, true},
-                                            Field{"step", &Slice::step}};
+  static constexpr void fields(auto field) {
+    field("begin", &Slice::begin, true);
+    field("end", &Slice::end, true);
+    field("step", &Slice::step);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -29,9 +32,11 @@ struct SliceAxis {
   int64_t begin = 0;
   std::optional<int64_t> end{};
   static constexpr OpTraits traits{.name = "slice_axis"};
-  static constexpr auto fields =
-      std::tuple{Field{"axis", &SliceAxis::axis, true}, Field{"begin", &SliceAxis::begin, true},
-                 Field{"end", &SliceAxis::end, true}};
+  static constexpr void fields(auto field) {
+    field("axis", &SliceAxis::axis, true);
+    field("begin", &SliceAxis::begin, true);
+    field("end", &SliceAxis::end, true);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -43,7 +48,9 @@ void run_cuda(const SliceAxis& op, KernelContext& c);
 struct SliceLike {
   Shape axes{};
   static constexpr OpTraits traits{.name = "slice_like", .inputs = Names("data", "shape_like")};
-  static constexpr auto fields = std::tuple{Field{"axes", &SliceLike::axes}};
+  static constexpr void fields(auto field) {
+    field("axes", &SliceLike::axes);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -57,9 +64,11 @@ struct SliceGrad {
   Shape begin{};
   Shape step{};
   static constexpr OpTraits traits{.name = "_backward_slice", .inputs = Names("head"), .in_mxnet = false};
-  static constexpr auto fields =
-      std::tuple{Field{"shape", &SliceGrad::shape, true}, Field{"begin", &SliceGrad::begin, true},
-                 Field{"step", &SliceGrad::step, true}};
+  static constexpr void fields(auto field) {
+    field("shape", &SliceGrad::shape, true);
+    field("begin", &SliceGrad::begin, true);
+    field("step", &SliceGrad::step, true);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -73,8 +82,11 @@ struct SliceAssign {
   OptionalShape end{};
   OptionalShape step{};
   static constexpr OpTraits traits{.name = "_slice_assign", .inputs = Names("lhs", "rhs"), .inplace = 0};
-  static constexpr auto fields = std::tuple{Field{"begin", &SliceAssign::begin, true},
-                                            Field{"end", &SliceAssign::end, true}, Field{"step", &SliceAssign::step}};
+  static constexpr void fields(auto field) {
+    field("begin", &SliceAssign::begin, true);
+    field("end", &SliceAssign::end, true);
+    field("step", &SliceAssign::step);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -88,9 +100,12 @@ struct SliceAssignScalar {
   OptionalShape step{};
   double scalar = 0;
   static constexpr OpTraits traits{.name = "_slice_assign_scalar", .inplace = 0};
-  static constexpr auto fields =
-      std::tuple{Field{"begin", &SliceAssignScalar::begin, true}, Field{"end", &SliceAssignScalar::end, true},
-                 Field{"step", &SliceAssignScalar::step}, Field{"scalar", &SliceAssignScalar::scalar}};
+  static constexpr void fields(auto field) {
+    field("begin", &SliceAssignScalar::begin, true);
+    field("end", &SliceAssignScalar::end, true);
+    field("step", &SliceAssignScalar::step);
+    field("scalar", &SliceAssignScalar::scalar);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

@@ -15,7 +15,10 @@ struct Take {
   int axis = 0;
   IndexMode mode = IndexMode::clip;
   static constexpr OpTraits traits{.name = "take", .inputs = Names("a", "indices")};
-  static constexpr auto fields = std::tuple{Field{"axis", &Take::axis}, Field{"mode", &Take::mode}};
+  static constexpr void fields(auto field) {
+    field("axis", &Take::axis);
+    field("mode", &Take::mode);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -29,8 +32,11 @@ struct TakeGrad {
   int axis = 0;
   IndexMode mode = IndexMode::clip;
   static constexpr OpTraits traits{.name = "_backward_take", .inputs = Names("head", "indices"), .in_mxnet = false};
-  static constexpr auto fields = std::tuple{Field{"shape", &TakeGrad::shape, true}, Field{"axis", &TakeGrad::axis},
-                                            Field{"mode", &TakeGrad::mode}};
+  static constexpr void fields(auto field) {
+    field("shape", &TakeGrad::shape, true);
+    field("axis", &TakeGrad::axis);
+    field("mode", &TakeGrad::mode);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -46,9 +52,12 @@ struct Embedding {
   DType dtype = DType::float32;
   bool sparse_grad = false;
   static constexpr OpTraits traits{.name = "Embedding", .inputs = Names("data", "weight"), .infers = bit(1)};
-  static constexpr auto fields =
-      std::tuple{Field{"input_dim", &Embedding::input_dim, true}, Field{"output_dim", &Embedding::output_dim, true},
-                 Field{"dtype", &Embedding::dtype}, Field{"sparse_grad", &Embedding::sparse_grad}};
+  static constexpr void fields(auto field) {
+    field("input_dim", &Embedding::input_dim, true);
+    field("output_dim", &Embedding::output_dim, true);
+    field("dtype", &Embedding::dtype);
+    field("sparse_grad", &Embedding::sparse_grad);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

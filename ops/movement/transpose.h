@@ -12,7 +12,9 @@ struct OpDef;
 struct Transpose {
   Shape axes{};
   static constexpr OpTraits traits{.name = "transpose"};
-  static constexpr auto fields = std::tuple{Field{"axes", &Transpose::axes}};
+  static constexpr void fields(auto field) {
+    field("axes", &Transpose::axes);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -25,7 +27,10 @@ struct SwapAxis {
   int dim1 = 0;
   int dim2 = 0;
   static constexpr OpTraits traits{.name = "SwapAxis", .aliases = Names("swapaxes")};
-  static constexpr auto fields = std::tuple{Field{"dim1", &SwapAxis::dim1}, Field{"dim2", &SwapAxis::dim2}};
+  static constexpr void fields(auto field) {
+    field("dim1", &SwapAxis::dim1);
+    field("dim2", &SwapAxis::dim2);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

@@ -16,7 +16,9 @@ constexpr std::array<std::string_view, 5> enum_names(ActivationType) {
 struct Activation {
   ActivationType act_type = ActivationType::relu;
   static constexpr OpTraits traits{.name = "Activation", .inplace = 0, .pointwise = true, .any_layout = true};
-  static constexpr auto fields = std::tuple{Field{"act_type", &Activation::act_type, true}};
+  static constexpr void fields(auto field) {
+    field("act_type", &Activation::act_type, true);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -34,7 +36,9 @@ struct BackwardActivation {
                                    .pointwise = true,
                                    .any_layout = true,
                                    .in_mxnet = false};
-  static constexpr auto fields = std::tuple{Field{"act_type", &BackwardActivation::act_type, true}};
+  static constexpr void fields(auto field) {
+    field("act_type", &BackwardActivation::act_type, true);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -77,9 +81,12 @@ struct LeakyReLU {
                                          .inplace = 0,
                                          .infers = bit(1),
                                          .any_layout = true};
-  static constexpr auto fields =
-      std::tuple{Field{"act_type", &LeakyReLU::act_type}, Field{"slope", &LeakyReLU::slope},
-                 Field{"lower_bound", &LeakyReLU::lower_bound}, Field{"upper_bound", &LeakyReLU::upper_bound}};
+  static constexpr void fields(auto field) {
+    field("act_type", &LeakyReLU::act_type);
+    field("slope", &LeakyReLU::slope);
+    field("lower_bound", &LeakyReLU::lower_bound);
+    field("upper_bound", &LeakyReLU::upper_bound);
+  }
   static const OpDef def;
   int num_inputs() const { return act_type == LeakyType::prelu ? 2 : 1; }
   int num_outputs() const { return act_type == LeakyType::rrelu ? 2 : 1; }  // rrelu keeps its slopes
@@ -105,8 +112,10 @@ struct BackwardLeakyReLU {
                                              .pointwise = true,
                                              .any_layout = true,
                                              .in_mxnet = false};
-  static constexpr auto fields =
-      std::tuple{Field{"act_type", &BackwardLeakyReLU::act_type}, Field{"slope", &BackwardLeakyReLU::slope}};
+  static constexpr void fields(auto field) {
+    field("act_type", &BackwardLeakyReLU::act_type);
+    field("slope", &BackwardLeakyReLU::slope);
+  }
   static const OpDef def;
   int num_inputs() const { return act_type == LeakyType::prelu ? 3 : 2; }
   const OpTraits& traits_of() const { return act_type == LeakyType::prelu ? traits : pointwise_traits; }
@@ -120,7 +129,7 @@ void run_cuda(const BackwardLeakyReLU& op, KernelContext& c);
 struct BackwardPReLUGamma {
   static constexpr OpTraits traits{
       .name = "_backward_PReLU_gamma", .inputs = {"head", "data", "gamma"}, .any_layout = true, .in_mxnet = false};
-  static constexpr auto fields = std::tuple{};
+  static constexpr void fields(auto) {}
   static const OpDef def;
   void infer(InferContext& c) const;
 };

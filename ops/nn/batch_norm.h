@@ -33,15 +33,17 @@ struct BatchNorm {
                                    .infers = bit(1) | bit(2) | bit(3) | bit(4),
                                    .mode_dependent = true,
                                    .any_layout = true};
-  static constexpr auto fields = std::tuple{Field{"eps", &BatchNorm::eps},
-                                            Field{"momentum", &BatchNorm::momentum},
-                                            Field{"fix_gamma", &BatchNorm::fix_gamma},
-                                            Field{"use_global_stats", &BatchNorm::use_global_stats},
-                                            Field{"output_mean_var", &BatchNorm::output_mean_var},
-                                            Field{"axis", &BatchNorm::axis},
-                                            Field{"cudnn_off", &BatchNorm::cudnn_off},
-                                            Field{"min_calib_range", &BatchNorm::min_calib_range},
-                                            Field{"max_calib_range", &BatchNorm::max_calib_range}};
+  static constexpr void fields(auto field) {
+    field("eps", &BatchNorm::eps);
+    field("momentum", &BatchNorm::momentum);
+    field("fix_gamma", &BatchNorm::fix_gamma);
+    field("use_global_stats", &BatchNorm::use_global_stats);
+    field("output_mean_var", &BatchNorm::output_mean_var);
+    field("axis", &BatchNorm::axis);
+    field("cudnn_off", &BatchNorm::cudnn_off);
+    field("min_calib_range", &BatchNorm::min_calib_range);
+    field("max_calib_range", &BatchNorm::max_calib_range);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -58,8 +60,10 @@ struct BackwardBatchNorm {
                                    .outputs = 3,
                                    .any_layout = true,
                                    .in_mxnet = false};
-  static constexpr auto fields =
-      std::tuple{Field{"fix_gamma", &BackwardBatchNorm::fix_gamma}, Field{"axis", &BackwardBatchNorm::axis}};
+  static constexpr void fields(auto field) {
+    field("fix_gamma", &BackwardBatchNorm::fix_gamma);
+    field("axis", &BackwardBatchNorm::axis);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

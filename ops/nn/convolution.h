@@ -64,23 +64,23 @@ struct ConvolutionOp {
   std::optional<ConvLayout> layout{};
   Fused fused{};
 
-  template <class T>
-  using F = Field<ConvolutionOp, T>;
   static constexpr OpTraits traits = convolution_traits(P);
   static constexpr std::array traits_with_addend{convolution_traits(P, 2), convolution_traits(P, 3),
                                                  convolution_traits(P, 4)};
-  static constexpr auto fields = std::tuple{F<Shape>{"kernel", &ConvolutionOp::kernel, true},
-                                            F<Shape>{"stride", &ConvolutionOp::stride},
-                                            F<Shape>{"dilate", &ConvolutionOp::dilate},
-                                            F<Shape>{"pad", &ConvolutionOp::pad},
-                                            F<int>{"num_filter", &ConvolutionOp::num_filter, true},
-                                            F<int>{"num_group", &ConvolutionOp::num_group},
-                                            F<int64_t>{"workspace", &ConvolutionOp::workspace},
-                                            F<bool>{"no_bias", &ConvolutionOp::no_bias},
-                                            F<std::optional<CudnnTune>>{"cudnn_tune", &ConvolutionOp::cudnn_tune},
-                                            F<bool>{"cudnn_off", &ConvolutionOp::cudnn_off},
-                                            F<std::optional<ConvLayout>>{"layout", &ConvolutionOp::layout},
-                                            F<Fused>{"__fused__", &ConvolutionOp::fused}};
+  static constexpr void fields(auto field) {
+    field("kernel", &ConvolutionOp::kernel, true);
+    field("stride", &ConvolutionOp::stride);
+    field("dilate", &ConvolutionOp::dilate);
+    field("pad", &ConvolutionOp::pad);
+    field("num_filter", &ConvolutionOp::num_filter, true);
+    field("num_group", &ConvolutionOp::num_group);
+    field("workspace", &ConvolutionOp::workspace);
+    field("no_bias", &ConvolutionOp::no_bias);
+    field("cudnn_tune", &ConvolutionOp::cudnn_tune);
+    field("cudnn_off", &ConvolutionOp::cudnn_off);
+    field("layout", &ConvolutionOp::layout);
+    field("__fused__", &ConvolutionOp::fused);
+  }
   static const OpDef def;
   int num_inputs() const {
     return P == ConvPart::forward ? 3 - int(no_bias) + fused.inputs() : traits.inputs.size();

@@ -24,19 +24,21 @@ struct Deconvolution {
   std::optional<ConvLayout> layout{};
   static constexpr OpTraits traits{
       .name = "Deconvolution", .inputs = Names("data", "weight", "bias"), .infers = bit(1) | bit(2)};
-  static constexpr auto fields = std::tuple{Field{"kernel", &Deconvolution::kernel, true},
-                                            Field{"stride", &Deconvolution::stride},
-                                            Field{"dilate", &Deconvolution::dilate},
-                                            Field{"pad", &Deconvolution::pad},
-                                            Field{"adj", &Deconvolution::adj},
-                                            Field{"target_shape", &Deconvolution::target_shape},
-                                            Field{"num_filter", &Deconvolution::num_filter, true},
-                                            Field{"num_group", &Deconvolution::num_group},
-                                            Field{"workspace", &Deconvolution::workspace},
-                                            Field{"no_bias", &Deconvolution::no_bias},
-                                            Field{"cudnn_tune", &Deconvolution::cudnn_tune},
-                                            Field{"cudnn_off", &Deconvolution::cudnn_off},
-                                            Field{"layout", &Deconvolution::layout}};
+  static constexpr void fields(auto field) {
+    field("kernel", &Deconvolution::kernel, true);
+    field("stride", &Deconvolution::stride);
+    field("dilate", &Deconvolution::dilate);
+    field("pad", &Deconvolution::pad);
+    field("adj", &Deconvolution::adj);
+    field("target_shape", &Deconvolution::target_shape);
+    field("num_filter", &Deconvolution::num_filter, true);
+    field("num_group", &Deconvolution::num_group);
+    field("workspace", &Deconvolution::workspace);
+    field("no_bias", &Deconvolution::no_bias);
+    field("cudnn_tune", &Deconvolution::cudnn_tune);
+    field("cudnn_off", &Deconvolution::cudnn_off);
+    field("layout", &Deconvolution::layout);
+  }
   static const OpDef def;
   int num_inputs() const { return no_bias ? 2 : 3; }
   void infer(InferContext& c) const;

@@ -21,8 +21,11 @@ struct Dropout {
       .name = "Dropout", .outputs = 2, .visible_outputs = 1, .inplace = 0, .random = true, .mode_dependent = true};
   static constexpr OpTraits always_traits{
       .name = "Dropout", .outputs = 2, .visible_outputs = 1, .inplace = 0, .random = true};
-  static constexpr auto fields =
-      std::tuple{Field{"p", &Dropout::p}, Field{"mode", &Dropout::mode}, Field{"axes", &Dropout::axes}};
+  static constexpr void fields(auto field) {
+    field("p", &Dropout::p);
+    field("mode", &Dropout::mode);
+    field("axes", &Dropout::axes);
+  }
   static const OpDef def;
   const OpTraits& traits_of() const { return mode == DropoutMode::always ? always_traits : traits; }
   void infer(InferContext& c) const;

@@ -19,9 +19,12 @@ struct FullyConnected {
   static constexpr OpTraits traits{.name = "FullyConnected",
                                    .inputs = Names("data", "weight", "bias", "scale", "addend"),
                                    .infers = bit(1) | bit(2)};
-  static constexpr auto fields =
-      std::tuple{Field{"num_hidden", &FullyConnected::num_hidden, true}, Field{"no_bias", &FullyConnected::no_bias},
-                 Field{"flatten", &FullyConnected::flatten}, Field{"__fused__", &FullyConnected::fused}};
+  static constexpr void fields(auto field) {
+    field("num_hidden", &FullyConnected::num_hidden, true);
+    field("no_bias", &FullyConnected::no_bias);
+    field("flatten", &FullyConnected::flatten);
+    field("__fused__", &FullyConnected::fused);
+  }
   static const OpDef def;
   int num_inputs() const { return 3 - int(no_bias) + fused.inputs(); }
   void infer(InferContext& c) const;

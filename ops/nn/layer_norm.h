@@ -19,8 +19,11 @@ struct LayerNorm {
                                    .outputs = 3,
                                    .visible_outputs = 1,
                                    .infers = bit(1) | bit(2)};
-  static constexpr auto fields = std::tuple{Field{"axis", &LayerNorm::axis}, Field{"eps", &LayerNorm::eps},
-                                            Field{"output_mean_var", &LayerNorm::output_mean_var}};
+  static constexpr void fields(auto field) {
+    field("axis", &LayerNorm::axis);
+    field("eps", &LayerNorm::eps);
+    field("output_mean_var", &LayerNorm::output_mean_var);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -35,7 +38,9 @@ struct BackwardLayerNorm {
                                    .inputs = Names("head", "data", "gamma", "mean", "std"),
                                    .outputs = 3,
                                    .in_mxnet = false};
-  static constexpr auto fields = std::tuple{Field{"axis", &BackwardLayerNorm::axis}};
+  static constexpr void fields(auto field) {
+    field("axis", &BackwardLayerNorm::axis);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

@@ -50,19 +50,19 @@ struct PoolingOp {
   std::optional<bool> count_include_pad{};
   std::optional<ConvLayout> layout{};
 
-  template <class T>
-  using F = Field<PoolingOp, T>;
   static constexpr OpTraits traits = pooling_traits(P);
-  static constexpr auto fields = std::tuple{F<Shape>{"kernel", &PoolingOp::kernel},
-                                            F<PoolType>{"pool_type", &PoolingOp::pool_type},
-                                            F<bool>{"global_pool", &PoolingOp::global_pool},
-                                            F<bool>{"cudnn_off", &PoolingOp::cudnn_off},
-                                            F<PoolingConvention>{"pooling_convention", &PoolingOp::pooling_convention},
-                                            F<Shape>{"stride", &PoolingOp::stride},
-                                            F<Shape>{"pad", &PoolingOp::pad},
-                                            F<std::optional<int>>{"p_value", &PoolingOp::p_value},
-                                            F<std::optional<bool>>{"count_include_pad", &PoolingOp::count_include_pad},
-                                            F<std::optional<ConvLayout>>{"layout", &PoolingOp::layout}};
+  static constexpr void fields(auto field) {
+    field("kernel", &PoolingOp::kernel);
+    field("pool_type", &PoolingOp::pool_type);
+    field("global_pool", &PoolingOp::global_pool);
+    field("cudnn_off", &PoolingOp::cudnn_off);
+    field("pooling_convention", &PoolingOp::pooling_convention);
+    field("stride", &PoolingOp::stride);
+    field("pad", &PoolingOp::pad);
+    field("p_value", &PoolingOp::p_value);
+    field("count_include_pad", &PoolingOp::count_include_pad);
+    field("layout", &PoolingOp::layout);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

@@ -19,7 +19,9 @@ struct RegressionOutput {
                                    .inputs = {"data", "label"},
                                    .inplace = 0,
                                    .infers = bit(1)};
-  static constexpr auto fields = std::tuple{Field{"grad_scale", &RegressionOutput::grad_scale}};
+  static constexpr void fields(auto field) {
+    field("grad_scale", &RegressionOutput::grad_scale);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -39,8 +41,10 @@ struct BackwardRegressionOutput {
   double grad_scale = 1;
   static constexpr OpTraits traits{
       .name = "_backward_RegressionOutput", .inputs = {"output", "label"}, .inplace = 0, .in_mxnet = false};
-  static constexpr auto fields = std::tuple{Field{"kind", &BackwardRegressionOutput::kind},
-                                            Field{"grad_scale", &BackwardRegressionOutput::grad_scale}};
+  static constexpr void fields(auto field) {
+    field("kind", &BackwardRegressionOutput::kind);
+    field("grad_scale", &BackwardRegressionOutput::grad_scale);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
 };
@@ -54,9 +58,11 @@ struct MakeLoss {
   double valid_thresh = 0;
   Normalization normalization = Normalization::null;
   static constexpr OpTraits traits{.name = "MakeLoss", .inplace = 0};
-  static constexpr auto fields =
-      std::tuple{Field{"grad_scale", &MakeLoss::grad_scale}, Field{"valid_thresh", &MakeLoss::valid_thresh},
-                 Field{"normalization", &MakeLoss::normalization}};
+  static constexpr void fields(auto field) {
+    field("grad_scale", &MakeLoss::grad_scale);
+    field("valid_thresh", &MakeLoss::valid_thresh);
+    field("normalization", &MakeLoss::normalization);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -69,9 +75,11 @@ struct BackwardMakeLoss {
   double valid_thresh = 0;
   Normalization normalization = Normalization::null;
   static constexpr OpTraits traits{.name = "_backward_MakeLoss", .in_mxnet = false};
-  static constexpr auto fields = std::tuple{Field{"grad_scale", &BackwardMakeLoss::grad_scale},
-                                            Field{"valid_thresh", &BackwardMakeLoss::valid_thresh},
-                                            Field{"normalization", &BackwardMakeLoss::normalization}};
+  static constexpr void fields(auto field) {
+    field("grad_scale", &BackwardMakeLoss::grad_scale);
+    field("valid_thresh", &BackwardMakeLoss::valid_thresh);
+    field("normalization", &BackwardMakeLoss::normalization);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
 };

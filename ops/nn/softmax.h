@@ -18,8 +18,12 @@ struct Softmax {
   std::optional<DType> dtype{};
   bool use_length = false;
   static constexpr OpTraits traits{.name = "softmax", .inputs = {"data", "length"}, .inplace = 0};
-  static constexpr auto fields = std::tuple{Field{"axis", &Softmax::axis}, Field{"temperature", &Softmax::temperature},
-                                            Field{"dtype", &Softmax::dtype}, Field{"use_length", &Softmax::use_length}};
+  static constexpr void fields(auto field) {
+    field("axis", &Softmax::axis);
+    field("temperature", &Softmax::temperature);
+    field("dtype", &Softmax::dtype);
+    field("use_length", &Softmax::use_length);
+  }
   static const OpDef def;
   int num_inputs() const { return use_length ? 2 : 1; }
   void infer(InferContext& c) const;
@@ -34,8 +38,11 @@ struct Softmin {
   std::optional<double> temperature{};
   std::optional<DType> dtype{};
   static constexpr OpTraits traits{.name = "softmin", .inplace = 0};
-  static constexpr auto fields = std::tuple{Field{"axis", &Softmin::axis}, Field{"temperature", &Softmin::temperature},
-                                            Field{"dtype", &Softmin::dtype}};
+  static constexpr void fields(auto field) {
+    field("axis", &Softmin::axis);
+    field("temperature", &Softmin::temperature);
+    field("dtype", &Softmin::dtype);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -49,9 +56,11 @@ struct LogSoftmax {
   std::optional<double> temperature{};
   std::optional<DType> dtype{};
   static constexpr OpTraits traits{.name = "log_softmax", .inplace = 0};
-  static constexpr auto fields =
-      std::tuple{Field{"axis", &LogSoftmax::axis}, Field{"temperature", &LogSoftmax::temperature},
-                 Field{"dtype", &LogSoftmax::dtype}};
+  static constexpr void fields(auto field) {
+    field("axis", &LogSoftmax::axis);
+    field("temperature", &LogSoftmax::temperature);
+    field("dtype", &LogSoftmax::dtype);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -65,8 +74,10 @@ struct BackwardSoftmax {
   double scale = 1;
   static constexpr OpTraits traits{
       .name = "_backward_softmax", .inputs = {"head", "output"}, .inplace = 0, .in_mxnet = false};
-  static constexpr auto fields =
-      std::tuple{Field{"axis", &BackwardSoftmax::axis}, Field{"scale", &BackwardSoftmax::scale}};
+  static constexpr void fields(auto field) {
+    field("axis", &BackwardSoftmax::axis);
+    field("scale", &BackwardSoftmax::scale);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -80,8 +91,10 @@ struct BackwardLogSoftmax {
   double scale = 1;
   static constexpr OpTraits traits{
       .name = "_backward_log_softmax", .inputs = {"head", "output"}, .inplace = 0, .in_mxnet = false};
-  static constexpr auto fields =
-      std::tuple{Field{"axis", &BackwardLogSoftmax::axis}, Field{"scale", &BackwardLogSoftmax::scale}};
+  static constexpr void fields(auto field) {
+    field("axis", &BackwardLogSoftmax::axis);
+    field("scale", &BackwardLogSoftmax::scale);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -96,7 +109,9 @@ constexpr std::array<std::string_view, 2> enum_names(SoftmaxMode) { return {"ins
 struct SoftmaxActivation {
   SoftmaxMode mode = SoftmaxMode::instance;
   static constexpr OpTraits traits{.name = "SoftmaxActivation", .inplace = 0};
-  static constexpr auto fields = std::tuple{Field{"mode", &SoftmaxActivation::mode}};
+  static constexpr void fields(auto field) {
+    field("mode", &SoftmaxActivation::mode);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -108,7 +123,9 @@ struct BackwardSoftmaxActivation {
   SoftmaxMode mode = SoftmaxMode::instance;
   static constexpr OpTraits traits{
       .name = "_backward_SoftmaxActivation", .inputs = {"head", "output"}, .inplace = 0, .in_mxnet = false};
-  static constexpr auto fields = std::tuple{Field{"mode", &BackwardSoftmaxActivation::mode}};
+  static constexpr void fields(auto field) {
+    field("mode", &BackwardSoftmaxActivation::mode);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
 };

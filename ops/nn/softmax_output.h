@@ -26,14 +26,16 @@ struct SoftmaxOutput {
   double smooth_alpha = 0;
   static constexpr OpTraits traits{
       .name = "SoftmaxOutput", .inputs = {"data", "label"}, .inplace = 0, .infers = bit(1), .aliases = {"Softmax"}};
-  static constexpr auto fields = std::tuple{Field{"grad_scale", &SoftmaxOutput::grad_scale},
-                                            Field{"ignore_label", &SoftmaxOutput::ignore_label},
-                                            Field{"multi_output", &SoftmaxOutput::multi_output},
-                                            Field{"use_ignore", &SoftmaxOutput::use_ignore},
-                                            Field{"preserve_shape", &SoftmaxOutput::preserve_shape},
-                                            Field{"normalization", &SoftmaxOutput::normalization},
-                                            Field{"out_grad", &SoftmaxOutput::out_grad},
-                                            Field{"smooth_alpha", &SoftmaxOutput::smooth_alpha}};
+  static constexpr void fields(auto field) {
+    field("grad_scale", &SoftmaxOutput::grad_scale);
+    field("ignore_label", &SoftmaxOutput::ignore_label);
+    field("multi_output", &SoftmaxOutput::multi_output);
+    field("use_ignore", &SoftmaxOutput::use_ignore);
+    field("preserve_shape", &SoftmaxOutput::preserve_shape);
+    field("normalization", &SoftmaxOutput::normalization);
+    field("out_grad", &SoftmaxOutput::out_grad);
+    field("smooth_alpha", &SoftmaxOutput::smooth_alpha);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -53,14 +55,16 @@ struct BackwardSoftmaxOutput {
   double smooth_alpha = 0;
   static constexpr OpTraits traits{
       .name = "_backward_SoftmaxOutput", .inputs = {"output", "label", "head"}, .inplace = 0, .in_mxnet = false};
-  static constexpr auto fields = std::tuple{Field{"grad_scale", &BackwardSoftmaxOutput::grad_scale},
-                                            Field{"ignore_label", &BackwardSoftmaxOutput::ignore_label},
-                                            Field{"multi_output", &BackwardSoftmaxOutput::multi_output},
-                                            Field{"use_ignore", &BackwardSoftmaxOutput::use_ignore},
-                                            Field{"preserve_shape", &BackwardSoftmaxOutput::preserve_shape},
-                                            Field{"normalization", &BackwardSoftmaxOutput::normalization},
-                                            Field{"out_grad", &BackwardSoftmaxOutput::out_grad},
-                                            Field{"smooth_alpha", &BackwardSoftmaxOutput::smooth_alpha}};
+  static constexpr void fields(auto field) {
+    field("grad_scale", &BackwardSoftmaxOutput::grad_scale);
+    field("ignore_label", &BackwardSoftmaxOutput::ignore_label);
+    field("multi_output", &BackwardSoftmaxOutput::multi_output);
+    field("use_ignore", &BackwardSoftmaxOutput::use_ignore);
+    field("preserve_shape", &BackwardSoftmaxOutput::preserve_shape);
+    field("normalization", &BackwardSoftmaxOutput::normalization);
+    field("out_grad", &BackwardSoftmaxOutput::out_grad);
+    field("smooth_alpha", &BackwardSoftmaxOutput::smooth_alpha);
+  }
   static const OpDef def;
   int num_inputs() const { return out_grad ? 3 : 2; }
   void infer(InferContext& c) const;
@@ -72,7 +76,7 @@ void run_cuda(const BackwardSoftmaxOutput& op, KernelContext& c);
 // the classes are clipped.
 struct SoftmaxCrossEntropy {
   static constexpr OpTraits traits{.name = "softmax_cross_entropy", .inputs = {"data", "label"}, .infers = bit(1)};
-  static constexpr auto fields = std::tuple{};
+  static constexpr void fields(auto) {}
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -84,7 +88,7 @@ void run_cuda(const SoftmaxCrossEntropy& op, KernelContext& c);
 struct BackwardSoftmaxCrossEntropy {
   static constexpr OpTraits traits{
       .name = "_backward_softmax_cross_entropy", .inputs = {"head", "data", "label"}, .in_mxnet = false};
-  static constexpr auto fields = std::tuple{};
+  static constexpr void fields(auto) {}
   static const OpDef def;
   void infer(InferContext& c) const;
 };

@@ -23,14 +23,16 @@ struct AdamUpdate {
                                    .inputs = {"weight", "grad", "mean", "var"},
                                    .outputs = 0,
                                    .mutates = bit(0) | bit(2) | bit(3)};
-  static constexpr auto fields = std::tuple{Field{"lr", &AdamUpdate::lr, true},
-                                            Field{"beta1", &AdamUpdate::beta1},
-                                            Field{"beta2", &AdamUpdate::beta2},
-                                            Field{"epsilon", &AdamUpdate::epsilon},
-                                            Field{"wd", &AdamUpdate::wd},
-                                            Field{"rescale_grad", &AdamUpdate::rescale_grad},
-                                            Field{"clip_gradient", &AdamUpdate::clip_gradient},
-                                            Field{"lazy_update", &AdamUpdate::lazy_update}};
+  static constexpr void fields(auto field) {
+    field("lr", &AdamUpdate::lr, true);
+    field("beta1", &AdamUpdate::beta1);
+    field("beta2", &AdamUpdate::beta2);
+    field("epsilon", &AdamUpdate::epsilon);
+    field("wd", &AdamUpdate::wd);
+    field("rescale_grad", &AdamUpdate::rescale_grad);
+    field("clip_gradient", &AdamUpdate::clip_gradient);
+    field("lazy_update", &AdamUpdate::lazy_update);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
 };
@@ -51,10 +53,13 @@ struct MultiAdamUpdate {
                                    .mutates = bit(0) | bit(2) | bit(3),
                                    .mutates_period = 4,
                                    .in_mxnet = false};
-  static constexpr auto fields =
-      std::tuple{Field{"beta1", &MultiAdamUpdate::beta1}, Field{"beta2", &MultiAdamUpdate::beta2},
-                 Field{"epsilon", &MultiAdamUpdate::epsilon}, Field{"rescale_grad", &MultiAdamUpdate::rescale_grad},
-                 Field{"clip_gradient", &MultiAdamUpdate::clip_gradient}};
+  static constexpr void fields(auto field) {
+    field("beta1", &MultiAdamUpdate::beta1);
+    field("beta2", &MultiAdamUpdate::beta2);
+    field("epsilon", &MultiAdamUpdate::epsilon);
+    field("rescale_grad", &MultiAdamUpdate::rescale_grad);
+    field("clip_gradient", &MultiAdamUpdate::clip_gradient);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
 };

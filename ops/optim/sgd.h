@@ -16,9 +16,13 @@ struct SGDUpdate {
   double clip_gradient = -1;
   bool lazy_update = true;
   static constexpr OpTraits traits{.name = "sgd_update", .inputs = {"weight", "grad"}, .outputs = 0, .mutates = bit(0)};
-  static constexpr auto fields = std::tuple{
-      Field{"lr", &SGDUpdate::lr, true}, Field{"wd", &SGDUpdate::wd}, Field{"rescale_grad", &SGDUpdate::rescale_grad},
-      Field{"clip_gradient", &SGDUpdate::clip_gradient}, Field{"lazy_update", &SGDUpdate::lazy_update}};
+  static constexpr void fields(auto field) {
+    field("lr", &SGDUpdate::lr, true);
+    field("wd", &SGDUpdate::wd);
+    field("rescale_grad", &SGDUpdate::rescale_grad);
+    field("clip_gradient", &SGDUpdate::clip_gradient);
+    field("lazy_update", &SGDUpdate::lazy_update);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
 };
@@ -35,12 +39,14 @@ struct SGDMomUpdate {
   bool lazy_update = true;
   static constexpr OpTraits traits{
       .name = "sgd_mom_update", .inputs = {"weight", "grad", "mom"}, .outputs = 0, .mutates = bit(0) | bit(2)};
-  static constexpr auto fields = std::tuple{Field{"lr", &SGDMomUpdate::lr, true},
-                                            Field{"momentum", &SGDMomUpdate::momentum},
-                                            Field{"wd", &SGDMomUpdate::wd},
-                                            Field{"rescale_grad", &SGDMomUpdate::rescale_grad},
-                                            Field{"clip_gradient", &SGDMomUpdate::clip_gradient},
-                                            Field{"lazy_update", &SGDMomUpdate::lazy_update}};
+  static constexpr void fields(auto field) {
+    field("lr", &SGDMomUpdate::lr, true);
+    field("momentum", &SGDMomUpdate::momentum);
+    field("wd", &SGDMomUpdate::wd);
+    field("rescale_grad", &SGDMomUpdate::rescale_grad);
+    field("clip_gradient", &SGDMomUpdate::clip_gradient);
+    field("lazy_update", &SGDMomUpdate::lazy_update);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
 };
@@ -58,8 +64,10 @@ struct MultiSGDUpdate {
                                    .mutates = bit(0),
                                    .mutates_period = 2,
                                    .in_mxnet = false};
-  static constexpr auto fields = std::tuple{Field{"rescale_grad", &MultiSGDUpdate::rescale_grad},
-                                            Field{"clip_gradient", &MultiSGDUpdate::clip_gradient}};
+  static constexpr void fields(auto field) {
+    field("rescale_grad", &MultiSGDUpdate::rescale_grad);
+    field("clip_gradient", &MultiSGDUpdate::clip_gradient);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
 };
@@ -76,9 +84,11 @@ struct MultiSGDMomUpdate {
                                    .mutates = bit(0) | bit(2),
                                    .mutates_period = 3,
                                    .in_mxnet = false};
-  static constexpr auto fields = std::tuple{Field{"momentum", &MultiSGDMomUpdate::momentum},
-                                            Field{"rescale_grad", &MultiSGDMomUpdate::rescale_grad},
-                                            Field{"clip_gradient", &MultiSGDMomUpdate::clip_gradient}};
+  static constexpr void fields(auto field) {
+    field("momentum", &MultiSGDMomUpdate::momentum);
+    field("rescale_grad", &MultiSGDMomUpdate::rescale_grad);
+    field("clip_gradient", &MultiSGDMomUpdate::clip_gradient);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
 };

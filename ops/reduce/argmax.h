@@ -14,7 +14,10 @@ struct ArgMax {
   std::optional<int> axis{};
   bool keepdims = false;
   static constexpr OpTraits traits{.name = "argmax"};
-  static constexpr auto fields = std::tuple{Field{"axis", &ArgMax::axis}, Field{"keepdims", &ArgMax::keepdims}};
+  static constexpr void fields(auto field) {
+    field("axis", &ArgMax::axis);
+    field("keepdims", &ArgMax::keepdims);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
 };
@@ -26,7 +29,10 @@ struct ArgMin {
   std::optional<int> axis{};
   bool keepdims = false;
   static constexpr OpTraits traits{.name = "argmin"};
-  static constexpr auto fields = std::tuple{Field{"axis", &ArgMin::axis}, Field{"keepdims", &ArgMin::keepdims}};
+  static constexpr void fields(auto field) {
+    field("axis", &ArgMin::axis);
+    field("keepdims", &ArgMin::keepdims);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
 };
@@ -36,7 +42,7 @@ void run_cuda(const ArgMin& op, KernelContext& c);
 // argmax along axis 1 of a matrix: (n, c) to (n,), the class of each row.
 struct ArgMaxChannel {
   static constexpr OpTraits traits{.name = "argmax_channel"};
-  static constexpr auto fields = std::tuple{};
+  static constexpr void fields(auto) {}
   static const OpDef def;
   void infer(InferContext& c) const;
 };

@@ -17,8 +17,12 @@ struct Norm {
   std::optional<DType> out_dtype{};
   bool keepdims = false;
   static constexpr OpTraits traits{.name = "norm"};
-  static constexpr auto fields = std::tuple{Field{"ord", &Norm::ord}, Field{"axis", &Norm::axis},
-                                            Field{"out_dtype", &Norm::out_dtype}, Field{"keepdims", &Norm::keepdims}};
+  static constexpr void fields(auto field) {
+    field("ord", &Norm::ord);
+    field("axis", &Norm::axis);
+    field("out_dtype", &Norm::out_dtype);
+    field("keepdims", &Norm::keepdims);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -42,7 +46,10 @@ struct NormGrad {
   Shape axis{};
   static constexpr OpTraits traits{.name = "_backward_norm", .inputs = Names("head", "data", "out"), .inplace = 1,
                                    .in_mxnet = false};
-  static constexpr auto fields = std::tuple{Field{"ord", &NormGrad::ord}, Field{"axis", &NormGrad::axis}};
+  static constexpr void fields(auto field) {
+    field("ord", &NormGrad::ord);
+    field("axis", &NormGrad::axis);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

@@ -45,9 +45,11 @@ struct Reduce {
   bool keepdims = false;
   bool exclude = false;
   static constexpr OpTraits traits = reduce_traits(K);
-  static constexpr auto fields =
-      std::tuple{Field<Reduce, Shape>{"axis", &Reduce::axis}, Field<Reduce, bool>{"keepdims", &Reduce::keepdims},
-                 Field<Reduce, bool>{"exclude", &Reduce::exclude}};
+  static constexpr void fields(auto field) {
+    field("axis", &Reduce::axis);
+    field("keepdims", &Reduce::keepdims);
+    field("exclude", &Reduce::exclude);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

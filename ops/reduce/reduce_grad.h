@@ -18,8 +18,11 @@ struct SumGrad {
   Shape axis{};
   double scale = 1;
   static constexpr OpTraits traits{.name = "_backward_sum", .inputs = Names("head"), .in_mxnet = false};
-  static constexpr auto fields = std::tuple{Field{"shape", &SumGrad::shape, true}, Field{"axis", &SumGrad::axis},
-                                            Field{"scale", &SumGrad::scale}};
+  static constexpr void fields(auto field) {
+    field("shape", &SumGrad::shape, true);
+    field("axis", &SumGrad::axis);
+    field("scale", &SumGrad::scale);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -32,7 +35,9 @@ struct MaxGrad {
   Shape axis{};
   static constexpr OpTraits traits{.name = "_backward_max", .inputs = Names("head", "data", "out"), .inplace = 1,
                                    .in_mxnet = false};
-  static constexpr auto fields = std::tuple{Field{"axis", &MaxGrad::axis}};
+  static constexpr void fields(auto field) {
+    field("axis", &MaxGrad::axis);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -45,7 +50,9 @@ struct NanSumGrad {
   Shape axis{};
   static constexpr OpTraits traits{.name = "_backward_nansum", .inputs = Names("head", "data"), .inplace = 1,
                                    .in_mxnet = false};
-  static constexpr auto fields = std::tuple{Field{"axis", &NanSumGrad::axis}};
+  static constexpr void fields(auto field) {
+    field("axis", &NanSumGrad::axis);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
 };
@@ -58,7 +65,10 @@ struct ProdGrad {
   bool skip_nan = false;
   static constexpr OpTraits traits{.name = "_backward_prod", .inputs = Names("head", "data"), .inplace = 1,
                                    .in_mxnet = false};
-  static constexpr auto fields = std::tuple{Field{"axis", &ProdGrad::axis}, Field{"skip_nan", &ProdGrad::skip_nan}};
+  static constexpr void fields(auto field) {
+    field("axis", &ProdGrad::axis);
+    field("skip_nan", &ProdGrad::skip_nan);
+  }
   static const OpDef def;
   void infer(InferContext& c) const;
 };
