@@ -14,7 +14,9 @@ function(list_cases spec result)
 endfunction()
 
 list_cases("*" cases)
-list_cases("[slow]" slow_cases)
+foreach(tag slow arithmetic)
+  list_cases("[${tag}]" ${tag}_cases)
+endforeach()
 
 set(script "")
 foreach(case IN LISTS cases)
@@ -24,6 +26,9 @@ foreach(case IN LISTS cases)
   if(case IN_LIST slow_cases)
     list(APPEND labels slow)
     set(timeout 600)
+  endif()
+  if(case IN_LIST arithmetic_cases)
+    list(APPEND labels arithmetic)
   endif()
   string(APPEND script
     "add_test([==[${case}]==] [==[${PROGRAM}]==] [==[${spec}]==])\n"

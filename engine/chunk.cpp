@@ -56,9 +56,7 @@ std::string largest_holders() {
 void Chunk::check_declared() const {
   if (!t_running || t_running->engine != engine->impl() || !t_running->op->counted) return;
   const OpNode& op = *t_running->op;
-  for (int i = 0; i < op.num_deps; ++i) {
-    if (op.deps[i].var() == &var) return;
-  }
+  if (op.access_to(var)) return;
   throw StateError(fmt::format("[{}] the operation touches an array of {} bytes that it has not declared;{}",
                                op.label.name, bytes, describe(op.label)));
 }

@@ -17,13 +17,6 @@ using namespace std::chrono_literals;
 constexpr auto look_every = 10ms;
 constexpr int looks_enough = 25;
 
-const Dep* find_access(const OpNode& op, const Var& var) {
-  for (int i = 0; i < op.num_deps; ++i) {
-    if (op.deps[i].var() == &var) return &op.deps[i];
-  }
-  return nullptr;
-}
-
 }  // namespace
 
 const OpNode* Engine::Impl::callers_op() const noexcept {
@@ -37,10 +30,10 @@ const OpNode* Engine::Impl::callers_op() const noexcept {
 
 bool Engine::Impl::is_held_by_caller(const Var& var, AccessMode mode) const {
   const OpNode* op = callers_op();
-  const Dep* access = op ? find_access(*op, var) : nullptr;
+  const std::optional<AccessMode> access = op ? op->access_to(var) : std::nullopt;
   if (!access) return false;
   // what the operation may read is ready and sound; a write behind it is not waited for
-  if (!access->is_write() && mode == AccessMode::read) return true;
+  if (access == AccessMode::read && mode == AccessMode::read) return true;
   throw WouldDeadlock("[wait] the operation waits for an array that it holds itself;" + describe(op->label));
 }
 
@@ -48,7 +41,7 @@ bool Engine::Impl::is_held_by_caller(const Var& var, AccessMode mode) const {
 void Engine::Impl::refuse_if_held_below(const Var& var) const {
   const OpNode* caller = callers_op();
   for (Running* r = t_running; r; r = r->outer) {
-    if (r->engine != this || r->op == caller || !find_access(*r->op, var)) continue;
+    if (r->engine != this || r->op == caller || !r->op->access_to(var)) continue;
     throw WouldDeadlock("[wait] the operation waits for an array that another one holds, which goes on only after it:" +
                         describe(r->op->label) + ";" + describe(caller->label));
   }

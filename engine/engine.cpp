@@ -166,20 +166,37 @@ size_t sort_and_merge(Dep* deps, size_t n) noexcept {
 
 }  // namespace
 
+namespace {
+
+// The accesses to vars that others know as well come first, sorted. Locks these vars and returns their number.
+size_t lock_accesses(OpNode& op) noexcept {
+  const size_t fresh = op.num_fresh, given = op.num_deps - fresh;
+  const size_t n = sort_and_merge(op.deps, given);
+  if (n != given) std::copy_n(op.deps + given, fresh, op.deps + n);
+  op.num_deps = uint16_t(n + fresh);
+  for (size_t i = 0; i < n; ++i) op.deps[i].var()->lock();
+  return n;
+}
+
+// The caller holds the locks of the first n. An operation that writes where it also stands would wait for itself.
+bool enter_standing_read(OpNode& op, size_t n) noexcept {
+  for (size_t i = 0; i < n; ++i) {
+    if (op.deps[i].is_write() && op.deps[i].var()->has_standing_reads()) return false;
+  }
+  return op.standing->enter();
+}
+
+}  // namespace
+
 void Engine::submit(OpNode& op) {
   Impl& e = *impl_;
   if (e.is_orphan()) [[unlikely]] {
+    op.standing = nullptr;
     op.type->destroy(op);
     op.free_deps();
     delete &op;
     Impl::throw_orphan();
   }
-  Dep* deps = op.deps;
-  const size_t fresh = op.num_fresh, given = op.num_deps - fresh;
-  const size_t n = sort_and_merge(deps, given);  // that others know as well
-  if (n != given) std::copy_n(deps + given, fresh, deps + n);
-  op.num_deps = uint16_t(n + fresh);
-  op.pending.store(uint32_t(n) + 1, std::memory_order_relaxed);
   const Limits* limits = active_limits();
   if (limits && limits->stop_token().stop_possible()) [[unlikely]] {
     limits->retain();
@@ -192,19 +209,31 @@ void Engine::submit(OpNode& op) {
     e.profiler.record({op.label.name, "push", now, now + 1, op.label.scope, op.label.site, sequence});
   }
 
-  for (size_t i = n; i < n + fresh; ++i) {
+  size_t n = lock_accesses(op);
+  if (op.standing && !enter_standing_read(op, n)) [[unlikely]] {
+    for (size_t i = 0; i < n; ++i) op.deps[i].var()->unlock();
+    op.read_one_by_one();
+    n = lock_accesses(op);
+  }
+  Dep* const deps = op.deps;
+  for (size_t i = n; i < op.num_deps; ++i) {
     deps[i].op = &op;
     deps[i].var()->begin_first_write();
   }
-  for (size_t i = 0; i < n; ++i) deps[i].var()->lock();
+  op.pending.store(uint32_t(n) + 1, std::memory_order_relaxed);
   uint32_t granted = 1;
+  StandingRead* ended = nullptr;
   for (size_t i = 0; i < n; ++i) {
+    Var& var = *deps[i].var();
+    if (deps[i].is_write() && var.has_standing_reads()) [[unlikely]]
+      StandingRead::end_all_at(var, ended);
     deps[i].op = &op;
-    granted += deps[i].var()->append(deps[i]);
+    granted += var.append(deps[i]);
   }
   for (size_t i = 0; i < n; ++i) deps[i].var()->unlock();
   // granted everywhere: no queue holds the operation, nobody else can lower its count
   bool is_ready = granted == n + 1 || op.pending.fetch_sub(granted, std::memory_order_acq_rel) == granted;
+  StandingRead::give_back_all(ended, [&](Dep* list) { e.grant_all(list); });  // this operation may be gone then
 
   if (e.threads == 0) {
     if (!is_ready) return;
@@ -446,6 +475,15 @@ OpNode* Engine::Impl::finish(OpNode& op) {
   }
   const bool counted = op.counted;
   const uint64_t sequence = op.sequence;
+  if (op.standing) {
+    op.standing->leave([&](Dep* list) {
+      for (Dep* g = list; g;) {
+        Dep* following = g->next;
+        granted(*g->op, next, sequence);
+        g = following;
+      }
+    });
+  }
   op.type->destroy(op);
   if (op.limits) [[unlikely]]
     op.limits->release();

@@ -1,15 +1,18 @@
 // An operation in flight: its accesses and its body, in one pooled block.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstddef>
 #include <new>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
 #include "kaon/engine/block_pool.h"
 #include "kaon/engine/limits.h"
 #include "kaon/engine/run_context.h"
+#include "kaon/engine/standing_read.h"
 #include "kaon/engine/var.h"
 
 namespace kaon {
@@ -68,6 +71,7 @@ struct OpNode : OpBase {
   uint64_t sequence = 0;
   OpLabel label;
   const Limits* limits = nullptr;  // counted; only where they can stop the operation
+  StandingRead* standing = nullptr;  // reads besides the accesses; the body keeps it alive
   alignas(16) std::byte payload[payload_bytes];
 
   // Room for `count` accesses. Throws ValueError beyond 65535.
@@ -81,6 +85,28 @@ struct OpNode : OpBase {
   }
   void free_deps() noexcept {
     if (reserved_deps > inline_deps) pool_free(deps, reserved_deps * sizeof(Dep));
+  }
+
+  // The reads of `standing` as accesses, where that cannot be entered. Those of num_fresh stay the last.
+  void read_one_by_one() {
+    const std::span<Var* const> vars = standing->vars();
+    Dep* const before = deps;
+    const uint16_t count = num_deps, reserved = reserved_deps;
+    reserve_deps(count + vars.size());
+    std::move_backward(before + count - num_fresh, before + count, deps + num_deps);
+    if (before != deps) std::copy_n(before, count - num_fresh, deps);
+    for (size_t i = 0; i < vars.size(); ++i) deps[count - num_fresh + i].set(*vars[i], AccessMode::read);
+    if (reserved > inline_deps) pool_free(before, reserved * sizeof(Dep));
+    standing = nullptr;
+  }
+
+  // How it accesses the var, if it does.
+  std::optional<AccessMode> access_to(const Var& var) const noexcept {
+    for (int i = 0; i < num_deps; ++i) {
+      if (deps[i].var() == &var) return deps[i].mode();
+    }
+    if (standing && standing->has(var)) return AccessMode::read;
+    return std::nullopt;
   }
 
   static void* operator new(size_t bytes) { return pool_allocate(bytes); }

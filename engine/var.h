@@ -114,6 +114,19 @@ class Var {
     return at != nullptr;
   }
 
+  // Reads that last (engine/standing_read.h). The caller holds the lock.
+  bool can_begin_standing_read() const noexcept { return is_readable() && !error_ && num_standing_ < UINT8_MAX; }
+  void begin_standing_read() noexcept { ++active_, ++num_standing_; }
+  bool has_standing_reads() const noexcept { return num_standing_ != 0; }
+  // Ends one of them. Returns and does as complete().
+  Dep* end_standing_read() noexcept {
+    lock();
+    --active_, --num_standing_;
+    Dep* granted = grant();
+    unlock();
+    return granted;
+  }
+
   // No write is running or queued. The caller holds the lock.
   bool is_readable() const noexcept { return active_ >= 0 && !tail_; }
   // Nothing is running or queued. The caller holds the lock.
@@ -163,6 +176,7 @@ class Var {
 
   SpinLock lock_;
   DerivedState derived_ = DerivedState::none;
+  uint8_t num_standing_ = 0;  // of the readers that run
   int32_t active_ = 0;   // -1: one writer runs; n: n readers run
   Dep* head_ = nullptr;  // meaningless while tail_ is null
   Dep* tail_ = nullptr;

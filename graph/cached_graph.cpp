@@ -224,6 +224,7 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
     if (!padded) return text;
     return text + "--- pad_rows\n" + pad_rows(passes::run(trace(), passes), num_data, has_rows).str();
   };
+  if (program_.defined()) options.num_data = num_data_;
   options.verify = options_.verify;
   if (options_.verify > 0) options.program = std::make_shared<const Graph>(passes::program(trace(), passes));
   return IntrusivePtr<ExecutionPlan>(new ExecutionPlan(std::move(graph), options));

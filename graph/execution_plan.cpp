@@ -60,13 +60,18 @@ ExecutionPlan::ExecutionPlan(Graph graph, const PlanOptions& options, std::optio
     }
   }
   prepare_capture();
-  if (options_.verify <= 0) return;
-  verification_ = std::make_unique<Verification>(*options_.program, graph_, options_.training, options_.exact);
-  to_verify_ = options_.verify;
-  for (Phase phase : {Phase::forward, Phase::backward}) {
-    for (size_t i = 0; i < graph_.inputs.size(); ++i) {
-      if (verification_->reads_input(phase, i)) read_in_[size_t(phase)][i] = true;
+  if (options_.verify > 0) {
+    verification_ = std::make_unique<Verification>(*options_.program, graph_, options_.training, options_.exact);
+    to_verify_ = options_.verify;
+    for (Phase phase : {Phase::forward, Phase::backward}) {
+      for (size_t i = 0; i < graph_.inputs.size(); ++i) {
+        if (verification_->reads_input(phase, i)) read_in_[size_t(phase)][i] = true;
+      }
     }
+  }
+  const bool stay_as_they_are = options_.num_data && !options_.training && !mutates_;
+  for (size_t i = 0; stay_as_they_are && options_.device.type == DeviceType::cpu && i < graph_.inputs.size(); ++i) {
+    if (i >= *options_.num_data && read_in_[0][i]) parameters_.push_back(uint32_t(i));
   }
 }
 
@@ -178,6 +183,7 @@ struct PlanCall {
   IntrusivePtr<Chunk> saved;  // when defined: what the arena holds to begin with is copied from here
   RandomKey key;
   IntrusivePtr<Shadow> shadow;  // null: not verified
+  IntrusivePtr<ParametersRead> parameters;  // defined: it, not the call, keeps these arrays
   uint32_t num_arrays;
   Phase phase;
   bool is_last;  // nothing reads the arena after this
@@ -199,6 +205,9 @@ struct PlanCall {
   }
   static void destroy(OpNode& op) noexcept {
     PlanCall* c = &of(op);
+    if (c->parameters) {
+      for (const uint32_t i : c->plan->parameters_) c->arrays()[i] = nullptr;
+    }
     for (uint32_t i = 0; i < c->num_arrays; ++i) {
       if (ArrayNode* a = c->arrays()[i]) a->release();
     }
@@ -218,19 +227,63 @@ constexpr OpType gpu_plan_call_type{
     }};
 }
 
+ExecutionPlan::~ExecutionPlan() {
+  if (parameters_read_) parameters_read_->end();
+}
+
+// Worth it where nobody writes to them for a while: begun when some calls have found the same arrays, and no write has
+// ended it meanwhile.
+IntrusivePtr<ParametersRead> ExecutionPlan::read_parameters(std::span<const NDArray* const> inputs) {
+  constexpr int calls_enough = 4;
+  if (parameters_.size() < 2) return {};
+  IntrusivePtr<ParametersRead> old;  // ended when the lock is given back
+  {
+    std::lock_guard lock(lock_);
+    bool are_same = !last_parameters_.empty();
+    for (size_t i = 0; i < parameters_.size() && are_same; ++i) {
+      are_same = last_parameters_[i] == inputs[parameters_[i]]->ptr().get();
+    }
+    if (are_same && parameters_read_ && !parameters_read_->has_ended()) return parameters_read_;
+    if (parameters_read_) calls_alike_ = 0;
+    old = std::exchange(parameters_read_, {});
+    if (are_same && ++calls_alike_ >= calls_enough) {
+      calls_alike_ = 0;
+      IntrusivePtr<ParametersRead> read(new ParametersRead);
+      std::vector<Var*> vars;
+      for (const uint32_t i : parameters_) {
+        read->arrays.push_back(*inputs[i]);
+        vars.push_back(&read->arrays.back().node().chunk->var);
+      }
+      if (read->begin(std::move(vars))) parameters_read_ = read;
+    } else if (!are_same) {
+      calls_alike_ = 0;
+      last_parameters_.clear();
+      for (const uint32_t i : parameters_) last_parameters_.push_back(inputs[i]->ptr().get());
+    }
+    if (parameters_read_) return parameters_read_;
+  }
+  if (old) old->end();
+  return {};
+}
+
 void ExecutionPlan::push(const Submission& s, const OpLabel& label) {
   PlanRun& run = s.run;
   const Phase phase = s.phase;
   uint32_t n = uint32_t(graph_.inputs.size() + graph_.outputs.size());
   auto* call = new (pool_allocate(PlanCall::bytes(n)))
-      PlanCall{IntrusivePtr<ExecutionPlan>(this), &run, run.arena, s.saved, s.key, s.shadow, n, phase, s.is_last};
+      PlanCall{IntrusivePtr<ExecutionPlan>(this), &run, run.arena, s.saved, s.key, s.shadow, s.parameters, n, phase,
+               s.is_last};
   std::fill_n(call->arrays(), n, nullptr);
   auto* op = new OpNode;
   *reinterpret_cast<PlanCall**>(op->payload) = call;
   op->type = options_.device.type == DeviceType::gpu ? &gpu_plan_call_type : &plan_call_type;
   op->label = label;
   op->transactional = mutates_ && phase == Phase::forward;
-  op->reserve_deps(n + 2);
+  op->reserve_deps(n + 2 - (s.parameters ? parameters_.size() : 0));
+  op->standing = s.parameters.get();
+  if (s.parameters) {
+    for (const uint32_t i : parameters_) call->arrays()[i] = &s.inputs[i]->node();
+  }
   size_t d = 0;
   auto add = [&](uint32_t at, const NDArray& a, AccessMode mode) {
     ArrayNode& node = a.node();
@@ -238,7 +291,8 @@ void ExecutionPlan::push(const Submission& s, const OpLabel& label) {
     call->arrays()[at] = &node;
     op->deps[d++].set(node.chunk->var, mode);
   };
-  for (uint32_t i = 0; i < s.inputs.size(); ++i) {
+  const size_t by_themselves = s.parameters ? *options_.num_data : s.inputs.size();
+  for (uint32_t i = 0; i < by_themselves; ++i) {
     bool updates = mutated_[i] && phase == Phase::forward;
     if (read_in_[size_t(phase)][i]) add(i, *s.inputs[i], updates ? AccessMode::update : AccessMode::read);
   }
@@ -271,7 +325,8 @@ PlanRun& ExecutionPlan::forward(std::span<const NDArray* const> inputs, std::spa
         .results = outputs,
         .key = key,
         .shadow = std::move(shadow),
-        .is_last = !lease},
+        .is_last = !lease,
+        .parameters = lease ? IntrusivePtr<ParametersRead>() : read_parameters(inputs)},
        label);
   if (!lease) end_lease(run);
   return run;

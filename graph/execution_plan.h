@@ -47,6 +47,12 @@ struct PlanOptions {
   std::string refusal{};                         // why there is no backward, though gradients were wanted
   int verify = 0;  // so many calls, with their backwards, are compared with the imperative run of
   std::shared_ptr<const Graph> program{};  // what the graph is to compute: passes::program()
+  std::optional<size_t> num_data{};  // the inputs after these are parameters; unset: nobody knows
+};
+
+// The parameters of a plan, read by call after call.
+struct ParametersRead final : StandingRead {
+  std::vector<NDArray> arrays;
 };
 
 struct PlanCall;
@@ -56,6 +62,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
  public:
   // All shapes of the graph must be known. Without `memory`: as plan_memory() has it.
   ExecutionPlan(Graph graph, const PlanOptions& options, std::optional<MemoryPlan> memory = {});
+  ~ExecutionPlan();
 
   // Pushes the forward nodes as one operation and makes the forward outputs. With `lease` the run is kept for the
   // backward, until end_lease. With a shadow what both compute is compared; the first difference is the operation's
@@ -139,6 +146,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
     RandomKey key{};
     IntrusivePtr<Shadow> shadow{};
     bool is_last;  // nothing reads the arena after this
+    IntrusivePtr<ParametersRead> parameters{};  // defined: what these inputs are read under
   };
   struct Half {
     std::vector<Step> steps;
@@ -160,6 +168,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   PlanRun& acquire();  // until end_lease()
   // rows: of the call, where the plan is padded.
   void make_arrays(size_t first, Device device, std::span<NDArray> arrays, int64_t rows = 0) const;
+  IntrusivePtr<ParametersRead> read_parameters(std::span<const NDArray* const> inputs);
   void push(const Submission& s, const OpLabel& label);
   void spare_finished(OpNode& op, const PlanCall& call, const Node& failing) const;
   void execute(OpNode& op, PlanCall& call, RunContext& context) const;
@@ -196,6 +205,10 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   mutable Choices choices_[2];
   mutable std::atomic<uint64_t> graph_launches_{0};
   std::vector<std::unique_ptr<PlanRun>> runs_;  // by arena; null: not used yet
+  std::vector<uint32_t> parameters_;            // inputs that a forward reads and does not update
+  std::vector<const ArrayNode*> last_parameters_;      // of the last call, only compared
+  int calls_alike_ = 0;                                // with these, since the last write that was noticed
+  IntrusivePtr<ParametersRead> parameters_read_;       // null, or begun
 };
 
 }  // namespace kaon

@@ -99,6 +99,11 @@ class GradContext {
   virtual void set(int i, NDArray gradient) = 0;     // not called: no gradient flows to input i
 };
 
+// Takes any attribute: what `fields` is called with to see whether it is there.
+struct AnyField {
+  void operator()(std::string_view name, auto member, bool is_required = false) const;
+};
+
 // An operator: a default-constructible aggregate with traits, fields and infer. fields(field) calls
 // field(name in files, pointer to member[, is it required?]) for each attribute. run_cpu(const T&, KernelContext&)
 // is found by argument lookup. `int num_inputs() const` says how many inputs this attribute set takes when
@@ -106,7 +111,7 @@ class GradContext {
 template <class T>
 concept Op = std::default_initializable<T> && requires(const T& op, InferContext& infer, KernelContext& kernel) {
   { T::traits } -> std::convertible_to<const OpTraits&>;
-  T::fields([](auto&&...) {});
+  T::fields(AnyField());
   op.infer(infer);
   run_cpu(op, kernel);
 };

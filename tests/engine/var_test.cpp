@@ -309,6 +309,8 @@ TEST_CASE("engine: of what an operation makes ready the highest priority runs fi
     CHECK(order == std::vector<int>{0, 1, 2});
 
     order.clear();
+    Gate until_all_are_pushed;
+    engine.push({write(chain)}, [&](RunContext&) { until_all_are_pushed.wait(); });
     for (int i = 10; i < 16; ++i) {  // runs through, each the successor of the one before
       auto body = [&, i](RunContext&) {
         order.push_back(i);
@@ -318,6 +320,7 @@ TEST_CASE("engine: of what an operation makes ready the highest priority runs fi
       };
       engine.push({update(chain)}, body, {.priority = i < 14 ? Priority::normal : Priority::low});
     }
+    until_all_are_pushed.open();
     engine.wait_all();
     REQUIRE(order.size() == 9);
     CHECK(std::vector<int>(order.begin(), order.begin() + 4) == std::vector<int>{10, 11, 12, 0});

@@ -175,7 +175,7 @@ const Sizes all_sizes[] = {
 
 }  // namespace
 
-TEST_CASE("autotune: every variant of a convolution and its gradients computes the same", "[graph]") {
+TEST_CASE("autotune: every variant of a convolution and its gradients computes the same", "[arithmetic]") {
   size_t ran = 0, with_winograd = 0, with_patches = 0;
   for (const Sizes& s : all_sizes) {
     INFO(s.x.str());

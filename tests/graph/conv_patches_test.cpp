@@ -42,7 +42,7 @@ std::vector<NDArray> results(const Sizes& s, DType type) {
 
 }  // namespace
 
-TEST_CASE("convolution by patches: gradients equal those in float64, on any number of threads", "[graph]") {
+TEST_CASE("convolution by patches: gradients equal those in float64, on any number of threads", "[arithmetic]") {
   for (const Sizes& s : all_sizes) {
     INFO(s.x.str() << ", " << s.weight().str());
     const std::vector<NDArray> exact = results(s, DType::float64);

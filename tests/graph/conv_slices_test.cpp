@@ -28,7 +28,7 @@ const Sizes all_sizes[] = {{{1, 64, 30, 30}, {128, 64, 3, 3}},
 
 }  // namespace
 
-TEST_CASE("convolution in slices: equals float64, and the batch has no influence", "[graph]") {
+TEST_CASE("convolution in slices: equals float64, and the batch has no influence", "[arithmetic]") {
   for (const Sizes& s : all_sizes) {
     const int filters = int(s.w[0]);
     auto convolve = [&](const NDArray& x, const NDArray& w, const NDArray& b) {
@@ -46,7 +46,7 @@ TEST_CASE("convolution in slices: equals float64, and the batch has no influence
   }
 }
 
-TEST_CASE("convolution in slices: planned with all that is fused equals imperative", "[graph]") {
+TEST_CASE("convolution in slices: planned with all that is fused equals imperative", "[arithmetic]") {
   for (const Sizes& s : all_sizes) {
     const int64_t filters = s.w[0];
     for (int64_t batch : {1, 2}) {

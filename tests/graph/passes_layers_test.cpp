@@ -91,7 +91,7 @@ TEST_CASE("Fused: its text is read back; a call with it is refused") {
                     Contains("[Convolution] __fused__"));
 }
 
-TEST_CASE("layers: Convolution, BatchNorm, sum and activation are one node") {
+TEST_CASE("layers: Convolution, BatchNorm, sum and activation are one node", "[arithmetic]") {
   const Variables v;
   for (const Case& c : convolutions()) {
     for (DType t : {DType::float32, DType::float64, DType::float16}) {

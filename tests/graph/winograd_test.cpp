@@ -68,7 +68,7 @@ std::vector<NDArray> hard_cases(const Shape& shape, uint32_t seed) {
 
 }  // namespace
 
-TEST_CASE("winograd: the error of a convolution stays within its bound", "[graph]") {
+TEST_CASE("winograd: the error of a convolution stays within its bound", "[arithmetic]") {
   if (!machine_has_winograd()) return skip("oneDNN has no Winograd convolutions for this processor");
   double worst = 0;
   for (const Sizes& s : all_sizes) {

@@ -1,0 +1,87 @@
+#include "kaon/engine/standing_read.h"
+
+#include <algorithm>
+#include <functional>
+#include <mutex>
+#include <unordered_map>
+
+#include "kaon/engine/engine_impl.h"
+
+namespace kaon {
+namespace {
+
+// Which of them stand at a var: looked up by writes that find some there.
+struct Registry {
+  std::mutex mutex;  // taken under the locks of vars
+  std::unordered_multimap<const Var*, StandingRead*> at;
+};
+Registry& registry() {
+  static auto* all = new Registry;  // never destroyed: static nets outlive main
+  return *all;
+}
+
+}  // namespace
+
+bool StandingRead::begin(std::vector<Var*> vars) {
+  std::sort(vars.begin(), vars.end(), std::less<>());
+  vars.erase(std::unique(vars.begin(), vars.end()), vars.end());
+  vars_ = std::move(vars);
+  for (Var* v : vars_) v->lock();
+  const bool begins = std::all_of(vars_.begin(), vars_.end(), [](Var* v) { return v->can_begin_standing_read(); });
+  if (begins) {
+    std::lock_guard lock(registry().mutex);
+    for (Var* v : vars_) {
+      v->begin_standing_read();
+      registry().at.emplace(v, this);
+    }
+  }
+  for (Var* v : vars_) v->unlock();
+  if (!begins) state_.store(ended, std::memory_order_release);
+  return begins;
+}
+
+bool StandingRead::has(const Var& var) const noexcept {
+  return std::binary_search(vars_.begin(), vars_.end(), &var, std::less<>());
+}
+
+void StandingRead::give_back(FunctionRef<void(Dep*)> granted) {
+  {
+    std::lock_guard lock(registry().mutex);
+    for (Var* v : vars_) {
+      auto [at, end] = registry().at.equal_range(v);
+      registry().at.erase(std::find_if(at, end, [&](const auto& entry) { return entry.second == this; }));
+    }
+  }
+  for (Var* v : vars_) {
+    if (Dep* list = v->end_standing_read()) granted(list);
+  }
+}
+
+void StandingRead::end() {
+  if (!mark_ended()) return;
+  give_back([](Dep* list) { Engine::current().impl()->grant_all(list); });
+}
+
+void StandingRead::end_all_at(const Var& var, StandingRead*& to_give_back) {
+  std::lock_guard lock(registry().mutex);
+  auto [at, end] = registry().at.equal_range(&var);
+  for (; at != end; ++at) {
+    StandingRead* s = at->second;
+    s->retain();  // before the mark: its owner may let go of one that has ended
+    if (s->mark_ended()) {
+      s->next_ = std::exchange(to_give_back, s);
+    } else {
+      s->release();  // somebody else has a reference until he has given the grants back
+    }
+  }
+}
+
+void StandingRead::give_back_all(StandingRead* list, FunctionRef<void(Dep*)> granted) {
+  while (list) {
+    StandingRead* s = std::exchange(list, list->next_);
+    s->give_back(granted);
+    s->release();
+  }
+}
+
+}  // namespace kaon
