@@ -195,23 +195,24 @@ void call_traced(BlockNode& block, std::span<const NDArray* const> inputs, Trace
   check_own(block);
   bool training = thread_context().training;
   std::shared_ptr<CachedGraph> graph;
-  constexpr size_t few = 32;
-  NDArray some[few];
-  std::vector<NDArray, PoolAllocator<NDArray>> many;
-  NDArray* parameters = some;
-  size_t num_parameters = 0;
+  constexpr size_t few = 40;
+  const NDArray* some[few];
+  std::vector<const NDArray*, PoolAllocator<const NDArray*>> many;
+  const NDArray** all = some;  // inputs and parameters
+  size_t total = 0;
   auto take_existing = [&] {
     std::lock_guard guard(block.lock);
     for (BlockNode::Trace& t : block.traces) {
       if (!fits(t, inputs, training)) continue;
       t.used = ++block.clock;
       graph = t.graph;
-      num_parameters = t.parameters.size();
-      if (num_parameters > few) {
-        many.resize(num_parameters);
-        parameters = many.data();
+      total = inputs.size() + t.parameters.size();
+      if (total > few) {
+        many.resize(total);
+        all = many.data();
       }
-      for (size_t i = 0; i < num_parameters; ++i) parameters[i] = t.parameters[i].data();
+      const NDArray** next = std::copy(inputs.begin(), inputs.end(), all);
+      for (const Parameter& p : t.parameters) *next++ = &p.array();
       return true;
     }
     return false;
@@ -228,16 +229,6 @@ void call_traced(BlockNode& block, std::span<const NDArray* const> inputs, Trace
       take_existing();
     }
   }
-  const NDArray* few_pointers[few + 8];
-  std::vector<const NDArray*, PoolAllocator<const NDArray*>> many_pointers;
-  size_t total = inputs.size() + num_parameters;
-  const NDArray** all = few_pointers;
-  if (total > few + 8) {
-    many_pointers.resize(total);
-    all = many_pointers.data();
-  }
-  std::copy(inputs.begin(), inputs.end(), all);
-  for (size_t i = 0; i < num_parameters; ++i) all[inputs.size() + i] = &parameters[i];
   // Verifying traces again rather than running hybrid_forward on arrays: that would draw numbers and update statistics,
   // and the program is what the plan's imperative run computes. Two traces name the operator that differs, whatever its
   // value. What hybrid_forward does on arrays alone, by their C++ type, is not seen.

@@ -109,7 +109,7 @@ void Parameter::finish_deferred() {
   n.deferred = false;
 }
 
-NDArray Parameter::data() const {
+const NDArray& Parameter::array() const {
   Node& n = node();
   if (!n.data.defined()) {
     throw StateError(

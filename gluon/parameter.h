@@ -47,7 +47,9 @@ class Parameter {
   // initialized parameter keeps its values unless force_reinit, and when this throws: ValueError for an initializer
   // that does not suit the shape.
   void initialize(const init::Initializer& init = init::Uniform(), Device device = Device(), bool force_reinit = false);
-  NDArray data() const;  // throws StateError when not initialized, naming it and what to call
+  NDArray data() const { return array(); }
+  // Throws StateError when not initialized, naming it and what to call. Until it is given another one.
+  const NDArray& array() const;
   NDArray grad() const;  // throws StateError when there is none
   void zero_grad();
   void set_data(const NDArray& values);          // checks shape and dtype; initializes

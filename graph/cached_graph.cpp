@@ -348,15 +348,16 @@ void CachedGraph::call(std::span<const NDArray* const> inputs, std::span<NDArray
   if (autograd::is_recording()) {
     for (const NDArray* a : inputs) recorded = recorded || autograd::wants_gradient(*a);
   }
+  Engine& engine = inputs.empty() ? Engine::current() : inputs[0]->engine();
+  const Device device = inputs.empty() ? Device() : inputs[0]->device();
   for (const NDArray* a : inputs) {
-    if (a->device() != inputs[0]->device()) {
-      throw DeviceError(fmt::format("[{}] all inputs must be on one device, got {} and {}", name_,
-                                    inputs[0]->device().str(), a->device().str()));
+    if (a->device() != device) {
+      throw DeviceError(fmt::format("[{}] all inputs must be on one device, got {} and {}", name_, device.str(),
+                                    a->device().str()));
     }
-    if (&a->engine() != &inputs[0]->engine())
-      throw DeviceError(fmt::format("[{}] inputs belong to different engines", name_));
+    if (&a->engine() != &engine) throw DeviceError(fmt::format("[{}] inputs belong to different engines", name_));
   }
-  EngineScope scope(inputs.empty() ? Engine::current() : inputs[0]->engine());
+  EngineScope scope(engine);
   IntrusivePtr<ExecutionPlan> plan = find(inputs, update_ || autograd::is_training(), recorded);
   OpLabel label{name_, site, thread_context().scope};
   for (NDArray& o : outputs) o = NDArray();

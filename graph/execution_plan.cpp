@@ -69,10 +69,7 @@ ExecutionPlan::ExecutionPlan(Graph graph, const PlanOptions& options, std::optio
       }
     }
   }
-  const bool stay_as_they_are = options_.num_data && !options_.training && !mutates_;
-  for (size_t i = 0; stay_as_they_are && options_.device.type == DeviceType::cpu && i < graph_.inputs.size(); ++i) {
-    if (i >= *options_.num_data && read_in_[0][i]) parameters_.push_back(uint32_t(i));
-  }
+  find_parameters();
 }
 
 void ExecutionPlan::add_step(uint32_t number) {
@@ -164,16 +161,6 @@ void ExecutionPlan::give_back_unused(const PlanRun& run) {
   if (!options_.keep_arenas) options_.arenas->give_back_unused(run.number);
 }
 
-void ExecutionPlan::make_arrays(size_t first, Device device, std::span<NDArray> arrays, int64_t rows) const {
-  for (size_t i = 0; i < arrays.size(); ++i) {
-    if (arrays[i].defined()) continue;
-    const ValueId v = graph_.outputs[first + i];
-    TensorMeta m = graph_.meta(v);
-    if (options_.padded && graph_.nodes[v.node].op == &TakeRows::def) m.shape[0] = rows;
-    arrays[i] = NDArray::empty(m.shape, m.dtype, device);
-  }
-}
-
 // The arguments of one submission, in one pooled block: {PlanCall, arrays...}. Arrays: inputs, forward outputs,
 // gradients; null where this phase uses none.
 struct PlanCall {
@@ -205,12 +192,13 @@ struct PlanCall {
   }
   static void destroy(OpNode& op) noexcept {
     PlanCall* c = &of(op);
-    if (c->parameters) {
-      for (const uint32_t i : c->plan->parameters_) c->arrays()[i] = nullptr;
-    }
-    for (uint32_t i = 0; i < c->num_arrays; ++i) {
-      if (ArrayNode* a = c->arrays()[i]) a->release();
-    }
+    const auto release = [c](size_t first, size_t last) {
+      for (size_t i = first; i < last; ++i) {
+        if (ArrayNode* a = c->arrays()[i]) a->release();
+      }
+    };
+    release(0, c->parameters ? *c->plan->options_.num_data : c->num_arrays);
+    if (c->parameters) release(c->plan->graph_.inputs.size(), c->num_arrays);
     // it has failed, or never run, or what it saved has lost its backward meanwhile
     if (!c->has_given_back) c->plan->give_back_unused(*c->run);
     size_t size = bytes(c->num_arrays);
@@ -225,45 +213,6 @@ constexpr OpType gpu_plan_call_type{
     .run = PlanCall::execute, .destroy = PlanCall::destroy, .strand = [](const OpNode& op) noexcept -> size_t {
       return (*reinterpret_cast<PlanCall* const*>(op.payload))->arena->device.index;
     }};
-}
-
-ExecutionPlan::~ExecutionPlan() {
-  if (parameters_read_) parameters_read_->end();
-}
-
-// Worth it where nobody writes to them for a while: begun when some calls have found the same arrays, and no write has
-// ended it meanwhile.
-IntrusivePtr<ParametersRead> ExecutionPlan::read_parameters(std::span<const NDArray* const> inputs) {
-  constexpr int calls_enough = 4;
-  if (parameters_.size() < 2) return {};
-  IntrusivePtr<ParametersRead> old;  // ended when the lock is given back
-  {
-    std::lock_guard lock(lock_);
-    bool are_same = !last_parameters_.empty();
-    for (size_t i = 0; i < parameters_.size() && are_same; ++i) {
-      are_same = last_parameters_[i] == inputs[parameters_[i]]->ptr().get();
-    }
-    if (are_same && parameters_read_ && !parameters_read_->has_ended()) return parameters_read_;
-    if (parameters_read_) calls_alike_ = 0;
-    old = std::exchange(parameters_read_, {});
-    if (are_same && ++calls_alike_ >= calls_enough) {
-      calls_alike_ = 0;
-      IntrusivePtr<ParametersRead> read(new ParametersRead);
-      std::vector<Var*> vars;
-      for (const uint32_t i : parameters_) {
-        read->arrays.push_back(*inputs[i]);
-        vars.push_back(&read->arrays.back().node().chunk->var);
-      }
-      if (read->begin(std::move(vars))) parameters_read_ = read;
-    } else if (!are_same) {
-      calls_alike_ = 0;
-      last_parameters_.clear();
-      for (const uint32_t i : parameters_) last_parameters_.push_back(inputs[i]->ptr().get());
-    }
-    if (parameters_read_) return parameters_read_;
-  }
-  if (old) old->end();
-  return {};
 }
 
 void ExecutionPlan::push(const Submission& s, const OpLabel& label) {
@@ -503,7 +452,10 @@ void ExecutionPlan::run(OpNode& op, PlanCall& call, RunContext& context) const {
   void* base = run.arena->ensure(memory_.arena_bytes);
   place(run, base);
   const Half& half = halves_[size_t(call.phase)];
-  for (const External& e : half.externals) {
+  // parameters that nobody has been able to write to lie where they lay
+  const uint64_t parameters = op.standing ? call.parameters->number : 0;
+  const bool are_shown = parameters != 0 && run.parameters == parameters;
+  for (const External& e : std::span(half.externals).first(are_shown ? half.num_others : half.externals.size())) {
     ArrayNode* a = call.arrays()[e.place == Place::input ? e.index : graph_.inputs.size() + e.index];
     views[e.view].data = a->data();
     if (e.has_rows) views[e.view].shape = a->shape;
@@ -511,6 +463,7 @@ void ExecutionPlan::run(OpNode& op, PlanCall& call, RunContext& context) const {
     const bool is_stable = e.place == Place::input && !mutated_[e.index];
     if (!run.sources.empty()) run.sources[e.view] = is_stable ? Source{a->chunk.get(), a->offset} : Source();
   }
+  run.parameters = parameters;
   const IntrusivePtr<Shadow> shadow = call.begin_shadow(graph_.inputs.size());
   const Step* failed = nullptr;
   try {

@@ -24,6 +24,7 @@ struct PlanRun {
   const void* base = nullptr;  // of the arena when `views` were last pointed into it
   std::vector<TensorView> views;
   std::vector<Source> sources;  // by view, when predicting
+  uint64_t parameters = 0;      // the number of the standing read whose arrays `views` show; 0: of none
   std::vector<std::unique_ptr<KernelState>> states;
   RandomKey key{};  // of the numbers that the last forward drew
   IntrusivePtr<Shadow> shadow;  // of a leased forward that is verified, for its backward
@@ -53,6 +54,10 @@ struct PlanOptions {
 // The parameters of a plan, read by call after call.
 struct ParametersRead final : StandingRead {
   std::vector<NDArray> arrays;
+  const uint64_t number = ++last_number;  // from 1
+
+ private:
+  static inline std::atomic<uint64_t> last_number{0};
 };
 
 struct PlanCall;
@@ -150,7 +155,8 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   };
   struct Half {
     std::vector<Step> steps;
-    std::vector<External> externals;
+    std::vector<External> externals;  // parameters last
+    size_t num_others = 0;            // of these, that are not
     std::vector<std::vector<uint32_t>> branches;  // as Graph::branches, of steps
     bool is_captured = false;                     // on a GPU, as one graph
     std::vector<HalfArray> arrays;                // then
@@ -168,6 +174,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   PlanRun& acquire();  // until end_lease()
   // rows: of the call, where the plan is padded.
   void make_arrays(size_t first, Device device, std::span<NDArray> arrays, int64_t rows = 0) const;
+  void find_parameters();
   IntrusivePtr<ParametersRead> read_parameters(std::span<const NDArray* const> inputs);
   void push(const Submission& s, const OpLabel& label);
   void spare_finished(OpNode& op, const PlanCall& call, const Node& failing) const;

@@ -1,0 +1,73 @@
+// The arrays of a plan's calls: results, which are made, and parameters, which stay from call to call.
+#include <algorithm>
+#include <mutex>
+#include <utility>
+
+#include "kaon/graph/bucket.h"
+#include "kaon/graph/execution_plan.h"
+
+namespace kaon {
+
+void ExecutionPlan::make_arrays(size_t first, Device device, std::span<NDArray> arrays, int64_t rows) const {
+  for (size_t i = 0; i < arrays.size(); ++i) {
+    if (arrays[i].defined()) continue;
+    const ValueId v = graph_.outputs[first + i];
+    TensorMeta m = graph_.meta(v);
+    if (options_.padded && graph_.nodes[v.node].op == &TakeRows::def) m.shape[0] = rows;
+    arrays[i] = NDArray::empty(m.shape, m.dtype, device);
+  }
+}
+
+void ExecutionPlan::find_parameters() {
+  if (!options_.num_data || options_.training || mutates_ || options_.device.type != DeviceType::cpu) return;
+  for (size_t i = *options_.num_data; i < graph_.inputs.size(); ++i) {
+    if (read_in_[0][i]) parameters_.push_back(uint32_t(i));
+  }
+  for (Half& half : halves_) {
+    const auto others = std::stable_partition(half.externals.begin(), half.externals.end(), [&](const External& e) {
+      return e.place != Place::input || !std::binary_search(parameters_.begin(), parameters_.end(), e.index);
+    });
+    half.num_others = size_t(others - half.externals.begin());
+  }
+}
+
+ExecutionPlan::~ExecutionPlan() {
+  if (parameters_read_) parameters_read_->end();
+}
+
+// Worth it where nobody writes to them for a while: begun when some calls have found the same arrays, and no write has
+// ended it meanwhile.
+IntrusivePtr<ParametersRead> ExecutionPlan::read_parameters(std::span<const NDArray* const> inputs) {
+  constexpr int calls_enough = 4;
+  if (parameters_.size() < 2) return {};
+  IntrusivePtr<ParametersRead> old;  // ended when the lock is given back
+  {
+    std::lock_guard lock(lock_);
+    bool are_same = !last_parameters_.empty();
+    for (size_t i = 0; i < parameters_.size() && are_same; ++i) {
+      are_same = last_parameters_[i] == inputs[parameters_[i]]->ptr().get();
+    }
+    if (are_same && parameters_read_ && !parameters_read_->has_ended()) return parameters_read_;
+    if (parameters_read_) calls_alike_ = 0;
+    old = std::exchange(parameters_read_, {});
+    if (are_same && ++calls_alike_ >= calls_enough) {
+      calls_alike_ = 0;
+      IntrusivePtr<ParametersRead> read(new ParametersRead);
+      std::vector<Var*> vars;
+      for (const uint32_t i : parameters_) {
+        read->arrays.push_back(*inputs[i]);
+        vars.push_back(&read->arrays.back().node().chunk->var);
+      }
+      if (read->begin(std::move(vars))) parameters_read_ = read;
+    } else if (!are_same) {
+      calls_alike_ = 0;
+      last_parameters_.clear();
+      for (const uint32_t i : parameters_) last_parameters_.push_back(inputs[i]->ptr().get());
+    }
+    if (parameters_read_) return parameters_read_;
+  }
+  if (old) old->end();
+  return {};
+}
+
+}  // namespace kaon
