@@ -3,10 +3,37 @@
 #include <omp.h>
 #include <time.h>
 
+#include <thread>
+
 #include "kaon/bench/common.h"
 
 namespace kaon::bench {
 namespace {
+
+// So many multiply-adds of floats in vectors as wide as the processor's, in chains enough to hide their latency.
+#if defined(__x86_64__)
+template <class Vector>
+[[gnu::always_inline]] inline void multiply_add(Vector (&sums)[16], Vector a) {
+#pragma GCC unroll 16
+  for (Vector& s : sums) asm volatile("vfmadd231ps %1, %1, %0" : "+v"(s) : "v"(a));
+}
+__attribute__((target("avx512f"))) void multiply_add_512(int64_t n) {
+  using Vector = float __attribute__((vector_size(64)));
+  Vector sums[16] = {}, a = {};
+  for (int64_t i = 0; i < n; i += 16 * 16) multiply_add(sums, a);
+}
+__attribute__((target("fma"))) void multiply_add_256(int64_t n) {
+  using Vector = float __attribute__((vector_size(32)));
+  Vector sums[16] = {}, a = {};
+  for (int64_t i = 0; i < n; i += 16 * 8) multiply_add(sums, a);
+}
+void multiply_add_registers(int64_t n) {
+  if (__builtin_cpu_supports("avx512f")) return multiply_add_512(n);
+  if (__builtin_cpu_supports("fma")) multiply_add_256(n);
+}
+#else
+void multiply_add_registers(int64_t) {}
+#endif
 
 using namespace dnnl;
 using tag = memory::format_tag;
@@ -156,6 +183,8 @@ void BarePrimitives::print_choices() const {
 
 void BarePrimitives::convolution(const Convolution& c, bool relu, int times, bool winograd) {
   const ConvolutionShapes shapes(c);
+  const int64_t out_size = (c.size + 2 * c.pad - c.kernel) / c.stride + 1;
+  multiply_adds_ += double(times * c.batch * c.out * out_size * out_size * c.in * c.kernel * c.kernel);
   const auto make = [&](tag t, algorithm how = algorithm::convolution_direct) {
     const auto p = shapes.forward(engine_, prop_kind::forward_inference, t, tag::any, with_relu(relu), how);
     return item(convolution_forward(p), p,
@@ -171,6 +200,16 @@ void BarePrimitives::convolution(const Convolution& c, bool relu, int times, boo
     candidates.emplace_back("Winograd", [&] { return make(tag::nChw16c, algorithm::convolution_winograd); });
   }
   add_fastest_of("convolution", candidates, times);
+}
+
+double BarePrimitives::run_multiply_adds() const {
+  std::vector<std::thread> threads;
+  return seconds([&] {
+    for (int t = 0; t < threads_; ++t) {
+      threads.emplace_back([this] { multiply_add_registers(int64_t(multiply_adds_ / threads_)); });
+    }
+    for (std::thread& t : threads) t.join();
+  });
 }
 
 void BarePrimitives::max_pooling(int64_t batch, int64_t channels, int64_t size) {

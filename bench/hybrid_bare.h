@@ -33,6 +33,8 @@ class BarePrimitives {
   void train_dense(int64_t batch, int64_t in, int64_t out, bool relu, bool backward_data);
 
   double run() const;          // seconds of all, one after the other
+  // Seconds of as many multiply-adds as the convolutions have, on registers alone: no direct kernel can be faster.
+  double run_multiply_adds() const;
   void print_choices() const;  // a comment line for each
 
  private:
@@ -56,6 +58,7 @@ class BarePrimitives {
 
   int threads_;
   std::vector<Item> items_;
+  double multiply_adds_ = 0;  // of the convolutions
   dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
   mutable dnnl::stream stream_{engine_};
 };

@@ -162,13 +162,16 @@ void resnet(int threads) {
                                   [&] { return seconds_per_call(hybrid, x, calls, Wait::each) * per_ms; },
                                   [&] { return seconds_per_call(autotuned, x, calls, Wait::each) * per_ms; },
                                   [&] { return seconds_per_call(winograd, x, calls, Wait::each) * per_ms; },
-                                  [&] { return seconds_per_call(both, x, calls, Wait::each) * per_ms; }});
+                                  [&] { return seconds_per_call(both, x, calls, Wait::each) * per_ms; },
+                                  [&] { return bare.run_multiply_adds() * per_ms; }});
     const std::string name = "resnet18_b" + std::to_string(n), t = on_threads(threads);
-    print(name + "_bare_convolutions" + t, r[0], "ms");
+    print(name + "_multiply_adds_alone" + t, r[8], "ms");
+    print(name + "_bare_convolutions" + t, r[0], "ms", name + "_multiply_adds_alone", r[8]);
     print(name + "_bare_convolutions_own_weights" + t, r[1], "ms", name + "_bare_convolutions", r[0]);
     print(name + "_imperative" + t, r[3], "ms", name + "_bare_convolutions", r[0]);
     print(name + "_hybridized" + t, r[4], "ms",
           {{name + "_bare_convolutions", r[0]},
+           {name + "_multiply_adds_alone", r[8]},
            {name + "_bare_convolutions_own_weights", r[1]},
            {name + "_imperative", r[3]}},
           1.15 * r[0].median);
