@@ -222,10 +222,13 @@ void call_traced(BlockNode& block, std::span<const NDArray* const> inputs, Trace
     if (!take_existing()) {  // another thread may have been faster
       BlockNode::Trace made = make_trace(block, inputs, trace, training);
       std::optional<BlockNode::Trace> leaving;
+      std::vector<std::shared_ptr<CachedGraph>> others;
       {
         std::lock_guard guard(block.lock);
+        for (const BlockNode::Trace& t : block.traces) others.push_back(t.graph);
         leaving = keep(block, std::move(made));
       }
+      for (const auto& other : others) other->forget_parameters();
       take_existing();
     }
   }

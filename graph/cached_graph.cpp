@@ -123,6 +123,15 @@ CachedGraph::Entry* CachedGraph::look_up(std::span<const NDArray* const> inputs,
   return nullptr;
 }
 
+void CachedGraph::forget_parameters() {
+  std::vector<IntrusivePtr<ExecutionPlan>> plans;
+  {
+    std::lock_guard lock(lock_);
+    for (const Entry& e : entries_) plans.push_back(e.plan);
+  }
+  for (const auto& plan : plans) plan->forget_parameters();
+}
+
 IntrusivePtr<ExecutionPlan> CachedGraph::find(std::span<const NDArray* const> inputs, bool training, bool recorded) {
   int64_t bucket = -1;  // rows that the plan is for; -1: those of the data
   if (is_bucketed(training, recorded)) {
@@ -161,6 +170,7 @@ IntrusivePtr<ExecutionPlan> CachedGraph::find(std::span<const NDArray* const> in
   }
   entries_.push_back({std::move(key), plan, ++clock_});
   lock.unlock();
+  forget_parameters();  // after a cast nobody may want the old ones any more
   if (options_.on_miss) options_.on_miss(fmt::format("[{}] new plan: {}", name_, why));
   return plan;
 }

@@ -94,6 +94,8 @@ class CachedGraph {
 
   const Symbol& program() const { return program_; }  // undefined when it was made from a Trace
   const std::vector<std::string>& input_names() const { return input_names_; }
+  // Its plans keep parameters no longer than calls last, until some more calls have found the same ones.
+  void forget_parameters();
   PlanStats stats() const;
   std::string last_miss() const;  // why the last plan was made: "data dim 0: 32 -> 31"
   // Of the plan used last; throws StateError before the first call.

@@ -31,8 +31,17 @@ void ExecutionPlan::find_parameters() {
   }
 }
 
-ExecutionPlan::~ExecutionPlan() {
-  if (parameters_read_) parameters_read_->end();
+ExecutionPlan::~ExecutionPlan() { forget_parameters(); }
+
+void ExecutionPlan::forget_parameters() {
+  IntrusivePtr<ParametersRead> old;
+  {
+    std::lock_guard lock(lock_);
+    old = std::exchange(parameters_read_, {});
+    last_parameters_.clear();
+    calls_alike_ = 0;
+  }
+  if (old) old->end();
 }
 
 // Worth it where nobody writes to them for a while: begun when some calls have found the same arrays, and no write has

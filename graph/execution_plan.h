@@ -92,6 +92,9 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   void run_nested(PlanRun& run, void* arena, std::span<void* const> inputs, std::span<void* const> outputs,
                   std::span<const Source> sources, const RandomKey& key, RunContext& context) const;
 
+  // Keeps no parameters between calls, until some more calls have found the same ones.
+  void forget_parameters();
+
   bool backward_reads_input(size_t i) const { return read_in_[1][i]; }
   bool backward_reads_output(size_t i) const { return output_read_[i]; }
 

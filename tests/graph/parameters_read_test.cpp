@@ -78,6 +78,19 @@ TEST_CASE("parameters: others in their place, and the same array twice") {
   CHECK(value_of(call(graph, {x, a, a, x})[0]) == 7);
 }
 
+TEST_CASE("parameters: nobody holds the old ones after a cast and a call") {
+  CachedGraph graph = net();
+  NDArray a = filled(1), b = filled(2), c = filled(3);
+  for (int i = 0; i < calls_enough; ++i) CHECK(value_of(call(graph, {filled(1), a, b, c})[0]) == 7);
+  REQUIRE(stands_at(a));
+  auto wide = [](const NDArray& x) { return x.astype(DType::float64); };
+  const NDArray y = call(graph, {wide(filled(1)), wide(a), wide(b), wide(c)})[0];
+  CHECK(y.asvector<double>()[0] == 7);
+  nd.waitall();
+  CHECK_FALSE(stands_at(a));
+  CHECK(a.node().use_count() == 1);
+}
+
 TEST_CASE("parameters: let go of when the graph goes, with calls pending") {
   NDArray a = filled(1), b = filled(2), c = filled(3), y;
   {
