@@ -151,12 +151,14 @@ TEST_CASE("standing read: operations enter at all vars at once, from several thr
     for (int r = 0; r < readers; ++r) {
       threads.emplace_back([&] {
         IntrusivePtr<StandingRead> standing;
-        for (int i = 0; i < rounds(6000); ++i) {
+        bool has_entered = false;  // at the latest when the writers have ended
+        for (int i = 0; i < rounds(6000) || !has_entered; ++i) {
           if (!standing || standing->has_ended()) standing = begin(all);
           auto check = [&](RunContext&) {
             if (value_of_x != 0 && std::find(values.begin(), values.end(), value_of_x) == values.end()) ++torn;
           };
           if (standing) {
+            has_entered = true;
             ++entered;
             push_inside(engine, standing, {read(x)}, check);
           } else {
