@@ -353,24 +353,17 @@ void Engine::Impl::complete_waiter(WaitNode& waiter, OpNode*& next) {
 
 OpNode* Engine::Impl::finish(OpNode& op) {
   OpNode* next = nullptr;
-  for (int i = 0; i < op.num_deps; ++i) {
-    for (Dep* g = op.deps[i].var()->complete(op.deps[i]); g;) {
-      Dep* following = g->next;  // before the decrement: g's op may be gone after it
-      granted(*g->op, next, op.sequence);
-      g = following;
-    }
-  }
   const bool counted = op.counted;
   const uint64_t sequence = op.sequence;
-  if (op.standing) {
-    op.standing->leave([&](Dep* list) {
-      for (Dep* g = list; g;) {
-        Dep* following = g->next;
-        granted(*g->op, next, sequence);
-        g = following;
-      }
-    });
-  }
+  const auto grant = [&](Dep* list) {
+    for (Dep* g = list; g;) {
+      Dep* following = g->next;  // before the decrement: g's op may be gone after it
+      granted(*g->op, next, sequence);
+      g = following;
+    }
+  };
+  for (int i = 0; i < op.num_deps; ++i) grant(op.deps[i].var()->complete(op.deps[i]));
+  if (op.standing) op.standing->leave(grant);
   op.type->destroy(op);
   if (op.limits) [[unlikely]]
     op.limits->release();

@@ -1,11 +1,10 @@
-// Functions of two numbers that are chosen while the kernel runs: cheap ones, which share a kernel that waits for memory
-// anyway.
+// Functions of two numbers that are chosen while the kernel runs: cheap ones, which share a kernel that waits for
+// memory anyway.
 #pragma once
 
 #include "kaon/ops/elementwise/scalar_math.h"
 
 namespace kaon::cuda {
-
 
 template <class T>
 __device__ T cheap_value(BinaryKind kind, T a, T b) {

@@ -84,8 +84,8 @@ struct RandintFn {
 constexpr int scan_tile = 256;
 constexpr int scan_warps = 4;  // rows per block
 
-// sums[i] = data[0] + ... + data[i] of each row, a warp for each: one lane adds, in the order of the CPU. NaN after what
-// is no probability.
+// sums[i] = data[0] + ... + data[i] of each row, a warp for each: one lane adds, in the order of the CPU. NaN after
+// what is no probability.
 template <class T>
 __global__ void scan_kernel(int64_t rows, int64_t k, const T* data, double* sums) {
   __shared__ double tiles[scan_warps][scan_tile];
@@ -201,7 +201,7 @@ void run_cuda(const RandomUniform& op, KernelContext& c) {
   dispatch_float("_random_uniform", out.dtype, [&]<class T>() {
     using F = UniformFn<T>;
     using A = accumulate_t<T>;
-    const F f{A(op.low),     A(op.high - op.low), uniform_limit<T>(op.low, op.high),
+    const F f{A(op.low),   A(op.high - op.low), uniform_limit<T>(op.low, op.high),
               out.as<T>(), out.size(),          cuda::is_aligned<F::per_block>(out.as<T>())};
     cuda::for_random_blocks(c, out.size(), F::per_block, f);
   });
@@ -222,8 +222,8 @@ void run_cuda(const RandomRandint& op, KernelContext& c) {
   const TensorView& out = c.out();
   const uint64_t range = uint64_t(op.high) - uint64_t(op.low);
   const auto draw = [&]<class T>() {
-    cuda::for_random_blocks(
-        c, out.size(), 2, RandintFn<T>{op.low, range, out.as<T>(), out.size(), cuda::is_aligned<2>(out.as<T>())});
+    cuda::for_random_blocks(c, out.size(), 2,
+                            RandintFn<T>{op.low, range, out.as<T>(), out.size(), cuda::is_aligned<2>(out.as<T>())});
   };
   if (out.dtype == DType::int32) draw.template operator()<int32_t>();
   else draw.template operator()<int64_t>();

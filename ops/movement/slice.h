@@ -48,9 +48,7 @@ void run_cuda(const SliceAxis& op, KernelContext& c);
 struct SliceLike {
   Shape axes{};
   static constexpr OpTraits traits{.name = "slice_like", .inputs = Names("data", "shape_like")};
-  static constexpr void fields(auto field) {
-    field("axes", &SliceLike::axes);
-  }
+  static constexpr void fields(auto field) { field("axes", &SliceLike::axes); }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

@@ -330,6 +330,6 @@ TEST_CASE("users row 14: operations that lack memory at the same time do not wai
     });
   }
   REQUIRE(becomes_true([&] { return engine.stats().completed == 2; }));  // this thread does not help
-  CHECK(Clock::now() - start < 500ms);  // the deadline is a second
+  CHECK(Clock::now() - start < 500ms);                                   // the deadline is a second
   for (auto& c : wanted) CHECK_THROWS_WITH(engine.wait(c->var), Contains("requested " + std::to_string(8 * mib)));
 }

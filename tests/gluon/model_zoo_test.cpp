@@ -1,8 +1,8 @@
 // The residual networks: MXNet's names, shapes and numbers (tests/data/make_model_zoo.py), imperative and hybridized.
 #include "kaon/gluon/model_zoo/resnet.h"
 
-#include <boost/json.hpp>
 #include <fmt/format.h>
+#include <boost/json.hpp>
 
 #include "kaon/gluon/block_node.h"
 #include "kaon/gluon/loss.h"
@@ -145,10 +145,8 @@ TEST_CASE("model zoo: MXNet's outputs, gradients and running statistics", "[gluo
       require_sums(x.grad(), gradients.at("data"), 2e-3);
       for (const auto& [path, p] : found) {
         INFO(path);
-        if (p.grad_req() == GradReq::null)
-          require_sums(p.data(), statistics.at(path), 1e-5);
-        else
-          require_sums(p.grad(), gradients.at(path), 2e-3);
+        if (p.grad_req() == GradReq::null) require_sums(p.data(), statistics.at(path), 1e-5);
+        else require_sums(p.grad(), gradients.at(path), 2e-3);
       }
     }
   }

@@ -273,8 +273,8 @@ TEST_CASE("users row 2: a step that fails itself changes no parameter and is thr
         trainer.step(1);
         FAIL("the failure is lost");
       } catch (const MemoryError& e) {
-        CHECK_THAT(e.what(), Catch::Contains("out of memory") &&
-                                 Catch::Contains("trainer_test.cpp:" + std::to_string(line)));
+        CHECK_THAT(e.what(),
+                   Catch::Contains("out of memory") && Catch::Contains("trainer_test.cpp:" + std::to_string(line)));
       }
       CHECK_NOTHROW(engine.wait_all());  // it has been thrown
       trainer.step(1);
