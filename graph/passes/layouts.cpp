@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <optional>
 #include <span>
 #include <tuple>
 
@@ -14,17 +13,16 @@
 #include "kaon/graph/passes/rewrite.h"
 #include "kaon/graph/reorder.h"
 #include "kaon/ops/nn/as_float32.h"
-#include "kaon/ops/nn/conv_winograd.h"
 
 namespace kaon::passes {
 namespace {
 
-// How a node treats images: which inputs and outputs are images, and in which layout it gains.
+// How a node treats images: which inputs and outputs are images, and whether it gains by channels last.
 struct ImageRule {
-  bool handles = false;           // works in any layout, all images alike,
-  bool blocks = false;            // blocked16 included
-  bool costs = false;             // its time depends on the layout
-  std::optional<Layout> prefers;  // none: as its images lie
+  bool handles = false;        // works in any layout, all images alike,
+  bool blocks = false;         // blocked16 included
+  bool costs = false;          // its time depends on the layout
+  bool channels_last = false;  // it should work in that; else as its images lie
   uint32_t inputs = 0, outputs = 0;
 
   bool reads(size_t input) const { return handles && (inputs >> input & 1); }
@@ -34,34 +32,12 @@ struct ImageRule {
 // What the kernels of a device want.
 struct ImageKernels {
   bool on_gpu = false;
-  bool tf32 = false;                         // float32 goes through tensor cores there
-  Layout preferred = Layout::channels_last;  // of convolutions, where it can be
+  bool tf32 = false;  // float32 goes through tensor cores there
 
   // On the CPU float32; on a GPU what tensor cores take, which read channels last.
   bool take(DType t) const { return on_gpu ? is_half(t) || (tf32 && t == DType::float32) : t == DType::float32; }
   bool take(const TensorMeta& m) const { return m.shape.ndim() == 4 && take(m.dtype) && m.shape.size() > 0; }
 };
-
-std::optional<ConvGeometry> geometry_of_convolution(const Graph& g, const Node& n) {
-  const ImageKernels on_cpu;
-  if (n.op != &Convolution::def || !on_cpu.take(n.outputs[0]) || !on_cpu.take(g.meta(n.inputs[0]))) return std::nullopt;
-  const Convolution& op = attributes<Convolution>(n);
-  return make_geometry(g.meta(n.inputs[0]).shape, n.outputs[0].shape, op.kernel, op.stride, op.dilate, op.pad,
-                       op.num_group);
-}
-
-bool takes_winograd(const Graph& g, const Node& n) {
-  const auto geometry = geometry_of_convolution(g, n);
-  return geometry && winograd_pays(*geometry);
-}
-
-// Of a convolution among others that work in blocks for Winograd's algorithm; none: as its images lie.
-std::optional<Layout> beside_winograd(const Graph& g, const Node& n) {
-  const auto geometry = geometry_of_convolution(g, n);
-  if (!geometry || winograd_pays(*geometry)) return Layout::blocked16;
-  if (geometry->in_channels <= 4) return Layout::channels_last;
-  return std::nullopt;
-}
 
 ImageRule rule_of(const Graph& g, const Node& n, const ImageKernels& kernels) {
   if (!n.op || !n.op->traits.any_layout || n.outputs.empty()) return {};
@@ -99,9 +75,9 @@ ImageRule rule_of(const Graph& g, const Node& n, const ImageKernels& kernels) {
     if (!all_images(t.inputs, t.outputs)) return {};
     // The images that come from outside: the CPU's kernel brings their few channels in, and gives channels-last ones.
     if (n.op == &Convolution::def && !kernels.on_gpu && g.meta(n.inputs[0]).shape[1] <= 4) t.inputs &= ~bit(0);
-    bool prefers = name.find("Convolution") != name.npos;
+    bool channels_last = name.find("Convolution") != name.npos;
     auto look_at = [&](const TensorMeta& m) {
-      prefers = prefers && m.shape[1] >= enough_channels;
+      channels_last = channels_last && m.shape[1] >= enough_channels;
       t.blocks = t.blocks && !kernels.on_gpu && m.shape[1] % 16 == 0;
     };
     for (uint32_t i = 0; i < n.inputs.size(); ++i) {
@@ -110,13 +86,7 @@ ImageRule rule_of(const Graph& g, const Node& n, const ImageKernels& kernels) {
     for (uint32_t k = 0; k < n.outputs.size(); ++k) {
       if (t.outputs >> k & 1) look_at(n.outputs[k]);
     }
-    ImageRule rule{true, t.blocks, true, std::nullopt, t.inputs, t.outputs};
-    if (prefers) {
-      rule.prefers = !t.blocks                                ? Layout::channels_last
-                     : kernels.preferred == Layout::blocked16 ? beside_winograd(g, n)
-                                                              : kernels.preferred;
-    }
-    return rule;
+    return {true, t.blocks, true, channels_last, t.inputs, t.outputs};
   }
   // Elementwise operators: every array an image of one shape.
   for (ValueId v : n.inputs) {
@@ -126,7 +96,7 @@ ImageRule rule_of(const Graph& g, const Node& n, const ImageKernels& kernels) {
     if (!kernels.take(m) || !(m.shape == n.outputs[0].shape)) return {};
   }
   const bool blocks = !kernels.on_gpu && n.outputs[0].shape[1] % 16 == 0;
-  return {true, blocks, false, std::nullopt, (1u << n.inputs.size()) - 1, (1u << n.outputs.size()) - 1};
+  return {true, blocks, false, false, (1u << n.inputs.size()) - 1, (1u << n.outputs.size()) - 1};
 }
 
 using Rules = std::vector<ImageRule>;  // by node
@@ -136,14 +106,14 @@ Layout layout_of(const Rules& rules, const Chosen& chosen, ValueId v) {
   return rules[v.node].writes(v.output) ? chosen[v.node] : Layout::row_major;
 }
 
-// What each node prefers, else as its largest image lies.
+// Channels last where a node gains by that, else as its largest image lies.
 Chosen by_rules(const Graph& g, const Rules& rules) {
   Chosen chosen(g.nodes.size(), Layout::row_major);
   for (size_t i = 0; i < g.nodes.size(); ++i) {
     const ImageRule& rule = rules[i];
     if (!rule.handles) continue;
-    if (rule.prefers) {
-      chosen[i] = *rule.prefers;
+    if (rule.channels_last) {
+      chosen[i] = Layout::channels_last;
       continue;
     }
     int64_t largest = -1;
@@ -153,7 +123,6 @@ Chosen by_rules(const Graph& g, const Rules& rules) {
       largest = g.meta(v).shape.size();
       chosen[i] = layout_of(rules, chosen, v);
     }
-    if (chosen[i] == Layout::blocked16 && !rule.blocks) chosen[i] = Layout::channels_last;
   }
   return chosen;
 }
@@ -291,12 +260,9 @@ Chosen by_costs(Graph& g, const Rules& rules, KernelCosts& costs) {
 Graph layouts(Graph g, const Options& options, KernelCosts* costs) {
   ImageKernels kernels{.on_gpu = options.device.type == DeviceType::gpu};
   kernels.tf32 = kernels.on_gpu && gpu_tf32_allowed();
-  for (const Node& n : g.nodes) {
-    if (options.winograd && !kernels.on_gpu && takes_winograd(g, n)) kernels.preferred = Layout::blocked16;
-  }
   Rules rules;
   for (const Node& n : g.nodes) rules.push_back(rule_of(g, n, kernels));
-  const auto gains = [&](const ImageRule& r) { return costs ? r.costs : r.prefers.has_value(); };
+  const auto gains = [&](const ImageRule& r) { return costs ? r.costs : r.channels_last; };
   if (std::none_of(rules.begin(), rules.end(), gains)) return g;
   const Chosen chosen = costs ? by_costs(g, rules, *costs) : by_rules(g, rules);
 

@@ -76,9 +76,8 @@ Graph fuse_sum(Graph graph, bool training);
 // A relu, sigmoid or tanh becomes part of the Convolution or FullyConnected that it alone reads.
 Graph fuse_activation(Graph graph, bool training);
 
-// Keeps 4-D values between convolutions, poolings and operators that do not mind in channels-last memory, or with
-// `winograd` in blocks of 16 channels where a convolution takes that algorithm, with reorders where such a region
-// begins and ends. With `costs` each such value lies, and each kernel takes the variant, so that all of them and the
+// Keeps 4-D values between convolutions, poolings and operators that do not mind in channels-last memory, with reorders
+// where such a region begins and ends. With `costs` each such value lies, and each kernel takes the variant, so that all of them and the
 // reorders take the shortest time together. On a GPU only what tensor cores take: 16-bit floats, and float32 where TF32 is
 // allowed when the plan is made. Shapes stay logical (N, C, H, W). Equal within rounding.
 Graph layouts(Graph graph, const Options& options, KernelCosts* costs = nullptr);

@@ -203,9 +203,10 @@ void forward_in_slices(KernelContext& c, const ConvGeometry& g, const ConvSet& s
 void conv_forward(KernelContext& c, const ConvGeometry& g, const TensorView& x, const float* w, const TensorView& y,
                   Epilogue<float> epilogue) {
   if (g.batch == 0) return;
+  const bool has_bias = !epilogue.scale && epilogue.shift, in_place = epilogue.addend && epilogue.addend == y.as<float>();
+  const auto set = conv_set(c, ConvKind::forward, g, image_layout(x.layout), image_layout(y.layout), has_bias);
+  if (set->winograd) return winograd_forward(c, g, *set->winograd, x, w, y, epilogue);
   const float* const bias = epilogue.take_bias();
-  const bool in_place = epilogue.addend && epilogue.addend == y.as<float>();
-  const auto set = conv_set(c, ConvKind::forward, g, image_layout(x.layout), image_layout(y.layout), bias != nullptr);
   const Images in(x, set->in, g.in_channels, g.in_positions());
   const Images result(y, set->out, g.out_channels, g.out_positions());
   if (!set->parts.empty()) return forward_in_parts(c, g, *set, in, result, w, bias, epilogue, in_place);

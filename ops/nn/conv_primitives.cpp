@@ -10,7 +10,6 @@
 
 #include "kaon/engine/error.h"
 #include "kaon/ops/nn/conv_patches.h"
-#include "kaon/ops/nn/conv_winograd.h"
 
 namespace kaon {
 namespace {
@@ -118,9 +117,7 @@ std::vector<Rows> rows_of_parts(const ConvGeometry& g, int64_t parts) {
 // The primitive for `images` images in one candidate's layouts; nothing when oneDNN has none. `weights`: their layout,
 // or null to let oneDNN choose. `rows`: null for all.
 std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t images, const Candidate& candidate,
-                             bool bias, const Desc* weights,
-                             dnnl::algorithm algorithm = dnnl::algorithm::convolution_direct,
-                             const Rows* rows = nullptr, Kernels kernels = Kernels::all) {
+                             bool bias, const Desc* weights, const Rows* rows = nullptr, Kernels kernels = Kernels::all) {
   Dims in_dims = image_dims(images, g.in_channels, g.in, g.axes);
   Dims out_dims = image_dims(images, g.out_channels, g.out, g.axes);
   Dims weight_dims = image_dims(g.out_channels / g.groups, g.in_channels / g.groups, g.kernel, g.axes);
@@ -151,12 +148,10 @@ std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t image
     return std::move(made);
   };
   try {
-    // gradients take a forward primitive as a hint, which must exist in the same layouts; Winograd's keeps transformed
-    // weights where it never has to give any back
-    const auto use = algorithm == dnnl::algorithm::convolution_winograd ? dnnl::prop_kind::forward_inference
-                                                                        : dnnl::prop_kind::forward_training;
+    constexpr auto algorithm = dnnl::algorithm::convolution_direct;
+    // gradients take a forward primitive as a hint, which must exist in the same layouts
     const dnnl::convolution_forward::primitive_desc forward(
-        dnnl::convolution_forward::desc(use, algorithm, x, kind == ConvKind::forward ? w : onednn::any(weight_dims), b,
+        dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training, algorithm, x, kind == ConvKind::forward ? w : onednn::any(weight_dims), b,
                                         y, stride, dilate, pad, pad_after),
         onednn::attributes(), onednn::engine());
     if (kind == ConvKind::forward) {
@@ -190,18 +185,12 @@ std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t image
   }
 }
 
-std::optional<Made> try_winograd(const ConvGeometry& g, int64_t images, bool bias) {
-  constexpr Candidate in_blocks{ImageLayout::blocked16, ImageLayout::blocked16};
-  return try_make(ConvKind::forward, g, images, in_blocks, bias, nullptr, dnnl::algorithm::convolution_winograd);
-}
-
 // The first candidate that is not a reference implementation; a reference one when there is no other.
 Made make_first(ConvKind kind, const ConvGeometry& g, int64_t images, std::span<const Candidate> order, bool bias,
                 Kernels kernels) {
-  constexpr auto direct = dnnl::algorithm::convolution_direct;
   std::optional<Made> last_resort;
   for (const Candidate& candidate : order) {
-    std::optional<Made> made = try_make(kind, g, images, candidate, bias, nullptr, direct, nullptr, kernels);
+    std::optional<Made> made = try_make(kind, g, images, candidate, bias, nullptr, nullptr, kernels);
     if (made && !made->reference) return std::move(*made);
     if (made && !last_resort) last_resort = std::move(made);
   }
@@ -245,6 +234,13 @@ int64_t output_slices(const ConvGeometry& g) {
   return slices;
 }
 
+// Images per piece; where these are single ones, slices of the output channels, or parts of the first spatial axis.
+// Fixed by the sizes.
+struct ConvCut {
+  int64_t piece = 1, slices = 1, parts = 1;
+  friend bool operator==(const ConvCut&, const ConvCut&) = default;
+};
+
 ConvCut cut_by_rules(ConvKind kind, const ConvGeometry& g) {
   const int64_t slices = kind == ConvKind::forward ? output_slices(g) : 1;
   return {slices > 1 ? 1 : images_per_piece(kind, g), slices};
@@ -274,21 +270,22 @@ struct Cuts {
 
 // Which algorithm, in which layouts inside, in which pieces.
 struct Way {
-  bool winograd = false;
-  ConvCut cut;
-  std::span<const Candidate> order;
+  std::optional<WinogradCut> winograd{};  // in place of all that follows
+  ConvCut cut{};
+  std::span<const Candidate> order{};
   bool is_chosen = false;  // by somebody else: this or nothing
   bool patches = false;
 };
 
 Way way_by_rules(ConvKind kind, const ConvGeometry& g, ImageLayout in, ImageLayout out, bool winograd) {
-  winograd = winograd && kind == ConvKind::forward && winograd_pays(g);
-  Way way{winograd, winograd ? winograd_cut(g) : cut_by_rules(kind, g), candidates(kind, g, in, out)};
+  const bool is_row_major = in == ImageLayout::row_major || out == ImageLayout::row_major;
+  if (winograd && kind == ConvKind::forward && !is_row_major && winograd_pays(g)) return {.winograd = winograd_cut(g)};
+  Way way{.cut = cut_by_rules(kind, g), .order = candidates(kind, g, in, out)};
   way.patches =
       kind != ConvKind::forward && patches_pay(g, kind == ConvKind::backward_data ? g.in_channels : g.out_channels);
   // the pixels of a part are copied where they do not lie with their channels together; that should pay
   const bool cheap_copy = in == out || g.in_channels <= 4;
-  const bool can_have_parts = kind == ConvKind::forward && !winograd && out != ImageLayout::row_major && cheap_copy &&
+  const bool can_have_parts = kind == ConvKind::forward && out != ImageLayout::row_major && cheap_copy &&
                               (out == ImageLayout::channels_last || g.taps() > 1) && g.groups == 1;
   // with few positions and many weights slices are better: each thread then reads its own weights only
   if (!can_have_parts || g.out_positions() < 150) return way;
@@ -306,26 +303,30 @@ constexpr Candidate inner_layouts[] = {{ImageLayout::channels_last, ImageLayout:
                                        {ImageLayout::row_major, ImageLayout::row_major},
                                        {{}, {}}};
 
+Error no_variant() { return Error("[Convolution] there is no implementation of this variant"); }
+
 // Algorithms: direct in these layouts, then Winograd's, or that of patches for gradients.
-Way way_of_variant(ConvKind kind, const ConvGeometry& g, uint8_t variant) {
+Way way_of_variant(ConvKind kind, const ConvGeometry& g, ImageLayout in, ImageLayout out, uint8_t variant) {
   const Cuts cuts(kind, g);
   const Variants variants{0, cuts.count};
   const size_t algorithm = size_t(variants.algorithm(variant));
-  const bool is_other = algorithm == std::size(inner_layouts);
-  return {is_other && kind == ConvKind::forward, cuts.all[size_t(variants.cut(variant))],
-          is_other ? std::span<const Candidate>() : std::span(inner_layouts).subspan(algorithm, 1), true,
-          is_other && kind != ConvKind::forward};
+  const auto cut = size_t(variants.cut(variant));
+  if (algorithm < std::size(inner_layouts)) {
+    return {.cut = cuts.all[cut], .order = std::span(inner_layouts).subspan(algorithm, 1), .is_chosen = true};
+  }
+  if (kind != ConvKind::forward) return {.cut = cuts.all[cut], .is_chosen = true, .patches = true};
+  const WinogradCuts winograd(g);
+  if (int(cut) >= winograd.count || in == ImageLayout::row_major || out == ImageLayout::row_major) throw no_variant();
+  return {.winograd = winograd.all[cut], .is_chosen = true};
 }
 
 // The primitives of the parts, all with the weights in one layout; false where oneDNN has none.
 bool make_parts(ConvSet& set, const ConvGeometry& g, const Way& way, bool bias, Made& first) {
   constexpr Candidate channels_last{ImageLayout::channels_last, ImageLayout::channels_last};
-  constexpr Candidate in_blocks{ImageLayout::blocked16, ImageLayout::blocked16};
-  const auto algorithm = way.winograd ? dnnl::algorithm::convolution_winograd : dnnl::algorithm::convolution_direct;
   for (const Rows& rows : rows_of_parts(g, way.cut.parts)) {
     const bool is_first = set.parts.empty();
-    auto made = try_make(ConvKind::forward, g, 1, way.winograd ? in_blocks : channels_last, bias,
-                         is_first ? nullptr : &first.weights, algorithm, &rows, Kernels::fast);
+    auto made = try_make(ConvKind::forward, g, 1, channels_last, bias, is_first ? nullptr : &first.weights, &rows,
+                         Kernels::fast);
     if (!made) {
       set.parts.clear();
       return false;
@@ -350,6 +351,10 @@ Made made_of_patches(const ConvGeometry& g) {
 }  // namespace
 
 std::string ConvSet::implementation() const {
+  if (winograd) {
+    return fmt::format("winograd F(4x4, 3x3) {} in {} blocks, {} slices", name_of(in), winograd->cut.blocks,
+                       winograd->cut.slices);
+  }
   std::string text = patches ? "sgemm" : (parts.empty() ? full : parts[0].run).implementation();
   text += fmt::format(" {}", name_of(in));
   if (out != in) text += fmt::format(" to {}", name_of(out));
@@ -365,9 +370,9 @@ Variants conv_variants(ConvKind kind, const ConvGeometry& g, bool winograd) {
 onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const ConvGeometry& whole, ImageLayout in,
                                ImageLayout out, bool bias) {
   ConvGeometry g = whole;
-  const Way way = c.variant ? way_of_variant(kind, g, c.variant) : way_by_rules(kind, g, in, out, c.winograd);
+  const Way way = c.variant ? way_of_variant(kind, g, in, out, c.variant) : way_by_rules(kind, g, in, out, c.winograd);
   g.out_channels /= way.cut.slices;
-  onednn::Key key('c', kind, way.winograd, c.variant, way.cut.slices, way.cut.parts, g.batch, g.groups, g.in_channels,
+  onednn::Key key('c', kind, way.winograd.has_value(), c.variant, way.cut.slices, way.cut.parts, g.batch, g.groups, g.in_channels,
                   g.out_channels, g.axes, in, out, bias);
   for (const auto* values : {&g.in, &g.out, &g.kernel, &g.stride, &g.dilate, &g.pad}) {
     for (int64_t v : *values) key.add(v);
@@ -375,6 +380,11 @@ onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const Conv
   return onednn::obtain<ConvSet>(c, "Convolution", key, [&] {
     auto set = std::make_unique<ConvSet>();
     const auto& [winograd, cut, order, is_chosen, patches] = way;
+    if (winograd) {
+      set->winograd.emplace(g, *winograd);
+      set->in = in, set->out = out;
+      return set;
+    }
     Made full;
     set->patches = patches;
     if (patches) full = made_of_patches(g);
@@ -383,18 +393,14 @@ onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const Conv
     const ConvCut pieces = cut.parts == 1 || has_parts ? cut : cut_by_rules(kind, g);
     set->slices = pieces.slices, set->piece = pieces.piece;
     if (cut.parts > 1) g.out_channels /= pieces.slices;
-    auto by_name = winograd && !has_parts ? try_winograd(g, set->piece, bias) : std::nullopt;
-    if (by_name) full = std::move(*by_name);
-    if (is_chosen && ((winograd && !by_name && !has_parts) || (cut.parts > 1 && !has_parts))) {
-      throw Error("[Convolution] oneDNN has no implementation of this variant");
-    }
+    if (is_chosen && cut.parts > 1 && !has_parts) throw no_variant();
     const Kernels kernels = is_chosen ? Kernels::fast : Kernels::all;
-    if (!by_name && !has_parts && !patches) full = make_first(kind, g, set->piece, order, bias, kernels);
+    if (!has_parts && !patches) full = make_first(kind, g, set->piece, order, bias, kernels);
     const int64_t rest = has_parts || patches ? 0 : g.batch % set->piece;
     if (rest) {
       // the tail must work in the layouts of the others; where oneDNN refuses, the batch stays in one piece
-      auto tail = try_make(kind, g, rest, {full.in, full.out}, bias, &full.weights, dnnl::algorithm::convolution_direct,
-                           nullptr, full.reference ? Kernels::all : Kernels::fast);
+      auto tail = try_make(kind, g, rest, {full.in, full.out}, bias, &full.weights, nullptr,
+                           full.reference ? Kernels::all : Kernels::fast);
       if (tail && tail->reference == full.reference) {
         set->tail = std::move(tail->run);
       } else {

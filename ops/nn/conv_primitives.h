@@ -1,9 +1,12 @@
-// The oneDNN primitives of a convolution: which layout they work in, and how a batch is cut.
+// How a convolution is computed: by which of oneDNN's primitives or other algorithm, in which layout, and how a batch is
+// cut.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "kaon/ops/nn/conv_geometry.h"
+#include "kaon/ops/nn/conv_winograd.h"
 #include "kaon/ops/nn/image_layout.h"
 #include "kaon/ops/nn/onednn.h"
 
@@ -18,12 +21,14 @@ struct ConvPiece {
 };
 
 struct ConvSet : KernelState {
+  std::optional<WinogradPlan> winograd;  // forward: in place of primitives
+
   int64_t piece = 0;             // images per piece
   int64_t slices = 1;            // forward: parts of the output channels, each with primitives of its own size
   std::vector<ConvPiece> parts;  // forward: of each image, in place of `full`; most often none
+  bool patches = false;          // gradients: in place of `full`, by matrix products with patches
   onednn::Primitive full;        // forward: x w y [bias]; backward_data: dy w dx; backward_weight: dy x dw [db]
   onednn::Primitive tail;        // for the last piece when it is smaller
-  bool patches = false;          // gradients: in place of `full`, by matrix products with patches
   ImageLayout in{}, out{};       // layouts of x and y in which they work
   size_t weight_bytes = 0;       // of the weights of a slice in their layout
   onednn::Primitive to_inner;    // row-major weights into that layout; empty when it is row-major too

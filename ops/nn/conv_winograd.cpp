@@ -2,23 +2,27 @@
 
 #include <algorithm>
 
-#include "kaon/ops/nn/onednn.h"
+#include "kaon/ops/nn/image_layout.h"
+#include "kaon/ops/nn/inner_weights.h"
+#include "kaon/ops/nn/scratch.h"
+#include "kaon/ops/nn/winograd.h"
 
 namespace kaon {
 namespace {
 
-bool is_there() {
-  static const bool found = onednn::guarded("Convolution", [] {
-    using Tag = dnnl::memory::format_tag;
-    const dnnl::memory::dims images{1, 32, 8, 8}, one{1, 1};
-    const onednn::Desc x(images, dnnl::memory::data_type::f32, Tag::nChw16c);
-    const dnnl::convolution_forward::desc desc(dnnl::prop_kind::forward_inference,
-                                               dnnl::algorithm::convolution_winograd, x, onednn::any({32, 32, 3, 3}), x,
-                                               one, one, one);
-    const dnnl::convolution_forward::primitive_desc made(desc, onednn::engine(), true);  // empty where there is none
-    return made && !onednn::is_reference(made.impl_info_str());
-  });
-  return found;
+// Transformed weights of more do not stay in a second cache.
+constexpr int64_t cached_weights = 128 * 128;
+
+int64_t tiles_of(const ConvGeometry& g) {
+  constexpr int64_t t = winograd::tile;
+  return g.batch * ((g.out[0] + t - 1) / t) * ((g.out[1] + t - 1) / t);
+}
+
+winograd::Images images_of(const TensorView& view, int64_t channels, int64_t height, int64_t width) {
+  const int64_t positions = height * width, image = channels * positions;
+  float* const data = view.as<float>();
+  if (view.layout == Layout::blocked16) return {data, height, width, image, winograd::block, 16 * positions};
+  return {data, height, width, image, channels, winograd::block};
 }
 
 }  // namespace
@@ -26,23 +30,80 @@ bool is_there() {
 bool winograd_pays(const ConvGeometry& g) {
   if (g.axes != 2 || g.groups != 1) return false;
   for (size_t i : {0, 1}) {
-    if (g.kernel[i] != 3 || g.stride[i] != 1 || g.dilate[i] != 1 || g.pad[i] > 1) return false;
+    if (g.kernel[i] != 3 || g.stride[i] != 1 || g.dilate[i] != 1) return false;
   }
-  const bool in_blocks = g.in_channels % 16 == 0 && g.out_channels % 16 == 0;
-  return in_blocks && std::min(g.in_channels, g.out_channels) >= 32 && is_there();
+  if (g.in_channels % winograd::block != 0 || g.out_channels % winograd::block != 0) return false;
+  if (std::min(g.in_channels, g.out_channels) < 32) return false;
+  // tiles are half full, and where the four times larger weights come from memory many positions use each
+  const int64_t positions = g.batch * g.out_positions();
+  return tiles_of(g) * 8 <= positions && (g.in_channels * g.out_channels <= cached_weights || positions >= 100);
 }
 
-// Measured on two AVX-512 cores with 1 MB of L2 cache each, with weights that come from memory as those of a net do. For
-// one image oneDNN mostly takes tiles of 2 x 2 by itself, which need 16 numbers for 9 weights; several images go in
-// tiles of 4 x 4, which need 36 and much more scratch memory: that pays for images of many positions only.
-ConvCut winograd_cut(const ConvGeometry& g) {
-  ConvCut cut;
-  const bool many_positions = g.out_positions() >= 2000, many_weights = g.in_channels * g.out_channels > 65536;
-  if (many_positions && g.batch >= 4 && g.batch % 2 == 0) cut.piece = 2;
-  if (g.batch == 1 && many_positions) return {1, 1, 2};  // of many rows: tiles of 4 x 4 as well
-  const bool alone = g.batch == 1 && g.flops_per_image() >= 100e6;  // work for a second thread
-  if ((alone || many_weights) && g.out_channels % 32 == 0) cut.slices = 2;
+// Measured on a core with 2 MB of second-level cache: blocks of 20 to 28 tiles are fastest, which use each weight for
+// two groups of tiles and stay in that cache themselves. Few tiles make fewer, for work for several threads, where
+// reading the weights once for each block is cheap; else there are slices, whose inputs are transformed once for each.
+WinogradCut winograd_cut(const ConvGeometry& g) {
+  constexpr int64_t tiles = 28, least_tiles = 12, least_channels = 128, enough = 8;
+  WinogradCut cut;
+  cut.blocks = std::max<int64_t>(1, (tiles_of(g) + tiles / 2) / tiles);
+  if (cut.blocks < enough && g.in_channels * g.out_channels <= cached_weights) {
+    cut.blocks = std::clamp<int64_t>(tiles_of(g) / least_tiles, 1, enough);
+  }
+  if (cut.blocks > 1) cut.blocks += cut.blocks % 2;
+  cut.slices = std::clamp<int64_t>(g.out_channels / least_channels, 1, std::max<int64_t>(1, enough / cut.blocks));
   return cut;
+}
+
+WinogradCuts::WinogradCuts(const ConvGeometry& g) {
+  const auto add = [&](const WinogradCut& cut) {
+    const auto end = all.begin() + count;
+    if (std::find(all.begin(), end, cut) == end) *end = cut, ++count;
+  };
+  add(winograd_cut(g));
+  for (int64_t slices : {1, 2, 4}) {
+    if (slices > winograd::panels(g.out_channels)) break;
+    for (int64_t tiles : {28, 14, 56}) add({(tiles_of(g) + tiles - 1) / tiles, slices});
+  }
+}
+
+WinogradPlan::WinogradPlan(const ConvGeometry& g, const WinogradCut& with)
+    : cut(with),
+      plain(onednn::plain({g.out_channels, g.in_channels, 3, 3})),
+      transformed(onednn::plain(
+          {winograd::panels(g.out_channels), winograd::points, g.in_channels, winograd::panel})) {}
+
+void winograd_forward(KernelContext& c, const ConvGeometry& g, const WinogradPlan& plan, const TensorView& x,
+                      const float* w, const TensorView& y, const Epilogue<float>& epilogue) {
+  const WinogradCut& cut = plan.cut;
+  const auto transform = [&](const float* from, float* to) {
+    winograd::transform_weights(from, g.in_channels, g.out_channels, to);
+  };
+  const InnerWeights weights(c, plan.plain, plan.transformed, transform, w);
+  const winograd::Images in = images_of(x, g.in_channels, g.in[0], g.in[1]);
+  const winograd::Images out = images_of(y, g.out_channels, g.out[0], g.out[1]);
+  const int64_t tiles = tiles_of(g), panels = winograd::panels(g.out_channels);
+  const int64_t panel_weights = winograd::points * g.in_channels * winograd::panel;
+  c.run.parallel_for(cut.blocks * cut.slices, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t block = i / cut.slices, slice = i % cut.slices;
+      const int64_t first = tiles * block / cut.blocks, count = tiles * (block + 1) / cut.blocks - first;
+      const winograd::Tiles some{first, count, g.pad[0], g.pad[1]};
+      const auto floats = size_t(winograd::points * winograd::input_stride(count, g.in_channels));
+      const Scratch scratch((floats + size_t(winograd::points * winograd::product_stride(count))) * sizeof(float));
+      float *const input = scratch.as<float>(), *const products = input + floats;
+      winograd::transform_input(in, out, some, g.in_channels, input);
+      for (int64_t p = panels * slice / cut.slices; p < panels * (slice + 1) / cut.slices; ++p) {
+        winograd::multiply(input, weights.data() + p * panel_weights, count, g.in_channels, products);
+        winograd::transform_output(products, out, some, p * winograd::panel, g.out_channels, epilogue);
+      }
+    }
+  });
+  if (epilogue.activation == FusedActivation::none || epilogue.activation == FusedActivation::relu) return;
+  c.run.parallel_for(g.batch, 1, [&](int64_t begin, int64_t end) {
+    float* const images = out.data + begin * out.image_stride;
+    const int64_t n = (end - begin) * out.image_stride;
+    finish_rows(images, n, images, n, 1, n, {.activation = epilogue.activation});
+  });
 }
 
 }  // namespace kaon

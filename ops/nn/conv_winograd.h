@@ -1,22 +1,42 @@
-// Winograd's algorithm for convolutions: where it pays, and how a batch is cut for it.
+// Convolutions by Winograd's algorithm: where it pays, how the work is cut, and the forward computation.
 #pragma once
 
+#include <array>
+
 #include "kaon/ops/nn/conv_geometry.h"
+#include "kaon/ops/nn/epilogue.h"
+#include "kaon/ops/nn/onednn.h"
+#include "kaon/ops/view.h"
 
 namespace kaon {
 
-// Convolutions of 3 x 3 taps with step one over tiles of 4 x 4 or 2 x 2 results, in products of transformed tiles: 2 to
-// 2.3 times faster than the direct ones, with a larger rounding error (see HybridizeOptions::winograd). oneDNN has it
-// for AVX-512, in blocks of 16 channels; never unless it is asked for by name. With fewer than 32 channels it gains
-// nothing.
+// Convolutions of 3 x 3 taps with step one, of at least 32 channels in whole blocks of 16, which have positions enough
+// for their tiles and their transformed weights: 2 to 2.8 times as fast as direct ones, with a larger rounding error (see
+// HybridizeOptions::winograd).
 bool winograd_pays(const ConvGeometry& g);
 
-// Images per piece; where these are single ones, slices of the output channels, or parts of the first spatial axis.
-// Fixed by the sizes.
-struct ConvCut {
-  int64_t piece = 1, slices = 1, parts = 1;
-  friend bool operator==(const ConvCut&, const ConvCut&) = default;
+// Into how many blocks of tiles, and each of these into how many slices of the output channels. A slice transforms the
+// block's input again. Fixed by the sizes.
+struct WinogradCut {
+  int64_t blocks = 1, slices = 1;
+  friend bool operator==(const WinogradCut&, const WinogradCut&) = default;
 };
-ConvCut winograd_cut(const ConvGeometry& g);
+WinogradCut winograd_cut(const ConvGeometry& g);
+// The cuts that may pay, each once; the rules' first.
+struct WinogradCuts {
+  std::array<WinogradCut, 16> all{};
+  int count = 0;
+  explicit WinogradCuts(const ConvGeometry& g);
+};
+
+struct WinogradPlan {
+  WinogradCut cut;
+  onednn::Desc plain, transformed;  // the weights as they are given, and as they are used: for InnerWeights
+  WinogradPlan(const ConvGeometry& g, const WinogradCut& cut);
+};
+
+// y = x * w and then the epilogue, whose addend lies as y does and may be y. x and y lie with channels last or in blocks.
+void winograd_forward(KernelContext& c, const ConvGeometry& g, const WinogradPlan& plan, const TensorView& x,
+                      const float* w, const TensorView& y, const Epilogue<float>& epilogue);
 
 }  // namespace kaon

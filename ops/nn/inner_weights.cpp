@@ -20,7 +20,18 @@ struct Packed final : Derived {
 
 InnerWeights::InnerWeights(KernelContext& c, const onednn::Primitive& to_inner, const float* weights) : data_(weights) {
   if (!to_inner) return;
-  const onednn::Desc &plain = to_inner.desc(0), &inner = to_inner.desc(1);
+  obtain(c, to_inner.desc(0), to_inner.desc(1), [&](const float* from, float* to) { to_inner.run(from, to); });
+}
+
+InnerWeights::InnerWeights(KernelContext& c, const onednn::Desc& plain, const onednn::Desc& inner,
+                           FunctionRef<void(const float*, float*)> make, const float* weights)
+    : data_(weights) {
+  obtain(c, plain, inner, make);
+}
+
+void InnerWeights::obtain(KernelContext& c, const onednn::Desc& plain, const onednn::Desc& inner,
+                          FunctionRef<void(const float*, float*)> make) {
+  const float* const weights = data_;
   if (const Source source = c.source_of(weights); source.chunk) {
     kept_ = derived_from(
         *source.chunk,
@@ -31,7 +42,7 @@ InnerWeights::InnerWeights(KernelContext& c, const onednn::Primitive& to_inner, 
         [&]() -> std::shared_ptr<const Derived> {
           try {
             auto packed = std::make_shared<Packed>(source.offset, plain, inner);
-            to_inner.run(weights, packed->data);
+            make(weights, static_cast<float*>(packed->data));
             return packed;
           } catch (const MemoryError&) {
             return nullptr;  // it is no fault to keep nothing
@@ -41,8 +52,8 @@ InnerWeights::InnerWeights(KernelContext& c, const onednn::Primitive& to_inner, 
   if (kept_) {
     data_ = static_cast<const float*>(static_cast<const Packed*>(kept_.get())->data);
   } else {
-    float* made = static_cast<float*>(c.run.workspace(inner.get_size()));
-    to_inner.run(weights, made);
+    auto* const made = static_cast<float*>(c.run.workspace(inner.get_size()));
+    make(weights, made);
     data_ = made;
   }
 }

@@ -1,4 +1,4 @@
-// Weights in the layout that a primitive works in.
+// Weights in the layout that a kernel works in.
 #pragma once
 
 #include "kaon/engine/derived.h"
@@ -6,14 +6,21 @@
 
 namespace kaon {
 
-// What the reorder `to_inner` makes of `weights`, or these themselves when it is empty. A plan that predicts keeps it
-// beside the array until that is written, once for all plans of the process; otherwise it is made for this call.
+// A plan that predicts keeps them beside the array until that is written, once for all plans of the process; otherwise
+// they are made for this call.
 class InnerWeights {
  public:
+  // What the reorder `to_inner` makes of `weights`, or these themselves when it is empty.
   InnerWeights(KernelContext& c, const onednn::Primitive& to_inner, const float* weights);
+  // What make(weights, result) makes of them: a tensor `inner`, which tells it from others that are made of `plain`.
+  InnerWeights(KernelContext& c, const onednn::Desc& plain, const onednn::Desc& inner,
+               FunctionRef<void(const float*, float*)> make, const float* weights);
   const float* data() const { return data_; }
 
  private:
+  void obtain(KernelContext& c, const onednn::Desc& plain, const onednn::Desc& inner,
+              FunctionRef<void(const float*, float*)> make);
+
   const float* data_;
   std::shared_ptr<const Derived> kept_;
 };

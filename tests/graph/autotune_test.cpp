@@ -173,6 +173,12 @@ const Sizes all_sizes[] = {
     {{2, 4, 5, 6, 7}, 16, 1, {2, 3, 3}, {1, 1, 1}, {1, 1, 1}, {0, 1, 1}},
 };
 
+// With blocks of channels where channels were last.
+Graph in_blocks(Graph g) {
+  for (Node& n : g.nodes) std::replace(n.layouts.begin(), n.layouts.end(), Layout::channels_last, Layout::blocked16);
+  return g;
+}
+
 }  // namespace
 
 TEST_CASE("autotune: every variant of a convolution and its gradients computes the same", "[arithmetic]") {
@@ -187,7 +193,9 @@ TEST_CASE("autotune: every variant of a convolution and its gradients computes t
                                       .num_filter = s.filters, .num_group = s.groups});
     const Graph rows = with_gradient(traced(y, {"x", "w", "b"}, inputs), {true, true, true});
     const std::vector<NDArray> want = evaluate(rows, inputs, {.training = true});
-    for (Graph g : {rows, passes::layouts(rows, {})}) {
+    std::vector<Graph> lying{rows, passes::layouts(rows, {})};
+    if (s.x[1] % 16 == 0 && s.filters % 16 == 0) lying.push_back(in_blocks(lying[1]));
+    for (Graph& g : lying) {
       for (Node& n : g.nodes) {
         if (!n.op || !n.op->variants) continue;
         std::vector<TensorMeta> metas;
@@ -207,7 +215,8 @@ TEST_CASE("autotune: every variant of a convolution and its gradients computes t
               got = evaluate(g, inputs, {.training = true});
               for (const NDArray& out : got) out.wait_to_read();
             } catch (const Error& e) {
-              REQUIRE_THAT(e.what(), Contains("[Convolution] oneDNN has no"));
+              REQUIRE_THAT(e.what(), Contains("[Convolution] oneDNN has no") ||
+                                         Contains("[Convolution] there is no implementation of this variant"));
               continue;
             }
             ++ran;
@@ -219,7 +228,7 @@ TEST_CASE("autotune: every variant of a convolution and its gradients computes t
     }
   }
   CHECK(ran > 100);
-  if (machine_has_winograd()) CHECK(with_winograd > 1);
+  CHECK(with_winograd > 1);
   CHECK(with_patches > 1);
 }
 

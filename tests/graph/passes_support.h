@@ -5,7 +5,6 @@
 
 #include "kaon/graph/gradient.h"
 #include "kaon/graph/passes/passes.h"
-#include "kaon/ops/nn/conv_winograd.h"
 #include "kaon/tests/graph/support.h"
 
 namespace kaon::test {
@@ -20,13 +19,6 @@ inline Graph traced(const Symbol& s, const std::vector<std::string>& names, cons
 }
 
 inline Graph channels_last(Graph g) { return passes::layouts(std::move(g), passes::Options()); }
-
-inline bool machine_has_winograd() {
-  ConvGeometry g;
-  g.batch = 1, g.in_channels = g.out_channels = 32;
-  g.in = g.out = {8, 8, 0}, g.kernel = {3, 3, 0}, g.stride = g.dilate = {1, 1, 0}, g.pad = {1, 1, 0};
-  return winograd_pays(g);
-}
 
 inline size_t operators(const Graph& g) {
   return size_t(std::count_if(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op != nullptr; }));
