@@ -352,8 +352,8 @@ Made made_of_patches(const ConvGeometry& g) {
 
 std::string ConvSet::implementation() const {
   if (winograd) {
-    return fmt::format("winograd F(4x4, 3x3) {} in {} blocks, {} slices", name_of(in), winograd->cut.blocks,
-                       winograd->cut.slices);
+    const auto& [tile, blocks, in_slices] = winograd->cut;
+    return fmt::format("winograd F({0}x{0}, 3x3) {1} in {2} blocks, {3} slices", tile, name_of(in), blocks, in_slices);
   }
   std::string text = patches ? "sgemm" : (parts.empty() ? full : parts[0].run).implementation();
   text += fmt::format(" {}", name_of(in));

@@ -10,12 +10,16 @@
 namespace kaon {
 namespace {
 
-// Transformed weights of more do not stay in a second cache.
-constexpr int64_t cached_weights = 128 * 128;
+// A second cache holds the transformed weights.
+bool has_few_weights(const ConvGeometry& g) { return g.in_channels * g.out_channels <= 128 * 128; }
 
-int64_t tiles_of(const ConvGeometry& g) {
-  constexpr int64_t t = winograd::tile;
-  return g.batch * ((g.out[0] + t - 1) / t) * ((g.out[1] + t - 1) / t);
+int64_t tiles_of(const ConvGeometry& g, int64_t size) {
+  return g.batch * ((g.out[0] + size - 1) / size) * ((g.out[1] + size - 1) / size);
+}
+
+// The weights of larger tiles take twice the memory. Where they come from there, enough positions have to use each.
+int64_t tile_size(const ConvGeometry& g) {
+  return has_few_weights(g) || g.batch * g.out_positions() >= 250 ? 4 : 2;
 }
 
 winograd::Images images_of(const TensorView& view, int64_t channels, int64_t height, int64_t width) {
@@ -34,9 +38,9 @@ bool winograd_pays(const ConvGeometry& g) {
   }
   if (g.in_channels % winograd::block != 0 || g.out_channels % winograd::block != 0) return false;
   if (std::min(g.in_channels, g.out_channels) < 32) return false;
-  // tiles are half full, and where the four times larger weights come from memory many positions use each
-  const int64_t positions = g.batch * g.out_positions();
-  return tiles_of(g) * 8 <= positions && (g.in_channels * g.out_channels <= cached_weights || positions >= 100);
+  // tiles that are half full at least, and positions enough for the larger weights
+  const int64_t size = tile_size(g), positions = g.batch * g.out_positions();
+  return tiles_of(g, size) * size * size <= 2 * positions && (has_few_weights(g) || positions >= 40);
 }
 
 // Measured on a core with 2 MB of second-level cache: blocks of 20 to 28 tiles are fastest, which use each weight for
@@ -44,11 +48,10 @@ bool winograd_pays(const ConvGeometry& g) {
 // reading the weights once for each block is cheap; else there are slices, whose inputs are transformed once for each.
 WinogradCut winograd_cut(const ConvGeometry& g) {
   constexpr int64_t tiles = 28, least_tiles = 12, least_channels = 128, enough = 8;
-  WinogradCut cut;
-  cut.blocks = std::max<int64_t>(1, (tiles_of(g) + tiles / 2) / tiles);
-  if (cut.blocks < enough && g.in_channels * g.out_channels <= cached_weights) {
-    cut.blocks = std::clamp<int64_t>(tiles_of(g) / least_tiles, 1, enough);
-  }
+  WinogradCut cut{.tile = tile_size(g)};
+  const int64_t all = tiles_of(g, cut.tile);
+  cut.blocks = std::max<int64_t>(1, (all + tiles / 2) / tiles);
+  if (cut.blocks < enough && has_few_weights(g)) cut.blocks = std::clamp<int64_t>(all / least_tiles, 1, enough);
   if (cut.blocks > 1) cut.blocks += cut.blocks % 2;
   cut.slices = std::clamp<int64_t>(g.out_channels / least_channels, 1, std::max<int64_t>(1, enough / cut.blocks));
   return cut;
@@ -62,7 +65,9 @@ WinogradCuts::WinogradCuts(const ConvGeometry& g) {
   add(winograd_cut(g));
   for (int64_t slices : {1, 2, 4}) {
     if (slices > winograd::panels(g.out_channels)) break;
-    for (int64_t tiles : {28, 14, 56}) add({(tiles_of(g) + tiles - 1) / tiles, slices});
+    for (int64_t tiles : {28, 14}) {
+      for (int64_t size : {4, 2}) add({size, (tiles_of(g, size) + tiles - 1) / tiles, slices});
+    }
   }
 }
 
@@ -70,30 +75,30 @@ WinogradPlan::WinogradPlan(const ConvGeometry& g, const WinogradCut& with)
     : cut(with),
       plain(onednn::plain({g.out_channels, g.in_channels, 3, 3})),
       transformed(onednn::plain(
-          {winograd::panels(g.out_channels), winograd::points, g.in_channels, winograd::panel})) {}
+          {winograd::panels(g.out_channels), winograd::points(with.tile), g.in_channels, winograd::panel})) {}
 
 void winograd_forward(KernelContext& c, const ConvGeometry& g, const WinogradPlan& plan, const TensorView& x,
                       const float* w, const TensorView& y, const Epilogue<float>& epilogue) {
   const WinogradCut& cut = plan.cut;
   const auto transform = [&](const float* from, float* to) {
-    winograd::transform_weights(from, g.in_channels, g.out_channels, to);
+    winograd::transform_weights(from, cut.tile, g.in_channels, g.out_channels, to);
   };
   const InnerWeights weights(c, plan.plain, plan.transformed, transform, w);
   const winograd::Images in = images_of(x, g.in_channels, g.in[0], g.in[1]);
   const winograd::Images out = images_of(y, g.out_channels, g.out[0], g.out[1]);
-  const int64_t tiles = tiles_of(g), panels = winograd::panels(g.out_channels);
-  const int64_t panel_weights = winograd::points * g.in_channels * winograd::panel;
+  const int64_t tiles = tiles_of(g, cut.tile), panels = winograd::panels(g.out_channels);
+  const int64_t points = winograd::points(cut.tile), panel_weights = points * g.in_channels * winograd::panel;
   c.run.parallel_for(cut.blocks * cut.slices, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       const int64_t block = i / cut.slices, slice = i % cut.slices;
       const int64_t first = tiles * block / cut.blocks, count = tiles * (block + 1) / cut.blocks - first;
-      const winograd::Tiles some{first, count, g.pad[0], g.pad[1]};
-      const auto floats = size_t(winograd::points * winograd::input_stride(count, g.in_channels));
-      const Scratch scratch((floats + size_t(winograd::points * winograd::product_stride(count))) * sizeof(float));
+      const winograd::Tiles some{cut.tile, first, count, g.pad[0], g.pad[1]};
+      const auto floats = size_t(points * winograd::input_stride(count, g.in_channels));
+      const Scratch scratch((floats + size_t(points * winograd::product_stride(count))) * sizeof(float));
       float *const input = scratch.as<float>(), *const products = input + floats;
       winograd::transform_input(in, out, some, g.in_channels, input);
       for (int64_t p = panels * slice / cut.slices; p < panels * (slice + 1) / cut.slices; ++p) {
-        winograd::multiply(input, weights.data() + p * panel_weights, count, g.in_channels, products);
+        winograd::multiply(input, weights.data() + p * panel_weights, some, g.in_channels, products);
         winograd::transform_output(products, out, some, p * winograd::panel, g.out_channels, epilogue);
       }
     }

@@ -15,10 +15,10 @@ namespace kaon {
 // HybridizeOptions::winograd).
 bool winograd_pays(const ConvGeometry& g);
 
-// Into how many blocks of tiles, and each of these into how many slices of the output channels. A slice transforms the
-// block's input again. Fixed by the sizes.
+// Tiles of 2 x 2 or 4 x 4 results in how many blocks, and each of these in how many slices of the output channels. A slice
+// transforms the block's input again. Fixed by the sizes.
 struct WinogradCut {
-  int64_t blocks = 1, slices = 1;
+  int64_t tile = 4, blocks = 1, slices = 1;
   friend bool operator==(const WinogradCut&, const WinogradCut&) = default;
 };
 WinogradCut winograd_cut(const ConvGeometry& g);

@@ -1,6 +1,7 @@
 #include "kaon/ops/nn/winograd.h"
 
 #include <algorithm>
+#include <array>
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kaon/ops/nn/winograd.cpp"
@@ -22,6 +23,12 @@ constexpr D d;
 HWY_INLINE int64_t lanes() { return int64_t(hn::Lanes(d)); }
 
 // out[i] = row i of B^T times in. Rows of points +-p are even(in) +- p odd(in).
+HWY_INLINE void to_points(const V (&in)[4], V (&out)[4]) {
+  out[0] = hn::Sub(in[0], in[2]);
+  out[1] = hn::Add(in[2], in[1]);
+  out[2] = hn::Sub(in[2], in[1]);
+  out[3] = hn::Sub(in[3], in[1]);
+}
 HWY_INLINE void to_points(const V (&in)[6], V (&out)[6]) {
   const V two = hn::Set(d, 2.f), half = hn::Set(d, 0.5f), sum = hn::Set(d, 2.5f);
   const V even_a = hn::NegMulAdd(two, in[2], in[4]), odd_a = hn::NegMulAdd(two, in[1], in[3]);
@@ -35,6 +42,10 @@ HWY_INLINE void to_points(const V (&in)[6], V (&out)[6]) {
 }
 
 // out[i] = row i of A^T times in.
+HWY_INLINE void from_points(const V (&in)[4], V (&out)[2]) {
+  out[0] = hn::Add(in[0], hn::Add(in[1], in[2]));
+  out[1] = hn::Add(in[3], hn::Sub(in[1], in[2]));
+}
 HWY_INLINE void from_points(const V (&in)[6], V (&out)[4]) {
   const V even_a = hn::Add(in[1], in[2]), odd_a = hn::Sub(in[1], in[2]);
   const V even_b = hn::Add(in[3], in[4]), odd_b = hn::Sub(in[3], in[4]);
@@ -44,20 +55,21 @@ HWY_INLINE void from_points(const V (&in)[6], V (&out)[4]) {
   out[3] = hn::MulAdd(hn::Set(d, a / 2), odd_a, hn::MulAdd(hn::Set(d, 2 * b), odd_b, in[5]));
 }
 
-// 6 x 6 positions of one vector of channels.
+// What a tile reads, of one vector of channels.
+template <int64_t Side>
 HWY_INLINE void transform_window(const float* HWY_RESTRICT from, int64_t row_stride, int64_t column_stride,
                                  float* HWY_RESTRICT to, int64_t point_stride) {
-  HWY_ALIGN float columns[6][6][block];
-  V in[6], out[6];
-  for (int64_t j = 0; j < 6; ++j) {
-    for (int64_t i = 0; i < 6; ++i) in[i] = hn::LoadU(d, from + i * row_stride + j * column_stride);
+  HWY_ALIGN float columns[Side][Side][block];
+  V in[Side], out[Side];
+  for (int64_t j = 0; j < Side; ++j) {
+    for (int64_t i = 0; i < Side; ++i) in[i] = hn::LoadU(d, from + i * row_stride + j * column_stride);
     to_points(in, out);
-    for (int64_t i = 0; i < 6; ++i) hn::Store(out[i], d, columns[i][j]);
+    for (int64_t i = 0; i < Side; ++i) hn::Store(out[i], d, columns[i][j]);
   }
-  for (int64_t i = 0; i < 6; ++i) {
-    for (int64_t j = 0; j < 6; ++j) in[j] = hn::Load(d, columns[i][j]);
+  for (int64_t i = 0; i < Side; ++i) {
+    for (int64_t j = 0; j < Side; ++j) in[j] = hn::Load(d, columns[i][j]);
     to_points(in, out);
-    for (int64_t j = 0; j < 6; ++j) hn::StoreU(out[j], d, to + (6 * i + j) * point_stride);
+    for (int64_t j = 0; j < Side; ++j) hn::StoreU(out[j], d, to + (Side * i + j) * point_stride);
   }
 }
 
@@ -66,29 +78,31 @@ struct Place {
   int64_t image, y, x;  // of its first result
 };
 
-HWY_INLINE Place place_of(int64_t tile_index, const Images& out) {
-  const int64_t across = (out.width + tile - 1) / tile, down = (out.height + tile - 1) / tile;
-  return {tile_index / (across * down), tile_index / across % down * tile, tile_index % across * tile};
+HWY_INLINE Place place_of(int64_t tile, int64_t size, const Images& out) {
+  const int64_t across = (out.width + size - 1) / size, down = (out.height + size - 1) / size;
+  return {tile / (across * down), tile / across % down * size, tile % across * size};
 }
 
-void TransformInput(const Images& in, const Images& out, const Tiles& tiles, int64_t in_channels,
-                    float* HWY_RESTRICT to) {
+template <int64_t Size>
+void transform_input(const Images& in, const Images& out, const Tiles& tiles, int64_t in_channels,
+                     float* HWY_RESTRICT to) {
+  constexpr int64_t side = Size + 2;
   const int64_t stride = input_stride(tiles.count, in_channels), row_stride = in.width * in.position_stride;
-  HWY_ALIGN float window[6][6][block];
+  HWY_ALIGN float window[side][side][block];
   for (int64_t t = 0; t < tiles.count; ++t) {
-    const Place place = place_of(tiles.first + t, out);
+    const Place place = place_of(tiles.first + t, Size, out);
     const int64_t y = place.y - tiles.pad_y, x = place.x - tiles.pad_x;
-    const int64_t first_row = std::max<int64_t>(-y, 0), end_row = std::min<int64_t>(in.height - y, 6);
-    const int64_t first_column = std::max<int64_t>(-x, 0), end_column = std::min<int64_t>(in.width - x, 6);
-    const bool is_inside = first_row == 0 && first_column == 0 && end_row == 6 && end_column == 6;
+    const int64_t first_row = std::max<int64_t>(-y, 0), end_row = std::min(in.height - y, side);
+    const int64_t first_column = std::max<int64_t>(-x, 0), end_column = std::min(in.width - x, side);
+    const bool is_inside = first_row == 0 && first_column == 0 && end_row == side && end_column == side;
     const int64_t origin = place.image * in.image_stride + y * row_stride + x * in.position_stride;
-    if (!is_inside) std::fill_n(&window[0][0][0], 36 * block, 0.f);
+    if (!is_inside) std::fill_n(&window[0][0][0], side * side * block, 0.f);
     for (int64_t c = 0; c < in_channels; c += block) {
       const int64_t at = origin + c / block * in.block_stride;
       float* const column = to + c * tiles.count + t * block;
       if (is_inside) {
         for (int64_t k = 0; k < block; k += lanes()) {
-          transform_window(in.data + at + k, row_stride, in.position_stride, column + k, stride);
+          transform_window<side>(in.data + at + k, row_stride, in.position_stride, column + k, stride);
         }
         continue;
       }
@@ -99,7 +113,7 @@ void TransformInput(const Images& in, const Images& out, const Tiles& tiles, int
         }
       }
       for (int64_t k = 0; k < block; k += lanes()) {
-        transform_window(window[0][0] + k, 6 * block, block, column + k, stride);
+        transform_window<side>(window[0][0] + k, side * block, block, column + k, stride);
       }
     }
   }
@@ -156,9 +170,9 @@ HWY_INLINE void multiply_some(int64_t rows, const Products& p) {
   if constexpr (Rows > 1) multiply_some<Lines, Rows - 1>(rows, p);
 }
 
-void Multiply(const float* input, const float* weights, int64_t count, int64_t in_channels, float* products) {
-  const int64_t groups = (count + most_rows - 1) / most_rows;
-  for (int64_t point = 0; point < points; ++point) {
+void Multiply(const float* input, const float* weights, const Tiles& tiles, int64_t in_channels, float* products) {
+  const int64_t count = tiles.count, groups = (count + most_rows - 1) / most_rows;
+  for (int64_t point = 0; point < points(tiles.size); ++point) {
     for (int64_t c = 0; c < in_channels; c += depth) {
       Products p{nullptr, count * block, weights, std::min(depth, in_channels - c), c > 0, nullptr, nullptr};
       for (int64_t g = 0; g < groups; ++g) {
@@ -180,31 +194,33 @@ void Multiply(const float* input, const float* weights, int64_t count, int64_t i
   }
 }
 
-void TransformOutput(const float* HWY_RESTRICT products, const Images& out, const Tiles& tiles, int64_t channel,
-                     int64_t out_channels, const Epilogue<float>& e) {
+template <int64_t Size>
+void transform_output(const float* HWY_RESTRICT products, const Images& out, const Tiles& tiles, int64_t channel,
+                      int64_t out_channels, const Epilogue<float>& e) {
+  constexpr int64_t side = Size + 2;
   const int64_t stride = product_stride(tiles.count), row_stride = out.width * out.position_stride;
   const int64_t channels = std::min(panel, out_channels - channel);
   const bool relu = e.activation == FusedActivation::relu;
   for (int64_t t = 0; t < tiles.count; ++t) {
-    const Place place = place_of(tiles.first + t, out);
-    const int64_t rows = std::min(tile, out.height - place.y), columns = std::min(tile, out.width - place.x);
+    const Place place = place_of(tiles.first + t, Size, out);
+    const int64_t rows = std::min(Size, out.height - place.y), columns = std::min(Size, out.width - place.x);
     const int64_t origin = place.image * out.image_stride + place.y * row_stride + place.x * out.position_stride;
     for (int64_t k = 0; k < channels; k += lanes()) {
       const int64_t c = channel + k, at = origin + c / block * out.block_stride + c % block;
       const float* const from = products + t * panel + k;
-      HWY_ALIGN float columns_done[4][6][block];
-      V in[6], results[4];
-      for (int64_t j = 0; j < 6; ++j) {
-        for (int64_t i = 0; i < 6; ++i) in[i] = hn::LoadU(d, from + (6 * i + j) * stride);
+      HWY_ALIGN float columns_done[Size][side][block];
+      V in[side], results[Size];
+      for (int64_t j = 0; j < side; ++j) {
+        for (int64_t i = 0; i < side; ++i) in[i] = hn::LoadU(d, from + (side * i + j) * stride);
         from_points(in, results);
-        for (int64_t i = 0; i < 4; ++i) hn::Store(results[i], d, columns_done[i][j]);
+        for (int64_t i = 0; i < Size; ++i) hn::Store(results[i], d, columns_done[i][j]);
       }
       const V scale = e.scale ? hn::LoadU(d, e.scale + c) : hn::Set(d, 1.f);
       const V shift = e.shift ? hn::LoadU(d, e.shift + c) : hn::Zero(d);
       for (int64_t i = 0; i < rows; ++i) {
-        for (int64_t j = 0; j < 6; ++j) in[j] = hn::Load(d, columns_done[i][j]);
+        for (int64_t j = 0; j < side; ++j) in[j] = hn::Load(d, columns_done[i][j]);
         from_points(in, results);
-        for (int64_t j = 0; j < 4; ++j) {
+        for (int64_t j = 0; j < Size; ++j) {
           if (j >= columns) break;
           const int64_t offset = at + i * row_stride + j * out.position_stride;
           V y = hn::MulAdd(results[j], scale, shift);
@@ -215,6 +231,17 @@ void TransformOutput(const float* HWY_RESTRICT products, const Images& out, cons
       }
     }
   }
+}
+
+void TransformInput(const Images& in, const Images& out, const Tiles& tiles, int64_t in_channels, float* transformed) {
+  if (tiles.size == 2) return transform_input<2>(in, out, tiles, in_channels, transformed);
+  transform_input<4>(in, out, tiles, in_channels, transformed);
+}
+
+void TransformOutput(const float* products, const Images& out, const Tiles& tiles, int64_t channel,
+                     int64_t out_channels, const Epilogue<float>& e) {
+  if (tiles.size == 2) return transform_output<2>(products, out, tiles, channel, out_channels, e);
+  transform_output<4>(products, out, tiles, channel, out_channels, e);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -228,42 +255,56 @@ HWY_EXPORT(TransformInput);
 HWY_EXPORT(Multiply);
 HWY_EXPORT(TransformOutput);
 
-void transform_weights(const float* w, int64_t in_channels, int64_t out_channels, float* transformed) {
-  // G: the values of a filter's polynomial at the points, each over the product of its distances to the others
-  constexpr double p = 0.70710678118654752, q = 1.4142135623730951;
-  constexpr double g[6][3] = {{1, 0, 0},
-                              {-1 / 1.5, -p / 1.5, -0.5 / 1.5},
-                              {-1 / 1.5, p / 1.5, -0.5 / 1.5},
-                              {1 / 6., q / 6, 2 / 6.},
-                              {1 / 6., -q / 6, 2 / 6.},
-                              {0, 0, 1}};
-  const auto transform = [&](const float* filter, float* to) {
-    for (int i = 0; i < 6; ++i) {
+namespace {
+
+// The values of a filter's polynomial at the points, each over the product of its distances to the others.
+template <size_t Side>
+using Values = std::array<std::array<double, 3>, Side>;  // G
+constexpr double p = 0.70710678118654752, q = 1.4142135623730951;
+constexpr Values<6> values_for_4{{{1, 0, 0},
+                                  {-1 / 1.5, -p / 1.5, -0.5 / 1.5},
+                                  {-1 / 1.5, p / 1.5, -0.5 / 1.5},
+                                  {1 / 6., q / 6, 2 / 6.},
+                                  {1 / 6., -q / 6, 2 / 6.},
+                                  {0, 0, 1}}};
+constexpr Values<4> values_for_2{{{1, 0, 0}, {0.5, 0.5, 0.5}, {0.5, -0.5, 0.5}, {0, 0, 1}}};
+
+template <size_t Side>
+void transform_filters(const Values<Side>& g, const float* w, int64_t in_channels, int64_t out_channels, float* to) {
+  const auto transform = [&](const float* filter, float* first) {
+    for (const auto& gi : g) {
       double row[3] = {};
-      for (int j = 0; j < 3; ++j) row[j] = g[i][0] * filter[j] + g[i][1] * filter[3 + j] + g[i][2] * filter[6 + j];
-      for (int j = 0; j < 6; ++j) {
-        const double value = row[0] * g[j][0] + row[1] * g[j][1] + row[2] * g[j][2];
-        to[(6 * i + j) * in_channels * panel] = float(value);
+      for (int j = 0; j < 3; ++j) row[j] = gi[0] * filter[j] + gi[1] * filter[3 + j] + gi[2] * filter[6 + j];
+      for (const auto& gj : g) {
+        *first = float(row[0] * gj[0] + row[1] * gj[1] + row[2] * gj[2]);
+        first += in_channels * panel;
       }
     }
   };
   constexpr float zeros[9] = {};
-  for (int64_t first = 0; first < out_channels; first += panel, transformed += points * in_channels * panel) {
+  for (int64_t first = 0; first < out_channels; first += panel, to += int64_t(Side * Side) * in_channels * panel) {
     for (int64_t c = 0; c < in_channels; ++c) {
       for (int64_t k = 0; k < panel; ++k) {
         const bool is_there = first + k < out_channels;
-        transform(is_there ? w + ((first + k) * in_channels + c) * 9 : zeros, transformed + c * panel + k);
+        transform(is_there ? w + ((first + k) * in_channels + c) * 9 : zeros, to + c * panel + k);
       }
     }
   }
+}
+
+}  // namespace
+
+void transform_weights(const float* w, int64_t size, int64_t in_channels, int64_t out_channels, float* transformed) {
+  if (size == 2) return transform_filters(values_for_2, w, in_channels, out_channels, transformed);
+  transform_filters(values_for_4, w, in_channels, out_channels, transformed);
 }
 
 void transform_input(const Images& in, const Images& out, const Tiles& tiles, int64_t in_channels, float* transformed) {
   HWY_DYNAMIC_DISPATCH(TransformInput)(in, out, tiles, in_channels, transformed);
 }
 
-void multiply(const float* input, const float* weights, int64_t count, int64_t in_channels, float* products) {
-  HWY_DYNAMIC_DISPATCH(Multiply)(input, weights, count, in_channels, products);
+void multiply(const float* input, const float* weights, const Tiles& tiles, int64_t in_channels, float* products) {
+  HWY_DYNAMIC_DISPATCH(Multiply)(input, weights, tiles, in_channels, products);
 }
 
 void transform_output(const float* products, const Images& out, const Tiles& tiles, int64_t channel,
