@@ -55,14 +55,23 @@ HWY_INLINE void from_points(const V (&in)[6], V (&out)[4]) {
   out[3] = hn::MulAdd(hn::Set(d, a / 2), odd_a, hn::MulAdd(hn::Set(d, 2 * b), odd_b, in[5]));
 }
 
-// What a tile reads, of one vector of channels.
-template <int64_t Side>
+// The rows and columns of what a tile reads that lie inside the image: [begin, end).
+struct Part {
+  int64_t begin_row, end_row, begin_column, end_column;
+};
+
+// What a tile reads, of one vector of channels; zeros outside the part, which is looked at where not All lies inside.
+template <int64_t Side, bool All>
 HWY_INLINE void transform_window(const float* HWY_RESTRICT from, int64_t row_stride, int64_t column_stride,
-                                 float* HWY_RESTRICT to, int64_t point_stride) {
+                                 const Part& part, float* HWY_RESTRICT to, int64_t point_stride) {
   HWY_ALIGN float columns[Side][Side][block];
   V in[Side], out[Side];
   for (int64_t j = 0; j < Side; ++j) {
-    for (int64_t i = 0; i < Side; ++i) in[i] = hn::LoadU(d, from + i * row_stride + j * column_stride);
+    const bool is_column = All || (j >= part.begin_column && j < part.end_column);
+    for (int64_t i = 0; i < Side; ++i) {
+      const bool is_there = is_column && (All || (i >= part.begin_row && i < part.end_row));
+      in[i] = is_there ? hn::LoadU(d, from + i * row_stride + j * column_stride) : hn::Zero(d);
+    }
     to_points(in, out);
     for (int64_t i = 0; i < Side; ++i) hn::Store(out[i], d, columns[i][j]);
   }
@@ -88,32 +97,20 @@ void transform_input(const Images& in, const Images& out, const Tiles& tiles, in
                      float* HWY_RESTRICT to) {
   constexpr int64_t side = Size + 2;
   const int64_t stride = input_stride(tiles.count, in_channels), row_stride = in.width * in.position_stride;
-  HWY_ALIGN float window[side][side][block];
   for (int64_t t = 0; t < tiles.count; ++t) {
     const Place place = place_of(tiles.first + t, Size, out);
     const int64_t y = place.y - tiles.pad_y, x = place.x - tiles.pad_x;
-    const int64_t first_row = std::max<int64_t>(-y, 0), end_row = std::min(in.height - y, side);
-    const int64_t first_column = std::max<int64_t>(-x, 0), end_column = std::min(in.width - x, side);
-    const bool is_inside = first_row == 0 && first_column == 0 && end_row == side && end_column == side;
+    const Part part{std::max<int64_t>(-y, 0), std::min(in.height - y, side), std::max<int64_t>(-x, 0),
+                    std::min(in.width - x, side)};
+    const bool is_inside = y >= 0 && x >= 0 && part.end_row == side && part.end_column == side;
     const int64_t origin = place.image * in.image_stride + y * row_stride + x * in.position_stride;
-    if (!is_inside) std::fill_n(&window[0][0][0], side * side * block, 0.f);
-    for (int64_t c = 0; c < in_channels; c += block) {
-      const int64_t at = origin + c / block * in.block_stride;
-      float* const column = to + c * tiles.count + t * block;
+    for (int64_t c = 0; c < in_channels; c += lanes()) {
+      const float* const from = in.data + origin + c / block * in.block_stride + c % block;
+      float* const column = to + c / block * block * tiles.count + t * block + c % block;
       if (is_inside) {
-        for (int64_t k = 0; k < block; k += lanes()) {
-          transform_window<side>(in.data + at + k, row_stride, in.position_stride, column + k, stride);
-        }
-        continue;
-      }
-      for (int64_t i = first_row; i < end_row; ++i) {
-        for (int64_t j = first_column; j < end_column; ++j) {
-          const float* const position = in.data + at + i * row_stride + j * in.position_stride;
-          for (int64_t k = 0; k < block; k += lanes()) hn::Store(hn::LoadU(d, position + k), d, window[i][j] + k);
-        }
-      }
-      for (int64_t k = 0; k < block; k += lanes()) {
-        transform_window<side>(window[0][0] + k, side * block, block, column + k, stride);
+        transform_window<side, true>(from, row_stride, in.position_stride, part, column, stride);
+      } else {
+        transform_window<side, false>(from, row_stride, in.position_stride, part, column, stride);
       }
     }
   }
