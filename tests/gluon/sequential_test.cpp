@@ -1,9 +1,8 @@
 #include "kaon/gluon/nn/nn.h"
 
-#include <filesystem>
-
 #include "kaon/ops/ndarray_file.h"
 #include "kaon/tests/gluon/support.h"
+#include "kaon/tests/support/files.h"
 
 using namespace kaon;
 using namespace kaon::test;
@@ -40,14 +39,14 @@ TEST_CASE("sequential: children are named by hint and number, files by position"
         std::vector<std::string>{"conv0_weight", "dense0_weight", "dense1_weight"});
   net.initialize();
   net(nd.zeros({2, 1, 6, 6}));
-  auto file = std::filesystem::temp_directory_path() / "kaon_sequential_test.params";
+  const ScratchFolder folder;
+  const auto file = folder / "net.params";
   net.save_parameters(file);
   std::vector<std::string> keys;
   for (auto& [name, array] : nd_file::load(file)) keys.push_back(name);
   CHECK(keys == std::vector<std::string>{"0.weight", "0.bias", "2.weight", "2.bias", "3.weight", "3.bias"});
   nn::HybridSequential same(nn::Conv2D(4, {.kernel_size = 3}), nn::Activation("relu"), nn::Dense(8), nn::Dense(3));
   same.load_parameters(file);
-  std::filesystem::remove(file);
   NDArray x = nd.random_normal({2, 1, 6, 6});
   CHECK(values(same(x)) == values(net(x)));
 }

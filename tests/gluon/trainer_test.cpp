@@ -10,6 +10,7 @@
 #include "kaon/ops/ndarray_file.h"
 #include "kaon/ops/random_state.h"
 #include "kaon/tests/gluon/support.h"
+#include "kaon/tests/support/files.h"
 
 using namespace kaon;
 using namespace kaon::test;
@@ -42,8 +43,6 @@ void backward_failing(Parameter& p) {
   autograd::record([&] { return p.data() * factor; }).backward();
 }
 
-std::filesystem::path scratch(const char* name) { return std::filesystem::temp_directory_path() / name; }
-
 }  // namespace
 
 TEST_CASE("trainer: momentum, multipliers and saved states", "[gluon]") {
@@ -58,7 +57,8 @@ TEST_CASE("trainer: momentum, multipliers and saved states", "[gluon]") {
   require_all(x, -2);  // momentum -1, half of it, and half a step
   CHECK(trainer.steps() == 2);
 
-  auto file = scratch("kaon_trainer_test.states");
+  const ScratchFolder folder;
+  const auto file = folder / "trainer.states", bad = folder / "bad.states";
   trainer.save_states(file);
   auto before = values(x.data());
   Trainer other(dict({x}), optimizer::SGD({.learning_rate = 7, .momentum = 0.5}));
@@ -73,10 +73,8 @@ TEST_CASE("trainer: momentum, multipliers and saved states", "[gluon]") {
   trainer.step(1);
   require_all(x, -3);
 
-  nd_file::save(scratch("kaon_trainer_bad.states"), {{"steps", nd.ones({3})}});
-  CHECK_THROWS_WITH(other.load_states(scratch("kaon_trainer_bad.states")),
-                    Catch::Contains("'steps' in") && Catch::Contains("(3,)"));
-  std::filesystem::remove(scratch("kaon_trainer_bad.states"));
+  nd_file::save(bad, {{"steps", nd.ones({3})}});
+  CHECK_THROWS_WITH(other.load_states(bad), Catch::Contains("'steps' in") && Catch::Contains("(3,)"));
   CHECK(other.steps() == 3);  // as it was
   Parameter y = make("y");
   CHECK_THROWS_AS(Trainer(dict({y}), optimizer::SGD({.momentum = 0.5})).load_states(file), ValueError);
@@ -84,7 +82,6 @@ TEST_CASE("trainer: momentum, multipliers and saved states", "[gluon]") {
   Parameter again = make("x");
   again.cast(DType::float64);
   CHECK_THROWS_AS(Trainer(dict({again}), optimizer::SGD({.momentum = 0.5})).load_states(file), TypeError);
-  std::filesystem::remove(file);
 }
 
 TEST_CASE("trainer: parameters of two nets with the same names are trained, their states not saved", "[gluon]") {
@@ -95,7 +92,8 @@ TEST_CASE("trainer: parameters of two nets with the same names are trained, thei
   trainer.step(1);
   require_all(x, -1);
   require_all(other, -1);
-  auto file = scratch("kaon_trainer_names_test.states");
+  const ScratchFolder folder;
+  const auto file = folder / "trainer.states";
   CHECK_THROWS_WITH(trainer.save_states(file), Catch::Contains("two parameters are named 'x'"));
   CHECK_FALSE(std::filesystem::exists(file));
 }
@@ -105,10 +103,10 @@ TEST_CASE("trainer: multipliers set after loading count", "[gluon]") {
   Trainer trainer(dict({x}), optimizer::SGD({.learning_rate = 0.1}));
   backward_ones(x);
   trainer.step(1);
-  auto file = scratch("kaon_trainer_mult_test.states");
+  const ScratchFolder folder;
+  const auto file = folder / "trainer.states";
   trainer.save_states(file);
   trainer.load_states(file);
-  std::filesystem::remove(file);
   x.set_lr_mult(2);
   backward_ones(x);
   trainer.step(1);
@@ -116,7 +114,8 @@ TEST_CASE("trainer: multipliers set after loading count", "[gluon]") {
 }
 
 TEST_CASE("trainer: Adam goes on from saved states as if it had not stopped", "[gluon]") {
-  auto file = scratch("kaon_trainer_adam_test.states");
+  const ScratchFolder folder;
+  const auto file = folder / "trainer.states";
   std::vector<double> expected;
   for (bool interrupted : {false, true}) {
     Parameter x = make("x");
@@ -136,7 +135,6 @@ TEST_CASE("trainer: Adam goes on from saved states as if it had not stopped", "[
       expected = values(x.data());
     }
   }
-  std::filesystem::remove(file);
 }
 
 TEST_CASE("trainer: batch size, schedulers, rates", "[gluon]") {

@@ -1,12 +1,12 @@
 // The progress bar and the charts.
 #include <cmath>
-#include <filesystem>
 
 #include "kaon/gluon/util/progress_bar.h"
 #include "kaon/gluon/util/svg_chart.h"
 #include "kaon/graph/svg.h"
 #include "kaon/ops/file_io.h"
 #include "kaon/tests/engine/support.h"
+#include "kaon/tests/support/files.h"
 
 using namespace kaon;
 using namespace kaon::gluon;
@@ -126,8 +126,8 @@ TEST_CASE("svg chart: two panels with axes, legend and curves") {
   CHECK(contains(SvgChart().add(ChartPanel("empty", "x", "y")).str(), "empty"));
   CHECK_FALSE(contains(SvgChart().add(ChartPanel("flat", "x", "y").add("c", {3, 3})).str(), "nan"));
 
-  const auto file = std::filesystem::temp_directory_path() / "kaon_chart_test.svg";
+  const ScratchFolder folder;
+  const auto file = folder / "chart.svg";
   chart.save(file);
   CHECK(read_file(file) == svg);
-  std::filesystem::remove(file);
 }
