@@ -42,6 +42,7 @@ struct OpBase {
   bool transactional = false;  // a failed input leaves the updated arrays as they were
   uint16_t reserved_deps = 0;  // as allocated: merging duplicates lowers num_deps
   uint16_t num_fresh = 0;      // the last so many accesses are first writes to vars that nobody else knows yet
+  uint16_t lines_behind = 0;   // of memory behind an OpNode, 64 bytes each
   Dep* deps = nullptr;
   OpBase* next = nullptr;
   bool is_waiter() const { return type->signal != nullptr; }
@@ -70,7 +71,7 @@ struct OpNode : OpBase {
   Dep own_deps[inline_deps];
   uint64_t sequence = 0;
   OpLabel label;
-  const Limits* limits = nullptr;  // counted; only where they can stop the operation
+  const Limits* limits = nullptr;    // counted; only where they can stop the operation
   StandingRead* standing = nullptr;  // reads besides the accesses; the body keeps it alive
   alignas(16) std::byte payload[payload_bytes];
 
@@ -109,8 +110,22 @@ struct OpNode : OpBase {
     return std::nullopt;
   }
 
-  static void* operator new(size_t bytes) { return pool_allocate(bytes); }
-  static void operator delete(void* p, size_t bytes) noexcept { pool_free(p, bytes); }
+  // With room for so many bytes behind it, which whoever runs it gets into its cache together with it.
+  static OpNode* with_room(size_t bytes) {
+    const size_t lines = (bytes + 63) / 64;
+    auto* op = ::new (pool_allocate(block_bytes + 64 * lines)) OpNode;
+    op->lines_behind = uint16_t(lines);
+    return op;
+  }
+  void* behind() noexcept { return reinterpret_cast<std::byte*>(this) + block_bytes; }
+
+  static void* operator new(size_t) { return pool_allocate(block_bytes); }
+  static void operator delete(void* p) noexcept { pool_free(p, block_bytes); }  // of what was not made
+  static void operator delete(OpNode* op, std::destroying_delete_t) noexcept {
+    const size_t bytes = block_bytes + 64 * size_t(op->lines_behind);
+    op->~OpNode();
+    pool_free(op, bytes);
+  }
 };
 static_assert(sizeof(OpNode) <= OpNode::block_bytes);
 

@@ -152,7 +152,7 @@ PlanRun& ExecutionPlan::acquire() {
 }
 
 void ExecutionPlan::end_lease(PlanRun& run) {
-  run.shadow = nullptr;
+  if (run.shadow) run.shadow = nullptr;
   options_.arenas->end_lease(run.number);
   give_back_unused(run);  // of a recorded forward without a backward
 }
@@ -161,15 +161,14 @@ void ExecutionPlan::give_back_unused(const PlanRun& run) {
   if (!options_.keep_arenas) options_.arenas->give_back_unused(run.number);
 }
 
-// The arguments of one submission, in one pooled block: {PlanCall, arrays...}. Arrays: inputs, forward outputs,
+// The arguments of one submission, behind its operation: {PlanCall, arrays...}. Arrays: inputs, forward outputs,
 // gradients; null where this phase uses none.
 struct PlanCall {
   IntrusivePtr<ExecutionPlan> plan;
   PlanRun* run;
-  IntrusivePtr<Chunk> arena;
   IntrusivePtr<Chunk> saved;  // when defined: what the arena holds to begin with is copied from here
   RandomKey key;
-  IntrusivePtr<Shadow> shadow;  // null: not verified
+  IntrusivePtr<Shadow> shadow;              // null: not verified
   IntrusivePtr<ParametersRead> parameters;  // defined: it, not the call, keeps these arrays
   uint32_t num_arrays;
   Phase phase;
@@ -180,12 +179,13 @@ struct PlanCall {
   static size_t bytes(uint32_t n) { return sizeof(PlanCall) + n * sizeof(ArrayNode*); }
   // The imperative run beside this one. A backward goes on from the values of its forward, which others may do as well.
   IntrusivePtr<Shadow> begin_shadow(size_t num_inputs) const {
-    if (!shadow) [[likely]] return {};
+    if (!shadow) [[likely]]
+      return {};
     IntrusivePtr<Shadow> s = phase == Phase::forward ? shadow : IntrusivePtr<Shadow>(new Shadow(*shadow));
     s->begin(phase, {arrays(), num_inputs}, key);
     return s;
   }
-  static PlanCall& of(OpNode& op) { return **reinterpret_cast<PlanCall**>(op.payload); }
+  static PlanCall& of(OpNode& op) { return *static_cast<PlanCall*>(op.behind()); }
   static void execute(OpNode& op, RunContext& context) {
     PlanCall& c = of(op);
     c.plan->execute(op, c, context);
@@ -201,9 +201,7 @@ struct PlanCall {
     if (c->parameters) release(c->plan->graph_.inputs.size(), c->num_arrays);
     // it has failed, or never run, or what it saved has lost its backward meanwhile
     if (!c->has_given_back) c->plan->give_back_unused(*c->run);
-    size_t size = bytes(c->num_arrays);
     c->~PlanCall();
-    pool_free(c, size);
   }
 };
 
@@ -211,20 +209,18 @@ namespace {
 constexpr OpType plan_call_type{.run = PlanCall::execute, .destroy = PlanCall::destroy};
 constexpr OpType gpu_plan_call_type{
     .run = PlanCall::execute, .destroy = PlanCall::destroy, .strand = [](const OpNode& op) noexcept -> size_t {
-      return (*reinterpret_cast<PlanCall* const*>(op.payload))->arena->device.index;
+      return PlanCall::of(const_cast<OpNode&>(op)).run->arena->device.index;
     }};
-}
+}  // namespace
 
 void ExecutionPlan::push(const Submission& s, const OpLabel& label) {
   PlanRun& run = s.run;
   const Phase phase = s.phase;
   uint32_t n = uint32_t(graph_.inputs.size() + graph_.outputs.size());
-  auto* call = new (pool_allocate(PlanCall::bytes(n)))
-      PlanCall{IntrusivePtr<ExecutionPlan>(this), &run, run.arena, s.saved, s.key, s.shadow, s.parameters, n, phase,
-               s.is_last};
+  OpNode* const op = OpNode::with_room(PlanCall::bytes(n));
+  auto* call = new (op->behind())
+      PlanCall{IntrusivePtr<ExecutionPlan>(this), &run, s.saved, s.key, s.shadow, s.parameters, n, phase, s.is_last};
   std::fill_n(call->arrays(), n, nullptr);
-  auto* op = new OpNode;
-  *reinterpret_cast<PlanCall**>(op->payload) = call;
   op->type = options_.device.type == DeviceType::gpu ? &gpu_plan_call_type : &plan_call_type;
   op->label = label;
   op->transactional = mutates_ && phase == Phase::forward;
@@ -262,12 +258,10 @@ void ExecutionPlan::push(const Submission& s, const OpLabel& label) {
 PlanRun& ExecutionPlan::forward(std::span<const NDArray* const> inputs, std::span<NDArray> outputs,
                                 const OpLabel& label, bool lease, IntrusivePtr<Shadow> shadow,
                                 const RandomKey* numbers) {
-  make_arrays(0, inputs.empty() ? Device() : inputs[0]->device(), outputs,
-              options_.padded ? inputs[0]->shape()[0] : 0);
+  make_arrays(0, inputs.empty() ? Device() : inputs[0]->device(), outputs, options_.padded ? inputs[0]->shape()[0] : 0);
   RandomKey key = numbers ? *numbers : random_numbers_ ? random::draw(random_numbers_) : RandomKey{};
   PlanRun& run = acquire();
-  run.key = key;
-  run.shadow = lease ? shadow : IntrusivePtr<Shadow>();
+  if (lease) run.key = key, run.shadow = shadow;  // else the run is not written to: a worker reads it
   push({.run = run,
         .phase = Phase::forward,
         .inputs = inputs,
@@ -370,9 +364,11 @@ void ExecutionPlan::run_steps(std::span<const Step> steps, const PlanCall& call,
     }
 #endif
     try {
-      if (shadow) [[unlikely]] shadow->check_inputs(number(s), views, context);
+      if (shadow) [[unlikely]]
+        shadow->check_inputs(number(s), views, context);
       run_step(s, run, call.key, context, profiler);
-      if (shadow) [[unlikely]] shadow->check_outputs(number(s), views + s.num_inputs, context);
+      if (shadow) [[unlikely]]
+        shadow->check_outputs(number(s), views + s.num_inputs, context);
     } catch (...) {
       throw FailedStep{&s, std::current_exception()};
     }
@@ -392,7 +388,8 @@ void ExecutionPlan::run_all(const PlanCall& call, RunContext& context, Shadow* s
     context.updates_are_whole = true;  // none of them updates
     context.parallel_for(int64_t(begins.size()) - 1, 1, [&](int64_t group, int64_t) {
       const uint32_t first = begins[size_t(group)], last = begins[size_t(group) + 1];
-      run_piece(engine, [&](RunContext& piece) { run_steps(steps.subspan(first, last - first), call, piece, nullptr); });
+      run_piece(engine,
+                [&](RunContext& piece) { run_steps(steps.subspan(first, last - first), call, piece, nullptr); });
     });
     at = begins.back();
   }
@@ -415,7 +412,7 @@ std::exception_ptr ExecutionPlan::failure_of(const Step& step, const PlanRun& ru
 void ExecutionPlan::launch(OpNode& op, PlanCall& call, RunContext& context) const {
   {
     DeviceLaunch launch(Gpu::of(options_.device), Lane::compute, op.label);
-    launch.use(*call.arena, true);
+    launch.use(*call.run->arena, true);
     if (call.saved) launch.use(*call.saved, false);
     const size_t inputs = graph_.inputs.size(), read = inputs + graph_.num_forward_outputs;
     for (size_t i = 0; i < call.num_arrays; ++i) {
@@ -463,7 +460,7 @@ void ExecutionPlan::run(OpNode& op, PlanCall& call, RunContext& context) const {
     const bool is_stable = e.place == Place::input && !mutated_[e.index];
     if (!run.sources.empty()) run.sources[e.view] = is_stable ? Source{a->chunk.get(), a->offset} : Source();
   }
-  run.parameters = parameters;
+  if (!are_shown) run.parameters = parameters;
   const IntrusivePtr<Shadow> shadow = call.begin_shadow(graph_.inputs.size());
   const Step* failed = nullptr;
   try {
@@ -474,7 +471,8 @@ void ExecutionPlan::run(OpNode& op, PlanCall& call, RunContext& context) const {
       failed = static_cast<const Step*>(f.step);
       std::rethrow_exception(f.why);
     }
-    if (shadow) [[unlikely]] shadow->finish(context);
+    if (shadow) [[unlikely]]
+      shadow->finish(context);
   } catch (const VerifyError&) {
     shadow->undo();
     context.updates_are_whole = true;

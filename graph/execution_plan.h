@@ -195,7 +195,8 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   void note_choices(Phase phase, const PlanRun& run) const;
   void give_back_unused(const PlanRun& run);  // its arena's memory, unless somebody uses it or is going to, or it is kept
 
-  Graph graph_;
+  // What calls only read, apart from what they write: the count of references before it, and what the lock guards.
+  alignas(64) Graph graph_;
   MemoryPlan memory_;
   Half halves_[2];
   std::vector<TensorView> views_;      // as in a run, without addresses
@@ -211,14 +212,14 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   PlanOptions options_;
   std::unique_ptr<const Verification> verification_;  // null: calls are not verified
   std::atomic<int> to_verify_{0};                     // so many more
-  mutable SpinLock lock_;
+  std::vector<uint32_t> parameters_;                  // inputs that a forward reads and does not update
   mutable Choices choices_[2];
+  alignas(64) mutable SpinLock lock_;
   mutable std::atomic<uint64_t> graph_launches_{0};
   std::vector<std::unique_ptr<PlanRun>> runs_;  // by arena; null: not used yet
-  std::vector<uint32_t> parameters_;            // inputs that a forward reads and does not update
-  std::vector<const ArrayNode*> last_parameters_;      // of the last call, only compared
-  int calls_alike_ = 0;                                // with these, since the last write that was noticed
-  IntrusivePtr<ParametersRead> parameters_read_;       // null, or begun
+  std::vector<const ArrayNode*> last_parameters_;  // of the last call, only compared
+  int calls_alike_ = 0;                            // with these, since the last write that was noticed
+  IntrusivePtr<ParametersRead> parameters_read_;   // null, or begun
 };
 
 }  // namespace kaon

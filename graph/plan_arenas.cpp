@@ -16,10 +16,15 @@ bool is_idle(const Chunk& chunk) {
 
 }  // namespace
 
-// An idle one; else one that this thread has used before, in turn; else, when there are enough of them, any.
+// The next one, where this thread has used it before: then nobody has to look at a var that a worker writes to. Else an
+// idle one; else one that this thread has used before, in turn; else, when there are enough of them, any.
 PlanArenas::Arena* PlanArenas::find(Engine& engine, Device device) {
   constexpr size_t for_one_caller = 2;
   const auto caller = std::this_thread::get_id();
+  if (arenas_.size() >= for_one_caller) {
+    Arena& a = arenas_[next_ % arenas_.size()];
+    if (a.caller == caller && !a.leased && a.chunk->engine == &engine && a.chunk->device == device) return &a;
+  }
   Arena *own = nullptr, *any = nullptr;
   size_t known = 0;
   for (size_t i = 0; i < arenas_.size(); ++i) {

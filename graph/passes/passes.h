@@ -26,7 +26,7 @@ struct Options {
 struct Pass {
   const char* name;
   Graph (*run)(Graph graph, const Options& options);
-  bool in_exact = true;  // also where every bit must be that of the imperative run
+  bool in_exact = true;                                      // also where every bit must be that of the imperative run
   std::string (*why_not)(const Options& options) = nullptr;  // why it is left out; empty: it is not
 };
 
@@ -77,9 +77,9 @@ Graph fuse_sum(Graph graph, bool training);
 Graph fuse_activation(Graph graph, bool training);
 
 // Keeps 4-D values between convolutions, poolings and operators that do not mind in channels-last memory, with reorders
-// where such a region begins and ends. With `costs` each such value lies, and each kernel takes the variant, so that all of them and the
-// reorders take the shortest time together. On a GPU only what tensor cores take: 16-bit floats, and float32 where TF32 is
-// allowed when the plan is made. Shapes stay logical (N, C, H, W). Equal within rounding.
+// where such a region begins and ends. With `costs` each such value lies, and each kernel takes the variant, so that
+// all of them and the reorders take the shortest time together. On a GPU only what tensor cores take: 16-bit floats,
+// and float32 where TF32 is allowed when the plan is made. Shapes stay logical (N, C, H, W). Equal within rounding.
 Graph layouts(Graph graph, const Options& options, KernelCosts* costs = nullptr);
 
 // What the backward reads of the forward and is cheap to compute again, from what it reads anyway, is computed again
@@ -93,7 +93,8 @@ Graph mirror(Graph graph, bool training, int depth);
 Graph own_outputs(Graph graph);
 
 // Pointwise operators that feed each other, and reductions of their values over the last dimensions, become one node,
-// which reads its inputs and writes its outputs once; as far as that needs no more memory. The same values, bit for bit.
+// which reads its inputs and writes its outputs once; as far as that needs no more memory. The same values, bit for
+// bit.
 Graph fuse_pointwise(Graph graph);
 
 // The same for GPUs, without reductions and for all dtypes: each group becomes a kernel, compiled when it first runs.

@@ -203,7 +203,8 @@ void forward_in_slices(KernelContext& c, const ConvGeometry& g, const ConvSet& s
 void conv_forward(KernelContext& c, const ConvGeometry& g, const TensorView& x, const float* w, const TensorView& y,
                   Epilogue<float> epilogue) {
   if (g.batch == 0) return;
-  const bool has_bias = !epilogue.scale && epilogue.shift, in_place = epilogue.addend && epilogue.addend == y.as<float>();
+  const bool has_bias = !epilogue.scale && epilogue.shift,
+             in_place = epilogue.addend && epilogue.addend == y.as<float>();
   const auto set = conv_set(c, ConvKind::forward, g, image_layout(x.layout), image_layout(y.layout), has_bias);
   if (set->winograd) return winograd_forward(c, g, *set->winograd, x, w, y, epilogue);
   const float* const bias = epilogue.take_bias();

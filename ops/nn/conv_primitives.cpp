@@ -117,7 +117,8 @@ std::vector<Rows> rows_of_parts(const ConvGeometry& g, int64_t parts) {
 // The primitive for `images` images in one candidate's layouts; nothing when oneDNN has none. `weights`: their layout,
 // or null to let oneDNN choose. `rows`: null for all.
 std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t images, const Candidate& candidate,
-                             bool bias, const Desc* weights, const Rows* rows = nullptr, Kernels kernels = Kernels::all) {
+                             bool bias, const Desc* weights, const Rows* rows = nullptr,
+                             Kernels kernels = Kernels::all) {
   Dims in_dims = image_dims(images, g.in_channels, g.in, g.axes);
   Dims out_dims = image_dims(images, g.out_channels, g.out, g.axes);
   Dims weight_dims = image_dims(g.out_channels / g.groups, g.in_channels / g.groups, g.kernel, g.axes);
@@ -151,8 +152,9 @@ std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t image
     constexpr auto algorithm = dnnl::algorithm::convolution_direct;
     // gradients take a forward primitive as a hint, which must exist in the same layouts
     const dnnl::convolution_forward::primitive_desc forward(
-        dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training, algorithm, x, kind == ConvKind::forward ? w : onednn::any(weight_dims), b,
-                                        y, stride, dilate, pad, pad_after),
+        dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training, algorithm, x,
+                                        kind == ConvKind::forward ? w : onednn::any(weight_dims), b, y, stride, dilate,
+                                        pad, pad_after),
         onednn::attributes(), onednn::engine());
     if (kind == ConvKind::forward) {
       Arguments args{{DNNL_ARG_SRC, forward.src_desc()},
@@ -372,8 +374,8 @@ onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const Conv
   ConvGeometry g = whole;
   const Way way = c.variant ? way_of_variant(kind, g, in, out, c.variant) : way_by_rules(kind, g, in, out, c.winograd);
   g.out_channels /= way.cut.slices;
-  onednn::Key key('c', kind, way.winograd.has_value(), c.variant, way.cut.slices, way.cut.parts, g.batch, g.groups, g.in_channels,
-                  g.out_channels, g.axes, in, out, bias);
+  onednn::Key key('c', kind, way.winograd.has_value(), c.variant, way.cut.slices, way.cut.parts, g.batch, g.groups,
+                  g.in_channels, g.out_channels, g.axes, in, out, bias);
   for (const auto* values : {&g.in, &g.out, &g.kernel, &g.stride, &g.dilate, &g.pad}) {
     for (int64_t v : *values) key.add(v);
   }

@@ -1,5 +1,5 @@
-// How a convolution is computed: by which of oneDNN's primitives or other algorithm, in which layout, and how a batch is
-// cut.
+// How a convolution is computed: by which of oneDNN's primitives or other algorithm, in which layout, and how a batch
+// is cut.
 #pragma once
 
 #include <optional>

@@ -48,11 +48,12 @@ constexpr int64_t product_stride(int64_t count) { return count * panel + block; 
 // `out` says how many tiles an image has; its data are not looked at.
 void transform_input(const Images& in, const Images& out, const Tiles& tiles, int64_t in_channels, float* transformed);
 
-// For each point, the products with one panel of the weights: points x product_stride() floats, as point, tile, channel.
+// For each point, the products with one panel of the weights: points x product_stride() floats, as point, tile,
+// channel.
 void multiply(const float* input, const float* weights, const Tiles& tiles, int64_t in_channels, float* products);
 
-// The results of channels [channel, channel + panel), fewer at the end, through the epilogue: all of it but a sigmoid or
-// tanh, which are left to do. Addends lie as the results do, and may be what is overwritten.
+// The results of channels [channel, channel + panel), fewer at the end, through the epilogue: all of it but a sigmoid
+// or tanh, which are left to do. Addends lie as the results do, and may be what is overwritten.
 void transform_output(const float* products, const Images& out, const Tiles& tiles, int64_t channel,
                       int64_t out_channels, const Epilogue<float>& epilogue);
 

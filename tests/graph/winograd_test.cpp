@@ -24,10 +24,11 @@ struct Sizes {
 
 // Tiles of both sizes, that fit and that do not, in one block and several, with one slice of the filters and more, and
 // half a panel of them.
-const Sizes all_sizes[] = {{{1, 32, 8, 8}, 32},   {{3, 48, 9, 13}, 32, 0}, {{2, 32, 7, 6}, 48},
-                           {{4, 64, 46, 47}, 32}, {{1, 128, 28, 28}, 128}, {{7, 512, 4, 4}, 512},
-                           {{5, 32, 4, 4}, 32},   {{1, 32, 47, 46}, 32},   {{1, 64, 56, 50}, 64, 0},
-                           {{1, 288, 14, 14}, 256}, {{2, 32, 9, 9}, 32, 2}, {{1, 512, 7, 7}, 64}, {{3, 160, 5, 3}, 144}};
+const Sizes all_sizes[] = {{{1, 32, 8, 8}, 32},     {{3, 48, 9, 13}, 32, 0}, {{2, 32, 7, 6}, 48},
+                           {{4, 64, 46, 47}, 32},   {{1, 128, 28, 28}, 128}, {{7, 512, 4, 4}, 512},
+                           {{5, 32, 4, 4}, 32},     {{1, 32, 47, 46}, 32},   {{1, 64, 56, 50}, 64, 0},
+                           {{1, 288, 14, 14}, 256}, {{2, 32, 9, 9}, 32, 2},  {{1, 512, 7, 7}, 64},
+                           {{3, 160, 5, 3}, 144}};
 
 NDArray convolve(const NDArray& x, const NDArray& w, const Sizes& s) {
   return nd.Convolution(x, w, {.kernel = {3, 3}, .pad = {s.pad, s.pad}, .num_filter = s.filters, .no_bias = true});

@@ -26,8 +26,10 @@ struct Case {
   int64_t batch, height, width, in_channels, out_channels, pad_y, pad_x;
 };
 
-// Tiles that fit and that do not, narrower than one tile, half a panel of filters, more channels than are summed at once.
-constexpr Case cases[] = {{1, 8, 12, 32, 32, 1, 1}, {2, 7, 9, 16, 48, 1, 0}, {1, 3, 5, 144, 32, 2, 1}, {3, 6, 2, 32, 64, 0, 2}};
+// Tiles that fit and that do not, narrower than one tile, half a panel of filters, more channels than are summed at
+// once.
+constexpr Case cases[] = {
+    {1, 8, 12, 32, 32, 1, 1}, {2, 7, 9, 16, 48, 1, 0}, {1, 3, 5, 144, 32, 2, 1}, {3, 6, 2, 32, 64, 0, 2}};
 
 enum class Lie { channels_last, in_blocks };
 
