@@ -154,16 +154,17 @@ void resnet(int threads) {
     BarePrimitives own_weights = resnet18_convolutions(n, threads, false);
     own_weights.give_each_its_weights();
     if (threads == 1 && n == 1) bare.print_choices();
-    const int calls = n == 1 ? 6 : 1;
+    // The others have used the caches meanwhile: one call that is not timed, as bare.run() and the peers' programs have.
+    const auto ms = [&](const vision::ResNetV1& net) {
+      net(x).wait_to_read();
+      return seconds_per_call(net, x, n == 1 ? 6 : 2, Wait::each) * per_ms;
+    };
     // all that is bare first: after it the processor rests
     const auto r = interleave(5, {[&] { return bare.run() * per_ms; }, [&] { return own_weights.run() * per_ms; },
                                   [&] { return bare_winograd.run() * per_ms; },
-                                  [&] { return seconds_per_call(imperative, x, calls, Wait::each) * per_ms; },
-                                  [&] { return seconds_per_call(hybrid, x, calls, Wait::each) * per_ms; },
-                                  [&] { return seconds_per_call(autotuned, x, calls, Wait::each) * per_ms; },
-                                  [&] { return seconds_per_call(winograd, x, calls, Wait::each) * per_ms; },
-                                  [&] { return seconds_per_call(both, x, calls, Wait::each) * per_ms; },
-                                  [&] { return bare.run_multiply_adds() * per_ms; }});
+                                  [&] { return ms(imperative); }, [&] { return ms(hybrid); },
+                                  [&] { return ms(autotuned); }, [&] { return ms(winograd); },
+                                  [&] { return ms(both); }, [&] { return bare.run_multiply_adds() * per_ms; }});
     const std::string name = "resnet18_b" + std::to_string(n), t = on_threads(threads);
     print(name + "_multiply_adds_alone" + t, r[8], "ms");
     print(name + "_bare_convolutions" + t, r[0], "ms", name + "_multiply_adds_alone", r[8]);

@@ -45,7 +45,7 @@ bool winograd_pays(const ConvGeometry& g) {
 // two groups of tiles and stay in that cache themselves. Few tiles make fewer, for work for several threads, where
 // reading the weights once for each block is cheap; else there are slices, whose inputs are transformed once for each.
 WinogradCut winograd_cut(const ConvGeometry& g) {
-  constexpr int64_t tiles = 28, least_tiles = 12, least_channels = 128, enough = 8;
+  constexpr int64_t tiles = 28, least_tiles = 12, least_channels = 256, enough = 8;
   WinogradCut cut{.tile = tile_size(g)};
   const int64_t all = tiles_of(g, cut.tile);
   cut.blocks = std::max<int64_t>(1, (all + tiles / 2) / tiles);
