@@ -452,8 +452,8 @@ TEST_CASE("asio_server: SIGTERM under load: whole answers, all right, and exit c
 
   std::atomic<int> right{0}, wrong{0};
   auto use = [&](size_t client) {
-    Client c(at);
     try {
+      Client c(at);
       for (size_t i = 0;; ++i) {
         const Request& r = requests[(client * 7 + i) % requests.size()];
         c.send(r.values);
@@ -462,7 +462,7 @@ TEST_CASE("asio_server: SIGTERM under load: whole answers, all right, and exit c
         ++(a->status == Status::ok && is_close(a->values(), r.expected) ? right : wrong);
       }
     } catch (const boost::system::system_error& e) {
-      // a send to the server that has ended; a reply that is cut off would be end of file
+      // connecting or sending to the server that has ended; a reply that is cut off would be end of file
       if (e.code() == asio::error::eof) ++wrong;
     }
   };
