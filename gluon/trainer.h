@@ -21,9 +21,9 @@ class Trainer {
 
   // Changes every parameter by its gradient, divided by batch_size. Pushes one operator that reads all gradients: when
   // one of them fails, no parameter changes. That failure, or the step's own, is thrown by a later step(), the first
-  // that finds the failed one finished; it then does nothing else. A step that was dropped with its scope is no failure.
-  // Throws StateError naming a parameter whose gradient no backward() has written since the last step, or skips those
-  // when ignore_stale_grad.
+  // that finds the failed one finished; it then does nothing else. A step that was dropped with its scope is no
+  // failure. Throws StateError naming a parameter whose gradient no backward() has written since the last step, or
+  // skips those when ignore_stale_grad.
   void step(int64_t batch_size, bool ignore_stale_grad = false,
             std::source_location site = std::source_location::current());
   int64_t steps() const { return steps_; }  // taken so far, loaded ones included

@@ -33,8 +33,8 @@ class TrainingStep {
 
   // One step: the loss of each sample, before the update. The step is undone by no failure: when one of the inputs has
   // failed or an operator fails, no parameter changes, the loss fails, and a later step throws it as Trainer::step
-  // does. Throws StateError while recording, for a parameter of the trainer that the loss does not depend on and for one
-  // with grad_req add.
+  // does. Throws StateError while recording, for a parameter of the trainer that the loss does not depend on and for
+  // one with grad_req add.
   NDArray operator()(const NDArray& data, const NDArray& label,
                      std::source_location site = std::source_location::current());
 

@@ -124,15 +124,11 @@ Passed smallest(Graph traced, const Options& options) {
 
 }  // namespace
 
-Graph program(Graph traced, const Options& options) {
-  return update(gradient(std::move(traced), options), options);
-}
+Graph program(Graph traced, const Options& options) { return update(gradient(std::move(traced), options), options); }
 
 std::span<const Pass> pipeline() { return passes; }
 
-Graph run(Graph traced, const Options& options) {
-  return smallest(std::move(traced), options).graph;
-}
+Graph run(Graph traced, const Options& options) { return smallest(std::move(traced), options).graph; }
 
 std::string explain(Graph traced, const Options& options) {
   const Options chosen = smallest(traced, options).options;

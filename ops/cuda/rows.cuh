@@ -13,7 +13,9 @@ struct RowPlan {
   Team team;
 
   RowPlan(int64_t outer, int64_t length, int64_t step)
-      : rows(outer * step), n(length), inner(step),
+      : rows(outer * step),
+        n(length),
+        inner(step),
         team(step == 1 ? Team::along(length) : Team::across(length, rows)) {}
   int64_t groups() const { return (rows + team.results() - 1) / team.results(); }
 
@@ -52,7 +54,9 @@ struct NumberArray {
 
   explicit NumberArray(const TensorView& t) : data(t.data), dtype(t.dtype) {}
   template <class T>
-  __device__ T at(int64_t i) const { return static_cast<const T*>(data)[i]; }
+  __device__ T at(int64_t i) const {
+    return static_cast<const T*>(data)[i];
+  }
   __device__ double real(int64_t i) const {
     switch (dtype) {
       case DType::float64: return at<double>(i);
@@ -64,7 +68,8 @@ struct NumberArray {
   // As convert<int64_t> has it, but for NaN.
   __device__ int64_t integer(int64_t i, int64_t of_nan) const {
     switch (dtype) {
-      case DType::uint8: case DType::boolean: return at<uint8_t>(i);
+      case DType::uint8:
+      case DType::boolean: return at<uint8_t>(i);
       case DType::int8: return at<int8_t>(i);
       case DType::int32: return at<int32_t>(i);
       case DType::int64: return at<int64_t>(i);

@@ -81,14 +81,16 @@ void run_backward(KernelContext& c) {
 void run_unary_cuda(UnaryKind kind, KernelContext& c) {
   static constexpr auto kernels = []<size_t... I>(std::index_sequence<I...>) {
     return std::array{&run_kind<UnaryKind(I)>...};
-  }(std::make_index_sequence<size_t(unary_kinds)>());
+  }
+  (std::make_index_sequence<size_t(unary_kinds)>());
   kernels[size_t(kind)](c);
 }
 
 void run_unary_backward_cuda(UnaryBackwardKind kind, KernelContext& c) {
   static constexpr auto kernels = []<size_t... I>(std::index_sequence<I...>) {
     return std::array{&run_backward<UnaryBackwardKind(I)>...};
-  }(std::make_index_sequence<size_t(unary_backward_kinds)>());
+  }
+  (std::make_index_sequence<size_t(unary_backward_kinds)>());
   kernels[size_t(kind)](c);
 }
 

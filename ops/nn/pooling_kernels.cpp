@@ -82,9 +82,8 @@ void forward_positions(const PoolJob<T>& job, const PoolSizes& s, const T* HWY_R
       if (job.type == PoolType::max) {
         for_each(s, w, [&](int64_t from) { total = larger(d, hn::LoadU(d, x + from * channels + c), total); });
       } else if (job.type == PoolType::lp) {
-        for_each(s, w, [&](int64_t from) {
-          total = hn::Add(total, power(d, hn::LoadU(d, x + from * channels + c), job.p));
-        });
+        for_each(s, w,
+                 [&](int64_t from) { total = hn::Add(total, power(d, hn::LoadU(d, x + from * channels + c), job.p)); });
         total = root(d, total, job.p);
       } else {
         for_each(s, w, [&](int64_t from) { total = hn::Add(total, hn::LoadU(d, x + from * channels + c)); });
@@ -320,8 +319,10 @@ void pool_forward(RunContext& run, const PoolJob<float>& job) {
   const int64_t units = g.batch * (job.channels_last ? rows : g.in_channels);
   const int64_t image = g.in_positions() * g.in_channels;
   run.parallel_for(units, pool_grain(job.channels_last ? image / rows : g.in_positions()),
-                   [&](int64_t begin, int64_t end) { HWY_DYNAMIC_DISPATCH(ForwardFloat)
-                                                     (job, begin, end); });
+                   [&](int64_t begin, int64_t end) {
+                     HWY_DYNAMIC_DISPATCH(ForwardFloat)
+                     (job, begin, end);
+                   });
 }
 
 template <>

@@ -18,8 +18,15 @@ struct Rule {
   A rescale, clip, momentum, beta1, rest1, beta2, rest2, epsilon;
 
   explicit Rule(const UpdateRule& r)
-      : clips(r.clip >= 0), rescale(A(r.rescale)), clip(A(r.clip)), momentum(A(r.momentum)), beta1(A(r.beta1)),
-        rest1(A(1 - r.beta1)), beta2(A(r.beta2)), rest2(A(1 - r.beta2)), epsilon(A(r.epsilon)) {}
+      : clips(r.clip >= 0),
+        rescale(A(r.rescale)),
+        clip(A(r.clip)),
+        momentum(A(r.momentum)),
+        beta1(A(r.beta1)),
+        rest1(A(1 - r.beta1)),
+        beta2(A(r.beta2)),
+        rest2(A(1 - r.beta2)),
+        epsilon(A(r.epsilon)) {}
 
   __device__ A clipped(A g) const {
     if (!clips) return g;
@@ -94,8 +101,8 @@ struct Update {
   template <class T, UpdateKind kind>
   void flush(cuda::TensorList<arrays_of(kind)>& list) const {
     if (list.blocks() > 0) {
-      cuda::launch(c, update_kernel<T, kind>, list.blocks(), unsigned(cuda::block), list,
-                   Rule<accumulate_t<T>>(rule), rates, tensors, lr, wd);
+      cuda::launch(c, update_kernel<T, kind>, list.blocks(), unsigned(cuda::block), list, Rule<accumulate_t<T>>(rule),
+                   rates, tensors, lr, wd);
       c.run.updates_are_whole = false;
     }
     list = {};

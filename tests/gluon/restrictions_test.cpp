@@ -111,12 +111,12 @@ TEST_CASE("restriction lifted: x += y and its sisters", "[gluon]") {
   in_place([](auto& z, const auto& y) { z *= y; });
   in_place([](auto& z, const auto& y) { z /= y; });
   in_place([](auto& z, const auto& y) { z %= y; });
-  in_place([](auto& z, const auto& y) { z.assign(y); });                          // z[:] = y
-  in_place([](auto& z, const auto& y) { z.assign(z + y); });                      // a[:] = a + b
-  in_place([](auto& z, const auto&) { z.assign(3); });                            // z[:] = 3
-  in_place([](auto& z, const auto& y) { z.slice_assign({1, 0}, {2, 3}, y); });    // z[1] = y
-  in_place([](auto& z, const auto&) { z.slice_assign({0, 1}, {2, 2}, 7); });      // z[:, 1] = 7
-  check_works([](auto, auto x, auto y) { return x = x + y; }, x23(), row3());     // the tutorials' way round it
+  in_place([](auto& z, const auto& y) { z.assign(y); });                        // z[:] = y
+  in_place([](auto& z, const auto& y) { z.assign(z + y); });                    // a[:] = a + b
+  in_place([](auto& z, const auto&) { z.assign(3); });                          // z[:] = 3
+  in_place([](auto& z, const auto& y) { z.slice_assign({1, 0}, {2, 3}, y); });  // z[1] = y
+  in_place([](auto& z, const auto&) { z.slice_assign({0, 1}, {2, 2}, 7); });    // z[:, 1] = 7
+  check_works([](auto, auto x, auto y) { return x = x + y; }, x23(), row3());   // the tutorials' way round it
 }
 
 TEST_CASE("restriction lifted: if and for in hybrid_forward, on what a trace knows", "[gluon]") {
@@ -130,15 +130,20 @@ TEST_CASE("restriction lifted: if and for in hybrid_forward, on what a trace kno
 
 namespace {
 template <class A>
-concept CanRead = requires(const A& a) { a.template asscalar<float>(); } || requires(const A& a) {
-  a.template asvector<float>();
-} || requires(const A& a) { a.template host<float>(); } || requires(const A& a) { a.wait_to_read(); };
+concept CanRead = requires(const A& a) {
+  a.template asscalar<float>();
+}
+|| requires(const A& a) { a.template asvector<float>(); }
+|| requires(const A& a) { a.template host<float>(); }
+|| requires(const A& a) { a.wait_to_read(); };
 template <class A>
-concept IsCondition = requires(const A& a) { a ? 1 : 0; };
+concept IsCondition = requires(const A& a) {
+  a ? 1 : 0;
+};
 }  // namespace
 
 TEST_CASE("restriction kept: values are not read in a trace: it does not compile", "[gluon]") {
-  static_assert(CanRead<NDArray> && !CanRead<Symbol>);          // x.asnumpy()
+  static_assert(CanRead<NDArray> && !CanRead<Symbol>);           // x.asnumpy()
   static_assert(!IsCondition<Symbol> && !IsCondition<NDArray>);  // if (x > 0)
   // print(x) prints a Symbol
   std::string printed;
