@@ -1,7 +1,5 @@
 #include "kaon/engine/block_pool.h"
 
-#include <pthread.h>
-
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
@@ -9,6 +7,7 @@
 #include <new>
 #include <vector>
 
+#include "kaon/engine/process_wide.h"
 #include "kaon/engine/spin_lock.h"
 #include "kaon/engine/storage.h"
 
@@ -38,20 +37,11 @@ struct PageHeader {
   ThreadCache* owner;
 };
 
-// Caches of threads that ended, for the next ones. Never destroyed: blocks outlive statics.
-struct Orphans {
-  std::mutex mutex;
+// Caches of threads that ended, for the next ones.
+struct Orphans : WithMutex {
   std::vector<ThreadCache*> caches;
 };
-Orphans& orphans() {
-  static Orphans* o = [] {
-    static Orphans* made = new Orphans;
-    // a child gets no lock that a thread of its parent holds
-    pthread_atfork([] { made->mutex.lock(); }, [] { made->mutex.unlock(); }, [] { made->mutex.unlock(); });
-    return made;
-  }();
-  return *o;
-}
+Orphans& orphans() { return ProcessWide<Orphans>::get(); }
 
 thread_local ThreadCache* t_cache = nullptr;
 

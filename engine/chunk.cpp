@@ -13,6 +13,7 @@
 #include "kaon/engine/derived.h"
 #include "kaon/engine/engine_impl.h"
 #include "kaon/engine/gpu_memory.h"
+#include "kaon/engine/process_wide.h"
 #include "kaon/engine/storage.h"
 
 namespace kaon {
@@ -21,14 +22,10 @@ namespace {
 // Bytes of large arrays by the operator that took them, for the message of a MemoryError. Seldom against the cost of
 // writing so much memory.
 constexpr size_t counted_from = 64 * 1024;
-struct Holders {
-  std::mutex mutex;
+struct Holders : WithMutex {
   std::map<std::string_view, size_t> bytes;
 };
-Holders& holders() {
-  static auto* h = new Holders;  // never destroyed: static arrays outlive main
-  return *h;
-}
+Holders& holders() { return ProcessWide<Holders>::get(); }
 
 const char* running_operator() {
   const OpNode* op = t_running ? t_running->op : thread_context().op;

@@ -1,4 +1,5 @@
 #include "kaon/engine/derived.h"
+#include "kaon/engine/process_wide.h"
 
 #include <array>
 #include <mutex>
@@ -16,16 +17,19 @@ struct Shard {
   std::mutex mutex;
   std::unordered_map<const Chunk*, Kept> kept;
 };
-using Shards = std::array<Shard, 16>;
+struct Shards {
+  std::array<Shard, 16> all;
+  void lock() {
+    for (Shard& s : all) s.mutex.lock();
+  }
+  void unlock() {
+    for (Shard& s : all) s.mutex.unlock();
+  }
+};
 
-Shards& shards() {
-  static auto* all = new Shards;  // never destroyed: static arrays outlive main
-  return *all;
-}
+std::array<Shard, 16>& shards() { return ProcessWide<Shards>::get().all; }
 
-Shard& shard_of(const Chunk& chunk) {
-  return shards()[reinterpret_cast<uintptr_t>(&chunk) / 64 % std::tuple_size_v<Shards>];
-}
+Shard& shard_of(const Chunk& chunk) { return shards()[reinterpret_cast<uintptr_t>(&chunk) / 64 % shards().size()]; }
 
 std::shared_ptr<const Derived> find(const Kept& kept, FunctionRef<bool(const Derived&)> is_it) {
   for (const auto& d : kept) {

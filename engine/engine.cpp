@@ -12,6 +12,7 @@
 
 #include "kaon/engine/engine_impl.h"
 #include "kaon/engine/gpu.h"
+#include "kaon/engine/process_wide.h"
 #include "kaon/engine/storage.h"
 
 namespace kaon {
@@ -38,18 +39,24 @@ std::atomic<Engine*> g_default{nullptr};
 std::mutex g_default_mutex;
 constinit EngineOptions g_default_options;  // under the mutex
 
-void notice_forks() {
-  static const int once = pthread_atfork([] { g_default_mutex.lock(); }, [] { g_default_mutex.unlock(); },
-                                         [] {
-                                           g_default_mutex.unlock();
-                                           g_forks.fetch_add(1, std::memory_order_relaxed);
-                                         });
-  (void)once;
+// A child gets no lock of the whole process that a thread of its parent holds. Under the first of them others are
+// taken.
+void before_fork() {
+  g_default_mutex.lock();
+  detail::lock_process_wide();
 }
+void after_fork() {
+  detail::unlock_process_wide();
+  g_default_mutex.unlock();
+}
+void after_fork_in_child() {
+  after_fork();
+  g_forks.fetch_add(1, std::memory_order_relaxed);
+}
+[[maybe_unused]] const int g_notices_forks = pthread_atfork(before_fork, after_fork, after_fork_in_child);
 }  // namespace
 
 Engine::Engine(EngineOptions options) {
-  notice_forks();
   impl_.reset(new Impl(*this, options));
   if (options.max_bytes) limits_ = IntrusivePtr<Limits>(new Limits(options.max_bytes, {}, {}));
 }
@@ -111,7 +118,6 @@ Engine& Engine::process_default() {
   }
   Engine* e = g_default.load(std::memory_order_acquire);
   if (e && !e->impl_->is_orphan()) return *e;
-  notice_forks();  // not under the lock, which a fork takes
   std::lock_guard lock(g_default_mutex);
   e = g_default.load(std::memory_order_relaxed);
   if (!e || e->impl_->is_orphan()) {
@@ -127,7 +133,6 @@ Engine& Engine::process_default() {
 }
 
 void Engine::set_default_options(const EngineOptions& options) {
-  notice_forks();
   std::lock_guard lock(g_default_mutex);
   if (g_default.load(std::memory_order_relaxed)) {
     throw StateError("[set_default_options] the default engine has been made already: call this first in main");
@@ -145,7 +150,8 @@ class OpRunContext final : public RunContext {
     engine_.parallel_for(n, grain, body);
   }
   void* workspace(size_t bytes) override {
-    if (bytes > SIZE_MAX - sizeof(Block)) throw MemoryError("[workspace] asked for " + std::to_string(bytes) + " bytes");
+    if (bytes > SIZE_MAX - sizeof(Block))
+      throw MemoryError("[workspace] asked for " + std::to_string(bytes) + " bytes");
     auto* b = static_cast<Block*>(engine_.impl()->allocate(bytes + sizeof(Block)));
     b->next = blocks_;
     b->bytes = bytes + sizeof(Block);

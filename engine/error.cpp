@@ -1,4 +1,5 @@
 #include "kaon/engine/error.h"
+#include "kaon/engine/process_wide.h"
 
 #include <fmt/format.h>
 
@@ -27,12 +28,16 @@ std::exception_ptr add_context(const std::exception_ptr& error, const std::strin
   }
 }
 
+namespace {
+struct Interned : WithMutex {
+  std::unordered_set<std::string> strings;
+};
+}  // namespace
+
 const char* intern(std::string_view text) {
-  // Never destroyed: labels of operations that outlive static destruction point here.
-  static auto* mutex = new std::mutex;
-  static auto* strings = new std::unordered_set<std::string>;
-  std::lock_guard lock(*mutex);
-  return strings->emplace(text).first->c_str();
+  Interned& all = ProcessWide<Interned>::get();
+  std::lock_guard lock(all);
+  return all.strings.emplace(text).first->c_str();
 }
 
 namespace {
@@ -40,8 +45,8 @@ namespace {
 std::string place_of(const OpLabel& label) {
   std::string_view file = label.site.file_name();
   if (size_t slash = file.rfind('/'); slash != file.npos) file.remove_prefix(slash + 1);
-  return fmt::format("[{}]{}{}, pushed at {}:{}", label.name, label.scope ? " in " : "",
-                     label.scope ? label.scope : "", file, label.site.line());
+  return fmt::format("[{}]{}{}, pushed at {}:{}", label.name, label.scope ? " in " : "", label.scope ? label.scope : "",
+                     file, label.site.line());
 }
 
 std::string aggregate_text(const std::vector<IntrusivePtr<const OpError>>& errors) {

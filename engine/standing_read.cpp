@@ -6,19 +6,16 @@
 #include <unordered_map>
 
 #include "kaon/engine/engine_impl.h"
+#include "kaon/engine/process_wide.h"
 
 namespace kaon {
 namespace {
 
 // Which of them stand at a var: looked up by writes that find some there.
-struct Registry {
-  std::mutex mutex;  // taken under the locks of vars
+struct Registry : WithMutex {  // taken under the locks of vars
   std::unordered_multimap<const Var*, StandingRead*> at;
 };
-Registry& registry() {
-  static auto* all = new Registry;  // never destroyed: static nets outlive main
-  return *all;
-}
+Registry& registry() { return ProcessWide<Registry>::get(); }
 
 }  // namespace
 

@@ -1,7 +1,6 @@
 #include "kaon/engine/storage.h"
 
 #include <fmt/format.h>
-#include <pthread.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 
 #include "kaon/engine/block_pool.h"
 #include "kaon/engine/error.h"
+#include "kaon/engine/process_wide.h"
 #include "kaon/engine/spin_lock.h"
 
 namespace kaon {
@@ -127,7 +127,6 @@ struct Storage::Impl {
     if (reserved.load(std::memory_order_relaxed) + bytes > most) give_back_until(most - std::min(most, bytes));
   }
 
-  // Around a fork: the child gets no lock that a thread of its parent holds.
   void lock_all() {
     region_mutex.lock();
     for (FreeList& l : lists) l.lock.lock();
@@ -168,15 +167,10 @@ struct Storage::Impl {
 
 Storage::Storage() : impl_(new Impl) {}
 
-Storage& Storage::cpu() {
-  static auto* storage = [] {
-    static Storage* made = new Storage;  // never destroyed: static arrays outlive main
-    auto unlock = [] { made->impl_->unlock_all(); };
-    pthread_atfork([] { made->impl_->lock_all(); }, unlock, unlock);
-    return made;
-  }();
-  return *storage;
-}
+void Storage::lock() { impl_->lock_all(); }
+void Storage::unlock() { impl_->unlock_all(); }
+
+Storage& Storage::cpu() { return ProcessWide<Storage>::get(); }
 
 void* Storage::allocate(size_t bytes) {
   if (bytes >= (size_t(1) << 48)) impl_->refuse(bytes);

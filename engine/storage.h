@@ -5,6 +5,9 @@
 
 namespace kaon {
 
+template <class T>
+class ProcessWide;
+
 struct StorageStats {
   size_t live = 0;      // bytes handed out, as rounded to the size of their block
   size_t cached = 0;    // bytes kept for reuse
@@ -28,7 +31,10 @@ class Storage {
 
  private:
   struct Impl;
+  friend class ProcessWide<Storage>;
   Storage();
+  void lock();
+  void unlock();
   Impl* impl_;
 };
 

@@ -1,4 +1,5 @@
 #include "kaon/graph/control_flow_program.h"
+#include "kaon/engine/process_wide.h"
 
 #include <fmt/format.h>
 
@@ -78,25 +79,33 @@ std::vector<TensorMeta> ControlFlow::infer(std::span<const TensorMeta> inputs) c
   return results;
 }
 
+namespace {
+struct Programs : WithMutex {
+  std::multimap<std::string, std::unique_ptr<const ControlFlow>> table;
+};
+struct Gradients : WithMutex {
+  std::map<std::tuple<const ControlFlow*, std::vector<bool>, std::vector<bool>>,
+           std::unique_ptr<const ControlFlowGradient>>
+      table;
+};
+}  // namespace
+
 const ControlFlow* intern_program(ControlFlow program) {
-  static std::mutex mutex;
-  static auto* table = new std::multimap<std::string, std::unique_ptr<const ControlFlow>>;
+  Programs& all = ProcessWide<Programs>::get();
   std::string text = program.name();
   for (const Graph& g : program.graphs) text += g.str();
-  std::lock_guard lock(mutex);
-  const auto [first, last] = table->equal_range(text);
+  std::lock_guard lock(all);
+  const auto [first, last] = all.table.equal_range(text);
   for (auto it = first; it != last; ++it) {
     if (same_program(*it->second, program)) return it->second.get();
   }
-  return table->emplace(std::move(text), std::make_unique<const ControlFlow>(std::move(program)))->second.get();
+  return all.table.emplace(std::move(text), std::make_unique<const ControlFlow>(std::move(program)))->second.get();
 }
 
 const ControlFlowGradient* intern_gradient(ControlFlowGradient gradient) {
-  static std::mutex mutex;
-  static auto* table = new std::map<std::tuple<const ControlFlow*, std::vector<bool>, std::vector<bool>>,
-                                    std::unique_ptr<const ControlFlowGradient>>;
-  std::lock_guard lock(mutex);
-  auto& kept = (*table)[{gradient.program, gradient.wanted, gradient.heads}];
+  Gradients& all = ProcessWide<Gradients>::get();
+  std::lock_guard lock(all);
+  auto& kept = all.table[{gradient.program, gradient.wanted, gradient.heads}];
   if (!kept) kept = std::make_unique<const ControlFlowGradient>(std::move(gradient));
   return kept.get();
 }
@@ -135,23 +144,22 @@ void check_counts(const char* name, const char* what, size_t expected, size_t go
 
 void check_state(const char* name, size_t i, const TensorMeta& before, const TensorMeta& after) {
   if (before == after) return;
-  const std::string text =
-      fmt::format("[{}] a state keeps its shape and dtype: state {} was {}, the body returned {}", name, i,
-                  text_of(before), text_of(after));
+  const std::string text = fmt::format("[{}] a state keeps its shape and dtype: state {} was {}, the body returned {}",
+                                       name, i, text_of(before), text_of(after));
   if (before.shape == after.shape) throw TypeError(text);
   throw ShapeError(text);
 }
 
 void check_output(const char* name, size_t i, const TensorMeta& first, const TensorMeta& now) {
   if (first == now) return;
-  throw ShapeError(fmt::format("[{}] output {} was {} in the first iteration and is {} now", name, i, text_of(first),
-                               text_of(now)));
+  throw ShapeError(
+      fmt::format("[{}] output {} was {} in the first iteration and is {} now", name, i, text_of(first), text_of(now)));
 }
 
 void check_scalar(const char* name, const TensorMeta& predicate) {
   if (predicate.shape.size() == 1) return;
-  throw ShapeError(fmt::format("[{}] the condition must have one element, got an array of shape {}", name,
-                               predicate.shape.str()));
+  throw ShapeError(
+      fmt::format("[{}] the condition must have one element, got an array of shape {}", name, predicate.shape.str()));
 }
 
 void check_limit(const char* name, int64_t max_iterations) {

@@ -10,6 +10,7 @@
 
 #include "kaon/engine/device_launch.h"
 #include "kaon/engine/gpu_memory.h"
+#include "kaon/engine/process_wide.h"
 #include "kaon/ops/gpu_kernels.h"
 #include "kaon/ops/random_state.h"
 #include "kaon/ops/small_array.h"
@@ -213,8 +214,10 @@ void push_kernel(const OpDef& def, const void* attrs, std::span<ArrayNode* const
 namespace random {
 namespace {
 // Offset and seed change together, seldom against the cost of a random operator.
-std::mutex g_mutex;
-RandomKey g_next{.seed = 0, .offset = 0};
+struct Next : WithMutex {
+  RandomKey key{.seed = 0, .offset = 0};
+};
+Next& next() { return ProcessWide<Next>::get(); }
 
 thread_local StreamScope* t_stream = nullptr;
 
@@ -235,8 +238,8 @@ StreamScope::StreamScope() : has_key_(false), outer_(std::exchange(t_stream, thi
 StreamScope::~StreamScope() { t_stream = outer_; }
 
 void seed(uint64_t value) {
-  std::lock_guard lock(g_mutex);
-  g_next = {value, 0};
+  std::lock_guard lock(next());
+  next().key = {value, 0};
 }
 
 RandomKey draw(uint64_t count) {
@@ -251,9 +254,9 @@ RandomKey draw(uint64_t count) {
     stream->next_.offset += count;
     return key;
   }
-  std::lock_guard lock(g_mutex);
-  RandomKey key = g_next;
-  g_next.offset += count;
+  std::lock_guard lock(next());
+  RandomKey key = next().key;
+  next().key.offset += count;
   return key;
 }
 }  // namespace random

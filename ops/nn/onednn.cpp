@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "kaon/engine/error.h"
+#include "kaon/engine/process_wide.h"
 #include "kaon/ops/nn/scratch.h"
 
 // Declared here: no source of Kaon is compiled with -fopenmp; the runtime is the one that oneDNN loads.
@@ -34,14 +35,13 @@ void check(dnnl_status_t status, const char* what) {
   throw Error(fmt::format("[{}] oneDNN: {}", what, reason));
 }
 
-struct Log {
-  std::mutex mutex;
+struct Log : WithMutex {
   std::vector<std::pair<std::string, std::string>> entries;
 };
-Log& log() {
-  static Log* instance = new Log;
-  return *instance;
-}
+Log& log() { return ProcessWide<Log>::get(); }
+
+// Made early as what is ProcessWide is, and for the same reason.
+[[maybe_unused]] const dnnl::engine& made_early = engine();
 
 }  // namespace
 
@@ -225,10 +225,17 @@ struct Shard {
   std::unordered_map<size_t, std::list<Entry>::iterator> index;
 };
 
-Shard& shard_of(size_t hash) {
-  static auto* shards = new std::array<Shard, 16>;
-  return (*shards)[hash >> 60];
-}
+struct Shards {
+  std::array<Shard, 16> all;
+  void lock() {
+    for (Shard& s : all) s.mutex.lock();
+  }
+  void unlock() {
+    for (Shard& s : all) s.mutex.unlock();
+  }
+};
+
+Shard& shard_of(size_t hash) { return ProcessWide<Shards>::get().all[hash >> 60]; }
 
 }  // namespace
 
