@@ -73,8 +73,12 @@ ImageRule rule_of(const Graph& g, const Node& n, const ImageKernels& kernels) {
       t.inputs |= bit(int(n.inputs.size()) - 1);
     }
     if (!all_images(t.inputs, t.outputs)) return {};
-    // The images that come from outside: the CPU's kernel brings their few channels in, and gives channels-last ones.
-    if (n.op == &Convolution::def && !kernels.on_gpu && g.meta(n.inputs[0]).shape[1] <= 4) t.inputs &= ~bit(0);
+    // The images that come from outside: the CPU's kernels bring their few channels in themselves.
+    const auto leave_few_channels = [&](const OpDef& op, int data) {
+      if (n.op == &op && !kernels.on_gpu && g.meta(n.inputs[size_t(data)]).shape[1] <= 4) t.inputs &= ~bit(data);
+    };
+    leave_few_channels(Convolution::def, 0);
+    leave_few_channels(ConvolutionBackwardWeight::def, 1);
     bool channels_last = name.find("Convolution") != name.npos;
     auto look_at = [&](const TensorMeta& m) {
       channels_last = channels_last && m.shape[1] >= enough_channels;

@@ -55,6 +55,10 @@ Graph fold_constants(Graph graph, bool training);
 // Other kernels then run: equal within rounding.
 Graph fold_transposes(Graph graph, bool training);
 
+// Between an activation and the maximum over windows of it, gradients go through the activation first, where they are
+// fewer: at the places that they come to, its value is the maximum. Equal within rounding where windows overlap.
+Graph pool_activation_gradients(Graph graph, bool training);
+
 // Drops nodes that no output needs (nodes that update an input stay).
 Graph dead_code(Graph graph, bool training);
 

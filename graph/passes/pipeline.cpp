@@ -64,6 +64,7 @@ constexpr Pass passes[] = {
     exact<common_subexpressions>("common_subexpressions"),
     exact<fold_constants>("fold_constants"),
     rounding<fold_transposes>("fold_transposes"),
+    rounding<pool_activation_gradients>("pool_activation_gradients"),
     exact<dead_code>("dead_code"),
     {"dense_products", [](Graph g, const Options&) { return dense_products(std::move(g)); }},
     rounding<fuse_bias>("fuse_bias"),

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kaon/ops/nn/conv_direct.h"
 #include "kaon/ops/nn/conv_patches.h"
 #include "kaon/ops/nn/conv_primitives.h"
 #include "kaon/ops/nn/inner_weights.h"
@@ -114,10 +115,6 @@ class Images {
   bool staged_;
 };
 
-void add_to(float* __restrict sum, const float* __restrict part, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) sum[i] += part[i];
-}
-
 // Calls body(primitive, first image, images, number of the piece) for every piece.
 template <class Body>
 void for_each_piece(KernelContext& c, const ConvSet& set, int64_t batch, Body&& body) {
@@ -206,13 +203,14 @@ void conv_forward(KernelContext& c, const ConvGeometry& g, const TensorView& x, 
   const bool has_bias = !epilogue.scale && epilogue.shift,
              in_place = epilogue.addend && epilogue.addend == y.as<float>();
   const auto set = conv_set(c, ConvKind::forward, g, image_layout(x.layout), image_layout(y.layout), has_bias);
-  if (set->winograd) return winograd_forward(c, g, *set->winograd, x, w, y, epilogue);
+  if (set->algorithm == ConvAlgorithm::winograd) return winograd_forward(c, g, *set->winograd, x, w, y, epilogue);
   const float* const bias = epilogue.take_bias();
   const Images in(x, set->in, g.in_channels, g.in_positions());
   const Images result(y, set->out, g.out_channels, g.out_positions());
   if (!set->parts.empty()) return forward_in_parts(c, g, *set, in, result, w, bias, epilogue, in_place);
   if (set->slices > 1) return forward_in_slices(c, g, *set, in, result, w, bias, epilogue);
   const InnerWeights weights(c, set->to_inner, w);
+  const bool is_direct = set->algorithm == ConvAlgorithm::direct, direct_relu = is_direct && epilogue.take_relu();
   for_each_piece(c, *set, g.batch, [&](const onednn::Primitive& conv, int64_t first, int64_t images, int64_t) {
     const size_t in_bytes = in.staging_bytes(images), out_bytes = result.staging_bytes(images);
     const Scratch staging(in_bytes + out_bytes + (in_place ? result.bytes(images) : 0));
@@ -221,10 +219,13 @@ void conv_forward(KernelContext& c, const ConvGeometry& g, const TensorView& x, 
     const Images out = in_place ? result.moved(reinterpret_cast<float*>(out_staging + out_bytes), first) : result;
     in.bring_in(first, images, staging.data());
     const float* const data = in.place(first, staging.data());
-    if (bias) {
-      conv.run(data, weights.data(), out.place(first, out_staging), bias);
+    float* const products = out.place(first, out_staging);
+    if (is_direct) {
+      direct_forward(g, images, data, weights.data(), bias, direct_relu, products);
+    } else if (bias) {
+      conv.run(data, weights.data(), products, bias);
     } else {
-      conv.run(data, weights.data(), out.place(first, out_staging));
+      conv.run(data, weights.data(), products);
     }
     out.carry_out(first, images, out_staging);
     result.finish(out.outside(first), first, images, epilogue);
@@ -244,7 +245,7 @@ void conv_backward_data(KernelContext& c, const ConvGeometry& g, const TensorVie
     std::byte* const in_staging = staging.data() + out_bytes;
     out.bring_in(first, images, staging.data());
     const float* const head = out.place(first, staging.data());
-    if (set->patches) {
+    if (set->algorithm == ConvAlgorithm::patches) {
       data_from_patches(g, images, head, weights.data(), in.place(first, in_staging));
     } else {
       conv.run(head, weights.data(), in.place(first, in_staging));
@@ -283,8 +284,11 @@ void conv_backward_weight(KernelContext& c, const ConvGeometry& g, const TensorV
     in.bring_in(first, images, in_staging);
     const float* const head = out.place(first, staging.data());
     const float* const data = in.place(first, in_staging);
-    if (set->patches) {
-      weights_from_patches(g, images, head, data, weight_part(piece), db ? bias_part(piece) : nullptr);
+    if (set->algorithm == ConvAlgorithm::direct) {
+      direct_backward_weight(g, images, head, data, weight_part(piece));
+      if (!db) return;
+      std::fill_n(bias_part(piece), g.out_channels, 0.f);
+      add_rows(head, bias_part(piece), images * g.out_positions(), g.out_channels);
     } else if (db) {
       conv.run(head, data, weight_part(piece), bias_part(piece));
     } else {
@@ -294,13 +298,14 @@ void conv_backward_weight(KernelContext& c, const ConvGeometry& g, const TensorV
   if (in_place) return;
   float* const sum = set->to_plain ? weight_part(0) : dw;
   if (pieces > 1) {
-    c.run.parallel_for(int64_t(set->weight_bytes / sizeof(float)), 1 << 14, [&](int64_t begin, int64_t end) {
+    c.run.parallel_for(int64_t(set->weight_bytes / sizeof(float)), 1 << 12, [&](int64_t begin, int64_t end) {
       if (sum != weight_part(0)) std::copy(weight_part(0) + begin, weight_part(0) + end, sum + begin);
-      for (int64_t piece = 1; piece < pieces; ++piece) add_to(sum + begin, weight_part(piece) + begin, end - begin);
+      for (int64_t piece = 1; piece < pieces; ++piece)
+        add_rows(weight_part(piece) + begin, sum + begin, 1, end - begin);
     });
     if (db) {
       std::copy_n(bias_part(0), g.out_channels, db);
-      for (int64_t piece = 1; piece < pieces; ++piece) add_to(db, bias_part(piece), g.out_channels);
+      for (int64_t piece = 1; piece < pieces; ++piece) add_rows(bias_part(piece), db, 1, g.out_channels);
     }
   }
   if (set->to_plain) set->to_plain.run(sum, dw);

@@ -39,9 +39,31 @@ void ScatterRow(const ConvGeometry& g, const float* HWY_RESTRICT patches, float*
   }
 }
 
-// to[j] += from[i * columns + j] for all rows i.
+// Sums of a vector of columns, four at once so that additions need not wait for each other.
+template <class D>
+HWY_INLINE int64_t add_columns(D d, const float* HWY_RESTRICT from, float* HWY_RESTRICT to, int64_t rows,
+                               int64_t columns, int64_t first) {
+  const auto lanes = int64_t(hn::Lanes(d));
+  for (; first + lanes <= columns; first += lanes) {
+    auto a = hn::LoadU(d, to + first), b = hn::Zero(d), c = b, e = b;
+    const float* row = from + first;
+    int64_t i = 0;
+    for (; i + 4 <= rows; i += 4, row += 4 * columns) {
+      a = hn::Add(a, hn::LoadU(d, row));
+      b = hn::Add(b, hn::LoadU(d, row + columns));
+      c = hn::Add(c, hn::LoadU(d, row + 2 * columns));
+      e = hn::Add(e, hn::LoadU(d, row + 3 * columns));
+    }
+    for (; i < rows; ++i, row += columns) a = hn::Add(a, hn::LoadU(d, row));
+    hn::StoreU(hn::Add(hn::Add(a, b), hn::Add(c, e)), d, to + first);
+  }
+  return first;
+}
+
 void AddRows(const float* HWY_RESTRICT from, float* HWY_RESTRICT to, int64_t rows, int64_t columns) {
-  for (int64_t i = 0; i < rows; ++i) add_to(from + i * columns, to, columns);
+  int64_t first = add_columns(hn::ScalableTag<float>(), from, to, rows, columns, 0);
+  first = add_columns(hn::CappedTag<float, 4>(), from, to, rows, columns, first);
+  add_columns(hn::CappedTag<float, 1>(), from, to, rows, columns, first);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -56,20 +78,9 @@ HWY_EXPORT(AddRows);
 
 namespace {
 
-void gather_row(const ConvGeometry& g, const float* image, int64_t row, float* patches) {
-  const int64_t run = g.kernel[1] * g.in_channels, line = g.in[1] * g.in_channels;
-  const float* const top = image + row * g.stride[0] * line;
-  for (int64_t x = 0; x < g.out[1]; ++x) {
-    for (int64_t ky = 0; ky < g.kernel[0]; ++ky, patches += run) {
-      std::memcpy(patches, top + ky * line + x * g.stride[1] * g.in_channels, size_t(run) * sizeof(float));
-    }
-  }
-}
-
-// Row-major C (m, n) = op(A) B + beta C, all dense.
-void multiply(bool transpose_a, int64_t m, int64_t n, int64_t k, const float* a, const float* b, float beta, float* c) {
-  const dnnl_status_t status =
-      dnnl_sgemm(transpose_a ? 'T' : 'N', 'N', m, n, k, 1.f, a, transpose_a ? m : k, b, n, beta, c, n);
+// Row-major C (m, n) = A B, all dense.
+void multiply(int64_t m, int64_t n, int64_t k, const float* a, const float* b, float* c) {
+  const dnnl_status_t status = dnnl_sgemm('N', 'N', m, n, k, 1.f, a, k, b, n, 0.f, c, n);
   if (status != dnnl_success) throw Error("[Convolution] oneDNN: sgemm failed");
 }
 
@@ -97,9 +108,9 @@ bool patches_fit(const ConvGeometry& g) {
 
 // Measured on AVX-512 for 20 to 50 channels, 5 x 5 taps: a patch costs as much beside the product as 5 to 6 filters in
 // it. With at most four channels oneDNN has other kernels.
-bool patches_pay(const ConvGeometry& g, int64_t vector_channels) {
+bool patches_pay(const ConvGeometry& g) {
   if (!patches_fit(g) || g.in_channels <= 4) return false;
-  const double full = double((vector_channels + 15) / 16 * 16) / double(vector_channels);
+  const double full = double((g.in_channels + 15) / 16 * 16) / double(g.in_channels);
   return 1.1 + 5.5 / double(g.out_channels) < full;
 }
 
@@ -108,7 +119,7 @@ void data_from_patches(const ConvGeometry& g, int64_t images, const float* dy, c
   const onednn::SingleThreadTeam team;
   std::fill_n(dx, images * image, 0.f);
   for_each_block(g, images, [&](int64_t first, int64_t rows, float* patches) {
-    multiply(false, rows * g.out[1], patch, g.out_channels, dy + first * g.out[1] * g.out_channels, w, 0, patches);
+    multiply(rows * g.out[1], patch, g.out_channels, dy + first * g.out[1] * g.out_channels, w, patches);
     for (int64_t i = 0; i < rows; ++i) {
       const int64_t row = first + i;
       HWY_DYNAMIC_DISPATCH(ScatterRow)
@@ -117,21 +128,8 @@ void data_from_patches(const ConvGeometry& g, int64_t images, const float* dy, c
   });
 }
 
-void weights_from_patches(const ConvGeometry& g, int64_t images, const float* dy, const float* x, float* dw,
-                          float* db) {
-  const int64_t patch = g.taps() * g.in_channels, image = g.in_positions() * g.in_channels;
-  const onednn::SingleThreadTeam team;
-  for_each_block(g, images, [&](int64_t first, int64_t rows, float* patches) {
-    for (int64_t i = 0; i < rows; ++i) {
-      const int64_t row = first + i;
-      gather_row(g, x + row / g.out[0] * image, row % g.out[0], patches + i * g.out[1] * patch);
-    }
-    multiply(true, g.out_channels, patch, rows * g.out[1], dy + first * g.out[1] * g.out_channels, patches,
-             first == 0 ? 0 : 1, dw);
-  });
-  if (!db) return;
-  std::fill_n(db, g.out_channels, 0.f);
-  HWY_DYNAMIC_DISPATCH(AddRows)(dy, db, images * g.out_positions(), g.out_channels);
+void add_rows(const float* from, float* to, int64_t rows, int64_t columns) {
+  HWY_DYNAMIC_DISPATCH(AddRows)(from, to, rows, columns);
 }
 
 }  // namespace kaon

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "kaon/engine/error.h"
+#include "kaon/ops/nn/conv_direct.h"
 #include "kaon/ops/nn/conv_patches.h"
 
 namespace kaon {
@@ -215,7 +216,7 @@ int64_t even_piece(int64_t images, int64_t batch) {
 // of the weights' size after each piece, so these are few and have enough to do.
 int64_t images_per_piece(ConvKind kind, const ConvGeometry& g) {
   const bool has_sum = kind == ConvKind::backward_weight;
-  const double enough = has_sum ? std::max(8e6, 256.0 * double(g.weights())) : 8e6;
+  const double enough = has_sum ? std::max(8e6, 1024.0 * double(g.weights())) : 8e6;
   const double images = std::ceil(enough / std::max(1.0, g.flops_per_image()));
   const int64_t least = has_sum ? (g.batch + 15) / 16 : 1;
   return even_piece(std::clamp(int64_t(std::min(images, double(g.batch))), least, g.batch), g.batch);
@@ -272,31 +273,44 @@ struct Cuts {
 
 // Which algorithm, in which layouts inside, in which pieces.
 struct Way {
-  std::optional<WinogradCut> winograd{};  // in place of all that follows
+  ConvAlgorithm algorithm = ConvAlgorithm::onednn;
+  WinogradCut winograd{};  // of that algorithm, which needs nothing of what follows
   ConvCut cut{};
-  std::span<const Candidate> order{};
-  bool is_chosen = false;  // by somebody else: this or nothing
-  bool patches = false;
+  std::span<const Candidate> order{};  // of oneDNN's
+  bool is_chosen = false;              // by somebody else: this or nothing
 };
+
+// Is this algorithm the one to take, by measurement beside the others?
+bool direct_pays(ConvKind kind, const ConvGeometry& g, ImageLayout out) {
+  if (kind == ConvKind::backward_data || !direct_fits(g) || out == ImageLayout::blocked16) return false;
+  const bool as_it_lies = out == ImageLayout::channels_last;
+  if (kind == ConvKind::forward) return as_it_lies && direct_pays_forward(g);
+  return direct_pays_backward_weight(g) && (as_it_lies || g.in_channels > 4);
+}
+
+// Parts of an image keep the kernel's full width of channels, and lie in one piece where channels are last. Results
+// should still be in cache when the rest is computed from them; parts of a few rows lose more than they give.
+void take_parts(Way& way, const ConvGeometry& g) {
+  constexpr int64_t cached = 100'000, rows = 7;
+  const int64_t by_cache = g.out_positions() * g.out_channels / cached;
+  const int64_t parts = by_cache > 4 ? by_cache : pieces_of_image(g, std::min<int64_t>(g.out[0] / rows, 4));
+  if (parts > 1) way.cut = {1, 1, std::min(parts, g.out[0])};
+}
 
 Way way_by_rules(ConvKind kind, const ConvGeometry& g, ImageLayout in, ImageLayout out, bool winograd) {
   const bool is_row_major = in == ImageLayout::row_major || out == ImageLayout::row_major;
-  if (winograd && kind == ConvKind::forward && !is_row_major && winograd_pays(g)) return {.winograd = winograd_cut(g)};
+  if (winograd && kind == ConvKind::forward && !is_row_major && winograd_pays(g)) {
+    return {.algorithm = ConvAlgorithm::winograd, .winograd = winograd_cut(g)};
+  }
   Way way{.cut = cut_by_rules(kind, g), .order = candidates(kind, g, in, out)};
-  way.patches =
-      kind != ConvKind::forward && patches_pay(g, kind == ConvKind::backward_data ? g.in_channels : g.out_channels);
+  if (kind == ConvKind::backward_data && patches_pay(g)) way.algorithm = ConvAlgorithm::patches;
   // the pixels of a part are copied where they do not lie with their channels together; that should pay
   const bool cheap_copy = in == out || g.in_channels <= 4;
   const bool can_have_parts = kind == ConvKind::forward && out != ImageLayout::row_major && cheap_copy &&
                               (out == ImageLayout::channels_last || g.taps() > 1) && g.groups == 1;
   // with few positions and many weights slices are better: each thread then reads its own weights only
-  if (!can_have_parts || g.out_positions() < 150) return way;
-  // Parts of an image keep the kernel's full width of channels, and lie in one piece where channels are last. Results
-  // should still be in cache when the rest is computed from them; parts of a few rows lose more than they give.
-  constexpr int64_t cached = 100'000, rows = 7;
-  const int64_t by_cache = g.out_positions() * g.out_channels / cached;
-  const int64_t parts = by_cache > 4 ? by_cache : pieces_of_image(g, std::min<int64_t>(g.out[0] / rows, 4));
-  if (parts > 1) way.cut = {1, 1, std::min(parts, g.out[0])};
+  if (can_have_parts && g.out_positions() >= 150) take_parts(way, g);
+  if (way.cut.slices == 1 && way.cut.parts == 1 && direct_pays(kind, g, out)) way.algorithm = ConvAlgorithm::direct;
   return way;
 }
 
@@ -307,19 +321,39 @@ constexpr Candidate inner_layouts[] = {{ImageLayout::channels_last, ImageLayout:
 
 Error no_variant() { return Error("[Convolution] there is no implementation of this variant"); }
 
-// Algorithms: direct in these layouts, then Winograd's, or that of patches for gradients.
+// The algorithms that come after oneDNN's in those layouts.
+struct OtherAlgorithms {
+  std::array<ConvAlgorithm, 2> all{};
+  int count = 0;
+
+  OtherAlgorithms(ConvKind kind, const ConvGeometry& g, bool winograd) {
+    if (kind != ConvKind::backward_data && direct_fits(g)) add(ConvAlgorithm::direct);
+    if (kind == ConvKind::backward_data && patches_fit(g)) add(ConvAlgorithm::patches);
+    if (kind == ConvKind::forward && winograd && winograd_pays(g)) add(ConvAlgorithm::winograd);
+  }
+  void add(ConvAlgorithm algorithm) { all[size_t(count++)] = algorithm; }
+};
+
 Way way_of_variant(ConvKind kind, const ConvGeometry& g, ImageLayout in, ImageLayout out, uint8_t variant) {
+  constexpr size_t layouts = std::size(inner_layouts);
   const Cuts cuts(kind, g);
   const Variants variants{0, cuts.count};
-  const size_t algorithm = size_t(variants.algorithm(variant));
-  const auto cut = size_t(variants.cut(variant));
-  if (algorithm < std::size(inner_layouts)) {
-    return {.cut = cuts.all[cut], .order = std::span(inner_layouts).subspan(algorithm, 1), .is_chosen = true};
+  const auto number = size_t(variants.algorithm(variant)), cut = size_t(variants.cut(variant));
+  Way way{.cut = cuts.all[cut], .is_chosen = true};
+  if (number < layouts) {
+    way.order = std::span(inner_layouts).subspan(number, 1);
+    return way;
   }
-  if (kind != ConvKind::forward) return {.cut = cuts.all[cut], .is_chosen = true, .patches = true};
+  way.algorithm = OtherAlgorithms(kind, g, true).all[number - layouts];
+  if (way.algorithm != ConvAlgorithm::winograd) {
+    if (way.cut.slices > 1 || way.cut.parts > 1) throw no_variant();
+    return way;
+  }
   const WinogradCuts winograd(g);
   if (int(cut) >= winograd.count || in == ImageLayout::row_major || out == ImageLayout::row_major) throw no_variant();
-  return {.winograd = winograd.all[cut], .is_chosen = true};
+  way.winograd = winograd.all[cut];
+  way.cut = {};
+  return way;
 }
 
 // The primitives of the parts, all with the weights in one layout; false where oneDNN has none.
@@ -339,25 +373,34 @@ bool make_parts(ConvSet& set, const ConvGeometry& g, const Way& way, bool bias, 
   return !set.parts.empty();
 }
 
-// Only the layouts: there is no primitive.
-Made made_of_patches(const ConvGeometry& g) {
+// The layouts of an algorithm of our own: there is no primitive.
+Made made_without_primitive(ConvKind kind, const ConvGeometry& g, ConvAlgorithm algorithm) {
   Made made;
   made.in = made.out = ImageLayout::channels_last;
   const Dims dims = image_dims(g.out_channels, g.in_channels, g.kernel, g.axes);
-  const int64_t channels = g.in_channels;
-  made.weights = onednn::strided(dims, {g.taps() * channels, 1, g.kernel[1] * channels, channels});
+  const int64_t channels = g.in_channels, filters = g.out_channels;
   made.plain_weights = onednn::plain(dims);
+  if (algorithm == ConvAlgorithm::direct && kind == ConvKind::forward) {
+    static_assert(direct_block == 16);
+    made.weights = Desc(dims, dnnl::memory::data_type::f32, Tag::Ohwi16o);
+  } else if (algorithm == ConvAlgorithm::direct && direct_filters_last(g)) {
+    made.weights = onednn::strided(dims, {1, filters, g.kernel[1] * channels * filters, channels * filters});
+  } else {
+    made.weights = onednn::strided(dims, {g.taps() * channels, 1, g.kernel[1] * channels, channels});
+  }
   return made;
 }
 
 }  // namespace
 
 std::string ConvSet::implementation() const {
-  if (winograd) {
+  if (algorithm == ConvAlgorithm::winograd) {
     const auto& [tile, blocks, in_slices] = winograd->cut;
     return fmt::format("winograd F({0}x{0}, 3x3) {1} in {2} blocks, {3} slices", tile, name_of(in), blocks, in_slices);
   }
-  std::string text = patches ? "sgemm" : (parts.empty() ? full : parts[0].run).implementation();
+  std::string text = algorithm == ConvAlgorithm::patches  ? "sgemm"
+                     : algorithm == ConvAlgorithm::direct ? "direct"
+                                                          : (parts.empty() ? full : parts[0].run).implementation();
   text += fmt::format(" {}", name_of(in));
   if (out != in) text += fmt::format(" to {}", name_of(out));
   if (!parts.empty()) text += fmt::format(" in {} parts", parts.size());
@@ -365,8 +408,7 @@ std::string ConvSet::implementation() const {
 }
 
 Variants conv_variants(ConvKind kind, const ConvGeometry& g, bool winograd) {
-  const bool has_other = kind == ConvKind::forward ? winograd && winograd_pays(g) : patches_fit(g);
-  return {int(std::size(inner_layouts)) + has_other, Cuts(kind, g).count};
+  return {int(std::size(inner_layouts)) + OtherAlgorithms(kind, g, winograd).count, Cuts(kind, g).count};
 }
 
 onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const ConvGeometry& whole, ImageLayout in,
@@ -374,22 +416,23 @@ onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const Conv
   ConvGeometry g = whole;
   const Way way = c.variant ? way_of_variant(kind, g, in, out, c.variant) : way_by_rules(kind, g, in, out, c.winograd);
   g.out_channels /= way.cut.slices;
-  onednn::Key key('c', kind, way.winograd.has_value(), c.variant, way.cut.slices, way.cut.parts, g.batch, g.groups,
-                  g.in_channels, g.out_channels, g.axes, in, out, bias);
+  onednn::Key key('c', kind, way.algorithm, c.variant, way.cut.slices, way.cut.parts, g.batch, g.groups, g.in_channels,
+                  g.out_channels, g.axes, in, out, bias);
   for (const auto* values : {&g.in, &g.out, &g.kernel, &g.stride, &g.dilate, &g.pad}) {
     for (int64_t v : *values) key.add(v);
   }
   return onednn::obtain<ConvSet>(c, "Convolution", key, [&] {
     auto set = std::make_unique<ConvSet>();
-    const auto& [winograd, cut, order, is_chosen, patches] = way;
-    if (winograd) {
-      set->winograd.emplace(g, *winograd);
+    const auto& [algorithm, winograd, cut, order, is_chosen] = way;
+    set->algorithm = algorithm;
+    if (algorithm == ConvAlgorithm::winograd) {
+      set->winograd.emplace(g, winograd);
       set->in = in, set->out = out;
       return set;
     }
+    const bool is_own = algorithm != ConvAlgorithm::onednn;
     Made full;
-    set->patches = patches;
-    if (patches) full = made_of_patches(g);
+    if (is_own) full = made_without_primitive(kind, g, algorithm);
     const bool has_parts = cut.parts > 1 && out != ImageLayout::row_major && make_parts(*set, g, way, bias, full);
     // where oneDNN has no fast kernel for them: as without
     const ConvCut pieces = cut.parts == 1 || has_parts ? cut : cut_by_rules(kind, g);
@@ -397,8 +440,8 @@ onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const Conv
     if (cut.parts > 1) g.out_channels /= pieces.slices;
     if (is_chosen && cut.parts > 1 && !has_parts) throw no_variant();
     const Kernels kernels = is_chosen ? Kernels::fast : Kernels::all;
-    if (!has_parts && !patches) full = make_first(kind, g, set->piece, order, bias, kernels);
-    const int64_t rest = has_parts || patches ? 0 : g.batch % set->piece;
+    if (!has_parts && !is_own) full = make_first(kind, g, set->piece, order, bias, kernels);
+    const int64_t rest = has_parts || is_own ? 0 : g.batch % set->piece;
     if (rest) {
       // the tail must work in the layouts of the others; where oneDNN refuses, the batch stays in one piece
       auto tail = try_make(kind, g, rest, {full.in, full.out}, bias, &full.weights, nullptr,

@@ -13,6 +13,7 @@
 namespace kaon {
 
 enum class ConvKind { forward, backward_data, backward_weight };
+enum class ConvAlgorithm { onednn, winograd, direct, patches };
 
 // A part of the first spatial axis of every image, by its own primitive: what it writes, and what it reads for that.
 struct ConvPiece {
@@ -21,15 +22,15 @@ struct ConvPiece {
 };
 
 struct ConvSet : KernelState {
-  std::optional<WinogradPlan> winograd;  // forward: in place of primitives
+  ConvAlgorithm algorithm = ConvAlgorithm::onednn;
+  std::optional<WinogradPlan> winograd;  // of that algorithm, which needs nothing of the rest
 
   int64_t piece = 0;             // images per piece
   int64_t slices = 1;            // forward: parts of the output channels, each with primitives of its own size
   std::vector<ConvPiece> parts;  // forward: of each image, in place of `full`; most often none
-  bool patches = false;          // gradients: in place of `full`, by matrix products with patches
   onednn::Primitive full;        // forward: x w y [bias]; backward_data: dy w dx; backward_weight: dy x dw [db]
   onednn::Primitive tail;        // for the last piece when it is smaller
-  ImageLayout in{}, out{};       // layouts of x and y in which they work
+  ImageLayout in{}, out{};       // layouts of x and y in which the algorithm works
   size_t weight_bytes = 0;       // of the weights of a slice in their layout
   onednn::Primitive to_inner;    // row-major weights into that layout; empty when it is row-major too
   onednn::Primitive to_plain;    // the way back, for weight gradients
@@ -39,7 +40,7 @@ struct ConvSet : KernelState {
   int reorders() const override { return staged; }
 };
 
-// In each layout inside, and by Winograd's algorithm where it pays; the batch cut in each way that may pay.
+// In each layout inside, and by each other algorithm that there is; the batch cut in each way that may pay.
 Variants conv_variants(ConvKind kind, const ConvGeometry& g, bool winograd);
 
 // The set for these sizes with images outside in layouts `in` and `out`; from the plan node's slot or the recent ones.

@@ -43,6 +43,12 @@ struct Epilogue {
   }
   // The shift as the bias of a product that adds it itself; null when that cannot be.
   const T* take_bias() { return scale ? nullptr : std::exchange(shift, nullptr); }
+  // Is relu all there is? It is then left to who computes x.
+  bool take_relu() {
+    if (scale || shift || addend || activation != FusedActivation::relu) return false;
+    activation = FusedActivation::none;
+    return true;
+  }
 };
 
 // Of a layer whose inputs are data, weight, bias (unless no_bias) and those that `fused` adds.

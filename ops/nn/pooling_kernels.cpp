@@ -94,8 +94,9 @@ void forward_positions(const PoolJob<T>& job, const PoolSizes& s, const T* HWY_R
   }
 }
 
-// The gradient of one image with the channels innermost; `dx` is zero before.
-template <class T>
+// The gradient of one image with the channels innermost; `dx` is zero before. Disjoint: each element has what its only
+// window gives it.
+template <bool Disjoint, class T>
 void backward_positions(const PoolJob<T>& job, const PoolSizes& s, const T* HWY_RESTRICT x, const T* HWY_RESTRICT y,
                         const T* HWY_RESTRICT head, T* HWY_RESTRICT dx, int64_t channels) {
   const int64_t positions = s.out[0] * s.out[1] * s.out[2];
@@ -107,7 +108,7 @@ void backward_positions(const PoolJob<T>& job, const PoolSizes& s, const T* HWY_
       const auto top = hn::LoadU(d, y + position * channels + c);
       const auto add = [&](int64_t to, auto v) {
         T* p = dx + to * channels + c;
-        hn::StoreU(hn::Add(hn::LoadU(d, p), v), d, p);
+        hn::StoreU(Disjoint ? v : hn::Add(hn::LoadU(d, p), v), d, p);
       };
       if (job.type == PoolType::max) {
         auto rest = g;  // becomes zero in the lanes whose maximum was met
@@ -220,13 +221,22 @@ void backward_units(const PoolJob<T>& job, int64_t begin, int64_t end) {
   const PoolSizes s(job.g);
   const int64_t channels = job.channels_last ? job.g.in_channels : 1;
   const int64_t in = job.g.in_positions() * channels, out = job.g.out_positions() * channels;
+  bool disjoint = true, once = true;  // is an element in one window at most; in one exactly?
+  for (size_t i = 0; i < 3; ++i) {
+    disjoint = disjoint && s.stride[i] >= s.kernel[i];
+    once = once && s.stride[i] == s.kernel[i] && s.out[i] * s.stride[i] >= s.in[i] + s.pad[i];
+  }
   for (int64_t unit = begin; unit < end; ++unit) {
     const T* x = job.x + unit * in;
     const T* y = job.y + unit * out;
     const T* head = job.head + unit * out;
     T* dx = job.out + unit * in;
-    std::fill_n(dx, in, T(0));
-    backward_positions(job, s, x, y, head, dx, channels);
+    if (!once) std::fill_n(dx, in, T(0));
+    if (disjoint) {
+      backward_positions<true>(job, s, x, y, head, dx, channels);
+    } else {
+      backward_positions<false>(job, s, x, y, head, dx, channels);
+    }
   }
 }
 
@@ -249,8 +259,8 @@ HWY_EXPORT(BackwardDouble);
 
 namespace {
 
-// Units per piece: some 64 K elements.
-int64_t pool_grain(int64_t elements) { return std::max<int64_t>(1, (1 << 16) / std::max<int64_t>(1, elements)); }
+// Units per piece: some 32 K elements.
+int64_t pool_grain(int64_t elements) { return std::max<int64_t>(1, (1 << 15) / std::max<int64_t>(1, elements)); }
 
 int64_t rows_of(const ConvGeometry& g) { return g.axes == 3 ? g.out[0] * g.out[1] : g.out[0]; }
 

@@ -30,9 +30,14 @@ std::vector<A> net(F f, const std::vector<A>& in) {
 }
 
 std::vector<NDArray> net_inputs(int64_t batch) {
-  return {numbers({batch, 3, 12, 10}),      numbers({16, 3, 3, 3}, 2) * 0.1, numbers({16, 16, 3, 3}, 3) * 0.1,
-          numbers({32, 16, 3, 3}, 4) * 0.1, numbers({16}, 5),                numbers({16}, 6),
-          numbers({16}, 7) * 0.1,           numbers({16}, 8) * 0.1 + 1};
+  return {numbers({batch, 3, 12, 10}),
+          numbers({16, 3, 3, 3}, 2) * 0.1,
+          numbers({16, 16, 3, 3}, 3) * 0.1,
+          numbers({32, 16, 3, 3}, 4) * 0.1,
+          numbers({16}, 5),
+          numbers({16}, 6),
+          numbers({16}, 7) * 0.1,
+          numbers({16}, 8) * 0.1 + 1};
 }
 
 Symbol net_symbol() {
@@ -182,15 +187,19 @@ Graph in_blocks(Graph g) {
 }  // namespace
 
 TEST_CASE("autotune: every variant of a convolution and its gradients computes the same", "[arithmetic]") {
-  size_t ran = 0, with_winograd = 0, with_patches = 0;
+  size_t ran = 0, with_winograd = 0, with_direct = 0, with_patches = 0;
   for (const Sizes& s : all_sizes) {
     INFO(s.x.str());
     Shape weight{s.filters, s.x[1] / s.groups};
     for (int64_t k : s.kernel) weight.push_back(k);
     const std::vector<NDArray> inputs{numbers(s.x), numbers(weight, 2) * 0.1, numbers({s.filters}, 3)};
     const Symbol y = sym.Convolution(sym.var("x"), sym.var("w"), sym.var("b"),
-                                     {.kernel = s.kernel, .stride = s.stride, .dilate = s.dilate, .pad = s.pad,
-                                      .num_filter = s.filters, .num_group = s.groups});
+                                     {.kernel = s.kernel,
+                                      .stride = s.stride,
+                                      .dilate = s.dilate,
+                                      .pad = s.pad,
+                                      .num_filter = s.filters,
+                                      .num_group = s.groups});
     const Graph rows = with_gradient(traced(y, {"x", "w", "b"}, inputs), {true, true, true});
     const std::vector<NDArray> want = evaluate(rows, inputs, {.training = true});
     std::vector<Graph> lying{rows, passes::layouts(rows, {})};
@@ -201,8 +210,9 @@ TEST_CASE("autotune: every variant of a convolution and its gradients computes t
         std::vector<TensorMeta> metas;
         for (ValueId v : n.inputs) metas.push_back(g.meta(v));
         const Variants variants = n.op->variants(n.attrs.get(), metas, n.outputs, true);
-        REQUIRE(variants.algorithms >= 4);  // the fifth is Winograd's, or for gradients that of patches
-        (n.op == &Convolution::def ? with_winograd : with_patches) += variants.algorithms == 5;
+        REQUIRE(variants.algorithms >= 4);  // then the direct one or that of patches, then Winograd's
+        (n.op == &ConvolutionBackwardData::def ? with_patches : with_direct) += variants.algorithms >= 5;
+        with_winograd += variants.algorithms == 6;
         REQUIRE(variants.cuts >= 1);
         for (int a = 0; a < variants.algorithms; ++a) {
           for (int c = 0; c < variants.cuts; ++c) {
@@ -229,6 +239,7 @@ TEST_CASE("autotune: every variant of a convolution and its gradients computes t
   }
   CHECK(ran > 100);
   CHECK(with_winograd > 1);
+  CHECK(with_direct > 1);
   CHECK(with_patches > 1);
 }
 
@@ -267,7 +278,8 @@ TEST_CASE("autotune: a tuned net predicts and learns as the imperative one", "[g
 TEST_CASE("autotune: one question has one answer, whoever asks", "[graph]") {
   const std::vector<NDArray> inputs = net_inputs(2);
   const Graph g = traced(net_symbol(), data_names(8), inputs);
-  const auto node = std::find_if(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op == &Convolution::def; });
+  const auto node =
+      std::find_if(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op == &Convolution::def; });
   std::vector<KernelInput> in;
   for (ValueId v : node->inputs) in.push_back({g.meta(v), Layout::row_major, in.empty()});
   std::vector<KernelCost> costs(4);

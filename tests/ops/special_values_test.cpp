@@ -1,6 +1,7 @@
 // NaN, infinities, signed zeros and denormals: what the test table (every_operator_test.cpp) does not say. Sums of many
 // 16-bit numbers.
 #include <hwy/highway.h>
+
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
@@ -8,6 +9,7 @@
 #include "kaon/graph/autograd.h"
 #include "kaon/graph/cached_graph.h"
 #include "kaon/ops/functions.h"
+#include "kaon/tests/support/targets.h"
 
 using namespace kaon;
 
@@ -199,14 +201,7 @@ TEST_CASE("special values: integers compared with numbers at and beyond their ra
 
 // Whatever the processor has: the kernels for one without vectors run too.
 TEST_CASE("special values: reductions of 16-bit floats without vector instructions", "[special]") {
-  struct OnlyBaseline {
-    OnlyBaseline() { choose(HWY_STATIC_TARGET); }
-    ~OnlyBaseline() { choose(0); }
-    static void choose(int64_t targets) {
-      hwy::SetSupportedTargetsForTest(targets);
-      hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-    }
-  } scope;
+  const test::OnlyTargets baseline(HWY_STATIC_TARGET);
   for (DType t : {DType::float16, DType::bfloat16}) {
     INFO(name_of(t));
     CHECK(std::isnan(nd.max(make({1, nan_, 2}, t)).asscalar<double>()));

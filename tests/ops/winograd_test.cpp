@@ -1,26 +1,16 @@
 // The kernels of Winograd's algorithm beside sums in double, with the vectors of every processor that this one can be.
 #include "kaon/ops/nn/winograd.h"
 
-#include <hwy/targets.h>
-
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <vector>
 
+#include "kaon/tests/support/targets.h"
+
 using namespace kaon;
 
 namespace {
-
-// While it lives, kernels are those for this target.
-struct OnlyTarget {
-  explicit OnlyTarget(int64_t target) { choose(target); }
-  ~OnlyTarget() { choose(0); }
-  static void choose(int64_t target) {
-    hwy::SetSupportedTargetsForTest(target);
-    hwy::GetChosenTarget().Update(hwy::SupportedTargets());
-  }
-};
 
 struct Case {
   int64_t batch, height, width, in_channels, out_channels, pad_y, pad_x;
@@ -120,11 +110,7 @@ void check(const Case& k, int64_t size, int64_t most, Lie lie) {
 }  // namespace
 
 TEST_CASE("winograd: the kernels of every target beside sums in double", "[nn]") {
-  int targets = 0;
-  for (int64_t left = hwy::SupportedTargets(); left != 0; left &= left - 1) {
-    const int64_t target = left & -left;
-    const OnlyTarget only(target);
-    INFO(hwy::TargetName(target));
+  const int targets = test::for_each_target([] {
     for (const Case& k : cases) {
       INFO("channels " << k.in_channels << " to " << k.out_channels << ", " << k.height << " x " << k.width);
       for (int64_t size : {2, 4}) {
@@ -132,8 +118,7 @@ TEST_CASE("winograd: the kernels of every target beside sums in double", "[nn]")
         check(k, size, 5, Lie::in_blocks);
       }
     }
-    ++targets;
-  }
+  });
   CHECK(targets >= 1);
 }
 
