@@ -28,8 +28,8 @@ struct Learner {
       hybridize(net);
       hybridize(loss_fn);
     }
-    trainer = std::make_unique<gluon::Trainer>(net.collect_params(),
-                                               optimizer::SGD({.learning_rate = 0.01, .momentum = 0.9}));
+    // without momentum, as the peers' programs
+    trainer = std::make_unique<gluon::Trainer>(net.collect_params(), optimizer::SGD({.learning_rate = 0.01}));
     if (how == How::whole_step) whole_step = std::make_unique<gluon::TrainingStep>(net, loss_fn, *trainer);
     if (how == How::autotuned_step) {
       whole_step = std::make_unique<gluon::TrainingStep>(net, loss_fn, *trainer, HybridizeOptions{.autotune = true});

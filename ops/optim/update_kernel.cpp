@@ -1,5 +1,7 @@
 #include "kaon/ops/optim/update_kernel.h"
 
+#include <limits>
+
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)  // two vector targets build in half the time
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kaon/ops/optim/update_kernel.cpp"
@@ -41,17 +43,23 @@ struct Step {
     return hn::IfThenElse(hn::IsNaN(g), g, inside);
   }
 
+  // Of a state that decays step by step.
+  HWY_INLINE V without_denormals(V state) const {
+    const V least = hn::Set(D(), std::numeric_limits<T>::min());
+    return hn::IfThenElse(hn::Lt(hn::Abs(state), least), hn::Zero(D()), state);  // NaN stays
+  }
+
   HWY_INLINE void apply(Values<D>& v) const {
     if (kind == UpdateKind::sgd) {
       v.weight = hn::NegMulAdd(lr, clipped(hn::Mul(v.grad, rescale)), hn::Mul(keep, v.weight));
     } else if (kind == UpdateKind::sgd_momentum) {
       const V decayed = hn::NegMulAdd(lr_wd, v.weight, hn::Mul(momentum, v.a));
-      v.a = hn::NegMulAdd(lr, clipped(hn::Mul(v.grad, rescale)), decayed);
+      v.a = without_denormals(hn::NegMulAdd(lr, clipped(hn::Mul(v.grad, rescale)), decayed));
       v.weight = hn::Add(v.weight, v.a);
     } else {
       const V g = clipped(hn::MulAdd(wd, v.weight, hn::Mul(v.grad, rescale)));
-      v.a = hn::MulAdd(beta1, v.a, hn::Mul(rest1, g));
-      v.b = hn::MulAdd(beta2, v.b, hn::Mul(rest2, hn::Mul(g, g)));
+      v.a = without_denormals(hn::MulAdd(beta1, v.a, hn::Mul(rest1, g)));
+      v.b = without_denormals(hn::MulAdd(beta2, v.b, hn::Mul(rest2, hn::Mul(g, g))));
       v.weight = hn::Sub(v.weight, hn::Div(hn::Mul(lr, v.a), hn::Add(hn::Sqrt(v.b), epsilon)));
     }
   }

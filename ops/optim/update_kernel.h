@@ -1,4 +1,5 @@
-// The loops of the update operators, over many tensors as if they were one.
+// The loops of the update operators, over many tensors as if they were one. A state that has decayed below the smallest
+// normal number of the accumulator becomes zero: processors take several times as long for what lies below.
 #pragma once
 
 #include <span>

@@ -353,3 +353,30 @@ TEST_CASE("users row 60: statistics over 100,000 numbers of 16 bits", "[special]
     }
   }
 }
+
+TEST_CASE("special values: states of optimizers that decay end at zero, not as denormals", "[special]") {
+  const auto check = [](const Array& state, double big) {
+    const std::vector<double> got = state.asvector<double>();
+    for (size_t i = 0; i + 3 < got.size(); ++i) REQUIRE((got[i] == 0 && !std::signbit(got[i])));
+    CHECK(got[got.size() - 3] == big);
+    CHECK(std::isnan(got[got.size() - 2]));
+    CHECK(got.back() == inf);
+  };
+  for (DType t : {DType::float32, DType::float64, DType::bfloat16}) {
+    INFO(name_of(t));
+    const double least = t == DType::float64 ? 0x1p-1022 : 0x1p-126;
+    std::vector<double> v(40, least);  // whole vectors and a rest
+    for (size_t i = 0; i < v.size(); i += 2) v[i] = -least;
+    v.insert(v.end(), {4 * least, nan_, inf});
+    const auto n = int64_t(v.size());
+    const Array none = nd.zeros({n}, {.dtype = t});
+    const Array momentum = make(v, t);
+    nd.sgd_mom_update(nd.zeros({n}, {.dtype = t}), none, momentum, {.lr = 1, .momentum = 0.5});
+    check(momentum, 2 * least);
+    for (double& x : v) x = std::abs(x);
+    const Array mean = make(v, t), var = make(v, t);
+    nd.adam_update(nd.zeros({n}, {.dtype = t}), none, mean, var, {.lr = 1, .beta1 = 0.5, .beta2 = 0.5});
+    check(mean, 2 * least);
+    check(var, 2 * least);
+  }
+}
