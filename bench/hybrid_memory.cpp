@@ -50,6 +50,7 @@ void measure(const char* name, const Make& make, const Shape& shape) {
     auto net = make();
     net.initialize(init::Xavier());
     net(x).wait_to_read();
+    nd.waitall();  // what nets before it had is given back
     const size_t base = Storage::cpu().stats().live;
     const bool hybridized = mode != std::string("imperative"), keeps = mode == std::string("static_alloc");
     if (hybridized) net.hybridize({.static_alloc = keeps, .static_shape = keeps});

@@ -75,13 +75,14 @@ struct OpNode : OpBase {
   StandingRead* standing = nullptr;  // reads besides the accesses; the body keeps it alive
   alignas(16) std::byte payload[payload_bytes];
 
-  // Room for `count` accesses. Throws ValueError beyond 65535.
+  // Room for `count` accesses. Throws ValueError beyond 65535 and MemoryError; nothing has changed then.
   void reserve_deps(size_t count) {
-    deps = own_deps;
+    Dep* room = own_deps;
     if (count > inline_deps) [[unlikely]] {
       if (count > UINT16_MAX) throw ValueError("[push] an operation has at most 65535 accesses");
-      deps = static_cast<Dep*>(pool_allocate(count * sizeof(Dep)));
+      room = static_cast<Dep*>(pool_allocate(count * sizeof(Dep)));
     }
+    deps = room;
     num_deps = reserved_deps = uint16_t(count);
   }
   void free_deps() noexcept {

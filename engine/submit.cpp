@@ -83,7 +83,16 @@ void Engine::submit(OpNode& op) {
   }
 
   size_t n = lock_accesses(op);
-  if (op.standing) n = enter_standing_read(op, n);
+  if (op.standing) {
+    try {
+      n = enter_standing_read(op, n);
+    } catch (...) {  // no memory for its accesses, of which none has been queued
+      op.num_deps = 0;
+      op.standing = nullptr;
+      e.finish(op);
+      throw;
+    }
+  }
   Dep* const deps = op.deps;
   for (size_t i = n; i < op.num_deps; ++i) {
     deps[i].op = &op;

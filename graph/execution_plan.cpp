@@ -217,14 +217,14 @@ void ExecutionPlan::push(const Submission& s, const OpLabel& label) {
   PlanRun& run = s.run;
   const Phase phase = s.phase;
   uint32_t n = uint32_t(graph_.inputs.size() + graph_.outputs.size());
-  OpNode* const op = OpNode::with_room(PlanCall::bytes(n));
+  std::unique_ptr<OpNode> op(OpNode::with_room(PlanCall::bytes(n)));
+  op->reserve_deps(n + 2 - (s.parameters ? parameters_.size() : 0));  // nothing fails after this
   auto* call = new (op->behind())
       PlanCall{IntrusivePtr<ExecutionPlan>(this), &run, s.saved, s.key, s.shadow, s.parameters, n, phase, s.is_last};
   std::fill_n(call->arrays(), n, nullptr);
   op->type = options_.device.type == DeviceType::gpu ? &gpu_plan_call_type : &plan_call_type;
   op->label = label;
   op->transactional = mutates_ && phase == Phase::forward;
-  op->reserve_deps(n + 2 - (s.parameters ? parameters_.size() : 0));
   op->standing = s.parameters.get();
   if (s.parameters) {
     for (const uint32_t i : parameters_) call->arrays()[i] = &s.inputs[i]->node();
@@ -252,7 +252,7 @@ void ExecutionPlan::push(const Submission& s, const OpLabel& label) {
   op->deps[d++].set(run.arena->var, overwrites ? AccessMode::write : AccessMode::update);
   if (s.saved) op->deps[d++].set(s.saved->var, AccessMode::read);
   op->num_deps = uint16_t(d);
-  Engine::current().submit(*op);
+  Engine::current().submit(*op.release());
 }
 
 PlanRun& ExecutionPlan::forward(std::span<const NDArray* const> inputs, std::span<NDArray> outputs,
@@ -260,17 +260,18 @@ PlanRun& ExecutionPlan::forward(std::span<const NDArray* const> inputs, std::spa
                                 const RandomKey* numbers) {
   make_arrays(0, inputs.empty() ? Device() : inputs[0]->device(), outputs, options_.padded ? inputs[0]->shape()[0] : 0);
   RandomKey key = numbers ? *numbers : random_numbers_ ? random::draw(random_numbers_) : RandomKey{};
+  IntrusivePtr<ParametersRead> parameters = lease ? IntrusivePtr<ParametersRead>() : read_parameters(inputs);
   PlanRun& run = acquire();
   if (lease) run.key = key, run.shadow = shadow;  // else the run is not written to: a worker reads it
-  push({.run = run,
-        .phase = Phase::forward,
-        .inputs = inputs,
-        .results = outputs,
-        .key = key,
-        .shadow = std::move(shadow),
-        .is_last = !lease,
-        .parameters = lease ? IntrusivePtr<ParametersRead>() : read_parameters(inputs)},
-       label);
+  push_leased({.run = run,
+               .phase = Phase::forward,
+               .inputs = inputs,
+               .results = outputs,
+               .key = key,
+               .shadow = std::move(shadow),
+               .is_last = !lease,
+               .parameters = std::move(parameters)},
+              label);
   if (!lease) end_lease(run);
   return run;
 }
@@ -280,16 +281,17 @@ void ExecutionPlan::backward(PlanRun& run, std::span<const NDArray* const> array
   make_arrays(graph_.num_forward_outputs, arrays.back()->device(), results);
   // The backward reuses the memory of what the forward saved: when that must stay, it works on a copy.
   PlanRun& own = retain ? acquire() : run;
-  push({.run = own,
-        .phase = Phase::backward,
-        .inputs = arrays,
-        .forward_outputs = outputs,
-        .results = results,
-        .saved = retain ? run.arena : IntrusivePtr<Chunk>(),
-        .shadow = run.shadow,
-        .is_last = true},
-       label);
-  if (retain) end_lease(own);
+  const Submission submission{.run = own,
+                              .phase = Phase::backward,
+                              .inputs = arrays,
+                              .forward_outputs = outputs,
+                              .results = results,
+                              .saved = retain ? run.arena : IntrusivePtr<Chunk>(),
+                              .shadow = run.shadow,
+                              .is_last = true};
+  if (!retain) return push(submission, label);
+  push_leased(submission, label);
+  end_lease(own);
 }
 
 IntrusivePtr<Shadow> ExecutionPlan::next_shadow() {

@@ -180,6 +180,14 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   void find_parameters();
   IntrusivePtr<ParametersRead> read_parameters(std::span<const NDArray* const> inputs);
   void push(const Submission& s, const OpLabel& label);
+  void push_leased(const Submission& s, const OpLabel& label) {  // the lease of its run ends where that fails
+    try {
+      push(s, label);
+    } catch (...) {
+      end_lease(s.run);
+      throw;
+    }
+  }
   void spare_finished(OpNode& op, const PlanCall& call, const Node& failing) const;
   void execute(OpNode& op, PlanCall& call, RunContext& context) const;
   void launch(OpNode& op, PlanCall& call, RunContext& context) const;  // the same on a GPU

@@ -176,8 +176,16 @@ void push_kernel(const OpDef& def, const void* attrs, std::span<ArrayNode* const
   const KernelCall head{&def, uint16_t(inputs.size()), uint16_t(outputs.size()), training, draws};
   if (known == Outputs::unknown_to_others && run_small(head, attrs, inputs, outputs, label)) return;
   size_t bytes = head.bytes();
-  auto* op = new OpNode;
-  void* place = bytes + inline_at <= OpNode::payload_bytes ? op->payload + inline_at : pool_allocate(bytes);
+  std::unique_ptr<OpNode> op(new OpNode);
+  void* place = op->payload + inline_at;
+  const bool is_beside = bytes + inline_at > OpNode::payload_bytes;
+  if (is_beside) place = pool_allocate(bytes);
+  try {
+    op->reserve_deps(arrays);
+  } catch (...) {
+    if (is_beside) pool_free(place, bytes);
+    throw;
+  }
   auto* call = new (place) KernelCall(head);
   *reinterpret_cast<KernelCall**>(op->payload) = call;
   if (def.attrs_size) std::memcpy(call->attrs(), attrs, def.attrs_size);
@@ -186,7 +194,6 @@ void push_kernel(const OpDef& def, const void* attrs, std::span<ArrayNode* const
   op->type = first->chunk->is_on_gpu() ? &gpu_call_type : &kernel_call_type;
   op->label = label;
   op->transactional = def.traits.mutates != 0;
-  op->reserve_deps(arrays);
   size_t d = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {
     ArrayNode* a = call->arrays()[i] = inputs[i];
@@ -208,7 +215,7 @@ void push_kernel(const OpDef& def, const void* attrs, std::span<ArrayNode* const
   op->num_deps = uint16_t(d);
   Engine& engine = *first->chunk->engine;
   for (ArrayNode* a : inputs) a->retain();  // last: submit goes on with the same cache lines
-  engine.submit(*op);
+  engine.submit(*op.release());
 }
 
 namespace random {

@@ -138,7 +138,7 @@ TEST_CASE("memory: branches that run side by side take at most a MiB or an eight
     const size_t side_by_side = planned_for_threads(Wide(), shape, false);
     INFO("batch " << batch << ": " << in_turn << " and " << side_by_side << " bytes");
     CHECK(side_by_side <= in_turn + std::max<size_t>(in_turn / 8, 1 << 20));
-    if (batch == 8) CHECK(side_by_side > in_turn);  // else nothing has run side by side
+    if (batch == 8) CHECK(side_by_side > in_turn);    // else nothing has run side by side
     if (batch == 32) CHECK(side_by_side == in_turn);  // it would be too much more
   }
 }
@@ -182,4 +182,63 @@ TEST_CASE("users row 31: the plan of a last short batch reuses the memory of the
   CHECK(net.node()->traces.back().graph->stats().misses == 2);
   CHECK(one - before >= net.node()->traces.back().graph->plan()->memory().arena_bytes);
   CHECK(double(both - one) < 0.1 * double(one - before));
+}
+
+// Of each allocation of a call once; the others before it succeed.
+TEST_CASE("memory: whichever allocation of a call fails, nothing is kept for good", "[gluon]") {
+  for (int threads : {0, 1}) {
+    Engine engine({.threads = threads});
+    EngineScope scope(engine);
+    const NDArray x = numbers({2, 16});
+    nd.waitall();
+    const auto live = [] { return Storage::cpu().stats().live; };
+    const size_t before = live();
+    for (const char* mode : {"imperative", "hybridized", "static_alloc", "recorded", "backward twice"}) {
+      INFO(threads << " threads, " << mode);
+      const bool hybridizes = mode != std::string("imperative"), keeps = mode == std::string("static_alloc");
+      const bool twice = mode == std::string("backward twice"), records = twice || mode == std::string("recorded");
+      int failed = 0, done = 0;
+      for (size_t room = 0; done < 3; room += room < 8192 ? 64 : room / 16) {
+        INFO("room for " << room << " bytes");
+        {
+          nn::HybridSequential net;  // with parameters enough that the arguments of its plan are no small block
+          for (int i = 0; i < 60; ++i) net.add(nn::Dense(16, {.activation = i % 2 ? "tanh" : "relu"}));
+          net.initialize(init::Xavier());
+          net(x).wait_to_read();
+          if (hybridizes) net.hybridize({.static_alloc = keeps, .static_shape = keeps});
+          const auto call = [&] {
+            if (!records) return net(x).wait_to_read();
+            NDArray y = autograd::record([&] { return net(x); });
+            if (twice) y.backward(nd.ones_like(y), true);
+            y.backward();
+            for (const auto& p : net.collect_params()) p.grad().wait_to_read();
+          };
+          if (room % 128 == 0) call();  // planned before, or in the call that fails
+          nd.waitall();
+          const auto attempt = [&] {
+            try {
+              call();
+              return true;
+            } catch (const Error&) {
+              return false;
+            }
+          };
+          Storage::cpu().set_limit(live() + room + 1);
+          const bool is_done = attempt();
+          CHECK_NOTHROW([&] {
+            try {
+              nd.waitall();
+            } catch (const Error&) {  // told again
+            }
+          }());
+          Storage::cpu().set_limit(0);
+          ++(is_done ? done : failed);
+          REQUIRE(attempt());  // with memory it goes on
+        }
+        nd.waitall();
+        REQUIRE(live() == before);
+      }
+      CHECK(failed > 1);
+    }
+  }
 }
