@@ -1,11 +1,12 @@
 #include "kaon/engine/derived.h"
-#include "kaon/engine/process_wide.h"
 
 #include <array>
 #include <mutex>
 #include <unordered_map>
 #include <utility>
 #include <vector>
+
+#include "kaon/engine/process_wide.h"
 
 namespace kaon {
 namespace {
@@ -17,17 +18,8 @@ struct Shard {
   std::mutex mutex;
   std::unordered_map<const Chunk*, Kept> kept;
 };
-struct Shards {
-  std::array<Shard, 16> all;
-  void lock() {
-    for (Shard& s : all) s.mutex.lock();
-  }
-  void unlock() {
-    for (Shard& s : all) s.mutex.unlock();
-  }
-};
 
-std::array<Shard, 16>& shards() { return ProcessWide<Shards>::get().all; }
+std::array<Shard, 16>& shards() { return ProcessWide<Shards<Shard>>::get().all; }
 
 Shard& shard_of(const Chunk& chunk) { return shards()[reinterpret_cast<uintptr_t>(&chunk) / 64 % shards().size()]; }
 

@@ -1,11 +1,12 @@
 #include "kaon/engine/error.h"
-#include "kaon/engine/process_wide.h"
 
 #include <fmt/format.h>
 
 #include <mutex>
 #include <typeinfo>
 #include <unordered_set>
+
+#include "kaon/engine/process_wide.h"
 
 namespace kaon {
 

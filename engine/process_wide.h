@@ -1,6 +1,7 @@
 // What there is once in a process, for all its engines, and what a fork leaves of it.
 #pragma once
 
+#include <array>
 #include <mutex>
 
 namespace kaon {
@@ -28,6 +29,18 @@ struct WithMutex {
   std::mutex mutex;
   void lock() { mutex.lock(); }
   void unlock() { mutex.unlock(); }
+};
+
+// Sixteen that have a mutex each, so that threads do not meet on one.
+template <class Shard>
+struct Shards {
+  std::array<Shard, 16> all;
+  void lock() {
+    for (Shard& s : all) s.mutex.lock();
+  }
+  void unlock() {
+    for (Shard& s : all) s.mutex.unlock();
+  }
 };
 
 namespace detail {

@@ -138,8 +138,14 @@ void ForwardImage(const ConvGeometry& g, const float* x, const float* w, const f
   const auto weights = [&](int64_t c) { return w + c / direct_block * direct_block * patch.size() + c % direct_block; };
   for (int64_t c = 0; c < filters; c += 2 * n) {
     const bool two = filters - c > n;
-    Results r{nullptr, weights(c), two ? weights(c + n) : nullptr,           bias ? bias + c : nullptr,
-              nullptr, filters,    std::min(filters - c - (two ? n : 0), n), relu};
+    Results r{nullptr,
+              weights(c),
+              weights(two ? c + n : c),
+              bias ? bias + c : nullptr,
+              nullptr,
+              filters,
+              std::min(filters - c - (two ? n : 0), n),
+              relu};
     for (int64_t row = 0; row < g.out[0]; ++row) {
       for (int64_t group = 0; group < groups; ++group) {
         const int64_t first = g.out[1] * group / groups, count = g.out[1] * (group + 1) / groups - first;
@@ -264,7 +270,9 @@ void for_each_bordered(const ConvGeometry& g, int64_t images, const float* x, Bo
 
 }  // namespace
 
-bool direct_fits(const ConvGeometry& g) { return g.axes == 2 && g.groups == 1; }
+bool direct_fits(const ConvGeometry& g) {
+  return g.axes == 2 && g.groups == 1 && g.in_channels > 0 && g.out_channels > 0 && g.out_positions() > 0;
+}
 
 // Measured on AVX-512, with a relu behind: 1.2 to 2.3 times as fast for few channels, up to 1.1 for the others.
 bool direct_pays_forward(const ConvGeometry& g) {

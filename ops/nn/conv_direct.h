@@ -6,7 +6,7 @@
 
 namespace kaon {
 
-// Two axes and one group.
+// Two axes and one group, and something to compute.
 bool direct_fits(const ConvGeometry& g);
 // Against oneDNN's kernels for images with channels last.
 bool direct_pays_forward(const ConvGeometry& g);

@@ -225,17 +225,7 @@ struct Shard {
   std::unordered_map<size_t, std::list<Entry>::iterator> index;
 };
 
-struct Shards {
-  std::array<Shard, 16> all;
-  void lock() {
-    for (Shard& s : all) s.mutex.lock();
-  }
-  void unlock() {
-    for (Shard& s : all) s.mutex.unlock();
-  }
-};
-
-Shard& shard_of(size_t hash) { return ProcessWide<Shards>::get().all[hash >> 60]; }
+Shard& shard_of(size_t hash) { return ProcessWide<Shards<Shard>>::get().all[hash >> 60]; }
 
 }  // namespace
 
