@@ -2,7 +2,10 @@
 // Fields may be int, int64_t, float, double, bool, Shape, OptionalShape, DType, Device, an enum with enum_names(E), or optional of these.
 #pragma once
 
+#include <bit>
 #include <charconv>
+#include <concepts>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -96,6 +99,22 @@ inline bool from_text(std::string_view text, Device& value) {
   if (kind != "cpu" && kind != "gpu" && kind != "cpu_pinned" && kind != "cpu_shared") return false;
   value = {kind == "gpu" ? DeviceType::gpu : DeviceType::cpu, kind == "cpu" || kind == "gpu" ? index : uint8_t(0)};
   return true;
+}
+
+// Whether an operator computes the same with both: floats by their bits, for 0 and -0 differ and a NaN equals itself.
+template <class T>
+bool same_value(const T& a, const T& b) {
+  if constexpr (std::same_as<T, double>) {
+    return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+  } else if constexpr (std::same_as<T, float>) {
+    return std::bit_cast<uint32_t>(a) == std::bit_cast<uint32_t>(b);
+  } else {
+    return a == b;
+  }
+}
+template <class T>
+bool same_value(const std::optional<T>& a, const std::optional<T>& b) {
+  return a.has_value() == b.has_value() && (!a || same_value(*a, *b));
 }
 
 // An enum attribute declares `constexpr std::array<std::string_view, N> enum_names(E)` beside it;

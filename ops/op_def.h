@@ -92,7 +92,7 @@ constexpr OpDef make_op_def() {
   d.equal = [](const void* a, const void* b) -> bool {
     bool equal = true;
     T::fields([&](std::string_view, auto member, bool = false) {
-      equal = equal && static_cast<const T*>(a)->*member == static_cast<const T*>(b)->*member;
+      equal = equal && same_value(static_cast<const T*>(a)->*member, static_cast<const T*>(b)->*member);
     });
     return equal;
   };
@@ -100,7 +100,7 @@ constexpr OpDef make_op_def() {
     const T& attributes = *static_cast<const T*>(p);
     const T defaults{};
     T::fields([&](std::string_view name, auto member, bool is_required = false) {
-      visit(name, to_text(attributes.*member), !is_required && attributes.*member == defaults.*member);
+      visit(name, to_text(attributes.*member), !is_required && same_value(attributes.*member, defaults.*member));
     });
   };
   d.read = [](void* p, std::string_view name, std::string_view text) -> int {

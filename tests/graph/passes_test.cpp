@@ -1,6 +1,8 @@
 // Passes that drop, merge and copy nodes, the layout pass, and the pipeline.
 #include "kaon/tests/graph/passes_support.h"
 
+#include <cmath>
+
 using namespace kaon;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
@@ -28,6 +30,8 @@ TEST_CASE("passes: test_eliminate_common_expr") {
   CHECK(saved(Symbol::group({a * d, a * d})) == 1);
   CHECK(saved(Symbol::group({a * d + b, a * d + b})) == 2);
   CHECK(saved(Symbol::group({a * d + b, a * d + c})) == 1);
+  CHECK(saved(a / 0.0 + a / -0.0) == 0);  // infinities of two signs
+  CHECK(saved(a * NAN + a * NAN) == 1);
   CHECK(saved(sym.Dropout(a, {}) + sym.Dropout(a, {})) == 0);  // two draws
   CHECK(saved(sym.BatchNorm(a, b, c, a, d, {.axis = 0}) + sym.BatchNorm(a, b, c, a, d, {.axis = 0})) ==
         0);  // two updates
@@ -44,6 +48,14 @@ TEST_CASE("passes: merged outputs are still arrays of their own") {
   auto out = call(graph, {x, y});
   out[0] += 1;
   CHECK(same_bits(out[1], x * y));
+}
+
+TEST_CASE("passes: numbers that differ in the sign of zero alone stay two, in plans and in fused programs") {
+  const NDArray x = nd.array({1, -2});
+  auto both = [](auto F, auto a) { return F.concat({.dim = 0}, F.relu(a / 0.0), F.relu(a / -0.0)); };
+  CachedGraph graph(both(sym, sym.var("a")), {"a"}, {}, "signs");
+  CHECK(same_bits(call(graph, {x})[0], both(nd, x)));
+  CHECK(both(nd, x).asvector<float>() == std::vector<float>{INFINITY, 0, 0, INFINITY});
 }
 
 TEST_CASE("passes: own_outputs copies inputs, constants, views and repetitions, nothing else") {

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
+#include <cmath>
 
 #include "kaon/graph/symbol.h"
 #include "kaon/tests/support/files.h"
@@ -243,6 +244,9 @@ TEST_CASE("attributes of operators", "[symbol_json]") {
   fails(R"({"no_bias": "False"})", "the attribute 'num_hidden' is missing");
   fails(R"({"num_hidden": 7})", "attribute 'num_hidden': expected a text, found 7");
   fails(R"({"num_hidden": "7", "no_bias": "True"})", "takes 2 inputs with these attributes, the file gives 3");
+
+  const Symbol masked = Symbol::load_json(sym.SequenceMask(sym.var("x"), {.value = -0.0}).tojson());  // its default is 0
+  CHECK(std::signbit(attrs_of<SequenceMask>(masked, masked.name()).value));
 
   // scratch sizes and choices of other libraries
   const std::string conv =
