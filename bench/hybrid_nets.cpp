@@ -154,9 +154,7 @@ void resnet(int threads) {
     BarePrimitives own_weights = resnet18_convolutions(n, threads, false);
     own_weights.give_each_its_weights();
     if (threads == 1 && n == 1) bare.print_choices();
-    // The others have used the caches meanwhile: one call that is not timed, as bare.run() and the peers' programs have.
     const auto ms = [&](const vision::ResNetV1& net) {
-      net(x).wait_to_read();
       return seconds_per_call(net, x, n == 1 ? 6 : 2, Wait::each) * per_ms;
     };
     // all that is bare first: after it the processor rests

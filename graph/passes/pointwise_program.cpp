@@ -167,9 +167,7 @@ class Builder {
     return true;
   }
 
-  // `op`, `attrs`: what the step computes.
-  BlockStep* step(BlockFn run, std::initializer_list<int> places = {}, const OpDef* op = nullptr,
-                  const void* attrs = nullptr) {
+  BlockStep* step(BlockFn run, std::initializer_list<int> places = {}, const BlockNumbers& numbers = {}) {
     if (program().num_steps == BlockProgram::max_steps) {
       exceeded_ = true;
       return &program().steps[0];
@@ -177,7 +175,7 @@ class Builder {
     BlockStep& s = program().steps[program().num_steps++];
     s.run = run;
     std::copy(places.begin(), places.end(), s.place);
-    if (op) std::memcpy(s.attrs, attrs, op->attrs_size);
+    s.numbers = numbers;
     return &s;
   }
 
@@ -226,10 +224,11 @@ class Builder {
       const double factor = n.op == &SumGrad::def ? attributes<SumGrad>(n).scale : 1;
       if (factor != 1) {
         const MulScalar times{.scalar = factor};
-        step(block_forms(MulScalar::def, &times).one, {}, &MulScalar::def, &times);
+        const BlockForms multiplied = block_forms(MulScalar::def, &times);
+        step(multiplied.one, {}, multiplied.numbers);
       }
     } else if (forms.sums) {
-      two(forms, nullptr, *in[0], *in[1]);
+      two(forms, *in[0], *in[1]);
       for (size_t k = 2; k < in.size(); ++k) {
         step(forms.right, {in[k]->place});
         read(*in[k]);
@@ -238,9 +237,9 @@ class Builder {
       hold(*in[0]);
       read(*in[0]);
       leave_registers();
-      step(forms.one, {}, n.op, n.attrs.get());
+      step(forms.one, {}, forms.numbers);
     } else if (forms.right) {
-      two(forms, &n, *in[0], *in[1]);
+      two(forms, *in[0], *in[1]);
     } else {
       through_memory(forms, n, in, result);
     }
@@ -256,13 +255,13 @@ class Builder {
     }
   }
 
-  void two(const RegisterForms& forms, const Node* n, Operand& a, Operand& b) {
+  void two(const BlockForms& forms, Operand& a, Operand& b) {
     const bool left = held_ == &b && held_ != &a;
     Operand &in_registers = left ? b : a, &in_memory = left ? a : b;
     hold(in_registers);
     read(in_registers);
     leave_registers();
-    step(left ? forms.left : forms.right, {in_memory.place}, n ? n->op : nullptr, n ? n->attrs.get() : nullptr);
+    step(left ? forms.left : forms.right, {in_memory.place}, forms.numbers);
     held_ = nullptr;
     read(in_memory);
   }
@@ -270,12 +269,13 @@ class Builder {
   void through_memory(const BlockForms& forms, const Node& n, const std::vector<Operand*>& in, Operand& result) {
     if (held_ && std::find(in.begin(), in.end(), held_) != in.end()) to_memory(*held_);
     leave_registers();
-    BlockStep* s = step(forms.three ? forms.three : block_moves().tile, {}, n.op, n.attrs.get());
+    BlockStep* s = step(forms.three ? forms.three : block_moves().tile);
     for (size_t k = 0; k < in.size(); ++k) s->place[k] = uint8_t(in[k]->place);
     for (Operand* o : in) read(*o);
     if (forms.three) return;
     ++num_tiles_;
     s->tile = forms.tile;
+    std::memcpy(s->attrs, n.attrs.get(), n.op->attrs_size);
     result.place = take_slot();
     s->result = uint8_t(result.place);
     if (result.uses == 0) slot_used_[result.place - first_slot_] = false;

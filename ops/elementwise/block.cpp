@@ -19,7 +19,21 @@
 namespace kaon {
 namespace {
 
-using FormMap = std::unordered_map<const OpDef*, BlockForms>;
+struct Entry {
+  BlockForms forms;
+  BlockNumbers (*numbers)(const void* attrs) = nullptr;
+};
+using FormMap = std::unordered_map<const OpDef*, Entry>;
+
+template <class Op>
+BlockNumbers scalar_of(const void* attrs) {
+  return {float(static_cast<const Op*>(attrs)->scalar)};
+}
+template <class Op>
+BlockNumbers bounds_of(const void* attrs) {
+  const Op& op = *static_cast<const Op*>(attrs);
+  return {float(op.a_min), float(op.a_max)};
+}
 
 template <int n, class F>
 void for_each_index(F&& f) {
@@ -50,26 +64,30 @@ BlockForms unary_forms(UnaryKind kind) {
 FormMap make_map() {
   const BlockKernels& k = block_kernels();
   FormMap map;
-  for_each_index<unary_kinds>([&]<int I>() { map.emplace(&Unary<UnaryKind(I)>::def, unary_forms(UnaryKind(I))); });
+  const auto add = [&](const OpDef& def, const BlockForms& forms, auto... numbers) {
+    map.emplace(&def, Entry{forms, numbers...});
+  };
+  for_each_index<unary_kinds>([&]<int I>() { add(Unary<UnaryKind(I)>::def, unary_forms(UnaryKind(I))); });
   for_each_index<unary_backward_kinds>([&]<int I>() {
-    map.emplace(&UnaryBackward<UnaryBackwardKind(I)>::def,
-                BlockForms{k.unary_backward[I], unary_backward_kernels(UnaryBackwardKind(I)).float32});
+    add(UnaryBackward<UnaryBackwardKind(I)>::def,
+        {k.unary_backward[I], unary_backward_kernels(UnaryBackwardKind(I)).float32});
   });
   for_each_index<binary_kinds>([&]<int I>() {
-    map.emplace(&Binary<BinaryKind(I)>::def, BlockForms{k.binary[I], binary_kernels(BinaryKind(I)).float32, true});
+    add(Binary<BinaryKind(I)>::def, {k.binary[I], binary_kernels(BinaryKind(I)).float32, true});
   });
   for_each_index<scalar_kinds>([&]<int I>() {
-    map.emplace(&Scalar<ScalarKind(I)>::def, BlockForms{{.one = k.scalar[I]}, scalar_kernels(ScalarKind(I)).float32});
+    using Op = Scalar<ScalarKind(I)>;
+    add(Op::def, {{.one = k.scalar[I]}, scalar_kernels(ScalarKind(I)).float32}, &scalar_of<Op>);
   });
-  map.emplace(&AddN::def, BlockForms{k.binary[size_t(BinaryKind::add)], nullptr, false, false, true});
-  map.emplace(&Where::def, BlockForms{{.three = k.where}, select_tiles().where});
-  map.emplace(&Clip::def, BlockForms{{.one = k.clip}, select_tiles().clip});
-  map.emplace(&ClipBackward::def, BlockForms{k.clip_backward, select_tiles().clip_backward});
-  map.emplace(&Cast::def, unary_forms(UnaryKind::identity));
-  map.emplace(&HardSigmoid::def, BlockForms{{}, &hard_sigmoid_tile});
-  map.emplace(&BackwardActivation::def, BlockForms{{}, &activation_backward_tile});
-  map.emplace(&LeakyReLU::def, BlockForms{{}, &leaky_tile});
-  map.emplace(&BackwardLeakyReLU::def, BlockForms{{}, &leaky_backward_tile});
+  add(AddN::def, {k.binary[size_t(BinaryKind::add)], nullptr, false, false, true});
+  add(Where::def, {{.three = k.where}, select_tiles().where});
+  add(Clip::def, {{.one = k.clip}, select_tiles().clip}, &bounds_of<Clip>);
+  add(ClipBackward::def, {k.clip_backward, select_tiles().clip_backward}, &bounds_of<ClipBackward>);
+  add(Cast::def, unary_forms(UnaryKind::identity));
+  add(HardSigmoid::def, {{}, &hard_sigmoid_tile});
+  add(BackwardActivation::def, {{}, &activation_backward_tile});
+  add(LeakyReLU::def, {{}, &leaky_tile});
+  add(BackwardLeakyReLU::def, {{}, &leaky_backward_tile});
   return map;
 }
 
@@ -95,7 +113,10 @@ BlockForms block_forms(const OpDef& def, const void* attrs) {
     if (power == 0.5f) return {{.one = block_kernels().root}};
   }
   const auto found = map.find(&def);
-  return found == map.end() ? BlockForms{} : found->second;
+  if (found == map.end()) return {};
+  BlockForms forms = found->second.forms;
+  if (found->second.numbers) forms.numbers = found->second.numbers(attrs);
+  return forms;
 }
 
 const BlockMoves& block_moves() { return block_kernels().moves; }

@@ -1,6 +1,9 @@
 // Programs of pointwise float32 operators that run block by block in registers: what a plan makes of a chain.
 #pragma once
 
+#include <bit>
+#include <cstdint>
+
 #include "kaon/ops/elementwise/tile.h"
 #include "kaon/ops/reduce/reduce_kernels.h"
 #include "kaon/ops/view.h"
@@ -18,6 +21,15 @@ struct OpDef;
 // A step function; its real type, with the registers, is known to block_kernels.cpp.
 using BlockFn = void (*)();
 
+// What an operator computes with besides arrays, as the float32 numbers that it rounds its attributes to: a scalar, or
+// the bounds of a clip.
+struct BlockNumbers {
+  float first = 0, second = 0;
+  friend bool operator==(const BlockNumbers& a, const BlockNumbers& b) {  // by bits: 0 and -0 compute differently
+    return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+  }
+};
+
 // What computes an operator in registers; nullptr where it has no such form. The operand that is not in registers is
 // the step's first place.
 struct RegisterForms {
@@ -34,6 +46,7 @@ struct BlockForms : RegisterForms {
   bool broadcasts = false;  // inputs may repeat, matched from the right
   bool copies = false;      // the output is the input
   bool sums = false;        // any number of inputs, joined by `right` in their order
+  BlockNumbers numbers{};   // what steps in registers need
 };
 BlockForms block_forms(const OpDef& def, const void* attrs);
 
@@ -45,7 +58,8 @@ struct BlockStep {
   TileFn tile = nullptr;
   uint8_t place[3] = {};  // of the operands in memory
   uint8_t result = 0;     // where a tile writes
-  alignas(8) std::byte attrs[attrs_bytes] = {};  // the operator's struct
+  BlockNumbers numbers{};
+  alignas(8) std::byte attrs[attrs_bytes] = {};  // of a tile: the operator's struct
   friend bool operator==(const BlockStep&, const BlockStep&) = default;
 };
 

@@ -2,9 +2,6 @@
 
 #include <utility>
 
-#include "kaon/ops/elementwise/scalar.h"
-#include "kaon/ops/elementwise/select.h"
-
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kaon/ops/elementwise/block_kernels.cpp"
@@ -70,17 +67,17 @@ void Tile(KAON_STEP_PARAMETERS) {
 
 void End(const BlockStep*, BlockFrame*, V, V, V, V, V, V, V, V) {}
 
-// The forms of a functor that `make` gives for the attributes.
+// The forms of a functor that `make` gives for the numbers.
 template <auto make>
 void One(KAON_STEP_PARAMETERS) {
-  const auto op = make(s->attrs);
+  const auto op = make(s->numbers);
   each([&](V& r, size_t) HWY_ATTR { r = op(D(), r); }, KAON_REGISTERS);
   KAON_NEXT_STEP;
 }
 
 template <auto make>
 void Right(KAON_STEP_PARAMETERS) {
-  const auto op = make(s->attrs);
+  const auto op = make(s->numbers);
   const float* m = f->at[s->place[0]];
   each([&](V& r, size_t i) HWY_ATTR { r = op(D(), r, hn::LoadU(D(), m + i)); }, KAON_REGISTERS);
   KAON_NEXT_STEP;
@@ -88,7 +85,7 @@ void Right(KAON_STEP_PARAMETERS) {
 
 template <auto make>
 void Left(KAON_STEP_PARAMETERS) {
-  const auto op = make(s->attrs);
+  const auto op = make(s->numbers);
   const float* m = f->at[s->place[0]];
   each([&](V& r, size_t i) HWY_ATTR { r = op(D(), hn::LoadU(D(), m + i), r); }, KAON_REGISTERS);
   KAON_NEXT_STEP;
@@ -96,7 +93,7 @@ void Left(KAON_STEP_PARAMETERS) {
 
 template <auto make>
 void Three(KAON_STEP_PARAMETERS) {
-  const auto op = make(s->attrs);
+  const auto op = make(s->numbers);
   const float *a = f->at[s->place[0]], *b = f->at[s->place[1]], *c = f->at[s->place[2]];
   each([&](V& r, size_t i)
            HWY_ATTR { r = op(D(), hn::LoadU(D(), a + i), hn::LoadU(D(), b + i), hn::LoadU(D(), c + i)); },
@@ -105,23 +102,16 @@ void Three(KAON_STEP_PARAMETERS) {
 }
 
 template <class F>
-HWY_INLINE F plain(const void*) {
-  return F{};
+HWY_INLINE F plain(const BlockNumbers&) {
+  return {};
 }
-template <ScalarKind K>
-HWY_INLINE ScalarVector<info(K).kind, info(K).reversed> with_scalar(const void* attrs) {
-  return {float(static_cast<const Scalar<K>*>(attrs)->scalar)};
+template <class F>
+HWY_INLINE F with_number(const BlockNumbers& n) {
+  return {n.first};
 }
-HWY_INLINE SmoothL1Vector with_smooth_l1(const void* attrs) {
-  return {float(static_cast<const SmoothL1*>(attrs)->scalar)};
-}
-HWY_INLINE ClipVector with_clip(const void* attrs) {
-  const Clip& op = *static_cast<const Clip*>(attrs);
-  return {float(op.a_min), float(op.a_max)};
-}
-HWY_INLINE ClipBackwardVector with_clip_backward(const void* attrs) {
-  const ClipBackward& op = *static_cast<const ClipBackward*>(attrs);
-  return {float(op.a_min), float(op.a_max)};
+template <class F>
+HWY_INLINE F with_bounds(const BlockNumbers& n) {
+  return {n.first, n.second};
 }
 
 template <auto make>
@@ -215,15 +205,17 @@ BlockKernels make_kernels() {
   (std::make_index_sequence<size_t(binary_kinds)>());
   [&]<size_t... I>(std::index_sequence<I...>) {
     auto add = [&]<ScalarKind K>() {
-      if constexpr (is_cheap(info(K).kind) && K != ScalarKind::smooth_l1) k.scalar[size_t(K)] = one<with_scalar<K>>();
+      if constexpr (is_cheap(info(K).kind) && K != ScalarKind::smooth_l1) {
+        k.scalar[size_t(K)] = one<with_number<ScalarVector<info(K).kind, info(K).reversed>>>();
+      }
     };
     (add.template operator()<ScalarKind(I)>(), ...);
   }
   (std::make_index_sequence<size_t(scalar_kinds)>());
-  k.scalar[size_t(ScalarKind::smooth_l1)] = one<with_smooth_l1>();
+  k.scalar[size_t(ScalarKind::smooth_l1)] = one<with_number<SmoothL1Vector>>();
   k.root = one<plain<RootVector>>();
-  k.clip = one<with_clip>();
-  k.clip_backward = two<with_clip_backward>();
+  k.clip = one<with_bounds<ClipVector>>();
+  k.clip_backward = two<with_bounds<ClipBackwardVector>>();
   k.where = reinterpret_cast<BlockFn>(&Three<plain<WhereVector>>);
   return k;
 }

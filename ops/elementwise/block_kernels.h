@@ -28,10 +28,10 @@ struct BlockKernels {
   std::array<BlockFn, unary_kinds> unary{};
   std::array<RegisterForms, unary_backward_kinds> unary_backward{};
   std::array<RegisterForms, binary_kinds> binary{};
-  std::array<BlockFn, scalar_kinds> scalar{};  // attrs: a Scalar
-  BlockFn root = nullptr;                      // the power 0.5
-  BlockFn clip = nullptr;                      // attrs: a Clip
-  RegisterForms clip_backward{};               // attrs: a ClipBackward
+  std::array<BlockFn, scalar_kinds> scalar{};
+  BlockFn root = nullptr;  // the power 0.5
+  BlockFn clip = nullptr;
+  RegisterForms clip_backward{};
   BlockFn where = nullptr;
 };
 const BlockKernels& block_kernels();  // thread safety: any

@@ -14,6 +14,7 @@ TEST_CASE("winograd: the results of ResNet-18 stay within the bound that the opt
   net.initialize(init::Xavier());
   const NDArray images = nd.random_normal({4, 3, 96, 96});
   struct Run {
+    bool autotune;  // may find others faster
     std::vector<double> results;
     std::string implementations;
   };
@@ -22,15 +23,15 @@ TEST_CASE("winograd: the results of ResNet-18 stay within the bound that the opt
     net.hybridize({.static_alloc = true, .static_shape = true, .winograd = true, .autotune = autotune});
     for (const NDArray& x : {images.slice(0, 1), images}) {
       auto results = net(x).asvector<double>();
-      runs.push_back({std::move(results), net.node()->traces.back().graph->plan()->implementations()});
+      runs.push_back({autotune, std::move(results), net.node()->traces.back().graph->plan()->implementations()});
     }
   }
   net.hybridize(false);
   net.cast(DType::float64);
   const auto expected = net(images.astype(DType::float64)).asvector<double>();
-  for (const auto& [results, implementations] : runs) {
+  for (const auto& [autotune, results, implementations] : runs) {
     INFO(implementations);
-    CHECK_THAT(implementations, Contains("winograd"));
+    CHECK((autotune || implementations.find("winograd") != implementations.npos));
     double largest = 0, error = 0;
     for (size_t i = 0; i < results.size(); ++i) {
       largest = std::max(largest, std::abs(expected[i]));
