@@ -19,9 +19,10 @@
 namespace kaon {
 namespace {
 
+using NumbersOf = BlockNumbers (*)(const void* attrs);
 struct Entry {
   BlockForms forms;
-  BlockNumbers (*numbers)(const void* attrs) = nullptr;
+  NumbersOf numbers;  // may be null
 };
 using FormMap = std::unordered_map<const OpDef*, Entry>;
 
@@ -64,8 +65,8 @@ BlockForms unary_forms(UnaryKind kind) {
 FormMap make_map() {
   const BlockKernels& k = block_kernels();
   FormMap map;
-  const auto add = [&](const OpDef& def, const BlockForms& forms, auto... numbers) {
-    map.emplace(&def, Entry{forms, numbers...});
+  const auto add = [&](const OpDef& def, const BlockForms& forms, NumbersOf numbers = nullptr) {
+    map.emplace(&def, Entry{forms, numbers});
   };
   for_each_index<unary_kinds>([&]<int I>() { add(Unary<UnaryKind(I)>::def, unary_forms(UnaryKind(I))); });
   for_each_index<unary_backward_kinds>([&]<int I>() {

@@ -51,7 +51,8 @@ struct BlockForms : RegisterForms {
 BlockForms block_forms(const OpDef& def, const void* attrs);
 
 // Memory that steps name by number lies in this order: inputs element by element, inputs that are spread, outputs,
-// values that are reduced, inputs of one element, slots (a block each). A piece of work moves along with the first four.
+// values that are reduced, inputs of one element, slots (a block each). A piece of work moves along with the first
+// four.
 struct BlockStep {
   static constexpr size_t attrs_bytes = 32;
   BlockFn run = nullptr;

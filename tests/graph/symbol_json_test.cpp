@@ -245,7 +245,8 @@ TEST_CASE("attributes of operators", "[symbol_json]") {
   fails(R"({"num_hidden": 7})", "attribute 'num_hidden': expected a text, found 7");
   fails(R"({"num_hidden": "7", "no_bias": "True"})", "takes 2 inputs with these attributes, the file gives 3");
 
-  const Symbol masked = Symbol::load_json(sym.SequenceMask(sym.var("x"), {.value = -0.0}).tojson());  // its default is 0
+  // its default is 0
+  const Symbol masked = Symbol::load_json(sym.SequenceMask(sym.var("x"), {.value = -0.0}).tojson());
   CHECK(std::signbit(attrs_of<SequenceMask>(masked, masked.name()).value));
 
   // scratch sizes and choices of other libraries
