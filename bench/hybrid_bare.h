@@ -32,7 +32,7 @@ class BarePrimitives {
   void train_relu_and_pooling(int64_t batch, int64_t channels, int64_t size);
   void train_dense(int64_t batch, int64_t in, int64_t out, bool relu, bool backward_data);
 
-  double run() const;          // seconds of all, one after the other
+  double run() const;  // seconds of all, one after the other
   // Seconds of as many multiply-adds as the convolutions have, on registers alone: no direct kernel can be faster.
   double run_multiply_adds() const;
   void print_choices() const;  // a comment line for each

@@ -1,9 +1,7 @@
 // Programs of pointwise float32 operators that run block by block in registers: what a plan makes of a chain.
 #pragma once
 
-#include <bit>
-#include <cstdint>
-
+#include "kaon/ops/attributes.h"
 #include "kaon/ops/elementwise/tile.h"
 #include "kaon/ops/reduce/reduce_kernels.h"
 #include "kaon/ops/view.h"
@@ -25,8 +23,8 @@ using BlockFn = void (*)();
 // the bounds of a clip.
 struct BlockNumbers {
   float first = 0, second = 0;
-  friend bool operator==(const BlockNumbers& a, const BlockNumbers& b) {  // by bits: 0 and -0 compute differently
-    return std::bit_cast<uint64_t>(a) == std::bit_cast<uint64_t>(b);
+  friend bool operator==(const BlockNumbers& a, const BlockNumbers& b) {
+    return same_value(a.first, b.first) && same_value(a.second, b.second);
   }
 };
 

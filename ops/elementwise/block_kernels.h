@@ -11,8 +11,8 @@ namespace kaon {
 
 // Where the operands of a block lie.
 struct BlockFrame {
-  static constexpr int max_places = BlockProgram::max_inputs + BlockProgram::max_outputs + BlockProgram::max_reduced +
-                                    BlockProgram::max_slots;
+  static constexpr int max_places =
+      BlockProgram::max_inputs + BlockProgram::max_outputs + BlockProgram::max_reduced + BlockProgram::max_slots;
   float* at[max_places];  // inputs are only read
   bool stream;            // outputs go past the caches
   uint8_t fetched;        // so many of the first places are fetched ahead

@@ -137,9 +137,9 @@ HWY_INLINE V softrelu(D d, V x) {
 // 1 - exp(p(|x|)) above, with p interpolating log(erfc) on [1, 4]. From 4 on it rounds to 1.
 template <class D, class V>
 HWY_INLINE V erf(D d, V x) {
-  static constexpr float small[] = {1.12837917f,    -0.376126267f,   0.112835947f,  -0.026854212f,
+  static constexpr float small[] = {1.12837917f,    -0.376126267f,    0.112835947f,   -0.026854212f,
                                     0.00518908742f, -0.000801686428f, 7.87587505e-05f};
-  static constexpr float large[] = {0.000320138052f, -1.13023343f,    -0.631826052f,   -0.110080083f,   0.026421136f,
+  static constexpr float large[] = {0.000320138052f, -1.13023343f,    -0.631826052f,    -0.110080083f,  0.026421136f,
                                     -0.00475959629f, 0.000596805626f, -4.60580427e-05f, 1.63715141e-06f};
   const V one = hn::Set(d, 1.0f);
   const V a = hn::Abs(x);
@@ -215,14 +215,18 @@ HWY_INLINE V sin(D d, V x) {
   const auto in_range = hn::Le(a, hn::Set(d, 39000.0f));
   V r = hn::Sin(d, hn::IfThenElseZero(in_range, x));
   r = hn::IfThenElse(hn::Lt(a, hn::Set(d, 1e-4f)), x, r);  // keeps subnormals and the sign of zero
-  if (HWY_UNLIKELY(!hn::AllTrue(d, in_range))) r = beyond_range(d, x, r, +[](float v) { return std::sin(v); });
+  if (HWY_UNLIKELY(!hn::AllTrue(d, in_range)))
+    r = beyond_range(
+        d, x, r, +[](float v) { return std::sin(v); });
   return r;
 }
 template <class D, class V>
 HWY_INLINE V cos(D d, V x) {
   const auto in_range = hn::Le(hn::Abs(x), hn::Set(d, 39000.0f));
   V r = hn::Cos(d, hn::IfThenElseZero(in_range, x));
-  if (HWY_UNLIKELY(!hn::AllTrue(d, in_range))) r = beyond_range(d, x, r, +[](float v) { return std::cos(v); });
+  if (HWY_UNLIKELY(!hn::AllTrue(d, in_range)))
+    r = beyond_range(
+        d, x, r, +[](float v) { return std::cos(v); });
   return r;
 }
 

@@ -58,7 +58,7 @@ void run_cpu(const Reduce<K>& op, KernelContext& c) {
   });
 }
 
-#define KAON_REDUCE(kind)                    \
+#define KAON_REDUCE(kind)                   \
   template struct Reduce<ReduceKind::kind>; \
   template void run_cpu(const Reduce<ReduceKind::kind>&, KernelContext&);
 KAON_REDUCE(sum)

@@ -92,8 +92,11 @@ TEST_CASE("mirror: Dropout is repeated from its mask", "[gluon]") {
       {32, 64}, 0.95);
 }
 
-// The backward of the first pooling needs its input and output, and the gradients of both, at once: nothing lowers that.
-TEST_CASE("mirror: LeNet", "[gluon]") { check_mirror([] { return LeNet(); }, {8, 1, 28, 28}, 1); }
+// The backward of the first pooling needs its input and output, and the gradients of both, at once: nothing lowers
+// that.
+TEST_CASE("mirror: LeNet", "[gluon]") {
+  check_mirror([] { return LeNet(); }, {8, 1, 28, 28}, 1);
+}
 
 TEST_CASE("mirror: ResNet-18", "[gluon]") {
   check_mirror([] { return gluon::model_zoo::vision::resnet18_v1({.classes = 10}); }, {2, 3, 64, 64}, 0.75);

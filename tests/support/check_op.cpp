@@ -268,13 +268,15 @@ std::string check_devices(const Row& row) {
     if (!row.accepts(t) || !(row.options.tried & dtype_bit(t))) continue;
     const Hosts inputs = make_inputs(row, t);
     const Hosts want = run(row, inputs), got = run(there, inputs, gpu(0));
-    std::string wrong = got.size() == want.size() ? "" : fmt::format("{} results, expected {}", got.size(), want.size());
+    std::string wrong =
+        got.size() == want.size() ? "" : fmt::format("{} results, expected {}", got.size(), want.size());
     for (size_t k = 0; k < want.size() && wrong.empty(); ++k) {
       const DType dtype = *want[k].dtype;
       const std::string what = fmt::format("output {} on the GPU", k);
       const double tol = device_tolerance(dtype) * row.options.loosen;
-      wrong = is_exact(inputs, want[k]) ? compare_bits(what, {got[k]}, {want[k]})
-                                        : compare(what, got[k], want[k], tol, 0.1 * tol * std::max(1.0, largest(want[k])));
+      wrong = is_exact(inputs, want[k])
+                  ? compare_bits(what, {got[k]}, {want[k]})
+                  : compare(what, got[k], want[k], tol, 0.1 * tol * std::max(1.0, largest(want[k])));
     }
     if (wrong.empty() && has_gradient(row, inputs)) {
       const double tol = 10 * device_tolerance(t) * row.options.loosen_gradient;
