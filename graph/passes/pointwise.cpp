@@ -59,10 +59,11 @@ class Grouping {
     }
   }
 
-  // Nothing in the group may wait for it.
+  // A reduction of what a member computes: one of another reduction's result is not. Nothing in the group may wait for
+  // it.
   void add_reduction(uint32_t i) {
     const uint32_t from = graph_.nodes[i].inputs[0].node, g = group_of_[from];
-    if (g == no_group || !moves_together(from, i)) return;
+    if (g == no_group || !target_.computes(graph_, graph_.nodes[from]) || !moves_together(from, i)) return;
     for (uint32_t m : groups_[g]) {
       for (ValueId v : graph_.nodes[m].inputs) {
         if (v.node == i) return;

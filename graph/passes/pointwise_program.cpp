@@ -23,6 +23,7 @@ struct Operand {
   bool is_output = false;  // and used elsewhere
   uint32_t uses = 0;       // steps that are still to read it
   uint32_t reduced = 0;    // reductions of it
+  uint32_t last_reader = 0;  // the last member that reads it
   int place = -1;          // where it lies in memory, if it does
 };
 
@@ -86,7 +87,9 @@ class Builder {
       for (ValueId v : graph.nodes[m].inputs) {
         const Shape stride = strides_of(graph, graph.nodes[m], v);
         if (!find(v, stride)) operands_.push_back({.id = v, .stride = stride});
-        ++find(v, stride)->uses;
+        Operand& o = *find(v, stride);
+        ++o.uses;
+        o.last_reader = m;
       }
     }
     for (Operand& o : operands_) {
@@ -116,17 +119,22 @@ class Builder {
     return found == operands_.end() ? nullptr : &*found;
   }
 
-  // Numbers inputs and outputs as BlockStep says. An input that dies here comes first: output 0 may take its memory.
+  // Numbers inputs and outputs as BlockStep says. Output 0, the last one, may take the memory of an input that dies here
+  // and that no member behind that output reads: what only feeds a reduction may come later than all outputs.
   bool place_arrays() {
     const Shape& whole = graph_.meta({members_[0], 0}).shape;
     std::vector<Operand*> dense, spread, uniform, outputs;
+    for (Operand& o : operands_) {
+      if (o.is_output) outputs.push_back(&o);
+    }
     for (size_t i = 0; i < operands_.size(); ++i) {
       Operand& o = operands_[i];
-      if (o.inside) {
-        if (o.is_output) outputs.push_back(&o);
-      } else if (o.stride.empty()) {
-        const bool first = dies_here_[i] && graph_.nodes[o.id.node].op;
-        dense.insert(first ? dense.begin() : dense.end(), &o);
+      if (o.inside) continue;
+      if (o.stride.empty()) {
+        const bool is_overwritten = dies_here_[i] && graph_.nodes[o.id.node].op && !outputs.empty() &&
+                                    o.last_reader <= outputs.back()->id.node;
+        dense.insert(is_overwritten ? dense.begin() : dense.end(), &o);
+        result_.op.takes_over = result_.op.takes_over || is_overwritten;
       } else {
         (graph_.meta(o.id).shape.size() == 1 ? uniform : spread).push_back(&o);
       }
@@ -136,7 +144,6 @@ class Builder {
         outputs.size() > P::max_outputs || reductions_.size() > P::max_reduced) {
       return false;
     }
-    if (outputs.empty() && dense.empty()) return false;  // output 0 might take the memory of an input that is spread
     if (!outputs.empty()) std::rotate(outputs.begin(), outputs.end() - 1, outputs.end());  // the last one first
     program().num_dense = uint8_t(dense.size());
     program().num_spread = uint8_t(spread.size());
