@@ -75,15 +75,25 @@ Graph common_subexpressions(Graph g, bool training) {
 
 Graph drop_dropout(Graph g, bool training) {
   const std::vector<bool> updated = updated_nodes(g, training);
+  const std::vector<std::vector<uint32_t>> uses = count_uses(g);
   Rewriter out(g);
   for (uint32_t i = 0; i < g.nodes.size(); ++i) {
     const Node& n = g.nodes[i];
     const bool idle = n.op == &Dropout::def && !training && attributes<Dropout>(n).mode == DropoutMode::training;
-    if (idle && !reads_updated(g, n, updated)) {
-      out.replace(i, out.now(n.inputs[0]));
-    } else {
+    if (!idle || reads_updated(g, n, updated)) {
       out.keep(i);
+      continue;
     }
+    std::vector<ValueId> now{out.now(n.inputs[0])};
+    if (uses[i][1] > 0) {  // a gradient reads the mask, which drops nothing
+      Node mask;
+      set_operator(mask, Ones{.shape = n.outputs[1].shape, .dtype = n.outputs[1].dtype});
+      mask.name = n.name + "_mask";
+      mask.outputs = {n.outputs[1]};
+      mask.phase = n.phase;
+      now.push_back(out.add(std::move(mask)));
+    }
+    out.replace(i, std::move(now));
   }
   return out.finish();
 }

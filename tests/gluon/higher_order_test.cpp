@@ -147,6 +147,26 @@ TEST_CASE("higher order: Dropout keeps the mask of the forward", "[gluon]") {
       {6, 5});
 }
 
+TEST_CASE("higher order: a Dropout that drops nothing while predicting", "[gluon]") {
+  NDArray x = numbers({2, 3}, 5);
+  for (const Shape& axes : {Shape(), Shape(1)}) {
+    nn::HybridSequential net(nn::Dense(3, {.activation = "tanh"}), nn::Dropout(0.5, {.axes = axes}));
+    net = ready(net, 7);
+    x.attach_grad();
+    const auto second = [&] {
+      NDArray g = autograd::record([&] { return autograd::grad(net(x), x, true); }, false);
+      g.backward();
+      return std::vector{values(g), values(x.grad())};
+    };
+    const auto expected = second();
+    for (bool exact : {true, false}) {
+      net.hybridize({.exact = exact});
+      const auto got = second();
+      for (size_t i = 0; i < got.size(); ++i) require_close(got[i], expected[i], exact ? 0 : 1e-5, exact ? 0 : 1e-6);
+    }
+  }
+}
+
 TEST_CASE("higher order: every other child of an imperative parent is hybridized", "[gluon]") {
   check_orders(smooth_mlp, {4, 5}, true);
 }
