@@ -1,6 +1,9 @@
 // Chunk: a piece of memory with its var. Arrays that share memory share one.
 #pragma once
 
+#include <atomic>
+#include <source_location>
+
 #include "kaon/engine/block_pool.h"
 #include "kaon/engine/device.h"
 #include "kaon/engine/engine.h"
@@ -12,7 +15,7 @@ struct Chunk : RefCounted<Chunk> {
   // A pooled block in which a Chunk lies together with what lives as long, and memory in it for a few bytes.
   struct Home {
     void* block;
-    uint32_t block_bytes;
+    uint16_t block_bytes;
     void* memory;
     size_t memory_bytes;
   };
@@ -28,9 +31,9 @@ struct Chunk : RefCounted<Chunk> {
         bytes(bytes),
         engine(&engine),
         device(device),
-        limits(engine.active_limits()),
-        offset_in_block(uint32_t(reinterpret_cast<char*>(this) - static_cast<char*>(home.block))),
-        block_bytes(home.block_bytes) {
+        offset_in_block(uint16_t(reinterpret_cast<char*>(this) - static_cast<char*>(home.block))),
+        block_bytes(home.block_bytes),
+        limits(engine.active_limits()) {
     if (limits) limits->take(bytes);
     if (is_on_gpu()) [[unlikely]] {
       take_gpu();
@@ -89,20 +92,36 @@ struct Chunk : RefCounted<Chunk> {
     pool_free(b, size);
   }
 
+  // Said of each operation that is pushed to change memory which a recorded computation may have read; not of the one
+  // that fills a new array. Thread safety: any thread. Of writes that several threads push at once one may go uncounted,
+  // never all.
+  void note_write(const std::source_location& site) noexcept {
+    num_writes_.store(num_writes() + 1, std::memory_order_relaxed);
+    last_write_.store(site, std::memory_order_relaxed);
+  }
+  uint32_t num_writes() const noexcept { return num_writes_.load(std::memory_order_relaxed); }
+  std::source_location last_write() const noexcept { return last_write_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint32_t> num_writes_{0};  // beside the count of references
+
+ public:
   Var var;
   void* data = nullptr;
   size_t bytes = 0;
   Engine* engine;
   Device device;
+  const uint16_t offset_in_block = 0;
+  const uint16_t block_bytes = sizeof(Chunk);
   void* owner = nullptr;  // of a GPU: GpuMemory
   void (*drop)(void*) noexcept = nullptr;
   const IntrusivePtr<Limits> limits;
   const char* holder = nullptr;  // the operator that took the memory, where that is counted
-  const uint32_t offset_in_block = 0;
-  const uint32_t block_bytes = sizeof(Chunk);
   void* block() { return reinterpret_cast<char*>(this) - offset_in_block; }
 
  private:
+  std::atomic<std::source_location> last_write_{};
+
   void check_declared() const;
   void take_gpu();
   void drop_derived() noexcept;

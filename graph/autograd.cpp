@@ -59,13 +59,11 @@ std::atomic<uint64_t> g_sequence{0};
 // An operator's grad rule as a GradFunction.
 class OpGradFunction final : public GradFunction {
  public:
-  OpGradFunction(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs,
-                 std::span<NDArray> outputs)
-      : def_(def), attrs_(def, attrs) {
-    inputs_.reserve(inputs.size());
-    outputs_.reserve(outputs.size());
-    for (const NDArray* i : inputs) inputs_.push_back(*i);
-    for (const NDArray& o : outputs) outputs_.push_back(o.detach());  // the array itself would keep this node alive
+  OpGradFunction(const OpCall& call) : def_(call.def), attrs_(call.def, call.attrs), site_(call.site) {
+    inputs_.reserve(call.inputs.size());
+    outputs_.reserve(call.outputs.size());
+    for (const NDArray* i : call.inputs) inputs_.emplace_back(*i);
+    for (const NDArray& o : call.outputs) outputs_.emplace_back(o.detach());  // the array itself would keep this alive
   }
 
   void backward(const GradCall& call) override {
@@ -84,7 +82,7 @@ class OpGradFunction final : public GradFunction {
       // Where gradients are recorded themselves, the outputs need their place on the tape again.
       if (!is_recording()) return;
       for (size_t i = 0; i < f.outputs_.size(); ++i) {
-        recorded_.push_back(f.outputs_[i].detach());
+        recorded_.push_back(f.outputs_[i].array.detach());
         if (!is_floating(recorded_[i].dtype())) continue;
         IntrusivePtr<History> h(new History);
         h->node = IntrusivePtr<TapeNode>(f.node);
@@ -93,14 +91,21 @@ class OpGradFunction final : public GradFunction {
       }
     }
     int num_inputs() const override { return int(f_.inputs_.size()); }
-    const NDArray& input(int i) const override { return f_.inputs_[size_t(i)]; }
-    const NDArray& output(int i) const override {
-      return recorded_.empty() ? f_.outputs_[size_t(i)] : recorded_[size_t(i)];
+    const NDArray& input(int i) const override {
+      const SavedArray& saved = f_.inputs_[size_t(i)];
+      if (saved.is_changed()) f_.refuse("input", i, saved);
+      return saved.array;
     }
+    const NDArray& output(int i) const override {
+      const SavedArray& saved = f_.outputs_[size_t(i)];
+      if (saved.is_changed()) f_.refuse("output", i, saved);
+      return recorded_.empty() ? saved.array : recorded_[size_t(i)];
+    }
+    const NDArray& input_like(int i) const override { return f_.inputs_[size_t(i)].array; }
     const NDArray& head(int i) const override {
       if (has_head(i)) return call_.heads[size_t(i)];
       NDArray& z = zeros_[size_t(i)];
-      if (!z.defined()) z = nd.zeros_like(f_.outputs_[size_t(i)]);
+      if (!z.defined()) z = nd.zeros_like(f_.outputs_[size_t(i)].array);
       return z;
     }
     bool has_head(int i) const override { return call_.heads[size_t(i)].defined(); }
@@ -114,9 +119,14 @@ class OpGradFunction final : public GradFunction {
     mutable PooledVector<NDArray> zeros_;
   };
 
+  [[noreturn]] void refuse(const char* kind, int i, const SavedArray& saved) const {
+    refuse_changed(def_.name(), fmt::format("{} {}", kind, i), saved, site_);
+  }
+
   const OpDef& def_;
   Attributes attrs_;
-  PooledVector<NDArray> inputs_, outputs_;
+  std::source_location site_;
+  PooledVector<SavedArray> inputs_, outputs_;
 };
 
 // Of the kernel of a gradient rule that has no rule of its own.
@@ -143,7 +153,7 @@ class Tape final : public Interceptor {
     if (refused) {
       function = std::make_unique<RefusedGradFunction>(call.def);
     } else {
-      function = std::make_unique<OpGradFunction>(call.def, call.attrs, call.inputs, call.outputs);
+      function = std::make_unique<OpGradFunction>(call);
     }
     record_call(call.def.name().data(), std::move(function), call.inputs, call.outputs);
   }
@@ -178,6 +188,16 @@ bool wants_gradient(const NDArray& array) {
 uint64_t gradient_stamp(const NDArray& array) {
   History* h = history_of(array);
   return h ? h->stamp : 0;
+}
+
+void refuse_changed(std::string_view op, const std::string& what, const SavedArray& saved,
+                    const std::source_location& recorded) {
+  const std::source_location changed = saved.array.node().chunk->last_write();
+  throw StateError(fmt::format(
+      "[backward] {} of {}, {} {}, recorded at {}:{}, was changed in place at {}:{}: the gradient needs the values of "
+      "the recorded call; call backward() first, or change a copy",
+      what, op, name_of(saved.array.dtype()), saved.array.shape().str(), recorded.file_name(), recorded.line(),
+      changed.file_name(), changed.line()));
 }
 
 NDArray filled_like(const NDArray& array, double value) {

@@ -45,6 +45,17 @@ bool wants_gradient(const NDArray& array);
 // Differs after each backward() that has stored a gradient at this array; 0 before the first.
 uint64_t gradient_stamp(const NDArray& array);
 
+// An array that a recorded call has read or written, and how often it had been written to by then.
+struct SavedArray {
+  explicit SavedArray(NDArray a) : array(std::move(a)), num_writes(array.node().chunk->num_writes()) {}
+  bool is_changed() const { return array.node().chunk->num_writes() != num_writes; }
+  NDArray array;
+  uint32_t num_writes;
+};
+// Throws StateError: this array (`what`: "input 0") of a call of `op` was changed since.
+[[noreturn]] void refuse_changed(std::string_view op, const std::string& what, const SavedArray& saved,
+                                 const std::source_location& recorded);
+
 // An array like this one, full of `value`. Small ones on the CPU are filled here and now, so that they cost no
 // operation.
 NDArray filled_like(const NDArray& array, double value);

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <mutex>
 #include <unordered_set>
 
@@ -13,6 +15,7 @@
 #include "kaon/graph/passes/passes.h"
 #include "kaon/graph/row_independence.h"
 #include "kaon/graph/same_program.h"
+#include "kaon/ops/small_array.h"
 
 namespace kaon {
 namespace {
@@ -20,6 +23,18 @@ namespace {
 Shape with_rows(Shape shape, int64_t rows) {
   if (shape.ndim() > 0) shape[0] = rows;
   return shape;
+}
+
+// How many calls of each plan KAON_VERIFY asks to verify, so that whole programs and test suites can be run that way.
+int verify_by_environment() {
+  const char* text = std::getenv("KAON_VERIFY");
+  if (!text) return 0;
+  char* end;
+  const long calls = std::strtol(text, &end, 10);
+  if (end == text || *end != '\0' || calls < 0 || calls > INT_MAX) {
+    throw ValueError(fmt::format("[hybridize] KAON_VERIFY is a number of calls, got '{}'", text));
+  }
+  return int(calls);
 }
 
 }  // namespace
@@ -236,7 +251,10 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
   };
   if (program_.defined()) options.num_data = num_data_;
   options.verify = options_.verify;
-  if (options_.verify > 0) options.program = std::make_shared<const Graph>(passes::program(trace(), passes));
+  const bool may_verify = program_.defined() && key.device.type == DeviceType::cpu && !options_.winograd &&
+                          options_.policy != PlanPolicy::bucket;
+  if (options.verify == 0 && may_verify) options.verify = verify_by_environment();
+  if (options.verify > 0) options.program = std::make_shared<const Graph>(passes::program(trace(), passes));
   return IntrusivePtr<ExecutionPlan>(new ExecutionPlan(std::move(graph), options));
 }
 
@@ -282,13 +300,11 @@ class PlanGradFunction final : public GradFunction {
       : plan_(std::move(plan)),
         run_(&run),
         label_(label),
-        wanted_(std::move(wanted)),
-        inputs_(inputs.size()),
-        outputs_(outputs.size()) {
-    for (size_t i = 0; i < inputs.size(); ++i) inputs_[i] = *inputs[i];
-    for (size_t i = 0; i < outputs.size(); ++i) {
-      outputs_[i] = outputs[i].detach();  // the array itself would keep this alive
-    }
+        wanted_(std::move(wanted)) {
+    inputs_.reserve(inputs.size());
+    outputs_.reserve(outputs.size());
+    for (const NDArray* i : inputs) inputs_.emplace_back(*i);
+    for (const NDArray& o : outputs) outputs_.emplace_back(o.detach());  // the array itself would keep this alive
   }
   ~PlanGradFunction() override { release(); }
 
@@ -298,13 +314,14 @@ class PlanGradFunction final : public GradFunction {
     const PlanOptions& options = plan_->options();
     if (!options.refusal.empty()) throw StateError(options.refusal);
     const bool is_recorded = thread_context().recording;
+    refuse_changed_arrays(is_recorded);
     std::vector<NDArray> heads(call.heads.begin(), call.heads.end());
     std::vector<const NDArray*> arrays;
-    for (const NDArray& a : inputs_) arrays.push_back(&a);
+    for (const autograd::SavedArray& a : inputs_) arrays.push_back(&a.array);
     for (size_t i = 0; i < heads.size(); ++i) {
       if (!heads[i].defined() && (is_recorded || plan_->backward_reads_input(arrays.size())))
-        heads[i] = autograd::filled_like(outputs_[i], 0);
-      arrays.push_back(heads[i].defined() ? &heads[i] : &outputs_[i]);
+        heads[i] = autograd::filled_like(outputs_[i].array, 0);
+      arrays.push_back(heads[i].defined() ? &heads[i] : &outputs_[i].array);
     }
     // What the plan computes was settled by the forward.
     std::vector<NDArray> results;
@@ -314,7 +331,8 @@ class PlanGradFunction final : public GradFunction {
     if (is_recorded) {
       options.gradients->graph().call(arrays, results, label_.site, {}, &run_->key);
     } else {
-      plan_->backward(*run_, arrays, outputs_, results, label_, call.retain);
+      SmallArray<NDArray> outputs(outputs_.size(), [&](size_t i) { return outputs_[i].array; });
+      plan_->backward(*run_, arrays, outputs.span(), results, label_, call.retain);
     }
     size_t next = 0;
     for (size_t i = 0; i < wanted_.size(); ++i) call.gradients[i] = wanted_[i] ? std::move(results[next++]) : NDArray();
@@ -329,6 +347,21 @@ class PlanGradFunction final : public GradFunction {
   }
 
  private:
+  // The backward half reads some of the arrays again. The gradients' program begins with the inputs, and takes what it
+  // updates as it is.
+  void refuse_changed_arrays(bool is_recorded) const {
+    for (size_t i = 0; i < inputs_.size(); ++i) {
+      const bool is_read = is_recorded ? !plan_->updates_input(i) : plan_->backward_reads_input(i);
+      if (is_read && inputs_[i].is_changed()) refuse("input " + plan_->graph().nodes[plan_->graph().inputs[i]].name, inputs_[i]);
+    }
+    for (size_t i = 0; !is_recorded && i < outputs_.size(); ++i) {
+      if (plan_->backward_reads_output(i) && outputs_[i].is_changed()) refuse(fmt::format("output {}", i), outputs_[i]);
+    }
+  }
+  [[noreturn]] void refuse(const std::string& what, const autograd::SavedArray& saved) const {
+    autograd::refuse_changed(label_.name, what, saved, label_.site);
+  }
+
   // May the plan write here while it reads `arrays`?
   static bool is_free(const NDArray& target, std::span<const NDArray* const> arrays) {
     if (!target.defined()) return false;
@@ -340,7 +373,7 @@ class PlanGradFunction final : public GradFunction {
   PlanRun* run_;
   OpLabel label_;
   std::vector<bool> wanted_;  // by input, when the plan was made
-  std::vector<NDArray> inputs_, outputs_;
+  std::vector<autograd::SavedArray> inputs_, outputs_;
 };
 
 }  // namespace

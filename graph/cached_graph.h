@@ -54,7 +54,8 @@ struct HybridizeOptions {
   // The trace is compared with a new one, so that a C++ value which hybrid_forward has captured and which has changed is
   // found. What differs is a VerifyError that names the first operator: thrown by the call for the trace, by a wait for
   // the outputs for values; parameters stay as they were. Such a call takes several times as long, keeps every value of
-  // the imperative run, and may wait for constants.
+  // the imperative run, and may wait for constants. For new nets: verify the first call. KAON_VERIFY=n in the environment
+  // does so for every plan on the CPU whose options ask for no verification and exclude none.
   int verify = 0;
 };
 

@@ -84,7 +84,7 @@ void ControlFlowOp<K>::grad(GradContext& g) const {
   std::vector<NDArray> gradients;
   for (int i = 0; i < g.num_inputs(); ++i) {
     inputs.push_back(&g.input(i));
-    request.wanted.push_back(g.wants(i) && is_floating(g.input(i).dtype()));
+    request.wanted.push_back(g.wants(i) && is_floating(g.input_like(i).dtype()));
     if (request.wanted.back()) gradients.emplace_back();
   }
   const size_t values = inputs.size();

@@ -235,6 +235,7 @@ void ExecutionPlan::push(const Submission& s, const OpLabel& label) {
     node.retain();
     call->arrays()[at] = &node;
     op->deps[d++].set(node.chunk->var, mode);
+    if (mode != AccessMode::read) node.chunk->note_write(label.site);
   };
   const size_t by_themselves = s.parameters ? *options_.num_data : s.inputs.size();
   for (uint32_t i = 0; i < by_themselves; ++i) {

@@ -96,6 +96,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   void forget_parameters();
 
   bool backward_reads_input(size_t i) const { return read_in_[1][i]; }
+  bool updates_input(size_t i) const { return mutated_[i]; }
   bool backward_reads_output(size_t i) const { return output_read_[i]; }
 
   const Graph& graph() const { return graph_; }

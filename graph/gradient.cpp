@@ -23,6 +23,7 @@ class Context final : public GradContext {
   int num_inputs() const override { return int(inputs_.size()); }
   const NDArray& input(int i) const override { return inputs_[size_t(i)]; }
   const NDArray& output(int i) const override { return outputs_[size_t(i)]; }
+  const NDArray& input_like(int i) const override { return inputs_[size_t(i)]; }
   const NDArray& head(int i) const override {
     if (has_head(i)) return heads_[size_t(i)];
     NDArray& z = zeros_[size_t(i)];

@@ -61,7 +61,7 @@ static_assert(offsetof(ArrayBlock, chunk) % 64 == 8);
 inline IntrusivePtr<ArrayNode> ArrayNode::with_memory(const TensorMeta& meta, Device device, Engine& engine) {
   auto* block = static_cast<detail::ArrayBlock*>(pool_allocate(sizeof(detail::ArrayBlock)));
   auto* chunk = new (block->chunk) Chunk(size_t(meta.shape.size()) * size_of(meta.dtype), device, engine,
-                                         {block, sizeof(*block), block->data, sizeof(block->data)});
+                                         {block, uint16_t(sizeof(*block)), block->data, sizeof(block->data)});
   return IntrusivePtr<ArrayNode>::adopt(new (block->node) ArrayNode(IntrusivePtr<Chunk>::adopt(chunk), meta));
 }
 

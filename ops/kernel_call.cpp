@@ -199,12 +199,14 @@ void push_kernel(const OpDef& def, const void* attrs, std::span<ArrayNode* const
     ArrayNode* a = call->arrays()[i] = inputs[i];
     bool updates = def.traits.mutates != 0 && is_mutated(def.traits, int(i), int(inputs.size()));
     op->deps[d++].set(a->chunk->var, updates ? AccessMode::update : AccessMode::read);
+    if (updates) a->chunk->note_write(label.site);
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     ArrayNode* a = call->arrays()[inputs.size() + i] = outputs[i];
     if (!a) continue;
     if (known == Outputs::known) {
       a->retain();
+      a->chunk->note_write(label.site);
       op->deps[d++].set(a->chunk->var, a->covers_chunk() ? AccessMode::write : AccessMode::update);
     } else {
       a->retain_unshared();

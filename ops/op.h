@@ -91,8 +91,11 @@ class GradContext {
  public:
   virtual ~GradContext() = default;
   virtual int num_inputs() const = 0;
+  // For their values. Both throw StateError when the array was written to after the call.
   virtual const NDArray& input(int i) const = 0;
   virtual const NDArray& output(int i = 0) const = 0;
+  // Input i for its shape, dtype and device alone: its values need not be those of the call any more.
+  virtual const NDArray& input_like(int i) const = 0;
   virtual const NDArray& head(int i = 0) const = 0;  // gradient of output i; zeros when nothing arrives there
   virtual bool has_head(int i) const = 0;            // false: nothing arrives at output i
   virtual bool wants(int i) const = 0;               // is the gradient of input i needed?

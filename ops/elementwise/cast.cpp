@@ -36,7 +36,7 @@ constinit const OpDef Cast::def = make_op_def<Cast>();
 void Cast::infer(InferContext& c) const { c.set_output(c.shape(0), dtype); }
 
 void Cast::grad(GradContext& g) const {
-  if (g.wants(0)) g.set(0, nd.cast(g.head(), g.input(0).dtype()));
+  if (g.wants(0)) g.set(0, nd.cast(g.head(), g.input_like(0).dtype()));
 }
 
 void run_cpu(const Cast&, KernelContext& c) {

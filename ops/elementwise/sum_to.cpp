@@ -222,7 +222,7 @@ void SumTo::infer(InferContext& c) const {
 }
 
 void SumTo::grad(GradContext& g) const {
-  if (g.wants(0)) g.set(0, nd.zeros_like(g.input(0)) + g.head());
+  if (g.wants(0)) g.set(0, nd.zeros_like(g.input_like(0)) + g.head());
 }
 
 void run_cpu(const SumTo&, KernelContext& c) {

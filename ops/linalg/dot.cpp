@@ -60,8 +60,8 @@ void Dot::infer(InferContext& c) const {
 }
 
 void Dot::grad(GradContext& g) const {
-  const Shape& sa = g.input(0).shape();
-  const Shape& sb = g.input(1).shape();
+  const Shape& sa = g.input_like(0).shape();
+  const Shape& sb = g.input_like(1).shape();
   const DotSide a = lhs_side(sa, transpose_a), b = rhs_side(sb, transpose_b);
   const NDArray head = matrix(g.head(), a.rest, b.rest);
   if (g.wants(0)) {
@@ -103,14 +103,14 @@ void BatchDot::infer(InferContext& c) const {
 }
 
 void BatchDot::grad(GradContext& g) const {
-  const NDArray& a = g.input(0);
-  const NDArray& b = g.input(1);
   const NDArray& head = g.head();
   if (g.wants(0)) {
+    const NDArray& b = g.input(1);
     g.set(0, transpose_a ? nd.batch_dot(b, head, {.transpose_a = transpose_b, .transpose_b = true})
                          : nd.batch_dot(head, b, {.transpose_b = !transpose_b}));
   }
   if (g.wants(1)) {
+    const NDArray& a = g.input(0);
     g.set(1, transpose_b ? nd.batch_dot(head, a, {.transpose_a = true, .transpose_b = transpose_a})
                          : nd.batch_dot(a, head, {.transpose_a = !transpose_a}));
   }

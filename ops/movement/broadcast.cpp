@@ -27,7 +27,7 @@ void set_broadcast(InferContext& c, const Shape& out) {
 }
 
 void sum_back(GradContext& g) {
-  if (g.wants(0) && g.has_head(0)) g.set(0, sum_to_shape(g.head(), g.input(0).shape()));
+  if (g.wants(0) && g.has_head(0)) g.set(0, sum_to_shape(g.head(), g.input_like(0).shape()));
 }
 
 }  // namespace

@@ -63,10 +63,10 @@ void Concat::infer(InferContext& c) const {
 
 void Concat::grad(GradContext& g) const {
   if (!g.has_head(0)) return;
-  const int axis = normalize_axis(dim, g.input(0).ndim(), "Concat");
+  const int axis = normalize_axis(dim, g.input_like(0).ndim(), "Concat");
   int64_t begin = 0;
   for (int i = 0; i < g.num_inputs(); ++i) {
-    const int64_t end = begin + g.input(i).shape()[axis];
+    const int64_t end = begin + g.input_like(i).shape()[axis];
     if (g.wants(i)) g.set(i, nd.slice_axis(g.head(), axis, begin, end));
     begin = end;
   }
@@ -91,7 +91,7 @@ void Stack::infer(InferContext& c) const {
 
 void Stack::grad(GradContext& g) const {
   if (!g.has_head(0)) return;
-  const Shape& shape = g.input(0).shape();
+  const Shape& shape = g.input_like(0).shape();
   const int at = normalize_axis(axis, shape.ndim() + 1, "stack");
   for (int i = 0; i < g.num_inputs(); ++i) {
     if (g.wants(i)) g.set(i, nd._reshape_to(nd.slice_axis(g.head(), at, i, i + 1), {.shape = shape}));
@@ -126,7 +126,7 @@ void SliceChannel::grad(GradContext& g) const {
   if (!g.wants(0)) return;
   std::vector<NDArray> heads;
   for (int i = 0; i < num_outputs; ++i) heads.push_back(g.head(i));
-  const Shape& shape = g.input(0).shape();
+  const Shape& shape = g.input_like(0).shape();
   const int at = normalize_axis(axis, shape.ndim(), "SliceChannel");
   if (squeeze_axis) {
     g.set(0, nd._reshape_to(nd.stack(heads, {.axis = shape.ndim() > 1 ? at : 0}), {.shape = shape}));

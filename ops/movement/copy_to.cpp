@@ -96,6 +96,7 @@ void push_copy_between(ArrayNode& from, ArrayNode& to, const OpLabel& label) {
   Engine& engine = *to.chunk->engine;
   const Access accesses[] = {read(from.chunk->var), to.covers_chunk() ? write(to.chunk->var) : update(to.chunk->var)};
   const PushOptions options{.label = label};
+  to.chunk->note_write(label.site);
   if (!to.chunk->is_on_gpu()) {
     engine.push_as(copy_to_host_type, accesses, ToHost{source, target}, options);
   } else if (from.chunk->is_on_gpu()) {
@@ -114,7 +115,7 @@ NDArray copy_to(const NDArray& array, Device device, const std::source_location&
 
 constinit const OpDef CopyTo::def = make_op_def<CopyTo>();
 
-void CopyTo::grad(GradContext& g) const { g.set(0, g.head().as_in_context(g.input(0).device())); }
+void CopyTo::grad(GradContext& g) const { g.set(0, g.head().as_in_context(g.input_like(0).device())); }
 
 // In a plan, whose arrays are all on one device.
 void run_cpu(const CopyTo&, KernelContext& c) {

@@ -51,7 +51,7 @@ void GatherNd::infer(InferContext& c) const { c.set_output(gathered_shape(c, c.s
 
 void GatherNd::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
-  g.set(0, nd._backward_gather_nd(g.head(), g.input(1), {.shape = g.input(0).shape()}));
+  g.set(0, nd._backward_gather_nd(g.head(), g.input(1), {.shape = g.input_like(0).shape()}));
 }
 
 void run_cpu(const GatherNd&, KernelContext& c) {

@@ -80,9 +80,9 @@ void Pad::grad(GradContext& g) const {
     return;
   }
   Shape begin, end;
-  for (int i = 0; i < g.input(0).ndim(); ++i) {
+  for (int i = 0; i < g.input_like(0).ndim(); ++i) {
     begin.push_back(pad_width[2 * i]);
-    end.push_back(pad_width[2 * i] + g.input(0).shape()[i]);
+    end.push_back(pad_width[2 * i] + g.input_like(0).shape()[i]);
   }
   g.set(0, nd.slice(g.head(), begin, end));
 }

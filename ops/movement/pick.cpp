@@ -74,7 +74,7 @@ void Pick::infer(InferContext& c) const {
 }
 void Pick::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
-  g.set(0, nd._backward_pick(g.head(), g.input(1), {.shape = g.input(0).shape(), .axis = axis, .mode = mode}));
+  g.set(0, nd._backward_pick(g.head(), g.input(1), {.shape = g.input_like(0).shape(), .axis = axis, .mode = mode}));
 }
 void run_cpu(const Pick& op, KernelContext& c) {
   run_pick(c, normalize_axis(op.axis, c.in(0).shape.ndim(), "pick"), op.mode, "pick");
@@ -89,7 +89,7 @@ void PickGrad::infer(InferContext& c) const {
 void PickGrad::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   const NDArray picked = nd.pick(g.head(), g.input(1), {.axis = axis, .mode = mode});
-  g.set(0, nd._reshape_to(picked, {.shape = g.input(0).shape()}));
+  g.set(0, nd._reshape_to(picked, {.shape = g.input_like(0).shape()}));
 }
 void run_cpu(const PickGrad& op, KernelContext& c) {
   zero_bytes(c.run, c.out().data, c.out().bytes());
@@ -108,7 +108,7 @@ void BatchTake::infer(InferContext& c) const {
 }
 void BatchTake::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
-  g.set(0, nd._backward_pick(g.head(), g.input(1), {.shape = g.input(0).shape(), .axis = 1}));
+  g.set(0, nd._backward_pick(g.head(), g.input(1), {.shape = g.input_like(0).shape(), .axis = 1}));
 }
 void run_cpu(const BatchTake&, KernelContext& c) { run_pick(c, 1, IndexMode::clip, "batch_take"); }
 

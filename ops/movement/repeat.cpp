@@ -34,7 +34,7 @@ void Repeat::infer(InferContext& c) const {
 
 void Repeat::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
-  const Shape& in = g.input(0).shape();
+  const Shape& in = g.input_like(0).shape();
   const int first = axis ? normalize_axis(*axis, in.ndim(), "repeat") + 1 : in.ndim();
   const NDArray sum = add_parts(g.head(), in.product(0, first), repeats, in.product(first, in.ndim()));
   g.set(0, nd._reshape_to(sum, {.shape = in}));
@@ -56,7 +56,7 @@ void Tile::infer(InferContext& c) const {
 
 void Tile::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
-  const Shape& in = g.input(0).shape();
+  const Shape& in = g.input_like(0).shape();
   const int ndim = std::max(in.ndim(), reps.ndim());
   const Shape target = padded_left(in, ndim), times = padded_left(reps, ndim);
   NDArray sum = g.head();

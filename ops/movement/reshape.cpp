@@ -24,7 +24,7 @@ namespace {
 void copy_all(KernelContext& c) { copy_bytes(c.run, c.in(0).data, c.out().data, c.in(0).bytes()); }
 
 void restore_shape(GradContext& g) {
-  if (g.wants(0) && g.has_head(0)) g.set(0, nd._reshape_to(g.head(), {.shape = g.input(0).shape()}));
+  if (g.wants(0) && g.has_head(0)) g.set(0, nd._reshape_to(g.head(), {.shape = g.input_like(0).shape()}));
 }
 
 Shape legacy_target(const Shape& in, Shape target, bool keep_highest, InferContext& c) {

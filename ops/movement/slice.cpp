@@ -22,7 +22,7 @@ constinit const OpDef SliceAssignScalar::def = make_op_def<SliceAssignScalar>();
 namespace {
 
 void set_gradient(GradContext& g, const SliceRange& range) {
-  g.set(0, nd._backward_slice(g.head(), {.shape = g.input(0).shape(), .begin = range.begin, .step = range.step}));
+  g.set(0, nd._backward_slice(g.head(), {.shape = g.input_like(0).shape(), .begin = range.begin, .step = range.step}));
 }
 
 }  // namespace
@@ -31,7 +31,7 @@ void Slice::infer(InferContext& c) const {
   c.set_output(resolve_slice(c.shape(0), begin, end, step, c.op()).count, c.dtype());
 }
 void Slice::grad(GradContext& g) const {
-  if (g.wants(0) && g.has_head(0)) set_gradient(g, resolve_slice(g.input(0).shape(), begin, end, step, "slice"));
+  if (g.wants(0) && g.has_head(0)) set_gradient(g, resolve_slice(g.input_like(0).shape(), begin, end, step, "slice"));
 }
 void run_cpu(const Slice& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
 
@@ -39,7 +39,7 @@ void SliceAxis::infer(InferContext& c) const {
   c.set_output(resolve_axis(c.shape(0), axis, begin, end, c.op()).count, c.dtype());
 }
 void SliceAxis::grad(GradContext& g) const {
-  if (g.wants(0) && g.has_head(0)) set_gradient(g, resolve_axis(g.input(0).shape(), axis, begin, end, "slice_axis"));
+  if (g.wants(0) && g.has_head(0)) set_gradient(g, resolve_axis(g.input_like(0).shape(), axis, begin, end, "slice_axis"));
 }
 void run_cpu(const SliceAxis& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
 
@@ -61,7 +61,7 @@ void SliceLike::infer(InferContext& c) const {
   c.set_output(out, c.dtype());
 }
 void SliceLike::grad(GradContext& g) const {
-  if (g.wants(0) && g.has_head(0)) set_gradient(g, whole_range(g.input(0).shape()));
+  if (g.wants(0) && g.has_head(0)) set_gradient(g, whole_range(g.input_like(0).shape()));
 }
 void run_cpu(const SliceLike& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
 
@@ -81,7 +81,7 @@ void SliceGrad::infer(InferContext& c) const {
 }
 void SliceGrad::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
-  const Shape& part = g.input(0).shape();
+  const Shape& part = g.input_like(0).shape();
   OptionalShape end;
   for (int i = 0; i < part.ndim(); ++i) {
     const int64_t e = begin[i] + part[i] * step[i];

@@ -39,7 +39,7 @@ void Take::infer(InferContext& c) const {
 
 void Take::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
-  g.set(0, nd._backward_take(g.head(), g.input(1), {.shape = g.input(0).shape(), .axis = axis, .mode = mode}));
+  g.set(0, nd._backward_take(g.head(), g.input(1), {.shape = g.input_like(0).shape(), .axis = axis, .mode = mode}));
 }
 
 void run_cpu(const Take& op, KernelContext& c) {
@@ -89,7 +89,7 @@ void Embedding::infer(InferContext& c) const {
 
 void Embedding::grad(GradContext& g) const {
   if (!g.wants(1) || !g.has_head(0)) return;
-  g.set(1, nd._backward_take(g.head(), g.input(0), {.shape = g.input(1).shape(), .axis = 0, .mode = IndexMode::clip}));
+  g.set(1, nd._backward_take(g.head(), g.input(0), {.shape = g.input_like(1).shape(), .axis = 0, .mode = IndexMode::clip}));
 }
 
 void run_cpu(const Embedding& op, KernelContext& c) {

@@ -39,7 +39,7 @@ void Transpose::infer(InferContext& c) const {
 
 void Transpose::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
-  const Shape full = permutation_of(*this, g.input(0).ndim());
+  const Shape full = permutation_of(*this, g.input_like(0).ndim());
   Shape inverse = full;
   for (int i = 0; i < full.ndim(); ++i) inverse[int(full[i])] = i;
   g.set(0, nd.transpose(g.head(), inverse));

@@ -153,7 +153,7 @@ void BatchNorm::grad(GradContext& g) const {
     const auto arrived = [&](int i) {
       return g.has_head(i) ? nd._reshape_to(g.head(i), {.shape = f.mean.shape()}) : NDArray();
     };
-    const NDArray more = as_dtype(through_statistics(f, arrived(1), arrived(2)), g.input(0).dtype());
+    const NDArray more = as_dtype(through_statistics(f, arrived(1), arrived(2)), g.input_like(0).dtype());
     dx = dx.defined() ? dx + more : more;
   }
   if (g.wants(0) && dx.defined()) g.set(0, dx);
@@ -191,7 +191,7 @@ void BackwardBatchNorm::grad(GradContext& g) const {
   for (int i = 0; i < 5; ++i) {
     const NDArray& r = *results[i];
     if (!g.wants(i) || !r.defined()) continue;
-    g.set(i, i < 2 ? as_dtype(r, g.input(i).dtype()) : nd._reshape_to(r, {.shape = inverse.shape()}));
+    g.set(i, i < 2 ? as_dtype(r, g.input_like(i).dtype()) : nd._reshape_to(r, {.shape = inverse.shape()}));
   }
 }
 

@@ -78,7 +78,7 @@ void Deconvolution::infer(InferContext& c) const {
 }
 
 void Deconvolution::grad(GradContext& g) const {
-  const Convolution back = mirrored(*this, g.input(0).shape());
+  const Convolution back = mirrored(*this, g.input_like(0).shape());
   if (g.wants(0)) g.set(0, nd.Convolution(g.head(), g.input(1), back));
   if (g.wants(1)) {
     g.set(1, nd._backward_Convolution_weight(g.input(0), g.head(), back.part<ConvPart::backward_weight>(true))[0]);

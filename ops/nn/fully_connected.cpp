@@ -53,7 +53,7 @@ void FullyConnected::infer(InferContext& c) const {
 }
 
 void FullyConnected::grad(GradContext& g) const {
-  const Shape& data = g.input(0).shape();
+  const Shape& data = g.input_like(0).shape();
   const int64_t inner = inner_size(data, flatten);
   const int64_t rows = g.head().size() / num_hidden;
   const NDArray head = matrix(g.head(), rows, num_hidden);

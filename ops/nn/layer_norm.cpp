@@ -141,7 +141,7 @@ void LayerNorm::grad(GradContext& g) const {
       return g.has_head(i) ? nd._reshape_to(g.head(i), {.shape = f.mean.shape()}) : NDArray();
     };
     const NDArray d_scale = g.has_head(2) ? -arrived(2) / nd.square(f.scale) : NDArray();
-    const NDArray more = as_dtype(through_statistics(f, arrived(1), d_scale), g.input(0).dtype());
+    const NDArray more = as_dtype(through_statistics(f, arrived(1), d_scale), g.input_like(0).dtype());
     dx = dx.defined() ? dx + more : more;
   }
   if (g.wants(0) && dx.defined()) g.set(0, dx);
@@ -174,7 +174,7 @@ void BackwardLayerNorm::infer(InferContext& c) const {
 
 void BackwardLayerNorm::grad(GradContext& g) const {
   const NormBackward f = terms(axis, g.input(0), g.input(1), g.input(2), g.input(3), g.input(4));
-  const DType dtype = g.input(3).dtype();
+  const DType dtype = g.input_like(3).dtype();
   const auto arrived = [&](int i, const Shape& shape) {
     return g.has_head(i) ? nd._reshape_to(as_dtype(g.head(i), dtype), {.shape = shape}) : NDArray();
   };
@@ -183,7 +183,7 @@ void BackwardLayerNorm::grad(GradContext& g) const {
   const NDArray* const results[] = {&d.head, &d.x, &d.gamma, &d.mean, &d.scale};
   for (int i = 0; i < 5; ++i) {
     if (!g.wants(i) || !results[i]->defined()) continue;
-    g.set(i, nd._reshape_to(as_dtype(*results[i], g.input(i).dtype()), {.shape = g.input(i).shape()}));
+    g.set(i, nd._reshape_to(as_dtype(*results[i], g.input_like(i).dtype()), {.shape = g.input_like(i).shape()}));
   }
 }
 

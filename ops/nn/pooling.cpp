@@ -33,7 +33,7 @@ PoolJob<T> make_job(const Op& op, const TensorView& data, const TensorView& outp
 // output y the factor r = y^(1 - p) or 0 where y is 0, of the head g; S sums windows and S' is its transpose. `sum` is
 // the operator S, `spread` is S'.
 void norm_again(GradContext& g, int p, const Pooling& sum, const BackwardPooling& spread) {
-  const DType dtype = g.input(0).dtype();
+  const DType dtype = g.input_like(0).dtype();
   const auto wide = [](const NDArray& a) { return nd.cast(a, DType::float64); };  // 1 / y^p stays in its range
   const NDArray tangent = wide(g.head()), head = wide(g.input(0)), x = wide(g.input(1)), y = wide(g.input(2));
   const NDArray none = y == 0.0, safe = y + none;

@@ -31,7 +31,7 @@ void infer_softmax(const Op& op, InferContext& c) {
 
 // The gradient comes in the output's dtype; data of 16 bits wants its own.
 NDArray like_data(NDArray gradient, GradContext& g) {
-  const DType dtype = g.input(0).dtype();
+  const DType dtype = g.input_like(0).dtype();
   return gradient.dtype() == dtype ? gradient : gradient.astype(dtype);
 }
 

@@ -24,20 +24,20 @@ void Reduce<K>::infer(InferContext& c) const {
 template <ReduceKind K>
 void Reduce<K>::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
-  const NDArray& x = g.input(0);
-  const Shape axes = axes_of(reduced_axes(axis, exclude, x.ndim(), traits.name.data()));
+  const Shape& whole = g.input_like(0).shape();
+  const Shape axes = axes_of(reduced_axes(axis, exclude, whole.ndim(), traits.name.data()));
   if constexpr (K == ReduceKind::sum || K == ReduceKind::mean) {
     double scale = 1;
     if (K == ReduceKind::mean) {
-      for (int64_t a : axes) scale /= double(x.shape()[int(a)]);
+      for (int64_t a : axes) scale /= double(whole[int(a)]);
     }
-    g.set(0, nd._backward_sum(g.head(), {.shape = x.shape(), .axis = axes, .scale = scale}));
+    g.set(0, nd._backward_sum(g.head(), {.shape = whole, .axis = axes, .scale = scale}));
   } else if constexpr (K == ReduceKind::max || K == ReduceKind::min) {
-    g.set(0, nd._backward_max(g.head(), x, g.output(), {.axis = axes}));
+    g.set(0, nd._backward_max(g.head(), g.input(0), g.output(), {.axis = axes}));
   } else if constexpr (K == ReduceKind::nansum) {
-    g.set(0, nd._backward_nansum(g.head(), x, {.axis = axes}));
+    g.set(0, nd._backward_nansum(g.head(), g.input(0), {.axis = axes}));
   } else {
-    g.set(0, nd._backward_prod(g.head(), x, {.axis = axes, .skip_nan = K == ReduceKind::nanprod}));
+    g.set(0, nd._backward_prod(g.head(), g.input(0), {.axis = axes, .skip_nan = K == ReduceKind::nanprod}));
   }
 }
 

@@ -93,7 +93,7 @@ void SumGrad::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   NDArray sum = axis.empty() ? g.head() : nd.sum(g.head(), {.axis = axis});
   if (scale != 1) sum = sum * scale;
-  g.set(0, nd._reshape_to(sum, {.shape = g.input(0).shape()}));
+  g.set(0, nd._reshape_to(sum, {.shape = g.input_like(0).shape()}));
 }
 
 void run_cpu(const SumGrad& op, KernelContext& c) {
@@ -129,7 +129,7 @@ void MaxGrad::grad(GradContext& g) const {
   const NDArray& data = g.input(1);
   const NDArray chosen = data == nd._backward_sum(g.input(2), {.shape = data.shape(), .axis = axis});
   const NDArray product = g.head() * chosen;
-  g.set(0, nd._reshape_to(axis.empty() ? product : nd.sum(product, {.axis = axis}), {.shape = g.input(0).shape()}));
+  g.set(0, nd._reshape_to(axis.empty() ? product : nd.sum(product, {.axis = axis}), {.shape = g.input_like(0).shape()}));
 }
 
 void run_cpu(const MaxGrad& op, KernelContext& c) {
