@@ -59,6 +59,8 @@ class Graph {
 
   const TensorMeta& meta(ValueId v) const { return nodes[v.node].outputs[v.output]; }
   ValueId add(Node node) {
+    // a node that another one's copy has become may have fewer outputs than that
+    std::erase_if(node.origins, [&](const Origin& o) { return o.output >= node.outputs.size(); });
     nodes.push_back(std::move(node));
     return {uint32_t(nodes.size() - 1), 0};
   }

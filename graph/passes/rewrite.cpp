@@ -37,7 +37,6 @@ Node Rewriter::copy(uint32_t old) const {
 void Rewriter::replace(uint32_t old, Node node) {
   const uint32_t outputs = uint32_t(node.outputs.size());
   node.origins = from_.nodes[old].origins;
-  std::erase_if(node.origins, [&](const Origin& o) { return o.output >= outputs; });
   const ValueId v = to_.add(std::move(node));
   now_[old].clear();
   for (uint32_t k = 0; k < outputs; ++k) now_[old].push_back({v.node, k});

@@ -52,6 +52,7 @@ void check_mirror(Make make, const Shape& shape, double part) {
     const Trained without = train(make, shape, {.static_alloc = true, .exact = exact, .branches = false});
     const Trained with = train(make, shape, {.static_alloc = true, .exact = exact, .mirror = true});
     CHECK(with.values == without.values);
+    CHECK(train(make, shape, {.exact = exact, .mirror = true, .verify = 2}).values == without.values);
     INFO(with.arena << " bytes, without " << without.arena);
     CHECK(double(with.arena) <= part * double(without.arena));
     CHECK_THAT(without.report, !Contains("computed again"));
