@@ -63,7 +63,7 @@ TEST_CASE("block: a copy of the handle is the same block", "[gluon]") {
   CHECK_FALSE(same_bits(net(x), y));
 }
 
-TEST_CASE("block: children of a plain block are hybridized, its own code runs each time", "[gluon]") {
+TEST_CASE("block: children of a plain block are hybridized, its own code runs each time", "[gluon][traces]") {
   Plain net = ready(Plain());
   NDArray x = numbers({2, 5});
   NDArray expected = net(x);

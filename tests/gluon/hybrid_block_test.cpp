@@ -59,7 +59,7 @@ void check_same(Body body, const X&... x) {
 
 }  // namespace
 
-TEST_CASE("hybrid: hybrid_forward runs per call, then once per mode, then never again", "[gluon]") {
+TEST_CASE("hybrid: hybrid_forward runs per call, then once per mode, then never again", "[gluon][traces]") {
   Mlp net = ready(Mlp());
   NDArray x = numbers({16, 8});
   NDArray expected = net(x);
@@ -122,7 +122,7 @@ TEST_CASE("hybrid: not initialized is said by name", "[gluon]") {
   CHECK(net(numbers({2, 5})).shape() == Shape(2, 4));
 }
 
-TEST_CASE("hybrid: several arrays in and out", "[gluon]") {
+TEST_CASE("hybrid: several arrays in and out", "[gluon][traces]") {
   NDArray a = numbers({2, 3}, 1), b = numbers({2, 3}, 2), c = numbers({1, 3}, 3), d = numbers({2, 1}, 4);
   check_same([](auto, auto x, auto y) { return x + y; }, a, b);
   check_same([](auto F, auto x, auto y, auto z, auto w) { return F.tanh(x * y) + z - w; }, a, b, c, d);
@@ -150,7 +150,7 @@ TEST_CASE("hybrid: another number of inputs is another trace", "[gluon]") {
   CHECK(values(sum(one, one)) == std::vector<double>(2, 2));
 }
 
-TEST_CASE("hybrid: what MXNet's hybridize cannot do: +, x[0], slices, shapes, arrays, in-place", "[gluon]") {
+TEST_CASE("hybrid: what MXNet's hybridize cannot do: +, x[0], slices, shapes, arrays, in-place", "[gluon][traces]") {
   NDArray x = numbers({3, 4}, 1), y = numbers({3, 4}, 2), row = numbers({1, 4}, 3);
   check_same([](auto F, auto a) { return a + F.ones({1, 1}); }, x);
   check_same([](auto, auto a, auto b) { return a + b; }, x, row);
@@ -181,7 +181,7 @@ TEST_CASE("hybrid: what MXNet's hybridize cannot do: +, x[0], slices, shapes, ar
   check_same([](auto F, auto a) { return F.full({2, 2}, 3) + F.arange(4).reshape({2, 2}) + a.mean(); }, x);
 }
 
-TEST_CASE("hybrid: a shape read in a trace: traced again for other shapes, and right for each", "[gluon]") {
+TEST_CASE("hybrid: a shape read in a trace: traced again for other shapes, and right for each", "[gluon][traces]") {
   auto runs = std::make_shared<int>(0);
   Lambda block([=](auto F, auto x) {
     ++*runs;
@@ -199,7 +199,7 @@ TEST_CASE("hybrid: a shape read in a trace: traced again for other shapes, and r
   CHECK_THROWS_WITH(block(sym.var("data")), Contains("the shape of data is not known"));
 }
 
-TEST_CASE("hybrid: of traces for one shape as many are kept as plans; the one used longest ago leaves", "[gluon]") {
+TEST_CASE("hybrid: of traces for one shape as many are kept as plans; the one used longest ago leaves", "[gluon][traces]") {
   auto runs = std::make_shared<int>(0);
   Lambda block([=](auto, auto x) {
     ++*runs;
@@ -242,7 +242,7 @@ struct Inside : gluon::HybridBlock<Inside> {
 };
 }  // namespace
 
-TEST_CASE("hybrid: a hybridized child inside a block that is not", "[gluon]") {
+TEST_CASE("hybrid: a hybridized child inside a block that is not", "[gluon][traces]") {
   Engine engine;  // of its own: its operations are counted
   EngineScope scope(engine);
   Inside net = ready(Inside());
@@ -346,7 +346,7 @@ TEST_CASE("users row 4: a failing dot says both shapes, its block and where it w
   CHECK_NOTHROW(nd.waitall());
 }
 
-TEST_CASE("hybrid: 4 threads call one net, the first call included", "[gluon]") {
+TEST_CASE("hybrid: 4 threads call one net, the first call included", "[gluon][traces]") {
   Mlp reference = ready(Mlp());
   std::vector<NDArray> inputs, expected;
   for (int n = 1; n <= 3; ++n) {
@@ -370,7 +370,7 @@ TEST_CASE("hybrid: 4 threads call one net, the first call included", "[gluon]") 
 }
 
 TEST_CASE("users row 25: the input twice, a value of it and a constant as outputs: forward, backward, export",
-          "[gluon]") {
+          "[gluon][traces]") {
   auto body = [](auto F, auto x) { return std::vector{x, x, F.relu(x), F.array({1, 2, 3})}; };
   const NDArray values_in = numbers({2, 3});
   check_same(body, values_in);
@@ -410,7 +410,7 @@ TEST_CASE("hybrid: an operator that only updates arrays is refused in a trace, n
 }
 
 // What is an operator of its own is generated from the test table, in tests/ops/every_operator_test.cpp.
-TEST_CASE("users row 26: functions that stand for an operator with a number, a list or under another name", "[gluon]") {
+TEST_CASE("users row 26: functions that stand for an operator with a number, a list or under another name", "[gluon][traces]") {
   NDArray x = numbers({3, 4}, 1) + 2, y = numbers({3, 4}, 2) + 2, row = numbers({4}, 3) + 2;
   auto both_sides = [&](auto f) {
     check_same([=](auto F, auto a, auto b, auto c) { return std::vector{f(F, a, b), f(F, a, c)}; }, x, y, row);
@@ -484,7 +484,7 @@ TEST_CASE("users row 26: functions that stand for an operator with a number, a l
       x);
 }
 
-TEST_CASE("users row 32: reductions of gathers and slices over n = 1 to 64, under one cache of plans", "[gluon]") {
+TEST_CASE("users row 32: reductions of gathers and slices over n = 1 to 64, under one cache of plans", "[gluon][traces]") {
   auto by_data = [](auto F, auto x, auto index) {  // everything follows from the inputs
     auto taken = F.take(x, index), ends = F.slice(x, {-1}, {std::nullopt}), begin = F.slice_axis(x, 0, 0);
     auto picked = F.gather_nd(x, F.reshape(index, {1, -1}));

@@ -258,7 +258,7 @@ TEST_CASE("hybrid: test_hybrid_static_memory_switching: batch sizes and modes ta
   }
 }
 
-TEST_CASE("users row 31: a last short batch makes one more plan and no more", "[gluon]") {
+TEST_CASE("users row 31: a last short batch makes one more plan and no more", "[gluon][traces]") {
   Mlp reference = ready(Mlp()), net = ready(Mlp());
   net.hybridize({.static_alloc = true, .exact = true});
   NDArray data = numbers({1000, 6});

@@ -358,7 +358,7 @@ void train(int steps, const EngineOptions& options) {
 
 }  // namespace
 
-TEST_CASE("training through failures: 2,000 steps keep what was acknowledged", "[gluon]") {
+TEST_CASE("training through failures: 2,000 steps keep what was acknowledged", "[gluon][traces]") {
   for (size_t max_bytes : {0, 64 * 1024}) {
     for (int threads : {0, 1, 2, 4}) {
       INFO(threads << " threads, at most " << max_bytes << " bytes");

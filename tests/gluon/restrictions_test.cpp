@@ -63,7 +63,7 @@ TEST_CASE("restriction lifted: x + F.ones((1, 1)), every arithmetic and comparis
   check_works([](auto F, auto x, auto y) { return F.add(x, y) * F.subtract(y, x) + F.lesser(x, y); }, x23(), row3());
 }
 
-TEST_CASE("restriction lifted: the shape of x in hybrid_forward", "[gluon]") {
+TEST_CASE("restriction lifted: the shape of x in hybrid_forward", "[gluon][traces]") {
   check_works([](auto, auto x) { return x * double(x.shape()[1]) + double(x.ndim() + x.size()); }, x23());
   check_works([](auto F, auto x) { return F.reshape(x, Shape(x.shape()[1], x.shape()[0])); }, x23());
   std::string printed;
@@ -142,7 +142,7 @@ concept IsCondition = requires(const A& a) {
 };
 }  // namespace
 
-TEST_CASE("restriction kept: values are not read in a trace: it does not compile", "[gluon]") {
+TEST_CASE("restriction kept: values are not read in a trace: it does not compile", "[gluon][traces]") {
   static_assert(CanRead<NDArray> && !CanRead<Symbol>);           // x.asnumpy()
   static_assert(!IsCondition<Symbol> && !IsCondition<NDArray>);  // if (x > 0)
   // print(x) prints a Symbol
