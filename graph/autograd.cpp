@@ -129,7 +129,14 @@ class OpGradFunction final : public GradFunction {
   PooledVector<SavedArray> inputs_, outputs_;
 };
 
-// Of the kernel of a gradient rule that has no rule of its own.
+// Of an operator whose derivative is zero: recorded as any other, so that backward() from it gives zeros.
+class FlatGradFunction final : public GradFunction {
+ public:
+  void backward(const GradCall&) override {}
+  void release() override {}
+};
+
+// Of an operator that has a derivative, but no rule for it.
 class RefusedGradFunction final : public GradFunction {
  public:
   explicit RefusedGradFunction(const OpDef& def) : def_(def) {}
@@ -144,13 +151,13 @@ class Tape final : public Interceptor {
  public:
   Tape() : Interceptor(false) {}
   void on_call(OpCall& call) override {
-    const bool refused = ends_differentiation(call.def);
-    if (!call.def.grad && !refused) return;
     bool any = false;
     for (const NDArray* i : call.inputs) any = any || wants_gradient(*i);
     if (!any) return;
     std::unique_ptr<GradFunction> function;
-    if (refused) {
+    if (call.def.traits.flat) {
+      function = std::make_unique<FlatGradFunction>();
+    } else if (lacks_gradient(call.def)) {
       function = std::make_unique<RefusedGradFunction>(call.def);
     } else {
       function = std::make_unique<OpGradFunction>(call);

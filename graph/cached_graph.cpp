@@ -11,6 +11,7 @@
 
 #include "kaon/graph/autograd.h"
 #include "kaon/graph/bucket.h"
+#include "kaon/graph/gradient.h"
 #include "kaon/graph/gradient_program.h"
 #include "kaon/graph/passes/passes.h"
 #include "kaon/graph/row_independence.h"
@@ -233,15 +234,15 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
   Graph graph;
   try {
     graph = passes::run(trace(), passes);
-  } catch (const StateError& e) {  // no gradient: said when one is asked for
+  } catch (const StateError&) {  // an output without a gradient: said when it is asked for
     if (key.wanted.empty() || update_) throw;
-    options.refusal = e.what();
-    passes.wanted.clear();
+    options.refusals = refused_gradients(trace(), key.wanted);
+    for (const std::string& why : options.refusals) passes.refused.push_back(!why.empty());
     graph = passes::run(trace(), passes);
   }
-  if (!passes.wanted.empty() && !update_) {
+  if (!key.wanted.empty() && !update_) {
     options.gradients = std::make_shared<GradientProgram>(trace, key.wanted, key.training, input_names_, options_,
-                                                          name_, arenas_, num_outputs_);
+                                                          name_, arenas_, num_outputs_, passes.refused);
   }
   if (padded) graph = pad_rows(std::move(graph), num_data_, has_rows);
   options.history = [trace, passes, padded, has_rows, num_data = num_data_] {
@@ -312,7 +313,9 @@ class PlanGradFunction final : public GradFunction {
 
   void backward(const GradCall& call) override {
     const PlanOptions& options = plan_->options();
-    if (!options.refusal.empty()) throw StateError(options.refusal);
+    for (size_t i = 0; i < options.refusals.size(); ++i) {
+      if (call.heads[i].defined() && !options.refusals[i].empty()) throw StateError(options.refusals[i]);
+    }
     const bool is_recorded = thread_context().recording;
     refuse_changed_arrays(is_recorded);
     std::vector<NDArray> heads(call.heads.begin(), call.heads.end());

@@ -45,7 +45,7 @@ struct PlanOptions {
   bool padded = false;       // made by pad_rows(): the first input says how many rows a call has
   std::function<std::string()> history{};  // how the graph came about, for dump(); null: nobody knows
   std::shared_ptr<GradientProgram> gradients{};  // the backward as a program, for gradients that are recorded
-  std::string refusal{};                         // why there is no backward, though gradients were wanted
+  std::vector<std::string> refusals{};           // by output: why it has no gradient; empty: each has one
   int verify = 0;  // so many calls, with their backwards, are compared with the imperative run of
   std::shared_ptr<const Graph> program{};  // what the graph is to compute: passes::program()
   std::optional<size_t> num_data{};  // the inputs after these are parameters; unset: nobody knows

@@ -49,7 +49,7 @@ std::vector<bool> flow_from(const Graph& graph, const std::vector<bool>& wanted)
   for (size_t i = 0; i < graph.inputs.size(); ++i) flows[graph.inputs[i]] = wanted[i];
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    if (!node.op || (!node.op->grad && !ends_differentiation(*node.op))) continue;
+    if (!node.op) continue;
     flows[n] = std::any_of(node.inputs.begin(), node.inputs.end(),
                            [&](ValueId v) { return flows[v.node] && is_floating(graph.meta(v).dtype); });
   }
@@ -90,15 +90,33 @@ std::optional<uint32_t> traced_node(const Node& node) {
 
 }  // namespace
 
-bool ends_differentiation(const OpDef& op) { return !op.grad && op.name().starts_with("_backward_"); }
-
 void refuse_gradient(const OpDef& op) {
-  throw StateError(fmt::format(
-      "[{}] has no gradient: gradients of gradients do not go through {}", op.name(), op.name().substr(10)));
+  constexpr std::string_view rule = "_backward_";
+  if (op.name().starts_with(rule)) {
+    throw StateError(fmt::format("[{}] has no gradient: gradients of gradients do not go through {}", op.name(),
+                                 op.name().substr(rule.size())));
+  }
+  throw StateError(
+      fmt::format("[{}] has no gradient: put stop_gradient before it if none is to flow through it", op.name()));
 }
 
-Graph gradient_graph(Graph program, const std::vector<bool>& wanted, bool training) {
-  Graph g = with_gradient(update_copies(std::move(program), training), wanted);
+std::vector<std::string> refused_gradients(const Graph& program, const std::vector<bool>& wanted) {
+  std::vector<std::string> why(program.num_forward_outputs);
+  for (size_t i = 0; i < why.size(); ++i) {
+    GradientForm form{.refused = std::vector<bool>(why.size(), true)};
+    form.refused[i] = false;
+    try {
+      with_gradient(program, wanted, form);
+    } catch (const StateError& e) {
+      why[i] = e.what();
+    }
+  }
+  return why;
+}
+
+Graph gradient_graph(Graph program, const std::vector<bool>& wanted, const std::vector<bool>& refused, bool training) {
+  GradientForm form{.refused = refused};
+  Graph g = with_gradient(update_copies(std::move(program), training), wanted, form);
   g.outputs.erase(g.outputs.begin(), g.outputs.begin() + g.num_forward_outputs);
   g.num_forward_outputs = uint32_t(g.outputs.size());
   for (Node& n : g.nodes) n.phase = Phase::forward;
@@ -131,7 +149,8 @@ Graph with_gradient(Graph graph, const std::vector<bool>& wanted, GradientForm& 
     if (!form.heads.empty() && !form.heads[i]) continue;
     ValueId output = graph.outputs[i];
     ValueId v = add_input(fmt::format("head_grad{}", i), output);
-    if (is_floating(graph.meta(v).dtype)) send(output, tracer.array(v));
+    const bool is_refused = !form.refused.empty() && form.refused[i];
+    if (is_floating(graph.meta(v).dtype) && !is_refused) send(output, tracer.array(v));
   }
   const size_t num_inputs = wanted.size();
   for (size_t i = 0; i < num_inputs && !form.sums.empty(); ++i) {
@@ -144,7 +163,8 @@ Graph with_gradient(Graph graph, const std::vector<bool>& wanted, GradientForm& 
     if (!flows[k] || !graph.nodes[k].op) continue;
     if (std::none_of(heads[k].begin(), heads[k].end(), [](const NDArray& h) { return h.defined(); })) continue;
     Node node = graph.nodes[k];  // a copy: the tracer appends to graph.nodes
-    if (!node.op->grad) refuse_gradient(*node.op);
+    if (node.op->traits.flat) continue;
+    if (lacks_gradient(*node.op)) refuse_gradient(*node.op);
     tracer.name = node.name + "_grad";
     std::vector<bool> wants;
     for (ValueId v : node.inputs) wants.push_back(flows[v.node] && is_floating(graph.meta(v).dtype));

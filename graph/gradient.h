@@ -9,6 +9,7 @@ namespace kaon {
 struct GradientForm {
   std::vector<bool> heads{};    // by output: does a gradient arrive there? Empty: at each
   std::vector<bool> sums{};     // by input: is its gradient added to what a further input holds? Empty: nowhere
+  std::vector<bool> refused{};  // by output: its head comes in, but no gradient goes out from it. Empty: nowhere
   std::vector<bool> reached{};  // result, by input: does a gradient arrive?
 };
 
@@ -22,12 +23,14 @@ inline Graph with_gradient(Graph graph, const std::vector<bool>& wanted) {
 }
 
 // From a program with known shapes, its gradients as a program: (inputs..., head gradients...) to the gradients of the
-// inputs with wanted[i]. What the program updates, this one updates in a copy.
-Graph gradient_graph(Graph program, const std::vector<bool>& wanted, bool training);
+// inputs with wanted[i]. What the program updates, this one updates in a copy. `refused` as in GradientForm.
+Graph gradient_graph(Graph program, const std::vector<bool>& wanted, const std::vector<bool>& refused, bool training);
 
-// Is this the kernel of a gradient rule, without a rule of its own? Other operators without a rule have no derivative,
-// or one that is zero everywhere; such a one has a derivative that nobody wrote down.
-bool ends_differentiation(const OpDef& op);
+// By output, why with_gradient throws for it: an operator without a gradient lies on the way. Empty: it does not.
+std::vector<std::string> refused_gradients(const Graph& program, const std::vector<bool>& wanted);
+
+// Has the operator a derivative that is not zero everywhere, but no rule for it?
+inline bool lacks_gradient(const OpDef& op) { return !op.grad && !op.traits.flat; }
 [[noreturn]] void refuse_gradient(const OpDef& op);  // StateError
 
 }  // namespace kaon

@@ -12,10 +12,11 @@ namespace kaon {
 // Thread safety: any thread.
 class GradientProgram {
  public:
-  // `trace` gives the program whose gradients with respect to the inputs with wanted[i] these are.
+  // `trace` gives the program whose gradients with respect to the inputs with wanted[i] these are; `refused` as in
+  // GradientForm.
   GradientProgram(std::function<Graph()> trace, std::vector<bool> wanted, bool training,
                   std::vector<std::string> input_names, HybridizeOptions options, std::string name,
-                  IntrusivePtr<PlanArenas> arenas, size_t num_heads);
+                  IntrusivePtr<PlanArenas> arenas, size_t num_heads, std::vector<bool> refused);
   // (inputs..., a head gradient for each output...) to the gradients wanted.
   CachedGraph& graph();
 

@@ -6,6 +6,7 @@
 #include "kaon/ops/elementwise/binary.h"
 #include "kaon/ops/elementwise/cast.h"
 #include "kaon/ops/elementwise/hard_sigmoid.h"
+#include "kaon/ops/elementwise/polygamma.h"
 #include "kaon/ops/elementwise/scalar.h"
 #include "kaon/ops/elementwise/select.h"
 #include "kaon/ops/elementwise/sum_to.h"
@@ -53,17 +54,18 @@ namespace kaon {
 
 template <class... Ops> struct OpList {};
 
-using ElementwiseOps = OpList<
-    Relu, Sigmoid, Tanh, Exp, Log, Sqrt, Rsqrt, Square, Abs, Sign, Negative, Reciprocal, Erf, Log1p, Expm1, Log2, Log10,
-    Sin, Cos, Tan, Arcsin, Arccos, Arctan, Sinh, Cosh, Arcsinh, Arccosh, Arctanh, Floor, Ceil, Round, Rint, Trunc, Fix,
-    Cbrt, Rcbrt, Softsign, SoftRelu, Gelu, LogicalNot, Degrees, Radians, Gamma, GammaLn, Digamma, Copy, BlockGrad,
-    ZerosLike, OnesLike, BackwardRelu, BackwardSigmoid, BackwardTanh, BackwardGelu, BroadcastAdd, BroadcastSub,
-    BroadcastMul, BroadcastDiv, BroadcastMod, BroadcastPower, BroadcastMaximum, BroadcastMinimum, BroadcastHypot,
-    BroadcastEqual, BroadcastNotEqual, BroadcastGreater, BroadcastGreaterEqual, BroadcastLesser, BroadcastLesserEqual,
-    BroadcastLogicalAnd, BroadcastLogicalOr, BroadcastLogicalXor, PlusScalar, MinusScalar, RMinusScalar, MulScalar,
-    DivScalar, RDivScalar, ModScalar, RModScalar, PowerScalar, RPowerScalar, MaximumScalar, MinimumScalar, HypotScalar,
-    EqualScalar, NotEqualScalar, GreaterScalar, GreaterEqualScalar, LesserScalar, LesserEqualScalar, LogicalAndScalar,
-    LogicalOrScalar, LogicalXorScalar, SmoothL1, Where, Clip, ClipBackward, Cast, AddN, SumTo, HardSigmoid>;
+using ElementwiseOps =
+    OpList<Relu, Sigmoid, Tanh, Exp, Log, Sqrt, Rsqrt, Square, Abs, Sign, Negative, Reciprocal, Erf, Log1p, Expm1, Log2,
+           Log10, Sin, Cos, Tan, Arcsin, Arccos, Arctan, Sinh, Cosh, Arcsinh, Arccosh, Arctanh, Floor, Ceil, Round,
+           Rint, Trunc, Fix, Cbrt, Rcbrt, Softsign, SoftRelu, Gelu, LogicalNot, Degrees, Radians, Gamma, GammaLn,
+           Digamma, Copy, BlockGrad, ZerosLike, OnesLike, BackwardRelu, BackwardSigmoid, BackwardTanh, BackwardGelu,
+           BroadcastAdd, BroadcastSub, BroadcastMul, BroadcastDiv, BroadcastMod, BroadcastPower, BroadcastMaximum,
+           BroadcastMinimum, BroadcastHypot, BroadcastEqual, BroadcastNotEqual, BroadcastGreater, BroadcastGreaterEqual,
+           BroadcastLesser, BroadcastLesserEqual, BroadcastLogicalAnd, BroadcastLogicalOr, BroadcastLogicalXor,
+           PlusScalar, MinusScalar, RMinusScalar, MulScalar, DivScalar, RDivScalar, ModScalar, RModScalar, PowerScalar,
+           RPowerScalar, MaximumScalar, MinimumScalar, HypotScalar, EqualScalar, NotEqualScalar, GreaterScalar,
+           GreaterEqualScalar, LesserScalar, LesserEqualScalar, LogicalAndScalar, LogicalOrScalar, LogicalXorScalar,
+           SmoothL1, Where, Clip, ClipBackward, Cast, AddN, SumTo, HardSigmoid, Polygamma>;
 using ReduceOps = OpList<Sum, Mean, Prod, Max, Min, NanSum, NanProd, Norm, ArgMax, ArgMin, ArgMaxChannel, SumGrad, MaxGrad,
                          NanSumGrad, ProdGrad, NormGrad>;
 using MovementOps = OpList<Reshape, ReshapeLike, Flatten, ExpandDims, Squeeze, ReshapeTo, Transpose, SwapAxis, Slice, SliceAxis,

@@ -71,6 +71,7 @@ class Functions {
   A gamma(const In<A>& x) const { return call(Gamma{}, x); }
   A gammaln(const In<A>& x) const { return call(GammaLn{}, x); }
   A digamma(const In<A>& x) const { return call(Digamma{}, x); }
+  A polygamma(const In<A>& x, const Polygamma& op = {}) const { return call(op, x); }
   A _copy(const In<A>& x) const { return call(Copy{}, x); }
   A identity(const In<A>& x) const { return call(Copy{}, x); }
   A BlockGrad(const In<A>& x) const { return call(kaon::BlockGrad{}, x); }

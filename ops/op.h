@@ -44,6 +44,9 @@ struct OpTraits {
   bool mode_dependent = false;  // reads KernelContext::training
   bool any_layout = false;    // right for channels_last values when all 4-D inputs share that layout
   bool in_mxnet = true;       // false: export refuses it by name
+  // The derivative is zero wherever it exists (sign, argmax), or the operator stands for one that is (BlockGrad): it
+  // has no `grad`, and gradients end here. An operator with neither refuses to be differentiated.
+  bool flat = false;
   Names aliases{};            // other names seen in files
 };
 
@@ -119,6 +122,7 @@ concept Op = std::default_initializable<T> && requires(const T& op, InferContext
   run_cpu(op, kernel);
 };
 
+// Has a rule for its gradient. Without one, gradients end here if traits.flat says so; else backward throws StateError.
 template <class T>
 concept Differentiable = requires(const T& op, GradContext& grad) { op.grad(grad); };
 

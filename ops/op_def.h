@@ -17,7 +17,7 @@ struct OpDef {
   void (*construct)(void* attrs);  // default attributes into raw memory
   void (*infer)(const void* attrs, InferContext&);
   void (*cpu)(const void* attrs, KernelContext&);
-  void (*grad)(const void* attrs, GradContext&);  // nullptr: not differentiable
+  void (*grad)(const void* attrs, GradContext&);  // nullptr: zero if traits.flat, else not differentiable
   int (*num_inputs)(const void* attrs);           // -1: any number
   int (*num_outputs)(const void* attrs);
   // Traits of this very attribute set: `traits` unless the operator's traits_of() is more exact
@@ -46,6 +46,7 @@ constexpr OpDef make_op_def() {
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>,
                 "attributes are plain values: they are copied into engine blocks and stand in co_await expressions");
   static_assert(alignof(T) <= 8, "attributes lie behind pointers in engine blocks");
+  static_assert(!(Differentiable<T> && T::traits.flat), "a flat operator has no gradient to compute");
   OpDef d{};
   d.traits = T::traits;
   d.attrs_size = std::is_empty_v<T> ? 0 : sizeof(T);  // nothing is stored for none

@@ -20,6 +20,7 @@ struct Options {
   bool mirror = false;         // values are computed again for the backward where that lowers the plan's memory
   int mirror_depth = 0;        // set by run(): up to how many of them one after the other, in the pass mirror
   std::vector<bool> wanted{};  // gradients, by input; empty when nothing is recorded
+  std::vector<bool> refused{};             // outputs without a gradient, as in GradientForm
   std::shared_ptr<const Update> update{};  // what the same run does with them
 };
 

@@ -44,7 +44,6 @@ void infer_binary(BinaryKind kind, InferContext& c) {
 }
 
 void grad_binary(BinaryKind kind, GradContext& g) {
-  if (is_logical(kind)) return;
   for (int i = 0; i < 2; ++i) {
     if (g.wants(i)) g.set(i, sum_to_shape(binary_gradient(kind, i, g), g.input_like(i).shape()));
   }

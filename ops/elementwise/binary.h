@@ -48,11 +48,12 @@ struct Binary {
                                    .inplace = 0,
                                    .pointwise = true,
                                    .any_layout = true,
+                                   .flat = is_logical(K),
                                    .aliases = binary_table[size_t(K)].aliases};
   static constexpr void fields(auto) {}
   static const OpDef def;
   void infer(InferContext& c) const { infer_binary(K, c); }
-  void grad(GradContext& g) const { grad_binary(K, g); }
+  void grad(GradContext& g) const requires(!is_logical(K)) { grad_binary(K, g); }
 };
 template <BinaryKind K>
 void run_cpu(const Binary<K>&, KernelContext& c) {

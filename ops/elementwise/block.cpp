@@ -9,6 +9,7 @@
 #include "kaon/ops/elementwise/block_kernels.h"
 #include "kaon/ops/elementwise/cast.h"
 #include "kaon/ops/elementwise/hard_sigmoid.h"
+#include "kaon/ops/elementwise/polygamma.h"
 #include "kaon/ops/elementwise/scalar.h"
 #include "kaon/ops/elementwise/select.h"
 #include "kaon/ops/elementwise/select_kernels.h"
@@ -86,6 +87,7 @@ FormMap make_map() {
   add(ClipBackward::def, {k.clip_backward, select_tiles().clip_backward}, &bounds_of<ClipBackward>);
   add(Cast::def, unary_forms(UnaryKind::identity));
   add(HardSigmoid::def, {{}, &hard_sigmoid_tile});
+  add(Polygamma::def, {{}, &polygamma_tile});
   add(BackwardActivation::def, {{}, &activation_backward_tile});
   add(LeakyReLU::def, {{}, &leaky_tile});
   add(BackwardLeakyReLU::def, {{}, &leaky_backward_tile});

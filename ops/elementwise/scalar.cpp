@@ -31,7 +31,7 @@ void infer_scalar(ScalarKind kind, double scalar, InferContext& c) {
 
 void grad_scalar(ScalarKind kind, double s, GradContext& g) {
   using K = ScalarKind;
-  if (!g.wants(0) || is_logical(info(kind).kind)) return;
+  if (!g.wants(0)) return;
   const NDArray& h = g.head();
   auto x = [&]() -> const NDArray& { return g.input(0); };
   auto y = [&]() -> const NDArray& { return g.output(); };

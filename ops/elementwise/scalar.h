@@ -14,6 +14,7 @@ void run_scalar_cuda(ScalarKind kind, double scalar, KernelContext& c);
 
 constexpr OpTraits scalar_traits(ScalarKind kind) {
   OpTraits t{.name = info(kind).name, .inplace = 0, .pointwise = true, .any_layout = true};
+  t.flat = is_logical(info(kind).kind);
   if (!info(kind).alias.empty()) t.aliases = Names(info(kind).alias);
   return t;
 }
@@ -30,7 +31,7 @@ struct Scalar {
   }
   static const OpDef def;
   void infer(InferContext& c) const { infer_scalar(K, scalar, c); }
-  void grad(GradContext& g) const { grad_scalar(K, scalar, g); }
+  void grad(GradContext& g) const requires(!is_logical(info(K).kind)) { grad_scalar(K, scalar, g); }
 };
 
 // 0.5 (s x)^2 where |x| < 1 / s^2, else |x| - 0.5 / s^2.

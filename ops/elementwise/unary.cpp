@@ -49,14 +49,9 @@ NDArray unary_gradient(UnaryKind kind, GradContext& g) {
     case U::radians: return 0.017453292519943295 * h;
     case U::gamma: return h * y() * nd.digamma(x());
     case U::gammaln: return h * nd.digamma(x());
+    case U::digamma: return h * nd.polygamma(x(), {.n = 1});
     default: return h;  // identity
   }
-}
-
-// Steps and constants: no gradient flows.
-bool is_flat(UnaryKind kind) {
-  using U = UnaryKind;
-  return (kind >= U::floor && kind <= U::fix) || kind == U::sign || kind == U::logical_not || kind >= U::stop_gradient;
 }
 
 }  // namespace
@@ -70,7 +65,7 @@ void infer_unary(UnaryKind kind, InferContext& c) {
 }
 
 void grad_unary(UnaryKind kind, GradContext& g) {
-  if (g.wants(0) && !is_flat(kind)) g.set(0, unary_gradient(kind, g));
+  if (g.wants(0)) g.set(0, unary_gradient(kind, g));
 }
 
 void run_unary(UnaryKind kind, KernelContext& c) { run_pointwise(unary_kernels(kind), nullptr, c); }

@@ -20,6 +20,7 @@ void run_unary_backward_cuda(UnaryBackwardKind kind, KernelContext& c);
 constexpr OpTraits unary_traits(UnaryKind kind) {
   OpTraits t{.name = info(kind).name, .inplace = 0, .pointwise = true, .any_layout = true};
   t.in_mxnet = info(kind).in_mxnet;
+  t.flat = is_flat(kind);
   if (!info(kind).alias.empty()) t.aliases = Names(info(kind).alias);
   return t;
 }
@@ -30,12 +31,7 @@ struct Unary {
   static constexpr void fields(auto) {}
   static const OpDef def;
   void infer(InferContext& c) const { infer_unary(K, c); }
-  // digamma's derivative, the trigamma function, is no operator
-  void grad(GradContext& g) const
-    requires(K != UnaryKind::digamma)
-  {
-    grad_unary(K, g);
-  }
+  void grad(GradContext& g) const requires(!is_flat(K)) { grad_unary(K, g); }
 };
 template <UnaryKind K>
 void run_cpu(const Unary<K>&, KernelContext& c) {

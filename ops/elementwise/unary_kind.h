@@ -40,6 +40,12 @@ inline constexpr std::array<UnaryInfo, size_t(unary_kinds)> unary_table{{
 
 constexpr const UnaryInfo& info(UnaryKind k) { return unary_table[size_t(k)]; }
 
+// Steps and constants, whose derivative is zero wherever it exists; BlockGrad passes for one.
+constexpr bool is_flat(UnaryKind k) {
+  using U = UnaryKind;
+  return (k >= U::floor && k <= U::fix) || k == U::sign || k == U::logical_not || k >= U::stop_gradient;
+}
+
 // Backward operators of unary functions that save a pass over memory: inputs (head, saved), where saved
 // is the output of relu, sigmoid and tanh, and the input of gelu.
 enum class UnaryBackwardKind : uint8_t { relu, sigmoid, tanh, gelu };

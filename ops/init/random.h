@@ -81,7 +81,7 @@ struct SampleMultinomial {
   Shape shape{};
   bool get_prob = false;  // not implemented: take the log of data and pick
   DType dtype = DType::int32;
-  static constexpr OpTraits traits{.name = "_sample_multinomial", .random = true};
+  static constexpr OpTraits traits{.name = "_sample_multinomial", .random = true, .flat = true};
   static constexpr void fields(auto field) {
     field("shape", &SampleMultinomial::shape);
     field("get_prob", &SampleMultinomial::get_prob);
@@ -93,7 +93,7 @@ struct SampleMultinomial {
 void run_cpu(const SampleMultinomial& op, KernelContext& c);
 void run_cuda(const SampleMultinomial& op, KernelContext& c);
 
-// The rows (axis 0) in random order: Fisher and Yates.
+// The rows (axis 0) in random order: Fisher and Yates. Has no gradient, as in MXNet.
 struct Shuffle {
   static constexpr OpTraits traits{.name = "_shuffle", .random = true, .aliases = {"shuffle"}};
   static constexpr void fields(auto) {}

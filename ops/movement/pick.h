@@ -65,7 +65,7 @@ struct OneHot {
   double on_value = 1;
   double off_value = 0;
   DType dtype = DType::float32;
-  static constexpr OpTraits traits{.name = "one_hot", .inputs = Names("indices")};
+  static constexpr OpTraits traits{.name = "one_hot", .inputs = Names("indices"), .flat = true};
   static constexpr void fields(auto field) {
     field("depth", &OneHot::depth, true);
     field("on_value", &OneHot::on_value);

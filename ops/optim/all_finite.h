@@ -9,7 +9,7 @@ struct OpDef;
 
 // 1 when every element of every input is finite, else 0; float32 (1,). For loss scaling.
 struct AllFinite {
-  static constexpr OpTraits traits{.name = "_kaon_all_finite", .variadic = true, .in_mxnet = false};
+  static constexpr OpTraits traits{.name = "_kaon_all_finite", .variadic = true, .in_mxnet = false, .flat = true};
   static constexpr void fields(auto) {}
   static const OpDef def;
   void infer(InferContext& c) const;

@@ -13,7 +13,7 @@ struct OpDef;
 struct ArgMax {
   std::optional<int> axis{};
   bool keepdims = false;
-  static constexpr OpTraits traits{.name = "argmax"};
+  static constexpr OpTraits traits{.name = "argmax", .flat = true};
   static constexpr void fields(auto field) {
     field("axis", &ArgMax::axis);
     field("keepdims", &ArgMax::keepdims);
@@ -28,7 +28,7 @@ void run_cuda(const ArgMax& op, KernelContext& c);
 struct ArgMin {
   std::optional<int> axis{};
   bool keepdims = false;
-  static constexpr OpTraits traits{.name = "argmin"};
+  static constexpr OpTraits traits{.name = "argmin", .flat = true};
   static constexpr void fields(auto field) {
     field("axis", &ArgMin::axis);
     field("keepdims", &ArgMin::keepdims);
@@ -41,7 +41,7 @@ void run_cuda(const ArgMin& op, KernelContext& c);
 
 // argmax along axis 1 of a matrix: (n, c) to (n,), the class of each row.
 struct ArgMaxChannel {
-  static constexpr OpTraits traits{.name = "argmax_channel"};
+  static constexpr OpTraits traits{.name = "argmax_channel", .flat = true};
   static constexpr void fields(auto) {}
   static const OpDef def;
   void infer(InferContext& c) const;

@@ -298,6 +298,7 @@ std::vector<Wrong> values() {
       wrong<ValueError>({"[Dropout]", "p must", "1.5"}, [] { nd.Dropout(ones({2}), {.p = 1.5}); }),
       wrong<ValueError>({"[norm]", "ord must be 1 or 2", "3"}, [] { nd.norm(ones({2}), {.ord = 3}); }),
       wrong<ValueError>({"[repeat]", "repeats", "-1"}, [] { nd.repeat(ones({2}), -1); }),
+      wrong<ValueError>({"[polygamma]", "n must be 1 to 100", "0"}, [] { nd.polygamma(ones({2}), {.n = 0}); }),
       wrong<ValueError>({"[slice]", "step must not be 0"}, [] { nd.slice(ones({4}), {0}, {4}, {0}); }),
       wrong<ValueError>({"[one_hot]", "depth must be positive", "0"}, [] { nd.one_hot(ones({2}), 0); }),
       wrong<ValueError>({"[broadcast_sub]", "needs an array", "two numbers"}, [] { nd.subtract(1, 2); }),

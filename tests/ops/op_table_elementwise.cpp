@@ -32,6 +32,18 @@ double digamma(double x) {
   return shift + std::log(x) - 0.5 / x - y * (1. / 12 - y * (1. / 120 - y * (1. / 252 - y / 240)));
 }
 
+// psi_n(x) = (-1)^(n+1) n! sum_k (x + k)^-(n+1), the tail as an integral from the middle of its first gap.
+template <int n>
+double polygamma(double x) {
+  if (std::isnan(x) || x == -INFINITY) return std::numeric_limits<double>::quiet_NaN();
+  if (x <= 0 && x == std::floor(x)) return n % 2 ? INFINITY : std::numeric_limits<double>::quiet_NaN();
+  const long double factor = (n % 2 ? 1 : -1) * std::tgamma(n + 1.0L);
+  long double sum = 0;
+  const int terms = 1000;
+  for (int k = terms - 1; k >= 0; --k) sum += std::pow(static_cast<long double>(x) + k, -(n + 1));
+  return double(factor * (sum + std::pow(static_cast<long double>(x) + terms - 0.5L, -n) / n));
+}
+
 // A function at an odd size, batch 1, a zero dimension and no dimensions.
 template <class T>
 void unary(Rows& rows, const T& op, F1 f, Fill fill = Fill::normal, RowOptions options = {}) {
@@ -115,6 +127,9 @@ void unary_rows(Rows& rows) {
   unary(
       rows, GammaLn{}, [](double x) { return std::lgamma(x); }, Fill::positive);
   unary(rows, Digamma{}, digamma, Fill::positive);
+  unary(rows, Polygamma{}, polygamma<1>, Fill::positive);
+  unary(rows, Polygamma{.n = 4}, polygamma<4>, Fill::above_one);
+  rows.emplace_back(Polygamma{.n = 0}, std::vector{in({3, 5})}, Reference(), RowOptions{.refused = true});
   unary(rows, Copy{}, [](double x) { return x; }, Fill::normal, {.dtypes = every_dtype});
   RowOptions blocked{.dtypes = every_dtype};
   blocked.gradient = [](const Hosts& inputs, const Hosts&) { return Hosts{zeros(inputs[0].shape)}; };

@@ -131,7 +131,7 @@ void pick_rows(Rows& rows) {
     Input indices = in(shape, Fill::integers);
     indices.low = -1, indices.high = double(depth + 2);
     rows.emplace_back(
-        OneHot{.depth = depth, .on_value = on, .off_value = off, .dtype = dtype}, std::vector{indices},
+        OneHot{.depth = depth, .on_value = on, .off_value = off, .dtype = dtype}, std::vector{constant(indices)},
         [=](const Hosts& in) {
           Host out = generate(inserted(shape, -1, depth), [&](const Shape& p) {
             return std::trunc(in[0].at(without(p, -1))) == double(p[p.ndim() - 1]) ? on : off;

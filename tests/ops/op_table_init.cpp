@@ -129,8 +129,8 @@ void random_rows(Rows& rows) {
       }
       return "";
     };
-    rows.emplace_back(SampleMultinomial{.shape = shape, .dtype = dtype}, std::vector{in(data, p)}, Reference(),
-                      options);
+    rows.emplace_back(SampleMultinomial{.shape = shape, .dtype = dtype}, std::vector{constant(in(data, p))},
+                      Reference(), options);
   };
   multinomial({3}, {0.25, 0.25, 0.5}, {1000}, {1000}, DType::int32),
       multinomial({2, 3}, {0, 1, 1, 2, 0, 2}, {31, 33}, {2, 31, 33}, DType::float32);

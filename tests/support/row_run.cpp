@@ -213,7 +213,7 @@ bool wants_gradient(const Row& row, const Hosts& inputs, size_t i) {
 }
 
 bool has_gradient(const Row& row, const Hosts& inputs) {
-  if (!row.def->grad || !row.options.differentiate) return false;
+  if ((!row.def->grad && !row.def->traits.flat) || !row.options.differentiate) return false;
   for (size_t i = 0; i < inputs.size(); ++i) {
     if (wants_gradient(row, inputs, i)) return true;
   }

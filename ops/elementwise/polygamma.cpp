@@ -1,0 +1,44 @@
+#include "kaon/ops/elementwise/polygamma.h"
+
+#include <fmt/format.h>
+
+#include "kaon/ops/elementwise/pointwise.h"
+#include "kaon/ops/elementwise/polygamma_value.h"
+#include "kaon/ops/functions.h"
+
+namespace kaon {
+
+constinit const OpDef Polygamma::def = make_op_def<Polygamma>();
+
+void Polygamma::infer(InferContext& c) const {
+  c.expect_floating();
+  if (n < 1 || n > 100) c.fail_value(fmt::format("n must be 1 to 100, got {}; 0 is digamma", n));
+  c.set_output(c.shape(0), c.dtype());
+}
+
+void Polygamma::grad(GradContext& g) const {
+  if (g.wants(0)) g.set(0, g.head() * nd.polygamma(g.input(0), {.n = n + 1}));
+}
+
+namespace {
+
+template <class T>
+void values(const Polygamma& op, const T* x, T* y, size_t n) {
+  for (size_t i = 0; i < n; ++i) y[i] = T(polygamma_value(op.n, double(x[i])));
+}
+
+}  // namespace
+
+void polygamma_tile(const void* attrs, const float* const* in, float* out, size_t n) {
+  values(*static_cast<const Polygamma*>(attrs), in[0], out, n);
+}
+
+void run_cpu(const Polygamma& op, KernelContext& c) {
+  static constexpr PointwiseKernels kernels{
+      .float32 = &polygamma_tile, .float64 = [](const void* attrs, const void* const* in, void* out, size_t n) {
+        values(*static_cast<const Polygamma*>(attrs), static_cast<const double*>(in[0]), static_cast<double*>(out), n);
+      }};
+  run_pointwise(kernels, &op, c);
+}
+
+}  // namespace kaon

@@ -1,0 +1,26 @@
+// polygamma on CUDA.
+#include "kaon/ops/elementwise/polygamma.h"
+
+#include "kaon/ops/cuda/elementwise.cuh"
+#include "kaon/ops/elementwise/polygamma_value.h"
+
+namespace kaon {
+namespace {
+
+struct PolygammaFn {
+  int n;
+  template <class T>
+  __device__ T operator()(T x) const {
+    return T(polygamma_value(n, double(x)));
+  }
+};
+
+}  // namespace
+
+void run_cuda(const Polygamma& op, KernelContext& c) {
+  dispatch_float("polygamma", c.out().dtype, [&]<class T>() {
+    cuda::elementwise(c, c.out().size(), PolygammaFn{op.n}, c.out().as<T>(), c.in(0).as<const T>());
+  });
+}
+
+}  // namespace kaon
