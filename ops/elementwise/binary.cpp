@@ -1,5 +1,7 @@
 #include "kaon/ops/elementwise/binary.h"
 
+#include <limits>
+
 #include "kaon/ops/elementwise/binary_kernels.h"
 #include "kaon/ops/elementwise/broadcast.h"
 #include "kaon/ops/functions.h"
@@ -21,7 +23,11 @@ NDArray binary_gradient(BinaryKind kind, int i, GradContext& g) {
     case B::div: return i == 0 ? h / b() : nd.negative(h / b() * (a() / b()));
     case B::mod: return i == 0 ? h : nd.negative(h * nd.floor(a() / b()));
     case B::power: {
-      if (i == 0) return h * (b() * nd.power(a(), b() - (b() != 0)));  // a^0 is flat: not 0 a^-1, NaN at 0
+      if (i == 0) {  // a^0 is flat also where a^-1 is infinite or NaN
+        const NDArray factor = nd.power(a(), b() - 1.0), slope = b() * factor;
+        const NDArray is_finite = nd.abs(factor) < std::numeric_limits<double>::infinity();
+        return h * nd.where((b() != 0) + is_finite, slope, nd.zeros_like(slope));
+      }
       // y log a tends to 0 with y
       const NDArray slope = y() * nd.log(a());
       return h * nd.where(y(), slope, nd.zeros_like(slope));

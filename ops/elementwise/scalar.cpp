@@ -47,7 +47,7 @@ void grad_scalar(ScalarKind kind, double s, GradContext& g) {
       return g.set(0, s == 0 ? nd.zeros_like(h) : std::log(s) * (h * y()));
     case K::maximum: return g.set(0, h * (x() >= s));
     case K::minimum: return g.set(0, h * (x() <= s));
-    case K::hypot: return g.set(0, h * x() / y());
+    case K::hypot: return g.set(0, h * (x() / y()));
     case K::smooth_l1: return g.set(0, h * nd.clip(x() * (s * s), -1, 1));
     default: return g.set(0, h);  // plus, minus, mod
   }
