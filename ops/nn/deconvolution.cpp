@@ -62,8 +62,15 @@ void Deconvolution::infer(InferContext& c) const {
   }
   const DeconvolutionExtent e = extent_of(*this, data);
   for (int i = 0; i < axes; ++i) {
-    if (!adj.empty() && (adj[i] < 0 || adj[i] >= (stride.empty() ? 1 : stride[i]))) {
+    const int64_t step = stride.empty() ? 1 : stride[i];
+    if (!adj.empty() && (adj[i] < 0 || adj[i] >= step)) {
       c.fail_value(fmt::format("adj must be at least 0 and smaller than stride, got {}", adj.str()));
+    }
+    if (e.adj[i] >= step) {
+      c.fail_value(
+          fmt::format("target_shape {} needs adj {} along axis {} for data {}, and adj must be smaller than "
+                      "stride {}",
+                      target_shape.str(), e.adj[i], i, data.str(), step));
     }
     if (data[i + 2] < 1 || e.pad[i] < 0 || e.out[i + 2] < 1) {
       c.fail(fmt::format("data {} does not give positions {} with kernel {} and pad {}", data.str(), e.out.str(),

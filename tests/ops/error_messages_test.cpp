@@ -299,6 +299,11 @@ std::vector<Wrong> values() {
       wrong<ValueError>({"[norm]", "ord must be 1 or 2", "3"}, [] { nd.norm(ones({2}), {.ord = 3}); }),
       wrong<ValueError>({"[repeat]", "repeats", "-1"}, [] { nd.repeat(ones({2}), -1); }),
       wrong<ValueError>({"[polygamma]", "n must be 1 to 100", "0"}, [] { nd.polygamma(ones({2}), {.n = 0}); }),
+      wrong<ValueError>(
+          {"[Deconvolution]", "target_shape (4,) needs adj 1", "smaller than stride 1"},
+          [] {
+            nd.Deconvolution(ones({1, 1, 3}), ones({1, 1, 3}), {.kernel = {3}, .target_shape = {4}, .num_filter = 1});
+          }),
       wrong<ValueError>({"[slice]", "step must not be 0"}, [] { nd.slice(ones({4}), {0}, {4}, {0}); }),
       wrong<ValueError>({"[one_hot]", "depth must be positive", "0"}, [] { nd.one_hot(ones({2}), 0); }),
       wrong<ValueError>({"[broadcast_sub]", "needs an array", "two numbers"}, [] { nd.subtract(1, 2); }),

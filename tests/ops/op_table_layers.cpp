@@ -142,7 +142,10 @@ void deconvolution_rows(Rows& rows) {
   deconvolution(rows, {.kernel = {4, 4}, .stride = {2, 2}, .target_shape = {6, 6}, .num_filter = 1}, {1, 2, 3, 3},
                 {1, 1, 6, 6}, {1, 1});
   deconvolution(rows, {.kernel = {3}, .stride = {2}, .num_filter = 3}, {1, 1, 7}, {1, 3, 15}, {0});
+  deconvolution(rows, {.kernel = {3}, .stride = {2}, .target_shape = {6}, .num_filter = 1}, {1, 1, 3}, {1, 1, 6}, {1});
   deconvolution(rows, {.kernel = {3, 3}, .num_filter = 2}, {0, 3, 3, 2}, {0, 2, 5, 4}, {0, 0});
+  rows.emplace_back(Deconvolution{.kernel = {3}, .target_shape = {4}, .num_filter = 1},
+                    std::vector{in({1, 1, 3}), in({1, 1, 3})}, Reference(), RowOptions{.refused = true});
 }
 
 void pooling(Rows& rows, Pooling op, const Shape& data, const Shape& out) {
