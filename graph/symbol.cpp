@@ -175,7 +175,7 @@ Symbol Symbol::operator[](int64_t index) const {
   return sym.squeeze(row, Shape(0));  // which leaves the one dimension that (1,) has
 }
 Symbol Symbol::slice(int64_t begin, int64_t end, std::source_location site) const {
-  return sym.slice_axis(In<Symbol>(*this, site), 0, begin, end);
+  return sym.slice(In<Symbol>(*this, site), Shape(begin), Shape(end));
 }
 Symbol Symbol::reshape(const Shape& s, std::source_location site) const {
   return sym.reshape(In<Symbol>(*this, site), s);

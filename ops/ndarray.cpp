@@ -14,6 +14,7 @@
 #include "kaon/ops/kernel_call.h"
 #include "kaon/ops/movement/copy_to.h"
 #include "kaon/ops/movement/reshape.h"
+#include "kaon/ops/movement/slice_range.h"
 #include "kaon/ops/small_array.h"
 
 namespace kaon {
@@ -236,12 +237,9 @@ NDArray NDArray::operator[](int64_t index) const {
 
 NDArray NDArray::slice(int64_t begin, int64_t end, std::source_location site) const {
   if (ndim() == 0) throw IndexError("[slice] an array without dimensions cannot be sliced");
-  int64_t n = shape()[0];
-  int64_t b = begin < 0 ? begin + n : begin, e = end < 0 ? end + n : end;
-  if (b < 0 || e > n || b > e) {
-    throw IndexError(
-        fmt::format("[slice] rows {}:{} are out of range for an array of shape {}", begin, end, shape().str()));
-  }
+  const int64_t n = shape()[0];
+  const auto place = [n](int64_t at) { return std::clamp<int64_t>(at < 0 ? at + n : at, 0, n); };
+  const int64_t b = place(begin), e = std::max(b, place(end));
   if (!can_view(*this)) return nd.slice_axis(In<NDArray>(*this, site), 0, b, e);
   Shape s = shape();
   s[0] = e - b;
@@ -257,18 +255,7 @@ NDArray& NDArray::slice_assign(const Shape& begin, const Shape& end, const Arg<N
   check_writable("slice_assign", value);
   NDArray source =
       value.is_number() ? nd.full(Shape(1), value.number(), {.dtype = dtype(), .device = device()}) : value.array();
-  Shape target;
-  for (int i = 0; i < ndim(); ++i) {
-    int64_t n = shape()[i];
-    int64_t b = i < begin.ndim() ? begin[i] : 0, e = i < end.ndim() ? end[i] : n;
-    if (b < 0) b += n;
-    if (e < 0) e += n;
-    if (b < 0 || e > n || b > e) {
-      throw IndexError(fmt::format("[slice_assign] {}:{} is out of range for dimension {} of shape {}", begin.str(),
-                                   end.str(), i, shape().str()));
-    }
-    target.push_back(e - b);
-  }
+  const Shape target = resolve_slice(shape(), begin, end, {}, "slice_assign").count;
   NDArray values = NDArray::empty(target, dtype(), device());
   values.assign(Arg<NDArray>(source, value.site()));
   SliceAssign op{.begin = begin, .end = end};

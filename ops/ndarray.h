@@ -71,7 +71,8 @@ class NDArray : public ArrayOperators<NDArray> {
 
   // --- values that share memory with this array while nothing is recorded (views along axis 0)
   NDArray operator[](int64_t index) const;                   // row `index`; negative counts from the end
-  NDArray slice(int64_t begin, int64_t end, std::source_location site = std::source_location::current()) const;  // rows [begin, end)
+  NDArray slice(int64_t begin, int64_t end, std::source_location site = std::source_location::current())
+      const;  // rows [begin, end), as nd.slice has them: those that are there
   NDArray reshape(const Shape& shape, std::source_location site = std::source_location::current()) const;  // MXNet's codes 0 -1 -2 -3 -4
 
   // --- values of their own
@@ -85,6 +86,7 @@ class NDArray : public ArrayOperators<NDArray> {
 
   // --- writing. Throws StateError on an array that is part of a recorded computation.
   NDArray& assign(const Arg<NDArray>& value);  // broadcast to this shape
+  // x[begin:end] = value on the leading axes, the region being that of nd.slice; value is broadcast to it.
   NDArray& slice_assign(const Shape& begin, const Shape& end, const Arg<NDArray>& value);
   NDArray& operator+=(const Arg<NDArray>& b) { return update(BinaryKind::add, b); }
   NDArray& operator-=(const Arg<NDArray>& b) { return update(BinaryKind::sub, b); }

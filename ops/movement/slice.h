@@ -8,7 +8,8 @@ namespace kaon {
 
 struct OpDef;
 
-// data[begin:end:step] on the leading axes.
+// data[begin:end:step] on the leading axes, as in NumPy: negative positions count from the end, None is the default of
+// the direction, positions beyond an end are moved to it, and a range that runs the wrong way is empty.
 struct Slice {
   OptionalShape begin{};
   OptionalShape end{};
@@ -26,7 +27,8 @@ struct Slice {
 void run_cpu(const Slice& op, KernelContext& c);
 void run_cuda(const Slice& op, KernelContext& c);
 
-// data[begin:end] along one axis; no end: to the last element.
+// data[begin:end] along one axis; no end: to the last element. ShapeError for positions beyond the axis and for begin
+// behind end, as in MXNet.
 struct SliceAxis {
   int axis = 0;
   int64_t begin = 0;

@@ -19,16 +19,14 @@ SliceRange resolve_slice(const Shape& shape, const OptionalShape& begin, const O
     const int64_t n = shape[i], most = std::max<int64_t>(n, 1);  // a step of n or more takes one element anyway
     const int64_t s = step.empty() ? 1 : std::clamp(step[i].value_or(1), -most, most);
     if (s == 0) throw ValueError(fmt::format("[{}] step must not be 0", op));
-    int64_t b = begin[i].value_or(s > 0 ? 0 : n - 1), e = end[i].value_or(s > 0 ? n : -1);
-    if (begin[i] && b < 0) b += n;
-    if (end[i] && e < 0) e += n;
-    const bool inside = s > 0 ? b >= 0 && e <= n && b <= e : e >= -1 && b < n && e <= b;
-    if (!inside) {
-      throw ShapeError(fmt::format("[{}] range {}:{}:{} does not lie in axis {} of shape {}", op, to_text(begin[i]),
-                                   to_text(end[i]), s, i, shape.str()));
-    }
-    range.begin[i] = b, range.step[i] = s;
-    range.count[i] = s > 0 ? (e - b + s - 1) / s : (b - e - s - 1) / -s;
+    const int64_t first = s > 0 ? 0 : -1, last = s > 0 ? n : n - 1;  // where a range may begin and end
+    const auto place = [&](std::optional<int64_t> at, int64_t otherwise) {
+      return at ? std::clamp(*at < 0 ? *at + n : *at, first, last) : otherwise;
+    };
+    const int64_t b = place(begin[i], s > 0 ? first : last), e = place(end[i], s > 0 ? last : first);
+    const bool is_empty = s > 0 ? b >= e : b <= e;
+    range.begin[i] = is_empty ? 0 : b, range.step[i] = s;
+    range.count[i] = is_empty ? 0 : s > 0 ? (e - b + s - 1) / s : (b - e - s - 1) / -s;
   }
   return range;
 }

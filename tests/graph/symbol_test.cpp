@@ -85,7 +85,9 @@ TEST_CASE("symbol: [] slices, also where the shape is not known; outputs are tak
     CHECK(same_bits(eval(x[0], a), a[0]));
     CHECK(same_bits(eval(x[-1], a), a[-1]));
     CHECK(same_bits(eval(x[-3], a), a[-3]));
-    CHECK(same_bits(eval(x.slice(1, 3), a), a.slice(1, 3)));
+    for (auto [begin, end] : {std::pair(1, 3), {-9, 2}, {2, 9}, {2, 1}, {-1, -2}}) {
+      CHECK(same_bits(eval(x.slice(begin, end), a), a.slice(begin, end)));
+    }
     CHECK(same_bits(eval(x.reshape({0, 2, -1}), a), a.reshape({0, 2, -1})));
   }
   Symbol one = sym.var("data", {5});
