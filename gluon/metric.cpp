@@ -85,7 +85,11 @@ NDArray at_labels(const std::string& metric, const NDArray& labels, const NDArra
 }  // namespace
 
 EvalMetric::Score Accuracy::score(const NDArray& labels, const NDArray& preds) const {
-  NDArray classes = preds.shape() == labels.shape() ? preds : nd.argmax(preds, {.axis = axis_});
+  // narrow dtypes do not hold the number of every class
+  auto best = [&] {
+    return nd.argmax(size_of(preds.dtype()) < 4 ? preds.astype(DType::float32) : preds, {.axis = axis_});
+  };
+  NDArray classes = preds.shape() == labels.shape() ? preds : best();
   expect_same_size(name(), labels, classes);
   // float32 holds every class number below 2^24, and float64 every count.
   NDArray is_right = as(labels, DType::float32).reshape({-1}) == as(classes, DType::float32).reshape({-1});

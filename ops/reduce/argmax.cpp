@@ -1,6 +1,9 @@
 #include "kaon/ops/reduce/argmax.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <limits>
 
 #include "kaon/ops/dispatch.h"
 #include "kaon/ops/op_def.h"
@@ -15,11 +18,38 @@ constinit const OpDef ArgMaxChannel::def = make_op_def<ArgMaxChannel>();
 
 namespace {
 
+// The largest n so that a dtype holds 0 to n.
+int64_t largest_index(DType dtype) {
+  return dispatch_all("argmax", dtype, []<class T>() -> int64_t {
+    if constexpr (is_floating(dtype_of<T>)) {
+      return int64_t(1) << (std::is_same_v<T, bfloat16>  ? 8
+                            : std::is_same_v<T, float16> ? 11
+                            : std::is_same_v<T, float>   ? 24
+                                                         : 53);
+    } else {
+      return int64_t(std::numeric_limits<T>::max());
+    }
+  });
+}
+
 void infer_arg(InferContext& c, std::optional<int> axis, bool keepdims) {
-  const int ndim = c.shape(0).ndim();
+  const Shape& shape = c.shape(0);
+  const int ndim = shape.ndim();
   const uint32_t mask = axis ? bit(normalize_axis(*axis, ndim, c.op())) : (1u << ndim) - 1;
   expect_elements(c, mask);
-  c.set_output(reduced_shape(c.shape(0), mask, keepdims), DType::float32);
+  const DType dtype = c.dtype() == DType::boolean ? DType::float32 : c.dtype();
+  const int64_t n = axis ? shape[normalize_axis(*axis, ndim, c.op())] : shape.size();
+  if (n - 1 > largest_index(dtype)) {
+    c.fail(fmt::format("dtype {} does not hold the indices of {} elements of data {}; use cast", name_of(dtype), n,
+                       shape.str()));
+  }
+  c.set_output(reduced_shape(shape, mask, keepdims), dtype);
+}
+
+// Exact: infer has seen to it.
+template <class Out>
+Out index_as(int64_t k) {
+  return Out(accumulate_t<Out>(k));
 }
 
 // One run: the vectorised reduction finds the value, a scan its first place.
@@ -58,11 +88,12 @@ void run_arg(KernelContext& c, std::optional<int> axis, const char* name) {
     outer = shape.product(0, a), n = shape[a], inner = shape.product(a + 1, shape.ndim());
   }
   if (outer * n * inner == 0) return;
-  float* out = c.out().as<float>();
   const RunKernels kernels = run_kernels(in.dtype, C);
   dispatch_all(name, in.dtype, [&]<class T>() {
     using Acc = std::conditional_t<is_floating(dtype_of<T>), accumulate_t<T>, int64_t>;
+    using Out = std::conditional_t<std::is_same_v<T, bool>, float, T>;
     const T* x = in.as<T>();
+    Out* out = c.out().as<Out>();
     if (inner == 1 && outer == 1 && n > piece) {  // pieces first, then the first of the best pieces
       const int64_t pieces = (n + piece - 1) / piece;
       int64_t* best = static_cast<int64_t*>(c.run.workspace(size_t(pieces) * sizeof(int64_t)));
@@ -73,10 +104,10 @@ void run_arg(KernelContext& c, std::optional<int> axis, const char* name) {
       for (int64_t i = 1; i < pieces; ++i) {
         if (beats<C>(Acc(x[best[i]]), Acc(x[winner]))) winner = best[i];
       }
-      out[0] = float(winner);
+      out[0] = index_as<Out>(winner);
     } else if (inner == 1) {
       c.run.parallel_for(outer, std::max<int64_t>(1, piece / n), [&](int64_t o, int64_t end) {
-        for (; o < end; ++o) out[o] = float(find_in_run<C, T, Acc>(kernels, x + o * n, n));
+        for (; o < end; ++o) out[o] = index_as<Out>(find_in_run<C, T, Acc>(kernels, x + o * n, n));
       });
     } else {
       const int64_t chunk = std::min<int64_t>(inner, 256), chunks = (inner + chunk - 1) / chunk;
@@ -85,12 +116,13 @@ void run_arg(KernelContext& c, std::optional<int> axis, const char* name) {
         for (; i < end; ++i) {
           const int64_t o = i / chunks, column = i % chunks * chunk, columns = std::min(chunk, inner - column);
           const T* p = x + o * n * inner + column;
-          float* index = out + o * inner + column;
-          for (int64_t j = 0; j < columns; ++j) best[j] = Acc(p[j]), index[j] = 0;
+          Out* index = out + o * inner + column;
+          for (int64_t j = 0; j < columns; ++j) best[j] = Acc(p[j]), index[j] = Out(0);
           for (int64_t k = 1; k < n; ++k) {
+            const Out at = index_as<Out>(k);
             for (int64_t j = 0; j < columns; ++j) {
               const Acc v = Acc(p[k * inner + j]);
-              if (beats<C>(v, best[j])) best[j] = v, index[j] = float(k);
+              if (beats<C>(v, best[j])) best[j] = v, index[j] = at;
             }
           }
         }

@@ -12,12 +12,12 @@ struct Best {
 };
 
 // The best element and its place; of equal ones the first.
-template <class V>
+template <class V, class Out>
 struct ArgBest {
   using Acc = Best<V>;
   using Fold = ArgBest;
   bool largest;
-  float* out;
+  Out* out;
 
   __device__ Acc identity() const { return {V(0), -1}; }
   __device__ bool better(V a, V b) const {
@@ -29,11 +29,11 @@ struct ArgBest {
     if (better(b.value, a.value)) return b;
     return a.index < b.index ? a : b;
   }
-  __device__ void store(int64_t k, const Acc& acc) const { out[k] = float(acc.index); }
+  __device__ void store(int64_t k, const Acc& acc) const { out[k] = Out(accumulate_t<Out>(acc.index)); }
 };
 
-template <class T, class V>
-struct ArgElements : ArgBest<V> {
+template <class T, class V, class Out>
+struct ArgElements : ArgBest<V, Out> {
   const T* data;
   __device__ Best<V> add(const Best<V>& acc, int64_t at, int64_t, int64_t j) const {
     const V v = V(data[at]);
@@ -46,10 +46,10 @@ void run_arg(KernelContext& c, bool largest, std::optional<int> axis, const char
   if (in.size() == 0) return;
   const int ndim = in.shape.ndim();
   const ReduceDims dims(in.shape, axis ? bit(normalize_axis(*axis, ndim, name)) : (1u << ndim) - 1);
-  const DType dtype = in.dtype == DType::boolean ? DType::uint8 : in.dtype;
-  dispatch_number(name, dtype, [&]<class T>() {
+  dispatch_all(name, in.dtype, [&]<class T>() {
     using V = std::conditional_t<is_floating(dtype_of<T>), accumulate_t<T>, int64_t>;
-    cuda::reduce(c, ArgElements<T, V>{{largest, c.out().as<float>()}, in.as<T>()}, dims.span());
+    using Out = std::conditional_t<std::is_same_v<T, bool>, float, T>;
+    cuda::reduce(c, ArgElements<T, V, Out>{{largest, c.out().as<Out>()}, in.as<T>()}, dims.span());
   });
 }
 

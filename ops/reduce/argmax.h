@@ -8,8 +8,10 @@ namespace kaon {
 
 struct OpDef;
 
-// The index of the first largest element along `axis`, or in the flattened array when there is none, as float32 (inexact
-// beyond 2^24, as in MXNet). A NaN counts as the largest (NumPy). Not differentiable.
+// The index of the first largest element along `axis`, or in the flattened array when there is none, in the dtype of
+// the data, as in MXNet (of bool: float32). A NaN counts as the largest (NumPy). ShapeError where that dtype does not
+// hold every index, which MXNet rounds or wraps: more elements than 2048 in float16, 257 in bfloat16, 256 in uint8. The
+// gradient is zero.
 struct ArgMax {
   std::optional<int> axis{};
   bool keepdims = false;

@@ -131,6 +131,14 @@ std::vector<Wrong> shapes() {
                         [] {
                           nd.slice_axis(ones({2, 3}), 0, 1, 5);
                         }),
+      wrong<ShapeError>({"[argmax]", "dtype float16", "2050 elements", "(1, 2050)"},
+                        [] {
+                          nd.argmax(ones({1, 2050}, half), {.axis = 1});
+                        }),
+      wrong<ShapeError>({"[argmin]", "dtype uint8", "258 elements"},
+                        [] {
+                          nd.argmin(ones({2, 129}, DType::uint8));
+                        }),
       wrong<ShapeError>({"[squeeze]", "axis 0", "(2, 3)"},
                         [] {
                           nd.squeeze(ones({2, 3}), Shape(0));

@@ -186,7 +186,7 @@ void index_of_rows(Rows& rows) {
         op, std::vector{in(shape)},
         [=](const Hosts& in) {
           Host y = reduced(in[0], axes, keep, f);
-          y.dtype = DType::float32;
+          y.dtype = in[0].dtype == DType::boolean ? DType::float32 : in[0].dtype;
           return y;
         },
         RowOptions{.dtypes = every_dtype});
@@ -205,11 +205,21 @@ void index_of_rows(Rows& rows) {
         ArgMaxChannel{}, std::vector{in(shape)},
         [=](const Hosts& in) {
           Host y = reduced(in[0], {1}, false, f);
-          y.dtype = DType::float32;
+          y.dtype = in[0].dtype == DType::boolean ? DType::float32 : in[0].dtype;
           return y;
         },
         RowOptions{.dtypes = every_dtype});
   }
+  // the last index that int8 holds
+  const RowOptions bytes{.dtypes = every_dtype, .tried = dtype_bit(DType::int8) | dtype_bit(DType::uint8)};
+  rows.emplace_back(
+      ArgMax{.axis = 1}, std::vector{in({1, 128})},
+      [=](const Hosts& in) {
+        Host y = reduced(in[0], {1}, false, first_best(true));
+        y.dtype = in[0].dtype == DType::boolean ? DType::float32 : in[0].dtype;
+        return y;
+      },
+      bytes);
 }
 
 void norm_rows(Rows& rows) {
