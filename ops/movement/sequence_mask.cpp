@@ -1,6 +1,7 @@
 #include "kaon/ops/movement/sequence_mask.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -48,7 +49,8 @@ void run_cpu(const SequenceMask& op, KernelContext& c) {
         for (; i < end; ++i) {
           const int64_t a = i / shape[1], b = i % shape[1];
           const int64_t step = op.axis == 0 ? a : b, sequence = op.axis == 0 ? b : a;
-          if (double(step) >= double(accumulate_t<L>(length[sequence]))) std::fill_n(data + i * inner, inner, value);
+          if (double(step) >= std::trunc(double(accumulate_t<L>(length[sequence]))))
+            std::fill_n(data + i * inner, inner, value);
         }
       });
     });

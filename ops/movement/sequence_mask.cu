@@ -16,7 +16,7 @@ struct Masked {
     int64_t rest = i;
     int64_t b = inner.split(rest);
     const int64_t a = columns.split(b);
-    return double(steps_first ? a : b) >= length(steps_first ? b : a) ? -1 : i;
+    return double(steps_first ? a : b) >= ::trunc(length(steps_first ? b : a)) ? -1 : i;
   }
 };
 

@@ -8,8 +8,9 @@ namespace kaon {
 
 struct OpDef;
 
-// data (steps, batch, ...), or (batch, steps, ...) with axis 1: where step >= sequence_length[batch], `value`. Without
-// use_sequence_length there is no second input and the result is data.
+// data (steps, batch, ...), or (batch, steps, ...) with axis 1: where step >= sequence_length[batch], `value`.
+// Fractions of a length are cut off, as in MXNet: of 1.9 steps one is kept. Without use_sequence_length there is no
+// second input and the result is data.
 struct SequenceMask {
   bool use_sequence_length = false;
   double value = 0;

@@ -384,6 +384,14 @@ void pad_rows(Rows& rows) {
   };
   mask({5, 3}, 0, 0, DType::float32), mask({5, 3, 2}, 0, 2, DType::int32), mask({3, 5, 2}, 1, 1, DType::int64),
       mask({7, 1}, 0, 0, DType::float32), mask({0, 4}, 0, 0, DType::float32);
+  rows.emplace_back(
+      SequenceMask{.use_sequence_length = true, .value = 9},
+      std::vector{in({4, 3}), index({3}, std::vector<double>{0.4, 1.5, 2.9})},
+      [](const Hosts& in) {
+        return generate({4, 3},
+                        [&](const Shape& p) { return p[0] >= std::trunc(in[1][size_t(p[1])]) ? 9.0 : in[0].at(p); });
+      },
+      moves);
   reshape(rows, SequenceMask{}, {5, 3}, {5, 3});
 }
 
