@@ -32,7 +32,7 @@ struct UniformFn {
     for (int j = 0; j < per_block; ++j) {
       A unit;
       if constexpr (sizeof(A) == 4) {
-        unit = float(w.v[j] >> (32 - uniform_bits<T>)) * (1.0f / float(1 << uniform_bits<T>));
+        unit = uniform_float<T>(w.v[j]);
       } else {
         unit = uniform_double(w.v[2 * j], w.v[2 * j + 1]);
       }

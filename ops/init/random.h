@@ -10,7 +10,8 @@ namespace kaon {
 
 struct OpDef;
 
-// Uniform in [low, high); float32 unless dtype says otherwise. 16-bit floats take only values that they hold.
+// Uniform in [low, high); float32 unless dtype says otherwise. 16-bit floats are rounded from numbers of 24 bits, to
+// high never: in [0, 1) 0 comes as rarely as in float32, never in fact.
 struct RandomUniform {
   double low = 0;
   double high = 1;

@@ -38,7 +38,6 @@ HWY_INLINE void for_chunks(int64_t n, int64_t begin, int64_t end, F f) {
 template <class T>
 void uniform(RandomKey key, double low, double high, T* out, int64_t n, int64_t begin, int64_t end) {
   using A = accumulate_t<T>;
-  constexpr int bits = uniform_bits<T>;
   const Lane<T> d;
   const auto limit = hn::Set(d, uniform_limit<T>(low, high)), start = hn::Set(d, A(low)),
              width = hn::Set(d, A(high - low));
@@ -49,9 +48,10 @@ void uniform(RandomKey key, double low, double high, T* out, int64_t n, int64_t 
     if constexpr (sizeof(A) == 4) {
       const hn::Rebind<uint32_t, decltype(d)> word;
       const hn::Rebind<int32_t, decltype(d)> integer;
-      const auto unit_scale = hn::Set(d, 1.0f / float(1 << bits));
+      const auto unit_scale = hn::Set(d, 0x1p-24f);
+      const auto offset = hn::Set(word, uint32_t(uniform_offset<T>));
       for (int64_t i = 0; i < count; i += int64_t(hn::Lanes(d))) {
-        const auto w = hn::ShiftRight<32 - bits>(hn::Load(word, words + i));
+        const auto w = hn::Add(hn::ShiftRight<8>(hn::Load(word, words + i)), offset);
         hn::Store(hn::Mul(hn::ConvertTo(d, hn::BitCast(integer, w)), unit_scale), d, unit + i);
       }
     } else {

@@ -13,9 +13,15 @@
 
 namespace kaon {
 
-// So many bits of a word make a uniform number of T: as many as T holds, since more would round up to the end.
+// From the upper 24 bits of a word a uniform number in [0, 1). For 16-bit floats in (0, 1]: they are rounded, and what
+// would round to the upper end is limited to the largest number below it, while 0 itself shall come out as rarely as
+// from float32.
 template <class T>
-inline constexpr int uniform_bits = std::is_same_v<T, bfloat16> ? 8 : std::is_same_v<T, float16> ? 11 : 24;
+inline constexpr int uniform_offset = sizeof(T) == 2 ? 1 : 0;
+template <class T>
+HOST_DEVICE float uniform_float(uint32_t word) {
+  return float(int32_t(word >> 8) + uniform_offset<T>) * 0x1p-24f;
+}
 
 // The largest T below x.
 template <class T>
