@@ -1,5 +1,7 @@
 #include "kaon/ops/init/fill.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 
@@ -64,6 +66,10 @@ void Arange::infer(InferContext& c) const {
   const auto [first, last] = range(*this);
   if (!std::isfinite(first) || !std::isfinite(last)) c.fail_value("start and stop must be finite");
   if (step == 0 || !std::isfinite(step)) c.fail_value("step must be finite and not 0");
+  if (!is_floating(dtype) && (first != std::floor(first) || step != std::floor(step))) {
+    c.fail_value(
+        fmt::format("start {} and step {} must be whole numbers for dtype {}; use cast", first, step, name_of(dtype)));
+  }
   if (repeat < 1) c.fail_value("repeat must be at least 1, got " + to_text(repeat));
   const double steps = std::ceil((last - first) / step);
   if (steps * repeat > 9e15) c.fail_value("too many elements");

@@ -67,7 +67,8 @@ void run_cpu(const Full& op, KernelContext& c);
 void run_cuda(const Full& op, KernelContext& c);
 
 // start, start + step, ... below stop (above it when step is negative), each `repeat` times. Without stop: from 0
-// to start. Element i is start + (i / repeat) step, computed in double.
+// to start. Element i is start + (i / repeat) step, computed in double. ValueError for a fractional start or step with
+// an integer dtype, where MXNet and NumPy repeat one number.
 struct Arange {
   double start = 0;
   std::optional<double> stop{};

@@ -316,6 +316,7 @@ std::vector<Wrong> values() {
           [] {
             nd.Deconvolution(ones({1, 1, 3}), ones({1, 1, 3}), {.kernel = {3}, .target_shape = {4}, .num_filter = 1});
           }),
+      wrong<ValueError>({"[_arange]", "step 0.5", "int32"}, [] { nd.arange(0, 3, {.step = 0.5, .dtype = whole}); }),
       wrong<ValueError>({"[slice]", "step must not be 0"}, [] { nd.slice(ones({4}), {0}, {4}, {0}); }),
       wrong<ValueError>({"[one_hot]", "depth must be positive", "0"}, [] { nd.one_hot(ones({2}), 0); }),
       wrong<ValueError>({"[broadcast_sub]", "needs an array", "two numbers"}, [] { nd.subtract(1, 2); }),

@@ -58,6 +58,10 @@ void fill_rows(Rows& rows) {
   create(rows, Zeros{.shape = {7}, .ctx = cpu(0)}, {7}, [](const Shape&) { return 0.0; });
   create(rows, Arange{.start = 0.5, .stop = 2, .step = 0.25}, {6},
          [](const Shape& p) { return 0.5 + 0.25 * double(p[0]); });
+  for (const Arange& op : {Arange{.start = 0, .stop = 3, .step = 0.5, .dtype = DType::int32},
+                           Arange{.start = 0.5, .stop = 3, .dtype = DType::uint8}}) {
+    rows.emplace_back(op, std::vector<Input>{}, Reference(), RowOptions{.refused = true});
+  }
   rows.emplace_back(Arange{.start = 5, .infer_range = true}, std::vector<Input>{}, Reference(),
                     RowOptions{.refused = true});
 }
