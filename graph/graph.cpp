@@ -35,6 +35,7 @@ Graph Graph::from_symbol(const Symbol& symbol, const std::vector<std::string>& i
     n.name = s->name;
     n.constant = s->constant;
     n.outputs = s->outputs;
+    n.equal_shapes = wants_equal_shapes(*s);
     for (const SymbolEntry& e : s->inputs) n.inputs.push_back({number.at(e.node.get()), e.output});
     for (uint32_t k = 0; s->op && k < n.outputs.size(); ++k) {
       n.origins.push_back({.output = k, .node = uint32_t(g.nodes.size()), .result = k});
@@ -55,6 +56,8 @@ void infer_graph(Graph& graph, std::span<const TensorMeta> inputs) {
     for (ValueId v : n.inputs) in.push_back(&graph.nodes[v.node].outputs[v.output]);
     InferContext context(n.op->name().data(), n.op->traits, in, out);
     try {
+      if (n.equal_shapes)
+        expect_equal_shapes("elemwise" + std::string(n.op->name().substr(n.op->name().find('_'))), in);
       n.op->infer(n.attrs.get(), context);
     } catch (const Error& e) {
       std::rethrow_exception(e.with_context(fmt::format(" in node {}", n.name)));

@@ -109,6 +109,19 @@ void Symbol::apply(const OpDef& def, const void* attrs, std::span<const Symbol* 
   for (size_t i = 0; i < outs.size(); ++i) outs[i] = Symbol(SymbolEntry{node, uint32_t(i)});
 }
 
+bool wants_equal_shapes(const SymbolNode& node) {
+  constexpr std::string_view broadcasts = "broadcast_";
+  return node.op && node.op->name().starts_with(broadcasts) && !node.op_name.starts_with(broadcasts);
+}
+
+void expect_equal_shapes(std::string_view name, std::span<const TensorMeta* const> inputs) {
+  for (const TensorMeta* m : inputs) {
+    if (m->shape == inputs[0]->shape) continue;
+    throw ShapeError(
+        fmt::format("[{}] inputs must have one shape, got {} and {}", name, inputs[0]->shape.str(), m->shape.str()));
+  }
+}
+
 namespace {
 // Infers one node as far as its inputs are known. metas_of(node): what is known about the outputs of a node; filled for
 // this node and for variables whose shape follows. True when the outputs are known.
@@ -124,6 +137,7 @@ bool infer_with(SymbolNode& node, MetasOf&& metas_of) {
   }
   std::vector<TensorMeta*> inputs;
   for (TensorMeta& m : in) inputs.push_back(&m);
+  if (wants_equal_shapes(node)) expect_equal_shapes(node.op_name, inputs);
   InferContext context(node.op->name().data(), node.op->traits, inputs, out);
   node.op->infer(node.attrs.get(), context);
   for (size_t i = 0; i < node.inputs.size(); ++i) {

@@ -128,6 +128,12 @@ std::vector<SymbolNode*> topological_order(const std::vector<SymbolEntry>& heads
 // The same nodes, inputs before their users, in the order in which the program made them: that of an imperative run.
 std::vector<SymbolNode*> creation_order(const std::vector<SymbolEntry>& heads);
 
+// Is the node called by a name under which MXNet's operator does not broadcast (elemwise_add, _plus, _equal ...)? Then
+// its inputs must have one shape.
+bool wants_equal_shapes(const SymbolNode& node);
+// Throws ShapeError where they differ. `name` as in the file.
+void expect_equal_shapes(std::string_view name, std::span<const TensorMeta* const> inputs);
+
 // Runs shape inference of one node as far as its inputs are known; fills shapes of variables that follow from others.
 // True when the outputs are known.
 bool infer_node(SymbolNode& node);

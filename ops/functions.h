@@ -106,6 +106,7 @@ class Functions {
   A broadcast_logical_and(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastLogicalAnd{}, lhs, rhs); }
   A broadcast_logical_or(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastLogicalOr{}, lhs, rhs); }
   A broadcast_logical_xor(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastLogicalXor{}, lhs, rhs); }
+  // In files these names ask for equal shapes; here they broadcast.
   A elemwise_add(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastAdd{}, lhs, rhs); }
   A elemwise_sub(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastSub{}, lhs, rhs); }
   A elemwise_mul(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMul{}, lhs, rhs); }

@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 
+#include "kaon/graph/cached_graph.h"
 #include "kaon/graph/symbol.h"
 #include "kaon/tests/support/files.h"
 #include "kaon/tests/support/skip.h"
@@ -365,4 +366,45 @@ TEST_CASE("damaged symbol files give an IoError or a symbol", "[symbol_json]") {
   }
   CHECK(refused > 1000);
   CHECK(read > 500);
+}
+
+TEST_CASE("symbol json: names under which MXNet does not broadcast want equal shapes, the others do not") {
+  struct Name {
+    const char* name;
+    bool broadcasts;
+  };
+  for (auto [name, broadcasts] : {Name{"elemwise_add", false},
+                                  {"_plus", false},
+                                  {"_Plus", false},
+                                  {"_grad_add", false},
+                                  {"elemwise_sub", false},
+                                  {"elemwise_mul", false},
+                                  {"elemwise_div", false},
+                                  {"_mod", false},
+                                  {"_power", false},
+                                  {"_maximum", false},
+                                  {"_hypot", false},
+                                  {"_equal", false},
+                                  {"_Logical_Xor", false},
+                                  {"broadcast_add", true},
+                                  {"broadcast_plus", true},
+                                  {"broadcast_minus", true},
+                                  {"broadcast_hypot", true}}) {
+    INFO(name);
+    const Symbol s = Symbol::load_json(one_layer("{}", 10901, name, "[[0, 0, 0], [1, 0, 0]]"));
+    CHECK(s.infer_shape({{"data", {2, 3}}, {"w", {2, 3}}}).outputs[0] == Shape(2, 3));
+    const Shapes different{{"data", {2, 3}}, {"w", {1, 3}}};
+    CachedGraph graph(s, {"data", "w"}, {}, "file");
+    const NDArray x = nd.ones({2, 3}), y = nd.ones({1, 3});
+    const NDArray* inputs[] = {&x, &y};
+    const auto run = [&] { return graph.call(inputs, std::source_location::current())[0].shape(); };
+    if (broadcasts) {
+      CHECK(s.infer_shape(different).outputs[0] == Shape(2, 3));
+      CHECK(run() == Shape(2, 3));
+    } else {
+      CHECK_THROWS_WITH(s.infer_shape(different), Contains("inputs must have one shape, got (2, 3) and (1, 3)"));
+      CHECK_THROWS_WITH(run(), Contains("inputs must have one shape, got (2, 3) and (1, 3)") && Contains("fc"));
+    }
+    CHECK_THAT(s.tojson(), Contains(fmt::format("\"op\": \"{}\"", name)));
+  }
 }
