@@ -1,6 +1,8 @@
 // where and clip: elements chosen by a condition or by bounds.
 #pragma once
 
+#include <limits>
+
 #include "kaon/ops/op_def.h"
 
 namespace kaon {
@@ -18,10 +20,11 @@ struct Where {
 void run_cpu(const Where& op, KernelContext& c);
 void run_cuda(const Where& op, KernelContext& c);
 
-// min(max(x, a_min), a_max); NaN stays. Integers are held between the integers inside the bounds.
+// min(max(x, a_min), a_max); NaN stays. Integers are held between the integers inside the bounds. Files must give both
+// bounds; in a program one that is left out does not bound.
 struct Clip {
-  double a_min = 0;
-  double a_max = 0;
+  double a_min = -std::numeric_limits<double>::infinity();
+  double a_max = std::numeric_limits<double>::infinity();
   static constexpr OpTraits traits{.name = "clip", .inplace = 0, .pointwise = true, .any_layout = true};
   static constexpr void fields(auto field) {
     field("a_min", &Clip::a_min, true);
@@ -36,8 +39,8 @@ void run_cuda(const Clip& op, KernelContext& c);
 
 // The head where a_min <= data <= a_max, else 0.
 struct ClipBackward {
-  double a_min = 0;
-  double a_max = 0;
+  double a_min = -std::numeric_limits<double>::infinity();
+  double a_max = std::numeric_limits<double>::infinity();
   static constexpr OpTraits traits{.name = "_backward_clip",
                                    .inputs = {"head", "data"},
                                    .inplace = 0,

@@ -291,7 +291,7 @@ void select_rows(Rows& rows) {
   rows.emplace_back(Where{}, std::vector{constant(in(Shape())), in(Shape()), in(Shape())}, where, all);
   rows.emplace_back(Where{}, std::vector{constant(in({0, 4})), in({0, 4}), in({0, 4})}, where, all);
   for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape()}) {
-    for (auto [low, high] : {std::pair(-1., 2.), std::pair(-0.5, 0.75)}) {
+    for (auto [low, high] : {std::pair(-1., 2.), std::pair(-0.5, 0.75), std::pair<double, double>(-INFINITY, 1)}) {
       auto clip = [low = low, high = high](const Hosts& in) {
         const bool real = is_floating(*in[0].dtype);
         Host out{in[0].shape, in[0].values};
