@@ -72,7 +72,8 @@ class TopKAccuracy : public EvalMetric {
   int top_k_;
 };
 
-// The mean of |label - pred| over all elements.
+// The mean of |label - pred| over all elements of all batches; MXNet's MAE, MSE and RMSE are means of the batches'
+// figures (docs/differences.md).
 class MAE : public EvalMetric {
  public:
   MAE() : EvalMetric("mae") {}
@@ -91,7 +92,7 @@ class MSE : public EvalMetric {
   Score score(const NDArray& labels, const NDArray& preds) const override;
 };
 
-// Its square root.
+// The square root of the mean over all elements.
 class RMSE : public MSE {
  public:
   RMSE() : MSE("rmse") {}

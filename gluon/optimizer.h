@@ -67,7 +67,8 @@ class Optimizer {
 };
 
 struct SGDOptions {
-  // 0.01, or the scheduler's base_lr; given with a scheduler it replaces base_lr
+  // 0.01, or the scheduler's base_lr. Given beside a scheduler it replaces base_lr, which MXNet announces and only its
+  // Factor and MultiFactor do, apart from the warm-up (docs/differences.md)
   std::optional<double> learning_rate{};
   double momentum = 0;
   double wd = 0;
@@ -83,7 +84,8 @@ class SGD : public Optimizer {
 };
 
 struct AdamOptions {
-  // 0.001, or the scheduler's base_lr; given with a scheduler it replaces base_lr
+  // 0.001, or the scheduler's base_lr. Given beside a scheduler it replaces base_lr, as with SGD; in MXNet 0.001
+  // replaces it where nothing is given (docs/differences.md)
   std::optional<double> learning_rate{};
   double beta1 = 0.9;
   double beta2 = 0.999;

@@ -1,5 +1,7 @@
-// Functions of an array and a number, element by element: x + s, s - x, x > s ... and smooth_l1. The number takes the
-// array's dtype; comparisons give 0 and 1 in that dtype.
+// Functions of an array and a number, element by element: x + s, s - x, x > s ... and smooth_l1, in the array's dtype;
+// comparisons give 0 and 1 in it. With 16-bit floats the number is a float32 and the result is rounded once: 1e5 does
+// not become infinity before it is used. Integer arrays take whole numbers only; comparisons take any, and are exact.
+// MXNet rounds the number to the array's dtype first (docs/differences.md).
 #pragma once
 
 #include "kaon/ops/elementwise/scalar_kind.h"

@@ -97,7 +97,8 @@ struct LeakyReLU {
 void run_cpu(const LeakyReLU& op, KernelContext& c);
 void run_cuda(const LeakyReLU& op, KernelContext& c);
 
-// head * f'(x) with respect to data. f' is taken on the left side of 0, as MXNet does. Not for rrelu.
+// head * f'(x) with respect to data. f' is taken on the left side of 0, as MXNet does; selu's is the derivative, which
+// MXNet's is not. Not for rrelu.
 struct BackwardLeakyReLU {
   LeakyType act_type = LeakyType::leaky;
   double slope = 0.25;

@@ -12,9 +12,10 @@ struct OpDef;
 
 // y = gamma (x - mean) / sqrt(var + eps) + beta per index of `axis`. While training (and not use_global_stats) mean and
 // var are the batch's, var biased, and moving_mean and moving_var become momentum * old + (1 - momentum) * batch;
-// otherwise the moving values are used and stay. fix_gamma takes gamma for 1. Outputs: y; hidden: mean and 1 / sqrt(var
-// + eps), the latter negative when the moving values were used, which is how the gradient knows. Floating dtypes; with
-// 16-bit data the other arrays may be float32. Sums are taken in a fixed order.
+// otherwise the moving values are used and stay. fix_gamma takes gamma for 1, and leaves the array as it is, where
+// MXNet overwrites it. Outputs: y; hidden: mean and 1 / sqrt(var + eps), the latter negative when the moving values
+// were used, which is how the gradient knows. Floating dtypes; with 16-bit data the other arrays may be float32. Sums
+// are taken in a fixed order.
 struct BatchNorm {
   double eps = 1e-3;
   double momentum = 0.9;

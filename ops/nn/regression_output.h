@@ -52,7 +52,8 @@ void run_cpu(const BackwardRegressionOutput& op, KernelContext& c);
 void run_cuda(const BackwardRegressionOutput& op, KernelContext& c);
 
 // Its input. The gradient ignores the head: grad_scale, divided by the batch size (batch) or by the number of
-// elements above valid_thresh (valid).
+// elements above valid_thresh (valid). The batch size is that of axis 0; MXNet takes the product of all axes but the
+// last, which is the same for matrices only.
 struct MakeLoss {
   double grad_scale = 1;
   double valid_thresh = 0;

@@ -105,7 +105,8 @@ void run_cuda(const BackwardLogSoftmax& op, KernelContext& c);
 enum class SoftmaxMode : uint8_t { instance, channel };
 constexpr std::array<std::string_view, 2> enum_names(SoftmaxMode) { return {"instance", "channel"}; }
 
-// softmax over all but the first axis (instance), or over axis 1 (channel).
+// softmax over all but the first axis (instance), or over axis 1 (channel). MXNet's CPU kernel takes the last axis
+// alone in mode instance (docs/differences.md).
 struct SoftmaxActivation {
   SoftmaxMode mode = SoftmaxMode::instance;
   static constexpr OpTraits traits{.name = "SoftmaxActivation", .inplace = 0};
