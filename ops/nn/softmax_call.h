@@ -37,7 +37,7 @@ struct OutputGradient {
 };
 inline OutputGradient output_gradient(const BackwardSoftmaxOutput& op, const RowView& rows, const Shape& label) {
   double divisor = 1;
-  if (op.normalization == Normalization::batch) divisor = double(label[0]);
+  if (op.normalization == Normalization::batch) divisor = double(op.multi_output ? label[0] : label.size());
   if (op.normalization != Normalization::valid && op.multi_output) divisor *= double(rows.inner);
   const double spread = rows.n > 1 ? op.smooth_alpha / double(rows.n - 1) : 0;
   return {op.grad_scale / divisor, spread, op.smooth_alpha + spread - 1};

@@ -1,0 +1,154 @@
+// What the golden data hold: every operator that MXNet or PyTorch knows, every attribute, the shapes and dtypes that
+// faults hide behind.
+#include <fmt/format.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "kaon/ops/registry.h"
+#include "kaon/tests/golden/golden_file.h"
+
+using namespace kaon;
+using namespace kaon::test;
+
+namespace {
+
+using NameSet = std::set<std::string>;
+
+const std::vector<GoldenCase>& all_cases() {
+  static const auto* all = [] {
+    auto* list = new std::vector<GoldenCase>;
+    for (const auto& file : golden_files()) {
+      for (GoldenCase& c : load_golden(file)) list->push_back(std::move(c));
+    }
+    return list;
+  }();
+  return *all;
+}
+
+std::string operator_of(const GoldenCase& c) {
+  const OpDef* def = find_op(c.op);
+  return def ? std::string(def->name()) : "unknown: " + c.op;
+}
+
+// Operators without golden data, and why.
+const std::map<std::string, std::string> left_out{
+    {"_random_uniform", "random"},
+    {"_random_normal", "random"},
+    {"_random_randint", "random"},
+    {"_sample_multinomial", "random"},
+    {"_shuffle", "random"},
+    {"_sum_to", "Kaon's own: gradients of broadcasting operators"},
+    {"_reshape_to", "Kaon's own: gradients of reshapes"},
+    {"_pooling_along", "Kaon's own: second derivatives of Pooling"},
+    {"_kaon_multi_sgd_update", "Kaon's own: as sgd_update, by the trainings"},
+    {"_kaon_multi_sgd_mom_update", "Kaon's own: as sgd_mom_update, by the trainings"},
+    {"_kaon_multi_adam_update", "Kaon's own: as adam_update, by the trainings"},
+    {"_kaon_all_finite", "Kaon's own"},
+};
+
+// Attributes that no case sets, and why: choices of another library, forms of old files, what Kaon refuses.
+const NameSet attributes_left_out{"Convolution workspace",
+                                  "Convolution cudnn_tune",
+                                  "Convolution cudnn_off",
+                                  "Convolution layout",
+                                  "Convolution __fused__",
+                                  "FullyConnected __fused__",
+                                  "Deconvolution workspace",
+                                  "Deconvolution cudnn_tune",
+                                  "Deconvolution cudnn_off",
+                                  "Deconvolution layout",
+                                  "Pooling cudnn_off",
+                                  "Pooling layout",
+                                  "BatchNorm output_mean_var",
+                                  "BatchNorm cudnn_off",
+                                  "BatchNorm min_calib_range",
+                                  "BatchNorm max_calib_range",
+                                  "LayerNorm output_mean_var",
+                                  "Reshape target_shape",
+                                  "Reshape keep_highest",
+                                  "Embedding sparse_grad",
+                                  "_arange infer_range",
+                                  "norm out_dtype",
+
+                                  "Dropout mode"};
+
+}  // namespace
+
+TEST_CASE("golden: every operator has data, or a reason why not", "[golden]") {
+  std::map<std::string, int> counts;
+  for (const GoldenCase& c : all_cases()) ++counts[operator_of(c)];
+  for (const OpDef* def : all_op_defs()) {
+    const std::string name(def->name());
+    INFO(name);
+    const bool is_gradient = name.starts_with("_backward_");  // taken in the cases of its operator
+    const bool is_left_out = left_out.contains(name) || is_gradient;
+    CHECK(counts.contains(name) != is_left_out);
+    if (!is_left_out) CHECK(counts[name] >= 20);
+    if (is_gradient) CHECK(!def->traits.in_mxnet);
+  }
+  for (const auto& [name, reason] : left_out) {
+    INFO(name << ": " << reason);
+    CHECK(find_op(name) != nullptr);
+  }
+}
+
+TEST_CASE("golden: every attribute is set to another value than its default", "[golden]") {
+  NameSet set;
+  for (const GoldenCase& c : all_cases()) {
+    const OpDef* def = find_op(c.op);
+    REQUIRE(def);
+    Attributes attrs(*def);
+    for (const auto& [name, text] : c.attributes) REQUIRE(def->read(attrs.edit(), name, text) == 0);
+    def->write(attrs.get(), [&](std::string_view name, const std::string&, bool is_default) {
+      if (!is_default) set.insert(fmt::format("{} {}", def->name(), name));
+    });
+  }
+  NameSet missing;
+  for (const OpDef* def : all_op_defs()) {
+    const std::string name(def->name());
+    if (left_out.contains(name) || name.starts_with("_backward_")) continue;
+    const Attributes attrs(*def);
+    def->write(attrs.get(), [&](std::string_view attribute, const std::string&, bool) {
+      const std::string both = fmt::format("{} {}", name, attribute);
+      if (!set.contains(both)) missing.insert(both);
+    });
+  }
+  CHECK(missing == attributes_left_out);
+}
+
+TEST_CASE("golden: gradients, dtypes, sizes of zero and one and special values are among the cases", "[golden]") {
+  std::map<std::string, std::map<std::string, int>> seen;
+  for (const GoldenCase& c : all_cases()) {
+    auto& of = seen[operator_of(c)];
+    for (const Golden& g : c.gradients) of["gradient"] += g.wanted.defined();
+    for (const NDArray& x : c.inputs) {
+      ++of[std::string(name_of(x.dtype()))];
+      of["nothing"] += x.size() == 0;
+      of["batch of one"] += x.ndim() > 0 && x.shape()[0] == 1;
+      of["more than 128"] += x.size() > 128;
+      if (!is_floating(x.dtype())) continue;
+      for (double v : x.asvector<double>()) of["special"] += !std::isfinite(v);
+    }
+  }
+  std::map<std::string, int> operators;
+  for (const auto& [name, of] : seen) {
+    const OpDef* def = find_op(name);
+    INFO(name);
+    if (def->traits.inputs.size() == 0) continue;
+    if (name != "one_hot") {  // takes indices
+      for (const char* dtype : {"float32", "float64", "float16"}) CHECK(of.contains(dtype));
+    }
+    for (const auto& [what, n] : of) operators[what] += n > 0;
+  }
+  CHECK(operators["gradient"] > 120);
+  CHECK(operators["nothing"] > 110);
+  CHECK(operators["batch of one"] > 150);
+  CHECK(operators["more than 128"] > 130);
+  CHECK(operators["special"] > 100);
+  CHECK(operators["bfloat16"] > 130);
+  for (const char* dtype : {"int32", "int64", "uint8", "int8"}) CHECK(operators[dtype] > 70);
+  CHECK(operators["bool"] > 15);
+}

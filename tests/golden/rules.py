@@ -1,0 +1,184 @@
+"""Who is right where MXNet 1.9.1 and PyTorch differ, or MXNet refuses.
+
+A rule speaks of elements: `where` gives those it decides, among those that differ. "open" elements are not compared:
+nothing says what they are.
+"""
+import re
+
+import numpy as np
+
+SUMS = re.compile(r"^(sum|mean|prod|nansum|nanprod|sum_axis|norm|dot|batch_dot|FullyConnected|Convolution|Deconvolution|"
+                  r"Pooling|BatchNorm|LayerNorm|softmax|softmin|log_softmax|SoftmaxActivation|SoftmaxOutput|"
+                  r"softmax_cross_entropy|add_n|ElementWiseSum|take|Embedding|gather_nd|Pad|pad|\w+_update|"
+                  r"broadcast_(to|axis|axes|like)|repeat|tile|where|LeakyReLU)$")
+
+
+def sums(op):
+    """Whether results are sums of terms that may cancel: their error is that of the largest term."""
+    return bool(SUMS.match(op)) or op.startswith("broadcast_")
+
+
+def passes_heads(op):
+    """Whether gradients are heads and sums of heads."""
+    return bool(re.fullmatch(r"broadcast_(add|sub|plus|minus|maximum|minimum)", op))
+
+
+def offset(case):
+    """The magnitude against which an elementwise function cancels."""
+    near = {"gammaln": 1.0, "digamma": 1.0, "cos": 1.0, "sin": 1.0, "tan": 1.0, "gelu": 1.0, "softrelu": 1.0}
+    return 1.0 if case["attrs"].get("act_type") in ("softrelu", "gelu") else near.get(case["op"], 0.0)
+
+
+class Elements:
+    """One result: what MXNet and PyTorch have, where they differ."""
+
+    def __init__(self, case, what, mxnet, torch, differs):
+        self.case, self.what, self.mxnet, self.torch, self.differs = case, what, mxnet, torch, differs
+
+    def any_input(self, test):
+        return any(test(t.values.astype(np.float64)).any() for t in self.case["inputs"] if t.is_float and t.values.size)
+
+
+def everywhere(e):
+    return np.ones(e.torch.shape, bool)
+
+
+def nan_in(e):
+    """Input 0 has NaN somewhere (for windows and reductions)."""
+    return np.full(e.torch.shape, e.any_input(np.isnan))
+
+
+def infinite_in(e):
+    return np.full(e.torch.shape, e.any_input(np.isinf))
+
+
+def here(test):
+    """Elements whose own input passes the test; where results are no functions of one element, all if any input does."""
+
+    def of(e):
+        same = [t.values.astype(np.float64) for t in e.case["inputs"] if t.shape == e.torch.shape]
+        if len(same) == len(e.case["inputs"]):
+            with np.errstate(all="ignore"):
+                return np.any([test(x) for x in same], axis=0)
+        return np.full(e.torch.shape, e.any_input(test))
+
+    return of
+
+
+nan_here, infinite_here = here(np.isnan), here(np.isinf)
+zero_here, nonpositive, negative = here(lambda x: x == 0), here(lambda x: x <= 0), here(lambda x: x < 0)
+
+
+def at_the_limit(e):
+    """Infinite here and nearly so there."""
+    limit = 1e4 if any(t.dtype == "float16" for t in e.case["inputs"]) else 1e37
+    with np.errstate(all="ignore"):
+        return (np.isinf(e.mxnet) & (np.abs(e.torch) > limit)) | (np.isinf(e.torch) & (np.abs(e.mxnet) > limit))
+
+
+def attribute(name, *values):
+    """Elements of calls with one of these texts for the attribute; none given: with the attribute."""
+
+    def test(e):
+        text = e.case["attrs"].get(name)
+        return np.full(e.torch.shape, text in values if values else text is not None)
+
+    return test
+
+
+# operators, results, side, reason, elements
+RULES = [
+    (r".*", r".*", "open", "a step may leave the range of the dtype", at_the_limit),
+    (r"clip", r"gradients", "mxnet", "the bounds themselves let the gradient through", lambda e: ~nan_here(e)),
+    (r"Deconvolution", r".*", "torch", "MXNet's float64 kernel with dilate and pad", attribute("dilate")),
+    (r"Pooling", r"gradients", "torch", "MXNet gives the gradient of a maximum to another element of the window now and then",
+     attribute("pool_type", "max")),
+    (r"Pooling", r".*", "mxnet", "the mean of a window without elements is 0", attribute("pool_type", "avg")),
+    (r"Pooling", r".*", "open", "the largest of a window without elements", lambda e: e.mxnet < -6e4),
+    (r"Activation", r"outputs", "torch", "NaN stays", nan_here),
+    (r"(broadcast|)_(maximum|minimum)(_scalar)?", r"gradients", "open", "the gradient at NaN",
+     lambda e: np.full(e.torch.shape, e.any_input(np.isnan))),
+    (r"(broadcast|)_(maximum|minimum)(_scalar)?", r"gradients", "mxnet", "of equal numbers the first takes the whole gradient",
+     everywhere),
+    (r"rsqrt|reciprocal|rcbrt", r"gradients", "open", "the sign of an infinite gradient at 0", zero_here),
+    (r"gammaln|gamma|digamma", r".*", "open", "poles", nonpositive),
+    (r"softsign|Activation", r"outputs", "torch", "the limit at infinity", infinite_here),
+    (r"sign", r"outputs", "torch", "NaN stays, as in NumPy", nan_here),
+    (r"gelu|LeakyReLU", r".*", "torch", "the limit at infinity", infinite_here),
+    (r"gamma", r".*", "torch", "the gamma function has signs", negative),
+    (r"SoftmaxActivation", r".*", "torch", "documented: over all but the first axis; MXNet's CPU kernel takes the last",
+     attribute("mode", None, "instance")),
+    (r"SoftmaxOutput", r"gradients", "torch", "with out_grad MXNet multiplies by the output instead of the head",
+     attribute("out_grad", "True")),
+    (r"SoftmaxOutput", r"gradients", "torch", "MXNet ignores smooth_alpha with multi_output", attribute("smooth_alpha")),
+    (r"SoftmaxOutput", r".*", "torch", "MXNet's kernel for other dtypes takes all but the first axis",
+     attribute("preserve_shape", "True")),
+    (r"MAERegressionOutput", r"gradients", "torch", "documented: 0 where there is no error; MXNet: -1", everywhere),
+    (r"MakeLoss", r"gradients", "torch", "documented: divided by the size of axis 0; MXNet: by all but the last axis",
+     attribute("normalization", "batch")),
+    (r"relu|norm|clip|smooth_l1|LeakyReLU|hard_sigmoid|Activation|abs|sign", r"gradients", "open", "the gradient at NaN", nan_here),
+    (r"LeakyReLU", r"gradients", "torch", "MXNet's gradient of SELU below 0 is not its derivative",
+     attribute("act_type", "selu")),
+    (r"prod|nanprod", r"gradients", "torch", "MXNet divides by a factor of 0", everywhere),
+    (r"nansum|nanprod|norm|sum|sum_axis|mean", r"outputs", "torch", "MXNet's compensated sum of infinities", infinite_in),
+    (r"_arange", r"outputs", "torch", "MXNet's float16 start is a whole number", everywhere),
+    (r"Pooling", r".*", "torch", "NaN in a window gives NaN", nan_in),
+    (r"max|min|max_axis|min_axis", r".*", "torch", "NaN wins", nan_in),
+    (r"gather_nd", r"gradients", "torch", "MXNet drops negative indices", everywhere),
+    (r"(broadcast)?_power(_scalar)?|_rpower_scalar", r"gradients", "open", "the gradient of 0 to the power of 0 and less",
+     lambda e: ~np.isfinite(e.mxnet) | ~np.isfinite(e.torch)),
+]
+
+
+# not compared even where MXNet and PyTorch agree
+ALWAYS_OPEN = [
+    (r"LeakyReLU|Activation|relu|clip|abs", r"gradients", "the gradient at NaN", nan_here),
+    (r"LeakyReLU", r"gradients", "the gradient at infinity", infinite_here),
+    (r"(broadcast)?_power(_scalar)?|_rpower_scalar", r"gradients", "the gradient of a power of 0 and less, and of infinity",
+     here(lambda x: ~(x > 0) | np.isinf(x))),
+    (r"_rpower_scalar", r"gradients", "the gradient of a power of 0 and less", attribute("scalar", "0.0")),
+    (r"gammaln|gamma|digamma", r".*", "poles", here(lambda x: (x <= 0) & (x == np.floor(x)))),
+]
+
+
+def always_open(case, what, values):
+    """[(reason, elements)]"""
+    e = Elements(case, what, values, values, None)
+    found = []
+    for names, results, reason, where in ALWAYS_OPEN:
+        if re.fullmatch(names, case["op"]) and re.fullmatch(results, what):
+            elements = where(e)
+            if elements.any():
+                found.append((reason, elements))
+    return found
+
+
+def decide(e):
+    """[(side, reason, elements)] for the elements of e that differ, and those left undecided."""
+    left, decisions = e.differs.copy(), []
+    for names, results, side, reason, where in RULES:
+        if not re.fullmatch(names, e.case["op"]) or not re.fullmatch(results, e.what):
+            continue
+        found = left & where(e)
+        if found.any():
+            decisions.append((side, reason, found))
+            left &= ~found
+    return decisions, left
+
+
+REFUSALS = [
+    (r"NameError", "MXNet has no operator of this name"),
+    (r"delay_alloc|Shape size mismatch|ended the process", "MXNet refuses arrays without elements"),
+    (r"didn't register FGradient", "MXNet has no gradient for it"),
+    (r"must be in range", "MXNet refuses negative axes"),
+    (r"Too many reduction axes", "MXNet refuses so many axes"),
+    (r"Dilate is not supported|natively supported|could not create a descriptor", "MXNet has no kernel for it"),
+]
+
+
+def refused(error):
+    """Why PyTorch's value counts where MXNet gives none; None: the case is left out."""
+    for pattern, reason in REFUSALS:
+        if re.search(pattern, error):
+            return reason
+    return None
