@@ -118,12 +118,16 @@ class AdmitAwaiter {
   Engine& engine_;
 };
 
-// co_await sleep_for(20ms): resumes on the engine's io pool.
+// co_await sleep_for(20ms): resumes on the coroutine's executor after at least that long; at once where the delay is
+// not positive. Neither a stop request nor the end of what runs meanwhile shortens it.
 class SleepAwaiter {
  public:
   explicit SleepAwaiter(std::chrono::nanoseconds delay) : delay_(delay) {}
   bool await_ready() const noexcept { return delay_.count() <= 0; }
-  void await_suspend(std::coroutine_handle<> caller) { Engine::current().post_io_after(delay_, caller); }
+  template <HasExecutor P>
+  void await_suspend(std::coroutine_handle<P> caller) {
+    Engine::current().post_after(delay_, caller, *caller.promise().executor());
+  }
   void await_resume() const noexcept {}
 
  private:

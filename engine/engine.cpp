@@ -407,10 +407,16 @@ void Engine::post_io(std::function<void()> work) {
   boost::asio::post(impl_->io, std::move(work));
 }
 
-void Engine::post_io_after(std::chrono::nanoseconds delay, std::coroutine_handle<> work) {
+void Engine::post_after(std::chrono::nanoseconds delay, std::coroutine_handle<> work, Executor& executor) {
   if (impl_->is_orphan()) Impl::throw_orphan();
   auto timer = std::make_shared<boost::asio::steady_timer>(impl_->io, delay);
-  timer->async_wait([timer, work](const boost::system::error_code&) { resume_coroutine(work); });
+  timer->async_wait([timer, work, io = &impl_->io_executor, &executor](const boost::system::error_code&) {
+    if (&executor == io) {
+      resume_coroutine(work);  // it is there already
+    } else {
+      executor.post(work);
+    }
+  });
 }
 
 }  // namespace kaon

@@ -175,8 +175,8 @@ class Engine {
   Profiler& profiler();
   Executor& io_executor();
   void post_io(std::function<void()> work);  // on the io pool
-  // Resumes on the io pool after `delay`.
-  void post_io_after(std::chrono::nanoseconds delay, std::coroutine_handle<> work);
+  // Posts the coroutine to `executor`, which must last until then, after `delay`.
+  void post_after(std::chrono::nanoseconds delay, std::coroutine_handle<> work, Executor& executor);
   bool on_worker() const;  // is this thread inside an operation of this engine?
 
   // Used by operations' RunContext.

@@ -101,7 +101,7 @@ TEST_CASE("asio: a spawned Task is work of its context until it has ended", "[en
     std::atomic<int> ended{0};
     auto run = [](Engine& engine, std::atomic<int>& ended) -> Task<void> {
       Cell cell(engine);
-      co_await sleep_for(5ms);  // goes on on the io pool
+      co_await sleep_for(5ms);
       engine.push({write(cell.var())}, [](RunContext&) { std::this_thread::sleep_for(1ms); });
       co_await cell;
       co_await sleep_for(5ms);

@@ -197,14 +197,14 @@ TEST_CASE("users row 39: an operation that runs long, also one that a waiting on
 namespace {
 
 // What an operation's body does to wait for an array.
-enum class Way { blocks, awaits, awaits_elsewhere, both };
+enum class Way { blocks, awaits, awaits_later, both };
 
 Task<void> wait_as_task(Cell cell, Way way) {
-  if (way == Way::awaits_elsewhere) co_await sleep_for(100us);  // goes on on the io pool
+  if (way == Way::awaits_later) co_await sleep_for(100us);
   if (way == Way::both) {
     std::vector<Task<void>> tasks;
     tasks.push_back(wait_as_task(cell, Way::awaits));
-    tasks.push_back(wait_as_task(cell, Way::awaits_elsewhere));
+    tasks.push_back(wait_as_task(cell, Way::awaits_later));
     co_await when_all(std::move(tasks));
   } else if (way == Way::blocks) {
     cell.engine().wait(cell.var());
@@ -238,11 +238,11 @@ void push_behind(Engine& engine, Var& var, F push) {
   engine.wait(done, AccessMode::write);
 }
 
-constexpr Way all_ways[] = {Way::blocks, Way::awaits, Way::awaits_elsewhere, Way::both};
+constexpr Way all_ways[] = {Way::blocks, Way::awaits, Way::awaits_later, Way::both};
 
 // Each takes a quarter of a second to be found: all ways on some engines, one on all.
 bool is_tried(const Engine& engine, Way way) {
-  return way == Way::awaits_elsewhere || engine.stats().threads == 0 || engine.stats().threads == 2;
+  return way == Way::awaits_later || engine.stats().threads == 0 || engine.stats().threads == 2;
 }
 
 }  // namespace
@@ -296,7 +296,7 @@ TEST_CASE("users row 39: operations of all kinds that wait for each other are to
         push_behind(engine, a.var(), [&] {
           push_behind(engine, b.var(), [&] {
             push_waiting(engine, a.var(), behind_b, way, first_is_task);
-            push_waiting(engine, b.var(), behind_a, Way::awaits_elsewhere, true);
+            push_waiting(engine, b.var(), behind_a, Way::awaits_later, true);
             engine.push({read(a.var()), write(behind_a.var())}, [](RunContext&) {});
             engine.push({read(b.var()), write(behind_b.var())}, [](RunContext&) {});
           });

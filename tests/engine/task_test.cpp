@@ -231,7 +231,7 @@ TEST_CASE("task: sync_wait inside an operation helps the engine", "[engine]") {
     double value = 0;
     engine.push({write(outer)}, [&](RunContext&) {
       auto push_late = [](Engine& engine, Cell inner) -> Task<double> {
-        co_await sleep_for(3ms);  // goes on in another thread; the worker's one has gone to sleep by now
+        co_await sleep_for(3ms);  // longer than this thread looks for work: it has gone to sleep by then
         engine.push({write(inner.var())}, [inner](RunContext&) { inner.value() = 4; });
         co_await inner;
         co_return inner.value();
