@@ -118,6 +118,21 @@ class AdmitAwaiter {
   Engine& engine_;
 };
 
+// co_await yield(): lets its executor run what is waiting there, once, and goes on behind it. An engine without workers
+// gets to run one ready operation meanwhile.
+class [[nodiscard]] YieldAwaiter {
+ public:
+  bool await_ready() const noexcept { return false; }
+  template <HasExecutor P>
+  void await_suspend(std::coroutine_handle<P> caller) {
+    Engine& engine = Engine::current();
+    if (!engine.has_workers()) engine.help_once();
+    caller.promise().executor()->post(caller);  // after which it may go on, elsewhere, at any moment
+  }
+  void await_resume() const noexcept {}
+};
+inline YieldAwaiter yield() { return {}; }
+
 // co_await sleep_for(20ms): resumes on the coroutine's executor after at least that long; at once where the delay is
 // not positive. Neither a stop request nor the end of what runs meanwhile shortens it.
 class SleepAwaiter {

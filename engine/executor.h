@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "kaon/engine/thread_context.h"
+#include "kaon/engine/turn.h"
 
 namespace kaon {
 
@@ -22,6 +23,7 @@ class Executor {
 // Resumes and gives the thread its own context back afterwards. Every executor runs its work through this.
 inline void resume_coroutine(std::coroutine_handle<> work) {
   ThreadContext saved = thread_context();
+  const detail::TurnScope turn;
   work.resume();
   thread_context() = saved;
 }

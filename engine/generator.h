@@ -67,7 +67,7 @@ class AsyncGenerator {
       p.caller_ = caller;
       p.turn_.store(0, std::memory_order_relaxed);
       handle_.resume();
-      return p.turn_.exchange(1, std::memory_order_acq_rel) != 2;
+      return p.turn_.load(std::memory_order_acquire) != 2 && p.turn_.exchange(1, std::memory_order_acq_rel) != 2;
     }
     std::optional<T> await_resume() {
       if (!handle_) return std::nullopt;

@@ -77,7 +77,10 @@ void run_until_done(Root root, RunLoop& loop) {
     context.op = t_running->op;
   }
   Engine* of_operation = context.op_engine;
-  root.handle.resume();
+  {
+    const TurnScope turn;
+    root.handle.resume();
+  }
   thread_context() = saved;
   loop.run(of_operation);
 }
@@ -163,6 +166,7 @@ void begin_op(OpNode& op, Engine& engine, FunctionRef<Task<void>()> make) {
       root.handle.promise().set_executor(&engine.io_executor());
       ThreadContext saved = std::exchange(
           thread_context(), ThreadContext{.engine = &engine, .in_task = true, .op_engine = &engine, .op = &op});
+      const TurnScope turn;
       root.handle.resume();
       thread_context() = saved;
       return;

@@ -42,7 +42,9 @@ class PromiseBase : public Pooled {
   void set_continuation(std::coroutine_handle<> c) noexcept { continuation_ = c; }
 
   // For the caller, after it resumed the callee: true when the callee has not ended yet.
-  bool suspend_caller() noexcept { return state_.exchange(1, std::memory_order_acq_rel) != 2; }
+  bool suspend_caller() noexcept {
+    return state_.load(std::memory_order_acquire) != 2 && state_.exchange(1, std::memory_order_acq_rel) != 2;
+  }
 
   std::suspend_always initial_suspend() const noexcept { return {}; }
   struct FinalAwaiter {
@@ -88,7 +90,8 @@ class Root {
 };
 
 // Around every co_await in Kaon's coroutines: keeps recording, training mode, engine, device and block path across
-// the suspension, and makes a coroutine that pushed beyond the engine's limit wait for room before anything else.
+// the suspension, makes a coroutine that pushed beyond the engine's limit wait for room before anything else, and one
+// whose turn is over give way.
 template <class Awaiter>
 class ContextAwaiter {
  public:
@@ -96,25 +99,43 @@ class ContextAwaiter {
   explicit ContextAwaiter(T&& awaitable) : inner_(get_awaiter(std::forward<T>(awaitable))) {}
 
   bool await_ready() {
-    // admit() queues up by itself, once
-    over_budget_ = !std::is_same_v<Awaiter, AdmitAwaiter> && Engine::current().is_over_budget();
-    return !over_budget_ && inner_.await_ready();
+    // admit() queues up by itself, once; yield() gives way by itself
+    if (!std::is_same_v<Awaiter, AdmitAwaiter> && Engine::current().is_over_budget()) {
+      start_ = Start::with_room;
+    } else if (!std::is_same_v<Awaiter, YieldAwaiter> && t_turn.is_over()) {
+      start_ = Start::after_others;
+    } else {
+      return inner_.await_ready();
+    }
+    return false;
   }
   template <class P>
   bool await_suspend(std::coroutine_handle<P> caller) {
-    context_ = thread_context();
-    suspended_ = true;
-    if (!over_budget_) return begin(caller);
-    Engine::current().on_room(begin_later(*this, caller).handle, *caller.promise().executor());
+    context_.emplace(thread_context());
+    if (start_ == Start::at_once) return begin(caller);
+    Executor& executor = *caller.promise().executor();
+    const Root later = begin_later(*this, caller);
+    try {
+      if (start_ == Start::with_room) {
+        Engine::current().on_room(later.handle, executor);
+      } else {
+        executor.post(later.handle);
+      }
+    } catch (...) {
+      later.handle.destroy();
+      throw;
+    }
     return true;
   }
   decltype(auto) await_resume() {
-    if (suspended_) thread_context() = context_;
+    if (context_) thread_context() = *context_;
     if (error_) std::rethrow_exception(error_);
     return inner_.await_resume();
   }
 
  private:
+  enum class Start : char { at_once, with_room, after_others };
+
   template <class P>
   bool begin(std::coroutine_handle<P> caller) {
     if constexpr (std::is_void_v<decltype(inner_.await_suspend(caller))>) {
@@ -124,10 +145,10 @@ class ContextAwaiter {
       return inner_.await_suspend(caller);
     }
   }
-  // Runs on the caller's executor once there is room.
+  // Runs on the caller's executor: when there is room, or behind what was waiting there.
   template <class P>
   static Root begin_later(ContextAwaiter& self, std::coroutine_handle<P> caller) {
-    thread_context() = self.context_;
+    thread_context() = *self.context_;
     bool waits = false;
     try {
       waits = !self.inner_.await_ready() && self.begin(caller);
@@ -139,10 +160,9 @@ class ContextAwaiter {
   }
 
   Awaiter inner_;
-  ThreadContext context_{};
-  std::exception_ptr error_;  // of a begin that came later
-  bool suspended_ = false;
-  bool over_budget_ = false;
+  std::optional<ThreadContext> context_;  // once it has suspended
+  std::exception_ptr error_;              // of a begin that came later
+  Start start_ = Start::at_once;
 };
 
 template <class T>
@@ -174,7 +194,7 @@ class TaskPromise<void> : public PromiseBase {
 
 // A coroutine that starts when it is awaited and resumes on its awaiter's executor. Awaited once. Frames are
 // recycled. Pushing inside one never blocks; beyond the engine's in-flight limit the next co_await waits for room.
-// Thread safety: unsafe. Must not be destroyed while it is suspended on an array.
+// Thread safety: unsafe. Must not be destroyed while it is suspended.
 template <class T = void>
 class [[nodiscard]] Task {
  public:

@@ -425,10 +425,10 @@ void Engine::on_room(std::coroutine_handle<> work, Executor& executor) {
   impl_->on_level({work, &executor, impl_->resume_level(), IntrusivePtr<Limits>(active_limits())});
 }
 bool Engine::is_over_budget() const {
-  // what an operation waits for might be room that only its own end makes
-  if (on_worker() || thread_context().op_engine) return false;
   const Limits* limits = active_limits();
-  return impl_->in_flight() >= uint64_t(impl_->options.max_in_flight) || (limits && !limits->has_room());
+  const bool is_over = impl_->in_flight() >= uint64_t(impl_->options.max_in_flight) || (limits && !limits->has_room());
+  // what an operation waits for might be room that only its own end makes
+  return is_over && !on_worker() && !thread_context().op_engine;
 }
 
 bool Engine::admits_now() const {
