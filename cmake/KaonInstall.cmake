@@ -7,6 +7,7 @@ install(TARGETS kaon ${KAON_LAYERS} EXPORT kaon-targets ARCHIVE DESTINATION ${CM
 install(EXPORT kaon-targets NAMESPACE kaon:: DESTINATION ${package_dir})
 install(DIRECTORY engine ops graph gluon DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kaon FILES_MATCHING PATTERN "*.h")
 install(FILES kaon.h asio.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kaon)
+install(PROGRAMS scripts/check-coroutines DESTINATION ${CMAKE_INSTALL_DATADIR}/kaon)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
 configure_package_config_file(cmake/kaon-config.cmake.in ${PROJECT_BINARY_DIR}/kaon-config.cmake
