@@ -33,7 +33,7 @@ auto at_work(const AsioExecutor& executor) {
 
 // An Asio executor as Kaon's: where spawn() and Tasks may run. A Task that was spawned on it counts as work of its
 // context until it has ended, so once io_context::run() has come back for want of work, adapter and context may be
-// destroyed. Before that, or after stop(), they may not while a Task is pending.
+// destroyed. Before that they may not while a Task is pending; after stop(), restart() and run() bring it to its end.
 template <class AsioExecutor>
 class AsioAdapter : public Executor {
  public:
@@ -85,6 +85,18 @@ class PendingHandler {
   std::optional<Handler> handler_;
   std::atomic<bool> done_{false};
 };
+
+// `queue` gives the wait to its engine, unless it throws: then nothing points there, and the handler goes uncalled.
+template <class Wait, class F>
+void enter(const std::shared_ptr<Wait>& wait, F&& queue) {
+  wait->in_engine = wait;
+  try {
+    queue();
+  } catch (...) {
+    wait->in_engine.reset();
+    throw;
+  }
+}
 
 inline std::exception_ptr aborted() {
   return std::make_exception_ptr(boost::system::system_error(boost::asio::error::operation_aborted));
@@ -144,7 +156,8 @@ struct AdmitWait : Executor, std::enable_shared_from_this<AdmitWait<Handler>> {
 }  // namespace detail
 
 // Completes with void(std::exception_ptr) on the handler's executor when the writes pushed before are done; with a null
-// pointer, or the array's failure, or operation_aborted after cancellation. Never blocks. Thread safety: any thread.
+// pointer, or the array's failure, or operation_aborted after cancellation. Never blocks. Throws StateError in a child
+// of a fork, for an array that its parent's engine has yet to write. Thread safety: any thread.
 template <class Token>
 auto NDArray::async_wait(Token&& token) const {
   return boost::asio::async_initiate<Token, void(std::exception_ptr)>(
@@ -157,8 +170,9 @@ auto NDArray::async_wait(Token&& token) const {
             if (auto w = weak.lock()) w->cancel();
           });
         }
-        wait->in_engine = wait;
-        if (!array.engine().enqueue_waiter(*wait)) wait->finish();
+        detail::enter(wait, [&] {
+          if (!array.engine().enqueue_waiter(*wait)) wait->finish();
+        });
       },
       token, *this);
 }
@@ -178,8 +192,7 @@ auto Engine::async_admit(Token&& token) {
             if (auto w = weak.lock()) w->handler.complete(detail::aborted(), w);
           });
         }
-        wait->in_engine = wait;
-        engine->on_room(std::noop_coroutine(), *wait);
+        detail::enter(wait, [&] { engine->on_room(std::noop_coroutine(), *wait); });
       },
       token, this);
 }

@@ -1,4 +1,7 @@
 // The engine and Asio's contexts: who may go when.
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
 #include <boost/asio/bind_executor.hpp>
 #include <boost/asio/io_context.hpp>
@@ -114,4 +117,64 @@ TEST_CASE("asio: a spawned Task is work of its context until it has ended", "[en
     io.run();
     CHECK(ended == 2);
   });
+}
+
+TEST_CASE("asio: a stopped context that is run again ends what is pending, and may go then", "[engine]") {
+  at_thread_counts(1, [](Engine& engine) {
+    for (int round = 0; round < 3; ++round) {
+      Gate gate;
+      Cell cell(engine);
+      std::atomic<int> ended{0};
+      auto io = std::make_unique<asio::io_context>(1);
+      auto adapter = std::make_unique<AsioAdapter<asio::io_context::executor_type>>(io->get_executor());
+      engine.push({write(cell.var())}, [&gate](RunContext&) { gate.wait(); });
+      auto read = [](Cell cell, std::atomic<int>& ended) -> Task<void> {
+        co_await cell;
+        co_await sleep_for(2ms);
+        ++ended;
+      };
+      auto sleep = [](std::atomic<int>& ended) -> Task<void> {
+        co_await sleep_for(3ms);
+        ++ended;
+      };
+      spawn(read(cell, ended), *adapter);
+      spawn(sleep(ended), *adapter);
+      EngineScope scope(engine);
+      EngineScope limited = scope.with_budget(1);
+      sync_wait(fill(engine, gate));
+      engine.async_admit(asio::bind_executor(io->get_executor(), [&](std::exception_ptr) { ++ended; }));
+      io->poll();
+      io->stop();
+      gate.open();
+      io->restart();
+      io->run();
+      adapter.reset();
+      io.reset();
+      CHECK(ended == 3);
+      engine.wait_all();
+    }
+  });
+}
+
+TEST_CASE("asio: a handler is not kept by a wait that could not begin", "[engine]") {
+  Watchdog watchdog;
+  Engine engine({.threads = 1});
+  Gate gate;
+  engine.push({}, [&gate](RunContext&) { gate.wait(); });
+  const pid_t child = fork();
+  if (child == 0) {  // it has none of the engine's threads
+    asio::io_context io(1);
+    auto token = std::make_shared<int>();
+    bool is_told = false;
+    try {
+      engine.async_admit(asio::bind_executor(io.get_executor(), [token](std::exception_ptr) {}));
+    } catch (const StateError&) {
+      is_told = true;
+    }
+    std::_Exit(is_told && token.use_count() == 1 ? 0 : 1);
+  }
+  int status = -1;
+  waitpid(child, &status, 0);
+  gate.open();
+  CHECK(status == 0);
 }
