@@ -54,14 +54,14 @@ class ReadyAwaiter : private WaitNode {
   struct Abandon {
     ReadyAwaiter* self;
     void operator()() const {
-      if (self->array_.engine().abandon_waiter(*self)) self->executor_->post(self->caller_);
+      if (self->array_.engine().abandon_waiter(*self)) post_surely(*self->executor_, self->caller_);
     }
   };
   static constexpr OpType wait_type{
       .signal =
           [](OpBase& base) noexcept {
             auto& self = static_cast<ReadyAwaiter&>(static_cast<WaitNode&>(base));
-            if (self.error || !self.resumes_later()) self.executor_->post(self.caller_);
+            if (self.error || !self.resumes_later()) post_surely(*self.executor_, self.caller_);
           },
   };
   // Written by launched work that has not run yet: when it has, the coroutine is posted.
@@ -69,7 +69,7 @@ class ReadyAwaiter : private WaitNode {
     if constexpr (requires { array_.when_run([](std::exception_ptr) {}); }) {
       return array_.when_run([this](std::exception_ptr failure) {
         device_failure_ = failure;
-        executor_->post(caller_);
+        post_surely(*executor_, caller_);
       });
     } else {
       return false;

@@ -5,8 +5,10 @@
 #include <cstdlib>
 #include <mutex>
 #include <new>
-#include <vector>
+#include <string>
+#include <utility>
 
+#include "kaon/engine/error.h"
 #include "kaon/engine/process_wide.h"
 #include "kaon/engine/spin_lock.h"
 #include "kaon/engine/storage.h"
@@ -29,6 +31,7 @@ struct Block {
 };
 
 struct ThreadCache {
+  ThreadCache* next = nullptr;  // of the orphans
   Block* local[classes] = {};
   std::atomic<Block*> remote[classes] = {};  // freed by other threads
 };
@@ -39,7 +42,7 @@ struct PageHeader {
 
 // Caches of threads that ended, for the next ones.
 struct Orphans : WithMutex {
-  std::vector<ThreadCache*> caches;
+  ThreadCache* first = nullptr;
 };
 Orphans& orphans() { return ProcessWide<Orphans>::get(); }
 
@@ -48,31 +51,32 @@ thread_local ThreadCache* t_cache = nullptr;
 struct CacheLease {
   ~CacheLease() {
     std::lock_guard lock(orphans().mutex);
-    orphans().caches.push_back(t_cache);
+    t_cache->next = std::exchange(orphans().first, t_cache);
     t_cache = nullptr;
   }
 };
 
-[[gnu::noinline]] ThreadCache& adopt_cache() {
+[[gnu::noinline]] ThreadCache* adopt_cache() {
   {
     std::lock_guard lock(orphans().mutex);
-    if (!orphans().caches.empty()) {
-      t_cache = orphans().caches.back();
-      orphans().caches.pop_back();
-    }
+    if (orphans().first) t_cache = std::exchange(orphans().first, orphans().first->next);
   }
-  if (!t_cache) t_cache = new ThreadCache;
+  if (!t_cache) {
+    void* place = Storage::cpu().from_system(unit, (sizeof(ThreadCache) + unit - 1) / unit * unit);
+    if (!place) return nullptr;
+    t_cache = new (place) ThreadCache;  // for good
+  }
   static thread_local CacheLease lease;
   (void)lease;
-  return *t_cache;
+  return t_cache;
 }
 
-ThreadCache& cache() { return t_cache ? *t_cache : adopt_cache(); }
+ThreadCache* cache() { return t_cache ? t_cache : adopt_cache(); }
 
 [[gnu::noinline]] Block* refill(ThreadCache& c, size_t k) {
   if (Block* b = c.remote[k].exchange(nullptr, std::memory_order_acquire)) return b;  // pairs with the push below
-  char* page = static_cast<char*>(std::aligned_alloc(page_bytes, page_bytes));
-  if (!page) throw std::bad_alloc();
+  char* page = static_cast<char*>(Storage::cpu().from_system(page_bytes, page_bytes));
+  if (!page) return nullptr;
   reinterpret_cast<PageHeader*>(page)->owner = &c;
   size_t size = (k + 1) * unit;
   Block* list = nullptr;
@@ -84,21 +88,46 @@ ThreadCache& cache() { return t_cache ? *t_cache : adopt_cache(); }
   return list;
 }
 
-}  // namespace
-
-void* pool_allocate(size_t bytes) {
-  if (!recycle) return ::operator new(bytes, std::align_val_t(unit));
-  if (bytes > classes * unit) return Storage::cpu().allocate(bytes);
+// nullptr: no memory.
+[[gnu::always_inline]] inline void* take(size_t bytes) {
   size_t k = (bytes + unit - 1) / unit - (bytes ? 1 : 0);
-  ThreadCache& c = cache();
-  Block* b = c.local[k];
-  if (!b) b = refill(c, k);
-  Block* next = c.local[k] = b->next;
+  ThreadCache* c = cache();
+  if (!c) [[unlikely]]
+    return nullptr;
+  Block* b = c->local[k];
+  if (!b && !(b = refill(*c, k))) [[unlikely]]
+    return nullptr;
+  Block* next = c->local[k] = b->next;
   // Another core has used it last; the caller comes back for it soon.
   if (next) {
     for (size_t at = 0; at <= k * unit; at += unit) prefetch_for_write(reinterpret_cast<char*>(next) + at);
   }
   return b;
+}
+
+void* take_unpooled(size_t bytes) noexcept {
+  if (void* block = ::operator new(bytes, std::align_val_t(unit), std::nothrow)) return block;
+  Storage::cpu().trim();
+  return ::operator new(bytes, std::align_val_t(unit), std::nothrow);
+}
+
+[[noreturn, gnu::noinline]] void refuse(size_t bytes) {
+  throw_memory_error([&] { return "[engine] out of memory: requested a block of " + std::to_string(bytes) + " bytes"; });
+}
+
+}  // namespace
+
+void* pool_allocate(size_t bytes) {
+  if (recycle && bytes > classes * unit) return Storage::cpu().allocate(bytes);
+  void* block = recycle ? take(bytes) : take_unpooled(bytes);
+  if (!block) [[unlikely]]
+    refuse(bytes);
+  return block;
+}
+
+void* pool_try_allocate(size_t bytes) noexcept {
+  if (recycle && bytes > classes * unit) return Storage::cpu().try_allocate(bytes);
+  return recycle ? take(bytes) : take_unpooled(bytes);
 }
 
 void pool_free(void* block, size_t bytes) noexcept {

@@ -12,8 +12,10 @@ namespace kaon {
 // giving cost a few instructions, without a lock and without ABA. A thread that ends leaves its pages to the
 // next one that starts. Larger blocks come from Storage.
 //
-// Blocks are 64-byte aligned. Thread safety: any thread may free what another took.
-void* pool_allocate(size_t bytes);
+// Where the system has no memory, what Storage keeps for reuse is given back to it first. Blocks are 64-byte aligned.
+// Thread safety: any thread may free what another took.
+void* pool_allocate(size_t bytes);                // throws MemoryError
+void* pool_try_allocate(size_t bytes) noexcept;  // the same, but nullptr
 void pool_free(void* block, size_t bytes) noexcept;  // `bytes` as allocated
 
 // Gives a class operator new and delete from the pool.

@@ -68,15 +68,19 @@ void Chunk::allocate() {
     try {
       data = GpuMemory::of(*this).allocate(bytes);
     } catch (const MemoryError& e) {
-      throw MemoryError(e.what() + largest_holders());
+      throw_memory_error([&] { return e.what() + largest_holders(); });
     }
   } else {
     data = engine->impl()->allocate(bytes);
   }
   if (bytes < counted_from) return;
-  holder = running_operator();
   std::lock_guard lock(holders().mutex);
-  holders().bytes[holder] += bytes;
+  try {
+    const char* by = running_operator();
+    holders().bytes[by] += bytes;
+    holder = by;
+  } catch (const std::bad_alloc&) {  // it is not counted
+  }
 }
 
 void Chunk::free_data() noexcept {
@@ -92,16 +96,13 @@ void Chunk::free_data() noexcept {
 }
 
 void* Engine::Impl::allocate(size_t bytes) {
-  try {
-    return Storage::cpu().allocate(bytes);
-  } catch (const MemoryError&) {
-    drop_derived();
-  }
+  if (void* data = Storage::cpu().try_allocate(bytes)) return data;
+  drop_derived();
   if (void* data = allocate_after_others(bytes)) return data;
   try {
     return Storage::cpu().allocate(bytes);
   } catch (const MemoryError& e) {
-    throw MemoryError(e.what() + largest_holders());
+    throw_memory_error([&] { return e.what() + largest_holders(); });
   }
 }
 
@@ -126,10 +127,7 @@ void* Engine::Impl::allocate_after_others(size_t bytes) {
       }
       lacking.fetch_sub(own);
     }
-    try {
-      data = Storage::cpu().allocate(bytes);
-    } catch (const MemoryError&) {
-    }
+    data = Storage::cpu().try_allocate(bytes);
   }
   --t_depth;
   return data;

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <boost/asio/steady_timer.hpp>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "kaon/engine/engine_impl.h"
@@ -101,28 +102,28 @@ int Engine::Impl::count_waiting_ops() const {
 }
 
 // On each stack the latest is on top.
-void Engine::Impl::fail_if_stuck() {
+void Engine::Impl::fail_if_stuck() noexcept {
   WaitNode* latest = nullptr;
   Dep* granted = nullptr;
-  {
+  try {
     std::lock_guard lock(op_waits.mutex);
     if (op_waits.all.empty() || !is_stuck()) return;
     const auto found = std::max_element(op_waits.all.begin(), op_waits.all.end(),
                                         [](const auto& a, const auto& b) { return a.second.order < b.second.order; });
     latest = found->first;
     const OpNode& op = *found->second.op;
+    const std::string text =
+        "[wait] the operation waits for an array that can only be written after it has ended;" + describe(op.label);
+    IntrusivePtr<const OpError> error = failures.record(op, std::make_exception_ptr(WouldDeadlock(text)), true);
     // under the lock: who ends a wait takes it out here first, so this one is still there
     bool mark = false;
     if (!latest->dep.var()->remove(latest->dep, granted, mark)) return;
     op_waits.all.erase(found);
     op_waits.count.fetch_sub(1, std::memory_order_seq_cst);
     ++op_waits.changes;
-    latest->error = new_error(
-        op,
-        std::make_exception_ptr(WouldDeadlock(
-            "[wait] the operation waits for an array that can only be written after it has ended;" +
-            describe(op.label))),
-        true);
+    latest->error = std::move(error);
+  } catch (const std::bad_alloc&) {
+    return;  // a later look will find it stuck as well
   }
   grant_all(granted);
   latest->type->signal(*latest);
@@ -131,11 +132,21 @@ void Engine::Impl::fail_if_stuck() {
 void Engine::Impl::watch_op_waits() {
   auto timer = std::make_shared<boost::asio::steady_timer>(io, look_every);
   timer->async_wait([this, timer](const boost::system::error_code&) {
+    watch_again();
+  });
+}
+
+void Engine::Impl::watch_again() noexcept {
+  for (;; std::this_thread::sleep_for(look_every)) {
     fail_if_stuck();
     std::lock_guard lock(op_waits.mutex);
     op_waits.is_watched = !op_waits.all.empty();
-    if (op_waits.is_watched) watch_op_waits();
-  });
+    if (!op_waits.is_watched) return;
+    try {
+      return watch_op_waits();
+    } catch (const std::bad_alloc&) {  // no memory for a timer: this thread stays
+    }
+  }
 }
 
 }  // namespace kaon

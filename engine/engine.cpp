@@ -22,7 +22,8 @@ Engine::Impl::Impl(Engine& engine, const EngineOptions& o)
       options(o),
       threads(o.threads >= 0 ? o.threads : int(std::max(1u, std::thread::hardware_concurrency()))),
       ready{ReadyQueue(13), ReadyQueue(13), ReadyQueue(13)},
-      io(size_t(std::max(1, o.io_threads))),
+      calls(threads),
+      io(std::max(1, o.io_threads)),
       io_executor(io) {
   // who looks for work on the only core keeps it from who has some
   if (std::thread::hardware_concurrency() < 2) options.spin = {};
@@ -30,7 +31,7 @@ Engine::Impl::Impl(Engine& engine, const EngineOptions& o)
     chosen = std::make_unique<ChosenOrder>(o.schedule);
     threads = 1;  // one slot: whoever holds it runs operations
   } else if (threads > 0) {
-    pool = std::make_unique<boost::asio::thread_pool>(size_t(threads));
+    pool = std::make_unique<WorkerThreads>(threads);
   }
 }
 
@@ -201,40 +202,47 @@ bool Engine::run_now(std::span<Var* const> reads, FunctionRef<void(RunContext&)>
   return begun == reads.size();
 }
 
-OpNode* Engine::Impl::execute(OpNode& op) {
+namespace {
+// This thread is inside of an operation as long as one of these lives.
+struct InOperation {
+  explicit InOperation(Engine::Impl& engine, const OpNode& op) : frame{&engine, &op, t_running} { t_running = &frame; }
+  ~InOperation() { t_running = frame.outer; }
+  InOperation(const InOperation&) = delete;
+  InOperation& operator=(const InOperation&) = delete;
+  Running frame;
+};
+}  // namespace
+
+OpNode* Engine::Impl::execute(OpNode& op) noexcept {
   bool heals = false;
   IntrusivePtr<const OpError> error;
   for (int i = 0; i < op.num_deps; ++i) {
     if (op.deps[i].var()->error()) [[unlikely]] {
-      error = inherited(op, heals);
+      error = FailureLog::inherit(op, heals);
       break;
     }
   }
-  if (is_dropped(op) && !error) [[unlikely]] {
-    error = new_error(
-        op, std::make_exception_ptr(Cancelled("[" + std::string(op.label.name) + "] dropped: its scope was stopped")),
-        true);
-  }
+  if (is_dropped(op) && !error) [[unlikely]]
+    error = failures.record_dropped(op);
   if (error) [[unlikely]]
     return settle(op, error, op.transactional, heals);
 
-  Running frame{this, &op, t_running};
-  t_running = &frame;
   if (op.type->ends_later) {
+    const InOperation inside(*this, op);
     OpRunContext context(self);
     op.type->run(op, context);  // it may have ended, and be gone
     ending_later.fetch_add(1, std::memory_order_seq_cst);
-    t_running = frame.outer;
     return nullptr;
   }
   uint64_t begin = profiler.is_on() ? Profiler::now() : 0;
   bool spares_updates = false;
   {
+    const InOperation inside(*this, op);
     OpRunContext context(self);
     try {
       op.type->run(op, context);
     } catch (...) {
-      error = new_error(op, std::current_exception(), is_dropped(op));
+      error = failures.record(op, std::current_exception(), is_dropped(op));
       spares_updates = op.transactional && context.updates_are_whole;
       failed.fetch_add(1, std::memory_order_relaxed);
     }
@@ -243,13 +251,13 @@ OpNode* Engine::Impl::execute(OpNode& op) {
     profiler.record({op.label.name, op.counted ? "operator" : "piece", begin, Profiler::now(), op.label.scope,
                      op.label.site, op.counted ? op.sequence : 0});
   }
-  t_running = frame.outer;
   if (error || heals) [[unlikely]]
     return settle(op, error, spares_updates, heals);
   return finish(op);
 }
 
-OpNode* Engine::Impl::settle(OpNode& op, const IntrusivePtr<const OpError>& error, bool spares_updates, bool heals) {
+OpNode* Engine::Impl::settle(OpNode& op, const IntrusivePtr<const OpError>& error, bool spares_updates,
+                             bool heals) noexcept {
   if (error || heals) {
     for (int i = 0; i < op.num_deps; ++i) {
       Dep& d = op.deps[i];
@@ -259,73 +267,18 @@ OpNode* Engine::Impl::settle(OpNode& op, const IntrusivePtr<const OpError>& erro
   return finish(op);
 }
 
-void Engine::complete(OpNode& op, std::exception_ptr failure) {
+void Engine::complete(OpNode& op, std::exception_ptr failure) noexcept {
   Impl& e = *impl_;
   IntrusivePtr<const OpError> error;
   if (failure) {
-    error = e.new_error(op, failure, Impl::is_dropped(op));
+    error = e.failures.record(op, failure, Impl::is_dropped(op));
     e.failed.fetch_add(1, std::memory_order_relaxed);
   }
   e.ending_later.fetch_sub(1, std::memory_order_seq_cst);  // now: once all is done the engine may end
   if (OpNode* next = e.settle(op, error, false, true)) e.proceed(*next);
 }
 
-IntrusivePtr<const OpError> Engine::Impl::inherited(const OpNode& op, bool& heals) const {
-  IntrusivePtr<OpError> heir;
-  auto add = [&](const IntrusivePtr<const OpError>& root) {
-    auto& roots = heir->roots;
-    if (std::find(roots.begin(), roots.end(), root) == roots.end()) roots.push_back(root);
-  };
-  for (int i = 0; i < op.num_deps; ++i) {
-    const OpError* e = op.deps[i].var()->error();
-    if (!e) continue;
-    if (op.deps[i].mode() == AccessMode::write) {
-      heals = true;
-      continue;
-    }
-    if (!heir) heir = IntrusivePtr<OpError>(new OpError);
-    if (e->roots.empty()) add(IntrusivePtr<const OpError>(e));
-    for (const auto& root : e->roots) add(root);
-  }
-  if (!heir) return {};
-  std::sort(heir->roots.begin(), heir->roots.end(),
-            [](const auto& a, const auto& b) { return a->sequence < b->sequence; });
-  heir->label = op.label;
-  heir->sequence = heir->roots.front()->sequence;
-  return heir;
-}
-
-IntrusivePtr<const OpError> Engine::Impl::new_error(const OpNode& op, std::exception_ptr e, bool is_reported) {
-  auto* error = new OpError;
-  std::string context = describe(op.label);
-  error->exception = e;
-  try {
-    std::rethrow_exception(e);
-  } catch (const std::exception& x) {
-    if (std::string_view(x.what()).ends_with(context)) context.clear();  // it says so itself
-    error->exception = add_context(e, context);
-    error->message = x.what() + context;
-  } catch (...) {
-    error->message = "an exception of a type not derived from std::exception" + context;
-  }
-  error->label = op.label;
-  error->sequence = op.sequence;
-  if (is_reported) {
-    error->reported.store(true, std::memory_order_relaxed);
-    return IntrusivePtr<const OpError>(error);
-  }
-  IntrusivePtr<const OpError> shared(error);
-  std::lock_guard lock(error_mutex);
-  if (unreported.size() >= prune_at) {
-    // a program that only ever waits for its arrays keeps no failures of the past
-    std::erase_if(unreported, [](const auto& x) { return x->reported.load(std::memory_order_relaxed); });
-    prune_at = 2 * unreported.size() + 64;
-  }
-  unreported.push_back(shared);
-  return shared;
-}
-
-void Engine::Impl::granted(OpBase& op, OpNode*& next, uint64_t by) {
+void Engine::Impl::granted(OpBase& op, OpNode*& next, uint64_t by) noexcept {
   if (op.pending.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
   if (op.is_waiter()) {
     auto& waiter = static_cast<WaitNode&>(op);
@@ -345,7 +298,7 @@ void Engine::Impl::granted(OpBase& op, OpNode*& next, uint64_t by) {
   }
 }
 
-void Engine::Impl::complete_waiter(WaitNode& waiter, OpNode*& next) {
+void Engine::Impl::complete_waiter(WaitNode& waiter, OpNode*& next) noexcept {
   Dep& d = waiter.dep;
   waiter.error = IntrusivePtr<const OpError>(d.var()->error());
   for (Dep* g = d.var()->complete(d); g;) {
@@ -357,7 +310,7 @@ void Engine::Impl::complete_waiter(WaitNode& waiter, OpNode*& next) {
   waiter.type->signal(waiter);  // the waiter may be gone after this
 }
 
-OpNode* Engine::Impl::finish(OpNode& op) {
+OpNode* Engine::Impl::finish(OpNode& op) noexcept {
   OpNode* next = nullptr;
   const bool counted = op.counted;
   const uint64_t sequence = op.sequence;

@@ -122,7 +122,7 @@ class Engine {
   void submit(OpNode& op);
 
   // Ends an operation whose type says ends_later, on any thread; it may be gone afterwards.
-  void complete(OpNode& op, std::exception_ptr failure);
+  void complete(OpNode& op, std::exception_ptr failure) noexcept;
 
   // Until writes pushed before are done; helps to execute meanwhile. Throws the var's failure.
   // Inside an operation it helps too, and throws WouldDeadlock when that operation itself holds the array, or when all
@@ -161,7 +161,7 @@ class Engine {
   // Marks the waiter as abandoned and takes it out of its var's queue. False: it is not there yet, or its signal is
   // coming.
   bool abandon_waiter(WaitNode& waiter);
-  std::exception_ptr take_unreported();  // what wait_all would throw, or nullptr
+  std::exception_ptr take_unreported();  // what wait_all would throw, or nullptr; throws std::bad_alloc
 
   // Runs one ready operation, if there is one and a slot is free. For executors that wait.
   bool help_once();

@@ -2,17 +2,19 @@
 #pragma once
 
 #include <boost/asio/post.hpp>
-#include <boost/asio/thread_pool.hpp>
 #include <array>
 #include <condition_variable>
+#include <list>
 #include <mutex>
 #include <unordered_map>
-#include <vector>
 
+#include "kaon/engine/call_memory.h"
 #include "kaon/engine/engine.h"
+#include "kaon/engine/failure_log.h"
 #include "kaon/engine/ready_queue.h"
 #include "kaon/engine/strand.h"
 #include "kaon/engine/trace.h"
+#include "kaon/engine/worker_threads.h"
 
 namespace kaon {
 
@@ -43,6 +45,7 @@ class RoomWait {
     return left == 0 ||
            (limits_.has_room() && (!is_thread_ || left <= pending - pending / 4 || limits_.has_much_room()));
   }
+  RoomWait* next = nullptr;  // in the engine's list
   // Of an operation's number in order of push, and how many had ended before it. Under the engine's lock.
   void operation_ended(uint64_t sequence, uint64_t ended_before) noexcept {
     if (sequence <= pushed_ && ended_before >= done_) left_.fetch_sub(1, std::memory_order_seq_cst);
@@ -58,16 +61,20 @@ class RoomWait {
 
 // A coroutine, or a thread, that waits for the number of pending operations to fall to `level`.
 struct LevelWaiter {
+  LevelWaiter(std::coroutine_handle<> work, Executor* executor, uint64_t level, Limits* limits)
+      : work(work), executor(executor), level(level), limits(limits) {}
   std::coroutine_handle<> work;
   Executor* executor;
   uint64_t level;
   IntrusivePtr<Limits> limits;  // that must have room as well
-  std::unique_ptr<RoomWait> room = nullptr;
+  std::optional<RoomWait> room;
   struct Look {
     Engine::Impl& engine;
     void operator()() const;
   };
-  std::unique_ptr<std::stop_callback<Look>> stop = nullptr;  // a stopped scope waits for nothing
+  std::optional<std::stop_callback<Look>> stop;  // a stopped scope waits for nothing
+  const LevelWaiter* next_full = nullptr;        // of resume_waiters()
+  bool waits_for_same(const LevelWaiter& o) const noexcept { return level == o.level && limits == o.limits; }
 
   bool is_over(uint64_t in_flight) const noexcept {
     return in_flight == 0 || (limits && limits->is_stopped()) ||
@@ -117,10 +124,10 @@ struct Engine::Impl {
   [[noreturn]] static void throw_orphan();
 
   // --- workers.cpp
-  void make_ready(OpNode& op);  // queue it and see that somebody comes
-  void put(OpNode& op);         // the same for one whose turn on its strand has come, or that has none
+  void make_ready(OpNode& op) noexcept;  // queue it and see that somebody comes
+  void put(OpNode& op) noexcept;         // the same for one whose turn on its strand has come, or that has none
   Strand* strand_of(const OpNode& op) noexcept;
-  void wake();                  // start a worker unless one is looking for work already
+  void wake() noexcept;         // start a worker unless one is looking for work already
   void drain();                 // a worker's life; holds a slot
   bool wait_for_work(std::chrono::microseconds time) const noexcept;  // looks for so long; true when there is some
   OpNode* pop() noexcept;
@@ -139,19 +146,17 @@ struct Engine::Impl {
   void run_some();              // after a push, under a chosen schedule
   void run_serial(OpNode& op);  // in serial mode: this thread counts as a slot meanwhile
   void proceed(OpNode& op);     // with what has become ready outside of a chain
-  void serve_later();
+  void serve_later() noexcept;
   void run_chain(OpNode* op, FunctionRef<bool()>* stop = nullptr);
 
-  // --- engine.cpp
-  OpNode* execute(OpNode& op);  // returns a successor that is ready
+  // --- engine.cpp. What has begun is settled, whatever fails meanwhile: nothing here throws.
+  OpNode* execute(OpNode& op) noexcept;  // returns a successor that is ready
   static bool is_dropped(const OpNode& op) noexcept { return op.limits && op.limits->is_stopped(); }
   // Stores or clears failures in what the operation wrote, then finishes it.
-  OpNode* settle(OpNode& op, const IntrusivePtr<const OpError>& error, bool spares_updates, bool heals);
-  OpNode* finish(OpNode& op);
-  IntrusivePtr<const OpError> inherited(const OpNode& op, bool& heals) const;
-  IntrusivePtr<const OpError> new_error(const OpNode& op, std::exception_ptr e, bool is_reported = false);
-  void granted(OpBase& op, OpNode*& next, uint64_t by);  // by: the operation, 0 for none, whose end granted it
-  void complete_waiter(WaitNode& waiter, OpNode*& next);
+  OpNode* settle(OpNode& op, const IntrusivePtr<const OpError>& error, bool spares_updates, bool heals) noexcept;
+  OpNode* finish(OpNode& op) noexcept;
+  void granted(OpBase& op, OpNode*& next, uint64_t by) noexcept;  // by: the operation, 0: none, whose end granted it
+  void complete_waiter(WaitNode& waiter, OpNode*& next) noexcept;
 
   static void finish_default();  // at the process's end
 
@@ -164,11 +169,11 @@ struct Engine::Impl {
   void throttle();                            // at the in-flight limit
   uint64_t resume_level() const noexcept { return uint64_t(options.max_in_flight) * 3 / 4; }
   void count_parked(const LevelWaiter& waiter, int change) noexcept;
-  void on_level(LevelWaiter waiter);
-  void grant_all(Dep* list);  // what a completed or removed access has granted
+  void on_level(std::coroutine_handle<> work, Executor& executor, uint64_t level, Limits* limits);
+  void grant_all(Dep* list) noexcept;  // what a completed or removed access has granted
   // After an operation's end: its number, and how many had ended before it.
-  void check_parked(uint64_t sequence, uint64_t ended_before);
-  void resume_waiters();
+  void check_parked(uint64_t sequence, uint64_t ended_before) noexcept;
+  void resume_waiters() noexcept;
   bool has_room_wait_over();   // has one of those who wait for bytes waited enough?
   void look_later() noexcept;  // if so, resume_waiters() on the io pool
   uint64_t in_flight() const noexcept {
@@ -185,10 +190,11 @@ struct Engine::Impl {
   void begin_op_wait(WaitNode& waiter, const OpNode& op, bool has_thread);
   void end_op_wait(WaitNode& waiter) noexcept;  // if it is one
   // When no operation can go on any more: ends the latest of these waits with WouldDeadlock. Called while one lasts.
-  void fail_if_stuck();
+  void fail_if_stuck() noexcept;
   bool is_stuck();                // under the lock, as the next two
   int count_waiting_ops() const;  // that have begun
   void watch_op_waits();          // looks after a while, and so on
+  void watch_again() noexcept;    // the same where there may be no memory for it
 
   // --- chunk.cpp
   // From the storage. Lets other operations finish where it has none; throws MemoryError with the largest holders.
@@ -196,7 +202,7 @@ struct Engine::Impl {
   void* allocate_after_others(size_t bytes);  // nullptr when there never are so many
 
   // Under a chosen schedule a waiter that no thread stands behind is served at once: runs all that is ready.
-  void serve() {
+  void serve() noexcept {
     if (!chosen) return;
     help([] { return false; });
     if (has_work()) serve_later();  // another thread has the slot, and may leave with work undone
@@ -232,21 +238,19 @@ struct Engine::Impl {
 
   std::mutex park_mutex;
   std::condition_variable park;
-  std::vector<LevelWaiter> level_waiters;  // under park_mutex
+  std::list<LevelWaiter> level_waiters;  // under park_mutex
   std::atomic<bool> looks_later{false};
 
   std::mutex room_mutex;
-  std::vector<RoomWait*> room_waits;  // under room_mutex
+  RoomWait* room_waits = nullptr;  // under room_mutex
   std::atomic<int> room_wait_count{0};
 
-  std::mutex error_mutex;
-  std::vector<IntrusivePtr<const OpError>> unreported;
-  size_t prune_at = 64;  // size at which those that were reported since are dropped
-
+  FailureLog failures;
   Profiler profiler;
-  boost::asio::thread_pool io;
+  CallMemory calls;
+  WorkerThreads io;
   IoExecutor io_executor;
-  std::unique_ptr<boost::asio::thread_pool> pool;  // none in serial mode and under a chosen schedule
+  std::unique_ptr<WorkerThreads> pool;  // none in serial mode and under a chosen schedule
 };
 
 // A thread that waits without a slot of its own, while it looks for work: nobody is woken for what it will see.

@@ -14,19 +14,43 @@ std::exception_ptr Error::with_context(const std::string& text) const {
   return std::make_exception_ptr(Error(std::string(what()) + text));
 }
 
-std::exception_ptr add_context(const std::exception_ptr& error, const std::string& text) {
+namespace {
+std::exception_ptr longer(const Error& plain, const std::string& text, const std::exception_ptr& otherwise) {
+  const std::exception_ptr made = plain.with_context(text);
   try {
-    std::rethrow_exception(error);
-  } catch (const Error& plain) {
-    const std::exception_ptr longer = plain.with_context(text);
+    std::rethrow_exception(made);
+  } catch (const Error& e) {
+    return typeid(e) == typeid(plain) ? made : otherwise;  // a user's kind that has no with_context of its own
+  }
+}
+}  // namespace
+
+std::exception_ptr add_context(const std::exception_ptr& error, const std::string& text) noexcept {
+  try {
     try {
-      std::rethrow_exception(longer);
-    } catch (const Error& e) {
-      return typeid(e) == typeid(plain) ? longer : error;  // a user's kind that has no with_context of its own
+      std::rethrow_exception(error);
+    } catch (const Error& plain) {
+      return longer(plain, text, error);
     }
   } catch (...) {
     return error;
   }
+}
+
+namespace {
+const MemoryError& short_memory_error() {
+  static const auto* const error = new MemoryError("[Storage] out of memory, also for a text that says more");
+  return *error;
+}
+[[maybe_unused]] const MemoryError& g_made_early = short_memory_error();  // while there is memory
+}  // namespace
+
+void throw_memory_error(FunctionRef<std::string()> text) {
+  try {
+    throw MemoryError(text());
+  } catch (const std::bad_alloc&) {
+  }
+  throw MemoryError(short_memory_error());  // copying one takes no memory
 }
 
 namespace {
@@ -52,7 +76,9 @@ std::string place_of(const OpLabel& label) {
 
 std::string aggregate_text(const std::vector<IntrusivePtr<const OpError>>& errors) {
   std::string text = fmt::format("{} operation{} failed:", errors.size(), errors.size() == 1 ? "" : "s");
-  for (const auto& e : errors) text += "\n  " + e->message;
+  for (const auto& e : errors) {
+    text += "\n  " + (e->message.empty() ? "no memory for the text of a failure" + describe(e->label) : e->message);
+  }
   return text;
 }
 

@@ -9,7 +9,9 @@
 #include <string_view>
 #include <vector>
 
+#include "kaon/engine/block_pool.h"
 #include "kaon/engine/intrusive_ptr.h"
+#include "kaon/engine/run_context.h"
 
 namespace kaon {
 
@@ -42,6 +44,9 @@ KAON_ERROR_KIND(WouldDeadlock);  // a wait inside an operator that nobody could 
 KAON_ERROR_KIND(Cancelled);      // work that was dropped because its scope was stopped
 #undef KAON_ERROR_KIND
 
+// Throws a MemoryError with this text, or a shorter one where there is no memory for it either.
+[[noreturn]] void throw_memory_error(FunctionRef<std::string()> text);
+
 // What an operator is called and where it was pushed. `name` and `scope` must outlive the program
 // (literals, or strings interned by `intern`).
 struct OpLabel {
@@ -54,14 +59,18 @@ struct OpLabel {
 const char* intern(std::string_view text);
 
 // Why an array has failed: made where an operator fails, and by every operator that did not run because an input had
-// failed. Immutable apart from `reported`.
-struct OpError : RefCounted<OpError> {
+// failed. Immutable apart from `reported`. Where there was no memory for more, `message` is empty and an heir stands for
+// one of its causes only.
+struct OpError : RefCounted<OpError>, Pooled {
   std::exception_ptr exception;  // the operator's own exception, with its push site added to Kaon's kinds
   std::string message;           // text of that exception
   OpLabel label;                 // of the operator that failed, or inherited the failure
   uint64_t sequence = 0;         // order of push, of the first cause
   std::vector<IntrusivePtr<const OpError>> roots;  // not empty where it was inherited: the causes, in order of push
   mutable std::atomic<bool> reported{false};
+  // Of the engine's FailureLog.
+  mutable const OpError* next = nullptr;
+  mutable bool is_listed = false;
 };
 
 // Thrown by waitall(): every failure that no wait has reported yet, in push order. And by a wait for an array whose
@@ -77,8 +86,9 @@ class AggregateError : public Error {
   std::string where_;
 };
 
-// The exception with more text where it is of one of Kaon's kinds, else as it is: its type must arrive.
-std::exception_ptr add_context(const std::exception_ptr& error, const std::string& text);
+// The exception with more text where it is of one of Kaon's kinds and there is memory for that, else as it is: its type
+// must arrive.
+std::exception_ptr add_context(const std::exception_ptr& error, const std::string& text) noexcept;
 
 // " while running [dot] in body.fc2, pushed at train.cpp:42"
 std::string describe(const OpLabel& label);

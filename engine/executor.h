@@ -20,6 +20,10 @@ class Executor {
   virtual std::shared_ptr<void> hold() { return nullptr; }
 };
 
+// For whoever must not fail: tries again, giving the storage's cache back and sleeping in between, while post() throws
+// for want of memory.
+void post_surely(Executor& executor, std::coroutine_handle<> work) noexcept;
+
 // Resumes and gives the thread its own context back afterwards. Every executor runs its work through this.
 inline void resume_coroutine(std::coroutine_handle<> work) {
   ThreadContext saved = thread_context();

@@ -44,7 +44,7 @@ struct OpBase {
   uint16_t num_fresh = 0;      // the last so many accesses are first writes to vars that nobody else knows yet
   uint16_t lines_behind = 0;   // of memory behind an OpNode, 64 bytes each
   Dep* deps = nullptr;
-  OpBase* next = nullptr;
+  OpBase* next = nullptr;  // in the list behind a full queue
   bool is_waiter() const { return type->signal != nullptr; }
 };
 

@@ -89,6 +89,30 @@ struct Invitation {
   }
 };
 
+// A job with so many invitations, fewer where there is no memory for all: once a worker may have the job this thread
+// must stay until it is done. Null: no memory for the job.
+IntrusivePtr<ParallelJob> invite(Engine::Impl& e, int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body,
+                                 int64_t invited) noexcept {
+  IntrusivePtr<ParallelJob> job;
+  try {
+    job = IntrusivePtr<ParallelJob>(
+        new ParallelJob(n, grain, body, t_running ? t_running->op : nullptr, invited + 1));
+    const OpLabel label = job->op ? job->op->label : OpLabel{.name = "parallel_for"};
+    for (int64_t i = 0; i < invited; ++i) {
+      auto* op = new OpNode;
+      OpBody<Invitation>::store(*op, Invitation{job});
+      op->type = &OpBody<Invitation>::type;
+      op->label = label;
+      op->counted = false;
+      op->reserve_deps(0);
+      e.make_ready(*op);
+    }
+  } catch (const Error&) {  // MemoryError
+  } catch (const std::bad_alloc&) {
+  }
+  return job;
+}
+
 }  // namespace
 
 void Engine::parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) {
@@ -100,20 +124,11 @@ void Engine::parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, in
   const int helping = e.helping.load(std::memory_order_relaxed) - (t_is_helping && t_slot_of == &e);
   const int busy = e.active.load(std::memory_order_relaxed) - e.spinning.load(std::memory_order_relaxed) - helping;
   int64_t invited = e.is_orphan() || e.chosen ? 0 : std::min<int64_t>(pieces - 1, e.threads - busy);
-  if (invited <= 0) {
+  IntrusivePtr<ParallelJob> job;
+  if (invited > 0) job = invite(e, n, grain, body, invited);
+  if (!job) {
     for (int64_t p = 0; p < pieces; ++p) body(p * grain, std::min(n, (p + 1) * grain));
     return;
-  }
-  IntrusivePtr<ParallelJob> job(new ParallelJob(n, grain, body, t_running ? t_running->op : nullptr, invited + 1));
-  OpLabel label = job->op ? job->op->label : OpLabel{.name = "parallel_for"};
-  for (int64_t i = 0; i < invited; ++i) {
-    auto* op = new OpNode;
-    OpBody<Invitation>::store(*op, Invitation{job});
-    op->type = &OpBody<Invitation>::type;
-    op->label = label;
-    op->counted = false;
-    op->reserve_deps(0);
-    e.make_ready(*op);
   }
   job->work();
   for (int looks = 0; job->finished.load(std::memory_order_acquire) < pieces; ++looks) {

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <mutex>
 
@@ -13,18 +12,20 @@
 namespace kaon {
 
 // First in, first out (Vyukov's bounded queue of many producers and consumers: each cell carries the turn in which
-// it may be used). Pushing never fails: what does not fit goes to a locked list, which happens only when Tasks
-// overshoot the in-flight limit. Thread safety: any thread.
+// it may be used). Pushing never fails and takes no memory: what does not fit goes to a locked list, which happens only
+// when Tasks overshoot the in-flight limit. Thread safety: any thread.
 class ReadyQueue {
  public:
   explicit ReadyQueue(size_t capacity_log2) : mask_((size_t(1) << capacity_log2) - 1), cells_(new Cell[mask_ + 1]) {
     for (size_t i = 0; i <= mask_; ++i) cells_[i].turn.store(i, std::memory_order_relaxed);
   }
 
-  void push(OpNode& op) {
+  void push(OpNode& op) noexcept {
     if (spilled_.load(std::memory_order_relaxed) == 0 && try_push(op)) return;
     std::lock_guard lock(spill_mutex_);
-    spill_.push_back(&op);
+    op.next = nullptr;
+    (spill_last_ ? spill_last_->next : spill_first_) = &op;
+    spill_last_ = &op;
     spilled_.fetch_add(1, std::memory_order_seq_cst);  // pairs with is_empty in a worker that is leaving
   }
 
@@ -82,11 +83,12 @@ class ReadyQueue {
 
   OpNode* pop_spilled() noexcept {
     std::lock_guard lock(spill_mutex_);
-    if (spill_.empty()) return nullptr;
-    OpNode* op = spill_.front();
-    spill_.pop_front();
+    OpBase* const op = spill_first_;
+    if (!op) return nullptr;
+    spill_first_ = op->next;
+    if (!spill_first_) spill_last_ = nullptr;
     spilled_.fetch_sub(1, std::memory_order_seq_cst);
-    return op;
+    return static_cast<OpNode*>(op);
   }
 
   size_t mask_;
@@ -95,7 +97,8 @@ class ReadyQueue {
   alignas(64) std::atomic<size_t> head_{0};
   alignas(64) std::atomic<size_t> spilled_{0};
   std::mutex spill_mutex_;
-  std::deque<OpNode*> spill_;
+  OpBase* spill_first_ = nullptr;
+  OpBase* spill_last_ = nullptr;
 };
 
 }  // namespace kaon

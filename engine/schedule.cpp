@@ -45,7 +45,12 @@ size_t ChosenOrder::choose(size_t n) {
   return i < replayed_.size() ? replayed_[i] % n : 0;
 }
 
-void ChosenOrder::add(OpNode& op) {
+void ChosenOrder::reserve(size_t ops) {
+  std::lock_guard lock(lock_);
+  if (ops > ready_.capacity()) ready_.reserve(2 * ops);
+}
+
+void ChosenOrder::add(OpNode& op) noexcept {
   std::lock_guard lock(lock_);
   ready_.push_back(&op);
 }

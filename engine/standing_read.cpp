@@ -17,6 +17,12 @@ struct Registry : WithMutex {  // taken under the locks of vars
 };
 Registry& registry() { return ProcessWide<Registry>::get(); }
 
+// Under the registry's lock.
+void take_out(const Var& var, const StandingRead& read) noexcept {
+  auto [at, end] = registry().at.equal_range(&var);
+  registry().at.erase(std::find_if(at, end, [&](const auto& entry) { return entry.second == &read; }));
+}
+
 }  // namespace
 
 bool StandingRead::begin(std::vector<Var*> vars) {
@@ -24,12 +30,18 @@ bool StandingRead::begin(std::vector<Var*> vars) {
   vars.erase(std::unique(vars.begin(), vars.end()), vars.end());
   vars_ = std::move(vars);
   for (Var* v : vars_) v->lock();
-  const bool begins = std::all_of(vars_.begin(), vars_.end(), [](Var* v) { return v->can_begin_standing_read(); });
+  bool begins = std::all_of(vars_.begin(), vars_.end(), [](Var* v) { return v->can_begin_standing_read(); });
   if (begins) {
     std::lock_guard lock(registry().mutex);
-    for (Var* v : vars_) {
-      v->begin_standing_read();
-      registry().at.emplace(v, this);
+    size_t entered = 0;
+    try {
+      for (; entered < vars_.size(); ++entered) registry().at.emplace(vars_[entered], this);
+    } catch (const std::bad_alloc&) {
+      begins = false;
+      for (size_t i = 0; i < entered; ++i) take_out(*vars_[i], *this);
+    }
+    if (begins) {
+      for (Var* v : vars_) v->begin_standing_read();
     }
   }
   for (Var* v : vars_) v->unlock();
@@ -44,10 +56,7 @@ bool StandingRead::has(const Var& var) const noexcept {
 void StandingRead::give_back(FunctionRef<void(Dep*)> granted) {
   {
     std::lock_guard lock(registry().mutex);
-    for (Var* v : vars_) {
-      auto [at, end] = registry().at.equal_range(v);
-      registry().at.erase(std::find_if(at, end, [&](const auto& entry) { return entry.second == this; }));
-    }
+    for (Var* v : vars_) take_out(*v, *this);
   }
   for (Var* v : vars_) {
     if (Dep* list = v->end_standing_read()) granted(list);

@@ -27,8 +27,8 @@ class StandingRead : public RefCounted<StandingRead> {
   StandingRead() = default;
   virtual ~StandingRead() = default;  // it has ended, or never begun
 
-  // False, and nothing is changed, when one of the vars is being written, waits for that, or its last write has failed.
-  // Once.
+  // False, and nothing is changed, when one of the vars is being written, waits for that, or its last write has failed,
+  // or where there is no memory. Once.
   bool begin(std::vector<Var*> vars);
   bool has_ended() const noexcept { return (state_.load(std::memory_order_acquire) & ended) != 0; }
   std::span<Var* const> vars() const noexcept { return vars_; }

@@ -30,7 +30,8 @@ constexpr size_t region_bytes = size_t(4) << 20;  // middle sizes are carved fro
 constexpr size_t carve_limit = size_t(512) << 10;
 constexpr size_t huge_page = size_t(2) << 20;
 constexpr int class_count = 4 * 40;
-// So much may be cached beyond what was live at once; or half of that, where it is more.
+// So much may be cached beyond what was live at once; or half of that, where it is more. And so much, where the system
+// has refused memory.
 constexpr size_t cache_floor = size_t(24) << 20;
 
 // Classes 1/4 of a doubling apart: 1280, 1536, 1792, 2048, 2560 ...
@@ -67,6 +68,7 @@ struct Storage::Impl {
   std::atomic<size_t> reserved{0};  // from the system, for large blocks
   std::atomic<size_t> peak{0};
   std::atomic<size_t> limit{0};
+  std::atomic<size_t> most_cached{SIZE_MAX};
   std::mutex region_mutex;
   char* region = nullptr;
   size_t region_left = 0;
@@ -97,7 +99,16 @@ struct Storage::Impl {
     if (!block) return nullptr;
     if (alignment == huge_page) madvise(block, rounded, MADV_HUGEPAGE);
     add(reserved, bytes);
+    if (const size_t most = most_cached.load(std::memory_order_relaxed); most < SIZE_MAX - bytes) {
+      most_cached.store(most + bytes, std::memory_order_relaxed);  // a count that got lost does no harm
+    }
     return block;
+  }
+
+  // The system has none.
+  void refused() noexcept {
+    most_cached.store(cache_floor, std::memory_order_relaxed);
+    give_back_until(0);
   }
 
   // Gives cached blocks back, large ones first, until no more than so much is reserved. Parts of regions stay for
@@ -158,10 +169,10 @@ struct Storage::Impl {
     counter.fetch_sub(bytes, std::memory_order_relaxed);
   }
 
-  [[noreturn]] void refuse(size_t bytes) const {
+  std::string refusal(size_t bytes) const {
     std::string most = limit.load() ? fmt::format(", limit {}", limit.load()) : "";
-    throw MemoryError(fmt::format("[Storage] out of memory: requested {} bytes, live {}, cached {}{}", bytes, live(),
-                                  cached.load(), most));
+    return fmt::format("[Storage] out of memory: requested {} bytes, live {}, cached {}{}", bytes, live(), cached.load(),
+                       most);
   }
 };
 
@@ -173,10 +184,19 @@ void Storage::unlock() { impl_->unlock_all(); }
 Storage& Storage::cpu() { return ProcessWide<Storage>::get(); }
 
 void* Storage::allocate(size_t bytes) {
-  if (bytes >= (size_t(1) << 48)) impl_->refuse(bytes);
+  if (void* block = try_allocate(bytes)) return block;
+  throw_memory_error([&] { return impl_->refusal(bytes); });
+}
+
+void* Storage::try_allocate(size_t bytes) noexcept {
+  if (bytes >= (size_t(1) << 48)) return nullptr;
   size_t rounded = block_bytes(bytes);
-  if (!impl_->count(impl_->handed_out(bytes), rounded)) impl_->refuse(bytes);
-  if (bytes <= small_limit) return pool_allocate(bytes);
+  if (!impl_->count(impl_->handed_out(bytes), rounded)) return nullptr;
+  if (bytes <= small_limit) {
+    void* block = pool_try_allocate(bytes);
+    if (!block) Impl::subtract(impl_->small, rounded);
+    return block;
+  }
   if (cache_blocks) {
     FreeList& list = impl_->lists[class_of(bytes)];
     std::lock_guard lock(list.lock);
@@ -189,14 +209,18 @@ void* Storage::allocate(size_t bytes) {
   if (rounded > carve_limit) impl_->make_way(rounded);
   void* block = impl_->fresh(rounded);
   if (!block) {
-    trim();
+    impl_->refused();
     block = impl_->fresh(rounded);
   }
-  if (!block) {
-    Impl::subtract(impl_->large, rounded);
-    impl_->refuse(bytes);
-  }
+  if (!block) Impl::subtract(impl_->large, rounded);
   return block;
+}
+
+void* Storage::from_system(size_t alignment, size_t bytes) noexcept {
+  void* block = std::aligned_alloc(alignment, bytes);
+  if (block) return block;
+  impl_->refused();
+  return std::aligned_alloc(alignment, bytes);
 }
 
 void Storage::free(void* block, size_t bytes) noexcept {
@@ -204,6 +228,11 @@ void Storage::free(void* block, size_t bytes) noexcept {
   Impl::subtract(impl_->handed_out(bytes), rounded);
   if (bytes <= small_limit) return pool_free(block, bytes);
   if (!cache_blocks) {
+    Impl::subtract(impl_->reserved, rounded);
+    return std::free(block);
+  }
+  if (rounded > carve_limit &&
+      impl_->cached.load(std::memory_order_relaxed) + rounded > impl_->most_cached.load(std::memory_order_relaxed)) {
     Impl::subtract(impl_->reserved, rounded);
     return std::free(block);
   }

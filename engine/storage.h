@@ -17,15 +17,19 @@ struct StorageStats {
 
 // Size classes (four per doubling), each with a free list; what was freed is handed out again, since a fresh page
 // costs more than most operators. Blocks are 64-byte aligned; those from 1 MiB up lie on 2 MB pages where the
-// system gives them. Thread safety: any thread.
+// system gives them. Once the system has refused memory, freed blocks go back to it, but for some and as many bytes as
+// it has given since: the rest of the process needs memory as well. Thread safety: any thread.
 class Storage {
  public:
   static Storage& cpu();
 
   // Never null, also for 0 bytes. Throws MemoryError (requested, live, cached, limit) after giving back what is cached.
   void* allocate(size_t bytes);
+  void* try_allocate(size_t bytes) noexcept;  // the same, but nullptr
   void free(void* block, size_t bytes) noexcept;  // `bytes` as allocated
   void trim() noexcept;                           // gives cached memory back to the system
+  // Memory of the system, not counted here; gives back what is cached where that has none. nullptr: none at all.
+  void* from_system(size_t alignment, size_t bytes) noexcept;
   void set_limit(size_t bytes) noexcept;          // of live bytes; 0: none
   StorageStats stats() const noexcept;
 

@@ -11,7 +11,7 @@ namespace kaon {
 class Strand {
  public:
   // An operation is ready. True: nobody is at work here, and the caller sees to it that take() is run.
-  bool enter(OpNode& op) {
+  bool enter(OpNode& op) noexcept {
     ready_[size_t(op.priority)].push(op);
     return count_.fetch_add(1, std::memory_order_acq_rel) == 0;
   }

@@ -59,15 +59,30 @@ size_t sort_and_merge(Dep* deps, size_t n) noexcept {
   return lock_accesses(op);
 }
 
+// Of one that has not been queued anywhere.
+void destroy(OpNode& op) noexcept {
+  op.standing = nullptr;
+  op.type->destroy(op);
+  if (op.limits) op.limits->release();
+  op.free_deps();
+  delete &op;
+}
+
+void reserve(Engine::Impl& e, OpNode& op) {
+  try {
+    e.chosen->reserve(size_t(e.in_flight()) + 64);  // other threads may be here, too
+  } catch (...) {
+    destroy(op);
+    throw;
+  }
+}
+
 }  // namespace
 
 void Engine::submit(OpNode& op) {
   Impl& e = *impl_;
   if (e.is_orphan()) [[unlikely]] {
-    op.standing = nullptr;
-    op.type->destroy(op);
-    op.free_deps();
-    delete &op;
+    destroy(op);
     Impl::throw_orphan();
   }
   const Limits* limits = active_limits();
@@ -76,6 +91,8 @@ void Engine::submit(OpNode& op) {
     op.limits = limits;
   }
   if (op.priority != Priority::normal) e.uses_priorities.store(true, std::memory_order_relaxed);
+  if (e.chosen) [[unlikely]]
+    reserve(e, op);
   uint64_t sequence = op.sequence = e.pushed.fetch_add(1, std::memory_order_seq_cst) + 1;
   if (e.profiler.is_on()) [[unlikely]] {
     uint64_t now = Profiler::now();

@@ -1,11 +1,14 @@
 // Threads that wait: for a var, for everything, for room.
 #include <algorithm>
 #include <functional>
+#include <list>
 #include <string>
+#include <thread>
 
 #include "kaon/engine/await.h"
 #include "kaon/engine/engine_impl.h"
 #include "kaon/engine/gpu.h"
+#include "kaon/engine/storage.h"
 
 namespace kaon {
 namespace {
@@ -55,9 +58,14 @@ void throw_op_error(const OpError& error) {
     std::rethrow_exception(error.exception);
   }
   for (const auto& r : error.roots) r->reported.store(true, std::memory_order_relaxed);
-  const std::string heir = describe_heir(error.label);
-  if (error.roots.size() > 1) throw AggregateError(error.roots, heir);
-  std::rethrow_exception(add_context(error.roots.front()->exception, heir));
+  std::exception_ptr failure = error.roots.front()->exception;
+  try {
+    const std::string heir = describe_heir(error.label);
+    failure = error.roots.size() > 1 ? std::make_exception_ptr(AggregateError(error.roots, heir))
+                                     : add_context(failure, heir);
+  } catch (const std::bad_alloc&) {  // then the first cause alone
+  }
+  std::rethrow_exception(failure);
 }
 
 bool Engine::Impl::queue_waiter(WaitNode& waiter, const OpNode* op, bool has_thread) {
@@ -112,7 +120,18 @@ bool Engine::abandon_waiter(WaitNode& waiter) {
   return removed;
 }
 
-void Engine::Impl::grant_all(Dep* list) {
+void post_surely(Executor& executor, std::coroutine_handle<> work) noexcept {
+  for (;; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+    try {
+      return executor.post(work);
+    } catch (const std::bad_alloc&) {
+    } catch (const MemoryError&) {
+    }
+    Storage::cpu().trim();
+  }
+}
+
+void Engine::Impl::grant_all(Dep* list) noexcept {
   OpNode* next = nullptr;
   for (Dep* g = list; g;) {
     Dep* following = g->next;
@@ -194,12 +213,12 @@ void Engine::Impl::look_again(int looks) const noexcept {
 }
 
 void Engine::Impl::wait_for_level(uint64_t level, Limits* limits) {
-  LevelWaiter waiter{{}, nullptr, level, IntrusivePtr<Limits>(limits)};
+  LevelWaiter waiter({}, nullptr, level, limits);
   auto reached = [&] { return waiter.is_over(in_flight()); };
   Looking looking(*this);
   auto until = Clock::now() + options.spin;
   for (int looks = 0; !reached(); ++looks) {
-    if (limits && !waiter.room && !limits->has_room()) waiter.room = std::make_unique<RoomWait>(*this, *limits, true);
+    if (limits && !waiter.room && !limits->has_room()) waiter.room.emplace(*this, *limits, true);
     if (help(reached, &looking)) {
       until = Clock::now() + options.spin;
     } else if (looks % 32 == 0 && Clock::now() >= until) {
@@ -234,15 +253,7 @@ std::exception_ptr Engine::take_unreported() {
   } catch (const DeviceError&) {  // as long as the GPU is in use it has failed: what was not told stays for later
     return std::current_exception();
   }
-  std::vector<IntrusivePtr<const OpError>> errors;
-  {
-    std::lock_guard lock(impl_->error_mutex);
-    errors.swap(impl_->unreported);
-  }
-  std::erase_if(errors, [](const auto& e) { return e->reported.exchange(true); });
-  if (errors.empty()) return nullptr;
-  std::sort(errors.begin(), errors.end(), [](const auto& a, const auto& b) { return a->sequence < b->sequence; });
-  return std::make_exception_ptr(AggregateError(std::move(errors)));
+  return impl_->failures.take_unreported();
 }
 
 void Engine::Impl::throttle() {
@@ -268,13 +279,15 @@ RoomWait::RoomWait(Engine::Impl& engine, Limits& limits, bool is_thread)
   done_ = engine.done.load(std::memory_order_seq_cst);
   pushed_ = engine.pushed.load(std::memory_order_seq_cst);
   left_.store(pushed_ - done_, std::memory_order_seq_cst);
-  engine.room_waits.push_back(this);
+  next = std::exchange(engine.room_waits, this);
 }
 
 RoomWait::~RoomWait() {
   {
     std::lock_guard lock(engine_.room_mutex);
-    std::erase(engine_.room_waits, this);
+    RoomWait** at = &engine_.room_waits;
+    while (*at != this) at = &(*at)->next;
+    *at = next;
     engine_.room_wait_count.fetch_sub(1, std::memory_order_seq_cst);
     engine_.parked.fetch_sub(1, std::memory_order_seq_cst);
   }
@@ -314,22 +327,25 @@ void Engine::Impl::look_later() noexcept {
       looks_later.store(false, std::memory_order_seq_cst);  // before looking: what is given back meanwhile calls again
       resume_waiters();
     });
-  } catch (const std::bad_alloc&) {
+  } catch (...) {  // no memory
     looks_later.store(false, std::memory_order_seq_cst);  // the next operation's end will do
   }
 }
 
 bool Engine::Impl::has_room_wait_over() {
   std::lock_guard lock(room_mutex);
-  return std::any_of(room_waits.begin(), room_waits.end(), [](const RoomWait* w) { return w->is_over(); });
+  for (const RoomWait* w = room_waits; w; w = w->next) {
+    if (w->is_over()) return true;
+  }
+  return false;
 }
 
 // Nobody is woken who could not go on.
-void Engine::Impl::check_parked(uint64_t sequence, uint64_t ended_before) {
+void Engine::Impl::check_parked(uint64_t sequence, uint64_t ended_before) noexcept {
   bool has_room = parked_for_ops.load(std::memory_order_seq_cst) > 0;
   if (room_wait_count.load(std::memory_order_seq_cst) > 0) {
     std::lock_guard lock(room_mutex);
-    for (RoomWait* w : room_waits) {
+    for (RoomWait* w = room_waits; w; w = w->next) {
       w->operation_ended(sequence, ended_before);
       has_room |= w->is_over();
     }
@@ -337,25 +353,23 @@ void Engine::Impl::check_parked(uint64_t sequence, uint64_t ended_before) {
   if (in_flight() <= (has_room ? resume_level() : 0)) resume_waiters();
 }
 
-void Engine::Impl::resume_waiters() {
-  std::vector<LevelWaiter> resumed;
+void Engine::Impl::resume_waiters() noexcept {
+  std::list<LevelWaiter> resumed;
   {
     std::lock_guard lock(park_mutex);
     const uint64_t n = in_flight();
-    std::vector<std::pair<uint64_t, Limits*>> full;  // whoever waits for the same as an earlier one stays behind it
-    std::vector<LevelWaiter> left;
-    for (LevelWaiter& w : level_waiters) {
-      const std::pair<uint64_t, Limits*> wanted(w.level, w.limits.get());
-      if (std::find(full.begin(), full.end(), wanted) == full.end()) {
-        if (w.is_over(n)) {
-          resumed.push_back(std::move(w));
-          continue;
-        }
-        full.push_back(wanted);
+    const LevelWaiter* full = nullptr;  // whoever waits for the same as an earlier one stays behind it
+    for (auto w = level_waiters.begin(); w != level_waiters.end();) {
+      const auto at = w++;
+      const LevelWaiter* same = full;
+      while (same && !same->waits_for_same(*at)) same = same->next_full;
+      if (same) continue;
+      if (at->is_over(n)) {
+        resumed.splice(resumed.end(), level_waiters, at);
+      } else {
+        at->next_full = std::exchange(full, &*at);
       }
-      left.push_back(std::move(w));
     }
-    level_waiters.swap(left);
     for (const LevelWaiter& w : resumed) count_parked(w, -1);
   }
   park.notify_all();
@@ -363,24 +377,23 @@ void Engine::Impl::resume_waiters() {
     w.stop.reset();
     w.room.reset();
   }
-  for (LevelWaiter& w : resumed) w.executor->post(w.work);
+  for (LevelWaiter& w : resumed) post_surely(*w.executor, w.work);
 }
 
 void LevelWaiter::Look::operator()() const { engine.resume_waiters(); }
 
-void Engine::Impl::on_level(LevelWaiter waiter) {
+void Engine::Impl::on_level(std::coroutine_handle<> work, Executor& executor, uint64_t level, Limits* limits) {
   if (is_orphan()) throw_orphan();
-  if (waiter.limits && waiter.limits->stop_token().stop_possible()) {
-    // not under the lock: it may be called at once
-    waiter.stop =
-        std::make_unique<std::stop_callback<LevelWaiter::Look>>(waiter.limits->stop_token(), LevelWaiter::Look{*this});
+  std::list<LevelWaiter> one;
+  LevelWaiter& waiter = one.emplace_back(work, &executor, level, limits);
+  if (limits && limits->stop_token().stop_possible()) {
+    waiter.stop.emplace(limits->stop_token(), LevelWaiter::Look{*this});  // not under the lock: it may be called at once
   }
-  if (waiter.limits && waiter.limits->has_limit())
-    waiter.room = std::make_unique<RoomWait>(*this, *waiter.limits, false);
+  if (limits && limits->has_limit()) waiter.room.emplace(*this, *limits, false);
   {
     std::lock_guard lock(park_mutex);
     count_parked(waiter, 1);  // before looking again, as above
-    level_waiters.push_back(std::move(waiter));
+    level_waiters.splice(level_waiters.end(), one);
   }
   resume_waiters();
   serve();
@@ -407,7 +420,7 @@ class AfterGpus final : public Executor {
  private:
   void count_down() {
     if (left_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-    executor_.post(work_);
+    post_surely(executor_, work_);
     delete this;
   }
   Executor& executor_;
@@ -419,10 +432,17 @@ class AfterGpus final : public Executor {
 
 void Engine::on_idle(std::coroutine_handle<> work, Executor& executor) {
   impl_->refuse_inside("idle");
-  impl_->on_level({work, Gpu::all().empty() ? &executor : new AfterGpus(executor), 0, {}});
+  if (Gpu::all().empty()) return impl_->on_level(work, executor, 0, nullptr);
+  auto* after = new AfterGpus(executor);
+  try {
+    impl_->on_level(work, *after, 0, nullptr);
+  } catch (...) {
+    delete after;
+    throw;
+  }
 }
 void Engine::on_room(std::coroutine_handle<> work, Executor& executor) {
-  impl_->on_level({work, &executor, impl_->resume_level(), IntrusivePtr<Limits>(active_limits())});
+  impl_->on_level(work, executor, impl_->resume_level(), active_limits());
 }
 bool Engine::is_over_budget() const {
   const Limits* limits = active_limits();

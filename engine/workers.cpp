@@ -31,7 +31,7 @@ Strand* Engine::Impl::strand_of(const OpNode& op) noexcept {
   return &strands[op.type->strand(op) % strands.size()];
 }
 
-void Engine::Impl::make_ready(OpNode& op) {
+void Engine::Impl::make_ready(OpNode& op) noexcept {
   if (chosen) [[unlikely]]
     return chosen->add(op);
   Strand* const strand = strand_of(op);
@@ -39,18 +39,22 @@ void Engine::Impl::make_ready(OpNode& op) {
   if (strand->enter(op)) put(strand->take());
 }
 
-void Engine::Impl::put(OpNode& op) {
+void Engine::Impl::put(OpNode& op) noexcept {
   ready[size_t(op.priority)].push(op);
   wake();
 }
 
-void Engine::Impl::wake() {
+void Engine::Impl::wake() noexcept {
   if (!pool || spinning.load(std::memory_order_seq_cst) > 0) return;  // pairs with drain's leaving
   if (looking.load(std::memory_order_seq_cst) > 0 && active.load(std::memory_order_seq_cst) < threads) return;
-  if (!take_slot()) return;  // all slots run operations; they look at the queue when they finish one
+  // when all slots run operations, they look at the queue when they finish one
+  if (active.load(std::memory_order_seq_cst) >= threads) return;
+  void* const memory = calls.take();  // before the slot: who comes while this thread holds that one would go again
+  if (!memory) return;
+  if (!take_slot()) return calls.give(memory);
   spinning.fetch_add(1, std::memory_order_seq_cst);
   coming.fetch_add(1, std::memory_order_seq_cst);
-  boost::asio::post(*pool, boost::asio::bind_allocator(PoolAllocator<void>(), [this] { drain(); }));
+  boost::asio::post(*pool, boost::asio::bind_allocator(CallAllocator<void>(calls, memory), [this] { drain(); }));
 }
 
 bool Engine::Impl::take_slot() noexcept {
@@ -218,13 +222,23 @@ void Engine::Impl::proceed(OpNode& op) {
   }
 }
 
-void Engine::Impl::serve_later() {
+void Engine::Impl::serve_later() noexcept {
   if (serves_later.exchange(true)) return;
-  auto timer = std::make_shared<boost::asio::steady_timer>(io, std::chrono::milliseconds(1));
-  timer->async_wait([this, timer](const boost::system::error_code&) {
-    serves_later = false;
-    serve();
-  });
+  for (;;) {
+    try {
+      auto timer = std::make_shared<boost::asio::steady_timer>(io, std::chrono::milliseconds(1));
+      timer->async_wait([this, timer](const boost::system::error_code&) {
+        serves_later = false;
+        serve();
+      });
+      return;
+    } catch (const std::bad_alloc&) {  // then here, until the work is done or there is memory
+    }
+    help([] { return false; });
+    if (!has_work()) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  serves_later = false;
 }
 
 void Engine::Impl::run_some() {

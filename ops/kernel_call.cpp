@@ -58,14 +58,19 @@ void call_kernel(const KernelCall& call, Kernel kernel, const void* attrs, Array
   kernel(attrs, context);
 }
 
-// What is being handled, with the shapes of the call.
+// What is being handled, with the shapes of the call where there is memory for that.
 template <class Array>
-std::exception_ptr with_arrays(const KernelCall& call, Array&& array) {
-  std::vector<TensorMeta> metas[2];
-  for (int i = 0; i < call.num_arrays(); ++i) {
-    if (const ArrayNode* a = array(size_t(i))) metas[i >= call.num_inputs].push_back({a->shape, a->dtype});
+std::exception_ptr with_arrays(const KernelCall& call, Array&& array) noexcept {
+  const std::exception_ptr failure = std::current_exception();
+  try {
+    std::vector<TensorMeta> metas[2];
+    for (int i = 0; i < call.num_arrays(); ++i) {
+      if (const ArrayNode* a = array(size_t(i))) metas[i >= call.num_inputs].push_back({a->shape, a->dtype});
+    }
+    return add_context(failure, describe_arrays(metas[0], metas[1]));
+  } catch (const std::bad_alloc&) {
+    return failure;
   }
-  return add_context(std::current_exception(), describe_arrays(metas[0], metas[1]));
 }
 
 const Chunk& first_chunk(KernelCall& call) {

@@ -1,0 +1,23 @@
+// WorkerThreads: an Asio context with threads that run what is posted to it.
+#pragma once
+
+#include <boost/asio/thread_pool.hpp>
+#include <thread>
+#include <vector>
+
+namespace kaon {
+
+// boost::asio::thread_pool, which waits for ever in its constructor when the system refuses one of its threads.
+class WorkerThreads : public boost::asio::thread_pool {
+ public:
+  // Throws StateError when not all of them can be started.
+  explicit WorkerThreads(int count);
+  ~WorkerThreads();
+  void join();  // runs what is left, then ends the threads
+
+ private:
+  void end() noexcept;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace kaon
