@@ -58,8 +58,13 @@ std::coroutine_handle<> RunLoop::next(Engine* of_operation) {
       lock.lock();
     }
   }
-  if (queue_.empty()) {
+  if (finished_) {
     is_over_ = true;
+    const std::deque<std::coroutine_handle<>> left = std::move(queue_);
+    queue_.clear();
+    lock.unlock();
+    // one that gives way would come back here for ever
+    for (std::coroutine_handle<> work : left) engine_.io_executor().post(work);
     return {};
   }
   std::coroutine_handle<> work = queue_.front();

@@ -25,7 +25,7 @@ AsyncGenerator<int> count() {
 }
 
 // Ready awaits of one kind, until `ended`.
-enum class Kind { task, value, array, admit, sleep, callee_array };
+enum class Kind { task, value, array, admit, sleep, callee_array, yield };
 
 Task<void> await_ready_once(Cell cell) { co_await cell; }
 
@@ -40,6 +40,7 @@ Task<void> await_ready(Engine& engine, Kind kind, const std::atomic<bool>& ended
     if (kind == Kind::admit) co_await engine.admit();
     if (kind == Kind::sleep) co_await sleep_for(0ms);
     if (kind == Kind::callee_array) co_await await_ready_once(cell);
+    if (kind == Kind::yield) co_await yield();
   }
 }
 
@@ -115,6 +116,32 @@ TEST_CASE("yield: a coroutine that only yields lets the engine and the others ma
     sync_wait(when_all(look(steps), push(engine, steps)));
     CHECK(steps == 2);
     engine.wait_all();
+  });
+}
+
+TEST_CASE("yield: what is left of a when_any and gives way again and again does not keep sync_wait", "[engine]") {
+  at_thread_counts([](Engine& engine) {
+    for (Kind kind : {Kind::yield, Kind::task}) {
+      if (kind == Kind::task && engine.options().schedule.kind != Schedule::Kind::arrival) continue;  // never gives way
+      std::atomic<bool> over{false}, ended{false};
+      auto first = []() -> Task<void> { co_await sleep_for(3ms); };
+      auto spin = [](Engine& engine, Kind kind, std::atomic<bool>& over, std::atomic<bool>& ended) -> Task<void> {
+        co_await await_ready(engine, kind, over, 0us);
+        ended = true;
+      };
+      auto run = [](auto first, auto spin, Engine& engine, Kind kind, std::atomic<bool>& over,
+                    std::atomic<bool>& ended) -> Task<size_t> {
+        std::vector<Task<void>> tasks;
+        tasks.push_back(first());
+        tasks.push_back(spin(engine, kind, over, ended));
+        auto winner = co_await when_any(std::move(tasks));
+        co_return winner.first;
+      };
+      CHECK(sync_wait(run(first, spin, engine, kind, over, ended)) == 0);
+      CHECK_FALSE(ended);
+      over = true;
+      CHECK(becomes_true([&] { return ended.load(); }));
+    }
   });
 }
 
