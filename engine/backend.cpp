@@ -71,6 +71,11 @@ DeviceDriver& gpu_driver(int index) {
 }
 
 void check_device(Device device, const char* op) {
+void detail::throw_bad_index(DeviceType type, int index) {
+  throw ValueError(
+      fmt::format("[{}] expected an index of 0 to 255, got {}", type == DeviceType::cpu ? "cpu" : "gpu", index));
+}
+
   if (device.type == DeviceType::cpu) return;
   int n = gpu_count();
   if (int(device.index) >= n) {

@@ -17,7 +17,18 @@ struct Device {
   std::string str() const { return (type == DeviceType::cpu ? "cpu(" : "gpu(") + std::to_string(int(index)) + ")"; }
 };
 
-constexpr Device cpu(int index = 0) { return {DeviceType::cpu, uint8_t(index)}; }
-constexpr Device gpu(int index = 0) { return {DeviceType::gpu, uint8_t(index)}; }
+namespace detail {
+[[noreturn]] void throw_bad_index(DeviceType type, int index);
+constexpr Device numbered(DeviceType type, int index) {
+  if (index < 0 || index > UINT8_MAX) throw_bad_index(type, index);
+  return {type, uint8_t(index)};
+}
+}  // namespace detail
+
+// Throw ValueError for an index outside 0 .. 255; in a constant expression that does not compile. Every cpu(i) is the
+// host's memory, and arrays of two of them are on two devices, as in MXNet. Whether gpu(i) exists is asked where it is
+// used.
+constexpr Device cpu(int index = 0) { return detail::numbered(DeviceType::cpu, index); }
+constexpr Device gpu(int index = 0) { return detail::numbered(DeviceType::gpu, index); }
 
 }  // namespace kaon

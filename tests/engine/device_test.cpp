@@ -106,3 +106,13 @@ TEST_CASE("users row 8: a device that does not exist is refused at the call, wit
   CHECK_THROWS_WITH(check_device(gpu(99), "empty"), Contains("[empty]") && Contains("gpu(99)") &&
                                                         Contains(std::to_string(gpu_count()) + " usable GPUs"));
 }
+
+TEST_CASE("device: an index is 0 to 255, and another one is told, not cut", "[engine]") {
+  CHECK(cpu(255).index == 255);
+  CHECK(gpu(255).str() == "gpu(255)");
+  static_assert(cpu(1) != cpu(0) && gpu(3).index == 3);
+  CHECK_THROWS_WITH(gpu(256), Contains("[gpu] expected an index of 0 to 255, got 256"));
+  CHECK_THROWS_WITH(gpu(-1), Contains("got -1"));
+  CHECK_THROWS_AS(cpu(-1), ValueError);
+  CHECK_THROWS_AS(cpu(1 << 20), ValueError);
+}
