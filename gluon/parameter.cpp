@@ -244,7 +244,7 @@ bool ParameterDict::contains(std::string_view name) const {
   return std::any_of(items_.begin(), items_.end(), [&](const Parameter& p) { return p.name() == name; });
 }
 
-const Parameter& ParameterDict::get(std::string_view name) const {
+Parameter ParameterDict::get(std::string_view name) const {
   std::string names;
   for (const Parameter& p : items_) {
     if (p.name() == name) return p;

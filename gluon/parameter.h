@@ -107,8 +107,9 @@ class ParameterDict {
   auto begin() const { return items_.begin(); }
   auto end() const { return items_.end(); }
   size_t size() const { return items_.size(); }
-  const Parameter& operator[](size_t i) const { return items_[i]; }
-  const Parameter& get(std::string_view name) const;  // throws ValueError listing the names
+  Parameter operator[](size_t i) const { return items_[i]; }
+  // A handle: Parameter p = net.collect_params().get("dense0_weight"). Throws ValueError listing the names.
+  Parameter get(std::string_view name) const;
   bool contains(std::string_view name) const;
 
   void initialize(const init::Initializer& init = init::Uniform(), Device device = Device(),

@@ -171,3 +171,14 @@ TEST_CASE("parameter: dictionaries of two nets are put together; files refuse na
   CHECK_THROWS_WITH(both.load(folder / "a"), Contains("two parameters are named 'weight'"));
   CHECK(values(b.weight.data()) == std::vector<double>(6, 0));
 }
+
+TEST_CASE("parameter: what get() returns outlives the dictionary", "[gluon]") {
+  nn::Dense net(2, {.in_units = 3});
+  net.initialize();
+  const std::string name = net.weight.name();
+  static_assert(!std::is_reference_v<decltype(net.collect_params().get(""))>);
+  static_assert(!std::is_reference_v<decltype(net.collect_params()[0])>);
+  const Parameter& p = net.collect_params().get(name);
+  CHECK(p == net.weight);
+  CHECK(p.data().shape() == Shape(2, 3));
+}
