@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <unordered_map>
 
@@ -172,11 +173,19 @@ void Trainer::load_states(const std::filesystem::path& file) {
         fmt::format("[load_states] '{}' in {} must be one number, got shape {}", name, file.string(), a.shape().str()));
   };
 
-  int64_t steps = int64_t(number("steps"));
+  // Counts are written as doubles: exact up to 2^53.
+  auto count = [&](const std::string& name) {
+    constexpr double most = 9007199254740992.0;
+    const double value = number(name);
+    if (value >= 0 && value <= most && value == std::floor(value)) return int64_t(value);
+    throw ValueError(
+        fmt::format("[load_states] '{}' in {} must be a count of 0 to 2^53, got {}", name, file.string(), value));
+  };
+  const int64_t steps = count("steps");
   std::vector<Slot> slots;
   for (const Slot& s : slots_) {
     const Parameter& p = s.parameter;
-    Slot loaded{.parameter = p, .states = {}, .updates = int64_t(number("updates:" + p.name())), .stamp = s.stamp};
+    Slot loaded{.parameter = p, .states = {}, .updates = count("updates:" + p.name()), .stamp = s.stamp};
     for (int k = 0; loaded.updates > 0 && k < optimizer_.rule().num_states(); ++k) {
       NDArray state = take(fmt::format("state{}:{}", k, p.name()));
       if (p.is_initialized()) {
@@ -196,6 +205,10 @@ void Trainer::load_states(const std::filesystem::path& file) {
   }
   std::optional<double> learning_rate;
   if (arrays.contains("learning_rate")) learning_rate = number("learning_rate");
+  if (learning_rate && !(*learning_rate >= 0 && std::isfinite(*learning_rate))) {
+    throw ValueError(fmt::format("[load_states] 'learning_rate' in {} must be a finite number of at least 0, got {}",
+                                 file.string(), *learning_rate));
+  }
   if (!arrays.empty()) {
     throw ValueError(fmt::format("[load_states] {} holds '{}', which does not fit these parameters and this optimizer",
                                  file.string(), arrays.begin()->first));

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <latch>
+#include <limits>
 #include <thread>
 
 #include "kaon/engine/storage.h"
@@ -82,6 +83,37 @@ TEST_CASE("trainer: momentum, multipliers and saved states", "[gluon]") {
   Parameter again = make("x");
   again.cast(DType::float64);
   CHECK_THROWS_AS(Trainer(dict({again}), optimizer::SGD({.momentum = 0.5})).load_states(file), TypeError);
+}
+
+TEST_CASE("trainer: a file's counts and learning rate are checked", "[gluon]") {
+  Parameter x = make("x");
+  Trainer trainer(dict({x}), optimizer::SGD({.learning_rate = 0.25}));
+  const ScratchFolder folder;
+  const auto bad = folder / "bad.states";
+  auto file_with = [&](double steps, double updates, double rate) {
+    const ArrayOptions number{.dtype = DType::float64};
+    nd_file::save(bad, {{"steps", nd.full({1}, steps, number)},
+                        {"learning_rate", nd.full({1}, rate, number)},
+                        {"updates:x", nd.full({1}, updates, number)}});
+  };
+  const double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::numeric_limits<double>::infinity();
+  for (const double wrong : {nan, inf, -inf, 1e300, -1.0, 0.5, 9.3e18}) {
+    INFO(wrong);
+    file_with(wrong, 0, 0.1);
+    CHECK_THROWS_WITH(trainer.load_states(bad), Catch::Contains("'steps' in") && Catch::Contains("bad.states"));
+    file_with(1, wrong, 0.1);
+    CHECK_THROWS_WITH(trainer.load_states(bad), Catch::Contains("'updates:x' in") && Catch::Contains("bad.states"));
+  }
+  for (const double wrong : {nan, inf, -0.1}) {
+    file_with(1, 0, wrong);
+    CHECK_THROWS_WITH(trainer.load_states(bad), Catch::Contains("'learning_rate' in") && Catch::Contains("bad.states"));
+  }
+  CHECK(trainer.steps() == 0);  // as it was
+  CHECK(trainer.learning_rate() == 0.25);
+  file_with(7, 0, 0.5);
+  trainer.load_states(bad);
+  CHECK(trainer.steps() == 7);
+  CHECK(trainer.learning_rate() == 0.5);
 }
 
 TEST_CASE("trainer: parameters of two nets with the same names are trained, their states not saved", "[gluon]") {
