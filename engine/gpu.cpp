@@ -61,14 +61,34 @@ Gpu::Gpu(Device device) : device(device), driver(gpu_driver(device.index)), memo
 
 uint32_t Gpu::add_stream(Stream& stream) {
   std::unique_ptr<Stream> signals = driver.make_stream();
+  {
+    std::lock_guard lock(mutex_);
+    if (!retired_.empty()) {
+      const uint32_t number = retired_.back();
+      order().reuse(number, stream);
+      retired_.pop_back();
+      return number;
+    }
+  }
   const uint32_t number = order().add(stream);
   gpus().completions.add(number, *signals);
   std::lock_guard lock(mutex_);
   signals_.push_back(std::move(signals));
   return number;
+  retired_.reserve(signals_.size());  // retire_stream() allocates nothing
 }
 
 void Gpu::wait_for_all() {
+void Gpu::retire_stream(uint32_t number) noexcept {
+  try {
+    order().retire(number);
+  } catch (...) {
+    return;  // the GPU has failed, and says so at every wait: nothing of it is used again
+  }
+  std::lock_guard lock(mutex_);
+  retired_.push_back(number);
+}
+
   for (Gpu* gpu : all()) {
     for (const LaneState& lane : gpu->lanes_) gpu->wait(order().end(lane.number));
   }

@@ -44,8 +44,10 @@ class Gpu {
 
   uint32_t number(Lane lane) const { return lanes_[size_t(lane)].number; }
   Stream& stream(Lane lane) { return *lanes_[size_t(lane)].stream; }
-  // For one more stream of this GPU: its number in order().
+  // For one more stream of this GPU: its number in order(). It must outlive this, or be retired.
   uint32_t add_stream(Stream& stream);
+  // The stream may go then; its number, and what belongs to that, is the next one's.
+  void retire_stream(uint32_t number) noexcept;
 
   // On a thread of its own, once the point is reached or the GPU has failed. `work` must not wait.
   void when_done(StreamPoint point, StreamCompletions::Work work);
@@ -76,6 +78,7 @@ class Gpu {
   OpLabel last_;      // launched
   std::exception_ptr failure_;
   std::vector<std::unique_ptr<Stream>> signals_;
+  std::vector<uint32_t> retired_;  // numbers without a stream
   std::optional<Clock> clock_;
 };
 

@@ -7,13 +7,7 @@ namespace kaon {
 CallerStream::CallerStream(Device device, void* stream)
     : gpu_(Gpu::of(device)), stream_(gpu_.driver.borrow_stream(stream)), number_(gpu_.add_stream(*stream_)) {}
 
-// Who waits for what was launched here finds an event and needs the stream no more.
-CallerStream::~CallerStream() {
-  try {
-    Gpu::order().event_after(Gpu::order().end(number_));
-  } catch (...) {  // the GPU has failed: it says so at every wait
-  }
-}
+CallerStream::~CallerStream() { gpu_.retire_stream(number_); }
 
 void* CallerStream::begin(Chunk& chunk, bool writes) {
   if (chunk.device != gpu_.device) {

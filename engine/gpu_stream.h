@@ -6,11 +6,11 @@
 namespace kaon {
 
 // What the program launches on its stream is ordered with what Kaon launches by events, and nobody waits on the host
-// for the device. One for each stream, as long as it lives.
+// for the device. One for each stream at a time; the stream outlives it.
 //
 //   CallerStream mine(gpu(0), stream);
-//   auto* in = mine.begin(x.node(), false);         // x has been launched; the stream waits for it to be written
-//   auto* out = mine.begin(y.node(), true);
+//   void* in = mine.begin(*x.node().chunk, false);  // x has been launched; the stream waits for it to be written
+//   void* out = mine.begin(*y.node().chunk, true);
 //   my_kernel<<<..., stream>>>(in, out);
 //   mine.end();                                     // operations on x and y that come now run after my_kernel
 //

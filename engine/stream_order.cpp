@@ -11,6 +11,24 @@ uint32_t StreamOrder::add(Stream& stream) {
   return uint32_t(lanes_.size() - 1);
 }
 
+void StreamOrder::retire(uint32_t stream) {
+  std::lock_guard lock(mutex_);
+  Lane& lane = lanes_[stream];
+  forget_done(lane);
+  // whoever waits for what was launched here finds this event, and needs the stream no more
+  if (lane.done < lane.launched) covering({stream, lane.launched});
+  lane.stream = nullptr;
+}
+
+void StreamOrder::reuse(uint32_t number, Stream& stream) {
+  std::lock_guard lock(mutex_);
+  Lane& lane = lanes_[number];
+  forget_done(lane);
+  // points of one number are in order, and imply what the retired stream has waited for
+  if (lane.done < lane.launched) stream.wait(*covering({number, lane.launched}).event);
+  lane.stream = &stream;
+}
+
 StreamPoint StreamOrder::launched(uint32_t stream) {
   std::lock_guard lock(mutex_);
   return {stream, ++lanes_[stream].launched};

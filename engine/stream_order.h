@@ -32,7 +32,11 @@ struct StreamOrderStats {
 // Thread safety: any thread; each stream is launched on by one.
 class StreamOrder {
  public:
-  uint32_t add(Stream& stream);           // its number; it must outlive this
+  uint32_t add(Stream& stream);  // its number; it must outlive this, or be retired
+  // Nothing is launched on the stream any more, which may go then. Throws DeviceError when the device has failed.
+  void retire(uint32_t stream);
+  // Gives the number of a retired stream to another one of its device, which runs after it.
+  void reuse(uint32_t number, Stream& stream);
   StreamPoint launched(uint32_t stream);  // to be called after each launch: the point after it
   StreamPoint end(uint32_t stream) const;
   void wait(uint32_t stream, StreamPoint point);  // what is launched on `stream` later runs after `point`

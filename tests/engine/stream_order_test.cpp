@@ -341,3 +341,25 @@ TEST_CASE("stream completions: all who wait for a device that fails are told", "
   CHECK(q.answers == 0);
   CHECK_THROWS_AS(q.order.is_done(q.order.end(q.number)), DeviceError);
 }
+
+TEST_CASE("stream order: a retired stream's number goes to another one, which runs after it", "[engine]") {
+  for (uint64_t seed = 0; seed < 50; ++seed) {
+    FakeDevice device(seed);
+    FakeStream &first = device.stream(), &second = device.stream(), &reader = device.stream();
+    StreamOrder order;
+    const uint32_t number = order.add(first), other = order.add(reader);
+    int value = 0, seen = 0, seen_by_reader = 0;
+    first.launch([&] { value = 1; });
+    const StreamPoint written = order.launched(number);
+    order.retire(number);
+    order.reuse(number, second);
+    second.launch([&] { seen = value; });  // on the same number: nobody orders it
+    order.launched(number);
+    order.wait(other, written);
+    reader.launch([&] { seen_by_reader = value; });
+    order.launched(other);
+    device.run_all();
+    CHECK(seen == 1);
+    CHECK(seen_by_reader == 1);
+  }
+}
