@@ -171,6 +171,7 @@ IntrusivePtr<ExecutionPlan> CachedGraph::find(std::span<const NDArray* const> in
   {
     std::lock_guard lock(lock_);
     refuse_new_shapes(key);
+  IntrusivePtr<ExecutionPlan> evicted;  // destroyed when the lock is free: that may run operations
   }
   IntrusivePtr<ExecutionPlan> plan = build(key);
   std::unique_lock lock(lock_);
@@ -179,11 +180,13 @@ IntrusivePtr<ExecutionPlan> CachedGraph::find(std::span<const NDArray* const> in
   refuse_new_shapes(key);
   const std::string why = last_miss_ = explain(key);
   if (entries_.size() >= size_t(options_.max_plans)) {
+    evicted = std::move(oldest->plan);
     auto oldest = std::min_element(entries_.begin(), entries_.end(),
                                    [](const Entry& a, const Entry& b) { return a.used < b.used; });
     entries_.erase(oldest);
     ++stats_.evictions;
   }
+  evicted = nullptr;
   entries_.push_back({std::move(key), plan, ++clock_});
   lock.unlock();
   forget_parameters();  // after a cast nobody may want the old ones any more
