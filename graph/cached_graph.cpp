@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <climits>
-#include <cstdio>
 #include <cstdlib>
 #include <mutex>
 #include <unordered_set>
@@ -39,8 +38,6 @@ int verify_by_environment() {
 }
 
 }  // namespace
-
-void print_miss(std::string_view line) { std::fprintf(stderr, "kaon: %.*s\n", int(line.size()), line.data()); }
 
 std::string describe_change(std::span<const std::string> names, std::span<const TensorMeta> old,
                             std::span<const TensorMeta> now) {

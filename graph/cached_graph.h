@@ -47,7 +47,7 @@ struct HybridizeOptions {
   bool branches = true;       // parts that do not depend on each other run on several threads; not with mirror
   PlanPolicy policy = PlanPolicy::retrace;
   Shape buckets{};                               // of rows, ascending, the last being the most; none: powers of two
-  void (*on_miss)(std::string_view) = nullptr;   // gets one line for each plan that is made: why (print_miss)
+  void (*on_miss)(std::string_view) = nullptr;   // gets one line for each plan that is made: why
   // The first so many calls of each plan, training steps too, with their backwards (unless those are recorded
   // themselves), also run imperatively, on what their operation has read and the random numbers that it has drawn, and
   // what both compute is compared: bit for bit under exact, else each operator within the bounds of graph/difference.h.
@@ -62,8 +62,6 @@ struct HybridizeOptions {
 // Throws ValueError saying which options exclude each other, or are out of range.
 void check(const HybridizeOptions& options);
 
-// Writes the line to stderr.
-void print_miss(std::string_view line);
 // "data dim 0: 32 -> 31": the first difference; empty when there is none.
 std::string describe_change(std::span<const std::string> names, std::span<const TensorMeta> old,
                             std::span<const TensorMeta> now);

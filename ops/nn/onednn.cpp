@@ -167,7 +167,6 @@ Primitive::Primitive(const char* what, const dnnl::primitive_desc_base& desc, st
 
 const Desc& Primitive::desc(int arg) const { return state_->args[size_t(arg)].desc; }
 const std::string& Primitive::implementation() const { return state_->implementation; }
-size_t Primitive::scratchpad_bytes() const { return state_->scratchpad; }
 
 void Primitive::execute(const void* const* data, int count) const {
   State& s = *state_;

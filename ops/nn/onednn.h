@@ -73,7 +73,6 @@ class Primitive {
   }
   const Desc& desc(int arg) const;
   const std::string& implementation() const;  // "brgconv:avx512_core"
-  size_t scratchpad_bytes() const;
 
  private:
   struct State;
