@@ -21,7 +21,9 @@ class Storage;
 struct EngineOptions {
   int threads = -1;          // -1: as many as cores; 0: serial, each op runs inside push (the debugging engine)
   int io_threads = 2;        // for loaders, files and timers
-  int max_in_flight = 2048;  // pushed and not finished; at the limit a plain producer helps to execute
+  // Operations pushed and not finished. A push outside of operations and Tasks that exceeds it returns when a quarter
+  // of them has ended, and helps to execute meanwhile.
+  int max_in_flight = 2048;
   size_t max_bytes = 0;      // of arrays, pending ones included; 0: no limit. At the limit as above
   // How long an idle thread looks for work before it parks; not at all on one core. Ten times as long when it has
   // just had pieces of an operation that several threads share.

@@ -184,6 +184,10 @@ struct Engine::Impl {
 
   // --- deadlock.cpp
   const OpNode* callers_op() const noexcept;  // the innermost operation of this engine that the caller is inside of
+  bool is_full() noexcept {
+    done_seen.store(done.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    return in_flight() > uint64_t(options.max_in_flight);
+  }
   bool is_held_by_caller(const Var& var, AccessMode mode) const;  // for reading; throws WouldDeadlock for anything else
   void refuse_if_held_below(const Var& var) const;  // throws WouldDeadlock; the caller is about to wait for it
   void refuse_inside(const char* what) const;       // throws WouldDeadlock inside an operation
@@ -225,6 +229,7 @@ struct Engine::Impl {
   std::atomic<int> lacking{0};             // of these, whose operations wait for memory and have found none to help
   std::atomic<int> looking{0};             // waiting threads without a slot that look for work
   std::atomic<int> parked{0};              // threads and coroutines waiting for a level
+  std::atomic<uint64_t> done_seen{0};  // `done` at an earlier push: its own cache line is the workers'
   std::atomic<int> parked_for_room{0};     // of these, waiting for more than level 0
   std::atomic<int> parked_for_ops{0};      // of these, waiting for no bytes
   std::atomic<bool> uses_priorities{false};

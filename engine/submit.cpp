@@ -138,7 +138,8 @@ void Engine::submit(OpNode& op) {
   if (is_ready) e.make_ready(op);
   if (e.chosen) [[unlikely]]
     e.run_some();
-  const bool is_full = sequence % 64 == 0 && e.in_flight() > uint64_t(e.options.max_in_flight);
+  const bool is_full =
+      sequence - e.done_seen.load(std::memory_order_relaxed) > uint64_t(e.options.max_in_flight) && e.is_full();
   if (is_full || (limits && !limits->has_room())) [[unlikely]]
     e.throttle();
 }
