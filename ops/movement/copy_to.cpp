@@ -77,6 +77,11 @@ void begin_copy_to_host(OpNode& op, RunContext&) {
 }
 
 constexpr OpType copy_to_host_type{
+// Between two devices of the host: cpu(0) and cpu(1).
+void copy_on_host(const ArrayNode& from, const ArrayNode& to) {
+  if (const size_t bytes = from.bytes()) std::memcpy(to.data(), from.data(), bytes);
+}
+
     .run = begin_copy_to_host, .destroy = OpBody<ToHost>::destroy, .ends_later = true};
 
 // Within a GPU beside what it computes, since that comes before or after; between two by the one that gets it.
@@ -97,7 +102,10 @@ void push_copy_between(ArrayNode& from, ArrayNode& to, const OpLabel& label) {
   const Access accesses[] = {read(from.chunk->var), to.covers_chunk() ? write(to.chunk->var) : update(to.chunk->var)};
   const PushOptions options{.label = label};
   to.chunk->note_write(label.site);
-  if (!to.chunk->is_on_gpu()) {
+  if (!from.chunk->is_on_gpu() && !to.chunk->is_on_gpu()) {
+    engine.push(
+        accesses, [=](RunContext&) { copy_on_host(*source, *target); }, options);
+  } else if (!to.chunk->is_on_gpu()) {
     engine.push_as(copy_to_host_type, accesses, ToHost{source, target}, options);
   } else if (from.chunk->is_on_gpu()) {
     engine.push(accesses, [=](RunContext&) { copy_between_gpus(*source, *target, label); }, options);

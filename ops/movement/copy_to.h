@@ -7,8 +7,8 @@
 
 namespace kaon {
 
-// Pushes the copy; shapes and dtypes are the same. To a GPU the operation ends when all is on its way and the source may
-// change; from one when the values have come. Throws DeviceError.
+// Pushes the copy; shapes and dtypes are the same. To a GPU the operation ends when all is on its way and the source
+// may change; from one, and on the host, when the values have come. Throws DeviceError for arrays of different engines.
 void push_copy_between(ArrayNode& from, ArrayNode& to, const OpLabel& label);
 
 // A copy on that device, which nobody records.
