@@ -12,16 +12,17 @@ namespace kaon {
 
 // The memory is taken when an operator first asks for it, so pending operations hold none.
 struct Chunk : RefCounted<Chunk> {
+  static constexpr size_t block_unit = 16;
   // A pooled block in which a Chunk lies together with what lives as long, and memory in it for a few bytes.
   struct Home {
     void* block;
-    uint16_t block_bytes;
+    size_t block_bytes;  // whole units
     void* memory;
     size_t memory_bytes;
   };
 
   Chunk(size_t bytes, Device device, Engine& engine)
-      : bytes(bytes), engine(&engine), device(device), limits(engine.active_limits()) {
+      : bytes(bytes), engine(engine.ref()), device(device), limits(engine.active_limits()) {
     if (limits) limits->take(bytes);
     if (is_on_gpu()) take_gpu();
   }
@@ -29,10 +30,10 @@ struct Chunk : RefCounted<Chunk> {
   Chunk(size_t bytes, Device device, Engine& engine, const Home& home)
       : RefCounted(1),
         bytes(bytes),
-        engine(&engine),
+        engine(engine.ref()),
         device(device),
-        offset_in_block(uint16_t(reinterpret_cast<char*>(this) - static_cast<char*>(home.block))),
-        block_bytes(home.block_bytes),
+        offset_in_block(uint8_t(reinterpret_cast<char*>(this) - static_cast<char*>(home.block))),
+        block_units(uint8_t(home.block_bytes / block_unit)),
         limits(engine.active_limits()) {
     if (limits) limits->take(bytes);
     if (is_on_gpu()) [[unlikely]] {
@@ -44,7 +45,7 @@ struct Chunk : RefCounted<Chunk> {
   }
   // Wraps memory that `owner` keeps alive.
   Chunk(void* data, size_t bytes, Device device, Engine& engine, void* owner, void (*drop)(void*) noexcept)
-      : data(data), bytes(bytes), engine(&engine), device(device), owner(owner), drop(drop) {}
+      : data(data), bytes(bytes), engine(engine.ref()), device(device), owner(owner), drop(drop) {}
   ~Chunk() {
     if (var.derived_state() != Var::DerivedState::none) drop_derived();
     if (drop) {
@@ -87,7 +88,7 @@ struct Chunk : RefCounted<Chunk> {
   static void operator delete(void* block, size_t bytes) noexcept { pool_free(block, bytes); }
   void destroy() noexcept {
     void* b = block();
-    const size_t size = block_bytes;
+    const size_t size = block_bytes();
     this->~Chunk();
     pool_free(b, size);
   }
@@ -109,14 +110,15 @@ struct Chunk : RefCounted<Chunk> {
   Var var;
   void* data = nullptr;
   size_t bytes = 0;
-  Engine* engine;
-  Device device;
-  const uint16_t offset_in_block = 0;
-  const uint16_t block_bytes = sizeof(Chunk);
+  [[no_unique_address]] EngineRef engine;
+  Device device;  // in the reference's padding, as the next two
+  const uint8_t offset_in_block = 0;
+  const uint8_t block_units = sizeof(Chunk) / block_unit;
   void* owner = nullptr;  // of a GPU: GpuMemory
   void (*drop)(void*) noexcept = nullptr;
   const IntrusivePtr<Limits> limits;
   const char* holder = nullptr;  // the operator that took the memory, where that is counted
+  size_t block_bytes() const noexcept { return block_units * block_unit; }
   void* block() { return reinterpret_cast<char*>(this) - offset_in_block; }
 
  private:

@@ -36,20 +36,23 @@ DeviceLaunch::~DeviceLaunch() {
 void DeviceLaunch::record_time() {
   try {
     const IntrusivePtr<StreamEvent> end_time = stream()->record_time();
-    gpu_.when_done(Gpu::order().launched(stream_number()), [=, gpu = &gpu_, begin = begin_, label = label_, lane = lane_,
-                                                            profiler = &Engine::current().profiler()](auto failure) {
+    gpu_.when_done(Gpu::order().launched(stream_number()), [=, gpu = &gpu_, begin = begin_, label = label_,
+                                                            lane = lane_,
+                                                            engine = Engine::current().ref()](auto failure) {
       if (failure) return;
       const Gpu::Clock& clock = gpu->clock();
       const auto host_time = [&](StreamEvent& e) {
         return clock.host + uint64_t(int64_t(e.seconds_since(*clock.event) * 1e9));
       };
-      profiler->record({.name = label.name,
-                        .category = "gpu",
-                        .begin = host_time(*begin),
-                        .end = host_time(*end_time),
-                        .scope = label.scope,
-                        .site = label.site,
-                        .thread = Profiler::first_gpu_track + uint32_t(gpu->device.index * lanes + size_t(lane))});
+      engine.use_if_alive([&](Engine& e) {
+        e.profiler().record({.name = label.name,
+                             .category = "gpu",
+                             .begin = host_time(*begin),
+                             .end = host_time(*end_time),
+                             .scope = label.scope,
+                             .site = label.site,
+                             .thread = Profiler::first_gpu_track + uint32_t(gpu->device.index * lanes + size_t(lane))});
+      });
     });
   } catch (const std::exception&) {  // the GPU has failed, and says so elsewhere
   }

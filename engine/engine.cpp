@@ -1,29 +1,23 @@
 #include "kaon/engine/engine.h"
 
-#include <dlfcn.h>
-#include <pthread.h>
-
-#include <unistd.h>
-
 #include <algorithm>
 #include <boost/asio/steady_timer.hpp>
 #include <string>
 #include <thread>
 
 #include "kaon/engine/engine_impl.h"
-#include "kaon/engine/gpu.h"
-#include "kaon/engine/process_wide.h"
 #include "kaon/engine/storage.h"
 
 namespace kaon {
 
-Engine::Impl::Impl(Engine& engine, const EngineOptions& o)
+Engine::Impl::Impl(Engine& engine, const EngineOptions& o, uint32_t forks)
     : self(engine),
+      forks(forks),
       options(o),
       threads(o.threads >= 0 ? o.threads : int(std::max(1u, std::thread::hardware_concurrency()))),
       ready{ReadyQueue(13), ReadyQueue(13), ReadyQueue(13)},
       calls(threads),
-      io(std::max(1, o.io_threads)),
+      io(forks == no_process ? 0 : std::max(1, o.io_threads)),
       io_executor(io) {
   // who looks for work on the only core keeps it from who has some
   if (std::thread::hardware_concurrency() < 2) options.spin = {};
@@ -35,35 +29,21 @@ Engine::Impl::Impl(Engine& engine, const EngineOptions& o)
   }
 }
 
-namespace {
-std::atomic<Engine*> g_default{nullptr};
-std::mutex g_default_mutex;
-constinit EngineOptions g_default_options;  // under the mutex
+Engine::Engine(EngineOptions options)
+    : impl_(new Impl(*this, options, g_forks.load(std::memory_order_relaxed))), ref_(Impl::take_place(*this)) {
+  try {
+    if (options.max_bytes) limits_ = IntrusivePtr<Limits>(new Limits(options.max_bytes, {}, {}));
+  } catch (...) {
+    Impl::leave_place(*this);
+    throw;
+  }
+}
 
-// A child gets no lock of the whole process that a thread of its parent holds. Under the first of them others are
-// taken.
-void before_fork() {
-  g_default_mutex.lock();
-  detail::lock_process_wide();
-}
-void after_fork() {
-  detail::unlock_process_wide();
-  g_default_mutex.unlock();
-}
-void after_fork_in_child() {
-  after_fork();
-  g_forks.fetch_add(1, std::memory_order_relaxed);
-}
-[[maybe_unused]] const int g_notices_forks = pthread_atfork(before_fork, after_fork, after_fork_in_child);
-}  // namespace
-
-Engine::Engine(EngineOptions options) {
-  impl_.reset(new Impl(*this, options));
-  if (options.max_bytes) limits_ = IntrusivePtr<Limits>(new Limits(options.max_bytes, {}, {}));
-}
+Engine::Engine(Ended) : impl_(new Impl(*this, {.threads = 0}, no_process)), ref_(Impl::take_place(*this)) {}
 
 Engine::~Engine() {
-  if (impl_->is_orphan()) {
+  if (impl_->is_gone()) {
+    Impl::leave_place(*this);
     impl_.release();  // its threads cannot be joined here, nor its locks trusted
     return;
   }
@@ -71,74 +51,35 @@ Engine::~Engine() {
   impl_->io.join();
   impl_->wait_for_level(0);
   if (impl_->pool) impl_->pool->join();
+  Impl::leave_place(*this);
 }
 
-void Engine::Impl::throw_orphan() {
-  throw StateError("[engine] this process was forked from the one that has the engine's threads: use arrays made here");
+bool Engine::is_gone() const noexcept { return impl_->is_gone(); }
+
+void Engine::check_not_gone(const char* op) const {
+  if (impl_->is_gone()) [[unlikely]]
+    impl_->throw_gone(op);
 }
 
-// What was pushed is finished before the process ends, unless an operation itself called exit(). The workers do it:
-// this thread's own thread-locals, which operations use, may be gone already.
-void Engine::Impl::finish_default() {
-  Engine* e = g_default.load();
-  if (!e || t_running || e->impl_->is_orphan()) return;
-  while (e->impl_->in_flight() != 0) {
-    e->impl_->serve();
-    if (e->impl_->has_work()) e->impl_->wake();
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
+void Engine::Impl::throw_gone(const char* op, const std::string& where) const {
+  if (forks == no_process) {
+    throw StateError(
+        "[" + std::string(op) +
+        "] the engine of this array has ended: its values can be read, but no operation takes it; an array "
+        "that is to be used longer is made outside of the EngineScope, or from these values: "
+        "nd.array(x.asvector<float>(), x.shape())" +
+        where);
   }
-  try {
-    Gpu::wait_for_all();
-  } catch (const DeviceError&) {  // nobody is there to be told
-  }
+  throw StateError("[" + std::string(op) +
+                   "] this process was forked from the one that has the engine's threads: use arrays made here" +
+                   where);
 }
 
-namespace {
-// The default engine's threads last as long as the process: so must the library that has their code, also when it is
-// part of one that the program opens and closes.
-void keep_code_loaded() {
-  Dl_info here;
-  if (dladdr(&g_default, &here)) dlopen(here.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
-}
-
-// exit() ends the main thread's thread-locals before any static object, also before those that libraries made while
-// operations ran: an atexit handler would come too late for these.
-struct MainThreadEnd {
-  ~MainThreadEnd() {
-    if (getpid() == gettid()) Engine::Impl::finish_default();
-  }
-};
-thread_local constinit bool t_watches_end = false;
-}  // namespace
-
-Engine& Engine::process_default() {
-  if (!t_watches_end) [[unlikely]] {
-    t_watches_end = true;
-    static thread_local MainThreadEnd end;
-    (void)end;
-  }
-  Engine* e = g_default.load(std::memory_order_acquire);
-  if (e && !e->impl_->is_orphan()) return *e;
-  std::lock_guard lock(g_default_mutex);
-  e = g_default.load(std::memory_order_relaxed);
-  if (!e || e->impl_->is_orphan()) {
-    // Never destroyed, so static arrays may outlive main.
-    if (!e) {
-      std::atexit(&Impl::finish_default);
-      keep_code_loaded();
-    }
-    e = new Engine(g_default_options);
-    g_default.store(e, std::memory_order_release);
-  }
-  return *e;
-}
-
-void Engine::set_default_options(const EngineOptions& options) {
-  std::lock_guard lock(g_default_mutex);
-  if (g_default.load(std::memory_order_relaxed)) {
-    throw StateError("[set_default_options] the default engine has been made already: call this first in main");
-  }
-  g_default_options = options;
+void Engine::Impl::check_finished(const Var& var) const {
+  if (var.is_readable()) return;
+  throw StateError(
+      "[engine] the array was still being written when this process was forked: only what its parent had "
+      "finished by then can be read here");
 }
 
 namespace {
@@ -186,8 +127,7 @@ bool Engine::run_now(std::span<Var* const> reads, FunctionRef<void(RunContext&)>
   constexpr size_t few = 8;
   Impl& e = *impl_;
   const bool is_alone = !t_running && !thread_context().op && !active_limits();
-  if (!is_alone || e.threads == 0 || e.chosen || e.profiler.is_on() || e.is_orphan() || reads.size() > few)
-    return false;
+  if (!is_alone || e.threads == 0 || e.chosen || e.profiler.is_on() || e.is_gone() || reads.size() > few) return false;
   size_t begun = 0;
   while (begun < reads.size() && reads[begun]->try_begin_read()) ++begun;
   if (begun == reads.size()) {
@@ -356,12 +296,12 @@ bool Engine::on_worker() const {
 }
 
 void Engine::post_io(std::function<void()> work) {
-  if (impl_->is_orphan()) Impl::throw_orphan();
+  if (impl_->is_gone()) impl_->throw_gone();
   boost::asio::post(impl_->io, std::move(work));
 }
 
 void Engine::post_after(std::chrono::nanoseconds delay, std::coroutine_handle<> work, Executor& executor) {
-  if (impl_->is_orphan()) Impl::throw_orphan();
+  if (impl_->is_gone()) impl_->throw_gone();
   auto timer = std::make_shared<boost::asio::steady_timer>(impl_->io, delay);
   timer->async_wait([timer, work, io = &impl_->io_executor, &executor](const boost::system::error_code&) {
     if (&executor == io) {

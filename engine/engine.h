@@ -7,6 +7,7 @@
 #include <span>
 #include <utility>
 
+#include "kaon/engine/engine_ref.h"
 #include "kaon/engine/executor.h"
 #include "kaon/engine/limits.h"
 #include "kaon/engine/op_node.h"
@@ -67,8 +68,10 @@ class IdleAwaiter;
 // A failing operation poisons what it writes; operations that read it do not run and pass the failure on; every wait
 // on such an array throws. A full overwrite heals.
 //
+// An array may outlive its engine. From then on it can be read and destroyed; an operation on it throws StateError.
+//
 // A forked child has none of the engine's threads: there the process default starts anew, and an engine of the parent
-// throws StateError.
+// is as one that has ended; what it had not finished at the fork cannot be read either.
 //
 // Thread safety: all functions, from any thread. Blocking: wait, wait_all; push only at the in-flight limit and only
 // outside of Tasks and operations.
@@ -81,8 +84,8 @@ class Engine {
 
   // The innermost EngineScope's engine, else the process default (made on first use, finished at exit).
   static Engine& current() {
-    Engine* e = thread_context().engine;
-    return e ? *e : process_default();
+    const EngineRef e = thread_context().engine;
+    return e ? e.get() : process_default();
   }
   static Engine& process_default();
   // What the process default will be made with. Throws StateError when it exists already.
@@ -184,11 +187,22 @@ class Engine {
   // Used by operations' RunContext.
   void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body);
 
+  // It has ended, or was made before a fork, in the parent: its arrays can be read, and nothing can be pushed.
+  bool is_gone() const noexcept;
+  void check_not_gone(const char* op) const;  // throws StateError, which names `op`
+  EngineRef ref() const noexcept { return ref_; }
+  // The engine of arrays whose own engine has ended. Made when first asked for, never destroyed, without threads.
+  static Engine& ended();
+
   struct Impl;
   Impl* impl() const noexcept { return impl_.get(); }  // for the engine's own sources
 
  private:
+  struct Ended {};
+  explicit Engine(Ended);
+
   std::unique_ptr<Impl> impl_;
+  const EngineRef ref_;
   IntrusivePtr<Limits> limits_;  // max_bytes
 };
 
@@ -219,18 +233,18 @@ class EngineScope {
   EngineScope(Engine& engine, IntrusivePtr<Limits> limits)
       : current_(&engine),
         own_(std::move(limits)),
-        engine_(std::exchange(thread_context().engine, &engine)),
+        engine_(std::exchange(thread_context().engine, engine.ref())),
         outer_(thread_context().limits) {
     if (own_) {
       thread_context().limits = own_.get();
-    } else if (engine_ != &engine) {
+    } else if (!(engine_ == engine.ref())) {
       thread_context().limits = nullptr;  // those of the scope around are another engine's
     }
   }
 
   Engine* current_;
   IntrusivePtr<Limits> own_;
-  Engine* engine_;  // as it was outside
+  EngineRef engine_;  // as it was outside
   Limits* outer_;
 };
 

@@ -113,15 +113,20 @@ class IoExecutor : public Executor {
 
 // How many forks lie between the first process and this one: a child has none of its parent's threads.
 inline std::atomic<uint32_t> g_forks{0};
+constexpr uint32_t no_process = UINT32_MAX;  // for Engine::ended()
 
 class Looking;
 
 struct Engine::Impl {
-  explicit Impl(Engine& engine, const EngineOptions& o);
+  Impl(Engine& engine, const EngineOptions& o, uint32_t forks);
 
-  // Made before a fork, in the parent: its threads do not exist here. What would need them throws StateError.
-  bool is_orphan() const noexcept { return forks != g_forks.load(std::memory_order_relaxed); }
-  [[noreturn]] static void throw_orphan();
+  // It has ended, or was made before a fork, in the parent: its threads do not exist here. What would need them throws
+  // StateError.
+  bool is_gone() const noexcept { return forks != g_forks.load(std::memory_order_relaxed); }
+  [[noreturn]] void throw_gone(const char* op = "engine", const std::string& where = {}) const;
+  // Throws unless the var's last write has ended. Takes no lock: nobody writes any more, and a thread that a fork has
+  // left behind may have taken it.
+  void check_finished(const Var& var) const;
 
   // --- workers.cpp
   void make_ready(OpNode& op) noexcept;  // queue it and see that somebody comes
@@ -158,7 +163,10 @@ struct Engine::Impl {
   void granted(OpBase& op, OpNode*& next, uint64_t by) noexcept;  // by: the operation, 0: none, whose end granted it
   void complete_waiter(WaitNode& waiter, OpNode*& next) noexcept;
 
-  static void finish_default();  // at the process's end
+  // --- process_engines.cpp
+  static EngineRef take_place(Engine& engine);
+  static void leave_place(const Engine& engine) noexcept;
+  static void finish_all_engines();  // at the process's end
 
   // --- wait.cpp
   // op: the one that waits, or nullptr; has_thread: it calls fail_if_stuck() meanwhile.
@@ -176,6 +184,10 @@ struct Engine::Impl {
   void resume_waiters() noexcept;
   bool has_room_wait_over();   // has one of those who wait for bytes waited enough?
   void look_later() noexcept;  // if so, resume_waiters() on the io pool
+  bool is_full() noexcept {
+    done_seen.store(done.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    return in_flight() > uint64_t(options.max_in_flight);
+  }
   uint64_t in_flight() const noexcept {
     // done first: pushed can only have grown since. seq_cst: who parks looks here after saying so
     uint64_t d = done.load(std::memory_order_seq_cst);
@@ -184,10 +196,6 @@ struct Engine::Impl {
 
   // --- deadlock.cpp
   const OpNode* callers_op() const noexcept;  // the innermost operation of this engine that the caller is inside of
-  bool is_full() noexcept {
-    done_seen.store(done.load(std::memory_order_relaxed), std::memory_order_relaxed);
-    return in_flight() > uint64_t(options.max_in_flight);
-  }
   bool is_held_by_caller(const Var& var, AccessMode mode) const;  // for reading; throws WouldDeadlock for anything else
   void refuse_if_held_below(const Var& var) const;  // throws WouldDeadlock; the caller is about to wait for it
   void refuse_inside(const char* what) const;       // throws WouldDeadlock inside an operation
@@ -213,7 +221,7 @@ struct Engine::Impl {
   }
 
   Engine& self;
-  const uint32_t forks = g_forks.load(std::memory_order_relaxed);
+  const uint32_t forks;
   EngineOptions options;
   int threads;
   ReadyQueue ready[3];
@@ -221,6 +229,7 @@ struct Engine::Impl {
   std::unique_ptr<ChosenOrder> chosen;  // takes the queues' place under a schedule that is not by arrival
 
   alignas(64) std::atomic<uint64_t> pushed{0};
+  std::atomic<uint64_t> done_seen{0};  // `done` at an earlier push: its own cache line is the workers'
   alignas(64) std::atomic<uint64_t> done{0};
   alignas(64) std::atomic<int> active{0};  // slots taken
   std::atomic<int> spinning{0};            // of these, looking for work
@@ -229,7 +238,6 @@ struct Engine::Impl {
   std::atomic<int> lacking{0};             // of these, whose operations wait for memory and have found none to help
   std::atomic<int> looking{0};             // waiting threads without a slot that look for work
   std::atomic<int> parked{0};              // threads and coroutines waiting for a level
-  std::atomic<uint64_t> done_seen{0};  // `done` at an earlier push: its own cache line is the workers'
   std::atomic<int> parked_for_room{0};     // of these, waiting for more than level 0
   std::atomic<int> parked_for_ops{0};      // of these, waiting for no bytes
   std::atomic<bool> uses_priorities{false};

@@ -123,7 +123,7 @@ void Engine::parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, in
   // Who has other pieces will have finished them in a moment: most operations go on with the next call at once.
   const int helping = e.helping.load(std::memory_order_relaxed) - (t_is_helping && t_slot_of == &e);
   const int busy = e.active.load(std::memory_order_relaxed) - e.spinning.load(std::memory_order_relaxed) - helping;
-  int64_t invited = e.is_orphan() || e.chosen ? 0 : std::min<int64_t>(pieces - 1, e.threads - busy);
+  int64_t invited = e.is_gone() || e.chosen ? 0 : std::min<int64_t>(pieces - 1, e.threads - busy);
   IntrusivePtr<ParallelJob> job;
   if (invited > 0) job = invite(e, n, grain, body, invited);
   if (!job) {

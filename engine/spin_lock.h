@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstdint>
 #include <thread>
 
 #if defined(__x86_64__)
@@ -26,12 +27,24 @@ inline void prefetch_for_write(const void* p) noexcept {
 #endif
 }
 
+namespace detail {
+// What a lock holds that is taken in this process. Its parent's differs.
+inline constinit std::atomic<uint8_t> g_lock_mark{1};
+[[noreturn]] void throw_locked_by_parent();
+}  // namespace detail
+
 // Thread safety: that is what it is for. A waiter yields after 64 looks, so a holder that lost its core
-// gets it back.
+// gets it back. In the child of a fork, lock() throws StateError when another thread of the parent held it at the fork:
+// that thread is not here.
 class SpinLock {
  public:
-  void lock() noexcept {
-    while (locked_.exchange(true, std::memory_order_acquire)) {  // pairs with unlock
+  void lock() {
+    const uint8_t mark = detail::g_lock_mark.load(std::memory_order_relaxed);
+    while (const uint8_t held = locked_.exchange(mark, std::memory_order_acquire)) {  // pairs with unlock
+      if (held != mark) [[unlikely]] {
+        locked_.store(held, std::memory_order_relaxed);
+        detail::throw_locked_by_parent();
+      }
       for (int looks = 0; locked_.load(std::memory_order_relaxed); ++looks) {
         if (looks < 64) {
           cpu_pause();
@@ -41,11 +54,10 @@ class SpinLock {
       }
     }
   }
-  bool try_lock() noexcept { return !locked_.exchange(true, std::memory_order_acquire); }
-  void unlock() noexcept { locked_.store(false, std::memory_order_release); }
+  void unlock() noexcept { locked_.store(0, std::memory_order_release); }
 
  private:
-  std::atomic<bool> locked_{false};
+  std::atomic<uint8_t> locked_{0};  // the mark of the process that holds it
 };
 
 }  // namespace kaon

@@ -58,6 +58,8 @@ void StandingRead::give_back(FunctionRef<void(Dep*)> granted) {
     std::lock_guard lock(registry().mutex);
     for (Var* v : vars_) take_out(*v, *this);
   }
+  if (engine_->is_gone())
+    return;  // nothing waits for the vars; a thread that a fork has left behind may have locked one
   for (Var* v : vars_) {
     if (Dep* list = v->end_standing_read()) granted(list);
   }
@@ -65,7 +67,7 @@ void StandingRead::give_back(FunctionRef<void(Dep*)> granted) {
 
 void StandingRead::end() {
   if (!mark_ended()) return;
-  give_back([](Dep* list) { Engine::current().impl()->grant_all(list); });
+  give_back([this](Dep* list) { engine_->impl()->grant_all(list); });
 }
 
 void StandingRead::end_all_at(const Var& var, StandingRead*& to_give_back) {

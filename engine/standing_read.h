@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "kaon/engine/engine_ref.h"
 #include "kaon/engine/intrusive_ptr.h"
 #include "kaon/engine/run_context.h"
 #include "kaon/engine/var.h"
@@ -24,7 +25,7 @@ namespace kaon {
 // Thread safety: any thread. The vars must outlive it.
 class StandingRead : public RefCounted<StandingRead> {
  public:
-  StandingRead() = default;
+  explicit StandingRead(EngineRef engine) : engine_(engine) {}  // of the vars
   virtual ~StandingRead() = default;  // it has ended, or never begun
 
   // False, and nothing is changed, when one of the vars is being written, waits for that, or its last write has failed,
@@ -62,6 +63,7 @@ class StandingRead : public RefCounted<StandingRead> {
   }
   void give_back(FunctionRef<void(Dep*)> granted);
 
+  const EngineRef engine_;
   std::atomic<uint64_t> state_{0};
   std::vector<Var*> vars_;  // by address, each once
   StandingRead* next_ = nullptr;

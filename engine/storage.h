@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 namespace kaon {
 
-template <class T>
+enum class ForkOrder : uint8_t;
+template <class T, ForkOrder order>
 class ProcessWide;
 
 struct StorageStats {
@@ -35,7 +37,8 @@ class Storage {
 
  private:
   struct Impl;
-  friend class ProcessWide<Storage>;
+  template <class T, ForkOrder order>
+  friend class ProcessWide;
   Storage();
   void lock();
   void unlock();

@@ -81,9 +81,10 @@ void reserve(Engine::Impl& e, OpNode& op) {
 
 void Engine::submit(OpNode& op) {
   Impl& e = *impl_;
-  if (e.is_orphan()) [[unlikely]] {
+  if (e.is_gone()) [[unlikely]] {
+    const OpLabel label = op.label;
     destroy(op);
-    Impl::throw_orphan();
+    e.throw_gone(label.name, describe(label));
   }
   const Limits* limits = active_limits();
   if (limits && limits->stop_token().stop_possible()) [[unlikely]] {

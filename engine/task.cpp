@@ -170,7 +170,7 @@ void begin_op(OpNode& op, Engine& engine, FunctionRef<Task<void>()> make) {
       Root root = run_op_body(std::move(task), op, engine);
       root.handle.promise().set_executor(&engine.io_executor());
       ThreadContext saved = std::exchange(
-          thread_context(), ThreadContext{.engine = &engine, .in_task = true, .op_engine = &engine, .op = &op});
+          thread_context(), ThreadContext{.engine = engine.ref(), .in_task = true, .op_engine = &engine, .op = &op});
       const TurnScope turn;
       root.handle.resume();
       thread_context() = saved;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kaon/engine/device.h"
+#include "kaon/engine/engine_ref.h"
 
 namespace kaon {
 
@@ -11,7 +12,7 @@ struct OpNode;
 
 // A coroutine saves it at every suspension and restores it when it resumes, on whatever thread.
 struct ThreadContext {
-  Engine* engine = nullptr;     // nullptr: the process default
+  EngineRef engine{};           // none: the process default
   Device device{};              // default device of creation functions
   void* interceptor = nullptr;  // ops::Interceptor: the tape or the tracer that sees calls
   bool recording = false;

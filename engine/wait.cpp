@@ -69,6 +69,11 @@ void throw_op_error(const OpError& error) {
 }
 
 bool Engine::Impl::queue_waiter(WaitNode& waiter, const OpNode* op, bool has_thread) {
+  if (is_gone()) [[unlikely]] {
+    check_finished(*waiter.dep.var());
+    waiter.error = IntrusivePtr<const OpError>(waiter.dep.var()->error());
+    return false;
+  }
   struct Registration {  // from before it is queued, since its end may come at once
     Impl* engine = nullptr;
     WaitNode& waiter;
@@ -76,7 +81,7 @@ bool Engine::Impl::queue_waiter(WaitNode& waiter, const OpNode* op, bool has_thr
       if (engine) engine->end_op_wait(waiter);
     }
   } registration{nullptr, waiter};
-  if (op && !is_orphan()) {
+  if (op) {
     begin_op_wait(waiter, *op, has_thread);
     registration.engine = this;
   }
@@ -88,10 +93,6 @@ bool Engine::Impl::queue_waiter(WaitNode& waiter, const OpNode* op, bool has_thr
     return false;
   }
   if (waiter.abandoned) return false;
-  if (is_orphan()) [[unlikely]] {
-    lock.unlock();
-    throw_orphan();
-  }
   if (op) refuse_if_held_below(var);
   waiter.pending.store(1, std::memory_order_relaxed);
   StandingRead* ended = nullptr;
@@ -144,6 +145,12 @@ void Engine::Impl::grant_all(Dep* list) noexcept {
 }
 
 bool Engine::read_now(Var& var, FunctionRef<void()> body) {
+  if (impl_->is_gone()) [[unlikely]] {
+    impl_->check_finished(var);
+    if (var.error()) throw_op_error(*IntrusivePtr<const OpError>(var.error()));
+    body();
+    return true;
+  }
   Dep grant;
   grant.set(var, AccessMode::read);
   var.lock();
@@ -238,7 +245,7 @@ void Engine::Impl::wait_for_level(uint64_t level, Limits* limits) {
 
 void Engine::wait_all() {
   impl_->refuse_inside("wait_all");
-  if (impl_->is_orphan() && impl_->in_flight() > 0) Impl::throw_orphan();
+  if (impl_->is_gone() && impl_->in_flight() > 0) impl_->throw_gone();
   {
     TraceSpan span(impl_->profiler, "waitall", "wait");
     impl_->wait_for_level(0);
@@ -383,7 +390,7 @@ void Engine::Impl::resume_waiters() noexcept {
 void LevelWaiter::Look::operator()() const { engine.resume_waiters(); }
 
 void Engine::Impl::on_level(std::coroutine_handle<> work, Executor& executor, uint64_t level, Limits* limits) {
-  if (is_orphan()) throw_orphan();
+  if (is_gone()) throw_gone();
   std::list<LevelWaiter> one;
   LevelWaiter& waiter = one.emplace_back(work, &executor, level, limits);
   if (limits && limits->stop_token().stop_possible()) {

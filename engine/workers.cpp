@@ -87,7 +87,7 @@ void Engine::Impl::drain() {
     spinning.fetch_add(1, std::memory_order_seq_cst);
   }
   t_slot_of = this;
-  thread_context() = ThreadContext{.engine = &self};
+  thread_context() = ThreadContext{.engine = self.ref()};
   // With one slot nobody asks whether its holder is looking for work.
   const bool count_spinning = threads > 1;
   if (!count_spinning) spinning.fetch_sub(1, std::memory_order_seq_cst);  // as below: before the last look at the queue
@@ -179,7 +179,7 @@ bool Engine::Impl::help(FunctionRef<bool()> done_waiting, Looking* looking) {
   if (!holds && !take_slot() && !take_over_slot()) return false;
   if (holds) nested.fetch_add(1, std::memory_order_seq_cst);
   Impl* saved = std::exchange(t_slot_of, this);
-  ThreadContext saved_context = std::exchange(thread_context(), ThreadContext{.engine = &self});
+  ThreadContext saved_context = std::exchange(thread_context(), ThreadContext{.engine = self.ref()});
   const bool was_helping = std::exchange(t_is_helping, false);  // with a piece that waits
   bool ran = false;
   while (!done_waiting()) {
@@ -207,7 +207,7 @@ void Engine::Impl::run_serial(OpNode& op) {
   const bool holds = t_slot_of == this;
   if (!holds) active.fetch_add(1, std::memory_order_seq_cst);
   Impl* saved = std::exchange(t_slot_of, this);
-  ThreadContext saved_context = std::exchange(thread_context(), ThreadContext{.engine = &self});
+  ThreadContext saved_context = std::exchange(thread_context(), ThreadContext{.engine = self.ref()});
   run_chain(&op);
   thread_context() = saved_context;
   t_slot_of = saved;

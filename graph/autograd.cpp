@@ -7,10 +7,12 @@
 #include <unordered_map>
 #include <utility>
 
+#include "kaon/engine/process_wide.h"
 #include "kaon/graph/destroy_in_turn.h"
 #include "kaon/graph/gradient.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/op_attributes.h"
+#include "kaon/ops/same_engine.h"
 #include "kaon/ops/small_array.h"
 
 namespace kaon::autograd {
@@ -171,8 +173,8 @@ class Tape final : public Interceptor {
 void TapeNode::destroy() { destroy_in_turn(this); }
 
 Interceptor* tape() {
-  static auto* instance = new Tape;
-  return instance;
+  static constinit MadeOnce<Tape> instance;
+  return &instance.get([] { return new Tape; });
 }
 
 bool is_recording() { return thread_context().recording; }
@@ -374,6 +376,7 @@ BackwardPass::BackwardPass(std::span<const NDArray> heads, std::span<const NDArr
       throw DeviceError(fmt::format("[backward] the head gradient is on {}, the head on {}",
                                     head_grads[i].device().str(), heads[i].device().str()));
     }
+    check_same_engine(*heads[i].node().chunk, *head_grads[i].node().chunk, "backward");
   }
 }
 

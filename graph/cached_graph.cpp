@@ -15,6 +15,7 @@
 #include "kaon/graph/passes/passes.h"
 #include "kaon/graph/row_independence.h"
 #include "kaon/graph/same_program.h"
+#include "kaon/ops/same_engine.h"
 #include "kaon/ops/small_array.h"
 
 namespace kaon {
@@ -168,24 +169,24 @@ IntrusivePtr<ExecutionPlan> CachedGraph::find(std::span<const NDArray* const> in
   {
     std::lock_guard lock(lock_);
     refuse_new_shapes(key);
-  IntrusivePtr<ExecutionPlan> evicted;  // destroyed when the lock is free: that may run operations
   }
   IntrusivePtr<ExecutionPlan> plan = build(key);
+  IntrusivePtr<ExecutionPlan> evicted;  // destroyed when the lock is free: that may run operations
   std::unique_lock lock(lock_);
   ++stats_.misses;
   if (Entry* e = look_up(inputs, training, recorded, bucket)) return e->plan;  // another thread was faster
   refuse_new_shapes(key);
   const std::string why = last_miss_ = explain(key);
   if (entries_.size() >= size_t(options_.max_plans)) {
-    evicted = std::move(oldest->plan);
     auto oldest = std::min_element(entries_.begin(), entries_.end(),
                                    [](const Entry& a, const Entry& b) { return a.used < b.used; });
+    evicted = std::move(oldest->plan);
     entries_.erase(oldest);
     ++stats_.evictions;
   }
-  evicted = nullptr;
   entries_.push_back({std::move(key), plan, ++clock_});
   lock.unlock();
+  evicted = nullptr;
   forget_parameters();  // after a cast nobody may want the old ones any more
   if (options_.on_miss) options_.on_miss(fmt::format("[{}] new plan: {}", name_, why));
   return plan;
@@ -401,8 +402,9 @@ void CachedGraph::call(std::span<const NDArray* const> inputs, std::span<NDArray
       throw DeviceError(fmt::format("[{}] all inputs must be on one device, got {} and {}", name_, device.str(),
                                     a->device().str()));
     }
-    if (&a->engine() != &engine) throw DeviceError(fmt::format("[{}] inputs belong to different engines", name_));
+    check_same_engine(*inputs[0]->node().chunk, *a->node().chunk, name_);
   }
+  engine.check_not_gone(name_);
   EngineScope scope(engine);
   IntrusivePtr<ExecutionPlan> plan = find(inputs, update_ || autograd::is_training(), recorded);
   OpLabel label{name_, site, thread_context().scope};

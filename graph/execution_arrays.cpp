@@ -31,7 +31,12 @@ void ExecutionPlan::find_parameters() {
   }
 }
 
-ExecutionPlan::~ExecutionPlan() { forget_parameters(); }
+ExecutionPlan::~ExecutionPlan() {
+  try {
+    forget_parameters();
+  } catch (const StateError&) {  // in a child of a fork: a thread of the parent is inside
+  }
+}
 
 void ExecutionPlan::forget_parameters() {
   IntrusivePtr<ParametersRead> old;
@@ -61,7 +66,7 @@ IntrusivePtr<ParametersRead> ExecutionPlan::read_parameters(std::span<const NDAr
     old = std::exchange(parameters_read_, {});
     if (are_same && ++calls_alike_ >= calls_enough) {
       calls_alike_ = 0;
-      IntrusivePtr<ParametersRead> read(new ParametersRead);
+      IntrusivePtr<ParametersRead> read(new ParametersRead(Engine::current().ref()));
       std::vector<Var*> vars;
       for (const uint32_t i : parameters_) {
         read->arrays.push_back(*inputs[i]);

@@ -53,6 +53,7 @@ struct PlanOptions {
 
 // The parameters of a plan, read by call after call.
 struct ParametersRead final : StandingRead {
+  using StandingRead::StandingRead;
   std::vector<NDArray> arrays;
   const uint64_t number = ++last_number;  // from 1
 

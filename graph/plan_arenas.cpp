@@ -10,6 +10,7 @@ namespace {
 
 bool is_idle(const Chunk& chunk) {
   Var& var = const_cast<Chunk&>(chunk).var;
+  if (chunk.engine->is_gone()) return var.is_idle();  // nothing is pushed there any more
   std::lock_guard lock(var);
   return var.is_idle();
 }
@@ -23,7 +24,7 @@ PlanArenas::Arena* PlanArenas::find(Engine& engine, Device device) {
   const auto caller = std::this_thread::get_id();
   if (arenas_.size() >= for_one_caller) {
     Arena& a = arenas_[next_ % arenas_.size()];
-    if (a.caller == caller && !a.leased && a.chunk->engine == &engine && a.chunk->device == device) return &a;
+    if (a.caller == caller && !a.leased && a.chunk->engine == engine.ref() && a.chunk->device == device) return &a;
   }
   Arena *own = nullptr, *any = nullptr;
   size_t known = 0;
@@ -33,7 +34,7 @@ PlanArenas::Arena* PlanArenas::find(Engine& engine, Device device) {
     ++known;
     if (a.leased) continue;
     if (is_idle(*a.chunk)) return &a;
-    if (a.chunk->engine != &engine) continue;
+    if (!(a.chunk->engine == engine.ref())) continue;
     if (!any) any = &a;
     if (!own && a.caller == caller) own = &a;
   }
@@ -51,7 +52,7 @@ size_t PlanArenas::lease(Engine& engine, Device device, size_t bytes) {
     found = &arenas_.back();
   }
   ++next_;
-  if (found->chunk->engine != &engine) found->chunk->engine = &engine;  // it is idle then: nobody reads this
+  if (!(found->chunk->engine == engine.ref())) found->chunk->engine = engine.ref();  // idle then: nobody reads this
   found->caller = std::this_thread::get_id();
   found->leased = true;
   return size_t(found - arenas_.data());

@@ -61,13 +61,13 @@ static_assert(offsetof(ArrayBlock, chunk) % 64 == 8);
 inline IntrusivePtr<ArrayNode> ArrayNode::with_memory(const TensorMeta& meta, Device device, Engine& engine) {
   auto* block = static_cast<detail::ArrayBlock*>(pool_allocate(sizeof(detail::ArrayBlock)));
   auto* chunk = new (block->chunk) Chunk(size_t(meta.shape.size()) * size_of(meta.dtype), device, engine,
-                                         {block, uint16_t(sizeof(*block)), block->data, sizeof(block->data)});
+                                         {block, sizeof(*block), block->data, sizeof(block->data)});
   return IntrusivePtr<ArrayNode>::adopt(new (block->node) ArrayNode(IntrusivePtr<Chunk>::adopt(chunk), meta));
 }
 
 inline void ArrayNode::destroy() noexcept {
   IntrusivePtr<Chunk> own = std::move(chunk);  // this may lie in its block
-  const bool in_block = own && own->block_bytes == sizeof(detail::ArrayBlock) &&
+  const bool in_block = own && own->block_bytes() == sizeof(detail::ArrayBlock) &&
                         static_cast<void*>(this) == static_cast<detail::ArrayBlock*>(own->block())->node;
   this->~ArrayNode();
   if (!in_block) pool_free(this, sizeof(ArrayNode));

@@ -19,6 +19,18 @@ NDArray on_host(const NDArray& array, const std::source_location& site) {
   return array.device().type == DeviceType::cpu ? array : copy_to(array, Device(), site);
 }
 
+void read_in_turn(const NDArray& array, FunctionRef<void(const ArrayNode&)> read, const OpLabel& label) {
+  const ArrayNode& node = array.node();
+  if (array.engine().is_gone()) {
+    array.engine().read_now(array.var(), [&] { read(node); });
+    return;
+  }
+  array.engine().wait(array.var());  // an operation that waits for itself is told here, before it is given `read`
+  Var done;
+  array.engine().push({kaon::read(array.var()), write(done)}, [&](RunContext&) { read(node); }, {.label = label});
+  array.engine().wait(done);
+}
+
 namespace {
 
 void check_not_tracing(const std::source_location& site) {
@@ -49,6 +61,10 @@ template <class To, class T>
 void push_copy(const NDArray& given, T* out, Var& done, const std::source_location& site) {
   check_not_tracing(site);
   const NDArray array = on_host(given, site);
+  if (array.engine().is_gone()) {  // nothing can be pushed, and nothing is pending
+    array.engine().read_now(array.var(), [&] { copy_elements<To>(array.node(), out); });
+    return;
+  }
   PushOptions options{.label = {"copy_to_host", site, thread_context().scope}};
   array.engine().push(
       {read(array.var()), write(done)}, [node = array.ptr(), out](RunContext&) { copy_elements<To>(*node, out); },

@@ -11,6 +11,10 @@ namespace kaon {
 // The array, or a copy of one on a GPU, which nobody records.
 NDArray on_host(const NDArray& array, const std::source_location& site);
 
+// Calls `read` with the array when what was pushed before has been written, as an operation, and blocks until it has
+// returned: later writes wait for it. Here and now where the array's engine has ended.
+void read_in_turn(const NDArray& array, FunctionRef<void(const ArrayNode&)> read, const OpLabel& label);
+
 // Pushes a copy of the array's elements, converted to T, to `out` (room for size() elements), which is complete once
 // `done` is readable. Both must live until then.
 template <class T>

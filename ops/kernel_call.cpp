@@ -13,6 +13,7 @@
 #include "kaon/engine/process_wide.h"
 #include "kaon/ops/gpu_kernels.h"
 #include "kaon/ops/random_state.h"
+#include "kaon/ops/same_engine.h"
 #include "kaon/ops/small_array.h"
 
 namespace kaon {
@@ -155,6 +156,16 @@ constexpr OpType gpu_call_type{
     }};
 
 }  // namespace
+
+void throw_other_engine(const Chunk& a, const Chunk& b, const char* op) {
+  a.engine->check_not_gone(op);
+  b.engine->check_not_gone(op);
+  throw DeviceError(
+      fmt::format("[{}] the arrays belong to different engines: each stays in that of the EngineScope in "
+                  "which it was made; make both in one, or copy the values: nd.array(x.asvector<float>(), "
+                  "x.shape())",
+                  op));
+}
 
 std::string describe_arrays(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) {
   constexpr size_t most = 4;

@@ -15,6 +15,7 @@
 #include "kaon/ops/movement/copy_to.h"
 #include "kaon/ops/movement/reshape.h"
 #include "kaon/ops/movement/slice_range.h"
+#include "kaon/ops/same_engine.h"
 #include "kaon/ops/small_array.h"
 
 namespace kaon {
@@ -78,9 +79,7 @@ void check_inputs(const OpDef& def, const void* attrs, std::span<const NDArray* 
       throw DeviceError(fmt::format("[{}] inputs must be on one device, got {} and {}; use as_in_context", op,
                                     first->device.str(), chunk->device.str()));
     }
-    if (chunk->engine != first->engine) {
-      throw DeviceError(fmt::format("[{}] inputs belong to different engines", op));
-    }
+    check_same_engine(*first, *chunk, op);
   }
 }
 
@@ -145,6 +144,7 @@ void NDArray::apply_into(const OpDef& def, const void* attrs, std::span<const ND
   if (Interceptor* i = Interceptor::current(); i && !out.node().chunk) {
     throw TraceError(fmt::format("[{}] writing in place inside a trace; write x = x + y", def.name()));
   }
+  if (!inputs.empty()) check_same_engine(*inputs[0]->node().chunk, *out.node().chunk, def.name().data());
   SmallArray<ArrayNode*> nodes(inputs.size(), [&](size_t i) { return inputs[i]->node_.get(); });
   TensorMeta made;
   infer(def, attrs, inputs, std::span(&made, 1), site);
@@ -253,6 +253,7 @@ NDArray NDArray::reshape(const Shape& codes, std::source_location site) const {
 
 NDArray& NDArray::slice_assign(const Shape& begin, const Shape& end, const Arg<NDArray>& value) {
   check_writable("slice_assign", value);
+  const EngineScope scope(engine());  // of the arrays made here
   NDArray source =
       value.is_number() ? nd.full(Shape(1), value.number(), {.dtype = dtype(), .device = device()}) : value.array();
   const Shape target = resolve_slice(shape(), begin, end, {}, "slice_assign").count;

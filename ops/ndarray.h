@@ -129,7 +129,7 @@ class NDArray : public ArrayOperators<NDArray> {
   ArrayNode& node() const;  // throws StateError on an undefined handle
   const IntrusivePtr<ArrayNode>& ptr() const { return node_; }
   Var& var() const { return chunk().var; }
-  Engine& engine() const { return *chunk().engine; }
+  Engine& engine() const { return *chunk().engine; }  // Engine::ended() when its own has ended
 
  private:
   NDArray& update(BinaryKind kind, const Arg<NDArray>& b);

@@ -21,7 +21,7 @@ void BatchBuilder::add(Column& column, const HostTensor& value, const char* what
     column.shape = value.shape();
     Shape batched(count_);
     for (int64_t d : value.shape()) batched.push_back(d);
-    EngineScope scope(engine_);
+    EngineScope scope(*engine_);
     column.array = NDArray::empty(batched, value.dtype());
     column.memory = static_cast<std::byte*>(column.array.node().data());
   }

@@ -27,7 +27,7 @@ namespace detail {
 // Copies each sample straight into the memory of the batch's arrays, which nobody else has seen yet.
 class BatchBuilder {
  public:
-  BatchBuilder(int64_t count, Engine& engine, Device device) : count_(count), engine_(engine), device_(device) {}
+  BatchBuilder(int64_t count, EngineRef engine, Device device) : count_(count), engine_(engine), device_(device) {}
   // Shape and dtype of the first sample hold for all: else throws ShapeError, TypeError.
   void add(const Sample& sample);
   Batch finish();  // after `count` samples
@@ -41,7 +41,7 @@ class BatchBuilder {
   void add(Column& column, const HostTensor& value, const char* what);
   int64_t count_;
   int64_t added_ = 0;
-  Engine& engine_;
+  const EngineRef engine_;
   const Device device_;
   Column data_, label_;
 };

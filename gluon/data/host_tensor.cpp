@@ -22,15 +22,10 @@ HostTensor HostTensor::view(std::shared_ptr<const void> owner, const void* data,
 HostTensor HostTensor::copy_of(const NDArray& given) {
   const NDArray array = on_host(given, std::source_location::current());
   HostTensor t(array.shape(), array.dtype());
-  std::byte* out = t.own_.data();
-  auto node = array.ptr();
-  Var done;
-  array.engine().push({read(array.var()), write(done)},
-                      [node, out](RunContext&) {
-                        if (size_t n = node->bytes()) std::memcpy(out, node->data(), n);
-                      },
-                      {.label = {.name = "copy_to_host"}});
-  array.engine().wait(done);
+  const auto copy = [&](const ArrayNode& node) {
+    if (!t.own_.empty()) std::memcpy(t.own_.data(), node.data(), t.own_.size());
+  };
+  read_in_turn(array, copy, {.name = "copy_to_host"});
   return t;
 }
 

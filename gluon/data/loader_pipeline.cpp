@@ -45,13 +45,13 @@ LoaderPipeline::LoaderPipeline(Dataset dataset, EpochBatches batches, uint64_t e
       epoch_(epoch),
       device_(options.device),
       workers_(options.workers),
-      engine_(Engine::current()),
+      engine_(Engine::current().ref()),
       ring_(size_t(std::clamp<int64_t>(options.prefetch > 0 ? options.prefetch : 2 * options.workers, 1,
                                        std::max<int64_t>(1, batches_.size())))) {}
 
 void LoaderPipeline::start(const std::shared_ptr<LoaderPipeline>& self) {
   const int64_t count = std::min<int64_t>(self->workers_, self->size());
-  for (int64_t i = 0; i < count; ++i) spawn(work(self), self->engine_.io_executor());
+  for (int64_t i = 0; i < count; ++i) spawn(work(self), self->engine_->io_executor());
 }
 
 Task<void> LoaderPipeline::work(std::shared_ptr<LoaderPipeline> self) {
@@ -65,7 +65,7 @@ Task<void> LoaderPipeline::work(std::shared_ptr<LoaderPipeline> self) {
     std::optional<Batch> result;
     std::exception_ptr error;
     try {
-      TraceSpan span(self->engine_.profiler(), span_name, span_category);
+      TraceSpan span(self->engine_->profiler(), span_name, span_category);
       if (self->dataset_.is_async()) {
         result = co_await self->load_async(batch);
       } else {
@@ -117,9 +117,10 @@ Task<std::optional<Batch>> LoaderPipeline::load_async(int64_t batch) {
 }
 
 Task<Batch> LoaderPipeline::load_here(int64_t batch) {
+  engine_->check_not_gone("DataLoader");
   std::optional<Batch> result;
   {
-    TraceSpan span(engine_.profiler(), span_name, span_category);
+    TraceSpan span(engine_->profiler(), span_name, span_category);
     if (dataset_.is_async()) {
       result = co_await load_async(batch);
     } else {
@@ -142,7 +143,7 @@ int64_t LoaderPipeline::claim() {
       if (next_ == size()) unneeded.swap(idle_);  // nothing will be left for them
     }
   }
-  for (auto worker : unneeded) engine_.io_executor().post(worker);
+  for (auto worker : unneeded) engine_->io_executor().post(worker);
   return batch;
 }
 
@@ -181,6 +182,7 @@ bool LoaderPipeline::wait_as_consumer(std::coroutine_handle<> consumer, Executor
 }
 
 Batch LoaderPipeline::take_now() {
+  engine_->check_not_gone("DataLoader");
   Place taken;
   std::coroutine_handle<> worker;
   {
@@ -192,12 +194,16 @@ Batch LoaderPipeline::take_now() {
       idle_.pop_back();
     }
   }
-  if (worker) engine_.io_executor().post(worker);
+  if (worker) engine_->io_executor().post(worker);
   if (taken.error) std::rethrow_exception(taken.error);
   return std::move(*taken.batch);
 }
 
 void LoaderPipeline::cancel() noexcept {
+  Engine& engine = *engine_;
+  const bool has_ended = &engine == &Engine::ended();
+  // In a child of a fork the workers are not there, and one of them may have had the lock.
+  if (engine.is_gone() && !has_ended) return;
   std::vector<std::coroutine_handle<>> idle;
   {
     std::unique_lock lock(mutex_);
@@ -205,7 +211,13 @@ void LoaderPipeline::cancel() noexcept {
     consumer_ = {};
     idle.swap(idle_);
   }
-  for (auto worker : idle) engine_.io_executor().post(worker);
+  for (auto worker : idle) {
+    if (has_ended) {
+      resume_coroutine(worker);  // it ends
+    } else {
+      engine.io_executor().post(worker);
+    }
+  }
   std::unique_lock lock(mutex_);
   quiet_.wait(lock, [this] { return decoding_ == 0; });
 }

@@ -89,7 +89,7 @@ class LoaderPipeline {
   const uint64_t seed_, epoch_;
   const Device device_;
   const int workers_;
-  Engine& engine_;
+  EngineRef engine_;
   std::atomic<bool> cancelled_{false};
 
   std::mutex mutex_;  // guards all below

@@ -22,7 +22,7 @@ std::string duration(double seconds) {
 }  // namespace
 
 ProgressBar::ProgressBar(std::string title, int64_t total, const Options& options)
-    : engine_(Engine::current()), title_(std::move(title)), total_(total), options_(options) {
+    : engine_(Engine::current().ref()), title_(std::move(title)), total_(total), options_(options) {
   if (!options_.out) throw ValueError("[ProgressBar] out: expected a stream, got null");
   if (options_.width < 1)
     throw ValueError(fmt::format("[ProgressBar] width: expected at least 1, got {}", options_.width));
@@ -39,7 +39,7 @@ ProgressBar::~ProgressBar() {
 
 void ProgressBar::step(int64_t count) {
   pushed_ += count;
-  marks_.push_back({engine_.stats().ops, pushed_});
+  marks_.push_back({engine_->stats().ops, pushed_});
   if (marks_.size() > 64) done();  // keeps the list as short as the engine's queue
   draw(false);
 }
@@ -50,7 +50,7 @@ void ProgressBar::set_text(std::string text) {
 }
 
 int64_t ProgressBar::done() {
-  const uint64_t completed = engine_.stats().completed;
+  const uint64_t completed = engine_->stats().completed;
   while (!marks_.empty() && marks_.front().ops <= completed) {
     done_ = marks_.front().steps;
     marks_.pop_front();

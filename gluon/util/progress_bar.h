@@ -49,7 +49,7 @@ class ProgressBar {
     uint64_t ops;
     int64_t steps;
   };
-  Engine& engine_;
+  EngineRef engine_;
   std::string title_, text_;
   int64_t total_;
   Options options_;

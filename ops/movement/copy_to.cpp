@@ -6,6 +6,7 @@
 #include "kaon/engine/device_launch.h"
 #include "kaon/engine/gpu_memory.h"
 #include "kaon/ops/ndarray.h"
+#include "kaon/ops/same_engine.h"
 
 namespace kaon {
 namespace {
@@ -76,12 +77,12 @@ void begin_copy_to_host(OpNode& op, RunContext&) {
   }
 }
 
-constexpr OpType copy_to_host_type{
 // Between two devices of the host: cpu(0) and cpu(1).
 void copy_on_host(const ArrayNode& from, const ArrayNode& to) {
   if (const size_t bytes = from.bytes()) std::memcpy(to.data(), from.data(), bytes);
 }
 
+constexpr OpType copy_to_host_type{
     .run = begin_copy_to_host, .destroy = OpBody<ToHost>::destroy, .ends_later = true};
 
 // Within a GPU beside what it computes, since that comes before or after; between two by the one that gets it.
@@ -97,6 +98,7 @@ void copy_between_gpus(const ArrayNode& from, const ArrayNode& to, const OpLabel
 }  // namespace
 
 void push_copy_between(ArrayNode& from, ArrayNode& to, const OpLabel& label) {
+  check_same_engine(*from.chunk, *to.chunk, label.name);
   const IntrusivePtr<ArrayNode> source(&from), target(&to);
   Engine& engine = *to.chunk->engine;
   const Access accesses[] = {read(from.chunk->var), to.covers_chunk() ? write(to.chunk->var) : update(to.chunk->var)};

@@ -11,8 +11,8 @@ using namespace kaon::test;
 
 namespace {
 
-IntrusivePtr<StandingRead> begin(std::vector<Var*> vars) {
-  IntrusivePtr<StandingRead> standing(new StandingRead);
+IntrusivePtr<StandingRead> begin(Engine& engine, std::vector<Var*> vars) {
+  IntrusivePtr<StandingRead> standing(new StandingRead(engine.ref()));
   return standing->begin(std::move(vars)) ? standing : nullptr;
 }
 bool stands_at(Var& var) {
@@ -41,7 +41,7 @@ TEST_CASE("standing read: a write waits for those inside, and whoever comes late
   at_thread_counts(1, [](Engine& engine) {
     Watchdog watchdog;
     Var a, b, other;
-    const auto standing = begin({&b, &a, &b});
+    const auto standing = begin(engine, {&b, &a, &b});
     REQUIRE(standing);
     CHECK(standing->vars().size() == 2);
     CHECK(stands_at(a));
@@ -66,7 +66,7 @@ TEST_CASE("standing read: a write goes on at once where nobody is inside, and so
   at_thread_counts(0, [](Engine& engine) {
     Watchdog watchdog;
     Var a, b;
-    auto first = begin({&a, &b}), second = begin({&a});
+    auto first = begin(engine, {&a, &b}), second = begin(engine, {&a});
     REQUIRE(first);
     REQUIRE(second);
     bool ran = false;
@@ -77,13 +77,13 @@ TEST_CASE("standing read: a write goes on at once where nobody is inside, and so
     CHECK(second->has_ended());
     CHECK_FALSE(stands_at(b));
 
-    first = begin({&a, &b});
+    first = begin(engine, {&a, &b});
     REQUIRE(first);
     engine.wait(b, AccessMode::write);
     CHECK(first->has_ended());
     CHECK_FALSE(stands_at(a));
 
-    first = begin({&a, &b});
+    first = begin(engine, {&a, &b});
     REQUIRE(first);
     first->end();
     first->end();
@@ -99,11 +99,11 @@ TEST_CASE("standing read: does not begin where a write is pending or has failed"
     Var a, b;
     Gate gate;
     engine.push({write(a)}, [&](RunContext&) { gate.wait(); });
-    CHECK_FALSE(begin({&b, &a}));
+    CHECK_FALSE(begin(engine, {&b, &a}));
     CHECK_FALSE(stands_at(b));
     gate.open();
     engine.wait(a);
-    CHECK(begin({&b, &a}) != nullptr);
+    CHECK(begin(engine, {&b, &a}) != nullptr);
   });
 }
 
@@ -113,7 +113,7 @@ TEST_CASE("standing read: an operation that writes one of the vars itself reads 
     std::array<Var, 9> vars;
     std::vector<Var*> all;
     for (Var& v : vars) all.push_back(&v);
-    const auto standing = begin(all);
+    const auto standing = begin(engine, all);
     int ran = 0;
     push_inside(engine, standing, {write(vars[3])}, [&](RunContext&) { ++ran; });
     push_inside(engine, standing, {write(vars[8]), read(vars[1])}, [&](RunContext&) { ++ran; });
@@ -153,7 +153,7 @@ TEST_CASE("standing read: operations enter at all vars at once, from several thr
         IntrusivePtr<StandingRead> standing;
         bool has_entered = false;  // at the latest when the writers have ended
         for (int i = 0; i < rounds(6000) || !has_entered; ++i) {
-          if (!standing || standing->has_ended()) standing = begin(all);
+          if (!standing || standing->has_ended()) standing = begin(engine, all);
           auto check = [&](RunContext&) {
             if (value_of_x != 0 && std::find(values.begin(), values.end(), value_of_x) == values.end()) ++torn;
           };
@@ -202,7 +202,7 @@ TEST_CASE("standing read: random programs give what one thread gives, wherever i
       std::vector<Var*> all;
       for (const int n : set) all.push_back(&vars[size_t(n)]);
       IntrusivePtr<StandingRead>& standing = reads[number];
-      if (!standing || standing->has_ended()) standing = begin(all);
+      if (!standing || standing->has_ended()) standing = begin(engine, all);
       const Access own = writes ? update(vars[target]) : read(vars[target]);
       if (standing) {
         ++entered;

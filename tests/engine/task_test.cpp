@@ -320,14 +320,14 @@ TEST_CASE("task: recording, engine and block path travel with the coroutine and 
         co_await sleep_for(100us);
         co_await number(1);
         ThreadContext& c = thread_context();
-        seen.wrong += !c.recording || c.scope != path || c.engine != &engine || !c.in_task;
+        seen.wrong += !c.recording || c.scope != path || c.engine != engine.ref() || !c.in_task;
       }
       ++seen.ended;
     };
     auto bystander = [](Engine& engine, Seen& seen) -> Task<void> {
       for (int i = 0; i < 20; ++i) {
         ThreadContext& c = thread_context();
-        seen.wrong += c.recording || c.scope || c.engine != &engine || !c.in_task;
+        seen.wrong += c.recording || c.scope || c.engine != engine.ref() || !c.in_task;
         co_await sleep_for(100us);
       }
       ++seen.ended;

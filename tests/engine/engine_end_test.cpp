@@ -1,0 +1,130 @@
+// Arrays that outlive their engine.
+#include <optional>
+
+#include "kaon/engine/chunk.h"
+#include "kaon/engine/standing_read.h"
+#include "kaon/engine/task.h"
+#include "kaon/tests/engine/support.h"
+
+using namespace kaon;
+using namespace kaon::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+IntrusivePtr<Chunk> written(Engine& engine, int value) {
+  IntrusivePtr<Chunk> chunk(new Chunk(sizeof(int), cpu(), engine));
+  engine.push({write(chunk->var)}, [chunk, value](RunContext&) { *static_cast<int*>(chunk->ensure()) = value; });
+  return chunk;
+}
+
+// What a coroutine awaits.
+struct Array {
+  IntrusivePtr<Chunk> chunk;
+  Var& var() const { return chunk->var; }
+  Engine& engine() const { return *chunk->engine; }
+  ReadyAwaiter<Array> operator co_await() const { return ReadyAwaiter<Array>(*this); }
+};
+
+}  // namespace
+
+TEST_CASE("engine end: what it computed can be read, and an operation says why it cannot be pushed", "[engine]") {
+  at_thread_counts([](Engine& around) {
+    IntrusivePtr<Chunk> chunk;
+    {
+      Engine engine({.threads = around.stats().threads});
+      chunk = written(engine, 7);
+      CHECK(&*chunk->engine == &engine);
+      CHECK_FALSE(chunk->engine->is_gone());
+    }
+    CHECK(chunk->engine->is_gone());
+    CHECK(&*chunk->engine == &Engine::ended());
+    int value = 0;
+    CHECK(chunk->engine->read_now(chunk->var, [&] { value = *static_cast<int*>(chunk->ensure()); }));
+    CHECK(value == 7);
+    CHECK_NOTHROW(chunk->engine->wait(chunk->var));
+    CHECK_NOTHROW(chunk->engine->wait(chunk->var, AccessMode::update));
+    CHECK_NOTHROW(chunk->engine->wait_all());
+    CHECK_THROWS_AS(chunk->engine->push({read(chunk->var)}, [](RunContext&) {}), StateError);
+    CHECK_THROWS_WITH(chunk->engine->push({read(chunk->var)}, [](RunContext&) {}, {.label = {.name = "twice"}}),
+                      Contains("[twice] the engine of this array has ended") && Contains("engine_end_test.cpp"));
+    CHECK_THROWS_AS(chunk->engine->post_io([] {}), StateError);
+  });
+}
+
+TEST_CASE("engine end: an engine at the same address is another one", "[engine]") {
+  std::optional<Engine> engine;
+  std::vector<IntrusivePtr<Chunk>> chunks;
+  for (int i = 0; i < 20; ++i) {
+    engine.emplace(EngineOptions{.threads = i % 3});
+    chunks.push_back(written(*engine, i));
+    CHECK(&*chunks.back()->engine == &*engine);
+    for (int k = 0; k < i; ++k) CHECK(chunks[size_t(k)]->engine->is_gone());
+  }
+  engine.reset();
+  CHECK(chunks.back()->engine->is_gone());
+}
+
+TEST_CASE("engine end: a failed array still throws its failure", "[engine]") {
+  IntrusivePtr<Chunk> chunk;
+  {
+    Engine engine({.threads = 1});
+    chunk = IntrusivePtr<Chunk>(new Chunk(4, cpu(), engine));
+    engine.push({write(chunk->var)}, [](RunContext&) { throw ValueError("[op] bad"); });
+  }
+  CHECK_THROWS_AS(chunk->engine->wait(chunk->var), ValueError);
+  CHECK_THROWS_AS(chunk->engine->read_now(chunk->var, [] {}), ValueError);
+}
+
+TEST_CASE("engine end: coroutines await its arrays", "[engine]") {
+  Array array;
+  {
+    Engine engine({.threads = 2});
+    array.chunk = written(engine, 3);
+  }
+  auto body = [](Array a) -> Task<int> {
+    Array ready = co_await a;
+    co_return *static_cast<int*>(ready.chunk->ensure());
+  };
+  CHECK(sync_wait(body(array)) == 3);
+}
+
+TEST_CASE("engine end: a standing read on its vars ends under any engine, and twice", "[engine]") {
+  Var a, b;
+  IntrusivePtr<StandingRead> standing;
+  {
+    Engine engine({.threads = 2});
+    standing = IntrusivePtr<StandingRead>(new StandingRead(engine.ref()));
+    REQUIRE(standing->begin({&a, &b}));
+  }
+  Engine other({.threads = 1});
+  EngineScope scope(other);
+  standing->end();
+  CHECK(standing->has_ended());
+  standing->end();
+}
+
+TEST_CASE("standing read: a writer that its end lets go on runs on the vars' engine, wherever the owner is",
+          "[engine]") {
+  Watchdog watchdog(60s);
+  Engine engine({.threads = 2}), other({.threads = 2});
+  Var a, b;
+  std::atomic<int> elsewhere{0};
+  std::atomic<bool> over{false};
+  std::thread owner([&] {
+    EngineScope scope(other);
+    while (!over) {
+      IntrusivePtr<StandingRead> standing(new StandingRead(engine.ref()));
+      if (standing->begin({&a, &b})) standing->end();
+    }
+  });
+  for (int i = 0; i < rounds(20000); ++i) {
+    engine.push({update(a)}, [&](RunContext&) { elsewhere += &Engine::current() != &engine; });
+    if (i % 100 == 0) engine.wait(a);
+  }
+  over = true;
+  owner.join();
+  engine.wait_all();
+  CHECK(elsewhere == 0);
+  CHECK(other.stats().completed == 0);
+}
