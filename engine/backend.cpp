@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kaon/engine/error.h"
+#include "kaon/engine/process_wide.h"
 
 namespace kaon {
 namespace {
@@ -45,8 +46,8 @@ struct CudaLibrary {
 };
 
 CudaLibrary& cuda() {
-  static auto* library = new CudaLibrary;
-  return *library;
+  static constinit MadeOnce<CudaLibrary> library;
+  return library.get([] { return new CudaLibrary; });
 }
 
 }  // namespace
@@ -70,12 +71,12 @@ DeviceDriver& gpu_driver(int index) {
   return *drivers[size_t(index)];
 }
 
-void check_device(Device device, const char* op) {
 void detail::throw_bad_index(DeviceType type, int index) {
   throw ValueError(
       fmt::format("[{}] expected an index of 0 to 255, got {}", type == DeviceType::cpu ? "cpu" : "gpu", index));
 }
 
+void check_device(Device device, const char* op) {
   if (device.type == DeviceType::cpu) return;
   int n = gpu_count();
   if (int(device.index) >= n) {

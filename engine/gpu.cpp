@@ -3,6 +3,7 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/thread_pool.hpp>
 
+#include "kaon/engine/process_wide.h"
 #include "kaon/engine/trace.h"
 
 namespace kaon {
@@ -23,8 +24,8 @@ struct Gpus {
   StreamCompletions completions{order, [this](std::function<void()> work) { boost::asio::post(thread, std::move(work)); }};
 };
 Gpus& gpus() {
-  static auto* all = new Gpus;
-  return *all;
+  static constinit MadeOnce<Gpus> all;
+  return all.get([] { return new Gpus; });
 }
 
 }  // namespace
@@ -60,7 +61,6 @@ Gpu::Gpu(Device device) : device(device), driver(gpu_driver(device.index)), memo
 }
 
 uint32_t Gpu::add_stream(Stream& stream) {
-  std::unique_ptr<Stream> signals = driver.make_stream();
   {
     std::lock_guard lock(mutex_);
     if (!retired_.empty()) {
@@ -70,15 +70,15 @@ uint32_t Gpu::add_stream(Stream& stream) {
       return number;
     }
   }
+  std::unique_ptr<Stream> signals = driver.make_stream();
   const uint32_t number = order().add(stream);
   gpus().completions.add(number, *signals);
   std::lock_guard lock(mutex_);
   signals_.push_back(std::move(signals));
-  return number;
   retired_.reserve(signals_.size());  // retire_stream() allocates nothing
+  return number;
 }
 
-void Gpu::wait_for_all() {
 void Gpu::retire_stream(uint32_t number) noexcept {
   try {
     order().retire(number);
@@ -89,6 +89,7 @@ void Gpu::retire_stream(uint32_t number) noexcept {
   retired_.push_back(number);
 }
 
+void Gpu::wait_for_all() {
   for (Gpu* gpu : all()) {
     for (const LaneState& lane : gpu->lanes_) gpu->wait(order().end(lane.number));
   }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <mutex>
 
+#include "kaon/engine/process_wide.h"
 #include "kaon/gluon/block_node.h"
 
 namespace kaon::gluon::detail {
@@ -53,11 +54,9 @@ CallScope::~CallScope() {
 }
 
 namespace {
-// Recursive: hybrid_forward may run another net.
-std::recursive_mutex& trace_mutex() {
-  static std::recursive_mutex mutex;
-  return mutex;
-}
+// Reentrant: hybrid_forward may run another net. A fork waits for the trace.
+struct TraceMutex : Reentrant<TraceMutex> {};
+TraceMutex& trace_mutex() { return ProcessWide<TraceMutex, ForkOrder::traces>::get(); }
 }  // namespace
 
 Traced run_trace(std::span<const NDArray* const> inputs, TraceFn trace) {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kaon/engine/error.h"
+#include "kaon/engine/process_wide.h"
 #include "kaon/ops/op_def.h"
 
 namespace kaon {
@@ -19,15 +20,18 @@ consteval OpDef make_def() {
   return def;
 }
 
+struct Sources : WithMutex {
+  std::unordered_map<std::string, std::unique_ptr<const KernelSource>> by_text;
+};
+
 }  // namespace
 
 constinit const OpDef FusedKernel::def = make_def();
 
 const KernelSource* KernelSource::intern(KernelSource source) {
-  static std::mutex mutex;
-  static auto* known = new std::unordered_map<std::string, std::unique_ptr<const KernelSource>>;
-  std::lock_guard lock(mutex);
-  std::unique_ptr<const KernelSource>& found = (*known)[source.text];
+  Sources& known = ProcessWide<Sources>::get();
+  std::lock_guard lock(known.mutex);
+  std::unique_ptr<const KernelSource>& found = known.by_text[source.text];
   if (!found) found = std::make_unique<const KernelSource>(std::move(source));
   return found.get();
 }

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "kaon/engine/engine.h"
+#include "kaon/engine/process_wide.h"
 #include "kaon/graph/outside_limits.h"
 
 namespace kaon {
@@ -131,14 +132,10 @@ std::string key_of(const Node& node, std::span<const KernelInput> inputs, bool t
   return key;
 }
 
-struct Known {
-  std::mutex mutex;
+struct Known : WithMutex {
   std::unordered_map<std::string, KernelCost> costs;
 };
-Known& known() {
-  static auto* costs = new Known;  // asked until the process ends
-  return *costs;
-}
+Known& known() { return ProcessWide<Known>::get(); }
 
 class MeasuredCosts final : public KernelCosts {
  public:

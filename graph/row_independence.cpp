@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "kaon/engine/process_wide.h"
 #include "kaon/graph/passes/rewrite.h"
 #include "kaon/ops/all_ops.h"
 #include "kaon/ops/kernel_call.h"
@@ -89,8 +90,9 @@ bool all_rows_of_many(const Call& c) { return c.all_rows() && c.ndim() >= 2; }
 bool all_rows(const Call& c) { return c.all_rows(); }
 bool first_has_rows(const Call& c) { return c.rows(0); }
 
-const std::unordered_map<const OpDef*, Rule>& rules() {
-  static const std::unordered_map<const OpDef*, Rule> rules{
+using Rules = std::unordered_map<const OpDef*, Rule>;
+Rules make_rules() {
+  return {
       {&Sum::def, reduces<Sum>},
       {&Mean::def, reduces<Mean>},
       {&Prod::def, reduces<Prod>},
@@ -128,8 +130,7 @@ const std::unordered_map<const OpDef*, Rule>& rules() {
       {&BatchTake::def, all_rows},
       {&OneHot::def, all_rows},
       {&Concat::def, [](const Call& c) { return c.all_rows() && !c.is_first(attributes<Concat>(c).dim, c.ndim()); }},
-      {&Stack::def,
-       [](const Call& c) { return c.all_rows() && !c.is_first(attributes<Stack>(c).axis, c.ndim() + 1); }},
+      {&Stack::def, [](const Call& c) { return c.all_rows() && !c.is_first(attributes<Stack>(c).axis, c.ndim() + 1); }},
       {&SliceChannel::def, along_axis<SliceChannel>},
       {&Repeat::def, along_optional_axis<Repeat>},
       {&Tile::def,
@@ -144,15 +145,13 @@ const std::unordered_map<const OpDef*, Rule>& rules() {
          return width[0] == 0 && width[1] == 0;
        }},
       {&BroadcastAxis::def, along_axes<BroadcastAxis>},
-      {&BroadcastTo::def, 
+      {&BroadcastTo::def,
        [](const Call& c) {
          const Shape& shape = attributes<BroadcastTo>(c).shape;
          return shape.ndim() == c.ndim() && shape[0] == 0;
        }},
-      {&BroadcastLike::def, 
-       [](const Call& c) {
-         return c.all_rows() && c.ndim() == c.ndim(1) && !attributes<BroadcastLike>(c).lhs_axes;
-       }},
+      {&BroadcastLike::def,
+       [](const Call& c) { return c.all_rows() && c.ndim() == c.ndim(1) && !attributes<BroadcastLike>(c).lhs_axes; }},
       {&Transpose::def,
        [](const Call& c) {
          const Shape& axes = attributes<Transpose>(c).axes;
@@ -190,7 +189,11 @@ const std::unordered_map<const OpDef*, Rule>& rules() {
       // a condition of one dimension chooses rows
       {&Where::def, [](const Call& c) { return c.all_rows() || (c.ndim() == c.ndim(1) && c.aligned()); }},
   };
-  return rules;
+}
+
+const Rules& rules() {
+  static constinit MadeOnce<const Rules> made;
+  return made.get([] { return new Rules(make_rules()); });
 }
 
 bool keeps_rows(const Call& c) {

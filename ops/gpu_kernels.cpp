@@ -5,6 +5,7 @@
 
 #include "kaon/engine/backend.h"
 #include "kaon/engine/error.h"
+#include "kaon/engine/process_wide.h"
 #include "kaon/ops/op_def.h"
 
 namespace kaon {
@@ -15,13 +16,13 @@ using Table = std::unordered_map<std::string_view, GpuKernel>;
 void add(void* table, std::string_view op, const GpuKernel& kernel) { static_cast<Table*>(table)->emplace(op, kernel); }
 
 const Table& kernels() {
-  static const auto* table = [] {
+  static constinit MadeOnce<const Table> table;
+  return table.get([] {
     auto* made = new Table;
     using List = void (*)(AddKernel, void*);
     if (auto list = reinterpret_cast<List>(gpu_library_function("kaon_cuda_kernels"))) list(add, made);
     return made;
-  }();
-  return *table;
+  });
 }
 
 }  // namespace

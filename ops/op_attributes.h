@@ -5,6 +5,7 @@
 
 #include "kaon/engine/block_pool.h"
 #include "kaon/engine/intrusive_ptr.h"
+#include "kaon/engine/process_wide.h"
 #include "kaon/ops/op_def.h"
 
 namespace kaon {
@@ -28,8 +29,11 @@ class Attributes {
     explicit Block(uint32_t bytes) : bytes(bytes) {}
     static constexpr size_t head = 16;
     static IntrusivePtr<Block> make(const OpDef& def) {
-      static const IntrusivePtr<Block> none(new (pool_allocate(head)) Block(0));
-      if (def.attrs_size == 0) return none;
+      static constinit MadeOnce<Block> none;  // with a reference of its own
+      if (def.attrs_size == 0) {
+        return IntrusivePtr<Block>(
+            &none.get([] { return IntrusivePtr<Block>(new (pool_allocate(head)) Block(0)).detach(); }));
+      }
       return IntrusivePtr<Block>(new (pool_allocate(head + def.attrs_size)) Block(def.attrs_size));
     }
     void* data() { return reinterpret_cast<char*>(this) + head; }

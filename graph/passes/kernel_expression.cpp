@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "kaon/engine/process_wide.h"
 #include "kaon/graph/passes/rewrite.h"
 #include "kaon/ops/all_ops.h"
 #include "kaon/ops/dispatch.h"
@@ -234,7 +235,9 @@ std::optional<std::string> kernel_expression(const Node& node, std::span<const s
     if (dtypes[0] == dtype) return inputs[0];
     return fmt::format("{}(convert<{}>({}))", value_type(dtype), element_type(dtype), inputs[0]);
   }
-  static const auto table = make_table();
+  using Table = decltype(make_table());
+  static constinit MadeOnce<const Table> made;
+  const Table& table = made.get([] { return new Table(make_table()); });
   const auto found = table.find(node.op);
   if (found == table.end()) return {};
   std::optional<std::string> value = found->second({node, inputs, dtype, value_type(dtype)});

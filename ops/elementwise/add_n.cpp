@@ -23,20 +23,20 @@ void add_typed(const void* attrs, const void* const* in, void* out, size_t n) {
   }
 }
 
-const PointwiseKernels& kernels() {
-  static const PointwiseKernels k{.float32 = select_tiles().add_n,
-                                  .float64 = &add_typed<double>,
-                                  .uint8 = &add_typed<uint8_t>,
-                                  .int8 = &add_typed<int8_t>,
-                                  .int32 = &add_typed<int32_t>,
-                                  .int64 = &add_typed<int64_t>};
-  return k;
+PointwiseKernels kernels() {
+  return {.float32 = select_tiles().add_n,
+          .float64 = &add_typed<double>,
+          .uint8 = &add_typed<uint8_t>,
+          .int8 = &add_typed<int8_t>,
+          .int32 = &add_typed<int32_t>,
+          .int64 = &add_typed<int64_t>};
 }
 
 // 16-bit floats: any number of inputs, rounded once.
 void add_halves(KernelContext& c) {
   const auto widen = half_to_float32(c.out().dtype);
   const auto narrow = float32_to_half(c.out().dtype);
+  const TileFn add = select_tiles().add_n;
   c.run.parallel_for(c.out().size(), pointwise_grain, [&](int64_t begin, int64_t end) {
     alignas(64) float sum[pointwise_tile], next[pointwise_tile];
     const AddN two{.num_args = 2};
@@ -46,7 +46,7 @@ void add_halves(KernelContext& c) {
       widen(c.in(0).as<uint16_t>() + i, sum, n);
       for (int k = 1; k < c.num_inputs(); ++k) {
         widen(c.in(k).as<uint16_t>() + i, next, n);
-        kernels().float32(&two, both, sum, n);
+        add(&two, both, sum, n);
       }
       narrow(sum, c.out().as<uint16_t>() + i, n);
     }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <utility>
 
+#include "kaon/engine/process_wide.h"
 #include "kaon/ops/elementwise/scalar.h"
 #include "kaon/ops/elementwise/scalar_math.h"
 
@@ -139,19 +140,23 @@ PointwiseKernels make_scalar(const TileFn* tiles) {
 }  // namespace
 
 const PointwiseKernels& binary_kernels(BinaryKind kind) {
-  static const auto table = []<size_t... I>(std::index_sequence<I...>) {
+  using Table = std::array<PointwiseKernels, size_t(binary_kinds)>;
+  static constinit MadeOnce<const Table> table;
+  const auto make = []<size_t... I>(std::index_sequence<I...>) {
     const TileFn* tiles = HWY_DYNAMIC_DISPATCH(BinaryTiles)();
-    return std::array<PointwiseKernels, sizeof...(I)>{make_binary<BinaryKind(I)>(tiles)...};
-  }(std::make_index_sequence<size_t(binary_kinds)>());
-  return table[size_t(kind)];
+    return new Table{make_binary<BinaryKind(I)>(tiles)...};
+  };
+  return table.get([&] { return make(std::make_index_sequence<size_t(binary_kinds)>()); })[size_t(kind)];
 }
 
 const PointwiseKernels& scalar_kernels(ScalarKind kind) {
-  static const auto table = []<size_t... I>(std::index_sequence<I...>) {
+  using Table = std::array<PointwiseKernels, size_t(scalar_kinds)>;
+  static constinit MadeOnce<const Table> table;
+  const auto make = []<size_t... I>(std::index_sequence<I...>) {
     const TileFn* tiles = HWY_DYNAMIC_DISPATCH(ScalarTiles)();
-    return std::array<PointwiseKernels, sizeof...(I)>{make_scalar<ScalarKind(I)>(tiles)...};
-  }(std::make_index_sequence<size_t(scalar_kinds)>());
-  return table[size_t(kind)];
+    return new Table{make_scalar<ScalarKind(I)>(tiles)...};
+  };
+  return table.get([&] { return make(std::make_index_sequence<size_t(scalar_kinds)>()); })[size_t(kind)];
 }
 
 }  // namespace kaon

@@ -3,6 +3,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "kaon/engine/process_wide.h"
 #include "kaon/ops/elementwise/add_n.h"
 #include "kaon/ops/elementwise/binary.h"
 #include "kaon/ops/elementwise/binary_kernels.h"
@@ -108,7 +109,8 @@ BlockForms activation_forms(ActivationType type) {
 }  // namespace
 
 BlockForms block_forms(const OpDef& def, const void* attrs) {
-  static const FormMap map = make_map();
+  static constinit MadeOnce<const FormMap> made;
+  const FormMap& map = made.get([] { return new FormMap(make_map()); });
   if (&def == &Activation::def) return activation_forms(static_cast<const Activation*>(attrs)->act_type);
   if (&def == &PowerScalar::def) {
     const float power = float(static_cast<const PowerScalar*>(attrs)->scalar);

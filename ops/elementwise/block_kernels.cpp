@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "kaon/engine/process_wide.h"
+
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "kaon/ops/elementwise/block_kernels.cpp"
@@ -222,10 +224,7 @@ BlockKernels make_kernels() {
 
 }  // namespace
 
-const BlockKernels& Kernels() {
-  static const BlockKernels kernels = make_kernels();
-  return kernels;
-}
+BlockKernels Kernels() { return make_kernels(); }
 
 }  // namespace kaon::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -236,8 +235,8 @@ namespace kaon {
 HWY_EXPORT(Kernels);
 
 const BlockKernels& block_kernels() {
-  static const BlockKernels& kernels = HWY_DYNAMIC_DISPATCH(Kernels)();
-  return kernels;
+  static constinit MadeOnce<const BlockKernels> kernels;
+  return kernels.get([] { return new BlockKernels(HWY_DYNAMIC_DISPATCH(Kernels)()); });
 }
 
 }  // namespace kaon

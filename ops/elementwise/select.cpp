@@ -117,8 +117,7 @@ void run_cpu(const Where&, KernelContext& c) {
   if (c.out().size() == 0) return;
   if (c.in(0).shape != c.in(1).shape) return select_rows(c);
   if (c.in(0).dtype == DType::float32 && c.out().dtype == DType::float32) {
-    static const PointwiseKernels kernels{.float32 = select_tiles().where};
-    return run_pointwise(kernels, nullptr, c);
+    return run_pointwise({.float32 = select_tiles().where}, nullptr, c);
   }
   dispatch_width(c.out().dtype, [&]<class T>() { select_masked<T>(c); });
 }
@@ -137,12 +136,12 @@ void Clip::grad(GradContext& g) const {
 }
 
 void run_cpu(const Clip& op, KernelContext& c) {
-  static const PointwiseKernels kernels{.float32 = select_tiles().clip,
-                                        .float64 = &clip_typed<double>,
-                                        .uint8 = &clip_typed<uint8_t>,
-                                        .int8 = &clip_typed<int8_t>,
-                                        .int32 = &clip_typed<int32_t>,
-                                        .int64 = &clip_typed<int64_t>};
+  const PointwiseKernels kernels{.float32 = select_tiles().clip,
+                                 .float64 = &clip_typed<double>,
+                                 .uint8 = &clip_typed<uint8_t>,
+                                 .int8 = &clip_typed<int8_t>,
+                                 .int32 = &clip_typed<int32_t>,
+                                 .int64 = &clip_typed<int64_t>};
   run_pointwise(kernels, &op, c);
 }
 
@@ -159,7 +158,7 @@ void ClipBackward::grad(GradContext& g) const {
 }
 
 void run_cpu(const ClipBackward& op, KernelContext& c) {
-  static const PointwiseKernels kernels{.float32 = select_tiles().clip_backward, .float64 = &clip_backward_double};
+  const PointwiseKernels kernels{.float32 = select_tiles().clip_backward, .float64 = &clip_backward_double};
   run_pointwise(kernels, &op, c);
 }
 

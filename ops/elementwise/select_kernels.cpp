@@ -70,10 +70,7 @@ namespace kaon {
 
 HWY_EXPORT(Tiles);
 
-const SelectTiles& select_tiles() {
-  static const SelectTiles& tiles = *HWY_DYNAMIC_DISPATCH(Tiles)();
-  return tiles;
-}
+const SelectTiles& select_tiles() { return *HWY_DYNAMIC_DISPATCH(Tiles)(); }
 
 }  // namespace kaon
 #endif  // HWY_ONCE

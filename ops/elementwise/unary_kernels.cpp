@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "kaon/engine/process_wide.h"
 #include "kaon/ops/elementwise/scalar_math.h"
 
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
@@ -102,20 +103,23 @@ void double_backward(const void*, const void* const* in, void* out, size_t n) {
 }  // namespace
 
 const PointwiseKernels& unary_kernels(UnaryKind kind) {
-  static const auto table = []<size_t... I>(std::index_sequence<I...>) {
+  using Table = std::array<PointwiseKernels, size_t(unary_kinds)>;
+  static constinit MadeOnce<const Table> table;
+  const auto make = []<size_t... I>(std::index_sequence<I...>) {
     const TileFn* tiles = HWY_DYNAMIC_DISPATCH(UnaryTiles)();
-    return std::array<PointwiseKernels, sizeof...(I)>{make_unary<UnaryKind(I)>(tiles)...};
-  }(std::make_index_sequence<size_t(unary_kinds)>());
-  return table[size_t(kind)];
+    return new Table{make_unary<UnaryKind(I)>(tiles)...};
+  };
+  return table.get([&] { return make(std::make_index_sequence<size_t(unary_kinds)>()); })[size_t(kind)];
 }
 
 const PointwiseKernels& unary_backward_kernels(UnaryBackwardKind kind) {
-  static const auto table = []<size_t... I>(std::index_sequence<I...>) {
+  using Table = std::array<PointwiseKernels, size_t(unary_backward_kinds)>;
+  static constinit MadeOnce<const Table> table;
+  const auto make = []<size_t... I>(std::index_sequence<I...>) {
     const TileFn* tiles = HWY_DYNAMIC_DISPATCH(UnaryBackwardTiles)();
-    return std::array<PointwiseKernels, sizeof...(I)>{
-        PointwiseKernels{.float32 = tiles[I], .float64 = &double_backward<UnaryBackwardKind(I)>}...};
-  }(std::make_index_sequence<size_t(unary_backward_kinds)>());
-  return table[size_t(kind)];
+    return new Table{PointwiseKernels{.float32 = tiles[I], .float64 = &double_backward<UnaryBackwardKind(I)>}...};
+  };
+  return table.get([&] { return make(std::make_index_sequence<size_t(unary_backward_kinds)>()); })[size_t(kind)];
 }
 
 }  // namespace kaon

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <list>
 #include <mutex>
+#include <thread>
 #include <unordered_map>
 
 #include "kaon/engine/error.h"
@@ -40,6 +41,22 @@ struct Log : WithMutex {
 };
 Log& log() { return ProcessWide<Log>::get(); }
 
+// A fork takes the mutex when nothing is being made.
+struct InMaking {
+  std::mutex mutex;
+  int count = 0;
+  void lock() {
+    mutex.lock();
+    while (count > 0) {
+      mutex.unlock();
+      std::this_thread::yield();
+      mutex.lock();
+    }
+  }
+  void unlock() { mutex.unlock(); }
+};
+InMaking& in_making() { return ProcessWide<InMaking, ForkOrder::primitives>::get(); }
+
 // Made early as what is ProcessWide is, and for the same reason.
 [[maybe_unused]] const dnnl::engine& made_early = engine();
 
@@ -48,6 +65,15 @@ Log& log() { return ProcessWide<Log>::get(); }
 const dnnl::engine& engine() {
   static const auto* instance = new dnnl::engine(dnnl::engine::kind::cpu, 0);
   return *instance;
+}
+
+Making::Making() {
+  std::lock_guard lock(in_making().mutex);
+  ++in_making().count;
+}
+Making::~Making() {
+  std::lock_guard lock(in_making().mutex);
+  --in_making().count;
 }
 
 SingleThreadTeam::SingleThreadTeam() : before_(omp_get_max_threads()) {
@@ -222,6 +248,15 @@ struct Shard {
   std::mutex mutex;
   std::list<Entry> entries;  // most recent first
   std::unordered_map<size_t, std::list<Entry>::iterator> index;
+  uint32_t forks = 0;
+
+  // A child of a fork makes its own primitives: threads that it does not have may be running the parent's.
+  void forget_parents() {
+    if (std::exchange(forks, fork_count()) == forks) return;
+    index.clear();
+    new std::list<Entry>(std::move(entries));  // never destroyed
+    entries.clear();
+  }
 };
 
 Shard& shard_of(size_t hash) { return ProcessWide<Shards<Shard>>::get().all[hash >> 60]; }
@@ -232,6 +267,7 @@ std::shared_ptr<const KernelState> find_recent(const Key& key) {
   const size_t hash = key.hash();
   Shard& s = shard_of(hash);
   std::lock_guard lock(s.mutex);
+  s.forget_parents();
   const auto it = s.index.find(hash);
   if (it == s.index.end() || !(it->second->first == key)) return nullptr;
   s.entries.splice(s.entries.begin(), s.entries, it->second);
@@ -243,6 +279,7 @@ void keep_recent(const Key& key, std::shared_ptr<const KernelState> value) {
   Shard& s = shard_of(hash);
   std::shared_ptr<const KernelState> leaving;  // destroyed outside the lock
   std::lock_guard lock(s.mutex);
+  s.forget_parents();
   const auto old = s.index.find(hash);
   if (old != s.index.end()) {
     leaving = std::move(old->second->second);

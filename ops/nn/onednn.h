@@ -90,6 +90,15 @@ Primitive make_reorder(const Desc& from, const Desc& to);
 template <class Make>
 auto guarded(const char* what, Make&& make);
 
+// While it lives oneDNN may hold locks of its own, and no process is forked: a child would wait for them.
+class Making {
+ public:
+  Making();
+  ~Making();
+  Making(const Making&) = delete;
+  Making& operator=(const Making&) = delete;
+};
+
 // What was made in this process so far, newest last, at most 4096: {use, implementation}. For tests.
 std::vector<std::pair<std::string, std::string>> made_primitives();
 
@@ -171,6 +180,7 @@ std::unique_lock<std::mutex> lock_for_sanitizer();
 
 template <class Make>
 auto guarded(const char* what, Make&& make) {
+  const Making making;
   SingleThreadTeam team;
   const auto lock = lock_for_sanitizer();
   try {
