@@ -377,7 +377,7 @@ void pad_rows(Rows& rows) {
         std::vector{in(shape), index({batch}, 0, double(steps + 1), lengths)},
         [=](const Hosts& in) {
           return generate(shape, [&](const Shape& p) {
-            return double(p[axis]) >= in[1][size_t(p[1 - axis])] ? value : in[0].at(p);
+            return double(p[axis]) >= std::trunc(in[1][size_t(p[1 - axis])]) ? value : in[0].at(p);
           });
         },
         moves);
