@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "kaon/ops/all_ops.h"
+#include "kaon/ops/array_values.h"
 #include "kaon/ops/elementwise/arithmetic.h"
 #include "kaon/ops/ndarray.h"
 
@@ -411,22 +412,15 @@ class Functions {
   }
 
   // Values from the program, row-major: nd.array({1, 2, 3, 4}, {2, 2}), nd.array({{1, 2}, {3, 4}}), nd.array(vector, shape).
-  // float32 unless options say otherwise. In a trace they become a constant.
-  template <class T, size_t N>
-  A array(const T (&values)[N], const Shape& shape = Shape(N), const ArrayOptions& o = {}) const {
-    return A::from_values(NDArray::from(values, N, shape, o.dtype, o.device.value_or(thread_context().device)), name_);
-  }
-  template <class T, size_t N, size_t M>
-  A array(const T (&values)[N][M], const ArrayOptions& o = {}) const {
-    return A::from_values(NDArray::from(&values[0][0], N * M, Shape(N, M), o.dtype, o.device.value_or(thread_context().device)), name_);
-  }
-  // Numbers of several types: nd.array({1, 2.5}).
-  template <size_t N> A array(const double (&v)[N], const Shape& s = Shape(N), const ArrayOptions& o = {}) const { return array<double, N>(v, s, o); }
-  template <size_t N, size_t M> A array(const double (&v)[N][M], const ArrayOptions& o = {}) const { return array<double, N, M>(v, o); }
-  template <class T>
-  A array(const std::vector<T>& values, const Shape& shape, const ArrayOptions& o = {}) const {
-    return A::from_values(NDArray::from(values.data(), values.size(), shape, o.dtype, o.device.value_or(thread_context().device)), name_);
-  }
+  // float32 unless options say otherwise. In a trace they become a constant. Throws ShapeError when they do not fill it.
+  A array(const ArrayValues& v) const { return array(v, Shape(v.size())); }
+  A array(const ArrayValues& v, const Shape& s, const ArrayOptions& o = {}) const { return constant(v.fill(s, o.dtype, device(o))); }
+  A array(const ArrayRows& rows, const ArrayOptions& o = {}) const { return constant(rows.fill(o.dtype, device(o))); }
+  template <class T> A array(const std::vector<T>& v, const Shape& s, const ArrayOptions& o = {}) const { return from_memory(v.data(), v.size(), s, o); }
+  // C arrays by name; in braces with more rows than ArrayRows takes.
+  template <class T, size_t N> A array(T (&v)[N], const Shape& s = Shape(N), const ArrayOptions& o = {}) const { return from_memory(v, N, s, o); }
+  template <class T, size_t N, size_t M> A array(T (&v)[N][M], const ArrayOptions& o = {}) const { return from_memory(&v[0][0], N * M, Shape(N, M), o); }
+  template <class T, size_t N, size_t M> requires(N > ArrayRows::max_rows) A array(const T (&v)[N][M], const ArrayOptions& o = {}) const { return from_memory(&v[0][0], N * M, Shape(N, M), o); }
 
   // A parameter as this kind of array: F(weight).
   template <class P>
@@ -445,6 +439,12 @@ class Functions {
   }
 
  private:
+  static Device device(const ArrayOptions& o) { return o.device.value_or(thread_context().device); }
+  A constant(NDArray values) const { return A::from_values(std::move(values), name_); }
+  template <class T>
+  A from_memory(const T* values, size_t n, const Shape& shape, const ArrayOptions& o) const {
+    return constant(NDArray::from(values, n, shape, o.dtype, device(o)));
+  }
   // The same with `n` visible outputs.
   template <class Op, class... Ins>
   std::vector<A> call_many(int n, const Op& op, const In<A>& first, const Ins&... rest) const {

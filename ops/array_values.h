@@ -1,0 +1,74 @@
+// Numbers in braces, as nd.array takes them.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <type_traits>
+#include <vector>
+
+#include "kaon/ops/ndarray.h"
+
+namespace kaon {
+
+namespace detail {
+
+template <class T>
+concept ArrayNumber = std::is_arithmetic_v<T>;
+
+// A number that keeps all bits of an int64 and of a double.
+class Number {
+ public:
+  template <ArrayNumber T>
+  constexpr Number(T value)
+      : real(double(value)),
+        integer(int64_t(value)),
+        is_integer(std::integral<T> && !(value > T(0) && int64_t(value) < 0)) {}  // not: an uint64 beyond an int64
+  double real;
+  int64_t integer;
+  bool is_integer;
+};
+
+}  // namespace detail
+
+// {1, 2.5, 3}. The constructor is variadic, and nd.array takes no C array in its place, so that the braces can stand in
+// a co_await expression (g++ 12). Thread safety: a value.
+class ArrayValues {
+ public:
+  template <detail::ArrayNumber... T>
+    requires(sizeof...(T) >= 1)
+  ArrayValues(T... values) : numbers_{detail::Number(values)...} {}
+
+  int64_t size() const { return int64_t(numbers_.size()); }
+  NDArray fill(const Shape& shape, DType dtype, Device device) const;  // throws ShapeError unless it has so many
+
+ private:
+  std::vector<detail::Number> numbers_;
+};
+
+// {{1, 2}, {3, 4}}: up to 16 rows. Thread safety: a value.
+class ArrayRows {
+ public:
+  class Row {
+   public:
+    Row() = default;
+    Row(detail::Number value) : numbers{value} {}
+    template <detail::ArrayNumber... T>
+      requires(sizeof...(T) >= 2)
+    Row(T... values) : numbers{detail::Number(values)...} {}
+    std::vector<detail::Number> numbers;
+  };
+  static constexpr size_t max_rows = 16;
+
+  ArrayRows(const Row& r0, const Row& r1 = {}, const Row& r2 = {}, const Row& r3 = {}, const Row& r4 = {},
+            const Row& r5 = {}, const Row& r6 = {}, const Row& r7 = {}, const Row& r8 = {}, const Row& r9 = {},
+            const Row& r10 = {}, const Row& r11 = {}, const Row& r12 = {}, const Row& r13 = {}, const Row& r14 = {},
+            const Row& r15 = {});  // throws ShapeError when they differ in length
+
+  NDArray fill(DType dtype, Device device) const;
+
+ private:
+  std::vector<detail::Number> numbers_;
+  Shape shape_;
+};
+
+}  // namespace kaon
