@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <concepts>
 #include <initializer_list>
 #include <vector>
 
@@ -429,10 +430,11 @@ class Functions {
     return parameter.template as<A>();
   }
 
-  // Calls any operator with one visible output, one of your own among them: F.call(MyOp{.alpha = 2}, x).
+  // Calls any operator with one visible output, one of your own among them: F.call(MyOp{.alpha = 2}, x, y), with as
+  // many arrays as it has inputs.
   template <class Op, class... Ins>
   A call(const Op& op, const In<A>& first, const Ins&... rest) const {
-    const A* inputs[] = {&first.array(), &rest.array()...};
+    const A* inputs[] = {&first.array(), &input_array(rest)...};
     A out;
     A::apply(Op::def, &op, inputs, std::span<A>(&out, 1), first.site(), name_);
     return out;
@@ -444,6 +446,12 @@ class Functions {
   template <class T>
   A from_memory(const T* values, size_t n, const Shape& shape, const ArrayOptions& o) const {
     return constant(NDArray::from(values, n, shape, o.dtype, device(o)));
+  }
+  static const A& input_array(const In<A>& input) { return input.array(); }
+  template <class T>
+  static const A& input_array(const T& input) {
+    static_assert(std::derived_from<T, A>, "an operator is called with arrays of one kind: NDArrays by nd, Symbols by sym");
+    return input;
   }
   // The same with `n` visible outputs.
   template <class Op, class... Ins>
