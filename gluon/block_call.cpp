@@ -11,8 +11,12 @@ namespace kaon::gluon::detail {
 namespace {
 
 thread_local BlockNode* t_running_block = nullptr;
+thread_local CallOrder* t_call_order = nullptr;
 
 }  // namespace
+
+CallOrder::CallOrder() : outer_(std::exchange(t_call_order, this)) {}
+CallOrder::~CallOrder() { t_call_order = outer_; }
 
 bool is_active(const BlockNode& block) { return block.active; }
 
@@ -48,6 +52,10 @@ CallScope::CallScope(BlockNode& block, bool tracing)
 }
 
 CallScope::~CallScope() {
+  if (names_ && t_call_order) {
+    std::vector<const BlockNode*>& ended = t_call_order->ended;
+    if (std::find(ended.begin(), ended.end(), t_running_block) == ended.end()) ended.push_back(t_running_block);
+  }
   thread_context().scope = saved_path_;
   thread_context().tracing = saved_tracing_;
   t_running_block = saved_block_;

@@ -55,6 +55,19 @@ struct BlockNode {
 
 namespace detail {
 
+// While it lives: the blocks whose calls on Symbols end on this thread, in that order, each once.
+class CallOrder {
+ public:
+  CallOrder();
+  ~CallOrder();
+  CallOrder(const CallOrder&) = delete;
+  CallOrder& operator=(const CallOrder&) = delete;
+  std::vector<const BlockNode*> ended;
+
+ private:
+  CallOrder* outer_;
+};
+
 // A program with the parameters that it used.
 struct Traced {
   Symbol program;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -22,7 +23,6 @@ struct Table {
   }
 
   void add(const BlockNode& block) {
-    for (const auto& c : block.children) add(*c.node);
     int64_t own = 0;
     for (const auto& p : block.parameters) {
       int64_t size = p.parameter.shape().size();
@@ -37,6 +37,12 @@ struct Table {
   }
 };
 
+// The blocks in the order of their rows: `ended`, then the rest of the tree.
+void add_rest(const BlockNode& block, std::vector<const BlockNode*>& ended) {
+  for (const auto& c : block.children) add_rest(*c.node, ended);
+  if (std::find(ended.begin(), ended.end(), &block) == ended.end()) ended.push_back(&block);
+}
+
 // The chain of blocks from `root` to the one that made the node of this name; prefixes of names tell.
 void owners(const BlockNode& root, const std::string& name, std::vector<const BlockNode*>& chain) {
   chain.push_back(&root);
@@ -49,7 +55,10 @@ void owners(const BlockNode& root, const std::string& name, std::vector<const Bl
 
 }  // namespace
 
-std::string summarize(const Block& block, const Symbol& output, const Shape& input) {
+std::string summarize(const Block& block, FunctionRef<Symbol(const Symbol&)> call, const Shape& input, DType dtype) {
+  CallOrder order;
+  const Symbol output = call(Symbol::variable("data", input, dtype));
+  add_rest(*block.node(), order.ended);
   Table table;
   std::vector<const BlockNode*> chain;
   for (const SymbolNode* n : topological_order(output.entries())) {
@@ -66,7 +75,7 @@ std::string summarize(const Block& block, const Symbol& output, const Shape& inp
   const std::string thin(80, '-'), thick(80, '=');
   table.text = fmt::format("{}\n{:>20}  {:>42} {:>15}\n{}\n", thin, "Layer (type)", "Output Shape", "Param #", thick);
   table.add_row("Input", input.str(), 0);
-  table.add(*block.node());
+  for (const BlockNode* b : order.ended) table.add(*b);
   return table.text + fmt::format(
                           "{}\nTotal params: {}\nTrainable params: {}\nNon-trainable params: {}\n"
                           "Shared params in forward computation graph: {}\nUnique parameters in model: {}\n{}\n",

@@ -39,3 +39,38 @@ TEST_CASE("summary: layers, shapes and counts", "[gluon]") {
   CHECK(text.find("Total params: 726\nTrainable params: 718\nNon-trainable params: 8\n") != std::string::npos);
   CHECK(net.fc.weight.shape() == Shape(10, 64));
 }
+
+namespace {
+// Its members are registered in another order than they are called in; one is called twice, one never.
+struct CallsBackwards : gluon::HybridBlock<CallsBackwards> {
+  nn::Dense last = child("last", nn::Dense(2));
+  nn::Dense unused = child("unused", nn::Dense(7, {.in_units = 3}));
+  nn::Dense twice = child("twice", nn::Dense(4));
+  nn::HybridSequential inner = child("inner", nn::HybridSequential(nn::Dense(5), nn::Dense(4)));
+  auto hybrid_forward(auto, auto x) { return last(twice(inner(twice(x)))); }
+};
+}  // namespace
+
+TEST_CASE("summary: the rows are in the order of calls, not of registration", "[gluon]") {
+  CallsBackwards net;
+  net.initialize();
+  const std::string text = gluon::summary(net, {1, 4});
+  INFO(text);
+  size_t at = 0;
+  const auto comes_next = [&](const char* layer, const char* shape, int parameters) {
+    char row[96];
+    std::snprintf(row, sizeof row, "%20s  %42s %15d\n", layer, shape, parameters);
+    INFO(row);
+    const size_t found = text.find(row, at);
+    CHECK(found != std::string::npos);
+    if (found != std::string::npos) at = found;
+  };
+  comes_next("dense-1", "(1, 4)", 20);  // twice
+  comes_next("dense-2", "(1, 5)", 25);  // inner
+  comes_next("dense-3", "(1, 4)", 24);
+  comes_next("dense-4", "(1, 2)", 10);  // last
+  comes_next("hybridblock-5", "(1, 2)", 0);
+  comes_next("dense-6", "", 28);  // unused
+  CHECK(text.find("Total params: 107\n") != std::string::npos);
+  CHECK(gluon::summary(net, {1, 4}) == text);
+}
