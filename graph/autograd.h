@@ -3,6 +3,7 @@
 // recorded calls nor attached gradients.
 #pragma once
 
+#include <type_traits>
 #include <utility>
 
 #include "kaon/engine/task.h"
@@ -101,9 +102,21 @@ auto run_task_in_mode(F fn, bool recording, bool training) -> std::invoke_result
   ModeScope mode(recording, training);
   co_return co_await fn();
 }
+// g++ 12 destroys the captures of a lambda twice that is made inside a co_await expression.
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
+template <class F>
+inline constexpr bool bears_co_await = std::is_lvalue_reference_v<F> || std::is_trivially_destructible_v<F>;
+#else
+template <class F>
+inline constexpr bool bears_co_await = true;
+#endif
+
 template <class F>
 auto in_mode(bool recording, bool training, F&& fn) {
   if constexpr (IsTask<std::invoke_result_t<F&>>::value) {
+    static_assert(bears_co_await<F>,
+                  "g++ 12 destroys the captures of this lambda twice when it is made inside a co_await expression: "
+                  "capture by reference, or give the lambda a name first, auto body = [x]() -> Task<NDArray> { ... };");
     return run_task_in_mode(std::forward<F>(fn), recording, training);
   } else {
     ModeScope mode(recording, training);
@@ -112,7 +125,8 @@ auto in_mode(bool recording, bool training, F&& fn) {
 }
 }  // namespace detail
 
-// Each calls fn and returns its result. fn may also return a Task: then a Task comes back, and the mode goes with it.
+// Each calls fn and returns its result. fn may also return a Task: then a Task comes back that keeps a copy of fn, so
+// that its captures last, and the mode goes with it. For g++ 12 such an fn with captures must have a name.
 // In hybrid_forward a trace has one mode: there record() and pause() throw, and so does a change between training and
 // prediction; x.detach() keeps gradients out.
 template <class F>
