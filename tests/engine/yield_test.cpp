@@ -50,6 +50,12 @@ constexpr Kind kinds[] = {Kind::task, Kind::value, Kind::array, Kind::admit, Kin
 
 TEST_CASE("yield: coroutines of one executor take turns", "[engine]") {
   at_thread_counts([](Engine& engine) {
+    // by the clock they may give way besides, but under a chosen schedule
+    const auto is_in_turns = [&](const std::string& said, const std::string& expected) {
+      if (engine.options().schedule.kind != Schedule::Kind::arrival) return said == expected;
+      return std::is_permutation(said.begin(), said.end(), expected.begin(), expected.end()) &&
+             said.find('a') < said.rfind('b') && said.find('b') < said.rfind('a');
+    };
     auto say = [](std::string& said, char what, int times) -> Task<void> {
       for (int i = 0; i < times; ++i) {
         said += what;
@@ -59,7 +65,8 @@ TEST_CASE("yield: coroutines of one executor take turns", "[engine]") {
     SECTION("under sync_wait") {
       std::string said;
       sync_wait(when_all(say(said, 'a', 4), say(said, 'b', 4), say(said, 'c', 2)));
-      CHECK(said == "abcabcabab");
+      INFO(said);
+      CHECK(is_in_turns(said, "abcabcabab"));
     }
     SECTION("under Asio") {
       std::string said;
@@ -67,7 +74,8 @@ TEST_CASE("yield: coroutines of one executor take turns", "[engine]") {
       AsioAdapter adapter(io.get_executor());
       for (char what : {'a', 'b', 'c'}) spawn(say(said, what, 3), adapter);
       io.run();
-      CHECK(said == "abcabcabc");
+      INFO(said);
+      CHECK(is_in_turns(said, "abcabcabc"));
     }
     SECTION("in operations") {  // they begin on a worker and go on on the io pool
       std::atomic<int> ended{0};
