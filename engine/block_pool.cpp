@@ -112,7 +112,8 @@ void* take_unpooled(size_t bytes) noexcept {
 }
 
 [[noreturn, gnu::noinline]] void refuse(size_t bytes) {
-  throw_memory_error([&] { return "[engine] out of memory: requested a block of " + std::to_string(bytes) + " bytes"; });
+  throw_memory_error(
+      [&] { return "[engine] out of memory: requested a block of " + std::to_string(bytes) + " bytes"; });
 }
 
 }  // namespace

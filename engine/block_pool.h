@@ -14,8 +14,8 @@ namespace kaon {
 //
 // Where the system has no memory, what Storage keeps for reuse is given back to it first. Blocks are 64-byte aligned.
 // Thread safety: any thread may free what another took.
-void* pool_allocate(size_t bytes);                // throws MemoryError
-void* pool_try_allocate(size_t bytes) noexcept;  // the same, but nullptr
+void* pool_allocate(size_t bytes);                   // throws MemoryError
+void* pool_try_allocate(size_t bytes) noexcept;      // the same, but nullptr
 void pool_free(void* block, size_t bytes) noexcept;  // `bytes` as allocated
 
 // Gives a class operator new and delete from the pool.

@@ -131,9 +131,7 @@ void Engine::Impl::fail_if_stuck() noexcept {
 
 void Engine::Impl::watch_op_waits() {
   auto timer = std::make_shared<boost::asio::steady_timer>(io, look_every);
-  timer->async_wait([this, timer](const boost::system::error_code&) {
-    watch_again();
-  });
+  timer->async_wait([this, timer](const boost::system::error_code&) { watch_again(); });
 }
 
 void Engine::Impl::watch_again() noexcept {

@@ -1,8 +1,8 @@
 // The inside of Engine, shared by engine.cpp, workers.cpp, wait.cpp and parallel.cpp.
 #pragma once
 
-#include <boost/asio/post.hpp>
 #include <array>
+#include <boost/asio/post.hpp>
 #include <condition_variable>
 #include <list>
 #include <mutex>

@@ -59,8 +59,8 @@ struct OpLabel {
 const char* intern(std::string_view text);
 
 // Why an array has failed: made where an operator fails, and by every operator that did not run because an input had
-// failed. Immutable apart from `reported`. Where there was no memory for more, `message` is empty and an heir stands for
-// one of its causes only.
+// failed. Immutable apart from `reported`. Where there was no memory for more, `message` is empty and an heir stands
+// for one of its causes only.
 struct OpError : RefCounted<OpError>, Pooled {
   std::exception_ptr exception;  // the operator's own exception, with its push site added to Kaon's kinds
   std::string message;           // text of that exception

@@ -95,8 +95,7 @@ IntrusivePtr<ParallelJob> invite(Engine::Impl& e, int64_t n, int64_t grain, Func
                                  int64_t invited) noexcept {
   IntrusivePtr<ParallelJob> job;
   try {
-    job = IntrusivePtr<ParallelJob>(
-        new ParallelJob(n, grain, body, t_running ? t_running->op : nullptr, invited + 1));
+    job = IntrusivePtr<ParallelJob>(new ParallelJob(n, grain, body, t_running ? t_running->op : nullptr, invited + 1));
     const OpLabel label = job->op ? job->op->label : OpLabel{.name = "parallel_for"};
     for (int64_t i = 0; i < invited; ++i) {
       auto* op = new OpNode;

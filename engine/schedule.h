@@ -33,7 +33,7 @@ class ChosenOrder {
   // Throws IoError or ValueError for a file that cannot be replayed.
   explicit ChosenOrder(const Schedule& schedule);
 
-  void reserve(size_t ops);         // room for so many, which add() needs: before they are queued at their vars
+  void reserve(size_t ops);  // room for so many, which add() needs: before they are queued at their vars
   void add(OpNode& op) noexcept;
   OpNode* pick();  // any of them; nullptr when there is none
   size_t burst();  // how many to run after a push

@@ -171,8 +171,8 @@ struct Storage::Impl {
 
   std::string refusal(size_t bytes) const {
     std::string most = limit.load() ? fmt::format(", limit {}", limit.load()) : "";
-    return fmt::format("[Storage] out of memory: requested {} bytes, live {}, cached {}{}", bytes, live(), cached.load(),
-                       most);
+    return fmt::format("[Storage] out of memory: requested {} bytes, live {}, cached {}{}", bytes, live(),
+                       cached.load(), most);
   }
 };
 

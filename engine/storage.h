@@ -27,7 +27,7 @@ class Storage {
 
   // Never null, also for 0 bytes. Throws MemoryError (requested, live, cached, limit) after giving back what is cached.
   void* allocate(size_t bytes);
-  void* try_allocate(size_t bytes) noexcept;  // the same, but nullptr
+  void* try_allocate(size_t bytes) noexcept;      // the same, but nullptr
   void free(void* block, size_t bytes) noexcept;  // `bytes` as allocated
   void trim() noexcept;                           // gives cached memory back to the system
   // Memory of the system, not counted here; gives back what is cached where that has none. nullptr: none at all.

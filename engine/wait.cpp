@@ -334,7 +334,7 @@ void Engine::Impl::look_later() noexcept {
       looks_later.store(false, std::memory_order_seq_cst);  // before looking: what is given back meanwhile calls again
       resume_waiters();
     });
-  } catch (...) {  // no memory
+  } catch (...) {                                         // no memory
     looks_later.store(false, std::memory_order_seq_cst);  // the next operation's end will do
   }
 }
@@ -394,7 +394,8 @@ void Engine::Impl::on_level(std::coroutine_handle<> work, Executor& executor, ui
   std::list<LevelWaiter> one;
   LevelWaiter& waiter = one.emplace_back(work, &executor, level, limits);
   if (limits && limits->stop_token().stop_possible()) {
-    waiter.stop.emplace(limits->stop_token(), LevelWaiter::Look{*this});  // not under the lock: it may be called at once
+    waiter.stop.emplace(limits->stop_token(),
+                        LevelWaiter::Look{*this});  // not under the lock: it may be called at once
   }
   if (limits && limits->has_limit()) waiter.room.emplace(*this, *limits, false);
   {
