@@ -299,7 +299,7 @@ TEST_CASE("await: giving way keeps what travels with a coroutine and what it hol
         spin_for(100us);  // so that turns end
         wrong += co_await callee(Counted(live), cell, i) != i;
         ThreadContext& c = thread_context();
-        wrong += !c.recording || c.scope != path || c.engine != &engine || !c.in_task;
+        wrong += !c.recording || c.scope != path || c.engine != engine.ref() || !c.in_task;
       }
       co_return wrong;
     };
