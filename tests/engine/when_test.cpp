@@ -189,9 +189,9 @@ TEST_CASE("when_any: the first to end wins, the others go on to their ends", "[e
       {
         EngineScope limited = scope.with_budget(1 << 20);  // ends before the losers do
         std::vector<Task<int>> tasks;
-        tasks.push_back(after(30ms, 1, ended));
+        tasks.push_back(after(300ms, 1, ended));
         tasks.push_back(after(1ms, 2, ended));
-        tasks.push_back(after(20ms, 3, ended));
+        tasks.push_back(after(200ms, 3, ended));
         auto winner = co_await when_any(std::move(tasks));
         CHECK(winner == std::pair(size_t(1), 2));
         CHECK(ended == 1);
