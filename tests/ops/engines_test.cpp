@@ -36,12 +36,12 @@ TEST_CASE("engines: what belongs to two of them is not assigned, copied or updat
     y = nd.zeros({1000});
     for (int i = 0; i < 2000; ++i) y += 1.0;
   }
-  const auto refusal = Contains("belong to different engines") && Contains("EngineScope");
-  CHECK_THROWS_WITH(y.assign(x), refusal);
-  CHECK_THROWS_WITH(x.copyto(y), refusal);
-  CHECK_THROWS_WITH(y += x, refusal);
-  CHECK_THROWS_WITH(y.slice_assign({0}, {10}, x.slice(0, 10)), refusal);
-  CHECK_THROWS_WITH(y.assign(x.astype(DType::float64)), refusal);
+  const auto refusal = Contains("belong to different engines"), named = Contains("EngineScope");
+  CHECK_THROWS_WITH(y.assign(x), refusal && named);
+  CHECK_THROWS_WITH(x.copyto(y), refusal && named);
+  CHECK_THROWS_WITH(y += x, refusal && named);
+  CHECK_THROWS_WITH(y.slice_assign({0}, {10}, x.slice(0, 10)), refusal && named);
+  CHECK_THROWS_WITH(y.assign(x.astype(DType::float64)), refusal && named);
   CHECK_THROWS_AS(y.assign(x.as_in_context(cpu(1))), DeviceError);
   a.wait_all();
   b.wait_all();
