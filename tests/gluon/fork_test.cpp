@@ -8,8 +8,10 @@
 
 #include "kaon/gluon/loss.h"
 #include "kaon/gluon/training_step.h"
+#include "kaon/ops/ndarray_file.h"
 #include "kaon/tests/engine/support.h"
 #include "kaon/tests/gluon/hybrid_support.h"
+#include "kaon/tests/support/files.h"
 
 using namespace kaon;
 using namespace kaon::test;
@@ -46,6 +48,14 @@ int play_child(const NDArray& finished, const std::vector<float>& content, const
   if (finished.asvector<float>() != content) return 1;
   if (to_string(finished).empty()) return 2;
   finished.wait_to_read();
+  const ScratchFolder folder;
+  nd_file::save(folder / "x.nd", {{"x", finished}});
+  if (nd_file::load(folder / "x.nd").front().second.asvector<float>() != content) return 7;
+  auto read = [](NDArray a) -> Task<std::vector<float>> {
+    std::vector<float> all = co_await a.host<float>();
+    co_return all;
+  };
+  if (sync_wait(read(finished)) != content) return 8;
   try {
     finished + 1;
     return 3;
