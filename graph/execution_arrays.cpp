@@ -1,4 +1,4 @@
-// The arrays of a plan's calls: results, which are made, and parameters, which stay from call to call.
+// The arrays of a plan's calls: the arena, results, which are made, and parameters, which stay from call to call.
 #include <algorithm>
 #include <mutex>
 #include <utility>
@@ -16,6 +16,38 @@ void ExecutionPlan::make_arrays(size_t first, Device device, std::span<NDArray> 
     if (options_.padded && graph_.nodes[v.node].op == &TakeRows::def) m.shape[0] = rows;
     arrays[i] = NDArray::empty(m.shape, m.dtype, device);
   }
+}
+
+PlanRun& ExecutionPlan::acquire() {
+  const size_t number = options_.arenas->lease(Engine::current(), options_.device, memory_.arena_bytes);
+  try {
+    std::lock_guard lock(lock_);
+    if (runs_.size() <= number) runs_.resize(number + 1);
+    if (!runs_[number]) {
+      auto made = std::make_unique<PlanRun>();
+      made->number = number;
+      made->arena = options_.arenas->chunk(number);
+      made->views = views_;
+      made->sources = sources_;
+      made->states.resize(num_states_);
+      made->saved.resize(saved_bytes_);
+      runs_[number] = std::move(made);
+    }
+    return *runs_[number];
+  } catch (...) {
+    options_.arenas->end_lease(number);
+    throw;
+  }
+}
+
+void ExecutionPlan::end_lease(PlanRun& run) {
+  if (run.shadow) run.shadow = nullptr;
+  options_.arenas->end_lease(run.number);
+  give_back_unused(run);  // of a recorded forward without a backward
+}
+
+void ExecutionPlan::give_back_unused(const PlanRun& run) {
+  if (!options_.keep_arenas) options_.arenas->give_back_unused(run.number);
 }
 
 void ExecutionPlan::find_parameters() {

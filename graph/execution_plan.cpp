@@ -60,6 +60,7 @@ ExecutionPlan::ExecutionPlan(Graph graph, const PlanOptions& options, std::optio
     }
   }
   prepare_capture();
+  find_saved();
   if (options_.verify > 0) {
     verification_ = std::make_unique<Verification>(*options_.program, graph_, options_.training, options_.exact);
     to_verify_ = options_.verify;
@@ -133,32 +134,6 @@ bool ExecutionPlan::note_read(const Node& n, uint32_t input) {
     output_read_[s.index] = true;
   }
   return false;
-}
-
-PlanRun& ExecutionPlan::acquire() {
-  const size_t number = options_.arenas->lease(Engine::current(), options_.device, memory_.arena_bytes);
-  std::lock_guard lock(lock_);
-  if (runs_.size() <= number) runs_.resize(number + 1);
-  std::unique_ptr<PlanRun>& run = runs_[number];
-  if (!run) {
-    run = std::make_unique<PlanRun>();
-    run->number = number;
-    run->arena = options_.arenas->chunk(number);
-    run->views = views_;
-    run->sources = sources_;
-    run->states.resize(num_states_);
-  }
-  return *run;
-}
-
-void ExecutionPlan::end_lease(PlanRun& run) {
-  if (run.shadow) run.shadow = nullptr;
-  options_.arenas->end_lease(run.number);
-  give_back_unused(run);  // of a recorded forward without a backward
-}
-
-void ExecutionPlan::give_back_unused(const PlanRun& run) {
-  if (!options_.keep_arenas) options_.arenas->give_back_unused(run.number);
 }
 
 // The arguments of one submission, behind its operation: {PlanCall, arrays...}. Arrays: inputs, forward outputs,
@@ -359,6 +334,8 @@ void ExecutionPlan::run_steps(std::span<const Step> steps, const PlanCall& call,
   Profiler& profiler = Engine::current().profiler();
   const auto number = [&](const Step& s) { return uint32_t(s.node - graph_.nodes.data()); };
   for (const Step& s : steps) {
+    if (s.updates) [[unlikely]]
+      save(s, run);
     context.updates_are_whole = !s.updates;
     const TensorView* views = run.views.data() + s.first_view;
 #ifndef NDEBUG
@@ -399,18 +376,6 @@ void ExecutionPlan::run_all(const PlanCall& call, RunContext& context, Shadow* s
   run_steps(steps.subspan(at), call, context, nullptr);
 }
 
-std::exception_ptr ExecutionPlan::failure_of(const Step& step, const PlanRun& run,
-                                             const std::exception_ptr& why) const {
-  std::vector<TensorMeta> metas;
-  for (uint32_t i = 0; i < step.num_inputs + step.num_outputs; ++i) {
-    const TensorView& v = run.views[step.first_view + i];
-    metas.push_back({v.shape, v.dtype});
-  }
-  const std::span<const TensorMeta> all(metas);
-  return add_context(why, describe_arrays(all.first(step.num_inputs), all.subspan(step.num_inputs)) +
-                              fmt::format(" in node {} ({})", step.node->name, step.node->op->name()));
-}
-
 // The arrays' order is that of the launch, which is the operation's end for the engine.
 void ExecutionPlan::launch(OpNode& op, PlanCall& call, RunContext& context) const {
   {
@@ -439,6 +404,7 @@ void ExecutionPlan::launch(OpNode& op, PlanCall& call, RunContext& context) cons
 }
 
 void ExecutionPlan::execute(OpNode& op, PlanCall& call, RunContext& context) const {
+  context.updates_are_whole = true;
   if (options_.device.type != DeviceType::cpu) [[unlikely]]
     return launch(op, call, context);
   if (call.saved) std::memcpy(call.run->arena->ensure(memory_.arena_bytes), call.saved->ensure(), memory_.arena_bytes);
@@ -447,7 +413,9 @@ void ExecutionPlan::execute(OpNode& op, PlanCall& call, RunContext& context) con
 }
 
 void ExecutionPlan::run(OpNode& op, PlanCall& call, RunContext& context) const {
+  context.updates_are_whole = true;  // until a step that updates: there may be no memory to begin
   PlanRun& run = *call.run;
+  run.num_saved = 0;
   TensorView* views = run.views.data();
   void* base = run.arena->ensure(memory_.arena_bytes);
   place(run, base);
@@ -484,6 +452,10 @@ void ExecutionPlan::run(OpNode& op, PlanCall& call, RunContext& context) const {
     if (failed) spare_finished(op, call, *failed->node);
     throw;
   } catch (...) {
+    restore(run);
+    if (shadow) shadow->undo();
+    // what was saved is as it was before; only the last step may update without that
+    if (!failed || !failed->updates || failed->num_saved) context.updates_are_whole = true;
     if (!failed) throw;
     spare_finished(op, call, *failed->node);
     std::rethrow_exception(failure_of(*failed, run, std::current_exception()));

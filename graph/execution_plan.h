@@ -26,6 +26,8 @@ struct PlanRun {
   std::vector<Source> sources;  // by view, when predicting
   uint64_t parameters = 0;      // the number of the standing read whose arrays `views` show; 0: of none
   std::vector<std::unique_ptr<KernelState>> states;
+  std::vector<std::byte> saved;  // what steps have updated in place, as it was before
+  uint32_t num_saved = 0;        // of the plan's list, in this run
   RandomKey key{};  // of the numbers that the last forward drew
   IntrusivePtr<Shadow> shadow;  // of a leased forward that is verified, for its backward
   PlanCapture captures[2];      // by phase, on a GPU
@@ -129,6 +131,12 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
     uint64_t random_offset;
     bool random;
     bool updates = false;  // writes an input in place
+    uint32_t first_saved = 0, num_saved = 0;  // of saved_: what it updates
+  };
+  // An array that a step updates in place although a later one may still fail: it is saved before.
+  struct Saved {
+    uint32_t view;
+    size_t bytes, offset;
   };
   // A view whose memory comes with the call.
   struct External {
@@ -199,9 +207,12 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   bool launch_captured(PlanRun& run, Phase phase, RunContext& context, FunctionRef<void(RunContext&)> run_steps) const;
   void place(PlanRun& run, void* base) const;  // what lies in the arena
   void run_all(const PlanCall& call, RunContext& context, Shadow* shadow) const;
+  void find_saved();
+  void save(const Step& step, PlanRun& run) const noexcept;
+  void restore(PlanRun& run) const noexcept;
   void run_steps(std::span<const Step> steps, const PlanCall& call, RunContext& context, Shadow* shadow) const;
   void run_step(const Step& step, PlanRun& run, const RandomKey& key, RunContext& context, Profiler& profiler) const;
-  std::exception_ptr failure_of(const Step& step, const PlanRun& run, const std::exception_ptr& why) const;
+  std::exception_ptr failure_of(const Step& step, const PlanRun& run, const std::exception_ptr& why) const noexcept;
   void note_choices(Phase phase, const PlanRun& run) const;
   void give_back_unused(const PlanRun& run);  // its arena's memory, unless somebody uses it or is going to, or it is kept
 
@@ -218,6 +229,8 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   std::vector<bool> output_read_;  // by forward output: does the backward need it?
   uint64_t random_numbers_ = 0;
   uint32_t num_states_ = 0;
+  std::vector<Saved> saved_;  // in the order of steps
+  size_t saved_bytes_ = 0;
   bool mutates_ = false;
   PlanOptions options_;
   std::unique_ptr<const Verification> verification_;  // null: calls are not verified

@@ -68,18 +68,16 @@ void forward(const BatchNorm& op, KernelContext& c) {
   const auto array = [&](int output) {
     return static_cast<T*>(c.out(output).data ? c.out(output).data : c.run.workspace(bytes));
   };
+  c.run.updates_are_whole = true;  // until all that may fail is done
   T* const mean = array(1);
   T* const inverse = array(2);
   T* const moving_mean = c.in(3).as<T>();
   T* const moving_var = c.in(4).as<T>();
   const bool of_batch = c.training && !op.use_global_stats && s.per_channel() > 0;
+  T* const variance = of_batch ? static_cast<T*>(c.run.workspace(bytes)) : nullptr;
   if (of_batch) {
-    channel_moments(c.run, s, c.in(0).as<T>(), mean, inverse);
-    for (int64_t i = 0; i < s.channels; ++i) {
-      moving_mean[i] = moved(moving_mean[i], mean[i], op.momentum);
-      moving_var[i] = moved(moving_var[i], inverse[i], op.momentum);
-      inverse[i] = inverse_deviation(inverse[i], op.eps);
-    }
+    channel_moments(c.run, s, c.in(0).as<T>(), mean, variance);
+    for (int64_t i = 0; i < s.channels; ++i) inverse[i] = inverse_deviation(variance[i], op.eps);
   } else {
     for (int64_t i = 0; i < s.channels; ++i) {
       mean[i] = moving_mean[i];
@@ -88,6 +86,13 @@ void forward(const BatchNorm& op, KernelContext& c) {
   }
   normalize_channels(c.run, s, c.in(0).as<T>(), mean, inverse, op.fix_gamma ? nullptr : c.in(1).as<T>(),
                      c.in(2).as<T>(), c.out(0).as<T>());
+  if (!of_batch) return;
+  c.run.updates_are_whole = false;
+  for (int64_t i = 0; i < s.channels; ++i) {
+    moving_mean[i] = moved(moving_mean[i], mean[i], op.momentum);
+    moving_var[i] = moved(moving_var[i], variance[i], op.momentum);
+  }
+  c.run.updates_are_whole = true;
 }
 
 template <class T>
