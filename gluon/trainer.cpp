@@ -49,15 +49,20 @@ void Trainer::set_learning_rate(double lr) { optimizer_.set_learning_rate(lr); }
 
 void Trainer::throw_failure_of_earlier_step() {
   while (!pending_.empty()) {
-    const NDArray earliest = std::move(pending_.front());
-    pending_.pop_front();
+    struct Seen {
+      std::deque<NDArray>& pending;
+      bool has_ended = true;
+      ~Seen() {
+        if (has_ended) pending.pop_front();
+      }
+    } seen{pending_};
+    const NDArray& earliest = pending_.front();
     try {
-      if (earliest.engine().read_now(earliest.var(), [] {})) continue;  // throws its failure
+      seen.has_ended = earliest.engine().read_now(earliest.var(), [] {});  // throws its failure
     } catch (const Cancelled&) {
-      continue;  // dropped with its scope, as asked for: waitall() does not report that either
+      // dropped with its scope, as asked for: waitall() does not report that either
     }
-    pending_.push_front(earliest);
-    return;
+    if (!seen.has_ended) return;
   }
 }
 
@@ -127,7 +132,8 @@ void Trainer::step(int64_t batch_size, bool ignore_stale_grad, std::source_locat
     }
     NDArray rates_array = rates(slots);
     arrays.push_back(&rates_array);
-    pending_.push_back(optimizer_.rule().update(arrays, optimizer_.step_options(1.0 / double(batch_size)), site));
+    const optimizer::StepOptions options = optimizer_.step_options(1.0 / double(batch_size));
+    push_step([&] { return optimizer_.rule().update(arrays, options, site); });
     for (Slot* s : slots) {
       ++s->updates;
       s->stamp = autograd::gradient_stamp(s->parameter.data());

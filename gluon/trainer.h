@@ -47,6 +47,17 @@ class Trainer {
     uint64_t stamp = 0;  // of the gradient used last
   };
   void throw_failure_of_earlier_step();
+  // Keeps what `push` gives, for the former. Nothing fails after the push.
+  template <class Push>
+  void push_step(Push&& push) {
+    pending_.emplace_back();
+    try {
+      pending_.back() = push();
+    } catch (...) {
+      pending_.pop_back();
+      throw;
+    }
+  }
   std::vector<Slot*> fresh_slots(bool ignore_stale_grad);
   void complete_states(Slot& slot);
   NDArray rates(std::span<Slot* const> slots);

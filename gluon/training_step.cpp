@@ -165,9 +165,11 @@ NDArray TrainingStep::operator()(const NDArray& data, const NDArray& label, std:
   for (const NDArray& a : held_) arrays_.push_back(&a);
   NDArray loss;
   auto retrace = [&] { return detail::run_trace(inputs, trace_).program; };
-  p.graph->call(arrays_, {&loss, 1}, site, retrace);
+  trainer_->push_step([&] {
+    p.graph->call(arrays_, {&loss, 1}, site, retrace);
+    return loss;
+  });
   held_.clear();
-  trainer_->pending_.push_back(loss);
   for (Trainer::Slot* s : slots_) ++s->updates;
   ++trainer_->steps_;
   return loss;
