@@ -86,13 +86,16 @@ bool is_to_fail() noexcept {
   return true;
 }
 
+// Before main: the first backtrace loads a library.
+[[maybe_unused]] const bool g_is_ready = [] {
+  is_delicate();
+  dl_iterate_phdr(add_ranges, nullptr);
+  return true;
+}();
+
 }  // namespace
 
 FailingAllocations::FailingAllocations(long n, Lack lack) {
-  if (g_num_ranges == 0) {
-    is_delicate();  // the first backtrace loads a library
-    dl_iterate_phdr(add_ranges, nullptr);
-  }
   g_has_failed = false;
   g_goes_on = lack == Lack::from_then_on;
   g_left = n;
