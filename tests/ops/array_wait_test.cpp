@@ -351,8 +351,11 @@ TEST_CASE("waiting: async_admit asks for room under the limit of operations, in 
   CHECK(first.calls == 1);
   CHECK(first.text == "");
 
-  std::vector<NDArray> pending(20);  // past the limit: a push looks at it now and then
-  for (NDArray& x : pending) x = gate.array();
+  std::vector<NDArray> pending(20);  // past the limit: a push inside a Task never waits
+  sync_wait([](std::vector<NDArray>& arrays, Gate& gate) -> Task<void> {
+    for (NDArray& x : arrays) x = gate.array();
+    co_return;
+  }(pending, gate));
   std::vector<int> order;
   for (int i = 0; i < 5; ++i) {
     engine.async_admit(asio::bind_executor(context, [&order, i](std::exception_ptr e) {
