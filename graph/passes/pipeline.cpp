@@ -59,9 +59,10 @@ std::string for_gpus_with_compiler(const Options& o) {
 }
 
 constexpr Pass passes[] = {
-    exact<drop_dropout>("drop_dropout"),
+    rounding<drop_dropout>("drop_dropout"),  // gradients that met at it meet elsewhere: another order of additions
     rounding<common_subexpressions>("common_subexpressions"),
     {"gradient", gradient},
+    exact<drop_dropout>("drop_dropout"),
     exact<common_subexpressions>("common_subexpressions"),
     exact<fold_constants>("fold_constants"),
     rounding<fold_transposes>("fold_transposes"),

@@ -167,6 +167,38 @@ TEST_CASE("higher order: a Dropout that drops nothing while predicting", "[gluon
   }
 }
 
+// Three gradients meet at x, one of them through a Dropout.
+struct Meeting : gluon::HybridBlock<Meeting> {
+  auto hybrid_forward(auto F, auto x) {
+    auto dropped = F.Dropout(x, {.p = 0.25});
+    auto other = F.tanh(x);
+    return F.exp(dropped) * 0.7 + other * 0.9 + x * x;
+  }
+};
+
+TEST_CASE("higher order: exact gradients meet in order at a Dropout that drops nothing", "[gluon]") {
+  for (int order : {1, 2, 3}) {
+    std::vector<std::vector<double>> results;
+    for (bool hybridized : {false, true}) {
+      Meeting net;
+      if (hybridized) net.hybridize({.exact = true});
+      NDArray x = numbers({30, 7}, 5);
+      x.attach_grad();
+      autograd::record(
+          [&] {
+            NDArray y = net(x);
+            for (int k = 1; k < order; ++k) y = autograd::grad(y, x, true);
+            return y;
+          },
+          false)
+          .backward();
+      results.push_back(values(x.grad()));
+    }
+    INFO("order " << order);
+    CHECK(results[0] == results[1]);
+  }
+}
+
 TEST_CASE("higher order: every other child of an imperative parent is hybridized", "[gluon]") {
   check_orders(smooth_mlp, {4, 5}, true);
 }
