@@ -239,7 +239,7 @@ TEST_CASE("users row 21: train, infer, train through every operator with a gradi
     const Hosts first = make_inputs(row, DType::float32), second = make_inputs(row, DType::float32, 1);
     if (!has_gradient(row, first)) continue;
     INFO(row.str());
-    const Program program = symbol_of(row);
+    const RowSymbol program = symbol_of(row);
     CachedGraph graph(program.symbol, program.names, {.static_alloc = true, .exact = true}, "row");
     auto planned = [&](const std::vector<NDArray>& arrays) {
       std::vector<const NDArray*> pointers;
@@ -412,7 +412,7 @@ TEST_CASE("users row 59: fused chains have special values come out as single ope
     const std::vector<NDArray> arrays = make_arrays(inputs);
     const NDArray y = call(row, arrays, true)[0];
     if (!is_floating(y.dtype())) continue;
-    const Program program = symbol_of(row);
+    const RowSymbol program = symbol_of(row);
     CachedGraph graph(sym.relu(program.symbol * 2) - program.symbol, program.names, {}, "chain");
     std::vector<const NDArray*> pointers;
     for (const NDArray& a : arrays) pointers.push_back(&a);

@@ -162,7 +162,7 @@ std::string check_gradients(const Row& row) {
 
 std::string check_hybridized(const Row& row) {
   if (row.def->visible_outputs(row.attrs.get()) == 0) return "";
-  const Program program = symbol_of(row);
+  const RowSymbol program = symbol_of(row);
   for (DType t : {DType::float32, DType::bfloat16, DType::int32}) {
     if (!row.accepts(t) || !(row.options.tried & dtype_bit(t))) continue;
     if (t != DType::float32 && !row.follows_dtype()) break;

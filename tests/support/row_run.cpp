@@ -152,8 +152,8 @@ Hosts make_inputs(const Row& row, DType t, uint64_t seed) {
   return out;
 }
 
-Program symbol_of(const Row& row) {
-  Program p;
+RowSymbol symbol_of(const Row& row) {
+  RowSymbol p;
   std::vector<Symbol> inputs;
   for (size_t i = 0; i < row.inputs.size(); ++i) {
     p.names.push_back(fmt::format("x{}", i));

@@ -18,11 +18,11 @@ Hosts read_all(const std::vector<NDArray>& arrays);
 // The inputs as they are once stored in dtype `t`: the same at any call, others for another seed.
 Hosts make_inputs(const Row& row, DType t, uint64_t seed = 0);
 // The operator as a Symbol of variables x0, x1, ...
-struct Program {
+struct RowSymbol {
   Symbol symbol;
   std::vector<std::string> names;
 };
-Program symbol_of(const Row& row);
+RowSymbol symbol_of(const Row& row);
 // Head gradients for such outputs: not round, and the same at any call.
 Hosts make_heads(const std::vector<TensorMeta>& outputs);
 // What the reference says the results are, as dtype `t` stores them.

@@ -1,0 +1,207 @@
+// Random program 7: an example.
+#include <kaon/kaon.h>
+
+#include <cmath>
+using namespace kaon;
+
+// Uniform in [low, high), rounded down to multiples of `step` unless that is 0; the same for the same seed and call.
+NDArray values(uint64_t seed, uint64_t call, const Shape& shape, DType dtype, double low, double high, double step = 0) {
+  auto mixed = [](uint64_t x) {
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    return x ^ (x >> 31);
+  };
+  std::vector<double> all(size_t(shape.size()));
+  const uint64_t first = mixed(seed * 1000003 + call);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const double x = low + (high - low) * (double(mixed(first + i * 0x9e3779b97f4a7c15) >> 11) * 0x1p-53);
+    all[i] = step == 0 ? double(float(x)) : std::floor(x / step) * step;
+  }
+  return NDArray::from(all.data(), all.size(), shape, dtype);
+}
+
+// These over and over.
+NDArray listed(const std::vector<double>& list, const Shape& shape, DType dtype) {
+  std::vector<double> all(size_t(shape.size()));
+  for (size_t i = 0; i < all.size(); ++i) all[i] = list[i % list.size()];
+  return NDArray::from(all.data(), all.size(), shape, dtype);
+}
+
+// All visible outputs of an operator.
+template <class A, class Op>
+std::vector<A> call(const Op& op, const std::vector<A>& inputs) {
+  std::vector<const A*> in;
+  for (const A& a : inputs) in.push_back(&a);
+  std::vector<A> out(size_t(Op::def.visible_outputs(&op)));
+  A::apply(Op::def, &op, in, out, std::source_location::current(), "");
+  return out;
+}
+
+NDArray weights_like(const NDArray& y) { return values(0, 0, y.shape(), y.dtype(), -0.4, 0.6); }
+
+// The results that gradients flow from, and the weights of their elements.
+struct Weighed {
+  std::vector<NDArray> results, weights;
+  explicit Weighed(const std::vector<NDArray>& all) {
+    for (const NDArray& y : all) {
+      if (!is_floating(y.dtype()) || !autograd::wants_gradient(y)) continue;
+      results.push_back(y);
+      weights.push_back(weights_like(y));
+    }
+  }
+};
+
+using Results = std::vector<std::vector<double>>;
+
+// 0 when they agree.
+int compare(const Results& expected, const Results& got, double rtol, double atol) {
+  int wrong = expected.size() != got.size();
+  for (size_t k = 0; k < expected.size() && k < got.size(); ++k) {
+    double largest = 1;
+    for (double x : expected[k]) largest = std::isfinite(x) ? std::max(largest, std::abs(x)) : largest;
+    for (size_t i = 0; i < expected[k].size(); ++i) {
+      const double a = expected[k][i], b = got[k][i];
+      const bool same = (a == b && (rtol > 0 || std::signbit(a) == std::signbit(b))) || (std::isnan(a) && std::isnan(b)) ||
+                        std::abs(a - b) <= rtol * std::abs(a) + atol * largest;
+      if (same) continue;
+      fmt::print("result {} at element {}: expected {}, got {}\n", k, i, a, b);
+      ++wrong;
+      break;
+    }
+  }
+  fmt::print("{}\n", wrong ? "wrong" : "right");
+  return wrong != 0;
+}
+
+// The outputs of a loop, then its states.
+template <class A>
+std::vector<A> joined(std::pair<std::vector<A>, std::vector<A>> all) {
+  all.first.insert(all.first.end(), all.second.begin(), all.second.end());
+  return all.first;
+}
+
+struct Net : gluon::HybridBlock<Net> {
+  gluon::Parameter p2 = param("p2", Shape(6), {.dtype = DType::float32});
+  gluon::Parameter p3 = param("p3", Shape(6), {.dtype = DType::float32, .grad_req = GradReq::null, .differentiable = false});
+  gluon::Parameter p4 = param("p4", Shape(6), {.dtype = DType::float32, .grad_req = GradReq::null, .differentiable = false});
+  Net() {
+    p2.set_data(values(9216971, 0, Shape(6), DType::float32, 0.5, 1.5));
+    p3.set_data(values(10137377, 0, Shape(6), DType::float32, -1.5, 1.5));
+    p4.set_data(values(5839452, 0, Shape(6), DType::float32, 0.5, 1.5));
+  }
+  auto hybrid_forward([[maybe_unused]] auto F, auto x0, auto x1) {
+    using A = decltype(x0);
+    const A v5 = A::from_values(listed({1, -0.0, 2.5}, Shape(2, 2), DType::float32), "");
+    kaon::BatchNorm v6_op; v6_op.momentum = 0.5; v6_op.fix_gamma = false;
+    const A v6 = call<A>(v6_op, {x0, F(p2), F(p2), F(p3), F(p4)})[0];
+    kaon::Activation v7_op; v7_op.act_type = kaon::ActivationType(3 /* softrelu */);
+    const A v7 = call<A>(v7_op, {v6})[0];
+    kaon::Take v8_op; v8_op.axis = 1; v8_op.mode = kaon::IndexMode(1 /* wrap */);
+    const A v8 = call<A>(v8_op, {v7, x1})[0];
+    kaon::Slice v9_op; v9_op.begin = OptionalShape(std::nullopt, 1); v9_op.end = OptionalShape(std::nullopt, std::nullopt);
+    const A v9 = call<A>(v9_op, {v8})[0];
+    kaon::Reduce<kaon::ReduceKind::sum> v10_op; v10_op.axis = Shape(-1, 1); v10_op.keepdims = true;
+    const A v10 = call<A>(v10_op, {v9})[0];
+    kaon::Scalar<kaon::ScalarKind::maximum> v11_op; v11_op.scalar = -0.0;
+    const A v11 = call<A>(v11_op, {v10})[0];
+    kaon::Cast v12_op; v12_op.dtype = DType::float64;
+    const A v12 = call<A>(v12_op, {v11})[0];
+    kaon::SliceChannel v13_op; v13_op.num_outputs = 2;
+    const std::vector<A> v13 = call<A>(v13_op, {v7});
+    kaon::Concat v14_op; v14_op.num_args = 2; v14_op.dim = 2;
+    const A v14 = call<A>(v14_op, {v13[1], v13[0]})[0];
+    kaon::Ones v15_op; v15_op.shape = Shape(2, 1);
+    const A v15 = call<A>(v15_op, {})[0];
+    kaon::Binary<kaon::BinaryKind::mul> v16_op;
+    const A v16 = call<A>(v16_op, {v5, v15})[0];
+    kaon::Dropout v17_op; v17_op.p = 0.25;
+    const A v17 = call<A>(v17_op, {v14})[0];
+    const A v18 = A::from_values(values(15362519, 0, Shape(3, 8), DType::float32, -1.5, 1.5), "");
+    const A v19 = A::from_values(values(15130971, 0, Shape(1), DType::float32, 0, 0, 1), "");
+    const std::vector<A> v20 = joined(contrib::foreach([&]([[maybe_unused]] std::vector<A> rows, [[maybe_unused]] std::vector<A> states) {
+      kaon::Binary<kaon::BinaryKind::add> vrow3_op;
+      const A vrow3 = call<A>(vrow3_op, {rows[0], states[0]})[0];
+      kaon::Unary<kaon::UnaryKind::tanh> vrow4_op;
+      const A vrow4 = call<A>(vrow4_op, {vrow3})[0];
+      kaon::Reduce<kaon::ReduceKind::mean> vrow5_op;
+      const A vrow5 = call<A>(vrow5_op, {F(p2)})[0];
+      kaon::Binary<kaon::BinaryKind::mul> vrow6_op;
+      const A vrow6 = call<A>(vrow6_op, {vrow4, vrow5})[0];
+      return std::pair(std::vector<A>{vrow6}, std::vector<A>{vrow4});
+    }, std::vector<A>{v17}, std::vector<A>{v18}));
+    const std::vector<A> v21 = joined(contrib::while_loop([&]([[maybe_unused]] std::vector<A> states) {
+      kaon::Scalar<kaon::ScalarKind::lesser> vif2_op; vif2_op.scalar = 2.0;
+      const A vif2 = call<A>(vif2_op, {states[0]})[0];
+      return vif2;
+    }, [&]([[maybe_unused]] std::vector<A> states) {
+      kaon::Unary<kaon::UnaryKind::sin> vdo2_op;
+      const A vdo2 = call<A>(vdo2_op, {states[1]})[0];
+      kaon::Reduce<kaon::ReduceKind::sum> vdo3_op;
+      const A vdo3 = call<A>(vdo3_op, {vdo2})[0];
+      kaon::Scalar<kaon::ScalarKind::plus> vdo4_op;
+      const A vdo4 = call<A>(vdo4_op, {states[0]})[0];
+      return std::pair(std::vector<A>{vdo3}, std::vector<A>{vdo4, vdo2});
+    }, std::vector<A>{v19, v20[1]}, 3));
+    kaon::Reduce<kaon::ReduceKind::mean> v22_op;
+    const A v22 = call<A>(v22_op, {x0})[0];
+    const A v23 = contrib::cond(v22, [&]() {
+      kaon::Unary<kaon::UnaryKind::relu> vthen1_op;
+      const A vthen1 = call<A>(vthen1_op, {v20[1]})[0];
+      return std::vector<A>{vthen1};
+    }, [&]() {
+      kaon::Unary<kaon::UnaryKind::cos> velse1_op;
+      const A velse1 = call<A>(velse1_op, {v20[1]})[0];
+      return std::vector<A>{velse1};
+    })[0];
+    return std::vector<A>{v12, v16, v20[0], v21[0], v21[2], v23};
+  }
+};
+
+Results run(bool tested) {
+  Engine engine({.threads = tested ? 1 : 0});
+  EngineScope scope(engine);
+  Net net;
+  if (tested) net.hybridize(HybridizeOptions{.static_alloc = true, .static_shape = true, .exact = true});
+  Results results;
+  auto keep = [&](const NDArray& a) { results.push_back(a.asvector<double>()); };
+  {  // predicting
+    NDArray x0 = values(12104898, 1, Shape(2, 6, 4), DType::float32, -1.5, 1.5);
+    NDArray x1 = values(10900229, 1, Shape(3), DType::int32, 0, 6, 1);
+    random::seed(2);
+    const std::vector<NDArray> y = net(x0, x1);
+    for (const NDArray& a : y) keep(a);
+    keep(net.p3.data());
+    keep(net.p4.data());
+  }
+  {  // training
+    NDArray x0 = values(12104898, 2, Shape(2, 6, 4), DType::float32, -1.5, 1.5);
+    x0.attach_grad();
+    NDArray x1 = values(10900229, 2, Shape(3), DType::int32, 0, 6, 1);
+    net.p2.zero_grad();
+    random::seed(3);
+    const std::vector<NDArray> y = autograd::record([&] { return net(x0, x1); }, true);
+    if (const Weighed w(y); !w.results.empty()) autograd::backward(w.results, w.weights);
+    for (const NDArray& a : y) keep(a);
+    keep(x0.grad());
+    keep(net.p2.grad());
+    keep(net.p3.data());
+    keep(net.p4.data());
+  }
+  {  // recording while predicting
+    NDArray x0 = values(12104898, 3, Shape(2, 6, 4), DType::float32, -1.5, 1.5);
+    x0.attach_grad();
+    NDArray x1 = values(10900229, 3, Shape(3), DType::int32, 0, 6, 1);
+    net.p2.zero_grad();
+    random::seed(4);
+    const std::vector<NDArray> y = autograd::record([&] { return net(x0, x1); }, false);
+    if (const Weighed w(y); !w.results.empty()) autograd::backward(w.results, w.weights);
+    for (const NDArray& a : y) keep(a);
+    keep(x0.grad());
+    keep(net.p2.grad());
+    keep(net.p3.data());
+    keep(net.p4.data());
+  }
+  return results;
+}
+
+int main() { return compare(run(false), run(true), 0, 0); }

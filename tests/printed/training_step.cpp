@@ -1,0 +1,145 @@
+// Random program 7: an example.
+#include <kaon/kaon.h>
+
+#include <cmath>
+using namespace kaon;
+
+// Uniform in [low, high), rounded down to multiples of `step` unless that is 0; the same for the same seed and call.
+NDArray values(uint64_t seed, uint64_t call, const Shape& shape, DType dtype, double low, double high, double step = 0) {
+  auto mixed = [](uint64_t x) {
+    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+    x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+    return x ^ (x >> 31);
+  };
+  std::vector<double> all(size_t(shape.size()));
+  const uint64_t first = mixed(seed * 1000003 + call);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const double x = low + (high - low) * (double(mixed(first + i * 0x9e3779b97f4a7c15) >> 11) * 0x1p-53);
+    all[i] = step == 0 ? double(float(x)) : std::floor(x / step) * step;
+  }
+  return NDArray::from(all.data(), all.size(), shape, dtype);
+}
+
+// These over and over.
+NDArray listed(const std::vector<double>& list, const Shape& shape, DType dtype) {
+  std::vector<double> all(size_t(shape.size()));
+  for (size_t i = 0; i < all.size(); ++i) all[i] = list[i % list.size()];
+  return NDArray::from(all.data(), all.size(), shape, dtype);
+}
+
+// All visible outputs of an operator.
+template <class A, class Op>
+std::vector<A> call(const Op& op, const std::vector<A>& inputs) {
+  std::vector<const A*> in;
+  for (const A& a : inputs) in.push_back(&a);
+  std::vector<A> out(size_t(Op::def.visible_outputs(&op)));
+  A::apply(Op::def, &op, in, out, std::source_location::current(), "");
+  return out;
+}
+
+NDArray weights_like(const NDArray& y) { return values(0, 0, y.shape(), y.dtype(), -0.4, 0.6); }
+
+// The results that gradients flow from, and the weights of their elements.
+struct Weighed {
+  std::vector<NDArray> results, weights;
+  explicit Weighed(const std::vector<NDArray>& all) {
+    for (const NDArray& y : all) {
+      if (!is_floating(y.dtype()) || !autograd::wants_gradient(y)) continue;
+      results.push_back(y);
+      weights.push_back(weights_like(y));
+    }
+  }
+};
+
+using Results = std::vector<std::vector<double>>;
+
+// 0 when they agree.
+int compare(const Results& expected, const Results& got, double rtol, double atol) {
+  int wrong = expected.size() != got.size();
+  for (size_t k = 0; k < expected.size() && k < got.size(); ++k) {
+    double largest = 1;
+    for (double x : expected[k]) largest = std::isfinite(x) ? std::max(largest, std::abs(x)) : largest;
+    for (size_t i = 0; i < expected[k].size(); ++i) {
+      const double a = expected[k][i], b = got[k][i];
+      const bool same = (a == b && (rtol > 0 || std::signbit(a) == std::signbit(b))) || (std::isnan(a) && std::isnan(b)) ||
+                        std::abs(a - b) <= rtol * std::abs(a) + atol * largest;
+      if (same) continue;
+      fmt::print("result {} at element {}: expected {}, got {}\n", k, i, a, b);
+      ++wrong;
+      break;
+    }
+  }
+  fmt::print("{}\n", wrong ? "wrong" : "right");
+  return wrong != 0;
+}
+
+struct Net : gluon::HybridBlock<Net> {
+  gluon::Parameter p2 = param("p2", Shape(6), {.dtype = DType::float32});
+  gluon::Parameter p3 = param("p3", Shape(6), {.dtype = DType::float32, .grad_req = GradReq::null, .differentiable = false});
+  gluon::Parameter p4 = param("p4", Shape(6), {.dtype = DType::float32, .grad_req = GradReq::null, .differentiable = false});
+  Net() {
+    p2.set_data(values(9216971, 0, Shape(6), DType::float32, 0.5, 1.5));
+    p3.set_data(values(10137377, 0, Shape(6), DType::float32, -1.5, 1.5));
+    p4.set_data(values(5839452, 0, Shape(6), DType::float32, 0.5, 1.5));
+  }
+  auto hybrid_forward([[maybe_unused]] auto F, auto x0, auto x1) {
+    using A = decltype(x0);
+    const A v5 = A::from_values(listed({1, -0.0, 2.5}, Shape(2, 2), DType::float32), "");
+    kaon::BatchNorm v6_op; v6_op.momentum = 0.5; v6_op.fix_gamma = false;
+    const A v6 = call<A>(v6_op, {x0, F(p2), F(p2), F(p3), F(p4)})[0];
+    kaon::Activation v7_op; v7_op.act_type = kaon::ActivationType(3 /* softrelu */);
+    const A v7 = call<A>(v7_op, {v6})[0];
+    kaon::Take v8_op; v8_op.axis = 1; v8_op.mode = kaon::IndexMode(1 /* wrap */);
+    const A v8 = call<A>(v8_op, {v7, x1})[0];
+    kaon::Slice v9_op; v9_op.begin = OptionalShape(std::nullopt, 1); v9_op.end = OptionalShape(std::nullopt, std::nullopt);
+    const A v9 = call<A>(v9_op, {v8})[0];
+    kaon::Reduce<kaon::ReduceKind::sum> v10_op; v10_op.axis = Shape(-1, 1); v10_op.keepdims = true;
+    const A v10 = call<A>(v10_op, {v9})[0];
+    kaon::Scalar<kaon::ScalarKind::maximum> v11_op; v11_op.scalar = -0.0;
+    const A v11 = call<A>(v11_op, {v10})[0];
+    kaon::Cast v12_op; v12_op.dtype = DType::float64;
+    const A v12 = call<A>(v12_op, {v11})[0];
+    kaon::Ones v13_op; v13_op.shape = Shape(2, 1);
+    const A v13 = call<A>(v13_op, {})[0];
+    kaon::Binary<kaon::BinaryKind::mul> v14_op;
+    const A v14 = call<A>(v14_op, {v5, v13})[0];
+    return std::vector<A>{v12, v14};
+  }
+};
+
+template <class A>
+A loss_of(auto F, const std::vector<A>& y, const A& label) {
+  return F.mean(label) + F.mean(F.square(F.cast(y[0], DType::float32))) + F.mean(F.square(F.cast(y[1], DType::float32)));
+}
+
+Results run(bool tested) {
+  Engine engine({.threads = tested ? 0 : 0});
+  EngineScope scope(engine);
+  Net net;
+  gluon::ParameterDict all;
+  all.add(net.p2);  // without those that no gradient reaches
+  gluon::Trainer trainer(all, optimizer::SGD({.learning_rate = 0.01, .momentum = 0.9, .wd = 0.01}));
+  gluon::TrainingStep training([](const Symbol& x) { return x; }, [net](const Symbol& x, const Symbol& label) {
+    return loss_of(sym, net(x, label), sym.zeros({1}));
+  }, trainer, HybridizeOptions{.static_alloc = true});
+  const NDArray no_label = nd.zeros({1});
+  Results results;
+  for (uint64_t step = 0; step < 5; ++step) {
+    NDArray x0 = values(12104898, step + 1, Shape(2, 6, 4), DType::float32, -1.5, 1.5);
+    NDArray x1 = values(10900229, step + 1, Shape(3), DType::int32, 0, 6, 1);
+    random::seed(step + 1);
+    NDArray loss;
+    if (tested) {
+      loss = training(x0, x1);
+    } else {
+      loss = autograd::record([&] { return loss_of(nd, net(x0, x1), no_label); });
+      loss.backward();
+      trainer.step(x0.shape()[0]);
+    }
+    results.push_back(loss.asvector<double>());
+  }
+  for (const gluon::Parameter& q : net.collect_params()) results.push_back(q.data().asvector<double>());
+  return results;
+}
+
+int main() { return compare(run(false), run(true), 1e-3, 1e-4); }
