@@ -1,4 +1,6 @@
 """Cases of elementwise operators, reductions, optimizer updates and operators that create arrays."""
+import numpy as np
+
 from draw import ANY, NUMBERS, REALS, case
 
 DESCRIPTIONS = {}  # operator: (function of name and Draw, number of cases, file)
@@ -32,7 +34,12 @@ def unary(name, d):
         kind = DOMAINS[name]
     elif d.number % 8 == 1:
         kind = "extreme"
-    return case(name, [d.values(d.dims(nothing=True), dtype, kind)], wants=[name != "digamma"])  # it has no derivative
+    return case(name, [d.values(d.dims(nothing=True), dtype, kind)])
+
+
+@describe("polygamma", "unary", 20)
+def polygamma(name, d):
+    return case(name, [d.values(d.dims(nothing=True), d.dtype(), "above_one")], {"n": d.integer(1, 5)})
 
 
 @describe("logical_not _copy identity BlockGrad stop_gradient zeros_like ones_like", "unary")
@@ -185,7 +192,10 @@ def argmax(name, d):
         attrs["axis"] = d.axis(len(dims))
     if d.chance(0.5):
         attrs["keepdims"] = d.chance(0.7)
-    return case(name, [d.values(dims, d.dtype(NUMBERS), "ties" if d.chance(0.5) else "normal")], attrs, wants=[0])
+    dtype = d.dtype(NUMBERS)
+    if dtype.endswith("int8") and np.prod(dims) > 127:  # which does not hold every index
+        dtype = "int32"
+    return case(name, [d.values(dims, dtype, "ties" if d.chance(0.5) else "normal")], attrs, wants=[0])
 
 
 @describe("argmax_channel", "reduce", 20)

@@ -33,6 +33,8 @@ def conv():
     return net, (2, 6, 6), 3
 
 
+# MXNet keeps the betas as float32: of the defaults 1 - beta2 is 1e-5 off
+EXACT = dict(beta1=0.875, beta2=1 - 2.0**-10)
 SETTINGS = {
     "sgd": ("sgd", dict(learning_rate=0.125), None),
     "sgd_wd": ("sgd", dict(learning_rate=0.125, wd=0.0625), None),
@@ -41,7 +43,7 @@ SETTINGS = {
     "sgd_clip": ("sgd", dict(learning_rate=0.5, clip_gradient=0.015625, wd=0.0078125), None),
     "sgd_all": ("sgd", dict(learning_rate=0.25, momentum=0.75, clip_gradient=0.0078125, wd=0.015625), None),
     "adam": ("adam", dict(learning_rate=0.0078125), None),
-    "adam_wd": ("adam", dict(learning_rate=0.0078125, wd=0.0625), None),
+    "adam_wd": ("adam", dict(learning_rate=0.0078125, wd=0.0625, **EXACT), None),
     "adam_all": ("adam", dict(learning_rate=0.015625, beta1=0.75, beta2=0.9375, epsilon=0.0009765625, wd=0.03125,
                               clip_gradient=0.0078125), None),
     "sgd_factor": ("sgd", dict(momentum=0.5), lambda: lr_scheduler.FactorScheduler(
@@ -50,10 +52,10 @@ SETTINGS = {
         step=[5, 12, 30], factor=0.375, base_lr=0.125, warmup_steps=4, warmup_begin_lr=0.015625, warmup_mode="constant")),
     "sgd_poly": ("sgd", dict(wd=0.015625), lambda: lr_scheduler.PolyScheduler(
         max_update=40, base_lr=0.125, pwr=2, final_lr=0.0078125, warmup_steps=6)),
-    "adam_cosine": ("adam", dict(learning_rate=0.0078125), lambda: lr_scheduler.CosineScheduler(
+    "adam_cosine": ("adam", dict(learning_rate=0.0078125, **EXACT), lambda: lr_scheduler.CosineScheduler(
         max_update=45, base_lr=0.0078125, final_lr=0.0009765625, warmup_steps=5, warmup_begin_lr=0.0001220703125)),
     "sgd_multipliers": ("sgd", dict(learning_rate=0.125, momentum=0.5, wd=0.03125), None),
-    "adam_multipliers": ("adam", dict(learning_rate=0.0078125, wd=0.03125), None),
+    "adam_multipliers": ("adam", dict(learning_rate=0.0078125, wd=0.03125, **EXACT), None),
 }
 
 

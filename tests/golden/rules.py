@@ -91,8 +91,6 @@ RULES = [
     (r".*", r".*", "open", "a step may leave the range of the dtype", at_the_limit),
     (r"clip", r"gradients", "mxnet", "the bounds themselves let the gradient through", lambda e: ~nan_here(e)),
     (r"Deconvolution", r".*", "torch", "MXNet's float64 kernel with dilate and pad", attribute("dilate")),
-    (r"Pooling", r"gradients", "torch", "MXNet gives the gradient of a maximum to another element of the window now and then",
-     attribute("pool_type", "max")),
     (r"Pooling", r".*", "mxnet", "the mean of a window without elements is 0", attribute("pool_type", "avg")),
     (r"Pooling", r".*", "open", "the largest of a window without elements", lambda e: e.mxnet < -6e4),
     (r"Activation", r"outputs", "torch", "NaN stays", nan_here),
