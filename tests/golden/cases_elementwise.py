@@ -185,6 +185,13 @@ def norm(name, d):
     return case(name, [d.values(dims, d.dtype(), None if d.number % 8 != 7 else "normal")], attrs)
 
 
+def indexed(name, d, dims, attrs):
+    dtype = d.dtype(NUMBERS)
+    if dtype.endswith("int8") and np.prod(dims) > 127:  # which does not hold every index
+        dtype = "int32"
+    return case(name, [d.values(dims, dtype, "ties" if d.chance(0.5) else "normal")], attrs, wants=[0])
+
+
 @describe("argmax argmin", "reduce", 30)
 def argmax(name, d):
     dims, attrs = d.dims(1, 4, zero=False), {}
@@ -192,16 +199,12 @@ def argmax(name, d):
         attrs["axis"] = d.axis(len(dims))
     if d.chance(0.5):
         attrs["keepdims"] = d.chance(0.7)
-    dtype = d.dtype(NUMBERS)
-    if dtype.endswith("int8") and np.prod(dims) > 127:  # which does not hold every index
-        dtype = "int32"
-    return case(name, [d.values(dims, dtype, "ties" if d.chance(0.5) else "normal")], attrs, wants=[0])
+    return indexed(name, d, dims, attrs)
 
 
 @describe("argmax_channel", "reduce", 20)
 def argmax_channel(name, d):
-    dims = d.dims(2, 2, zero=False)
-    return case(name, [d.values(dims, d.dtype(NUMBERS), "ties" if d.chance(0.5) else "normal")], wants=[0])
+    return indexed(name, d, d.dims(2, 2, zero=False), {})
 
 
 def made(d, dtypes):

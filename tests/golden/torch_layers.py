@@ -86,7 +86,7 @@ def pooling(a, x):
     if kind == "sum":
         return y.sum(-1)
     if kind == "avg":
-        return y.sum(-1) / weight.sum(-1)
+        return torch.where(weight.sum(-1) == 0, 0, y.sum(-1) / weight.sum(-1).clamp(min=1))  # 0 over no element
     p = a.get("p_value")
     return (y.abs() ** p).sum(-1) ** (1 / p)
 
