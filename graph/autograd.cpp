@@ -45,6 +45,7 @@ struct TapeNode : RefCounted<TapeNode>, Pooled {
   PooledVector<IntrusivePtr<History>> inputs;
   PooledVector<NDArray> heads;  // during backward: what has arrived at each output
   void destroy();
+  TapeNode* next_destroyed = nullptr;  // of destroy_in_turn()
 };
 
 namespace {

@@ -43,6 +43,7 @@ struct SymbolNode : RefCounted<SymbolNode> {
   // Name of an output in list_outputs(): "fc1_output", "split0_output1", or a variable's own name.
   std::string output_name(int i) const;
   void destroy();  // without recursion along long chains
+  SymbolNode* next_destroyed = nullptr;
 
  private:
   static uint64_t next_sequence();
