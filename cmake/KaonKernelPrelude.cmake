@@ -2,7 +2,7 @@
 # machines have no headers, so they go into the library, in this order and without their includes.
 set(headers
   ops/host_device.h ops/binary_kind.h ops/elementwise/unary_kind.h ops/elementwise/scalar_kind.h ops/half.h ops/dtype.h
-  ops/elementwise/scalar_math.h ops/elementwise/convert.h ops/cuda/pack.cuh)
+  ops/elementwise/scalar_math.h ops/elementwise/polygamma_value.h ops/elementwise/convert.h ops/cuda/pack.cuh)
 file(READ ${PROJECT_SOURCE_DIR}/ops/cuda/rtc_std.h KAON_KERNEL_PRELUDE)
 foreach(header IN LISTS headers)
   file(READ ${PROJECT_SOURCE_DIR}/${header} text)

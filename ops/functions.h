@@ -443,13 +443,11 @@ class Functions {
  private:
   static Device device(const ArrayOptions& o) { return o.device.value_or(thread_context().device); }
   A constant(NDArray values) const { return A::from_values(std::move(values), name_); }
-  template <class T>
-  A from_memory(const T* values, size_t n, const Shape& shape, const ArrayOptions& o) const {
+  template <class T> A from_memory(const T* values, size_t n, const Shape& shape, const ArrayOptions& o) const {
     return constant(NDArray::from(values, n, shape, o.dtype, device(o)));
   }
   static const A& input_array(const In<A>& input) { return input.array(); }
-  template <class T>
-  static const A& input_array(const T& input) {
+  template <class T> static const A& input_array(const T& input) {
     static_assert(std::derived_from<T, A>, "an operator is called with arrays of one kind: NDArrays by nd, Symbols by sym");
     return input;
   }

@@ -147,6 +147,10 @@ std::optional<std::string> hard_sigmoid(const Arguments& a) {
   return real_pair("hard_sigmoid_value", a, op.alpha, op.beta);
 }
 
+std::optional<std::string> polygamma(const Arguments& a) {
+  return fmt::format("{}(polygamma_value({}, double({})))", a.type, attributes<Polygamma>(a.node).n, a.in[0]);
+}
+
 std::optional<std::string> leaky(const char* function, const Arguments& a, LeakyType type, double slope) {
   const bool selu = type == LeakyType::selu, linear = type == LeakyType::leaky;
   return real_pair(function, a, selu ? selu_alpha : slope, selu ? selu_scale : 1, linear ? ", true" : ", false");
@@ -181,6 +185,7 @@ std::unordered_map<const OpDef*, Expression> make_table() {
                                                      {&Clip::def, clip},
                                                      {&ClipBackward::def, clip_backward},
                                                      {&HardSigmoid::def, hard_sigmoid},
+                                                     {&Polygamma::def, polygamma},
                                                      {&LeakyReLU::def, leaky_relu},
                                                      {&BackwardLeakyReLU::def, backward_leaky_relu},
                                                      {&BroadcastTo::def, repeated},

@@ -424,7 +424,7 @@ TEST_CASE("users row 6: a plan of ten operators whose sixth fails releases twent
   }
 }
 
-TEST_CASE("execution plan: a failure before or behind BatchNorm leaves its statistics as the imperative run does") {
+TEST_CASE("execution plan: a failure before or behind BatchNorm leaves its statistics as they were") {
   for (bool before : {true, false}) {
     INFO((before ? "before" : "behind"));
     auto program = [&](auto F, auto x, auto gamma, auto beta, auto mean, auto var) {
@@ -432,22 +432,17 @@ TEST_CASE("execution plan: a failure before or behind BatchNorm leaves its stati
       auto y = F.BatchNorm(x, gamma, beta, mean, var, {.fix_gamma = false});
       return before ? y : fails_on_nan(F.sqrt(y));  // half of what was normalised is negative
     };
-    auto run = [&](bool planned) {
+    auto statistics = [&] {
       NDArray x = nd.array({before ? NAN : 1.0f, 2, 3, 5}).reshape({4, 1});
       std::vector<NDArray> in{x, nd.ones({1}), nd.zeros({1}), nd.zeros({1}), nd.ones({1})};
-      NDArray y;
-      if (planned) {
-        Symbol s[] = {sym.var("data0", {4, 1}), sym.var("gamma", {1}), sym.var("beta", {1}), sym.var("mean", {1}),
-                      sym.var("var", {1})};
-        CachedGraph graph(program(sym, s[0], s[1], s[2], s[3], s[4]), {"data0", "gamma", "beta", "mean", "var"},
-                          {.exact = true}, "net");
-        y = autograd::train_mode([&] { return call(graph, in)[0]; });
-      } else {
-        y = autograd::train_mode([&] { return program(nd, in[0], in[1], in[2], in[3], in[4]); });
-      }
+      Symbol s[] = {sym.var("data0", {4, 1}), sym.var("gamma", {1}), sym.var("beta", {1}), sym.var("mean", {1}),
+                    sym.var("var", {1})};
+      CachedGraph graph(program(sym, s[0], s[1], s[2], s[3], s[4]), {"data0", "gamma", "beta", "mean", "var"},
+                        {.exact = true}, "net");
+      const NDArray y = autograd::train_mode([&] { return call(graph, in)[0]; });
       CHECK_THROWS_AS(y.wait_to_read(), ValueError);
       return std::pair(in[3].asscalar<float>(), in[4].asscalar<float>());
     };
-    CHECK(run(true) == run(false));
+    CHECK(statistics() == std::pair(0.0f, 1.0f));  // a plan is one operation: it updates all of this or nothing
   }
 }

@@ -338,6 +338,13 @@ bool run_until(asio::io_context& context, F&& condition) {
   return true;
 }
 
+// A push inside a Task never waits, at no limit.
+Task<std::vector<NDArray>> arrays_past_limit(Gate& gate) {
+  std::vector<NDArray> arrays(20);
+  for (NDArray& x : arrays) x = gate.array();
+  co_return arrays;
+}
+
 }  // namespace
 
 TEST_CASE("waiting: async_admit asks for room under the limit of operations, in the order of asking", "[wait][async]") {
@@ -351,11 +358,7 @@ TEST_CASE("waiting: async_admit asks for room under the limit of operations, in 
   CHECK(first.calls == 1);
   CHECK(first.text == "");
 
-  std::vector<NDArray> pending(20);  // past the limit: a push inside a Task never waits
-  sync_wait([](std::vector<NDArray>& arrays, Gate& gate) -> Task<void> {
-    for (NDArray& x : arrays) x = gate.array();
-    co_return;
-  }(pending, gate));
+  const std::vector<NDArray> pending = sync_wait(arrays_past_limit(gate));
   std::vector<int> order;
   for (int i = 0; i < 5; ++i) {
     engine.async_admit(asio::bind_executor(context, [&order, i](std::exception_ptr e) {
@@ -412,8 +415,7 @@ TEST_CASE("waiting: a cancelled async_admit ends at once and takes nobody's plac
   const EngineScope scope(engine);
   asio::io_context context;
   Gate gate;
-  std::vector<NDArray> pending(20);
-  for (NDArray& x : pending) x = gate.array();
+  const std::vector<NDArray> pending = sync_wait(arrays_past_limit(gate));
   Told given_up, patient;
   engine.async_admit(given_up.on(context));
   engine.async_admit(patient.on(context));
