@@ -27,7 +27,8 @@ class Context final : public GradContext {
   const NDArray& head(int i) const override {
     if (has_head(i)) return heads_[size_t(i)];
     NDArray& z = zeros_[size_t(i)];
-    if (!z.defined()) z = nd.zeros_like(output(i));
+    // A constant, as in the imperative run: made from the output, it would seem to depend on what is wanted.
+    if (!z.defined()) z = nd.zeros(output(i).shape(), {.dtype = output(i).dtype()});
     return z;
   }
   bool has_head(int i) const override { return heads_[size_t(i)].defined(); }
