@@ -140,7 +140,12 @@ void spawn(Task<void> task, Executor& executor) {
   IntrusivePtr<Limits> limits(here.limits);
   detail::Root root = detail::run_detached(executor.hold(), std::move(limits), std::move(task), context);
   root.handle.promise().set_executor(&executor);
-  executor.post(root.handle);
+  try {
+    executor.post(root.handle);
+  } catch (...) {
+    root.handle.destroy();
+    throw;
+  }
 }
 
 namespace detail {
