@@ -8,14 +8,23 @@
 
 namespace kaon {
 
-void ExecutionPlan::note_choices(Phase phase, const PlanRun& run) const {
+void ExecutionPlan::note_choices(Phase phase, const PlanRun& run) const noexcept {
   std::lock_guard lock(lock_);
   Choices& choices = choices_[size_t(phase)];
   if (choices.are_known.load(std::memory_order_relaxed)) return;
-  for (const Step& s : halves_[size_t(phase)].steps) {
-    const KernelState* state = run.states[s.state].get();
-    choices.implementations.push_back(state ? state->implementation() : std::string());
-    choices.reorders += state ? state->reorders() : 0;
+  // Results and updates are there: a lack of memory must not fail them. The next run notes it.
+  try {
+    std::vector<std::string> implementations;
+    int reorders = 0;
+    for (const Step& s : halves_[size_t(phase)].steps) {
+      const KernelState* state = run.states[s.state].get();
+      implementations.push_back(state ? state->implementation() : std::string());
+      reorders += state ? state->reorders() : 0;
+    }
+    choices.implementations = std::move(implementations);
+    choices.reorders = reorders;
+  } catch (const std::bad_alloc&) {
+    return;
   }
   choices.are_known.store(true, std::memory_order_relaxed);  // pairs with nothing: who reads the rest holds the lock
 }
@@ -32,9 +41,10 @@ std::string ExecutionPlan::implementations() const {
       const Node& n = *halves_[phase].steps[i].node;
       if (n.op == &Reorder::def) ++reorders;
       const bool known = choices.are_known.load(std::memory_order_relaxed);  // pairs with nothing: under the lock
-      const std::string_view chosen = !known                               ? "not run yet"
-                                      : choices.implementations[i].empty() ? "own"
-                                                                           : std::string_view(choices.implementations[i]);
+      const std::string_view chosen = !known ? "not run yet"
+                                      : choices.implementations[i].empty()
+                                          ? "own"
+                                          : std::string_view(choices.implementations[i]);
       text += fmt::format("{} ({}): {}\n", n.name, n.op->name(), chosen);
     }
   }

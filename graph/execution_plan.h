@@ -213,7 +213,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   void run_steps(std::span<const Step> steps, const PlanCall& call, RunContext& context, Shadow* shadow) const;
   void run_step(const Step& step, PlanRun& run, const RandomKey& key, RunContext& context, Profiler& profiler) const;
   std::exception_ptr failure_of(const Step& step, const PlanRun& run, const std::exception_ptr& why) const noexcept;
-  void note_choices(Phase phase, const PlanRun& run) const;
+  void note_choices(Phase phase, const PlanRun& run) const noexcept;
   void give_back_unused(const PlanRun& run);  // its arena's memory, unless somebody uses it or is going to, or it is kept
 
   // What calls only read, apart from what they write: the count of references before it, and what the lock guards.
