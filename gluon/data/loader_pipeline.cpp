@@ -47,7 +47,9 @@ LoaderPipeline::LoaderPipeline(Dataset dataset, EpochBatches batches, uint64_t e
       workers_(options.workers),
       engine_(Engine::current().ref()),
       ring_(size_t(std::clamp<int64_t>(options.prefetch > 0 ? options.prefetch : 2 * options.workers, 1,
-                                       std::max<int64_t>(1, batches_.size())))) {}
+                                       std::max<int64_t>(1, batches_.size())))) {
+  idle_.reserve(size_t(workers_));  // a worker that finds no room waits without fail
+}
 
 void LoaderPipeline::start(const std::shared_ptr<LoaderPipeline>& self) {
   const int64_t count = std::min<int64_t>(self->workers_, self->size());
@@ -143,7 +145,7 @@ int64_t LoaderPipeline::claim() {
       if (next_ == size()) unneeded.swap(idle_);  // nothing will be left for them
     }
   }
-  for (auto worker : unneeded) engine_->io_executor().post(worker);
+  for (auto worker : unneeded) post_surely(engine_->io_executor(), worker);
   return batch;
 }
 
@@ -163,7 +165,7 @@ void LoaderPipeline::deliver(int64_t batch, std::optional<Batch> result, std::ex
       executor = consumer_executor_;
     }
   }
-  if (resumed) executor->post(resumed);
+  if (resumed) post_surely(*executor, resumed);
 }
 
 bool LoaderPipeline::wait_as_worker(std::coroutine_handle<> worker) {
@@ -194,7 +196,7 @@ Batch LoaderPipeline::take_now() {
       idle_.pop_back();
     }
   }
-  if (worker) engine_->io_executor().post(worker);
+  if (worker) post_surely(engine_->io_executor(), worker);
   if (taken.error) std::rethrow_exception(taken.error);
   return std::move(*taken.batch);
 }
@@ -215,7 +217,7 @@ void LoaderPipeline::cancel() noexcept {
     if (has_ended) {
       resume_coroutine(worker);  // it ends
     } else {
-      engine.io_executor().post(worker);
+      post_surely(engine.io_executor(), worker);
     }
   }
   std::unique_lock lock(mutex_);
