@@ -20,7 +20,7 @@ class Gathering {
  public:
   explicit Gathering(size_t left) : left_(left + 1) {}
   void one_ended() {
-    if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) executor_->post(caller_);
+    if (left_.fetch_sub(1, std::memory_order_acq_rel) == 1) post_surely(*executor_, caller_);
   }
   bool await_ready() const noexcept { return false; }
   template <HasExecutor P>
@@ -76,18 +76,39 @@ Task<void> store_outcome(Task<T>& task, Outcome<T>& outcome) {
 
 template <class T>
 Root run_gathered(Task<T>& task, Outcome<T>& outcome, Gathering& gathering) {
-  Task<void> stored = store_outcome(task, outcome);
-  co_await stored;
+  try {
+    Task<void> stored = store_outcome(task, outcome);
+    co_await stored;
+  } catch (...) {  // no memory
+    outcome.error = std::current_exception();
+  }
   gathering.one_ended();  // the caller may be gone after this
 }
 
-// Starts on this thread, up to its first suspension; the thread keeps its own context.
-inline void start(Root root, Executor& executor) {
-  root.handle.promise().set_executor(&executor);
-  ThreadContext saved = thread_context();
-  root.handle.resume();
-  thread_context() = saved;
-}
+// Coroutines that start when all of them have been made: a lack of memory leaves none that runs alone.
+class NotStarted {
+ public:
+  explicit NotStarted(size_t most) { roots_.reserve(most); }
+  NotStarted(const NotStarted&) = delete;
+  NotStarted& operator=(const NotStarted&) = delete;
+  ~NotStarted() {
+    for (Root root : roots_) root.handle.destroy();
+  }
+  void add(Root root) { roots_.push_back(root); }
+  // On this thread, each up to its first suspension; the thread keeps its own context.
+  void start(Executor& executor) {
+    const std::vector<Root> roots = std::exchange(roots_, {});
+    for (Root root : roots) {
+      root.handle.promise().set_executor(&executor);
+      ThreadContext saved = thread_context();
+      root.handle.resume();
+      thread_context() = saved;
+    }
+  }
+
+ private:
+  std::vector<Root> roots_;
+};
 
 }  // namespace detail
 
@@ -99,7 +120,9 @@ Task<std::vector<typename detail::Outcome<T>::Value>> when_all(std::vector<Task<
   detail::ThisExecutor ask;
   Executor* executor = co_await ask;
   detail::Gathering all(tasks.size());
-  for (size_t i = 0; i < tasks.size(); ++i) detail::start(detail::run_gathered(tasks[i], outcomes[i], all), *executor);
+  detail::NotStarted roots(tasks.size());
+  for (size_t i = 0; i < tasks.size(); ++i) roots.add(detail::run_gathered(tasks[i], outcomes[i], all));
+  roots.start(*executor);
   co_await all;
   std::vector<typename detail::Outcome<T>::Value> values;
   values.reserve(tasks.size());
@@ -112,10 +135,12 @@ Task<std::tuple<typename detail::Outcome<T>::Value...>> when_all(Task<T>... task
   detail::ThisExecutor ask;
   Executor* executor = co_await ask;
   detail::Gathering all(sizeof...(T));
-  auto start_all = [&]<size_t... i>(std::index_sequence<i...>) {
-    (detail::start(detail::run_gathered(tasks, std::get<i>(outcomes), all), *executor), ...);
+  detail::NotStarted roots(sizeof...(T));
+  auto make_all = [&]<size_t... i>(std::index_sequence<i...>) {
+    (roots.add(detail::run_gathered(tasks, std::get<i>(outcomes), all)), ...);
   };
-  start_all(std::index_sequence_for<T...>());
+  make_all(std::index_sequence_for<T...>());
+  roots.start(*executor);
   co_await all;
   auto get_all = [&]<size_t... i>(std::index_sequence<i...>) {
     return std::tuple<typename detail::Outcome<T>::Value...>{std::get<i>(outcomes).get()...};
@@ -141,8 +166,12 @@ struct Race {
 template <class T>
 Root run_in_race(std::shared_ptr<Race<T>> race, size_t i) {
   thread_context().op = nullptr;  // of this coroutine: it may outlive the operation, whose end does not need its own
-  Task<void> stored = store_outcome(race->tasks[i], race->outcomes[i]);
-  co_await stored;
+  try {
+    Task<void> stored = store_outcome(race->tasks[i], race->outcomes[i]);
+    co_await stored;
+  } catch (...) {  // no memory
+    race->outcomes[i].error = std::current_exception();
+  }
   { Task<T> ended = std::move(race->tasks[i]); }  // what it holds does not wait for the slower ones
   size_t none = SIZE_MAX;
   if (race->winner.compare_exchange_strong(none, i)) race->first.one_ended();
@@ -159,7 +188,9 @@ Task<std::pair<size_t, typename detail::Outcome<T>::Value>> when_any(std::vector
   detail::ThisExecutor ask;
   Executor* executor = co_await ask;
   auto race = std::make_shared<detail::Race<T>>(std::move(tasks), *executor);
-  for (size_t i = 0; i < race->tasks.size(); ++i) detail::start(detail::run_in_race(race, i), *executor);
+  detail::NotStarted roots(race->tasks.size());
+  for (size_t i = 0; i < race->tasks.size(); ++i) roots.add(detail::run_in_race(race, i));
+  roots.start(*executor);
   co_await race->first;
   size_t i = race->winner.load();
   co_return std::pair<size_t, typename detail::Outcome<T>::Value>(i, race->outcomes[i].get());
