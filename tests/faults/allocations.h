@@ -12,8 +12,8 @@ enum class Lack : uint8_t {
   from_then_on  // the n-th and all after it
 };
 
-// One at a time. Allocations made by oneDNN and by the C++ runtime's own libraries always succeed: see
-// docs/errors.md on those that do not bear it.
+// One at a time. Allocations made inside the libraries that do not bear a failure always succeed: docs/errors.md names
+// them.
 class FailingAllocations {
  public:
   FailingAllocations(long n, Lack lack);  // n from 1

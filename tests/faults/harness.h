@@ -1,0 +1,27 @@
+// Runs a program again and again, each time with another allocation that fails.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "allocations.h"
+
+namespace kaon::test {
+
+// Results are compared bit for bit.
+using Results = std::vector<float>;
+
+struct FaultOptions {
+  int most = 60;  // allocations tried, spread over all; 0: every one
+  // Called after an attempt that has failed: what must be as it was. Throws what is wrong.
+  std::function<void()> check_unchanged{};
+};
+
+// `program` makes what it needs, computes and waits; it lets go of everything. For each allocation that fails, alone or
+// with all after it, it must either end with the right results or throw MemoryError or std::bad_alloc (or an aggregate
+// of these); after that the same program passes with the right results, and in the end nothing more is alive than
+// before.
+void survives(const std::string& name, const std::function<Results()>& program, const FaultOptions& options = {});
+
+}  // namespace kaon::test
