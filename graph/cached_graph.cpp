@@ -232,9 +232,11 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
                       .keep_arenas = options_.static_alloc,
                       .branches = options_.branches && !options_.mirror,  // which cost memory
                       .padded = padded};
-  Graph graph;
+  Graph graph = trace();
+  // A gradient that is zero because none arrives is recorded imperatively too: all gradients are.
+  if (!key.wanted.empty() && program_.defined()) options.recorded = recorded_outputs(graph, key.wanted);
   try {
-    graph = passes::run(trace(), passes);
+    graph = passes::run(std::move(graph), passes);
   } catch (const StateError&) {  // an output without a gradient: said when it is asked for
     if (key.wanted.empty() || update_) throw;
     options.refusals = refused_gradients(trace(), key.wanted);
@@ -416,6 +418,10 @@ void CachedGraph::call(std::span<const NDArray* const> inputs, std::span<NDArray
   for (const NDArray* a : inputs) wanted.push_back(autograd::wants_gradient(*a));
   autograd::record_call(name_, std::make_unique<PlanGradFunction>(plan, run, inputs, outputs, std::move(wanted), label),
                         inputs, outputs);
+  const std::vector<bool>& is_recorded = plan->options().recorded;
+  for (size_t i = 0; i < is_recorded.size(); ++i) {
+    if (!is_recorded[i]) outputs[i].node().annotation = nullptr;
+  }
 }
 
 std::vector<NDArray> CachedGraph::call(std::span<const NDArray* const> inputs, const std::source_location& site) {

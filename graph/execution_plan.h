@@ -48,6 +48,7 @@ struct PlanOptions {
   std::function<std::string()> history{};  // how the graph came about, for dump(); null: nobody knows
   std::shared_ptr<GradientProgram> gradients{};  // the backward as a program, for gradients that are recorded
   std::vector<std::string> refusals{};           // by output: why it has no gradient; empty: each has one
+  std::vector<bool> recorded{};                  // by output: recorded_outputs(); empty: each is, or none
   int verify = 0;  // so many calls, with their backwards, are compared with the imperative run of
   std::shared_ptr<const Graph> program{};  // what the graph is to compute: passes::program()
   std::optional<size_t> num_data{};  // the inputs after these are parameters; unset: nobody knows

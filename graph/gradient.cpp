@@ -101,6 +101,13 @@ void refuse_gradient(const OpDef& op) {
       fmt::format("[{}] has no gradient: put stop_gradient before it if none is to flow through it", op.name()));
 }
 
+std::vector<bool> recorded_outputs(const Graph& program, const std::vector<bool>& wanted) {
+  const std::vector<bool> flows = flow_from(program, wanted);
+  std::vector<bool> recorded;
+  for (ValueId v : program.outputs) recorded.push_back(flows[v.node] && is_floating(program.meta(v).dtype));
+  return recorded;
+}
+
 std::vector<std::string> refused_gradients(const Graph& program, const std::vector<bool>& wanted) {
   std::vector<std::string> why(program.num_forward_outputs);
   for (size_t i = 0; i < why.size(); ++i) {

@@ -26,6 +26,9 @@ inline Graph with_gradient(Graph graph, const std::vector<bool>& wanted) {
 // inputs with wanted[i]. What the program updates, this one updates in a copy. `refused` as in GradientForm.
 Graph gradient_graph(Graph program, const std::vector<bool>& wanted, const std::vector<bool>& refused, bool training);
 
+// By output, is it computed from an input with wanted[i]? So is what the imperative run records, be its gradient zero.
+std::vector<bool> recorded_outputs(const Graph& program, const std::vector<bool>& wanted);
+
 // By output, why with_gradient throws for it: an operator without a gradient lies on the way. Empty: it does not.
 std::vector<std::string> refused_gradients(const Graph& program, const std::vector<bool>& wanted);
 

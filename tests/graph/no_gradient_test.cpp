@@ -70,6 +70,45 @@ TEST_CASE("no gradient: outputs that do not go through such an operator have the
       });
 }
 
+TEST_CASE("no gradient: only what is computed from a wanted input is recorded") {
+  const auto check = [](const std::function<std::vector<NDArray>(const NDArray&, const NDArray&)>& program) {
+    NDArray x = with_grad(nd.array({3, 4})), c = nd.array({5, 6});
+    const auto run = [&] { return autograd::record([&] { return program(x, c); }); };
+    std::vector<NDArray> y = run();
+    CHECK(autograd::wants_gradient(y[0]));
+    CHECK(autograd::wants_gradient(y[1]));
+    y[1].backward();
+    CHECK(floats(x.grad()) == std::vector<float>{0, 0});
+    for (size_t i : {2, 3, 4}) {
+      INFO(i);
+      y = run();
+      CHECK(!autograd::wants_gradient(y[i]));
+      CHECK_THAT(message_of([&] { y[i].backward(); }), Contains("not part of a recorded computation"));
+    }
+    y = run();
+    y[0].backward();
+    CHECK(floats(x.grad()) == std::vector<float>{6, 8});
+    y = {};
+    c.attach_grad();  // another plan
+    run()[2].backward();
+    CHECK(floats(c.grad()) == std::vector<float>{3, 3});
+  };
+  const auto program = [](auto F, const auto& x, const auto& c) {
+    const auto count = F.cast(x, DType::int32);
+    return std::vector{F.square(x), F.sign(x), c * 3, F.ones({2}), F.cast(count, DType::float32)};
+  };
+  SECTION("imperative") {
+    check([&](const NDArray& x, const NDArray& c) { return program(nd, x, c); });
+  }
+  for (bool exact : {true, false}) {
+    DYNAMIC_SECTION("planned, exact " << exact) {
+      CachedGraph graph(Symbol::group(program(sym, sym.var("x"), sym.var("c"))), {"x", "c"}, {.exact = exact},
+                        "program");
+      check([&](const NDArray& x, const NDArray& c) { return call(graph, {x, c}); });
+    }
+  }
+}
+
 TEST_CASE("no gradient: where the derivative is zero everywhere, backward gives zeros") {
   const auto check = [](const auto& program) {
     NDArray x = with_grad(numbers({4, 3}));
