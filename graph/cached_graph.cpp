@@ -222,6 +222,7 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
                          .winograd = winograd,
                          .autotune = options_.autotune,
                          .mirror = options_.mirror,
+                         .is_gradient = !program_.defined(),
                          .wanted = update_ ? update_->wanted : key.wanted,
                          .update = update_};
   PlanOptions options{.device = key.device,

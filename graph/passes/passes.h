@@ -19,6 +19,7 @@ struct Options {
   bool autotune = false;       // layouts and variants of kernels by their measured times
   bool mirror = false;         // values are computed again for the backward where that lowers the plan's memory
   int mirror_depth = 0;        // set by run(): up to how many of them one after the other, in the pass mirror
+  bool is_gradient = false;    // the traced graph is a gradient itself
   std::vector<bool> wanted{};  // gradients, by input; empty when nothing is recorded
   std::vector<bool> refused{};             // outputs without a gradient, as in GradientForm
   std::shared_ptr<const Update> update{};  // what the same run does with them
@@ -45,7 +46,7 @@ Graph drop_dropout(Graph graph, bool training);
 
 // Merges nodes with the same operator, attributes and inputs; never random or updating ones, nor readers of what is
 // updated. Before the gradient is taken, merged calls have one gradient where the imperative run sums two: equal, but
-// not bit for bit.
+// not bit for bit, and infinite where two infinities cancel to NaN.
 Graph common_subexpressions(Graph graph, bool training);
 
 // What constants determine becomes a constant, up to 1 MB for each operator; reshaped constants share memory. Never

@@ -28,6 +28,13 @@ Graph gradient(Graph g, const Options& o) {
   return o.update ? with_ones_for_heads(std::move(g), inputs) : g;
 }
 
+// A gradient's program repeats calls, such as h / b in both gradients of a / b. Merged at a pole they would have one
+// infinite gradient, where the imperative run's two cancel to NaN.
+Graph merge_before_gradient(Graph g, const Options& o) {
+  if (o.is_gradient) return g;
+  return common_subexpressions(std::move(g), o.training);
+}
+
 Graph repeat_values(Graph g, const Options& o) {
   if (o.mirror_depth == 0) return g;
   return mirror(std::move(g), o.training, o.mirror_depth);
@@ -60,7 +67,7 @@ std::string for_gpus_with_compiler(const Options& o) {
 
 constexpr Pass passes[] = {
     rounding<drop_dropout>("drop_dropout"),  // gradients that met at it meet elsewhere: another order of additions
-    rounding<common_subexpressions>("common_subexpressions"),
+    {"common_subexpressions", merge_before_gradient, false},
     {"gradient", gradient},
     exact<drop_dropout>("drop_dropout"),
     exact<common_subexpressions>("common_subexpressions"),

@@ -144,3 +144,33 @@ TEST_CASE("derivatives: of digamma, gammaln and gamma, up to the third") {
     check(sum, 2.5, {3.2031566406452431, 1.49035775610023485});
   }
 }
+
+// At b = 0 infinite gradients of h / b, which both gradients of a / b contain, meet in b's.
+TEST_CASE("special derivatives: the second of a division by zero is infinite or NaN as imperatively") {
+  const auto second = [](const std::function<NDArray(const NDArray&, const NDArray&)>& f) {
+    NDArray a = nd.array({1, 2, -1, 0}), b = nd.array({0, 2, 1, 0});
+    a.attach_grad(), b.attach_grad();
+    autograd::record([&] {
+      const NDArray y[] = {f(a, b)}, x[] = {a, b};
+      const std::vector<NDArray> g = autograd::grad(y, x, {}, true, true);
+      return g[0] * 0.3 + g[1] * 0.7;
+    }).backward();
+    std::vector<float> all = floats(a.grad());
+    for (float v : floats(b.grad())) all.push_back(v);
+    return all;
+  };
+  const std::vector<float> expected = second([](const NDArray& a, const NDArray& b) { return a / b; });
+  CHECK(std::isinf(expected[0]));
+  CHECK(std::isnan(expected[4]));
+  for (bool exact : {true, false}) {
+    INFO("exact " << exact);
+    CachedGraph graph(sym.var("a") / sym.var("b"), {"a", "b"}, {.exact = exact}, "ratio");
+    const std::vector<float> got = second([&](const NDArray& a, const NDArray& b) { return call(graph, {a, b})[0]; });
+    for (size_t i = 0; i < got.size(); ++i) {
+      INFO(i);
+      if (std::isnan(expected[i])) CHECK(std::isnan(got[i]));
+      else if (exact || std::isinf(expected[i])) CHECK(got[i] == expected[i]);
+      else CHECK(got[i] == Approx(expected[i]));
+    }
+  }
+}
