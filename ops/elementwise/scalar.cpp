@@ -39,7 +39,8 @@ void grad_scalar(ScalarKind kind, double s, GradContext& g) {
     case K::rminus: return g.set(0, nd.negative(h));
     case K::mul: return g.set(0, h * s);
     case K::div: return g.set(0, h / s);
-    case K::rdiv: return g.set(0, -s * (h / nd.square(x())));
+    case K::rdiv:  // not by way of x * x, which overflows, and is flat at 0
+      return g.set(0, nd.negative(h / x() * y()));
     case K::rmod: return g.set(0, nd.negative(h * nd.floor(s / x())));
     case K::power:  // x^0 is flat at 0 too, where x^-1 is infinite
       return g.set(0, s == 0 ? nd.zeros_like(h) : s * (h * nd.power(x(), s - 1)));

@@ -174,3 +174,21 @@ TEST_CASE("special derivatives: the second of a division by zero is infinite or 
     }
   }
 }
+
+TEST_CASE("special derivatives: a number divided by what has no square in its dtype") {
+  const auto slope = [](double s, double x_value, DType t) {
+    NDArray x = number(x_value, t);
+    autograd::record([&] { return s / x; }).backward();
+    return x.grad().asvector<double>()[0];
+  };
+  CHECK(slope(1000, 300, DType::float16) == Approx(-1000.0 / 90000).epsilon(2e-3));
+  CHECK(slope(1e-12, 1e-25, DType::float32) == Approx(-1e38).epsilon(1e-5));
+  CHECK(slope(1e15, 1e25, DType::float32) == Approx(-1e-35).epsilon(1e-5));
+  for (double zero : {0.0, -0.0}) {
+    NDArray x = number(zero);
+    NDArray g = autograd::record([&] { return autograd::grad(3 / x, x, true); });
+    CHECK(g.asvector<double>()[0] == -inf);
+    g.backward();
+    CHECK(x.grad().asvector<double>()[0] == (std::signbit(zero) ? -inf : inf));
+  }
+}
