@@ -307,7 +307,7 @@ void Engine::post_after(std::chrono::nanoseconds delay, std::coroutine_handle<> 
     if (&executor == io) {
       resume_coroutine(work);  // it is there already
     } else {
-      executor.post(work);
+      post_surely(executor, work);
     }
   });
 }

@@ -12,7 +12,7 @@ void RunLoop::post(std::coroutine_handle<> work) {
   std::unique_lock lock(mutex_);
   if (is_over_) {
     lock.unlock();
-    engine_.io_executor().post(work);
+    post_surely(engine_.io_executor(), work);
     return;
   }
   queue_.push_back(work);

@@ -48,7 +48,7 @@ class HostAwaiter : private WaitNode {
   static constexpr OpType wait_type{
       .signal = [](OpBase& base) noexcept {
         auto& self = static_cast<HostAwaiter&>(static_cast<WaitNode&>(base));
-        self.executor_->post(self.caller_);
+        post_surely(*self.executor_, self.caller_);
       },
   };
   Var done_;
