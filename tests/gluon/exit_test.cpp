@@ -16,6 +16,9 @@
 #include "kaon/tests/engine/support.h"
 #include "kaon/tests/gluon/hybrid_support.h"
 
+// Sanitizers look for leaks where a process ends, and threads and forks mean something else to them.
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+
 using namespace kaon;
 using namespace kaon::test;
 
@@ -151,3 +154,5 @@ TEST_CASE("exit: a thread that goes on pushing does not keep the process", "[glu
 }
 
 TEST_CASE("exit: 1,000 ends of each kind with calls of nets pending", "[gluon][slow]") { check_exits(1000); }
+
+#endif
