@@ -9,7 +9,7 @@ CallerStream::CallerStream(Device device, void* stream)
 
 CallerStream::~CallerStream() { gpu_.retire_stream(number_); }
 
-void* CallerStream::begin(Chunk& chunk, bool writes) {
+void* CallerStream::begin(Chunk& chunk, bool writes, const std::source_location& site) {
   if (chunk.device != gpu_.device) {
     throw ValueError("[CallerStream] the stream is of " + gpu_.device.str() + ", the array of " + chunk.device.str());
   }
@@ -21,6 +21,7 @@ void* CallerStream::begin(Chunk& chunk, bool writes) {
   }
   GpuMemory::of(chunk).use.order_before(Gpu::order(), number_, writes);
   used_.push_back({IntrusivePtr<Chunk>(&chunk), writes});
+  if (writes) chunk.note_write(site);
   return chunk.data;
 }
 

@@ -23,8 +23,9 @@ class CallerStream {
   CallerStream& operator=(const CallerStream&) = delete;
 
   // The address of the memory. Blocks until the operations on it that were pushed have been launched. Throws the failure
-  // of what should have written it; ValueError for memory of another device.
-  void* begin(Chunk& chunk, bool writes);
+  // of what should have written it; ValueError for memory of another device. A recorded computation that has read the
+  // memory notices the write, which `site` names.
+  void* begin(Chunk& chunk, bool writes, const std::source_location& site = std::source_location::current());
   void end();
 
  private:

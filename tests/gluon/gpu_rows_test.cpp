@@ -109,6 +109,21 @@ TEST_CASE("users row 44: work on a caller's stream is in order with ours, withou
   }(y));
 }
 
+TEST_CASE("caller's stream: backward refuses an array that a caller's kernel has changed", "[gluon][cuda]") {
+  if (!test::has_gpu()) return;
+  const std::unique_ptr<Stream> stream = Gpu::of(gpu(0)).driver.make_stream();
+  CallerStream mine(gpu(0), stream->native());
+  NDArray x = nd.ones({4}, {.device = gpu(0)});
+  x.attach_grad();
+  for (bool writes : {false, true}) {
+    NDArray y = autograd::record([&] { return x * x; });
+    mine.begin(*x.node().chunk, writes);
+    mine.end();
+    if (writes) CHECK_THROWS_AS(y.backward(), StateError);
+    else CHECK_NOTHROW(y.backward());
+  }
+}
+
 TEST_CASE("users row 46: many awaited operations while memory comes and goes end all", "[gluon][cuda]") {
   if (!test::has_gpu()) return;
   std::atomic<bool> stop{false};
