@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "kaon/engine/engine_impl.h"
+#include "kaon/engine/process_wide.h"
 
 namespace kaon {
 namespace detail {
@@ -92,17 +93,17 @@ void run_until_done(Root root, RunLoop& loop) {
 
 namespace {
 
-std::mutex g_hook_mutex;
-std::function<void(std::exception_ptr)>& hook_storage() {
-  static auto* hook = new std::function<void(std::exception_ptr)>;
-  return *hook;
-}
+struct UnobservedHook : WithMutex {
+  std::function<void(std::exception_ptr)> call;
+};
+UnobservedHook& unobserved_hook() { return ProcessWide<UnobservedHook>::get(); }
 
 void report_unobserved(std::exception_ptr error) {
   std::function<void(std::exception_ptr)> hook;
   {
-    std::lock_guard lock(g_hook_mutex);
-    hook = hook_storage();
+    UnobservedHook& set = unobserved_hook();
+    std::lock_guard lock(set.mutex);
+    hook = set.call;
   }
   if (hook) return hook(error);
   try {
@@ -130,8 +131,9 @@ Root run_detached(std::shared_ptr<void>, IntrusivePtr<Limits>, Task<void> task, 
 }  // namespace detail
 
 void set_unobserved_error_hook(std::function<void(std::exception_ptr)> hook) {
-  std::lock_guard lock(detail::g_hook_mutex);
-  detail::hook_storage() = std::move(hook);
+  detail::UnobservedHook& set = detail::unobserved_hook();
+  std::lock_guard lock(set.mutex);
+  set.call = std::move(hook);
 }
 
 void spawn(Task<void> task, Executor& executor) {
