@@ -41,6 +41,12 @@ size_t Program::num_calls() const {
   return n;
 }
 
+uint32_t unused_in(const Program& program, uint64_t call) {
+  constexpr uint32_t heads = 6;
+  const uint32_t turn = program.takes_turns ? uint32_t(call % heads) : 0;
+  return (program.unused >> turn | program.unused << (heads - turn)) & ((1u << heads) - 1);
+}
+
 std::vector<uint32_t> variables(const Program& program, Role role) {
   std::vector<uint32_t> found;
   for (uint32_t i = 0; i < program.nodes.size(); ++i) {

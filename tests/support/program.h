@@ -73,11 +73,16 @@ struct Program {
   std::vector<Ref> heads{};
   std::vector<int64_t> rows{0};  // of the data; 0: as they are. For each, all phases.
   std::vector<Phase> phases{};
+  // Heads that no gradient arrives at, by bit; others from call to call if they take turns.
+  uint32_t unused = 0;
+  bool takes_turns = false;
 
   const TensorMeta& meta(Ref r) const { return nodes[r.node].outputs[r.output]; }
   size_t num_calls() const;  // operators and control flow, those in bodies included
 };
 
+// The heads that no gradient arrives at in the call with this number.
+uint32_t unused_in(const Program& program, uint64_t call);
 // The numbers of the variables with this role.
 std::vector<uint32_t> variables(const Program& program, Role role);
 // The values of a variable in the call with this number and these rows.

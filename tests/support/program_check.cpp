@@ -34,14 +34,9 @@ bool has_loop(const Program& p) {
   return std::any_of(p.nodes.begin(), p.nodes.end(), [](const ProgramNode& n) { return !n.bodies.empty(); });
 }
 
-// Does Winograd's algorithm take one of its convolutions?
 bool has_winograd(const Program& p) {
   bool found = false;
-  each_call(p, [&](const ProgramNode& n) {
-    if (n.kind != Kind::call || n.def != &Convolution::def) return;
-    const auto& op = *static_cast<const Convolution*>(n.attrs.get());
-    found = found || (op.kernel == Shape(3, 3) && op.num_filter >= 32);
-  });
+  each_call(p, [&](const ProgramNode& n) { found = found || may_be_winograd(n); });
   return found;
 }
 
@@ -83,11 +78,11 @@ int threads_of(Way way) {
   }
 }
 
-Checker::Outcomes Checker::run(Way way, const std::vector<Phase>& phases, double noise) const {
-  Engine engine({.threads = noise != 0 ? 0 : threads_of(way)});
+Checker::Outcomes Checker::run(Way way, const std::vector<Phase>& phases, Noise noise) const {
+  Engine engine({.threads = noise.rounding != 0 ? 0 : threads_of(way)});
   EngineScope scope(engine);
   ProgramNet net(program_, noise);
-  if (const auto options = options_of(way); options && noise == 0) net.hybridize(*options);
+  if (const auto options = options_of(way); options && noise.rounding == 0) net.hybridize(*options);
   Outcomes all;
   uint64_t call = 0;
   for (int64_t rows : program_.rows) {
@@ -177,13 +172,12 @@ std::string Checker::compare_arrays(const char* what, const Hosts& got, const Ho
   for (size_t k = 0; k < want.size(); ++k) {
     const std::string name = fmt::format("{} {}", what, k);
     if (got[k].shape != want[k].shape || got[k].dtype != want[k].dtype) return name + ": another shape or dtype";
-    Bounds bounds = bounds_for(*want[k].dtype, gradients || twice);
-    if (way == Way::winograd) bounds.rtol *= 10, bounds.atol *= 10;
+    const Bounds bounds = bounds_for(*want[k].dtype, gradients || twice);
     const double atol = bounds.atol * std::max(1.0, largest(want[k]));
     std::string wrong = test::compare(name, got[k], want[k], bounds.rtol, atol);
     if (wrong.empty()) continue;
-    const double moves = spread(at, gradients ? 1 : what[0] == 's' ? 2 : 0, k);
-    const double factor = way == Way::winograd ? 1000 : 20;
+    const double moves = spread(at, gradients ? 1 : what[0] == 's' ? 2 : 0, k, way == Way::winograd);
+    constexpr double factor = 20;
     if (std::isnan(moves) || (moves > 0 && !is_floating(*want[k].dtype))) continue;
     if (test::compare(name, got[k], want[k], bounds.rtol, atol + factor * moves).empty()) continue;
     return fmt::format("{} (largest {:.3g}, moves by {:.3g} with roundings)", wrong, largest(want[k]), moves);
@@ -191,15 +185,16 @@ std::string Checker::compare_arrays(const char* what, const Hosts& got, const Ho
   return "";
 }
 
-double Checker::spread(size_t outcome, int list, size_t array) {
-  if (disturbed_.empty()) {
-    for (double noise : {4e-7, -4e-7, 1e-6, 3e-6, -3e-6}) {
-      disturbed_.push_back(run(Way::derivative, program_.phases, noise));
+double Checker::spread(size_t outcome, int list, size_t array, bool winograd) {
+  std::vector<Outcomes>& disturbed = disturbed_[winograd];
+  if (disturbed.empty()) {
+    for (double rounding : {4e-7, -4e-7, 1e-6, 3e-6, -3e-6}) {
+      disturbed.push_back(run(Way::derivative, program_.phases, {rounding, winograd}));
     }
   }
   const Outcome& calm = kept(Way::derivative)[outcome];
   double most = 0;
-  for (const Outcomes& all : disturbed_) {
+  for (const Outcomes& all : disturbed) {
     const Outcome& other = all[outcome];
     if (list_of(other, list).size() != list_of(calm, list).size()) return NAN;
     const Host &a = list_of(calm, list)[array], &b = list_of(other, list)[array];

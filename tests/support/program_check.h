@@ -17,7 +17,7 @@ enum class Way : uint8_t {
   no_branches,
   verify,
   verify_exact,
-  winograd,       // predictions within its own bound
+  winograd,       // predictions within what its bound for each convolution makes of them
   bucket,         // predictions of programs that it takes
   training_step,  // five steps
   training_step_exact,
@@ -41,17 +41,18 @@ class Checker {
 
  private:
   using Outcomes = std::vector<Outcome>;  // by rows and phase
-  Outcomes run(Way way, const std::vector<Phase>& phases, double noise = 0) const;
+  Outcomes run(Way way, const std::vector<Phase>& phases, Noise noise = {}) const;
   const Outcomes& kept(Way way);
   std::string compare(const Outcomes& got, const Outcomes& want, Way way, size_t at);
   std::string compare_arrays(const char* what, const Hosts& got, const Hosts& want, bool gradients, Way way, size_t at);
-  // How far the imperative results move at most when each operator's results change by some roundings.
-  double spread(size_t outcome, int list, size_t array);
+  // How far the imperative results move at most when each operator's results change by some roundings, and those of
+  // Winograd's algorithm by up to its bound.
+  double spread(size_t outcome, int list, size_t array, bool winograd = false);
   bool is_sensitive(size_t outcome);
 
   const Program& program_;
   std::map<Way, Outcomes> kept_;
-  std::vector<Outcomes> disturbed_;
+  std::vector<Outcomes> disturbed_[2];  // with Winograd's algorithm?
 };
 
 // What of a program a loss is made of: the floating results that have elements. Random numbers that nothing needs are

@@ -14,9 +14,9 @@ inline NDArray make_variable(const ProgramNode& n, int64_t rows, uint64_t call) 
 
 template <class A>
 using Values = std::vector<std::vector<A>>;  // by node and output
-// What a call's results go through: it may disturb them. Not for Symbols.
+// What a call's results, from these inputs, go through: it may disturb them. Not for Symbols.
 template <class A>
-using Disturb = FunctionRef<void(std::vector<A>&)>;
+using Disturb = FunctionRef<void(const ProgramNode&, const std::vector<A>& inputs, std::vector<A>& results)>;
 
 template <class A>
 class Evaluation {
@@ -53,7 +53,7 @@ class Evaluation {
     for (const A& a : in) pointers.push_back(&a);
     std::vector<A> out{size_t(n.def->visible_outputs(n.attrs.get()))};
     A::apply(*n.def, n.attrs.get(), pointers, out, std::source_location::current(), "");
-    if (disturb_) (*disturb_)(out);
+    if (disturb_) (*disturb_)(n, in, out);
     return out;
   }
 

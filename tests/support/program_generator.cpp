@@ -107,6 +107,10 @@ Program random_program(uint64_t seed, const Facts& facts) {
   if (b.dice.chance(0.4)) p.phases.push_back(Phase::record);
   if (b.dice.chance(0.5)) p.phases.push_back(Phase::second);
   if (b.dice.chance(0.3)) p.phases.push_back(Phase::second_training);
+  if (p.heads.size() > 1 && b.dice.chance(0.4)) {
+    p.unused = uint32_t(b.dice.between(1, 63));
+    p.takes_turns = b.dice.chance(0.3);
+  }
   return p;
 }
 

@@ -44,7 +44,9 @@ class Function {
   NDArray operator()(const std::vector<NDArray>& in) {
     random::seed(1);
     uint64_t seed = program_.seed;
-    auto change = [&](std::vector<NDArray>& results) { disturb(results, 1e-3, seed); };
+    auto change = [&](const ProgramNode&, const std::vector<NDArray>&, std::vector<NDArray>& results) {
+      disturb(results, 1e-3, seed);
+    };
     const NDArray sum = weighed(Evaluation<NDArray>(program_, change).run(in), flow_from_results_);
     if (!second_ || !sum.defined()) return sum;
     std::vector<NDArray> leaves;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "kaon/graph/autograd.h"
+#include "kaon/ops/nn/convolution.h"
 #include "kaon/ops/random_state.h"
 #include "kaon/tests/support/program_evaluate.h"
 
@@ -33,10 +34,12 @@ std::vector<NDArray> leaves(const ProgramNet& net, const std::vector<NDArray>& d
 struct Weighed {
   std::vector<NDArray> values, weights;
 };
-Weighed weigh(const std::vector<NDArray>& results) {
+// Without the unused ones.
+Weighed weigh(const std::vector<NDArray>& results, uint32_t unused) {
   Weighed w;
-  for (const NDArray& y : results) {
-    if (!is_floating(y.dtype()) || !autograd::wants_gradient(y)) continue;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const NDArray& y = results[i];
+    if (!is_floating(y.dtype()) || !autograd::wants_gradient(y) || (unused >> i & 1) != 0) continue;
     w.values.push_back(y);
     w.weights.push_back(weights_like(y));
   }
@@ -44,8 +47,9 @@ Weighed weigh(const std::vector<NDArray>& results) {
 }
 
 // Gradients of the weighed results, recorded; their weighed sum if a gradient flows into it.
-NDArray first_gradients(const ProgramNet& net, const std::vector<NDArray>& data, std::vector<NDArray>& outputs) {
-  const Weighed y = weigh(outputs);
+NDArray first_gradients(const ProgramNet& net, const std::vector<NDArray>& data, std::vector<NDArray>& outputs,
+                        uint32_t unused) {
+  const Weighed y = weigh(outputs, unused);
   if (y.values.empty()) return NDArray();
   const std::vector<NDArray> g = autograd::grad(y.values, leaves(net, data), y.weights, true, true);
   NDArray sum;
@@ -58,9 +62,27 @@ NDArray first_gradients(const ProgramNet& net, const std::vector<NDArray>& data,
   return sum;
 }
 
+// Up to the bound of HybridizeOptions::winograd for each element: 2^-18 max|x| sum|w|.
+NDArray winograd_noise(const std::vector<NDArray>& inputs, const NDArray& result, uint64_t seed) {
+  const NDArray sums = nd.reshape(nd.sum(nd.abs(inputs[1]), {.axis = {1, 2, 3}}), {1, -1, 1, 1});
+  ProgramNode factors;
+  factors.range = {-0x1p-18, 0x1p-18};
+  factors.seed = seed;
+  factors.outputs = {{result.shape(), result.dtype()}};
+  return make_variable(factors, 0, 0) * nd.max(nd.abs(inputs[0])) * sums;
+}
+
 }  // namespace
 
-ProgramNet::ProgramNet(const Program& p, double noise)
+bool may_be_winograd(const ProgramNode& call) {
+  if (call.kind != Kind::call || call.def != &Convolution::def) return false;
+  const auto& op = *static_cast<const Convolution*>(call.attrs.get());
+  const auto are_one = [](const Shape& s) { return s.ndim() == 0 || s == Shape(1, 1); };
+  return op.kernel == Shape(3, 3) && are_one(op.stride) && are_one(op.dilate) && op.num_group == 1 &&
+         op.num_filter >= 32 && call.outputs[0].dtype == DType::float32;
+}
+
+ProgramNet::ProgramNet(const Program& p, Noise noise)
     : HybridBlock("program"),
       program(std::make_shared<const Program>(p)),
       parameters([&] {
@@ -87,10 +109,13 @@ std::vector<A> ProgramNet::run(std::vector<A> data) {
     in.push_back(n.role == Role::data ? data[next++] : parameters[next_parameter++].template as<A>());
   }
   if constexpr (std::is_same_v<A, NDArray>) {
-    if (noise != 0) {
+    if (noise.rounding != 0) {
       uint64_t seed = program->seed;
-      auto change = [&](std::vector<NDArray>& results) { disturb(results, noise, seed); };
-      change(in);
+      auto change = [&](const ProgramNode& n, const std::vector<NDArray>& inputs, std::vector<NDArray>& results) {
+        disturb(results, noise.rounding, seed);
+        if (noise.winograd && may_be_winograd(n)) results[0] = results[0] + winograd_noise(inputs, results[0], ++seed);
+      };
+      disturb(in, noise.rounding, seed);
       return Evaluation<A>(*program, change).run(in);
     }
   }
@@ -150,17 +175,18 @@ Outcome run_phase(const ProgramNet& net, Phase phase, int64_t rows, uint64_t cal
         if (p.grad_req() != GradReq::null) p.zero_grad();
       }
       const bool training = phase == Phase::train || phase == Phase::second_training;
+      const uint32_t unused = unused_in(*net.program, call);
       const bool twice = phase == Phase::second || phase == Phase::second_training;
       NDArray sum;
       autograd::record(
           [&] {
             outputs = net.call(data);
-            if (twice) sum = first_gradients(net, data, outputs);
+            if (twice) sum = first_gradients(net, data, outputs, unused);
           },
           training);
       if (twice) {
         if (sum.defined()) sum.backward();
-      } else if (const Weighed y = weigh(outputs); !y.values.empty()) {
+      } else if (const Weighed y = weigh(outputs, unused); !y.values.empty()) {
         autograd::backward(y.values, y.weights);
       }
       for (const NDArray& x : leaves(net, data)) out.gradients.push_back(read(x.grad()));

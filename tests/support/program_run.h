@@ -14,15 +14,22 @@ struct Outcome {
   std::string error;  // what was thrown
 };
 
+// How the arrays that operators give are changed, where a net is not hybridized.
+struct Noise {
+  double rounding = 0;    // relative to each element; 0: no noise
+  bool winograd = false;  // convolutions that Winograd's algorithm may take: each element by up to its bound as well
+};
+// May HybridizeOptions::winograd compute this call by Winograd's algorithm?
+bool may_be_winograd(const ProgramNode& call);
+
 // A program as a block. A handle.
 struct ProgramNet : gluon::HybridBlock<ProgramNet> {
-  // Parameters have their values. `noise`: arrays that operators give are changed by as much, relative to each element,
-  // where the net is not hybridized.
-  explicit ProgramNet(const Program& program, double noise = 0);
+  // Parameters have their values.
+  explicit ProgramNet(const Program& program, Noise noise = {});
 
   const std::shared_ptr<const Program> program;
   const std::vector<gluon::Parameter> parameters;  // and states, in the order of the program's
-  const double noise;
+  const Noise noise;
 
   // From the data, one to four arrays.
   std::vector<NDArray> call(const std::vector<NDArray>& data) const;

@@ -43,7 +43,8 @@ size_t elements(const Program& p) {
 }
 
 auto size_of(const Program& p) {
-  return std::tuple(p.num_calls(), p.nodes.size(), p.heads.size(), p.phases.size() + p.rows.size(), elements(p));
+  return std::tuple(p.num_calls(), p.nodes.size(), p.heads.size(), p.phases.size() + p.rows.size() + (p.unused != 0),
+                    elements(p));
 }
 
 void add_smaller_shapes(const Program& p, std::vector<Program>& all) {
@@ -132,6 +133,10 @@ std::vector<Program> smaller_programs(const Program& p, bool is_body) {
     for (size_t k = 0; k < p.heads.size() && p.heads.size() > 1; ++k) {
       all.push_back(p);
       all.back().heads = without(p.heads, k);
+    }
+    if (p.unused != 0) {
+      all.push_back(p);
+      all.back().unused = 0;
     }
     for (size_t k = 0; k < p.phases.size() && p.phases.size() > 1; ++k) {
       all.push_back(p);

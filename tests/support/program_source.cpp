@@ -51,9 +51,11 @@ NDArray weights_like(const NDArray& y) { return values(0, 0, y.shape(), y.dtype(
 // The results that gradients flow from, and the weights of their elements.
 struct Weighed {
   std::vector<NDArray> results, weights;
-  explicit Weighed(const std::vector<NDArray>& all) {
-    for (const NDArray& y : all) {
-      if (!is_floating(y.dtype()) || !autograd::wants_gradient(y)) continue;
+  // `unused`: those left out, by bit.
+  explicit Weighed(const std::vector<NDArray>& all, uint32_t unused = 0) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      const NDArray& y = all[i];
+      if (!is_floating(y.dtype()) || !autograd::wants_gradient(y) || (unused >> i & 1) != 0) continue;
       results.push_back(y);
       weights.push_back(weights_like(y));
     }
@@ -301,24 +303,26 @@ std::string phase_source(const Program& p, Phase phase, int64_t rows, uint64_t c
   const std::string run = fmt::format("net({})", fmt::join(data_names(p), ", "));
   text += fmt::format("    random::seed({});\n", call + 1);
   const bool training = phase == Phase::train || phase == Phase::second_training;
+  const uint32_t unused = unused_in(p, call);
+  const std::string weighed = unused == 0 ? "w(y)" : fmt::format("w(y, {})", unused);
   if (phase == Phase::predict) {
     text += fmt::format("    const std::vector<NDArray> y = {};\n", run);
   } else if (phase == Phase::train || phase == Phase::record) {
     text += fmt::format(
         "    const std::vector<NDArray> y = autograd::record([&] {{ return {}; }}, {});\n"
-        "    if (const Weighed w(y); !w.results.empty()) autograd::backward(w.results, w.weights);\n",
-        run, training);
+        "    if (const Weighed {}; !w.results.empty()) autograd::backward(w.results, w.weights);\n",
+        run, training, weighed);
   } else {
     text += fmt::format(
         "    std::vector<NDArray> y;\n    NDArray sum;\n    autograd::record([&] {{\n      y = {};\n"
-        "      const Weighed w(y);\n      if (w.results.empty()) return;\n"
+        "      const Weighed {};\n      if (w.results.empty()) return;\n"
         "      const std::vector<NDArray> leaves{{{}}};\n"
         "      for (const NDArray& g : autograd::grad(w.results, leaves, w.weights, true, true)) {{\n"
         "        y.push_back(g);\n        if (!autograd::wants_gradient(g)) continue;\n"
         "        const NDArray part = nd.sum(g * weights_like(g)).astype(DType::float64);\n"
         "        sum = sum.defined() ? sum + part : part;\n      }}\n    }}, {});\n"
         "    if (sum.defined()) sum.backward();\n",
-        run, fmt::join(leaves, ", "), training);
+        run, weighed, fmt::join(leaves, ", "), training);
   }
   return text + "    for (const NDArray& a : y) keep(a);\n" + keep + "  }\n";
 }

@@ -37,7 +37,7 @@ enum class How { calls, step, disturbed };
 Hosts train(const Program& p, How how, const HybridizeOptions& options, int threads, double noise = 0) {
   Engine engine({.threads = threads});
   EngineScope scope(engine);
-  ProgramNet net(p, noise);
+  ProgramNet net(p, {.rounding = noise});
   const bool has_label = variables(p, Role::data).size() == 2;
   const NDArray no_label = nd.zeros({1});
   auto call = [&](const std::vector<NDArray>& data) { return loss_of(nd, net.call(data), no_label); };
