@@ -35,6 +35,7 @@ Graph Graph::from_symbol(const Symbol& symbol, const std::vector<std::string>& i
     n.name = s->name;
     n.constant = s->constant;
     n.outputs = s->outputs;
+    n.is_detached = s->is_detached;
     n.equal_shapes = wants_equal_shapes(*s);
     for (const SymbolEntry& e : s->inputs) n.inputs.push_back({number.at(e.node.get()), e.output});
     for (uint32_t k = 0; s->op && k < n.outputs.size(); ++k) {

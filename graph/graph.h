@@ -38,6 +38,7 @@ struct Node {
   Phase phase = Phase::forward;
   uint8_t variant = 0;         // KernelContext::variant
   bool is_again = false;       // a value of the forward, computed a second time for the backward
+  bool is_detached = false;    // of a traced program: made by detach(), which the imperative run does not record
   bool equal_shapes = false;   // its inputs must have one shape, though the operator broadcasts
   uint64_t random_offset = 0;  // of its first random number among the program's
 

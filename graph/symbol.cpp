@@ -200,7 +200,11 @@ Symbol Symbol::mean(std::source_location site) const { return sym.mean(In<Symbol
 Symbol Symbol::transpose(std::source_location site) const { return sym.transpose(In<Symbol>(*this, site)); }
 
 Symbol Symbol::copy(std::source_location site) const { return sym.identity(In<Symbol>(*this, site)); }
-Symbol Symbol::detach(std::source_location site) const { return sym.BlockGrad(In<Symbol>(*this, site)); }
+Symbol Symbol::detach(std::source_location site) const {
+  Symbol result = sym.BlockGrad(In<Symbol>(*this, site));
+  result.entry().node->is_detached = true;
+  return result;
+}
 
 namespace {
 // `value` as it is written into an array like `target`: in its dtype and broadcast to its shape. Whether that takes a
@@ -383,6 +387,7 @@ Symbol rebuild(const Symbol& program, const std::string& prefix, Replace&& repla
     }
     auto c = new_node(n->op, prefix + n->name);
     c->op_name = n->op_name;
+    c->is_detached = n->is_detached;
     c->attrs = n->attrs;
     c->text_attrs = n->text_attrs;
     c->outputs = n->outputs;

@@ -79,7 +79,7 @@ TEST_CASE("no gradient: only what is computed from a wanted input is recorded") 
     CHECK(autograd::wants_gradient(y[1]));
     y[1].backward();
     CHECK(floats(x.grad()) == std::vector<float>{0, 0});
-    for (size_t i : {2, 3, 4}) {
+    for (size_t i : {2, 3, 4, 5, 6}) {
       INFO(i);
       y = run();
       CHECK(!autograd::wants_gradient(y[i]));
@@ -88,6 +88,9 @@ TEST_CASE("no gradient: only what is computed from a wanted input is recorded") 
     y = run();
     y[0].backward();
     CHECK(floats(x.grad()) == std::vector<float>{6, 8});
+    y = run();
+    y[7].backward();
+    CHECK(floats(x.grad()) == std::vector<float>{9, 16});
     y = {};
     c.attach_grad();  // another plan
     run()[2].backward();
@@ -95,7 +98,9 @@ TEST_CASE("no gradient: only what is computed from a wanted input is recorded") 
   };
   const auto program = [](auto F, const auto& x, const auto& c) {
     const auto count = F.cast(x, DType::int32);
-    return std::vector{F.square(x), F.sign(x), c * 3, F.ones({2}), F.cast(count, DType::float32)};
+    const auto constant = F.square(x).detach();
+    return std::vector{F.square(x), F.sign(x),        c * 3,       F.ones({2}), F.cast(count, DType::float32),
+                       constant,    constant * 3 + c, constant * x};
   };
   SECTION("imperative") {
     check([&](const NDArray& x, const NDArray& c) { return program(nd, x, c); });
