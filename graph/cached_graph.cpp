@@ -124,7 +124,7 @@ bool CachedGraph::matches(const Key& key, std::span<const NDArray* const> inputs
     }
     if (recorded && key.wanted[i] != autograd::wants_gradient(*inputs[i])) return false;
   }
-  return true;
+  return !recorded || num_outputs_ == 1 || *expected_heads_ == key.heads;
 }
 
 CachedGraph::Entry* CachedGraph::look_up(std::span<const NDArray* const> inputs, bool training, bool recorded,
@@ -165,6 +165,7 @@ IntrusivePtr<ExecutionPlan> CachedGraph::find(std::span<const NDArray* const> in
     key.inputs.push_back({a->shape(), a->dtype()});
     if (recorded) key.wanted.push_back(autograd::wants_gradient(*a));
   }
+  if (recorded) key.heads = expected_heads_->get();
   for (size_t i = 0; i < num_data_ && bucket >= 0; ++i) key.inputs[i].shape[0] = bucket;
   {
     std::lock_guard lock(lock_);
@@ -196,7 +197,9 @@ void CachedGraph::refuse_new_shapes(const Key& key) const {
   if (options_.policy != PlanPolicy::error) return;
   const Entry* latest = nullptr;  // of those that differ in nothing else
   for (const Entry& e : entries_) {
-    if (e.key.device != key.device || e.key.training != key.training || e.key.wanted != key.wanted) continue;
+    if (e.key.device != key.device || e.key.training != key.training || e.key.wanted != key.wanted ||
+        e.key.heads != key.heads)
+      continue;
     if (describe_change(input_names_, e.key.inputs, key.inputs).empty()) return;  // another thread was faster
     if (!latest || e.used > latest->used) latest = &e;
   }
@@ -224,6 +227,7 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
                          .mirror = options_.mirror,
                          .is_gradient = !program_.defined(),
                          .wanted = update_ ? update_->wanted : key.wanted,
+                         .heads = key.heads,
                          .update = update_};
   PlanOptions options{.device = key.device,
                       .training = key.training,
@@ -232,7 +236,8 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
                       .arenas = arenas_,
                       .keep_arenas = options_.static_alloc,
                       .branches = options_.branches && !options_.mirror,  // which cost memory
-                      .padded = padded};
+                      .padded = padded,
+                      .heads = key.heads};
   Graph graph = trace();
   // A gradient that is zero because none arrives is recorded imperatively too: all gradients are.
   if (!key.wanted.empty() && program_.defined()) options.recorded = recorded_outputs(graph, key.wanted);
@@ -273,7 +278,8 @@ std::string CachedGraph::explain(const Key& key) const {
   if (last.training != key.training) return fmt::format("training: {} -> {}", last.training, key.training);
   if (last.wanted.empty() != key.wanted.empty())
     return fmt::format("recording: {} -> {}", !last.wanted.empty(), !key.wanted.empty());
-  return "other gradients are wanted";
+  if (last.wanted != key.wanted) return "other gradients are wanted";
+  return "gradients arrive at other outputs";
 }
 
 PlanStats CachedGraph::stats() const {
@@ -301,11 +307,13 @@ namespace {
 class PlanGradFunction final : public GradFunction {
  public:
   PlanGradFunction(IntrusivePtr<ExecutionPlan> plan, PlanRun& run, std::span<const NDArray* const> inputs,
-                   std::span<const NDArray> outputs, std::vector<bool> wanted, const OpLabel& label)
+                   std::span<const NDArray> outputs, std::vector<bool> wanted,
+                   std::shared_ptr<ExpectedHeads> expected_heads, const OpLabel& label)
       : plan_(std::move(plan)),
         run_(&run),
         label_(label),
-        wanted_(std::move(wanted)) {
+        wanted_(std::move(wanted)),
+        expected_heads_(std::move(expected_heads)) {
     inputs_.reserve(inputs.size());
     outputs_.reserve(outputs.size());
     for (const NDArray* i : inputs) inputs_.emplace_back(*i);
@@ -321,14 +329,14 @@ class PlanGradFunction final : public GradFunction {
       if (call.heads[i].defined() && !options.refusals[i].empty()) throw StateError(options.refusals[i]);
     }
     const bool is_recorded = thread_context().recording;
-    refuse_changed_arrays(is_recorded);
-    std::vector<NDArray> heads(call.heads.begin(), call.heads.end());
+    std::vector<bool> heads = arrived(call.heads);
+    const bool is_planned = heads == options.heads;
+    refuse_changed_arrays(is_recorded || !is_planned);
     std::vector<const NDArray*> arrays;
     for (const autograd::SavedArray& a : inputs_) arrays.push_back(&a.array);
-    for (size_t i = 0; i < heads.size(); ++i) {
-      if (!heads[i].defined() && (is_recorded || plan_->backward_reads_input(arrays.size())))
-        heads[i] = autograd::filled_like(outputs_[i].array, 0);
-      arrays.push_back(heads[i].defined() ? &heads[i] : &outputs_[i].array);
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      if (!heads.empty() && !heads[i]) continue;
+      arrays.push_back(call.heads[i].defined() ? &call.heads[i] : &outputs_[i].array);  // which is not read
     }
     // What the plan computes was settled by the forward.
     std::vector<NDArray> results;
@@ -336,7 +344,10 @@ class PlanGradFunction final : public GradFunction {
       if (wanted_[i]) results.push_back(is_free(call.gradients[i], arrays) ? call.gradients[i] : NDArray());
     }
     if (is_recorded) {
-      options.gradients->graph().call(arrays, results, label_.site, {}, &run_->key);
+      options.gradients->graph(heads).call(arrays, results, label_.site, {}, &run_->key);
+    } else if (!is_planned) {
+      options.gradients->graph(heads).call_into(arrays, results, label_.site, &run_->key);
+      expected_heads_->set(std::move(heads));
     } else {
       SmallArray<NDArray> outputs(outputs_.size(), [&](size_t i) { return outputs_[i].array; });
       plan_->backward(*run_, arrays, outputs.span(), results, label_, call.retain);
@@ -354,14 +365,31 @@ class PlanGradFunction final : public GradFunction {
   }
 
  private:
+  // By output: does a gradient arrive there, or can none? Empty: at each.
+  std::vector<bool> arrived(std::span<const NDArray> heads) const {
+    if (heads.size() == 1) return {};
+    const PlanOptions& options = plan_->options();
+    std::vector<bool> result(heads.size());
+    bool all = true;
+    for (size_t i = 0; i < heads.size(); ++i) {
+      const bool can_arrive = is_floating(outputs_[i].array.dtype()) &&
+                              (options.recorded.empty() || options.recorded[i]) &&
+                              (options.refusals.empty() || options.refusals[i].empty());
+      result[i] = heads[i].defined() || !can_arrive;
+      all = all && result[i];
+    }
+    if (all) result.clear();
+    return result;
+  }
+
   // The backward half reads some of the arrays again. The gradients' program begins with the inputs, and takes what it
   // updates as it is.
-  void refuse_changed_arrays(bool is_recorded) const {
+  void refuse_changed_arrays(bool by_program) const {
     for (size_t i = 0; i < inputs_.size(); ++i) {
-      const bool is_read = is_recorded ? !plan_->updates_input(i) : plan_->backward_reads_input(i);
+      const bool is_read = by_program ? !plan_->updates_input(i) : plan_->backward_reads_input(i);
       if (is_read && inputs_[i].is_changed()) refuse("input " + plan_->graph().nodes[plan_->graph().inputs[i]].name, inputs_[i]);
     }
-    for (size_t i = 0; !is_recorded && i < outputs_.size(); ++i) {
+    for (size_t i = 0; !by_program && i < outputs_.size(); ++i) {
       if (plan_->backward_reads_output(i) && outputs_[i].is_changed()) refuse(fmt::format("output {}", i), outputs_[i]);
     }
   }
@@ -380,6 +408,7 @@ class PlanGradFunction final : public GradFunction {
   PlanRun* run_;
   OpLabel label_;
   std::vector<bool> wanted_;  // by input, when the plan was made
+  std::shared_ptr<ExpectedHeads> expected_heads_;
   std::vector<autograd::SavedArray> inputs_, outputs_;
 };
 
@@ -388,6 +417,13 @@ class PlanGradFunction final : public GradFunction {
 void CachedGraph::call(std::span<const NDArray* const> inputs, std::span<NDArray> outputs,
                        const std::source_location& site, std::optional<FunctionRef<Symbol()>> retrace,
                        const RandomKey* numbers) {
+  for (NDArray& o : outputs) o = NDArray();
+  submit(inputs, outputs, site, retrace, numbers);
+}
+
+void CachedGraph::submit(std::span<const NDArray* const> inputs, std::span<NDArray> outputs,
+                         const std::source_location& site, std::optional<FunctionRef<Symbol()>> retrace,
+                         const RandomKey* numbers) {
   if (inputs.size() != input_names_.size()) {
     throw ValueError(fmt::format("[{}] takes {} inputs, got {}", name_, input_names_.size(), inputs.size()));
   }
@@ -411,13 +447,14 @@ void CachedGraph::call(std::span<const NDArray* const> inputs, std::span<NDArray
   EngineScope scope(engine);
   IntrusivePtr<ExecutionPlan> plan = find(inputs, update_ || autograd::is_training(), recorded);
   OpLabel label{name_, site, thread_context().scope};
-  for (NDArray& o : outputs) o = NDArray();
   if (retrace && plan->is_verifying()) check_same_program(program_, (*retrace)(), name_);
   PlanRun& run = plan->forward(inputs, outputs, label, recorded, plan->next_shadow(), numbers);
   if (!recorded) return;
   std::vector<bool> wanted;
   for (const NDArray* a : inputs) wanted.push_back(autograd::wants_gradient(*a));
-  autograd::record_call(name_, std::make_unique<PlanGradFunction>(plan, run, inputs, outputs, std::move(wanted), label),
+  autograd::record_call(name_,
+                        std::make_unique<PlanGradFunction>(plan, run, inputs, outputs, std::move(wanted),
+                                                           expected_heads_, label),
                         inputs, outputs);
   const std::vector<bool>& is_recorded = plan->options().recorded;
   for (size_t i = 0; i < is_recorded.size(); ++i) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "kaon/graph/execution_plan.h"
@@ -66,6 +67,31 @@ void check(const HybridizeOptions& options);
 std::string describe_change(std::span<const std::string> names, std::span<const TensorMeta> old,
                             std::span<const TensorMeta> now);
 
+// The outputs of a program at which the backward of its next recorded call is taken to find gradients: those where the
+// last one did. Imperatively no gradient goes through an output that nothing reads; a plan that took zeros for it would
+// multiply them by derivatives that may be infinite.
+// Thread safety: any thread.
+class ExpectedHeads {
+ public:
+  // By output; empty: each.
+  std::vector<bool> get() const {
+    std::lock_guard lock(lock_);
+    return heads_;
+  }
+  void set(std::vector<bool> heads) {
+    std::lock_guard lock(lock_);
+    heads_.swap(heads);
+  }
+  bool operator==(const std::vector<bool>& heads) const {
+    std::lock_guard lock(lock_);
+    return heads_ == heads;
+  }
+
+ private:
+  mutable SpinLock lock_;
+  std::vector<bool> heads_;
+};
+
 struct PlanStats {
   uint64_t hits = 0, misses = 0, evictions = 0;
 };
@@ -84,11 +110,17 @@ class CachedGraph {
               std::string name, IntrusivePtr<PlanArenas> arenas);
 
   // One submission to the engine. Fills `outputs`, num_outputs() of them. Recorded when autograd records and an input
-  // has a gradient attached. Shape errors are thrown here, naming the node.
+  // has a gradient attached. Its backward is one submission more where gradients arrive at the outputs that they arrived
+  // at in the backward before it; where they do not, it computes the forward again. Shape errors are thrown here, naming the node.
   // `retrace` makes the program anew, for a call that is verified. Draws the random numbers at `numbers`; null: the
   // engine's next.
   void call(std::span<const NDArray* const> inputs, std::span<NDArray> outputs, const std::source_location& site,
             std::optional<FunctionRef<Symbol()>> retrace = {}, const RandomKey* numbers = nullptr);
+  // The same outside of record(), into the outputs that are defined, whose memory no input shares.
+  void call_into(std::span<const NDArray* const> inputs, std::span<NDArray> outputs, const std::source_location& site,
+                 const RandomKey* numbers) {
+    submit(inputs, outputs, site, {}, numbers);
+  }
   std::vector<NDArray> call(std::span<const NDArray* const> inputs, const std::source_location& site);
   size_t num_outputs() const { return num_outputs_; }
 
@@ -107,6 +139,7 @@ class CachedGraph {
     Device device{};
     bool training = false;
     std::vector<bool> wanted;  // gradients; empty when nothing is recorded
+    std::vector<bool> heads;   // outputs at which they arrive; empty: at each
   };
   struct Entry {
     Key key;
@@ -115,6 +148,8 @@ class CachedGraph {
   };
   bool matches(const Key& key, std::span<const NDArray* const> inputs, bool training, bool recorded,
                int64_t bucket) const;
+  void submit(std::span<const NDArray* const> inputs, std::span<NDArray> outputs, const std::source_location& site,
+              std::optional<FunctionRef<Symbol()>> retrace, const RandomKey* numbers);
   IntrusivePtr<ExecutionPlan> find(std::span<const NDArray* const> inputs, bool training, bool recorded);
   Entry* look_up(std::span<const NDArray* const> inputs, bool training, bool recorded, int64_t bucket);
   IntrusivePtr<ExecutionPlan> build(const Key& key) const;
@@ -132,6 +167,7 @@ class CachedGraph {
   HybridizeOptions options_;
   const char* name_;
   IntrusivePtr<PlanArenas> arenas_;
+  std::shared_ptr<ExpectedHeads> expected_heads_ = std::make_shared<ExpectedHeads>();
   size_t num_data_ = 0;
   mutable SpinLock lock_;
   std::vector<Entry> entries_;

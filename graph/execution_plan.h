@@ -47,6 +47,7 @@ struct PlanOptions {
   bool padded = false;       // made by pad_rows(): the first input says how many rows a call has
   std::function<std::string()> history{};  // how the graph came about, for dump(); null: nobody knows
   std::shared_ptr<GradientProgram> gradients{};  // the backward as a program, for gradients that are recorded
+  std::vector<bool> heads{};                     // by output: does the backward take a gradient there? Empty: each
   std::vector<std::string> refusals{};           // by output: why it has no gradient; empty: each has one
   std::vector<bool> recorded{};                  // by output: recorded_outputs(); empty: each is, or none
   int verify = 0;  // so many calls, with their backwards, are compared with the imperative run of
@@ -82,7 +83,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   // For the forwards that are to be verified, else null. A plan that was found wrong is verified ever after.
   IntrusivePtr<Shadow> next_shadow();
   bool is_verifying() const { return to_verify_ > 0; }
-  // Pushes the backward nodes as one operation. `arrays`: the forward inputs, then the head gradients; `outputs`: the
+  // Pushes the backward nodes as one operation. `arrays`: the forward inputs, then options().heads; `outputs`: the
   // forward outputs; those that the backward does not read may be undefined. `results`: the gradients: written into
   // the arrays given, made where undefined. With `retain` what the forward saved stays as it is.
   void backward(PlanRun& run, std::span<const NDArray* const> arrays, std::span<const NDArray> outputs,

@@ -50,7 +50,7 @@ std::vector<bool> flow_from(const Graph& graph, const std::vector<bool>& wanted)
   for (size_t i = 0; i < graph.inputs.size(); ++i) flows[graph.inputs[i]] = wanted[i];
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    if (!node.op) continue;
+    if (!node.op || node.is_detached) continue;
     flows[n] = std::any_of(node.inputs.begin(), node.inputs.end(),
                            [&](ValueId v) { return flows[v.node] && is_floating(graph.meta(v).dtype); });
   }
@@ -122,8 +122,7 @@ std::vector<std::string> refused_gradients(const Graph& program, const std::vect
   return why;
 }
 
-Graph gradient_graph(Graph program, const std::vector<bool>& wanted, const std::vector<bool>& refused, bool training) {
-  GradientForm form{.refused = refused};
+Graph gradient_graph(Graph program, const std::vector<bool>& wanted, GradientForm form, bool training) {
   Graph g = with_gradient(update_copies(std::move(program), training), wanted, form);
   g.outputs.erase(g.outputs.begin(), g.outputs.begin() + g.num_forward_outputs);
   g.num_forward_outputs = uint32_t(g.outputs.size());

@@ -23,8 +23,8 @@ inline Graph with_gradient(Graph graph, const std::vector<bool>& wanted) {
 }
 
 // From a program with known shapes, its gradients as a program: (inputs..., head gradients...) to the gradients of the
-// inputs with wanted[i]. What the program updates, this one updates in a copy. `refused` as in GradientForm.
-Graph gradient_graph(Graph program, const std::vector<bool>& wanted, const std::vector<bool>& refused, bool training);
+// inputs with wanted[i]. What the program updates, this one updates in a copy. `form`: heads and refused.
+Graph gradient_graph(Graph program, const std::vector<bool>& wanted, GradientForm form, bool training);
 
 // By output, is it computed from an input with wanted[i]? So is what the imperative run records, be its gradient zero.
 std::vector<bool> recorded_outputs(const Graph& program, const std::vector<bool>& wanted);

@@ -1,7 +1,7 @@
 // GradientProgram: the backward of a plan as a program of its own, so that gradients have gradients.
 #pragma once
 
-#include <mutex>
+#include <forward_list>
 
 #include "kaon/graph/cached_graph.h"
 
@@ -16,14 +16,20 @@ class GradientProgram {
   // GradientForm.
   GradientProgram(std::function<Graph()> trace, std::vector<bool> wanted, bool training,
                   std::vector<std::string> input_names, HybridizeOptions options, std::string name,
-                  IntrusivePtr<PlanArenas> arenas, size_t num_heads, std::vector<bool> refused);
-  // (inputs..., a head gradient for each output...) to the gradients wanted.
-  CachedGraph& graph();
+                  IntrusivePtr<PlanArenas> arenas, size_t num_outputs, std::vector<bool> refused);
+  // (inputs..., a head gradient for each output with heads[i]) to the gradients wanted. Empty: for each output.
+  CachedGraph& graph(const std::vector<bool>& heads);
 
  private:
-  std::function<std::unique_ptr<CachedGraph>()> make_;
-  std::once_flag once_;
-  std::unique_ptr<CachedGraph> graph_;
+  struct Made {
+    std::vector<bool> heads;
+    std::unique_ptr<CachedGraph> graph;
+  };
+  CachedGraph* look_up(const std::vector<bool>& heads);
+
+  std::function<std::unique_ptr<CachedGraph>(const std::vector<bool>& heads)> make_;
+  SpinLock lock_;
+  std::forward_list<Made> made_;
 };
 
 }  // namespace kaon

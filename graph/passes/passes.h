@@ -21,6 +21,7 @@ struct Options {
   int mirror_depth = 0;        // set by run(): up to how many of them one after the other, in the pass mirror
   bool is_gradient = false;    // the traced graph is a gradient itself
   std::vector<bool> wanted{};  // gradients, by input; empty when nothing is recorded
+  std::vector<bool> heads{};               // outputs at which a gradient arrives, as in GradientForm
   std::vector<bool> refused{};             // outputs without a gradient, as in GradientForm
   std::shared_ptr<const Update> update{};  // what the same run does with them
 };

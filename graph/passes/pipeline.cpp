@@ -23,7 +23,7 @@ constexpr Pass rounding(const char* name) {
 Graph gradient(Graph g, const Options& o) {
   if (o.wanted.empty()) return g;
   const size_t inputs = g.inputs.size();
-  GradientForm form{.refused = o.refused};
+  GradientForm form{.heads = o.heads, .refused = o.refused};
   g = with_gradient(std::move(g), o.wanted, form);
   return o.update ? with_ones_for_heads(std::move(g), inputs) : g;
 }
