@@ -1,8 +1,9 @@
-# cmake -D ROOT=<repository> -P docs_test.cmake: the pages under docs/ say what is there.
+# cmake -D ROOT=<repository> -P docs_test.cmake: the pages under docs/, README.md and CONTRIBUTING.md say what is there.
 #   1. Code on a page stands, but for its indentation, in a file that is compiled and run: an example or a test of them.
 #      A whole program is a whole example.
 #   2. A class whose header speaks of its thread safety is in docs/threads.md.
-#   3. A link leads to a file.
+#   3. A link leads to a file, and a file that is named by its path from the root exists.
+#   4. A row that a test cites ("users row 10") is in docs/users.md.
 cmake_minimum_required(VERSION 3.25)
 
 string(ASCII 1 semicolon)  # stands for ";", which would split CMake's lists
@@ -48,15 +49,56 @@ foreach(page IN LISTS pages)
       string(APPEND complaints "\n  ${name}: no file of examples/ or tests/examples/ has this code: ${code}")
     endif()
   endwhile()
-  while(rest MATCHES "\\(([a-z_]+\\.md)\\)")
-    if(NOT EXISTS ${ROOT}/docs/${CMAKE_MATCH_1})
-      string(APPEND complaints "\n  ${name}: links to ${CMAKE_MATCH_1}, which is not there")
-    endif()
-    string(REPLACE "(${CMAKE_MATCH_1})" "" rest "${rest}")
-  endwhile()
 endforeach()
 if(blocks LESS 5)
   message(FATAL_ERROR "Only ${blocks} pieces of code found under docs/: this check is broken")
+endif()
+
+file(GLOB pages ${ROOT}/*.md ${ROOT}/docs/*.md ${ROOT}/docs/internals/*.md)
+set(places 0)
+foreach(page IN LISTS pages)
+  cmake_path(GET page PARENT_PATH folder)
+  cmake_path(RELATIVE_PATH page BASE_DIRECTORY ${ROOT} OUTPUT_VARIABLE name)
+  file(READ ${page} text)
+  plain("${text}" text)
+  string(REGEX MATCHALL ">\\([A-Za-z0-9_./-]+\\.(md|svg)\\)" links "${text}")
+  string(REGEX MATCHALL "`(engine|ops|graph|gluon|tests|bench|examples|docs|scripts|cmake)/[A-Za-z0-9_./-]+\\.[a-z]+`" paths
+         "${text}")
+  foreach(place IN LISTS links paths)
+    math(EXPR places "${places} + 1")
+    if(place MATCHES "^>\\((.+)\\)$")
+      set(file ${folder}/${CMAKE_MATCH_1})
+    else()
+      string(REPLACE "`" "" place "${place}")
+      set(file ${ROOT}/${place})
+    endif()
+    if(NOT EXISTS ${file})
+      string(APPEND complaints "\n  ${name}: names ${place}, which is not there")
+    endif()
+  endforeach()
+endforeach()
+if(places LESS 100)
+  message(FATAL_ERROR "Only ${places} links and paths found: this check is broken")
+endif()
+
+file(READ ${ROOT}/docs/users.md rows)
+file(GLOB_RECURSE sources ${ROOT}/tests/*.cpp)
+set(cited 0)
+foreach(source IN LISTS sources)
+  file(STRINGS ${source} lines REGEX "users row [0-9]|users\\.md [0-9]")
+  string(REGEX MATCHALL "(row|md) [0-9]+" numbers "${lines}")
+  foreach(number IN LISTS numbers)
+    math(EXPR cited "${cited} + 1")
+    string(REGEX REPLACE "[^0-9]" "" number "${number}")
+    string(FIND "${rows}" "\n| ${number} |" at)
+    if(at EQUAL -1)
+      cmake_path(RELATIVE_PATH source BASE_DIRECTORY ${ROOT} OUTPUT_VARIABLE name)
+      string(APPEND complaints "\n  ${name}: cites row ${number}, which docs/users.md does not have")
+    endif()
+  endforeach()
+endforeach()
+if(cited LESS 100)
+  message(FATAL_ERROR "Only ${cited} rows found that tests cite: this check is broken")
 endif()
 
 file(READ ${ROOT}/docs/threads.md table)
