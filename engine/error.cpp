@@ -94,4 +94,20 @@ std::exception_ptr AggregateError::with_context(const std::string& text) const {
   return std::make_exception_ptr(AggregateError(errors_, where_ + text));
 }
 
+void throw_op_error(const OpError& error) {
+  if (error.roots.empty()) {
+    error.reported.store(true, std::memory_order_relaxed);
+    std::rethrow_exception(error.exception);
+  }
+  for (const auto& r : error.roots) r->reported.store(true, std::memory_order_relaxed);
+  std::exception_ptr failure = error.roots.front()->exception;
+  try {
+    const std::string heir = describe_heir(error.label);
+    failure = error.roots.size() > 1 ? std::make_exception_ptr(AggregateError(error.roots, heir))
+                                     : add_context(failure, heir);
+  } catch (const std::bad_alloc&) {  // then the first cause alone
+  }
+  std::rethrow_exception(failure);
+}
+
 }  // namespace kaon

@@ -90,6 +90,8 @@ class AggregateError : public Error {
 // must arrive.
 std::exception_ptr add_context(const std::exception_ptr& error, const std::string& text) noexcept;
 
+[[noreturn]] void throw_op_error(const OpError& error);  // the failure of an array, marked as reported
+
 // " while running [dot] in body.fc2, pushed at train.cpp:42"
 std::string describe(const OpLabel& label);
 // "; inherited by [relu] in body.fc2, pushed at train.cpp:43"

@@ -2,13 +2,10 @@
 #include <algorithm>
 #include <functional>
 #include <list>
-#include <string>
 #include <thread>
 
-#include "kaon/engine/await.h"
 #include "kaon/engine/engine_impl.h"
 #include "kaon/engine/gpu.h"
-#include "kaon/engine/storage.h"
 
 namespace kaon {
 namespace {
@@ -51,22 +48,6 @@ constexpr OpType thread_waiter_type{
 ThreadWaiter::ThreadWaiter(Var& var, AccessMode mode) : WaitNode(thread_waiter_type, var, mode) {}
 
 }  // namespace
-
-void throw_op_error(const OpError& error) {
-  if (error.roots.empty()) {
-    error.reported.store(true, std::memory_order_relaxed);
-    std::rethrow_exception(error.exception);
-  }
-  for (const auto& r : error.roots) r->reported.store(true, std::memory_order_relaxed);
-  std::exception_ptr failure = error.roots.front()->exception;
-  try {
-    const std::string heir = describe_heir(error.label);
-    failure = error.roots.size() > 1 ? std::make_exception_ptr(AggregateError(error.roots, heir))
-                                     : add_context(failure, heir);
-  } catch (const std::bad_alloc&) {  // then the first cause alone
-  }
-  std::rethrow_exception(failure);
-}
 
 bool Engine::Impl::queue_waiter(WaitNode& waiter, const OpNode* op, bool has_thread) {
   if (is_gone()) [[unlikely]] {
@@ -119,17 +100,6 @@ bool Engine::abandon_waiter(WaitNode& waiter) {
   if (removed && impl_->op_waits.count.load(std::memory_order_seq_cst) > 0) impl_->end_op_wait(waiter);
   impl_->grant_all(granted);
   return removed;
-}
-
-void post_surely(Executor& executor, std::coroutine_handle<> work) noexcept {
-  for (;; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
-    try {
-      return executor.post(work);
-    } catch (const std::bad_alloc&) {
-    } catch (const MemoryError&) {
-    }
-    Storage::cpu().trim();
-  }
 }
 
 void Engine::Impl::grant_all(Dep* list) noexcept {
@@ -463,8 +433,5 @@ bool Engine::admits_now() const {
   return !is_over_budget() &&
          (impl_->parked_for_room.load(std::memory_order_seq_cst) == 0 || on_worker() || thread_context().op_engine);
 }
-
-IdleAwaiter Engine::idle() { return IdleAwaiter(*this); }
-AdmitAwaiter Engine::admit() { return AdmitAwaiter(*this); }
 
 }  // namespace kaon
