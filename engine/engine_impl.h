@@ -9,6 +9,7 @@
 #include <unordered_map>
 
 #include "kaon/engine/call_memory.h"
+#include "kaon/engine/chosen_order.h"
 #include "kaon/engine/engine.h"
 #include "kaon/engine/failure_log.h"
 #include "kaon/engine/ready_queue.h"

@@ -1,4 +1,4 @@
-#include "kaon/engine/schedule.h"
+#include "kaon/engine/chosen_order.h"
 
 #include <fmt/format.h>
 
