@@ -2,7 +2,7 @@
 // Asio's completion tokens (x.async_wait(token)) are in kaon/asio.h.
 #pragma once
 
-#include "kaon/engine/backend.h"
+#include "kaon/engine/device.h"
 #include "kaon/engine/engine.h"
 #include "kaon/engine/generator.h"
 #include "kaon/engine/storage.h"

@@ -58,16 +58,6 @@ class Backend {
   virtual std::unique_ptr<DeviceDriver> open(int index) = 0;  // throws DeviceError
 };
 
-// Number of usable GPUs; 0 without a driver, a GPU or the CUDA library, libkaon_cuda.so. The environment variable
-// KAON_CUDA_LIBRARY names another file to load in its place. Thread safety: any thread.
-int gpu_count();
-// Why gpu_count() is 0; empty otherwise.
-const char* gpu_unavailable_reason();
-// Whether products of float32 matrices and convolutions of float32 images on a GPU may round what they read to TF32,
-// which has 10 bits of mantissa, and be several times as fast. At first they may not. For what is launched from now on.
-// Thread safety: any thread.
-void gpu_allow_tf32(bool allowed);
-bool gpu_tf32_allowed();
 // Opened when first asked for, and kept as long as the process. Throws DeviceError. Thread safety: any thread.
 DeviceDriver& gpu_driver(int index);
 

@@ -1,4 +1,4 @@
-// Device: where an array lives and where an operator runs.
+// Device: where an array lives and where an operator runs; and which GPUs there are.
 #pragma once
 
 #include <cstdint>
@@ -30,5 +30,16 @@ constexpr Device numbered(DeviceType type, int index) {
 // used.
 constexpr Device cpu(int index = 0) { return detail::numbered(DeviceType::cpu, index); }
 constexpr Device gpu(int index = 0) { return detail::numbered(DeviceType::gpu, index); }
+
+// Number of usable GPUs; 0 without a driver, a GPU or the CUDA library, libkaon_cuda.so. The environment variable
+// KAON_CUDA_LIBRARY names another file to load in its place. Thread safety: any thread.
+int gpu_count();
+// Why gpu_count() is 0; empty otherwise.
+const char* gpu_unavailable_reason();
+// Whether products of float32 matrices and convolutions of float32 images on a GPU may round what they read to TF32,
+// which has 10 bits of mantissa, and be several times as fast. At first they may not. For what is launched from now on.
+// Thread safety: any thread.
+void gpu_allow_tf32(bool allowed);
+bool gpu_tf32_allowed();
 
 }  // namespace kaon

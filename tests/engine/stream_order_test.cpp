@@ -2,6 +2,7 @@
 #include "kaon/engine/stream_order.h"
 
 #include <catch2/catch.hpp>
+#include <random>
 #include <set>
 
 #include "kaon/engine/stream_completions.h"

@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <random>
 
 #include "kaon/graph/fused_pointwise.h"
 #include "kaon/graph/gradient.h"

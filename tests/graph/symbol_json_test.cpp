@@ -3,6 +3,7 @@
 
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <random>
 
 #include "kaon/graph/cached_graph.h"
 #include "kaon/graph/symbol.h"

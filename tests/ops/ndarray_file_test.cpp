@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 
 #include <cstring>
+#include <random>
 
 #include "kaon/ops/functions.h"
 #include "kaon/tests/support/files.h"
