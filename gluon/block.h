@@ -13,7 +13,11 @@
 #include <vector>
 
 #include "kaon/gluon/parameter.h"
-#include "kaon/graph/cached_graph.h"
+#include "kaon/graph/hybridize.h"
+
+namespace kaon {
+class ExecutionPlan;
+}
 
 namespace kaon::gluon {
 

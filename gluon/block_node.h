@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kaon/gluon/block.h"
+#include "kaon/graph/cached_graph.h"
 
 namespace kaon::gluon {
 
