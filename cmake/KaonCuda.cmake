@@ -1,6 +1,16 @@
 # CUDA: libkaon_cuda.so from the folders named cuda and the .cu files beside the operators; a process opens it when it
 # first asks for a GPU.
 
+# What it is built from: sources of the folders named cuda, and kernels.
+function(kaon_cuda_sources sources kernels)
+  file(GLOB_RECURSE cpp CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/engine/*.cpp ${PROJECT_SOURCE_DIR}/ops/*.cpp
+                                          ${PROJECT_SOURCE_DIR}/graph/*.cpp)
+  list(FILTER cpp INCLUDE REGEX "/cuda/[^/]+$")
+  file(GLOB_RECURSE cu CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/ops/*.cu ${PROJECT_SOURCE_DIR}/graph/*.cu)
+  set(${sources} ${cpp} PARENT_SCOPE)
+  set(${kernels} ${cu} PARENT_SCOPE)
+endfunction()
+
 if(NOT KAON_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "KAON_CUDA is ${KAON_CUDA}: expected AUTO, ON or OFF")
 endif()
@@ -35,9 +45,8 @@ endif()
 set(CMAKE_CUDA_STANDARD 20)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 
-file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/engine/cuda/*.cpp ${PROJECT_SOURCE_DIR}/*/cuda/*.cpp
-     ${PROJECT_SOURCE_DIR}/ops/*/*.cu ${PROJECT_SOURCE_DIR}/graph/*.cu)
-add_library(kaon_cuda MODULE ${sources} ${KAON_KERNEL_PRELUDE_SOURCE})
+kaon_cuda_sources(sources kernels)
+add_library(kaon_cuda MODULE ${sources} ${kernels} ${KAON_KERNEL_PRELUDE_SOURCE})
 # of the layers only headers, and the small functions that kernels call on the host
 target_link_libraries(kaon_cuda PRIVATE kaon_ops kaon_engine CUDA::cudart_static)
 # 186: templates for all dtypes ask whether unsigned numbers are negative

@@ -10,7 +10,7 @@ set(KAON_LAYERS "")  # highest first: the order in which static libraries are li
 function(kaon_layer folder)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" LIBRARIES)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp)
-  list(FILTER sources EXCLUDE REGEX "/cuda/")
+  list(FILTER sources EXCLUDE REGEX "/cuda/[^/]+$")
   if(NOT sources)
     message(STATUS "Layer ${folder} has no sources yet: skipped")
     return()
