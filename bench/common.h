@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "kaon/engine/spin_lock.h"
+#include "kaon/engine/base/spin_lock.h"
 
 namespace kaon::bench {
 

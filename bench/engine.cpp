@@ -6,7 +6,7 @@
 #include <latch>
 #include <string_view>
 
-#include "kaon/bench/engine_parts.h"
+#include "kaon/bench/engine/engine_parts.h"
 
 namespace kaon::bench {
 

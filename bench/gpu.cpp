@@ -1,8 +1,8 @@
 // What Kaon makes of a GPU: its figures, each beside what bounds it or what it is compared with, in one run.
 #include <cstring>
 
-#include "kaon/bench/gpu_parts.h"
-#include "kaon/engine/gpu.h"
+#include "kaon/bench/gpu/gpu_parts.h"
+#include "kaon/engine/device/gpu.h"
 
 namespace {
 

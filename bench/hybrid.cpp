@@ -2,7 +2,7 @@
 // bench/peers runs other libraries beside it.
 #include <cstring>
 
-#include "kaon/bench/hybrid_parts.h"
+#include "kaon/bench/hybrid/hybrid_parts.h"
 
 namespace {
 

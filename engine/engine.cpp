@@ -5,7 +5,7 @@
 #include <string>
 #include <thread>
 
-#include "kaon/engine/engine_impl.h"
+#include "kaon/engine/scheduler/engine_impl.h"
 #include "kaon/engine/storage.h"
 
 namespace kaon {

@@ -10,9 +10,9 @@
 
 #include "kaon/engine/engine_ref.h"
 #include "kaon/engine/executor.h"
-#include "kaon/engine/limits.h"
-#include "kaon/engine/op_node.h"
+#include "kaon/engine/memory/limits.h"
 #include "kaon/engine/schedule.h"
+#include "kaon/engine/scheduler/op_node.h"
 #include "kaon/engine/thread_context.h"
 
 namespace kaon {

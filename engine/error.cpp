@@ -6,7 +6,7 @@
 #include <typeinfo>
 #include <unordered_set>
 
-#include "kaon/engine/process_wide.h"
+#include "kaon/engine/base/process_wide.h"
 
 namespace kaon {
 

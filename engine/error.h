@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include "kaon/engine/block_pool.h"
 #include "kaon/engine/intrusive_ptr.h"
+#include "kaon/engine/memory/block_pool.h"
 #include "kaon/engine/run_context.h"
 
 namespace kaon {

@@ -4,8 +4,8 @@
 #include <coroutine>
 #include <memory>
 
+#include "kaon/engine/scheduler/turn.h"
 #include "kaon/engine/thread_context.h"
-#include "kaon/engine/turn.h"
 
 namespace kaon {
 

@@ -1,6 +1,6 @@
 #include "kaon/engine/gpu_stream.h"
 
-#include "kaon/engine/device_launch.h"
+#include "kaon/engine/buffer/device_launch.h"
 
 namespace kaon {
 

@@ -1,7 +1,7 @@
 // CallerStream: a cudaStream_t of the program's, in order with Kaon's operations.
 #pragma once
 
-#include "kaon/engine/gpu_memory.h"
+#include "kaon/engine/buffer/gpu_memory.h"
 
 namespace kaon {
 

@@ -11,10 +11,10 @@
 #include <string>
 #include <utility>
 
-#include "kaon/engine/block_pool.h"
+#include "kaon/engine/base/process_wide.h"
+#include "kaon/engine/base/spin_lock.h"
 #include "kaon/engine/error.h"
-#include "kaon/engine/process_wide.h"
-#include "kaon/engine/spin_lock.h"
+#include "kaon/engine/memory/block_pool.h"
 
 namespace kaon {
 namespace {

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "kaon/engine/gpu.h"
-#include "kaon/engine/spin_lock.h"
+#include "kaon/engine/base/spin_lock.h"
+#include "kaon/engine/device/gpu.h"
 
 namespace kaon {
 

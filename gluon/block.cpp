@@ -7,9 +7,9 @@
 #include <regex>
 #include <unordered_map>
 
-#include "kaon/engine/backend.h"
-#include "kaon/gluon/block_node.h"
-#include "kaon/gluon/parameter_files.h"
+#include "kaon/engine/device/backend.h"
+#include "kaon/gluon/internal/block_node.h"
+#include "kaon/gluon/internal/parameter_files.h"
 #include "kaon/ops/ndarray_file.h"
 
 namespace kaon::gluon {

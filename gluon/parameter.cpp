@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <atomic>
 
-#include "kaon/engine/backend.h"
-#include "kaon/gluon/parameter_files.h"
+#include "kaon/engine/device/backend.h"
+#include "kaon/gluon/internal/parameter_files.h"
 #include "kaon/ops/random_state.h"
 
 namespace kaon::gluon {

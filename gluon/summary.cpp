@@ -6,7 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "kaon/gluon/block_node.h"
+#include "kaon/gluon/internal/block_node.h"
 
 namespace kaon::gluon::detail {
 namespace {

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "kaon/engine/backend.h"
-#include "kaon/gluon/block_node.h"
+#include "kaon/engine/device/backend.h"
+#include "kaon/gluon/internal/block_node.h"
 #include "kaon/ops/ndarray_file.h"
 
 namespace kaon::gluon {

@@ -7,7 +7,7 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "kaon/gluon/parameter_files.h"
+#include "kaon/gluon/internal/parameter_files.h"
 
 namespace kaon::gluon {
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "kaon/gluon/block_node.h"
+#include "kaon/gluon/internal/block_node.h"
 
 namespace kaon::gluon {
 

@@ -7,13 +7,13 @@
 #include <unordered_map>
 #include <utility>
 
-#include "kaon/engine/process_wide.h"
-#include "kaon/graph/destroy_in_turn.h"
-#include "kaon/graph/gradient.h"
+#include "kaon/engine/base/process_wide.h"
+#include "kaon/graph/ir/destroy_in_turn.h"
+#include "kaon/graph/ir/gradient.h"
+#include "kaon/ops/array/same_engine.h"
+#include "kaon/ops/array/small_array.h"
 #include "kaon/ops/functions.h"
-#include "kaon/ops/op_attributes.h"
-#include "kaon/ops/same_engine.h"
-#include "kaon/ops/small_array.h"
+#include "kaon/ops/operator/op_attributes.h"
 
 namespace kaon::autograd {
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "kaon/engine/task.h"
-#include "kaon/ops/interceptor.h"
+#include "kaon/ops/operator/interceptor.h"
 
 namespace kaon {
 

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "kaon/graph/autograd.h"
-#include "kaon/graph/control_flow_program.h"
-#include "kaon/graph/graph_tracer.h"
+#include "kaon/graph/control_flow/control_flow_program.h"
+#include "kaon/graph/ir/graph_tracer.h"
 #include "kaon/ops/random_state.h"
 
 namespace kaon::contrib::detail {

@@ -48,12 +48,13 @@ struct HybridizeOptions {
   void (*on_miss)(std::string_view) = nullptr;   // gets one line for each plan that is made: why
   // The first so many calls of each plan, training steps too, with their backwards (unless those are recorded
   // themselves), also run imperatively, on what their operation has read and the random numbers that it has drawn, and
-  // what both compute is compared: bit for bit under exact, else each operator within the bounds of graph/difference.h.
-  // The trace is compared with a new one, so that a C++ value which hybrid_forward has captured and which has changed is
-  // found. What differs is a VerifyError that names the first operator: thrown by the call for the trace, by a wait for
-  // the outputs for values; parameters stay as they were. Such a call takes several times as long, keeps every value of
-  // the imperative run, and may wait for constants. For new nets: verify the first call. KAON_VERIFY=n in the environment
-  // does so for every plan on the CPU whose options ask for no verification and exclude none.
+  // what both compute is compared: bit for bit under exact, else each operator within the bounds of
+  // graph/plan/difference.h. The trace is compared with a new one, so that a C++ value which hybrid_forward has
+  // captured and which has changed is found. What differs is a VerifyError that names the first operator: thrown by the
+  // call for the trace, by a wait for the outputs for values; parameters stay as they were. Such a call takes several
+  // times as long, keeps every value of the imperative run, and may wait for constants. For new nets: verify the first
+  // call. KAON_VERIFY=n in the environment does so for every plan on the CPU whose options ask for no verification and
+  // exclude none.
   int verify = 0;
 };
 

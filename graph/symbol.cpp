@@ -7,8 +7,8 @@
 #include <ostream>
 #include <unordered_set>
 
-#include "kaon/graph/destroy_in_turn.h"
-#include "kaon/ops/elementwise/arithmetic.h"
+#include "kaon/graph/ir/destroy_in_turn.h"
+#include "kaon/ops/arithmetic.h"
 
 namespace kaon {
 

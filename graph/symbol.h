@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kaon/ops/functions.h"
-#include "kaon/ops/op_attributes.h"
+#include "kaon/ops/operator/op_attributes.h"
 
 namespace kaon {
 
@@ -105,7 +105,7 @@ class Symbol : public ArrayOperators<Symbol> {
   };
   InferredShapes infer_shape(const Shapes& known) const;
 
-  // --- files, in MXNet's format (graph/symbol_json.cpp). load throws IoError naming file, place and expectation.
+  // --- files, in MXNet's format (graph/files/symbol_json.cpp). load throws IoError naming file, place and expectation.
   std::string tojson() const;
   void save(const std::filesystem::path& file) const;
   static Symbol load(const std::filesystem::path& file);

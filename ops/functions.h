@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "kaon/ops/all_ops.h"
+#include "kaon/ops/arithmetic.h"
 #include "kaon/ops/array_values.h"
-#include "kaon/ops/elementwise/arithmetic.h"
 #include "kaon/ops/ndarray.h"
 
 namespace kaon {

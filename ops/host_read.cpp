@@ -4,10 +4,10 @@
 
 #include <cstring>
 
-#include "kaon/engine/backend.h"
-#include "kaon/ops/dispatch.h"
-#include "kaon/ops/elementwise/convert.h"
-#include "kaon/ops/movement/copy_to.h"
+#include "kaon/engine/device/backend.h"
+#include "kaon/ops/math/convert.h"
+#include "kaon/ops/math/dispatch.h"
+#include "kaon/ops/operator/copy_to.h"
 
 namespace kaon {
 

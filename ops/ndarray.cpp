@@ -5,18 +5,18 @@
 #include <algorithm>
 #include <vector>
 
-#include "kaon/engine/backend.h"
-#include "kaon/engine/gpu_memory.h"
-#include "kaon/ops/checked_size.h"
-#include "kaon/ops/elementwise/arithmetic.h"
+#include "kaon/engine/buffer/gpu_memory.h"
+#include "kaon/engine/device/backend.h"
+#include "kaon/ops/arithmetic.h"
+#include "kaon/ops/array/checked_size.h"
+#include "kaon/ops/array/same_engine.h"
+#include "kaon/ops/array/small_array.h"
 #include "kaon/ops/functions.h"
-#include "kaon/ops/interceptor.h"
-#include "kaon/ops/kernel_call.h"
-#include "kaon/ops/movement/copy_to.h"
+#include "kaon/ops/movement/kernels/slice_range.h"
 #include "kaon/ops/movement/reshape.h"
-#include "kaon/ops/movement/slice_range.h"
-#include "kaon/ops/same_engine.h"
-#include "kaon/ops/small_array.h"
+#include "kaon/ops/operator/copy_to.h"
+#include "kaon/ops/operator/interceptor.h"
+#include "kaon/ops/operator/kernel_call.h"
 
 namespace kaon {
 

@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "kaon/engine/await.h"
-#include "kaon/engine/chunk.h"
+#include "kaon/engine/buffer/chunk.h"
 #include "kaon/ops/arg.h"
-#include "kaon/ops/array_node.h"
+#include "kaon/ops/array/array_node.h"
 #include "kaon/ops/binary_kind.h"
 
 namespace kaon {

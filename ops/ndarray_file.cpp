@@ -9,8 +9,8 @@
 #include <fstream>
 #include <limits>
 
-#include "kaon/ops/checked_size.h"
-#include "kaon/ops/file_io.h"
+#include "kaon/ops/array/checked_size.h"
+#include "kaon/ops/array/file_io.h"
 
 namespace kaon::nd_file {
 

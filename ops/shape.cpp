@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "kaon/engine/error.h"
-#include "kaon/ops/checked_size.h"
+#include "kaon/ops/array/checked_size.h"
 
 namespace kaon {
 

@@ -56,7 +56,7 @@ struct KernelState {
   virtual int reorders() const { return 0; }                 // of images, in each call
 };
 
-// Whose memory an input is, so that what is derived from it can be kept (engine/derived.h); none: nowhere.
+// Whose memory an input is, so that what is derived from it can be kept (engine/buffer/derived.h); none: nowhere.
 struct Source {
   Chunk* chunk = nullptr;
   size_t offset = 0;  // in bytes

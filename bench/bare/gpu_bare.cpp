@@ -1,5 +1,5 @@
 // gpu_bare.so: see gpu_bare.h.
-#include "kaon/bench/gpu_bare.h"
+#include "kaon/bench/gpu/gpu_bare.h"
 
 #include <cublasLt.h>
 #include <cuda_runtime.h>

@@ -4,8 +4,8 @@
 
 #include <atomic>
 
-#include "kaon/engine/backend.h"
-#include "kaon/gluon/data/loader_pipeline.h"
+#include "kaon/engine/device/backend.h"
+#include "kaon/gluon/data/internal/loader_pipeline.h"
 
 namespace kaon::gluon::data {
 

@@ -8,7 +8,7 @@
 #include <limits>
 #include <optional>
 
-#include "kaon/ops/file_io.h"
+#include "kaon/ops/array/file_io.h"
 
 namespace kaon::gluon::data {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kaon/ops/init/philox.h"
+#include "kaon/ops/math/philox.h"
 
 namespace kaon::gluon::data {
 

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "kaon/engine/error.h"
-#include "kaon/ops/init/philox.h"
+#include "kaon/ops/math/philox.h"
 
 namespace kaon::gluon::data {
 namespace {

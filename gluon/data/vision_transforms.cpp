@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "kaon/ops/dispatch.h"
+#include "kaon/ops/math/dispatch.h"
 
 namespace kaon::gluon::data::vision::transforms {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "kaon/gluon/block_node.h"
+#include "kaon/gluon/internal/block_node.h"
 
 namespace kaon::gluon::nn {
 namespace {

@@ -9,8 +9,8 @@
 #include <limits>
 
 #include "kaon/engine/error.h"
-#include "kaon/graph/svg.h"
-#include "kaon/ops/file_io.h"
+#include "kaon/graph/memory/svg.h"
+#include "kaon/ops/array/file_io.h"
 
 namespace kaon::gluon {
 namespace {

@@ -1,8 +1,8 @@
 // Gradients of activations, on pooled values.
 #include <utility>
 
+#include "kaon/graph/ir/rewrite.h"
 #include "kaon/graph/passes/passes.h"
-#include "kaon/graph/passes/rewrite.h"
 
 namespace kaon::passes {
 

@@ -2,8 +2,8 @@
 #include <algorithm>
 #include <map>
 
+#include "kaon/graph/ir/rewrite.h"
 #include "kaon/graph/passes/passes.h"
-#include "kaon/graph/passes/rewrite.h"
 
 namespace kaon::passes {
 

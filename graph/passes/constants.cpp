@@ -4,9 +4,9 @@
 #include <new>
 #include <utility>
 
-#include "kaon/graph/outside_limits.h"
+#include "kaon/graph/ir/outside_limits.h"
+#include "kaon/graph/ir/rewrite.h"
 #include "kaon/graph/passes/passes.h"
-#include "kaon/graph/passes/rewrite.h"
 
 namespace kaon::passes {
 namespace {

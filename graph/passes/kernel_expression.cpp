@@ -8,12 +8,12 @@
 #include <unordered_map>
 #include <utility>
 
-#include "kaon/engine/process_wide.h"
-#include "kaon/graph/passes/rewrite.h"
+#include "kaon/engine/base/process_wide.h"
+#include "kaon/graph/ir/rewrite.h"
 #include "kaon/ops/all_ops.h"
-#include "kaon/ops/dispatch.h"
-#include "kaon/ops/elementwise/scalar_math.h"
-#include "kaon/ops/nn/activation_kernel.h"
+#include "kaon/ops/math/dispatch.h"
+#include "kaon/ops/math/scalar_math.h"
+#include "kaon/ops/nn/activation/kernels/activation_kernel.h"
 
 namespace kaon::passes {
 namespace {

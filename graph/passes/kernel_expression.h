@@ -5,7 +5,7 @@
 #include <span>
 #include <string>
 
-#include "kaon/graph/graph.h"
+#include "kaon/graph/ir/graph.h"
 
 namespace kaon::passes {
 

@@ -3,12 +3,12 @@
 
 #include <algorithm>
 
-#include "kaon/graph/fused_kernel.h"
+#include "kaon/graph/ir/rewrite.h"
 #include "kaon/graph/passes/kernel_expression.h"
 #include "kaon/graph/passes/passes.h"
 #include "kaon/graph/passes/pointwise_target.h"
-#include "kaon/graph/passes/rewrite.h"
-#include "kaon/ops/elementwise/block.h"
+#include "kaon/graph/plan_ops/fused_kernel.h"
+#include "kaon/ops/fused/block.h"
 
 namespace kaon::passes {
 namespace {

@@ -2,10 +2,10 @@
 #include <climits>
 #include <optional>
 
-#include "kaon/graph/batch_norm_affine.h"
+#include "kaon/graph/ir/rewrite.h"
 #include "kaon/graph/passes/passes.h"
-#include "kaon/graph/passes/rewrite.h"
-#include "kaon/ops/nn/as_float32.h"
+#include "kaon/graph/plan_ops/batch_norm_affine.h"
+#include "kaon/ops/kernels/as_float32.h"
 
 namespace kaon::passes {
 namespace {

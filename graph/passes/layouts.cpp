@@ -7,12 +7,12 @@
 #include <span>
 #include <tuple>
 
-#include "kaon/engine/backend.h"
-#include "kaon/graph/cheapest_choice.h"
+#include "kaon/engine/device/backend.h"
+#include "kaon/graph/ir/rewrite.h"
+#include "kaon/graph/passes/cheapest_choice.h"
 #include "kaon/graph/passes/passes.h"
-#include "kaon/graph/passes/rewrite.h"
-#include "kaon/graph/reorder.h"
-#include "kaon/ops/nn/as_float32.h"
+#include "kaon/graph/plan_ops/reorder.h"
+#include "kaon/ops/kernels/as_float32.h"
 
 namespace kaon::passes {
 namespace {

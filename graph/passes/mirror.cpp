@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <array>
 
-#include "kaon/graph/normalize_again.h"
+#include "kaon/graph/ir/rewrite.h"
 #include "kaon/graph/passes/passes.h"
-#include "kaon/graph/passes/rewrite.h"
+#include "kaon/graph/plan_ops/normalize_again.h"
 
 namespace kaon::passes {
 namespace {

@@ -5,8 +5,8 @@
 #include <span>
 #include <string>
 
-#include "kaon/graph/kernel_costs.h"
-#include "kaon/graph/update.h"
+#include "kaon/graph/ir/update.h"
+#include "kaon/graph/passes/kernel_costs.h"
 
 namespace kaon::passes {
 

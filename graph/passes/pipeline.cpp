@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "kaon/engine/backend.h"
-#include "kaon/graph/gradient.h"
-#include "kaon/graph/memory_plan.h"
+#include "kaon/engine/device/backend.h"
+#include "kaon/graph/ir/gradient.h"
+#include "kaon/graph/memory/memory_plan.h"
 #include "kaon/graph/passes/passes.h"
 
 namespace kaon::passes {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <queue>
 
-#include "kaon/graph/memory_plan.h"
+#include "kaon/graph/memory/memory_plan.h"
 #include "kaon/graph/passes/passes.h"
 #include "kaon/graph/passes/pointwise_target.h"
 

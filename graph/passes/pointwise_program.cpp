@@ -2,10 +2,10 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kaon/graph/fused_pointwise.h"
+#include "kaon/graph/ir/rewrite.h"
 #include "kaon/graph/passes/passes.h"
 #include "kaon/graph/passes/pointwise_target.h"
-#include "kaon/graph/passes/rewrite.h"
+#include "kaon/graph/plan_ops/fused_pointwise.h"
 
 namespace kaon::passes {
 namespace {

@@ -1,6 +1,6 @@
 #include "kaon/graph/passes/pointwise_target.h"
 
-#include "kaon/graph/passes/rewrite.h"
+#include "kaon/graph/ir/rewrite.h"
 #include "kaon/ops/all_ops.h"
 
 namespace kaon::passes {

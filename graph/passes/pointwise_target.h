@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "kaon/graph/graph.h"
+#include "kaon/graph/ir/graph.h"
 
 namespace kaon::passes {
 

@@ -1,8 +1,8 @@
 // Transposes into matrix products.
 #include <algorithm>
 
+#include "kaon/graph/ir/rewrite.h"
 #include "kaon/graph/passes/passes.h"
-#include "kaon/graph/passes/rewrite.h"
 
 namespace kaon::passes {
 namespace {

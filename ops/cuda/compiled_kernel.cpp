@@ -11,11 +11,11 @@
 #include <optional>
 #include <utility>
 
-#include "kaon/engine/cuda/cuda_device.h"
-#include "kaon/engine/cuda/nvrtc.h"
+#include "kaon/engine/device/cuda/cuda_device.h"
+#include "kaon/engine/device/cuda/nvrtc.h"
 #include "kaon/engine/error.h"
+#include "kaon/ops/array/file_io.h"
 #include "kaon/ops/cuda/kernel_prelude.h"
-#include "kaon/ops/file_io.h"
 
 namespace kaon::cuda {
 namespace {

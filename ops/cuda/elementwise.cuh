@@ -10,7 +10,7 @@
 
 #include "kaon/ops/cuda/launch.cuh"
 #include "kaon/ops/cuda/pack.cuh"
-#include "kaon/ops/dispatch.h"
+#include "kaon/ops/math/dispatch.h"
 
 namespace kaon::cuda {
 

@@ -3,7 +3,7 @@
 
 namespace kaon::cuda {
 
-// The element functions (ops/elementwise/scalar_math.h), conversions between dtypes, and loads and stores of several
+// The element functions (ops/math/scalar_math.h), conversions between dtypes, and loads and stores of several
 // elements (ops/cuda/pack.cuh), as text.
 const char* kernel_prelude();
 

@@ -1,7 +1,7 @@
 // The operators that have a CUDA kernel, with it.
 #pragma once
 
-#include "kaon/ops/gpu_kernels.h"
+#include "kaon/ops/operator/gpu_kernels.h"
 
 namespace kaon::cuda {
 

@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-#include "kaon/engine/cuda/check.h"
+#include "kaon/engine/device/cuda/check.h"
 #include "kaon/ops/cuda/geometry.h"
 #include "kaon/ops/view.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kaon/ops/cuda/launch.cuh"
-#include "kaon/ops/init/philox.h"
+#include "kaon/ops/math/philox.h"
 
 namespace kaon::cuda {
 

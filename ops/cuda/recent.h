@@ -10,7 +10,7 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "kaon/engine/cuda/check.h"
+#include "kaon/engine/device/cuda/check.h"
 #include "kaon/ops/view.h"
 
 namespace kaon::cuda {

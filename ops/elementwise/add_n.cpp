@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "kaon/ops/elementwise/pointwise.h"
-#include "kaon/ops/elementwise/scalar_math.h"
-#include "kaon/ops/elementwise/select_kernels.h"
+#include "kaon/ops/elementwise/kernels/pointwise.h"
+#include "kaon/ops/elementwise/kernels/select_kernels.h"
 #include "kaon/ops/functions.h"
+#include "kaon/ops/math/scalar_math.h"
 
 namespace kaon {
 namespace {

@@ -1,7 +1,7 @@
 // add_n: the sum of any number of arrays of one shape, added in their order.
 #pragma once
 
-#include "kaon/ops/op_def.h"
+#include "kaon/ops/operator/op_def.h"
 
 namespace kaon {
 

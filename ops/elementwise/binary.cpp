@@ -2,8 +2,8 @@
 
 #include <limits>
 
-#include "kaon/ops/elementwise/binary_kernels.h"
-#include "kaon/ops/elementwise/broadcast.h"
+#include "kaon/ops/elementwise/kernels/binary_kernels.h"
+#include "kaon/ops/elementwise/kernels/broadcast.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/movement/broadcast.h"
 

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "kaon/ops/dispatch.h"
-#include "kaon/ops/elementwise/convert.h"
-#include "kaon/ops/elementwise/pointwise.h"
+#include "kaon/ops/elementwise/kernels/pointwise.h"
 #include "kaon/ops/functions.h"
-#include "kaon/ops/movement/strided_copy.h"
+#include "kaon/ops/kernels/strided_copy.h"
+#include "kaon/ops/math/convert.h"
+#include "kaon/ops/math/dispatch.h"
 
 namespace kaon {
 namespace {

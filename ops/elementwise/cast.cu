@@ -2,7 +2,7 @@
 #include "kaon/ops/elementwise/cast.h"
 
 #include "kaon/ops/cuda/elementwise.cuh"
-#include "kaon/ops/elementwise/convert.h"
+#include "kaon/ops/math/convert.h"
 
 namespace kaon {
 namespace {

@@ -1,7 +1,7 @@
 // Cast: the same values in another dtype.
 #pragma once
 
-#include "kaon/ops/op_def.h"
+#include "kaon/ops/operator/op_def.h"
 
 namespace kaon {
 

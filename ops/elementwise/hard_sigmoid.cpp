@@ -1,8 +1,8 @@
 #include "kaon/ops/elementwise/hard_sigmoid.h"
 
-#include "kaon/ops/elementwise/pointwise.h"
-#include "kaon/ops/elementwise/scalar_math.h"
+#include "kaon/ops/elementwise/kernels/pointwise.h"
 #include "kaon/ops/functions.h"
+#include "kaon/ops/math/scalar_math.h"
 
 namespace kaon {
 

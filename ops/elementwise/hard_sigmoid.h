@@ -1,8 +1,8 @@
 // hard_sigmoid: the piecewise linear sigmoid.
 #pragma once
 
-#include "kaon/ops/attributes.h"
 #include "kaon/ops/op.h"
+#include "kaon/ops/operator/attributes.h"
 
 namespace kaon {
 

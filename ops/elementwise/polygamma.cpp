@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "kaon/ops/elementwise/pointwise.h"
-#include "kaon/ops/elementwise/polygamma_value.h"
+#include "kaon/ops/elementwise/kernels/pointwise.h"
+#include "kaon/ops/elementwise/kernels/polygamma_value.h"
 #include "kaon/ops/functions.h"
 
 namespace kaon {

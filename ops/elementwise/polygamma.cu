@@ -2,7 +2,7 @@
 #include "kaon/ops/elementwise/polygamma.h"
 
 #include "kaon/ops/cuda/elementwise.cuh"
-#include "kaon/ops/elementwise/polygamma_value.h"
+#include "kaon/ops/elementwise/kernels/polygamma_value.h"
 
 namespace kaon {
 namespace {

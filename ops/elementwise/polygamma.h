@@ -1,8 +1,8 @@
 // polygamma: the derivatives of the digamma function.
 #pragma once
 
-#include "kaon/ops/attributes.h"
 #include "kaon/ops/op.h"
+#include "kaon/ops/operator/attributes.h"
 
 namespace kaon {
 

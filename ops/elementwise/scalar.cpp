@@ -4,9 +4,9 @@
 
 #include <cmath>
 
-#include "kaon/ops/elementwise/binary_kernels.h"
+#include "kaon/ops/elementwise/kernels/binary_kernels.h"
 #include "kaon/ops/functions.h"
-#include "kaon/ops/value_range.h"
+#include "kaon/ops/operator/value_range.h"
 
 namespace kaon {
 

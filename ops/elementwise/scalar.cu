@@ -1,6 +1,6 @@
 // The functions of an array and a number on CUDA.
 #include "kaon/ops/cuda/elementwise.cuh"
-#include "kaon/ops/elementwise/binary_value.cuh"
+#include "kaon/ops/elementwise/kernels/binary_value.cuh"
 #include "kaon/ops/elementwise/scalar.h"
 
 namespace kaon {

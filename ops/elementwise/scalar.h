@@ -4,8 +4,8 @@
 // MXNet rounds the number to the array's dtype first (docs/differences.md).
 #pragma once
 
-#include "kaon/ops/elementwise/scalar_kind.h"
-#include "kaon/ops/op_def.h"
+#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/scalar_kind.h"
 
 namespace kaon {
 

@@ -6,11 +6,11 @@
 #include <cmath>
 #include <cstring>
 
-#include "kaon/ops/dispatch.h"
-#include "kaon/ops/elementwise/pointwise.h"
-#include "kaon/ops/elementwise/scalar_math.h"
-#include "kaon/ops/elementwise/select_kernels.h"
+#include "kaon/ops/elementwise/kernels/pointwise.h"
+#include "kaon/ops/elementwise/kernels/select_kernels.h"
 #include "kaon/ops/functions.h"
+#include "kaon/ops/math/dispatch.h"
+#include "kaon/ops/math/scalar_math.h"
 
 namespace kaon {
 namespace {

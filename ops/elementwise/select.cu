@@ -2,7 +2,7 @@
 #include "kaon/ops/elementwise/select.h"
 
 #include "kaon/ops/cuda/elementwise.cuh"
-#include "kaon/ops/elementwise/scalar_math.h"
+#include "kaon/ops/math/scalar_math.h"
 
 namespace kaon {
 namespace {

@@ -1,6 +1,6 @@
 #include "kaon/ops/elementwise/unary.h"
 
-#include "kaon/ops/elementwise/unary_kernels.h"
+#include "kaon/ops/elementwise/kernels/unary_kernels.h"
 #include "kaon/ops/functions.h"
 
 namespace kaon {

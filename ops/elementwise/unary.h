@@ -3,8 +3,8 @@
 // gelu = x/2 (1 + erf(x / sqrt 2)), rint = nearest with halves downwards, round = halves away from zero.
 #pragma once
 
-#include "kaon/ops/elementwise/unary_kind.h"
-#include "kaon/ops/op_def.h"
+#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/unary_kind.h"
 
 namespace kaon {
 

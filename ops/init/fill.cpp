@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kaon/ops/dispatch.h"
-#include "kaon/ops/elementwise/convert.h"
-#include "kaon/ops/init/sequence.h"
-#include "kaon/ops/op_def.h"
-#include "kaon/ops/value_range.h"
+#include "kaon/ops/init/kernels/sequence.h"
+#include "kaon/ops/math/convert.h"
+#include "kaon/ops/math/dispatch.h"
+#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/operator/value_range.h"
 
 namespace kaon {
 namespace {

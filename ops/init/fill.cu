@@ -2,8 +2,8 @@
 #include "kaon/ops/init/fill.h"
 
 #include "kaon/ops/cuda/elementwise.cuh"
-#include "kaon/ops/elementwise/convert.h"
-#include "kaon/ops/init/sequence.h"
+#include "kaon/ops/init/kernels/sequence.h"
+#include "kaon/ops/math/convert.h"
 
 namespace kaon {
 namespace {

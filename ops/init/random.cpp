@@ -7,11 +7,11 @@
 #include <numeric>
 #include <utility>
 
-#include "kaon/ops/dispatch.h"
-#include "kaon/ops/init/random_kernel.h"
-#include "kaon/ops/init/random_math.h"
-#include "kaon/ops/init/random_words.h"
-#include "kaon/ops/op_def.h"
+#include "kaon/ops/init/kernels/random_kernel.h"
+#include "kaon/ops/init/kernels/random_math.h"
+#include "kaon/ops/init/kernels/random_words.h"
+#include "kaon/ops/math/dispatch.h"
+#include "kaon/ops/operator/op_def.h"
 
 namespace kaon {
 namespace {

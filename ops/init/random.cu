@@ -3,9 +3,9 @@
 
 #include "kaon/ops/cuda/elementwise.cuh"
 #include "kaon/ops/cuda/random.cuh"
-#include "kaon/ops/elementwise/convert.h"
-#include "kaon/ops/init/random_math.h"
-#include "kaon/ops/movement/index_list.cuh"
+#include "kaon/ops/init/kernels/random_math.h"
+#include "kaon/ops/kernels/index_list.cuh"
+#include "kaon/ops/math/convert.h"
 
 namespace kaon {
 namespace {

@@ -1,4 +1,4 @@
-#include "kaon/ops/cuda/blas.h"
+#include "kaon/ops/linalg/cuda/blas.h"
 #include "kaon/ops/linalg/dot.h"
 
 namespace kaon {

@@ -1,8 +1,8 @@
 // Products of matrices: dot and batch_dot.
 #pragma once
 
-#include "kaon/ops/attributes.h"
 #include "kaon/ops/op.h"
+#include "kaon/ops/operator/attributes.h"
 
 namespace kaon {
 

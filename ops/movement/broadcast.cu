@@ -1,7 +1,7 @@
 #include "kaon/ops/movement/broadcast.h"
 
-#include "kaon/ops/movement/copies.h"
-#include "kaon/ops/movement/strided_copy.cuh"
+#include "kaon/ops/kernels/strided_copy.cuh"
+#include "kaon/ops/movement/kernels/copies.h"
 
 namespace kaon {
 

@@ -1,8 +1,8 @@
 // broadcast_to, broadcast_axis and broadcast_like: dimensions of 1 repeated.
 #pragma once
 
-#include "kaon/ops/attributes.h"
 #include "kaon/ops/op.h"
+#include "kaon/ops/operator/attributes.h"
 
 namespace kaon {
 

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "kaon/ops/functions.h"
-#include "kaon/ops/movement/strided_copy.h"
-#include "kaon/ops/op_def.h"
+#include "kaon/ops/kernels/strided_copy.h"
+#include "kaon/ops/operator/op_def.h"
 
 namespace kaon {
 

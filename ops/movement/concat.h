@@ -1,8 +1,8 @@
 // Concat, stack and their inverse, SliceChannel (split).
 #pragma once
 
-#include "kaon/ops/attributes.h"
 #include "kaon/ops/op.h"
+#include "kaon/ops/operator/attributes.h"
 
 namespace kaon {
 

@@ -6,12 +6,12 @@
 #include <fmt/format.h>
 
 #include "kaon/ops/functions.h"
-#include "kaon/ops/movement/copies.h"
-#include "kaon/ops/movement/index_list.h"
-#include "kaon/ops/movement/pad_axis.h"
-#include "kaon/ops/movement/slice_range.h"
-#include "kaon/ops/op_def.h"
-#include "kaon/ops/value_range.h"
+#include "kaon/ops/kernels/index_list.h"
+#include "kaon/ops/movement/kernels/copies.h"
+#include "kaon/ops/movement/kernels/pad_axis.h"
+#include "kaon/ops/movement/kernels/slice_range.h"
+#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/operator/value_range.h"
 
 namespace kaon {
 

@@ -1,8 +1,8 @@
 #include "kaon/ops/movement/pad.h"
 
 #include "kaon/ops/cuda/index.cuh"
-#include "kaon/ops/movement/copies.h"
-#include "kaon/ops/movement/pad_axis.h"
+#include "kaon/ops/movement/kernels/copies.h"
+#include "kaon/ops/movement/kernels/pad_axis.h"
 
 namespace kaon {
 

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "kaon/ops/functions.h"
-#include "kaon/ops/movement/copies.h"
-#include "kaon/ops/op_def.h"
+#include "kaon/ops/movement/kernels/copies.h"
+#include "kaon/ops/operator/op_def.h"
 #include "kaon/ops/reduce/reduce.h"
 
 namespace kaon {

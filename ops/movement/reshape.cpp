@@ -5,10 +5,10 @@
 #include <fmt/format.h>
 
 #include "kaon/engine/error.h"
-#include "kaon/ops/checked_size.h"
+#include "kaon/ops/array/checked_size.h"
 #include "kaon/ops/functions.h"
-#include "kaon/ops/movement/strided_copy.h"
-#include "kaon/ops/op_def.h"
+#include "kaon/ops/kernels/strided_copy.h"
+#include "kaon/ops/operator/op_def.h"
 
 namespace kaon {
 

@@ -1,8 +1,8 @@
 // Operators that keep the bytes and change the shape: Reshape, reshape_like, Flatten, expand_dims, squeeze.
 #pragma once
 
-#include "kaon/ops/attributes.h"
 #include "kaon/ops/op.h"
+#include "kaon/ops/operator/attributes.h"
 
 namespace kaon {
 

@@ -5,10 +5,10 @@
 #include <algorithm>
 
 #include "kaon/ops/functions.h"
-#include "kaon/ops/movement/copies.h"
-#include "kaon/ops/movement/slice_range.h"
-#include "kaon/ops/op_def.h"
-#include "kaon/ops/value_range.h"
+#include "kaon/ops/movement/kernels/copies.h"
+#include "kaon/ops/movement/kernels/slice_range.h"
+#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/operator/value_range.h"
 
 namespace kaon {
 

@@ -1,8 +1,8 @@
 #include "kaon/ops/movement/slice.h"
 
 #include "kaon/ops/cuda/index.cuh"
-#include "kaon/ops/movement/copies.h"
-#include "kaon/ops/movement/strided_copy.cuh"
+#include "kaon/ops/kernels/strided_copy.cuh"
+#include "kaon/ops/movement/kernels/copies.h"
 
 namespace kaon {
 

@@ -1,8 +1,8 @@
 // slice, slice_axis, slice_like and their gradient.
 #pragma once
 
-#include "kaon/ops/attributes.h"
 #include "kaon/ops/op.h"
+#include "kaon/ops/operator/attributes.h"
 
 namespace kaon {
 

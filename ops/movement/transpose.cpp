@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "kaon/ops/functions.h"
-#include "kaon/ops/movement/copies.h"
-#include "kaon/ops/op_def.h"
+#include "kaon/ops/movement/kernels/copies.h"
+#include "kaon/ops/operator/op_def.h"
 
 namespace kaon {
 

@@ -3,8 +3,8 @@
 #include <atomic>
 #include <cmath>
 
-#include "kaon/ops/dispatch.h"
-#include "kaon/ops/op_def.h"
+#include "kaon/ops/math/dispatch.h"
+#include "kaon/ops/operator/op_def.h"
 
 namespace kaon {
 

@@ -2,7 +2,7 @@
 #include "kaon/ops/optim/all_finite.h"
 
 #include "kaon/ops/init/fill.h"
-#include "kaon/ops/optim/tensor_list.cuh"
+#include "kaon/ops/optim/kernels/tensor_list.cuh"
 
 namespace kaon {
 namespace {

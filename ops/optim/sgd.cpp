@@ -1,7 +1,7 @@
 #include "kaon/ops/optim/sgd.h"
 
-#include "kaon/ops/op_def.h"
-#include "kaon/ops/optim/update_rules.h"
+#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/optim/kernels/update_rules.h"
 
 namespace kaon {
 

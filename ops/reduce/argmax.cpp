@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <limits>
 
-#include "kaon/ops/dispatch.h"
-#include "kaon/ops/op_def.h"
+#include "kaon/ops/math/dispatch.h"
+#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/reduce/kernels/reduce_kernels.h"
 #include "kaon/ops/reduce/reduce.h"
-#include "kaon/ops/reduce/reduce_kernels.h"
 
 namespace kaon {
 

@@ -1,6 +1,6 @@
 #include "kaon/ops/reduce/argmax.h"
 
-#include "kaon/ops/cuda/reduce.cuh"
+#include "kaon/ops/reduce/kernels/reduce.cuh"
 
 namespace kaon {
 namespace {

@@ -1,8 +1,8 @@
 // argmax, argmin, argmax_channel: where the largest or smallest element is.
 #pragma once
 
-#include "kaon/ops/attributes.h"
 #include "kaon/ops/op.h"
+#include "kaon/ops/operator/attributes.h"
 
 namespace kaon {
 

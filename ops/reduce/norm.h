@@ -1,9 +1,9 @@
 // norm: the 1-norm or 2-norm over axes.
 #pragma once
 
-#include "kaon/ops/attributes.h"
 #include "kaon/ops/host_device.h"
 #include "kaon/ops/op.h"
+#include "kaon/ops/operator/attributes.h"
 
 namespace kaon {
 

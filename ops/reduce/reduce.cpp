@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include "kaon/ops/dispatch.h"
 #include "kaon/ops/functions.h"
-#include "kaon/ops/op_def.h"
-#include "kaon/ops/reduce/reduce_driver.h"
+#include "kaon/ops/math/dispatch.h"
+#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/reduce/kernels/reduce_driver.h"
 
 namespace kaon {
 

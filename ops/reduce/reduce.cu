@@ -1,6 +1,6 @@
 #include "kaon/ops/reduce/reduce.h"
 
-#include "kaon/ops/reduce/reduce_driver.h"
+#include "kaon/ops/reduce/kernels/reduce_driver.h"
 
 namespace kaon {
 

@@ -1,9 +1,9 @@
 // Reductions over axes: sum, mean, prod, max, min, nansum, nanprod.
 #pragma once
 
-#include "kaon/ops/attributes.h"
 #include "kaon/ops/op.h"
-#include "kaon/ops/reduce/reduce_kernels.h"
+#include "kaon/ops/operator/attributes.h"
+#include "kaon/ops/reduce/kernels/reduce_kernels.h"
 
 namespace kaon {
 

@@ -7,7 +7,7 @@
 #include <fmt/format.h>
 
 #include "kaon/ops/functions.h"
-#include "kaon/ops/op_def.h"
+#include "kaon/ops/operator/op_def.h"
 #include "kaon/ops/reduce/reduce.h"
 
 namespace kaon {

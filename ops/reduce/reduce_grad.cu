@@ -1,6 +1,6 @@
 #include "kaon/ops/reduce/reduce_grad.cuh"
 
-#include "kaon/ops/cuda/reduce.cuh"
+#include "kaon/ops/reduce/kernels/reduce.cuh"
 
 namespace kaon {
 namespace {

@@ -3,10 +3,10 @@
 
 #include <math.h>
 
-#include "kaon/ops/attributes.h"
-#include "kaon/ops/dispatch.h"
+#include "kaon/ops/math/dispatch.h"
 #include "kaon/ops/op.h"
-#include "kaon/ops/reduce/reduce_driver.h"
+#include "kaon/ops/operator/attributes.h"
+#include "kaon/ops/reduce/kernels/reduce_driver.h"
 
 namespace kaon {
 

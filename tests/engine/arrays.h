@@ -4,7 +4,7 @@
 #include <atomic>
 #include <utility>
 
-#include "kaon/engine/chunk.h"
+#include "kaon/engine/buffer/chunk.h"
 #include "kaon/engine/storage.h"
 #include "support.h"
 

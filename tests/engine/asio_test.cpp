@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "kaon/asio.h"
-#include "kaon/engine/chunk.h"
+#include "kaon/engine/buffer/chunk.h"
 #include "kaon/engine/task.h"
 #include "support.h"
 

@@ -4,7 +4,7 @@
 #include <thread>
 #include <vector>
 
-#include "kaon/engine/chunk.h"
+#include "kaon/engine/buffer/chunk.h"
 #include "kaon/engine/storage.h"
 #include "kaon/engine/task.h"
 #include "support.h"

@@ -1,8 +1,8 @@
 // Arrays that outlive their engine.
 #include <optional>
 
-#include "kaon/engine/chunk.h"
-#include "kaon/engine/standing_read.h"
+#include "kaon/engine/buffer/chunk.h"
+#include "kaon/engine/scheduler/standing_read.h"
 #include "kaon/engine/task.h"
 #include "kaon/tests/engine/support.h"
 

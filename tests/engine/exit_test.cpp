@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kaon/engine/chunk.h"
+#include "kaon/engine/buffer/chunk.h"
 #include "kaon/engine/task.h"
 #include "support.h"
 

@@ -7,7 +7,7 @@
 #include "allocations.h"
 #include "kaon/engine/storage.h"
 #include "kaon/ops/functions.h"
-#include "kaon/ops/op_def.h"
+#include "kaon/ops/operator/op_def.h"
 #include "kaon/tests/engine/support.h"
 
 using namespace kaon;

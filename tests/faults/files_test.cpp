@@ -12,7 +12,7 @@
 
 #include "kaon/gluon/trainer.h"
 #include "kaon/ops/ndarray_file.h"
-#include "kaon/tests/gluon/hybrid_support.h"
+#include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
 using namespace kaon;
 using namespace kaon::test;

@@ -16,7 +16,7 @@
 #include "kaon/gluon/symbol_block.h"
 #include "kaon/gluon/training_step.h"
 #include "kaon/graph/control_flow.h"
-#include "kaon/tests/gluon/hybrid_support.h"
+#include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
 using namespace kaon;
 using namespace kaon::test;

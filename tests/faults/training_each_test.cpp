@@ -10,7 +10,7 @@
 #include "kaon/gluon/loss.h"
 #include "kaon/gluon/nn/nn.h"
 #include "kaon/gluon/training_step.h"
-#include "kaon/tests/gluon/hybrid_support.h"
+#include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
 using namespace kaon;
 using namespace kaon::test;

@@ -3,7 +3,7 @@
 #include <thread>
 
 #include "kaon/gluon/trainer.h"
-#include "kaon/tests/gluon/hybrid_support.h"
+#include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
 using namespace kaon;
 using namespace kaon::test;

@@ -1,6 +1,6 @@
 // Gradients of gradients through hybridized nets: bit-equal to the imperative run with the imperative kernels.
 #include "kaon/gluon/trainer.h"
-#include "kaon/tests/gluon/hybrid_support.h"
+#include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
 using namespace kaon;
 using namespace kaon::test;

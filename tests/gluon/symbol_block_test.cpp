@@ -1,7 +1,7 @@
 #include "kaon/gluon/symbol_block.h"
 
 #include "kaon/ops/ndarray_file.h"
-#include "kaon/tests/gluon/hybrid_support.h"
+#include "kaon/tests/gluon/hybrid/hybrid_support.h"
 #include "kaon/tests/support/files.h"
 
 using namespace kaon;

@@ -2,7 +2,7 @@
 // again behind the last value that leaves the fused group. Hybridized in each way, they equal the imperative run.
 #include "kaon/gluon/loss.h"
 #include "kaon/gluon/training_step.h"
-#include "kaon/tests/gluon/hybrid_support.h"
+#include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
 using namespace kaon;
 using namespace kaon::test;

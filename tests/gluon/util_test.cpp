@@ -3,8 +3,8 @@
 
 #include "kaon/gluon/util/progress_bar.h"
 #include "kaon/gluon/util/svg_chart.h"
-#include "kaon/graph/svg.h"
-#include "kaon/ops/file_io.h"
+#include "kaon/graph/memory/svg.h"
+#include "kaon/ops/array/file_io.h"
 #include "kaon/tests/engine/support.h"
 #include "kaon/tests/support/files.h"
 

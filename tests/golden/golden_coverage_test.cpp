@@ -7,7 +7,7 @@
 #include <map>
 #include <set>
 
-#include "kaon/ops/registry.h"
+#include "kaon/ops/operator/registry.h"
 #include "kaon/tests/golden/golden_file.h"
 
 using namespace kaon;

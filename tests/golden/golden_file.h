@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kaon/ops/ndarray.h"
-#include "kaon/ops/op_attributes.h"
+#include "kaon/ops/operator/op_attributes.h"
 
 namespace kaon::test {
 

@@ -7,9 +7,9 @@
 #include <set>
 
 #include "kaon/graph/autograd.h"
-#include "kaon/graph/cached_graph.h"
+#include "kaon/graph/hybrid/cached_graph.h"
 #include "kaon/ops/functions.h"
-#include "kaon/ops/registry.h"
+#include "kaon/ops/operator/registry.h"
 #include "kaon/tests/golden/golden_file.h"
 
 using namespace kaon;

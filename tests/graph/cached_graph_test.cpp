@@ -1,4 +1,4 @@
-#include "kaon/graph/cached_graph.h"
+#include "kaon/graph/hybrid/cached_graph.h"
 #include "kaon/engine/storage.h"
 #include "kaon/engine/trace.h"
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "kaon/graph/autograd.h"
-#include "kaon/graph/cached_graph.h"
-#include "kaon/ops/op_def.h"
+#include "kaon/graph/hybrid/cached_graph.h"
+#include "kaon/ops/operator/op_def.h"
 
 namespace kaon::test {
 

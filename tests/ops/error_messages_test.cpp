@@ -6,9 +6,9 @@
 
 #include "kaon/gluon/nn/nn.h"
 #include "kaon/graph/autograd.h"
-#include "kaon/graph/cached_graph.h"
-#include "kaon/ops/dispatch.h"
+#include "kaon/graph/hybrid/cached_graph.h"
 #include "kaon/ops/functions.h"
+#include "kaon/ops/math/dispatch.h"
 
 using namespace kaon;
 

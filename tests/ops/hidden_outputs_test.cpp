@@ -3,8 +3,8 @@
 #include <set>
 
 #include "kaon/ops/functions.h"
-#include "kaon/ops/kernel_call.h"
-#include "kaon/tests/ops/op_table.h"
+#include "kaon/ops/operator/kernel_call.h"
+#include "kaon/tests/ops/table/op_table.h"
 #include "kaon/tests/support/row_run.h"
 #include "kaon/tests/support/skip.h"
 

@@ -7,10 +7,10 @@
 
 #include "kaon/tests/support/files.h"
 #include "kaon/tests/support/isolated.h"
-#include "kaon/tests/support/program_builder.h"
-#include "kaon/tests/support/program_check.h"
-#include "kaon/tests/support/program_shrink.h"
-#include "kaon/tests/support/program_source.h"
+#include "kaon/tests/support/programs/program_builder.h"
+#include "kaon/tests/support/programs/program_check.h"
+#include "kaon/tests/support/programs/program_shrink.h"
+#include "kaon/tests/support/programs/program_source.h"
 
 using namespace kaon;
 using namespace kaon::test;

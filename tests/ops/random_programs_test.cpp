@@ -6,13 +6,13 @@
 #include <cstdlib>
 #include <set>
 
-#include "kaon/ops/registry.h"
-#include "kaon/tests/ops/op_table.h"
+#include "kaon/ops/operator/registry.h"
+#include "kaon/tests/ops/table/op_table.h"
 #include "kaon/tests/support/isolated.h"
-#include "kaon/tests/support/program_check.h"
-#include "kaon/tests/support/program_generator.h"
-#include "kaon/tests/support/program_shrink.h"
-#include "kaon/tests/support/program_source.h"
+#include "kaon/tests/support/programs/program_check.h"
+#include "kaon/tests/support/programs/program_generator.h"
+#include "kaon/tests/support/programs/program_shrink.h"
+#include "kaon/tests/support/programs/program_source.h"
 
 using namespace kaon;
 using namespace kaon::test;

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "kaon/graph/autograd.h"
-#include "kaon/graph/cached_graph.h"
+#include "kaon/graph/hybrid/cached_graph.h"
 #include "kaon/ops/functions.h"
 #include "kaon/tests/support/targets.h"
 

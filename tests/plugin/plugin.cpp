@@ -3,7 +3,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "kaon/engine/chunk.h"
+#include "kaon/engine/buffer/chunk.h"
 #include "kaon/engine/task.h"
 
 using namespace kaon;

@@ -3,7 +3,7 @@
 
 #include <catch2/catch.hpp>
 
-#include "kaon/engine/backend.h"
+#include "kaon/engine/device/backend.h"
 #include "kaon/tests/support/row_run.h"
 #include "kaon/tests/support/skip.h"
 

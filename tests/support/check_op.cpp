@@ -7,8 +7,8 @@
 #include <cmath>
 #include <set>
 
-#include "kaon/engine/backend.h"
-#include "kaon/graph/cached_graph.h"
+#include "kaon/engine/device/backend.h"
+#include "kaon/graph/hybrid/cached_graph.h"
 #include "kaon/tests/support/row_run.h"
 
 namespace kaon::test {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kaon/ops/all_ops.h"
-#include "kaon/ops/op_attributes.h"
+#include "kaon/ops/operator/op_attributes.h"
 #include "kaon/tests/support/reference.h"
 
 namespace kaon::test {

@@ -1,4 +1,4 @@
-#include "kaon/engine/backend.h"
+#include "kaon/engine/device/backend.h"
 #include "kaon/tests/support/skip.h"
 
 namespace kaon::test {

@@ -1,5 +1,6 @@
-// In place of engine/cuda/shared_library.cpp: CUDA's libraries are in the emulator, which this library is linked to.
-#include "kaon/engine/cuda/shared_library.h"
+// In place of engine/device/cuda/shared_library.cpp: CUDA's libraries are in the emulator, which this library is linked
+// to.
+#include "kaon/engine/device/cuda/shared_library.h"
 
 #include <dlfcn.h>
 

@@ -1,0 +1,134 @@
+// Chunk: a piece of memory with its var. Arrays that share memory share one.
+#pragma once
+
+#include <atomic>
+#include <source_location>
+
+#include "kaon/engine/device.h"
+#include "kaon/engine/engine.h"
+#include "kaon/engine/memory/block_pool.h"
+
+namespace kaon {
+
+// The memory is taken when an operator first asks for it, so pending operations hold none.
+struct Chunk : RefCounted<Chunk> {
+  static constexpr size_t block_unit = 16;
+  // A pooled block in which a Chunk lies together with what lives as long, and memory in it for a few bytes.
+  struct Home {
+    void* block;
+    size_t block_bytes;  // whole units
+    void* memory;
+    size_t memory_bytes;
+  };
+
+  Chunk(size_t bytes, Device device, Engine& engine)
+      : bytes(bytes), engine(engine.ref()), device(device), limits(engine.active_limits()) {
+    if (limits) limits->take(bytes);
+    if (is_on_gpu()) take_gpu();
+  }
+  // With one reference.
+  Chunk(size_t bytes, Device device, Engine& engine, const Home& home)
+      : RefCounted(1),
+        bytes(bytes),
+        engine(engine.ref()),
+        device(device),
+        offset_in_block(uint8_t(reinterpret_cast<char*>(this) - static_cast<char*>(home.block))),
+        block_units(uint8_t(home.block_bytes / block_unit)),
+        limits(engine.active_limits()) {
+    if (limits) limits->take(bytes);
+    if (is_on_gpu()) [[unlikely]] {
+      take_gpu();
+    } else if (bytes <= home.memory_bytes) {
+      data = home.memory;
+      drop = [](void*) noexcept {};
+    }
+  }
+  // Wraps memory that `owner` keeps alive.
+  Chunk(void* data, size_t bytes, Device device, Engine& engine, void* owner, void (*drop)(void*) noexcept)
+      : data(data), bytes(bytes), engine(engine.ref()), device(device), owner(owner), drop(drop) {}
+  ~Chunk() {
+    if (var.derived_state() != Var::DerivedState::none) drop_derived();
+    if (drop) {
+      drop(owner);
+    } else if (data) {
+      free_data();
+    }
+    if (limits) limits->give(bytes);
+  }
+
+  // The memory. Called by the operator that holds a grant on `var`; in debug builds one that has not declared the array
+  // is refused. When there is none within the limit, other work is finished first and what is cached is given back;
+  // then throws MemoryError with the operators that hold most.
+  void* ensure() {
+#ifndef NDEBUG
+    check_declared();
+#endif
+    if (!data) allocate();
+    return data;
+  }
+
+  // The same with at least so many bytes, where what was in fewer is not needed any more.
+  void* ensure(size_t at_least) {
+    if (at_least > bytes) {
+      give_back();
+      bytes = at_least;
+    }
+    return ensure();
+  }
+
+  // Frees memory of its own until ensure() is called again. Called by the operator that holds a write grant.
+  void give_back() {
+    if (data && (!drop || is_on_gpu())) free_data();
+  }
+
+  bool is_on_gpu() const noexcept { return device.type != DeviceType::cpu; }
+
+  static void* operator new(size_t bytes) { return pool_allocate(bytes); }
+  static void* operator new(size_t, void* place) noexcept { return place; }
+  static void operator delete(void* block, size_t bytes) noexcept { pool_free(block, bytes); }
+  void destroy() noexcept {
+    void* b = block();
+    const size_t size = block_bytes();
+    this->~Chunk();
+    pool_free(b, size);
+  }
+
+  // Said of each operation that is pushed to change memory which a recorded computation may have read; not of the one
+  // that fills a new array. Thread safety: any thread. Of writes that several threads push at once one may go uncounted,
+  // never all.
+  void note_write(const std::source_location& site) noexcept {
+    num_writes_.store(num_writes() + 1, std::memory_order_relaxed);
+    last_write_.store(site, std::memory_order_relaxed);
+  }
+  uint32_t num_writes() const noexcept { return num_writes_.load(std::memory_order_relaxed); }
+  std::source_location last_write() const noexcept { return last_write_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<uint32_t> num_writes_{0};  // beside the count of references
+
+ public:
+  Var var;
+  void* data = nullptr;
+  size_t bytes = 0;
+  [[no_unique_address]] EngineRef engine;
+  Device device;  // in the reference's padding, as the next two
+  const uint8_t offset_in_block = 0;
+  const uint8_t block_units = sizeof(Chunk) / block_unit;
+  void* owner = nullptr;  // of a GPU: GpuMemory
+  void (*drop)(void*) noexcept = nullptr;
+  const IntrusivePtr<Limits> limits;
+  const char* holder = nullptr;  // the operator that took the memory, where that is counted
+  size_t block_bytes() const noexcept { return block_units * block_unit; }
+  void* block() { return reinterpret_cast<char*>(this) - offset_in_block; }
+
+ private:
+  std::atomic<std::source_location> last_write_{};
+
+  void check_declared() const;
+  void take_gpu();
+  void drop_derived() noexcept;
+  void allocate();
+  void free_data() noexcept;
+};
+
+}  // namespace kaon

@@ -1,0 +1,76 @@
+#include "kaon/engine/buffer/derived.h"
+
+#include <array>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "kaon/engine/base/process_wide.h"
+
+namespace kaon {
+namespace {
+
+using Kept = std::vector<std::shared_ptr<const Derived>>;
+
+// By address, so that operations on different weights do not meet on one lock.
+struct Shard {
+  std::mutex mutex;
+  std::unordered_map<const Chunk*, Kept> kept;
+};
+
+std::array<Shard, 16>& shards() { return ProcessWide<Shards<Shard>>::get().all; }
+
+Shard& shard_of(const Chunk& chunk) { return shards()[reinterpret_cast<uintptr_t>(&chunk) / 64 % shards().size()]; }
+
+std::shared_ptr<const Derived> find(const Kept& kept, FunctionRef<bool(const Derived&)> is_it) {
+  for (const auto& d : kept) {
+    if (is_it(*d)) return d;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+std::shared_ptr<const Derived> derived_from(Chunk& chunk, FunctionRef<bool(const Derived&)> is_it,
+                                            FunctionRef<std::shared_ptr<const Derived>()> make) {
+  Shard& shard = shard_of(chunk);
+  Kept outdated;  // destroyed outside the lock
+  {
+    std::lock_guard lock(shard.mutex);
+    if (chunk.var.derived_state() == Var::DerivedState::holds) {
+      if (auto found = find(shard.kept[&chunk], is_it)) return found;
+    } else {
+      if (chunk.var.derived_state() == Var::DerivedState::outdated) outdated = std::exchange(shard.kept[&chunk], {});
+      chunk.var.set_derived();
+    }
+  }
+  // not under the lock: it takes memory, and runs other operations until there is some. No write can come between.
+  std::shared_ptr<const Derived> made = make();
+  if (!made) return nullptr;
+  std::lock_guard lock(shard.mutex);
+  Kept& kept = shard.kept[&chunk];
+  if (auto found = find(kept, is_it)) return found;
+  kept.push_back(made);
+  return made;
+}
+
+void drop_derived() noexcept {
+  for (Shard& shard : shards()) {
+    std::unordered_map<const Chunk*, Kept> dropped;
+    std::lock_guard lock(shard.mutex);
+    dropped.swap(shard.kept);
+  }
+}
+
+void Chunk::drop_derived() noexcept {
+  Shard& shard = shard_of(*this);
+  Kept dropped;
+  std::lock_guard lock(shard.mutex);
+  if (const auto at = shard.kept.find(this); at != shard.kept.end()) {
+    dropped = std::move(at->second);
+    shard.kept.erase(at);
+  }
+}
+
+}  // namespace kaon

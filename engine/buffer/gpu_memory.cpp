@@ -1,0 +1,21 @@
+#include "kaon/engine/buffer/gpu_memory.h"
+
+#include "kaon/engine/buffer/device_launch.h"
+
+namespace kaon {
+
+void* GpuMemory::allocate(size_t size) {
+  const DeviceLaunch* launch = DeviceLaunch::current();
+  if (!launch) throw StateError("[gpu] the memory of an array on " + gpu.device.str() + " is not there for the host");
+  block = gpu.memory.allocate(size, launch->stream_number());
+  bytes = size;
+  return block;
+}
+
+void GpuMemory::free() noexcept {
+  if (!block || lent) return;
+  const std::vector<StreamPoint> points = use.points();
+  gpu.memory.free(std::exchange(block, nullptr), bytes, points);
+}
+
+}  // namespace kaon

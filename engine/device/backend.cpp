@@ -1,0 +1,88 @@
+#include "kaon/engine/device/backend.h"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <cstdlib>
+#include <mutex>
+#include <vector>
+
+#include "kaon/engine/base/process_wide.h"
+#include "kaon/engine/error.h"
+
+namespace kaon {
+namespace {
+
+// libkaon_cuda.so, or what stands in for it, is opened at the first question about GPUs, so a CPU process never loads
+// CUDA. It exports kaon_cuda_backend().
+struct CudaLibrary {
+  void* library = nullptr;
+  Backend* backend = nullptr;
+  int count = 0;
+  std::string reason;
+  std::mutex mutex;
+  std::vector<std::unique_ptr<DeviceDriver>> drivers;  // under mutex
+
+  CudaLibrary() {
+    const char* other = std::getenv("KAON_CUDA_LIBRARY");
+    const char* name = other ? other : "libkaon_cuda.so";
+    library = dlopen(name, RTLD_NOW | RTLD_LOCAL);
+    if (!library) {
+      reason = fmt::format("{} cannot be loaded: {}", name, dlerror());
+      return;
+    }
+    auto make = reinterpret_cast<Backend* (*)()>(dlsym(library, "kaon_cuda_backend"));
+    if (!make) {
+      reason = fmt::format("{} does not export kaon_cuda_backend", name);
+      return;
+    }
+    try {
+      backend = make();
+      count = backend->device_count();
+    } catch (const std::exception& e) {
+      reason = e.what();
+    }
+  }
+};
+
+CudaLibrary& cuda() {
+  static constinit MadeOnce<CudaLibrary> library;
+  return library.get([] { return new CudaLibrary; });
+}
+
+}  // namespace
+
+int gpu_count() { return cuda().count; }
+const char* gpu_unavailable_reason() { return cuda().reason.c_str(); }
+
+void* gpu_library_function(const char* name) { return cuda().library ? dlsym(cuda().library, name) : nullptr; }
+
+void gpu_allow_tf32(bool allowed) {
+  if (cuda().backend) cuda().backend->allow_tf32(allowed);
+}
+bool gpu_tf32_allowed() { return cuda().backend && cuda().backend->tf32_allowed(); }
+
+DeviceDriver& gpu_driver(int index) {
+  check_device(gpu(index), "gpu");
+  std::lock_guard lock(cuda().mutex);
+  auto& drivers = cuda().drivers;
+  if (drivers.size() <= size_t(index)) drivers.resize(size_t(index) + 1);
+  if (!drivers[size_t(index)]) drivers[size_t(index)] = cuda().backend->open(index);
+  return *drivers[size_t(index)];
+}
+
+void detail::throw_bad_index(DeviceType type, int index) {
+  throw ValueError(
+      fmt::format("[{}] expected an index of 0 to 255, got {}", type == DeviceType::cpu ? "cpu" : "gpu", index));
+}
+
+void check_device(Device device, const char* op) {
+  if (device.type == DeviceType::cpu) return;
+  int n = gpu_count();
+  if (int(device.index) >= n) {
+    throw DeviceError(fmt::format("[{}] device {} does not exist: this machine has {} usable GPUs{}{}", op,
+                                  device.str(), n, n == 0 ? ": " : "", n == 0 ? gpu_unavailable_reason() : ""));
+  }
+}
+
+}  // namespace kaon

@@ -1,0 +1,36 @@
+// PinnedMemory: memory of the host that a GPU copies to and from by itself.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <vector>
+
+#include "kaon/engine/device/backend.h"
+#include "kaon/engine/device/stream_order.h"
+
+namespace kaon {
+
+// Pinning memory costs more than copying it, so blocks are kept: sizes are powers of two, and all that has been used at
+// once stays. Thread safety: any thread.
+class PinnedMemory {
+ public:
+  PinnedMemory(DeviceDriver& driver, StreamOrder& order) : driver_(driver), order_(order) {}
+
+  // Null where the host has none left to pin. Throws DeviceError when the GPU has failed.
+  void* take(size_t bytes);
+  // `until`: a copy may still use it, up to there.
+  void give(void* block, size_t bytes, StreamPoint until = {}) noexcept;
+  void trim() noexcept;  // gives what nobody uses back to the system
+
+ private:
+  struct Free {
+    void* block;
+    StreamPoint until;
+  };
+  DeviceDriver& driver_;
+  StreamOrder& order_;
+  std::mutex mutex_;
+  std::map<size_t, std::vector<Free>> free_;  // by size
+};
+
+}  // namespace kaon

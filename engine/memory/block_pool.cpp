@@ -1,0 +1,152 @@
+#include "kaon/engine/memory/block_pool.h"
+
+#include <atomic>
+#include <cstdint>
+#include <cstdlib>
+#include <mutex>
+#include <new>
+#include <string>
+#include <utility>
+
+#include "kaon/engine/base/process_wide.h"
+#include "kaon/engine/base/spin_lock.h"
+#include "kaon/engine/error.h"
+#include "kaon/engine/storage.h"
+
+namespace kaon {
+namespace {
+
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool recycle = false;  // let ASan see every life of a block
+#else
+constexpr bool recycle = true;
+#endif
+
+constexpr size_t page_bytes = 64 * 1024;
+constexpr size_t unit = 64;
+constexpr size_t classes = 16;  // 64 .. 1024
+
+struct Block {
+  Block* next;
+};
+
+struct ThreadCache {
+  ThreadCache* next = nullptr;  // of the orphans
+  Block* local[classes] = {};
+  std::atomic<Block*> remote[classes] = {};  // freed by other threads
+};
+
+struct PageHeader {
+  ThreadCache* owner;
+};
+
+// Caches of threads that ended, for the next ones.
+struct Orphans : WithMutex {
+  ThreadCache* first = nullptr;
+};
+Orphans& orphans() { return ProcessWide<Orphans>::get(); }
+
+thread_local ThreadCache* t_cache = nullptr;
+
+struct CacheLease {
+  ~CacheLease() {
+    std::lock_guard lock(orphans().mutex);
+    t_cache->next = std::exchange(orphans().first, t_cache);
+    t_cache = nullptr;
+  }
+};
+
+[[gnu::noinline]] ThreadCache* adopt_cache() {
+  {
+    std::lock_guard lock(orphans().mutex);
+    if (orphans().first) t_cache = std::exchange(orphans().first, orphans().first->next);
+  }
+  if (!t_cache) {
+    void* place = Storage::cpu().from_system(unit, (sizeof(ThreadCache) + unit - 1) / unit * unit);
+    if (!place) return nullptr;
+    t_cache = new (place) ThreadCache;  // for good
+  }
+  static thread_local CacheLease lease;
+  (void)lease;
+  return t_cache;
+}
+
+ThreadCache* cache() { return t_cache ? t_cache : adopt_cache(); }
+
+[[gnu::noinline]] Block* refill(ThreadCache& c, size_t k) {
+  if (Block* b = c.remote[k].exchange(nullptr, std::memory_order_acquire)) return b;  // pairs with the push below
+  char* page = static_cast<char*>(Storage::cpu().from_system(page_bytes, page_bytes));
+  if (!page) return nullptr;
+  reinterpret_cast<PageHeader*>(page)->owner = &c;
+  size_t size = (k + 1) * unit;
+  Block* list = nullptr;
+  for (size_t at = unit; at + size <= page_bytes; at += size) {
+    auto* b = reinterpret_cast<Block*>(page + at);
+    b->next = list;
+    list = b;
+  }
+  return list;
+}
+
+// nullptr: no memory.
+[[gnu::always_inline]] inline void* take(size_t bytes) {
+  size_t k = (bytes + unit - 1) / unit - (bytes ? 1 : 0);
+  ThreadCache* c = cache();
+  if (!c) [[unlikely]]
+    return nullptr;
+  Block* b = c->local[k];
+  if (!b && !(b = refill(*c, k))) [[unlikely]]
+    return nullptr;
+  Block* next = c->local[k] = b->next;
+  // Another core has used it last; the caller comes back for it soon.
+  if (next) {
+    for (size_t at = 0; at <= k * unit; at += unit) prefetch_for_write(reinterpret_cast<char*>(next) + at);
+  }
+  return b;
+}
+
+void* take_unpooled(size_t bytes) noexcept {
+  if (void* block = ::operator new(bytes, std::align_val_t(unit), std::nothrow)) return block;
+  Storage::cpu().trim();
+  return ::operator new(bytes, std::align_val_t(unit), std::nothrow);
+}
+
+[[noreturn, gnu::noinline]] void refuse(size_t bytes) {
+  throw_memory_error(
+      [&] { return "[engine] out of memory: requested a block of " + std::to_string(bytes) + " bytes"; });
+}
+
+}  // namespace
+
+void* pool_allocate(size_t bytes) {
+  if (recycle && bytes > classes * unit) return Storage::cpu().allocate(bytes);
+  void* block = recycle ? take(bytes) : take_unpooled(bytes);
+  if (!block) [[unlikely]]
+    refuse(bytes);
+  return block;
+}
+
+void* pool_try_allocate(size_t bytes) noexcept {
+  if (recycle && bytes > classes * unit) return Storage::cpu().try_allocate(bytes);
+  return recycle ? take(bytes) : take_unpooled(bytes);
+}
+
+void pool_free(void* block, size_t bytes) noexcept {
+  if (!recycle) return ::operator delete(block, std::align_val_t(unit));
+  if (bytes > classes * unit) return Storage::cpu().free(block, bytes);
+  size_t k = (bytes + unit - 1) / unit - (bytes ? 1 : 0);
+  auto* page = reinterpret_cast<PageHeader*>(reinterpret_cast<uintptr_t>(block) & ~(page_bytes - 1));
+  auto* b = static_cast<Block*>(block);
+  ThreadCache* owner = page->owner;
+  if (owner == t_cache) {
+    b->next = owner->local[k];
+    owner->local[k] = b;
+    return;
+  }
+  Block* head = owner->remote[k].load(std::memory_order_relaxed);
+  do {
+    b->next = head;
+  } while (!owner->remote[k].compare_exchange_weak(head, b, std::memory_order_release, std::memory_order_relaxed));
+}
+
+}  // namespace kaon

@@ -1,0 +1,93 @@
+#include "kaon/engine/scheduler/chosen_order.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <fstream>
+#include <mutex>
+#include <string>
+
+#include "kaon/engine/error.h"
+
+namespace kaon {
+namespace {
+constexpr std::string_view end_mark = "end";  // the last line of a file
+
+uint32_t draw(std::mt19937_64& random) { return uint32_t(random()); }
+}  // namespace
+
+ChosenOrder::ChosenOrder(const Schedule& schedule)
+    : seed_(schedule.seed), random_(schedule.seed), replays_(schedule.kind == Schedule::Kind::replay) {
+  if (!replays_) return;
+  const std::string name = schedule.file ? schedule.file : "";
+  std::ifstream in(name);
+  if (!in) throw IoError(fmt::format("[Schedule] cannot read {}", name));
+  std::string line;
+  while (std::getline(in, line)) {
+    if (line == end_mark) return;
+    uint32_t choice = 0;
+    auto [end, failure] = std::from_chars(line.data(), line.data() + line.size(), choice);
+    if (failure != std::errc() || end != line.data() + line.size()) {
+      throw ValueError(fmt::format("[Schedule] {}:{}: expected a number below 2^32 or \"{}\", got \"{}\"", name,
+                                   replayed_.size() + 1, end_mark, line));
+    }
+    replayed_.push_back(choice);
+  }
+  if (in.bad()) throw IoError(fmt::format("[Schedule] cannot read {}", name));
+  throw IoError(
+      fmt::format("[Schedule] {} is cut off: it has {} choices and no line \"{}\"", name, replayed_.size(), end_mark));
+}
+
+size_t ChosenOrder::choose(size_t n) {
+  const uint64_t i = choices_++;
+  if (!replays_) return draw(random_) % n;
+  // a program that was changed, or goes on beyond the file, gets the first of what there is
+  return i < replayed_.size() ? replayed_[i] % n : 0;
+}
+
+void ChosenOrder::reserve(size_t ops) {
+  std::lock_guard lock(lock_);
+  if (ops > ready_.capacity()) ready_.reserve(2 * ops);
+}
+
+void ChosenOrder::add(OpNode& op) noexcept {
+  std::lock_guard lock(lock_);
+  ready_.push_back(&op);
+}
+
+OpNode* ChosenOrder::pick() {
+  std::lock_guard lock(lock_);
+  if (ready_.empty()) return nullptr;
+  size_t at = choose(ready_.size());
+  std::swap(ready_[at], ready_.back());
+  OpNode* op = ready_.back();
+  ready_.pop_back();
+  return op;
+}
+
+size_t ChosenOrder::burst() {
+  std::lock_guard lock(lock_);
+  // mostly few, so that much becomes ready at once, now and then many
+  return ready_.empty() ? 0 : choose(4) < 3 ? 0 : choose(2 * ready_.size() + 1);
+}
+
+bool ChosenOrder::is_empty() const noexcept {
+  std::lock_guard lock(lock_);
+  return ready_.empty();
+}
+
+void ChosenOrder::save(const std::filesystem::path& file) const {
+  std::ofstream out(file);
+  uint64_t made;
+  {
+    std::lock_guard lock(lock_);
+    made = choices_;
+  }
+  std::mt19937_64 again(seed_);
+  for (uint64_t i = 0; i < made; ++i) out << draw(again) << '\n';
+  out << end_mark << '\n';
+  out.flush();
+  if (!out) throw IoError(fmt::format("[Schedule] cannot write {}", file.string()));
+}
+
+}  // namespace kaon

@@ -1,0 +1,150 @@
+// Waits inside operations: none of them may go on for ever.
+#include <algorithm>
+#include <boost/asio/steady_timer.hpp>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kaon/engine/scheduler/engine_impl.h"
+
+namespace kaon {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+// A thread that has just lost its core between two steps looks like one that has nothing to do. So the engine is looked
+// at many times with a sleep in between, which gives that thread its turn however busy the machine is.
+constexpr auto look_every = 10ms;
+constexpr int looks_enough = 25;
+
+}  // namespace
+
+const OpNode* Engine::Impl::callers_op() const noexcept {
+  const ThreadContext& context = thread_context();
+  if (context.op_engine == &self) return context.op;
+  for (Running* r = t_running; r; r = r->outer) {
+    if (r->engine == this) return r->op;
+  }
+  return nullptr;
+}
+
+bool Engine::Impl::is_held_by_caller(const Var& var, AccessMode mode) const {
+  const OpNode* op = callers_op();
+  const std::optional<AccessMode> access = op ? op->access_to(var) : std::nullopt;
+  if (!access) return false;
+  // what the operation may read is ready and sound; a write behind it is not waited for
+  if (access == AccessMode::read && mode == AccessMode::read) return true;
+  throw WouldDeadlock("[wait] the operation waits for an array that it holds itself;" + describe(op->label));
+}
+
+// That one waits as well, on this thread, and this one was run meanwhile.
+void Engine::Impl::refuse_if_held_below(const Var& var) const {
+  const OpNode* caller = callers_op();
+  for (Running* r = t_running; r; r = r->outer) {
+    if (r->engine != this || r->op == caller || !r->op->access_to(var)) continue;
+    throw WouldDeadlock("[wait] the operation waits for an array that another one holds, which goes on only after it:" +
+                        describe(r->op->label) + ";" + describe(caller->label));
+  }
+}
+
+void Engine::Impl::refuse_inside(const char* what) const {
+  const OpNode* op = callers_op();
+  if (!op) return;
+  throw WouldDeadlock("[" + std::string(what) + "] called inside an operation, which would wait for itself;" +
+                      describe(op->label));
+}
+
+void Engine::Impl::begin_op_wait(WaitNode& waiter, const OpNode& op, bool has_thread) {
+  std::lock_guard lock(op_waits.mutex);
+  if (!has_thread && !op_waits.is_watched) {
+    watch_op_waits();
+    op_waits.is_watched = true;
+  }
+  op_waits.all.emplace(&waiter, OpWait{&op, ++op_waits.changes});
+  op_waits.count.fetch_add(1, std::memory_order_seq_cst);
+}
+
+void Engine::Impl::end_op_wait(WaitNode& waiter) noexcept {
+  std::lock_guard lock(op_waits.mutex);
+  if (!op_waits.all.erase(&waiter)) return;
+  op_waits.count.fetch_sub(1, std::memory_order_seq_cst);
+  ++op_waits.changes;
+}
+
+// Nothing runs, nothing is ready, and each operation that has begun waits for an array. Such an array can only be
+// written after one of these operations has ended; and each of them ends only after its wait.
+bool Engine::Impl::is_stuck() {
+  const auto now = Clock::now();
+  if (now - op_waits.last_look < look_every) return false;
+  op_waits.last_look = now;
+  const uint64_t progress =
+      pushed.load(std::memory_order_seq_cst) + done.load(std::memory_order_seq_cst) + op_waits.changes;
+  const int begun = active.load(std::memory_order_seq_cst) - spinning.load(std::memory_order_seq_cst) +
+                    nested.load(std::memory_order_seq_cst) + ending_later.load(std::memory_order_seq_cst);
+  if (progress != op_waits.progress || has_work() || reading_now.load(std::memory_order_seq_cst) > 0 ||
+      int(op_waits.all.size()) < begun || count_waiting_ops() < begun) {
+    op_waits.progress = progress;
+    op_waits.quiet_looks = 0;
+    return false;
+  }
+  if (++op_waits.quiet_looks < looks_enough) return false;
+  op_waits.quiet_looks = 0;
+  return true;
+}
+
+int Engine::Impl::count_waiting_ops() const {
+  std::vector<const OpNode*> ops;
+  ops.reserve(op_waits.all.size());
+  for (const auto& [waiter, wait] : op_waits.all) ops.push_back(wait.op);
+  std::sort(ops.begin(), ops.end(), std::less<>());
+  return int(std::unique(ops.begin(), ops.end()) - ops.begin());
+}
+
+// On each stack the latest is on top.
+void Engine::Impl::fail_if_stuck() noexcept {
+  WaitNode* latest = nullptr;
+  Dep* granted = nullptr;
+  try {
+    std::lock_guard lock(op_waits.mutex);
+    if (op_waits.all.empty() || !is_stuck()) return;
+    const auto found = std::max_element(op_waits.all.begin(), op_waits.all.end(),
+                                        [](const auto& a, const auto& b) { return a.second.order < b.second.order; });
+    latest = found->first;
+    const OpNode& op = *found->second.op;
+    const std::string text =
+        "[wait] the operation waits for an array that can only be written after it has ended;" + describe(op.label);
+    IntrusivePtr<const OpError> error = failures.record(op, std::make_exception_ptr(WouldDeadlock(text)), true);
+    // under the lock: who ends a wait takes it out here first, so this one is still there
+    bool mark = false;
+    if (!latest->dep.var()->remove(latest->dep, granted, mark)) return;
+    op_waits.all.erase(found);
+    op_waits.count.fetch_sub(1, std::memory_order_seq_cst);
+    ++op_waits.changes;
+    latest->error = std::move(error);
+  } catch (const std::bad_alloc&) {
+    return;  // a later look will find it stuck as well
+  }
+  grant_all(granted);
+  latest->type->signal(*latest);
+}
+
+void Engine::Impl::watch_op_waits() {
+  auto timer = std::make_shared<boost::asio::steady_timer>(io, look_every);
+  timer->async_wait([this, timer](const boost::system::error_code&) { watch_again(); });
+}
+
+void Engine::Impl::watch_again() noexcept {
+  for (;; std::this_thread::sleep_for(look_every)) {
+    fail_if_stuck();
+    std::lock_guard lock(op_waits.mutex);
+    op_waits.is_watched = !op_waits.all.empty();
+    if (!op_waits.is_watched) return;
+    try {
+      return watch_op_waits();
+    } catch (const std::bad_alloc&) {  // no memory for a timer: this thread stays
+    }
+  }
+}
+
+}  // namespace kaon

@@ -1,0 +1,166 @@
+// An operation in flight: its accesses and its body, in one pooled block.
+#pragma once
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+#include <new>
+#include <optional>
+#include <type_traits>
+#include <utility>
+
+#include "kaon/engine/memory/block_pool.h"
+#include "kaon/engine/memory/limits.h"
+#include "kaon/engine/run_context.h"
+#include "kaon/engine/scheduler/standing_read.h"
+#include "kaon/engine/scheduler/var.h"
+
+namespace kaon {
+
+enum class Priority : uint8_t { high, normal, low };
+
+struct OpNode;
+
+// What the engine does with a node.
+struct OpType {
+  void (*run)(OpNode&, RunContext&) = nullptr;
+  void (*destroy)(OpNode&) noexcept = nullptr;  // ends the body's life, run or not
+  void (*signal)(OpBase&) noexcept = nullptr;   // waiters only: called once, after the access is completed
+  bool ends_later = false;                      // run() only begins; Engine::complete ends the operation
+  // For operations that would wait for each other's lock: the number of those that this one is not run beside. Inside
+  // itself it must not wait for one of them.
+  size_t (*strand)(const OpNode&) noexcept = nullptr;
+};
+
+// The part that waiters share with operations. 16-byte alignment only: waiters lie in coroutine frames.
+struct OpBase {
+  const OpType* type = nullptr;
+  std::atomic<uint32_t> pending{0};  // grants that are missing
+  uint16_t num_deps = 0;
+  Priority priority = Priority::normal;
+  bool counted = true;         // false: an invitation to help, not an operation
+  bool transactional = false;  // a failed input leaves the updated arrays as they were
+  uint16_t reserved_deps = 0;  // as allocated: merging duplicates lowers num_deps
+  uint16_t num_fresh = 0;      // the last so many accesses are first writes to vars that nobody else knows yet
+  uint16_t lines_behind = 0;   // of memory behind an OpNode, 64 bytes each
+  Dep* deps = nullptr;
+  OpBase* next = nullptr;  // in the list behind a full queue
+  bool is_waiter() const { return type->signal != nullptr; }
+};
+
+// Waits for one var: a thread's wait, a coroutine's await. Not counted as an operation.
+struct WaitNode : OpBase {
+  explicit WaitNode(const OpType& t, Var& var, AccessMode mode) {
+    type = &t;
+    num_deps = 1;
+    deps = &dep;
+    dep.op = this;
+    dep.set(var, mode);
+  }
+  Dep dep;
+  IntrusivePtr<const OpError> error;  // set before signal when the array has failed
+  uint64_t ended_by = 0;              // sequence of the operation that ended the wait
+  bool abandoned = false;             // under the var's lock: it is not to be queued, and was taken out if it was
+};
+
+struct OpNode : OpBase {
+  static constexpr size_t block_bytes = 256;
+  static constexpr uint16_t inline_deps = 4;
+  static constexpr size_t payload_bytes = 64;
+
+  Dep own_deps[inline_deps];
+  uint64_t sequence = 0;
+  OpLabel label;
+  const Limits* limits = nullptr;    // counted; only where they can stop the operation
+  StandingRead* standing = nullptr;  // reads besides the accesses; the body keeps it alive
+  alignas(16) std::byte payload[payload_bytes];
+
+  // Room for `count` accesses. Throws ValueError beyond 65535 and MemoryError; nothing has changed then.
+  void reserve_deps(size_t count) {
+    Dep* room = own_deps;
+    if (count > inline_deps) [[unlikely]] {
+      if (count > UINT16_MAX) throw ValueError("[push] an operation has at most 65535 accesses");
+      room = static_cast<Dep*>(pool_allocate(count * sizeof(Dep)));
+    }
+    deps = room;
+    num_deps = reserved_deps = uint16_t(count);
+  }
+  void free_deps() noexcept {
+    if (reserved_deps > inline_deps) pool_free(deps, reserved_deps * sizeof(Dep));
+  }
+
+  // The reads of `standing` as accesses, where that cannot be entered. Those of num_fresh stay the last.
+  void read_one_by_one() {
+    const std::span<Var* const> vars = standing->vars();
+    Dep* const before = deps;
+    const uint16_t count = num_deps, reserved = reserved_deps;
+    reserve_deps(count + vars.size());
+    std::move_backward(before + count - num_fresh, before + count, deps + num_deps);
+    if (before != deps) std::copy_n(before, count - num_fresh, deps);
+    for (size_t i = 0; i < vars.size(); ++i) deps[count - num_fresh + i].set(*vars[i], AccessMode::read);
+    if (reserved > inline_deps) pool_free(before, reserved * sizeof(Dep));
+    standing = nullptr;
+  }
+
+  // How it accesses the var, if it does.
+  std::optional<AccessMode> access_to(const Var& var) const noexcept {
+    for (int i = 0; i < num_deps; ++i) {
+      if (deps[i].var() == &var) return deps[i].mode();
+    }
+    if (standing && standing->has(var)) return AccessMode::read;
+    return std::nullopt;
+  }
+
+  // With room for so many bytes behind it, which whoever runs it gets into its cache together with it.
+  static OpNode* with_room(size_t bytes) {
+    const size_t lines = (bytes + 63) / 64;
+    auto* op = ::new (pool_allocate(block_bytes + 64 * lines)) OpNode;
+    op->lines_behind = uint16_t(lines);
+    return op;
+  }
+  void* behind() noexcept { return reinterpret_cast<std::byte*>(this) + block_bytes; }
+
+  static void* operator new(size_t) { return pool_allocate(block_bytes); }
+  static void operator delete(void* p) noexcept { pool_free(p, block_bytes); }  // of what was not made
+  static void operator delete(OpNode* op, std::destroying_delete_t) noexcept {
+    const size_t bytes = block_bytes + 64 * size_t(op->lines_behind);
+    op->~OpNode();
+    pool_free(op, bytes);
+  }
+};
+static_assert(sizeof(OpNode) <= OpNode::block_bytes);
+
+// The body F stored in the node, or in a pooled block beside it when it does not fit.
+template <class F>
+struct OpBody {
+  static constexpr bool fits = sizeof(F) <= OpNode::payload_bytes && alignof(F) <= 16;
+  static F& get(OpNode& op) {
+    if constexpr (fits) return *std::launder(reinterpret_cast<F*>(op.payload));
+    else return **std::launder(reinterpret_cast<F**>(op.payload));
+  }
+  template <class G>
+  static void store(OpNode& op, G&& body) {
+    if constexpr (fits) {
+      new (op.payload) F(std::forward<G>(body));
+    } else {
+      void* place = pool_allocate(sizeof(F));
+      try {
+        new (op.payload) F*(new (place) F(std::forward<G>(body)));
+      } catch (...) {
+        pool_free(place, sizeof(F));
+        throw;
+      }
+    }
+  }
+  static void destroy(OpNode& op) noexcept {
+    F& body = get(op);
+    body.~F();
+    if constexpr (!fits) pool_free(&body, sizeof(F));
+  }
+  static constexpr OpType type{
+      .run = [](OpNode& op, RunContext& context) { get(op)(context); },
+      .destroy = destroy,
+  };
+};
+
+}  // namespace kaon

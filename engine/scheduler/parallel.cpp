@@ -1,0 +1,144 @@
+// parallel_for: one operation's pieces on several workers.
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "kaon/engine/scheduler/engine_impl.h"
+
+namespace kaon {
+namespace {
+
+// Consecutive pieces, for one thread first.
+struct alignas(64) Share {
+  std::atomic<int64_t> next{0};
+  int64_t end = 0;
+  std::atomic<bool> has_owner{false};
+};
+
+// The share that this thread had last: what it wrote then is in its cache, and most operations cut alike.
+thread_local size_t t_share = 0;
+
+// Shared by the caller and the workers that it invited; the last one frees it, since a worker may come late.
+struct ParallelJob : RefCounted<ParallelJob>, Pooled {
+  ParallelJob(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body, const OpNode* op, int64_t threads)
+      : n(n), grain(grain), pieces((n + grain - 1) / grain), body(body), op(op) {
+    num_shares = size_t(std::min<int64_t>(threads, int64_t(shares.size())));
+    for (size_t i = 0; i < num_shares; ++i) {
+      shares[i].next.store(begin_of(i), std::memory_order_relaxed);
+      shares[i].end = begin_of(i + 1);
+    }
+  }
+
+  const int64_t n, grain, pieces;
+  FunctionRef<void(int64_t, int64_t)> body;  // the caller's: valid while a piece is unfinished
+  const OpNode* op;                          // the operation that this is a part of; null: none. As above
+  std::array<Share, 8> shares;
+  size_t num_shares;
+  std::atomic<int64_t> finished{0};
+  SpinLock lock;
+  std::exception_ptr error;  // of the first piece that failed
+  int64_t error_piece = 0;
+
+  int64_t begin_of(size_t share) const { return pieces * int64_t(share) / int64_t(num_shares); }
+
+  // A share that nobody has taken; any one when there are more threads.
+  size_t take_share() {
+    for (size_t i = 0; i < num_shares; ++i) {
+      const size_t share = (t_share + i) % num_shares;
+      if (!shares[share].has_owner.exchange(true, std::memory_order_relaxed)) return t_share = share;
+    }
+    return t_share % num_shares;
+  }
+
+  // This thread's share, then what is left of the others'.
+  void work() {
+    t_has_shared = true;
+    const size_t own = take_share();
+    for (size_t i = 0; i < num_shares; ++i) {
+      Share& share = shares[(own + i) % num_shares];
+      while (share.next.load(std::memory_order_relaxed) < share.end) {
+        const int64_t piece = share.next.fetch_add(1, std::memory_order_relaxed);
+        if (piece < share.end) run(piece);
+      }
+    }
+  }
+
+  void run(int64_t piece) {
+    try {
+      body(piece * grain, std::min(n, (piece + 1) * grain));
+    } catch (...) {
+      std::lock_guard guard(lock);
+      if (!error || piece < error_piece) {
+        error = std::current_exception();
+        error_piece = piece;
+      }
+    }
+    finished.fetch_add(1, std::memory_order_acq_rel);  // pairs with the caller's acquire
+  }
+};
+
+// An invitation lies in the ready queue like an operation, but is none: nothing waits for it, nobody counts it.
+struct Invitation {
+  IntrusivePtr<ParallelJob> job;
+  void operator()(RunContext&) const {
+    if (!std::exchange(t_is_helping, true)) t_running->engine->helping.fetch_add(1, std::memory_order_relaxed);
+    // what a piece waits for or touches, its operation does
+    const OpNode* own = std::exchange(t_running->op, job->op ? job->op : t_running->op);
+    job->work();
+    t_running->op = own;
+  }
+};
+
+// A job with so many invitations, fewer where there is no memory for all: once a worker may have the job this thread
+// must stay until it is done. Null: no memory for the job.
+IntrusivePtr<ParallelJob> invite(Engine::Impl& e, int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body,
+                                 int64_t invited) noexcept {
+  IntrusivePtr<ParallelJob> job;
+  try {
+    job = IntrusivePtr<ParallelJob>(new ParallelJob(n, grain, body, t_running ? t_running->op : nullptr, invited + 1));
+    const OpLabel label = job->op ? job->op->label : OpLabel{.name = "parallel_for"};
+    for (int64_t i = 0; i < invited; ++i) {
+      auto* op = new OpNode;
+      OpBody<Invitation>::store(*op, Invitation{job});
+      op->type = &OpBody<Invitation>::type;
+      op->label = label;
+      op->counted = false;
+      op->reserve_deps(0);
+      e.make_ready(*op);
+    }
+  } catch (const Error&) {  // MemoryError
+  } catch (const std::bad_alloc&) {
+  }
+  return job;
+}
+
+}  // namespace
+
+void Engine::parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) {
+  if (n <= 0) return;
+  grain = std::max<int64_t>(1, grain);
+  Impl& e = *impl_;
+  int64_t pieces = (n + grain - 1) / grain;
+  // Who has other pieces will have finished them in a moment: most operations go on with the next call at once.
+  const int helping = e.helping.load(std::memory_order_relaxed) - (t_is_helping && t_slot_of == &e);
+  const int busy = e.active.load(std::memory_order_relaxed) - e.spinning.load(std::memory_order_relaxed) - helping;
+  int64_t invited = e.is_gone() || e.chosen ? 0 : std::min<int64_t>(pieces - 1, e.threads - busy);
+  IntrusivePtr<ParallelJob> job;
+  if (invited > 0) job = invite(e, n, grain, body, invited);
+  if (!job) {
+    for (int64_t p = 0; p < pieces; ++p) body(p * grain, std::min(n, (p + 1) * grain));
+    return;
+  }
+  job->work();
+  for (int looks = 0; job->finished.load(std::memory_order_acquire) < pieces; ++looks) {
+    if (looks < 1024) {
+      cpu_pause();
+    } else {
+      std::this_thread::yield();  // a piece whose thread lost its core may need this one
+    }
+  }
+  // taken out of the job, which a worker may be the last to hold: the exception is this thread's alone
+  if (std::exception_ptr error = std::exchange(job->error, nullptr)) std::rethrow_exception(std::move(error));
+}
+
+}  // namespace kaon

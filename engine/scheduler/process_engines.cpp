@@ -1,0 +1,196 @@
+// The engines of a process: where each is, the default one, and what forks and the process's end mean for them.
+#include <dlfcn.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "kaon/engine/base/process_wide.h"
+#include "kaon/engine/device/gpu.h"
+#include "kaon/engine/scheduler/engine_impl.h"
+
+namespace kaon {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+class Places : public WithMutex {
+ public:
+  EngineRef take(Engine& engine) {
+    std::lock_guard lock(mutex);
+    if (free_.empty()) {
+      free_.reserve(all_.size() + 1);  // leave() allocates nothing
+      all_.push_back(std::make_unique<detail::EnginePlace>());
+      free_.push_back(all_.back().get());
+    }
+    detail::EnginePlace& place = *free_.back();
+    free_.pop_back();
+    place.engine.store(&engine, std::memory_order_relaxed);
+    return EngineRef(place, place.number.load(std::memory_order_relaxed));
+  }
+  void leave(const Engine& engine) noexcept {
+    std::lock_guard lock(mutex);
+    for (const auto& place : all_) {
+      if (place->engine.load(std::memory_order_relaxed) != &engine) continue;
+      place->number.fetch_add(1, std::memory_order_relaxed);
+      place->engine.store(nullptr, std::memory_order_relaxed);
+      free_.push_back(place.get());
+    }
+  }
+  // No engine ends meanwhile.
+  template <class F>
+  void for_each(F&& use) {
+    std::lock_guard lock(mutex);
+    for (const auto& place : all_) {
+      if (Engine* e = place->engine.load(std::memory_order_relaxed)) use(*e);
+    }
+  }
+
+ private:
+  std::vector<std::unique_ptr<detail::EnginePlace>> all_;
+  std::vector<detail::EnginePlace*> free_;
+};
+Places& places() { return ProcessWide<Places, ForkOrder::engines>::get(); }
+
+struct DefaultMutex : WithMutex {};
+std::mutex& default_mutex() { return ProcessWide<DefaultMutex, ForkOrder::default_engine>::get().mutex; }
+constinit std::atomic<Engine*> g_default{nullptr};
+constinit EngineOptions g_default_options;  // under default_mutex()
+
+void before_fork() { detail::lock_process_wide(); }
+void after_fork() { detail::unlock_process_wide(); }
+void after_fork_in_child() {
+  after_fork();
+  const uint32_t forks = g_forks.fetch_add(1, std::memory_order_relaxed) + 1;
+  detail::g_lock_mark.store(uint8_t(1 + forks % 255), std::memory_order_relaxed);
+}
+[[maybe_unused]] const int g_notices_forks = pthread_atfork(before_fork, after_fork, after_fork_in_child);
+
+// Until nothing is pending. The workers do it: this thread's own thread-locals, which operations use, may be gone
+// already. A thread that goes on pushing keeps the process for a second longer than what had been pushed by now.
+void finish(Engine::Impl& e, bool gives_up) {
+  constexpr auto longest_pause = 5s;  // where an operation may wait for the thread that ends the process
+  const uint64_t pushed = e.pushed.load();
+  const auto begin = Clock::now();
+  auto progressed = begin;
+  for (uint64_t done = e.done.load(); e.in_flight() != 0;) {
+    e.serve();
+    if (e.has_work()) e.wake();
+    std::this_thread::sleep_for(50us);
+    const uint64_t now_done = e.done.load();
+    const auto now = Clock::now();
+    if (now_done != std::exchange(done, now_done)) progressed = now;
+    if (now_done >= pushed && now - begin > 1s) return;
+    if (gives_up && now - progressed > longest_pause) return;
+  }
+}
+
+// What was pushed is finished before the process ends, unless an operation itself called exit().
+void finish_all() {
+  if (t_running || thread_context().op_engine) return;
+  Engine* const standard = g_default.load();
+  if (standard && !standard->is_gone()) finish(*standard->impl(), false);
+  places().for_each([&](Engine& e) {
+    if (&e != standard && !e.is_gone()) finish(*e.impl(), true);
+  });
+  try {
+    Gpu::wait_for_all();
+  } catch (const DeviceError&) {  // nobody is there to be told
+  }
+}
+
+// The default engine's threads last as long as the process: so must the library that has their code, also when it is
+// part of one that the program opens and closes.
+void keep_code_loaded() {
+  Dl_info here;
+  if (dladdr(&g_default, &here)) dlopen(here.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
+// The end of main ends the main thread's thread-locals before any static object, also before those that libraries made
+// while operations ran: an atexit handler would come too late for these.
+struct MainThreadEnd {
+  ~MainThreadEnd() {
+    if (getpid() == gettid()) finish_all();
+  }
+};
+thread_local constinit bool t_watches_end = false;
+
+void watch_end_of_thread() {
+  t_watches_end = true;
+  static thread_local MainThreadEnd end;
+  (void)end;
+}
+// A main that leaves all work to other threads ends, too.
+[[maybe_unused]] const bool g_watches_main = [] {
+  if (getpid() == gettid()) watch_end_of_thread();
+  return true;
+}();
+
+}  // namespace
+
+uint32_t fork_count() noexcept { return g_forks.load(std::memory_order_relaxed); }
+
+void detail::throw_locked_by_parent() {
+  throw StateError(
+      "[engine] another thread was using this when the process was forked, and is not here: a child uses "
+      "what its parent was not using at that moment, or what it makes itself");
+}
+
+EngineRef Engine::Impl::take_place(Engine& engine) { return places().take(engine); }
+void Engine::Impl::leave_place(const Engine& engine) noexcept { places().leave(engine); }
+void Engine::Impl::finish_all_engines() { finish_all(); }
+
+Engine& Engine::ended() {
+  static constinit MadeOnce<Engine> engine;
+  return engine.get([] { return new Engine(Ended()); });
+}
+Engine& EngineRef::ended() { return Engine::ended(); }
+
+void EngineRef::use_if_alive(FunctionRef<void(Engine&)> f) const {
+  places().for_each([&](Engine& e) {
+    if (e.ref() == *this) f(e);
+  });
+}
+
+Engine& Engine::process_default() {
+  if (!t_watches_end) [[unlikely]]
+    watch_end_of_thread();
+  Engine* e = g_default.load(std::memory_order_acquire);
+  if (e && !e->impl_->is_gone()) return *e;
+  std::lock_guard lock(default_mutex());
+  e = g_default.load(std::memory_order_relaxed);
+  if (!e || e->impl_->is_gone()) {
+    // Never destroyed, so static arrays may outlive main.
+    if (!e) {
+      std::atexit(&finish_all);
+      keep_code_loaded();
+    }
+    e = new Engine(g_default_options);
+    g_default.store(e, std::memory_order_release);
+  }
+  return *e;
+}
+
+void Engine::set_default_options(const EngineOptions& options) {
+  std::lock_guard lock(default_mutex());
+  if (g_default.load(std::memory_order_relaxed)) {
+    throw StateError("[set_default_options] the default engine has been made already: call this first in main");
+  }
+  g_default_options = options;
+}
+
+}  // namespace kaon
+
+// exit() runs destructors of static objects in the reverse order of construction: those that oneDNN makes while
+// operations run come first, before any handler of ours, and the workers' next operation would use what is destroyed.
+// Nothing but exit() itself comes earlier in a thread other than main. Weak: a program's own definition replaces it.
+extern "C" [[gnu::weak, gnu::visibility("default")]] void exit(int status) noexcept {
+  kaon::Engine::Impl::finish_all_engines();
+  if (auto next = reinterpret_cast<void (*)(int)>(dlsym(RTLD_NEXT, "exit"))) next(status);
+  _exit(status);
+}

@@ -1,0 +1,95 @@
+#include "kaon/engine/scheduler/standing_read.h"
+
+#include <algorithm>
+#include <functional>
+#include <mutex>
+#include <unordered_map>
+
+#include "kaon/engine/base/process_wide.h"
+#include "kaon/engine/scheduler/engine_impl.h"
+
+namespace kaon {
+namespace {
+
+// Which of them stand at a var: looked up by writes that find some there.
+struct Registry : WithMutex {  // taken under the locks of vars
+  std::unordered_multimap<const Var*, StandingRead*> at;
+};
+Registry& registry() { return ProcessWide<Registry>::get(); }
+
+// Under the registry's lock.
+void take_out(const Var& var, const StandingRead& read) noexcept {
+  auto [at, end] = registry().at.equal_range(&var);
+  registry().at.erase(std::find_if(at, end, [&](const auto& entry) { return entry.second == &read; }));
+}
+
+}  // namespace
+
+bool StandingRead::begin(std::vector<Var*> vars) {
+  std::sort(vars.begin(), vars.end(), std::less<>());
+  vars.erase(std::unique(vars.begin(), vars.end()), vars.end());
+  vars_ = std::move(vars);
+  for (Var* v : vars_) v->lock();
+  bool begins = std::all_of(vars_.begin(), vars_.end(), [](Var* v) { return v->can_begin_standing_read(); });
+  if (begins) {
+    std::lock_guard lock(registry().mutex);
+    size_t entered = 0;
+    try {
+      for (; entered < vars_.size(); ++entered) registry().at.emplace(vars_[entered], this);
+    } catch (const std::bad_alloc&) {
+      begins = false;
+      for (size_t i = 0; i < entered; ++i) take_out(*vars_[i], *this);
+    }
+    if (begins) {
+      for (Var* v : vars_) v->begin_standing_read();
+    }
+  }
+  for (Var* v : vars_) v->unlock();
+  if (!begins) state_.store(ended, std::memory_order_release);
+  return begins;
+}
+
+bool StandingRead::has(const Var& var) const noexcept {
+  return std::binary_search(vars_.begin(), vars_.end(), &var, std::less<>());
+}
+
+void StandingRead::give_back(FunctionRef<void(Dep*)> granted) {
+  {
+    std::lock_guard lock(registry().mutex);
+    for (Var* v : vars_) take_out(*v, *this);
+  }
+  if (engine_->is_gone())
+    return;  // nothing waits for the vars; a thread that a fork has left behind may have locked one
+  for (Var* v : vars_) {
+    if (Dep* list = v->end_standing_read()) granted(list);
+  }
+}
+
+void StandingRead::end() {
+  if (!mark_ended()) return;
+  give_back([this](Dep* list) { engine_->impl()->grant_all(list); });
+}
+
+void StandingRead::end_all_at(const Var& var, StandingRead*& to_give_back) {
+  std::lock_guard lock(registry().mutex);
+  auto [at, end] = registry().at.equal_range(&var);
+  for (; at != end; ++at) {
+    StandingRead* s = at->second;
+    s->retain();  // before the mark: its owner may let go of one that has ended
+    if (s->mark_ended()) {
+      s->next_ = std::exchange(to_give_back, s);
+    } else {
+      s->release();  // somebody else has a reference until he has given the grants back
+    }
+  }
+}
+
+void StandingRead::give_back_all(StandingRead* list, FunctionRef<void(Dep*)> granted) {
+  while (list) {
+    StandingRead* s = std::exchange(list, list->next_);
+    s->give_back(granted);
+    s->release();
+  }
+}
+
+}  // namespace kaon

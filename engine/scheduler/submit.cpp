@@ -1,0 +1,148 @@
+// How an operation enters: it is queued at all its vars at once.
+#include <algorithm>
+#include <functional>
+#include <span>
+
+#include "kaon/engine/engine.h"
+#include "kaon/engine/scheduler/engine_impl.h"
+#include "kaon/engine/scheduler/standing_read.h"
+
+namespace kaon {
+namespace {
+
+// Sorts by address and merges duplicates: the stronger access wins. Returns how many are left.
+size_t sort_and_merge(Dep* deps, size_t n) noexcept {
+  constexpr size_t few = 16;
+  if (n < 2) return n;
+  if (n <= few) {
+    for (size_t i = 1; i < n; ++i) {
+      if (!std::less<>()(deps[i].var(), deps[i - 1].var())) continue;
+      Dep d = deps[i];
+      size_t k = i;
+      for (; k > 0 && std::less<>()(d.var(), deps[k - 1].var()); --k) deps[k] = deps[k - 1];
+      deps[k] = d;
+    }
+  } else {
+    std::sort(deps, deps + n, [](const Dep& a, const Dep& b) { return std::less<>()(a.var(), b.var()); });
+  }
+  size_t kept = 0;
+  for (size_t i = 0; i < n; ++i) {
+    if (kept && deps[kept - 1].var() == deps[i].var()) {
+      if (deps[kept - 1].mode() != deps[i].mode()) deps[kept - 1].set_mode(AccessMode::update);
+    } else {
+      if (kept != i) deps[kept] = deps[i];
+      ++kept;
+    }
+  }
+  return kept;
+}
+
+// The accesses to vars that others know as well come first, sorted. Locks these vars and returns their number.
+[[gnu::always_inline]] inline size_t lock_accesses(OpNode& op) noexcept {
+  const size_t fresh = op.num_fresh, given = op.num_deps - fresh;
+  const size_t n = sort_and_merge(op.deps, given);
+  if (n != given) std::copy_n(op.deps + given, fresh, op.deps + n);
+  op.num_deps = uint16_t(n + fresh);
+  for (size_t i = 0; i < n; ++i) op.deps[i].var()->lock();
+  return n;
+}
+
+// With the locks of the first n, for an operation that reads under a standing read; it is given up where that has
+// ended. Returns the number of locks held then. Who writes where he also stands would wait for himself.
+[[gnu::noinline]] size_t enter_standing_read(OpNode& op, size_t n) {
+  const std::span<const Dep> locked(op.deps, n);
+  const bool writes_there = std::any_of(locked.begin(), locked.end(),
+                                        [](const Dep& d) { return d.is_write() && d.var()->has_standing_reads(); });
+  if (!writes_there && op.standing->enter()) return n;
+  for (const Dep& d : locked) d.var()->unlock();
+  op.read_one_by_one();
+  return lock_accesses(op);
+}
+
+// Of one that has not been queued anywhere.
+void destroy(OpNode& op) noexcept {
+  op.standing = nullptr;
+  op.type->destroy(op);
+  if (op.limits) op.limits->release();
+  op.free_deps();
+  delete &op;
+}
+
+void reserve(Engine::Impl& e, OpNode& op) {
+  try {
+    e.chosen->reserve(size_t(e.in_flight()) + 64);  // other threads may be here, too
+  } catch (...) {
+    destroy(op);
+    throw;
+  }
+}
+
+}  // namespace
+
+void Engine::submit(OpNode& op) {
+  Impl& e = *impl_;
+  if (e.is_gone()) [[unlikely]] {
+    const OpLabel label = op.label;
+    destroy(op);
+    e.throw_gone(label.name, describe(label));
+  }
+  const Limits* limits = active_limits();
+  if (limits && limits->stop_token().stop_possible()) [[unlikely]] {
+    limits->retain();
+    op.limits = limits;
+  }
+  if (op.priority != Priority::normal) e.uses_priorities.store(true, std::memory_order_relaxed);
+  if (e.chosen) [[unlikely]]
+    reserve(e, op);
+  uint64_t sequence = op.sequence = e.pushed.fetch_add(1, std::memory_order_seq_cst) + 1;
+  if (e.profiler.is_on()) [[unlikely]] {
+    uint64_t now = Profiler::now();
+    e.profiler.record({op.label.name, "push", now, now + 1, op.label.scope, op.label.site, sequence});
+  }
+
+  size_t n = lock_accesses(op);
+  if (op.standing) {
+    try {
+      n = enter_standing_read(op, n);
+    } catch (...) {  // no memory for its accesses, of which none has been queued
+      op.num_deps = 0;
+      op.standing = nullptr;
+      e.finish(op);
+      throw;
+    }
+  }
+  Dep* const deps = op.deps;
+  for (size_t i = n; i < op.num_deps; ++i) {
+    deps[i].op = &op;
+    deps[i].var()->begin_first_write();
+  }
+  op.pending.store(uint32_t(n) + 1, std::memory_order_relaxed);
+  uint32_t granted = 1;
+  StandingRead* ended = nullptr;
+  for (size_t i = 0; i < n; ++i) {
+    Var& var = *deps[i].var();
+    if (deps[i].is_write() && var.has_standing_reads()) [[unlikely]]
+      StandingRead::end_all_at(var, ended);
+    deps[i].op = &op;
+    granted += var.append(deps[i]);
+  }
+  for (size_t i = 0; i < n; ++i) deps[i].var()->unlock();
+  // granted everywhere: no queue holds the operation, nobody else can lower its count
+  bool is_ready = granted == n + 1 || op.pending.fetch_sub(granted, std::memory_order_acq_rel) == granted;
+  StandingRead::give_back_all(ended, [&](Dep* list) { e.grant_all(list); });  // this operation may be gone then
+
+  if (e.threads == 0) {
+    if (!is_ready) return;
+    e.run_serial(op);
+    return;
+  }
+  if (is_ready) e.make_ready(op);
+  if (e.chosen) [[unlikely]]
+    e.run_some();
+  const bool is_full =
+      sequence - e.done_seen.load(std::memory_order_relaxed) > uint64_t(e.options.max_in_flight) && e.is_full();
+  if (is_full || (limits && !limits->has_room())) [[unlikely]]
+    e.throttle();
+}
+
+}  // namespace kaon

@@ -1,0 +1,193 @@
+// Var: what operators depend on. One per piece of memory.
+#pragma once
+
+#include <cstdint>
+#include <utility>
+
+#include "kaon/engine/base/spin_lock.h"
+#include "kaon/engine/error.h"
+
+namespace kaon {
+
+class Var;
+struct OpBase;
+
+enum class AccessMode : uint8_t {
+  read,
+  write,   // overwrites everything: heals a failed array
+  update,  // reads and writes: a failure on either side fails the array
+};
+
+// One access of one op: the node of a var's queue. Lies inside the op, so queueing allocates nothing. The mode sits in
+// the low bits of the var's address: three of these and the head of an op fit into two cache lines.
+class Dep {
+ public:
+  Dep() noexcept {}  // holds nothing before set(): an op has room for more than it uses
+  void set(Var& var, AccessMode mode) noexcept {
+    next = nullptr;
+    bits_ = reinterpret_cast<uintptr_t>(&var) | uintptr_t(mode);
+  }
+  void set_mode(AccessMode mode) noexcept { bits_ = (bits_ & ~mode_mask) | uintptr_t(mode); }
+  Var* var() const noexcept { return reinterpret_cast<Var*>(bits_ & ~mode_mask); }
+  AccessMode mode() const noexcept { return AccessMode(bits_ & mode_mask); }
+  bool is_write() const noexcept { return mode() != AccessMode::read; }
+
+  Dep* next;
+  OpBase* op;
+
+ private:
+  static constexpr uintptr_t mode_mask = 3;
+  uintptr_t bits_;
+};
+
+// Brings the operation here in which an access lies: the lines of its block around that.
+inline void fetch_operation(const Dep* d) noexcept {
+  constexpr int64_t line = 64;
+  for (int64_t at = -line; at <= 2 * line; at += line) prefetch_for_write(reinterpret_cast<const char*>(d) + at);
+}
+
+// How it works. A var is a fair reader-writer lock whose waiters are ops, not threads. Readers run together, a
+// writer runs alone, and everybody is granted in the order of arrival, so conflicting ops run in push order. An op
+// locks all its vars (sorted by address), appends itself to each, and unlocks them: it enters atomically, so two
+// pushing threads cannot queue up in opposite orders on two vars. Each grant lowers the op's count of pending
+// grants; at zero it is ready. Completion releases one var at a time and returns the accesses that this grants.
+//
+// Thread safety: as documented per function. A Var must outlive the ops pushed on it.
+class Var {
+ public:
+  Var() = default;
+  Var(const Var&) = delete;
+  Var& operator=(const Var&) = delete;
+  ~Var() {
+    if (error_) error_->release();
+  }
+
+  void lock() noexcept { lock_.lock(); }
+  void unlock() noexcept { lock_.unlock(); }
+
+  // Queues the access. True when it is granted at once. The caller holds the lock.
+  bool append(Dep& d) noexcept {
+    if (!tail_ && (d.is_write() ? active_ == 0 : active_ >= 0)) {
+      active_ = d.is_write() ? -1 : active_ + 1;
+      return true;
+    }
+    (tail_ ? tail_->next : head_) = &d;
+    tail_ = &d;
+    return false;
+  }
+
+  // Begins to read when no write is running or queued and the last one has not failed. Locks itself.
+  bool try_begin_read() noexcept {
+    lock();
+    const bool begins = is_readable() && !error_;
+    if (begins) ++active_;
+    unlock();
+    return begins;
+  }
+
+  // The first access of all, a write, while no other thread knows the var: granted, and nobody to lock out.
+  void begin_first_write() noexcept { active_ = -1; }
+
+  // Ends a granted access. Returns the list (by `next`) of accesses granted by that. Locks itself.
+  Dep* complete(const Dep& d) noexcept {
+    lock();
+    if (d.is_write()) {
+      active_ = 0;
+      if (derived_ != DerivedState::none) derived_ = DerivedState::outdated;
+    } else {
+      --active_;
+    }
+    Dep* granted = grant();
+    if (tail_) fetch_operation(head_);  // the next to be granted was written by whoever pushed it
+    unlock();
+    return granted;
+  }
+
+  // Takes a waiting access out of the queue; `granted` is what goes on because of that. False: it does not wait here,
+  // or not any more. Locks itself, and sets `mark` under the lock.
+  bool remove(const Dep& d, Dep*& granted, bool& mark) noexcept {
+    lock();
+    mark = true;
+    Dep* before = nullptr;
+    Dep* at = tail_ ? head_ : nullptr;
+    while (at && at != &d) before = std::exchange(at, at->next);
+    if (at) {
+      (before ? before->next : head_) = at->next;
+      if (at == tail_) tail_ = before;
+      granted = grant();
+    }
+    unlock();
+    return at != nullptr;
+  }
+
+  // Reads that last (engine/scheduler/standing_read.h). The caller holds the lock.
+  bool can_begin_standing_read() const noexcept { return is_readable() && !error_ && num_standing_ < UINT8_MAX; }
+  void begin_standing_read() noexcept { ++active_, ++num_standing_; }
+  bool has_standing_reads() const noexcept { return num_standing_ != 0; }
+  // Ends one of them. Returns and does as complete().
+  Dep* end_standing_read() noexcept {
+    lock();
+    --active_, --num_standing_;
+    Dep* granted = grant();
+    unlock();
+    return granted;
+  }
+
+  // No write is running or queued. The caller holds the lock.
+  bool is_readable() const noexcept { return active_ >= 0 && !tail_; }
+  // Nothing is running or queued. The caller holds the lock.
+  bool is_idle() const noexcept { return active_ == 0 && !tail_; }
+
+  // Whether something has been derived from the memory (engine/buffer/derived.h) since the last write, or before it.
+  // Read and set by operations that hold a read grant, under a lock of their own; a write that ends makes it outdated.
+  enum class DerivedState : uint8_t { none, outdated, holds };
+  DerivedState derived_state() const noexcept { return derived_; }
+  void set_derived() noexcept { derived_ = DerivedState::holds; }
+
+  // The failure of the last write, if any. The caller holds the lock while readable, or a grant.
+  const OpError* error() const noexcept { return error_; }
+  // Takes a reference. The caller holds a write grant.
+  void set_error(const OpError* e) noexcept {
+    if (e) e->retain();
+    if (error_) error_->release();
+    error_ = e;
+  }
+
+ private:
+  // What may go on now: the writer in front, or all readers in front.
+  Dep* grant() noexcept {
+    if (!tail_ || active_ < 0) return nullptr;
+    Dep* last = head_;
+    if (last->is_write()) {
+      if (active_ > 0) return nullptr;
+      active_ = -1;
+      return take_front(last);
+    }
+    ++active_;
+    while (last != tail_ && !last->next->is_write()) {
+      last = last->next;
+      ++active_;
+    }
+    return take_front(last);
+  }
+
+  // Cuts the queue after `last`; gives what was before it.
+  Dep* take_front(Dep* last) noexcept {
+    Dep* first = head_;
+    head_ = last->next;
+    if (last == tail_) tail_ = nullptr;
+    last->next = nullptr;
+    return first;
+  }
+
+  SpinLock lock_;
+  DerivedState derived_ = DerivedState::none;
+  uint8_t num_standing_ = 0;  // of the readers that run
+  int32_t active_ = 0;        // -1: one writer runs; n: n readers run
+  Dep* head_ = nullptr;       // meaningless while tail_ is null
+  Dep* tail_ = nullptr;
+  const OpError* error_ = nullptr;
+};
+static_assert(sizeof(Var) == 32);
+
+}  // namespace kaon

@@ -1,0 +1,437 @@
+// Threads that wait: for a var, for everything, for room.
+#include <algorithm>
+#include <functional>
+#include <list>
+#include <thread>
+
+#include "kaon/engine/device/gpu.h"
+#include "kaon/engine/scheduler/engine_impl.h"
+
+namespace kaon {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A waiting thread: looks at `is_signalled` while it helps, then sleeps.
+struct ThreadWaiter : WaitNode {
+  ThreadWaiter(Var& var, AccessMode mode);
+  std::atomic<int> state{0};  // 0 waiting, 1 asleep, 2 signalled, 3 the signalling thread is done with us
+  std::mutex mutex;
+  std::condition_variable wake;
+
+  bool is_signalled() const noexcept { return state.load(std::memory_order_acquire) >= 2; }
+  // Until signalled; `briefly`: for a millisecond at most.
+  void sleep(bool briefly) {
+    int expected = 0;
+    if (!state.compare_exchange_strong(expected, 1, std::memory_order_acq_rel)) return;
+    std::unique_lock lock(mutex);
+    auto is_over = [&] { return state.load(std::memory_order_acquire) == 3; };
+    if (briefly) {
+      if (wake.wait_for(lock, std::chrono::milliseconds(1), is_over)) return;
+      expected = 1;
+      if (state.compare_exchange_strong(expected, 0, std::memory_order_acq_rel)) return;
+    }
+    wake.wait(lock, is_over);
+  }
+};
+
+constexpr OpType thread_waiter_type{
+    .signal =
+        [](OpBase& base) noexcept {
+          auto& w = static_cast<ThreadWaiter&>(base);
+          if (w.state.exchange(2, std::memory_order_acq_rel) != 1) return;  // not asleep: it sees the 2
+          std::lock_guard lock(w.mutex);
+          w.state.store(3, std::memory_order_release);
+          w.wake.notify_one();
+        },
+};
+ThreadWaiter::ThreadWaiter(Var& var, AccessMode mode) : WaitNode(thread_waiter_type, var, mode) {}
+
+}  // namespace
+
+bool Engine::Impl::queue_waiter(WaitNode& waiter, const OpNode* op, bool has_thread) {
+  if (is_gone()) [[unlikely]] {
+    check_finished(*waiter.dep.var());
+    waiter.error = IntrusivePtr<const OpError>(waiter.dep.var()->error());
+    return false;
+  }
+  struct Registration {  // from before it is queued, since its end may come at once
+    Impl* engine = nullptr;
+    WaitNode& waiter;
+    ~Registration() {
+      if (engine) engine->end_op_wait(waiter);
+    }
+  } registration{nullptr, waiter};
+  if (op) {
+    begin_op_wait(waiter, *op, has_thread);
+    registration.engine = this;
+  }
+  Var& var = *waiter.dep.var();
+  std::unique_lock lock(var);
+  bool now = waiter.dep.mode() == AccessMode::read ? var.is_readable() : var.is_idle();
+  if (now) {
+    waiter.error = IntrusivePtr<const OpError>(var.error());
+    return false;
+  }
+  if (waiter.abandoned) return false;
+  if (op) refuse_if_held_below(var);
+  waiter.pending.store(1, std::memory_order_relaxed);
+  StandingRead* ended = nullptr;
+  if (waiter.dep.is_write() && var.has_standing_reads()) StandingRead::end_all_at(var, ended);
+  var.append(waiter.dep);  // not granted: something is in front
+  registration.engine = nullptr;
+  lock.unlock();
+  StandingRead::give_back_all(ended, [this](Dep* list) { grant_all(list); });  // the waiter may be gone then
+  return true;
+}
+
+bool Engine::enqueue_waiter(WaitNode& waiter, const Executor* resumes_on) {
+  Impl& e = *impl_;
+  if (resumes_on && e.is_held_by_caller(*waiter.dep.var(), waiter.dep.mode())) return false;
+  const bool queued = e.queue_waiter(waiter, resumes_on ? e.callers_op() : nullptr, resumes_on != &e.io_executor);
+  if (queued) e.serve();  // the waiter may be gone then
+  return queued;
+}
+
+bool Engine::abandon_waiter(WaitNode& waiter) {
+  Var& var = *waiter.dep.var();
+  Dep* granted = nullptr;
+  bool removed = var.remove(waiter.dep, granted, waiter.abandoned);
+  if (removed && impl_->op_waits.count.load(std::memory_order_seq_cst) > 0) impl_->end_op_wait(waiter);
+  impl_->grant_all(granted);
+  return removed;
+}
+
+void Engine::Impl::grant_all(Dep* list) noexcept {
+  OpNode* next = nullptr;
+  for (Dep* g = list; g;) {
+    Dep* following = g->next;
+    granted(*g->op, next, 0);
+    g = following;
+  }
+  if (!next) return;
+  proceed(*next);
+  serve();
+}
+
+bool Engine::read_now(Var& var, FunctionRef<void()> body) {
+  if (impl_->is_gone()) [[unlikely]] {
+    impl_->check_finished(var);
+    if (var.error()) throw_op_error(*IntrusivePtr<const OpError>(var.error()));
+    body();
+    return true;
+  }
+  Dep grant;
+  grant.set(var, AccessMode::read);
+  var.lock();
+  if (!var.is_readable()) {
+    var.unlock();
+    return false;
+  }
+  if (var.error()) {
+    IntrusivePtr<const OpError> error(var.error());
+    var.unlock();
+    throw_op_error(*error);
+  }
+  var.append(grant);  // at once: nothing is in front
+  var.unlock();
+  struct End {  // also when the body throws
+    ~End() {
+      engine.grant_all(grant.var()->complete(grant));
+      engine.reading_now.fetch_sub(1, std::memory_order_seq_cst);
+    }
+    Impl& engine;
+    Dep& grant;
+  } end{*impl_, grant};
+  impl_->reading_now.fetch_add(1, std::memory_order_seq_cst);
+  body();
+  return true;
+}
+
+void Engine::wait(Var& var, AccessMode mode) {
+  Impl& e = *impl_;
+  if (e.is_held_by_caller(var, mode)) return;
+  ThreadWaiter waiter(var, mode);
+  const OpNode* op = e.callers_op();
+  if (e.queue_waiter(waiter, op, true)) {
+    const uint64_t begin = e.profiler.is_on() ? Profiler::now() : 0;
+    // what it waits for may become ready with nobody else to run it, or never
+    const bool looks_again = op || t_slot_of == &e || !has_workers();
+    auto signalled = [&] { return waiter.is_signalled(); };
+    Looking looking(e);
+    auto until = Clock::now() + e.options.spin;
+    for (int looks = 0; !waiter.is_signalled(); ++looks) {
+      if (e.help(signalled, &looking)) {
+        until = Clock::now() + e.options.spin;
+      } else if (looks % 32 == 0 && Clock::now() >= until) {
+        looking.end();
+        waiter.sleep(looks_again);
+        looking.begin();
+        if (op) e.fail_if_stuck();
+      } else {
+        e.look_again(looks);
+      }
+    }
+    if (begin)
+      e.profiler.record(
+          {.name = "wait", .category = "wait", .begin = begin, .end = Profiler::now(), .sequence = waiter.ended_by});
+  }
+  if (waiter.error) throw_op_error(*waiter.error);
+}
+
+// Work for which there is a slot that nobody takes: its worker may be waiting for this thread's core. Where many
+// threads wait, others have the cores.
+void Engine::Impl::look_again(int looks) const noexcept {
+  if (looks == 64 && has_work() && looking.load(std::memory_order_relaxed) <= 1) {
+    std::this_thread::yield();
+  } else {
+    cpu_pause();
+  }
+}
+
+void Engine::Impl::wait_for_level(uint64_t level, Limits* limits) {
+  LevelWaiter waiter({}, nullptr, level, limits);
+  auto reached = [&] { return waiter.is_over(in_flight()); };
+  Looking looking(*this);
+  auto until = Clock::now() + options.spin;
+  for (int looks = 0; !reached(); ++looks) {
+    if (limits && !waiter.room && !limits->has_room()) waiter.room.emplace(*this, *limits, true);
+    if (help(reached, &looking)) {
+      until = Clock::now() + options.spin;
+    } else if (looks % 32 == 0 && Clock::now() >= until) {
+      looking.end();
+      std::unique_lock lock(park_mutex);
+      count_parked(waiter, 1);  // before looking again: finish() sees us, or we see its count
+      // in slices: a slot may become free for us to help
+      park.wait_for(lock, std::chrono::milliseconds(10), reached);
+      count_parked(waiter, -1);
+      lock.unlock();
+      looking.begin();
+    } else {
+      look_again(looks);
+    }
+  }
+}
+
+void Engine::wait_all() {
+  impl_->refuse_inside("wait_all");
+  if (impl_->is_gone() && impl_->in_flight() > 0) impl_->throw_gone();
+  {
+    TraceSpan span(impl_->profiler, "waitall", "wait");
+    impl_->wait_for_level(0);
+    Gpu::wait_for_all();
+  }
+  if (std::exception_ptr e = take_unreported()) std::rethrow_exception(e);
+}
+
+std::exception_ptr Engine::take_unreported() {
+  try {
+    Gpu::is_idle();
+  } catch (const DeviceError&) {  // as long as the GPU is in use it has failed: what was not told stays for later
+    return std::current_exception();
+  }
+  return impl_->failures.take_unreported();
+}
+
+void Engine::Impl::throttle() {
+  // Operations and Tasks never block in a push: they might wait for themselves.
+  if (t_running || thread_context().in_task) return;
+  wait_for_level(resume_level(), self.active_limits());
+}
+
+void Engine::Impl::count_parked(const LevelWaiter& waiter, int change) noexcept {
+  if (waiter.level > 0) parked_for_room.fetch_add(change, std::memory_order_seq_cst);
+  if (waiter.level > 0 && !waiter.room) parked_for_ops.fetch_add(change, std::memory_order_seq_cst);
+  parked.fetch_add(change, std::memory_order_seq_cst);
+}
+
+RoomWait::RoomWait(Engine::Impl& engine, Limits& limits, bool is_thread)
+    : engine_(engine), limits_(limits), is_thread_(is_thread) {
+  limits.begin_wait(engine.self);
+  std::lock_guard lock(engine.room_mutex);
+  engine.parked.fetch_add(1, std::memory_order_seq_cst);
+  engine.room_wait_count.fetch_add(1, std::memory_order_seq_cst);
+  // In this order: all that has ended by then was pushed by then. What ends later sees us, since it counts itself
+  // before it looks whether anybody is parked.
+  done_ = engine.done.load(std::memory_order_seq_cst);
+  pushed_ = engine.pushed.load(std::memory_order_seq_cst);
+  left_.store(pushed_ - done_, std::memory_order_seq_cst);
+  next = std::exchange(engine.room_waits, this);
+}
+
+RoomWait::~RoomWait() {
+  {
+    std::lock_guard lock(engine_.room_mutex);
+    RoomWait** at = &engine_.room_waits;
+    while (*at != this) at = &(*at)->next;
+    *at = next;
+    engine_.room_wait_count.fetch_sub(1, std::memory_order_seq_cst);
+    engine_.parked.fetch_sub(1, std::memory_order_seq_cst);
+  }
+  limits_.end_wait();
+}
+
+void Limits::begin_wait(Engine& engine) noexcept {
+  for (Limits* l = this; l; l = l->outer_.get()) {
+    std::lock_guard lock(l->wait_mutex_);
+    l->engine_ = &engine;
+    l->forks_.store(g_forks.load(std::memory_order_relaxed), std::memory_order_relaxed);
+    l->waiters_.fetch_add(1, std::memory_order_seq_cst);
+  }
+}
+
+void Limits::end_wait() noexcept {
+  for (Limits* l = this; l; l = l->outer_.get()) {
+    std::lock_guard lock(l->wait_mutex_);
+    l->waiters_.fetch_sub(1, std::memory_order_seq_cst);
+  }
+}
+
+void Limits::call_engine() noexcept {
+  // in a child the mutex may be locked by a thread that it does not have
+  if (forks_.load(std::memory_order_relaxed) != g_forks.load(std::memory_order_relaxed)) return;
+  std::lock_guard lock(wait_mutex_);
+  // while it has waiters the engine lives, and they cannot go before we leave
+  if (waiters_.load(std::memory_order_seq_cst) > 0) engine_->impl()->look_later();
+}
+
+// Whoever gives bytes back may hold locks of its own, so it runs nobody else's code.
+void Engine::Impl::look_later() noexcept {
+  if (!has_room_wait_over()) return;
+  if (looks_later.exchange(true, std::memory_order_seq_cst)) return;
+  try {
+    boost::asio::post(io, [this] {
+      looks_later.store(false, std::memory_order_seq_cst);  // before looking: what is given back meanwhile calls again
+      resume_waiters();
+    });
+  } catch (...) {                                         // no memory
+    looks_later.store(false, std::memory_order_seq_cst);  // the next operation's end will do
+  }
+}
+
+bool Engine::Impl::has_room_wait_over() {
+  std::lock_guard lock(room_mutex);
+  for (const RoomWait* w = room_waits; w; w = w->next) {
+    if (w->is_over()) return true;
+  }
+  return false;
+}
+
+// Nobody is woken who could not go on.
+void Engine::Impl::check_parked(uint64_t sequence, uint64_t ended_before) noexcept {
+  bool has_room = parked_for_ops.load(std::memory_order_seq_cst) > 0;
+  if (room_wait_count.load(std::memory_order_seq_cst) > 0) {
+    std::lock_guard lock(room_mutex);
+    for (RoomWait* w = room_waits; w; w = w->next) {
+      w->operation_ended(sequence, ended_before);
+      has_room |= w->is_over();
+    }
+  }
+  if (in_flight() <= (has_room ? resume_level() : 0)) resume_waiters();
+}
+
+void Engine::Impl::resume_waiters() noexcept {
+  std::list<LevelWaiter> resumed;
+  {
+    std::lock_guard lock(park_mutex);
+    const uint64_t n = in_flight();
+    const LevelWaiter* full = nullptr;  // whoever waits for the same as an earlier one stays behind it
+    for (auto w = level_waiters.begin(); w != level_waiters.end();) {
+      const auto at = w++;
+      const LevelWaiter* same = full;
+      while (same && !same->waits_for_same(*at)) same = same->next_full;
+      if (same) continue;
+      if (at->is_over(n)) {
+        resumed.splice(resumed.end(), level_waiters, at);
+      } else {
+        at->next_full = std::exchange(full, &*at);
+      }
+    }
+    for (const LevelWaiter& w : resumed) count_parked(w, -1);
+  }
+  park.notify_all();
+  for (LevelWaiter& w : resumed) {  // before the first one goes on: then the engine may end
+    w.stop.reset();
+    w.room.reset();
+  }
+  for (LevelWaiter& w : resumed) post_surely(*w.executor, w.work);
+}
+
+void LevelWaiter::Look::operator()() const { engine.resume_waiters(); }
+
+void Engine::Impl::on_level(std::coroutine_handle<> work, Executor& executor, uint64_t level, Limits* limits) {
+  if (is_gone()) throw_gone();
+  std::list<LevelWaiter> one;
+  LevelWaiter& waiter = one.emplace_back(work, &executor, level, limits);
+  if (limits && limits->stop_token().stop_possible()) {
+    waiter.stop.emplace(limits->stop_token(),
+                        LevelWaiter::Look{*this});  // not under the lock: it may be called at once
+  }
+  if (limits && limits->has_limit()) waiter.room.emplace(*this, *limits, false);
+  {
+    std::lock_guard lock(park_mutex);
+    count_parked(waiter, 1);  // before looking again, as above
+    level_waiters.splice(level_waiters.end(), one);
+  }
+  resume_waiters();
+  serve();
+}
+
+namespace {
+
+// Stands between the engine and an executor: posts when the GPUs have run what was launched, too. Goes then.
+class AfterGpus final : public Executor {
+ public:
+  explicit AfterGpus(Executor& executor) : executor_(executor) {}
+  void post(std::coroutine_handle<> work) override {
+    work_ = work;
+    left_ = Gpu::all().size() * lanes + 1;
+    for (Gpu* gpu : Gpu::all()) {
+      for (size_t lane = 0; lane < lanes; ++lane) {
+        // a failure is thrown where the coroutine goes on
+        gpu->when_done(Gpu::order().end(gpu->number(Lane(lane))), [this](std::exception_ptr) { count_down(); });
+      }
+    }
+    count_down();
+  }
+
+ private:
+  void count_down() {
+    if (left_.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+    post_surely(executor_, work_);
+    delete this;
+  }
+  Executor& executor_;
+  std::coroutine_handle<> work_;
+  std::atomic<size_t> left_{0};
+};
+
+}  // namespace
+
+void Engine::on_idle(std::coroutine_handle<> work, Executor& executor) {
+  impl_->refuse_inside("idle");
+  if (Gpu::all().empty()) return impl_->on_level(work, executor, 0, nullptr);
+  auto* after = new AfterGpus(executor);
+  try {
+    impl_->on_level(work, *after, 0, nullptr);
+  } catch (...) {
+    delete after;
+    throw;
+  }
+}
+void Engine::on_room(std::coroutine_handle<> work, Executor& executor) {
+  impl_->on_level(work, executor, impl_->resume_level(), active_limits());
+}
+bool Engine::is_over_budget() const {
+  const Limits* limits = active_limits();
+  const bool is_over = impl_->in_flight() >= uint64_t(impl_->options.max_in_flight) || (limits && !limits->has_room());
+  // what an operation waits for might be room that only its own end makes
+  return is_over && !on_worker() && !thread_context().op_engine;
+}
+
+bool Engine::admits_now() const {
+  return !is_over_budget() &&
+         (impl_->parked_for_room.load(std::memory_order_seq_cst) == 0 || on_worker() || thread_context().op_engine);
+}
+
+}  // namespace kaon

@@ -1,0 +1,256 @@
+// Slots, workers and what they run.
+#include <boost/asio/bind_allocator.hpp>
+#include <boost/asio/steady_timer.hpp>
+
+#include "kaon/engine/scheduler/engine_impl.h"
+
+namespace kaon {
+namespace {
+using Clock = std::chrono::steady_clock;
+}  // namespace
+
+OpNode* Engine::Impl::pop() noexcept {
+  if (chosen) [[unlikely]]
+    return chosen->pick();
+  if (uses_priorities.load(std::memory_order_relaxed)) {
+    if (OpNode* op = ready[size_t(Priority::high)].pop()) return op;
+    if (OpNode* op = ready[size_t(Priority::normal)].pop()) return op;
+    return ready[size_t(Priority::low)].pop();
+  }
+  return ready[size_t(Priority::normal)].pop();
+}
+
+bool Engine::Impl::has_work() const noexcept {
+  if (chosen) [[unlikely]]
+    return !chosen->is_empty();
+  return !ready[0].is_empty() || !ready[1].is_empty() || !ready[2].is_empty();
+}
+
+Strand* Engine::Impl::strand_of(const OpNode& op) noexcept {
+  if (!op.type->strand || threads < 2 || chosen) return nullptr;
+  return &strands[op.type->strand(op) % strands.size()];
+}
+
+void Engine::Impl::make_ready(OpNode& op) noexcept {
+  if (chosen) [[unlikely]]
+    return chosen->add(op);
+  Strand* const strand = strand_of(op);
+  if (!strand) return put(op);
+  if (strand->enter(op)) put(strand->take());
+}
+
+void Engine::Impl::put(OpNode& op) noexcept {
+  ready[size_t(op.priority)].push(op);
+  wake();
+}
+
+void Engine::Impl::wake() noexcept {
+  if (!pool || spinning.load(std::memory_order_seq_cst) > 0) return;  // pairs with drain's leaving
+  if (looking.load(std::memory_order_seq_cst) > 0 && active.load(std::memory_order_seq_cst) < threads) return;
+  // when all slots run operations, they look at the queue when they finish one
+  if (active.load(std::memory_order_seq_cst) >= threads) return;
+  void* const memory = calls.take();  // before the slot: who comes while this thread holds that one would go again
+  if (!memory) return;
+  if (!take_slot()) return calls.give(memory);
+  spinning.fetch_add(1, std::memory_order_seq_cst);
+  coming.fetch_add(1, std::memory_order_seq_cst);
+  boost::asio::post(*pool, boost::asio::bind_allocator(CallAllocator<void>(calls, memory), [this] { drain(); }));
+}
+
+bool Engine::Impl::take_slot() noexcept {
+  int a = active.load(std::memory_order_seq_cst);
+  while (a < threads) {
+    if (active.compare_exchange_weak(a, a + 1, std::memory_order_seq_cst)) return true;
+  }
+  return false;
+}
+
+bool Engine::Impl::claim_coming() noexcept {
+  int n = coming.load(std::memory_order_seq_cst);
+  while (n > 0) {
+    if (coming.compare_exchange_weak(n, n - 1, std::memory_order_seq_cst)) return true;
+  }
+  return false;
+}
+
+bool Engine::Impl::take_over_slot() noexcept {
+  if (!claim_coming()) return false;
+  spinning.fetch_sub(1, std::memory_order_seq_cst);
+  return true;
+}
+
+void Engine::Impl::give_slot() noexcept { active.fetch_sub(1, std::memory_order_seq_cst); }
+
+void Engine::Impl::drain() {
+  if (!claim_coming()) {  // a waiting thread has taken the slot meanwhile
+    if (!has_work() || !take_slot()) return;
+    spinning.fetch_add(1, std::memory_order_seq_cst);
+  }
+  t_slot_of = this;
+  thread_context() = ThreadContext{.engine = self.ref()};
+  // With one slot nobody asks whether its holder is looking for work.
+  const bool count_spinning = threads > 1;
+  if (!count_spinning) spinning.fetch_sub(1, std::memory_order_seq_cst);  // as below: before the last look at the queue
+  bool is_spinning = count_spinning;                                      // wake() has counted it
+  // Who has had pieces of an operation will mostly get more of it, or of the next: nobody should be called for that.
+  bool will_be_asked = false;
+  for (;;) {
+    if (OpNode* op = pop()) {
+      if (is_spinning) {
+        is_spinning = false;
+        // nobody else looks for work now: if there is more, start another worker
+        if (spinning.fetch_sub(1, std::memory_order_seq_cst) == 1 && has_work()) wake();
+      }
+      end_helping();
+      run_chain(op);
+      will_be_asked = std::exchange(t_has_shared, false);
+      continue;
+    }
+    bool look = true;
+    if (count_spinning && !is_spinning) {
+      is_spinning = true;
+      look = spinning.fetch_add(1, std::memory_order_seq_cst) == 0 || will_be_asked;  // else one that looks is enough
+    }
+    end_helping();
+    if (look && wait_for_work(will_be_asked ? 10 * options.spin : options.spin)) continue;
+    if (is_spinning) spinning.fetch_sub(1, std::memory_order_seq_cst);
+    is_spinning = false;
+    give_slot();
+    // work may have come between the last look and giving up the slot
+    if (!has_work() || !take_slot()) break;
+  }
+  t_slot_of = nullptr;
+}
+
+bool Engine::Impl::wait_for_work(std::chrono::microseconds time) const noexcept {
+  const auto until = Clock::now() + time;
+  for (int looks = 0; !has_work(); ++looks) {
+    if (looks % 32 == 31 && Clock::now() >= until) return false;
+    // a thread that has just been woken may wait for this core although another one is free: it looks for that only now
+    // and then, and would stay for milliseconds behind an operation that begins here
+    if (looks % 256 == 255) {
+      std::this_thread::yield();
+    } else {
+      cpu_pause();
+    }
+  }
+  return true;
+}
+
+void Engine::Impl::run_chain(OpNode* op, FunctionRef<bool()>* stop) {
+  if (chosen) [[unlikely]] {
+    if (OpNode* next = execute(*op)) chosen->add(*next);  // one choice among the others
+    return;
+  }
+  if (threads == 0) {
+    // serial: also what the chain makes ready, before the push returns
+    while (op) {
+      while (op) op = execute(*op);
+      op = pop();
+    }
+    return;
+  }
+  while (op) {
+    Strand* const strand = strand_of(*op);
+    op = execute(*op);
+    if (OpNode* next = strand ? strand->leave() : nullptr) {
+      if (op) put(*op);
+      op = next;
+    }
+    if (op && stop && (*stop)()) {
+      put(*op);
+      return;
+    }
+    if (op && uses_priorities.load(std::memory_order_relaxed)) {
+      // an inline successor yields to a higher class
+      for (int p = 0; p < int(op->priority); ++p) {
+        if (OpNode* higher = ready[p].pop()) {
+          put(*std::exchange(op, higher));
+          break;
+        }
+      }
+    }
+  }
+}
+
+bool Engine::Impl::help(FunctionRef<bool()> done_waiting, Looking* looking) {
+  if (!has_work()) return false;  // without taking a slot: parallel_for counts free ones
+  const bool holds = t_slot_of == this;
+  if (!holds && !take_slot() && !take_over_slot()) return false;
+  if (holds) nested.fetch_add(1, std::memory_order_seq_cst);
+  Impl* saved = std::exchange(t_slot_of, this);
+  ThreadContext saved_context = std::exchange(thread_context(), ThreadContext{.engine = self.ref()});
+  const bool was_helping = std::exchange(t_is_helping, false);  // with a piece that waits
+  bool ran = false;
+  while (!done_waiting()) {
+    OpNode* op = pop();
+    if (!op) break;
+    if (!std::exchange(ran, true) && looking) looking->end();
+    end_helping();
+    run_chain(op, &done_waiting);
+  }
+  thread_context() = saved_context;
+  t_slot_of = saved;
+  if (holds) {
+    nested.fetch_sub(1, std::memory_order_seq_cst);
+  } else {
+    give_slot();
+    if (has_work()) wake();
+  }
+  end_helping();
+  t_is_helping = was_helping;
+  if (ran && looking) looking->begin();
+  return ran;
+}
+
+void Engine::Impl::run_serial(OpNode& op) {
+  const bool holds = t_slot_of == this;
+  if (!holds) active.fetch_add(1, std::memory_order_seq_cst);
+  Impl* saved = std::exchange(t_slot_of, this);
+  ThreadContext saved_context = std::exchange(thread_context(), ThreadContext{.engine = self.ref()});
+  run_chain(&op);
+  thread_context() = saved_context;
+  t_slot_of = saved;
+  if (!holds) active.fetch_sub(1, std::memory_order_seq_cst);
+}
+
+void Engine::Impl::proceed(OpNode& op) {
+  if (threads == 0 && t_slot_of != this) {
+    run_serial(op);
+  } else {
+    make_ready(op);  // in serial mode the chain that this thread is in goes on with it
+  }
+}
+
+void Engine::Impl::serve_later() noexcept {
+  if (serves_later.exchange(true)) return;
+  for (;;) {
+    try {
+      auto timer = std::make_shared<boost::asio::steady_timer>(io, std::chrono::milliseconds(1));
+      timer->async_wait([this, timer](const boost::system::error_code&) {
+        serves_later = false;
+        serve();
+      });
+      return;
+    } catch (const std::bad_alloc&) {  // then here, until the work is done or there is memory
+    }
+    help([] { return false; });
+    if (!has_work()) break;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  serves_later = false;
+}
+
+void Engine::Impl::run_some() {
+  if (t_running) return;  // pushed by an operation
+  size_t left = chosen->burst();
+  if (left > 0) help([&] { return left-- == 0; });
+}
+
+bool Engine::help_once() {
+  int runs = 0;
+  auto once = [&] { return runs++ > 0; };
+  return impl_->help(once);
+}
+
+}  // namespace kaon

@@ -1,0 +1,227 @@
+#include "kaon/gluon/data/internal/loader_pipeline.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "kaon/engine/trace.h"
+
+namespace kaon::gluon::data::detail {
+namespace {
+
+constexpr const char* span_name = "load_batch";
+constexpr const char* span_category = "loader";
+
+// The current exception, with the sample that caused it when it is of Kaon's kinds.
+std::exception_ptr error_at(int64_t sample, int64_t batch) {
+  std::exception_ptr error = std::current_exception();
+  try {
+    std::rethrow_exception(error);
+  } catch (const Error& e) {
+    return e.with_context(fmt::format(" while loading sample {} for batch {}", sample, batch));
+  } catch (...) {
+    return error;
+  }
+}
+
+// co_await: goes on on the coroutine's own executor, wherever the last await has left it.
+class ReturnAwaiter {
+ public:
+  bool await_ready() const noexcept { return false; }
+  template <HasExecutor P>
+  void await_suspend(std::coroutine_handle<P> caller) {
+    caller.promise().executor()->post(caller);
+  }
+  void await_resume() const noexcept {}
+};
+
+}  // namespace
+
+LoaderPipeline::LoaderPipeline(Dataset dataset, EpochBatches batches, uint64_t epoch, const LoaderOptions& options)
+    : dataset_(std::move(dataset)),
+      batches_(std::move(batches)),
+      seed_(options.seed),
+      epoch_(epoch),
+      device_(options.device),
+      workers_(options.workers),
+      engine_(Engine::current().ref()),
+      ring_(size_t(std::clamp<int64_t>(options.prefetch > 0 ? options.prefetch : 2 * options.workers, 1,
+                                       std::max<int64_t>(1, batches_.size())))) {
+  idle_.reserve(size_t(workers_));  // a worker that finds no room waits without fail
+}
+
+void LoaderPipeline::start(const std::shared_ptr<LoaderPipeline>& self) {
+  const int64_t count = std::min<int64_t>(self->workers_, self->size());
+  for (int64_t i = 0; i < count; ++i) spawn(work(self), self->engine_->io_executor());
+}
+
+Task<void> LoaderPipeline::work(std::shared_ptr<LoaderPipeline> self) {
+  for (;;) {
+    const int64_t batch = self->claim();
+    if (batch == ended) co_return;
+    if (batch == no_room) {
+      co_await RoomAwaiter(*self);
+      continue;
+    }
+    std::optional<Batch> result;
+    std::exception_ptr error;
+    try {
+      TraceSpan span(self->engine_->profiler(), span_name, span_category);
+      if (self->dataset_.is_async()) {
+        result = co_await self->load_async(batch);
+      } else {
+        result = self->load(batch);
+      }
+    } catch (...) {
+      error = std::current_exception();
+    }
+    self->deliver(batch, std::move(result), std::move(error));
+  }
+}
+
+SampleRandom LoaderPipeline::random_of(int64_t sample) const {
+  if (sample < 0 || sample >= dataset_.size()) {
+    throw IndexError(fmt::format("[DataLoader] the sampler gave index {} for {} samples", sample, dataset_.size()));
+  }
+  return SampleRandom(seed_, epoch_, sample);
+}
+
+std::optional<Batch> LoaderPipeline::load(int64_t batch) {
+  const auto samples = batches_[batch];
+  BatchBuilder builder(int64_t(samples.size()), engine_, device_);
+  for (int64_t sample : samples) {
+    if (cancelled_.load(std::memory_order_relaxed)) return std::nullopt;  // only a hint: cancel() waits for us
+    try {
+      SampleRandom random = random_of(sample);
+      builder.add(dataset_.node().get(sample, random));
+    } catch (...) {
+      std::rethrow_exception(error_at(sample, batch));
+    }
+  }
+  return builder.finish();
+}
+
+Task<std::optional<Batch>> LoaderPipeline::load_async(int64_t batch) {
+  const auto samples = batches_[batch];
+  BatchBuilder builder(int64_t(samples.size()), engine_, device_);
+  for (int64_t sample : samples) {
+    if (cancelled_.load(std::memory_order_relaxed)) co_return std::nullopt;
+    try {
+      SampleRandom random = random_of(sample);
+      Sample loaded = co_await dataset_.node().load(sample, random);
+      builder.add(loaded);
+    } catch (...) {
+      std::rethrow_exception(error_at(sample, batch));
+    }
+  }
+  co_return builder.finish();
+}
+
+Task<Batch> LoaderPipeline::load_here(int64_t batch) {
+  engine_->check_not_gone("DataLoader");
+  std::optional<Batch> result;
+  {
+    TraceSpan span(engine_->profiler(), span_name, span_category);
+    if (dataset_.is_async()) {
+      result = co_await load_async(batch);
+    } else {
+      result = load(batch);
+    }
+  }
+  if (dataset_.is_async()) co_await ReturnAwaiter();
+  co_return std::move(*result);
+}
+
+int64_t LoaderPipeline::claim() {
+  std::vector<std::coroutine_handle<>> unneeded;
+  int64_t batch = ended;
+  {
+    std::lock_guard lock(mutex_);
+    if (!cancelled_ && next_ < size()) {
+      if (!has_room()) return no_room;
+      batch = next_++;
+      if (!dataset_.is_async()) ++decoding_;
+      if (next_ == size()) unneeded.swap(idle_);  // nothing will be left for them
+    }
+  }
+  for (auto worker : unneeded) post_surely(engine_->io_executor(), worker);
+  return batch;
+}
+
+void LoaderPipeline::deliver(int64_t batch, std::optional<Batch> result, std::exception_ptr error) {
+  std::coroutine_handle<> resumed;
+  Executor* executor = nullptr;
+  {
+    std::lock_guard lock(mutex_);
+    if (!dataset_.is_async() && --decoding_ == 0) quiet_.notify_all();
+    if (cancelled_) return;
+    Place& p = place(batch);
+    p.batch = std::move(result);
+    p.error = std::move(error);
+    p.filled = true;
+    if (batch == delivered_ && consumer_) {
+      resumed = std::exchange(consumer_, {});
+      executor = consumer_executor_;
+    }
+  }
+  if (resumed) post_surely(*executor, resumed);
+}
+
+bool LoaderPipeline::wait_as_worker(std::coroutine_handle<> worker) {
+  std::lock_guard lock(mutex_);
+  if (cancelled_ || next_ >= size() || has_room()) return false;
+  idle_.push_back(worker);
+  return true;
+}
+
+bool LoaderPipeline::wait_as_consumer(std::coroutine_handle<> consumer, Executor* executor) {
+  std::lock_guard lock(mutex_);
+  if (place(delivered_).filled) return false;
+  consumer_ = consumer;
+  consumer_executor_ = executor;
+  return true;
+}
+
+Batch LoaderPipeline::take_now() {
+  engine_->check_not_gone("DataLoader");
+  Place taken;
+  std::coroutine_handle<> worker;
+  {
+    std::lock_guard lock(mutex_);
+    std::swap(taken, place(delivered_));
+    ++delivered_;
+    if (!taken.error && !idle_.empty() && has_room()) {
+      worker = idle_.back();
+      idle_.pop_back();
+    }
+  }
+  if (worker) post_surely(engine_->io_executor(), worker);
+  if (taken.error) std::rethrow_exception(taken.error);
+  return std::move(*taken.batch);
+}
+
+void LoaderPipeline::cancel() noexcept {
+  Engine& engine = *engine_;
+  const bool has_ended = &engine == &Engine::ended();
+  // In a child of a fork the workers are not there, and one of them may have had the lock.
+  if (engine.is_gone() && !has_ended) return;
+  std::vector<std::coroutine_handle<>> idle;
+  {
+    std::unique_lock lock(mutex_);
+    cancelled_ = true;
+    consumer_ = {};
+    idle.swap(idle_);
+  }
+  for (auto worker : idle) {
+    if (has_ended) {
+      resume_coroutine(worker);  // it ends
+    } else {
+      post_surely(engine.io_executor(), worker);
+    }
+  }
+  std::unique_lock lock(mutex_);
+  quiet_.wait(lock, [this] { return decoding_ == 0; });
+}
+
+}  // namespace kaon::gluon::data::detail

@@ -1,0 +1,278 @@
+// What happens when a hybrid block is called: tracing it, finding the trace that fits, submitting it.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <mutex>
+
+#include "kaon/engine/base/process_wide.h"
+#include "kaon/gluon/internal/block_node.h"
+
+namespace kaon::gluon::detail {
+namespace {
+
+thread_local BlockNode* t_running_block = nullptr;
+thread_local CallOrder* t_call_order = nullptr;
+
+}  // namespace
+
+CallOrder::CallOrder() : outer_(std::exchange(t_call_order, this)) {}
+CallOrder::~CallOrder() { t_call_order = outer_; }
+
+bool is_active(const BlockNode& block) { return block.active; }
+
+namespace {
+
+bool is_inside(const BlockNode& tree, const BlockNode& block) {
+  for (const auto& c : tree.children) {
+    if (c.node.get() == &block) return true;
+  }
+  return std::any_of(tree.children.begin(), tree.children.end(),
+                     [&](const auto& c) { return is_inside(*c.node, block); });
+}
+
+// A block calls blocks of its own tree only (a Sequential may serve as a list of layers): others would have no names of
+// their own and be missing in files.
+void check_own(const BlockNode& block) {
+  const BlockNode* caller = t_running_block;
+  if (!caller || caller == &block || is_inside(*caller, block)) return;
+  throw StateError(
+      fmt::format("[Block] {} calls {} ({}), which is not one of its registered children: make it a member with "
+                  "child(\"name\", ...)",
+                  caller->path, block.path, block.hint));
+}
+}  // namespace
+
+CallScope::CallScope(BlockNode& block, bool tracing)
+    : saved_path_(thread_context().scope), saved_tracing_(thread_context().tracing), saved_block_(t_running_block) {
+  check_own(block);
+  t_running_block = &block;
+  thread_context().scope = block.path;
+  thread_context().tracing = tracing;
+  if (tracing) names_.emplace(block.prefix);
+}
+
+CallScope::~CallScope() {
+  if (names_ && t_call_order) {
+    std::vector<const BlockNode*>& ended = t_call_order->ended;
+    if (std::find(ended.begin(), ended.end(), t_running_block) == ended.end()) ended.push_back(t_running_block);
+  }
+  thread_context().scope = saved_path_;
+  thread_context().tracing = saved_tracing_;
+  t_running_block = saved_block_;
+}
+
+namespace {
+// Reentrant: hybrid_forward may run another net. A fork waits for the trace.
+struct TraceMutex : Reentrant<TraceMutex> {};
+TraceMutex& trace_mutex() { return ProcessWide<TraceMutex, ForkOrder::traces>::get(); }
+}  // namespace
+
+Traced run_trace(std::span<const NDArray* const> inputs, TraceFn trace) {
+  std::lock_guard one(trace_mutex());  // it completes parameters, which nets may share
+  SymbolShapeWatch watch;
+  Traced result;
+  std::vector<Symbol> data;
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    std::string name = inputs.size() == 1 ? "data" : fmt::format("data{}", i);
+    data.push_back(Symbol::variable(name, inputs[i]->shape(), inputs[i]->dtype()));
+    result.input_names.push_back(name);
+  }
+  ThreadContext saved = thread_context();
+  thread_context().interceptor = nullptr;  // a trace computes nothing that could be recorded
+  thread_context().recording = false;
+  BlockNode* running = std::exchange(t_running_block, nullptr);
+  ParameterTrace used;
+  auto restore = [&] {
+    thread_context() = saved;
+    t_running_block = running;
+  };
+  try {
+    result.program = Symbol::group(trace(data));
+  } catch (...) {
+    restore();
+    for (Parameter p : used.used) p.forget_variable();  // it may have been given a wrong shape
+    throw;
+  }
+  restore();
+  result.parameters = std::move(used.used);
+  for (Parameter p : result.parameters) {
+    const Shape& s = p.var().entry().node->outputs[0].shape;
+    if (s.is_known()) p.set_shape(s);
+    p.finish_deferred();
+  }
+  result.read_shapes = watch.was_read();
+  return result;
+}
+
+namespace {
+
+bool fits(const BlockNode::Trace& t, std::span<const NDArray* const> inputs, bool training) {
+  if (t.num_inputs != inputs.size() || t.training != training) return false;
+  for (size_t i = 0; i < t.metas.size(); ++i) {
+    if (!(t.metas[i].shape == inputs[i]->shape()) || t.metas[i].dtype != inputs[i]->dtype()) return false;
+  }
+  return true;
+}
+
+// A trace that read a shape holds for that shape alone.
+void check_policy(BlockNode& block, std::span<const NDArray* const> inputs, std::span<const std::string> names,
+                  bool training) {
+  if (block.options.policy == PlanPolicy::bucket && !training) {
+    throw ShapeError(
+        fmt::format("[{}] policy bucket needs a trace that holds for any number of rows, but hybrid_forward reads a shape "
+                    "or dtype; use the codes 0 and -1 of reshape, or PlanPolicy::retrace",
+                    block.path));
+  }
+  std::string change;
+  size_t traces = 0;
+  {
+    std::lock_guard guard(block.lock);
+    for (const BlockNode::Trace& t : block.traces) {
+      if (t.num_inputs != inputs.size() || t.training != training) continue;
+      std::vector<TensorMeta> now;
+      for (const NDArray* a : inputs) now.push_back({a->shape(), a->dtype()});
+      change = describe_change(names, t.metas, now);
+      ++traces;
+    }
+  }
+  if (traces == 0) return;
+  if (block.options.policy == PlanPolicy::error) {
+    throw StateError(fmt::format("[{}] policy error: nothing is planned for {}; plans: {}", block.path, change, traces));
+  }
+  if (block.options.on_miss) block.options.on_miss(fmt::format("[{}] traced again: {}", block.path, change));
+}
+
+BlockNode::Trace make_trace(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace,
+                            bool training) {
+  Traced traced = run_trace(inputs, trace);
+  if (traced.read_shapes) check_policy(block, inputs, traced.input_names, training);
+  std::vector<std::string> names = traced.input_names;
+  for (const Parameter& p : traced.parameters) names.push_back(p.name());
+  BlockNode::Trace made{.num_inputs = inputs.size(),
+                        .training = training,
+                        .metas = {},
+                        .graph = {},
+                        .parameters = traced.parameters,
+                        .used = 0};
+  if (traced.read_shapes) {
+    for (const NDArray* a : inputs) made.metas.push_back({a->shape(), a->dtype()});
+  }
+  IntrusivePtr<PlanArenas> arenas;
+  {
+    std::lock_guard guard(block.lock);
+    arenas = block.arenas;
+  }
+  made.graph = std::make_shared<CachedGraph>(traced.program, names, block.options, block.path, nullptr,
+                                             std::move(arenas), inputs.size());
+  return made;
+}
+
+// Traces that hold for their shapes alone are as many as plans at most: the one used longest ago leaves, and is
+// returned so that it can go when the lock is free.
+std::optional<BlockNode::Trace> keep(BlockNode& block, BlockNode::Trace made) {
+  std::optional<BlockNode::Trace> leaving;
+  auto& traces = block.traces;
+  auto of_shapes = [](const BlockNode::Trace& t) { return !t.metas.empty(); };
+  if (of_shapes(made) && std::count_if(traces.begin(), traces.end(), of_shapes) >= block.options.max_plans) {
+    auto oldest = std::find_if(traces.begin(), traces.end(), of_shapes);
+    for (auto t = oldest; t != traces.end(); ++t) {
+      if (of_shapes(*t) && t->used < oldest->used) oldest = t;
+    }
+    leaving = std::move(*oldest);
+    traces.erase(oldest);
+  }
+  traces.push_back(std::move(made));
+  return leaving;
+}
+
+}  // namespace
+
+void finish_deferred(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace) {
+  auto any = [&] {
+    return std::any_of(block.parameters.begin(), block.parameters.end(),
+                       [](const auto& p) { return p.parameter.is_deferred(); });
+  };
+  if (!any()) return;
+  std::lock_guard one(trace_mutex());
+  if (any()) run_trace(inputs, trace);
+}
+
+void call_traced(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace,
+                 const std::source_location& site, FunctionRef<std::span<NDArray>(size_t)> room) {
+  check_own(block);
+  bool training = thread_context().training;
+  std::shared_ptr<CachedGraph> graph;
+  constexpr size_t few = 40;
+  const NDArray* some[few];
+  std::vector<const NDArray*, PoolAllocator<const NDArray*>> many;
+  const NDArray** all = some;  // inputs and parameters
+  size_t total = 0;
+  auto take_existing = [&] {
+    std::lock_guard guard(block.lock);
+    for (BlockNode::Trace& t : block.traces) {
+      if (!fits(t, inputs, training)) continue;
+      t.used = ++block.clock;
+      graph = t.graph;
+      total = inputs.size() + t.parameters.size();
+      if (total > few) {
+        many.resize(total);
+        all = many.data();
+      }
+      const NDArray** next = std::copy(inputs.begin(), inputs.end(), all);
+      for (const Parameter& p : t.parameters) *next++ = &p.array();
+      return true;
+    }
+    return false;
+  };
+  if (!take_existing()) {
+    std::lock_guard one(trace_mutex());
+    if (!take_existing()) {  // another thread may have been faster
+      BlockNode::Trace made = make_trace(block, inputs, trace, training);
+      std::optional<BlockNode::Trace> leaving;
+      std::vector<std::shared_ptr<CachedGraph>> others;
+      {
+        std::lock_guard guard(block.lock);
+        for (const BlockNode::Trace& t : block.traces) others.push_back(t.graph);
+        leaving = keep(block, std::move(made));
+      }
+      for (const auto& other : others) other->forget_parameters();
+      take_existing();
+    }
+  }
+  // Verifying traces again rather than running hybrid_forward on arrays: that would draw numbers and update statistics,
+  // and the program is what the plan's imperative run computes. Two traces name the operator that differs, whatever its
+  // value. What hybrid_forward does on arrays alone, by their C++ type, is not seen.
+  auto retrace = [&] { return run_trace(inputs, trace).program; };
+  graph->call({all, total}, room(graph->num_outputs()), site, retrace);
+}
+
+}  // namespace kaon::gluon::detail
+
+namespace kaon::gluon {
+
+IntrusivePtr<ExecutionPlan> Block::plan() const {
+  std::shared_ptr<CachedGraph> latest;
+  {
+    std::lock_guard guard(node_->lock);
+    uint64_t used = 0;
+    for (const BlockNode::Trace& t : node_->traces) {
+      if (t.used > used) used = t.used, latest = t.graph;
+    }
+  }
+  if (!latest) throw StateError(fmt::format("[plan] {} has not been called yet, hybridized", name()));
+  return latest->plan();
+}
+
+PlanStats Block::plan_stats() const {
+  PlanStats sum;
+  std::lock_guard guard(node_->lock);
+  for (const BlockNode::Trace& t : node_->traces) {
+    const PlanStats s = t.graph->stats();
+    sum.hits += s.hits;
+    sum.misses += s.misses;
+    sum.evictions += s.evictions;
+  }
+  return sum;
+}
+
+}  // namespace kaon::gluon

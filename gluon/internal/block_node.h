@@ -1,0 +1,86 @@
+// BlockNode: what a block's handles share. For the sources of gluon/.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kaon/gluon/block.h"
+#include "kaon/graph/hybrid/cached_graph.h"
+
+namespace kaon::gluon {
+
+struct BlockNode {
+  BlockNode() = default;
+  BlockNode(const BlockNode&) = delete;
+  BlockNode& operator=(const BlockNode&) = delete;
+
+  struct Child {
+    std::string key;   // in save_parameters: attribute name or index
+    std::string name;  // in parameter and node names
+    std::shared_ptr<BlockNode> node;
+  };
+  struct OwnParameter {
+    std::string key;
+    Parameter parameter;
+  };
+  // A trace for one number of inputs and one training mode; with `metas` when it depended on their shapes or dtypes.
+  struct Trace {
+    size_t num_inputs;
+    bool training;
+    std::vector<TensorMeta> metas;  // empty: any
+    std::shared_ptr<CachedGraph> graph;
+    std::vector<Parameter> parameters;  // after the data, in this order
+    uint64_t used;                      // when last
+  };
+
+  std::string hint;
+  std::string name;                               // last part of the path
+  std::string prefix;                             // path, each part followed by "_"
+  const char* path = nullptr;                     // interned, parts joined by "."
+  std::vector<std::weak_ptr<BlockNode>> parents;  // whose traces contain this block
+  std::vector<Child> children;
+  std::vector<OwnParameter> parameters;
+  bool active = false;
+  HybridizeOptions options;
+  bool keeps_float32 = false;  // casting the net to a 16-bit float leaves its own parameters float32
+  std::vector<Trace> traces;
+  IntrusivePtr<PlanArenas> arenas{new PlanArenas};  // of the plans of all traces
+  uint64_t clock = 0;  // counts calls
+  SpinLock lock;       // guards traces and clock
+
+  const BlockNode* named_by() const;                                            // the first of its parents that lives
+  void set_prefix(const std::string& new_prefix, const std::string& new_path);  // and of the children that it named
+  void clear_traces();                                                          // its own and those of blocks around it
+};
+
+namespace detail {
+
+// While it lives: the blocks whose calls on Symbols end on this thread, in that order, each once.
+class CallOrder {
+ public:
+  CallOrder();
+  ~CallOrder();
+  CallOrder(const CallOrder&) = delete;
+  CallOrder& operator=(const CallOrder&) = delete;
+  std::vector<const BlockNode*> ended;
+
+ private:
+  CallOrder* outer_;
+};
+
+// A program with the parameters that it used.
+struct Traced {
+  Symbol program;
+  std::vector<std::string> input_names;  // of the data
+  std::vector<Parameter> parameters;
+  bool read_shapes = false;  // of the data: it holds for these alone
+};
+
+// Calls `trace` with variables of the inputs' shapes and completes the shapes of deferred parameters. One trace runs at
+// a time, in the whole process.
+Traced run_trace(std::span<const NDArray* const> inputs, TraceFn trace);
+
+}  // namespace detail
+
+}  // namespace kaon::gluon

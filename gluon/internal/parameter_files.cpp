@@ -1,0 +1,70 @@
+#include "kaon/gluon/internal/parameter_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace kaon::gluon::detail {
+namespace {
+
+// The first names of a list, for messages.
+template <class Pairs>
+std::string names_of(const Pairs& pairs) {
+  constexpr size_t most = 8;
+  std::string text;
+  for (size_t i = 0; i < std::min(most, pairs.size()); ++i)
+    text += fmt::format("{}'{}'", i ? ", " : "", pairs[i].first);
+  if (pairs.empty()) text = "nothing";
+  return pairs.size() > most ? fmt::format("{} and {} more", text, pairs.size() - most) : text;
+}
+
+}  // namespace
+
+void check_unique(const NamedParameters& parameters, std::string_view caller) {
+  std::unordered_map<std::string_view, const Parameter*> seen;
+  for (const auto& [name, p] : parameters) {
+    if (auto [it, is_new] = seen.emplace(name, &p); !is_new && !(*it->second == p)) {
+      throw ValueError(
+          fmt::format("[{}] two parameters are named '{}', so a file cannot tell them apart", caller, name));
+    }
+  }
+}
+
+void save_values(const NamedParameters& parameters, const std::filesystem::path& file, std::string_view caller) {
+  check_unique(parameters, caller);
+  NamedArrays arrays;
+  for (const auto& [name, p] : parameters) arrays.emplace_back(name, p.data());
+  nd_file::save(file, arrays);
+}
+
+void load_values(const NamedParameters& parameters, const NamedArrays& arrays, const std::filesystem::path& file,
+                 std::string_view caller, bool allow_missing, bool ignore_extra) {
+  check_unique(parameters, caller);
+  std::vector<std::pair<Parameter, NDArray>> chosen;
+  for (const auto& [name, array] : arrays) {
+    auto it = std::find_if(parameters.begin(), parameters.end(),
+                           [&, &name = name](const auto& p) { return p.first == name; });
+    if (it == parameters.end()) {
+      if (ignore_extra) continue;
+      throw ValueError(fmt::format("[{}] {} holds '{}', which is none of the parameters {}", caller, file.string(),
+                                   name, names_of(parameters)));
+    }
+    try {
+      it->second.check_data(array);
+    } catch (const Error& e) {
+      std::rethrow_exception(e.with_context(fmt::format(" in {}", file.string())));
+    }
+    chosen.emplace_back(it->second, array);
+  }
+  for (const auto& [name, p] : parameters) {
+    auto is_it = [&, &p = p](const auto& c) { return c.first == p; };
+    if (!allow_missing && std::none_of(chosen.begin(), chosen.end(), is_it)) {
+      throw ValueError(fmt::format("[{}] parameter '{}' is missing in {}, which holds {}", caller, name, file.string(),
+                                   names_of(arrays)));
+    }
+  }
+  for (auto& [p, array] : chosen) p.set_data(array);
+}
+
+}  // namespace kaon::gluon::detail

@@ -1,0 +1,64 @@
+// ControlFlow: what a loop or a condition in a graph runs: graphs inside of a node.
+#pragma once
+
+#include "kaon/graph/ir/graph.h"
+
+namespace kaon {
+
+enum class ControlKind : uint8_t { foreach, while_loop, cond };
+
+// Inputs of the node: data, states (a cond has one, its predicate), captured values, then the key of its random numbers
+// if it draws any. Inputs of each graph: the rows of one iteration, states, captured values.
+struct ControlFlow {
+  ControlKind kind = ControlKind::foreach;
+  // foreach: the body. while_loop: the body, the condition. cond: what runs when it holds, what else.
+  // A body returns outputs, then states.
+  std::vector<Graph> graphs{};
+  int num_data = 0, num_states = 0, num_captured = 0;
+  int num_outputs = 0;         // of an iteration, without the states
+  int64_t max_iterations = 0;  // of a while_loop
+  bool is_random = false;      // draws numbers, at least in training
+
+  const char* name() const;  // "foreach"
+  bool is_loop() const { return kind != ControlKind::cond; }
+  int num_values() const { return num_data + num_states + num_captured; }
+  int num_inputs() const { return num_values() + is_random; }
+  int num_results() const { return num_outputs + (is_loop() ? num_states : 0); }
+
+  // The inputs of the graphs, from those of the node.
+  std::vector<TensorMeta> iteration(std::span<const TensorMeta> inputs) const;
+  // graphs[i] with shapes. Checks that states keep theirs, that a condition is a scalar, that branches agree.
+  Graph inferred(size_t i, std::span<const TensorMeta> iteration) const;
+  // What the node returns.
+  std::vector<TensorMeta> infer(std::span<const TensorMeta> inputs) const;
+};
+
+// What is asked of the gradient of one.
+struct ControlFlowGradient {
+  const ControlFlow* program = nullptr;
+  std::vector<bool> wanted;  // by input of the node
+  std::vector<bool> heads;   // by output of the node: does a gradient arrive there?
+};
+
+// Operators' attributes are plain values, so these are shared and kept as long as the process, one for each structure:
+// equal pointers are equal programs. They hold no arrays: constants are captured values. From any thread.
+const ControlFlow* intern_program(ControlFlow program);
+const ControlFlowGradient* intern_gradient(ControlFlowGradient gradient);
+
+// Shape and dtype of a row of an array: without its first axis, (1) of a 1-D one.
+TensorMeta row_of(const TensorMeta& array);
+// What n such rows are.
+TensorMeta rows_of(const TensorMeta& row, int64_t n);
+
+// The checks that arrays and traces share. Each throws an error that begins with "[name]".
+namespace control_flow {
+int64_t common_length(const char* name, std::span<const TensorMeta> data);
+void check_counts(const char* name, const char* what, size_t expected, size_t got);
+void check_state(const char* name, size_t i, const TensorMeta& before, const TensorMeta& after);
+void check_output(const char* name, size_t i, const TensorMeta& first, const TensorMeta& now);
+void check_scalar(const char* name, const TensorMeta& predicate);
+void check_limit(const char* name, int64_t max_iterations);
+[[noreturn]] void refuse_update(const OpDef& op);
+}  // namespace control_flow
+
+}  // namespace kaon

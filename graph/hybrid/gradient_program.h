@@ -1,0 +1,35 @@
+// GradientProgram: the backward of a plan as a program of its own, so that gradients have gradients.
+#pragma once
+
+#include <forward_list>
+
+#include "kaon/graph/hybrid/cached_graph.h"
+
+namespace kaon {
+
+// Its program computes the forward again, from the same inputs and random numbers; recorded like any other, it has a
+// GradientProgram in turn. Shared by a plan's recorded calls; made when it is first asked for.
+// Thread safety: any thread.
+class GradientProgram {
+ public:
+  // `trace` gives the program whose gradients with respect to the inputs with wanted[i] these are; `refused` as in
+  // GradientForm.
+  GradientProgram(std::function<Graph()> trace, std::vector<bool> wanted, bool training,
+                  std::vector<std::string> input_names, HybridizeOptions options, std::string name,
+                  IntrusivePtr<PlanArenas> arenas, size_t num_outputs, std::vector<bool> refused);
+  // (inputs..., a head gradient for each output with heads[i]) to the gradients wanted. Empty: for each output.
+  CachedGraph& graph(const std::vector<bool>& heads);
+
+ private:
+  struct Made {
+    std::vector<bool> heads;
+    std::unique_ptr<CachedGraph> graph;
+  };
+  CachedGraph* look_up(const std::vector<bool>& heads);
+
+  std::function<std::unique_ptr<CachedGraph>(const std::vector<bool>& heads)> make_;
+  SpinLock lock_;
+  std::forward_list<Made> made_;
+};
+
+}  // namespace kaon

@@ -1,0 +1,133 @@
+#include "kaon/graph/ir/graph.h"
+
+#include <fmt/format.h>
+
+#include "kaon/ops/operator/kernel_call.h"
+
+namespace kaon {
+
+Graph Graph::from_symbol(const Symbol& symbol, const std::vector<std::string>& input_order) {
+  Graph g;
+  std::unordered_map<const SymbolNode*, uint32_t> number;
+  // As the program was written: random operators draw, and gradients are summed, in the order of an imperative run.
+  auto order = creation_order(symbol.entries());
+  // Inputs first, so that their numbers do not depend on where they are used.
+  std::unordered_map<std::string_view, uint32_t> input_number;
+  for (const std::string& name : input_order) {
+    Node n;
+    n.name = name;
+    n.outputs.resize(1);
+    g.inputs.push_back(g.add(std::move(n)).node);
+    input_number.emplace(name, g.inputs.back());
+  }
+  for (SymbolNode* s : order) {
+    if (s->is_variable() && !s->constant.defined()) {
+      auto it = input_number.find(s->name);
+      if (it == input_number.end())
+        throw ValueError(fmt::format("[graph] variable '{}' is not among the inputs", s->name));
+      number[s] = it->second;
+      g.nodes[it->second].outputs = s->outputs;
+      continue;
+    }
+    Node n;
+    n.op = s->op;
+    n.attrs = s->attrs;
+    n.name = s->name;
+    n.constant = s->constant;
+    n.outputs = s->outputs;
+    n.is_detached = s->is_detached;
+    n.equal_shapes = wants_equal_shapes(*s);
+    for (const SymbolEntry& e : s->inputs) n.inputs.push_back({number.at(e.node.get()), e.output});
+    for (uint32_t k = 0; s->op && k < n.outputs.size(); ++k) {
+      n.origins.push_back({.output = k, .node = uint32_t(g.nodes.size()), .result = k});
+    }
+    number[s] = g.add(std::move(n)).node;
+  }
+  for (const SymbolEntry& e : symbol.entries()) g.outputs.push_back({number.at(e.node.get()), e.output});
+  g.num_forward_outputs = uint32_t(g.outputs.size());
+  return g;
+}
+
+void infer_graph(Graph& graph, std::span<const TensorMeta> inputs) {
+  for (size_t i = 0; i < graph.inputs.size(); ++i) graph.nodes[graph.inputs[i]].outputs[0] = inputs[i];
+  for (Node& n : graph.nodes) {
+    if (!n.op) continue;
+    std::vector<TensorMeta> out(n.outputs.size());
+    std::vector<TensorMeta*> in;
+    for (ValueId v : n.inputs) in.push_back(&graph.nodes[v.node].outputs[v.output]);
+    InferContext context(n.op->name().data(), n.op->traits, in, out);
+    try {
+      if (n.equal_shapes)
+        expect_equal_shapes("elemwise" + std::string(n.op->name().substr(n.op->name().find('_'))), in);
+      n.op->infer(n.attrs.get(), context);
+    } catch (const Error& e) {
+      std::rethrow_exception(e.with_context(fmt::format(" in node {}", n.name)));
+    }
+    n.outputs = std::move(out);
+  }
+}
+
+void number_draws(Graph& graph, bool training) {
+  uint64_t next = 0;
+  for (Node& n : graph.nodes) {
+    if (!n.op || !draws_numbers(*n.op, n.attrs.get(), training)) continue;
+    n.random_offset = next;
+    next += random_draws(n.outputs[0].shape);
+  }
+}
+
+std::vector<std::vector<uint32_t>> count_uses(const Graph& graph) {
+  std::vector<std::vector<uint32_t>> uses;
+  for (const Node& n : graph.nodes) uses.emplace_back(n.outputs.size(), 0);
+  for (const Node& n : graph.nodes) {
+    for (ValueId v : n.inputs) ++uses[v.node][v.output];
+  }
+  for (ValueId v : graph.outputs) ++uses[v.node][v.output];
+  return uses;
+}
+
+namespace {
+// " {kernel=(3, 3), num_filter=8}": those that are not as by default.
+std::string attributes_of(const Node& n) {
+  std::string text;
+  if (!n.op) return text;
+  n.op->write(n.attrs.get(), [&](std::string_view name, const std::string& value, bool is_default) {
+    if (!is_default) text += fmt::format("{}{}={}", text.empty() ? " {" : ", ", name, value);
+  });
+  return text.empty() ? text : text + "}";
+}
+}  // namespace
+
+std::string Graph::str() const {
+  std::string text;
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    const Node& n = nodes[i];
+    text += fmt::format("%{} = {}", i, n.op ? n.op->name() : n.constant.defined() ? "constant" : "input");
+    text += "(";
+    for (size_t k = 0; k < n.inputs.size(); ++k) {
+      text += fmt::format("{}%{}{}", k ? ", " : "", n.inputs[k].node,
+                          n.inputs[k].output ? fmt::format(".{}", n.inputs[k].output) : "");
+    }
+    text += ")" + attributes_of(n);
+    for (const TensorMeta& m : n.outputs) text += fmt::format(" {} {}", name_of(m.dtype), m.shape.str());
+    if (layout({uint32_t(i), 0}) == Layout::channels_last) text += " nhwc";
+    if (layout({uint32_t(i), 0}) == Layout::blocked16) text += " nChw16c";
+    text += fmt::format("  {}{}\n", n.name, n.is_again ? " [again]" : n.phase == Phase::backward ? " [backward]" : "");
+  }
+  for (ValueId v : outputs) text += fmt::format("return %{}.{}\n", v.node, v.output);
+  return text;
+}
+
+void Graph::validate() const {
+  auto check = [&](ValueId v, size_t limit, const std::string& who) {
+    if (v.node >= limit || v.output >= nodes[v.node].outputs.size()) {
+      throw Error(fmt::format("[graph] {} refers to %{}.{}, which is not before it", who, v.node, v.output));
+    }
+  };
+  for (size_t i = 0; i < nodes.size(); ++i) {
+    for (ValueId v : nodes[i].inputs) check(v, i, fmt::format("node %{} ({})", i, nodes[i].name));
+  }
+  for (ValueId v : outputs) check(v, nodes.size(), "an output");
+}
+
+}  // namespace kaon

@@ -1,0 +1,53 @@
+// MemoryPlan: where each value of a graph lies, so that values that are never alive together share memory.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "kaon/graph/ir/graph.h"
+
+namespace kaon {
+
+enum class Place : uint8_t { arena, input, output, constant };
+
+struct ValueSlot {
+  Place place = Place::arena;
+  uint32_t index = 0;  // of the input or output; of the node for constants
+  size_t offset = 0;   // in the arena
+  size_t bytes = 0;
+  uint32_t first = 0, last = 0;  // nodes between which the memory is in use
+  ValueId root{};                // the value whose memory this is: itself, or what it is a view or in-place result of
+};
+
+// How it works. Node numbers are the time axis: a value lives from its node to its last user, views and in-place
+// results extending their root's life. Inputs, constants and outputs lie in arrays of their own. The rest goes into
+// one arena: the largest values first, each at the lowest offset (64-byte aligned) that is free during its life.
+// An operator with traits.inplace takes over its input's memory when that input dies there. What nodes that run side by
+// side touch is alive as long as any of them runs, except between nodes of one group.
+struct MemoryPlan {
+  std::vector<std::vector<ValueSlot>> slots;  // by node and output
+  size_t arena_bytes = 0;
+  size_t unplanned_bytes = 0;  // what the values in the arena would take side by side
+
+  // By node: between which nodes it may run, and with which it runs in turn; of nodes that run beside others.
+  struct Time {
+    uint32_t earliest, latest;
+    uint32_t group = 0;  // 0: of its own
+  };
+  std::vector<Time> times;
+
+  const ValueSlot& slot(ValueId v) const { return slots[v.node][v.output]; }
+  // May the memory of these be in use at the same time? Of values that own theirs.
+  bool are_together(const ValueSlot& a, const ValueSlot& b) const;
+  // One line per value in the arena, then peak and saving.
+  std::string report(const Graph& graph) const;
+  // A picture for a file .svg: node numbers across, bytes up, one block for each value in the arena, with names and
+  // numbers where the pointer rests.
+  std::string svg(const Graph& graph) const;
+  // Throws Error when two values that are alive together overlap.
+  void check(const Graph& graph) const;
+};
+
+MemoryPlan plan_memory(const Graph& graph);
+
+}  // namespace kaon

@@ -1,0 +1,19 @@
+// Which nodes of a graph run side by side.
+#pragma once
+
+#include "kaon/graph/ir/graph.h"
+
+namespace kaon {
+
+// Finds stretches of nodes that fall into groups without an edge between them: the branches of a net, the gradients of a
+// layer's data and weight. Where running the groups side by side saves more than handing them over costs, by an
+// estimate from shapes, they are noted in graph.branches, and the nodes of a stretch are put in the order of their
+// groups; small groups are joined, so that each is worth a hand-over. What draws random numbers or updates an input
+// stays where it is, outside. Where the arena would grow by more than a MiB and an eighth, nothing is changed. Depends on
+// the graph alone.
+Graph with_branches(Graph graph, bool training);
+
+// Nanoseconds that a node takes on one core, roughly; views, inputs and constants take none.
+double estimated_time(const Graph& graph, const Node& node);
+
+}  // namespace kaon

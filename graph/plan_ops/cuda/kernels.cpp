@@ -1,0 +1,27 @@
+#include "kaon/ops/cuda/kernels.h"
+
+#include "kaon/graph/plan_ops/batch_norm_affine.h"
+#include "kaon/graph/plan_ops/fused_kernel.h"
+#include "kaon/graph/plan_ops/normalize_again.h"
+#include "kaon/graph/plan_ops/reorder.h"
+#include "kaon/graph/plan_ops/row_ops.h"
+
+namespace kaon::cuda {
+
+// The operators of plans.
+void for_each_graph_kernel(AddKernel add, void* table) {
+  add_kernel<BatchNormAffine>(add, table);
+  add_kernel<FusedKernel>(add, table);
+  add_kernel<NormalizeAgain>(add, table);
+  add_kernel<PadRows>(add, table);
+  add_kernel<Reorder>(add, table);
+  add_kernel<TakeRows>(add, table);
+}
+
+}  // namespace kaon::cuda
+
+// The second of libkaon_cuda.so's two seams.
+extern "C" __attribute__((visibility("default"))) void kaon_cuda_kernels(kaon::AddKernel add, void* table) {
+  kaon::cuda::for_each_op_kernel(add, table);
+  kaon::cuda::for_each_graph_kernel(add, table);
+}

@@ -1,0 +1,45 @@
+#include "kaon/graph/plan_ops/fused_kernel.h"
+
+#include <memory>
+#include <mutex>
+#include <unordered_map>
+#include <utility>
+
+#include "kaon/engine/base/process_wide.h"
+#include "kaon/engine/error.h"
+#include "kaon/ops/operator/op_def.h"
+
+namespace kaon {
+namespace {
+
+consteval OpDef make_def() {
+  OpDef def = make_op_def<FusedKernel>();
+  def.equal = [](const void* a, const void* b) {
+    return *static_cast<const FusedKernel*>(a) == *static_cast<const FusedKernel*>(b);
+  };
+  return def;
+}
+
+struct Sources : WithMutex {
+  std::unordered_map<std::string, std::unique_ptr<const KernelSource>> by_text;
+};
+
+}  // namespace
+
+constinit const OpDef FusedKernel::def = make_def();
+
+const KernelSource* KernelSource::intern(KernelSource source) {
+  Sources& known = ProcessWide<Sources>::get();
+  std::lock_guard lock(known.mutex);
+  std::unique_ptr<const KernelSource>& found = known.by_text[source.text];
+  if (!found) found = std::make_unique<const KernelSource>(std::move(source));
+  return found.get();
+}
+
+void FusedKernel::infer(InferContext& c) const {
+  for (int i = 0; i < num_outputs(); ++i) c.set_output(i, shape, source->outputs[size_t(i)]);
+}
+
+void run_cpu(const FusedKernel&, KernelContext&) { throw StateError("[_fused_kernel] is for GPUs"); }
+
+}  // namespace kaon

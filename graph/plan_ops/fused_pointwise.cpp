@@ -1,0 +1,34 @@
+#include "kaon/graph/plan_ops/fused_pointwise.h"
+
+#include "kaon/ops/operator/op_def.h"
+
+namespace kaon {
+namespace {
+
+consteval OpDef make_def() {
+  OpDef def = make_op_def<FusedPointwise>();
+  def.equal = [](const void* a, const void* b) {
+    return *static_cast<const FusedPointwise*>(a) == *static_cast<const FusedPointwise*>(b);
+  };
+  return def;
+}
+
+}  // namespace
+
+constinit const OpDef FusedPointwise::def = make_def();
+
+void FusedPointwise::infer(InferContext& c) const {
+  for (int i = 0; i < num_outputs(); ++i) {
+    c.set_output(i, i < program.num_outputs ? shape : reduced[i - program.num_outputs], DType::float32);
+  }
+}
+
+void run_cpu(const FusedPointwise& op, KernelContext& c) {
+  const float* in[BlockProgram::max_inputs];
+  float* out[BlockProgram::max_outputs + BlockProgram::max_reduced];
+  for (int k = 0; k < op.num_inputs(); ++k) in[k] = c.in(k).as<const float>();
+  for (int k = 0; k < op.num_outputs(); ++k) out[k] = c.out(k).as<float>();
+  run_block_program(op.program, in, out, op.shape.size(), c.run);
+}
+
+}  // namespace kaon

@@ -1,0 +1,19 @@
+#include "kaon/graph/plan_ops/normalize_again.h"
+
+#include "kaon/ops/kernels/as_float32.h"
+#include "kaon/ops/nn/norm/kernels/norm_kernels.h"
+#include "kaon/ops/operator/op_def.h"
+
+namespace kaon {
+
+constinit const OpDef NormalizeAgain::def = make_op_def<NormalizeAgain>();
+
+void run_cpu(const NormalizeAgain& op, KernelContext& context) {
+  in_float_or_double(context, [&]<class T>(KernelContext& c) {
+    normalize_channels(c.run, channel_sizes(c.in(0), op.axis), c.in(0).template as<T>(), c.in(3).template as<T>(),
+                       c.in(4).template as<T>(), op.fix_gamma ? nullptr : c.in(1).template as<T>(),
+                       c.in(2).template as<T>(), c.out().template as<T>());
+  });
+}
+
+}  // namespace kaon

@@ -1,0 +1,34 @@
+#include "kaon/graph/plan_ops/normalize_again.h"
+
+#include "kaon/ops/nn/norm/kernels/channel_affine.cuh"
+
+namespace kaon {
+namespace {
+
+template <class A>
+struct UseAgain {
+  cuda::NumberArray used_mean, inverse;
+  cuda::ScaleChannels<A> channels;
+  A* mean;
+  __device__ void operator()(int64_t i) const {
+    mean[i] = A(used_mean.real(i));
+    channels.set(i, A(inverse.real(i)));
+  }
+};
+
+}  // namespace
+
+void run_cuda(const NormalizeAgain& op, KernelContext& c) {
+  const ChannelSizes s = channel_sizes(c.in(0), op.axis);
+  dispatch_float("_normalize_again", c.in(0).dtype, [&]<class T>() {
+    using A = accumulate_t<T>;
+    const auto array = [&] { return cuda::per_channel<A>(c, s); };
+    A *const mean = array(), *const scale = array(), *const shift = array();
+    const cuda::NumberArray gamma(op.fix_gamma ? TensorView() : c.in(1));
+    cuda::for_each(c, s.channels, UseAgain<A>{cuda::NumberArray(c.in(3)), cuda::NumberArray(c.in(4)),
+                                              {gamma, cuda::NumberArray(c.in(2)), scale, shift}, mean});
+    cuda::channel_affine<T>(c, s, nullptr, c.in(0).as<T>(), mean, nullptr, scale, shift, c.out().as<T>());
+  });
+}
+
+}  // namespace kaon

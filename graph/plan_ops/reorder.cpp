@@ -1,0 +1,23 @@
+#include "kaon/graph/plan_ops/reorder.h"
+
+#include <algorithm>
+
+#include "kaon/ops/kernels/image_layout.h"
+#include "kaon/ops/operator/op_def.h"
+
+namespace kaon {
+
+constinit const OpDef Reorder::def = make_op_def<Reorder>();
+
+void run_cpu(const Reorder&, KernelContext& c) {
+  const TensorView &in = c.in(0), &out = c.out();
+  int64_t images = in.shape[0], channels = in.shape[1], positions = in.shape[2] * in.shape[3];
+  int64_t per_image = channels * positions;
+  int64_t grain = std::max<int64_t>(1, 65536 / std::max<int64_t>(1, per_image));
+  c.run.parallel_for(images, grain, [&](int64_t begin, int64_t end) {
+    convert_images(in.as<float>() + begin * per_image, image_layout(in.layout), out.as<float>() + begin * per_image,
+                   image_layout(out.layout), end - begin, channels, positions);
+  });
+}
+
+}  // namespace kaon

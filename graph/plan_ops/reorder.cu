@@ -1,0 +1,9 @@
+#include "kaon/graph/plan_ops/reorder.h"
+
+#include "kaon/ops/kernels/strided_copy.cuh"
+
+namespace kaon {
+
+void run_cuda(const Reorder&, KernelContext& c) { cuda::strided_copy(c, reorder_copy(c.in(0), c.out())); }
+
+}  // namespace kaon

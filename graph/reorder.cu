@@ -1,9 +1,0 @@
-#include "kaon/graph/reorder.h"
-
-#include "kaon/ops/movement/strided_copy.cuh"
-
-namespace kaon {
-
-void run_cuda(const Reorder&, KernelContext& c) { cuda::strided_copy(c, reorder_copy(c.in(0), c.out())); }
-
-}  // namespace kaon

@@ -1,0 +1,16 @@
+// Arrays that one operation uses belong to one engine.
+#pragma once
+
+#include "kaon/engine/buffer/chunk.h"
+
+namespace kaon {
+
+// For arrays that differ in that. Throws StateError when one of the engines has ended, else DeviceError.
+[[noreturn]] void throw_other_engine(const Chunk& a, const Chunk& b, const char* op);
+
+inline void check_same_engine(const Chunk& a, const Chunk& b, const char* op) {
+  if (!(a.engine == b.engine)) [[unlikely]]
+    throw_other_engine(a, b, op);
+}
+
+}  // namespace kaon

@@ -1,0 +1,163 @@
+// The float32 tiles of the functions of two arrays and of an array and a number, per instruction set.
+#include "kaon/ops/elementwise/kernels/binary_kernels.h"
+
+#include <cmath>
+#include <utility>
+
+#include "kaon/engine/base/process_wide.h"
+#include "kaon/ops/elementwise/scalar.h"
+#include "kaon/ops/math/scalar_math.h"
+
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kaon/ops/elementwise/kernels/binary_kernels.cpp"
+#include "hwy/foreach_target.h"
+//
+#include "hwy/highway.h"
+#include "kaon/ops/elementwise/kernels/binary_vector.h"
+#include "kaon/ops/elementwise/kernels/tile_loop.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kaon::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+namespace vm = kaon::math::HWY_NAMESPACE;
+
+template <BinaryKind K>
+void BinaryTile(const void*, const float* const* in, float* out, size_t n) {
+  if constexpr (K == BinaryKind::mod) {  // fmod is exact only digit by digit
+    const float *a = in[0], *b = in[1];
+    for (size_t i = 0; i < n; ++i) out[i] = mod_value(a[i], b[i]);
+  } else {
+    vm::tile_loop<2>(in, out, n, BinaryVector<K>{});
+  }
+}
+
+template <ScalarKind K>
+void ScalarTile(const void* attrs, const float* const* in, float* out, size_t n) {
+  const float s = float(static_cast<const Scalar<K>*>(attrs)->scalar);
+  if constexpr (K == ScalarKind::smooth_l1) {
+    vm::tile_loop<1>(in, out, n, SmoothL1Vector{s});
+  } else if constexpr (info(K).kind == BinaryKind::mod) {
+    const float* x = in[0];
+    for (size_t i = 0; i < n; ++i) out[i] = info(K).reversed ? mod_value(s, x[i]) : mod_value(x[i], s);
+  } else {
+    if constexpr (K == ScalarKind::power) {
+      if (s == 2.0f) return vm::tile_loop<1>(in, out, n, SquareVector{});
+      if (s == 0.5f) return vm::tile_loop<1>(in, out, n, RootVector{});
+    }
+    vm::tile_loop<1>(in, out, n, ScalarVector<info(K).kind, info(K).reversed>{s});
+  }
+}
+
+template <size_t... I>
+constexpr std::array<TileFn, sizeof...(I)> MakeBinary(std::index_sequence<I...>) {
+  return {&BinaryTile<BinaryKind(I)>...};
+}
+template <size_t... I>
+constexpr std::array<TileFn, sizeof...(I)> MakeScalar(std::index_sequence<I...>) {
+  return {&ScalarTile<ScalarKind(I)>...};
+}
+
+const TileFn* BinaryTiles() {
+  static constexpr auto tiles = MakeBinary(std::make_index_sequence<size_t(binary_kinds)>());
+  return tiles.data();
+}
+const TileFn* ScalarTiles() {
+  static constexpr auto tiles = MakeScalar(std::make_index_sequence<size_t(scalar_kinds)>());
+  return tiles.data();
+}
+
+}  // namespace kaon::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kaon {
+namespace {
+
+HWY_EXPORT(BinaryTiles);
+HWY_EXPORT(ScalarTiles);
+
+template <BinaryKind K, class T>
+void typed_binary(const void*, const void* const* in, void* out, size_t n) {
+  const T *a = static_cast<const T*>(in[0]), *b = static_cast<const T*>(in[1]);
+  T* y = static_cast<T*>(out);
+  for (size_t i = 0; i < n; ++i) y[i] = binary_value<K, T>(a[i], b[i]);
+}
+
+template <BinaryKind K>
+PointwiseKernels make_binary(const TileFn* tiles) {
+  PointwiseKernels k{.float32 = tiles[size_t(K)],
+                     .float64 = &typed_binary<K, double>,
+                     .uint8 = &typed_binary<K, uint8_t>,
+                     .int8 = &typed_binary<K, int8_t>,
+                     .int32 = &typed_binary<K, int32_t>,
+                     .int64 = &typed_binary<K, int64_t>};
+  if constexpr (is_logical(K)) k.boolean = &typed_binary<K, bool>;
+  return k;
+}
+
+template <ScalarKind K, class T>
+void compare_integers(const ComparedNumber& s, const T* x, T* y, size_t n) {
+  constexpr BinaryKind kind = info(K).kind;
+  if (s.is_integer) {
+    for (size_t i = 0; i < n; ++i) y[i] = T(binary_value<kind, int64_t>(int64_t(x[i]), s.integer));
+  } else {
+    for (size_t i = 0; i < n; ++i) y[i] = T(binary_value<kind, double>(double(x[i]), s.real));
+  }
+}
+
+template <ScalarKind K, class T>
+void typed_scalar(const void* attrs, const void* const* in, void* out, size_t n) {
+  const double s = static_cast<const Scalar<K>*>(attrs)->scalar;
+  const T* x = static_cast<const T*>(in[0]);
+  T* y = static_cast<T*>(out);
+  constexpr BinaryKind kind = info(K).kind;
+  if constexpr (K == ScalarKind::smooth_l1) {
+    for (size_t i = 0; i < n; ++i) y[i] = smooth_l1_value(x[i], T(s));
+  } else if constexpr (!std::is_floating_point_v<T> && is_logical(kind)) {
+    compare_integers<K>(ComparedNumber(s), x, y, n);
+  } else {
+    const T v = scalar_operand<T>(kind, s);
+    for (size_t i = 0; i < n; ++i) {
+      y[i] = info(K).reversed ? binary_value<kind, T>(v, x[i]) : binary_value<kind, T>(x[i], v);
+    }
+  }
+}
+
+template <ScalarKind K>
+PointwiseKernels make_scalar(const TileFn* tiles) {
+  PointwiseKernels k{.float32 = tiles[size_t(K)], .float64 = &typed_scalar<K, double>};
+  if constexpr (K != ScalarKind::smooth_l1) {
+    k.uint8 = &typed_scalar<K, uint8_t>;
+    k.int8 = &typed_scalar<K, int8_t>;
+    k.int32 = &typed_scalar<K, int32_t>;
+    k.int64 = &typed_scalar<K, int64_t>;
+    if constexpr (is_logical(info(K).kind)) k.boolean = &typed_scalar<K, bool>;
+  }
+  return k;
+}
+
+}  // namespace
+
+const PointwiseKernels& binary_kernels(BinaryKind kind) {
+  using Table = std::array<PointwiseKernels, size_t(binary_kinds)>;
+  static constinit MadeOnce<const Table> table;
+  const auto make = []<size_t... I>(std::index_sequence<I...>) {
+    const TileFn* tiles = HWY_DYNAMIC_DISPATCH(BinaryTiles)();
+    return new Table{make_binary<BinaryKind(I)>(tiles)...};
+  };
+  return table.get([&] { return make(std::make_index_sequence<size_t(binary_kinds)>()); })[size_t(kind)];
+}
+
+const PointwiseKernels& scalar_kernels(ScalarKind kind) {
+  using Table = std::array<PointwiseKernels, size_t(scalar_kinds)>;
+  static constinit MadeOnce<const Table> table;
+  const auto make = []<size_t... I>(std::index_sequence<I...>) {
+    const TileFn* tiles = HWY_DYNAMIC_DISPATCH(ScalarTiles)();
+    return new Table{make_scalar<ScalarKind(I)>(tiles)...};
+  };
+  return table.get([&] { return make(std::make_index_sequence<size_t(scalar_kinds)>()); })[size_t(kind)];
+}
+
+}  // namespace kaon
+#endif  // HWY_ONCE

@@ -1,0 +1,14 @@
+// The kernels of the functions of two arrays, and of an array and a number.
+#pragma once
+
+#include "kaon/ops/binary_kind.h"
+#include "kaon/ops/elementwise/kernels/pointwise.h"
+#include "kaon/ops/scalar_kind.h"
+
+namespace kaon {
+
+// Thread safety: any thread.
+const PointwiseKernels& binary_kernels(BinaryKind kind);  // inputs of one shape
+const PointwiseKernels& scalar_kernels(ScalarKind kind);  // attrs: a Scalar<kind>
+
+}  // namespace kaon

@@ -1,0 +1,43 @@
+// Runs pointwise kernels over whole arrays: cuts them into pieces, converts 16-bit floats, streams large outputs.
+#pragma once
+
+#include "kaon/ops/math/tile.h"
+#include "kaon/ops/view.h"
+
+namespace kaon {
+
+// The same as TileFn for one other dtype.
+using TypedFn = void (*)(const void* attrs, const void* const* in, void* out, size_t n);
+
+// The kernels of one pointwise operator. Entries of dtypes that infer refuses are nullptr.
+struct PointwiseKernels {
+  TileFn float32 = nullptr;
+  TypedFn float64 = nullptr;
+  TypedFn uint8 = nullptr;
+  TypedFn int8 = nullptr;
+  TypedFn int32 = nullptr;
+  TypedFn int64 = nullptr;
+  TypedFn boolean = nullptr;
+
+  TypedFn typed(DType dtype) const;  // not for the 16- and 32-bit floats
+};
+
+inline constexpr size_t pointwise_tile = 1024;        // elements: the buffers of a tile stay in L1
+inline constexpr int64_t pointwise_grain = 64 * 1024;  // elements per piece
+inline constexpr int max_pointwise_inputs = 16;
+
+// n elements of `dtype`: out = op(in...). All arrays are dense and in the same order.
+void run_pointwise(const PointwiseKernels& kernels, const void* attrs, DType dtype, const void* const* in, int inputs,
+                   void* out, int64_t n, RunContext& run);
+
+// The same for all inputs and output 0 of a kernel call.
+void run_pointwise(const PointwiseKernels& kernels, const void* attrs, KernelContext& c);
+
+// One piece on this thread. `stream`: write a float32 output past the caches; stream_flush() after the last piece.
+void run_piece(const PointwiseKernels& kernels, const void* attrs, DType dtype, const void* const* in, int inputs,
+               void* out, size_t n, bool stream);
+
+// Is an output of n elements so large that it should go past the caches?
+bool wants_stream(DType dtype, int64_t n, int inputs);
+
+}  // namespace kaon

@@ -1,0 +1,13 @@
+// The kernels of the unary functions and of their backward operators.
+#pragma once
+
+#include "kaon/ops/elementwise/kernels/pointwise.h"
+#include "kaon/ops/unary_kind.h"
+
+namespace kaon {
+
+// Thread safety: any thread.
+const PointwiseKernels& unary_kernels(UnaryKind kind);
+const PointwiseKernels& unary_backward_kernels(UnaryBackwardKind kind);
+
+}  // namespace kaon

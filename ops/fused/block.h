@@ -1,0 +1,106 @@
+// Programs of pointwise float32 operators that run block by block in registers: what a plan makes of a chain.
+#pragma once
+
+#include "kaon/ops/math/tile.h"
+#include "kaon/ops/operator/attributes.h"
+#include "kaon/ops/reduce/kernels/reduce_kernels.h"
+#include "kaon/ops/view.h"
+
+namespace kaon {
+
+struct OpDef;
+
+// How it works. A block is eight vectors of one instruction set (128 elements where they have 512 bits). Its eight
+// registers are handed from step to step: a step is a function that computes on them and calls the next one. Cheap
+// operators (a few instructions) are such steps, with at most one operand in memory; the others are called as tiles
+// (tile.h) on the block's elements in L1. Every element goes through the same functions as in an imperative call, so
+// results are bit-equal.
+
+// A step function; its real type, with the registers, is known to block_kernels.cpp.
+using BlockFn = void (*)();
+
+// What an operator computes with besides arrays, as the float32 numbers that it rounds its attributes to: a scalar, or
+// the bounds of a clip.
+struct BlockNumbers {
+  float first = 0, second = 0;
+  friend bool operator==(const BlockNumbers& a, const BlockNumbers& b) {
+    return same_value(a.first, b.first) && same_value(a.second, b.second);
+  }
+};
+
+// What computes an operator in registers; nullptr where it has no such form. The operand that is not in registers is
+// the step's first place.
+struct RegisterForms {
+  BlockFn one = nullptr;    // r = f(r)
+  BlockFn right = nullptr;  // r = f(r, memory)
+  BlockFn left = nullptr;   // r = f(memory, r)
+  BlockFn three = nullptr;  // r = f(memory, memory, memory): the step's three places
+};
+
+// The forms of a pointwise operator whose inputs and output are float32, with the function for tiles where it has
+// none. Neither: the operator cannot be part of a program.
+struct BlockForms : RegisterForms {
+  TileFn tile = nullptr;
+  bool broadcasts = false;  // inputs may repeat, matched from the right
+  bool copies = false;      // the output is the input
+  bool sums = false;        // any number of inputs, joined by `right` in their order
+  BlockNumbers numbers{};   // what steps in registers need
+};
+BlockForms block_forms(const OpDef& def, const void* attrs);
+
+// Memory that steps name by number lies in this order: inputs element by element, inputs that are spread, outputs,
+// values that are reduced, inputs of one element, slots (a block each). A piece of work moves along with the first
+// four.
+struct BlockStep {
+  static constexpr size_t attrs_bytes = 32;
+  BlockFn run = nullptr;
+  TileFn tile = nullptr;
+  uint8_t place[3] = {};  // of the operands in memory
+  uint8_t result = 0;     // where a tile writes
+  BlockNumbers numbers{};
+  alignas(8) std::byte attrs[attrs_bytes] = {};  // of a tile: the operator's struct
+  friend bool operator==(const BlockStep&, const BlockStep&) = default;
+};
+
+// A sum or its like over the last elements of a value of the program.
+struct BlockReduction {
+  Combine combine = Combine::sum;
+  bool mean = false;
+  friend bool operator==(const BlockReduction&, const BlockReduction&) = default;
+};
+
+// A plain value, so that it can be an operator's attribute.
+struct BlockProgram {
+  static constexpr int max_steps = 64, max_inputs = 32, max_spread = 8, max_outputs = 32, max_reduced = 4,
+                       max_slots = 16;
+  uint8_t num_steps = 0, num_dense = 0, num_spread = 0, num_outputs = 0, num_reduced = 0, num_uniform = 0,
+          num_slots = 0;
+  uint8_t num_dims = 0;                              // of the spread inputs
+  int64_t grain = 0;                                 // elements per piece of parallel work
+  int64_t row = 0;                                   // elements that are reduced to one; at least 2
+  int64_t size[Shape::max_ndim] = {};                // the output's dimensions in memory order, merged
+  int64_t stride[max_spread][Shape::max_ndim] = {};  // of a spread input, in elements; 0: repeated
+  BlockReduction reductions[max_reduced] = {};
+  BlockStep steps[max_steps] = {};
+
+  int num_inputs() const { return num_dense + num_spread + num_uniform; }
+  friend bool operator==(const BlockProgram&, const BlockProgram&) = default;
+};
+
+// The steps that move blocks between registers and memory.
+struct BlockMoves {
+  BlockFn load;   // from place[0]
+  BlockFn store;  // to place[0], a slot or a value that is reduced
+  BlockFn emit;   // to place[0], an output, which may go past the caches
+  BlockFn tile;   // calls the step's tile function: operands in memory, registers are lost
+  BlockFn end;    // the last step
+};
+const BlockMoves& block_moves();
+
+// out[k][i] = output k of the program at element i < n; after the outputs, a result per row of each reduced value: the
+// bits of reduce_dims(). `in`: the inputs in the program's order. Output 0 may be an input that is read element by
+// element, when the program emits it after all reads.
+void run_block_program(const BlockProgram& program, const float* const* in, float* const* out, int64_t n,
+                       RunContext& run);
+
+}  // namespace kaon

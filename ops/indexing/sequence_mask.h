@@ -1,0 +1,32 @@
+// SequenceMask: elements behind the end of each sequence set to a value.
+#pragma once
+
+#include "kaon/ops/op.h"
+#include "kaon/ops/operator/attributes.h"
+
+namespace kaon {
+
+struct OpDef;
+
+// data (steps, batch, ...), or (batch, steps, ...) with axis 1: where step >= sequence_length[batch], `value`.
+// Fractions of a length are cut off, as in MXNet: of 1.9 steps one is kept. Without use_sequence_length there is no
+// second input and the result is data.
+struct SequenceMask {
+  bool use_sequence_length = false;
+  double value = 0;
+  int axis = 0;
+  static constexpr OpTraits traits{.name = "SequenceMask", .inputs = Names("data", "sequence_length"), .inplace = 0};
+  static constexpr void fields(auto field) {
+    field("use_sequence_length", &SequenceMask::use_sequence_length);
+    field("value", &SequenceMask::value);
+    field("axis", &SequenceMask::axis);
+  }
+  static const OpDef def;
+  int num_inputs() const { return use_sequence_length ? 2 : 1; }
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const SequenceMask& op, KernelContext& c);
+void run_cuda(const SequenceMask& op, KernelContext& c);
+
+}  // namespace kaon

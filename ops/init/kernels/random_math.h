@@ -1,0 +1,79 @@
+// From random words to uniform and normal numbers. A light header: what CPU kernels and CUDA kernels share.
+#pragma once
+
+#include <math.h>
+
+#include <cmath>
+#include <limits>
+#include <type_traits>
+
+#include "kaon/ops/math/dispatch.h"
+#include "kaon/ops/math/philox.h"
+#include "kaon/ops/operator/attributes.h"
+
+namespace kaon {
+
+// From the upper 24 bits of a word a uniform number in [0, 1). For 16-bit floats in (0, 1]: they are rounded, and what
+// would round to the upper end is limited to the largest number below it, while 0 itself shall come out as rarely as
+// from float32.
+template <class T>
+inline constexpr int uniform_offset = sizeof(T) == 2 ? 1 : 0;
+template <class T>
+HOST_DEVICE float uniform_float(uint32_t word) {
+  return float(int32_t(word >> 8) + uniform_offset<T>) * 0x1p-24f;
+}
+
+// The largest T below x.
+template <class T>
+T below(T x) {
+  if constexpr (sizeof(T) >= 4) {
+    return std::nextafter(x, -std::numeric_limits<T>::infinity());
+  } else {
+    T r = x;
+    r.bits = (x.bits & 0x7fff) == 0 ? 0x8001 : x.bits & 0x8000 ? uint16_t(x.bits + 1) : uint16_t(x.bits - 1);
+    return r;
+  }
+}
+
+// The largest T in [low, high); low where there is none.
+template <class T>
+accumulate_t<T> uniform_limit(double low, double high) {
+  using A = accumulate_t<T>;
+  T last = T(A(high));
+  while (low < high && double(A(last)) >= high) last = below(last);
+  if (double(A(last)) < low) last = T(A(low));
+  return A(last);
+}
+
+// Host code, when a normal draw runs.
+inline void expect_scale(double scale) {
+  if (!(scale >= 0)) throw ValueError("[_random_normal] scale must not be negative, got " + to_text(scale));
+}
+
+// Two normal numbers r cos(2 pi u) and r sin(2 pi u) with r = sqrt(-2 log v); v from the first word (31 bits, so that
+// the tail reaches 6.6) and u from the second.
+HOST_DEVICE inline void normal_pair(uint32_t first, uint32_t second, float& a, float& b) {
+  const float v = ::fmaf(float(int32_t(first >> 1)), 0x1p-31f, 0x1p-32f);
+  const float angle = float(int32_t(second >> 8)) * (6.28318530717958647692f * 0x1p-24f);
+  const float r = ::sqrtf(-2.0f * ::fminf(::logf(v), 0.0f));
+  a = r * ::cosf(angle);
+  b = r * ::sinf(angle);
+}
+
+// The same with two words for each of u and v.
+HOST_DEVICE inline void normal_pair(const uint32_t* words, double& a, double& b) {
+  constexpr double two_pi = 6.28318530717958647692;
+  const double v = uniform_double(words[0], words[1]) + 0x1p-54, angle = two_pi * uniform_double(words[2], words[3]);
+  const double r = ::sqrt(-2 * ::log(v));
+  a = r * ::cos(angle);
+  b = r * ::sin(angle);
+}
+
+// A word below this drops an element with probability p; what is kept is multiplied by 1 / (1 - p).
+inline uint32_t dropout_threshold(double p) { return p < 1 ? uint32_t(p * 0x1p32) : 0xffffffffu; }
+template <class A>
+A dropout_factor(double p) {
+  return p < 1 ? A(1 / (1 - p)) : A(0);
+}
+
+}  // namespace kaon

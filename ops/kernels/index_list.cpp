@@ -1,0 +1,99 @@
+#include "kaon/ops/kernels/index_list.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace kaon {
+
+namespace {
+
+constexpr int64_t kPiece = 1 << 15;  // elements that one task moves
+
+}  // namespace
+
+const int64_t* load_indices(KernelContext& c, const TensorView& indices, int64_t n, IndexMode mode, const char* op) {
+  const int64_t count = indices.size();
+  int64_t* out = static_cast<int64_t*>(c.run.workspace(size_t(std::max<int64_t>(1, count)) * sizeof(int64_t)));
+  dispatch_all(op, indices.dtype, [&]<class T>() {
+    const T* in = indices.as<T>();
+    c.run.parallel_for(count, kPiece, [&](int64_t j, int64_t end) {
+      for (; j < end; ++j) {
+        out[j] = position_of(to_index(in[j]), n, mode);
+        if (out[j] < 0) {
+          throw IndexError(fmt::format("[{}] index {} at position {} is outside an axis of size {}", op,
+                                       double(accumulate_t<T>(in[j])), j, n));
+        }
+      }
+    });
+  });
+  return out;
+}
+
+void scatter_add(KernelContext& c, const int64_t* positions, int64_t count, int64_t rows, int64_t outer, int64_t inner,
+                 const void* src, void* dst, DType dtype) {
+  if (outer * rows * inner == 0) return;
+  // Counting sort: the contributions of row r are order[start[r]] .. order[start[r + 1]], in index order.
+  int64_t* start = static_cast<int64_t*>(c.run.workspace(size_t(rows + 2 + count) * sizeof(int64_t)));
+  int64_t* order = start + rows + 2;
+  std::fill_n(start, rows + 2, 0);
+  for (int64_t j = 0; j < count; ++j) ++start[positions[j] + 2];
+  for (int64_t r = 0; r < rows; ++r) start[r + 2] += start[r + 1];
+  for (int64_t j = 0; j < count; ++j) order[start[positions[j] + 1]++] = j;
+  dispatch_all("scatter_add", dtype, [&]<class T>() {
+    using Acc = accumulate_t<T>;
+    const T* from = static_cast<const T*>(src);
+    T* to = static_cast<T*>(dst);
+    const int64_t load = inner * (1 + count / rows);
+    c.run.parallel_for(outer * rows, std::max<int64_t>(1, kPiece / load), [&](int64_t item, int64_t end) {
+      Acc sum[256];
+      for (; item < end; ++item) {
+        const int64_t o = item / rows, r = item % rows, first = start[r], last = start[r + 1];
+        T* row = to + item * inner;
+        if (first == last) {
+          std::memset(static_cast<void*>(row), 0, size_t(inner) * sizeof(T));
+          continue;
+        }
+        for (int64_t column = 0; column < inner; column += 256) {
+          const int64_t n = std::min<int64_t>(256, inner - column);
+          std::fill_n(sum, n, Acc(0));
+          for (int64_t k = first; k < last; ++k) {
+            const T* head = from + (o * count + order[k]) * inner + column;
+            for (int64_t i = 0; i < n; ++i) sum[i] = Acc(sum[i] + Acc(head[i]));
+          }
+          for (int64_t i = 0; i < n; ++i) row[column + i] = T(sum[i]);
+        }
+      }
+    });
+  });
+}
+
+void gather_rows(KernelContext& c, const int64_t* positions, int64_t count, int64_t rows, int64_t outer, int64_t inner,
+                 const void* src, void* dst, size_t width) {
+  if (outer * count * inner == 0) return;
+  auto gather = [&]<class T>(T) {
+    const T* from = static_cast<const T*>(src);
+    T* to = static_cast<T*>(dst);
+    c.run.parallel_for(outer * count, std::max<int64_t>(1, kPiece / inner), [&](int64_t item, int64_t end) {
+      int64_t o = item / count, j = item % count;
+      for (; item < end; ++item) {
+        const T* row = from + (o * rows + positions[j]) * inner;
+        if (inner >= 16) {
+          std::memcpy(to + item * inner, row, size_t(inner) * sizeof(T));
+        } else {
+          for (int64_t i = 0; i < inner; ++i) to[item * inner + i] = row[i];
+        }
+        if (++j == count) j = 0, ++o;
+      }
+    });
+  };
+  switch (width) {
+    case 8: return gather(uint64_t());
+    case 4: return gather(uint32_t());
+    case 2: return gather(uint16_t());
+    default: return gather(uint8_t());
+  }
+}
+
+}  // namespace kaon

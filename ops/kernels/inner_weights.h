@@ -1,0 +1,28 @@
+// Weights in the layout that a kernel works in.
+#pragma once
+
+#include "kaon/engine/buffer/derived.h"
+#include "kaon/ops/kernels/onednn.h"
+
+namespace kaon {
+
+// A plan that predicts keeps them beside the array until that is written, once for all plans of the process; otherwise
+// they are made for this call.
+class InnerWeights {
+ public:
+  // What the reorder `to_inner` makes of `weights`, or these themselves when it is empty.
+  InnerWeights(KernelContext& c, const onednn::Primitive& to_inner, const float* weights);
+  // What make(weights, result) makes of them: a tensor `inner`, which tells it from others that are made of `plain`.
+  InnerWeights(KernelContext& c, const onednn::Desc& plain, const onednn::Desc& inner,
+               FunctionRef<void(const float*, float*)> make, const float* weights);
+  const float* data() const { return data_; }
+
+ private:
+  void obtain(KernelContext& c, const onednn::Desc& plain, const onednn::Desc& inner,
+              FunctionRef<void(const float*, float*)> make);
+
+  const float* data_;
+  std::shared_ptr<const Derived> kept_;
+};
+
+}  // namespace kaon

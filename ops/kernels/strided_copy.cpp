@@ -1,0 +1,173 @@
+#include "kaon/ops/kernels/strided_copy.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace kaon {
+
+namespace {
+
+constexpr int64_t kPieceBytes = 1 << 18;  // bytes that one task writes
+constexpr int64_t kTile = 32;             // side of the square that a transposition moves at a time
+
+// Counts through the outer dimensions, keeping both offsets.
+class Odometer {
+ public:
+  Odometer(std::span<const CopyDim> dims, int64_t index) : dims_(dims) {
+    for (size_t i = dims_.size(); i-- > 0;) {
+      at_[i] = index % dims_[i].size;
+      index /= dims_[i].size;
+      src += at_[i] * dims_[i].src, dst += at_[i] * dims_[i].dst;
+    }
+  }
+  void next() {
+    for (size_t i = dims_.size(); i-- > 0;) {
+      src += dims_[i].src, dst += dims_[i].dst;
+      if (++at_[i] < dims_[i].size) return;
+      src -= at_[i] * dims_[i].src, dst -= at_[i] * dims_[i].dst;
+      at_[i] = 0;
+    }
+  }
+  int64_t src = 0, dst = 0;
+
+ private:
+  std::span<const CopyDim> dims_;
+  std::array<int64_t, 2 * Shape::max_ndim> at_{};
+};
+
+template <class T>
+void copy_run(const T* src, T* dst, int64_t n, int64_t src_stride, int64_t dst_stride) {
+  if (src_stride == 1 && dst_stride == 1) {
+    if (n >= 16) {
+      std::memcpy(dst, src, size_t(n) * sizeof(T));
+    } else {
+      for (int64_t i = 0; i < n; ++i) dst[i] = src[i];
+    }
+  } else if (src_stride == 0 && dst_stride == 1) {
+    std::fill_n(dst, n, *src);
+  } else if (dst_stride == 1) {
+    for (int64_t i = 0; i < n; ++i) dst[i] = src[i * src_stride];
+  } else {
+    for (int64_t i = 0; i < n; ++i) dst[i * dst_stride] = src[i * src_stride];
+  }
+}
+
+template <class T>
+void copy_rows(RunContext& run, std::span<const CopyDim> dims, const T* src, T* dst) {
+  const CopyDim inner = dims.back();
+  const auto outer = dims.first(dims.size() - 1);
+  int64_t rows = 1;
+  for (const CopyDim& d : outer) rows *= d.size;
+  const int64_t piece = kPieceBytes / int64_t(sizeof(T)), blocks = (inner.size + piece - 1) / piece;
+  run.parallel_for(rows * blocks, std::max<int64_t>(1, piece / inner.size), [&](int64_t item, int64_t end) {
+    Odometer at(outer, item / blocks);
+    for (; item < end; ++item) {
+      const int64_t block = item % blocks, begin = block * piece;
+      copy_run(src + at.src + begin * inner.src, dst + at.dst + begin * inner.dst, std::min(piece, inner.size - begin),
+               inner.src, inner.dst);
+      if (block == blocks - 1) at.next();
+    }
+  });
+}
+
+// A plane whose columns are contiguous in the source and whose rows are contiguous in the destination.
+template <class T>
+void transpose_planes(RunContext& run, std::span<const CopyDim> outer, CopyDim j, CopyDim k, const T* src, T* dst) {
+  int64_t planes = 1;
+  for (const CopyDim& d : outer) planes *= d.size;
+  const int64_t strips = (j.size + kTile - 1) / kTile;
+  const int64_t grain = std::max<int64_t>(1, kPieceBytes / int64_t(sizeof(T)) / (kTile * k.size));
+  run.parallel_for(planes * strips, grain, [&](int64_t item, int64_t end) {
+    for (; item < end; ++item) {
+      const Odometer at(outer, item / strips);
+      const int64_t j0 = item % strips * kTile, rows = std::min(kTile, j.size - j0);
+      for (int64_t k0 = 0; k0 < k.size; k0 += kTile) {
+        const int64_t columns = std::min(kTile, k.size - k0);
+        const T* from = src + at.src + j0 + k0 * k.src;
+        T* to = dst + at.dst + j0 * j.dst + k0;
+        // By way of a buffer: whole lines are read and written once, also where strides of 2^n share cache sets.
+        T tile[kTile * kTile];
+        for (int64_t c = 0; c < columns; ++c) std::copy_n(from + c * k.src, rows, tile + c * kTile);
+        for (int64_t r = 0; r < rows; ++r) {
+          for (int64_t c = 0; c < columns; ++c) to[r * j.dst + c] = tile[r + c * kTile];
+        }
+      }
+    }
+  });
+}
+
+template <class T>
+void copy_elements(RunContext& run, CopyDims dims, const T* src, T* dst) {
+  const int across = transposed_with(dims, 4);
+  if (across < 0) return copy_rows<T>(run, dims.span(), src, dst);
+  const CopyDim j = dims[across], k = dims.back();
+  dims.erase(across);
+  transpose_planes(run, dims.span().first(size_t(dims.count()) - 1), j, k, src, dst);
+}
+
+}  // namespace
+
+CopyDims merge(const CopyDims& dims) {
+  CopyDims merged;
+  for (const CopyDim& d : dims.span()) {
+    if (d.size == 1) continue;
+    const int last = merged.count() - 1;
+    if (last >= 0 && merged[last].src == d.src * d.size && merged[last].dst == d.dst * d.size) {
+      merged[last] = {merged[last].size * d.size, d.src, d.dst};
+    } else {
+      merged.push(d.size, d.src, d.dst);
+    }
+  }
+  if (merged.count() == 0) merged.push(1, 1, 1);
+  return merged;
+}
+
+int transposed_with(const CopyDims& dims, int64_t least) {
+  const CopyDim inner = dims.back();
+  if (inner.dst != 1 || inner.src == 1 || inner.src == 0 || inner.size < least) return -1;
+  for (int i = 0; i + 1 < dims.count(); ++i) {
+    if (dims[i].src == 1 && dims[i].size >= least) return i;
+  }
+  return -1;
+}
+
+void strided_copy(RunContext& run, const StridedCopy& copy, const void* src, void* dst, size_t width) {
+  const CopyDims dims = merge(copy.dims);
+  if (dims.elements() == 0) return;
+  auto elements = [&]<class T>(T) {
+    copy_elements<T>(run, dims, static_cast<const T*>(src) + copy.src, static_cast<T*>(dst) + copy.dst);
+  };
+  switch (width) {
+    case 8: return elements(uint64_t());
+    case 4: return elements(uint32_t());
+    case 2: return elements(uint16_t());
+    default: return elements(uint8_t());
+  }
+}
+
+void strided_copy(KernelContext& c, const StridedCopy& copy) {
+  strided_copy(c.run, copy, c.in(0).data, c.out().data, size_of(c.out().dtype));
+}
+
+void copy_bytes(RunContext& run, const void* src, void* dst, size_t bytes) {
+  if (src == dst || bytes == 0) return;
+  run.parallel_for(int64_t(bytes), kPieceBytes, [&](int64_t begin, int64_t end) {
+    std::memcpy(static_cast<char*>(dst) + begin, static_cast<const char*>(src) + begin, size_t(end - begin));
+  });
+}
+
+void zero_bytes(RunContext& run, void* dst, size_t bytes) {
+  if (bytes == 0) return;
+  run.parallel_for(int64_t(bytes), kPieceBytes, [&](int64_t begin, int64_t end) {
+    std::memset(static_cast<char*>(dst) + begin, 0, size_t(end - begin));
+  });
+}
+
+Shape strides_of(const Shape& shape) {
+  Shape strides = shape;
+  int64_t stride = 1;
+  for (int i = shape.ndim() - 1; i >= 0; --i) strides[i] = stride, stride *= shape[i];
+  return strides;
+}
+
+}  // namespace kaon

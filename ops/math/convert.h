@@ -1,0 +1,50 @@
+// One number of any dtype to another, the same on every machine: what Cast, reading on the host and filling share, on CPU
+// and GPU. A light header.
+#pragma once
+
+#include <type_traits>
+
+#include "kaon/ops/dtype.h"
+#include "kaon/ops/math/scalar_math.h"
+
+namespace kaon {
+
+template <class T>
+inline constexpr bool is_half_type = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
+
+// The float that rounds to the 16 bits nearest to v. Where v is no float, that is the odd one of the two around it:
+// the nearest one might be a tie of 16-bit numbers, which v is not.
+template <class T>
+HOST_DEVICE float before_half(T v) {
+  if constexpr (sizeof(T) < 4 || std::is_same_v<T, float>) {
+    return float(v);
+  } else {
+    const double exact = double(v);
+    const float near = float(exact);
+    const uint32_t bits = bits_of(near);
+    if (double(near) == exact || exact != exact || (bits & 1) != 0) return near;
+    return float_of(::fabs(double(near)) < ::fabs(exact) ? bits + 1 : bits - 1);
+  }
+}
+
+// Reals become integers by truncation toward zero (NaN gives 0, what is out of range wraps as integers do), numbers
+// become bool by != 0, and reals round to nearest even.
+template <class To, class From>
+HOST_DEVICE To convert(From v) {
+  if constexpr (std::is_same_v<To, From>) {
+    return v;
+  } else if constexpr (is_half_type<From>) {
+    return convert<To>(float(v));
+  } else if constexpr (is_half_type<To>) {
+    return To(before_half(v));
+  } else if constexpr (std::is_same_v<To, bool>) {
+    return v != From(0);
+  } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+    if (v >= From(-2147483648.0) && v < From(2147483648.0)) return To(int32_t(v));
+    return from_number<To>(double(v));
+  } else {
+    return To(v);
+  }
+}
+
+}  // namespace kaon

@@ -1,0 +1,59 @@
+// What the operators that only move elements copy: the part of their kernels that devices share.
+#pragma once
+
+#include "kaon/ops/kernels/strided_copy.h"
+#include "kaon/ops/math/dispatch.h"
+
+namespace kaon {
+
+struct Transpose;
+struct SwapAxis;
+struct Slice;
+struct SliceAxis;
+struct SliceLike;
+struct SliceGrad;
+struct SliceAssign;
+struct SliceAssignScalar;
+struct BroadcastTo;
+struct BroadcastAxis;
+struct BroadcastLike;
+struct Repeat;
+struct Tile;
+struct Reverse;
+
+// From input 0 to output 0.
+StridedCopy copy_of(const Transpose& op, const KernelContext& c);
+StridedCopy copy_of(const SwapAxis& op, const KernelContext& c);
+StridedCopy copy_of(const Slice& op, const KernelContext& c);
+StridedCopy copy_of(const SliceAxis& op, const KernelContext& c);
+StridedCopy copy_of(const SliceLike& op, const KernelContext& c);
+StridedCopy copy_of(const SliceGrad& op, const KernelContext& c);    // the rest is zero
+StridedCopy copy_of(const BroadcastTo& op, const KernelContext& c);
+StridedCopy copy_of(const BroadcastAxis& op, const KernelContext& c);
+StridedCopy copy_of(const BroadcastLike& op, const KernelContext& c);
+StridedCopy copy_of(const Repeat& op, const KernelContext& c);
+StridedCopy copy_of(const Tile& op, const KernelContext& c);
+StridedCopy copy_of(const Reverse& op, const KernelContext& c);
+
+// From input 1, or from one element, to output 0; the rest is input 0.
+StridedCopy copy_of(const SliceAssign& op, const KernelContext& c);
+StridedCopy copy_of(const SliceAssignScalar& op, const KernelContext& c);
+
+// The axes that transpose has been asked for, counted from the front, and those of SwapAxis. Throws ShapeError.
+Shape permutation_of(const Transpose& op, int ndim);
+Shape permutation_of(const SwapAxis& op, int ndim);
+
+// The shape with dimensions of 1 in front.
+Shape padded_left(const Shape& shape, int ndim);
+
+// The bits of a number in a dtype, lowest first.
+inline uint64_t element_bits(double value, DType dtype) {
+  uint64_t bits = 0;
+  dispatch_all("fill", dtype, [&]<class T>() {
+    const T element = T(static_cast<accumulate_t<T>>(value));
+    std::memcpy(&bits, &element, sizeof element);
+  });
+  return bits;
+}
+
+}  // namespace kaon

@@ -1,0 +1,62 @@
+// The vector loops of activation.cpp: each works on elements [begin, end) of its arrays. And what CUDA kernels share
+// with them.
+#pragma once
+
+#include <cstdint>
+
+#include "kaon/ops/math/philox.h"
+#include "kaon/ops/nn/activation/activation.h"
+
+namespace kaon {
+
+inline constexpr double selu_alpha = 1.6732632423543772848170429916717;
+inline constexpr double selu_scale = 1.0507009873554804934193349852946;
+
+// rrelu's slope, uniform in [low, high).
+HOST_DEVICE inline double drawn_slope(double low, double high, uint32_t word) {
+#ifdef __CUDA_ARCH__  // rounded twice: the compiler would fuse it
+  return low + __dmul_rn(high - low, double(uniform_float(word)));
+#else
+  return low + (high - low) * double(uniform_float(word));
+#endif
+}
+
+void activation_forward(ActivationType type, DType dtype, const void* x, void* y, int64_t begin, int64_t end);
+void activation_backward(ActivationType type, DType dtype, const void* head, const void* y, void* dx, int64_t begin,
+                         int64_t end);
+
+// Every LeakyType but prelu with a gamma per channel, and rrelu in training: those are below.
+void leaky_forward(LeakyType type, double slope, DType dtype, const void* x, void* y, int64_t begin, int64_t end);
+void leaky_backward(LeakyType type, double slope, DType dtype, const void* head, const void* x, void* dx, int64_t begin,
+                    int64_t end);
+
+// y = x > 0 ? x : slopes * x, where slope is drawn from [low, high) for element i of the draw; slopes gets
+// what x was multiplied with (1 where x > 0). begin must be a multiple of 4.
+void rrelu_forward(RandomKey key, double low, double high, DType dtype, const void* x, void* y, void* slopes,
+                   int64_t begin, int64_t end);
+
+// prelu: data seen as (outer, channels, inner).
+struct ChannelView {
+  int64_t outer, channels, inner;
+};
+
+// gamma belongs to axis 1 unless it has one element.
+inline bool gamma_per_channel(const Shape& gamma) { return gamma.size() != 1; }
+
+inline ChannelView channel_view(const TensorView& data, const Shape& gamma) {
+  const Shape& s = data.shape;
+  const int64_t batch = s.empty() ? 1 : s[0];
+  if (!gamma_per_channel(gamma)) return {batch, 1, batch == 0 ? 0 : s.size() / batch};
+  const int64_t inner = s.product(2, s.ndim());
+  if (data.layout == Layout::channels_last) return {batch * inner, s[1], 1};
+  return {batch, s[1], inner};
+}
+
+// Rows [begin, end) of `outer`. With head == nullptr out is the output, else the gradient of the data.
+void prelu(const ChannelView& view, DType dtype, const void* head, const void* x, const void* gamma, void* out,
+           int64_t begin, int64_t end);
+// sums[c] += head * min(x, 0) over rows [begin, end) of `outer`. sums are float, for float64 double.
+void prelu_gamma_sums(const ChannelView& view, DType dtype, const void* head, const void* x, void* sums, int64_t begin,
+                      int64_t end);
+
+}  // namespace kaon

@@ -1,0 +1,32 @@
+// The weights of convolutions as cuDNN reads them. A light header: .cu files read it.
+#pragma once
+
+#include "kaon/ops/nn/conv/kernels/conv_geometry.h"
+#include "kaon/ops/view.h"
+
+namespace kaon::cuda {
+
+// Weights (outputs, inputs, taps) of this floating dtype.
+struct ConvWeights {
+  DType dtype;
+  int64_t outputs, inputs, taps;
+  bool channels_last;  // wanted as (outputs, taps, inputs)
+
+  ConvWeights(const ConvGeometry& g, DType t, Layout layout)
+      : dtype(t),
+        outputs(g.out_channels),
+        inputs(g.in_channels / g.groups),
+        taps(g.taps()),
+        channels_last(layout == Layout::channels_last && taps > 1 && inputs > 1) {}
+  int64_t size() const { return outputs * inputs * taps; }
+};
+
+// to = from as wanted, each output multiplied by its scale where that is given; and bias = shift, rounded to the dtype.
+// Scale and shift are what BatchNormAffine gives: float32 for 16-bit weights.
+void scale_weights(KernelContext& c, const ConvWeights& w, const void* from, const void* scale, const void* shift,
+                   void* to, void* bias);
+// Rearranges them: to what is wanted, and back.
+void arrange_weights(KernelContext& c, const ConvWeights& w, const void* from, void* to);
+void restore_weights(KernelContext& c, const ConvWeights& w, const void* from, void* to);
+
+}  // namespace kaon::cuda

@@ -1,0 +1,110 @@
+#include "kaon/ops/nn/conv/deconvolution.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "kaon/ops/functions.h"
+#include "kaon/ops/kernels/as_float32.h"
+#include "kaon/ops/nn/conv/kernels/conv_kernels.h"
+#include "kaon/ops/operator/op_def.h"
+
+namespace kaon {
+namespace {
+
+// The convolution from y's side to x's side.
+Convolution mirrored(const Deconvolution& op, const Shape& data) {
+  return {.kernel = op.kernel,
+          .stride = op.stride,
+          .dilate = op.dilate,
+          .pad = extent_of(op, data).pad,
+          .num_filter = int(data[1]),
+          .num_group = op.num_group,
+          .no_bias = true,
+          .layout = op.layout};
+}
+
+template <class T>
+void add_bias(RunContext& run, const T* bias, const TensorView& y) {
+  const int64_t channels = y.shape[1], positions = y.shape.product(2, y.shape.ndim());
+  T* out = y.as<T>();
+  run.parallel_for(y.shape[0] * channels, std::max<int64_t>(1, (1 << 16) / std::max<int64_t>(1, positions)),
+                   [&](int64_t begin, int64_t end) {
+                     for (int64_t plane = begin; plane < end; ++plane) {
+                       const T b = bias[plane % channels];
+                       for (int64_t i = plane * positions; i < (plane + 1) * positions; ++i) out[i] += b;
+                     }
+                   });
+}
+
+}  // namespace
+
+constinit const OpDef Deconvolution::def = make_op_def<Deconvolution>();
+
+void Deconvolution::infer(InferContext& c) const {
+  c.expect_same_dtype();
+  c.expect_floating();
+  c.expect_ndim_at_least(0, 3);
+  const Shape data = c.shape(0);
+  check_window(c, kernel, stride, dilate, pad, layout, data.ndim() - 2);
+  if (num_filter < 1 || num_group < 1 || num_filter % num_group != 0) {
+    c.fail_value(
+        fmt::format("num_filter must be a positive multiple of num_group, got {} and {}", num_filter, num_group));
+  }
+  if (data[1] < 1 || data[1] % num_group != 0) {
+    c.fail(fmt::format("the channels of data must be a positive multiple of num_group {}, got shape {}", num_group,
+                       data.str()));
+  }
+  const int axes = kernel.ndim();
+  if ((!adj.empty() && adj.ndim() != axes) || (!target_shape.empty() && target_shape.ndim() != axes)) {
+    c.fail_value(fmt::format("adj and target_shape must have as many axes as kernel {}, got {} and {}", kernel.str(),
+                             adj.str(), target_shape.str()));
+  }
+  const DeconvolutionExtent e = extent_of(*this, data);
+  for (int i = 0; i < axes; ++i) {
+    const int64_t step = stride.empty() ? 1 : stride[i];
+    if (!adj.empty() && (adj[i] < 0 || adj[i] >= step)) {
+      c.fail_value(fmt::format("adj must be at least 0 and smaller than stride, got {}", adj.str()));
+    }
+    if (e.adj[i] >= step) {
+      c.fail_value(
+          fmt::format("target_shape {} needs adj {} along axis {} for data {}, and adj must be smaller than "
+                      "stride {}",
+                      target_shape.str(), e.adj[i], i, data.str(), step));
+    }
+    if (data[i + 2] < 1 || e.pad[i] < 0 || e.out[i + 2] < 1) {
+      c.fail(fmt::format("data {} does not give positions {} with kernel {} and pad {}", data.str(), e.out.str(),
+                         kernel.str(), pad.str()));
+    }
+  }
+  Shape weight(data[1], int64_t(num_filter / num_group));
+  for (int64_t k : kernel) weight.push_back(k);
+  c.expect_shape(1, weight);
+  if (!no_bias) c.expect_shape(2, Shape(num_filter));
+  c.set_output(e.out, c.dtype());
+}
+
+void Deconvolution::grad(GradContext& g) const {
+  const Convolution back = mirrored(*this, g.input_like(0).shape());
+  if (g.wants(0)) g.set(0, nd.Convolution(g.head(), g.input(1), back));
+  if (g.wants(1)) {
+    g.set(1, nd._backward_Convolution_weight(g.input(0), g.head(), back.part<ConvPart::backward_weight>(true))[0]);
+  }
+  if (!no_bias && g.wants(2)) g.set(2, nd.sum(g.head(), {.axis = Shape(1), .exclude = true}));
+}
+
+void run_cpu(const Deconvolution& op, KernelContext& context) {
+  as_float32(context, [&](KernelContext& c) {
+    const ConvGeometry g = make_geometry(c.out().shape, c.in(0).shape, op.kernel, op.stride, op.dilate,
+                                         extent_of(op, c.in(0).shape).pad, op.num_group);
+    if (c.out().dtype == DType::float64) {
+      conv_backward_data_double(c, g, c.in(0).as<double>(), c.in(1).as<double>(), c.out().as<double>());
+      if (!op.no_bias) add_bias(c.run, c.in(2).as<double>(), c.out());
+    } else {
+      conv_backward_data(c, g, c.in(0), c.in(1).as<float>(), c.out());
+      if (!op.no_bias) add_bias(c.run, c.in(2).as<float>(), c.out());
+    }
+  });
+}
+
+}  // namespace kaon

@@ -1,0 +1,27 @@
+// Convolutions computed as they are defined, their sums in registers: for images of few channels or filters that fill
+// oneDNN's vectors badly.
+#pragma once
+
+#include "kaon/ops/nn/conv/kernels/conv_geometry.h"
+
+namespace kaon {
+
+// Two axes and one group, and something to compute.
+bool direct_fits(const ConvGeometry& g);
+// Against oneDNN's kernels for images with channels last.
+bool direct_pays_forward(const ConvGeometry& g);
+bool direct_pays_backward_weight(const ConvGeometry& g);
+
+// Output channels that lie together in the weights of direct_forward.
+constexpr int64_t direct_block = 16;
+
+// Images are channels last. On this thread. y (images, out, filters) from x (images, in, channels), plus the bias
+// (filters) unless it is null, through relu where it is asked for; NaN stays NaN. The weights are (block of filters,
+// tap, channel, filter of the block), zeros for the filters that the last block lacks.
+void direct_forward(const ConvGeometry& g, int64_t images, const float* x, const float* w, const float* bias, bool relu,
+                    float* y);
+// dw (tap, channel, filter) where filters fill vectors better than a row of taps does, else (filter, tap, channel).
+bool direct_filters_last(const ConvGeometry& g);
+void direct_backward_weight(const ConvGeometry& g, int64_t images, const float* dy, const float* x, float* dw);
+
+}  // namespace kaon

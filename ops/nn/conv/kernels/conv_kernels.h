@@ -1,0 +1,29 @@
+// The three computations behind Convolution, Deconvolution and their gradients.
+#pragma once
+
+#include "kaon/ops/kernels/epilogue.h"
+#include "kaon/ops/nn/conv/kernels/conv_geometry.h"
+#include "kaon/ops/view.h"
+
+namespace kaon {
+
+// Float32 on oneDNN. Weights (out_channels, in_channels / groups, taps...) are row-major; the image tensors lie as
+// their views say. Batches are split into pieces that are fixed by the sizes.
+// y = x * w and then the epilogue, whose addend lies as y does and may be y.
+void conv_forward(KernelContext& c, const ConvGeometry& g, const TensorView& x, const float* w, const TensorView& y,
+                  Epilogue<float> epilogue);
+// dx = the gradient of x.
+void conv_backward_data(KernelContext& c, const ConvGeometry& g, const TensorView& dy, const float* w,
+                        const TensorView& dx);
+// dw and db = the gradients of w and bias, summed over pieces in their order; `db` may be null.
+void conv_backward_weight(KernelContext& c, const ConvGeometry& g, const TensorView& dy, const TensorView& x, float* dw,
+                          float* db);
+
+// The same in double by plain loops, row-major.
+void conv_forward_double(KernelContext& c, const ConvGeometry& g, const double* x, const double* w, double* y,
+                         const Epilogue<double>& epilogue);
+void conv_backward_data_double(KernelContext& c, const ConvGeometry& g, const double* dy, const double* w, double* dx);
+void conv_backward_weight_double(KernelContext& c, const ConvGeometry& g, const double* dy, const double* x, double* dw,
+                                 double* db);
+
+}  // namespace kaon

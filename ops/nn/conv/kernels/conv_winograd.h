@@ -1,0 +1,43 @@
+// Convolutions by Winograd's algorithm: where it pays, how the work is cut, and the forward computation.
+#pragma once
+
+#include <array>
+
+#include "kaon/ops/kernels/epilogue.h"
+#include "kaon/ops/kernels/onednn.h"
+#include "kaon/ops/nn/conv/kernels/conv_geometry.h"
+#include "kaon/ops/view.h"
+
+namespace kaon {
+
+// Convolutions of 3 x 3 taps with step one, of at least 32 channels in whole blocks of 16, which have positions enough
+// for their tiles and their transformed weights: 1.5 to 2.8 times as fast as direct ones, with a larger rounding error
+// (see HybridizeOptions::winograd).
+bool winograd_pays(const ConvGeometry& g);
+
+// Tiles of 2 x 2 or 4 x 4 results in how many blocks, and each of these in how many slices of the output channels. A
+// slice transforms the block's input again. Fixed by the sizes.
+struct WinogradCut {
+  int64_t tile = 4, blocks = 1, slices = 1;
+  friend bool operator==(const WinogradCut&, const WinogradCut&) = default;
+};
+WinogradCut winograd_cut(const ConvGeometry& g);
+// The cuts that may pay, each once; the rules' first.
+struct WinogradCuts {
+  std::array<WinogradCut, 16> all{};
+  int count = 0;
+  explicit WinogradCuts(const ConvGeometry& g);
+};
+
+struct WinogradPlan {
+  WinogradCut cut;
+  onednn::Desc plain, transformed;  // the weights as they are given, and as they are used: for InnerWeights
+  WinogradPlan(const ConvGeometry& g, const WinogradCut& cut);
+};
+
+// y = x * w and then the epilogue, whose addend lies as y does and may be y. x and y lie with channels last or in
+// blocks.
+void winograd_forward(KernelContext& c, const ConvGeometry& g, const WinogradPlan& plan, const TensorView& x,
+                      const float* w, const TensorView& y, const Epilogue<float>& epilogue);
+
+}  // namespace kaon

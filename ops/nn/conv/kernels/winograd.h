@@ -1,0 +1,60 @@
+// Winograd's minimal filtering F(4 x 4, 3 x 3) and F(2 x 2, 3 x 3): its three transforms and the products between them,
+// on one thread.
+//
+// A tile of 4 x 4 results takes 36 products of numbers instead of 144, and weights of 36 numbers instead of 9; one of
+// 2 x 2 takes 16 instead of 36, and 16 (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks", 2016). The
+// larger one evaluates the polynomials behind it at 0, +-1/sqrt(2), +-sqrt(2) and infinity: rounding errors are then a
+// quarter of those with the usual 0, +-1, +-2.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kaon/ops/kernels/epilogue.h"
+
+namespace kaon::winograd {
+
+constexpr int64_t block = 16;  // channels of images come in whole ones
+constexpr int64_t panel = 32;  // output channels that are multiplied together
+
+// Products per tile and pair of channels, for tiles of `size` x `size` results.
+constexpr int64_t points(int64_t size) { return (size + 2) * (size + 2); }
+
+constexpr int64_t panels(int64_t out_channels) { return (out_channels + panel - 1) / panel; }
+
+// Images whose channels lie together, all of them or in blocks. Strides in floats.
+struct Images {
+  float* data;
+  int64_t height, width, image_stride, position_stride, block_stride;
+};
+
+// The weights (out_channels, in_channels, 3, 3) as products read them: panel, point, input channel, 32 output channels,
+// of which the last ones may be zeros.
+void transform_weights(const float* w, int64_t size, int64_t in_channels, int64_t out_channels, float* transformed);
+
+// Tiles [first, first + count) of the results of images, in order of image, row and column.
+struct Tiles {
+  int64_t size;  // 2 or 4 results along each axis
+  int64_t first, count;
+  int64_t pad_y, pad_x;  // zeros before an input image
+};
+
+// Floats between the numbers of a point and of the next one: never a multiple of a page, whose lines would share a few
+// places of the first cache.
+constexpr int64_t input_stride(int64_t count, int64_t in_channels) { return count * in_channels + block; }
+constexpr int64_t product_stride(int64_t count) { return count * panel + block; }
+
+// What a block of tiles reads, transformed: points x input_stride() floats, as point, block of channels, tile, channel.
+// `out` says how many tiles an image has; its data are not looked at.
+void transform_input(const Images& in, const Images& out, const Tiles& tiles, int64_t in_channels, float* transformed);
+
+// For each point, the products with one panel of the weights: points x product_stride() floats, as point, tile,
+// channel.
+void multiply(const float* input, const float* weights, const Tiles& tiles, int64_t in_channels, float* products);
+
+// The results of channels [channel, channel + panel), fewer at the end, through the epilogue: all of it but a sigmoid
+// or tanh, which are left to do. Addends lie as the results do, and may be what is overwritten.
+void transform_output(const float* products, const Images& out, const Tiles& tiles, int64_t channel,
+                      int64_t out_channels, const Epilogue<float>& epilogue);
+
+}  // namespace kaon::winograd

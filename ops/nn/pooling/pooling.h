@@ -1,0 +1,79 @@
+// Pooling and its gradient.
+#pragma once
+
+#include <optional>
+
+#include "kaon/ops/nn/conv/convolution.h"
+#include "kaon/ops/op.h"
+#include "kaon/ops/operator/attributes.h"
+
+namespace kaon {
+
+struct OpDef;
+
+enum class PoolType { max, avg, sum, lp };
+constexpr std::array<std::string_view, 4> enum_names(PoolType) { return {"max", "avg", "sum", "lp"}; }
+
+enum class PoolingConvention { valid, full, same };
+constexpr std::array<std::string_view, 3> enum_names(PoolingConvention) { return {"valid", "full", "same"}; }
+
+enum class PoolPart { forward, backward, along };
+
+constexpr OpTraits pooling_traits(PoolPart part) {
+  if (part == PoolPart::forward) return {.name = "Pooling", .any_layout = true};
+  if (part == PoolPart::along) {
+    return {.name = "_pooling_along",
+            .inputs = Names("tangent", "data", "output"),
+            .any_layout = true,
+            .in_mxnet = false};
+  }
+  return {
+      .name = "_backward_Pooling", .inputs = Names("head", "data", "output"), .any_layout = true, .in_mxnet = false};
+}
+
+// Maximum, mean, sum or p-norm (p_value 1, 2 or 3) over windows of one to three spatial axes of x (batch, channel,
+// ...). Positions per axis: `valid` floor((in + 2 pad - kernel) / stride) + 1, `full` the same rounded up, `same`
+// ceil((in + 2 pad) / stride). The mean divides by the window's size within the padded data, or by its real elements
+// when count_include_pad is false. global_pool takes the whole image. NaN in a window gives NaN. Floating dtypes.
+// Gradient: of max the whole to the first maximum in row-major order; data whose windows hold nothing get 0.
+// Its own gradient is how much of a change of the data, `tangent`, reaches the output; the p-norm's is made of sums.
+template <PoolPart P>
+struct PoolingOp {
+  Shape kernel{};
+  PoolType pool_type = PoolType::max;
+  bool global_pool = false;
+  bool cudnn_off = false;
+  PoolingConvention pooling_convention = PoolingConvention::valid;
+  Shape stride{};
+  Shape pad{};
+  std::optional<int> p_value{};
+  std::optional<bool> count_include_pad{};
+  std::optional<ConvLayout> layout{};
+
+  static constexpr OpTraits traits = pooling_traits(P);
+  static constexpr void fields(auto field) {
+    field("kernel", &PoolingOp::kernel);
+    field("pool_type", &PoolingOp::pool_type);
+    field("global_pool", &PoolingOp::global_pool);
+    field("cudnn_off", &PoolingOp::cudnn_off);
+    field("pooling_convention", &PoolingOp::pooling_convention);
+    field("stride", &PoolingOp::stride);
+    field("pad", &PoolingOp::pad);
+    field("p_value", &PoolingOp::p_value);
+    field("count_include_pad", &PoolingOp::count_include_pad);
+    field("layout", &PoolingOp::layout);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+template <PoolPart P>
+void run_cpu(const PoolingOp<P>& op, KernelContext& c);
+template <PoolPart P>
+void run_cuda(const PoolingOp<P>& op, KernelContext& c);
+
+using Pooling = PoolingOp<PoolPart::forward>;
+using BackwardPooling = PoolingOp<PoolPart::backward>;
+using PoolingAlong = PoolingOp<PoolPart::along>;
+
+}  // namespace kaon

@@ -1,0 +1,255 @@
+#include "kaon/ops/nn/softmax/kernels/softmax_kernel.h"
+
+#include <algorithm>
+
+#include "kaon/ops/math/convert.h"
+
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)  // two vector targets build in half the time
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kaon/ops/nn/softmax/kernels/softmax_kernel.cpp"
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kaon/ops/math/vector-inl.h"
+
+// Columns of an inner block: one item of work when the softmax does not run over the last axis.
+#ifndef KAON_SOFTMAX_BLOCK
+#define KAON_SOFTMAX_BLOCK 64
+#endif
+
+HWY_BEFORE_NAMESPACE();
+namespace kaon::HWY_NAMESPACE {
+namespace {
+
+// Calls f(vector, position, lanes that count) over a contiguous row. Lanes that do not count read `pad`.
+template <class T, class F>
+HWY_INLINE void for_row(const T* row, int64_t n, accumulate_t<T> pad, F f) {
+  const Lane<T> d;
+  const int64_t lanes = int64_t(hn::Lanes(d));
+  int64_t i = 0;
+  for (; i + lanes <= n; i += lanes) f(load(d, row + i), i, lanes);
+  if (i < n) {
+    const auto valid = hn::FirstN(d, size_t(n - i));
+    f(hn::IfThenElse(valid, load_n(d, row + i, size_t(n - i)), hn::Set(d, pad)), i, n - i);
+  }
+}
+
+template <class D, class T>
+HWY_INLINE void store_some(D d, hn::Vec<D> v, T* p, int64_t count) {
+  if (count == int64_t(hn::Lanes(d))) {
+    store(d, v, p);
+  } else {
+    store_n(d, v, p, size_t(count));
+  }
+}
+
+// One contiguous row of n elements. A NaN reaches the sum, hence every element, whatever the maximum is.
+template <class In, class Out>
+void forward_row(bool log_kind, double scale, const In* in, Out* out, int64_t n) {
+  using A = accumulate_t<In>;
+  const Lane<In> d;
+  const A lowest = -std::numeric_limits<A>::infinity();
+  const auto s = constant(d, scale);
+  // padding stays at -inf whatever the sign of the scale
+  const A pad = scale < 0 ? -lowest : lowest;
+  auto top = hn::Set(d, lowest);
+  for_row(in, n, pad, [&](auto v, int64_t, int64_t) HWY_ATTR { top = hn::Max(hn::Mul(v, s), top); });
+  const auto max = hn::MaxOfLanes(d, top);
+  auto sum = hn::Zero(d);
+  for_row(in, n, pad, [&](auto v, int64_t i, int64_t count) HWY_ATTR {
+    const auto e = exp(d, hn::Sub(hn::Mul(v, s), max));
+    sum = hn::Add(sum, hn::IfThenElseZero(hn::FirstN(d, size_t(count)), e));
+    if constexpr (std::is_same_v<In, Out> && std::is_same_v<A, Out>) {
+      if (!log_kind) store_some(d, e, out + i, count);
+    }
+  });
+  const auto total = hn::SumOfLanes(d, sum);
+  if (log_kind) {
+    const auto shift = log(d, total);
+    for_row(in, n, pad, [&](auto v, int64_t i, int64_t count) HWY_ATTR {
+      store_some(d, hn::Sub(hn::Sub(hn::Mul(v, s), max), shift), out + i, count);
+    });
+    return;
+  }
+  const auto factor = hn::Div(constant(d, 1), total);
+  if constexpr (std::is_same_v<In, Out> && std::is_same_v<A, Out>) {
+    for_row(out, n, 0,
+            [&](auto e, int64_t i, int64_t count) HWY_ATTR { store_some(d, hn::Mul(e, factor), out + i, count); });
+  } else {  // 16-bit storage would round twice: compute the exponential again
+    for_row(in, n, pad, [&](auto v, int64_t i, int64_t count) HWY_ATTR {
+      store_some(d, hn::Mul(exp(d, hn::Sub(hn::Mul(v, s), max)), factor), out + i, count);
+    });
+  }
+}
+
+// `width` neighbouring columns of one outer index, at most KAON_SOFTMAX_BLOCK; neighbours along n are `stride` apart.
+template <class In, class Out>
+void forward_columns(bool log_kind, double scale, const In* in, Out* out, int64_t n, int64_t stride, int64_t width) {
+  using A = accumulate_t<In>;
+  const Lane<In> d;
+  const int64_t lanes = int64_t(hn::Lanes(d));
+  const auto s = constant(d, scale);
+  for (int64_t c = 0; c < width; c += lanes) {
+    const int64_t count = std::min(lanes, width - c);
+    const auto value = [&](int64_t k) HWY_ATTR {
+      const In* p = in + k * stride + c;
+      return hn::Mul(count == lanes ? load(d, p) : load_n(d, p, size_t(count)), s);
+    };
+    auto max = hn::Set(d, -std::numeric_limits<A>::infinity());
+    for (int64_t k = 0; k < n; ++k) max = hn::Max(value(k), max);
+    auto sum = hn::Zero(d);
+    for (int64_t k = 0; k < n; ++k) sum = hn::Add(sum, exp(d, hn::Sub(value(k), max)));
+    const auto last = log_kind ? log(d, sum) : hn::Div(constant(d, 1), sum);
+    for (int64_t k = 0; k < n; ++k) {
+      const auto z = hn::Sub(value(k), max);
+      store_some(d, log_kind ? hn::Sub(z, last) : hn::Mul(exp(d, z), last), out + k * stride + c, count);
+    }
+  }
+}
+
+template <class T>
+void backward_row(bool log_kind, double scale, const T* head, const T* y, T* dx, int64_t n) {
+  const Lane<T> d;
+  auto sum = hn::Zero(d);
+  for_row(head, n, 0, [&](auto h, int64_t i, int64_t count) HWY_ATTR {
+    if (log_kind) {
+      sum = hn::Add(sum, h);
+    } else {
+      const auto v = count == int64_t(hn::Lanes(d)) ? load(d, y + i) : load_n(d, y + i, size_t(count));
+      sum = hn::MulAdd(h, v, sum);
+    }
+  });
+  const auto total = hn::SumOfLanes(d, sum);
+  const auto s = constant(d, scale);
+  map(
+      size_t(n), dx,
+      [&](auto tag, auto h, auto v) HWY_ATTR {
+        return log_kind ? hn::Mul(s, hn::NegMulAdd(exp(tag, v), total, h)) : hn::Mul(hn::Mul(s, v), hn::Sub(h, total));
+      },
+      head, y);
+}
+
+template <class T>
+void backward_columns(bool log_kind, double scale, const T* head, const T* y, T* dx, int64_t n, int64_t stride,
+                      int64_t width) {
+  const Lane<T> d;
+  const int64_t lanes = int64_t(hn::Lanes(d));
+  const auto s = constant(d, scale);
+  for (int64_t c = 0; c < width; c += lanes) {
+    const int64_t count = std::min(lanes, width - c);
+    const auto value = [&](const T* p, int64_t k) HWY_ATTR {
+      p += k * stride + c;
+      return count == lanes ? load(d, p) : load_n(d, p, size_t(count));
+    };
+    auto sum = hn::Zero(d);
+    for (int64_t k = 0; k < n; ++k) {
+      sum = log_kind ? hn::Add(sum, value(head, k)) : hn::MulAdd(value(head, k), value(y, k), sum);
+    }
+    for (int64_t k = 0; k < n; ++k) {
+      const auto h = value(head, k), v = value(y, k);
+      const auto g = log_kind ? hn::Mul(s, hn::NegMulAdd(exp(d, v), sum, h)) : hn::Mul(hn::Mul(s, v), hn::Sub(h, sum));
+      store_some(d, g, dx + k * stride + c, count);
+    }
+  }
+}
+
+// Items [begin, end): rows when inner is 1, else blocks of columns.
+template <class F>
+void for_columns(const RowView& r, int64_t begin, int64_t end, F f) {
+  const int64_t blocks = (r.inner + KAON_SOFTMAX_BLOCK - 1) / KAON_SOFTMAX_BLOCK;
+  for (int64_t item = begin; item < end; ++item) {
+    const int64_t first = item % blocks * KAON_SOFTMAX_BLOCK;
+    f(item / blocks * r.n * r.inner + first, std::min<int64_t>(KAON_SOFTMAX_BLOCK, r.inner - first));
+  }
+}
+
+template <class In, class Out>
+void forward(bool log_kind, const RowView& r, double scale, const In* in, const int64_t* length, Out* out,
+             int64_t begin, int64_t end) {
+  if (r.inner != 1) {
+    return for_columns(r, begin, end, [&](int64_t at, int64_t width) HWY_ATTR {
+      forward_columns(log_kind, scale, in + at, out + at, r.n, r.inner, width);
+    });
+  }
+  for (int64_t row = begin; row < end; ++row) {
+    const int64_t n = length ? std::clamp<int64_t>(length[row], 0, r.n) : r.n;
+    forward_row(log_kind, scale, in + row * r.n, out + row * r.n, n);
+    std::fill(out + row * r.n + n, out + (row + 1) * r.n, Out(0.0f));
+  }
+}
+
+void SoftmaxForward(bool log_kind, const RowView& r, double scale, DType in_type, const void* in, const int64_t* length,
+                    DType out_type, void* out, int64_t begin, int64_t end) {
+  dispatch_float("softmax", in_type, [&]<class T>() {
+    const T* from = static_cast<const T*>(in);
+    if constexpr (sizeof(T) == 2) {
+      if (out_type == DType::float32) {
+        return forward(log_kind, r, scale, from, length, static_cast<float*>(out), begin, end);
+      }
+    }
+    forward(log_kind, r, scale, from, length, static_cast<T*>(out), begin, end);
+  });
+}
+
+void SoftmaxBackward(bool log_kind, const RowView& r, double scale, DType type, const void* head, const void* y,
+                     void* dx, int64_t begin, int64_t end) {
+  dispatch_float("softmax", type, [&]<class T>() {
+    const T *h = static_cast<const T*>(head), *v = static_cast<const T*>(y);
+    T* g = static_cast<T*>(dx);
+    if (r.inner != 1) {
+      return for_columns(r, begin, end, [&](int64_t at, int64_t width) HWY_ATTR {
+        backward_columns(log_kind, scale, h + at, v + at, g + at, r.n, r.inner, width);
+      });
+    }
+    for (int64_t row = begin; row < end; ++row) {
+      backward_row(log_kind, scale, h + row * r.n, v + row * r.n, g + row * r.n, r.n);
+    }
+  });
+}
+
+}  // namespace
+}  // namespace kaon::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kaon {
+namespace {
+HWY_EXPORT(SoftmaxForward);
+HWY_EXPORT(SoftmaxBackward);
+
+// Work items of a RowView and how many of them make a piece.
+int64_t items(const RowView& r) {
+  if (r.n == 0) return 0;
+  return r.inner == 1 ? r.outer : r.outer * ((r.inner + KAON_SOFTMAX_BLOCK - 1) / KAON_SOFTMAX_BLOCK);
+}
+int64_t item_grain(const RowView& r) {
+  const int64_t width = r.inner == 1 ? 1 : KAON_SOFTMAX_BLOCK;
+  return std::max<int64_t>(1, 16384 / std::max<int64_t>(1, r.n * width));
+}
+}  // namespace
+
+void softmax_forward(SoftmaxKind kind, const RowView& rows, double scale, const TensorView& in,
+                     const TensorView* length, const TensorView& out, RunContext& run) {
+  int64_t* counts = nullptr;
+  if (length) {
+    counts = static_cast<int64_t*>(run.workspace(sizeof(int64_t) * size_t(std::max<int64_t>(1, length->size()))));
+    dispatch_all("softmax", length->dtype, [&]<class T>() {
+      for (int64_t i = 0; i < length->size(); ++i) counts[i] = convert<int64_t>(length->as<T>()[i]);
+    });
+  }
+  run.parallel_for(items(rows), item_grain(rows), [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(SoftmaxForward)
+    (kind == SoftmaxKind::log, rows, scale, in.dtype, in.data, counts, out.dtype, out.data, begin, end);
+  });
+}
+
+void softmax_backward(SoftmaxKind kind, const RowView& rows, double scale, const TensorView& head,
+                      const TensorView& output, const TensorView& grad, RunContext& run) {
+  run.parallel_for(items(rows), item_grain(rows), [&](int64_t begin, int64_t end) {
+    HWY_DYNAMIC_DISPATCH(SoftmaxBackward)
+    (kind == SoftmaxKind::log, rows, scale, grad.dtype, head.data, output.data, grad.data, begin, end);
+  });
+}
+
+}  // namespace kaon
+#endif  // HWY_ONCE

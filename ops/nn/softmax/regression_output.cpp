@@ -1,0 +1,117 @@
+#include "kaon/ops/nn/softmax/regression_output.h"
+
+#include <algorithm>
+
+#include "kaon/ops/functions.h"
+#include "kaon/ops/init/fill.h"
+#include "kaon/ops/kernels/strided_copy.h"
+#include "kaon/ops/nn/activation/kernels/activation_kernel.h"
+#include "kaon/ops/nn/softmax/kernels/loss_kernel.h"
+#include "kaon/ops/operator/op_def.h"
+
+namespace kaon {
+namespace {
+
+constexpr int64_t grain = 65536;         // elements per piece
+constexpr int64_t costly_grain = 16384;  // and where exponentials are computed
+
+}  // namespace
+
+template <RegressionKind kind>
+constinit const OpDef RegressionOutput<kind>::def = make_op_def<RegressionOutput<kind>>();
+constinit const OpDef BackwardRegressionOutput::def = make_op_def<BackwardRegressionOutput>();
+constinit const OpDef MakeLoss::def = make_op_def<MakeLoss>();
+constinit const OpDef BackwardMakeLoss::def = make_op_def<BackwardMakeLoss>();
+
+// A label of (n,) serves data of (n, 1).
+template <RegressionKind kind>
+void RegressionOutput<kind>::infer(InferContext& c) const {
+  c.expect_floating();
+  c.expect_ndim_at_least(0, 1);
+  const Shape &data = c.shape(0), &label = c.shape(1);
+  const bool fits = label.is_known() && !label.empty() && label[0] == data[0] && label.size() == data.size();
+  if (!fits) c.expect_shape(1, data.ndim() == 2 && data[1] == 1 ? Shape(data[0]) : data);
+  c.expect_same_dtype();
+  c.set_output(data, c.dtype());
+}
+
+template <RegressionKind kind>
+void RegressionOutput<kind>::grad(GradContext& g) const {
+  if (!g.wants(0)) return;
+  g.set(0, nd._backward_RegressionOutput(g.output(), g.input(1), {.kind = kind, .grad_scale = grad_scale}));
+}
+
+template <RegressionKind kind>
+void run_cpu(const RegressionOutput<kind>&, KernelContext& c) {
+  if constexpr (kind == RegressionKind::logistic) {
+    c.run.parallel_for(c.out().size(), costly_grain, [&](int64_t begin, int64_t end) {
+      activation_forward(ActivationType::sigmoid, c.out().dtype, c.in(0).data, c.out().data, begin, end);
+    });
+  } else {
+    copy_bytes(c.run, c.in(0).data, c.out().data, c.out().bytes());
+  }
+}
+
+template struct RegressionOutput<RegressionKind::linear>;
+template struct RegressionOutput<RegressionKind::mae>;
+template struct RegressionOutput<RegressionKind::logistic>;
+template void run_cpu(const LinearRegressionOutput&, KernelContext&);
+template void run_cpu(const MAERegressionOutput&, KernelContext&);
+template void run_cpu(const LogisticRegressionOutput&, KernelContext&);
+
+void BackwardRegressionOutput::infer(InferContext& c) const {
+  c.expect_floating();
+  c.expect_same_dtype();
+  c.expect_ndim_at_least(0, 1);
+  if (c.shape(0).size() != c.shape(1).size()) c.fail("sizes must be equal: " + c.describe_inputs());
+  c.set_output(c.shape(0), c.dtype());
+}
+
+void run_cpu(const BackwardRegressionOutput& op, KernelContext& c) {
+  const TensorView y = c.in(0), label = c.in(1), dx = c.out();
+  if (dx.size() == 0) return;
+  const double scale = op.grad_scale * double(y.shape[0]) / double(y.size());
+  c.run.parallel_for(dx.size(), grain, [&](int64_t begin, int64_t end) {
+    if (op.kind == RegressionKind::mae) {
+      scaled_sign(y.dtype, scale, y.data, label.data, dx.data, begin, end);
+    } else {
+      scaled_difference(y.dtype, scale, y.data, label.data, nullptr, dx.data, begin, end);
+    }
+  });
+}
+
+void MakeLoss::infer(InferContext& c) const {
+  c.expect_floating();
+  if (normalization == Normalization::batch) c.expect_ndim_at_least(0, 1);
+  c.set_output(c.shape(0), c.dtype());
+}
+void MakeLoss::grad(GradContext& g) const {
+  if (g.wants(0)) g.set(0, nd._backward_MakeLoss(g.input(0), {grad_scale, valid_thresh, normalization}));
+}
+void run_cpu(const MakeLoss&, KernelContext& c) { copy_bytes(c.run, c.in(0).data, c.out().data, c.out().bytes()); }
+
+void BackwardMakeLoss::infer(InferContext& c) const {
+  c.expect_floating();
+  if (normalization == Normalization::batch) c.expect_ndim_at_least(0, 1);
+  c.set_output(c.shape(0), c.dtype());
+}
+
+void run_cpu(const BackwardMakeLoss& op, KernelContext& c) {
+  const TensorView x = c.in(0);
+  if (x.size() == 0) return;
+  double divisor = 1;
+  if (op.normalization == Normalization::batch) divisor = double(x.shape[0]);
+  if (op.normalization == Normalization::valid) {
+    const int64_t pieces = (x.size() + grain - 1) / grain;
+    int64_t* counts = static_cast<int64_t*>(c.run.workspace(sizeof(int64_t) * size_t(pieces)));
+    c.run.parallel_for(x.size(), grain, [&](int64_t begin, int64_t end) {
+      counts[begin / grain] = count_above(x.dtype, op.valid_thresh, x.data, begin, end);
+    });
+    int64_t count = 0;
+    for (int64_t p = 0; p < pieces; ++p) count += counts[p];
+    divisor = double(std::max<int64_t>(1, count));
+  }
+  fill(c.out(), op.grad_scale / divisor, c.run);
+}
+
+}  // namespace kaon

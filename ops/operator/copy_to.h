@@ -1,0 +1,30 @@
+// Copies of arrays from one device to another.
+#pragma once
+
+#include "kaon/engine/error.h"
+#include "kaon/ops/array/array_node.h"
+#include "kaon/ops/operator/op_def.h"
+
+namespace kaon {
+
+// Pushes the copy; shapes and dtypes are the same. To a GPU the operation ends when all is on its way and the source
+// may change; from one, and on the host, when the values have come. Throws DeviceError for arrays of different engines.
+void push_copy_between(ArrayNode& from, ArrayNode& to, const OpLabel& label);
+
+// A copy on that device, which nobody records.
+NDArray copy_to(const NDArray& array, Device device, const std::source_location& site);
+
+// What as_in_context leaves on the tape. MXNet's _copyto.
+struct CopyTo {
+  Device ctx{};
+  static constexpr OpTraits traits{.name = "_copyto"};
+  static constexpr void fields(auto field) {
+    field("ctx", &CopyTo::ctx);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const { c.set_output(c.shape(0), c.dtype()); }
+  void grad(GradContext& g) const;
+};
+void run_cpu(const CopyTo& op, KernelContext& c);
+
+}  // namespace kaon

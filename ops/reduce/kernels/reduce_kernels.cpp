@@ -1,0 +1,215 @@
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kaon/ops/reduce/kernels/reduce_kernels.cpp"
+#ifndef HWY_DISABLED_TARGETS
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
+#endif
+#include "kaon/ops/reduce/kernels/reduce_kernels.h"
+
+#include <type_traits>
+
+#include <hwy/foreach_target.h>
+#include <hwy/highway.h>
+
+#include "kaon/ops/math/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kaon {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+// Elements as accumulators: Lanes(d) of them from p.
+template <class D, class T>
+HWY_INLINE hn::Vec<D> load_as(D d, const T* p) {
+  if constexpr (std::is_same_v<hn::TFromD<D>, double> && !std::is_same_v<T, double>) {
+    return hn::PromoteTo(d, load(hn::Rebind<float, D>(), p));
+  } else {
+    return load(d, p);
+  }
+}
+
+template <Combine C, class D, class V>
+HWY_INLINE V add_in(D d, V acc, V x) {
+  if constexpr (C == Combine::sum) {
+    return hn::Add(acc, x);
+  } else if constexpr (C == Combine::prod) {
+    return hn::Mul(acc, x);
+  } else if constexpr (C == Combine::max) {
+    return hn::IfThenElse(hn::Or(hn::Gt(x, acc), hn::IsNaN(x)), x, acc);
+  } else if constexpr (C == Combine::min) {
+    return hn::IfThenElse(hn::Or(hn::Lt(x, acc), hn::IsNaN(x)), x, acc);
+  } else if constexpr (C == Combine::nan_sum) {
+    return hn::Add(acc, hn::IfThenZeroElse(hn::IsNaN(x), x));
+  } else if constexpr (C == Combine::nan_prod) {
+    return hn::Mul(acc, hn::IfThenElse(hn::IsNaN(x), hn::Set(d, hn::TFromD<D>(1)), x));
+  } else if constexpr (C == Combine::sum_abs) {
+    return hn::Add(acc, hn::Abs(x));
+  } else {
+    return hn::MulAdd(x, x, acc);
+  }
+}
+
+// Two accumulators into one.
+template <Combine C, class D, class V>
+HWY_INLINE V merge_in(D d, V a, V b) {
+  if constexpr (C == Combine::max || C == Combine::min) {
+    return add_in<C>(d, a, b);
+  } else if constexpr (C == Combine::prod || C == Combine::nan_prod) {
+    return hn::Mul(a, b);
+  } else {
+    return hn::Add(a, b);
+  }
+}
+
+template <class T, class Acc, Combine C>
+void float_runs(const void* data, size_t n, size_t count, size_t stride, void* out) {
+  const hn::ScalableTag<Acc> d;
+  const hn::CappedTag<Acc, 1> d1;
+  const size_t lanes = hn::Lanes(d);
+  const auto identity = hn::Set(d, identity_of<Acc>(C));
+  for (size_t i = 0; i < count; ++i) {
+    const T* p = static_cast<const T*>(data) + i * stride;
+    size_t k = 0;
+    Acc total = identity_of<Acc>(C);
+    if (n >= lanes) {
+      auto a0 = identity, a1 = identity, a2 = identity, a3 = identity;
+      for (; k + 4 * lanes <= n; k += 4 * lanes) {
+        a0 = add_in<C>(d, a0, load_as(d, p + k));
+        a1 = add_in<C>(d, a1, load_as(d, p + k + lanes));
+        a2 = add_in<C>(d, a2, load_as(d, p + k + 2 * lanes));
+        a3 = add_in<C>(d, a3, load_as(d, p + k + 3 * lanes));
+      }
+      for (; k + lanes <= n; k += lanes) a0 = add_in<C>(d, a0, load_as(d, p + k));
+      HWY_ALIGN Acc lane[HWY_MAX_BYTES / sizeof(Acc)];
+      hn::Store(merge_in<C>(d, merge_in<C>(d, a0, a1), merge_in<C>(d, a2, a3)), d, lane);
+      for (size_t half = lanes / 2; half > 0; half /= 2) {
+        for (size_t j = 0; j < half; ++j) lane[j] = merge(C, lane[j], lane[j + half]);
+      }
+      total = lane[0];
+    }
+    if (k < n) {
+      auto tail = hn::Set(d1, identity_of<Acc>(C));
+      for (; k < n; ++k) tail = add_in<C>(d1, tail, load_as(d1, p + k));
+      total = merge(C, total, hn::GetLane(tail));
+    }
+    static_cast<Acc*>(out)[i] = total;
+  }
+}
+
+template <class T, class Acc, Combine C>
+void float_rows(const void* data, size_t width, size_t rows, size_t stride, void* out) {
+  const hn::ScalableTag<Acc> d;
+  const hn::CappedTag<Acc, 1> d1;
+  const size_t lanes = hn::Lanes(d);
+  const T* base = static_cast<const T*>(data);
+  Acc* acc = static_cast<Acc*>(out);
+  const auto identity = hn::Set(d, identity_of<Acc>(C));
+  size_t j = 0;
+  for (; j + 4 * lanes <= width; j += 4 * lanes) {
+    auto a0 = identity, a1 = identity, a2 = identity, a3 = identity;
+    const T* p = base + j;
+    for (size_t r = 0; r < rows; ++r, p += stride) {
+      a0 = add_in<C>(d, a0, load_as(d, p));
+      a1 = add_in<C>(d, a1, load_as(d, p + lanes));
+      a2 = add_in<C>(d, a2, load_as(d, p + 2 * lanes));
+      a3 = add_in<C>(d, a3, load_as(d, p + 3 * lanes));
+    }
+    hn::StoreU(merge_in<C>(d, hn::LoadU(d, acc + j), a0), d, acc + j);
+    hn::StoreU(merge_in<C>(d, hn::LoadU(d, acc + j + lanes), a1), d, acc + j + lanes);
+    hn::StoreU(merge_in<C>(d, hn::LoadU(d, acc + j + 2 * lanes), a2), d, acc + j + 2 * lanes);
+    hn::StoreU(merge_in<C>(d, hn::LoadU(d, acc + j + 3 * lanes), a3), d, acc + j + 3 * lanes);
+  }
+  auto columns = [&](auto tag) {
+    auto a = hn::Set(tag, identity_of<Acc>(C));
+    const T* p = base + j;
+    for (size_t r = 0; r < rows; ++r, p += stride) a = add_in<C>(tag, a, load_as(tag, p));
+    hn::StoreU(merge_in<C>(tag, hn::LoadU(tag, acc + j), a), tag, acc + j);
+  };
+  for (; j + lanes <= width; j += lanes) columns(d);
+  for (; j < width; ++j) columns(d1);
+}
+
+template <class T, class Acc, Combine C>
+RunKernels make() {
+  return {std::is_same_v<Acc, float> ? AccType::f32 : AccType::f64, float_runs<T, Acc, C>, float_rows<T, Acc, C>};
+}
+
+template <class T>
+RunKernels for_type(Combine combine) {
+  using Acc = std::conditional_t<std::is_same_v<T, double>, double, float>;
+  switch (combine) {
+    case Combine::sum: return make<T, Acc, Combine::sum>();
+    case Combine::prod: return make<T, Acc, Combine::prod>();
+    case Combine::max: return make<T, Acc, Combine::max>();
+    case Combine::min: return make<T, Acc, Combine::min>();
+    case Combine::nan_sum: return make<T, Acc, Combine::nan_sum>();
+    case Combine::nan_prod: return make<T, Acc, Combine::nan_prod>();
+    case Combine::sum_abs: return make<T, double, Combine::sum_abs>();
+    case Combine::sum_squares: return make<T, double, Combine::sum_squares>();  // squares of float32 overflow float32
+  }
+  return {};
+}
+
+RunKernels float_kernels(DType dtype, Combine combine) {
+  switch (dtype) {
+    case DType::float64: return for_type<double>(combine);
+    case DType::float16: return for_type<float16>(combine);
+    case DType::bfloat16: return for_type<bfloat16>(combine);
+    default: return for_type<float>(combine);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace kaon
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kaon {
+namespace {
+
+HWY_EXPORT(float_kernels);
+
+template <class T, Combine C>
+void integer_runs(const void* data, size_t n, size_t count, size_t stride, void* out) {
+  for (size_t i = 0; i < count; ++i) {
+    const T* p = static_cast<const T*>(data) + i * stride;
+    int64_t acc = identity_of<int64_t>(C);
+    for (size_t k = 0; k < n; ++k) acc = merge(C, acc, int64_t(p[k]));
+    static_cast<int64_t*>(out)[i] = acc;
+  }
+}
+
+template <class T, Combine C>
+void integer_rows(const void* data, size_t width, size_t rows, size_t stride, void* out) {
+  int64_t* acc = static_cast<int64_t*>(out);
+  for (size_t r = 0; r < rows; ++r) {
+    const T* p = static_cast<const T*>(data) + r * stride;
+    for (size_t j = 0; j < width; ++j) acc[j] = merge(C, acc[j], int64_t(p[j]));
+  }
+}
+
+template <class T>
+RunKernels integer_kernels(Combine combine) {
+  switch (combine) {
+    case Combine::max: return {AccType::i64, integer_runs<T, Combine::max>, integer_rows<T, Combine::max>};
+    case Combine::min: return {AccType::i64, integer_runs<T, Combine::min>, integer_rows<T, Combine::min>};
+    case Combine::prod:
+    case Combine::nan_prod: return {AccType::i64, integer_runs<T, Combine::prod>, integer_rows<T, Combine::prod>};
+    default: return {AccType::i64, integer_runs<T, Combine::sum>, integer_rows<T, Combine::sum>};
+  }
+}
+
+}  // namespace
+
+RunKernels run_kernels(DType dtype, Combine combine) {
+  switch (dtype) {
+    case DType::uint8:
+    case DType::boolean: return integer_kernels<uint8_t>(combine);
+    case DType::int8: return integer_kernels<int8_t>(combine);
+    case DType::int32: return integer_kernels<int32_t>(combine);
+    case DType::int64: return integer_kernels<int64_t>(combine);
+    default: return HWY_DYNAMIC_DISPATCH(float_kernels)(dtype, combine);
+  }
+}
+
+}  // namespace kaon
+#endif  // HWY_ONCE

@@ -1,0 +1,23 @@
+// The CUDA library's list of kernels, which needs no GPU.
+#include <catch2/catch.hpp>
+
+#include "kaon/engine/device/backend.h"
+#include "kaon/engine/error.h"
+#include "kaon/ops/operator/gpu_kernels.h"
+#include "kaon/ops/operator/registry.h"
+#include "kaon/tests/support/skip.h"
+
+using namespace kaon;
+
+TEST_CASE("every operator has a CUDA kernel", "[ops][cuda]") {
+  if (!gpu_library_function("kaon_cuda_kernels")) {
+    return test::skip(std::string("built without CUDA: ") + gpu_unavailable_reason());
+  }
+  for (const OpDef* def : all_op_defs()) {
+    INFO(def->name());
+    CHECK_NOTHROW(gpu_kernel(*def));
+  }
+  OpDef unknown = *all_op_defs().front();
+  unknown.traits.name = "no_such_operator";
+  CHECK_THROWS_WITH(gpu_kernel(unknown), Catch::Contains("no_such_operator") && Catch::Contains("as_in_context"));
+}

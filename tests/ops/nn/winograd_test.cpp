@@ -1,0 +1,140 @@
+// The kernels of Winograd's algorithm beside sums in double, with the vectors of every processor that this one can be.
+#include "kaon/ops/nn/conv/kernels/winograd.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <vector>
+
+#include "kaon/tests/support/targets.h"
+
+using namespace kaon;
+
+namespace {
+
+struct Case {
+  int64_t batch, height, width, in_channels, out_channels, pad_y, pad_x;
+};
+
+// Tiles that fit and that do not, narrower than one tile, half a panel of filters, more channels than are summed at
+// once.
+constexpr Case cases[] = {
+    {1, 8, 12, 32, 32, 1, 1}, {2, 7, 9, 16, 48, 1, 0}, {1, 3, 5, 144, 32, 2, 1}, {3, 6, 2, 32, 64, 0, 2}};
+
+enum class Lie { channels_last, in_blocks };
+
+std::vector<float> numbers(int64_t n, uint32_t seed) {
+  std::vector<float> v(static_cast<size_t>(n));
+  for (float& x : v) seed = seed * 1664525 + 1013904223, x = float(seed >> 8) * 0x1p-23f - 1;
+  return v;
+}
+
+struct Lying {
+  int64_t height, width, channels;
+  Lie lie;
+  int64_t floats() const { return height * width * channels; }
+  winograd::Images images(float* data) const {
+    return lie == Lie::channels_last ? winograd::Images{data, height, width, floats(), channels, 16}
+                                     : winograd::Images{data, height, width, floats(), 16, 16 * height * width};
+  }
+  size_t at(int64_t n, int64_t c, int64_t y, int64_t x) const {
+    const int64_t position = y * width + x;
+    return size_t(n * floats() + (lie == Lie::channels_last ? position * channels + c
+                                                            : (c / 16 * height * width + position) * 16 + c % 16));
+  }
+};
+
+// Results of all tiles, in blocks of `most` tiles.
+void run(const Case& k, int64_t size, int64_t most, const winograd::Images& in, const winograd::Images& out,
+         const std::vector<float>& w, const Epilogue<float>& epilogue) {
+  const int64_t panels = winograd::panels(k.out_channels), points = winograd::points(size);
+  std::vector<float> weights(size_t(panels * points * k.in_channels * winograd::panel), NAN);
+  winograd::transform_weights(w.data(), size, k.in_channels, k.out_channels, weights.data());
+  weights.resize(weights.size() + 64);
+  const int64_t tiles = k.batch * ((out.height + size - 1) / size) * ((out.width + size - 1) / size);
+  for (int64_t first = 0; first < tiles; first += most) {
+    const winograd::Tiles some{size, first, std::min(most, tiles - first), k.pad_y, k.pad_x};
+    std::vector<float> input(size_t(points * winograd::input_stride(some.count, k.in_channels)), NAN);
+    std::vector<float> products(size_t(points * winograd::product_stride(some.count)), NAN);
+    winograd::transform_input(in, out, some, k.in_channels, input.data());
+    for (int64_t p = 0; p < panels; ++p) {
+      const float* const panel = weights.data() + p * points * k.in_channels * winograd::panel;
+      winograd::multiply(input.data(), panel, some, k.in_channels, products.data());
+      winograd::transform_output(products.data(), out, some, p * winograd::panel, k.out_channels, epilogue);
+    }
+  }
+}
+
+void check(const Case& k, int64_t size, int64_t most, Lie lie) {
+  const Lying in{k.height, k.width, k.in_channels, lie};
+  const Lying out{k.height + 2 * k.pad_y - 2, k.width + 2 * k.pad_x - 2, k.out_channels, lie};
+  std::vector<float> x = numbers(k.batch * in.floats(), 1), old = numbers(k.batch * out.floats(), 2);
+  const auto w = numbers(k.in_channels * k.out_channels * 9, 3), scale = numbers(k.out_channels, 4),
+             shift = numbers(k.out_channels, 5);
+  for (int kind = 0; kind < 4; ++kind) {
+    INFO("epilogue " << kind);
+    std::vector<float> y = old;
+    Epilogue<float> e;
+    if (kind == 1) e.shift = shift.data();
+    if (kind == 2) e = {scale.data(), shift.data(), old.data(), FusedActivation::relu};
+    if (kind == 3) e.addend = y.data();  // which is overwritten
+    run(k, size, most, in.images(x.data()), out.images(y.data()), w, e);
+    double worst = 0;
+    for (int64_t n = 0; n < k.batch; ++n) {
+      for (int64_t o = 0; o < k.out_channels; ++o) {
+        for (int64_t i = 0; i < out.height; ++i) {
+          for (int64_t j = 0; j < out.width; ++j) {
+            double sum = 0;
+            for (int64_t c = 0; c < k.in_channels; ++c) {
+              for (int64_t tap = 0; tap < 9; ++tap) {
+                const int64_t row = i + tap / 3 - k.pad_y, column = j + tap % 3 - k.pad_x;
+                if (row < 0 || row >= in.height || column < 0 || column >= in.width) continue;
+                sum += double(x[in.at(n, c, row, column)]) * double(w[size_t((o * k.in_channels + c) * 9 + tap)]);
+              }
+            }
+            const size_t at = out.at(n, o, i, j);
+            if (kind == 2) sum *= double(scale[size_t(o)]);
+            if (kind == 1 || kind == 2) sum += double(shift[size_t(o)]);
+            if (kind >= 2) sum += double(old[at]);
+            if (kind == 2) sum = std::max(sum, 0.);
+            worst = std::max(worst, std::abs(double(y[at]) - sum));
+          }
+        }
+      }
+    }
+    // 64 units of 2^-24 max|x| sum|w|, as HybridizeOptions::winograd has it; numbers are up to 1, filters half of that
+    CHECK(worst <= 64 * 0x1p-24 * double(k.in_channels) * 9 / 2 + 1e-6);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("winograd: the kernels of every target beside sums in double", "[nn]") {
+  const int targets = test::for_each_target([] {
+    for (const Case& k : cases) {
+      INFO("channels " << k.in_channels << " to " << k.out_channels << ", " << k.height << " x " << k.width);
+      for (int64_t size : {2, 4}) {
+        for (int64_t most : {1, 17, 1000}) check(k, size, most, Lie::channels_last);
+        check(k, size, 5, Lie::in_blocks);
+      }
+    }
+  });
+  CHECK(targets >= 1);
+}
+
+TEST_CASE("winograd: NaN reaches the results that read it, and relu keeps it", "[nn]") {
+  const Case k{1, 16, 16, 32, 32, 1, 1};
+  const Lying images{16, 16, 32, Lie::channels_last};
+  std::vector<float> x = numbers(images.floats(), 1), y(x.size());
+  x[images.at(0, 3, 9, 9)] = NAN;
+  for (int64_t size : {2, 4}) {
+    run(k, size, 100, images.images(x.data()), images.images(y.data()), numbers(32 * 32 * 9, 2),
+        {.activation = FusedActivation::relu});
+    for (int64_t o = 0; o < 32; ++o) {
+      for (int64_t i = 8; i <= 10; ++i) {
+        for (int64_t j = 8; j <= 10; ++j) REQUIRE(std::isnan(y[images.at(0, o, i, j)]));
+      }
+      REQUIRE(std::isfinite(y[images.at(0, o, 0, 0)]));
+    }
+  }
+}

@@ -1,0 +1,378 @@
+// Rows of the elementwise operators.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <numbers>
+
+#include "kaon/tests/ops/table/op_table.h"
+
+namespace kaon::test {
+namespace {
+
+using F1 = double (*)(double);
+
+double sign(double x) { return x > 0 ? 1 : x < 0 ? -1 : x; }
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+// Where a formula has no value at an infinity, the limit is meant.
+double gelu(double x) { return x == -INFINITY ? -0.0 : x / 2 * (1 + std::erf(x / std::numbers::sqrt2)); }
+double gelu_slope(double x) {
+  const double density = std::isinf(x) ? 0 : std::exp(-x * x / 2) / std::sqrt(2 * std::numbers::pi);
+  return 0.5 * (1 + std::erf(x / std::numbers::sqrt2)) + (density == 0 ? 0 : x * density);
+}
+double softsign(double x) { return std::isinf(x) ? sign(x) : x / (1 + std::abs(x)); }
+double round_half_down(double x) { return x - std::floor(x) <= 0.5 ? std::floor(x) : std::ceil(x); }
+
+// psi(x) = d log gamma(x) / dx: recurrence to a large argument, then the asymptotic series.
+double digamma(double x) {
+  if (x == 0) return std::numeric_limits<double>::quiet_NaN();  // a pole
+  if (x < 0.5) return digamma(1 - x) - std::numbers::pi / std::tan(std::numbers::pi * x);
+  double shift = 0;
+  for (; x < 20; ++x) shift -= 1 / x;
+  const double y = 1 / (x * x);
+  return shift + std::log(x) - 0.5 / x - y * (1. / 12 - y * (1. / 120 - y * (1. / 252 - y / 240)));
+}
+
+// psi_n(x) = (-1)^(n+1) n! sum_k (x + k)^-(n+1), the tail as an integral from the middle of its first gap.
+template <int n>
+double polygamma(double x) {
+  if (std::isnan(x) || x == -INFINITY) return std::numeric_limits<double>::quiet_NaN();
+  if (x <= 0 && x == std::floor(x)) return n % 2 ? INFINITY : std::numeric_limits<double>::quiet_NaN();
+  const long double factor = (n % 2 ? 1 : -1) * std::tgamma(n + 1.0L);
+  long double sum = 0;
+  const int terms = 1000;
+  for (int k = terms - 1; k >= 0; --k) sum += std::pow(static_cast<long double>(x) + k, -(n + 1));
+  return double(factor * (sum + std::pow(static_cast<long double>(x) + terms - 0.5L, -n) / n));
+}
+
+// A function at an odd size, batch 1, a zero dimension and no dimensions.
+template <class T>
+void unary(Rows& rows, const T& op, F1 f, Fill fill = Fill::normal, RowOptions options = {}) {
+  for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape(33), Shape()}) {
+    rows.emplace_back(op, std::vector{in(shape, fill)}, elementwise(f), options);
+  }
+}
+
+RowOptions numeric(double loosen = 1) { return {.dtypes = numbers, .loosen = loosen}; }
+
+void unary_rows(Rows& rows) {
+  unary(
+      rows, Relu{}, [](double x) { return larger(x, 0); }, Fill::nonzero, numeric());
+  unary(rows, Sigmoid{}, sigmoid);
+  unary(rows, Tanh{}, [](double x) { return std::tanh(x); });
+  unary(rows, Exp{}, [](double x) { return std::exp(x); });
+  unary(
+      rows, Log{}, [](double x) { return std::log(x); }, Fill::positive);
+  unary(
+      rows, Sqrt{}, [](double x) { return std::sqrt(x); }, Fill::positive);
+  unary(
+      rows, Rsqrt{}, [](double x) { return 1 / std::sqrt(x); }, Fill::positive);
+  unary(
+      rows, Square{}, [](double x) { return x * x; }, Fill::normal, numeric());
+  unary(
+      rows, Abs{}, [](double x) { return std::abs(x); }, Fill::nonzero, numeric());
+  unary(rows, Sign{}, sign, Fill::nonzero, numeric());
+  unary(
+      rows, Negative{}, [](double x) { return -x; }, Fill::normal, numeric());
+  unary(
+      rows, Reciprocal{}, [](double x) { return 1 / x; }, Fill::nonzero);
+  unary(rows, Erf{}, [](double x) { return std::erf(x); });
+  unary(
+      rows, Log1p{}, [](double x) { return std::log1p(x); }, Fill::unit);
+  unary(rows, Expm1{}, [](double x) { return std::expm1(x); });
+  unary(
+      rows, Log2{}, [](double x) { return std::log2(x); }, Fill::positive);
+  unary(
+      rows, Log10{}, [](double x) { return std::log10(x); }, Fill::positive);
+  unary(rows, Sin{}, [](double x) { return std::sin(x); });
+  unary(rows, Cos{}, [](double x) { return std::cos(x); });
+  unary(
+      rows, Tan{}, [](double x) { return std::tan(x); }, Fill::unit);
+  unary(
+      rows, Arcsin{}, [](double x) { return std::asin(x); }, Fill::unit);
+  unary(
+      rows, Arccos{}, [](double x) { return std::acos(x); }, Fill::unit);
+  unary(rows, Arctan{}, [](double x) { return std::atan(x); });
+  unary(rows, Sinh{}, [](double x) { return std::sinh(x); });
+  unary(rows, Cosh{}, [](double x) { return std::cosh(x); });
+  unary(rows, Arcsinh{}, [](double x) { return std::asinh(x); });
+  unary(
+      rows, Arccosh{}, [](double x) { return std::acosh(x); }, Fill::above_one);
+  unary(
+      rows, Arctanh{}, [](double x) { return std::atanh(x); }, Fill::unit);
+  unary(
+      rows, Floor{}, [](double x) { return std::floor(x); }, Fill::normal, numeric());
+  unary(
+      rows, Ceil{}, [](double x) { return std::ceil(x); }, Fill::normal, numeric());
+  unary(
+      rows, Round{}, [](double x) { return std::round(x); }, Fill::normal, numeric());
+  unary(rows, Rint{}, round_half_down, Fill::normal, numeric());
+  unary(
+      rows, Trunc{}, [](double x) { return std::trunc(x); }, Fill::normal, numeric());
+  unary(
+      rows, Fix{}, [](double x) { return std::trunc(x); }, Fill::normal, numeric());
+  unary(
+      rows, Cbrt{}, [](double x) { return std::cbrt(x); }, Fill::nonzero);
+  unary(
+      rows, Rcbrt{}, [](double x) { return 1 / std::cbrt(x); }, Fill::nonzero);
+  unary(rows, Softsign{}, softsign);
+  unary(rows, HardSigmoid{}, [](double x) { return std::clamp(0.2 * x + 0.5, 0., 1.); });
+  unary(rows, HardSigmoid{.alpha = 0.6, .beta = 0.4}, [](double x) { return std::clamp(0.6 * x + 0.4, 0., 1.); });
+  unary(rows, SoftRelu{}, [](double x) { return std::log1p(std::exp(x)); });
+  unary(rows, Gelu{}, gelu);
+  unary(rows, LogicalNot{}, [](double x) { return double(x == 0); }, Fill::normal, {.dtypes = every_dtype});
+  unary(rows, Degrees{}, [](double x) { return x * 180 / std::numbers::pi; });
+  unary(rows, Radians{}, [](double x) { return x * std::numbers::pi / 180; });
+  unary(
+      rows, Gamma{}, [](double x) { return std::tgamma(x); }, Fill::nonzero);
+  unary(
+      rows, GammaLn{}, [](double x) { return std::lgamma(x); }, Fill::positive);
+  unary(rows, Digamma{}, digamma, Fill::positive);
+  unary(rows, Polygamma{}, polygamma<1>, Fill::positive);
+  unary(rows, Polygamma{.n = 4}, polygamma<4>, Fill::above_one);
+  rows.emplace_back(Polygamma{.n = 0}, std::vector{in({3, 5})}, Reference(), RowOptions{.refused = true});
+  unary(rows, Copy{}, [](double x) { return x; }, Fill::normal, {.dtypes = every_dtype});
+  RowOptions blocked{.dtypes = every_dtype};
+  blocked.gradient = [](const Hosts& inputs, const Hosts&) { return Hosts{zeros(inputs[0].shape)}; };
+  unary(
+      rows, BlockGrad{}, [](double x) { return x; }, Fill::normal, blocked);
+  unary(rows, ZerosLike{}, [](double) { return 0.0; }, Fill::normal, {.dtypes = every_dtype});
+  unary(rows, OnesLike{}, [](double) { return 1.0; }, Fill::normal, {.dtypes = every_dtype});
+}
+
+// head * slope(saved), where slope follows from the output, or for gelu from the input. Where the slope is 0 for good,
+// nothing of the head comes through.
+template <class T>
+void backward_row(Rows& rows, const T& op, F1 slope, Fill fill) {
+  for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape()}) {
+    rows.emplace_back(op, std::vector{in(shape), in(shape, fill)},
+                      Reference(broadcasting([slope](double h, double s, DType) {
+                        return slope(s) == 0 && std::is_same_v<T, BackwardRelu> ? 0 : h * slope(s);
+                      })));
+  }
+}
+
+using F2 = std::function<double(double, double, DType)>;
+
+template <class T>
+void binary(Rows& rows, const T& op, F2 f, Fill left = Fill::nonzero, Fill right = Fill::nonzero,
+            RowOptions options = {.dtypes = numbers}) {
+  const std::pair<Shape, Shape> shapes[] = {
+      {{3, 5}, {3, 5}},    {{2, 3, 5}, {1, 3, 1}}, {{1, 4}, {3, 1}}, {{5}, {2, 3, 5}}, {{0, 3}, {1, 3}},
+      {{2, 1, 3}, {0, 1}}, {{2, 3, 4}, {3, 4}},    {{7}, {1}},       {{}, {}},         {{}, {2, 3}}};
+  for (const auto& [a, b] : shapes)
+    rows.emplace_back(op, std::vector{in(a, left), in(b, right)}, broadcasting(f), options);
+}
+
+// The remainder has the sign of b; by 0 it is 0, as in MXNet.
+double modulo(double a, double b) {
+  if (b == 0) return 0;
+  const double r = std::fmod(a, b);
+  return r != 0 && (r < 0) != (b < 0) ? r + b : r;
+}
+double quotient(double a, double b, DType t) { return is_floating(t) ? a / b : b == 0 ? 0 : std::trunc(a / b); }
+// Powers as integers are: truncated, negative exponents included.
+double power(double a, double b, DType t) { return is_floating(t) ? std::pow(a, b) : std::trunc(std::pow(a, b)); }
+// As real numbers, then truncated.
+double hypotenuse(double a, double b, DType t) {
+  return is_floating(t) ? std::hypot(a, b) : std::trunc(std::hypot(a, b));
+}
+
+void binary_rows(Rows& rows) {
+  const RowOptions logical{.dtypes = every_dtype};
+  binary(rows, BroadcastAdd{}, [](double a, double b, DType) { return a + b; });
+  binary(rows, BroadcastSub{}, [](double a, double b, DType) { return a - b; });
+  binary(rows, BroadcastMul{}, [](double a, double b, DType) { return a * b; });
+  binary(rows, BroadcastDiv{}, quotient);
+  binary(rows, BroadcastMod{}, [](double a, double b, DType) { return modulo(a, b); });
+  binary(rows, BroadcastPower{}, power, Fill::positive, Fill::normal);
+  binary(rows, BroadcastMaximum{}, [](double a, double b, DType) { return larger(a, b); });
+  binary(rows, BroadcastMinimum{}, [](double a, double b, DType) { return smaller(a, b); });
+  binary(rows, BroadcastHypot{}, hypotenuse);
+  const Fill any = Fill::normal;
+  binary(
+      rows, BroadcastEqual{}, [](double a, double b, DType) { return double(a == b); }, any, any, logical);
+  binary(
+      rows, BroadcastNotEqual{}, [](double a, double b, DType) { return double(a != b); }, any, any, logical);
+  binary(
+      rows, BroadcastGreater{}, [](double a, double b, DType) { return double(a > b); }, any, any, logical);
+  binary(
+      rows, BroadcastGreaterEqual{}, [](double a, double b, DType) { return double(a >= b); }, any, any, logical);
+  binary(
+      rows, BroadcastLesser{}, [](double a, double b, DType) { return double(a < b); }, any, any, logical);
+  binary(
+      rows, BroadcastLesserEqual{}, [](double a, double b, DType) { return double(a <= b); }, any, any, logical);
+  binary(
+      rows, BroadcastLogicalAnd{}, [](double a, double b, DType) { return double(a && b); }, any, any, logical);
+  binary(
+      rows, BroadcastLogicalOr{}, [](double a, double b, DType) { return double(a || b); }, any, any, logical);
+  binary(
+      rows, BroadcastLogicalXor{}, [](double a, double b, DType) { return double(!a != !b); }, any, any, logical);
+}
+
+// With a number that every dtype holds, and one that only floats do.
+template <class T>
+void scalar(Rows& rows, F2 f, double whole, double part, Fill fill = Fill::nonzero, uint32_t kinds = numbers) {
+  for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape()}) {
+    for (double s : {whole, part}) {
+      const bool is_whole = s == std::floor(s);
+      auto reference = [f, s](const Hosts& in) {
+        Host out{in[0].shape, in[0].values};
+        for (double& v : out.values) v = f(v, s, *in[0].dtype);
+        return out;
+      };
+      const uint32_t dtypes = is_whole || kinds == every_dtype ? kinds : floats;
+      rows.emplace_back(T{.scalar = s, .is_int = is_whole}, std::vector{in(shape, fill)}, Reference(reference),
+                        RowOptions{.dtypes = dtypes});
+    }
+  }
+}
+
+void scalar_rows(Rows& rows) {
+  scalar<PlusScalar>(
+      rows, [](double x, double s, DType) { return x + s; }, 3, 2.5);
+  scalar<MinusScalar>(
+      rows, [](double x, double s, DType) { return x - s; }, 1, 2.5);
+  scalar<RMinusScalar>(
+      rows, [](double x, double s, DType) { return s - x; }, 3, 2.5);
+  scalar<MulScalar>(
+      rows, [](double x, double s, DType) { return x * s; }, 3, -2.5);
+  scalar<DivScalar>(rows, quotient, 2, -2.5);
+  scalar<RDivScalar>(
+      rows, [](double x, double s, DType t) { return quotient(s, x, t); }, 5, -2.5);
+  scalar<ModScalar>(
+      rows, [](double x, double s, DType) { return modulo(x, s); }, 2, -0.75);
+  scalar<RModScalar>(
+      rows, [](double x, double s, DType) { return modulo(s, x); }, 5, -2.5);
+  scalar<PowerScalar>(rows, power, 3, -1.5, Fill::positive);
+  scalar<RPowerScalar>(
+      rows, [](double x, double s, DType t) { return power(s, x, t); }, 2, 0.75, Fill::positive);
+  scalar<MaximumScalar>(
+      rows, [](double x, double s, DType) { return larger(x, s); }, 1, 0.25);
+  scalar<MinimumScalar>(
+      rows, [](double x, double s, DType) { return smaller(x, s); }, 1, 0.25);
+  scalar<HypotScalar>(rows, hypotenuse, 3, -2.5);
+  auto compare = [&]<class T>(F2 f) {
+    for (Fill fill : {Fill::normal, Fill::positive}) scalar<T>(rows, f, 2, 0.5, fill, every_dtype);
+  };
+  compare.operator()<EqualScalar>([](double x, double s, DType) { return double(x == s); });
+  compare.operator()<NotEqualScalar>([](double x, double s, DType) { return double(x != s); });
+  compare.operator()<GreaterScalar>([](double x, double s, DType) { return double(x > s); });
+  compare.operator()<GreaterEqualScalar>([](double x, double s, DType) { return double(x >= s); });
+  compare.operator()<LesserScalar>([](double x, double s, DType) { return double(x < s); });
+  compare.operator()<LesserEqualScalar>([](double x, double s, DType) { return double(x <= s); });
+  compare.operator()<LogicalAndScalar>([](double x, double s, DType) { return double(x && s); });
+  compare.operator()<LogicalOrScalar>([](double x, double s, DType) { return double(x || s); });
+  compare.operator()<LogicalXorScalar>([](double x, double s, DType) { return double(!x != !s); });
+  for (double s : {1.0, 2.5}) {
+    auto huber = [s](double x) {
+      return std::abs(x) < 1 / (s * s) ? 0.5 * s * s * x * x : std::abs(x) - 0.5 / (s * s);
+    };
+    for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape()}) {
+      rows.emplace_back(SmoothL1{.scalar = s}, std::vector{in(shape)}, elementwise(huber));
+    }
+  }
+  rows.emplace_back(SmoothL1{.scalar = 0}, std::vector{in({3})}, Reference(), RowOptions{.refused = true});
+}
+
+void select_rows(Rows& rows) {
+  auto where = [](const Hosts& in) {
+    const bool by_row = in[0].shape.ndim() < in[1].shape.ndim();
+    return generate(in[1].shape, [&](const Shape& p) {
+      return in[by_row && in[0].at(Shape(p[0])) ? 1 : by_row ? 2 : in[0].at(p) ? 1 : 2].at(p);
+    });
+  };
+  const RowOptions all{.dtypes = every_dtype};
+  for (DType t :
+       {DType::float32, DType::bfloat16, DType::int32, DType::boolean, DType::int64, DType::float64, DType::uint8}) {
+    rows.emplace_back(Where{}, std::vector{index({3, 5}, 0, 2, t), in({3, 5}), in({3, 5})}, where, all);
+    rows.emplace_back(Where{}, std::vector{index({3}, 0, 2, t), in({3, 5}), in({3, 5})}, where, all);
+  }
+  rows.emplace_back(Where{}, std::vector{constant(in({1, 7})), in({1, 7}), in({1, 7})}, where, all);
+  rows.emplace_back(Where{}, std::vector{constant(in(Shape())), in(Shape()), in(Shape())}, where, all);
+  rows.emplace_back(Where{}, std::vector{constant(in({0, 4})), in({0, 4}), in({0, 4})}, where, all);
+  for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape()}) {
+    for (auto [low, high] : {std::pair(-1., 2.), std::pair(-0.5, 0.75), std::pair<double, double>(-INFINITY, 1)}) {
+      auto clip = [low = low, high = high](const Hosts& in) {
+        const bool real = is_floating(*in[0].dtype);
+        Host out{in[0].shape, in[0].values};
+        const double floor = in[0].dtype == DType::uint8 ? 0 : std::ceil(low);
+        for (double& v : out.values) v = smaller(larger(v, real ? low : floor), real ? high : std::floor(high));
+        return out;
+      };
+      rows.emplace_back(Clip{.a_min = low, .a_max = high}, std::vector{in(shape, Fill::nonzero)}, clip, numeric());
+      auto through = [low = low, high = high](double h, double x, DType) { return x < low || x > high ? 0 : h; };
+      rows.emplace_back(ClipBackward{.a_min = low, .a_max = high}, std::vector{in(shape), in(shape)},
+                        broadcasting(through));
+    }
+    for (DType to : {DType::float32, DType::float64, DType::float16, DType::bfloat16, DType::uint8, DType::int8,
+                     DType::int32, DType::int64, DType::boolean}) {
+      auto cast = [to](const Hosts& in) {
+        Host out{in[0].shape, in[0].values, to};
+        if (!is_floating(to)) {
+          for (double& v : out.values) v = to == DType::boolean ? v != 0 : std::trunc(v);
+        }
+        return out;
+      };
+      RowOptions options{.dtypes = every_dtype};
+      options.gradient = [to](const Hosts& inputs, const Hosts& heads) {
+        return Hosts{is_floating(to) ? Host{inputs[0].shape, heads[0].values} : zeros(inputs[0].shape)};
+      };
+      options.differentiate = is_floating(to);
+      rows.emplace_back(Cast{.dtype = to}, std::vector{in(shape)}, cast, options);
+    }
+    for (int n : {1, 2, 3, 20}) {
+      auto sum = [](const Hosts& in) {
+        Host out{in[0].shape, in[0].values};
+        for (size_t k = 1; k < in.size(); ++k) {
+          for (size_t i = 0; i < out.values.size(); ++i) out.values[i] += in[k][i];
+        }
+        return out;
+      };
+      rows.emplace_back(AddN{.num_args = n}, std::vector(size_t(n), in(shape)), sum, numeric());
+    }
+  }
+  auto sum_to = [&](const Shape& from, const Shape& codes, const Shape& axes, const Shape& to) {
+    rows.emplace_back(
+        SumTo{.shape = codes}, std::vector{in(from)},
+        [=](const Hosts& in) {
+          return reshaped(reduced(in[0], axes, true,
+                                  [](const std::vector<double>& v) {
+                                    double sum = 0;
+                                    for (double x : v) sum += x;
+                                    return sum;
+                                  }),
+                          to);
+        },
+        numeric());
+  };
+  sum_to({3, 5}, {5}, {0}, {5});
+  sum_to({2, 3, 5}, {1, -1, 1}, {0, 2}, {1, 3, 1});
+  sum_to({2, 3, 5}, {1}, {0, 1, 2}, {1});
+  sum_to({1, 7}, {1, 1}, {1}, {1, 1});
+  sum_to({0, 3}, {1, 3}, {0}, {1, 3});
+  sum_to({3, 0}, {1}, {0, 1}, {1});
+}
+
+}  // namespace
+
+Rows elementwise_rows() {
+  Rows rows;
+  unary_rows(rows);
+  backward_row(
+      rows, BackwardRelu{}, [](double y) { return std::isnan(y) ? y : double(y > 0); }, Fill::nonzero);
+  backward_row(
+      rows, BackwardSigmoid{}, [](double y) { return y * (1 - y); }, Fill::unit);
+  backward_row(
+      rows, BackwardTanh{}, [](double y) { return 1 - y * y; }, Fill::unit);
+  backward_row(rows, BackwardGelu{}, gelu_slope, Fill::normal);
+  binary_rows(rows);
+  scalar_rows(rows);
+  select_rows(rows);
+  return rows;
+}
+
+}  // namespace kaon::test
+
+using namespace kaon::test;
+
+TEST_CASE("op table: elementwise operators", "[op_table]") { check_ops(elementwise_rows()); }

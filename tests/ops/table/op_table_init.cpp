@@ -1,0 +1,325 @@
+// Rows of the operators that create arrays, draw random numbers or update parameters.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "kaon/tests/ops/table/op_table.h"
+
+namespace kaon::test {
+namespace {
+
+constexpr DType every[] = {DType::float32, DType::float64, DType::float16, DType::bfloat16, DType::uint8,
+                           DType::int8,    DType::int32,   DType::int64,   DType::boolean};
+
+// An operator without inputs whose element at position p is f(p).
+template <class T, class F>
+void create(Rows& rows, const T& op, const Shape& shape, F f) {
+  rows.emplace_back(op, std::vector<Input>{}, [=](const Hosts&) {
+    Host out = generate(shape, f);
+    out.dtype = op.dtype;
+    return out;
+  });
+}
+
+void fill_rows(Rows& rows) {
+  for (DType t : every) {
+    const bool truth = t == DType::boolean;
+    for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4)}) {
+      create(rows, Zeros{.shape = shape, .dtype = t}, shape, [](const Shape&) { return 0.0; });
+      create(rows, Ones{.shape = shape, .dtype = t, .ctx = cpu(0)}, shape, [](const Shape&) { return 1.0; });
+      create(rows, Full{.shape = shape, .value = 3, .dtype = t}, shape,
+             [=](const Shape&) { return truth ? 1.0 : 3.0; });
+    }
+    auto number = [truth](double v) { return truth ? double(v != 0) : v; };
+    create(rows, Arange{.start = 5, .dtype = t}, {5}, [=](const Shape& p) { return number(double(p[0])); });
+    create(rows, Arange{.start = 1, .stop = 8, .step = 3, .repeat = 2, .dtype = t}, {6},
+           [=](const Shape& p) { return number(1 + 3 * double(p[0] / 2)); });
+    create(rows, Arange{.start = 4, .stop = 1, .step = -1, .dtype = t}, {3},
+           [=](const Shape& p) { return number(4 - double(p[0])); });
+    create(rows, Arange{.start = 3, .stop = 3, .dtype = t, .ctx = cpu(0)}, {0}, [](const Shape&) { return 0.0; });
+    create(rows, Linspace{.start = 0, .stop = 8, .num = 5, .dtype = t}, {5},
+           [=](const Shape& p) { return number(2 * double(p[0])); });
+    create(rows, Linspace{.start = 0, .stop = 10, .num = 5, .endpoint = false, .dtype = t}, {5},
+           [=](const Shape& p) { return number(2 * double(p[0])); });
+    create(rows, Linspace{.start = 7, .stop = 9, .num = 1, .dtype = t, .ctx = cpu(0)}, {1},
+           [=](const Shape&) { return number(7); });
+    create(rows, Linspace{.start = 7, .stop = 9, .num = 0, .dtype = t}, {0}, [](const Shape&) { return 0.0; });
+    for (int64_t k : {0, 1, -2}) {
+      create(rows, Eye{.N = 3, .M = 5, .k = k, .dtype = t}, {3, 5},
+             [=](const Shape& p) { return double(p[1] - p[0] == k); });
+      create(rows, Eye{.N = 3, .k = k, .dtype = t, .ctx = cpu(0)}, {3, 3},
+             [=](const Shape& p) { return double(p[1] - p[0] == k); });
+    }
+    create(rows, Arange{.start = 1, .dtype = t}, {1}, [](const Shape&) { return 0.0; });
+    create(rows, Eye{.N = 1, .dtype = t}, {1, 1}, [](const Shape&) { return 1.0; });
+    create(rows, Eye{.N = 0, .M = 4, .dtype = t}, {0, 4}, [](const Shape&) { return 0.0; });
+  }
+  create(rows, Full{.shape = {2, 3}, .value = -1.5, .ctx = cpu(0)}, {2, 3}, [](const Shape&) { return -1.5; });
+  create(rows, Zeros{.shape = {7}, .ctx = cpu(0)}, {7}, [](const Shape&) { return 0.0; });
+  create(rows, Arange{.start = 0.5, .stop = 2, .step = 0.25}, {6},
+         [](const Shape& p) { return 0.5 + 0.25 * double(p[0]); });
+  for (const Arange& op : {Arange{.start = 0, .stop = 3, .step = 0.5, .dtype = DType::int32},
+                           Arange{.start = 0.5, .stop = 3, .dtype = DType::uint8}}) {
+    rows.emplace_back(op, std::vector<Input>{}, Reference(), RowOptions{.refused = true});
+  }
+  rows.emplace_back(Arange{.start = 5, .infer_range = true}, std::vector<Input>{}, Reference(),
+                    RowOptions{.refused = true});
+}
+
+struct Moments {
+  double mean, deviation, lowest, highest;
+};
+Moments moments(const Host& h) {
+  double sum = 0, squares = 0;
+  for (double v : h.values) sum += v, squares += v * v;
+  const double n = double(h.size()), mean = sum / n;
+  return {mean, std::sqrt(std::max(0.0, squares / n - mean * mean)),
+          *std::min_element(h.values.begin(), h.values.end()), *std::max_element(h.values.begin(), h.values.end())};
+}
+
+// An operator that draws: its dtype, and for a large enough draw its mean, deviation and range.
+template <class T>
+void draw(Rows& rows, const T& op, DType dtype, double mean, double deviation, double low, double high) {
+  RowOptions options;
+  options.inspect = [=](const Hosts&, const Hosts& outputs) -> std::string {
+    const Host& y = outputs[0];
+    if (y.dtype != dtype || y.shape != op.shape) return "another dtype or shape";
+    if (y.size() < 500) return "";
+    const Moments m = moments(y);
+    if (std::abs(m.mean - mean) > 0.15 * deviation) return "mean " + std::to_string(m.mean);
+    if (std::abs(m.deviation - deviation) > 0.1 * deviation) return "deviation " + std::to_string(m.deviation);
+    return m.lowest < low || m.highest > high ? "out of range" : "";
+  };
+  rows.emplace_back(op, std::vector<Input>{}, Reference(), options);
+}
+
+void random_rows(Rows& rows) {
+  const double uniform = 1 / std::sqrt(12.);
+  for (DType t : {DType::float32, DType::float64, DType::float16, DType::bfloat16}) {
+    draw(rows, RandomUniform{.shape = {31, 33}, .dtype = t, .ctx = cpu(0)}, t, 0.5, uniform, 0, 1);
+    draw(rows, RandomUniform{.low = -2, .high = 4, .shape = {31, 33}, .dtype = t}, t, 1, 6 * uniform, -2, 4);
+    draw(rows, RandomNormal{.shape = {31, 33}, .dtype = t, .ctx = cpu(0)}, t, 0, 1, -6, 6);
+    draw(rows, RandomNormal{.loc = 3, .scale = 0.5, .shape = {31, 33}, .dtype = t}, t, 3, 0.5, 0, 6);
+  }
+  for (DType t : {DType::int32, DType::int64}) {
+    draw(rows, RandomRandint{.low = -3, .high = 8, .shape = {31, 33}, .dtype = t, .ctx = cpu(0)}, t, 2, std::sqrt(10.),
+         -3, 7);
+  }
+  draw(rows, RandomUniform{.shape = {1, 7}}, DType::float32, 0, 0, 0, 0),
+      draw(rows, RandomUniform{.shape = {0, 4}}, DType::float32, 0, 0, 0, 0);
+  draw(rows, RandomNormal{.shape = {1, 7}}, DType::float32, 0, 0, 0, 0),
+      draw(rows, RandomNormal{.shape = {0, 4}}, DType::float32, 0, 0, 0, 0);
+  draw(rows, RandomRandint{.low = 0, .high = 2, .shape = {1, 7}}, DType::int32, 0, 0, 0, 0),
+      draw(rows, RandomRandint{.low = 0, .high = 2, .shape = {0, 4}}, DType::int32, 0, 0, 0, 0);
+  rows.emplace_back(RandomUniform{.low = 2, .high = 1, .shape = {3}}, std::vector<Input>{}, Reference(),
+                    RowOptions{.refused = true});
+
+  auto multinomial = [&](const Shape& data, std::vector<double> p, const Shape& shape, const Shape& to, DType dtype) {
+    RowOptions options;
+    options.inspect = [=](const Hosts&, const Hosts& outputs) -> std::string {
+      const Host& y = outputs[0];
+      if (y.dtype != dtype || y.shape != to) return "another dtype or shape " + y.shape.str();
+      const int64_t classes = data.back(), draws = shape.size();
+      for (int64_t row = 0; row < y.size() / std::max<int64_t>(1, draws); ++row) {
+        std::vector<double> count(static_cast<size_t>(classes));
+        double sum = 0;
+        for (int64_t k = 0; k < classes; ++k) sum += p[size_t(row * classes + k)];
+        for (int64_t i = 0; i < draws; ++i) ++count.at(size_t(y[size_t(row * draws + i)]));
+        for (int64_t k = 0; k < classes; ++k) {
+          const double want = p[size_t(row * classes + k)] / sum, got = count[size_t(k)] / double(draws);
+          if (want == 0 ? got != 0 : draws > 500 && std::abs(got - want) > 0.08)
+            return "frequency " + std::to_string(got);
+        }
+      }
+      return "";
+    };
+    rows.emplace_back(SampleMultinomial{.shape = shape, .dtype = dtype}, std::vector{constant(in(data, p))},
+                      Reference(), options);
+  };
+  multinomial({3}, {0.25, 0.25, 0.5}, {1000}, {1000}, DType::int32),
+      multinomial({2, 3}, {0, 1, 1, 2, 0, 2}, {31, 33}, {2, 31, 33}, DType::float32);
+  multinomial({1, 7}, std::vector<double>(7, 1), {}, {1}, DType::int64),
+      multinomial({4}, {0, 0, 1, 0}, {}, {1}, DType::uint8), multinomial({0, 3}, {}, {}, {0}, DType::int32);
+  rows.emplace_back(SampleMultinomial{.get_prob = true}, std::vector{in({3}, Fill::positive)}, Reference(),
+                    RowOptions{.refused = true});
+
+  for (const Shape& shape : {Shape(33), Shape(7, 5), Shape(1, 7), Shape(0, 4)}) {
+    RowOptions options{.dtypes = every_dtype};
+    options.inspect = [=](const Hosts& inputs, const Hosts& outputs) -> std::string {
+      // the same rows in another order
+      auto rows_of = [&](const Host& h) {
+        std::vector<std::vector<double>> out;
+        const int64_t n = shape[0], width = n ? shape.size() / n : 0;
+        for (int64_t i = 0; i < n; ++i)
+          out.emplace_back(h.values.begin() + i * width, h.values.begin() + (i + 1) * width);
+        return out;
+      };
+      auto before = rows_of(inputs[0]), after = rows_of(outputs[0]);
+      if (shape[0] > 20 && before == after && inputs[0].dtype == DType::float32) return "not shuffled";
+      std::sort(before.begin(), before.end()), std::sort(after.begin(), after.end());
+      return before == after ? "" : "rows are not those of the input";
+    };
+    rows.emplace_back(Shuffle{}, std::vector{in(shape)}, Reference(), options);
+  }
+}
+
+double clipped(double g, double rescale, double clip) {
+  g *= rescale;
+  return clip >= 0 ? std::clamp(g, -clip, clip) : g;
+}
+
+// One tensor of each update: arrays are weight, gradient and states; they become the new ones.
+void sgd(double lr, double momentum, double wd, double rescale, double clip, std::vector<Host*> arrays) {
+  for (size_t i = 0; i < arrays[0]->values.size(); ++i) {
+    double& w = arrays[0]->values[i];
+    const double g = clipped(arrays[1]->values[i], rescale, clip);
+    if (arrays.size() == 2) {
+      w = (1 - lr * wd) * w - lr * g;
+    } else {
+      double& m = arrays[2]->values[i];
+      m = momentum * m - lr * wd * w - lr * g;
+      w += m;
+    }
+  }
+}
+
+void adam(double lr, const MultiAdamUpdate& op, double wd, std::vector<Host*> a) {
+  for (size_t i = 0; i < a[0]->values.size(); ++i) {
+    double &w = a[0]->values[i], &mean = a[2]->values[i], &var = a[3]->values[i];
+    const double scaled = op.rescale_grad * a[1]->values[i] + wd * w,
+                 g = op.clip_gradient >= 0 ? std::clamp(scaled, -op.clip_gradient, op.clip_gradient) : scaled;
+    mean = op.beta1 * mean + (1 - op.beta1) * g;
+    var = op.beta2 * var + (1 - op.beta2) * g * g;
+    w -= lr * mean / (std::sqrt(var) + op.epsilon);
+  }
+}
+
+std::vector<Input> tensors(const std::vector<Shape>& shapes, int period, bool rates) {
+  std::vector<Input> inputs;
+  for (const Shape& s : shapes) {
+    for (int k = 0; k < period; ++k) inputs.push_back(in(s, k == 3 ? Fill::positive : Fill::normal));
+  }
+  if (rates) {
+    std::vector<double> values;
+    for (size_t i = 0; i < 2 * shapes.size(); ++i)
+      values.push_back(i < shapes.size() ? 0.125 * double(i + 1) : 0.0625 * double(i));
+    inputs.push_back(index({int64_t(values.size())}, values));
+  }
+  return inputs;
+}
+
+// The empty output of one over many tensors, then the inputs that the operator updates, after update(first array of a
+// tensor, lr, wd).
+template <class F>
+auto updated(int period, uint32_t mutates, F update) {
+  return [=](Hosts in) {
+    const size_t n = in.size() / size_t(period);
+    const bool rates = in.size() % size_t(period) == 1;
+    for (size_t t = 0; t < n; ++t) {
+      std::vector<Host*> arrays;
+      for (int k = 0; k < period; ++k) arrays.push_back(&in[t * size_t(period) + size_t(k)]);
+      update(arrays, rates ? in.back()[t] : 0, rates ? in.back()[n + t] : 0);
+    }
+    Hosts out;
+    if (rates) out.push_back({{0}, {}, DType::float32});
+    for (size_t i = 0; i < n * size_t(period); ++i) {
+      if (mutates >> (i % size_t(period)) & 1) out.push_back({in[i].shape, in[i].values});
+    }
+    return out;
+  };
+}
+
+void update_rows(Rows& rows) {
+  const RowOptions loose{.loosen = 8};
+  for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape(33)}) {
+    for (const SGDUpdate& op :
+         {SGDUpdate{.lr = 0.5},
+          SGDUpdate{.lr = 0.25, .wd = 0.125, .rescale_grad = 0.5, .clip_gradient = 0.25, .lazy_update = false}}) {
+      rows.emplace_back(
+          op, tensors({shape}, 2, false),
+          updated(2, 1, [op](auto a, double, double) { sgd(op.lr, 0, op.wd, op.rescale_grad, op.clip_gradient, a); }),
+          loose);
+    }
+    for (const SGDMomUpdate& op : {SGDMomUpdate{.lr = 0.5}, SGDMomUpdate{.lr = 0.25,
+                                                            .momentum = 0.75,
+                                                            .wd = 0.125,
+                                                            .rescale_grad = 0.5,
+                                                            .clip_gradient = 0.25,
+                                                            .lazy_update = false}}) {
+      rows.emplace_back(op, tensors({shape}, 3, false),
+                        updated(3, 5,
+                                [op](auto a, double, double) {
+                                  sgd(op.lr, op.momentum, op.wd, op.rescale_grad, op.clip_gradient, a);
+                                }),
+                        loose);
+    }
+    for (const AdamUpdate& op : {AdamUpdate{.lr = 0.125}, AdamUpdate{.lr = 0.25,
+                                                          .beta1 = 0.5,
+                                                          .beta2 = 0.75,
+                                                          .epsilon = 0.125,
+                                                          .wd = 0.125,
+                                                          .rescale_grad = 0.5,
+                                                          .clip_gradient = 0.25,
+                                                          .lazy_update = false}}) {
+      const MultiAdamUpdate rule{op.beta1, op.beta2, op.epsilon, op.rescale_grad, op.clip_gradient};
+      rows.emplace_back(op, tensors({shape}, 4, false),
+                        updated(4, 13, [=](auto a, double, double) { adam(op.lr, rule, op.wd, a); }), loose);
+    }
+  }
+  const std::vector<std::vector<Shape>> lists{{{3, 5}, {1, 7}, {0, 4}, {33}}, {{1}}, {}};
+  for (const std::vector<Shape>& list : lists) {
+    for (const MultiSGDUpdate& op : {MultiSGDUpdate{}, MultiSGDUpdate{.rescale_grad = 0.5, .clip_gradient = 0.25}}) {
+      rows.emplace_back(
+          op, tensors(list, 2, true),
+          updated(2, 1, [op](auto a, double lr, double wd) { sgd(lr, 0, wd, op.rescale_grad, op.clip_gradient, a); }),
+          loose);
+    }
+    for (const MultiSGDMomUpdate& op :
+         {MultiSGDMomUpdate{}, MultiSGDMomUpdate{.momentum = 0.75, .rescale_grad = 0.5, .clip_gradient = 0.25}}) {
+      rows.emplace_back(op, tensors(list, 3, true),
+                        updated(3, 5,
+                                [op](auto a, double lr, double wd) {
+                                  sgd(lr, op.momentum, wd, op.rescale_grad, op.clip_gradient, a);
+                                }),
+                        loose);
+    }
+    for (const MultiAdamUpdate& op :
+         {MultiAdamUpdate{},
+          MultiAdamUpdate{.beta1 = 0.5, .beta2 = 0.75, .epsilon = 0.125, .rescale_grad = 0.5, .clip_gradient = 0.25}}) {
+      rows.emplace_back(op, tensors(list, 4, true),
+                        updated(4, 13, [op](auto a, double lr, double wd) { adam(lr, op, wd, a); }), loose);
+    }
+  }
+  auto finite = [](const Hosts& in) {
+    bool all = true;
+    for (const Host& h : in)
+      all = all && std::all_of(h.values.begin(), h.values.end(), [](double v) { return std::isfinite(v); });
+    return Host{{1}, {double(all)}, DType::float32};
+  };
+  rows.emplace_back(AllFinite{}, std::vector{in({3, 5}), in({1, 7}), in({0, 4})}, finite);
+  rows.emplace_back(AllFinite{}, std::vector{in({3}, {1, INFINITY, 2})}, finite);
+  rows.emplace_back(AllFinite{}, std::vector{in(Shape(), {NAN})}, finite);
+  rows.emplace_back(AllFinite{}, std::vector{in({3, 5}), in({3}, {1, NAN, 2}), in({2})}, finite);
+}
+
+}  // namespace
+
+Rows init_rows() {
+  Rows rows;
+  fill_rows(rows);
+  random_rows(rows);
+  return rows;
+}
+
+Rows optim_rows() {
+  Rows rows;
+  update_rows(rows);
+  return rows;
+}
+
+}  // namespace kaon::test
+
+using namespace kaon::test;
+
+TEST_CASE("op table: creation and random numbers", "[op_table]") { check_ops(init_rows()); }
+TEST_CASE("op table: optimizer updates", "[op_table]") { check_ops(optim_rows()); }

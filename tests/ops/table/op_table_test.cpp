@@ -1,0 +1,239 @@
+// What the test table must contain, and that the lists of operators agree.
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <map>
+#include <regex>
+#include <set>
+
+#include "kaon/engine/device/backend.h"
+#include "kaon/ops/operator/registry.h"
+#include "kaon/tests/ops/table/op_table.h"
+#include "kaon/tests/support/files.h"
+#include "kaon/tests/support/skip.h"
+
+using namespace kaon;
+using namespace kaon::test;
+
+namespace kaon::test {
+
+Rows all_rows() {
+  Rows all;
+  for (auto rows :
+       {elementwise_rows, reduce_rows, movement_rows, index_rows, nn_rows, layer_rows, init_rows, optim_rows}) {
+    for (Row& r : rows()) all.push_back(std::move(r));
+  }
+  return all;
+}
+
+std::set<std::string> minus(const std::set<std::string>& a, const std::set<std::string>& b) {
+  std::set<std::string> out;
+  std::set_difference(a.begin(), a.end(), b.begin(), b.end(), std::inserter(out, out.end()));
+  return out;
+}
+
+}  // namespace kaon::test
+
+namespace {
+
+using NameSet = std::set<std::string>;
+
+// Attributes by operator: the text of each.
+using Texts = std::map<std::string, std::string>;
+Texts texts_of(const OpDef& def, const void* attrs) {
+  Texts out;
+  def.write(attrs, [&](std::string_view name, const std::string& text, bool) { out[std::string(name)] = text; });
+  return out;
+}
+
+// Read from files and without effect here: choices of other libraries, the quantiser's ranges, and the mark that the
+// fusion pass leaves on nodes of plans.
+const NameSet no_effect{"workspace", "cudnn_tune", "cudnn_off", "min_calib_range", "max_calib_range", "__fused__"};
+
+std::string header(const char* name) {
+  const std::string text = bytes_of(fs::path(KAON_DATA_DIR).parent_path() / "ops" / name);
+  return std::regex_replace(text, std::regex("//[^\n]*"), "");
+}
+
+NameSet words(const std::string& text, const char* pattern) {
+  NameSet found;
+  const std::regex expression(pattern);
+  for (std::sregex_iterator i(text.begin(), text.end(), expression), end; i != end; ++i) found.insert((*i)[1]);
+  return found;
+}
+
+// The C++ names of the operators in all_ops.h.
+NameSet listed_operators() {
+  NameSet names;
+  for (const std::string& list : words(header("all_ops.h"), "using \\w+Ops\\s*=\\s*OpList<([^;]*)>;")) {
+    names.merge(words(list, "(\\w+)"));
+  }
+  return names;
+}
+
+// And those that functions.h calls: call(Relu{}, x), or as a parameter, const Sum& op.
+NameSet called_operators() {
+  const std::string text = header("functions.h");
+  NameSet names = words(text, "(?:call|call_list|create|update)\\(\\s*(?:kaon::)?(\\w+)\\{");
+  names.merge(words(text, "call_many\\([^,]*,\\s*(?:kaon::)?(\\w+)\\{"));
+  names.merge(words(text, "[(,]\\s*(?:const )?(?:kaon::)?(\\w+)&? op\\b"));
+  names.erase("Op");
+  return names;
+}
+
+bool any_dimension(const Row& row, const Hosts& outputs, bool (*is)(int64_t)) {
+  auto has = [&](const Shape& s) { return std::any_of(s.begin(), s.end(), is); };
+  return std::any_of(row.inputs.begin(), row.inputs.end(), [&](const Input& i) { return has(i.shape); }) ||
+         std::any_of(outputs.begin(), outputs.end(), [&](const Host& h) { return has(h.shape); });
+}
+
+// The shapes that an operator without inputs makes.
+Hosts created(const Row& row) {
+  std::vector<TensorMeta> out(1);
+  if (!row.inputs.empty() || row.options.refused) return {};
+  InferContext context(row.def->name().data(), row.def->traits, {}, out);
+  row.def->infer(row.attrs.get(), context);
+  return {Host{out[0].shape}};
+}
+
+// Arrays that are cut into pieces: the result must not depend on who computes them. They have no reference.
+Rows large_rows() {
+  Rows rows;
+  auto add = [&](const auto& op, std::vector<Input> inputs, RowOptions options = {}) {
+    rows.emplace_back(op, std::move(inputs), Reference(), std::move(options));
+  };
+  const Shape wide(301, 701), flat(200003);
+  const RowOptions any{.dtypes = numbers}, training{.training = true};
+  add(Gelu{}, {in(flat)});
+  add(BroadcastMul{}, {in(wide), in({701})}, any);
+  add(BroadcastAdd{}, {in({301, 1}), in({1, 701})}, any);
+  add(BroadcastDiv{}, {in({1}), in(flat, Fill::nonzero)}, any);
+  add(AddN{.num_args = 3}, {in(flat), in(flat), in(flat)}, any);
+  for (const Shape& axis : {Shape(), Shape(0), Shape(1)}) {
+    add(Sum{.axis = axis}, {in(wide)}, any);
+    add(Mean{.axis = axis}, {in(wide)});
+    add(Prod{.axis = axis}, {in(wide, Fill::above_one)}, any);
+    add(Max{.axis = axis}, {in(wide)}, any);
+    add(Norm{.axis = axis}, {in(wide)});
+  }
+  add(Sum{.axis = {0, 2}}, {in({31, 101, 67})}, any);
+  // dtypes that count to the number of elements
+  const RowOptions broad{.dtypes = dtype_bit(DType::float32) | dtype_bit(DType::int32)};
+  add(ArgMax{.axis = 0}, {in(wide)}, broad);
+  add(ArgMin{}, {in(wide)}, broad);
+  add(Transpose{}, {in(wide)}, any);
+  add(Concat{.dim = 1, .num_args = 2}, {in(wide), in(wide)}, any);
+  add(Take{}, {in({101, 301}), index({1501}, 0, 101)}, any);
+  add(Embedding{.input_dim = 50, .output_dim = 129}, {index({33, 47}, 0, 50), in({50, 129})}, any);
+  add(GatherNd{}, {in({101, 301}), index({1, 1501}, 0, 101)}, any);
+  add(Dot{}, {in({257, 513}), in({513, 129})});
+  add(Dot{.transpose_a = true, .transpose_b = true}, {in({257, 65}), in({129, 257})});
+  add(BatchDot{}, {in({17, 65, 33}), in({17, 33, 65})});
+  add(FullyConnected{.num_hidden = 257}, {in({65, 513}), in({257, 513}), in({257})});
+  add(FullyConnected{.num_hidden = 1025}, {in({1, 769}), in({1025, 769}), in({1025})});
+  add(Convolution{.kernel = {3, 3}, .pad = {1, 1}, .num_filter = 17},
+      {in({5, 16, 29, 31}), in({17, 16, 3, 3}), in({17})});
+  add(Convolution{.kernel = {5, 5}, .stride = {2, 2}, .num_filter = 6},
+      {in({16, 1, 28, 28}), in({6, 1, 5, 5}), in({6})});
+  for (PoolType type : {PoolType::max, PoolType::avg}) {
+    add(Pooling{.kernel = {3, 3}, .pool_type = type, .stride = {2, 2}, .pad = {1, 1}}, {in({5, 17, 33, 31})});
+  }
+  add(BatchNorm{.fix_gamma = false}, {in({9, 17, 33, 31}), in({17}), in({17}), in({17}), in({17}, Fill::positive)},
+      training);
+  add(LayerNorm{}, {in(wide), in({701}), in({701})});
+  for (int axis : {0, 1}) {
+    add(Softmax{.axis = axis}, {in(wide)});
+    add(LogSoftmax{.axis = axis}, {in(wide)});
+  }
+  add(SoftmaxCrossEntropy{}, {in(wide), index({301}, 0, 701)});
+  add(SoftmaxOutput{.use_ignore = true, .normalization = Normalization::valid}, {in(wide), index({301}, -1, 701)});
+  add(LeakyReLU{.act_type = LeakyType::prelu}, {in({33, 17, 401}), in({17})});
+  add(LeakyReLU{.act_type = LeakyType::rrelu}, {in(flat)}, training);
+  add(Dropout{}, {in(flat)}, training);
+  add(RandomNormal{.shape = flat}, {});
+  add(RandomUniform{.shape = flat}, {});
+  add(RandomRandint{.low = 0, .high = 1000, .shape = flat}, {});
+  add(Shuffle{}, {in({3001, 33})}, any);
+  add(AdamUpdate{.lr = 0.1}, {in(flat), in(flat), in(flat), in(flat, Fill::positive)});
+  add(AllFinite{}, {in(flat), in(wide)});
+  return rows;
+}
+
+}  // namespace
+
+TEST_CASE("op table: every operator has rows, with nothing, with one and with an odd number of elements",
+          "[op_table]") {
+  NameSet rows, empty, single, odd;
+  for (const Row& row : all_rows()) {
+    const std::string name(row.def->name());
+    const Hosts outputs = created(row);
+    rows.insert(name);
+    if (any_dimension(row, outputs, [](int64_t d) { return d == 0; })) empty.insert(name);
+    if (any_dimension(row, outputs, [](int64_t d) { return d == 1; })) single.insert(name);
+    if (any_dimension(row, outputs, [](int64_t d) { return d > 1 && d % 2 == 1; })) odd.insert(name);
+  }
+  NameSet all;
+  for (const OpDef* def : all_op_defs()) all.insert(std::string(def->name()));
+  CHECK(minus(all, rows) == NameSet{});
+  CHECK(minus(all, empty) == NameSet{});
+  CHECK(minus(all, single) == NameSet{});
+  CHECK(minus(all, odd) == NameSet{});
+}
+
+TEST_CASE("op table: every attribute is somewhere not its default", "[op_table]") {
+  std::map<const OpDef*, NameSet> set;
+  for (const Row& row : all_rows()) {
+    const Texts defaults = texts_of(*row.def, Attributes(*row.def).get());
+    for (const auto& [name, text] : texts_of(*row.def, row.attrs.get())) {
+      if (text != defaults.at(name)) set[row.def].insert(name);
+    }
+  }
+  NameSet missing;
+  for (const OpDef* def : all_op_defs()) {
+    for (const auto& [name, text] : texts_of(*def, Attributes(*def).get())) {
+      if (!no_effect.count(name) && !set[def].count(name)) missing.insert(std::string(def->name()) + "." + name);
+    }
+  }
+  CHECK(missing == NameSet{});
+}
+
+TEST_CASE("op table: functions.h and all_ops.h list the same operators", "[op_table]") {
+  const NameSet listed = listed_operators(), called = called_operators();
+  CHECK(listed.size() == all_op_defs().size());
+  CHECK(minus(listed, called) == NameSet{});
+  CHECK(minus(called, listed) == NameSet{});
+}
+
+TEST_CASE("op table: names and aliases lead to one operator each", "[op_table]") {
+  std::map<std::string, int> uses;
+  for (const OpDef* def : all_op_defs()) {
+    ++uses[std::string(def->name())];
+    CHECK(find_op(def->name()) == def);
+    for (int i = 0; i < def->traits.aliases.size(); ++i) {
+      const std::string alias(def->traits.aliases[i]);
+      ++uses[alias];
+      INFO(alias);
+      CHECK(find_op(alias) == def);
+    }
+  }
+  for (const auto& [name, n] : uses) {
+    INFO(name);
+    CHECK(n == 1);
+  }
+  CHECK(find_op("no_such_operator") == nullptr);
+}
+
+TEST_CASE("op table: every operator on a GPU as on the CPU", "[op_table][cuda]") {
+  if (!has_gpu()) return;
+  for (const Row& row : all_rows()) {
+    if (row.options.refused) continue;
+    INFO(row.str());
+    CHECK(unless_thrown(check_devices, row) == "");
+  }
+}
+
+TEST_CASE("op table: large arrays give the same bits on 0, 1 and 2 threads", "[op_table]") {
+  for (const Row& row : large_rows()) {
+    INFO(row.str());
+    CHECK(check_threads(row) == "");
+  }
+}

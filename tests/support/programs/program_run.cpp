@@ -1,0 +1,209 @@
+#include "kaon/tests/support/programs/program_run.h"
+
+#include <fmt/format.h>
+
+#include "kaon/graph/autograd.h"
+#include "kaon/ops/nn/conv/convolution.h"
+#include "kaon/ops/random_state.h"
+#include "kaon/tests/support/programs/program_evaluate.h"
+
+namespace kaon::test {
+namespace {
+
+std::vector<uint32_t> kept(const Program& p) {
+  std::vector<uint32_t> found;
+  for (uint32_t i = 0; i < p.nodes.size(); ++i) {
+    const ProgramNode& n = p.nodes[i];
+    if (n.kind == Kind::variable && (n.role == Role::parameter || n.role == Role::state)) found.push_back(i);
+  }
+  return found;
+}
+
+// What gradients are asked of: the data and the parameters.
+std::vector<NDArray> leaves(const ProgramNet& net, const std::vector<NDArray>& data) {
+  std::vector<NDArray> all;
+  for (const NDArray& x : data) {
+    if (is_floating(x.dtype())) all.push_back(x);
+  }
+  for (const gluon::Parameter& p : net.parameters) {
+    if (p.grad_req() != GradReq::null) all.push_back(p.data());
+  }
+  return all;
+}
+
+struct Weighed {
+  std::vector<NDArray> values, weights;
+};
+// Without the unused ones.
+Weighed weigh(const std::vector<NDArray>& results, uint32_t unused) {
+  Weighed w;
+  for (size_t i = 0; i < results.size(); ++i) {
+    const NDArray& y = results[i];
+    if (!is_floating(y.dtype()) || !autograd::wants_gradient(y) || (unused >> i & 1) != 0) continue;
+    w.values.push_back(y);
+    w.weights.push_back(weights_like(y));
+  }
+  return w;
+}
+
+// Gradients of the weighed results, recorded; their weighed sum if a gradient flows into it.
+NDArray first_gradients(const ProgramNet& net, const std::vector<NDArray>& data, std::vector<NDArray>& outputs,
+                        uint32_t unused) {
+  const Weighed y = weigh(outputs, unused);
+  if (y.values.empty()) return NDArray();
+  const std::vector<NDArray> g = autograd::grad(y.values, leaves(net, data), y.weights, true, true);
+  NDArray sum;
+  for (const NDArray& a : g) {
+    outputs.push_back(a);
+    if (!autograd::wants_gradient(a)) continue;
+    const NDArray part = nd.sum(a * weights_like(a)).astype(DType::float64);
+    sum = sum.defined() ? sum + part : part;
+  }
+  return sum;
+}
+
+// Up to the bound of HybridizeOptions::winograd for each element: 2^-18 max|x| sum|w|.
+NDArray winograd_noise(const std::vector<NDArray>& inputs, const NDArray& result, uint64_t seed) {
+  const NDArray sums = nd.reshape(nd.sum(nd.abs(inputs[1]), {.axis = {1, 2, 3}}), {1, -1, 1, 1});
+  ProgramNode factors;
+  factors.range = {-0x1p-18, 0x1p-18};
+  factors.seed = seed;
+  factors.outputs = {{result.shape(), result.dtype()}};
+  return make_variable(factors, 0, 0) * nd.max(nd.abs(inputs[0])) * sums;
+}
+
+}  // namespace
+
+bool may_be_winograd(const ProgramNode& call) {
+  if (call.kind != Kind::call || call.def != &Convolution::def) return false;
+  const auto& op = *static_cast<const Convolution*>(call.attrs.get());
+  const auto are_one = [](const Shape& s) { return s.ndim() == 0 || s == Shape(1, 1); };
+  return op.kernel == Shape(3, 3) && are_one(op.stride) && are_one(op.dilate) && op.num_group == 1 &&
+         op.num_filter >= 32 && call.outputs[0].dtype == DType::float32;
+}
+
+ProgramNet::ProgramNet(const Program& p, Noise noise)
+    : HybridBlock("program"),
+      program(std::make_shared<const Program>(p)),
+      parameters([&] {
+        std::vector<gluon::Parameter> all;
+        for (uint32_t i : kept(p)) {
+          const ProgramNode& n = p.nodes[i];
+          const bool learns = n.role == Role::parameter && is_floating(n.outputs[0].dtype);
+          all.push_back(param(fmt::format("p{}", i), n.outputs[0].shape,
+                              {.dtype = n.outputs[0].dtype,
+                               .grad_req = learns ? GradReq::write : GradReq::null,
+                               .differentiable = learns}));
+          all.back().set_data(make_variable(n, 0, 0));
+        }
+        return all;
+      }()),
+      noise(noise) {}
+
+template <class A>
+std::vector<A> ProgramNet::run(std::vector<A> data) {
+  std::vector<A> in;
+  size_t next = 0, next_parameter = 0;
+  for (const ProgramNode& n : program->nodes) {
+    if (n.kind != Kind::variable || n.role == Role::constant) continue;
+    in.push_back(n.role == Role::data ? data[next++] : parameters[next_parameter++].template as<A>());
+  }
+  if constexpr (std::is_same_v<A, NDArray>) {
+    if (noise.rounding != 0) {
+      uint64_t seed = program->seed;
+      auto change = [&](const ProgramNode& n, const std::vector<NDArray>& inputs, std::vector<NDArray>& results) {
+        disturb(results, noise.rounding, seed);
+        if (noise.winograd && may_be_winograd(n)) results[0] = results[0] + winograd_noise(inputs, results[0], ++seed);
+      };
+      disturb(in, noise.rounding, seed);
+      return Evaluation<A>(*program, change).run(in);
+    }
+  }
+  return Evaluation<A>(*program).run(in);
+}
+template std::vector<NDArray> ProgramNet::run(std::vector<NDArray>);
+template std::vector<Symbol> ProgramNet::run(std::vector<Symbol>);
+
+std::vector<NDArray> ProgramNet::call(const std::vector<NDArray>& data) const {
+  switch (data.size()) {
+    case 1: return (*this)(data[0]);
+    case 2: return (*this)(data[0], data[1]);
+    case 3: return (*this)(data[0], data[1], data[2]);
+    case 4: return (*this)(data[0], data[1], data[2], data[3]);
+  }
+  throw std::runtime_error(fmt::format("a program with {} data variables", data.size()));
+}
+
+std::vector<NDArray> data_of(const Program& program, int64_t rows, uint64_t call) {
+  std::vector<NDArray> data;
+  for (uint32_t i : variables(program, Role::data)) data.push_back(make_variable(program.nodes[i], rows, call));
+  return data;
+}
+
+NDArray weights_like(const NDArray& result) {
+  ProgramNode weights;
+  weights.range = {-0.4, 0.6};
+  weights.outputs = {{result.shape(), result.dtype()}};
+  return make_variable(weights, 0, 0);
+}
+
+void disturb(std::vector<NDArray>& results, double noise, uint64_t& seed) {
+  for (NDArray& a : results) {
+    if (!is_floating(a.dtype()) || a.size() == 0) continue;
+    ProgramNode factors;
+    factors.range = {1 - noise, 1 + noise};
+    factors.seed = ++seed;
+    factors.outputs = {{a.shape(), DType::float64}};
+    const std::vector<double> values = values_of(factors, a.shape(), 0);
+    a = a * NDArray::from(values.data(), values.size(), a.shape(), a.dtype());
+  }
+}
+
+Outcome run_phase(const ProgramNet& net, Phase phase, int64_t rows, uint64_t call) {
+  Outcome out;
+  try {
+    std::vector<NDArray> data = data_of(*net.program, rows, call);
+    random::seed(call + 1);
+    std::vector<NDArray> outputs;
+    if (phase == Phase::predict) {
+      outputs = net.call(data);
+    } else {
+      for (NDArray& x : data) {
+        if (is_floating(x.dtype())) x.attach_grad();
+      }
+      for (gluon::Parameter p : net.parameters) {
+        if (p.grad_req() != GradReq::null) p.zero_grad();
+      }
+      const bool training = phase == Phase::train || phase == Phase::second_training;
+      const uint32_t unused = unused_in(*net.program, call);
+      const bool twice = phase == Phase::second || phase == Phase::second_training;
+      NDArray sum;
+      autograd::record(
+          [&] {
+            outputs = net.call(data);
+            if (twice) sum = first_gradients(net, data, outputs, unused);
+          },
+          training);
+      if (twice) {
+        if (sum.defined()) sum.backward();
+      } else if (const Weighed y = weigh(outputs, unused); !y.values.empty()) {
+        autograd::backward(y.values, y.weights);
+      }
+      for (const NDArray& x : leaves(net, data)) out.gradients.push_back(read(x.grad()));
+    }
+    out.outputs = read_all(outputs);
+    for (const gluon::Parameter& p : net.parameters) {
+      if (p.is_auxiliary()) out.states.push_back(read(p.data()));
+    }
+    nd.waitall();
+  } catch (const std::exception& e) {
+    out = Outcome{.outputs = {}, .gradients = {}, .states = {}, .error = e.what()};
+    try {
+      nd.waitall();
+    } catch (const std::exception&) {  // the same failure once more
+    }
+  }
+  return out;
+}
+
+}  // namespace kaon::test
