@@ -1,6 +1,6 @@
 # kaon_layer: one folder of sources as the static library kaon_<folder>, above the layers made before it.
 
-# Sources say "kaon/engine/scheduler/var.h": one link in the build tree makes that path from the folders at the root.
+# Sources say "kaon/engine/engine.h": one link in the build tree makes that path from the folders at the root.
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/include)
 file(CREATE_LINK ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/include/kaon SYMBOLIC)
 
