@@ -13,6 +13,7 @@
 #include "kaon/ops/array/same_engine.h"
 #include "kaon/ops/array/small_array.h"
 #include "kaon/ops/functions.h"
+#include "kaon/ops/operator/interceptor.h"
 #include "kaon/ops/operator/op_attributes.h"
 
 namespace kaon::autograd {

@@ -7,10 +7,12 @@
 #include <utility>
 
 #include "kaon/engine/task.h"
-#include "kaon/ops/operator/interceptor.h"
+#include "kaon/engine/thread_context.h"
+#include "kaon/ops/ndarray.h"
 
 namespace kaon {
 
+class Interceptor;
 namespace autograd {
 struct TapeNode;
 }

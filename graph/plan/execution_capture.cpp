@@ -1,6 +1,7 @@
 // Plans on a GPU that are launched as one graph.
 #include <algorithm>
 
+#include "kaon/engine/buffer/device_launch.h"
 #include "kaon/graph/plan/execution_plan.h"
 
 namespace kaon {

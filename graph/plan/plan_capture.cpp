@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "kaon/engine/buffer/device_launch.h"
+
 namespace kaon {
 namespace {
 

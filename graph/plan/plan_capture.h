@@ -5,9 +5,11 @@
 #include <span>
 #include <vector>
 
-#include "kaon/engine/buffer/device_launch.h"
+#include "kaon/engine/run_context.h"
 
 namespace kaon {
+
+class DeviceLaunch;
 
 // An array that comes with the call, as it lies this time.
 struct CallArray {
