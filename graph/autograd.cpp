@@ -407,9 +407,6 @@ void store(History& h, NDArray gradient) {
   }
 }
 
-}  // namespace
-
-namespace {
 // Calls fn; an error that it throws says where the user called.
 template <class F>
 auto called_at(const std::source_location& site, F&& fn) {
