@@ -1,6 +1,6 @@
-// Functions<A>: every operator, for arrays of kind A. `nd` works on NDArrays, `sym` on Symbols: this list is
-// the API reference. Attributes are the operator structs themselves: nd.FullyConnected(x, w, b, {.num_hidden = 8}).
-// Formulae and sources stand at the structs. Shape, dtype and device errors are thrown at the call.
+// Functions<A>: every operator, for arrays of kind A. `nd` works on NDArrays, `sym` on Symbols: this list is the API
+// reference. Attributes are the operator structs themselves: nd.FullyConnected(x, w, b, {.num_hidden = 8}), whose
+// headers have the whole formulae. Names with _ in front are for other operators: gradients and parts.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,9 @@
 
 namespace kaon {
 
-// Thread safety: stateless apart from the name; any thread.
+// Each call checks its inputs (ShapeError, TypeError, DeviceError, ValueError for attributes, StateError for an array
+// that is undefined or whose engine has ended), pushes, and gives the result at once; an operator that fails while it
+// runs throws at a later wait. Thread safety: stateless apart from the name; any thread.
 template <class A>
 class Functions {
  public:
@@ -26,61 +28,61 @@ class Functions {
     f.name_ = name;
     return f;
   }
-
-  // --- elementwise, one array
-  A relu(const In<A>& x) const { return call(Relu{}, x); }
-  A sigmoid(const In<A>& x) const { return call(Sigmoid{}, x); }
+  // --- elementwise, one array. Floating dtypes only (else TypeError) where no others are named
+  A relu(const In<A>& x) const { return call(Relu{}, x); }        // max(x, 0); integers too
+  A sigmoid(const In<A>& x) const { return call(Sigmoid{}, x); }  // 1 / (1 + e^-x)
   A tanh(const In<A>& x) const { return call(Tanh{}, x); }
-  A exp(const In<A>& x) const { return call(Exp{}, x); }
-  A log(const In<A>& x) const { return call(Log{}, x); }
+  A exp(const In<A>& x) const { return call(Exp{}, x); }  // e^x
+  A log(const In<A>& x) const { return call(Log{}, x); }  // natural logarithm
   A sqrt(const In<A>& x) const { return call(Sqrt{}, x); }
-  A rsqrt(const In<A>& x) const { return call(Rsqrt{}, x); }
-  A square(const In<A>& x) const { return call(Square{}, x); }
-  A abs(const In<A>& x) const { return call(Abs{}, x); }
-  A sign(const In<A>& x) const { return call(Sign{}, x); }
-  A negative(const In<A>& x) const { return call(Negative{}, x); }
-  A reciprocal(const In<A>& x) const { return call(Reciprocal{}, x); }
-  A erf(const In<A>& x) const { return call(Erf{}, x); }
-  A log1p(const In<A>& x) const { return call(Log1p{}, x); }
-  A expm1(const In<A>& x) const { return call(Expm1{}, x); }
+  A rsqrt(const In<A>& x) const { return call(Rsqrt{}, x); }            // 1 / sqrt(x)
+  A square(const In<A>& x) const { return call(Square{}, x); }          // x^2; integers too
+  A abs(const In<A>& x) const { return call(Abs{}, x); }                // |x|; integers too
+  A sign(const In<A>& x) const { return call(Sign{}, x); }              // -1, 0 or 1, NaN stays; integers too
+  A negative(const In<A>& x) const { return call(Negative{}, x); }      // -x; integers too
+  A reciprocal(const In<A>& x) const { return call(Reciprocal{}, x); }  // 1 / x
+  A erf(const In<A>& x) const { return call(Erf{}, x); }                // the error function
+  A log1p(const In<A>& x) const { return call(Log1p{}, x); }            // log(1 + x)
+  A expm1(const In<A>& x) const { return call(Expm1{}, x); }            // e^x - 1
   A log2(const In<A>& x) const { return call(Log2{}, x); }
   A log10(const In<A>& x) const { return call(Log10{}, x); }
-  A sin(const In<A>& x) const { return call(Sin{}, x); }
+  A sin(const In<A>& x) const { return call(Sin{}, x); }  // of radians
   A cos(const In<A>& x) const { return call(Cos{}, x); }
   A tan(const In<A>& x) const { return call(Tan{}, x); }
-  A arcsin(const In<A>& x) const { return call(Arcsin{}, x); }
-  A arccos(const In<A>& x) const { return call(Arccos{}, x); }
+  A arcsin(const In<A>& x) const { return call(Arcsin{}, x); }  // NaN outside [-1, 1]
+  A arccos(const In<A>& x) const { return call(Arccos{}, x); }  // NaN outside [-1, 1]
   A arctan(const In<A>& x) const { return call(Arctan{}, x); }
   A sinh(const In<A>& x) const { return call(Sinh{}, x); }
   A cosh(const In<A>& x) const { return call(Cosh{}, x); }
   A arcsinh(const In<A>& x) const { return call(Arcsinh{}, x); }
-  A arccosh(const In<A>& x) const { return call(Arccosh{}, x); }
-  A arctanh(const In<A>& x) const { return call(Arctanh{}, x); }
-  A floor(const In<A>& x) const { return call(Floor{}, x); }
-  A ceil(const In<A>& x) const { return call(Ceil{}, x); }
-  A round(const In<A>& x) const { return call(Round{}, x); }
-  A rint(const In<A>& x) const { return call(Rint{}, x); }
-  A trunc(const In<A>& x) const { return call(Trunc{}, x); }
-  A fix(const In<A>& x) const { return call(Fix{}, x); }
-  A cbrt(const In<A>& x) const { return call(Cbrt{}, x); }
-  A rcbrt(const In<A>& x) const { return call(Rcbrt{}, x); }
-  A softsign(const In<A>& x) const { return call(Softsign{}, x); }
-  A softrelu(const In<A>& x) const { return call(SoftRelu{}, x); }
-  A gelu(const In<A>& x) const { return call(Gelu{}, x); }
-  A logical_not(const In<A>& x) const { return call(LogicalNot{}, x); }
-  A degrees(const In<A>& x) const { return call(Degrees{}, x); }
-  A radians(const In<A>& x) const { return call(Radians{}, x); }
-  A gamma(const In<A>& x) const { return call(Gamma{}, x); }
-  A gammaln(const In<A>& x) const { return call(GammaLn{}, x); }
-  A digamma(const In<A>& x) const { return call(Digamma{}, x); }
+  A arccosh(const In<A>& x) const { return call(Arccosh{}, x); }    // NaN below 1
+  A arctanh(const In<A>& x) const { return call(Arctanh{}, x); }    // NaN outside [-1, 1]
+  A floor(const In<A>& x) const { return call(Floor{}, x); }        // largest integer <= x; these six take integers too
+  A ceil(const In<A>& x) const { return call(Ceil{}, x); }          // smallest integer >= x
+  A round(const In<A>& x) const { return call(Round{}, x); }        // nearest integer, halves away from zero
+  A rint(const In<A>& x) const { return call(Rint{}, x); }          // nearest integer, halves downwards
+  A trunc(const In<A>& x) const { return call(Trunc{}, x); }        // towards zero
+  A fix(const In<A>& x) const { return call(Fix{}, x); }            // towards zero
+  A cbrt(const In<A>& x) const { return call(Cbrt{}, x); }          // x^(1/3)
+  A rcbrt(const In<A>& x) const { return call(Rcbrt{}, x); }        // x^(-1/3)
+  A softsign(const In<A>& x) const { return call(Softsign{}, x); }  // x / (1 + |x|)
+  A softrelu(const In<A>& x) const { return call(SoftRelu{}, x); }  // log(1 + e^x)
+  A gelu(const In<A>& x) const { return call(Gelu{}, x); }          // x/2 (1 + erf(x / sqrt 2))
+  A logical_not(const In<A>& x) const { return call(LogicalNot{}, x); }  // 1 where x == 0, else 0; any dtype
+  A degrees(const In<A>& x) const { return call(Degrees{}, x); }         // 180/pi x
+  A radians(const In<A>& x) const { return call(Radians{}, x); }         // pi/180 x
+  A gamma(const In<A>& x) const { return call(Gamma{}, x); }             // the gamma function
+  A gammaln(const In<A>& x) const { return call(GammaLn{}, x); }         // log |gamma(x)|
+  A digamma(const In<A>& x) const { return call(Digamma{}, x); }         // (log gamma)'
   A polygamma(const In<A>& x, const Polygamma& op = {}) const { return call(op, x); }
-  A _copy(const In<A>& x) const { return call(Copy{}, x); }
-  A identity(const In<A>& x) const { return call(Copy{}, x); }
-  A BlockGrad(const In<A>& x) const { return call(kaon::BlockGrad{}, x); }
-  A stop_gradient(const In<A>& x) const { return BlockGrad(x); }
-  A zeros_like(const In<A>& x) const { return call(ZerosLike{}, x); }
-  A ones_like(const In<A>& x) const { return call(OnesLike{}, x); }
-  A cast(const In<A>& x, DType dtype) const { return call(kaon::Cast{.dtype = dtype}, x); }
+  A _copy(const In<A>& x) const { return call(Copy{}, x); }                 // x, in memory of its own; any dtype
+  A identity(const In<A>& x) const { return call(Copy{}, x); }              // as _copy
+  A BlockGrad(const In<A>& x) const { return call(kaon::BlockGrad{}, x); }  // x, with a gradient of 0; any dtype
+  A stop_gradient(const In<A>& x) const { return BlockGrad(x); }            // as BlockGrad
+  A zeros_like(const In<A>& x) const { return call(ZerosLike{}, x); }       // any dtype
+  A ones_like(const In<A>& x) const { return call(OnesLike{}, x); }         // any dtype
+  A cast(const In<A>& x, DType dtype) const { return call(kaon::Cast{.dtype = dtype}, x); }  // converted
+  // min(max(x, a_min), a_max); min(max(alpha x + beta, 0), 1); (s x)^2 / 2 where |x| < 1 / s^2, else |x| - 0.5 / s^2
   A clip(const In<A>& x, double a_min, double a_max) const { return call(Clip{.a_min = a_min, .a_max = a_max}, x); }
   A hard_sigmoid(const In<A>& x, const HardSigmoid& op = {}) const { return call(op, x); }
   A smooth_l1(const In<A>& x, double scalar = 1) const { return call(SmoothL1{.scalar = scalar}, x); }
@@ -89,13 +91,14 @@ class Functions {
   A _backward_tanh(const In<A>& head, const In<A>& output) const { return call(BackwardTanh{}, head, output); }
   A _backward_gelu(const In<A>& head, const In<A>& data) const { return call(BackwardGelu{}, head, data); }
   A _backward_clip(const In<A>& head, const In<A>& data, const ClipBackward& op) const { return call(op, head, data); }
-  // --- elementwise, two arrays (broadcasting)
-  A broadcast_add(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastAdd{}, lhs, rhs); }
-  A broadcast_sub(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastSub{}, lhs, rhs); }
-  A broadcast_mul(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMul{}, lhs, rhs); }
-  A broadcast_div(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastDiv{}, lhs, rhs); }
-  A broadcast_mod(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMod{}, lhs, rhs); }
-  A broadcast_power(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastPower{}, lhs, rhs); }
+  // --- elementwise, two arrays of one dtype (else TypeError) that broadcast (else ShapeError), arithmetic not of bool.
+  // Comparisons and logic give 0 and 1 in the dtype. x mod 0 and integer x / 0 are 0; a NaN passes maximum and minimum
+  A broadcast_add(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastAdd{}, lhs, rhs); }  // lhs + rhs
+  A broadcast_sub(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastSub{}, lhs, rhs); }  // lhs - rhs
+  A broadcast_mul(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMul{}, lhs, rhs); }  // lhs rhs
+  A broadcast_div(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastDiv{}, lhs, rhs); }  // lhs / rhs
+  A broadcast_mod(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMod{}, lhs, rhs); }  // sign of rhs
+  A broadcast_power(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastPower{}, lhs, rhs); }  // lhs^rhs
   A broadcast_maximum(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMaximum{}, lhs, rhs); }
   A broadcast_minimum(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMinimum{}, lhs, rhs); }
   A broadcast_hypot(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastHypot{}, lhs, rhs); }
@@ -113,6 +116,7 @@ class Functions {
   A elemwise_sub(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastSub{}, lhs, rhs); }
   A elemwise_mul(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMul{}, lhs, rhs); }
   A elemwise_div(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastDiv{}, lhs, rhs); }
+  // x where condition != 0, else y, which have one shape and dtype; a 1-D condition chooses rows. add_n: sum in order
   A where(const In<A>& condition, const In<A>& x, const In<A>& y) const { return call(Where{}, condition, x, y); }
   A add_n(std::span<const A> arrays, std::source_location site = std::source_location::current()) const {
     std::vector<const A*> inputs;
@@ -124,8 +128,7 @@ class Functions {
     return call(AddN{.num_args = 1 + int(sizeof...(Rest))}, first, In<A>(rest)...);
   }
   A _sum_to(const In<A>& x, const SumTo& op) const { return call(op, x); }
-  // --- elementwise, array and number
-  // Either side may be a number.
+  // --- elementwise, two arrays or an array and a number (else ValueError); with integers a whole one (else TypeError)
   A add(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::add, a, b, name_); }
   A subtract(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::sub, a, b, name_); }
   A multiply(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::mul, a, b, name_); }
@@ -168,7 +171,8 @@ class Functions {
   A _logical_and_scalar(const In<A>& x, const LogicalAndScalar& op) const { return call(op, x); }
   A _logical_or_scalar(const In<A>& x, const LogicalOrScalar& op) const { return call(op, x); }
   A _logical_xor_scalar(const In<A>& x, const LogicalXorScalar& op) const { return call(op, x); }
-  // --- reductions
+  // --- reductions over op.axis (empty: all axes), of any dtype but bool; mean and norm floating. Without axes a result
+  // has shape (1,). A NaN passes max and min; nansum and nanprod skip it. No elements: ShapeError in max, min, argmax
   A sum(const In<A>& x, const Sum& op = {}) const { return call(op, x); }
   A mean(const In<A>& x, const Mean& op = {}) const { return call(op, x); }
   A prod(const In<A>& x, const Prod& op = {}) const { return call(op, x); }
@@ -176,31 +180,31 @@ class Functions {
   A min(const In<A>& x, const Min& op = {}) const { return call(op, x); }
   A nansum(const In<A>& x, const NanSum& op = {}) const { return call(op, x); }
   A nanprod(const In<A>& x, const NanProd& op = {}) const { return call(op, x); }
-  A norm(const In<A>& x, const Norm& op = {}) const { return call(op, x); }
-  A argmax(const In<A>& x, const ArgMax& op = {}) const { return call(op, x); }
-  A argmin(const In<A>& x, const ArgMin& op = {}) const { return call(op, x); }
-  A argmax_channel(const In<A>& x) const { return call(ArgMaxChannel{}, x); }
+  A norm(const In<A>& x, const Norm& op = {}) const { return call(op, x); }      // ord 1: sum |x|; 2: sqrt(sum x^2)
+  A argmax(const In<A>& x, const ArgMax& op = {}) const { return call(op, x); }  // of the first largest, in x's dtype
+  A argmin(const In<A>& x, const ArgMin& op = {}) const { return call(op, x); }  // index of the first smallest
+  A argmax_channel(const In<A>& x) const { return call(ArgMaxChannel{}, x); }    // (n, c) to (n,): argmax along axis 1
   A _backward_sum(const In<A>& head, const SumGrad& op) const { return call(op, head); }
   A _backward_max(const In<A>& head, const In<A>& x, const In<A>& y, const MaxGrad& op) const { return call(op, head, x, y); }
   A _backward_nansum(const In<A>& head, const In<A>& x, const NanSumGrad& op) const { return call(op, head, x); }
   A _backward_prod(const In<A>& head, const In<A>& x, const ProdGrad& op) const { return call(op, head, x); }
   A _backward_norm(const In<A>& head, const In<A>& x, const In<A>& y, const NormGrad& op) const { return call(op, head, x, y); }
-  // --- shape and movement
-  A reshape(const In<A>& x, const Shape& shape, bool reverse = false) const {
+  // --- shape and movement, of any dtype; ShapeError for what does not fit
+  A reshape(const In<A>& x, const Shape& shape, bool reverse = false) const {  // codes 0 -1 -2 -3 -4
     return call(Reshape{.shape = shape, .reverse = reverse}, x);
   }
   A reshape_like(const In<A>& lhs, const In<A>& rhs, const ReshapeLike& op = {}) const { return call(op, lhs, rhs); }
-  A flatten(const In<A>& x) const { return call(Flatten{}, x); }
-  A expand_dims(const In<A>& x, int axis) const { return call(ExpandDims{.axis = axis}, x); }
+  A flatten(const In<A>& x) const { return call(Flatten{}, x); }  // (n, a, b, ...) to (n, a b ...)
+  A expand_dims(const In<A>& x, int axis) const { return call(ExpandDims{.axis = axis}, x); }  // a 1 before `axis`
   A squeeze(const In<A>& x, const std::optional<Shape>& axis = {}) const { return call(Squeeze{.axis = axis}, x); }
   A _reshape_to(const In<A>& x, const ReshapeTo& op) const { return call(op, x); }
   A transpose(const In<A>& x, const Shape& axes = {}) const { return call(Transpose{.axes = axes}, x); }
   A swapaxes(const In<A>& x, int dim1, int dim2) const { return call(SwapAxis{.dim1 = dim1, .dim2 = dim2}, x); }
-  // Entries may be std::nullopt: nd.slice(x, {0, std::nullopt}, {2, std::nullopt}).
+  // x[begin:end:step] on the leading axes, as in NumPy. None is std::nullopt: nd.slice(x, {0, std::nullopt}, {2, 3})
   A slice(const In<A>& x, const OptionalShape& begin, const OptionalShape& end, const OptionalShape& step = {}) const {
     return call(Slice{.begin = begin, .end = end, .step = step}, x);
   }
-  A slice_axis(const In<A>& x, int axis, int64_t begin, std::optional<int64_t> end = {}) const {
+  A slice_axis(const In<A>& x, int axis, int64_t begin, std::optional<int64_t> end = {}) const {  // not clamped
     return call(SliceAxis{.axis = axis, .begin = begin, .end = end}, x);
   }
   A slice_like(const In<A>& x, const In<A>& shape_like, const SliceLike& op = {}) const { return call(op, x, shape_like); }
@@ -211,7 +215,7 @@ class Functions {
     op.num_args = int(arrays.size());
     return call_array_list(op, arrays, site);
   }
-  template <std::convertible_to<In<A>>... Rest>
+  template <std::convertible_to<In<A>>... Rest>  // one after the other along axis dim (1); one dtype
   A concat(const Concat& op, const In<A>& first, const Rest&... rest) const {
     return call(Concat{.dim = op.dim, .num_args = 1 + int(sizeof...(rest))}, first, In<A>(rest)...);
   }
@@ -223,7 +227,7 @@ class Functions {
     op.num_args = int(arrays.size());
     return call_array_list(op, arrays, site);
   }
-  template <std::convertible_to<In<A>>... Rest>
+  template <std::convertible_to<In<A>>... Rest>  // arrays of one shape and dtype along a new axis (0)
   A stack(const Stack& op, const In<A>& first, const Rest&... rest) const {
     return call(Stack{.axis = op.axis, .num_args = 1 + int(sizeof...(rest))}, first, In<A>(rest)...);
   }
@@ -231,62 +235,64 @@ class Functions {
   A stack(const In<A>& first, const In<A>& second, const Rest&... rest) const {
     return stack(Stack{}, first, second.array(), rest...);
   }
-  std::vector<A> split(const In<A>& x, int num_outputs, SliceChannel op = {}) const {
+  std::vector<A> split(const In<A>& x, int num_outputs, SliceChannel op = {}) const {  // equal parts along axis (1)
     op.num_outputs = num_outputs;
     return call_many(num_outputs, op, x);
   }
-  A repeat(const In<A>& x, int repeats, std::optional<int> axis = {}) const {
+  A repeat(const In<A>& x, int repeats, std::optional<int> axis = {}) const {  // each element; no axis: flattened
     return call(Repeat{.repeats = repeats, .axis = axis}, x);
   }
-  A tile(const In<A>& x, const Shape& reps) const { return call(Tile{.reps = reps}, x); }
-  A reverse(const In<A>& x, const Shape& axis) const { return call(Reverse{.axis = axis}, x); }
-  A flip(const In<A>& x, const Shape& axis) const { return reverse(x, axis); }
-  A pad(const In<A>& x, const Pad& op) const { return call(op, x); }
+  A tile(const In<A>& x, const Shape& reps) const { return call(Tile{.reps = reps}, x); }  // reps[i] times along axis i
+  A reverse(const In<A>& x, const Shape& axis) const { return call(Reverse{.axis = axis}, x); }  // along each of axis
+  A flip(const In<A>& x, const Shape& axis) const { return reverse(x, axis); }                   // as reverse
+  A pad(const In<A>& x, const Pad& op) const { return call(op, x); }  // by pad_width, (before, after) for each axis
   A _backward_pad(const In<A>& head, const PadGrad& op) const { return call(op, head); }
   A broadcast_to(const In<A>& x, const Shape& shape) const { return call(BroadcastTo{.shape = shape}, x); }
-  A broadcast_axis(const In<A>& x, const Shape& axis, const Shape& size) const {
+  A broadcast_axis(const In<A>& x, const Shape& axis, const Shape& size) const {  // axis[i], of size 1, to size[i]
     return call(BroadcastAxis{.axis = axis, .size = size}, x);
   }
   A broadcast_like(const In<A>& lhs, const In<A>& rhs, const BroadcastLike& op = {}) const { return call(op, lhs, rhs); }
   A SequenceMask(const In<A>& x, const kaon::SequenceMask& op = {}) const { return call(op, x); }
-  A SequenceMask(const In<A>& x, const In<A>& sequence_length, kaon::SequenceMask op = {}) const {
+  A SequenceMask(const In<A>& x, const In<A>& sequence_length, kaon::SequenceMask op = {}) const {  // (batch,)
     op.use_sequence_length = true;
     return call(op, x, sequence_length);
   }
-  // --- indexing
+  // --- indexing, by indices of any dtype but bool; outside they are clipped, or as op.mode says; gather_nd fails with
+  // IndexError. take: a[..., indices, ...] along axis; Embedding: weight[data]; pick: one element per run along axis
   A take(const In<A>& a, const In<A>& indices, const Take& op = {}) const { return call(op, a, indices); }
   A _backward_take(const In<A>& head, const In<A>& indices, const TakeGrad& op) const { return call(op, head, indices); }
   A Embedding(const In<A>& data, const In<A>& weight, const kaon::Embedding& op) const { return call(op, data, weight); }
   A pick(const In<A>& data, const In<A>& index, const Pick& op = {}) const { return call(op, data, index); }
   A _backward_pick(const In<A>& head, const In<A>& index, const PickGrad& op) const { return call(op, head, index); }
   A batch_take(const In<A>& a, const In<A>& indices) const { return call(BatchTake{}, a, indices); }
-  A one_hot(const In<A>& indices, int64_t depth, OneHot op = {}) const {
+  A one_hot(const In<A>& indices, int64_t depth, OneHot op = {}) const {  // indices.shape + (depth,)
     op.depth = depth;
     return call(op, indices);
   }
   A gather_nd(const In<A>& data, const In<A>& indices) const { return call(GatherNd{}, data, indices); }
   A _backward_gather_nd(const In<A>& head, const In<A>& indices, const GatherNdGrad& op) const { return call(op, head, indices); }
-  // --- linear algebra
+  // --- linear algebra, floating dtypes. dot contracts lhs's last axis with rhs's first; batch_dot takes 3-D arrays
   A dot(const In<A>& lhs, const In<A>& rhs, const Dot& op = {}) const { return call(op, lhs, rhs); }
   A batch_dot(const In<A>& lhs, const In<A>& rhs, const BatchDot& op = {}) const { return call(op, lhs, rhs); }
-  // --- neural networks
-  // dense and window layers, normalisation
+  // --- neural networks, floating dtypes. y = x W^T + b with W (num_hidden, in)
   A FullyConnected(const In<A>& data, const In<A>& weight, const In<A>& bias, const kaon::FullyConnected& op) const { return call(op, data, weight, bias); }
   A FullyConnected(const In<A>& data, const In<A>& weight, kaon::FullyConnected op) const { return op.no_bias = true, call(op, data, weight); }
+  // x (batch, channel, 1 to 3 axes), w (num_filter, channel / num_group, kernel...): cross-correlation
   A Convolution(const In<A>& data, const In<A>& weight, const In<A>& bias, const kaon::Convolution& op) const { return call(op, data, weight, bias); }
   A Convolution(const In<A>& data, const In<A>& weight, kaon::Convolution op) const { return op.no_bias = true, call(op, data, weight); }
   A _backward_Convolution_data(const In<A>& head, const In<A>& weight, const In<A>& data, const ConvolutionBackwardData& op) const { return call(op, head, weight, data); }
   std::vector<A> _backward_Convolution_weight(const In<A>& head, const In<A>& data, const ConvolutionBackwardWeight& op) const { return call_many(op.num_outputs(), op, head, data); }
   A Deconvolution(const In<A>& data, const In<A>& weight, const In<A>& bias, kaon::Deconvolution op) const { return op.no_bias = false, call(op, data, weight, bias); }
   A Deconvolution(const In<A>& data, const In<A>& weight, const kaon::Deconvolution& op) const { return call(op, data, weight); }
-  A Pooling(const In<A>& data, const kaon::Pooling& op) const { return call(op, data); }
+  A Pooling(const In<A>& data, const kaon::Pooling& op) const { return call(op, data); }  // max, avg, sum, lp
   A _backward_Pooling(const In<A>& head, const In<A>& data, const In<A>& output, const BackwardPooling& op) const { return call(op, head, data, output); }
   A _pooling_along(const In<A>& tangent, const In<A>& data, const In<A>& output, const PoolingAlong& op) const { return call(op, tangent, data, output); }
+  // gamma (x - mean) / sqrt(var + eps) + beta: statistics per index of axis 1, of the batch in training; along axis -1
   A BatchNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const In<A>& moving_mean, const In<A>& moving_var, const kaon::BatchNorm& op = {}) const { return call(op, data, gamma, beta, moving_mean, moving_var); }
   std::vector<A> _backward_BatchNorm(const In<A>& head, const In<A>& data, const In<A>& gamma, const In<A>& mean, const In<A>& inverse_std, const BackwardBatchNorm& op) const { return call_many(3, op, head, data, gamma, mean, inverse_std); }
   A LayerNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const kaon::LayerNorm& op = {}) const { return call(op, data, gamma, beta); }
   std::vector<A> _backward_LayerNorm(const In<A>& head, const In<A>& data, const In<A>& gamma, const In<A>& mean, const In<A>& std, const BackwardLayerNorm& op) const { return call_many(3, op, head, data, gamma, mean, std); }
-  // activations, softmax, dropout and output layers
+  // activations, softmax over op.axis (-1), dropout, output layers (the gradient of ...Output ignores the head)
   A Activation(const In<A>& data, const kaon::Activation& op) const { return call(op, data); }
   A _backward_Activation(const In<A>& head, const In<A>& output, const BackwardActivation& op) const {
     return call(op, head, output);
@@ -305,7 +311,7 @@ class Functions {
     return call(BackwardPReLUGamma{}, head, data, gamma);
   }
   A softmax(const In<A>& data, const Softmax& op = {}) const { return call(op, data); }
-  A softmax(const In<A>& data, const In<A>& length, Softmax op = {}) const {
+  A softmax(const In<A>& data, const In<A>& length, Softmax op = {}) const {  // of the first length[row] elements
     return op.use_length = true, call(op, data, length);
   }
   A softmin(const In<A>& data, const Softmin& op = {}) const { return call(op, data); }
@@ -330,7 +336,7 @@ class Functions {
                             const BackwardSoftmaxOutput& op) const {
     return call(op, output, label, head);
   }
-  A softmax_cross_entropy(const In<A>& data, const In<A>& label) const {
+  A softmax_cross_entropy(const In<A>& data, const In<A>& label) const {  // (n, c), (n,) to (1,): summed
     return call(SoftmaxCrossEntropy{}, data, label);
   }
   A _backward_softmax_cross_entropy(const In<A>& head, const In<A>& data, const In<A>& label) const {
@@ -352,7 +358,7 @@ class Functions {
   A MakeLoss(const In<A>& data, const kaon::MakeLoss& op = {}) const { return call(op, data); }
   A _backward_MakeLoss(const In<A>& data, const BackwardMakeLoss& op) const { return call(op, data); }
   A Dropout(const In<A>& data, const kaon::Dropout& op = {}) const { return call(op, data); }
-  // --- random numbers and creation
+  // --- creation and random numbers: float32 on the current device unless the options say otherwise; pushes only
   using Site = std::source_location;
   A zeros(const Shape& shape, const ArrayOptions& o = {}, Site site = Site::current()) const {
     return create(Zeros{.shape = shape, .dtype = o.dtype, .ctx = o.device}, site);
@@ -363,7 +369,7 @@ class Functions {
   A full(const Shape& shape, double value, const ArrayOptions& o = {}, Site site = Site::current()) const {
     return create(Full{.shape = shape, .value = value, .dtype = o.dtype, .ctx = o.device}, site);
   }
-  A arange(double stop, Arange op = {}, Site site = Site::current()) const {
+  A arange(double stop, Arange op = {}, Site site = Site::current()) const {  // 0, step, ... below stop
     return op.start = stop, op.stop.reset(), create(op, site);
   }
   A arange(double start, double stop, Arange op = {}, Site site = Site::current()) const {
@@ -383,11 +389,11 @@ class Functions {
                    Site site = Site::current()) const {
     return op.low = low, op.high = high, op.shape = shape, create(op, site);
   }
-  A sample_multinomial(const In<A>& probabilities, const SampleMultinomial& op = {}) const {
+  A sample_multinomial(const In<A>& probabilities, const SampleMultinomial& op = {}) const {  // class numbers, int32
     return call(op, probabilities);
   }
-  A shuffle(const In<A>& data) const { return call(Shuffle{}, data); }
-  // --- optimizer updates
+  A shuffle(const In<A>& data) const { return call(Shuffle{}, data); }  // rows in random order; no gradient
+  // --- optimizer updates, in place: weight, gradient and states have one shape and floating dtype
   void sgd_update(const In<A>& weight, const In<A>& grad, const SGDUpdate& op) const { update(op, weight, grad); }
   void sgd_mom_update(const In<A>& weight, const In<A>& grad, const In<A>& mom, const SGDMomUpdate& op) const {
     update(op, weight, grad, mom);
@@ -411,9 +417,8 @@ class Functions {
   A _kaon_all_finite(std::span<const A* const> arrays, Site site = Site::current()) const {
     return call_list(AllFinite{}, arrays, site);
   }
-
-  // Values from the program, row-major: nd.array({1, 2, 3, 4}, {2, 2}), nd.array({{1, 2}, {3, 4}}), nd.array(vector, shape).
-  // float32 unless options say otherwise. In a trace they become a constant. Throws ShapeError when they do not fill it.
+  // Values of the program, row-major: nd.array({1, 2, 3}, {3, 1}), nd.array({{1, 2}, {3, 4}}), nd.array(vector, shape).
+  // float32 unless options say otherwise; a constant in a trace. Throws ShapeError when they do not fill the shape.
   A array(const ArrayValues& v) const { return array(v, Shape(v.size())); }
   A array(const ArrayValues& v, const Shape& s, const ArrayOptions& o = {}) const { return constant(v.fill(s, o.dtype, device(o))); }
   A array(const ArrayRows& rows, const ArrayOptions& o = {}) const { return constant(rows.fill(o.dtype, device(o))); }
@@ -430,8 +435,7 @@ class Functions {
     return parameter.template as<A>();
   }
 
-  // Calls any operator with one visible output, one of your own among them: F.call(MyOp{.alpha = 2}, x, y), with as
-  // many arrays as it has inputs.
+  // Calls any operator with one visible output, given all its inputs; your own too: F.call(MyOp{.alpha = 2}, x, y).
   template <class Op, class... Ins>
   A call(const Op& op, const In<A>& first, const Ins&... rest) const {
     const A* inputs[] = {&first.array(), &input_array(rest)...};
@@ -451,15 +455,13 @@ class Functions {
     static_assert(std::derived_from<T, A>, "an operator is called with arrays of one kind: NDArrays by nd, Symbols by sym");
     return input;
   }
-  // The same with `n` visible outputs.
-  template <class Op, class... Ins>
+  template <class Op, class... Ins>  // with n visible outputs
   std::vector<A> call_many(int n, const Op& op, const In<A>& first, const Ins&... rest) const {
     const A* inputs[] = {&first.array(), &rest.array()...};
     std::vector<A> outs(size_t(std::max(n, 0)));  // a wrong number is refused below, by the operator's name
     A::apply(Op::def, &op, inputs, outs, first.site(), name_);
     return outs;
   }
-  // An operator over a list.
   template <class Op>
   A call_list(const Op& op, std::span<const A* const> inputs, const std::source_location& site) const {
     A out;
@@ -473,14 +475,11 @@ class Functions {
     for (const A& a : arrays) inputs.push_back(&a);
     return call_list(op, inputs, site);
   }
-  // An operator without array inputs (creation).
-  template <class Op>
+  template <class Op>  // no array inputs
   A create(const Op& op, const std::source_location& site) const {
     return call_list(op, {}, site);
   }
-
-  // Operators that only update inputs in place.
-  template <class Op, class... Ins>
+  template <class Op, class... Ins>  // no outputs: inputs are updated in place
   void update(const Op& op, const In<A>& first, const Ins&... rest) const {
     const A* inputs[] = {&first.array(), &rest.array()...};
     A::apply(Op::def, &op, inputs, std::span<A>(), first.site(), name_);
@@ -491,7 +490,7 @@ class Functions {
 
 // Functions on NDArrays, and what only these have.
 struct NDArrayFunctions : Functions<NDArray> {
-  // Blocks until everything pushed to the current engine is done. Throws AggregateError of failures not yet reported.
+  // Blocks until the current engine has run all that was pushed. Throws as Engine::wait_all does.
   void waitall() const { Engine::current().wait_all(); }
 };
 

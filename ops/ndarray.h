@@ -23,8 +23,9 @@ template <class T> class HostAwaiter;
 template <class T> class ItemAwaiter;
 enum class GradReq : uint8_t { null, write, add };
 
-// Arithmetic of arrays of one kind (NDArray, Symbol) with each other and with numbers. Arrays broadcast.
-// Comparisons give 0 and 1 in the dtype of the left array.
+// Arithmetic of arrays of one kind (NDArray, Symbol) with each other and with numbers, element by element. Two arrays
+// broadcast and must have one dtype; comparisons give 0 and 1 in that dtype. Throws ShapeError for shapes that do not
+// broadcast, TypeError for two dtypes and for arithmetic on bool, DeviceError for two devices or engines.
 template <class A>
 class ArrayOperators {
   friend A operator+(const Arg<A>& a, const Arg<A>& b) { return A::binary(BinaryKind::add, a, b); }
@@ -41,8 +42,10 @@ class ArrayOperators {
   friend A operator-(const In<A>& a) { return A::negate(a); }
 };
 
-// A handle: one pointer; a copy is the same array. Every operation on it is pushed to the engine and
-// returns at once; only the functions marked "blocks" wait. A default-constructed handle holds nothing.
+// A handle: one pointer; a copy is the same array. Every operation on it is pushed to the engine and returns at once:
+// only the functions marked "blocks" wait, and a push does while the engine is at its limit (EngineOptions). Shapes,
+// dtypes and devices are checked at the call; a failure of the running operation is thrown by a later wait.
+// A default-constructed handle holds no array: using it throws StateError.
 // Thread safety: distinct handles: safe, also on the same array. One shared handle: like shared_ptr.
 class NDArray : public ArrayOperators<NDArray> {
  public:
@@ -55,10 +58,12 @@ class NDArray : public ArrayOperators<NDArray> {
   NDArray& operator=(const NDArray&) & = default;
   NDArray& operator=(NDArray&&) & = default;
 
-  // An array whose memory is taken when it is first written.
+  // An array with undefined values, whose memory is allocated at its first use. Throws ShapeError for a shape that is
+  // not known or too large, DeviceError for a GPU that does not exist.
   static NDArray empty(const Shape& shape, DType dtype = DType::float32, Device device = Device());
 
-  // Copies `count` values at once. Throws ShapeError when they do not fill the shape.
+  // Copies and converts `count` values, row-major, before it returns. Throws ShapeError when they do not fill the
+  // shape, MemoryError, DeviceError.
   template <class T>
   static NDArray from(const T* values, size_t count, const Shape& shape, DType dtype = DType::float32, Device device = Device());
 
@@ -69,58 +74,84 @@ class NDArray : public ArrayOperators<NDArray> {
   int64_t size() const { return shape().size(); }
   int ndim() const { return shape().ndim(); }
 
-  // --- values that share memory with this array while nothing is recorded (views along axis 0)
-  NDArray operator[](int64_t index) const;                   // row `index`; negative counts from the end
-  NDArray slice(int64_t begin, int64_t end, std::source_location site = std::source_location::current())
-      const;  // rows [begin, end), as nd.slice has them: those that are there
-  NDArray reshape(const Shape& shape, std::source_location site = std::source_location::current()) const;  // MXNet's codes 0 -1 -2 -3 -4
+  // --- views, which share memory with this array; copies while operators are recorded or traced
+  // Row `index` along axis 0, of shape shape()[1:], (1,) for a 1-D array. A negative index counts from the end. Throws
+  // IndexError.
+  NDArray operator[](int64_t index) const;
+  // Rows [begin, end) along axis 0. Negative positions count from the end, positions beyond an end are moved to it.
+  // Throws IndexError for an array without dimensions.
+  NDArray slice(int64_t begin, int64_t end, std::source_location site = std::source_location::current()) const;
+  // The same elements under another shape, by MXNet's codes 0 -1 -2 -3 -4 (infer_reshape). Throws ShapeError.
+  NDArray reshape(const Shape& shape, std::source_location site = std::source_location::current()) const;
 
-  // --- values of their own
+  // --- new arrays
   NDArray copy() const;
+  // The values converted as nd.cast does, also when the dtype is the same. Throws TypeError for an unknown dtype.
   NDArray astype(DType dtype, std::source_location site = std::source_location::current()) const;
-  NDArray as_in_context(Device device, std::source_location site = std::source_location::current()) const;  // itself where it is there
-  NDArray detach() const;  // shares memory, has no gradient history
+  // A copy on that device, or this array where it is there already. Throws DeviceError when the device does not exist.
+  NDArray as_in_context(Device device, std::source_location site = std::source_location::current()) const;
+  NDArray detach() const;  // a view without gradient history
+  // Over all elements, of shape (1,). Throw TypeError for bool, mean for integers too.
   NDArray sum(std::source_location site = std::source_location::current()) const;
   NDArray mean(std::source_location site = std::source_location::current()) const;
-  NDArray transpose(std::source_location site = std::source_location::current()) const;
+  NDArray transpose(std::source_location site = std::source_location::current()) const;  // axes in reverse order
 
-  // --- writing. Throws StateError on an array that is part of a recorded computation.
-  NDArray& assign(const Arg<NDArray>& value);  // broadcast to this shape
-  // x[begin:end] = value on the leading axes, the region being that of nd.slice; value is broadcast to it.
+  // --- writing in place. Throws StateError, while recording, when the array or the value is part of a recorded
+  // computation, and DeviceError for a value of another engine.
+  // Overwrites all elements with `value`: converted to this dtype, copied to this device, broadcast to this shape.
+  // Throws ShapeError when it does not broadcast.
+  NDArray& assign(const Arg<NDArray>& value);
+  // x[begin:end] = value on the leading axes; positions as nd.slice has them. `value` is converted and broadcast to
+  // the region. Throws ShapeError.
   NDArray& slice_assign(const Shape& begin, const Shape& end, const Arg<NDArray>& value);
+  // Arithmetic in place. Throws ShapeError when the result has another shape than this array; else as + does.
   NDArray& operator+=(const Arg<NDArray>& b) { return update(BinaryKind::add, b); }
   NDArray& operator-=(const Arg<NDArray>& b) { return update(BinaryKind::sub, b); }
   NDArray& operator*=(const Arg<NDArray>& b) { return update(BinaryKind::mul, b); }
   NDArray& operator/=(const Arg<NDArray>& b) { return update(BinaryKind::div, b); }
   NDArray& operator%=(const Arg<NDArray>& b) { return update(BinaryKind::mod, b); }
-  void copyto(NDArray& destination) const { destination.assign(*this); }
+  void copyto(NDArray& destination) const { destination.assign(*this); }  // converts, broadcasts, changes the device
 
-  // --- waiting. Each throws the error of the operator that should have written the array.
-  void wait_to_read() const;   // blocks (helping the engine)
-  void wait_to_write() const;  // blocks until earlier reads and writes are done
-  // Blocks; the size must be 1. Converts.
-  template <class T> T asscalar(std::source_location site = std::source_location::current()) const;
-  // Blocks; row-major order. Converts.
-  template <class T> std::vector<T> asvector(std::source_location site = std::source_location::current()) const;
+  // --- waiting. Each throws the failure of the operator that was to write the array, DeviceError when its GPU has
+  // failed, WouldDeadlock inside an operation without whose end the wait cannot end. A thread that blocks helps the
+  // engine to execute.
+  void wait_to_read() const;   // blocks until the writes pushed before are done
+  void wait_to_write() const;  // blocks until the reads and writes pushed before are done
+  // Both block, convert to T as nd.cast does, and throw TraceError in a trace. T: float, double, int8_t, uint8_t,
+  // int32_t, int64_t, bool.
+  template <class T>
+  T asscalar(std::source_location site = std::source_location::current()) const;  // ShapeError unless of size 1
+  template <class T>
+  std::vector<T> asvector(std::source_location site = std::source_location::current()) const;  // row-major
+  // For coroutines: the same without blocking (engine/await.h). co_await x gives x, x.item<T>() a T (ShapeError at the
+  // call unless of size 1), x.host<T>() a std::vector<T>, row-major. T: not bool.
   ReadyAwaiter<NDArray> operator co_await() const { return ReadyAwaiter<NDArray>(*this); }
-  template <class T> ItemAwaiter<T> item(std::source_location site = std::source_location::current()) const;  // co_await: T
-  template <class T> HostAwaiter<T> host(std::source_location site = std::source_location::current()) const;  // co_await: std::vector<T>
+  template <class T>
+  ItemAwaiter<T> item(std::source_location site = std::source_location::current()) const;
+  template <class T>
+  HostAwaiter<T> host(std::source_location site = std::source_location::current()) const;
   template <class Token> auto async_wait(Token&& token) const;  // Asio completion token; defined in kaon/asio.h
-  // For awaiters: what was launched on a GPU to write the array has not run yet, and `work` is called on a thread of the
-  // GPU's when it has, with the GPU's failure or null. False: there is nothing to wait for. `work` must not wait.
+  // For awaiters. True: launched GPU work that writes the array has not run yet; `work` is called on a thread of the
+  // GPU once it has, with the GPU's failure or null, and must not wait. False: there is nothing to wait for.
   bool when_run(const std::function<void(std::exception_ptr)>& work) const;
 
   // --- gradients (implemented in graph/autograd.cpp)
+  // Attaches a gradient of zeros of this shape and drops the recorded history of the array; req null drops both.
+  // Throws TypeError unless the dtype is floating.
   void attach_grad(GradReq req = GradReq::write);
-  NDArray grad() const;  // undefined handle when no gradient is attached
-  void backward(std::source_location site = std::source_location::current()) const;  // head gradient: ones
+  NDArray grad() const;  // the attached gradient; an undefined handle when there is none
+  // autograd::backward for this array, with a head gradient of ones, or `head` (of this shape, dtype and device). Does
+  // not block.
+  void backward(std::source_location site = std::source_location::current()) const;
   void backward(const NDArray& head, bool retain_graph = false, std::source_location site = std::source_location::current()) const;
 
   // --- for other layers
-  // Calls an operator: checks shapes (throws at the call), makes outputs, pushes. `outs` gets the visible outputs.
+  // Calls an operator: checks inputs and shapes (throws at the call), makes outputs, pushes. `outs` gets the visible
+  // outputs.
   static void apply(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs, std::span<NDArray> outs,
                     const std::source_location& site, std::string_view name);
-  // Calls an operator with one output into an existing array of the inferred shape and dtype; nothing is recorded.
+  // Calls an operator with one output into an existing array, which must have the inferred shape (ShapeError) and
+  // dtype (TypeError); nothing is recorded.
   static void apply_into(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs, const NDArray& out,
                          const std::source_location& site);
   static NDArray from_values(NDArray values, std::string_view) { return values; }
@@ -129,7 +160,7 @@ class NDArray : public ArrayOperators<NDArray> {
   ArrayNode& node() const;  // throws StateError on an undefined handle
   const IntrusivePtr<ArrayNode>& ptr() const { return node_; }
   Var& var() const { return chunk().var; }
-  Engine& engine() const { return *chunk().engine; }  // Engine::ended() when its own has ended
+  Engine& engine() const { return *chunk().engine; }  // Engine::ended() once the array's engine has ended
 
  private:
   NDArray& update(BinaryKind kind, const Arg<NDArray>& b);
@@ -138,7 +169,7 @@ class NDArray : public ArrayOperators<NDArray> {
   IntrusivePtr<ArrayNode> node_;
 };
 
-// Values, then "<NDArray 2x3 @cpu(0)>". Blocks.
+// Values, then "<NDArray 2x3 @cpu(0)>". Block and throw as asvector does.
 std::string to_string(const NDArray& array);
 std::ostream& operator<<(std::ostream& out, const NDArray& array);
 
