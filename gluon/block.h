@@ -23,9 +23,10 @@ namespace kaon::gluon {
 
 struct BlockNode;
 
-// A handle: a copy is the same block. Members of a block are handles or constants; what changes is a Parameter.
+// A handle: a copy is the same block. Members of a block are handles or constants; state that changes is a Parameter.
 // Derive from it for a net that is not traced: write `NDArray operator()(const NDArray& x)`; hybridize() then reaches
-// its children. Thread safety: building and initializing on one thread; calling from any thread.
+// its children. Only save_parameters, load_parameters and export_model block. Thread safety: building, initializing and
+// changing on one thread; calling from any thread.
 class Block {
  public:
   explicit Block(std::string_view hint = "block");
@@ -34,25 +35,32 @@ class Block {
   Block& operator=(const Block&) = default;
 
   const std::string& name() const;        // "conv1"; of a child of a Sequential "dense0"
-  const std::string& class_name() const;  // hint given by the class
+  const std::string& class_name() const;  // the hint that the class gives, "dense"
+  // Parameter::initialize for every parameter of the block and its children. Throws DeviceError when the device does
+  // not exist.
   void initialize(const init::Initializer& init = init::Uniform(), Device device = Device(), bool force_reinit = false);
-  // All parameters, own ones first; `select` is a regular expression that full names must begin with.
+  // All parameters, own ones first; `select` is a regular expression that full names must begin with. Throws
+  // ValueError when it is none.
   ParameterDict collect_params(std::string_view select = "") const;
+  // From the next call on the block and its children run as plans, or operator by operator when not `active`. Drops all
+  // traces and plans. Throws ValueError for options that exclude each other or are out of range.
   void hybridize(bool active = true, const HybridizeOptions& options = {});
   void hybridize(const HybridizeOptions& options) { hybridize(true, options); }
-  // Of the hybridized call made last: what was planned for it. Throws StateError before there is one.
+  // The plan of the latest hybridized call. Throws StateError before the first.
   IntrusivePtr<ExecutionPlan> plan() const;
-  // Of its hybridized calls so far. Traces that have left the cache are not counted any more.
+  // Counts over the hybridized calls so far, without those of traces that have left the cache.
   PlanStats plan_stats() const;
-  // Every parameter becomes of this dtype; those of BatchNorm stay float32 when it is a 16-bit float. Throws TypeError,
-  // and changes nothing, when a parameter that learns would not be floating.
+  // Converts every parameter to this dtype; those of BatchNorm stay float32 when it is a 16-bit float. Throws
+  // TypeError, and changes nothing, when a parameter with a gradient would not be floating.
   void cast(DType dtype);
-  // MXNet's list file; names are dotted paths ("features.0.weight"). Reads files with full names as well. Throws
-  // ValueError for missing or extra names, ShapeError and TypeError for arrays that do not fit; then nothing is
-  // changed.
+  // Writes MXNet's list file with dotted paths ("features.0.weight") as names. Blocks until the values are computed.
+  // Throws StateError for a parameter without values, IoError, and what has failed to compute a value.
   void save_parameters(const std::filesystem::path& file) const;
+  // Reads such a file, also one with full names. Blocks. Throws IoError, ValueError for missing or extra names,
+  // ShapeError and TypeError for arrays that do not fit; then nothing is changed.
   void load_parameters(const std::filesystem::path& file, bool allow_missing = false, bool ignore_extra = false);
-  // Replaces a registered child and the member that holds it. Traces that contain it are dropped. Throws ValueError.
+  // Replaces a registered child and the member that holds it. Traces that contain it are dropped. Throws ValueError
+  // when there is no such child, and when `block` contains this block.
   template <class B>
   void replace_child(std::string_view name, B& member, B block) {
     swap_child(name, block);
@@ -62,25 +70,27 @@ class Block {
   const std::shared_ptr<BlockNode>& node() const { return node_; }
 
  protected:
-  // Registers a child under an attribute name and returns it: nn::Dense fc = child("fc", nn::Dense(10));
+  // Registers a child under an attribute name and returns it: nn::Dense fc = child("fc", nn::Dense(10)); Throws
+  // ValueError for a name that is taken and for a child that contains this block.
   template <class B>
   B child(std::string_view name, B block) {
     add_child(name, name, block);
     return block;
   }
+  // Makes a parameter of this block. Throws ValueError for a name that is taken.
   Parameter param(std::string_view name, const Shape& shape, const ParameterOptions& options = {});
-  void add_child(std::string_view key, std::string_view name, const Block& block);
-  void swap_child(std::string_view name, const Block& block);
+  void add_child(std::string_view key, std::string_view name, const Block& block);  // what child() does
+  void swap_child(std::string_view name, const Block& block);                       // what replace_child() does
 
   std::shared_ptr<BlockNode> node_;
 };
 
-// The tree: "type(parameter: shape, ...", then a line "(name): ..." for each child. {} prints it too.
+// The tree of blocks: "type(parameter: shape, ...", then a line "(name): ..." for each child. {} prints it too.
 std::string to_string(const Block& block);
 
 namespace detail {
 
-// Arrays in, arrays out: how the results of hybrid_forward become a list and back. `Room` is where a plan puts them.
+// Converts the results of hybrid_forward to a list and back. `Room` is where a plan stores its outputs.
 template <size_t N>
 struct FixedRoom {
   std::array<NDArray, N> arrays;
@@ -141,13 +151,14 @@ std::vector<Symbol> flatten(const std::array<Symbol, N>& a) {
 using TraceFn = FunctionRef<std::vector<Symbol>(std::span<const Symbol>)>;
 
 bool is_active(const BlockNode& block);
-// Sees that own parameters without a shape get one, by tracing the block alone.
+// Completes the shapes of the block's own deferred parameters, by tracing the block alone.
 void finish_deferred(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace);
-// room(n) gives a place for the n outputs.
+// room(n) gives the storage for the n outputs.
 void call_traced(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace,
                  const std::source_location& site, FunctionRef<std::span<NDArray>(size_t)> room);
 
-// While a block runs: its path for error messages, its prefix for names, and that it calls only blocks inside it.
+// Exists while a block runs: sets its path for error messages and its prefix for names. Throws StateError when the
+// running block calls a block that it does not contain.
 class CallScope {
  public:
   explicit CallScope(BlockNode& block, bool tracing);
@@ -166,13 +177,16 @@ class CallScope {
 
 // Derive as `struct Net : HybridBlock<Net>` and write `auto hybrid_forward(auto F, auto x)`: F is nd or sym, x an
 // NDArray or a Symbol; several arrays may come in and go out (vector, tuple, pair, array). Children must be registered
-// HybridBlocks. Not hybridized, each call runs it; hybridized, it runs once per number of inputs and training mode,
-// and from then on each call is one submission to the engine.
+// HybridBlocks. Not hybridized, each call runs it; hybridized, it runs once per number of inputs and training mode
+// (once per shape too if it reads a shape), and from then on each call is one submission to the engine.
 template <class Derived>
 class HybridBlock : public Block {
  public:
   explicit HybridBlock(std::string_view hint = "hybridblock") : Block(hint) {}
 
+  // Calls hybrid_forward, or its plan, with 1 to 4 NDArrays, or with Symbols. Does not wait for results. Throws
+  // StateError for a parameter that is not initialized, TraceError for what a trace cannot record, and what the
+  // operators throw.
   template <class A>
   auto operator()(const A& a, std::source_location site = std::source_location::current()) const {
     return run(site, a);
@@ -192,8 +206,9 @@ class HybridBlock : public Block {
     return run(site, a, b, c, d);
   }
 
-  // Writes prefix-symbol.json and prefix-<epoch, four digits>.params, which MXNet reads. Needs hybridize() and one call
-  // before, else StateError; throws ValueError for an operator that MXNet lacks.
+  // Writes prefix-symbol.json and prefix-<epoch, four digits>.params, which MXNet reads. Blocks until the values are
+  // computed. Throws StateError before a first hybridized call, ValueError for an operator that MXNet lacks and a
+  // negative epoch, IoError.
   void export_model(const std::string& prefix, int epoch = 0) const;
 
  private:

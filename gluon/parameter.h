@@ -18,13 +18,13 @@ struct ParameterOptions {
   DType dtype = DType::float32;
   init::Initializer init{};  // unset: the one given to initialize()
   GradReq grad_req = GradReq::write;
-  double lr_mult = 1;
-  double wd_mult = 1;
+  double lr_mult = 1;          // factor of the learning rate
+  double wd_mult = 1;          // factor of the weight decay
   bool differentiable = true;  // false: running statistics
 };
 
 // A handle: a copy is the same parameter. A 0 in the shape, or all of Shape::unknown(), is unknown until the first
-// forward infers it.
+// forward infers it. Nothing here blocks. Every member of a default-constructed handle but defined() throws StateError.
 // Thread safety: reading from any thread; initializing and setting on one.
 class Parameter {
  public:
@@ -32,32 +32,37 @@ class Parameter {
   Parameter(std::string_view name, const Shape& shape, const ParameterOptions& options = {});
 
   const std::string& name() const;  // path of blocks and own name, joined by "_"
-  const Shape& shape() const;
+  const Shape& shape() const;       // 0: not known yet
   DType dtype() const;
   bool is_initialized() const;  // has values
-  bool is_deferred() const;     // initialize() was called; waits for its shape
+  bool is_deferred() const;     // initialize() was called; the values follow when the shape is known
   GradReq grad_req() const;
+  // Attaches a gradient of zeros in place of the old one, or drops it (null). Running statistics stay at null. Throws
+  // TypeError for values of an integer dtype.
   void set_grad_req(GradReq req);
   double lr_mult() const;
   double wd_mult() const;
   void set_lr_mult(double m);
   void set_wd_mult(double m);
 
-  // Chooses values: by the `init` of the parameter's own options, else by this one; now, or when the shape is known. An
-  // initialized parameter keeps its values unless force_reinit, and when this throws: ValueError for an initializer
-  // that does not suit the shape.
+  // Sets values by the `init` of the parameter's own options, else by this one: now, or once the shape is known. An
+  // initialized parameter keeps its values unless force_reinit, and when this throws. Throws ValueError for an
+  // initializer that does not suit the shape, DeviceError when the device does not exist.
   void initialize(const init::Initializer& init = init::Uniform(), Device device = Device(), bool force_reinit = false);
   NDArray data() const { return array(); }
-  // Throws StateError when not initialized, naming it and what to call. Until it is given another one.
+  // The values. Throws StateError, saying what to call, when there are none. The reference holds until the parameter
+  // gets another array: initialize, cast, reset_ctx.
   const NDArray& array() const;
-  NDArray grad() const;  // throws StateError when there is none
-  void zero_grad();
-  void set_data(const NDArray& values);          // checks shape and dtype; initializes
+  NDArray grad() const;  // throws StateError when there are no values, or no gradient (grad_req null)
+  void zero_grad();      // writes zeros; nothing without a gradient
+  // Copies values into the parameter, on its device; makes it initialized and completes its shape. Throws
+  // ShapeError and TypeError for values that do not fit.
+  void set_data(const NDArray& values);
   void check_data(const NDArray& values) const;  // throws what set_data would throw
-  void reset_ctx(Device device);       // moves values; the gradient becomes zero
-  void cast(DType dtype);              // throws TypeError for a dtype that a parameter with a gradient cannot have
+  void reset_ctx(Device device);                 // moves the values; the gradient becomes zero. Throws DeviceError
+  void cast(DType dtype);  // converts the values; the gradient becomes zero. TypeError: integers with a gradient
   void check_cast(DType dtype) const;  // throws what cast would throw
-  Symbol var() const;                  // the variable that stands for it in symbols
+  Symbol var() const;                  // the variable of this name in traces and files
 
   // F(parameter): the array, or the variable while tracing.
   template <class A>
@@ -71,9 +76,9 @@ class Parameter {
 
   // --- for blocks
   void set_name(std::string name);
-  void set_shape(const Shape& inferred);  // completes 0 dimensions; throws ShapeError on contradiction
-  void finish_deferred();                 // initializes when the shape is known now
-  void forget_variable();                 // var() makes a new one
+  void set_shape(const Shape& inferred);  // completes unknown dimensions; throws ShapeError where others differ
+  void finish_deferred();                 // sets the deferred values if the shape is known by now
+  void forget_variable();                 // the next var() makes a new variable
   bool is_auxiliary() const;              // not differentiable: an "aux:" array in files
   bool defined() const { return bool(node_); }
   friend bool operator==(const Parameter& a, const Parameter& b) { return a.node_ == b.node_; }
@@ -98,33 +103,36 @@ class ParameterTrace {
   ParameterTrace* outer_;
 };
 
-// Parameters in the order of their blocks. A list of handles. Those of several nets can be put together, for one
-// Trainer; what goes by names (get, contains, files) needs names that differ.
+// Parameters in the order of their blocks: a list of handles. It can hold those of several nets, for one Trainer; get,
+// contains and files need names that differ. Only save and load block. Thread safety: like std::vector, and its
+// parameters' own.
 class ParameterDict {
  public:
-  void add(const Parameter& p);             // once each
+  void add(const Parameter& p);             // unless it is there already
   void update(const ParameterDict& other);  // adds all of them
   auto begin() const { return items_.begin(); }
   auto end() const { return items_.end(); }
   size_t size() const { return items_.size(); }
   Parameter operator[](size_t i) const { return items_[i]; }
-  // A handle: Parameter p = net.collect_params().get("dense0_weight"). Throws ValueError listing the names.
+  // By full name: net.collect_params().get("dense0_weight"). Throws ValueError, listing the names, when there is none.
   Parameter get(std::string_view name) const;
   bool contains(std::string_view name) const;
 
+  // Each does for all parameters what Parameter's member of this name does, and throws as that does.
   void initialize(const init::Initializer& init = init::Uniform(), Device device = Device(),
                   bool force_reinit = false) const;
-  void reset_ctx(Device device) const;  // moves all there: net.collect_params().reset_ctx(gpu(0))
+  void reset_ctx(Device device) const;  // net.collect_params().reset_ctx(gpu(0))
   void zero_grad() const;
   void set_grad_req(GradReq req) const;
   void set_lr_mult(double m) const;
   void set_wd_mult(double m) const;  // net.collect_params(".*bias").set_wd_mult(0)
-  // MXNet's list file with full names; strip_prefix is cut from each, restore_prefix put before each. Loading reads
-  // export_model's files too, throws as Block::load_parameters does, and then changes nothing.
+  // MXNet's list file with full names; save removes strip_prefix from each, load puts restore_prefix before each. load
+  // reads export_model's files too. Both block and throw as Block's save_parameters and load_parameters do, and
+  // ValueError when two parameters have one name; a load that throws changes nothing.
   void save(const std::filesystem::path& file, std::string_view strip_prefix = "") const;
   void load(const std::filesystem::path& file, bool allow_missing = false, bool ignore_extra = false,
             std::string_view restore_prefix = "") const;
-  std::string str() const;
+  std::string str() const;  // a line for each: name, shape, dtype
 
  private:
   std::vector<Parameter> items_;

@@ -11,30 +11,31 @@
 
 namespace kaon::gluon {
 
-// Parameters without a gradient (grad_req null, running statistics) are left alone. Thread safety: one thread; nothing
-// blocks but save_states and load_states.
+// Parameters without a gradient (grad_req null, running statistics) are left alone. Only save_states and load_states
+// block, and on a GPU the first step of a parameter, which makes its states. Thread safety: one thread.
 class Trainer {
  public:
   Trainer(const ParameterDict& parameters, const optimizer::Optimizer& optimizer);
   Trainer(Trainer&&) = default;
   Trainer& operator=(Trainer&&) = default;
 
-  // Changes every parameter by its gradient, divided by batch_size. Pushes one operator that reads all gradients: when
-  // one of them fails, no parameter changes. That failure, or the step's own, is thrown by a later step(), the first
-  // that finds the failed one finished; it then does nothing else. A step that was dropped with its scope is no
-  // failure. Throws StateError naming a parameter whose gradient no backward() has written since the last step, or
-  // skips those when ignore_stale_grad.
+  // Updates every parameter by its gradient divided by batch_size. Pushes one operator that reads all gradients: when
+  // one of them has failed, no parameter changes. That failure, or the step's own, is thrown by the first later step()
+  // that finds the failed one finished; that call does nothing else. A step that was dropped with its scope is no
+  // failure. Throws StateError naming a parameter without values, or whose gradient no backward() has written since the
+  // last step, and ValueError for a batch_size below 1. ignore_stale_grad: skips such parameters.
   void step(int64_t batch_size, bool ignore_stale_grad = false,
             std::source_location site = std::source_location::current());
   int64_t steps() const { return steps_; }  // taken so far, loaded ones included
 
-  double learning_rate() const;       // as after the updates so far
-  void set_learning_rate(double lr);  // throws StateError when a scheduler decides
+  double learning_rate() const;       // of the update made last; a scheduler's for as many updates
+  void set_learning_rate(double lr);  // throws StateError when there is a scheduler, ValueError when it is negative
   const optimizer::Optimizer& optimizer() const { return optimizer_; }
 
-  // What the optimizer keeps (momentum, means), the numbers of updates and the learning rate, by parameter name, as an
+  // The optimizer's states (momentum, means), the numbers of updates and the learning rate, by parameter name, as an
   // array file. Loading throws ValueError when the file is of other parameters or another rule, ShapeError or TypeError
-  // for a state that does not fit, and then changes nothing. Both block, and throw ValueError when names repeat.
+  // for a state that does not fit, and then changes nothing. Both block, and throw IoError, and ValueError when two
+  // parameters have one name.
   void save_states(const std::filesystem::path& file) const;
   void load_states(const std::filesystem::path& file);
 
@@ -47,7 +48,7 @@ class Trainer {
     uint64_t stamp = 0;  // of the gradient used last
   };
   void throw_failure_of_earlier_step();
-  // Keeps what `push` gives, for the former. Nothing fails after the push.
+  // Keeps the array that `push` returns, for throw_failure_of_earlier_step(). Nothing fails after the push.
   template <class Push>
   void push_step(Push&& push) {
     pending_.emplace_back();
@@ -66,9 +67,9 @@ class Trainer {
   optimizer::Optimizer optimizer_;
   std::vector<Slot> slots_;
   int64_t steps_ = 0;
-  std::deque<NDArray> pending_;  // what steps write besides, of those that had not finished when last looked at
+  std::deque<NDArray> pending_;  // extra outputs of the steps that had not finished at the last look
   std::vector<float> rate_values_, next_rate_values_;
-  NDArray rates_;  // the former as an array: made again only when they change
+  NDArray rates_;  // rate_values_ as an array, made again only when they change
 };
 
 }  // namespace kaon::gluon

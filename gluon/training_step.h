@@ -13,15 +13,15 @@ namespace detail {
 struct Traced;
 }
 
-// What a hybridized net does for a forward, for a whole step of training: nothing is kept for a backward() to come, the
-// gradients live in the plan's arena only, and the optimizer's operator reads them there. The numbers are those of
-// record(), backward() and Trainer::step(data.shape()[0]), bit for bit under {.exact = true}. Parameters keep the
-// gradients that they had.
+// Plans a whole training step as a hybridized net plans its forward: no value is kept for a later backward(), and the
+// gradients are in the plan's arena only, where the optimizer's operator reads them. The numbers are those of
+// record(), backward() and Trainer::step(data.shape()[0]), bit for bit under {.exact = true}. The parameters' attached
+// gradients do not change.
 //
 //     gluon::TrainingStep step(net, loss_fn, trainer);
 //     while (auto batch = co_await batches.next()) NDArray loss = step(batch->data, batch->label);
 //
-// Thread safety: one thread; nothing blocks. The trainer must live as long.
+// Blocks only where Trainer::step does, and with {.verify}. Thread safety: one thread. The trainer must live as long.
 class TrainingStep {
  public:
   // The loss is loss(net(data), label): hybrid blocks, or anything else that takes Symbols and returns one.
@@ -31,14 +31,14 @@ class TrainingStep {
           return std::vector<Symbol>{loss(net(in[0]), in[1])};
         }) {}
 
-  // One step: the loss of each sample, before the update. The step is undone by no failure: when one of the inputs has
-  // failed or an operator fails, no parameter changes, the loss fails, and a later step throws it as Trainer::step
-  // does. Throws StateError while recording, for a parameter of the trainer that the loss does not depend on and for
-  // one with grad_req add.
+  // One step. Returns the loss of each sample, before the update. When one of the inputs has failed or an operator
+  // fails, no parameter changes, the loss fails, and a later step throws the failure as Trainer::step does. Throws
+  // ShapeError for data without samples, StateError while recording, for a parameter of the trainer that the loss does
+  // not depend on or that has grad_req add, and, with PlanPolicy::error, for new shapes.
   NDArray operator()(const NDArray& data, const NDArray& label,
                      std::source_location site = std::source_location::current());
 
-  // Of the step taken last; throws StateError before the first.
+  // The plan of the latest step. Throws StateError before the first.
   IntrusivePtr<ExecutionPlan> plan() const;
 
  private:
@@ -55,8 +55,8 @@ class TrainingStep {
   HybridizeOptions options_;
   Trace trace_;
   IntrusivePtr<PlanArenas> arenas_{new PlanArenas};
-  std::vector<std::shared_ptr<Program>> programs_;  // the one used last in front
-  // Kept between steps, which allocate nothing.
+  std::vector<std::shared_ptr<Program>> programs_;  // most recently used first
+  // Kept between steps, so that these allocate nothing.
   std::vector<NDArray> held_;
   std::vector<const NDArray*> arrays_;
   std::vector<Trainer::Slot*> slots_;
