@@ -1,4 +1,4 @@
-// Autograd: records operator calls and computes gradients.
+// Autograd: records operator calls and computes gradients. Nothing here blocks.
 // Thread safety: threads may record at once and on the same arrays. Two backward passes at once must share neither
 // recorded calls nor attached gradients.
 #pragma once
@@ -19,20 +19,20 @@ struct TapeNode;
 
 // One step of a backward pass: the gradients of one recorded call.
 struct GradCall {
-  std::span<const NDArray> heads;  // by output; undefined: nothing arrives there
+  std::span<const NDArray> heads;  // gradient of each output; undefined: none arrives there
   std::span<const bool> wanted;    // by input
   std::span<NDArray> gradients;    // by input: to be filled where wanted (undefined: zero)
-  bool retain;                     // another backward may follow: what was saved stays as it is
+  bool retain;                     // another backward may follow: the saved values must stay
 };
 
-// What a recorded call needs to give gradients back. Operators have one made from their grad rule; a hybridized
-// call has its own.
+// Computes the gradients of a recorded call. The tape makes one from an operator's grad rule; a hybridized call has its
+// own.
 struct GradFunction : Pooled {
   virtual ~GradFunction() = default;
   virtual void backward(const GradCall& call) = 0;
   // The saved values may be freed.
   virtual void release() = 0;
-  // Whether `gradients` may come in as arrays that are to be overwritten with the results, if it wishes to.
+  // True: `gradients` may be given as existing arrays, which backward() may overwrite with the results.
   virtual bool writes_in_place() const { return false; }
 
   autograd::TapeNode* node = nullptr;  // the call's, which owns this
@@ -43,32 +43,32 @@ namespace autograd {
 // Puts a call on the tape: `outputs` become results of `function` applied to `inputs`.
 void record_call(const char* name, std::unique_ptr<GradFunction> function, std::span<const NDArray* const> inputs,
                  std::span<NDArray> outputs);
-// Does a gradient flow into this array: is it recorded, or has it a gradient attached?
+// Whether the array is part of a recorded computation or has a gradient attached.
 bool wants_gradient(const NDArray& array);
-// Differs after each backward() that has stored a gradient at this array; 0 before the first.
+// A number that each backward() that stores a gradient at this array changes; 0 before the first.
 uint64_t gradient_stamp(const NDArray& array);
 
-// An array that a recorded call has read or written, and how often it had been written to by then.
+// An array that a recorded call has read or written, with the number of writes to it up to that call.
 struct SavedArray {
   explicit SavedArray(NDArray a) : array(std::move(a)), num_writes(array.node().chunk->num_writes()) {}
   bool is_changed() const { return array.node().chunk->num_writes() != num_writes; }
   NDArray array;
   uint32_t num_writes;
 };
-// Throws StateError: this array (`what`: "input 0") of a call of `op` was changed since.
+// Throws StateError: this array (`what`: "input 0") of a call of `op` was changed after the call.
 [[noreturn]] void refuse_changed(std::string_view op, const std::string& what, const SavedArray& saved,
                                  const std::source_location& recorded);
 
-// An array like this one, full of `value`. Small ones on the CPU are filled here and now, so that they cost no
+// An array of this shape, dtype and device, full of `value`. A small one on the CPU is filled here, without an
 // operation.
 NDArray filled_like(const NDArray& array, double value);
 
-Interceptor* tape();
-bool is_recording();
+Interceptor* tape();  // what is_recording() puts in front of every operator
+bool is_recording();  // of this thread, or coroutine
 bool is_training();
 
-// Sets recording and training of this thread (or coroutine) while it lives. Not for users: record() and its sisters
-// also work with coroutines, which a guard on the stack does not.
+// Sets recording and training of this thread (or coroutine) while it lives. Not for users: record(), pause(),
+// train_mode() and predict_mode() also take coroutines, across whose suspensions a guard on the stack does not work.
 class ModeScope {
  public:
   ModeScope(bool recording, bool training) : saved_(thread_context()) {
@@ -127,12 +127,12 @@ auto in_mode(bool recording, bool training, F&& fn) {
 }
 }  // namespace detail
 
-// Each calls fn and returns its result. fn may also return a Task: then a Task comes back that keeps a copy of fn, so
-// that its captures last, and the mode goes with it. For g++ 12 such an fn with captures must have a name.
-// In hybrid_forward a trace has one mode: there record() and pause() throw, and so does a change between training and
-// prediction; x.detach() keeps gradients out.
+// Each calls fn in a mode and returns its result. fn may also return a Task: then the result is a Task that keeps a
+// copy of fn, so that its captures last, and runs it in the mode. For g++ 12 such an fn with captures must have a name.
+// A trace has one mode: in hybrid_forward record(), pause() and a change between training and prediction throw
+// TraceError; x.detach() keeps gradients out.
 template <class F>
-auto record(F&& fn, bool train_mode = true) {  // operators on arrays with gradients are recorded
+auto record(F&& fn, bool train_mode = true) {  // records operators on arrays that want a gradient
   detail::refuse_in_trace("record");
   return detail::in_mode(true, train_mode, std::forward<F>(fn));
 }
@@ -147,18 +147,21 @@ auto train_mode(F&& fn) {  // Dropout and BatchNorm behave as in training
   return detail::in_mode(is_recording(), true, std::forward<F>(fn));
 }
 template <class F>
-auto predict_mode(F&& fn) {
+auto predict_mode(F&& fn) {  // and here as in prediction
   if (is_training()) detail::refuse_in_trace("predict_mode");
   return detail::in_mode(is_recording(), false, std::forward<F>(fn));
 }
 
-// Gradients of the sum of `heads`, weighted by `head_grads` (empty: ones), into the arrays that have one attached.
-// The recorded values are freed unless retain_graph. Throws StateError when a head was not recorded.
+// Computes the gradients of the sum of `heads`, weighted by `head_grads` (empty: ones), and writes them into the
+// attached gradients, or adds them (GradReq). Frees the recorded values unless retain_graph. Throws StateError for a
+// head that was not recorded, for recorded values that an earlier backward() has freed or that were changed in place,
+// and for an operator without gradient; ShapeError, TypeError, DeviceError and ValueError for head_grads unlike heads.
 void backward(std::span<const NDArray> heads, std::span<const NDArray> head_grads = {}, bool retain_graph = false,
               std::source_location site = std::source_location::current());
 
-// The gradients with respect to `variables`, which must have a gradient attached or be recorded values. With
-// create_graph they are themselves recorded.
+// Returns the gradients with respect to `variables`, zeros where none arrives; attached gradients stay. With
+// create_graph the gradients are recorded themselves. Throws as backward() does, and StateError for a variable that has
+// no gradient attached and is not a recorded value.
 std::vector<NDArray> grad(std::span<const NDArray> heads, std::span<const NDArray> variables,
                           std::span<const NDArray> head_grads = {}, bool retain_graph = false,
                           bool create_graph = false, std::source_location site = std::source_location::current());

@@ -1,5 +1,4 @@
-// Symbol: a value of a program that has not run: what hybrid_forward sees while it is traced, and what model files
-// hold.
+// Symbol: a value of a program that has not run, as hybrid_forward gets it while it is traced and model files store it.
 #pragma once
 
 #include <filesystem>
@@ -29,11 +28,11 @@ struct SymbolNode : RefCounted<SymbolNode> {
   std::string name;
   std::string op_name;  // as written in files: the operator's name or one of its aliases; "null" for variables
   Attributes attrs;
-  // What a file says: attributes of operators as they stood there (so that writing gives them back unchanged),
-  // attributes of variables ("__shape__" ...).
+  // From a file: attributes of operators as written there (so that saving gives them back unchanged), attributes of
+  // variables ("__shape__" ...).
   std::map<std::string, std::string> text_attrs;
   std::vector<SymbolEntry> inputs;
-  std::vector<TensorMeta> outputs;  // what is known about them
+  std::vector<TensorMeta> outputs;  // shapes and dtypes as far as they are known
   NDArray constant;
   bool is_detached = false;  // made by detach(): autograd records nothing computed from it alone
   uint64_t sequence = next_sequence();  // order of creation
@@ -52,7 +51,9 @@ struct SymbolNode : RefCounted<SymbolNode> {
 
 using Shapes = std::unordered_map<std::string, Shape>;
 
-// A handle on one or several (Group) values. Thread safety: distinct graphs: safe; one graph: composing on one thread.
+// A handle on one or several (Group) values. Operators check shapes at the call as far as they are known: ShapeError,
+// TypeError, ValueError, with the node's name and the line of the call. Members that need one value throw ValueError
+// for a group and an undefined handle. Thread safety: distinct graphs: safe; one graph: composing on one thread.
 class Symbol : public ArrayOperators<Symbol> {
  public:
   Symbol() = default;
@@ -67,13 +68,16 @@ class Symbol : public ArrayOperators<Symbol> {
   // The name of the node; "group [...]" texts come from to_string.
   const std::string& name() const { return entry().node->name; }
   int num_outputs() const { return int(entries_.size()); }
-  Symbol output(int i) const;  // of a group or a node with several outputs
-  const Shape& shape() const;  // known when the inputs' shapes are; else TraceError saying what to do
-  DType dtype() const;         // remembered by traces, as shape() is
+  Symbol output(int i) const;  // of a group or a node with several outputs; throws IndexError
+  // The shape that follows from the inputs' shapes. Throws TraceError, saying what to give, when it is not known. A
+  // trace that asks holds for inputs of these shapes and dtypes only.
+  const Shape& shape() const;
+  DType dtype() const;  // a trace that asks holds for these inputs only
   int ndim() const { return shape().ndim(); }
   int64_t size() const { return shape().size(); }
 
-  // --- as on arrays: slices and reshapes are nodes here
+  // --- as on arrays; each is a node here
+  // Row `index` along axis 0, negative from the end. Throws ValueError for a node with several outputs.
   Symbol operator[](int64_t index) const;
   Symbol slice(int64_t begin, int64_t end, std::source_location site = std::source_location::current()) const;
   Symbol reshape(const Shape& shape, std::source_location site = std::source_location::current()) const;
@@ -83,7 +87,7 @@ class Symbol : public ArrayOperators<Symbol> {
   Symbol transpose(std::source_location site = std::source_location::current()) const;
   Symbol copy(std::source_location site = std::source_location::current()) const;
   Symbol detach(std::source_location site = std::source_location::current()) const;  // no gradient flows through
-  // In a trace these rebind the handle to a new value.
+  // These rebind the handle to a new value; other handles keep the old one.
   Symbol& assign(const Arg<Symbol>& value);
   Symbol& slice_assign(const Shape& begin, const Shape& end, const Arg<Symbol>& value);
   Symbol& operator+=(const Arg<Symbol>& b) { return *this = binary(BinaryKind::add, *this, b); }
@@ -96,18 +100,22 @@ class Symbol : public ArrayOperators<Symbol> {
   std::vector<std::string> list_arguments() const;         // variables, depth first, without auxiliary states
   std::vector<std::string> list_auxiliary_states() const;  // variables that operators update (running statistics)
   std::vector<std::string> list_inputs() const;            // both, depth first
-  std::vector<std::string> list_outputs() const;
-  Symbol get_internals() const;  // every visible output of every node, as a group
-  // Completes shapes from those given by variable name; the symbol stays as it is. Throws ShapeError or ValueError
-  // naming what is missing. Thread safety: any thread.
+  std::vector<std::string> list_outputs() const;           // "fc1_output"; of a variable its name
+  Symbol get_internals() const;                            // every visible output of every node, as a group
+  // Infers all shapes from those given by variable name; the symbol does not change. Throws ValueError for a name that
+  // is no variable, ShapeError for shapes that do not fit or do not suffice, naming the node. Thread safety: any
+  // thread.
   struct InferredShapes {
     std::vector<Shape> arguments, outputs, auxiliary_states;
   };
   InferredShapes infer_shape(const Shapes& known) const;
 
-  // --- files, in MXNet's format (graph/files/symbol_json.cpp). load throws IoError naming file, place and expectation.
+  // --- files, in MXNet's format (graph/files/symbol_json.cpp)
+  // Both throw ValueError for an undefined handle and for what MXNet's format cannot hold, such as an operator that
+  // MXNet lacks; save throws IoError.
   std::string tojson() const;
   void save(const std::filesystem::path& file) const;
+  // Both throw IoError naming file (`source`), place and expectation.
   static Symbol load(const std::filesystem::path& file);
   static Symbol load_json(std::string_view text, const std::string& source = "JSON text");
 
@@ -122,15 +130,15 @@ class Symbol : public ArrayOperators<Symbol> {
 
  private:
   std::vector<SymbolEntry> entries_;
-  std::shared_ptr<const SymbolFileInfo> file_;  // of a loaded symbol: what its file says beyond the graph
+  std::shared_ptr<const SymbolFileInfo> file_;  // of a loaded symbol: its file's contents beyond the graph
 };
 
 // Post-order, each node once: inputs before their users, as in MXNet's files.
 std::vector<SymbolNode*> topological_order(const std::vector<SymbolEntry>& heads);
-// The same nodes, inputs before their users, in the order in which the program made them: that of an imperative run.
+// The same nodes, inputs before their users, in the order in which the program made them, as an imperative run does.
 std::vector<SymbolNode*> creation_order(const std::vector<SymbolEntry>& heads);
 
-// Is the node called by a name under which MXNet's operator does not broadcast (elemwise_add, _plus, _equal ...)? Then
+// Whether the node has a name under which MXNet's operator does not broadcast (elemwise_add, _plus, _equal ...): then
 // its inputs must have one shape.
 bool wants_equal_shapes(const SymbolNode& node);
 // Throws ShapeError where they differ. `name` as in the file.
