@@ -12,6 +12,8 @@
 
 namespace kaon {
 
+[[noreturn]] void throw_op_error(const OpError& error);  // throws an array's failure and marks it as reported
+
 // A promise that says where its coroutine resumes. Kaon's Task and AsyncGenerator have one; in Asio's own
 // coroutines use the completion-token forms of kaon/asio.h.
 template <class P>
@@ -19,10 +21,10 @@ concept HasExecutor = requires(P& promise) {
   { promise.executor() } -> std::convertible_to<Executor*>;
 };
 
-// co_await array: resumes on the coroutine's executor when the writes pushed before are done; gives the array.
-// The awaiter is itself the node in the var's queue, so nothing is allocated. It must not be destroyed while the
-// coroutine is suspended on it. Throws the array's failure, or Cancelled when the scope of the coroutine is stopped
-// first.
+// co_await array: resumes on the coroutine's executor when the writes pushed before are done; gives the array. Throws
+// the array's failure, DeviceError when its GPU has failed, Cancelled when the scope of the coroutine is stopped first,
+// WouldDeadlock as Engine::wait does. The awaiter is itself the node in the var's queue, so nothing is allocated; it
+// must not be destroyed while the coroutine is suspended on it.
 template <class A>
 class ReadyAwaiter : private WaitNode {
  public:
@@ -34,7 +36,7 @@ class ReadyAwaiter : private WaitNode {
     caller_ = caller;
     executor_ = caller.promise().executor();
     Engine& engine = array_.engine();
-    // before it is queued: after that the coroutine may go on, elsewhere, at any moment
+    // before it is queued: after that the coroutine may resume on another thread at any moment
     if (const Limits* limits = engine.active_limits(); limits && limits->stop_token().stop_possible()) {
       stop_.emplace(limits->stop_token(), Abandon{this});
     }
@@ -62,7 +64,7 @@ class ReadyAwaiter : private WaitNode {
             if (self.error || !self.resumes_later()) post_surely(*self.executor_, self.caller_);
           },
   };
-  // Written by launched work that has not run yet: when it has, the coroutine is posted.
+  // True: launched GPU work that writes the array has not run yet; the coroutine is posted when it has.
   bool resumes_later() {
     if constexpr (requires { array_.when_run([](std::exception_ptr) {}); }) {
       return array_.when_run([this](std::exception_ptr failure) {
@@ -80,7 +82,7 @@ class ReadyAwaiter : private WaitNode {
   std::optional<std::stop_callback<Abandon>> stop_;
 };
 
-// co_await engine.idle(): resumes when nothing is pending. Throws AggregateError like wait_all().
+// co_await engine.idle(): resumes when nothing is pending. Throws as wait_all() does.
 class IdleAwaiter {
  public:
   explicit IdleAwaiter(Engine& engine) : engine_(engine) {}
@@ -97,7 +99,8 @@ class IdleAwaiter {
   Engine& engine_;
 };
 
-// co_await engine.admit(): resumes when the engine and the active limits have room.
+// co_await engine.admit(): resumes when the engine and the active limits have room. Throws Cancelled when the scope was
+// stopped.
 class AdmitAwaiter {
  public:
   explicit AdmitAwaiter(Engine& engine) : engine_(engine) {}
@@ -116,8 +119,8 @@ class AdmitAwaiter {
   Engine& engine_;
 };
 
-// co_await yield(): lets its executor run what is waiting there, once, and goes on behind it. An engine without workers
-// gets to run one ready operation meanwhile.
+// co_await yield(): puts the coroutine behind the work that waits on its executor. On an engine without workers it
+// first runs one ready operation.
 class [[nodiscard]] YieldAwaiter {
  public:
   bool await_ready() const noexcept { return false; }
@@ -125,14 +128,14 @@ class [[nodiscard]] YieldAwaiter {
   void await_suspend(std::coroutine_handle<P> caller) {
     Engine& engine = Engine::current();
     if (!engine.has_workers()) engine.help_once();
-    caller.promise().executor()->post(caller);  // after which it may go on, elsewhere, at any moment
+    caller.promise().executor()->post(caller);  // after this it may resume on another thread at any moment
   }
   void await_resume() const noexcept {}
 };
 inline YieldAwaiter yield() { return {}; }
 
 // co_await sleep_for(20ms): resumes on the coroutine's executor after at least that long; at once where the delay is
-// not positive. Neither a stop request nor the end of what runs meanwhile shortens it.
+// not positive. A stop request does not shorten it.
 class SleepAwaiter {
  public:
   explicit SleepAwaiter(std::chrono::nanoseconds delay) : delay_(delay) {}

@@ -26,8 +26,8 @@ constexpr Device numbered(DeviceType type, int index) {
 }  // namespace detail
 
 // Throw ValueError for an index outside 0 .. 255; in a constant expression that does not compile. Every cpu(i) is the
-// host's memory, and arrays of two of them are on two devices, as in MXNet. Whether gpu(i) exists is asked where it is
-// used.
+// host's memory, and arrays of two of them are on two devices, as in MXNet. Whether gpu(i) exists is checked at its
+// use.
 constexpr Device cpu(int index = 0) { return detail::numbered(DeviceType::cpu, index); }
 constexpr Device gpu(int index = 0) { return detail::numbered(DeviceType::gpu, index); }
 

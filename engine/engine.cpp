@@ -19,11 +19,11 @@ Engine::Impl::Impl(Engine& engine, const EngineOptions& o, uint32_t forks)
       calls(threads),
       io(forks == no_process ? 0 : std::max(1, o.io_threads)),
       io_executor(io) {
-  // who looks for work on the only core keeps it from who has some
+  // on a single core a spinning thread takes it from one that has work
   if (std::thread::hardware_concurrency() < 2) options.spin = {};
   if (o.schedule.kind != Schedule::Kind::arrival) {
     chosen = std::make_unique<ChosenOrder>(o.schedule);
-    threads = 1;  // one slot: whoever holds it runs operations
+    threads = 1;  // one slot: the thread that holds it runs operations
   } else if (threads > 0) {
     pool = std::make_unique<WorkerThreads>(threads);
   }
@@ -143,7 +143,7 @@ bool Engine::run_now(std::span<Var* const> reads, FunctionRef<void(RunContext&)>
 }
 
 namespace {
-// This thread is inside of an operation as long as one of these lives.
+// While it exists, this thread is inside an operation.
 struct InOperation {
   explicit InOperation(Engine::Impl& engine, const OpNode& op) : frame{&engine, &op, t_running} { t_running = &frame; }
   ~InOperation() { t_running = frame.outer; }
@@ -170,7 +170,7 @@ OpNode* Engine::Impl::execute(OpNode& op) noexcept {
   if (op.type->ends_later) {
     const InOperation inside(*this, op);
     OpRunContext context(self);
-    op.type->run(op, context);  // it may have ended, and be gone
+    op.type->run(op, context);  // the op may have ended and be destroyed
     ending_later.fetch_add(1, std::memory_order_seq_cst);
     return nullptr;
   }
@@ -214,7 +214,7 @@ void Engine::complete(OpNode& op, std::exception_ptr failure) noexcept {
     error = e.failures.record(op, failure, Impl::is_dropped(op));
     e.failed.fetch_add(1, std::memory_order_relaxed);
   }
-  e.ending_later.fetch_sub(1, std::memory_order_seq_cst);  // now: once all is done the engine may end
+  e.ending_later.fetch_sub(1, std::memory_order_seq_cst);  // before settle(), after which the engine may end
   if (OpNode* next = e.settle(op, error, false, true)) e.proceed(*next);
 }
 
@@ -247,7 +247,7 @@ void Engine::Impl::complete_waiter(WaitNode& waiter, OpNode*& next) noexcept {
     g = following;
   }
   if (op_waits.count.load(std::memory_order_seq_cst) > 0) end_op_wait(waiter);
-  waiter.type->signal(waiter);  // the waiter may be gone after this
+  waiter.type->signal(waiter);  // the waiter may be destroyed after this
 }
 
 OpNode* Engine::Impl::finish(OpNode& op) noexcept {
@@ -256,7 +256,7 @@ OpNode* Engine::Impl::finish(OpNode& op) noexcept {
   const uint64_t sequence = op.sequence;
   const auto grant = [&](Dep* list) {
     for (Dep* g = list; g;) {
-      Dep* following = g->next;  // before the decrement: g's op may be gone after it
+      Dep* following = g->next;  // before the decrement, after which g's op may be destroyed
       granted(*g->op, next, sequence);
       g = following;
     }
@@ -305,7 +305,7 @@ void Engine::post_after(std::chrono::nanoseconds delay, std::coroutine_handle<> 
   auto timer = std::make_shared<boost::asio::steady_timer>(impl_->io, delay);
   timer->async_wait([timer, work, io = &impl_->io_executor, &executor](const boost::system::error_code&) {
     if (&executor == io) {
-      resume_coroutine(work);  // it is there already
+      resume_coroutine(work);  // already on the io pool
     } else {
       post_surely(executor, work);
     }

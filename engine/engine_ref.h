@@ -1,4 +1,4 @@
-// EngineRef: which engine an array belongs to. An array may outlive its engine.
+// EngineRef: a reference to the engine of an array, which may outlive it.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@ namespace kaon {
 class Engine;
 
 namespace detail {
-// Where an engine is found. Places are never freed: an engine that ends leaves its place to a later one, which has
+// Holds the address of an engine. Places are never freed: an engine that ends leaves its place to a later one with
 // another number.
 struct EnginePlace {
   std::atomic<Engine*> engine{nullptr};
@@ -19,8 +19,8 @@ struct EnginePlace {
 };
 }  // namespace detail
 
-// A reference costs two loads and a comparison; nothing is counted. What belongs to an engine that has ended belongs to
-// Engine::ended() from then on. Ending an engine while another thread uses its arrays is a data race of the program.
+// A dereference costs two loads and a comparison; nothing is counted. Once the engine has ended, the reference is to
+// Engine::ended(). Ending an engine while another thread uses its arrays is a data race of the program.
 // Thread safety: immutable: any thread.
 class EngineRef {
  public:
@@ -28,14 +28,14 @@ class EngineRef {
   EngineRef(detail::EnginePlace& place, uint32_t number) noexcept : place_(&place), number_(number) {}
   explicit operator bool() const noexcept { return place_ != nullptr; }
   Engine& get() const {
-    // relaxed: the program orders an engine's end behind the last use of its arrays, or before it
+    // relaxed: the program orders an engine's end and the uses of its arrays
     if (place_->number.load(std::memory_order_relaxed) != number_) [[unlikely]]
       return ended();
     return *place_->engine.load(std::memory_order_relaxed);
   }
   Engine& operator*() const { return get(); }
   Engine* operator->() const { return &get(); }
-  // Unless it has ended; it does not end meanwhile, and `f` makes and ends no engine.
+  // Calls `f` unless the engine has ended, which cannot happen during the call. `f` makes and ends no engine.
   void use_if_alive(FunctionRef<void(Engine&)> f) const;
   friend bool operator==(const EngineRef& a, const EngineRef& b) noexcept {
     return a.place_ == b.place_ && a.number_ == b.number_;

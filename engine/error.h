@@ -19,7 +19,7 @@ namespace kaon {
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
-  // The same kind of exception with more text: used to add where the operator was pushed.
+  // The same kind of exception with more text, such as the line where the operator was pushed.
   virtual std::exception_ptr with_context(const std::string& text) const;
 };
 
@@ -40,15 +40,15 @@ KAON_ERROR_KIND(StateError);     // a call that needs another one first: initial
 KAON_ERROR_KIND(TraceError);     // something that a trace cannot record
 KAON_ERROR_KIND(IoError);        // files: missing, truncated, corrupt
 KAON_ERROR_KIND(MemoryError);    // no memory within the limit
-KAON_ERROR_KIND(WouldDeadlock);  // a wait inside an operator that nobody could end
+KAON_ERROR_KIND(WouldDeadlock);  // a wait inside an operator that could never end
 KAON_ERROR_KIND(Cancelled);      // work that was dropped because its scope was stopped
 #undef KAON_ERROR_KIND
 
 // Throws a MemoryError with this text, or a shorter one where there is no memory for it either.
 [[noreturn]] void throw_memory_error(FunctionRef<std::string()> text);
 
-// What an operator is called and where it was pushed. `name` and `scope` must outlive the program
-// (literals, or strings interned by `intern`).
+// An operator's name and where it was pushed. `name` and `scope` must live as long as the process (literals, or strings
+// interned by `intern`).
 struct OpLabel {
   const char* name = "op";
   std::source_location site = std::source_location::current();
@@ -58,23 +58,23 @@ struct OpLabel {
 // The string with this text that lives as long as the process. Thread safety: any thread.
 const char* intern(std::string_view text);
 
-// Why an array has failed: made where an operator fails, and by every operator that did not run because an input had
-// failed. Immutable apart from `reported`. Where there was no memory for more, `message` is empty and an heir stands
-// for one of its causes only.
+// Why an array has failed: made when an operator fails, and for every operator that did not run because an input had
+// failed. Immutable apart from `reported`. Without memory for more, `message` is empty and an inherited error keeps
+// only one of its causes.
 struct OpError : RefCounted<OpError>, Pooled {
   std::exception_ptr exception;  // the operator's own exception, with its push site added to Kaon's kinds
   std::string message;           // text of that exception
   OpLabel label;                 // of the operator that failed, or inherited the failure
-  uint64_t sequence = 0;         // order of push, of the first cause
-  std::vector<IntrusivePtr<const OpError>> roots;  // not empty where it was inherited: the causes, in order of push
+  uint64_t sequence = 0;         // push number of the first cause
+  std::vector<IntrusivePtr<const OpError>> roots;  // of an inherited failure: its causes, in order of push; else empty
   mutable std::atomic<bool> reported{false};
   // Of the engine's FailureLog.
   mutable const OpError* next = nullptr;
   mutable bool is_listed = false;
 };
 
-// Thrown by waitall(): every failure that no wait has reported yet, in push order. And by a wait for an array whose
-// failure has several causes; `where` says what inherited them.
+// Thrown by waitall() with every failure that no wait has reported yet, in push order, and by a wait for an array whose
+// failure has several causes; `where` says which operator inherited them.
 class AggregateError : public Error {
  public:
   explicit AggregateError(std::vector<IntrusivePtr<const OpError>> errors, std::string where = {});
@@ -86,8 +86,8 @@ class AggregateError : public Error {
   std::string where_;
 };
 
-// The exception with more text where it is of one of Kaon's kinds and there is memory for that, else as it is: its type
-// must arrive.
+// The exception with more text if it is one of Kaon's and there is memory; else the exception itself, so that its type
+// is kept.
 std::exception_ptr add_context(const std::exception_ptr& error, const std::string& text) noexcept;
 
 [[noreturn]] void throw_op_error(const OpError& error);  // the failure of an array, marked as reported

@@ -9,22 +9,21 @@
 
 namespace kaon {
 
-// Runs coroutines later, never inside post(). A coroutine may run, and end, before the post() that has brought it
-// returns on the engine's thread: what the executor stands on must bear that. Thread safety: any thread.
+// Runs coroutines later, never inside post(). A posted coroutine may run and end on another thread before post()
+// returns; the executor must stay valid until then. Thread safety: any thread.
 class Executor {
  public:
   virtual ~Executor() = default;
   virtual void post(std::coroutine_handle<> work) = 0;
-  // Whoever keeps this is going to post: a loop that ends when there is nothing to do goes on. Kept by spawn() while
-  // its Task lasts, by when_any while its losers do. nullptr where the executor lasts anyway.
+  // While the result exists, more work may be posted: an event loop that ends without work must not end. spawn() keeps
+  // it during its Task, when_any during its losers. nullptr: the executor does not end by itself.
   virtual std::shared_ptr<void> hold() { return nullptr; }
 };
 
-// For whoever must not fail: tries again, giving the storage's cache back and sleeping in between, while post() throws
-// for want of memory.
+// Posts without failing: while post() throws for lack of memory, gives the storage's cache back, sleeps and retries.
 void post_surely(Executor& executor, std::coroutine_handle<> work) noexcept;
 
-// Resumes and gives the thread its own context back afterwards. Every executor runs its work through this.
+// Resumes a coroutine and restores the thread's own context afterwards. Every executor runs its work through this.
 inline void resume_coroutine(std::coroutine_handle<> work) {
   ThreadContext saved = thread_context();
   const detail::TurnScope turn;

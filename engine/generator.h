@@ -1,13 +1,13 @@
-// AsyncGenerator: a coroutine that gives values one at a time and may wait between them.
+// AsyncGenerator: a coroutine that yields values one at a time and may wait between them.
 #pragma once
 
 #include "kaon/engine/task.h"
 
 namespace kaon {
 
-// while (auto v = co_await g.next()) ...; ends with an empty optional, or throws what the body throws. Runs on the
-// executor of whoever awaits next(). Dropping the generator between two values ends its body.
-// Thread safety: unsafe; one next() at a time.
+// while (auto v = co_await g.next()) ...; next() gives an empty optional at the end, or throws what the body throws.
+// The body runs on the executor of the coroutine that awaits next(). Destroying the generator between two values ends
+// it. Thread safety: unsafe; one next() at a time.
 template <class T>
 class AsyncGenerator {
  public:
@@ -18,7 +18,7 @@ class AsyncGenerator {
    public:
     AsyncGenerator get_return_object() noexcept { return AsyncGenerator(Handle::from_promise(*this)); }
 
-    // Gives control back to the caller of next(), however the body got here.
+    // Resumes the caller of next(), whichever thread the body has reached this on.
     struct YieldAwaiter {
       bool await_ready() const noexcept { return false; }
       std::coroutine_handle<> await_suspend(Handle self) noexcept {

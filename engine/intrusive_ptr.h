@@ -8,24 +8,24 @@
 
 namespace kaon {
 
-// Base of counted objects. Starts at 0; the first IntrusivePtr makes it 1; or at what the constructor says, for those
-// who adopt(). T may hide `destroy()` to give its memory back elsewhere. Thread safety: counting is atomic.
+// Base of counted objects. The count starts at 0, and the first IntrusivePtr makes it 1; or at the constructor's
+// argument, for adopt(). T may hide `destroy()` to free its memory elsewhere. Thread safety: counting is atomic.
 template <class T>
 class RefCounted {
  public:
   void retain() const noexcept { refs_.fetch_add(1, std::memory_order_relaxed); }
-  // By the maker of an object, which nobody else knows while it has no reference, or by an owner.
+  // Called by the maker of an object, which no other thread knows while it has no reference, or by an owner.
   void retain_perhaps_first() const noexcept {
     if (refs_.load(std::memory_order_relaxed) == 0) return refs_.store(1, std::memory_order_relaxed);
     retain();
   }
-  // By the only owner of an object that no other thread knows yet.
+  // Called by the only owner of an object that no other thread knows yet.
   void retain_unshared() const noexcept {
     refs_.store(refs_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
   }
   void release() const noexcept {
-    // acquire: the last owner must see what the others wrote. Who finds one reference, his own, is the only owner: nobody
-    // is left who could add one, so that no locked instruction is needed.
+    // acquire: the last owner must see what the others wrote. A count of 1 is the caller's own reference: no other
+    // owner can add one, so no locked instruction is needed.
     if (refs_.load(std::memory_order_acquire) == 1 || refs_.fetch_sub(1, std::memory_order_acq_rel) == 1) {
       const_cast<T*>(static_cast<const T*>(this))->destroy();
     }

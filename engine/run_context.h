@@ -1,4 +1,4 @@
-// RunContext: what an operator's body gets from the engine while it runs. A light header.
+// RunContext: the engine's services for an operator's body while it runs. A light header.
 #pragma once
 
 #include <cstddef>
@@ -40,14 +40,14 @@ class RunContext {
 
   // Scratch memory, 64-byte aligned, valid until the op ends or free_workspace(). May throw MemoryError.
   virtual void* workspace(size_t bytes) = 0;
-  // Ends the life of what workspace() has given so far: for operations that are many in one.
+  // Frees everything that workspace() has returned so far: for operations that consist of many.
   virtual void free_workspace() noexcept {}
 
   // The device queue that the op runs on; nullptr on the CPU.
   virtual Stream* stream() { return nullptr; }
 
-  // A transactional op sets this while what it updates in place is whole: when it throws then, those arrays do not
-  // fail.
+  // A transactional op sets this while the arrays that it updates in place are unchanged or complete: if it throws
+  // then, they do not fail.
   bool updates_are_whole = false;
 };
 

@@ -30,8 +30,8 @@ constexpr size_t region_bytes = size_t(4) << 20;  // middle sizes are carved fro
 constexpr size_t carve_limit = size_t(512) << 10;
 constexpr size_t huge_page = size_t(2) << 20;
 constexpr int class_count = 4 * 40;
-// So much may be cached beyond what was live at once; or half of that, where it is more. And so much, where the system
-// has refused memory.
+// The cache may exceed the peak of live bytes by this, or by half of that peak if it is more; after the system has
+// refused memory, by this only.
 constexpr size_t cache_floor = size_t(24) << 20;
 
 // Classes 1/4 of a doubling apart: 1280, 1536, 1792, 2048, 2560 ...
@@ -45,7 +45,7 @@ size_t class_bytes(int k) {
   return (size_t(1) << top) + (size_t(k % 4) + 1) * (size_t(1) << (top - 2));
 }
 
-// What a request takes: a block of its class, or of the block pool.
+// The bytes that a request takes: a block of its class, or of the block pool.
 size_t block_bytes(size_t bytes) {
   return bytes > small_limit ? class_bytes(class_of(bytes)) : (std::max<size_t>(bytes, 1) + 63) / 64 * 64;
 }
@@ -63,7 +63,7 @@ struct alignas(64) FreeList {
 struct Storage::Impl {
   FreeList lists[class_count];
   alignas(64) std::atomic<size_t> small{0};  // bytes handed out from the block pool
-  std::atomic<size_t> large{0};              // and from here
+  std::atomic<size_t> large{0};              // bytes handed out from here
   std::atomic<size_t> cached{0};
   std::atomic<size_t> reserved{0};  // from the system, for large blocks
   std::atomic<size_t> peak{0};
@@ -100,19 +100,18 @@ struct Storage::Impl {
     if (alignment == huge_page) madvise(block, rounded, MADV_HUGEPAGE);
     add(reserved, bytes);
     if (const size_t most = most_cached.load(std::memory_order_relaxed); most < SIZE_MAX - bytes) {
-      most_cached.store(most + bytes, std::memory_order_relaxed);  // a count that got lost does no harm
+      most_cached.store(most + bytes, std::memory_order_relaxed);  // a lost update does no harm
     }
     return block;
   }
 
-  // The system has none.
+  // The system has refused memory.
   void refused() noexcept {
     most_cached.store(cache_floor, std::memory_order_relaxed);
     give_back_until(0);
   }
 
-  // Gives cached blocks back, large ones first, until no more than so much is reserved. Parts of regions stay for
-  // reuse.
+  // Gives cached blocks back, large ones first, until at most this much is reserved. Parts of regions stay for reuse.
   void give_back_until(size_t most_reserved) noexcept {
     for (int k = class_count; k-- > 0 && class_bytes(k) > carve_limit;) {
       const size_t bytes = class_bytes(k);
@@ -131,7 +130,7 @@ struct Storage::Impl {
     }
   }
 
-  // Before fresh memory is taken: shapes that change all the time shall not pile up a cache for each size.
+  // Called before fresh memory is allocated: changing shapes must not pile up a cache for each size.
   void make_way(size_t bytes) noexcept {
     const size_t high = peak.load(std::memory_order_relaxed);
     const size_t most = high + std::max(high / 2, cache_floor);

@@ -1,4 +1,4 @@
-// Storage: memory of arrays, from a caching allocator.
+// Storage: a caching allocator for the memory of arrays.
 #pragma once
 
 #include <cstddef>
@@ -17,20 +17,21 @@ struct StorageStats {
   size_t peak = 0;      // highest live so far
 };
 
-// Size classes (four per doubling), each with a free list; what was freed is handed out again, since a fresh page
-// costs more than most operators. Blocks are 64-byte aligned; those from 1 MiB up lie on 2 MB pages where the
-// system gives them. Once the system has refused memory, freed blocks go back to it, but for some and as many bytes as
-// it has given since: the rest of the process needs memory as well. Thread safety: any thread.
+// Size classes (four per doubling), each with a free list; freed blocks are reused, since a fresh page costs more than
+// most operators. Blocks are 64-byte aligned; those from 1 MiB up use 2 MB pages when the system has them. Once the
+// system has refused memory, most freed blocks go back to it, since the rest of the process needs memory too. Thread
+// safety: any thread.
 class Storage {
  public:
   static Storage& cpu();
 
-  // Never null, also for 0 bytes. Throws MemoryError (requested, live, cached, limit) after giving back what is cached.
+  // Never null, also for 0 bytes. Gives cached memory back before it throws MemoryError (requested, live, cached,
+  // limit).
   void* allocate(size_t bytes);
   void* try_allocate(size_t bytes) noexcept;      // the same, but nullptr
   void free(void* block, size_t bytes) noexcept;  // `bytes` as allocated
   void trim() noexcept;                           // gives cached memory back to the system
-  // Memory of the system, not counted here; gives back what is cached where that has none. nullptr: none at all.
+  // The system's memory, not counted here. Gives cached memory back when the system has none; nullptr: still none.
   void* from_system(size_t alignment, size_t bytes) noexcept;
   void set_limit(size_t bytes) noexcept;          // of live bytes; 0: none
   StorageStats stats() const noexcept;

@@ -38,7 +38,7 @@ std::coroutine_handle<> RunLoop::next(Engine* of_operation) {
   while (!is_posted()) {
     posted_.store(false, std::memory_order_relaxed);
     lock.unlock();
-    // a while of helping the engine, which may be what we wait for; then sleep
+    // helps the engine for a while, since the task may wait for that; then sleeps
     auto until = std::chrono::steady_clock::now() + engine_.options().spin;
     while (!posted_.load(std::memory_order_acquire)) {
       if (engine_.help_once()) {
@@ -53,7 +53,7 @@ std::coroutine_handle<> RunLoop::next(Engine* of_operation) {
     if (!of_operation && engine_.has_workers()) {
       wake_.wait(lock, is_posted);
     } else if (!wake_.wait_for(lock, std::chrono::milliseconds(1), is_posted) && of_operation) {
-      // what this thread waits for may become ready with nobody else to run it, or never
+      // the operation that this thread waits for may become ready with no other thread to run it, or never
       lock.unlock();
       of_operation->impl()->fail_if_stuck();
       lock.lock();
@@ -64,7 +64,7 @@ std::coroutine_handle<> RunLoop::next(Engine* of_operation) {
     const std::deque<std::coroutine_handle<>> left = std::move(queue_);
     queue_.clear();
     lock.unlock();
-    // one that gives way would come back here for ever
+    // to the io pool: a coroutine that yields would come back here for ever
     for (std::coroutine_handle<> work : left) engine_.io_executor().post(work);
     return {};
   }
@@ -115,9 +115,9 @@ void report_unobserved(std::exception_ptr error) {
   }
 }
 
-// Parameters go in reverse order: what holds the executor goes when all else has gone.
+// Parameters are destroyed in reverse order: the executor's hold last.
 Root run_detached(std::shared_ptr<void>, IntrusivePtr<Limits>, Task<void> task, ThreadContext context) {
-  thread_context() = context;  // of this coroutine: the executor gives its thread the old one back
+  thread_context() = context;  // for this coroutine; the executor restores its thread's own afterwards
   std::exception_ptr error;
   try {
     co_await task;
@@ -160,7 +160,7 @@ Root run_op_body(Task<void> task, OpNode& op, Engine& engine) {
   } catch (...) {
     error = std::current_exception();
   }
-  { Task<void> ended = std::move(task); }  // its arrays go before anybody learns that it has ended
+  { Task<void> ended = std::move(task); }  // its arrays are released before a wait for the operation returns
   if (begin) {
     engine.profiler().record(
         {op.label.name, "operator", begin, Profiler::now(), op.label.scope, op.label.site, op.sequence});

@@ -32,9 +32,9 @@ decltype(auto) get_awaiter(T&& awaitable) {
 template <class Awaiter>
 class ContextAwaiter;
 
-// The two sides of a co_await on a Task meet here: the caller that suspends and the callee that ends. Whoever comes
-// second goes on. So a callee that ends at once costs no stack, without relying on tail calls (g++ 12 makes none at
-// -O0 and under sanitizers).
+// Synchronizes the two sides of a co_await on a Task: the caller that suspends and the callee that ends. The second one
+// to arrive continues. So a callee that ends at once costs no stack, without relying on tail calls (g++ 12 makes none
+// at -O0 and under sanitizers).
 class PromiseBase : public Pooled {
  public:
   Executor* executor() const noexcept { return executor_; }
@@ -76,7 +76,7 @@ class PromiseBase : public Pooled {
   std::exception_ptr error_;
 };
 
-// A coroutine that nobody awaits: the outermost of a chain. Frees itself at its end.
+// The outermost coroutine of a chain, which is not awaited. Frees itself at its end.
 class Root {
  public:
   struct promise_type : PromiseBase {
@@ -89,9 +89,9 @@ class Root {
   std::coroutine_handle<promise_type> handle;
 };
 
-// Around every co_await in Kaon's coroutines: keeps recording, training mode, engine, device and block path across
-// the suspension, makes a coroutine that pushed beyond the engine's limit wait for room before anything else, and one
-// whose turn is over give way.
+// Wraps every co_await in Kaon's coroutines: keeps recording, training mode, engine, device and block path across the
+// suspension, makes a coroutine that pushed beyond the engine's limit wait for room first, and makes one whose turn is
+// over yield.
 template <class Awaiter>
 class ContextAwaiter {
  public:
@@ -99,7 +99,7 @@ class ContextAwaiter {
   explicit ContextAwaiter(T&& awaitable) : inner_(get_awaiter(std::forward<T>(awaitable))) {}
 
   bool await_ready() {
-    // admit() queues up by itself, once; yield() gives way by itself
+    // admit() waits for room itself, once; yield() yields itself
     if (!std::is_same_v<Awaiter, AdmitAwaiter> && Engine::current().is_over_budget()) {
       start_ = Start::with_room;
     } else if (!std::is_same_v<Awaiter, YieldAwaiter> && t_turn.is_over()) {
@@ -145,7 +145,7 @@ class ContextAwaiter {
       return inner_.await_suspend(caller);
     }
   }
-  // Runs on the caller's executor: when there is room, or behind what was waiting there.
+  // Runs on the caller's executor: once there is room, or after the work that was queued there.
   template <class P>
   static Root begin_later(ContextAwaiter& self, std::coroutine_handle<P> caller) {
     thread_context() = *self.context_;
@@ -161,7 +161,7 @@ class ContextAwaiter {
 
   Awaiter inner_;
   std::optional<ThreadContext> context_;  // once it has suspended
-  std::exception_ptr error_;              // of a begin that came later
+  std::exception_ptr error_;              // thrown in begin_later()
   Start start_ = Start::at_once;
 };
 
@@ -192,9 +192,9 @@ class TaskPromise<void> : public PromiseBase {
 
 }  // namespace detail
 
-// A coroutine that starts when it is awaited and resumes on its awaiter's executor. Awaited once. Frames are
-// recycled. Pushing inside one never blocks; beyond the engine's in-flight limit the next co_await waits for room.
-// Thread safety: unsafe. Must not be destroyed while it is suspended.
+// A coroutine that starts when it is awaited and resumes on its awaiter's executor; co_await throws what its body
+// throws. It may be awaited once. Frames are recycled. Pushing inside one never blocks; beyond the engine's limits the
+// next co_await waits for room. Thread safety: unsafe. Must not be destroyed while it is suspended.
 template <class T = void>
 class [[nodiscard]] Task {
  public:
@@ -243,17 +243,17 @@ inline Task<void> TaskPromise<void>::get_return_object() noexcept {
   return Task<void>(std::coroutine_handle<TaskPromise>::from_promise(*this));
 }
 
-// The executor of a thread that runs coroutines until one of them is done; helps the engine meanwhile. What is left
-// then (of when_any) goes on on the engine's io pool.
+// The executor of a thread that runs coroutines until one of them is done, and helps the engine between them. The
+// coroutines that are left then (of when_any) continue on the engine's io pool.
 class RunLoop : public Executor, public std::enable_shared_from_this<RunLoop> {
  public:
   void post(std::coroutine_handle<> work) override;
   std::shared_ptr<void> hold() override { return shared_from_this(); }
   void finish();
-  void run(Engine* of_operation);  // the engine of the operation that the thread is inside of, if it is
+  void run(Engine* of_operation);  // the engine of the operation that this thread runs; null outside of one
 
  private:
-  std::coroutine_handle<> next(Engine* of_operation);  // none: it is over
+  std::coroutine_handle<> next(Engine* of_operation);  // a null handle: finish() was called
 
   Engine& engine_ = Engine::current();
   std::mutex mutex_;
@@ -261,7 +261,7 @@ class RunLoop : public Executor, public std::enable_shared_from_this<RunLoop> {
   std::deque<std::coroutine_handle<>> queue_;
   std::atomic<bool> posted_{false};
   bool finished_ = false;
-  bool is_over_ = false;  // nobody runs it any more
+  bool is_over_ = false;  // run() has returned
 };
 
 template <class T>
@@ -284,7 +284,8 @@ inline Root run_root(Task<void>& task, std::exception_ptr& error, RunLoop& loop)
 void run_until_done(Root root, RunLoop& loop);
 }  // namespace detail
 
-// Runs the task on this thread until it ends; blocks, helping the engine. Throws what the task throws.
+// Runs the task on this thread until it ends; blocks, helping the engine. Throws what the task throws. Thread safety:
+// any thread, also inside operations.
 template <class T>
 T sync_wait(Task<T> task) {
   const auto loop = std::allocate_shared<detail::RunLoop>(PoolAllocator<detail::RunLoop>());
@@ -320,12 +321,12 @@ inline constexpr OpType task_type{
 };
 }  // namespace detail
 
-// Pushes an operation whose body is a coroutine: `make()` gives a Task<void>, called once all accesses are granted. The
-// operation ends when the Task does; while the Task waits for a timer, a file or another array it holds no worker. It
-// begins on a worker and goes on on the io pool. `make` lives as long as the operation, so the Task may refer to what
-// it captures. An engine without workers runs the Task to its end at once. Awaiting what the operation itself writes,
-// what can only be written after it has ended, or the engine, throws WouldDeadlock (in a task of when_any such waits
-// last until that has ended). Thread safety: any thread.
+// Pushes an operation whose body is a coroutine: `make()` returns a Task<void>, called once all accesses are granted.
+// The operation ends when the Task does; while the Task waits for a timer, a file or another array it holds no worker.
+// It begins on a worker and resumes on the io pool. `make` lives as long as the operation, so the Task may refer to its
+// captures. An engine without workers runs the Task to its end at once. Awaiting an array that the operation itself
+// writes or that can only be written after it has ended, and awaiting the engine, throws WouldDeadlock (in a task of
+// when_any the wait ends with the operation). Throws as Engine::push. Thread safety: any thread.
 template <class F>
 void push_task(Engine& engine, std::span<const Access> accesses, F&& make, const PushOptions& options = {}) {
   using Make = std::decay_t<F>;
@@ -336,15 +337,17 @@ void push_task(Engine& engine, std::initializer_list<Access> accesses, F&& make,
   push_task(engine, std::span<const Access>(accesses.begin(), accesses.size()), std::forward<F>(make), options);
 }
 
-// main() in one line: runs the task, then waits for what it pushed; a failure is printed and gives 1.
+// main() in one line: runs the task, then waits for everything pushed. Blocks. Returns 0; prints a failure and
+// returns 1.
 int run_main(Task<void> task);
 
-// What happens to an exception of a spawned task that nobody awaits; the default prints it to stderr.
+// Sets the function that gets the exceptions of spawned tasks; the default prints them to stderr.
 // Thread safety: any thread.
 void set_unobserved_error_hook(std::function<void(std::exception_ptr)> hook);
 
-// Starts the task on an executor, which must outlive it, and holds it meanwhile; the engine and the device of this
-// thread are current in it, recording and training are off. Its failure goes to the hook.
+// Starts the task on an executor, which must outlive it and is kept busy (Executor::hold) until it ends. The engine,
+// the limits and the device of this thread are current in it; recording and training are off. Its failure goes to the
+// hook. Throws what the executor's post() throws. Does not block. Thread safety: any thread.
 void spawn(Task<void> task, Executor& executor);
 
 }  // namespace kaon

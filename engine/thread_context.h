@@ -1,4 +1,4 @@
-// What travels with the running program: engine, device, recording and block path of this thread or coroutine.
+// ThreadContext: engine, device, recording, modes and block path of this thread or coroutine.
 #pragma once
 
 #include "kaon/engine/device.h"
@@ -19,7 +19,7 @@ struct ThreadContext {
   bool training = false;
   const char* scope = nullptr;  // path of the running block
   bool tracing = false;         // a block is being traced: its arrays have no values
-  bool in_task = false;         // pushing must not block: the coroutine's next suspension point waits instead
+  bool in_task = false;         // a push must not block: the coroutine's next suspension point waits instead
   Limits* limits = nullptr;     // of the innermost EngineScope::with_budget; nullptr: the engine's
   Engine* op_engine = nullptr;  // of the operation that this coroutine is part of
   const OpNode* op = nullptr;   // that operation; nullptr in when_any, whose losers may outlive it

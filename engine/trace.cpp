@@ -17,7 +17,7 @@
 
 namespace kaon {
 
-// One per thread and profiler. The lock is the thread's own, so it is free unless somebody reads the events.
+// One per thread and profiler. Only its thread and readers of the events take the lock.
 struct Profiler::Ring {
   static constexpr size_t capacity = 1 << 16;
   mutable SpinLock lock;
@@ -38,7 +38,7 @@ struct CachedRing {
   uint64_t profiler = 0;
   void* ring = nullptr;
 };
-thread_local CachedRing t_ring;  // of the profiler that this thread used last
+thread_local CachedRing t_ring;  // of the profiler that this thread has used last
 }  // namespace
 
 Profiler::Profiler() : state_(new State) { state_->id = g_next_profiler.fetch_add(1); }
@@ -133,7 +133,7 @@ using Event = Profiler::Event;
 
 bool is_category(const Event& e, std::string_view category) { return e.category == category; }
 
-// What ran meanwhile: the operators that took most of the wait's time, by their own parts of it.
+// The operators that ran during a wait and took most of its time.
 std::string waited_for(const Event& wait, const std::vector<Event>& all) {
   std::map<std::string_view, uint64_t> time;
   for (const Event& e : all) {
@@ -182,7 +182,7 @@ void Profiler::write(const std::filesystem::path& file) const {
     }
     out << "}";
     if (!e.sequence) continue;
-    // an arrow's end lies inside the event that it leaves or reaches
+    // each end of an arrow must be inside the event that it leaves or reaches
     const bool begins = is_category(e, "push"), ends = is_category(e, "wait");
     out << fmt::format(
         ",\n{{\"ph\": \"{}\", \"name\": \"operation\", \"cat\": \"flow\", \"id\": {}, \"pid\": 0, \"tid\": {}, \"ts\": "

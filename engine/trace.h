@@ -22,9 +22,10 @@ class Profiler {
   void stop();
   bool is_on() const noexcept { return on_.load(std::memory_order_relaxed); }
 
-  // Writes {"traceEvents": [...]}: one complete event per push, operation and wait of a thread, the parts of a plan
-  // inside theirs; what GPUs ran, on tracks of their own; block path and push site as arguments; arrows lead from the push to the run to the wait that it
-  // ended. A wait of a millisecond or more names the three operators that took most of it. Throws IoError.
+  // Writes {"traceEvents": [...]}: one complete event per push, operation and wait of a thread, the nodes of a plan
+  // inside theirs, GPU work on tracks of its own; block path and push site as arguments; arrows from the push to the
+  // run to the wait that it ended. A wait of a millisecond or more names the three operators that took most of it.
+  // Blocks. Throws IoError.
   void write(const std::filesystem::path& file) const;
 
   static uint64_t now() noexcept;  // nanoseconds, steady
@@ -39,7 +40,7 @@ class Profiler {
     uint32_t thread = 0;    // 0: set by record
   };
   void record(Event event) noexcept;
-  // In place of threads: the streams of GPUs, `lanes` each.
+  // `thread` of GPU work: this plus the number of its stream, `lanes` for each GPU.
   static constexpr uint32_t first_gpu_track = 1 << 20;
   // All events so far, by begin time. For tests and reports.
   std::vector<Event> events() const;

@@ -85,7 +85,7 @@ Root run_gathered(Task<T>& task, Outcome<T>& outcome, Gathering& gathering) {
   gathering.one_ended();  // the caller may be gone after this
 }
 
-// Coroutines that start when all of them have been made: a lack of memory leaves none that runs alone.
+// Coroutines that start once all of them have been made, so that a lack of memory leaves none running alone.
 class NotStarted {
  public:
   explicit NotStarted(size_t most) { roots_.reserve(most); }
@@ -113,7 +113,7 @@ class NotStarted {
 }  // namespace detail
 
 // Runs the tasks side by side on the awaiter's executor until all have ended; gives their values in order (an empty
-// std::monostate for void). Throws the failure of the first task, in order, that has one, after all have ended.
+// std::monostate for void). After all have ended, throws the failure of the first task, in order, that has one.
 template <class T>
 Task<std::vector<typename detail::Outcome<T>::Value>> when_all(std::vector<Task<T>> tasks) {
   std::vector<detail::Outcome<T>> outcomes(tasks.size());
@@ -154,7 +154,7 @@ template <class T>
 struct Race {
   Race(std::vector<Task<T>> tasks, Executor& executor)
       : hold(executor.hold()), tasks(std::move(tasks)), outcomes(this->tasks.size()) {}
-  // losers may outlive what they started in
+  // the losers may outlive the caller's loop and scope
   const std::shared_ptr<void> hold;
   const IntrusivePtr<Limits> limits{thread_context().limits};
   std::vector<Task<T>> tasks;
@@ -165,14 +165,14 @@ struct Race {
 
 template <class T>
 Root run_in_race(std::shared_ptr<Race<T>> race, size_t i) {
-  thread_context().op = nullptr;  // of this coroutine: it may outlive the operation, whose end does not need its own
+  thread_context().op = nullptr;  // this coroutine may outlive the operation, which can end without it
   try {
     Task<void> stored = store_outcome(race->tasks[i], race->outcomes[i]);
     co_await stored;
   } catch (...) {  // no memory
     race->outcomes[i].error = std::current_exception();
   }
-  { Task<T> ended = std::move(race->tasks[i]); }  // what it holds does not wait for the slower ones
+  { Task<T> ended = std::move(race->tasks[i]); }  // releases its frame before the slower ones end
   size_t none = SIZE_MAX;
   if (race->winner.compare_exchange_strong(none, i)) race->first.one_ended();
 }
@@ -180,8 +180,8 @@ Root run_in_race(std::shared_ptr<Race<T>> race, size_t i) {
 }  // namespace detail
 
 // Runs the tasks side by side on the awaiter's executor until one of them has ended: gives its index and value, or
-// throws its failure. The others go on unseen to their ends; a stop token of theirs (EngineScope::with_budget) shortens
-// that. Throws ValueError when there is no task.
+// throws its failure. The others run to their ends, their results dropped; a stop token in their scope
+// (EngineScope::with_budget) ends them sooner. Throws ValueError when there is no task.
 template <class T>
 Task<std::pair<size_t, typename detail::Outcome<T>::Value>> when_any(std::vector<Task<T>> tasks) {
   if (tasks.empty()) throw ValueError("[when_any] there is no task to wait for");

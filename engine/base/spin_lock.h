@@ -17,7 +17,7 @@ inline void cpu_pause() noexcept {
 #endif
 }
 
-// Brings the cache line at `p` here to be written, without waiting for it.
+// Prefetches the cache line at `p` for writing.
 inline void prefetch_for_write(const void* p) noexcept {
 #if defined(__x86_64__)
   asm volatile(
@@ -28,14 +28,14 @@ inline void prefetch_for_write(const void* p) noexcept {
 }
 
 namespace detail {
-// What a lock holds that is taken in this process. Its parent's differs.
+// The value of a lock that is held in this process. Each forked child has another one.
 inline constinit std::atomic<uint8_t> g_lock_mark{1};
 [[noreturn]] void throw_locked_by_parent();
 }  // namespace detail
 
-// Thread safety: that is what it is for. A waiter yields after 64 looks, so a holder that lost its core
-// gets it back. In the child of a fork, lock() throws StateError when another thread of the parent held it at the fork:
-// that thread is not here.
+// Thread safety: any thread. A waiter yields after 64 tries, so that a holder that lost its core gets it back. In the
+// child of a fork, lock() throws StateError when another thread of the parent held it at the fork: the child does not
+// have that thread.
 class SpinLock {
  public:
   void lock() {

@@ -19,8 +19,8 @@
 namespace kaon {
 namespace {
 
-// Bytes of large arrays by the operator that took them, for the message of a MemoryError. Seldom against the cost of
-// writing so much memory.
+// Bytes of large arrays by the operator that allocated them, for the message of a MemoryError. Counting costs little
+// beside writing that much memory.
 constexpr size_t counted_from = 64 * 1024;
 struct Holders : WithMutex {
   std::map<std::string_view, size_t> bytes;
@@ -107,8 +107,7 @@ void* Engine::Impl::allocate(size_t bytes) {
 }
 
 void* Engine::Impl::allocate_after_others(size_t bytes) {
-  // An operation that runs while another one waits for memory may itself have to wait: on the same stack, hence not
-  // deep.
+  // An operation run here while another one waits for memory may have to wait as well, on the same stack: bounded.
   constexpr int deepest = 8;
   static thread_local int t_depth = 0;
   static thread_local std::chrono::steady_clock::time_point until;  // of the outermost one
@@ -119,7 +118,7 @@ void* Engine::Impl::allocate_after_others(size_t bytes) {
   for (bool others = true; others && !data && std::chrono::steady_clock::now() < until;) {
     others = help([] { return false; });
     if (!others) {
-      // operations on other threads may give memory back, unless they wait for it like this one
+      // operations on other threads may free memory, unless they wait for it like this one
       lacking.fetch_add(own);
       if (active.load() - spinning.load() > lacking.load()) {
         others = true;

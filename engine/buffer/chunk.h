@@ -1,4 +1,4 @@
-// Chunk: a piece of memory with its var. Arrays that share memory share one.
+// Chunk: a block of memory with its var. Arrays that share memory share one.
 #pragma once
 
 #include <atomic>
@@ -10,10 +10,10 @@
 
 namespace kaon {
 
-// The memory is taken when an operator first asks for it, so pending operations hold none.
+// The memory is allocated when an operator first needs it, so pending operations hold none.
 struct Chunk : RefCounted<Chunk> {
   static constexpr size_t block_unit = 16;
-  // A pooled block in which a Chunk lies together with what lives as long, and memory in it for a few bytes.
+  // A pooled block that contains a Chunk, an object of the same lifetime, and memory for a few bytes.
   struct Home {
     void* block;
     size_t block_bytes;  // whole units
@@ -56,9 +56,9 @@ struct Chunk : RefCounted<Chunk> {
     if (limits) limits->give(bytes);
   }
 
-  // The memory. Called by the operator that holds a grant on `var`; in debug builds one that has not declared the array
-  // is refused. When there is none within the limit, other work is finished first and what is cached is given back;
-  // then throws MemoryError with the operators that hold most.
+  // The memory. Called by the operator that holds a grant on `var`; debug builds refuse one that has not declared the
+  // array. When the limit leaves none, finishes other work and gives cached memory back first; then throws MemoryError
+  // with the operators that hold most.
   void* ensure() {
 #ifndef NDEBUG
     check_declared();
@@ -67,7 +67,7 @@ struct Chunk : RefCounted<Chunk> {
     return data;
   }
 
-  // The same with at least so many bytes, where what was in fewer is not needed any more.
+  // The same with at least that many bytes; a smaller memory is replaced and its contents are lost.
   void* ensure(size_t at_least) {
     if (at_least > bytes) {
       give_back();
@@ -93,9 +93,9 @@ struct Chunk : RefCounted<Chunk> {
     pool_free(b, size);
   }
 
-  // Said of each operation that is pushed to change memory which a recorded computation may have read; not of the one
-  // that fills a new array. Thread safety: any thread. Of writes that several threads push at once one may go uncounted,
-  // never all.
+  // Called for each pushed operation that changes memory which a recorded computation may have read; not for the one
+  // that fills a new array. Thread safety: any thread. Of writes that several threads push at once, one may go
+  // uncounted, never all.
   void note_write(const std::source_location& site) noexcept {
     num_writes_.store(num_writes() + 1, std::memory_order_relaxed);
     last_write_.store(site, std::memory_order_relaxed);
@@ -104,7 +104,7 @@ struct Chunk : RefCounted<Chunk> {
   std::source_location last_write() const noexcept { return last_write_.load(std::memory_order_relaxed); }
 
  private:
-  std::atomic<uint32_t> num_writes_{0};  // beside the count of references
+  std::atomic<uint32_t> num_writes_{0};  // next to the reference count
 
  public:
   Var var;
@@ -117,7 +117,7 @@ struct Chunk : RefCounted<Chunk> {
   void* owner = nullptr;  // of a GPU: GpuMemory
   void (*drop)(void*) noexcept = nullptr;
   const IntrusivePtr<Limits> limits;
-  const char* holder = nullptr;  // the operator that took the memory, where that is counted
+  const char* holder = nullptr;  // the operator that allocated the memory, if that is counted
   size_t block_bytes() const noexcept { return block_units * block_unit; }
   void* block() { return reinterpret_cast<char*>(this) - offset_in_block; }
 

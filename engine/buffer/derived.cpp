@@ -13,7 +13,7 @@ namespace {
 
 using Kept = std::vector<std::shared_ptr<const Derived>>;
 
-// By address, so that operations on different weights do not meet on one lock.
+// Chosen by address, so that operations on different weights do not contend for one lock.
 struct Shard {
   std::mutex mutex;
   std::unordered_map<const Chunk*, Kept> kept;
@@ -45,7 +45,7 @@ std::shared_ptr<const Derived> derived_from(Chunk& chunk, FunctionRef<bool(const
       chunk.var.set_derived();
     }
   }
-  // not under the lock: it takes memory, and runs other operations until there is some. No write can come between.
+  // not under the lock: it allocates, and may run other operations to free memory. The read grant excludes writes.
   std::shared_ptr<const Derived> made = make();
   if (!made) return nullptr;
   std::lock_guard lock(shard.mutex);

@@ -32,7 +32,7 @@ DeviceLaunch::~DeviceLaunch() {
   if (begin_) record_time();
 }
 
-// The profiler gets the times when they are known.
+// Records the times in the profiler once they are known.
 void DeviceLaunch::record_time() {
   try {
     const IntrusivePtr<StreamEvent> end_time = stream()->record_time();
@@ -54,14 +54,14 @@ void DeviceLaunch::record_time() {
                              .thread = Profiler::first_gpu_track + uint32_t(gpu->device.index * lanes + size_t(lane))});
       });
     });
-  } catch (const std::exception&) {  // the GPU has failed, and says so elsewhere
+  } catch (const std::exception&) {  // the GPU has failed, which every wait reports
   }
 }
 
 void DeviceLaunch::use(Chunk& chunk, bool writes) {
   StreamUse& use = GpuMemory::of(chunk).use;
   use.order_before(Gpu::order(), stream_number(), writes);
-  used_.push_back({&use, writes});  // twice is as good as once
+  used_.push_back({&use, writes});  // duplicates do no harm
 }
 
 void DeviceLaunch::parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) {

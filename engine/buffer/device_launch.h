@@ -1,4 +1,4 @@
-// DeviceLaunch: while it lives, an operation is launched on a lane of a GPU.
+// DeviceLaunch: the scope in which an operation is launched on a lane of a GPU.
 #pragma once
 
 #include <vector>
@@ -9,9 +9,9 @@
 
 namespace kaon {
 
-// What is launched runs after the last use of the arrays that are named, and later users of these run after it; that
-// takes events only where they are on other streams. Also when launching fails half way. Thread safety: used by one
-// thread; others that launch on the same lane wait.
+// The launched work runs after the earlier uses of the arrays given to use(), and their later uses run after it; that
+// takes events only between streams. This also holds when launching fails half way. Thread safety: used by one thread;
+// others that launch on the same lane wait.
 class DeviceLaunch final : public RunContext {
  public:
   DeviceLaunch(Gpu& gpu, Lane lane, const OpLabel& label);  // throws DeviceError when the GPU has failed
@@ -19,9 +19,9 @@ class DeviceLaunch final : public RunContext {
   DeviceLaunch(const DeviceLaunch&) = delete;
   DeviceLaunch& operator=(const DeviceLaunch&) = delete;
 
-  // Before its memory is asked for. An array of this GPU, or of another one that this one copies from or to.
+  // Declares an array of this GPU, or one of another GPU that is copied from or to, before its memory is used.
   void use(Chunk& chunk, bool writes);
-  // The launches of this thread nest only where an operation is part of another.
+  // This thread's innermost launch. They nest only when an operation is part of another.
   static DeviceLaunch* current() noexcept;
 
   Gpu& gpu() { return gpu_; }

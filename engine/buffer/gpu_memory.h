@@ -1,4 +1,4 @@
-// GpuMemory: what a Chunk on a GPU has beside its address: where streams use it.
+// GpuMemory: a Chunk's memory on a GPU, and which streams use it.
 #pragma once
 
 #include "kaon/engine/buffer/chunk.h"
@@ -15,15 +15,15 @@ struct GpuMemory {
 
   // Of a chunk on a GPU.
   static GpuMemory& of(const Chunk& chunk) { return *static_cast<GpuMemory*>(chunk.owner); }
-  // For the operation that is being launched. Throws MemoryError; StateError when none is.
+  // Allocates for the operation that is being launched. Throws MemoryError; StateError outside of a launch.
   void* allocate(size_t bytes);
-  void free() noexcept;  // whoever gets it next comes after those who use it
+  void free() noexcept;  // its next user is ordered after its present ones
 
   Gpu& gpu;
   StreamUse use;
   void* block = nullptr;
   size_t bytes = 0;
-  // of memory that somebody else owns, in place of the pool's
+  // the owner of memory that is not the pool's
   std::shared_ptr<void> lent;
 };
 

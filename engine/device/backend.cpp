@@ -13,7 +13,7 @@
 namespace kaon {
 namespace {
 
-// libkaon_cuda.so, or what stands in for it, is opened at the first question about GPUs, so a CPU process never loads
+// libkaon_cuda.so, or its replacement, is opened at the first call that concerns GPUs, so a CPU process never loads
 // CUDA. It exports kaon_cuda_backend().
 struct CudaLibrary {
   void* library = nullptr;

@@ -1,4 +1,4 @@
-// What a device other than the CPU has to provide. The CUDA backend implements these and is opened on demand.
+// The interfaces of a device other than the CPU. The CUDA backend implements these and is opened on demand.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace kaon {
 
-// Where a device's memory comes from. Thread safety: any thread.
+// Allocates a device's memory. Thread safety: any thread.
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
@@ -18,32 +18,32 @@ class DeviceMemory {
   virtual void free(void* block) noexcept = 0;  // waits for work that has been launched
 };
 
-// Work that a device has captured, to be launched as a whole again and again. It uses the addresses that were there when
-// it was captured. Thread safety: one thread at a time; may be destroyed while it runs.
+// Work that a device has captured, to be launched as a whole again and again, with the addresses that it was captured
+// with. Thread safety: one thread at a time; may be destroyed while it runs.
 class CapturedWork {
  public:
   virtual ~CapturedWork() = default;
   virtual void launch(Stream& stream) = 0;
 };
 
-// One device, as its driver has it. Thread safety: any thread; copy() as its stream.
+// One device's driver. Thread safety: any thread; copy() as its stream.
 class DeviceDriver : public DeviceMemory {
  public:
   virtual std::string name() const = 0;  // "NVIDIA H200"
   virtual std::unique_ptr<Stream> make_stream() = 0;
-  // A stream that the program made, a cudaStream_t; it must outlive what comes back.
+  // A Stream for one that the program made, a cudaStream_t, which must outlive the result.
   virtual std::unique_ptr<Stream> borrow_stream(void* native) = 0;
   // Launches a copy between memory of this device and of the host, or within either. Host memory that is not pinned may
   // block the caller until it has been read.
   virtual void copy(void* to, const void* from, size_t bytes, Stream& stream) = 0;
   virtual void* allocate_pinned(size_t bytes) = 0;  // of the host; null when there is none
   virtual void free_pinned(void* block) noexcept = 0;
-  // What `work` launches on the stream that it gets, which is nobody else's, is captured and does not run. What other
-  // threads do meanwhile does not matter. Throws what `work` throws, and DeviceError when some of it cannot be captured.
+  // Captures, without running it, what `work` launches on the stream that it gets, which is its own. Other threads may
+  // launch at the same time. Throws what `work` throws, and DeviceError when some of it cannot be captured.
   virtual std::unique_ptr<CapturedWork> capture(FunctionRef<void(Stream&)> work) = 0;
   // Why kernels cannot be compiled for this device while the program runs; empty when they can.
   virtual std::string why_no_compiler() = 0;
-  // This thread launches on this device until end_range(), under a name for tools that watch: an NVTX range.
+  // An NVTX range for profilers: until end_range() this thread launches on this device under this name.
   virtual void begin_range(const char* name) noexcept = 0;
   virtual void end_range() noexcept = 0;
 };
@@ -58,7 +58,16 @@ class Backend {
   virtual std::unique_ptr<DeviceDriver> open(int index) = 0;  // throws DeviceError
 };
 
-// Opened when first asked for, and kept as long as the process. Throws DeviceError. Thread safety: any thread.
+// Number of usable GPUs; 0 without a driver, a GPU or the CUDA library, libkaon_cuda.so. The environment variable
+// KAON_CUDA_LIBRARY names another file to load in its place. Thread safety: any thread.
+int gpu_count();
+// Why gpu_count() is 0; empty otherwise.
+const char* gpu_unavailable_reason();
+// Allows matrix products and convolutions of float32 on GPUs, launched from now on, to round their inputs to TF32 (10
+// bits of mantissa), which is several times as fast. Off at first. Thread safety: any thread.
+void gpu_allow_tf32(bool allowed);
+bool gpu_tf32_allowed();
+// Opened at the first call, and kept as long as the process. Throws DeviceError. Thread safety: any thread.
 DeviceDriver& gpu_driver(int index);
 
 // A function that the CUDA library exports; null without it. Thread safety: any thread.

@@ -9,12 +9,12 @@
 namespace kaon {
 namespace {
 
-// Asked for by every wait for everything, in processes without a GPU too.
+// Read by every wait_all, also in processes without a GPU.
 constexpr size_t most = 64;
 constinit std::array<Gpu*, most> g_in_use{};
 constinit std::atomic<size_t> g_count{0};
 
-// What the first GPU needs. Nothing of this is destroyed: static arrays outlive main, and so may the driver's threads.
+// Made for the first GPU and never destroyed: static arrays outlive main, and so may the driver's threads.
 struct Gpus {
   std::mutex mutex;
   std::vector<std::unique_ptr<Gpu>> by_index;  // under mutex
@@ -83,7 +83,7 @@ void Gpu::retire_stream(uint32_t number) noexcept {
   try {
     order().retire(number);
   } catch (...) {
-    return;  // the GPU has failed, and says so at every wait: nothing of it is used again
+    return;  // the GPU has failed, which every wait reports: none of its streams is used again
   }
   std::lock_guard lock(mutex_);
   retired_.push_back(number);

@@ -17,20 +17,20 @@
 
 namespace kaon {
 
-// The streams of a GPU: what is copied to and from it runs beside what it computes.
+// The streams of a GPU: copies to and from it overlap with its computation.
 enum class Lane : uint8_t { compute, to_gpu, to_host };
 inline constexpr size_t lanes = 3;
 
 // Opened when it is first named, and kept as long as the process. Operations launch on a lane through DeviceLaunch
-// (engine/buffer/device_launch.h), one at a time; for the engine they are finished then, and those who use their arrays
-// next are put in order on the device. Thread safety: any thread.
+// (engine/buffer/device_launch.h), one at a time; for the engine they are finished at the launch, and the next operations on
+// their arrays are ordered on the device. Thread safety: any thread.
 class Gpu {
  public:
   static Gpu& of(Device device);     // throws DeviceError
   static std::span<Gpu* const> all();  // in use
-  // Until all that has been launched on any GPU has run. Throws DeviceError when one has failed.
+  // Blocks until everything launched on any GPU has run. Throws DeviceError when one has failed.
   static void wait_for_all();
-  // Whether all has run; throws DeviceError when a GPU has failed.
+  // Whether everything launched has run. Throws DeviceError when a GPU has failed.
   static bool is_idle();
 
   Gpu(const Gpu&) = delete;
@@ -44,17 +44,17 @@ class Gpu {
 
   uint32_t number(Lane lane) const { return lanes_[size_t(lane)].number; }
   Stream& stream(Lane lane) { return *lanes_[size_t(lane)].stream; }
-  // For one more stream of this GPU: its number in order(). It must outlive this, or be retired.
+  // Adds one more stream of this GPU and returns its number in order(). It must outlive this, or be retired.
   uint32_t add_stream(Stream& stream);
-  // The stream may go then; its number, and what belongs to that, is the next one's.
+  // After this the stream may be destroyed; the next added stream gets its number and what belongs to that.
   void retire_stream(uint32_t number) noexcept;
 
-  // On a thread of its own, once the point is reached or the GPU has failed. `work` must not wait.
+  // Calls `work` on a thread of its own once the point is reached or the GPU has failed. `work` must not wait.
   void when_done(StreamPoint point, StreamCompletions::Work work);
-  // Blocks until then. Throws DeviceError.
+  // Blocks until the point is reached. Throws DeviceError when the GPU has failed.
   void wait(StreamPoint point);
-  // For the exception that is being handled: the failure of the GPU, with what was launched last: where it failed is not
-  // known any better. Afterwards whatever is launched fails with it at once.
+  // Makes the exception that is being handled the failure of this GPU, naming the latest launch (which one failed is
+  // not known). Every later launch fails with it at once.
   std::exception_ptr failure();
 
  private:
@@ -74,8 +74,8 @@ class Gpu {
   void begin_launch(const OpLabel& label);  // throws the failure of the GPU
 
   std::array<LaneState, lanes> lanes_;
-  std::mutex mutex_;  // of what follows
-  OpLabel last_;      // launched
+  std::mutex mutex_;  // guards all below
+  OpLabel last_;      // the latest launch
   std::exception_ptr failure_;
   std::vector<std::unique_ptr<Stream>> signals_;
   std::vector<uint32_t> retired_;  // numbers without a stream

@@ -36,7 +36,7 @@ void PinnedMemory::give(void* block, size_t bytes, StreamPoint until) noexcept {
   std::lock_guard lock(mutex_);
   try {
     free_[block_bytes(bytes)].push_back({block, until});
-  } catch (const std::bad_alloc&) {  // then nothing remembers it
+  } catch (const std::bad_alloc&) {  // no memory to keep it
     driver_.free_pinned(block);
   }
 }
@@ -47,7 +47,7 @@ void PinnedMemory::trim() noexcept {
     std::erase_if(blocks, [&](const Free& f) {
       try {
         if (!order_.is_done(f.until)) return false;
-      } catch (const DeviceError&) {  // nothing copies any more
+      } catch (const DeviceError&) {  // the GPU has failed: no copy runs
       }
       driver_.free_pinned(f.block);
       return true;

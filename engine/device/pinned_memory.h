@@ -1,4 +1,4 @@
-// PinnedMemory: memory of the host that a GPU copies to and from by itself.
+// PinnedMemory: page-locked memory of the host, which a GPU copies to and from by itself.
 #pragma once
 
 #include <map>
@@ -10,17 +10,17 @@
 
 namespace kaon {
 
-// Pinning memory costs more than copying it, so blocks are kept: sizes are powers of two, and all that has been used at
-// once stays. Thread safety: any thread.
+// Pinning memory costs more than copying it, so all blocks are kept; sizes are powers of two. Thread safety: any
+// thread.
 class PinnedMemory {
  public:
   PinnedMemory(DeviceDriver& driver, StreamOrder& order) : driver_(driver), order_(order) {}
 
-  // Null where the host has none left to pin. Throws DeviceError when the GPU has failed.
+  // Null when the host has no memory left to pin. Throws DeviceError when the GPU has failed.
   void* take(size_t bytes);
-  // `until`: a copy may still use it, up to there.
+  // `until`: a copy may use the block up to this point.
   void give(void* block, size_t bytes, StreamPoint until = {}) noexcept;
-  void trim() noexcept;  // gives what nobody uses back to the system
+  void trim() noexcept;  // gives unused blocks back to the system
 
  private:
   struct Free {

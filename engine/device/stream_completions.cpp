@@ -44,7 +44,7 @@ void StreamCompletions::give_out(Lane& lane) {
           &lane);
       return;
     }
-  } catch (...) {  // the device has failed: look() says so to all
+  } catch (...) {  // the device has failed: look() tells every waiter
   }
   post_([this, &lane] { look(lane); });
 }

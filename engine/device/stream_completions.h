@@ -1,4 +1,4 @@
-// StreamCompletions: tells those who wait that work on a device has run.
+// StreamCompletions: calls back when work on a device has run.
 #pragma once
 
 #include <exception>
@@ -11,22 +11,22 @@
 
 namespace kaon {
 
-// How it works. A stream has a second one for signals, which waits for an event of the first and then calls back; the
-// first goes on meanwhile. While a call is on its way, all who ask are gathered: the next call, one for all of them,
-// is given out when it comes. What is to be done then is posted, since the driver's thread may not call the driver.
-// Thread safety: any thread.
+// How it works. A stream has a second one for signals, which waits for an event of the first and then calls back, so
+// the first is not delayed. While a callback is pending, further requests are gathered; when it arrives, one callback
+// is launched for all of them. Their work is posted, since the driver's thread may not call the driver. Thread safety:
+// any thread.
 class StreamCompletions {
  public:
   using Work = std::function<void(std::exception_ptr)>;  // null, or the device's failure
   using Post = std::function<void(std::function<void()>)>;
-  // `signals` and `order` must outlive this. `post` runs what it is given later, from nowhere inside of this.
+  // `signals` and `order` must outlive this. `post` runs its argument later, not inside a call of this object.
   StreamCompletions(StreamOrder& order, Post post) : order_(order), post_(std::move(post)) {}
-  ~StreamCompletions();  // when nothing is on its way any more
+  ~StreamCompletions();  // no callback may be pending
   void add(uint32_t stream, Stream& signals);
 
   // Posts work once the point is reached or the device has failed.
   void when_done(StreamPoint point, Work work);
-  uint64_t calls() const;  // given out so far
+  uint64_t calls() const;  // callbacks launched so far
 
  private:
   struct Waiting {
@@ -40,8 +40,8 @@ class StreamCompletions {
     bool is_called = false;
     std::vector<Waiting> called{}, gathered{};
   };
-  void give_out(Lane& lane);  // a call for all that is gathered
-  void look(Lane& lane);      // after the call
+  void give_out(Lane& lane);  // launches a callback for all gathered requests
+  void look(Lane& lane);      // after the callback
 
   StreamOrder& order_;
   const Post post_;

@@ -15,7 +15,7 @@ void StreamOrder::retire(uint32_t stream) {
   std::lock_guard lock(mutex_);
   Lane& lane = lanes_[stream];
   forget_done(lane);
-  // whoever waits for what was launched here finds this event, and needs the stream no more
+  // a later wait for this stream's work finds this event and does not need the stream
   if (lane.done < lane.launched) covering({stream, lane.launched});
   lane.stream = nullptr;
 }
@@ -39,7 +39,7 @@ StreamPoint StreamOrder::end(uint32_t stream) const {
   return {stream, lanes_[stream].launched};
 }
 
-// Events that are done leave, so that their number stays small; asking the driver about the oldest is cheap.
+// Drops events that are done, so that their number stays small; asking the driver about the oldest is cheap.
 void StreamOrder::forget_done(Lane& lane) {
   while (!lane.events.empty() && lane.events.front().event->is_done()) {
     lane.done = std::max(lane.done, lane.events.front().sequence);

@@ -1,4 +1,4 @@
-// StreamOrder: makes streams wait for each other, as seldom as that is enough.
+// StreamOrder: makes streams wait for each other with as few events as possible.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace kaon {
 
-// After the operation with this number on a stream; operations are counted from 1, and 0 is always done.
+// The point after operation `number` of a stream; operations are counted from 1, and 0 is always done.
 struct StreamPoint {
   uint32_t stream = 0;
   uint64_t sequence = 0;
@@ -21,25 +21,26 @@ struct StreamPoint {
 
 struct StreamOrderStats {
   uint64_t events = 0;   // recorded
-  uint64_t waits = 0;    // that streams were given
+  uint64_t waits = 0;    // given to streams
   uint64_t skipped = 0;  // waits that were implied already
 };
 
-// How it works. Launching gives each operation a point. Who must run after a point asks for a wait; it costs nothing
-// where the point is on the same stream, known to be done, or behind one that the stream has waited for, directly or
-// through another stream. Else the oldest recorded event that covers the point is waited for, and only when there is
-// none an event is recorded, at the end of the stream: later than necessary, but a chain on one stream costs no event.
-// Thread safety: any thread; each stream is launched on by one.
+// How it works. Launching gives each operation a point. A stream that must run after a point calls wait(), which costs
+// nothing when the point is on the same stream, known to be done, or before one that the stream has waited for,
+// directly or through another stream. Else the stream waits for the oldest recorded event that covers the point; only
+// when there is none, an event is recorded at the end of the other stream: later than necessary, but a chain on one
+// stream costs no event. Thread safety: any thread; each stream is launched on by one.
 class StreamOrder {
  public:
   uint32_t add(Stream& stream);  // its number; it must outlive this, or be retired
-  // Nothing is launched on the stream any more, which may go then. Throws DeviceError when the device has failed.
+  // After this nothing may be launched on the stream, which may be destroyed. Throws DeviceError when the device has
+  // failed.
   void retire(uint32_t stream);
   // Gives the number of a retired stream to another one of its device, which runs after it.
   void reuse(uint32_t number, Stream& stream);
   StreamPoint launched(uint32_t stream);  // to be called after each launch: the point after it
   StreamPoint end(uint32_t stream) const;
-  void wait(uint32_t stream, StreamPoint point);  // what is launched on `stream` later runs after `point`
+  void wait(uint32_t stream, StreamPoint point);  // later launches on `stream` run after `point`; does not block
   // Null when it is done already. Throws DeviceError when the device has failed.
   IntrusivePtr<StreamEvent> event_after(StreamPoint point);
   bool is_done(StreamPoint point);  // throws DeviceError when the device has failed
@@ -49,12 +50,12 @@ class StreamOrder {
   struct Recorded {
     uint64_t sequence;
     IntrusivePtr<StreamEvent> event;
-    std::vector<uint64_t> seen;  // by stream: what had been waited for when it was recorded
+    std::vector<uint64_t> seen;  // by stream: the number that had been waited for when it was recorded
   };
   struct Lane {
     Stream* stream;
     uint64_t launched = 0;
-    uint64_t done = 0;  // at least so many
+    uint64_t done = 0;  // operations known to be done
     std::vector<uint64_t> seen{};
     std::deque<Recorded> events{};  // not known to be done
   };
@@ -66,14 +67,14 @@ class StreamOrder {
   StreamOrderStats stats_;
 };
 
-// Where streams use a piece of memory: its last write, and the reads since.
+// How streams use a block of memory: its last write, and the reads since.
 // Thread safety: any thread; the engine's order keeps writers alone.
 class StreamUse {
  public:
-  // What is launched on `stream` later may read it, or overwrite it.
+  // Orders later launches on `stream`, which read the memory or write it, after the uses so far.
   void order_before(StreamOrder& order, uint32_t stream, bool writes) const;
   void add(StreamPoint point, bool writes);
-  std::vector<StreamPoint> points() const;  // after these nobody uses it
+  std::vector<StreamPoint> points() const;  // after these no stream uses it
   StreamPoint write() const;
 
  private:

@@ -17,8 +17,8 @@ size_t StreamPool::block_bytes(size_t bytes) noexcept {
   return (bytes + step - 1) / step * step;
 }
 
-// Best one that was used on this stream alone: the one freed last, which lies in the caches and gives a loop the same
-// addresses each time round. Else the one freed first, which is done soonest, if it is not already.
+// Prefers a block that only this stream used: the one freed last, which is still cached and gives a loop the same
+// addresses in each iteration. Else the one freed first, whose uses end soonest.
 void* StreamPool::take_cached(std::deque<Free>& blocks, uint32_t stream) {
   const auto at_once = [&](const Free& f) {
     return std::all_of(f.uses.begin(), f.uses.end(), [&](StreamPoint p) { return p.stream == stream; });
@@ -65,13 +65,13 @@ void StreamPool::free(void* block, size_t bytes, std::span<const StreamPoint> us
     }
     cached_[size].push_back(std::move(f));
     stats_.cached += size;
-  } catch (const std::bad_alloc&) {  // of the host: then nothing remembers it
+  } catch (const std::bad_alloc&) {  // no host memory to keep it in the list
     memory_.free(block);
     stats_.reserved = stats_.live + stats_.cached;
   }
 }
 
-// The device frees memory after the work that has been launched, so no wait is needed.
+// The device frees memory after the launched work, so no wait is needed.
 void StreamPool::give_back_all() noexcept {
   for (auto& [size, blocks] : cached_) {
     for (const Free& f : blocks) memory_.free(f.block);

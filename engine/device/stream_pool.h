@@ -12,9 +12,9 @@
 
 namespace kaon {
 
-// A block is freed while work that uses it may still run: it comes with the points after which nobody does. Whoever
-// gets it next, on any stream, is ordered behind these, by nothing at all on the same stream. Sizes are rounded up to
-// classes (four per doubling, at least 512 bytes). Thread safety: any thread.
+// A block may be freed while launched work still uses it: free() takes the points after which no work does. The next
+// user is ordered after these points, at no cost on the same stream. Sizes are rounded up to classes (four per
+// doubling, at least 512 bytes). Thread safety: any thread.
 class StreamPool {
  public:
   StreamPool(DeviceMemory& memory, StreamOrder& order) : memory_(memory), order_(order) {}
@@ -22,15 +22,15 @@ class StreamPool {
   StreamPool(const StreamPool&) = delete;
   StreamPool& operator=(const StreamPool&) = delete;
 
-  // For what is launched on `stream` from now on. Throws MemoryError (requested, live, cached, limit) after giving back
-  // what is cached.
+  // Allocates for later launches on `stream`. Gives cached memory back before it throws MemoryError (requested, live,
+  // cached, limit).
   void* allocate(size_t bytes, uint32_t stream);
   void free(void* block, size_t bytes, std::span<const StreamPoint> uses) noexcept;  // `bytes` as allocated
   void trim() noexcept;  // gives cached memory back to the device
   void set_limit(size_t bytes) noexcept;  // of live bytes; 0: none
   StorageStats stats() const noexcept;
 
-  static size_t block_bytes(size_t bytes) noexcept;  // what such a request takes
+  static size_t block_bytes(size_t bytes) noexcept;  // the size of the block for such a request
 
  private:
   struct Free {

@@ -64,7 +64,7 @@ struct CacheLease {
   if (!t_cache) {
     void* place = Storage::cpu().from_system(unit, (sizeof(ThreadCache) + unit - 1) / unit * unit);
     if (!place) return nullptr;
-    t_cache = new (place) ThreadCache;  // for good
+    t_cache = new (place) ThreadCache;  // never freed
   }
   static thread_local CacheLease lease;
   (void)lease;
@@ -98,7 +98,7 @@ ThreadCache* cache() { return t_cache ? t_cache : adopt_cache(); }
   if (!b && !(b = refill(*c, k))) [[unlikely]]
     return nullptr;
   Block* next = c->local[k] = b->next;
-  // Another core has used it last; the caller comes back for it soon.
+  // Another core has used it last, and the caller will take it soon.
   if (next) {
     for (size_t at = 0; at <= k * unit; at += unit) prefetch_for_write(reinterpret_cast<char*>(next) + at);
   }

@@ -12,7 +12,7 @@ namespace kaon {
 // giving cost a few instructions, without a lock and without ABA. A thread that ends leaves its pages to the
 // next one that starts. Larger blocks come from Storage.
 //
-// Where the system has no memory, what Storage keeps for reuse is given back to it first. Blocks are 64-byte aligned.
+// When the system has no memory, Storage's cached blocks are given back to it first. Blocks are 64-byte aligned.
 // Thread safety: any thread may free what another took.
 void* pool_allocate(size_t bytes);                   // throws MemoryError
 void* pool_try_allocate(size_t bytes) noexcept;      // the same, but nullptr
@@ -25,7 +25,7 @@ struct Pooled {
   static void operator delete(void* block, size_t bytes) noexcept { pool_free(block, bytes); }
 };
 
-// For containers that live as long as one call or one recorded operation, and for what Asio keeps of a handler.
+// For containers that live as long as one call or one recorded operation, and for Asio's handlers.
 template <class T>
 struct PoolAllocator {
   using value_type = T;

@@ -15,9 +15,10 @@ namespace kaon {
 
 class Engine;
 
-// An array counts from the call that makes it, before it has memory, until its last user drops it: so what is pending
-// is bounded too. Limits nest: an array counts in all of them. Made by EngineScope::with_budget and, for a whole
-// engine, by EngineOptions::max_bytes; kept by the arrays and operations that they apply to. Thread safety: any thread.
+// An array counts from the call that makes it, before it has memory, until its last user drops it, so pending arrays
+// are bounded too. Limits nest: an array counts in all of them. Made by EngineScope::with_budget and, for a whole
+// engine, by EngineOptions::max_bytes; kept alive by the arrays and operations that they apply to. Thread safety: any
+// thread.
 class Limits : public RefCounted<Limits> {
  public:
   Limits(size_t bytes, const std::stop_token& stop, IntrusivePtr<Limits> outer)
@@ -40,7 +41,7 @@ class Limits : public RefCounted<Limits> {
     for (Limits* l = this; l; l = l->outer_.get()) {
       l->used_.fetch_sub(bytes, std::memory_order_seq_cst);
       if (l->waiters_.load(std::memory_order_seq_cst) > 0) [[unlikely]]
-        l->call_engine();  // pairs with begin_wait, after which the waiter looks once more
+        l->call_engine();  // pairs with begin_wait, after which the waiter checks once more
     }
   }
   size_t used() const noexcept { return used_.load(std::memory_order_seq_cst); }
@@ -51,7 +52,7 @@ class Limits : public RefCounted<Limits> {
     }
     return true;
   }
-  // A quarter of it is free.
+  // A quarter of every limit is free.
   bool has_much_room() const noexcept {
     for (const Limits* l = this; l; l = l->outer_.get()) {
       if (l->bytes_ && l->used() > l->bytes_ - l->bytes_ / 4) return false;
@@ -64,11 +65,11 @@ class Limits : public RefCounted<Limits> {
     }
     return false;
   }
-  // In between, the engine looks who may go on whenever bytes are given back.
+  // Between these two calls, whenever bytes are given back, the engine resumes the waiters that have room.
   void begin_wait(Engine& engine) noexcept;
   void end_wait() noexcept;
 
-  // Of this scope and all outer ones.
+  // Stopped when this scope or an outer one is.
   const std::stop_token& stop_token() const noexcept { return stop_; }
   bool is_stopped() const noexcept { return stop_.stop_requested(); }
 
@@ -86,7 +87,7 @@ class Limits : public RefCounted<Limits> {
 
   void call_engine() noexcept;
   std::atomic<int> waiters_{0};         // between begin_wait and end_wait
-  std::atomic<uint32_t> forks_{0};  // when they began: a child has none of them
+  std::atomic<uint32_t> forks_{0};      // g_forks at begin_wait: a forked child has none of the waiters
   std::mutex wait_mutex_;
   Engine* engine_ = nullptr;  // where they wait
 };

@@ -41,7 +41,7 @@ ChosenOrder::ChosenOrder(const Schedule& schedule)
 size_t ChosenOrder::choose(size_t n) {
   const uint64_t i = choices_++;
   if (!replays_) return draw(random_) % n;
-  // a program that was changed, or goes on beyond the file, gets the first of what there is
+  // a program that was changed, or runs beyond the end of the file, gets the first choice
   return i < replayed_.size() ? replayed_[i] % n : 0;
 }
 
@@ -67,7 +67,7 @@ OpNode* ChosenOrder::pick() {
 
 size_t ChosenOrder::burst() {
   std::lock_guard lock(lock_);
-  // mostly few, so that much becomes ready at once, now and then many
+  // mostly none, so that many operations become ready; now and then many
   return ready_.empty() ? 0 : choose(4) < 3 ? 0 : choose(2 * ready_.size() + 1);
 }
 

@@ -1,4 +1,4 @@
-// Waits inside operations: none of them may go on for ever.
+// Waits inside operations: finds those that can never end, and ends them with WouldDeadlock.
 #include <algorithm>
 #include <boost/asio/steady_timer.hpp>
 #include <string>
@@ -13,8 +13,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-// A thread that has just lost its core between two steps looks like one that has nothing to do. So the engine is looked
-// at many times with a sleep in between, which gives that thread its turn however busy the machine is.
+// A thread that has lost its core between two steps looks idle. So the engine is checked many times with a sleep in
+// between, in which such a thread gets its core back however busy the machine is.
 constexpr auto look_every = 10ms;
 constexpr int looks_enough = 25;
 
@@ -33,12 +33,12 @@ bool Engine::Impl::is_held_by_caller(const Var& var, AccessMode mode) const {
   const OpNode* op = callers_op();
   const std::optional<AccessMode> access = op ? op->access_to(var) : std::nullopt;
   if (!access) return false;
-  // what the operation may read is ready and sound; a write behind it is not waited for
+  // the operation's own read grant: the values are ready and have not failed
   if (access == AccessMode::read && mode == AccessMode::read) return true;
   throw WouldDeadlock("[wait] the operation waits for an array that it holds itself;" + describe(op->label));
 }
 
-// That one waits as well, on this thread, and this one was run meanwhile.
+// An outer op on this stack is itself waiting and ran this op while helping; it cannot finish first.
 void Engine::Impl::refuse_if_held_below(const Var& var) const {
   const OpNode* caller = callers_op();
   for (Running* r = t_running; r; r = r->outer) {
@@ -72,8 +72,8 @@ void Engine::Impl::end_op_wait(WaitNode& waiter) noexcept {
   ++op_waits.changes;
 }
 
-// Nothing runs, nothing is ready, and each operation that has begun waits for an array. Such an array can only be
-// written after one of these operations has ended; and each of them ends only after its wait.
+// True when nothing runs, nothing is ready, and each operation that has begun waits for an array: such an array can
+// only be written after one of these operations has ended, and each of them ends only after its wait.
 bool Engine::Impl::is_stuck() {
   const auto now = Clock::now();
   if (now - op_waits.last_look < look_every) return false;
@@ -101,7 +101,7 @@ int Engine::Impl::count_waiting_ops() const {
   return int(std::unique(ops.begin(), ops.end()) - ops.begin());
 }
 
-// On each stack the latest is on top.
+// Ends the latest wait: on its thread's stack it is on top.
 void Engine::Impl::fail_if_stuck() noexcept {
   WaitNode* latest = nullptr;
   Dep* granted = nullptr;
@@ -115,7 +115,7 @@ void Engine::Impl::fail_if_stuck() noexcept {
     const std::string text =
         "[wait] the operation waits for an array that can only be written after it has ended;" + describe(op.label);
     IntrusivePtr<const OpError> error = failures.record(op, std::make_exception_ptr(WouldDeadlock(text)), true);
-    // under the lock: who ends a wait takes it out here first, so this one is still there
+    // under the lock: ending a wait removes it from op_waits first, so this one still exists
     bool mark = false;
     if (!latest->dep.var()->remove(latest->dep, granted, mark)) return;
     op_waits.all.erase(found);
@@ -123,7 +123,7 @@ void Engine::Impl::fail_if_stuck() noexcept {
     ++op_waits.changes;
     latest->error = std::move(error);
   } catch (const std::bad_alloc&) {
-    return;  // a later look will find it stuck as well
+    return;  // a later check finds it stuck again
   }
   grant_all(granted);
   latest->type->signal(*latest);
@@ -142,7 +142,7 @@ void Engine::Impl::watch_again() noexcept {
     if (!op_waits.is_watched) return;
     try {
       return watch_op_waits();
-    } catch (const std::bad_alloc&) {  // no memory for a timer: this thread stays
+    } catch (const std::bad_alloc&) {  // no memory for a timer: this thread keeps checking
     }
   }
 }

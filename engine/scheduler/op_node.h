@@ -21,28 +21,28 @@ enum class Priority : uint8_t { high, normal, low };
 
 struct OpNode;
 
-// What the engine does with a node.
+// How the engine runs and destroys a node.
 struct OpType {
   void (*run)(OpNode&, RunContext&) = nullptr;
   void (*destroy)(OpNode&) noexcept = nullptr;  // ends the body's life, run or not
   void (*signal)(OpBase&) noexcept = nullptr;   // waiters only: called once, after the access is completed
   bool ends_later = false;                      // run() only begins; Engine::complete ends the operation
-  // For operations that would wait for each other's lock: the number of those that this one is not run beside. Inside
-  // itself it must not wait for one of them.
+  // For operations that would wait for each other's lock: the number of a group, whose operations run one at a time.
+  // Such an operation must not wait for another one of its group.
   size_t (*strand)(const OpNode&) noexcept = nullptr;
 };
 
-// The part that waiters share with operations. 16-byte alignment only: waiters lie in coroutine frames.
+// Base of waiters and operations. 16-byte alignment only: waiters are stored in coroutine frames.
 struct OpBase {
   const OpType* type = nullptr;
-  std::atomic<uint32_t> pending{0};  // grants that are missing
+  std::atomic<uint32_t> pending{0};  // grants still missing
   uint16_t num_deps = 0;
   Priority priority = Priority::normal;
   bool counted = true;         // false: an invitation to help, not an operation
   bool transactional = false;  // a failed input leaves the updated arrays as they were
   uint16_t reserved_deps = 0;  // as allocated: merging duplicates lowers num_deps
-  uint16_t num_fresh = 0;      // the last so many accesses are first writes to vars that nobody else knows yet
-  uint16_t lines_behind = 0;   // of memory behind an OpNode, 64 bytes each
+  uint16_t num_fresh = 0;      // the last num_fresh accesses are first writes to vars that no other thread knows yet
+  uint16_t lines_behind = 0;   // trailing storage of an OpNode, in lines of 64 bytes
   Dep* deps = nullptr;
   OpBase* next = nullptr;  // in the list behind a full queue
   bool is_waiter() const { return type->signal != nullptr; }
@@ -60,7 +60,7 @@ struct WaitNode : OpBase {
   Dep dep;
   IntrusivePtr<const OpError> error;  // set before signal when the array has failed
   uint64_t ended_by = 0;              // sequence of the operation that ended the wait
-  bool abandoned = false;             // under the var's lock: it is not to be queued, and was taken out if it was
+  bool abandoned = false;             // under the var's lock: removed from the queue, and not to be queued again
 };
 
 struct OpNode : OpBase {
@@ -71,11 +71,11 @@ struct OpNode : OpBase {
   Dep own_deps[inline_deps];
   uint64_t sequence = 0;
   OpLabel label;
-  const Limits* limits = nullptr;    // counted; only where they can stop the operation
-  StandingRead* standing = nullptr;  // reads besides the accesses; the body keeps it alive
+  const Limits* limits = nullptr;    // a counted reference; set only if they can stop the operation
+  StandingRead* standing = nullptr;  // reads besides `deps`; the body keeps it alive
   alignas(16) std::byte payload[payload_bytes];
 
-  // Room for `count` accesses. Throws ValueError beyond 65535 and MemoryError; nothing has changed then.
+  // Makes room for `count` accesses. Throws ValueError beyond 65535, MemoryError, and then changes nothing.
   void reserve_deps(size_t count) {
     Dep* room = own_deps;
     if (count > inline_deps) [[unlikely]] {
@@ -89,7 +89,7 @@ struct OpNode : OpBase {
     if (reserved_deps > inline_deps) pool_free(deps, reserved_deps * sizeof(Dep));
   }
 
-  // The reads of `standing` as accesses, where that cannot be entered. Those of num_fresh stay the last.
+  // Replaces `standing`, which has ended, by one read access per var, before the num_fresh last accesses.
   void read_one_by_one() {
     const std::span<Var* const> vars = standing->vars();
     Dep* const before = deps;
@@ -111,7 +111,7 @@ struct OpNode : OpBase {
     return std::nullopt;
   }
 
-  // With room for so many bytes behind it, which whoever runs it gets into its cache together with it.
+  // Allocates `bytes` of trailing storage in the same block, so it arrives in the executing core's cache with the op.
   static OpNode* with_room(size_t bytes) {
     const size_t lines = (bytes + 63) / 64;
     auto* op = ::new (pool_allocate(block_bytes + 64 * lines)) OpNode;
@@ -121,7 +121,7 @@ struct OpNode : OpBase {
   void* behind() noexcept { return reinterpret_cast<std::byte*>(this) + block_bytes; }
 
   static void* operator new(size_t) { return pool_allocate(block_bytes); }
-  static void operator delete(void* p) noexcept { pool_free(p, block_bytes); }  // of what was not made
+  static void operator delete(void* p) noexcept { pool_free(p, block_bytes); }  // after a constructor that threw
   static void operator delete(OpNode* op, std::destroying_delete_t) noexcept {
     const size_t bytes = block_bytes + 64 * size_t(op->lines_behind);
     op->~OpNode();

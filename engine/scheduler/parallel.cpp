@@ -1,4 +1,4 @@
-// parallel_for: one operation's pieces on several workers.
+// parallel_for: one operation's iterations on several workers, in pieces of `grain`.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -8,17 +8,17 @@
 namespace kaon {
 namespace {
 
-// Consecutive pieces, for one thread first.
+// A range of consecutive pieces, which one thread works through before others take from it.
 struct alignas(64) Share {
   std::atomic<int64_t> next{0};
   int64_t end = 0;
   std::atomic<bool> has_owner{false};
 };
 
-// The share that this thread had last: what it wrote then is in its cache, and most operations cut alike.
+// This thread's latest share: the same range of the next operation is likely in its cache.
 thread_local size_t t_share = 0;
 
-// Shared by the caller and the workers that it invited; the last one frees it, since a worker may come late.
+// Shared by the caller and the workers that it invited; the last one frees it, since a worker may start late.
 struct ParallelJob : RefCounted<ParallelJob>, Pooled {
   ParallelJob(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body, const OpNode* op, int64_t threads)
       : n(n), grain(grain), pieces((n + grain - 1) / grain), body(body), op(op) {
@@ -31,7 +31,7 @@ struct ParallelJob : RefCounted<ParallelJob>, Pooled {
 
   const int64_t n, grain, pieces;
   FunctionRef<void(int64_t, int64_t)> body;  // the caller's: valid while a piece is unfinished
-  const OpNode* op;                          // the operation that this is a part of; null: none. As above
+  const OpNode* op;                          // the operation that calls parallel_for; null: none. Valid as above
   std::array<Share, 8> shares;
   size_t num_shares;
   std::atomic<int64_t> finished{0};
@@ -41,7 +41,7 @@ struct ParallelJob : RefCounted<ParallelJob>, Pooled {
 
   int64_t begin_of(size_t share) const { return pieces * int64_t(share) / int64_t(num_shares); }
 
-  // A share that nobody has taken; any one when there are more threads.
+  // A share that no thread has taken; any share when there are more threads.
   size_t take_share() {
     for (size_t i = 0; i < num_shares; ++i) {
       const size_t share = (t_share + i) % num_shares;
@@ -50,7 +50,7 @@ struct ParallelJob : RefCounted<ParallelJob>, Pooled {
     return t_share % num_shares;
   }
 
-  // This thread's share, then what is left of the others'.
+  // Runs this thread's share, then the rest of the others'.
   void work() {
     t_has_shared = true;
     const size_t own = take_share();
@@ -77,20 +77,20 @@ struct ParallelJob : RefCounted<ParallelJob>, Pooled {
   }
 };
 
-// An invitation lies in the ready queue like an operation, but is none: nothing waits for it, nobody counts it.
+// An invitation is queued like an operation, but is none: nothing waits for it, and it is not counted.
 struct Invitation {
   IntrusivePtr<ParallelJob> job;
   void operator()(RunContext&) const {
     if (!std::exchange(t_is_helping, true)) t_running->engine->helping.fetch_add(1, std::memory_order_relaxed);
-    // what a piece waits for or touches, its operation does
+    // waits and accesses inside a piece are those of its operation
     const OpNode* own = std::exchange(t_running->op, job->op ? job->op : t_running->op);
     job->work();
     t_running->op = own;
   }
 };
 
-// A job with so many invitations, fewer where there is no memory for all: once a worker may have the job this thread
-// must stay until it is done. Null: no memory for the job.
+// Makes a job and queues `invited` invitations, or fewer when memory is short. It never throws: a worker may have the
+// job already and use the caller's frame. Null: no memory for the job.
 IntrusivePtr<ParallelJob> invite(Engine::Impl& e, int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body,
                                  int64_t invited) noexcept {
   IntrusivePtr<ParallelJob> job;
@@ -119,7 +119,7 @@ void Engine::parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, in
   grain = std::max<int64_t>(1, grain);
   Impl& e = *impl_;
   int64_t pieces = (n + grain - 1) / grain;
-  // Who has other pieces will have finished them in a moment: most operations go on with the next call at once.
+  // Threads that run pieces of another call count as free: they finish in a moment.
   const int helping = e.helping.load(std::memory_order_relaxed) - (t_is_helping && t_slot_of == &e);
   const int busy = e.active.load(std::memory_order_relaxed) - e.spinning.load(std::memory_order_relaxed) - helping;
   int64_t invited = e.is_gone() || e.chosen ? 0 : std::min<int64_t>(pieces - 1, e.threads - busy);
@@ -137,7 +137,7 @@ void Engine::parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, in
       std::this_thread::yield();  // a piece whose thread lost its core may need this one
     }
   }
-  // taken out of the job, which a worker may be the last to hold: the exception is this thread's alone
+  // moved out of the job, which a worker may be the last to release, so that only this thread owns the exception
   if (std::exception_ptr error = std::exchange(job->error, nullptr)) std::rethrow_exception(std::move(error));
 }
 

@@ -12,8 +12,8 @@
 namespace kaon {
 
 // First in, first out (Vyukov's bounded queue of many producers and consumers: each cell carries the turn in which
-// it may be used). Pushing never fails and takes no memory: what does not fit goes to a locked list, which happens only
-// when Tasks overshoot the in-flight limit. Thread safety: any thread.
+// it may be used). Pushing never fails and allocates nothing: operations that do not fit go to a locked list, which
+// happens only when Tasks overshoot the in-flight limit. Thread safety: any thread.
 class ReadyQueue {
  public:
   explicit ReadyQueue(size_t capacity_log2) : mask_((size_t(1) << capacity_log2) - 1), cells_(new Cell[mask_ + 1]) {

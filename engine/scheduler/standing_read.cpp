@@ -11,8 +11,8 @@
 namespace kaon {
 namespace {
 
-// Which of them stand at a var: looked up by writes that find some there.
-struct Registry : WithMutex {  // taken under the locks of vars
+// The standing reads by var, looked up by writes to a var that has some.
+struct Registry : WithMutex {  // locked while locks of vars are held
   std::unordered_multimap<const Var*, StandingRead*> at;
 };
 Registry& registry() { return ProcessWide<Registry>::get(); }
@@ -59,7 +59,7 @@ void StandingRead::give_back(FunctionRef<void(Dep*)> granted) {
     for (Var* v : vars_) take_out(*v, *this);
   }
   if (engine_->is_gone())
-    return;  // nothing waits for the vars; a thread that a fork has left behind may have locked one
+    return;  // nothing waits for the vars; a thread that does not exist in this forked process may have locked one
   for (Var* v : vars_) {
     if (Dep* list = v->end_standing_read()) granted(list);
   }
@@ -75,11 +75,11 @@ void StandingRead::end_all_at(const Var& var, StandingRead*& to_give_back) {
   auto [at, end] = registry().at.equal_range(&var);
   for (; at != end; ++at) {
     StandingRead* s = at->second;
-    s->retain();  // before the mark: its owner may let go of one that has ended
+    s->retain();  // before the mark: its owner may release one that has ended
     if (s->mark_ended()) {
       s->next_ = std::exchange(to_give_back, s);
     } else {
-      s->release();  // somebody else has a reference until he has given the grants back
+      s->release();  // an operation inside it gives the grants back, and holds a reference until then
     }
   }
 }

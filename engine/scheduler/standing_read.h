@@ -13,14 +13,14 @@
 
 namespace kaon {
 
-// Who runs a net again and again reads the same parameters each time. Operations that share a standing read enter it
-// with one atomic instruction, where each var by itself costs a lock and the way of a cache line to another core and
-// back. A write that is queued at one of the vars ends it: it waits for those who are inside, and whoever comes later
-// queues at each var. One that has ended does not begin again.
+// A net that runs again and again reads the same parameters each time. Operations that share a standing read enter it
+// with one atomic instruction, instead of a lock and two transfers of a cache line between cores for each var. A write
+// that is queued at one of the vars ends the standing read: the write waits for the operations inside, and later
+// operations queue at each var. A standing read that has ended does not begin again.
 //
-// Why the order of operations stays whole: operations enter, and writes end, while they hold the locks of all vars that
-// they access themselves. So of two that meet at a var of the standing read and at another one, the same is first at
-// both.
+// Why operations stay in order: an operation enters a standing read, and a write ends it, while holding the locks of
+// all vars that it accesses itself. So two operations that conflict at a var of the standing read and at another var
+// are in the same order at both.
 //
 // Thread safety: any thread. The vars must outlive it.
 class StandingRead : public RefCounted<StandingRead> {
@@ -28,14 +28,14 @@ class StandingRead : public RefCounted<StandingRead> {
   explicit StandingRead(EngineRef engine) : engine_(engine) {}  // of the vars
   virtual ~StandingRead() = default;  // it has ended, or never begun
 
-  // False, and nothing is changed, when one of the vars is being written, waits for that, or its last write has failed,
-  // or where there is no memory. Once.
+  // Called once. False, without any change, when one of the vars is being written, has a queued access or a failed last
+  // write, and when there is no memory.
   bool begin(std::vector<Var*> vars);
   bool has_ended() const noexcept { return (state_.load(std::memory_order_acquire) & ended) != 0; }
   std::span<Var* const> vars() const noexcept { return vars_; }
   bool has(const Var& var) const noexcept;
 
-  // By an operation that holds the locks of the vars that it accesses itself. False: it has ended.
+  // Called by an operation that holds the locks of the vars in its own accesses. False: the standing read has ended.
   bool enter() noexcept {
     uint64_t state = state_.load(std::memory_order_relaxed);
     do {
@@ -43,15 +43,15 @@ class StandingRead : public RefCounted<StandingRead> {
     } while (!state_.compare_exchange_weak(state, state + one_inside, std::memory_order_acq_rel));
     return true;
   }
-  // By an operation that has entered, at its end. `granted` is given what may go on now, lists of accesses.
+  // Called by an operation that has entered, at its end. `granted` gets the lists of accesses that this grants.
   void leave(FunctionRef<void(Dep*)> granted) {
     if (state_.fetch_sub(one_inside, std::memory_order_acq_rel) == (one_inside | ended)) give_back(granted);
   }
 
-  // Of one that has begun. By its owner, who does not hold the lock of any var.
+  // Ends one that has begun. Called by its owner, who holds no var's lock.
   void end();
-  // All that stand at this var, by whoever holds its lock and is going to queue a write there. Adds those that nobody
-  // is inside of to the list `to_give_back`, which is given to give_back_all() when no lock is held any more.
+  // Ends all standing reads of this var. Called by an operation that holds its lock and is about to queue a write. Adds
+  // those without an operation inside to the list `to_give_back`, for give_back_all() once no lock is held.
   static void end_all_at(const Var& var, StandingRead*& to_give_back);
   static void give_back_all(StandingRead* list, FunctionRef<void(Dep*)> granted);
 

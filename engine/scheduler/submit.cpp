@@ -1,4 +1,4 @@
-// How an operation enters: it is queued at all its vars at once.
+// Pushing an operation: it is queued at all its vars atomically.
 #include <algorithm>
 #include <functional>
 #include <span>
@@ -10,7 +10,7 @@
 namespace kaon {
 namespace {
 
-// Sorts by address and merges duplicates: the stronger access wins. Returns how many are left.
+// Sorts by address and merges duplicates into the stronger access. Returns how many are left.
 size_t sort_and_merge(Dep* deps, size_t n) noexcept {
   constexpr size_t few = 16;
   if (n < 2) return n;
@@ -37,7 +37,7 @@ size_t sort_and_merge(Dep* deps, size_t n) noexcept {
   return kept;
 }
 
-// The accesses to vars that others know as well come first, sorted. Locks these vars and returns their number.
+// Sorts the accesses to vars that other threads know to the front, locks these vars and returns their number.
 [[gnu::always_inline]] inline size_t lock_accesses(OpNode& op) noexcept {
   const size_t fresh = op.num_fresh, given = op.num_deps - fresh;
   const size_t n = sort_and_merge(op.deps, given);
@@ -47,8 +47,8 @@ size_t sort_and_merge(Dep* deps, size_t n) noexcept {
   return n;
 }
 
-// With the locks of the first n, for an operation that reads under a standing read; it is given up where that has
-// ended. Returns the number of locks held then. Who writes where he also stands would wait for himself.
+// Called with the locks of the first n. Joins the standing read; if it has ended, or this op writes a var that a
+// standing read covers (it could wait for itself), falls back to one access per var. Returns the number of locks held.
 [[gnu::noinline]] size_t enter_standing_read(OpNode& op, size_t n) {
   const std::span<const Dep> locked(op.deps, n);
   const bool writes_there = std::any_of(locked.begin(), locked.end(),
@@ -59,7 +59,7 @@ size_t sort_and_merge(Dep* deps, size_t n) noexcept {
   return lock_accesses(op);
 }
 
-// Of one that has not been queued anywhere.
+// Destroys an operation that has not been queued anywhere.
 void destroy(OpNode& op) noexcept {
   op.standing = nullptr;
   op.type->destroy(op);
@@ -70,7 +70,7 @@ void destroy(OpNode& op) noexcept {
 
 void reserve(Engine::Impl& e, OpNode& op) {
   try {
-    e.chosen->reserve(size_t(e.in_flight()) + 64);  // other threads may be here, too
+    e.chosen->reserve(size_t(e.in_flight()) + 64);  // + 64: other threads may push at the same time
   } catch (...) {
     destroy(op);
     throw;
@@ -104,7 +104,7 @@ void Engine::submit(OpNode& op) {
   if (op.standing) {
     try {
       n = enter_standing_read(op, n);
-    } catch (...) {  // no memory for its accesses, of which none has been queued
+    } catch (...) {  // no memory for its accesses; none has been queued
       op.num_deps = 0;
       op.standing = nullptr;
       e.finish(op);
@@ -127,9 +127,9 @@ void Engine::submit(OpNode& op) {
     granted += var.append(deps[i]);
   }
   for (size_t i = 0; i < n; ++i) deps[i].var()->unlock();
-  // granted everywhere: no queue holds the operation, nobody else can lower its count
+  // granted everywhere: no queue holds the operation, so no other thread can lower its count
   bool is_ready = granted == n + 1 || op.pending.fetch_sub(granted, std::memory_order_acq_rel) == granted;
-  StandingRead::give_back_all(ended, [&](Dep* list) { e.grant_all(list); });  // this operation may be gone then
+  StandingRead::give_back_all(ended, [&](Dep* list) { e.grant_all(list); });  // this op may be destroyed by then
 
   if (e.threads == 0) {
     if (!is_ready) return;

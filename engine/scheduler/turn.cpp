@@ -17,7 +17,7 @@ int64_t read_clock(clockid_t clock) noexcept {
 
 int64_t Turn::begin() noexcept {
   const int64_t outer = began_;
-  // where awaits are quick, and the tick is the same, the clock was read not long ago
+  // with quick awaits and an unchanged tick, the clock was read not long ago
   const bool is_near = is_quick() && read_clock(CLOCK_MONOTONIC_COARSE) == tick_;
   began_ = is_near ? seen_ : read_clock(CLOCK_MONOTONIC);
   left_ = 1;

@@ -18,7 +18,7 @@ enum class AccessMode : uint8_t {
   update,  // reads and writes: a failure on either side fails the array
 };
 
-// One access of one op: the node of a var's queue. Lies inside the op, so queueing allocates nothing. The mode sits in
+// One access of one op: the node of a var's queue. Stored inside the op, so queueing allocates nothing. The mode is in
 // the low bits of the var's address: three of these and the head of an op fit into two cache lines.
 class Dep {
  public:
@@ -40,14 +40,14 @@ class Dep {
   uintptr_t bits_;
 };
 
-// Brings the operation here in which an access lies: the lines of its block around that.
+// Prefetches the operation that contains an access: the cache lines of its block around it.
 inline void fetch_operation(const Dep* d) noexcept {
   constexpr int64_t line = 64;
   for (int64_t at = -line; at <= 2 * line; at += line) prefetch_for_write(reinterpret_cast<const char*>(d) + at);
 }
 
 // How it works. A var is a fair reader-writer lock whose waiters are ops, not threads. Readers run together, a
-// writer runs alone, and everybody is granted in the order of arrival, so conflicting ops run in push order. An op
+// writer runs alone, and accesses are granted in the order of arrival, so conflicting ops run in push order. An op
 // locks all its vars (sorted by address), appends itself to each, and unlocks them: it enters atomically, so two
 // pushing threads cannot queue up in opposite orders on two vars. Each grant lowers the op's count of pending
 // grants; at zero it is ready. Completion releases one var at a time and returns the accesses that this grants.
@@ -85,7 +85,7 @@ class Var {
     return begins;
   }
 
-  // The first access of all, a write, while no other thread knows the var: granted, and nobody to lock out.
+  // The var's very first access, a write, while no other thread knows the var: granted without a lock.
   void begin_first_write() noexcept { active_ = -1; }
 
   // Ends a granted access. Returns the list (by `next`) of accesses granted by that. Locks itself.
@@ -98,13 +98,13 @@ class Var {
       --active_;
     }
     Dep* granted = grant();
-    if (tail_) fetch_operation(head_);  // the next to be granted was written by whoever pushed it
+    if (tail_) fetch_operation(head_);  // the next to be granted is in the cache of the core that pushed it
     unlock();
     return granted;
   }
 
-  // Takes a waiting access out of the queue; `granted` is what goes on because of that. False: it does not wait here,
-  // or not any more. Locks itself, and sets `mark` under the lock.
+  // Removes a waiting access from the queue; `granted` gets the accesses that this grants. False: it is not queued
+  // here. Locks itself, and sets `mark` under the lock.
   bool remove(const Dep& d, Dep*& granted, bool& mark) noexcept {
     lock();
     mark = true;
@@ -120,11 +120,11 @@ class Var {
     return at != nullptr;
   }
 
-  // Reads that last (engine/scheduler/standing_read.h). The caller holds the lock.
+  // Reads that last over many operations (engine/scheduler/standing_read.h). The caller holds the lock.
   bool can_begin_standing_read() const noexcept { return is_readable() && !error_ && num_standing_ < UINT8_MAX; }
   void begin_standing_read() noexcept { ++active_, ++num_standing_; }
   bool has_standing_reads() const noexcept { return num_standing_ != 0; }
-  // Ends one of them. Returns and does as complete().
+  // Ends a standing read. Locks itself, and returns the accesses that this grants.
   Dep* end_standing_read() noexcept {
     lock();
     --active_, --num_standing_;
@@ -138,8 +138,8 @@ class Var {
   // Nothing is running or queued. The caller holds the lock.
   bool is_idle() const noexcept { return active_ == 0 && !tail_; }
 
-  // Whether something has been derived from the memory (engine/buffer/derived.h) since the last write, or before it.
-  // Read and set by operations that hold a read grant, under a lock of their own; a write that ends makes it outdated.
+  // Whether anything is derived from the memory (engine/buffer/derived.h): from its values now (holds), from earlier ones
+  // (outdated). Operations that hold a read grant read and set it under a lock of their own; a write outdates it.
   enum class DerivedState : uint8_t { none, outdated, holds };
   DerivedState derived_state() const noexcept { return derived_; }
   void set_derived() noexcept { derived_ = DerivedState::holds; }
@@ -154,7 +154,7 @@ class Var {
   }
 
  private:
-  // What may go on now: the writer in front, or all readers in front.
+  // Grants the writer in front, or all readers in front.
   Dep* grant() noexcept {
     if (!tail_ || active_ < 0) return nullptr;
     Dep* last = head_;
@@ -171,7 +171,7 @@ class Var {
     return take_front(last);
   }
 
-  // Cuts the queue after `last`; gives what was before it.
+  // Removes the queue's front up to `last` and returns it.
   Dep* take_front(Dep* last) noexcept {
     Dep* first = head_;
     head_ = last->next;
@@ -182,7 +182,7 @@ class Var {
 
   SpinLock lock_;
   DerivedState derived_ = DerivedState::none;
-  uint8_t num_standing_ = 0;  // of the readers that run
+  uint8_t num_standing_ = 0;  // standing reads among the running readers
   int32_t active_ = 0;        // -1: one writer runs; n: n readers run
   Dep* head_ = nullptr;       // meaningless while tail_ is null
   Dep* tail_ = nullptr;

@@ -12,15 +12,15 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// A waiting thread: looks at `is_signalled` while it helps, then sleeps.
+// A waiting thread: checks `is_signalled` while it helps, then sleeps.
 struct ThreadWaiter : WaitNode {
   ThreadWaiter(Var& var, AccessMode mode);
-  std::atomic<int> state{0};  // 0 waiting, 1 asleep, 2 signalled, 3 the signalling thread is done with us
+  std::atomic<int> state{0};  // 0 waiting, 1 asleep, 2 signalled, 3 the signalling thread no longer uses this
   std::mutex mutex;
   std::condition_variable wake;
 
   bool is_signalled() const noexcept { return state.load(std::memory_order_acquire) >= 2; }
-  // Until signalled; `briefly`: for a millisecond at most.
+  // Sleeps until signalled; `briefly`: for a millisecond at most.
   void sleep(bool briefly) {
     int expected = 0;
     if (!state.compare_exchange_strong(expected, 1, std::memory_order_acq_rel)) return;
@@ -49,13 +49,29 @@ ThreadWaiter::ThreadWaiter(Var& var, AccessMode mode) : WaitNode(thread_waiter_t
 
 }  // namespace
 
+void throw_op_error(const OpError& error) {
+  if (error.roots.empty()) {
+    error.reported.store(true, std::memory_order_relaxed);
+    std::rethrow_exception(error.exception);
+  }
+  for (const auto& r : error.roots) r->reported.store(true, std::memory_order_relaxed);
+  std::exception_ptr failure = error.roots.front()->exception;
+  try {
+    const std::string heir = describe_heir(error.label);
+    failure = error.roots.size() > 1 ? std::make_exception_ptr(AggregateError(error.roots, heir))
+                                     : add_context(failure, heir);
+  } catch (const std::bad_alloc&) {  // throws the first cause alone
+  }
+  std::rethrow_exception(failure);
+}
+
 bool Engine::Impl::queue_waiter(WaitNode& waiter, const OpNode* op, bool has_thread) {
   if (is_gone()) [[unlikely]] {
     check_finished(*waiter.dep.var());
     waiter.error = IntrusivePtr<const OpError>(waiter.dep.var()->error());
     return false;
   }
-  struct Registration {  // from before it is queued, since its end may come at once
+  struct Registration {  // made before it is queued, since it may be signalled at once
     Impl* engine = nullptr;
     WaitNode& waiter;
     ~Registration() {
@@ -78,10 +94,10 @@ bool Engine::Impl::queue_waiter(WaitNode& waiter, const OpNode* op, bool has_thr
   waiter.pending.store(1, std::memory_order_relaxed);
   StandingRead* ended = nullptr;
   if (waiter.dep.is_write() && var.has_standing_reads()) StandingRead::end_all_at(var, ended);
-  var.append(waiter.dep);  // not granted: something is in front
+  var.append(waiter.dep);  // not granted: an access is in front
   registration.engine = nullptr;
   lock.unlock();
-  StandingRead::give_back_all(ended, [this](Dep* list) { grant_all(list); });  // the waiter may be gone then
+  StandingRead::give_back_all(ended, [this](Dep* list) { grant_all(list); });  // the waiter may be destroyed by then
   return true;
 }
 
@@ -89,7 +105,7 @@ bool Engine::enqueue_waiter(WaitNode& waiter, const Executor* resumes_on) {
   Impl& e = *impl_;
   if (resumes_on && e.is_held_by_caller(*waiter.dep.var(), waiter.dep.mode())) return false;
   const bool queued = e.queue_waiter(waiter, resumes_on ? e.callers_op() : nullptr, resumes_on != &e.io_executor);
-  if (queued) e.serve();  // the waiter may be gone then
+  if (queued) e.serve();  // the waiter may be destroyed by then
   return queued;
 }
 
@@ -133,7 +149,7 @@ bool Engine::read_now(Var& var, FunctionRef<void()> body) {
     var.unlock();
     throw_op_error(*error);
   }
-  var.append(grant);  // at once: nothing is in front
+  var.append(grant);  // granted at once: nothing is in front
   var.unlock();
   struct End {  // also when the body throws
     ~End() {
@@ -155,7 +171,7 @@ void Engine::wait(Var& var, AccessMode mode) {
   const OpNode* op = e.callers_op();
   if (e.queue_waiter(waiter, op, true)) {
     const uint64_t begin = e.profiler.is_on() ? Profiler::now() : 0;
-    // what it waits for may become ready with nobody else to run it, or never
+    // the operation that it waits for may become ready with no other thread to run it, or never
     const bool looks_again = op || t_slot_of == &e || !has_workers();
     auto signalled = [&] { return waiter.is_signalled(); };
     Looking looking(e);
@@ -179,8 +195,8 @@ void Engine::wait(Var& var, AccessMode mode) {
   if (waiter.error) throw_op_error(*waiter.error);
 }
 
-// Work for which there is a slot that nobody takes: its worker may be waiting for this thread's core. Where many
-// threads wait, others have the cores.
+// Work and a free slot that no worker takes: the worker may be waiting for this thread's core. With several waiting
+// threads other ones have the cores.
 void Engine::Impl::look_again(int looks) const noexcept {
   if (looks == 64 && has_work() && looking.load(std::memory_order_relaxed) <= 1) {
     std::this_thread::yield();
@@ -201,8 +217,8 @@ void Engine::Impl::wait_for_level(uint64_t level, Limits* limits) {
     } else if (looks % 32 == 0 && Clock::now() >= until) {
       looking.end();
       std::unique_lock lock(park_mutex);
-      count_parked(waiter, 1);  // before looking again: finish() sees us, or we see its count
-      // in slices: a slot may become free for us to help
+      count_parked(waiter, 1);  // before checking again: finish() sees this waiter, or this thread sees its count
+      // in slices: a slot may become free, so that this thread can help
       park.wait_for(lock, std::chrono::milliseconds(10), reached);
       count_parked(waiter, -1);
       lock.unlock();
@@ -227,7 +243,7 @@ void Engine::wait_all() {
 std::exception_ptr Engine::take_unreported() {
   try {
     Gpu::is_idle();
-  } catch (const DeviceError&) {  // as long as the GPU is in use it has failed: what was not told stays for later
+  } catch (const DeviceError&) {  // thrown at every call from now on; the other failures stay unreported
     return std::current_exception();
   }
   return impl_->failures.take_unreported();
@@ -251,8 +267,8 @@ RoomWait::RoomWait(Engine::Impl& engine, Limits& limits, bool is_thread)
   std::lock_guard lock(engine.room_mutex);
   engine.parked.fetch_add(1, std::memory_order_seq_cst);
   engine.room_wait_count.fetch_add(1, std::memory_order_seq_cst);
-  // In this order: all that has ended by then was pushed by then. What ends later sees us, since it counts itself
-  // before it looks whether anybody is parked.
+  // In this order: every operation counted in done_ is counted in pushed_. One that ends later sees this wait, since it
+  // counts itself before it checks whether anything is parked.
   done_ = engine.done.load(std::memory_order_seq_cst);
   pushed_ = engine.pushed.load(std::memory_order_seq_cst);
   left_.store(pushed_ - done_, std::memory_order_seq_cst);
@@ -288,24 +304,24 @@ void Limits::end_wait() noexcept {
 }
 
 void Limits::call_engine() noexcept {
-  // in a child the mutex may be locked by a thread that it does not have
+  // in a forked child a thread that does not exist there may hold the mutex
   if (forks_.load(std::memory_order_relaxed) != g_forks.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(wait_mutex_);
-  // while it has waiters the engine lives, and they cannot go before we leave
+  // while it has waiters the engine lives, and they need this mutex to end their wait
   if (waiters_.load(std::memory_order_seq_cst) > 0) engine_->impl()->look_later();
 }
 
-// Whoever gives bytes back may hold locks of its own, so it runs nobody else's code.
+// Called by threads that free bytes and may hold locks, so it resumes nothing itself.
 void Engine::Impl::look_later() noexcept {
   if (!has_room_wait_over()) return;
   if (looks_later.exchange(true, std::memory_order_seq_cst)) return;
   try {
     boost::asio::post(io, [this] {
-      looks_later.store(false, std::memory_order_seq_cst);  // before looking: what is given back meanwhile calls again
+      looks_later.store(false, std::memory_order_seq_cst);  // before checking: bytes freed during it post again
       resume_waiters();
     });
   } catch (...) {                                         // no memory
-    looks_later.store(false, std::memory_order_seq_cst);  // the next operation's end will do
+    looks_later.store(false, std::memory_order_seq_cst);  // the next operation's end checks
   }
 }
 
@@ -317,7 +333,7 @@ bool Engine::Impl::has_room_wait_over() {
   return false;
 }
 
-// Nobody is woken who could not go on.
+// Wakes only waiters whose wait is over.
 void Engine::Impl::check_parked(uint64_t sequence, uint64_t ended_before) noexcept {
   bool has_room = parked_for_ops.load(std::memory_order_seq_cst) > 0;
   if (room_wait_count.load(std::memory_order_seq_cst) > 0) {
@@ -335,7 +351,7 @@ void Engine::Impl::resume_waiters() noexcept {
   {
     std::lock_guard lock(park_mutex);
     const uint64_t n = in_flight();
-    const LevelWaiter* full = nullptr;  // whoever waits for the same as an earlier one stays behind it
+    const LevelWaiter* full = nullptr;  // waiters for the same level and limits are resumed in order
     for (auto w = level_waiters.begin(); w != level_waiters.end();) {
       const auto at = w++;
       const LevelWaiter* same = full;
@@ -350,7 +366,7 @@ void Engine::Impl::resume_waiters() noexcept {
     for (const LevelWaiter& w : resumed) count_parked(w, -1);
   }
   park.notify_all();
-  for (LevelWaiter& w : resumed) {  // before the first one goes on: then the engine may end
+  for (LevelWaiter& w : resumed) {  // before the first one resumes: then the engine may end
     w.stop.reset();
     w.room.reset();
   }
@@ -370,7 +386,7 @@ void Engine::Impl::on_level(std::coroutine_handle<> work, Executor& executor, ui
   if (limits && limits->has_limit()) waiter.room.emplace(*this, *limits, false);
   {
     std::lock_guard lock(park_mutex);
-    count_parked(waiter, 1);  // before looking again, as above
+    count_parked(waiter, 1);  // before checking again, as above
     level_waiters.splice(level_waiters.end(), one);
   }
   resume_waiters();
@@ -379,7 +395,7 @@ void Engine::Impl::on_level(std::coroutine_handle<> work, Executor& executor, ui
 
 namespace {
 
-// Stands between the engine and an executor: posts when the GPUs have run what was launched, too. Goes then.
+// Wraps an executor: posts once the GPUs have run everything launched so far. Destroys itself then.
 class AfterGpus final : public Executor {
  public:
   explicit AfterGpus(Executor& executor) : executor_(executor) {}
@@ -388,7 +404,7 @@ class AfterGpus final : public Executor {
     left_ = Gpu::all().size() * lanes + 1;
     for (Gpu* gpu : Gpu::all()) {
       for (size_t lane = 0; lane < lanes; ++lane) {
-        // a failure is thrown where the coroutine goes on
+        // a failure is thrown when the coroutine resumes
         gpu->when_done(Gpu::order().end(gpu->number(Lane(lane))), [this](std::exception_ptr) { count_down(); });
       }
     }

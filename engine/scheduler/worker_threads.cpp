@@ -32,7 +32,7 @@ void WorkerThreads::end() noexcept {
 
 void WorkerThreads::join() {
   if (threads_.empty()) return;
-  wait();  // nobody is going to post any more: run() comes back when all is done
+  wait();  // no more work will be posted: run() returns when all is done
   for (std::thread& t : threads_) t.join();
   threads_.clear();
 }

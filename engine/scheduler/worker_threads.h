@@ -7,7 +7,7 @@
 
 namespace kaon {
 
-// boost::asio::thread_pool, which waits for ever in its constructor when the system refuses one of its threads.
+// Replaces boost::asio::thread_pool, whose constructor waits forever when the system refuses one of its threads.
 class WorkerThreads : public boost::asio::thread_pool {
  public:
   // Throws StateError when not all of them can be started.

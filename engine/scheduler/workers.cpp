@@ -49,7 +49,7 @@ void Engine::Impl::wake() noexcept {
   if (looking.load(std::memory_order_seq_cst) > 0 && active.load(std::memory_order_seq_cst) < threads) return;
   // when all slots run operations, they look at the queue when they finish one
   if (active.load(std::memory_order_seq_cst) >= threads) return;
-  void* const memory = calls.take();  // before the slot: who comes while this thread holds that one would go again
+  void* const memory = calls.take();  // before the slot: without memory, holding it would turn another worker away
   if (!memory) return;
   if (!take_slot()) return calls.give(memory);
   spinning.fetch_add(1, std::memory_order_seq_cst);
@@ -82,23 +82,23 @@ bool Engine::Impl::take_over_slot() noexcept {
 void Engine::Impl::give_slot() noexcept { active.fetch_sub(1, std::memory_order_seq_cst); }
 
 void Engine::Impl::drain() {
-  if (!claim_coming()) {  // a waiting thread has taken the slot meanwhile
+  if (!claim_coming()) {  // a waiting thread has taken the slot
     if (!has_work() || !take_slot()) return;
     spinning.fetch_add(1, std::memory_order_seq_cst);
   }
   t_slot_of = this;
   thread_context() = ThreadContext{.engine = self.ref()};
-  // With one slot nobody asks whether its holder is looking for work.
+  // With one slot no thread needs to know whether its holder looks for work.
   const bool count_spinning = threads > 1;
   if (!count_spinning) spinning.fetch_sub(1, std::memory_order_seq_cst);  // as below: before the last look at the queue
   bool is_spinning = count_spinning;                                      // wake() has counted it
-  // Who has had pieces of an operation will mostly get more of it, or of the next: nobody should be called for that.
+  // A worker that just ran parallel_for pieces will likely be needed again; keep it spinning instead of waking another.
   bool will_be_asked = false;
   for (;;) {
     if (OpNode* op = pop()) {
       if (is_spinning) {
         is_spinning = false;
-        // nobody else looks for work now: if there is more, start another worker
+        // no other thread looks for work now: if there is more, start another worker
         if (spinning.fetch_sub(1, std::memory_order_seq_cst) == 1 && has_work()) wake();
       }
       end_helping();
@@ -109,14 +109,14 @@ void Engine::Impl::drain() {
     bool look = true;
     if (count_spinning && !is_spinning) {
       is_spinning = true;
-      look = spinning.fetch_add(1, std::memory_order_seq_cst) == 0 || will_be_asked;  // else one that looks is enough
+      look = spinning.fetch_add(1, std::memory_order_seq_cst) == 0 || will_be_asked;  // one spinning worker is enough
     }
     end_helping();
     if (look && wait_for_work(will_be_asked ? 10 * options.spin : options.spin)) continue;
     if (is_spinning) spinning.fetch_sub(1, std::memory_order_seq_cst);
     is_spinning = false;
     give_slot();
-    // work may have come between the last look and giving up the slot
+    // work may have arrived between the last look and giving up the slot
     if (!has_work() || !take_slot()) break;
   }
   t_slot_of = nullptr;
@@ -126,8 +126,8 @@ bool Engine::Impl::wait_for_work(std::chrono::microseconds time) const noexcept 
   const auto until = Clock::now() + time;
   for (int looks = 0; !has_work(); ++looks) {
     if (looks % 32 == 31 && Clock::now() >= until) return false;
-    // a thread that has just been woken may wait for this core although another one is free: it looks for that only now
-    // and then, and would stay for milliseconds behind an operation that begins here
+    // the kernel may have put a woken thread behind this one although another core is free; it rebalances seldom, so
+    // that thread would wait milliseconds behind an operation that begins here
     if (looks % 256 == 255) {
       std::this_thread::yield();
     } else {
@@ -143,7 +143,7 @@ void Engine::Impl::run_chain(OpNode* op, FunctionRef<bool()>* stop) {
     return;
   }
   if (threads == 0) {
-    // serial: also what the chain makes ready, before the push returns
+    // serial: runs everything that the chain makes ready before the push returns
     while (op) {
       while (op) op = execute(*op);
       op = pop();
@@ -180,7 +180,7 @@ bool Engine::Impl::help(FunctionRef<bool()> done_waiting, Looking* looking) {
   if (holds) nested.fetch_add(1, std::memory_order_seq_cst);
   Impl* saved = std::exchange(t_slot_of, this);
   ThreadContext saved_context = std::exchange(thread_context(), ThreadContext{.engine = self.ref()});
-  const bool was_helping = std::exchange(t_is_helping, false);  // with a piece that waits
+  const bool was_helping = std::exchange(t_is_helping, false);  // the piece that waits stays counted
   bool ran = false;
   while (!done_waiting()) {
     OpNode* op = pop();
@@ -218,7 +218,7 @@ void Engine::Impl::proceed(OpNode& op) {
   if (threads == 0 && t_slot_of != this) {
     run_serial(op);
   } else {
-    make_ready(op);  // in serial mode the chain that this thread is in goes on with it
+    make_ready(op);  // in serial mode the chain that this thread runs continues with it
   }
 }
 
@@ -232,7 +232,7 @@ void Engine::Impl::serve_later() noexcept {
         serve();
       });
       return;
-    } catch (const std::bad_alloc&) {  // then here, until the work is done or there is memory
+    } catch (const std::bad_alloc&) {  // runs the work here, until it is done or there is memory
     }
     help([] { return false; });
     if (!has_work()) break;

@@ -1,4 +1,4 @@
-// What CUDA's functions return, as exceptions. A light header: .cu files read it.
+// Status codes of CUDA functions as exceptions. A light header: .cu files read it.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,7 +9,7 @@ class Stream;
 
 namespace kaon::cuda {
 
-// Throws DeviceError naming `what`, or MemoryError where that is what is lacking.
+// Throws DeviceError naming `what`, or MemoryError when the device lacks memory.
 void check(cudaError_t status, const char* what);
 
 // CUDA's handle of a stream of this backend.

@@ -1,4 +1,4 @@
-// Capturing what is launched as a CUDA graph.
+// Capturing launches as a CUDA graph.
 #include <exception>
 
 #include "kaon/engine/device/cuda/cuda_device.h"
@@ -24,8 +24,8 @@ class CudaGraph final : public CapturedWork {
 
 }  // namespace
 
-// On a stream of its own: other threads record events on those that are in use, which would become part of the capture.
-// Relaxed: this thread may ask the driver for memory meanwhile.
+// Captures on a stream of its own: events that other threads record on streams in use would become part of the capture.
+// Relaxed mode: this thread may allocate device memory during the capture.
 std::unique_ptr<CapturedWork> CudaDriver::capture(FunctionRef<void(Stream&)> work) {
   const DeviceScope scope(index_);
   CudaStream stream(index_, events_);
@@ -40,7 +40,7 @@ std::unique_ptr<CapturedWork> CudaDriver::capture(FunctionRef<void(Stream&)> wor
   const cudaError_t status = cudaStreamEndCapture(native(stream), &made);
   const std::unique_ptr<CUgraph_st, decltype(&cudaGraphDestroy)> graph(made, &cudaGraphDestroy);
   if (failure) {
-    cudaGetLastError();  // said already
+    cudaGetLastError();  // clears the error, which `failure` reports
     std::rethrow_exception(failure);
   }
   check(status, "capture");

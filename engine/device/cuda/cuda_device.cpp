@@ -11,7 +11,7 @@ namespace kaon::cuda {
 
 void check(cudaError_t status, const char* what) {
   if (status == cudaSuccess) return;
-  cudaGetLastError();  // said here; what is not sticky is over
+  cudaGetLastError();  // clears an error that is not sticky: it is thrown here
   const std::string text =
       fmt::format("[{}] CUDA: {} ({})", what, cudaGetErrorString(status), cudaGetErrorName(status));
   if (status == cudaErrorMemoryAllocation) throw MemoryError(text);
@@ -72,7 +72,7 @@ cudaEvent_t EventPool::take() {
   return event;
 }
 
-// They live as long as the process, like the device.
+// Events are never destroyed, like the device.
 void EventPool::give(cudaEvent_t event) noexcept {
   std::lock_guard lock(mutex_);
   idle_.push_back(event);
@@ -80,7 +80,7 @@ void EventPool::give(cudaEvent_t event) noexcept {
 
 CudaStream::CudaStream(int device, Events& events) : device_(device), events_(events) {
   const DeviceScope scope(device);
-  // does not wait for the default stream, which other libraries in the process may use
+  // not synchronized with the default stream, which other libraries in the process may use
   check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
 }
 
@@ -102,7 +102,7 @@ void CudaStream::wait(StreamEvent& event) {
   check(cudaStreamWaitEvent(stream_, static_cast<CudaEvent&>(event).get(), 0), "stream");
 }
 
-// Not cudaLaunchHostFunc: that one is not called when the device has failed.
+// Not cudaLaunchHostFunc, whose function is not called when the device has failed.
 void CudaStream::call(void (*work)(void*) noexcept, void* argument) {
   auto made = std::make_unique<Call>(work, argument);
   check(cudaStreamAddCallback(
@@ -162,7 +162,7 @@ void CudaDriver::free_pinned(void* block) noexcept { cudaFreeHost(block); }
 std::string CudaDriver::why_no_compiler() { return cuda::why_no_compiler(index_); }
 
 void CudaDriver::begin_range(const char* name) noexcept {
-  cudaSetDevice(index_);  // a device that has failed says so at the launch
+  cudaSetDevice(index_);  // a failure of the device is reported at the launch
   nvtxRangePushA(name);
 }
 void CudaDriver::end_range() noexcept { nvtxRangePop(); }
@@ -186,7 +186,7 @@ class CudaBackend final : public Backend {
 }  // namespace
 }  // namespace kaon::cuda
 
-// Throws what explains why there is no GPU.
+// Throws an exception whose text explains why there is no GPU.
 extern "C" __attribute__((visibility("default"))) kaon::Backend* kaon_cuda_backend() {
   static auto* backend = new kaon::cuda::CudaBackend;
   return backend;

@@ -9,7 +9,7 @@
 
 namespace kaon::cuda {
 
-// Makes a device current for this thread while it lives.
+// Makes a device current for this thread while this object exists.
 class DeviceScope {
  public:
   explicit DeviceScope(int index) {

@@ -61,7 +61,7 @@ void check(nvrtcResult result, const char* name, const Program& program) {
 
 }  // namespace
 
-// A compiler older than the device does not know it.
+// A compiler older than the device does not support it.
 const std::string& why_no_compiler(int device) {
   static std::mutex mutex;
   static auto* reasons = new std::vector<std::unique_ptr<const std::string>>;  // by device; null: not tried yet
@@ -86,7 +86,7 @@ std::string compiler_name(int device) {
   return fmt::format("NVRTC {}.{} {}", major, minor, architecture(device));
 }
 
-// Multiplications and additions are contracted, as nvcc does it. 186: as in cmake/KaonCuda.cmake.
+// Multiplications and additions are contracted, as by nvcc. 186: as in cmake/KaonCuda.cmake.
 std::string compile(const std::string& source, const char* name, int device) {
   const std::string arch = "--gpu-architecture=" + architecture(device);
   const char* const options[] = {arch.c_str(), "--std=c++20", "--device-as-default-execution-space",

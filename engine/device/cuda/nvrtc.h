@@ -1,4 +1,4 @@
-// Compiling kernels while the program runs: NVRTC, opened by the first plan that has something to compile.
+// Compiling kernels while the program runs, with NVRTC, which the first plan with something to compile opens.
 #pragma once
 
 #include <string>
@@ -11,7 +11,7 @@ const std::string& why_no_compiler(int device);
 // The compiler and the architecture of the device, as text: the same source gives the same kernels under the same name.
 std::string compiler_name(int device);
 
-// CUDA C++20 to machine code for the device; `name` stands in messages. Throws DeviceError with what the compiler says.
+// CUDA C++20 to machine code for the device; `name` is for messages. Throws DeviceError with the compiler's messages.
 // Thread safety: any thread; several compile at once.
 std::string compile(const std::string& source, const char* name, int device);
 

@@ -1,5 +1,5 @@
-// Libraries of CUDA's that are opened by the first operator that needs one: they take hundreds of megabytes, and a
-// machine may lack one of them and still do the rest.
+// CUDA's libraries, each opened by the first operator that needs it: they take hundreds of megabytes, and a machine may
+// lack one of them and still run the other operators.
 #pragma once
 
 #include <initializer_list>
@@ -7,13 +7,13 @@
 
 namespace kaon::cuda {
 
-// An open library, for good. Thread safety: any thread.
+// A library, open for the rest of the process. Thread safety: any thread.
 class SharedLibrary {
  public:
-  // The first of these files that can be opened; `purpose` is what needs it, in the plural. Throws DeviceError.
+  // Opens the first of these files that can be; `purpose`, in the plural, is for the message. Throws DeviceError.
   SharedLibrary(const char* purpose, std::initializer_list<std::string> files);
 
-  // A function's address, which becomes the type of pointer that it is given to.
+  // A function's address, convertible to any function pointer.
   class Function {
    public:
     explicit Function(void* address) : address_(address) {}

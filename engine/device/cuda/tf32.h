@@ -1,4 +1,4 @@
-// What gpu_allow_tf32() was told, for the kernels of this library.
+// The setting of gpu_allow_tf32(), for the kernels of this library.
 #pragma once
 
 #include <atomic>
