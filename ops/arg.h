@@ -1,4 +1,4 @@
-// Arg: how an array, or a number, enters an operator; remembers the line of the call.
+// Arg: an array or a number as an operator's argument, with the line of the call.
 #pragma once
 
 #include <bit>
@@ -27,7 +27,7 @@ class Arg {
   const std::source_location& site() const { return site_; }
 
  private:
-  // Numbers travel as double.
+  // Numbers are kept as double. Throws ValueError for an integer that needs more than 53 bits.
   template <class N>
   static double exact(N number) {
     if constexpr (std::integral<N> && sizeof(N) == 8) {

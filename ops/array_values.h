@@ -30,8 +30,8 @@ class Number {
 
 }  // namespace detail
 
-// {1, 2.5, 3}. The constructor is variadic, and nd.array takes no C array in its place, so that the braces can stand in
-// a co_await expression (g++ 12). Thread safety: a value.
+// {1, 2.5, 3}. The constructor is variadic, and nd.array takes no C array instead, so that the braces may be used in a
+// co_await expression (g++ 12). Thread safety: a value.
 class ArrayValues {
  public:
   template <detail::ArrayNumber... T>
@@ -39,7 +39,8 @@ class ArrayValues {
   ArrayValues(T... values) : numbers_{detail::Number(values)...} {}
 
   int64_t size() const { return int64_t(numbers_.size()); }
-  NDArray fill(const Shape& shape, DType dtype, Device device) const;  // throws ShapeError unless it has so many
+  // An array with these values. Throws ShapeError unless the shape has as many elements.
+  NDArray fill(const Shape& shape, DType dtype, Device device) const;
 
  private:
   std::vector<detail::Number> numbers_;

@@ -1,4 +1,4 @@
-// HOST_DEVICE: marks element functions that CPU loops and CUDA kernels share. And what these need of C++'s <bit>, whose
+// HOST_DEVICE: marks element functions that CPU loops and CUDA kernels share. And replacements for C++'s <bit>, whose
 // functions CUDA's compiler takes for host code.
 #pragma once
 

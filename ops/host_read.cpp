@@ -25,7 +25,7 @@ void read_in_turn(const NDArray& array, FunctionRef<void(const ArrayNode&)> read
     array.engine().read_now(array.var(), [&] { read(node); });
     return;
   }
-  array.engine().wait(array.var());  // an operation that waits for itself is told here, before it is given `read`
+  array.engine().wait(array.var());  // throws WouldDeadlock before an operation refers to `read`
   Var done;
   array.engine().push({kaon::read(array.var()), write(done)}, [&](RunContext&) { read(node); }, {.label = label});
   array.engine().wait(done);
@@ -42,8 +42,8 @@ void check_not_tracing(const std::source_location& site) {
                   site.file_name(), site.line(), block ? block : "(none)"));
 }
 
-// Converts the elements of an array whose memory may be read to To, and stores them as T, which is To but for the
-// bytes that stand for bool.
+// Converts the elements of an array whose memory may be read to To, and stores them as T, which is To or, for bool,
+// uint8_t.
 template <class To, class T>
 void copy_elements(const ArrayNode& node, T* out) {
   int64_t n = node.shape.size();
@@ -85,7 +85,7 @@ std::vector<T> NDArray::asvector(std::source_location site) const {
   std::vector<Element> values(static_cast<size_t>(size()));
   const NDArray array = on_host(*this, site);
   if (!engine().read_now(array.var(), [&] { copy_elements<T>(array.node(), values.data()); })) {
-    engine().wait(array.var());  // an operator that waits for itself is told here, before memory of ours is handed out
+    engine().wait(array.var());  // throws WouldDeadlock before an operation refers to `values`
     Var done;
     push_copy<T>(array, values.data(), done, site);
     engine().wait(done, AccessMode::read);
@@ -113,7 +113,7 @@ NDArray NDArray::from(const T* values, size_t count, const Shape& shape, DType d
     return copy_to(from(values, count, shape, dtype), device, std::source_location::current());
   }
   NDArray a = NDArray::empty(shape, dtype, device);
-  // Nobody else has seen the array, so its memory may be filled here and now.
+  // No other thread knows the array, so its memory may be filled without an operation.
   void* out = a.node().data();
   if (dtype == dtype_of<T>) {
     if (count) std::memcpy(out, values, count * sizeof(T));

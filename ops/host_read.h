@@ -1,4 +1,4 @@
-// Reading an array's values on the host: as an operation, so that later writes wait for it.
+// Reading an array's values on the host, as an operation, so that later writes wait for it.
 #pragma once
 
 #include <vector>
@@ -8,11 +8,11 @@
 
 namespace kaon {
 
-// The array, or a copy of one on a GPU, which nobody records.
+// The array itself, or a copy on the host of one on a GPU. Nothing is recorded.
 NDArray on_host(const NDArray& array, const std::source_location& site);
 
-// Calls `read` with the array when what was pushed before has been written, as an operation, and blocks until it has
-// returned: later writes wait for it. Here and now where the array's engine has ended.
+// Calls `read` with the array as an operation, after the writes pushed before and ahead of later ones, and blocks until
+// it has returned; on this thread when the array's engine has ended. Throws the array's failure.
 void read_in_turn(const NDArray& array, FunctionRef<void(const ArrayNode&)> read, const OpLabel& label);
 
 // Pushes a copy of the array's elements, converted to T, to `out` (room for size() elements), which is complete once

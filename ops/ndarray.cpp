@@ -87,7 +87,7 @@ OpLabel label_of(const OpDef& def, const std::source_location& site) {
   return {def.name().data(), site, thread_context().scope};
 }
 
-// Shapes and dtypes of the outputs; those of arrays are known, so nothing is filled in.
+// Infers shapes and dtypes of the outputs; the inputs' are known.
 void infer(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs, std::span<TensorMeta> outputs,
            const std::source_location& site) {
   SmallArray<TensorMeta*> metas(inputs.size(), [&](size_t i) { return inputs[i]->ptr().get(); });
@@ -95,7 +95,7 @@ void infer(const OpDef& def, const void* attrs, std::span<const NDArray* const> 
   try {
     def.infer(attrs, context);
   } catch (...) {
-    if (!thread_context().scope) throw;  // a caller sees where it is, a block's caller does not
+    if (!thread_context().scope) throw;  // inside a block the call is not the user's line: add it
     std::rethrow_exception(add_context(std::current_exception(), describe(label_of(def, site))));
   }
 }
@@ -105,7 +105,7 @@ void infer(const OpDef& def, const void* attrs, std::span<const NDArray* const> 
 void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs,
                     std::span<NDArray> outs, const std::source_location& site, std::string_view name) {
   for (const NDArray* a : inputs) {
-    // the array's counts and its var, which its last user has written on another core
+    // the array's counts and its var, which were last written on another core
     if (a->node_) prefetch_for_write(static_cast<const RefCounted<ArrayNode>*>(a->node_.get()));
   }
   check_inputs(def, attrs, inputs);
@@ -157,7 +157,7 @@ void NDArray::apply_into(const OpDef& def, const void* attrs, std::span<const ND
                                 name_of(made.dtype), name_of(out.dtype())));
   }
   ArrayNode* target = out.node_.get();
-  std::vector<NDArray> copies;  // of inputs that overlap what is written: a kernel reads them before it writes
+  std::vector<NDArray> copies;  // of inputs that overlap the output, which the kernel writes while it reads them
   copies.reserve(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ArrayNode& a = *nodes[i];
@@ -218,7 +218,7 @@ NDArray view(const NDArray& base, const Shape& shape, size_t offset) {
   const ArrayNode& n = base.node();
   return NDArray(IntrusivePtr<ArrayNode>(new ArrayNode(n.chunk, shape, n.dtype, n.offset + offset)));
 }
-// A view has no gradient history of its own, so while something looks on, the operator is called instead.
+// A view has no gradient history of its own, so under the tape or a tracer the operator is called instead.
 bool can_view(const NDArray& a) { return Interceptor::current() == nullptr && a.node().chunk; }
 }  // namespace
 

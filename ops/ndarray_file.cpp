@@ -24,7 +24,7 @@ constexpr int32_t cpu_type = 1;
 
 // --- reading
 
-// Bytes in order, each request checked against what is left.
+// Bytes in order, each request checked against the bytes that are left.
 class Input {
  public:
   Input(std::string name, uint64_t size) : name_(std::move(name)), size_(size) {}
@@ -89,7 +89,7 @@ class FileInput final : public Input {
   std::ifstream stream_;
 };
 
-// Dimensions as they stand in the file; `none` when they say that there is no array.
+// Dimensions as read from the file; `none` when they mean that there is no array.
 struct FileShape {
   Shape shape;
   bool none = false;

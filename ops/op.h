@@ -1,5 +1,5 @@
-// What an operator is: a struct with its attributes as fields, traits, shape inference and a gradient.
-// A light header: .cu files read it.
+// Operators: structs with attributes as fields, traits, shape inference and a gradient. A light header: .cu files read
+// it.
 #pragma once
 
 #include <array>
@@ -29,14 +29,14 @@ struct Names {
 constexpr uint32_t bit(int i) { return 1u << i; }
 
 struct OpTraits {
-  std::string_view name;    // MXNet's name; stands in files
+  std::string_view name;    // MXNet's name, as in files
   Names inputs{"data"};     // names of the inputs, as MXNet has them
   int outputs = 1;
-  int visible_outputs = -1;   // what a caller gets; -1: all (BatchNorm computes 3 and shows 1)
+  int visible_outputs = -1;   // returned to the caller; -1: all (BatchNorm computes 3 and returns 1)
   bool variadic = false;      // any number of inputs (concat)
   int inplace = -1;           // output 0 may take the memory of this input (same bytes, read before written per element)
   uint32_t mutates = 0;       // bit i: input i is updated in place (optimizer states, running statistics)
-  int mutates_period = 0;     // variadic: > 0 means that inputs come in groups of this many and `mutates` speaks of one group
+  int mutates_period = 0;     // variadic: > 0: inputs come in groups of this size, and `mutates` is for one group
   uint32_t infers = 0;        // bit i: the shape of input i follows from the other inputs (weights)
   bool view = false;          // output 0 is the bytes of input 0 under another shape: plans alias it, no kernel runs
   bool random = false;        // draws random numbers
@@ -44,8 +44,8 @@ struct OpTraits {
   bool mode_dependent = false;  // reads KernelContext::training
   bool any_layout = false;    // right for channels_last values when all 4-D inputs share that layout
   bool in_mxnet = true;       // false: export refuses it by name
-  // The derivative is zero wherever it exists (sign, argmax), or the operator stands for one that is (BlockGrad): it
-  // has no `grad`, and gradients end here. An operator with neither refuses to be differentiated.
+  // The derivative is zero wherever it exists (sign, argmax), or is meant to be (BlockGrad): the operator has no
+  // `grad`, and gradients end here. A backward through an operator with neither throws StateError.
   bool flat = false;
   Names aliases{};            // other names seen in files
 };
@@ -56,8 +56,8 @@ constexpr bool is_mutated(const OpTraits& traits, int i, int n) {
   return i < n / traits.mutates_period * traits.mutates_period && (traits.mutates >> (i % traits.mutates_period) & 1) != 0;
 }
 
-// Handed to `infer`: known inputs in, outputs (and inferable inputs) out. All checks throw ShapeError or
-// TypeError naming the operator, what was expected and what was given.
+// The argument of `infer`: known inputs in, outputs (and inferable inputs) out. Checks throw ShapeError, TypeError or
+// ValueError (attributes) naming the operator, what was expected and what was given.
 class InferContext {
  public:
   InferContext(const char* op, const OpTraits& traits, std::span<TensorMeta* const> inputs, std::span<TensorMeta> outputs)
@@ -88,16 +88,16 @@ class InferContext {
   std::span<TensorMeta> outputs_;
 };
 
-// Handed to `grad`: arrays of the forward call and the gradients that arrive at its outputs. A rule is
-// written in operators, so it runs eagerly and in a trace alike.
+// The argument of `grad`: arrays of the forward call and the gradients that arrive at its outputs. A rule is written in
+// operators, so it runs eagerly and in a trace alike.
 class GradContext {
  public:
   virtual ~GradContext() = default;
   virtual int num_inputs() const = 0;
-  // For their values. Both throw StateError when the array was written to after the call.
+  // The arrays with their values. Both throw StateError when the array was written to after the call.
   virtual const NDArray& input(int i) const = 0;
   virtual const NDArray& output(int i = 0) const = 0;
-  // Input i for its shape, dtype and device alone: its values need not be those of the call any more.
+  // Input i for its shape, dtype and device only: its values may have changed since the call.
   virtual const NDArray& input_like(int i) const = 0;
   virtual const NDArray& head(int i = 0) const = 0;  // gradient of output i; zeros when nothing arrives there
   virtual bool has_head(int i) const = 0;            // false: nothing arrives at output i
@@ -105,7 +105,7 @@ class GradContext {
   virtual void set(int i, NDArray gradient) = 0;     // not called: no gradient flows to input i
 };
 
-// Takes any attribute: what `fields` is called with to see whether it is there.
+// Accepts any attribute: concept Op calls `fields` with it.
 struct AnyField {
   void operator()(std::string_view name, auto member, bool is_required = false) const;
 };

@@ -1,4 +1,4 @@
-// The seed of random operators, and how far its numbers have been used.
+// The seed of random operators, and the position in its stream of numbers.
 #pragma once
 
 #include "kaon/ops/view.h"
@@ -9,19 +9,19 @@ namespace kaon::random {
 // threads. Process-wide. Thread safety: any thread.
 void seed(uint64_t value);
 
-// A stream of its own: the numbers that belong to a key that was drawn before.
+// A separate stream of numbers, given by a key that was drawn before.
 RandomKey stream_of(RandomKey key);
-inline constexpr uint64_t stream_draws = 4;  // numbers that such a key takes
+inline constexpr uint64_t stream_draws = 4;  // numbers to draw for such a key
 
 // The next `count` numbers. Called when an operator is pushed.
 RandomKey draw(uint64_t count);
 
-// While it lives, what this thread draws comes from a stream of its own, given by a key that was drawn before. So what
-// is computed late (a parameter whose shape the first forward finds) gets the numbers of the place where it was asked for.
+// While it exists, this thread draws from a separate stream, given by a key that was drawn before. So a parameter whose
+// shape the first forward finds gets the numbers that initialize() would have drawn.
 class StreamScope {
  public:
   explicit StreamScope(RandomKey key);
-  StreamScope();  // its key is drawn when the first number is asked for
+  StreamScope();  // its key is drawn with the first number
   ~StreamScope();
   StreamScope(const StreamScope&) = delete;
   StreamScope& operator=(const StreamScope&) = delete;

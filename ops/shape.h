@@ -14,8 +14,8 @@ concept Dimension = std::integral<T> && !std::same_as<T, bool>;
 
 // Up to 8 dimensions. Also the type of every tuple-valued attribute, where negative numbers and
 // reshape codes occur. -1 as a dimension, and unknown() as a whole, mean "not known yet" in inference.
-// The constructor is variadic, not initializer_list, so that Shape can stand in a co_await
-// expression (g++ 12). Thread safety: a value.
+// The constructor is variadic, not initializer_list, so that Shape may be used in a co_await expression (g++ 12).
+// Thread safety: a value.
 class Shape {
  public:
   static constexpr int max_ndim = 8;

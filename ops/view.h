@@ -1,4 +1,4 @@
-// What a kernel sees: raw tensors, the mode it runs in, and the engine's services.
+// A kernel's arguments: raw tensors, the mode it runs in, and the engine's services.
 // A light header: .cu files read it.
 #pragma once
 
@@ -22,9 +22,9 @@ struct TensorMeta {
   friend bool operator==(const TensorMeta&, const TensorMeta&) = default;
 };
 
-// How a 4-D (batch, channel, height, width) value lies in memory. `shape` is always logical
-// (N, C, H, W); plans keep values of convolution chains in channels_last (N, H, W, C in memory), or in blocks of 16
-// channels (N, C / 16, H, W, 16), which have no rest.
+// The memory layout of a 4-D (batch, channel, height, width) value. `shape` is always logical (N, C, H, W); plans keep
+// values of convolution chains in channels_last (N, H, W, C in memory), or in blocks of 16 channels
+// (N, C / 16, H, W, 16), whose number 16 divides.
 enum class Layout : uint8_t { row_major, channels_last, blocked16 };
 
 // A contiguous tensor. Does not own.
@@ -49,21 +49,21 @@ struct RandomKey {
   uint64_t offset = 0;
 };
 
-// What a kernel keeps between calls: made primitives, packed weights. One slot per plan node.
+// A kernel's state between calls: primitives, packed weights. One slot per plan node.
 struct KernelState {
   virtual ~KernelState() = default;
   virtual std::string implementation() const { return {}; }  // for people: "brgconv:avx512_core nhwc"
   virtual int reorders() const { return 0; }                 // of images, in each call
 };
 
-// Whose memory an input is, so that what is derived from it can be kept (engine/buffer/derived.h); none: nowhere.
+// The Chunk of an input, at which data derived from it is kept (engine/buffer/derived.h); null: it is not kept.
 struct Source {
   Chunk* chunk = nullptr;
   size_t offset = 0;  // in bytes
 };
 
-// Ways in which a kernel can be told to work: each algorithm with each cut of the work into pieces, of which the first
-// is the one of the rules. Those that the machine does not have throw.
+// The variants that a kernel can be told to run: each algorithm with each partition of the work, the one chosen by
+// rules first. A variant that the machine does not support throws.
 struct Variants {
   int algorithms = 0, cuts = 0;
   uint8_t number(int algorithm, int cut) const { return uint8_t(1 + algorithm * cuts + cut); }
@@ -73,20 +73,20 @@ struct Variants {
 
 struct KernelContext {
   std::span<const TensorView> inputs;
-  std::span<const TensorView> outputs;  // an output that nobody asked for has data == nullptr
+  std::span<const TensorView> outputs;  // an output that is not wanted has data == nullptr
   RunContext& run;
   RandomKey random{};
   bool training = false;
   bool exact = true;      // false: a plan that may choose faster kernels within the documented bounds
-  bool winograd = false;  // and with it convolutions whose error is larger
-  uint8_t variant = 0;    // one of Variants; 0: what the kernel chooses by rules
+  bool winograd = false;  // ... and Winograd convolutions, whose error is larger
+  uint8_t variant = 0;    // one of Variants; 0: the kernel chooses by rules
   std::unique_ptr<KernelState>* state = nullptr;  // the plan node's slot; nullptr when run imperatively
   const Source* sources = nullptr;                // by input, in plans that predict
 
   const TensorView& in(int i) const { return inputs[size_t(i)]; }
   const TensorView& out(int i = 0) const { return outputs[size_t(i)]; }
   int num_inputs() const { return int(inputs.size()); }
-  // Of memory that lies in an input.
+  // The source of an address inside an input.
   Source source_of(const void* data) const {
     for (size_t i = 0; sources && i < inputs.size(); ++i) {
       const char* begin = inputs[i].as<char>();

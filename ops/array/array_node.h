@@ -1,4 +1,4 @@
-// ArrayNode: what an NDArray handle points to: a shaped view of a Chunk.
+// ArrayNode: the object behind an NDArray handle: a shaped view of a Chunk.
 #pragma once
 
 #include "kaon/engine/buffer/chunk.h"
@@ -6,7 +6,7 @@
 
 namespace kaon {
 
-// What a higher layer attaches to an array: gradient history, or its place in a trace.
+// Data that a higher layer attaches to an array: gradient history, or its place in a trace.
 struct Annotation : RefCounted<Annotation> {
   enum class Kind : uint8_t { history, trace };
   explicit Annotation(Kind kind) : kind(kind) {}
@@ -29,7 +29,8 @@ struct ArrayNode : ArrayView, RefCounted<ArrayNode> {
   ArrayNode(IntrusivePtr<Chunk> c, const Shape& s, DType t, size_t offset = 0)
       : ArrayView({s, t}, std::move(c), offset) {}
 
-  // An array with memory of its own that nobody else knows yet: {Chunk, ArrayNode, a few bytes of data} in one block.
+  // An array with memory of its own that no other thread knows yet: {Chunk, ArrayNode, a few bytes of data} in one
+  // block.
   static IntrusivePtr<ArrayNode> with_memory(const TensorMeta& meta, Device device, Engine& engine);
 
   size_t bytes() const { return size_t(shape.size()) * size_of(dtype); }
@@ -47,8 +48,8 @@ struct ArrayNode : ArrayView, RefCounted<ArrayNode> {
 };
 
 namespace detail {
-// What with_memory() makes. The Chunk gives the block back. The counts of references and the var, which is what threads
-// write to in turn, share a cache line.
+// The block that with_memory() makes; the Chunk frees it. The reference counts and the var, which several threads
+// write, share a cache line.
 struct alignas(64) ArrayBlock {
   alignas(16) std::byte data[24];
   alignas(ArrayNode) std::byte node[sizeof(ArrayNode)];
@@ -66,7 +67,7 @@ inline IntrusivePtr<ArrayNode> ArrayNode::with_memory(const TensorMeta& meta, De
 }
 
 inline void ArrayNode::destroy() noexcept {
-  IntrusivePtr<Chunk> own = std::move(chunk);  // this may lie in its block
+  IntrusivePtr<Chunk> own = std::move(chunk);  // its block may contain this node
   const bool in_block = own && own->block_bytes() == sizeof(detail::ArrayBlock) &&
                         static_cast<void*>(this) == static_cast<detail::ArrayBlock*>(own->block())->node;
   this->~ArrayNode();

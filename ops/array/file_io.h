@@ -1,4 +1,4 @@
-// Whole files: read at once, and replaced at once.
+// Whole files: read in one call, and replaced atomically.
 #pragma once
 
 #include <cstddef>

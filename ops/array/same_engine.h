@@ -1,11 +1,11 @@
-// Arrays that one operation uses belong to one engine.
+// Check that all arrays of an operation belong to one engine.
 #pragma once
 
 #include "kaon/engine/buffer/chunk.h"
 
 namespace kaon {
 
-// For arrays that differ in that. Throws StateError when one of the engines has ended, else DeviceError.
+// Throws StateError when one of the two engines has ended, else DeviceError.
 [[noreturn]] void throw_other_engine(const Chunk& a, const Chunk& b, const char* op);
 
 inline void check_same_engine(const Chunk& a, const Chunk& b, const char* op) {

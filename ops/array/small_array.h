@@ -1,4 +1,4 @@
-// SmallArray: so many objects for the length of a call, on the stack when they are few.
+// SmallArray: an array for the duration of a call, on the stack when it is small.
 #pragma once
 
 #include <cstddef>
@@ -21,7 +21,7 @@ class SmallArray {
       for (size_t i = 0; i < size; ++i) new (data_ + i) T(make(i));
       size_ = size;
     } else {
-      for (; size_ < size; ++size_) new (data_ + size_) T(make(size_));  // what make() throws ends so many lives
+      for (; size_ < size; ++size_) new (data_ + size_) T(make(size_));  // if make() throws, the destructor ends these
     }
   }
   ~SmallArray() {

@@ -77,7 +77,7 @@ template <class D, class T>
 inline constexpr bool has_masked_moves =
     (HWY_TARGET == HWY_AVX2 || HWY_TARGET == HWY_AVX3) && std::is_same_v<T, hn::TFromD<D>>;
 
-// The first n lanes only; the others read as zero.
+// Loads the first n lanes; the others are zero.
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load_n(D d, const T* p, size_t n) {
   if constexpr (has_masked_moves<D, T>) {

@@ -1,5 +1,5 @@
-// Attributes as text: what stands in MXNet's files ("(3, 3)", "True", "relu"), and back.
-// Fields may be int, int64_t, float, double, bool, Shape, OptionalShape, DType, Device, an enum with enum_names(E), or optional of these.
+// Attributes as text, as MXNet's files have them ("(3, 3)", "True", "relu"), and back. Fields may be int, int64_t,
+// float, double, bool, Shape, OptionalShape, DType, Device, an enum with enum_names(E), or optional of these.
 #pragma once
 
 #include <bit>
@@ -76,7 +76,7 @@ std::string to_text(const OptionalShape& value);
 std::string to_text(DType value);
 inline std::string to_text(int value) { return to_text(int64_t(value)); }
 
-// Reads what MXNet's readers accept. False when the text is malformed. Independent of the locale.
+// Reads the texts that MXNet's readers accept. False when the text is malformed. Independent of the locale.
 bool from_text(std::string_view text, int64_t& value);
 bool from_text(std::string_view text, int& value);
 bool from_text(std::string_view text, double& value);

@@ -13,8 +13,8 @@ using Kernel = void (*)(const void* attrs, KernelContext&);
 
 struct GpuKernel {
   Kernel run;
-  // What takes long and needs no arrays, done before the first launch on this device: compiling. Null: there is
-  // nothing. Throws DeviceError. Thread safety: any thread.
+  // Slow preparation without arrays (compiling), done before the first launch on this device. Null: none is needed.
+  // Throws DeviceError. Thread safety: any thread.
   void (*prepare)(const void* attrs, int device) = nullptr;
 };
 using AddKernel = void (*)(void* table, std::string_view op, const GpuKernel& kernel);

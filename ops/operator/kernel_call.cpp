@@ -38,7 +38,7 @@ struct KernelCall {
 static_assert(sizeof(KernelCall) == 16 && alignof(KernelCall) == 8 && alignof(RandomKey) == 8);
 
 KernelCall& call_of(OpNode& op) { return **reinterpret_cast<KernelCall**>(op.payload); }
-// The block lies in the payload behind its pointer when it fits: with up to four arrays and no attributes it does.
+// The block is in the payload, after its pointer, when it fits: with up to four arrays and no attributes.
 constexpr size_t inline_at = 8;
 
 // `array(i)`: inputs, then outputs.
@@ -59,7 +59,7 @@ void call_kernel(const KernelCall& call, Kernel kernel, const void* attrs, Array
   kernel(attrs, context);
 }
 
-// What is being handled, with the shapes of the call where there is memory for that.
+// The exception that is being handled, with the shapes of the call if there is memory for the text.
 template <class Array>
 std::exception_ptr with_arrays(const KernelCall& call, Array&& array) noexcept {
   const std::exception_ptr failure = std::current_exception();
@@ -113,8 +113,8 @@ void run_kernel(OpNode& op, RunContext& run) {
   }
 }
 
-// An elementwise operator on a few elements, whose inputs are there and whose output nobody knows yet, takes less time
-// than handing it over: false when it is none, or has to wait.
+// Runs an elementwise operator on a few elements here, if its inputs are ready: that takes less time than a push.
+// False: it is another operator, or has to wait. No other thread may know the output yet.
 bool run_small(const KernelCall& call, const void* attrs, std::span<ArrayNode* const> inputs,
                std::span<ArrayNode* const> outputs, const OpLabel& label) {
   constexpr size_t few_bytes = 1024;
@@ -133,7 +133,7 @@ bool run_small(const KernelCall& call, const void* attrs, std::span<ArrayNode* c
     }
   };
   if (!made.engine->run_now(reads.span(), body)) return false;
-  if (failure) {  // it belongs to the array, and whoever waits for that gets it
+  if (failure) {  // becomes the failure of the array, as of an operation
     auto fail = [failure, kept = IntrusivePtr<ArrayNode>(outputs[0])](RunContext&) { std::rethrow_exception(failure); };
     made.engine->push({write(made.var)}, std::move(fail), {.label = label});
   }
@@ -232,7 +232,7 @@ void push_kernel(const OpDef& def, const void* attrs, std::span<ArrayNode* const
   }
   op->num_deps = uint16_t(d);
   Engine& engine = *first->chunk->engine;
-  for (ArrayNode* a : inputs) a->retain();  // last: submit goes on with the same cache lines
+  for (ArrayNode* a : inputs) a->retain();  // last: submit uses the same cache lines
   engine.submit(*op.release());
 }
 

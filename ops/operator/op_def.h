@@ -23,9 +23,9 @@ struct OpDef {
   // Traits of this very attribute set: `traits` unless the operator's traits_of() is more exact
   // (LeakyReLU is random as rrelu only).
   const OpTraits& (*traits_of)(const void* attrs);
-  // Where an operator without inputs puts its outputs, if its field `ctx` says so.
+  // The device of the outputs of an operator without inputs, if its field `ctx` is set.
   std::optional<Device> (*device)(const void* attrs);
-  // The other implementations that the CPU kernel can be told to take. nullptr: none.
+  // The other implementations that the CPU kernel can be told to use. nullptr: none.
   Variants (*variants)(const void* attrs, std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs,
                        bool winograd);
   bool (*equal)(const void* a, const void* b);

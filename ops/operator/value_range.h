@@ -5,8 +5,8 @@
 
 namespace kaon {
 
-// Throws ValueError "[op] what ..." for a number that, cut to an integer, an integer dtype does not have: NaN,
-// infinities, 300 and -1 for uint8. Bool takes every finite number, floating dtypes take all.
+// Throws ValueError "[op] what ..." for a number that, truncated, is no value of an integer dtype: NaN, infinities, 300
+// and -1 for uint8. Bool takes every finite number, floating dtypes take all.
 void expect_holds(const InferContext& c, const char* what, double value, DType dtype);
 
 }  // namespace kaon
