@@ -40,7 +40,7 @@ inline constexpr std::array<UnaryInfo, size_t(unary_kinds)> unary_table{{
 
 constexpr const UnaryInfo& info(UnaryKind k) { return unary_table[size_t(k)]; }
 
-// Steps and constants, whose derivative is zero wherever it exists; BlockGrad passes for one.
+// Steps and constants, whose derivative is zero wherever it exists; BlockGrad counts as one.
 constexpr bool is_flat(UnaryKind k) {
   using U = UnaryKind;
   return (k >= U::floor && k <= U::fix) || k == U::sign || k == U::logical_not || k >= U::stop_gradient;

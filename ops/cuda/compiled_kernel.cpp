@@ -58,7 +58,7 @@ std::optional<std::string> read_code(const fs::path& file, const std::string& ke
     std::string code = all.substr(sizeof head + key.size());
     if (hash_of(code) != head.code_hash) return {};
     return code;
-  } catch (const IoError&) {  // not there, or not to be read
+  } catch (const IoError&) {  // no such file, or not readable
     return {};
   }
 }
@@ -77,7 +77,7 @@ void write_code(const fs::path& file, const std::string& key, const std::string&
     writer.write(key.data(), key.size());
     writer.write(code.data(), code.size());
     writer.commit();
-  } catch (const IoError&) {  // a full disk, a folder that is not ours: it is a cache
+  } catch (const IoError&) {  // a full disk, a folder without permission: this is only a cache
   }
 }
 
@@ -112,7 +112,7 @@ cudaKernel_t compiled_kernel(const std::string& source, const char* name, int de
     if (const std::optional<std::string> code = read_code(file, key)) {
       try {
         return entry.kernel = load(*code, name);
-      } catch (const DeviceError&) {  // whole, and yet not what the driver takes: made again
+      } catch (const DeviceError&) {  // the driver refuses the cached code: compiled again
       }
     }
   }
@@ -124,7 +124,7 @@ cudaKernel_t compiled_kernel(const std::string& source, const char* name, int de
 
 void prepare_kernel(const std::string& source, const char* name, int device) {
   const DeviceScope scope(device);
-  cudaFuncAttributes attributes;  // who asks for them has the code loaded
+  cudaFuncAttributes attributes;  // reading them loads the code
   const cudaKernel_t kernel = compiled_kernel(source, name, device);
   check(cudaFuncGetAttributes(&attributes, reinterpret_cast<const void*>(kernel)), name);
 }

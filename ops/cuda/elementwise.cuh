@@ -14,7 +14,7 @@
 
 namespace kaon::cuda {
 
-// So many elements that those of the widest type are 16 bytes.
+// The number of elements that are 16 bytes in the widest type.
 template <class F, class... T>
 constexpr int pack_size() {
   int n = 16;
@@ -23,7 +23,7 @@ constexpr int pack_size() {
   return n;
 }
 
-// Host code: may packs of N be loaded from here?
+// Host code: whether packs of N may be loaded from this address.
 template <int N, class T>
 bool is_aligned(const T* p) {
   return reinterpret_cast<uintptr_t>(p) % (sizeof(T) * N) == 0;
@@ -153,7 +153,7 @@ __device__ void broadcast_packs(std::index_sequence<k...>, const Walk<int(sizeof
       uint32_t column = uint32_t(at) - walk.size[0](uint32_t(at)) * length;
 #pragma unroll
       for (int j = 1; j < N; ++j) {
-        if (at + j >= walk.n) {  // what is not stored
+        if (at + j >= walk.n) {  // not stored
         } else if (++column < length) {
           ((first[k] += walk.stride[k][0]), ...);
         } else {

@@ -11,8 +11,8 @@
 namespace kaon::cuda {
 
 inline constexpr int64_t warp = 32;
-inline constexpr int64_t block = 256;            // threads, where nothing speaks for another number
-inline constexpr int64_t most_blocks = 1 << 20;  // of a grid whose threads go on with later elements
+inline constexpr int64_t block = 256;            // threads of a block by default
+inline constexpr int64_t most_blocks = 1 << 20;  // of a grid whose threads loop over later elements
 
 // How many blocks of `threads` cover n items that each thread takes `each` of. At least 1.
 inline unsigned blocks_for(int64_t n, int64_t threads = block, int64_t each = 1) {
@@ -34,8 +34,7 @@ struct Divider {
   }
 };
 
-// The same for numbers of any size that are not negative: nearly all are small. By 0, which sizes of empty arrays are,
-// is by 1.
+// The same for any number that is not negative; nearly all are small. A divisor of 0, from an empty array, counts as 1.
 class FastDivide {
  public:
   FastDivide() = default;
@@ -43,7 +42,7 @@ class FastDivide {
       : divisor_(std::max<int64_t>(1, divisor)), small_(std::min<int64_t>(divisor_, int64_t(1) << 31)) {}
   HOST_DEVICE int64_t divisor() const { return divisor_; }
   HOST_DEVICE int64_t quotient(int64_t n) const { return n < int64_t(1) << 31 ? small_(uint32_t(n)) : n / divisor_; }
-  // The quotient; n becomes what is left.
+  // The quotient; n becomes the remainder.
   HOST_DEVICE int64_t split(int64_t& n) const {
     const int64_t q = quotient(n);
     n -= q * divisor_;

@@ -1,4 +1,4 @@
-// What kernels that are compiled at run time begin with.
+// The beginning of the source of kernels that are compiled at run time.
 #pragma once
 
 namespace kaon::cuda {

@@ -1,4 +1,4 @@
-// What the layers over cuBLASLt and cuDNN keep between calls.
+// Caches of the layers over cuBLASLt and cuDNN.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -36,7 +36,7 @@ class PerDevice {
   std::map<int, T> values_;
 };
 
-// What a choice depends on: device, sizes, dtype, alignments. Unused places are 0.
+// The key of a choice: device, sizes, dtype, alignments. Unused places are 0.
 using Key = std::array<int64_t, 32>;
 
 struct KeyHash {
@@ -47,11 +47,11 @@ struct KeyHash {
   }
 };
 
-// What was made for a key; everything leaves when there are too many. Thread safety: any thread.
+// Objects by key; all are dropped when there are too many. Thread safety: any thread.
 template <class T>
 class Recent {
  public:
-  // make() gives a shared_ptr<const T>. Two threads may make the same at once.
+  // make() returns a shared_ptr<const T>. Two threads may make the same object at once.
   template <class Make>
   std::shared_ptr<const T> obtain(const Key& key, Make&& make) {
     {

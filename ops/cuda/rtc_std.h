@@ -1,4 +1,4 @@
-// What the element functions take from C++'s library, for compilers that have none of it: NVRTC.
+// The parts of C++'s library that the element functions use, for NVRTC, which has none of it.
 #pragma once
 
 #if !__has_include(<type_traits>)

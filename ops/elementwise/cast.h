@@ -5,8 +5,8 @@
 
 namespace kaon {
 
-// Reals become integers by truncation toward zero (NaN gives 0, what is out of range wraps as integers do), numbers
-// become bool by != 0, and 16-bit floats round to nearest even.
+// Reals become integers by truncation toward zero (NaN gives 0, values out of range wrap as integers do), numbers
+// become bool by != 0, and 16-bit floats round to nearest even. TypeError for an unknown dtype.
 struct Cast {
   DType dtype = DType::float32;
   static constexpr OpTraits traits{

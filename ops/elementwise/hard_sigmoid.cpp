@@ -14,7 +14,7 @@ void HardSigmoid::infer(InferContext& c) const {
 }
 
 void HardSigmoid::grad(GradContext& g) const {
-  // alpha where the line is not cut off
+  // alpha between the bounds, where 0 < y < 1
   if (g.wants(0)) g.set(0, g.head() * alpha * (g.output() > 0) * (g.output() < 1));
 }
 

@@ -20,7 +20,7 @@ void infer_scalar(ScalarKind kind, double scalar, InferContext& c) {
     if (scalar != std::floor(scalar) || std::isinf(scalar)) {  // NaN too
       c.fail_dtype(fmt::format("{} is no value of dtype {}; use cast", scalar, name_of(c.dtype())));
     }
-    // sums and products wrap alike with a number and with its remainder; bounds are cut to the range
+    // sums and products wrap, so the number may be beyond the dtype's range; bounds are clamped to it
     using B = BinaryKind;
     const B k = info(kind).kind;
     const bool wraps = k == B::add || k == B::sub || k == B::mul;
@@ -39,7 +39,7 @@ void grad_scalar(ScalarKind kind, double s, GradContext& g) {
     case K::rminus: return g.set(0, nd.negative(h));
     case K::mul: return g.set(0, h * s);
     case K::div: return g.set(0, h / s);
-    case K::rdiv:  // not by way of x * x, which overflows, and is flat at 0
+    case K::rdiv:  // without x * x, which overflows, and underflows near 0
       return g.set(0, nd.negative(h / x() * y()));
     case K::rmod: return g.set(0, nd.negative(h * nd.floor(s / x())));
     case K::power:  // x^0 is flat at 0 too, where x^-1 is infinite

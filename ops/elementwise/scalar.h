@@ -21,7 +21,7 @@ constexpr OpTraits scalar_traits(ScalarKind kind) {
   return t;
 }
 
-// `is_int` says whether the number was an integer where it was written; it stands in files and changes nothing.
+// `is_int`: whether the number was written as an integer. It is kept in files and has no effect.
 template <ScalarKind K>
 struct Scalar {
   double scalar = 1;

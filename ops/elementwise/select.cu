@@ -7,8 +7,8 @@
 namespace kaon {
 namespace {
 
-// Conditions and values are moved as bits; `truth` has the bits that make a condition other than 0: not the sign of a
-// real.
+// Conditions and values are moved as bits; `truth` masks the bits of a condition that make it nonzero: not a real's
+// sign.
 struct WhereFn {
   uint64_t truth;
   template <class C, class T>

@@ -7,8 +7,8 @@
 
 namespace kaon {
 
-// y = condition != 0 ? x : y, element by element; a 1-D condition chooses whole rows of x and y. No gradient flows to
-// the condition, which may have another dtype.
+// y = condition != 0 ? x : y, element by element; a 1-D condition chooses whole rows of x and y. All have one shape
+// (ShapeError), x and y one dtype (TypeError). No gradient flows to the condition, which may have another dtype.
 struct Where {
   static constexpr OpTraits traits{
       .name = "where", .inputs = {"condition", "x", "y"}, .inplace = 1, .pointwise = true, .any_layout = true};
@@ -20,8 +20,8 @@ struct Where {
 void run_cpu(const Where& op, KernelContext& c);
 void run_cuda(const Where& op, KernelContext& c);
 
-// min(max(x, a_min), a_max); NaN stays. Integers are held between the integers inside the bounds. Files must give both
-// bounds; in a program one that is left out does not bound.
+// min(max(x, a_min), a_max); NaN stays. Integers are clamped to the integers inside the bounds; ValueError when there
+// is none. Files must give both bounds; in a program a missing one is infinite.
 struct Clip {
   double a_min = -std::numeric_limits<double>::infinity();
   double a_max = std::numeric_limits<double>::infinity();

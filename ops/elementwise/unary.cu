@@ -16,7 +16,7 @@ struct UnaryFn {
   }
 };
 
-// Those that take integers cost a few instructions and share a kernel, which waits for memory anyway.
+// The functions that take integers cost a few instructions and share a kernel, which is bound by memory anyway.
 struct CheapFn {
   UnaryKind kind;
   template <class T>

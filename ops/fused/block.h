@@ -1,4 +1,4 @@
-// Programs of pointwise float32 operators that run block by block in registers: what a plan makes of a chain.
+// Programs of pointwise float32 operators that run block by block in registers; plans compile chains to them.
 #pragma once
 
 #include "kaon/ops/math/tile.h"
@@ -19,8 +19,7 @@ struct OpDef;
 // A step function; its real type, with the registers, is known to block_kernels.cpp.
 using BlockFn = void (*)();
 
-// What an operator computes with besides arrays, as the float32 numbers that it rounds its attributes to: a scalar, or
-// the bounds of a clip.
+// An operator's attributes, rounded to float32: a scalar, or the bounds of a clip.
 struct BlockNumbers {
   float first = 0, second = 0;
   friend bool operator==(const BlockNumbers& a, const BlockNumbers& b) {
@@ -28,8 +27,8 @@ struct BlockNumbers {
   }
 };
 
-// What computes an operator in registers; nullptr where it has no such form. The operand that is not in registers is
-// the step's first place.
+// The functions that compute an operator in registers; nullptr: it has no such form. The operand in memory is the
+// step's first place.
 struct RegisterForms {
   BlockFn one = nullptr;    // r = f(r)
   BlockFn right = nullptr;  // r = f(r, memory)
@@ -44,25 +43,24 @@ struct BlockForms : RegisterForms {
   bool broadcasts = false;  // inputs may repeat, matched from the right
   bool copies = false;      // the output is the input
   bool sums = false;        // any number of inputs, joined by `right` in their order
-  BlockNumbers numbers{};   // what steps in registers need
+  BlockNumbers numbers{};   // of steps in registers
 };
 BlockForms block_forms(const OpDef& def, const void* attrs);
 
-// Memory that steps name by number lies in this order: inputs element by element, inputs that are spread, outputs,
-// values that are reduced, inputs of one element, slots (a block each). A piece of work moves along with the first
-// four.
+// Steps name memory by number, in this order: inputs of the output's shape, inputs that broadcast (`spread`), outputs,
+// values that are reduced, inputs of one element, slots (a block each). The first four advance with the blocks.
 struct BlockStep {
   static constexpr size_t attrs_bytes = 32;
   BlockFn run = nullptr;
   TileFn tile = nullptr;
   uint8_t place[3] = {};  // of the operands in memory
-  uint8_t result = 0;     // where a tile writes
+  uint8_t result = 0;     // the output of a tile
   BlockNumbers numbers{};
   alignas(8) std::byte attrs[attrs_bytes] = {};  // of a tile: the operator's struct
   friend bool operator==(const BlockStep&, const BlockStep&) = default;
 };
 
-// A sum or its like over the last elements of a value of the program.
+// A reduction over runs of `row` consecutive elements of a value of the program.
 struct BlockReduction {
   Combine combine = Combine::sum;
   bool mean = false;
@@ -91,7 +89,7 @@ struct BlockProgram {
 struct BlockMoves {
   BlockFn load;   // from place[0]
   BlockFn store;  // to place[0], a slot or a value that is reduced
-  BlockFn emit;   // to place[0], an output, which may go past the caches
+  BlockFn emit;   // to place[0], an output, which may be stored past the caches
   BlockFn tile;   // calls the step's tile function: operands in memory, registers are lost
   BlockFn end;    // the last step
 };

@@ -20,7 +20,7 @@ namespace kaon::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace {
 
-// Eight vectors are what the calling convention passes in registers, and enough to hide the latency of most operators.
+// Eight vectors: the calling convention passes them in registers, and they hide the latency of most operators.
 using D = hn::CappedTag<float, max_block / 8>;
 using V = hn::Vec<D>;
 #define KAON_STEP_PARAMETERS const BlockStep *s, BlockFrame *f, V r0, V r1, V r2, V r3, V r4, V r5, V r6, V r7

@@ -9,13 +9,13 @@
 
 namespace kaon {
 
-// Where the operands of a block lie.
+// Addresses of the operands of a block.
 struct BlockFrame {
   static constexpr int max_places =
       BlockProgram::max_inputs + BlockProgram::max_outputs + BlockProgram::max_reduced + BlockProgram::max_slots;
   float* at[max_places];  // inputs are only read
-  bool stream;            // outputs go past the caches
-  uint8_t fetched;        // so many of the first places are fetched ahead
+  bool stream;            // outputs are stored past the caches
+  uint8_t fetched;        // the number of first places that are prefetched
 };
 
 // All of one instruction set, so that its registers fit together. Operators that cost more than a few instructions

@@ -11,7 +11,7 @@ namespace {
 
 using P = BlockProgram;
 
-// A program at work in one thread, with the memory that it needs besides the arrays.
+// Runs a program in one thread, with the memory that it needs besides the arrays.
 class Worker {
  public:
   Worker(const P& program, const float* const* in, float* const* out, bool in_place, bool stream)
@@ -63,7 +63,7 @@ class Worker {
  private:
   static constexpr int64_t spread_elements = 1024;  // of each spread input at a time
 
-  // Less than a block: what moves along does so through padded copies.
+  // Less than a block: the memory that advances is copied to padded blocks and back.
   void compute_rest(size_t n) {
     float* targets[P::max_outputs + P::max_reduced];
     for (int k = 0; k < inputs_; ++k) {
@@ -101,7 +101,7 @@ struct Call {
 
   RunKernels kernels(int k) const { return run_kernels(DType::float32, p.reductions[k].combine); }
 
-  // Pieces of so many items; each is done by body(worker, first, last).
+  // parallel_for in pieces of `grain` items, each run by body(worker, first, last).
   template <class F>
   void pieces(int64_t items, int64_t grain, const F& body) const {
     const auto piece = [&](int64_t first, int64_t last) {

@@ -6,8 +6,8 @@
 namespace kaon::cuda {
 
 // y[i] = epilogue(x[i]) for n elements, where element i is of channel i / inner % channels. x may be y, and so may the
-// epilogue's addend. Everything is of this dtype, in device memory; but a scale, and the shift with it, is what
-// BatchNormAffine gives: float32 for 16-bit values. Launches nothing when there is nothing to do.
+// epilogue's addend. Everything is of this dtype, in device memory, except scale and shift, which are outputs of
+// BatchNormAffine: float32 for 16-bit values. Launches nothing when there is nothing to do.
 struct Finish {
   const void* x;
   void* y;

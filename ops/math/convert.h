@@ -1,5 +1,5 @@
-// One number of any dtype to another, the same on every machine: what Cast, reading on the host and filling share, on CPU
-// and GPU. A light header.
+// Conversion of one number from any dtype to another, the same on every machine; Cast, reads on the host and filling
+// share it, on CPU and GPU. A light header.
 #pragma once
 
 #include <type_traits>
@@ -12,8 +12,8 @@ namespace kaon {
 template <class T>
 inline constexpr bool is_half_type = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
 
-// The float that rounds to the 16 bits nearest to v. Where v is no float, that is the odd one of the two around it:
-// the nearest one might be a tie of 16-bit numbers, which v is not.
+// The float that rounds to the 16-bit number nearest to v. If v is no float, that is the odd one of its two neighbours:
+// the nearest one might be a tie between 16-bit numbers, which v is not.
 template <class T>
 HOST_DEVICE float before_half(T v) {
   if constexpr (sizeof(T) < 4 || std::is_same_v<T, float>) {
@@ -27,7 +27,7 @@ HOST_DEVICE float before_half(T v) {
   }
 }
 
-// Reals become integers by truncation toward zero (NaN gives 0, what is out of range wraps as integers do), numbers
+// Reals become integers by truncation toward zero (NaN gives 0, values out of range wrap as integers do), numbers
 // become bool by != 0, and reals round to nearest even.
 template <class To, class From>
 HOST_DEVICE To convert(From v) {

@@ -50,7 +50,7 @@ HWY_INLINE V expm1(D d, V x) {
   return hn::IfThenElse(hn::IsNaN(x), x, r);
 }
 
-// What log gives outside (0, inf): -inf at 0, NaN below, x itself for inf and NaN.
+// log outside (0, inf): -inf at 0, NaN below, x itself for inf and NaN.
 template <class D, class V>
 HWY_INLINE V log_special(D d, V x) {
   const V nan = hn::Set(d, not_a_number);
@@ -175,7 +175,7 @@ struct PowMagnitude {
     const VD inf = hn::Set(dd, std::numeric_limits<double>::infinity());
     VD l = hn::Log(dd, x);
     l = hn::IfThenElse(hn::Eq(x, hn::Zero(dd)), hn::Neg(inf), hn::IfThenElse(hn::Eq(x, inf), inf, l));
-    // what lies beyond +-700 over- or underflows float32 anyway
+    // beyond +-700 float32 over- or underflows anyway
     return hn::Exp(dd, hn::Min(hn::Max(hn::Mul(y, l), hn::Set(dd, -700.0)), hn::Set(dd, 700.0)));
   }
 };

@@ -1,5 +1,4 @@
-// Pointwise operators over one tile of float32: what the kernels run piece by piece, and what a fused chain
-// runs tile by tile in L1.
+// Pointwise operators over one tile of float32. Kernels call them for each piece, a fused chain for each tile in L1.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +7,12 @@
 
 namespace kaon {
 
-// out[i] = op(in[0][i], in[1][i], ...) for i < n. `attrs` is the operator's struct. `out` may be one of the
-// inputs. Element i does not depend on how an array is cut into tiles, so fused and imperative results are
-// bit-equal.
+// out[i] = op(in[0][i], in[1][i], ...) for i < n. `attrs` is the operator's struct. `out` may be one of the inputs.
+// Element i does not depend on the division into tiles, so fused and imperative results are bit-equal.
 using TileFn = void (*)(const void* attrs, const float* const* in, float* out, size_t n);
 
-// Copies with stores that go past the caches: for outputs larger than they are. The thread that streamed
-// calls stream_flush() before another thread may read.
+// Copies with non-temporal stores, for outputs larger than the caches. The thread calls stream_flush() before another
+// thread may read.
 void stream_copy(float* to, const float* from, size_t n);
 void stream_flush();
 

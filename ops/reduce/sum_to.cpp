@@ -12,7 +12,7 @@ namespace kaon {
 namespace {
 
 constexpr int64_t column_block = 2048;     // kept columns per unit: their sums stay in L1
-constexpr int64_t piece_elements = 65536;  // what one piece should read at least
+constexpr int64_t piece_elements = 65536;  // read by one piece, at least
 constexpr int64_t max_splits = 32;
 
 // A group of neighbouring axes of the input that are all kept or all summed.
@@ -159,7 +159,7 @@ void sum_to(const Plan& p, const T* in, T* out, RunContext& run) {
   const int64_t positions = p.inner_kept ? p.summed_rows : p.summed_rows * p.length;  // summed per output
   const int64_t unit_cost = std::max<int64_t>(1, positions * std::min(width, column_block));
   const int64_t total = units * unit_cost;
-  if (units >= 16 || total <= 2 * piece_elements) {  // every output in one go
+  if (units >= 16 || total <= 2 * piece_elements) {  // each output in one piece
     run.parallel_for(units, std::max<int64_t>(1, piece_elements / unit_cost), [&](int64_t begin, int64_t end) {
       Acc acc[column_block];
       for (int64_t u = begin; u < end; ++u) {

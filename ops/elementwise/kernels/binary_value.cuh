@@ -1,4 +1,4 @@
-// Functions of two numbers that are chosen while the kernel runs: cheap ones, which share a kernel that waits for
+// Functions of two numbers that are chosen while the kernel runs: cheap ones, which share a kernel that is bound by
 // memory anyway.
 #pragma once
 

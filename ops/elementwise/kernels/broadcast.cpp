@@ -121,7 +121,7 @@ void run_long_rows(const Call& c, int64_t begin, int64_t end) {
   if (c.stream) stream_flush();
 }
 
-// Short rows: tiles of whole rows, inputs gathered unless they lie dense; a row that repeats is gathered once.
+// Short rows: tiles of whole rows, inputs gathered unless they are dense; a row that repeats is gathered once.
 template <class T>
 void run_short_rows(const Call& c, int64_t tile, int64_t begin, int64_t end) {
   const Plan& p = c.plan;

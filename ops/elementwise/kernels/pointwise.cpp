@@ -24,8 +24,8 @@ void half_tile(TileFn tile, const void* attrs, DType dtype, const void* const* i
   float32_to_half(dtype)(buffers[0], out, n);
 }
 
-// Computes tiles in L1 and streams them out: any tile function gets non-temporal stores this way. Fetching the next
-// tile while this one leaves keeps reads and writes going together (measured: as fast as streaming in the loop itself).
+// Computes tiles in L1 and copies them out with non-temporal stores, for any tile function. Prefetching the next tile
+// during that overlaps reads and writes (measured: as fast as streaming in the loop itself).
 void stream_piece(TileFn tile, const void* attrs, const float* const* in, int inputs, float* out, size_t n) {
   constexpr size_t size = 512, line = 64 / sizeof(float);
   alignas(64) float buffer[size];

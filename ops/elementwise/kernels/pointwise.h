@@ -1,4 +1,4 @@
-// Runs pointwise kernels over whole arrays: cuts them into pieces, converts 16-bit floats, streams large outputs.
+// Runs pointwise kernels over whole arrays: splits them into pieces, converts 16-bit floats, streams large outputs.
 #pragma once
 
 #include "kaon/ops/math/tile.h"
@@ -37,7 +37,7 @@ void run_pointwise(const PointwiseKernels& kernels, const void* attrs, KernelCon
 void run_piece(const PointwiseKernels& kernels, const void* attrs, DType dtype, const void* const* in, int inputs,
                void* out, size_t n, bool stream);
 
-// Is an output of n elements so large that it should go past the caches?
+// Whether an output of n elements is so large that it should be stored past the caches.
 bool wants_stream(DType dtype, int64_t n, int inputs);
 
 }  // namespace kaon

@@ -1,4 +1,4 @@
-// The polygamma functions on single values: what CPU kernels and CUDA kernels share. A light header.
+// The polygamma functions on single values, for CPU and CUDA kernels. A light header.
 #pragma once
 
 #include <math.h>

@@ -68,7 +68,7 @@ const void* scalar(const Types& types, bool one) {
   return types.scalar == CUDA_R_64F ? static_cast<const void*>(doubles + one) : floats + one;
 }
 
-// What cuBLASLt does to a product on the way.
+// The parts of an epilogue that cuBLASLt applies to a product itself.
 struct OnTheWay {
   const void* bias = nullptr;
   bool relu = false;
@@ -108,8 +108,8 @@ struct Matrix {
   cublasLtMatrixLayoutOpaque_t value;
 };
 
-// cuBLASLt is column-major: what it sees of a row-major matrix is the transpose, and C' = op(B)' op(A)'. So B comes
-// first, a bias of C's columns is one of its rows, and whether a matrix is transposed stays as it is.
+// cuBLASLt is column-major: a row-major matrix is its transpose there, and C' = op(B)' op(A)'. So B comes first, a bias
+// of C's columns is one of rows, and the transpose flags stay.
 struct Descriptors {
   Descriptors(const MatrixProduct& p, const Types& types, const OnTheWay& way)
       : operation(types, p.transpose_b, p.transpose_a, way),
@@ -126,14 +126,14 @@ uint32_t alignment(const void* p) {
   return uint32_t(at & (~at + 1));
 }
 
-// 32 MiB is what cuBLAS itself takes on Hopper.
+// 32 MiB: as cuBLAS itself uses on Hopper.
 constexpr size_t workspace_limit = size_t(32) << 20;
 
 // How to compute a product of certain sizes.
 struct Choice {
   cublasLtMatmulAlgo_t algorithm;
   size_t workspace;
-  bool does_all;  // that it was asked for on the way
+  bool does_all;  // applies the whole requested epilogue
 };
 
 bool choose(cublasLtHandle_t handle, const MatrixProduct& p, const Types& types, const OnTheWay& way,
@@ -172,7 +172,7 @@ std::shared_ptr<const Choice> choice_for(int device, cublasLtHandle_t handle, co
   return recent->obtain(key, [&] {
     auto choice = std::make_shared<Choice>();
     const Types types = types_of(p.dtype, tf32);
-    // not every bias can be added on the way: some addresses cannot
+    // cuBLASLt does not take every address of a bias
     if ((way.any() && choose(handle, p, types, way, addend, *choice)) ||
         choose(handle, p, types, {}, addend, *choice)) {
       return choice;

@@ -7,8 +7,8 @@ namespace kaon::cuda {
 
 // C (m, n) = op(A) op(B) and then the epilogue, whose channels are the n columns; all row-major and dense, in device
 // memory. op(A) is (m, k): A itself is (m, k), or (k, m) when transpose_a; likewise op(B) is (k, n). `batch` such
-// products whose matrices lie one after the other, or with `same_a` all of one A; an epilogue is for one product, and its
-// addend may be C itself unless k is 0.
+// products of consecutive matrices, or with `same_a` all of one A; an epilogue is for one product, and its addend may
+// be C itself unless k is 0.
 struct MatrixProduct {
   const void* a = nullptr;
   const void* b = nullptr;

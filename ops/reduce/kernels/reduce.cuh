@@ -19,8 +19,8 @@ __device__ T shuffle_xor(const T& value, int bits) {
   return other;
 }
 
-// What the lanes of this thread's result have, merged in a fixed order; every lane gets it. All threads of the block
-// take part.
+// Merges the accumulators of the lanes that share this thread's result, in a fixed order; every lane gets the merged
+// one. All threads of the block take part.
 template <class Acc, class Merge>
 __device__ Acc all_reduce(const Team& team, Acc acc, const Merge& merge) {
   const int distance = team.side_by_side ? team.results() : 1, span = distance << team.log_lanes;
@@ -30,7 +30,7 @@ __device__ Acc all_reduce(const Team& team, Acc acc, const Merge& merge) {
   }
   if (span <= warp || team.log_lanes == 0) return acc;
   __shared__ Acc shared[block];
-  __syncthreads();  // those that still read what an earlier call has left
+  __syncthreads();  // for threads that still read the results of an earlier call
   shared[threadIdx.x] = acc;
   __syncthreads();
   const int step = distance < warp ? int(warp) : distance;
@@ -40,13 +40,13 @@ __device__ Acc all_reduce(const Team& team, Acc acc, const Merge& merge) {
   return acc;
 }
 
-// R says what is computed:
-//   Acc                          what is accumulated; trivially constructible, of whole 32-bit words
+// R defines the reduction:
+//   Acc                          the accumulator; trivially constructible, of whole 32-bit words
 //   Acc identity()
 //   Acc add(acc, at, k, j)       acc and element `at` of the array, which is the j-th of result k
 //   Acc merge(a, b)              two parts of one result
 //   void store(k, acc)           result k
-// and where elements can be read several at a time:
+// and if elements can be read several at a time:
 //   pack                         how many of them are 16 bytes
 //   bool packs()                 on the host: whether the arrays' addresses allow that
 //   Acc add_pack(acc, at, k)     acc and the `pack` elements from `at` on, aligned, of result k
@@ -119,7 +119,7 @@ __global__ void __launch_bounds__(block)
   }
 }
 
-// The parts of results as what is reduced.
+// Reduces the partial results.
 template <class F>
 struct Parts : F {
   const typename F::Acc* parts;

@@ -43,7 +43,7 @@ struct Team {
   }
 };
 
-// Where the elements of some of an array's dimensions lie.
+// Offsets of elements along some of an array's dimensions.
 struct Axes {
   static constexpr int most = Shape::max_ndim / 2;  // kept and reduced ones alternate
 
@@ -74,7 +74,7 @@ struct ReducePlan {
   int64_t width = 1;                  // elements that follow each other in memory and are read at a time
   int64_t splits = 1, per_split = 0;  // parts that the elements of one result are reduced in
 
-  // Those that are read at a time are of so many results, all of which the same threads make.
+  // The elements read at a time belong to this many results, which the same threads compute.
   HOST_DEVICE int64_t results_at_a_time() const { return team.side_by_side ? width : 1; }
   int64_t groups() const {
     const int64_t of_a_block = team.results() * results_at_a_time();

@@ -7,7 +7,7 @@
 namespace kaon::cuda {
 
 struct RowPlan {
-  static constexpr int held = 8;  // elements that each thread keeps in registers; what is more is read again
+  static constexpr int held = 8;  // elements that each thread keeps in registers; the rest is read again
 
   int64_t rows, n, inner;
   Team team;
@@ -34,7 +34,7 @@ struct RowPlan {
   }
 };
 
-// body(plan, row) with each row's team; rows from p.rows on have no elements, but their threads go the same way.
+// body(plan, row) with each row's team; rows from p.rows on have no elements, but their threads take the same branches.
 template <class F>
 __global__ void __launch_bounds__(block, 3) rows_kernel(RowPlan p, int64_t groups, F body) {
   for (int64_t group = blockIdx.x; group < groups; group += gridDim.x) {
@@ -47,7 +47,7 @@ void for_rows(KernelContext& c, const RowPlan& p, const F& body) {
   if (p.rows > 0) launch(c, rows_kernel<F>, blocks_for(p.groups(), 1), unsigned(block), p, p.groups(), body);
 }
 
-// Numbers of a dtype that is known at run time: for what is read once in a row or a channel.
+// Numbers of a dtype that is known at run time, for arrays that are read once per row or channel.
 struct NumberArray {
   const void* data;
   DType dtype;
@@ -65,7 +65,7 @@ struct NumberArray {
       default: return double(at<float>(i));
     }
   }
-  // As convert<int64_t> has it, but for NaN.
+  // As convert<int64_t>, except for NaN.
   __device__ int64_t integer(int64_t i, int64_t of_nan) const {
     switch (dtype) {
       case DType::uint8:

@@ -19,7 +19,7 @@ bool has_steps(const ConvGeometry& g) {
   return false;
 }
 
-// Between row-major images and those of their positions that a convolution with steps looks at.
+// The copy between row-major images and the positions that a convolution with a stride reads.
 StridedCopy looked_at(const ConvGeometry& g, bool towards_images) {
   StridedCopy copy;
   const auto push = [&](int64_t size, int64_t of_images, int64_t of_some) {
@@ -34,7 +34,7 @@ StridedCopy looked_at(const ConvGeometry& g, bool towards_images) {
   return copy;
 }
 
-// Elements that a product of row-major images takes besides its operands.
+// Scratch elements that a product of row-major images takes besides its operands.
 int64_t scratch_elements(const ConvGeometry& g, ConvDirection direction) {
   const int64_t some = has_steps(g) ? g.batch * g.in_channels * g.out_positions() : 0;
   const bool of_images = direction == ConvDirection::backward_weight && g.batch > 1;

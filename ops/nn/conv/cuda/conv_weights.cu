@@ -17,7 +17,7 @@ struct ScaleWeights {
   FastDivide filter, inputs, taps;
   bool channels_last;
 
-  // Those behind the weights are the biases.
+  // Indices after the weights are the biases.
   __device__ void operator()(int64_t i) const {
     if (i >= size) {
       bias[i - size] = T(shift[i - size]);

@@ -21,11 +21,11 @@ struct ConvWeights {
   int64_t size() const { return outputs * inputs * taps; }
 };
 
-// to = from as wanted, each output multiplied by its scale where that is given; and bias = shift, rounded to the dtype.
-// Scale and shift are what BatchNormAffine gives: float32 for 16-bit weights.
+// to = from in the wanted layout, each output multiplied by its scale unless that is null; and bias = shift, rounded to
+// the dtype. Scale and shift are outputs of BatchNormAffine: float32 for 16-bit weights.
 void scale_weights(KernelContext& c, const ConvWeights& w, const void* from, const void* scale, const void* shift,
                    void* to, void* bias);
-// Rearranges them: to what is wanted, and back.
+// Rearrange weights to the wanted layout, and back.
 void arrange_weights(KernelContext& c, const ConvWeights& w, const void* from, void* to);
 void restore_weights(KernelContext& c, const ConvWeights& w, const void* from, void* to);
 

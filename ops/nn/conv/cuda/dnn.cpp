@@ -106,7 +106,7 @@ int size_for_cudnn(int64_t n) {
   return int(n);
 }
 
-// One number of each spatial axis, behind others.
+// `front`, then one number for each spatial axis.
 Sizes sizes(const ConvGeometry& g, const std::array<int64_t, 3>& spatial, std::initializer_list<int64_t> front = {}) {
   Sizes all;
   for (int64_t n : front) all.push_back(size_for_cudnn(n));
@@ -138,7 +138,7 @@ Descriptor<cudnnFilterStruct> filter(cudnnDataType_t type, const Sizes& dims, La
   return made;
 }
 
-// relu, or what leaves values as they are.
+// relu, or the identity.
 cudnnActivationDescriptor_t activation(bool relu) {
   const auto make_one = [](cudnnActivationMode_t mode) {
     auto made = make(dnn().create_activation);
@@ -166,7 +166,7 @@ const void* factor(DType t, bool one) {
   return t == DType::float64 ? static_cast<const void*>(doubles + one) : floats + one;
 }
 
-// What a convolution needs besides its pointers. Immutable but for `fuses`: threads share it.
+// A convolution without its pointers. Threads share it: immutable apart from `fuses`.
 struct ConvPlan {
   Descriptor<cudnnTensorStruct> x, y, bias;
   Descriptor<cudnnFilterStruct> w;
@@ -194,7 +194,7 @@ void check_positions(const ConvGeometry& g) {
   }
 }
 
-// The fastest deterministic algorithm among those that cuDNN's heuristics name.
+// The fastest deterministic algorithm of cuDNN's heuristics.
 template <class Perf, class Get>
 void choose(const Request& r, ConvPlan& plan, int winograd_of_large_tiles, Get&& get) {
   constexpr int most = 16;
@@ -236,7 +236,7 @@ std::shared_ptr<const ConvPlan> make_plan(cudnnHandle_t handle, const Request& r
   // by default cuDNN takes TF32 for float32
   const bool tensor_cores = size_of(t) == 2 || r.tf32;
   check(dnn().set_math(conv, tensor_cores ? CUDNN_TENSOR_OP_MATH : CUDNN_FMA_MATH), "convolution");
-  // those for tensor cores would rearrange row-major images first
+  // kernels for tensor cores would rearrange row-major images first
   plan->fuses.store(!tensor_cores || layout == Layout::channels_last, std::memory_order_relaxed);
   const auto x = plan->x.get(), y = plan->y.get();
   const auto w = plan->w.get();
@@ -313,7 +313,7 @@ bool run_fused(const Call& call, DType t, const void* x, const void* w, void* y,
   const ConvPlan& p = call.plan();
   const bool relu = e.activation == FusedActivation::relu;
   if (e.scale || !e.shift || (!relu && e.activation != FusedActivation::none)) return false;
-  // without an activation only this algorithm has it
+  // without an activation only this algorithm can fuse
   if (!relu && p.algorithm != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) return false;
   // cuDNN's documentation does not say that z may be y
   if (e.addend == y || !p.fuses.load(std::memory_order_relaxed)) return false;
@@ -326,7 +326,7 @@ bool run_fused(const Call& call, DType t, const void* x, const void* w, void* y,
   return true;
 }
 
-// The weights as the convolution reads them: in its layout, and with the epilogue's scale, which leaves it.
+// The weights in the convolution's layout, multiplied by the epilogue's scale, which is removed from `e`.
 const void* weights_for(KernelContext& c, const ConvSetup& setup, const void* w, Epilogue<void>& e) {
   const ConvWeights weights(setup.geometry, setup.dtype, setup.layout);
   const size_t width = size_of(setup.dtype);
@@ -350,7 +350,7 @@ void conv_forward(KernelContext& c, const ConvSetup& setup, const void* x, const
   const int64_t n = outputs(g);
   if (n == 0) return;
   void* z = y;
-  const auto apart = [&] {  // where the products go while y holds the addend
+  const auto apart = [&] {  // the products' memory while y holds the addend
     if (e.addend == y) z = c.run.workspace(size_t(n) * size_of(t));
   };
   if (inputs(g) == 0) {

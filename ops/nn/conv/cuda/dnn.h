@@ -17,8 +17,9 @@ struct ConvSetup {
   int64_t workspace = 1024;  // MiB that an algorithm may take, as MXNet's attribute says
 };
 
-// Each launches one; same setup, same bits. Throw DeviceError, and ValueError for sizes that cuDNN cannot have.
-// y = x * w and then the epilogue, whose addend may be y; a scale in it goes into the weights, rounded to the dtype.
+// Each launches a convolution; same setup, same bits. Throw DeviceError, and ValueError for sizes that cuDNN does not
+// take. y = x * w and then the epilogue, whose addend may be y; its scale is multiplied into the weights, rounded to
+// the dtype.
 void conv_forward(KernelContext& c, const ConvSetup& setup, const void* x, const void* w, void* y,
                   Epilogue<void> epilogue);
 void conv_backward_data(KernelContext& c, const ConvSetup& setup, const void* dy, const void* w, void* dx);
