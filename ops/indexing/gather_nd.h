@@ -9,8 +9,8 @@ namespace kaon {
 struct OpDef;
 
 // out[j, ...] = data[indices[0, j], ..., indices[m - 1, j], ...]: indices (m, j...), out (j..., data.shape[m:]).
-// Negative indices count from the end; others outside throw IndexError, which surfaces at the wait, and end the
-// work of a GPU (docs/gpu.md). Gradient: scatter-add.
+// Negative indices count from the end; others outside fail with IndexError, thrown at the wait, and end the work of a
+// GPU (docs/gpu.md). Gradient: scatter-add.
 struct GatherNd {
   static constexpr OpTraits traits{.name = "gather_nd", .inputs = Names("data", "indices")};
   static constexpr void fields(auto) {}

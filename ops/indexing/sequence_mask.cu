@@ -7,7 +7,7 @@ namespace kaon {
 
 namespace {
 
-// Itself, or -1 behind the end of its sequence.
+// The element itself, or -1 after the end of its sequence.
 struct Masked {
   cuda::FastDivide inner, columns;
   bool steps_first;

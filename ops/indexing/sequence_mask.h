@@ -1,4 +1,4 @@
-// SequenceMask: elements behind the end of each sequence set to a value.
+// SequenceMask: elements after the end of each sequence set to a value.
 #pragma once
 
 #include "kaon/ops/op.h"
@@ -9,8 +9,8 @@ namespace kaon {
 struct OpDef;
 
 // data (steps, batch, ...), or (batch, steps, ...) with axis 1: where step >= sequence_length[batch], `value`.
-// Fractions of a length are cut off, as in MXNet: of 1.9 steps one is kept. Without use_sequence_length there is no
-// second input and the result is data.
+// Lengths are truncated, as in MXNet: 1.9 keeps one step. Without use_sequence_length there is no second input and the
+// result is data.
 struct SequenceMask {
   bool use_sequence_length = false;
   double value = 0;

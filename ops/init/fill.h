@@ -10,12 +10,13 @@ namespace kaon {
 
 struct OpDef;
 
-// What a new array is: nd.zeros({2, 3}, {.device = gpu(0)}).
+// Dtype and device of a new array: nd.zeros({2, 3}, {.device = gpu(0)}).
 struct ArrayOptions {
   DType dtype = DType::float32;
   std::optional<Device> device{};  // not given: the device of the running scope
 };
 
+// All elements 0.
 struct Zeros {
   Shape shape{};
   DType dtype = DType::float32;
@@ -32,6 +33,7 @@ struct Zeros {
 void run_cpu(const Zeros& op, KernelContext& c);
 void run_cuda(const Zeros& op, KernelContext& c);
 
+// All elements 1.
 struct Ones {
   Shape shape{};
   DType dtype = DType::float32;
@@ -48,6 +50,7 @@ struct Ones {
 void run_cpu(const Ones& op, KernelContext& c);
 void run_cuda(const Ones& op, KernelContext& c);
 
+// All elements `value`. ValueError for a value that an integer dtype does not hold.
 struct Full {
   Shape shape{};
   double value = 0;

@@ -84,8 +84,8 @@ struct RandintFn {
 constexpr int scan_tile = 256;
 constexpr int scan_warps = 4;  // rows per block
 
-// sums[i] = data[0] + ... + data[i] of each row, a warp for each: one lane adds, in the order of the CPU. NaN after
-// what is no probability.
+// sums[i] = data[0] + ... + data[i] of each row, a warp for each: one lane adds, in the order of the CPU. NaN from the
+// first number on that is no probability.
 template <class T>
 __global__ void scan_kernel(int64_t rows, int64_t k, const T* data, double* sums) {
   __shared__ double tiles[scan_warps][scan_tile];
@@ -132,7 +132,7 @@ struct DrawClass {
   }
 };
 
-// Step i of a shuffle exchanges row i with a row from i on: this one.
+// Step i of a shuffle exchanges row i with this row, which is not before i.
 __device__ int64_t shuffle_partner(const RandomKey& key, int64_t i, int64_t rows) {
   const Philox4 w = random_block(key.seed, key.offset, uint64_t(i));
   return i + int64_t(uniform_below(w.v[0], w.v[1], uint64_t(rows - i)));
@@ -145,10 +145,10 @@ struct WritePartner {
   __device__ void operator()(int64_t i) const { partner[i] = shuffle_partner(key, i, rows); }
 };
 
-// The order that all steps give, without making them one after the other. Step i takes for good what its partner's
-// place holds: what the step before with the same partner, k, has put there, which is what place k held when step k
-// began; the place's own row, if there was none. `steps` are sorted by partner. What a place held is found by going
-// back from step to step: one on average, and not much more than the logarithm of the rows at most.
+// The order after all steps, computed for each row in parallel. Step i fixes the row that its partner's place holds:
+// the row that the latest earlier step k with the same partner has put there (place k's row when step k began), or the
+// place's own row if there is no such step. `steps` are sorted by partner. The row of a place is found by going back
+// from step to step: one on average, and not much more than the logarithm of the number of rows at most.
 struct ShuffledRow {
   RandomKey key;
   int64_t rows;
@@ -158,7 +158,7 @@ struct ShuffledRow {
     const int64_t i = steps.order[at], partner = shuffle_partner(key, i, rows);
     taken[i] = at > steps.start[partner] ? held(steps.order[at - 1]) : partner;
   }
-  // What place k holds when step k begins: only steps up to k have it as their partner.
+  // The row at place k when step k begins: only steps up to k have place k as their partner.
   __device__ int64_t held(int64_t k) const {
     for (;;) {
       const int64_t first = steps.start[k];

@@ -10,8 +10,8 @@ namespace kaon {
 
 struct OpDef;
 
-// Uniform in [low, high); float32 unless dtype says otherwise. 16-bit floats are rounded from numbers of 24 bits, to
-// high never: in [0, 1) 0 comes as rarely as in float32, never in fact.
+// Uniform in [low, high); float32 unless dtype says otherwise. 16-bit floats are rounded from numbers of 24 bits, but
+// never up to high; in [0, 1) they are never 0.
 struct RandomUniform {
   double low = 0;
   double high = 1;

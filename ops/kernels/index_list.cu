@@ -13,7 +13,7 @@ constexpr int threads = 256, warps = threads / int(warp), keys_each = 8;
 constexpr int tile_keys = threads * keys_each;  // of one block
 static_assert(threads == digits, "a thread has a digit of its own");
 
-// How often each warp has met each digit; the last column is that of places behind the last key.
+// Occurrences of each digit in each warp; the last column is for places after the last key.
 using Counts = uint32_t[warps][digits + 1];
 
 struct Pass {
@@ -23,7 +23,7 @@ struct Pass {
   const int64_t* order;  // null: 0, 1, 2, ...
 };
 
-// A warp has keys_each * 32 keys in a row; round r of thread t of it has the key 32 r + t.
+// A warp has keys_each * 32 consecutive keys; in round r its thread t has key 32 r + t.
 __device__ int64_t place_of(int64_t tile, int round) {
   return tile * tile_keys + int64_t(threadIdx.x / warp) * (warp * keys_each) + round * warp + threadIdx.x % warp;
 }
@@ -154,8 +154,8 @@ __device__ Acc add_in_order(Acc sum, int64_t k, int64_t end, const Part& part) {
   return sum;
 }
 
-// A row of two pieces and more has a thread for each sum of a piece, and its sum is that of these in their order; what
-// is left over, less than a piece, comes last.
+// A row of two or more pieces has a thread for the sum of each piece; these sums are added in order, and the rest, less
+// than a piece, last.
 constexpr int64_t piece = 256;
 
 template <class T>

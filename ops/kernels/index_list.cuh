@@ -63,7 +63,7 @@ struct Positions {
   }
 };
 
-// Where element i of `count` rows of `inner` elements each, taken by position, lies among rows of that size.
+// The offset of element i of `count` rows of `inner` elements, which are taken by position from rows of that size.
 template <class P>
 struct TakenRows {
   FastDivide inner, count;
@@ -99,7 +99,7 @@ struct Contributions {
 
 // Of count > 0 keys below `rows`. Destroys the keys.
 Contributions sort_contributions(KernelContext& c, int64_t* keys, int64_t count, int64_t rows);
-// What scatter_add does with them.
+// scatter_add with these contributions.
 void add_contributions(KernelContext& c, const Contributions& contributions, int64_t count, int64_t rows, int64_t outer,
                        int64_t inner, const void* src, void* dst, DType dtype);
 

@@ -10,11 +10,12 @@
 
 namespace kaon {
 
-// An index outside [0, n) is an IndexError (it ends the work of a GPU: docs/gpu.md), modulo n, or the nearest end.
+// An index outside [0, n) fails with IndexError (which ends the work of a GPU: docs/gpu.md), is taken modulo n, or
+// becomes the nearest end.
 enum class IndexMode : uint8_t { raise, wrap, clip };
 constexpr std::array<std::string_view, 3> enum_names(IndexMode) { return {"raise", "wrap", "clip"}; }
 
-// Truncated, without undefined behaviour: what is not a position in any array, NaN too, becomes -2^62 or 2^62.
+// Truncated, without undefined behaviour: a number that is no position in any array, NaN too, becomes -2^62 or 2^62.
 template <class T>
 HOST_DEVICE int64_t to_index(T value) {
   if constexpr (is_floating(dtype_of<T>)) {

@@ -85,7 +85,7 @@ void transpose_planes(RunContext& run, std::span<const CopyDim> outer, CopyDim j
         const int64_t columns = std::min(kTile, k.size - k0);
         const T* from = src + at.src + j0 + k0 * k.src;
         T* to = dst + at.dst + j0 * j.dst + k0;
-        // By way of a buffer: whole lines are read and written once, also where strides of 2^n share cache sets.
+        // Through a buffer: whole lines are read and written once, also when strides of 2^n share cache sets.
         T tile[kTile * kTile];
         for (int64_t c = 0; c < columns; ++c) std::copy_n(from + c * k.src, rows, tile + c * kTile);
         for (int64_t r = 0; r < rows; ++r) {

@@ -10,7 +10,7 @@ constexpr int tile = 32;       // side of the square that a transposition moves 
 constexpr int tile_rows = 8;   // rows of threads
 constexpr int64_t least_tiled = 8;
 
-// Where element i of a copy comes from and goes to.
+// Source and destination offsets of element i of a copy.
 struct Strides {
   int count = 0;
   FastDivide size[2 * Shape::max_ndim];

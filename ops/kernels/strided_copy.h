@@ -1,4 +1,4 @@
-// Copies between two strided arrays: the one kernel behind transpose, slice, tile, broadcast and their kin.
+// Copies between two strided arrays: the kernel of transpose, slice, tile, broadcast and similar operators.
 #pragma once
 
 #include <array>

@@ -13,7 +13,7 @@ namespace {
 NDArray shaped(const NDArray& x, const Shape& shape) {
   return x.shape() == shape ? x : nd._reshape_to(x, {.shape = shape});
 }
-// The array as the two-dimensional matrix that the product sees.
+// The array reshaped to the matrix that is multiplied.
 NDArray matrix(const NDArray& x, int64_t rows, int64_t columns) { return shaped(x, Shape(rows, columns)); }
 
 template <class T>

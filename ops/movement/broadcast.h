@@ -54,7 +54,7 @@ struct BroadcastLike {
 void run_cpu(const BroadcastLike& op, KernelContext& c);
 void run_cuda(const BroadcastLike& op, KernelContext& c);
 
-// The inverse in gradients: `x` summed over what was repeated to get its shape from `shape`.
+// The gradient of broadcasting `shape` to x's shape: x summed over the axes that were repeated.
 NDArray sum_to_shape(const NDArray& x, const Shape& shape);
 
 }  // namespace kaon

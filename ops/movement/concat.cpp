@@ -33,7 +33,7 @@ void copy_block(RunContext& run, int64_t outer, int64_t n, const void* src, int6
   strided_copy(run, copy, src, dst, width);
 }
 
-// Puts each input behind the one before it in rows of the output.
+// Copies the inputs one after the other into each row of the output.
 void join(KernelContext& c, int64_t outer) {
   if (outer == 0) return;
   const size_t width = size_of(c.out().dtype);

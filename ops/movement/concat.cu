@@ -12,7 +12,7 @@ constexpr int most_parts = 16;  // of one launch
 struct Parts {
   int count = 0;
   int64_t begin[most_parts + 1] = {};
-  void* data[most_parts] = {};  // null: nobody asked for it
+  void* data[most_parts] = {};  // null: not wanted
 };
 
 template <class T, bool join>

@@ -27,8 +27,8 @@ const int64_t* source_positions(KernelContext& c, const PadAxis& axis) {
   return positions;
 }
 
-// Moves along one padded axis at a time from `in` to `out`; what lies between stays in workspace. `step` copies an
-// array of shape `from` along axis `a`.
+// Pads one axis at a time from `in` to `out`; intermediate arrays are in workspace. `step` copies an array of shape
+// `from` along axis `a`.
 template <class Step>
 void axis_by_axis(KernelContext& c, const Shape& pad_width, int sign, Step step) {
   const TensorView &in = c.in(0), &out = c.out();

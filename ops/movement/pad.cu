@@ -96,7 +96,7 @@ void run_cuda(const PadGrad& op, KernelContext& c) {
   }
   if (last < 0) return cuda::copy_bytes(c, head.data, out.data, out.bytes());
   dispatch_float("_backward_pad", out.dtype, [&]<class T>() {
-    Shape shape = head.shape;  // one axis after the other; what lies between stays in workspace
+    Shape shape = head.shape;  // one axis after the other; intermediate arrays are in workspace
     const T* from = head.as<T>();
     for (int a = 0; a <= last; ++a) {
       if (shape[a] == out.shape[a]) continue;

@@ -12,7 +12,7 @@ enum class PadMode : uint8_t { constant, edge, reflect };
 constexpr std::array<std::string_view, 3> enum_names(PadMode) { return {"constant", "edge", "reflect"}; }
 
 // pad_width (before, after) for each axis: filled with constant_value, the nearest element, or the mirror image without
-// the edge itself (then less than the axis). Up to 4 axes.
+// the edge element (then each width is less than the axis). Up to 4 axes.
 struct Pad {
   PadMode mode = PadMode::constant;
   Shape pad_width{};

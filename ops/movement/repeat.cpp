@@ -60,7 +60,7 @@ void Tile::grad(GradContext& g) const {
   const int ndim = std::max(in.ndim(), reps.ndim());
   const Shape target = padded_left(in, ndim), times = padded_left(reps, ndim);
   NDArray sum = g.head();
-  for (int i = 0; i < ndim; ++i) {  // axes before i have their final size, those behind it are still tiled
+  for (int i = 0; i < ndim; ++i) {  // axes before i have their final size, later ones are still tiled
     if (times[i] == 1) continue;
     int64_t inner = target[i];
     for (int k = i + 1; k < ndim; ++k) inner *= target[k] * times[k];

@@ -9,7 +9,7 @@ namespace kaon {
 struct OpDef;
 
 // data[begin:end:step] on the leading axes, as in NumPy: negative positions count from the end, None is the default of
-// the direction, positions beyond an end are moved to it, and a range that runs the wrong way is empty.
+// the direction, positions beyond an end are clamped to it, and a range against the direction of the step is empty.
 struct Slice {
   OptionalShape begin{};
   OptionalShape end{};
@@ -28,7 +28,7 @@ void run_cpu(const Slice& op, KernelContext& c);
 void run_cuda(const Slice& op, KernelContext& c);
 
 // data[begin:end] along one axis; no end: to the last element. ShapeError for positions beyond the axis and for begin
-// behind end, as in MXNet.
+// after end, as in MXNet.
 struct SliceAxis {
   int axis = 0;
   int64_t begin = 0;
@@ -46,7 +46,8 @@ struct SliceAxis {
 void run_cpu(const SliceAxis& op, KernelContext& c);
 void run_cuda(const SliceAxis& op, KernelContext& c);
 
-// The leading part of data with the size of shape_like along `axes` (none: along all).
+// The leading part of data, with the sizes of shape_like along `axes` (none: along all). ShapeError where data is
+// smaller.
 struct SliceLike {
   Shape axes{};
   static constexpr OpTraits traits{.name = "slice_like", .inputs = Names("data", "shape_like")};

@@ -11,10 +11,10 @@
 namespace kaon {
 namespace {
 
-// Memory of the host that is not pinned goes to a GPU in such pieces: while one is copied by the GPU the next one is
-// pinned.
+// Unpinned host memory is copied to a GPU in pieces of this size: while the GPU copies one, the next one is copied to
+// pinned memory.
 constexpr size_t piece_bytes = size_t(4) << 20;
-constexpr size_t most_pieces = 4;  // on their way
+constexpr size_t most_pieces = 4;  // in flight at a time
 
 void copy_to_gpu(const ArrayNode& from, const ArrayNode& to, const OpLabel& label) {
   Gpu& gpu = GpuMemory::of(*to.chunk).gpu;
@@ -39,7 +39,7 @@ struct ToHost {
   IntrusivePtr<ArrayNode> from, to;
 };
 
-// Launches the copy; the operation ends when the values have come. The engine's other threads go on meanwhile.
+// Launches the copy; the operation ends when the values have arrived, without holding a worker.
 void begin_copy_to_host(OpNode& op, RunContext&) {
   const ToHost& c = OpBody<ToHost>::get(op);
   Engine& engine = *c.to->chunk->engine;
@@ -85,7 +85,7 @@ void copy_on_host(const ArrayNode& from, const ArrayNode& to) {
 constexpr OpType copy_to_host_type{
     .run = begin_copy_to_host, .destroy = OpBody<ToHost>::destroy, .ends_later = true};
 
-// Within a GPU beside what it computes, since that comes before or after; between two by the one that gets it.
+// Within a GPU on its compute stream; between two GPUs on a copy stream of the destination.
 void copy_between_gpus(const ArrayNode& from, const ArrayNode& to, const OpLabel& label) {
   Gpu& gpu = GpuMemory::of(*to.chunk).gpu;
   DeviceLaunch launch(gpu, from.chunk->device == to.chunk->device ? Lane::compute : Lane::to_gpu, label);

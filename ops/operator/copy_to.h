@@ -7,14 +7,15 @@
 
 namespace kaon {
 
-// Pushes the copy; shapes and dtypes are the same. To a GPU the operation ends when all is on its way and the source
-// may change; from one, and on the host, when the values have come. Throws DeviceError for arrays of different engines.
+// Pushes the copy; shapes and dtypes are the same. To a GPU the operation ends when everything is launched and the
+// source may change; from a GPU, and on the host, when the values have arrived. Throws DeviceError for arrays of two
+// engines.
 void push_copy_between(ArrayNode& from, ArrayNode& to, const OpLabel& label);
 
-// A copy on that device, which nobody records.
+// A copy on that device. Nothing is recorded.
 NDArray copy_to(const NDArray& array, Device device, const std::source_location& site);
 
-// What as_in_context leaves on the tape. MXNet's _copyto.
+// The operator that as_in_context records. MXNet's _copyto.
 struct CopyTo {
   Device ctx{};
   static constexpr OpTraits traits{.name = "_copyto"};

@@ -58,7 +58,7 @@ int64_t find_in_run(const RunKernels& kernels, const T* x, int64_t n) {
   if (n < 32) {
     int64_t best = 0;
     Acc value = Acc(x[0]);
-    for (int64_t k = 1; k < n; ++k) {  // without branches: where the maximum lies cannot be predicted
+    for (int64_t k = 1; k < n; ++k) {  // without branches: the maximum's position cannot be predicted
       const Acc v = Acc(x[k]);
       const bool better = beats<C>(v, value);
       best = better ? k : best;

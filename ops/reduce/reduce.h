@@ -37,8 +37,8 @@ constexpr OpTraits reduce_traits(ReduceKind kind) {
 
 // The result over the axes in `axis` (empty: all of them), or over all others when `exclude`. Reduced axes vanish, or
 // stay with size 1 when `keepdims`; a result without axes has shape (1,). The dtype stays; 16-bit floats accumulate in
-// float32 and sums are pairwise; integer sums wrap; mean is for floating dtypes. NaN wins in max and min; nansum and
-// nanprod skip it. max and min of nothing are refused; the gradient of max and min goes whole to every tied element.
+// float32 and sums are pairwise; integer sums wrap; mean is for floating dtypes. max and min propagate NaN, nansum and
+// nanprod skip it. max and min of no elements throw ShapeError; their gradient goes whole to every tied element.
 template <ReduceKind K>
 struct Reduce {
   Shape axis{};

@@ -15,7 +15,7 @@ struct Scaled {
   __device__ A operator()(A x) const { return x * A(scale); }
 };
 
-// The factors of every result, apart: what is stored fits into packs.
+// The factors of every result, in separate arrays whose elements fit into packs.
 struct Factors {
   using Acc = ProdFactors;
   using Fold = Factors;

@@ -75,7 +75,7 @@ struct ProdGrad {
 void run_cpu(const ProdGrad& op, KernelContext& c);
 void run_cuda(const ProdGrad& op, KernelContext& c);
 
-// What a gradient is per element, from the head, the element and the result; T: float, double.
+// The gradient of an element from the head, the element and the result; T: float, double.
 struct MaxGradValue {
   template <class T>
   HOST_DEVICE T operator()(T head, T x, T result) const {
@@ -89,7 +89,7 @@ struct NanSumGradValue {
   }
 };
 
-// Per result of a product: its elements multiplied, in which 0 and what is not finite stand as 1 or -1 and are counted.
+// The factors of a product: the product with 1 or -1 in place of 0, infinities and NaN, and the counts of these.
 struct ProdFactors {
   double product;
   int64_t zeros, infinities, not_numbers;
@@ -106,7 +106,7 @@ struct ProdFactors {
     product *= ordinary(v);
     count(v, 1);
   }
-  // The product of the others.
+  // The product without v.
   HOST_DEVICE double without(double v) const {
     ProdFactors f = *this;
     f.count(v, -1);

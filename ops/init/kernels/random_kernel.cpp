@@ -18,7 +18,7 @@ HWY_BEFORE_NAMESPACE();
 namespace kaon::HWY_NAMESPACE {
 namespace {
 
-// The words of `elements` elements from chunk `chunk` on; what a vector loop may read past them is drawn too.
+// Draws the words of `elements` elements from chunk `chunk` on, and those that a vector loop may read past them.
 template <int words_per_element>
 void draw(RandomKey key, int64_t chunk, int64_t elements, uint32_t* words) {
   constexpr int64_t step = 64;

@@ -1,4 +1,4 @@
-// From random words to uniform and normal numbers. A light header: what CPU kernels and CUDA kernels share.
+// From random words to uniform and normal numbers, for CPU and CUDA kernels. A light header.
 #pragma once
 
 #include <math.h>
@@ -13,9 +13,9 @@
 
 namespace kaon {
 
-// From the upper 24 bits of a word a uniform number in [0, 1). For 16-bit floats in (0, 1]: they are rounded, and what
-// would round to the upper end is limited to the largest number below it, while 0 itself shall come out as rarely as
-// from float32.
+// A uniform number in [0, 1) from the upper 24 bits of a word; for 16-bit floats in (0, 1]: they are rounded later,
+// when numbers that would round to the upper end become the largest below it, and 0 must not become more frequent by
+// rounding.
 template <class T>
 inline constexpr int uniform_offset = sizeof(T) == 2 ? 1 : 0;
 template <class T>
@@ -69,7 +69,7 @@ HOST_DEVICE inline void normal_pair(const uint32_t* words, double& a, double& b)
   b = r * ::sin(angle);
 }
 
-// A word below this drops an element with probability p; what is kept is multiplied by 1 / (1 - p).
+// An element is dropped, with probability p, if its word is below this; kept elements are multiplied by 1 / (1 - p).
 inline uint32_t dropout_threshold(double p) { return p < 1 ? uint32_t(p * 0x1p32) : 0xffffffffu; }
 template <class A>
 A dropout_factor(double p) {

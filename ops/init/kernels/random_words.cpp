@@ -15,8 +15,8 @@ namespace kaon::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace {
 
-// One block per 64-bit lane. A word lies in the lower half of its lane; the upper halves hold rubbish until the
-// end, since the multiplication does not read them.
+// One block per 64-bit lane. A word is in the lower half of its lane; the upper halves are undefined until the end,
+// since the multiplication does not read them.
 void RandomWords(RandomKey key, uint64_t first, int64_t blocks, uint32_t* out) {
   int64_t b = 0;
 #if HWY_TARGET != HWY_SCALAR

@@ -1,4 +1,4 @@
-// The words of a draw, many at a time: what philox.h defines, on vectors.
+// The words of a draw, many at a time: philox.h on vectors.
 #pragma once
 
 #include "kaon/ops/view.h"

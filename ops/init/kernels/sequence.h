@@ -1,4 +1,4 @@
-// The values of arange and linspace: what CPU kernels and CUDA kernels share. A light header.
+// The values of arange and linspace, for CPU and CUDA kernels. A light header.
 #pragma once
 
 #include <algorithm>

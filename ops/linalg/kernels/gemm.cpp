@@ -13,7 +13,7 @@ namespace {
 
 using onednn::Primitive;
 
-// The name of a kernel that keeps nothing else.
+// A kernel state that is only a name.
 struct NamedKernel : KernelState {
   explicit NamedKernel(const char* its_name) : name(its_name) {}
   std::string implementation() const override { return name; }
@@ -149,7 +149,7 @@ void packed_gemm(KernelContext& c, const Gemm<float>& g) {
   const float* const bias = epilogue.take_bias();
   const onednn::Key key('p', g.m, g.n, g.k, g.transpose_b, bias != nullptr);
   const auto set = onednn::obtain<PackedProducts>(c, "inner product", key, [&] { return make_packed(s, g, bias); });
-  // the columns of B for the blocks above and those for the last row of blocks, which are mostly the same
+  // packed columns of B for the blocks above and for the last row of blocks, mostly the same
   SmallArray<InnerWeights> b(size_t(s.across * std::min<int64_t>(s.down, 2)), [&](size_t i) {
     const int64_t column = int64_t(i) % s.across * s.columns;
     const bool bottom = s.down == 1 || int64_t(i) >= s.across, right = int64_t(i) % s.across == s.across - 1;

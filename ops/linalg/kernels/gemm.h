@@ -1,4 +1,4 @@
-// Matrix products of one node: what dot, batch_dot, FullyConnected and their gradients are made of.
+// Matrix products of one node, for dot, batch_dot, FullyConnected and their gradients.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct Gemm {
 void gemm(KernelContext& c, const Gemm<float>& g);
 void gemm(KernelContext& c, const Gemm<double>& g);
 
-// C[i] = op(A[i]) op(B[i]) for `batch` matrices that lie one after the other.
+// C[i] = op(A[i]) op(B[i]) for `batch` consecutive matrices.
 void batch_gemm(KernelContext& c, const Gemm<float>& first, int64_t batch);
 void batch_gemm(KernelContext& c, const Gemm<double>& first, int64_t batch);
 

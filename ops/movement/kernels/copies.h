@@ -1,4 +1,4 @@
-// What the operators that only move elements copy: the part of their kernels that devices share.
+// The strided copies of the operators that only move elements, for the kernels of all devices.
 #pragma once
 
 #include "kaon/ops/kernels/strided_copy.h"
@@ -39,7 +39,7 @@ StridedCopy copy_of(const Reverse& op, const KernelContext& c);
 StridedCopy copy_of(const SliceAssign& op, const KernelContext& c);
 StridedCopy copy_of(const SliceAssignScalar& op, const KernelContext& c);
 
-// The axes that transpose has been asked for, counted from the front, and those of SwapAxis. Throws ShapeError.
+// The permutations of transpose and SwapAxis, with axes counted from the front. Throw ShapeError.
 Shape permutation_of(const Transpose& op, int ndim);
 Shape permutation_of(const SwapAxis& op, int ndim);
 

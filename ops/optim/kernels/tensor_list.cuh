@@ -1,4 +1,5 @@
-// Many tensors in one launch: their addresses travel as arguments of the kernel, and each block works on a part of one.
+// Many tensors in one launch: their addresses are arguments of the kernel, and each block works on a part of one
+// tensor.
 #pragma once
 
 #include "kaon/ops/cuda/elementwise.cuh"
@@ -43,7 +44,7 @@ struct TensorList {
     }
     return low;
   }
-  // Where this block's part of it begins.
+  // The first element of this block's part of the tensor.
   __device__ int64_t begin(int tensor) const { return int64_t(blockIdx.x - first_block[tensor]) * list_part; }
 };
 

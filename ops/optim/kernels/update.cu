@@ -11,7 +11,7 @@ using cuda::Pack;
 
 constexpr int arrays_of(UpdateKind kind) { return kind == UpdateKind::sgd ? 2 : kind == UpdateKind::adam ? 4 : 3; }
 
-// What the updates share, as they compute with it.
+// The parameters that all updates share, in the type that they compute with.
 template <class A>
 struct Rule {
   bool clips;

@@ -1,5 +1,5 @@
 // The loops of the update operators, over many tensors as if they were one. A state that has decayed below the smallest
-// normal number of the accumulator becomes zero: processors take several times as long for what lies below.
+// normal number of the accumulator becomes zero: processors are several times slower on denormal numbers.
 #pragma once
 
 #include <span>
@@ -10,7 +10,7 @@ namespace kaon {
 
 enum class UpdateKind : uint8_t { sgd, sgd_momentum, adam };
 
-// What the updates share. lr and wd are per tensor and stand in UpdateTensor.
+// The parameters that all updates share. lr and wd are per tensor, in UpdateTensor.
 struct UpdateRule {
   UpdateKind kind = UpdateKind::sgd;
   double momentum = 0, beta1 = 0, beta2 = 0, epsilon = 0;
@@ -28,8 +28,8 @@ struct UpdateTensor {
 // Updates elements [begin, end) of one tensor.
 void update_range(const UpdateRule& rule, const UpdateTensor& tensor, int64_t begin, int64_t end);
 
-// Updates them all. Pieces are cut from the concatenation of all tensors, so many small ones cost no more than
-// one large one; elements do not depend on the cutting.
+// Updates all tensors. Pieces are parts of their concatenation, so many small tensors cost no more than one large one;
+// elements do not depend on the partition.
 void update_all(const UpdateRule& rule, std::span<const UpdateTensor> tensors, RunContext& run);
 
 // All inputs are one tensor; checks of `infer` for it.

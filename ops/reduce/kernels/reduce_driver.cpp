@@ -15,7 +15,7 @@ constexpr int64_t kMaxDims = 16;
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
-// Where the elements of one kind of dimension (kept or reduced) lie, outside the innermost dimension.
+// The offsets along one kind of dimension (kept or reduced), without the innermost dimension.
 struct Walk {
   std::array<int64_t, kMaxDims> sizes{}, strides{};
   int ndim = 0;
@@ -115,7 +115,7 @@ struct Reduction {
   void outer(int64_t k) {
     const int64_t inner_rows = reduced.inner_size(), rows = reduced.count;
     const int64_t chunk = std::min(k, kWidth), chunks = ceil_div(k, chunk);
-    // Short rows: several lie side by side and are accumulated as one, and folded at the end.
+    // Short rows: several consecutive rows are accumulated as one, and folded at the end.
     const int64_t fold = k <= 256 ? std::clamp<int64_t>(256 / k, 1, inner_rows) : 1;
     const int64_t per_group = std::max(kRows, kPiece / chunk), groups = ceil_div(rows, per_group);
     Acc* partial = nullptr;
@@ -160,7 +160,7 @@ struct Reduction {
     });
   }
 
-  // `count` rows of stride k: first as rows of fold * k elements, then what is left.
+  // `count` rows of stride k: first as rows of fold * k elements, then the rest.
   void add_rows(int64_t base, int64_t k, int64_t columns, int64_t count, int64_t fold, Acc* acc) const {
     int64_t wide = count / fold;
     for (int64_t r = 0; r < wide; r += kRows) {

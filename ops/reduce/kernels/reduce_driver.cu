@@ -19,7 +19,7 @@ struct Values {
       return kaon::merge(C, a, b);
     }
   }
-  // What an element counts as.
+  // The term that an element adds.
   __device__ A term(A x) const {
     if constexpr (!std::numeric_limits<A>::is_integer && C != Combine::max) {
       if (combine == Combine::nan_sum || combine == Combine::nan_prod) return x == x ? x : identity();

@@ -51,7 +51,7 @@ void reduce_dims(RunContext& run, Combine combine, const void* data, DType dtype
 
 namespace cuda {
 
-// Where results go: as `dtype`, after a division and a square root.
+// Stores results as `dtype`, after a division and a square root.
 struct Results {
   void* data;
   DType dtype;

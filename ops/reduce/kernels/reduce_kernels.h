@@ -53,7 +53,7 @@ HOST_DEVICE inline Acc merge(Combine c, Acc a, Acc b) {
   }
 }
 
-// Does max, or min, choose `a` over `b`, which stands before it? NaN over all numbers.
+// Whether max, or min, prefers `a` to `b`, which precedes it. NaN is preferred to all numbers.
 template <Combine C, class V>
 HOST_DEVICE inline bool beats(V a, V b) {
   return bool(int(C == Combine::max ? a > b : a < b) | (int(a != a) & int(b == b)));
