@@ -46,7 +46,7 @@ struct Tanh {
   }
 };
 
-// What happens before the addend, at element j of a row: a channel each, or all of one channel.
+// The steps before the addend, for element j of a row: each element its own channel, or all of one channel.
 struct Unchanged {
   template <class D, class V>
   V operator()(D, V x, int64_t) const {

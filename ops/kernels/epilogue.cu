@@ -36,7 +36,7 @@ struct Place {
   }
 };
 
-// 16 bytes at once.
+// 16 bytes at a time.
 template <class T, class C>
 __global__ void finish_kernel(Arguments<T, C> a, bool aligned) {
   using A = accumulate_t<T>;

@@ -1,4 +1,4 @@
-// What a layer does to one value of its result on a device.
+// The epilogue of a layer for one value, on a device.
 #pragma once
 
 #include <cuda_runtime.h>

@@ -1,4 +1,4 @@
-// What Convolution and FullyConnected do to their results while these are in cache.
+// The epilogue that Convolution and FullyConnected apply to their results while these are in cache.
 #pragma once
 
 #include <array>
@@ -32,7 +32,7 @@ template <class T>
 struct Epilogue {
   const T* scale = nullptr;   // null: 1; comes with a shift
   const T* shift = nullptr;   // null: 0
-  const T* addend = nullptr;  // null: 0; lies as y does, and may be y
+  const T* addend = nullptr;  // null: 0; has y's layout, and may be y
   FusedActivation activation = FusedActivation::none;
 
   bool is_empty() const { return !shift && !addend && activation == FusedActivation::none; }
@@ -43,7 +43,7 @@ struct Epilogue {
   }
   // The shift as the bias of a product that adds it itself; null when that cannot be.
   const T* take_bias() { return scale ? nullptr : std::exchange(shift, nullptr); }
-  // Is relu all there is? It is then left to who computes x.
+  // True: relu is the whole epilogue, which is then removed here and done by the kernel that computes x.
   bool take_relu() {
     if (scale || shift || addend || activation != FusedActivation::relu) return false;
     activation = FusedActivation::none;
@@ -51,7 +51,7 @@ struct Epilogue {
   }
 };
 
-// Of a layer whose inputs are data, weight, bias (unless no_bias) and those that `fused` adds.
+// The epilogue of a layer whose inputs are data, weight, bias (unless no_bias) and those that `fused` adds.
 template <class T>
 Epilogue<T> layer_epilogue(const KernelContext& c, bool no_bias, const Fused& fused) {
   int next = 2;

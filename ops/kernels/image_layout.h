@@ -7,7 +7,7 @@
 
 namespace kaon {
 
-// How the kernels of a convolution want images to lie in memory.
+// The memory layout of images that a convolution kernel takes.
 enum class ImageLayout : uint8_t {
   row_major,      // image, channel, position
   channels_last,  // image, position, channel
@@ -23,7 +23,7 @@ constexpr ImageLayout image_layout(Layout layout) {
   return ImageLayout::row_major;
 }
 
-// Floats that one image takes.
+// Floats in one image.
 constexpr int64_t image_floats(ImageLayout layout, int64_t channels, int64_t positions) {
   return (layout == ImageLayout::blocked16 ? (channels + 15) / 16 * 16 : channels) * positions;
 }
@@ -44,8 +44,8 @@ constexpr bool same_place(ImageLayout a, ImageLayout b, int64_t channels, int64_
 void convert_images(const float* from, ImageLayout from_layout, float* to, ImageLayout to_layout, int64_t images,
                     int64_t channels, int64_t positions);
 
-// `count` positions of one image, all their channels; `from` and `to` are where they begin in images of so many
-// positions.
+// Converts `count` positions of one image with all their channels; `from` and `to` point to the first of them in images
+// of from_positions and to_positions.
 void convert_positions(const float* from, ImageLayout from_layout, int64_t from_positions, float* to,
                        ImageLayout to_layout, int64_t to_positions, int64_t channels, int64_t count);
 

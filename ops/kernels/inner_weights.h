@@ -10,9 +10,9 @@ namespace kaon {
 // they are made for this call.
 class InnerWeights {
  public:
-  // What the reorder `to_inner` makes of `weights`, or these themselves when it is empty.
+  // The weights after the reorder `to_inner`, or `weights` themselves when it is empty.
   InnerWeights(KernelContext& c, const onednn::Primitive& to_inner, const float* weights);
-  // What make(weights, result) makes of them: a tensor `inner`, which tells it from others that are made of `plain`.
+  // The result of make(weights, result): a tensor `inner`, by which it is found among others made of `plain`.
   InnerWeights(KernelContext& c, const onednn::Desc& plain, const onednn::Desc& inner,
                FunctionRef<void(const float*, float*)> make, const float* weights);
   const float* data() const { return data_; }

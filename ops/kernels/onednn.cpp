@@ -57,7 +57,7 @@ struct InMaking {
 };
 InMaking& in_making() { return ProcessWide<InMaking, ForkOrder::primitives>::get(); }
 
-// Made early as what is ProcessWide is, and for the same reason.
+// Made at start-up, like ProcessWide objects and for the same reason.
 [[maybe_unused]] const dnnl::engine& made_early = engine();
 
 }  // namespace
@@ -127,8 +127,8 @@ void fail(const char* what, const dnnl::error& error) {
   throw Error(fmt::format("[{}] oneDNN: {}", what, error.what()));
 }
 
-// The memory objects of one running execution. They are kept between runs: in a plan the pointers are mostly those of
-// the run before, and a memory object whose pointer stays costs nothing.
+// The memory objects of one running execution. They are kept between runs: in a plan most pointers are those of the
+// previous run, and a memory object whose pointer stays costs nothing.
 struct Bound {
   std::array<dnnl_memory_t, Primitive::max_args + 1> memories{};
   std::array<dnnl_exec_arg_t, Primitive::max_args + 1> args{};
@@ -250,7 +250,8 @@ struct Shard {
   std::unordered_map<size_t, std::list<Entry>::iterator> index;
   uint32_t forks = 0;
 
-  // A child of a fork makes its own primitives: threads that it does not have may be running the parent's.
+  // A forked child makes its own primitives: threads of the parent, which it does not have, may be running the old
+  // ones.
   void forget_parents() {
     if (std::exchange(forks, fork_count()) == forks) return;
     index.clear();

@@ -19,8 +19,8 @@ using Desc = dnnl::memory::desc;
 // The process-wide CPU engine. Never destroyed: primitives may be released while the process ends.
 const dnnl::engine& engine();
 
-// oneDNN sees an OpenMP team of one thread while this lives; the caller's own setting comes back after it.
-// Parallelism is the engine's, and a team of another size would give other bits.
+// While it exists, oneDNN has an OpenMP team of one thread; afterwards the caller's setting is restored. Parallelism is
+// the engine's, and a team of another size would give other bits.
 class SingleThreadTeam {
  public:
   SingleThreadTeam();
@@ -41,8 +41,8 @@ Desc channels_last(const dnnl::memory::dims& dims);
 // Layout left to the primitive.
 Desc any(const dnnl::memory::dims& dims);
 
-// Attributes with which every primitive is made: the caller brings the scratchpad, so that a primitive may run on
-// any thread, and on several at once.
+// The attributes of every primitive: the caller provides the scratchpad, so that a primitive may run on any thread, and
+// on several at once.
 dnnl::primitive_attr attributes();
 
 // True for oneDNN's reference kernels, which are up to 100 times slower than the others.
@@ -90,7 +90,7 @@ Primitive make_reorder(const Desc& from, const Desc& to);
 template <class Make>
 auto guarded(const char* what, Make&& make);
 
-// While it lives oneDNN may hold locks of its own, and no process is forked: a child would wait for them.
+// While it exists oneDNN may hold locks of its own, and fork() waits: a child would wait for these locks forever.
 class Making {
  public:
   Making();
@@ -99,10 +99,10 @@ class Making {
   Making& operator=(const Making&) = delete;
 };
 
-// What was made in this process so far, newest last, at most 4096: {use, implementation}. For tests.
+// The primitives made in this process so far, newest last, at most 4096: {use, implementation}. For tests.
 std::vector<std::pair<std::string, std::string>> made_primitives();
 
-// What a kernel's set of primitives depends on: kind of operator, shapes, layouts, attributes.
+// The key of a kernel's set of primitives: kind of operator, shapes, layouts, attributes.
 class Key {
  public:
   Key() = default;
@@ -127,7 +127,7 @@ class Key {
 std::shared_ptr<const KernelState> find_recent(const Key& key);
 void keep_recent(const Key& key, std::shared_ptr<const KernelState> value);
 
-// What lies in the slot of a plan node. A slot belongs to one run of a plan at a time; the sets are shared.
+// The contents of a plan node's slot. A slot belongs to one run of a plan at a time; the sets are shared.
 struct NodeState : KernelState {
   Key key;
   std::shared_ptr<const KernelState> value;
@@ -174,8 +174,7 @@ Held<T> obtain(const KernelContext& c, const char* what, const Key& key, Make&& 
 
 [[noreturn]] void fail(const char* what, const dnnl::error& error);
 
-// Under ThreadSanitizer one primitive is made at a time: it does not see how oneDNN's cache hands what one thread has
-// made to another.
+// Under ThreadSanitizer one primitive is made at a time: it does not see the synchronization of oneDNN's cache.
 std::unique_lock<std::mutex> lock_for_sanitizer();
 
 template <class Make>

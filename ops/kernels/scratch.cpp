@@ -18,7 +18,7 @@ struct Free {
 };
 using Memory = std::unique_ptr<std::byte, Free>;
 
-// What kernels walk through in large steps lies on huge pages, where the system gives them.
+// Kernels walk this memory in large steps, so it uses huge pages when the system has them.
 Memory allocate(size_t bytes) {
   constexpr size_t huge_page = size_t(2) << 20;
   const size_t alignment = bytes < huge_page ? line : huge_page;
@@ -33,7 +33,7 @@ struct Arena {
   Memory memory;
   size_t capacity = 0;
   size_t used = 0;
-  size_t wanted = 0;  // what would have sufficed: the next outermost scope grows to it
+  size_t wanted = 0;  // bytes that would have sufficed: the next outermost scope grows to this
 };
 thread_local Arena arena;
 

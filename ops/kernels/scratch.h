@@ -6,8 +6,8 @@
 
 namespace kaon {
 
-// The pieces of a parallel_for stage their tensors here: memory that the same thread used a moment ago lies in
-// its cache, and nothing is allocated in steady state. Scopes nest; blocks above 32 MB are given back at once.
+// The pieces of a parallel_for stage their tensors here: memory that the same thread has just used is in its cache, and
+// nothing is allocated in steady state. Scopes nest; blocks above 32 MB are freed at once.
 // Thread safety: belongs to the thread that made it.
 class Scratch {
  public:

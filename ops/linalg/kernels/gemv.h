@@ -1,4 +1,4 @@
-// Matrix-vector products: what a network does at batch 1.
+// Matrix-vector products, for networks at batch 1.
 #pragma once
 
 #include <cstdint>

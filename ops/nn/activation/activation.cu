@@ -63,7 +63,7 @@ Shape gamma_shape(const TensorView& data, const TensorView& gamma) {
   return shape;
 }
 
-// What leaky, elu or selu is given.
+// Calls a kernel with the parameters of leaky, elu or selu.
 template <template <class> class Fn, class A>
 Fn<A> leaky_fn(LeakyType type, double slope) {
   const bool selu = type == LeakyType::selu;

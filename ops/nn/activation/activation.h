@@ -1,4 +1,4 @@
-// Activation and LeakyReLU: the elementwise functions that stand between layers, with their gradients.
+// Activation and LeakyReLU: the elementwise functions between layers, with their gradients.
 #pragma once
 
 #include "kaon/ops/op.h"
@@ -60,7 +60,7 @@ struct LeakyReLU {
   double slope = 0.25;
   double lower_bound = 0.125;
   double upper_bound = 0.334;
-  // What holds for every act_type; traits_of() is exact.
+  // True for every act_type; traits_of() is exact.
   static constexpr OpTraits traits{.name = "LeakyReLU",
                                    .inputs = {"data", "gamma"},
                                    .visible_outputs = 1,

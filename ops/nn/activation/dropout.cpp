@@ -59,7 +59,7 @@ void Dropout::grad(GradContext& g) const {
 
 void run_cpu(const Dropout& op, KernelContext& c) {
   const TensorView x = c.in(0), y = c.out();
-  TensorView mask{c.out(1).data, op.mask_shape(x.shape), x.dtype};  // nobody may have asked for it
+  TensorView mask{c.out(1).data, op.mask_shape(x.shape), x.dtype};  // data is null if it is not wanted
   if (op.p == 0 || (!c.training && op.mode == DropoutMode::training)) {
     if (mask.data) fill(mask, 1, c.run);
     return copy_bytes(c.run, x.data, y.data, y.bytes());

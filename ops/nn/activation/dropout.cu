@@ -45,7 +45,7 @@ struct MultiplyFn {
 
 void run_cuda(const Dropout& op, KernelContext& c) {
   const TensorView &x = c.in(0), &y = c.out();
-  TensorView mask{c.out(1).data, op.mask_shape(x.shape), x.dtype};  // nobody may have asked for it
+  TensorView mask{c.out(1).data, op.mask_shape(x.shape), x.dtype};  // data is null if it is not wanted
   if (op.p == 0 || (!c.training && op.mode == DropoutMode::training)) {
     if (mask.data) fill_cuda(mask, 1, c);
     return cuda::copy_bytes(c, x.data, y.data, y.bytes());

@@ -82,7 +82,7 @@ void check_channels(const Op& op, InferContext& c, const Shape& data) {
 
 template <ConvPart P>
 void ConvolutionOp<P>::infer(InferContext& c) const {
-  constexpr int at = P == ConvPart::forward ? 0 : P == ConvPart::backward_data ? 2 : 1;  // where data stands
+  constexpr int at = P == ConvPart::forward ? 0 : P == ConvPart::backward_data ? 2 : 1;  // the input that is the data
   c.expect_same_dtype();
   c.expect_floating();
   c.expect_ndim_at_least(at, 3);

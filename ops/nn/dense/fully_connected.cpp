@@ -57,7 +57,7 @@ void FullyConnected::grad(GradContext& g) const {
   const int64_t inner = inner_size(data, flatten);
   const int64_t rows = g.head().size() / num_hidden;
   const NDArray head = matrix(g.head(), rows, num_hidden);
-  // the weight's first: often nobody reads the data after it, and the data's gradient takes its place
+  // the weight's gradient first: the data is often unused after it, so that the data's gradient can take its memory
   if (g.wants(1)) g.set(1, nd.dot(head, matrix(g.input(0), rows, inner), {.transpose_a = true}));
   if (g.wants(0)) {
     const NDArray gradient = nd.dot(head, g.input(1));

@@ -63,7 +63,7 @@ void launch_few_rows(KernelContext& c, const Vectors<T, C>& v) {
   cuda::launch(c, kernel, unsigned((v.hidden + warps - 1) / warps), unsigned(warps * cuda::warp), v);
 }
 
-// A product with so few rows waits for its weights: what reads them once is done.
+// A product with few rows is bound by reading its weights: this kernel reads them once.
 template <class T, class C>
 void few_rows_product(KernelContext& c, int64_t rows, const Epilogue<void>& e, int64_t hidden, int64_t k) {
   const Vectors<T, C> v{c.in(0).as<T>(),

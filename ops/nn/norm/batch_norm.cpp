@@ -165,7 +165,7 @@ void BatchNorm::grad(GradContext& g) const {
 }
 
 void run_cpu(const BatchNorm& op, KernelContext& context) {
-  // Predictions may run side by side: they must not even write back what they have read.
+  // Predictions may run at the same time: they must not write the moving statistics, not even unchanged.
   const uint32_t updated = context.training && !op.use_global_stats ? bit(3) | bit(4) : 0;
   in_float_or_double(context, [&]<class T>(KernelContext& c) { forward<T>(op, c); }, updated);
 }

@@ -11,7 +11,7 @@ using cuda::RealTarget;
 __device__ inline float quotient(float a, float b) { return __fdividef(a, b); }
 __device__ inline double quotient(double a, double b) { return a / b; }
 
-// The statistics that are used, what stays of them, and what they make of each channel.
+// Computes the statistics in use, the new moving ones, and each channel's scale and shift.
 template <class A>
 struct UseStatistics {
   double eps, momentum;
@@ -83,7 +83,7 @@ struct MomentsOf : ChannelMoments<accumulate_t<T>> {
   }
 };
 
-// The gradients of a channel's parameters, and what its elements' follow from.
+// The gradients of a channel's parameters, and the coefficients for those of its elements.
 template <class A>
 struct UseProducts {
   int64_t count;  // elements of a channel
@@ -176,7 +176,7 @@ void forward(const BatchNorm& op, KernelContext& c) {
   cuda::channel_affine<T>(c, s, nullptr, x, mean, nullptr, scale, shift, c.out(0).as<T>());
 }
 
-// Numbers per channel as A: where they lie, if they are.
+// Numbers per channel as A: in place if they have that type.
 template <class A>
 const A* widened(KernelContext& c, const ChannelSizes& s, const TensorView& from) {
   if (from.dtype == dtype_of<A>) return from.as<A>();

@@ -11,7 +11,7 @@
 namespace kaon {
 namespace {
 
-// The axis as the columns of a matrix. When others follow it, the data goes through a copy with the axis last.
+// The axis as the columns of a matrix. When other axes follow it, the data is copied with the axis last.
 struct Rows {
   int64_t outer, columns, inner;
   Rows(const Shape& s, int axis) {

@@ -13,7 +13,7 @@ namespace {
 template <class T, class Op>
 PoolJob<T> make_job(const Op& op, const TensorView& data, const TensorView& output) {
   const PoolWindows w = pool_windows(op, data.shape);
-  // a block of 16 channels is an image of its own
+  // each block of 16 channels is treated as an image
   const bool in_blocks = data.layout == Layout::blocked16;
   const auto images = [&](Shape shape) {
     if (in_blocks) shape[0] *= shape[1] / 16, shape[1] = 16;
@@ -42,7 +42,7 @@ void norm_again(GradContext& g, int p, const Pooling& sum, const BackwardPooling
   const NDArray reached = nd.Pooling(tangent * u, sum);
   const auto set = [&](int i, const NDArray& gradient) { g.set(i, nd.cast(gradient, dtype)); };
   if (g.wants(0)) set(0, r * reached);
-  if (p == 1) return;  // neither data nor output change what reaches the head, but at 0
+  if (p == 1) return;  // the gradient of the head does not depend on data or output, except at 0
   if (g.wants(1)) {
     const NDArray spread_heads = nd._backward_Pooling(head * r, x, y, spread);
     set(1, tangent * spread_heads * (p == 2 ? nd.ones_like(x) : 2.0 * nd.abs(x)));

@@ -23,7 +23,7 @@ struct Pool {
   bool count_pad = true;
   int p = 2;
   int64_t ins = 1, outs = 1;  // positions of a plane
-  FastDivide inner;           // planes whose elements alternate: the channels where they lie last, else 1
+  FastDivide inner;           // planes whose elements alternate: the channels with channels last, else 1
   FastDivide in_plane, in_y, in_x, out_plane, out_y, out_x, stride[3];
 
   Pool(const PoolSizes& sizes, int64_t alternating) : s(sizes), inner(alternating) {
@@ -43,7 +43,7 @@ struct Plane {
     i = pool.inner.split(at);
     group = positions.split(i);
   }
-  // Of planes with so many positions, the element at this one.
+  // The element at this position, in planes of `positions`.
   __device__ int64_t element(int64_t positions, int64_t position) const {
     return (group * positions + position) * inner + at;
   }
@@ -202,8 +202,8 @@ __global__ void __launch_bounds__(cuda::block)
   }
 }
 
-// Input elements, N neighbours of as many planes at a time: each adds what the windows over it send back, in row-major
-// order of the windows.
+// Input elements, N neighbours of as many planes at a time: each adds the gradients from the windows over it, in
+// row-major order of the windows.
 template <int N, class T>
 struct PoolBackward {
   using Acc = accumulate_t<T>;
@@ -214,13 +214,13 @@ struct PoolBackward {
   const Pack<T, N>* head;
   Pack<T, N>* dx;
 
-  // Windows [first, end) of an axis lie over a position.
+  // Windows [first, end) of an axis cover a position.
   __device__ void windows_over(int axis, int64_t position, int64_t& first, int64_t& end) const {
     const int64_t at = position + pool.s.pad[axis], kernel = pool.s.kernel[axis];
     first = at < kernel ? 0 : pool.stride[axis].quotient(at - kernel) + 1;
     end = std::min(pool.s.out[axis], pool.stride[axis].quotient(at) + 1);
   }
-  // What a window sends back to an element with this value, where that is no maximum.
+  // The gradient from a window to an element with this value; not for max.
   __device__ Acc part(Acc g, Acc norm, int64_t divisor, Acc value) const {
     if (pool.type != PoolType::lp) return g / Acc(divisor);
     if (norm == Acc(0)) return Acc(0);

@@ -36,7 +36,7 @@ constexpr OpTraits pooling_traits(PoolPart part) {
 // ceil((in + 2 pad) / stride). The mean divides by the window's size within the padded data, or by its real elements
 // when count_include_pad is false. global_pool takes the whole image. NaN in a window gives NaN. Floating dtypes.
 // Gradient: of max the whole to the first maximum in row-major order; data whose windows hold nothing get 0.
-// Its own gradient is how much of a change of the data, `tangent`, reaches the output; the p-norm's is made of sums.
+// The gradient of its gradient is the directional derivative along `tangent`; the p-norm's is made of sums.
 template <PoolPart P>
 struct PoolingOp {
   Shape kernel{};

@@ -71,6 +71,7 @@ struct MakeLoss {
 void run_cpu(const MakeLoss& op, KernelContext& c);
 void run_cuda(const MakeLoss& op, KernelContext& c);
 
+// grad_scale, divided as MakeLoss says, in data's shape.
 struct BackwardMakeLoss {
   double grad_scale = 1;
   double valid_thresh = 0;

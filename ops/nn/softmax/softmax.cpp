@@ -29,7 +29,7 @@ void infer_softmax(const Op& op, InferContext& c) {
   c.set_output(c.shape(0), out);
 }
 
-// The gradient comes in the output's dtype; data of 16 bits wants its own.
+// The gradient has the output's dtype; it is converted to the dtype of 16-bit data.
 NDArray like_data(NDArray gradient, GradContext& g) {
   const DType dtype = g.input_like(0).dtype();
   return gradient.dtype() == dtype ? gradient : gradient.astype(dtype);

@@ -9,9 +9,9 @@ namespace kaon {
 
 struct OpDef;
 
-// y = exp(x / temperature) / sum over `axis`. With use_length the second input says how many leading elements
-// of each row count (last axis only; shape of data without it); the others give 0. dtype: of the result, the
-// data's own or float32 for 16-bit data. Sums in float32 for 16-bit data.
+// y = exp(x / temperature) / sum over `axis`. With use_length the second input, of data's shape without the last axis,
+// is the number of leading elements of each row that count (last axis only); the others give 0. dtype: of the result,
+// the data's own or float32 for 16-bit data. Sums in float32 for 16-bit data. ValueError unless temperature > 0.
 struct Softmax {
   int axis = -1;
   std::optional<double> temperature{};
@@ -120,6 +120,7 @@ struct SoftmaxActivation {
 void run_cpu(const SoftmaxActivation& op, KernelContext& c);
 void run_cuda(const SoftmaxActivation& op, KernelContext& c);
 
+// y (head - sum of head y over the axes of the softmax), y being SoftmaxActivation's output.
 struct BackwardSoftmaxActivation {
   SoftmaxMode mode = SoftmaxMode::instance;
   static constexpr OpTraits traits{

@@ -29,7 +29,7 @@ int64_t* read_labels(const TensorView& label, RunContext& run) {
   return out;
 }
 
-// Checks what the operator and its gradient share. A label names a class for every row, or has the data's shape.
+// The checks that the operator and its gradient share. A label has a class for every row, or the data's shape.
 template <class Op>
 void check_label(const Op& op, InferContext& c) {
   c.expect_floating();

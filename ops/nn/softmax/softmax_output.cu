@@ -6,7 +6,7 @@
 namespace kaon {
 namespace {
 
-constexpr int64_t no_class = INT64_MIN;  // what a NaN names
+constexpr int64_t no_class = INT64_MIN;  // for a NaN label
 
 // Rows of y with the gradient by the label of each.
 template <class T>

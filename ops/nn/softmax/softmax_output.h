@@ -14,8 +14,8 @@ constexpr std::array<std::string_view, 3> enum_names(Normalization) { return {"n
 // (y - onehot(label)) * grad_scale and ignores the head unless out_grad; labels equal to ignore_label give 0 when
 // use_ignore. Normalization divides it by the number of labels (batch) or of labels other than ignore_label (valid);
 // multi_output divides by the positions per sample instead when not valid. smooth_alpha moves that much of the
-// label's probability to the other classes. A label of data's shape holds probabilities. What MXNet's kernels do
-// otherwise than its documentation says is in docs/differences.md.
+// label's probability to the other classes. A label of data's shape holds probabilities. docs/differences.md lists
+// where MXNet's kernels differ from its documentation.
 struct SoftmaxOutput {
   double grad_scale = 1;
   double ignore_label = -1;

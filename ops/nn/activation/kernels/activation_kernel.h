@@ -1,5 +1,5 @@
-// The vector loops of activation.cpp: each works on elements [begin, end) of its arrays. And what CUDA kernels share
-// with them.
+// The vector loops of activation.cpp, each for elements [begin, end) of its arrays, and the parts that CUDA kernels
+// share.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +25,13 @@ void activation_forward(ActivationType type, DType dtype, const void* x, void* y
 void activation_backward(ActivationType type, DType dtype, const void* head, const void* y, void* dx, int64_t begin,
                          int64_t end);
 
-// Every LeakyType but prelu with a gamma per channel, and rrelu in training: those are below.
+// Every LeakyType, except prelu with a gamma per channel and rrelu in training, which are below.
 void leaky_forward(LeakyType type, double slope, DType dtype, const void* x, void* y, int64_t begin, int64_t end);
 void leaky_backward(LeakyType type, double slope, DType dtype, const void* head, const void* x, void* dx, int64_t begin,
                     int64_t end);
 
-// y = x > 0 ? x : slopes * x, where slope is drawn from [low, high) for element i of the draw; slopes gets
-// what x was multiplied with (1 where x > 0). begin must be a multiple of 4.
+// y = x > 0 ? x : slope * x, where slope is drawn from [low, high) for element i of the draw; slopes gets the factors
+// of x (1 where x > 0). begin must be a multiple of 4.
 void rrelu_forward(RandomKey key, double low, double high, DType dtype, const void* x, void* y, void* slopes,
                    int64_t begin, int64_t end);
 

@@ -12,12 +12,12 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-// What follows is read again for each target, this once.
+// This part is compiled once, the rest for each target.
 #ifndef KAON_OPS_NN_CONV_DIRECT_CPP
 #define KAON_OPS_NN_CONV_DIRECT_CPP
 namespace kaon {
 
-// What one result reads of an image with its border: runs of numbers that lie together. Distances in floats.
+// The part of an image with border that one result reads: runs of consecutive numbers. Distances in floats.
 struct Patch {
   int64_t line;                       // between rows of the image
   int64_t rows, columns, length;      // runs, and the numbers of each
@@ -52,7 +52,7 @@ HWY_INLINE int64_t lanes() { return int64_t(hn::Lanes(d)); }
 // Sums of this many positions or taps by two vectors of filters stay in registers.
 constexpr int most_sums = HWY_MAX_BYTES >= 64 ? 14 : 6;
 
-// The numbers of a vector that may be partly empty. Nothing behind them is touched.
+// A vector of which only the first lanes may be used. No memory after them is touched.
 class Some {
  public:
   HWY_INLINE explicit Some(int64_t count) : count_(count), mask_(hn::FirstN(d, size_t(count))) {}
@@ -74,7 +74,7 @@ class Some {
   decltype(hn::FirstN(d, 1)) mask_;
 };
 
-// Calls f.operator()<n>() for n = `count`, which lies in [1, Most].
+// Calls f.operator()<n>() for n = `count`, which is in [1, Most].
 template <int Most, class F>
 HWY_INLINE void with_constant(int64_t count, F&& f) {
   if (count == Most) return f.template operator()<Most>();
@@ -214,7 +214,7 @@ void add_outer_products(int64_t height, int64_t width, const Factor& a, int64_t 
   }
 }
 
-// What one image, with its border, adds to dw.
+// Adds the contribution of one image, with its border, to dw.
 void BackwardWeightImage(const ConvGeometry& g, const float* dy, const float* x, bool filters_last, float* dw) {
   constexpr int64_t cached = 4096;  // floats of dy
   const Patch p(g);
@@ -274,7 +274,7 @@ bool direct_fits(const ConvGeometry& g) {
   return g.axes == 2 && g.groups == 1 && g.in_channels > 0 && g.out_channels > 0 && g.out_positions() > 0;
 }
 
-// Measured on AVX-512, with a relu behind: 1.2 to 2.3 times as fast for few channels, up to 1.1 for the others.
+// Measured on AVX-512, with a relu fused: 1.2 to 2.3 times as fast for few channels, up to 1.1 for the others.
 bool direct_pays_forward(const ConvGeometry& g) {
   if (!direct_fits(g)) return false;
   return g.in_channels <= 4 || (g.in_channels < 32 && g.out_channels % direct_block != 0);

@@ -12,7 +12,7 @@ bool direct_fits(const ConvGeometry& g);
 bool direct_pays_forward(const ConvGeometry& g);
 bool direct_pays_backward_weight(const ConvGeometry& g);
 
-// Output channels that lie together in the weights of direct_forward.
+// Output channels that are consecutive in the weights of direct_forward.
 constexpr int64_t direct_block = 16;
 
 // Images are channels last. On this thread. y (images, out, filters) from x (images, in, channels), plus the bias

@@ -9,7 +9,7 @@
 
 namespace kaon {
 
-// `in` is the larger side: what Convolution reads and Deconvolution writes. One-dimensional convolutions have a
+// `in` is the larger side, which Convolution reads and Deconvolution writes. One-dimensional convolutions have a
 // leading spatial axis of size 1.
 struct ConvGeometry {
   int64_t batch = 0, groups = 1, in_channels = 0, out_channels = 0;
@@ -33,8 +33,8 @@ struct ConvGeometry {
   }
 };
 
-// From logical shapes: `in` (batch, in_channels, ...), `out` (batch, out_channels, ...). Empty attributes stand for
-// their defaults (1, 1 and 0 per axis).
+// From logical shapes: `in` (batch, in_channels, ...), `out` (batch, out_channels, ...). Empty attributes mean their
+// defaults (1, 1 and 0 per axis).
 inline ConvGeometry make_geometry(const Shape& in, const Shape& out, const Shape& kernel, const Shape& stride,
                                   const Shape& dilate, const Shape& pad, int groups) {
   ConvGeometry g;

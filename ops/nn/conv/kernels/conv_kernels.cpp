@@ -12,7 +12,7 @@
 namespace kaon {
 namespace {
 
-// Images whose channels lie in whole blocks of 16.
+// Images in blocks of 16 channels, none of them partly filled.
 void finish_blocks(const float* from, float* to, int64_t images, int64_t channels, int64_t positions,
                    const Epilogue<float>& epilogue) {
   if (from == to && epilogue.is_empty()) return;
@@ -22,7 +22,7 @@ void finish_blocks(const float* from, float* to, int64_t images, int64_t channel
   }
 }
 
-// One image tensor of a piece: used where it lies, or staged in the layout of the primitive.
+// One image tensor of a piece: used in place, or staged in the layout of the primitive.
 class Images {
  public:
   Images(const TensorView& view, ImageLayout inner, int64_t channels, int64_t positions)
@@ -46,7 +46,7 @@ class Images {
   void carry_out(int64_t first, int64_t images, std::byte* staging) const {
     if (staged_) convert_images(place(first, staging), inner_, outside(first), outside_, images, channels_, positions_);
   }
-  // Images [first, first + images) of the tensor from those in `from`, which lie alike, through the epilogue.
+  // Stores images [first, first + images) of the tensor from `from`, in the same layout, through the epilogue.
   void finish(const float* from, int64_t first, int64_t images, const Epilogue<float>& epilogue) const {
     float* const to = outside(first);
     const Epilogue<float> e = epilogue.at(0, to - data_);
@@ -57,7 +57,7 @@ class Images {
       case ImageLayout::blocked16: return finish_blocks(from, to, images, channels_, positions_, e);
     }
   }
-  // The part of image `image` that holds channels [channel, channel + channels), from those in `from`, which lie alike.
+  // Stores channels [channel, channel + channels) of image `image` from `from`, in the same layout.
   void finish_slice(const float* from, int64_t image, int64_t channel, int64_t channels,
                     const Epilogue<float>& epilogue) const {
     float* const to = outside(image) + (outside_ == ImageLayout::channels_last ? channel : channel * positions_);
@@ -68,8 +68,8 @@ class Images {
       case ImageLayout::blocked16: return finish_blocks(from, to, 1, channels, positions_, e);
     }
   }
-  // Positions [first, first + positions) of image `image`, from those in `from`, which lie as an image of their own in
-  // the layout of the primitive; neither is row-major.
+  // Stores positions [first, first + positions) of image `image` from `from`, an image of just these in the layout of
+  // the primitive; neither is row-major.
   void finish_part(const float* from, int64_t image, int64_t first, int64_t positions,
                    const Epilogue<float>& epilogue) const {
     const auto blocked = ImageLayout::blocked16;
@@ -215,7 +215,7 @@ void conv_forward(KernelContext& c, const ConvGeometry& g, const TensorView& x, 
     const size_t in_bytes = in.staging_bytes(images), out_bytes = result.staging_bytes(images);
     const Scratch staging(in_bytes + out_bytes + (in_place ? result.bytes(images) : 0));
     std::byte* const out_staging = staging.data() + in_bytes;
-    // the products are kept apart from an addend that lies in y
+    // the products need other memory when y holds the addend
     const Images out = in_place ? result.moved(reinterpret_cast<float*>(out_staging + out_bytes), first) : result;
     in.bring_in(first, images, staging.data());
     const float* const data = in.place(first, staging.data());

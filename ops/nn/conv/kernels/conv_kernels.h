@@ -1,4 +1,4 @@
-// The three computations behind Convolution, Deconvolution and their gradients.
+// The three computations of Convolution, Deconvolution and their gradients.
 #pragma once
 
 #include "kaon/ops/kernels/epilogue.h"
@@ -7,9 +7,9 @@
 
 namespace kaon {
 
-// Float32 on oneDNN. Weights (out_channels, in_channels / groups, taps...) are row-major; the image tensors lie as
-// their views say. Batches are split into pieces that are fixed by the sizes.
-// y = x * w and then the epilogue, whose addend lies as y does and may be y.
+// Float32 on oneDNN. Weights (out_channels, in_channels / groups, taps...) are row-major; image tensors have the
+// layouts of their views. Batches are split into pieces that are fixed by the sizes. y = x * w and then the epilogue,
+// whose addend has y's layout and may be y.
 void conv_forward(KernelContext& c, const ConvGeometry& g, const TensorView& x, const float* w, const TensorView& y,
                   Epilogue<float> epilogue);
 // dx = the gradient of x.

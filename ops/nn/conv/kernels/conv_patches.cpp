@@ -39,7 +39,7 @@ void ScatterRow(const ConvGeometry& g, const float* HWY_RESTRICT patches, float*
   }
 }
 
-// Sums of a vector of columns, four at once so that additions need not wait for each other.
+// Sums of a vector of columns, with four independent accumulators.
 template <class D>
 HWY_INLINE int64_t add_columns(D d, const float* HWY_RESTRICT from, float* HWY_RESTRICT to, int64_t rows,
                                int64_t columns, int64_t first) {

@@ -1,5 +1,4 @@
-// Gradients of convolutions by their data as matrix products, whose rows are patches: all that one result comes from,
-// side by side.
+// Convolution data gradient as GEMM + col2im.
 #pragma once
 
 #include "kaon/ops/nn/conv/kernels/conv_geometry.h"

@@ -47,8 +47,8 @@ struct Candidate {
   std::optional<ImageLayout> in, out;
 };
 
-// In the order in which they are tried; the first that has a fast implementation is taken. Measured on AVX-512
-// machines: channels_last is best in general, since the conversion costs less than what the row-major kernels lose.
+// In the order in which they are tried; the first with a fast implementation is used. Measured on AVX-512 machines:
+// channels_last is best in general, since the conversion costs less than the row-major kernels lose.
 // LeNet's first convolution (1 to 20 channels, 64 images) in us, channels_last / blocked / row-major: forward 424 / 316
 // / 544, weight gradient 600 / 324 / 1266; a conversion between the first two takes 85, so the weight gradient alone
 // gains.
@@ -96,12 +96,12 @@ struct Made {
 
 enum class Kernels { all, fast };  // with oneDNN's reference kernels, or without
 
-// What results [out, out + out_rows) of the first spatial axis need.
+// The input rows that results [out, out + out_rows) of the first spatial axis need.
 struct Rows {
   int64_t out, out_rows, in, in_rows, pad_before, pad_after;
 };
 
-// In so many parts of about one size. None where a part would see nothing but the border.
+// Splits the first spatial axis into `parts` of about one size; empty when a part would read nothing but the border.
 std::vector<Rows> rows_of_parts(const ConvGeometry& g, int64_t parts) {
   std::vector<Rows> all;
   for (int64_t i = 0; i < parts; ++i) {
@@ -138,7 +138,7 @@ std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t image
   Made made;
   const auto finish = [&](const char* what, const auto& desc, const Desc& inner_x, const Desc& inner_y,
                           const Desc& inner_w, Arguments args) -> std::optional<Made> {
-    // images of one channel lie in two layouts at once: that which was asked for
+    // images of one channel have two layouts at once: choose the requested one
     const auto in = candidate.in ? candidate.in : layout_of(inner_x, in_dims);
     const auto out = candidate.out ? candidate.out : layout_of(inner_y, out_dims);
     if (!in || !out) return std::nullopt;
@@ -201,7 +201,7 @@ Made make_first(ConvKind kind, const ConvGeometry& g, int64_t images, std::span<
   return std::move(*last_resort);
 }
 
-// A number of images near this one that divides the batch, if there is one: the pieces are then alike.
+// A number of images near this one that divides the batch, if there is one, so that all pieces have one size.
 int64_t even_piece(int64_t images, int64_t batch) {
   for (int64_t n = images; n <= images + images / 2; ++n) {
     if (batch % n == 0) return n;
@@ -212,8 +212,8 @@ int64_t even_piece(int64_t images, int64_t batch) {
   return images;
 }
 
-// Images per piece. Small pieces keep what is staged in cache and give every thread work; weight gradients have a sum
-// of the weights' size after each piece, so these are few and have enough to do.
+// Images per piece. Small pieces keep staged images in cache and give every thread work; a weight gradient adds arrays
+// of the weights' size after each piece, so its pieces are few and large.
 int64_t images_per_piece(ConvKind kind, const ConvGeometry& g) {
   const bool has_sum = kind == ConvKind::backward_weight;
   const double enough = has_sum ? std::max(8e6, 1024.0 * double(g.weights())) : 8e6;
@@ -222,9 +222,9 @@ int64_t images_per_piece(ConvKind kind, const ConvGeometry& g) {
   return even_piece(std::clamp(int64_t(std::min(images, double(g.batch))), least, g.batch), g.batch);
 }
 
-// A small batch gives work to few threads: its images are cut as well. Into how many, if each is to have enough to do.
+// The parts per image, at most `most`: a small batch alone gives work to few threads. Each part must have enough work.
 int64_t pieces_of_image(const ConvGeometry& g, int64_t most) {
-  constexpr double enough = 6e6;  // floating-point operations, about 20 us: ten times what handing it over takes
+  constexpr double enough = 6e6;  // floating-point operations, about 20 us: ten times the cost of a hand-over
   return std::clamp<int64_t>(int64_t(g.flops_per_image() / enough), 1, std::max<int64_t>(most / g.batch, 1));
 }
 
@@ -249,7 +249,7 @@ ConvCut cut_by_rules(ConvKind kind, const ConvGeometry& g) {
   return {slices > 1 ? 1 : images_per_piece(kind, g), slices};
 }
 
-// Every cut that may pay, the rules' first.
+// Every partition that may pay, the one of the rules first.
 struct Cuts {
   std::array<ConvCut, 16> all{};
   int count = 0;
@@ -274,13 +274,13 @@ struct Cuts {
 // Which algorithm, in which layouts inside, in which pieces.
 struct Way {
   ConvAlgorithm algorithm = ConvAlgorithm::onednn;
-  WinogradCut winograd{};  // of that algorithm, which needs nothing of what follows
+  WinogradCut winograd{};  // partition of that algorithm, which uses none of the members below
   ConvCut cut{};
   std::span<const Candidate> order{};  // of oneDNN's
-  bool is_chosen = false;              // by somebody else: this or nothing
+  bool is_chosen = false;              // by the caller: no other way may be tried
 };
 
-// Is this algorithm the one to take, by measurement beside the others?
+// Whether the direct algorithm is faster than the others, by measurement.
 bool direct_pays(ConvKind kind, const ConvGeometry& g, ImageLayout out) {
   if (kind == ConvKind::backward_data || !direct_fits(g) || out == ImageLayout::blocked16) return false;
   const bool as_it_lies = out == ImageLayout::channels_last;
@@ -288,8 +288,8 @@ bool direct_pays(ConvKind kind, const ConvGeometry& g, ImageLayout out) {
   return direct_pays_backward_weight(g) && (as_it_lies || g.in_channels > 4);
 }
 
-// Parts of an image keep the kernel's full width of channels, and lie in one piece where channels are last. Results
-// should still be in cache when the rest is computed from them; parts of a few rows lose more than they give.
+// Parts of an image keep the kernel's full width of channels, and are contiguous with channels last. Their results
+// should still be in cache for the next computation; parts of a few rows lose more than they gain.
 void take_parts(Way& way, const ConvGeometry& g) {
   constexpr int64_t cached = 100'000, rows = 7;
   const int64_t by_cache = g.out_positions() * g.out_channels / cached;
@@ -304,11 +304,11 @@ Way way_by_rules(ConvKind kind, const ConvGeometry& g, ImageLayout in, ImageLayo
   }
   Way way{.cut = cut_by_rules(kind, g), .order = candidates(kind, g, in, out)};
   if (kind == ConvKind::backward_data && patches_pay(g)) way.algorithm = ConvAlgorithm::patches;
-  // the pixels of a part are copied where they do not lie with their channels together; that should pay
+  // pixels whose channels are not consecutive are copied first; that must pay
   const bool cheap_copy = in == out || g.in_channels <= 4;
   const bool can_have_parts = kind == ConvKind::forward && out != ImageLayout::row_major && cheap_copy &&
                               (out == ImageLayout::channels_last || g.taps() > 1) && g.groups == 1;
-  // with few positions and many weights slices are better: each thread then reads its own weights only
+  // with few positions and many weights slices of channels are better: each thread reads its own weights only
   if (can_have_parts && g.out_positions() >= 150) take_parts(way, g);
   if (way.cut.slices == 1 && way.cut.parts == 1 && direct_pays(kind, g, out)) way.algorithm = ConvAlgorithm::direct;
   return way;
@@ -321,7 +321,7 @@ constexpr Candidate inner_layouts[] = {{ImageLayout::channels_last, ImageLayout:
 
 Error no_variant() { return Error("[Convolution] there is no implementation of this variant"); }
 
-// The algorithms that come after oneDNN's in those layouts.
+// The algorithms besides oneDNN's, numbered after its layouts.
 struct OtherAlgorithms {
   std::array<ConvAlgorithm, 2> all{};
   int count = 0;
@@ -443,7 +443,7 @@ onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const Conv
     if (!has_parts && !is_own) full = make_first(kind, g, set->piece, order, bias, kernels);
     const int64_t rest = has_parts || is_own ? 0 : g.batch % set->piece;
     if (rest) {
-      // the tail must work in the layouts of the others; where oneDNN refuses, the batch stays in one piece
+      // the last piece must use the layouts of the others; if oneDNN refuses, the batch is not split
       auto tail = try_make(kind, g, rest, {full.in, full.out}, bias, &full.weights, nullptr,
                            full.reference ? Kernels::all : Kernels::fast);
       if (tail && tail->reference == full.reference) {

@@ -1,5 +1,4 @@
-// How a convolution is computed: by which of oneDNN's primitives or other algorithm, in which layout, and how a batch
-// is cut.
+// The strategy of a convolution: oneDNN's primitives or another algorithm, their layout, and the partition of a batch.
 #pragma once
 
 #include <optional>
@@ -15,7 +14,7 @@ namespace kaon {
 enum class ConvKind { forward, backward_data, backward_weight };
 enum class ConvAlgorithm { onednn, winograd, direct, patches };
 
-// A part of the first spatial axis of every image, by its own primitive: what it writes, and what it reads for that.
+// A part of the first spatial axis of every image, with its own primitive: the rows that it writes and reads.
 struct ConvPiece {
   onednn::Primitive run;
   int64_t out = 0, out_rows = 0, in = 0, in_rows = 0;
@@ -26,21 +25,21 @@ struct ConvSet : KernelState {
   std::optional<WinogradPlan> winograd;  // of that algorithm, which needs nothing of the rest
 
   int64_t piece = 0;             // images per piece
-  int64_t slices = 1;            // forward: parts of the output channels, each with primitives of its own size
+  int64_t slices = 1;            // forward: parts of the output channels, each with its own primitives
   std::vector<ConvPiece> parts;  // forward: of each image, in place of `full`; most often none
   onednn::Primitive full;        // forward: x w y [bias]; backward_data: dy w dx; backward_weight: dy x dw [db]
   onednn::Primitive tail;        // for the last piece when it is smaller
   ImageLayout in{}, out{};       // layouts of x and y in which the algorithm works
   size_t weight_bytes = 0;       // of the weights of a slice in their layout
   onednn::Primitive to_inner;    // row-major weights into that layout; empty when it is row-major too
-  onednn::Primitive to_plain;    // the way back, for weight gradients
-  int staged = 0;                // how many of x and y are converted on the way
+  onednn::Primitive to_plain;    // the reverse, for weight gradients
+  int staged = 0;                // how many of x and y are converted
 
   std::string implementation() const override;
   int reorders() const override { return staged; }
 };
 
-// In each layout inside, and by each other algorithm that there is; the batch cut in each way that may pay.
+// Each layout of the primitives and each other algorithm, with each partition of the batch that may pay.
 Variants conv_variants(ConvKind kind, const ConvGeometry& g, bool winograd);
 
 // The set for these sizes with images outside in layouts `in` and `out`; from the plan node's slot or the recent ones.

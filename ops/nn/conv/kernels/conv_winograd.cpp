@@ -17,7 +17,7 @@ int64_t tiles_of(const ConvGeometry& g, int64_t size) {
   return g.batch * ((g.out[0] + size - 1) / size) * ((g.out[1] + size - 1) / size);
 }
 
-// The weights of larger tiles take twice the memory. Where they come from there, enough positions have to use each.
+// The weights of larger tiles take twice the memory. If they do not fit into the cache, enough positions must use each.
 int64_t tile_size(const ConvGeometry& g) { return has_few_weights(g) || g.batch * g.out_positions() >= 250 ? 4 : 2; }
 
 winograd::Images images_of(const TensorView& view, int64_t channels, int64_t height, int64_t width) {

@@ -1,4 +1,4 @@
-// Convolutions by Winograd's algorithm: where it pays, how the work is cut, and the forward computation.
+// Convolutions by Winograd's algorithm: when it pays, its partition of the work, and the forward computation.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ struct WinogradCut {
   friend bool operator==(const WinogradCut&, const WinogradCut&) = default;
 };
 WinogradCut winograd_cut(const ConvGeometry& g);
-// The cuts that may pay, each once; the rules' first.
+// The partitions that may pay, each once; the one of the rules first.
 struct WinogradCuts {
   std::array<WinogradCut, 16> all{};
   int count = 0;
@@ -35,8 +35,7 @@ struct WinogradPlan {
   WinogradPlan(const ConvGeometry& g, const WinogradCut& cut);
 };
 
-// y = x * w and then the epilogue, whose addend lies as y does and may be y. x and y lie with channels last or in
-// blocks.
+// y = x * w and then the epilogue, whose addend has y's layout and may be y. x and y are channels_last or blocked.
 void winograd_forward(KernelContext& c, const ConvGeometry& g, const WinogradPlan& plan, const TensorView& x,
                       const float* w, const TensorView& y, const Epilogue<float>& epilogue);
 

@@ -55,12 +55,12 @@ HWY_INLINE void from_points(const V (&in)[6], V (&out)[4]) {
   out[3] = hn::MulAdd(hn::Set(d, a / 2), odd_a, hn::MulAdd(hn::Set(d, 2 * b), odd_b, in[5]));
 }
 
-// The rows and columns of what a tile reads that lie inside the image: [begin, end).
+// The rows and columns of a tile's input that are inside the image: [begin, end).
 struct Part {
   int64_t begin_row, end_row, begin_column, end_column;
 };
 
-// What a tile reads, of one vector of channels; zeros outside the part, which is looked at where not All lies inside.
+// The input of a tile for one vector of channels, with zeros outside the part. All: the whole tile is inside.
 template <int64_t Side, bool All>
 HWY_INLINE void transform_window(const float* HWY_RESTRICT from, int64_t row_stride, int64_t column_stride,
                                  const Part& part, float* HWY_RESTRICT to, int64_t point_stride) {
@@ -82,7 +82,7 @@ HWY_INLINE void transform_window(const float* HWY_RESTRICT from, int64_t row_str
   }
 }
 
-// Where a tile lies.
+// The position of a tile.
 struct Place {
   int64_t image, y, x;  // of its first result
 };
@@ -118,10 +118,10 @@ void transform_input(const Images& in, const Images& out, const Tiles& tiles, in
 
 // Sums of this many tiles by two vectors of output channels stay in registers.
 constexpr int most_rows = HWY_MAX_BYTES >= 64 ? 14 : 6;
-// So many input channels at once: a panel of their weights stays in the first cache while all tiles pass by.
+// Input channels at a time: a panel of their weights stays in L1 for all tiles.
 constexpr int64_t depth = 128;
 
-// What one group of tiles multiplies.
+// The operands of the products for one group of tiles.
 struct Products {
   const float* input;
   int64_t block_stride;  // of the input
@@ -176,7 +176,7 @@ void Multiply(const float* input, const float* weights, const Tiles& tiles, int6
         const int64_t row = count * g / groups, rows = count * (g + 1) / groups - row;
         p.input = input + point * input_stride(count, in_channels) + c * count + row * block;
         p.to = products + point * product_stride(count) + row * panel;
-        p.ahead = weights + in_channels * panel;  // those of the next point: two lines for each channel
+        p.ahead = weights + in_channels * panel;  // weights of the next point: two lines for each channel
         if (groups == 1) {
           multiply_some<2>(rows, p);
         } else if (g < 2) {
@@ -254,7 +254,7 @@ HWY_EXPORT(TransformOutput);
 
 namespace {
 
-// The values of a filter's polynomial at the points, each over the product of its distances to the others.
+// The values of a filter's polynomial at the points, each divided by the product of its distances to the other points.
 template <size_t Side>
 using Values = std::array<std::array<double, 3>, Side>;  // G
 constexpr double p = 0.70710678118654752, q = 1.4142135623730951;

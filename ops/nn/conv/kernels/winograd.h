@@ -14,7 +14,7 @@
 
 namespace kaon::winograd {
 
-constexpr int64_t block = 16;  // channels of images come in whole ones
+constexpr int64_t block = 16;  // images have a multiple of this number of channels
 constexpr int64_t panel = 32;  // output channels that are multiplied together
 
 // Products per tile and pair of channels, for tiles of `size` x `size` results.
@@ -22,7 +22,7 @@ constexpr int64_t points(int64_t size) { return (size + 2) * (size + 2); }
 
 constexpr int64_t panels(int64_t out_channels) { return (out_channels + panel - 1) / panel; }
 
-// Images whose channels lie together, all of them or in blocks. Strides in floats.
+// Images with channels last or in blocks. Strides in floats.
 struct Images {
   float* data;
   int64_t height, width, image_stride, position_stride, block_stride;
@@ -44,16 +44,16 @@ struct Tiles {
 constexpr int64_t input_stride(int64_t count, int64_t in_channels) { return count * in_channels + block; }
 constexpr int64_t product_stride(int64_t count) { return count * panel + block; }
 
-// What a block of tiles reads, transformed: points x input_stride() floats, as point, block of channels, tile, channel.
-// `out` says how many tiles an image has; its data are not looked at.
+// The transformed input of a block of tiles: points x input_stride() floats, as point, block of channels, tile,
+// channel. `out` gives the number of tiles of an image; its data is not read.
 void transform_input(const Images& in, const Images& out, const Tiles& tiles, int64_t in_channels, float* transformed);
 
 // For each point, the products with one panel of the weights: points x product_stride() floats, as point, tile,
 // channel.
 void multiply(const float* input, const float* weights, const Tiles& tiles, int64_t in_channels, float* products);
 
-// The results of channels [channel, channel + panel), fewer at the end, through the epilogue: all of it but a sigmoid
-// or tanh, which are left to do. Addends lie as the results do, and may be what is overwritten.
+// Stores the results of channels [channel, channel + panel), fewer at the end, after the epilogue without its sigmoid
+// or tanh, which the caller applies. Addends have the results' layout, and may be overwritten by them.
 void transform_output(const float* products, const Images& out, const Tiles& tiles, int64_t channel,
                       int64_t out_channels, const Epilogue<float>& epilogue);
 

@@ -1,4 +1,4 @@
-// What BatchNorm and the operators that plans make of it share on CUDA.
+// Kernels that BatchNorm and the operators that plans replace it by share on CUDA.
 #pragma once
 
 #include "kaon/ops/nn/norm/kernels/norm_kernels.h"

@@ -1,4 +1,4 @@
-// How the normalisations are cut into pieces, and how the pieces' sums are merged.
+// Parallel drivers of the normalisations: the partition into pieces, and the merging of their sums.
 #include <algorithm>
 #include <memory>
 

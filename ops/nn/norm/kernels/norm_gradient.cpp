@@ -16,7 +16,7 @@ int64_t count_over(const Shape& shape, const Shape& axes) {
   return n;
 }
 
-// The mean over what shares statistics; 0 where these are fixed.
+// The mean over the elements that share statistics; 0 if these are fixed.
 NDArray mean_over(const NormBackward& f, const NDArray& a) {
   const NDArray mean = sum_over(a, f.statistics_axes) / double(count_over(f.x.shape(), f.statistics_axes));
   return f.varies.defined() ? mean * f.varies : mean;

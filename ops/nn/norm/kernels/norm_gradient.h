@@ -7,9 +7,9 @@
 namespace kaon {
 
 // A normalisation y = gamma z + beta with z = (x - mean) scale, and its gradient by a head h:
-//   dx = scale (k - A(k) - z A(k z)), k = gamma h      A: the mean over what shares statistics; 0 where they are fixed
-//   dgamma = S(h z), dbeta = S(h)                      S: the sum over what shares gamma and beta
-// All arrays have one dtype; statistics and gamma have size 1 along what they are shared over.
+//   dx = scale (k - A(k) - z A(k z)), k = gamma h      A: the mean over elements that share statistics; 0 if fixed
+//   dgamma = S(h z), dbeta = S(h)                      S: the sum over elements that share gamma and beta
+// All arrays have one dtype; statistics and gamma have size 1 along the axes that share them.
 struct NormBackward {
   NDArray head, x, gamma, mean, scale;  // gamma undefined: 1, and dgamma is 0
   NDArray varies;                       // 1 where mean and scale follow from x, 0 where not; undefined: 1
@@ -21,7 +21,7 @@ struct NormSecond {
 };
 NormSecond second_gradient(const NormBackward& f, const NDArray& u, const NDArray& v, const NDArray& w);
 
-// What flows to x when d_mean and d_scale arrive at the statistics.
+// The gradient of x from the gradients of the statistics.
 NDArray through_statistics(const NormBackward& f, const NDArray& d_mean, const NDArray& d_scale);
 
 // The array in this dtype.

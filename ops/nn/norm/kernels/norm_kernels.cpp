@@ -82,7 +82,7 @@ void row_products(const T* HWY_RESTRICT head, const T* HWY_RESTRICT x, const T* 
   });
 }
 
-// One channel whose elements lie in `outer` runs of `inner`. Runs are summed in double: there may be many.
+// One channel of `outer` runs of `inner` elements. Runs are summed in double: there may be many.
 template <class T>
 void plane_moments(const T* HWY_RESTRICT x, const ChannelSizes& s, int64_t channel, T* mean, T* variance) {
   const int64_t step = s.channels * s.inner;

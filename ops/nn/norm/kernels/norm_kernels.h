@@ -1,4 +1,4 @@
-// The loops behind BatchNorm and LayerNorm. T: float, double.
+// The loops of BatchNorm and LayerNorm. T: float, double.
 #pragma once
 
 #include <math.h>
@@ -17,8 +17,8 @@ struct ChannelSizes {
   int64_t per_channel() const { return outer * inner; }
 };
 
-// The data of a BatchNorm as it lies in memory: in channels_last order (N, H, W, C) other axes than 1 have the channels
-// behind them.
+// The data of a BatchNorm in memory order: with channels_last (N, H, W, C), the channels follow the normalised axis
+// unless it is axis 1.
 inline ChannelSizes channel_sizes(const TensorView& data, int axis) {
   axis = normalize_axis(axis, data.shape.ndim(), "BatchNorm");
   Shape s = data.shape;
@@ -54,7 +54,7 @@ HOST_DEVICE T channel_scale(T gamma, T inverse) {
   return gamma * (inverse < 0 ? -inverse : inverse);
 }
 
-// What the gradients of a channel of `count` elements follow from: dx = a head + b (x - mean) + shift; and of gamma.
+// The coefficients of the gradients of a channel of `count` elements: dx = a head + b (x - mean) + shift; and gamma's.
 template <class T>
 struct ChannelGradient {
   T a, b, shift, gamma;

@@ -16,7 +16,7 @@ struct NormTable {
   // rows of innermost channels: mean and sum of squared distances; sums of head and of head times distance
   void (*row_moments)(const T* x, int64_t rows, int64_t channels, T* mean, T* squares);
   void (*row_products)(const T* head, const T* x, const T* mean, int64_t rows, int64_t channels, T* heads, T* products);
-  // the same for one channel whose elements lie in runs; the moments are final
+  // the same for one channel whose elements are runs; the moments are final
   void (*plane_moments)(const T* x, const ChannelSizes& s, int64_t channel, T* mean, T* variance);
   void (*plane_products)(const T* head, const T* x, const ChannelSizes& s, int64_t channel, T mean, T* heads,
                          T* products);

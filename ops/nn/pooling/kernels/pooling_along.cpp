@@ -1,4 +1,4 @@
-// How a change of the data reaches the output of a pooling: what gradients of its gradient are made of.
+// The directional derivative (JVP) of a pooling, from which the gradients of its gradient are made.
 #include <algorithm>
 
 #include "kaon/ops/nn/pooling/kernels/pooling_kernels.h"
@@ -13,8 +13,8 @@ struct Axis {
   int64_t end(int64_t position) const { return std::min(in, position * stride - pad + kernel); }
 };
 
-// The change at the element that takes the gradient: the first that equals the maximum, or the first NaN. Elements of
-// one channel lie `step` apart.
+// The tangent at the element that gets the gradient: the first that equals the maximum, or the first NaN. Elements of
+// one channel are `step` apart.
 template <class T>
 void along_channel(const Axis (&a)[3], const T* x, const T* y, const T* tangent, T* out, int64_t step) {
   for (int64_t p = 0; p < a[0].out; ++p) {

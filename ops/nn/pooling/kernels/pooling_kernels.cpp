@@ -94,8 +94,7 @@ void forward_positions(const PoolJob<T>& job, const PoolSizes& s, const T* HWY_R
   }
 }
 
-// The gradient of one image with the channels innermost; `dx` is zero before. Disjoint: each element has what its only
-// window gives it.
+// The gradient of one image with the channels innermost; `dx` is zero before. Disjoint: each element is in one window.
 template <bool Disjoint, class T>
 void backward_positions(const PoolJob<T>& job, const PoolSizes& s, const T* HWY_RESTRICT x, const T* HWY_RESTRICT y,
                         const T* HWY_RESTRICT head, T* HWY_RESTRICT dx, int64_t channels) {
@@ -171,7 +170,7 @@ void forward_plane(const PoolJob<T>& job, const PoolSizes& s, const T* x, T* y) 
       for (int64_t iy = w.begin[1]; iy < w.end[1]; ++iy) {
         const T* in_row = x + (z * s.in[1] + iy) * s.in[2];
         for (int64_t k = 0; k < s.kernel[2]; ++k) {
-          // outputs whose tap k lies on the data
+          // outputs whose tap k is inside the data
           const int64_t shift = k - s.pad[2], step = s.stride[2];
           const int64_t first = shift < 0 ? (-shift + step - 1) / step : 0;
           const int64_t last = s.in[2] > shift ? std::min(s.out[2], (s.in[2] - 1 - shift) / step + 1) : 0;
@@ -271,7 +270,7 @@ bool worth_staging(const PoolJob<float>& job, int64_t widest) {
   return !job.channels_last && g.in_channels >= 4 && g.out[size_t(g.axes - 1)] <= widest;
 }
 
-// Row-major planes are independent: a group of up to 32 channels is an image of its own, small enough for the cache.
+// Row-major planes are independent: a group of up to 32 channels is treated as an image, small enough for the cache.
 PoolJob<float> in_channel_groups(PoolJob<float> job) {
   const int64_t channels = job.g.in_channels;
   int64_t group = std::min<int64_t>(channels, 32);
@@ -282,7 +281,7 @@ PoolJob<float> in_channel_groups(PoolJob<float> job) {
   return job;
 }
 
-// Calls body(job of one image, channels_last) with x, y and head converted, and converts what it writes back.
+// Calls body(job of one image, channels_last) with x, y and head converted, and converts its output back.
 template <class Body>
 void through_channels_last(RunContext& run, const PoolJob<float>& whole, int64_t result_positions, Body&& body) {
   const PoolJob<float> job = in_channel_groups(whole);

@@ -1,11 +1,11 @@
-// The loops behind Pooling.
+// The loops of Pooling.
 #pragma once
 
 #include "kaon/ops/nn/pooling/kernels/pooling_window.h"
 
 namespace kaon {
 
-// `in_channels` of the geometry is the number of channels. Images lie in either layout, all in the same.
+// `in_channels` of the geometry is the number of channels. All images have one layout.
 template <class T>
 struct PoolJob {
   ConvGeometry g;
@@ -32,7 +32,7 @@ void pool_backward(RunContext&, const PoolJob<float>&);
 template <>
 void pool_backward(RunContext&, const PoolJob<double>&);
 
-// out: what of `head` reaches the output. Max, mean and sum.
+// out: the directional derivative along `head`. Max, mean and sum.
 template <class T>
 void pool_along(RunContext& run, const PoolJob<T>& job);
 

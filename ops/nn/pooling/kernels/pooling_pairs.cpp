@@ -20,7 +20,7 @@ HWY_INLINE V larger(V x, V best) {
   return hn::IfThenElse(hn::Or(hn::Gt(x, best), hn::IsNaN(x)), x, best);
 }
 
-// Of the gradient left in `rest`, what belongs to `value`; the first maximum, or the first NaN, takes it all.
+// The part of the gradient in `rest` that `value` gets; the first maximum, or the first NaN, takes all of it.
 template <class D, class V>
 HWY_INLINE V take(D d, V value, V top, V& rest) {
   const auto is_top = hn::Or(hn::Eq(value, top), hn::IsNaN(value));

@@ -39,7 +39,7 @@ PoolWindows pool_windows(const Op& op, const Shape& data) {
   return w;
 }
 
-// The part of a window that lies on the data, per axis, and the window's size within the padded data.
+// The part of a window inside the data, per axis, and the window's size within the padded data.
 struct PoolWindow {
   int64_t begin[3], end[3];
   int64_t padded = 1;
@@ -76,7 +76,7 @@ struct PoolSizes {
   }
 };
 
-// What the sum over a window is divided by.
+// The divisor of the sum over a window.
 HOST_DEVICE inline int64_t pool_divisor(PoolType type, bool count_pad, const PoolWindow& w) {
   return type == PoolType::avg ? std::max<int64_t>(1, count_pad ? w.padded : w.real()) : 1;
 }

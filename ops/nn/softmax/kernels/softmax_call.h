@@ -1,4 +1,4 @@
-// What each operator of the softmax family asks of the kernels, on any device.
+// The kernel calls of each operator of the softmax family, on any device.
 #pragma once
 
 #include "kaon/ops/nn/softmax/kernels/softmax_kernel.h"

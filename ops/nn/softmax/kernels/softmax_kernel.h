@@ -1,4 +1,4 @@
-// Softmax over rows: what softmax, SoftmaxActivation, SoftmaxOutput and their gradients share.
+// Softmax over rows, for softmax, SoftmaxActivation, SoftmaxOutput and their gradients.
 #pragma once
 
 #include "kaon/ops/view.h"
