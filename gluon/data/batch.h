@@ -1,4 +1,4 @@
-// Batch: what a loader delivers; BatchBuilder: puts samples into its arrays.
+// Batch: arrays of a loader; BatchBuilder: copies samples into them.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace kaon::gluon::data {
 
-// Samples stacked along a new first axis. The arrays are ready: nothing is pending on them, unless they are on their way
-// to a GPU. `label` is undefined when the dataset has no labels.
+// Samples stacked along a new first axis. The arrays are ready: nothing is pending on them, except copies to a GPU.
+// `label` is undefined when the dataset has no labels. Thread safety: as NDArray.
 class Batch {
  public:
   Batch(NDArray data, NDArray label, int64_t size) : data(std::move(data)), label(std::move(label)), size_(size) {}
@@ -24,11 +24,11 @@ class Batch {
 
 namespace detail {
 
-// Copies each sample straight into the memory of the batch's arrays, which nobody else has seen yet.
+// Copies each sample into the memory of the batch's arrays, which no other thread knows yet.
 class BatchBuilder {
  public:
   BatchBuilder(int64_t count, EngineRef engine, Device device) : count_(count), engine_(engine), device_(device) {}
-  // Shape and dtype of the first sample hold for all: else throws ShapeError, TypeError.
+  // All samples must have the shape and dtype of the first: else throws ShapeError, TypeError. ValueError for no data.
   void add(const Sample& sample);
   Batch finish();  // after `count` samples
 

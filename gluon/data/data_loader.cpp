@@ -34,7 +34,7 @@ BatchSampler default_sampler(const Dataset& dataset, const LoaderOptions& o) {
   return BatchSampler(std::move(order), o.batch_size, o.last_batch);
 }
 
-// Cancels the pipeline when the generator goes, started or not.
+// Cancels the pipeline when the generator is destroyed, started or not.
 class PipelineOwner {
  public:
   explicit PipelineOwner(std::shared_ptr<detail::LoaderPipeline> pipeline) : pipeline_(std::move(pipeline)) {}
@@ -50,7 +50,7 @@ class PipelineOwner {
 };
 
 AsyncGenerator<Batch> deliver(PipelineOwner given) {
-  PipelineOwner owner = std::move(given);  // a local: gone, and the workers with it, as soon as a batch throws
+  PipelineOwner owner = std::move(given);  // a local: destroyed, and the workers ended, as soon as a batch throws
   detail::LoaderPipeline& pipeline = *owner;
   for (int64_t i = 0; i < pipeline.size(); ++i) {
     if (pipeline.is_inline()) {

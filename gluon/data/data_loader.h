@@ -19,13 +19,13 @@ struct LoaderOptions {
   LastBatch last_batch = LastBatch::keep;
   int workers = 2;    // batches that are loaded at a time (decoded: EngineOptions::io_threads); 0: inside next()
   int prefetch = 0;   // batches ready or being loaded ahead of the program; 0: two per worker
-  Device device{};    // a GPU: batches are copied there as soon as they are loaded
+  Device device{};    // batches are copied to it as soon as they are loaded
   uint64_t seed = 0;  // of order and augmentation; batches depend on it and on the epoch, never on `workers`
 };
 static_assert(std::is_trivially_destructible_v<LoaderOptions>);
 
-// A range over the batches of one epoch for plain code: for (Batch& batch : loader.sync()). Waiting for a batch
-// blocks and helps the engine meanwhile. Throws what loading threw, at its batch. Thread safety: unsafe.
+// A range over the batches of one epoch for plain code: for (Batch& batch : loader.sync()). begin() and ++ block until
+// the next batch is loaded, helping the engine, and throw what its loading threw. Thread safety: unsafe.
 class SyncBatches {
  public:
   explicit SyncBatches(AsyncGenerator<Batch> batches) : batches_(std::move(batches)) {}
@@ -55,23 +55,24 @@ class SyncBatches {
   std::optional<Batch> batch_;
 };
 
-// A handle: a copy is the same loader. Batches come in the sampler's order, and an error of a sample is thrown by the
-// next() that would have given its batch, whatever the number of workers. At most `prefetch` batches are held.
-// Dropping the generator stops the loading: it waits for the samples that are being decoded at that moment;
-// asynchronous samples that are under way end by themselves. Thread safety: any thread; generators: one each.
+// A handle: a copy is the same loader. Batches come in the sampler's order, and the next() that would have given a
+// batch throws the error of its samples, whatever the number of workers. At most `prefetch` batches are held.
+// Destroying the generator stops the loading: it blocks until the samples that are being decoded are done; asynchronous
+// samples end later and are dropped. Nothing else blocks. Thread safety: any thread; each generator on one thread.
 class DataLoader {
  public:
-  // Throw ValueError for options that are out of range or exclude each other.
+  // Throw ValueError for options that are out of range or exclude each other, DeviceError for a missing device.
   DataLoader(Dataset dataset, const LoaderOptions& options);
   DataLoader(Dataset dataset, BatchSampler batches, const LoaderOptions& options = {});
 
-  // The batches of the next epoch: 0, 1, ... Loading starts now, on the current engine.
+  // The batches of the next epoch: 0, 1, ... Loading starts at the call, on the current engine. Throws ValueError when
+  // the sampler gives a wrong number of indices.
   AsyncGenerator<Batch> batches() const;
-  AsyncGenerator<Batch> batches(uint64_t epoch) const;  // of that epoch; does not count as the next one
-  SyncBatches sync() const { return SyncBatches(batches()); }
+  AsyncGenerator<Batch> batches(uint64_t epoch) const;         // of that epoch; the next epoch does not change
+  SyncBatches sync() const { return SyncBatches(batches()); }  // batches() for plain code
 
-  int64_t size() const;  // batches in the next epoch
-  uint64_t next_epoch() const;
+  int64_t size() const;         // batches in the next epoch
+  uint64_t next_epoch() const;  // the epoch of the next batches()
   void set_next_epoch(uint64_t epoch) const;
   const LoaderOptions& options() const;
   const Dataset& dataset() const;

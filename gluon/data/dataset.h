@@ -1,4 +1,4 @@
-// Dataset: samples by index, and what can be made of them: transformed, filtered, sharded.
+// Dataset: samples by index, and transformed, filtered or sharded datasets.
 #pragma once
 
 #include <concepts>
@@ -13,8 +13,8 @@
 
 namespace kaon::gluon::data {
 
-// Derive from one of these two for a dataset of one's own. A loader calls get() from several threads at once, on the
-// engine's io pool. It works on plain memory: nothing is pushed to the engine.
+// Derive from one of these two for a new kind of dataset. A loader calls get() on several threads of the engine's io
+// pool at once. It works on plain memory: nothing is pushed to the engine.
 class DatasetSource {
  public:
   virtual ~DatasetSource() = default;
@@ -22,7 +22,7 @@ class DatasetSource {
   virtual Sample get(int64_t index) const = 0;
 };
 
-// For samples that are waited for: a coroutine suspended on a timer or a socket holds no thread.
+// For samples whose loading waits: a coroutine suspended on a timer or a socket holds no thread.
 class AsyncDatasetSource {
  public:
   virtual ~AsyncDatasetSource() = default;
@@ -32,7 +32,7 @@ class AsyncDatasetSource {
 
 namespace detail {
 
-// What a Dataset points to. A node overrides get() or, when it is asynchronous, load().
+// The object behind a Dataset. A node overrides get() or, when it is asynchronous, load().
 class DatasetNode {
  public:
   virtual ~DatasetNode() = default;
@@ -55,7 +55,8 @@ concept TensorTransform = std::is_invocable_r_v<HostTensor, F&, HostTensor, Samp
 
 }  // namespace detail
 
-// A handle: a copy is the same dataset. Thread safety: immutable; any thread.
+// A handle: a copy is the same dataset. Only get() of an asynchronous one and filter() block. Thread safety: immutable;
+// any thread.
 class Dataset {
  public:
   // Throw ValueError for a negative size and for a source or callable that is empty.
@@ -79,11 +80,12 @@ class Dataset {
 
   int64_t size() const { return node_->size(); }
   bool is_async() const { return node_->is_async(); }
-  // Throws IndexError. Blocks when the dataset is asynchronous. Random transforms draw as in epoch 0 of seed 0.
+  // Sample `index`. Blocks when the dataset is asynchronous. Throws IndexError, and what source and transforms throw.
+  // Random transforms draw as in epoch 0 of seed 0.
   Sample get(int64_t index) const;
 
-  // Applied whenever a sample is loaded: Sample -> Sample. A second parameter SampleRandom& gets the sample's own
-  // random numbers. Called from several threads at once.
+  // A dataset whose samples go through fn, Sample -> Sample, whenever they are loaded. A second parameter SampleRandom&
+  // of fn gets the sample's own random numbers. fn is called from several threads at once.
   template <detail::SampleTransform F>
   Dataset transform(F fn) const {
     if constexpr (std::is_invocable_r_v<Sample, F&, Sample, SampleRandom&>) {
@@ -105,13 +107,13 @@ class Dataset {
     });
   }
 
-  // The samples that satisfy `keep`. Loads every sample once, now: blocks.
+  // The samples that satisfy `keep`. Blocks: loads every sample once at the call.
   Dataset filter(const std::function<bool(const Sample&)>& keep) const;
-  // Part `index` of `num_shards` consecutive parts; the first ones are longer by one where it does not divide evenly.
-  // Throws ValueError.
+  // Part `index` of `num_shards` consecutive parts; the first size() % num_shards parts are longer by one. Throws
+  // ValueError.
   Dataset shard(int64_t num_shards, int64_t index) const;
-  Dataset take(int64_t count) const;                   // the first `count`, or all if there are fewer
-  Dataset subset(std::vector<int64_t> indices) const;  // in this order. Throws IndexError
+  Dataset take(int64_t count) const;                   // the first `count`, or all; ValueError for a negative count
+  Dataset subset(std::vector<int64_t> indices) const;  // samples in this order; throws IndexError
 
   const detail::DatasetNode& node() const { return *node_; }
 
@@ -123,7 +125,8 @@ class Dataset {
   std::shared_ptr<const detail::DatasetNode> node_;
 };
 
-// Sample i is row i of each array; arrays are copied, which blocks. Throws ShapeError when lengths differ.
+// Sample i is row i of each array. Arrays are copied, which blocks and throws their failures. Throws ShapeError when
+// lengths differ or an array has no dimensions.
 class ArrayDataset : public Dataset {
  public:
   explicit ArrayDataset(const NDArray& data);

@@ -1,4 +1,4 @@
-// HostTensor and Sample: what a dataset gives: plain memory with a shape, which the engine does not know.
+// HostTensor and Sample: a dataset's samples, plain memory with a shape, which the engine does not know.
 #pragma once
 
 #include <cstddef>
@@ -13,13 +13,14 @@
 
 namespace kaon::gluon::data {
 
-// A dense row-major tensor that owns its memory, or views memory that somebody shares with it. Cheap to move.
+// A dense row-major tensor that owns its memory, or views memory of another owner. Cheap to move. Only copy_of blocks.
 // Thread safety: like std::vector.
 class HostTensor {
  public:
   HostTensor() = default;                       // holds nothing
-  HostTensor(const Shape& shape, DType dtype);  // zeros. Throws ShapeError when the shape is not known
-  // Throws ShapeError when the number of values does not fit.
+  HostTensor(const Shape& shape,
+             DType dtype);  // zeros; ShapeError for an unknown shape, TypeError for an unknown dtype
+  // A copy of the values. Throws ShapeError when their number does not fit.
   template <class T>
     requires(size_of(dtype_of<T>) == sizeof(T) && !std::is_same_v<T, bool>)
   HostTensor(const Shape& shape, const std::vector<T>& values) : HostTensor(shape, dtype_of<T>) {
@@ -30,9 +31,9 @@ class HostTensor {
   template <class T>
     requires(std::is_arithmetic_v<T>&& size_of(dtype_of<T>) == sizeof(T))
   HostTensor(T number) : HostTensor(Shape(), dtype_of<T>) { std::memcpy(own_.data(), &number, sizeof(T)); }
-  // Does not copy: `owner` keeps `data` alive, and nobody writes there any more.
+  // A view: `owner` keeps `data` alive, which must not be written any more.
   static HostTensor view(std::shared_ptr<const void> owner, const void* data, const Shape& shape, DType dtype);
-  // The values of an array. Blocks; throws the array's failure.
+  // The values of an array, in its dtype. Blocks; throws the array's failure.
   static HostTensor copy_of(const NDArray& array);
 
   bool defined() const { return dtype_ != DType(-1); }
@@ -41,9 +42,9 @@ class HostTensor {
   int64_t size() const { return shape_.size(); }
   size_t bytes() const { return size_t(size()) * size_of(dtype_); }
   const std::byte* data() const { return view_ ? view_ : own_.data(); }
-  std::byte* mutable_data();  // what was viewed is copied first
+  std::byte* mutable_data();  // a view copies its memory first
 
-  // The elements. Throws TypeError when they are of another type.
+  // The elements. Both throw TypeError when the dtype is another one.
   template <class T>
   const T* as() const {
     check_dtype(dtype_of<T>);
@@ -54,7 +55,7 @@ class HostTensor {
     check_dtype(dtype_of<T>);
     return reinterpret_cast<T*>(mutable_data());
   }
-  HostTensor reshape(const Shape& shape) &&;  // of as many elements, else ShapeError
+  HostTensor reshape(const Shape& shape) &&;  // throws ShapeError for another number of elements
 
  private:
   void check_size(size_t count) const;

@@ -17,12 +17,12 @@ namespace {
   throw IoError(fmt::format("[read_idx] {}: at byte {}: {}", name, offset, what));
 }
 
-// Where the bytes of the format come from.
+// A source of the format's bytes.
 class Source {
  public:
   virtual ~Source() = default;
   virtual size_t read(void* out, size_t bytes) = 0;  // fewer at the end
-  virtual uint64_t at_most_left() const = 0;         // bytes that may still come
+  virtual uint64_t at_most_left() const = 0;         // upper bound of the bytes left
 };
 
 class PlainSource : public Source {

@@ -8,8 +8,8 @@
 namespace kaon::gluon::data::vision {
 
 // Reads train-images-idx3-ubyte and train-labels-idx1-ubyte (t10k-... for train = false) in `root`, with or without
-// .gz. Samples: an image (28, 28, 1) of uint8 and a label, int32, 0 to 9. Any height and width will do. Blocks. Throws
-// IoError: a missing folder or file, a file that is truncated or corrupt, files that do not belong together.
+// .gz. Samples: an image (28, 28, 1), or of another height and width, of uint8, and a label, int32, 0 to 9. Blocks.
+// Throws IoError for a missing folder or file, a truncated or corrupt file, and files that do not belong together.
 class MNIST : public Dataset {
  public:
   explicit MNIST(const std::filesystem::path& root, bool train = true);

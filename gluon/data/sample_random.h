@@ -7,8 +7,8 @@
 
 namespace kaon::gluon::data {
 
-// A function of (seed, epoch, index of the sample): the same numbers whatever thread draws them and whatever was drawn
-// for other samples. Thread safety: unsafe; each sample has its own.
+// A stream of numbers that depends on (seed, epoch, index of the sample) only: not on the thread that draws, nor on the
+// draws for other samples. Thread safety: unsafe; each sample has its own.
 class SampleRandom {
  public:
   SampleRandom(uint64_t seed, uint64_t epoch, int64_t index) : index_(uint64_t(index)) {
@@ -17,14 +17,14 @@ class SampleRandom {
     key_ = uint64_t(k.v[1]) << 32 | k.v[0];
   }
 
-  uint32_t word() {
+  uint32_t word() {  // 32 random bits
     const int place = int(used_ % 4);
     if (place == 0) block_ = random_block(key_, index_, used_ / 4);
     ++used_;
     return block_.v[place];
   }
   float uniform() { return uniform_float(word()); }  // in [0, 1)
-  bool chance(double p) { return double(word()) < p * 0x1p32; }
+  bool chance(double p) { return double(word()) < p * 0x1p32; }  // true with probability p
   // In [0, range).
   int64_t below(int64_t range) {
     const uint32_t high = word(), low = word();

@@ -82,7 +82,7 @@ BatchSampler::BatchSampler(Sampler sampler, int64_t batch_size, LastBatch last_b
 
 int64_t BatchSampler::rolled_over(uint64_t epoch) const {
   if (last_batch_ != LastBatch::rollover) return 0;
-  // what is left of epoch * size samples cut into batches
+  // the remainder of epoch * size samples after whole batches
   const uint64_t b = uint64_t(batch_size_);
   return int64_t((epoch % b) * (uint64_t(sampler_.size()) % b) % b);
 }

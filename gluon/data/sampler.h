@@ -1,4 +1,4 @@
-// Samplers: in what order samples are visited, and how they are cut into batches.
+// Samplers: the order of samples in an epoch, and their division into batches.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +8,12 @@
 
 namespace kaon::gluon::data {
 
-// Derive from it for an order of one's own.
+// Derive from it for a new order.
 class SamplerSource {
  public:
   virtual ~SamplerSource() = default;
   virtual int64_t size() const = 0;                                // samples per epoch
-  virtual std::vector<int64_t> indices(uint64_t epoch) const = 0;  // as many; a function of the epoch alone
+  virtual std::vector<int64_t> indices(uint64_t epoch) const = 0;  // size() of them, determined by the epoch alone
 };
 
 // A handle. Thread safety: immutable; any thread.
@@ -21,27 +21,27 @@ class Sampler {
  public:
   explicit Sampler(std::shared_ptr<const SamplerSource> source);  // throws ValueError when it is null
   int64_t size() const { return source_->size(); }
-  // Throws ValueError when the source gives another number than it says.
+  // The samples of an epoch in order. Throws ValueError when the source does not give size() of them.
   std::vector<int64_t> indices(uint64_t epoch) const;
 
  private:
   std::shared_ptr<const SamplerSource> source_;
 };
 
-// start, start + 1, ...
+// start, start + 1, ... Throws ValueError for a negative length.
 class SequentialSampler : public Sampler {
  public:
   explicit SequentialSampler(int64_t length, int64_t start = 0);
 };
 
-// A permutation that depends on seed and epoch alone.
+// A permutation of 0 to length - 1 that depends on seed and epoch only. Throws ValueError for a negative length.
 class RandomSampler : public Sampler {
  public:
   explicit RandomSampler(int64_t length, uint64_t seed = 0);
 };
 
-// What happens to the samples that do not fill a batch at the end of an epoch: they make a smaller one, are left out,
-// or begin the next epoch.
+// The samples that do not fill a batch at the end of an epoch make a smaller batch, are left out, or begin the next
+// epoch.
 enum class LastBatch : uint8_t { keep, discard, rollover };
 
 // The batches of one epoch.
@@ -49,16 +49,16 @@ class EpochBatches {
  public:
   EpochBatches(std::vector<int64_t> indices, int64_t batch_size)
       : indices_(std::move(indices)), batch_size_(batch_size) {}
-  int64_t size() const { return (int64_t(indices_.size()) + batch_size_ - 1) / batch_size_; }
-  std::span<const int64_t> operator[](int64_t batch) const;
+  int64_t size() const { return (int64_t(indices_.size()) + batch_size_ - 1) / batch_size_; }  // batches
+  std::span<const int64_t> operator[](int64_t batch) const;  // the samples of a batch in [0, size())
 
  private:
   std::vector<int64_t> indices_;
   int64_t batch_size_;
 };
 
-// A value. Which samples an epoch begins with under rollover follows from the epoch's number, so it does not matter
-// which epochs were visited before.
+// A value. Under rollover the samples that an epoch begins with follow from the epoch's number, whichever epochs were
+// visited before. Thread safety: immutable; any thread.
 class BatchSampler {
  public:
   // Throws ValueError when batch_size is not in [1, 2^31).
@@ -67,7 +67,7 @@ class BatchSampler {
   EpochBatches batches(uint64_t epoch) const;
 
  private:
-  int64_t rolled_over(uint64_t epoch) const;  // samples that the epochs before leave to this one
+  int64_t rolled_over(uint64_t epoch) const;  // samples that earlier epochs leave to this one
   Sampler sampler_;
   int64_t batch_size_;
   LastBatch last_batch_;

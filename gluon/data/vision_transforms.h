@@ -1,4 +1,5 @@
-// Transforms of images, for Dataset::transform_first: MNIST(root).transform_first(transforms::to_tensor).
+// Transforms of images, for Dataset::transform_first: MNIST(root).transform_first(transforms::to_tensor). They run at
+// the call. Thread safety: any thread.
 #pragma once
 
 #include <vector>
@@ -8,16 +9,16 @@
 
 namespace kaon::gluon::data::vision::transforms {
 
-// An image (height, width, channels) of uint8 as (channels, height, width) of float32 in [0, 1]. Throws ShapeError,
-// TypeError.
+// An image (height, width, channels) of uint8 as (channels, height, width) of float32 in [0, 1]. Throws ShapeError or
+// TypeError for another one.
 HostTensor to_tensor(HostTensor image);
 
 // y[c] = (x[c] - mean[c]) / std[c] over the channels of a float32 image (channels, height, width).
 class Normalize {
  public:
-  // One value serves all channels. Throws ValueError when std has a zero or the lengths differ.
+  // A single value is for all channels. Throws ValueError when std has a zero, and for lengths that are 0 or differ.
   Normalize(std::vector<float> mean, std::vector<float> std);
-  HostTensor operator()(HostTensor image) const;  // throws ShapeError, TypeError
+  HostTensor operator()(HostTensor image) const;  // throws ShapeError, TypeError for an image that does not fit
 
  private:
   std::vector<float> mean_, std_;
@@ -27,13 +28,14 @@ inline Normalize normalize(std::vector<float> mean, std::vector<float> std) {
 }
 inline Normalize normalize(float mean, float std) { return Normalize({mean}, {std}); }
 
-// Mirrors an image (height, width, channels) of any dtype with probability 1/2, by the sample's random numbers.
+// Mirrors an image (height, width, channels) of any dtype with probability 1/2, by the sample's random numbers. Throws
+// ShapeError for another shape.
 HostTensor random_flip_left_right(HostTensor image, SampleRandom& random);
 
 // Converts the elements as C++ does; bool is x != 0.
 class Cast {
  public:
-  explicit Cast(DType dtype);  // throws TypeError
+  explicit Cast(DType dtype);  // throws TypeError for an unknown dtype
   HostTensor operator()(HostTensor tensor) const;
 
  private:

@@ -25,7 +25,7 @@ std::exception_ptr error_at(int64_t sample, int64_t batch) {
   }
 }
 
-// co_await: goes on on the coroutine's own executor, wherever the last await has left it.
+// co_await: resumes on the coroutine's own executor, on whichever thread the last await has left it.
 class ReturnAwaiter {
  public:
   bool await_ready() const noexcept { return false; }

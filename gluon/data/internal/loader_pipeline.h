@@ -16,11 +16,10 @@
 
 namespace kaon::gluon::data::detail {
 
-// How it works. Worker coroutines on the io pool claim batch numbers in order, load, and put the result, or what went
-// wrong, into the batch's place in a ring as long as the prefetch window. The consumer takes the places in order, so
-// neither order nor errors depend on the number of workers. A worker that finds the window full suspends until the
-// consumer takes a batch; a consumer that finds its batch missing suspends until that is delivered. Nobody blocks a
-// thread, apart from cancel().
+// How it works. Worker coroutines on the io pool claim batch numbers in order, load, and store the batch or its error
+// in the batch's place of a ring as long as the prefetch window. The consumer takes the places in order, so neither
+// order nor errors depend on the number of workers. A worker that finds the window full suspends until the consumer
+// takes a batch; a consumer that finds its batch missing suspends until it is delivered. Only cancel() blocks a thread.
 // Owned by the generator and by its workers. Thread safety: any thread; one consumer.
 class LoaderPipeline {
  public:
@@ -28,14 +27,14 @@ class LoaderPipeline {
 
   // Starts the workers on the io pool of the current engine.
   static void start(const std::shared_ptr<LoaderPipeline>& self);
-  // Ends the workers: waits for samples that other threads are decoding at this moment. Samples of an asynchronous
-  // dataset that are under way end by themselves; nobody sees them.
+  // Ends the workers. Blocks until the samples that other threads are decoding are done. Pending samples of an
+  // asynchronous dataset end later and are dropped.
   void cancel() noexcept;
 
   int64_t size() const { return batches_.size(); }
   bool is_inline() const { return workers_ == 0; }
 
-  // For the consumer: batch `delivered` so far. Throws what its loading threw.
+  // For the consumer: the next batch. Throws what its loading threw.
   class TakeAwaiter {
    public:
     explicit TakeAwaiter(LoaderPipeline& pipeline) : pipeline_(pipeline) {}
@@ -50,7 +49,7 @@ class LoaderPipeline {
     LoaderPipeline& pipeline_;
   };
   TakeAwaiter take() { return TakeAwaiter(*this); }
-  // Without workers: loads the batch here and now.
+  // Without workers: loads the batch in the consumer's coroutine.
   Task<Batch> load_here(int64_t batch);
 
  private:
@@ -94,7 +93,7 @@ class LoaderPipeline {
 
   std::mutex mutex_;  // guards all below
   std::vector<Place> ring_;
-  int64_t next_ = 0;       // first batch that nobody has claimed
+  int64_t next_ = 0;       // first batch that no worker has claimed
   int64_t delivered_ = 0;  // batches that the consumer has taken
   int decoding_ = 0;       // threads inside a synchronous dataset
   std::condition_variable quiet_;
