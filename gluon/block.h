@@ -1,4 +1,4 @@
-// Block: what nets are made of; HybridBlock: a block that can be traced.
+// Block: a part of a net; HybridBlock: a block that can be traced.
 #pragma once
 
 #include <fmt/format.h>
@@ -54,7 +54,7 @@ class Block {
   // TypeError, and changes nothing, when a parameter with a gradient would not be floating.
   void cast(DType dtype);
   // Writes MXNet's list file with dotted paths ("features.0.weight") as names. Blocks until the values are computed.
-  // Throws StateError for a parameter without values, IoError, and what has failed to compute a value.
+  // Throws StateError for a parameter without values, IoError, and the failure of a value.
   void save_parameters(const std::filesystem::path& file) const;
   // Reads such a file, also one with full names. Blocks. Throws IoError, ValueError for missing or extra names,
   // ShapeError and TypeError for arrays that do not fit; then nothing is changed.

@@ -5,9 +5,11 @@
 
 namespace kaon::gluon::loss {
 
-// All losses are called as loss(pred, label) or loss(pred, label, sample_weight) and give (batch,): the mean over all
-// axes but batch_axis. sample_weight is multiplied to the element losses and must broadcast to their shape, which is
-// that of pred (for SoftmaxCrossEntropyLoss with 1 class): (batch, 1) for (batch, classes). `weight` scales everything.
+// All losses are hybrid blocks, called as loss(pred, label) or loss(pred, label, sample_weight), and give (batch,): the
+// mean over all axes but batch_axis. The label is reshaped like pred, except class numbers and KLDivLoss's.
+// sample_weight is multiplied to the element losses and must broadcast to their shape, which is that of pred (for
+// SoftmaxCrossEntropyLoss with 1 class): (batch, 1) for (batch, classes). `weight` scales everything. Throw what the
+// operators throw: ShapeError and TypeError for arrays that do not fit.
 struct LossOptions {
   std::optional<double> weight{};
   int batch_axis = 0;
@@ -16,7 +18,7 @@ static_assert(std::is_trivially_destructible_v<LossOptions>);
 
 namespace detail {
 
-// The steps that every loss ends with.
+// The last steps of every loss.
 template <class Derived>
 class Loss : public HybridBlock<Derived> {
  public:
@@ -33,7 +35,7 @@ class Loss : public HybridBlock<Derived> {
   Loss(std::string_view hint, std::optional<double> weight, int batch_axis)
       : HybridBlock<Derived>(hint), weight_(weight), batch_axis_(batch_axis) {}
   int batch_axis() const { return batch_axis_; }
-  // The mean, unless the loss hides this by its own.
+  // The mean, unless the derived loss has its own.
   auto over_sample(auto F, auto loss) { return F.mean(loss, {.axis = {batch_axis_}, .exclude = true}); }
 
  private:
@@ -137,7 +139,7 @@ struct HuberOptions {
   int batch_axis = 0;
 };
 
-// With e = |label - pred|: e^2 / (2 rho) up to rho, e - rho / 2 beyond.
+// With e = |label - pred|: e^2 / (2 rho) up to rho, e - rho / 2 beyond. Throws ValueError unless rho > 0.
 struct HuberLoss : detail::Loss<HuberLoss> {
   explicit HuberLoss(const HuberOptions& options = {});
   auto elements(auto F, auto pred, auto label) {

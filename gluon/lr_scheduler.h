@@ -11,7 +11,7 @@ namespace kaon::lr_scheduler {
 enum class Kind : uint8_t { none, factor, multi_factor, poly, cosine, custom };
 enum class WarmupMode : uint8_t { linear, constant };
 
-// A value; made by the functions below. It is a function of the number of updates alone, so training that goes on from
+// A value, made by the functions below. The rate depends on the number of updates only, so training that continues from
 // a checkpoint needs nothing else. Thread safety: a value.
 struct LRScheduler {
   Kind kind = Kind::none;
@@ -29,7 +29,7 @@ struct LRScheduler {
   double (*function)(int64_t) = nullptr;  // custom
 
   bool is_set() const { return kind != Kind::none; }
-  // The rate for update number `num_update`, the first being 1.
+  // The rate for update number `num_update`, from 1 on. base_lr when unset.
   double operator()(int64_t num_update) const;
 };
 
@@ -69,7 +69,7 @@ struct CosineOptions {
 };
 static_assert(std::is_trivially_destructible_v<LRScheduler> && std::is_trivially_destructible_v<MultiFactorOptions>);
 
-// Each throws ValueError for options out of range.
+// Each throws ValueError for options out of range (CustomScheduler: for null).
 // base_lr factor^k after k * step updates, never below stop_factor_lr.
 LRScheduler FactorScheduler(const FactorOptions& options);
 // base_lr factor^k after the k-th of the listed updates.

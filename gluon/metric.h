@@ -12,18 +12,19 @@
 
 namespace kaon::metric {
 
-// update() pushes and returns; get() blocks until the sum is there; in a coroutine write `co_await metric.value()`. A
-// failed batch makes both throw until reset(). A handle: a copy is the same metric. Thread safety: one thread.
+// update() pushes and returns; get() blocks until the sum is computed; in a coroutine write `co_await metric.value()`.
+// A failed batch makes both throw its failure until reset(). A handle: a copy is the same metric. Thread safety: one
+// thread.
 class EvalMetric {
  public:
   virtual ~EvalMetric() = default;
   const std::string& name() const;
-  // Throws ShapeError when the two do not fit.
+  // Adds the scores of a batch. Throws ShapeError when the two do not fit.
   void update(const NDArray& labels, const NDArray& preds);
-  void update(std::span<const NDArray> labels, std::span<const NDArray> preds);
-  std::pair<std::string, double> get() const;  // name and value; NaN before the first update
-  Task<double> value() const;                  // of the updates pushed before this call
-  void reset();
+  void update(std::span<const NDArray> labels, std::span<const NDArray> preds);  // pair by pair
+  std::pair<std::string, double> get() const;  // name and value; blocks; NaN before the first update
+  Task<double> value() const;                  // the value over the updates before this call
+  void reset();                                // forgets all updates
 
  protected:
   // A sum over some samples (one element, any dtype) and how many they are.
@@ -47,8 +48,8 @@ class EvalMetric {
   std::shared_ptr<State> state_;
 };
 
-// How many of `preds` are right: the index of the largest along `axis`, or preds themselves when they have labels'
-// shape.
+// The share of `preds` that are right: the index of the largest along `axis`, or preds themselves when they have
+// labels' shape.
 class Accuracy : public EvalMetric {
  public:
   explicit Accuracy(int axis = 1) : EvalMetric("accuracy"), axis_(axis) {}
@@ -60,7 +61,8 @@ class Accuracy : public EvalMetric {
   int axis_;
 };
 
-// How many labels (batch,) have fewer than top_k classes with a higher score in preds (batch, classes).
+// The share of labels (batch,) for which fewer than top_k classes have a higher score in preds (batch, classes). Throws
+// ValueError for top_k below 1.
 class TopKAccuracy : public EvalMetric {
  public:
   explicit TopKAccuracy(int top_k);

@@ -13,8 +13,8 @@ std::string summarize(const Block& block, FunctionRef<Symbol(const Symbol&)> cal
 }  // namespace detail
 
 // Traces the block on an input of this shape; nothing runs. Completes the shapes of parameters, as a first forward
-// does. The rows are the blocks in the order in which their calls end, the first of several; then those that were not
-// called. Sequentials have none.
+// does. One row per block, in the order in which their (first) calls end; then the blocks that were not called.
+// Sequentials have no row.
 template <class B>
 std::string summary(const B& block, const Shape& input, DType dtype = DType::float32) {
   return detail::summarize(

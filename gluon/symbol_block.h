@@ -11,9 +11,9 @@ class SymbolBlock : public HybridBlock<SymbolBlock> {
  public:
   SymbolBlock(const Symbol& outputs, const std::vector<std::string>& inputs);
 
-  // Reads what export_model or MXNet wrote. Without a parameter file initialize() chooses the values, and with
-  // allow_missing those of parameters that the file lacks. Dtypes are the file's. Throws IoError for unreadable files,
-  // ValueError or ShapeError for inputs or parameters that do not fit the program.
+  // Reads the files of export_model or MXNet. Without a parameter file initialize() sets the values, and with
+  // allow_missing those of parameters that the file lacks. Dtypes are the file's. Blocks. Throws IoError for unreadable
+  // files, ValueError or ShapeError for inputs or parameters that do not fit the program.
   static SymbolBlock imports(const std::filesystem::path& symbol_file, const std::vector<std::string>& inputs,
                              const std::filesystem::path& param_file = {}, Device device = Device(),
                              bool allow_missing = false, bool ignore_extra = false);
@@ -30,11 +30,11 @@ class SymbolBlock : public HybridBlock<SymbolBlock> {
 
  private:
   void check_count(size_t given) const;
-  Symbol compose_all(std::span<const Symbol> inputs) const;  // labels_ may stand behind the inputs
+  Symbol compose_all(std::span<const Symbol> inputs) const;  // labels_ may follow the inputs
 
   Symbol program_;
   std::vector<std::string> inputs_;
-  std::vector<std::string> labels_;  // of output layers: a prediction reads none, so zeros stand in
+  std::vector<std::string> labels_;  // of output layers: a prediction does not read them, so they are zeros
 };
 
 }  // namespace kaon::gluon

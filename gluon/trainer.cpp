@@ -19,8 +19,8 @@ void check_names(const auto& slots, std::string_view caller) {
   detail::check_unique(named, caller);
 }
 
-// Filled here and now: nobody waits for a state, so one that failed (no memory, a stopped scope) would end all updates
-// without a word.
+// Filled before it returns: no wait reports a failed state (no memory, a stopped scope), which would silently end all
+// updates.
 NDArray make_state(const NDArray& weight) {
   if (weight.device().type != DeviceType::cpu) {
     NDArray state = nd.zeros(weight.shape(), {.dtype = weight.dtype(), .device = weight.device()});
@@ -60,7 +60,7 @@ void Trainer::throw_failure_of_earlier_step() {
     try {
       seen.has_ended = earliest.engine().read_now(earliest.var(), [] {});  // throws its failure
     } catch (const Cancelled&) {
-      // dropped with its scope, as asked for: waitall() does not report that either
+      // dropped with its stopped scope, which waitall() does not report either
     }
     if (!seen.has_ended) return;
   }

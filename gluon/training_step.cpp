@@ -8,7 +8,7 @@
 
 namespace kaon::gluon {
 
-// A trace with what of the trainer went into its plans.
+// A trace, with the trainer's settings that its plans depend on.
 struct TrainingStep::Program {
   std::shared_ptr<const detail::Traced> traced;
   std::vector<TensorMeta> metas;  // of the data where the trace has read its shapes

@@ -1,4 +1,4 @@
-// What happens when a hybrid block is called: tracing it, finding the trace that fits, submitting it.
+// Calling a hybrid block: tracing it, finding the trace that fits, submitting it.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,8 +30,8 @@ bool is_inside(const BlockNode& tree, const BlockNode& block) {
                      [&](const auto& c) { return is_inside(*c.node, block); });
 }
 
-// A block calls blocks of its own tree only (a Sequential may serve as a list of layers): others would have no names of
-// their own and be missing in files.
+// A block may call only blocks of its own tree (a Sequential may serve as a list of layers): others would have no path
+// and be missing in files.
 void check_own(const BlockNode& block) {
   const BlockNode* caller = t_running_block;
   if (!caller || caller == &block || is_inside(*caller, block)) return;
@@ -90,7 +90,7 @@ Traced run_trace(std::span<const NDArray* const> inputs, TraceFn trace) {
     result.program = Symbol::group(trace(data));
   } catch (...) {
     restore();
-    for (Parameter p : used.used) p.forget_variable();  // it may have been given a wrong shape
+    for (Parameter p : used.used) p.forget_variable();  // the failed trace may have given it a wrong shape
     throw;
   }
   restore();
@@ -239,9 +239,9 @@ void call_traced(BlockNode& block, std::span<const NDArray* const> inputs, Trace
       take_existing();
     }
   }
-  // Verifying traces again rather than running hybrid_forward on arrays: that would draw numbers and update statistics,
-  // and the program is what the plan's imperative run computes. Two traces name the operator that differs, whatever its
-  // value. What hybrid_forward does on arrays alone, by their C++ type, is not seen.
+  // Verification traces again instead of running hybrid_forward on arrays, which would draw numbers and update
+  // statistics: the plan's imperative run computes the program. Two traces name the operator that differs, whatever its
+  // value. Code of hybrid_forward for arrays only (by their C++ type) is not checked.
   auto retrace = [&] { return run_trace(inputs, trace).program; };
   graph->call({all, total}, room(graph->num_outputs()), site, retrace);
 }

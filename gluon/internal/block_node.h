@@ -1,4 +1,4 @@
-// BlockNode: what a block's handles share. For the sources of gluon/.
+// BlockNode: the object that a block's handles share. For the sources of gluon/.
 #pragma once
 
 #include <memory>
@@ -51,7 +51,7 @@ struct BlockNode {
 
   const BlockNode* named_by() const;                                            // the first of its parents that lives
   void set_prefix(const std::string& new_prefix, const std::string& new_path);  // and of the children that it named
-  void clear_traces();                                                          // its own and those of blocks around it
+  void clear_traces();  // the block's and those of blocks that contain it
 };
 
 namespace detail {

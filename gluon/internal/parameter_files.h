@@ -1,4 +1,4 @@
-// Named parameters as array files: what Block's and ParameterDict's save and load share. For the sources of gluon/.
+// Named parameters as array files, for save and load of Block and ParameterDict. For the sources of gluon/.
 #pragma once
 
 #include <filesystem>
@@ -19,8 +19,9 @@ void check_unique(const NamedParameters& parameters, std::string_view caller);
 // Blocks; throws StateError for a parameter without values.
 void save_values(const NamedParameters& parameters, const std::filesystem::path& file, std::string_view caller);
 
-// Gives `arrays`, read from `file`, to the parameters of their names. A parameter that is listed under several names
-// may stand under any of them. Throws ValueError, ShapeError or TypeError naming the file, and then changes nothing.
+// Sets the parameters from `arrays`, read from `file`, by their names. A parameter that is listed under several names
+// may have any of them in the file. Throws ValueError, ShapeError or TypeError naming the file, and then changes
+// nothing.
 void load_values(const NamedParameters& parameters, const NamedArrays& arrays, const std::filesystem::path& file,
                  std::string_view caller, bool allow_missing, bool ignore_extra);
 

@@ -35,8 +35,8 @@ struct BasicBlockV1 : detail::ResidualBlock<BasicBlockV1> {
   BasicBlockV1(int64_t channels, int64_t stride, bool downsample = false, int64_t in_channels = 0);
 };
 
-// 1x1, 3x3 and 1x1 convolutions with channels / 4 inside. As in MXNet the first has the stride, and those of 1x1 have
-// a bias although BatchNorm follows.
+// 1x1, 3x3 and 1x1 convolutions with channels / 4 inside. As in MXNet the first has the stride, and the 1x1
+// convolutions have a bias although BatchNorm follows.
 struct BottleneckV1 : detail::ResidualBlock<BottleneckV1> {
   BottleneckV1(int64_t channels, int64_t stride, bool downsample = false, int64_t in_channels = 0);
 };

@@ -7,7 +7,7 @@
 namespace kaon::gluon::nn {
 
 // For self-attention over x (batch, length, units) whose sample i has valid_length[i] steps: a mask (batch, 1, length),
-// 1 for these steps and 0 behind them.
+// 1 for these steps and 0 after them.
 auto valid_length_mask(auto F, const auto& x, const auto& valid_length) {
   auto ones = F.ones_like(F.slice_axis(x, 2, 0, 1));
   return F.reshape(F.SequenceMask(ones, valid_length, {.axis = 1}), {0, 1, -1});
@@ -59,7 +59,7 @@ struct MultiHeadAttentionCell : HybridBlock<MultiHeadAttentionCell> {
     auto y = F.batch_dot(dropout_layer(weights), split_heads(F, proj_value(value)));
     return F.reshape(F.transpose(F.reshape(y, {-4, -1, num_heads_, 0, 0}), {0, 2, 1, 3}), {0, 0, -3});
   }
-  // What a score loses that the mask excludes: exp of it is 0, and float16 holds it.
+  // Subtracted from masked scores: their exp is 0, and float16 can hold it.
   double far_below() const { return proj_query.weight.dtype() == DType::float16 ? 3e4 : 1e30; }
 
   int num_heads_;

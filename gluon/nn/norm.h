@@ -21,8 +21,8 @@ struct BatchNormOptions {
 static_assert(std::is_trivially_destructible_v<BatchNormOptions>);
 
 // y = gamma (x - mean) / sqrt(var + epsilon) + beta per channel (Ioffe and Szegedy 2015). In training mean and var are
-// those of the batch, and running_x <- momentum running_x + (1 - momentum) x; else the running ones are used. 16-bit
-// data goes with float32 parameters: casting a net to 16 bits leaves these as they are.
+// those of the batch, and running_x <- momentum running_x + (1 - momentum) x; else the running ones are used. With
+// 16-bit data the parameters are float32: casting a net to 16 bits does not change them.
 struct BatchNorm : HybridBlock<BatchNorm> {
   explicit BatchNorm(const BatchNormOptions& options = {});
 

@@ -9,7 +9,7 @@
 
 namespace kaon::gluon::nn {
 
-// A block without its type: what a Sequential holds. A handle on the same block; call it with an NDArray, or with a
+// A block without its type, as a Sequential holds it. A handle on the same block; call it with an NDArray, or with a
 // Symbol when the block is hybrid (else TraceError).
 class AnyBlock : public Block {
  public:
@@ -71,7 +71,7 @@ template <class Container, class First, class... Rest>
 concept Children = std::derived_from<First, Block> &&(std::derived_from<Rest, Block>&&...) &&
                    (sizeof...(Rest) > 0 || !std::derived_from<First, Container>);
 
-// What both containers share. A copy of the handle shares the list.
+// Base of both containers. A copy of the handle shares the list.
 class BlockList {
  public:
   size_t size() const { return blocks_->size(); }
@@ -108,7 +108,7 @@ class Sequential : public Block {
 
   size_t size() const { return blocks_.size(); }
   const AnyBlock& operator[](int64_t index) const { return blocks_.at(index); }
-  // Puts another block in a place; it takes over the name.
+  // Replaces the block at a place; the new one gets its name.
   void replace(int64_t index, const AnyBlock& block);
   Sequential slice(int64_t begin, int64_t end) const;  // the same blocks
 

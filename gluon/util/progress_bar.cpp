@@ -83,7 +83,7 @@ void ProgressBar::draw(bool always) {
   if (!always && now - drawn_ < 100ms) return;
   drawn_ = now;
   const std::string text = line();
-  // spaces over what is left of a longer line
+  // spaces over the rest of a longer line
   const std::string rest(drawn_width_ > text.size() ? drawn_width_ - text.size() : 0, ' ');
   drawn_width_ = text.size();
   fmt::print(options_.out, "\r{}{}", text, rest);

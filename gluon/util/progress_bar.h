@@ -1,4 +1,4 @@
-// ProgressBar: how far a training loop has come, pushed and done, on one line of a terminal.
+// ProgressBar: a training loop's progress, pushed and done, on one line of a terminal.
 #pragma once
 
 #include <chrono>
@@ -33,8 +33,8 @@ class ProgressBar {
   ProgressBar(const ProgressBar&) = delete;
   ProgressBar& operator=(const ProgressBar&) = delete;
 
-  void step(int64_t count = 1);     // so many more steps are pushed
-  void set_text(std::string text);  // shown behind the numbers: "loss 0.21"
+  void step(int64_t count = 1);     // counts pushed steps
+  void set_text(std::string text);  // shown after the numbers: "loss 0.21"
   void finish();                    // the last line; later calls do nothing
 
   int64_t pushed() const { return pushed_; }
