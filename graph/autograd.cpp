@@ -37,14 +37,14 @@ struct History : Annotation, Pooled {
 // One recorded call.
 struct TapeNode : RefCounted<TapeNode>, Pooled {
   const char* name;
-  uint64_t sequence;  // callers come after callees
+  uint64_t sequence;  // order of the calls
   bool training;      // the mode of the call
   bool released = false;
   bool queued = false;  // during backward
   std::unique_ptr<GradFunction> function;
-  // As they were at the call: attaching a gradient later cuts no recorded computation. Null where no gradient flows.
+  // At the call: attaching a gradient later changes no recorded computation. Null where no gradient flows.
   PooledVector<IntrusivePtr<History>> inputs;
-  PooledVector<NDArray> heads;  // during backward: what has arrived at each output
+  PooledVector<NDArray> heads;  // during backward: the gradient summed so far at each output
   void destroy();
   TapeNode* next_destroyed = nullptr;  // of destroy_in_turn()
 };
@@ -67,7 +67,7 @@ class OpGradFunction final : public GradFunction {
     inputs_.reserve(call.inputs.size());
     outputs_.reserve(call.outputs.size());
     for (const NDArray* i : call.inputs) inputs_.emplace_back(*i);
-    for (const NDArray& o : call.outputs) outputs_.emplace_back(o.detach());  // the array itself would keep this alive
+    for (const NDArray& o : call.outputs) outputs_.emplace_back(o.detach());  // o itself would be a reference cycle
   }
 
   void backward(const GradCall& call) override {
@@ -245,19 +245,19 @@ void record_call(const char* name, std::unique_ptr<GradFunction> function, std::
 
 namespace {
 
-// Does `array` lie in the memory of one of `others`?
+// Whether `array` shares memory with one of `others`.
 bool shares_memory(const NDArray& array, std::span<const NDArray> others) {
   return std::any_of(others.begin(), others.end(),
                      [&](const NDArray& o) { return o.defined() && o.ptr()->chunk == array.ptr()->chunk; });
 }
 
-// Runs the recorded calls backwards, newest first, and collects what arrives at arrays with a gradient attached.
+// Runs the recorded calls backwards, newest first, and collects the gradients of arrays that have one attached.
 class BackwardPass {
  public:
   BackwardPass(std::span<const NDArray> heads, std::span<const NDArray> head_grads, bool retain);
   BackwardPass(const BackwardPass&) = delete;
   BackwardPass& operator=(const BackwardPass&) = delete;
-  ~BackwardPass() {  // after an error: nothing stays behind in the tape
+  ~BackwardPass() {  // after an error: clears the state that it has left in the tape
     for (; !queue_.empty(); queue_.pop()) {
       TapeNode& node = *queue_.top().node;
       node.queued = false;
@@ -334,8 +334,8 @@ class BackwardPass {
     if (g.defined()) sum = sum.defined() ? nd.elemwise_add(sum, g) : std::move(g);
   }
 
-  // Attached gradients that are overwritten anyway and to which nothing has come yet: the last call of a backward() may
-  // write them directly. An earlier one may not: a call behind it may have saved such a gradient as its input, or fail.
+  // Offers attached gradients that will be overwritten, and have got nothing yet, to the last call of a backward() as
+  // its outputs. An earlier call must not write them: a later one may have saved such a gradient as its input, or fail.
   void offer_targets(const TapeNode& node, std::span<NDArray> gradients) const {
     bool is_last = queue_.empty() &&
                    std::none_of(node.inputs.begin(), node.inputs.end(), [](const auto& h) { return h && h->node; });
@@ -382,7 +382,7 @@ BackwardPass::BackwardPass(std::span<const NDArray> heads, std::span<const NDArr
   }
 }
 
-// Puts a new gradient where the user sees it.
+// Stores a new gradient into the attached one.
 void store(History& h, NDArray gradient) {
   h.stamp = g_sequence.fetch_add(1, std::memory_order_relaxed) + 1;
   if (!gradient.defined()) {
@@ -395,8 +395,8 @@ void store(History& h, NDArray gradient) {
     h.grad += gradient;
     return;
   }
-  // Nobody else holds the old array: taking the new one in its place saves a copy and cannot be seen. The new one
-  // must be nobody's either (an operator may hand its head through as the gradient).
+  // With no other reference to the old array, replacing it by the new one saves a copy and is invisible. The new one
+  // must have no other reference either (an operator may return its head as the gradient).
   const ArrayNode& old = h.grad.node();
   const ArrayNode& fresh = gradient.node();
   if (old.use_count() == 1 && old.chunk->use_count() == 1 && fresh.use_count() == 1 && fresh.chunk->use_count() == 1 &&
@@ -426,7 +426,7 @@ void backward(std::span<const NDArray> heads, std::span<const NDArray> head_grad
     EngineScope scope(heads.empty() ? Engine::current() : heads[0].engine());
     ModeScope mode(false, true);
     pass.run();
-    // A head gradient that was handed through may be an attached gradient, which another store overwrites.
+    // A gradient that shares memory with a head gradient may be an attached gradient, which another store overwrites.
     for (auto& [h, leaf] : pass.leaves) {
       if (leaf.gradient.defined() && shares_memory(leaf.gradient, head_grads)) leaf.gradient = leaf.gradient.copy();
     }
@@ -456,7 +456,7 @@ std::vector<NDArray> grad(std::span<const NDArray> heads, std::span<const NDArra
       const NDArray& g = pass.asked[history_of(v)];
       if (!g.defined()) {
         result.push_back(nd.zeros_like(v));
-      } else {  // a rule may hand its head through, to several inputs even
+      } else {  // a rule may return its head as the gradient, even of several inputs
         result.push_back(shares_memory(g, result) || shares_memory(g, head_grads) ? g.copy() : g);
       }
     }

@@ -63,7 +63,7 @@ struct SavedArray {
 // operation.
 NDArray filled_like(const NDArray& array, double value);
 
-Interceptor* tape();  // what is_recording() puts in front of every operator
+Interceptor* tape();  // the interceptor that records
 bool is_recording();  // of this thread, or coroutine
 bool is_training();
 

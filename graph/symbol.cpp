@@ -123,8 +123,8 @@ void expect_equal_shapes(std::string_view name, std::span<const TensorMeta* cons
 }
 
 namespace {
-// Infers one node as far as its inputs are known. metas_of(node): what is known about the outputs of a node; filled for
-// this node and for variables whose shape follows. True when the outputs are known.
+// Infers one node as far as its inputs are known. metas_of(node): shapes and dtypes of a node's outputs, as far as they
+// are known; filled for this node and for variables whose shape follows. True when the outputs are known.
 template <class MetasOf>
 bool infer_with(SymbolNode& node, MetasOf&& metas_of) {
   if (!node.op) return metas_of(node)[0].shape.is_known();
@@ -144,7 +144,7 @@ bool infer_with(SymbolNode& node, MetasOf&& metas_of) {
     const SymbolEntry& e = node.inputs[i];
     if (!e.node->is_variable()) continue;
     Shape& known = metas_of(*e.node)[e.output].shape;
-    if (!(known == in[i].shape)) known = in[i].shape;  // other threads may be reading what a trace finds again
+    if (!(known == in[i].shape)) known = in[i].shape;  // do not write what is the same: other threads may read it
   }
   metas_of(node) = std::move(out);
   return true;
@@ -207,8 +207,8 @@ Symbol Symbol::detach(std::source_location site) const {
 }
 
 namespace {
-// `value` as it is written into an array like `target`: in its dtype and broadcast to its shape. Whether that takes a
-// cast is read from the dtypes, so a trace of it holds for these alone.
+// `value` in the dtype of `target` and broadcast to its shape. Whether that takes a cast is read from the dtypes, so a
+// trace of it holds for these dtypes only.
 Symbol as_written(const Symbol& target, const Symbol& value, const std::source_location& site) {
   DType to = target.dtype();
   Symbol cast = value.dtype() == to ? value : sym.cast(In<Symbol>(value, site), to);
@@ -258,7 +258,7 @@ std::vector<SymbolNode*> topological_order(const std::vector<SymbolEntry>& heads
 
 std::vector<SymbolNode*> creation_order(const std::vector<SymbolEntry>& heads) {
   auto order = topological_order(heads);
-  // variables first: those that an operator made for itself are younger than it
+  // variables first: those that an operator has made for missing inputs are younger than it
   std::sort(order.begin(), order.end(), [](const SymbolNode* a, const SymbolNode* b) {
     return std::pair(!a->is_variable(), a->sequence) < std::pair(!b->is_variable(), b->sequence);
   });
@@ -410,7 +410,7 @@ Symbol compose(const Symbol& program, const std::unordered_map<std::string, Symb
 
 std::pair<Symbol, std::vector<std::string>> with_direct_labels(const Symbol& program,
                                                                const std::vector<std::string>& unknown) {
-  std::unordered_set<const SymbolNode*> tainted;  // what follows from a variable without a value
+  std::unordered_set<const SymbolNode*> tainted;  // nodes that depend on a variable without a value
   for (SymbolNode* n : topological_order(program.entries())) {
     bool is_tainted = n->is_variable() && std::find(unknown.begin(), unknown.end(), n->name) != unknown.end();
     for (const SymbolEntry& e : n->inputs) is_tainted = is_tainted || tainted.count(e.node.get());

@@ -8,8 +8,8 @@
 
 namespace kaon {
 
-// What its kernels get from the engine: scratch memory goes from one to the next instead of back to the engine, so that
-// theirs does not end that of the kernel around them. One operation at a time.
+// The RunContext of its kernels: scratch memory is passed from one to the next instead of freed, so that freeing theirs
+// does not free that of the kernel around them. One operation at a time.
 class NestedContext final : public RunContext {
  public:
   void begin(RunContext& outer);  // forgets the memory of an earlier operation
@@ -34,8 +34,8 @@ class NestedContext final : public RunContext {
 // Used by one operation at a time.
 class NestedBody {
  public:
-  // Of a graph with shapes. Goes through the passes, as a plan's graph does. Throws ValueError for an operator that
-  // updates what it reads: iterations would see it at no settled time.
+  // From a graph with shapes, which goes through the passes as a plan's graph does. Throws ValueError for an operator
+  // that updates an array that the graph reads: the order of update and reads would not be defined.
   NestedBody(Graph graph, bool training, bool exact);
   void begin(NestedContext& context);  // in each operation, before the first run()
   void run(std::span<void* const> inputs, std::span<void* const> outputs, std::span<const Source> sources,
@@ -53,7 +53,7 @@ class NestedBody {
 // Random numbers that one run of this graph takes.
 uint64_t draws_of(const Graph& graph, bool training);
 
-// What the kernels of control flow keep between calls and share while they run.
+// The state of control flow's kernels, between calls and shared while they run.
 struct ControlFlowState : KernelState {
   NestedContext context;
   std::optional<NestedBody> bodies[2];   // by graph of the program, made when first needed

@@ -1,4 +1,4 @@
-// A symbol file as it stands: what lies between JSON text and Symbols. Internal to the readers and writers.
+// The contents of a symbol file, between JSON text and Symbols. Internal to the readers and writers.
 #pragma once
 
 #include <map>
@@ -23,7 +23,7 @@ struct Subgraph {
   std::shared_ptr<const SymbolFileInfo> info{};  // nullptr: not from a file
 };
 
-// What a file says beyond the graph; kept with a loaded Symbol so that it is written as it was.
+// A file's contents beyond the graph, kept with a loaded Symbol so that it is saved unchanged.
 struct SymbolFileInfo {
   struct Node {
     uint32_t outputs = 1;            // as the writing build counted them (some count the workspace of max pooling)

@@ -55,7 +55,7 @@ class Parser {
       }
     }
     nodes(array(member(*graph, "nodes"), "\"nodes\""));
-    // files with "param" call the attributes of users "attr": these are written in today's way
+    // files with "param" name the user's attributes "attr": these are saved under today's name
     if (has_attr_ && !has_other_) file_.attrs_key = "attr";
     entries(array(member(*graph, "heads"), "\"heads\""), file_.heads, "\"heads\"");
     if (file_.heads.empty()) file_.fail("\"heads\" names no output");
@@ -161,7 +161,7 @@ class Parser {
     }
   }
 
-  // Readers need not understand it, builds count differently: what makes no sense is dropped.
+  // Optional for readers, and MXNet's versions count differently: a value that makes no sense is dropped.
   void row_ptr(const json::value& value) {
     const json::array* list = value.if_array();
     if (!list || list->size() != file_.nodes.size() + 1) return;
@@ -220,7 +220,7 @@ SymbolFile parse_symbol_file(std::string_view text, const std::string& source) {
   SymbolFile file;
   file.source = source;
   file.bytes = text.size();
-  json::monotonic_resource memory;  // freed at once, after the last look at the tree
+  json::monotonic_resource memory;  // freed as a whole, after the last use of the tree
   const json::value root = parse_json(text, source, &memory);
   Parser(file, root).run();
   return file;

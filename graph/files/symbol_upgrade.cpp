@@ -35,7 +35,7 @@ std::optional<OldHiddenKey> old_hidden_key(std::string_view name) {
 }
 
 // Attributes that do not change results here: choices of other libraries, sizes of their scratch memory, storage of
-// gradients. `only` is the one value that may be ignored where others would.
+// gradients. `only`: if set, other values of the attribute would change results.
 bool may_be_ignored(std::string_view key, std::string_view value) {
   struct Rule {
     std::string_view key, only;
@@ -61,7 +61,7 @@ bool may_be_ignored(std::string_view key, std::string_view value) {
 std::string hidden_name(std::string_view key) { return fmt::format("__{}__", key); }
 
 void find_operators(SymbolFile& file) {
-  std::string unknown;  // all of them at once: who converts a model wants the whole list
+  std::string unknown;  // all unknown operators, since a user who converts a model needs the whole list
   std::set<std::string_view> seen;
   for (FileNode& node : file.nodes) {
     if (node.op == "null") continue;
@@ -76,7 +76,7 @@ void find_operators(SymbolFile& file) {
   if (!unknown.empty()) file.fail(unknown + (seen.size() == 1 ? " is not known to Kaon" : " are not known to Kaon"));
 }
 
-// Old keys get their underscores, and those that speak of an input move to that variable.
+// Old keys get their underscores, and those about an input are moved to that variable.
 void rename_hidden_keys(SymbolFile& file) {
   for (FileNode& node : file.nodes) {
     for (auto it = node.text_attrs.begin(); it != node.text_attrs.end();) {
@@ -121,7 +121,7 @@ void read_attributes(SymbolFile& file, size_t index) {
     if (key == "num_args" && node.def->traits.variadic && value == std::to_string(node.inputs.size())) continue;
     file.fail(index, fmt::format("attribute '{}' (with the value '{}') is not known to Kaon", key, value));
   }
-  const Attributes defaults(*node.def);  // their required attributes are those that are never "as by default"
+  const Attributes defaults(*node.def);  // required attributes never count as defaults
   node.def->write(defaults.get(), [&](std::string_view name, const std::string& text, bool is_default) {
     if (is_default || text == "nan" || node.text_attrs.count(std::string(name))) return;
     file.fail(index, fmt::format("the attribute '{}' is missing", name));
@@ -175,7 +175,7 @@ void resolve(SymbolFile& file, size_t& budget);
 void resolve_control_flow(SymbolFile& file, size_t index, size_t& budget) {
   std::vector<std::vector<uint32_t>> variables;
   for (SymbolFile& sub : file.nodes[index].subgraphs) {
-    // MXNet has them since 1.3: nothing is left out there, and no variable may come from nowhere
+    // subgraphs exist since MXNet 1.3, whose files list every input
     sub.mxnet_version = std::max<int64_t>(file.mxnet_version, 10300);
     sub.numpy_shape = file.numpy_shape;
     variables.push_back(subgraph_variables(sub));

@@ -9,7 +9,7 @@
 
 namespace kaon {
 
-// The graph that ends in `heads`. `info`: what the file said that it was loaded from, or nullptr.
+// The JSON text of the graph that ends in `heads`. `info`: of the file that it was loaded from, or nullptr.
 // Throws ValueError naming a node that MXNet's format cannot hold: a constant, or an operator that MXNet lacks.
 std::string write_symbol(const std::vector<SymbolEntry>& heads, const SymbolFileInfo* info);
 

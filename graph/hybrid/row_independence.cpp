@@ -13,7 +13,7 @@
 namespace kaon {
 namespace {
 
-// What a value's first dimension is.
+// The kind of a value's first dimension.
 enum class First : uint8_t { other, rows, hidden };
 
 // A node at least one of whose inputs has rows.
@@ -40,7 +40,7 @@ struct Call {
   bool names_first(const Shape& axes, int dims) const {
     return std::any_of(axes.begin(), axes.end(), [&](int64_t a) { return is_first(a, dims); });
   }
-  // Broadcasting from the right: rows meet rows, or one row that stands for all.
+  // Broadcasting from the right: rows are aligned with rows, or with a single row.
   bool aligned() const {
     const int dims = node.outputs[0].shape.ndim();
     for (int i = 0; i < num_inputs(); ++i) {
@@ -50,8 +50,8 @@ struct Call {
   }
 };
 
-// Does row i of the first output follow from row i of the inputs that have rows, and from all of the others? That the
-// output has as many rows is seen from its shape.
+// Whether row i of the first output follows from row i of the inputs that have rows, and from the whole of the others.
+// The output's number of rows is checked by its shape.
 using Rule = bool (*)(const Call&);
 
 template <class Op>
@@ -171,7 +171,7 @@ Rules make_rules() {
        }},
       {&SliceAssign::def, whole_first_axis<SliceAssign>},
       {&SliceAssignScalar::def, whole_first_axis<SliceAssignScalar>},
-      // The same bytes: with as many rows as before each keeps its own.
+      // The same bytes: with the same number of rows each row keeps its own.
       {&Reshape::def, first_has_rows},
       {&ReshapeLike::def, first_has_rows},
       {&Flatten::def, first_has_rows},

@@ -22,7 +22,7 @@ class Comparison {
  public:
   Comparison(const Symbol& traced, const Symbol& now) : a_(traced.entries()), b_(now.entries()) {}
 
-  // What differs first; empty: nothing.
+  // A text about the first difference; empty: there is none.
   std::string run() {
     for (size_t i = 0; i < std::min(a_.nodes.size(), b_.nodes.size()); ++i) {
       const std::string difference = of_nodes(*a_.nodes[i], *b_.nodes[i]);

@@ -1,4 +1,4 @@
-// Whether a trace still says what hybrid_forward does.
+// Comparison of a trace with a new one, to see whether hybrid_forward has changed.
 #pragma once
 
 #include "kaon/graph/symbol.h"

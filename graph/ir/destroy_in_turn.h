@@ -3,9 +3,9 @@
 
 namespace kaon {
 
-// Deletes `object`; those of its kind whose last reference goes with it follow one by one, so that a chain of a million
-// needs no more stack than one. For the destroy() of reference-counted nodes. Takes no memory: what is still to be
-// deleted is linked by T::next_destroyed.
+// Deletes `object`, then one by one the objects of its kind whose last reference this ends, so that a chain of a
+// million needs no more stack than one. For the destroy() of reference-counted nodes. Allocates nothing: the objects
+// still to be deleted are linked by T::next_destroyed.
 template <class T>
 void destroy_in_turn(T* object) noexcept {
   static thread_local constinit bool is_running = false;

@@ -87,7 +87,7 @@ std::vector<std::vector<uint32_t>> count_uses(const Graph& graph) {
 }
 
 namespace {
-// " {kernel=(3, 3), num_filter=8}": those that are not as by default.
+// " {kernel=(3, 3), num_filter=8}": the attributes other than the defaults.
 std::string attributes_of(const Node& n) {
   std::string text;
   if (!n.op) return text;

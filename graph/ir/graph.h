@@ -18,9 +18,9 @@ struct ValueId {
 // Which run executes a node: a recorded forward keeps what the backward needs.
 enum class Phase : uint8_t { forward, backward };
 
-// What an output of a node is in the program as it was traced and its gradient taken, whatever passes have made of it:
-// output `result` of node `node`, or of the step-th operator of that node's gradient. Verification compares by it, so a
-// pass that gives a node another value gives it that value's origins, or none. Rewriter sees to that.
+// The value of the traced program (with its gradient, before passes) that a node's output has: output `result` of node
+// `node`, or of the step-th operator of that node's gradient. Verification compares by it, so a pass that gives a node
+// another value gives it that value's origins, or none; Rewriter does that.
 struct Origin {
   uint32_t output = 0;  // of the node that has this origin
   uint32_t node = 0, step = 0, result = 0;
@@ -45,7 +45,8 @@ struct Node {
   bool is_input() const { return !op && !constant.defined(); }
 };
 
-// Nodes between which there are no edges: group g is [groups[g], groups[g + 1]), and may run beside the others.
+// Groups of nodes without edges between groups: group g is [groups[g], groups[g + 1]), and may run in parallel with
+// others.
 struct Branches {
   std::vector<uint32_t> groups;
 };

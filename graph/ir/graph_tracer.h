@@ -1,4 +1,4 @@
-// GraphTracer: appends what operators are called with to a graph.
+// GraphTracer: appends operator calls to a graph.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 
 namespace kaon {
 
-// While a Scope of it lives, operators called on this thread become nodes of `phase`. Arrays without a place in the
-// graph become constants.
+// While a Scope exists, operators called on this thread become nodes of `phase`. Arrays that are not of the graph
+// become constants.
 class GraphTracer final : public Interceptor {
  public:
   class Scope {
@@ -26,11 +26,11 @@ class GraphTracer final : public Interceptor {
 
   GraphTracer(Graph& graph, Phase phase) : Interceptor(true), graph_(graph), phase_(phase) {}
 
-  NDArray array(ValueId v);         // stands for the value
-  ValueId value(const NDArray& a);  // the value that it stands for, else a new constant
+  NDArray array(ValueId v);         // the array that represents the value
+  ValueId value(const NDArray& a);  // the value that the array represents, else a new constant
   void on_call(OpCall& call) override;
 
-  std::string name;  // what the new nodes are named after
+  std::string name;  // base of the new nodes' names
   // They are steps of this node's gradient, numbered from step + 1.
   std::optional<uint32_t> gradient_of;
   uint32_t step = 0;

@@ -1,4 +1,4 @@
-// What is made for a plan is no array of the program.
+// Memory of a plan does not count in the program's limits.
 #pragma once
 
 #include <utility>

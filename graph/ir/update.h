@@ -1,4 +1,4 @@
-// A training step as one graph: what the gradients are for is part of it.
+// A training step as one graph, the optimizer's update included.
 #pragma once
 
 #include <functional>
@@ -12,13 +12,14 @@ namespace kaon {
 struct Update {
   std::vector<bool> wanted;  // by input: the weights
   int num_states;            // arrays that the rule keeps for each weight
-  // The input with the first state of the first weight; those of the others follow, and then the rates.
+  // The input with the first state of the first weight; all other states follow, then the rates.
   size_t first_state;
   // Calls operators that change all weights. Arrays: {weight, gradient, states...} for each weight, then the rates.
   std::function<void(std::span<const NDArray* const>)> apply;
 };
 
-// From a graph with gradients, whose heads become ones: all of it one phase, the update last, the gradients no outputs.
+// From a graph with gradients, whose head gradients become ones: everything in one phase, the update last, the
+// gradients no outputs.
 Graph with_ones_for_heads(Graph graph, size_t program_inputs);
 Graph with_update(Graph graph, const Update& update);
 

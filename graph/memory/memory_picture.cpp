@@ -24,7 +24,7 @@ std::string bytes_text(double bytes) {
 enum Kind : size_t { forward, kept, backward };
 constexpr const char* kind_names[] = {"value of the forward", "kept for the backward", "value of the backward"};
 
-// What a value is called: its node, and which of its outputs.
+// The name of a value: its node's, and the number of the output.
 std::string name_of(const Graph& graph, ValueId v) {
   const Node& n = graph.nodes[v.node];
   return (v.output ? fmt::format("{}.{}", n.name, v.output) : n.name) + fmt::format(" ({})", n.op->name());
@@ -178,7 +178,7 @@ class Picture {
   const MemoryPlan& plan_;
   const Graph& graph_;
   std::vector<ValueId> values_;                       // that own memory in the arena
-  std::unordered_map<uint64_t, std::string> shares_;  // by owner: what else lies in its memory
+  std::unordered_map<uint64_t, std::string> shares_;  // by owner: the other values in its memory
   size_t outside_[4] = {};                            // bytes, by place
 };
 

@@ -10,7 +10,7 @@ namespace {
 constexpr size_t alignment = 64;
 size_t aligned(size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
-// The memory of a value and everything that lies in it.
+// The memory of a value and its views and in-place results.
 struct Buffer {
   ValueId root;
   size_t bytes = 0;
@@ -30,7 +30,7 @@ void set_times(MemoryPlan& plan, const Graph& graph) {
   }
 }
 
-// A slot per value, each in memory of its own as yet.
+// A slot per value, each still with its own memory.
 void make_slots(MemoryPlan& plan, const Graph& graph) {
   uint32_t n = uint32_t(graph.nodes.size());
   plan.slots.resize(n);
@@ -56,7 +56,7 @@ void make_slots(MemoryPlan& plan, const Graph& graph) {
   for (uint32_t i = 0; i < graph.outputs.size(); ++i) lies_outside(graph.outputs[i], Place::output, i);
 }
 
-// Views and in-place results lie in their input's memory.
+// Views and in-place results share their input's memory.
 void share_memory(MemoryPlan& plan, const Graph& graph) {
   auto slot = [&](ValueId v) -> ValueSlot& { return plan.slots[v.node][v.output]; };
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) {
@@ -71,7 +71,7 @@ void share_memory(MemoryPlan& plan, const Graph& graph) {
       const ValueSlot& source = slot(slot(in).root);
       bool once = std::count_if(node.inputs.begin(), node.inputs.end(),
                                 [&](ValueId v) { return slot(v).root == slot(in).root; }) == 1;
-      // a node beside others takes over what its own group has made: nobody else reads that
+      // a node that runs in parallel takes over only memory of its own group, which no other group reads
       const uint32_t group = plan.times[i].group;
       once = once && (group == 0 || plan.times[slot(in).root.node].group == group);
       if (source.place == Place::arena && source.last == i && source.bytes == out.bytes && once)

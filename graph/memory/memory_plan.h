@@ -1,4 +1,4 @@
-// MemoryPlan: where each value of a graph lies, so that values that are never alive together share memory.
+// MemoryPlan: the memory of each value of a graph; values that are never alive together share it.
 #pragma once
 
 #include <string>
@@ -16,23 +16,23 @@ struct ValueSlot {
   size_t offset = 0;   // in the arena
   size_t bytes = 0;
   uint32_t first = 0, last = 0;  // nodes between which the memory is in use
-  ValueId root{};                // the value whose memory this is: itself, or what it is a view or in-place result of
+  ValueId root{};  // the value that owns the memory: itself, or the one it is a view or in-place result of
 };
 
 // How it works. Node numbers are the time axis: a value lives from its node to its last user, views and in-place
-// results extending their root's life. Inputs, constants and outputs lie in arrays of their own. The rest goes into
-// one arena: the largest values first, each at the lowest offset (64-byte aligned) that is free during its life.
-// An operator with traits.inplace takes over its input's memory when that input dies there. What nodes that run side by
-// side touch is alive as long as any of them runs, except between nodes of one group.
+// results extending their root's life. Inputs, constants and outputs have arrays of their own. The other values are in
+// one arena: the largest first, each at the lowest offset (64-byte aligned) that is free during its life. An operator
+// with traits.inplace takes over its input's memory when that input dies there. Values of nodes that run in parallel
+// are alive as long as any of these nodes runs, except between nodes of one group.
 struct MemoryPlan {
   std::vector<std::vector<ValueSlot>> slots;  // by node and output
   size_t arena_bytes = 0;
-  size_t unplanned_bytes = 0;  // what the values in the arena would take side by side
+  size_t unplanned_bytes = 0;  // the sum of the sizes of the values in the arena
 
-  // By node: between which nodes it may run, and with which it runs in turn; of nodes that run beside others.
+  // By node, for those that run in parallel: between which nodes it may run, and its group, whose nodes run in order.
   struct Time {
     uint32_t earliest, latest;
-    uint32_t group = 0;  // 0: of its own
+    uint32_t group = 0;  // 0: a group of one
   };
   std::vector<Time> times;
 

@@ -17,8 +17,8 @@ bool is_idle(const Chunk& chunk) {
 
 }  // namespace
 
-// The next one, where this thread has used it before: then nobody has to look at a var that a worker writes to. Else an
-// idle one; else one that this thread has used before, in turn; else, when there are enough of them, any.
+// Prefers the next arena if this thread has used it before, without reading a var that a worker writes to. Else an idle
+// one; else one that this thread has used before, in turn; else, when there are enough of them, any.
 PlanArenas::Arena* PlanArenas::find(Engine& engine, Device device) {
   constexpr size_t for_one_caller = 2;
   const auto caller = std::this_thread::get_id();
@@ -52,7 +52,7 @@ size_t PlanArenas::lease(Engine& engine, Device device, size_t bytes) {
     found = &arenas_.back();
   }
   ++next_;
-  if (!(found->chunk->engine == engine.ref())) found->chunk->engine = engine.ref();  // idle then: nobody reads this
+  if (!(found->chunk->engine == engine.ref())) found->chunk->engine = engine.ref();  // idle: no operation reads this
   found->caller = std::this_thread::get_id();
   found->leased = true;
   return size_t(found - arenas_.data());

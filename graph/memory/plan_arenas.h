@@ -13,7 +13,7 @@ namespace kaon {
 // largest plan that has used it. Thread safety: any thread.
 class PlanArenas : public RefCounted<PlanArenas> {
  public:
-  // The number of an arena for a run on this engine and device; nobody else gets it until end_lease().
+  // The number of an arena for a run on this engine and device, which no other run gets until end_lease().
   size_t lease(Engine& engine, Device device, size_t bytes);
   void end_lease(size_t number);
   // Frees the memory of an arena that is neither leased nor used by an operation.

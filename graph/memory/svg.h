@@ -1,4 +1,4 @@
-// What pictures in SVG share: text, colours, ticks.
+// Helpers for pictures in SVG: text, colours, ticks.
 #pragma once
 
 #include <string>
@@ -7,7 +7,7 @@
 
 namespace kaon {
 
-// Told apart also by those who do not see all colours (Okabe and Ito).
+// Distinguishable also by people with colour blindness (Okabe and Ito).
 inline constexpr const char* svg_colours[] = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9"};
 
 // As text or attribute of XML: special characters escaped, control characters left out.

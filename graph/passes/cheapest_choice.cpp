@@ -48,7 +48,7 @@ class Elimination {
       }
       left.erase(left.begin() + ptrdiff_t(chosen));
     }
-    // what was eliminated last depends on nothing that was eliminated before
+    // a variable depends only on those that were eliminated after it
     for (size_t i = eliminated_.size(); i-- > 0;) {
       const Eliminated& e = eliminated_[i];
       choices_[e.variable] = e.best[entry_of({e.neighbours, {}}, choices_, num_choices_)];
@@ -84,7 +84,7 @@ class Elimination {
     tables_.erase(first, tables_.end());
     return taken;
   }
-  // Calls see(entry) for all choices of `variables`, which then stand in `now`.
+  // Calls see(entry) for all choices of `variables`, with the choices in `now`.
   template <class See>
   void for_all(std::span<const uint32_t> variables, std::vector<uint8_t>& now, See&& see) const {
     for (uint32_t v : variables) now[v] = 0;

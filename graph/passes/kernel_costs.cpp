@@ -40,7 +40,7 @@ class Trial {
     }
   }
 
-  // The shortest of so many runs; infinity when the variant does not exist.
+  // The shortest of `runs` runs; infinity when the variant does not exist.
   double seconds(int runs) {
     double least = never;
     Var done;
@@ -88,7 +88,7 @@ class Trial {
     return v;
   }
 
-  // What the rest of the graph does to the caches. The node's images have just been written when it runs, most often.
+  // Evicts caches as the rest of the graph does. Mostly the node's images have just been written when it runs.
   void read_others(RunContext& run) {
     std::atomic<unsigned> sum = 0;
     const auto read = [&](const std::byte* data, size_t bytes) {
@@ -115,10 +115,10 @@ class Trial {
   std::vector<Source> sources_;
   std::unique_ptr<KernelState> state_;
   bool is_ready_ = false;
-  volatile unsigned read_ = 0;  // so that nobody leaves the reading out
+  volatile unsigned read_ = 0;  // keeps the compiler from removing the reads
 };
 
-// What a cost depends on.
+// The key of a cost.
 std::string key_of(const Node& node, std::span<const KernelInput> inputs, bool training, bool winograd,
                    size_t other_bytes) {
   std::string key = fmt::format("{} {} {} {} {}", Engine::current().stats().threads, training, winograd, other_bytes,
@@ -155,12 +155,13 @@ class MeasuredCosts final : public KernelCosts {
     const KernelCost measured = measure(node, inputs);
     if (measured.seconds == never) return measured;  // perhaps memory lacked
     std::lock_guard lock(k.mutex);
-    return k.costs.try_emplace(key, measured).first->second;  // of two threads one has it
+    return k.costs.try_emplace(key, measured).first->second;  // one of two threads' measurements is kept
   }
 
  private:
-  // The rules' choice, each algorithm with the rules' cut, and every cut with the best of them, once each. Then the best
-  // of these in turns, several times: what the rules choose stays where nothing is clearly faster.
+  // Times the rules' choice, each algorithm with the rules' partition, and every partition with the best algorithm,
+  // once each; then the best of these in turns, several times. The rules' choice stays unless another is clearly
+  // faster.
   KernelCost measure(const Node& node, std::span<const KernelInput> inputs) const {
     struct Found {
       double seconds;
@@ -173,7 +174,7 @@ class MeasuredCosts final : public KernelCosts {
       try {
         trial = std::make_unique<Trial>(node, inputs, variant, training_, winograd_, other_);
       } catch (const MemoryError&) {
-        return;  // what there is no memory for is not chosen
+        return;  // a variant without enough memory is not chosen
       }
       Found f{trial->seconds(1), std::move(trial)};
       if (f.seconds == never) return;

@@ -1,4 +1,4 @@
-// What kernels cost in the layouts in which their images may lie.
+// The cost of kernels for each layout of their images.
 #pragma once
 
 #include <memory>
@@ -16,20 +16,20 @@ struct KernelInput {
 
 struct KernelCost {
   double seconds = 0;  // infinity: it cannot work so
-  uint8_t variant = 0;  // that takes so long (KernelContext::variant)
+  uint8_t variant = 0;  // the variant with this cost (KernelContext::variant)
 };
 
 class KernelCosts {
  public:
   virtual ~KernelCosts() = default;
-  // Of a node whose outputs lie as its `layouts` say.
+  // The cost of a node whose outputs have its `layouts`.
   virtual KernelCost of(const Node& node, std::span<const KernelInput> inputs) = 0;
 };
 
-// Runs each kernel and each of its variants on this machine, on the engine's threads, and keeps what it found for the
-// process, so that one question always has one answer. `graph_bytes`: of all values of the graph: so much other memory is
-// read between two runs. Plans that predict find their weights packed.
-// Thread safety: any thread; what else the engine runs meanwhile disturbs the times.
+// Runs each kernel and each of its variants on this machine, on the engine's threads, and keeps the results for the
+// process, so that one query always has one answer. `graph_bytes`: size of all values of the graph, read between two
+// runs to evict caches. Predicting plans are timed with packed weights. Thread safety: any thread; other work of the
+// engine disturbs the times.
 std::shared_ptr<KernelCosts> measured_costs(bool training, bool winograd, size_t graph_bytes);
 
 }  // namespace kaon

@@ -14,19 +14,19 @@ namespace {
 
 // Of the estimate, in ns: a kernel's call, bytes and floating-point operations of one core in a nanosecond.
 constexpr double call = 100, bytes_per_ns = 40, flops_per_ns = 100;
-constexpr double hand_over = 8000;  // what running side by side must save at least
+constexpr double hand_over = 8000;  // the gain that running in parallel must have at least
 constexpr double worth_a_group = 4000;
 constexpr double long_node = 1e6;  // its own pieces keep all threads busy
 constexpr uint32_t longest = 96;   // nodes of a stretch
 constexpr size_t most_groups = 8;
 constexpr size_t free_growth = 1 << 20;  // bytes of the arena; of a larger one an eighth
 
-// What a node takes that runs alone: its own pieces share it out among two threads, which costs a hand-over too.
+// The time of a node that runs alone: its own pieces run on two threads, which costs a hand-over too.
 double alone(double time) { return std::min(time, time / 2 + hand_over); }
 
 double bytes_of(const TensorMeta& m) { return double(m.shape.size()) * double(size_of(m.dtype)); }
 
-// Multiplications and additions of the operators for which they, not bytes, are what takes the time.
+// Multiplications and additions of the operators that are bound by them, not by bytes; 0 for others.
 double flops(const Graph& g, const Node& n) {
   auto size = [&](size_t input) { return double(g.meta(n.inputs[input]).shape.size()); };
   const TensorMeta& out = n.outputs[0];
@@ -57,7 +57,7 @@ double flops(const Graph& g, const Node& n) {
 class Sets {
  public:
   explicit Sets(size_t n) : parent_(n), time_(n) {}
-  // A set of its own. Returns its number.
+  // Adds node i as a set of one.
   void add(uint32_t i, double time) { parent_[i] = i, time_[i] = time; }
   uint32_t find(uint32_t i) {
     while (parent_[i] != i) i = parent_[i] = parent_[parent_[i]];
@@ -96,7 +96,7 @@ class Finder {
     for (uint32_t i = n; i-- > 0;) {
       saved[i] = saved[i + 1];
       end[i] = i;
-      if (times_[i] == 0) continue;  // one begins with what it is for
+      if (times_[i] == 0) continue;  // a stretch begins with a node that takes time
       double in_turn = 0, total = 0, most = 0;
       for (uint32_t k = i; k < std::min(n, i + longest); ++k) {
         if (stays_[k] || g_.nodes[k].phase != g_.nodes[i].phase) break;

@@ -5,12 +5,11 @@
 
 namespace kaon {
 
-// Finds stretches of nodes that fall into groups without an edge between them: the branches of a net, the gradients of a
-// layer's data and weight. Where running the groups side by side saves more than handing them over costs, by an
-// estimate from shapes, they are noted in graph.branches, and the nodes of a stretch are put in the order of their
-// groups; small groups are joined, so that each is worth a hand-over. What draws random numbers or updates an input
-// stays where it is, outside. Where the arena would grow by more than a MiB and an eighth, nothing is changed. Depends on
-// the graph alone.
+// Finds stretches of nodes that fall into groups without an edge between them: the branches of a net, the gradients of
+// a layer's data and weight. When running the groups in parallel saves more than handing them over costs, by an
+// estimate from shapes, they are noted in graph.branches, and the nodes of a stretch are ordered by group; small groups
+// are joined, so that each is worth a hand-over. Nodes that draw random numbers or update an input stay outside. When
+// the arena would grow by more than a MiB and an eighth, nothing changes. Depends on the graph only.
 Graph with_branches(Graph graph, bool training);
 
 // Nanoseconds that a node takes on one core, roughly; views, inputs and constants take none.

@@ -1,4 +1,4 @@
-// Plans for more rows than a call has: numbers of rows rounded up, data padded, outputs cut.
+// Plans for more rows than a call has: the number of rows is rounded up, data is padded, outputs are sliced.
 #pragma once
 
 #include <vector>
@@ -15,7 +15,8 @@ void check_buckets(const Shape& sizes);
 // The common first dimension of these arrays. Throws ShapeError when there is none.
 int64_t rows_of(std::span<const NDArray* const> data, const char* who);
 
-// The same graph on padded data with the outputs cut, of those with rows. No pass knows these nodes: it comes after all.
+// The same graph on padded data, with those outputs sliced that have rows. Runs after all passes, which do not know its
+// nodes.
 Graph pad_rows(Graph graph, size_t num_data, const std::vector<bool>& has_rows);
 
 }  // namespace kaon

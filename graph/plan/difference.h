@@ -1,4 +1,4 @@
-// Where two tensors differ: bit for bit, or beyond what faster kernels may round differently.
+// Comparison of two tensors: bit for bit, or within the rounding of faster kernels.
 #pragma once
 
 #include <optional>
@@ -9,15 +9,15 @@
 namespace kaon {
 
 // |got - expected| <= rtol |expected| + atol m, where m is 1 or the largest finite |expected| of the tensor if that is
-// more: what a sum of large terms leaves near 0 has their rounding. NaN equals NaN, an infinity itself. Integers and
-// bool are exact in any case.
+// more: a small sum of large terms has their rounding. NaN equals NaN, an infinity itself. Integers and bool are always
+// exact.
 struct Bounds {
   bool exact = true;  // every bit, apart from those of a NaN
   double rtol = 0, atol = 0;
 };
 
-// For what a plan computes that is not exact. float32: 1e-4 and 1e-5, gradients 1e-3 and 1e-4; float64 as many of its
-// own digits less; 16-bit floats some units of their last place, which a fused chain rounds less often.
+// For a plan that is not exact. float32: 1e-4 and 1e-5, gradients 1e-3 and 1e-4; float64 likewise in its own precision;
+// 16-bit floats some units of their last place, which a fused chain rounds less often.
 Bounds bounds_for(DType dtype, bool is_gradient);
 
 // "at element 5 (0, 1, 1): expected 0.25, got 0.5 (...)" for the first element that differs. Both of one shape and

@@ -81,8 +81,8 @@ void ExecutionPlan::forget_parameters() {
   if (old) old->end();
 }
 
-// Worth it where nobody writes to them for a while: begun when some calls have found the same arrays, and no write has
-// ended it meanwhile.
+// Pays when the parameters are not written for a while: begun once some calls have found the same arrays and no write
+// has come between.
 IntrusivePtr<ParametersRead> ExecutionPlan::read_parameters(std::span<const NDArray* const> inputs) {
   constexpr int calls_enough = 4;
   if (parameters_.size() < 2) return {};

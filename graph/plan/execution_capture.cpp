@@ -6,7 +6,7 @@
 
 namespace kaon {
 
-// The addresses must come back, and neither random numbers nor the number of rows may differ from run to run.
+// Addresses must recur, and neither random numbers nor the number of rows may differ from run to run.
 void ExecutionPlan::prepare_capture() {
   if (options_.device.type == DeviceType::cpu || !options_.keep_arenas || options_.padded) return;
   for (Half& half : halves_) {

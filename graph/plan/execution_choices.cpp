@@ -1,4 +1,4 @@
-// What the kernels of a plan have chosen, for people.
+// A report of the choices of a plan's kernels.
 #include <fmt/format.h>
 
 #include <mutex>
@@ -26,7 +26,7 @@ void ExecutionPlan::note_choices(Phase phase, const PlanRun& run) const noexcept
   } catch (const std::bad_alloc&) {
     return;
   }
-  choices.are_known.store(true, std::memory_order_relaxed);  // pairs with nothing: who reads the rest holds the lock
+  choices.are_known.store(true, std::memory_order_relaxed);  // orders nothing: the rest is read under the lock
 }
 
 std::string ExecutionPlan::implementations() const {

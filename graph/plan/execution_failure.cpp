@@ -1,4 +1,4 @@
-// How a plan fails: with the operator's name, and with what it updates in place as it was.
+// Failures of a plan: naming the operator, and restoring the arrays that it updates in place.
 #include <fmt/format.h>
 
 #include <cstring>
@@ -9,9 +9,9 @@
 
 namespace kaon {
 
-// The last step of a half either fails before it has written anything or is the end: only what is updated before that
-// needs a copy. Optimizers are last; what remains is running statistics, which are small. On a GPU launching seldom
-// fails, and what has been launched cannot be taken back by the host.
+// The last step of a half either fails before it has written anything or ends the half, so only arrays that earlier
+// steps update need a copy. Optimizers are last; the others are running statistics, which are small. On a GPU launches
+// seldom fail, and the host cannot undo launched work.
 void ExecutionPlan::find_saved() {
   if (!mutates_ || options_.device.type != DeviceType::cpu) return;
   std::vector<Step>& steps = halves_[size_t(Phase::forward)].steps;
@@ -38,7 +38,7 @@ void ExecutionPlan::save(const Step& step, PlanRun& run) const noexcept {
   run.num_saved += step.num_saved;
 }
 
-// Backwards: what was updated twice becomes what it was at first.
+// In reverse order, so that an array that was updated twice gets its first values.
 void ExecutionPlan::restore(PlanRun& run) const noexcept {
   while (run.num_saved > 0) {
     const Saved& s = saved_[--run.num_saved];

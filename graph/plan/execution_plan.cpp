@@ -124,7 +124,7 @@ bool ExecutionPlan::note_read(const Node& n, uint32_t input) {
   const ValueSlot& s = memory_.slot(n.inputs[input]);
   if (s.place == Place::input) {
     read_in_[size_t(n.phase)][s.index] = true;
-    // What depends on the mode (BatchNorm) updates while training only, so predictions may run side by side.
+    // Operators that depend on the mode (BatchNorm) update in training only, so predictions may run at the same time.
     bool may_update = options_.training || !n.op->traits.mode_dependent;
     if (may_update && is_mutated(n.op->traits, int(input), int(n.inputs.size()))) {
       mutates_ = mutated_[s.index] = true;
@@ -136,12 +136,12 @@ bool ExecutionPlan::note_read(const Node& n, uint32_t input) {
   return false;
 }
 
-// The arguments of one submission, behind its operation: {PlanCall, arrays...}. Arrays: inputs, forward outputs,
-// gradients; null where this phase uses none.
+// The arguments of one submission, in the operation's trailing storage: {PlanCall, arrays...}. Arrays: inputs, forward
+// outputs, gradients; null if this phase does not use one.
 struct PlanCall {
   IntrusivePtr<ExecutionPlan> plan;
   PlanRun* run;
-  IntrusivePtr<Chunk> saved;  // when defined: what the arena holds to begin with is copied from here
+  IntrusivePtr<Chunk> saved;  // when defined: the arena's initial contents are copied from here
   RandomKey key;
   IntrusivePtr<Shadow> shadow;              // null: not verified
   IntrusivePtr<ParametersRead> parameters;  // defined: it, not the call, keeps these arrays
@@ -152,7 +152,7 @@ struct PlanCall {
 
   ArrayNode** arrays() const { return reinterpret_cast<ArrayNode**>(const_cast<PlanCall*>(this) + 1); }
   static size_t bytes(uint32_t n) { return sizeof(PlanCall) + n * sizeof(ArrayNode*); }
-  // The imperative run beside this one. A backward goes on from the values of its forward, which others may do as well.
+  // The imperative run of this call. A backward continues from the values of its forward, as other backwards may.
   IntrusivePtr<Shadow> begin_shadow(size_t num_inputs) const {
     if (!shadow) [[likely]]
       return {};
@@ -174,7 +174,7 @@ struct PlanCall {
     };
     release(0, c->parameters ? *c->plan->options_.num_data : c->num_arrays);
     if (c->parameters) release(c->plan->graph_.inputs.size(), c->num_arrays);
-    // it has failed, or never run, or what it saved has lost its backward meanwhile
+    // it has failed or never run, or its backward has been dropped
     if (!c->has_given_back) c->plan->give_back_unused(*c->run);
     c->~PlanCall();
   }
@@ -223,7 +223,7 @@ void ExecutionPlan::push(const Submission& s, const OpLabel& label) {
   }
   uint32_t first = phase == Phase::forward ? 0 : graph_.num_forward_outputs;
   for (uint32_t i = 0; i < s.results.size(); ++i) add(out + first + i, s.results[i], AccessMode::write);
-  // A forward overwrites what an earlier failure left in the arena; a backward needs what its forward left.
+  // A forward overwrites the arena also after a failure; a backward needs the values of its forward.
   bool overwrites = phase == Phase::forward || s.saved;
   op->deps[d++].set(run.arena->var, overwrites ? AccessMode::write : AccessMode::update);
   if (s.saved) op->deps[d++].set(s.saved->var, AccessMode::read);
@@ -255,7 +255,7 @@ PlanRun& ExecutionPlan::forward(std::span<const NDArray* const> inputs, std::spa
 void ExecutionPlan::backward(PlanRun& run, std::span<const NDArray* const> arrays, std::span<const NDArray> outputs,
                              std::span<NDArray> results, const OpLabel& label, bool retain) {
   make_arrays(graph_.num_forward_outputs, arrays.back()->device(), results);
-  // The backward reuses the memory of what the forward saved: when that must stay, it works on a copy.
+  // The backward reuses the memory of the saved values: with `retain` it runs on a copy of the arena.
   PlanRun& own = retain ? acquire() : run;
   const Submission submission{.run = own,
                               .phase = Phase::backward,
@@ -275,7 +275,8 @@ IntrusivePtr<Shadow> ExecutionPlan::next_shadow() {
   return IntrusivePtr<Shadow>(new Shadow(*verification_));
 }
 
-// What was computed before the failing node is whole. A plan that updates in place is all or nothing, as any operation.
+// Outputs computed before the failing node do not fail. A plan that updates in place is all or nothing, as any
+// operation.
 void ExecutionPlan::spare_finished(OpNode& op, const PlanCall& call, const Node& failing) const {
   if (op.transactional) return;
   op.transactional = true;
@@ -292,7 +293,7 @@ void ExecutionPlan::spare_finished(OpNode& op, const PlanCall& call, const Node&
 }
 
 namespace {
-// A step's failure on its way to run_all: where it came from is told there.
+// A step's failure, thrown up to run_all, which adds its origin.
 struct FailedStep {
   const void* step;
   std::exception_ptr why;
@@ -355,8 +356,7 @@ void ExecutionPlan::run_steps(std::span<const Step> steps, const PlanCall& call,
   }
 }
 
-// Groups of branches are pieces: the failure that is thrown is that of the first, whatever ran beside it. What is
-// verified runs in order.
+// Groups of branches are pieces of a parallel_for, which throws the failure of the first. A verified run is in order.
 void ExecutionPlan::run_all(const PlanCall& call, RunContext& context, Shadow* shadow) const {
   const Half& half = halves_[size_t(call.phase)];
   const std::span<const Step> steps = half.steps;
@@ -420,14 +420,14 @@ void ExecutionPlan::run(OpNode& op, PlanCall& call, RunContext& context) const {
   void* base = run.arena->ensure(memory_.arena_bytes);
   place(run, base);
   const Half& half = halves_[size_t(call.phase)];
-  // parameters that nobody has been able to write to lie where they lay
+  // parameters under the same standing read have the same addresses
   const uint64_t parameters = op.standing ? call.parameters->number : 0;
   const bool are_shown = parameters != 0 && run.parameters == parameters;
   for (const External& e : std::span(half.externals).first(are_shown ? half.num_others : half.externals.size())) {
     ArrayNode* a = call.arrays()[e.place == Place::input ? e.index : graph_.inputs.size() + e.index];
     views[e.view].data = a->data();
     if (e.has_rows) views[e.view].shape = a->shape;
-    // what this operation itself writes may change under way
+    // arrays that this operation itself writes may change during it
     const bool is_stable = e.place == Place::input && !mutated_[e.index];
     if (!run.sources.empty()) run.sources[e.view] = is_stable ? Source{a->chunk.get(), a->offset} : Source();
   }
@@ -454,7 +454,7 @@ void ExecutionPlan::run(OpNode& op, PlanCall& call, RunContext& context) const {
   } catch (...) {
     restore(run);
     if (shadow) shadow->undo();
-    // what was saved is as it was before; only the last step may update without that
+    // saved arrays have been restored; only the last step updates without a copy
     if (!failed || !failed->updates || failed->num_saved) context.updates_are_whole = true;
     if (!failed) throw;
     spare_finished(op, call, *failed->node);

@@ -16,8 +16,8 @@
 
 namespace kaon {
 
-// What one run at a time uses: an arena, the tensors that point into it, what kernels keep between calls. Runs that use
-// it are ordered by the arena's var.
+// The state of one run at a time: an arena, the tensors that point into it, the kernels' states. Runs that share it are
+// ordered by the arena's var.
 struct PlanRun {
   size_t number;  // of the arena
   IntrusivePtr<Chunk> arena;
@@ -26,12 +26,12 @@ struct PlanRun {
   std::vector<Source> sources;  // by view, when predicting
   uint64_t parameters = 0;      // the number of the standing read whose arrays `views` show; 0: of none
   std::vector<std::unique_ptr<KernelState>> states;
-  std::vector<std::byte> saved;  // what steps have updated in place, as it was before
-  uint32_t num_saved = 0;        // of the plan's list, in this run
+  std::vector<std::byte> saved;  // earlier values of arrays that steps have updated in place
+  uint32_t num_saved = 0;        // entries of the plan's list saved in this run
   RandomKey key{};  // of the numbers that the last forward drew
   IntrusivePtr<Shadow> shadow;  // of a leased forward that is verified, for its backward
   PlanCapture captures[2];      // by phase, on a GPU
-  std::vector<CallArray> call_arrays;  // of what is being launched, for these
+  std::vector<CallArray> call_arrays;  // arrays of the present launch, for `captures`
 };
 
 class GradientProgram;
@@ -41,18 +41,18 @@ struct PlanOptions {
   bool training = false;
   bool exact = false;        // the imperative kernels
   bool winograd = false;     // convolutions by Winograd's algorithm where it pays
-  IntrusivePtr<PlanArenas> arenas{};  // null: of its own
-  bool keep_arenas = false;  // else their memory goes back to the storage after each use
-  bool branches = true;      // which do not depend on each other run side by side, where the engine has threads for it
-  bool padded = false;       // made by pad_rows(): the first input says how many rows a call has
-  std::function<std::string()> history{};  // how the graph came about, for dump(); null: nobody knows
+  IntrusivePtr<PlanArenas> arenas{};       // null: the plan makes its own
+  bool keep_arenas = false;                // else their memory is given back to the storage after each use
+  bool branches = true;                    // independent branches run in parallel, if the engine has threads for them
+  bool padded = false;                     // made by pad_rows(): the first input is the number of rows of a call
+  std::function<std::string()> history{};  // the graph after each pass, for dump(); null: not known
   std::shared_ptr<GradientProgram> gradients{};  // the backward as a program, for gradients that are recorded
   std::vector<bool> heads{};                     // by output: does the backward take a gradient there? Empty: each
   std::vector<std::string> refusals{};           // by output: why it has no gradient; empty: each has one
   std::vector<bool> recorded{};                  // by output: recorded_outputs(); empty: each is, or none
-  int verify = 0;  // so many calls, with their backwards, are compared with the imperative run of
-  std::shared_ptr<const Graph> program{};  // what the graph is to compute: passes::program()
-  std::optional<size_t> num_data{};  // the inputs after these are parameters; unset: nobody knows
+  int verify = 0;  // the number of calls, with their backwards, that are compared with the imperative run of `program`
+  std::shared_ptr<const Graph> program{};  // passes::program(), before the passes
+  std::optional<size_t> num_data{};        // the inputs after these are parameters; unset: not known
 };
 
 // The parameters of a plan, read by call after call.
@@ -70,34 +70,34 @@ struct PlanCall;
 // Immutable once built; runs are submitted from any thread. Holds the arrays of its constants.
 class ExecutionPlan : public RefCounted<ExecutionPlan> {
  public:
-  // All shapes of the graph must be known. Without `memory`: as plan_memory() has it.
+  // All shapes of the graph must be known. Without `memory`: plan_memory() of the graph.
   ExecutionPlan(Graph graph, const PlanOptions& options, std::optional<MemoryPlan> memory = {});
   ~ExecutionPlan();
 
   // Pushes the forward nodes as one operation and makes the forward outputs. With `lease` the run is kept for the
-  // backward, until end_lease. With a shadow what both compute is compared; the first difference is the operation's
-  // failure, a VerifyError, and what it would have updated stays as it was. Draws the random numbers at `numbers`; null:
+  // backward, until end_lease. With a shadow the values of both are compared; the first difference fails the operation
+  // with a VerifyError, and the arrays that it updates stay as they were. Draws the random numbers at `numbers`; null:
   // the engine's next.
   PlanRun& forward(std::span<const NDArray* const> inputs, std::span<NDArray> outputs, const OpLabel& label,
                    bool lease, IntrusivePtr<Shadow> shadow = {}, const RandomKey* numbers = nullptr);
-  // For the forwards that are to be verified, else null. A plan that was found wrong is verified ever after.
+  // A shadow for the forwards to be verified, else null. A plan that was found wrong is verified from then on.
   IntrusivePtr<Shadow> next_shadow();
   bool is_verifying() const { return to_verify_ > 0; }
-  // Pushes the backward nodes as one operation. `arrays`: the forward inputs, then options().heads; `outputs`: the
-  // forward outputs; those that the backward does not read may be undefined. `results`: the gradients: written into
-  // the arrays given, made where undefined. With `retain` what the forward saved stays as it is.
+  // Pushes the backward nodes as one operation. `arrays`: the forward inputs, then the head gradients; `outputs`: the
+  // forward outputs; those that the backward does not read may be undefined. `results`: the gradients: written into the
+  // given arrays, made where undefined. With `retain` the saved values stay for another backward.
   void backward(PlanRun& run, std::span<const NDArray* const> arrays, std::span<const NDArray> outputs,
                 std::span<NDArray> results, const OpLabel& label, bool retain);
   void end_lease(PlanRun& run);
 
-  // For an operator whose kernel runs a graph of its own: the forward as a part of the operation that calls. A run
-  // serves one call at a time. `arena`: memory().arena_bytes of memory. Inputs and outputs by number; `sources` as in
-  // KernelContext, or empty. Random numbers are those from `key` on.
+  // For an operator whose kernel runs a graph: the forward as a part of the calling operation. A run is for one call at
+  // a time. `arena`: memory().arena_bytes of memory. Inputs and outputs by number; `sources` as in KernelContext, or
+  // empty. Random numbers are those from `key` on.
   std::unique_ptr<PlanRun> make_nested_run() const;
   void run_nested(PlanRun& run, void* arena, std::span<void* const> inputs, std::span<void* const> outputs,
                   std::span<const Source> sources, const RandomKey& key, RunContext& context) const;
 
-  // Keeps no parameters between calls, until some more calls have found the same ones.
+  // Ends the standing read of the parameters, until some more calls have found the same ones.
   void forget_parameters();
 
   bool backward_reads_input(size_t i) const { return read_in_[1][i]; }
@@ -133,14 +133,14 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
     uint64_t random_offset;
     bool random;
     bool updates = false;  // writes an input in place
-    uint32_t first_saved = 0, num_saved = 0;  // of saved_: what it updates
+    uint32_t first_saved = 0, num_saved = 0;  // of saved_: the arrays that it updates
   };
   // An array that a step updates in place although a later one may still fail: it is saved before.
   struct Saved {
     uint32_t view;
     size_t bytes, offset;
   };
-  // A view whose memory comes with the call.
+  // A view of an array of the call.
   struct External {
     uint32_t view;
     Place place;
@@ -148,25 +148,25 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
     bool has_rows;  // of the call's number: its shape is that of the array
     uint32_t array = 0;  // of the half, where it is captured
   };
-  // What comes with the call, once, however many views it has.
+  // An array of the call, whatever the number of its views.
   struct HalfArray {
     Place place;
     uint32_t index;
     uint32_t view;  // one of them
     bool is_read, is_written;
   };
-  // One half on its way to the engine.
+  // The submission of one half.
   struct Submission {
     PlanRun& run;
     Phase phase;
     std::span<const NDArray* const> inputs;
     std::span<const NDArray> forward_outputs{};
     std::span<const NDArray> results;
-    IntrusivePtr<Chunk> saved{};  // what the arena is to hold when it begins; undefined: what it holds
+    IntrusivePtr<Chunk> saved{};  // initial contents of the arena; undefined: its present ones
     RandomKey key{};
     IntrusivePtr<Shadow> shadow{};
     bool is_last;  // nothing reads the arena after this
-    IntrusivePtr<ParametersRead> parameters{};  // defined: what these inputs are read under
+    IntrusivePtr<ParametersRead> parameters{};  // defined: the standing read of the parameters
   };
   struct Half {
     std::vector<Step> steps;
@@ -176,7 +176,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
     bool is_captured = false;                     // on a GPU, as one graph
     std::vector<HalfArray> arrays;                // then
   };
-  // What the kernels of a half chose when it first ran.
+  // The choices of a half's kernels when it first ran.
   struct Choices {
     std::atomic<bool> are_known{false};
     std::vector<std::string> implementations;  // by step; guarded by the plan's lock
@@ -192,7 +192,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   void find_parameters();
   IntrusivePtr<ParametersRead> read_parameters(std::span<const NDArray* const> inputs);
   void push(const Submission& s, const OpLabel& label);
-  void push_leased(const Submission& s, const OpLabel& label) {  // the lease of its run ends where that fails
+  void push_leased(const Submission& s, const OpLabel& label) {  // ends the lease of its run if the push fails
     try {
       push(s, label);
     } catch (...) {
@@ -207,7 +207,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   void prepare_capture();
   // False: to be launched step by step.
   bool launch_captured(PlanRun& run, Phase phase, RunContext& context, FunctionRef<void(RunContext&)> run_steps) const;
-  void place(PlanRun& run, void* base) const;  // what lies in the arena
+  void place(PlanRun& run, void* base) const;  // points the views into the arena
   void run_all(const PlanCall& call, RunContext& context, Shadow* shadow) const;
   void find_saved();
   void save(const Step& step, PlanRun& run) const noexcept;
@@ -216,9 +216,10 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   void run_step(const Step& step, PlanRun& run, const RandomKey& key, RunContext& context, Profiler& profiler) const;
   std::exception_ptr failure_of(const Step& step, const PlanRun& run, const std::exception_ptr& why) const noexcept;
   void note_choices(Phase phase, const PlanRun& run) const noexcept;
-  void give_back_unused(const PlanRun& run);  // its arena's memory, unless somebody uses it or is going to, or it is kept
+  void give_back_unused(const PlanRun& run);  // frees its arena's memory, unless that is used, leased or kept
 
-  // What calls only read, apart from what they write: the count of references before it, and what the lock guards.
+  // Members that calls only read are on other cache lines than those that they write: the reference count before them,
+  // and the members after the lock.
   alignas(64) Graph graph_;
   MemoryPlan memory_;
   Half halves_[2];
@@ -236,7 +237,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   bool mutates_ = false;
   PlanOptions options_;
   std::unique_ptr<const Verification> verification_;  // null: calls are not verified
-  std::atomic<int> to_verify_{0};                     // so many more
+  std::atomic<int> to_verify_{0};                     // calls still to be verified
   std::vector<uint32_t> parameters_;                  // inputs that a forward reads and does not update
   mutable Choices choices_[2];
   alignas(64) mutable SpinLock lock_;

@@ -9,7 +9,7 @@ namespace {
 
 constexpr int runs_before = 2;          // that are launched step by step
 constexpr size_t settled = 16;          // launches after which an array that moves has been moved for good
-constexpr size_t captures_at_once = 8;  // more of them have to be worth it: one for so many launches
+constexpr size_t captures_at_once = 8;  // further captures must pay: one for this many launches
 
 struct Block {
   void* memory;
@@ -17,7 +17,7 @@ struct Block {
   bool in_use = true;
 };
 
-// What kernels get while they are captured.
+// The RunContext of kernels that are captured.
 class CaptureContext final : public RunContext {
  public:
   CaptureContext(DeviceLaunch& launch, Stream& stream, std::vector<Block>& blocks)
@@ -65,7 +65,7 @@ struct PlanCapture::Graph {
   Gpu& gpu;
   const uint32_t stream;  // on which it is launched
   std::vector<Block> slots, workspace;
-  std::vector<void*> addresses;  // by array: where the graph has it
+  std::vector<void*> addresses;  // by array: its address in the graph
   std::unique_ptr<CapturedWork> work;
 };
 
@@ -94,7 +94,7 @@ bool PlanCapture::capture(DeviceLaunch& launch, std::span<const CallArray> array
   size_t copied = 0;
   for (size_t i = 0; i < arrays.size(); ++i) {
     if (!moves_[i]) continue;
-    // what is updated in place may be read by another name as well
+    // an array that is updated in place may also be read through another handle
     if (arrays[i].is_read && arrays[i].is_written) return false;
     copied += arrays[i].bytes;
   }

@@ -1,4 +1,4 @@
-// PlanCapture: what one half of a plan launches on a GPU, captured, so that it is launched as a whole.
+// PlanCapture: the launches of one half of a plan on a GPU, captured as one graph.
 #pragma once
 
 #include <memory>
@@ -9,31 +9,29 @@
 
 namespace kaon {
 
-class DeviceLaunch;
-
-// An array that comes with the call, as it lies this time.
+// An array of the call at its present address.
 struct CallArray {
   void* data;
   size_t bytes;
-  bool is_read;     // what it held before
-  bool is_written;  // all of it
+  bool is_read;     // its earlier values are read
+  bool is_written;  // all of it is written
 };
 
-// How it works. A captured graph holds the addresses of all arrays. The third run of a half is captured: until then
-// kernels are compiled, algorithms chosen, memory cached, and it is seen which arrays stay where they are, as parameters
-// do. Those are used in place. The others, as inputs and results, get a slot, memory of the graph: what is read is copied
-// into it before each launch, what is written out of it after. When an array that stayed has moved all the same, the half
-// is captured again. Work memory belongs to the graph. Where copies cost more than launches, or something cannot be
-// captured, steps are launched one by one. Thread safety: one thread at a time.
+// How it works. A captured graph contains the addresses of all arrays. The third run of a half is captured: by then
+// kernels are compiled, algorithms chosen and memory cached, and it is known which arrays keep their address, as
+// parameters do. Those are used in place. The others, such as inputs and results, get a slot, memory of the graph: read
+// arrays are copied into their slots before each launch, written ones out of theirs after it. When an array that kept
+// its address has moved after all, the half is captured again. Workspace belongs to the graph. When copies cost more
+// than launches, or a launch cannot be captured, steps are launched one by one. Thread safety: one thread at a time.
 class PlanCapture {
  public:
   PlanCapture();
   ~PlanCapture();
   PlanCapture(PlanCapture&&) noexcept;
 
-  // Launches what work(context, addresses) launches with `arrays` at these addresses. False: nothing is launched, and it
-  // is the caller's to run. `work` may have been called for a capture that failed; it must do nothing but launch.
-  // `arena`: whose address it uses as well. `worth`: bytes of slots that may be copied to and fro.
+  // Launches the work of work(context, addresses), with `arrays` at these addresses. False: nothing is launched, and
+  // the caller must run it. `work` may have been called for a capture that failed; it must do nothing but launch.
+  // `arena`: its address is used as well. `worth`: the bytes of slots that may be copied.
   using Work = FunctionRef<void(RunContext&, std::span<void* const>)>;
   bool launch(DeviceLaunch& launch, const void* arena, std::span<const CallArray> arrays, size_t worth, Work work);
 

@@ -27,7 +27,7 @@ Verification::Verification(Graph program, const Graph& planned, bool training, b
   }
 }
 
-// By origin; the outputs by their order, whatever passes have made of what led to them.
+// Values are matched by origin, the outputs by their order, whatever passes have done to the nodes before them.
 void Verification::find_same_values() {
   using Key = std::tuple<uint32_t, uint32_t, uint32_t>;
   std::map<Key, ValueId> by_origin;
@@ -47,7 +47,7 @@ void Verification::find_same_values() {
   for (uint32_t i = 0; i < planned_.nodes.size(); ++i) {
     for (const Origin& o : planned_.nodes[i].origins) {
       const auto found = by_origin.find(Key(o.node, o.step, o.result));
-      if (found == by_origin.end() || uses[i][o.output] == 0) continue;  // what nobody reads need not be written
+      if (found == by_origin.end() || uses[i][o.output] == 0) continue;  // a value without readers need not be written
       auto& same = same_[i][o.output];
       if (std::find(same.begin(), same.end(), found->second) == same.end()) same.push_back(found->second);
     }
@@ -126,14 +126,14 @@ void* Shadow::data(ValueId v) const {
   return updated_[input] ? updated_[input].get() : inputs_[input];
 }
 
-// Nodes of this phase before `end`, in the program's order, which decides what readers of an updated array see.
+// Runs the nodes of this phase before `end` in the program's order, on which the readers of updated arrays depend.
 void Shadow::advance(size_t end, RunContext& run) {
   for (; next_ < end && !failure_; ++next_) {
     const Node& n = program().nodes[next_];
     if (!n.op || n.op->traits.view || n.phase != phase_) continue;
     try {
       evaluate(uint32_t(next_), run);
-    } catch (...) {  // the plan comes to the same operator, and its error is the one to be seen
+    } catch (...) {  // the plan will run the same operator, and its error is the one to report
       failure_ = add_context(std::current_exception(), fmt::format(" in node {} ({})", n.name, n.op->name()));
     }
   }
@@ -164,7 +164,7 @@ void Shadow::evaluate(uint32_t node, RunContext& run) {
 
 namespace {
 
-// The values in row-major order: where they lie, or in `room`.
+// The values in row-major order: in place, or copied to `room`.
 const void* row_major(const TensorView& view, std::vector<float>& room) {
   if (view.layout == Layout::row_major || view.size() == 0) return view.data;
   const Shape& s = view.shape;
@@ -222,7 +222,7 @@ void Shadow::check_inputs(uint32_t node, const TensorView* inputs, RunContext& r
   }
 }
 
-// Is what the plan has computed still there?
+// Checks that the plan's value has not been overwritten before its reader.
 void Shadow::check_kept(const Node& reader, ValueId source, const TensorView& is) const {
   const ValueId v = verification_->same_[source.node][source.output][0];
   std::vector<float> room;

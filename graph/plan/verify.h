@@ -1,4 +1,4 @@
-// Verification: what a plan computes, compared with the imperative run of its program.
+// Verification: the values of a plan, compared with the imperative run of its program.
 #pragma once
 
 #include <exception>
@@ -13,8 +13,8 @@
 
 namespace kaon {
 
-// A hybridized call that does not compute what the net computes imperatively: a plan that is wrong (an error of Kaon),
-// or a trace that hybrid_forward has left behind.
+// A hybridized call differs from the imperative net: the plan is wrong (an error of Kaon), or the trace is out of date
+// because hybrid_forward has changed.
 class VerifyError : public Error {
  public:
   using Error::Error;
@@ -23,10 +23,10 @@ class VerifyError : public Error {
   }
 };
 
-// Which values of a program the values of its plan are, and what the imperative run of the program needs. Immutable.
+// The map from a plan's values to those of its program, and the data for the program's imperative run. Immutable.
 class Verification {
  public:
-  // `program`: passes::program(); `planned`: what the passes have made of it, which lives as long as this.
+  // `program`: passes::program(); `planned`: the graph after the passes, which must live as long as this.
   Verification(Graph program, const Graph& planned, bool training, bool exact);
   // So that operations of the plan declare it.
   bool reads_input(Phase phase, size_t i) const { return reads_[size_t(phase)][i]; }
@@ -51,11 +51,11 @@ class Verification {
   size_t gradient_begins_;                               // node of the program
 };
 
-// The imperative run beside one verified call: the program node by node with the imperative kernels, with the random
-// numbers of the call and copies of what it updates, so that it leaves no trace. Each value that the plan has as well
-// is compared as soon as the plan has computed it. From then on the run goes on with the plan's, which under exact are
-// the same bits: a difference is found at the operator where it arises, and rounding neither adds up nor decides which
-// way a relu's gradient falls. Used by one operation at a time; copies share the values of the forward.
+// The imperative run of one verified call: the program node by node with the imperative kernels, the random numbers of
+// the call, and copies of the arrays that it updates, so that it has no effect. Each value that the plan has too is
+// compared as soon as the plan has computed it. The run then continues with the plan's value (under exact the same
+// bits), so a difference is found at its operator, and rounding errors neither add up nor decide the sign at a relu's
+// gradient. Used by one operation at a time; copies share the values of the forward.
 class Shadow : public RefCounted<Shadow> {
  public:
   explicit Shadow(const Verification& verification);
@@ -65,9 +65,9 @@ class Shadow : public RefCounted<Shadow> {
   // Before and after a node of the plan runs. Throw VerifyError.
   void check_inputs(uint32_t node, const TensorView* inputs, RunContext& run);
   void check_outputs(uint32_t node, const TensorView* outputs, RunContext& run);
-  // When all have run: what is updated in place. Throws VerifyError.
+  // After all nodes: compares the arrays that are updated in place. Throws VerifyError.
   void finish(RunContext& run);
-  // What the call has updated in place is as before.
+  // Restores the arrays that the call has updated in place.
   void undo() const;
 
  private:
@@ -90,8 +90,8 @@ class Shadow : public RefCounted<Shadow> {
 
   const Verification* verification_;
   std::vector<std::vector<Buffer>> values_;  // by node of the program and output
-  std::vector<std::vector<bool>> is_plans_;  // likewise: holds what the plan has computed
-  std::vector<Buffer> updated_, before_;     // by input: the run's own, and what was there
+  std::vector<std::vector<bool>> is_plans_;  // likewise: holds the plan's value
+  std::vector<Buffer> updated_, before_;     // by input: this run's updated copy, and the values before the call
   std::vector<void*> inputs_;                // by input
   std::vector<Write> writes_;                // of the plan, in order
   std::exception_ptr failure_;               // of an operator; the run ends there

@@ -1,4 +1,4 @@
-// What a BatchNorm by moving statistics does to each channel, as two numbers.
+// A BatchNorm by moving statistics as a scale and a shift of each channel.
 #pragma once
 
 #include <math.h>

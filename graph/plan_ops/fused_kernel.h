@@ -1,4 +1,4 @@
-// The operator that stands for a group of pointwise operators on a GPU, with a kernel of its own.
+// The operator that replaces a group of pointwise operators on a GPU, with a kernel compiled for it.
 #pragma once
 
 #include <string>

@@ -1,4 +1,4 @@
-// The operator that stands for a group of pointwise operators.
+// The operator that replaces a group of pointwise operators on the CPU.
 #pragma once
 
 #include "kaon/ops/fused/block.h"

@@ -1,4 +1,4 @@
-// The operator that stands for a BatchNorm whose value is computed a second time.
+// The operator that recomputes the value of a BatchNorm.
 #pragma once
 
 #include "kaon/ops/op.h"

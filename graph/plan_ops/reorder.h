@@ -18,7 +18,7 @@ struct Reorder {
 void run_cpu(const Reorder& op, KernelContext& c);
 void run_cuda(const Reorder& op, KernelContext& c);
 
-// How far apart neighbours of an image lie: blocks of channels, channels of a block, positions.
+// Strides of an image: between blocks of channels, channels of a block, positions.
 struct ImageSteps {
   int64_t block, channel, position;
   ImageSteps(Layout layout, int64_t block_size, int64_t channels, int64_t positions)
@@ -27,7 +27,7 @@ struct ImageSteps {
         position(layout == Layout::row_major ? 1 : layout == Layout::blocked16 ? 16 : channels) {}
 };
 
-// What it copies, in the order of the output.
+// The copy of a reorder, in the order of the output.
 inline StridedCopy reorder_copy(const TensorView& in, const TensorView& out) {
   const int64_t images = in.shape[0], channels = in.shape[1], positions = in.shape[2] * in.shape[3];
   const bool in_blocks = in.layout == Layout::blocked16 || out.layout == Layout::blocked16;
