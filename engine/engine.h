@@ -223,7 +223,7 @@ class EngineScope {
   EngineScope& operator=(const EngineScope&) = delete;
 
   // A scope inside this one. Arrays made in it take at most `bytes` (0: no limit) together: at the limit a push blocks
-  // and helps to execute, a coroutine's next suspension point waits; a producer that alone keeps more than that goes on
+  // and helps to execute, a coroutine's next suspension point waits; a producer that alone keeps more than that resumes
   // when everything pending at the start of its wait has ended. Once `stop` is requested, operations pushed in the
   // scope that have not begun are dropped: the arrays that they would have written fail with Cancelled, those that a
   // transactional operation would have updated stay as they were. Running operations end, their failures unreported;

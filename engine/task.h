@@ -54,7 +54,7 @@ class PromiseBase : public Pooled {
       PromiseBase& p = self.promise();
       std::coroutine_handle<> next = p.continuation_;
       if (p.state_.exchange(2, std::memory_order_acq_rel) == 1) return next;
-      return std::noop_coroutine();  // the caller is still running and goes on by itself
+      return std::noop_coroutine();  // the caller is still running and continues by itself
     }
     void await_resume() const noexcept {}
   };

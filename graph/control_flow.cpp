@@ -20,7 +20,7 @@ std::vector<TensorMeta> metas_of(const Arrays& arrays) {
   return metas;
 }
 
-// Does somebody look on who would miss a view or a write in place?
+// Whether a tape or tracer is active, which does not see views and writes in place.
 bool is_watched() { return Interceptor::current() != nullptr; }
 
 // The rows of an array. Where gradients are recorded one operator makes all of them, so that its gradient is one too.
@@ -39,7 +39,8 @@ class Rows {
   Arrays parts_;
 };
 
-// Outputs of the iterations, stacked. They are copied out at once: the body may change what it has returned.
+// Outputs of the iterations, stacked. Each is copied immediately, since the body may change the array that it has
+// returned.
 class Stack {
  public:
   Stack(const char* name, int64_t length) : name_(name), length_(length) {}
@@ -59,7 +60,7 @@ class Stack {
     }
     ++made_;
   }
-  // Of a loop without iterations: what it would have returned.
+  // For a loop without iterations: shapes and dtypes of the outputs.
   void set_metas(std::vector<TensorMeta> metas) { metas_ = std::move(metas); }
 
   Arrays finish() {
@@ -84,11 +85,11 @@ class Stack {
   const char* name_;
   int64_t length_, made_ = 0;
   std::vector<TensorMeta> metas_;
-  std::vector<Arrays> rows_;  // by output, while somebody looks on
+  std::vector<Arrays> rows_;  // by output, while is_watched()
   Arrays results_;
 };
 
-// What the body would return, without running its operators.
+// Shapes and dtypes of the body's results, without running its operators.
 std::vector<TensorMeta> shadow_outputs(StepFn<NDArray> body, const std::vector<TensorMeta>& rows,
                                        const Arrays& states) {
   Graph graph;
@@ -123,7 +124,7 @@ bool holds(const char* name, const NDArray& predicate, const std::source_locatio
   return predicate.asscalar<double>(site) != 0;
 }
 
-// New arrays belong to the engine of those given; in a trace arrays have none.
+// New arrays belong to the engine of the given ones; arrays in a trace have none.
 Engine& engine_of(const Arrays& arrays) {
   return !arrays.empty() && arrays[0].node().chunk ? arrays[0].engine() : Engine::current();
 }

@@ -76,7 +76,7 @@ struct Cond {
 std::vector<NDArray> run(const Cond<NDArray>& cond);
 std::vector<Symbol> run(const Cond<Symbol>& cond);
 
-// What a body returns: pair(outputs, states).
+// The result of a body: pair(outputs, states).
 template <class Result>
 using outputs_of = std::remove_cvref_t<decltype(std::get<0>(std::declval<Result&>()))>;
 template <class Result>
@@ -98,10 +98,10 @@ std::pair<Out, States> results(Step<A> all) {
 // Calls body(row, states) for the rows of `data` along axis 0, one after the other; it returns pair(outputs, states).
 // Returns the outputs of all iterations, stacked along a new axis 0, and the last states. `data`, `states` and the
 // outputs are arrays or vectors of arrays; several data have one length, the rows of a 1-D array have shape (1). States
-// keep their shapes and dtypes. What the body uses of the program around it gets gradients as everywhere; traced, those
-// from a loop arrive as one sum, so what is used outside too gets them added in another order. Without rows the outputs
-// have shape (0, ...) and the states are the first ones. Random numbers come from a stream of the loop's own.
-// Throws ShapeError, TypeError, ValueError; in a trace also for operators that update arrays. Blocks as operators do.
+// keep their shapes and dtypes. Arrays that the body captures get gradients; in a trace those of a loop arrive as one
+// sum, so an array that is also used outside gets them added in another order. Without rows the outputs have shape (0,
+// ...) and the states are the first ones. Random numbers come from a stream of the loop's own. Throws ShapeError,
+// TypeError, ValueError; in a trace also for operators that update arrays. Blocks as operators do.
 template <detail::ArrayOrList Data, detail::ArrayOrList States, class Body>
 auto foreach(Body&& body, const Data& data, const States& states,
               std::source_location site = std::source_location::current()) {

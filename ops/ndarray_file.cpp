@@ -169,7 +169,7 @@ NDArray read_array(Input& in) {
             fmt::format("the values of an array of shape {} and type {}", file_shape.shape.str(), name_of(dtype)),
             in.left());
   }
-  // Nobody else knows the new array yet, so its memory is filled without an operation.
+  // No other thread knows the new array yet, so its memory is filled without an operation.
   NDArray array = NDArray::empty(file_shape.shape, dtype, Device());
   auto* data = static_cast<uint8_t*>(array.node().data());
   in.read(data, count * size_of(dtype), "values");

@@ -14,18 +14,18 @@ namespace {
 
 using Mask = std::vector<bool>;
 
-// The gradient of a graph for the heads that arrive. Inputs: the graph's, those heads, then, with `adds`, what the
-// gradients of captured values are added to. Outputs: the gradients; before them, if numbers are drawn, the graph's own,
-// so that its random nodes all stay and draw what they drew.
+// The gradient of a graph for the heads that arrive. Inputs: the graph's, those heads, then, with `adds`, the sums to
+// which the gradients of captured values are added. Outputs: the gradients; before them, if numbers are drawn, the
+// graph's own, so that all its random nodes stay and draw the same numbers.
 struct Joint {
   NestedBody body;
-  Mask reached;  // by input of the graph: has it a gradient?
+  Mask reached;  // by input of the graph: whether it has a gradient
 };
 
 Mask wanted_values(const ControlFlowGradient& r, std::span<const TensorMeta> metas) {
   Mask wanted(r.wanted.begin(), r.wanted.begin() + r.program->num_values());
   for (int j = r.program->num_data; r.program->is_loop() && j < r.program->num_data + r.program->num_states; ++j) {
-    wanted[size_t(j)] = is_floating(metas[size_t(j)].dtype);  // on the way to earlier iterations
+    wanted[size_t(j)] = is_floating(metas[size_t(j)].dtype);  // for earlier iterations
   }
   return wanted;
 }
@@ -61,7 +61,7 @@ struct GradState : ControlFlowState {
       Mask next = heads;
       for (size_t j = 0; j < size_t(r.program->num_states); ++j) {
         const bool arrives = joints.back().reached[data + j];
-        // what reached it once is taken to go on reaching it, be it as zeros: else two states that swap never settle
+        // a state that has a gradient once keeps one, perhaps zeros: else two states that swap would never converge
         next[outputs + j] = arrives || (joints.size() > 1 && heads[outputs + j]);
       }
       if (joints.size() > 1 && next == heads) break;
@@ -80,7 +80,7 @@ struct GradState : ControlFlowState {
   Mask wanted;                                // by input of the body
   std::vector<std::array<void*, 2>> targets;  // of the gradients, by input of the body
   std::vector<void*> kept;                    // the states before each iteration
-  std::vector<void*> scratch;                 // for results of the body that nobody needs
+  std::vector<void*> scratch;                 // for results of the body that are not needed
 };
 
 void run_branch(GradState& s, const KernelContext& c) {
@@ -134,7 +134,7 @@ class LoopBackward {
  private:
   size_t first_captured() const { return size_t(p_.num_data + p_.num_states); }
 
-  // The forward once more; keeps what the states were before each iteration.
+  // Runs the forward again and keeps the states before each iteration.
   int64_t replay() {
     s_.kept.assign(s_.inputs.begin() + p_.num_data, s_.inputs.begin() + p_.num_data + p_.num_states);
     if (p_.num_states == 0 && p_.kind == ControlKind::foreach) return c_.in(0).shape[0];
@@ -163,8 +163,8 @@ class LoopBackward {
     return s_.targets[i][k & 1];
   }
 
-  // Gradients at the results of iteration k: of outputs a row of what the node was given, of states what the iteration
-  // after it has found, for the last one what the node was given.
+  // Gradients of the results of iteration k: of outputs a row of the node's heads; of states the gradients that the
+  // next iteration has computed, or the node's heads for the last iteration.
   void add_heads(const Mask& heads, int64_t round, int64_t k) {
     size_t given = size_t(p_.num_inputs());
     for (size_t i = 0; i < heads.size(); ++i) {

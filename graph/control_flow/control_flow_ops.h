@@ -1,4 +1,4 @@
-// The operators that stand for control flow in a graph. Their formulae: contrib::foreach, while_loop, cond.
+// The operators of control flow in a graph. Their formulae: contrib::foreach, while_loop, cond.
 #pragma once
 
 #include "kaon/graph/control_flow/control_flow_program.h"
@@ -55,7 +55,7 @@ struct ControlFlowKey {
 };
 void run_cpu(const ControlFlowKey& op, KernelContext& c);
 
-// A node with programs inside of it: one of the three operators.
+// Whether the operator is one of the three, whose nodes contain programs.
 bool is_control_flow(const OpDef& op);
 const OpDef* find_control_flow(std::string_view name);  // nullptr: none of them
 ControlKind control_kind(const OpDef& op);

@@ -1,4 +1,4 @@
-// ControlFlow: what a loop or a condition in a graph runs: graphs inside of a node.
+// ControlFlow: the graphs inside a node that is a loop or a condition.
 #pragma once
 
 #include "kaon/graph/ir/graph.h"
@@ -11,7 +11,7 @@ enum class ControlKind : uint8_t { foreach, while_loop, cond };
 // if it draws any. Inputs of each graph: the rows of one iteration, states, captured values.
 struct ControlFlow {
   ControlKind kind = ControlKind::foreach;
-  // foreach: the body. while_loop: the body, the condition. cond: what runs when it holds, what else.
+  // foreach: the body. while_loop: the body, the condition. cond: the two branches, then and else.
   // A body returns outputs, then states.
   std::vector<Graph> graphs{};
   int num_data = 0, num_states = 0, num_captured = 0;
@@ -25,15 +25,15 @@ struct ControlFlow {
   int num_inputs() const { return num_values() + is_random; }
   int num_results() const { return num_outputs + (is_loop() ? num_states : 0); }
 
-  // The inputs of the graphs, from those of the node.
+  // Shapes and dtypes of the graphs' inputs, from those of the node.
   std::vector<TensorMeta> iteration(std::span<const TensorMeta> inputs) const;
   // graphs[i] with shapes. Checks that states keep theirs, that a condition is a scalar, that branches agree.
   Graph inferred(size_t i, std::span<const TensorMeta> iteration) const;
-  // What the node returns.
+  // Shapes and dtypes of the node's outputs.
   std::vector<TensorMeta> infer(std::span<const TensorMeta> inputs) const;
 };
 
-// What is asked of the gradient of one.
+// The gradient requested of a control flow node.
 struct ControlFlowGradient {
   const ControlFlow* program = nullptr;
   std::vector<bool> wanted;  // by input of the node
@@ -47,7 +47,7 @@ const ControlFlowGradient* intern_gradient(ControlFlowGradient gradient);
 
 // Shape and dtype of a row of an array: without its first axis, (1) of a 1-D one.
 TensorMeta row_of(const TensorMeta& array);
-// What n such rows are.
+// Shape and dtype of n such rows.
 TensorMeta rows_of(const TensorMeta& row, int64_t n);
 
 // The checks that arrays and traces share. Each throws an error that begins with "[name]".

@@ -19,17 +19,17 @@ using Symbols = std::vector<Symbol>;
 
 const TensorMeta& meta_of(const Symbol& s) { return s.entry().node->outputs[s.entry().output]; }
 
-// Takes the nodes that are younger than it out of the program. What these read of older ones, variables and constants
-// become further inputs, the same for all graphs that it cuts.
+// Moves the nodes that are younger than it from the program to graphs. Values that these read from older nodes,
+// variables and constants become further inputs, the same for all its graphs.
 class Cutter {
  public:
-  // A variable that stands for a value of an iteration.
+  // A variable for a value of an iteration.
   Symbol variable(std::string_view name, const TensorMeta& meta) {
     variables_.push_back(Symbol::variable(name, meta.shape, meta.dtype));
     own_.insert(variables_.back().entry().node.get());
     return variables_.back();
   }
-  // First of all results, then graph() of each.
+  // To be called first with all results, then graph() with each.
   void collect(const Symbols& results) {
     for (const SymbolNode* n : inside(results)) {
       for (const SymbolEntry& e : n->inputs) note(e);

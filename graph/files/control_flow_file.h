@@ -18,8 +18,8 @@ struct WrittenControlFlow {
   std::vector<size_t> order;  // which of the node's inputs the file lists
   std::vector<Subgraph> subgraphs;
 };
-// `subgraphs`: those of the file that it was loaded from, else empty: they are made from the program.
-// Throws ValueError naming the node where MXNet's format cannot hold it.
+// `subgraphs`: of the file that it was loaded from; empty: they are made from the program. Throws ValueError naming the
+// node if MXNet's format cannot hold it.
 WrittenControlFlow write_control_flow(const SymbolNode& node, std::vector<Subgraph> subgraphs);
 
 // Nodes with inputs before their users, each node's inputs in the order of the file.

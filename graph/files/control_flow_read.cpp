@@ -114,7 +114,7 @@ class Reader {
     if (!good) fail(fmt::format("attribute '{}' cannot be '{}': expected places below {}", key, all, limit));
     return list;
   }
-  // What each variable of subgraph i is fed from.
+  // The source of each variable of subgraph i.
   std::vector<size_t> sources(const char* key, size_t i) {
     std::vector<size_t> list = places(key, inputs());
     if (list.size() != variables_[i].size()) {
@@ -181,7 +181,7 @@ class Reader {
     feed(2, otherwise);
     program_.graphs = {made(1), made(2)};
   }
-  // MXNet computes the predicate outside and hands it through.
+  // MXNet computes the predicate outside and passes it in.
   void check_predicate() {
     const SymbolFile& g = graph(0);
     uint32_t at = g.heads[0].node;
@@ -251,7 +251,7 @@ class Reader {
     return g;
   }
 
-  // Files know nothing of it.
+  // Files do not have it.
   void add_key() {
     const Draws draws = find_draws(program_.graphs);
     program_.is_random = draws.any;

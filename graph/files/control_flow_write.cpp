@@ -73,7 +73,7 @@ WrittenControlFlow write_control_flow(const SymbolNode& node, std::vector<Subgra
   WrittenControlFlow out;
   out.subgraphs = subgraphs.empty() ? subgraphs_of(program) : std::move(subgraphs);
   const auto& subs = out.subgraphs;
-  // Where variables of the body come from that are values [from, from + count) of the node.
+  // The sources of those variables of the body that are values [from, from + count) of the node.
   auto variables = [&](const Subgraph& body, int from, int count) {
     std::vector<size_t> list;
     for (size_t v = size_t(from); v < size_t(from + count); ++v) {

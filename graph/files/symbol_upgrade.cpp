@@ -61,7 +61,7 @@ bool may_be_ignored(std::string_view key, std::string_view value) {
 std::string hidden_name(std::string_view key) { return fmt::format("__{}__", key); }
 
 void find_operators(SymbolFile& file) {
-  std::string unknown;  // all unknown operators, since a user who converts a model needs the whole list
+  std::string unknown;  // all unknown operators, so that converting a model shows the whole list
   std::set<std::string_view> seen;
   for (FileNode& node : file.nodes) {
     if (node.op == "null") continue;

@@ -1,4 +1,4 @@
-// What the passes are made of: questions about a graph, and building one from another.
+// Helpers of the passes: queries of a graph, and building one from another.
 #pragma once
 
 #include "kaon/graph/ir/graph.h"
@@ -8,12 +8,12 @@ namespace kaon::passes {
 // Does this node write to an input? BatchNorm does while training only.
 bool updates_inputs(const Node& node, bool training);
 
-// The value whose memory this one lies in, through views.
+// The value that owns this value's memory, through views.
 ValueId root(const Graph& graph, ValueId v);
 
-// By node: does an operator update its value? What reads it depends on when it does.
+// By node: whether an operator updates its value, so that its readers depend on their time.
 std::vector<bool> updated_nodes(const Graph& graph, bool training);
-// May this node run later, or its inputs be read later, than now?
+// True when an input is updated: then the node must not run later, nor its inputs be read later, than now.
 bool reads_updated(const Graph& graph, const Node& node, const std::vector<bool>& updated);
 
 // The attributes of a node that is known to be an Op.
@@ -33,13 +33,13 @@ class Rewriter {
   explicit Rewriter(const Graph& from) : from_(from), now_(from.nodes.size()) {}
 
   ValueId now(ValueId old) const { return now_[old.node][old.output]; }
-  // What a value of the new graph is.
+  // The node of a value of the new graph.
   const Node& node(ValueId v) const { return to_.nodes[v.node]; }
   // A node of the old graph with its inputs as they are in the new one.
   Node copy(uint32_t old) const;
   ValueId add(Node node) { return to_.add(std::move(node)); }
   void keep(uint32_t old) { replace(old, copy(old)); }
-  // The node's outputs are those of this one, or these values; their origins go with them.
+  // Maps the old node's outputs to those of this node, or to these values, with their origins.
   void replace(uint32_t old, Node node);
   void replace(uint32_t old, std::vector<ValueId> now);
   void replace(uint32_t old, ValueId now) { replace(old, std::vector{now}); }

@@ -1,4 +1,4 @@
-// Passes that drop, merge or copy nodes without looking at what they compute.
+// Passes that drop, merge or copy nodes, whatever their operators.
 #include <algorithm>
 #include <map>
 

@@ -13,7 +13,7 @@ namespace {
 
 constexpr size_t most_bytes = 1 << 20;  // of the results of one operator
 
-// Runs a kernel here and now, piece by piece as the engine would, so the bits are those of an imperative call.
+// Runs a kernel on this thread in the same pieces as the engine, so the bits are those of an imperative call.
 class RunHere final : public RunContext {
  public:
   void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) override {
@@ -34,7 +34,7 @@ class RunHere final : public RunContext {
 
 TensorView view_of(const NDArray& a) { return {a.node().data(), a.shape(), a.dtype()}; }
 
-// What the node computes from these constants. Throws what the kernel throws.
+// The node's outputs for these constants. Throws what the kernel throws.
 std::vector<NDArray> evaluate(const Node& n, const std::vector<NDArray>& inputs, bool training) {
   std::vector<TensorView> in, out;
   for (const NDArray& a : inputs) {
@@ -64,7 +64,7 @@ bool is_small(const Node& n) {
   return bytes <= most_bytes;
 }
 
-// Does the same come out of the same inputs in every run of the plan?
+// Whether the node's outputs depend on its inputs only.
 bool is_function(const Node& n) {
   const OpTraits& traits = n.op->traits_of(n.attrs.get());
   return !traits.random && traits.mutates == 0 &&

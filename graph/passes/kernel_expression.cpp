@@ -246,7 +246,7 @@ std::optional<std::string> kernel_expression(const Node& node, std::span<const s
   const auto found = table.find(node.op);
   if (found == table.end()) return {};
   std::optional<std::string> value = found->second({node, inputs, dtype, value_type(dtype)});
-  // 16-bit values are rounded after each operator: the chain is to give what its operators give one by one.
+  // 16-bit values are rounded after each operator, so that the chain gives the bits of its operators one by one.
   if (value && is_half) value = fmt::format("float({}({}))", element_type(dtype), *value);
   return value;
 }

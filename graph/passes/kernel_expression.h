@@ -13,8 +13,8 @@ namespace kaon::passes {
 const char* element_type(DType dtype);
 const char* value_type(DType dtype);
 
-// A node's value from those of its inputs, which are names of values of these dtypes, rounded as the imperative kernel
-// stores it. Nothing where its operator has no element function.
+// An expression for a node's value from the names of its inputs' values, of these dtypes, rounded as the imperative
+// kernel stores it. Nothing if its operator has no element function.
 std::optional<std::string> kernel_expression(const Node& node, std::span<const std::string> inputs,
                                              std::span<const DType> dtypes);
 

@@ -13,7 +13,7 @@
 namespace kaon::passes {
 namespace {
 
-// What a thread can hold of the registers that it may have.
+// Limits from the registers of a thread.
 constexpr size_t max_inputs = 24, max_outputs = 12, max_members = 64;
 
 // A value of the group or one that it reads.
@@ -26,7 +26,7 @@ struct Operand {
 };
 
 struct Arrays {
-  std::vector<Operand> operands;  // what the members compute, in their order, then what they read
+  std::vector<Operand> operands;  // the members' results, in their order, then their inputs
   std::vector<uint32_t> inputs;   // numbers of operands
   std::vector<uint32_t> outputs;  // the last one first
   bool takes_over = false;        // output 0 the memory of input 0
@@ -41,7 +41,7 @@ bool is_kernel_operator(const Graph& g, const Node& n) {
   if (shape.size() == 0) return false;
   std::vector<std::string> names;
   std::vector<DType> dtypes;
-  // what repeats does so along dimensions in their order
+  // repeated inputs need row-major dimensions
   const bool repeats = layout == Layout::row_major && (is_spread(n) || block_forms(*n.op, n.attrs.get()).broadcasts);
   for (ValueId v : n.inputs) {
     if (g.layout(v) != layout || (g.meta(v).shape != shape && !repeats)) return false;
@@ -79,7 +79,7 @@ std::optional<Arrays> arrays_of(const Graph& g, std::span<const uint32_t> member
     }
   }
   if (a.inputs.size() > max_inputs || a.outputs.size() > max_outputs || a.outputs.empty()) return {};
-  // A thread reads all its elements before it writes: what it reads alone may be overwritten.
+  // A thread reads all its elements before it writes, so an input that is read only here may be overwritten.
   const DType dtype = g.meta(a.operands[a.outputs[0]].id).dtype;
   const auto dying = std::find_if(a.inputs.begin(), a.inputs.end(), [&](uint32_t i) {
     const Operand& o = a.operands[i];
@@ -90,7 +90,7 @@ std::optional<Arrays> arrays_of(const Graph& g, std::span<const uint32_t> member
   return a;
 }
 
-// Where element i of the whole lies in an input that repeats: its dimensions merged, those that repeat left out.
+// The offset of element i of the whole in an input that repeats: its dimensions merged, the repeated ones left out.
 std::string offset_text(const Shape& whole, const Shape& stride, std::string_view i) {
   struct Dimension {
     int64_t size, stride, inner;  // inner: elements of the whole in one step of it
@@ -118,7 +118,7 @@ std::string offset_text(const Shape& whole, const Shape& stride, std::string_vie
   return text.empty() ? "0" : text;
 }
 
-// The last dimension that is not 1: consecutive elements lie in a row of it.
+// The last dimension that is not 1: consecutive elements are in a row of it.
 int last_dimension(const Shape& shape) {
   int d = shape.ndim();
   while (d > 1 && shape[d - 1] == 1) --d;
@@ -219,7 +219,7 @@ extern "C" __global__ void __launch_bounds__(256) fused({}) {{
   Arrays a_;
   const Shape whole_;
   KernelSource source_;
-  bool rows_ = false;  // all elements of a pack lie in one row
+  bool rows_ = false;  // all elements of a pack are in one row
   bool has_index_ = false;
   std::string parameters_, loads_, body_, stores_;
 };

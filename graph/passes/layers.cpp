@@ -1,4 +1,4 @@
-// What Convolution and FullyConnected take in: the operators that follow them.
+// Fusion of operators into the Convolution or FullyConnected before them.
 #include <climits>
 #include <optional>
 
@@ -10,7 +10,7 @@
 namespace kaon::passes {
 namespace {
 
-// What Convolution and FullyConnected have in common. Inputs: data, weight, bias unless no_bias, then what is fused.
+// The common part of Convolution and FullyConnected. Inputs: data, weight, bias unless no_bias, then the fused ones.
 struct Layer {
   bool no_bias = false;
   Fused fused;
@@ -39,14 +39,14 @@ void set_layer(Node& n, const Layer& layer) {
 // The axis of a layer's result that has one entry per channel.
 int channel_axis(const Node& layer) { return layer.op == &Convolution::def ? 1 : layer.outputs[0].shape.ndim() - 1; }
 
-// A graph whose layers take in what alone reads them.
+// Rewrites a graph so that layers take in their only readers.
 class Fusion {
  public:
   Fusion(Graph g, bool training) : g_(std::move(g)), uses_(count_uses(g_)), updated_(updated_nodes(g_, training)) {}
 
   const Graph& graph() const { return g_; }
   bool is_used(ValueId v) const { return uses_[v.node][v.output] != 0; }
-  // Is v the result of a layer that nobody but `reader` needs, and that may as well run in its place?
+  // The layer whose result v is, if only `reader` needs it and the layer may run at the reader's place; else null.
   const Node* layer_for(const Node& reader, ValueId v) const {
     const Node& n = g_.nodes[v.node];
     bool free = layer_of(n) && n.phase == reader.phase && uses_[v.node][v.output] == 1;
@@ -54,7 +54,7 @@ class Fusion {
   }
 
   // layer_input(i): which input of node i is a layer that takes the node in, if any. take_in(out, node, input, layer)
-  // makes the node the last step of that layer (a copy, its inputs those of `out`), which then stands where it stood.
+  // makes the node the last step of that layer (a copy, its inputs those of `out`), which then has the node's place.
   template <class LayerInput, class TakeIn>
   Graph run(LayerInput&& layer_input, TakeIn&& take_in) const {
     const size_t size = g_.nodes.size();

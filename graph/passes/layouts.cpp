@@ -1,4 +1,4 @@
-// Layout: which 4-D values lie in memory as (N, H, W, C), or in blocks of 16 channels.
+// Layout: which 4-D values are stored as (N, H, W, C), or in blocks of 16 channels.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -22,19 +22,19 @@ struct ImageRule {
   bool handles = false;        // works in any layout, all images alike,
   bool blocks = false;         // blocked16 included
   bool costs = false;          // its time depends on the layout
-  bool channels_last = false;  // it should work in that; else as its images lie
+  bool channels_last = false;  // it should work in that; else in its images' layout
   uint32_t inputs = 0, outputs = 0;
 
   bool reads(size_t input) const { return handles && (inputs >> input & 1); }
   bool writes(size_t output) const { return handles && (outputs >> output & 1); }
 };
 
-// What the kernels of a device want.
+// The preferences of a device's kernels.
 struct ImageKernels {
   bool on_gpu = false;
-  bool tf32 = false;  // float32 goes through tensor cores there
+  bool tf32 = false;  // float32 uses tensor cores there
 
-  // On the CPU float32; on a GPU what tensor cores take, which read channels last.
+  // On the CPU float32; on a GPU the dtypes of tensor cores, which read channels last.
   bool take(DType t) const { return on_gpu ? is_half(t) || (tf32 && t == DType::float32) : t == DType::float32; }
   bool take(const TensorMeta& m) const { return m.shape.ndim() == 4 && take(m.dtype) && m.shape.size() > 0; }
 };
@@ -73,7 +73,7 @@ ImageRule rule_of(const Graph& g, const Node& n, const ImageKernels& kernels) {
       t.inputs |= bit(int(n.inputs.size()) - 1);
     }
     if (!all_images(t.inputs, t.outputs)) return {};
-    // The images that come from outside: the CPU's kernels bring their few channels in themselves.
+    // Inputs of the graph: the CPU's kernels convert images of few channels themselves.
     const auto leave_few_channels = [&](const OpDef& op, int data) {
       if (n.op == &op && !kernels.on_gpu && g.meta(n.inputs[size_t(data)]).shape[1] <= 4) t.inputs &= ~bit(data);
     };
@@ -104,13 +104,13 @@ ImageRule rule_of(const Graph& g, const Node& n, const ImageKernels& kernels) {
 }
 
 using Rules = std::vector<ImageRule>;  // by node
-using Chosen = std::vector<Layout>;    // by node: how its images lie
+using Chosen = std::vector<Layout>;    // by node: the layout of its images
 
 Layout layout_of(const Rules& rules, const Chosen& chosen, ValueId v) {
   return rules[v.node].writes(v.output) ? chosen[v.node] : Layout::row_major;
 }
 
-// Channels last where a node gains by that, else as its largest image lies.
+// Channels last if a node gains by that, else the layout of its largest image.
 Chosen by_rules(const Graph& g, const Rules& rules) {
   Chosen chosen(g.nodes.size(), Layout::row_major);
   for (size_t i = 0; i < g.nodes.size(); ++i) {
@@ -148,7 +148,7 @@ void set_layouts(Node& n, const ImageRule& rule, Layout layout) {
   }
 }
 
-// What all nodes and the copies between them cost, by layout: choices are layouts, in their order.
+// The costs of all nodes and of the copies between them, by layout: choices are layouts, in their order.
 struct Problem {
   std::vector<uint8_t> num_choices;
   std::vector<CostTable> tables;
@@ -172,7 +172,7 @@ void add_node(Problem& p, const Graph& g, uint32_t i, const ImageRule& rule, Ker
   p.tables.push_back(std::move(table));
 }
 
-// The copies of one value: one for each layout in which it does not lie and somebody reads it.
+// The copies of one value: one for each layout, other than its own, in which a node reads it.
 void add_copies(Problem& p, ValueId v, bool has_layout, const TensorMeta& image, std::span<const uint32_t> readers,
                 bool is_read_row_major, KernelCosts& costs) {
   constexpr size_t most_together = 8;  // readers of more layouts pay for each

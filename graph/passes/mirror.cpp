@@ -1,4 +1,4 @@
-// Recomputation: what the backward reads and is cheap to compute again is not kept from the forward.
+// Recomputation: forward values that the backward reads and that are cheap to compute again are not kept.
 #include <algorithm>
 #include <array>
 
@@ -17,12 +17,12 @@ constexpr std::array<std::string_view, 28> one_pass{
     "Pad",       "broadcast_to", "take",         "broadcast_axis", "broadcast_like", "SequenceMask",
     "Embedding", "pick",         "_sum_to",      "_reorder"};
 
-// What becomes of a node of the forward.
+// The decision for a node of the forward.
 enum class Fate : uint8_t {
   gone,   // its value ends with the forward, and cannot be had again
   kept,   // its value is there in the backward
   again,  // the backward reads it, and computes it a second time
-  inner,  // the backward does not read it, but can compute it from what is there
+  inner,  // the backward does not read it, but can compute it from values that it has
 };
 
 class Mirror {
@@ -65,7 +65,7 @@ class Mirror {
 
   static bool is_any(const std::vector<bool>& v) { return std::find(v.begin(), v.end(), true) != v.end(); }
 
-  // What is read through a view is read.
+  // A value that is read through a view counts as read.
   void find_reads() {
     for (const Node& n : g_.nodes) read_.emplace_back(n.outputs.size(), false);
     returned_.assign(g_.nodes.size(), false);
@@ -81,7 +81,7 @@ class Mirror {
     }
   }
 
-  // Those whose first output follows from the input and what the backward reads anyway: statistics, a mask.
+  // Operators whose first output follows from the input and values that the backward reads anyway: statistics, a mask.
   static bool by_saved(const Node& n) { return n.op == &BatchNorm::def || n.op == &Dropout::def; }
   // How many of its inputs a second computation reads.
   static size_t inputs_again(const Node& n) { return n.op == &BatchNorm::def ? 3 : n.inputs.size(); }
@@ -92,7 +92,7 @@ class Mirror {
     for (size_t k = 0; k < inputs_again(n); ++k) {
       if (updated_[root(g_, n.inputs[k]).node]) return false;
     }
-    if (by_saved(n)) {  // the backward must read what was saved, which must be as exact as it was
+    if (by_saved(n)) {  // the backward must read the saved values, which must not have changed
       const DType saved = n.outputs[1].dtype;
       return std::find(read_[i].begin() + 1, read_[i].end(), false) == read_[i].end() &&
              (saved == DType::float32 || saved == DType::float64);
@@ -103,8 +103,8 @@ class Mirror {
            std::find(one_pass.begin(), one_pass.end(), n.op->name()) != one_pass.end();
   }
 
-  // Is what it reads there in the backward? Sets how many values that are computed again it takes one after the other:
-  // they are all there at once, until the backward comes to the first.
+  // Whether the backward has the inputs of node i. Sets its depth: how many recomputed values build on each other up to
+  // it; these are alive together until the backward reads the first.
   bool can_be_had(uint32_t i) {
     const Node& n = g_.nodes[i];
     for (size_t k = 0; k < inputs_again(n); ++k) {
@@ -178,7 +178,7 @@ class Mirror {
   std::vector<bool> returned_;
   std::vector<std::vector<bool>> read_;  // by output: does the backward read it?
   std::vector<Fate> fate_;
-  std::vector<int> depth_;  // how many values are computed again one after the other, up to this one
+  std::vector<int> depth_;  // how many recomputed values build on each other, up to this one
 };
 
 }  // namespace

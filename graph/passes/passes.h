@@ -10,7 +10,7 @@
 
 namespace kaon::passes {
 
-// What the passes need to know about the plan.
+// The plan's options that the passes depend on.
 struct Options {
   Device device{};
   bool training = false;
@@ -23,7 +23,7 @@ struct Options {
   std::vector<bool> wanted{};  // gradients, by input; empty when nothing is recorded
   std::vector<bool> heads{};               // outputs at which a gradient arrives, as in GradientForm
   std::vector<bool> refused{};             // outputs without a gradient, as in GradientForm
-  std::shared_ptr<const Update> update{};  // what the same run does with them
+  std::shared_ptr<const Update> update{};  // the update by the gradients in the same run
 };
 
 struct Pass {
@@ -33,33 +33,33 @@ struct Pass {
   std::string (*why_not)(const Options& options) = nullptr;  // why it is left out; empty: it is not
 };
 
-// What a plan of this traced graph is to compute, before any pass: the graph, its gradient, the update.
+// The program of a plan before any pass: the traced graph, its gradient, the update.
 Graph program(Graph traced, const Options& options);
 
-// What becomes of a traced graph with known shapes, in this order.
+// The passes that a traced graph with known shapes goes through, in order.
 std::span<const Pass> pipeline();
 Graph run(Graph traced, const Options& options);
 // The graph as it was traced and after each pass that changed it.
 std::string explain(Graph traced, const Options& options);
 
-// Without training Dropout hands its input through.
+// Removes Dropout, which is the identity outside training.
 Graph drop_dropout(Graph graph, bool training);
 
-// Merges nodes with the same operator, attributes and inputs; never random or updating ones, nor readers of what is
-// updated. Before the gradient is taken, merged calls have one gradient where the imperative run sums two: equal, but
-// not bit for bit, and infinite where two infinities cancel to NaN.
+// Merges nodes with the same operator, attributes and inputs; never random or updating ones, nor readers of updated
+// values. Run before the gradient is taken, it gives merged calls one gradient where the imperative run sums two:
+// equal, but not bit for bit, and infinite where two infinities cancel to NaN.
 Graph common_subexpressions(Graph graph, bool training);
 
-// What constants determine becomes a constant, up to 1 MB for each operator; reshaped constants share memory. Never
-// random numbers, updates, nor what reads what is updated. What fails stays, and fails when it runs.
+// Replaces operators on constants by constants, up to 1 MB each; reshaped constants share memory. Never random numbers,
+// updates, nor readers of updated values. An operator that fails here stays, and fails when it runs.
 Graph fold_constants(Graph graph, bool training);
 
 // A transpose of the last two axes before dot or batch_dot, or alone after it, becomes transpose_a and transpose_b.
 // Other kernels then run: equal within rounding.
 Graph fold_transposes(Graph graph, bool training);
 
-// Between an activation and the maximum over windows of it, gradients go through the activation first, where they are
-// fewer: at the places that they come to, its value is the maximum. Equal within rounding where windows overlap.
+// For pool(act(x)): applies the activation's gradient to the pooled gradient (smaller) before the max-pool gradient.
+// Valid because act's value at the arg-max is the pooled value. Equal within rounding where windows overlap.
 Graph pool_activation_gradients(Graph graph, bool training);
 
 // Drops nodes that no output needs (nodes that update an input stay).
@@ -83,16 +83,16 @@ Graph fuse_sum(Graph graph, bool training);
 // A relu, sigmoid or tanh becomes part of the Convolution or FullyConnected that it alone reads.
 Graph fuse_activation(Graph graph, bool training);
 
-// Keeps 4-D values between convolutions, poolings and operators that do not mind in channels-last memory, with reorders
-// where such a region begins and ends. With `costs` each such value lies, and each kernel takes the variant, so that
-// all of them and the reorders take the shortest time together. On a GPU only what tensor cores take: 16-bit floats,
-// and float32 where TF32 is allowed when the plan is made. Shapes stay logical (N, C, H, W). Equal within rounding.
+// Stores 4-D values between convolutions, poolings and operators of any layout with channels last, with reorders at the
+// borders of such a region. With `costs` the layouts of the values and the variants of the kernels are chosen so that
+// kernels and reorders together take the shortest time. On a GPU only for tensor cores: 16-bit floats, and float32 if
+// TF32 is allowed when the plan is made. Shapes stay logical (N, C, H, W). Equal within rounding.
 Graph layouts(Graph graph, const Options& options, KernelCosts* costs = nullptr);
 
-// What the backward reads of the forward and is cheap to compute again, from what it reads anyway, is computed again
-// before its first reader there: pointwise operators, poolings, normalisations, movements; never products and
-// convolutions, random numbers or updates (a BatchNorm in training is repeated from its statistics, a Dropout from its
-// mask). Depth: how many such values may build on each other; they live until the backward comes to the first.
+// Recomputes forward values that the backward reads and that are cheap, from values that it reads anyway, before their
+// first reader there: pointwise operators, poolings, normalisations, movements; never products and convolutions, random
+// numbers or updates (a BatchNorm in training is repeated from its statistics, a Dropout from its mask). Depth: how
+// many such values may build on each other; they live until the backward reads the first.
 Graph mirror(Graph graph, bool training, int depth);
 
 // Outputs that are inputs, constants, views of these, or listed twice get a copy node: a plan's outputs are arrays of

@@ -40,7 +40,7 @@ Graph repeat_values(Graph g, const Options& o) {
   return mirror(std::move(g), o.training, o.mirror_depth);
 }
 
-// Late: passes are careful with what an operator updates. What is returned is copied out before.
+// Late, since passes do not touch values that an operator updates. Returned values are copied before it.
 Graph update(Graph g, const Options& o) {
   if (!o.update) return g;
   const std::vector<ValueId> all = g.outputs;

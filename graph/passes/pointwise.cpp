@@ -13,16 +13,16 @@ namespace {
 
 constexpr uint32_t no_group = UINT32_MAX;
 
-// How far fusion goes. What it saves in time it may cost in memory: inputs live until the last of them is there, and
-// all outputs begin at once.
+// How far fusion goes. It saves time but may cost memory: inputs live until the last of them is computed, and all
+// outputs begin together.
 enum class Reach {
-  anywhere,    // members may lie anywhere between two nodes that draw numbers or update something
+  anywhere,    // members may be anywhere between two nodes that draw numbers or update something
   neighbours,  // members have only pointwise nodes, reductions, views and constants between them
   one_output,  // and only the last value is used outside
 };
 
-// Grows groups along the edges from a value to what reads it. A group runs as one node, so no path may leave it and
-// come back; it is of one phase, shape and layout, and no node between which nothing may be moved parts it.
+// Grows groups along the edges from a value to its readers. A group runs as one node, so no path may leave it and come
+// back; it has one phase, shape and layout, and no node across which nothing may be moved is inside it.
 class Grouping {
  public:
   Grouping(const Graph& graph, const PointwiseTarget& target, Reach reach)
@@ -43,7 +43,7 @@ class Grouping {
     for (uint32_t r : reductions) add_reduction(r);
   }
 
-  // What to do with node i: of a group of several, or by itself.
+  // The group of node i if it has several members, else null.
   const std::vector<uint32_t>* group(uint32_t i) const {
     return group_of_[i] != no_group && groups_[group_of_[i]].size() > 1 ? &groups_[group_of_[i]] : nullptr;
   }
@@ -59,8 +59,7 @@ class Grouping {
     }
   }
 
-  // A reduction of what a member computes: one of another reduction's result is not. Nothing in the group may wait for
-  // it.
+  // Adds a reduction of a member's value, but not one of another reduction's result. No member may depend on it.
   void add_reduction(uint32_t i) {
     const uint32_t from = graph_.nodes[i].inputs[0].node, g = group_of_[from];
     if (g == no_group || !target_.computes(graph_, graph_.nodes[from]) || !moves_together(from, i)) return;
@@ -94,7 +93,7 @@ class Grouping {
     return true;
   }
 
-  // The last place up to `at` that no group lies on both sides of: what is before it reads nothing behind it.
+  // The last place up to `at` that no group spans: nodes before it read nothing after it.
   uint32_t seam(uint32_t at) const {
     for (bool moved = true; moved;) {
       moved = false;
@@ -108,7 +107,7 @@ class Grouping {
     return at;
   }
 
-  // Follows everything that the members read, through other groups as a whole, until it lies before them all.
+  // Follows all inputs of the members, through other groups as a whole, until they precede all members.
   bool is_convex(const std::vector<uint32_t>& members) const {
     const auto is_member = [&](uint32_t i) { return std::binary_search(members.begin(), members.end(), i); };
     const uint32_t begin = seam(members.front());
@@ -153,8 +152,8 @@ class Grouping {
   std::vector<uint32_t> section_;              // by node
 };
 
-// The graph with each group as one node, in an order near the old one: a node runs when its inputs are there and what
-// came before it has run.
+// The graph with each group as one node, in an order near the old one: a node runs after its inputs and after the nodes
+// that preceded it.
 Graph rebuild(const Graph& g, const PointwiseTarget& target, const Grouping& grouping) {
   struct Unit {
     std::span<const uint32_t> members;

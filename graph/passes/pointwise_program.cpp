@@ -22,9 +22,9 @@ struct Operand {
   bool inside = false;     // computed here
   bool is_output = false;  // and used elsewhere
   uint32_t uses = 0;       // steps that are still to read it
-  uint32_t reduced = 0;    // reductions of it
+  uint32_t reduced = 0;    // number of reductions of it
   uint32_t last_reader = 0;  // the last member that reads it
-  int place = -1;          // where it lies in memory, if it does
+  int place = -1;            // its number in memory; -1: in registers only
 };
 
 // The dimensions of the whole, as few as the inputs that repeat allow.
@@ -72,7 +72,7 @@ std::optional<BlockReduction> reduction_of(const Graph& g, const Node& n, int64_
   return reduction_by<Min>(g, n, Combine::min, row);
 }
 
-// Keeps the value computed last in registers, and in a slot what is used after the registers have moved on.
+// Keeps the latest value in registers, and in a slot each value that is used later.
 class Builder {
  public:
   Builder(const Graph& graph, std::span<const uint32_t> members, const std::vector<std::vector<uint32_t>>& uses)
@@ -119,8 +119,8 @@ class Builder {
     return found == operands_.end() ? nullptr : &*found;
   }
 
-  // Numbers inputs and outputs as BlockStep says. Output 0, the last one, may take the memory of an input that dies here
-  // and that no member behind that output reads: what only feeds a reduction may come later than all outputs.
+  // Numbers inputs and outputs as BlockStep says. Output 0, the last one, may take the memory of an input that dies
+  // here and that no member after that output reads: members that only feed a reduction may follow all outputs.
   bool place_arrays() {
     const Shape& whole = graph_.meta({members_[0], 0}).shape;
     std::vector<Operand*> dense, spread, uniform, outputs;
@@ -293,7 +293,7 @@ class Builder {
   std::vector<Operand> operands_;
   std::vector<bool> dies_here_;  // by operand
   PointwiseProgram result_{};
-  Operand* held_ = nullptr;  // what the registers hold
+  Operand* held_ = nullptr;  // the value in the registers
   int first_output_ = 0, first_reduced_ = 0, first_slot_ = 0, num_slots_ = 0, num_tiles_ = 0;
   bool slot_used_[BlockProgram::max_slots] = {};
   bool exceeded_ = false;

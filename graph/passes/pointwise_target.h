@@ -1,5 +1,4 @@
-// What groups of pointwise operators become on a kind of device: a program that runs block by block on the CPU, a kernel
-// of their own on a GPU.
+// The target of pointwise groups: a program that runs block by block on the CPU, a compiled kernel on a GPU.
 #pragma once
 
 #include <optional>
@@ -10,7 +9,7 @@
 
 namespace kaon::passes {
 
-// The node that computes a group, with what it reads and computes in its order. Output 0 may take the memory of input 0.
+// The node that computes a group, with its inputs and outputs in order. Output 0 may take the memory of input 0.
 struct FusedGroup {
   const OpDef* op;
   Attributes attrs;
@@ -33,7 +32,7 @@ struct PointwiseTarget {
 // far as that needs no more memory.
 Graph fuse_groups(const Graph& graph, const PointwiseTarget& target);
 
-// Nodes that repeat their input along dimensions; SumGrad multiplies it as well.
+// Whether the node repeats its input along dimensions; SumGrad also multiplies it.
 bool is_spread(const Node& node);
 // How a pointwise node, or one that repeats, walks through an input: strides along the dimensions of its output, 0 where
 // the input repeats; empty: element by element.

@@ -73,7 +73,7 @@ Shape infer_reshape(const Shape& in, const Shape& codes, bool reverse, const cha
   }
   Shape out;
   int at = 0, inferred = -1;
-  // -1 stands for the dimensions that no code copies, divided by the sizes given: right for a batch of 0 too.
+  // -1 is the product of the dimensions that no code copies, divided by the given sizes: right for a batch of 0 too.
   int64_t given = 1, free = 1;
   bool used[Shape::max_ndim] = {};
   auto take = [&]() -> int64_t {
