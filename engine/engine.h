@@ -72,7 +72,7 @@ class IdleAwaiter;
 // An array may outlive its engine. From then on it can be read and destroyed; an operation on it throws StateError.
 //
 // A forked child has none of the engine's threads: there the process default starts anew, and an engine of the parent
-// counts as ended; what it had not finished at the fork cannot be read either.
+// counts as ended; arrays that it had not finished at the fork cannot be read either.
 //
 // Thread safety: all functions, from any thread. Blocking: the destructor, wait, wait_all; push only at the limits of
 // EngineOptions and with_budget, and only outside of Tasks and operations.

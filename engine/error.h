@@ -68,7 +68,7 @@ struct OpError : RefCounted<OpError>, Pooled {
   uint64_t sequence = 0;         // push number of the first cause
   std::vector<IntrusivePtr<const OpError>> roots;  // of an inherited failure: its causes, in order of push; else empty
   mutable std::atomic<bool> reported{false};
-  // Of the engine's FailureLog.
+  // Used by the engine's FailureLog.
   mutable const OpError* next = nullptr;
   mutable bool is_listed = false;
 };

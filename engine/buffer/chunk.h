@@ -26,7 +26,7 @@ struct Chunk : RefCounted<Chunk> {
     if (limits) limits->take(bytes);
     if (is_on_gpu()) take_gpu();
   }
-  // With one reference.
+  // In a pooled block; starts with one reference.
   Chunk(size_t bytes, Device device, Engine& engine, const Home& home)
       : RefCounted(1),
         bytes(bytes),

@@ -28,7 +28,7 @@ class DeviceLaunch final : public RunContext {
   uint32_t stream_number() const { return gpu_.number(lane_); }
   StreamPoint launched_so_far() const { return Gpu::order().launched(stream_number()); }
 
-  // --- what a kernel gets
+  // --- RunContext, for kernels
   void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) override;  // on this thread
   void* workspace(size_t bytes) override;  // of the GPU
   void free_workspace() noexcept override;

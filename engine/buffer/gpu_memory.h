@@ -13,7 +13,7 @@ struct GpuMemory {
   GpuMemory(const GpuMemory&) = delete;
   GpuMemory& operator=(const GpuMemory&) = delete;
 
-  // Of a chunk on a GPU.
+  // The memory of a chunk that is on a GPU.
   static GpuMemory& of(const Chunk& chunk) { return *static_cast<GpuMemory*>(chunk.owner); }
   // Allocates for the operation that is being launched. Throws MemoryError; StateError outside of a launch.
   void* allocate(size_t bytes);

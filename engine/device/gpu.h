@@ -1,4 +1,4 @@
-// Gpu: a GPU in use: its streams, the order of what runs on them, its memory.
+// Gpu: a GPU in use: its streams, the order of their work, its memory.
 #pragma once
 
 #include <array>

@@ -13,7 +13,7 @@ namespace kaon {
 // next one that starts. Larger blocks come from Storage.
 //
 // When the system has no memory, Storage's cached blocks are given back to it first. Blocks are 64-byte aligned.
-// Thread safety: any thread may free what another took.
+// Thread safety: any thread may free a block of another thread.
 void* pool_allocate(size_t bytes);                   // throws MemoryError
 void* pool_try_allocate(size_t bytes) noexcept;      // the same, but nullptr
 void pool_free(void* block, size_t bytes) noexcept;  // `bytes` as allocated

@@ -159,7 +159,7 @@ struct Engine::Impl {
   // --- engine.cpp. Nothing here throws: an operation that has begun is always settled.
   OpNode* execute(OpNode& op) noexcept;  // returns a successor that is ready
   static bool is_dropped(const OpNode& op) noexcept { return op.limits && op.limits->is_stopped(); }
-  // Stores or clears failures in what the operation wrote, then finishes it.
+  // Stores or clears failures in the vars that the operation wrote, then finishes it.
   OpNode* settle(OpNode& op, const IntrusivePtr<const OpError>& error, bool spares_updates, bool heals) noexcept;
   OpNode* finish(OpNode& op) noexcept;
   void granted(OpBase& op, OpNode*& next, uint64_t by) noexcept;  // by: the op whose end granted it; 0: none

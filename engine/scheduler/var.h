@@ -1,4 +1,4 @@
-// Var: what operators depend on. One per piece of memory.
+// Var: the dependency of operators on memory. One per block of memory.
 #pragma once
 
 #include <cstdint>

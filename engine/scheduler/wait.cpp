@@ -441,7 +441,7 @@ void Engine::on_room(std::coroutine_handle<> work, Executor& executor) {
 bool Engine::is_over_budget() const {
   const Limits* limits = active_limits();
   const bool is_over = impl_->in_flight() >= uint64_t(impl_->options.max_in_flight) || (limits && !limits->has_room());
-  // what an operation waits for might be room that only its own end makes
+  // an operation might wait for room that only its own end makes
   return is_over && !on_worker() && !thread_context().op_engine;
 }
 

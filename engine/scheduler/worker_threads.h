@@ -1,4 +1,4 @@
-// WorkerThreads: an Asio context with threads that run what is posted to it.
+// WorkerThreads: an Asio context with threads that run the work posted to it.
 #pragma once
 
 #include <boost/asio/thread_pool.hpp>
@@ -13,7 +13,7 @@ class WorkerThreads : public boost::asio::thread_pool {
   // Throws StateError when not all of them can be started.
   explicit WorkerThreads(int count);
   ~WorkerThreads();
-  void join();  // runs what is left, then ends the threads
+  void join();  // blocks: runs the remaining work, then ends the threads
 
  private:
   void end() noexcept;

@@ -1,4 +1,4 @@
-// Slots, workers and what they run.
+// Slots, workers and the operations that they run.
 #include <boost/asio/bind_allocator.hpp>
 #include <boost/asio/steady_timer.hpp>
 
