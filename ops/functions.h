@@ -488,7 +488,7 @@ class Functions {
   std::string_view name_;
 };
 
-// Functions on NDArrays, and what only these have.
+// Functions on NDArrays, and waitall.
 struct NDArrayFunctions : Functions<NDArray> {
   // Blocks until the current engine has run all that was pushed. Throws as Engine::wait_all does.
   void waitall() const { Engine::current().wait_all(); }

@@ -50,7 +50,7 @@ struct OpTraits {
   Names aliases{};            // other names seen in files
 };
 
-// Is input `i` of `n` updated in place? Inputs after the last whole group belong to no group.
+// Whether input `i` of `n` is updated in place. Inputs after the last whole group belong to no group.
 constexpr bool is_mutated(const OpTraits& traits, int i, int n) {
   if (traits.mutates_period == 0) return i < 32 && (traits.mutates >> i & 1) != 0;
   return i < n / traits.mutates_period * traits.mutates_period && (traits.mutates >> (i % traits.mutates_period) & 1) != 0;

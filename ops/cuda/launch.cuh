@@ -21,7 +21,7 @@ void launch(KernelContext& c, void (*kernel)(P...), dim3 blocks, dim3 threads, A
   check(cudaLaunchKernelEx(&config, kernel, P(arguments)...), "launch");
 }
 
-// From memory of the device to memory of the device; nothing when the two are the same.
+// Copies within the device's memory; nothing when source and destination are the same.
 inline void copy_bytes(KernelContext& c, const void* src, void* dst, size_t bytes) {
   if (src == dst || bytes == 0) return;
   check(cudaMemcpyAsync(dst, src, bytes, cudaMemcpyDeviceToDevice, native(*c.run.stream())), "copy");

@@ -183,7 +183,7 @@ void run_block_program(const P& p, const float* const* in, float* const* out, in
   if (n == 0) return;
   bool in_place = false;
   for (int k = 0; k < p.num_inputs(); ++k) in_place = in_place || (p.num_outputs > 0 && in[k] == out[0]);
-  // In place the output is in the cache anyway.
+  // An in-place output is in the cache anyway.
   bool stream = !in_place && p.num_outputs > 0 && wants_stream(DType::float32, n, p.num_dense + p.num_outputs - 1);
   for (int k = 0; k < p.num_outputs; ++k) stream = stream && reinterpret_cast<uintptr_t>(out[k]) % 64 == 0;
   if (p.num_reduced == 0) {

@@ -28,7 +28,7 @@ constexpr int64_t image_floats(ImageLayout layout, int64_t channels, int64_t pos
   return (layout == ImageLayout::blocked16 ? (channels + 15) / 16 * 16 : channels) * positions;
 }
 
-// Where position `first` begins, or its first block.
+// The offset of position `first`, or of its first block.
 constexpr int64_t position_offset(ImageLayout layout, int64_t channels, int64_t first) {
   return layout == ImageLayout::channels_last ? first * channels : layout == ImageLayout::blocked16 ? first * 16 : first;
 }

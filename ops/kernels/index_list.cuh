@@ -97,7 +97,7 @@ struct Contributions {
   const int64_t* rows;
 };
 
-// Of count > 0 keys below `rows`. Destroys the keys.
+// The contributions of count > 0 keys below `rows`. Destroys the keys.
 Contributions sort_contributions(KernelContext& c, int64_t* keys, int64_t count, int64_t rows);
 // scatter_add with these contributions.
 void add_contributions(KernelContext& c, const Contributions& contributions, int64_t count, int64_t rows, int64_t outer,

@@ -49,13 +49,13 @@ struct StridedCopy {
 // The same copy without dimensions of 1 and with neighbours that step alike on both sides as one; at least one
 // dimension. Copies of nothing have a dimension of 0.
 CopyDims merge(const CopyDims& dims);
-// Of a merged copy whose innermost destination is contiguous and source is not: the dimension in which the source is,
-// when both have at least `least` elements. -1: there is none.
+// For a merged copy whose innermost dimension is contiguous in the destination only: the dimension that is contiguous
+// in the source, if both have at least `least` elements; -1: there is none.
 int transposed_with(const CopyDims& dims, int64_t least);
 
 // Elements of `width` bytes (1, 2, 4, 8). Runs are copied whole, transposed planes in tiles.
 void strided_copy(RunContext& run, const StridedCopy& copy, const void* src, void* dst, size_t width);
-// From input 0 to output 0.
+// Copies from input 0 to output 0.
 void strided_copy(KernelContext& c, const StridedCopy& copy);
 
 // memcpy on all threads; nothing when the two are the same.

@@ -39,7 +39,7 @@ decltype(auto) dispatch_all(const char* op, DType dtype, F&& f) {
   return dispatch_number(op, dtype, f);
 }
 
-// By element width only: for kernels that move elements without looking at them.
+// Dispatches by element width only, for kernels that move elements whatever their dtype.
 template <class F>
 decltype(auto) dispatch_width(DType dtype, F&& f) {
   switch (size_of(dtype)) {

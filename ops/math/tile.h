@@ -21,7 +21,7 @@ void float16_to_float32(const void* from, float* to, size_t n);
 void bfloat16_to_float32(const void* from, float* to, size_t n);
 void float32_to_float16(const float* from, void* to, size_t n);
 void float32_to_bfloat16(const float* from, void* to, size_t n);
-// Those of float16 or bfloat16.
+// The conversion of float16 or bfloat16.
 constexpr auto half_to_float32(DType t) { return t == DType::float16 ? float16_to_float32 : bfloat16_to_float32; }
 constexpr auto float32_to_half(DType t) { return t == DType::float16 ? float32_to_float16 : float32_to_bfloat16; }
 

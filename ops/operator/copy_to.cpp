@@ -127,7 +127,7 @@ constinit const OpDef CopyTo::def = make_op_def<CopyTo>();
 
 void CopyTo::grad(GradContext& g) const { g.set(0, g.head().as_in_context(g.input_like(0).device())); }
 
-// In a plan, whose arrays are all on one device.
+// Runs in plans only, whose arrays are all on one device.
 void run_cpu(const CopyTo&, KernelContext& c) {
   if (const size_t n = c.out().bytes()) std::memcpy(c.out().data, c.in(0).data, n);
 }

@@ -66,7 +66,7 @@ Plan make_plan(const TensorView& a, const TensorView& b, const TensorView& out) 
   return p;
 }
 
-// Where row `row` (all dimensions but the last) of input k begins.
+// The offset of row `row` (all dimensions but the last) of input k.
 int64_t row_offset(const Plan& p, int k, int64_t row) {
   int64_t offset = 0;
   for (int i = p.ndim - 1; i-- > 0;) {

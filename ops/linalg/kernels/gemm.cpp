@@ -48,7 +48,7 @@ Blocks split(int64_t m, int64_t n, int64_t k) {
   return {rows, columns, parts(m, rows), parts(n, columns)};
 }
 
-// Where B is packed already: at least 1 MFLOP each, rows of C if possible, since parts of rows are copied once more.
+// Blocks for a packed B: at least 1 MFLOP each, whole rows of C if possible, since parts of rows are copied once more.
 Blocks split_packed(int64_t m, int64_t n, int64_t k) {
   const double flops = 2.0 * double(m) * double(n) * double(k);
   const double wanted = std::min({64.0, flops / 1e6, std::max(16.0, flops / 256e6)});

@@ -21,7 +21,7 @@ struct Repeat;
 struct Tile;
 struct Reverse;
 
-// From input 0 to output 0.
+// Copies from input 0 to output 0.
 StridedCopy copy_of(const Transpose& op, const KernelContext& c);
 StridedCopy copy_of(const SwapAxis& op, const KernelContext& c);
 StridedCopy copy_of(const Slice& op, const KernelContext& c);
@@ -35,7 +35,7 @@ StridedCopy copy_of(const Repeat& op, const KernelContext& c);
 StridedCopy copy_of(const Tile& op, const KernelContext& c);
 StridedCopy copy_of(const Reverse& op, const KernelContext& c);
 
-// From input 1, or from one element, to output 0; the rest is input 0.
+// Copies from input 1, or from one element, to a region of output 0, whose rest is input 0.
 StridedCopy copy_of(const SliceAssign& op, const KernelContext& c);
 StridedCopy copy_of(const SliceAssignScalar& op, const KernelContext& c);
 

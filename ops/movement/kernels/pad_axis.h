@@ -1,4 +1,4 @@
-// Where the elements of a padded axis come from. A light header.
+// The source of each element of a padded axis. A light header.
 #pragma once
 
 #include <cstdint>

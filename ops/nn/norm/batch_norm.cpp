@@ -44,7 +44,7 @@ DType check_dtypes(const InferContext& c, int data, int first_other) {
   return other;
 }
 
-// As operators see it: one number per channel. `inverse` is negative where the moving values were used.
+// The normalisation as arrays with one number per channel. `inverse` is negative if the moving values were used.
 NormBackward terms(int axis, bool fix_gamma, const NDArray& head, const NDArray& data, const NDArray& gamma,
                    const NDArray& mean, const NDArray& inverse) {
   const int at = normalize_axis(axis, data.ndim(), "BatchNorm");

@@ -21,7 +21,7 @@ struct UseStatistics {
   A* mean;
   cuda::ScaleChannels<A> channels;
 
-  // Those of a batch.
+  // Sets the statistics of a batch.
   __device__ void set(int64_t i, A batch_mean, A variance) const {
     new_mean.set(i, moved(A(moving_mean.real(i)), batch_mean, momentum));
     new_var.set(i, moved(A(moving_var.real(i)), variance, momentum));

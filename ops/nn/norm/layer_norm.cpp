@@ -63,7 +63,7 @@ Shape statistics_shape(const Shape& data, int axis) {
 // The statistics of 16-bit data keep their precision.
 DType statistics_dtype(DType data) { return is_half(data) ? DType::float32 : data; }
 
-// As operators see it, in the precision of the statistics.
+// The normalisation as arrays, in the precision of the statistics.
 NormBackward terms(int axis, const NDArray& head, const NDArray& data, const NDArray& gamma, const NDArray& mean,
                    const NDArray& std) {
   const int at = normalize_axis(axis, data.ndim(), "LayerNorm");

@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(cuda::block) pool_forward(int64_t n, Pool pool
   }
 }
 
-// Of every window of a maximum the position of its first element that equals it, or of the first NaN; -1 for none.
+// For every window of max, the position of the first element that equals the maximum, or of the first NaN; -1 for none.
 // With `tangent`, its element there instead, 0 for none.
 template <int lanes, int N, class T>
 __global__ void __launch_bounds__(cuda::block)

@@ -35,7 +35,7 @@ struct Rule {
   }
 };
 
-// As on the CPU, where they cost time.
+// Denormal states become zero as on the CPU, where they cost time.
 template <class A>
 __device__ A without_denormals(A state) {
   constexpr A least = sizeof(A) == 8 ? A(0x1p-1022) : A(0x1p-126);

@@ -43,7 +43,7 @@ struct Step {
     return hn::IfThenElse(hn::IsNaN(g), g, inside);
   }
 
-  // Of a state that decays step by step.
+  // The state with denormal numbers, to which it may decay, as zeros.
   HWY_INLINE V without_denormals(V state) const {
     const V least = hn::Set(D(), std::numeric_limits<T>::min());
     return hn::IfThenElse(hn::Lt(hn::Abs(state), least), hn::Zero(D()), state);  // NaN stays

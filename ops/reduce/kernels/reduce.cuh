@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(block) reduce_kernel(R r, ReducePlan p, int64_
   }
 }
 
-// Where consecutive elements are of consecutive results: each thread makes parts of as many as it reads at a time.
+// For consecutive elements of consecutive results: each thread computes parts of as many results as it reads elements.
 template <class R>
 __global__ void __launch_bounds__(block)
     reduce_across_kernel(R r, ReducePlan p, int64_t groups, typename R::Acc* parts) {

@@ -81,8 +81,8 @@ struct ReducePlan {
     return (kept.count + of_a_block - 1) / of_a_block;
   }
 
-  // Of a row-major array, of which `pack` elements may be read at a time. Where there are no results, nothing else may
-  // be asked.
+  // For a row-major array, of which `pack` elements may be read at a time. Without results no other member may be
+  // called.
   explicit ReducePlan(std::span<const ReduceDim> dims, int64_t pack = 1) {
     int64_t stride = 1;
     for (size_t i = dims.size(); i-- > 0;) {

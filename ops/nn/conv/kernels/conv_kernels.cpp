@@ -36,7 +36,7 @@ class Images {
   size_t staging_bytes(int64_t images) const {
     return staged_ ? line_aligned(floats(inner_, images) * sizeof(float)) : 0;
   }
-  // Where the primitive finds images [first, first + images): `staging` or the tensor itself.
+  // The address of images [first, first + images) for the primitive: `staging` or the tensor itself.
   float* place(int64_t first, std::byte* staging) const {
     return staged_ ? reinterpret_cast<float*>(staging) : outside(first);
   }

@@ -228,8 +228,8 @@ int64_t pieces_of_image(const ConvGeometry& g, int64_t most) {
   return std::clamp<int64_t>(int64_t(g.flops_per_image() / enough), 1, std::max<int64_t>(most / g.batch, 1));
 }
 
-// In slices of its output channels, of at least 32. Where images have few positions oneDNN's kernel loses by narrow
-// slices, so there are two at most.
+// The number of slices of the output channels, of at least 32 each. With few positions per image oneDNN's kernel is
+// slower on narrow slices, so there are two at most.
 int64_t output_slices(const ConvGeometry& g) {
   const int64_t most = g.groups == 1 ? pieces_of_image(g, g.out_positions() < 100 ? 2 : 4) : 1;
   int64_t slices = 1;

@@ -15,7 +15,7 @@ struct NormBackward {
   NDArray varies;                       // 1 where mean and scale follow from x, 0 where not; undefined: 1
   Shape statistics_axes, affine_axes;
 };
-// By NormBackward's arrays: the gradients when u, v, w arrive at dx, dgamma, dbeta (undefined: nothing arrives).
+// The gradients of NormBackward's arrays when u, v, w arrive at dx, dgamma, dbeta (undefined: nothing arrives).
 struct NormSecond {
   NDArray head, x, gamma, mean, scale;
 };

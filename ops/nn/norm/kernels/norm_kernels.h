@@ -67,7 +67,7 @@ HOST_DEVICE ChannelGradient<T> channel_gradient(T gamma, T inverse, T head_sum, 
   return {a, -per * product_sum * scale * scale, -per * head_sum, product_sum * scale};
 }
 
-// Of some numbers: how many they are, their mean, and the sum of squared distances from it.
+// Count, mean, and sum of squared distances from the mean of some numbers.
 template <class T>
 struct Moments {
   T count, mean, squares;

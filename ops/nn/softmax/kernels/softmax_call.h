@@ -22,7 +22,7 @@ inline RowView softmax_rows(const Shape& shape, SoftmaxMode mode) {
   if (mode == SoftmaxMode::channel) return rows_along(shape, 1);
   return {shape[0], shape.product(1, shape.ndim()), 1};
 }
-// Of SoftmaxOutput and its gradient.
+// The call of SoftmaxOutput and its gradient.
 template <class Op>
 RowView output_rows(const Op& op, const Shape& shape) {
   if (op.multi_output) return rows_along(shape, 1);
