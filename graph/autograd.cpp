@@ -83,7 +83,7 @@ class OpGradFunction final : public GradFunction {
   class Context final : public GradContext {
    public:
     Context(OpGradFunction& f, const GradCall& call) : f_(f), call_(call), zeros_(call.heads.size()) {
-      // Where gradients are recorded themselves, the outputs need their place on the tape again.
+      // When gradients are recorded themselves, the outputs must be on the tape again.
       if (!is_recording()) return;
       for (size_t i = 0; i < f.outputs_.size(); ++i) {
         recorded_.push_back(f.outputs_[i].array.detach());
@@ -133,14 +133,14 @@ class OpGradFunction final : public GradFunction {
   PooledVector<SavedArray> inputs_, outputs_;
 };
 
-// Of an operator whose derivative is zero: recorded as any other, so that backward() from it gives zeros.
+// For an operator whose derivative is zero: recorded as any other, so that backward() from it gives zeros.
 class FlatGradFunction final : public GradFunction {
  public:
   void backward(const GradCall&) override {}
   void release() override {}
 };
 
-// Of an operator that has a derivative, but no rule for it.
+// For an operator that has a derivative, but no rule for it: throws at the backward.
 class RefusedGradFunction final : public GradFunction {
  public:
   explicit RefusedGradFunction(const OpDef& def) : def_(def) {}

@@ -76,7 +76,7 @@ struct GradState : ControlFlowState {
   }
   std::vector<Mask> masks;  // of joints[1] and on
 
-  // Of a loop's run.
+  // State of a loop's run.
   Mask wanted;                                // by input of the body
   std::vector<std::array<void*, 2>> targets;  // of the gradients, by input of the body
   std::vector<void*> kept;                    // the states before each iteration

@@ -41,8 +41,8 @@ struct ControlFlowGrad {
 };
 void run_cpu(const ControlFlowGrad& op, KernelContext& c);
 
-// Where the random numbers of a loop or a branch begin: {seed, offset}, an int64 (2). A value, so that the backward
-// sees the numbers that the forward saw.
+// The key of the random numbers of a loop or a branch: {seed, offset}, an int64 (2). A value of the graph, so that the
+// backward draws the numbers of the forward.
 struct ControlFlowKey {
   bool training_only = false;  // the body draws in training alone
   static constexpr OpTraits traits{.name = "_control_flow_key", .inputs = Names(), .random = true};

@@ -73,7 +73,7 @@ class Cutter {
 
   bool is_inside(const SymbolNode& n) const { return n.op && n.sequence > mark_->sequence; }
 
-  // In the order in which the program made them: that of an imperative run.
+  // The younger nodes in the order in which the program made them, as in an imperative run.
   std::vector<const SymbolNode*> inside(const Symbols& results) const {
     std::vector<const SymbolNode*> found, stack;
     std::unordered_set<const SymbolNode*> seen;

@@ -66,16 +66,16 @@ struct ControlFlowState : KernelState {
   uint64_t draws = 0;                    // of an iteration
 
   ControlFlowState(const ControlFlow& program, const KernelContext& c);
-  // Where one call begins: the bodies made so far, captured values and first states in `inputs`.
+  // Begins a call: begins the bodies made so far, and puts captured values and first states into `inputs`.
   void begin(const ControlFlow& program, const KernelContext& c);
   NestedBody& body(const ControlFlow& program, size_t i, const KernelContext& c);
 };
 
 // The key at which the random numbers of this call begin.
 RandomKey key_of(const ControlFlow& program, const KernelContext& c);
-// Is this value of one element other than 0?
+// Whether this value of one element is other than 0.
 bool is_true(const void* value, DType dtype);
-// Is the condition of the cond in `c` true?
+// Whether the condition of the cond in `c` is true.
 inline bool takes_first(const KernelContext& c) { return is_true(c.in(0).data, c.in(0).dtype); }
 
 // Runs the iterations of a loop: output_at(i, k) and state_at(j, k) say where iteration k puts its results. Returns how

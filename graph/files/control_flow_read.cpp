@@ -222,7 +222,7 @@ class Reader {
     for (size_t input : list) values_[i].push_back(where_[input]);
   }
 
-  // As a trace makes it: equal bodies are one program.
+  // The graph of subgraph i as a trace would make it: equal bodies are one program.
   Graph made(size_t i) {
     const SymbolFile& from = graph(i);
     Graph g;

@@ -15,7 +15,7 @@ struct ValueId {
   friend bool operator==(ValueId, ValueId) = default;
 };
 
-// Which run executes a node: a recorded forward keeps what the backward needs.
+// Which run executes a node: a recorded forward keeps the values that the backward needs.
 enum class Phase : uint8_t { forward, backward };
 
 // The value of the traced program (with its gradient, before passes) that a node's output has: output `result` of node

@@ -7,7 +7,7 @@
 
 namespace kaon {
 
-// While it lives this thread makes arrays and memory that no limit counts: they outlive the scope around.
+// While it exists, no limit counts the arrays and memory that this thread makes, which outlive the present scope.
 class OutsideLimits {
  public:
   OutsideLimits() : caller_(std::exchange(thread_context().limits, nullptr)) {}

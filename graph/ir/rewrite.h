@@ -5,7 +5,7 @@
 
 namespace kaon::passes {
 
-// Does this node write to an input? BatchNorm does while training only.
+// Whether this node writes to an input. BatchNorm does in training only.
 bool updates_inputs(const Node& node, bool training);
 
 // The value that owns this value's memory, through views.

@@ -111,7 +111,7 @@ class Picture {
     return graph_.nodes[s.last].phase == Phase::backward ? kept : forward;
   }
 
-  // In units of nodes and bytes, upside down.
+  // The rectangles, in units of nodes and bytes, upside down.
   std::string blocks() const {
     std::string s = fmt::format(
         "<svg x='{}' y='{}' width='{}' height='{}' viewBox='0 0 {} {}' "

@@ -37,7 +37,7 @@ struct MemoryPlan {
   std::vector<Time> times;
 
   const ValueSlot& slot(ValueId v) const { return slots[v.node][v.output]; }
-  // May the memory of these be in use at the same time? Of values that own theirs.
+  // Whether the memory of two values, which own theirs, may be in use at the same time.
   bool are_together(const ValueSlot& a, const ValueSlot& b) const;
   // One line per value in the arena, then peak and saving.
   std::string report(const Graph& graph) const;

@@ -29,7 +29,7 @@ class Elimination {
     std::vector<uint32_t> left(num_choices_.size());
     for (uint32_t v = 0; v < left.size(); ++v) left[v] = v;
     while (!left.empty()) {
-      // one whose elimination leaves a small table, or the smallest
+      // next: a variable whose elimination leaves a small table, or the smallest
       size_t smallest = 0, least = std::numeric_limits<size_t>::max();
       for (size_t i = 0; i < left.size() && least > 27; ++i) {
         const size_t n = entries(neighbours(left[i]), num_choices_);
@@ -66,7 +66,7 @@ class Elimination {
   static bool has(const CostTable& t, uint32_t variable) {
     return std::find(t.variables.begin(), t.variables.end(), variable) != t.variables.end();
   }
-  // Those that share a table with it.
+  // The variables that share a table with this one.
   std::vector<uint32_t> neighbours(uint32_t variable) const {
     std::vector<uint32_t> all;
     for (const CostTable& t : tables_) {

@@ -102,7 +102,7 @@ bool is_sum_of_two(const Graph& g, const Node& n) {
   return g.meta(n.inputs[0]) == n.outputs[0] && g.meta(n.inputs[1]) == n.outputs[0];
 }
 
-// Does an array of this shape, broadcast to the layer's result, have one number per channel?
+// Whether an array of this shape, broadcast to the layer's result, has one number per channel.
 bool is_per_channel(const Node& layer, const Shape& shape) {
   const Shape& result = layer.outputs[0].shape;
   const int missing = result.ndim() - shape.ndim(), channel = channel_axis(layer) - missing;

@@ -1,4 +1,4 @@
-// Passes: functions from Graph to Graph. Each keeps what the outputs compute, bit for bit unless it says otherwise.
+// Passes: functions from Graph to Graph. Each keeps the values of the outputs, bit for bit unless it says otherwise.
 #pragma once
 
 #include <memory>

@@ -110,7 +110,7 @@ struct Passed {
   Options options;
 };
 
-// Of the depths of mirror, none among them, the one whose plan takes least memory.
+// Tries depths of mirror, 0 included, and returns the graph whose plan takes the least memory.
 Passed smallest(Graph traced, const Options& options) {
   constexpr int depths[] = {1, 4, 16};
   const auto with = [&](int depth) {

@@ -21,7 +21,7 @@ struct FusedGroup {
 struct PointwiseTarget {
   bool (*computes)(const Graph& graph, const Node& node);  // can it be a member?
   bool (*reduces)(const Graph& graph, const Node& node);   // can it follow one, as a reduction of its value?
-  // Of the node that computes the members; nothing when they do not fit into one.
+  // The number of outputs of the node that computes the members; nothing when they do not fit into one node.
   std::optional<size_t> (*num_outputs)(const Graph& graph, std::span<const uint32_t> members,
                                        const std::vector<std::vector<uint32_t>>& uses);
   FusedGroup (*fuse)(const Graph& graph, std::span<const uint32_t> members,

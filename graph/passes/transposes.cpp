@@ -7,7 +7,7 @@
 namespace kaon::passes {
 namespace {
 
-// Does the node exchange the last two axes of an array with `ndim` axes, and nothing else?
+// Whether the node exchanges the last two axes of an array with `ndim` axes, and no others.
 bool is_transpose(const Graph& g, const Node& n, int ndim) {
   if (n.op != &Transpose::def && n.op != &SwapAxis::def) return false;
   if (g.meta(n.inputs[0]).shape.ndim() != ndim) return false;

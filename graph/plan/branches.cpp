@@ -12,7 +12,7 @@
 namespace kaon {
 namespace {
 
-// Of the estimate, in ns: a kernel's call, bytes and floating-point operations of one core in a nanosecond.
+// Constants of the estimate: ns for a kernel's call; bytes and floating-point operations of one core per ns.
 constexpr double call = 100, bytes_per_ns = 40, flops_per_ns = 100;
 constexpr double hand_over = 8000;  // the gain that running in parallel must have at least
 constexpr double worth_a_group = 4000;

@@ -11,7 +11,7 @@
 namespace kaon {
 namespace {
 
-// As fmt prints it.
+// The text that fmt prints.
 template <class T>
 auto printable(T value) {
   if constexpr (std::is_integral_v<T>) {

@@ -62,7 +62,7 @@ class Shadow : public RefCounted<Shadow> {
 
   // `arrays`: by input of the program; null where this phase reads none. `key`: the plan's draw.
   void begin(Phase phase, std::span<ArrayNode* const> arrays, RandomKey key);
-  // Before and after a node of the plan runs. Throw VerifyError.
+  // To be called before and after a node of the plan runs. Throw VerifyError.
   void check_inputs(uint32_t node, const TensorView* inputs, RunContext& run);
   void check_outputs(uint32_t node, const TensorView* outputs, RunContext& run);
   // After all nodes: compares the arrays that are updated in place. Throws VerifyError.

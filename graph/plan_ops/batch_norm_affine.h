@@ -33,7 +33,7 @@ struct BatchNormAffine {
 void run_cpu(const BatchNormAffine& op, KernelContext& c);
 void run_cuda(const BatchNormAffine& op, KernelContext& c);
 
-// Of one channel.
+// Scale and shift of one channel.
 struct ChannelScale {
   double scale, shift;
 };
