@@ -30,7 +30,7 @@ bool is_complete(const Shape& shape) {
   return std::find(shape.begin(), shape.end(), 0) == shape.end();
 }
 
-// Does `shape` complete `known`, where 0 and Shape::unknown() are unknown?
+// Whether `shape` completes `known`, in which 0 and Shape::unknown() are unknown.
 bool fits(const Shape& known, const Shape& shape) {
   if (known.ndim() < 0) return true;
   bool same = known.ndim() == shape.ndim();

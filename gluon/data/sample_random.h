@@ -25,7 +25,7 @@ class SampleRandom {
   }
   float uniform() { return uniform_float(word()); }  // in [0, 1)
   bool chance(double p) { return double(word()) < p * 0x1p32; }  // true with probability p
-  // In [0, range).
+  // Uniform in [0, range).
   int64_t below(int64_t range) {
     const uint32_t high = word(), low = word();
     return int64_t(uniform_below(high, low, uint64_t(range)));

@@ -56,7 +56,7 @@ struct BlockNode {
 
 namespace detail {
 
-// While it lives: the blocks whose calls on Symbols end on this thread, in that order, each once.
+// Collects, while it exists, the blocks whose calls on Symbols end on this thread, in that order, each once.
 class CallOrder {
  public:
   CallOrder();

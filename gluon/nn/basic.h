@@ -13,7 +13,7 @@ struct DropoutOptions {
 static_assert(std::is_trivially_destructible_v<DropoutOptions>);
 
 // In training each element becomes 0 with probability `rate`, or is divided by 1 - rate (Srivastava et al. 2014).
-// Elsewhere, and with rate 0, the identity.
+// Outside training, and with rate 0, it is the identity.
 struct Dropout : HybridBlock<Dropout> {
   explicit Dropout(double rate, const DropoutOptions& options = {});
   auto hybrid_forward(auto F, auto x) { return rate_ > 0 ? F.as("fwd").Dropout(x, {.p = rate_, .axes = axes_}) : x; }

@@ -101,7 +101,7 @@ class PanelWriter {
     return path + dots;
   }
 
-  // In the corner where the curves leave most room.
+  // The legend, in the corner where the curves leave most room.
   std::string legend(const std::vector<std::string>& names, bool at_top) const {
     size_t longest = 0;
     for (const auto& n : names) longest = std::max(longest, n.size());

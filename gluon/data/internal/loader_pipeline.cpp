@@ -204,7 +204,7 @@ Batch LoaderPipeline::take_now() {
 void LoaderPipeline::cancel() noexcept {
   Engine& engine = *engine_;
   const bool has_ended = &engine == &Engine::ended();
-  // In a child of a fork the workers are not there, and one of them may have had the lock.
+  // A forked child does not have the workers, one of which may have held the lock.
   if (engine.is_gone() && !has_ended) return;
   std::vector<std::coroutine_handle<>> idle;
   {
