@@ -128,7 +128,7 @@ class Functions {
     return call(AddN{.num_args = 1 + int(sizeof...(Rest))}, first, In<A>(rest)...);
   }
   A _sum_to(const In<A>& x, const SumTo& op) const { return call(op, x); }
-  // --- elementwise, two arrays or an array and a number (else ValueError); with integers a whole one (else TypeError)
+  // --- elementwise, two arrays or an array and a number; ValueError: two numbers; TypeError: 0.5 with integer arrays
   A add(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::add, a, b, name_); }
   A subtract(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::sub, a, b, name_); }
   A multiply(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::mul, a, b, name_); }
@@ -287,7 +287,7 @@ class Functions {
   A Pooling(const In<A>& data, const kaon::Pooling& op) const { return call(op, data); }  // max, avg, sum, lp
   A _backward_Pooling(const In<A>& head, const In<A>& data, const In<A>& output, const BackwardPooling& op) const { return call(op, head, data, output); }
   A _pooling_along(const In<A>& tangent, const In<A>& data, const In<A>& output, const PoolingAlong& op) const { return call(op, tangent, data, output); }
-  // gamma (x - mean) / sqrt(var + eps) + beta: statistics per index of axis 1, of the batch in training; along axis -1
+  // gamma (x - mean) / sqrt(var + eps) + beta. BatchNorm: per index of axis 1, by the batch in training
   A BatchNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const In<A>& moving_mean, const In<A>& moving_var, const kaon::BatchNorm& op = {}) const { return call(op, data, gamma, beta, moving_mean, moving_var); }
   std::vector<A> _backward_BatchNorm(const In<A>& head, const In<A>& data, const In<A>& gamma, const In<A>& mean, const In<A>& inverse_std, const BackwardBatchNorm& op) const { return call_many(3, op, head, data, gamma, mean, inverse_std); }
   A LayerNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const kaon::LayerNorm& op = {}) const { return call(op, data, gamma, beta); }

@@ -20,7 +20,8 @@ void read_in_turn(const NDArray& array, FunctionRef<void(const ArrayNode&)> read
 template <class T>
 void push_host_copy(const NDArray& array, T* out, Var& done, const std::source_location& site);
 
-// co_await x.host<float>(): the values as a vector, in row-major order.
+// co_await x.host<float>(): the values as a vector, in row-major order. Throws the array's failure; TraceError in a
+// trace.
 template <class T>
 class HostAwaiter : private WaitNode {
   static_assert(!std::is_same_v<T, bool>, "std::vector<bool> holds no bools to copy to: read uint8_t");

@@ -85,7 +85,7 @@ class NDArray : public ArrayOperators<NDArray> {
   NDArray reshape(const Shape& shape, std::source_location site = std::source_location::current()) const;
 
   // --- new arrays
-  NDArray copy() const;
+  NDArray copy() const;  // the same values in memory of its own
   // The values converted as nd.cast does, also when the dtype is the same. Throws TypeError for an unknown dtype.
   NDArray astype(DType dtype, std::source_location site = std::source_location::current()) const;
   // A copy on that device, or this array where it is there already. Throws DeviceError when the device does not exist.
