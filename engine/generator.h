@@ -84,7 +84,7 @@ class AsyncGenerator {
    private:
     Handle handle_;
   };
-  NextAwaiter next() noexcept { return NextAwaiter(handle_); }
+  NextAwaiter next() noexcept { return NextAwaiter(handle_); }  // to be awaited: std::optional<T>
 
  private:
   Handle handle_;

@@ -15,6 +15,7 @@ namespace kaon::gluon {
 // block, and on a GPU the first step of a parameter, which makes its states. Thread safety: one thread.
 class Trainer {
  public:
+  // The parameters may be uninitialized until the first step.
   Trainer(const ParameterDict& parameters, const optimizer::Optimizer& optimizer);
   Trainer(Trainer&&) = default;
   Trainer& operator=(Trainer&&) = default;

@@ -24,7 +24,8 @@ struct Traced;
 // Blocks only where Trainer::step does, and with {.verify}. Thread safety: one thread. The trainer must live as long.
 class TrainingStep {
  public:
-  // The loss is loss(net(data), label): hybrid blocks, or anything else that takes Symbols and returns one.
+  // The loss is loss(net(data), label): hybrid blocks, or anything else that takes Symbols and returns one. The first
+  // step traces it.
   template <class Net, class Loss>
   TrainingStep(Net net, Loss loss, Trainer& trainer, const HybridizeOptions& options = default_options())
       : TrainingStep(trainer, options, [net, loss](std::span<const Symbol> in) mutable {
