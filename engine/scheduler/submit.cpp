@@ -10,7 +10,7 @@
 namespace kaon {
 namespace {
 
-// Sorts by address and merges duplicates into the stronger access. Returns how many are left.
+// Sorts by address and merges duplicates; two different modes become update. Returns how many are left.
 size_t sort_and_merge(Dep* deps, size_t n) noexcept {
   constexpr size_t few = 16;
   if (n < 2) return n;
