@@ -12,7 +12,6 @@
 
 namespace kaon {
 
-[[noreturn]] void throw_op_error(const OpError& error);  // throws an array's failure and marks it as reported
 
 // A promise that says where its coroutine resumes. Kaon's Task and AsyncGenerator have one; in Asio's own
 // coroutines use the completion-token forms of kaon/asio.h.

@@ -36,9 +36,8 @@ constexpr Device gpu(int index = 0) { return detail::numbered(DeviceType::gpu, i
 int gpu_count();
 // Why gpu_count() is 0; empty otherwise.
 const char* gpu_unavailable_reason();
-// Whether products of float32 matrices and convolutions of float32 images on a GPU may round what they read to TF32,
-// which has 10 bits of mantissa, and be several times as fast. At first they may not. For what is launched from now on.
-// Thread safety: any thread.
+// Allows matrix products and convolutions of float32 on GPUs, launched from now on, to round their inputs to TF32 (10
+// bits of mantissa), which is several times as fast. Off at first. Thread safety: any thread.
 void gpu_allow_tf32(bool allowed);
 bool gpu_tf32_allowed();
 

@@ -105,7 +105,7 @@ void throw_op_error(const OpError& error) {
     const std::string heir = describe_heir(error.label);
     failure = error.roots.size() > 1 ? std::make_exception_ptr(AggregateError(error.roots, heir))
                                      : add_context(failure, heir);
-  } catch (const std::bad_alloc&) {  // then the first cause alone
+  } catch (const std::bad_alloc&) {  // throws the first cause alone
   }
   std::rethrow_exception(failure);
 }

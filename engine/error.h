@@ -90,7 +90,7 @@ class AggregateError : public Error {
 // is kept.
 std::exception_ptr add_context(const std::exception_ptr& error, const std::string& text) noexcept;
 
-[[noreturn]] void throw_op_error(const OpError& error);  // the failure of an array, marked as reported
+[[noreturn]] void throw_op_error(const OpError& error);  // throws an array's failure and marks it as reported
 
 // " while running [dot] in body.fc2, pushed at train.cpp:42"
 std::string describe(const OpLabel& label);

@@ -23,8 +23,9 @@ class CallerStream {
   CallerStream& operator=(const CallerStream&) = delete;
 
   // The address of the memory. Blocks until the operations pushed on it have been launched. Throws the failure of the
-  // operation that was to write it; ValueError for memory of another device.
-  void* begin(Chunk& chunk, bool writes);
+  // operation that was to write it; ValueError for memory of another device. A write counts as a change, at `site`, of
+  // what a recorded computation has read.
+  void* begin(Chunk& chunk, bool writes, const std::source_location& site = std::source_location::current());
   void end();
 
  private:

@@ -21,34 +21,4 @@ struct Schedule {
   static constexpr Schedule replay(const char* file) { return {Kind::replay, 0, file}; }
 };
 
-// The ready operations of an engine without workers, and the choices among them. A program of one thread makes the same
-// choices with the same seed, so a wrong result can be reproduced. Thread safety: any thread.
-class ChosenOrder {
- public:
-  // Throws IoError or ValueError for a file that cannot be replayed.
-  explicit ChosenOrder(const Schedule& schedule);
-
-  void reserve(
-      size_t ops);  // makes room for add(), which must not fail: called before the ops are queued at their vars
-  void add(OpNode& op) noexcept;
-  OpNode* pick();  // any of them; nullptr when there is none
-  size_t burst();  // how many to run after a push
-  bool is_empty() const noexcept;
-
-  // Writes the choices so far, one number a line, then "end", for Schedule::replay. A choice is a random number modulo
-  // the number of candidates, so the numbers are drawn again from the seed instead of being kept. Throws IoError.
-  void save(const std::filesystem::path& file) const;
-
- private:
-  size_t choose(size_t n);  // in [0, n); under the lock
-
-  mutable SpinLock lock_;
-  std::vector<OpNode*> ready_;
-  const uint64_t seed_;
-  std::mt19937_64 random_;
-  const bool replays_;
-  std::vector<uint32_t> replayed_;
-  uint64_t choices_ = 0;  // made so far
-};
-
 }  // namespace kaon

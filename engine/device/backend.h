@@ -58,15 +58,6 @@ class Backend {
   virtual std::unique_ptr<DeviceDriver> open(int index) = 0;  // throws DeviceError
 };
 
-// Number of usable GPUs; 0 without a driver, a GPU or the CUDA library, libkaon_cuda.so. The environment variable
-// KAON_CUDA_LIBRARY names another file to load in its place. Thread safety: any thread.
-int gpu_count();
-// Why gpu_count() is 0; empty otherwise.
-const char* gpu_unavailable_reason();
-// Allows matrix products and convolutions of float32 on GPUs, launched from now on, to round their inputs to TF32 (10
-// bits of mantissa), which is several times as fast. Off at first. Thread safety: any thread.
-void gpu_allow_tf32(bool allowed);
-bool gpu_tf32_allowed();
 // Opened at the first call, and kept as long as the process. Throws DeviceError. Thread safety: any thread.
 DeviceDriver& gpu_driver(int index);
 

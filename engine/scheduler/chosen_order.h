@@ -12,21 +12,22 @@
 
 namespace kaon {
 
-// The ready operations of an engine without workers, and the choices among them. A program of one thread makes the
-// same choices whenever it has the same seed, so a wrong result can be had again. Thread safety: any thread.
+// The ready operations of an engine without workers, and the choices among them. A program of one thread makes the same
+// choices with the same seed, so a wrong result can be reproduced. Thread safety: any thread.
 class ChosenOrder {
  public:
   // Throws IoError or ValueError for a file that cannot be replayed.
   explicit ChosenOrder(const Schedule& schedule);
 
-  void reserve(size_t ops);  // room for so many, which add() needs: before they are queued at their vars
+  // Makes room for add(), which must not fail: called before the ops are queued at their vars.
+  void reserve(size_t ops);
   void add(OpNode& op) noexcept;
   OpNode* pick();  // any of them; nullptr when there is none
   size_t burst();  // how many to run after a push
   bool is_empty() const noexcept;
 
-  // The choices so far, one number a line, then "end": what Schedule::replay reads. A choice is a number modulo how
-  // much there is to choose from, so these are the seed's random numbers, and none is kept meanwhile. Throws IoError.
+  // Writes the choices so far, one number a line, then "end", for Schedule::replay. A choice is a random number modulo
+  // the number of candidates, so the numbers are drawn again from the seed instead of being kept. Throws IoError.
   void save(const std::filesystem::path& file) const;
 
  private:
@@ -38,7 +39,7 @@ class ChosenOrder {
   std::mt19937_64 random_;
   const bool replays_;
   std::vector<uint32_t> replayed_;
-  uint64_t choices_ = 0;  // how many have been made
+  uint64_t choices_ = 0;  // made so far
 };
 
 }  // namespace kaon

@@ -49,22 +49,6 @@ ThreadWaiter::ThreadWaiter(Var& var, AccessMode mode) : WaitNode(thread_waiter_t
 
 }  // namespace
 
-void throw_op_error(const OpError& error) {
-  if (error.roots.empty()) {
-    error.reported.store(true, std::memory_order_relaxed);
-    std::rethrow_exception(error.exception);
-  }
-  for (const auto& r : error.roots) r->reported.store(true, std::memory_order_relaxed);
-  std::exception_ptr failure = error.roots.front()->exception;
-  try {
-    const std::string heir = describe_heir(error.label);
-    failure = error.roots.size() > 1 ? std::make_exception_ptr(AggregateError(error.roots, heir))
-                                     : add_context(failure, heir);
-  } catch (const std::bad_alloc&) {  // throws the first cause alone
-  }
-  std::rethrow_exception(failure);
-}
-
 bool Engine::Impl::queue_waiter(WaitNode& waiter, const OpNode* op, bool has_thread) {
   if (is_gone()) [[unlikely]] {
     check_finished(*waiter.dep.var());

@@ -83,7 +83,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   // A shadow for the forwards to be verified, else null. A plan that was found wrong is verified from then on.
   IntrusivePtr<Shadow> next_shadow();
   bool is_verifying() const { return to_verify_ > 0; }
-  // Pushes the backward nodes as one operation. `arrays`: the forward inputs, then the head gradients; `outputs`: the
+  // Pushes the backward nodes as one operation. `arrays`: the forward inputs, then options().heads; `outputs`: the
   // forward outputs; those that the backward does not read may be undefined. `results`: the gradients: written into the
   // given arrays, made where undefined. With `retain` the saved values stay for another backward.
   void backward(PlanRun& run, std::span<const NDArray* const> arrays, std::span<const NDArray> outputs,

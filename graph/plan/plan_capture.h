@@ -9,6 +9,8 @@
 
 namespace kaon {
 
+class DeviceLaunch;
+
 // An array of the call at its present address.
 struct CallArray {
   void* data;
