@@ -12,7 +12,6 @@
 
 namespace kaon {
 
-
 // A promise that says where its coroutine resumes. Kaon's Task and AsyncGenerator have one; in Asio's own
 // coroutines use the completion-token forms of kaon/asio.h.
 template <class P>

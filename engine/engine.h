@@ -21,8 +21,8 @@ class Profiler;
 class Storage;
 
 struct EngineOptions {
-  int threads = -1;          // -1: as many as cores; 0: serial, each op runs inside push (the debugging engine)
-  int io_threads = 2;        // for loaders, files and timers
+  int threads = -1;    // -1: as many as cores; 0: serial, each op runs inside push (the debugging engine)
+  int io_threads = 2;  // for loaders, files and timers
   // Operations pushed and not finished. A push outside of operations and Tasks that exceeds it blocks, helping to
   // execute, until a quarter of them has ended.
   int max_in_flight = 2048;
@@ -30,7 +30,7 @@ struct EngineOptions {
   // How long an idle thread looks for work before it parks; not at all on one core. Ten times as long when it has
   // just run part of an operation that several threads share.
   std::chrono::microseconds spin{30};
-  Schedule schedule = {};              // Schedule::random(seed) looks for programs that depend on luck
+  Schedule schedule = {};  // Schedule::random(seed) looks for programs that depend on luck
 };
 
 struct EngineStats {

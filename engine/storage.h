@@ -33,7 +33,7 @@ class Storage {
   void trim() noexcept;                           // gives cached memory back to the system
   // The system's memory, not counted here. Gives cached memory back when the system has none; nullptr: still none.
   void* from_system(size_t alignment, size_t bytes) noexcept;
-  void set_limit(size_t bytes) noexcept;          // of live bytes; 0: none
+  void set_limit(size_t bytes) noexcept;  // of live bytes; 0: none
   StorageStats stats() const noexcept;
 
  private:

@@ -167,7 +167,8 @@ void Profiler::write(const std::filesystem::path& file) const {
     constexpr const char* names[] = {"computes", "copies from the host", "copies to the host"};
     const uint32_t track = e.thread - first_gpu_track;
     out << fmt::format(
-        ",\n{{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": 0, \"tid\": {}, \"args\": {{\"name\": \"gpu({}) {}\"}}}}",
+        ",\n{{\"ph\": \"M\", \"name\": \"thread_name\", \"pid\": 0, \"tid\": {}, \"args\": {{\"name\": \"gpu({}) "
+        "{}\"}}}}",
         e.thread, track / lanes, names[track % lanes]);
   }
   for (const Event& e : all) {

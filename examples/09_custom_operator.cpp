@@ -12,9 +12,7 @@ using namespace kaon;
 struct Mish {
   double alpha = 1;
   static constexpr OpTraits traits{.name = "example_mish", .in_mxnet = false};
-  static constexpr void fields(auto field) {
-    field("alpha", &Mish::alpha);
-  }  // what JSON, hashing and printing see
+  static constexpr void fields(auto field) { field("alpha", &Mish::alpha); }  // what JSON, hashing and printing see
   static const OpDef def;
 
   void infer(InferContext& c) const {

@@ -103,7 +103,7 @@ std::pair<Out, States> results(Step<A> all) {
 // ...) and the states are the first ones. Random numbers come from a stream of the loop's own. Throws ShapeError,
 // TypeError, ValueError; in a trace also for operators that update arrays. Blocks as operators do.
 template <detail::ArrayOrList Data, detail::ArrayOrList States, class Body>
-auto foreach(Body&& body, const Data& data, const States& states,
+auto foreach (Body&& body, const Data& data, const States& states,
               std::source_location site = std::source_location::current()) {
   using namespace detail;
   using A = array_of<Data>;

@@ -78,8 +78,9 @@ Symbol Symbol::output(int i) const {
 void Symbol::apply(const OpDef& def, const void* attrs, std::span<const Symbol* const> inputs, std::span<Symbol> outs,
                    const std::source_location& site, std::string_view name) {
   if (def.num_outputs(attrs) == 0) {
-    throw TraceError(fmt::format(
-        "[{}] only changes arrays in place, which a trace cannot record: call it outside of hybrid_forward", def.name()));
+    throw TraceError(
+        fmt::format("[{}] only changes arrays in place, which a trace cannot record: call it outside of hybrid_forward",
+                    def.name()));
   }
   std::string hint(def.name());
   std::transform(hint.begin(), hint.end(), hint.begin(), [](unsigned char c) { return char(std::tolower(c)); });

@@ -34,7 +34,7 @@ struct SymbolNode : RefCounted<SymbolNode> {
   std::vector<SymbolEntry> inputs;
   std::vector<TensorMeta> outputs;  // shapes and dtypes as far as they are known
   NDArray constant;
-  bool is_detached = false;  // made by detach(): autograd records nothing computed from it alone
+  bool is_detached = false;             // made by detach(): autograd records nothing computed from it alone
   uint64_t sequence = next_sequence();  // order of creation
 
   bool is_variable() const { return !op; }

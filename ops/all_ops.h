@@ -52,7 +52,8 @@
 
 namespace kaon {
 
-template <class... Ops> struct OpList {};
+template <class... Ops>
+struct OpList {};
 
 using ElementwiseOps =
     OpList<Relu, Sigmoid, Tanh, Exp, Log, Sqrt, Rsqrt, Square, Abs, Sign, Negative, Reciprocal, Erf, Log1p, Expm1, Log2,
@@ -66,23 +67,24 @@ using ElementwiseOps =
            RPowerScalar, MaximumScalar, MinimumScalar, HypotScalar, EqualScalar, NotEqualScalar, GreaterScalar,
            GreaterEqualScalar, LesserScalar, LesserEqualScalar, LogicalAndScalar, LogicalOrScalar, LogicalXorScalar,
            SmoothL1, Where, Clip, ClipBackward, Cast, AddN, SumTo, HardSigmoid, Polygamma>;
-using ReduceOps = OpList<Sum, Mean, Prod, Max, Min, NanSum, NanProd, Norm, ArgMax, ArgMin, ArgMaxChannel, SumGrad, MaxGrad,
-                         NanSumGrad, ProdGrad, NormGrad>;
-using MovementOps = OpList<Reshape, ReshapeLike, Flatten, ExpandDims, Squeeze, ReshapeTo, Transpose, SwapAxis, Slice, SliceAxis,
-                           SliceLike, SliceGrad, SliceAssign, SliceAssignScalar, Concat, Stack, SliceChannel, Repeat, Tile,
-                           Reverse, Pad, PadGrad, BroadcastTo, BroadcastAxis, BroadcastLike, SequenceMask, Take, TakeGrad,
-                           Embedding, Pick, PickGrad, BatchTake, OneHot, GatherNd, GatherNdGrad>;
+using ReduceOps = OpList<Sum, Mean, Prod, Max, Min, NanSum, NanProd, Norm, ArgMax, ArgMin, ArgMaxChannel, SumGrad,
+                         MaxGrad, NanSumGrad, ProdGrad, NormGrad>;
+using MovementOps = OpList<Reshape, ReshapeLike, Flatten, ExpandDims, Squeeze, ReshapeTo, Transpose, SwapAxis, Slice,
+                           SliceAxis, SliceLike, SliceGrad, SliceAssign, SliceAssignScalar, Concat, Stack, SliceChannel,
+                           Repeat, Tile, Reverse, Pad, PadGrad, BroadcastTo, BroadcastAxis, BroadcastLike, SequenceMask,
+                           Take, TakeGrad, Embedding, Pick, PickGrad, BatchTake, OneHot, GatherNd, GatherNdGrad>;
 using LinalgOps = OpList<Dot, BatchDot>;
-using NnOps = OpList<FullyConnected, Convolution, ConvolutionBackwardData, ConvolutionBackwardWeight, Deconvolution, Pooling, BackwardPooling, PoolingAlong,
-                     BatchNorm, BackwardBatchNorm, LayerNorm, BackwardLayerNorm,
-                     Activation, BackwardActivation, LeakyReLU, BackwardLeakyReLU, BackwardPReLUGamma, Softmax, Softmin, LogSoftmax,
-                     BackwardSoftmax, BackwardLogSoftmax, SoftmaxActivation, BackwardSoftmaxActivation, SoftmaxOutput,
-                     BackwardSoftmaxOutput, SoftmaxCrossEntropy, BackwardSoftmaxCrossEntropy, LinearRegressionOutput,
-                     MAERegressionOutput, LogisticRegressionOutput, BackwardRegressionOutput, MakeLoss, BackwardMakeLoss,
-                     Dropout>;
+using NnOps = OpList<FullyConnected, Convolution, ConvolutionBackwardData, ConvolutionBackwardWeight, Deconvolution,
+                     Pooling, BackwardPooling, PoolingAlong, BatchNorm, BackwardBatchNorm, LayerNorm, BackwardLayerNorm,
+                     Activation, BackwardActivation, LeakyReLU, BackwardLeakyReLU, BackwardPReLUGamma, Softmax, Softmin,
+                     LogSoftmax, BackwardSoftmax, BackwardLogSoftmax, SoftmaxActivation, BackwardSoftmaxActivation,
+                     SoftmaxOutput, BackwardSoftmaxOutput, SoftmaxCrossEntropy, BackwardSoftmaxCrossEntropy,
+                     LinearRegressionOutput, MAERegressionOutput, LogisticRegressionOutput, BackwardRegressionOutput,
+                     MakeLoss, BackwardMakeLoss, Dropout>;
 using InitOps = OpList<Zeros, Ones, Full, Arange, Linspace, Eye, RandomUniform, RandomNormal, RandomRandint,
                        SampleMultinomial, Shuffle>;
-using OptimOps = OpList<SGDUpdate, SGDMomUpdate, AdamUpdate, MultiSGDUpdate, MultiSGDMomUpdate, MultiAdamUpdate, AllFinite>;
+using OptimOps =
+    OpList<SGDUpdate, SGDMomUpdate, AdamUpdate, MultiSGDUpdate, MultiSGDMomUpdate, MultiAdamUpdate, AllFinite>;
 
 // Calls visit.template operator()<Op>() for every operator.
 template <class Visit>

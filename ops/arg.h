@@ -33,7 +33,8 @@ class Arg {
     if constexpr (std::integral<N> && sizeof(N) == 8) {
       const uint64_t size = number < 0 ? 0 - uint64_t(number) : uint64_t(number);
       if (std::bit_width(size) - std::countr_zero(size) > 53) {
-        throw ValueError("[number] " + std::to_string(number) + " needs more than 53 bits: give it as an array, nd.array(...)");
+        throw ValueError("[number] " + std::to_string(number) +
+                         " needs more than 53 bits: give it as an array, nd.array(...)");
       }
     }
     return double(number);

@@ -22,7 +22,8 @@ void with_binary_op(BinaryKind kind, const Arg<A>& a, const Arg<A>& b, Then&& th
       static constexpr const OpDef* defs[] = {&Binary<BinaryKind(I)>::def...};
       const Binary<BinaryKind::add> none{};  // no function of two arrays has attributes
       then(*defs[size_t(kind)], static_cast<const void*>(&none), std::span<const A* const>(inputs));
-    }(std::make_index_sequence<size_t(binary_kinds)>());
+    }
+    (std::make_index_sequence<size_t(binary_kinds)>());
     return;
   }
   if (a.is_number() && b.is_number()) {
@@ -39,9 +40,8 @@ void with_binary_op(BinaryKind kind, const Arg<A>& a, const Arg<A>& b, Then&& th
     then(Scalar<K>::def, static_cast<const void*>(&op), std::span<const A* const>(inputs));
     return true;
   };
-  [&]<size_t... I>(std::index_sequence<I...>) {
-    (void)(call.template operator()<ScalarKind(I)>() || ...);
-  }(std::make_index_sequence<size_t(ScalarKind::smooth_l1)>());
+  [&]<size_t... I>(std::index_sequence<I...>) { (void)(call.template operator()<ScalarKind(I)>() || ...); }
+  (std::make_index_sequence<size_t(ScalarKind::smooth_l1)>());
 }
 
 template <class A>

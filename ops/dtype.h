@@ -13,7 +13,15 @@ namespace kaon {
 
 // The numbers are those of MXNet's files.
 enum class DType : int8_t {
-  float32 = 0, float64 = 1, float16 = 2, uint8 = 3, int32 = 4, int8 = 5, int64 = 6, boolean = 7, bfloat16 = 12
+  float32 = 0,
+  float64 = 1,
+  float16 = 2,
+  uint8 = 3,
+  int32 = 4,
+  int8 = 5,
+  int64 = 6,
+  boolean = 7,
+  bfloat16 = 12
 };
 
 // 16-bit storage types: arithmetic happens in float.
@@ -43,10 +51,15 @@ struct float16 {
 
 constexpr size_t size_of(DType t) {
   switch (t) {
-    case DType::float64: case DType::int64: return 8;
-    case DType::float32: case DType::int32: return 4;
-    case DType::float16: case DType::bfloat16: return 2;
-    case DType::uint8: case DType::int8: case DType::boolean: return 1;
+    case DType::float64:
+    case DType::int64: return 8;
+    case DType::float32:
+    case DType::int32: return 4;
+    case DType::float16:
+    case DType::bfloat16: return 2;
+    case DType::uint8:
+    case DType::int8:
+    case DType::boolean: return 1;
   }
   return 0;
 }
@@ -72,15 +85,25 @@ constexpr std::string_view name_of(DType t) {
 
 constexpr bool is_valid(DType t) { return size_of(t) != 0; }
 
-template <class T> inline constexpr DType dtype_of = DType(-1);
-template <> inline constexpr DType dtype_of<float> = DType::float32;
-template <> inline constexpr DType dtype_of<double> = DType::float64;
-template <> inline constexpr DType dtype_of<float16> = DType::float16;
-template <> inline constexpr DType dtype_of<bfloat16> = DType::bfloat16;
-template <> inline constexpr DType dtype_of<uint8_t> = DType::uint8;
-template <> inline constexpr DType dtype_of<int8_t> = DType::int8;
-template <> inline constexpr DType dtype_of<int32_t> = DType::int32;
-template <> inline constexpr DType dtype_of<int64_t> = DType::int64;
-template <> inline constexpr DType dtype_of<bool> = DType::boolean;
+template <class T>
+inline constexpr DType dtype_of = DType(-1);
+template <>
+inline constexpr DType dtype_of<float> = DType::float32;
+template <>
+inline constexpr DType dtype_of<double> = DType::float64;
+template <>
+inline constexpr DType dtype_of<float16> = DType::float16;
+template <>
+inline constexpr DType dtype_of<bfloat16> = DType::bfloat16;
+template <>
+inline constexpr DType dtype_of<uint8_t> = DType::uint8;
+template <>
+inline constexpr DType dtype_of<int8_t> = DType::int8;
+template <>
+inline constexpr DType dtype_of<int32_t> = DType::int32;
+template <>
+inline constexpr DType dtype_of<int64_t> = DType::int64;
+template <>
+inline constexpr DType dtype_of<bool> = DType::boolean;
 
 }  // namespace kaon

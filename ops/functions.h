@@ -28,6 +28,7 @@ class Functions {
     f.name_ = name;
     return f;
   }
+  // clang-format off
   // --- elementwise, one array. Floating dtypes only (else TypeError) where no others are named
   A relu(const In<A>& x) const { return call(Relu{}, x); }        // max(x, 0); integers too
   A sigmoid(const In<A>& x) const { return call(Sigmoid{}, x); }  // 1 / (1 + e^-x)
@@ -427,13 +428,11 @@ class Functions {
   template <class T, size_t N> A array(T (&v)[N], const Shape& s = Shape(N), const ArrayOptions& o = {}) const { return from_memory(v, N, s, o); }
   template <class T, size_t N, size_t M> A array(T (&v)[N][M], const ArrayOptions& o = {}) const { return from_memory(&v[0][0], N * M, Shape(N, M), o); }
   template <class T, size_t N, size_t M> requires(N > ArrayRows::max_rows) A array(const T (&v)[N][M], const ArrayOptions& o = {}) const { return from_memory(&v[0][0], N * M, Shape(N, M), o); }
-
+  // clang-format on
   // A parameter as this kind of array: F(weight).
   template <class P>
     requires requires(const P& p) { p.template as<A>(); }
-  A operator()(const P& parameter) const {
-    return parameter.template as<A>();
-  }
+  A operator()(const P& parameter) const { return parameter.template as<A>(); }
 
   // Calls any operator with one visible output, given all its inputs; your own too: F.call(MyOp{.alpha = 2}, x, y).
   template <class Op, class... Ins>
@@ -447,12 +446,14 @@ class Functions {
  private:
   static Device device(const ArrayOptions& o) { return o.device.value_or(thread_context().device); }
   A constant(NDArray values) const { return A::from_values(std::move(values), name_); }
-  template <class T> A from_memory(const T* values, size_t n, const Shape& shape, const ArrayOptions& o) const {
+  template <class T>
+  A from_memory(const T* values, size_t n, const Shape& shape, const ArrayOptions& o) const {
     return constant(NDArray::from(values, n, shape, o.dtype, device(o)));
   }
   static const A& input_array(const In<A>& input) { return input.array(); }
-  template <class T> static const A& input_array(const T& input) {
-    static_assert(std::derived_from<T, A>, "an operator is called with arrays of one kind: NDArrays by nd, Symbols by sym");
+  template <class T>
+  static const A& input_array(const T& input) {
+    static_assert(std::derived_from<T, A>, "operators take arrays of one kind: NDArrays by nd, Symbols by sym");
     return input;
   }
   template <class Op, class... Ins>  // with n visible outputs

@@ -47,10 +47,11 @@ class HostAwaiter : private WaitNode {
 
  private:
   static constexpr OpType wait_type{
-      .signal = [](OpBase& base) noexcept {
-        auto& self = static_cast<HostAwaiter&>(static_cast<WaitNode&>(base));
-        post_surely(*self.executor_, self.caller_);
-      },
+      .signal =
+          [](OpBase& base) noexcept {
+            auto& self = static_cast<HostAwaiter&>(static_cast<WaitNode&>(base));
+            post_surely(*self.executor_, self.caller_);
+          },
   };
   Var done_;
   NDArray array_;

@@ -19,8 +19,10 @@ namespace kaon {
 
 struct OpDef;
 [[noreturn]] void throw_not_scalar(const Shape& shape);
-template <class T> class HostAwaiter;
-template <class T> class ItemAwaiter;
+template <class T>
+class HostAwaiter;
+template <class T>
+class ItemAwaiter;
 enum class GradReq : uint8_t { null, write, add };
 
 // Arithmetic of arrays of one kind (NDArray, Symbol) with each other and with numbers, element by element. Two arrays
@@ -65,7 +67,8 @@ class NDArray : public ArrayOperators<NDArray> {
   // Copies and converts `count` values, row-major, before it returns. Throws ShapeError when they do not fill the
   // shape, MemoryError, DeviceError.
   template <class T>
-  static NDArray from(const T* values, size_t count, const Shape& shape, DType dtype = DType::float32, Device device = Device());
+  static NDArray from(const T* values, size_t count, const Shape& shape, DType dtype = DType::float32,
+                      Device device = Device());
 
   bool defined() const { return bool(node_); }
   const Shape& shape() const { return node().shape; }
@@ -130,7 +133,8 @@ class NDArray : public ArrayOperators<NDArray> {
   ItemAwaiter<T> item(std::source_location site = std::source_location::current()) const;
   template <class T>
   HostAwaiter<T> host(std::source_location site = std::source_location::current()) const;
-  template <class Token> auto async_wait(Token&& token) const;  // Asio completion token; defined in kaon/asio.h
+  template <class Token>
+  auto async_wait(Token&& token) const;  // Asio completion token; defined in kaon/asio.h
   // For awaiters. True: launched GPU work that writes the array has not run yet; `work` is called on a thread of the
   // GPU once it has, with the GPU's failure or null, and must not wait. False: there is nothing to wait for.
   bool when_run(const std::function<void(std::exception_ptr)>& work) const;
@@ -143,17 +147,18 @@ class NDArray : public ArrayOperators<NDArray> {
   // autograd::backward for this array, with a head gradient of ones, or `head` (of this shape, dtype and device). Does
   // not block.
   void backward(std::source_location site = std::source_location::current()) const;
-  void backward(const NDArray& head, bool retain_graph = false, std::source_location site = std::source_location::current()) const;
+  void backward(const NDArray& head, bool retain_graph = false,
+                std::source_location site = std::source_location::current()) const;
 
   // --- for other layers
   // Calls an operator: checks inputs and shapes (throws at the call), makes outputs, pushes. `outs` gets the visible
   // outputs.
-  static void apply(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs, std::span<NDArray> outs,
-                    const std::source_location& site, std::string_view name);
+  static void apply(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs,
+                    std::span<NDArray> outs, const std::source_location& site, std::string_view name);
   // Calls an operator with one output into an existing array, which must have the inferred shape (ShapeError) and
   // dtype (TypeError); nothing is recorded.
-  static void apply_into(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs, const NDArray& out,
-                         const std::source_location& site);
+  static void apply_into(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs,
+                         const NDArray& out, const std::source_location& site);
   static NDArray from_values(NDArray values, std::string_view) { return values; }
   static NDArray binary(BinaryKind kind, const Arg<NDArray>& a, const Arg<NDArray>& b);
   static NDArray negate(const In<NDArray>& a);

@@ -29,38 +29,40 @@ struct Names {
 constexpr uint32_t bit(int i) { return 1u << i; }
 
 struct OpTraits {
-  std::string_view name;    // MXNet's name, as in files
-  Names inputs{"data"};     // names of the inputs, as MXNet has them
+  std::string_view name;  // MXNet's name, as in files
+  Names inputs{"data"};   // names of the inputs, as MXNet has them
   int outputs = 1;
-  int visible_outputs = -1;   // returned to the caller; -1: all (BatchNorm computes 3 and returns 1)
-  bool variadic = false;      // any number of inputs (concat)
-  int inplace = -1;           // output 0 may take the memory of this input (same bytes, read before written per element)
-  uint32_t mutates = 0;       // bit i: input i is updated in place (optimizer states, running statistics)
-  int mutates_period = 0;     // variadic: > 0: inputs come in groups of this size, and `mutates` is for one group
-  uint32_t infers = 0;        // bit i: the shape of input i follows from the other inputs (weights)
-  bool view = false;          // output 0 is the bytes of input 0 under another shape: plans alias it, no kernel runs
-  bool random = false;        // draws random numbers
-  bool pointwise = false;     // output element k depends on input elements k only (fusable)
+  int visible_outputs = -1;  // returned to the caller; -1: all (BatchNorm computes 3 and returns 1)
+  bool variadic = false;     // any number of inputs (concat)
+  int inplace = -1;          // output 0 may take the memory of this input (same bytes, read before written per element)
+  uint32_t mutates = 0;      // bit i: input i is updated in place (optimizer states, running statistics)
+  int mutates_period = 0;    // variadic: > 0: inputs come in groups of this size, and `mutates` is for one group
+  uint32_t infers = 0;       // bit i: the shape of input i follows from the other inputs (weights)
+  bool view = false;         // output 0 is the bytes of input 0 under another shape: plans alias it, no kernel runs
+  bool random = false;       // draws random numbers
+  bool pointwise = false;    // output element k depends on input elements k only (fusable)
   bool mode_dependent = false;  // reads KernelContext::training
-  bool any_layout = false;    // right for channels_last values when all 4-D inputs share that layout
-  bool in_mxnet = true;       // false: export refuses it by name
+  bool any_layout = false;      // right for channels_last values when all 4-D inputs share that layout
+  bool in_mxnet = true;         // false: export refuses it by name
   // The derivative is zero wherever it exists (sign, argmax), or is meant to be (BlockGrad): the operator has no
   // `grad`, and gradients end here. A backward through an operator with neither throws StateError.
   bool flat = false;
-  Names aliases{};            // other names seen in files
+  Names aliases{};  // other names seen in files
 };
 
 // Whether input `i` of `n` is updated in place. Inputs after the last whole group belong to no group.
 constexpr bool is_mutated(const OpTraits& traits, int i, int n) {
   if (traits.mutates_period == 0) return i < 32 && (traits.mutates >> i & 1) != 0;
-  return i < n / traits.mutates_period * traits.mutates_period && (traits.mutates >> (i % traits.mutates_period) & 1) != 0;
+  return i < n / traits.mutates_period * traits.mutates_period &&
+         (traits.mutates >> (i % traits.mutates_period) & 1) != 0;
 }
 
 // The argument of `infer`: known inputs in, outputs (and inferable inputs) out. Checks throw ShapeError, TypeError or
 // ValueError (attributes) naming the operator, what was expected and what was given.
 class InferContext {
  public:
-  InferContext(const char* op, const OpTraits& traits, std::span<TensorMeta* const> inputs, std::span<TensorMeta> outputs)
+  InferContext(const char* op, const OpTraits& traits, std::span<TensorMeta* const> inputs,
+               std::span<TensorMeta> outputs)
       : op_(op), traits_(traits), inputs_(inputs), outputs_(outputs) {}
 
   const char* op() const { return op_; }
@@ -69,10 +71,10 @@ class InferContext {
   DType dtype(int i = 0) const { return inputs_[size_t(i)]->dtype; }
   // Fills unknown dimensions of input i from `expected`, or throws ShapeError when they differ.
   void expect_shape(int i, const Shape& expected);
-  void expect_ndim(int i, int ndim) const;               // throws ShapeError
-  void expect_ndim_at_least(int i, int ndim) const;      // throws ShapeError
-  void expect_same_dtype() const;                        // all inputs; throws TypeError
-  void expect_floating(int i = 0) const;                 // throws TypeError
+  void expect_ndim(int i, int ndim) const;           // throws ShapeError
+  void expect_ndim_at_least(int i, int ndim) const;  // throws ShapeError
+  void expect_same_dtype() const;                    // all inputs; throws TypeError
+  void expect_floating(int i = 0) const;             // throws TypeError
   void set_output(int i, const Shape& shape, DType dtype);
   void set_output(const Shape& shape, DType dtype) { set_output(0, shape, dtype); }
   [[noreturn]] void fail(const std::string& why) const;  // ShapeError "[op] why"
@@ -124,6 +126,8 @@ concept Op = std::default_initializable<T> && requires(const T& op, InferContext
 
 // Has a rule for its gradient. Without one, gradients end here if traits.flat says so; else backward throws StateError.
 template <class T>
-concept Differentiable = requires(const T& op, GradContext& grad) { op.grad(grad); };
+concept Differentiable = requires(const T& op, GradContext& grad) {
+  op.grad(grad);
+};
 
 }  // namespace kaon

@@ -14,10 +14,12 @@ inline constexpr int binary_kinds = int(BinaryKind::logical_xor) + 1;
 // True where the result is 0 or 1.
 constexpr bool is_logical(BinaryKind k) { return k >= BinaryKind::equal; }
 
+// clang-format off
 enum class ScalarKind : uint8_t {
   plus, minus, rminus, mul, div, rdiv, mod, rmod, power, rpower, maximum, minimum, hypot, equal, not_equal, greater,
   greater_equal, lesser, lesser_equal, logical_and, logical_or, logical_xor, smooth_l1
 };
+// clang-format on
 inline constexpr int scalar_kinds = int(ScalarKind::smooth_l1) + 1;
 
 struct ScalarInfo {

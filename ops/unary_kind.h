@@ -7,12 +7,14 @@
 
 namespace kaon {
 
+// clang-format off
 enum class UnaryKind : uint8_t {
   relu, sigmoid, tanh, exp, log, sqrt, rsqrt, square, abs, sign, negative, reciprocal, erf, log1p, expm1, log2, log10,
   sin, cos, tan, arcsin, arccos, arctan, sinh, cosh, arcsinh, arccosh, arctanh, floor, ceil, round, rint, trunc, fix,
   cbrt, rcbrt, softsign, softrelu, gelu, logical_not, degrees, radians, gamma, gammaln, digamma, identity,
   stop_gradient, zeros_like, ones_like
 };
+// clang-format on
 inline constexpr int unary_kinds = int(UnaryKind::ones_like) + 1;
 
 // Which dtypes a function takes besides the floating ones.
@@ -26,6 +28,7 @@ struct UnaryInfo {
 };
 
 // In the order of UnaryKind.
+// clang-format off
 inline constexpr std::array<UnaryInfo, size_t(unary_kinds)> unary_table{{
     {"relu", Domain::number}, {"sigmoid"}, {"tanh"}, {"exp"}, {"log"}, {"sqrt"}, {"rsqrt"}, {"square", Domain::number},
     {"abs", Domain::number}, {"sign", Domain::number}, {"negative", Domain::number}, {"reciprocal"},
@@ -37,6 +40,7 @@ inline constexpr std::array<UnaryInfo, size_t(unary_kinds)> unary_table{{
     {"_copy", Domain::any, "identity"}, {"BlockGrad", Domain::any, "stop_gradient"}, {"zeros_like", Domain::any},
     {"ones_like", Domain::any},
 }};
+// clang-format on
 
 constexpr const UnaryInfo& info(UnaryKind k) { return unary_table[size_t(k)]; }
 

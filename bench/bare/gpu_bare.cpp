@@ -49,9 +49,8 @@ class Product {
     fill(a_, type, n), fill(b_, type, n);
     check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
     check(cublasLtCreate(&handle_), "cublasLtCreate");
-    check(cublasLtMatmulDescCreate(&operation_,
-                                   type == BareType::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F,
-                                   CUDA_R_32F),
+    check(cublasLtMatmulDescCreate(
+              &operation_, type == BareType::tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F),
           "cublasLtMatmulDescCreate");
     check(cublasLtMatrixLayoutCreate(&layout_, type == BareType::bfloat16 ? CUDA_R_16BF : CUDA_R_32F, uint64_t(n),
                                      uint64_t(n), n),
@@ -129,9 +128,7 @@ const char* device() try {
   return nullptr;
 }
 const char* problem() { return last_problem.c_str(); }
-void* open(BareType type, int64_t n) try {
-  return new Product(type, n);
-} catch (Failed) {
+void* open(BareType type, int64_t n) try { return new Product(type, n); } catch (Failed) {
   return nullptr;
 }
 double seconds_per_product(void* product, int calls) try {

@@ -131,11 +131,11 @@ void pointwise(const GpuRun& run) {
   hybrid.hybridize({.static_alloc = true, .static_shape = true});
   DeviceCopy copy(bytes);
   const auto gb = [&](int arrays, double s) { return double(arrays) * double(bytes) / s * giga; };
-  const auto r = interleave(
-      run.rounds(), {[&] { return gb(2, copy.seconds_per_copy(calls)); },
-                     [&] { return gb(3, seconds_per_call(calls, [&] { return a + b; })); },
-                     [&] { return gb(2, seconds_per_call(calls, [&] { return hybrid(a); })); },
-                     [&] { return gb(2, seconds_per_call(calls, [&] { return imperative(a); })); }});
+  const auto r =
+      interleave(run.rounds(), {[&] { return gb(2, copy.seconds_per_copy(calls)); },
+                                [&] { return gb(3, seconds_per_call(calls, [&] { return a + b; })); },
+                                [&] { return gb(2, seconds_per_call(calls, [&] { return hybrid(a); })); },
+                                [&] { return gb(2, seconds_per_call(calls, [&] { return imperative(a); })); }});
   const std::string floats = "_" + std::to_string(n);
   const Baseline copied{"device_copy" + floats, r[0]};
   print(copied.name, r[0], "GB/s");

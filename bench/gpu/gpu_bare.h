@@ -13,7 +13,8 @@ struct GpuBare {
   // The name of GPU 0; null when it cannot be used, and then `problem` says why.
   const char* (*device)();
   const char* (*problem)();
-  // Two matrices of n x n random elements and the product's, with the algorithm that cuBLASLt puts first; null on failure.
+  // Two matrices of n x n random elements and the product's, with the algorithm that cuBLASLt puts first; null on
+  // failure.
   void* (*open)(BareType type, int64_t n);
   double (*seconds_per_product)(void* product, int calls);  // negative on failure
   void (*close)(void* product);

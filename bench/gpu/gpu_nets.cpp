@@ -80,9 +80,8 @@ void infer(const GpuRun& run, const Images& images, const std::string& name) {
   for (How how : {How::imperative, How::hybridized, How::static_alloc}) nets.push_back(make_net(run, images, how));
   std::vector<std::function<double()>> candidates;
   for (const nn::HybridSequential& net : nets) {
-    candidates.push_back([&] {
-      return double(images.batch) / seconds_per_call(run.calls(20), [&] { return net(images.data); });
-    });
+    candidates.push_back(
+        [&] { return double(images.batch) / seconds_per_call(run.calls(20), [&] { return net(images.data); }); });
   }
   print_all(name + "_inference_", interleave(run.rounds(), candidates));
 }
@@ -133,9 +132,9 @@ void mlp(const GpuRun& run) {
   const auto us_waited_for = [&](const auto& net) {
     return seconds_per_call(calls, [&] { net(x).wait_to_read(); }) * per_us;
   };
-  const auto r = interleave(run.rounds(), {[&] { return us(imperative); }, [&] { return us(hybrid); },
-                                           [&] { return us_waited_for(imperative); },
-                                           [&] { return us_waited_for(hybrid); }});
+  const auto r =
+      interleave(run.rounds(), {[&] { return us(imperative); }, [&] { return us(hybrid); },
+                                [&] { return us_waited_for(imperative); }, [&] { return us_waited_for(hybrid); }});
   const std::string waited = "_each_waited_for";
   print("mlp_b1_imperative", r[0], "us");
   print("mlp_b1_static_alloc", r[1], "us", "mlp_b1_imperative", r[0], 12);

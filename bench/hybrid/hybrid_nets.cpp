@@ -158,11 +158,11 @@ void resnet(int threads) {
       return seconds_per_call(net, x, n == 1 ? 6 : 2, Wait::each) * per_ms;
     };
     // all that is bare first: after it the processor rests
-    const auto r = interleave(5, {[&] { return bare.run() * per_ms; }, [&] { return own_weights.run() * per_ms; },
-                                  [&] { return bare_winograd.run() * per_ms; },
-                                  [&] { return ms(imperative); }, [&] { return ms(hybrid); },
-                                  [&] { return ms(autotuned); }, [&] { return ms(winograd); },
-                                  [&] { return ms(both); }, [&] { return bare.run_multiply_adds() * per_ms; }});
+    const auto r =
+        interleave(5, {[&] { return bare.run() * per_ms; }, [&] { return own_weights.run() * per_ms; },
+                       [&] { return bare_winograd.run() * per_ms; }, [&] { return ms(imperative); },
+                       [&] { return ms(hybrid); }, [&] { return ms(autotuned); }, [&] { return ms(winograd); },
+                       [&] { return ms(both); }, [&] { return bare.run_multiply_adds() * per_ms; }});
     const std::string name = "resnet18_b" + std::to_string(n), t = on_threads(threads);
     print(name + "_multiply_adds_alone" + t, r[8], "ms");
     print(name + "_bare_convolutions" + t, r[0], "ms", name + "_multiply_adds_alone", r[8]);

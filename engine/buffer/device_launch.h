@@ -30,7 +30,7 @@ class DeviceLaunch final : public RunContext {
 
   // --- RunContext, for kernels
   void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) override;  // on this thread
-  void* workspace(size_t bytes) override;  // of the GPU
+  void* workspace(size_t bytes) override;                                                          // of the GPU
   void free_workspace() noexcept override;
   Stream* stream() override { return &gpu_.stream(lane_); }
 

@@ -21,7 +21,8 @@ struct Gpus {
 
   StreamOrder order;
   boost::asio::thread_pool thread{1};
-  StreamCompletions completions{order, [this](std::function<void()> work) { boost::asio::post(thread, std::move(work)); }};
+  StreamCompletions completions{order,
+                                [this](std::function<void()> work) { boost::asio::post(thread, std::move(work)); }};
 };
 Gpus& gpus() {
   static constinit MadeOnce<Gpus> all;
@@ -53,7 +54,8 @@ std::span<Gpu* const> Gpu::all() { return {g_in_use.data(), g_count.load(std::me
 
 StreamOrder& Gpu::order() { return gpus().order; }
 
-Gpu::Gpu(Device device) : device(device), driver(gpu_driver(device.index)), memory(driver, order()), pinned(driver, order()) {
+Gpu::Gpu(Device device)
+    : device(device), driver(gpu_driver(device.index)), memory(driver, order()), pinned(driver, order()) {
   for (LaneState& lane : lanes_) {
     lane.stream = driver.make_stream();
     lane.number = add_stream(*lane.stream);

@@ -22,11 +22,11 @@ enum class Lane : uint8_t { compute, to_gpu, to_host };
 inline constexpr size_t lanes = 3;
 
 // Opened when it is first named, and kept as long as the process. Operations launch on a lane through DeviceLaunch
-// (engine/buffer/device_launch.h), one at a time; for the engine they are finished at the launch, and the next operations on
-// their arrays are ordered on the device. Thread safety: any thread.
+// (engine/buffer/device_launch.h), one at a time; for the engine they are finished at the launch, and the next
+// operations on their arrays are ordered on the device. Thread safety: any thread.
 class Gpu {
  public:
-  static Gpu& of(Device device);     // throws DeviceError
+  static Gpu& of(Device device);       // throws DeviceError
   static std::span<Gpu* const> all();  // in use
   // Blocks until everything launched on any GPU has run. Throws DeviceError when one has failed.
   static void wait_for_all();

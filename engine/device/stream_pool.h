@@ -26,7 +26,7 @@ class StreamPool {
   // cached, limit).
   void* allocate(size_t bytes, uint32_t stream);
   void free(void* block, size_t bytes, std::span<const StreamPoint> uses) noexcept;  // `bytes` as allocated
-  void trim() noexcept;  // gives cached memory back to the device
+  void trim() noexcept;                   // gives cached memory back to the device
   void set_limit(size_t bytes) noexcept;  // of live bytes; 0: none
   StorageStats stats() const noexcept;
 

@@ -86,8 +86,8 @@ class Limits : public RefCounted<Limits> {
   std::atomic<size_t> used_{0};
 
   void call_engine() noexcept;
-  std::atomic<int> waiters_{0};         // between begin_wait and end_wait
-  std::atomic<uint32_t> forks_{0};      // g_forks at begin_wait: a forked child has none of the waiters
+  std::atomic<int> waiters_{0};     // between begin_wait and end_wait
+  std::atomic<uint32_t> forks_{0};  // g_forks at begin_wait: a forked child has none of the waiters
   std::mutex wait_mutex_;
   Engine* engine_ = nullptr;  // where they wait
 };

@@ -236,13 +236,13 @@ struct Engine::Impl {
   alignas(64) std::atomic<uint64_t> done{0};
   alignas(64) std::atomic<int> active{0};  // slots taken
   std::atomic<int> spinning{0};            // slots whose workers look for work
-  std::atomic<int> helping{0};  // slots whose threads have run pieces of another's operation, and nothing since
-  std::atomic<int> coming{0};   // slots of workers that have been posted and not started yet
-  std::atomic<int> lacking{0};  // slots whose operations wait for memory with no operation to help
-  std::atomic<int> looking{0};             // waiting threads without a slot that look for work
-  std::atomic<int> parked{0};              // threads and coroutines waiting for a level
-  std::atomic<int> parked_for_room{0};     // parked with a level above 0
-  std::atomic<int> parked_for_ops{0};      // parked with a level above 0, not for bytes
+  std::atomic<int> helping{0};          // slots whose threads have run pieces of another's operation, and nothing since
+  std::atomic<int> coming{0};           // slots of workers that have been posted and not started yet
+  std::atomic<int> lacking{0};          // slots whose operations wait for memory with no operation to help
+  std::atomic<int> looking{0};          // waiting threads without a slot that look for work
+  std::atomic<int> parked{0};           // threads and coroutines waiting for a level
+  std::atomic<int> parked_for_room{0};  // parked with a level above 0
+  std::atomic<int> parked_for_ops{0};   // parked with a level above 0, not for bytes
   std::atomic<bool> uses_priorities{false};
   std::atomic<uint64_t> failed{0};
   std::atomic<bool> serves_later{false};  // a timer will call serve()

@@ -26,7 +26,7 @@ namespace kaon {
 class StandingRead : public RefCounted<StandingRead> {
  public:
   explicit StandingRead(EngineRef engine) : engine_(engine) {}  // of the vars
-  virtual ~StandingRead() = default;  // it has ended, or never begun
+  virtual ~StandingRead() = default;                            // it has ended, or never begun
 
   // Called once. False, without any change, when one of the vars is being written, has a queued access or a failed last
   // write, and when there is no memory.

@@ -138,8 +138,8 @@ class Var {
   // Nothing is running or queued. The caller holds the lock.
   bool is_idle() const noexcept { return active_ == 0 && !tail_; }
 
-  // Whether anything is derived from the memory (engine/buffer/derived.h): from its values now (holds), from earlier ones
-  // (outdated). Operations that hold a read grant read and set it under a lock of their own; a write outdates it.
+  // Whether anything is derived from the memory (engine/buffer/derived.h): from its values now (holds), from earlier
+  // ones (outdated). Operations that hold a read grant read and set it under a lock of their own; a write outdates it.
   enum class DerivedState : uint8_t { none, outdated, holds };
   DerivedState derived_state() const noexcept { return derived_; }
   void set_derived() noexcept { derived_ = DerivedState::holds; }

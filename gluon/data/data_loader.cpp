@@ -91,8 +91,8 @@ DataLoader::DataLoader(Dataset dataset, BatchSampler batches, const LoaderOption
 AsyncGenerator<Batch> DataLoader::batches() const { return batches(state_->epoch.fetch_add(1)); }
 
 AsyncGenerator<Batch> DataLoader::batches(uint64_t epoch) const {
-  auto pipeline = std::make_shared<detail::LoaderPipeline>(state_->dataset, state_->sampler.batches(epoch), epoch,
-                                                           state_->options);
+  auto pipeline =
+      std::make_shared<detail::LoaderPipeline>(state_->dataset, state_->sampler.batches(epoch), epoch, state_->options);
   PipelineOwner owner(pipeline);
   detail::LoaderPipeline::start(pipeline);
   return deliver(std::move(owner));

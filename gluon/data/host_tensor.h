@@ -17,7 +17,7 @@ namespace kaon::gluon::data {
 // Thread safety: like std::vector.
 class HostTensor {
  public:
-  HostTensor() = default;                       // holds nothing
+  HostTensor() = default;  // holds nothing
   HostTensor(const Shape& shape,
              DType dtype);  // zeros; ShapeError for an unknown shape, TypeError for an unknown dtype
   // A copy of the values. Throws ShapeError when their number does not fit.

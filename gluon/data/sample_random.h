@@ -23,7 +23,7 @@ class SampleRandom {
     ++used_;
     return block_.v[place];
   }
-  float uniform() { return uniform_float(word()); }  // in [0, 1)
+  float uniform() { return uniform_float(word()); }              // in [0, 1)
   bool chance(double p) { return double(word()) < p * 0x1p32; }  // true with probability p
   // Uniform in [0, range).
   int64_t below(int64_t range) {

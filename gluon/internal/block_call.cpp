@@ -118,10 +118,10 @@ bool fits(const BlockNode::Trace& t, std::span<const NDArray* const> inputs, boo
 void check_policy(BlockNode& block, std::span<const NDArray* const> inputs, std::span<const std::string> names,
                   bool training) {
   if (block.options.policy == PlanPolicy::bucket && !training) {
-    throw ShapeError(
-        fmt::format("[{}] policy bucket needs a trace that holds for any number of rows, but hybrid_forward reads a shape "
-                    "or dtype; use the codes 0 and -1 of reshape, or PlanPolicy::retrace",
-                    block.path));
+    throw ShapeError(fmt::format(
+        "[{}] policy bucket needs a trace that holds for any number of rows, but hybrid_forward reads a shape "
+        "or dtype; use the codes 0 and -1 of reshape, or PlanPolicy::retrace",
+        block.path));
   }
   std::string change;
   size_t traces = 0;
@@ -137,13 +137,13 @@ void check_policy(BlockNode& block, std::span<const NDArray* const> inputs, std:
   }
   if (traces == 0) return;
   if (block.options.policy == PlanPolicy::error) {
-    throw StateError(fmt::format("[{}] policy error: nothing is planned for {}; plans: {}", block.path, change, traces));
+    throw StateError(
+        fmt::format("[{}] policy error: nothing is planned for {}; plans: {}", block.path, change, traces));
   }
   if (block.options.on_miss) block.options.on_miss(fmt::format("[{}] traced again: {}", block.path, change));
 }
 
-BlockNode::Trace make_trace(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace,
-                            bool training) {
+BlockNode::Trace make_trace(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace, bool training) {
   Traced traced = run_trace(inputs, trace);
   if (traced.read_shapes) check_policy(block, inputs, traced.input_names, training);
   std::vector<std::string> names = traced.input_names;

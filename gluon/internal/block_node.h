@@ -46,8 +46,8 @@ struct BlockNode {
   bool keeps_float32 = false;  // casting the net to a 16-bit float leaves its own parameters float32
   std::vector<Trace> traces;
   IntrusivePtr<PlanArenas> arenas{new PlanArenas};  // of the plans of all traces
-  uint64_t clock = 0;  // counts calls
-  SpinLock lock;       // guards traces and clock
+  uint64_t clock = 0;                               // counts calls
+  SpinLock lock;                                    // guards traces and clock
 
   const BlockNode* named_by() const;                                            // the first of its parents that lives
   void set_prefix(const std::string& new_prefix, const std::string& new_path);  // and of the children that it named

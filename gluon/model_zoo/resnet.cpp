@@ -6,8 +6,8 @@ namespace kaon::gluon::model_zoo::vision {
 namespace {
 
 nn::Conv2D conv3x3(int64_t channels, int64_t stride, int64_t in_channels) {
-  return nn::Conv2D(
-      channels, {.kernel_size = 3, .strides = stride, .padding = 1, .use_bias = false, .in_channels = in_channels});
+  return nn::Conv2D(channels,
+                    {.kernel_size = 3, .strides = stride, .padding = 1, .use_bias = false, .in_channels = in_channels});
 }
 
 // How often each of the four stages repeats its block.
@@ -73,8 +73,7 @@ BottleneckV1::BottleneckV1(int64_t channels, int64_t stride, bool downsample, in
   if (channels < 4 || channels % 4 != 0)
     throw ValueError(fmt::format("[BottleneckV1] channels must be a multiple of 4, got {}", channels));
   const int64_t inside = channels / 4;
-  nn::Conv2D narrow(inside,
-                    {.kernel_size = 1, .strides = stride, .in_channels = downsample ? in_channels : channels});
+  nn::Conv2D narrow(inside, {.kernel_size = 1, .strides = stride, .in_channels = downsample ? in_channels : channels});
   nn::Conv2D wide(channels, {.kernel_size = 1, .in_channels = inside});
   body_.add(narrow, nn::BatchNorm(), nn::Activation("relu"), conv3x3(inside, 1, inside), nn::BatchNorm(),
             nn::Activation("relu"), wide, nn::BatchNorm());

@@ -35,7 +35,7 @@ struct MultiHeadAttentionCell : HybridBlock<MultiHeadAttentionCell> {
   }
 
   auto hybrid_forward(auto F, auto query, auto key, auto value, auto mask) {
-    auto by_head = F.reshape(scores(F, query, key), {-4, -1, num_heads_, 0, 0});  // (batch, heads, length, memory)
+    auto by_head = F.reshape(scores(F, query, key), {-4, -1, num_heads_, 0, 0});   // (batch, heads, length, memory)
     mask = F.cast(F.reshape(mask, {0, -4, 1, -1, 0}), proj_query.weight.dtype());  // (batch, 1, length, memory)
     auto weights = F.softmax(F.broadcast_add(by_head, (mask - 1) * far_below()));
     auto y = attend(F, F.reshape(F.broadcast_mul(weights, mask), {-3, 0, 0}), value);

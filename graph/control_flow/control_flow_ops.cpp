@@ -44,8 +44,9 @@ const OpDef* find_control_flow(std::string_view name) {
 }
 
 ControlKind control_kind(const OpDef& op) {
-  return &op == &ForeachOp::def ? ControlKind::foreach : &op == &WhileOp::def ? ControlKind::while_loop
-                                                                             : ControlKind::cond;
+  return &op == &ForeachOp::def ? ControlKind::foreach
+         : &op == &WhileOp::def ? ControlKind::while_loop
+                                : ControlKind::cond;
 }
 
 const ControlFlow& program_of(const OpDef& op, const void* attrs) {

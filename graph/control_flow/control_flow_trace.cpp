@@ -150,9 +150,8 @@ Step<Symbol> run(const Foreach<Symbol>& loop) {
   checks::check_counts("foreach", "states", states.size(), step.states.size());
   const Symbols results = joined(step.outputs, step.states);
   cutter.collect(results);
-  ControlFlow program{.num_data = int(row.size()),
-                      .num_states = int(states.size()),
-                      .num_outputs = int(step.outputs.size())};
+  ControlFlow program{
+      .num_data = int(row.size()), .num_states = int(states.size()), .num_outputs = int(step.outputs.size())};
   program.graphs.push_back(cutter.graph(results));
   return divided(make_node<ControlKind::foreach>(std::move(program), joined(loop.data, loop.states), cutter, loop.site),
                  step.outputs.size());
@@ -169,9 +168,8 @@ Step<Symbol> run(const While<Symbol>& loop) {
   const Symbols results = joined(step.outputs, step.states);
   cutter.collect(results);
   cutter.collect(condition);
-  ControlFlow program{.num_states = int(states.size()),
-                      .num_outputs = int(step.outputs.size()),
-                      .max_iterations = loop.max_iterations};
+  ControlFlow program{
+      .num_states = int(states.size()), .num_outputs = int(step.outputs.size()), .max_iterations = loop.max_iterations};
   program.graphs = {cutter.graph(results), cutter.graph(condition)};
   if (find_draws(std::span(program.graphs).subspan(1)).any) {
     throw ValueError("[while_loop] the condition must not draw random numbers");
@@ -185,8 +183,7 @@ Symbols run(const Cond<Symbol>& cond) {
   cutter.variable("cond_predicate", meta_of(cond.predicate));
   const Symbols then = cond.then(), otherwise = cond.otherwise();
   if (then.size() != otherwise.size()) {
-    throw ValueError(
-        fmt::format("[cond] one branch returns {} arrays, the other {}", then.size(), otherwise.size()));
+    throw ValueError(fmt::format("[cond] one branch returns {} arrays, the other {}", then.size(), otherwise.size()));
   }
   cutter.collect(then);
   cutter.collect(otherwise);

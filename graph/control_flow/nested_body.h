@@ -56,14 +56,14 @@ uint64_t draws_of(const Graph& graph, bool training);
 // The state of control flow's kernels, between calls and shared while they run.
 struct ControlFlowState : KernelState {
   NestedContext context;
-  std::optional<NestedBody> bodies[2];   // by graph of the program, made when first needed
-  std::vector<void*> inputs, outputs;    // of the body in this iteration
-  std::vector<Source> sources;           // of its inputs; empty in training
-  std::vector<TensorMeta> metas;         // of the body's inputs
-  std::vector<TensorMeta> results;       // of the body, or of either branch
-  std::vector<void*> places;             // two for each state, written in turn
-  DType predicate = DType::float32;      // of a while_loop
-  uint64_t draws = 0;                    // of an iteration
+  std::optional<NestedBody> bodies[2];  // by graph of the program, made when first needed
+  std::vector<void*> inputs, outputs;   // of the body in this iteration
+  std::vector<Source> sources;          // of its inputs; empty in training
+  std::vector<TensorMeta> metas;        // of the body's inputs
+  std::vector<TensorMeta> results;      // of the body, or of either branch
+  std::vector<void*> places;            // two for each state, written in turn
+  DType predicate = DType::float32;     // of a while_loop
+  uint64_t draws = 0;                   // of an iteration
 
   ControlFlowState(const ControlFlow& program, const KernelContext& c);
   // Begins a call: begins the bodies made so far, and puts captured values and first states into `inputs`.

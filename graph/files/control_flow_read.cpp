@@ -67,10 +67,10 @@ class Reader {
 
   void check_keys() {
     static constexpr std::string_view loop[] = {"num_args", "num_outputs", "num_out_data"};
-    static constexpr std::string_view own[][4] = {{"in_data_locs", "in_state_locs", "remain_locs"},
-                                                  {"cond_input_locs", "func_input_locs", "func_var_locs",
-                                                   "max_iterations"},
-                                                  {"cond_input_locs", "then_input_locs", "else_input_locs"}};
+    static constexpr std::string_view own[][4] = {
+        {"in_data_locs", "in_state_locs", "remain_locs"},
+        {"cond_input_locs", "func_input_locs", "func_var_locs", "max_iterations"},
+        {"cond_input_locs", "then_input_locs", "else_input_locs"}};
     for (const auto& [key, value] : node().text_attrs) {
       if (key.starts_with("__")) continue;
       const auto general = std::span(loop).first(kind_ == ControlKind::cond ? 2 : 3);
@@ -97,8 +97,8 @@ class Reader {
   std::vector<size_t> places(const char* key, size_t limit) {
     const std::string& all = text(key);
     std::vector<size_t> list;
-    const bool brackets = all.size() >= 2 && ((all.front() == '[' && all.back() == ']') ||
-                                              (all.front() == '(' && all.back() == ')'));
+    const bool brackets =
+        all.size() >= 2 && ((all.front() == '[' && all.back() == ']') || (all.front() == '(' && all.back() == ')'));
     bool good = brackets;
     const char *at = all.data() + 1, *end = all.data() + all.size() - 1;
     auto skip = [&](std::string_view what) {

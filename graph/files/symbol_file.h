@@ -19,7 +19,7 @@ inline constexpr int64_t written_mxnet_version = 10901;
 // A graph inside of a node of control flow.
 struct Subgraph {
   std::vector<SymbolEntry> heads;
-  std::vector<size_t> values;  // of its variables, depth first: which of the node's inputs each is
+  std::vector<size_t> values;                    // of its variables, depth first: which of the node's inputs each is
   std::shared_ptr<const SymbolFileInfo> info{};  // nullptr: not from a file
 };
 

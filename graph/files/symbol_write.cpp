@@ -82,10 +82,9 @@ class Writer {
     } else {
       attrs.push_back(member("mxnet_version", fmt::format("[\"int\", {}]", written_mxnet_version)));
     }
-    std::vector<std::string> members{member("nodes", "[" + join(nodes, level + 1, true) + "]"),
-                                     member("arg_nodes", array(variables, level + 1)),
-                                     member("node_row_ptr", array(rows, level + 1)),
-                                     member("heads", array(heads, level + 1))};
+    std::vector<std::string> members{
+        member("nodes", "[" + join(nodes, level + 1, true) + "]"), member("arg_nodes", array(variables, level + 1)),
+        member("node_row_ptr", array(rows, level + 1)), member("heads", array(heads, level + 1))};
     if (level == 0) members.push_back(member("attrs", object(attrs, 1, attrs.size() > 1)));
     return object(members, level, true);
   }

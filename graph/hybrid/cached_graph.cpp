@@ -365,7 +365,8 @@ class PlanGradFunction final : public GradFunction {
   void refuse_changed_arrays(bool by_program) const {
     for (size_t i = 0; i < inputs_.size(); ++i) {
       const bool is_read = by_program ? !plan_->updates_input(i) : plan_->backward_reads_input(i);
-      if (is_read && inputs_[i].is_changed()) refuse("input " + plan_->graph().nodes[plan_->graph().inputs[i]].name, inputs_[i]);
+      if (is_read && inputs_[i].is_changed())
+        refuse("input " + plan_->graph().nodes[plan_->graph().inputs[i]].name, inputs_[i]);
     }
     for (size_t i = 0; !by_program && i < outputs_.size(); ++i) {
       if (plan_->backward_reads_output(i) && outputs_[i].is_changed()) refuse(fmt::format("output {}", i), outputs_[i]);
@@ -406,7 +407,8 @@ void CachedGraph::submit(std::span<const NDArray* const> inputs, std::span<NDArr
     throw ValueError(fmt::format("[{}] takes {} inputs, got {}", name_, input_names_.size(), inputs.size()));
   }
   if (update_ && autograd::is_recording()) {
-    throw StateError(fmt::format("[{}] a training step takes its gradients itself: call it outside of record()", name_));
+    throw StateError(
+        fmt::format("[{}] a training step takes its gradients itself: call it outside of record()", name_));
   }
   bool recorded = false;
   if (autograd::is_recording()) {
@@ -416,8 +418,8 @@ void CachedGraph::submit(std::span<const NDArray* const> inputs, std::span<NDArr
   const Device device = inputs.empty() ? Device() : inputs[0]->device();
   for (const NDArray* a : inputs) {
     if (a->device() != device) {
-      throw DeviceError(fmt::format("[{}] all inputs must be on one device, got {} and {}", name_, device.str(),
-                                    a->device().str()));
+      throw DeviceError(
+          fmt::format("[{}] all inputs must be on one device, got {} and {}", name_, device.str(), a->device().str()));
     }
     check_same_engine(*inputs[0]->node().chunk, *a->node().chunk, name_);
   }
@@ -430,10 +432,9 @@ void CachedGraph::submit(std::span<const NDArray* const> inputs, std::span<NDArr
   if (!recorded) return;
   std::vector<bool> wanted;
   for (const NDArray* a : inputs) wanted.push_back(autograd::wants_gradient(*a));
-  autograd::record_call(name_,
-                        std::make_unique<PlanGradFunction>(plan, run, inputs, outputs, std::move(wanted),
-                                                           expected_heads_, label),
-                        inputs, outputs);
+  autograd::record_call(
+      name_, std::make_unique<PlanGradFunction>(plan, run, inputs, outputs, std::move(wanted), expected_heads_, label),
+      inputs, outputs);
   const std::vector<bool>& is_recorded = plan->options().recorded;
   for (size_t i = 0; i < is_recorded.size(); ++i) {
     if (!is_recorded[i]) outputs[i].node().annotation = nullptr;

@@ -45,7 +45,8 @@ class ExpectedHeads {
 class CachedGraph {
  public:
   // `input_names`: the variables of `program` in the order in which arrays are given; data first, `num_data` of them.
-  // Its plans share arenas, with those of other graphs that are given the same. With an update each call is a training step: forward, gradients of the outputs' sum, update.
+  // Its plans share arenas, with those of other graphs that are given the same. With an update each call is a training
+  // step: forward, gradients of the outputs' sum, update.
   CachedGraph(const Symbol& program, std::vector<std::string> input_names, HybridizeOptions options, std::string name,
               std::shared_ptr<const Update> update = nullptr, IntrusivePtr<PlanArenas> arenas = nullptr,
               size_t num_data = 1);
@@ -55,10 +56,10 @@ class CachedGraph {
               std::string name, IntrusivePtr<PlanArenas> arenas);
 
   // One submission to the engine. Fills `outputs`, num_outputs() of them. Recorded when autograd records and an input
-  // has a gradient attached. Its backward is one submission more where gradients arrive at the outputs that they arrived
-  // at in the backward before it; where they do not, it computes the forward again. Shape errors are thrown here, naming the node.
-  // `retrace` makes the program anew, for a call that is verified. Draws the random numbers at `numbers`; null: the
-  // engine's next.
+  // has a gradient attached. Its backward is one submission more where gradients arrive at the outputs that they
+  // arrived at in the backward before it; where they do not, it computes the forward again. Shape errors are thrown
+  // here, naming the node. `retrace` makes the program anew, for a call that is verified. Draws the random numbers at
+  // `numbers`; null: the engine's next.
   void call(std::span<const NDArray* const> inputs, std::span<NDArray> outputs, const std::source_location& site,
             std::optional<FunctionRef<Symbol()>> retrace = {}, const RandomKey* numbers = nullptr);
   // The same outside of record(), into the outputs that are defined, whose memory no input shares.

@@ -13,7 +13,8 @@ namespace {
 
 class Context final : public GradContext {
  public:
-  Context(GraphTracer& tracer, const Node& node, uint32_t number, std::span<const NDArray> heads, std::vector<bool> wants)
+  Context(GraphTracer& tracer, const Node& node, uint32_t number, std::span<const NDArray> heads,
+          std::vector<bool> wants)
       : heads_(heads), wants_(std::move(wants)) {
     for (ValueId v : node.inputs) inputs_.push_back(tracer.array(v));
     for (uint32_t i = 0; i < node.outputs.size(); ++i) outputs_.push_back(tracer.array({number, i}));
@@ -78,8 +79,8 @@ Graph update_copies(Graph graph, bool training) {
   return result;
 }
 
-// The node of the traced program whose gradient is taken here. None where calls were merged: they have one gradient, the
-// program has one for each.
+// The node of the traced program whose gradient is taken here. None where calls were merged: they have one gradient,
+// the program has one for each.
 std::optional<uint32_t> traced_node(const Node& node) {
   if (node.origins.empty()) return {};
   const uint32_t first = node.origins[0].node;

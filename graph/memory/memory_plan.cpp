@@ -101,7 +101,7 @@ void place_in_arena(MemoryPlan& plan, const Graph& graph) {
     size_t at = 0;
     for (const Buffer* p : placed) {
       if (!plan.are_together(slot(*p), slot(b))) continue;
-      if (at + b.bytes <= p->offset) break;                  // fits into the gap before p
+      if (at + b.bytes <= p->offset) break;  // fits into the gap before p
       at = std::max(at, p->offset + p->bytes);
     }
     b.offset = at;
@@ -134,8 +134,8 @@ MemoryPlan plan_memory(const Graph& graph) {
 
 bool MemoryPlan::are_together(const ValueSlot& a, const ValueSlot& b) const {
   const uint32_t group = times[a.first].group;
-  const bool in_turn = group != 0 && times[a.last].group == group && times[b.first].group == group &&
-                       times[b.last].group == group;
+  const bool in_turn =
+      group != 0 && times[a.last].group == group && times[b.first].group == group && times[b.last].group == group;
   if (in_turn) return a.first <= b.last && b.first <= a.last;
   return times[a.first].earliest <= times[b.last].latest && times[b.first].earliest <= times[a.last].latest;
 }
@@ -172,9 +172,9 @@ std::string MemoryPlan::report(const Graph& graph) const {
       if (s.place != Place::arena) continue;
       bool is_view = graph.nodes[i].op && graph.nodes[i].op->traits.view;
       const char* shares = s.root == ValueId{i, k} ? "" : is_view ? " (view)" : " (in place)";
-      text += fmt::format("{:>10} {:>10}  {:>4}-{:<4}  {}{}{}{}\n", s.offset, s.bytes, s.first, s.last,
-                          graph.nodes[i].name, k ? fmt::format(".{}", k) : "", shares,
-                          graph.nodes[i].is_again ? " (computed again)" : "");
+      text +=
+          fmt::format("{:>10} {:>10}  {:>4}-{:<4}  {}{}{}{}\n", s.offset, s.bytes, s.first, s.last, graph.nodes[i].name,
+                      k ? fmt::format(".{}", k) : "", shares, graph.nodes[i].is_again ? " (computed again)" : "");
     }
   }
   double saved = unplanned_bytes ? 100.0 * (1.0 - double(arena_bytes) / double(unplanned_bytes)) : 0.0;

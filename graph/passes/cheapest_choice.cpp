@@ -78,8 +78,8 @@ class Elimination {
     return all;
   }
   std::vector<CostTable> take_tables_of(uint32_t variable) {
-    const auto first = std::stable_partition(tables_.begin(), tables_.end(),
-                                             [&](const CostTable& t) { return !has(t, variable); });
+    const auto first =
+        std::stable_partition(tables_.begin(), tables_.end(), [&](const CostTable& t) { return !has(t, variable); });
     std::vector<CostTable> taken(std::make_move_iterator(first), std::make_move_iterator(tables_.end()));
     tables_.erase(first, tables_.end());
     return taken;

@@ -126,7 +126,8 @@ std::string key_of(const Node& node, std::span<const KernelInput> inputs, bool t
   node.op->write(node.attrs.get(), [&](std::string_view name, const std::string& value, bool is_default) {
     if (!is_default) key += fmt::format(" {}={}", name, value);
   });
-  for (const KernelInput& i : inputs) key += fmt::format(" {}{}:{}", i.meta.shape.str(), int(i.meta.dtype), int(i.layout));
+  for (const KernelInput& i : inputs)
+    key += fmt::format(" {}{}:{}", i.meta.shape.str(), int(i.meta.dtype), int(i.layout));
   for (Layout l : node.layouts) key += fmt::format(" {}", int(l));
   for (const TensorMeta& m : node.outputs) key += fmt::format(" {}{}", m.shape.str(), int(m.dtype));
   return key;

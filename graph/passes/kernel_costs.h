@@ -15,7 +15,7 @@ struct KernelInput {
 };
 
 struct KernelCost {
-  double seconds = 0;  // infinity: it cannot work so
+  double seconds = 0;   // infinity: it cannot work so
   uint8_t variant = 0;  // the variant with this cost (KernelContext::variant)
 };
 

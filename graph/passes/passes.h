@@ -14,15 +14,15 @@ namespace kaon::passes {
 struct Options {
   Device device{};
   bool training = false;
-  bool exact = false;          // bit-equal to the imperative run
-  bool winograd = false;       // as HybridizeOptions; of plans that only predict
-  bool autotune = false;       // layouts and variants of kernels by their measured times
-  bool mirror = false;         // values are computed again for the backward where that lowers the plan's memory
-  int mirror_depth = 0;        // set by run(): up to how many of them one after the other, in the pass mirror
-  bool is_gradient = false;    // the traced graph is a gradient itself
-  std::vector<bool> wanted{};  // gradients, by input; empty when nothing is recorded
-  std::vector<bool> heads{};               // outputs at which a gradient arrives, as in GradientForm
-  std::vector<bool> refused{};             // outputs without a gradient, as in GradientForm
+  bool exact = false;           // bit-equal to the imperative run
+  bool winograd = false;        // as HybridizeOptions; of plans that only predict
+  bool autotune = false;        // layouts and variants of kernels by their measured times
+  bool mirror = false;          // values are computed again for the backward where that lowers the plan's memory
+  int mirror_depth = 0;         // set by run(): up to how many of them one after the other, in the pass mirror
+  bool is_gradient = false;     // the traced graph is a gradient itself
+  std::vector<bool> wanted{};   // gradients, by input; empty when nothing is recorded
+  std::vector<bool> heads{};    // outputs at which a gradient arrives, as in GradientForm
+  std::vector<bool> refused{};  // outputs without a gradient, as in GradientForm
   std::shared_ptr<const Update> update{};  // the update by the gradients in the same run
 };
 

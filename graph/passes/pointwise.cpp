@@ -26,7 +26,11 @@ enum class Reach {
 class Grouping {
  public:
   Grouping(const Graph& graph, const PointwiseTarget& target, Reach reach)
-      : graph_(graph), target_(target), reach_(reach), uses_(count_uses(graph)), group_of_(graph.nodes.size(), no_group) {
+      : graph_(graph),
+        target_(target),
+        reach_(reach),
+        uses_(count_uses(graph)),
+        group_of_(graph.nodes.size(), no_group) {
     uint32_t section = 0;
     std::vector<uint32_t> reductions;
     for (uint32_t i = 0; i < graph.nodes.size(); ++i) {

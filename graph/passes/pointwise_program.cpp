@@ -18,11 +18,11 @@ struct PointwiseProgram {
 // A value of the group or one that it reads.
 struct Operand {
   ValueId id;
-  Shape stride{};          // along the dimensions of the whole, 0 where it repeats; empty: element by element
-  bool inside = false;     // computed here
-  bool is_output = false;  // and used elsewhere
-  uint32_t uses = 0;       // steps that are still to read it
-  uint32_t reduced = 0;    // number of reductions of it
+  Shape stride{};            // along the dimensions of the whole, 0 where it repeats; empty: element by element
+  bool inside = false;       // computed here
+  bool is_output = false;    // and used elsewhere
+  uint32_t uses = 0;         // steps that are still to read it
+  uint32_t reduced = 0;      // number of reductions of it
   uint32_t last_reader = 0;  // the last member that reads it
   int place = -1;            // its number in memory; -1: in registers only
 };
@@ -131,8 +131,8 @@ class Builder {
       Operand& o = operands_[i];
       if (o.inside) continue;
       if (o.stride.empty()) {
-        const bool is_overwritten = dies_here_[i] && graph_.nodes[o.id.node].op && !outputs.empty() &&
-                                    o.last_reader <= outputs.back()->id.node;
+        const bool is_overwritten =
+            dies_here_[i] && graph_.nodes[o.id.node].op && !outputs.empty() && o.last_reader <= outputs.back()->id.node;
         dense.insert(is_overwritten ? dense.begin() : dense.end(), &o);
         result_.op.takes_over = result_.op.takes_over || is_overwritten;
       } else {
@@ -332,11 +332,12 @@ constexpr PointwiseTarget block_programs{
       const auto program = Builder(g, members, uses).build();
       return program ? std::optional(program->outputs.size()) : std::nullopt;
     },
-    .fuse = [](const Graph& g, std::span<const uint32_t> members, const std::vector<std::vector<uint32_t>>& uses) {
-      PointwiseProgram p = *Builder(g, members, uses).build();
-      return FusedGroup{&FusedPointwise::def, Attributes(FusedPointwise::def, &p.op), std::move(p.inputs),
-                        std::move(p.outputs)};
-    }};
+    .fuse =
+        [](const Graph& g, std::span<const uint32_t> members, const std::vector<std::vector<uint32_t>>& uses) {
+          PointwiseProgram p = *Builder(g, members, uses).build();
+          return FusedGroup{&FusedPointwise::def, Attributes(FusedPointwise::def, &p.op), std::move(p.inputs),
+                            std::move(p.outputs)};
+        }};
 
 }  // namespace
 

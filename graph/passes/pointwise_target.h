@@ -28,14 +28,14 @@ struct PointwiseTarget {
                      const std::vector<std::vector<uint32_t>>& uses);  // where they fit
 };
 
-// Pointwise operators that feed each other, and reductions of their values over the last dimensions, become one node, as
-// far as that needs no more memory.
+// Pointwise operators that feed each other, and reductions of their values over the last dimensions, become one node,
+// as far as that needs no more memory.
 Graph fuse_groups(const Graph& graph, const PointwiseTarget& target);
 
 // Whether the node repeats its input along dimensions; SumGrad also multiplies it.
 bool is_spread(const Node& node);
-// How a pointwise node, or one that repeats, walks through an input: strides along the dimensions of its output, 0 where
-// the input repeats; empty: element by element.
+// How a pointwise node, or one that repeats, walks through an input: strides along the dimensions of its output, 0
+// where the input repeats; empty: element by element.
 Shape strides_of(const Graph& graph, const Node& node, ValueId input);
 
 }  // namespace kaon::passes

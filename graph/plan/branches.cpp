@@ -90,8 +90,8 @@ class Finder {
   // Stretches [first, last) that save most together, in order.
   std::vector<std::pair<uint32_t, uint32_t>> stretches() const {
     const uint32_t n = uint32_t(g_.nodes.size());
-    std::vector<double> saved(n + 1);         // from node i on
-    std::vector<uint32_t> end(n + 1, 0);      // of the stretch that begins at i; i: none does
+    std::vector<double> saved(n + 1);     // from node i on
+    std::vector<uint32_t> end(n + 1, 0);  // of the stretch that begins at i; i: none does
     Sets sets(longest);
     for (uint32_t i = n; i-- > 0;) {
       saved[i] = saved[i + 1];

@@ -92,8 +92,8 @@ std::optional<std::string> find_difference(const TensorMeta& meta, const void* e
     const std::string allowed = bounds.exact || std::is_integral_v<T>
                                     ? "bit for bit"
                                     : fmt::format("within {} of it and {} of the largest", bounds.rtol, bounds.atol);
-    return fmt::format("at element {} {}: expected {}, got {} ({})", i, position(meta.shape, i), printable(want[i]), printable(is[i]),
-                       allowed);
+    return fmt::format("at element {} {}: expected {}, got {} ({})", i, position(meta.shape, i), printable(want[i]),
+                       printable(is[i]), allowed);
   });
 }
 

@@ -26,11 +26,11 @@ struct PlanRun {
   std::vector<Source> sources;  // by view, when predicting
   uint64_t parameters = 0;      // the number of the standing read whose arrays `views` show; 0: of none
   std::vector<std::unique_ptr<KernelState>> states;
-  std::vector<std::byte> saved;  // earlier values of arrays that steps have updated in place
-  uint32_t num_saved = 0;        // entries of the plan's list saved in this run
-  RandomKey key{};  // of the numbers that the last forward drew
-  IntrusivePtr<Shadow> shadow;  // of a leased forward that is verified, for its backward
-  PlanCapture captures[2];      // by phase, on a GPU
+  std::vector<std::byte> saved;        // earlier values of arrays that steps have updated in place
+  uint32_t num_saved = 0;              // entries of the plan's list saved in this run
+  RandomKey key{};                     // of the numbers that the last forward drew
+  IntrusivePtr<Shadow> shadow;         // of a leased forward that is verified, for its backward
+  PlanCapture captures[2];             // by phase, on a GPU
   std::vector<CallArray> call_arrays;  // arrays of the present launch, for `captures`
 };
 
@@ -39,8 +39,8 @@ class GradientProgram;
 struct PlanOptions {
   Device device{};
   bool training = false;
-  bool exact = false;        // the imperative kernels
-  bool winograd = false;     // convolutions by Winograd's algorithm where it pays
+  bool exact = false;                      // the imperative kernels
+  bool winograd = false;                   // convolutions by Winograd's algorithm where it pays
   IntrusivePtr<PlanArenas> arenas{};       // null: the plan makes its own
   bool keep_arenas = false;                // else their memory is given back to the storage after each use
   bool branches = true;                    // independent branches run in parallel, if the engine has threads for them
@@ -78,8 +78,8 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   // backward, until end_lease. With a shadow the values of both are compared; the first difference fails the operation
   // with a VerifyError, and the arrays that it updates stay as they were. Draws the random numbers at `numbers`; null:
   // the engine's next.
-  PlanRun& forward(std::span<const NDArray* const> inputs, std::span<NDArray> outputs, const OpLabel& label,
-                   bool lease, IntrusivePtr<Shadow> shadow = {}, const RandomKey* numbers = nullptr);
+  PlanRun& forward(std::span<const NDArray* const> inputs, std::span<NDArray> outputs, const OpLabel& label, bool lease,
+                   IntrusivePtr<Shadow> shadow = {}, const RandomKey* numbers = nullptr);
   // A shadow for the forwards to be verified, else null. A plan that was found wrong is verified from then on.
   IntrusivePtr<Shadow> next_shadow();
   bool is_verifying() const { return to_verify_ > 0; }
@@ -132,7 +132,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
     uint32_t state;
     uint64_t random_offset;
     bool random;
-    bool updates = false;  // writes an input in place
+    bool updates = false;                     // writes an input in place
     uint32_t first_saved = 0, num_saved = 0;  // of saved_: the arrays that it updates
   };
   // An array that a step updates in place although a later one may still fail: it is saved before.
@@ -145,7 +145,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
     uint32_t view;
     Place place;
     uint32_t index;
-    bool has_rows;  // of the call's number: its shape is that of the array
+    bool has_rows;       // of the call's number: its shape is that of the array
     uint32_t array = 0;  // of the half, where it is captured
   };
   // An array of the call, whatever the number of its views.
@@ -165,13 +165,13 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
     IntrusivePtr<Chunk> saved{};  // initial contents of the arena; undefined: its present ones
     RandomKey key{};
     IntrusivePtr<Shadow> shadow{};
-    bool is_last;  // nothing reads the arena after this
+    bool is_last;                               // nothing reads the arena after this
     IntrusivePtr<ParametersRead> parameters{};  // defined: the standing read of the parameters
   };
   struct Half {
     std::vector<Step> steps;
-    std::vector<External> externals;  // parameters last
-    size_t num_others = 0;            // of these, that are not
+    std::vector<External> externals;              // parameters last
+    size_t num_others = 0;                        // of these, that are not
     std::vector<std::vector<uint32_t>> branches;  // as Graph::branches, of steps
     bool is_captured = false;                     // on a GPU, as one graph
     std::vector<HalfArray> arrays;                // then
@@ -186,7 +186,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   void add_step(uint32_t number);
   void add_view(Half& half, ValueId v, bool has_rows);
   bool note_read(const Node& node, uint32_t input);  // true: it is updated in place
-  PlanRun& acquire();  // until end_lease()
+  PlanRun& acquire();                                // until end_lease()
   // rows: of the call, where the plan is padded.
   void make_arrays(size_t first, Device device, std::span<NDArray> arrays, int64_t rows = 0) const;
   void find_parameters();
@@ -242,7 +242,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   mutable Choices choices_[2];
   alignas(64) mutable SpinLock lock_;
   mutable std::atomic<uint64_t> graph_launches_{0};
-  std::vector<std::unique_ptr<PlanRun>> runs_;  // by arena; null: not used yet
+  std::vector<std::unique_ptr<PlanRun>> runs_;     // by arena; null: not used yet
   std::vector<const ArrayNode*> last_parameters_;  // of the last call, only compared
   int calls_alike_ = 0;                            // with these, since the last write that was noticed
   IntrusivePtr<ParametersRead> parameters_read_;   // null, or begun

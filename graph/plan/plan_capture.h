@@ -43,10 +43,10 @@ class PlanCapture {
   bool capture(DeviceLaunch& launch, std::span<const CallArray> arrays, size_t worth, Work work);
 
   std::unique_ptr<Graph> graph_;
-  const void* arena_ = nullptr;      // of the last run, as the next
+  const void* arena_ = nullptr;  // of the last run, as the next
   std::vector<void*> addresses_;
-  std::vector<bool> moves_;          // by array: does it get a slot?
-  int runs_ = 0;                     // before the first capture
+  std::vector<bool> moves_;  // by array: does it get a slot?
+  int runs_ = 0;             // before the first capture
   size_t captures_ = 0, launches_ = 0, since_capture_ = 0;
   bool is_refused_ = false;
 };

@@ -34,7 +34,8 @@ void run_cuda(const FusedKernel& op, KernelContext& c) {
   bool aligned = true;
   std::vector<const void*> pointers;
   const auto add = [&](const TensorView& v, bool packed) {
-    aligned = aligned && (!packed || reinterpret_cast<uintptr_t>(v.data) % (size_of(v.dtype) * size_t(source.pack)) == 0);
+    aligned =
+        aligned && (!packed || reinterpret_cast<uintptr_t>(v.data) % (size_of(v.dtype) * size_t(source.pack)) == 0);
     pointers.push_back(v.data);
   };
   for (int i = 0; i < c.num_inputs(); ++i) add(c.in(i), source.packed[size_t(i)]);

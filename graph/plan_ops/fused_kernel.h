@@ -10,9 +10,9 @@ namespace kaon {
 
 struct OpDef;
 
-// The kernel `fused`, to be compiled at run time: fused(n, aligned, inputs..., outputs...) computes n elements, `pack` of
-// them together. `aligned`: pointers of arrays that are read and written in packs are multiples of these packs' bytes.
-// One object for each text, as long as the process. Thread safety: immutable.
+// The kernel `fused`, to be compiled at run time: fused(n, aligned, inputs..., outputs...) computes n elements, `pack`
+// of them together. `aligned`: pointers of arrays that are read and written in packs are multiples of these packs'
+// bytes. One object for each text, as long as the process. Thread safety: immutable.
 struct KernelSource {
   std::string text;  // CUDA C++, after kernel_prelude()
   int pack = 1;

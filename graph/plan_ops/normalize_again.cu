@@ -25,8 +25,11 @@ void run_cuda(const NormalizeAgain& op, KernelContext& c) {
     const auto array = [&] { return cuda::per_channel<A>(c, s); };
     A *const mean = array(), *const scale = array(), *const shift = array();
     const cuda::NumberArray gamma(op.fix_gamma ? TensorView() : c.in(1));
-    cuda::for_each(c, s.channels, UseAgain<A>{cuda::NumberArray(c.in(3)), cuda::NumberArray(c.in(4)),
-                                              {gamma, cuda::NumberArray(c.in(2)), scale, shift}, mean});
+    cuda::for_each(c, s.channels,
+                   UseAgain<A>{cuda::NumberArray(c.in(3)),
+                               cuda::NumberArray(c.in(4)),
+                               {gamma, cuda::NumberArray(c.in(2)), scale, shift},
+                               mean});
     cuda::channel_affine<T>(c, s, nullptr, c.in(0).as<T>(), mean, nullptr, scale, shift, c.out().as<T>());
   });
 }

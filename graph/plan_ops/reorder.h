@@ -24,7 +24,9 @@ struct ImageSteps {
   ImageSteps(Layout layout, int64_t block_size, int64_t channels, int64_t positions)
       : block(layout == Layout::channels_last ? block_size : block_size * positions),
         channel(layout == Layout::row_major ? positions : 1),
-        position(layout == Layout::row_major ? 1 : layout == Layout::blocked16 ? 16 : channels) {}
+        position(layout == Layout::row_major   ? 1
+                 : layout == Layout::blocked16 ? 16
+                                               : channels) {}
 };
 
 // The copy of a reorder, in the order of the output.

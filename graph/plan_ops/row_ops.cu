@@ -10,8 +10,6 @@ void run_cuda(const PadRows&, KernelContext& c) {
   cuda::zero_bytes(c, c.out().as<char>() + given, c.out().bytes() - given);
 }
 
-void run_cuda(const TakeRows&, KernelContext& c) {
-  cuda::copy_bytes(c, c.in(0).data, c.out().data, c.out().bytes());
-}
+void run_cuda(const TakeRows&, KernelContext& c) { cuda::copy_bytes(c, c.in(0).data, c.out().data, c.out().bytes()); }
 
 }  // namespace kaon

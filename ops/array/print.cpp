@@ -61,7 +61,9 @@ std::string to_string(const NDArray& array) {
     }
     bool scientific = largest >= 1e8 || (smallest < 1e-4 && largest != 0);
     for (double v : values) {
-      p.items.push_back(scientific ? fmt::format("{:.6e}", v) : whole ? fmt::format("{:.0f}.", v) : fmt::format("{:.6f}", v));
+      p.items.push_back(scientific ? fmt::format("{:.6e}", v)
+                        : whole    ? fmt::format("{:.0f}.", v)
+                                   : fmt::format("{:.6f}", v));
       if (!std::isfinite(v)) p.items.back() = fmt::format("{}", v);
     }
   } else {

@@ -41,8 +41,7 @@ class SmallArray {
     size_t size;
   };
   explicit SmallArray(Room room)
-      : room_(room.size),
-        data_(room_ > few ? std::allocator<T>().allocate(room_) : reinterpret_cast<T*>(local_)) {}
+      : room_(room.size), data_(room_ > few ? std::allocator<T>().allocate(room_) : reinterpret_cast<T*>(local_)) {}
 
   size_t size_ = 0, room_;
   T* data_;

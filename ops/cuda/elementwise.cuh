@@ -1,7 +1,7 @@
 // Elementwise kernels: out[i] = f(in0[i], in1[i], ...) for arrays of one shape, and for arrays that broadcast.
-// f is a struct with `__device__ R operator()(x0, x1, ...) const`; it gets 16-bit floats as float, and R converts to the
-// output's type. `static constexpr int most = 4;` in f: no more elements than these per thread,
-// where its code is long. The output may be one of the inputs of the same shape and width.
+// f is a struct with `__device__ R operator()(x0, x1, ...) const`; it gets 16-bit floats as float, and R converts to
+// the output's type. `static constexpr int most = 4;` in f: no more elements than these per thread, where its code is
+// long. The output may be one of the inputs of the same shape and width.
 #pragma once
 
 #include <algorithm>
@@ -197,8 +197,8 @@ void broadcast_part(KernelContext& c, std::index_sequence<k...> inputs, const Re
 
 // out = f(in...), where inputs of these shapes broadcast to the output's.
 template <class F, class Out, class... In>
-void broadcast(KernelContext& c, const F& f, const Shape& shape, Out* out,
-               const Shape* const (&shapes)[sizeof...(In)], const In*... in) {
+void broadcast(KernelContext& c, const F& f, const Shape& shape, Out* out, const Shape* const (&shapes)[sizeof...(In)],
+               const In*... in) {
   if (shape.size() == 0) return;
   const Repeats<int(sizeof...(In))> r(shape, shapes);
   if (r.is_dense()) return elementwise(c, shape.size(), f, out, in...);

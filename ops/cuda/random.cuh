@@ -10,9 +10,7 @@ template <class F>
 struct DrawBlock {
   RandomKey key;
   F f;
-  __device__ void operator()(int64_t block) const {
-    f(block, random_block(key.seed, key.offset, uint64_t(block)));
-  }
+  __device__ void operator()(int64_t block) const { f(block, random_block(key.seed, key.offset, uint64_t(block))); }
 };
 
 // f(block, words) for the blocks of n elements that take `per_block` each.

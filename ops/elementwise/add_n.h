@@ -14,9 +14,7 @@ struct AddN {
                                    .pointwise = true,
                                    .any_layout = true,
                                    .aliases = {"ElementWiseSum"}};
-  static constexpr void fields(auto field) {
-    field("num_args", &AddN::num_args, true);
-  }
+  static constexpr void fields(auto field) { field("num_args", &AddN::num_args, true); }
   static const OpDef def;
   int num_inputs() const { return num_args; }
   void infer(InferContext& c) const;

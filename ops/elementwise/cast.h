@@ -11,9 +11,7 @@ struct Cast {
   DType dtype = DType::float32;
   static constexpr OpTraits traits{
       .name = "Cast", .pointwise = true, .any_layout = true, .aliases = {"cast", "amp_cast"}};
-  static constexpr void fields(auto field) {
-    field("dtype", &Cast::dtype, true);
-  }
+  static constexpr void fields(auto field) { field("dtype", &Cast::dtype, true); }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

@@ -34,9 +34,9 @@ void hard_sigmoid_tile(const void* attrs, const float* const* in, float* out, si
 
 void run_cpu(const HardSigmoid& op, KernelContext& c) {
   static constexpr PointwiseKernels kernels{
-      .float32 = &hard_sigmoid_tile,
-      .float64 = [](const void* attrs, const void* const* in, void* out, size_t n) {
-        values(*static_cast<const HardSigmoid*>(attrs), static_cast<const double*>(in[0]), static_cast<double*>(out), n);
+      .float32 = &hard_sigmoid_tile, .float64 = [](const void* attrs, const void* const* in, void* out, size_t n) {
+        values(*static_cast<const HardSigmoid*>(attrs), static_cast<const double*>(in[0]), static_cast<double*>(out),
+               n);
       }};
   run_pointwise(kernels, &op, c);
 }

@@ -41,9 +41,7 @@ template <>
 struct Scalar<ScalarKind::smooth_l1> {
   double scalar = 1;
   static constexpr OpTraits traits = scalar_traits(ScalarKind::smooth_l1);
-  static constexpr void fields(auto field) {
-    field("scalar", &Scalar::scalar);
-  }
+  static constexpr void fields(auto field) { field("scalar", &Scalar::scalar); }
   static const OpDef def;
   void infer(InferContext& c) const { infer_scalar(ScalarKind::smooth_l1, scalar, c); }
   void grad(GradContext& g) const { grad_scalar(ScalarKind::smooth_l1, scalar, g); }

@@ -40,9 +40,8 @@ BlockNumbers bounds_of(const void* attrs) {
 
 template <int n, class F>
 void for_each_index(F&& f) {
-  [&]<int... I>(std::integer_sequence<int, I...>) {
-    (f.template operator()<I>(), ...);
-  }(std::make_integer_sequence<int, n>());
+  [&]<int... I>(std::integer_sequence<int, I...>) { (f.template operator()<I>(), ...); }
+  (std::make_integer_sequence<int, n>());
 }
 
 void activation_backward_tile(const void* attrs, const float* const* in, float* out, size_t n) {

@@ -14,7 +14,9 @@ struct TuplePositions {
   int64_t count;
   int64_t size[Shape::max_ndim] = {};
   TuplePositions(const TensorView& view, const Shape& data)
-      : indices(view.data), dtype(view.dtype), length(int(view.shape[0])),
+      : indices(view.data),
+        dtype(view.dtype),
+        length(int(view.shape[0])),
         count(view.shape.product(1, view.shape.ndim())) {
     for (int k = 0; k < length; ++k) size[k] = data[k];
   }

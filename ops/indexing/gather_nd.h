@@ -26,9 +26,7 @@ struct GatherNdGrad {
   Shape shape{};
   static constexpr OpTraits traits{
       .name = "_backward_gather_nd", .inputs = Names("head", "indices"), .in_mxnet = false};
-  static constexpr void fields(auto field) {
-    field("shape", &GatherNdGrad::shape, true);
-  }
+  static constexpr void fields(auto field) { field("shape", &GatherNdGrad::shape, true); }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

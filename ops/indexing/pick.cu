@@ -45,8 +45,9 @@ struct WriteHot {
 
 void pick(KernelContext& c, int at, IndexMode mode) {
   const Shape& data = c.in(0).shape;
-  cuda::index_copy(c, size_of(c.out().dtype), c.in(1).size(), c.in(0).data, c.out().data,
-             Picked{cuda::FastDivide(data.product(at + 1, data.ndim())), cuda::Positions(c.in(1), data[at], mode)});
+  cuda::index_copy(
+      c, size_of(c.out().dtype), c.in(1).size(), c.in(0).data, c.out().data,
+      Picked{cuda::FastDivide(data.product(at + 1, data.ndim())), cuda::Positions(c.in(1), data[at], mode)});
 }
 
 }  // namespace
@@ -58,8 +59,8 @@ void run_cuda(const Pick& op, KernelContext& c) {
 void run_cuda(const PickGrad& op, KernelContext& c) {
   const int at = normalize_axis(op.axis, op.shape.ndim(), "_backward_pick");
   cuda::index_copy(c, size_of(c.out().dtype), c.out().size(), c.in(0).data, c.out().data,
-             PickedBy{cuda::FastDivide(op.shape.product(at + 1, op.shape.ndim())), cuda::FastDivide(op.shape[at]),
-                      cuda::Positions(c.in(1), op.shape[at], op.mode)});
+                   PickedBy{cuda::FastDivide(op.shape.product(at + 1, op.shape.ndim())), cuda::FastDivide(op.shape[at]),
+                            cuda::Positions(c.in(1), op.shape[at], op.mode)});
 }
 
 void run_cuda(const BatchTake&, KernelContext& c) { pick(c, 1, IndexMode::clip); }

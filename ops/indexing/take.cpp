@@ -89,7 +89,8 @@ void Embedding::infer(InferContext& c) const {
 
 void Embedding::grad(GradContext& g) const {
   if (!g.wants(1) || !g.has_head(0)) return;
-  g.set(1, nd._backward_take(g.head(), g.input(0), {.shape = g.input_like(1).shape(), .axis = 0, .mode = IndexMode::clip}));
+  g.set(1, nd._backward_take(g.head(), g.input(0),
+                             {.shape = g.input_like(1).shape(), .axis = 0, .mode = IndexMode::clip}));
 }
 
 void run_cpu(const Embedding& op, KernelContext& c) {

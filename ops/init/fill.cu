@@ -24,8 +24,9 @@ struct Generate {
 // out[i] = f(i), computed in double.
 template <class F>
 void generate(KernelContext& c, const F& f) {
-  dispatch_all("_arange", c.out().dtype,
-               [&]<class T>() { cuda::for_each(c, c.out().size(), Generate<T, F>{f, c.out().as<T>()}); });
+  dispatch_all("_arange", c.out().dtype, [&]<class T>() {
+    cuda::for_each(c, c.out().size(), Generate<T, F>{f, c.out().as<T>()});
+  });
 }
 
 struct Diagonal {

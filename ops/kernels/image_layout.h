@@ -30,7 +30,9 @@ constexpr int64_t image_floats(ImageLayout layout, int64_t channels, int64_t pos
 
 // The offset of position `first`, or of its first block.
 constexpr int64_t position_offset(ImageLayout layout, int64_t channels, int64_t first) {
-  return layout == ImageLayout::channels_last ? first * channels : layout == ImageLayout::blocked16 ? first * 16 : first;
+  return layout == ImageLayout::channels_last ? first * channels
+         : layout == ImageLayout::blocked16   ? first * 16
+                                              : first;
 }
 
 // True when both layouts put every element at the same place.

@@ -6,8 +6,8 @@ namespace kaon::cuda {
 
 namespace {
 
-constexpr int tile = 32;       // side of the square that a transposition moves at a time
-constexpr int tile_rows = 8;   // rows of threads
+constexpr int tile = 32;      // side of the square that a transposition moves at a time
+constexpr int tile_rows = 8;  // rows of threads
 constexpr int64_t least_tiled = 8;
 
 // Source and destination offsets of element i of a copy.
@@ -63,7 +63,7 @@ struct Planes {
 };
 
 template <class T>
-__global__ void __launch_bounds__(tile * tile_rows) transpose_kernel(Planes p, const T* src, T* dst) {
+__global__ void __launch_bounds__(tile* tile_rows) transpose_kernel(Planes p, const T* src, T* dst) {
   __shared__ T square[tile][tile + 1];
   for (int64_t item = blockIdx.x; item < p.count; item += gridDim.x) {
     int64_t k0 = item;
@@ -90,8 +90,8 @@ void transpose_planes(KernelContext& c, CopyDims dims, int across, const void* s
   const FastDivide j_tiles((j.size + tile - 1) / tile), k_tiles((k.size + tile - 1) / tile);
   const int64_t tiles = dims.elements() / (j.size * k.size) * j_tiles.divisor() * k_tiles.divisor();
   dims.erase(across);
-  const Planes planes{Strides(dims.span().first(size_t(dims.count()) - 1)), j.size, k.size, k.src, j.dst, tiles,
-                      j_tiles, k_tiles};
+  const Planes planes{
+      Strides(dims.span().first(size_t(dims.count()) - 1)), j.size, k.size, k.src, j.dst, tiles, j_tiles, k_tiles};
   by_width(width, [&]<class T>() {
     if constexpr (sizeof(T) <= 8) {
       launch(c, transpose_kernel<T>, blocks_for(tiles, 1), dim3(tile, tile_rows), planes, static_cast<const T*>(src),

@@ -51,9 +51,19 @@ decltype(auto) dispatch_width(DType dtype, F&& f) {
 }
 
 // The type that a kernel accumulates in: float for 16-bit floats, itself otherwise.
-template <class T> struct Accumulate { using type = T; };
-template <> struct Accumulate<float16> { using type = float; };
-template <> struct Accumulate<bfloat16> { using type = float; };
-template <class T> using accumulate_t = typename Accumulate<T>::type;
+template <class T>
+struct Accumulate {
+  using type = T;
+};
+template <>
+struct Accumulate<float16> {
+  using type = float;
+};
+template <>
+struct Accumulate<bfloat16> {
+  using type = float;
+};
+template <class T>
+using accumulate_t = typename Accumulate<T>::type;
 
 }  // namespace kaon

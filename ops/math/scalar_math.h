@@ -76,8 +76,7 @@ HOST_DEVICE T unary_value(T x) {
   else if constexpr (K == U::sigmoid) {
     const T e = ::exp(-::fabs(x)), r = T(1) / (T(1) + e);
     return x < T(0) ? e * r : r;
-  }
-  else if constexpr (K == U::tanh) return ::tanh(x);
+  } else if constexpr (K == U::tanh) return ::tanh(x);
   else if constexpr (K == U::exp) return ::exp(x);
   else if constexpr (K == U::log) return ::log(x);
   else if constexpr (K == U::sqrt) return ::sqrt(x);
@@ -105,8 +104,7 @@ HOST_DEVICE T unary_value(T x) {
   else if constexpr (K == U::softrelu) return (x <= T(0) ? T(0) : x) + ::log1p(::exp(-::fabs(x)));
   else if constexpr (K == U::gelu) {
     return x == -std::numeric_limits<T>::infinity() ? T(-0.0) : x * T(0.5) * ::erfc(x * T(-0.70710678118654752));
-  }
-  else if constexpr (K == U::degrees) return x * T(57.29577951308232);
+  } else if constexpr (K == U::degrees) return x * T(57.29577951308232);
   else if constexpr (K == U::radians) return x * T(0.017453292519943295);
   else if constexpr (K == U::gamma) return T(::tgamma(double(x)));
   else if constexpr (K == U::gammaln) return T(log_gamma_value(double(x)));
@@ -160,9 +158,10 @@ HOST_DEVICE T from_number(double v) {
   if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, bool>) {
     return T(v);
   } else {
-    return v >= 9223372036854775807.0 ? T(std::numeric_limits<int64_t>::max())
+    return v >= 9223372036854775807.0    ? T(std::numeric_limits<int64_t>::max())
            : v <= -9223372036854775808.0 ? T(std::numeric_limits<int64_t>::min())
-           : v == v ? T(int64_t(v)) : T(0);
+           : v == v                      ? T(int64_t(v))
+                                         : T(0);
   }
 }
 
@@ -266,8 +265,8 @@ HOST_DEVICE T root_value(T x) {
   return x == -std::numeric_limits<T>::infinity() ? -x : ::sqrt(x + T(0));
 }
 
-// scale x where x > 0, else scale slope x (`linear`) or scale slope (e^x - 1): leaky relu, elu and selu. And a head times
-// the derivative, that on the left side of 0 at 0; NaN where x is.
+// scale x where x > 0, else scale slope x (`linear`) or scale slope (e^x - 1): leaky relu, elu and selu. And a head
+// times the derivative, that on the left side of 0 at 0; NaN where x is.
 template <class T>
 HOST_DEVICE T leaky_value(T x, T slope, T scale, bool linear) {
   return scale * (x <= T(0) ? slope * (linear ? x : ::expm1(x)) : x);

@@ -110,12 +110,10 @@ double SumFloats(const float* from, size_t n) {
   auto s0 = hn::Zero(dd), s1 = hn::Zero(dd), s2 = hn::Zero(dd), s3 = hn::Zero(dd);
   size_t i = 0;
   for (; i + 2 * lanes <= n; i += 2 * lanes) {
-    InHalves(d, hn::LoadU(d, from + i), [&](auto, auto h, size_t at) HWY_ATTR {
-      at == 0 ? s0 = hn::Add(s0, h) : s1 = hn::Add(s1, h);
-    });
-    InHalves(d, hn::LoadU(d, from + i + lanes), [&](auto, auto h, size_t at) HWY_ATTR {
-      at == 0 ? s2 = hn::Add(s2, h) : s3 = hn::Add(s3, h);
-    });
+    InHalves(d, hn::LoadU(d, from + i),
+             [&](auto, auto h, size_t at) HWY_ATTR { at == 0 ? s0 = hn::Add(s0, h) : s1 = hn::Add(s1, h); });
+    InHalves(d, hn::LoadU(d, from + i + lanes),
+             [&](auto, auto h, size_t at) HWY_ATTR { at == 0 ? s2 = hn::Add(s2, h) : s3 = hn::Add(s3, h); });
   }
   double sum = hn::GetLane(hn::SumOfLanes(dd, hn::Add(hn::Add(s0, s1), hn::Add(s2, s3))));
   for (; i < n; ++i) sum += double(from[i]);

@@ -12,9 +12,7 @@ struct OpDef;
 struct BroadcastTo {
   Shape shape{};
   static constexpr OpTraits traits{.name = "broadcast_to"};
-  static constexpr void fields(auto field) {
-    field("shape", &BroadcastTo::shape);
-  }
+  static constexpr void fields(auto field) { field("shape", &BroadcastTo::shape); }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

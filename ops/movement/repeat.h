@@ -28,9 +28,7 @@ void run_cuda(const Repeat& op, KernelContext& c);
 struct Tile {
   Shape reps{};
   static constexpr OpTraits traits{.name = "tile"};
-  static constexpr void fields(auto field) {
-    field("reps", &Tile::reps, true);
-  }
+  static constexpr void fields(auto field) { field("reps", &Tile::reps, true); }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -42,9 +40,7 @@ void run_cuda(const Tile& op, KernelContext& c);
 struct Reverse {
   Shape axis{};
   static constexpr OpTraits traits{.name = "reverse", .aliases = Names("flip")};
-  static constexpr void fields(auto field) {
-    field("axis", &Reverse::axis, true);
-  }
+  static constexpr void fields(auto field) { field("axis", &Reverse::axis, true); }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

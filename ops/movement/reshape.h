@@ -70,9 +70,7 @@ void run_cuda(const Flatten& op, KernelContext& c);
 struct ExpandDims {
   int axis = 0;
   static constexpr OpTraits traits{.name = "expand_dims", .inplace = 0, .view = true};
-  static constexpr void fields(auto field) {
-    field("axis", &ExpandDims::axis, true);
-  }
+  static constexpr void fields(auto field) { field("axis", &ExpandDims::axis, true); }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -84,9 +82,7 @@ void run_cuda(const ExpandDims& op, KernelContext& c);
 struct Squeeze {
   std::optional<Shape> axis{};
   static constexpr OpTraits traits{.name = "squeeze", .inplace = 0, .view = true};
-  static constexpr void fields(auto field) {
-    field("axis", &Squeeze::axis);
-  }
+  static constexpr void fields(auto field) { field("axis", &Squeeze::axis); }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -98,9 +94,7 @@ void run_cuda(const Squeeze& op, KernelContext& c);
 struct ReshapeTo {
   Shape shape{};
   static constexpr OpTraits traits{.name = "_reshape_to", .inplace = 0, .view = true, .in_mxnet = false};
-  static constexpr void fields(auto field) {
-    field("shape", &ReshapeTo::shape, true);
-  }
+  static constexpr void fields(auto field) { field("shape", &ReshapeTo::shape, true); }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

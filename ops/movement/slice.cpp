@@ -39,7 +39,8 @@ void SliceAxis::infer(InferContext& c) const {
   c.set_output(resolve_axis(c.shape(0), axis, begin, end, c.op()).count, c.dtype());
 }
 void SliceAxis::grad(GradContext& g) const {
-  if (g.wants(0) && g.has_head(0)) set_gradient(g, resolve_axis(g.input_like(0).shape(), axis, begin, end, "slice_axis"));
+  if (g.wants(0) && g.has_head(0))
+    set_gradient(g, resolve_axis(g.input_like(0).shape(), axis, begin, end, "slice_axis"));
 }
 void run_cpu(const SliceAxis& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
 

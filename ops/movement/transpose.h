@@ -12,9 +12,7 @@ struct OpDef;
 struct Transpose {
   Shape axes{};
   static constexpr OpTraits traits{.name = "transpose"};
-  static constexpr void fields(auto field) {
-    field("axes", &Transpose::axes);
-  }
+  static constexpr void fields(auto field) { field("axes", &Transpose::axes); }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

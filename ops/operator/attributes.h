@@ -24,7 +24,7 @@ class OptionalShape {
   constexpr OptionalShape(const Shape& values) : values_(values) {}
   template <class... D>
     requires(sizeof...(D) >= 1 && sizeof...(D) <= size_t(Shape::max_ndim) &&
-             ((Dimension<D> || std::same_as<D, std::nullopt_t> || std::same_as<D, std::optional<int64_t>>) && ...))
+             ((Dimension<D> || std::same_as<D, std::nullopt_t> || std::same_as<D, std::optional<int64_t>>)&&...))
   constexpr OptionalShape(D... entries) : values_(number(entries)...) {
     int i = 0;
     ((none_ = uint8_t(none_ | (is_none(entries) ? 1u << i : 0u)), ++i), ...);
@@ -120,12 +120,10 @@ bool same_value(const std::optional<T>& a, const std::optional<T>& b) {
 // An enum attribute declares `constexpr std::array<std::string_view, N> enum_names(E)` beside it;
 // enumerators count from 0 in that order.
 template <class E>
-  requires std::is_enum_v<E> && (!std::same_as<E, DType>)
-std::string to_text(E value) {
-  return std::string(enum_names(E{})[size_t(value)]);
-}
+  requires(std::is_enum_v<E> && !std::same_as<E, DType>)
+std::string to_text(E value) { return std::string(enum_names(E{})[size_t(value)]); }
 template <class E>
-  requires std::is_enum_v<E> && (!std::same_as<E, DType>)
+  requires(std::is_enum_v<E> && !std::same_as<E, DType>)
 bool from_text(std::string_view text, E& value) {
   constexpr auto names = enum_names(E{});
   for (size_t i = 0; i < names.size(); ++i) {

@@ -82,8 +82,7 @@ void copy_on_host(const ArrayNode& from, const ArrayNode& to) {
   if (const size_t bytes = from.bytes()) std::memcpy(to.data(), from.data(), bytes);
 }
 
-constexpr OpType copy_to_host_type{
-    .run = begin_copy_to_host, .destroy = OpBody<ToHost>::destroy, .ends_later = true};
+constexpr OpType copy_to_host_type{.run = begin_copy_to_host, .destroy = OpBody<ToHost>::destroy, .ends_later = true};
 
 // Within a GPU on its compute stream; between two GPUs on a copy stream of the destination.
 void copy_between_gpus(const ArrayNode& from, const ArrayNode& to, const OpLabel& label) {
@@ -110,9 +109,11 @@ void push_copy_between(ArrayNode& from, ArrayNode& to, const OpLabel& label) {
   } else if (!to.chunk->is_on_gpu()) {
     engine.push_as(copy_to_host_type, accesses, ToHost{source, target}, options);
   } else if (from.chunk->is_on_gpu()) {
-    engine.push(accesses, [=](RunContext&) { copy_between_gpus(*source, *target, label); }, options);
+    engine.push(
+        accesses, [=](RunContext&) { copy_between_gpus(*source, *target, label); }, options);
   } else {
-    engine.push(accesses, [=](RunContext&) { copy_to_gpu(*source, *target, label); }, options);
+    engine.push(
+        accesses, [=](RunContext&) { copy_to_gpu(*source, *target, label); }, options);
   }
 }
 

@@ -19,9 +19,7 @@ NDArray copy_to(const NDArray& array, Device device, const std::source_location&
 struct CopyTo {
   Device ctx{};
   static constexpr OpTraits traits{.name = "_copyto"};
-  static constexpr void fields(auto field) {
-    field("ctx", &CopyTo::ctx);
-  }
+  static constexpr void fields(auto field) { field("ctx", &CopyTo::ctx); }
   static const OpDef def;
   void infer(InferContext& c) const { c.set_output(c.shape(0), c.dtype()); }
   void grad(GradContext& g) const;

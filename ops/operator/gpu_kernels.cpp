@@ -30,7 +30,8 @@ const Table& kernels() {
 const GpuKernel& gpu_kernel(const OpDef& def) {
   const auto found = kernels().find(def.name());
   if (found != kernels().end()) return found->second;
-  throw DeviceError("[" + std::string(def.name()) + "] has no kernel for GPUs; copy the arrays with as_in_context(cpu())");
+  throw DeviceError("[" + std::string(def.name()) +
+                    "] has no kernel for GPUs; copy the arrays with as_in_context(cpu())");
 }
 
 }  // namespace kaon

@@ -59,11 +59,8 @@ void run_cuda(const SGDMomUpdate& op, KernelContext& c);
 struct MultiSGDUpdate {
   double rescale_grad = 1;
   double clip_gradient = -1;
-  static constexpr OpTraits traits{.name = "_kaon_multi_sgd_update",
-                                   .variadic = true,
-                                   .mutates = bit(0),
-                                   .mutates_period = 2,
-                                   .in_mxnet = false};
+  static constexpr OpTraits traits{
+      .name = "_kaon_multi_sgd_update", .variadic = true, .mutates = bit(0), .mutates_period = 2, .in_mxnet = false};
   static constexpr void fields(auto field) {
     field("rescale_grad", &MultiSGDUpdate::rescale_grad);
     field("clip_gradient", &MultiSGDUpdate::clip_gradient);

@@ -20,9 +20,7 @@ struct ArgBest {
   Out* out;
 
   __device__ Acc identity() const { return {V(0), -1}; }
-  __device__ bool better(V a, V b) const {
-    return largest ? beats<Combine::max>(a, b) : beats<Combine::min>(a, b);
-  }
+  __device__ bool better(V a, V b) const { return largest ? beats<Combine::max>(a, b) : beats<Combine::min>(a, b); }
   __device__ Acc merge(const Acc& a, const Acc& b) const {
     if (a.index < 0 || b.index < 0) return a.index < 0 ? b : a;
     if (better(a.value, b.value)) return a;

@@ -72,8 +72,6 @@ void NormGrad::grad(GradContext& g) const {
   if (g.wants(2)) g.set(2, -(dot * head / out));
 }
 
-void run_cpu(const NormGrad& op, KernelContext& c) {
-  run_reduce_grad(op.axis, c, NormGradValue{op.ord});
-}
+void run_cpu(const NormGrad& op, KernelContext& c) { run_reduce_grad(op.axis, c, NormGradValue{op.ord}); }
 
 }  // namespace kaon

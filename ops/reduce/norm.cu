@@ -1,7 +1,7 @@
 #include "kaon/ops/reduce/norm.h"
 
-#include "kaon/ops/reduce/reduce_grad.cuh"
 #include "kaon/ops/reduce/reduce.h"
+#include "kaon/ops/reduce/reduce_grad.cuh"
 
 namespace kaon {
 

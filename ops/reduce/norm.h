@@ -44,8 +44,8 @@ struct NormGradValue {
 struct NormGrad {
   int ord = 2;
   Shape axis{};
-  static constexpr OpTraits traits{.name = "_backward_norm", .inputs = Names("head", "data", "out"), .inplace = 1,
-                                   .in_mxnet = false};
+  static constexpr OpTraits traits{
+      .name = "_backward_norm", .inputs = Names("head", "data", "out"), .inplace = 1, .in_mxnet = false};
   static constexpr void fields(auto field) {
     field("ord", &NormGrad::ord);
     field("axis", &NormGrad::axis);

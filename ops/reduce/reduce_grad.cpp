@@ -129,18 +129,15 @@ void MaxGrad::grad(GradContext& g) const {
   const NDArray& data = g.input(1);
   const NDArray chosen = data == nd._backward_sum(g.input(2), {.shape = data.shape(), .axis = axis});
   const NDArray product = g.head() * chosen;
-  g.set(0, nd._reshape_to(axis.empty() ? product : nd.sum(product, {.axis = axis}), {.shape = g.input_like(0).shape()}));
+  g.set(0,
+        nd._reshape_to(axis.empty() ? product : nd.sum(product, {.axis = axis}), {.shape = g.input_like(0).shape()}));
 }
 
-void run_cpu(const MaxGrad& op, KernelContext& c) {
-  run_reduce_grad(op.axis, c, MaxGradValue());
-}
+void run_cpu(const MaxGrad& op, KernelContext& c) { run_reduce_grad(op.axis, c, MaxGradValue()); }
 
 void NanSumGrad::infer(InferContext& c) const { infer_reduce_grad(c, axis); }
 
-void run_cpu(const NanSumGrad& op, KernelContext& c) {
-  run_reduce_grad(op.axis, c, NanSumGradValue());
-}
+void run_cpu(const NanSumGrad& op, KernelContext& c) { run_reduce_grad(op.axis, c, NanSumGradValue()); }
 
 void ProdGrad::infer(InferContext& c) const { infer_reduce_grad(c, axis); }
 

@@ -7,12 +7,16 @@ namespace {
 
 struct Same {
   template <class T>
-  __device__ T operator()(T x) const { return x; }
+  __device__ T operator()(T x) const {
+    return x;
+  }
 };
 struct Scaled {
   double scale;
   template <class A>
-  __device__ A operator()(A x) const { return x * A(scale); }
+  __device__ A operator()(A x) const {
+    return x * A(scale);
+  }
 };
 
 // The factors of every result, in separate arrays whose elements fit into packs.

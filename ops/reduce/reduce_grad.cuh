@@ -17,9 +17,13 @@ template <class F>
 struct WithResult {
   F f;
   template <class A>
-  __device__ A operator()(A head, A x, A result) const { return f(head, x, result); }
+  __device__ A operator()(A head, A x, A result) const {
+    return f(head, x, result);
+  }
   template <class A>
-  __device__ A operator()(A head, A x) const { return f(head, x, A(0)); }
+  __device__ A operator()(A head, A x) const {
+    return f(head, x, A(0));
+  }
 };
 
 // out[i] = f(head[o], data[i], result[o]) for every element i and its result o. A missing third input reads as 0.

@@ -33,11 +33,9 @@ void run_cuda(const SumGrad& op, KernelContext& c);
 // Gradient of max and min: head where data equals out, else 0.
 struct MaxGrad {
   Shape axis{};
-  static constexpr OpTraits traits{.name = "_backward_max", .inputs = Names("head", "data", "out"), .inplace = 1,
-                                   .in_mxnet = false};
-  static constexpr void fields(auto field) {
-    field("axis", &MaxGrad::axis);
-  }
+  static constexpr OpTraits traits{
+      .name = "_backward_max", .inputs = Names("head", "data", "out"), .inplace = 1, .in_mxnet = false};
+  static constexpr void fields(auto field) { field("axis", &MaxGrad::axis); }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -48,11 +46,9 @@ void run_cuda(const MaxGrad& op, KernelContext& c);
 // Gradient of nansum: head where data is a number, else 0.
 struct NanSumGrad {
   Shape axis{};
-  static constexpr OpTraits traits{.name = "_backward_nansum", .inputs = Names("head", "data"), .inplace = 1,
-                                   .in_mxnet = false};
-  static constexpr void fields(auto field) {
-    field("axis", &NanSumGrad::axis);
-  }
+  static constexpr OpTraits traits{
+      .name = "_backward_nansum", .inputs = Names("head", "data"), .inplace = 1, .in_mxnet = false};
+  static constexpr void fields(auto field) { field("axis", &NanSumGrad::axis); }
   static const OpDef def;
   void infer(InferContext& c) const;
 };
@@ -63,8 +59,8 @@ void run_cuda(const NanSumGrad& op, KernelContext& c);
 struct ProdGrad {
   Shape axis{};
   bool skip_nan = false;
-  static constexpr OpTraits traits{.name = "_backward_prod", .inputs = Names("head", "data"), .inplace = 1,
-                                   .in_mxnet = false};
+  static constexpr OpTraits traits{
+      .name = "_backward_prod", .inputs = Names("head", "data"), .inplace = 1, .in_mxnet = false};
   static constexpr void fields(auto field) {
     field("axis", &ProdGrad::axis);
     field("skip_nan", &ProdGrad::skip_nan);

@@ -10,9 +10,7 @@ namespace kaon {
 struct SumTo {
   Shape shape{};
   static constexpr OpTraits traits{.name = "_sum_to", .in_mxnet = false};
-  static constexpr void fields(auto field) {
-    field("shape", &SumTo::shape, true);
-  }
+  static constexpr void fields(auto field) { field("shape", &SumTo::shape, true); }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

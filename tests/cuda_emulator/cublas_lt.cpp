@@ -122,8 +122,8 @@ struct Problem {
       add(v);
     }
     for (const Layout* l : {&a, &b, &c, &d}) {
-      for (uint64_t v : {uint64_t(l->type), uint64_t(l->batch), l->rows, l->columns, uint64_t(l->leading),
-                         uint64_t(l->stride)}) {
+      for (uint64_t v :
+           {uint64_t(l->type), uint64_t(l->batch), l->rows, l->columns, uint64_t(l->leading), uint64_t(l->stride)}) {
         add(v);
       }
     }
@@ -268,9 +268,10 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
   std::lock_guard lock(Emulator::get().mutex);
   Setter<Preference> s("cublasLtMatmulPreferenceSetAttribute", preference);
   const auto status =
-      attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES     ? s.set(s.value.workspace, value, size)
-      : attribute == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK ? s.set(s.value.reductions, value, size)
-      : s.set(s.value.alignment[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value, size);
+      attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES ? s.set(s.value.workspace, value, size)
+      : attribute == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK
+          ? s.set(s.value.reductions, value, size)
+          : s.set(s.value.alignment[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES], value, size);
   pack(s.value, preference);
   return status;
 }
@@ -292,8 +293,7 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtM
   const auto limits = unpack<Preference>(preference);
   if (limits.mark != Preference::valid) return wrong(function, "the preference was not initialised");
   *found = 0;
-  if (p.operation.has_bias() &&
-      (p.a.type == CUDA_R_64F || !is_multiple(p.operation.bias, 16))) {
+  if (p.operation.has_bias() && (p.a.type == CUDA_R_64F || !is_multiple(p.operation.bias, 16))) {
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
   Algorithm algorithm{.problem = p.hash()};
@@ -346,14 +346,13 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t oper
       return wrong(function, fmt::format("{} is less aligned than was said", "ABCD"[i]));
     }
   }
-  if (p.operation.has_bias() &&
-      (!is_on_device(device, p.operation.bias, size_t(p.m) * size_of(e), function, "bias") ||
-       !is_multiple(p.operation.bias, 16))) {
+  if (p.operation.has_bias() && (!is_on_device(device, p.operation.bias, size_t(p.m) * size_of(e), function, "bias") ||
+                                 !is_multiple(p.operation.bias, 16))) {
     return wrong(function, "the bias is not as it was said to be");
   }
   if (workspace_bytes < algorithm.workspace ||
-      (workspace_bytes > 0 && (!is_multiple(workspace, 256) ||
-                               !is_on_device(device, workspace, workspace_bytes, function, "workspace")))) {
+      (workspace_bytes > 0 &&
+       (!is_multiple(workspace, 256) || !is_on_device(device, workspace, workspace_bytes, function, "workspace")))) {
     return wrong(function, fmt::format("the workspace of {} bytes at {}: expected {} at a multiple of 256",
                                        workspace_bytes, workspace, algorithm.workspace));
   }

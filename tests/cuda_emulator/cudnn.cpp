@@ -202,8 +202,8 @@ std::vector<Algorithm> algorithms(Kind kind, const Problem& p) {
   std::vector<Algorithm> all{{fft[int(kind)], CUDNN_STATUS_SUCCESS, size_t(1) << 50, CUDNN_DETERMINISTIC, true}};
   if (p.has_winograd) all.push_back({winograd[int(kind)], CUDNN_STATUS_SUCCESS, some, CUDNN_DETERMINISTIC, true});
   if (kind == Kind::forward) {
-    all.push_back({CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, CUDNN_STATUS_SUCCESS, some, CUDNN_DETERMINISTIC,
-                   false});
+    all.push_back(
+        {CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM, CUDNN_STATUS_SUCCESS, some, CUDNN_DETERMINISTIC, false});
     all.push_back({CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM, CUDNN_STATUS_SUCCESS, 0, CUDNN_DETERMINISTIC, false});
   } else {  // both kinds of gradients have these numbers
     all.push_back({0, CUDNN_STATUS_SUCCESS, 0, CUDNN_NON_DETERMINISTIC, true});
@@ -291,10 +291,9 @@ cudnnStatus_t run(const char* function, cudnnHandle_t handle, Kind kind, const v
   const size_t of_first = kind == Kind::backward_data ? bytes[1] : bytes[0];
   const size_t of_second = kind == Kind::forward ? bytes[1] : bytes[2];
   const size_t of_out = kind == Kind::forward ? bytes[2] : kind == Kind::backward_data ? bytes[0] : bytes[1];
-  if (const auto status =
-          check_call(function, handle, kind, algorithm, workspace, workspace_bytes,
-                     {{first, of_first, "first input"}, {second, of_second, "second input"}, {out, of_out, "result"}},
-                     launch);
+  if (const auto status = check_call(
+          function, handle, kind, algorithm, workspace, workspace_bytes,
+          {{first, of_first, "first input"}, {second, of_second, "second input"}, {out, of_out, "result"}}, launch);
       status != CUDNN_STATUS_SUCCESS) {
     return status;
   }
@@ -523,8 +522,8 @@ cudnnStatus_t cudnnConvolutionBiasActivationForward(
       z_desc->type != y_desc->type) {
     return wrong(function, "bias or z have other sizes than y", CUDNN_STATUS_BAD_PARAM_SHAPE_MISMATCH);
   }
-  if (p.groups > 1 || (activation->mode == CUDNN_ACTIVATION_IDENTITY &&
-                       algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM)) {
+  if (p.groups > 1 ||
+      (activation->mode == CUDNN_ACTIVATION_IDENTITY && algo != CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM)) {
     return CUDNN_STATUS_NOT_SUPPORTED;
   }
   const double scale = read_factor(alpha1, p.element), of_z = read_factor(alpha2, p.element);

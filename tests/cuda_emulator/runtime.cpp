@@ -11,7 +11,8 @@ struct ErrorText {
   cudaError_t error;
   const char *name, *text;
 };
-#define ROW(name, text) ErrorText{name, #name, text}
+#define ROW(name, text) \
+  ErrorText { name, #name, text }
 constexpr ErrorText error_texts[] = {
     ROW(cudaSuccess, "no error"),
     ROW(cudaErrorInvalidValue, "invalid argument"),

@@ -204,8 +204,8 @@ TEST_CASE("users row 4: what inherits a failure shows its cause and its own plac
         text = e.what();
       }
       CHECK(text == "[dot] shapes (2, 3) and (4, 5) while running [dot] in body.fc2, pushed at error_test.cpp:" +
-                        std::to_string(lines[0]) + "; inherited by [third], pushed at error_test.cpp:" +
-                        std::to_string(lines[3]));
+                        std::to_string(lines[0]) +
+                        "; inherited by [third], pushed at error_test.cpp:" + std::to_string(lines[3]));
       CHECK_THROWS_WITH(engine.wait(vars[0]), !Contains("inherited"));
       CHECK_THROWS_WITH(engine.wait(vars[1]), Contains("inherited by [first]"));
     }

@@ -411,8 +411,8 @@ TEST_CASE("users row 50: the hook gets an array's failure with where it was push
       return !texts.empty();
     }));
     set_unobserved_error_hook({});
-    CHECK(texts == std::vector<std::string>{"[dot] fails while running [dot], pushed at task_test.cpp:" +
-                                            std::to_string(line)});
+    CHECK(texts ==
+          std::vector<std::string>{"[dot] fails while running [dot], pushed at task_test.cpp:" + std::to_string(line)});
     CHECK_NOTHROW(engine.wait_all());  // the hook has it
   });
 }

@@ -20,10 +20,10 @@ struct Net : gluon::HybridBlock<Net> {
   nn::Dense fc2 = child("fc2", nn::Dense(84));
   gluon::Parameter fc3_weight = param("fc3_weight", {10, 84});
 
-  auto hybrid_forward(auto F, auto x) {          // F is nd or sym; x is an NDArray or a Symbol
+  auto hybrid_forward(auto F, auto x) {  // F is nd or sym; x is an NDArray or a Symbol
     x = pool1(F.relu(conv1(x)));
     x = pool2(F.relu(conv2(x)));
-    x = F.reshape(x, {0, -1});                   // 0 copies a dimension, -1 infers it
+    x = F.reshape(x, {0, -1});  // 0 copies a dimension, -1 infers it
     x = F.relu(fc1(x));
     x = F.relu(fc2(x));
     return F.dot(x, F(fc3_weight), {.transpose_b = true});
@@ -34,11 +34,11 @@ void design_main() {
   Net net;
   net.initialize(init::Xavier());
   NDArray x = nd.random_normal({16, 1, 28, 28});
-  net(x);                                        // imperative: five layers pushed, nothing waited for
+  net(x);  // imperative: five layers pushed, nothing waited for
   net.hybridize({.static_alloc = true, .static_shape = true});
-  net(x);                                        // traced once, then one submission per call
-  fmt::print("{}\n", net(sym.var("data")));      // a Symbol in, a Symbol out
-  net.export_model("model", 1);                  // model-symbol.json, model-0001.params: the files MXNet reads
+  net(x);                                    // traced once, then one submission per call
+  fmt::print("{}\n", net(sym.var("data")));  // a Symbol in, a Symbol out
+  net.export_model("model", 1);              // model-symbol.json, model-0001.params: the files MXNet reads
   auto back = gluon::SymbolBlock::imports("model-symbol.json", {"data"}, "model-0001.params");
   nd.waitall();
 }
@@ -47,11 +47,11 @@ void design_main() {
 Task<void> train(Net net, gluon::data::DataLoader loader) {
   gluon::Trainer trainer(net.collect_params(), optimizer::SGD({.learning_rate = 0.02, .momentum = 0.9}));
   gluon::loss::SoftmaxCrossEntropyLoss loss_fn;
-  auto batches = loader.batches();                        // decodes and prefetches on the io pool while the net computes
+  auto batches = loader.batches();  // decodes and prefetches on the io pool while the net computes
   while (auto batch = co_await batches.next()) {
     NDArray loss = autograd::record([&] { return loss_fn(net(batch->data), batch->label); });
     loss.backward();
-    trainer.step(batch->size());                          // pushes only: nothing waits
+    trainer.step(batch->size());  // pushes only: nothing waits
     if (trainer.steps() % 100 == 0) fmt::print("{:.4f}\n", co_await loss.mean().item<float>());
   }
   co_await Engine::current().idle();

@@ -131,8 +131,8 @@ TEST_CASE("higher order: BatchNorm in training changes its running statistics on
 TEST_CASE("higher order: LayerNorm and GELU", "[gluon]") {
   check_orders(
       [] {
-        return nn::HybridSequential(nn::Dense(7), nn::LayerNorm(), nn::GELU(), nn::Dense(3),
-                                    nn::LeakyReLU(0.1), nn::Activation("tanh"));
+        return nn::HybridSequential(nn::Dense(7), nn::LayerNorm(), nn::GELU(), nn::Dense(3), nn::LeakyReLU(0.1),
+                                    nn::Activation("tanh"));
       },
       {5, 4});
 }
@@ -231,9 +231,9 @@ TEST_CASE("higher order: every other child of an imperative parent is hybridized
 
 TEST_CASE("higher order: a gradient penalty is trained as imperatively", "[gluon]") {
   auto train = [](Run run) {
-    nn::HybridSequential net = ready(
-        nn::HybridSequential(nn::Dense(16, {.activation = "tanh"}), nn::Dense(16, {.activation = "tanh"}), nn::Dense(1)),
-        3);
+    nn::HybridSequential net = ready(nn::HybridSequential(nn::Dense(16, {.activation = "tanh"}),
+                                                          nn::Dense(16, {.activation = "tanh"}), nn::Dense(1)),
+                                     3);
     gluon::Trainer trainer(net.collect_params(), optimizer::SGD({.learning_rate = 0.01}));
     if (run != Run::imperative) net.hybridize({.static_alloc = true, .exact = run == Run::exact});
     for (int i = 0; i < 20; ++i) {
@@ -281,9 +281,8 @@ TEST_CASE("higher order: each backward is one operation, planned once", "[gluon]
 TEST_CASE("higher order: what has no second gradient says so, and only where one is taken", "[gluon]") {
   for (bool hybridized : {false, true}) {
     INFO(hybridized);
-    auto net = ready(nn::HybridSequential(nn::Dense(4, {.activation = "tanh"}), nn::HybridLambda([](auto F, auto x) {
-      return F.SoftmaxActivation(x);
-    })));
+    auto net = ready(nn::HybridSequential(nn::Dense(4, {.activation = "tanh"}),
+                                          nn::HybridLambda([](auto F, auto x) { return F.SoftmaxActivation(x); })));
     NDArray x = numbers({3, 5});
     net(x);
     if (hybridized) net.hybridize();

@@ -57,13 +57,15 @@ struct Looping : gluon::HybridBlock<Looping> {
     auto step = [&](A row, A h) {
       h = f.tanh(f.dot(row, f(w)) + h);
       auto add = [&](A part, A sum) { return std::pair(part * sum, part + sum); };
-      return std::pair(contrib::foreach(add, h, f.sum(h, {.axis = 0})).first, h);
+      return std::pair(contrib::foreach (add, h, f.sum(h, {.axis = 0})).first, h);
     };
-    const auto [rows, last] = contrib::foreach(step, x, f.sum(x, {.axis = 0}));
-    const auto [unused, settled] = contrib::while_loop(
-        [&](const std::vector<A>& v) { return v[0] < 3.0f; },
-        [&](const std::vector<A>& v) { return std::pair(v[1], std::vector<A>{v[0] + 1, f.tanh(f.dot(v[1], f(w)))}); },
-        std::vector<A>{f.zeros({1}), last}, 5);
+    const auto [rows, last] = contrib::foreach (step, x, f.sum(x, {.axis = 0}));
+    const auto [unused, settled] =
+        contrib::while_loop([&](const std::vector<A>& v) { return v[0] < 3.0f; },
+                            [&](const std::vector<A>& v) {
+                              return std::pair(v[1], std::vector<A>{v[0] + 1, f.tanh(f.dot(v[1], f(w)))});
+                            },
+                            std::vector<A>{f.zeros({1}), last}, 5);
     return contrib::cond(
         f.sum(last) < 0.0f, [&] { return rows * settled[1]; }, [&] { return rows + settled[1] + f(b); });
   }

@@ -41,13 +41,14 @@ void check(const char* name, Fn fn) {
     for (bool training : {false, true}) {
       net.hybridize(false);
       const Result expected = run(net, x, training);
-      for (const HybridizeOptions& options :
-           {HybridizeOptions{.exact = true}, HybridizeOptions{.static_alloc = true},
-            HybridizeOptions{.mirror = true}}) {
+      for (const HybridizeOptions& options : {HybridizeOptions{.exact = true}, HybridizeOptions{.static_alloc = true},
+                                              HybridizeOptions{.mirror = true}}) {
         net.hybridize(options);
         const Result got = run(net, x, training);
         INFO(name << ", " << rows << " rows, " << (training ? "training" : "predicting")
-                  << (options.exact ? ", exact" : options.mirror ? ", mirror" : ""));
+                  << (options.exact    ? ", exact"
+                      : options.mirror ? ", mirror"
+                                       : ""));
         if (options.exact) {
           CHECK(got.output == expected.output);
           CHECK(got.weight_gradient == expected.weight_gradient);
@@ -126,9 +127,8 @@ TEST_CASE("textbook programs: a reduction of a reduction", "[gluon][hybrid]") {
     auto rows = F.sum(v, {.axis = {2}});
     return F.sum(F.max(rows, {.axis = {1}}) + F.sum(rows, {.axis = {1}}));
   });
-  check("mean over the batch of a mean", [](auto F, auto h) {
-    return F.mean(F.square(h - 1) * 0.5) + F.mean(F.mean(F.square(h + 2), {.axis = {1}}));
-  });
+  check("mean over the batch of a mean",
+        [](auto F, auto h) { return F.mean(F.square(h - 1) * 0.5) + F.mean(F.mean(F.square(h + 2), {.axis = {1}})); });
 }
 
 namespace {

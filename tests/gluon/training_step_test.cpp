@@ -56,7 +56,8 @@ Result train(const optimizer::Optimizer& optimizer, Way way, bool exact, int thr
   gluon::Trainer trainer(all(net), optimizer);
   if (way != Way::step) net.hybridize({.static_alloc = true, .static_shape = true, .exact = exact});
   if (way != Way::step) loss_fn.hybridize({.static_alloc = true, .static_shape = true, .exact = exact});
-  gluon::TrainingStep step(net, loss_fn, trainer, {.static_alloc = true, .static_shape = true, .exact = exact, .autotune = autotune});
+  gluon::TrainingStep step(net, loss_fn, trainer,
+                           {.static_alloc = true, .static_shape = true, .exact = exact, .autotune = autotune});
   Result r;
   std::vector<NDArray> losses;
   for (int i = 0; i < rounds; ++i) {
@@ -97,9 +98,7 @@ void check(const optimizer::Optimizer& optimizer) {
   }
 }
 
-nn::HybridSequential mlp() {
-  return ready(nn::HybridSequential(nn::Dense(16, {.activation = "relu"}), nn::Dense(10)));
-}
+nn::HybridSequential mlp() { return ready(nn::HybridSequential(nn::Dense(16, {.activation = "relu"}), nn::Dense(10))); }
 
 std::vector<std::vector<double>> parameters_of(const gluon::Block& net) {
   std::vector<std::vector<double>> all;

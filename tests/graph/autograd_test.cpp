@@ -458,8 +458,8 @@ TEST_CASE("autograd: the second gradient of p-norms of windows, in all dtypes") 
   for (int p : {1, 2, 3}) {
     auto first = [&](const NDArray& x, bool create_graph) {
       const NDArray y = autograd::record([&] {
-        return nd.Pooling(
-            x, {.kernel = {2, 3}, .pool_type = PoolType::lp, .stride = {2, 1}, .pad = {1, 1}, .p_value = p});
+        return nd.Pooling(x,
+                          {.kernel = {2, 3}, .pool_type = PoolType::lp, .stride = {2, 1}, .pad = {1, 1}, .p_value = p});
       });
       return autograd::grad(autograd::record([&] { return nd.sum(nd.square(y) * y); }), x, create_graph);
     };

@@ -266,8 +266,8 @@ TEST_CASE("users row 23: outputs are never overwritten by later calls") {
 
 TEST_CASE("users row 23: without static_alloc the arena goes back to the storage") {
   for (bool static_alloc : {false, true}) {
-    CachedGraph graph(sym.softmax(sym.softmax(sym.var("data", {1024, 1024}))) * 2, {"data"}, {.static_alloc = static_alloc},
-                      "net");
+    CachedGraph graph(sym.softmax(sym.softmax(sym.var("data", {1024, 1024}))) * 2, {"data"},
+                      {.static_alloc = static_alloc}, "net");
     NDArray x = nd.ones({1024, 1024});
     nd.waitall();
     size_t before = Storage::cpu().stats().live;

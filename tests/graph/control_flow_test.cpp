@@ -24,9 +24,11 @@ TEST_CASE("control flow: MXNet's while loops: sums, no end, no iteration, output
   auto run = [](double limit, int64_t most, bool always) {
     return [=](auto, auto x) {
       using A = array_of<decltype(x)>;
-      auto [outputs, vars] = contrib::while_loop(
-          [&](const List<A>& v) { return always ? v[0] >= 0 : v[0] <= limit; },
-          [](const List<A>& v) { return std::pair(v[0], List<A>{v[0] + 1, v[1] + v[0]}); }, x, most);
+      auto [outputs, vars] = contrib::while_loop([&](const List<A>& v) { return always ? v[0] >= 0 : v[0] <= limit; },
+                                                 [](const List<A>& v) {
+                                                   return std::pair(v[0], List<A>{v[0] + 1, v[1] + v[0]});
+                                                 },
+                                                 x, most);
       return List<A>{outputs, vars[0], vars[1]};
     };
   };
@@ -46,7 +48,7 @@ TEST_CASE("control flow: foreach over several data and states, with captured val
       [](auto F, auto x) {
         using A = array_of<decltype(x)>;
         A w = F.tanh(x[4]);
-        auto [outputs, states] = contrib::foreach(
+        auto [outputs, states] = contrib::foreach (
             [&](const List<A>& row, const List<A>& state) {
               A next = F.tanh(F.dot(state[0], w) + row[0] * w.sum());
               return std::pair(List<A>{next * 2, row[1] + state[1]}, List<A>{next, state[1] * row[1]});
@@ -79,22 +81,21 @@ TEST_CASE("control flow: loops in loops, and one loop's results in another") {
   check_both(
       [](auto F, auto x) {
         using A = array_of<decltype(x)>;
-        auto [rows, total] = contrib::foreach(
+        auto [rows, total] = contrib::foreach (
             [&](const A& row, const A& sum) {
-              auto [inner, last] = contrib::while_loop(
-                  [&](const List<A>& v) { return v[0] < 3; },
-                  [&](const List<A>& v) {
-                    A next = F.tanh(v[1] * x[1] + row);
-                    return std::pair(next, List<A>{v[0] + 1, next});
-                  },
-                  List<A>{F.zeros({1}), row}, 4);
+              auto [inner, last] = contrib::while_loop([&](const List<A>& v) { return v[0] < 3; },
+                                                       [&](const List<A>& v) {
+                                                         A next = F.tanh(v[1] * x[1] + row);
+                                                         return std::pair(next, List<A>{v[0] + 1, next});
+                                                       },
+                                                       List<A>{F.zeros({1}), row}, 4);
               A chosen = contrib::cond(
                   F.sum(row) > 0, [&] { return last[1] * row; }, [&] { return F.mean(inner, {.axis = Shape(0)}); });
               return std::pair(chosen, sum + chosen * x[1]);
             },
             x[0], F.zeros({3}));
-        auto [again, end] = contrib::foreach(
-            [&](const A& row, const A& s) { return std::pair(s * row, row + total); }, rows, total);
+        auto [again, end] =
+            contrib::foreach ([&](const A& row, const A& s) { return std::pair(s * row, row + total); }, rows, total);
         return List<A>{rows, total, again, end};
       },
       {numbers({4, 3}, 1), numbers({3}, 2)}, Sums::in_another_order);
@@ -104,7 +105,7 @@ TEST_CASE("control flow: values used more than once in an iteration, and results
   check_both(
       [](auto F, auto x) {
         using A = array_of<decltype(x)>;
-        auto [out, last] = contrib::foreach(
+        auto [out, last] = contrib::foreach (
             [&](const A& row, const A& h) {  // a GRU reads its state three times and its weights twice
               A z = F.sigmoid(row * x[2] + h * x[2]);
               A n = F.tanh(row * x[3] + z * h * x[3]);
@@ -121,7 +122,7 @@ TEST_CASE("control flow: states that swap, that nothing reads, that are returned
   check_both(
       [](auto F, auto x) {
         using A = array_of<decltype(x)>;
-        auto [out, s] = contrib::foreach(
+        auto [out, s] = contrib::foreach (
             [&](const A& row, const List<A>& s) {
               return std::pair(s[0] * row, List<A>{s[1], F.sin(s[0]), s[2], F.zeros_like(row)});
             },
@@ -135,20 +136,20 @@ TEST_CASE("control flow: the format of outputs and states is kept, names are uni
   NameScope names("");
   Symbol x = sym.var("x", {4, 2}), s = sym.var("s", {2});
   auto body = [](const Symbol& row, const Symbol& state) { return std::pair(row + state, state * 2); };
-  auto [out, last] = contrib::foreach(body, x, s);
+  auto [out, last] = contrib::foreach (body, x, s);
   static_assert(std::same_as<decltype(out), Symbol> && std::same_as<decltype(last), Symbol>);
-  auto [outs, lasts] = contrib::foreach(
-      [&](const List<Symbol>& row, const List<Symbol>& state) { return std::pair(row, state); }, List<Symbol>{x},
-      List<Symbol>{s});
+  auto [outs, lasts] =
+      contrib::foreach ([&](const List<Symbol>& row, const List<Symbol>& state) { return std::pair(row, state); },
+                        List<Symbol>{x}, List<Symbol>{s});
   static_assert(std::same_as<decltype(outs), List<Symbol>> && std::same_as<decltype(lasts), List<Symbol>>);
   CHECK(out.name() == "foreach0");
   CHECK(outs[0].name() == "foreach1");
   CHECK(out.shape() == Shape(4, 2));
   CHECK(last.shape() == Shape(2));
   CHECK(out.entry().node == last.entry().node);
-  auto [none, counted] = contrib::while_loop([](const Symbol& v) { return v < 3; },
-                                             [](const Symbol& v) { return std::pair(List<Symbol>{}, v + 1); },
-                                             sym.var("i", {1}), 5);
+  auto [none, counted] =
+      contrib::while_loop([](const Symbol& v) { return v < 3; },
+                          [](const Symbol& v) { return std::pair(List<Symbol>{}, v + 1); }, sym.var("i", {1}), 5);
   CHECK(none.empty());
   CHECK(counted.shape() == Shape(1));
 }
@@ -156,8 +157,8 @@ TEST_CASE("control flow: the format of outputs and states is kept, names are uni
 TEST_CASE("control flow: every dtype; sequences of 0, 1 and 32 rows; batch 1; no elements") {
   auto sums = [](auto, auto x) {
     using A = array_of<decltype(x)>;
-    auto [out, last] = contrib::foreach(
-        [&](const A& row, const A& s) { return std::pair(s + row, s + row * 2); }, x[0], x[1]);
+    auto [out, last] =
+        contrib::foreach ([&](const A& row, const A& s) { return std::pair(s + row, s + row * 2); }, x[0], x[1]);
     return List<A>{out, last};
   };
   for (DType t : {DType::float64, DType::float16, DType::bfloat16, DType::int32, DType::int64}) {
@@ -178,13 +179,12 @@ TEST_CASE("control flow: a count in integers beside values that learn") {
   check_both(
       [](auto F, auto x) {
         using A = array_of<decltype(x)>;
-        auto [out, v] = contrib::while_loop(
-            [](const List<A>& v) { return v[0] < 4; },
-            [&](const List<A>& v) {
-              A y = F.tanh(v[1] * x[2]);
-              return std::pair(List<A>{y, v[0]}, List<A>{v[0] + 1, y});
-            },
-            List<A>{x[0], x[1]}, 6);
+        auto [out, v] = contrib::while_loop([](const List<A>& v) { return v[0] < 4; },
+                                            [&](const List<A>& v) {
+                                              A y = F.tanh(v[1] * x[2]);
+                                              return std::pair(List<A>{y, v[0]}, List<A>{v[0] + 1, y});
+                                            },
+                                            List<A>{x[0], x[1]}, 6);
         return List<A>{out[0], out[1], v[0], v[1]};
       },
       {nd.array({0}).astype(DType::int32), numbers({2, 3}, 1), numbers({2, 3}, 2)});
@@ -194,7 +194,9 @@ TEST_CASE("control flow: a trip count that differs from call to call needs no ne
   auto body = [](auto, auto x) {
     using A = array_of<decltype(x)>;
     auto [out, v] = contrib::while_loop([&](const List<A>& v) { return v[0] < x[1]; },
-                                        [](const List<A>& v) { return std::pair(v[1], List<A>{v[0] + 1, v[1] * 1.5}); },
+                                        [](const List<A>& v) {
+                                          return std::pair(v[1], List<A>{v[0] + 1, v[1] * 1.5});
+                                        },
                                         List<A>{x[0], x[2]}, 10);
     return List<A>{out, v[0], v[1]};
   };
@@ -217,7 +219,7 @@ TEST_CASE("control flow: one operation forward, one backward, whatever the numbe
   EngineScope scope(engine);
   auto body = [](auto F, auto x) {
     using A = array_of<decltype(x)>;
-    auto [out, last] = contrib::foreach(
+    auto [out, last] = contrib::foreach (
         [&](const A& row, const A& s) { return std::pair(F.tanh(row + s), F.tanh(row * s)); }, x[0], x[1]);
     return List<A>{out, last};
   };
@@ -238,7 +240,7 @@ TEST_CASE("control flow: one operation forward, one backward, whatever the numbe
 TEST_CASE("control flow: random numbers differ between iterations, and the backward sees those of the forward") {
   auto dropped = [](auto F, auto x) {
     using A = array_of<decltype(x)>;
-    auto [out, last] = contrib::foreach(
+    auto [out, last] = contrib::foreach (
         [&](const A& row, const A& s) {
           A noise = F.Dropout(row, {.p = 0.5}) + F.random_normal({40}, {.scale = 0.1});
           return std::pair(noise, s * F.Dropout(x[1], {.p = 0.3}));
@@ -272,8 +274,8 @@ TEST_CASE("control flow: constants and values of the program around are captured
     auto step = [&](const A& row, const A& s) {
       return std::pair(row * half + w + F.array({1.0, 2.0, 3.0}), s + x[1]);
     };
-    auto [a, b] = contrib::foreach(step, x[0], x[1]);
-    auto [c, d] = contrib::foreach(step, x[0], x[1]);
+    auto [a, b] = contrib::foreach (step, x[0], x[1]);
+    auto [c, d] = contrib::foreach (step, x[0], x[1]);
     return List<A>{a, b, c, d};
   };
   check_both(body, {numbers({3, 3}, 1), numbers({3}, 2)}, Sums::in_another_order);
@@ -290,7 +292,7 @@ TEST_CASE("control flow: constants and values of the program around are captured
 TEST_CASE("control flow: from eight threads") {
   auto body = [](auto F, auto x) {
     using A = array_of<decltype(x)>;
-    auto [out, last] = contrib::foreach(
+    auto [out, last] = contrib::foreach (
         [&](const A& row, const A& s) { return std::pair(F.tanh(F.dot(row, x[2]) + s), F.tanh(s + row)); }, x[0], x[1]);
     return List<A>{out, last};
   };
@@ -321,7 +323,7 @@ TEST_CASE("control flow: from eight threads") {
 TEST_CASE("control flow: retain_graph, grad_req add, and gradients of inputs that are not all wanted") {
   auto body = [](auto F, auto x) {
     using A = array_of<decltype(x)>;
-    auto [out, last] = contrib::foreach(
+    auto [out, last] = contrib::foreach (
         [&](const A& row, const A& s) { return std::pair(F.sin(row * s) * x[2], s * 0.5 + row); }, x[0], x[1]);
     return List<A>{out, last};
   };
@@ -356,13 +358,15 @@ TEST_CASE("control flow: what is wrong is said by name") {
   auto one = [](auto&& step) {
     return [=](auto F, auto x) {
       using A = array_of<decltype(x)>;
-      auto [out, last] = contrib::foreach([&](const A& row, const List<A>& s) { return step(F, row, s); }, x[0],
-                                          List<A>{x[1]});
+      auto [out, last] =
+          contrib::foreach ([&](const A& row, const List<A>& s) { return step(F, row, s); }, x[0], List<A>{x[1]});
       return List<A>{out};
     };
   };
-  CHECK(fails(one([](auto, auto row, auto s) { return std::pair(row, decltype(s){s[0], s[0]}); }), {rows, state}) ==
-        "[foreach] expected 1 states, the body returned 2");
+  CHECK(fails(one([](auto, auto row, auto s) {
+                return std::pair(row, decltype(s){s[0], s[0]});
+              }),
+              {rows, state}) == "[foreach] expected 1 states, the body returned 2");
   CHECK(fails(one([](auto F, auto row, auto s) {
                 return std::pair(row, decltype(s){F.concat(Concat{.dim = 0}, s[0], row)});
               }),
@@ -393,8 +397,8 @@ TEST_CASE("control flow: what is wrong is said by name") {
   CHECK(fails(
             [](auto, auto x) {
               using A = array_of<decltype(x)>;
-              auto [out, last] = contrib::foreach(
-                  [](const List<A>& row, const A& s) { return std::pair(row[0], s); }, List<A>{x[0], x[1]}, x[1]);
+              auto [out, last] = contrib::foreach ([](const List<A>& row, const A& s) { return std::pair(row[0], s); },
+                                                   List<A>{x[0], x[1]}, x[1]);
               return List<A>{out};
             },
             {rows, state}) == "[foreach] all data need the same length, data 0 has 3 rows, data 1 has 2");
@@ -417,9 +421,10 @@ TEST_CASE("control flow: an operator that updates what it reads is refused in a 
   NameScope names("");
   auto make = [] {
     auto variable = [](const char* name) { return sym.var(name, {4}); };
-    return contrib::foreach(
+    return contrib::foreach (
                [&](const Symbol& row, const Symbol& s) {
-                 const Symbol y = sym.BatchNorm(row, variable("gamma"), variable("beta"), variable("mean"), variable("var"));
+                 const Symbol y =
+                     sym.BatchNorm(row, variable("gamma"), variable("beta"), variable("mean"), variable("var"));
                  return std::pair(y, s);
                },
                sym.var("x", {3, 2, 4}), sym.var("s", {1}))
@@ -437,7 +442,7 @@ TEST_CASE("control flow: an operator that updates what it reads is refused in a 
 TEST_CASE("control flow: a failure inside says node and iteration, and reaches whoever waits") {
   auto body = [](auto F, auto x) {
     using A = array_of<decltype(x)>;
-    auto [out, last] = contrib::foreach(
+    auto [out, last] = contrib::foreach (
         [&](const A& row, const A& s) { return std::pair(fails_on_nan(row) + s, F.tanh(s)); }, x[0], x[1]);
     return List<A>{out};
   };
@@ -456,8 +461,8 @@ TEST_CASE("control flow: a failure inside says node and iteration, and reaches w
 TEST_CASE("control flow: its plan can be printed") {
   auto body = [](auto F, auto x) {
     using A = array_of<decltype(x)>;
-    auto [out, last] = contrib::foreach(
-        [&](const A& row, const A& s) { return std::pair(F.Dropout(row), s); }, x[0], x[1]);
+    auto [out, last] =
+        contrib::foreach ([&](const A& row, const A& s) { return std::pair(F.Dropout(row), s); }, x[0], x[1]);
     return List<A>{out};
   };
   CachedGraph graph = traced(body, {numbers({3, 2}), numbers({2})});
@@ -467,8 +472,8 @@ TEST_CASE("control flow: its plan can be printed") {
 
 TEST_CASE("control flow: a program without shapes gets them when it is called, and is composed on another") {
   NameScope names("");
-  auto [out, last] = contrib::foreach(
-      [](const Symbol& row, const Symbol& s) { return std::pair(row + s, row * s); }, sym.var("x"), sym.var("s"));
+  auto [out, last] = contrib::foreach ([](const Symbol& row, const Symbol& s) { return std::pair(row + s, row * s); },
+                                       sym.var("x"), sym.var("s"));
   CHECK_THROWS_AS(out.shape(), TraceError);
   CachedGraph graph(out, {"x", "s"}, {.exact = true}, "late");
   CHECK(call(graph, {numbers({3, 2}), numbers({2})})[0].shape() == Shape(3, 2));

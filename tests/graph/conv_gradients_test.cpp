@@ -42,7 +42,8 @@ std::vector<NDArray> results(const Sizes& s, DType type) {
 
 }  // namespace
 
-TEST_CASE("convolution gradients by our kernels: they equal those in float64, on any number of threads", "[arithmetic]") {
+TEST_CASE("convolution gradients by our kernels: they equal those in float64, on any number of threads",
+          "[arithmetic]") {
   for (const Sizes& s : all_sizes) {
     INFO(s.x.str() << ", " << s.weight().str());
     const std::vector<NDArray> exact = results(s, DType::float64);
@@ -60,7 +61,8 @@ TEST_CASE("convolution gradients by our kernels: they equal those in float64, on
   }
 }
 
-TEST_CASE("convolution gradients by our kernels: taken where vectors of channels would be empty, and nowhere else", "[graph]") {
+TEST_CASE("convolution gradients by our kernels: taken where vectors of channels would be empty, and nowhere else",
+          "[graph]") {
   const auto geometry = [](const Sizes& s, Shape pad = {0, 0}, Shape dilate = {1, 1}, int groups = 1) {
     Shape out{s.x[0], s.filters};
     for (int i : {0, 1}) {

@@ -387,7 +387,9 @@ TEST_CASE("random: a stream of its own takes one key when it is first drawn from
   CHECK(after([] {}) == first);
   const Values later = after([&] { CHECK(numbers() != first); });
   CHECK(later != first);
-  CHECK(after([&] { for (int i = 0; i < 5; ++i) numbers(); }) == later);
+  CHECK(after([&] {
+          for (int i = 0; i < 5; ++i) numbers();
+        }) == later);
   CHECK(after([&] {
           random::StreamScope inner;
           numbers();

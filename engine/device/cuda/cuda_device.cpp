@@ -171,11 +171,11 @@ namespace {
 
 class CudaBackend final : public Backend {
  public:
-  CudaBackend() {
-    check(cudaGetDeviceCount(&count_), "gpu_count");
-  }
+  CudaBackend() { check(cudaGetDeviceCount(&count_), "gpu_count"); }
   int device_count() override { return count_; }
-  void allow_tf32(bool allowed) override { cuda::tf32_allowed.store(allowed, std::memory_order_relaxed); }  // orders nothing
+  void allow_tf32(bool allowed) override {
+    cuda::tf32_allowed.store(allowed, std::memory_order_relaxed);
+  }  // orders nothing
   bool tf32_allowed() override { return cuda::tf32_allowed.load(std::memory_order_relaxed); }
   std::unique_ptr<DeviceDriver> open(int index) override { return std::make_unique<CudaDriver>(index); }
 

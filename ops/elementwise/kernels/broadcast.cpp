@@ -159,8 +159,13 @@ void run_broadcast(const PointwiseKernels& kernels, const void* attrs, KernelCon
   if (n == 0) return;
   const bool one_order = a.layout == b.layout && a.layout == out.layout;
   if (one_order && a.shape == b.shape) return run_pointwise(kernels, attrs, c);
-  Call call{kernels, attrs, make_plan(a, b, out), out.dtype, {a.as<const char>(), b.as<const char>()},
-            out.as<char>(), wants_stream(out.dtype, n, 2) && out.data != a.data && out.data != b.data};
+  Call call{kernels,
+            attrs,
+            make_plan(a, b, out),
+            out.dtype,
+            {a.as<const char>(), b.as<const char>()},
+            out.as<char>(),
+            wants_stream(out.dtype, n, 2) && out.data != a.data && out.data != b.data};
   const Plan& p = call.plan;
   dispatch_width(out.dtype, [&]<class T>() {
     const int64_t length = p.size[p.ndim - 1];

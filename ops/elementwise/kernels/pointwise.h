@@ -22,7 +22,7 @@ struct PointwiseKernels {
   TypedFn typed(DType dtype) const;  // not for the 16- and 32-bit floats
 };
 
-inline constexpr size_t pointwise_tile = 1024;        // elements: the buffers of a tile stay in L1
+inline constexpr size_t pointwise_tile = 1024;         // elements: the buffers of a tile stay in L1
 inline constexpr int64_t pointwise_grain = 64 * 1024;  // elements per piece
 inline constexpr int max_pointwise_inputs = 16;
 

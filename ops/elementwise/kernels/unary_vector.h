@@ -38,8 +38,7 @@ struct UnaryVector {
     else if constexpr (K == U::sign) {
       const V one = hn::CopySign(hn::Set(d, 1.0f), x);
       return hn::IfThenElse(hn::Gt(hn::Abs(x), hn::Zero(d)), one, x);  // 0 and NaN give themselves
-    }
-    else if constexpr (K == U::negative) return hn::Neg(x);
+    } else if constexpr (K == U::negative) return hn::Neg(x);
     else if constexpr (K == U::reciprocal) return hn::Div(hn::Set(d, 1.0f), x);
     else if constexpr (K == U::erf) return vm::erf(d, x);
     else if constexpr (K == U::log1p) return vm::log1p(d, x);
@@ -57,18 +56,15 @@ struct UnaryVector {
       const V a = hn::Abs(x), whole = hn::Trunc(a), half = hn::Set(d, 0.5f);
       const V up = hn::IfThenElseZero(hn::Ge(hn::Sub(a, whole), half), hn::Set(d, 1.0f));
       return hn::IfThenElse(hn::IsNaN(x), x, hn::CopySign(hn::Add(whole, up), x));
-    }
-    else if constexpr (K == U::rint) {  // halves downwards
+    } else if constexpr (K == U::rint) {  // halves downwards
       const V below = hn::Floor(x);
       return hn::IfThenElse(hn::Le(hn::Sub(x, below), hn::Set(d, 0.5f)), below, hn::Ceil(x));
-    }
-    else if constexpr (K == U::trunc || K == U::fix) return hn::Trunc(x);
+    } else if constexpr (K == U::trunc || K == U::fix) return hn::Trunc(x);
     else if constexpr (K == U::softsign) {
       const V a = hn::Abs(x), one = hn::Set(d, 1.0f);
       const V r = hn::Div(x, hn::Add(one, a));
       return hn::IfThenElse(hn::Eq(a, hn::Set(d, vm::infinity)), hn::CopySign(one, x), r);
-    }
-    else if constexpr (K == U::softrelu) return vm::softrelu(d, x);
+    } else if constexpr (K == U::softrelu) return vm::softrelu(d, x);
     else if constexpr (K == U::gelu) return vm::gelu(d, x);
     else if constexpr (K == U::degrees) return hn::Mul(x, hn::Set(d, 57.29577951308232f));
     else if constexpr (K == U::radians) return hn::Mul(x, hn::Set(d, 0.017453292519943295f));

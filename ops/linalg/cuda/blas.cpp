@@ -165,9 +165,21 @@ bool choose(cublasLtHandle_t handle, const MatrixProduct& p, const Types& types,
 std::shared_ptr<const Choice> choice_for(int device, cublasLtHandle_t handle, const MatrixProduct& p, bool tf32,
                                          const OnTheWay& way, const void* addend) {
   static auto* recent = new Recent<Choice>;
-  const Key key{device,         int64_t(p.dtype), tf32,           p.m,          p.n,
-                p.k,            p.batch,          p.same_a,       p.transpose_a, p.transpose_b,
-                alignment(p.a), alignment(p.b),   alignment(p.c), way.relu,      addend ? alignment(addend) : 0,
+  const Key key{device,
+                int64_t(p.dtype),
+                tf32,
+                p.m,
+                p.n,
+                p.k,
+                p.batch,
+                p.same_a,
+                p.transpose_a,
+                p.transpose_b,
+                alignment(p.a),
+                alignment(p.b),
+                alignment(p.c),
+                way.relu,
+                addend ? alignment(addend) : 0,
                 way.bias ? alignment(way.bias) : 0};
   return recent->obtain(key, [&] {
     auto choice = std::make_shared<Choice>();

@@ -27,7 +27,7 @@ StridedCopy copy_of(const SwapAxis& op, const KernelContext& c);
 StridedCopy copy_of(const Slice& op, const KernelContext& c);
 StridedCopy copy_of(const SliceAxis& op, const KernelContext& c);
 StridedCopy copy_of(const SliceLike& op, const KernelContext& c);
-StridedCopy copy_of(const SliceGrad& op, const KernelContext& c);    // the rest is zero
+StridedCopy copy_of(const SliceGrad& op, const KernelContext& c);  // the rest is zero
 StridedCopy copy_of(const BroadcastTo& op, const KernelContext& c);
 StridedCopy copy_of(const BroadcastAxis& op, const KernelContext& c);
 StridedCopy copy_of(const BroadcastLike& op, const KernelContext& c);

@@ -98,10 +98,10 @@ void run_rrelu(const LeakyReLU& op, KernelContext& c) {
   const double mean = (op.lower_bound + op.upper_bound) / 2;
   const double low = c.training ? op.lower_bound : mean, high = c.training ? op.upper_bound : mean;
   dispatch_float("LeakyReLU", x.dtype, [&]<class T>() {
-    const bool aligned = cuda::is_aligned<4>(x.as<T>()) && cuda::is_aligned<4>(y.as<T>()) &&
-                         cuda::is_aligned<4>(slopes.as<T>());
-    cuda::for_random_blocks(
-        c, x.size(), 4, RReLUFn<T>{low, high, x.as<T>(), y.as<T>(), slopes.as<T>(), x.size(), aligned});
+    const bool aligned =
+        cuda::is_aligned<4>(x.as<T>()) && cuda::is_aligned<4>(y.as<T>()) && cuda::is_aligned<4>(slopes.as<T>());
+    cuda::for_random_blocks(c, x.size(), 4,
+                            RReLUFn<T>{low, high, x.as<T>(), y.as<T>(), slopes.as<T>(), x.size(), aligned});
   });
 }
 
@@ -174,8 +174,8 @@ void run_cuda(const BackwardLeakyReLU& op, KernelContext& c) {
                              head.as<const T>(), x.as<const T>(), c.in(2).as<const T>());
     }
     using A = accumulate_t<T>;
-    cuda::elementwise(c, dx.size(), leaky_fn<BackwardLeakyFn, A>(op.act_type, op.slope), dx.as<T>(),
-                      head.as<const T>(), x.as<const T>());
+    cuda::elementwise(c, dx.size(), leaky_fn<BackwardLeakyFn, A>(op.act_type, op.slope), dx.as<T>(), head.as<const T>(),
+                      x.as<const T>());
   });
 }
 

@@ -16,9 +16,7 @@ constexpr std::array<std::string_view, 5> enum_names(ActivationType) {
 struct Activation {
   ActivationType act_type = ActivationType::relu;
   static constexpr OpTraits traits{.name = "Activation", .inplace = 0, .pointwise = true, .any_layout = true};
-  static constexpr void fields(auto field) {
-    field("act_type", &Activation::act_type, true);
-  }
+  static constexpr void fields(auto field) { field("act_type", &Activation::act_type, true); }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -36,9 +34,7 @@ struct BackwardActivation {
                                    .pointwise = true,
                                    .any_layout = true,
                                    .in_mxnet = false};
-  static constexpr void fields(auto field) {
-    field("act_type", &BackwardActivation::act_type, true);
-  }
+  static constexpr void fields(auto field) { field("act_type", &BackwardActivation::act_type, true); }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

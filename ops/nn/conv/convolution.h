@@ -82,9 +82,7 @@ struct ConvolutionOp {
     field("__fused__", &ConvolutionOp::fused);
   }
   static const OpDef def;
-  int num_inputs() const {
-    return P == ConvPart::forward ? 3 - int(no_bias) + fused.inputs() : traits.inputs.size();
-  }
+  int num_inputs() const { return P == ConvPart::forward ? 3 - int(no_bias) + fused.inputs() : traits.inputs.size(); }
   int num_outputs() const { return P == ConvPart::backward_weight && !no_bias ? 2 : 1; }
   const OpTraits& traits_of() const {
     return fused.addend ? traits_with_addend[size_t(num_inputs() - 3)] : traits;  // the addend is the last input

@@ -111,8 +111,8 @@ void backward(const BackwardBatchNorm& op, KernelContext& c) {
   T* const shift = sums + 4 * s.channels;
   channel_products(c.run, s, c.in(0).as<T>(), data.as<T>(), mean, head_sum, product_sum);
   for (int64_t i = 0; i < s.channels; ++i) {
-    const auto g = channel_gradient(op.fix_gamma ? T(1) : gamma[i], inverse[i], head_sum[i], product_sum[i],
-                                    s.per_channel());
+    const auto g =
+        channel_gradient(op.fix_gamma ? T(1) : gamma[i], inverse[i], head_sum[i], product_sum[i], s.per_channel());
     a[i] = g.a, b[i] = g.b, shift[i] = g.shift;
     if (c.out(1).data) c.out(1).as<T>()[i] = op.fix_gamma ? T(0) : g.gamma;
     if (c.out(2).data) c.out(2).as<T>()[i] = head_sum[i];
@@ -153,8 +153,7 @@ void BatchNorm::grad(GradContext& g) const {
     }
   }
   if (g.wants(0) && (g.has_head(1) || g.has_head(2))) {
-    const NormBackward f =
-        terms(axis, fix_gamma, g.input(0), g.input(0), g.input(1), g.output(1), g.output(2));
+    const NormBackward f = terms(axis, fix_gamma, g.input(0), g.input(0), g.input(1), g.output(1), g.output(2));
     const auto arrived = [&](int i) {
       return g.has_head(i) ? nd._reshape_to(g.head(i), {.shape = f.mean.shape()}) : NDArray();
     };
@@ -167,7 +166,8 @@ void BatchNorm::grad(GradContext& g) const {
 void run_cpu(const BatchNorm& op, KernelContext& context) {
   // Predictions may run at the same time: they must not write the moving statistics, not even unchanged.
   const uint32_t updated = context.training && !op.use_global_stats ? bit(3) | bit(4) : 0;
-  in_float_or_double(context, [&]<class T>(KernelContext& c) { forward<T>(op, c); }, updated);
+  in_float_or_double(
+      context, [&]<class T>(KernelContext& c) { forward<T>(op, c); }, updated);
 }
 
 void BackwardBatchNorm::infer(InferContext& c) const {

@@ -93,8 +93,8 @@ struct UseProducts {
   A *a, *b, *shift;
 
   __device__ void set(int64_t i, A head_sum, A product_sum) const {
-    const auto g = channel_gradient(fix_gamma ? A(1) : A(gamma.real(i)), A(inverse.real(i)), head_sum, product_sum,
-                                    count);
+    const auto g =
+        channel_gradient(fix_gamma ? A(1) : A(gamma.real(i)), A(inverse.real(i)), head_sum, product_sum, count);
     a[i] = g.a, b[i] = g.b, shift[i] = g.shift;
     dgamma.set(i, fix_gamma ? A(0) : g.gamma);
     dbeta.set(i, head_sum);

@@ -125,8 +125,9 @@ void run_cuda(const LayerNorm& op, KernelContext& c) {
   const AxisView v(c.in(0).shape, op.axis);
   dispatch_float("LayerNorm", c.in(0).dtype, [&]<class T>() {
     using A = accumulate_t<T>;
-    cuda::for_rows(c, v.rows(), Forward<T>{op.eps, c.in(0).as<T>(), c.in(1).as<T>(), c.in(2).as<T>(),
-                                           c.out(0).as<T>(), c.out(1).as<A>(), c.out(2).as<A>()});
+    cuda::for_rows(c, v.rows(),
+                   Forward<T>{op.eps, c.in(0).as<T>(), c.in(1).as<T>(), c.in(2).as<T>(), c.out(0).as<T>(),
+                              c.out(1).as<A>(), c.out(2).as<A>()});
   });
 }
 

@@ -38,9 +38,7 @@ struct BackwardLayerNorm {
                                    .inputs = Names("head", "data", "gamma", "mean", "std"),
                                    .outputs = 3,
                                    .in_mxnet = false};
-  static constexpr void fields(auto field) {
-    field("axis", &BackwardLayerNorm::axis);
-  }
+  static constexpr void fields(auto field) { field("axis", &BackwardLayerNorm::axis); }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

@@ -22,10 +22,8 @@ enum class PoolPart { forward, backward, along };
 constexpr OpTraits pooling_traits(PoolPart part) {
   if (part == PoolPart::forward) return {.name = "Pooling", .any_layout = true};
   if (part == PoolPart::along) {
-    return {.name = "_pooling_along",
-            .inputs = Names("tangent", "data", "output"),
-            .any_layout = true,
-            .in_mxnet = false};
+    return {
+        .name = "_pooling_along", .inputs = Names("tangent", "data", "output"), .any_layout = true, .in_mxnet = false};
   }
   return {
       .name = "_backward_Pooling", .inputs = Names("head", "data", "output"), .any_layout = true, .in_mxnet = false};

@@ -8,7 +8,9 @@ namespace {
 
 struct SigmoidOf {
   template <class A>
-  __device__ A operator()(A x) const { return unary_value<UnaryKind::sigmoid>(x); }
+  __device__ A operator()(A x) const {
+    return unary_value<UnaryKind::sigmoid>(x);
+  }
 };
 
 struct RegressionGradient {
@@ -70,9 +72,8 @@ void run_cuda(const BackwardRegressionOutput& op, KernelContext& c) {
   const TensorView &y = c.in(0), &dx = c.out();
   if (dx.size() == 0) return;
   const RegressionGradient f{op.kind == RegressionKind::mae, op.grad_scale * double(y.shape[0]) / double(y.size())};
-  dispatch_float("_backward_RegressionOutput", y.dtype, [&]<class T>() {
-    cuda::elementwise(c, dx.size(), f, dx.as<T>(), y.as<T>(), c.in(1).as<T>());
-  });
+  dispatch_float("_backward_RegressionOutput", y.dtype,
+                 [&]<class T>() { cuda::elementwise(c, dx.size(), f, dx.as<T>(), y.as<T>(), c.in(1).as<T>()); });
 }
 
 void run_cuda(const MakeLoss&, KernelContext& c) { cuda::copy_bytes(c, c.in(0).data, c.out().data, c.out().bytes()); }

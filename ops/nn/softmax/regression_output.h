@@ -19,9 +19,7 @@ struct RegressionOutput {
                                    .inputs = {"data", "label"},
                                    .inplace = 0,
                                    .infers = bit(1)};
-  static constexpr void fields(auto field) {
-    field("grad_scale", &RegressionOutput::grad_scale);
-  }
+  static constexpr void fields(auto field) { field("grad_scale", &RegressionOutput::grad_scale); }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

@@ -110,9 +110,7 @@ constexpr std::array<std::string_view, 2> enum_names(SoftmaxMode) { return {"ins
 struct SoftmaxActivation {
   SoftmaxMode mode = SoftmaxMode::instance;
   static constexpr OpTraits traits{.name = "SoftmaxActivation", .inplace = 0};
-  static constexpr void fields(auto field) {
-    field("mode", &SoftmaxActivation::mode);
-  }
+  static constexpr void fields(auto field) { field("mode", &SoftmaxActivation::mode); }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -125,9 +123,7 @@ struct BackwardSoftmaxActivation {
   SoftmaxMode mode = SoftmaxMode::instance;
   static constexpr OpTraits traits{
       .name = "_backward_SoftmaxActivation", .inputs = {"head", "output"}, .inplace = 0, .in_mxnet = false};
-  static constexpr void fields(auto field) {
-    field("mode", &BackwardSoftmaxActivation::mode);
-  }
+  static constexpr void fields(auto field) { field("mode", &BackwardSoftmaxActivation::mode); }
   static const OpDef def;
   void infer(InferContext& c) const;
 };

@@ -54,9 +54,13 @@ struct CountLabels {
 struct Difference {
   double scale;
   template <class A>
-  __device__ A operator()(A y, A label) const { return (y - label) * A(scale); }
+  __device__ A operator()(A y, A label) const {
+    return (y - label) * A(scale);
+  }
   template <class A>
-  __device__ A operator()(A y, A label, A head) const { return (y - label) * A(scale) * head; }
+  __device__ A operator()(A y, A label, A head) const {
+    return (y - label) * A(scale) * head;
+  }
 };
 
 struct Sum {
@@ -102,9 +106,9 @@ void run_cuda(const BackwardSoftmaxOutput& op, KernelContext& c) {
     const T* const head = op.out_grad ? c.in(2).as<T>() : nullptr;
     if (!probabilities) {
       const OutputGradient f = output_gradient(op, rows, label.shape);
-      cuda::for_rows(c, cuda::RowPlan(rows.outer, rows.n, rows.inner),
-                     LabelGradient<T>{f, divisor, nullptr, labels, ignored, op.use_ignore, false, y.as<T>(), head,
-                                      dx.as<T>()});
+      cuda::for_rows(
+          c, cuda::RowPlan(rows.outer, rows.n, rows.inner),
+          LabelGradient<T>{f, divisor, nullptr, labels, ignored, op.use_ignore, false, y.as<T>(), head, dx.as<T>()});
     } else if (head) {
       cuda::elementwise(c, dx.size(), Difference{op.grad_scale}, dx.as<T>(), y.as<T>(), label.as<T>(), head);
     } else {
@@ -134,8 +138,8 @@ void run_cuda(const BackwardSoftmaxCrossEntropy&, KernelContext& c) {
   cuda::softmax_forward(SoftmaxKind::plain, rows, 1, x, nullptr, dx, c);
   dispatch_float("softmax_cross_entropy", x.dtype, [&]<class T>() {
     cuda::for_rows(c, cuda::RowPlan(rows.outer, rows.n, rows.inner),
-                   LabelGradient<T>{{1, 0, -1}, nullptr, c.in(0).as<T>(), labels, 0, false, true, dx.as<T>(), nullptr,
-                                    dx.as<T>()});
+                   LabelGradient<T>{
+                       {1, 0, -1}, nullptr, c.in(0).as<T>(), labels, 0, false, true, dx.as<T>(), nullptr, dx.as<T>()});
   });
 }
 

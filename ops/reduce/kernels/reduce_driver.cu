@@ -77,8 +77,10 @@ void reduce_as(KernelContext& c, Combine combine, const T* data, std::span<const
                const Results& results) {
   const auto as = [&]<Combine C>() { reduce(c, Elements<T, A, C>{{combine, results}, data}, dims); };
   switch (combine) {
-    case Combine::prod: case Combine::nan_prod: return as.template operator()<Combine::prod>();
-    case Combine::max: case Combine::min: return as.template operator()<Combine::max>();
+    case Combine::prod:
+    case Combine::nan_prod: return as.template operator()<Combine::prod>();
+    case Combine::max:
+    case Combine::min: return as.template operator()<Combine::max>();
     default: return as.template operator()<Combine::sum>();
   }
 }

@@ -31,7 +31,8 @@ template <class Acc>
 HOST_DEVICE constexpr Acc identity_of(Combine c) {
   using limits = std::numeric_limits<Acc>;
   switch (c) {
-    case Combine::prod: case Combine::nan_prod: return Acc(1);
+    case Combine::prod:
+    case Combine::nan_prod: return Acc(1);
     case Combine::max: return limits::has_infinity ? -limits::infinity() : limits::min();
     case Combine::min: return limits::has_infinity ? limits::infinity() : limits::max();
     default: return Acc(0);
@@ -42,7 +43,8 @@ HOST_DEVICE constexpr Acc identity_of(Combine c) {
 template <class Acc>
 HOST_DEVICE inline Acc merge(Combine c, Acc a, Acc b) {
   switch (c) {
-    case Combine::prod: case Combine::nan_prod:
+    case Combine::prod:
+    case Combine::nan_prod:
       if constexpr (std::numeric_limits<Acc>::is_integer) return Acc(uint64_t(a) * uint64_t(b));
       return a * b;
     case Combine::max: return a >= b || a != a ? a : b;

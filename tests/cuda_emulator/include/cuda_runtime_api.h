@@ -230,7 +230,7 @@ void kaon_emulator_set_memory(size_t bytes);  // of each device
 unsigned long long kaon_emulator_launches();  // kernels launched, those of graphs included
 unsigned long long kaon_emulator_graph_launches();
 unsigned long long kaon_emulator_kernel_loads();  // of kernels compiled at run time, onto a device: a launch loads, too
-const char* kaon_emulator_message();  // what was last complained about; empty if nothing was
+const char* kaon_emulator_message();              // what was last complained about; empty if nothing was
 
 }  // extern "C"
 

@@ -322,14 +322,16 @@ TEST_CASE("users row 39: the message names both when an operation waits for what
     if (engine.stats().threads > 1) return;  // there others take the inner one up
     Var held, other, inner;
     int inner_line = 0, outer_line = __LINE__ + 1;
-    engine.push({write(held)}, [&](RunContext&) {
-      inner_line = __LINE__ + 1;
-      engine.push({write(other)}, [&](RunContext&) { engine.wait(held); }, {.label = {.name = "inner"}});
-      try {
-        engine.wait(other);
-      } catch (const WouldDeadlock&) {  // of the inner one; the outer one ends well
-      }
-    }, {.label = {.name = "outer"}});
+    engine.push({write(held)},
+                [&](RunContext&) {
+                  inner_line = __LINE__ + 1;
+                  engine.push({write(other)}, [&](RunContext&) { engine.wait(held); }, {.label = {.name = "inner"}});
+                  try {
+                    engine.wait(other);
+                  } catch (const WouldDeadlock&) {  // of the inner one; the outer one ends well
+                  }
+                },
+                {.label = {.name = "outer"}});
     CHECK_NOTHROW(engine.wait(held));
     CHECK_THROWS_AS(engine.wait(other), WouldDeadlock);
     std::string text;

@@ -49,7 +49,10 @@ TEST_CASE("standing read: a write waits for those inside, and whoever comes late
     std::atomic<int> inside{0};
     int value = 0, seen_before = -1, seen_after = -1;
     push_inside(engine, standing, {write(other)}, [&](RunContext&) { gate.wait(), seen_before = value, ++inside; });
-    engine.push({write(a)}, [&](RunContext&) { CHECK(inside == 1); value = 1; });
+    engine.push({write(a)}, [&](RunContext&) {
+      CHECK(inside == 1);
+      value = 1;
+    });
     CHECK(standing->has_ended());
     CHECK(stands_at(a));  // as long as somebody is inside
     push_inside(engine, standing, {read(other)}, [&](RunContext&) { seen_after = value; });

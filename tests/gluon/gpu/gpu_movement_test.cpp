@@ -29,8 +29,8 @@ TEST_CASE("gpu movement: gradients of an embedding add up in the same order ever
     const NDArray words = nd.floor(nd.abs(numbers({60, 50}, 7)) * 40).as_in_context(device);
     weight.attach_grad();
     const NDArray scale = numbers({60, 50, 6}, 3).as_in_context(device);
-    const NDArray loss = autograd::record(
-        [&] { return nd.Embedding(words, weight, {.input_dim = 40, .output_dim = 6}) * scale; });
+    const NDArray loss =
+        autograd::record([&] { return nd.Embedding(words, weight, {.input_dim = 40, .output_dim = 6}) * scale; });
     loss.backward();
     return values(weight.grad().as_in_context(cpu()));
   };

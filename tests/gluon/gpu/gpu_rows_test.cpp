@@ -193,7 +193,8 @@ TEST_CASE("gpu: out of memory says who holds it, and is over when something is d
     NDArray kept = nd.ones({1 << 20}, {.device = gpu(0)});
     NDArray large = nd.ones({2 << 20}, {.device = gpu(0)});
     CHECK_THROWS_AS(large.wait_to_read(), MemoryError);
-    CHECK_THROWS_WITH(large.wait_to_read(), Catch::Contains("8388608 bytes of device memory") && Catch::Contains("_ones"));
+    CHECK_THROWS_WITH(large.wait_to_read(),
+                      Catch::Contains("8388608 bytes of device memory") && Catch::Contains("_ones"));
     CHECK(kept.sum().asscalar<float>() == float(1 << 20));
   }
   NDArray again = nd.ones({3 << 19}, {.device = gpu(0)});

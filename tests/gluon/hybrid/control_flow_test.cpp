@@ -28,7 +28,7 @@ struct Rnn : gluon::HybridBlock<Rnn> {
   auto hybrid_forward(auto F, auto x, auto h) {
     using A = decltype(x);
     if (!unrolled) {
-      auto [outputs, last] = contrib::foreach(
+      auto [outputs, last] = contrib::foreach (
           [&](const A& row, const A& state) {
             A next = cell(row, state);
             return std::pair(next, next);
@@ -51,8 +51,7 @@ struct Result {
 template <class Net>
 Result train_once(Net& net, const NDArray& x, const NDArray& h) {
   auto [outputs, last] = autograd::record([&] { return net(x, h); });
-  const std::vector<NDArray> heads{outputs, last},
-      weights{numbers(outputs.shape(), 8), numbers(last.shape(), 9)};
+  const std::vector<NDArray> heads{outputs, last}, weights{numbers(outputs.shape(), 8), numbers(last.shape(), 9)};
   autograd::backward(heads, weights);
   Result r{{outputs, last}, {}};
   for (const gluon::Parameter& p : net.collect_params()) r.gradients.push_back(p.grad().copy());
@@ -144,7 +143,7 @@ TEST_CASE("control flow: a net with a loop is exported and comes back", "[gluon]
 TEST_CASE("control flow: a SymbolBlock around a program with a loop learns too", "[gluon]") {
   const NDArray x = numbers({4, 2, 3}), h = numbers({2, 3}, 2);
   Symbol w = sym.var("w", {3, 3});
-  auto [outputs, last] = contrib::foreach(
+  auto [outputs, last] = contrib::foreach (
       [&](const Symbol& row, const Symbol& s) {
         Symbol next = sym.tanh(sym.dot(row + s, w));
         return std::pair(next, next);

@@ -199,7 +199,8 @@ TEST_CASE("hybrid: a shape read in a trace: traced again for other shapes, and r
   CHECK_THROWS_WITH(block(sym.var("data")), Contains("the shape of data is not known"));
 }
 
-TEST_CASE("hybrid: of traces for one shape as many are kept as plans; the one used longest ago leaves", "[gluon][traces]") {
+TEST_CASE("hybrid: of traces for one shape as many are kept as plans; the one used longest ago leaves",
+          "[gluon][traces]") {
   auto runs = std::make_shared<int>(0);
   Lambda block([=](auto, auto x) {
     ++*runs;
@@ -410,7 +411,8 @@ TEST_CASE("hybrid: an operator that only updates arrays is refused in a trace, n
 }
 
 // What is an operator of its own is generated from the test table, in tests/ops/table/every_operator_test.cpp.
-TEST_CASE("users row 26: functions that stand for an operator with a number, a list or under another name", "[gluon][traces]") {
+TEST_CASE("users row 26: functions that stand for an operator with a number, a list or under another name",
+          "[gluon][traces]") {
   NDArray x = numbers({3, 4}, 1) + 2, y = numbers({3, 4}, 2) + 2, row = numbers({4}, 3) + 2;
   auto both_sides = [&](auto f) {
     check_same([=](auto F, auto a, auto b, auto c) { return std::vector{f(F, a, b), f(F, a, c)}; }, x, y, row);
@@ -484,7 +486,8 @@ TEST_CASE("users row 26: functions that stand for an operator with a number, a l
       x);
 }
 
-TEST_CASE("users row 32: reductions of gathers and slices over n = 1 to 64, under one cache of plans", "[gluon][traces]") {
+TEST_CASE("users row 32: reductions of gathers and slices over n = 1 to 64, under one cache of plans",
+          "[gluon][traces]") {
   auto by_data = [](auto F, auto x, auto index) {  // everything follows from the inputs
     auto taken = F.take(x, index), ends = F.slice(x, {-1}, {std::nullopt}), begin = F.slice_axis(x, 0, 0);
     auto picked = F.gather_nd(x, F.reshape(index, {1, -1}));

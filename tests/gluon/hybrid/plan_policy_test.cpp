@@ -64,7 +64,8 @@ TEST_CASE("plan policy: error refuses other shapes, traced or not", "[gluon]") {
   gluon::Trainer trainer(net.collect_params(), optimizer::SGD({.learning_rate = 0.1}));
   gluon::TrainingStep step(net, gluon::loss::SoftmaxCrossEntropyLoss(), trainer, {.policy = PlanPolicy::error});
   step(numbers({4, 6}), nd.arange(4));
-  CHECK_THROWS_WITH(step(numbers({3, 6}), nd.arange(3)), Contains("nothing is planned for data dim 0: 4 -> 3; plans: 1"));
+  CHECK_THROWS_WITH(step(numbers({3, 6}), nd.arange(3)),
+                    Contains("nothing is planned for data dim 0: 4 -> 3; plans: 1"));
   CHECK_THROWS_WITH(step(numbers({4, 6}), nd.arange(4).astype(DType::int32)), Contains("dtype: float32 -> int32"));
   step(numbers({4, 6}), nd.arange(4));
 }

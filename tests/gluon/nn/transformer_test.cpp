@@ -70,8 +70,8 @@ Matrix attention(const nn::MultiHeadAttentionCell& cell, int heads, const Matrix
 }
 
 Matrix encoder(const nn::TransformerEncoderCell& cell, int heads, const Matrix& x, int64_t valid) {
-  Matrix h = project(attention(cell.attention_cell, heads, x, x, x, [&](size_t, size_t j) { return j < size_t(valid); }),
-                     cell.proj);
+  Matrix h = project(
+      attention(cell.attention_cell, heads, x, x, x, [&](size_t, size_t j) { return j < size_t(valid); }), cell.proj);
   for (size_t i = 0; i < h.size(); ++i) {
     for (size_t j = 0; j < h[i].size(); ++j) h[i][j] += x[i][j];
     normalize(h[i], cell.layer_norm);
@@ -112,9 +112,7 @@ nn::TransformerEncoderCell small_encoder(double dropout = 0) {
 struct MaskedEncoder : gluon::HybridBlock<MaskedEncoder> {
   nn::TransformerEncoderCell cell;
   explicit MaskedEncoder(double dropout = 0) : cell(child("cell", small_encoder(dropout))) {}
-  auto hybrid_forward(auto F, auto x, auto valid_length) {
-    return cell(x, nn::valid_length_mask(F, x, valid_length));
-  }
+  auto hybrid_forward(auto F, auto x, auto valid_length) { return cell(x, nn::valid_length_mask(F, x, valid_length)); }
 };
 
 }  // namespace
@@ -192,13 +190,13 @@ TEST_CASE("attention: what does not fit is refused", "[gluon]") {
     cell.initialize();
     cell.hybridize(hybridized);
     NDArray one = nd.ones({2, 1, 4}), x = nd.ones({2, 3, 4});
-    CHECK_THROWS_AS(cell(x, nd.ones({2, 3, 5}), x), ShapeError);                // another width
-    CHECK_THROWS_AS(cell(x, nd.ones({2, 2, 4}), x), ShapeError);                // keys and values differ in number
+    CHECK_THROWS_AS(cell(x, nd.ones({2, 3, 5}), x), ShapeError);                   // another width
+    CHECK_THROWS_AS(cell(x, nd.ones({2, 2, 4}), x), ShapeError);                   // keys and values differ in number
     CHECK_THROWS_AS(cell(x, nd.ones({1, 3, 4}), nd.ones({1, 3, 4})), ShapeError);  // another batch
-    CHECK_THROWS_AS(cell(x, x, x, nd.ones({2, 3, 2})), ShapeError);             // a mask of other lengths
-    CHECK_THROWS_AS(cell(one, x, x, nd.ones({2, 5, 3})), ShapeError);           // more rows than queries
+    CHECK_THROWS_AS(cell(x, x, x, nd.ones({2, 3, 2})), ShapeError);                // a mask of other lengths
+    CHECK_THROWS_AS(cell(one, x, x, nd.ones({2, 5, 3})), ShapeError);              // more rows than queries
     CHECK_THROWS_AS(cell(x, x, x, nd.ones({3, 3, 3})), ShapeError);
-    CHECK_THROWS_AS(cell(x, x, x, nd.ones({2, 3})), ShapeError);                // two heads, not two samples
+    CHECK_THROWS_AS(cell(x, x, x, nd.ones({2, 3})), ShapeError);  // two heads, not two samples
     CHECK_THROWS_AS(cell(x, x, x, nd.ones({2, 3, 3, 2})), ShapeError);
     CHECK_THROWS_AS(cell(nd.ones({3, 4}), x, x), ShapeError);
   }
@@ -338,12 +336,12 @@ TEST_CASE("transformer: names, options and activations", "[gluon]") {
   auto net = small_encoder();
   std::vector<std::string> names;
   for (const auto& p : net.collect_params()) names.push_back(p.name());
-  CHECK(names == std::vector<std::string>{
-                     "attention_cell_proj_query_weight", "attention_cell_proj_query_bias",
-                     "attention_cell_proj_key_weight", "attention_cell_proj_key_bias",
-                     "attention_cell_proj_value_weight", "attention_cell_proj_value_bias", "proj_weight", "proj_bias",
-                     "layer_norm_gamma", "layer_norm_beta", "ffn_ffn_1_weight", "ffn_ffn_1_bias", "ffn_ffn_2_weight",
-                     "ffn_ffn_2_bias", "ffn_layer_norm_gamma", "ffn_layer_norm_beta"});
+  CHECK(names == std::vector<std::string>{"attention_cell_proj_query_weight", "attention_cell_proj_query_bias",
+                                          "attention_cell_proj_key_weight", "attention_cell_proj_key_bias",
+                                          "attention_cell_proj_value_weight", "attention_cell_proj_value_bias",
+                                          "proj_weight", "proj_bias", "layer_norm_gamma", "layer_norm_beta",
+                                          "ffn_ffn_1_weight", "ffn_ffn_1_bias", "ffn_ffn_2_weight", "ffn_ffn_2_bias",
+                                          "ffn_layer_norm_gamma", "ffn_layer_norm_beta"});
   for (const auto& p : net.collect_params()) CHECK(p.shape().size() > 0);  // known without a call
   nn::PositionwiseFFN ffn(3, 5, {.activation = "relu", .layer_norm_eps = 1, .bias_initializer = init::Constant(-2)});
   ffn.initialize(init::One());

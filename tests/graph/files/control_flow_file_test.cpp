@@ -117,7 +117,7 @@ TEST_CASE("control flow files: programs of our own come back as they were") {
   check_round_trip(
       [](auto f, auto in) {
         using A = typename decltype(in)::value_type;
-        auto [outputs, states] = contrib::foreach(
+        auto [outputs, states] = contrib::foreach (
             [&](const A& row, const List<A>& s) {
               const A y = f.tanh(f.dot(row, in[2]) + s[0]);
               return std::pair(List<A>{y, y, s[1]}, List<A>{s[1], y});
@@ -130,7 +130,7 @@ TEST_CASE("control flow files: programs of our own come back as they were") {
   check_round_trip(
       [](auto f, auto in) {
         using A = typename decltype(in)::value_type;
-        auto [outputs, state] = contrib::foreach(
+        auto [outputs, state] = contrib::foreach (
             [&](const A& row, const A& s) { return std::pair(f.Dropout(row, {.p = 0.5}), s + row); }, in[0], in[1]);
         return List<A>{outputs, state};
       },
@@ -138,8 +138,11 @@ TEST_CASE("control flow files: programs of our own come back as they were") {
   check_round_trip(
       [](auto f, auto in) {
         using A = typename decltype(in)::value_type;
-        auto [outputs, state] = contrib::foreach(
-            [&](const A& row, const A& s) { return std::pair(row * f.random_uniform({2, 4}), s + row); }, in[0], in[1]);
+        auto [outputs, state] = contrib::foreach (
+            [&](const A& row, const A& s) {
+              return std::pair(row * f.random_uniform({2, 4}), s + row);
+            },
+            in[0], in[1]);
         return List<A>{outputs, state};
       },
       {x, h});
@@ -153,7 +156,7 @@ TEST_CASE("control flow files: programs of our own come back as they were") {
               const A y = contrib::cond(
                   v[0], [&] { return v[1] * v[0]; },
                   [&] {
-                    return contrib::foreach([&](const A& r, const A& s) { return std::pair(r, s + r); }, in[3], v[1])
+                    return contrib::foreach ([&](const A& r, const A& s) { return std::pair(r, s + r); }, in[3], v[1])
                         .second;
                   });
               return std::pair(y, List<A>{v[0] + 1, y});
@@ -167,7 +170,13 @@ TEST_CASE("control flow files: programs of our own come back as they were") {
       [](auto, auto in) {
         using A = typename decltype(in)::value_type;
         return contrib::cond(
-            in[0], [&] { return List<A>{in[1] * in[0], in[1]}; }, [&] { return List<A>{in[1], in[1] + in[0]}; });
+            in[0],
+            [&] {
+              return List<A>{in[1] * in[0], in[1]};
+            },
+            [&] {
+              return List<A>{in[1], in[1] + in[0]};
+            });
       },
       {one, h});
 }
@@ -176,7 +185,7 @@ TEST_CASE("control flow files: what MXNet cannot express is refused by name") {
   NameScope names("");
   const Symbol x = sym.var("x", {3, 2}), h = sym.var("h", {2});
   auto [outputs, state] =
-      contrib::foreach([](const Symbol& row, const Symbol&) { return std::pair(row * 2, row); }, x, h);
+      contrib::foreach ([](const Symbol& row, const Symbol&) { return std::pair(row * 2, row); }, x, h);
   CHECK_THROWS_WITH(outputs.tojson(), Contains("'foreach0' (_foreach)") && Contains("does not use 'h'"));
 }
 

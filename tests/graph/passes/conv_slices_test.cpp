@@ -22,9 +22,8 @@ std::vector<A> residual(F f, const std::vector<A>& in, const Sizes& sizes) {
 }
 
 // 133, 425 and 231 MFLOP an image: 2, 4 and, with few positions, 2 slices for one image.
-const Sizes all_sizes[] = {{{1, 64, 30, 30}, {128, 64, 3, 3}},
-                           {{1, 64, 48, 48}, {640, 64, 3, 3}, {2, 2}},
-                           {{1, 512, 7, 7}, {512, 512, 3, 3}}};
+const Sizes all_sizes[] = {
+    {{1, 64, 30, 30}, {128, 64, 3, 3}}, {{1, 64, 48, 48}, {640, 64, 3, 3}, {2, 2}}, {{1, 512, 7, 7}, {512, 512, 3, 3}}};
 
 }  // namespace
 
@@ -54,8 +53,14 @@ TEST_CASE("convolution in slices: planned with all that is fused equals imperati
       shape[0] = batch;
       NDArray x = numbers(shape), w = numbers(s.w, 2) * 0.1;
       Shape out{batch, filters, (shape[2] - 1) / s.stride[0] + 1, (shape[3] - 1) / s.stride[1] + 1};
-      std::vector<NDArray> inputs{x, w, numbers({filters}, 3), numbers({filters}, 4), numbers({filters}, 5),
-                                  numbers({filters}, 6), numbers({filters}, 7) * 0.1 + 1, numbers(out, 8)};
+      std::vector<NDArray> inputs{x,
+                                  w,
+                                  numbers({filters}, 3),
+                                  numbers({filters}, 4),
+                                  numbers({filters}, 5),
+                                  numbers({filters}, 6),
+                                  numbers({filters}, 7) * 0.1 + 1,
+                                  numbers(out, 8)};
       std::vector<Symbol> data;
       for (const std::string& name : data_names(8)) data.push_back(sym.var(name));
       NDArray expected = residual(nd, inputs, s)[0];

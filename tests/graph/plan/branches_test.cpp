@@ -18,7 +18,7 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-std::atomic<int> inside{0};      // nodes that wait for each other now
+std::atomic<int> inside{0};  // nodes that wait for each other now
 std::atomic<bool> have_met{false};
 
 // y = x, after two of these have run at a time, or a while has passed.
@@ -130,8 +130,8 @@ TEST_CASE("branches: groups have no edge between them, in one order, memory apar
 
 TEST_CASE("branches: the plan's check finds values of two groups that overlap") {
   const Symbol program = Symbol::group(four_branches(sym, sym.var("x"), sym.var("w")));
-  const Graph b = with_branches(
-      graph_of(program, {"x", "w"}, {{{32, 256}, DType::float32}, {{256, 256}, DType::float32}}), false);
+  const Graph b =
+      with_branches(graph_of(program, {"x", "w"}, {{{32, 256}, DType::float32}, {{256, 256}, DType::float32}}), false);
   const std::vector<uint32_t>& groups = b.branches.at(0).groups;
   MemoryPlan plan = plan_memory(b);
   std::vector<ValueSlot*> of_groups;  // one that dies inside, of each of two

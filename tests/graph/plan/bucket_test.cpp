@@ -94,11 +94,11 @@ TEST_CASE("bucket: sizes of the user's; more rows than the largest are refused")
   CHECK(net.graph.stats().misses == 2);
   CHECK_THROWS_WITH(net.check(11), Contains("[net] the largest bucket has 10 rows, got 11"));
   for (const Shape& sizes : {Shape(4, 4), Shape(8, 4), Shape(0, 4), Shape(-1)}) {
-    CHECK_THROWS_WITH(CachedGraph(sym.var("data"), {"data"}, {.buckets = sizes}, "net"), Contains("[hybridize] buckets"));
+    CHECK_THROWS_WITH(CachedGraph(sym.var("data"), {"data"}, {.buckets = sizes}, "net"),
+                      Contains("[hybridize] buckets"));
   }
-  CHECK_THROWS_WITH(
-      CachedGraph(sym.var("data"), {"data"}, {.exact = true, .policy = PlanPolicy::bucket}, "net"),
-      Contains("policy bucket is not exact"));
+  CHECK_THROWS_WITH(CachedGraph(sym.var("data"), {"data"}, {.exact = true, .policy = PlanPolicy::bucket}, "net"),
+                    Contains("policy bucket is not exact"));
 }
 
 TEST_CASE("bucket: operators that keep rows apart equal the imperative run") {
@@ -107,28 +107,47 @@ TEST_CASE("bucket: operators that keep rows apart equal the imperative run") {
     for (int n : {1, 2, 3, 5, 6, 7, 8, 9, 5, 1}) net.check(n);
   };
   check([](auto F, auto x, auto w, auto) {
-    return std::vector{x * F.slice_axis(w, 0, 0, 1), x + F.reshape(F.slice_axis(w, 0, 0, 1), {4}), x * 2 - x,
-                       F.broadcast_maximum(x, F.mean(x, {.axis = Shape(1), .keepdims = true})), F.clip(x, 0, 1),
-                       F.where(x > 0, x, -x), F.add_n(x, x, x), F.cast(x, DType::float64)};
+    return std::vector{x * F.slice_axis(w, 0, 0, 1),
+                       x + F.reshape(F.slice_axis(w, 0, 0, 1), {4}),
+                       x * 2 - x,
+                       F.broadcast_maximum(x, F.mean(x, {.axis = Shape(1), .keepdims = true})),
+                       F.clip(x, 0, 1),
+                       F.where(x > 0, x, -x),
+                       F.add_n(x, x, x),
+                       F.cast(x, DType::float64)};
   });
   check([](auto F, auto x, auto w, auto) {
-    return std::vector{F.sum(x, {.axis = Shape(1)}), F.max(x, {.axis = Shape(-1), .keepdims = true}),
-                       F.mean(x, {.axis = Shape(0), .exclude = true}), F.norm(x, {.axis = Shape(1)}),
-                       F.argmax(x, {.axis = 1}), F.softmax(x), F.log_softmax(x, {.axis = 1}),
+    return std::vector{F.sum(x, {.axis = Shape(1)}),
+                       F.max(x, {.axis = Shape(-1), .keepdims = true}),
+                       F.mean(x, {.axis = Shape(0), .exclude = true}),
+                       F.norm(x, {.axis = Shape(1)}),
+                       F.argmax(x, {.axis = 1}),
+                       F.softmax(x),
+                       F.log_softmax(x, {.axis = 1}),
                        F.FullyConnected(x, w, F.slice_axis(w, 0, 0, 4).reshape({16}).slice(0, 4), {.num_hidden = 4})};
   });
   check([](auto F, auto x, auto w, auto index) {
-    return std::vector{F.take(w, index), F.Embedding(index, w, {.input_dim = 4, .output_dim = 4}), F.pick(x, index),
-                       F.one_hot(index, 5), F.take(x, F.array({2, 0}), {.axis = 1}), F.where(index, x, x * 2)};
+    return std::vector{F.take(w, index),
+                       F.Embedding(index, w, {.input_dim = 4, .output_dim = 4}),
+                       F.pick(x, index),
+                       F.one_hot(index, 5),
+                       F.take(x, F.array({2, 0}), {.axis = 1}),
+                       F.where(index, x, x * 2)};
   });
   check([](auto F, auto x, auto w, auto) {
     auto parts = F.split(x, 2, {.axis = 1});
-    return std::vector{F.concat(Concat{.dim = 1}, parts[1], x), F.stack(Stack{.axis = 1}, x, x),
-                       F.slice_axis(x, 1, 1, 3),  F.slice(x, {std::nullopt, 1}, {std::nullopt, 3}),
-                       F.flip(x, {1}),            F.tile(x, {1, 2}),
-                       F.repeat(x, 2, 1), F.dot(x, w, {.transpose_b = true}),
-                       F.expand_dims(x, 1),       F.reshape(x, {-1, 2, 2}),
-                       F.flatten(F.reshape(x, {0, 2, 2})), w};
+    return std::vector{F.concat(Concat{.dim = 1}, parts[1], x),
+                       F.stack(Stack{.axis = 1}, x, x),
+                       F.slice_axis(x, 1, 1, 3),
+                       F.slice(x, {std::nullopt, 1}, {std::nullopt, 3}),
+                       F.flip(x, {1}),
+                       F.tile(x, {1, 2}),
+                       F.repeat(x, 2, 1),
+                       F.dot(x, w, {.transpose_b = true}),
+                       F.expand_dims(x, 1),
+                       F.reshape(x, {-1, 2, 2}),
+                       F.flatten(F.reshape(x, {0, 2, 2})),
+                       w};
   });
   check(
       [](auto F, auto x, auto, auto) {
@@ -152,7 +171,8 @@ TEST_CASE("bucket: what mixes rows is refused by the name of the operator") {
   refused([](auto F, auto x, auto, auto) { return std::vector{F.sum(x)}; }, "(sum)");
   refused([](auto F, auto x, auto, auto) { return std::vector{x - F.mean(x, {.axis = Shape(0), .keepdims = true})}; },
           "(mean)");
-  refused([](auto F, auto x, auto, auto) { return std::vector{F.max(x, {.axis = Shape(1), .exclude = true})}; }, "(max)");
+  refused([](auto F, auto x, auto, auto) { return std::vector{F.max(x, {.axis = Shape(1), .exclude = true})}; },
+          "(max)");
   refused([](auto F, auto x, auto, auto) { return std::vector{F.norm(x)}; }, "(norm)");
   refused([](auto F, auto x, auto, auto) { return std::vector{F.argmax(x, {.axis = 0})}; }, "(argmax)");
   refused([](auto F, auto x, auto, auto) { return std::vector{F.softmax(x, {.axis = 0})}; }, "(softmax)");
@@ -160,7 +180,8 @@ TEST_CASE("bucket: what mixes rows is refused by the name of the operator") {
   refused([](auto F, auto x, auto, auto) { return std::vector{F.dot(x, x, {.transpose_a = true})}; }, "(dot)");
   refused([](auto F, auto x, auto, auto) { return std::vector{F.dot(x, x, {.transpose_b = true})}; }, "(dot)");
   refused([](auto F, auto x, auto w, auto) { return std::vector{F.dot(w, x, {.transpose_b = true})}; }, "(dot)");
-  refused([](auto F, auto x, auto w, auto) { return std::vector{F.broadcast_like(w.slice(0, 1), x)}; }, "(broadcast_like)");
+  refused([](auto F, auto x, auto w, auto) { return std::vector{F.broadcast_like(w.slice(0, 1), x)}; },
+          "(broadcast_like)");
   refused([](auto F, auto x, auto, auto) { return std::vector{F.transpose(x)}; }, "(transpose)");
   refused([](auto F, auto x, auto, auto) { return std::vector{F.reshape(x, {-1, 2})}; }, "(Reshape)");
   refused([](auto F, auto x, auto, auto) { return std::vector{F.flip(x, {0})}; }, "(reverse)");
@@ -173,17 +194,23 @@ TEST_CASE("bucket: what mixes rows is refused by the name of the operator") {
   refused([](auto F, auto x, auto, auto) { return std::vector{F.tile(x, {2, 1})}; }, "(tile)");
   refused([](auto F, auto x, auto, auto) { return std::vector{F.expand_dims(x, 0)}; }, "(expand_dims)");
   refused([](auto F, auto x, auto, auto) { return std::vector{F.shuffle(x)}; }, "(_shuffle)");
-  refused([](auto F, auto x, auto, auto) { return std::vector{F.Dropout(x, {.mode = DropoutMode::always})}; }, "(Dropout)");
-  refused([](auto F, auto x, auto, auto) { return std::vector{F.gather_nd(x, F.array({0, 1}, Shape(1, 2)))}; },
-          "(gather_nd)");
-  refused([](auto F, auto x, auto, auto) { return std::vector{F.sum(F.reshape(F.transpose(x), {-1}))}; }, "(transpose)");
+  refused([](auto F, auto x, auto, auto) { return std::vector{F.Dropout(x, {.mode = DropoutMode::always})}; },
+          "(Dropout)");
+  refused(
+      [](auto F, auto x, auto, auto) {
+        return std::vector{F.gather_nd(x, F.array({0, 1}, Shape(1, 2)))};
+      },
+      "(gather_nd)");
+  refused([](auto F, auto x, auto, auto) { return std::vector{F.sum(F.reshape(F.transpose(x), {-1}))}; },
+          "(transpose)");
 }
 
 TEST_CASE("bucket: numbers of the program that stand for one number of rows are refused") {
   // Right for 8 rows, which is the bucket, and for no other number.
   for (int64_t n : {8, 5}) {
     Net reshaped([](auto F, auto x, auto, auto) { return std::vector{F.reshape(x, {8, -1})}; }, {8});
-    CHECK_THROWS_WITH(call(reshaped.graph, reshaped.arrays(n)), Contains("(Reshape) makes (8, 8) of 8 rows and (8, 9) of 9"));
+    CHECK_THROWS_WITH(call(reshaped.graph, reshaped.arrays(n)),
+                      Contains("(Reshape) makes (8, 8) of 8 rows and (8, 9) of 9"));
     Net added([](auto F, auto x, auto, auto) { return std::vector{x + F.ones({8, 4})}; }, {4});
     CHECK_THROWS_AS(call(added.graph, added.arrays(n)), ShapeError);
   }
@@ -216,10 +243,14 @@ TEST_CASE("users row 32: rows of gathers and slices over n = 1 to 64, in buckets
   Net net(
       [](auto F, auto x, auto w, auto index) {
         auto taken = F.take(w, index), part = F.slice_axis(x, 1, 1, 3);
-        return std::vector{F.sum(taken, {.axis = Shape(1)}),  F.mean(part, {.axis = Shape(1)}),
-                           F.max(taken, {.axis = Shape(1)}),  F.norm(part, {.axis = Shape(1)}),
-                           F.argmax(taken, {.axis = 1}),      F.pick(taken, index),
-                           F.mean(F.concat(taken, part), {.axis = Shape(1)}), F.sum(part, {.axis = Shape(1)}) * F.pick(x, index)};
+        return std::vector{F.sum(taken, {.axis = Shape(1)}),
+                           F.mean(part, {.axis = Shape(1)}),
+                           F.max(taken, {.axis = Shape(1)}),
+                           F.norm(part, {.axis = Shape(1)}),
+                           F.argmax(taken, {.axis = 1}),
+                           F.pick(taken, index),
+                           F.mean(F.concat(taken, part), {.axis = Shape(1)}),
+                           F.sum(part, {.axis = Shape(1)}) * F.pick(x, index)};
       },
       {4});
   for (int n = 1; n <= 64; ++n) net.check(n);

@@ -336,7 +336,8 @@ TEST_CASE("execution plan: a gradient's program draws the numbers of its forward
   // the first draw reaches no gradient: the second one keeps its place
   Symbol x = sym.var("data0", {50});
   Symbol noise = sym.random_uniform({50});
-  CachedGraph graph(Symbol::group({noise + 0, sym.Dropout(x * x * x, {.p = 0.5})}), {"data0"}, {.exact = true}, "noise");
+  CachedGraph graph(Symbol::group({noise + 0, sym.Dropout(x * x * x, {.p = 0.5})}), {"data0"}, {.exact = true},
+                    "noise");
   NDArray in = numbers({50});
   in.attach_grad();
   kaon::random::seed(5);
@@ -413,9 +414,9 @@ TEST_CASE("users row 6: a plan of ten operators whose sixth fails releases twent
     for (int i = 0; i < 5; ++i) before = nd.tanh(before + 1);
     CHECK(same_bits(failed[0], before));  // what was computed before the sixth is whole
     CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(2));
-    CHECK_THROWS_WITH(failed[1].wait_to_read(),
-                      Contains("in node sixth (_test_fails_on_nan)") && Contains("computing (1000,) float32 from (1000,)") &&
-                          Contains("execution_plan_test.cpp:" + std::to_string(line)));
+    CHECK_THROWS_WITH(failed[1].wait_to_read(), Contains("in node sixth (_test_fails_on_nan)") &&
+                                                    Contains("computing (1000,) float32 from (1000,)") &&
+                                                    Contains("execution_plan_test.cpp:" + std::to_string(line)));
     const auto [want_fifth, want_tenth] = program(nd, good);
     const std::vector<NDArray> got = call(graph, {good});
     CHECK(same_bits(got[0], want_fifth));

@@ -1,6 +1,6 @@
-// Elementwise kernels, random numbers and updates on a GPU against the CPU: lengths around the vectors that kernels load,
-// views that are not aligned, broadcasting, and more tensors than one launch takes. What the rows of the test table
-// (check_devices) do not say. Runs on the emulator (tests/cuda_emulator) where there is no GPU.
+// Elementwise kernels, random numbers and updates on a GPU against the CPU: lengths around the vectors that kernels
+// load, views that are not aligned, broadcasting, and more tensors than one launch takes. What the rows of the test
+// table (check_devices) do not say. Runs on the emulator (tests/cuda_emulator) where there is no GPU.
 #include <fmt/format.h>
 
 #include <catch2/catch.hpp>
@@ -149,10 +149,43 @@ TEST_CASE("gpu elementwise: where chooses elements and rows", "[ops][cuda]") {
 TEST_CASE("gpu elementwise: cast to the same bits", "[ops][cuda]") {
   if (!test::has_gpu()) return;
   constexpr double inf = std::numeric_limits<double>::infinity();
-  std::vector<double> v{0,     -0.0,    0.49,    0.5,      1.5,       -1.5,       2.5,  127,   128,  255,  256,  -1, -129,
-                        65504, 65519.9, 65520,   1e-8,     5.97e-8,   -3e-5,      3e38, 1e300, -3e9, 3e9,  1e19, inf,
-                        -inf,  std::nan(""),     1.00048828125,       1.0009765626,     2147483647.5,     -2147483648.0,
-                        1.0 / 3, 4503599627370497.0, 9007199254740993.0, 0x1.ffcp15, 0x1.001p0, 0x1.003p0};
+  std::vector<double> v{0,
+                        -0.0,
+                        0.49,
+                        0.5,
+                        1.5,
+                        -1.5,
+                        2.5,
+                        127,
+                        128,
+                        255,
+                        256,
+                        -1,
+                        -129,
+                        65504,
+                        65519.9,
+                        65520,
+                        1e-8,
+                        5.97e-8,
+                        -3e-5,
+                        3e38,
+                        1e300,
+                        -3e9,
+                        3e9,
+                        1e19,
+                        inf,
+                        -inf,
+                        std::nan(""),
+                        1.00048828125,
+                        1.0009765626,
+                        2147483647.5,
+                        -2147483648.0,
+                        1.0 / 3,
+                        4503599627370497.0,
+                        9007199254740993.0,
+                        0x1.ffcp15,
+                        0x1.001p0,
+                        0x1.003p0};
   for (DType from : dtypes) {
     const NDArray x = nd.array(v, {int64_t(v.size())}, {.dtype = DType::float64}).astype(from);
     for (DType to : dtypes) {
@@ -192,7 +225,8 @@ TEST_CASE("gpu elementwise: functions of any dtype at special values", "[ops][cu
     INFO(name_of(t));
     check_equal("sum", a + b, x + y), check_equal("product", a * b, x * y), check_equal("quotient", a / b, x / y);
     check_equal("mod", nd.modulo(a, b), nd.modulo(x, y)), check_equal("power", nd.power(a, b), nd.power(x, y));
-    check_equal("negative", -a, -x), check_equal("abs", nd.abs(a), nd.abs(x)), check_equal("sign", nd.sign(a), nd.sign(x));
+    check_equal("negative", -a, -x), check_equal("abs", nd.abs(a), nd.abs(x)),
+        check_equal("sign", nd.sign(a), nd.sign(x));
     check_equal("maximum", nd.maximum(a, 300), nd.maximum(x, 300));
     for (double s : {-1.0, 2.5, 300.0, 1e19}) check_equal("greater", a > s, x > s);
   }
@@ -238,13 +272,15 @@ TEST_CASE("gpu random: the numbers of the CPU", "[ops][cuda]") {
   for (int64_t n : {0, 1, 3, 5, 1000, 4097}) {
     for (DType t : reals) {
       INFO(n << " " << name_of(t));
-      const double rtol = t == DType::float64 ? 1e-12 : t == DType::float32 ? 1e-5 : t == DType::float16 ? 2e-3 : 1.6e-2;
-      check_draw("uniform", [&](Device d) {
-        return nd.random_uniform({n}, {.low = -1, .high = 2.7, .dtype = t, .ctx = d});
-      });
+      const double rtol = t == DType::float64   ? 1e-12
+                          : t == DType::float32 ? 1e-5
+                          : t == DType::float16 ? 2e-3
+                                                : 1.6e-2;
+      check_draw("uniform",
+                 [&](Device d) { return nd.random_uniform({n}, {.low = -1, .high = 2.7, .dtype = t, .ctx = d}); });
       check_draw(
-          "normal",
-          [&](Device d) { return nd.random_normal({n}, {.loc = 1, .scale = 3, .dtype = t, .ctx = d}); }, rtol);
+          "normal", [&](Device d) { return nd.random_normal({n}, {.loc = 1, .scale = 3, .dtype = t, .ctx = d}); },
+          rtol);
       const NDArray x = numbers({n, 3}, t);
       for (Shape axes : {Shape(), Shape(0), Shape(1)}) {
         check_draw("dropout", [&](Device d) {
@@ -256,7 +292,8 @@ TEST_CASE("gpu random: the numbers of the CPU", "[ops][cuda]") {
     check_draw("randint", [&](Device d) { return nd.random_randint(-5, 100, {n}, {.ctx = d}); });
   }
   for (int64_t n : {2, 2048, 2049, 70001}) {  // partners of a shuffle are sorted in tiles of 2048, by 8 bits at a time
-    check_draw("shuffle", [&](Device d) { return nd.shuffle(nd.arange(double(n), {.dtype = DType::int32, .ctx = d})); });
+    check_draw("shuffle",
+               [&](Device d) { return nd.shuffle(nd.arange(double(n), {.dtype = DType::int32, .ctx = d})); });
   }
   const NDArray p = nd.random_uniform({5, 700});
   check_draw("multinomial", [&](Device d) { return nd.sample_multinomial(p.as_in_context(d), {.shape = Shape(50)}); });
@@ -283,13 +320,17 @@ TEST_CASE("gpu updates: more tensors than one launch takes, of any dtype and siz
       std::vector<const NDArray*> pointers;
       for (const NDArray& a : all) pointers.push_back(&a);
       if (kind == 0) nd._kaon_multi_sgd_update(pointers, {.rescale_grad = 0.5});
-      if (kind == 1) nd._kaon_multi_sgd_mom_update(pointers, {.momentum = 0.9, .rescale_grad = 0.5, .clip_gradient = 0.04});
+      if (kind == 1)
+        nd._kaon_multi_sgd_mom_update(pointers, {.momentum = 0.9, .rescale_grad = 0.5, .clip_gradient = 0.04});
       if (kind == 2) nd._kaon_multi_adam_update(pointers, {.rescale_grad = 2});
     };
     for (int step = 0; step < 2; ++step) update(here), update(there);
     for (size_t i = 0; i < here.size(); ++i) {
       const DType t = here[i].dtype();
-      const double rtol = t == DType::float64 ? 1e-12 : t == DType::float32 ? 1e-6 : t == DType::float16 ? 2e-3 : 1.6e-2;
+      const double rtol = t == DType::float64   ? 1e-12
+                          : t == DType::float32 ? 1e-6
+                          : t == DType::float16 ? 2e-3
+                                                : 1.6e-2;
       check_equal(fmt::format("kind {} array {}", kind, i), there[i], here[i], rtol);
     }
   }

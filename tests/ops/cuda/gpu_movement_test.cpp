@@ -31,9 +31,9 @@ TEST_CASE("gpu movement: transposed planes of many tiles and of odd sizes", "[cu
   add(rows, Transpose{}, {in({8, 130})});
   add(rows, Transpose{.axes = Shape(0, 2, 1)}, {in({3, 45, 70})});
   add(rows, Transpose{.axes = Shape(2, 1, 0)}, {in({9, 5, 40})});
-  add(rows, Transpose{.axes = Shape(0, 2, 3, 1)}, {in({2, 3, 6, 7})});   // too thin for tiles
+  add(rows, Transpose{.axes = Shape(0, 2, 3, 1)}, {in({2, 3, 6, 7})});  // too thin for tiles
   add(rows, Transpose{.axes = Shape(0, 3, 1, 2)}, {in({2, 6, 7, 33})});
-  add(rows, Transpose{.axes = Shape(1, 0, 2)}, {in({5, 7, 16})});        // runs
+  add(rows, Transpose{.axes = Shape(1, 0, 2)}, {in({5, 7, 16})});  // runs
   add(rows, SwapAxis{.dim1 = 0, .dim2 = 2}, {in({40, 3, 36})});
   check_gpu(rows, all_widths);
 }

@@ -1,5 +1,5 @@
-// Matrix products and convolutions on a GPU against the CPU: what the rows of check_op, which lie well in memory, do not
-// reach. Run on the emulator (tests/cuda_emulator) where there is none.
+// Matrix products and convolutions on a GPU against the CPU: what the rows of check_op, which lie well in memory, do
+// not reach. Run on the emulator (tests/cuda_emulator) where there is none.
 #include <catch2/catch.hpp>
 
 #include "kaon/engine/device/backend.h"
@@ -167,8 +167,13 @@ TEST_CASE("gpu: many images sum to one gradient of a bias, with the same bits ea
 TEST_CASE("gpu: transposed convolutions", "[ops][cuda]") {
   if (!test::has_gpu()) return;
   for (DType t : floats) {
-    const Deconvolution op{.kernel = {3, 2}, .stride = {2, 1}, .pad = {1, 0}, .adj = {1, 0}, .num_filter = 6,
-                           .num_group = 2, .no_bias = false};
+    const Deconvolution op{.kernel = {3, 2},
+                           .stride = {2, 1},
+                           .pad = {1, 0},
+                           .adj = {1, 0},
+                           .num_filter = 6,
+                           .num_group = 2,
+                           .no_bias = false};
     const NDArray x = numbers({2, 4, 5, 4}, 1, t), w = numbers({4, 3, 3, 2}, 2, t), b = numbers({6}, 3, t);
     check_close(nd.Deconvolution(there(x), there(w), there(b), op), nd.Deconvolution(x, w, b, op));
   }

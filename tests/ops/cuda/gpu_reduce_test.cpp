@@ -31,10 +31,21 @@ struct Case {
 };
 // Each way of sharing the work out: see Team and ReducePlan.
 const Case cases[] = {
-    {{300, 3}, {1}},        {{70, 33}, {1}},           {{5, 700}, {1}},  {{3, 2500}, {1}},
-    {{2, 20000}, {1}},      {{40000}, {0}},            {{3, 300}, {0}},  {{700, 5}, {0}},
-    {{60, 70}, {0}},        {{9000, 3}, {0}},          {{2, 37, 5}, {1}}, {{20, 3, 401}, {0, 2}},
-    {{3, 4, 5, 6}, {0, 2}}, {{2, 3, 2, 3, 2, 3, 2, 3}, {0, 2, 4, 6}}, {{2, 3, 2, 3, 2, 3, 2, 3}, {1, 3, 5, 7}},
+    {{300, 3}, {1}},
+    {{70, 33}, {1}},
+    {{5, 700}, {1}},
+    {{3, 2500}, {1}},
+    {{2, 20000}, {1}},
+    {{40000}, {0}},
+    {{3, 300}, {0}},
+    {{700, 5}, {0}},
+    {{60, 70}, {0}},
+    {{9000, 3}, {0}},
+    {{2, 37, 5}, {1}},
+    {{20, 3, 401}, {0, 2}},
+    {{3, 4, 5, 6}, {0, 2}},
+    {{2, 3, 2, 3, 2, 3, 2, 3}, {0, 2, 4, 6}},
+    {{2, 3, 2, 3, 2, 3, 2, 3}, {1, 3, 5, 7}},
 };
 
 std::vector<double> with(std::vector<double> values, int64_t n) {
@@ -119,7 +130,7 @@ TEST_CASE("gpu reduce: sums to a shape", "[cuda]") {
 TEST_CASE("gpu softmax: rows and columns of every length", "[cuda]") {
   Rows rows;
   for (const Shape& shape : {Shape(3, 1), Shape(70, 5), Shape(6, 100), Shape(2, 257), Shape(2, 1500), Shape(2, 5000),
-                            Shape(5, 7, 9), Shape(2, 600, 3), Shape(3, 4, 300)}) {
+                             Shape(5, 7, 9), Shape(2, 600, 3), Shape(3, 4, 300)}) {
     for (const int axis : {1, -1, 0}) {
       add(rows, Softmax{.axis = axis, .temperature = 0.7}, {in(shape)});
       add(rows, LogSoftmax{.axis = axis}, {in(shape)});

@@ -28,8 +28,8 @@ TEST_CASE("launch geometry: blocks cover the items and no grid is too large", "[
 
 TEST_CASE("launch geometry: Divider and FastDivide are division", "[cuda]") {
   constexpr int64_t most = 0x7fffffff;
-  std::vector<int64_t> numbers{0, 1, 2, most - 1, most, most + 1, most + 2, int64_t(1) << 32,
-                               (int64_t(1) << 40) + 12345};
+  std::vector<int64_t> numbers{
+      0, 1, 2, most - 1, most, most + 1, most + 2, int64_t(1) << 32, (int64_t(1) << 40) + 12345};
   for (int k = 0; k < 31; ++k) {
     for (int64_t d : {-1, 0, 1}) numbers.push_back((int64_t(1) << k) + d);
   }
@@ -73,8 +73,8 @@ TEST_CASE("launch geometry: elements are moved in the widest units that sizes an
   CHECK(widest(4, {7, 8}, {p}) == 4);
   CHECK(widest(2, {8}, {p + 4}) == 4);
   CHECK(widest(1, {16}, {p + 1}) == 1);
-  CHECK(widest(8, {0}, {nullptr}) == 16);   // nothing there is nothing in the way
-  CHECK(widest(4, {-2, 4}, {p}) == 8);      // strides may be negative
+  CHECK(widest(8, {0}, {nullptr}) == 16);  // nothing there is nothing in the way
+  CHECK(widest(4, {-2, 4}, {p}) == 8);     // strides may be negative
 }
 
 TEST_CASE("launch geometry: copies merge the dimensions that step alike", "[cuda]") {

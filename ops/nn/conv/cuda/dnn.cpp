@@ -187,9 +187,8 @@ void check_positions(const ConvGeometry& g) {
   for (size_t i = 0; i < size_t(g.axes); ++i) {
     const int64_t room = g.in[i] + 2 * g.pad[i] - g.dilate[i] * (g.kernel[i] - 1) - 1;
     if (const int64_t positions = room / g.stride[i] + 1; positions != g.out[i]) {
-      throw ValueError(
-          fmt::format("[cuDNN] needs equal padding on both sides of an axis: expected {} positions, got {}", positions,
-                      g.out[i]));
+      throw ValueError(fmt::format(
+          "[cuDNN] needs equal padding on both sides of an axis: expected {} positions, got {}", positions, g.out[i]));
     }
   }
 }
@@ -241,10 +240,10 @@ std::shared_ptr<const ConvPlan> make_plan(cudnnHandle_t handle, const Request& r
   const auto x = plan->x.get(), y = plan->y.get();
   const auto w = plan->w.get();
   if (r.direction == ConvDirection::forward) {
-    choose<cudnnConvolutionFwdAlgoPerf_t>(
-        r, *plan, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED, [&](int most, int* count, auto* found) {
-          return dnn().get_forward(handle, x, w, conv, y, most, count, found);
-        });
+    choose<cudnnConvolutionFwdAlgoPerf_t>(r, *plan, CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED,
+                                          [&](int most, int* count, auto* found) {
+                                            return dnn().get_forward(handle, x, w, conv, y, most, count, found);
+                                          });
   } else if (r.direction == ConvDirection::backward_data) {
     choose<cudnnConvolutionBwdDataAlgoPerf_t>(
         r, *plan, CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED, [&](int most, int* count, auto* found) {
@@ -261,8 +260,18 @@ std::shared_ptr<const ConvPlan> make_plan(cudnnHandle_t handle, const Request& r
 
 Key key_of(int device, const Request& r) {
   const ConvGeometry& g = r.setup.geometry;
-  Key key{device,     int64_t(r.direction), int64_t(r.setup.dtype), int64_t(r.setup.layout), r.setup.workspace, r.tf32,
-          r.winograd, g.batch,         g.groups,               g.in_channels,           g.out_channels,    g.axes};
+  Key key{device,
+          int64_t(r.direction),
+          int64_t(r.setup.dtype),
+          int64_t(r.setup.layout),
+          r.setup.workspace,
+          r.tf32,
+          r.winograd,
+          g.batch,
+          g.groups,
+          g.in_channels,
+          g.out_channels,
+          g.axes};
   auto at = key.begin() + 12;
   for (const auto* sizes : {&g.in, &g.out, &g.kernel, &g.stride, &g.dilate, &g.pad}) {
     at = std::copy(sizes->begin(), sizes->end(), at);

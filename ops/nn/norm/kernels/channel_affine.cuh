@@ -14,9 +14,13 @@ A* per_channel(KernelContext& c, const ChannelSizes& s) {
 
 struct AffineOf {
   template <class A>
-  __device__ A operator()(A x, A mean, A b, A shift) const { return b * (x - mean) + shift; }
+  __device__ A operator()(A x, A mean, A b, A shift) const {
+    return b * (x - mean) + shift;
+  }
   template <class A>
-  __device__ A operator()(A x, A mean, A b, A shift, A head, A a) const { return a * head + (b * (x - mean) + shift); }
+  __device__ A operator()(A x, A mean, A b, A shift, A head, A a) const {
+    return a * head + (b * (x - mean) + shift);
+  }
 };
 
 // The numbers of the channels that a pack's elements are of: one for all, or one each.

@@ -122,8 +122,8 @@ void softmax_backward(SoftmaxKind kind, const RowView& rows, double scale, const
   if (grad.size() == 0) return;
   const RowPlan plan(rows.outer, rows.n, rows.inner);
   dispatch_float("softmax", grad.dtype, [&]<class T>() {
-    for_rows(c, plan, Backward<T>{kind == SoftmaxKind::log, accumulate_t<T>(scale), head.as<T>(), output.as<T>(),
-                                  grad.as<T>()});
+    for_rows(c, plan,
+             Backward<T>{kind == SoftmaxKind::log, accumulate_t<T>(scale), head.as<T>(), output.as<T>(), grad.as<T>()});
   });
 }
 
