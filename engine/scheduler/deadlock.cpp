@@ -55,21 +55,34 @@ void Engine::Impl::refuse_inside(const char* what) const {
                       describe(op->label));
 }
 
-void Engine::Impl::begin_op_wait(WaitNode& waiter, const OpNode& op, bool has_thread) {
+void Engine::Impl::begin_op_wait(WaitNode& waiter, const OpNode& op, bool has_thread) noexcept {
   std::lock_guard lock(op_waits.mutex);
   if (!has_thread && !op_waits.is_watched) {
-    watch_op_waits();
-    op_waits.is_watched = true;
+    try {
+      watch_op_waits();
+      op_waits.is_watched = true;
+    } catch (const std::bad_alloc&) {  // no memory for a timer: the next such wait tries again
+    }
   }
-  op_waits.all.emplace(&waiter, OpWait{&op, ++op_waits.changes});
+  waiter.waiting_op = &op;
+  waiter.newer_wait = nullptr;
+  waiter.older_wait = std::exchange(op_waits.newest, &waiter);
+  if (waiter.older_wait) waiter.older_wait->newer_wait = &waiter;
+  ++op_waits.changes;
   op_waits.count.fetch_add(1, std::memory_order_seq_cst);
 }
 
 void Engine::Impl::end_op_wait(WaitNode& waiter) noexcept {
   std::lock_guard lock(op_waits.mutex);
-  if (!op_waits.all.erase(&waiter)) return;
-  op_waits.count.fetch_sub(1, std::memory_order_seq_cst);
+  if (waiter.waiting_op) unlink(waiter);
+}
+
+void Engine::Impl::unlink(WaitNode& waiter) noexcept {
+  (waiter.newer_wait ? waiter.newer_wait->older_wait : op_waits.newest) = waiter.older_wait;
+  if (waiter.older_wait) waiter.older_wait->newer_wait = waiter.newer_wait;
+  waiter.waiting_op = nullptr;
   ++op_waits.changes;
+  op_waits.count.fetch_sub(1, std::memory_order_seq_cst);
 }
 
 // True when nothing runs, nothing is ready, and each operation that has begun waits for an array: such an array can
@@ -83,7 +96,7 @@ bool Engine::Impl::is_stuck() {
   const int begun = active.load(std::memory_order_seq_cst) - spinning.load(std::memory_order_seq_cst) +
                     nested.load(std::memory_order_seq_cst) + ending_later.load(std::memory_order_seq_cst);
   if (progress != op_waits.progress || has_work() || reading_now.load(std::memory_order_seq_cst) > 0 ||
-      int(op_waits.all.size()) < begun || count_waiting_ops() < begun) {
+      int(op_waits.count.load(std::memory_order_seq_cst)) < begun || int(count_waiting_ops()) < begun) {
     op_waits.progress = progress;
     op_waits.quiet_looks = 0;
     return false;
@@ -93,12 +106,12 @@ bool Engine::Impl::is_stuck() {
   return true;
 }
 
-int Engine::Impl::count_waiting_ops() const {
+size_t Engine::Impl::count_waiting_ops() const {
   std::vector<const OpNode*> ops;
-  ops.reserve(op_waits.all.size());
-  for (const auto& [waiter, wait] : op_waits.all) ops.push_back(wait.op);
+  ops.reserve(op_waits.count.load(std::memory_order_seq_cst));
+  for (const WaitNode* w = op_waits.newest; w; w = w->older_wait) ops.push_back(w->waiting_op);
   std::sort(ops.begin(), ops.end(), std::less<>());
-  return int(std::unique(ops.begin(), ops.end()) - ops.begin());
+  return size_t(std::unique(ops.begin(), ops.end()) - ops.begin());
 }
 
 // Ends the latest wait: on its thread's stack it is on top.
@@ -107,20 +120,16 @@ void Engine::Impl::fail_if_stuck() noexcept {
   Dep* granted = nullptr;
   try {
     std::lock_guard lock(op_waits.mutex);
-    if (op_waits.all.empty() || !is_stuck()) return;
-    const auto found = std::max_element(op_waits.all.begin(), op_waits.all.end(),
-                                        [](const auto& a, const auto& b) { return a.second.order < b.second.order; });
-    latest = found->first;
-    const OpNode& op = *found->second.op;
+    if (!op_waits.newest || !is_stuck()) return;
+    latest = op_waits.newest;
+    const OpNode& op = *latest->waiting_op;
     const std::string text =
         "[wait] the operation waits for an array that can only be written after it has ended;" + describe(op.label);
     IntrusivePtr<const OpError> error = failures.record(op, std::make_exception_ptr(WouldDeadlock(text)), true);
     // under the lock: ending a wait removes it from op_waits first, so this one still exists
     bool mark = false;
     if (!latest->dep.var()->remove(latest->dep, granted, mark)) return;
-    op_waits.all.erase(found);
-    op_waits.count.fetch_sub(1, std::memory_order_seq_cst);
-    ++op_waits.changes;
+    unlink(*latest);
     latest->error = std::move(error);
   } catch (const std::bad_alloc&) {
     return;  // a later check finds it stuck again
@@ -138,7 +147,7 @@ void Engine::Impl::watch_again() noexcept {
   for (;; std::this_thread::sleep_for(look_every)) {
     fail_if_stuck();
     std::lock_guard lock(op_waits.mutex);
-    op_waits.is_watched = !op_waits.all.empty();
+    op_waits.is_watched = op_waits.newest != nullptr;
     if (!op_waits.is_watched) return;
     try {
       return watch_op_waits();

@@ -48,6 +48,8 @@ struct OpBase {
   bool is_waiter() const { return type->signal != nullptr; }
 };
 
+struct OpNode;
+
 // Waits for one var: a thread's wait, a coroutine's await. Not counted as an operation.
 struct WaitNode : OpBase {
   explicit WaitNode(const OpType& t, Var& var, AccessMode mode) {
@@ -60,7 +62,11 @@ struct WaitNode : OpBase {
   Dep dep;
   IntrusivePtr<const OpError> error;  // set before signal when the array has failed
   uint64_t ended_by = 0;              // sequence of the operation that ended the wait
-  bool abandoned = false;             // under the var's lock: removed from the queue, and not to be queued again
+  bool abandoned = false;             // under the var's lock: it is not to be queued, and was taken out if it was
+  // For a wait inside an operation: links of the engine's list of them (OpWaits).
+  const OpNode* waiting_op = nullptr;
+  WaitNode* newer_wait = nullptr;
+  WaitNode* older_wait = nullptr;
 };
 
 struct OpNode : OpBase {
