@@ -18,8 +18,8 @@ Engine::Impl::Impl(Engine& engine, const EngineOptions& o, uint32_t forks)
       ready{ReadyQueue(13), ReadyQueue(13), ReadyQueue(13)},
       calls(threads),
       io(forks == no_process ? 0 : std::max(1, o.io_threads)),
-      io_executor(io) {
-  // on a single core a spinning thread takes it from one that has work
+      io_executor(io, std::max(1, o.io_threads)) {
+  // who looks for work on the only core keeps it from who has some
   if (std::thread::hardware_concurrency() < 2) options.spin = {};
   if (o.schedule.kind != Schedule::Kind::arrival) {
     chosen = std::make_unique<ChosenOrder>(o.schedule);

@@ -16,7 +16,7 @@ void RunLoop::post(std::coroutine_handle<> work) {
     post_surely(engine_.io_executor(), work);
     return;
   }
-  queue_.push_back(work);
+  queue_.push(work);
   posted_.store(true, std::memory_order_release);
   wake_.notify_one();
 }
@@ -33,7 +33,7 @@ void RunLoop::run(Engine* of_operation) {
 }
 
 std::coroutine_handle<> RunLoop::next(Engine* of_operation) {
-  auto is_posted = [&] { return finished_ || !queue_.empty(); };
+  auto is_posted = [&] { return finished_ || !queue_.is_empty(); };
   std::unique_lock lock(mutex_);
   while (!is_posted()) {
     posted_.store(false, std::memory_order_relaxed);
@@ -61,16 +61,12 @@ std::coroutine_handle<> RunLoop::next(Engine* of_operation) {
   }
   if (finished_) {
     is_over_ = true;
-    const std::deque<std::coroutine_handle<>> left = std::move(queue_);
-    queue_.clear();
-    lock.unlock();
-    // to the io pool: a coroutine that yields would come back here for ever
-    for (std::coroutine_handle<> work : left) engine_.io_executor().post(work);
+    lock.unlock();  // nobody adds to the queue any more
+    // one that gives way would come back here for ever
+    while (const std::coroutine_handle<> work = queue_.pop()) post_surely(engine_.io_executor(), work);
     return {};
   }
-  std::coroutine_handle<> work = queue_.front();
-  queue_.pop_front();
-  return work;
+  return queue_.pop();
 }
 
 void run_until_done(Root root, RunLoop& loop) {

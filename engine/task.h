@@ -4,7 +4,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <coroutine>
-#include <deque>
 #include <exception>
 #include <functional>
 #include <mutex>
@@ -12,6 +11,7 @@
 #include <utility>
 
 #include "kaon/engine/await.h"
+#include "kaon/engine/coroutine_queue.h"
 
 namespace kaon {
 
@@ -258,7 +258,7 @@ class RunLoop : public Executor, public std::enable_shared_from_this<RunLoop> {
   Engine& engine_ = Engine::current();
   std::mutex mutex_;
   std::condition_variable wake_;
-  std::deque<std::coroutine_handle<>> queue_;
+  CoroutineQueue queue_;
   std::atomic<bool> posted_{false};
   bool finished_ = false;
   bool is_over_ = false;  // run() has returned

@@ -1,4 +1,4 @@
-// CallMemory: memory for the calls of an engine's workers, which must not fail.
+// CallMemory: preallocated memory for the Asio handlers that wake the threads of an engine's pools.
 #pragma once
 
 #include <algorithm>
@@ -10,21 +10,21 @@
 
 namespace kaon {
 
-// An operation that has become ready must reach a worker, also when the process has no memory left: so what Asio keeps
-// of the handler that calls one comes from here. There are as many blocks as workers, 64 at most. When all are taken,
-// as many workers have been called as are useful: each looks at the queue when it comes, after it has given its block
-// back. Thread safety: any thread.
+// Posting a handler to a thread pool allocates. A ready operation or coroutine must reach a thread even if the process
+// is out of memory, so Asio allocates these handlers from a fixed set of blocks: one per thread, at most 64. If all
+// blocks are in use, that many handlers are already queued, and posting another is unnecessary: each handler returns
+// its block before it reads the queue of work. Thread safety: any thread.
 class CallMemory {
  public:
   static constexpr size_t block_bytes = 128;
 
-  explicit CallMemory(int workers)
-      : blocks_(new Block[size_t(std::clamp(workers, 1, 64))]),
-        free_(workers >= 64 ? ~uint64_t(0) : (uint64_t(1) << std::max(workers, 1)) - 1) {}
+  explicit CallMemory(int threads)
+      : blocks_(new Block[size_t(std::clamp(threads, 1, 64))]),
+        free_(threads >= 64 ? ~uint64_t(0) : (uint64_t(1) << std::max(threads, 1)) - 1) {}
 
-  // nullptr: all are taken.
+  // nullptr if all blocks are in use.
   void* take() noexcept {
-    uint64_t free = free_.load(std::memory_order_seq_cst);  // after what the caller has queued
+    uint64_t free = free_.load(std::memory_order_seq_cst);  // ordered after the caller's push to the queue
     while (free) {
       const int i = std::countr_zero(free);
       if (free_.compare_exchange_weak(free, free & ~(uint64_t(1) << i), std::memory_order_seq_cst)) return &blocks_[i];
@@ -33,7 +33,7 @@ class CallMemory {
   }
   void give(void* block) noexcept {
     const auto i = static_cast<Block*>(block) - blocks_.get();
-    free_.fetch_or(uint64_t(1) << i, std::memory_order_seq_cst);  // before the worker looks at the queue
+    free_.fetch_or(uint64_t(1) << i, std::memory_order_seq_cst);  // ordered before the thread reads the queue
   }
 
  private:
@@ -44,7 +44,7 @@ class CallMemory {
   std::atomic<uint64_t> free_;
 };
 
-// Gives the block that it was made with, once.
+// Allocator for a single object, whose storage is `block`.
 template <class T>
 struct CallAllocator {
   using value_type = T;

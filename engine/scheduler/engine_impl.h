@@ -7,6 +7,8 @@
 #include <list>
 #include <mutex>
 
+#include "kaon/engine/memory/call_memory.h"
+#include "kaon/engine/coroutine_queue.h"
 #include "kaon/engine/engine.h"
 #include "kaon/engine/memory/call_memory.h"
 #include "kaon/engine/scheduler/chosen_order.h"
@@ -96,15 +98,22 @@ struct OpWaits {
   bool is_watched = false;  // the timer checks
 };
 
+// The io pool as an executor. Posting allocates nothing unless very many coroutines are pending: see CoroutineQueue and
+// CallMemory. A thread of the pool that has been called takes one coroutine, and calls another thread if there are
+// more.
 class IoExecutor : public Executor {
  public:
-  explicit IoExecutor(boost::asio::thread_pool& pool) : pool_(pool) {}
-  void post(std::coroutine_handle<> work) override {
-    boost::asio::post(pool_, [work] { resume_coroutine(work); });
-  }
+  IoExecutor(boost::asio::thread_pool& pool, int threads) : pool_(pool), calls_(threads) {}
+  void post(std::coroutine_handle<> work) override;
 
  private:
+  void call() noexcept;
+  void run_one();
+
   boost::asio::thread_pool& pool_;
+  CallMemory calls_;
+  std::mutex mutex_;
+  CoroutineQueue queue_;  // under mutex_
 };
 
 // Forks between the first process and this one: a child has none of its parent's threads.

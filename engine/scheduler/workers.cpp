@@ -57,6 +57,29 @@ void Engine::Impl::wake() noexcept {
   boost::asio::post(*pool, boost::asio::bind_allocator(CallAllocator<void>(calls, memory), [this] { drain(); }));
 }
 
+void IoExecutor::post(std::coroutine_handle<> work) {
+  {
+    std::lock_guard lock(mutex_);
+    queue_.push(work);
+  }
+  call();
+}
+
+void IoExecutor::call() noexcept {
+  void* const memory = calls_.take();
+  if (!memory) return;  // as many threads as there are have been called and have yet to look at the queue
+  boost::asio::post(pool_, boost::asio::bind_allocator(CallAllocator<void>(calls_, memory), [this] { run_one(); }));
+}
+
+void IoExecutor::run_one() {
+  std::unique_lock lock(mutex_);
+  const std::coroutine_handle<> work = queue_.pop();
+  const bool has_more = !queue_.is_empty();
+  lock.unlock();
+  if (has_more) call();
+  if (work) resume_coroutine(work);
+}
+
 bool Engine::Impl::take_slot() noexcept {
   int a = active.load(std::memory_order_seq_cst);
   while (a < threads) {
