@@ -3,8 +3,8 @@
 #include <chrono>
 #include <cstdio>
 
-#include "kaon/engine/base/process_wide.h"
 #include "kaon/engine/scheduler/engine_impl.h"
+#include "kaon/engine/base/process_wide.h"
 
 namespace kaon {
 namespace detail {
@@ -89,19 +89,18 @@ void run_until_done(Root root, RunLoop& loop) {
 
 namespace {
 
-struct UnobservedHook : WithMutex {
-  std::function<void(std::exception_ptr)> call;
+struct Hook : WithMutex {
+  std::shared_ptr<const std::function<void(std::exception_ptr)>> call;  // shared: calling it copies nothing
 };
-UnobservedHook& unobserved_hook() { return ProcessWide<UnobservedHook>::get(); }
+Hook& unobserved_hook() { return ProcessWide<Hook>::get(); }
 
 void report_unobserved(std::exception_ptr error) {
-  std::function<void(std::exception_ptr)> hook;
+  std::shared_ptr<const std::function<void(std::exception_ptr)>> hook;
   {
-    UnobservedHook& set = unobserved_hook();
-    std::lock_guard lock(set.mutex);
-    hook = set.call;
+    std::lock_guard lock(unobserved_hook().mutex);
+    hook = unobserved_hook().call;
   }
-  if (hook) return hook(error);
+  if (hook) return (*hook)(error);
   try {
     std::rethrow_exception(error);
   } catch (const std::exception& e) {
@@ -127,9 +126,10 @@ Root run_detached(std::shared_ptr<void>, IntrusivePtr<Limits>, Task<void> task, 
 }  // namespace detail
 
 void set_unobserved_error_hook(std::function<void(std::exception_ptr)> hook) {
-  detail::UnobservedHook& set = detail::unobserved_hook();
-  std::lock_guard lock(set.mutex);
-  set.call = std::move(hook);
+  std::shared_ptr<const std::function<void(std::exception_ptr)>> call;
+  if (hook) call = std::make_shared<const std::function<void(std::exception_ptr)>>(std::move(hook));
+  std::lock_guard lock(detail::unobserved_hook().mutex);
+  std::swap(detail::unobserved_hook().call, call);  // the old one goes after the lock
 }
 
 void spawn(Task<void> task, Executor& executor) {
