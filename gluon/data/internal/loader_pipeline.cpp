@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "kaon/engine/trace.h"
@@ -53,15 +54,21 @@ LoaderPipeline::LoaderPipeline(Dataset dataset, EpochBatches batches, uint64_t e
 
 void LoaderPipeline::start(const std::shared_ptr<LoaderPipeline>& self) {
   const int64_t count = std::min<int64_t>(self->workers_, self->size());
-  for (int64_t i = 0; i < count; ++i) spawn(work(self), self->engine_->io_executor());
+  self->workers_left_ = int(count);
+  for (int64_t i = 0; i < count; ++i) spawn(work(Worker(self)), self->engine_->io_executor());
 }
 
-Task<void> LoaderPipeline::work(std::shared_ptr<LoaderPipeline> self) {
+Task<void> LoaderPipeline::work(Worker given) {
+  LoaderPipeline* const self = &*given;
   for (;;) {
     const int64_t batch = self->claim();
     if (batch == ended) co_return;
     if (batch == no_room) {
-      co_await RoomAwaiter(*self);
+      try {
+        co_await RoomAwaiter(*self);
+      } catch (const std::bad_alloc&) {  // no memory to give way to other coroutines first: claims again at once
+      } catch (const MemoryError&) {
+      }
       continue;
     }
     std::optional<Batch> result;
@@ -168,6 +175,17 @@ void LoaderPipeline::deliver(int64_t batch, std::optional<Batch> result, std::ex
   if (resumed) post_surely(*executor, resumed);
 }
 
+void LoaderPipeline::worker_ended() noexcept {
+  std::coroutine_handle<> resumed;
+  {
+    std::lock_guard lock(mutex_);
+    if (--workers_left_ > 0 || cancelled_ || next_ >= size()) return;
+    is_stranded_ = true;
+    resumed = std::exchange(consumer_, {});
+  }
+  if (resumed) post_surely(*consumer_executor_, resumed);
+}
+
 bool LoaderPipeline::wait_as_worker(std::coroutine_handle<> worker) {
   std::lock_guard lock(mutex_);
   if (cancelled_ || next_ >= size() || has_room()) return false;
@@ -177,7 +195,7 @@ bool LoaderPipeline::wait_as_worker(std::coroutine_handle<> worker) {
 
 bool LoaderPipeline::wait_as_consumer(std::coroutine_handle<> consumer, Executor* executor) {
   std::lock_guard lock(mutex_);
-  if (place(delivered_).filled) return false;
+  if (place(delivered_).filled || is_stranded_) return false;
   consumer_ = consumer;
   consumer_executor_ = executor;
   return true;
@@ -189,6 +207,9 @@ Batch LoaderPipeline::take_now() {
   std::coroutine_handle<> worker;
   {
     std::lock_guard lock(mutex_);
+    if (!place(delivered_).filled) {
+      throw MemoryError(fmt::format("[DataLoader] no worker got the memory to load batch {}", delivered_));
+    }
     std::swap(taken, place(delivered_));
     ++delivered_;
     if (!taken.error && !idle_.empty() && has_room()) {

@@ -16,10 +16,12 @@
 
 namespace kaon::gluon::data::detail {
 
-// How it works. Worker coroutines on the io pool claim batch numbers in order, load, and store the batch or its error
-// in the batch's place of a ring as long as the prefetch window. The consumer takes the places in order, so neither
-// order nor errors depend on the number of workers. A worker that finds the window full suspends until the consumer
-// takes a batch; a consumer that finds its batch missing suspends until it is delivered. Only cancel() blocks a thread.
+// How it works. Worker coroutines on the io pool claim batch numbers in order, load, and put the result, or what went
+// wrong, into the batch's place in a ring as long as the prefetch window. The consumer takes the places in order, so
+// neither order nor errors depend on the number of workers. A worker that finds the window full suspends until the
+// consumer takes a batch; a consumer that finds its batch missing suspends until that is delivered. Nobody blocks a
+// thread, apart from cancel(). A worker that got no memory to begin or to go on says so by its end: where it was the
+// last one, the consumer gets MemoryError.
 // Owned by the generator and by its workers. Thread safety: any thread; one consumer.
 class LoaderPipeline {
  public:
@@ -70,13 +72,29 @@ class LoaderPipeline {
     LoaderPipeline& pipeline_;
   };
 
-  static Task<void> work(std::shared_ptr<LoaderPipeline> self);
+  // In the frame of each worker: counts it as ended with the frame, also where it has never begun.
+  class Worker {
+   public:
+    explicit Worker(std::shared_ptr<LoaderPipeline> pipeline) : pipeline_(std::move(pipeline)) {}
+    Worker(Worker&&) noexcept = default;
+    Worker& operator=(Worker&&) = delete;
+    ~Worker() {
+      if (pipeline_) pipeline_->worker_ended();
+    }
+    LoaderPipeline& operator*() const { return *pipeline_; }
+
+   private:
+    std::shared_ptr<LoaderPipeline> pipeline_;
+  };
+
+  static Task<void> work(Worker given);
   std::optional<Batch> load(int64_t batch);  // synchronous dataset; nothing when cancelled
   Task<std::optional<Batch>> load_async(int64_t batch);
   SampleRandom random_of(int64_t sample) const;  // throws IndexError for a sampler's bad index
 
   int64_t claim();  // a batch number, ended or no_room
   void deliver(int64_t batch, std::optional<Batch> result, std::exception_ptr error);
+  void worker_ended() noexcept;
   bool wait_as_worker(std::coroutine_handle<> worker);
   bool wait_as_consumer(std::coroutine_handle<> consumer, Executor* executor);
   Batch take_now();
@@ -93,9 +111,11 @@ class LoaderPipeline {
 
   std::mutex mutex_;  // guards all below
   std::vector<Place> ring_;
-  int64_t next_ = 0;       // first batch that no worker has claimed
-  int64_t delivered_ = 0;  // batches that the consumer has taken
-  int decoding_ = 0;       // threads inside a synchronous dataset
+  int64_t next_ = 0;          // first batch that nobody has claimed
+  int64_t delivered_ = 0;     // batches that the consumer has taken
+  int workers_left_ = 0;      // that have not ended
+  bool is_stranded_ = false;  // all have, before all batches were loaded
+  int decoding_ = 0;          // threads inside a synchronous dataset
   std::condition_variable quiet_;
   std::vector<std::coroutine_handle<>> idle_;  // workers that wait for room
   std::coroutine_handle<> consumer_;           // waits for batch `delivered_`
