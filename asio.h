@@ -1,6 +1,7 @@
 // Waiting for arrays in Asio programs: completion tokens, with cancellation.
 #pragma once
 
+#include <atomic>
 #include <boost/asio/associated_cancellation_slot.hpp>
 #include <boost/asio/associated_executor.hpp>
 #include <boost/asio/async_result.hpp>
@@ -9,12 +10,16 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/prefer.hpp>
 #include <boost/asio/system_executor.hpp>
+#include <chrono>
 #include <exception>
 #include <memory>
+#include <new>
 #include <optional>
+#include <thread>
 #include <utility>
 
 #include "kaon/engine/await.h"
+#include "kaon/engine/storage.h"
 #include "kaon/ops/ndarray.h"
 
 namespace kaon {
@@ -61,27 +66,77 @@ class PendingHandler {
       : executor_(at_work(boost::asio::get_associated_executor(handler, boost::asio::system_executor()))),
         handler_(std::move(handler)) {}
 
-  // `keep` owns this object. Later calls do nothing.
-  void complete(std::exception_ptr e, std::shared_ptr<void> keep) {
+  // `keep` owns this object. Later calls do nothing. Posting to an Asio executor allocates: where that fails this waits
+  // until there is memory, as post_surely() does.
+  void complete(const std::exception_ptr& e, const std::shared_ptr<void>& keep) noexcept {
     if (done_.exchange(true)) return;
     const auto executor = *executor_;
-    boost::asio::post(executor, [this, e, keep = std::move(keep)]() mutable {
-      Handler h = std::move(*handler_);
-      handler_.reset();
-      executor_.reset();
-      keep.reset();  // the handler may free what we stand on
-      struct InTask {
-        bool saved = std::exchange(thread_context().in_task, true);
-        ~InTask() { thread_context().in_task = saved; }
-      } in_task;
-      std::move(h)(e);
-    });
+    for (;; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
+      try {
+        return post(executor, e, keep);
+      } catch (const std::bad_alloc&) {
+      }
+      Storage::cpu().trim();
+    }
+  }
+  // The same, but throws std::bad_alloc and leaves the handler uncalled.
+  void complete_or_throw(const std::exception_ptr& e, const std::shared_ptr<void>& keep) {
+    if (done_.exchange(true)) return;
+    const auto executor = *executor_;
+    post(executor, e, keep);
   }
   bool is_done() const noexcept { return done_.load(); }
 
  private:
   using Associated = boost::asio::associated_executor_t<Handler, boost::asio::system_executor>;
-  std::optional<decltype(at_work(std::declval<Associated>()))> executor_;
+  using AtWork = decltype(at_work(std::declval<Associated>()));
+
+  // The function that is posted. The thread that posts it owns the handler as well until post() has returned, and so it
+  // may own it last: where the context goes with this function uncalled, the handler must go here.
+  class Posted {
+   public:
+    Posted(PendingHandler& pending, const std::exception_ptr& e, const std::shared_ptr<void>& keep)
+        : pending_(pending), error_(e), keep_(keep) {}
+    Posted(Posted&&) noexcept = default;
+    Posted& operator=(Posted&&) = delete;
+    ~Posted() {
+      if (keep_ && t_posting != &pending_) pending_.drop();
+    }
+    void operator()() {
+      Handler h = std::move(*pending_.handler_);
+      pending_.drop();
+      const std::exception_ptr error = std::move(error_);
+      keep_.reset();  // the handler may free what we stand on
+      struct InTask {
+        bool saved = std::exchange(thread_context().in_task, true);
+        ~InTask() { thread_context().in_task = saved; }
+      } in_task;
+      std::move(h)(error);
+    }
+
+   private:
+    PendingHandler& pending_;
+    std::exception_ptr error_;
+    std::shared_ptr<void> keep_;
+  };
+
+  void post(const AtWork& executor, const std::exception_ptr& e, const std::shared_ptr<void>& keep) {
+    struct Posting {
+      const void* outer;
+      explicit Posting(const void* self) : outer(std::exchange(t_posting, self)) {}
+      ~Posting() { t_posting = outer; }
+    } posting(this);
+    boost::asio::post(executor, Posted(*this, e, keep));
+  }
+  void drop() noexcept {
+    handler_.reset();
+    executor_.reset();
+  }
+
+  // What this thread is posting for: a function that is destroyed meanwhile has not been posted.
+  static inline constinit thread_local const void* t_posting = nullptr;
+
+  std::optional<AtWork> executor_;
   std::optional<Handler> handler_;
   std::atomic<bool> done_{false};
 };
@@ -112,24 +167,33 @@ struct ArrayWait : WaitNode, std::enable_shared_from_this<ArrayWait<Handler>> {
       .signal = [](OpBase& base) noexcept { static_cast<ArrayWait&>(static_cast<WaitNode&>(base)).finish(); },
   };
   void finish() {
-    auto keep = std::move(in_engine);
-    if (handler.is_done()) return;  // cancelled: a failure stays unreported
+    const std::shared_ptr<void> keep = std::move(in_engine);
+    if (std::exception_ptr failure; is_over(failure, keep)) handler.complete(failure, keep);
+  }
+  // At the call, where the array is ready: throws std::bad_alloc, and the handler goes uncalled.
+  void finish_at_once() {
+    const std::shared_ptr<void> keep = std::move(in_engine);
+    if (std::exception_ptr failure; is_over(failure, keep)) handler.complete_or_throw(failure, keep);
+  }
+  // False when there is nobody to be told any more, or when a GPU has still to run what was launched.
+  bool is_over(std::exception_ptr& failure, const std::shared_ptr<void>& keep) {
+    if (handler.is_done()) return false;  // cancelled: a failure stays unreported
     if (!error && array.device().type == DeviceType::gpu &&
         array.when_run([this, keep](std::exception_ptr failure) { handler.complete(failure, keep); })) {
-      return;
+      return false;
     }
-    std::exception_ptr failure;
     try {
       if (error) throw_op_error(*error);
     } catch (...) {
       failure = std::current_exception();
     }
-    handler.complete(failure, std::move(keep));
+    return true;
   }
   void cancel() {
+    const std::exception_ptr failure = aborted();  // before anything else: it may throw std::bad_alloc
     std::shared_ptr<ArrayWait> keep;
     if (array.engine().abandon_waiter(*this)) keep = std::move(in_engine);
-    handler.complete(aborted(), this->shared_from_this());
+    handler.complete(failure, this->shared_from_this());
   }
 
   NDArray array;
@@ -142,10 +206,15 @@ template <class Handler>
 struct AdmitWait : Executor, std::enable_shared_from_this<AdmitWait<Handler>> {
   explicit AdmitWait(Handler h) : handler(std::move(h)) {}
   void post(std::coroutine_handle<>) override {
-    std::exception_ptr stopped;
-    if (limits && limits->is_stopped())
-      stopped = std::make_exception_ptr(Cancelled("[async_admit] the scope was stopped"));
-    handler.complete(stopped, std::move(in_engine));
+    const std::exception_ptr failure = stopped();
+    const std::shared_ptr<void> keep = std::move(in_engine);
+    handler.complete(failure, keep);
+  }
+  // At the call, where there is room: throws std::bad_alloc, and the handler goes uncalled.
+  void finish_at_once() { handler.complete_or_throw(stopped(), this->shared_from_this()); }
+  std::exception_ptr stopped() const {
+    if (!limits || !limits->is_stopped()) return nullptr;
+    return std::make_exception_ptr(Cancelled("[async_admit] the scope was stopped"));
   }
 
   IntrusivePtr<Limits> limits{Engine::current().active_limits()};
@@ -171,7 +240,7 @@ auto NDArray::async_wait(Token&& token) const {
           });
         }
         detail::enter(wait, [&] {
-          if (!array.engine().enqueue_waiter(*wait)) wait->finish();
+          if (!array.engine().enqueue_waiter(*wait)) wait->finish_at_once();
         });
       },
       token, *this);
@@ -192,6 +261,7 @@ auto Engine::async_admit(Token&& token) {
             if (auto w = weak.lock()) w->handler.complete(detail::aborted(), w);
           });
         }
+        if (engine->admits_now()) return wait->finish_at_once();
         detail::enter(wait, [&] { engine->on_room(std::noop_coroutine(), *wait); });
       },
       token, this);
