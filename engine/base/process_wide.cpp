@@ -4,7 +4,7 @@ namespace kaon::detail {
 namespace {
 constexpr size_t kinds = size_t(ForkOrder::others) + 1;
 constinit std::array<std::atomic<ProcessWideLock*>, kinds> g_first{};
-constinit std::array<ProcessWideLock*, kinds> g_locked{};  // from here on; by the thread that forks
+constinit std::array<ProcessWideLock*, kinds> g_locked{};  // heads of the lists when the forking thread locked them
 }  // namespace
 
 void add_process_wide(ProcessWideLock& lock) noexcept {
@@ -20,7 +20,7 @@ void lock_process_wide() {
     locked[k] = g_first[k].load(std::memory_order_acquire);
     for (ProcessWideLock* l = locked[k]; l; l = l->next) l->lock(l->value);
   }
-  g_locked = locked;  // of one fork at a time: it holds the locks
+  g_locked = locked;  // not a race: the forking thread holds all the locks
 }
 
 void unlock_process_wide() {

@@ -1,4 +1,4 @@
-// What there is once in a process, for all its engines, and what a fork leaves of it.
+// ProcessWide and MadeOnce: fork-safe singletons that all engines of a process share.
 #pragma once
 
 #include <array>
@@ -9,18 +9,18 @@
 
 namespace kaon {
 
-// The order in which a fork takes locks. Under a lock, those of later kinds may be taken, and none of its own kind.
+// Lock order, for fork() and for all other code: a thread that holds a lock may take only locks of later kinds.
 enum class ForkOrder : uint8_t {
-  traces,      // one block is traced at a time
-  primitives,  // oneDNN makes one
-  making,      // MadeOnce
+  traces,      // held while a block is traced
+  primitives,  // held while oneDNN creates a primitive
+  making,      // held while a MadeOnce is constructed
   default_engine,
   engines,
   others,
 };
 
-// One T, made before main and never destroyed: static arrays outlive main. T is a lock (lock, unlock) for what it
-// holds. Forks take it, so that a child finds it free and whole.
+// A singleton T, constructed before main and never destroyed, because static arrays may use it after main. T provides
+// lock() and unlock() for its data. fork() holds that lock, so the child gets consistent data and a free lock.
 // Thread safety: any thread.
 template <class T, ForkOrder order = ForkOrder::others>
 class ProcessWide {
@@ -33,11 +33,12 @@ class ProcessWide {
 
  private:
   struct Entry;
-  // Were it made when first asked for, a child of a fork at that moment would wait for ever for it to be made.
+  // Forces construction before main. If another thread constructed it during a fork, the child would wait forever for
+  // the static local's guard.
   static inline T& made_early = get();
 };
 
-// How many forks lie between the first process and this one.
+// Number of forks between the original process and this one.
 uint32_t fork_count() noexcept;
 
 // For a T that has no lock of its own.
@@ -47,7 +48,7 @@ struct WithMutex {
   void unlock() { mutex.unlock(); }
 };
 
-// Sixteen that have a mutex each, so that threads do not meet on one.
+// Sixteen shards with a mutex each, to reduce contention.
 template <class Shard>
 struct Shards {
   std::array<Shard, 16> all;
@@ -59,9 +60,8 @@ struct Shards {
   }
 };
 
-// A mutex that a thread may take again while it holds it. There is one object of each type derived from it. Unlike
-// std::recursive_mutex, which knows its owner by a number that is another one in the child, it can be given back after
-// a fork.
+// A recursive mutex that a child can unlock after a fork. std::recursive_mutex cannot be: it stores the owner's thread
+// id, which differs in the child. The depth is thread-local per type, so each derived type has one object only.
 template <class Derived>
 class Reentrant {
  public:
@@ -86,8 +86,8 @@ struct ProcessWideLock {
   ForkOrder order;
   ProcessWideLock* next = nullptr;
 };
-void add_process_wide(ProcessWideLock& lock) noexcept;  // for good
-// Around a fork.
+void add_process_wide(ProcessWideLock& lock) noexcept;  // is never removed
+// Called before and after fork().
 void lock_process_wide();
 void unlock_process_wide();
 
@@ -102,14 +102,14 @@ struct ProcessWide<T, order>::Entry {
   Entry() { detail::add_process_wide(in_list); }
 };
 
-// One T, made when it is first asked for and never destroyed. In place of a static local variable with an initializer,
-// which a child of a fork at that moment would wait for: a fork waits until it is made. Declare it
-// `static constinit MadeOnce<T> name;`. Making one may make others. Thread safety: any thread.
+// A T constructed at first use and never destroyed. Replaces a static local variable, whose guard would block the child
+// forever if another thread was constructing it during the fork; here fork() waits until construction has finished.
+// Declare it `static constinit MadeOnce<T> name;`. Constructing one may construct others. Thread safety: any thread.
 template <class T>
 class MadeOnce {
  public:
   constexpr MadeOnce() = default;
-  // `make` returns a T*; when it throws, the next call makes it.
+  // `make` returns a T*; if it throws, the next call tries again.
   template <class Make>
   T& get(Make&& make) {
     T* made = made_.load(std::memory_order_acquire);  // pairs with the store

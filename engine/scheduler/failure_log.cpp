@@ -10,13 +10,13 @@
 namespace kaon {
 namespace {
 
-// The exception with what is known of the operation, and its text.
+// Sets the message, and adds the operation's label to exceptions of Kaon's own types.
 void complete_record(OpError& error, const std::exception_ptr& why) {
   std::string context = describe(error.label);
   try {
     std::rethrow_exception(why);
   } catch (const std::exception& x) {
-    if (std::string_view(x.what()).ends_with(context)) context.clear();  // it says so itself
+    if (std::string_view(x.what()).ends_with(context)) context.clear();  // the text already names the operation
     error.message = x.what() + context;
     if (dynamic_cast<const Error*>(&x)) error.exception = add_context(why, context);
   } catch (...) {
@@ -24,8 +24,8 @@ void complete_record(OpError& error, const std::exception_ptr& why) {
   }
 }
 
-// The same exception, but not the one that was thrown for want of memory: that may be in the emergency memory of the
-// C++ runtime, which is small and must not be kept.
+// Replaces an out-of-memory exception with a preallocated equal one. The thrown object may be stored in the C++
+// runtime's emergency pool, which is small; a record that kept it would exhaust the pool.
 std::exception_ptr to_keep(const std::exception_ptr& why, const std::exception_ptr& bad_alloc,
                            const std::exception_ptr& memory_error) noexcept {
   try {
@@ -79,7 +79,7 @@ IntrusivePtr<const OpError> FailureLog::record(const OpNode& op, std::exception_
     error->exception = to_keep(why, bad_alloc_, no_memory_->exception);
     try {
       complete_record(*error, why);
-    } catch (...) {  // without text
+    } catch (...) {  // out of memory: the record has no message
     }
     error->reported.store(is_reported, std::memory_order_relaxed);
     shared = error;
@@ -96,7 +96,7 @@ IntrusivePtr<const OpError> FailureLog::record_dropped(const OpNode& op) noexcep
   try {
     complete_record(*error, std::make_exception_ptr(
                                 Cancelled("[" + std::string(op.label.name) + "] dropped: its scope was stopped")));
-  } catch (...) {  // it keeps the ready-made exception
+  } catch (...) {  // out of memory: the record keeps the preallocated exception
   }
   return error;
 }

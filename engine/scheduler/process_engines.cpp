@@ -1,4 +1,4 @@
-// The engines of a process: where each is, the default one, and what forks and the process's end mean for them.
+// The engines of a process: their registry, the default engine, fork handlers and shutdown at exit.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <unistd.h>
@@ -24,7 +24,7 @@ class Places : public WithMutex {
   EngineRef take(Engine& engine) {
     std::lock_guard lock(mutex);
     if (free_.empty()) {
-      free_.reserve(all_.size() + 1);  // leave() allocates nothing
+      free_.reserve(all_.size() + 1);  // so that leave() does not allocate
       all_.push_back(std::make_unique<detail::EnginePlace>());
       free_.push_back(all_.back().get());
     }
@@ -42,7 +42,7 @@ class Places : public WithMutex {
       free_.push_back(place.get());
     }
   }
-  // No engine ends meanwhile.
+  // No engine is destroyed during the call.
   template <class F>
   void for_each(F&& use) {
     std::lock_guard lock(mutex);
@@ -71,10 +71,11 @@ void after_fork_in_child() {
 }
 [[maybe_unused]] const int g_notices_forks = pthread_atfork(before_fork, after_fork, after_fork_in_child);
 
-// Until nothing is pending. The workers do it: this thread's own thread-locals, which operations use, may be gone
-// already. A thread that goes on pushing keeps the process for a second longer than what had been pushed by now.
+// Waits until no operation is pending. This thread runs none itself, because its thread-locals, which operations use,
+// may already be destroyed. If other threads keep pushing, waits for the operations pushed before the call, and at
+// least a second.
 void finish(Engine::Impl& e, bool gives_up) {
-  constexpr auto longest_pause = 5s;  // where an operation may wait for the thread that ends the process
+  constexpr auto longest_pause = 5s;  // without progress: an operation may be waiting for the exiting thread
   const uint64_t pushed = e.pushed.load();
   const auto begin = Clock::now();
   auto progressed = begin;
@@ -90,7 +91,7 @@ void finish(Engine::Impl& e, bool gives_up) {
   }
 }
 
-// What was pushed is finished before the process ends, unless an operation itself called exit().
+// Finishes all pending operations at exit, unless exit() was called from an operation, which cannot wait for itself.
 void finish_all() {
   if (t_running || thread_context().op_engine) return;
   Engine* const standard = g_default.load();
@@ -100,19 +101,19 @@ void finish_all() {
   });
   try {
     Gpu::wait_for_all();
-  } catch (const DeviceError&) {  // nobody is there to be told
+  } catch (const DeviceError&) {  // the process is exiting: no caller to report it to
   }
 }
 
-// The default engine's threads last as long as the process: so must the library that has their code, also when it is
-// part of one that the program opens and closes.
+// Pins the shared library with this code: the default engine's threads run until the process ends, even after the
+// program has closed the library with dlclose().
 void keep_code_loaded() {
   Dl_info here;
   if (dladdr(&g_default, &here)) dlopen(here.dli_fname, RTLD_NOW | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-// The end of main ends the main thread's thread-locals before any static object, also before those that libraries made
-// while operations ran: an atexit handler would come too late for these.
+// Finishes pending operations when main returns. Thread-locals of the main thread are destroyed before all static
+// objects; an atexit handler would run after the destructors of statics that libraries created while operations ran.
 struct MainThreadEnd {
   ~MainThreadEnd() {
     if (getpid() == gettid()) finish_all();
@@ -125,7 +126,7 @@ void watch_end_of_thread() {
   static thread_local MainThreadEnd end;
   (void)end;
 }
-// A main that leaves all work to other threads ends, too.
+// Also for a main thread that never uses an engine itself.
 [[maybe_unused]] const bool g_watches_main = [] {
   if (getpid() == gettid()) watch_end_of_thread();
   return true;
@@ -186,9 +187,9 @@ void Engine::set_default_options(const EngineOptions& options) {
 
 }  // namespace kaon
 
-// exit() runs destructors of static objects in the reverse order of construction: those that oneDNN makes while
-// operations run come first, before any handler of ours, and the workers' next operation would use what is destroyed.
-// Nothing but exit() itself comes earlier in a thread other than main. Weak: a program's own definition replaces it.
+// exit() destroys static objects in reverse order of construction. Those that oneDNN constructs while operations run
+// are destroyed first, before any atexit handler of this library, and the workers' next operation would use destroyed
+// objects. On a thread other than main only exit() itself runs early enough. Weak: a program may define its own.
 extern "C" [[gnu::weak, gnu::visibility("default")]] void exit(int status) noexcept {
   kaon::Engine::Impl::finish_all_engines();
   if (auto next = reinterpret_cast<void (*)(int)>(dlsym(RTLD_NEXT, "exit"))) next(status);
