@@ -19,7 +19,7 @@ Engine::Impl::Impl(Engine& engine, const EngineOptions& o, uint32_t forks)
       calls(threads),
       io(forks == no_process ? 0 : std::max(1, o.io_threads)),
       io_executor(io, std::max(1, o.io_threads)) {
-  // who looks for work on the only core keeps it from who has some
+  // on a single core a spinning thread takes it from one that has work
   if (std::thread::hardware_concurrency() < 2) options.spin = {};
   if (o.schedule.kind != Schedule::Kind::arrival) {
     chosen = std::make_unique<ChosenOrder>(o.schedule);

@@ -3,8 +3,8 @@
 #include <chrono>
 #include <cstdio>
 
-#include "kaon/engine/scheduler/engine_impl.h"
 #include "kaon/engine/base/process_wide.h"
+#include "kaon/engine/scheduler/engine_impl.h"
 
 namespace kaon {
 namespace detail {

@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "kaon/engine/await.h"
-#include "kaon/engine/coroutine_queue.h"
+#include "kaon/engine/base/coroutine_queue.h"
 
 namespace kaon {
 

@@ -7,8 +7,7 @@
 #include <list>
 #include <mutex>
 
-#include "kaon/engine/memory/call_memory.h"
-#include "kaon/engine/coroutine_queue.h"
+#include "kaon/engine/base/coroutine_queue.h"
 #include "kaon/engine/engine.h"
 #include "kaon/engine/memory/call_memory.h"
 #include "kaon/engine/scheduler/chosen_order.h"
@@ -84,16 +83,16 @@ struct LevelWaiter {
   }
 };
 
-// The waits for arrays inside operations of an engine that have begun, and what the checks for a deadlock have seen.
+// All waits inside an engine's operations, and the state of the periodic check whether any of them can still end.
 // Linked through the waiters, because beginning such a wait must not fail: its operation may have handed out memory of
 // its own that is written until the wait ends.
 struct OpWaits {
   std::mutex mutex;
   WaitNode* newest = nullptr;
-  std::atomic<size_t> count{0};  // their number, for reading without the mutex
-  uint64_t changes = 0;          // begun and ended
-  uint64_t progress = 0;         // of the engine, at the last look
-  int quiet_looks = 0;           // that have seen no progress
+  std::atomic<size_t> count{0};  // their number, readable without the mutex
+  uint64_t changes = 0;          // waits begun and ended
+  uint64_t progress = 0;         // the engine's progress at the last check
+  int quiet_looks = 0;           // consecutive checks without progress
   std::chrono::steady_clock::time_point last_look;
   bool is_watched = false;  // the timer checks
 };
@@ -137,9 +136,9 @@ struct Engine::Impl {
   void make_ready(OpNode& op) noexcept;  // queues it and wakes a worker if needed
   void put(OpNode& op) noexcept;         // the same for an op that is next on its strand, or has none
   Strand* strand_of(const OpNode& op) noexcept;
-  void wake() noexcept;  // start a worker unless one is looking for work already
-  void drain();          // a worker's life; holds a slot
-  bool wait_for_work(std::chrono::microseconds time) const noexcept;  // looks for so long; true when there is some
+  void wake() noexcept;  // starts a worker unless one is looking for work already
+  void drain();          // a worker's loop; holds a slot
+  bool wait_for_work(std::chrono::microseconds time) const noexcept;  // spins that long; true: there is work
   OpNode* pop() noexcept;
   bool has_work() const noexcept;
   bool take_slot() noexcept;  // true: this thread may run operations until give_slot()
@@ -206,14 +205,14 @@ struct Engine::Impl {
   void refuse_if_held_below(const Var& var) const;  // throws WouldDeadlock when an outer operation holds the var
   void refuse_inside(const char* what) const;       // throws WouldDeadlock inside an operation
   void begin_op_wait(WaitNode& waiter, const OpNode& op, bool has_thread) noexcept;
-  void end_op_wait(WaitNode& waiter) noexcept;  // if it is one
-  // When no operation can go on any more: ends the latest of these waits with WouldDeadlock. Called while one lasts.
+  void end_op_wait(WaitNode& waiter) noexcept;  // nothing if it is not registered
+  // When no operation can proceed: ends the latest of these waits with WouldDeadlock. Called repeatedly during a wait.
   void fail_if_stuck() noexcept;
   bool is_stuck();                         // under the lock, as the next two
-  size_t count_waiting_ops() const;        // that have begun
-  void unlink(WaitNode& waiter) noexcept;  // from op_waits; under the lock
-  void watch_op_waits();                   // looks after a while, and so on
-  void watch_again() noexcept;             // the same where there may be no memory for it
+  size_t count_waiting_ops() const;        // operations with at least one registered wait
+  void unlink(WaitNode& waiter) noexcept;  // removes it from op_waits
+  void watch_op_waits();                   // starts the timer that checks
+  void watch_again() noexcept;             // checks, and restarts the timer also without memory
 
   // --- chunk.cpp
   // From the storage. When that has no memory, lets other operations finish first; throws MemoryError naming the
@@ -233,8 +232,8 @@ struct Engine::Impl {
   EngineOptions options;
   int threads;
   ReadyQueue ready[3];
-  std::array<Strand, 8> strands;        // of GPUs
-  std::unique_ptr<ChosenOrder> chosen;  // takes the queues' place under a schedule that is not by arrival
+  std::array<Strand, 8> strands;        // launches on GPUs
+  std::unique_ptr<ChosenOrder> chosen;  // replaces the queues under a schedule other than by arrival
 
   alignas(64) std::atomic<uint64_t> pushed{0};
   std::atomic<uint64_t> done_seen{0};  // `done` at an earlier push, so that a push does not touch the workers' line

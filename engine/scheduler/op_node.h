@@ -62,7 +62,7 @@ struct WaitNode : OpBase {
   Dep dep;
   IntrusivePtr<const OpError> error;  // set before signal when the array has failed
   uint64_t ended_by = 0;              // sequence of the operation that ended the wait
-  bool abandoned = false;             // under the var's lock: it is not to be queued, and was taken out if it was
+  bool abandoned = false;             // under the var's lock: removed from the queue, and not to be queued again
   // For a wait inside an operation: links of the engine's list of them (OpWaits).
   const OpNode* waiting_op = nullptr;
   WaitNode* newer_wait = nullptr;

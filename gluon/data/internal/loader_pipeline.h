@@ -16,12 +16,11 @@
 
 namespace kaon::gluon::data::detail {
 
-// How it works. Worker coroutines on the io pool claim batch numbers in order, load, and put the result, or what went
-// wrong, into the batch's place in a ring as long as the prefetch window. The consumer takes the places in order, so
-// neither order nor errors depend on the number of workers. A worker that finds the window full suspends until the
-// consumer takes a batch; a consumer that finds its batch missing suspends until that is delivered. Nobody blocks a
-// thread, apart from cancel(). A worker that got no memory to begin or to go on says so by its end: where it was the
-// last one, the consumer gets MemoryError.
+// How it works. Worker coroutines on the io pool claim batch numbers in order, load, and store the batch or its error
+// in the batch's place of a ring as long as the prefetch window. The consumer takes the places in order, so neither
+// order nor errors depend on the number of workers. A worker that finds the window full suspends until the consumer
+// takes a batch; a consumer that finds its batch missing suspends until it is delivered. Only cancel() blocks a thread.
+// A worker that gets no memory to begin or to continue ends; after the last one has, the consumer gets MemoryError.
 // Owned by the generator and by its workers. Thread safety: any thread; one consumer.
 class LoaderPipeline {
  public:
@@ -111,10 +110,10 @@ class LoaderPipeline {
 
   std::mutex mutex_;  // guards all below
   std::vector<Place> ring_;
-  int64_t next_ = 0;          // first batch that nobody has claimed
+  int64_t next_ = 0;          // first batch that no worker has claimed
   int64_t delivered_ = 0;     // batches that the consumer has taken
-  int workers_left_ = 0;      // that have not ended
-  bool is_stranded_ = false;  // all have, before all batches were loaded
+  int workers_left_ = 0;      // workers that have not ended
+  bool is_stranded_ = false;  // all workers have ended before all batches were loaded
   int decoding_ = 0;          // threads inside a synchronous dataset
   std::condition_variable quiet_;
   std::vector<std::coroutine_handle<>> idle_;  // workers that wait for room
