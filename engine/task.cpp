@@ -61,8 +61,8 @@ std::coroutine_handle<> RunLoop::next(Engine* of_operation) {
   }
   if (finished_) {
     is_over_ = true;
-    lock.unlock();  // nobody adds to the queue any more
-    // one that gives way would come back here for ever
+    lock.unlock();  // post() adds nothing to the queue any more
+    // to the io pool: a coroutine that yields would be posted here again and again
     while (const std::coroutine_handle<> work = queue_.pop()) post_surely(engine_.io_executor(), work);
     return {};
   }
