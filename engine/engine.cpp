@@ -262,7 +262,7 @@ OpNode* Engine::Impl::finish(OpNode& op) noexcept {
     }
   };
   for (int i = 0; i < op.num_deps; ++i) grant(op.deps[i].var()->complete(op.deps[i]));
-  if (op.standing) op.standing->leave(grant);
+  if (op.read_lease) op.read_lease->leave(grant);
   op.type->destroy(op);
   if (op.limits) [[unlikely]]
     op.limits->release();

@@ -12,7 +12,7 @@
 #include "kaon/engine/memory/block_pool.h"
 #include "kaon/engine/memory/limits.h"
 #include "kaon/engine/run_context.h"
-#include "kaon/engine/scheduler/standing_read.h"
+#include "kaon/engine/scheduler/shared_read_lease.h"
 #include "kaon/engine/scheduler/var.h"
 
 namespace kaon {
@@ -77,8 +77,8 @@ struct OpNode : OpBase {
   Dep own_deps[inline_deps];
   uint64_t sequence = 0;
   OpLabel label;
-  const Limits* limits = nullptr;    // a counted reference; set only if they can stop the operation
-  StandingRead* standing = nullptr;  // reads besides `deps`; the body keeps it alive
+  const Limits* limits = nullptr;         // a counted reference; set only if they can stop the operation
+  SharedReadLease* read_lease = nullptr;  // reads besides `deps`; the body keeps it alive
   alignas(16) std::byte payload[payload_bytes];
 
   // Makes room for `count` accesses. Throws ValueError beyond 65535, MemoryError, and then changes nothing.
@@ -95,9 +95,9 @@ struct OpNode : OpBase {
     if (reserved_deps > inline_deps) pool_free(deps, reserved_deps * sizeof(Dep));
   }
 
-  // Replaces `standing`, which has ended, by one read access per var, before the num_fresh last accesses.
+  // Replaces `read_lease`, which has ended, by one read access per var, before the num_fresh last accesses.
   void read_one_by_one() {
-    const std::span<Var* const> vars = standing->vars();
+    const std::span<Var* const> vars = lease->vars();
     Dep* const before = deps;
     const uint16_t count = num_deps, reserved = reserved_deps;
     reserve_deps(count + vars.size());
@@ -105,7 +105,7 @@ struct OpNode : OpBase {
     if (before != deps) std::copy_n(before, count - num_fresh, deps);
     for (size_t i = 0; i < vars.size(); ++i) deps[count - num_fresh + i].set(*vars[i], AccessMode::read);
     if (reserved > inline_deps) pool_free(before, reserved * sizeof(Dep));
-    standing = nullptr;
+    lease = nullptr;
   }
 
   // How it accesses the var, if it does.
@@ -113,7 +113,7 @@ struct OpNode : OpBase {
     for (int i = 0; i < num_deps; ++i) {
       if (deps[i].var() == &var) return deps[i].mode();
     }
-    if (standing && standing->has(var)) return AccessMode::read;
+    if (lease && lease->has(var)) return AccessMode::read;
     return std::nullopt;
   }
 

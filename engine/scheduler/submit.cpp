@@ -5,7 +5,7 @@
 
 #include "kaon/engine/engine.h"
 #include "kaon/engine/scheduler/engine_impl.h"
-#include "kaon/engine/scheduler/standing_read.h"
+#include "kaon/engine/scheduler/shared_read_lease.h"
 
 namespace kaon {
 namespace {
@@ -47,13 +47,14 @@ size_t sort_and_merge(Dep* deps, size_t n) noexcept {
   return n;
 }
 
-// Called with the locks of the first n. Joins the standing read; if it has ended, or this op writes a var that a
-// standing read covers (it could wait for itself), falls back to one access per var. Returns the number of locks held.
-[[gnu::noinline]] size_t enter_standing_read(OpNode& op, size_t n) {
+// Called with the locks of the first n. Joins the shared read lease; if it has ended, or this op writes a var that a
+// shared read lease covers (it could wait for itself), falls back to one access per var. Returns the number of locks
+// held.
+[[gnu::noinline]] size_t enter_read_lease(OpNode& op, size_t n) {
   const std::span<const Dep> locked(op.deps, n);
   const bool writes_there = std::any_of(locked.begin(), locked.end(),
-                                        [](const Dep& d) { return d.is_write() && d.var()->has_standing_reads(); });
-  if (!writes_there && op.standing->enter()) return n;
+                                        [](const Dep& d) { return d.is_write() && d.var()->has_read_leases(); });
+  if (!writes_there && op.read_lease->enter()) return n;
   for (const Dep& d : locked) d.var()->unlock();
   op.read_one_by_one();
   return lock_accesses(op);
@@ -61,7 +62,7 @@ size_t sort_and_merge(Dep* deps, size_t n) noexcept {
 
 // Destroys an operation that has not been queued anywhere.
 void destroy(OpNode& op) noexcept {
-  op.standing = nullptr;
+  op.read_lease = nullptr;
   op.type->destroy(op);
   if (op.limits) op.limits->release();
   op.free_deps();
@@ -101,12 +102,12 @@ void Engine::submit(OpNode& op) {
   }
 
   size_t n = lock_accesses(op);
-  if (op.standing) {
+  if (op.read_lease) {
     try {
-      n = enter_standing_read(op, n);
+      n = enter_read_lease(op, n);
     } catch (...) {  // no memory for its accesses; none has been queued
       op.num_deps = 0;
-      op.standing = nullptr;
+      op.read_lease = nullptr;
       e.finish(op);
       throw;
     }
@@ -118,18 +119,18 @@ void Engine::submit(OpNode& op) {
   }
   op.pending.store(uint32_t(n) + 1, std::memory_order_relaxed);
   uint32_t granted = 1;
-  StandingRead* ended = nullptr;
+  SharedReadLease* ended = nullptr;
   for (size_t i = 0; i < n; ++i) {
     Var& var = *deps[i].var();
-    if (deps[i].is_write() && var.has_standing_reads()) [[unlikely]]
-      StandingRead::end_all_at(var, ended);
+    if (deps[i].is_write() && var.has_read_leases()) [[unlikely]]
+      SharedReadLease::end_all_at(var, ended);
     deps[i].op = &op;
     granted += var.append(deps[i]);
   }
   for (size_t i = 0; i < n; ++i) deps[i].var()->unlock();
   // granted everywhere: no queue holds the operation, so no other thread can lower its count
   bool is_ready = granted == n + 1 || op.pending.fetch_sub(granted, std::memory_order_acq_rel) == granted;
-  StandingRead::give_back_all(ended, [&](Dep* list) { e.grant_all(list); });  // this op may be destroyed by then
+  SharedReadLease::give_back_all(ended, [&](Dep* list) { e.grant_all(list); });  // this op may be destroyed by then
 
   if (e.threads == 0) {
     if (!is_ready) return;

@@ -120,14 +120,14 @@ class Var {
     return at != nullptr;
   }
 
-  // Reads that last over many operations (engine/scheduler/standing_read.h). The caller holds the lock.
-  bool can_begin_standing_read() const noexcept { return is_readable() && !error_ && num_standing_ < UINT8_MAX; }
-  void begin_standing_read() noexcept { ++active_, ++num_standing_; }
-  bool has_standing_reads() const noexcept { return num_standing_ != 0; }
-  // Ends a standing read. Locks itself, and returns the accesses that this grants.
-  Dep* end_standing_read() noexcept {
+  // Reads that last over many operations (engine/scheduler/shared_read_lease.h). The caller holds the lock.
+  bool can_begin_read_lease() const noexcept { return is_readable() && !error_ && num_leases_ < UINT8_MAX; }
+  void begin_read_lease() noexcept { ++active_, ++num_leases_; }
+  bool has_read_leases() const noexcept { return num_leases_ != 0; }
+  // Ends a shared read lease. Locks itself, and returns the accesses that this grants.
+  Dep* end_read_lease() noexcept {
     lock();
-    --active_, --num_standing_;
+    --active_, --num_leases_;
     Dep* granted = grant();
     unlock();
     return granted;
@@ -182,9 +182,9 @@ class Var {
 
   SpinLock lock_;
   DerivedState derived_ = DerivedState::none;
-  uint8_t num_standing_ = 0;  // standing reads among the running readers
-  int32_t active_ = 0;        // -1: one writer runs; n: n readers run
-  Dep* head_ = nullptr;       // meaningless while tail_ is null
+  uint8_t num_leases_ = 0;  // shared read leases among the running readers
+  int32_t active_ = 0;      // -1: one writer runs; n: n readers run
+  Dep* head_ = nullptr;     // meaningless while tail_ is null
   Dep* tail_ = nullptr;
   const OpError* error_ = nullptr;
 };

@@ -76,12 +76,12 @@ bool Engine::Impl::queue_waiter(WaitNode& waiter, const OpNode* op, bool has_thr
   if (waiter.abandoned) return false;
   if (op) refuse_if_held_below(var);
   waiter.pending.store(1, std::memory_order_relaxed);
-  StandingRead* ended = nullptr;
-  if (waiter.dep.is_write() && var.has_standing_reads()) StandingRead::end_all_at(var, ended);
+  SharedReadLease* ended = nullptr;
+  if (waiter.dep.is_write() && var.has_read_leases()) SharedReadLease::end_all_at(var, ended);
   var.append(waiter.dep);  // not granted: an access is in front
   registration.engine = nullptr;
   lock.unlock();
-  StandingRead::give_back_all(ended, [this](Dep* list) { grant_all(list); });  // the waiter may be destroyed by then
+  SharedReadLease::give_back_all(ended, [this](Dep* list) { grant_all(list); });  // the waiter may be destroyed by then
   return true;
 }
 

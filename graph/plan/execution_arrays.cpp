@@ -71,10 +71,10 @@ ExecutionPlan::~ExecutionPlan() {
 }
 
 void ExecutionPlan::forget_parameters() {
-  IntrusivePtr<ParametersRead> old;
+  IntrusivePtr<ParameterLease> old;
   {
     std::lock_guard lock(lock_);
-    old = std::exchange(parameters_read_, {});
+    old = std::exchange(parameter_lease_, {});
     last_parameters_.clear();
     calls_alike_ = 0;
   }
@@ -83,34 +83,34 @@ void ExecutionPlan::forget_parameters() {
 
 // Pays when the parameters are not written for a while: begun once some calls have found the same arrays and no write
 // has come between.
-IntrusivePtr<ParametersRead> ExecutionPlan::read_parameters(std::span<const NDArray* const> inputs) {
+IntrusivePtr<ParameterLease> ExecutionPlan::read_parameters(std::span<const NDArray* const> inputs) {
   constexpr int calls_enough = 4;
   if (parameters_.size() < 2) return {};
-  IntrusivePtr<ParametersRead> old;  // ended when the lock is given back
+  IntrusivePtr<ParameterLease> old;  // ended when the lock is given back
   {
     std::lock_guard lock(lock_);
     bool are_same = !last_parameters_.empty();
     for (size_t i = 0; i < parameters_.size() && are_same; ++i) {
       are_same = last_parameters_[i] == inputs[parameters_[i]]->ptr().get();
     }
-    if (are_same && parameters_read_ && !parameters_read_->has_ended()) return parameters_read_;
-    if (parameters_read_) calls_alike_ = 0;
-    old = std::exchange(parameters_read_, {});
+    if (are_same && parameter_lease_ && !parameter_lease_->has_ended()) return parameter_lease_;
+    if (parameter_lease_) calls_alike_ = 0;
+    old = std::exchange(parameter_lease_, {});
     if (are_same && ++calls_alike_ >= calls_enough) {
       calls_alike_ = 0;
-      IntrusivePtr<ParametersRead> read(new ParametersRead(Engine::current().ref()));
+      IntrusivePtr<ParameterLease> read(new ParameterLease(Engine::current().ref()));
       std::vector<Var*> vars;
       for (const uint32_t i : parameters_) {
         read->arrays.push_back(*inputs[i]);
         vars.push_back(&read->arrays.back().node().chunk->var);
       }
-      if (read->begin(std::move(vars))) parameters_read_ = read;
+      if (read->begin(std::move(vars))) parameter_lease_ = read;
     } else if (!are_same) {
       calls_alike_ = 0;
       last_parameters_.clear();
       for (const uint32_t i : parameters_) last_parameters_.push_back(inputs[i]->ptr().get());
     }
-    if (parameters_read_) return parameters_read_;
+    if (parameter_lease_) return parameter_lease_;
   }
   if (old) old->end();
   return {};

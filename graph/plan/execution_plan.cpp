@@ -144,7 +144,7 @@ struct PlanCall {
   IntrusivePtr<Chunk> saved;  // when defined: the arena's initial contents are copied from here
   RandomKey key;
   IntrusivePtr<Shadow> shadow;              // null: not verified
-  IntrusivePtr<ParametersRead> parameters;  // defined: it, not the call, keeps these arrays
+  IntrusivePtr<ParameterLease> parameters;  // defined: it, not the call, keeps these arrays
   uint32_t num_arrays;
   Phase phase;
   bool is_last;  // nothing reads the arena after this
@@ -200,7 +200,7 @@ void ExecutionPlan::push(const Submission& s, const OpLabel& label) {
   op->type = options_.device.type == DeviceType::gpu ? &gpu_plan_call_type : &plan_call_type;
   op->label = label;
   op->transactional = mutates_ && phase == Phase::forward;
-  op->standing = s.parameters.get();
+  op->read_lease = s.parameters.get();
   if (s.parameters) {
     for (const uint32_t i : parameters_) call->arrays()[i] = &s.inputs[i]->node();
   }
@@ -236,7 +236,7 @@ PlanRun& ExecutionPlan::forward(std::span<const NDArray* const> inputs, std::spa
                                 const RandomKey* numbers) {
   make_arrays(0, inputs.empty() ? Device() : inputs[0]->device(), outputs, options_.padded ? inputs[0]->shape()[0] : 0);
   RandomKey key = numbers ? *numbers : random_numbers_ ? random::draw(random_numbers_) : RandomKey{};
-  IntrusivePtr<ParametersRead> parameters = lease ? IntrusivePtr<ParametersRead>() : read_parameters(inputs);
+  IntrusivePtr<ParameterLease> parameters = lease ? IntrusivePtr<ParameterLease>() : read_parameters(inputs);
   PlanRun& run = acquire();
   if (lease) run.key = key, run.shadow = shadow;  // else the run is not written to: a worker reads it
   push_leased({.run = run,
@@ -420,8 +420,8 @@ void ExecutionPlan::run(OpNode& op, PlanCall& call, RunContext& context) const {
   void* base = run.arena->ensure(memory_.arena_bytes);
   place(run, base);
   const Half& half = halves_[size_t(call.phase)];
-  // parameters under the same standing read have the same addresses
-  const uint64_t parameters = op.standing ? call.parameters->number : 0;
+  // parameters under the same shared read lease have the same addresses
+  const uint64_t parameters = op.read_lease ? call.parameters->number : 0;
   const bool are_shown = parameters != 0 && run.parameters == parameters;
   for (const External& e : std::span(half.externals).first(are_shown ? half.num_others : half.externals.size())) {
     ArrayNode* a = call.arrays()[e.place == Place::input ? e.index : graph_.inputs.size() + e.index];

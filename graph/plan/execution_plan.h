@@ -24,7 +24,7 @@ struct PlanRun {
   const void* base = nullptr;  // of the arena when `views` were last pointed into it
   std::vector<TensorView> views;
   std::vector<Source> sources;  // by view, when predicting
-  uint64_t parameters = 0;      // the number of the standing read whose arrays `views` show; 0: of none
+  uint64_t parameters = 0;      // the number of the shared read lease whose arrays `views` show; 0: of none
   std::vector<std::unique_ptr<KernelState>> states;
   std::vector<std::byte> saved;        // earlier values of arrays that steps have updated in place
   uint32_t num_saved = 0;              // entries of the plan's list saved in this run
@@ -56,8 +56,8 @@ struct PlanOptions {
 };
 
 // The parameters of a plan, read by call after call.
-struct ParametersRead final : StandingRead {
-  using StandingRead::StandingRead;
+struct ParameterLease final : SharedReadLease {
+  using SharedReadLease::SharedReadLease;
   std::vector<NDArray> arrays;
   const uint64_t number = ++last_number;  // from 1
 
@@ -97,7 +97,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   void run_nested(PlanRun& run, void* arena, std::span<void* const> inputs, std::span<void* const> outputs,
                   std::span<const Source> sources, const RandomKey& key, RunContext& context) const;
 
-  // Ends the standing read of the parameters, until some more calls have found the same ones.
+  // Ends the shared read lease of the parameters, until some more calls have found the same ones.
   void forget_parameters();
 
   bool backward_reads_input(size_t i) const { return read_in_[1][i]; }
@@ -166,7 +166,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
     RandomKey key{};
     IntrusivePtr<Shadow> shadow{};
     bool is_last;                               // nothing reads the arena after this
-    IntrusivePtr<ParametersRead> parameters{};  // defined: the standing read of the parameters
+    IntrusivePtr<ParameterLease> parameters{};  // defined: the shared read lease of the parameters
   };
   struct Half {
     std::vector<Step> steps;
@@ -190,7 +190,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   // rows: of the call, where the plan is padded.
   void make_arrays(size_t first, Device device, std::span<NDArray> arrays, int64_t rows = 0) const;
   void find_parameters();
-  IntrusivePtr<ParametersRead> read_parameters(std::span<const NDArray* const> inputs);
+  IntrusivePtr<ParameterLease> read_parameters(std::span<const NDArray* const> inputs);
   void push(const Submission& s, const OpLabel& label);
   void push_leased(const Submission& s, const OpLabel& label) {  // ends the lease of its run if the push fails
     try {
@@ -245,7 +245,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   std::vector<std::unique_ptr<PlanRun>> runs_;     // by arena; null: not used yet
   std::vector<const ArrayNode*> last_parameters_;  // of the last call, only compared
   int calls_alike_ = 0;                            // with these, since the last write that was noticed
-  IntrusivePtr<ParametersRead> parameters_read_;   // null, or begun
+  IntrusivePtr<ParameterLease> parameter_lease_;   // null, or begun
 };
 
 }  // namespace kaon

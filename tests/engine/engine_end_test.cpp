@@ -2,7 +2,7 @@
 #include <optional>
 
 #include "kaon/engine/buffer/chunk.h"
-#include "kaon/engine/scheduler/standing_read.h"
+#include "kaon/engine/scheduler/shared_read_lease.h"
 #include "kaon/engine/task.h"
 #include "kaon/tests/engine/support.h"
 
@@ -89,22 +89,22 @@ TEST_CASE("engine end: coroutines await its arrays", "[engine]") {
   CHECK(sync_wait(body(array)) == 3);
 }
 
-TEST_CASE("engine end: a standing read on its vars ends under any engine, and twice", "[engine]") {
+TEST_CASE("engine end: a shared read lease on its vars ends under any engine, and twice", "[engine]") {
   Var a, b;
-  IntrusivePtr<StandingRead> standing;
+  IntrusivePtr<SharedReadLease> lease;
   {
     Engine engine({.threads = 2});
-    standing = IntrusivePtr<StandingRead>(new StandingRead(engine.ref()));
-    REQUIRE(standing->begin({&a, &b}));
+    lease = IntrusivePtr<SharedReadLease>(new SharedReadLease(engine.ref()));
+    REQUIRE(lease->begin({&a, &b}));
   }
   Engine other({.threads = 1});
   EngineScope scope(other);
-  standing->end();
-  CHECK(standing->has_ended());
-  standing->end();
+  lease->end();
+  CHECK(lease->has_ended());
+  lease->end();
 }
 
-TEST_CASE("standing read: a writer that its end lets go on runs on the vars' engine, wherever the owner is",
+TEST_CASE("shared read lease: a writer that its end lets go on runs on the vars' engine, wherever the owner is",
           "[engine]") {
   Watchdog watchdog(60s);
   Engine engine({.threads = 2}), other({.threads = 2});
@@ -114,8 +114,8 @@ TEST_CASE("standing read: a writer that its end lets go on runs on the vars' eng
   std::thread owner([&] {
     EngineScope scope(other);
     while (!over) {
-      IntrusivePtr<StandingRead> standing(new StandingRead(engine.ref()));
-      if (standing->begin({&a, &b})) standing->end();
+      IntrusivePtr<SharedReadLease> lease(new SharedReadLease(engine.ref()));
+      if (lease->begin({&a, &b})) lease->end();
     }
   });
   for (int i = 0; i < rounds(20000); ++i) {

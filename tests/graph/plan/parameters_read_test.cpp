@@ -21,7 +21,7 @@ float value_of(const NDArray& y) { return y.asvector<float>()[0]; }
 bool stands_at(const NDArray& a) {
   Var& var = a.node().chunk->var;
   std::lock_guard lock(var);
-  return var.has_standing_reads();
+  return var.has_read_leases();
 }
 constexpr int calls_enough = 8;  // more than a plan waits for
 

@@ -1,4 +1,4 @@
-// StandingRead: read access to many vars that lasts from operation to operation.
+// SharedReadLease: read access to many vars that lasts from operation to operation.
 #pragma once
 
 #include <atomic>
@@ -13,20 +13,20 @@
 
 namespace kaon {
 
-// A net that runs again and again reads the same parameters each time. Operations that share a standing read enter it
-// with one atomic instruction, instead of a lock and two transfers of a cache line between cores for each var. A write
-// that is queued at one of the vars ends the standing read: the write waits for the operations inside, and later
-// operations queue at each var. A standing read that has ended does not begin again.
+// A net that runs again and again reads the same parameters each time. Operations that share a shared read lease enter
+// it with one atomic instruction, instead of a lock and two transfers of a cache line between cores for each var. A
+// write that is queued at one of the vars ends the shared read lease: the write waits for the operations inside, and
+// later operations queue at each var. A shared read lease that has ended does not begin again.
 //
-// Why operations stay in order: an operation enters a standing read, and a write ends it, while holding the locks of
-// all vars that it accesses itself. So two operations that conflict at a var of the standing read and at another var
-// are in the same order at both.
+// Why operations stay in order: an operation enters a shared read lease, and a write ends it, while holding the locks
+// of all vars that it accesses itself. So two operations that conflict at a var of the shared read lease and at another
+// var are in the same order at both.
 //
 // Thread safety: any thread. The vars must outlive it.
-class StandingRead : public RefCounted<StandingRead> {
+class SharedReadLease : public RefCounted<SharedReadLease> {
  public:
-  explicit StandingRead(EngineRef engine) : engine_(engine) {}  // of the vars
-  virtual ~StandingRead() = default;                            // it has ended, or never begun
+  explicit SharedReadLease(EngineRef engine) : engine_(engine) {}  // of the vars
+  virtual ~SharedReadLease() = default;                            // it has ended, or never begun
 
   // Called once. False, without any change, when one of the vars is being written, has a queued access or a failed last
   // write, and when there is no memory.
@@ -35,7 +35,8 @@ class StandingRead : public RefCounted<StandingRead> {
   std::span<Var* const> vars() const noexcept { return vars_; }
   bool has(const Var& var) const noexcept;
 
-  // Called by an operation that holds the locks of the vars in its own accesses. False: the standing read has ended.
+  // Called by an operation that holds the locks of the vars in its own accesses. False: the shared read lease has
+  // ended.
   bool enter() noexcept {
     uint64_t state = state_.load(std::memory_order_relaxed);
     do {
@@ -50,10 +51,10 @@ class StandingRead : public RefCounted<StandingRead> {
 
   // Ends one that has begun. Called by its owner, who holds no var's lock.
   void end();
-  // Ends all standing reads of this var. Called by an operation that holds its lock and is about to queue a write. Adds
-  // those without an operation inside to the list `to_give_back`, for give_back_all() once no lock is held.
-  static void end_all_at(const Var& var, StandingRead*& to_give_back);
-  static void give_back_all(StandingRead* list, FunctionRef<void(Dep*)> granted);
+  // Ends all shared read leases of this var. Called by an operation that holds its lock and is about to queue a write.
+  // Adds those without an operation inside to the list `to_give_back`, for give_back_all() once no lock is held.
+  static void end_all_at(const Var& var, SharedReadLease*& to_give_back);
+  static void give_back_all(SharedReadLease* list, FunctionRef<void(Dep*)> granted);
 
  private:
   static constexpr uint64_t ended = 1, one_inside = 2;
@@ -66,7 +67,7 @@ class StandingRead : public RefCounted<StandingRead> {
   const EngineRef engine_;
   std::atomic<uint64_t> state_{0};
   std::vector<Var*> vars_;  // by address, each once
-  StandingRead* next_ = nullptr;
+  SharedReadLease* next_ = nullptr;
 };
 
 }  // namespace kaon

@@ -1,4 +1,4 @@
-#include "kaon/engine/scheduler/standing_read.h"
+#include "kaon/engine/scheduler/shared_read_lease.h"
 
 #include <array>
 #include <atomic>
@@ -11,51 +11,51 @@ using namespace kaon::test;
 
 namespace {
 
-IntrusivePtr<StandingRead> begin(Engine& engine, std::vector<Var*> vars) {
-  IntrusivePtr<StandingRead> standing(new StandingRead(engine.ref()));
-  return standing->begin(std::move(vars)) ? standing : nullptr;
+IntrusivePtr<SharedReadLease> begin(Engine& engine, std::vector<Var*> vars) {
+  IntrusivePtr<SharedReadLease> lease(new SharedReadLease(engine.ref()));
+  return lease->begin(std::move(vars)) ? lease : nullptr;
 }
 bool stands_at(Var& var) {
   std::lock_guard lock(var);
-  return var.has_standing_reads();
+  return var.has_read_leases();
 }
 
-// As Engine::push, for an operation that reads under `standing` as well.
+// As Engine::push, for an operation that reads under `read_lease` as well.
 template <class F>
-void push_inside(Engine& engine, const IntrusivePtr<StandingRead>& standing, std::initializer_list<Access> accesses,
+void push_inside(Engine& engine, const IntrusivePtr<SharedReadLease>& lease, std::initializer_list<Access> accesses,
                  F body) {
-  auto whole = [standing, body](RunContext& context) { body(context); };
+  auto whole = [lease, body](RunContext& context) { body(context); };
   auto* op = new OpNode;
   op->reserve_deps(accesses.size());
   OpBody<decltype(whole)>::store(*op, whole);
   op->type = &OpBody<decltype(whole)>::type;
   size_t d = 0;
   for (const Access& a : accesses) op->deps[d++].set(a.var, a.mode);
-  op->standing = standing.get();
+  op->read_lease = lease.get();
   engine.submit(*op);
 }
 
 }  // namespace
 
-TEST_CASE("standing read: a write waits for those inside, and whoever comes later waits for the write") {
+TEST_CASE("shared read lease: a write waits for those inside, and whoever comes later waits for the write") {
   at_thread_counts(1, [](Engine& engine) {
     Watchdog watchdog;
     Var a, b, other;
-    const auto standing = begin(engine, {&b, &a, &b});
-    REQUIRE(standing);
-    CHECK(standing->vars().size() == 2);
+    const auto lease = begin(engine, {&b, &a, &b});
+    REQUIRE(lease);
+    CHECK(lease->vars().size() == 2);
     CHECK(stands_at(a));
     Gate gate;
     std::atomic<int> inside{0};
     int value = 0, seen_before = -1, seen_after = -1;
-    push_inside(engine, standing, {write(other)}, [&](RunContext&) { gate.wait(), seen_before = value, ++inside; });
+    push_inside(engine, lease, {write(other)}, [&](RunContext&) { gate.wait(), seen_before = value, ++inside; });
     engine.push({write(a)}, [&](RunContext&) {
       CHECK(inside == 1);
       value = 1;
     });
-    CHECK(standing->has_ended());
+    CHECK(lease->has_ended());
     CHECK(stands_at(a));  // as long as somebody is inside
-    push_inside(engine, standing, {read(other)}, [&](RunContext&) { seen_after = value; });
+    push_inside(engine, lease, {read(other)}, [&](RunContext&) { seen_after = value; });
     gate.open();
     engine.wait_all();
     CHECK(seen_before == 0);
@@ -65,7 +65,7 @@ TEST_CASE("standing read: a write waits for those inside, and whoever comes late
   });
 }
 
-TEST_CASE("standing read: a write goes on at once where nobody is inside, and so does a wait for writing") {
+TEST_CASE("shared read lease: a write goes on at once where nobody is inside, and so does a wait for writing") {
   at_thread_counts(0, [](Engine& engine) {
     Watchdog watchdog;
     Var a, b;
@@ -96,7 +96,7 @@ TEST_CASE("standing read: a write goes on at once where nobody is inside, and so
   });
 }
 
-TEST_CASE("standing read: does not begin where a write is pending or has failed") {
+TEST_CASE("shared read lease: does not begin where a write is pending or has failed") {
   at_thread_counts(1, [](Engine& engine) {
     Watchdog watchdog;
     Var a, b;
@@ -110,23 +110,23 @@ TEST_CASE("standing read: does not begin where a write is pending or has failed"
   });
 }
 
-TEST_CASE("standing read: an operation that writes one of the vars itself reads the others one by one") {
+TEST_CASE("shared read lease: an operation that writes one of the vars itself reads the others one by one") {
   at_thread_counts(0, [](Engine& engine) {
     Watchdog watchdog;
     std::array<Var, 9> vars;
     std::vector<Var*> all;
     for (Var& v : vars) all.push_back(&v);
-    const auto standing = begin(engine, all);
+    const auto lease = begin(engine, all);
     int ran = 0;
-    push_inside(engine, standing, {write(vars[3])}, [&](RunContext&) { ++ran; });
-    push_inside(engine, standing, {write(vars[8]), read(vars[1])}, [&](RunContext&) { ++ran; });
+    push_inside(engine, lease, {write(vars[3])}, [&](RunContext&) { ++ran; });
+    push_inside(engine, lease, {write(vars[8]), read(vars[1])}, [&](RunContext&) { ++ran; });
     engine.wait_all();
     CHECK(ran == 2);
-    CHECK(standing->has_ended());
+    CHECK(lease->has_ended());
   });
 }
 
-TEST_CASE("standing read: operations enter at all vars at once, from several threads") {
+TEST_CASE("shared read lease: operations enter at all vars at once, from several threads") {
   at_thread_counts(1, [](Engine& engine) {
     Watchdog watchdog(60s);
     constexpr int writers = 2, readers = 2, standing_vars = 5;
@@ -153,22 +153,22 @@ TEST_CASE("standing read: operations enter at all vars at once, from several thr
     }
     for (int r = 0; r < readers; ++r) {
       threads.emplace_back([&] {
-        IntrusivePtr<StandingRead> standing;
+        IntrusivePtr<SharedReadLease> lease;
         bool has_entered = false;  // at the latest when the writers have ended
         for (int i = 0; i < rounds(6000) || !has_entered; ++i) {
-          if (!standing || standing->has_ended()) standing = begin(engine, all);
+          if (!lease || lease->has_ended()) lease = begin(engine, all);
           auto check = [&](RunContext&) {
             if (value_of_x != 0 && std::find(values.begin(), values.end(), value_of_x) == values.end()) ++torn;
           };
-          if (standing) {
+          if (lease) {
             has_entered = true;
             ++entered;
-            push_inside(engine, standing, {read(x)}, check);
+            push_inside(engine, lease, {read(x)}, check);
           } else {
             std::this_thread::yield();
           }
         }
-        if (standing) standing->end();
+        if (lease) lease->end();
       });
     }
     for (std::thread& t : threads) t.join();
@@ -179,7 +179,7 @@ TEST_CASE("standing read: operations enter at all vars at once, from several thr
   });
 }
 
-TEST_CASE("standing read: random programs give what one thread gives, wherever it is entered") {
+TEST_CASE("shared read lease: random programs give what one thread gives, wherever it is entered") {
   constexpr int num_vars = 6, num_sets = 3;
   using Values = std::array<uint64_t, num_vars>;
   auto run = [](Engine& engine, uint32_t seed) {
@@ -187,7 +187,7 @@ TEST_CASE("standing read: random programs give what one thread gives, wherever i
     std::array<Var, num_vars> vars;
     Values values{};
     std::array<std::vector<int>, num_sets> sets{{{0, 1, 2}, {1, 2, 3, 4, 5}, {4, 5}}};
-    std::array<IntrusivePtr<StandingRead>, num_sets> reads;
+    std::array<IntrusivePtr<SharedReadLease>, num_sets> reads;
     int entered = 0;
     for (int i = 0; i < rounds(2000); ++i) {
       const size_t number = random() % num_sets, target = random() % num_vars;
@@ -204,12 +204,12 @@ TEST_CASE("standing read: random programs give what one thread gives, wherever i
       };
       std::vector<Var*> all;
       for (const int n : set) all.push_back(&vars[size_t(n)]);
-      IntrusivePtr<StandingRead>& standing = reads[number];
-      if (!standing || standing->has_ended()) standing = begin(engine, all);
+      IntrusivePtr<SharedReadLease>& lease = reads[number];
+      if (!lease || lease->has_ended()) lease = begin(engine, all);
       const Access own = writes ? update(vars[target]) : read(vars[target]);
-      if (standing) {
+      if (lease) {
         ++entered;
-        push_inside(engine, standing, {own}, body);
+        push_inside(engine, lease, {own}, body);
       } else {
         std::vector<Access> accesses{own};
         for (Var* v : all) accesses.push_back(read(*v));
@@ -218,8 +218,8 @@ TEST_CASE("standing read: random programs give what one thread gives, wherever i
     }
     engine.wait_all();
     CHECK(entered > 0);
-    for (auto& standing : reads) {
-      if (standing) standing->end();
+    for (auto& lease : reads) {
+      if (lease) lease->end();
     }
     return values;
   };

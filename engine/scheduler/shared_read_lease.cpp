@@ -1,4 +1,4 @@
-#include "kaon/engine/scheduler/standing_read.h"
+#include "kaon/engine/scheduler/shared_read_lease.h"
 
 #include <algorithm>
 #include <functional>
@@ -11,26 +11,26 @@
 namespace kaon {
 namespace {
 
-// The standing reads by var, looked up by writes to a var that has some.
+// The shared read leases by var, looked up by writes to a var that has some.
 struct Registry : WithMutex {  // locked while locks of vars are held
-  std::unordered_multimap<const Var*, StandingRead*> at;
+  std::unordered_multimap<const Var*, SharedReadLease*> at;
 };
 Registry& registry() { return ProcessWide<Registry>::get(); }
 
 // Under the registry's lock.
-void take_out(const Var& var, const StandingRead& read) noexcept {
+void take_out(const Var& var, const SharedReadLease& read) noexcept {
   auto [at, end] = registry().at.equal_range(&var);
   registry().at.erase(std::find_if(at, end, [&](const auto& entry) { return entry.second == &read; }));
 }
 
 }  // namespace
 
-bool StandingRead::begin(std::vector<Var*> vars) {
+bool SharedReadLease::begin(std::vector<Var*> vars) {
   std::sort(vars.begin(), vars.end(), std::less<>());
   vars.erase(std::unique(vars.begin(), vars.end()), vars.end());
   vars_ = std::move(vars);
   for (Var* v : vars_) v->lock();
-  bool begins = std::all_of(vars_.begin(), vars_.end(), [](Var* v) { return v->can_begin_standing_read(); });
+  bool begins = std::all_of(vars_.begin(), vars_.end(), [](Var* v) { return v->can_begin_read_lease(); });
   if (begins) {
     std::lock_guard lock(registry().mutex);
     size_t entered = 0;
@@ -41,7 +41,7 @@ bool StandingRead::begin(std::vector<Var*> vars) {
       for (size_t i = 0; i < entered; ++i) take_out(*vars_[i], *this);
     }
     if (begins) {
-      for (Var* v : vars_) v->begin_standing_read();
+      for (Var* v : vars_) v->begin_read_lease();
     }
   }
   for (Var* v : vars_) v->unlock();
@@ -49,11 +49,11 @@ bool StandingRead::begin(std::vector<Var*> vars) {
   return begins;
 }
 
-bool StandingRead::has(const Var& var) const noexcept {
+bool SharedReadLease::has(const Var& var) const noexcept {
   return std::binary_search(vars_.begin(), vars_.end(), &var, std::less<>());
 }
 
-void StandingRead::give_back(FunctionRef<void(Dep*)> granted) {
+void SharedReadLease::give_back(FunctionRef<void(Dep*)> granted) {
   {
     std::lock_guard lock(registry().mutex);
     for (Var* v : vars_) take_out(*v, *this);
@@ -61,20 +61,20 @@ void StandingRead::give_back(FunctionRef<void(Dep*)> granted) {
   if (engine_->is_gone())
     return;  // nothing waits for the vars; a thread that does not exist in this forked process may have locked one
   for (Var* v : vars_) {
-    if (Dep* list = v->end_standing_read()) granted(list);
+    if (Dep* list = v->end_read_lease()) granted(list);
   }
 }
 
-void StandingRead::end() {
+void SharedReadLease::end() {
   if (!mark_ended()) return;
   give_back([this](Dep* list) { engine_->impl()->grant_all(list); });
 }
 
-void StandingRead::end_all_at(const Var& var, StandingRead*& to_give_back) {
+void SharedReadLease::end_all_at(const Var& var, SharedReadLease*& to_give_back) {
   std::lock_guard lock(registry().mutex);
   auto [at, end] = registry().at.equal_range(&var);
   for (; at != end; ++at) {
-    StandingRead* s = at->second;
+    SharedReadLease* s = at->second;
     s->retain();  // before the mark: its owner may release one that has ended
     if (s->mark_ended()) {
       s->next_ = std::exchange(to_give_back, s);
@@ -84,9 +84,9 @@ void StandingRead::end_all_at(const Var& var, StandingRead*& to_give_back) {
   }
 }
 
-void StandingRead::give_back_all(StandingRead* list, FunctionRef<void(Dep*)> granted) {
+void SharedReadLease::give_back_all(SharedReadLease* list, FunctionRef<void(Dep*)> granted) {
   while (list) {
-    StandingRead* s = std::exchange(list, list->next_);
+    SharedReadLease* s = std::exchange(list, list->next_);
     s->give_back(granted);
     s->release();
   }
