@@ -227,7 +227,7 @@ void Engine::Impl::granted(OpBase& op, OpNode*& next, uint64_t by) noexcept {
     return;
   }
   auto& node = static_cast<OpNode&>(op);
-  if (strand_of(node)) {
+  if (serial_queue_of(node)) {
     make_ready(node);
   } else if (!next) {
     next = &node;

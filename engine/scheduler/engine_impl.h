@@ -13,7 +13,7 @@
 #include "kaon/engine/scheduler/chosen_order.h"
 #include "kaon/engine/scheduler/failure_log.h"
 #include "kaon/engine/scheduler/ready_queue.h"
-#include "kaon/engine/scheduler/strand.h"
+#include "kaon/engine/scheduler/serial_queue.h"
 #include "kaon/engine/scheduler/worker_threads.h"
 #include "kaon/engine/trace.h"
 
@@ -135,7 +135,7 @@ struct Engine::Impl {
   // --- workers.cpp
   void make_ready(OpNode& op) noexcept;  // queues it and wakes a worker if needed
   void put(OpNode& op) noexcept;         // the same for an op that is next on its strand, or has none
-  Strand* strand_of(const OpNode& op) noexcept;
+  SerialQueue* serial_queue_of(const OpNode& op) noexcept;
   void wake() noexcept;  // starts a worker unless one is looking for work already
   void drain();          // a worker's loop; holds a slot
   bool wait_for_work(std::chrono::microseconds time) const noexcept;  // spins that long; true: there is work
@@ -232,8 +232,8 @@ struct Engine::Impl {
   EngineOptions options;
   int threads;
   ReadyQueue ready[3];
-  std::array<Strand, 8> strands;        // launches on GPUs
-  std::unique_ptr<ChosenOrder> chosen;  // replaces the queues under a schedule other than by arrival
+  std::array<SerialQueue, 8> serial_queues;  // launches on GPUs
+  std::unique_ptr<ChosenOrder> chosen;       // replaces the queues under a schedule other than by arrival
 
   alignas(64) std::atomic<uint64_t> pushed{0};
   std::atomic<uint64_t> done_seen{0};  // `done` at an earlier push, so that a push does not touch the workers' line

@@ -29,7 +29,7 @@ struct OpType {
   bool ends_later = false;                      // run() only begins; Engine::complete ends the operation
   // For operations that would wait for each other's lock: the number of a group, whose operations run one at a time.
   // Such an operation must not wait for another one of its group.
-  size_t (*strand)(const OpNode&) noexcept = nullptr;
+  size_t (*serial_queue)(const OpNode&) noexcept = nullptr;
 };
 
 // Base of waiters and operations. 16-byte alignment only: waiters are stored in coroutine frames.

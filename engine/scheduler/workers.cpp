@@ -26,15 +26,15 @@ bool Engine::Impl::has_work() const noexcept {
   return !ready[0].is_empty() || !ready[1].is_empty() || !ready[2].is_empty();
 }
 
-Strand* Engine::Impl::strand_of(const OpNode& op) noexcept {
-  if (!op.type->strand || threads < 2 || chosen) return nullptr;
-  return &strands[op.type->strand(op) % strands.size()];
+SerialQueue* Engine::Impl::serial_queue_of(const OpNode& op) noexcept {
+  if (!op.type->serial_queue || threads < 2 || chosen) return nullptr;
+  return &strands[op.type->serial_queue(op) % strands.size()];
 }
 
 void Engine::Impl::make_ready(OpNode& op) noexcept {
   if (chosen) [[unlikely]]
     return chosen->add(op);
-  Strand* const strand = strand_of(op);
+  SerialQueue* const serial_queue = serial_queue_of(op);
   if (!strand) return put(op);
   if (strand->enter(op)) put(strand->take());
 }
@@ -174,7 +174,7 @@ void Engine::Impl::run_chain(OpNode* op, FunctionRef<bool()>* stop) {
     return;
   }
   while (op) {
-    Strand* const strand = strand_of(*op);
+    SerialQueue* const serial_queue = serial_queue_of(*op);
     op = execute(*op);
     if (OpNode* next = strand ? strand->leave() : nullptr) {
       if (op) put(*op);

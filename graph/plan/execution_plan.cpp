@@ -183,7 +183,7 @@ struct PlanCall {
 namespace {
 constexpr OpType plan_call_type{.run = PlanCall::execute, .destroy = PlanCall::destroy};
 constexpr OpType gpu_plan_call_type{
-    .run = PlanCall::execute, .destroy = PlanCall::destroy, .strand = [](const OpNode& op) noexcept -> size_t {
+    .run = PlanCall::execute, .destroy = PlanCall::destroy, .serial_queue = [](const OpNode& op) noexcept -> size_t {
       return PlanCall::of(const_cast<OpNode&>(op)).run->arena->device.index;
     }};
 }  // namespace

@@ -151,7 +151,7 @@ void destroy_call(OpNode& op) noexcept {
 
 constexpr OpType kernel_call_type{.run = run_kernel, .destroy = destroy_call};
 constexpr OpType gpu_call_type{
-    .run = run_kernel, .destroy = destroy_call, .strand = [](const OpNode& op) noexcept -> size_t {
+    .run = run_kernel, .destroy = destroy_call, .serial_queue = [](const OpNode& op) noexcept -> size_t {
       return first_chunk(**reinterpret_cast<KernelCall* const*>(op.payload)).device.index;
     }};
 

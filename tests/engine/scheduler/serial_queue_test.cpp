@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kaon/engine/engine.h"
-#include "kaon/engine/scheduler/strand.h"
+#include "kaon/engine/scheduler/serial_queue.h"
 
 using namespace kaon;
 
@@ -16,7 +16,7 @@ void push_on_strand(Engine& engine, std::initializer_list<Access> accesses, F bo
                     Priority priority = Priority::normal) {
   static const OpType type = [] {
     OpType t = OpBody<F>::type;
-    t.strand = [](const OpNode&) noexcept { return number; };
+    t.serial_queue = [](const OpNode&) noexcept { return number; };
     return t;
   }();
   engine.push_as(type, std::span<const Access>(accesses.begin(), accesses.size()), std::move(body),
@@ -40,7 +40,8 @@ struct Room {
 
 }  // namespace
 
-TEST_CASE("strand: operations of one strand are run one at a time, all of them, on 1 to 8 threads", "[strand]") {
+TEST_CASE("serial queue: operations of one strand are run one at a time, all of them, on 1 to 8 threads",
+          "[serial_queue]") {
   for (int threads : {1, 2, 3, 8}) {
     CAPTURE(threads);
     Engine engine({.threads = threads});
@@ -79,7 +80,8 @@ TEST_CASE("strand: operations of one strand are run one at a time, all of them, 
   }
 }
 
-TEST_CASE("strand: operations of a chain keep their order, and one that fails lets the next ones run", "[strand]") {
+TEST_CASE("serial queue: operations of a chain keep their order, and one that fails lets the next ones run",
+          "[serial_queue]") {
   for (int threads : {2, 4}) {
     CAPTURE(threads);
     Engine engine({.threads = threads});
@@ -100,7 +102,7 @@ TEST_CASE("strand: operations of a chain keep their order, and one that fails le
   }
 }
 
-TEST_CASE("strand: an operation may wait for one of another strand", "[strand]") {
+TEST_CASE("serial queue: an operation may wait for one of another strand", "[serial_queue]") {
   Engine engine({.threads = 2});
   EngineScope scope(engine);
   Var a, b;

@@ -1,4 +1,4 @@
-// Strand: operations that run one after another, because each would wait for a lock that the one before holds.
+// SerialQueue: operations that run one after another, because each would wait for a lock that the one before holds.
 #pragma once
 
 #include <thread>
@@ -8,7 +8,7 @@
 namespace kaon {
 
 // The thread that runs one of them continues with those that became ready during it. Thread safety: any thread.
-class Strand {
+class SerialQueue {
  public:
   // Adds a ready operation. True: no thread runs this strand, and the caller must run take().
   bool enter(OpNode& op) noexcept {
