@@ -11,7 +11,7 @@ constexpr size_t alignment = 64;
 size_t aligned(size_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
 // The memory of a value and its views and in-place results.
-struct Buffer {
+struct Item {
   ValueId root;
   size_t bytes = 0;
   size_t offset = 0;
@@ -84,29 +84,29 @@ void share_memory(MemoryPlan& plan, const Graph& graph) {
 
 // Each value that owns memory in the arena, the largest first, at the lowest offset that is free during its life.
 void place_in_arena(MemoryPlan& plan, const Graph& graph) {
-  std::vector<Buffer> buffers;
-  auto slot = [&](const Buffer& b) -> ValueSlot& { return plan.slots[b.root.node][b.root.output]; };
+  std::vector<Item> items;
+  auto slot = [&](const Item& b) -> ValueSlot& { return plan.slots[b.root.node][b.root.output]; };
   for (uint32_t i = 0; i < plan.slots.size(); ++i) {
     bool is_view = graph.nodes[i].op && graph.nodes[i].op->traits.view;
     for (uint32_t k = 0; k < plan.slots[i].size(); ++k) {
       const ValueSlot& s = plan.slots[i][k];
       if (s.place != Place::arena) continue;
       if (!is_view) plan.unplanned_bytes += aligned(s.bytes);
-      if (s.root == ValueId{i, k} && s.bytes != 0) buffers.push_back({{i, k}, aligned(s.bytes)});
+      if (s.root == ValueId{i, k} && s.bytes != 0) items.push_back({{i, k}, aligned(s.bytes)});
     }
   }
-  std::stable_sort(buffers.begin(), buffers.end(), [](const Buffer& a, const Buffer& b) { return a.bytes > b.bytes; });
-  std::vector<const Buffer*> placed;  // by offset
-  for (Buffer& b : buffers) {
+  std::stable_sort(items.begin(), items.end(), [](const Item& a, const Item& b) { return a.bytes > b.bytes; });
+  std::vector<const Item*> placed;  // by offset
+  for (Item& b : items) {
     size_t at = 0;
-    for (const Buffer* p : placed) {
+    for (const Item* p : placed) {
       if (!plan.are_together(slot(*p), slot(b))) continue;
       if (at + b.bytes <= p->offset) break;  // fits into the gap before p
       at = std::max(at, p->offset + p->bytes);
     }
     b.offset = at;
     placed.insert(std::upper_bound(placed.begin(), placed.end(), &b,
-                                   [](const Buffer* x, const Buffer* y) { return x->offset < y->offset; }),
+                                   [](const Item* x, const Item* y) { return x->offset < y->offset; }),
                   &b);
     plan.arena_bytes = std::max(plan.arena_bytes, at + b.bytes);
     slot(b).offset = at;
