@@ -9,25 +9,25 @@ CallerStream::CallerStream(Device device, void* stream)
 
 CallerStream::~CallerStream() { gpu_.retire_stream(number_); }
 
-void* CallerStream::begin(Chunk& chunk, bool writes, const std::source_location& site) {
-  if (chunk.device != gpu_.device) {
-    throw ValueError("[CallerStream] the stream is of " + gpu_.device.str() + ", the array of " + chunk.device.str());
+void* CallerStream::begin(Buffer& buffer, bool writes, const std::source_location& site) {
+  if (buffer.device != gpu_.device) {
+    throw ValueError("[CallerStream] the stream is of " + gpu_.device.str() + ", the array of " + buffer.device.str());
   }
-  chunk.engine->wait(chunk.var, writes ? AccessMode::update : AccessMode::read);
-  if (!chunk.data) {  // nothing has been written yet
+  buffer.engine->wait(buffer.var, writes ? AccessMode::update : AccessMode::read);
+  if (!buffer.data) {  // nothing has been written yet
     DeviceLaunch launch(gpu_, Lane::compute, {.name = "CallerStream"});
-    launch.use(chunk, true);
-    chunk.ensure();
+    launch.use(buffer, true);
+    buffer.ensure();
   }
-  GpuMemory::of(chunk).use.order_before(Gpu::order(), number_, writes);
-  used_.push_back({IntrusivePtr<Chunk>(&chunk), writes});
-  if (writes) chunk.note_write(site);
-  return chunk.data;
+  GpuMemory::of(buffer).use.order_before(Gpu::order(), number_, writes);
+  used_.push_back({IntrusivePtr<Buffer>(&buffer), writes});
+  if (writes) buffer.note_write(site);
+  return buffer.data;
 }
 
 void CallerStream::end() {
   const StreamPoint point = Gpu::order().launched(number_);
-  for (const Used& u : used_) GpuMemory::of(*u.chunk).use.add(point, u.writes);
+  for (const Used& u : used_) GpuMemory::of(*u.buffer).use.add(point, u.writes);
   used_.clear();
 }
 

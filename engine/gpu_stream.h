@@ -9,8 +9,8 @@ namespace kaon {
 // stream at a time; the stream outlives it.
 //
 //   CallerStream mine(gpu(0), stream);
-//   void* in = mine.begin(*x.node().chunk, false);  // x has been launched; the stream waits for it to be written
-//   void* out = mine.begin(*y.node().chunk, true);
+//   void* in = mine.begin(*x.node().buffer, false);  // x has been launched; the stream waits for it to be written
+//   void* out = mine.begin(*y.node().buffer, true);
 //   my_kernel<<<..., stream>>>(in, out);
 //   mine.end();                                     // operations on x and y pushed from now on run after my_kernel
 //
@@ -25,7 +25,7 @@ class CallerStream {
   // The address of the memory. Blocks until the operations pushed on it have been launched. Throws the failure of the
   // operation that was to write it; ValueError for memory of another device. A write counts as a change, at `site`, of
   // what a recorded computation has read.
-  void* begin(Chunk& chunk, bool writes, const std::source_location& site = std::source_location::current());
+  void* begin(Buffer& buffer, bool writes, const std::source_location& site = std::source_location::current());
   void end();
 
  private:
@@ -33,7 +33,7 @@ class CallerStream {
   std::unique_ptr<Stream> stream_;
   uint32_t number_;
   struct Used {
-    IntrusivePtr<Chunk> chunk;
+    IntrusivePtr<Buffer> buffer;
     bool writes;
   };
   std::vector<Used> used_;

@@ -203,7 +203,7 @@ uint64_t gradient_stamp(const NDArray& array) {
 
 void refuse_changed(std::string_view op, const std::string& what, const SavedArray& saved,
                     const std::source_location& recorded) {
-  const std::source_location changed = saved.array.node().chunk->last_write();
+  const std::source_location changed = saved.array.node().buffer->last_write();
   throw StateError(fmt::format(
       "[backward] {} of {}, {} {}, recorded at {}:{}, was changed in place at {}:{}: the gradient needs the values of "
       "the recorded call; call backward() first, or change a copy",
@@ -248,7 +248,7 @@ namespace {
 // Whether `array` shares memory with one of `others`.
 bool shares_memory(const NDArray& array, std::span<const NDArray> others) {
   return std::any_of(others.begin(), others.end(),
-                     [&](const NDArray& o) { return o.defined() && o.ptr()->chunk == array.ptr()->chunk; });
+                     [&](const NDArray& o) { return o.defined() && o.ptr()->buffer == array.ptr()->buffer; });
 }
 
 // Runs the recorded calls backwards, newest first, and collects the gradients of arrays that have one attached.
@@ -378,7 +378,7 @@ BackwardPass::BackwardPass(std::span<const NDArray> heads, std::span<const NDArr
       throw DeviceError(fmt::format("[backward] the head gradient is on {}, the head on {}",
                                     head_grads[i].device().str(), heads[i].device().str()));
     }
-    check_same_engine(*heads[i].node().chunk, *head_grads[i].node().chunk, "backward");
+    check_same_engine(*heads[i].node().buffer, *head_grads[i].node().buffer, "backward");
   }
 }
 
@@ -399,8 +399,8 @@ void store(History& h, NDArray gradient) {
   // must have no other reference either (an operator may return its head as the gradient).
   const ArrayNode& old = h.grad.node();
   const ArrayNode& fresh = gradient.node();
-  if (old.use_count() == 1 && old.chunk->use_count() == 1 && fresh.use_count() == 1 && fresh.chunk->use_count() == 1 &&
-      !fresh.annotation) {
+  if (old.use_count() == 1 && old.buffer->use_count() == 1 && fresh.use_count() == 1 &&
+      fresh.buffer->use_count() == 1 && !fresh.annotation) {
     h.grad = std::move(gradient);
   } else {
     h.grad.assign(gradient);

@@ -50,8 +50,8 @@ uint64_t gradient_stamp(const NDArray& array);
 
 // An array that a recorded call has read or written, with the number of writes to it up to that call.
 struct SavedArray {
-  explicit SavedArray(NDArray a) : array(std::move(a)), num_writes(array.node().chunk->num_writes()) {}
-  bool is_changed() const { return array.node().chunk->num_writes() != num_writes; }
+  explicit SavedArray(NDArray a) : array(std::move(a)), num_writes(array.node().buffer->num_writes()) {}
+  bool is_changed() const { return array.node().buffer->num_writes() != num_writes; }
   NDArray array;
   uint32_t num_writes;
 };

@@ -126,7 +126,7 @@ bool holds(const char* name, const NDArray& predicate, const std::source_locatio
 
 // New arrays belong to the engine of the given ones; arrays in a trace have none.
 Engine& engine_of(const Arrays& arrays) {
-  return !arrays.empty() && arrays[0].node().chunk ? arrays[0].engine() : Engine::current();
+  return !arrays.empty() && arrays[0].node().buffer ? arrays[0].engine() : Engine::current();
 }
 
 }  // namespace

@@ -36,8 +36,8 @@ ArrayNode& NDArray::node() const {
   return *node_;
 }
 
-Chunk& NDArray::chunk() const {
-  Chunk* c = node().chunk.get();
+Buffer& NDArray::buffer() const {
+  Buffer* c = node().buffer.get();
   if (!c) throw TraceError("[NDArray] an array in a trace has no value: its operators have not run yet");
   return *c;
 }
@@ -72,14 +72,14 @@ void check_inputs(const OpDef& def, const void* attrs, std::span<const NDArray* 
       throw StateError(fmt::format("[{}] input {} ({}) holds no array", op, i,
                                    def.traits.variadic ? "of the list" : def.traits.inputs[int(i)]));
     }
-    const Chunk* first = inputs[0]->ptr()->chunk.get();
-    const Chunk* chunk = inputs[i]->ptr()->chunk.get();
-    if (i == 0 || !first || !chunk) continue;  // in a trace arrays have none
-    if (chunk->device != first->device) {
+    const Buffer* first = inputs[0]->ptr()->buffer.get();
+    const Buffer* buffer = inputs[i]->ptr()->buffer.get();
+    if (i == 0 || !first || !buffer) continue;  // in a trace arrays have none
+    if (buffer->device != first->device) {
       throw DeviceError(fmt::format("[{}] inputs must be on one device, got {} and {}; use as_in_context", op,
-                                    first->device.str(), chunk->device.str()));
+                                    first->device.str(), buffer->device.str()));
     }
-    check_same_engine(*first, *chunk, op);
+    check_same_engine(*first, *buffer, op);
   }
 }
 
@@ -118,7 +118,7 @@ void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray
   auto* interceptor = static_cast<Interceptor*>(context.interceptor);
   const bool runs = !interceptor || !interceptor->instead_of_running;
   // arrays stay on their device and in their engine, wherever they are used
-  const Chunk* first = n_in ? nodes[0]->chunk.get() : nullptr;
+  const Buffer* first = n_in ? nodes[0]->buffer.get() : nullptr;
   const Device device = first ? first->device : def.device(attrs).value_or(context.device);
   if (n_in == 0) check_device(device, def.name().data());
   SmallArray<NDArray> results(n_out, [&](size_t i) {
@@ -141,10 +141,10 @@ void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray
 void NDArray::apply_into(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs,
                          const NDArray& out, const std::source_location& site) {
   check_inputs(def, attrs, inputs);
-  if (Interceptor* i = Interceptor::current(); i && !out.node().chunk) {
+  if (Interceptor* i = Interceptor::current(); i && !out.node().buffer) {
     throw TraceError(fmt::format("[{}] writing in place inside a trace; write x = x + y", def.name()));
   }
-  if (!inputs.empty()) check_same_engine(*inputs[0]->node().chunk, *out.node().chunk, def.name().data());
+  if (!inputs.empty()) check_same_engine(*inputs[0]->node().buffer, *out.node().buffer, def.name().data());
   SmallArray<ArrayNode*> nodes(inputs.size(), [&](size_t i) { return inputs[i]->node_.get(); });
   TensorMeta made;
   infer(def, attrs, inputs, std::span(&made, 1), site);
@@ -162,7 +162,7 @@ void NDArray::apply_into(const OpDef& def, const void* attrs, std::span<const ND
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ArrayNode& a = *nodes[i];
     bool same_view = a.offset == target->offset && a.shape == target->shape;
-    if (a.chunk != target->chunk || same_view) continue;
+    if (a.buffer != target->buffer || same_view) continue;
     copies.push_back(inputs[i]->copy());
     nodes[i] = copies.back().node_.get();
   }
@@ -207,7 +207,7 @@ NDArray& NDArray::assign(const Arg<NDArray>& value) {
     Shape padded = Shape::filled(ndim(), 1);
     for (int i = 0; i < source.ndim(); ++i) padded[ndim() - source.ndim() + i] = source.shape()[i];
     source = NDArray(
-        IntrusivePtr<ArrayNode>(new ArrayNode(source.node().chunk, padded, source.dtype(), source.node().offset)));
+        IntrusivePtr<ArrayNode>(new ArrayNode(source.node().buffer, padded, source.dtype(), source.node().offset)));
   }
   apply_into(BroadcastTo::def, &op, inputs, *this, value.site());
   return *this;
@@ -216,10 +216,10 @@ NDArray& NDArray::assign(const Arg<NDArray>& value) {
 namespace {
 NDArray view(const NDArray& base, const Shape& shape, size_t offset) {
   const ArrayNode& n = base.node();
-  return NDArray(IntrusivePtr<ArrayNode>(new ArrayNode(n.chunk, shape, n.dtype, n.offset + offset)));
+  return NDArray(IntrusivePtr<ArrayNode>(new ArrayNode(n.buffer, shape, n.dtype, n.offset + offset)));
 }
 // A view has no gradient history of its own, so under the tape or a tracer the operator is called instead.
-bool can_view(const NDArray& a) { return Interceptor::current() == nullptr && a.node().chunk; }
+bool can_view(const NDArray& a) { return Interceptor::current() == nullptr && a.node().buffer; }
 }  // namespace
 
 NDArray NDArray::operator[](int64_t index) const {
@@ -288,9 +288,9 @@ NDArray NDArray::detach() const { return view(*this, shape(), 0); }
 
 namespace {
 // The launched work after which an array of a GPU may be read, or written.
-void wait_for_gpu(const Chunk& chunk, bool writes) {
-  if (!chunk.is_on_gpu()) return;
-  const GpuMemory& memory = GpuMemory::of(chunk);
+void wait_for_gpu(const Buffer& buffer, bool writes) {
+  if (!buffer.is_on_gpu()) return;
+  const GpuMemory& memory = GpuMemory::of(buffer);
   if (!writes) return memory.gpu.wait(memory.use.write());
   for (const StreamPoint& p : memory.use.points()) memory.gpu.wait(p);
 }
@@ -298,15 +298,15 @@ void wait_for_gpu(const Chunk& chunk, bool writes) {
 
 void NDArray::wait_to_read() const {
   engine().wait(var(), AccessMode::read);
-  wait_for_gpu(chunk(), false);
+  wait_for_gpu(buffer(), false);
 }
 void NDArray::wait_to_write() const {
   engine().wait(var(), AccessMode::update);
-  wait_for_gpu(chunk(), true);
+  wait_for_gpu(buffer(), true);
 }
 
 bool NDArray::when_run(const std::function<void(std::exception_ptr)>& work) const {
-  const Chunk& c = chunk();
+  const Buffer& c = buffer();
   if (!c.is_on_gpu()) return false;
   const GpuMemory& memory = GpuMemory::of(c);
   memory.gpu.when_done(memory.use.write(), work);

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "kaon/engine/await.h"
-#include "kaon/engine/buffer/chunk.h"
+#include "kaon/engine/buffer/buffer.h"
 #include "kaon/ops/arg.h"
 #include "kaon/ops/array/array_node.h"
 #include "kaon/ops/binary_kind.h"
@@ -73,7 +73,7 @@ class NDArray : public ArrayOperators<NDArray> {
   bool defined() const { return bool(node_); }
   const Shape& shape() const { return node().shape; }
   DType dtype() const { return node().dtype; }
-  Device device() const { return chunk().device; }
+  Device device() const { return buffer().device; }
   int64_t size() const { return shape().size(); }
   int ndim() const { return shape().ndim(); }
 
@@ -164,12 +164,12 @@ class NDArray : public ArrayOperators<NDArray> {
   static NDArray negate(const In<NDArray>& a);
   ArrayNode& node() const;  // throws StateError on an undefined handle
   const IntrusivePtr<ArrayNode>& ptr() const { return node_; }
-  Var& var() const { return chunk().var; }
-  Engine& engine() const { return *chunk().engine; }  // Engine::ended() once the array's engine has ended
+  Var& var() const { return buffer().var; }
+  Engine& engine() const { return *buffer().engine; }  // Engine::ended() once the array's engine has ended
 
  private:
   NDArray& update(BinaryKind kind, const Arg<NDArray>& b);
-  Chunk& chunk() const;  // throws TraceError in a trace, where arrays have no memory
+  Buffer& buffer() const;  // throws TraceError in a trace, where arrays have no memory
   void check_writable(const char* op, const Arg<NDArray>& value) const;
   IntrusivePtr<ArrayNode> node_;
 };

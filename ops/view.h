@@ -13,7 +13,7 @@
 
 namespace kaon {
 
-struct Chunk;
+struct Buffer;
 
 // Shape and dtype of one value. -1 dimensions and Shape::unknown() occur in inference only.
 struct TensorMeta {
@@ -56,9 +56,9 @@ struct KernelState {
   virtual int reorders() const { return 0; }                 // of images, in each call
 };
 
-// The Chunk of an input, at which data derived from it is kept (engine/buffer/derived.h); null: it is not kept.
+// The Buffer of an input, at which data derived from it is kept (engine/buffer/derived.h); null: it is not kept.
 struct Source {
-  Chunk* chunk = nullptr;
+  Buffer* buffer = nullptr;
   size_t offset = 0;  // in bytes
 };
 
@@ -91,7 +91,7 @@ struct KernelContext {
     for (size_t i = 0; sources && i < inputs.size(); ++i) {
       const char* begin = inputs[i].as<char>();
       if (data < begin || data >= begin + inputs[i].bytes()) continue;
-      return {sources[i].chunk, sources[i].offset + size_t(static_cast<const char*>(data) - begin)};
+      return {sources[i].buffer, sources[i].offset + size_t(static_cast<const char*>(data) - begin)};
     }
     return {};
   }

@@ -16,12 +16,12 @@ using Kept = std::vector<std::shared_ptr<const Derived>>;
 // Chosen by address, so that operations on different weights do not contend for one lock.
 struct Shard {
   std::mutex mutex;
-  std::unordered_map<const Chunk*, Kept> kept;
+  std::unordered_map<const Buffer*, Kept> kept;
 };
 
 std::array<Shard, 16>& shards() { return ProcessWide<Shards<Shard>>::get().all; }
 
-Shard& shard_of(const Chunk& chunk) { return shards()[reinterpret_cast<uintptr_t>(&chunk) / 64 % shards().size()]; }
+Shard& shard_of(const Buffer& buffer) { return shards()[reinterpret_cast<uintptr_t>(&buffer) / 64 % shards().size()]; }
 
 std::shared_ptr<const Derived> find(const Kept& kept, FunctionRef<bool(const Derived&)> is_it) {
   for (const auto& d : kept) {
@@ -32,24 +32,24 @@ std::shared_ptr<const Derived> find(const Kept& kept, FunctionRef<bool(const Der
 
 }  // namespace
 
-std::shared_ptr<const Derived> derived_from(Chunk& chunk, FunctionRef<bool(const Derived&)> is_it,
+std::shared_ptr<const Derived> derived_from(Buffer& buffer, FunctionRef<bool(const Derived&)> is_it,
                                             FunctionRef<std::shared_ptr<const Derived>()> make) {
-  Shard& shard = shard_of(chunk);
+  Shard& shard = shard_of(buffer);
   Kept outdated;  // destroyed outside the lock
   {
     std::lock_guard lock(shard.mutex);
-    if (chunk.var.derived_state() == Var::DerivedState::holds) {
-      if (auto found = find(shard.kept[&chunk], is_it)) return found;
+    if (buffer.var.derived_state() == Var::DerivedState::holds) {
+      if (auto found = find(shard.kept[&buffer], is_it)) return found;
     } else {
-      if (chunk.var.derived_state() == Var::DerivedState::outdated) outdated = std::exchange(shard.kept[&chunk], {});
-      chunk.var.set_derived();
+      if (buffer.var.derived_state() == Var::DerivedState::outdated) outdated = std::exchange(shard.kept[&buffer], {});
+      buffer.var.set_derived();
     }
   }
   // not under the lock: it allocates, and may run other operations to free memory. The read grant excludes writes.
   std::shared_ptr<const Derived> made = make();
   if (!made) return nullptr;
   std::lock_guard lock(shard.mutex);
-  Kept& kept = shard.kept[&chunk];
+  Kept& kept = shard.kept[&buffer];
   if (auto found = find(kept, is_it)) return found;
   kept.push_back(made);
   return made;
@@ -57,13 +57,13 @@ std::shared_ptr<const Derived> derived_from(Chunk& chunk, FunctionRef<bool(const
 
 void drop_derived() noexcept {
   for (Shard& shard : shards()) {
-    std::unordered_map<const Chunk*, Kept> dropped;
+    std::unordered_map<const Buffer*, Kept> dropped;
     std::lock_guard lock(shard.mutex);
     dropped.swap(shard.kept);
   }
 }
 
-void Chunk::drop_derived() noexcept {
+void Buffer::drop_derived() noexcept {
   Shard& shard = shard_of(*this);
   Kept dropped;
   std::lock_guard lock(shard.mutex);

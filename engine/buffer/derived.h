@@ -1,9 +1,9 @@
-// Data that operations derive from a Chunk and keep for later ones, such as weights in the layout of a primitive.
+// Data that operations derive from a Buffer and keep for later ones, such as weights in the layout of a primitive.
 #pragma once
 
 #include <memory>
 
-#include "kaon/engine/buffer/chunk.h"
+#include "kaon/engine/buffer/buffer.h"
 #include "kaon/engine/run_context.h"
 
 namespace kaon {
@@ -12,10 +12,10 @@ struct Derived {
   virtual ~Derived() = default;
 };
 
-// Returns the kept object for which is_it() is true, else the result of make(), which is kept until the chunk is
+// Returns the kept object for which is_it() is true, else the result of make(), which is kept until the buffer is
 // written or destroyed, or memory is short. make() may return null. Called by an operation that holds a read grant.
 // Thread safety: any thread; two threads that need the same object at once both make it, and one of the two is kept.
-std::shared_ptr<const Derived> derived_from(Chunk& chunk, FunctionRef<bool(const Derived&)> is_it,
+std::shared_ptr<const Derived> derived_from(Buffer& buffer, FunctionRef<bool(const Derived&)> is_it,
                                             FunctionRef<std::shared_ptr<const Derived>()> make);
 
 // Drops all kept objects. Thread safety: any thread.

@@ -58,8 +58,8 @@ void DeviceLaunch::record_time() {
   }
 }
 
-void DeviceLaunch::use(Chunk& chunk, bool writes) {
-  StreamUse& use = GpuMemory::of(chunk).use;
+void DeviceLaunch::use(Buffer& buffer, bool writes) {
+  StreamUse& use = GpuMemory::of(buffer).use;
   use.order_before(Gpu::order(), stream_number(), writes);
   used_.push_back({&use, writes});  // duplicates do no harm
 }

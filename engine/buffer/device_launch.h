@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "kaon/engine/buffer/chunk.h"
+#include "kaon/engine/buffer/buffer.h"
 #include "kaon/engine/device/gpu.h"
 #include "kaon/engine/run_context.h"
 
@@ -20,7 +20,7 @@ class DeviceLaunch final : public RunContext {
   DeviceLaunch& operator=(const DeviceLaunch&) = delete;
 
   // Declares an array of this GPU, or one of another GPU that is copied from or to, before its memory is used.
-  void use(Chunk& chunk, bool writes);
+  void use(Buffer& buffer, bool writes);
   // This thread's innermost launch. They nest only when an operation is part of another.
   static DeviceLaunch* current() noexcept;
 

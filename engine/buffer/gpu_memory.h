@@ -1,20 +1,20 @@
-// GpuMemory: a Chunk's memory on a GPU, and which streams use it.
+// GpuMemory: a Buffer's memory on a GPU, and which streams use it.
 #pragma once
 
-#include "kaon/engine/buffer/chunk.h"
+#include "kaon/engine/buffer/buffer.h"
 #include "kaon/engine/device/gpu.h"
 
 namespace kaon {
 
-// Thread safety: as its Chunk.
+// Thread safety: as its Buffer.
 struct GpuMemory {
   explicit GpuMemory(Gpu& gpu) : gpu(gpu) {}
   ~GpuMemory() { free(); }
   GpuMemory(const GpuMemory&) = delete;
   GpuMemory& operator=(const GpuMemory&) = delete;
 
-  // The memory of a chunk that is on a GPU.
-  static GpuMemory& of(const Chunk& chunk) { return *static_cast<GpuMemory*>(chunk.owner); }
+  // The memory of a buffer that is on a GPU.
+  static GpuMemory& of(const Buffer& buffer) { return *static_cast<GpuMemory*>(buffer.owner); }
   // Allocates for the operation that is being launched. Throws MemoryError; StateError outside of a launch.
   void* allocate(size_t bytes);
   void free() noexcept;  // its next user is ordered after its present ones

@@ -214,7 +214,7 @@ struct Engine::Impl {
   void watch_op_waits();                   // starts the timer that checks
   void watch_again() noexcept;             // checks, and restarts the timer also without memory
 
-  // --- chunk.cpp
+  // --- buffer.cpp
   // From the storage. When that has no memory, lets other operations finish first; throws MemoryError naming the
   // largest holders.
   void* allocate(size_t bytes);

@@ -380,7 +380,7 @@ class PlanGradFunction final : public GradFunction {
   static bool is_free(const NDArray& target, std::span<const NDArray* const> arrays) {
     if (!target.defined()) return false;
     return std::none_of(arrays.begin(), arrays.end(),
-                        [&](const NDArray* a) { return a->defined() && a->ptr()->chunk == target.ptr()->chunk; });
+                        [&](const NDArray* a) { return a->defined() && a->ptr()->buffer == target.ptr()->buffer; });
   }
 
   IntrusivePtr<ExecutionPlan> plan_;
@@ -421,7 +421,7 @@ void CachedGraph::submit(std::span<const NDArray* const> inputs, std::span<NDArr
       throw DeviceError(
           fmt::format("[{}] all inputs must be on one device, got {} and {}", name_, device.str(), a->device().str()));
     }
-    check_same_engine(*inputs[0]->node().chunk, *a->node().chunk, name_);
+    check_same_engine(*inputs[0]->node().buffer, *a->node().buffer, name_);
   }
   engine.check_not_gone(name_);
   EngineScope scope(engine);

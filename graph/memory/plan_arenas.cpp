@@ -8,9 +8,9 @@
 namespace kaon {
 namespace {
 
-bool is_idle(const Chunk& chunk) {
-  Var& var = const_cast<Chunk&>(chunk).var;
-  if (chunk.engine->is_gone()) return var.is_idle();  // nothing is pushed there any more
+bool is_idle(const Buffer& buffer) {
+  Var& var = const_cast<Buffer&>(buffer).var;
+  if (buffer.engine->is_gone()) return var.is_idle();  // nothing is pushed there any more
   std::lock_guard lock(var);
   return var.is_idle();
 }
@@ -24,17 +24,17 @@ PlanArenas::Arena* PlanArenas::find(Engine& engine, Device device) {
   const auto caller = std::this_thread::get_id();
   if (arenas_.size() >= for_one_caller) {
     Arena& a = arenas_[next_ % arenas_.size()];
-    if (a.caller == caller && !a.leased && a.chunk->engine == engine.ref() && a.chunk->device == device) return &a;
+    if (a.caller == caller && !a.leased && a.buffer->engine == engine.ref() && a.buffer->device == device) return &a;
   }
   Arena *own = nullptr, *any = nullptr;
   size_t known = 0;
   for (size_t i = 0; i < arenas_.size(); ++i) {
     Arena& a = arenas_[(next_ + i) % arenas_.size()];
-    if (a.chunk->device != device) continue;
+    if (a.buffer->device != device) continue;
     ++known;
     if (a.leased) continue;
-    if (is_idle(*a.chunk)) return &a;
-    if (!(a.chunk->engine == engine.ref())) continue;
+    if (is_idle(*a.buffer)) return &a;
+    if (!(a.buffer->engine == engine.ref())) continue;
     if (!any) any = &a;
     if (!own && a.caller == caller) own = &a;
   }
@@ -48,11 +48,11 @@ size_t PlanArenas::lease(Engine& engine, Device device, size_t bytes) {
   Arena* found = find(engine, device);
   if (!found) {
     const OutsideLimits outside;
-    arenas_.push_back({.chunk = IntrusivePtr<Chunk>(new Chunk(bytes, device, engine))});
+    arenas_.push_back({.buffer = IntrusivePtr<Buffer>(new Buffer(bytes, device, engine))});
     found = &arenas_.back();
   }
   ++next_;
-  if (!(found->chunk->engine == engine.ref())) found->chunk->engine = engine.ref();  // idle: no operation reads this
+  if (!(found->buffer->engine == engine.ref())) found->buffer->engine = engine.ref();  // idle: no operation reads this
   found->caller = std::this_thread::get_id();
   found->leased = true;
   return size_t(found - arenas_.data());
@@ -66,12 +66,12 @@ void PlanArenas::end_lease(size_t number) {
 void PlanArenas::give_back_unused(size_t number) {
   std::lock_guard lock(lock_);
   const Arena& a = arenas_[number];
-  if (!a.leased && is_idle(*a.chunk)) a.chunk->give_back();
+  if (!a.leased && is_idle(*a.buffer)) a.buffer->give_back();
 }
 
-IntrusivePtr<Chunk> PlanArenas::chunk(size_t number) const {
+IntrusivePtr<Buffer> PlanArenas::buffer(size_t number) const {
   std::lock_guard lock(lock_);
-  return arenas_[number].chunk;
+  return arenas_[number].buffer;
 }
 
 size_t PlanArenas::count() const {

@@ -4,7 +4,7 @@
 #include <thread>
 #include <vector>
 
-#include "kaon/engine/buffer/chunk.h"
+#include "kaon/engine/buffer/buffer.h"
 
 namespace kaon {
 
@@ -18,12 +18,12 @@ class PlanArenas : public RefCounted<PlanArenas> {
   void end_lease(size_t number);
   // Frees the memory of an arena that is neither leased nor used by an operation.
   void give_back_unused(size_t number);
-  IntrusivePtr<Chunk> chunk(size_t number) const;
+  IntrusivePtr<Buffer> buffer(size_t number) const;
   size_t count() const;
 
  private:
   struct Arena {
-    IntrusivePtr<Chunk> chunk;
+    IntrusivePtr<Buffer> buffer;
     std::thread::id caller{};  // the last one
     bool leased = false;
   };

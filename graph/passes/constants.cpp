@@ -55,7 +55,7 @@ std::vector<NDArray> evaluate(const Node& n, const std::vector<NDArray>& inputs,
 
 NDArray reshaped(const NDArray& a, const Shape& shape) {
   const ArrayNode& node = a.node();
-  return NDArray(IntrusivePtr<ArrayNode>(new ArrayNode(node.chunk, shape, node.dtype, node.offset)));
+  return NDArray(IntrusivePtr<ArrayNode>(new ArrayNode(node.buffer, shape, node.dtype, node.offset)));
 }
 
 bool is_small(const Node& n) {

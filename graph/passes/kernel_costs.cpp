@@ -32,7 +32,7 @@ class Trial {
     const OutsideLimits outside;
     for (const KernelInput& i : inputs) {
       in_.push_back(view(i.meta, i.layout));
-      sources_.push_back({arrays_.back().node().chunk.get(), arrays_.back().node().offset});
+      sources_.push_back({arrays_.back().node().buffer.get(), arrays_.back().node().offset});
     }
     for (size_t k = 0; k < node.outputs.size(); ++k) {
       const Layout layout = k < node.layouts.size() ? node.layouts[k] : Layout::row_major;

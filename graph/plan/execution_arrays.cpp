@@ -26,7 +26,7 @@ PlanRun& ExecutionPlan::acquire() {
     if (!runs_[number]) {
       auto made = std::make_unique<PlanRun>();
       made->number = number;
-      made->arena = options_.arenas->chunk(number);
+      made->arena = options_.arenas->buffer(number);
       made->views = views_;
       made->sources = sources_;
       made->states.resize(num_states_);
@@ -102,7 +102,7 @@ IntrusivePtr<ParameterLease> ExecutionPlan::read_parameters(std::span<const NDAr
       std::vector<Var*> vars;
       for (const uint32_t i : parameters_) {
         read->arrays.push_back(*inputs[i]);
-        vars.push_back(&read->arrays.back().node().chunk->var);
+        vars.push_back(&read->arrays.back().node().buffer->var);
       }
       if (read->begin(std::move(vars))) parameter_lease_ = read;
     } else if (!are_same) {

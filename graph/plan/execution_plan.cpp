@@ -110,7 +110,7 @@ void ExecutionPlan::add_view(Half& half, ValueId v, bool has_rows) {
     if (c.device() != options_.device) c = copy_to(c, options_.device, std::source_location::current());
     c.wait_to_read();
     view.data = c.node().data();
-    source = {c.node().chunk.get(), c.node().offset};
+    source = {c.node().buffer.get(), c.node().offset};
   } else if (s.place != Place::arena) {
     half.externals.push_back({uint32_t(views_.size()), s.place, s.index, has_rows});
   }
@@ -141,7 +141,7 @@ bool ExecutionPlan::note_read(const Node& n, uint32_t input) {
 struct PlanCall {
   IntrusivePtr<ExecutionPlan> plan;
   PlanRun* run;
-  IntrusivePtr<Chunk> saved;  // when defined: the arena's initial contents are copied from here
+  IntrusivePtr<Buffer> saved;  // when defined: the arena's initial contents are copied from here
   RandomKey key;
   IntrusivePtr<Shadow> shadow;              // null: not verified
   IntrusivePtr<ParameterLease> parameters;  // defined: it, not the call, keeps these arrays
@@ -209,8 +209,8 @@ void ExecutionPlan::push(const Submission& s, const OpLabel& label) {
     ArrayNode& node = a.node();
     node.retain();
     call->arrays()[at] = &node;
-    op->deps[d++].set(node.chunk->var, mode);
-    if (mode != AccessMode::read) node.chunk->note_write(label.site);
+    op->deps[d++].set(node.buffer->var, mode);
+    if (mode != AccessMode::read) node.buffer->note_write(label.site);
   };
   const size_t by_themselves = s.parameters ? *options_.num_data : s.inputs.size();
   for (uint32_t i = 0; i < by_themselves; ++i) {
@@ -262,7 +262,7 @@ void ExecutionPlan::backward(PlanRun& run, std::span<const NDArray* const> array
                               .inputs = arrays,
                               .forward_outputs = outputs,
                               .results = results,
-                              .saved = retain ? run.arena : IntrusivePtr<Chunk>(),
+                              .saved = retain ? run.arena : IntrusivePtr<Buffer>(),
                               .shadow = run.shadow,
                               .is_last = true};
   if (!retain) return push(submission, label);
@@ -285,7 +285,7 @@ void ExecutionPlan::spare_finished(OpNode& op, const PlanCall& call, const Node&
     const ArrayNode* output = call.arrays()[graph_.inputs.size() + i];
     if (!output || memory_.slot(graph_.outputs[i]).root.node >= number) continue;
     for (Dep& d : std::span(op.deps, op.num_deps)) {
-      if (d.var() != &output->chunk->var || d.mode() != AccessMode::write) continue;
+      if (d.var() != &output->buffer->var || d.mode() != AccessMode::write) continue;
       d.set_mode(AccessMode::update);
       d.var()->set_error(nullptr);  // of an earlier write
     }
@@ -386,7 +386,7 @@ void ExecutionPlan::launch(OpNode& op, PlanCall& call, RunContext& context) cons
     for (size_t i = 0; i < call.num_arrays; ++i) {
       if (ArrayNode* a = call.arrays()[i]) {
         const bool is_forward = call.phase == Phase::forward;
-        launch.use(*a->chunk, i < inputs ? is_forward && mutated_[i] : is_forward || i >= read);
+        launch.use(*a->buffer, i < inputs ? is_forward && mutated_[i] : is_forward || i >= read);
       }
     }
     try {
@@ -429,7 +429,7 @@ void ExecutionPlan::run(OpNode& op, PlanCall& call, RunContext& context) const {
     if (e.has_rows) views[e.view].shape = a->shape;
     // arrays that this operation itself writes may change during it
     const bool is_stable = e.place == Place::input && !mutated_[e.index];
-    if (!run.sources.empty()) run.sources[e.view] = is_stable ? Source{a->chunk.get(), a->offset} : Source();
+    if (!run.sources.empty()) run.sources[e.view] = is_stable ? Source{a->buffer.get(), a->offset} : Source();
   }
   if (!are_shown) run.parameters = parameters;
   const IntrusivePtr<Shadow> shadow = call.begin_shadow(graph_.inputs.size());

@@ -20,7 +20,7 @@ namespace kaon {
 // ordered by the arena's var.
 struct PlanRun {
   size_t number;  // of the arena
-  IntrusivePtr<Chunk> arena;
+  IntrusivePtr<Buffer> arena;
   const void* base = nullptr;  // of the arena when `views` were last pointed into it
   std::vector<TensorView> views;
   std::vector<Source> sources;  // by view, when predicting
@@ -162,7 +162,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
     std::span<const NDArray* const> inputs;
     std::span<const NDArray> forward_outputs{};
     std::span<const NDArray> results;
-    IntrusivePtr<Chunk> saved{};  // initial contents of the arena; undefined: its present ones
+    IntrusivePtr<Buffer> saved{};  // initial contents of the arena; undefined: its present ones
     RandomKey key{};
     IntrusivePtr<Shadow> shadow{};
     bool is_last;                               // nothing reads the arena after this

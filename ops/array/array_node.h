@@ -1,7 +1,7 @@
-// ArrayNode: the object behind an NDArray handle: a shaped view of a Chunk.
+// ArrayNode: the object behind an NDArray handle: a shaped view of a Buffer.
 #pragma once
 
-#include "kaon/engine/buffer/chunk.h"
+#include "kaon/engine/buffer/buffer.h"
 #include "kaon/ops/view.h"
 
 namespace kaon {
@@ -17,26 +17,26 @@ struct Annotation : RefCounted<Annotation> {
 
 // The part of an ArrayNode that does not change once it is made, apart from the annotation.
 struct ArrayView : TensorMeta {
-  ArrayView(const TensorMeta& meta, IntrusivePtr<Chunk> c, size_t offset)
-      : TensorMeta(meta), chunk(std::move(c)), offset(offset) {}
-  IntrusivePtr<Chunk> chunk;
+  ArrayView(const TensorMeta& meta, IntrusivePtr<Buffer> c, size_t offset)
+      : TensorMeta(meta), buffer(std::move(c)), offset(offset) {}
+  IntrusivePtr<Buffer> buffer;
   IntrusivePtr<Annotation> annotation;
   size_t offset;
 };
 
-// Views of one memory share the Chunk, hence order, failures and lifetime. In a trace `chunk` is null.
+// Views of one memory share the Buffer, hence order, failures and lifetime. In a trace `buffer` is null.
 struct ArrayNode : ArrayView, RefCounted<ArrayNode> {
-  ArrayNode(IntrusivePtr<Chunk> c, const Shape& s, DType t, size_t offset = 0)
+  ArrayNode(IntrusivePtr<Buffer> c, const Shape& s, DType t, size_t offset = 0)
       : ArrayView({s, t}, std::move(c), offset) {}
 
-  // An array with memory of its own that no other thread knows yet: {Chunk, ArrayNode, a few bytes of data} in one
+  // An array with memory of its own that no other thread knows yet: {Buffer, ArrayNode, a few bytes of data} in one
   // block.
   static IntrusivePtr<ArrayNode> with_memory(const TensorMeta& meta, Device device, Engine& engine);
 
   size_t bytes() const { return size_t(shape.size()) * size_of(dtype); }
-  bool covers_chunk() const { return offset == 0 && bytes() == chunk->bytes; }
+  bool covers_chunk() const { return offset == 0 && bytes() == buffer->bytes; }
   // For the operation that holds a grant.
-  void* data() const { return static_cast<char*>(chunk->ensure()) + offset; }
+  void* data() const { return static_cast<char*>(buffer->ensure()) + offset; }
 
   static void* operator new(size_t bytes) { return pool_allocate(bytes); }
   static void* operator new(size_t, void* place) noexcept { return place; }
@@ -44,30 +44,30 @@ struct ArrayNode : ArrayView, RefCounted<ArrayNode> {
   void destroy() noexcept;
 
  private:
-  ArrayNode(IntrusivePtr<Chunk> c, const TensorMeta& meta) : ArrayView(meta, std::move(c), 0), RefCounted(1) {}
+  ArrayNode(IntrusivePtr<Buffer> c, const TensorMeta& meta) : ArrayView(meta, std::move(c), 0), RefCounted(1) {}
 };
 
 namespace detail {
-// The block that with_memory() makes; the Chunk frees it. The reference counts and the var, which several threads
+// The block that with_memory() makes; the Buffer frees it. The reference counts and the var, which several threads
 // write, share a cache line.
 struct alignas(64) ArrayBlock {
   alignas(16) std::byte data[24];
   alignas(ArrayNode) std::byte node[sizeof(ArrayNode)];
-  alignas(Chunk) std::byte chunk[sizeof(Chunk)];
+  alignas(Buffer) std::byte buffer[sizeof(Buffer)];
 };
 static_assert(sizeof(ArrayBlock) == 256);
-static_assert(offsetof(ArrayBlock, chunk) % 64 == 8);
+static_assert(offsetof(ArrayBlock, buffer) % 64 == 8);
 }  // namespace detail
 
 inline IntrusivePtr<ArrayNode> ArrayNode::with_memory(const TensorMeta& meta, Device device, Engine& engine) {
   auto* block = static_cast<detail::ArrayBlock*>(pool_allocate(sizeof(detail::ArrayBlock)));
-  auto* chunk = new (block->chunk) Chunk(size_t(meta.shape.size()) * size_of(meta.dtype), device, engine,
-                                         {block, sizeof(*block), block->data, sizeof(block->data)});
-  return IntrusivePtr<ArrayNode>::adopt(new (block->node) ArrayNode(IntrusivePtr<Chunk>::adopt(chunk), meta));
+  auto* buffer = new (block->buffer) Buffer(size_t(meta.shape.size()) * size_of(meta.dtype), device, engine,
+                                            {block, sizeof(*block), block->data, sizeof(block->data)});
+  return IntrusivePtr<ArrayNode>::adopt(new (block->node) ArrayNode(IntrusivePtr<Buffer>::adopt(buffer), meta));
 }
 
 inline void ArrayNode::destroy() noexcept {
-  IntrusivePtr<Chunk> own = std::move(chunk);  // its block may contain this node
+  IntrusivePtr<Buffer> own = std::move(buffer);  // its block may contain this node
   const bool in_block = own && own->block_bytes() == sizeof(detail::ArrayBlock) &&
                         static_cast<void*>(this) == static_cast<detail::ArrayBlock*>(own->block())->node;
   this->~ArrayNode();

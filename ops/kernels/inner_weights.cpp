@@ -11,7 +11,7 @@ struct Packed final : Derived {
       : offset(at), from(plain), to(packed), data(Storage::cpu().allocate(to.get_size())) {}
   ~Packed() override { Storage::cpu().free(data, to.get_size()); }
 
-  const size_t offset;  // in the Chunk
+  const size_t offset;  // in the Buffer
   const onednn::Desc from, to;
   void* const data;
 };
@@ -32,9 +32,9 @@ InnerWeights::InnerWeights(KernelContext& c, const onednn::Desc& plain, const on
 void InnerWeights::obtain(KernelContext& c, const onednn::Desc& plain, const onednn::Desc& inner,
                           FunctionRef<void(const float*, float*)> make) {
   const float* const weights = data_;
-  if (const Source source = c.source_of(weights); source.chunk) {
+  if (const Source source = c.source_of(weights); source.buffer) {
     kept_ = derived_from(
-        *source.chunk,
+        *source.buffer,
         [&](const Derived& derived) {
           const auto* packed = dynamic_cast<const Packed*>(&derived);
           return packed && packed->offset == source.offset && packed->to == inner && packed->from == plain;

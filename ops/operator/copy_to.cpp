@@ -17,11 +17,11 @@ constexpr size_t piece_bytes = size_t(4) << 20;
 constexpr size_t most_pieces = 4;  // in flight at a time
 
 void copy_to_gpu(const ArrayNode& from, const ArrayNode& to, const OpLabel& label) {
-  Gpu& gpu = GpuMemory::of(*to.chunk).gpu;
+  Gpu& gpu = GpuMemory::of(*to.buffer).gpu;
   const size_t bytes = from.bytes();
   const char* in = static_cast<const char*>(from.data());
   DeviceLaunch launch(gpu, Lane::to_gpu, label);
-  launch.use(*to.chunk, true);
+  launch.use(*to.buffer, true);
   char* out = static_cast<char*>(to.data());
   std::vector<StreamPoint> under_way;
   for (size_t at = 0; at < bytes; at += piece_bytes) {
@@ -42,9 +42,9 @@ struct ToHost {
 // Launches the copy; the operation ends when the values have arrived, without holding a worker.
 void begin_copy_to_host(OpNode& op, RunContext&) {
   const ToHost& c = OpBody<ToHost>::get(op);
-  Engine& engine = *c.to->chunk->engine;
+  Engine& engine = *c.to->buffer->engine;
   try {
-    Gpu& gpu = GpuMemory::of(*c.from->chunk).gpu;
+    Gpu& gpu = GpuMemory::of(*c.from->buffer).gpu;
     const size_t bytes = c.from->bytes();
     void* out = c.to->data();
     void* pinned = nullptr;
@@ -52,7 +52,7 @@ void begin_copy_to_host(OpNode& op, RunContext&) {
     {
       DeviceLaunch launch(gpu, Lane::to_host, op.label);
       pinned = gpu.pinned.take(bytes);
-      launch.use(*c.from->chunk, false);
+      launch.use(*c.from->buffer, false);
       if (bytes > 0) gpu.driver.copy(pinned ? pinned : out, c.from->data(), bytes, *launch.stream());
       copied = launch.launched_so_far();
     }
@@ -86,10 +86,10 @@ constexpr OpType copy_to_host_type{.run = begin_copy_to_host, .destroy = OpBody<
 
 // Within a GPU on its compute stream; between two GPUs on a copy stream of the destination.
 void copy_between_gpus(const ArrayNode& from, const ArrayNode& to, const OpLabel& label) {
-  Gpu& gpu = GpuMemory::of(*to.chunk).gpu;
-  DeviceLaunch launch(gpu, from.chunk->device == to.chunk->device ? Lane::compute : Lane::to_gpu, label);
-  launch.use(*from.chunk, false);
-  launch.use(*to.chunk, true);
+  Gpu& gpu = GpuMemory::of(*to.buffer).gpu;
+  DeviceLaunch launch(gpu, from.buffer->device == to.buffer->device ? Lane::compute : Lane::to_gpu, label);
+  launch.use(*from.buffer, false);
+  launch.use(*to.buffer, true);
   void* out = to.data();
   if (const size_t bytes = from.bytes()) gpu.driver.copy(out, from.data(), bytes, *launch.stream());
 }
@@ -97,18 +97,19 @@ void copy_between_gpus(const ArrayNode& from, const ArrayNode& to, const OpLabel
 }  // namespace
 
 void push_copy_between(ArrayNode& from, ArrayNode& to, const OpLabel& label) {
-  check_same_engine(*from.chunk, *to.chunk, label.name);
+  check_same_engine(*from.buffer, *to.buffer, label.name);
   const IntrusivePtr<ArrayNode> source(&from), target(&to);
-  Engine& engine = *to.chunk->engine;
-  const Access accesses[] = {read(from.chunk->var), to.covers_chunk() ? write(to.chunk->var) : update(to.chunk->var)};
+  Engine& engine = *to.buffer->engine;
+  const Access accesses[] = {read(from.buffer->var),
+                             to.covers_chunk() ? write(to.buffer->var) : update(to.buffer->var)};
   const PushOptions options{.label = label};
-  to.chunk->note_write(label.site);
-  if (!from.chunk->is_on_gpu() && !to.chunk->is_on_gpu()) {
+  to.buffer->note_write(label.site);
+  if (!from.buffer->is_on_gpu() && !to.buffer->is_on_gpu()) {
     engine.push(
         accesses, [=](RunContext&) { copy_on_host(*source, *target); }, options);
-  } else if (!to.chunk->is_on_gpu()) {
+  } else if (!to.buffer->is_on_gpu()) {
     engine.push_as(copy_to_host_type, accesses, ToHost{source, target}, options);
-  } else if (from.chunk->is_on_gpu()) {
+  } else if (from.buffer->is_on_gpu()) {
     engine.push(
         accesses, [=](RunContext&) { copy_between_gpus(*source, *target, label); }, options);
   } else {

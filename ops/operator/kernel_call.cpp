@@ -74,9 +74,9 @@ std::exception_ptr with_arrays(const KernelCall& call, Array&& array) noexcept {
   }
 }
 
-const Chunk& first_chunk(KernelCall& call) {
+const Buffer& first_chunk(KernelCall& call) {
   for (int i = 0;; ++i) {
-    if (const ArrayNode* a = call.arrays()[i]) return *a->chunk;
+    if (const ArrayNode* a = call.arrays()[i]) return *a->buffer;
   }
 }
 
@@ -86,7 +86,7 @@ void launch_kernel(OpNode& op, RunContext& run) {
   DeviceLaunch launch(GpuMemory::of(first_chunk(call)).gpu, Lane::compute, op.label);
   for (int i = 0; i < call.num_arrays(); ++i) {
     ArrayNode* a = call.arrays()[i];
-    if (a) launch.use(*a->chunk, i >= call.num_inputs || is_mutated(call.def->traits, i, call.num_inputs));
+    if (a) launch.use(*a->buffer, i >= call.num_inputs || is_mutated(call.def->traits, i, call.num_inputs));
   }
   auto array = [&](size_t i) { return call.arrays()[i]; };
   launch.updates_are_whole = true;
@@ -120,9 +120,9 @@ bool run_small(const KernelCall& call, const void* attrs, std::span<ArrayNode* c
   constexpr size_t few_bytes = 1024;
   const OpTraits& traits = call.def->traits;
   if (!traits.pointwise || traits.mutates || call.is_random || outputs.size() != 1) return false;
-  Chunk& made = *outputs[0]->chunk;
+  Buffer& made = *outputs[0]->buffer;
   if (made.bytes > few_bytes || made.device.type != DeviceType::cpu) return false;
-  SmallArray<Var*> reads(inputs.size(), [&](size_t i) { return &inputs[i]->chunk->var; });
+  SmallArray<Var*> reads(inputs.size(), [&](size_t i) { return &inputs[i]->buffer->var; });
   std::exception_ptr failure;
   auto array = [&](size_t i) { return i < inputs.size() ? inputs[i] : outputs[0]; };
   auto body = [&](RunContext& run) {
@@ -157,7 +157,7 @@ constexpr OpType gpu_call_type{
 
 }  // namespace
 
-void throw_other_engine(const Chunk& a, const Chunk& b, const char* op) {
+void throw_other_engine(const Buffer& a, const Buffer& b, const char* op) {
   a.engine->check_not_gone(op);
   b.engine->check_not_gone(op);
   throw DeviceError(
@@ -207,31 +207,31 @@ void push_kernel(const OpDef& def, const void* attrs, std::span<ArrayNode* const
   if (def.attrs_size) std::memcpy(call->attrs(), attrs, def.attrs_size);
   if (draws) call->key() = random::draw(random_draws(outputs[0]->shape));
   const ArrayNode* first = inputs.empty() ? outputs[0] : inputs[0];  // updates have no outputs
-  op->type = first->chunk->is_on_gpu() ? &gpu_call_type : &kernel_call_type;
+  op->type = first->buffer->is_on_gpu() ? &gpu_call_type : &kernel_call_type;
   op->label = label;
   op->transactional = def.traits.mutates != 0;
   size_t d = 0;
   for (size_t i = 0; i < inputs.size(); ++i) {
     ArrayNode* a = call->arrays()[i] = inputs[i];
     bool updates = def.traits.mutates != 0 && is_mutated(def.traits, int(i), int(inputs.size()));
-    op->deps[d++].set(a->chunk->var, updates ? AccessMode::update : AccessMode::read);
-    if (updates) a->chunk->note_write(label.site);
+    op->deps[d++].set(a->buffer->var, updates ? AccessMode::update : AccessMode::read);
+    if (updates) a->buffer->note_write(label.site);
   }
   for (size_t i = 0; i < outputs.size(); ++i) {
     ArrayNode* a = call->arrays()[inputs.size() + i] = outputs[i];
     if (!a) continue;
     if (known == Outputs::known) {
       a->retain();
-      a->chunk->note_write(label.site);
-      op->deps[d++].set(a->chunk->var, a->covers_chunk() ? AccessMode::write : AccessMode::update);
+      a->buffer->note_write(label.site);
+      op->deps[d++].set(a->buffer->var, a->covers_chunk() ? AccessMode::write : AccessMode::update);
     } else {
       a->retain_unshared();
-      op->deps[d++].set(a->chunk->var, AccessMode::write);
+      op->deps[d++].set(a->buffer->var, AccessMode::write);
       ++op->num_fresh;
     }
   }
   op->num_deps = uint16_t(d);
-  Engine& engine = *first->chunk->engine;
+  Engine& engine = *first->buffer->engine;
   for (ArrayNode* a : inputs) a->retain();  // last: submit uses the same cache lines
   engine.submit(*op.release());
 }

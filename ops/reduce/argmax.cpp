@@ -110,11 +110,11 @@ void run_arg(KernelContext& c, std::optional<int> axis, const char* name) {
         for (; o < end; ++o) out[o] = index_as<Out>(find_in_run<C, T, Acc>(kernels, x + o * n, n));
       });
     } else {
-      const int64_t chunk = std::min<int64_t>(inner, 256), chunks = (inner + chunk - 1) / chunk;
-      c.run.parallel_for(outer * chunks, std::max<int64_t>(1, piece / (n * chunk)), [&](int64_t i, int64_t end) {
+      const int64_t buffer = std::min<int64_t>(inner, 256), buffers = (inner + buffer - 1) / buffer;
+      c.run.parallel_for(outer * buffers, std::max<int64_t>(1, piece / (n * buffer)), [&](int64_t i, int64_t end) {
         Acc best[256];
         for (; i < end; ++i) {
-          const int64_t o = i / chunks, column = i % chunks * chunk, columns = std::min(chunk, inner - column);
+          const int64_t o = i / buffers, column = i % buffers * buffer, columns = std::min(buffer, inner - column);
           const T* p = x + o * n * inner + column;
           Out* index = out + o * inner + column;
           for (int64_t j = 0; j < columns; ++j) best[j] = Acc(p[j]), index[j] = Out(0);

@@ -4,15 +4,15 @@
 #include <atomic>
 #include <utility>
 
-#include "kaon/engine/buffer/chunk.h"
+#include "kaon/engine/buffer/buffer.h"
 #include "kaon/engine/storage.h"
 #include "support.h"
 
 namespace kaon::test {
 
 constexpr size_t unit = 64 * 1024;  // takes just as much of the storage
-using Array = IntrusivePtr<Chunk>;
-inline Array make(Engine& engine, size_t bytes = unit) { return Array(new Chunk(bytes, cpu(), engine)); }
+using Array = IntrusivePtr<Buffer>;
+inline Array make(Engine& engine, size_t bytes = unit) { return Array(new Buffer(bytes, cpu(), engine)); }
 
 // The most that arrays take in memory while an operation runs.
 struct Peak {

@@ -9,7 +9,7 @@
 #include <thread>
 
 #include "kaon/asio.h"
-#include "kaon/engine/buffer/chunk.h"
+#include "kaon/engine/buffer/buffer.h"
 #include "kaon/engine/task.h"
 #include "support.h"
 
@@ -57,7 +57,7 @@ class LateExecutor {
 
 // Goes beyond a budget until the gate opens. A Task's push does not block.
 Task<void> fill(Engine& engine, Gate& gate) {
-  IntrusivePtr<Chunk> big(new Chunk(100, cpu(), engine));
+  IntrusivePtr<Buffer> big(new Buffer(100, cpu(), engine));
   engine.push({write(big->var)}, [&gate, big](RunContext&) { gate.wait(); });
   co_return;
 }

@@ -4,7 +4,7 @@
 #include <thread>
 #include <vector>
 
-#include "kaon/engine/buffer/chunk.h"
+#include "kaon/engine/buffer/buffer.h"
 #include "kaon/engine/storage.h"
 #include "kaon/engine/task.h"
 #include "support.h"
@@ -169,7 +169,7 @@ TEST_CASE("users row 48: a Task that waits for a long operation or for room is t
     End ends[3] = {End::other, End::other, End::other};
     std::atomic<int> left{2}, others_left{1};
     auto ask = [](Engine& engine) -> Task<End> {
-      IntrusivePtr<Chunk> kept(new Chunk(4096, cpu(), engine));  // more than the budget
+      IntrusivePtr<Buffer> kept(new Buffer(4096, cpu(), engine));  // more than the budget
       engine.push({write(kept->var)}, [kept](RunContext&) {});
       try {
         co_await engine.admit();
@@ -275,13 +275,13 @@ TEST_CASE("users row 48: after a stop all memory is back", "[engine]") {
       std::atomic<int> left{10};
       End ends[10];
       {
-        IntrusivePtr<Chunk> first(new Chunk(100000, cpu(), engine)), last = first;
+        IntrusivePtr<Buffer> first(new Buffer(100000, cpu(), engine)), last = first;
         engine.push({write(first->var)}, [first, &gate](RunContext&) {
           first->ensure();
           gate.wait();
         });
         for (int i = 0; i < 50; ++i) {
-          IntrusivePtr<Chunk> next(new Chunk(100000, cpu(), engine));
+          IntrusivePtr<Buffer> next(new Buffer(100000, cpu(), engine));
           engine.push({read(last->var), write(next->var)}, [last, next](RunContext&) { next->ensure(); });
           last = next;
         }

@@ -1,7 +1,7 @@
 // Arrays that outlive their engine.
 #include <optional>
 
-#include "kaon/engine/buffer/chunk.h"
+#include "kaon/engine/buffer/buffer.h"
 #include "kaon/engine/scheduler/shared_read_lease.h"
 #include "kaon/engine/task.h"
 #include "kaon/tests/engine/support.h"
@@ -12,17 +12,17 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-IntrusivePtr<Chunk> written(Engine& engine, int value) {
-  IntrusivePtr<Chunk> chunk(new Chunk(sizeof(int), cpu(), engine));
-  engine.push({write(chunk->var)}, [chunk, value](RunContext&) { *static_cast<int*>(chunk->ensure()) = value; });
-  return chunk;
+IntrusivePtr<Buffer> written(Engine& engine, int value) {
+  IntrusivePtr<Buffer> buffer(new Buffer(sizeof(int), cpu(), engine));
+  engine.push({write(buffer->var)}, [buffer, value](RunContext&) { *static_cast<int*>(buffer->ensure()) = value; });
+  return buffer;
 }
 
 // What a coroutine awaits.
 struct Array {
-  IntrusivePtr<Chunk> chunk;
-  Var& var() const { return chunk->var; }
-  Engine& engine() const { return *chunk->engine; }
+  IntrusivePtr<Buffer> buffer;
+  Var& var() const { return buffer->var; }
+  Engine& engine() const { return *buffer->engine; }
   ReadyAwaiter<Array> operator co_await() const { return ReadyAwaiter<Array>(*this); }
 };
 
@@ -30,61 +30,61 @@ struct Array {
 
 TEST_CASE("engine end: what it computed can be read, and an operation says why it cannot be pushed", "[engine]") {
   at_thread_counts([](Engine& around) {
-    IntrusivePtr<Chunk> chunk;
+    IntrusivePtr<Buffer> buffer;
     {
       Engine engine({.threads = around.stats().threads});
-      chunk = written(engine, 7);
-      CHECK(&*chunk->engine == &engine);
-      CHECK_FALSE(chunk->engine->is_gone());
+      buffer = written(engine, 7);
+      CHECK(&*buffer->engine == &engine);
+      CHECK_FALSE(buffer->engine->is_gone());
     }
-    CHECK(chunk->engine->is_gone());
-    CHECK(&*chunk->engine == &Engine::ended());
+    CHECK(buffer->engine->is_gone());
+    CHECK(&*buffer->engine == &Engine::ended());
     int value = 0;
-    CHECK(chunk->engine->read_now(chunk->var, [&] { value = *static_cast<int*>(chunk->ensure()); }));
+    CHECK(buffer->engine->read_now(buffer->var, [&] { value = *static_cast<int*>(buffer->ensure()); }));
     CHECK(value == 7);
-    CHECK_NOTHROW(chunk->engine->wait(chunk->var));
-    CHECK_NOTHROW(chunk->engine->wait(chunk->var, AccessMode::update));
-    CHECK_NOTHROW(chunk->engine->wait_all());
-    CHECK_THROWS_AS(chunk->engine->push({read(chunk->var)}, [](RunContext&) {}), StateError);
-    CHECK_THROWS_WITH(chunk->engine->push({read(chunk->var)}, [](RunContext&) {}, {.label = {.name = "twice"}}),
+    CHECK_NOTHROW(buffer->engine->wait(buffer->var));
+    CHECK_NOTHROW(buffer->engine->wait(buffer->var, AccessMode::update));
+    CHECK_NOTHROW(buffer->engine->wait_all());
+    CHECK_THROWS_AS(buffer->engine->push({read(buffer->var)}, [](RunContext&) {}), StateError);
+    CHECK_THROWS_WITH(buffer->engine->push({read(buffer->var)}, [](RunContext&) {}, {.label = {.name = "twice"}}),
                       Contains("[twice] the engine of this array has ended") && Contains("engine_end_test.cpp"));
-    CHECK_THROWS_AS(chunk->engine->post_io([] {}), StateError);
+    CHECK_THROWS_AS(buffer->engine->post_io([] {}), StateError);
   });
 }
 
 TEST_CASE("engine end: an engine at the same address is another one", "[engine]") {
   std::optional<Engine> engine;
-  std::vector<IntrusivePtr<Chunk>> chunks;
+  std::vector<IntrusivePtr<Buffer>> buffers;
   for (int i = 0; i < 20; ++i) {
     engine.emplace(EngineOptions{.threads = i % 3});
-    chunks.push_back(written(*engine, i));
-    CHECK(&*chunks.back()->engine == &*engine);
-    for (int k = 0; k < i; ++k) CHECK(chunks[size_t(k)]->engine->is_gone());
+    buffers.push_back(written(*engine, i));
+    CHECK(&*buffers.back()->engine == &*engine);
+    for (int k = 0; k < i; ++k) CHECK(buffers[size_t(k)]->engine->is_gone());
   }
   engine.reset();
-  CHECK(chunks.back()->engine->is_gone());
+  CHECK(buffers.back()->engine->is_gone());
 }
 
 TEST_CASE("engine end: a failed array still throws its failure", "[engine]") {
-  IntrusivePtr<Chunk> chunk;
+  IntrusivePtr<Buffer> buffer;
   {
     Engine engine({.threads = 1});
-    chunk = IntrusivePtr<Chunk>(new Chunk(4, cpu(), engine));
-    engine.push({write(chunk->var)}, [](RunContext&) { throw ValueError("[op] bad"); });
+    buffer = IntrusivePtr<Buffer>(new Buffer(4, cpu(), engine));
+    engine.push({write(buffer->var)}, [](RunContext&) { throw ValueError("[op] bad"); });
   }
-  CHECK_THROWS_AS(chunk->engine->wait(chunk->var), ValueError);
-  CHECK_THROWS_AS(chunk->engine->read_now(chunk->var, [] {}), ValueError);
+  CHECK_THROWS_AS(buffer->engine->wait(buffer->var), ValueError);
+  CHECK_THROWS_AS(buffer->engine->read_now(buffer->var, [] {}), ValueError);
 }
 
 TEST_CASE("engine end: coroutines await its arrays", "[engine]") {
   Array array;
   {
     Engine engine({.threads = 2});
-    array.chunk = written(engine, 3);
+    array.buffer = written(engine, 3);
   }
   auto body = [](Array a) -> Task<int> {
     Array ready = co_await a;
-    co_return *static_cast<int*>(ready.chunk->ensure());
+    co_return *static_cast<int*>(ready.buffer->ensure());
   };
   CHECK(sync_wait(body(array)) == 3);
 }

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kaon/engine/buffer/chunk.h"
+#include "kaon/engine/buffer/buffer.h"
 #include "kaon/engine/task.h"
 #include "support.h"
 
@@ -21,7 +21,7 @@ namespace {
 constexpr const char* part_variable = "KAON_EXIT_TEST_PART";
 
 // Alive until static destruction.
-std::vector<IntrusivePtr<Chunk>> g_chunks;
+std::vector<IntrusivePtr<Buffer>> g_chunks;
 Var g_var;
 std::atomic<int> g_runs{0};
 
@@ -36,12 +36,12 @@ struct CountsAtExit {
 void push_many(int n) {
   Engine& engine = Engine::process_default();
   for (int i = 0; i < n; ++i) {
-    IntrusivePtr<Chunk> chunk(new Chunk(1000, cpu(), engine));
-    engine.push({update(g_var), write(chunk->var)}, [chunk](RunContext&) {
-      std::memset(chunk->ensure(), 1, chunk->bytes);
+    IntrusivePtr<Buffer> buffer(new Buffer(1000, cpu(), engine));
+    engine.push({update(g_var), write(buffer->var)}, [buffer](RunContext&) {
+      std::memset(buffer->ensure(), 1, buffer->bytes);
       ++g_runs;
     });
-    if (i % 10 == 0) g_chunks.push_back(chunk);
+    if (i % 10 == 0) g_chunks.push_back(buffer);
   }
 }
 
@@ -133,12 +133,12 @@ void play(const std::string& part) {
     return;
   }
   if (part == "thread_local") {
-    static thread_local IntrusivePtr<Chunk> mine;
-    mine = IntrusivePtr<Chunk>(new Chunk(100, cpu(), Engine::process_default()));
+    static thread_local IntrusivePtr<Buffer> mine;
+    mine = IntrusivePtr<Buffer>(new Buffer(100, cpu(), Engine::process_default()));
     Engine::process_default().push({write(mine->var)}, [c = mine](RunContext&) { c->ensure(); });
     std::thread([] {
-      static thread_local IntrusivePtr<Chunk> other;
-      other = IntrusivePtr<Chunk>(new Chunk(100, cpu(), Engine::process_default()));
+      static thread_local IntrusivePtr<Buffer> other;
+      other = IntrusivePtr<Buffer>(new Buffer(100, cpu(), Engine::process_default()));
       Engine::process_default().push({write(other->var)}, [c = other](RunContext&) { c->ensure(); });
     }).join();
     return;

@@ -36,8 +36,8 @@ TEST_CASE("docs: GPUs", "[docs][cuda]") {
   const std::unique_ptr<Stream> own = Gpu::of(gpu(0)).driver.make_stream();
   void* stream = own->native();
   CallerStream mine(gpu(0), stream);
-  void* in = mine.begin(*x.node().chunk, false);  // x has been launched; the stream waits for it
-  void* out = mine.begin(*y.node().chunk, true);
+  void* in = mine.begin(*x.node().buffer, false);  // x has been launched; the stream waits for it
+  void* out = mine.begin(*y.node().buffer, true);
   launch_my_kernel(in, out, stream);
   mine.end();  // what uses x and y from now on comes after
   CHECK((y + 1).asvector<float>() == std::vector<float>(6, 2));

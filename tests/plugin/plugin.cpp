@@ -3,23 +3,23 @@
 #include <atomic>
 #include <cstring>
 
-#include "kaon/engine/buffer/chunk.h"
+#include "kaon/engine/buffer/buffer.h"
 #include "kaon/engine/task.h"
 
 using namespace kaon;
 
 namespace {
 std::atomic<int> g_runs{0};
-IntrusivePtr<Chunk> g_chunk;  // goes with the library
+IntrusivePtr<Buffer> g_chunk;  // goes with the library
 }  // namespace
 
 // Waits for some operations and leaves others pending. Gives how many have run.
 extern "C" __attribute__((visibility("default"))) int use_engine(int count) {
   Engine& engine = Engine::current();
-  g_chunk = IntrusivePtr<Chunk>(new Chunk(1000, cpu(), engine));
+  g_chunk = IntrusivePtr<Buffer>(new Buffer(1000, cpu(), engine));
   auto push = [&] {
-    engine.push({update(g_chunk->var)}, [chunk = g_chunk](RunContext&) {
-      std::memset(chunk->ensure(), 1, chunk->bytes);
+    engine.push({update(g_chunk->var)}, [buffer = g_chunk](RunContext&) {
+      std::memset(buffer->ensure(), 1, buffer->bytes);
       ++g_runs;
     });
   };

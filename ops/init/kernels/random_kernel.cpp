@@ -18,20 +18,20 @@ HWY_BEFORE_NAMESPACE();
 namespace kaon::HWY_NAMESPACE {
 namespace {
 
-// Draws the words of `elements` elements from chunk `chunk` on, and those that a vector loop may read past them.
+// Draws the words of `elements` elements from buffer `buffer` on, and those that a vector loop may read past them.
 template <int words_per_element>
-void draw(RandomKey key, int64_t chunk, int64_t elements, uint32_t* words) {
+void draw(RandomKey key, int64_t buffer, int64_t elements, uint32_t* words) {
   constexpr int64_t step = 64;
   const int64_t count = (elements * words_per_element + step - 1) / step * step;
-  random_words(key, uint64_t(chunk * random_chunk * words_per_element / 4), count / 4, words);
+  random_words(key, uint64_t(buffer * random_chunk * words_per_element / 4), count / 4, words);
 }
 
-// Calls f(first element, count, chunk) for each chunk.
+// Calls f(first element, count, buffer) for each buffer.
 template <class F>
 HWY_INLINE void for_chunks(int64_t n, int64_t begin, int64_t end, F f) {
-  for (int64_t chunk = begin; chunk < end; ++chunk) {
-    const int64_t at = chunk * random_chunk;
-    f(at, std::min(random_chunk, n - at), chunk);
+  for (int64_t buffer = begin; buffer < end; ++buffer) {
+    const int64_t at = buffer * random_chunk;
+    f(at, std::min(random_chunk, n - at), buffer);
   }
 }
 
@@ -41,10 +41,10 @@ void uniform(RandomKey key, double low, double high, T* out, int64_t n, int64_t 
   const Lane<T> d;
   const auto limit = hn::Set(d, uniform_limit<T>(low, high)), start = hn::Set(d, A(low)),
              width = hn::Set(d, A(high - low));
-  for_chunks(n, begin, end, [&](int64_t at, int64_t count, int64_t chunk) HWY_ATTR {
+  for_chunks(n, begin, end, [&](int64_t at, int64_t count, int64_t buffer) HWY_ATTR {
     HWY_ALIGN uint32_t words[random_chunk * sizeof(A) / 4];
     HWY_ALIGN A unit[random_chunk];
-    draw<sizeof(A) / 4>(key, chunk, count, words);
+    draw<sizeof(A) / 4>(key, buffer, count, words);
     if constexpr (sizeof(A) == 4) {
       const hn::Rebind<uint32_t, decltype(d)> word;
       const hn::Rebind<int32_t, decltype(d)> integer;
@@ -91,10 +91,10 @@ void normal(RandomKey key, double loc, double scale, T* out, int64_t n, int64_t 
   using A = accumulate_t<T>;
   const Lane<T> d;
   const auto mean = hn::Set(d, A(loc)), deviation = hn::Set(d, A(scale));
-  for_chunks(n, begin, end, [&](int64_t at, int64_t count, int64_t chunk) HWY_ATTR {
+  for_chunks(n, begin, end, [&](int64_t at, int64_t count, int64_t buffer) HWY_ATTR {
     HWY_ALIGN uint32_t words[random_chunk * sizeof(A) / 4];
     HWY_ALIGN A z[random_chunk];
-    draw<sizeof(A) / 4>(key, chunk, count, words);
+    draw<sizeof(A) / 4>(key, buffer, count, words);
     normal_pairs(words, z, count);
     map(
         size_t(count), out + at, [=](auto, auto v) HWY_ATTR { return hn::MulAdd(v, deviation, mean); }, z);
@@ -106,10 +106,10 @@ void dropout(RandomKey key, double p, const T* x, T* y, T* mask, int64_t n, int6
   using A = accumulate_t<T>;
   const uint32_t threshold = dropout_threshold(p);
   const A kept = dropout_factor<A>(p);
-  for_chunks(n, begin, end, [&](int64_t at, int64_t count, int64_t chunk) HWY_ATTR {
+  for_chunks(n, begin, end, [&](int64_t at, int64_t count, int64_t buffer) HWY_ATTR {
     HWY_ALIGN uint32_t words[random_chunk];
     HWY_ALIGN A factor[random_chunk];
-    draw<1>(key, chunk, count, words);
+    draw<1>(key, buffer, count, words);
     if constexpr (sizeof(A) == 4) {
       const hn::ScalableTag<uint32_t> word;
       const hn::ScalableTag<float> d;

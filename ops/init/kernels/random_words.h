@@ -8,7 +8,7 @@ namespace kaon {
 // Words 4 * first_block ... of the draw `key`: 4 * blocks words to `out`.
 void random_words(RandomKey key, uint64_t first_block, int64_t blocks, uint32_t* out);
 
-// Kernels draw chunk by chunk, so that an element depends on its index alone.
+// Kernels draw buffer by buffer, so that an element depends on its index alone.
 inline constexpr int64_t random_chunk = 1024;
 inline int64_t random_chunks(int64_t elements) { return (elements + random_chunk - 1) / random_chunk; }
 

@@ -239,7 +239,7 @@ void gemm(KernelContext& c, const Gemm<float>& g) {
     }
     return finish(g, g.epilogue, 0, 0, g.m, 1);
   }
-  if (!c.exact && !g.transpose_a && c.source_of(g.b).chunk) return packed_gemm(c, g);
+  if (!c.exact && !g.transpose_a && c.source_of(g.b).buffer) return packed_gemm(c, g);
   const Blocks s = split(g.m, g.n, g.k);
   const auto each_block = [&](auto&& product) {
     c.run.parallel_for(s.down * s.across, 1, [&](int64_t begin, int64_t end) {

@@ -13,7 +13,7 @@ namespace kaon {
 namespace {
 
 constexpr int64_t grain = 65536;     // elements per piece where nothing is drawn
-constexpr int64_t chunk_grain = 16;  // chunks per piece where something is
+constexpr int64_t chunk_grain = 16;  // buffers per piece where something is
 
 // Multiplies by a mask with extent 1 on some axes, row of the last axis by row.
 void multiply_broadcast(const TensorView& x, const TensorView& mask, const TensorView& y, RunContext& run) {

@@ -114,18 +114,18 @@ struct Reduction {
   // The innermost dimension, of k elements, is kept; the one before it is reduced and so has stride k.
   void outer(int64_t k) {
     const int64_t inner_rows = reduced.inner_size(), rows = reduced.count;
-    const int64_t chunk = std::min(k, kWidth), chunks = ceil_div(k, chunk);
+    const int64_t buffer = std::min(k, kWidth), buffers = ceil_div(k, buffer);
     // Short rows: several consecutive rows are accumulated as one, and folded at the end.
     const int64_t fold = k <= 256 ? std::clamp<int64_t>(256 / k, 1, inner_rows) : 1;
-    const int64_t per_group = std::max(kRows, kPiece / chunk), groups = ceil_div(rows, per_group);
+    const int64_t per_group = std::max(kRows, kPiece / buffer), groups = ceil_div(rows, per_group);
     Acc* partial = nullptr;
     if (groups > 1) partial = static_cast<Acc*>(run.workspace(size_t(kept.count * groups * k) * sizeof(Acc)));
-    const int64_t cost = chunk * std::min(rows, per_group);
-    run.parallel_for(kept.count * groups * chunks, std::max<int64_t>(1, kPiece / cost), [&](int64_t i, int64_t end) {
+    const int64_t cost = buffer * std::min(rows, per_group);
+    run.parallel_for(kept.count * groups * buffers, std::max<int64_t>(1, kPiece / cost), [&](int64_t i, int64_t end) {
       Acc acc[kWidth];
       for (; i < end; ++i) {
-        const int64_t column = i % chunks * chunk, g = i / chunks % groups, o = i / chunks / groups;
-        const int64_t columns = std::min(chunk, k - column);
+        const int64_t column = i % buffers * buffer, g = i / buffers % groups, o = i / buffers / groups;
+        const int64_t columns = std::min(buffer, k - column);
         std::fill_n(acc, columns * fold, identity_of<Acc>(combine));
         const int64_t last = std::min(rows, (g + 1) * per_group);
         for (int64_t r = g * per_group; r < last;) {
@@ -145,19 +145,20 @@ struct Reduction {
       }
     });
     if (!partial) return;
-    run.parallel_for(kept.count * chunks, std::max<int64_t>(1, kPiece / (groups * chunk)), [&](int64_t i, int64_t end) {
-      for (; i < end; ++i) {
-        const int64_t column = i % chunks * chunk, o = i / chunks, columns = std::min(chunk, k - column);
-        Acc* first = partial + o * groups * k + column;
-        for (int64_t step = 1; step < groups; step *= 2) {
-          for (int64_t g = 0; g + step < groups; g += 2 * step) {
-            Acc *a = first + g * k, *b = a + step * k;
-            for (int64_t j = 0; j < columns; ++j) a[j] = merge(combine, a[j], b[j]);
+    run.parallel_for(
+        kept.count * buffers, std::max<int64_t>(1, kPiece / (groups * buffer)), [&](int64_t i, int64_t end) {
+          for (; i < end; ++i) {
+            const int64_t column = i % buffers * buffer, o = i / buffers, columns = std::min(buffer, k - column);
+            Acc* first = partial + o * groups * k + column;
+            for (int64_t step = 1; step < groups; step *= 2) {
+              for (int64_t g = 0; g + step < groups; g += 2 * step) {
+                Acc *a = first + g * k, *b = a + step * k;
+                for (int64_t j = 0; j < columns; ++j) a[j] = merge(combine, a[j], b[j]);
+              }
+            }
+            store(o * k + column, columns, first);
           }
-        }
-        store(o * k + column, columns, first);
-      }
-    });
+        });
   }
 
   // `count` rows of stride k: first as rows of fold * k elements, then the rest.

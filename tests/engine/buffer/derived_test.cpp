@@ -17,20 +17,20 @@ struct Sum : Derived {
   static inline std::atomic<int> living{0}, made{0};
 };
 
-using Memory = IntrusivePtr<Chunk>;
+using Memory = IntrusivePtr<Buffer>;
 
-Memory memory(Engine& engine) { return Memory(new Chunk(64, Device(), engine)); }
+Memory memory(Engine& engine) { return Memory(new Buffer(64, Device(), engine)); }
 
 void fill(Engine& engine, const Memory& m, char value) {
   engine.push({write(m->var)}, [m, value](RunContext&) { *static_cast<char*>(m->ensure()) = value; });
 }
 
-int sum_of(Chunk& chunk, int more) {
+int sum_of(Buffer& buffer, int more) {
   auto found = derived_from(
-      chunk, [&](const Derived& d) { return static_cast<const Sum&>(d).more == more; },
+      buffer, [&](const Derived& d) { return static_cast<const Sum&>(d).more == more; },
       [&]() -> std::shared_ptr<const Derived> {
         ++Sum::made;
-        return std::make_shared<Sum>(more, *static_cast<const char*>(chunk.ensure()) + more);
+        return std::make_shared<Sum>(more, *static_cast<const char*>(buffer.ensure()) + more);
       });
   return static_cast<const Sum&>(*found).value;
 }
@@ -108,7 +108,7 @@ TEST_CASE("derived: given up where memory lacks, and alive for who holds it", "[
   // an array that finds no memory gives up what others have derived
   const size_t live = Storage::cpu().stats().live;
   Storage::cpu().set_limit(live + 1024);
-  Memory large(new Chunk(1 << 20, Device(), engine));
+  Memory large(new Buffer(1 << 20, Device(), engine));
   engine.push({write(large->var)}, [large](RunContext&) { large->ensure(); });
   CHECK_THROWS_AS(engine.wait_all(), Error);
   Storage::cpu().set_limit(0);

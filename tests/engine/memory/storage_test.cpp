@@ -1,11 +1,11 @@
-// Storage: sizes, reuse, limit, figures; Chunk.
+// Storage: sizes, reuse, limit, figures; Buffer.
 #include <algorithm>
 #include <cstring>
 #include <random>
 #include <thread>
 #include <vector>
 
-#include "kaon/engine/buffer/chunk.h"
+#include "kaon/engine/buffer/buffer.h"
 #include "kaon/engine/storage.h"
 #include "support.h"
 
@@ -117,15 +117,15 @@ TEST_CASE("storage: an impossible size is an error, not a crash", "[engine]") {
 TEST_CASE("storage: a failed allocation fails the array of the operation, and the next one works", "[engine]") {
   at_thread_counts([](Engine& engine) {
     LimitGuard limit(Storage::cpu().stats().live + (size_t(8) << 20));
-    IntrusivePtr<Chunk> chunk(new Chunk(size_t(16) << 20, cpu(), engine));
-    engine.push({write(chunk->var)}, [c = chunk.get()](RunContext&) { c->ensure(); });
-    CHECK_THROWS_AS(engine.wait(chunk->var), MemoryError);
+    IntrusivePtr<Buffer> buffer(new Buffer(size_t(16) << 20, cpu(), engine));
+    engine.push({write(buffer->var)}, [c = buffer.get()](RunContext&) { c->ensure(); });
+    CHECK_THROWS_AS(engine.wait(buffer->var), MemoryError);
     Var v;
     engine.push({write(v)}, [](RunContext& run) { run.workspace(size_t(16) << 20); });
     CHECK_THROWS_AS(engine.wait(v), MemoryError);
     Storage::cpu().set_limit(0);
-    engine.push({write(chunk->var)}, [c = chunk.get()](RunContext&) { std::memset(c->ensure(), 1, c->bytes); });
-    CHECK_NOTHROW(engine.wait(chunk->var));
+    engine.push({write(buffer->var)}, [c = buffer.get()](RunContext&) { std::memset(c->ensure(), 1, c->bytes); });
+    CHECK_NOTHROW(engine.wait(buffer->var));
   });
 }
 
@@ -177,14 +177,14 @@ TEST_CASE("storage: threads allocate and free each other's blocks", "[engine]") 
   CHECK(storage.stats().live == live);
 }
 
-TEST_CASE("storage: a chunk takes memory late and returns it, or drops what it wraps", "[engine]") {
+TEST_CASE("storage: a buffer takes memory late and returns it, or drops what it wraps", "[engine]") {
   at_thread_counts([](Engine& engine) {
     const size_t live = Storage::cpu().stats().live;
     {
-      IntrusivePtr<Chunk> chunk(new Chunk(1'000'000, cpu(), engine));
+      IntrusivePtr<Buffer> buffer(new Buffer(1'000'000, cpu(), engine));
       CHECK(Storage::cpu().stats().live == live);
-      engine.push({write(chunk->var)}, [c = chunk](RunContext&) { c->ensure(); });
-      engine.wait(chunk->var);
+      engine.push({write(buffer->var)}, [c = buffer](RunContext&) { c->ensure(); });
+      engine.wait(buffer->var);
       CHECK(Storage::cpu().stats().live == live + (size_t(1) << 20));
     }
     engine.wait_all();  // the operation has dropped its reference
@@ -194,9 +194,9 @@ TEST_CASE("storage: a chunk takes memory late and returns it, or drops what it w
     drops = 0;
     int owned = 3;
     {
-      IntrusivePtr<Chunk> chunk(new Chunk(&owned, sizeof owned, cpu(), engine, &owned,
-                                          [](void* p) noexcept { drops += *static_cast<int*>(p); }));
-      CHECK(chunk->ensure() == &owned);
+      IntrusivePtr<Buffer> buffer(new Buffer(&owned, sizeof owned, cpu(), engine, &owned,
+                                             [](void* p) noexcept { drops += *static_cast<int*>(p); }));
+      CHECK(buffer->ensure() == &owned);
     }
     CHECK(drops == 3);
   });
@@ -241,17 +241,17 @@ TEST_CASE("users row 14: the message names what is requested, live, cached, and 
     const size_t live = Storage::cpu().stats().live;
     LimitGuard limit(live + 64 * mib);
     {
-      std::vector<IntrusivePtr<Chunk>> kept;
+      std::vector<IntrusivePtr<Buffer>> kept;
       auto take = [&](const char* name, size_t bytes) {
-        IntrusivePtr<Chunk> chunk(new Chunk(bytes, cpu(), engine));
-        engine.push({write(chunk->var)}, [chunk](RunContext&) { chunk->ensure(); }, {.label = {.name = name}});
-        kept.push_back(chunk);
+        IntrusivePtr<Buffer> buffer(new Buffer(bytes, cpu(), engine));
+        engine.push({write(buffer->var)}, [buffer](RunContext&) { buffer->ensure(); }, {.label = {.name = name}});
+        kept.push_back(buffer);
       };
       take("conv", 16 * mib);
       take("conv", 16 * mib);
       take("dot", 8 * mib);
       engine.wait_all();
-      IntrusivePtr<Chunk> big(new Chunk(128 * mib, cpu(), engine));
+      IntrusivePtr<Buffer> big(new Buffer(128 * mib, cpu(), engine));
       for (int i = 0; i < 100; ++i) {
         engine.push({write(big->var)}, [big](RunContext&) { big->ensure(); }, {.label = {.name = "concat"}});
         std::string text;
@@ -268,7 +268,7 @@ TEST_CASE("users row 14: the message names what is requested, live, cached, and 
                                     std::to_string(8 * mib) + " bytes"));
         }
         REQUIRE_FALSE(text.empty());
-        IntrusivePtr<Chunk> fits(new Chunk(16 * mib, cpu(), engine));
+        IntrusivePtr<Buffer> fits(new Buffer(16 * mib, cpu(), engine));
         engine.push({write(fits->var)}, [fits](RunContext&) { fits->ensure(); });
         CHECK_NOTHROW(engine.wait(fits->var));
         engine.wait_all();
@@ -290,14 +290,14 @@ TEST_CASE("users row 14: memory that ready operations give back is waited for, a
       const bool as_scratch = round % 2 == 1;
       Gate gate;
       Var start;
-      std::vector<IntrusivePtr<Chunk>> full, wanted;
-      for (int i = 0; i < 4; ++i) full.emplace_back(new Chunk(16 * mib, cpu(), engine));
+      std::vector<IntrusivePtr<Buffer>> full, wanted;
+      for (int i = 0; i < 4; ++i) full.emplace_back(new Buffer(16 * mib, cpu(), engine));
       for (auto& c : full) engine.push({write(c->var)}, [c](RunContext&) { c->ensure(); });
       engine.wait_all();
       // the ones that need memory are ready before those that give it back
       engine.push({write(start)}, [&](RunContext&) { gate.wait(); });
       for (int i = 0; i < 3; ++i) {
-        wanted.emplace_back(new Chunk(16 * mib, cpu(), engine));
+        wanted.emplace_back(new Buffer(16 * mib, cpu(), engine));
         engine.push({read(start), write(wanted.back()->var)}, [c = wanted.back(), as_scratch](RunContext& run) {
           if (as_scratch) std::memset(run.workspace(c->bytes), 1, c->bytes);
           else c->ensure();
@@ -318,11 +318,11 @@ TEST_CASE("users row 14: operations that lack memory at the same time do not wai
   Engine engine({.threads = 2});
   constexpr size_t mib = size_t(1) << 20;
   LimitGuard limit(Storage::cpu().stats().live + 4 * mib);
-  std::vector<IntrusivePtr<Chunk>> wanted;
+  std::vector<IntrusivePtr<Buffer>> wanted;
   std::atomic<int> begun{0};
   const auto start = Clock::now();
   for (int i = 0; i < 2; ++i) {
-    wanted.emplace_back(new Chunk(8 * mib, cpu(), engine));
+    wanted.emplace_back(new Buffer(8 * mib, cpu(), engine));
     engine.push({write(wanted.back()->var)}, [c = wanted.back(), &begun](RunContext&) {
       ++begun;
       while (begun < 2) cpu_pause();

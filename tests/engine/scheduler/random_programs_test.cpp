@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "kaon/engine/buffer/chunk.h"
+#include "kaon/engine/buffer/buffer.h"
 #include "kaon/engine/task.h"
 #include "support.h"
 
@@ -100,17 +100,17 @@ void evaluate(const Step& s, std::vector<State>& vars) {
 }
 
 struct Array {
-  IntrusivePtr<Chunk> chunk;
-  long* data() const { return static_cast<long*>(chunk->ensure()); }
+  IntrusivePtr<Buffer> buffer;
+  long* data() const { return static_cast<long*>(buffer->ensure()); }
 };
 
 void push(Engine& engine, const Step& s, const std::vector<Array>& arrays) {
   std::vector<Access> accesses;
-  for (size_t v : s.reads) accesses.push_back(read(arrays[v].chunk->var));
-  for (size_t v : s.writes) accesses.push_back(write(arrays[v].chunk->var));
-  for (size_t v : s.updates) accesses.push_back(update(arrays[v].chunk->var));
-  IntrusivePtr<Chunk> scratch(new Chunk(unit, cpu(), engine));  // for the budget
-  auto body = [&s, &arrays, scratch] {                          // keeps `scratch`
+  for (size_t v : s.reads) accesses.push_back(read(arrays[v].buffer->var));
+  for (size_t v : s.writes) accesses.push_back(write(arrays[v].buffer->var));
+  for (size_t v : s.updates) accesses.push_back(update(arrays[v].buffer->var));
+  IntrusivePtr<Buffer> scratch(new Buffer(unit, cpu(), engine));  // for the budget
+  auto body = [&s, &arrays, scratch] {                            // keeps `scratch`
     if (s.kind == Step::Kind::fails) throw s.id;
     std::vector<long> inputs;
     for (size_t v : s.reads) inputs.push_back(*arrays[v].data());
@@ -138,7 +138,7 @@ void push(Engine& engine, const Step& s, const std::vector<Array>& arrays) {
 State state_of(Engine& engine, const Array& array) {
   State state;
   try {
-    engine.wait(array.chunk->var);
+    engine.wait(array.buffer->var);
     state.value = *array.data();
   } catch (int id) {
     state.failures = {id};
@@ -183,7 +183,7 @@ bool agrees(Engine& engine, unsigned program) {
   const size_t budget = random() % 2 ? 0 : unit * (1 + random() % 8);
   std::vector<Array> shared;
   for (size_t i = 0; i < shared_vars; ++i) {
-    shared.push_back({IntrusivePtr<Chunk>(new Chunk(sizeof(long), cpu(), engine))});
+    shared.push_back({IntrusivePtr<Buffer>(new Buffer(sizeof(long), cpu(), engine))});
     *shared[i].data() = long(i);
   }
   std::vector<std::vector<Step>> steps;
@@ -191,7 +191,7 @@ bool agrees(Engine& engine, unsigned program) {
   for (size_t t = 0; t < threads; ++t) {
     steps.push_back(random_steps(random, int(t) * 1000));
     for (size_t i = 0; i < own_vars; ++i) {
-      arrays[t].push_back({IntrusivePtr<Chunk>(new Chunk(sizeof(long), cpu(), engine))});
+      arrays[t].push_back({IntrusivePtr<Buffer>(new Buffer(sizeof(long), cpu(), engine))});
       *arrays[t][i].data() = 1;
     }
     arrays[t].insert(arrays[t].end(), shared.begin(), shared.end());

@@ -95,14 +95,14 @@ TEST_CASE("users row 44: work on a caller's stream is in order with ours, withou
   constexpr size_t bytes = n * sizeof(float);
   NDArray x = nd.zeros({n}, {.device = gpu(0)}), y = nd.zeros({n}, {.device = gpu(0)});
   for (int round = 0; round < 300; ++round) {
-    const void* in = mine.begin(*x.node().chunk, false);
-    void* out = mine.begin(*y.node().chunk, true);
+    const void* in = mine.begin(*x.node().buffer, false);
+    void* out = mine.begin(*y.node().buffer, true);
     driver.copy(out, in, bytes, *stream);  // stands for the program's kernel: y = x
     mine.end();
     x = y + 1;
   }
   CHECK(x.asvector<float>() == std::vector<float>(size_t(n), 300));
-  CHECK_THROWS_AS(mine.begin(*nd.zeros({3}).node().chunk, false), ValueError);
+  CHECK_THROWS_AS(mine.begin(*nd.zeros({3}).node().buffer, false), ValueError);
   sync_wait([](NDArray a) -> Task<void> {
     NDArray ready = co_await a;
     CHECK(ready.asvector<float>()[0] == 299.0f);
@@ -117,7 +117,7 @@ TEST_CASE("caller's stream: backward refuses an array that a caller's kernel has
   x.attach_grad();
   for (bool writes : {false, true}) {
     NDArray y = autograd::record([&] { return x * x; });
-    mine.begin(*x.node().chunk, writes);
+    mine.begin(*x.node().buffer, writes);
     mine.end();
     if (writes) CHECK_THROWS_AS(y.backward(), StateError);
     else CHECK_NOTHROW(y.backward());

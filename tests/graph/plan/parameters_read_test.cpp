@@ -19,7 +19,7 @@ CachedGraph net(const HybridizeOptions& options = {}) {
 NDArray filled(float value) { return nd.full({4}, value); }
 float value_of(const NDArray& y) { return y.asvector<float>()[0]; }
 bool stands_at(const NDArray& a) {
-  Var& var = a.node().chunk->var;
+  Var& var = a.node().buffer->var;
   std::lock_guard lock(var);
   return var.has_read_leases();
 }
@@ -108,7 +108,7 @@ TEST_CASE("parameters: a failed one fails the calls, and a written one heals the
   const NDArray x = filled(1);
   NDArray a = filled(1), b = filled(2), c = filled(3);
   for (int i = 0; i < calls_enough; ++i) call(graph, {x, a, b, c});
-  Engine::current().push({write(a.node().chunk->var)}, [](RunContext&) { throw Error("planted"); });
+  Engine::current().push({write(a.node().buffer->var)}, [](RunContext&) { throw Error("planted"); });
   for (int i = 0; i < calls_enough; ++i) {
     const NDArray y = call(graph, {x, a, b, c})[0];
     CHECK_THROWS_WITH(y.wait_to_read(), Catch::Matchers::Contains("planted"));

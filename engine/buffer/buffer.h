@@ -1,4 +1,4 @@
-// Chunk: a block of memory with its var. Arrays that share memory share one.
+// Buffer: a block of memory with its var. Arrays that share memory share one.
 #pragma once
 
 #include <atomic>
@@ -11,9 +11,9 @@
 namespace kaon {
 
 // The memory is allocated when an operator first needs it, so pending operations hold none.
-struct Chunk : RefCounted<Chunk> {
+struct Buffer : RefCounted<Buffer> {
   static constexpr size_t block_unit = 16;
-  // A pooled block that contains a Chunk, an object of the same lifetime, and memory for a few bytes.
+  // A pooled block that contains a Buffer, an object of the same lifetime, and memory for a few bytes.
   struct Home {
     void* block;
     size_t block_bytes;  // whole units
@@ -21,13 +21,13 @@ struct Chunk : RefCounted<Chunk> {
     size_t memory_bytes;
   };
 
-  Chunk(size_t bytes, Device device, Engine& engine)
+  Buffer(size_t bytes, Device device, Engine& engine)
       : bytes(bytes), engine(engine.ref()), device(device), limits(engine.active_limits()) {
     if (limits) limits->take(bytes);
     if (is_on_gpu()) take_gpu();
   }
   // In a pooled block; starts with one reference.
-  Chunk(size_t bytes, Device device, Engine& engine, const Home& home)
+  Buffer(size_t bytes, Device device, Engine& engine, const Home& home)
       : RefCounted(1),
         bytes(bytes),
         engine(engine.ref()),
@@ -44,9 +44,9 @@ struct Chunk : RefCounted<Chunk> {
     }
   }
   // Wraps memory that `owner` keeps alive.
-  Chunk(void* data, size_t bytes, Device device, Engine& engine, void* owner, void (*drop)(void*) noexcept)
+  Buffer(void* data, size_t bytes, Device device, Engine& engine, void* owner, void (*drop)(void*) noexcept)
       : data(data), bytes(bytes), engine(engine.ref()), device(device), owner(owner), drop(drop) {}
-  ~Chunk() {
+  ~Buffer() {
     if (var.derived_state() != Var::DerivedState::none) drop_derived();
     if (drop) {
       drop(owner);
@@ -89,7 +89,7 @@ struct Chunk : RefCounted<Chunk> {
   void destroy() noexcept {
     void* b = block();
     const size_t size = block_bytes();
-    this->~Chunk();
+    this->~Buffer();
     pool_free(b, size);
   }
 
@@ -113,7 +113,7 @@ struct Chunk : RefCounted<Chunk> {
   [[no_unique_address]] EngineRef engine;
   Device device;  // in the reference's padding, as the next two
   const uint8_t offset_in_block = 0;
-  const uint8_t block_units = sizeof(Chunk) / block_unit;
+  const uint8_t block_units = sizeof(Buffer) / block_unit;
   void* owner = nullptr;  // of a GPU: GpuMemory
   void (*drop)(void*) noexcept = nullptr;
   const IntrusivePtr<Limits> limits;

@@ -1,4 +1,4 @@
-#include "kaon/engine/buffer/chunk.h"
+#include "kaon/engine/buffer/buffer.h"
 
 #include <fmt/format.h>
 
@@ -50,7 +50,7 @@ std::string largest_holders() {
 
 }  // namespace
 
-void Chunk::check_declared() const {
+void Buffer::check_declared() const {
   if (!t_running || t_running->engine != engine->impl() || !t_running->op->counted) return;
   const OpNode& op = *t_running->op;
   if (op.access_to(var)) return;
@@ -58,12 +58,12 @@ void Chunk::check_declared() const {
                                op.label.name, bytes, describe(op.label)));
 }
 
-void Chunk::take_gpu() {
+void Buffer::take_gpu() {
   owner = new GpuMemory(Gpu::of(device));
   drop = [](void* memory) noexcept { delete static_cast<GpuMemory*>(memory); };
 }
 
-void Chunk::allocate() {
+void Buffer::allocate() {
   if (is_on_gpu()) {
     try {
       data = GpuMemory::of(*this).allocate(bytes);
@@ -83,7 +83,7 @@ void Chunk::allocate() {
   }
 }
 
-void Chunk::free_data() noexcept {
+void Buffer::free_data() noexcept {
   void* block = std::exchange(data, nullptr);
   if (is_on_gpu()) {
     GpuMemory::of(*this).free();
