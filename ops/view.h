@@ -56,7 +56,7 @@ struct KernelState {
   virtual int reorders() const { return 0; }                 // of images, in each call
 };
 
-// The Buffer of an input, at which data derived from it is kept (engine/buffer/derived.h); null: it is not kept.
+// The Buffer of an input, at which data derived from it is kept (engine/buffer/packed_cache.h); null: it is not kept.
 struct Source {
   Buffer* buffer = nullptr;
   size_t offset = 0;  // in bytes

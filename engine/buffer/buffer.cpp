@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "kaon/engine/base/process_wide.h"
-#include "kaon/engine/buffer/derived.h"
 #include "kaon/engine/buffer/gpu_memory.h"
+#include "kaon/engine/buffer/packed_cache.h"
 #include "kaon/engine/scheduler/engine_impl.h"
 #include "kaon/engine/storage.h"
 
@@ -97,7 +97,7 @@ void Buffer::free_data() noexcept {
 
 void* Engine::Impl::allocate(size_t bytes) {
   if (void* data = Storage::cpu().try_allocate(bytes)) return data;
-  drop_derived();
+  drop_packed();
   if (void* data = allocate_after_others(bytes)) return data;
   try {
     return Storage::cpu().allocate(bytes);

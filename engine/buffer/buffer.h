@@ -47,7 +47,7 @@ struct Buffer : RefCounted<Buffer> {
   Buffer(void* data, size_t bytes, Device device, Engine& engine, void* owner, void (*drop)(void*) noexcept)
       : data(data), bytes(bytes), engine(engine.ref()), device(device), owner(owner), drop(drop) {}
   ~Buffer() {
-    if (var.derived_state() != Var::DerivedState::none) drop_derived();
+    if (var.packed_state() != Var::PackedState::none) drop_packed();
     if (drop) {
       drop(owner);
     } else if (data) {
@@ -126,7 +126,7 @@ struct Buffer : RefCounted<Buffer> {
 
   void check_declared() const;
   void take_gpu();
-  void drop_derived() noexcept;
+  void drop_packed() noexcept;
   void allocate();
   void free_data() noexcept;
 };

@@ -93,7 +93,7 @@ class Var {
     lock();
     if (d.is_write()) {
       active_ = 0;
-      if (derived_ != DerivedState::none) derived_ = DerivedState::outdated;
+      if (derived_ != PackedState::none) derived_ = PackedState::outdated;
     } else {
       --active_;
     }
@@ -138,11 +138,12 @@ class Var {
   // Nothing is running or queued. The caller holds the lock.
   bool is_idle() const noexcept { return active_ == 0 && !tail_; }
 
-  // Whether anything is derived from the memory (engine/buffer/derived.h): from its values now (holds), from earlier
-  // ones (outdated). Operations that hold a read grant read and set it under a lock of their own; a write outdates it.
-  enum class DerivedState : uint8_t { none, outdated, holds };
-  DerivedState derived_state() const noexcept { return derived_; }
-  void set_derived() noexcept { derived_ = DerivedState::holds; }
+  // Whether anything is derived from the memory (engine/buffer/packed_cache.h): from its values now (holds), from
+  // earlier ones (outdated). Operations that hold a read grant read and set it under a lock of their own; a write
+  // outdates it.
+  enum class PackedState : uint8_t { none, outdated, holds };
+  PackedState packed_state() const noexcept { return derived_; }
+  void set_packed() noexcept { derived_ = PackedState::holds; }
 
   // The failure of the last write, if any. The caller holds the lock while readable, or a grant.
   const OpError* error() const noexcept { return error_; }
@@ -181,7 +182,7 @@ class Var {
   }
 
   SpinLock lock_;
-  DerivedState derived_ = DerivedState::none;
+  PackedState derived_ = PackedState::none;
   uint8_t num_leases_ = 0;  // shared read leases among the running readers
   int32_t active_ = 0;      // -1: one writer runs; n: n readers run
   Dep* head_ = nullptr;     // meaningless while tail_ is null

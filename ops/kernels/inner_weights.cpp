@@ -6,7 +6,7 @@
 namespace kaon {
 namespace {
 
-struct Packed final : Derived {
+struct Packed final : PackedData {
   Packed(size_t at, const onednn::Desc& plain, const onednn::Desc& packed)
       : offset(at), from(plain), to(packed), data(Storage::cpu().allocate(to.get_size())) {}
   ~Packed() override { Storage::cpu().free(data, to.get_size()); }
@@ -33,13 +33,13 @@ void InnerWeights::obtain(KernelContext& c, const onednn::Desc& plain, const one
                           FunctionRef<void(const float*, float*)> make) {
   const float* const weights = data_;
   if (const Source source = c.source_of(weights); source.buffer) {
-    kept_ = derived_from(
+    kept_ = find_or_pack(
         *source.buffer,
-        [&](const Derived& derived) {
+        [&](const PackedData& derived) {
           const auto* packed = dynamic_cast<const Packed*>(&derived);
           return packed && packed->offset == source.offset && packed->to == inner && packed->from == plain;
         },
-        [&]() -> std::shared_ptr<const Derived> {
+        [&]() -> std::shared_ptr<const PackedData> {
           try {
             auto packed = std::make_shared<Packed>(source.offset, plain, inner);
             make(weights, static_cast<float*>(packed->data));

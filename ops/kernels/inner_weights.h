@@ -1,7 +1,7 @@
 // Weights in the layout that a kernel works in.
 #pragma once
 
-#include "kaon/engine/buffer/derived.h"
+#include "kaon/engine/buffer/packed_cache.h"
 #include "kaon/ops/kernels/onednn.h"
 
 namespace kaon {
@@ -22,7 +22,7 @@ class InnerWeights {
               FunctionRef<void(const float*, float*)> make);
 
   const float* data_;
-  std::shared_ptr<const Derived> kept_;
+  std::shared_ptr<const PackedData> kept_;
 };
 
 }  // namespace kaon

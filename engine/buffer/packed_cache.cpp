@@ -1,4 +1,4 @@
-#include "kaon/engine/buffer/derived.h"
+#include "kaon/engine/buffer/packed_cache.h"
 
 #include <array>
 #include <mutex>
@@ -11,7 +11,7 @@
 namespace kaon {
 namespace {
 
-using Kept = std::vector<std::shared_ptr<const Derived>>;
+using Kept = std::vector<std::shared_ptr<const PackedData>>;
 
 // Chosen by address, so that operations on different weights do not contend for one lock.
 struct Shard {
@@ -23,7 +23,7 @@ std::array<Shard, 16>& shards() { return ProcessWide<Shards<Shard>>::get().all; 
 
 Shard& shard_of(const Buffer& buffer) { return shards()[reinterpret_cast<uintptr_t>(&buffer) / 64 % shards().size()]; }
 
-std::shared_ptr<const Derived> find(const Kept& kept, FunctionRef<bool(const Derived&)> is_it) {
+std::shared_ptr<const PackedData> find(const Kept& kept, FunctionRef<bool(const PackedData&)> is_it) {
   for (const auto& d : kept) {
     if (is_it(*d)) return d;
   }
@@ -32,21 +32,21 @@ std::shared_ptr<const Derived> find(const Kept& kept, FunctionRef<bool(const Der
 
 }  // namespace
 
-std::shared_ptr<const Derived> derived_from(Buffer& buffer, FunctionRef<bool(const Derived&)> is_it,
-                                            FunctionRef<std::shared_ptr<const Derived>()> make) {
+std::shared_ptr<const PackedData> find_or_pack(Buffer& buffer, FunctionRef<bool(const PackedData&)> is_it,
+                                               FunctionRef<std::shared_ptr<const PackedData>()> make) {
   Shard& shard = shard_of(buffer);
   Kept outdated;  // destroyed outside the lock
   {
     std::lock_guard lock(shard.mutex);
-    if (buffer.var.derived_state() == Var::DerivedState::holds) {
+    if (buffer.var.packed_state() == Var::PackedState::holds) {
       if (auto found = find(shard.kept[&buffer], is_it)) return found;
     } else {
-      if (buffer.var.derived_state() == Var::DerivedState::outdated) outdated = std::exchange(shard.kept[&buffer], {});
-      buffer.var.set_derived();
+      if (buffer.var.packed_state() == Var::PackedState::outdated) outdated = std::exchange(shard.kept[&buffer], {});
+      buffer.var.set_packed();
     }
   }
   // not under the lock: it allocates, and may run other operations to free memory. The read grant excludes writes.
-  std::shared_ptr<const Derived> made = make();
+  std::shared_ptr<const PackedData> made = make();
   if (!made) return nullptr;
   std::lock_guard lock(shard.mutex);
   Kept& kept = shard.kept[&buffer];
@@ -55,7 +55,7 @@ std::shared_ptr<const Derived> derived_from(Buffer& buffer, FunctionRef<bool(con
   return made;
 }
 
-void drop_derived() noexcept {
+void drop_packed() noexcept {
   for (Shard& shard : shards()) {
     std::unordered_map<const Buffer*, Kept> dropped;
     std::lock_guard lock(shard.mutex);
@@ -63,7 +63,7 @@ void drop_derived() noexcept {
   }
 }
 
-void Buffer::drop_derived() noexcept {
+void Buffer::drop_packed() noexcept {
   Shard& shard = shard_of(*this);
   Kept dropped;
   std::lock_guard lock(shard.mutex);

@@ -8,17 +8,17 @@
 
 namespace kaon {
 
-struct Derived {
+struct PackedData {
   virtual ~Derived() = default;
 };
 
 // Returns the kept object for which is_it() is true, else the result of make(), which is kept until the buffer is
 // written or destroyed, or memory is short. make() may return null. Called by an operation that holds a read grant.
 // Thread safety: any thread; two threads that need the same object at once both make it, and one of the two is kept.
-std::shared_ptr<const Derived> derived_from(Buffer& buffer, FunctionRef<bool(const Derived&)> is_it,
-                                            FunctionRef<std::shared_ptr<const Derived>()> make);
+std::shared_ptr<const PackedData> find_or_pack(Buffer& buffer, FunctionRef<bool(const PackedData&)> is_it,
+                                               FunctionRef<std::shared_ptr<const PackedData>()> make);
 
 // Drops all kept objects. Thread safety: any thread.
-void drop_derived() noexcept;
+void drop_packed() noexcept;
 
 }  // namespace kaon

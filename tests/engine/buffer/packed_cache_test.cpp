@@ -1,5 +1,5 @@
 // What operations derive from memory and keep until that is written.
-#include "kaon/engine/buffer/derived.h"
+#include "kaon/engine/buffer/packed_cache.h"
 
 #include "kaon/engine/storage.h"
 #include "kaon/tests/engine/support.h"
@@ -10,7 +10,7 @@ using namespace kaon::test;
 namespace {
 
 // The memory's first byte plus `more`, and how many of these live.
-struct Sum : Derived {
+struct Sum : PackedData {
   Sum(int m, int v) : more(m), value(v) { ++living; }
   ~Sum() override { --living; }
   const int more, value;
@@ -26,9 +26,9 @@ void fill(Engine& engine, const Memory& m, char value) {
 }
 
 int sum_of(Buffer& buffer, int more) {
-  auto found = derived_from(
-      buffer, [&](const Derived& d) { return static_cast<const Sum&>(d).more == more; },
-      [&]() -> std::shared_ptr<const Derived> {
+  auto found = find_or_pack(
+      buffer, [&](const PackedData& d) { return static_cast<const Sum&>(d).more == more; },
+      [&]() -> std::shared_ptr<const PackedData> {
         ++Sum::made;
         return std::make_shared<Sum>(more, *static_cast<const char*>(buffer.ensure()) + more);
       });
@@ -41,7 +41,7 @@ void read_sum(Engine& engine, const Memory& m, int more, int expected, std::atom
 
 }  // namespace
 
-TEST_CASE("derived: kept until the memory is written, and made again then", "[engine]") {
+TEST_CASE("packed cache:kept until the memory is written, and made again then", "[engine]") {
   at_thread_counts([](Engine& engine) {
     std::atomic<int> right{0};
     Sum::made = 0;
@@ -63,7 +63,7 @@ TEST_CASE("derived: kept until the memory is written, and made again then", "[en
   });
 }
 
-TEST_CASE("derived: what a writer leaves is never taken for what was there before", "[engine]") {
+TEST_CASE("packed cache:what a writer leaves is never taken for what was there before", "[engine]") {
   at_thread_counts([](Engine& engine) {
     constexpr int steps = 300;
     std::atomic<int> right{0};
@@ -82,14 +82,14 @@ TEST_CASE("derived: what a writer leaves is never taken for what was there befor
   });
 }
 
-TEST_CASE("derived: given up where memory lacks, and alive for who holds it", "[engine]") {
+TEST_CASE("packed cache:given up where memory lacks, and alive for who holds it", "[engine]") {
   Engine engine({.threads = 1});
   Memory m = memory(engine);
   fill(engine, m, 1);
-  std::shared_ptr<const Derived> held;
+  std::shared_ptr<const PackedData> held;
   auto keep = [&](RunContext&) {
-    held = derived_from(
-        *m, [](const Derived&) { return true; }, [] { return std::make_shared<const Sum>(0, 7); });
+    held = find_or_pack(
+        *m, [](const PackedData&) { return true; }, [] { return std::make_shared<const Sum>(0, 7); });
   };
   engine.push({read(m->var)}, keep);
   std::atomic<int> right{0};
@@ -99,7 +99,7 @@ TEST_CASE("derived: given up where memory lacks, and alive for who holds it", "[
   read_sum(engine, other, 0, 1, right);
   engine.wait_all();
   CHECK(Sum::living == 2);
-  drop_derived();
+  drop_packed();
   CHECK(Sum::living == 1);
   CHECK(static_cast<const Sum&>(*held).value == 7);
   read_sum(engine, m, 0, 1, right);  // not what is still held
