@@ -213,11 +213,11 @@ struct AdmitWait : Executor, std::enable_shared_from_this<AdmitWait<Handler>> {
   // At the call, where there is room: throws std::bad_alloc, and the handler goes uncalled.
   void finish_at_once() { handler.complete_or_throw(stopped(), this->shared_from_this()); }
   std::exception_ptr stopped() const {
-    if (!limits || !limits->is_stopped()) return nullptr;
+    if (!budget || !budget->is_stopped()) return nullptr;
     return std::make_exception_ptr(Cancelled("[async_admit] the scope was stopped"));
   }
 
-  IntrusivePtr<Limits> limits{Engine::current().active_limits()};
+  IntrusivePtr<MemoryBudget> budget{Engine::current().active_budget()};
   PendingHandler<Handler> handler;
   std::shared_ptr<AdmitWait> in_engine;  // itself, while the engine's list points here
 };
@@ -246,7 +246,7 @@ auto NDArray::async_wait(Token&& token) const {
       token, *this);
 }
 
-// Completes with void(std::exception_ptr) on the handler's executor when the engine and the caller's active limits have
+// Completes with void(std::exception_ptr) on the handler's executor when the engine and the caller's active budget has
 // room for more work; with operation_aborted after cancellation, with Cancelled when the scope was stopped. Thread
 // safety: any thread.
 template <class Token>

@@ -35,8 +35,8 @@ class ReadyAwaiter : private WaitNode {
     executor_ = caller.promise().executor();
     Engine& engine = array_.engine();
     // before it is queued: after that the coroutine may resume on another thread at any moment
-    if (const Limits* limits = engine.active_limits(); limits && limits->stop_token().stop_possible()) {
-      stop_.emplace(limits->stop_token(), Abandon{this});
+    if (const MemoryBudget* budget = engine.active_budget(); budget && budget->stop_token().stop_possible()) {
+      stop_.emplace(budget->stop_token(), Abandon{this});
     }
     return engine.enqueue_waiter(*this, executor_) || (!error && resumes_later());
   }
@@ -97,7 +97,7 @@ class IdleAwaiter {
   Engine& engine_;
 };
 
-// co_await engine.admit(): resumes when the engine and the active limits have room. Throws Cancelled when the scope was
+// co_await engine.admit(): resumes when the engine and the active budget has room. Throws Cancelled when the scope was
 // stopped.
 class AdmitAwaiter {
  public:
@@ -108,7 +108,7 @@ class AdmitAwaiter {
     engine_.on_room(caller, *caller.promise().executor());
   }
   void await_resume() const {
-    if (const Limits* limits = engine_.active_limits(); limits && limits->is_stopped()) {
+    if (const MemoryBudget* budget = engine_.active_budget(); budget && budget->is_stopped()) {
       throw Cancelled("[admit] the scope was stopped");
     }
   }

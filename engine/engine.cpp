@@ -32,7 +32,7 @@ Engine::Impl::Impl(Engine& engine, const EngineOptions& o, uint32_t forks)
 Engine::Engine(EngineOptions options)
     : impl_(new Impl(*this, options, g_forks.load(std::memory_order_relaxed))), ref_(Impl::take_place(*this)) {
   try {
-    if (options.max_bytes) limits_ = IntrusivePtr<Limits>(new Limits(options.max_bytes, {}, {}));
+    if (options.max_bytes) budget_ = IntrusivePtr<MemoryBudget>(new MemoryBudget(options.max_bytes, {}, {}));
   } catch (...) {
     Impl::leave_place(*this);
     throw;
@@ -126,7 +126,7 @@ void run_piece(Engine& engine, FunctionRef<void(RunContext&)> body) {
 bool Engine::run_now(std::span<Var* const> reads, FunctionRef<void(RunContext&)> body) noexcept {
   constexpr size_t few = 8;
   Impl& e = *impl_;
-  const bool is_alone = !t_running && !thread_context().op && !active_limits();
+  const bool is_alone = !t_running && !thread_context().op && !active_budget();
   if (!is_alone || e.threads == 0 || e.chosen || e.profiler.is_on() || e.is_gone() || reads.size() > few) return false;
   size_t begun = 0;
   while (begun < reads.size() && reads[begun]->try_begin_read()) ++begun;
@@ -264,8 +264,8 @@ OpNode* Engine::Impl::finish(OpNode& op) noexcept {
   for (int i = 0; i < op.num_deps; ++i) grant(op.deps[i].var()->complete(op.deps[i]));
   if (op.read_lease) op.read_lease->leave(grant);
   op.type->destroy(op);
-  if (op.limits) [[unlikely]]
-    op.limits->release();
+  if (op.budget) [[unlikely]]
+    op.budget->release();
   op.free_deps();
   delete &op;
   if (!counted) return nullptr;

@@ -10,7 +10,7 @@
 
 #include "kaon/engine/engine_ref.h"
 #include "kaon/engine/executor.h"
-#include "kaon/engine/memory/limits.h"
+#include "kaon/engine/memory/memory_budget.h"
 #include "kaon/engine/schedule.h"
 #include "kaon/engine/scheduler/op_node.h"
 #include "kaon/engine/thread_context.h"
@@ -152,11 +152,11 @@ class Engine {
   template <class Token>
   auto async_admit(Token&& token);  // the same for Asio's completion tokens; defined in kaon/asio.h
 
-  // The limits of this thread's new arrays and operations: those of the innermost with_budget, else the engine's.
+  // The budget of this thread's new arrays and operations: the innermost with_budget's, else the engine's.
   // nullptr: none.
-  Limits* active_limits() const noexcept {
-    Limits* l = thread_context().limits;
-    return l ? l : limits_.get();
+  MemoryBudget* active_budget() const noexcept {
+    MemoryBudget* l = thread_context().budget;
+    return l ? l : budget_.get();
   }
 
   // True when the waiter was queued: its signal will be called. False: the var is ready now (error is set).
@@ -165,7 +165,7 @@ class Engine {
   // Posts the coroutine once, when nothing is pending / when there is room under the in-flight limit again.
   void on_idle(std::coroutine_handle<> work, Executor& executor);
   void on_room(std::coroutine_handle<> work, Executor& executor);
-  bool is_over_budget() const;  // in operations, or in bytes of the active limits; false inside an operation
+  bool is_over_budget() const;  // in operations, or in bytes of the active budget; false inside an operation
   bool admits_now() const;      // there is room, and no earlier waiter for it
   // Marks the waiter as abandoned and removes it from its var's queue. False: it is not queued yet, or its signal is
   // being called.
@@ -208,7 +208,7 @@ class Engine {
 
   std::unique_ptr<Impl> impl_;
   const EngineRef ref_;
-  IntrusivePtr<Limits> limits_;  // max_bytes
+  IntrusivePtr<MemoryBudget> budget_;  // max_bytes
 };
 
 // Makes `engine` current in this thread, or this coroutine, until it ends.
@@ -217,7 +217,7 @@ class EngineScope {
   explicit EngineScope(Engine& engine) : EngineScope(engine, nullptr) {}
   ~EngineScope() {
     thread_context().engine = engine_;
-    thread_context().limits = outer_;
+    thread_context().budget = outer_;
   }
   EngineScope(const EngineScope&) = delete;
   EngineScope& operator=(const EngineScope&) = delete;
@@ -229,28 +229,29 @@ class EngineScope {
   // transactional operation would have updated stay as they were. Running operations end, their failures unreported;
   // coroutines in the scope that wait for an array get Cancelled.
   EngineScope with_budget(size_t bytes, std::stop_token stop = {}) const {
-    IntrusivePtr<Limits> outer(own_ ? own_.get() : current_->active_limits());
-    return EngineScope(*current_, IntrusivePtr<Limits>(new Limits(bytes, std::move(stop), std::move(outer))));
+    IntrusivePtr<MemoryBudget> outer(own_ ? own_.get() : current_->active_budget());
+    return EngineScope(*current_,
+                       IntrusivePtr<MemoryBudget>(new MemoryBudget(bytes, std::move(stop), std::move(outer))));
   }
   size_t used_bytes() const noexcept { return own_ ? own_->used() : 0; }  // of with_budget's
 
  private:
-  EngineScope(Engine& engine, IntrusivePtr<Limits> limits)
+  EngineScope(Engine& engine, IntrusivePtr<MemoryBudget> budget)
       : current_(&engine),
-        own_(std::move(limits)),
+        own_(std::move(budget)),
         engine_(std::exchange(thread_context().engine, engine.ref())),
-        outer_(thread_context().limits) {
+        outer_(thread_context().budget) {
     if (own_) {
-      thread_context().limits = own_.get();
+      thread_context().budget = own_.get();
     } else if (!(engine_ == engine.ref())) {
-      thread_context().limits = nullptr;  // the outer scope's belong to another engine
+      thread_context().budget = nullptr;  // the outer scope's belong to another engine
     }
   }
 
   Engine* current_;
-  IntrusivePtr<Limits> own_;
+  IntrusivePtr<MemoryBudget> own_;
   EngineRef engine_;  // as it was outside
-  Limits* outer_;
+  MemoryBudget* outer_;
 };
 
 // Seconds that `work` takes including everything that it pushes. Blocks: waits for everything before and after.

@@ -111,7 +111,7 @@ void report_unobserved(std::exception_ptr error) {
 }
 
 // Parameters are destroyed in reverse order: the executor's hold last.
-Root run_detached(std::shared_ptr<void>, IntrusivePtr<Limits>, Task<void> task, ThreadContext context) {
+Root run_detached(std::shared_ptr<void>, IntrusivePtr<MemoryBudget>, Task<void> task, ThreadContext context) {
   thread_context() = context;  // for this coroutine; the executor restores its thread's own afterwards
   std::exception_ptr error;
   try {
@@ -134,9 +134,9 @@ void set_unobserved_error_hook(std::function<void(std::exception_ptr)> hook) {
 
 void spawn(Task<void> task, Executor& executor) {
   const ThreadContext& here = thread_context();
-  ThreadContext context{.engine = here.engine, .device = here.device, .in_task = true, .limits = here.limits};
-  IntrusivePtr<Limits> limits(here.limits);
-  detail::Root root = detail::run_detached(executor.hold(), std::move(limits), std::move(task), context);
+  ThreadContext context{.engine = here.engine, .device = here.device, .in_task = true, .budget = here.budget};
+  IntrusivePtr<MemoryBudget> budget(here.budget);
+  detail::Root root = detail::run_detached(executor.hold(), std::move(budget), std::move(task), context);
   root.handle.promise().set_executor(&executor);
   try {
     executor.post(root.handle);

@@ -156,7 +156,7 @@ struct Race {
       : hold(executor.hold()), tasks(std::move(tasks)), outcomes(this->tasks.size()) {}
   // the losers may outlive the caller's loop and scope
   const std::shared_ptr<void> hold;
-  const IntrusivePtr<Limits> limits{thread_context().limits};
+  const IntrusivePtr<MemoryBudget> budget{thread_context().budget};
   std::vector<Task<T>> tasks;
   std::vector<Outcome<T>> outcomes;
   Gathering first{1};

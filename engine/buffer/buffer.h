@@ -22,8 +22,8 @@ struct Buffer : RefCounted<Buffer> {
   };
 
   Buffer(size_t bytes, Device device, Engine& engine)
-      : bytes(bytes), engine(engine.ref()), device(device), limits(engine.active_limits()) {
-    if (limits) limits->take(bytes);
+      : bytes(bytes), engine(engine.ref()), device(device), budget(engine.active_budget()) {
+    if (budget) budget->take(bytes);
     if (is_on_gpu()) take_gpu();
   }
   // In a pooled block; starts with one reference.
@@ -34,8 +34,8 @@ struct Buffer : RefCounted<Buffer> {
         device(device),
         offset_in_block(uint8_t(reinterpret_cast<char*>(this) - static_cast<char*>(home.block))),
         block_units(uint8_t(home.block_bytes / block_unit)),
-        limits(engine.active_limits()) {
-    if (limits) limits->take(bytes);
+        budget(engine.active_budget()) {
+    if (budget) budget->take(bytes);
     if (is_on_gpu()) [[unlikely]] {
       take_gpu();
     } else if (bytes <= home.memory_bytes) {
@@ -53,7 +53,7 @@ struct Buffer : RefCounted<Buffer> {
     } else if (data) {
       free_data();
     }
-    if (limits) limits->give(bytes);
+    if (budget) budget->give(bytes);
   }
 
   // The memory. Called by the operator that holds a grant on `var`; debug builds refuse one that has not declared the
@@ -116,7 +116,7 @@ struct Buffer : RefCounted<Buffer> {
   const uint8_t block_units = sizeof(Buffer) / block_unit;
   void* owner = nullptr;  // of a GPU: GpuMemory
   void (*drop)(void*) noexcept = nullptr;
-  const IntrusivePtr<Limits> limits;
+  const IntrusivePtr<MemoryBudget> budget;
   const char* holder = nullptr;  // the operator that allocated the memory, if that is counted
   size_t block_bytes() const noexcept { return block_units * block_unit; }
   void* block() { return reinterpret_cast<char*>(this) - offset_in_block; }

@@ -36,7 +36,7 @@ inline thread_local Engine::Impl* t_slot_of = nullptr;  // the engine whose slot
 // any thread.
 class RoomWait {
  public:
-  RoomWait(Engine::Impl& engine, Limits& limits, bool is_thread);
+  RoomWait(Engine::Impl& engine, MemoryBudget& budget, bool is_thread);
   ~RoomWait();
   RoomWait(const RoomWait&) = delete;
   RoomWait& operator=(const RoomWait&) = delete;
@@ -44,7 +44,7 @@ class RoomWait {
   bool is_over() const noexcept {
     const uint64_t left = left_.load(std::memory_order_seq_cst), pending = pushed_ - done_;
     return left == 0 ||
-           (limits_.has_room() && (!is_thread_ || left <= pending - pending / 4 || limits_.has_much_room()));
+           (budget_.has_room() && (!is_thread_ || left <= pending - pending / 4 || budget_.has_much_room()));
   }
   RoomWait* next = nullptr;  // in the engine's list
   // An operation has ended: its push number, and how many had ended before it. Under the engine's lock.
@@ -54,7 +54,7 @@ class RoomWait {
 
  private:
   Engine::Impl& engine_;
-  Limits& limits_;
+  MemoryBudget& budget_;
   const bool is_thread_;
   uint64_t done_, pushed_;  // when the wait began
   std::atomic<uint64_t> left_;
@@ -62,12 +62,12 @@ class RoomWait {
 
 // A coroutine, or a thread, that waits for the number of pending operations to fall to `level`.
 struct LevelWaiter {
-  LevelWaiter(std::coroutine_handle<> work, Executor* executor, uint64_t level, Limits* limits)
-      : work(work), executor(executor), level(level), limits(limits) {}
+  LevelWaiter(std::coroutine_handle<> work, Executor* executor, uint64_t level, MemoryBudget* budget)
+      : work(work), executor(executor), level(level), budget(budget) {}
   std::coroutine_handle<> work;
   Executor* executor;
   uint64_t level;
-  IntrusivePtr<Limits> limits;  // must have room as well
+  IntrusivePtr<MemoryBudget> budget;  // must have room as well
   std::optional<RoomWait> room;
   struct Look {
     Engine::Impl& engine;
@@ -75,11 +75,11 @@ struct LevelWaiter {
   };
   std::optional<std::stop_callback<Look>> stop;  // ends the wait when the scope is stopped
   const LevelWaiter* next_full = nullptr;        // of resume_waiters()
-  bool waits_for_same(const LevelWaiter& o) const noexcept { return level == o.level && limits == o.limits; }
+  bool waits_for_same(const LevelWaiter& o) const noexcept { return level == o.level && budget == o.budget; }
 
   bool is_over(uint64_t in_flight) const noexcept {
-    return in_flight == 0 || (limits && limits->is_stopped()) ||
-           (in_flight <= level && (room ? room->is_over() : !limits || limits->has_room()));
+    return in_flight == 0 || (budget && budget->is_stopped()) ||
+           (in_flight <= level && (room ? room->is_over() : !budget || budget->has_room()));
   }
 };
 
@@ -161,7 +161,7 @@ struct Engine::Impl {
 
   // --- engine.cpp. Nothing here throws: an operation that has begun is always settled.
   OpNode* execute(OpNode& op) noexcept;  // returns a successor that is ready
-  static bool is_dropped(const OpNode& op) noexcept { return op.limits && op.limits->is_stopped(); }
+  static bool is_dropped(const OpNode& op) noexcept { return op.budget && op.budget->is_stopped(); }
   // Stores or clears failures in the vars that the operation wrote, then finishes it.
   OpNode* settle(OpNode& op, const IntrusivePtr<const OpError>& error, bool spares_updates, bool heals) noexcept;
   OpNode* finish(OpNode& op) noexcept;
@@ -176,13 +176,13 @@ struct Engine::Impl {
   // --- wait.cpp
   // op: the operation that waits, or nullptr; has_thread: a thread waits, which calls fail_if_stuck() itself.
   bool queue_waiter(WaitNode& waiter, const OpNode* op, bool has_thread);
-  // Blocks, helping, until at most `level` operations are pending and the limits have room.
-  void wait_for_level(uint64_t level, Limits* limits = nullptr);
+  // Blocks, helping, until at most `level` operations are pending and the budget has room.
+  void wait_for_level(uint64_t level, MemoryBudget* budget = nullptr);
   void look_again(int looks) const noexcept;  // a pause between two looks of a waiting thread
   void throttle();                            // at the in-flight limit
   uint64_t resume_level() const noexcept { return uint64_t(options.max_in_flight) * 3 / 4; }
   void count_parked(const LevelWaiter& waiter, int change) noexcept;
-  void on_level(std::coroutine_handle<> work, Executor& executor, uint64_t level, Limits* limits);
+  void on_level(std::coroutine_handle<> work, Executor& executor, uint64_t level, MemoryBudget* budget);
   void grant_all(Dep* list) noexcept;  // hands out the accesses that a completed or removed one has granted
   // After an operation's end: its push number, and how many had ended before it.
   void check_parked(uint64_t sequence, uint64_t ended_before) noexcept;

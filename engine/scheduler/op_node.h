@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "kaon/engine/memory/block_pool.h"
-#include "kaon/engine/memory/limits.h"
+#include "kaon/engine/memory/memory_budget.h"
 #include "kaon/engine/run_context.h"
 #include "kaon/engine/scheduler/shared_read_lease.h"
 #include "kaon/engine/scheduler/var.h"
@@ -77,7 +77,7 @@ struct OpNode : OpBase {
   Dep own_deps[inline_deps];
   uint64_t sequence = 0;
   OpLabel label;
-  const Limits* limits = nullptr;         // a counted reference; set only if they can stop the operation
+  const MemoryBudget* budget = nullptr;   // a counted reference; set only if they can stop the operation
   SharedReadLease* read_lease = nullptr;  // reads besides `deps`; the body keeps it alive
   alignas(16) std::byte payload[payload_bytes];
 

@@ -64,7 +64,7 @@ size_t sort_and_merge(Dep* deps, size_t n) noexcept {
 void destroy(OpNode& op) noexcept {
   op.read_lease = nullptr;
   op.type->destroy(op);
-  if (op.limits) op.limits->release();
+  if (op.budget) op.budget->release();
   op.free_deps();
   delete &op;
 }
@@ -87,10 +87,10 @@ void Engine::submit(OpNode& op) {
     destroy(op);
     e.throw_gone(label.name, describe(label));
   }
-  const Limits* limits = active_limits();
-  if (limits && limits->stop_token().stop_possible()) [[unlikely]] {
-    limits->retain();
-    op.limits = limits;
+  const MemoryBudget* budget = active_budget();
+  if (budget && budget->stop_token().stop_possible()) [[unlikely]] {
+    budget->retain();
+    op.budget = budget;
   }
   if (op.priority != Priority::normal) e.uses_priorities.store(true, std::memory_order_relaxed);
   if (e.chosen) [[unlikely]]
@@ -142,7 +142,7 @@ void Engine::submit(OpNode& op) {
     e.run_some();
   const bool is_full =
       sequence - e.done_seen.load(std::memory_order_relaxed) > uint64_t(e.options.max_in_flight) && e.is_full();
-  if (is_full || (limits && !limits->has_room())) [[unlikely]]
+  if (is_full || (budget && !budget->has_room())) [[unlikely]]
     e.throttle();
 }
 

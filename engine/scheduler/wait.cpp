@@ -189,13 +189,13 @@ void Engine::Impl::look_again(int looks) const noexcept {
   }
 }
 
-void Engine::Impl::wait_for_level(uint64_t level, Limits* limits) {
-  LevelWaiter waiter({}, nullptr, level, limits);
+void Engine::Impl::wait_for_level(uint64_t level, MemoryBudget* budget) {
+  LevelWaiter waiter({}, nullptr, level, budget);
   auto reached = [&] { return waiter.is_over(in_flight()); };
   Looking looking(*this);
   auto until = Clock::now() + options.spin;
   for (int looks = 0; !reached(); ++looks) {
-    if (limits && !waiter.room && !limits->has_room()) waiter.room.emplace(*this, *limits, true);
+    if (budget && !waiter.room && !budget->has_room()) waiter.room.emplace(*this, *budget, true);
     if (help(reached, &looking)) {
       until = Clock::now() + options.spin;
     } else if (looks % 32 == 0 && Clock::now() >= until) {
@@ -236,7 +236,7 @@ std::exception_ptr Engine::take_unreported() {
 void Engine::Impl::throttle() {
   // Operations and Tasks never block in a push: they might wait for themselves.
   if (t_running || thread_context().in_task) return;
-  wait_for_level(resume_level(), self.active_limits());
+  wait_for_level(resume_level(), self.active_budget());
 }
 
 void Engine::Impl::count_parked(const LevelWaiter& waiter, int change) noexcept {
@@ -245,9 +245,9 @@ void Engine::Impl::count_parked(const LevelWaiter& waiter, int change) noexcept 
   parked.fetch_add(change, std::memory_order_seq_cst);
 }
 
-RoomWait::RoomWait(Engine::Impl& engine, Limits& limits, bool is_thread)
-    : engine_(engine), limits_(limits), is_thread_(is_thread) {
-  limits.begin_wait(engine.self);
+RoomWait::RoomWait(Engine::Impl& engine, MemoryBudget& budget, bool is_thread)
+    : engine_(engine), budget_(budget), is_thread_(is_thread) {
+  budget.begin_wait(engine.self);
   std::lock_guard lock(engine.room_mutex);
   engine.parked.fetch_add(1, std::memory_order_seq_cst);
   engine.room_wait_count.fetch_add(1, std::memory_order_seq_cst);
@@ -268,11 +268,11 @@ RoomWait::~RoomWait() {
     engine_.room_wait_count.fetch_sub(1, std::memory_order_seq_cst);
     engine_.parked.fetch_sub(1, std::memory_order_seq_cst);
   }
-  limits_.end_wait();
+  budget_.end_wait();
 }
 
-void Limits::begin_wait(Engine& engine) noexcept {
-  for (Limits* l = this; l; l = l->outer_.get()) {
+void MemoryBudget::begin_wait(Engine& engine) noexcept {
+  for (MemoryBudget* l = this; l; l = l->outer_.get()) {
     std::lock_guard lock(l->wait_mutex_);
     l->engine_ = &engine;
     l->forks_.store(g_forks.load(std::memory_order_relaxed), std::memory_order_relaxed);
@@ -280,14 +280,14 @@ void Limits::begin_wait(Engine& engine) noexcept {
   }
 }
 
-void Limits::end_wait() noexcept {
-  for (Limits* l = this; l; l = l->outer_.get()) {
+void MemoryBudget::end_wait() noexcept {
+  for (MemoryBudget* l = this; l; l = l->outer_.get()) {
     std::lock_guard lock(l->wait_mutex_);
     l->waiters_.fetch_sub(1, std::memory_order_seq_cst);
   }
 }
 
-void Limits::call_engine() noexcept {
+void MemoryBudget::call_engine() noexcept {
   // in a forked child a thread that does not exist there may hold the mutex
   if (forks_.load(std::memory_order_relaxed) != g_forks.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(wait_mutex_);
@@ -335,7 +335,7 @@ void Engine::Impl::resume_waiters() noexcept {
   {
     std::lock_guard lock(park_mutex);
     const uint64_t n = in_flight();
-    const LevelWaiter* full = nullptr;  // waiters for the same level and limits are resumed in order
+    const LevelWaiter* full = nullptr;  // waiters for the same level and budget are resumed in order
     for (auto w = level_waiters.begin(); w != level_waiters.end();) {
       const auto at = w++;
       const LevelWaiter* same = full;
@@ -359,15 +359,15 @@ void Engine::Impl::resume_waiters() noexcept {
 
 void LevelWaiter::Look::operator()() const { engine.resume_waiters(); }
 
-void Engine::Impl::on_level(std::coroutine_handle<> work, Executor& executor, uint64_t level, Limits* limits) {
+void Engine::Impl::on_level(std::coroutine_handle<> work, Executor& executor, uint64_t level, MemoryBudget* budget) {
   if (is_gone()) throw_gone();
   std::list<LevelWaiter> one;
-  LevelWaiter& waiter = one.emplace_back(work, &executor, level, limits);
-  if (limits && limits->stop_token().stop_possible()) {
-    waiter.stop.emplace(limits->stop_token(),
+  LevelWaiter& waiter = one.emplace_back(work, &executor, level, budget);
+  if (budget && budget->stop_token().stop_possible()) {
+    waiter.stop.emplace(budget->stop_token(),
                         LevelWaiter::Look{*this});  // not under the lock: it may be called at once
   }
-  if (limits && limits->has_limit()) waiter.room.emplace(*this, *limits, false);
+  if (budget && budget->has_limit()) waiter.room.emplace(*this, *budget, false);
   {
     std::lock_guard lock(park_mutex);
     count_parked(waiter, 1);  // before checking again, as above
@@ -420,11 +420,11 @@ void Engine::on_idle(std::coroutine_handle<> work, Executor& executor) {
   }
 }
 void Engine::on_room(std::coroutine_handle<> work, Executor& executor) {
-  impl_->on_level(work, executor, impl_->resume_level(), active_limits());
+  impl_->on_level(work, executor, impl_->resume_level(), active_budget());
 }
 bool Engine::is_over_budget() const {
-  const Limits* limits = active_limits();
-  const bool is_over = impl_->in_flight() >= uint64_t(impl_->options.max_in_flight) || (limits && !limits->has_room());
+  const MemoryBudget* budget = active_budget();
+  const bool is_over = impl_->in_flight() >= uint64_t(impl_->options.max_in_flight) || (budget && !budget->has_room());
   // an operation might wait for room that only its own end makes
   return is_over && !on_worker() && !thread_context().op_engine;
 }

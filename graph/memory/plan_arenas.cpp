@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <mutex>
 
-#include "kaon/graph/ir/outside_limits.h"
+#include "kaon/graph/ir/outside_budget.h"
 
 namespace kaon {
 namespace {
@@ -47,7 +47,7 @@ size_t PlanArenas::lease(Engine& engine, Device device, size_t bytes) {
   std::lock_guard lock(lock_);
   Arena* found = find(engine, device);
   if (!found) {
-    const OutsideLimits outside;
+    const OutsideBudget outside;
     arenas_.push_back({.buffer = IntrusivePtr<Buffer>(new Buffer(bytes, device, engine))});
     found = &arenas_.back();
   }

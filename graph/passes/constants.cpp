@@ -4,7 +4,7 @@
 #include <new>
 #include <utility>
 
-#include "kaon/graph/ir/outside_limits.h"
+#include "kaon/graph/ir/outside_budget.h"
 #include "kaon/graph/ir/rewrite.h"
 #include "kaon/graph/passes/passes.h"
 
@@ -43,7 +43,7 @@ std::vector<NDArray> evaluate(const Node& n, const std::vector<NDArray>& inputs,
   }
   std::vector<NDArray> results;
   {
-    const OutsideLimits outside;
+    const OutsideBudget outside;
     for (const TensorMeta& m : n.outputs) results.push_back(NDArray::empty(m.shape, m.dtype));
   }
   for (const NDArray& a : results) out.push_back(view_of(a));

@@ -13,7 +13,7 @@
 
 #include "kaon/engine/base/process_wide.h"
 #include "kaon/engine/engine.h"
-#include "kaon/graph/ir/outside_limits.h"
+#include "kaon/graph/ir/outside_budget.h"
 
 namespace kaon {
 namespace {
@@ -29,7 +29,7 @@ class Trial {
   Trial(const Node& node, std::span<const KernelInput> inputs, uint8_t variant, bool training, bool winograd,
         std::span<const std::byte> other)
       : node_(node), inputs_(inputs), variant_(variant), training_(training), winograd_(winograd), other_(other) {
-    const OutsideLimits outside;
+    const OutsideBudget outside;
     for (const KernelInput& i : inputs) {
       in_.push_back(view(i.meta, i.layout));
       sources_.push_back({arrays_.back().node().buffer.get(), arrays_.back().node().offset});

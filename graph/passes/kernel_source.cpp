@@ -13,7 +13,7 @@
 namespace kaon::passes {
 namespace {
 
-// Limits from the registers of a thread.
+// MemoryBudget from the registers of a thread.
 constexpr size_t max_inputs = 24, max_outputs = 12, max_members = 64;
 
 // A value of the group or one that it reads.

@@ -90,7 +90,7 @@ TEST_CASE("derivatives: of x^y by both, also where y is 0") {
                     {9, 6, 9.887510598012987, 2, 9.591673732008658, 9.591673732008658, 10.862540647313239});
 }
 
-TEST_CASE("derivatives: of x^y at 0 are those of the limits, and none is NaN that need not be") {
+TEST_CASE("derivatives: of x^y at 0 are those of the budget, and none is NaN that need not be") {
   for (DType t : {DType::float64, DType::float32, DType::float16, DType::bfloat16}) {
     auto by_base = [&](double a, double b) {
       const NDArray x = number(a, t), y = number(b, t);

@@ -207,10 +207,10 @@ TEST_CASE("users row 11: arrays that a program drops make room at once", "[engin
     {
       EngineScope limited = outer.with_budget(2 * unit);
       Array kept = make(engine, unit);
-      Limits* limits = engine.active_limits();
+      MemoryBudget* budget = engine.active_budget();
       spawn(ask(engine, task_admitted), engine.io_executor());
       std::thread plain([&] {
-        thread_context().limits = limits;
+        thread_context().budget = budget;
         engine.push({}, [](RunContext&) {});
         thread_admitted = true;
       });

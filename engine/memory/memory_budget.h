@@ -1,4 +1,4 @@
-// Limits: how much memory the arrays of one part of a program may take, and whether its work is still wanted.
+// MemoryBudget: how much memory the arrays of one part of a program may take, and whether its work is still wanted.
 #pragma once
 
 #include <atomic>
@@ -16,12 +16,12 @@ namespace kaon {
 class Engine;
 
 // An array counts from the call that makes it, before it has memory, until its last user drops it, so pending arrays
-// are bounded too. Limits nest: an array counts in all of them. Made by EngineScope::with_budget and, for a whole
+// are bounded too. MemoryBudget nest: an array counts in all of them. Made by EngineScope::with_budget and, for a whole
 // engine, by EngineOptions::max_bytes; kept alive by the arrays and operations that they apply to. Thread safety: any
 // thread.
-class Limits : public RefCounted<Limits> {
+class MemoryBudget : public RefCounted<MemoryBudget> {
  public:
-  Limits(size_t bytes, const std::stop_token& stop, IntrusivePtr<Limits> outer)
+  MemoryBudget(size_t bytes, const std::stop_token& stop, IntrusivePtr<MemoryBudget> outer)
       : bytes_(bytes), outer_(std::move(outer)) {
     const std::stop_token outside = outer_ ? outer_->stop_ : std::stop_token();
     if (stop.stop_possible() && outside.stop_possible()) {
@@ -35,10 +35,10 @@ class Limits : public RefCounted<Limits> {
   }
 
   void take(size_t bytes) noexcept {
-    for (Limits* l = this; l; l = l->outer_.get()) l->used_.fetch_add(bytes, std::memory_order_relaxed);
+    for (MemoryBudget* l = this; l; l = l->outer_.get()) l->used_.fetch_add(bytes, std::memory_order_relaxed);
   }
   void give(size_t bytes) noexcept {
-    for (Limits* l = this; l; l = l->outer_.get()) {
+    for (MemoryBudget* l = this; l; l = l->outer_.get()) {
       l->used_.fetch_sub(bytes, std::memory_order_seq_cst);
       if (l->waiters_.load(std::memory_order_seq_cst) > 0) [[unlikely]]
         l->call_engine();  // pairs with begin_wait, after which the waiter checks once more
@@ -47,20 +47,20 @@ class Limits : public RefCounted<Limits> {
   size_t used() const noexcept { return used_.load(std::memory_order_seq_cst); }
 
   bool has_room() const noexcept {
-    for (const Limits* l = this; l; l = l->outer_.get()) {
+    for (const MemoryBudget* l = this; l; l = l->outer_.get()) {
       if (l->bytes_ && l->used() > l->bytes_) return false;
     }
     return true;
   }
   // A quarter of every limit is free.
   bool has_much_room() const noexcept {
-    for (const Limits* l = this; l; l = l->outer_.get()) {
+    for (const MemoryBudget* l = this; l; l = l->outer_.get()) {
       if (l->bytes_ && l->used() > l->bytes_ - l->bytes_ / 4) return false;
     }
     return true;
   }
   bool has_limit() const noexcept {
-    for (const Limits* l = this; l; l = l->outer_.get()) {
+    for (const MemoryBudget* l = this; l; l = l->outer_.get()) {
       if (l->bytes_) return true;
     }
     return false;
@@ -80,7 +80,7 @@ class Limits : public RefCounted<Limits> {
   };
 
   const size_t bytes_;  // 0: no limit
-  const IntrusivePtr<Limits> outer_;
+  const IntrusivePtr<MemoryBudget> outer_;
   std::stop_token stop_;
   std::optional<std::stop_callback<Forward>> from_inside_, from_outside_;
   std::atomic<size_t> used_{0};

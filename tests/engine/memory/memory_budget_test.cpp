@@ -32,7 +32,7 @@ TEST_CASE("users row 10: 20,000 steps without a wait stay within the engine's bu
                      CHECK(run_chain(engine, rounds(20000), peak) == rounds(20000));
                      CHECK(peak.most <= budget + unit);
                      engine.wait_all();
-                     CHECK(engine.active_limits()->used() == 0);
+                     CHECK(engine.active_budget()->used() == 0);
                      CHECK(Storage::cpu().stats().live == peak.base);
                    },
                    {.max_bytes = budget});
@@ -84,7 +84,7 @@ TEST_CASE("users row 10: 20,000 forwards without a wait stay within the budget a
                      CHECK(run_forwards(engine, rounds(20000), false, peak) == expected);
                      CHECK(peak.most <= budget + 4 * unit);  // the largest result
                      engine.wait_all();
-                     CHECK(engine.active_limits()->used() == 0);
+                     CHECK(engine.active_budget()->used() == 0);
                    },
                    {.max_bytes = budget});
 }
@@ -95,11 +95,11 @@ TEST_CASE("users row 10: independent steps of several threads stay within the sc
     Peak peak;
     EngineScope scope(engine);
     EngineScope limited = scope.with_budget(budget);
-    Limits* limits = engine.active_limits();
+    MemoryBudget* budget = engine.active_budget();
     std::vector<std::thread> threads;
     for (int t = 0; t < 2; ++t) {
       threads.emplace_back([&] {
-        thread_context().limits = limits;
+        thread_context().budget = budget;
         for (int i = 0; i < rounds(2000); ++i) push_step(engine, {}, make(engine), peak);
       });
     }
@@ -113,7 +113,7 @@ TEST_CASE("users row 10: independent steps of several threads stay within the sc
 TEST_CASE("users row 10: budgets nest, and end with their scopes", "[engine]") {
   at_thread_counts([](Engine& engine) {
     EngineScope scope(engine);
-    CHECK(engine.active_limits() == nullptr);
+    CHECK(engine.active_budget() == nullptr);
     EngineScope outer = scope.with_budget(8 * unit);
     Array kept = make(engine);
     Array outlives;
@@ -147,7 +147,7 @@ TEST_CASE("users row 10: budgets nest, and end with their scopes", "[engine]") {
     CHECK(outer.used_bytes() == 0);
     Engine other({.threads = 1, .max_bytes = 5 * unit});
     EngineScope elsewhere(other);  // has limits of its own
-    CHECK(other.active_limits() != nullptr);
+    CHECK(other.active_budget() != nullptr);
     Array not_ours = make(other);
     CHECK(outer.used_bytes() == 0);
   });
