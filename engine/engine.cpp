@@ -22,7 +22,7 @@ Engine::Impl::Impl(Engine& engine, const EngineOptions& o, uint32_t forks)
   // on a single core a spinning thread takes it from one that has work
   if (std::thread::hardware_concurrency() < 2) options.spin = {};
   if (o.schedule.kind != Schedule::Kind::arrival) {
-    chosen = std::make_unique<ChosenOrder>(o.schedule);
+    chosen = std::make_unique<RandomScheduler>(o.schedule);
     threads = 1;  // one slot: the thread that holds it runs operations
   } else if (threads > 0) {
     pool = std::make_unique<WorkerThreads>(threads);

@@ -10,8 +10,8 @@
 #include "kaon/engine/base/coroutine_queue.h"
 #include "kaon/engine/engine.h"
 #include "kaon/engine/memory/call_memory.h"
-#include "kaon/engine/scheduler/chosen_order.h"
 #include "kaon/engine/scheduler/failure_log.h"
+#include "kaon/engine/scheduler/random_scheduler.h"
 #include "kaon/engine/scheduler/ready_queue.h"
 #include "kaon/engine/scheduler/serial_queue.h"
 #include "kaon/engine/scheduler/worker_threads.h"
@@ -233,7 +233,7 @@ struct Engine::Impl {
   int threads;
   ReadyQueue ready[3];
   std::array<SerialQueue, 8> serial_queues;  // launches on GPUs
-  std::unique_ptr<ChosenOrder> chosen;       // replaces the queues under a schedule other than by arrival
+  std::unique_ptr<RandomScheduler> chosen;   // replaces the queues under a schedule other than by arrival
 
   alignas(64) std::atomic<uint64_t> pushed{0};
   std::atomic<uint64_t> done_seen{0};  // `done` at an earlier push, so that a push does not touch the workers' line

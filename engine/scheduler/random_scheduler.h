@@ -1,4 +1,4 @@
-// ChosenOrder: the ready operations of an engine under a schedule that looks for trouble.
+// RandomScheduler: the ready operations of an engine under a schedule that looks for trouble.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace kaon {
 
 // The ready operations of an engine without workers, and the choices among them. A program of one thread makes the same
 // choices with the same seed, so a wrong result can be reproduced. Thread safety: any thread.
-class ChosenOrder {
+class RandomScheduler {
  public:
   // Throws IoError or ValueError for a file that cannot be replayed.
-  explicit ChosenOrder(const Schedule& schedule);
+  explicit RandomScheduler(const Schedule& schedule);
 
   // Makes room for add(), which must not fail: called before the ops are queued at their vars.
   void reserve(size_t ops);

@@ -1,4 +1,4 @@
-#include "kaon/engine/scheduler/chosen_order.h"
+#include "kaon/engine/scheduler/random_scheduler.h"
 
 #include <fmt/format.h>
 
@@ -16,7 +16,7 @@ constexpr std::string_view end_mark = "end";  // the last line of a file
 uint32_t draw(std::mt19937_64& random) { return uint32_t(random()); }
 }  // namespace
 
-ChosenOrder::ChosenOrder(const Schedule& schedule)
+RandomScheduler::RandomScheduler(const Schedule& schedule)
     : seed_(schedule.seed), random_(schedule.seed), replays_(schedule.kind == Schedule::Kind::replay) {
   if (!replays_) return;
   const std::string name = schedule.file ? schedule.file : "";
@@ -38,24 +38,24 @@ ChosenOrder::ChosenOrder(const Schedule& schedule)
       fmt::format("[Schedule] {} is cut off: it has {} choices and no line \"{}\"", name, replayed_.size(), end_mark));
 }
 
-size_t ChosenOrder::choose(size_t n) {
+size_t RandomScheduler::choose(size_t n) {
   const uint64_t i = choices_++;
   if (!replays_) return draw(random_) % n;
   // a program that was changed, or runs beyond the end of the file, gets the first choice
   return i < replayed_.size() ? replayed_[i] % n : 0;
 }
 
-void ChosenOrder::reserve(size_t ops) {
+void RandomScheduler::reserve(size_t ops) {
   std::lock_guard lock(lock_);
   if (ops > ready_.capacity()) ready_.reserve(2 * ops);
 }
 
-void ChosenOrder::add(OpNode& op) noexcept {
+void RandomScheduler::add(OpNode& op) noexcept {
   std::lock_guard lock(lock_);
   ready_.push_back(&op);
 }
 
-OpNode* ChosenOrder::pick() {
+OpNode* RandomScheduler::pick() {
   std::lock_guard lock(lock_);
   if (ready_.empty()) return nullptr;
   size_t at = choose(ready_.size());
@@ -65,18 +65,18 @@ OpNode* ChosenOrder::pick() {
   return op;
 }
 
-size_t ChosenOrder::burst() {
+size_t RandomScheduler::burst() {
   std::lock_guard lock(lock_);
   // mostly none, so that many operations become ready; now and then many
   return ready_.empty() ? 0 : choose(4) < 3 ? 0 : choose(2 * ready_.size() + 1);
 }
 
-bool ChosenOrder::is_empty() const noexcept {
+bool RandomScheduler::is_empty() const noexcept {
   std::lock_guard lock(lock_);
   return ready_.empty();
 }
 
-void ChosenOrder::save(const std::filesystem::path& file) const {
+void RandomScheduler::save(const std::filesystem::path& file) const {
   std::ofstream out(file);
   uint64_t made;
   {
