@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kaon/engine/buffer/gpu_memory.h"
-#include "kaon/engine/trace.h"
+#include "kaon/engine/profiler.h"
 
 namespace kaon {
 namespace {

@@ -4,7 +4,7 @@
 #include <boost/asio/thread_pool.hpp>
 
 #include "kaon/engine/base/process_wide.h"
-#include "kaon/engine/trace.h"
+#include "kaon/engine/profiler.h"
 
 namespace kaon {
 namespace {

@@ -10,12 +10,12 @@
 #include "kaon/engine/base/coroutine_queue.h"
 #include "kaon/engine/engine.h"
 #include "kaon/engine/memory/call_memory.h"
+#include "kaon/engine/profiler.h"
 #include "kaon/engine/scheduler/failure_log.h"
 #include "kaon/engine/scheduler/random_scheduler.h"
 #include "kaon/engine/scheduler/ready_queue.h"
 #include "kaon/engine/scheduler/serial_queue.h"
 #include "kaon/engine/scheduler/worker_threads.h"
-#include "kaon/engine/trace.h"
 
 namespace kaon {
 

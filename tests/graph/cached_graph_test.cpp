@@ -1,6 +1,6 @@
 #include "kaon/graph/hybrid/cached_graph.h"
+#include "kaon/engine/profiler.h"
 #include "kaon/engine/storage.h"
-#include "kaon/engine/trace.h"
 
 #include <atomic>
 #include <chrono>

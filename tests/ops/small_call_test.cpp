@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
-#include "kaon/engine/trace.h"
+#include "kaon/engine/profiler.h"
 #include "kaon/ops/functions.h"
 
 using namespace kaon;

@@ -6,7 +6,7 @@
 #include <new>
 #include <utility>
 
-#include "kaon/engine/trace.h"
+#include "kaon/engine/profiler.h"
 
 namespace kaon::gluon::data::detail {
 namespace {

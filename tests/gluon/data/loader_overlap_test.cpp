@@ -1,7 +1,7 @@
 // The loader works while the net computes, and what a clock around a push tells.
 #include <atomic>
 
-#include "kaon/engine/trace.h"
+#include "kaon/engine/profiler.h"
 #include "kaon/gluon/data/data_loader.h"
 #include "kaon/tests/engine/support.h"
 

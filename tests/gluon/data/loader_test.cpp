@@ -4,8 +4,8 @@
 #include <numeric>
 
 #include "kaon/engine/generator.h"
+#include "kaon/engine/profiler.h"
 #include "kaon/engine/storage.h"
-#include "kaon/engine/trace.h"
 #include "kaon/gluon/data/data_loader.h"
 #include "kaon/gluon/data/vision_transforms.h"
 #include "kaon/tests/engine/support.h"

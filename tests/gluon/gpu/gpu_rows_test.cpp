@@ -9,7 +9,7 @@
 #include "kaon/asio.h"
 #include "kaon/engine/device/gpu.h"
 #include "kaon/engine/gpu_stream.h"
-#include "kaon/engine/trace.h"
+#include "kaon/engine/profiler.h"
 #include "kaon/kaon.h"
 #include "kaon/tests/engine/support.h"
 #include "kaon/tests/support/skip.h"

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "kaon/engine/engine.h"
-#include "kaon/engine/trace.h"
+#include "kaon/engine/profiler.h"
 #include "kaon/graph/memory/memory_plan.h"
 #include "kaon/graph/passes/passes.h"
 #include "kaon/tests/graph/support.h"

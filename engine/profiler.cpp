@@ -1,4 +1,4 @@
-#include "kaon/engine/trace.h"
+#include "kaon/engine/profiler.h"
 
 #include <fmt/format.h>
 

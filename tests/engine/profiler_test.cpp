@@ -8,7 +8,7 @@
 #include <thread>
 #include <vector>
 
-#include "kaon/engine/trace.h"
+#include "kaon/engine/profiler.h"
 #include "support.h"
 
 using namespace kaon;
