@@ -102,7 +102,7 @@ void Parameter::finish_deferred() {
   Node& n = node();
   if (!n.deferred || !is_complete(n.shape)) return;
   autograd::ModeScope mode(false, false);
-  random::StreamScope stream(n.deferred_key);
+  random::RandomSubstream stream(n.deferred_key);
   NDArray values = n.deferred_init(n.shape, n.options.dtype, n.deferred_device);
   attach(values, n.options.grad_req);
   n.data = std::move(values);

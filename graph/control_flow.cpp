@@ -135,7 +135,7 @@ Step<NDArray> run(const Foreach<NDArray>& loop) {
   const char* name = "foreach";
   const int64_t n = checks::common_length(name, metas_of(loop.data));
   const EngineScope scope(engine_of(loop.data));
-  random::StreamScope numbers;
+  random::RandomSubstream numbers;
   Arrays states = copies(loop.states);
   std::vector<Rows> data;
   for (const NDArray& a : loop.data) data.emplace_back(a, n);
@@ -159,7 +159,7 @@ Step<NDArray> run(const While<NDArray>& loop) {
   const char* name = "while_loop";
   checks::check_limit(name, loop.max_iterations);
   const EngineScope scope(engine_of(loop.states));
-  random::StreamScope numbers;
+  random::RandomSubstream numbers;
   Arrays states = copies(loop.states);
   Stack outputs(name, loop.max_iterations);
   while (outputs.made() < loop.max_iterations && holds(name, loop.condition(states), loop.site)) {
@@ -173,7 +173,7 @@ Step<NDArray> run(const While<NDArray>& loop) {
 
 Arrays run(const Cond<NDArray>& cond) {
   const bool first = holds("cond", cond.predicate, cond.site);
-  random::StreamScope numbers;
+  random::RandomSubstream numbers;
   return first ? cond.then() : cond.otherwise();
 }
 

@@ -18,19 +18,19 @@ RandomKey draw(uint64_t count);
 
 // While it exists, this thread draws from a separate stream, given by a key that was drawn before. So a parameter whose
 // shape the first forward finds gets the numbers that initialize() would have drawn.
-class StreamScope {
+class RandomSubstream {
  public:
-  explicit StreamScope(RandomKey key);
-  StreamScope();  // its key is drawn with the first number
-  ~StreamScope();
-  StreamScope(const StreamScope&) = delete;
-  StreamScope& operator=(const StreamScope&) = delete;
+  explicit RandomSubstream(RandomKey key);
+  RandomSubstream();  // its key is drawn with the first number
+  ~RandomSubstream();
+  RandomSubstream(const RandomSubstream&) = delete;
+  RandomSubstream& operator=(const RandomSubstream&) = delete;
 
  private:
   friend RandomKey draw(uint64_t count);
   RandomKey next_{};
   bool has_key_;
-  StreamScope* outer_;
+  RandomSubstream* outer_;
 };
 
 }  // namespace kaon::random

@@ -244,7 +244,7 @@ struct Next : WithMutex {
 };
 Next& next() { return ProcessWide<Next>::get(); }
 
-thread_local StreamScope* t_stream = nullptr;
+thread_local RandomSubstream* t_stream = nullptr;
 
 uint64_t mixed(uint64_t x) {  // splitmix64's finalizer
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
@@ -257,10 +257,10 @@ RandomKey stream_of(RandomKey key) {
   return {.seed = mixed(key.seed + mixed(key.offset + 0x9e3779b97f4a7c15)), .offset = 0};
 }
 
-StreamScope::StreamScope(RandomKey key)
+RandomSubstream::RandomSubstream(RandomKey key)
     : next_(stream_of(key)), has_key_(true), outer_(std::exchange(t_stream, this)) {}
-StreamScope::StreamScope() : has_key_(false), outer_(std::exchange(t_stream, this)) {}
-StreamScope::~StreamScope() { t_stream = outer_; }
+RandomSubstream::RandomSubstream() : has_key_(false), outer_(std::exchange(t_stream, this)) {}
+RandomSubstream::~RandomSubstream() { t_stream = outer_; }
 
 void seed(uint64_t value) {
   std::lock_guard lock(next());
@@ -268,7 +268,7 @@ void seed(uint64_t value) {
 }
 
 RandomKey draw(uint64_t count) {
-  if (StreamScope* stream = t_stream) {
+  if (RandomSubstream* stream = t_stream) {
     if (!stream->has_key_) {
       t_stream = stream->outer_;
       stream->next_ = stream_of(draw(stream_draws));

@@ -377,7 +377,7 @@ TEST_CASE("random: a stream of its own takes one key when it is first drawn from
   auto after = [&](auto&& inside) {
     random::seed(3);
     {
-      random::StreamScope stream;
+      random::RandomSubstream stream;
       inside();
     }
     return numbers();
@@ -391,7 +391,7 @@ TEST_CASE("random: a stream of its own takes one key when it is first drawn from
           for (int i = 0; i < 5; ++i) numbers();
         }) == later);
   CHECK(after([&] {
-          random::StreamScope inner;
+          random::RandomSubstream inner;
           numbers();
         }) == later);
 }

@@ -31,7 +31,7 @@ nn::HybridSequential new_net() {
 
 // Traces a net of its own, makes its plans and trains it.
 std::vector<double> train_new_net(int steps) {
-  random::StreamScope own({.seed = 3, .offset = 0});
+  random::RandomSubstream own({.seed = 3, .offset = 0});
   auto net = new_net();
   gluon::loss::L2Loss loss;
   const NDArray x = numbers({4, 2, 6, 6}, 1), label = numbers({4, 2}, 2);
