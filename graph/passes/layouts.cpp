@@ -9,7 +9,7 @@
 
 #include "kaon/engine/device/backend.h"
 #include "kaon/graph/ir/rewrite.h"
-#include "kaon/graph/passes/cheapest_choice.h"
+#include "kaon/graph/passes/min_sum_elimination.h"
 #include "kaon/graph/passes/passes.h"
 #include "kaon/graph/plan_ops/reorder.h"
 #include "kaon/ops/kernels/as_float32.h"
@@ -248,7 +248,7 @@ Chosen by_costs(Graph& g, const Rules& rules, KernelCosts& costs) {
   const Problem p = problem_of(g, rules, costs);
   std::vector<uint8_t> by_rule;
   for (Layout l : chosen) by_rule.push_back(uint8_t(l));
-  std::vector<uint8_t> choices = cheapest_choice(p.num_choices, p.tables, by_rule);
+  std::vector<uint8_t> choices = min_sum_elimination(p.num_choices, p.tables, by_rule);
   if (cost_of(choices, p.num_choices, p.tables) > clearly * cost_of(by_rule, p.num_choices, p.tables)) {
     choices = std::move(by_rule);
   }

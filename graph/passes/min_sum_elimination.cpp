@@ -1,4 +1,4 @@
-#include "kaon/graph/passes/cheapest_choice.h"
+#include "kaon/graph/passes/min_sum_elimination.h"
 
 #include <algorithm>
 #include <limits>
@@ -143,8 +143,8 @@ class Elimination {
 
 }  // namespace
 
-std::vector<uint8_t> cheapest_choice(std::span<const uint8_t> num_choices, std::vector<CostTable> tables,
-                                     std::span<const uint8_t> otherwise) {
+std::vector<uint8_t> min_sum_elimination(std::span<const uint8_t> num_choices, std::vector<CostTable> tables,
+                                         std::span<const uint8_t> otherwise) {
   return Elimination(num_choices, std::move(tables), otherwise).run();
 }
 

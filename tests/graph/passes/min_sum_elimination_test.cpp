@@ -3,7 +3,7 @@
 #include <limits>
 #include <random>
 
-#include "kaon/graph/passes/cheapest_choice.h"
+#include "kaon/graph/passes/min_sum_elimination.h"
 
 using namespace kaon;
 
@@ -56,7 +56,7 @@ TEST_CASE("cheapest choice: as cheap as the best of all", "[graph]") {
   int impossible = 0;
   for (int i = 0; i < 2000; ++i) {
     const Case c = random_case(random, 1 + uint32_t(random() % 8), int(random() % 14), 1 + uint32_t(random() % 4));
-    const std::vector<uint8_t> chosen = cheapest_choice(c.num_choices, c.tables, zeros(c));
+    const std::vector<uint8_t> chosen = min_sum_elimination(c.num_choices, c.tables, zeros(c));
     for (size_t v = 0; v < chosen.size(); ++v) REQUIRE(chosen[v] < c.num_choices[v]);
     REQUIRE(cost_of(chosen, c.num_choices, c.tables) == least_of_all(c));
     impossible += least_of_all(c) == std::numeric_limits<double>::infinity();
@@ -89,14 +89,14 @@ TEST_CASE("cheapest choice: long chains and rings of many variables", "[graph]")
     }
     least = std::min(least, best[first]);
   }
-  CHECK(cost_of(cheapest_choice(c.num_choices, c.tables, zeros(c)), c.num_choices, c.tables) == least);
+  CHECK(cost_of(min_sum_elimination(c.num_choices, c.tables, zeros(c)), c.num_choices, c.tables) == least);
 }
 
 TEST_CASE("cheapest choice: what makes no difference stays, and what would need too much keeps its choice", "[graph]") {
   const std::vector<uint8_t> two(3, 2), otherwise{1, 0, 1};
-  CHECK(cheapest_choice(two, {}, otherwise) == otherwise);
-  CHECK(cheapest_choice(two, {{{0, 2}, {5, 5, 5, 5}}}, otherwise) == otherwise);
-  CHECK(cheapest_choice(two, {{{0, 2}, {5, 5, 4, 5}}}, otherwise) == std::vector<uint8_t>{1, 0, 0});
+  CHECK(min_sum_elimination(two, {}, otherwise) == otherwise);
+  CHECK(min_sum_elimination(two, {{{0, 2}, {5, 5, 5, 5}}}, otherwise) == otherwise);
+  CHECK(min_sum_elimination(two, {{{0, 2}, {5, 5, 4, 5}}}, otherwise) == std::vector<uint8_t>{1, 0, 0});
 
   // everyone with everyone: 30 variables would need a table of 2^29 entries
   Case c;
@@ -109,6 +109,6 @@ TEST_CASE("cheapest choice: what makes no difference stays, and what would need 
       c.tables.push_back(table);
     }
   }
-  const std::vector<uint8_t> chosen = cheapest_choice(c.num_choices, c.tables, zeros(c));
+  const std::vector<uint8_t> chosen = min_sum_elimination(c.num_choices, c.tables, zeros(c));
   CHECK(cost_of(chosen, c.num_choices, c.tables) < cost_of(zeros(c), c.num_choices, c.tables));
 }
