@@ -11,7 +11,7 @@
 #include "kaon/graph/autograd.h"
 #include "kaon/graph/hybrid/gradient_program.h"
 #include "kaon/graph/hybrid/row_independence.h"
-#include "kaon/graph/hybrid/same_program.h"
+#include "kaon/graph/hybrid/trace_check.h"
 #include "kaon/graph/ir/gradient.h"
 #include "kaon/graph/passes/passes.h"
 #include "kaon/graph/plan/bucket.h"
@@ -427,7 +427,7 @@ void CachedGraph::submit(std::span<const NDArray* const> inputs, std::span<NDArr
   EngineScope scope(engine);
   IntrusivePtr<ExecutionPlan> plan = find(inputs, update_ || autograd::is_training(), recorded);
   OpLabel label{name_, site, thread_context().scope};
-  if (retrace && plan->is_verifying()) check_same_program(program_, (*retrace)(), name_);
+  if (retrace && plan->is_verifying()) check_trace(program_, (*retrace)(), name_);
   PlanRun& run = plan->forward(inputs, outputs, label, recorded, plan->next_shadow(), numbers);
   if (!recorded) return;
   std::vector<bool> wanted;

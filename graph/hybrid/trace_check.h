@@ -7,6 +7,6 @@ namespace kaon {
 
 // Throws VerifyError naming the first operator that `now` computes otherwise than `traced`: another one, other
 // attributes, other inputs. Names do not matter. May wait for constants.
-void check_same_program(const Symbol& traced, const Symbol& now, const char* name);
+void check_trace(const Symbol& traced, const Symbol& now, const char* name);
 
 }  // namespace kaon

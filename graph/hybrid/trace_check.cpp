@@ -1,4 +1,4 @@
-#include "kaon/graph/hybrid/same_program.h"
+#include "kaon/graph/hybrid/trace_check.h"
 
 #include <fmt/format.h>
 
@@ -101,7 +101,7 @@ class Comparison {
 
 }  // namespace
 
-void check_same_program(const Symbol& traced, const Symbol& now, const char* name) {
+void check_trace(const Symbol& traced, const Symbol& now, const char* name) {
   const std::string difference = Comparison(traced, now).run();
   if (difference.empty()) return;
   throw VerifyError(
