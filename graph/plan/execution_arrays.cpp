@@ -55,7 +55,7 @@ void ExecutionPlan::find_parameters() {
   for (size_t i = *options_.num_data; i < graph_.inputs.size(); ++i) {
     if (read_in_[0][i]) parameters_.push_back(uint32_t(i));
   }
-  for (Half& half : halves_) {
+  for (PhasePlan& half : phases_) {
     const auto others = std::stable_partition(half.externals.begin(), half.externals.end(), [&](const External& e) {
       return e.place != Place::input || !std::binary_search(parameters_.begin(), parameters_.end(), e.index);
     });

@@ -9,14 +9,14 @@ namespace kaon {
 // Addresses must recur, and neither random numbers nor the number of rows may differ from run to run.
 void ExecutionPlan::prepare_capture() {
   if (options_.device.type == DeviceType::cpu || !options_.keep_arenas || options_.padded) return;
-  for (Half& half : halves_) {
+  for (PhasePlan& half : phases_) {
     half.is_captured = half.steps.size() > 1 &&
                        std::none_of(half.steps.begin(), half.steps.end(), [](const Step& s) { return s.random; });
     auto step = half.steps.begin();
     for (External& e : half.externals) {
       while (e.view >= step->first_view + step->num_inputs + step->num_outputs) ++step;
       auto found = std::find_if(half.arrays.begin(), half.arrays.end(),
-                                [&](const HalfArray& a) { return a.place == e.place && a.index == e.index; });
+                                [&](const PhaseArray& a) { return a.place == e.place && a.index == e.index; });
       if (found == half.arrays.end()) found = half.arrays.insert(found, {e.place, e.index, e.view, false, false});
       e.array = uint32_t(found - half.arrays.begin());
       const bool is_written = e.view >= step->first_view + step->num_inputs;
@@ -29,9 +29,9 @@ void ExecutionPlan::prepare_capture() {
 bool ExecutionPlan::launch_captured(PlanRun& run, Phase phase, RunContext& context,
                                     FunctionRef<void(RunContext&)> run_steps) const {
   constexpr size_t worth_of_launch = 1 << 20;  // bytes that a GPU copies before it could begin another kernel
-  const Half& half = halves_[size_t(phase)];
+  const PhasePlan& half = phases_[size_t(phase)];
   run.call_arrays.clear();
-  for (const HalfArray& a : half.arrays) {
+  for (const PhaseArray& a : half.arrays) {
     const TensorView& v = run.views[a.view];
     run.call_arrays.push_back({v.data, v.bytes(), a.is_read, a.is_written});
   }

@@ -16,7 +16,7 @@ void ExecutionPlan::note_choices(Phase phase, const PlanRun& run) const noexcept
   try {
     std::vector<std::string> implementations;
     int reorders = 0;
-    for (const Step& s : halves_[size_t(phase)].steps) {
+    for (const Step& s : phases_[size_t(phase)].steps) {
       const KernelState* state = run.states[s.state].get();
       implementations.push_back(state ? state->implementation() : std::string());
       reorders += state ? state->reorders() : 0;
@@ -36,9 +36,9 @@ std::string ExecutionPlan::implementations() const {
   for (size_t phase = 0; phase < 2; ++phase) {
     const Choices& choices = choices_[phase];
     inside += size_t(choices.reorders);
-    operators += halves_[phase].steps.size();
-    for (size_t i = 0; i < halves_[phase].steps.size(); ++i) {
-      const Node& n = *halves_[phase].steps[i].node;
+    operators += phases_[phase].steps.size();
+    for (size_t i = 0; i < phases_[phase].steps.size(); ++i) {
+      const Node& n = *phases_[phase].steps[i].node;
       if (n.op == &Reorder::def) ++reorders;
       const bool known = choices.are_known.load(std::memory_order_relaxed);  // pairs with nothing: under the lock
       const std::string_view chosen = !known ? "not run yet"

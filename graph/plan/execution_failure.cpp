@@ -14,7 +14,7 @@ namespace kaon {
 // seldom fail, and the host cannot undo launched work.
 void ExecutionPlan::find_saved() {
   if (!mutates_ || options_.device.type != DeviceType::cpu) return;
-  std::vector<Step>& steps = halves_[size_t(Phase::forward)].steps;
+  std::vector<Step>& steps = phases_[size_t(Phase::forward)].steps;
   for (size_t i = 0; i + 1 < steps.size(); ++i) {
     Step& s = steps[i];
     if (!s.updates) continue;

@@ -15,7 +15,7 @@ std::unique_ptr<PlanRun> ExecutionPlan::make_nested_run() const {
 void ExecutionPlan::run_nested(PlanRun& run, void* arena, std::span<void* const> inputs, std::span<void* const> outputs,
                                std::span<const Source> sources, const RandomKey& key, RunContext& context) const {
   place(run, arena);
-  const Half& half = halves_[size_t(Phase::forward)];
+  const PhasePlan& half = phases_[size_t(Phase::forward)];
   for (const External& e : half.externals) {
     const bool is_input = e.place == Place::input;
     run.views[e.view].data = is_input ? inputs[e.index] : outputs[e.index];

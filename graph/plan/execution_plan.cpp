@@ -51,7 +51,7 @@ ExecutionPlan::ExecutionPlan(Graph graph, const PlanOptions& options, std::optio
     if (op && !op->traits.view) add_step(i);  // a view is the same bytes: nothing to run
   }
   for (const Branches& b : graph_.branches) {
-    Half& half = halves_[size_t(graph_.nodes[b.groups[0]].phase)];
+    PhasePlan& half = phases_[size_t(graph_.nodes[b.groups[0]].phase)];
     std::vector<uint32_t>& begins = half.branches.emplace_back();
     for (uint32_t node : b.groups) {
       begins.push_back(uint32_t(std::lower_bound(half.steps.begin(), half.steps.end(), &graph_.nodes[0] + node,
@@ -75,7 +75,7 @@ ExecutionPlan::ExecutionPlan(Graph graph, const PlanOptions& options, std::optio
 
 void ExecutionPlan::add_step(uint32_t number) {
   const Node& n = graph_.nodes[number];
-  Half& half = halves_[size_t(n.phase)];
+  PhasePlan& half = phases_[size_t(n.phase)];
   Kernel kernel = n.op->cpu;
   if (options_.device.type != DeviceType::cpu) {
     const GpuKernel& on_gpu = gpu_kernel(*n.op);
@@ -100,7 +100,7 @@ void ExecutionPlan::add_step(uint32_t number) {
   half.steps.push_back(step);
 }
 
-void ExecutionPlan::add_view(Half& half, ValueId v, bool has_rows) {
+void ExecutionPlan::add_view(PhasePlan& half, ValueId v, bool has_rows) {
   const ValueSlot& s = memory_.slot(v);
   const TensorMeta& m = graph_.meta(v);
   TensorView view{nullptr, m.shape, m.dtype, graph_.layout(v)};
@@ -358,7 +358,7 @@ void ExecutionPlan::run_steps(std::span<const Step> steps, const PlanCall& call,
 
 // Groups of branches are pieces of a parallel_for, which throws the failure of the first. A verified run is in order.
 void ExecutionPlan::run_all(const PlanCall& call, RunContext& context, Shadow* shadow) const {
-  const Half& half = halves_[size_t(call.phase)];
+  const PhasePlan& half = phases_[size_t(call.phase)];
   const std::span<const Step> steps = half.steps;
   if (shadow) return run_steps(steps, call, context, shadow);
   Engine& engine = Engine::current();
@@ -419,7 +419,7 @@ void ExecutionPlan::run(OpNode& op, PlanCall& call, RunContext& context) const {
   TensorView* views = run.views.data();
   void* base = run.arena->ensure(memory_.arena_bytes);
   place(run, base);
-  const Half& half = halves_[size_t(call.phase)];
+  const PhasePlan& half = phases_[size_t(call.phase)];
   // parameters under the same shared read lease have the same addresses
   const uint64_t parameters = op.read_lease ? call.parameters->number : 0;
   const bool are_shown = parameters != 0 && run.parameters == parameters;

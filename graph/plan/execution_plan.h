@@ -149,7 +149,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
     uint32_t array = 0;  // of the half, where it is captured
   };
   // An array of the call, whatever the number of its views.
-  struct HalfArray {
+  struct PhaseArray {
     Place place;
     uint32_t index;
     uint32_t view;  // one of them
@@ -168,13 +168,13 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
     bool is_last;                               // nothing reads the arena after this
     IntrusivePtr<ParameterLease> parameters{};  // defined: the shared read lease of the parameters
   };
-  struct Half {
+  struct PhasePlan {
     std::vector<Step> steps;
     std::vector<External> externals;              // parameters last
     size_t num_others = 0;                        // of these, that are not
     std::vector<std::vector<uint32_t>> branches;  // as Graph::branches, of steps
     bool is_captured = false;                     // on a GPU, as one graph
-    std::vector<HalfArray> arrays;                // then
+    std::vector<PhaseArray> arrays;               // then
   };
   // The choices of a half's kernels when it first ran.
   struct Choices {
@@ -184,7 +184,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   };
 
   void add_step(uint32_t number);
-  void add_view(Half& half, ValueId v, bool has_rows);
+  void add_view(PhasePlan& half, ValueId v, bool has_rows);
   bool note_read(const Node& node, uint32_t input);  // true: it is updated in place
   PlanRun& acquire();                                // until end_lease()
   // rows: of the call, where the plan is padded.
@@ -222,7 +222,7 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   // and the members after the lock.
   alignas(64) Graph graph_;
   MemoryPlan memory_;
-  Half halves_[2];
+  PhasePlan phases_[2];
   std::vector<TensorView> views_;      // as in a run, without addresses
   std::vector<Source> sources_;        // of constants
   std::vector<size_t> arena_offsets_;  // by view; unused for externals
