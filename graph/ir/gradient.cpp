@@ -82,9 +82,9 @@ Graph update_copies(Graph graph, bool training) {
 // The node of the traced program whose gradient is taken here. None where calls were merged: they have one gradient,
 // the program has one for each.
 std::optional<uint32_t> traced_node(const Node& node) {
-  if (node.origins.empty()) return {};
-  const uint32_t first = node.origins[0].node;
-  for (const Origin& o : node.origins) {
+  if (node.provenance.empty()) return {};
+  const uint32_t first = node.provenance[0].node;
+  for (const Provenance& o : node.provenance) {
     if (o.node != first || o.step != 0) return {};
   }
   return first;

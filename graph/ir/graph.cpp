@@ -39,7 +39,7 @@ Graph Graph::from_symbol(const Symbol& symbol, const std::vector<std::string>& i
     n.equal_shapes = wants_equal_shapes(*s);
     for (const SymbolEntry& e : s->inputs) n.inputs.push_back({number.at(e.node.get()), e.output});
     for (uint32_t k = 0; s->op && k < n.outputs.size(); ++k) {
-      n.origins.push_back({.output = k, .node = uint32_t(g.nodes.size()), .result = k});
+      n.provenance.push_back({.output = k, .node = uint32_t(g.nodes.size()), .result = k});
     }
     number[s] = g.add(std::move(n)).node;
   }

@@ -20,8 +20,8 @@ enum class Phase : uint8_t { forward, backward };
 
 // The value of the traced program (with its gradient, before passes) that a node's output has: output `result` of node
 // `node`, or of the step-th operator of that node's gradient. Verification compares by it, so a pass that gives a node
-// another value gives it that value's origins, or none; Rewriter does that.
-struct Origin {
+// another value gives it that value's provenance, or none; Rewriter does that.
+struct Provenance {
   uint32_t output = 0;  // of the node that has this origin
   uint32_t node = 0, step = 0, result = 0;
 };
@@ -33,7 +33,8 @@ struct Node {
   std::vector<ValueId> inputs;
   std::vector<TensorMeta> outputs;
   std::vector<Layout> layouts;  // of the outputs; missing: row_major
-  std::vector<Origin> origins;  // of its outputs; several where values were merged, none where a pass made them up
+  std::vector<Provenance>
+      provenance;  // of its outputs; several where values were merged, none where a pass made them up
   NDArray constant;
   Phase phase = Phase::forward;
   uint8_t variant = 0;         // KernelContext::variant
@@ -63,7 +64,7 @@ class Graph {
   const TensorMeta& meta(ValueId v) const { return nodes[v.node].outputs[v.output]; }
   ValueId add(Node node) {
     // a node that another one's copy has become may have fewer outputs than that
-    std::erase_if(node.origins, [&](const Origin& o) { return o.output >= node.outputs.size(); });
+    std::erase_if(node.provenance, [&](const Provenance& o) { return o.output >= node.outputs.size(); });
     nodes.push_back(std::move(node));
     return {uint32_t(nodes.size() - 1), 0};
   }

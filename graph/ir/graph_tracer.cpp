@@ -47,7 +47,7 @@ void GraphTracer::on_call(OpCall& call) {
   for (const NDArray& o : call.outputs) {
     const uint32_t k = uint32_t(n.outputs.size());
     n.outputs.push_back({o.shape(), o.dtype()});
-    if (gradient_of) n.origins.push_back({.output = k, .node = *gradient_of, .step = step, .result = k});
+    if (gradient_of) n.provenance.push_back({.output = k, .node = *gradient_of, .step = step, .result = k});
   }
   const ValueId v = graph_.add(std::move(n));
   for (size_t i = 0; i < call.outputs.size(); ++i) annotate(call.outputs[i], {v.node, uint32_t(i)});

@@ -36,18 +36,18 @@ Node Rewriter::copy(uint32_t old) const {
 
 void Rewriter::replace(uint32_t old, Node node) {
   const uint32_t outputs = uint32_t(node.outputs.size());
-  node.origins = from_.nodes[old].origins;
+  node.provenance = from_.nodes[old].provenance;
   const ValueId v = to_.add(std::move(node));
   now_[old].clear();
   for (uint32_t k = 0; k < outputs; ++k) now_[old].push_back({v.node, k});
 }
 
 void Rewriter::replace(uint32_t old, std::vector<ValueId> now) {
-  for (Origin o : from_.nodes[old].origins) {
+  for (Provenance o : from_.nodes[old].provenance) {
     if (o.output >= now.size()) continue;
     const ValueId v = now[o.output];
     o.output = v.output;
-    to_.nodes[v.node].origins.push_back(o);
+    to_.nodes[v.node].provenance.push_back(o);
   }
   now_[old] = std::move(now);
 }

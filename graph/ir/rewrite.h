@@ -39,7 +39,7 @@ class Rewriter {
   Node copy(uint32_t old) const;
   ValueId add(Node node) { return to_.add(std::move(node)); }
   void keep(uint32_t old) { replace(old, copy(old)); }
-  // Maps the old node's outputs to those of this node, or to these values, with their origins.
+  // Maps the old node's outputs to those of this node, or to these values, with their provenance.
   void replace(uint32_t old, Node node);
   void replace(uint32_t old, std::vector<ValueId> now);
   void replace(uint32_t old, ValueId now) { replace(old, std::vector{now}); }

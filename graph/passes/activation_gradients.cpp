@@ -22,7 +22,7 @@ Graph pool_activation_gradients(Graph g, bool training) {
     std::swap(n.attrs, pooling.attrs);
     pooling.inputs = {head, pooled};
     pooling.outputs = {g.meta(head)};
-    pooling.origins.clear();  // another value now
+    pooling.provenance.clear();  // another value now
     n.inputs = {from, output, pooled};
   }
   return g;

@@ -214,10 +214,10 @@ Graph rebuild(const Graph& g, const PointwiseTarget& target, const Grouping& gro
       for (ValueId v : outputs) {
         n.outputs.push_back(g.meta(v));
         n.layouts.push_back(g.layout(v));
-        for (Origin o : g.nodes[v.node].origins) {
+        for (Provenance o : g.nodes[v.node].provenance) {
           if (o.output != v.output) continue;
           o.output = uint32_t(n.outputs.size() - 1);
-          n.origins.push_back(o);
+          n.provenance.push_back(o);
         }
       }
       n.phase = last.phase;

@@ -33,7 +33,7 @@ void Verification::find_same_values() {
   std::map<Key, ValueId> by_origin;
   gradient_begins_ = program_.nodes.size();
   for (uint32_t i = 0; i < program_.nodes.size(); ++i) {
-    for (const Origin& o : program_.nodes[i].origins) {
+    for (const Provenance& o : program_.nodes[i].provenance) {
       by_origin.emplace(Key(o.node, o.step, o.result), ValueId{i, o.output});
       if (o.step != 0) gradient_begins_ = std::min<size_t>(gradient_begins_, i);
     }
@@ -45,7 +45,7 @@ void Verification::find_same_values() {
     same_[v.node][v.output] = {program_.outputs[i]};
   }
   for (uint32_t i = 0; i < planned_.nodes.size(); ++i) {
-    for (const Origin& o : planned_.nodes[i].origins) {
+    for (const Provenance& o : planned_.nodes[i].provenance) {
       const auto found = by_origin.find(Key(o.node, o.step, o.result));
       if (found == by_origin.end() || uses[i][o.output] == 0) continue;  // a value without readers need not be written
       auto& same = same_[i][o.output];

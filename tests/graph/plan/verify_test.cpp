@@ -260,7 +260,7 @@ TEST_CASE("verify: whichever operator of a plan is wrong, it is found, and nothi
       const bool is_named = message.find("; the plan has it from node " + n.name + " (") != message.npos;
       named += is_named;
       // else the first that reads it: reorders and what passes have made up are no values of the program
-      CHECK((is_named || n.origins.empty()));
+      CHECK((is_named || n.provenance.empty()));
     }
     CHECK(steps >= (m.recorded ? 20 : 6));
     CHECK(named * 10 >= steps * 6);
