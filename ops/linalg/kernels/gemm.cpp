@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "kaon/ops/array/small_array.h"
-#include "kaon/ops/kernels/inner_weights.h"
 #include "kaon/ops/kernels/onednn.h"
+#include "kaon/ops/kernels/packed_weights.h"
 #include "kaon/ops/kernels/scratch.h"
 #include "kaon/ops/linalg/kernels/gemv.h"
 
@@ -150,10 +150,10 @@ void packed_gemm(KernelContext& c, const Gemm<float>& g) {
   const onednn::Key key('p', g.m, g.n, g.k, g.transpose_b, bias != nullptr);
   const auto set = onednn::obtain<PackedProducts>(c, "inner product", key, [&] { return make_packed(s, g, bias); });
   // packed columns of B for the blocks above and for the last row of blocks, mostly the same
-  SmallArray<InnerWeights> b(size_t(s.across * std::min<int64_t>(s.down, 2)), [&](size_t i) {
+  SmallArray<PackedWeights> b(size_t(s.across * std::min<int64_t>(s.down, 2)), [&](size_t i) {
     const int64_t column = int64_t(i) % s.across * s.columns;
     const bool bottom = s.down == 1 || int64_t(i) >= s.across, right = int64_t(i) % s.across == s.across - 1;
-    return InnerWeights(c, set->to_inner[bottom][right], g.b + (g.transpose_b ? column * g.k : column));
+    return PackedWeights(c, set->to_inner[bottom][right], g.b + (g.transpose_b ? column * g.k : column));
   });
   c.run.parallel_for(s.down * s.across, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {

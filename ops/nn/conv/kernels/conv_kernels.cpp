@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kaon/ops/array/small_array.h"
-#include "kaon/ops/kernels/inner_weights.h"
+#include "kaon/ops/kernels/packed_weights.h"
 #include "kaon/ops/kernels/scratch.h"
 #include "kaon/ops/nn/conv/kernels/conv_direct.h"
 #include "kaon/ops/nn/conv/kernels/conv_patches.h"
@@ -128,7 +128,7 @@ void for_each_piece(KernelContext& c, const ConvSet& set, int64_t batch, Body&& 
 void forward_in_parts(KernelContext& c, const ConvGeometry& g, const ConvSet& set, const Images& in,
                       const Images& result, const float* w, const float* bias, const Epilogue<float>& epilogue,
                       bool apart) {
-  const InnerWeights weights(c, set.to_inner, w);
+  const PackedWeights weights(c, set.to_inner, w);
   const int64_t in_row = g.in_positions() / g.in[0], out_row = g.out_positions() / g.out[0];  // positions
   const auto parts = int64_t(set.parts.size());
   apart = apart || result.parts_are_staged();
@@ -156,8 +156,8 @@ void forward_in_parts(KernelContext& c, const ConvGeometry& g, const ConvSet& se
 void forward_in_slices(KernelContext& c, const ConvGeometry& g, const ConvSet& set, const Images& in,
                        const Images& result, const float* w, const float* bias, const Epilogue<float>& epilogue) {
   const int64_t channels = g.out_channels / set.slices, positions = g.out_positions();
-  SmallArray<InnerWeights> weights(size_t(set.slices), [&](size_t slice) {
-    return InnerWeights(c, set.to_inner, w + int64_t(slice) * (g.weights() / set.slices));
+  SmallArray<PackedWeights> weights(size_t(set.slices), [&](size_t slice) {
+    return PackedWeights(c, set.to_inner, w + int64_t(slice) * (g.weights() / set.slices));
   });
   const int64_t pieces = g.batch / set.piece;
   const size_t in_bytes = in.staging_bytes(set.piece);
@@ -209,7 +209,7 @@ void conv_forward(KernelContext& c, const ConvGeometry& g, const TensorView& x, 
   const Images result(y, set->out, g.out_channels, g.out_positions());
   if (!set->parts.empty()) return forward_in_parts(c, g, *set, in, result, w, bias, epilogue, in_place);
   if (set->slices > 1) return forward_in_slices(c, g, *set, in, result, w, bias, epilogue);
-  const InnerWeights weights(c, set->to_inner, w);
+  const PackedWeights weights(c, set->to_inner, w);
   const bool is_direct = set->algorithm == ConvAlgorithm::direct, direct_relu = is_direct && epilogue.take_relu();
   for_each_piece(c, *set, g.batch, [&](const onednn::Primitive& conv, int64_t first, int64_t images, int64_t) {
     const size_t in_bytes = in.staging_bytes(images), out_bytes = result.staging_bytes(images);
@@ -238,7 +238,7 @@ void conv_backward_data(KernelContext& c, const ConvGeometry& g, const TensorVie
   const auto set = conv_set(c, ConvKind::backward_data, g, image_layout(dx.layout), image_layout(dy.layout), false);
   const Images in(dx, set->in, g.in_channels, g.in_positions());
   const Images out(dy, set->out, g.out_channels, g.out_positions());
-  const InnerWeights weights(c, set->to_inner, w);
+  const PackedWeights weights(c, set->to_inner, w);
   for_each_piece(c, *set, g.batch, [&](const onednn::Primitive& conv, int64_t first, int64_t images, int64_t) {
     const size_t out_bytes = out.staging_bytes(images);
     const Scratch staging(out_bytes + in.staging_bytes(images));

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kaon/ops/kernels/image_layout.h"
-#include "kaon/ops/kernels/inner_weights.h"
+#include "kaon/ops/kernels/packed_weights.h"
 #include "kaon/ops/kernels/scratch.h"
 #include "kaon/ops/nn/conv/kernels/winograd.h"
 
@@ -81,7 +81,7 @@ void winograd_forward(KernelContext& c, const ConvGeometry& g, const WinogradPla
   const auto transform = [&](const float* from, float* to) {
     winograd::transform_weights(from, cut.tile, g.in_channels, g.out_channels, to);
   };
-  const InnerWeights weights(c, plan.plain, plan.transformed, transform, w);
+  const PackedWeights weights(c, plan.plain, plan.transformed, transform, w);
   const winograd::Images in = images_of(x, g.in_channels, g.in[0], g.in[1]);
   const winograd::Images out = images_of(y, g.out_channels, g.out[0], g.out[1]);
   const int64_t tiles = tiles_of(g, cut.tile), panels = winograd::panels(g.out_channels);

@@ -31,7 +31,7 @@ struct WinogradCuts {
 
 struct WinogradPlan {
   WinogradCut cut;
-  onednn::Desc plain, transformed;  // the weights as they are given, and as they are used: for InnerWeights
+  onednn::Desc plain, transformed;  // the weights as they are given, and as they are used: for PackedWeights
   WinogradPlan(const ConvGeometry& g, const WinogradCut& cut);
 };
 

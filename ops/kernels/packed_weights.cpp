@@ -1,4 +1,4 @@
-#include "kaon/ops/kernels/inner_weights.h"
+#include "kaon/ops/kernels/packed_weights.h"
 
 #include "kaon/engine/error.h"
 #include "kaon/engine/storage.h"
@@ -18,19 +18,20 @@ struct Packed final : PackedData {
 
 }  // namespace
 
-InnerWeights::InnerWeights(KernelContext& c, const onednn::Primitive& to_inner, const float* weights) : data_(weights) {
+PackedWeights::PackedWeights(KernelContext& c, const onednn::Primitive& to_inner, const float* weights)
+    : data_(weights) {
   if (!to_inner) return;
   obtain(c, to_inner.desc(0), to_inner.desc(1), [&](const float* from, float* to) { to_inner.run(from, to); });
 }
 
-InnerWeights::InnerWeights(KernelContext& c, const onednn::Desc& plain, const onednn::Desc& inner,
-                           FunctionRef<void(const float*, float*)> make, const float* weights)
+PackedWeights::PackedWeights(KernelContext& c, const onednn::Desc& plain, const onednn::Desc& inner,
+                             FunctionRef<void(const float*, float*)> make, const float* weights)
     : data_(weights) {
   obtain(c, plain, inner, make);
 }
 
-void InnerWeights::obtain(KernelContext& c, const onednn::Desc& plain, const onednn::Desc& inner,
-                          FunctionRef<void(const float*, float*)> make) {
+void PackedWeights::obtain(KernelContext& c, const onednn::Desc& plain, const onednn::Desc& inner,
+                           FunctionRef<void(const float*, float*)> make) {
   const float* const weights = data_;
   if (const Source source = c.source_of(weights); source.buffer) {
     kept_ = find_or_pack(
