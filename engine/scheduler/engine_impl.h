@@ -34,19 +34,19 @@ inline thread_local Engine::Impl* t_slot_of = nullptr;  // the engine whose slot
 // or when every op pending at its start has finished: a producer that alone exceeds the budget must not wait forever. A
 // thread's wait does not end at the first byte below the limit, where its next push would wait again. Thread safety:
 // any thread.
-class RoomWait {
+class BudgetWait {
  public:
-  RoomWait(Engine::Impl& engine, MemoryBudget& budget, bool is_thread);
-  ~RoomWait();
-  RoomWait(const RoomWait&) = delete;
-  RoomWait& operator=(const RoomWait&) = delete;
+  BudgetWait(Engine::Impl& engine, MemoryBudget& budget, bool is_thread);
+  ~BudgetWait();
+  BudgetWait(const BudgetWait&) = delete;
+  BudgetWait& operator=(const BudgetWait&) = delete;
 
   bool is_over() const noexcept {
     const uint64_t left = left_.load(std::memory_order_seq_cst), pending = pushed_ - done_;
     return left == 0 ||
            (budget_.has_room() && (!is_thread_ || left <= pending - pending / 4 || budget_.has_much_room()));
   }
-  RoomWait* next = nullptr;  // in the engine's list
+  BudgetWait* next = nullptr;  // in the engine's list
   // An operation has ended: its push number, and how many had ended before it. Under the engine's lock.
   void operation_ended(uint64_t sequence, uint64_t ended_before) noexcept {
     if (sequence <= pushed_ && ended_before >= done_) left_.fetch_sub(1, std::memory_order_seq_cst);
@@ -61,21 +61,21 @@ class RoomWait {
 };
 
 // A coroutine, or a thread, that waits for the number of pending operations to fall to `level`.
-struct LevelWaiter {
-  LevelWaiter(std::coroutine_handle<> work, Executor* executor, uint64_t level, MemoryBudget* budget)
+struct ThrottleWaiter {
+  ThrottleWaiter(std::coroutine_handle<> work, Executor* executor, uint64_t level, MemoryBudget* budget)
       : work(work), executor(executor), level(level), budget(budget) {}
   std::coroutine_handle<> work;
   Executor* executor;
   uint64_t level;
   IntrusivePtr<MemoryBudget> budget;  // must have room as well
-  std::optional<RoomWait> room;
+  std::optional<BudgetWait> room;
   struct Look {
     Engine::Impl& engine;
     void operator()() const;
   };
   std::optional<std::stop_callback<Look>> stop;  // ends the wait when the scope is stopped
-  const LevelWaiter* next_full = nullptr;        // of resume_waiters()
-  bool waits_for_same(const LevelWaiter& o) const noexcept { return level == o.level && budget == o.budget; }
+  const ThrottleWaiter* next_full = nullptr;     // of resume_waiters()
+  bool waits_for_same(const ThrottleWaiter& o) const noexcept { return level == o.level && budget == o.budget; }
 
   bool is_over(uint64_t in_flight) const noexcept {
     return in_flight == 0 || (budget && budget->is_stopped()) ||
@@ -153,7 +153,7 @@ struct Engine::Impl {
   // Runs ready operations until `done()` or until there are none. False when it ran none. `looking`: the caller's,
   // which is ended while operations run.
   bool help(FunctionRef<bool()> done, Looking* looking = nullptr);
-  void run_some();              // after a push, under a chosen schedule
+  void run_burst();             // after a push, under a chosen schedule
   void run_serial(OpNode& op);  // in serial mode: this thread counts as a slot during the run
   void proceed(OpNode& op);     // runs or queues an op that has become ready outside of a chain
   void serve_later() noexcept;
@@ -178,17 +178,17 @@ struct Engine::Impl {
   bool queue_waiter(WaitNode& waiter, const OpNode* op, bool has_thread);
   // Blocks, helping, until at most `level` operations are pending and the budget has room.
   void wait_for_level(uint64_t level, MemoryBudget* budget = nullptr);
-  void look_again(int looks) const noexcept;  // a pause between two looks of a waiting thread
-  void throttle();                            // at the in-flight limit
+  void back_off(int looks) const noexcept;  // a pause between two looks of a waiting thread
+  void throttle();                          // at the in-flight limit
   uint64_t resume_level() const noexcept { return uint64_t(options.max_in_flight) * 3 / 4; }
-  void count_parked(const LevelWaiter& waiter, int change) noexcept;
+  void count_parked(const ThrottleWaiter& waiter, int change) noexcept;
   void on_level(std::coroutine_handle<> work, Executor& executor, uint64_t level, MemoryBudget* budget);
   void grant_all(Dep* list) noexcept;  // hands out the accesses that a completed or removed one has granted
   // After an operation's end: its push number, and how many had ended before it.
   void check_parked(uint64_t sequence, uint64_t ended_before) noexcept;
   void resume_waiters() noexcept;
-  bool has_room_wait_over();   // whether a wait for bytes can end
-  void look_later() noexcept;  // if so, posts resume_waiters() to the io pool
+  bool has_room_wait_over();         // whether a wait for bytes can end
+  void schedule_recheck() noexcept;  // if so, posts resume_waiters() to the io pool
   bool is_full() noexcept {
     done_seen.store(done.load(std::memory_order_relaxed), std::memory_order_relaxed);
     return in_flight() > uint64_t(options.max_in_flight);
@@ -258,11 +258,11 @@ struct Engine::Impl {
 
   std::mutex park_mutex;
   std::condition_variable park;
-  std::list<LevelWaiter> level_waiters;  // under park_mutex
+  std::list<ThrottleWaiter> level_waiters;  // under park_mutex
   std::atomic<bool> looks_later{false};
 
   std::mutex room_mutex;
-  RoomWait* room_waits = nullptr;  // under room_mutex
+  BudgetWait* room_waits = nullptr;  // under room_mutex
   std::atomic<int> room_wait_count{0};
 
   FailureLog failures;

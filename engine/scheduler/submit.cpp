@@ -139,7 +139,7 @@ void Engine::submit(OpNode& op) {
   }
   if (is_ready) e.make_ready(op);
   if (e.chosen) [[unlikely]]
-    e.run_some();
+    e.run_burst();
   const bool is_full =
       sequence - e.done_seen.load(std::memory_order_relaxed) > uint64_t(e.options.max_in_flight) && e.is_full();
   if (is_full || (budget && !budget->has_room())) [[unlikely]]

@@ -169,7 +169,7 @@ void Engine::wait(Var& var, AccessMode mode) {
         looking.begin();
         if (op) e.fail_if_stuck();
       } else {
-        e.look_again(looks);
+        e.back_off(looks);
       }
     }
     if (begin)
@@ -181,7 +181,7 @@ void Engine::wait(Var& var, AccessMode mode) {
 
 // Work and a free slot that no worker takes: the worker may be waiting for this thread's core. With several waiting
 // threads other ones have the cores.
-void Engine::Impl::look_again(int looks) const noexcept {
+void Engine::Impl::back_off(int looks) const noexcept {
   if (looks == 64 && has_work() && looking.load(std::memory_order_relaxed) <= 1) {
     std::this_thread::yield();
   } else {
@@ -190,7 +190,7 @@ void Engine::Impl::look_again(int looks) const noexcept {
 }
 
 void Engine::Impl::wait_for_level(uint64_t level, MemoryBudget* budget) {
-  LevelWaiter waiter({}, nullptr, level, budget);
+  ThrottleWaiter waiter({}, nullptr, level, budget);
   auto reached = [&] { return waiter.is_over(in_flight()); };
   Looking looking(*this);
   auto until = Clock::now() + options.spin;
@@ -208,7 +208,7 @@ void Engine::Impl::wait_for_level(uint64_t level, MemoryBudget* budget) {
       lock.unlock();
       looking.begin();
     } else {
-      look_again(looks);
+      back_off(looks);
     }
   }
 }
@@ -239,13 +239,13 @@ void Engine::Impl::throttle() {
   wait_for_level(resume_level(), self.active_budget());
 }
 
-void Engine::Impl::count_parked(const LevelWaiter& waiter, int change) noexcept {
+void Engine::Impl::count_parked(const ThrottleWaiter& waiter, int change) noexcept {
   if (waiter.level > 0) parked_for_room.fetch_add(change, std::memory_order_seq_cst);
   if (waiter.level > 0 && !waiter.room) parked_for_ops.fetch_add(change, std::memory_order_seq_cst);
   parked.fetch_add(change, std::memory_order_seq_cst);
 }
 
-RoomWait::RoomWait(Engine::Impl& engine, MemoryBudget& budget, bool is_thread)
+BudgetWait::BudgetWait(Engine::Impl& engine, MemoryBudget& budget, bool is_thread)
     : engine_(engine), budget_(budget), is_thread_(is_thread) {
   budget.begin_wait(engine.self);
   std::lock_guard lock(engine.room_mutex);
@@ -259,10 +259,10 @@ RoomWait::RoomWait(Engine::Impl& engine, MemoryBudget& budget, bool is_thread)
   next = std::exchange(engine.room_waits, this);
 }
 
-RoomWait::~RoomWait() {
+BudgetWait::~BudgetWait() {
   {
     std::lock_guard lock(engine_.room_mutex);
-    RoomWait** at = &engine_.room_waits;
+    BudgetWait** at = &engine_.room_waits;
     while (*at != this) at = &(*at)->next;
     *at = next;
     engine_.room_wait_count.fetch_sub(1, std::memory_order_seq_cst);
@@ -292,11 +292,11 @@ void MemoryBudget::call_engine() noexcept {
   if (forks_.load(std::memory_order_relaxed) != g_forks.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(wait_mutex_);
   // while it has waiters the engine lives, and they need this mutex to end their wait
-  if (waiters_.load(std::memory_order_seq_cst) > 0) engine_->impl()->look_later();
+  if (waiters_.load(std::memory_order_seq_cst) > 0) engine_->impl()->schedule_recheck();
 }
 
 // Called by threads that free bytes and may hold locks, so it resumes nothing itself.
-void Engine::Impl::look_later() noexcept {
+void Engine::Impl::schedule_recheck() noexcept {
   if (!has_room_wait_over()) return;
   if (looks_later.exchange(true, std::memory_order_seq_cst)) return;
   try {
@@ -311,7 +311,7 @@ void Engine::Impl::look_later() noexcept {
 
 bool Engine::Impl::has_room_wait_over() {
   std::lock_guard lock(room_mutex);
-  for (const RoomWait* w = room_waits; w; w = w->next) {
+  for (const BudgetWait* w = room_waits; w; w = w->next) {
     if (w->is_over()) return true;
   }
   return false;
@@ -322,7 +322,7 @@ void Engine::Impl::check_parked(uint64_t sequence, uint64_t ended_before) noexce
   bool has_room = parked_for_ops.load(std::memory_order_seq_cst) > 0;
   if (room_wait_count.load(std::memory_order_seq_cst) > 0) {
     std::lock_guard lock(room_mutex);
-    for (RoomWait* w = room_waits; w; w = w->next) {
+    for (BudgetWait* w = room_waits; w; w = w->next) {
       w->operation_ended(sequence, ended_before);
       has_room |= w->is_over();
     }
@@ -331,14 +331,14 @@ void Engine::Impl::check_parked(uint64_t sequence, uint64_t ended_before) noexce
 }
 
 void Engine::Impl::resume_waiters() noexcept {
-  std::list<LevelWaiter> resumed;
+  std::list<ThrottleWaiter> resumed;
   {
     std::lock_guard lock(park_mutex);
     const uint64_t n = in_flight();
-    const LevelWaiter* full = nullptr;  // waiters for the same level and budget are resumed in order
+    const ThrottleWaiter* full = nullptr;  // waiters for the same level and budget are resumed in order
     for (auto w = level_waiters.begin(); w != level_waiters.end();) {
       const auto at = w++;
-      const LevelWaiter* same = full;
+      const ThrottleWaiter* same = full;
       while (same && !same->waits_for_same(*at)) same = same->next_full;
       if (same) continue;
       if (at->is_over(n)) {
@@ -347,25 +347,25 @@ void Engine::Impl::resume_waiters() noexcept {
         at->next_full = std::exchange(full, &*at);
       }
     }
-    for (const LevelWaiter& w : resumed) count_parked(w, -1);
+    for (const ThrottleWaiter& w : resumed) count_parked(w, -1);
   }
   park.notify_all();
-  for (LevelWaiter& w : resumed) {  // before the first one resumes: then the engine may end
+  for (ThrottleWaiter& w : resumed) {  // before the first one resumes: then the engine may end
     w.stop.reset();
     w.room.reset();
   }
-  for (LevelWaiter& w : resumed) post_surely(*w.executor, w.work);
+  for (ThrottleWaiter& w : resumed) post_surely(*w.executor, w.work);
 }
 
-void LevelWaiter::Look::operator()() const { engine.resume_waiters(); }
+void ThrottleWaiter::Look::operator()() const { engine.resume_waiters(); }
 
 void Engine::Impl::on_level(std::coroutine_handle<> work, Executor& executor, uint64_t level, MemoryBudget* budget) {
   if (is_gone()) throw_gone();
-  std::list<LevelWaiter> one;
-  LevelWaiter& waiter = one.emplace_back(work, &executor, level, budget);
+  std::list<ThrottleWaiter> one;
+  ThrottleWaiter& waiter = one.emplace_back(work, &executor, level, budget);
   if (budget && budget->stop_token().stop_possible()) {
     waiter.stop.emplace(budget->stop_token(),
-                        LevelWaiter::Look{*this});  // not under the lock: it may be called at once
+                        ThrottleWaiter::Look{*this});  // not under the lock: it may be called at once
   }
   if (budget && budget->has_limit()) waiter.room.emplace(*this, *budget, false);
   {

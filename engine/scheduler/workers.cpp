@@ -264,7 +264,7 @@ void Engine::Impl::serve_later() noexcept {
   serves_later = false;
 }
 
-void Engine::Impl::run_some() {
+void Engine::Impl::run_burst() {
   if (t_running) return;  // pushed by an operation
   size_t left = chosen->burst();
   if (left > 0) help([&] { return left-- == 0; });
