@@ -188,7 +188,7 @@ OpNode* Engine::Impl::execute(OpNode& op) noexcept {
     }
   }
   if (begin) {
-    profiler.record({op.label.name, op.counted ? "operator" : "piece", begin, Profiler::now(), op.label.scope,
+    profiler.record({op.label.name, op.counted ? "operator" : "piece", begin, Profiler::now(), op.label.block_path,
                      op.label.site, op.counted ? op.sequence : 0});
   }
   if (error || heals) [[unlikely]]

@@ -70,8 +70,8 @@ namespace {
 std::string place_of(const OpLabel& label) {
   std::string_view file = label.site.file_name();
   if (size_t slash = file.rfind('/'); slash != file.npos) file.remove_prefix(slash + 1);
-  return fmt::format("[{}]{}{}, pushed at {}:{}", label.name, label.scope ? " in " : "", label.scope ? label.scope : "",
-                     file, label.site.line());
+  return fmt::format("[{}]{}{}, pushed at {}:{}", label.name, label.block_path ? " in " : "",
+                     label.block_path ? label.block_path : "", file, label.site.line());
 }
 
 std::string aggregate_text(const std::vector<IntrusivePtr<const OpError>>& errors) {

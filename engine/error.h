@@ -52,7 +52,7 @@ KAON_ERROR_KIND(Cancelled);      // work that was dropped because its scope was 
 struct OpLabel {
   const char* name = "op";
   std::source_location site = std::source_location::current();
-  const char* scope = nullptr;  // path of the running block, e.g. "body.fc2"
+  const char* block_path = nullptr;  // path of the running block, e.g. "body.fc2"
 };
 
 // The string with this text that lives as long as the process. Thread safety: any thread.

@@ -176,7 +176,7 @@ void Profiler::write(const std::filesystem::path& file) const {
         ",\n{{\"ph\": \"X\", \"name\": {}, \"cat\": {}, \"pid\": 0, \"tid\": {}, \"ts\": {:.3f}, \"dur\": {:.3f}",
         json_string(e.name), json_string(e.category), e.thread, us(e.begin), double(e.end - e.begin) / 1e3);
     if (e.site.line()) {
-      out << fmt::format(", \"args\": {{\"block\": {}, \"pushed\": {}}}", json_string(e.scope ? e.scope : ""),
+      out << fmt::format(", \"args\": {{\"block\": {}, \"pushed\": {}}}", json_string(e.block_path ? e.block_path : ""),
                          json_string(fmt::format("{}:{}", e.site.file_name(), e.site.line())));
     } else if (is_category(e, "wait") && e.end - e.begin >= 1'000'000) {
       out << fmt::format(", \"args\": {{\"waited for\": {}}}", json_string(waited_for(e, all)));

@@ -34,7 +34,7 @@ class Profiler {
     const char* name = "";
     const char* category = "";  // push, operator, piece, plan, wait, gpu, or a span's own
     uint64_t begin = 0, end = 0;
-    const char* scope = nullptr;
+    const char* block_path = nullptr;
     std::source_location site = {};
     uint64_t sequence = 0;  // of the operation that is pushed, run, or ended the wait; 0: none
     uint32_t thread = 0;    // 0: set by record

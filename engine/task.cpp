@@ -159,7 +159,7 @@ Root run_op_body(Task<void> task, OpNode& op, Engine& engine) {
   { Task<void> ended = std::move(task); }  // its arrays are released before a wait for the operation returns
   if (begin) {
     engine.profiler().record(
-        {op.label.name, "operator", begin, Profiler::now(), op.label.scope, op.label.site, op.sequence});
+        {op.label.name, "operator", begin, Profiler::now(), op.label.block_path, op.label.site, op.sequence});
   }
   engine.complete(op, error);
 }

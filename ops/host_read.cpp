@@ -35,7 +35,7 @@ namespace {
 
 void check_not_tracing(const std::source_location& site) {
   if (!thread_context().tracing) return;
-  const char* block = thread_context().scope;
+  const char* block = thread_context().block_path;
   throw TraceError(
       fmt::format("[asscalar] a value is read at {}:{} while block {} is traced: it would be frozen into the plan. "
                   "Compute with operators, or call hybridize(false)",
@@ -65,7 +65,7 @@ void push_copy(const NDArray& given, T* out, Var& done, const std::source_locati
     array.engine().read_now(array.var(), [&] { copy_elements<To>(array.node(), out); });
     return;
   }
-  PushOptions options{.label = {"copy_to_host", site, thread_context().scope}};
+  PushOptions options{.label = {"copy_to_host", site, thread_context().block_path}};
   array.engine().push(
       {read(array.var()), write(done)}, [node = array.ptr(), out](RunContext&) { copy_elements<To>(*node, out); },
       options);

@@ -84,7 +84,7 @@ void check_inputs(const OpDef& def, const void* attrs, std::span<const NDArray* 
 }
 
 OpLabel label_of(const OpDef& def, const std::source_location& site) {
-  return {def.name().data(), site, thread_context().scope};
+  return {def.name().data(), site, thread_context().block_path};
 }
 
 // Infers shapes and dtypes of the outputs; the inputs' are known.
@@ -95,7 +95,7 @@ void infer(const OpDef& def, const void* attrs, std::span<const NDArray* const> 
   try {
     def.infer(attrs, context);
   } catch (...) {
-    if (!thread_context().scope) throw;  // inside a block the call is not the user's line: add it
+    if (!thread_context().block_path) throw;  // inside a block the call is not the user's line: add it
     std::rethrow_exception(add_context(std::current_exception(), describe(label_of(def, site))));
   }
 }
@@ -195,7 +195,7 @@ NDArray& NDArray::assign(const Arg<NDArray>& value) {
   if (source.dtype() != dtype()) source = source.astype(dtype(), value.site());
   if (source.device() != device()) {
     if (source.shape() == shape()) {
-      push_copy_between(source.node(), node(), {"assign", value.site(), thread_context().scope});
+      push_copy_between(source.node(), node(), {"assign", value.site(), thread_context().block_path});
       return *this;
     }
     source = copy_to(source, device(), value.site());

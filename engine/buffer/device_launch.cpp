@@ -49,7 +49,7 @@ void DeviceLaunch::record_time() {
                              .category = "gpu",
                              .begin = host_time(*begin),
                              .end = host_time(*end_time),
-                             .scope = label.scope,
+                             .block_path = label.block_path,
                              .site = label.site,
                              .thread = Profiler::first_gpu_track + uint32_t(gpu->device.index * lanes + size_t(lane))});
       });

@@ -98,7 +98,7 @@ void Engine::submit(OpNode& op) {
   uint64_t sequence = op.sequence = e.pushed.fetch_add(1, std::memory_order_seq_cst) + 1;
   if (e.profiler.is_on()) [[unlikely]] {
     uint64_t now = Profiler::now();
-    e.profiler.record({op.label.name, "push", now, now + 1, op.label.scope, op.label.site, sequence});
+    e.profiler.record({op.label.name, "push", now, now + 1, op.label.block_path, op.label.site, sequence});
   }
 
   size_t n = lock_accesses(op);

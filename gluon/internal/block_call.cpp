@@ -43,10 +43,12 @@ void check_own(const BlockNode& block) {
 }  // namespace
 
 CallScope::CallScope(BlockNode& block, bool tracing)
-    : saved_path_(thread_context().scope), saved_tracing_(thread_context().tracing), saved_block_(t_running_block) {
+    : saved_path_(thread_context().block_path),
+      saved_tracing_(thread_context().tracing),
+      saved_block_(t_running_block) {
   check_own(block);
   t_running_block = &block;
-  thread_context().scope = block.path;
+  thread_context().block_path = block.path;
   thread_context().tracing = tracing;
   if (tracing) names_.emplace(block.prefix);
 }
@@ -56,7 +58,7 @@ CallScope::~CallScope() {
     std::vector<const BlockNode*>& ended = t_call_order->ended;
     if (std::find(ended.begin(), ended.end(), t_running_block) == ended.end()) ended.push_back(t_running_block);
   }
-  thread_context().scope = saved_path_;
+  thread_context().block_path = saved_path_;
   thread_context().tracing = saved_tracing_;
   t_running_block = saved_block_;
 }

@@ -426,7 +426,7 @@ void CachedGraph::submit(std::span<const NDArray* const> inputs, std::span<NDArr
   engine.check_not_gone(name_);
   EngineScope scope(engine);
   IntrusivePtr<ExecutionPlan> plan = find(inputs, update_ || autograd::is_training(), recorded);
-  OpLabel label{name_, site, thread_context().scope};
+  OpLabel label{name_, site, thread_context().block_path};
   if (retrace && plan->is_verifying()) check_trace(program_, (*retrace)(), name_);
   PlanRun& run = plan->forward(inputs, outputs, label, recorded, plan->next_shadow(), numbers);
   if (!recorded) return;

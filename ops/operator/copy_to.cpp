@@ -121,7 +121,7 @@ void push_copy_between(ArrayNode& from, ArrayNode& to, const OpLabel& label) {
 NDArray copy_to(const NDArray& array, Device device, const std::source_location& site) {
   ArrayNode& from = array.node();
   NDArray there(ArrayNode::with_memory(from, device, array.engine()));
-  push_copy_between(from, there.node(), {"copy_to", site, thread_context().scope});
+  push_copy_between(from, there.node(), {"copy_to", site, thread_context().block_path});
   return there;
 }
 

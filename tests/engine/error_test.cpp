@@ -158,7 +158,7 @@ TEST_CASE("users row 4: the message names the operator, its block and where it w
   at_thread_counts([](Engine& engine) {
     Var a, b;
     const int line = __LINE__ + 1;
-    push_failing(engine, a, "[dot] shapes (2, 3) and (4, 5)", {.name = "dot", .scope = "body.fc2"});
+    push_failing(engine, a, "[dot] shapes (2, 3) and (4, 5)", {.name = "dot", .block_path = "body.fc2"});
     engine.push({read(a), write(b)}, [](RunContext&) {});
     std::string text;
     try {
@@ -188,7 +188,7 @@ TEST_CASE("users row 4: what inherits a failure shows its cause and its own plac
   at_thread_counts([](Engine& engine) {
     Var vars[4];
     const int root = __LINE__ + 1;
-    push_failing(engine, vars[0], "[dot] shapes (2, 3) and (4, 5)", {.name = "dot", .scope = "body.fc2"});
+    push_failing(engine, vars[0], "[dot] shapes (2, 3) and (4, 5)", {.name = "dot", .block_path = "body.fc2"});
     int lines[4] = {root};
     const char* names[] = {"dot", "first", "second", "third"};
     for (int i = 1; i < 4; ++i) {

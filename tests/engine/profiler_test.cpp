@@ -43,7 +43,7 @@ TEST_CASE("users row 38: one event per operation, in JSON, with block and push s
     engine.profiler().start();
     for (int i = 0; i < 100; ++i) {
       engine.push({update(v)}, [](RunContext&) { spin_for(10us); },
-                  {.label = {.name = i % 2 ? "odd \"one\"" : "even\\\n", .scope = i % 2 ? "net.fc1" : nullptr}});
+                  {.label = {.name = i % 2 ? "odd \"one\"" : "even\\\n", .block_path = i % 2 ? "net.fc1" : nullptr}});
     }
     engine.wait_all();
     engine.profiler().stop();

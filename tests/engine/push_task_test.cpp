@@ -141,7 +141,7 @@ TEST_CASE("push_task: a failure fails what it writes and says where it was pushe
                   if (later) co_await sleep_for(100us);
                   throw ShapeError("[read_file] wrong shape");
                 },
-                {.label = {.name = "read_file", .scope = "loader"}});
+                {.label = {.name = "read_file", .block_path = "loader"}});
       bool ran = false;
       push_task(engine, {read(a), write(b)}, [&ran]() -> Task<void> {
         ran = true;

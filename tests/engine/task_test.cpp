@@ -315,19 +315,19 @@ TEST_CASE("task: recording, engine and block path travel with the coroutine and 
     } seen;
     auto recorder = [](Engine& engine, Seen& seen, const char* path) -> Task<void> {
       thread_context().recording = true;
-      thread_context().scope = path;
+      thread_context().block_path = path;
       for (int i = 0; i < 20; ++i) {
         co_await sleep_for(100us);
         co_await number(1);
         ThreadContext& c = thread_context();
-        seen.wrong += !c.recording || c.scope != path || c.engine != engine.ref() || !c.in_task;
+        seen.wrong += !c.recording || c.block_path != path || c.engine != engine.ref() || !c.in_task;
       }
       ++seen.ended;
     };
     auto bystander = [](Engine& engine, Seen& seen) -> Task<void> {
       for (int i = 0; i < 20; ++i) {
         ThreadContext& c = thread_context();
-        seen.wrong += c.recording || c.scope || c.engine != engine.ref() || !c.in_task;
+        seen.wrong += c.recording || c.block_path || c.engine != engine.ref() || !c.in_task;
         co_await sleep_for(100us);
       }
       ++seen.ended;
@@ -344,7 +344,7 @@ TEST_CASE("task: recording, engine and block path travel with the coroutine and 
     sync_wait(recorder(engine, seen, "here"));
     CHECK_FALSE(thread_context().recording);
     CHECK_FALSE(thread_context().in_task);
-    CHECK(thread_context().scope == nullptr);
+    CHECK(thread_context().block_path == nullptr);
     CHECK(seen.wrong == 0);
   });
 }

@@ -162,16 +162,16 @@ TEST_CASE("when_all: recording and scope of one task are not another's", "[engin
     auto one = [](const char* path) -> Task<int> {
       int wrong = thread_context().recording;
       thread_context().recording = true;
-      thread_context().scope = path;
+      thread_context().block_path = path;
       for (int i = 0; i < 5; ++i) {
         co_await sleep_for(50us);
-        wrong += !thread_context().recording || thread_context().scope != path;
+        wrong += !thread_context().recording || thread_context().block_path != path;
       }
       co_return wrong;
     };
     auto run = [](auto one) -> Task<int> {
       auto both = co_await when_all(one("first"), one("second"));
-      co_return std::get<0>(both) + std::get<1>(both) + (thread_context().recording || thread_context().scope);
+      co_return std::get<0>(both) + std::get<1>(both) + (thread_context().recording || thread_context().block_path);
     };
     CHECK(sync_wait(run(one)) == 0);
   });

@@ -293,13 +293,13 @@ TEST_CASE("await: giving way keeps what travels with a coroutine and what it hol
     auto run = [](auto callee, Engine& engine, std::atomic<int>& live, const char* path) -> Task<int> {
       int wrong = 0;
       thread_context().recording = true;
-      thread_context().scope = path;
+      thread_context().block_path = path;
       Cell cell(engine);
       for (int i = 0; i < 50; ++i) {
         spin_for(100us);  // so that turns end
         wrong += co_await callee(Counted(live), cell, i) != i;
         ThreadContext& c = thread_context();
-        wrong += !c.recording || c.scope != path || c.engine != engine.ref() || !c.in_task;
+        wrong += !c.recording || c.block_path != path || c.engine != engine.ref() || !c.in_task;
       }
       co_return wrong;
     };
