@@ -176,7 +176,7 @@ void run_cpu(const ExpandDims&, KernelContext& c) { copy_all(c); }
 void Squeeze::infer(InferContext& c) const {
   const Shape& in = c.shape(0);
   uint32_t mask = 0;
-  if (axis && !axis->empty()) {
+  if (axis) {
     for (int64_t a : *axis) {
       const int i = normalize_axis(a, in.ndim(), c.op());
       if (in[i] != 1) c.fail(fmt::format("axis {} must have size 1, got shape {}", a, in.str()));

@@ -78,7 +78,7 @@ struct ExpandDims {
 void run_cpu(const ExpandDims& op, KernelContext& c);
 void run_cuda(const ExpandDims& op, KernelContext& c);
 
-// Without the given axes, which must have size 1; without all axes of size 1 when none are given. One axis stays.
+// Without the given axes, which must have size 1; without all axes of size 1 where no list is given. One axis stays.
 struct Squeeze {
   std::optional<Shape> axis{};
   static constexpr OpTraits traits{.name = "squeeze", .inplace = 0, .view = true};

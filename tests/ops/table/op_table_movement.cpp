@@ -84,6 +84,7 @@ void reshape_rows(Rows& rows) {
   reshape(rows, Squeeze{}, {1, 1}, {1});
   reshape(rows, Squeeze{}, {}, {1});
   reshape(rows, Squeeze{.axis = Shape(-2)}, {1, 3, 1, 5}, {1, 3, 5});
+  reshape(rows, Squeeze{.axis = Shape()}, {1, 3, 1, 5}, {1, 3, 1, 5});  // a list of none, as in NumPy
   reshape(rows, Squeeze{.axis = Shape(0, 2)}, {1, 0, 1, 7}, {0, 7});
   reshape(rows, ReshapeTo{.shape = {5, 3}}, {3, 5}, {5, 3});
   reshape(rows, ReshapeTo{.shape = {7, 0, 2}}, {0, 1}, {7, 0, 2});
