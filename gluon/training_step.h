@@ -6,6 +6,7 @@
 
 #include "kaon/gluon/block.h"
 #include "kaon/gluon/trainer.h"
+#include "kaon/graph/memory/plan_arenas.h"
 
 namespace kaon::gluon {
 

@@ -9,7 +9,7 @@
 namespace kaon {
 
 struct PackedData {
-  virtual ~Derived() = default;
+  virtual ~PackedData() = default;
 };
 
 // Returns the kept object for which is_it() is true, else the result of make(), which is kept until the buffer is

@@ -134,7 +134,7 @@ struct Engine::Impl {
 
   // --- workers.cpp
   void make_ready(OpNode& op) noexcept;  // queues it and wakes a worker if needed
-  void put(OpNode& op) noexcept;         // the same for an op that is next on its strand, or has none
+  void put(OpNode& op) noexcept;         // the same for an op that is next on its serial queue, or has none
   SerialQueue* serial_queue_of(const OpNode& op) noexcept;
   void wake() noexcept;  // starts a worker unless one is looking for work already
   void drain();          // a worker's loop; holds a slot

@@ -97,7 +97,7 @@ struct OpNode : OpBase {
 
   // Replaces `read_lease`, which has ended, by one read access per var, before the num_fresh last accesses.
   void read_one_by_one() {
-    const std::span<Var* const> vars = lease->vars();
+    const std::span<Var* const> vars = read_lease->vars();
     Dep* const before = deps;
     const uint16_t count = num_deps, reserved = reserved_deps;
     reserve_deps(count + vars.size());
@@ -105,7 +105,7 @@ struct OpNode : OpBase {
     if (before != deps) std::copy_n(before, count - num_fresh, deps);
     for (size_t i = 0; i < vars.size(); ++i) deps[count - num_fresh + i].set(*vars[i], AccessMode::read);
     if (reserved > inline_deps) pool_free(before, reserved * sizeof(Dep));
-    lease = nullptr;
+    read_lease = nullptr;
   }
 
   // How it accesses the var, if it does.
@@ -113,7 +113,7 @@ struct OpNode : OpBase {
     for (int i = 0; i < num_deps; ++i) {
       if (deps[i].var() == &var) return deps[i].mode();
     }
-    if (lease && lease->has(var)) return AccessMode::read;
+    if (read_lease && read_lease->has(var)) return AccessMode::read;
     return std::nullopt;
   }
 

@@ -10,7 +10,7 @@ namespace kaon {
 // The thread that runs one of them continues with those that became ready during it. Thread safety: any thread.
 class SerialQueue {
  public:
-  // Adds a ready operation. True: no thread runs this strand, and the caller must run take().
+  // Adds a ready operation. True: no thread runs this queue, and the caller must run take().
   bool enter(OpNode& op) noexcept {
     ready_[size_t(op.priority)].push(op);
     return count_.fetch_add(1, std::memory_order_acq_rel) == 0;

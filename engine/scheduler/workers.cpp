@@ -28,15 +28,15 @@ bool Engine::Impl::has_work() const noexcept {
 
 SerialQueue* Engine::Impl::serial_queue_of(const OpNode& op) noexcept {
   if (!op.type->serial_queue || threads < 2 || chosen) return nullptr;
-  return &strands[op.type->serial_queue(op) % strands.size()];
+  return &serial_queues[op.type->serial_queue(op) % serial_queues.size()];
 }
 
 void Engine::Impl::make_ready(OpNode& op) noexcept {
   if (chosen) [[unlikely]]
     return chosen->add(op);
   SerialQueue* const serial_queue = serial_queue_of(op);
-  if (!strand) return put(op);
-  if (strand->enter(op)) put(strand->take());
+  if (!serial_queue) return put(op);
+  if (serial_queue->enter(op)) put(serial_queue->take());
 }
 
 void Engine::Impl::put(OpNode& op) noexcept {
@@ -176,7 +176,7 @@ void Engine::Impl::run_chain(OpNode* op, FunctionRef<bool()>* stop) {
   while (op) {
     SerialQueue* const serial_queue = serial_queue_of(*op);
     op = execute(*op);
-    if (OpNode* next = strand ? strand->leave() : nullptr) {
+    if (OpNode* next = serial_queue ? serial_queue->leave() : nullptr) {
       if (op) put(*op);
       op = next;
     }

@@ -7,7 +7,7 @@
 #include <atomic>
 #include <thread>
 
-#include "support.h"
+#include "kaon/tests/engine/support.h"
 
 using namespace kaon;
 using namespace kaon::test;

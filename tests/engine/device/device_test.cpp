@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "kaon/engine/device/backend.h"
-#include "support.h"
+#include "kaon/tests/engine/support.h"
 
 using namespace kaon;
 using namespace kaon::test;

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kaon/engine/memory/block_pool.h"
-#include "support.h"
+#include "kaon/tests/engine/support.h"
 
 using namespace kaon;
 using namespace kaon::test;

@@ -3,8 +3,8 @@
 #include <thread>
 #include <vector>
 
-#include "arrays.h"
 #include "kaon/engine/task.h"
+#include "kaon/tests/engine/arrays.h"
 
 using namespace kaon;
 using namespace kaon::test;

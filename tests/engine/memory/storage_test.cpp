@@ -7,7 +7,7 @@
 
 #include "kaon/engine/buffer/buffer.h"
 #include "kaon/engine/storage.h"
-#include "support.h"
+#include "kaon/tests/engine/support.h"
 
 using namespace kaon;
 using namespace kaon::test;

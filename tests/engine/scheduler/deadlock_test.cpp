@@ -7,7 +7,7 @@
 
 #include "kaon/engine/task.h"
 #include "kaon/engine/when.h"
-#include "support.h"
+#include "kaon/tests/engine/support.h"
 
 using namespace kaon;
 using namespace kaon::test;

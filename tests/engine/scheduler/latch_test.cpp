@@ -1,7 +1,7 @@
 // The engine is asynchronous: a push never waits for an operation.
 #include <atomic>
 
-#include "support.h"
+#include "kaon/tests/engine/support.h"
 
 using namespace kaon;
 using namespace kaon::test;

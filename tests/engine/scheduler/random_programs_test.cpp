@@ -9,7 +9,7 @@
 
 #include "kaon/engine/buffer/buffer.h"
 #include "kaon/engine/task.h"
-#include "support.h"
+#include "kaon/tests/engine/support.h"
 
 using namespace kaon;
 using namespace kaon::test;

@@ -5,7 +5,7 @@
 #include <cstdint>
 
 #include "kaon/engine/generator.h"
-#include "support.h"
+#include "kaon/tests/engine/support.h"
 
 using namespace kaon;
 using namespace kaon::test;

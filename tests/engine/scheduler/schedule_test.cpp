@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kaon/engine/task.h"
-#include "support.h"
+#include "kaon/tests/engine/support.h"
 
 using namespace kaon;
 using namespace kaon::test;

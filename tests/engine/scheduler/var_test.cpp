@@ -6,7 +6,7 @@
 #include <set>
 #include <vector>
 
-#include "support.h"
+#include "kaon/tests/engine/support.h"
 
 using namespace kaon;
 using namespace kaon::test;

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "support.h"
+#include "kaon/tests/engine/support.h"
 
 using namespace kaon;
 using namespace kaon::test;

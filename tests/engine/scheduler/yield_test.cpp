@@ -11,7 +11,7 @@
 #include "kaon/asio.h"
 #include "kaon/engine/generator.h"
 #include "kaon/engine/when.h"
-#include "support.h"
+#include "kaon/tests/engine/support.h"
 
 using namespace kaon;
 using namespace kaon::test;
