@@ -1,9 +1,15 @@
 #include "harness.h"
 
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
+#include <mutex>
 #include <new>
 #include <optional>
+#include <thread>
 
 #include "kaon/engine/engine.h"
 #include "kaon/engine/storage.h"
@@ -77,6 +83,48 @@ std::exception_ptr left_over() {
   }
 }
 
+// Ends the program with a message when an attempt takes a minute: a program that hangs fails by name.
+class HangReport {
+ public:
+  explicit HangReport(std::string program)
+      : program_(std::move(program)), thread_([this] {
+          std::unique_lock lock(mutex_);
+          for (long seen = -1; !is_over_; seen = attempts_) {
+            if (changed_.wait_for(lock, std::chrono::minutes(1), [&] { return is_over_ || attempts_ != seen; }))
+              continue;
+            std::fprintf(stderr, "%s hangs: allocation %ld fails%s\n", program_.c_str(), n_,
+                         lack_ == Lack::one ? "" : " and all after it");
+            std::_Exit(1);
+          }
+        }) {}
+  ~HangReport() {
+    {
+      std::lock_guard lock(mutex_);
+      is_over_ = true;
+    }
+    changed_.notify_one();
+    thread_.join();
+  }
+  void begin(long n, Lack lack) {
+    {
+      std::lock_guard lock(mutex_);
+      ++attempts_;
+      n_ = n;
+      lack_ = lack;
+    }
+    changed_.notify_one();
+  }
+
+ private:
+  const std::string program_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  long attempts_ = 0, n_ = 0;
+  Lack lack_ = Lack::one;
+  bool is_over_ = false;
+  std::thread thread_;
+};
+
 struct Alive {
   long allocations;
   size_t storage;
@@ -87,19 +135,21 @@ Alive alive() { return {allocations_alive(), Storage::cpu().stats().live}; }
 
 void survives(const std::string& name, const std::function<Results()>& program, const FaultOptions& options) {
   INFO(name);
+  HangReport hangs(name);
   const Results expected = program();
   for (int i = 0; i < 3; ++i) REQUIRE(are_equal(program(), expected));  // caches are full now
   REQUIRE_FALSE(left_over());
   // so many allocations does it make
   long total = 0;
   for (long step = 1 << 14; step > 0; step /= 2) {
+    hangs.begin(total + step, Lack::one);
     if (attempt(program, total + step, Lack::one).has_failed) total += step;
     left_over();
   }
   REQUIRE(are_equal(program(), expected));
   const long stride = options.most ? std::max<long>(1, total / options.most) : 1;
   int thrown = 0;
-  for (Lack lack : {Lack::one, Lack::from_then_on}) {
+  for (Lack lack : options.lacks) {
     INFO((lack == Lack::one ? "one allocation fails" : "all allocations fail from one on"));
     for (long n = 1; n <= total; n += stride) {
       INFO("number " << n << " of " << total);
@@ -107,6 +157,7 @@ void survives(const std::string& name, const std::function<Results()>& program, 
       std::optional<Alive> before;
       bool has_grown = true;
       for (int round = 0; round < 8 && has_grown; ++round) {
+        hangs.begin(n, lack);
         const Attempt a = attempt(program, n, lack);
         if (a.error) {
           ++thrown;
