@@ -11,6 +11,8 @@
 #include <new>
 #include <string_view>
 
+#include "moments.h"
+
 namespace kaon::test {
 namespace {
 
@@ -62,6 +64,7 @@ bool is_delicate() {
 }
 
 bool is_to_fail() noexcept {
+  moment();
   if (t_is_asking) return false;
   bool fails = t_lacks == g_round.load(std::memory_order_relaxed);
   if (!fails) {
@@ -114,45 +117,6 @@ long allocations_alive() noexcept { return g_alive; }
 
 using kaon::test::g_alive;
 using kaon::test::is_to_fail;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-
-namespace {
-void* take(size_t bytes, size_t alignment) {
-  if (is_to_fail()) return nullptr;
-  void* p = alignment ? std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment)
-                      : std::malloc(std::max<size_t>(bytes, 1));
-  if (p) g_alive.fetch_add(1, std::memory_order_relaxed);
-  return p;
-}
-void* take_or_throw(size_t bytes, size_t alignment) {
-  if (void* p = take(bytes, alignment)) return p;
-  throw std::bad_alloc();
-}
-void give(void* p) noexcept {
-  if (p) g_alive.fetch_sub(1, std::memory_order_relaxed);
-  std::free(p);
-}
-}  // namespace
-
-void* operator new(size_t n) { return take_or_throw(n, 0); }
-void* operator new[](size_t n) { return take_or_throw(n, 0); }
-void* operator new(size_t n, const std::nothrow_t&) noexcept { return take(n, 0); }
-void* operator new[](size_t n, const std::nothrow_t&) noexcept { return take(n, 0); }
-void* operator new(size_t n, std::align_val_t a) { return take_or_throw(n, size_t(a)); }
-void* operator new[](size_t n, std::align_val_t a) { return take_or_throw(n, size_t(a)); }
-void* operator new(size_t n, std::align_val_t a, const std::nothrow_t&) noexcept { return take(n, size_t(a)); }
-void* operator new[](size_t n, std::align_val_t a, const std::nothrow_t&) noexcept { return take(n, size_t(a)); }
-void operator delete(void* p) noexcept { give(p); }
-void operator delete[](void* p) noexcept { give(p); }
-void operator delete(void* p, size_t) noexcept { give(p); }
-void operator delete[](void* p, size_t) noexcept { give(p); }
-void operator delete(void* p, std::align_val_t) noexcept { give(p); }
-void operator delete[](void* p, std::align_val_t) noexcept { give(p); }
-void operator delete(void* p, size_t, std::align_val_t) noexcept { give(p); }
-void operator delete[](void* p, size_t, std::align_val_t) noexcept { give(p); }
-
-#else
 
 // The program's malloc takes the place of the library's; operator new calls it.
 extern "C" {
@@ -208,5 +172,3 @@ void free(void* p) {
   __libc_free(p);
 }
 }
-
-#endif

@@ -1,5 +1,5 @@
-// Allocations that fail on purpose, and how many are alive. The program's own malloc, or under a sanitizer its own
-// operator new, takes the place of the library's.
+// Allocations that fail on purpose, and how many are alive. The program's own malloc takes the place of the C
+// library's. Sanitizers bring a malloc as well, so sanitized builds leave this program out.
 #pragma once
 
 #include <cstdint>
