@@ -1,12 +1,14 @@
 // Programs, in each of which any allocation may fail.
 #include <unistd.h>
-#include <boost/asio/bind_executor.hpp>
-#include <boost/asio/io_context.hpp>
+
+#include <atomic>
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <filesystem>
+#include <mutex>
+#include <thread>
 
 #include "harness.h"
-#include "kaon/asio.h"
 #include "kaon/engine/task.h"
 #include "kaon/engine/when.h"
 #include "kaon/gluon/data/data_loader.h"
@@ -20,6 +22,7 @@
 
 using namespace kaon;
 using namespace kaon::test;
+using namespace std::chrono_literals;
 
 namespace {
 
@@ -100,14 +103,154 @@ gluon::data::Dataset pairs(int64_t size) {
   });
 }
 
+Task<gluon::data::Sample> later_pair(int64_t i) {
+  co_await sleep_for(std::chrono::microseconds(i % 3 * 20));
+  co_return gluon::data::Sample(gluon::data::HostTensor(Shape(2), std::vector<float>{float(i), float(-i)}), int(i));
+}
+
+// Samples that are changed on the way, with random numbers of their own.
+gluon::data::Dataset changed_pairs(int64_t size) {
+  return pairs(size)
+      .transform_first([](gluon::data::HostTensor t, gluon::data::SampleRandom& random) {
+        t.mutable_as<float>()[0] += float(random.uniform());
+        return t;
+      })
+      .transform([](gluon::data::Sample s) {
+        s.data.mutable_as<float>()[1] *= 2;
+        return s;
+      });
+}
+
+// So few places that workers wait for room, and the consumer for its batch.
+constexpr gluon::data::LoaderOptions few_places{.batch_size = 2, .shuffle = true, .workers = 3, .prefetch = 2};
+
+Task<Results> take_one(gluon::data::DataLoader loader) {
+  auto batches = loader.batches();
+  auto batch = co_await batches.next();
+  co_return co_await batch->data.host<float>();
+}
+
+Results train_from(const gluon::data::DataLoader& loader) {
+  nn::HybridSequential net(nn::Dense(3, {.in_units = 2}));
+  net.initialize(init::One());
+  net.hybridize();
+  gluon::Trainer trainer(net.collect_params(), optimizer::SGD({.learning_rate = 0.01}));
+  for (auto& batch : loader.sync()) {
+    autograd::record([&] { return net(batch.data); }).backward();
+    trainer.step(batch.size());
+  }
+  nd.waitall();
+  return read(net(nd.ones({1, 2})));
+}
+
 Task<float> sum_later(NDArray x) {
   NDArray y = co_await (x * 2);
   co_return co_await y.sum().item<float>();
 }
 
+// Counts the tasks that have begun and whose frames are still there.
+class Counted {
+ public:
+  explicit Counted(std::atomic<int>& count) : count_(&count) { ++*count_; }
+  Counted(Counted&& o) noexcept : count_(std::exchange(o.count_, nullptr)) {}
+  Counted& operator=(Counted&&) = delete;
+  ~Counted() {
+    if (count_) --*count_;
+  }
+
+ private:
+  std::atomic<int>* count_;
+};
+Task<float> sum_counted(NDArray x, std::chrono::microseconds delay, Counted) {
+  co_await sleep_for(delay);
+  NDArray y = co_await (x * 2);
+  co_return co_await y.sum().item<float>();
+}
+
+// The losers go on after the winner: the program ends when they have.
+Results race() {
+  std::atomic<int> running{0};
+  struct UntilNone {
+    std::atomic<int>& count;
+    ~UntilNone() {
+      while (count > 0) std::this_thread::yield();
+    }
+  } until_none{running};
+  std::vector<Task<float>> all;
+  for (int i = 0; i < 3; ++i) all.push_back(sum_counted(nd.ones({8, 8}), i * 200us, Counted(running)));
+  const auto [winner, value] = sync_wait(when_any(std::move(all)));
+  return {value};
+}
+
+Task<std::tuple<float, std::vector<float>, std::monostate>> several_kinds(NDArray x) {
+  auto nothing = [](NDArray a) -> Task<void> { co_await a; };
+  auto values = [](NDArray a) -> Task<std::vector<float>> { co_return co_await a.host<float>(); };
+  co_return co_await when_all(sum_later(x), values(x), nothing(x));
+}
+
+// An operation that waits for another array, and for its values, in a coroutine.
+Results operation_that_waits() {
+  const NDArray x = numbers({4}), y = nd.zeros({1});
+  std::vector<float> values;
+  push_task(Engine::current(), {update(y.var())}, [&]() -> Task<void> {
+    NDArray ready = co_await (x * 2);
+    values = co_await ready.host<float>();
+  });
+  y.wait_to_read();
+  nd.waitall();
+  return values;
+}
+
+// The same without a coroutine: it blocks its worker.
+Results operation_that_reads() {
+  const NDArray x = numbers({64, 64}), y = nd.zeros({1});
+  const NDArray product = nd.dot(x, x);
+  Results values;
+  Engine::current().push({update(y.var())}, [&](RunContext&) { values = read(product); });
+  try {
+    y.wait_to_read();
+  } catch (...) {
+    lacks_memory([] { nd.waitall(); });
+    throw;
+  }
+  nd.waitall();
+  return values;
+}
+
+// Tasks that nobody awaits; a failure of theirs goes to the hook.
+Results spawned() {
+  static std::mutex mutex;
+  static std::exception_ptr failure;
+  failure = nullptr;
+  set_unobserved_error_hook([](std::exception_ptr e) {
+    std::lock_guard lock(mutex);
+    failure = e;
+  });
+  std::atomic<int> running{0};
+  std::atomic<float> sum{0};
+  auto add = [](NDArray x, std::atomic<float>& to, Counted) -> Task<void> { to += co_await x.sum().item<float>(); };
+  const auto wait = [&] {
+    while (running > 0) std::this_thread::yield();
+    set_unobserved_error_hook({});
+  };
+  try {
+    for (int i = 0; i < 3; ++i) {
+      spawn(add(nd.ones({8}) * float(i), sum, Counted(running)), Engine::current().io_executor());
+    }
+  } catch (...) {
+    wait();
+    throw;
+  }
+  wait();
+  std::lock_guard lock(mutex);
+  if (const std::exception_ptr e = std::exchange(failure, nullptr)) std::rethrow_exception(e);
+  return {sum};
+}
+
 struct Program {
   const char* name;
   Results (*run)();
+  int most = 60;  // allocations tried in the fast tier
 };
 
 const Program programs[] = {
@@ -182,7 +325,8 @@ const Program programs[] = {
        other.load_parameters(file);
        std::filesystem::remove(file);
        return read(other(numbers({2, 5})));
-     }},
+     },
+     12},
     {"an exported model",
      [] {
        const auto file = scratch("");
@@ -193,8 +337,16 @@ const Program programs[] = {
        auto back =
            gluon::SymbolBlock::imports(file.string() + "-symbol.json", {"data"}, file.string() + "-0000.params");
        return read(back(numbers({2, 5})));
-     }},
+     },
+     12},
     {"a loader", [] { return sync_wait(load(gluon::data::DataLoader(pairs(7), {.batch_size = 3}))); }},
+    {"a loader with workers and few places",
+     [] { return sync_wait(load(gluon::data::DataLoader(changed_pairs(23), few_places))); }},
+    {"a loader of samples that come later",
+     [] { return sync_wait(load(gluon::data::DataLoader(gluon::data::Dataset(9, later_pair), few_places))); }},
+    {"a loader that is dropped",
+     [] { return sync_wait(take_one(gluon::data::DataLoader(changed_pairs(23), few_places))); }},
+    {"training from a loader", [] { return train_from(gluon::data::DataLoader(changed_pairs(11), few_places)); }},
     {"a Task",
      [] {
        return Results{sync_wait(sum_later(nd.ones({8, 8})))};
@@ -205,6 +357,16 @@ const Program programs[] = {
        for (int i = 0; i < 3; ++i) all.push_back(sum_later(nd.ones({8, 8}) * float(i)));
        return sync_wait(when_all(std::move(all)));
      }},
+    {"Tasks of several kinds",
+     [] {
+       auto [sum, values, nothing] = sync_wait(several_kinds(nd.ones({3})));
+       values.push_back(sum);
+       return values;
+     }},
+    {"a race", race},
+    {"an operation that waits", operation_that_waits},
+    {"an operation that reads", operation_that_reads},
+    {"spawned Tasks", spawned},
     {"a metric",
      [] {
        metric::Accuracy accuracy;
@@ -219,7 +381,7 @@ TEST_CASE("faults: programs bear that an allocation fails, and leave nothing beh
   Engine engine({.threads = 0});
   EngineScope scope(engine);
   for (const Program& p : programs) {
-    DYNAMIC_SECTION(p.name) { survives(p.name, p.run, {.most = 12}); }
+    DYNAMIC_SECTION(p.name) { survives(p.name, p.run, {.most = p.most}); }
   }
 }
 
