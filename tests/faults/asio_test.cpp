@@ -15,7 +15,7 @@
 #include "harness.h"
 #include "kaon/asio.h"
 #include "kaon/gluon/nn/nn.h"
-#include "kaon/tests/gluon/hybrid_support.h"
+#include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
 using namespace kaon;
 using namespace kaon::test;

@@ -4,7 +4,7 @@
 #include <atomic>
 #include <vector>
 
-#include "kaon/tests/gluon/hybrid_support.h"
+#include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
 namespace kaon::test {
 

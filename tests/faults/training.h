@@ -8,7 +8,7 @@
 #include "kaon/gluon/loss.h"
 #include "kaon/gluon/nn/nn.h"
 #include "kaon/gluon/training_step.h"
-#include "kaon/tests/gluon/hybrid_support.h"
+#include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
 namespace kaon::test {
 
