@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "harness.h"
-#include "kaon/engine/coroutine_queue.h"
+#include "kaon/engine/base/coroutine_queue.h"
 #include "kaon/engine/storage.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/operator/op_def.h"
