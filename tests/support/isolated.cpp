@@ -25,7 +25,7 @@ std::string isolated(FunctionRef<std::string()> body, unsigned seconds) {
       text = std::string("crashed: thrown: ") + e.what();
     }
     for (size_t at = 0; at < text.size();) {
-      const ssize_t n = write(pipe_ends[1], text.data() + at, text.size() - at);
+      const ssize_t n = ::write(pipe_ends[1], text.data() + at, text.size() - at);
       if (n <= 0) break;
       at += size_t(n);
     }
@@ -34,7 +34,7 @@ std::string isolated(FunctionRef<std::string()> body, unsigned seconds) {
   close(pipe_ends[1]);
   std::string text;
   char buffer[4096];
-  for (ssize_t n; (n = read(pipe_ends[0], buffer, sizeof buffer)) > 0;) text.append(buffer, size_t(n));
+  for (ssize_t n; (n = ::read(pipe_ends[0], buffer, sizeof buffer)) > 0;) text.append(buffer, size_t(n));
   close(pipe_ends[0]);
   int status = 0;
   waitpid(child, &status, 0);

@@ -95,11 +95,11 @@ TEST_CASE("users row 10: independent steps of several threads stay within the sc
     Peak peak;
     EngineScope scope(engine);
     EngineScope limited = scope.with_budget(budget);
-    MemoryBudget* budget = engine.active_budget();
+    MemoryBudget* const of_scope = engine.active_budget();
     std::vector<std::thread> threads;
     for (int t = 0; t < 2; ++t) {
       threads.emplace_back([&] {
-        thread_context().budget = budget;
+        thread_context().budget = of_scope;
         for (int i = 0; i < rounds(2000); ++i) push_step(engine, {}, make(engine), peak);
       });
     }

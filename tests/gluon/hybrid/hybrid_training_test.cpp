@@ -3,6 +3,7 @@
 
 #include "kaon/gluon/loss.h"
 #include "kaon/gluon/trainer.h"
+#include "kaon/graph/hybrid/cached_graph.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
 using namespace kaon;

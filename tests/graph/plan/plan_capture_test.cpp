@@ -4,6 +4,7 @@
 #include <cmath>
 #include <thread>
 
+#include "kaon/engine/buffer/device_launch.h"
 #include "kaon/engine/device/backend.h"
 #include "kaon/engine/device/gpu.h"
 #include "kaon/graph/plan/plan_capture.h"

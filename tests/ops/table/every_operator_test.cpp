@@ -10,6 +10,7 @@
 
 #include "kaon/engine/device/backend.h"
 #include "kaon/gluon/block.h"
+#include "kaon/graph/hybrid/cached_graph.h"
 #include "kaon/tests/ops/table/op_table.h"
 #include "kaon/tests/support/row_run.h"
 #include "kaon/tests/support/skip.h"
