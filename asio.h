@@ -261,6 +261,7 @@ auto Engine::async_admit(Token&& token) {
             if (auto w = weak.lock()) w->handler.complete(detail::aborted(), w);
           });
         }
+        engine->check_not_gone("async_admit");
         if (engine->admits_now()) return wait->finish_at_once();
         detail::enter(wait, [&] { engine->on_room(std::noop_coroutine(), *wait); });
       },
