@@ -1,7 +1,6 @@
 #include "kaon/engine/engine.h"
 
 #include <algorithm>
-#include <boost/asio/steady_timer.hpp>
 #include <string>
 #include <thread>
 
@@ -302,7 +301,7 @@ void Engine::post_io(std::function<void()> work) {
 
 void Engine::post_after(std::chrono::nanoseconds delay, std::coroutine_handle<> work, Executor& executor) {
   if (impl_->is_gone()) impl_->throw_gone();
-  auto timer = std::make_shared<boost::asio::steady_timer>(impl_->io, delay);
+  auto timer = std::make_shared<PoolTimer>(impl_->io.get_executor(), delay);
   timer->async_wait([timer, work, io = &impl_->io_executor, &executor](const boost::system::error_code&) {
     if (&executor == io) {
       resume_coroutine(work);  // already on the io pool

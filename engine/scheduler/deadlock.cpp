@@ -1,6 +1,5 @@
 // Waits inside operations: finds those that can never end, and ends them with WouldDeadlock.
 #include <algorithm>
-#include <boost/asio/steady_timer.hpp>
 #include <string>
 #include <thread>
 #include <vector>
@@ -139,7 +138,7 @@ void Engine::Impl::fail_if_stuck() noexcept {
 }
 
 void Engine::Impl::watch_op_waits() {
-  auto timer = std::make_shared<boost::asio::steady_timer>(io, look_every);
+  auto timer = std::make_shared<PoolTimer>(io.get_executor(), look_every);
   timer->async_wait([this, timer](const boost::system::error_code&) { watch_again(); });
 }
 

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <array>
+#include <boost/asio/basic_waitable_timer.hpp>
 #include <boost/asio/post.hpp>
+#include <boost/asio/thread_pool.hpp>
+#include <chrono>
 #include <condition_variable>
 #include <list>
 #include <mutex>
@@ -96,6 +99,12 @@ struct OpWaits {
   std::chrono::steady_clock::time_point last_look;
   bool is_watched = false;  // the timer checks
 };
+
+// A timer whose handlers run on the io pool. Unlike boost::asio::steady_timer, which erases the type of its executor,
+// it allocates nothing when it fires: an exception there would end the process.
+using PoolTimer =
+    boost::asio::basic_waitable_timer<std::chrono::steady_clock, boost::asio::wait_traits<std::chrono::steady_clock>,
+                                      boost::asio::thread_pool::executor_type>;
 
 // The io pool as an executor. Posting allocates nothing unless very many coroutines are pending: see CoroutineQueue and
 // CallMemory. A thread of the pool that has been called takes one coroutine, and calls another thread if there are

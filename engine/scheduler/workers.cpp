@@ -1,6 +1,5 @@
 // Slots, workers and the operations that they run.
 #include <boost/asio/bind_allocator.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include "kaon/engine/scheduler/engine_impl.h"
 
@@ -249,7 +248,7 @@ void Engine::Impl::serve_later() noexcept {
   if (serves_later.exchange(true)) return;
   for (;;) {
     try {
-      auto timer = std::make_shared<boost::asio::steady_timer>(io, std::chrono::milliseconds(1));
+      auto timer = std::make_shared<PoolTimer>(io.get_executor(), std::chrono::milliseconds(1));
       timer->async_wait([this, timer](const boost::system::error_code&) {
         serves_later = false;
         serve();

@@ -364,6 +364,13 @@ const Program programs[] = {
        return values;
      }},
     {"a race", race},
+    {"a timer of a new engine",  // whose io thread has no memory in reserve
+     [] {
+       Engine engine({.threads = 0});
+       EngineScope scope(engine);
+       sync_wait([]() -> Task<void> { co_await sleep_for(100us); }());
+       return Results{1};
+     }},
     {"an operation that waits", operation_that_waits},
     {"an operation that reads", operation_that_reads},
     {"spawned Tasks", spawned},
