@@ -219,6 +219,7 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
   Graph graph = trace();
   // A gradient that is zero because none arrives is recorded imperatively too: all gradients are.
   if (!key.wanted.empty() && program_.defined()) options.recorded = recorded_outputs(graph, key.wanted);
+  if (!key.wanted.empty() && !program_.defined()) options.copied = inputs_updated_in_copies(graph, key.training);
   try {
     graph = passes::run(std::move(graph), passes);
   } catch (const StateError&) {  // an output without a gradient: said when it is asked for
@@ -360,11 +361,16 @@ class PlanGradFunction final : public GradFunction {
     return result;
   }
 
+  bool only_updates(size_t i) const {
+    const std::vector<bool>& copied = plan_->options().copied;
+    return plan_->updates_input(i) || (!copied.empty() && copied[i]);
+  }
+
   // The backward half reads some of the arrays again. The gradients' program begins with the inputs, and takes what it
   // updates as it is.
   void refuse_changed_arrays(bool by_program) const {
     for (size_t i = 0; i < inputs_.size(); ++i) {
-      const bool is_read = by_program ? !plan_->updates_input(i) : plan_->backward_reads_input(i);
+      const bool is_read = by_program ? !only_updates(i) : plan_->backward_reads_input(i);
       if (is_read && inputs_[i].is_changed())
         refuse("input " + plan_->graph().nodes[plan_->graph().inputs[i]].name, inputs_[i]);
     }

@@ -102,6 +102,19 @@ void refuse_gradient(const OpDef& op) {
       fmt::format("[{}] has no gradient: put stop_gradient before it if none is to flow through it", op.name()));
 }
 
+std::vector<bool> inputs_updated_in_copies(const Graph& gradients, bool training) {
+  const std::vector<bool> updated = passes::updated_nodes(gradients, training);
+  std::vector<bool> is_read(gradients.nodes.size(), false), is_copied(gradients.nodes.size(), false);
+  for (size_t i = 0; i < gradients.nodes.size(); ++i) {
+    const Node& n = gradients.nodes[i];
+    for (ValueId v : n.inputs) (n.op == &Copy::def && updated[i] ? is_copied : is_read)[v.node] = true;
+  }
+  for (ValueId v : gradients.outputs) is_read[v.node] = true;
+  std::vector<bool> result;
+  for (uint32_t i : gradients.inputs) result.push_back(is_copied[i] && !is_read[i]);
+  return result;
+}
+
 std::vector<bool> recorded_outputs(const Graph& program, const std::vector<bool>& wanted) {
   const std::vector<bool> flows = flow_from(program, wanted);
   std::vector<bool> recorded;

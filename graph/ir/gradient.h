@@ -26,6 +26,9 @@ inline Graph with_gradient(Graph graph, const std::vector<bool>& wanted) {
 // inputs with wanted[i]. What the program updates, this one updates in a copy. `form`: heads and refused.
 Graph gradient_graph(Graph program, const std::vector<bool>& wanted, GradientForm form, bool training);
 
+// By input of a gradient_graph(): is it only updated, in a copy? Then its values are not part of what is computed.
+std::vector<bool> inputs_updated_in_copies(const Graph& gradients, bool training);
+
 // By output, is it computed from an input with wanted[i]? So is what the imperative run records, be its gradient zero.
 std::vector<bool> recorded_outputs(const Graph& program, const std::vector<bool>& wanted);
 

@@ -48,6 +48,7 @@ struct PlanOptions {
   std::function<std::string()> history{};  // the graph after each pass, for dump(); null: not known
   std::shared_ptr<GradientProgram> gradients{};  // the backward as a program, for gradients that are recorded
   std::vector<bool> heads{};                     // by output: does the backward take a gradient there? Empty: each
+  std::vector<bool> copied{};                    // by input: inputs_updated_in_copies(); empty: none
   std::vector<std::string> refusals{};           // by output: why it has no gradient; empty: each has one
   std::vector<bool> recorded{};                  // by output: recorded_outputs(); empty: each is, or none
   int verify = 0;  // the number of calls, with their backwards, that are compared with the imperative run of `program`
