@@ -64,7 +64,7 @@ TEST_CASE("users row 38: one event per operation, in JSON, with block and push s
       ++complete;
       CHECK(e.at("dur").to_number<double>() >= 10.0);
       CHECK(e.at("ts").to_number<double>() >= 0.0);
-      CHECK(std::string(e.at("args").at("pushed").as_string()).find("trace_test.cpp:") != std::string::npos);
+      CHECK(std::string(e.at("args").at("pushed").as_string()).find("profiler_test.cpp:") != std::string::npos);
       bool odd = e.at("name").as_string() == "odd \"one\"";
       CHECK(e.at("args").at("block").as_string() == (odd ? "net.fc1" : ""));
     }

@@ -42,9 +42,11 @@ NDArray weights_like(const NDArray& y) { return values(0, 0, y.shape(), y.dtype(
 // The results that gradients flow from, and the weights of their elements.
 struct Weighed {
   std::vector<NDArray> results, weights;
-  explicit Weighed(const std::vector<NDArray>& all) {
-    for (const NDArray& y : all) {
-      if (!is_floating(y.dtype()) || !autograd::wants_gradient(y)) continue;
+  // `unused`: those left out, by bit.
+  explicit Weighed(const std::vector<NDArray>& all, uint32_t unused = 0) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      const NDArray& y = all[i];
+      if (!is_floating(y.dtype()) || !autograd::wants_gradient(y) || (unused >> i & 1) != 0) continue;
       results.push_back(y);
       weights.push_back(weights_like(y));
     }
