@@ -43,7 +43,10 @@ struct OpTraits {
   bool pointwise = false;    // output element k depends on input elements k only (fusable)
   bool mode_dependent = false;  // reads KernelContext::training
   bool any_layout = false;      // right for channels_last values when all 4-D inputs share that layout
-  bool in_mxnet = true;         // false: export refuses it by name
+  // One pass over memory that gives the same bits each time: training with the option `mirror` may compute the result
+  // again for the backward instead of keeping it. Implied by pointwise and by view.
+  bool recomputable = false;
+  bool in_mxnet = true;  // false: export refuses it by name
   // The derivative is zero wherever it exists (sign, argmax), or is meant to be (BlockGrad): the operator has no
   // `grad`, and gradients end here. A backward through an operator with neither throws StateError.
   bool flat = false;

@@ -1,6 +1,5 @@
 // Recomputation: forward values that the backward reads and that are cheap to compute again are not kept.
 #include <algorithm>
-#include <array>
 
 #include "kaon/graph/ir/rewrite.h"
 #include "kaon/graph/passes/passes.h"
@@ -8,14 +7,6 @@
 
 namespace kaon::passes {
 namespace {
-
-// Beside pointwise operators and views: one pass over memory, the same bits each time.
-constexpr std::array<std::string_view, 28> one_pass{
-    "Pooling",   "LayerNorm",    "softmax",      "softmin",        "log_softmax",    "SoftmaxActivation",
-    "LeakyReLU", "transpose",    "SwapAxis",     "slice",          "slice_axis",     "slice_like",
-    "Concat",    "stack",        "SliceChannel", "repeat",         "tile",           "reverse",
-    "Pad",       "broadcast_to", "take",         "broadcast_axis", "broadcast_like", "SequenceMask",
-    "Embedding", "pick",         "_sum_to",      "_reorder"};
 
 // The decision for a node of the forward.
 enum class Fate : uint8_t {
@@ -99,8 +90,7 @@ class Mirror {
     }
     const OpTraits& traits = n.op->traits_of(n.attrs.get());
     if (traits.random || updates_inputs(n, training_)) return false;
-    return traits.pointwise || traits.view ||
-           std::find(one_pass.begin(), one_pass.end(), n.op->name()) != one_pass.end();
+    return traits.pointwise || traits.view || traits.recomputable;
   }
 
   // Whether the backward has the inputs of node i. Sets its depth: how many recomputed values build on each other up to

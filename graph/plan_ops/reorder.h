@@ -10,7 +10,7 @@ struct OpDef;
 
 // The same logical (N, C, H, W) values in the layout of the output's view. Exists in plans only.
 struct Reorder {
-  static constexpr OpTraits traits{.name = "_reorder", .any_layout = true, .in_mxnet = false};
+  static constexpr OpTraits traits{.name = "_reorder", .any_layout = true, .recomputable = true, .in_mxnet = false};
   static constexpr void fields(auto) {}
   static const OpDef def;
   void infer(InferContext& c) const { c.set_output(c.shape(0), c.dtype()); }

@@ -15,8 +15,10 @@ struct Pick {
   int axis = -1;
   bool keepdims = false;
   IndexMode mode = IndexMode::clip;
-  static constexpr OpTraits traits{
-      .name = "pick", .inputs = Names("data", "index"), .aliases = Names("choose_element_0index")};
+  static constexpr OpTraits traits{.name = "pick",
+                                   .inputs = Names("data", "index"),
+                                   .recomputable = true,
+                                   .aliases = Names("choose_element_0index")};
   static constexpr void fields(auto field) {
     field("axis", &Pick::axis);
     field("keepdims", &Pick::keepdims);

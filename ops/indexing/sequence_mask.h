@@ -15,7 +15,8 @@ struct SequenceMask {
   bool use_sequence_length = false;
   double value = 0;
   int axis = 0;
-  static constexpr OpTraits traits{.name = "SequenceMask", .inputs = Names("data", "sequence_length"), .inplace = 0};
+  static constexpr OpTraits traits{
+      .name = "SequenceMask", .inputs = Names("data", "sequence_length"), .inplace = 0, .recomputable = true};
   static constexpr void fields(auto field) {
     field("use_sequence_length", &SequenceMask::use_sequence_length);
     field("value", &SequenceMask::value);

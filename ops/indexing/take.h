@@ -14,7 +14,7 @@ struct OpDef;
 struct Take {
   int axis = 0;
   IndexMode mode = IndexMode::clip;
-  static constexpr OpTraits traits{.name = "take", .inputs = Names("a", "indices")};
+  static constexpr OpTraits traits{.name = "take", .inputs = Names("a", "indices"), .recomputable = true};
   static constexpr void fields(auto field) {
     field("axis", &Take::axis);
     field("mode", &Take::mode);
@@ -51,7 +51,8 @@ struct Embedding {
   int64_t output_dim = 0;
   DType dtype = DType::float32;
   bool sparse_grad = false;
-  static constexpr OpTraits traits{.name = "Embedding", .inputs = Names("data", "weight"), .infers = bit(1)};
+  static constexpr OpTraits traits{
+      .name = "Embedding", .inputs = Names("data", "weight"), .infers = bit(1), .recomputable = true};
   static constexpr void fields(auto field) {
     field("input_dim", &Embedding::input_dim, true);
     field("output_dim", &Embedding::output_dim, true);

@@ -11,7 +11,7 @@ struct OpDef;
 // The array repeated to `shape`; 0 keeps a dimension, others must be 1 or equal. Missing leading axes count as 1.
 struct BroadcastTo {
   Shape shape{};
-  static constexpr OpTraits traits{.name = "broadcast_to"};
+  static constexpr OpTraits traits{.name = "broadcast_to", .recomputable = true};
   static constexpr void fields(auto field) { field("shape", &BroadcastTo::shape); }
   static const OpDef def;
   void infer(InferContext& c) const;
@@ -24,7 +24,7 @@ void run_cuda(const BroadcastTo& op, KernelContext& c);
 struct BroadcastAxis {
   Shape axis{};
   Shape size{};
-  static constexpr OpTraits traits{.name = "broadcast_axis", .aliases = Names("broadcast_axes")};
+  static constexpr OpTraits traits{.name = "broadcast_axis", .recomputable = true, .aliases = Names("broadcast_axes")};
   static constexpr void fields(auto field) {
     field("axis", &BroadcastAxis::axis);
     field("size", &BroadcastAxis::size);
@@ -40,7 +40,7 @@ void run_cuda(const BroadcastAxis& op, KernelContext& c);
 struct BroadcastLike {
   std::optional<Shape> lhs_axes{};
   std::optional<Shape> rhs_axes{};
-  static constexpr OpTraits traits{.name = "broadcast_like", .inputs = Names("lhs", "rhs")};
+  static constexpr OpTraits traits{.name = "broadcast_like", .inputs = Names("lhs", "rhs"), .recomputable = true};
   static constexpr void fields(auto field) {
     field("lhs_axes", &BroadcastLike::lhs_axes);
     field("rhs_axes", &BroadcastLike::rhs_axes);

@@ -13,7 +13,7 @@ struct Concat {
   int dim = 1;
   int num_args = 0;  // number of arrays; set by the call
   static constexpr OpTraits traits{
-      .name = "Concat", .inputs = Names("arg"), .variadic = true, .aliases = Names("concat")};
+      .name = "Concat", .inputs = Names("arg"), .variadic = true, .recomputable = true, .aliases = Names("concat")};
   static constexpr void fields(auto field) {
     field("num_args", &Concat::num_args, true);
     field("dim", &Concat::dim);
@@ -30,7 +30,7 @@ void run_cuda(const Concat& op, KernelContext& c);
 struct Stack {
   int axis = 0;
   int num_args = 0;  // number of arrays; set by the call
-  static constexpr OpTraits traits{.name = "stack", .inputs = Names("arg"), .variadic = true};
+  static constexpr OpTraits traits{.name = "stack", .inputs = Names("arg"), .variadic = true, .recomputable = true};
   static constexpr void fields(auto field) {
     field("num_args", &Stack::num_args, true);
     field("axis", &Stack::axis);
@@ -48,7 +48,7 @@ struct SliceChannel {
   int num_outputs = 1;
   int axis = 1;
   bool squeeze_axis = false;
-  static constexpr OpTraits traits{.name = "SliceChannel", .aliases = Names("split")};
+  static constexpr OpTraits traits{.name = "SliceChannel", .recomputable = true, .aliases = Names("split")};
   static constexpr void fields(auto field) {
     field("num_outputs", &SliceChannel::num_outputs, true);
     field("axis", &SliceChannel::axis);

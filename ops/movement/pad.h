@@ -17,7 +17,7 @@ struct Pad {
   PadMode mode = PadMode::constant;
   Shape pad_width{};
   double constant_value = 0;
-  static constexpr OpTraits traits{.name = "Pad", .aliases = Names("pad")};
+  static constexpr OpTraits traits{.name = "Pad", .recomputable = true, .aliases = Names("pad")};
   static constexpr void fields(auto field) {
     field("mode", &Pad::mode, true);
     field("pad_width", &Pad::pad_width, true);

@@ -12,7 +12,7 @@ struct OpDef;
 struct Repeat {
   int repeats = 1;
   std::optional<int> axis{};
-  static constexpr OpTraits traits{.name = "repeat"};
+  static constexpr OpTraits traits{.name = "repeat", .recomputable = true};
   static constexpr void fields(auto field) {
     field("repeats", &Repeat::repeats, true);
     field("axis", &Repeat::axis);
@@ -27,7 +27,7 @@ void run_cuda(const Repeat& op, KernelContext& c);
 // The whole array reps[i] times along axis i; shapes are padded with 1 on the left to equal length.
 struct Tile {
   Shape reps{};
-  static constexpr OpTraits traits{.name = "tile"};
+  static constexpr OpTraits traits{.name = "tile", .recomputable = true};
   static constexpr void fields(auto field) { field("reps", &Tile::reps, true); }
   static const OpDef def;
   void infer(InferContext& c) const;
@@ -39,7 +39,7 @@ void run_cuda(const Tile& op, KernelContext& c);
 // The elements in opposite order along each of the axes.
 struct Reverse {
   Shape axis{};
-  static constexpr OpTraits traits{.name = "reverse", .aliases = Names("flip")};
+  static constexpr OpTraits traits{.name = "reverse", .recomputable = true, .aliases = Names("flip")};
   static constexpr void fields(auto field) { field("axis", &Reverse::axis, true); }
   static const OpDef def;
   void infer(InferContext& c) const;

@@ -14,7 +14,7 @@ struct Slice {
   OptionalShape begin{};
   OptionalShape end{};
   OptionalShape step{};
-  static constexpr OpTraits traits{.name = "slice"};
+  static constexpr OpTraits traits{.name = "slice", .recomputable = true};
   static constexpr void fields(auto field) {
     field("begin", &Slice::begin, true);
     field("end", &Slice::end, true);
@@ -33,7 +33,7 @@ struct SliceAxis {
   int axis = 0;
   int64_t begin = 0;
   std::optional<int64_t> end{};
-  static constexpr OpTraits traits{.name = "slice_axis"};
+  static constexpr OpTraits traits{.name = "slice_axis", .recomputable = true};
   static constexpr void fields(auto field) {
     field("axis", &SliceAxis::axis, true);
     field("begin", &SliceAxis::begin, true);
@@ -50,7 +50,7 @@ void run_cuda(const SliceAxis& op, KernelContext& c);
 // smaller.
 struct SliceLike {
   Shape axes{};
-  static constexpr OpTraits traits{.name = "slice_like", .inputs = Names("data", "shape_like")};
+  static constexpr OpTraits traits{.name = "slice_like", .inputs = Names("data", "shape_like"), .recomputable = true};
   static constexpr void fields(auto field) { field("axes", &SliceLike::axes); }
   static const OpDef def;
   void infer(InferContext& c) const;

@@ -11,7 +11,7 @@ struct OpDef;
 // Axis i of the result is axis axes[i] of the array; no axes: all reversed.
 struct Transpose {
   Shape axes{};
-  static constexpr OpTraits traits{.name = "transpose"};
+  static constexpr OpTraits traits{.name = "transpose", .recomputable = true};
   static constexpr void fields(auto field) { field("axes", &Transpose::axes); }
   static const OpDef def;
   void infer(InferContext& c) const;
@@ -24,7 +24,7 @@ void run_cuda(const Transpose& op, KernelContext& c);
 struct SwapAxis {
   int dim1 = 0;
   int dim2 = 0;
-  static constexpr OpTraits traits{.name = "SwapAxis", .aliases = Names("swapaxes")};
+  static constexpr OpTraits traits{.name = "SwapAxis", .recomputable = true, .aliases = Names("swapaxes")};
   static constexpr void fields(auto field) {
     field("dim1", &SwapAxis::dim1);
     field("dim2", &SwapAxis::dim2);

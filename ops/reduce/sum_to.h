@@ -9,7 +9,7 @@ namespace kaon {
 // (integers: in int64) in an order fixed by the shapes. In `shape`, -1 keeps the input's dimension.
 struct SumTo {
   Shape shape{};
-  static constexpr OpTraits traits{.name = "_sum_to", .in_mxnet = false};
+  static constexpr OpTraits traits{.name = "_sum_to", .recomputable = true, .in_mxnet = false};
   static constexpr void fields(auto field) { field("shape", &SumTo::shape, true); }
   static const OpDef def;
   void infer(InferContext& c) const;

@@ -76,7 +76,8 @@ struct LeakyReLU {
                                          .visible_outputs = 1,
                                          .inplace = 0,
                                          .infers = bit(1),
-                                         .any_layout = true};
+                                         .any_layout = true,
+                                         .recomputable = true};
   static constexpr void fields(auto field) {
     field("act_type", &LeakyReLU::act_type);
     field("slope", &LeakyReLU::slope);

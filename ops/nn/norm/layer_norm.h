@@ -18,7 +18,8 @@ struct LayerNorm {
                                    .inputs = Names("data", "gamma", "beta"),
                                    .outputs = 3,
                                    .visible_outputs = 1,
-                                   .infers = bit(1) | bit(2)};
+                                   .infers = bit(1) | bit(2),
+                                   .recomputable = true};
   static constexpr void fields(auto field) {
     field("axis", &LayerNorm::axis);
     field("eps", &LayerNorm::eps);

@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 3> enum_names(PoolingConvention) { return
 enum class PoolPart { forward, backward, along };
 
 constexpr OpTraits pooling_traits(PoolPart part) {
-  if (part == PoolPart::forward) return {.name = "Pooling", .any_layout = true};
+  if (part == PoolPart::forward) return {.name = "Pooling", .any_layout = true, .recomputable = true};
   if (part == PoolPart::along) {
     return {
         .name = "_pooling_along", .inputs = Names("tangent", "data", "output"), .any_layout = true, .in_mxnet = false};

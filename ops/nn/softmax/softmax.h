@@ -17,7 +17,7 @@ struct Softmax {
   std::optional<double> temperature{};
   std::optional<DType> dtype{};
   bool use_length = false;
-  static constexpr OpTraits traits{.name = "softmax", .inputs = {"data", "length"}, .inplace = 0};
+  static constexpr OpTraits traits{.name = "softmax", .inputs = {"data", "length"}, .inplace = 0, .recomputable = true};
   static constexpr void fields(auto field) {
     field("axis", &Softmax::axis);
     field("temperature", &Softmax::temperature);
@@ -37,7 +37,7 @@ struct Softmin {
   int axis = -1;
   std::optional<double> temperature{};
   std::optional<DType> dtype{};
-  static constexpr OpTraits traits{.name = "softmin", .inplace = 0};
+  static constexpr OpTraits traits{.name = "softmin", .inplace = 0, .recomputable = true};
   static constexpr void fields(auto field) {
     field("axis", &Softmin::axis);
     field("temperature", &Softmin::temperature);
@@ -55,7 +55,7 @@ struct LogSoftmax {
   int axis = -1;
   std::optional<double> temperature{};
   std::optional<DType> dtype{};
-  static constexpr OpTraits traits{.name = "log_softmax", .inplace = 0};
+  static constexpr OpTraits traits{.name = "log_softmax", .inplace = 0, .recomputable = true};
   static constexpr void fields(auto field) {
     field("axis", &LogSoftmax::axis);
     field("temperature", &LogSoftmax::temperature);
@@ -109,7 +109,7 @@ constexpr std::array<std::string_view, 2> enum_names(SoftmaxMode) { return {"ins
 // alone in mode instance (docs/differences.md).
 struct SoftmaxActivation {
   SoftmaxMode mode = SoftmaxMode::instance;
-  static constexpr OpTraits traits{.name = "SoftmaxActivation", .inplace = 0};
+  static constexpr OpTraits traits{.name = "SoftmaxActivation", .inplace = 0, .recomputable = true};
   static constexpr void fields(auto field) { field("mode", &SoftmaxActivation::mode); }
   static const OpDef def;
   void infer(InferContext& c) const;
