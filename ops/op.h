@@ -110,10 +110,51 @@ class GradContext {
   virtual void set(int i, NDArray gradient) = 0;     // not called: no gradient flows to input i
 };
 
+// The argument of `keeps_rows`: a call some of whose inputs have rows, the samples of a batch, along their first
+// dimension. Axes count from the end when negative; ShapeError for one that is out of range.
+class RowQuery {
+ public:
+  struct Input {
+    const Shape* shape;
+    bool has_rows;
+  };
+  // `op`: the name in messages. `output`: the first one. The arrays must outlive the query.
+  RowQuery(const char* op, std::span<const Input> inputs, const TensorMeta& output)
+      : op_(op), inputs_(inputs), output_(output) {}
+
+  int num_inputs() const { return int(inputs_.size()); }
+  const Shape& shape(int i = 0) const { return *inputs_[size_t(i)].shape; }
+  int ndim(int i = 0) const { return shape(i).ndim(); }
+  bool has_rows(int i) const { return inputs_[size_t(i)].has_rows; }
+  int count() const;  // of the inputs that have rows
+  bool all_have_rows() const { return count() == num_inputs(); }
+  bool only_first_has_rows() const { return has_rows(0) && count() == 1; }
+  bool is_first(int64_t axis) const { return is_first(axis, ndim()); }  // of the first input
+  bool is_first(int64_t axis, int ndim) const { return normalize_axis(axis, ndim, op_) == 0; }
+  bool names_first(const Shape& axes) const;  // of the first input
+  // Broadcasting from the right: rows are aligned with rows, or with a single row.
+  bool is_aligned() const;
+
+ private:
+  const char* op_;
+  std::span<const Input> inputs_;
+  const TensorMeta& output_;
+};
+
 // Accepts any attribute: concept Op calls `fields` with it.
 struct AnyField {
   void operator()(std::string_view name, auto member, bool is_required = false) const;
 };
+
+// Facts that passes over graphs ask for, beside the traits: optional members of an operator, which make_op_def finds.
+// Without one an operator does without what the fact is for. tests/ops/table/operator_facts_test.cpp lists, for each,
+// the operators that have none.
+//
+//   bool keeps_rows(const RowQuery&) const
+//       Whether row i of the first output follows from row i of the inputs that have rows, and from the whole of the
+//       others: a plan for more rows may then run it. The number of rows of the output is compared elsewhere. Asked
+//       where an input has rows and the call neither draws numbers nor updates an input. Pointwise operators without
+//       it keep rows that are aligned.
 
 // An operator: a default-constructible aggregate with traits, fields and infer. fields(field) calls
 // field(name in files, pointer to member[, is it required?]) for each attribute. run_cpu(const T&, KernelContext&)

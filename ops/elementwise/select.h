@@ -16,6 +16,7 @@ struct Where {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() || (q.ndim() == q.ndim(1) && q.is_aligned()); }
 };
 void run_cpu(const Where& op, KernelContext& c);
 void run_cuda(const Where& op, KernelContext& c);

@@ -27,6 +27,7 @@ struct Pick {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && !q.is_first(axis); }
 };
 void run_cpu(const Pick& op, KernelContext& c);
 void run_cuda(const Pick& op, KernelContext& c);
@@ -56,6 +57,7 @@ struct BatchTake {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows(); }
 };
 void run_cpu(const BatchTake& op, KernelContext& c);
 void run_cuda(const BatchTake& op, KernelContext& c);
@@ -76,6 +78,7 @@ struct OneHot {
   }
   static const OpDef def;
   void infer(InferContext& c) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows(); }
 };
 void run_cpu(const OneHot& op, KernelContext& c);
 void run_cuda(const OneHot& op, KernelContext& c);

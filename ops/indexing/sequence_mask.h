@@ -26,6 +26,7 @@ struct SequenceMask {
   int num_inputs() const { return use_sequence_length ? 2 : 1; }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && (!use_sequence_length || axis == 1); }
 };
 void run_cpu(const SequenceMask& op, KernelContext& c);
 void run_cuda(const SequenceMask& op, KernelContext& c);

@@ -22,6 +22,7 @@ struct Take {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.count() == 1 && q.has_rows(1) == q.is_first(axis); }
 };
 void run_cpu(const Take& op, KernelContext& c);
 void run_cuda(const Take& op, KernelContext& c);
@@ -62,6 +63,7 @@ struct Embedding {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.only_first_has_rows(); }
 };
 void run_cpu(const Embedding& op, KernelContext& c);
 void run_cuda(const Embedding& op, KernelContext& c);

@@ -31,6 +31,7 @@ struct Dot {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.only_first_has_rows() && q.ndim() >= 2 && !transpose_a; }
 };
 void run_cpu(const Dot& op, KernelContext& c);
 void run_cuda(const Dot& op, KernelContext& c);
@@ -47,6 +48,7 @@ struct BatchDot {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows(); }
 };
 void run_cpu(const BatchDot& op, KernelContext& c);
 void run_cuda(const BatchDot& op, KernelContext& c);

@@ -16,6 +16,7 @@ struct BroadcastTo {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return shape.ndim() == q.ndim() && shape[0] == 0; }
 };
 void run_cpu(const BroadcastTo& op, KernelContext& c);
 void run_cuda(const BroadcastTo& op, KernelContext& c);
@@ -32,6 +33,7 @@ struct BroadcastAxis {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return !axis.empty() && !q.names_first(axis); }
 };
 void run_cpu(const BroadcastAxis& op, KernelContext& c);
 void run_cuda(const BroadcastAxis& op, KernelContext& c);
@@ -48,6 +50,7 @@ struct BroadcastLike {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && q.ndim() == q.ndim(1) && !lhs_axes; }
 };
 void run_cpu(const BroadcastLike& op, KernelContext& c);
 void run_cuda(const BroadcastLike& op, KernelContext& c);

@@ -22,6 +22,7 @@ struct Concat {
   int num_inputs() const { return num_args > 0 ? num_args : -1; }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && !q.is_first(dim); }
 };
 void run_cpu(const Concat& op, KernelContext& c);
 void run_cuda(const Concat& op, KernelContext& c);
@@ -39,6 +40,7 @@ struct Stack {
   int num_inputs() const { return num_args > 0 ? num_args : -1; }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && !q.is_first(axis, q.ndim() + 1); }
 };
 void run_cpu(const Stack& op, KernelContext& c);
 void run_cuda(const Stack& op, KernelContext& c);
@@ -57,6 +59,7 @@ struct SliceChannel {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && !q.is_first(axis); }
 };
 void run_cpu(const SliceChannel& op, KernelContext& c);
 void run_cuda(const SliceChannel& op, KernelContext& c);

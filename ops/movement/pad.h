@@ -26,6 +26,7 @@ struct Pad {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery&) const { return pad_width[0] == 0 && pad_width[1] == 0; }
 };
 void run_cpu(const Pad& op, KernelContext& c);
 void run_cuda(const Pad& op, KernelContext& c);

@@ -20,6 +20,7 @@ struct Repeat {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return axis && !q.is_first(*axis); }
 };
 void run_cpu(const Repeat& op, KernelContext& c);
 void run_cuda(const Repeat& op, KernelContext& c);
@@ -32,6 +33,9 @@ struct Tile {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const {
+    return reps.ndim() < q.ndim() || (reps.ndim() == q.ndim() && reps[0] == 1);
+  }
 };
 void run_cpu(const Tile& op, KernelContext& c);
 void run_cuda(const Tile& op, KernelContext& c);
@@ -44,6 +48,7 @@ struct Reverse {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return !axis.empty() && !q.names_first(axis); }
 };
 void run_cpu(const Reverse& op, KernelContext& c);
 void run_cuda(const Reverse& op, KernelContext& c);

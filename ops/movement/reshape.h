@@ -30,6 +30,7 @@ struct Reshape {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.has_rows(0); }
 };
 void run_cpu(const Reshape& op, KernelContext& c);
 void run_cuda(const Reshape& op, KernelContext& c);
@@ -51,6 +52,7 @@ struct ReshapeLike {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.has_rows(0); }
 };
 void run_cpu(const ReshapeLike& op, KernelContext& c);
 void run_cuda(const ReshapeLike& op, KernelContext& c);
@@ -62,6 +64,7 @@ struct Flatten {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.has_rows(0); }
 };
 void run_cpu(const Flatten& op, KernelContext& c);
 void run_cuda(const Flatten& op, KernelContext& c);
@@ -74,6 +77,7 @@ struct ExpandDims {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.has_rows(0); }
 };
 void run_cpu(const ExpandDims& op, KernelContext& c);
 void run_cuda(const ExpandDims& op, KernelContext& c);
@@ -86,6 +90,7 @@ struct Squeeze {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.has_rows(0); }
 };
 void run_cpu(const Squeeze& op, KernelContext& c);
 void run_cuda(const Squeeze& op, KernelContext& c);
@@ -98,6 +103,7 @@ struct ReshapeTo {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.has_rows(0); }
 };
 void run_cpu(const ReshapeTo& op, KernelContext& c);
 void run_cuda(const ReshapeTo& op, KernelContext& c);

@@ -21,6 +21,21 @@ constinit const OpDef SliceAssignScalar::def = make_op_def<SliceAssignScalar>();
 
 namespace {
 
+// Whether a region is the whole of the first axis.
+template <class Op>
+bool has_whole_first_axis(const Op& op) {
+  return !op.begin.empty() && op.begin[0].value_or(0) == 0 && (op.end.empty() || !op.end[0]) &&
+         (op.step.empty() || op.step[0].value_or(1) == 1);
+}
+
+}  // namespace
+
+bool Slice::keeps_rows(const RowQuery& q) const { return q.all_have_rows() && has_whole_first_axis(*this); }
+bool SliceAssign::keeps_rows(const RowQuery& q) const { return q.all_have_rows() && has_whole_first_axis(*this); }
+bool SliceAssignScalar::keeps_rows(const RowQuery& q) const { return q.all_have_rows() && has_whole_first_axis(*this); }
+
+namespace {
+
 void set_gradient(GradContext& g, const SliceRange& range) {
   g.set(0, nd._backward_slice(g.head(), {.shape = g.input_like(0).shape(), .begin = range.begin, .step = range.step}));
 }

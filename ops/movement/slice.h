@@ -23,6 +23,7 @@ struct Slice {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const;
 };
 void run_cpu(const Slice& op, KernelContext& c);
 void run_cuda(const Slice& op, KernelContext& c);
@@ -42,6 +43,7 @@ struct SliceAxis {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && !q.is_first(axis); }
 };
 void run_cpu(const SliceAxis& op, KernelContext& c);
 void run_cuda(const SliceAxis& op, KernelContext& c);
@@ -55,6 +57,7 @@ struct SliceLike {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.has_rows(0) && !axes.empty() && !q.names_first(axes); }
 };
 void run_cpu(const SliceLike& op, KernelContext& c);
 void run_cuda(const SliceLike& op, KernelContext& c);
@@ -91,6 +94,7 @@ struct SliceAssign {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const;
 };
 void run_cpu(const SliceAssign& op, KernelContext& c);
 void run_cuda(const SliceAssign& op, KernelContext& c);
@@ -110,6 +114,7 @@ struct SliceAssignScalar {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const;
 };
 void run_cpu(const SliceAssignScalar& op, KernelContext& c);
 void run_cuda(const SliceAssignScalar& op, KernelContext& c);

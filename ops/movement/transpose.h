@@ -16,6 +16,7 @@ struct Transpose {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return !axes.empty() && q.is_first(axes[0]); }
 };
 void run_cpu(const Transpose& op, KernelContext& c);
 void run_cuda(const Transpose& op, KernelContext& c);
@@ -32,6 +33,7 @@ struct SwapAxis {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return !q.is_first(dim1) && !q.is_first(dim2); }
 };
 void run_cpu(const SwapAxis& op, KernelContext& c);
 void run_cuda(const SwapAxis& op, KernelContext& c);

@@ -28,6 +28,8 @@ struct OpDef {
   // The other implementations that the CPU kernel can be told to use. nullptr: none.
   Variants (*variants)(const void* attrs, std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs,
                        bool winograd);
+  // Facts for passes, as ops/op.h describes them. nullptr: the operator has no such member.
+  bool (*keeps_rows)(const void* attrs, const RowQuery&);
   bool (*equal)(const void* a, const void* b);
   // Calls visit(name, text, is_default) for each attribute in order.
   void (*write)(const void* attrs, FunctionRef<void(std::string_view, const std::string&, bool)> visit);
@@ -89,6 +91,9 @@ constexpr OpDef make_op_def() {
   if constexpr (requires(const T& t, std::span<const TensorMeta> m) { t.variants(m, m, false); }) {
     d.variants = [](const void* p, std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs,
                     bool winograd) { return static_cast<const T*>(p)->variants(inputs, outputs, winograd); };
+  }
+  if constexpr (requires(const T& t, const RowQuery& q) { t.keeps_rows(q); }) {
+    d.keeps_rows = [](const void* p, const RowQuery& q) { return static_cast<const T*>(p)->keeps_rows(q); };
   }
   d.equal = [](const void* a, const void* b) -> bool {
     bool equal = true;

@@ -22,6 +22,7 @@ struct ArgMax {
   }
   static const OpDef def;
   void infer(InferContext& c) const;
+  bool keeps_rows(const RowQuery& q) const { return axis && !q.is_first(*axis); }
 };
 void run_cpu(const ArgMax& op, KernelContext& c);
 void run_cuda(const ArgMax& op, KernelContext& c);
@@ -37,6 +38,7 @@ struct ArgMin {
   }
   static const OpDef def;
   void infer(InferContext& c) const;
+  bool keeps_rows(const RowQuery& q) const { return axis && !q.is_first(*axis); }
 };
 void run_cpu(const ArgMin& op, KernelContext& c);
 void run_cuda(const ArgMin& op, KernelContext& c);
@@ -47,6 +49,7 @@ struct ArgMaxChannel {
   static constexpr void fields(auto) {}
   static const OpDef def;
   void infer(InferContext& c) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && q.ndim() >= 2; }
 };
 void run_cpu(const ArgMaxChannel& op, KernelContext& c);
 void run_cuda(const ArgMaxChannel& op, KernelContext& c);

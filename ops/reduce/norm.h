@@ -26,6 +26,7 @@ struct Norm {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return !axis.empty() && !q.names_first(axis); }
 };
 void run_cpu(const Norm& op, KernelContext& c);
 void run_cuda(const Norm& op, KernelContext& c);

@@ -13,6 +13,11 @@ template <ReduceKind K>
 constinit const OpDef Reduce<K>::def = make_op_def<Reduce<K>>();
 
 template <ReduceKind K>
+bool Reduce<K>::keeps_rows(const RowQuery& q) const {
+  return (reduced_axes(axis, exclude, q.ndim(), traits.name.data()) & 1) == 0;
+}
+
+template <ReduceKind K>
 void Reduce<K>::infer(InferContext& c) const {
   if (c.dtype() == DType::boolean) c.fail_dtype("is not implemented for dtype bool; use cast");
   if (K == ReduceKind::mean) c.expect_floating();

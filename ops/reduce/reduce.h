@@ -53,6 +53,7 @@ struct Reduce {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const;
 };
 template <ReduceKind K>
 void run_cpu(const Reduce<K>& op, KernelContext& c);

@@ -90,6 +90,7 @@ struct LeakyReLU {
   const OpTraits& traits_of() const;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.only_first_has_rows() && (q.num_inputs() == 1 || q.ndim() >= 2); }
 };
 void run_cpu(const LeakyReLU& op, KernelContext& c);
 void run_cuda(const LeakyReLU& op, KernelContext& c);

@@ -30,6 +30,7 @@ struct Dropout {
   const OpTraits& traits_of() const { return mode == DropoutMode::always ? always_traits : traits; }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows(); }
   Shape mask_shape(const Shape& data) const;  // throws ShapeError
 };
 void run_cpu(const Dropout& op, KernelContext& c);

@@ -89,6 +89,9 @@ struct ConvolutionOp {
   }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const requires(P == ConvPart::forward) {
+    return q.only_first_has_rows() && q.ndim() >= 2;
+  }
   Variants variants(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs, bool winograd) const;
 
   // The same attributes for another part.

@@ -43,6 +43,7 @@ struct Deconvolution {
   int num_inputs() const { return no_bias ? 2 : 3; }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.only_first_has_rows() && q.ndim() >= 2; }
 };
 void run_cpu(const Deconvolution& op, KernelContext& c);
 void run_cuda(const Deconvolution& op, KernelContext& c);

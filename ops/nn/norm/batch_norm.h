@@ -48,6 +48,7 @@ struct BatchNorm {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.only_first_has_rows() && q.ndim() >= 2 && !q.is_first(axis); }
 };
 void run_cpu(const BatchNorm& op, KernelContext& c);
 void run_cuda(const BatchNorm& op, KernelContext& c);

@@ -28,6 +28,7 @@ struct LayerNorm {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.only_first_has_rows() && q.ndim() >= 2 && !q.is_first(axis); }
 };
 void run_cpu(const LayerNorm& op, KernelContext& c);
 void run_cuda(const LayerNorm& op, KernelContext& c);

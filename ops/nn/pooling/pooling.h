@@ -64,6 +64,9 @@ struct PoolingOp {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const requires(P == PoolPart::forward) {
+    return q.only_first_has_rows() && q.ndim() >= 2;
+  }
 };
 template <PoolPart P>
 void run_cpu(const PoolingOp<P>& op, KernelContext& c);

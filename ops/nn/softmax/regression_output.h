@@ -23,6 +23,7 @@ struct RegressionOutput {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows(); }
 };
 template <RegressionKind kind>
 void run_cpu(const RegressionOutput<kind>& op, KernelContext& c);
@@ -65,6 +66,7 @@ struct MakeLoss {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows(); }
 };
 void run_cpu(const MakeLoss& op, KernelContext& c);
 void run_cuda(const MakeLoss& op, KernelContext& c);

@@ -28,6 +28,7 @@ struct Softmax {
   int num_inputs() const { return use_length ? 2 : 1; }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && !q.is_first(axis); }
 };
 void run_cpu(const Softmax& op, KernelContext& c);
 void run_cuda(const Softmax& op, KernelContext& c);
@@ -46,6 +47,7 @@ struct Softmin {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && !q.is_first(axis); }
 };
 void run_cpu(const Softmin& op, KernelContext& c);
 void run_cuda(const Softmin& op, KernelContext& c);
@@ -64,6 +66,7 @@ struct LogSoftmax {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && !q.is_first(axis); }
 };
 void run_cpu(const LogSoftmax& op, KernelContext& c);
 void run_cuda(const LogSoftmax& op, KernelContext& c);
@@ -114,6 +117,7 @@ struct SoftmaxActivation {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && q.ndim() >= 2; }
 };
 void run_cpu(const SoftmaxActivation& op, KernelContext& c);
 void run_cuda(const SoftmaxActivation& op, KernelContext& c);

@@ -40,6 +40,7 @@ struct SoftmaxOutput {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && q.ndim() >= 2; }
 };
 void run_cpu(const SoftmaxOutput& op, KernelContext& c);
 void run_cuda(const SoftmaxOutput& op, KernelContext& c);
