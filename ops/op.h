@@ -5,6 +5,7 @@
 #include <array>
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "kaon/ops/view.h"
@@ -12,6 +13,8 @@
 namespace kaon {
 
 class NDArray;
+struct CudaExpression;
+struct ExpressionArgs;
 
 // A short constexpr list of names.
 struct Names {
@@ -155,6 +158,10 @@ struct AnyField {
 //       others: a plan for more rows may then run it. The number of rows of the output is compared elsewhere. Asked
 //       where an input has rows and the call neither draws numbers nor updates an input. Pointwise operators without
 //       it keep rows that are aligned.
+//   std::optional<CudaExpression> cuda_expression(const ExpressionArgs&) const
+//       Of a pointwise operator, or one that repeats its input: its value as CUDA C++, which becomes part of a fused
+//       kernel; nothing where these attributes have none. Element functions that it calls are in one of the headers
+//       that cmake/KaonKernelPrelude.cmake lists.
 
 // An operator: a default-constructible aggregate with traits, fields and infer. fields(field) calls
 // field(name in files, pointer to member[, is it required?]) for each attribute. run_cpu(const T&, KernelContext&)

@@ -9,6 +9,7 @@
 #include "kaon/graph/passes/pointwise_target.h"
 #include "kaon/graph/plan_ops/fused_kernel.h"
 #include "kaon/ops/fused/block.h"
+#include "kaon/ops/operator/cuda_expression.h"
 
 namespace kaon::passes {
 namespace {
@@ -144,14 +145,14 @@ class Writer {
     for (size_t k = 0; k < a_.outputs.size(); ++k) {
       const DType dtype = g_.meta(a_.operands[a_.outputs[k]].id).dtype;
       source_.outputs.push_back(dtype);
-      parameters_ += fmt::format(", {}* y{}", element_type(dtype), k);
-      packs += fmt::format("    cuda::Pack<{}, N> q{};\n", element_type(dtype), k);
+      parameters_ += fmt::format(", {}* y{}", cuda_element_type(dtype), k);
+      packs += fmt::format("    cuda::Pack<{}, N> q{};\n", cuda_element_type(dtype), k);
       stores_ += fmt::format("    cuda::store_pack(y{0}, at, n, whole, q{0});\n", k);
     }
     for (size_t m = 0; m < members_.size(); ++m) add_member(g_.nodes[members_[m]], m);
     for (size_t k = 0; k < a_.outputs.size(); ++k) {
       const Operand& o = a_.operands[a_.outputs[k]];
-      body_ += fmt::format("      q{}.v[j] = {}({});\n", k, element_type(source_.outputs[k]), o.name);
+      body_ += fmt::format("      q{}.v[j] = {}({});\n", k, cuda_element_type(source_.outputs[k]), o.name);
     }
     source_.text = fmt::format(R"(using namespace kaon;
 extern "C" __global__ void __launch_bounds__(256) fused({}) {{
@@ -174,7 +175,7 @@ extern "C" __global__ void __launch_bounds__(256) fused({}) {{
  private:
   void add_input(Operand& o, size_t k, int last) {
     const DType dtype = g_.meta(o.id).dtype;
-    const char *type = element_type(dtype), *value = value_type(dtype);
+    const char *type = cuda_element_type(dtype), *value = cuda_value_type(dtype);
     parameters_ += fmt::format(", const {}* x{}", type, k);
     o.name = fmt::format("a{}", k);
     const bool dense = o.stride.empty();
@@ -210,7 +211,7 @@ extern "C" __global__ void __launch_bounds__(256) fused({}) {{
     }
     Operand& o = a_.operands[m];
     o.name = fmt::format("v{}", m);
-    body_ += fmt::format("      const {} {} = {};  // {}\n", value_type(n.outputs[0].dtype), o.name,
+    body_ += fmt::format("      const {} {} = {};  // {}\n", cuda_value_type(n.outputs[0].dtype), o.name,
                          *kernel_expression(n, names, dtypes), n.op->name());
   }
 

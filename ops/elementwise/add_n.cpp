@@ -74,6 +74,12 @@ void AddN::grad(GradContext& g) const {
   }
 }
 
+std::optional<CudaExpression> AddN::cuda_expression(const ExpressionArgs& a) const {
+  std::string sum = a.in[0];
+  for (size_t i = 1; i < a.in.size(); ++i) sum = binary_expression(BinaryKind::add, a.type(), sum, a.in[i]);
+  return sum;
+}
+
 void run_cpu(const AddN& op, KernelContext& c) {
   const DType dtype = c.out().dtype;
   if (c.out().size() == 0) return;

@@ -19,6 +19,7 @@ struct AddN {
   int num_inputs() const { return num_args; }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
 void run_cpu(const AddN& op, KernelContext& c);
 void run_cuda(const AddN& op, KernelContext& c);

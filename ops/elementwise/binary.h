@@ -54,6 +54,9 @@ struct Binary {
   static const OpDef def;
   void infer(InferContext& c) const { infer_binary(K, c); }
   void grad(GradContext& g) const requires(!is_logical(K)) { grad_binary(K, g); }
+  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const {
+    return binary_expression(K, a.type(), a.in[0], a.in[1]);
+  }
 };
 template <BinaryKind K>
 void run_cpu(const Binary<K>&, KernelContext& c) {

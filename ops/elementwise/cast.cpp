@@ -1,5 +1,7 @@
 #include "kaon/ops/elementwise/cast.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "kaon/ops/elementwise/kernels/pointwise.h"
@@ -37,6 +39,11 @@ void Cast::infer(InferContext& c) const { c.set_output(c.shape(0), dtype); }
 
 void Cast::grad(GradContext& g) const {
   if (g.wants(0)) g.set(0, nd.cast(g.head(), g.input_like(0).dtype()));
+}
+
+std::optional<CudaExpression> Cast::cuda_expression(const ExpressionArgs& a) const {
+  if (a.dtypes[0] == dtype) return CudaExpression(a.in[0], true);
+  return CudaExpression(fmt::format("{}(convert<{}>({}))", a.type(), cuda_element_type(dtype), a.in[0]), true);
 }
 
 void run_cpu(const Cast&, KernelContext& c) {

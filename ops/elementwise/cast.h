@@ -15,6 +15,7 @@ struct Cast {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
 void run_cpu(const Cast& op, KernelContext& c);
 void run_cuda(const Cast& op, KernelContext& c);

@@ -18,6 +18,10 @@ void HardSigmoid::grad(GradContext& g) const {
   if (g.wants(0)) g.set(0, g.head() * alpha * (g.output() > 0) * (g.output() < 1));
 }
 
+std::optional<CudaExpression> HardSigmoid::cuda_expression(const ExpressionArgs& a) const {
+  return two_number_expression("hard_sigmoid_value", a, alpha, beta);
+}
+
 namespace {
 
 template <class T>

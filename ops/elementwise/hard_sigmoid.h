@@ -20,6 +20,7 @@ struct HardSigmoid {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
 void run_cpu(const HardSigmoid& op, KernelContext& c);
 void run_cuda(const HardSigmoid& op, KernelContext& c);

@@ -20,6 +20,10 @@ void Polygamma::grad(GradContext& g) const {
   if (g.wants(0)) g.set(0, g.head() * nd.polygamma(g.input(0), {.n = n + 1}));
 }
 
+std::optional<CudaExpression> Polygamma::cuda_expression(const ExpressionArgs& a) const {
+  return fmt::format("{}(polygamma_value({}, double({})))", a.type(), n, a.in[0]);
+}
+
 namespace {
 
 template <class T>

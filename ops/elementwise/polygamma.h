@@ -18,6 +18,7 @@ struct Polygamma {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
 void run_cpu(const Polygamma& op, KernelContext& c);
 void run_cuda(const Polygamma& op, KernelContext& c);

@@ -6,6 +6,8 @@
 
 #include "kaon/ops/elementwise/kernels/binary_kernels.h"
 #include "kaon/ops/functions.h"
+#include "kaon/ops/math/dispatch.h"
+#include "kaon/ops/math/scalar_math.h"
 #include "kaon/ops/operator/value_range.h"
 
 namespace kaon {
@@ -52,6 +54,31 @@ void grad_scalar(ScalarKind kind, double s, GradContext& g) {
     case K::smooth_l1: return g.set(0, h * nd.clip(x() * (s * s), -1, 1));
     default: return g.set(0, h);  // plus, minus, mod
   }
+}
+
+std::string scalar_expression(ScalarKind kind, double scalar, const ExpressionArgs& a) {
+  const std::string& x = a.in[0];
+  const BinaryKind function = info(kind).kind;
+  return dispatch_all("fuse", a.dtype, [&]<class Element>() -> std::string {
+    using T = accumulate_t<Element>;
+    constexpr bool is_real = std::is_floating_point_v<T>;
+    if (kind == ScalarKind::smooth_l1) {
+      return fmt::format("smooth_l1_value<{}>({}, {})", a.type(), x, cuda_literal(T(scalar)));
+    }
+    if (is_logical(function) && !is_real) {
+      const ComparedNumber number(scalar);
+      const std::string is_true =
+          number.is_integer
+              ? binary_expression(function, "int64_t", fmt::format("int64_t({})", x), cuda_literal(number.integer))
+              : binary_expression(function, "double", fmt::format("double({})", x), cuda_literal(number.real));
+      return fmt::format("{}({} != 0)", a.type(), is_true);
+    }
+    if (kind == ScalarKind::power && is_real && scalar == 2) return binary_expression(BinaryKind::mul, a.type(), x, x);
+    if (kind == ScalarKind::power && is_real && scalar == 0.5) return fmt::format("root_value({})", x);
+    const std::string number = cuda_literal(scalar_operand<T>(function, scalar));
+    return info(kind).reversed ? binary_expression(function, a.type(), number, x)
+                               : binary_expression(function, a.type(), x, number);
+  });
 }
 
 void run_scalar(ScalarKind kind, const void* op, KernelContext& c) { run_pointwise(scalar_kernels(kind), op, c); }

@@ -11,6 +11,7 @@ namespace kaon {
 
 void infer_scalar(ScalarKind kind, double scalar, InferContext& c);
 void grad_scalar(ScalarKind kind, double scalar, GradContext& g);
+std::string scalar_expression(ScalarKind kind, double scalar, const ExpressionArgs& a);
 void run_scalar(ScalarKind kind, const void* op, KernelContext& c);
 void run_scalar_cuda(ScalarKind kind, double scalar, KernelContext& c);
 
@@ -34,6 +35,9 @@ struct Scalar {
   static const OpDef def;
   void infer(InferContext& c) const { infer_scalar(K, scalar, c); }
   void grad(GradContext& g) const requires(!is_logical(info(K).kind)) { grad_scalar(K, scalar, g); }
+  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const {
+    return scalar_expression(K, scalar, a);
+  }
 };
 
 // 0.5 (s x)^2 where |x| < 1 / s^2, else |x| - 0.5 / s^2.
@@ -45,6 +49,9 @@ struct Scalar<ScalarKind::smooth_l1> {
   static const OpDef def;
   void infer(InferContext& c) const { infer_scalar(ScalarKind::smooth_l1, scalar, c); }
   void grad(GradContext& g) const { grad_scalar(ScalarKind::smooth_l1, scalar, g); }
+  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const {
+    return scalar_expression(ScalarKind::smooth_l1, scalar, a);
+  }
 };
 
 template <ScalarKind K>

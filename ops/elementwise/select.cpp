@@ -113,6 +113,10 @@ void Where::grad(GradContext& g) const {
   if (g.wants(2)) g.set(2, nd.where(condition, nd.zeros_like(g.head()), g.head()));
 }
 
+std::optional<CudaExpression> Where::cuda_expression(const ExpressionArgs& a) const {
+  return fmt::format("({} != 0 ? {} : {})", a.in[0], a.in[1], a.in[2]);
+}
+
 void run_cpu(const Where&, KernelContext& c) {
   if (c.out().size() == 0) return;
   if (c.in(0).shape != c.in(1).shape) return select_rows(c);
@@ -135,6 +139,14 @@ void Clip::grad(GradContext& g) const {
   if (g.wants(0)) g.set(0, nd._backward_clip(g.head(), g.input(0), {.a_min = a_min, .a_max = a_max}));
 }
 
+std::optional<CudaExpression> Clip::cuda_expression(const ExpressionArgs& a) const {
+  return dispatch_all("fuse", a.dtype, [&]<class T>() {
+    accumulate_t<T> low, high;
+    clip_bounds(a_min, a_max, low, high);
+    return fmt::format("clip_value<{}>({}, {}, {})", a.type(), a.in[0], cuda_literal(low), cuda_literal(high));
+  });
+}
+
 void run_cpu(const Clip& op, KernelContext& c) {
   const PointwiseKernels kernels{.float32 = select_tiles().clip,
                                  .float64 = &clip_typed<double>,
@@ -155,6 +167,10 @@ void ClipBackward::infer(InferContext& c) const {
 
 void ClipBackward::grad(GradContext& g) const {
   if (g.wants(0)) g.set(0, nd._backward_clip(g.head(), g.input(1), *this));
+}
+
+std::optional<CudaExpression> ClipBackward::cuda_expression(const ExpressionArgs& a) const {
+  return two_number_expression("clip_backward_value", a, a_min, a_max);
 }
 
 void run_cpu(const ClipBackward& op, KernelContext& c) {

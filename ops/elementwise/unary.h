@@ -32,6 +32,7 @@ struct Unary {
   static const OpDef def;
   void infer(InferContext& c) const { infer_unary(K, c); }
   void grad(GradContext& g) const requires(!is_flat(K)) { grad_unary(K, g); }
+  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const { return unary_expression(K, a); }
 };
 template <UnaryKind K>
 void run_cpu(const Unary<K>&, KernelContext& c) {
@@ -60,6 +61,9 @@ struct UnaryBackward {
   static const OpDef def;
   void infer(InferContext& c) const { infer_unary_backward(c); }
   void grad(GradContext& g) const { grad_unary_backward(K, g); }
+  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const {
+    return unary_backward_expression(K, a);
+  }
 };
 template <UnaryBackwardKind K>
 void run_cpu(const UnaryBackward<K>&, KernelContext& c) {

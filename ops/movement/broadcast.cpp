@@ -43,6 +43,8 @@ NDArray sum_to_shape(const NDArray& x, const Shape& shape) {
   return nd._sum_to(x, {.shape = codes});
 }
 
+std::optional<CudaExpression> BroadcastTo::cuda_expression(const ExpressionArgs& a) const { return a.in[0]; }
+
 void BroadcastTo::infer(InferContext& c) const {
   const Shape& in = c.shape(0);
   Shape out = shape;
@@ -54,6 +56,8 @@ void BroadcastTo::infer(InferContext& c) const {
 }
 void BroadcastTo::grad(GradContext& g) const { sum_back(g); }
 void run_cpu(const BroadcastTo& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
+
+std::optional<CudaExpression> BroadcastAxis::cuda_expression(const ExpressionArgs& a) const { return a.in[0]; }
 
 void BroadcastAxis::infer(InferContext& c) const {
   Shape out = c.shape(0);

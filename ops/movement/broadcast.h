@@ -16,6 +16,7 @@ struct BroadcastTo {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
   bool keeps_rows(const RowQuery& q) const { return shape.ndim() == q.ndim() && shape[0] == 0; }
 };
 void run_cpu(const BroadcastTo& op, KernelContext& c);
@@ -33,6 +34,7 @@ struct BroadcastAxis {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
   bool keeps_rows(const RowQuery& q) const { return !axis.empty() && !q.names_first(axis); }
 };
 void run_cpu(const BroadcastAxis& op, KernelContext& c);

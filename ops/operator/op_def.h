@@ -6,6 +6,7 @@
 
 #include "kaon/ops/op.h"
 #include "kaon/ops/operator/attributes.h"
+#include "kaon/ops/operator/cuda_expression.h"
 
 namespace kaon {
 
@@ -30,6 +31,7 @@ struct OpDef {
                        bool winograd);
   // Facts for passes, as ops/op.h describes them. nullptr: the operator has no such member.
   bool (*keeps_rows)(const void* attrs, const RowQuery&);
+  std::optional<CudaExpression> (*cuda_expression)(const void* attrs, const ExpressionArgs&);
   bool (*equal)(const void* a, const void* b);
   // Calls visit(name, text, is_default) for each attribute in order.
   void (*write)(const void* attrs, FunctionRef<void(std::string_view, const std::string&, bool)> visit);
@@ -94,6 +96,11 @@ constexpr OpDef make_op_def() {
   }
   if constexpr (requires(const T& t, const RowQuery& q) { t.keeps_rows(q); }) {
     d.keeps_rows = [](const void* p, const RowQuery& q) { return static_cast<const T*>(p)->keeps_rows(q); };
+  }
+  if constexpr (requires(const T& t, const ExpressionArgs& a) { t.cuda_expression(a); }) {
+    d.cuda_expression = [](const void* p, const ExpressionArgs& a) -> std::optional<CudaExpression> {
+      return static_cast<const T*>(p)->cuda_expression(a);
+    };
   }
   d.equal = [](const void* a, const void* b) -> bool {
     bool equal = true;

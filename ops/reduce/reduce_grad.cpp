@@ -96,6 +96,13 @@ void SumGrad::grad(GradContext& g) const {
   g.set(0, nd._reshape_to(sum, {.shape = g.input_like(0).shape()}));
 }
 
+std::optional<CudaExpression> SumGrad::cuda_expression(const ExpressionArgs& a) const {
+  if (scale == 1) return a.in[0];
+  return dispatch_all("fuse", a.dtype, [&]<class T>() {
+    return binary_expression(BinaryKind::mul, a.type(), a.in[0], cuda_literal(accumulate_t<T>(scale)));
+  });
+}
+
 void run_cpu(const SumGrad& op, KernelContext& c) {
   uint32_t mask = 0;
   for (int64_t a : op.axis) mask |= bit(int(a < 0 ? a + op.shape.ndim() : a));

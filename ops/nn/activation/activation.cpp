@@ -1,5 +1,7 @@
 #include "kaon/ops/nn/activation/activation.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "kaon/ops/functions.h"
@@ -18,6 +20,23 @@ void expect_same_shape(const InferContext& c, int a, int b) {
 
 int64_t row_grain(const ChannelView& view, int64_t elements) {
   return std::max<int64_t>(1, elements / std::max<int64_t>(1, view.channels * view.inner));
+}
+
+UnaryKind unary_kind(ActivationType type) {
+  switch (type) {
+    case ActivationType::relu: return UnaryKind::relu;
+    case ActivationType::sigmoid: return UnaryKind::sigmoid;
+    case ActivationType::tanh: return UnaryKind::tanh;
+    case ActivationType::softrelu: return UnaryKind::softrelu;
+    case ActivationType::softsign: return UnaryKind::softsign;
+  }
+  return UnaryKind::identity;
+}
+
+std::string leaky_expression(const char* function, LeakyType type, double slope, const ExpressionArgs& a) {
+  const bool selu = type == LeakyType::selu, linear = type == LeakyType::leaky;
+  return two_number_expression(function, a, selu ? selu_alpha : slope, selu ? selu_scale : 1,
+                               linear ? ", true" : ", false");
 }
 
 void expect_gamma(InferContext& c, int data, int gamma) {
@@ -45,6 +64,10 @@ void Activation::infer(InferContext& c) const {
 
 void Activation::grad(GradContext& g) const {
   if (g.wants(0) && g.has_head(0)) g.set(0, nd._backward_Activation(g.head(), g.output(), {.act_type = act_type}));
+}
+
+std::optional<CudaExpression> Activation::cuda_expression(const ExpressionArgs& a) const {
+  return unary_expression(unary_kind(act_type), a);
 }
 
 void run_cpu(const Activation& op, KernelContext& c) {
@@ -77,6 +100,17 @@ void BackwardActivation::grad(GradContext& g) const {
     case ActivationType::softrelu: return g.set(1, second * head * nd.exp(-y));
     case ActivationType::softsign: return g.set(1, second * head * (-2 * (1 - nd.abs(y)) * nd.sign(y)));
   }
+}
+
+std::optional<CudaExpression> BackwardActivation::cuda_expression(const ExpressionArgs& a) const {
+  switch (act_type) {
+    case ActivationType::relu: return unary_backward_expression(UnaryBackwardKind::relu, a);
+    case ActivationType::sigmoid: return unary_backward_expression(UnaryBackwardKind::sigmoid, a);
+    case ActivationType::tanh: return unary_backward_expression(UnaryBackwardKind::tanh, a);
+    case ActivationType::softrelu: return fmt::format("softrelu_backward_value({}, {})", a.in[0], a.in[1]);
+    case ActivationType::softsign: return fmt::format("softsign_backward_value({}, {})", a.in[0], a.in[1]);
+  }
+  return {};
 }
 
 void run_cpu(const BackwardActivation& op, KernelContext& c) {
@@ -119,6 +153,11 @@ void LeakyReLU::grad(GradContext& g) const {
                        : nd._backward_LeakyReLU(g.head(), g.input(0), data));
   }
   if (has_gamma && g.wants(1)) g.set(1, nd._backward_PReLU_gamma(g.head(), g.input(0), g.input(1)));
+}
+
+std::optional<CudaExpression> LeakyReLU::cuda_expression(const ExpressionArgs& a) const {
+  if (act_type == LeakyType::gelu) return unary_expression(UnaryKind::gelu, a);
+  return leaky_expression("leaky_value", act_type, slope, a);
 }
 
 void run_cpu(const LeakyReLU& op, KernelContext& c) {
@@ -173,6 +212,11 @@ void BackwardLeakyReLU::grad(GradContext& g) const {
   if (act_type == LeakyType::prelu && g.wants(2)) {  // the sum of both where x <= 0
     g.set(2, nd._backward_PReLU_gamma(-both, -(x <= 0), g.input(2)));
   }
+}
+
+std::optional<CudaExpression> BackwardLeakyReLU::cuda_expression(const ExpressionArgs& a) const {
+  if (act_type == LeakyType::gelu) return unary_backward_expression(UnaryBackwardKind::gelu, a);
+  return leaky_expression("leaky_backward_value", act_type, slope, a);
 }
 
 void run_cpu(const BackwardLeakyReLU& op, KernelContext& c) {
