@@ -15,6 +15,8 @@ namespace kaon {
 class NDArray;
 struct CudaExpression;
 struct ExpressionArgs;
+struct FusedForms;
+struct RegisterKernels;
 
 // A short constexpr list of names.
 struct Names {
@@ -158,6 +160,9 @@ struct AnyField {
 //       others: a plan for more rows may then run it. The number of rows of the output is compared elsewhere. Asked
 //       where an input has rows and the call neither draws numbers nor updates an input. Pointwise operators without
 //       it keep rows that are aligned.
+//   FusedForms fused_forms(const RegisterKernels&) const
+//       Of a pointwise operator, or one that repeats its input: what it is as a step of a fused program on the CPU, for
+//       float32.
 //   std::optional<CudaExpression> cuda_expression(const ExpressionArgs&) const
 //       Of a pointwise operator, or one that repeats its input: its value as CUDA C++, which becomes part of a fused
 //       kernel; nothing where these attributes have none. Element functions that it calls are in one of the headers

@@ -223,7 +223,7 @@ class Builder {
   void compute(const Node& n, Operand& result) {
     std::vector<Operand*> in;
     for (ValueId v : n.inputs) in.push_back(find(v, strides_of(graph_, n, v)));
-    const BlockForms forms = block_forms(*n.op, n.attrs.get());
+    const FusedForms forms = block_forms(*n.op, n.attrs.get());
     if (is_spread(n) || forms.copies || (forms.sums && in.size() == 1)) {
       hold(*in[0]);
       read(*in[0]);
@@ -231,7 +231,7 @@ class Builder {
       const double factor = n.op == &SumGrad::def ? attributes<SumGrad>(n).scale : 1;
       if (factor != 1) {
         const MulScalar times{.scalar = factor};
-        const BlockForms multiplied = block_forms(MulScalar::def, &times);
+        const FusedForms multiplied = block_forms(MulScalar::def, &times);
         step(multiplied.one, {}, multiplied.numbers);
       }
     } else if (forms.sums) {
@@ -262,7 +262,7 @@ class Builder {
     }
   }
 
-  void two(const BlockForms& forms, Operand& a, Operand& b) {
+  void two(const FusedForms& forms, Operand& a, Operand& b) {
     const bool left = held_ == &b && held_ != &a;
     Operand &in_registers = left ? b : a, &in_memory = left ? a : b;
     hold(in_registers);
@@ -273,7 +273,7 @@ class Builder {
     read(in_memory);
   }
 
-  void through_memory(const BlockForms& forms, const Node& n, const std::vector<Operand*>& in, Operand& result) {
+  void through_memory(const FusedForms& forms, const Node& n, const std::vector<Operand*>& in, Operand& result) {
     if (held_ && std::find(in.begin(), in.end(), held_) != in.end()) to_memory(*held_);
     leave_registers();
     BlockStep* s = step(forms.three ? forms.three : block_moves().tile);
@@ -303,7 +303,7 @@ class Builder {
 bool is_block_operator(const Graph& graph, const Node& n) {
   if (!n.op || n.outputs.size() != 1 || n.inputs.empty()) return false;
   const OpTraits& traits = n.op->traits_of(n.attrs.get());
-  const BlockForms forms = block_forms(*n.op, n.attrs.get());
+  const FusedForms forms = block_forms(*n.op, n.attrs.get());
   const bool computes = traits.pointwise && n.op->attrs_size <= BlockStep::attrs_bytes &&
                         (forms.one || forms.right || forms.three || forms.tile);
   if (!(computes || is_spread(n)) || traits.random || traits.mutates || traits.mode_dependent) return false;

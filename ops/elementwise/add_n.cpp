@@ -74,6 +74,12 @@ void AddN::grad(GradContext& g) const {
   }
 }
 
+FusedForms AddN::fused_forms(const RegisterKernels& k) const {
+  FusedForms forms{k.binary[size_t(BinaryKind::add)]};
+  forms.sums = true;
+  return forms;
+}
+
 std::optional<CudaExpression> AddN::cuda_expression(const ExpressionArgs& a) const {
   std::string sum = a.in[0];
   for (size_t i = 1; i < a.in.size(); ++i) sum = binary_expression(BinaryKind::add, a.type(), sum, a.in[i]);

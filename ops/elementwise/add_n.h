@@ -19,6 +19,7 @@ struct AddN {
   int num_inputs() const { return num_args; }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  FusedForms fused_forms(const RegisterKernels& k) const;
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
 void run_cpu(const AddN& op, KernelContext& c);

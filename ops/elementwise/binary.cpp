@@ -55,6 +55,10 @@ void grad_binary(BinaryKind kind, GradContext& g) {
   }
 }
 
+FusedForms fused_binary(BinaryKind kind, const RegisterKernels& k) {
+  return {k.binary[size_t(kind)], binary_kernels(kind).float32, true};
+}
+
 void run_binary(BinaryKind kind, KernelContext& c) { run_broadcast(binary_kernels(kind), nullptr, c); }
 
 }  // namespace kaon

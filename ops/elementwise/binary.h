@@ -11,6 +11,7 @@ namespace kaon {
 
 void infer_binary(BinaryKind kind, InferContext& c);
 void grad_binary(BinaryKind kind, GradContext& g);
+FusedForms fused_binary(BinaryKind kind, const RegisterKernels& k);
 void run_binary(BinaryKind kind, KernelContext& c);
 void run_binary_cuda(BinaryKind kind, KernelContext& c);
 
@@ -54,6 +55,7 @@ struct Binary {
   static const OpDef def;
   void infer(InferContext& c) const { infer_binary(K, c); }
   void grad(GradContext& g) const requires(!is_logical(K)) { grad_binary(K, g); }
+  FusedForms fused_forms(const RegisterKernels& k) const { return fused_binary(K, k); }
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const {
     return binary_expression(K, a.type(), a.in[0], a.in[1]);
   }

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kaon/ops/elementwise/kernels/pointwise.h"
+#include "kaon/ops/elementwise/unary.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/kernels/strided_copy.h"
 #include "kaon/ops/math/convert.h"
@@ -40,6 +41,8 @@ void Cast::infer(InferContext& c) const { c.set_output(c.shape(0), dtype); }
 void Cast::grad(GradContext& g) const {
   if (g.wants(0)) g.set(0, nd.cast(g.head(), g.input_like(0).dtype()));
 }
+
+FusedForms Cast::fused_forms(const RegisterKernels& k) const { return fused_unary(UnaryKind::identity, k); }
 
 std::optional<CudaExpression> Cast::cuda_expression(const ExpressionArgs& a) const {
   if (a.dtypes[0] == dtype) return CudaExpression(a.in[0], true);

@@ -5,6 +5,19 @@
 #include "kaon/ops/math/scalar_math.h"
 
 namespace kaon {
+namespace {
+
+template <class T>
+void values(const HardSigmoid& op, const T* x, T* y, size_t n) {
+  const T alpha = T(op.alpha), beta = T(op.beta);
+  for (size_t i = 0; i < n; ++i) y[i] = hard_sigmoid_value(x[i], alpha, beta);
+}
+
+void tile(const void* attrs, const float* const* in, float* out, size_t n) {
+  values(*static_cast<const HardSigmoid*>(attrs), in[0], out, n);
+}
+
+}  // namespace
 
 constinit const OpDef HardSigmoid::def = make_op_def<HardSigmoid>();
 
@@ -18,27 +31,15 @@ void HardSigmoid::grad(GradContext& g) const {
   if (g.wants(0)) g.set(0, g.head() * alpha * (g.output() > 0) * (g.output() < 1));
 }
 
+FusedForms HardSigmoid::fused_forms(const RegisterKernels&) const { return {{}, &tile}; }
+
 std::optional<CudaExpression> HardSigmoid::cuda_expression(const ExpressionArgs& a) const {
   return two_number_expression("hard_sigmoid_value", a, alpha, beta);
 }
 
-namespace {
-
-template <class T>
-void values(const HardSigmoid& op, const T* x, T* y, size_t n) {
-  const T alpha = T(op.alpha), beta = T(op.beta);
-  for (size_t i = 0; i < n; ++i) y[i] = hard_sigmoid_value(x[i], alpha, beta);
-}
-
-}  // namespace
-
-void hard_sigmoid_tile(const void* attrs, const float* const* in, float* out, size_t n) {
-  values(*static_cast<const HardSigmoid*>(attrs), in[0], out, n);
-}
-
 void run_cpu(const HardSigmoid& op, KernelContext& c) {
   static constexpr PointwiseKernels kernels{
-      .float32 = &hard_sigmoid_tile, .float64 = [](const void* attrs, const void* const* in, void* out, size_t n) {
+      .float32 = &tile, .float64 = [](const void* attrs, const void* const* in, void* out, size_t n) {
         values(*static_cast<const HardSigmoid*>(attrs), static_cast<const double*>(in[0]), static_cast<double*>(out),
                n);
       }};

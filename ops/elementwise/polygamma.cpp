@@ -7,6 +7,18 @@
 #include "kaon/ops/functions.h"
 
 namespace kaon {
+namespace {
+
+template <class T>
+void values(const Polygamma& op, const T* x, T* y, size_t n) {
+  for (size_t i = 0; i < n; ++i) y[i] = T(polygamma_value(op.n, double(x[i])));
+}
+
+void tile(const void* attrs, const float* const* in, float* out, size_t n) {
+  values(*static_cast<const Polygamma*>(attrs), in[0], out, n);
+}
+
+}  // namespace
 
 constinit const OpDef Polygamma::def = make_op_def<Polygamma>();
 
@@ -20,26 +32,15 @@ void Polygamma::grad(GradContext& g) const {
   if (g.wants(0)) g.set(0, g.head() * nd.polygamma(g.input(0), {.n = n + 1}));
 }
 
+FusedForms Polygamma::fused_forms(const RegisterKernels&) const { return {{}, &tile}; }
+
 std::optional<CudaExpression> Polygamma::cuda_expression(const ExpressionArgs& a) const {
   return fmt::format("{}(polygamma_value({}, double({})))", a.type(), n, a.in[0]);
 }
 
-namespace {
-
-template <class T>
-void values(const Polygamma& op, const T* x, T* y, size_t n) {
-  for (size_t i = 0; i < n; ++i) y[i] = T(polygamma_value(op.n, double(x[i])));
-}
-
-}  // namespace
-
-void polygamma_tile(const void* attrs, const float* const* in, float* out, size_t n) {
-  values(*static_cast<const Polygamma*>(attrs), in[0], out, n);
-}
-
 void run_cpu(const Polygamma& op, KernelContext& c) {
   static constexpr PointwiseKernels kernels{
-      .float32 = &polygamma_tile, .float64 = [](const void* attrs, const void* const* in, void* out, size_t n) {
+      .float32 = &tile, .float64 = [](const void* attrs, const void* const* in, void* out, size_t n) {
         values(*static_cast<const Polygamma*>(attrs), static_cast<const double*>(in[0]), static_cast<double*>(out), n);
       }};
   run_pointwise(kernels, &op, c);

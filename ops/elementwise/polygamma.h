@@ -18,10 +18,10 @@ struct Polygamma {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  FusedForms fused_forms(const RegisterKernels& k) const;
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
 void run_cpu(const Polygamma& op, KernelContext& c);
 void run_cuda(const Polygamma& op, KernelContext& c);
-void polygamma_tile(const void* attrs, const float* const* in, float* out, size_t n);  // a TileFn
 
 }  // namespace kaon

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "kaon/ops/elementwise/kernels/binary_kernels.h"
+#include "kaon/ops/elementwise/unary.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/math/dispatch.h"
 #include "kaon/ops/math/scalar_math.h"
@@ -54,6 +55,15 @@ void grad_scalar(ScalarKind kind, double s, GradContext& g) {
     case K::smooth_l1: return g.set(0, h * nd.clip(x() * (s * s), -1, 1));
     default: return g.set(0, h);  // plus, minus, mod
   }
+}
+
+FusedForms fused_scalar(ScalarKind kind, double scalar, const RegisterKernels& k) {
+  const float number = float(scalar);
+  if (kind == ScalarKind::power && number == 2.0f) return fused_unary(UnaryKind::square, k);
+  if (kind == ScalarKind::power && number == 0.5f) return {{.one = k.root}};
+  FusedForms forms{{.one = k.scalar[size_t(kind)]}, scalar_kernels(kind).float32};
+  forms.numbers = {number};
+  return forms;
 }
 
 std::string scalar_expression(ScalarKind kind, double scalar, const ExpressionArgs& a) {

@@ -11,6 +11,7 @@ namespace kaon {
 
 void infer_scalar(ScalarKind kind, double scalar, InferContext& c);
 void grad_scalar(ScalarKind kind, double scalar, GradContext& g);
+FusedForms fused_scalar(ScalarKind kind, double scalar, const RegisterKernels& k);
 std::string scalar_expression(ScalarKind kind, double scalar, const ExpressionArgs& a);
 void run_scalar(ScalarKind kind, const void* op, KernelContext& c);
 void run_scalar_cuda(ScalarKind kind, double scalar, KernelContext& c);
@@ -35,6 +36,7 @@ struct Scalar {
   static const OpDef def;
   void infer(InferContext& c) const { infer_scalar(K, scalar, c); }
   void grad(GradContext& g) const requires(!is_logical(info(K).kind)) { grad_scalar(K, scalar, g); }
+  FusedForms fused_forms(const RegisterKernels& k) const { return fused_scalar(K, scalar, k); }
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const {
     return scalar_expression(K, scalar, a);
   }
@@ -49,6 +51,7 @@ struct Scalar<ScalarKind::smooth_l1> {
   static const OpDef def;
   void infer(InferContext& c) const { infer_scalar(ScalarKind::smooth_l1, scalar, c); }
   void grad(GradContext& g) const { grad_scalar(ScalarKind::smooth_l1, scalar, g); }
+  FusedForms fused_forms(const RegisterKernels& k) const { return fused_scalar(ScalarKind::smooth_l1, scalar, k); }
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const {
     return scalar_expression(ScalarKind::smooth_l1, scalar, a);
   }

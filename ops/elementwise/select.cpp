@@ -113,6 +113,8 @@ void Where::grad(GradContext& g) const {
   if (g.wants(2)) g.set(2, nd.where(condition, nd.zeros_like(g.head()), g.head()));
 }
 
+FusedForms Where::fused_forms(const RegisterKernels& k) const { return {{.three = k.where}, select_tiles().where}; }
+
 std::optional<CudaExpression> Where::cuda_expression(const ExpressionArgs& a) const {
   return fmt::format("({} != 0 ? {} : {})", a.in[0], a.in[1], a.in[2]);
 }
@@ -137,6 +139,12 @@ void Clip::infer(InferContext& c) const {
 
 void Clip::grad(GradContext& g) const {
   if (g.wants(0)) g.set(0, nd._backward_clip(g.head(), g.input(0), {.a_min = a_min, .a_max = a_max}));
+}
+
+FusedForms Clip::fused_forms(const RegisterKernels& k) const {
+  FusedForms forms{{.one = k.clip}, select_tiles().clip};
+  forms.numbers = {float(a_min), float(a_max)};
+  return forms;
 }
 
 std::optional<CudaExpression> Clip::cuda_expression(const ExpressionArgs& a) const {
@@ -167,6 +175,12 @@ void ClipBackward::infer(InferContext& c) const {
 
 void ClipBackward::grad(GradContext& g) const {
   if (g.wants(0)) g.set(0, nd._backward_clip(g.head(), g.input(1), *this));
+}
+
+FusedForms ClipBackward::fused_forms(const RegisterKernels& k) const {
+  FusedForms forms{k.clip_backward, select_tiles().clip_backward};
+  forms.numbers = {float(a_min), float(a_max)};
+  return forms;
 }
 
 std::optional<CudaExpression> ClipBackward::cuda_expression(const ExpressionArgs& a) const {

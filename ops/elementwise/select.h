@@ -16,6 +16,7 @@ struct Where {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  FusedForms fused_forms(const RegisterKernels& k) const;
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() || (q.ndim() == q.ndim(1) && q.is_aligned()); }
 };
@@ -35,6 +36,7 @@ struct Clip {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  FusedForms fused_forms(const RegisterKernels& k) const;
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
 void run_cpu(const Clip& op, KernelContext& c);
@@ -57,6 +59,7 @@ struct ClipBackward {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  FusedForms fused_forms(const RegisterKernels& k) const;
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
 void run_cpu(const ClipBackward& op, KernelContext& c);

@@ -68,6 +68,12 @@ void grad_unary(UnaryKind kind, GradContext& g) {
   if (g.wants(0)) g.set(0, unary_gradient(kind, g));
 }
 
+FusedForms fused_unary(UnaryKind kind, const RegisterKernels& k) {
+  FusedForms forms{{.one = k.unary[size_t(kind)]}, unary_kernels(kind).float32};
+  forms.copies = kind == UnaryKind::identity || kind == UnaryKind::stop_gradient;
+  return forms;
+}
+
 void run_unary(UnaryKind kind, KernelContext& c) { run_pointwise(unary_kernels(kind), nullptr, c); }
 
 void infer_unary_backward(InferContext& c) {
@@ -98,6 +104,10 @@ void grad_unary_backward(UnaryBackwardKind kind, GradContext& g) {
       }
     }
   }
+}
+
+FusedForms fused_unary_backward(UnaryBackwardKind kind, const RegisterKernels& k) {
+  return {k.unary_backward[size_t(kind)], unary_backward_kernels(kind).float32};
 }
 
 void run_unary_backward(UnaryBackwardKind kind, KernelContext& c) {

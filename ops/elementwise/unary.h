@@ -10,10 +10,12 @@ namespace kaon {
 
 void infer_unary(UnaryKind kind, InferContext& c);
 void grad_unary(UnaryKind kind, GradContext& g);
+FusedForms fused_unary(UnaryKind kind, const RegisterKernels& k);
 void run_unary(UnaryKind kind, KernelContext& c);
 void run_unary_cuda(UnaryKind kind, KernelContext& c);
 void infer_unary_backward(InferContext& c);
 void grad_unary_backward(UnaryBackwardKind kind, GradContext& g);
+FusedForms fused_unary_backward(UnaryBackwardKind kind, const RegisterKernels& k);
 void run_unary_backward(UnaryBackwardKind kind, KernelContext& c);
 void run_unary_backward_cuda(UnaryBackwardKind kind, KernelContext& c);
 
@@ -32,6 +34,7 @@ struct Unary {
   static const OpDef def;
   void infer(InferContext& c) const { infer_unary(K, c); }
   void grad(GradContext& g) const requires(!is_flat(K)) { grad_unary(K, g); }
+  FusedForms fused_forms(const RegisterKernels& k) const { return fused_unary(K, k); }
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const { return unary_expression(K, a); }
 };
 template <UnaryKind K>
@@ -61,6 +64,7 @@ struct UnaryBackward {
   static const OpDef def;
   void infer(InferContext& c) const { infer_unary_backward(c); }
   void grad(GradContext& g) const { grad_unary_backward(K, g); }
+  FusedForms fused_forms(const RegisterKernels& k) const { return fused_unary_backward(K, k); }
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const {
     return unary_backward_expression(K, a);
   }

@@ -1,8 +1,7 @@
 // Programs of pointwise float32 operators that run block by block in registers; plans compile chains to them.
 #pragma once
 
-#include "kaon/ops/math/tile.h"
-#include "kaon/ops/operator/attributes.h"
+#include "kaon/ops/operator/fused_forms.h"
 #include "kaon/ops/reduce/kernels/reduce_kernels.h"
 #include "kaon/ops/view.h"
 
@@ -16,36 +15,8 @@ struct OpDef;
 // (tile.h) on the block's elements in L1. Every element goes through the same functions as in an imperative call, so
 // results are bit-equal.
 
-// A step function; its real type, with the registers, is known to block_kernels.cpp.
-using BlockFn = void (*)();
-
-// An operator's attributes, rounded to float32: a scalar, or the bounds of a clip.
-struct BlockNumbers {
-  float first = 0, second = 0;
-  friend bool operator==(const BlockNumbers& a, const BlockNumbers& b) {
-    return same_value(a.first, b.first) && same_value(a.second, b.second);
-  }
-};
-
-// The functions that compute an operator in registers; nullptr: it has no such form. The operand in memory is the
-// step's first place.
-struct RegisterForms {
-  BlockFn one = nullptr;    // r = f(r)
-  BlockFn right = nullptr;  // r = f(r, memory)
-  BlockFn left = nullptr;   // r = f(memory, r)
-  BlockFn three = nullptr;  // r = f(memory, memory, memory): the step's three places
-};
-
-// The forms of a pointwise operator whose inputs and output are float32, with the function for tiles where it has
-// none. Neither: the operator cannot be part of a program.
-struct BlockForms : RegisterForms {
-  TileFn tile = nullptr;
-  bool broadcasts = false;  // inputs may repeat, matched from the right
-  bool copies = false;      // the output is the input
-  bool sums = false;        // any number of inputs, joined by `right` in their order
-  BlockNumbers numbers{};   // of steps in registers
-};
-BlockForms block_forms(const OpDef& def, const void* attrs);
+// An operator's forms in programs; without its hook `fused_forms` none.
+FusedForms block_forms(const OpDef& def, const void* attrs);
 
 // Steps name memory by number, in this order: inputs of the output's shape, inputs that broadcast (`spread`), outputs,
 // values that are reduced, inputs of one element, slots (a block each). The first four advance with the blocks.

@@ -125,7 +125,8 @@ RegisterForms two() {
   return {.right = reinterpret_cast<BlockFn>(&Right<make>), .left = reinterpret_cast<BlockFn>(&Left<make>)};
 }
 
-// A few instructions: as steps of their own they would cost more in memory than in arithmetic.
+// A few instructions: as tiles they would cost more in memory than in arithmetic. The compiler warns of a kind that is
+// in neither list.
 constexpr bool is_cheap(UnaryKind k) {
   using U = UnaryKind;
   switch (k) {
@@ -151,11 +152,59 @@ constexpr bool is_cheap(UnaryKind k) {
     case U::stop_gradient:
     case U::zeros_like:
     case U::ones_like: return true;
-    default: return false;
+    case U::sigmoid:
+    case U::tanh:
+    case U::exp:
+    case U::log:
+    case U::erf:
+    case U::log1p:
+    case U::expm1:
+    case U::log2:
+    case U::log10:
+    case U::sin:
+    case U::cos:
+    case U::tan:
+    case U::arcsin:
+    case U::arccos:
+    case U::arctan:
+    case U::sinh:
+    case U::cosh:
+    case U::arcsinh:
+    case U::arccosh:
+    case U::arctanh:
+    case U::cbrt:
+    case U::rcbrt:
+    case U::softrelu:
+    case U::gelu:
+    case U::gamma:
+    case U::gammaln:
+    case U::digamma: return false;
   }
+  return false;
 }
 constexpr bool is_cheap(BinaryKind k) {
-  return k != BinaryKind::mod && k != BinaryKind::power && k != BinaryKind::hypot;
+  using B = BinaryKind;
+  switch (k) {
+    case B::add:
+    case B::sub:
+    case B::mul:
+    case B::div:
+    case B::maximum:
+    case B::minimum:
+    case B::equal:
+    case B::not_equal:
+    case B::greater:
+    case B::greater_equal:
+    case B::lesser:
+    case B::lesser_equal:
+    case B::logical_and:
+    case B::logical_or:
+    case B::logical_xor: return true;
+    case B::mod:
+    case B::power:
+    case B::hypot: return false;
+  }
+  return false;
 }
 
 // A page ahead: where the processor's own prefetching stops.
@@ -181,10 +230,11 @@ BlockKernels make_kernels() {
   k.block = 8 * hn::Lanes(D());
   k.run = &Run;
   auto erased = [](Step step) { return reinterpret_cast<BlockFn>(step); };
+  RegisterKernels& r = k.registers;
   k.moves = {erased(&Load), erased(&Store), erased(&Emit), erased(&Tile), erased(&End)};
   [&]<size_t... I>(std::index_sequence<I...>) {
     auto add = [&]<UnaryKind K>() {
-      if constexpr (is_cheap(K)) k.unary[size_t(K)] = one<plain<UnaryVector<K>>>();
+      if constexpr (is_cheap(K)) r.unary[size_t(K)] = one<plain<UnaryVector<K>>>();
     };
     (add.template operator()<UnaryKind(I)>(), ...);
   }
@@ -192,7 +242,7 @@ BlockKernels make_kernels() {
   [&]<size_t... I>(std::index_sequence<I...>) {
     auto add = [&]<UnaryBackwardKind K>() {
       if constexpr (K != UnaryBackwardKind::gelu) {
-        k.unary_backward[size_t(K)] = two<plain<UnaryBackwardVector<K>>>();
+        r.unary_backward[size_t(K)] = two<plain<UnaryBackwardVector<K>>>();
       }
     };
     (add.template operator()<UnaryBackwardKind(I)>(), ...);
@@ -200,7 +250,7 @@ BlockKernels make_kernels() {
   (std::make_index_sequence<size_t(unary_backward_kinds)>());
   [&]<size_t... I>(std::index_sequence<I...>) {
     auto add = [&]<BinaryKind K>() {
-      if constexpr (is_cheap(K)) k.binary[size_t(K)] = two<plain<BinaryVector<K>>>();
+      if constexpr (is_cheap(K)) r.binary[size_t(K)] = two<plain<BinaryVector<K>>>();
     };
     (add.template operator()<BinaryKind(I)>(), ...);
   }
@@ -208,17 +258,17 @@ BlockKernels make_kernels() {
   [&]<size_t... I>(std::index_sequence<I...>) {
     auto add = [&]<ScalarKind K>() {
       if constexpr (is_cheap(info(K).kind) && K != ScalarKind::smooth_l1) {
-        k.scalar[size_t(K)] = one<with_number<ScalarVector<info(K).kind, info(K).reversed>>>();
+        r.scalar[size_t(K)] = one<with_number<ScalarVector<info(K).kind, info(K).reversed>>>();
       }
     };
     (add.template operator()<ScalarKind(I)>(), ...);
   }
   (std::make_index_sequence<size_t(scalar_kinds)>());
-  k.scalar[size_t(ScalarKind::smooth_l1)] = one<with_number<SmoothL1Vector>>();
-  k.root = one<plain<RootVector>>();
-  k.clip = one<with_bounds<ClipVector>>();
-  k.clip_backward = two<with_bounds<ClipBackwardVector>>();
-  k.where = reinterpret_cast<BlockFn>(&Three<plain<WhereVector>>);
+  r.scalar[size_t(ScalarKind::smooth_l1)] = one<with_number<SmoothL1Vector>>();
+  r.root = one<plain<RootVector>>();
+  r.clip = one<with_bounds<ClipVector>>();
+  r.clip_backward = two<with_bounds<ClipBackwardVector>>();
+  r.where = reinterpret_cast<BlockFn>(&Three<plain<WhereVector>>);
   return k;
 }
 

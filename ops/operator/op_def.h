@@ -7,6 +7,7 @@
 #include "kaon/ops/op.h"
 #include "kaon/ops/operator/attributes.h"
 #include "kaon/ops/operator/cuda_expression.h"
+#include "kaon/ops/operator/fused_forms.h"
 
 namespace kaon {
 
@@ -31,6 +32,7 @@ struct OpDef {
                        bool winograd);
   // Facts for passes, as ops/op.h describes them. nullptr: the operator has no such member.
   bool (*keeps_rows)(const void* attrs, const RowQuery&);
+  FusedForms (*fused_forms)(const void* attrs, const RegisterKernels&);
   std::optional<CudaExpression> (*cuda_expression)(const void* attrs, const ExpressionArgs&);
   bool (*equal)(const void* a, const void* b);
   // Calls visit(name, text, is_default) for each attribute in order.
@@ -96,6 +98,9 @@ constexpr OpDef make_op_def() {
   }
   if constexpr (requires(const T& t, const RowQuery& q) { t.keeps_rows(q); }) {
     d.keeps_rows = [](const void* p, const RowQuery& q) { return static_cast<const T*>(p)->keeps_rows(q); };
+  }
+  if constexpr (requires(const T& t, const RegisterKernels& k) { t.fused_forms(k); }) {
+    d.fused_forms = [](const void* p, const RegisterKernels& k) { return static_cast<const T*>(p)->fused_forms(k); };
   }
   if constexpr (requires(const T& t, const ExpressionArgs& a) { t.cuda_expression(a); }) {
     d.cuda_expression = [](const void* p, const ExpressionArgs& a) -> std::optional<CudaExpression> {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kaon/ops/elementwise/unary.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/nn/activation/kernels/activation_kernel.h"
 #include "kaon/ops/operator/op_def.h"
@@ -66,6 +67,8 @@ void Activation::grad(GradContext& g) const {
   if (g.wants(0) && g.has_head(0)) g.set(0, nd._backward_Activation(g.head(), g.output(), {.act_type = act_type}));
 }
 
+FusedForms Activation::fused_forms(const RegisterKernels& k) const { return fused_unary(unary_kind(act_type), k); }
+
 std::optional<CudaExpression> Activation::cuda_expression(const ExpressionArgs& a) const {
   return unary_expression(unary_kind(act_type), a);
 }
@@ -100,6 +103,13 @@ void BackwardActivation::grad(GradContext& g) const {
     case ActivationType::softrelu: return g.set(1, second * head * nd.exp(-y));
     case ActivationType::softsign: return g.set(1, second * head * (-2 * (1 - nd.abs(y)) * nd.sign(y)));
   }
+}
+
+FusedForms BackwardActivation::fused_forms(const RegisterKernels&) const {
+  return {{}, [](const void* attrs, const float* const* in, float* out, size_t n) {
+            const auto& op = *static_cast<const BackwardActivation*>(attrs);
+            activation_backward(op.act_type, DType::float32, in[0], in[1], out, 0, int64_t(n));
+          }};
 }
 
 std::optional<CudaExpression> BackwardActivation::cuda_expression(const ExpressionArgs& a) const {
@@ -153,6 +163,13 @@ void LeakyReLU::grad(GradContext& g) const {
                        : nd._backward_LeakyReLU(g.head(), g.input(0), data));
   }
   if (has_gamma && g.wants(1)) g.set(1, nd._backward_PReLU_gamma(g.head(), g.input(0), g.input(1)));
+}
+
+FusedForms LeakyReLU::fused_forms(const RegisterKernels&) const {
+  return {{}, [](const void* attrs, const float* const* in, float* out, size_t n) {
+            const auto& op = *static_cast<const LeakyReLU*>(attrs);
+            leaky_forward(op.act_type, op.slope, DType::float32, in[0], out, 0, int64_t(n));
+          }};
 }
 
 std::optional<CudaExpression> LeakyReLU::cuda_expression(const ExpressionArgs& a) const {
@@ -212,6 +229,13 @@ void BackwardLeakyReLU::grad(GradContext& g) const {
   if (act_type == LeakyType::prelu && g.wants(2)) {  // the sum of both where x <= 0
     g.set(2, nd._backward_PReLU_gamma(-both, -(x <= 0), g.input(2)));
   }
+}
+
+FusedForms BackwardLeakyReLU::fused_forms(const RegisterKernels&) const {
+  return {{}, [](const void* attrs, const float* const* in, float* out, size_t n) {
+            const auto& op = *static_cast<const BackwardLeakyReLU*>(attrs);
+            leaky_backward(op.act_type, op.slope, DType::float32, in[0], in[1], out, 0, int64_t(n));
+          }};
 }
 
 std::optional<CudaExpression> BackwardLeakyReLU::cuda_expression(const ExpressionArgs& a) const {

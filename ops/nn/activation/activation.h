@@ -20,6 +20,7 @@ struct Activation {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  FusedForms fused_forms(const RegisterKernels& k) const;
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
 void run_cpu(const Activation& op, KernelContext& c);
@@ -39,6 +40,7 @@ struct BackwardActivation {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  FusedForms fused_forms(const RegisterKernels& k) const;
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
 void run_cpu(const BackwardActivation& op, KernelContext& c);
@@ -92,6 +94,7 @@ struct LeakyReLU {
   const OpTraits& traits_of() const;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  FusedForms fused_forms(const RegisterKernels& k) const;
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
   bool keeps_rows(const RowQuery& q) const { return q.only_first_has_rows() && (q.num_inputs() == 1 || q.ndim() >= 2); }
 };
@@ -123,6 +126,7 @@ struct BackwardLeakyReLU {
   const OpTraits& traits_of() const { return act_type == LeakyType::prelu ? traits : pointwise_traits; }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  FusedForms fused_forms(const RegisterKernels& k) const;
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
 void run_cpu(const BackwardLeakyReLU& op, KernelContext& c);

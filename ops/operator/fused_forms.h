@@ -1,0 +1,58 @@
+// The part that a float32 operator can take in a fused program on the CPU (ops/fused/block.h).
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "kaon/ops/math/tile.h"
+#include "kaon/ops/operator/attributes.h"
+#include "kaon/ops/scalar_kind.h"
+#include "kaon/ops/unary_kind.h"
+
+namespace kaon {
+
+// A step function; its real type, with the registers, is known to ops/fused/block_kernels.cpp.
+using BlockFn = void (*)();
+
+// An operator's attributes, rounded to float32: a scalar, or the bounds of a clip.
+struct BlockNumbers {
+  float first = 0, second = 0;
+  friend bool operator==(const BlockNumbers& a, const BlockNumbers& b) {
+    return same_value(a.first, b.first) && same_value(a.second, b.second);
+  }
+};
+
+// The functions that compute an operator in registers; nullptr: it has no such form. The operand in memory is the
+// step's first place.
+struct RegisterForms {
+  BlockFn one = nullptr;    // r = f(r)
+  BlockFn right = nullptr;  // r = f(r, memory)
+  BlockFn left = nullptr;   // r = f(memory, r)
+  BlockFn three = nullptr;  // r = f(memory, memory, memory): the step's three places
+};
+
+// The argument of `fused_forms`: all functions in registers, of the instruction set in use. Functions that cost more
+// than a few instructions are not among them.
+struct RegisterKernels {
+  std::array<BlockFn, unary_kinds> unary{};
+  std::array<RegisterForms, unary_backward_kinds> unary_backward{};
+  std::array<RegisterForms, binary_kinds> binary{};
+  std::array<BlockFn, scalar_kinds> scalar{};
+  BlockFn root = nullptr;  // the power 0.5
+  BlockFn clip = nullptr;
+  RegisterForms clip_backward{};
+  BlockFn where = nullptr;
+};
+
+// Its result: the forms of an operator whose inputs and output are float32, with the function for tiles for one that
+// has no form in registers. Without any of them, and if it does not copy, the operator cannot be part of a program.
+struct FusedForms : RegisterForms {
+  TileFn tile = nullptr;
+  bool broadcasts = false;  // inputs may repeat, matched from the right
+  bool copies = false;      // the output is the input
+  bool sums = false;        // any number of inputs, joined by `right` in their order
+  BlockNumbers numbers{};   // of steps in registers
+  uint32_t repeated = 0;    // not 0: the input is matched to the other dimensions of the output; bit i: not to this one
+};
+
+}  // namespace kaon
