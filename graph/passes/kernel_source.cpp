@@ -36,14 +36,15 @@ struct Arrays {
 bool is_kernel_operator(const Graph& g, const Node& n) {
   if (!n.op || n.outputs.size() != 1 || n.inputs.empty()) return false;
   const OpTraits& traits = n.op->traits_of(n.attrs.get());
-  if (!(traits.pointwise || is_spread(n)) || traits.random || traits.mutates || traits.mode_dependent) return false;
+  const bool broadcasts = block_forms(*n.op, n.attrs.get()).broadcasts;
+  if (!(traits.pointwise || broadcasts) || traits.random || traits.mutates || traits.mode_dependent) return false;
   const Shape& shape = n.outputs[0].shape;
   const Layout layout = n.layouts.empty() ? Layout::row_major : n.layouts[0];
   if (shape.size() == 0) return false;
   std::vector<std::string> names;
   std::vector<DType> dtypes;
   // repeated inputs need row-major dimensions
-  const bool repeats = layout == Layout::row_major && (is_spread(n) || block_forms(*n.op, n.attrs.get()).broadcasts);
+  const bool repeats = layout == Layout::row_major && broadcasts;
   for (ValueId v : n.inputs) {
     if (g.layout(v) != layout || (g.meta(v).shape != shape && !repeats)) return false;
     names.emplace_back("x");

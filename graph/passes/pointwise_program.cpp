@@ -224,16 +224,10 @@ class Builder {
     std::vector<Operand*> in;
     for (ValueId v : n.inputs) in.push_back(find(v, strides_of(graph_, n, v)));
     const FusedForms forms = block_forms(*n.op, n.attrs.get());
-    if (is_spread(n) || forms.copies || (forms.sums && in.size() == 1)) {
+    if (forms.copies || (forms.sums && in.size() == 1)) {
       hold(*in[0]);
       read(*in[0]);
       leave_registers();
-      const double factor = n.op == &SumGrad::def ? attributes<SumGrad>(n).scale : 1;
-      if (factor != 1) {
-        const MulScalar times{.scalar = factor};
-        const FusedForms multiplied = block_forms(MulScalar::def, &times);
-        step(multiplied.one, {}, multiplied.numbers);
-      }
     } else if (forms.sums) {
       two(forms, *in[0], *in[1]);
       for (size_t k = 2; k < in.size(); ++k) {
@@ -304,13 +298,14 @@ bool is_block_operator(const Graph& graph, const Node& n) {
   if (!n.op || n.outputs.size() != 1 || n.inputs.empty()) return false;
   const OpTraits& traits = n.op->traits_of(n.attrs.get());
   const FusedForms forms = block_forms(*n.op, n.attrs.get());
-  const bool computes = traits.pointwise && n.op->attrs_size <= BlockStep::attrs_bytes &&
-                        (forms.one || forms.right || forms.three || forms.tile);
-  if (!(computes || is_spread(n)) || traits.random || traits.mutates || traits.mode_dependent) return false;
+  const bool has_step = forms.one || forms.right || forms.three || forms.copies ||
+                        (forms.tile && n.op->attrs_size <= BlockStep::attrs_bytes);
+  if (!has_step || !(traits.pointwise || forms.broadcasts)) return false;
+  if (traits.random || traits.mutates || traits.mode_dependent) return false;
   const Layout layout = n.layouts.empty() ? Layout::row_major : n.layouts[0];
   const TensorMeta& out = n.outputs[0];
   if (out.dtype != DType::float32 || out.shape.size() == 0) return false;
-  const bool repeats = (is_spread(n) || forms.broadcasts) && layout == Layout::row_major;
+  const bool repeats = forms.broadcasts && layout == Layout::row_major;
   return std::all_of(n.inputs.begin(), n.inputs.end(), [&](ValueId v) {
     const TensorMeta& in = graph.meta(v);
     return in.dtype == DType::float32 && graph.layout(v) == layout && (in.shape == out.shape || repeats);

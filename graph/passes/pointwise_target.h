@@ -32,8 +32,6 @@ struct PointwiseTarget {
 // as far as that needs no more memory.
 Graph fuse_groups(const Graph& graph, const PointwiseTarget& target);
 
-// Whether the node repeats its input along dimensions; SumGrad also multiplies it.
-bool is_spread(const Node& node);
 // How a pointwise node, or one that repeats, walks through an input: strides along the dimensions of its output, 0
 // where the input repeats; empty: element by element.
 Shape strides_of(const Graph& graph, const Node& node, ValueId input);

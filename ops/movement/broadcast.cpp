@@ -43,6 +43,12 @@ NDArray sum_to_shape(const NDArray& x, const Shape& shape) {
   return nd._sum_to(x, {.shape = codes});
 }
 
+FusedForms BroadcastTo::fused_forms(const RegisterKernels&) const {
+  FusedForms forms;
+  forms.broadcasts = forms.copies = true;
+  return forms;
+}
+
 std::optional<CudaExpression> BroadcastTo::cuda_expression(const ExpressionArgs& a) const { return a.in[0]; }
 
 void BroadcastTo::infer(InferContext& c) const {
@@ -56,6 +62,12 @@ void BroadcastTo::infer(InferContext& c) const {
 }
 void BroadcastTo::grad(GradContext& g) const { sum_back(g); }
 void run_cpu(const BroadcastTo& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
+
+FusedForms BroadcastAxis::fused_forms(const RegisterKernels&) const {
+  FusedForms forms;
+  forms.broadcasts = forms.copies = true;
+  return forms;
+}
 
 std::optional<CudaExpression> BroadcastAxis::cuda_expression(const ExpressionArgs& a) const { return a.in[0]; }
 

@@ -48,11 +48,11 @@ struct RegisterKernels {
 // has no form in registers. Without any of them, and if it does not copy, the operator cannot be part of a program.
 struct FusedForms : RegisterForms {
   TileFn tile = nullptr;
-  bool broadcasts = false;  // inputs may repeat, matched from the right
+  bool broadcasts = false;  // inputs may repeat, matched from the right unless `repeated` says how
   bool copies = false;      // the output is the input
   bool sums = false;        // any number of inputs, joined by `right` in their order
   BlockNumbers numbers{};   // of steps in registers
-  uint32_t repeated = 0;    // not 0: the input is matched to the other dimensions of the output; bit i: not to this one
+  uint32_t repeated = 0;    // not 0: bit i: the input repeats along dimension i of the output, and has all others
 };
 
 }  // namespace kaon

@@ -82,6 +82,16 @@ void for_each_spread(RunContext& run, std::span<const ReduceDim> dims,
   });
 }
 
+namespace {
+
+uint32_t summed_axes(const SumGrad& op) {
+  uint32_t mask = 0;
+  for (int64_t a : op.axis) mask |= bit(int(a < 0 ? a + op.shape.ndim() : a));
+  return mask;
+}
+
+}  // namespace
+
 void SumGrad::infer(InferContext& c) const {
   if (!shape.is_known()) c.fail_value(fmt::format("shape must be known, got {}", shape.str()));
   if (scale != 1) c.expect_floating();
@@ -96,6 +106,16 @@ void SumGrad::grad(GradContext& g) const {
   g.set(0, nd._reshape_to(sum, {.shape = g.input_like(0).shape()}));
 }
 
+FusedForms SumGrad::fused_forms(const RegisterKernels& k) const {
+  FusedForms forms;
+  if (scale != 1) forms.one = k.scalar[size_t(ScalarKind::mul)];
+  forms.numbers = {float(scale)};
+  forms.broadcasts = true;
+  forms.copies = scale == 1;
+  forms.repeated = summed_axes(*this);
+  return forms;
+}
+
 std::optional<CudaExpression> SumGrad::cuda_expression(const ExpressionArgs& a) const {
   if (scale == 1) return a.in[0];
   return dispatch_all("fuse", a.dtype, [&]<class T>() {
@@ -104,9 +124,7 @@ std::optional<CudaExpression> SumGrad::cuda_expression(const ExpressionArgs& a) 
 }
 
 void run_cpu(const SumGrad& op, KernelContext& c) {
-  uint32_t mask = 0;
-  for (int64_t a : op.axis) mask |= bit(int(a < 0 ? a + op.shape.ndim() : a));
-  const ReduceDims dims(op.shape, mask);
+  const ReduceDims dims(op.shape, summed_axes(op));
   auto spread = [&]<class T>(auto&& value) {
     T* out = c.out().as<T>();
     const T* head = c.in(0).as<T>();

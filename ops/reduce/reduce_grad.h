@@ -26,6 +26,7 @@ struct SumGrad {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  FusedForms fused_forms(const RegisterKernels& k) const;
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
 void run_cpu(const SumGrad& op, KernelContext& c);
