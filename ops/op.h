@@ -167,6 +167,8 @@ struct AnyField {
 //       Of a pointwise operator, or one that repeats its input: its value as CUDA C++, which becomes part of a fused
 //       kernel; nothing where these attributes have none. Element functions that it calls are in one of the headers
 //       that cmake/KaonKernelPrelude.cmake lists.
+//   double flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const
+//       Multiplications and additions of a call that is bound by them. The time of others is estimated by their bytes.
 
 // An operator: a default-constructible aggregate with traits, fields and infer. fields(field) calls
 // field(name in files, pointer to member[, is it required?]) for each attribute. run_cpu(const T&, KernelContext&)

@@ -1,12 +1,10 @@
 #include "kaon/graph/plan/branches.h"
 
 #include <algorithm>
-#include <cmath>
 #include <numeric>
 
 #include "kaon/graph/ir/rewrite.h"
 #include "kaon/graph/memory/memory_plan.h"
-#include "kaon/ops/all_ops.h"
 #include "kaon/ops/operator/kernel_call.h"
 
 namespace kaon {
@@ -25,33 +23,6 @@ constexpr size_t free_growth = 1 << 20;  // bytes of the arena; of a larger one 
 double alone(double time) { return std::min(time, time / 2 + hand_over); }
 
 double bytes_of(const TensorMeta& m) { return double(m.shape.size()) * double(size_of(m.dtype)); }
-
-// Multiplications and additions of the operators that are bound by them, not by bytes; 0 for others.
-double flops(const Graph& g, const Node& n) {
-  auto size = [&](size_t input) { return double(g.meta(n.inputs[input]).shape.size()); };
-  const TensorMeta& out = n.outputs[0];
-  if (n.op == &FullyConnected::def || n.op == &Dot::def) {
-    return 2 * std::sqrt(size(0) * size(1) * double(out.shape.size()));  // of (m, k) and (k, n): m k n
-  }
-  if (n.op == &BatchDot::def) {
-    return 2 * std::sqrt(size(0) * size(1) * double(out.shape.size()) / std::max<double>(1, double(out.shape[0])));
-  }
-  auto window = [&](double weights, double filters, double positions) {
-    return 2 * positions * weights / std::max(1.0, filters);
-  };
-  if (n.op == &Convolution::def) {
-    const auto& op = passes::attributes<Convolution>(n);
-    return window(size(1), op.num_filter, double(out.shape.size()));
-  }
-  if (n.op == &ConvolutionBackwardData::def) {
-    return window(size(1), passes::attributes<ConvolutionBackwardData>(n).num_filter, size(0));
-  }
-  if (n.op == &ConvolutionBackwardWeight::def) {
-    const auto& op = passes::attributes<ConvolutionBackwardWeight>(n);
-    return window(double(out.shape.size()), op.num_filter, size(0));
-  }
-  return 0;
-}
 
 // Disjoint sets of the nodes of one stretch, by offset from its first.
 class Sets {
@@ -191,7 +162,13 @@ double estimated_time(const Graph& graph, const Node& node) {
   double bytes = 0;
   for (const TensorMeta& m : node.outputs) bytes += bytes_of(m);
   for (ValueId v : node.inputs) bytes += bytes_of(graph.meta(v));
-  return call + bytes / bytes_per_ns + (node.outputs.empty() ? 0 : flops(graph, node) / flops_per_ns);
+  double flops = 0;
+  if (node.op->flops) {
+    std::vector<TensorMeta> inputs;
+    for (ValueId v : node.inputs) inputs.push_back(graph.meta(v));
+    flops = node.op->flops(node.attrs.get(), inputs, node.outputs);
+  }
+  return call + bytes / bytes_per_ns + flops / flops_per_ns;
 }
 
 Graph with_branches(Graph graph, bool training) {

@@ -33,6 +33,10 @@ Gemm<T> product(KernelContext& c, const DotSide& a, const DotSide& b, bool trans
 constinit const OpDef Dot::def = make_op_def<Dot>();
 constinit const OpDef BatchDot::def = make_op_def<BatchDot>();
 
+double Dot::flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const {
+  return gemm_flops(inputs[0].shape, inputs[1].shape, outputs[0].shape);
+}
+
 void Dot::infer(InferContext& c) const {
   c.expect_ndim_at_least(0, 1);
   c.expect_ndim_at_least(1, 1);
@@ -85,6 +89,10 @@ void run_cpu(const Dot& op, KernelContext& context) {
     const DotSide a = lhs_side(c.in(0).shape, op.transpose_a), b = rhs_side(c.in(1).shape, op.transpose_b);
     gemm(c, product<T>(c, a, b, op.transpose_a, op.transpose_b));
   });
+}
+
+double BatchDot::flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const {
+  return gemm_flops(inputs[0].shape, inputs[1].shape, outputs[0].shape, outputs[0].shape[0]);
 }
 
 void BatchDot::infer(InferContext& c) const {

@@ -31,6 +31,7 @@ struct Dot {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  double flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const;
   bool keeps_rows(const RowQuery& q) const { return q.only_first_has_rows() && q.ndim() >= 2 && !transpose_a; }
 };
 void run_cpu(const Dot& op, KernelContext& c);
@@ -48,6 +49,7 @@ struct BatchDot {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  double flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows(); }
 };
 void run_cpu(const BatchDot& op, KernelContext& c);

@@ -34,6 +34,7 @@ struct OpDef {
   bool (*keeps_rows)(const void* attrs, const RowQuery&);
   FusedForms (*fused_forms)(const void* attrs, const RegisterKernels&);
   std::optional<CudaExpression> (*cuda_expression)(const void* attrs, const ExpressionArgs&);
+  double (*flops)(const void* attrs, std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs);
   bool (*equal)(const void* a, const void* b);
   // Calls visit(name, text, is_default) for each attribute in order.
   void (*write)(const void* attrs, FunctionRef<void(std::string_view, const std::string&, bool)> visit);
@@ -105,6 +106,11 @@ constexpr OpDef make_op_def() {
   if constexpr (requires(const T& t, const ExpressionArgs& a) { t.cuda_expression(a); }) {
     d.cuda_expression = [](const void* p, const ExpressionArgs& a) -> std::optional<CudaExpression> {
       return static_cast<const T*>(p)->cuda_expression(a);
+    };
+  }
+  if constexpr (requires(const T& t, std::span<const TensorMeta> m) { t.flops(m, m); }) {
+    d.flops = [](const void* p, std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) -> double {
+      return static_cast<const T*>(p)->flops(inputs, outputs);
     };
   }
   d.equal = [](const void* a, const void* b) -> bool {

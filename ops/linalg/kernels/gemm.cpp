@@ -1,6 +1,7 @@
 #include "kaon/ops/linalg/kernels/gemm.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kaon/ops/array/small_array.h"
 #include "kaon/ops/kernels/onednn.h"
@@ -291,5 +292,11 @@ void batch_gemm(KernelContext& c, const Gemm<float>& first, int64_t batch) {
 }
 
 void batch_gemm(KernelContext& c, const Gemm<double>& first, int64_t batch) { batch_of(c, first, batch); }
+
+double gemm_flops(const Shape& a, const Shape& b, const Shape& c, int64_t batch) {
+  // each of m, n and k is in two of the sizes, and the batch in all three
+  const double product = double(a.size()) * double(b.size()) * double(c.size());
+  return 2 * std::sqrt(product / std::max<double>(1, double(batch)));
+}
 
 }  // namespace kaon

@@ -28,4 +28,7 @@ void gemm(KernelContext& c, const Gemm<double>& g);
 void batch_gemm(KernelContext& c, const Gemm<float>& first, int64_t batch);
 void batch_gemm(KernelContext& c, const Gemm<double>& first, int64_t batch);
 
+// Multiplications and additions of `batch` products by the shapes of all their operands, A, B and C.
+double gemm_flops(const Shape& a, const Shape& b, const Shape& c, int64_t batch = 1);
+
 }  // namespace kaon

@@ -138,6 +138,13 @@ void ConvolutionOp<P>::grad(GradContext& g) const {
   }
 }
 
+template <ConvPart P>
+double ConvolutionOp<P>::flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const {
+  const TensorMeta& weight = P == ConvPart::backward_weight ? outputs[0] : inputs[1];
+  const TensorMeta& y = P == ConvPart::forward ? outputs[0] : inputs[0];  // or its gradient
+  return 2 * double(y.shape.size()) * double(weight.shape.size()) / std::max(1.0, double(num_filter));
+}
+
 namespace {
 
 template <ConvPart P>

@@ -34,6 +34,10 @@ void multiply(const FullyConnected& op, KernelContext& c) {
 
 constinit const OpDef FullyConnected::def = make_op_def<FullyConnected>();
 
+double FullyConnected::flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const {
+  return gemm_flops(inputs[0].shape, inputs[1].shape, outputs[0].shape);
+}
+
 void FullyConnected::infer(InferContext& c) const {
   if (fused != Fused()) c.fail_value("__fused__ is for the nodes of plans");
   if (num_hidden < 1) c.fail_value(fmt::format("num_hidden must be at least 1, got {}", num_hidden));

@@ -29,6 +29,7 @@ struct FullyConnected {
   int num_inputs() const { return 3 - int(no_bias) + fused.inputs(); }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  double flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const;
   bool keeps_rows(const RowQuery& q) const { return q.only_first_has_rows() && q.ndim() >= 2; }
 };
 void run_cpu(const FullyConnected& op, KernelContext& c);
