@@ -115,6 +115,14 @@ class GradContext {
   virtual void set(int i, NDArray gradient) = 0;     // not called: no gradient flows to input i
 };
 
+// The result of `image_use`: images among the inputs and outputs of an operator with traits.any_layout.
+struct ImageUse {
+  uint32_t inputs = 0, outputs = 0;    // bit i: is an image; the others are weights and statistics, always row-major
+  bool blocks = false;                 // kernels of the CPU take blocked16 too
+  bool prefers_channels_last = false;  // kernels are fastest with it, if images have enough channels
+  int few_channels = -1;               // this input may stay row-major: kernels of the CPU convert up to 4 channels
+};
+
 // The argument of `keeps_rows`: a call some of whose inputs have rows, the samples of a batch, along their first
 // dimension. Axes count from the end when negative; ShapeError for one that is out of range.
 class RowQuery {
@@ -167,6 +175,9 @@ struct AnyField {
 //       Of a pointwise operator, or one that repeats its input: its value as CUDA C++, which becomes part of a fused
 //       kernel; nothing where these attributes have none. Element functions that it calls are in one of the headers
 //       that cmake/KaonKernelPrelude.cmake lists.
+//   ImageUse image_use() const
+//       With traits.any_layout: which inputs and outputs are images. Without it, plans keep another layout than
+//       row-major only where all inputs and outputs are images of one shape.
 //   double flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const
 //       Multiplications and additions of a call that is bound by them. The time of others is estimated by their bytes.
 

@@ -39,59 +39,36 @@ struct ImageKernels {
   bool take(const TensorMeta& m) const { return m.shape.ndim() == 4 && take(m.dtype) && m.shape.size() > 0; }
 };
 
+// The rule of an operator that says which of its arrays are images.
+ImageRule image_rule(const Graph& g, const Node& n, ImageUse use, const ImageKernels& kernels) {
+  const int64_t enough_channels = kernels.on_gpu ? 1 : 16;  // with fewer vector units are better fed by rows of pixels
+  const auto is_set = [](uint32_t bits, size_t i) { return (bits >> i & 1) != 0; };
+  for (uint32_t i = 0; i < n.inputs.size(); ++i) {
+    if (is_set(use.inputs, i) && !kernels.take(g.meta(n.inputs[i]))) return {};
+  }
+  for (uint32_t k = 0; k < n.outputs.size(); ++k) {
+    if (is_set(use.outputs, k) && !kernels.take(n.outputs[k])) return {};
+  }
+  if (use.few_channels >= 0 && !kernels.on_gpu && g.meta(n.inputs[size_t(use.few_channels)]).shape[1] <= 4) {
+    use.inputs &= ~bit(use.few_channels);
+  }
+  bool channels_last = use.prefers_channels_last, blocks = use.blocks && !kernels.on_gpu;
+  const auto look_at = [&](const TensorMeta& m) {
+    channels_last = channels_last && m.shape[1] >= enough_channels;
+    blocks = blocks && m.shape[1] % 16 == 0;
+  };
+  for (uint32_t i = 0; i < n.inputs.size(); ++i) {
+    if (is_set(use.inputs, i)) look_at(g.meta(n.inputs[i]));
+  }
+  for (uint32_t k = 0; k < n.outputs.size(); ++k) {
+    if (is_set(use.outputs, k)) look_at(n.outputs[k]);
+  }
+  return {true, blocks, true, channels_last, use.inputs, use.outputs};
+}
+
 ImageRule rule_of(const Graph& g, const Node& n, const ImageKernels& kernels) {
   if (!n.op || !n.op->traits.any_layout || n.outputs.empty()) return {};
-  std::string_view name = n.op->name();
-  auto all_images = [&](uint32_t inputs, uint32_t outputs) {
-    for (uint32_t i = 0; i < n.inputs.size(); ++i) {
-      if ((inputs >> i & 1) && !kernels.take(g.meta(n.inputs[i]))) return false;
-    }
-    for (uint32_t k = 0; k < n.outputs.size(); ++k) {
-      if ((outputs >> k & 1) && !kernels.take(n.outputs[k])) return false;
-    }
-    return true;
-  };
-  struct Named {
-    std::string_view name;
-    uint32_t inputs, outputs;
-    bool blocks = false;
-  };
-  // Weights and statistics are no images.
-  const int64_t enough_channels = kernels.on_gpu ? 1 : 16;  // with fewer vector units are better fed by rows of pixels
-  static constexpr Named table[] = {
-      {"Convolution", bit(0), bit(0), true},
-      {"_backward_Convolution_data", bit(0) | bit(2), bit(0), true},
-      {"_backward_Convolution_weight", bit(0) | bit(1), 0, true},
-      {"Pooling", bit(0), bit(0), true},
-      {"_backward_Pooling", bit(0) | bit(1) | bit(2), bit(0)},
-      {"BatchNorm", bit(0), bit(0)},
-      {"_backward_BatchNorm", bit(0) | bit(1), bit(0)},
-  };
-  for (Named t : table) {
-    if (t.name != name) continue;
-    if (n.op == &Convolution::def && attributes<Convolution>(n).fused.addend) {
-      t.inputs |= bit(int(n.inputs.size()) - 1);
-    }
-    if (!all_images(t.inputs, t.outputs)) return {};
-    // Inputs of the graph: the CPU's kernels convert images of few channels themselves.
-    const auto leave_few_channels = [&](const OpDef& op, int data) {
-      if (n.op == &op && !kernels.on_gpu && g.meta(n.inputs[size_t(data)]).shape[1] <= 4) t.inputs &= ~bit(data);
-    };
-    leave_few_channels(Convolution::def, 0);
-    leave_few_channels(ConvolutionBackwardWeight::def, 1);
-    bool channels_last = name.find("Convolution") != name.npos;
-    auto look_at = [&](const TensorMeta& m) {
-      channels_last = channels_last && m.shape[1] >= enough_channels;
-      t.blocks = t.blocks && !kernels.on_gpu && m.shape[1] % 16 == 0;
-    };
-    for (uint32_t i = 0; i < n.inputs.size(); ++i) {
-      if (t.inputs >> i & 1) look_at(g.meta(n.inputs[i]));
-    }
-    for (uint32_t k = 0; k < n.outputs.size(); ++k) {
-      if (t.outputs >> k & 1) look_at(n.outputs[k]);
-    }
-    return {true, t.blocks, true, channels_last, t.inputs, t.outputs};
-  }
+  if (n.op->image_use) return image_rule(g, n, n.op->image_use(n.attrs.get()), kernels);
   // Elementwise operators: every array an image of one shape.
   for (ValueId v : n.inputs) {
     if (!kernels.take(g.meta(v)) || !(g.meta(v).shape == n.outputs[0].shape)) return {};

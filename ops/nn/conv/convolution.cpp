@@ -139,6 +139,27 @@ void ConvolutionOp<P>::grad(GradContext& g) const {
 }
 
 template <ConvPart P>
+ImageUse ConvolutionOp<P>::image_use() const {
+  ImageUse use{.blocks = true, .prefers_channels_last = true};
+  switch (P) {
+    case ConvPart::forward:
+      use.inputs = bit(0) | (fused.addend ? bit(num_inputs() - 1) : 0);
+      use.outputs = bit(0);
+      use.few_channels = 0;
+      break;
+    case ConvPart::backward_data:
+      use.inputs = bit(0) | bit(2);
+      use.outputs = bit(0);
+      break;
+    case ConvPart::backward_weight:
+      use.inputs = bit(0) | bit(1);
+      use.few_channels = 1;
+      break;
+  }
+  return use;
+}
+
+template <ConvPart P>
 double ConvolutionOp<P>::flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const {
   const TensorMeta& weight = P == ConvPart::backward_weight ? outputs[0] : inputs[1];
   const TensorMeta& y = P == ConvPart::forward ? outputs[0] : inputs[0];  // or its gradient

@@ -89,6 +89,7 @@ struct ConvolutionOp {
   }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  ImageUse image_use() const;
   double flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const;
   bool keeps_rows(const RowQuery& q) const requires(P == ConvPart::forward) {
     return q.only_first_has_rows() && q.ndim() >= 2;

@@ -48,6 +48,7 @@ struct BatchNorm {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  ImageUse image_use() const { return {.inputs = bit(0), .outputs = bit(0)}; }
   bool keeps_rows(const RowQuery& q) const { return q.only_first_has_rows() && q.ndim() >= 2 && !q.is_first(axis); }
 };
 void run_cpu(const BatchNorm& op, KernelContext& c);
@@ -69,6 +70,7 @@ struct BackwardBatchNorm {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  ImageUse image_use() const { return {.inputs = bit(0) | bit(1), .outputs = bit(0)}; }
 };
 void run_cpu(const BackwardBatchNorm& op, KernelContext& c);
 void run_cuda(const BackwardBatchNorm& op, KernelContext& c);

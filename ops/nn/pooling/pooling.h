@@ -64,6 +64,10 @@ struct PoolingOp {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  ImageUse image_use() const requires(P != PoolPart::along) {
+    if (P == PoolPart::forward) return {.inputs = bit(0), .outputs = bit(0), .blocks = true};
+    return {.inputs = bit(0) | bit(1) | bit(2), .outputs = bit(0)};
+  }
   bool keeps_rows(const RowQuery& q) const requires(P == PoolPart::forward) {
     return q.only_first_has_rows() && q.ndim() >= 2;
   }
