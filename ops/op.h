@@ -17,6 +17,7 @@ struct CudaExpression;
 struct ExpressionArgs;
 struct FusedForms;
 struct RegisterKernels;
+enum class FusedActivation;
 
 // A short constexpr list of names.
 struct Names {
@@ -175,6 +176,8 @@ struct AnyField {
 //       Of a pointwise operator, or one that repeats its input: its value as CUDA C++, which becomes part of a fused
 //       kernel; nothing where these attributes have none. Element functions that it calls are in one of the headers
 //       that cmake/KaonKernelPrelude.cmake lists.
+//   FusedActivation as_epilogue() const
+//       The activation that a layer before it can compute on its results in the operator's place.
 //   ImageUse image_use() const
 //       With traits.any_layout: which inputs and outputs are images. Without it, plans keep another layout than
 //       row-major only where all inputs and outputs are images of one shape.

@@ -85,16 +85,7 @@ class Fusion {
 };
 
 FusedActivation activation_of(const Node& n) {
-  if (n.op == &Relu::def) return FusedActivation::relu;
-  if (n.op == &Sigmoid::def) return FusedActivation::sigmoid;
-  if (n.op == &Tanh::def) return FusedActivation::tanh;
-  if (n.op != &Activation::def) return FusedActivation::none;
-  switch (attributes<Activation>(n).act_type) {
-    case ActivationType::relu: return FusedActivation::relu;
-    case ActivationType::sigmoid: return FusedActivation::sigmoid;
-    case ActivationType::tanh: return FusedActivation::tanh;
-    default: return FusedActivation::none;
-  }
+  return n.op->as_epilogue ? n.op->as_epilogue(n.attrs.get()) : FusedActivation::none;
 }
 
 bool is_sum_of_two(const Graph& g, const Node& n) {

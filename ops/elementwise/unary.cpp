@@ -2,6 +2,7 @@
 
 #include "kaon/ops/elementwise/kernels/unary_kernels.h"
 #include "kaon/ops/functions.h"
+#include "kaon/ops/kernels/epilogue.h"
 
 namespace kaon {
 namespace {
@@ -72,6 +73,15 @@ FusedForms fused_unary(UnaryKind kind, const RegisterKernels& k) {
   FusedForms forms{{.one = k.unary[size_t(kind)]}, unary_kernels(kind).float32};
   forms.copies = kind == UnaryKind::identity || kind == UnaryKind::stop_gradient;
   return forms;
+}
+
+FusedActivation unary_epilogue(UnaryKind kind) {
+  switch (kind) {
+    case UnaryKind::relu: return FusedActivation::relu;
+    case UnaryKind::sigmoid: return FusedActivation::sigmoid;
+    case UnaryKind::tanh: return FusedActivation::tanh;
+    default: return FusedActivation::none;
+  }
 }
 
 void run_unary(UnaryKind kind, KernelContext& c) { run_pointwise(unary_kernels(kind), nullptr, c); }

@@ -11,6 +11,7 @@ namespace kaon {
 void infer_unary(UnaryKind kind, InferContext& c);
 void grad_unary(UnaryKind kind, GradContext& g);
 FusedForms fused_unary(UnaryKind kind, const RegisterKernels& k);
+FusedActivation unary_epilogue(UnaryKind kind);
 void run_unary(UnaryKind kind, KernelContext& c);
 void run_unary_cuda(UnaryKind kind, KernelContext& c);
 void infer_unary_backward(InferContext& c);
@@ -35,6 +36,7 @@ struct Unary {
   void infer(InferContext& c) const { infer_unary(K, c); }
   void grad(GradContext& g) const requires(!is_flat(K)) { grad_unary(K, g); }
   FusedForms fused_forms(const RegisterKernels& k) const { return fused_unary(K, k); }
+  FusedActivation as_epilogue() const { return unary_epilogue(K); }
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const { return unary_expression(K, a); }
 };
 template <UnaryKind K>

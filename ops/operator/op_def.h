@@ -34,6 +34,7 @@ struct OpDef {
   bool (*keeps_rows)(const void* attrs, const RowQuery&);
   FusedForms (*fused_forms)(const void* attrs, const RegisterKernels&);
   std::optional<CudaExpression> (*cuda_expression)(const void* attrs, const ExpressionArgs&);
+  FusedActivation (*as_epilogue)(const void* attrs);
   ImageUse (*image_use)(const void* attrs);
   double (*flops)(const void* attrs, std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs);
   bool (*equal)(const void* a, const void* b);
@@ -108,6 +109,9 @@ constexpr OpDef make_op_def() {
     d.cuda_expression = [](const void* p, const ExpressionArgs& a) -> std::optional<CudaExpression> {
       return static_cast<const T*>(p)->cuda_expression(a);
     };
+  }
+  if constexpr (requires(const T& t) { t.as_epilogue(); }) {
+    d.as_epilogue = [](const void* p) { return static_cast<const T*>(p)->as_epilogue(); };
   }
   if constexpr (requires(const T& t) { t.image_use(); }) {
     static_assert(T::traits.any_layout, "image_use() is for operators that take images in any layout");

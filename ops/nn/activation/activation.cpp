@@ -67,6 +67,8 @@ void Activation::grad(GradContext& g) const {
   if (g.wants(0) && g.has_head(0)) g.set(0, nd._backward_Activation(g.head(), g.output(), {.act_type = act_type}));
 }
 
+FusedActivation Activation::as_epilogue() const { return unary_epilogue(unary_kind(act_type)); }
+
 FusedForms Activation::fused_forms(const RegisterKernels& k) const { return fused_unary(unary_kind(act_type), k); }
 
 std::optional<CudaExpression> Activation::cuda_expression(const ExpressionArgs& a) const {

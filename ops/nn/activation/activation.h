@@ -20,6 +20,7 @@ struct Activation {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  FusedActivation as_epilogue() const;
   FusedForms fused_forms(const RegisterKernels& k) const;
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
