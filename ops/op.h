@@ -161,7 +161,7 @@ struct AnyField {
 };
 
 // Facts that passes over graphs ask for, beside the traits: optional members of an operator, which make_op_def finds.
-// Without one an operator does without what the fact is for. tests/ops/table/operator_facts_test.cpp lists, for each,
+// Without one an operator does without what the fact is for. tests/ops/operator_facts_test.cpp lists, for each,
 // the operators that have none.
 //
 //   bool keeps_rows(const RowQuery&) const

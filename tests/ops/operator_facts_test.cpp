@@ -1,0 +1,179 @@
+// What operators do not say about themselves, by fact: `program "operator facts*" -s` prints it. A name that is new in
+// a list here is a decision: a fact that is forgotten would otherwise cost time, or have a net refused, without a word.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <catch2/catch.hpp>
+#include <set>
+#include <sstream>
+
+#include "kaon/graph/control_flow/control_flow_ops.h"
+#include "kaon/graph/plan_ops/batch_norm_affine.h"
+#include "kaon/graph/plan_ops/fused_kernel.h"
+#include "kaon/graph/plan_ops/fused_pointwise.h"
+#include "kaon/graph/plan_ops/normalize_again.h"
+#include "kaon/graph/plan_ops/reorder.h"
+#include "kaon/graph/plan_ops/row_ops.h"
+#include "kaon/ops/fused/block.h"
+#include "kaon/ops/kernels/epilogue.h"
+#include "kaon/ops/operator/op_attributes.h"
+#include "kaon/ops/operator/registry.h"
+#include "kaon/tests/ops/table/op_table.h"
+
+using namespace kaon;
+using namespace kaon::test;
+
+namespace {
+
+using NameSet = std::set<std::string>;
+
+NameSet names(const char* text) {
+  std::istringstream words(text);
+  NameSet out;
+  for (std::string name; words >> name;) out.insert(name);
+  return out;
+}
+
+NameSet operator+(NameSet a, NameSet b) {
+  a.merge(b);
+  return a;
+}
+
+// Those of all_ops.h, and those that exist in graphs only.
+std::vector<const OpDef*> every_operator() {
+  std::vector<const OpDef*> defs = all_op_defs();
+  defs.insert(defs.end(), {&Reorder::def, &NormalizeAgain::def, &BatchNormAffine::def, &PadRows::def, &TakeRows::def,
+                           &FusedPointwise::def, &FusedKernel::def, &ControlFlowOp<ControlKind::foreach>::def,
+                           &ControlFlowOp<ControlKind::while_loop>::def, &ControlFlowOp<ControlKind::cond>::def,
+                           &ControlFlowGrad::def, &ControlFlowKey::def});
+  return defs;
+}
+
+// Operators about which no fact is known: kernels of gradients, arrays from nothing, updates of weights.
+const NameSet nothing = names(R"(
+    _backward_LayerNorm _backward_MakeLoss _backward_RegressionOutput _backward_SoftmaxActivation
+    _backward_SoftmaxOutput _backward_gather_nd _backward_log_softmax _backward_max _backward_nansum _backward_norm
+    _backward_pad _backward_pick _backward_prod _backward_slice _backward_softmax _backward_softmax_cross_entropy
+    _backward_take gather_nd softmax_cross_entropy
+    _arange _eye _full _linspace _ones _random_normal _random_randint _random_uniform _sample_multinomial _shuffle
+    _zeros
+    _kaon_all_finite _kaon_multi_adam_update _kaon_multi_sgd_mom_update _kaon_multi_sgd_update adam_update
+    sgd_mom_update sgd_update
+    _backward_control_flow _cond _control_flow_key _foreach _while_loop
+    _batch_norm_affine _fused_kernel _pad_rows _take_rows)");
+
+// Reductions, products and layers, which read much for what they give; losses; and gradients. BatchNorm and Dropout are
+// computed again in another way, by the pass `mirror`.
+const NameSet kept = nothing + names(R"(
+    argmax argmax_channel argmin max mean min nanprod nansum norm prod sum
+    Convolution Deconvolution FullyConnected batch_dot dot
+    BatchNorm Dropout
+    LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss SoftmaxOutput
+    _backward_BatchNorm _backward_Convolution_data _backward_Convolution_weight _backward_PReLU_gamma
+    _backward_Pooling _backward_sum _pooling_along
+    _slice_assign _slice_assign_scalar batch_take one_hot
+    _fused_pointwise _normalize_again)");
+
+// All that are neither pointwise nor repeat their input.
+const NameSet not_fused = nothing + names(R"(
+    _sum_to argmax argmax_channel argmin max mean min nanprod nansum norm prod sum
+    Flatten Reshape _reshape_to expand_dims reshape_like squeeze
+    Concat Pad SliceChannel SwapAxis broadcast_like repeat reverse slice slice_axis slice_like stack tile transpose
+    _slice_assign _slice_assign_scalar
+    Embedding SequenceMask batch_take one_hot pick take
+    Convolution Deconvolution FullyConnected batch_dot dot
+    BatchNorm Dropout LayerNorm Pooling SoftmaxActivation log_softmax softmax softmin
+    LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss SoftmaxOutput
+    _backward_BatchNorm _backward_Convolution_data _backward_Convolution_weight _backward_PReLU_gamma
+    _backward_Pooling _pooling_along
+    _fused_pointwise _normalize_again _reorder)");
+
+// The policy `bucket` is for predictions, without gradients; it pads before other passes run.
+const NameSet mixes_rows = nothing + names(R"(
+    _sum_to
+    _backward_BatchNorm _backward_Convolution_data _backward_Convolution_weight _backward_PReLU_gamma
+    _backward_Pooling _backward_sum _pooling_along
+    _fused_pointwise _normalize_again _reorder)");
+
+// Bound by the bytes that they read and write; of pointwise operators and views that is understood.
+const NameSet cheap = nothing + names(R"(
+    _backward_sum _sum_to argmax argmax_channel argmin max mean min nanprod nansum norm prod sum
+    Concat Pad SliceChannel SwapAxis broadcast_axis broadcast_like broadcast_to repeat reverse slice slice_axis
+    slice_like stack tile transpose _slice_assign _slice_assign_scalar
+    Embedding SequenceMask batch_take one_hot pick take
+    BatchNorm Dropout LayerNorm Pooling SoftmaxActivation log_softmax softmax softmin
+    LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss SoftmaxOutput
+    _backward_BatchNorm _backward_PReLU_gamma _backward_Pooling _pooling_along
+    _fused_pointwise _normalize_again _reorder
+    Deconvolution)");
+
+// Images are copied to row-major before them. Views keep that layout.
+const NameSet row_major = nothing + names(R"(
+    _backward_sum _sum_to argmax argmax_channel argmin max mean min nanprod nansum norm prod sum
+    Concat Pad SliceChannel SwapAxis broadcast_axis broadcast_like broadcast_to repeat reverse slice slice_axis
+    slice_like stack tile transpose _slice_assign _slice_assign_scalar
+    Embedding SequenceMask batch_take one_hot pick take
+    Deconvolution FullyConnected batch_dot dot
+    Dropout LayerNorm SoftmaxActivation log_softmax softmax softmin
+    LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss SoftmaxOutput)");
+
+struct Fact {
+  const char* what;
+  bool (*is_known)(const OpDef& def, const OpTraits& traits);
+  const NameSet& without;
+};
+
+const Fact facts[] = {
+    {"not computed again by the option mirror",
+     [](const OpDef&, const OpTraits& t) { return !t.random && (t.pointwise || t.view || t.recomputable); }, kept},
+    {"no step of fused programs on the CPU", [](const OpDef& d, const OpTraits&) { return d.fused_forms != nullptr; },
+     not_fused},
+    {"no expression in fused kernels on GPUs",
+     [](const OpDef& d, const OpTraits&) { return d.cuda_expression != nullptr; }, not_fused},
+    {"not known to keep rows apart, and refused by the policy bucket",
+     [](const OpDef& d, const OpTraits& t) { return d.keeps_rows || t.pointwise; }, mixes_rows},
+    {"taken for cheap, without an estimate of its arithmetic",
+     [](const OpDef& d, const OpTraits& t) { return d.flops || t.pointwise || t.view; }, cheap},
+    {"takes row-major images only", [](const OpDef& d, const OpTraits& t) { return d.traits.any_layout || t.view; },
+     row_major},
+};
+
+}  // namespace
+
+TEST_CASE("operator facts: what an operator does not say about itself is a decision") {
+  for (const Fact& fact : facts) {
+    NameSet without;
+    for (const OpDef* def : every_operator()) {
+      const Attributes attrs(*def);
+      if (!fact.is_known(*def, def->traits_of(attrs.get()))) without.insert(std::string(def->name()));
+    }
+    INFO(fact.what << ": " << fmt::format("{}", fmt::join(without, " ")));
+    CHECK(minus(without, fact.without) == NameSet{});
+    CHECK(minus(fact.without, without) == NameSet{});
+  }
+}
+
+TEST_CASE("operator facts: layers take up four activations") {
+  NameSet activations;
+  for (const OpDef* def : every_operator()) {
+    if (def->as_epilogue && def->as_epilogue(Attributes(*def).get()) != FusedActivation::none) {
+      activations.insert(std::string(def->name()));
+    }
+  }
+  CHECK(activations == names("Activation relu sigmoid tanh"));
+}
+
+TEST_CASE("operator facts: an operator that can be fused has a step and an expression, whatever its kind") {
+  const std::vector<std::string> in{"x0", "x1", "x2"};
+  const std::vector<DType> dtypes(3, DType::float32);
+  for (const OpDef* def : every_operator()) {
+    if (!def->fused_forms || !def->cuda_expression) continue;
+    INFO(def->name());
+    const Attributes attrs(*def);
+    const FusedForms forms = block_forms(*def, attrs.get());
+    CHECK((forms.one || forms.right || forms.three || forms.copies || forms.tile));
+    const auto expression = def->cuda_expression(attrs.get(), {.in = in, .dtypes = dtypes, .dtype = DType::float32});
+    REQUIRE(expression);
+    CHECK_THAT(expression->text, Catch::Matchers::Contains("x0"));
+  }
+}
