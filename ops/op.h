@@ -160,29 +160,25 @@ struct AnyField {
   void operator()(std::string_view name, auto member, bool is_required = false) const;
 };
 
-// Facts that passes over graphs ask for, beside the traits: optional members of an operator, which make_op_def finds.
-// Without one an operator does without what the fact is for. tests/ops/operator_facts_test.cpp lists, for each,
-// the operators that have none.
+// Facts that passes over graphs ask an operator for, beside its traits: optional members, which make_op_def finds.
+// tests/ops/operator_facts_test.cpp names the operators that lack each.
 //
 //   bool keeps_rows(const RowQuery&) const
-//       Whether row i of the first output follows from row i of the inputs that have rows, and from the whole of the
-//       others: a plan for more rows may then run it. The number of rows of the output is compared elsewhere. Asked
-//       where an input has rows and the call neither draws numbers nor updates an input. Pointwise operators without
-//       it keep rows that are aligned.
+//       Whether row i of the first output depends on row i of the inputs that have rows, and on the inputs that have
+//       none, but on no other row. Asked for calls that draw no numbers and update no input. Without it, a pointwise
+//       operator keeps rows that are aligned, and any other is refused by PlanPolicy::bucket.
 //   FusedForms fused_forms(const RegisterKernels&) const
-//       Of a pointwise operator, or one that repeats its input: what it is as a step of a fused program on the CPU, for
-//       float32.
+//       A float32 operator that is pointwise, or repeats its input, as a step of a fused program on the CPU.
 //   std::optional<CudaExpression> cuda_expression(const ExpressionArgs&) const
-//       Of a pointwise operator, or one that repeats its input: its value as CUDA C++, which becomes part of a fused
-//       kernel; nothing where these attributes have none. Element functions that it calls are in one of the headers
-//       that cmake/KaonKernelPrelude.cmake lists.
+//       The same as an expression of a fused kernel on a GPU; none for attributes without a formula. It may call the
+//       functions of headers that cmake/KaonKernelPrelude.cmake lists.
 //   FusedActivation as_epilogue() const
-//       The activation that a layer before it can compute on its results in the operator's place.
+//       The activation that a layer can apply to its results in place of this operator; or none.
 //   ImageUse image_use() const
-//       With traits.any_layout: which inputs and outputs are images. Without it, plans keep another layout than
+//       With traits.any_layout: which inputs and outputs are images. Without it, images keep a layout other than
 //       row-major only where all inputs and outputs are images of one shape.
 //   double flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const
-//       Multiplications and additions of a call that is bound by them. The time of others is estimated by their bytes.
+//       Multiplications and additions of a call. Without it, a call's time is estimated by its bytes alone.
 
 // An operator: a default-constructible aggregate with traits, fields and infer. fields(field) calls
 // field(name in files, pointer to member[, is it required?]) for each attribute. run_cpu(const T&, KernelContext&)

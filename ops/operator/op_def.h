@@ -30,7 +30,7 @@ struct OpDef {
   // The other implementations that the CPU kernel can be told to use. nullptr: none.
   Variants (*variants)(const void* attrs, std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs,
                        bool winograd);
-  // Facts for passes, as ops/op.h describes them. nullptr: the operator has no such member.
+  // Facts for passes, as ops/op.h describes them; nullptr: the operator has no such member.
   bool (*keeps_rows)(const void* attrs, const RowQuery&);
   FusedForms (*fused_forms)(const void* attrs, const RegisterKernels&);
   std::optional<CudaExpression> (*cuda_expression)(const void* attrs, const ExpressionArgs&);
