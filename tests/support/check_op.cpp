@@ -74,7 +74,7 @@ std::string Row::str() const {
   def->write(attrs.get(), [&](std::string_view name, const std::string& value, bool is_default) {
     if (!is_default) text += fmt::format(" {}={}", name, value);
   });
-  for (const Input& i : inputs) text += " " + i.shape.str();
+  for (const Input& i : inputs) text += fmt::format(" {}", i.shape.str());
   return text + (options.training ? " training" : "");
 }
 
