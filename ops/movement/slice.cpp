@@ -67,8 +67,11 @@ void SliceLike::infer(InferContext& c) const {
       c.fail(fmt::format("data and shape_like must have the same number of axes: {}", c.describe_inputs()));
     out = like;
   } else {
-    for (int64_t axis : axes)
-      out[normalize_axis(axis, in.ndim(), c.op())] = like[normalize_axis(axis, like.ndim(), c.op())];
+    for (int64_t axis : axes) {
+      const int at = normalize_axis(axis, in.ndim(), c.op());
+      if (at >= like.ndim()) c.fail(fmt::format("shape_like has no axis {}: {}", at, c.describe_inputs()));
+      out[at] = like[at];
+    }
   }
   for (int i = 0; i < in.ndim(); ++i) {
     if (out[i] > in[i])

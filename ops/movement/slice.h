@@ -48,8 +48,8 @@ struct SliceAxis {
 void run_cpu(const SliceAxis& op, KernelContext& c);
 void run_cuda(const SliceAxis& op, KernelContext& c);
 
-// The leading part of data, with the sizes of shape_like along `axes` (none: along all). ShapeError where data is
-// smaller.
+// The leading part of data, with the sizes of shape_like along `axes` (none: along all). Negative axes count from the
+// end of data, for shape_like too, as in MXNet. ShapeError where data is smaller.
 struct SliceLike {
   Shape axes{};
   static constexpr OpTraits traits{.name = "slice_like", .inputs = Names("data", "shape_like"), .recomputable = true};

@@ -209,7 +209,7 @@ void slice_rows(Rows& rows) {
     move(rows, SliceLike{.axes = axes}, shape, to, [](const Shape& p) { return p; }, {in(other)});
   };
   like({5, 7}, {3, 4}, {}, {3, 4}), like({5, 7}, {3, 4}, {0}, {3, 7}), like({2, 3, 5}, {1, 9, 2}, {-1, 0}, {1, 3, 2}),
-      like({3, 7}, {0, 1}, {0}, {0, 7}), like({}, {}, {}, {});
+      like({3, 7}, {0, 1}, {0}, {0, 7}), like({}, {}, {}, {}), like({4, 3, 6}, {2, 3, 5, 1}, {-3, -1}, {2, 3, 5});
 }
 
 void join_rows(Rows& rows) {
