@@ -34,7 +34,7 @@ struct ArrayNode : ArrayView, RefCounted<ArrayNode> {
   static IntrusivePtr<ArrayNode> with_memory(const TensorMeta& meta, Device device, Engine& engine);
 
   size_t bytes() const { return size_t(shape.size()) * size_of(dtype); }
-  bool covers_chunk() const { return offset == 0 && bytes() == buffer->bytes; }
+  bool covers_buffer() const { return offset == 0 && bytes() == buffer->bytes; }
   // For the operation that holds a grant.
   void* data() const { return static_cast<char*>(buffer->ensure()) + offset; }
 

@@ -101,7 +101,7 @@ void push_copy_between(ArrayNode& from, ArrayNode& to, const OpLabel& label) {
   const IntrusivePtr<ArrayNode> source(&from), target(&to);
   Engine& engine = *to.buffer->engine;
   const Access accesses[] = {read(from.buffer->var),
-                             to.covers_chunk() ? write(to.buffer->var) : update(to.buffer->var)};
+                             to.covers_buffer() ? write(to.buffer->var) : update(to.buffer->var)};
   const PushOptions options{.label = label};
   to.buffer->note_write(label.site);
   if (!from.buffer->is_on_gpu() && !to.buffer->is_on_gpu()) {

@@ -74,7 +74,7 @@ std::exception_ptr with_arrays(const KernelCall& call, Array&& array) noexcept {
   }
 }
 
-const Buffer& first_chunk(KernelCall& call) {
+const Buffer& first_buffer(KernelCall& call) {
   for (int i = 0;; ++i) {
     if (const ArrayNode* a = call.arrays()[i]) return *a->buffer;
   }
@@ -83,7 +83,7 @@ const Buffer& first_chunk(KernelCall& call) {
 // Launches the kernel on the GPU of the arrays.
 void launch_kernel(OpNode& op, RunContext& run) {
   KernelCall& call = call_of(op);
-  DeviceLaunch launch(GpuMemory::of(first_chunk(call)).gpu, Lane::compute, op.label);
+  DeviceLaunch launch(GpuMemory::of(first_buffer(call)).gpu, Lane::compute, op.label);
   for (int i = 0; i < call.num_arrays(); ++i) {
     ArrayNode* a = call.arrays()[i];
     if (a) launch.use(*a->buffer, i >= call.num_inputs || is_mutated(call.def->traits, i, call.num_inputs));
@@ -103,7 +103,7 @@ void run_kernel(OpNode& op, RunContext& run) {
   KernelCall& call = call_of(op);
   auto array = [&](size_t i) { return call.arrays()[i]; };
   try {
-    if (first_chunk(call).is_on_gpu()) [[unlikely]] {
+    if (first_buffer(call).is_on_gpu()) [[unlikely]] {
       launch_kernel(op, run);
     } else {
       call_kernel(call, call.def->cpu, call.attrs(), array, call.is_random ? call.key() : RandomKey{}, run);
@@ -152,7 +152,7 @@ void destroy_call(OpNode& op) noexcept {
 constexpr OpType kernel_call_type{.run = run_kernel, .destroy = destroy_call};
 constexpr OpType gpu_call_type{
     .run = run_kernel, .destroy = destroy_call, .serial_queue = [](const OpNode& op) noexcept -> size_t {
-      return first_chunk(**reinterpret_cast<KernelCall* const*>(op.payload)).device.index;
+      return first_buffer(**reinterpret_cast<KernelCall* const*>(op.payload)).device.index;
     }};
 
 }  // namespace
@@ -223,7 +223,7 @@ void push_kernel(const OpDef& def, const void* attrs, std::span<ArrayNode* const
     if (known == Outputs::known) {
       a->retain();
       a->buffer->note_write(label.site);
-      op->deps[d++].set(a->buffer->var, a->covers_chunk() ? AccessMode::write : AccessMode::update);
+      op->deps[d++].set(a->buffer->var, a->covers_buffer() ? AccessMode::write : AccessMode::update);
     } else {
       a->retain_unshared();
       op->deps[d++].set(a->buffer->var, AccessMode::write);

@@ -12,8 +12,8 @@ using namespace kaon;
 namespace {
 
 template <size_t number, class F>
-void push_on_strand(Engine& engine, std::initializer_list<Access> accesses, F body,
-                    Priority priority = Priority::normal) {
+void push_on_queue(Engine& engine, std::initializer_list<Access> accesses, F body,
+                   Priority priority = Priority::normal) {
   static const OpType type = [] {
     OpType t = OpBody<F>::type;
     t.serial_queue = [](const OpNode&) noexcept { return number; };
@@ -40,7 +40,7 @@ struct Room {
 
 }  // namespace
 
-TEST_CASE("serial queue: operations of one strand are run one at a time, all of them, on 1 to 8 threads",
+TEST_CASE("serial queue: operations of one queue are run one at a time, all of them, on 1 to 8 threads",
           "[serial_queue]") {
   for (int threads : {1, 2, 3, 8}) {
     CAPTURE(threads);
@@ -59,10 +59,10 @@ TEST_CASE("serial queue: operations of one strand are run one at a time, all of 
           if (i % 3 == 0) {
             engine.push({write(a)}, [&](RunContext&) { ++beside; });
           } else if (i % 3 == 1) {
-            push_on_strand<0>(
+            push_on_queue<0>(
                 engine, {write(a), read(b)}, [&](RunContext&) { rooms[0].visit(); }, priority);
           } else {
-            push_on_strand<1>(
+            push_on_queue<1>(
                 engine, {read(a)}, [&](RunContext&) { rooms[1].visit(); }, priority);
           }
           if (i % 500 == 0) engine.wait(a);
@@ -89,8 +89,8 @@ TEST_CASE("serial queue: operations of a chain keep their order, and one that fa
     Var chain, other;
     std::vector<int> order;
     for (int i = 0; i < 500; ++i) {
-      push_on_strand<0>(engine, {update(chain)}, [&order, i](RunContext&) { order.push_back(i); });
-      push_on_strand<0>(engine, {write(other)}, [i](RunContext&) {
+      push_on_queue<0>(engine, {update(chain)}, [&order, i](RunContext&) { order.push_back(i); });
+      push_on_queue<0>(engine, {write(other)}, [i](RunContext&) {
         if (i % 2) throw std::runtime_error("planted");
       });
     }
@@ -102,13 +102,13 @@ TEST_CASE("serial queue: operations of a chain keep their order, and one that fa
   }
 }
 
-TEST_CASE("serial queue: an operation may wait for one of another strand", "[serial_queue]") {
+TEST_CASE("serial queue: an operation may wait for one of another queue", "[serial_queue]") {
   Engine engine({.threads = 2});
   EngineScope scope(engine);
   Var a, b;
   int seen = 0;
-  push_on_strand<0>(engine, {write(a)}, [&](RunContext&) {
-    push_on_strand<1>(engine, {write(b)}, [&](RunContext&) { ++seen; });
+  push_on_queue<0>(engine, {write(a)}, [&](RunContext&) {
+    push_on_queue<1>(engine, {write(b)}, [&](RunContext&) { ++seen; });
     engine.wait(b);
     ++seen;
   });
