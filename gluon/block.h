@@ -16,7 +16,7 @@
 #include "kaon/graph/hybridize.h"
 
 namespace kaon {
-class ExecutionPlan;
+class PlanReport;
 }
 
 namespace kaon::gluon {
@@ -46,8 +46,8 @@ class Block {
   // traces and plans. Throws ValueError for options that exclude each other or are out of range.
   void hybridize(bool active = true, const HybridizeOptions& options = {});
   void hybridize(const HybridizeOptions& options) { hybridize(true, options); }
-  // The plan of the latest hybridized call. Throws StateError before the first.
-  IntrusivePtr<ExecutionPlan> plan() const;
+  // The plan of the latest hybridized call, to be looked at. Throws StateError before the first.
+  IntrusivePtr<PlanReport> plan() const;
   // Counts over the hybridized calls so far, without those of traces that have left the cache.
   PlanStats plan_stats() const;
   // Converts every parameter to this dtype; those of BatchNorm stay float32 when it is a 16-bit float. Throws

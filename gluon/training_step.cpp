@@ -19,6 +19,11 @@ struct TrainingStep::Program {
   std::shared_ptr<CachedGraph> graph;
 };
 
+// The memory in which the plans of all programs take turns.
+struct TrainingStep::Arenas {
+  IntrusivePtr<PlanArenas> plans{new PlanArenas};
+};
+
 namespace {
 
 constexpr size_t no_slot = size_t(-1);
@@ -45,7 +50,7 @@ bool fit(std::span<const TensorMeta> metas, std::span<const NDArray* const> inpu
 }  // namespace
 
 TrainingStep::TrainingStep(Trainer& trainer, const HybridizeOptions& options, Trace trace)
-    : trainer_(&trainer), options_(options), trace_(std::move(trace)) {}
+    : trainer_(&trainer), options_(options), trace_(std::move(trace)), arenas_(std::make_shared<Arenas>()) {}
 
 bool TrainingStep::fits(const Program& p, std::span<const NDArray* const> inputs) const {
   if (!fit(p.metas, inputs) || p.batch_size != inputs[0]->shape()[0]) return false;
@@ -110,7 +115,8 @@ std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArra
   update->apply = [optimizer = trainer_->optimizer_, options](std::span<const NDArray* const> arrays) {
     optimizer.rule().update(arrays, options, std::source_location::current());
   };
-  made->graph = std::make_shared<CachedGraph>(made->traced->program, names, options_, "training step", update, arenas_);
+  made->graph =
+      std::make_shared<CachedGraph>(made->traced->program, names, options_, "training step", update, arenas_->plans);
   return made;
 }
 
@@ -175,9 +181,9 @@ NDArray TrainingStep::operator()(const NDArray& data, const NDArray& label, std:
   return loss;
 }
 
-IntrusivePtr<ExecutionPlan> TrainingStep::plan() const {
+IntrusivePtr<PlanReport> TrainingStep::plan() const {
   if (programs_.empty()) throw StateError("[TrainingStep] no step has been taken yet");
-  return programs_.front()->graph->plan();
+  return programs_.front()->graph->report();
 }
 
 }  // namespace kaon::gluon

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "kaon/gluon/block.h"
 #include "kaon/gluon/trainer.h"
-#include "kaon/graph/memory/plan_arenas.h"
 
 namespace kaon::gluon {
 
@@ -40,12 +40,13 @@ class TrainingStep {
   NDArray operator()(const NDArray& data, const NDArray& label,
                      std::source_location site = std::source_location::current());
 
-  // The plan of the latest step. Throws StateError before the first.
-  IntrusivePtr<ExecutionPlan> plan() const;
+  // The plan of the latest step, to be looked at. Throws StateError before the first.
+  IntrusivePtr<PlanReport> plan() const;
 
  private:
   using Trace = std::function<std::vector<Symbol>(std::span<const Symbol>)>;
   struct Program;
+  struct Arenas;
   static HybridizeOptions default_options() { return {.static_alloc = true, .static_shape = true}; }
   TrainingStep(Trainer& trainer, const HybridizeOptions& options, Trace trace);
   bool fits(const Program& program, std::span<const NDArray* const> inputs) const;
@@ -56,7 +57,7 @@ class TrainingStep {
   Trainer* trainer_;
   HybridizeOptions options_;
   Trace trace_;
-  IntrusivePtr<PlanArenas> arenas_{new PlanArenas};
+  std::shared_ptr<Arenas> arenas_;
   std::vector<std::shared_ptr<Program>> programs_;  // most recently used first
   // Kept between steps, so that these allocate nothing.
   std::vector<NDArray> held_;

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
+#include <string>
 #include <string_view>
 
+#include "kaon/engine/error.h"
 #include "kaon/ops/shape.h"
 
 namespace kaon {
@@ -61,6 +64,16 @@ struct HybridizeOptions {
 
 // Throws ValueError saying which options exclude each other, or are out of range.
 void check(const HybridizeOptions& options);
+
+// What {.verify} throws: a hybridized call differs from the imperative net. The plan is wrong (an error of Kaon), or
+// the trace is out of date because hybrid_forward has changed.
+class VerifyError : public Error {
+ public:
+  using Error::Error;
+  std::exception_ptr with_context(const std::string& text) const override {
+    return std::make_exception_ptr(VerifyError(what() + text));
+  }
+};
 
 struct PlanStats {
   uint64_t hits = 0, misses = 0, evictions = 0;

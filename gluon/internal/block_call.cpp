@@ -252,7 +252,7 @@ void call_traced(BlockNode& block, std::span<const NDArray* const> inputs, Trace
 
 namespace kaon::gluon {
 
-IntrusivePtr<ExecutionPlan> Block::plan() const {
+IntrusivePtr<PlanReport> Block::plan() const {
   std::shared_ptr<CachedGraph> latest;
   {
     std::lock_guard guard(node_->lock);
@@ -262,7 +262,7 @@ IntrusivePtr<ExecutionPlan> Block::plan() const {
     }
   }
   if (!latest) throw StateError(fmt::format("[plan] {} has not been called yet, hybridized", name()));
-  return latest->plan();
+  return latest->report();
 }
 
 PlanStats Block::plan_stats() const {

@@ -40,7 +40,7 @@ class NestedBody {
   void begin(NestedContext& context);  // in each operation, before the first run()
   void run(std::span<void* const> inputs, std::span<void* const> outputs, std::span<const Source> sources,
            const RandomKey& key) const {
-    plan_->run_nested(*run_, arena_, inputs, outputs, sources, key, *context_);
+    run_->run_nested(arena_, inputs, outputs, sources, key, *context_);
   }
 
  private:

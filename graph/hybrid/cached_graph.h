@@ -9,6 +9,7 @@
 #include "kaon/graph/hybridize.h"
 #include "kaon/graph/ir/update.h"
 #include "kaon/graph/plan/execution_plan.h"
+#include "kaon/graph/plan_report.h"
 
 namespace kaon {
 
@@ -78,6 +79,7 @@ class CachedGraph {
   std::string last_miss() const;  // why the last plan was made: "data dim 0: 32 -> 31"
   // Of the plan used last; throws StateError before the first call.
   IntrusivePtr<ExecutionPlan> plan() const;
+  IntrusivePtr<PlanReport> report() const { return IntrusivePtr<PlanReport>(new PlanReport(plan())); }
 
  private:
   struct Key {

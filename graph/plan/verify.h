@@ -7,21 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "kaon/engine/error.h"
+#include "kaon/graph/hybridize.h"
 #include "kaon/graph/ir/graph.h"
 #include "kaon/graph/plan/difference.h"
 
 namespace kaon {
-
-// A hybridized call differs from the imperative net: the plan is wrong (an error of Kaon), or the trace is out of date
-// because hybrid_forward has changed.
-class VerifyError : public Error {
- public:
-  using Error::Error;
-  std::exception_ptr with_context(const std::string& text) const override {
-    return std::make_exception_ptr(VerifyError(what() + text));
-  }
-};
 
 // The map from a plan's values to those of its program, and the data for the program's imperative run. Immutable.
 class Verification {

@@ -467,7 +467,7 @@ TEST_CASE("control flow: its plan can be printed") {
   };
   CachedGraph graph = traced(body, {numbers({3, 2}), numbers({2})});
   call(graph, {numbers({3, 2}), numbers({2})});
-  CHECK_THAT(graph.plan()->dump(), Contains("_foreach"));
+  CHECK_THAT(graph.report()->dump(), Contains("_foreach"));
 }
 
 TEST_CASE("control flow: a program without shapes gets them when it is called, and is composed on another") {

@@ -88,7 +88,7 @@ TEST_CASE("convolution gradients by our kernels: taken where vectors of channels
   y[0].backward(numbers(y[0].shape(), 4));
   const std::vector<NDArray> want = results(lenet, DType::float32);
   for (size_t k = 0; k < in.size(); ++k) require_near(in[k].grad(), want[k + 1].asvector<double>(), 1e-4);
-  const std::string kernels = graph.plan()->implementations();
+  const std::string kernels = graph.report()->implementations();
   CHECK_THAT(kernels, Contains("(_backward_Convolution_data): sgemm nhwc"));
   CHECK_THAT(kernels, Contains("(_backward_Convolution_weight): direct nhwc"));
 }

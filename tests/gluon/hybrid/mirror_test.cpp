@@ -38,9 +38,9 @@ Trained train(Make make, const Shape& shape, const HybridizeOptions& options) {
     trainer.step(1);
   }
   for (const gluon::Parameter& p : net.collect_params()) t.values.push_back(values(p.data()));
-  const auto plan = net.node()->traces.back().graph->plan();
-  t.arena = plan->memory().arena_bytes;
-  t.report = plan->report();
+  const auto plan = net.plan();
+  t.arena = plan->arena_bytes();
+  t.report = plan->memory();
   return t;
 }
 
@@ -138,7 +138,7 @@ TEST_CASE("mirror: a training step as one operation", "[gluon]") {
         results[mirror].push_back(values(step(numbers({16, 3, 12, 12}, i), label)));
       }
       for (const gluon::Parameter& p : net.collect_params()) results[mirror].push_back(values(p.data()));
-      arena[mirror] = step.plan()->memory().arena_bytes;
+      arena[mirror] = step.plan()->arena_bytes();
     }
     CHECK(results[0] == results[1]);
     INFO(arena[1] << " bytes, without " << arena[0]);

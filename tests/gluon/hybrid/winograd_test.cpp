@@ -23,7 +23,7 @@ TEST_CASE("winograd: the results of ResNet-18 stay within the bound that the opt
     net.hybridize({.static_alloc = true, .static_shape = true, .winograd = true, .autotune = autotune});
     for (const NDArray& x : {images.slice(0, 1), images}) {
       auto results = net(x).asvector<double>();
-      runs.push_back({autotune, std::move(results), net.node()->traces.back().graph->plan()->implementations()});
+      runs.push_back({autotune, std::move(results), net.node()->traces.back().graph->report()->implementations()});
     }
   }
   net.hybridize(false);

@@ -34,7 +34,7 @@ void check_dumps(const gluon::Block& net, size_t convolutions, const std::string
   INFO(name);
   size_t seen = 0;
   for (const auto& trace : net.node()->traces) {
-    std::istringstream lines(trace.graph->plan()->implementations());
+    std::istringstream lines(trace.graph->report()->implementations());
     for (std::string line; std::getline(lines, line);) {
       INFO(line);
       CHECK(line.find(": ref") == line.npos);

@@ -271,8 +271,8 @@ TEST_CASE("passes: dump of a plan shows the graph before and after each") {
   Symbol x = sym.var("x"), w = sym.var("w");
   CachedGraph graph(sym.relu(sym.FullyConnected(x, w, {.num_hidden = 3})), {"x", "w"}, {}, "net");
   call(graph, {numbers({2, 3}), numbers({3, 3})});
-  CHECK_THAT(graph.plan()->dump(), Contains("--- as traced: 2 operators") &&
-                                       Contains("--- fuse_activation: 1 operators") && Contains("arena"));
+  CHECK_THAT(graph.report()->dump(), Contains("--- as traced: 2 operators") &&
+                                         Contains("--- fuse_activation: 1 operators") && Contains("arena"));
 }
 
 TEST_CASE("passes: dump of a plan names the kernels that ran and counts the reorders") {
@@ -282,7 +282,7 @@ TEST_CASE("passes: dump of a plan names the kernels that ran and counts the reor
   CachedGraph graph(sym.softmax(z), {"x", "w", "v"}, {}, "net");
   const std::vector<NDArray> inputs{numbers({2, 16, 8, 8}, 1), numbers({32, 16, 3, 3}, 2), numbers({7, 288}, 3)};
   call(graph, inputs)[0].wait_to_read();
-  const std::string text = graph.plan()->dump();
+  const std::string text = graph.report()->dump();
   CHECK_THAT(text, Contains(" (Convolution): ") && Contains(" nhwc\n") && !Contains("(Convolution): own"));
   CHECK_THAT(text, Contains(" (softmax): own\n") && Contains(" (FullyConnected): ") &&
                        !Contains("(FullyConnected): own\n") && !Contains("not run yet"));
@@ -290,5 +290,5 @@ TEST_CASE("passes: dump of a plan names the kernels that ran and counts the reor
 
   const Graph traced_once = traced(z, {"x", "w", "v"}, inputs);
   const IntrusivePtr<ExecutionPlan> unused(new ExecutionPlan(traced_once, {}));
-  CHECK_THAT(unused->dump(), Contains("(Convolution): not run yet\n"));
+  CHECK_THAT(PlanReport(unused).dump(), Contains("(Convolution): not run yet\n"));
 }

@@ -80,7 +80,7 @@ TEST_CASE("winograd: the error of a convolution stays within its bound", "[arith
       CHECK(error <= 64);
       worst = std::max(worst, error);
     }
-    CHECK_THAT(graph->plan()->implementations(), Contains("wino"));
+    CHECK_THAT(graph->report()->implementations(), Contains("wino"));
   }
   CHECK(worst > 4);  // the cases are hard: noise alone gives less
 }
@@ -151,7 +151,7 @@ TEST_CASE("winograd: a residual net equals the imperative one, on any number of 
         }
         if (first.empty()) first = got;
       }
-      const std::string kernels = graph->plan()->implementations();
+      const std::string kernels = graph->report()->implementations();
       size_t by_name = 0;
       for (size_t at = kernels.find("wino"); at != kernels.npos; at = kernels.find("wino", at + 1)) ++by_name;
       CHECK(by_name == 2);
@@ -175,7 +175,7 @@ TEST_CASE("winograd: one large image goes in blocks of tiles, on any number of t
       if (!first.empty()) REQUIRE(floats(got[k]) == floats(first[k]));
     }
     if (first.empty()) first = got;
-    const std::string kernels = graph->plan()->implementations();
+    const std::string kernels = graph->report()->implementations();
     CHECK_THAT(kernels, Contains("winograd F(4x4, 3x3) nhwc in 8 blocks"));
     CHECK_THAT(kernels, Contains("nhwc in 3 parts"));  // step two
   }
@@ -194,7 +194,7 @@ TEST_CASE("winograd: gradients, training and the imperative run stay as they are
       autograd::record([&] { got = call(*graph, own); }, training);
       autograd::backward(got);
       for (size_t i : {0, 3, 9}) got.push_back(own[i].grad());
-      CHECK_THAT(graph->plan()->implementations(), !Contains("wino"));
+      CHECK_THAT(graph->report()->implementations(), !Contains("wino"));
       results.push_back(got);
     }
     for (size_t k = 0; k < results[0].size(); ++k) CHECK(same_bits(results[0][k], results[1][k]));
@@ -225,6 +225,6 @@ TEST_CASE("winograd: refused together with exact, and direct where it does not f
     const auto graph = planned(s);
     const NDArray x = numbers(s.x), w = numbers({s.filters, s.x[1], 3, 3}, 2);
     require_near(call(*graph, {x, w})[0], convolve(x, w, s).asvector<double>(), 1e-4);
-    CHECK_THAT(graph->plan()->implementations(), !Contains("wino"));
+    CHECK_THAT(graph->report()->implementations(), !Contains("wino"));
   }
 }

@@ -347,10 +347,10 @@ TEST_CASE("fused kernel: nets, their gradients and dumps; exact and empty ones s
     return graph;
   };
   const auto graph = check({6, 10}, {});
-  CHECK_THAT(graph->plan()->dump(), Contains("--- fuse_kernels: ") && Contains("_fused_kernel(") &&
-                                        Contains("(_fused_kernel): compiled by NVRTC"));
-  CHECK_THAT(check({6, 10}, {.exact = true})->plan()->dump(), !Contains("_fused_kernel"));
-  CHECK_THAT(check({0, 10}, {})->plan()->dump(), !Contains("_fused_kernel"));
+  CHECK_THAT(graph->report()->dump(), Contains("--- fuse_kernels: ") && Contains("_fused_kernel(") &&
+                                          Contains("(_fused_kernel): compiled by NVRTC"));
+  CHECK_THAT(check({6, 10}, {.exact = true})->report()->dump(), !Contains("_fused_kernel"));
+  CHECK_THAT(check({0, 10}, {})->report()->dump(), !Contains("_fused_kernel"));
 }
 
 TEST_CASE("fused kernel: threads that need the same kernel at once", "[graph][cuda]") {
