@@ -1,5 +1,5 @@
 // Gradients of convolutions by kernels of our own: where they are used, and what they are.
-#include "kaon/ops/nn/conv/kernels/conv_patches.h"
+#include "kaon/ops/nn/conv/kernels/conv_gemm_col2im.h"
 
 #include "kaon/ops/nn/conv/convolution.h"
 #include "kaon/tests/graph/support.h"
@@ -70,14 +70,14 @@ TEST_CASE("convolution gradients by our kernels: taken where vectors of channels
     }
     return make_geometry(s.x, out, s.kernel, s.stride, dilate, pad, groups);
   };
-  for (const Sizes& s : all_sizes) CHECK(patches_pay(geometry(s)));
+  for (const Sizes& s : all_sizes) CHECK(gemm_col2im_pays(geometry(s)));
   const Sizes lenet = all_sizes[0];
-  CHECK_FALSE(patches_fit(geometry(lenet, {1, 1})));
-  CHECK_FALSE(patches_fit(geometry(lenet, {0, 0}, {2, 1})));
-  CHECK_FALSE(patches_fit(geometry(lenet, {0, 0}, {1, 1}, 5)));
-  CHECK_FALSE(patches_fit(geometry({{4, 20, 9, 9}, {1, 1}, 50})));
-  CHECK_FALSE(patches_pay(geometry({{4, 32, 9, 9}, {3, 3}, 50})));
-  CHECK_FALSE(patches_pay(geometry({{4, 1, 28, 28}, {5, 5}, 20})));
+  CHECK_FALSE(gemm_col2im_fits(geometry(lenet, {1, 1})));
+  CHECK_FALSE(gemm_col2im_fits(geometry(lenet, {0, 0}, {2, 1})));
+  CHECK_FALSE(gemm_col2im_fits(geometry(lenet, {0, 0}, {1, 1}, 5)));
+  CHECK_FALSE(gemm_col2im_fits(geometry({{4, 20, 9, 9}, {1, 1}, 50})));
+  CHECK_FALSE(gemm_col2im_pays(geometry({{4, 32, 9, 9}, {3, 3}, 50})));
+  CHECK_FALSE(gemm_col2im_pays(geometry({{4, 1, 28, 28}, {5, 5}, 20})));
 
   const Shape weight = lenet.weight();
   CachedGraph graph(sym.Convolution(sym.var("x"), sym.var("w"), sym.var("b"), lenet.attrs()), {"x", "w", "b"}, {},

@@ -187,7 +187,7 @@ Graph in_blocks(Graph g) {
 }  // namespace
 
 TEST_CASE("autotune: every variant of a convolution and its gradients computes the same", "[arithmetic]") {
-  size_t ran = 0, with_winograd = 0, with_direct = 0, with_patches = 0;
+  size_t ran = 0, with_winograd = 0, with_direct = 0, with_gemm_col2im = 0;
   for (const Sizes& s : all_sizes) {
     INFO(s.x.str());
     Shape weight{s.filters, s.x[1] / s.groups};
@@ -210,8 +210,8 @@ TEST_CASE("autotune: every variant of a convolution and its gradients computes t
         std::vector<TensorMeta> metas;
         for (ValueId v : n.inputs) metas.push_back(g.meta(v));
         const Variants variants = n.op->variants(n.attrs.get(), metas, n.outputs, true);
-        REQUIRE(variants.algorithms >= 4);  // then the direct one or that of patches, then Winograd's
-        (n.op == &ConvolutionBackwardData::def ? with_patches : with_direct) += variants.algorithms >= 5;
+        REQUIRE(variants.algorithms >= 4);  // then the direct one or GEMM with col2im, then Winograd's
+        (n.op == &ConvolutionBackwardData::def ? with_gemm_col2im : with_direct) += variants.algorithms >= 5;
         with_winograd += variants.algorithms == 6;
         REQUIRE(variants.cuts >= 1);
         for (int a = 0; a < variants.algorithms; ++a) {
@@ -240,7 +240,7 @@ TEST_CASE("autotune: every variant of a convolution and its gradients computes t
   CHECK(ran > 100);
   CHECK(with_winograd > 1);
   CHECK(with_direct > 1);
-  CHECK(with_patches > 1);
+  CHECK(with_gemm_col2im > 1);
 }
 
 TEST_CASE("autotune: a tuned net predicts and learns as the imperative one", "[graph]") {

@@ -6,7 +6,7 @@
 #include "kaon/ops/kernels/packed_weights.h"
 #include "kaon/ops/kernels/scratch.h"
 #include "kaon/ops/nn/conv/kernels/conv_direct.h"
-#include "kaon/ops/nn/conv/kernels/conv_patches.h"
+#include "kaon/ops/nn/conv/kernels/conv_gemm_col2im.h"
 #include "kaon/ops/nn/conv/kernels/conv_primitives.h"
 
 namespace kaon {
@@ -245,8 +245,8 @@ void conv_backward_data(KernelContext& c, const ConvGeometry& g, const TensorVie
     std::byte* const in_staging = staging.data() + out_bytes;
     out.bring_in(first, images, staging.data());
     const float* const head = out.place(first, staging.data());
-    if (set->algorithm == ConvAlgorithm::patches) {
-      data_from_patches(g, images, head, weights.data(), in.place(first, in_staging));
+    if (set->algorithm == ConvAlgorithm::gemm_col2im) {
+      gemm_col2im_backward_data(g, images, head, weights.data(), in.place(first, in_staging));
     } else {
       conv.run(head, weights.data(), in.place(first, in_staging));
     }

@@ -10,7 +10,7 @@
 
 #include "kaon/engine/error.h"
 #include "kaon/ops/nn/conv/kernels/conv_direct.h"
-#include "kaon/ops/nn/conv/kernels/conv_patches.h"
+#include "kaon/ops/nn/conv/kernels/conv_gemm_col2im.h"
 
 namespace kaon {
 namespace {
@@ -303,7 +303,7 @@ Way way_by_rules(ConvKind kind, const ConvGeometry& g, ImageLayout in, ImageLayo
     return {.algorithm = ConvAlgorithm::winograd, .winograd = winograd_cut(g)};
   }
   Way way{.cut = cut_by_rules(kind, g), .order = candidates(kind, g, in, out)};
-  if (kind == ConvKind::backward_data && patches_pay(g)) way.algorithm = ConvAlgorithm::patches;
+  if (kind == ConvKind::backward_data && gemm_col2im_pays(g)) way.algorithm = ConvAlgorithm::gemm_col2im;
   // pixels whose channels are not consecutive are copied first; that must pay
   const bool cheap_copy = in == out || g.in_channels <= 4;
   const bool can_have_parts = kind == ConvKind::forward && out != ImageLayout::row_major && cheap_copy &&
@@ -328,7 +328,7 @@ struct OtherAlgorithms {
 
   OtherAlgorithms(ConvKind kind, const ConvGeometry& g, bool winograd) {
     if (kind != ConvKind::backward_data && direct_fits(g)) add(ConvAlgorithm::direct);
-    if (kind == ConvKind::backward_data && patches_fit(g)) add(ConvAlgorithm::patches);
+    if (kind == ConvKind::backward_data && gemm_col2im_fits(g)) add(ConvAlgorithm::gemm_col2im);
     if (kind == ConvKind::forward && winograd && winograd_pays(g)) add(ConvAlgorithm::winograd);
   }
   void add(ConvAlgorithm algorithm) { all[size_t(count++)] = algorithm; }
@@ -398,9 +398,9 @@ std::string ConvSet::implementation() const {
     const auto& [tile, blocks, in_slices] = winograd->cut;
     return fmt::format("winograd F({0}x{0}, 3x3) {1} in {2} blocks, {3} slices", tile, name_of(in), blocks, in_slices);
   }
-  std::string text = algorithm == ConvAlgorithm::patches  ? "sgemm"
-                     : algorithm == ConvAlgorithm::direct ? "direct"
-                                                          : (parts.empty() ? full : parts[0].run).implementation();
+  std::string text = algorithm == ConvAlgorithm::gemm_col2im ? "sgemm"
+                     : algorithm == ConvAlgorithm::direct    ? "direct"
+                                                             : (parts.empty() ? full : parts[0].run).implementation();
   text += fmt::format(" {}", name_of(in));
   if (out != in) text += fmt::format(" to {}", name_of(out));
   if (!parts.empty()) text += fmt::format(" in {} parts", parts.size());

@@ -12,7 +12,7 @@
 namespace kaon {
 
 enum class ConvKind { forward, backward_data, backward_weight };
-enum class ConvAlgorithm { onednn, winograd, direct, patches };
+enum class ConvAlgorithm { onednn, winograd, direct, gemm_col2im };
 
 // A part of the first spatial axis of every image, with its own primitive: the rows that it writes and reads.
 struct ConvPiece {

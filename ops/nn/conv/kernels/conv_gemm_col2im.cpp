@@ -1,4 +1,4 @@
-#include "kaon/ops/nn/conv/kernels/conv_patches.h"
+#include "kaon/ops/nn/conv/kernels/conv_gemm_col2im.h"
 
 #include <algorithm>
 #include <cstring>
@@ -8,7 +8,7 @@
 #include "kaon/ops/kernels/scratch.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kaon/ops/nn/conv/kernels/conv_patches.cpp"
+#define HWY_TARGET_INCLUDE "kaon/ops/nn/conv/kernels/conv_gemm_col2im.cpp"
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
@@ -98,7 +98,7 @@ void for_each_block(const ConvGeometry& g, int64_t images, Body&& body) {
 
 }  // namespace
 
-bool patches_fit(const ConvGeometry& g) {
+bool gemm_col2im_fits(const ConvGeometry& g) {
   if (g.axes != 2 || g.groups != 1 || g.taps() == 1 || g.out_positions() == 0) return false;
   for (size_t i : {0, 1}) {
     if (g.pad[i] != 0 || g.dilate[i] != 1) return false;
@@ -108,13 +108,13 @@ bool patches_fit(const ConvGeometry& g) {
 
 // Measured on AVX-512 for 20 to 50 channels, 5 x 5 taps: a patch costs as much beside the product as 5 to 6 filters in
 // it. With at most four channels oneDNN has other kernels.
-bool patches_pay(const ConvGeometry& g) {
-  if (!patches_fit(g) || g.in_channels <= 4) return false;
+bool gemm_col2im_pays(const ConvGeometry& g) {
+  if (!gemm_col2im_fits(g) || g.in_channels <= 4) return false;
   const double full = double((g.in_channels + 15) / 16 * 16) / double(g.in_channels);
   return 1.1 + 5.5 / double(g.out_channels) < full;
 }
 
-void data_from_patches(const ConvGeometry& g, int64_t images, const float* dy, const float* w, float* dx) {
+void gemm_col2im_backward_data(const ConvGeometry& g, int64_t images, const float* dy, const float* w, float* dx) {
   const int64_t patch = g.taps() * g.in_channels, image = g.in_positions() * g.in_channels;
   const onednn::SingleThreadTeam team;
   std::fill_n(dx, images * image, 0.f);
