@@ -65,10 +65,10 @@ struct Source {
 // The variants that a kernel can be told to run: each algorithm with each partition of the work, the one chosen by
 // rules first. A variant that the machine does not support throws.
 struct Variants {
-  int algorithms = 0, cuts = 0;
-  uint8_t number(int algorithm, int cut) const { return uint8_t(1 + algorithm * cuts + cut); }
-  int algorithm(uint8_t number) const { return (number - 1) / cuts; }
-  int cut(uint8_t number) const { return (number - 1) % cuts; }
+  int algorithms = 0, partitions = 0;
+  uint8_t number(int algorithm, int partition) const { return uint8_t(1 + algorithm * partitions + partition); }
+  int algorithm(uint8_t number) const { return (number - 1) / partitions; }
+  int partition(uint8_t number) const { return (number - 1) % partitions; }
 };
 
 struct KernelContext {

@@ -193,7 +193,7 @@ class MeasuredCosts final : public KernelCosts {
     const auto named = std::find_if(best.begin(), best.end(), [](const Found& f) { return f.trial->variant() > 0; });
     if (named != best.end()) {
       const int algorithm = variants.algorithm(named->trial->variant());
-      for (int c = 1; c < variants.cuts; ++c) try_variant(variants.number(algorithm, c));
+      for (int c = 1; c < variants.partitions; ++c) try_variant(variants.number(algorithm, c));
     }
     for (int round = 0; round < 4; ++round) {
       for (Found& f : best) f.seconds = std::min(f.seconds, f.trial->seconds(1));

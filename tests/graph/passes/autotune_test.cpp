@@ -213,12 +213,12 @@ TEST_CASE("autotune: every variant of a convolution and its gradients computes t
         REQUIRE(variants.algorithms >= 4);  // then the direct one or GEMM with col2im, then Winograd's
         (n.op == &ConvolutionBackwardData::def ? with_gemm_col2im : with_direct) += variants.algorithms >= 5;
         with_winograd += variants.algorithms == 6;
-        REQUIRE(variants.cuts >= 1);
+        REQUIRE(variants.partitions >= 1);
         for (int a = 0; a < variants.algorithms; ++a) {
-          for (int c = 0; c < variants.cuts; ++c) {
+          for (int c = 0; c < variants.partitions; ++c) {
             n.variant = variants.number(a, c);
             REQUIRE(variants.algorithm(n.variant) == a);
-            REQUIRE(variants.cut(n.variant) == c);
+            REQUIRE(variants.partition(n.variant) == c);
             INFO(n.op->name() << " algorithm " << a << " cut " << c);
             std::vector<NDArray> got;
             try {

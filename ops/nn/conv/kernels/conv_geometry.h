@@ -9,6 +9,9 @@
 
 namespace kaon {
 
+// Which of the three computations.
+enum class ConvKind { forward, backward_data, backward_weight };
+
 // `in` is the larger side, which Convolution reads and Deconvolution writes. One-dimensional convolutions have a
 // leading spatial axis of size 1.
 struct ConvGeometry {

@@ -1,18 +1,13 @@
-// The strategy of a convolution: oneDNN's primitives or another algorithm, their layout, and the partition of a batch.
+// ConvSet: what a strategy needs to run: oneDNN's primitives, their layouts, reorders of the weights.
 #pragma once
 
 #include <optional>
 #include <vector>
 
-#include "kaon/ops/kernels/image_layout.h"
 #include "kaon/ops/kernels/onednn.h"
-#include "kaon/ops/nn/conv/kernels/conv_geometry.h"
-#include "kaon/ops/nn/conv/kernels/conv_winograd.h"
+#include "kaon/ops/nn/conv/kernels/conv_strategy.h"
 
 namespace kaon {
-
-enum class ConvKind { forward, backward_data, backward_weight };
-enum class ConvAlgorithm { onednn, winograd, direct, gemm_col2im };
 
 // A part of the first spatial axis of every image, with its own primitive: the rows that it writes and reads.
 struct ConvPiece {
@@ -38,9 +33,6 @@ struct ConvSet : KernelState {
   std::string implementation() const override;
   int reorders() const override { return staged; }
 };
-
-// Each layout of the primitives and each other algorithm, with each partition of the batch that may pay.
-Variants conv_variants(ConvKind kind, const ConvGeometry& g, bool winograd);
 
 // The set for these sizes with images outside in layouts `in` and `out`; from the plan node's slot or the recent ones.
 onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const ConvGeometry& g, ImageLayout in,

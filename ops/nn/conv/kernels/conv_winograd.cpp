@@ -44,23 +44,25 @@ bool winograd_pays(const ConvGeometry& g) {
 // Measured on a core with 2 MB of second-level cache: blocks of 20 to 28 tiles are fastest, which use each weight for
 // two groups of tiles and stay in that cache themselves. Few tiles make fewer, for work for several threads, where
 // reading the weights once for each block is cheap; else there are slices, whose inputs are transformed once for each.
-WinogradCut winograd_cut(const ConvGeometry& g) {
+WinogradPartition winograd_partition(const ConvGeometry& g) {
   constexpr int64_t tiles = 28, least_tiles = 12, least_channels = 256, enough = 8;
-  WinogradCut cut{.tile = tile_size(g)};
-  const int64_t all = tiles_of(g, cut.tile);
-  cut.blocks = std::max<int64_t>(1, (all + tiles / 2) / tiles);
-  if (cut.blocks < enough && has_few_weights(g)) cut.blocks = std::clamp<int64_t>(all / least_tiles, 1, enough);
-  if (cut.blocks > 1) cut.blocks += cut.blocks % 2;
-  cut.slices = std::clamp<int64_t>(g.out_channels / least_channels, 1, std::max<int64_t>(1, enough / cut.blocks));
-  return cut;
+  WinogradPartition partition{.tile = tile_size(g)};
+  const int64_t all = tiles_of(g, partition.tile);
+  partition.blocks = std::max<int64_t>(1, (all + tiles / 2) / tiles);
+  if (partition.blocks < enough && has_few_weights(g))
+    partition.blocks = std::clamp<int64_t>(all / least_tiles, 1, enough);
+  if (partition.blocks > 1) partition.blocks += partition.blocks % 2;
+  partition.slices =
+      std::clamp<int64_t>(g.out_channels / least_channels, 1, std::max<int64_t>(1, enough / partition.blocks));
+  return partition;
 }
 
-WinogradCuts::WinogradCuts(const ConvGeometry& g) {
-  const auto add = [&](const WinogradCut& cut) {
+WinogradPartitions::WinogradPartitions(const ConvGeometry& g) {
+  const auto add = [&](const WinogradPartition& partition) {
     const auto end = all.begin() + count;
-    if (std::find(all.begin(), end, cut) == end) *end = cut, ++count;
+    if (std::find(all.begin(), end, partition) == end) *end = partition, ++count;
   };
-  add(winograd_cut(g));
+  add(winograd_partition(g));
   for (int64_t slices : {1, 2, 4}) {
     if (slices > winograd::panels(g.out_channels)) break;
     for (int64_t tiles : {28, 14}) {
@@ -69,33 +71,33 @@ WinogradCuts::WinogradCuts(const ConvGeometry& g) {
   }
 }
 
-WinogradPlan::WinogradPlan(const ConvGeometry& g, const WinogradCut& with)
-    : cut(with),
+WinogradPlan::WinogradPlan(const ConvGeometry& g, const WinogradPartition& with)
+    : partition(with),
       plain(onednn::plain({g.out_channels, g.in_channels, 3, 3})),
       transformed(onednn::plain(
           {winograd::panels(g.out_channels), winograd::points(with.tile), g.in_channels, winograd::panel})) {}
 
 void winograd_forward(KernelContext& c, const ConvGeometry& g, const WinogradPlan& plan, const TensorView& x,
                       const float* w, const TensorView& y, const Epilogue<float>& epilogue) {
-  const WinogradCut& cut = plan.cut;
+  const WinogradPartition& partition = plan.partition;
   const auto transform = [&](const float* from, float* to) {
-    winograd::transform_weights(from, cut.tile, g.in_channels, g.out_channels, to);
+    winograd::transform_weights(from, partition.tile, g.in_channels, g.out_channels, to);
   };
   const PackedWeights weights(c, plan.plain, plan.transformed, transform, w);
   const winograd::Images in = images_of(x, g.in_channels, g.in[0], g.in[1]);
   const winograd::Images out = images_of(y, g.out_channels, g.out[0], g.out[1]);
-  const int64_t tiles = tiles_of(g, cut.tile), panels = winograd::panels(g.out_channels);
-  const int64_t points = winograd::points(cut.tile), panel_weights = points * g.in_channels * winograd::panel;
-  c.run.parallel_for(cut.blocks * cut.slices, 1, [&](int64_t begin, int64_t end) {
+  const int64_t tiles = tiles_of(g, partition.tile), panels = winograd::panels(g.out_channels);
+  const int64_t points = winograd::points(partition.tile), panel_weights = points * g.in_channels * winograd::panel;
+  c.run.parallel_for(partition.blocks * partition.slices, 1, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const int64_t block = i / cut.slices, slice = i % cut.slices;
-      const int64_t first = tiles * block / cut.blocks, count = tiles * (block + 1) / cut.blocks - first;
-      const winograd::Tiles some{cut.tile, first, count, g.pad[0], g.pad[1]};
+      const int64_t block = i / partition.slices, slice = i % partition.slices;
+      const int64_t first = tiles * block / partition.blocks, count = tiles * (block + 1) / partition.blocks - first;
+      const winograd::Tiles some{partition.tile, first, count, g.pad[0], g.pad[1]};
       const auto floats = size_t(points * winograd::input_stride(count, g.in_channels));
       const Scratch scratch((floats + size_t(points * winograd::product_stride(count))) * sizeof(float));
       float *const input = scratch.as<float>(), *const products = input + floats;
       winograd::transform_input(in, out, some, g.in_channels, input);
-      for (int64_t p = panels * slice / cut.slices; p < panels * (slice + 1) / cut.slices; ++p) {
+      for (int64_t p = panels * slice / partition.slices; p < panels * (slice + 1) / partition.slices; ++p) {
         winograd::multiply(input, weights.data() + p * panel_weights, some, g.in_channels, products);
         winograd::transform_output(products, out, some, p * winograd::panel, g.out_channels, epilogue);
       }

@@ -17,22 +17,22 @@ bool winograd_pays(const ConvGeometry& g);
 
 // Tiles of 2 x 2 or 4 x 4 results in how many blocks, and each of these in how many slices of the output channels. A
 // slice transforms the block's input again. Fixed by the sizes.
-struct WinogradCut {
+struct WinogradPartition {
   int64_t tile = 4, blocks = 1, slices = 1;
-  friend bool operator==(const WinogradCut&, const WinogradCut&) = default;
+  friend bool operator==(const WinogradPartition&, const WinogradPartition&) = default;
 };
-WinogradCut winograd_cut(const ConvGeometry& g);
+WinogradPartition winograd_partition(const ConvGeometry& g);
 // The partitions that may pay, each once; the one of the rules first.
-struct WinogradCuts {
-  std::array<WinogradCut, 16> all{};
+struct WinogradPartitions {
+  std::array<WinogradPartition, 16> all{};
   int count = 0;
-  explicit WinogradCuts(const ConvGeometry& g);
+  explicit WinogradPartitions(const ConvGeometry& g);
 };
 
 struct WinogradPlan {
-  WinogradCut cut;
+  WinogradPartition partition;
   onednn::Desc plain, transformed;  // the weights as they are given, and as they are used: for PackedWeights
-  WinogradPlan(const ConvGeometry& g, const WinogradCut& cut);
+  WinogradPlan(const ConvGeometry& g, const WinogradPartition& partition);
 };
 
 // y = x * w and then the epilogue, whose addend has y's layout and may be y. x and y are channels_last or blocked.
