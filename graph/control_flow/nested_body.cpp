@@ -42,7 +42,7 @@ Graph checked(Graph graph, bool training) {
 
 NestedBody::NestedBody(Graph graph, bool training, bool exact)
     : plan_(new ExecutionPlan(passes::run(checked(std::move(graph), training), {.training = training, .exact = exact}),
-                              {.training = training, .exact = exact, .branches = false})),
+                              {.training = training, .exact = exact, .parallel_regions = false})),
       run_(plan_->make_nested_run()) {}
 
 void NestedBody::begin(NestedContext& context) {

@@ -213,7 +213,7 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
                       .winograd = winograd,
                       .arenas = arenas_,
                       .keep_arenas = options_.static_alloc,
-                      .branches = options_.branches && !options_.mirror,  // which cost memory
+                      .parallel_regions = options_.branches && !options_.mirror,  // which cost memory
                       .padded = padded,
                       .heads = key.heads};
   Graph graph = trace();

@@ -48,7 +48,7 @@ struct Node {
 
 // Groups of nodes without edges between groups: group g is [groups[g], groups[g + 1]), and may run in parallel with
 // others.
-struct Branches {
+struct ParallelRegion {
   std::vector<uint32_t> groups;
 };
 
@@ -58,8 +58,8 @@ class Graph {
   std::vector<Node> nodes;
   std::vector<uint32_t> inputs;  // input nodes, in the order in which arrays are given
   std::vector<ValueId> outputs;
-  uint32_t num_forward_outputs = 0;  // the first outputs; the rest are gradients
-  std::vector<Branches> branches;    // in order; of a graph that is about to become a plan
+  uint32_t num_forward_outputs = 0;              // the first outputs; the rest are gradients
+  std::vector<ParallelRegion> parallel_regions;  // in order; of a graph that is about to become a plan
 
   const TensorMeta& meta(ValueId v) const { return nodes[v.node].outputs[v.output]; }
   ValueId add(Node node) {

@@ -118,7 +118,7 @@ class Picture {
         "preserveAspectRatio='none'>\n",
         left, top, plot_width, plot_height, num_nodes(), most());
     auto out = std::back_inserter(s);
-    for (const Branches& b : graph_.branches) {
+    for (const ParallelRegion& b : graph_.parallel_regions) {
       fmt::format_to(out,
                      "<rect class='beside' x='{}' y='0' width='{}' height='{}'><title>{} groups of nodes that may "
                      "run side by side</title></rect>\n",
@@ -169,7 +169,7 @@ class Picture {
       entry(fmt::format("<rect x='{:.1f}' y='51' width='12' height='12' fill='{}'/>", x, svg_colours[k]),
             kind_names[k]);
     }
-    if (!graph_.branches.empty()) {
+    if (!graph_.parallel_regions.empty()) {
       entry(fmt::format("<rect x='{:.1f}' y='51' width='12' height='12' class='beside'/>", x), "nodes side by side");
     }
     return s;

@@ -20,7 +20,7 @@ struct Item {
 void set_times(MemoryPlan& plan, const Graph& graph) {
   for (uint32_t i = 0; i < graph.nodes.size(); ++i) plan.times.push_back({i, i});
   uint32_t group = 0;
-  for (const Branches& b : graph.branches) {
+  for (const ParallelRegion& b : graph.parallel_regions) {
     for (size_t k = 0; k + 1 < b.groups.size(); ++k) {
       ++group;
       for (uint32_t i = b.groups[k]; i < b.groups[k + 1]; ++i) {

@@ -21,7 +21,7 @@ struct PlanOptions {
   bool winograd = false;                   // convolutions by Winograd's algorithm where it pays
   IntrusivePtr<PlanArenas> arenas{};       // null: the plan makes its own
   bool keep_arenas = false;                // else their memory is given back to the storage after each use
-  bool branches = true;                    // independent branches run in parallel, if the engine has threads for them
+  bool parallel_regions = true;            // independent branches run in parallel, if the engine has threads for them
   bool padded = false;                     // made by pad_rows(): the first input is the number of rows of a call
   std::function<std::string()> history{};  // the graph after each pass, for dump(); null: not known
   std::shared_ptr<GradientProgram> gradients{};  // the backward as a program, for gradients that are recorded

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "kaon/graph/plan/branches.h"
 #include "kaon/graph/plan/bucket.h"
+#include "kaon/graph/plan/parallel_regions.h"
 #include "kaon/ops/operator/copy_to.h"
 #include "kaon/ops/operator/gpu_kernels.h"
 #include "kaon/ops/operator/kernel_call.h"
@@ -17,7 +17,7 @@ namespace {
 
 Graph arranged(Graph graph, const PlanOptions& options) {
   const bool has_threads = options.device.type == DeviceType::cpu && Engine::current().stats().threads > 1;
-  return options.branches && has_threads ? with_branches(std::move(graph), options.training) : graph;
+  return options.parallel_regions && has_threads ? with_parallel_regions(std::move(graph), options.training) : graph;
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ PlanSteps::PlanSteps(Graph of, const PlanOptions& with, std::optional<MemoryPlan
     const OpDef* op = graph.nodes[i].op;
     if (op && !op->traits.view) add_step(i);  // a view is the same bytes: nothing to run
   }
-  add_branches();
+  add_regions();
   find_saved();
   if (options.verify > 0) prepare_verification();
   find_parameters();
@@ -111,10 +111,10 @@ bool PlanSteps::note_read(const Node& n, uint32_t input) {
   return false;
 }
 
-void PlanSteps::add_branches() {
-  for (const Branches& b : graph.branches) {
+void PlanSteps::add_regions() {
+  for (const ParallelRegion& b : graph.parallel_regions) {
     PhasePlan& half = phases[size_t(graph.nodes[b.groups[0]].phase)];
-    std::vector<uint32_t>& begins = half.branches.emplace_back();
+    std::vector<uint32_t>& begins = half.regions.emplace_back();
     for (uint32_t node : b.groups) {
       begins.push_back(uint32_t(std::lower_bound(half.steps.begin(), half.steps.end(), &graph.nodes[0] + node,
                                                  [](const Step& s, const Node* n) { return s.node < n; }) -

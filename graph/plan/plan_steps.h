@@ -43,9 +43,9 @@ class PlanSteps {
   };
   struct PhasePlan {
     std::vector<Step> steps;
-    std::vector<External> externals;              // parameters last
-    size_t num_others = 0;                        // of these, that are not
-    std::vector<std::vector<uint32_t>> branches;  // as Graph::branches, of steps
+    std::vector<External> externals;             // parameters last
+    size_t num_others = 0;                       // of these, that are not
+    std::vector<std::vector<uint32_t>> regions;  // as Graph::parallel_regions, of steps
   };
 
   // All shapes of the graph must be known. Without `memory`: plan_memory() of the graph. Copies constants to the
@@ -82,7 +82,7 @@ class PlanSteps {
   void add_step(uint32_t number);
   void add_view(PhasePlan& half, ValueId v, bool has_rows);
   bool note_read(const Node& node, uint32_t input);  // true: it is updated in place
-  void add_branches();
+  void add_regions();
   void find_saved();
   void prepare_verification();
   void find_parameters();

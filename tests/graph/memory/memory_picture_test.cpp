@@ -4,8 +4,8 @@
 
 #include "kaon/graph/memory/svg.h"
 #include "kaon/graph/passes/passes.h"
-#include "kaon/graph/plan/branches.h"
 #include "kaon/graph/plan/execution_plan.h"
+#include "kaon/graph/plan/parallel_regions.h"
 #include "kaon/tests/graph/support.h"
 
 using namespace kaon;
@@ -168,7 +168,7 @@ TEST_CASE("memory picture: names, kinds, peak, totals, branches") {
   const Symbol program = sym.as("a<b & 'c'").softmax(x) * sym.as("second").log_softmax(x);
   Graph g = Graph::from_symbol(program, {"data0"});
   infer_graph(g, std::vector<TensorMeta>{{{256, 1024}, DType::float32}});
-  g = with_branches(passes::run(std::move(g), {.training = true, .wanted = {true}}), true);
+  g = with_parallel_regions(passes::run(std::move(g), {.training = true, .wanted = {true}}), true);
   const MemoryPlan plan = plan_memory(g);
   check_picture(g, plan);
   const std::string text = plan.svg(g);
@@ -176,8 +176,9 @@ TEST_CASE("memory picture: names, kinds, peak, totals, branches") {
   CHECK_THAT(text, Contains("peak ") && Contains("kept for the backward") && Contains("inputs "));
   const Element root = XmlReader(text).read();
   CHECK(blocks_of(root, "peak").size() == 1);
-  CHECK(blocks_of(root, "beside").size() == g.branches.size() + (g.branches.empty() ? 0 : 1));  // one in the legend
-  CHECK(!g.branches.empty());
+  CHECK(blocks_of(root, "beside").size() ==
+        g.parallel_regions.size() + (g.parallel_regions.empty() ? 0 : 1));  // one in the legend
+  CHECK(!g.parallel_regions.empty());
 }
 
 TEST_CASE("memory picture: a plan without memory, and one without nodes") {

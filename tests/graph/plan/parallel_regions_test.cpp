@@ -1,5 +1,5 @@
-// Branches of a plan that run side by side.
-#include "kaon/graph/plan/branches.h"
+// Regions of a plan that run side by side.
+#include "kaon/graph/plan/parallel_regions.h"
 
 #include <atomic>
 #include <chrono>
@@ -60,7 +60,7 @@ Graph graph_of(const Symbol& s, const std::vector<std::string>& names, const std
 
 // Is there a way from a node of one group to a node of another?
 void check_independent(const Graph& g) {
-  for (const Branches& b : g.branches) {
+  for (const ParallelRegion& b : g.parallel_regions) {
     REQUIRE(b.groups.size() >= 3);
     auto group = [&](uint32_t node) {
       if (node < b.groups.front() || node >= b.groups.back()) return -1;
@@ -93,7 +93,7 @@ void check_apart(const Graph& g, const MemoryPlan& plan) {
     return false;
   };
   auto runs = [&](uint32_t i) { return g.nodes[i].op && !g.nodes[i].op->traits.view; };
-  for (const Branches& b : g.branches) {
+  for (const ParallelRegion& b : g.parallel_regions) {
     for (size_t k = 0; k + 1 < b.groups.size(); ++k) {
       for (uint32_t i = b.groups[k]; i < b.groups[k + 1]; ++i) {
         for (uint32_t j = b.groups.front(); j < b.groups.back(); ++j) {
@@ -109,30 +109,30 @@ void check_apart(const Graph& g, const MemoryPlan& plan) {
 
 }  // namespace
 
-TEST_CASE("branches: groups have no edge between them, in one order, memory apart") {
+TEST_CASE("parallel regions: groups have no edge between them, in one order, memory apart") {
   const Symbol program = Symbol::group(four_branches(sym, sym.var("x"), sym.var("w")));
   for (bool backward : {false, true}) {
     const Graph g = graph_of(program, {"x", "w"}, {{{32, 256}, DType::float32}, {{256, 256}, DType::float32}},
                              backward ? std::vector<bool>{true, true} : std::vector<bool>{});
-    const Graph b = with_branches(g, backward);
-    REQUIRE(!b.branches.empty());
+    const Graph b = with_parallel_regions(g, backward);
+    REQUIRE(!b.parallel_regions.empty());
     b.validate();
     check_independent(b);
-    CHECK(b.branches[0].groups.size() == 5);  // four groups
+    CHECK(b.parallel_regions[0].groups.size() == 5);  // four groups
     CHECK(b.nodes.size() == g.nodes.size());
     const MemoryPlan plan = plan_memory(b), one_by_one = plan_memory(g);
     plan.check(b);
     check_apart(b, plan);
     CHECK(plan.arena_bytes <= one_by_one.arena_bytes + (1 << 20));
-    CHECK(with_branches(g, backward).str() == b.str());
+    CHECK(with_parallel_regions(g, backward).str() == b.str());
   }
 }
 
-TEST_CASE("branches: the plan's check finds values of two groups that overlap") {
+TEST_CASE("parallel regions: the plan's check finds values of two groups that overlap") {
   const Symbol program = Symbol::group(four_branches(sym, sym.var("x"), sym.var("w")));
-  const Graph b =
-      with_branches(graph_of(program, {"x", "w"}, {{{32, 256}, DType::float32}, {{256, 256}, DType::float32}}), false);
-  const std::vector<uint32_t>& groups = b.branches.at(0).groups;
+  const Graph b = with_parallel_regions(
+      graph_of(program, {"x", "w"}, {{{32, 256}, DType::float32}, {{256, 256}, DType::float32}}), false);
+  const std::vector<uint32_t>& groups = b.parallel_regions.at(0).groups;
   MemoryPlan plan = plan_memory(b);
   std::vector<ValueSlot*> of_groups;  // one that dies inside, of each of two
   for (size_t k = 0; k < 2; ++k) {
@@ -149,11 +149,12 @@ TEST_CASE("branches: the plan's check finds values of two groups that overlap") 
   CHECK_THROWS_WITH(plan.check(b), Contains("are alive together and overlap"));
 }
 
-TEST_CASE("branches: chains, small nodes, updates and random numbers stay as they are") {
+TEST_CASE("parallel regions: chains, small nodes, updates and random numbers stay as they are") {
   auto count = [](const Symbol& s, const Shape& shape, bool training = false) {
     const std::vector<TensorMeta> metas{{shape, DType::float32}};
-    return with_branches(graph_of(s, {"x"}, metas, training ? std::vector<bool>{true} : std::vector<bool>{}), training)
-        .branches.size();
+    return with_parallel_regions(graph_of(s, {"x"}, metas, training ? std::vector<bool>{true} : std::vector<bool>{}),
+                                 training)
+        .parallel_regions.size();
   };
   Symbol chain = sym.var("x");
   for (int i = 0; i < 50; ++i) chain = sym.softmax(chain);
@@ -165,7 +166,7 @@ TEST_CASE("branches: chains, small nodes, updates and random numbers stay as the
   CHECK(count(drawn, {256, 1024}) == 0);
 }
 
-TEST_CASE("branches: two chains run at the same time with two threads") {
+TEST_CASE("parallel regions: two chains run at the same time with two threads") {
   const Meets op{};
   auto meets = [&](const Symbol& s) {
     const Symbol* inputs[] = {&s};
@@ -182,7 +183,7 @@ TEST_CASE("branches: two chains run at the same time with two threads") {
     const NDArray expected = nd.softmax(data) + nd.log_softmax(data);
     have_met = true;
     call(graph, {data});
-    REQUIRE(graph.plan()->graph().branches.size() == 1);
+    REQUIRE(graph.plan()->graph().parallel_regions.size() == 1);
     nd.waitall();
     // a thread that has not yet come to rest takes no part
     have_met = false;
@@ -197,7 +198,7 @@ TEST_CASE("branches: two chains run at the same time with two threads") {
   }
 }
 
-TEST_CASE("branches: the same bits on any number of threads, with and without, forward and backward") {
+TEST_CASE("parallel regions: the same bits on any number of threads, with and without, forward and backward") {
   const Symbol program = Symbol::group(four_branches(sym, sym.var("x"), sym.var("w")));
   for (bool exact : {true, false}) {
     std::vector<std::vector<float>> first;
@@ -216,7 +217,7 @@ TEST_CASE("branches: the same bits on any number of threads, with and without, f
           results.insert(results.end(), recorded.begin(), recorded.end());
           results.insert(results.end(), {x.grad(), w.grad()});
         }
-        const bool found = !graph.plan()->graph().branches.empty();
+        const bool found = !graph.plan()->graph().parallel_regions.empty();
         CHECK(found == (branches && threads > 1));
         nd.waitall();
         if (first.empty()) {
@@ -232,7 +233,7 @@ TEST_CASE("branches: the same bits on any number of threads, with and without, f
   }
 }
 
-TEST_CASE("branches: 200 random programs, as if their arrays were large") {
+TEST_CASE("parallel regions: 200 random programs, as if their arrays were large") {
   size_t found = 0;
   for (uint32_t seed = 1; seed <= 200; ++seed) {
     INFO("seed " << seed);
@@ -245,17 +246,17 @@ TEST_CASE("branches: 200 random programs, as if their arrays were large") {
         if (n.op) m.shape = Shape(1 << 16);
       }
     }
-    const Graph b = with_branches(large, false);
+    const Graph b = with_parallel_regions(large, false);
     check_independent(b);
     const MemoryPlan plan = plan_memory(b);
     plan.check(b);
     check_apart(b, plan);
-    found += b.branches.size();
+    found += b.parallel_regions.size();
   }
   CHECK(found > 50);
 }
 
-TEST_CASE("branches: a failure in one names its node, whatever runs beside it; outputs before it are whole") {
+TEST_CASE("parallel regions: a failure in one names its node, whatever runs beside it; outputs before it are whole") {
   const Symbol x = sym.var("x"), bad = sym.var("bad");
   const Symbol before = sym.softmax(x);
   const Symbol a = sym.log_softmax(x) * 2;
@@ -278,14 +279,14 @@ TEST_CASE("branches: a failure in one names its node, whatever runs beside it; o
   }
 }
 
-TEST_CASE("branches: the nodes of all groups are in the trace") {
+TEST_CASE("parallel regions: the nodes of all groups are in the trace") {
   Engine engine({.threads = 2});
   EngineScope scope(engine);
   const Symbol x = sym.var("x");
   CachedGraph graph(sym.softmax(x) + sym.log_softmax(x), {"x"}, {.static_alloc = true}, "net");
   const NDArray data = numbers({512, 512});
   call(graph, {data})[0].wait_to_read();
-  REQUIRE(!graph.plan()->graph().branches.empty());
+  REQUIRE(!graph.plan()->graph().parallel_regions.empty());
   engine.profiler().start();
   call(graph, {data})[0].wait_to_read();
   nd.waitall();

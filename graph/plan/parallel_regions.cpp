@@ -1,4 +1,4 @@
-#include "kaon/graph/plan/branches.h"
+#include "kaon/graph/plan/parallel_regions.h"
 
 #include <algorithm>
 #include <numeric>
@@ -171,16 +171,16 @@ double estimated_time(const Graph& graph, const Node& node) {
   return call + bytes / bytes_per_ns + flops / flops_per_ns;
 }
 
-Graph with_branches(Graph graph, bool training) {
+Graph with_parallel_regions(Graph graph, bool training) {
   const Finder finder(graph, training);
   std::vector<uint32_t> order;
-  std::vector<Branches> found;
+  std::vector<ParallelRegion> found;
   auto keep_until = [&](uint32_t node) {
     while (order.size() < node) order.push_back(uint32_t(order.size()));
   };
   for (const auto& [first, last] : finder.stretches()) {
     keep_until(first);
-    Branches b;
+    ParallelRegion b;
     const std::vector<uint32_t> nodes = finder.in_groups(first, last, b.groups);
     order.insert(order.end(), nodes.begin(), nodes.end());
     found.push_back(std::move(b));
@@ -189,7 +189,7 @@ Graph with_branches(Graph graph, bool training) {
   keep_until(uint32_t(graph.nodes.size()));
   const size_t one_by_one = plan_memory(graph).arena_bytes;
   Graph side_by_side = reordered(graph, order);
-  side_by_side.branches = std::move(found);
+  side_by_side.parallel_regions = std::move(found);
   const size_t most = one_by_one + std::max(one_by_one / 8, free_growth);
   return plan_memory(side_by_side).arena_bytes <= most ? side_by_side : graph;
 }
