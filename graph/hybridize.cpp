@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "kaon/engine/error.h"
-#include "kaon/graph/plan/bucket.h"
+#include "kaon/graph/plan/batch_padding.h"
 
 namespace kaon {
 

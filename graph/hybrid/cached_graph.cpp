@@ -10,11 +10,10 @@
 
 #include "kaon/graph/autograd.h"
 #include "kaon/graph/hybrid/gradient_program.h"
-#include "kaon/graph/hybrid/row_independence.h"
 #include "kaon/graph/hybrid/trace_check.h"
 #include "kaon/graph/ir/gradient.h"
 #include "kaon/graph/passes/passes.h"
-#include "kaon/graph/plan/bucket.h"
+#include "kaon/graph/plan/batch_padding.h"
 #include "kaon/ops/array/same_engine.h"
 #include "kaon/ops/array/small_array.h"
 

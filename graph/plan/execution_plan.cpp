@@ -4,8 +4,8 @@
 #include <mutex>
 #include <utility>
 
-#include "kaon/graph/plan/bucket.h"
 #include "kaon/graph/plan/plan_call.h"
+#include "kaon/graph/plan_ops/pad_rows.h"
 #include "kaon/ops/random_state.h"
 
 namespace kaon {

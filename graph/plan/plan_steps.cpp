@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <utility>
 
-#include "kaon/graph/plan/bucket.h"
 #include "kaon/graph/plan/parallel_regions.h"
+#include "kaon/graph/plan_ops/pad_rows.h"
 #include "kaon/ops/operator/copy_to.h"
 #include "kaon/ops/operator/gpu_kernels.h"
 #include "kaon/ops/operator/kernel_call.h"

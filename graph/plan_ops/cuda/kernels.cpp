@@ -3,8 +3,8 @@
 #include "kaon/graph/plan_ops/batch_norm_affine.h"
 #include "kaon/graph/plan_ops/fused_kernel.h"
 #include "kaon/graph/plan_ops/normalize_again.h"
+#include "kaon/graph/plan_ops/pad_rows.h"
 #include "kaon/graph/plan_ops/reorder.h"
-#include "kaon/graph/plan_ops/row_ops.h"
 
 namespace kaon::cuda {
 

@@ -1,5 +1,5 @@
 // Plans for buckets of rows, and the policies of the plan cache.
-#include "kaon/graph/plan/bucket.h"
+#include "kaon/graph/plan/batch_padding.h"
 
 #include <functional>
 #include <thread>

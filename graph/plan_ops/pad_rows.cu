@@ -1,4 +1,4 @@
-#include "kaon/graph/plan_ops/row_ops.h"
+#include "kaon/graph/plan_ops/pad_rows.h"
 
 #include "kaon/ops/cuda/index.cuh"
 

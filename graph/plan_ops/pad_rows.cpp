@@ -1,0 +1,33 @@
+#include "kaon/graph/plan_ops/pad_rows.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kaon/ops/operator/op_def.h"
+
+namespace kaon {
+namespace {
+
+constexpr int64_t piece = 1 << 18;  // bytes
+
+}  // namespace
+
+constinit const OpDef PadRows::def = make_op_def<PadRows>();
+constinit const OpDef TakeRows::def = make_op_def<TakeRows>();
+
+void run_cpu(const PadRows&, KernelContext& c) {
+  const int64_t given = int64_t(c.in(0).bytes());
+  c.run.parallel_for(int64_t(c.out().bytes()), piece, [&](int64_t begin, int64_t end) {
+    const int64_t copied = std::clamp(given, begin, end);
+    if (copied > begin) std::memcpy(c.out().as<char>() + begin, c.in(0).as<char>() + begin, size_t(copied - begin));
+    if (end > copied) std::memset(c.out().as<char>() + copied, 0, size_t(end - copied));
+  });
+}
+
+void run_cpu(const TakeRows&, KernelContext& c) {
+  c.run.parallel_for(int64_t(c.out().bytes()), piece, [&](int64_t begin, int64_t end) {
+    std::memcpy(c.out().as<char>() + begin, c.in(0).as<char>() + begin, size_t(end - begin));
+  });
+}
+
+}  // namespace kaon
