@@ -112,7 +112,10 @@ std::string Graph::str() const {
     for (const TensorMeta& m : n.outputs) text += fmt::format(" {} {}", name_of(m.dtype), m.shape.str());
     if (layout({uint32_t(i), 0}) == Layout::channels_last) text += " nhwc";
     if (layout({uint32_t(i), 0}) == Layout::blocked16) text += " nChw16c";
-    text += fmt::format("  {}{}\n", n.name, n.is_again ? " [again]" : n.phase == Phase::backward ? " [backward]" : "");
+    text += fmt::format("  {}{}\n", n.name,
+                        n.is_rematerialized          ? " [rematerialized]"
+                        : n.phase == Phase::backward ? " [backward]"
+                                                     : "");
   }
   for (ValueId v : outputs) text += fmt::format("return %{}.{}\n", v.node, v.output);
   return text;

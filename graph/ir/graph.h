@@ -37,11 +37,11 @@ struct Node {
       provenance;  // of its outputs; several where values were merged, none where a pass made them up
   NDArray constant;
   Phase phase = Phase::forward;
-  uint8_t variant = 0;         // KernelContext::variant
-  bool is_again = false;       // a value of the forward, computed a second time for the backward
-  bool is_detached = false;    // of a traced program: made by detach(), which the imperative run does not record
-  bool equal_shapes = false;   // its inputs must have one shape, though the operator broadcasts
-  uint64_t random_offset = 0;  // of its first random number among the program's
+  uint8_t variant = 0;             // KernelContext::variant
+  bool is_rematerialized = false;  // a value of the forward, computed a second time for the backward
+  bool is_detached = false;        // of a traced program: made by detach(), which the imperative run does not record
+  bool equal_shapes = false;       // its inputs must have one shape, though the operator broadcasts
+  uint64_t random_offset = 0;      // of its first random number among the program's
 
   bool is_input() const { return !op && !constant.defined(); }
 };

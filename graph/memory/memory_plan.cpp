@@ -172,9 +172,9 @@ std::string MemoryPlan::report(const Graph& graph) const {
       if (s.place != Place::arena) continue;
       bool is_view = graph.nodes[i].op && graph.nodes[i].op->traits.view;
       const char* shares = s.root == ValueId{i, k} ? "" : is_view ? " (view)" : " (in place)";
-      text +=
-          fmt::format("{:>10} {:>10}  {:>4}-{:<4}  {}{}{}{}\n", s.offset, s.bytes, s.first, s.last, graph.nodes[i].name,
-                      k ? fmt::format(".{}", k) : "", shares, graph.nodes[i].is_again ? " (computed again)" : "");
+      text += fmt::format("{:>10} {:>10}  {:>4}-{:<4}  {}{}{}{}\n", s.offset, s.bytes, s.first, s.last,
+                          graph.nodes[i].name, k ? fmt::format(".{}", k) : "", shares,
+                          graph.nodes[i].is_rematerialized ? " (computed again)" : "");
     }
   }
   double saved = unplanned_bytes ? 100.0 * (1.0 - double(arena_bytes) / double(unplanned_bytes)) : 0.0;

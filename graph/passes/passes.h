@@ -18,7 +18,7 @@ struct Options {
   bool winograd = false;        // as HybridizeOptions; of plans that only predict
   bool autotune = false;        // layouts and variants of kernels by their measured times
   bool mirror = false;          // values are computed again for the backward where that lowers the plan's memory
-  int mirror_depth = 0;         // set by run(): up to how many of them one after the other, in the pass mirror
+  int rematerialize_depth = 0;  // set by run(): up to how many of them one after the other, in the pass rematerialize
   bool is_gradient = false;     // the traced graph is a gradient itself
   std::vector<bool> wanted{};   // gradients, by input; empty when nothing is recorded
   std::vector<bool> heads{};    // outputs at which a gradient arrives, as in GradientForm
@@ -93,7 +93,7 @@ Graph layouts(Graph graph, const Options& options, KernelCosts* costs = nullptr)
 // first reader there: pointwise operators, poolings, normalisations, movements; never products and convolutions, random
 // numbers or updates (a BatchNorm in training is repeated from its statistics, a Dropout from its mask). Depth: how
 // many such values may build on each other; they live until the backward reads the first.
-Graph mirror(Graph graph, bool training, int depth);
+Graph rematerialize(Graph graph, bool training, int depth);
 
 // Outputs that are inputs, constants, views of these, or listed twice get a copy node: a plan's outputs are arrays of
 // their own.

@@ -35,9 +35,9 @@ Graph merge_before_gradient(Graph g, const Options& o) {
   return common_subexpressions(std::move(g), o.training);
 }
 
-Graph repeat_values(Graph g, const Options& o) {
-  if (o.mirror_depth == 0) return g;
-  return mirror(std::move(g), o.training, o.mirror_depth);
+Graph rematerialized(Graph g, const Options& o) {
+  if (o.rematerialize_depth == 0) return g;
+  return rematerialize(std::move(g), o.training, o.rematerialize_depth);
 }
 
 // Late, since passes do not touch values that an operator updates. Returned values are copied before it.
@@ -81,7 +81,7 @@ constexpr Pass passes[] = {
     rounding<fuse_sum>("fuse_sum"),
     rounding<fuse_activation>("fuse_activation"),
     {"layouts", layouts_of, false},
-    {"mirror", repeat_values},
+    {"rematerialize", rematerialized},
     {"update", update},
     {"own_outputs", [](Graph g, const Options&) { return own_outputs(std::move(g)); }},
     {"fuse_pointwise", fused_pointwise, true, for_cpus},
@@ -110,12 +110,12 @@ struct Passed {
   Options options;
 };
 
-// Tries depths of mirror, 0 included, and returns the graph whose plan takes the least memory.
+// Tries depths of rematerialize, 0 included, and returns the graph whose plan takes the least memory.
 Passed smallest(Graph traced, const Options& options) {
   constexpr int depths[] = {1, 4, 16};
   const auto with = [&](int depth) {
     Passed p{{}, options};
-    p.options.mirror_depth = depth;
+    p.options.rematerialize_depth = depth;
     p.graph = run_all(traced, p.options, [](const char*, const Graph&, const std::string&) {});
     return p;
   };

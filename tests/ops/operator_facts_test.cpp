@@ -11,8 +11,8 @@
 #include "kaon/graph/plan_ops/batch_norm_affine.h"
 #include "kaon/graph/plan_ops/fused_kernel.h"
 #include "kaon/graph/plan_ops/fused_pointwise.h"
-#include "kaon/graph/plan_ops/normalize_again.h"
 #include "kaon/graph/plan_ops/pad_rows.h"
+#include "kaon/graph/plan_ops/rematerialize_batch_norm.h"
 #include "kaon/graph/plan_ops/reorder.h"
 #include "kaon/ops/fused/block.h"
 #include "kaon/ops/kernels/epilogue.h"
@@ -42,10 +42,10 @@ NameSet operator+(NameSet a, NameSet b) {
 // Those of all_ops.h, and those that exist in graphs only.
 std::vector<const OpDef*> every_operator() {
   std::vector<const OpDef*> defs = all_op_defs();
-  defs.insert(defs.end(), {&Reorder::def, &NormalizeAgain::def, &BatchNormAffine::def, &PadRows::def, &TakeRows::def,
-                           &FusedPointwise::def, &FusedKernel::def, &ControlFlowOp<ControlKind::foreach>::def,
-                           &ControlFlowOp<ControlKind::while_loop>::def, &ControlFlowOp<ControlKind::cond>::def,
-                           &ControlFlowGrad::def, &ControlFlowKey::def});
+  defs.insert(defs.end(), {&Reorder::def, &RematerializeBatchNorm::def, &BatchNormAffine::def, &PadRows::def,
+                           &TakeRows::def, &FusedPointwise::def, &FusedKernel::def,
+                           &ControlFlowOp<ControlKind::foreach>::def, &ControlFlowOp<ControlKind::while_loop>::def,
+                           &ControlFlowOp<ControlKind::cond>::def, &ControlFlowGrad::def, &ControlFlowKey::def});
   return defs;
 }
 
@@ -63,7 +63,7 @@ const NameSet nothing = names(R"(
     _batch_norm_affine _fused_kernel _pad_rows _take_rows)");
 
 // Reductions, products and layers, which read much for what they give; losses; and gradients. BatchNorm and Dropout are
-// computed again in another way, by the pass `mirror`.
+// computed again in another way, by the pass `rematerialize`.
 const NameSet kept = nothing + names(R"(
     argmax argmax_channel argmin max mean min nanprod nansum norm prod sum
     Convolution Deconvolution FullyConnected batch_dot dot
@@ -72,7 +72,7 @@ const NameSet kept = nothing + names(R"(
     _backward_BatchNorm _backward_Convolution_data _backward_Convolution_weight _backward_PReLU_gamma
     _backward_Pooling _backward_sum _pooling_along
     _slice_assign _slice_assign_scalar batch_take one_hot
-    _fused_pointwise _normalize_again)");
+    _fused_pointwise _rematerialize_batch_norm)");
 
 // All that are neither pointwise nor repeat their input.
 const NameSet not_fused = nothing + names(R"(
@@ -86,14 +86,14 @@ const NameSet not_fused = nothing + names(R"(
     LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss SoftmaxOutput
     _backward_BatchNorm _backward_Convolution_data _backward_Convolution_weight _backward_PReLU_gamma
     _backward_Pooling _pooling_along
-    _fused_pointwise _normalize_again _reorder)");
+    _fused_pointwise _rematerialize_batch_norm _reorder)");
 
 // The policy `bucket` is for predictions, without gradients; it pads before other passes run.
 const NameSet mixes_rows = nothing + names(R"(
     _sum_to
     _backward_BatchNorm _backward_Convolution_data _backward_Convolution_weight _backward_PReLU_gamma
     _backward_Pooling _backward_sum _pooling_along
-    _fused_pointwise _normalize_again _reorder)");
+    _fused_pointwise _rematerialize_batch_norm _reorder)");
 
 // Bound by the bytes that they read and write; of pointwise operators and views that is understood.
 const NameSet cheap = nothing + names(R"(
@@ -104,7 +104,7 @@ const NameSet cheap = nothing + names(R"(
     BatchNorm Dropout LayerNorm Pooling SoftmaxActivation log_softmax softmax softmin
     LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss SoftmaxOutput
     _backward_BatchNorm _backward_PReLU_gamma _backward_Pooling _pooling_along
-    _fused_pointwise _normalize_again _reorder
+    _fused_pointwise _rematerialize_batch_norm _reorder
     Deconvolution)");
 
 // Images are copied to row-major before them. Views keep that layout.

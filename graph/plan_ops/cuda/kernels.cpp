@@ -2,8 +2,8 @@
 
 #include "kaon/graph/plan_ops/batch_norm_affine.h"
 #include "kaon/graph/plan_ops/fused_kernel.h"
-#include "kaon/graph/plan_ops/normalize_again.h"
 #include "kaon/graph/plan_ops/pad_rows.h"
+#include "kaon/graph/plan_ops/rematerialize_batch_norm.h"
 #include "kaon/graph/plan_ops/reorder.h"
 
 namespace kaon::cuda {
@@ -12,7 +12,7 @@ namespace kaon::cuda {
 void for_each_graph_kernel(AddKernel add, void* table) {
   add_kernel<BatchNormAffine>(add, table);
   add_kernel<FusedKernel>(add, table);
-  add_kernel<NormalizeAgain>(add, table);
+  add_kernel<RematerializeBatchNorm>(add, table);
   add_kernel<PadRows>(add, table);
   add_kernel<Reorder>(add, table);
   add_kernel<TakeRows>(add, table);

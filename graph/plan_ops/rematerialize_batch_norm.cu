@@ -1,4 +1,4 @@
-#include "kaon/graph/plan_ops/normalize_again.h"
+#include "kaon/graph/plan_ops/rematerialize_batch_norm.h"
 
 #include "kaon/ops/nn/norm/kernels/channel_affine.cuh"
 
@@ -6,7 +6,7 @@ namespace kaon {
 namespace {
 
 template <class A>
-struct UseAgain {
+struct UseStatistics {
   cuda::NumberArray used_mean, inverse;
   cuda::ScaleChannels<A> channels;
   A* mean;
@@ -18,18 +18,18 @@ struct UseAgain {
 
 }  // namespace
 
-void run_cuda(const NormalizeAgain& op, KernelContext& c) {
+void run_cuda(const RematerializeBatchNorm& op, KernelContext& c) {
   const ChannelSizes s = channel_sizes(c.in(0), op.axis);
-  dispatch_float("_normalize_again", c.in(0).dtype, [&]<class T>() {
+  dispatch_float("_rematerialize_batch_norm", c.in(0).dtype, [&]<class T>() {
     using A = accumulate_t<T>;
     const auto array = [&] { return cuda::per_channel<A>(c, s); };
     A *const mean = array(), *const scale = array(), *const shift = array();
     const cuda::NumberArray gamma(op.fix_gamma ? TensorView() : c.in(1));
     cuda::for_each(c, s.channels,
-                   UseAgain<A>{cuda::NumberArray(c.in(3)),
-                               cuda::NumberArray(c.in(4)),
-                               {gamma, cuda::NumberArray(c.in(2)), scale, shift},
-                               mean});
+                   UseStatistics<A>{cuda::NumberArray(c.in(3)),
+                                    cuda::NumberArray(c.in(4)),
+                                    {gamma, cuda::NumberArray(c.in(2)), scale, shift},
+                                    mean});
     cuda::channel_affine<T>(c, s, nullptr, c.in(0).as<T>(), mean, nullptr, scale, shift, c.out().as<T>());
   });
 }

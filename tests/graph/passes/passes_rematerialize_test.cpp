@@ -5,7 +5,7 @@
 using namespace kaon;
 using namespace kaon::test;
 
-TEST_CASE("mirror: what is repeated, and what is not") {
+TEST_CASE("rematerialize: what is repeated, and what is not") {
   Symbol x = sym.var("x"), w = sym.var("w"), v = sym.var("v");
   const std::vector<std::string> names{"x", "w", "v"};
   const std::vector<NDArray> inputs{numbers({8, 6}, 1), numbers({5, 6}, 2), numbers({4, 5}, 3)};
@@ -13,7 +13,7 @@ TEST_CASE("mirror: what is repeated, and what is not") {
   Symbol dropped = sym.Dropout(sym.erf(hidden), {.p = 0.5});
   Symbol y = sym.FullyConnected(dropped, v, {.num_hidden = 4});
   Graph before = with_gradient(traced(y, names, inputs), {true, true, true});
-  Graph after = passes::mirror(before, true, 4);
+  Graph after = passes::rematerialize(before, true, 4);
   after.validate();
   CHECK(count(after, "FullyConnected") == count(before, "FullyConnected"));
   CHECK(count(after, "Dropout") == 1);
@@ -22,8 +22,8 @@ TEST_CASE("mirror: what is repeated, and what is not") {
   size_t again = 0;
   for (uint32_t i = 0; i < after.nodes.size(); ++i) {
     const Node& n = after.nodes[i];
-    again += n.is_again;
-    if (!n.is_again) continue;
+    again += n.is_rematerialized;
+    if (!n.is_rematerialized) continue;
     CHECK(n.phase == Phase::backward);
     REQUIRE(i + 1 < after.nodes.size());
     // it stands before its first reader
@@ -34,12 +34,12 @@ TEST_CASE("mirror: what is repeated, and what is not") {
 }
 
 // Statistics and masks of 16 bits are rounded; the values were computed from what they are rounded from.
-TEST_CASE("mirror: values follow bit for bit from what was saved, or are kept") {
+TEST_CASE("rematerialize: values follow bit for bit from what was saved, or are kept") {
   const std::vector<std::string> names{"x", "gamma", "beta", "mean", "var"};
   const Symbol y = sym.erf(sym.BatchNorm(sym.var("x"), sym.var("gamma"), sym.var("beta"), sym.var("mean"),
                                          sym.var("var"), {.fix_gamma = false}));
   const Symbol dropped = sym.erf(sym.Dropout(sym.var("x"), {.p = 0.3}));
-  const auto mirrored = [](const Graph& g) { return passes::mirror(g, true, 4); };
+  const auto rematerialized = [](const Graph& g) { return passes::rematerialize(g, true, 4); };
   for (DType data : {DType::float32, DType::float64, DType::float16, DType::bfloat16}) {
     for (DType other : {data, DType::float32}) {
       if (data == DType::float64 && other != data) continue;
@@ -47,42 +47,43 @@ TEST_CASE("mirror: values follow bit for bit from what was saved, or are kept") 
       std::vector<NDArray> inputs{numbers({7, 3, 5}, 1).astype(data)};
       for (uint32_t i = 1; i < 5; ++i) inputs.push_back(nd.abs(numbers({3}, i)).astype(other));
       const Graph before = with_gradient(traced(y, names, inputs), {true, true, true, false, false});
-      const Graph after = check_pass(mirrored, before, inputs, true, {.training = true});
-      CHECK(count(after, "_normalize_again") == (size_of(other) > 2 ? 1 : 0));
+      const Graph after = check_pass(rematerialized, before, inputs, true, {.training = true});
+      CHECK(count(after, "_rematerialize_batch_norm") == (size_of(other) > 2 ? 1 : 0));
     }
     const Graph before = with_gradient(traced(dropped, {"x"}, {numbers({8, 6}).astype(data)}), {true});
-    CHECK(count(mirrored(before), "broadcast_mul") == count(before, "broadcast_mul") + (size_of(data) > 2 ? 1 : 0));
+    CHECK(count(rematerialized(before), "broadcast_mul") ==
+          count(before, "broadcast_mul") + (size_of(data) > 2 ? 1 : 0));
   }
 }
 
-TEST_CASE("mirror: a value whose input is gone is kept") {
+TEST_CASE("rematerialize: a value whose input is gone is kept") {
   Symbol x = sym.var("x"), w = sym.var("w"), v = sym.var("v");
   const std::vector<std::string> names{"x", "w", "v"};
   const std::vector<NDArray> inputs{numbers({8, 6}, 1), numbers({5, 6}, 2), numbers({4, 5}, 3)};
   // tanh's gradient reads its value: nobody needs what it was made of
   Symbol y = sym.FullyConnected(sym.tanh(sym.FullyConnected(x, w, {.num_hidden = 5})), v, {.num_hidden = 4});
   Graph before = with_gradient(traced(y, names, inputs), {true, true, true});
-  CHECK(passes::mirror(before, true, 4).str() == before.str());
+  CHECK(passes::rematerialize(before, true, 4).str() == before.str());
 }
 
-TEST_CASE("mirror: how far values build on each other is limited") {
+TEST_CASE("rematerialize: how far values build on each other is limited") {
   Symbol x = sym.var("x");
   Symbol y = x;
   for (int i = 0; i < 12; ++i) y = sym.sin(y * 1.5);  // each gradient reads what the sine was taken of
   const std::vector<NDArray> inputs{numbers({64}, 1)};
   Graph before = with_gradient(traced(y, {"x"}, inputs), {true});
   const auto repeated = [&](int depth) {
-    Graph g = passes::mirror(before, true, depth);
+    Graph g = passes::rematerialize(before, true, depth);
     g.validate();
     return count(g, "sin") - count(before, "sin");
   };
   CHECK(repeated(1) > 0);
   CHECK(repeated(1) < repeated(4));
   CHECK(repeated(4) < repeated(16));
-  CHECK(plan_memory(passes::mirror(before, true, 4)).arena_bytes < plan_memory(before).arena_bytes);
+  CHECK(plan_memory(passes::rematerialize(before, true, 4)).arena_bytes < plan_memory(before).arena_bytes);
 }
 
-TEST_CASE("mirror: 300 random programs: the same bits, never more memory") {
+TEST_CASE("rematerialize: 300 random programs: the same bits, never more memory") {
   size_t with_bytes = 0, without_bytes = 0;
   for (uint32_t seed = 0; seed < 300; ++seed) {
     INFO("seed " << seed);

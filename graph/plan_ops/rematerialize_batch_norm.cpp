@@ -1,4 +1,4 @@
-#include "kaon/graph/plan_ops/normalize_again.h"
+#include "kaon/graph/plan_ops/rematerialize_batch_norm.h"
 
 #include "kaon/ops/kernels/as_float32.h"
 #include "kaon/ops/nn/norm/kernels/norm_kernels.h"
@@ -6,9 +6,9 @@
 
 namespace kaon {
 
-constinit const OpDef NormalizeAgain::def = make_op_def<NormalizeAgain>();
+constinit const OpDef RematerializeBatchNorm::def = make_op_def<RematerializeBatchNorm>();
 
-void run_cpu(const NormalizeAgain& op, KernelContext& context) {
+void run_cpu(const RematerializeBatchNorm& op, KernelContext& context) {
   in_float_or_double(context, [&]<class T>(KernelContext& c) {
     normalize_channels(c.run, channel_sizes(c.in(0), op.axis), c.in(0).template as<T>(), c.in(3).template as<T>(),
                        c.in(4).template as<T>(), op.fix_gamma ? nullptr : c.in(1).template as<T>(),

@@ -8,21 +8,21 @@ namespace kaon {
 struct OpDef;
 
 // y of BatchNorm, bit for bit, from the statistics that it has used: its two hidden outputs. Exists in plans only.
-struct NormalizeAgain {
+struct RematerializeBatchNorm {
   bool fix_gamma = true;
   int axis = 1;
-  static constexpr OpTraits traits{.name = "_normalize_again",
+  static constexpr OpTraits traits{.name = "_rematerialize_batch_norm",
                                    .inputs = Names("data", "gamma", "beta", "mean", "inverse_std"),
                                    .any_layout = true,
                                    .in_mxnet = false};
   static constexpr void fields(auto field) {
-    field("fix_gamma", &NormalizeAgain::fix_gamma);
-    field("axis", &NormalizeAgain::axis);
+    field("fix_gamma", &RematerializeBatchNorm::fix_gamma);
+    field("axis", &RematerializeBatchNorm::axis);
   }
   static const OpDef def;
   void infer(InferContext& c) const { c.set_output(c.shape(0), c.dtype()); }
 };
-void run_cpu(const NormalizeAgain& op, KernelContext& c);
-void run_cuda(const NormalizeAgain& op, KernelContext& c);
+void run_cpu(const RematerializeBatchNorm& op, KernelContext& c);
+void run_cuda(const RematerializeBatchNorm& op, KernelContext& c);
 
 }  // namespace kaon

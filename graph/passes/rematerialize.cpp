@@ -1,24 +1,24 @@
-// Recomputation: forward values that the backward reads and that are cheap to compute again are not kept.
+// Rematerialization: forward values that the backward reads and that are cheap to compute again are not kept.
 #include <algorithm>
 
 #include "kaon/graph/ir/rewrite.h"
 #include "kaon/graph/passes/passes.h"
-#include "kaon/graph/plan_ops/normalize_again.h"
+#include "kaon/graph/plan_ops/rematerialize_batch_norm.h"
 
 namespace kaon::passes {
 namespace {
 
 // The decision for a node of the forward.
 enum class Fate : uint8_t {
-  gone,   // its value ends with the forward, and cannot be had again
-  kept,   // its value is there in the backward
-  again,  // the backward reads it, and computes it a second time
-  inner,  // the backward does not read it, but can compute it from values that it has
+  gone,        // its value ends with the forward, and cannot be had again
+  kept,        // its value is there in the backward
+  recomputed,  // the backward reads it, and computes it a second time
+  inner,       // the backward does not read it, but can compute it from values that it has
 };
 
-class Mirror {
+class Rematerializer {
  public:
-  Mirror(const Graph& graph, bool training, int most)
+  Rematerializer(const Graph& graph, bool training, int most)
       : g_(graph),
         training_(training),
         most_(most),
@@ -31,7 +31,7 @@ class Mirror {
       if (n.phase == Phase::backward) continue;
       if (n.op && !returned_[i] && is_cheap(i) && can_be_had(i)) {
         const bool is_read = by_saved(n) ? read_[i][0] : is_any(read_[i]);
-        fate_[i] = is_read ? Fate::again : Fate::inner;
+        fate_[i] = is_read ? Fate::recomputed : Fate::inner;
         depth_[i] += is_read && !n.op->traits.view;
       } else {
         depth_[i] = 0;
@@ -42,10 +42,10 @@ class Mirror {
 
   Graph rewrite() const {
     Rewriter out(g_);
-    std::vector<uint32_t> again(g_.nodes.size(), none);
+    std::vector<uint32_t> copies(g_.nodes.size(), none);
     for (uint32_t i = 0; i < g_.nodes.size(); ++i) {
       Node n = g_.nodes[i];
-      for (ValueId& v : n.inputs) v = n.phase == Phase::backward ? later(v, out, again) : out.now(v);
+      for (ValueId& v : n.inputs) v = n.phase == Phase::backward ? later(v, out, copies) : out.now(v);
       out.replace(i, std::move(n));
     }
     return out.finish();
@@ -75,12 +75,12 @@ class Mirror {
   // Operators whose first output follows from the input and values that the backward reads anyway: statistics, a mask.
   static bool by_saved(const Node& n) { return n.op == &BatchNorm::def || n.op == &Dropout::def; }
   // How many of its inputs a second computation reads.
-  static size_t inputs_again(const Node& n) { return n.op == &BatchNorm::def ? 3 : n.inputs.size(); }
+  static size_t inputs_read(const Node& n) { return n.op == &BatchNorm::def ? 3 : n.inputs.size(); }
 
   bool is_cheap(uint32_t i) const {
     const Node& n = g_.nodes[i];
     if (updated_[i]) return false;
-    for (size_t k = 0; k < inputs_again(n); ++k) {
+    for (size_t k = 0; k < inputs_read(n); ++k) {
       if (updated_[root(g_, n.inputs[k]).node]) return false;
     }
     if (by_saved(n)) {  // the backward must read the saved values, which must not have changed
@@ -97,7 +97,7 @@ class Mirror {
   // it; these are alive together until the backward reads the first.
   bool can_be_had(uint32_t i) {
     const Node& n = g_.nodes[i];
-    for (size_t k = 0; k < inputs_again(n); ++k) {
+    for (size_t k = 0; k < inputs_read(n); ++k) {
       const ValueId v = n.inputs[k];
       const Node& from = g_.nodes[v.node];
       const bool is_saved = from.op && (fate_[v.node] == Fate::kept || (v.output > 0 && by_saved(from)));
@@ -108,44 +108,44 @@ class Mirror {
     return depth_[i] < most_ || n.op->traits.view;
   }
 
-  bool is_again(ValueId v) const {
+  bool is_recomputed(ValueId v) const {
     const bool saved = v.output > 0 && by_saved(g_.nodes[v.node]);
-    return !saved && (fate_[v.node] == Fate::again || fate_[v.node] == Fate::inner) &&
+    return !saved && (fate_[v.node] == Fate::recomputed || fate_[v.node] == Fate::inner) &&
            g_.nodes[v.node].phase == Phase::forward;
   }
 
   // The value for a reader in the backward: computed here when it is not there yet.
-  ValueId later(ValueId v, Rewriter& out, std::vector<uint32_t>& again) const {
-    if (!is_again(v)) return out.now(v);
+  ValueId later(ValueId v, Rewriter& out, std::vector<uint32_t>& copies) const {
+    if (!is_recomputed(v)) return out.now(v);
     std::vector<uint32_t> stack{v.node};
     while (!stack.empty()) {
       const uint32_t i = stack.back();
       const Node& n = g_.nodes[i];
       const size_t waiting = stack.size();
-      const size_t inputs = inputs_again(n);
+      const size_t inputs = inputs_read(n);
       for (size_t k = 0; k < inputs; ++k) {
-        if (is_again(n.inputs[k]) && again[n.inputs[k].node] == none) stack.push_back(n.inputs[k].node);
+        if (is_recomputed(n.inputs[k]) && copies[n.inputs[k].node] == none) stack.push_back(n.inputs[k].node);
       }
       if (stack.size() > waiting) continue;
       stack.pop_back();
-      if (again[i] != none) continue;
-      Node copy = again_of(i, out);
+      if (copies[i] != none) continue;
+      Node copy = copy_of(i, out);
       for (size_t k = 0; k < inputs; ++k) {
         const ValueId in = n.inputs[k];
-        copy.inputs[k] = is_again(in) ? ValueId{again[in.node], in.output} : out.now(in);
+        copy.inputs[k] = is_recomputed(in) ? ValueId{copies[in.node], in.output} : out.now(in);
       }
-      again[i] = out.add(std::move(copy)).node;
+      copies[i] = out.add(std::move(copy)).node;
     }
-    return {again[v.node], v.output};
+    return {copies[v.node], v.output};
   }
 
   // The node with room for its inputs; saved values are in their place.
-  Node again_of(uint32_t i, const Rewriter& out) const {
+  Node copy_of(uint32_t i, const Rewriter& out) const {
     const Node& n = g_.nodes[i];
     Node copy = n;
-    copy.name = n.name + "_again";
+    copy.name = n.name + "_rematerialized";
     copy.phase = Phase::backward;
-    copy.is_again = true;
+    copy.is_rematerialized = true;
     if (!by_saved(n)) return copy;
     copy.outputs.resize(1);
     copy.layouts.resize(std::min<size_t>(copy.layouts.size(), 1));
@@ -154,7 +154,7 @@ class Mirror {
       copy.inputs = {n.inputs[0], out.now({i, 1})};
     } else {
       const BatchNorm& op = attributes<BatchNorm>(n);
-      set_operator(copy, NormalizeAgain{.fix_gamma = op.fix_gamma, .axis = op.axis});
+      set_operator(copy, RematerializeBatchNorm{.fix_gamma = op.fix_gamma, .axis = op.axis});
       copy.inputs = {n.inputs[0], n.inputs[1], n.inputs[2], out.now({i, 1}), out.now({i, 2})};
     }
     return copy;
@@ -173,6 +173,6 @@ class Mirror {
 
 }  // namespace
 
-Graph mirror(Graph g, bool training, int depth) { return Mirror(g, training, depth).rewrite(); }
+Graph rematerialize(Graph g, bool training, int depth) { return Rematerializer(g, training, depth).rewrite(); }
 
 }  // namespace kaon::passes
