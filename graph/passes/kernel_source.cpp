@@ -8,7 +8,7 @@
 #include "kaon/graph/passes/passes.h"
 #include "kaon/graph/passes/pointwise_target.h"
 #include "kaon/graph/plan_ops/fused_kernel.h"
-#include "kaon/ops/fused/block.h"
+#include "kaon/ops/fused/vector_program.h"
 #include "kaon/ops/operator/cuda_expression.h"
 
 namespace kaon::passes {
@@ -36,7 +36,7 @@ struct Arrays {
 bool is_kernel_operator(const Graph& g, const Node& n) {
   if (!n.op || n.outputs.size() != 1 || n.inputs.empty()) return false;
   const OpTraits& traits = n.op->traits_of(n.attrs.get());
-  const bool broadcasts = block_forms(*n.op, n.attrs.get()).broadcasts;
+  const bool broadcasts = vector_forms(*n.op, n.attrs.get()).broadcasts;
   if (!(traits.pointwise || broadcasts) || traits.random || traits.mutates || traits.mode_dependent) return false;
   const Shape& shape = n.outputs[0].shape;
   const Layout layout = n.layouts.empty() ? Layout::row_major : n.layouts[0];

@@ -28,7 +28,7 @@ struct Operand {
 };
 
 // The dimensions of the whole, as few as the inputs that repeat allow.
-void set_dimensions(BlockProgram& p, const Shape& whole, std::span<Operand* const> spread) {
+void set_dimensions(VectorProgram& p, const Shape& whole, std::span<Operand* const> spread) {
   for (int i = 0; i < whole.ndim(); ++i) {
     if (whole[i] == 1) continue;
     const int last = std::max(0, p.num_dims - 1);
@@ -43,7 +43,7 @@ void set_dimensions(BlockProgram& p, const Shape& whole, std::span<Operand* cons
 }
 
 template <class Op>
-std::optional<BlockReduction> reduction_by(const Graph& g, const Node& n, Combine combine, int64_t& row) {
+std::optional<VectorReduction> reduction_by(const Graph& g, const Node& n, Combine combine, int64_t& row) {
   if (n.op != &Op::def) return {};
   const Op& op = attributes<Op>(n);
   const Shape& in = g.meta(n.inputs[0]).shape;
@@ -61,11 +61,11 @@ std::optional<BlockReduction> reduction_by(const Graph& g, const Node& n, Combin
     }
   }
   if (row < 2) return {};
-  return BlockReduction{combine, n.op == &Mean::def};
+  return VectorReduction{combine, n.op == &Mean::def};
 }
 
 // How a node reduces the last dimensions of its input, and how many elements it makes one.
-std::optional<BlockReduction> reduction_of(const Graph& g, const Node& n, int64_t& row) {
+std::optional<VectorReduction> reduction_of(const Graph& g, const Node& n, int64_t& row) {
   if (auto r = reduction_by<Sum>(g, n, Combine::sum, row)) return r;
   if (auto r = reduction_by<Mean>(g, n, Combine::sum, row)) return r;
   if (auto r = reduction_by<Max>(g, n, Combine::max, row)) return r;
@@ -101,7 +101,7 @@ class Builder {
   std::optional<PointwiseProgram> build() {
     if (!place_arrays()) return {};
     for (uint32_t m : members_) compute(graph_.nodes[m], *find({m, 0}));
-    step(block_moves().end);
+    step(vector_moves().end);
     if (exceeded_) return {};
     program().num_slots = uint8_t(num_slots_);
     // Pieces of about the same time; a tile costs as much as a dozen steps in registers.
@@ -111,7 +111,7 @@ class Builder {
   }
 
  private:
-  BlockProgram& program() { return result_.op.program; }
+  VectorProgram& program() { return result_.op.program; }
 
   Operand* find(ValueId v, const Shape& stride = {}) {
     auto found = std::find_if(operands_.begin(), operands_.end(),
@@ -119,7 +119,7 @@ class Builder {
     return found == operands_.end() ? nullptr : &*found;
   }
 
-  // Numbers inputs and outputs as BlockStep says. Output 0, the last one, may take the memory of an input that dies
+  // Numbers inputs and outputs as VectorStep says. Output 0, the last one, may take the memory of an input that dies
   // here and that no member after that output reads: members that only feed a reduction may follow all outputs.
   bool place_arrays() {
     const Shape& whole = graph_.meta({members_[0], 0}).shape;
@@ -139,7 +139,7 @@ class Builder {
         (graph_.meta(o.id).shape.size() == 1 ? uniform : spread).push_back(&o);
       }
     }
-    using P = BlockProgram;
+    using P = VectorProgram;
     if (dense.size() + spread.size() + uniform.size() > P::max_inputs || spread.size() > P::max_spread ||
         outputs.size() > P::max_outputs || reductions_.size() > P::max_reduced) {
       return false;
@@ -174,12 +174,12 @@ class Builder {
     return true;
   }
 
-  BlockStep* step(BlockFn run, std::initializer_list<int> places = {}, const BlockNumbers& numbers = {}) {
-    if (program().num_steps == BlockProgram::max_steps) {
+  VectorStep* step(StepFn run, std::initializer_list<int> places = {}, const StepNumbers& numbers = {}) {
+    if (program().num_steps == VectorProgram::max_steps) {
       exceeded_ = true;
       return &program().steps[0];
     }
-    BlockStep& s = program().steps[program().num_steps++];
+    VectorStep& s = program().steps[program().num_steps++];
     s.run = run;
     std::copy(places.begin(), places.end(), s.place);
     s.numbers = numbers;
@@ -187,8 +187,8 @@ class Builder {
   }
 
   int take_slot() {
-    const auto free = std::find(slot_used_, slot_used_ + BlockProgram::max_slots, false);
-    if (free == slot_used_ + BlockProgram::max_slots) {
+    const auto free = std::find(slot_used_, slot_used_ + VectorProgram::max_slots, false);
+    if (free == slot_used_ + VectorProgram::max_slots) {
       exceeded_ = true;
       return first_slot_;
     }
@@ -205,7 +205,7 @@ class Builder {
   }
 
   void to_memory(Operand& o) {
-    if (o.place < 0) step(block_moves().store, {o.place = take_slot()});
+    if (o.place < 0) step(vector_moves().store, {o.place = take_slot()});
   }
 
   // The registers are about to change.
@@ -216,14 +216,14 @@ class Builder {
   void hold(Operand& o) {
     if (held_ == &o) return;
     leave_registers();
-    step(block_moves().load, {o.place});
+    step(vector_moves().load, {o.place});
     held_ = &o;
   }
 
   void compute(const Node& n, Operand& result) {
     std::vector<Operand*> in;
     for (ValueId v : n.inputs) in.push_back(find(v, strides_of(graph_, n, v)));
-    const FusedForms forms = block_forms(*n.op, n.attrs.get());
+    const FusedForms forms = vector_forms(*n.op, n.attrs.get());
     if (forms.copies || (forms.sums && in.size() == 1)) {
       hold(*in[0]);
       read(*in[0]);
@@ -247,11 +247,11 @@ class Builder {
     held_ = &result;
     if (result.is_output) {
       const auto at = std::find(result_.outputs.begin(), result_.outputs.end(), result.id);
-      step(block_moves().emit, {first_output_ + int(at - result_.outputs.begin())});
+      step(vector_moves().emit, {first_output_ + int(at - result_.outputs.begin())});
     }
     for (size_t k = 0; result.reduced > 0 && k < reductions_.size(); ++k) {
       if (graph_.nodes[reductions_[k]].inputs[0] == result.id) {
-        step(block_moves().store, {first_reduced_ + int(k)});
+        step(vector_moves().store, {first_reduced_ + int(k)});
       }
     }
   }
@@ -270,7 +270,7 @@ class Builder {
   void through_memory(const FusedForms& forms, const Node& n, const std::vector<Operand*>& in, Operand& result) {
     if (held_ && std::find(in.begin(), in.end(), held_) != in.end()) to_memory(*held_);
     leave_registers();
-    BlockStep* s = step(forms.three ? forms.three : block_moves().tile);
+    VectorStep* s = step(forms.three ? forms.three : vector_moves().tile);
     for (size_t k = 0; k < in.size(); ++k) s->place[k] = uint8_t(in[k]->place);
     for (Operand* o : in) read(*o);
     if (forms.three) return;
@@ -289,17 +289,17 @@ class Builder {
   PointwiseProgram result_{};
   Operand* held_ = nullptr;  // the value in the registers
   int first_output_ = 0, first_reduced_ = 0, first_slot_ = 0, num_slots_ = 0, num_tiles_ = 0;
-  bool slot_used_[BlockProgram::max_slots] = {};
+  bool slot_used_[VectorProgram::max_slots] = {};
   bool exceeded_ = false;
 };
 
-// Float32, one output, no state, known to block_forms().
+// Float32, one output, no state, known to vector_forms().
 bool is_block_operator(const Graph& graph, const Node& n) {
   if (!n.op || n.outputs.size() != 1 || n.inputs.empty()) return false;
   const OpTraits& traits = n.op->traits_of(n.attrs.get());
-  const FusedForms forms = block_forms(*n.op, n.attrs.get());
+  const FusedForms forms = vector_forms(*n.op, n.attrs.get());
   const bool has_step = forms.one || forms.right || forms.three || forms.copies ||
-                        (forms.tile && n.op->attrs_size <= BlockStep::attrs_bytes);
+                        (forms.tile && n.op->attrs_size <= VectorStep::attrs_bytes);
   if (!has_step || !(traits.pointwise || forms.broadcasts)) return false;
   if (traits.random || traits.mutates || traits.mode_dependent) return false;
   const Layout layout = n.layouts.empty() ? Layout::row_major : n.layouts[0];
@@ -319,7 +319,7 @@ bool is_block_reduction(const Graph& graph, const Node& n) {
          n.outputs[0].shape.size() > 0 && graph.layout(n.inputs[0]) == Layout::row_major && reduction_of(graph, n, row);
 }
 
-constexpr PointwiseTarget block_programs{
+constexpr PointwiseTarget vector_programs{
     .computes = is_block_operator,
     .reduces = is_block_reduction,
     .num_outputs = [](const Graph& g, std::span<const uint32_t> members,
@@ -336,6 +336,6 @@ constexpr PointwiseTarget block_programs{
 
 }  // namespace
 
-Graph fuse_pointwise(Graph g) { return fuse_groups(g, block_programs); }
+Graph fuse_pointwise(Graph g) { return fuse_groups(g, vector_programs); }
 
 }  // namespace kaon::passes

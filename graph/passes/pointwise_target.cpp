@@ -1,6 +1,6 @@
 #include "kaon/graph/passes/pointwise_target.h"
 
-#include "kaon/ops/fused/block.h"
+#include "kaon/ops/fused/vector_program.h"
 #include "kaon/ops/op.h"
 
 namespace kaon::passes {
@@ -10,7 +10,7 @@ Shape strides_of(const Graph& g, const Node& n, ValueId v) {
   if (in.size() == whole.size()) return {};
   Shape stride = Shape::filled(whole.ndim(), 0);
   int64_t step = 1;
-  if (const uint32_t repeated = block_forms(*n.op, n.attrs.get()).repeated) {
+  if (const uint32_t repeated = vector_forms(*n.op, n.attrs.get()).repeated) {
     for (int i = whole.ndim(); i-- > 0;) {
       if (repeated & bit(i)) continue;
       stride[i] = step;

@@ -24,11 +24,11 @@ void FusedPointwise::infer(InferContext& c) const {
 }
 
 void run_cpu(const FusedPointwise& op, KernelContext& c) {
-  const float* in[BlockProgram::max_inputs];
-  float* out[BlockProgram::max_outputs + BlockProgram::max_reduced];
+  const float* in[VectorProgram::max_inputs];
+  float* out[VectorProgram::max_outputs + VectorProgram::max_reduced];
   for (int k = 0; k < op.num_inputs(); ++k) in[k] = c.in(k).as<const float>();
   for (int k = 0; k < op.num_outputs(); ++k) out[k] = c.out(k).as<float>();
-  run_block_program(op.program, in, out, op.shape.size(), c.run);
+  run_vector_program(op.program, in, out, op.shape.size(), c.run);
 }
 
 }  // namespace kaon

@@ -1,19 +1,19 @@
 // The operator that replaces a group of pointwise operators on the CPU.
 #pragma once
 
-#include "kaon/ops/fused/block.h"
+#include "kaon/ops/fused/vector_program.h"
 #include "kaon/ops/op.h"
 
 namespace kaon {
 
 struct OpDef;
 
-// Computes a block program: inputs in its order, outputs of one shape, then values that were reduced. Exists in plans
+// Computes a vector program: inputs in its order, outputs of one shape, then values that were reduced. Exists in plans
 // only.
 struct FusedPointwise {
   Shape shape;
-  Shape reduced[BlockProgram::max_reduced];
-  BlockProgram program;
+  Shape reduced[VectorProgram::max_reduced];
+  VectorProgram program;
   bool takes_over = false;  // output 0 may take the memory of input 0, which no step reads after it
   static constexpr OpTraits traits{.name = "_fused_pointwise", .any_layout = true, .in_mxnet = false};
   static constexpr OpTraits in_place_traits{

@@ -14,7 +14,7 @@
 #include "kaon/graph/plan_ops/pad_rows.h"
 #include "kaon/graph/plan_ops/rematerialize_batch_norm.h"
 #include "kaon/graph/plan_ops/reorder.h"
-#include "kaon/ops/fused/block.h"
+#include "kaon/ops/fused/vector_program.h"
 #include "kaon/ops/kernels/epilogue.h"
 #include "kaon/ops/operator/op_attributes.h"
 #include "kaon/ops/operator/registry.h"
@@ -170,7 +170,7 @@ TEST_CASE("operator facts: an operator that can be fused has a step and an expre
     if (!def->fused_forms || !def->cuda_expression) continue;
     INFO(def->name());
     const Attributes attrs(*def);
-    const FusedForms forms = block_forms(*def, attrs.get());
+    const FusedForms forms = vector_forms(*def, attrs.get());
     CHECK((forms.one || forms.right || forms.three || forms.copies || forms.tile));
     const auto expression = def->cuda_expression(attrs.get(), {.in = in, .dtypes = dtypes, .dtype = DType::float32});
     REQUIRE(expression);

@@ -1,15 +1,17 @@
-// Runs block programs over whole arrays.
+#include "kaon/ops/fused/vector_program.h"
+
 #include <algorithm>
 
 #include "kaon/ops/elementwise/kernels/pointwise.h"
 #include "kaon/ops/elementwise/kernels/spread.h"
-#include "kaon/ops/fused/block_kernels.h"
+#include "kaon/ops/fused/vector_kernels.h"
+#include "kaon/ops/operator/op_def.h"
 #include "kaon/ops/reduce/kernels/reduce_driver.h"
 
 namespace kaon {
 namespace {
 
-using P = BlockProgram;
+using P = VectorProgram;
 
 // Runs a program in one thread, with the memory that it needs besides the arrays.
 class Worker {
@@ -78,13 +80,13 @@ class Worker {
     for (int k = inputs_; k < moving_; ++k) std::copy_n(rest_[k], n, targets[k - inputs_]);
   }
 
-  const BlockKernels& kernels_ = block_kernels();
+  const VectorKernels& kernels_ = vector_kernels();
   const P& p_;
   const float* const* in_;
   float* const* out_;
   const int inputs_, moving_;
   const bool in_place_, stream_;
-  BlockFrame frame_;
+  VectorFrame frame_;
   alignas(64) float slots_[P::max_slots][max_block];
   float uniform_[P::max_inputs][max_block];
   float rest_[P::max_inputs + P::max_outputs + P::max_reduced][max_block];
@@ -179,7 +181,13 @@ struct Call {
 
 }  // namespace
 
-void run_block_program(const P& p, const float* const* in, float* const* out, int64_t n, RunContext& run) {
+FusedForms vector_forms(const OpDef& def, const void* attrs) {
+  return def.fused_forms ? def.fused_forms(attrs, vector_kernels().registers) : FusedForms();
+}
+
+const VectorMoves& vector_moves() { return vector_kernels().moves; }
+
+void run_vector_program(const P& p, const float* const* in, float* const* out, int64_t n, RunContext& run) {
   if (n == 0) return;
   bool in_place = false;
   for (int k = 0; k < p.num_inputs(); ++k) in_place = in_place || (p.num_outputs > 0 && in[k] == out[0]);

@@ -1,4 +1,4 @@
-#include "kaon/ops/fused/block_kernels.h"
+#include "kaon/ops/fused/vector_kernels.h"
 
 #include <utility>
 
@@ -6,7 +6,7 @@
 
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kaon/ops/fused/block_kernels.cpp"
+#define HWY_TARGET_INCLUDE "kaon/ops/fused/vector_kernels.cpp"
 #include "hwy/foreach_target.h"
 //
 #include "hwy/cache_control.h"
@@ -23,7 +23,7 @@ namespace {
 // Eight vectors: the calling convention passes them in registers, and they hide the latency of most operators.
 using D = hn::CappedTag<float, max_block / 8>;
 using V = hn::Vec<D>;
-#define KAON_STEP_PARAMETERS const BlockStep *s, BlockFrame *f, V r0, V r1, V r2, V r3, V r4, V r5, V r6, V r7
+#define KAON_STEP_PARAMETERS const VectorStep *s, VectorFrame *f, V r0, V r1, V r2, V r3, V r4, V r5, V r6, V r7
 #define KAON_REGISTERS r0, r1, r2, r3, r4, r5, r6, r7
 using Step = void (*)(KAON_STEP_PARAMETERS);
 // A jump where the compiler knows tail calls.
@@ -67,7 +67,7 @@ void Tile(KAON_STEP_PARAMETERS) {
   KAON_NEXT_STEP;
 }
 
-void End(const BlockStep*, BlockFrame*, V, V, V, V, V, V, V, V) {}
+void End(const VectorStep*, VectorFrame*, V, V, V, V, V, V, V, V) {}
 
 // The forms of a functor that `make` gives for the numbers.
 template <auto make>
@@ -104,25 +104,25 @@ void Three(KAON_STEP_PARAMETERS) {
 }
 
 template <class F>
-HWY_INLINE F plain(const BlockNumbers&) {
+HWY_INLINE F plain(const StepNumbers&) {
   return {};
 }
 template <class F>
-HWY_INLINE F with_number(const BlockNumbers& n) {
+HWY_INLINE F with_number(const StepNumbers& n) {
   return {n.first};
 }
 template <class F>
-HWY_INLINE F with_bounds(const BlockNumbers& n) {
+HWY_INLINE F with_bounds(const StepNumbers& n) {
   return {n.first, n.second};
 }
 
 template <auto make>
-BlockFn one() {
-  return reinterpret_cast<BlockFn>(&One<make>);
+StepFn one() {
+  return reinterpret_cast<StepFn>(&One<make>);
 }
 template <auto make>
 RegisterForms two() {
-  return {.right = reinterpret_cast<BlockFn>(&Right<make>), .left = reinterpret_cast<BlockFn>(&Left<make>)};
+  return {.right = reinterpret_cast<StepFn>(&Right<make>), .left = reinterpret_cast<StepFn>(&Left<make>)};
 }
 
 // A few instructions: as tiles they would cost more in memory than in arithmetic. The compiler warns of a kind that is
@@ -214,7 +214,7 @@ HWY_INLINE void fetch_ahead(const float* p, size_t n) {
   for (size_t i = 0; i < n * sizeof(float); i += line) __builtin_prefetch(from + i);
 }
 
-void Run(const BlockStep* steps, BlockFrame& frame, size_t moving, size_t blocks) {
+void Run(const VectorStep* steps, VectorFrame& frame, size_t moving, size_t blocks) {
   const size_t block = 8 * hn::Lanes(D());
   const V zero = hn::Zero(D());
   const Step first = reinterpret_cast<Step>(steps->run);
@@ -225,11 +225,11 @@ void Run(const BlockStep* steps, BlockFrame& frame, size_t moving, size_t blocks
   }
 }
 
-BlockKernels make_kernels() {
-  BlockKernels k;
+VectorKernels make_kernels() {
+  VectorKernels k;
   k.block = 8 * hn::Lanes(D());
   k.run = &Run;
-  auto erased = [](Step step) { return reinterpret_cast<BlockFn>(step); };
+  auto erased = [](Step step) { return reinterpret_cast<StepFn>(step); };
   RegisterKernels& r = k.registers;
   k.moves = {erased(&Load), erased(&Store), erased(&Emit), erased(&Tile), erased(&End)};
   [&]<size_t... I>(std::index_sequence<I...>) {
@@ -268,13 +268,13 @@ BlockKernels make_kernels() {
   r.root = one<plain<RootVector>>();
   r.clip = one<with_bounds<ClipVector>>();
   r.clip_backward = two<with_bounds<ClipBackwardVector>>();
-  r.where = reinterpret_cast<BlockFn>(&Three<plain<WhereVector>>);
+  r.where = reinterpret_cast<StepFn>(&Three<plain<WhereVector>>);
   return k;
 }
 
 }  // namespace
 
-BlockKernels Kernels() { return make_kernels(); }
+VectorKernels Kernels() { return make_kernels(); }
 
 }  // namespace kaon::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -284,9 +284,9 @@ namespace kaon {
 
 HWY_EXPORT(Kernels);
 
-const BlockKernels& block_kernels() {
-  static constinit MadeOnce<const BlockKernels> kernels;
-  return kernels.get([] { return new BlockKernels(HWY_DYNAMIC_DISPATCH(Kernels)()); });
+const VectorKernels& vector_kernels() {
+  static constinit MadeOnce<const VectorKernels> kernels;
+  return kernels.get([] { return new VectorKernels(HWY_DYNAMIC_DISPATCH(Kernels)()); });
 }
 
 }  // namespace kaon

@@ -1,4 +1,4 @@
-// Programs of pointwise float32 operators that run block by block in registers; plans compile chains to them.
+// VectorProgram: a chain of pointwise float32 operators as steps on vectors in registers; plans compile chains to it.
 #pragma once
 
 #include "kaon/ops/operator/fused_forms.h"
@@ -16,30 +16,30 @@ struct OpDef;
 // results are bit-equal.
 
 // An operator's forms in programs; without its hook `fused_forms` none.
-FusedForms block_forms(const OpDef& def, const void* attrs);
+FusedForms vector_forms(const OpDef& def, const void* attrs);
 
 // Steps name memory by number, in this order: inputs of the output's shape, inputs that broadcast (`spread`), outputs,
 // values that are reduced, inputs of one element, slots (a block each). The first four advance with the blocks.
-struct BlockStep {
+struct VectorStep {
   static constexpr size_t attrs_bytes = 32;
-  BlockFn run = nullptr;
+  StepFn run = nullptr;
   TileFn tile = nullptr;
   uint8_t place[3] = {};  // of the operands in memory
   uint8_t result = 0;     // the output of a tile
-  BlockNumbers numbers{};
+  StepNumbers numbers{};
   alignas(8) std::byte attrs[attrs_bytes] = {};  // of a tile: the operator's struct
-  friend bool operator==(const BlockStep&, const BlockStep&) = default;
+  friend bool operator==(const VectorStep&, const VectorStep&) = default;
 };
 
 // A reduction over runs of `row` consecutive elements of a value of the program.
-struct BlockReduction {
+struct VectorReduction {
   Combine combine = Combine::sum;
   bool mean = false;
-  friend bool operator==(const BlockReduction&, const BlockReduction&) = default;
+  friend bool operator==(const VectorReduction&, const VectorReduction&) = default;
 };
 
 // A plain value, so that it can be an operator's attribute.
-struct BlockProgram {
+struct VectorProgram {
   static constexpr int max_steps = 64, max_inputs = 32, max_spread = 8, max_outputs = 32, max_reduced = 4,
                        max_slots = 16;
   uint8_t num_steps = 0, num_dense = 0, num_spread = 0, num_outputs = 0, num_reduced = 0, num_uniform = 0,
@@ -49,27 +49,27 @@ struct BlockProgram {
   int64_t row = 0;                                   // elements that are reduced to one; at least 2
   int64_t size[Shape::max_ndim] = {};                // the output's dimensions in memory order, merged
   int64_t stride[max_spread][Shape::max_ndim] = {};  // of a spread input, in elements; 0: repeated
-  BlockReduction reductions[max_reduced] = {};
-  BlockStep steps[max_steps] = {};
+  VectorReduction reductions[max_reduced] = {};
+  VectorStep steps[max_steps] = {};
 
   int num_inputs() const { return num_dense + num_spread + num_uniform; }
-  friend bool operator==(const BlockProgram&, const BlockProgram&) = default;
+  friend bool operator==(const VectorProgram&, const VectorProgram&) = default;
 };
 
 // The steps that move blocks between registers and memory.
-struct BlockMoves {
-  BlockFn load;   // from place[0]
-  BlockFn store;  // to place[0], a slot or a value that is reduced
-  BlockFn emit;   // to place[0], an output, which may be stored past the caches
-  BlockFn tile;   // calls the step's tile function: operands in memory, registers are lost
-  BlockFn end;    // the last step
+struct VectorMoves {
+  StepFn load;   // from place[0]
+  StepFn store;  // to place[0], a slot or a value that is reduced
+  StepFn emit;   // to place[0], an output, which may be stored past the caches
+  StepFn tile;   // calls the step's tile function: operands in memory, registers are lost
+  StepFn end;    // the last step
 };
-const BlockMoves& block_moves();
+const VectorMoves& vector_moves();
 
-// out[k][i] = output k of the program at element i < n; after the outputs, a result per row of each reduced value: the
-// bits of reduce_dims(). `in`: the inputs in the program's order. Output 0 may be an input that is read element by
-// element, when the program emits it after all reads.
-void run_block_program(const BlockProgram& program, const float* const* in, float* const* out, int64_t n,
-                       RunContext& run);
+// Runs a program over whole arrays. out[k][i] = output k of the program at element i < n; after the outputs, a result
+// per row of each reduced value: the bits of reduce_dims(). `in`: the inputs in the program's order. Output 0 may be an
+// input that is read element by element, when the program emits it after all reads.
+void run_vector_program(const VectorProgram& program, const float* const* in, float* const* out, int64_t n,
+                        RunContext& run);
 
 }  // namespace kaon

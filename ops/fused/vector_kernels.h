@@ -1,28 +1,28 @@
-// The steps of block programs, per instruction set.
+// The steps of vector programs, per instruction set.
 #pragma once
 
-#include "kaon/ops/fused/block.h"
+#include "kaon/ops/fused/vector_program.h"
 
 namespace kaon {
 
 // Addresses of the operands of a block.
-struct BlockFrame {
+struct VectorFrame {
   static constexpr int max_places =
-      BlockProgram::max_inputs + BlockProgram::max_outputs + BlockProgram::max_reduced + BlockProgram::max_slots;
+      VectorProgram::max_inputs + VectorProgram::max_outputs + VectorProgram::max_reduced + VectorProgram::max_slots;
   float* at[max_places];  // inputs are only read
   bool stream;            // outputs are stored past the caches
   uint8_t fetched;        // the number of first places that are prefetched
 };
 
 // All of one instruction set, so that its registers fit together.
-struct BlockKernels {
+struct VectorKernels {
   size_t block = 0;  // elements
   // Runs the steps on `blocks` blocks; after each the first `moving` places move on by one.
-  void (*run)(const BlockStep* steps, BlockFrame& frame, size_t moving, size_t blocks) = nullptr;
-  BlockMoves moves{};
+  void (*run)(const VectorStep* steps, VectorFrame& frame, size_t moving, size_t blocks) = nullptr;
+  VectorMoves moves{};
   RegisterKernels registers{};
 };
-const BlockKernels& block_kernels();  // thread safety: any
+const VectorKernels& vector_kernels();  // thread safety: any
 
 inline constexpr size_t max_block = 128;  // elements of the longest block
 
