@@ -12,7 +12,7 @@ namespace {
 
 struct PointwiseProgram {
   FusedPointwise op;
-  std::vector<ValueId> inputs, outputs;  // in the program's order; output 0 is emitted last
+  std::vector<ValueId> inputs, outputs;  // in the program's order; output 0 is stored last
 };
 
 // A value of the group or one that it reads.
@@ -24,21 +24,21 @@ struct Operand {
   uint32_t uses = 0;         // steps that are still to read it
   uint32_t reduced = 0;      // number of reductions of it
   uint32_t last_reader = 0;  // the last member that reads it
-  int place = -1;            // its number in memory; -1: in registers only
+  int number = -1;           // its number in memory; -1: in registers only
 };
 
 // The dimensions of the whole, as few as the inputs that repeat allow.
-void set_dimensions(VectorProgram& p, const Shape& whole, std::span<Operand* const> spread) {
+void set_dimensions(VectorProgram& p, const Shape& whole, std::span<Operand* const> broadcast) {
   for (int i = 0; i < whole.ndim(); ++i) {
     if (whole[i] == 1) continue;
     const int last = std::max(0, p.num_dims - 1);
     bool merges = p.num_dims > 0;
-    for (size_t k = 0; k < spread.size(); ++k) {
-      merges = merges && p.stride[k][last] == spread[k]->stride[i] * whole[i];
+    for (size_t k = 0; k < broadcast.size(); ++k) {
+      merges = merges && p.stride[k][last] == broadcast[k]->stride[i] * whole[i];
     }
     const int at = merges ? last : p.num_dims++;
     p.size[at] = whole[i] * (merges ? p.size[at] : 1);
-    for (size_t k = 0; k < spread.size(); ++k) p.stride[k][at] = spread[k]->stride[i];
+    for (size_t k = 0; k < broadcast.size(); ++k) p.stride[k][at] = broadcast[k]->stride[i];
   }
 }
 
@@ -123,7 +123,7 @@ class Builder {
   // here and that no member after that output reads: members that only feed a reduction may follow all outputs.
   bool place_arrays() {
     const Shape& whole = graph_.meta({members_[0], 0}).shape;
-    std::vector<Operand*> dense, spread, uniform, outputs;
+    std::vector<Operand*> dense, broadcast, uniform, outputs;
     for (Operand& o : operands_) {
       if (o.is_output) outputs.push_back(&o);
     }
@@ -136,23 +136,23 @@ class Builder {
         dense.insert(is_overwritten ? dense.begin() : dense.end(), &o);
         result_.op.takes_over = result_.op.takes_over || is_overwritten;
       } else {
-        (graph_.meta(o.id).shape.size() == 1 ? uniform : spread).push_back(&o);
+        (graph_.meta(o.id).shape.size() == 1 ? uniform : broadcast).push_back(&o);
       }
     }
     using P = VectorProgram;
-    if (dense.size() + spread.size() + uniform.size() > P::max_inputs || spread.size() > P::max_spread ||
+    if (dense.size() + broadcast.size() + uniform.size() > P::max_inputs || broadcast.size() > P::max_broadcast ||
         outputs.size() > P::max_outputs || reductions_.size() > P::max_reduced) {
       return false;
     }
     if (!outputs.empty()) std::rotate(outputs.begin(), outputs.end() - 1, outputs.end());  // the last one first
     program().num_dense = uint8_t(dense.size());
-    program().num_spread = uint8_t(spread.size());
+    program().num_broadcast = uint8_t(broadcast.size());
     program().num_outputs = uint8_t(outputs.size());
     program().num_reduced = uint8_t(reductions_.size());
     program().num_uniform = uint8_t(uniform.size());
     int next = 0;
-    for (const auto* inputs : {&dense, &spread}) {
-      for (Operand* o : *inputs) result_.inputs.push_back(o->id), o->place = next++;
+    for (const auto* inputs : {&dense, &broadcast}) {
+      for (Operand* o : *inputs) result_.inputs.push_back(o->id), o->number = next++;
     }
     first_output_ = next;
     next += int(outputs.size());
@@ -167,21 +167,21 @@ class Builder {
       result_.outputs.push_back({reductions_[k], 0});
       result_.op.reduced[k] = graph_.meta({reductions_[k], 0}).shape;
     }
-    for (Operand* o : uniform) result_.inputs.push_back(o->id), o->place = next++;
+    for (Operand* o : uniform) result_.inputs.push_back(o->id), o->number = next++;
     first_slot_ = next;
-    set_dimensions(program(), whole, spread);
+    set_dimensions(program(), whole, broadcast);
     result_.op.shape = whole;
     return true;
   }
 
-  VectorStep* step(StepFn run, std::initializer_list<int> places = {}, const StepNumbers& numbers = {}) {
+  VectorStep* step(StepFn run, std::initializer_list<int> operands = {}, const StepNumbers& numbers = {}) {
     if (program().num_steps == VectorProgram::max_steps) {
       exceeded_ = true;
       return &program().steps[0];
     }
     VectorStep& s = program().steps[program().num_steps++];
     s.run = run;
-    std::copy(places.begin(), places.end(), s.place);
+    std::copy(operands.begin(), operands.end(), s.operand);
     s.numbers = numbers;
     return &s;
   }
@@ -198,14 +198,14 @@ class Builder {
   }
 
   void read(Operand& o) {
-    if (--o.uses == 0 && o.place >= first_slot_) {
-      slot_used_[o.place - first_slot_] = false;
-      o.place = -1;
+    if (--o.uses == 0 && o.number >= first_slot_) {
+      slot_used_[o.number - first_slot_] = false;
+      o.number = -1;
     }
   }
 
   void to_memory(Operand& o) {
-    if (o.place < 0) step(vector_moves().store, {o.place = take_slot()});
+    if (o.number < 0) step(vector_moves().store, {o.number = take_slot()});
   }
 
   // The registers are about to change.
@@ -216,7 +216,7 @@ class Builder {
   void hold(Operand& o) {
     if (held_ == &o) return;
     leave_registers();
-    step(vector_moves().load, {o.place});
+    step(vector_moves().load, {o.number});
     held_ = &o;
   }
 
@@ -231,7 +231,7 @@ class Builder {
     } else if (forms.sums) {
       two(forms, *in[0], *in[1]);
       for (size_t k = 2; k < in.size(); ++k) {
-        step(forms.right, {in[k]->place});
+        step(forms.right, {in[k]->number});
         read(*in[k]);
       }
     } else if (forms.one) {
@@ -247,7 +247,7 @@ class Builder {
     held_ = &result;
     if (result.is_output) {
       const auto at = std::find(result_.outputs.begin(), result_.outputs.end(), result.id);
-      step(vector_moves().emit, {first_output_ + int(at - result_.outputs.begin())});
+      step(vector_moves().store_output, {first_output_ + int(at - result_.outputs.begin())});
     }
     for (size_t k = 0; result.reduced > 0 && k < reductions_.size(); ++k) {
       if (graph_.nodes[reductions_[k]].inputs[0] == result.id) {
@@ -262,7 +262,7 @@ class Builder {
     hold(in_registers);
     read(in_registers);
     leave_registers();
-    step(left ? forms.left : forms.right, {in_memory.place}, forms.numbers);
+    step(left ? forms.left : forms.right, {in_memory.number}, forms.numbers);
     held_ = nullptr;
     read(in_memory);
   }
@@ -271,15 +271,15 @@ class Builder {
     if (held_ && std::find(in.begin(), in.end(), held_) != in.end()) to_memory(*held_);
     leave_registers();
     VectorStep* s = step(forms.three ? forms.three : vector_moves().tile);
-    for (size_t k = 0; k < in.size(); ++k) s->place[k] = uint8_t(in[k]->place);
+    for (size_t k = 0; k < in.size(); ++k) s->operand[k] = uint8_t(in[k]->number);
     for (Operand* o : in) read(*o);
     if (forms.three) return;
     ++num_tiles_;
     s->tile = forms.tile;
     std::memcpy(s->attrs, n.attrs.get(), n.op->attrs_size);
-    result.place = take_slot();
-    s->result = uint8_t(result.place);
-    if (result.uses == 0) slot_used_[result.place - first_slot_] = false;
+    result.number = take_slot();
+    s->result = uint8_t(result.number);
+    if (result.uses == 0) slot_used_[result.number - first_slot_] = false;
   }
 
   const Graph& graph_;

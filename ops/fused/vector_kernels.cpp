@@ -38,19 +38,19 @@ HWY_INLINE void each(const F& body, V& r0, V& r1, V& r2, V& r3, V& r4, V& r5, V&
 }
 
 void Load(KAON_STEP_PARAMETERS) {
-  const float* from = f->at[s->place[0]];
+  const float* from = f->at[s->operand[0]];
   each([&](V& r, size_t i) HWY_ATTR { r = hn::LoadU(D(), from + i); }, KAON_REGISTERS);
   KAON_NEXT_STEP;
 }
 
 void Store(KAON_STEP_PARAMETERS) {
-  float* to = f->at[s->place[0]];
+  float* to = f->at[s->operand[0]];
   each([&](V& r, size_t i) HWY_ATTR { hn::StoreU(r, D(), to + i); }, KAON_REGISTERS);
   KAON_NEXT_STEP;
 }
 
-void Emit(KAON_STEP_PARAMETERS) {
-  float* to = f->at[s->place[0]];
+void StoreOutput(KAON_STEP_PARAMETERS) {
+  float* to = f->at[s->operand[0]];
   if (f->stream) {
     each([&](V& r, size_t i) HWY_ATTR { hn::Stream(r, D(), to + i); }, KAON_REGISTERS);
   } else {
@@ -60,7 +60,7 @@ void Emit(KAON_STEP_PARAMETERS) {
 }
 
 void Tile(KAON_STEP_PARAMETERS) {
-  const float* in[] = {f->at[s->place[0]], f->at[s->place[1]], f->at[s->place[2]]};
+  const float* in[] = {f->at[s->operand[0]], f->at[s->operand[1]], f->at[s->operand[2]]};
   float* to = f->at[s->result];
   s->tile(s->attrs, in, to, 8 * hn::Lanes(D()));
   each([&](V& r, size_t i) HWY_ATTR { r = hn::LoadU(D(), to + i); }, KAON_REGISTERS);
@@ -80,7 +80,7 @@ void One(KAON_STEP_PARAMETERS) {
 template <auto make>
 void Right(KAON_STEP_PARAMETERS) {
   const auto op = make(s->numbers);
-  const float* m = f->at[s->place[0]];
+  const float* m = f->at[s->operand[0]];
   each([&](V& r, size_t i) HWY_ATTR { r = op(D(), r, hn::LoadU(D(), m + i)); }, KAON_REGISTERS);
   KAON_NEXT_STEP;
 }
@@ -88,7 +88,7 @@ void Right(KAON_STEP_PARAMETERS) {
 template <auto make>
 void Left(KAON_STEP_PARAMETERS) {
   const auto op = make(s->numbers);
-  const float* m = f->at[s->place[0]];
+  const float* m = f->at[s->operand[0]];
   each([&](V& r, size_t i) HWY_ATTR { r = op(D(), hn::LoadU(D(), m + i), r); }, KAON_REGISTERS);
   KAON_NEXT_STEP;
 }
@@ -96,7 +96,7 @@ void Left(KAON_STEP_PARAMETERS) {
 template <auto make>
 void Three(KAON_STEP_PARAMETERS) {
   const auto op = make(s->numbers);
-  const float *a = f->at[s->place[0]], *b = f->at[s->place[1]], *c = f->at[s->place[2]];
+  const float *a = f->at[s->operand[0]], *b = f->at[s->operand[1]], *c = f->at[s->operand[2]];
   each([&](V& r, size_t i)
            HWY_ATTR { r = op(D(), hn::LoadU(D(), a + i), hn::LoadU(D(), b + i), hn::LoadU(D(), c + i)); },
        KAON_REGISTERS);
@@ -231,7 +231,7 @@ VectorKernels make_kernels() {
   k.run = &Run;
   auto erased = [](Step step) { return reinterpret_cast<StepFn>(step); };
   RegisterKernels& r = k.registers;
-  k.moves = {erased(&Load), erased(&Store), erased(&Emit), erased(&Tile), erased(&End)};
+  k.moves = {erased(&Load), erased(&Store), erased(&StoreOutput), erased(&Tile), erased(&End)};
   [&]<size_t... I>(std::index_sequence<I...>) {
     auto add = [&]<UnaryKind K>() {
       if constexpr (is_cheap(K)) r.unary[size_t(K)] = one<plain<UnaryVector<K>>>();

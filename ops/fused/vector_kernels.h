@@ -7,17 +7,17 @@ namespace kaon {
 
 // Addresses of the operands of a block.
 struct VectorFrame {
-  static constexpr int max_places =
+  static constexpr int max_operands =
       VectorProgram::max_inputs + VectorProgram::max_outputs + VectorProgram::max_reduced + VectorProgram::max_slots;
-  float* at[max_places];  // inputs are only read
-  bool stream;            // outputs are stored past the caches
-  uint8_t fetched;        // the number of first places that are prefetched
+  float* at[max_operands];  // inputs are only read
+  bool stream;              // outputs are stored past the caches
+  uint8_t fetched;          // the number of first operands that are prefetched
 };
 
 // All of one instruction set, so that its registers fit together.
 struct VectorKernels {
   size_t block = 0;  // elements
-  // Runs the steps on `blocks` blocks; after each the first `moving` places move on by one.
+  // Runs the steps on `blocks` blocks; after each the first `moving` operands move on by one.
   void (*run)(const VectorStep* steps, VectorFrame& frame, size_t moving, size_t blocks) = nullptr;
   VectorMoves moves{};
   RegisterKernels registers{};

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "kaon/ops/elementwise/kernels/gather_broadcast.h"
 #include "kaon/ops/elementwise/kernels/pointwise.h"
-#include "kaon/ops/elementwise/kernels/spread.h"
 #include "kaon/ops/fused/vector_kernels.h"
 #include "kaon/ops/operator/op_def.h"
 #include "kaon/ops/reduce/kernels/reduce_driver.h"
@@ -20,7 +20,7 @@ class Worker {
       : p_(program),
         in_(in),
         out_(out),
-        inputs_(p_.num_dense + p_.num_spread),
+        inputs_(p_.num_dense + p_.num_broadcast),
         moving_(inputs_ + p_.num_outputs + p_.num_reduced),
         in_place_(in_place),
         stream_(stream) {
@@ -33,16 +33,16 @@ class Worker {
 
   // Elements [begin, end); at most reduce_run of them where values are reduced.
   void compute(int64_t begin, int64_t end) {
-    const int64_t part = p_.num_spread ? spread_elements : end - begin;
+    const int64_t part = p_.num_broadcast ? broadcast_elements : end - begin;
     for (int64_t i = begin; i < end; i += part) {
       const size_t n = size_t(std::min(part, end - i));
       frame_.stream = stream_;
       frame_.fetched = stream_ ? p_.num_dense : 0;
       float** at = frame_.at;
       for (int k = 0; k < p_.num_dense; ++k) *at++ = const_cast<float*>(in_[k]) + i;
-      for (int k = 0; k < p_.num_spread; ++k) {
-        gather_spread(p_.num_dims, p_.size, p_.stride[k], in_[p_.num_dense + k], i, spread_[k], int64_t(n));
-        *at++ = spread_[k];
+      for (int k = 0; k < p_.num_broadcast; ++k) {
+        gather_broadcast(p_.num_dims, p_.size, p_.stride[k], in_[p_.num_dense + k], i, broadcast_[k], int64_t(n));
+        *at++ = broadcast_[k];
       }
       for (int k = 0; k < p_.num_outputs; ++k) *at++ = out_[k] + i;
       for (int k = 0; k < p_.num_reduced; ++k) *at++ = reduced_[k] + (i - begin);
@@ -63,7 +63,7 @@ class Worker {
   const float* reduced(int k) const { return reduced_[k]; }
 
  private:
-  static constexpr int64_t spread_elements = 1024;  // of each spread input at a time
+  static constexpr int64_t broadcast_elements = 1024;  // of each broadcast input at a time
 
   // Less than a block: the memory that advances is copied to padded blocks and back.
   void compute_rest(size_t n) {
@@ -90,7 +90,7 @@ class Worker {
   alignas(64) float slots_[P::max_slots][max_block];
   float uniform_[P::max_inputs][max_block];
   float rest_[P::max_inputs + P::max_outputs + P::max_reduced][max_block];
-  float spread_[P::max_spread][spread_elements];
+  float broadcast_[P::max_broadcast][broadcast_elements];
   float reduced_[P::max_reduced][reduce_run];
 };
 

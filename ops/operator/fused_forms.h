@@ -23,12 +23,12 @@ struct StepNumbers {
 };
 
 // The functions that compute an operator in registers; nullptr: it has no such form. The operand in memory is the
-// step's first place.
+// step's first one.
 struct RegisterForms {
   StepFn one = nullptr;    // r = f(r)
   StepFn right = nullptr;  // r = f(r, memory)
   StepFn left = nullptr;   // r = f(memory, r)
-  StepFn three = nullptr;  // r = f(memory, memory, memory): the step's three places
+  StepFn three = nullptr;  // r = f(memory, memory, memory): the step's three operands
 };
 
 // The argument of `fused_forms`: all functions in registers, of the instruction set in use. Functions that cost more

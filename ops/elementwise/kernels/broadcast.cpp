@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kaon/ops/elementwise/kernels/spread.h"
+#include "kaon/ops/elementwise/kernels/gather_broadcast.h"
 #include "kaon/ops/math/dispatch.h"
 
 namespace kaon {
@@ -143,7 +143,7 @@ void run_short_rows(const Call& c, int64_t tile, int64_t begin, int64_t end) {
       const T* from = reinterpret_cast<const T*>(c.in[k]);
       in[k] = dense[k] ? from + i : buffers[k];
       if (dense[k] || (periodic[k] && filled[k])) continue;
-      gather_spread(p.ndim, p.size, p.stride[k], from, i, buffers[k], m);
+      gather_broadcast(p.ndim, p.size, p.stride[k], from, i, buffers[k], m);
       filled[k] = true;
     }
     run_piece(c.kernels, c.attrs, c.dtype, in, 2, c.out + size_t(i) * sizeof(T), size_t(m), c.stream);

@@ -11,8 +11,8 @@ namespace kaon {
 // n elements from number `first` on of an array that is walked with `stride` along dimensions of `size` (ndim >= 1, row
 // by row; a stride of 0 repeats).
 template <class T>
-void gather_spread(int ndim, const int64_t* size, const int64_t* stride, const T* from, int64_t first, T* to,
-                   int64_t n) {
+void gather_broadcast(int ndim, const int64_t* size, const int64_t* stride, const T* from, int64_t first, T* to,
+                      int64_t n) {
   int64_t index[Shape::max_ndim], offset = 0;
   for (int i = ndim; i-- > 0;) {
     index[i] = first % size[i];
