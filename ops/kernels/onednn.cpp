@@ -241,8 +241,8 @@ size_t Key::hash() const {
 
 namespace {
 
-// Sharded so that threads which issue different operators do not meet on one lock.
-struct Shard {
+// One of several, so that threads which issue different operators do not meet on one lock.
+struct LruCache {
   static constexpr size_t capacity = 32;
   using Entry = std::pair<Key, std::shared_ptr<const KernelState>>;
   std::mutex mutex;
@@ -260,13 +260,13 @@ struct Shard {
   }
 };
 
-Shard& shard_of(size_t hash) { return ProcessWide<Shards<Shard>>::get().all[hash >> 60]; }
+LruCache& cache_of(size_t hash) { return ProcessWide<Shards<LruCache>>::get().all[hash >> 60]; }
 
 }  // namespace
 
-std::shared_ptr<const KernelState> find_recent(const Key& key) {
+std::shared_ptr<const KernelState> find_cached(const Key& key) {
   const size_t hash = key.hash();
-  Shard& s = shard_of(hash);
+  LruCache& s = cache_of(hash);
   std::lock_guard lock(s.mutex);
   s.forget_parents();
   const auto it = s.index.find(hash);
@@ -275,9 +275,9 @@ std::shared_ptr<const KernelState> find_recent(const Key& key) {
   return it->second->second;
 }
 
-void keep_recent(const Key& key, std::shared_ptr<const KernelState> value) {
+void keep_cached(const Key& key, std::shared_ptr<const KernelState> value) {
   const size_t hash = key.hash();
-  Shard& s = shard_of(hash);
+  LruCache& s = cache_of(hash);
   std::shared_ptr<const KernelState> leaving;  // destroyed outside the lock
   std::lock_guard lock(s.mutex);
   s.forget_parents();
@@ -286,7 +286,7 @@ void keep_recent(const Key& key, std::shared_ptr<const KernelState> value) {
     leaving = std::move(old->second->second);
     s.entries.erase(old->second);
     s.index.erase(old);
-  } else if (s.entries.size() == Shard::capacity) {
+  } else if (s.entries.size() == LruCache::capacity) {
     leaving = std::move(s.entries.back().second);
     s.index.erase(s.entries.back().first.hash());
     s.entries.pop_back();

@@ -124,8 +124,8 @@ class Key {
 
 // The sets of primitives that imperative calls made, found by key; the least recently used leave.
 // Thread safety: any thread.
-std::shared_ptr<const KernelState> find_recent(const Key& key);
-void keep_recent(const Key& key, std::shared_ptr<const KernelState> value);
+std::shared_ptr<const KernelState> find_cached(const Key& key);
+void keep_cached(const Key& key, std::shared_ptr<const KernelState> value);
 
 // The contents of a plan node's slot. A slot belongs to one run of a plan at a time; the sets are shared.
 struct NodeState : KernelState {
@@ -137,9 +137,9 @@ struct NodeState : KernelState {
 
 // A set of primitives in use: keeps it alive.
 template <class T>
-class Held {
+class CacheHandle {
  public:
-  explicit Held(const T* value, std::shared_ptr<const KernelState> owner = nullptr)
+  explicit CacheHandle(const T* value, std::shared_ptr<const KernelState> owner = nullptr)
       : value_(value), owner_(std::move(owner)) {}
   const T* operator->() const { return value_; }
   const T& operator*() const { return *value_; }
@@ -149,18 +149,18 @@ class Held {
   std::shared_ptr<const KernelState> owner_;
 };
 
-// The T (a KernelState) for this key: from the plan node's slot without any lookup, else from the recent ones, else
+// The T (a KernelState) for this key: from the plan node's slot without any lookup, else from the cache, else
 // make() gives a std::unique_ptr<T>.
 template <class T, class Make>
-Held<T> obtain(const KernelContext& c, const char* what, const Key& key, Make&& make) {
+CacheHandle<T> obtain(const KernelContext& c, const char* what, const Key& key, Make&& make) {
   if (c.state && *c.state) {
     const auto* node = static_cast<const NodeState*>(c.state->get());
-    if (node->key == key) return Held<T>(static_cast<const T*>(node->value.get()));
+    if (node->key == key) return CacheHandle<T>(static_cast<const T*>(node->value.get()));
   }
-  std::shared_ptr<const KernelState> value = find_recent(key);
+  std::shared_ptr<const KernelState> value = find_cached(key);
   if (!value) {
     value = std::shared_ptr<const KernelState>(guarded(what, make));
-    keep_recent(key, value);
+    keep_cached(key, value);
   }
   if (c.state) {
     auto node = std::make_unique<NodeState>();
@@ -169,7 +169,7 @@ Held<T> obtain(const KernelContext& c, const char* what, const Key& key, Make&& 
     *c.state = std::move(node);
   }
   const T* made = static_cast<const T*>(value.get());
-  return Held<T>(made, std::move(value));
+  return CacheHandle<T>(made, std::move(value));
 }
 
 [[noreturn]] void fail(const char* what, const dnnl::error& error);

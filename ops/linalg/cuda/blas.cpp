@@ -6,7 +6,7 @@
 #include "kaon/engine/device/cuda/shared_library.h"
 #include "kaon/engine/device/cuda/tf32.h"
 #include "kaon/engine/error.h"
-#include "kaon/ops/cuda/recent.h"
+#include "kaon/ops/cuda/library_cache.h"
 #include "kaon/ops/kernels/finish.h"
 
 namespace kaon::cuda {
@@ -164,7 +164,7 @@ bool choose(cublasLtHandle_t handle, const MatrixProduct& p, const Types& types,
 
 std::shared_ptr<const Choice> choice_for(int device, cublasLtHandle_t handle, const MatrixProduct& p, bool tf32,
                                          const OnTheWay& way, const void* addend) {
-  static auto* recent = new Recent<Choice>;
+  static auto* cache = new BoundedCache<Choice>;
   const Key key{device,
                 int64_t(p.dtype),
                 tf32,
@@ -181,7 +181,7 @@ std::shared_ptr<const Choice> choice_for(int device, cublasLtHandle_t handle, co
                 way.relu,
                 addend ? alignment(addend) : 0,
                 way.bias ? alignment(way.bias) : 0};
-  return recent->obtain(key, [&] {
+  return cache->obtain(key, [&] {
     auto choice = std::make_shared<Choice>();
     const Types types = types_of(p.dtype, tf32);
     // cuBLASLt does not take every address of a bias

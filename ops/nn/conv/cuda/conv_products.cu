@@ -4,7 +4,7 @@
 
 #include "kaon/engine/device/cuda/tf32.h"
 #include "kaon/ops/cuda/launch.cuh"
-#include "kaon/ops/cuda/recent.h"
+#include "kaon/ops/cuda/library_cache.h"
 #include "kaon/ops/kernels/strided_copy.cuh"
 #include "kaon/ops/linalg/cuda/blas.h"
 #include "kaon/ops/reduce/kernels/reduce_driver.h"

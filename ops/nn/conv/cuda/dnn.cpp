@@ -11,7 +11,7 @@
 #include "kaon/engine/device/cuda/shared_library.h"
 #include "kaon/engine/device/cuda/tf32.h"
 #include "kaon/engine/error.h"
-#include "kaon/ops/cuda/recent.h"
+#include "kaon/ops/cuda/library_cache.h"
 #include "kaon/ops/kernels/finish.h"
 #include "kaon/ops/nn/conv/cuda/conv_products.h"
 #include "kaon/ops/nn/conv/cuda/conv_weights.h"
@@ -283,11 +283,11 @@ Key key_of(int device, const Request& r) {
 class Call {
  public:
   Call(KernelContext& c, ConvDirection direction, const ConvSetup& setup) : handle_(of_device(current_device())) {
-    static auto* recent = new Recent<ConvPlan>;
+    static auto* cache = new BoundedCache<ConvPlan>;
     // a setting, alone
     const bool tf32 = setup.dtype == DType::float32 && tf32_allowed.load(std::memory_order_relaxed);
     const Request request{direction, setup, tf32, c.winograd};
-    plan_ = recent->obtain(key_of(handle_.device, request), [&] {
+    plan_ = cache->obtain(key_of(handle_.device, request), [&] {
       std::lock_guard lock(handle_.mutex);
       return make_plan(handle_.value, request);
     });

@@ -202,8 +202,8 @@ std::string ConvSet::implementation() const {
   return slices > 1 ? text + fmt::format(" in {} slices", slices) : text;
 }
 
-onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const ConvGeometry& whole, ImageLayout in,
-                               ImageLayout out, bool bias) {
+onednn::CacheHandle<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const ConvGeometry& whole, ImageLayout in,
+                                      ImageLayout out, bool bias) {
   ConvGeometry g = whole;
   const ConvStrategy strategy = c.variant ? ConvStrategy::of_variant(kind, g, in, out, c.variant)
                                           : ConvStrategy::by_rules(kind, g, in, out, c.winograd);

@@ -34,8 +34,8 @@ struct ConvSet : KernelState {
   int reorders() const override { return staged; }
 };
 
-// The set for these sizes with images outside in layouts `in` and `out`; from the plan node's slot or the recent ones.
-onednn::Held<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const ConvGeometry& g, ImageLayout in,
-                               ImageLayout out, bool bias);
+// The set for these sizes with images outside in layouts `in` and `out`; from the plan node's slot or the cache.
+onednn::CacheHandle<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const ConvGeometry& g, ImageLayout in,
+                                      ImageLayout out, bool bias);
 
 }  // namespace kaon

@@ -49,7 +49,7 @@ struct KeyHash {
 
 // Objects by key; all are dropped when there are too many. Thread safety: any thread.
 template <class T>
-class Recent {
+class BoundedCache {
  public:
   // make() returns a shared_ptr<const T>. Two threads may make the same object at once.
   template <class Make>
