@@ -10,14 +10,15 @@
 namespace kaon::passes {
 namespace {
 
-// The common part of Convolution and FullyConnected. Inputs: data, weight, bias unless no_bias, then the fused ones.
+// The common part of Convolution and FullyConnected. Inputs: data, weight, bias unless no_bias, then those of its
+// post-ops.
 struct Layer {
   bool no_bias = false;
-  Fused fused;
+  PostOps post_ops;
 };
 
 std::optional<Layer> layer_of(const Node& n) {
-  auto read = [](const auto& op) { return Layer{op.no_bias, op.fused}; };
+  auto read = [](const auto& op) { return Layer{op.no_bias, op.post_ops}; };
   if (n.op == &Convolution::def) return read(attributes<Convolution>(n));
   if (n.op == &FullyConnected::def) return read(attributes<FullyConnected>(n));
   return std::nullopt;
@@ -26,7 +27,7 @@ std::optional<Layer> layer_of(const Node& n) {
 void set_layer(Node& n, const Layer& layer) {
   auto write = [&](auto op) {
     op.no_bias = layer.no_bias;
-    op.fused = layer.fused;
+    op.post_ops = layer.post_ops;
     set_operator(n, op);
   };
   if (n.op == &Convolution::def) {
@@ -122,14 +123,14 @@ Graph fuse_bias(Graph g, bool training) {
         if (n.op != &BroadcastAdd::def) return std::nullopt;
         for (size_t k : {0, 1}) {
           const Node* layer = fusion.layer_for(n, n.inputs[k]);
-          if (!layer || !layer_of(*layer)->no_bias || layer_of(*layer)->fused != Fused()) continue;
+          if (!layer || !layer_of(*layer)->no_bias || layer_of(*layer)->post_ops != PostOps()) continue;
           if (is_per_channel(*layer, fusion.graph().meta(n.inputs[1 - k]).shape)) return k;
         }
         return std::nullopt;
       },
       [](Rewriter& out, const Node& n, size_t input, Node& layer) {
         layer.inputs.push_back(out.now(n.inputs[1 - input]));  // whatever axes of 1 it has: kernels see its numbers
-        set_layer(layer, {.no_bias = false, .fused = {}});
+        set_layer(layer, {.no_bias = false, .post_ops = {}});
       });
 }
 
@@ -141,7 +142,7 @@ Graph fold_batch_norm(Graph g, bool training) {
         const Node& n = fusion.graph().nodes[i];
         if (n.op != &BatchNorm::def || fusion.is_used({i, 1}) || fusion.is_used({i, 2})) return std::nullopt;
         const Node* layer = fusion.layer_for(n, n.inputs[0]);
-        if (!layer || layer_of(*layer)->fused != Fused()) return std::nullopt;
+        if (!layer || layer_of(*layer)->post_ops != PostOps()) return std::nullopt;
         const int axis = attributes<BatchNorm>(n).axis, ndim = n.outputs[0].shape.ndim();
         if ((axis < 0 ? axis + ndim : axis) != channel_axis(*layer)) return std::nullopt;
         return 0;
@@ -162,7 +163,7 @@ Graph fold_batch_norm(Graph g, bool training) {
         layer.inputs.resize(2);
         layer.inputs.push_back({both, 1});  // the bias
         layer.inputs.push_back({both, 0});
-        set_layer(layer, {.fused = {.scale = true}});
+        set_layer(layer, {.post_ops = {.scale = true}});
       });
 }
 
@@ -177,15 +178,15 @@ Graph fuse_sum(Graph g, bool training) {
         for (size_t k : {later, 1 - later}) {
           const Node* layer = fusion.layer_for(n, n.inputs[k]);
           if (!layer) continue;
-          const Fused fused = layer_of(*layer)->fused;
-          if (!fused.addend && fused.activation == FusedActivation::none) return k;
+          const PostOps post_ops = layer_of(*layer)->post_ops;
+          if (!post_ops.addend && post_ops.activation == FusedActivation::none) return k;
         }
         return std::nullopt;
       },
       [](Rewriter& out, const Node& n, size_t input, Node& layer) {
         layer.inputs.push_back(out.now(n.inputs[1 - input]));
         Layer l = *layer_of(layer);
-        l.fused.addend = true;
+        l.post_ops.addend = true;
         set_layer(layer, l);
       });
 }
@@ -197,12 +198,12 @@ Graph fuse_activation(Graph g, bool training) {
         const Node& n = fusion.graph().nodes[i];
         if (activation_of(n) == FusedActivation::none) return std::nullopt;
         const Node* layer = fusion.layer_for(n, n.inputs[0]);
-        if (!layer || layer_of(*layer)->fused.activation != FusedActivation::none) return std::nullopt;
+        if (!layer || layer_of(*layer)->post_ops.activation != FusedActivation::none) return std::nullopt;
         return 0;
       },
       [](Rewriter&, const Node& n, size_t, Node& layer) {
         Layer l = *layer_of(layer);
-        l.fused.activation = activation_of(n);
+        l.post_ops.activation = activation_of(n);
         set_layer(layer, l);
       });
 }

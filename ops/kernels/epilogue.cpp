@@ -203,20 +203,20 @@ void finish_planes(const double* x, double* y, int64_t planes, int64_t channels,
   }
 }
 
-std::string to_text(const Fused& fused) {
-  std::string text = fused.scale ? "scale" : "";
-  if (fused.addend) text += text.empty() ? "addend" : "+addend";
-  if (fused.activation == FusedActivation::none) return text.empty() ? "none" : text;
+std::string to_text(const PostOps& post_ops) {
+  std::string text = post_ops.scale ? "scale" : "";
+  if (post_ops.addend) text += text.empty() ? "addend" : "+addend";
+  if (post_ops.activation == FusedActivation::none) return text.empty() ? "none" : text;
   if (!text.empty()) text += '+';
-  return text += enum_names(FusedActivation{})[size_t(fused.activation)];
+  return text += enum_names(FusedActivation{})[size_t(post_ops.activation)];
 }
 
-bool from_text(std::string_view text, Fused& fused) {
+bool from_text(std::string_view text, PostOps& post_ops) {
   for (bool scale : {false, true}) {
     for (bool addend : {false, true}) {
       for (int activation = 0; activation < 4; ++activation) {
-        const Fused candidate{scale, addend, FusedActivation(activation)};
-        if (to_text(candidate) == text) return fused = candidate, true;
+        const PostOps candidate{scale, addend, FusedActivation(activation)};
+        if (to_text(candidate) == text) return post_ops = candidate, true;
       }
     }
   }

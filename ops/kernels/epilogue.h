@@ -14,18 +14,18 @@ namespace kaon {
 enum class FusedActivation { none, relu, sigmoid, tanh };
 constexpr std::array<std::string_view, 4> enum_names(FusedActivation) { return {"none", "relu", "sigmoid", "tanh"}; }
 
-// The attribute `__fused__`: other operators that passes have made part of a layer. With z its products,
+// The attribute `__post_ops__`: other operators that passes have made part of a layer. With z its products,
 // y = activation(scale z + bias + addend), where scale has a number per channel and addend y's shape; they are further
 // inputs, in this order. On nodes of plans only: never in a file and never in an imperative call.
-struct Fused {
+struct PostOps {
   bool scale = false;
   bool addend = false;
   FusedActivation activation = FusedActivation::none;
   int inputs() const { return int(scale) + int(addend); }
-  friend bool operator==(const Fused&, const Fused&) = default;
+  friend bool operator==(const PostOps&, const PostOps&) = default;
 };
-std::string to_text(const Fused& fused);  // "scale+addend+relu", "none"
-bool from_text(std::string_view text, Fused& fused);
+std::string to_text(const PostOps& post_ops);  // "scale+addend+relu", "none"
+bool from_text(std::string_view text, PostOps& post_ops);
 
 // y = activation(scale x + shift + addend) with a scale and a shift per channel. NaN stays NaN. T: float, double.
 template <class T>
@@ -51,16 +51,16 @@ struct Epilogue {
   }
 };
 
-// The epilogue of a layer whose inputs are data, weight, bias (unless no_bias) and those that `fused` adds.
+// The epilogue of a layer whose inputs are data, weight, bias (unless no_bias) and those that `post_ops` adds.
 template <class T>
-Epilogue<T> layer_epilogue(const KernelContext& c, bool no_bias, const Fused& fused) {
+Epilogue<T> layer_epilogue(const KernelContext& c, bool no_bias, const PostOps& post_ops) {
   int next = 2;
   const auto input = [&](bool given) { return given ? c.in(next++).template as<T>() : nullptr; };
   Epilogue<T> e;
   e.shift = input(!no_bias);
-  e.scale = input(fused.scale);
-  e.addend = input(fused.addend);
-  e.activation = fused.activation;
+  e.scale = input(post_ops.scale);
+  e.addend = input(post_ops.addend);
+  e.activation = post_ops.activation;
   return e;
 }
 

@@ -87,7 +87,7 @@ void ConvolutionOp<P>::infer(InferContext& c) const {
   c.expect_floating();
   c.expect_ndim_at_least(at, 3);
   const Shape data = c.shape(at);
-  if (fused != Fused()) c.fail_value("__fused__ is for the nodes of plans");
+  if (post_ops != PostOps()) c.fail_value("__post_ops__ is for the nodes of plans");
   check_window(c, kernel, stride, dilate, pad, layout, data.ndim() - 2);
   check_channels(*this, c, data);
   const Shape out = output_shape(*this, c, data), weight = weight_shape(*this, data);
@@ -143,7 +143,7 @@ ImageUse ConvolutionOp<P>::image_use() const {
   ImageUse use{.blocks = true, .prefers_channels_last = true};
   switch (P) {
     case ConvPart::forward:
-      use.inputs = bit(0) | (fused.addend ? bit(num_inputs() - 1) : 0);
+      use.inputs = bit(0) | (post_ops.addend ? bit(num_inputs() - 1) : 0);
       use.outputs = bit(0);
       use.few_channels = 0;
       break;
@@ -199,9 +199,9 @@ void run_cpu(const ConvolutionOp<P>& op, KernelContext& context) {
       const ConvGeometry g = geometry(c.in(0), c.out());
       if (is_double) {
         conv_forward_double(c, g, c.in(0).as<double>(), c.in(1).as<double>(), c.out().as<double>(),
-                            layer_epilogue<double>(c, op.no_bias, op.fused));
+                            layer_epilogue<double>(c, op.no_bias, op.post_ops));
       } else {
-        conv_forward(c, g, c.in(0), c.in(1).as<float>(), c.out(), layer_epilogue<float>(c, op.no_bias, op.fused));
+        conv_forward(c, g, c.in(0), c.in(1).as<float>(), c.out(), layer_epilogue<float>(c, op.no_bias, op.post_ops));
       }
     } else if constexpr (P == ConvPart::backward_data) {
       const ConvGeometry g = geometry(c.out(), c.in(0));

@@ -28,7 +28,7 @@ void run_cuda(const ConvolutionOp<P>& op, KernelContext& c) {
   };
   if constexpr (P == ConvPart::forward) {
     cuda::conv_forward(c, setup(c.in(0), c.out()), c.in(0).data, c.in(1).data, c.out().data,
-                       layer_epilogue<void>(c, op.no_bias, op.fused));
+                       layer_epilogue<void>(c, op.no_bias, op.post_ops));
   } else if constexpr (P == ConvPart::backward_data) {
     cuda::conv_backward_data(c, setup(c.out(), c.in(0)), c.in(0).data, c.in(1).data, c.out().data);
   } else {

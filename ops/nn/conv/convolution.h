@@ -62,7 +62,7 @@ struct ConvolutionOp {
   std::optional<CudnnTune> cudnn_tune{};
   bool cudnn_off = false;
   std::optional<ConvLayout> layout{};
-  Fused fused{};
+  PostOps post_ops{};
 
   static constexpr OpTraits traits = convolution_traits(P);
   static constexpr std::array traits_with_addend{convolution_traits(P, 2), convolution_traits(P, 3),
@@ -79,13 +79,15 @@ struct ConvolutionOp {
     field("cudnn_tune", &ConvolutionOp::cudnn_tune);
     field("cudnn_off", &ConvolutionOp::cudnn_off);
     field("layout", &ConvolutionOp::layout);
-    field("__fused__", &ConvolutionOp::fused);
+    field("__post_ops__", &ConvolutionOp::post_ops);
   }
   static const OpDef def;
-  int num_inputs() const { return P == ConvPart::forward ? 3 - int(no_bias) + fused.inputs() : traits.inputs.size(); }
+  int num_inputs() const {
+    return P == ConvPart::forward ? 3 - int(no_bias) + post_ops.inputs() : traits.inputs.size();
+  }
   int num_outputs() const { return P == ConvPart::backward_weight && !no_bias ? 2 : 1; }
   const OpTraits& traits_of() const {
-    return fused.addend ? traits_with_addend[size_t(num_inputs() - 3)] : traits;  // the addend is the last input
+    return post_ops.addend ? traits_with_addend[size_t(num_inputs() - 3)] : traits;  // the addend is the last input
   }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;

@@ -27,7 +27,7 @@ void multiply(const FullyConnected& op, KernelContext& c) {
                   .n = weight[0],
                   .k = weight[1],
                   .transpose_b = true,
-                  .epilogue = layer_epilogue<T>(c, op.no_bias, op.fused)});
+                  .epilogue = layer_epilogue<T>(c, op.no_bias, op.post_ops)});
 }
 
 }  // namespace
@@ -39,7 +39,7 @@ double FullyConnected::flops(std::span<const TensorMeta> inputs, std::span<const
 }
 
 void FullyConnected::infer(InferContext& c) const {
-  if (fused != Fused()) c.fail_value("__fused__ is for the nodes of plans");
+  if (post_ops != PostOps()) c.fail_value("__post_ops__ is for the nodes of plans");
   if (num_hidden < 1) c.fail_value(fmt::format("num_hidden must be at least 1, got {}", num_hidden));
   c.expect_ndim_at_least(0, 1);
   c.expect_same_dtype();

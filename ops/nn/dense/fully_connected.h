@@ -15,7 +15,7 @@ struct FullyConnected {
   int num_hidden = 0;
   bool no_bias = false;
   bool flatten = true;
-  Fused fused{};
+  PostOps post_ops{};
   static constexpr OpTraits traits{.name = "FullyConnected",
                                    .inputs = Names("data", "weight", "bias", "scale", "addend"),
                                    .infers = bit(1) | bit(2)};
@@ -23,10 +23,10 @@ struct FullyConnected {
     field("num_hidden", &FullyConnected::num_hidden, true);
     field("no_bias", &FullyConnected::no_bias);
     field("flatten", &FullyConnected::flatten);
-    field("__fused__", &FullyConnected::fused);
+    field("__post_ops__", &FullyConnected::post_ops);
   }
   static const OpDef def;
-  int num_inputs() const { return 3 - int(no_bias) + fused.inputs(); }
+  int num_inputs() const { return 3 - int(no_bias) + post_ops.inputs(); }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
   double flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const;

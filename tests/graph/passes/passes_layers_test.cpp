@@ -19,8 +19,8 @@ Graph all(Graph g) { return all(std::move(g), false); }
 std::string fused(const Graph& g) {
   std::string text;
   for (const Node& n : g.nodes) {
-    if (n.op == &Convolution::def) text += to_text(static_cast<const Convolution*>(n.attrs.get())->fused);
-    if (n.op == &FullyConnected::def) text += to_text(static_cast<const FullyConnected*>(n.attrs.get())->fused);
+    if (n.op == &Convolution::def) text += to_text(static_cast<const Convolution*>(n.attrs.get())->post_ops);
+    if (n.op == &FullyConnected::def) text += to_text(static_cast<const FullyConnected*>(n.attrs.get())->post_ops);
   }
   return text;
 }
@@ -69,26 +69,27 @@ const std::vector<Case>& convolutions() {
 
 }  // namespace
 
-TEST_CASE("Fused: its text is read back; a call with it is refused") {
+TEST_CASE("post-ops: their text is read back; a call with it is refused") {
   for (bool scale : {false, true}) {
     for (bool addend : {false, true}) {
       for (FusedActivation a : {FusedActivation::none, FusedActivation::relu, FusedActivation::tanh}) {
-        const Fused f{scale, addend, a};
-        Fused back;
+        const PostOps f{scale, addend, a};
+        PostOps back;
         CHECK(from_text(to_text(f), back));
         CHECK(back == f);
       }
     }
   }
-  Fused f;
+  PostOps f;
   CHECK_FALSE(from_text("scale+scale", f));
-  CHECK(to_text(Fused{true, true, FusedActivation::relu}) == "scale+addend+relu");
+  CHECK(to_text(PostOps{true, true, FusedActivation::relu}) == "scale+addend+relu");
   CHECK_THROWS_WITH(nd.FullyConnected(nd.ones({2, 3}), nd.ones({4, 3}),
-                                      {.num_hidden = 4, .fused = {.activation = FusedActivation::relu}}),
-                    Contains("[FullyConnected] __fused__"));
-  CHECK_THROWS_WITH(nd.Convolution(nd.ones({1, 1, 3, 3}), nd.ones({1, 1, 3, 3}),
-                                   {.kernel = {3, 3}, .num_filter = 1, .fused = {.activation = FusedActivation::relu}}),
-                    Contains("[Convolution] __fused__"));
+                                      {.num_hidden = 4, .post_ops = {.activation = FusedActivation::relu}}),
+                    Contains("[FullyConnected] __post_ops__"));
+  CHECK_THROWS_WITH(
+      nd.Convolution(nd.ones({1, 1, 3, 3}), nd.ones({1, 1, 3, 3}),
+                     {.kernel = {3, 3}, .num_filter = 1, .post_ops = {.activation = FusedActivation::relu}}),
+      Contains("[Convolution] __post_ops__"));
 }
 
 TEST_CASE("layers: Convolution, BatchNorm, sum and activation are one node", "[arithmetic]") {

@@ -261,7 +261,7 @@ TEST_CASE("passes: the pipeline runs in one order, exact plans without what roun
   CHECK_THAT(text, Contains("--- as traced: 3 operators\n%0 = input()") &&
                        Contains("--- drop_dropout: 2 operators\n") && Contains("--- gradient: no change\n") &&
                        Contains("--- fuse_activation: 1 operators\n") &&
-                       Contains("FullyConnected(%0, %1) {num_hidden=3, no_bias=True, __fused__=relu}") &&
+                       Contains("FullyConnected(%0, %1) {num_hidden=3, no_bias=True, __post_ops__=relu}") &&
                        Contains("--- fuse_kernels: not run: for GPUs\n"));
   const std::string in_exact = passes::explain(g, {.exact = true});
   CHECK_THAT(in_exact, !Contains("fuse_activation") && Contains("relu("));

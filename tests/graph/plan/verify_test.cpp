@@ -222,8 +222,8 @@ TEST_CASE("verify: planted bug: wrong numbers and dropped steps in fused operato
     Planned p(small_net(), small_net_names, small_net_arrays(), {});
     Node& conv = p.node("conv2");
     Convolution op = passes::attributes<Convolution>(conv);
-    REQUIRE(op.fused.activation == FusedActivation::tanh);
-    op.fused.activation = FusedActivation::none;
+    REQUIRE(op.post_ops.activation == FusedActivation::tanh);
+    op.post_ops.activation = FusedActivation::none;
     passes::set_operator(conv, op);
     CHECK_THAT(p.failure(), Contains("[verify] tanh (tanh) is not as in the imperative run, at element"));
   }

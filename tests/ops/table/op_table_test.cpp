@@ -47,7 +47,7 @@ Texts texts_of(const OpDef& def, const void* attrs) {
 
 // Read from files and without effect here: choices of other libraries, the quantiser's ranges, and the mark that the
 // fusion pass leaves on nodes of plans.
-const NameSet no_effect{"workspace", "cudnn_tune", "cudnn_off", "min_calib_range", "max_calib_range", "__fused__"};
+const NameSet no_effect{"workspace", "cudnn_tune", "cudnn_off", "min_calib_range", "max_calib_range", "__post_ops__"};
 
 std::string header(const char* name) {
   const std::string text = bytes_of(fs::path(KAON_DATA_DIR).parent_path() / "ops" / name);
