@@ -9,6 +9,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "kaon/ops/kernels/for_each_vector-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace kaon {
 namespace HWY_NAMESPACE {
@@ -34,22 +36,10 @@ HWY_INLINE T sum_over(int64_t n, F f) {
   return total;
 }
 
-// Calls f(tag, i) for vectors that cover [0, n): whole, then of 16 bytes, then single.
-template <class T, class F>
-HWY_INLINE void cover(int64_t n, F f) {
-  const hn::ScalableTag<T> d;
-  const hn::CappedTag<T, 16 / sizeof(T)> d4;
-  const hn::CappedTag<T, 1> d1;
-  int64_t i = 0;
-  for (; i + int64_t(hn::Lanes(d)) <= n; i += int64_t(hn::Lanes(d))) f(d, i);
-  for (; i + int64_t(hn::Lanes(d4)) <= n; i += int64_t(hn::Lanes(d4))) f(d4, i);
-  for (; i < n; ++i) f(d1, i);
-}
-
 // out[c] = sum over rows of f(tag, row offset, c) for rows of `channels` elements.
 template <class T, class F>
 HWY_INLINE void sum_rows(int64_t rows, int64_t channels, T* out, F f) {
-  cover<T>(channels, [&](auto d, int64_t c) {
+  for_each_vector<T>(channels, [&](auto d, int64_t c) {
     auto s0 = hn::Zero(d), s1 = s0;  // two chains
     int64_t i = 0;
     for (; i + 2 <= rows; i += 2) {
@@ -124,7 +114,7 @@ void affine_planes(const ChannelAffine<T>& f, const ChannelSizes& s, int64_t beg
   for (int64_t run = begin; run < end; ++run) {
     const size_t c = size_t(run % s.channels);
     const int64_t at = run * s.inner;
-    cover<T>(s.inner, [&](auto d, int64_t i) {
+    for_each_vector<T>(s.inner, [&](auto d, int64_t i) {
       const auto centered = hn::Sub(hn::LoadU(d, f.x + at + i), hn::Set(d, f.mean[c]));
       auto v = hn::MulAdd(centered, hn::Set(d, f.b[c]), hn::Set(d, f.shift[c]));
       if (f.head) v = hn::MulAdd(hn::LoadU(d, f.head + at + i), hn::Set(d, f.a[c]), v);
@@ -138,7 +128,7 @@ template <class T>
 void affine_rows(const ChannelAffine<T>& f, const ChannelSizes& s, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row) {
     const int64_t at = row * s.channels;
-    cover<T>(s.channels, [&](auto d, int64_t c) {
+    for_each_vector<T>(s.channels, [&](auto d, int64_t c) {
       const auto centered = hn::Sub(hn::LoadU(d, f.x + at + c), hn::LoadU(d, f.mean + c));
       auto v = hn::MulAdd(centered, hn::LoadU(d, f.b + c), hn::LoadU(d, f.shift + c));
       if (f.head) v = hn::MulAdd(hn::LoadU(d, f.head + at + c), hn::LoadU(d, f.a + c), v);
@@ -159,7 +149,7 @@ void layer_rows(int64_t rows, int64_t columns, const T* x, const T* gamma, const
     mean[r] = center;
     std[r] = row_deviation(squares, columns, eps);
     const T inverse = T(1) / std[r];
-    cover<T>(columns, [&](auto d, int64_t i) {
+    for_each_vector<T>(columns, [&](auto d, int64_t i) {
       const auto v = hn::Mul(hn::Sub(hn::LoadU(d, x + i), hn::Set(d, center)), hn::Set(d, inverse));
       hn::StoreU(hn::MulAdd(v, hn::LoadU(d, gamma + i), hn::LoadU(d, beta + i)), d, y + i);
     });
@@ -182,12 +172,12 @@ void layer_rows_backward(int64_t rows, int64_t columns, const T* head, const T* 
       const T mean1 = sum_over<T>(columns, slope) / T(columns);
       const T mean2 =
           sum_over<T>(columns, [&](auto d, int64_t i) { return hn::Mul(slope(d, i), normal(d, i)); }) / T(columns);
-      cover<T>(columns, [&](auto d, int64_t i) {
+      for_each_vector<T>(columns, [&](auto d, int64_t i) {
         const auto v = hn::Sub(hn::Sub(slope(d, i), hn::Set(d, mean1)), hn::Mul(normal(d, i), hn::Set(d, mean2)));
         hn::StoreU(hn::Mul(v, hn::Set(d, inverse)), d, dx + r * columns + i);
       });
     }
-    cover<T>(columns, [&](auto d, int64_t i) {
+    for_each_vector<T>(columns, [&](auto d, int64_t i) {
       const auto h = hn::LoadU(d, head + i);
       if (dgamma) hn::StoreU(hn::MulAdd(h, normal(d, i), hn::LoadU(d, dgamma + i)), d, dgamma + i);
       if (dbeta) hn::StoreU(hn::Add(h, hn::LoadU(d, dbeta + i)), d, dbeta + i);

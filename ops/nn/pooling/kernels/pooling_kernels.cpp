@@ -13,6 +13,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "kaon/ops/kernels/for_each_vector-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace kaon {
 namespace HWY_NAMESPACE {
@@ -58,18 +60,6 @@ T divisor(const PoolJob<T>& job, const PoolWindow& w) {
   return T(pool_divisor(job.type, job.count_pad, w));
 }
 
-// Calls f(tag, first channel) for vectors that cover the channels: whole, then of 16 bytes, then single.
-template <class T, class F>
-HWY_INLINE void over_channels(int64_t channels, F f) {
-  const hn::ScalableTag<T> d;
-  const hn::CappedTag<T, 16 / sizeof(T)> d4;
-  const hn::CappedTag<T, 1> d1;
-  int64_t c = 0;
-  for (; c + int64_t(hn::Lanes(d)) <= channels; c += int64_t(hn::Lanes(d))) f(d, c);
-  for (; c + int64_t(hn::Lanes(d4)) <= channels; c += int64_t(hn::Lanes(d4))) f(d4, c);
-  for (; c < channels; ++c) f(d1, c);
-}
-
 // Output positions [begin, end) of one image with the channels innermost.
 template <class T>
 void forward_positions(const PoolJob<T>& job, const PoolSizes& s, const T* HWY_RESTRICT x, T* HWY_RESTRICT y,
@@ -77,7 +67,7 @@ void forward_positions(const PoolJob<T>& job, const PoolSizes& s, const T* HWY_R
   for (int64_t position = begin; position < end; ++position) {
     const PoolWindow w = s.window(position);
     const T scale = divisor(job, w);
-    over_channels<T>(channels, [&](auto d, int64_t c) {
+    for_each_vector<T>(channels, [&](auto d, int64_t c) {
       auto total = hn::Set(d, job.type == PoolType::max ? -std::numeric_limits<T>::infinity() : T(0));
       if (job.type == PoolType::max) {
         for_each(s, w, [&](int64_t from) { total = larger(d, hn::LoadU(d, x + from * channels + c), total); });
@@ -102,7 +92,7 @@ void backward_positions(const PoolJob<T>& job, const PoolSizes& s, const T* HWY_
   for (int64_t position = 0; position < positions; ++position) {
     const PoolWindow w = s.window(position);
     const T scale = divisor(job, w);
-    over_channels<T>(channels, [&](auto d, int64_t c) {
+    for_each_vector<T>(channels, [&](auto d, int64_t c) {
       const auto g = hn::LoadU(d, head + position * channels + c);
       const auto top = hn::LoadU(d, y + position * channels + c);
       const auto add = [&](int64_t to, auto v) {

@@ -9,6 +9,8 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "kaon/ops/kernels/for_each_vector-inl.h"
+
 HWY_BEFORE_NAMESPACE();
 namespace kaon {
 namespace HWY_NAMESPACE {
@@ -29,22 +31,10 @@ HWY_INLINE V take(D d, V value, V top, V& rest) {
   return part;
 }
 
-// Calls f(tag, i) for vectors that cover [0, n): whole, then of 16 bytes, then single.
-template <class F>
-HWY_INLINE void cover(int64_t n, F f) {
-  const hn::ScalableTag<float> d;
-  const hn::CappedTag<float, 4> d4;
-  const hn::CappedTag<float, 1> d1;
-  int64_t i = 0;
-  for (; i + int64_t(hn::Lanes(d)) <= n; i += int64_t(hn::Lanes(d))) f(d, i);
-  for (; i + int64_t(hn::Lanes(d4)) <= n; i += int64_t(hn::Lanes(d4))) f(d4, i);
-  for (; i < n; ++i) f(d1, i);
-}
-
 // Two input rows of row-major data into n outputs.
 void ForwardRows(const float* HWY_RESTRICT top_row, const float* HWY_RESTRICT low_row, float* HWY_RESTRICT y,
                  int64_t n) {
-  cover(n, [&](auto d, int64_t i) {
+  for_each_vector<float>(n, [&](auto d, int64_t i) {
     hn::Vec<decltype(d)> a, b, e, f;
     hn::LoadInterleaved2(d, top_row + 2 * i, a, b);
     hn::LoadInterleaved2(d, low_row + 2 * i, e, f);
@@ -54,7 +44,7 @@ void ForwardRows(const float* HWY_RESTRICT top_row, const float* HWY_RESTRICT lo
 
 void BackwardRows(const float* HWY_RESTRICT x, int64_t width, const float* HWY_RESTRICT y,
                   const float* HWY_RESTRICT head, float* HWY_RESTRICT dx, int64_t n) {
-  cover(n, [&](auto d, int64_t i) {
+  for_each_vector<float>(n, [&](auto d, int64_t i) {
     const auto top = hn::LoadU(d, y + i);
     auto rest = hn::LoadU(d, head + i);
     for (int row = 0; row < 2; ++row) {
@@ -70,7 +60,7 @@ void BackwardRows(const float* HWY_RESTRICT x, int64_t width, const float* HWY_R
 // One output row, n positions, of channels_last data; `width` is the floats of an input row.
 void ForwardChannels(const float* HWY_RESTRICT x, int64_t width, int64_t channels, float* HWY_RESTRICT y, int64_t n) {
   for (int64_t p = 0; p < n; ++p, x += 2 * channels, y += channels) {
-    cover(channels, [&](auto d, int64_t c) {
+    for_each_vector<float>(channels, [&](auto d, int64_t c) {
       const auto a = hn::LoadU(d, x + c), b = hn::LoadU(d, x + channels + c);
       const auto e = hn::LoadU(d, x + width + c), f = hn::LoadU(d, x + width + channels + c);
       hn::StoreU(larger(larger(f, e), larger(b, a)), d, y + c);
@@ -81,7 +71,7 @@ void ForwardChannels(const float* HWY_RESTRICT x, int64_t width, int64_t channel
 void BackwardChannels(const float* HWY_RESTRICT x, int64_t width, int64_t channels, const float* HWY_RESTRICT y,
                       const float* HWY_RESTRICT head, float* HWY_RESTRICT dx, int64_t n) {
   for (int64_t p = 0; p < n; ++p, x += 2 * channels, dx += 2 * channels, y += channels, head += channels) {
-    cover(channels, [&](auto d, int64_t c) {
+    for_each_vector<float>(channels, [&](auto d, int64_t c) {
       const auto top = hn::LoadU(d, y + c);
       auto rest = hn::LoadU(d, head + c);
       const auto one = [&](int64_t at) { hn::StoreU(take(d, hn::LoadU(d, x + at), top, rest), d, dx + at); };
