@@ -20,7 +20,8 @@ class PlanReport : public RefCounted<PlanReport> {
   PlanReport(const PlanReport&) = delete;
   PlanReport& operator=(const PlanReport&) = delete;
 
-  // The graph before and after each pass, then implementations() and memory(). Runs the passes again.
+  // The graph before and after each pass, then implementations() and memory(). Runs the passes again, and throws what
+  // they throw.
   std::string dump() const;
   // A line for each operator: the kernel that it runs and the layout in which that works, known after the first run.
   // Then how many images are copied from one layout into another in a run.

@@ -19,7 +19,8 @@ class CapturePlan {
 
   bool is_on() const { return is_on_; }
   // Launches the work of work(context), the steps of the phase, as one graph. False: nothing is launched, and the
-  // caller launches step by step. `work` may have been called for a capture that failed.
+  // caller launches step by step. `work` may have been called for a capture that failed; its error is
+  // dropped, since step by step the work succeeds or throws it again. Throws DeviceError when the launch fails.
   bool launch(PlanRun& run, RunContext& context, FunctionRef<void(RunContext&)> work) const;
   // Runs that were launched as one graph.
   uint64_t launches() const { return launches_.load(std::memory_order_relaxed); }

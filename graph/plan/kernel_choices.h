@@ -13,7 +13,7 @@ namespace kaon {
 
 class PlanRun;
 
-// Owns copies of the names. Thread safety: any thread.
+// Owns copies of the names. Only get() can fail, for want of memory. Thread safety: any thread.
 class KernelChoices {
  public:
   // Of a phase.

@@ -27,14 +27,16 @@ class PlanParameters {
  public:
   // `inputs`: the numbers of a call's inputs that are parameters; fewer than two are never leased.
   explicit PlanParameters(const std::vector<uint32_t>& inputs) : inputs_(inputs) {}
-  // Ends the lease, unless, in the child of a fork, a thread of the parent is inside it.
+  // Ends the lease where forget() would.
   ~PlanParameters();
   PlanParameters(const PlanParameters&) = delete;
   PlanParameters& operator=(const PlanParameters&) = delete;
 
-  // The lease for a call with these arrays; null: the call reads them itself.
+  // The lease for a call with these arrays; null: the call reads them itself. Throws std::bad_alloc, and StateError as
+  // forget() does.
   IntrusivePtr<ParameterLease> lease(std::span<const NDArray* const> arrays);
-  // Ends the lease, until some more calls have found the same arrays.
+  // Ends the lease, until some more calls have found the same arrays. Throws StateError in the child of a fork in which
+  // a thread of the parent is inside the lease.
   void forget();
 
  private:
