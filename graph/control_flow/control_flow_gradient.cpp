@@ -30,6 +30,40 @@ Mask wanted_values(const ControlFlowGradient& r, std::span<const TensorMeta> met
   return wanted;
 }
 
+// Which gradients arrive at the results of an iteration, by round: round 0 is the last iteration, round 1 the one
+// before it. An output's arrives in each round or in none; a state's is what the round before has computed for it. From
+// some round on they repeat, with a period above 1 where states change places.
+struct Rounds {
+  std::vector<Mask> heads;
+  size_t repeat_from = 0;
+  size_t index(int64_t round) const {
+    const size_t i = size_t(round);
+    return i < heads.size() ? i : repeat_from + (i - repeat_from) % (heads.size() - repeat_from);
+  }
+};
+
+// At most `most` rounds. visit(heads) returns the inputs of the body that have a gradient where those heads arrive; it
+// is called once for each of rounds.heads.
+Rounds find_rounds(const ControlFlowGradient& r, int64_t most, FunctionRef<Mask(const Mask&)> visit) {
+  Rounds rounds;
+  Mask heads = r.heads;
+  const size_t data = size_t(r.program->num_data), outputs = size_t(r.program->num_outputs);
+  while (int64_t(rounds.heads.size()) < most) {
+    rounds.heads.push_back(heads);
+    const Mask reached = visit(heads);
+    for (size_t j = 0; j < size_t(r.program->num_states); ++j) heads[outputs + j] = reached[data + j];
+    const auto seen = std::find(rounds.heads.begin() + 1, rounds.heads.end(), heads);  // round 0 has no sums
+    if (seen == rounds.heads.end()) continue;
+    rounds.repeat_from = size_t(seen - rounds.heads.begin());
+    break;
+  }
+  return rounds;
+}
+
+int64_t most_iterations(const ControlFlow& p, const Shape& first) {
+  return p.kind == ControlKind::foreach ? first[0] : p.max_iterations;
+}
+
 Joint make_joint(const ControlFlowGradient& r, size_t graph, const Mask& heads, bool adds, const ControlFlowState& s,
                  const KernelContext& c) {
   const Mask wanted = wanted_values(r, s.metas);
@@ -46,7 +80,8 @@ Joint make_joint(const ControlFlowGradient& r, size_t graph, const Mask& heads, 
 }
 
 struct GradState : ControlFlowState {
-  std::vector<Joint> joints;  // of a loop: for the last iteration, the one before it, ... until they are all alike
+  Rounds rounds;              // of a loop
+  std::vector<Joint> joints;  // by round
   std::optional<Joint> branches[2];
   const ControlFlowGradient& r;
 
@@ -54,27 +89,13 @@ struct GradState : ControlFlowState {
       : ControlFlowState(*request.program, c), r(request) {
     if (!r.program->is_loop()) return;
     wanted = wanted_values(r, metas);
-    const size_t data = size_t(r.program->num_data), outputs = size_t(r.program->num_outputs);
-    Mask heads = r.heads;
-    joints.push_back(make_joint(r, 0, heads, false, *this, c));
-    for (;;) {
-      Mask next = heads;
-      for (size_t j = 0; j < size_t(r.program->num_states); ++j) {
-        const bool arrives = joints.back().reached[data + j];
-        // a state that has a gradient once keeps one, perhaps zeros: else two states that swap would never converge
-        next[outputs + j] = arrives || (joints.size() > 1 && heads[outputs + j]);
-      }
-      if (joints.size() > 1 && next == heads) break;
-      heads = std::move(next);
-      joints.push_back(make_joint(r, 0, heads, true, *this, c));
-      masks.push_back(heads);
-    }
+    rounds = find_rounds(r, most_iterations(*r.program, c.in(0).shape), [&](const Mask& heads) {
+      joints.push_back(make_joint(r, 0, heads, !joints.empty(), *this, c));
+      return joints.back().reached;
+    });
   }
-  const Joint& joint(int64_t round) const { return joints[std::min(size_t(round), joints.size() - 1)]; }
-  const Mask& heads(int64_t round) const {
-    return round == 0 ? r.heads : masks[std::min(size_t(round), joints.size() - 1) - 1];
-  }
-  std::vector<Mask> masks;  // of joints[1] and on
+  const Joint& joint(int64_t round) const { return joints[rounds.index(round)]; }
+  const Mask& heads(int64_t round) const { return rounds.heads[rounds.index(round)]; }
 
   // State of a loop's run.
   Mask wanted;                                // by input of the body
@@ -203,6 +224,51 @@ class LoopBackward {
 };
 
 }  // namespace
+
+std::vector<bool> reached_inputs(const ControlFlowGradient& r, std::span<const TensorMeta> inputs) {
+  const ControlFlow& p = *r.program;
+  const std::vector<TensorMeta> metas = p.iteration(inputs);
+  const Mask wanted = wanted_values(r, metas);
+  Mask all(r.wanted.size(), false);
+  auto add = [&](const Mask& reached, int first, int last) {
+    for (size_t i = size_t(first); i < size_t(last); ++i) all[i] = all[i] || (r.wanted[i] && reached[i]);
+  };
+  auto reached_through = [&](size_t graph, const Mask& heads) {
+    GradientForm form{.heads = heads};
+    try {
+      with_gradient(p.inferred(graph, metas), wanted, form);
+    } catch (const StateError&) {
+      return wanted;  // an operator without a gradient, which is an error only if this branch is taken
+    }
+    return form.reached;
+  };
+  if (!p.is_loop()) {
+    for (size_t branch : {0u, 1u}) add(reached_through(branch, r.heads), 0, p.num_values());
+    return all;
+  }
+  const int states = p.num_data, captured = p.num_data + p.num_states;
+  const int64_t most = most_iterations(p, inputs[0].shape);
+  std::vector<Mask> reached;
+  const Rounds rounds = find_rounds(r, most, [&](const Mask& heads) {
+    reached.push_back(reached_through(0, heads));
+    return reached.back();
+  });
+  for (const Mask& round : reached) {
+    add(round, 0, states);
+    add(round, captured, p.num_values());
+  }
+  // The gradients of the first states are those of the first iteration: its round is known of a foreach alone.
+  if (p.kind == ControlKind::foreach && most > 0) {
+    add(reached[rounds.index(most - 1)], states, captured);
+    return all;
+  }
+  for (const Mask& round : reached) add(round, states, captured);
+  for (size_t j = 0; j < size_t(p.num_states); ++j) {  // without an iteration they are the last states
+    all[size_t(states) + j] =
+        all[size_t(states) + j] || (r.wanted[size_t(states) + j] && r.heads[size_t(p.num_outputs) + j]);
+  }
+  return all;
+}
 
 int ControlFlowGrad::num_inputs() const {
   return request->program->num_inputs() + int(std::count(request->heads.begin(), request->heads.end(), true));

@@ -1,5 +1,6 @@
 #include "kaon/graph/control_flow/control_flow_ops.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "kaon/graph/control_flow/nested_body.h"
@@ -82,18 +83,20 @@ template <ControlKind K>
 void ControlFlowOp<K>::grad(GradContext& g) const {
   ControlFlowGradient request{.program = program, .wanted = {}, .heads = {}};
   std::vector<const NDArray*> inputs;
-  std::vector<NDArray> gradients;
+  std::vector<TensorMeta> metas;
   for (int i = 0; i < g.num_inputs(); ++i) {
     inputs.push_back(&g.input(i));
-    request.wanted.push_back(g.wants(i) && is_floating(g.input_like(i).dtype()));
-    if (request.wanted.back()) gradients.emplace_back();
+    metas.push_back({g.input_like(i).shape(), g.input_like(i).dtype()});
+    request.wanted.push_back(g.wants(i) && is_floating(metas.back().dtype));
   }
-  const size_t values = inputs.size();
   for (int i = 0; i < num_outputs(); ++i) {
     request.heads.push_back(g.has_head(i) && is_floating(g.output(i).dtype()));
     if (request.heads.back()) inputs.push_back(&g.head(i));
   }
-  if (gradients.empty() || inputs.size() == values) return;
+  request.wanted = reached_inputs(request, metas);
+  const auto num_gradients = std::count(request.wanted.begin(), request.wanted.end(), true);
+  if (num_gradients == 0) return;
+  std::vector<NDArray> gradients(static_cast<size_t>(num_gradients));
   const ControlFlowGrad op{intern_gradient(std::move(request))};
   NDArray::apply(ControlFlowGrad::def, &op, inputs, gradients, std::source_location::current(), "");
   for (size_t i = 0, next = 0; i < op.request->wanted.size(); ++i) {

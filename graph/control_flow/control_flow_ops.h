@@ -41,6 +41,10 @@ struct ControlFlowGrad {
 };
 void run_cpu(const ControlFlowGrad& op, KernelContext& c);
 
+// By input of the node, of those with wanted[i]: can a gradient arrive there? That is where some branch or iteration
+// sends one; the others get none, as on arrays. `inputs`: shapes and dtypes of the node's inputs.
+std::vector<bool> reached_inputs(const ControlFlowGradient& request, std::span<const TensorMeta> inputs);
+
 // The key of the random numbers of a loop or a branch: {seed, offset}, an int64 (2). A value of the graph, so that the
 // backward draws the numbers of the forward.
 struct ControlFlowKey {
