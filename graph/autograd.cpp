@@ -466,9 +466,11 @@ std::vector<NDArray> grad(std::span<const NDArray> heads, std::span<const NDArra
 
 }  // namespace kaon::autograd
 
-// --- the members of NDArray that deal with gradients
-
 namespace kaon {
+
+bool GradFunction::passes_on(size_t i) const { return node->inputs[i] && node->inputs[i]->node; }
+
+// --- the members of NDArray that deal with gradients
 
 void NDArray::attach_grad(GradReq req) {
   if (!is_floating(dtype())) {

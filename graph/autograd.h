@@ -35,6 +35,9 @@ struct GradFunction : Pooled {
   // True: `gradients` may be given as existing arrays, which backward() may overwrite with the results.
   virtual bool writes_in_place() const { return false; }
 
+  // Does the gradient of input i go on to an earlier call? Else it ends in an attached gradient, or nowhere.
+  bool passes_on(size_t i) const;
+
   autograd::TapeNode* node = nullptr;  // the call's, which owns this
 };
 

@@ -114,6 +114,12 @@ class GradContext {
   virtual bool has_head(int i) const = 0;            // false: nothing arrives at output i
   virtual bool wants(int i) const = 0;               // is the gradient of input i needed?
   virtual void set(int i, NDArray gradient) = 0;     // not called: no gradient flows to input i
+
+  // Control flow in a trace: what a branch or a loop reads is known only when it runs. presence() is undefined where
+  // head(i) arrives in every run; else it is a uint8 (1), 0 in a run in which none arrives and head(i) holds zeros.
+  // set_sometimes() sets a gradient of which the same is true.
+  virtual NDArray presence(int i) const;
+  virtual void set_sometimes(int i, NDArray gradient, NDArray presence);
 };
 
 // The result of `image_use`: images among the inputs and outputs of an operator with traits.any_layout.

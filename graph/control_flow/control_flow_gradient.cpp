@@ -5,35 +5,82 @@
 
 #include "kaon/graph/control_flow/control_flow_ops.h"
 #include "kaon/graph/control_flow/nested_body.h"
-#include "kaon/graph/ir/gradient.h"
 #include "kaon/graph/passes/passes.h"
 #include "kaon/ops/operator/op_def.h"
 
 namespace kaon {
 namespace {
 
-using Mask = std::vector<bool>;
+using Arrivals = std::vector<Arrives>;
 
-// The gradient of a graph for the heads that arrive. Inputs: the graph's, those heads, then, with `adds`, the sums to
-// which the gradients of captured values are added. Outputs: the gradients; before them, if numbers are drawn, the
-// graph's own, so that all its random nodes stay and draw the same numbers.
+// The gradient of a graph for the heads that arrive, in the form of with_gradient(). Before its outputs, if numbers are
+// drawn, come the graph's own, so that all its random nodes stay and draw the same numbers.
 struct Joint {
   NestedBody body;
-  Mask reached;  // by input of the graph: whether it has a gradient
+  Arrivals arrives;  // by input of the graph
 };
 
-Mask wanted_values(const ControlFlowGradient& r, std::span<const TensorMeta> metas) {
-  Mask wanted(r.wanted.begin(), r.wanted.begin() + r.program->num_values());
-  for (int j = r.program->num_data; r.program->is_loop() && j < r.program->num_data + r.program->num_states; ++j) {
+std::vector<bool> wanted_values(const ControlFlow& p, std::vector<bool> wanted, std::span<const TensorMeta> metas) {
+  wanted.resize(size_t(p.num_values()));
+  for (int j = p.num_data; p.is_loop() && j < p.num_data + p.num_states; ++j) {
     wanted[size_t(j)] = is_floating(metas[size_t(j)].dtype);  // for earlier iterations
   }
   return wanted;
 }
+std::vector<bool> wanted_values(const ControlFlowGradient& r, std::span<const TensorMeta> metas) {
+  std::vector<bool> wanted;
+  for (Arrives a : r.gradients) wanted.push_back(a != Arrives::never);
+  return wanted_values(*r.program, std::move(wanted), metas);
+}
 
-Joint make_joint(const ControlFlowGradient& r, size_t graph, const Mask& heads, bool adds, const ControlFlowState& s,
-                 const KernelContext& c) {
-  const Mask wanted = wanted_values(r, s.metas);
-  GradientForm form{.heads = heads};
+// A value that each iteration computes from that of the one before; from some iteration on the values repeat, with a
+// period above 1 where states change places.
+template <class T>
+struct Sequence {
+  std::vector<T> values;
+  size_t repeat_from = 0;
+  size_t index(int64_t k) const {
+    const size_t i = size_t(k);
+    return i < values.size() ? i : repeat_from + (i - repeat_from) % (values.size() - repeat_from);
+  }
+};
+
+// At most `most` values. next(value) is called once for each.
+template <class T, class Next>
+Sequence<T> sequence_of(T value, int64_t most, Next&& next) {
+  Sequence<T> all;
+  while (int64_t(all.values.size()) < most) {
+    all.values.push_back(value);
+    value = next(all.values.back());
+    // The first one is no repetition: in round 0 of a backward there are no sums yet.
+    const auto seen = std::find(all.values.begin() + 1, all.values.end(), value);
+    if (seen == all.values.end()) continue;
+    all.repeat_from = size_t(seen - all.values.begin());
+    break;
+  }
+  return all;
+}
+
+// Which gradients arrive at the results of an iteration, by round: round 0 is the last iteration, round 1 the one
+// before it. At an output the same arrives in each round; at a state, what the round before has computed for it.
+// visit(heads) returns what arrives at the inputs of the body where those heads arrive.
+Sequence<Arrivals> find_rounds(const ControlFlow& p, const Arrivals& first, int64_t most,
+                               FunctionRef<Arrivals(const Arrivals&)> visit) {
+  return sequence_of(first, most, [&](Arrivals heads) {
+    const Arrivals arrives = visit(heads);
+    std::copy_n(arrives.begin() + p.num_data, p.num_states, heads.begin() + p.num_outputs);
+    return heads;
+  });
+}
+
+int64_t most_iterations(const ControlFlow& p, const Shape& first) {
+  return p.kind == ControlKind::foreach ? first[0] : p.max_iterations;
+}
+
+Joint make_joint(const ControlFlowGradient& r, size_t graph, const Arrivals& heads, bool adds,
+                 const ControlFlowState& s, const KernelContext& c) {
+  const std::vector<bool> wanted = wanted_values(r, s.metas);
+  GradientForm form{.heads = heads, .reports = true};
   if (adds) {
     form.sums = wanted;
     std::fill_n(form.sums.begin(), r.program->num_data + r.program->num_states, false);
@@ -42,46 +89,51 @@ Joint make_joint(const ControlFlowGradient& r, size_t graph, const Mask& heads, 
   if (!r.program->is_random) g.outputs.erase(g.outputs.begin(), g.outputs.begin() + g.num_forward_outputs);
   g.num_forward_outputs = uint32_t(g.outputs.size());
   for (Node& n : g.nodes) n.phase = Phase::forward;
-  return {NestedBody(std::move(g), c.training, c.exact), std::move(form.reached)};
+  return {NestedBody(std::move(g), c.training, c.exact), std::move(form.arrives)};
 }
 
 struct GradState : ControlFlowState {
-  std::vector<Joint> joints;  // of a loop: for the last iteration, the one before it, ... until they are all alike
+  Sequence<Arrivals> rounds;  // of a loop: the heads
+  std::vector<Joint> joints;  // by round
   std::optional<Joint> branches[2];
   const ControlFlowGradient& r;
+  std::vector<bool> wanted;  // by input of the body
+
+  // Of one run.
+  std::vector<std::array<void*, 2>> targets;      // of the gradients, by input of the body
+  std::vector<std::array<uint8_t, 2>> presences;  // whether they have arrived; used in turn like the targets of states
+  std::vector<void*> kept;                        // the states before each iteration
+  std::vector<void*> scratch;                     // for results of the body that are not needed
 
   GradState(const ControlFlowGradient& request, const KernelContext& c)
-      : ControlFlowState(*request.program, c), r(request) {
+      : ControlFlowState(*request.program, c), r(request), wanted(wanted_values(request, metas)) {
     if (!r.program->is_loop()) return;
-    wanted = wanted_values(r, metas);
-    const size_t data = size_t(r.program->num_data), outputs = size_t(r.program->num_outputs);
-    Mask heads = r.heads;
-    joints.push_back(make_joint(r, 0, heads, false, *this, c));
-    for (;;) {
-      Mask next = heads;
-      for (size_t j = 0; j < size_t(r.program->num_states); ++j) {
-        const bool arrives = joints.back().reached[data + j];
-        // a state that has a gradient once keeps one, perhaps zeros: else two states that swap would never converge
-        next[outputs + j] = arrives || (joints.size() > 1 && heads[outputs + j]);
-      }
-      if (joints.size() > 1 && next == heads) break;
-      heads = std::move(next);
-      joints.push_back(make_joint(r, 0, heads, true, *this, c));
-      masks.push_back(heads);
+    rounds = find_rounds(*r.program, r.heads, most_iterations(*r.program, c.in(0).shape), [&](const Arrivals& heads) {
+      joints.push_back(make_joint(r, 0, heads, !joints.empty(), *this, c));
+      return joints.back().arrives;
+    });
+  }
+  const Joint& joint(int64_t round) const { return joints[rounds.index(round)]; }
+  const Arrivals& heads(int64_t round) const { return rounds.values[rounds.index(round)]; }
+
+  // Appends the places of what `joint` reports, which presences[i][turn] tells afterwards, to the outputs of a run.
+  void add_reports(const Joint& joint, size_t turn) {
+    for (size_t i = 0; i < joint.arrives.size(); ++i) {
+      presences[i][turn] = joint.arrives[i] == Arrives::always;
+      if (joint.arrives[i] == Arrives::sometimes) outputs.push_back(&presences[i][turn]);
     }
   }
-  const Joint& joint(int64_t round) const { return joints[std::min(size_t(round), joints.size() - 1)]; }
-  const Mask& heads(int64_t round) const {
-    return round == 0 ? r.heads : masks[std::min(size_t(round), joints.size() - 1) - 1];
-  }
-  std::vector<Mask> masks;  // of joints[1] and on
-
-  // State of a loop's run.
-  Mask wanted;                                // by input of the body
-  std::vector<std::array<void*, 2>> targets;  // of the gradients, by input of the body
-  std::vector<void*> kept;                    // the states before each iteration
-  std::vector<void*> scratch;                 // for results of the body that are not needed
 };
+
+// Where the operator puts whether gradient i has arrived, for each that does so sometimes.
+template <class Fn>
+void for_each_report(const ControlFlowGradient& r, const KernelContext& c, Fn&& fn) {
+  const auto& gradients = r.gradients;
+  size_t next = gradients.size() - size_t(std::count(gradients.begin(), gradients.end(), Arrives::never));
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    if (gradients[i] == Arrives::sometimes) *c.outputs[next++].as<uint8_t>() = fn(i);
+  }
+}
 
 void run_branch(GradState& s, const KernelContext& c) {
   const ControlFlow& p = *s.r.program;
@@ -96,8 +148,12 @@ void run_branch(GradState& s, const KernelContext& c) {
   for (size_t i = 0; p.is_random && i < s.results.size(); ++i) {
     s.outputs.push_back(s.context.keep(bytes_of(s.results[i])));
   }
-  for (const TensorView& v : c.outputs) s.outputs.push_back(v.data);
+  const auto num_gradients = std::count(s.wanted.begin(), s.wanted.end(), true);
+  for (const TensorView& v : c.outputs.first(size_t(num_gradients))) s.outputs.push_back(v.data);
+  s.presences.assign(s.wanted.size(), {});
+  s.add_reports(*joint, 0);
   joint->body.run(s.inputs, s.outputs, {}, key_of(p, c));
+  for_each_report(s.r, c, [&](size_t i) { return s.presences[i][0]; });
 }
 
 class LoopBackward {
@@ -109,15 +165,18 @@ class LoopBackward {
     for (const TensorMeta& m : s_.results) s_.scratch.push_back(s_.context.keep(bytes_of(m)));
     const int64_t n = replay();
     place_gradients();
+    read_heads();
     const size_t values = size_t(p_.num_values());
+    s_.presences.assign(values, {});
+    std::vector<uint8_t> arrived(values, 0);  // in any iteration
     const RandomKey key = key_of(p_, c_);
     for (int64_t k = n; k-- > 0;) {
       const int64_t round = n - 1 - k;
-      const Mask& heads = s_.heads(round);
+      const Joint& joint = s_.joint(round);
       s_.inputs.resize(values);
       point_at_row(p_, s_, c_, k);
       std::copy_n(s_.kept.begin() + k * p_.num_states, p_.num_states, s_.inputs.begin() + p_.num_data);
-      add_heads(heads, round, k);
+      add_heads(round, k);
       for (size_t i = first_captured(); round > 0 && i < values; ++i) {
         if (s_.wanted[i]) s_.inputs.push_back(place(i, k + 1));
       }
@@ -126,13 +185,22 @@ class LoopBackward {
       for (size_t i = 0; i < values; ++i) {
         if (s_.wanted[i]) s_.outputs.push_back(place(i, k));
       }
-      s_.joint(round).body.run(s_.inputs, s_.outputs, {}, {key.seed, key.offset + uint64_t(k) * s_.draws});
+      s_.add_reports(joint, size_t(k & 1));
+      joint.body.run(s_.inputs, s_.outputs, {}, {key.seed, key.offset + uint64_t(k) * s_.draws});
+      for (size_t i = 0; i < values; ++i) arrived[i] |= s_.presences[i][size_t(k & 1)];
     }
     if (n == 0) hand_through();
+    for_each_report(s_.r, c_, [&](size_t i) -> uint8_t {
+      if (!is_state(i)) return arrived[i];
+      return n > 0 ? s_.presences[i][0] : head_arrives(result_of(i));
+    });
   }
 
  private:
   size_t first_captured() const { return size_t(p_.num_data + p_.num_states); }
+  bool is_state(size_t i) const { return i >= size_t(p_.num_data) && i < first_captured(); }
+  // The result in which state i ends.
+  size_t result_of(size_t i) const { return size_t(p_.num_outputs) + i - size_t(p_.num_data); }
 
   // Runs the forward again and keeps the states before each iteration.
   int64_t replay() {
@@ -152,7 +220,7 @@ class LoopBackward {
     size_t next = 0;
     for (size_t i = 0; i < s_.wanted.size(); ++i) {
       const size_t bytes = bytes_of(s_.metas[i]);
-      const bool is_result = s_.r.wanted[i];
+      const bool is_result = s_.r.gradients[i] != Arrives::never;
       void* first = is_result ? c_.outputs[next++].data : s_.wanted[i] ? s_.context.keep(bytes) : nullptr;
       void* second = s_.wanted[i] && i >= size_t(p_.num_data) ? s_.context.keep(bytes) : nullptr;
       s_.targets.push_back({first, second});
@@ -163,36 +231,52 @@ class LoopBackward {
     return s_.targets[i][k & 1];
   }
 
-  // Gradients of the results of iteration k: of outputs a row of the node's heads; of states the gradients that the
-  // next iteration has computed, or the node's heads for the last iteration.
-  void add_heads(const Mask& heads, int64_t round, int64_t k) {
+  // The node's heads and their presences, by result; null where none arrives, or one does in every run.
+  void read_heads() {
+    const Arrivals& heads = s_.r.heads;
+    heads_.resize(heads.size());
+    head_presences_.resize(heads.size());
     size_t given = size_t(p_.num_inputs());
     for (size_t i = 0; i < heads.size(); ++i) {
-      const TensorView* view = s_.r.heads[i] ? &c_.inputs[given++] : nullptr;
-      if (!heads[i]) continue;
-      if (i < size_t(p_.num_outputs)) {
-        const size_t row = size_t(view->shape.product(1, view->shape.ndim())) * size_of(view->dtype);
-        s_.inputs.push_back(view->as<char>() + size_t(k) * row);
-      } else if (round == 0) {
-        s_.inputs.push_back(view->data);
-      } else {
-        s_.inputs.push_back(place(size_t(p_.num_data) + i - size_t(p_.num_outputs), k + 1));
+      if (heads[i] != Arrives::never) heads_[i] = &c_.inputs[given++];
+    }
+    for (size_t i = 0; i < heads.size(); ++i) {
+      if (heads[i] == Arrives::sometimes) head_presences_[i] = &c_.inputs[given++];
+    }
+  }
+  bool head_arrives(size_t i) const {
+    return head_presences_[i] ? *head_presences_[i]->as<uint8_t>() != 0 : heads_[i] != nullptr;
+  }
+
+  // Gradients of the results of iteration k, and their presences: of outputs a row of the node's heads; of states the
+  // gradients that the next iteration has computed, or the node's heads for the last iteration.
+  void add_heads(int64_t round, int64_t k) {
+    const Arrivals& heads = s_.heads(round);
+    auto is_computed = [&](size_t i) { return round > 0 && i >= size_t(p_.num_outputs); };
+    auto state_of = [&](size_t i) { return size_t(p_.num_data) + i - size_t(p_.num_outputs); };
+    for (size_t i = 0; i < heads.size(); ++i) {
+      if (heads[i] == Arrives::never) continue;
+      if (is_computed(i)) {
+        s_.inputs.push_back(place(state_of(i), k + 1));
+        continue;
       }
+      const TensorView& view = *heads_[i];
+      const bool has_rows = i < size_t(p_.num_outputs);
+      const size_t row = has_rows ? size_t(view.shape.product(1, view.shape.ndim())) * size_of(view.dtype) : 0;
+      s_.inputs.push_back(view.as<char>() + size_t(k) * row);
+    }
+    for (size_t i = 0; i < heads.size(); ++i) {
+      if (heads[i] != Arrives::sometimes) continue;
+      s_.inputs.push_back(is_computed(i) ? &s_.presences[state_of(i)][size_t((k + 1) & 1)] : head_presences_[i]->data);
     }
   }
 
   // Without iterations the states are the first ones, and nothing else was read.
   void hand_through() {
-    size_t given = size_t(p_.num_inputs());
-    std::vector<const TensorView*> heads(s_.r.heads.size());
-    for (size_t i = 0; i < heads.size(); ++i) {
-      if (s_.r.heads[i]) heads[i] = &c_.inputs[given++];
-    }
     for (size_t i = size_t(p_.num_data); i < s_.wanted.size(); ++i) {
-      if (!s_.r.wanted[i]) continue;
       const size_t bytes = bytes_of(s_.metas[i]);
-      const TensorView* head = i < first_captured() ? heads[size_t(p_.num_outputs) + i - size_t(p_.num_data)] : nullptr;
-      if (bytes == 0) continue;
+      if (s_.r.gradients[i] == Arrives::never || bytes == 0) continue;
+      const TensorView* head = is_state(i) ? heads_[result_of(i)] : nullptr;
       head ? void(std::memcpy(s_.targets[i][0], head->data, bytes)) : void(std::memset(s_.targets[i][0], 0, bytes));
     }
   }
@@ -200,22 +284,123 @@ class LoopBackward {
   GradState& s_;
   const KernelContext& c_;
   const ControlFlow& p_;
+  std::vector<const TensorView*> heads_, head_presences_;
 };
+
+// What is the case in every run of `all`, else sometimes.
+Arrives in_all(std::span<const Arrives> all) {
+  const bool alike = std::all_of(all.begin(), all.end(), [&](Arrives a) { return a == all[0]; });
+  return alike ? all[0] : Arrives::sometimes;
+}
 
 }  // namespace
 
+std::vector<Arrives> find_arrivals(const ControlFlow& p, const std::vector<Arrives>& heads,
+                                   const std::vector<bool>& wanted, std::span<const TensorMeta> inputs) {
+  const std::vector<TensorMeta> metas = p.iteration(inputs);
+  const std::vector<bool> values = wanted_values(p, wanted, metas);
+  auto arrives_through = [&](size_t graph, const Arrivals& at_results) {
+    GradientForm form{.heads = at_results};
+    try {
+      with_gradient(p.inferred(graph, metas), values, form);
+    } catch (const StateError&) {  // an operator without a gradient, which is an error when this graph's gradient runs
+      form.arrives.clear();
+      for (bool w : values) form.arrives.push_back(w ? Arrives::always : Arrives::never);
+    }
+    return form.arrives;
+  };
+  Arrivals all(inputs.size(), Arrives::never);
+  auto set = [&](size_t i, std::initializer_list<Arrives> cases) {
+    all[i] = wanted[i] ? in_all(cases) : Arrives::never;
+  };
+  if (!p.is_loop()) {
+    const Arrivals then = arrives_through(0, heads), otherwise = arrives_through(1, heads);
+    for (size_t i = 0; i < values.size(); ++i) set(i, {then[i], otherwise[i]});
+    return all;
+  }
+  const int64_t most = most_iterations(p, inputs[0].shape);
+  std::vector<Arrivals> by_round;
+  const Sequence<Arrivals> rounds = find_rounds(p, heads, most, [&](const Arrivals& at_results) {
+    by_round.push_back(arrives_through(0, at_results));
+    return by_round.back();
+  });
+  const bool is_counted = p.kind == ControlKind::foreach;  // else there may be any number of iterations up to `most`
+  for (size_t i = 0; i < values.size(); ++i) {
+    const bool is_state = i >= size_t(p.num_data) && i < size_t(p.num_data + p.num_states);
+    if (is_state) {  // what the first iteration has computed; without one, what arrives at the last state
+      Arrives now = heads[size_t(p.num_outputs) + i - size_t(p.num_data)];
+      if (is_counted && most > 0) now = by_round[rounds.index(most - 1)][i];
+      set(i, {now});
+      for (const Arrivals& round : by_round) {
+        if (!is_counted) set(i, {all[i], round[i]});
+      }
+    } else {  // the sum over the iterations
+      Arrives sum = Arrives::never;
+      for (const Arrivals& round : by_round) sum = std::max(sum, round[i]);
+      is_counted ? set(i, {sum}) : set(i, {sum, Arrives::never});
+    }
+  }
+  return all;
+}
+
+std::vector<bool> results_from(const ControlFlow& p, std::span<const TensorMeta> inputs, std::vector<bool> from) {
+  const std::vector<TensorMeta> metas = p.iteration(inputs);
+  from.resize(metas.size());
+  auto add = [](std::vector<bool>& all, const std::vector<bool>& more) {
+    for (size_t i = 0; i < all.size(); ++i) all[i] = all[i] || more[i];
+  };
+  if (!p.is_loop()) {
+    std::vector<bool> results = recorded_outputs(p.inferred(0, metas), from);
+    add(results, recorded_outputs(p.inferred(1, metas), from));
+    return results;
+  }
+  const Graph body = p.inferred(0, metas);
+  const int64_t most = most_iterations(p, inputs[0].shape);
+  std::vector<bool> results(size_t(p.num_results()), false);
+  const auto states = [&](std::vector<bool> before) {
+    std::copy_n(before.begin(), p.num_states, from.begin() + p.num_data);
+    std::vector<bool> after = recorded_outputs(body, from);
+    for (int i = 0; i < p.num_outputs; ++i) results[size_t(i)] = results[size_t(i)] || after[size_t(i)];
+    after.erase(after.begin(), after.begin() + p.num_outputs);
+    return after;
+  };
+  const std::vector<bool> first(from.begin() + p.num_data, from.begin() + p.num_data + p.num_states);
+  // by number of iterations
+  const Sequence<std::vector<bool>> after = sequence_of(first, most, states);
+  std::vector<bool> last = first;
+  if (p.kind == ControlKind::foreach && most > 0) {
+    last = states(after.values[after.index(most - 1)]);
+  } else {
+    for (const std::vector<bool>& value : after.values) {
+      add(last, value);
+      add(last, states(value));
+    }
+  }
+  std::copy(last.begin(), last.end(), results.begin() + p.num_outputs);
+  return results;
+}
+
 int ControlFlowGrad::num_inputs() const {
-  return request->program->num_inputs() + int(std::count(request->heads.begin(), request->heads.end(), true));
+  const auto& heads = request->heads;
+  const auto arriving = heads.size() - size_t(std::count(heads.begin(), heads.end(), Arrives::never));
+  return request->program->num_inputs() + int(arriving) +
+         int(std::count(heads.begin(), heads.end(), Arrives::sometimes));
+}
+int ControlFlowGrad::num_gradients() const {
+  const auto& gradients = request->gradients;
+  return int(gradients.size()) - int(std::count(gradients.begin(), gradients.end(), Arrives::never));
 }
 int ControlFlowGrad::num_outputs() const {
-  return int(std::count(request->wanted.begin(), request->wanted.end(), true));
+  const auto& gradients = request->gradients;
+  return num_gradients() + int(std::count(gradients.begin(), gradients.end(), Arrives::sometimes));
 }
 
 void ControlFlowGrad::infer(InferContext& c) const {
   int next = 0;
-  for (size_t i = 0; i < request->wanted.size(); ++i) {
-    if (request->wanted[i]) c.set_output(next++, c.shape(int(i)), c.dtype(int(i)));
+  for (size_t i = 0; i < request->gradients.size(); ++i) {
+    if (request->gradients[i] != Arrives::never) c.set_output(next++, c.shape(int(i)), c.dtype(int(i)));
   }
+  while (next < num_outputs()) c.set_output(next++, Shape(1), DType::uint8);
 }
 
 void run_cpu(const ControlFlowGrad& op, KernelContext& c) {

@@ -80,24 +80,34 @@ void ControlFlowOp<K>::infer(InferContext& c) const {
 
 template <ControlKind K>
 void ControlFlowOp<K>::grad(GradContext& g) const {
-  ControlFlowGradient request{.program = program, .wanted = {}, .heads = {}};
   std::vector<const NDArray*> inputs;
-  std::vector<NDArray> gradients;
+  std::vector<TensorMeta> metas;
+  std::vector<bool> wanted;
   for (int i = 0; i < g.num_inputs(); ++i) {
     inputs.push_back(&g.input(i));
-    request.wanted.push_back(g.wants(i) && is_floating(g.input_like(i).dtype()));
-    if (request.wanted.back()) gradients.emplace_back();
+    metas.push_back({g.input_like(i).shape(), g.input_like(i).dtype()});
+    wanted.push_back(g.wants(i) && is_floating(metas.back().dtype));
   }
-  const size_t values = inputs.size();
+  ControlFlowGradient request{.program = program, .gradients = {}, .heads = {}};
+  std::vector<NDArray> presences;
   for (int i = 0; i < num_outputs(); ++i) {
-    request.heads.push_back(g.has_head(i) && is_floating(g.output(i).dtype()));
-    if (request.heads.back()) inputs.push_back(&g.head(i));
+    const bool arrives = g.has_head(i) && is_floating(g.output(i).dtype());
+    const NDArray presence = arrives ? g.presence(i) : NDArray();
+    request.heads.push_back(!arrives ? Arrives::never : presence.defined() ? Arrives::sometimes : Arrives::always);
+    if (arrives) inputs.push_back(&g.head(i));
+    if (presence.defined()) presences.push_back(presence);
   }
-  if (gradients.empty() || inputs.size() == values) return;
+  for (const NDArray& p : presences) inputs.push_back(&p);
+  request.gradients = find_arrivals(*program, request.heads, wanted, metas);
   const ControlFlowGrad op{intern_gradient(std::move(request))};
-  NDArray::apply(ControlFlowGrad::def, &op, inputs, gradients, std::source_location::current(), "");
-  for (size_t i = 0, next = 0; i < op.request->wanted.size(); ++i) {
-    if (op.request->wanted[i]) g.set(int(i), std::move(gradients[next++]));
+  if (op.num_outputs() == 0) return;
+  std::vector<NDArray> results(static_cast<size_t>(op.num_outputs()));
+  NDArray::apply(ControlFlowGrad::def, &op, inputs, results, std::source_location::current(), "");
+  const std::vector<Arrives>& gradients = op.request->gradients;
+  auto presence = results.begin() + op.num_gradients();
+  for (size_t i = 0, next = 0; i < gradients.size(); ++i) {
+    if (gradients[i] == Arrives::always) g.set(int(i), std::move(results[next++]));
+    if (gradients[i] == Arrives::sometimes) g.set_sometimes(int(i), std::move(results[next++]), std::move(*presence++));
   }
 }
 

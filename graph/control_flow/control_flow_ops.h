@@ -13,6 +13,9 @@ constexpr std::string_view control_flow_op(ControlKind kind) {
   return names[size_t(kind)];
 }
 
+// By output of the node: may it be computed from an input with from[i], through some branch or iteration?
+std::vector<bool> results_from(const ControlFlow& program, std::span<const TensorMeta> inputs, std::vector<bool> from);
+
 // One node: its iterations are part of the operation that runs the plan.
 template <ControlKind K>
 struct ControlFlowOp {
@@ -24,22 +27,32 @@ struct ControlFlowOp {
   int num_outputs() const { return program->num_results(); }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
+  std::vector<bool> computed_from(std::span<const TensorMeta> inputs, std::vector<bool> from) const {
+    return results_from(*program, inputs, std::move(from));
+  }
 };
 template <ControlKind K>
 void run_cpu(const ControlFlowOp<K>& op, KernelContext& c);
 
-// Inputs: those of the forward node, then the gradients at its outputs with heads[i]. Outputs: the gradients of its
-// inputs with wanted[i]. Runs the forward again, keeping the states, then the iterations from the last to the first.
+// Inputs: those of the forward node, the heads that arrive, then for each head that arrives sometimes whether it does.
+// Outputs: the gradients that arrive at its inputs, then for each that arrives sometimes whether it does: a uint8 (1).
+// Runs the forward again, keeping the states, then the iterations from the last to the first.
 struct ControlFlowGrad {
   const ControlFlowGradient* request = nullptr;
   static constexpr OpTraits traits{.name = "_backward_control_flow", .variadic = true, .in_mxnet = false};
   static constexpr void fields(auto) {}
   static const OpDef def;
   int num_inputs() const;
+  int num_gradients() const;
   int num_outputs() const;
   void infer(InferContext& c) const;
 };
 void run_cpu(const ControlFlowGrad& op, KernelContext& c);
+
+// By input of the node, of those with wanted[i]: does a gradient arrive there when these heads arrive? As on arrays,
+// some branch or iteration must send one. `inputs`: shapes and dtypes of the node's inputs.
+std::vector<Arrives> find_arrivals(const ControlFlow& program, const std::vector<Arrives>& heads,
+                                   const std::vector<bool>& wanted, std::span<const TensorMeta> inputs);
 
 // The key of the random numbers of a loop or a branch: {seed, offset}, an int64 (2). A value of the graph, so that the
 // backward draws the numbers of the forward.

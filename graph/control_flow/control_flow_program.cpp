@@ -84,7 +84,7 @@ struct Programs : WithMutex {
   std::multimap<std::string, std::unique_ptr<const ControlFlow>> table;
 };
 struct Gradients : WithMutex {
-  std::map<std::tuple<const ControlFlow*, std::vector<bool>, std::vector<bool>>,
+  std::map<std::tuple<const ControlFlow*, std::vector<Arrives>, std::vector<Arrives>>,
            std::unique_ptr<const ControlFlowGradient>>
       table;
 };
@@ -105,7 +105,7 @@ const ControlFlow* intern_program(ControlFlow program) {
 const ControlFlowGradient* intern_gradient(ControlFlowGradient gradient) {
   Gradients& all = ProcessWide<Gradients>::get();
   std::lock_guard lock(all);
-  auto& kept = all.table[{gradient.program, gradient.wanted, gradient.heads}];
+  auto& kept = all.table[{gradient.program, gradient.gradients, gradient.heads}];
   if (!kept) kept = std::make_unique<const ControlFlowGradient>(std::move(gradient));
   return kept.get();
 }

@@ -1,7 +1,7 @@
 // ControlFlow: the graphs inside a node that is a loop or a condition.
 #pragma once
 
-#include "kaon/graph/ir/graph.h"
+#include "kaon/graph/ir/gradient.h"
 
 namespace kaon {
 
@@ -36,8 +36,8 @@ struct ControlFlow {
 // The gradient requested of a control flow node.
 struct ControlFlowGradient {
   const ControlFlow* program = nullptr;
-  std::vector<bool> wanted;  // by input of the node
-  std::vector<bool> heads;   // by output of the node: does a gradient arrive there?
+  std::vector<Arrives> gradients;  // by input of the node; never: not wanted, or none arrives
+  std::vector<Arrives> heads;      // by output of the node
 };
 
 // Operators' attributes are plain values, so these are shared and kept as long as the process, one for each structure:

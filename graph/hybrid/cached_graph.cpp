@@ -228,6 +228,8 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
     graph = passes::run(trace(), passes);
   }
   if (!key.wanted.empty() && !update_) {
+    const GradientForm form{.heads = arrivals(key.heads), .refused = passes.refused};
+    options.arrives = arriving_gradients(trace(), key.wanted, form);
     options.gradients = std::make_shared<GradientProgram>(trace, key.wanted, key.training, input_names_, options_,
                                                           name_, arenas_, num_outputs_, passes.refused);
   }
@@ -316,22 +318,34 @@ class PlanGradFunction final : public GradFunction {
       if (!heads.empty() && !heads[i]) continue;
       arrays.push_back(call.heads[i].defined() ? &call.heads[i] : &outputs_[i].array);  // which is not read
     }
+    const bool by_program = is_recorded || !is_planned;
+    const GradientProgram::Backward* program = by_program ? &options.gradients->backward(heads) : nullptr;
+    const std::vector<Arrives>& arrives = program ? program->arrives : options.arrives;
     // What the plan computes was settled by the forward.
     std::vector<NDArray> results;
     for (size_t i = 0; i < wanted_.size(); ++i) {
       if (wanted_[i]) results.push_back(is_free(call.gradients[i], arrays) ? call.gradients[i] : NDArray());
     }
+    size_t report = results.size();
+    results.resize(report + size_t(std::count(arrives.begin(), arrives.end(), Arrives::sometimes)));
     if (is_recorded) {
-      options.gradients->graph(heads).call(arrays, results, label_.site, {}, &run_->key);
+      program->graph->call(arrays, results, label_.site, {}, &run_->key);
     } else if (!is_planned) {
-      options.gradients->graph(heads).call_into(arrays, results, label_.site, &run_->key);
+      program->graph->call_into(arrays, results, label_.site, &run_->key);
       expected_heads_->set(std::move(heads));
     } else {
       SmallArray<NDArray> outputs(outputs_.size(), [&](size_t i) { return outputs_[i].array; });
       plan_->backward(*run_, arrays, outputs.span(), results, label_, call.retain);
     }
     size_t next = 0;
-    for (size_t i = 0; i < wanted_.size(); ++i) call.gradients[i] = wanted_[i] ? std::move(results[next++]) : NDArray();
+    for (size_t i = 0; i < wanted_.size(); ++i) {
+      call.gradients[i] = wanted_[i] ? std::move(results[next++]) : NDArray();
+      const NDArray presence = arrives[i] == Arrives::sometimes ? results[report++] : NDArray();
+      if (!wanted_[i] || !passes_on(i)) continue;
+      // To an earlier call zeros are not the same as nothing: its rule may multiply them by infinity, or ignore them.
+      const bool is_there = presence.defined() ? presence.asvector<uint8_t>()[0] != 0 : arrives[i] == Arrives::always;
+      if (!is_there) call.gradients[i] = NDArray();
+    }
   }
 
   void release() override {

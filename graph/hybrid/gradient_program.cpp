@@ -14,39 +14,42 @@ GradientProgram::GradientProgram(std::function<Graph()> trace, std::vector<bool>
                                  IntrusivePtr<PlanArenas> arenas, size_t num_outputs, std::vector<bool> refused) {
   options.policy = PlanPolicy::retrace;  // one plan's shapes are all that it sees
   options.verify = 0;
-  const size_t results = size_t(std::count(wanted.begin(), wanted.end(), true));
   name += "_backward";
   make_ = [=](const std::vector<bool>& heads) {
     std::vector<std::string> names = input_names;
     for (size_t i = 0; i < num_outputs; ++i) {
       if (heads.empty() || heads[i]) names.push_back(fmt::format("head_grad{}", i));
     }
+    const GradientForm form{.heads = arrivals(heads), .refused = refused, .reports = true};
     auto gradients = [=](std::span<const TensorMeta>, bool) {  // shapes and mode are the plan's
-      return gradient_graph(trace(), wanted, {.heads = heads, .refused = refused}, training);
+      return gradient_graph(trace(), wanted, form, training);
     };
-    return std::make_unique<CachedGraph>(gradients, results, std::move(names), options, name, arenas);
+    Backward made{.heads = heads, .graph = nullptr, .arrives = arriving_gradients(trace(), wanted, form)};
+    const auto results = std::count(wanted.begin(), wanted.end(), true) +
+                         std::count(made.arrives.begin(), made.arrives.end(), Arrives::sometimes);
+    made.graph = std::make_unique<CachedGraph>(gradients, size_t(results), std::move(names), options, name, arenas);
+    return made;
   };
 }
 
-CachedGraph* GradientProgram::look_up(const std::vector<bool>& heads) {
-  for (const Made& m : made_) {
-    if (m.heads == heads) return m.graph.get();
+const GradientProgram::Backward* GradientProgram::look_up(const std::vector<bool>& heads) {
+  for (const Backward& m : made_) {
+    if (m.heads == heads) return &m;
   }
   return nullptr;
 }
 
-CachedGraph& GradientProgram::graph(const std::vector<bool>& heads) {
+const GradientProgram::Backward& GradientProgram::backward(const std::vector<bool>& heads) {
   {
     std::lock_guard lock(lock_);
-    if (CachedGraph* graph = look_up(heads)) return *graph;
+    if (const Backward* found = look_up(heads)) return *found;
   }
-  std::forward_list<Made> made;
-  made.push_front({heads, make_(heads)});
-  CachedGraph& graph = *made.front().graph;
+  std::forward_list<Backward> made;
+  made.push_front(make_(heads));
   std::lock_guard lock(lock_);
-  if (CachedGraph* other = look_up(heads)) return *other;  // another thread was faster
+  if (const Backward* other = look_up(heads)) return *other;  // another thread was faster
   made_.splice_after(made_.before_begin(), made);
-  return graph;
+  return made_.front();
 }
 
 }  // namespace kaon

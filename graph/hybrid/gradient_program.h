@@ -17,19 +17,21 @@ class GradientProgram {
   GradientProgram(std::function<Graph()> trace, std::vector<bool> wanted, bool training,
                   std::vector<std::string> input_names, HybridizeOptions options, std::string name,
                   IntrusivePtr<PlanArenas> arenas, size_t num_outputs, std::vector<bool> refused);
-  // (inputs..., a head gradient for each output with heads[i]) to the gradients wanted. Empty: for each output.
-  CachedGraph& graph(const std::vector<bool>& heads);
-
- private:
-  struct Made {
+  struct Backward {
     std::vector<bool> heads;
     std::unique_ptr<CachedGraph> graph;
+    std::vector<Arrives> arrives;  // as in PlanOptions
   };
-  CachedGraph* look_up(const std::vector<bool>& heads);
+  // (inputs..., a head gradient for each output with heads[i]) to the gradients wanted and what PlanOptions::arrives
+  // adds. Empty heads: for each output.
+  const Backward& backward(const std::vector<bool>& heads);
 
-  std::function<std::unique_ptr<CachedGraph>(const std::vector<bool>& heads)> make_;
+ private:
+  const Backward* look_up(const std::vector<bool>& heads);
+
+  std::function<Backward(const std::vector<bool>& heads)> make_;
   SpinLock lock_;
-  std::forward_list<Made> made_;
+  std::forward_list<Backward> made_;
 };
 
 }  // namespace kaon

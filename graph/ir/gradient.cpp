@@ -11,14 +11,71 @@
 namespace kaon {
 namespace {
 
+// What has arrived at a value in the backward.
+struct Arrival {
+  NDArray gradient;  // undefined: nothing
+  // Undefined where a gradient arrives in every run. Else one element, 0 in a run in which none arrives; `gradient`
+  // then holds zeros, or anything if is_masked is false: a rule that was given zeros may divide 0 by 0, and an output
+  // layer gives its own gradient whatever arrives.
+  NDArray presence;
+  bool is_masked = true;
+
+  bool is_there() const { return gradient.defined(); }
+  bool is_present_like(const Arrival& other) const { return presence.ptr() == other.presence.ptr(); }
+  NDArray masked() const {
+    if (is_masked || !presence.defined()) return gradient;
+    const Shape row(1, gradient.size());  // which a condition of one element chooses as a whole
+    const NDArray g = nd._reshape_to(gradient, {.shape = row});
+    const NDArray chosen = nd.where(presence, g, nd.zeros(row, {.dtype = g.dtype()}));
+    return nd._reshape_to(chosen, {.shape = gradient.shape()});
+  }
+  void add_presence(const NDArray& other) {
+    presence = presence.defined() && other.defined() ? nd.maximum(presence, other) : NDArray();
+  }
+  void add(Arrival more) {
+    if (!is_there()) {
+      *this = std::move(more);
+    } else if (is_present_like(more)) {
+      gradient = nd.elemwise_add(gradient, more.gradient);
+      is_masked = is_masked && more.is_masked;
+    } else {
+      gradient = nd.elemwise_add(masked(), more.masked());
+      is_masked = true;
+      add_presence(more.presence);
+    }
+  }
+};
+
+// The heads of one node.
+struct ArrivedHeads {
+  std::vector<NDArray> gradients, presences;  // by output; undefined as in Arrival
+  Arrival any;                                // its presence is that of some head; without a gradient
+
+  explicit ArrivedHeads(std::span<const Arrival> arrivals) {
+    const Arrival* first = nullptr;
+    bool alike = true;
+    for (const Arrival& a : arrivals) {
+      if (!a.is_there()) continue;
+      if (!first) any.presence = a.presence;
+      if (!first) first = &a;
+      if (a.is_present_like(*first)) continue;
+      alike = false;
+      any.add_presence(a.presence);
+    }
+    for (const Arrival& a : arrivals) {
+      gradients.push_back(a.is_there() && !alike ? a.masked() : a.gradient);
+      presences.push_back(a.presence);
+    }
+  }
+};
+
 class Context final : public GradContext {
  public:
-  Context(GraphTracer& tracer, const Node& node, uint32_t number, std::span<const NDArray> heads,
-          std::vector<bool> wants)
+  Context(GraphTracer& tracer, const Node& node, uint32_t number, const ArrivedHeads& heads, std::vector<bool> wants)
       : heads_(heads), wants_(std::move(wants)) {
     for (ValueId v : node.inputs) inputs_.push_back(tracer.array(v));
     for (uint32_t i = 0; i < node.outputs.size(); ++i) outputs_.push_back(tracer.array({number, i}));
-    zeros_.resize(heads.size());
+    zeros_.resize(node.outputs.size());
     result.resize(node.inputs.size());
   }
   int num_inputs() const override { return int(inputs_.size()); }
@@ -26,36 +83,56 @@ class Context final : public GradContext {
   const NDArray& output(int i) const override { return outputs_[size_t(i)]; }
   const NDArray& input_like(int i) const override { return inputs_[size_t(i)]; }
   const NDArray& head(int i) const override {
-    if (has_head(i)) return heads_[size_t(i)];
+    if (has_head(i)) return heads_.gradients[size_t(i)];
     NDArray& z = zeros_[size_t(i)];
     // A constant, as in the imperative run: made from the output, it would seem to depend on what is wanted.
     if (!z.defined()) z = nd.zeros(output(i).shape(), {.dtype = output(i).dtype()});
     return z;
   }
-  bool has_head(int i) const override { return heads_[size_t(i)].defined(); }
+  bool has_head(int i) const override { return heads_.gradients[size_t(i)].defined(); }
   bool wants(int i) const override { return wants_[size_t(i)]; }
-  void set(int i, NDArray g) override { result[size_t(i)] = std::move(g); }
+  void set(int i, NDArray g) override {
+    result[size_t(i)] = {
+        .gradient = std::move(g), .presence = heads_.any.presence, .is_masked = !heads_.any.presence.defined()};
+  }
+  NDArray presence(int i) const override { return heads_.presences[size_t(i)]; }
+  void set_sometimes(int i, NDArray g, NDArray presence) override {
+    result[size_t(i)] = {.gradient = std::move(g), .presence = std::move(presence)};
+  }
 
-  std::vector<NDArray> result;
+  std::vector<Arrival> result;
 
  private:
-  std::span<const NDArray> heads_;
+  const ArrivedHeads& heads_;
   std::vector<bool> wants_;
   std::vector<NDArray> inputs_, outputs_;
   mutable std::vector<NDArray> zeros_;
 };
 
-// Which nodes gradients flow through: from the wanted inputs forwards.
-std::vector<bool> flow_from(const Graph& graph, const std::vector<bool>& wanted) {
-  std::vector<bool> flows(graph.nodes.size(), false);
-  for (size_t i = 0; i < graph.inputs.size(); ++i) flows[graph.inputs[i]] = wanted[i];
+// Which values gradients flow through, by node and output: from the wanted inputs forwards.
+using Flow = std::vector<std::vector<bool>>;
+Flow flow_from(const Graph& graph, const std::vector<bool>& wanted) {
+  Flow flows(graph.nodes.size());
+  for (size_t n = 0; n < graph.nodes.size(); ++n) flows[n].assign(graph.nodes[n].outputs.size(), false);
+  for (size_t i = 0; i < graph.inputs.size(); ++i) flows[graph.inputs[i]][0] = wanted[i];
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
     if (!node.op || node.is_detached) continue;
-    flows[n] = std::any_of(node.inputs.begin(), node.inputs.end(),
-                           [&](ValueId v) { return flows[v.node] && is_floating(graph.meta(v).dtype); });
+    std::vector<bool> from;
+    for (ValueId v : node.inputs) from.push_back(flows[v.node][v.output] && is_floating(graph.meta(v).dtype));
+    if (std::find(from.begin(), from.end(), true) == from.end()) continue;
+    if (node.op->computed_from) {
+      std::vector<TensorMeta> metas;
+      for (ValueId v : node.inputs) metas.push_back(graph.meta(v));
+      flows[n] = node.op->computed_from(node.attrs.get(), metas, std::move(from));
+    } else {
+      flows[n].assign(node.outputs.size(), true);
+    }
   }
   return flows;
+}
+bool flows_through(const std::vector<bool>& outputs) {
+  return std::find(outputs.begin(), outputs.end(), true) != outputs.end();
 }
 
 // Inputs that are updated, as copies.
@@ -116,9 +193,9 @@ std::vector<bool> inputs_updated_in_copies(const Graph& gradients, bool training
 }
 
 std::vector<bool> recorded_outputs(const Graph& program, const std::vector<bool>& wanted) {
-  const std::vector<bool> flows = flow_from(program, wanted);
+  const Flow flows = flow_from(program, wanted);
   std::vector<bool> recorded;
-  for (ValueId v : program.outputs) recorded.push_back(flows[v.node] && is_floating(program.meta(v).dtype));
+  for (ValueId v : program.outputs) recorded.push_back(flows[v.node][v.output] && is_floating(program.meta(v).dtype));
   return recorded;
 }
 
@@ -144,68 +221,92 @@ Graph gradient_graph(Graph program, const std::vector<bool>& wanted, GradientFor
   return g;
 }
 
+std::vector<Arrives> arriving_gradients(const Graph& program, const std::vector<bool>& wanted, GradientForm form) {
+  with_gradient(program, wanted, form);
+  return std::move(form.arrives);
+}
+
+std::vector<Arrives> arrivals(const std::vector<bool>& heads) {
+  std::vector<Arrives> all;
+  for (bool arrives : heads) all.push_back(arrives ? Arrives::always : Arrives::never);
+  return all;
+}
+
 Graph with_gradient(Graph graph, const std::vector<bool>& wanted, GradientForm& form) {
   const size_t forward_nodes = graph.nodes.size();
-  const std::vector<bool> flows = flow_from(graph, wanted);
+  const Flow flows = flow_from(graph, wanted);
   GraphTracer tracer(graph, Phase::backward);
   const GraphTracer::Scope scope(tracer);
-  // heads[n][i]: what has arrived at output i of node n
-  std::vector<std::vector<NDArray>> heads(forward_nodes);
-  for (size_t n = 0; n < forward_nodes; ++n) heads[n].resize(graph.nodes[n].outputs.size());
-  auto send = [&](ValueId v, NDArray g) {
-    NDArray& sum = heads[v.node][v.output];
-    sum = sum.defined() ? nd.elemwise_add(sum, g) : std::move(g);
-  };
-  auto add_input = [&](std::string name, ValueId like) {
+  std::vector<std::vector<Arrival>> arrived(forward_nodes);  // by node and output
+  for (size_t n = 0; n < forward_nodes; ++n) arrived[n].resize(graph.nodes[n].outputs.size());
+  auto send = [&](ValueId v, Arrival a) { arrived[v.node][v.output].add(std::move(a)); };
+  auto add_input = [&](std::string name, TensorMeta meta) {
     Node node;
     node.name = std::move(name);
-    node.outputs = {graph.meta(like)};
+    node.outputs = {std::move(meta)};
     node.phase = Phase::backward;
     const ValueId v = graph.add(std::move(node));
     graph.inputs.push_back(v.node);
-    return v;
+    return tracer.array(v);
   };
   tracer.name = "head_grad";
-  for (size_t i = 0; i < graph.num_forward_outputs; ++i) {
-    if (!form.heads.empty() && !form.heads[i]) continue;
-    ValueId output = graph.outputs[i];
-    ValueId v = add_input(fmt::format("head_grad{}", i), output);
-    const bool is_refused = !form.refused.empty() && form.refused[i];
-    if (is_floating(graph.meta(v).dtype) && !is_refused) send(output, tracer.array(v));
+  const size_t num_inputs = wanted.size(), num_heads = graph.num_forward_outputs;
+  auto head_arrives = [&](size_t i) { return form.heads.empty() ? Arrives::always : form.heads[i]; };
+  std::vector<Arrival> heads(num_heads);
+  for (size_t i = 0; i < num_heads; ++i) {
+    if (head_arrives(i) == Arrives::never) continue;
+    heads[i].gradient = add_input(fmt::format("head_grad{}", i), graph.meta(graph.outputs[i]));
   }
-  const size_t num_inputs = wanted.size();
+  for (size_t i = 0; i < num_heads; ++i) {
+    if (head_arrives(i) != Arrives::sometimes) continue;
+    heads[i].presence = add_input(fmt::format("head_presence{}", i), {Shape(1), DType::uint8});
+  }
+  for (size_t i = 0; i < num_heads; ++i) {
+    const bool is_refused = !form.refused.empty() && form.refused[i];
+    if (heads[i].is_there() && is_floating(heads[i].gradient.dtype()) && !is_refused) {
+      send(graph.outputs[i], heads[i]);
+    }
+  }
+  NDArray absent;  // the presence of the sums, which are no arrivals
   for (size_t i = 0; i < num_inputs && !form.sums.empty(); ++i) {
     if (!form.sums[i]) continue;
     const ValueId input{graph.inputs[i], 0};
+    if (!absent.defined()) absent = nd.zeros(Shape(1), {.dtype = DType::uint8});
     // first: an output that is this very input has sent its head already, which a sum does not mind
-    send(input, tracer.array(add_input(fmt::format("sum{}", i), input)));
+    send(input, {.gradient = add_input(fmt::format("sum{}", i), graph.meta(input)), .presence = absent});
   }
   for (size_t k = forward_nodes; k-- > 0;) {
-    if (!flows[k] || !graph.nodes[k].op) continue;
-    if (std::none_of(heads[k].begin(), heads[k].end(), [](const NDArray& h) { return h.defined(); })) continue;
+    if (!flows_through(flows[k]) || !graph.nodes[k].op) continue;
+    if (std::none_of(arrived[k].begin(), arrived[k].end(), [](const Arrival& a) { return a.is_there(); })) continue;
     Node node = graph.nodes[k];  // a copy: the tracer appends to graph.nodes
     if (node.op->traits.flat) continue;
     if (lacks_gradient(*node.op)) refuse_gradient(*node.op);
     tracer.name = node.name + "_grad";
     std::vector<bool> wants;
-    for (ValueId v : node.inputs) wants.push_back(flows[v.node] && is_floating(graph.meta(v).dtype));
-    Context context(tracer, node, uint32_t(k), heads[k], wants);
+    for (ValueId v : node.inputs) wants.push_back(flows[v.node][v.output] && is_floating(graph.meta(v).dtype));
+    const ArrivedHeads node_heads(arrived[k]);
+    Context context(tracer, node, uint32_t(k), node_heads, wants);
     tracer.gradient_of = traced_node(node);
     tracer.step = 0;
     node.op->grad(node.attrs.get(), context);
     tracer.gradient_of.reset();  // sums of what arrives from several readers are in another order where passes have run
     for (size_t i = 0; i < node.inputs.size(); ++i) {
-      if (context.result[i].defined() && wants[i]) send(node.inputs[i], std::move(context.result[i]));
+      if (context.result[i].is_there() && wants[i]) send(node.inputs[i], std::move(context.result[i]));
     }
   }
-  form.reached.assign(num_inputs, false);
+  form.arrives.assign(num_inputs, Arrives::never);
   for (size_t i = 0; i < num_inputs; ++i) {
     if (!wanted[i]) continue;
-    NDArray& g = heads[graph.inputs[i]][0];
-    const TensorMeta& m = graph.nodes[graph.inputs[i]].outputs[0];
-    form.reached[i] = g.defined();
-    if (!g.defined()) g = nd.zeros(m.shape, {.dtype = m.dtype});
-    graph.outputs.push_back(tracer.value(g));
+    const Arrival& a = arrived[graph.inputs[i]][0];
+    const TensorMeta m = graph.nodes[graph.inputs[i]].outputs[0];
+    if (a.is_there() && !(absent.defined() && a.presence.ptr() == absent.ptr())) {
+      form.arrives[i] = a.presence.defined() ? Arrives::sometimes : Arrives::always;
+    }
+    graph.outputs.push_back(tracer.value(a.is_there() ? a.masked() : nd.zeros(m.shape, {.dtype = m.dtype})));
+  }
+  for (size_t i = 0; form.reports && i < num_inputs; ++i) {
+    if (form.arrives[i] != Arrives::sometimes) continue;
+    graph.outputs.push_back(tracer.value(arrived[graph.inputs[i]][0].presence));
   }
   return graph;
 }

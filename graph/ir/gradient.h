@@ -5,25 +5,37 @@
 
 namespace kaon {
 
+// Does a gradient arrive at a value? What a branch or a loop reads is known only when it runs: sometimes.
+enum class Arrives : uint8_t { never, sometimes, always };
+
 // What else is asked of a gradient, and what came of it: for the body of a loop.
 struct GradientForm {
-  std::vector<bool> heads{};    // by output: does a gradient arrive there? Empty: at each
-  std::vector<bool> sums{};     // by input: is its gradient added to what a further input holds? Empty: nowhere
-  std::vector<bool> refused{};  // by output: its head comes in, but no gradient goes out from it. Empty: nowhere
-  std::vector<bool> reached{};  // result, by input: does a gradient arrive?
+  std::vector<Arrives> heads{};    // by output. Empty: always, at each
+  std::vector<bool> sums{};        // by input: is its gradient added to what a further input holds? Empty: nowhere
+  std::vector<bool> refused{};     // by output: its head comes in, but no gradient goes out from it. Empty: nowhere
+  bool reports = false;            // whether a gradient has arrived becomes an output, where it does so sometimes
+  std::vector<Arrives> arrives{};  // result, by input; without sums[i]
 };
 
-// Appends to `graph` one input per output (its head gradient), then one per input with sums[i], and the nodes that
-// compute the gradients of the inputs with wanted[i]; those become further outputs, in order (constant zero where none
-// flows). All shapes must be known. StateError where a gradient would have to go through an operator that has none.
+// Appends to `graph` one input per head that arrives, then one uint8 (1) per head that arrives sometimes, 0 in a run in
+// which it does not and holds zeros, then one per input with sums[i]; and the nodes that compute the gradients of the
+// inputs with wanted[i]. Those become further outputs, in order (zeros where none arrives), and with form.reports one
+// uint8 (1) each for the inputs with arrives[i] == sometimes. All shapes must be known. StateError where a gradient
+// would have to go through an operator that has none.
 Graph with_gradient(Graph graph, const std::vector<bool>& wanted, GradientForm& form);
 inline Graph with_gradient(Graph graph, const std::vector<bool>& wanted) {
   GradientForm form;
   return with_gradient(std::move(graph), wanted, form);
 }
 
+// By input: the form.arrives of with_gradient() for this form.
+std::vector<Arrives> arriving_gradients(const Graph& program, const std::vector<bool>& wanted, GradientForm form);
+
+// From "does one arrive?"; empty stays empty.
+std::vector<Arrives> arrivals(const std::vector<bool>& heads);
+
 // From a program with known shapes, its gradients as a program: (inputs..., head gradients...) to the gradients of the
-// inputs with wanted[i]. What the program updates, this one updates in a copy. `form`: heads and refused.
+// inputs with wanted[i]. What the program updates, this one updates in a copy. `form`: heads, refused, reports.
 Graph gradient_graph(Graph program, const std::vector<bool>& wanted, GradientForm form, bool training);
 
 // By input of a gradient_graph(): is it only updated, in a copy? Then its values are not part of what is computed.

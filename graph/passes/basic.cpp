@@ -43,14 +43,25 @@ Graph dead_code(Graph g, bool training) {
   return out.finish();
 }
 
-Graph common_subexpressions(Graph g, bool training) {
+namespace {
+
+bool never(const Graph&, const Node&) { return false; }
+
+// Is a floating result stored in fewer bytes than an input?
+bool narrows(const Graph& g, const Node& n) {
+  const DType dtype = n.outputs[0].dtype;
+  auto is_wider = [&](ValueId v) { return size_of(g.meta(v).dtype) > size_of(dtype); };
+  return is_floating(dtype) && std::any_of(n.inputs.begin(), n.inputs.end(), is_wider);
+}
+
+Graph merge_equal(Graph g, bool training, bool (*stays)(const Graph&, const Node&)) {
   const std::vector<bool> updated = updated_nodes(g, training);
   Rewriter out(g);
   std::multimap<std::pair<const OpDef*, uint32_t>, uint32_t> seen;  // nodes of `out` by operator and first input
   for (uint32_t i = 0; i < g.nodes.size(); ++i) {
     const Node& n = g.nodes[i];
     if (!n.op || n.op->traits_of(n.attrs.get()).random || updates_inputs(n, training) || n.inputs.empty() ||
-        updated[i] || reads_updated(g, n, updated)) {
+        updated[i] || reads_updated(g, n, updated) || stays(g, n)) {
       out.keep(i);
       continue;
     }
@@ -71,6 +82,14 @@ Graph common_subexpressions(Graph g, bool training) {
     out.replace(i, std::move(values));
   }
   return out.finish();
+}
+
+}  // namespace
+
+Graph common_subexpressions(Graph g, bool training) { return merge_equal(std::move(g), training, never); }
+
+Graph common_subexpressions_before_gradient(Graph g, bool training) {
+  return merge_equal(std::move(g), training, narrows);
 }
 
 Graph drop_dropout(Graph g, bool training) {

@@ -46,9 +46,13 @@ std::string explain(Graph traced, const Options& options);
 Graph drop_dropout(Graph graph, bool training);
 
 // Merges nodes with the same operator, attributes and inputs; never random or updating ones, nor readers of updated
-// values. Run before the gradient is taken, it gives merged calls one gradient where the imperative run sums two:
-// equal, but not bit for bit, and infinite where two infinities cancel to NaN.
+// values.
 Graph common_subexpressions(Graph graph, bool training);
+
+// The same before the gradient is taken, which gives merged calls one gradient where the imperative run sums two:
+// equal, but not bit for bit, and infinite where two infinities cancel to NaN. Nodes that narrow their inputs, such as
+// casts to 16 bits, stay apart: the sum of their heads would be rounded to the narrow dtype.
+Graph common_subexpressions_before_gradient(Graph graph, bool training);
 
 // Replaces operators on constants by constants, up to 1 MB each; reshaped constants share memory. Never random numbers,
 // updates, nor readers of updated values. An operator that fails here stays, and fails when it runs.

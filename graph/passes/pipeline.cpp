@@ -23,7 +23,7 @@ constexpr Pass rounding(const char* name) {
 Graph gradient(Graph g, const Options& o) {
   if (o.wanted.empty()) return g;
   const size_t inputs = g.inputs.size();
-  GradientForm form{.heads = o.heads, .refused = o.refused};
+  GradientForm form{.heads = arrivals(o.heads), .refused = o.refused, .reports = !o.update};
   g = with_gradient(std::move(g), o.wanted, form);
   return o.update ? with_ones_for_heads(std::move(g), inputs) : g;
 }
@@ -32,7 +32,9 @@ Graph gradient(Graph g, const Options& o) {
 // infinite gradient, where the imperative run's two cancel to NaN.
 Graph merge_before_gradient(Graph g, const Options& o) {
   if (o.is_gradient) return g;
-  return common_subexpressions(std::move(g), o.training);
+  const bool has_gradient = !o.wanted.empty();
+  return has_gradient ? common_subexpressions_before_gradient(std::move(g), o.training)
+                      : common_subexpressions(std::move(g), o.training);
 }
 
 Graph rematerialized(Graph g, const Options& o) {

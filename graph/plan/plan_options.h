@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "kaon/graph/ir/graph.h"
+#include "kaon/graph/ir/gradient.h"
 #include "kaon/graph/memory/plan_arenas.h"
 
 namespace kaon {
@@ -28,7 +28,10 @@ struct PlanOptions {
   std::vector<bool> heads{};                     // by output: does the backward take a gradient there? Empty: each
   std::vector<bool> copied{};                    // by input: inputs_updated_in_copies(); empty: none
   std::vector<std::string> refusals{};           // by output: why it has no gradient; empty: each has one
-  std::vector<bool> recorded{};                  // by output: recorded_outputs(); empty: each is, or none
+  // By input: which gradients arrive; empty where none is taken. For each that does so sometimes, whether it has
+  // arrived follows the gradients among the results.
+  std::vector<Arrives> arrives{};
+  std::vector<bool> recorded{};  // by output: recorded_outputs(); empty: each is, or none
   int verify = 0;  // the number of calls, with their backwards, that are compared with the imperative run of `program`
   std::shared_ptr<const Graph> program{};  // passes::program(), before the passes
   std::optional<size_t> num_data{};        // the inputs after these are parameters; unset: not known

@@ -37,6 +37,8 @@ struct OpDef {
   FusedActivation (*as_epilogue)(const void* attrs);
   ImageUse (*image_use)(const void* attrs);
   double (*flops)(const void* attrs, std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs);
+  // By output: is it computed from an input with from[i]? nullptr: each is computed from every input.
+  std::vector<bool> (*computed_from)(const void* attrs, std::span<const TensorMeta> inputs, std::vector<bool> from);
   bool (*equal)(const void* a, const void* b);
   // Calls visit(name, text, is_default) for each attribute in order.
   void (*write)(const void* attrs, FunctionRef<void(std::string_view, const std::string&, bool)> visit);
@@ -98,6 +100,11 @@ constexpr OpDef make_op_def() {
   if constexpr (requires(const T& t, std::span<const TensorMeta> m) { t.variants(m, m, false); }) {
     d.variants = [](const void* p, std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs,
                     bool winograd) { return static_cast<const T*>(p)->variants(inputs, outputs, winograd); };
+  }
+  if constexpr (requires(const T& t, std::span<const TensorMeta> m) { t.computed_from(m, {}); }) {
+    d.computed_from = [](const void* p, std::span<const TensorMeta> inputs, std::vector<bool> from) {
+      return static_cast<const T*>(p)->computed_from(inputs, std::move(from));
+    };
   }
   if constexpr (requires(const T& t, const RowQuery& q) { t.keeps_rows(q); }) {
     d.keeps_rows = [](const void* p, const RowQuery& q) { return static_cast<const T*>(p)->keeps_rows(q); };

@@ -77,6 +77,60 @@ TEST_CASE("control flow: cond takes one branch; its gradient is that of the bran
   }
 }
 
+// An output layer ignores the gradient that arrives, but only where one arrives: its own shows whether one did.
+TEST_CASE("control flow: no gradient arrives where neither branch has one") {
+  for (float p : {1.f, 0.f}) {
+    const auto check = [&](auto then, auto otherwise) {
+      const Both both = check_both(
+          [&](auto F, auto x) {
+            using A = array_of<decltype(x)>;
+            const A h = F.LogisticRegressionOutput(x[1], x[2]);
+            A y = contrib::cond(
+                x[0], [&] { return then(F, h); }, [&] { return otherwise(F, h); });
+            return List<A>{y + x[3]};
+          },
+          {nd.array({p}), numbers({2, 3}, 1), numbers({2, 3}, 2), numbers({2, 3}, 3)});
+      return floats(both.gradients[1]);
+    };
+    auto flat = [](auto F, auto h) { return F.floor(h * 3); };
+    auto sign = [](auto F, auto h) { return F.sign(h); };
+    auto through = [](auto, auto h) { return h * 2; };
+    CHECK(check(flat, sign) == std::vector<float>(6, 0));
+    CHECK(check(through, through) != std::vector<float>(6, 0));
+  }
+}
+
+TEST_CASE("control flow: no gradient arrives where no iteration has one") {
+  for (int64_t n : {0, 1, 2, 3, 4, 5, 6, 7}) {
+    INFO(n << " iterations");
+    auto output = [](auto F, auto a) { return F.LogisticRegressionOutput(a, F.zeros_like(a)); };
+    // The first states: three that change places, of which one is read at the end, and one that the second iteration
+    // from the end no longer reads.
+    check_both(
+        [&](auto F, auto x) {
+          using A = array_of<decltype(x)>;
+          const List<A> first = {output(F, x[1]), output(F, x[2]), output(F, x[3]), output(F, x[4])};
+          auto [out, s] = contrib::foreach (
+              [&](const A& row, const List<A>& s) {
+                return std::pair(F.floor(row * 3 + s[1]), List<A>{s[1], s[2], s[0], F.floor(s[3])});
+              },
+              output(F, x[0]), first);
+          return List<A>{out, s[0] + x[1], s[3]};
+        },
+        {numbers({n, 3}, 1), numbers({3}, 2), numbers({3}, 3), numbers({3}, 4), numbers({3}, 5)});
+    // Values that the body captures.
+    check_both(
+        [&](auto F, auto x) {
+          using A = array_of<decltype(x)>;
+          const A flat = output(F, x[2]), steep = output(F, x[3]);
+          auto [out, s] = contrib::foreach (
+              [&](const A& row, const A& s) { return std::pair(row * steep, F.sign(flat) + s); }, x[0], x[1]);
+          return List<A>{out, s};
+        },
+        {numbers({n, 3}, 1), numbers({3}, 2), numbers({3}, 3), numbers({3}, 4)}, Sums::in_another_order);
+  }
+}
+
 TEST_CASE("control flow: loops in loops, and one loop's results in another") {
   check_both(
       [](auto F, auto x) {

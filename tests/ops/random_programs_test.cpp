@@ -188,6 +188,7 @@ TEST_CASE("random programs: those asked for", "[.program]") {
       fmt::print("{}: {}: {}\n", seed, name_of(Way(w)), wrong);
       if (number("KAON_PROGRAM_SOURCE", 1) != 0) fmt::print("{}\n", smallest_source(p, Way(w), wrong));
       std::fflush(stdout);
+      CHECK(wrong == "");
     }
   }
 }

@@ -133,7 +133,7 @@ TEST_CASE("fork: a child of a training loop reads finished arrays and trains net
 }
 TEST_CASE("fork: 300 children of a training loop", "[gluon][slow]") { check_forks(300); }
 
-TEST_CASE("fork: what was not finished says so in the child, and does not wait", "[gluon]") {
+TEST_CASE("fork: what was not finished says so in the child, and does not wait", "[gluon][async]") {
   Watchdog watchdog;
   std::atomic<bool> go_on{false};
   NDArray x = nd.ones({3});

@@ -94,6 +94,24 @@ TEST_CASE("passes: two equal calls of a net with BatchNorm are one in prediction
   CHECK(operators(passes::common_subexpressions(g, true)) == 5);
 }
 
+// 1 + 2^-8 is not a bfloat16: the sum of two heads would be rounded before it is a float32.
+TEST_CASE("passes: equal casts to 16 bits stay two where a gradient is taken") {
+  NDArray x = numbers({3});
+  x.attach_grad();
+  const Symbol v = sym.var("x");
+  const Symbol one = sym.cast(v, DType::bfloat16), two = sym.cast(v, DType::bfloat16);
+  CachedGraph graph(Symbol::group({one, two}), {"x"}, {}, "program");
+  for (int time = 0; time < 2; ++time) {
+    const std::vector<NDArray> y = autograd::record([&] { return call(graph, {x}); });
+    autograd::backward(y, std::vector<NDArray>{nd.ones({3}, {.dtype = DType::bfloat16}),
+                                               nd.full({3}, 0x1p-8, {.dtype = DType::bfloat16})});
+    CHECK(floats(x.grad()) == std::vector<float>(3, 1 + 0x1p-8f));
+  }
+  int casts = 0;  // the calls themselves are one
+  for (const Node& n : graph.plan()->graph().nodes) casts += n.op == &Cast::def && n.phase == Phase::forward;
+  CHECK(casts == 1);
+}
+
 TEST_CASE("passes: Dropout goes in prediction unless it is always on") {
   Symbol a = sym.var("a");
   Symbol s = sym.Dropout(sym.Dropout(sym.tanh(a), {}), {.mode = DropoutMode::always});

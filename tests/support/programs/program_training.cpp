@@ -109,6 +109,10 @@ std::string check_training_step(const Program& program, bool exact) {
   bool has_loop = false;
   for (const ProgramNode& n : p.nodes) has_loop = has_loop || !n.bodies.empty();
   if (exact && !has_loop) return compare_bits("training step, exact: loss, parameter or state", got, want);
+  // Where training diverges, what follows says nothing: kernels differ in whether padding is multiplied by infinity.
+  size_t compared = 0;
+  while (compared < want.size() && (compared >= num_steps || std::isfinite(want[compared][0]))) ++compared;
+  if (compared < num_steps) want.resize(compared);
   std::vector<Hosts> disturbed;
   for (size_t k = 0; k < want.size(); ++k) {
     if (!is_floating(*want[k].dtype)) continue;
