@@ -12,7 +12,7 @@
 #include "kaon/engine/executor.h"
 #include "kaon/engine/memory/memory_budget.h"
 #include "kaon/engine/schedule.h"
-#include "kaon/engine/scheduler/op_node.h"
+#include "kaon/engine/operation/op_node.h"
 #include "kaon/engine/thread_context.h"
 
 namespace kaon {

@@ -4,7 +4,7 @@
 #include <coroutine>
 #include <memory>
 
-#include "kaon/engine/scheduler/turn.h"
+#include "kaon/engine/threads/turn.h"
 #include "kaon/engine/thread_context.h"
 
 namespace kaon {

@@ -12,13 +12,13 @@
 
 #include "kaon/engine/base/coroutine_queue.h"
 #include "kaon/engine/engine.h"
-#include "kaon/engine/memory/call_memory.h"
+#include "kaon/engine/threads/call_memory.h"
 #include "kaon/engine/profiler.h"
-#include "kaon/engine/scheduler/failure_log.h"
-#include "kaon/engine/scheduler/random_scheduler.h"
-#include "kaon/engine/scheduler/ready_queue.h"
-#include "kaon/engine/scheduler/serial_queue.h"
-#include "kaon/engine/scheduler/worker_threads.h"
+#include "kaon/engine/operation/failure_log.h"
+#include "kaon/engine/operation/random_scheduler.h"
+#include "kaon/engine/operation/ready_queue.h"
+#include "kaon/engine/operation/serial_queue.h"
+#include "kaon/engine/threads/worker_threads.h"
 
 namespace kaon {
 

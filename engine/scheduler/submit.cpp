@@ -5,7 +5,7 @@
 
 #include "kaon/engine/engine.h"
 #include "kaon/engine/scheduler/engine_impl.h"
-#include "kaon/engine/scheduler/shared_read_lease.h"
+#include "kaon/engine/operation/shared_read_lease.h"
 
 namespace kaon {
 namespace {

@@ -12,8 +12,8 @@
 #include "kaon/engine/memory/block_pool.h"
 #include "kaon/engine/memory/memory_budget.h"
 #include "kaon/engine/run_context.h"
-#include "kaon/engine/scheduler/shared_read_lease.h"
-#include "kaon/engine/scheduler/var.h"
+#include "kaon/engine/operation/shared_read_lease.h"
+#include "kaon/engine/operation/var.h"
 
 namespace kaon {
 

@@ -9,7 +9,7 @@
 #include "kaon/engine/engine_ref.h"
 #include "kaon/engine/intrusive_ptr.h"
 #include "kaon/engine/run_context.h"
-#include "kaon/engine/scheduler/var.h"
+#include "kaon/engine/operation/var.h"
 
 namespace kaon {
 

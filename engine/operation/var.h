@@ -120,7 +120,7 @@ class Var {
     return at != nullptr;
   }
 
-  // Reads that last over many operations (engine/scheduler/shared_read_lease.h). The caller holds the lock.
+  // Reads that last over many operations (engine/operation/shared_read_lease.h). The caller holds the lock.
   bool can_begin_read_lease() const noexcept { return is_readable() && !error_ && num_leases_ < UINT8_MAX; }
   void begin_read_lease() noexcept { ++active_, ++num_leases_; }
   bool has_read_leases() const noexcept { return num_leases_ != 0; }
