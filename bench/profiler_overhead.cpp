@@ -4,6 +4,7 @@
 // operations that do nothing, where the cost of the two events of each shows bare.
 #include "kaon/bench/common.h"
 #include "kaon/engine/engine.h"
+#include "kaon/engine/operation/var.h"
 #include "kaon/engine/profiler.h"
 
 using namespace kaon;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "kaon/engine/base/spin_lock.h"
-#include "kaon/engine/schedule.h"
+#include "kaon/engine/engine.h"
 #include "kaon/engine/operation/op_node.h"
 
 namespace kaon {

@@ -6,9 +6,7 @@
 #include <span>
 #include <vector>
 
-#include "kaon/engine/engine_ref.h"
 #include "kaon/engine/intrusive_ptr.h"
-#include "kaon/engine/run_context.h"
 #include "kaon/engine/operation/var.h"
 
 namespace kaon {

@@ -10,8 +10,9 @@
 #include <utility>
 
 #include "kaon/engine/buffer/device_launch.h"
+#include "kaon/engine/operation/op_node.h"
 #include "kaon/engine/profiler.h"
-#include "kaon/engine/scheduler/run_piece.h"
+#include "kaon/engine/scheduler/op_run_context.h"
 #include "kaon/graph/plan/branches.h"
 #include "kaon/graph/plan/bucket.h"
 #include "kaon/ops/operator/copy_to.h"

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "kaon/engine/base/spin_lock.h"
+#include "kaon/engine/operation/shared_read_lease.h"
 #include "kaon/graph/memory/memory_plan.h"
 #include "kaon/graph/memory/plan_arenas.h"
 #include "kaon/graph/plan/plan_capture.h"
