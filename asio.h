@@ -150,8 +150,7 @@ inline std::exception_ptr aborted() {
 // One pending NDArray::async_wait. The engine holds its node while the array is not ready.
 template <class Handler>
 struct ArrayWait : VarWait, std::enable_shared_from_this<ArrayWait<Handler>> {
-  ArrayWait(NDArray a, Handler h)
-      : VarWait(a.var(), AccessMode::read), array(std::move(a)), handler(std::move(h)) {}
+  ArrayWait(NDArray a, Handler h) : VarWait(a.var(), AccessMode::read), array(std::move(a)), handler(std::move(h)) {}
 
   void signalled() noexcept override {
     const std::shared_ptr<void> keep = std::move(in_engine);

@@ -25,9 +25,7 @@ namespace detail {
 struct VarWait::Node : WaitNode {
   Node(VarWait& owner, Var& var, AccessMode mode);
   VarWait& owner;
-  static void signal(OpBase& base) noexcept {
-    static_cast<Node&>(static_cast<WaitNode&>(base)).owner.signalled();
-  }
+  static void signal(OpBase& base) noexcept { static_cast<Node&>(static_cast<WaitNode&>(base)).owner.signalled(); }
 };
 
 namespace {

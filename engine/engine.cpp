@@ -59,18 +59,15 @@ void Engine::check_not_gone(const char* op) const {
 // --- operations
 
 OpNode& Engine::make_op(const OpType& type, std::span<const Access> accesses, const PushOptions& options) {
-  auto* op = new OpNode;
+  auto* op = new OpNode(type, options);
   try {
     op->reserve_deps(accesses.size());
   } catch (...) {
     delete op;
     throw;
   }
-  op->type = &type;
-  op->label = options.label;
-  op->priority = options.priority;
-  op->transactional = options.transactional;
-  for (size_t i = 0; i < accesses.size(); ++i) op->deps[i].set(accesses[i].var, accesses[i].mode);
+  Dep* dep = op->deps;
+  for (const Access& a : accesses) (dep++)->set(a.var, a.mode);
   return *op;
 }
 
@@ -147,11 +144,10 @@ void Engine::on_room(std::coroutine_handle<> work, Executor& executor) {
 
 // An operation might wait for room that only its own end makes.
 bool Engine::is_over_budget() const {
-  return impl_->backpressure.is_over_limit() && !on_worker() && !thread_context().op_engine;
+  return impl_->backpressure.is_over_limit(active_budget()) && !on_worker() && !thread_context().op_engine;
 }
 bool Engine::admits_now() const {
-  return !is_over_budget() &&
-         (!impl_->backpressure.has_parked_for_room() || on_worker() || thread_context().op_engine);
+  return !is_over_budget() && (!impl_->backpressure.has_parked_for_room() || on_worker() || thread_context().op_engine);
 }
 
 std::stop_token Engine::stop_token() const noexcept {
@@ -216,8 +212,7 @@ EngineScope::~EngineScope() {
 
 EngineScope EngineScope::with_budget(size_t bytes, std::stop_token stop) const {
   IntrusivePtr<MemoryBudget> outer(own_ ? own_.get() : current_->active_budget());
-  return EngineScope(*current_,
-                     IntrusivePtr<MemoryBudget>(new MemoryBudget(bytes, std::move(stop), std::move(outer))));
+  return EngineScope(*current_, IntrusivePtr<MemoryBudget>(new MemoryBudget(bytes, std::move(stop), std::move(outer))));
 }
 
 size_t EngineScope::used_bytes() const noexcept { return own_ ? own_->used() : 0; }

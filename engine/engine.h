@@ -114,7 +114,7 @@ template <class F>
 struct OpBody {
   static constexpr bool fits = sizeof(F) <= detail::body_bytes && alignof(F) <= 16;
   template <class G>
-  static constexpr bool stores_safely = fits && std::is_nothrow_constructible_v<F, G>;
+  static constexpr bool stores_safely = fits&& std::is_nothrow_constructible_v<F, G>;
   static F& get(OpNode& op) {
     void* place = detail::body_of(op);
     if constexpr (fits) return *std::launder(static_cast<F*>(place));

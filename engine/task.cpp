@@ -15,7 +15,10 @@ namespace kaon {
 namespace detail {
 
 SuspensionPoint::Start SuspensionPoint::choose_start(bool waits_for_room, bool yields) {
-  if (!waits_for_room && Engine::current().is_over_budget()) return Start::with_room;
+  const Engine& engine = Engine::current();
+  if (!waits_for_room && engine.impl()->backpressure.is_over_limit(engine.active_budget()) && engine.is_over_budget()) {
+    return Start::with_room;
+  }
   return !yields && t_turn.is_over() ? Start::after_others : Start::at_once;
 }
 

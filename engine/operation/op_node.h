@@ -9,8 +9,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "kaon/engine/memory/block_pool.h"
 #include "kaon/engine/memory/memory_budget.h"
+#include "kaon/engine/memory/pool_cache.h"
 #include "kaon/engine/operation/shared_read_lease.h"
 #include "kaon/engine/operation/var.h"
 
@@ -52,6 +52,13 @@ struct WaitNode : OpBase {
 };
 
 struct OpNode : OpBase {
+  OpNode() = default;
+  OpNode(const OpType& type, const PushOptions& options) : label(options.label) {
+    this->type = &type;
+    priority = options.priority;
+    transactional = options.transactional;
+  }
+
   static constexpr size_t block_bytes = 256;
   static constexpr uint16_t inline_deps = 4;
   static constexpr size_t payload_bytes = detail::body_bytes;
@@ -108,7 +115,7 @@ struct OpNode : OpBase {
   }
   void* behind() noexcept { return reinterpret_cast<std::byte*>(this) + block_bytes; }
 
-  static void* operator new(size_t) { return pool_allocate(block_bytes); }
+  static void* operator new(size_t) { return pool_allocate_fixed<block_bytes>(); }
   static void operator delete(void* p) noexcept { pool_free(p, block_bytes); }  // after a constructor that threw
   static void operator delete(OpNode* op, std::destroying_delete_t) noexcept {
     const size_t bytes = block_bytes + 64 * size_t(op->lines_behind);

@@ -20,8 +20,8 @@ class ReadyOps {
   // Adds an operation. False: no thread need come for it, since its serial queue has one or the schedule decides.
   bool add(OpNode& op) noexcept;
   void add_to_queue(OpNode& op) noexcept { by_priority_[size_t(op.priority)].push(op); }  // next on its serial queue
-  OpNode* pop() noexcept;                                                                // nullptr: none
-  OpNode* pop_before(Priority priority) noexcept;                                        // one of a higher class
+  OpNode* pop() noexcept;                                                                 // nullptr: none
+  OpNode* pop_before(Priority priority) noexcept;                                         // one of a higher class
   bool is_empty() const noexcept;
 
   void note_priority(Priority priority) noexcept {  // called at each push

@@ -48,8 +48,8 @@ class Backpressure::Waiter {
   void leave() noexcept;     // ends both
   void post() noexcept { post_surely(*executor_, work_); }
 
-  const Waiter* next_full = nullptr;       // of resume_due()
-  Waiter* next_for_bytes = nullptr;        // of waits_for_bytes_
+  const Waiter* next_full = nullptr;  // of resume_due()
+  Waiter* next_for_bytes = nullptr;   // of waits_for_bytes_
 
  private:
   struct Look {
@@ -77,8 +77,8 @@ void Backpressure::Waiter::wait_for_bytes() {
   b.waits_for_bytes_count_.fetch_add(1, std::memory_order_seq_cst);
   // In this order: every operation counted in done_ is counted in pushed_. One that ends later sees this wait, since it
   // counts itself before it checks whether anything is parked.
-  done_ = b.engine_.counts.done();
-  pushed_ = b.engine_.counts.pushed();
+  done_ = b.counts_.done();
+  pushed_ = b.counts_.pushed();
   left_.store(pushed_ - done_, std::memory_order_seq_cst);
   next_for_bytes = std::exchange(b.waits_for_bytes_, this);
 }
@@ -103,15 +103,9 @@ void Backpressure::Waiter::leave() noexcept {
   budget_->end_wait();
 }
 
-Backpressure::Backpressure(Engine::Impl& engine) : engine_(engine) {}
+Backpressure::Backpressure(Engine::Impl& engine)
+    : engine_(engine), counts_(engine.counts), max_in_flight_(uint64_t(engine.options.max_in_flight)) {}
 Backpressure::~Backpressure() = default;
-
-uint64_t Backpressure::resume_level() const noexcept { return uint64_t(engine_.options.max_in_flight) * 3 / 4; }
-
-bool Backpressure::is_over_limit() const noexcept {
-  const MemoryBudget* budget = engine_.self.active_budget();
-  return engine_.counts.in_flight() >= uint64_t(engine_.options.max_in_flight) || (budget && !budget->has_room());
-}
 
 void Backpressure::throttle() {
   if (t_running || thread_context().in_task) return;
@@ -120,7 +114,7 @@ void Backpressure::throttle() {
 
 void Backpressure::wait_until(uint64_t level, MemoryBudget* budget) {
   Waiter waiter(*this, level, budget);
-  auto reached = [&] { return waiter.is_over(engine_.counts.in_flight()); };
+  auto reached = [&] { return waiter.is_over(counts_.in_flight()); };
   SpinningWaiter spinning(engine_);
   auto until = Clock::now() + engine_.options.spin;
   for (int looks = 0; !reached(); ++looks) {
@@ -180,14 +174,14 @@ void Backpressure::operation_ended(uint64_t sequence, uint64_t ended_before) noe
       has_room |= w->is_over_for_bytes();
     }
   }
-  if (engine_.counts.in_flight() <= (has_room ? resume_level() : 0)) resume_due();
+  if (counts_.in_flight() <= (has_room ? resume_level() : 0)) resume_due();
 }
 
 void Backpressure::resume_due() noexcept {
   std::list<Waiter> due;
   {
     std::lock_guard lock(park_mutex_);
-    const uint64_t n = engine_.counts.in_flight();
+    const uint64_t n = counts_.in_flight();
     const Waiter* full = nullptr;  // waiters for the same level and budget are resumed in order
     for (auto w = queue_.begin(); w != queue_.end();) {
       const auto at = w++;

@@ -10,6 +10,7 @@
 
 #include "kaon/engine/await.h"
 #include "kaon/engine/memory/memory_budget.h"
+#include "kaon/engine/operation/op_counts.h"
 
 namespace kaon {
 
@@ -48,11 +49,11 @@ namespace kaon {
 // Thread safety: any thread.
 class Backpressure final : private MemoryBudget::Listener {
  public:
-  explicit Backpressure(Engine::Impl& engine);
+  explicit Backpressure(Engine::Impl& engine);  // whose options and counts have been made
   ~Backpressure();
 
-  // After a push that has exceeded a limit. Blocks, helping, until there is room; not inside operations and Tasks, which
-  // might wait for themselves.
+  // After a push that has exceeded a limit. Blocks, helping, until there is room; not inside operations and Tasks,
+  // which might wait for themselves.
   void throttle();
   // Blocks, helping, until nothing is in flight.
   void wait_until_idle() { wait_until(0, nullptr); }
@@ -62,7 +63,10 @@ class Backpressure final : private MemoryBudget::Listener {
   void resume_when_room(std::coroutine_handle<> work, Executor& executor);
   void resume_when_idle(std::coroutine_handle<> work, Executor& executor);
 
-  bool is_over_limit() const noexcept;  // of operations, or of the active budget
+  // Of operations, or of the budget.
+  bool is_over_limit(const MemoryBudget* budget) const noexcept {
+    return counts_.in_flight() >= max_in_flight_ || (budget && !budget->has_room());
+  }
   bool has_parked_for_room() const noexcept { return parked_for_room_.load(std::memory_order_seq_cst) > 0; }
 
   bool has_waiters() const noexcept { return parked_.load(std::memory_order_seq_cst) != 0; }
@@ -76,7 +80,7 @@ class Backpressure final : private MemoryBudget::Listener {
  private:
   class Waiter;
 
-  uint64_t resume_level() const noexcept;
+  uint64_t resume_level() const noexcept { return max_in_flight_ * 3 / 4; }
   void wait_until(uint64_t level, MemoryBudget* budget);
   void resume_when(std::coroutine_handle<> work, Executor& executor, uint64_t level, MemoryBudget* budget);
   void park(const Waiter& waiter) noexcept { count(waiter, 1); }
@@ -87,13 +91,15 @@ class Backpressure final : private MemoryBudget::Listener {
   bool has_wait_for_bytes_over();
 
   Engine::Impl& engine_;
+  OpCounts& counts_;
+  const uint64_t max_in_flight_;
   std::atomic<int> parked_{0};           // waits that are parked, and those for bytes once more
   std::atomic<int> parked_for_room_{0};  // parked with a level above 0
   std::atomic<int> parked_for_ops_{0};   // of these: not for bytes
 
   std::mutex park_mutex_;
-  std::condition_variable park_;   // threads
-  std::list<Waiter> queue_;        // coroutines, under park_mutex_
+  std::condition_variable park_;        // threads
+  std::list<Waiter> queue_;             // coroutines, under park_mutex_
   std::atomic<bool> will_look_{false};  // the io pool will call resume_due()
 
   std::mutex bytes_mutex_;

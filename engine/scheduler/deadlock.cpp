@@ -125,8 +125,7 @@ void DeadlockWatch::fail_if_stuck() noexcept {
     const OpNode& op = *latest->waiting_op;
     const std::string text =
         "[wait] the operation waits for an array that can only be written after it has ended;" + describe(op.label);
-    IntrusivePtr<const OpError> error =
-        engine_.failures.record(op, std::make_exception_ptr(WouldDeadlock(text)), true);
+    IntrusivePtr<const OpError> error = engine_.failures.record(op, std::make_exception_ptr(WouldDeadlock(text)), true);
     // under the lock: ending a wait removes it from this list first, so this one still exists
     bool mark = false;
     if (!latest->dep.var()->remove(latest->dep, granted, mark)) return;

@@ -34,9 +34,9 @@ class DeadlockWatch {
  private:
   // With the mutex held:
   bool is_stuck();
-  size_t count_waiting_ops() const;        // operations with at least one registered wait
+  size_t count_waiting_ops() const;  // operations with at least one registered wait
   void unlink(WaitNode& waiter) noexcept;
-  void watch();                            // starts the timer that checks
+  void watch();  // starts the timer that checks
 
   void unregister(WaitNode& waiter) noexcept;
   void watch_again() noexcept;  // checks, and restarts the timer also without memory

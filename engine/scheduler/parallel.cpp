@@ -97,8 +97,8 @@ struct Invitation {
 
 // Makes a job and queues `invited` invitations, or fewer when memory is short. It never throws: a worker may have the
 // job already and use the caller's frame. Null: no memory for the job.
-IntrusivePtr<ParallelJob> invite(Engine::Impl& engine, int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body,
-                                 int64_t invited) noexcept {
+IntrusivePtr<ParallelJob> invite(Engine::Impl& engine, int64_t n, int64_t grain,
+                                 FunctionRef<void(int64_t, int64_t)> body, int64_t invited) noexcept {
   IntrusivePtr<ParallelJob> job;
   try {
     job = IntrusivePtr<ParallelJob>(new ParallelJob(n, grain, body, t_running ? t_running->op : nullptr, invited + 1));

@@ -13,7 +13,6 @@ namespace {
 // Sorts by address and merges duplicates; two different modes become update. Returns how many are left.
 size_t sort_and_merge(Dep* deps, size_t n) noexcept {
   constexpr size_t few = 16;
-  if (n < 2) return n;
   if (n <= few) {
     for (size_t i = 1; i < n; ++i) {
       if (!std::less<>()(deps[i].var(), deps[i - 1].var())) continue;
@@ -40,7 +39,7 @@ size_t sort_and_merge(Dep* deps, size_t n) noexcept {
 // Sorts the accesses to vars that other threads know to the front, locks these vars and returns their number.
 [[gnu::always_inline]] inline size_t lock_accesses(OpNode& op) noexcept {
   const size_t fresh = op.num_fresh, given = op.num_deps - fresh;
-  const size_t n = sort_and_merge(op.deps, given);
+  const size_t n = given < 2 ? given : sort_and_merge(op.deps, given);
   if (n != given) std::copy_n(op.deps + given, fresh, op.deps + n);
   op.num_deps = uint16_t(n + fresh);
   for (size_t i = 0; i < n; ++i) op.deps[i].var()->lock();
@@ -129,8 +128,8 @@ void submit(Engine::Impl& engine, OpNode& op) {
   for (size_t i = 0; i < n; ++i) deps[i].var()->unlock();
   // granted everywhere: no queue holds the operation, so no other thread can lower its count
   bool is_ready = granted == n + 1 || op.pending.fetch_sub(granted, std::memory_order_acq_rel) == granted;
-  // this op may be destroyed by then
-  SharedReadLease::give_back_all(ended, [&](Dep* list) { engine.runner.grant_all(list); });
+  if (ended) [[unlikely]]  // this op may be destroyed by then
+    SharedReadLease::give_back_all(ended, [&](Dep* list) { engine.runner.grant_all(list); });
 
   Workers& workers = engine.workers;
   if (workers.is_serial()) {

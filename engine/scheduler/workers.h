@@ -40,8 +40,8 @@ class Workers {
   // Runs ready operations until `done()` or until there are none. False when it ran none. `waiter`: the caller's, which
   // is ended while operations run.
   bool help(FunctionRef<bool()> done, SpinningWaiter* waiter = nullptr);
-  void run_burst();        // after a push, under a chosen schedule
-  void serve() noexcept;   // for a waiter without a thread, under a chosen schedule: runs everything that is ready
+  void run_burst();       // after a push, under a chosen schedule
+  void serve() noexcept;  // for a waiter without a thread, under a chosen schedule: runs everything that is ready
   // Spares the core of a waiting thread whose `looks`th look has found nothing to run.
   void back_off(int looks) const noexcept;
   // This thread has finished its pieces of another thread's operation: it begins something else, or looks for work.

@@ -47,7 +47,9 @@ class Slots {
   // Slots whose operations wait for memory, with no operation to help.
   void begin_starving(int slots) noexcept { starved_for_memory_.fetch_add(slots); }
   void end_starving(int slots) noexcept { starved_for_memory_.fetch_sub(slots); }
-  bool others_may_free_memory() const noexcept { return active_.load() - spinning_.load() > starved_for_memory_.load(); }
+  bool others_may_free_memory() const noexcept {
+    return active_.load() - spinning_.load() > starved_for_memory_.load();
+  }
 
   // Slots that run operations.
   int running() const noexcept {
