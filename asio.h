@@ -10,16 +10,13 @@
 #include <boost/asio/post.hpp>
 #include <boost/asio/prefer.hpp>
 #include <boost/asio/system_executor.hpp>
-#include <chrono>
 #include <exception>
 #include <memory>
-#include <new>
 #include <optional>
-#include <thread>
+#include <stop_token>
 #include <utility>
 
 #include "kaon/engine/await.h"
-#include "kaon/engine/storage.h"
 #include "kaon/ops/ndarray.h"
 
 namespace kaon {
@@ -66,18 +63,11 @@ class PendingHandler {
       : executor_(at_work(boost::asio::get_associated_executor(handler, boost::asio::system_executor()))),
         handler_(std::move(handler)) {}
 
-  // `keep` owns this object. Later calls do nothing. Posting to an Asio executor allocates: where that fails this waits
-  // until there is memory, as post_surely() does.
+  // `keep` owns this object. Later calls do nothing. Posting to an Asio executor allocates; this does not fail.
   void complete(const std::exception_ptr& e, const std::shared_ptr<void>& keep) noexcept {
     if (done_.exchange(true)) return;
     const auto executor = *executor_;
-    for (;; std::this_thread::sleep_for(std::chrono::milliseconds(1))) {
-      try {
-        return post(executor, e, keep);
-      } catch (const std::bad_alloc&) {
-      }
-      Storage::cpu().trim();
-    }
+    post_surely([&] { post(executor, e, keep); });
   }
   // The same, but throws std::bad_alloc and leaves the handler uncalled.
   void complete_or_throw(const std::exception_ptr& e, const std::shared_ptr<void>& keep) {
@@ -159,14 +149,10 @@ inline std::exception_ptr aborted() {
 
 // One pending NDArray::async_wait. The engine holds its node while the array is not ready.
 template <class Handler>
-struct ArrayWait : WaitNode, std::enable_shared_from_this<ArrayWait<Handler>> {
-  ArrayWait(NDArray a, Handler h)
-      : WaitNode(wait_type, a.var(), AccessMode::read), array(std::move(a)), handler(std::move(h)) {}
+struct ArrayWait : VarWait, std::enable_shared_from_this<ArrayWait<Handler>> {
+  ArrayWait(NDArray a, Handler h) : VarWait(a.var(), AccessMode::read), array(std::move(a)), handler(std::move(h)) {}
 
-  static constexpr OpType wait_type{
-      .signal = [](OpBase& base) noexcept { static_cast<ArrayWait&>(static_cast<WaitNode&>(base)).finish(); },
-  };
-  void finish() {
+  void signalled() noexcept override {
     const std::shared_ptr<void> keep = std::move(in_engine);
     if (std::exception_ptr failure; is_over(failure, keep)) handler.complete(failure, keep);
   }
@@ -178,12 +164,12 @@ struct ArrayWait : WaitNode, std::enable_shared_from_this<ArrayWait<Handler>> {
   // False when there is nobody to be told any more, or when a GPU has still to run what was launched.
   bool is_over(std::exception_ptr& failure, const std::shared_ptr<void>& keep) {
     if (handler.is_done()) return false;  // cancelled: a failure stays unreported
-    if (!error && array.device().type == DeviceType::gpu &&
+    if (!has_failed() && array.device().type == DeviceType::gpu &&
         array.when_run([this, keep](std::exception_ptr failure) { handler.complete(failure, keep); })) {
       return false;
     }
     try {
-      if (error) throw_op_error(*error);
+      throw_failure();
     } catch (...) {
       failure = std::current_exception();
     }
@@ -192,7 +178,7 @@ struct ArrayWait : WaitNode, std::enable_shared_from_this<ArrayWait<Handler>> {
   void cancel() {
     const std::exception_ptr failure = aborted();  // before anything else: it may throw std::bad_alloc
     std::shared_ptr<ArrayWait> keep;
-    if (array.engine().abandon_waiter(*this)) keep = std::move(in_engine);
+    if (abandon(array.engine())) keep = std::move(in_engine);
     handler.complete(failure, this->shared_from_this());
   }
 
@@ -213,11 +199,11 @@ struct AdmitWait : Executor, std::enable_shared_from_this<AdmitWait<Handler>> {
   // At the call, where there is room: throws std::bad_alloc, and the handler goes uncalled.
   void finish_at_once() { handler.complete_or_throw(stopped(), this->shared_from_this()); }
   std::exception_ptr stopped() const {
-    if (!budget || !budget->is_stopped()) return nullptr;
+    if (!scope.stop_requested()) return nullptr;
     return std::make_exception_ptr(Cancelled("[async_admit] the scope was stopped"));
   }
 
-  IntrusivePtr<MemoryBudget> budget{Engine::current().active_budget()};
+  const std::stop_token scope = Engine::current().stop_token();
   PendingHandler<Handler> handler;
   std::shared_ptr<AdmitWait> in_engine;  // itself, while the engine's list points here
 };
@@ -240,7 +226,7 @@ auto NDArray::async_wait(Token&& token) const {
           });
         }
         detail::enter(wait, [&] {
-          if (!array.engine().enqueue_waiter(*wait)) wait->finish_at_once();
+          if (!wait->enqueue(array.engine())) wait->finish_at_once();
         });
       },
       token, *this);

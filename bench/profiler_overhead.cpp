@@ -4,6 +4,7 @@
 // operations that do nothing, where the cost of the two events of each shows bare.
 #include "kaon/bench/common.h"
 #include "kaon/engine/engine.h"
+#include "kaon/engine/operation/var.h"
 #include "kaon/engine/profiler.h"
 
 using namespace kaon;
@@ -75,7 +76,7 @@ double ns_per_iteration(auto body) {
          1e9 / iterations;
 }
 
-// Engine::submit looks once, Engine::Impl::execute once before the run and once behind it, at what it has seen.
+// submit looks once, OpRunner::execute once before the run and once behind it, at what it has seen.
 void measure_checks() {
   Profiler profiler;
   uint64_t events = 0;

@@ -1,9 +1,12 @@
-// Awaiters: how a coroutine waits for an array, for the engine, for time.
+// Executors and awaiters: where a coroutine resumes, and how it waits for an array, for the engine, for time.
 #pragma once
 
 #include <chrono>
 #include <concepts>
 #include <coroutine>
+#include <cstddef>
+#include <exception>
+#include <memory>
 #include <optional>
 #include <stop_token>
 #include <utility>
@@ -12,6 +15,25 @@
 
 namespace kaon {
 
+// Runs coroutines later, never inside post(). A posted coroutine may run and end on another thread before post()
+// returns; the executor must stay valid until then. Thread safety: any thread.
+class Executor {
+ public:
+  virtual ~Executor() = default;
+  virtual void post(std::coroutine_handle<> work) = 0;
+  // While the result exists, more work may be posted: an event loop that ends without work must not end. spawn() keeps
+  // it during its Task, when_any during its losers. nullptr: the executor does not end by itself.
+  virtual std::shared_ptr<void> hold() { return nullptr; }
+};
+
+// Calls `post`, which throws std::bad_alloc or MemoryError where there is no memory; then it gives the storage's cache
+// back, sleeps and calls again, until the call returns.
+void post_surely(FunctionRef<void()> post) noexcept;
+void post_surely(Executor& executor, std::coroutine_handle<> work) noexcept;
+
+// Resumes a coroutine and restores the thread's own context afterwards. Every executor runs its work through this.
+void resume_coroutine(std::coroutine_handle<> work);
+
 // A promise that says where its coroutine resumes. Kaon's Task and AsyncGenerator have one; in Asio's own
 // coroutines use the completion-token forms of kaon/asio.h.
 template <class P>
@@ -19,14 +41,58 @@ concept HasExecutor = requires(P& promise) {
   { promise.executor() } -> std::convertible_to<Executor*>;
 };
 
+namespace detail {
+
+// One wait for a var, itself the node in the var's queue: it allocates nothing, and stays where it is until signalled()
+// has been called or enqueue() has given false. Thread safety: one thread, but for abandon().
+class VarWait {
+ public:
+  VarWait(const VarWait&) = delete;
+  VarWait& operator=(const VarWait&) = delete;
+
+  // As Engine::enqueue_waiter and Engine::abandon_waiter.
+  bool enqueue(Engine& engine, const Executor* resumes_on = nullptr);
+  bool abandon(Engine& engine);
+  bool is_abandoned() const noexcept;
+  // The failure of the array. Known once the wait is over.
+  bool has_failed() const noexcept;
+  void throw_failure() const;  // if it has failed
+
+ protected:
+  VarWait(Var& var, AccessMode mode) noexcept;
+  ~VarWait();
+  virtual void signalled() noexcept = 0;  // called once, after the access; the last use of this object
+
+ private:
+  struct Node;
+  Node& node() noexcept;
+  const Node& node() const noexcept;
+  alignas(16) std::byte node_[128];
+};
+
+// A var in the frame of the coroutine that waits for it.
+class OwnVar {
+ public:
+  OwnVar() noexcept;
+  ~OwnVar();
+  OwnVar(const OwnVar&) = delete;
+  OwnVar& operator=(const OwnVar&) = delete;
+  Var& get() noexcept;
+
+ private:
+  alignas(8) std::byte var_[32];
+};
+
+}  // namespace detail
+
 // co_await array: resumes on the coroutine's executor when the writes pushed before are done; gives the array. Throws
 // the array's failure, DeviceError when its GPU has failed, Cancelled when the scope of the coroutine is stopped first,
-// WouldDeadlock as Engine::wait does. The awaiter is itself the node in the var's queue, so nothing is allocated; it
-// must not be destroyed while the coroutine is suspended on it.
+// WouldDeadlock as Engine::wait does. Nothing is allocated. It must not be destroyed while the coroutine is suspended
+// on it.
 template <class A>
-class ReadyAwaiter : private WaitNode {
+class ReadyAwaiter : private detail::VarWait {
  public:
-  explicit ReadyAwaiter(A array) : WaitNode(wait_type, array.var(), AccessMode::read), array_(std::move(array)) {}
+  explicit ReadyAwaiter(A array) : VarWait(array.var(), AccessMode::read), array_(std::move(array)) {}
 
   bool await_ready() const noexcept { return false; }
   template <HasExecutor P>
@@ -35,16 +101,16 @@ class ReadyAwaiter : private WaitNode {
     executor_ = caller.promise().executor();
     Engine& engine = array_.engine();
     // before it is queued: after that the coroutine may resume on another thread at any moment
-    if (const MemoryBudget* budget = engine.active_budget(); budget && budget->stop_token().stop_possible()) {
-      stop_.emplace(budget->stop_token(), Abandon{this});
+    if (std::stop_token stop = engine.stop_token(); stop.stop_possible()) {
+      stop_.emplace(std::move(stop), Abandon{this});
     }
-    return engine.enqueue_waiter(*this, executor_) || (!error && resumes_later());
+    return enqueue(engine, executor_) || (!has_failed() && resumes_later());
   }
   A await_resume() {
     stop_.reset();
-    if (error) throw_op_error(*error);
+    throw_failure();
     if (device_failure_) std::rethrow_exception(device_failure_);
-    if (abandoned) throw Cancelled("[co_await] the scope was stopped before the array was written");
+    if (is_abandoned()) throw Cancelled("[co_await] the scope was stopped before the array was written");
     return std::move(array_);
   }
 
@@ -52,16 +118,12 @@ class ReadyAwaiter : private WaitNode {
   struct Abandon {
     ReadyAwaiter* self;
     void operator()() const {
-      if (self->array_.engine().abandon_waiter(*self)) post_surely(*self->executor_, self->caller_);
+      if (self->abandon(self->array_.engine())) post_surely(*self->executor_, self->caller_);
     }
   };
-  static constexpr OpType wait_type{
-      .signal =
-          [](OpBase& base) noexcept {
-            auto& self = static_cast<ReadyAwaiter&>(static_cast<WaitNode&>(base));
-            if (self.error || !self.resumes_later()) post_surely(*self.executor_, self.caller_);
-          },
-  };
+  void signalled() noexcept override {
+    if (has_failed() || !resumes_later()) post_surely(*executor_, caller_);
+  }
   // True: launched GPU work that writes the array has not run yet; the coroutine is posted when it has.
   bool resumes_later() {
     if constexpr (requires { array_.when_run([](std::exception_ptr) {}); }) {
@@ -108,9 +170,7 @@ class AdmitAwaiter {
     engine_.on_room(caller, *caller.promise().executor());
   }
   void await_resume() const {
-    if (const MemoryBudget* budget = engine_.active_budget(); budget && budget->is_stopped()) {
-      throw Cancelled("[admit] the scope was stopped");
-    }
+    if (engine_.stop_token().stop_requested()) throw Cancelled("[admit] the scope was stopped");
   }
 
  private:

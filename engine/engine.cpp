@@ -1,56 +1,52 @@
 #include "kaon/engine/engine.h"
 
-#include <algorithm>
-#include <string>
-#include <thread>
+#include <utility>
 
+#include "kaon/engine/await.h"
+#include "kaon/engine/device/gpu.h"
 #include "kaon/engine/scheduler/engine_impl.h"
-#include "kaon/engine/storage.h"
+#include "kaon/engine/scheduler/parallel.h"
+#include "kaon/engine/scheduler/process_engines.h"
+#include "kaon/engine/scheduler/submit.h"
 
 namespace kaon {
 
-Engine::Impl::Impl(Engine& engine, const EngineOptions& o, uint32_t forks)
-    : self(engine),
-      forks(forks),
-      options(o),
-      threads(o.threads >= 0 ? o.threads : int(std::max(1u, std::thread::hardware_concurrency()))),
-      ready{ReadyQueue(13), ReadyQueue(13), ReadyQueue(13)},
-      calls(threads),
-      io(forks == no_process ? 0 : std::max(1, o.io_threads)),
-      io_executor(io, std::max(1, o.io_threads)) {
-  // on a single core a spinning thread takes it from one that has work
-  if (std::thread::hardware_concurrency() < 2) options.spin = {};
-  if (o.schedule.kind != Schedule::Kind::arrival) {
-    chosen = std::make_unique<RandomScheduler>(o.schedule);
-    threads = 1;  // one slot: the thread that holds it runs operations
-  } else if (threads > 0) {
-    pool = std::make_unique<WorkerThreads>(threads);
-  }
-}
-
-Engine::Engine(EngineOptions options)
-    : impl_(new Impl(*this, options, g_forks.load(std::memory_order_relaxed))), ref_(Impl::take_place(*this)) {
+Engine::Engine(EngineOptions options) : impl_(new Impl(*this, options, fork_count())), ref_(enter_engine(*this)) {
   try {
     if (options.max_bytes) budget_ = IntrusivePtr<MemoryBudget>(new MemoryBudget(options.max_bytes, {}, {}));
   } catch (...) {
-    Impl::leave_place(*this);
+    leave_engine(*this);
     throw;
   }
 }
 
-Engine::Engine(Ended) : impl_(new Impl(*this, {.threads = 0}, no_process)), ref_(Impl::take_place(*this)) {}
+Engine::Engine(Ended) : impl_(new Impl(*this, {.threads = 0}, Impl::no_process)), ref_(enter_engine(*this)) {}
 
 Engine::~Engine() {
   if (impl_->is_gone()) {
-    Impl::leave_place(*this);
-    impl_.release();  // its threads cannot be joined here, nor its locks trusted
+    leave_engine(*this);
+    (void)impl_.release();  // its threads cannot be joined here, nor its locks trusted
     return;
   }
-  impl_->wait_for_level(0);
+  impl_->backpressure.wait_until_idle();
   impl_->io.join();
-  impl_->wait_for_level(0);
-  if (impl_->pool) impl_->pool->join();
-  Impl::leave_place(*this);
+  impl_->backpressure.wait_until_idle();
+  impl_->workers.join();
+  leave_engine(*this);
+}
+
+Engine& Engine::process_default() { return default_engine(); }
+void Engine::set_default_options(const EngineOptions& options) { set_default_engine_options(options); }
+
+Engine& Engine::ended() {
+  static constinit MadeOnce<Engine> engine;
+  return engine.get([] { return new Engine(Ended()); });
+}
+
+void Engine::use_if_alive(const EngineRef& engine, FunctionRef<void(Engine&)> use) {
+  for_each_engine([&](Engine& e) {
+    if (e.ref() == engine) use(e);
+  });
 }
 
 bool Engine::is_gone() const noexcept { return impl_->is_gone(); }
@@ -60,233 +56,34 @@ void Engine::check_not_gone(const char* op) const {
     impl_->throw_gone(op);
 }
 
-void Engine::Impl::throw_gone(const char* op, const std::string& where) const {
-  if (forks == no_process) {
-    throw StateError(
-        "[" + std::string(op) +
-        "] the engine of this array has ended: its values can be read, but no operation takes it; an array "
-        "that is to be used longer is made outside of the EngineScope, or from these values: "
-        "nd.array(x.asvector<float>(), x.shape())" +
-        where);
+// --- operations
+
+OpNode& Engine::make_op(const OpType& type, std::span<const Access> accesses, const PushOptions& options) {
+  auto* op = new OpNode(type, options);
+  try {
+    op->reserve_deps(accesses.size());
+  } catch (...) {
+    delete op;
+    throw;
   }
-  throw StateError("[" + std::string(op) +
-                   "] this process was forked from the one that has the engine's threads: use arrays made here" +
-                   where);
+  Dep* dep = op->deps;
+  for (const Access& a : accesses) (dep++)->set(a.var, a.mode);
+  return *op;
 }
 
-void Engine::Impl::check_finished(const Var& var) const {
-  if (var.is_readable()) return;
-  throw StateError(
-      "[engine] the array was still being written when this process was forked: only what its parent had "
-      "finished by then can be read here");
-}
-
-namespace {
-
-class OpRunContext final : public RunContext {
- public:
-  explicit OpRunContext(Engine& engine) : engine_(engine) {}
-  ~OpRunContext() override { free_workspace(); }
-  void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) override {
-    engine_.parallel_for(n, grain, body);
-  }
-  void* workspace(size_t bytes) override {
-    if (bytes > SIZE_MAX - sizeof(Block))
-      throw MemoryError("[workspace] asked for " + std::to_string(bytes) + " bytes");
-    auto* b = static_cast<Block*>(engine_.impl()->allocate(bytes + sizeof(Block)));
-    b->next = blocks_;
-    b->bytes = bytes + sizeof(Block);
-    blocks_ = b;
-    return b + 1;
-  }
-  void free_workspace() noexcept override {
-    while (Block* b = blocks_) {
-      blocks_ = b->next;
-      Storage::cpu().free(b, b->bytes);
-    }
-  }
-
- private:
-  struct alignas(64) Block {
-    Block* next;
-    size_t bytes;
-  };
-  Engine& engine_;
-  Block* blocks_ = nullptr;
-};
-
-}  // namespace
-
-void run_piece(Engine& engine, FunctionRef<void(RunContext&)> body) {
-  OpRunContext context(engine);
-  body(context);
-}
-
-bool Engine::run_now(std::span<Var* const> reads, FunctionRef<void(RunContext&)> body) noexcept {
-  constexpr size_t few = 8;
-  Impl& e = *impl_;
-  const bool is_alone = !t_running && !thread_context().op && !active_budget();
-  if (!is_alone || e.threads == 0 || e.chosen || e.profiler.is_on() || e.is_gone() || reads.size() > few) return false;
-  size_t begun = 0;
-  while (begun < reads.size() && reads[begun]->try_begin_read()) ++begun;
-  if (begun == reads.size()) {
-    OpRunContext context(*this);
-    body(context);
-  }
-  for (size_t i = 0; i < begun; ++i) {
-    Dep grant;
-    grant.set(*reads[i], AccessMode::read);
-    if (Dep* granted = reads[i]->complete(grant)) e.grant_all(granted);
-  }
-  return begun == reads.size();
-}
-
-namespace {
-// While it exists, this thread is inside an operation.
-struct InOperation {
-  explicit InOperation(Engine::Impl& engine, const OpNode& op) : frame{&engine, &op, t_running} { t_running = &frame; }
-  ~InOperation() { t_running = frame.outer; }
-  InOperation(const InOperation&) = delete;
-  InOperation& operator=(const InOperation&) = delete;
-  Running frame;
-};
-}  // namespace
-
-OpNode* Engine::Impl::execute(OpNode& op) noexcept {
-  bool heals = false;
-  IntrusivePtr<const OpError> error;
-  for (int i = 0; i < op.num_deps; ++i) {
-    if (op.deps[i].var()->error()) [[unlikely]] {
-      error = FailureLog::inherit(op, heals);
-      break;
-    }
-  }
-  if (is_dropped(op) && !error) [[unlikely]]
-    error = failures.record_dropped(op);
-  if (error) [[unlikely]]
-    return settle(op, error, op.transactional, heals);
-
-  if (op.type->ends_later) {
-    const InOperation inside(*this, op);
-    OpRunContext context(self);
-    op.type->run(op, context);  // the op may have ended and be destroyed
-    ending_later.fetch_add(1, std::memory_order_seq_cst);
-    return nullptr;
-  }
-  uint64_t begin = profiler.is_on() ? Profiler::now() : 0;
-  bool spares_updates = false;
-  {
-    const InOperation inside(*this, op);
-    OpRunContext context(self);
-    try {
-      op.type->run(op, context);
-    } catch (...) {
-      error = failures.record(op, std::current_exception(), is_dropped(op));
-      spares_updates = op.transactional && context.updates_are_whole;
-      failed.fetch_add(1, std::memory_order_relaxed);
-    }
-  }
-  if (begin) {
-    profiler.record({op.label.name, op.counted ? "operator" : "piece", begin, Profiler::now(), op.label.block_path,
-                     op.label.site, op.counted ? op.sequence : 0});
-  }
-  if (error || heals) [[unlikely]]
-    return settle(op, error, spares_updates, heals);
-  return finish(op);
-}
-
-OpNode* Engine::Impl::settle(OpNode& op, const IntrusivePtr<const OpError>& error, bool spares_updates,
-                             bool heals) noexcept {
-  if (error || heals) {
-    for (int i = 0; i < op.num_deps; ++i) {
-      Dep& d = op.deps[i];
-      if (d.is_write() && !(spares_updates && d.mode() == AccessMode::update)) d.var()->set_error(error.get());
-    }
-  }
-  return finish(op);
-}
-
-void Engine::complete(OpNode& op, std::exception_ptr failure) noexcept {
-  Impl& e = *impl_;
-  IntrusivePtr<const OpError> error;
-  if (failure) {
-    error = e.failures.record(op, failure, Impl::is_dropped(op));
-    e.failed.fetch_add(1, std::memory_order_relaxed);
-  }
-  e.ending_later.fetch_sub(1, std::memory_order_seq_cst);  // before settle(), after which the engine may end
-  if (OpNode* next = e.settle(op, error, false, true)) e.proceed(*next);
-}
-
-void Engine::Impl::granted(OpBase& op, OpNode*& next, uint64_t by) noexcept {
-  if (op.pending.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
-  if (op.is_waiter()) {
-    auto& waiter = static_cast<WaitNode&>(op);
-    waiter.ended_by = by;
-    complete_waiter(waiter, next);
-    return;
-  }
-  auto& node = static_cast<OpNode&>(op);
-  if (serial_queue_of(node)) {
-    make_ready(node);
-  } else if (!next) {
-    next = &node;
-  } else if (node.priority < next->priority) {
-    make_ready(*std::exchange(next, &node));
-  } else {
-    make_ready(node);
-  }
-}
-
-void Engine::Impl::complete_waiter(WaitNode& waiter, OpNode*& next) noexcept {
-  Dep& d = waiter.dep;
-  waiter.error = IntrusivePtr<const OpError>(d.var()->error());
-  for (Dep* g = d.var()->complete(d); g;) {
-    Dep* following = g->next;
-    granted(*g->op, next, waiter.ended_by);
-    g = following;
-  }
-  if (op_waits.count.load(std::memory_order_seq_cst) > 0) end_op_wait(waiter);
-  waiter.type->signal(waiter);  // the waiter may be destroyed after this
-}
-
-OpNode* Engine::Impl::finish(OpNode& op) noexcept {
-  OpNode* next = nullptr;
-  const bool counted = op.counted;
-  const uint64_t sequence = op.sequence;
-  const auto grant = [&](Dep* list) {
-    for (Dep* g = list; g;) {
-      Dep* following = g->next;  // before the decrement, after which g's op may be destroyed
-      granted(*g->op, next, sequence);
-      g = following;
-    }
-  };
-  for (int i = 0; i < op.num_deps; ++i) grant(op.deps[i].var()->complete(op.deps[i]));
-  if (op.read_lease) op.read_lease->leave(grant);
-  op.type->destroy(op);
-  if (op.budget) [[unlikely]]
-    op.budget->release();
+void Engine::discard_op(OpNode& op) noexcept {
   op.free_deps();
   delete &op;
-  if (!counted) return nullptr;
-  const uint64_t ended_before = done.fetch_add(1, std::memory_order_seq_cst);
-  if (parked.load(std::memory_order_seq_cst)) [[unlikely]]
-    check_parked(sequence, ended_before);  // pairs with the increment before parking
-  return next;
 }
 
-EngineStats Engine::stats() const {
-  return {impl_->pushed.load(), impl_->done.load(), impl_->failed.load(), impl_->threads};
+void Engine::submit(OpNode& op) { kaon::submit(*impl_, op); }
+void Engine::complete(OpNode& op, std::exception_ptr failure) noexcept { impl_->runner.complete(op, failure); }
+void Engine::grant(Dep* list) noexcept { impl_->runner.grant_all(list); }
+
+void Engine::parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) {
+  kaon::parallel_for(*impl_, n, grain, body);
 }
-const EngineOptions& Engine::options() const { return impl_->options; }
-bool Engine::has_workers() const { return impl_->pool != nullptr; }
-void Engine::save_schedule(const std::filesystem::path& file) const {
-  if (impl_->options.schedule.kind != Schedule::Kind::random) {
-    throw StateError("[save_schedule] this engine has made no choices: its schedule is not Schedule::random");
-  }
-  impl_->chosen->save(file);
-}
-Profiler& Engine::profiler() { return impl_->profiler; }
-Executor& Engine::io_executor() { return impl_->io_executor; }
+
 bool Engine::on_worker() const {
   for (Running* r = t_running; r; r = r->outer) {
     if (r->engine == impl_.get()) return true;
@@ -294,15 +91,96 @@ bool Engine::on_worker() const {
   return false;
 }
 
+bool Engine::help_once() {
+  int runs = 0;
+  auto once = [&] { return runs++ > 0; };
+  return impl_->workers.help(once);
+}
+
+bool Engine::has_workers() const { return impl_->workers.has_pool(); }
+
+// --- waits
+
+void Engine::wait(Var& var, AccessMode mode) { impl_->waits.wait(var, mode); }
+bool Engine::read_now(Var& var, FunctionRef<void()> body) { return impl_->waits.read_now(var, body); }
+bool Engine::run_now(std::span<Var* const> reads, FunctionRef<void(RunContext&)> body) noexcept {
+  return impl_->waits.run_now(reads, body);
+}
+bool Engine::enqueue_waiter(WaitNode& waiter, const Executor* resumes_on) {
+  return impl_->waits.enqueue(waiter, resumes_on);
+}
+bool Engine::abandon_waiter(WaitNode& waiter) { return impl_->waits.abandon(waiter); }
+
+void Engine::wait_all() {
+  impl_->deadlocks.refuse_inside("wait_all");
+  if (impl_->is_gone() && impl_->counts.in_flight() > 0) impl_->throw_gone();
+  {
+    TraceSpan span(impl_->profiler, "waitall", "wait");
+    impl_->backpressure.wait_until_idle();
+    Gpu::wait_for_all();
+  }
+  if (std::exception_ptr e = take_unreported()) std::rethrow_exception(e);
+}
+
+std::exception_ptr Engine::take_unreported() {
+  try {
+    Gpu::is_idle();
+  } catch (const DeviceError&) {  // thrown at every call from now on; the other failures stay unreported
+    return std::current_exception();
+  }
+  return impl_->failures.take_unreported();
+}
+
+IdleAwaiter Engine::idle() { return IdleAwaiter(*this); }
+AdmitAwaiter Engine::admit() { return AdmitAwaiter(*this); }
+
+void Engine::on_idle(std::coroutine_handle<> work, Executor& executor) {
+  impl_->deadlocks.refuse_inside("idle");
+  impl_->backpressure.resume_when_idle(work, executor);
+}
+void Engine::on_room(std::coroutine_handle<> work, Executor& executor) {
+  impl_->backpressure.resume_when_room(work, executor);
+}
+
+// An operation might wait for room that only its own end makes.
+bool Engine::is_over_budget() const {
+  return impl_->backpressure.is_over_limit(active_budget()) && !on_worker() && !thread_context().op_engine;
+}
+bool Engine::admits_now() const {
+  return !is_over_budget() && (!impl_->backpressure.has_parked_for_room() || on_worker() || thread_context().op_engine);
+}
+
+std::stop_token Engine::stop_token() const noexcept {
+  const MemoryBudget* budget = active_budget();
+  return budget ? budget->stop_token() : std::stop_token();
+}
+
+// --- the rest
+
+EngineStats Engine::stats() const {
+  const OpCounts& counts = impl_->counts;
+  return {counts.pushed(), counts.done(), counts.failed(), impl_->workers.slots.count()};
+}
+const EngineOptions& Engine::options() const { return impl_->options; }
+Profiler& Engine::profiler() { return impl_->profiler; }
+
+void Engine::save_schedule(const std::filesystem::path& file) const {
+  if (impl_->options.schedule.kind != Schedule::Kind::random) {
+    throw StateError("[save_schedule] this engine has made no choices: its schedule is not Schedule::random");
+  }
+  impl_->ready.chosen()->save(file);
+}
+
+Executor& Engine::io_executor() { return impl_->io; }
+
 void Engine::post_io(std::function<void()> work) {
   if (impl_->is_gone()) impl_->throw_gone();
-  boost::asio::post(impl_->io, std::move(work));
+  impl_->io.call(std::move(work));
 }
 
 void Engine::post_after(std::chrono::nanoseconds delay, std::coroutine_handle<> work, Executor& executor) {
   if (impl_->is_gone()) impl_->throw_gone();
-  auto timer = std::make_shared<PoolTimer>(impl_->io.get_executor(), delay);
-  timer->async_wait([timer, work, io = &impl_->io_executor, &executor](const boost::system::error_code&) {
+  impl_->io.call_after(delay, [work, io = &impl_->io, &executor] {
     if (&executor == io) {
       resume_coroutine(work);  // already on the io pool
     } else {
@@ -310,5 +188,33 @@ void Engine::post_after(std::chrono::nanoseconds delay, std::coroutine_handle<> 
     }
   });
 }
+
+// --- EngineScope
+
+EngineScope::EngineScope(Engine& engine) : EngineScope(engine, nullptr) {}
+
+EngineScope::EngineScope(Engine& engine, IntrusivePtr<MemoryBudget> budget)
+    : current_(&engine),
+      own_(std::move(budget)),
+      engine_(std::exchange(thread_context().engine, engine.ref())),
+      outer_(thread_context().budget) {
+  if (own_) {
+    thread_context().budget = own_.get();
+  } else if (!(engine_ == engine.ref())) {
+    thread_context().budget = nullptr;  // the outer scope's belong to another engine
+  }
+}
+
+EngineScope::~EngineScope() {
+  thread_context().engine = engine_;
+  thread_context().budget = outer_;
+}
+
+EngineScope EngineScope::with_budget(size_t bytes, std::stop_token stop) const {
+  IntrusivePtr<MemoryBudget> outer(own_ ? own_.get() : current_->active_budget());
+  return EngineScope(*current_, IntrusivePtr<MemoryBudget>(new MemoryBudget(bytes, std::move(stop), std::move(outer))));
+}
+
+size_t EngineScope::used_bytes() const noexcept { return own_ ? own_->used() : 0; }
 
 }  // namespace kaon

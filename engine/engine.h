@@ -2,23 +2,50 @@
 #pragma once
 
 #include <chrono>
+#include <coroutine>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <memory>
+#include <new>
 #include <span>
+#include <stop_token>
+#include <type_traits>
 #include <utility>
 
-#include "kaon/engine/engine_ref.h"
-#include "kaon/engine/executor.h"
-#include "kaon/engine/memory/memory_budget.h"
-#include "kaon/engine/schedule.h"
-#include "kaon/engine/scheduler/op_node.h"
+#include "kaon/engine/error.h"
+#include "kaon/engine/intrusive_ptr.h"
+#include "kaon/engine/run_context.h"
+#include "kaon/engine/storage.h"
 #include "kaon/engine/thread_context.h"
 
 namespace kaon {
 
+class Executor;
+class MemoryBudget;
 class Profiler;
-class Storage;
+class Var;
+struct OpBase;
+struct OpNode;
+struct WaitNode;
+class Dep;
+
+// The order in which an engine runs ready operations.
+struct Schedule {
+  enum class Kind : uint8_t {
+    arrival,  // first ready, first run, on `threads` threads
+    random,   // no worker: threads that push and wait run any operation that may run, as the seed says
+    replay,   // the same with the choices of a file
+  };
+  Kind kind = Kind::arrival;
+  uint64_t seed = 0;
+  const char* file = nullptr;
+
+  static constexpr Schedule random(uint64_t seed) { return {Kind::random, seed, nullptr}; }
+  static constexpr Schedule replay(const char* file) { return {Kind::replay, 0, file}; }
+};
 
 struct EngineOptions {
   int threads = -1;    // -1: as many as cores; 0: serial, each op runs inside push (the debugging engine)
@@ -42,6 +69,12 @@ struct EngineStats {
   int threads = 0;
 };
 
+enum class AccessMode : uint8_t {
+  read,
+  write,   // overwrites everything: heals a failed array
+  update,  // reads and writes: a failure on either side fails the array
+};
+
 // One access of an operation on a var.
 struct Access {
   Var& var;
@@ -51,10 +84,65 @@ inline Access read(Var& v) { return {v, AccessMode::read}; }
 inline Access write(Var& v) { return {v, AccessMode::write}; }    // overwrites all of it
 inline Access update(Var& v) { return {v, AccessMode::update}; }  // in place
 
+enum class Priority : uint8_t { high, normal, low };
+
 struct PushOptions {
   OpLabel label = {};
   Priority priority = Priority::normal;
   bool transactional = false;  // when an input has failed, AccessMode::update leaves its arrays as they were
+};
+
+// How the engine runs and destroys the node of an operation, or tells a waiter.
+struct OpType {
+  void (*run)(OpNode&, RunContext&) = nullptr;
+  void (*destroy)(OpNode&) noexcept = nullptr;  // ends the body's life, run or not
+  void (*signal)(OpBase&) noexcept = nullptr;   // waiters only: called once, after the access is completed
+  bool ends_later = false;                      // run() only begins; Engine::complete ends the operation
+  // For operations that would wait for each other's lock: the number of a group, whose operations run one at a time.
+  // Such an operation must not wait for another one of its group.
+  size_t (*serial_queue)(const OpNode&) noexcept = nullptr;
+};
+
+namespace detail {
+// Where a node has its body. The rest of it is internal: engine/operation/op_node.h.
+inline constexpr size_t body_offset = 192, body_bytes = 64;
+inline void* body_of(OpNode& op) noexcept { return reinterpret_cast<std::byte*>(&op) + body_offset; }
+}  // namespace detail
+
+// The body F stored in a node, or in a pooled block beside it when it does not fit.
+template <class F>
+struct OpBody {
+  static constexpr bool fits = sizeof(F) <= detail::body_bytes && alignof(F) <= 16;
+  template <class G>
+  static constexpr bool stores_safely = fits&& std::is_nothrow_constructible_v<F, G>;
+  static F& get(OpNode& op) {
+    void* place = detail::body_of(op);
+    if constexpr (fits) return *std::launder(static_cast<F*>(place));
+    else return **std::launder(static_cast<F**>(place));
+  }
+  template <class G>
+  static void store(OpNode& op, G&& body) {
+    if constexpr (fits) {
+      new (detail::body_of(op)) F(std::forward<G>(body));
+    } else {
+      void* place = Pooled::operator new(sizeof(F));
+      try {
+        new (detail::body_of(op)) F*(new (place) F(std::forward<G>(body)));
+      } catch (...) {
+        Pooled::operator delete(place, sizeof(F));
+        throw;
+      }
+    }
+  }
+  static void destroy(OpNode& op) noexcept {
+    F& body = get(op);
+    body.~F();
+    if constexpr (!fits) Pooled::operator delete(&body, sizeof(F));
+  }
+  static constexpr OpType type{
+      .run = [](OpNode& op, RunContext& context) { get(op)(context); },
+      .destroy = destroy,
+  };
 };
 
 class AdmitAwaiter;
@@ -103,24 +191,19 @@ class Engine {
   // The same for a body that `type` runs.
   template <class F>
   void push_as(const OpType& type, std::span<const Access> accesses, F&& body, const PushOptions& options) {
-    using B = std::decay_t<F>;
-    auto* op = new OpNode;
-    try {
-      op->reserve_deps(accesses.size());
-      OpBody<B>::store(*op, std::forward<F>(body));
-    } catch (...) {
-      op->free_deps();
-      delete op;
-      throw;
+    using Body = OpBody<std::decay_t<F>>;
+    OpNode& op = make_op(type, accesses, options);
+    if constexpr (Body::template stores_safely<F>) {
+      Body::store(op, std::forward<F>(body));
+    } else {
+      try {
+        Body::store(op, std::forward<F>(body));
+      } catch (...) {
+        discard_op(op);
+        throw;
+      }
     }
-    op->type = &type;
-    op->label = options.label;
-    op->priority = options.priority;
-    op->transactional = options.transactional;
-    for (size_t i = 0; i < accesses.size(); ++i) {
-      op->deps[i].set(accesses[i].var, accesses[i].mode);
-    }
-    submit(*op);
+    submit(op);
   }
   template <class F>
   void push(std::initializer_list<Access> accesses, F&& body, const PushOptions& options = {}) {
@@ -155,9 +238,10 @@ class Engine {
   // The budget of this thread's new arrays and operations: the innermost with_budget's, else the engine's.
   // nullptr: none.
   MemoryBudget* active_budget() const noexcept {
-    MemoryBudget* l = thread_context().budget;
-    return l ? l : budget_.get();
+    MemoryBudget* budget = thread_context().budget;
+    return budget ? budget : budget_.get();
   }
+  std::stop_token stop_token() const noexcept;  // of the active budget: stopped when the scope is; empty without one
 
   // True when the waiter was queued: its signal will be called. False: the var is ready now (error is set).
   // resumes_on: the executor of a coroutine that waits; the operation that it is part of then counts as waiting.
@@ -190,12 +274,15 @@ class Engine {
 
   // Used by operations' RunContext.
   void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body);
+  void grant(Dep* list) noexcept;  // for SharedReadLease: hands out accesses that its end has granted
 
   // The engine has ended, or belongs to the parent of this forked process: its arrays can be read, nothing can be
   // pushed.
   bool is_gone() const noexcept;
   void check_not_gone(const char* op) const;  // throws StateError, which names `op`
   EngineRef ref() const noexcept { return ref_; }
+  // Calls `use` unless the engine has ended, which cannot happen during the call. `use` makes and ends no engine.
+  static void use_if_alive(const EngineRef& engine, FunctionRef<void(Engine&)> use);
   // The engine of arrays whose own engine has ended. Made at the first call, never destroyed, without threads.
   static Engine& ended();
 
@@ -206,6 +293,10 @@ class Engine {
   struct Ended {};
   explicit Engine(Ended);
 
+  // A node without its body. Throws as push.
+  static OpNode& make_op(const OpType& type, std::span<const Access> accesses, const PushOptions& options);
+  static void discard_op(OpNode& op) noexcept;  // one that has no body
+
   std::unique_ptr<Impl> impl_;
   const EngineRef ref_;
   IntrusivePtr<MemoryBudget> budget_;  // max_bytes
@@ -214,11 +305,8 @@ class Engine {
 // Makes `engine` current in this thread, or this coroutine, until it ends.
 class EngineScope {
  public:
-  explicit EngineScope(Engine& engine) : EngineScope(engine, nullptr) {}
-  ~EngineScope() {
-    thread_context().engine = engine_;
-    thread_context().budget = outer_;
-  }
+  explicit EngineScope(Engine& engine);
+  ~EngineScope();
   EngineScope(const EngineScope&) = delete;
   EngineScope& operator=(const EngineScope&) = delete;
 
@@ -228,25 +316,11 @@ class EngineScope {
   // scope that have not begun are dropped: the arrays that they would have written fail with Cancelled, those that a
   // transactional operation would have updated stay as they were. Running operations end, their failures unreported;
   // coroutines in the scope that wait for an array get Cancelled.
-  EngineScope with_budget(size_t bytes, std::stop_token stop = {}) const {
-    IntrusivePtr<MemoryBudget> outer(own_ ? own_.get() : current_->active_budget());
-    return EngineScope(*current_,
-                       IntrusivePtr<MemoryBudget>(new MemoryBudget(bytes, std::move(stop), std::move(outer))));
-  }
-  size_t used_bytes() const noexcept { return own_ ? own_->used() : 0; }  // of with_budget's
+  EngineScope with_budget(size_t bytes, std::stop_token stop = {}) const;
+  size_t used_bytes() const noexcept;  // of with_budget's
 
  private:
-  EngineScope(Engine& engine, IntrusivePtr<MemoryBudget> budget)
-      : current_(&engine),
-        own_(std::move(budget)),
-        engine_(std::exchange(thread_context().engine, engine.ref())),
-        outer_(thread_context().budget) {
-    if (own_) {
-      thread_context().budget = own_.get();
-    } else if (!(engine_ == engine.ref())) {
-      thread_context().budget = nullptr;  // the outer scope's belong to another engine
-    }
-  }
+  EngineScope(Engine& engine, IntrusivePtr<MemoryBudget> budget);
 
   Engine* current_;
   IntrusivePtr<MemoryBudget> own_;

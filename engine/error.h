@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "kaon/engine/intrusive_ptr.h"
-#include "kaon/engine/memory/block_pool.h"
 #include "kaon/engine/run_context.h"
+#include "kaon/engine/storage.h"
 
 namespace kaon {
 

@@ -1,34 +1,51 @@
 #include "kaon/engine/gpu_stream.h"
 
+#include <vector>
+
 #include "kaon/engine/buffer/device_launch.h"
+#include "kaon/engine/buffer/gpu_memory.h"
 
 namespace kaon {
 
-CallerStream::CallerStream(Device device, void* stream)
-    : gpu_(Gpu::of(device)), stream_(gpu_.driver.borrow_stream(stream)), number_(gpu_.add_stream(*stream_)) {}
+struct CallerStream::State {
+  State(Device device, void* native)
+      : gpu(Gpu::of(device)), stream(gpu.driver.borrow_stream(native)), number(gpu.add_stream(*stream)) {}
+  ~State() { gpu.retire_stream(number); }
 
-CallerStream::~CallerStream() { gpu_.retire_stream(number_); }
+  Gpu& gpu;
+  const std::unique_ptr<Stream> stream;
+  const uint32_t number;
+  struct Used {
+    IntrusivePtr<Buffer> buffer;
+    bool writes;
+  };
+  std::vector<Used> used;
+};
+
+CallerStream::CallerStream(Device device, void* stream) : state_(new State(device, stream)) {}
+CallerStream::~CallerStream() = default;
 
 void* CallerStream::begin(Buffer& buffer, bool writes, const std::source_location& site) {
-  if (buffer.device != gpu_.device) {
-    throw ValueError("[CallerStream] the stream is of " + gpu_.device.str() + ", the array of " + buffer.device.str());
+  Gpu& gpu = state_->gpu;
+  if (buffer.device != gpu.device) {
+    throw ValueError("[CallerStream] the stream is of " + gpu.device.str() + ", the array of " + buffer.device.str());
   }
   buffer.engine->wait(buffer.var, writes ? AccessMode::update : AccessMode::read);
   if (!buffer.data) {  // nothing has been written yet
-    DeviceLaunch launch(gpu_, Lane::compute, {.name = "CallerStream"});
+    DeviceLaunch launch(gpu, Lane::compute, {.name = "CallerStream"});
     launch.use(buffer, true);
     buffer.ensure();
   }
-  GpuMemory::of(buffer).use.order_before(Gpu::order(), number_, writes);
-  used_.push_back({IntrusivePtr<Buffer>(&buffer), writes});
+  GpuMemory::of(buffer).use.order_before(Gpu::order(), state_->number, writes);
+  state_->used.push_back({IntrusivePtr<Buffer>(&buffer), writes});
   if (writes) buffer.note_write(site);
   return buffer.data;
 }
 
 void CallerStream::end() {
-  const StreamPoint point = Gpu::order().launched(number_);
-  for (const Used& u : used_) GpuMemory::of(*u.buffer).use.add(point, u.writes);
-  used_.clear();
+  const StreamPoint point = Gpu::order().launched(state_->number);
+  for (const State::Used& u : state_->used) GpuMemory::of(*u.buffer).use.add(point, u.writes);
+  state_->used.clear();
 }
 
 }  // namespace kaon

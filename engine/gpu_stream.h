@@ -1,9 +1,14 @@
 // CallerStream: orders a cudaStream_t of the program with Kaon's operations.
 #pragma once
 
-#include "kaon/engine/buffer/gpu_memory.h"
+#include <memory>
+#include <source_location>
+
+#include "kaon/engine/device.h"
 
 namespace kaon {
+
+struct Buffer;
 
 // Events order the program's launches on its stream with Kaon's; the host does not wait for the device. One for each
 // stream at a time; the stream outlives it.
@@ -29,14 +34,8 @@ class CallerStream {
   void end();
 
  private:
-  Gpu& gpu_;
-  std::unique_ptr<Stream> stream_;
-  uint32_t number_;
-  struct Used {
-    IntrusivePtr<Buffer> buffer;
-    bool writes;
-  };
-  std::vector<Used> used_;
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace kaon

@@ -254,4 +254,7 @@ StorageStats Storage::stats() const noexcept {
           .peak = impl_->peak.load(std::memory_order_relaxed)};
 }
 
+void* Pooled::operator new(size_t bytes) { return pool_allocate(bytes); }
+void Pooled::operator delete(void* block, size_t bytes) noexcept { pool_free(block, bytes); }
+
 }  // namespace kaon

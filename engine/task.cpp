@@ -1,13 +1,62 @@
 #include "kaon/engine/task.h"
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
+#include <mutex>
 
+#include "kaon/engine/base/coroutine_queue.h"
 #include "kaon/engine/base/process_wide.h"
+#include "kaon/engine/memory/block_pool.h"
 #include "kaon/engine/scheduler/engine_impl.h"
+#include "kaon/engine/threads/turn.h"
 
 namespace kaon {
 namespace detail {
+
+SuspensionPoint::Start SuspensionPoint::choose_start(bool waits_for_room, bool yields) {
+  const Engine& engine = Engine::current();
+  if (!waits_for_room && engine.impl()->backpressure.is_over_limit(engine.active_budget()) && engine.is_over_budget()) {
+    return Start::with_room;
+  }
+  return !yields && t_turn.is_over() ? Start::after_others : Start::at_once;
+}
+
+void SuspensionPoint::post_later(Root later, Executor& executor) const {
+  try {
+    if (start_ == Start::with_room) {
+      Engine::current().on_room(later.handle, executor);
+    } else {
+      executor.post(later.handle);
+    }
+  } catch (...) {
+    later.handle.destroy();
+    throw;
+  }
+}
+
+// The coroutines that are left when the awaited one is done (of when_any) continue on the engine's io pool.
+class RunLoop : public Executor, public std::enable_shared_from_this<RunLoop> {
+ public:
+  void post(std::coroutine_handle<> work) override;
+  std::shared_ptr<void> hold() override { return shared_from_this(); }
+  void finish();
+  void run(Engine* of_operation);  // the engine of the operation that this thread runs; null outside of one
+
+ private:
+  std::coroutine_handle<> next(Engine* of_operation);  // a null handle: finish() was called
+
+  Engine& engine_ = Engine::current();
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  CoroutineQueue queue_;
+  std::atomic<bool> posted_{false};
+  bool finished_ = false;
+  bool is_over_ = false;  // run() has returned
+};
+
+std::shared_ptr<RunLoop> make_run_loop() { return std::allocate_shared<RunLoop>(PoolAllocator<RunLoop>()); }
+void finish(RunLoop& loop) { loop.finish(); }
 
 void RunLoop::post(std::coroutine_handle<> work) {
   std::unique_lock lock(mutex_);
@@ -55,7 +104,7 @@ std::coroutine_handle<> RunLoop::next(Engine* of_operation) {
     } else if (!wake_.wait_for(lock, std::chrono::milliseconds(1), is_posted) && of_operation) {
       // the operation that this thread waits for may become ready with no other thread to run it, or never
       lock.unlock();
-      of_operation->impl()->fail_if_stuck();
+      of_operation->impl()->deadlocks.fail_if_stuck();
       lock.lock();
     }
   }
@@ -110,8 +159,8 @@ void report_unobserved(std::exception_ptr error) {
   }
 }
 
-// Parameters are destroyed in reverse order: the executor's hold last.
-Root run_detached(std::shared_ptr<void>, IntrusivePtr<MemoryBudget>, Task<void> task, ThreadContext context) {
+// Parameters are destroyed in reverse order: what holds the executor last.
+Root run_detached(ScopeHold, Task<void> task, ThreadContext context) {
   thread_context() = context;  // for this coroutine; the executor restores its thread's own afterwards
   std::exception_ptr error;
   try {
@@ -135,8 +184,7 @@ void set_unobserved_error_hook(std::function<void(std::exception_ptr)> hook) {
 void spawn(Task<void> task, Executor& executor) {
   const ThreadContext& here = thread_context();
   ThreadContext context{.engine = here.engine, .device = here.device, .in_task = true, .budget = here.budget};
-  IntrusivePtr<MemoryBudget> budget(here.budget);
-  detail::Root root = detail::run_detached(executor.hold(), std::move(budget), std::move(task), context);
+  detail::Root root = detail::run_detached(detail::ScopeHold(executor), std::move(task), context);
   root.handle.promise().set_executor(&executor);
   try {
     executor.post(root.handle);
@@ -147,6 +195,11 @@ void spawn(Task<void> task, Executor& executor) {
 }
 
 namespace detail {
+
+ScopeHold::ScopeHold(Executor& executor) : executor_(executor.hold()), budget_(thread_context().budget) {}
+ScopeHold::ScopeHold(ScopeHold&&) noexcept = default;
+ScopeHold::~ScopeHold() = default;
+
 namespace {
 Root run_op_body(Task<void> task, OpNode& op, Engine& engine) {
   const uint64_t begin = engine.profiler().is_on() ? Profiler::now() : 0;

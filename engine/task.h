@@ -2,16 +2,14 @@
 #pragma once
 
 #include <atomic>
-#include <condition_variable>
 #include <coroutine>
 #include <exception>
 #include <functional>
-#include <mutex>
+#include <memory>
 #include <optional>
 #include <utility>
 
 #include "kaon/engine/await.h"
-#include "kaon/engine/base/coroutine_queue.h"
 
 namespace kaon {
 
@@ -89,53 +87,50 @@ class Root {
   std::coroutine_handle<promise_type> handle;
 };
 
-// Wraps every co_await in Kaon's coroutines: keeps recording, training mode, engine, device and block path across the
-// suspension, makes a coroutine that pushed beyond the engine's limit wait for room first, and makes one whose turn is
-// over yield.
+// What every co_await in Kaon's coroutines does besides its own: keeps recording, training mode, engine, device and
+// block path across the suspension, makes a coroutine that pushed beyond the engine's limit wait for room first, and
+// makes one whose turn is over yield.
+class SuspensionPoint {
+ protected:
+  enum class Start : char { at_once, with_room, after_others };
+
+  // admit() waits for room itself, once; yield() yields itself
+  static Start choose_start(bool waits_for_room, bool yields);
+  void post_later(Root later, Executor& executor) const;  // throws what the executor's post() throws
+  void restore() const {
+    if (context_) thread_context() = *context_;
+    if (error_) std::rethrow_exception(error_);
+  }
+
+  std::optional<ThreadContext> context_;  // once it has suspended
+  std::exception_ptr error_;              // thrown in begin_later()
+  Start start_ = Start::at_once;
+};
+
+// Wraps every co_await in Kaon's coroutines.
 template <class Awaiter>
-class ContextAwaiter {
+class ContextAwaiter : private SuspensionPoint {
  public:
   template <class T>
   explicit ContextAwaiter(T&& awaitable) : inner_(get_awaiter(std::forward<T>(awaitable))) {}
 
   bool await_ready() {
-    // admit() waits for room itself, once; yield() yields itself
-    if (!std::is_same_v<Awaiter, AdmitAwaiter> && Engine::current().is_over_budget()) {
-      start_ = Start::with_room;
-    } else if (!std::is_same_v<Awaiter, YieldAwaiter> && t_turn.is_over()) {
-      start_ = Start::after_others;
-    } else {
-      return inner_.await_ready();
-    }
-    return false;
+    start_ = choose_start(std::is_same_v<Awaiter, AdmitAwaiter>, std::is_same_v<Awaiter, YieldAwaiter>);
+    return start_ == Start::at_once && inner_.await_ready();
   }
   template <class P>
   bool await_suspend(std::coroutine_handle<P> caller) {
     context_.emplace(thread_context());
     if (start_ == Start::at_once) return begin(caller);
-    Executor& executor = *caller.promise().executor();
-    const Root later = begin_later(*this, caller);
-    try {
-      if (start_ == Start::with_room) {
-        Engine::current().on_room(later.handle, executor);
-      } else {
-        executor.post(later.handle);
-      }
-    } catch (...) {
-      later.handle.destroy();
-      throw;
-    }
+    post_later(begin_later(*this, caller), *caller.promise().executor());
     return true;
   }
   decltype(auto) await_resume() {
-    if (context_) thread_context() = *context_;
-    if (error_) std::rethrow_exception(error_);
+    restore();
     return inner_.await_resume();
   }
 
  private:
-  enum class Start : char { at_once, with_room, after_others };
-
   template <class P>
   bool begin(std::coroutine_handle<P> caller) {
     if constexpr (std::is_void_v<decltype(inner_.await_suspend(caller))>) {
@@ -160,9 +155,6 @@ class ContextAwaiter {
   }
 
   Awaiter inner_;
-  std::optional<ThreadContext> context_;  // once it has suspended
-  std::exception_ptr error_;              // thrown in begin_later()
-  Start start_ = Start::at_once;
 };
 
 template <class T>
@@ -243,26 +235,11 @@ inline Task<void> TaskPromise<void>::get_return_object() noexcept {
   return Task<void>(std::coroutine_handle<TaskPromise>::from_promise(*this));
 }
 
-// The executor of a thread that runs coroutines until one of them is done, and helps the engine between them. The
-// coroutines that are left then (of when_any) continue on the engine's io pool.
-class RunLoop : public Executor, public std::enable_shared_from_this<RunLoop> {
- public:
-  void post(std::coroutine_handle<> work) override;
-  std::shared_ptr<void> hold() override { return shared_from_this(); }
-  void finish();
-  void run(Engine* of_operation);  // the engine of the operation that this thread runs; null outside of one
-
- private:
-  std::coroutine_handle<> next(Engine* of_operation);  // a null handle: finish() was called
-
-  Engine& engine_ = Engine::current();
-  std::mutex mutex_;
-  std::condition_variable wake_;
-  CoroutineQueue queue_;
-  std::atomic<bool> posted_{false};
-  bool finished_ = false;
-  bool is_over_ = false;  // run() has returned
-};
+// The executor of a thread that runs coroutines until one of them is done, and helps the engine between them.
+class RunLoop;
+std::shared_ptr<RunLoop> make_run_loop();
+void run_until_done(Root root, RunLoop& loop);
+void finish(RunLoop& loop);  // called by the coroutine that the thread waits for
 
 template <class T>
 Root run_root(Task<T>& task, std::optional<T>& value, std::exception_ptr& error, RunLoop& loop) {
@@ -271,7 +248,7 @@ Root run_root(Task<T>& task, std::optional<T>& value, std::exception_ptr& error,
   } catch (...) {
     error = std::current_exception();
   }
-  loop.finish();
+  finish(loop);
 }
 inline Root run_root(Task<void>& task, std::exception_ptr& error, RunLoop& loop) {
   try {
@@ -279,16 +256,15 @@ inline Root run_root(Task<void>& task, std::exception_ptr& error, RunLoop& loop)
   } catch (...) {
     error = std::current_exception();
   }
-  loop.finish();
+  finish(loop);
 }
-void run_until_done(Root root, RunLoop& loop);
 }  // namespace detail
 
 // Runs the task on this thread until it ends; blocks, helping the engine. Throws what the task throws. Thread safety:
 // any thread, also inside operations.
 template <class T>
 T sync_wait(Task<T> task) {
-  const auto loop = std::allocate_shared<detail::RunLoop>(PoolAllocator<detail::RunLoop>());
+  const std::shared_ptr<detail::RunLoop> loop = detail::make_run_loop();
   std::exception_ptr error;
   if constexpr (std::is_void_v<T>) {
     detail::run_until_done(detail::run_root(task, error, *loop), *loop);
@@ -302,6 +278,18 @@ T sync_wait(Task<T> task) {
 }
 
 namespace detail {
+// What a coroutine keeps alive that may outlive the loop and the scope in which it was started.
+class ScopeHold {
+ public:
+  explicit ScopeHold(Executor& executor);
+  ScopeHold(ScopeHold&&) noexcept;
+  ~ScopeHold();
+
+ private:
+  std::shared_ptr<void> executor_;
+  IntrusivePtr<MemoryBudget> budget_;
+};
+
 void begin_op(OpNode& op, Engine& engine, FunctionRef<Task<void>()> make);
 
 template <class F>

@@ -1,14 +1,53 @@
-// ThreadContext: engine, device, recording, modes and block path of this thread or coroutine.
+// ThreadContext: engine, device, recording, modes and block path of this thread or coroutine. And EngineRef, a
+// reference to an engine that may end before it.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+
 #include "kaon/engine/device.h"
-#include "kaon/engine/engine_ref.h"
 
 namespace kaon {
 
 class Engine;
 class MemoryBudget;
 struct OpNode;
+
+namespace detail {
+// Holds the address of an engine. Places are never freed: an engine that ends leaves its place to a later one with
+// another number.
+struct EnginePlace {
+  explicit EnginePlace(Engine& (*ended)()) : ended(ended) {}
+  Engine& (*const ended)();  // what a reference is to whose engine has ended
+  std::atomic<Engine*> engine{nullptr};
+  std::atomic<uint32_t> number{0};  // of the engine that is here now
+};
+}  // namespace detail
+
+// A dereference costs two loads and a comparison; nothing is counted. Once the engine has ended, the reference is to
+// Engine::ended(). Ending an engine while another thread uses its arrays is a data race of the program.
+// Thread safety: immutable: any thread.
+class EngineRef {
+ public:
+  constexpr EngineRef() noexcept = default;  // to none
+  EngineRef(detail::EnginePlace& place, uint32_t number) noexcept : place_(&place), number_(number) {}
+  explicit operator bool() const noexcept { return place_ != nullptr; }
+  Engine& get() const {
+    // relaxed: the program orders an engine's end and the uses of its arrays
+    if (place_->number.load(std::memory_order_relaxed) != number_) [[unlikely]]
+      return place_->ended();
+    return *place_->engine.load(std::memory_order_relaxed);
+  }
+  Engine& operator*() const { return get(); }
+  Engine* operator->() const { return &get(); }
+  friend bool operator==(const EngineRef& a, const EngineRef& b) noexcept {
+    return a.place_ == b.place_ && a.number_ == b.number_;
+  }
+
+ private:
+  detail::EnginePlace* place_ = nullptr;
+  uint32_t number_ = 0;
+};
 
 // A coroutine saves it at every suspension and restores it when it resumes, on whatever thread.
 struct ThreadContext {

@@ -153,10 +153,8 @@ namespace detail {
 template <class T>
 struct Race {
   Race(std::vector<Task<T>> tasks, Executor& executor)
-      : hold(executor.hold()), tasks(std::move(tasks)), outcomes(this->tasks.size()) {}
-  // the losers may outlive the caller's loop and scope
-  const std::shared_ptr<void> hold;
-  const IntrusivePtr<MemoryBudget> budget{thread_context().budget};
+      : hold(executor), tasks(std::move(tasks)), outcomes(this->tasks.size()) {}
+  const ScopeHold hold;  // for the losers
   std::vector<Task<T>> tasks;
   std::vector<Outcome<T>> outcomes;
   Gathering first{1};

@@ -23,12 +23,12 @@ void push_host_copy(const NDArray& array, T* out, Var& done, const std::source_l
 // co_await x.host<float>(): the values as a vector, in row-major order. Throws the array's failure; TraceError in a
 // trace.
 template <class T>
-class HostAwaiter : private WaitNode {
+class HostAwaiter : private detail::OwnVar, private detail::VarWait {
   static_assert(!std::is_same_v<T, bool>, "std::vector<bool> holds no bools to copy to: read uint8_t");
 
  public:
   HostAwaiter(NDArray array, std::source_location site)
-      : WaitNode(wait_type, done_, AccessMode::read), array_(std::move(array)), site_(site) {}
+      : VarWait(OwnVar::get(), AccessMode::read), array_(std::move(array)), site_(site) {}
 
   bool await_ready() const noexcept { return false; }
   template <HasExecutor P>
@@ -37,23 +37,17 @@ class HostAwaiter : private WaitNode {
     executor_ = caller.promise().executor();
     Engine& engine = array_.engine();
     values_.resize(size_t(array_.size()));
-    push_host_copy(array_, values_.data(), done_, site_);
-    return engine.enqueue_waiter(*this);
+    push_host_copy(array_, values_.data(), OwnVar::get(), site_);
+    return enqueue(engine);
   }
   std::vector<T> await_resume() {
-    if (error) throw_op_error(*error);
+    throw_failure();
     return std::move(values_);
   }
 
  private:
-  static constexpr OpType wait_type{
-      .signal =
-          [](OpBase& base) noexcept {
-            auto& self = static_cast<HostAwaiter&>(static_cast<WaitNode&>(base));
-            post_surely(*self.executor_, self.caller_);
-          },
-  };
-  Var done_;
+  void signalled() noexcept override { post_surely(*executor_, caller_); }
+
   NDArray array_;
   std::vector<T> values_;
   std::source_location site_;

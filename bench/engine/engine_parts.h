@@ -8,6 +8,7 @@
 
 #include "kaon/bench/common.h"
 #include "kaon/engine/engine.h"
+#include "kaon/engine/operation/var.h"
 
 namespace kaon::bench {
 

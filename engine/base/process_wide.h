@@ -38,8 +38,11 @@ class ProcessWide {
   static inline T& made_early = get();
 };
 
-// Number of forks between the original process and this one.
-uint32_t fork_count() noexcept;
+namespace detail {
+inline constinit std::atomic<uint32_t> g_forks{0};
+}
+// Number of forks between the original process and this one. A child has none of its parent's threads.
+inline uint32_t fork_count() noexcept { return detail::g_forks.load(std::memory_order_relaxed); }
 
 // For a T that has no lock of its own.
 struct WithMutex {
@@ -87,10 +90,6 @@ struct ProcessWideLock {
   ProcessWideLock* next = nullptr;
 };
 void add_process_wide(ProcessWideLock& lock) noexcept;  // is never removed
-// Called before and after fork().
-void lock_process_wide();
-void unlock_process_wide();
-
 struct Making : Reentrant<Making> {};
 }  // namespace detail
 

@@ -7,6 +7,8 @@
 #include "kaon/engine/device.h"
 #include "kaon/engine/engine.h"
 #include "kaon/engine/memory/block_pool.h"
+#include "kaon/engine/memory/memory_budget.h"
+#include "kaon/engine/operation/var.h"
 
 namespace kaon {
 

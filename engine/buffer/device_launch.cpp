@@ -44,7 +44,7 @@ void DeviceLaunch::record_time() {
       const auto host_time = [&](StreamEvent& e) {
         return clock.host + uint64_t(int64_t(e.seconds_since(*clock.event) * 1e9));
       };
-      engine.use_if_alive([&](Engine& e) {
+      Engine::use_if_alive(engine, [&](Engine& e) {
         e.profiler().record({.name = label.name,
                              .category = "gpu",
                              .begin = host_time(*begin),

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kaon/engine/base/process_wide.h"
+#include "kaon/engine/memory/shortage.h"
 
 namespace kaon {
 namespace {
@@ -22,6 +23,8 @@ struct Shard {
 std::array<Shard, 16>& shards() { return ProcessWide<Shards<Shard>>::get().all; }
 
 Shard& shard_of(const Buffer& buffer) { return shards()[reinterpret_cast<uintptr_t>(&buffer) / 64 % shards().size()]; }
+
+[[maybe_unused]] const bool g_is_droppable = (add_droppable_cache(drop_packed), true);
 
 std::shared_ptr<const PackedData> find(const Kept& kept, FunctionRef<bool(const PackedData&)> is_it) {
   for (const auto& d : kept) {
@@ -63,11 +66,11 @@ void drop_packed() noexcept {
   }
 }
 
-void Buffer::drop_packed() noexcept {
-  Shard& shard = shard_of(*this);
+void drop_packed(const Buffer& buffer) noexcept {
+  Shard& shard = shard_of(buffer);
   Kept dropped;
   std::lock_guard lock(shard.mutex);
-  if (const auto at = shard.kept.find(this); at != shard.kept.end()) {
+  if (const auto at = shard.kept.find(&buffer); at != shard.kept.end()) {
     dropped = std::move(at->second);
     shard.kept.erase(at);
   }

@@ -18,7 +18,8 @@ struct PackedData {
 std::shared_ptr<const PackedData> find_or_pack(Buffer& buffer, FunctionRef<bool(const PackedData&)> is_it,
                                                FunctionRef<std::shared_ptr<const PackedData>()> make);
 
-// Drops all kept objects. Thread safety: any thread.
+// Drops the kept objects of all buffers, or of one. Thread safety: any thread.
 void drop_packed() noexcept;
+void drop_packed(const Buffer& buffer) noexcept;
 
 }  // namespace kaon

@@ -52,15 +52,11 @@ CudaLibrary& cuda() {
 
 }  // namespace
 
-int gpu_count() { return cuda().count; }
-const char* gpu_unavailable_reason() { return cuda().reason.c_str(); }
+Backend* gpu_backend() { return cuda().backend; }
+int gpu_backend_count() { return cuda().count; }
+const char* why_no_gpu_backend() { return cuda().reason.c_str(); }
 
 void* gpu_library_function(const char* name) { return cuda().library ? dlsym(cuda().library, name) : nullptr; }
-
-void gpu_allow_tf32(bool allowed) {
-  if (cuda().backend) cuda().backend->allow_tf32(allowed);
-}
-bool gpu_tf32_allowed() { return cuda().backend && cuda().backend->tf32_allowed(); }
 
 DeviceDriver& gpu_driver(int index) {
   check_device(gpu(index), "gpu");
@@ -71,17 +67,12 @@ DeviceDriver& gpu_driver(int index) {
   return *drivers[size_t(index)];
 }
 
-void detail::throw_bad_index(DeviceType type, int index) {
-  throw ValueError(
-      fmt::format("[{}] expected an index of 0 to 255, got {}", type == DeviceType::cpu ? "cpu" : "gpu", index));
-}
-
 void check_device(Device device, const char* op) {
   if (device.type == DeviceType::cpu) return;
-  int n = gpu_count();
+  const int n = gpu_backend_count();
   if (int(device.index) >= n) {
     throw DeviceError(fmt::format("[{}] device {} does not exist: this machine has {} usable GPUs{}{}", op,
-                                  device.str(), n, n == 0 ? ": " : "", n == 0 ? gpu_unavailable_reason() : ""));
+                                  device.str(), n, n == 0 ? ": " : "", n == 0 ? why_no_gpu_backend() : ""));
   }
 }
 

@@ -58,6 +58,12 @@ class Backend {
   virtual std::unique_ptr<DeviceDriver> open(int index) = 0;  // throws DeviceError
 };
 
+// The CUDA library's, which is opened at the first of these calls; null without it or without a driver. And how many
+// devices it has, and why there is none (empty otherwise). Thread safety: any thread.
+Backend* gpu_backend();
+int gpu_backend_count();
+const char* why_no_gpu_backend();
+
 // Opened at the first call, and kept as long as the process. Throws DeviceError. Thread safety: any thread.
 DeviceDriver& gpu_driver(int index);
 

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "kaon/engine/base/process_wide.h"
-#include "kaon/engine/base/spin_lock.h"
 #include "kaon/engine/error.h"
+#include "kaon/engine/memory/pool_cache.h"
 #include "kaon/engine/storage.h"
 
 namespace kaon {
@@ -22,58 +22,46 @@ constexpr bool recycle = false;  // let ASan see every life of a block
 constexpr bool recycle = true;
 #endif
 
+using Block = PoolCache::Block;
 constexpr size_t page_bytes = 64 * 1024;
-constexpr size_t unit = 64;
-constexpr size_t classes = 16;  // 64 .. 1024
-
-struct Block {
-  Block* next;
-};
-
-struct ThreadCache {
-  ThreadCache* next = nullptr;  // of the orphans
-  Block* local[classes] = {};
-  std::atomic<Block*> remote[classes] = {};  // freed by other threads
-};
+constexpr size_t unit = PoolCache::unit;
 
 struct PageHeader {
-  ThreadCache* owner;
+  PoolCache* owner;
 };
 
 // Caches of threads that ended, for the next ones.
 struct Orphans : WithMutex {
-  ThreadCache* first = nullptr;
+  PoolCache* first = nullptr;
 };
 Orphans& orphans() { return ProcessWide<Orphans>::get(); }
-
-thread_local ThreadCache* t_cache = nullptr;
 
 struct CacheLease {
   ~CacheLease() {
     std::lock_guard lock(orphans().mutex);
-    t_cache->next = std::exchange(orphans().first, t_cache);
-    t_cache = nullptr;
+    t_pool_cache->next = std::exchange(orphans().first, t_pool_cache);
+    t_pool_cache = nullptr;
   }
 };
 
-[[gnu::noinline]] ThreadCache* adopt_cache() {
+[[gnu::noinline]] PoolCache* adopt_pool_cache() {
   {
     std::lock_guard lock(orphans().mutex);
-    if (orphans().first) t_cache = std::exchange(orphans().first, orphans().first->next);
+    if (orphans().first) t_pool_cache = std::exchange(orphans().first, orphans().first->next);
   }
-  if (!t_cache) {
-    void* place = Storage::cpu().from_system(unit, (sizeof(ThreadCache) + unit - 1) / unit * unit);
+  if (!t_pool_cache) {
+    void* place = Storage::cpu().from_system(unit, (sizeof(PoolCache) + unit - 1) / unit * unit);
     if (!place) return nullptr;
-    t_cache = new (place) ThreadCache;  // never freed
+    t_pool_cache = new (place) PoolCache;  // never freed
   }
   static thread_local CacheLease lease;
   (void)lease;
-  return t_cache;
+  return t_pool_cache;
 }
 
-ThreadCache* cache() { return t_cache ? t_cache : adopt_cache(); }
+PoolCache* cache() { return t_pool_cache ? t_pool_cache : adopt_pool_cache(); }
 
-[[gnu::noinline]] Block* refill(ThreadCache& c, size_t k) {
+[[gnu::noinline]] Block* refill(PoolCache& c, size_t k) {
   if (Block* b = c.remote[k].exchange(nullptr, std::memory_order_acquire)) return b;  // pairs with the push below
   char* page = static_cast<char*>(Storage::cpu().from_system(page_bytes, page_bytes));
   if (!page) return nullptr;
@@ -90,19 +78,13 @@ ThreadCache* cache() { return t_cache ? t_cache : adopt_cache(); }
 
 // nullptr: no memory.
 [[gnu::always_inline]] inline void* take(size_t bytes) {
-  size_t k = (bytes + unit - 1) / unit - (bytes ? 1 : 0);
-  ThreadCache* c = cache();
+  const size_t k = PoolCache::class_of(bytes);
+  PoolCache* c = cache();
   if (!c) [[unlikely]]
     return nullptr;
-  Block* b = c->local[k];
-  if (!b && !(b = refill(*c, k))) [[unlikely]]
+  if (!c->local[k] && !(c->local[k] = refill(*c, k))) [[unlikely]]
     return nullptr;
-  Block* next = c->local[k] = b->next;
-  // Another core has used it last, and the caller will take it soon.
-  if (next) {
-    for (size_t at = 0; at <= k * unit; at += unit) prefetch_for_write(reinterpret_cast<char*>(next) + at);
-  }
-  return b;
+  return c->take(k);
 }
 
 void* take_unpooled(size_t bytes) noexcept {
@@ -119,7 +101,7 @@ void* take_unpooled(size_t bytes) noexcept {
 }  // namespace
 
 void* pool_allocate(size_t bytes) {
-  if (recycle && bytes > classes * unit) return Storage::cpu().allocate(bytes);
+  if (recycle && bytes > PoolCache::num_classes * unit) return Storage::cpu().allocate(bytes);
   void* block = recycle ? take(bytes) : take_unpooled(bytes);
   if (!block) [[unlikely]]
     refuse(bytes);
@@ -127,18 +109,18 @@ void* pool_allocate(size_t bytes) {
 }
 
 void* pool_try_allocate(size_t bytes) noexcept {
-  if (recycle && bytes > classes * unit) return Storage::cpu().try_allocate(bytes);
+  if (recycle && bytes > PoolCache::num_classes * unit) return Storage::cpu().try_allocate(bytes);
   return recycle ? take(bytes) : take_unpooled(bytes);
 }
 
 void pool_free(void* block, size_t bytes) noexcept {
   if (!recycle) return ::operator delete(block, std::align_val_t(unit));
-  if (bytes > classes * unit) return Storage::cpu().free(block, bytes);
-  size_t k = (bytes + unit - 1) / unit - (bytes ? 1 : 0);
+  if (bytes > PoolCache::num_classes * unit) return Storage::cpu().free(block, bytes);
+  const size_t k = PoolCache::class_of(bytes);
   auto* page = reinterpret_cast<PageHeader*>(reinterpret_cast<uintptr_t>(block) & ~(page_bytes - 1));
   auto* b = static_cast<Block*>(block);
-  ThreadCache* owner = page->owner;
-  if (owner == t_cache) {
+  PoolCache* owner = page->owner;
+  if (owner == t_pool_cache) {
     b->next = owner->local[k];
     owner->local[k] = b;
     return;

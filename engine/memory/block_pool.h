@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "kaon/engine/storage.h"
+
 namespace kaon {
 
 // How it works. Blocks of one size class (multiples of 64 bytes, up to 1 KiB) come from 64 KiB pages that
@@ -17,13 +19,6 @@ namespace kaon {
 void* pool_allocate(size_t bytes);                   // throws MemoryError
 void* pool_try_allocate(size_t bytes) noexcept;      // the same, but nullptr
 void pool_free(void* block, size_t bytes) noexcept;  // `bytes` as allocated
-
-// Gives a class operator new and delete from the pool.
-struct Pooled {
-  static void* operator new(size_t bytes) { return pool_allocate(bytes); }
-  static void* operator new(size_t, void* place) noexcept { return place; }
-  static void operator delete(void* block, size_t bytes) noexcept { pool_free(block, bytes); }
-};
 
 // For containers that live as long as one call or one recorded operation, and for Asio's handlers.
 template <class T>

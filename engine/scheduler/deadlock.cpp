@@ -1,7 +1,10 @@
-// Waits inside operations: finds those that can never end, and ends them with WouldDeadlock.
+#include "kaon/engine/scheduler/deadlock.h"
+
 #include <algorithm>
+#include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "kaon/engine/scheduler/engine_impl.h"
@@ -19,16 +22,16 @@ constexpr int looks_enough = 25;
 
 }  // namespace
 
-const OpNode* Engine::Impl::callers_op() const noexcept {
+const OpNode* DeadlockWatch::callers_op() const noexcept {
   const ThreadContext& context = thread_context();
-  if (context.op_engine == &self) return context.op;
+  if (context.op_engine == &engine_.self) return context.op;
   for (Running* r = t_running; r; r = r->outer) {
-    if (r->engine == this) return r->op;
+    if (r->engine == &engine_) return r->op;
   }
   return nullptr;
 }
 
-bool Engine::Impl::is_held_by_caller(const Var& var, AccessMode mode) const {
+bool DeadlockWatch::is_held_by_caller(const Var& var, AccessMode mode) const {
   const OpNode* op = callers_op();
   const std::optional<AccessMode> access = op ? op->access_to(var) : std::nullopt;
   if (!access) return false;
@@ -38,94 +41,92 @@ bool Engine::Impl::is_held_by_caller(const Var& var, AccessMode mode) const {
 }
 
 // An outer op on this stack is itself waiting and ran this op while helping; it cannot finish first.
-void Engine::Impl::refuse_if_held_below(const Var& var) const {
+void DeadlockWatch::refuse_if_held_below(const Var& var) const {
   const OpNode* caller = callers_op();
   for (Running* r = t_running; r; r = r->outer) {
-    if (r->engine != this || r->op == caller || !r->op->access_to(var)) continue;
+    if (r->engine != &engine_ || r->op == caller || !r->op->access_to(var)) continue;
     throw WouldDeadlock("[wait] the operation waits for an array that another one holds, which goes on only after it:" +
                         describe(r->op->label) + ";" + describe(caller->label));
   }
 }
 
-void Engine::Impl::refuse_inside(const char* what) const {
+void DeadlockWatch::refuse_inside(const char* what) const {
   const OpNode* op = callers_op();
   if (!op) return;
   throw WouldDeadlock("[" + std::string(what) + "] called inside an operation, which would wait for itself;" +
                       describe(op->label));
 }
 
-void Engine::Impl::begin_op_wait(WaitNode& waiter, const OpNode& op, bool has_thread) noexcept {
-  std::lock_guard lock(op_waits.mutex);
-  if (!has_thread && !op_waits.is_watched) {
+void DeadlockWatch::begin_wait(WaitNode& waiter, const OpNode& op, bool has_thread) noexcept {
+  std::lock_guard lock(mutex_);
+  if (!has_thread && !is_watched_) {
     try {
-      watch_op_waits();
-      op_waits.is_watched = true;
+      watch();
+      is_watched_ = true;
     } catch (const std::bad_alloc&) {  // no memory for a timer: the next such wait tries again
     }
   }
   waiter.waiting_op = &op;
   waiter.newer_wait = nullptr;
-  waiter.older_wait = std::exchange(op_waits.newest, &waiter);
+  waiter.older_wait = std::exchange(newest_, &waiter);
   if (waiter.older_wait) waiter.older_wait->newer_wait = &waiter;
-  ++op_waits.changes;
-  op_waits.count.fetch_add(1, std::memory_order_seq_cst);
+  ++changes_;
+  count_.fetch_add(1, std::memory_order_seq_cst);
 }
 
-void Engine::Impl::end_op_wait(WaitNode& waiter) noexcept {
-  std::lock_guard lock(op_waits.mutex);
+void DeadlockWatch::unregister(WaitNode& waiter) noexcept {
+  std::lock_guard lock(mutex_);
   if (waiter.waiting_op) unlink(waiter);
 }
 
-void Engine::Impl::unlink(WaitNode& waiter) noexcept {
-  (waiter.newer_wait ? waiter.newer_wait->older_wait : op_waits.newest) = waiter.older_wait;
+void DeadlockWatch::unlink(WaitNode& waiter) noexcept {
+  (waiter.newer_wait ? waiter.newer_wait->older_wait : newest_) = waiter.older_wait;
   if (waiter.older_wait) waiter.older_wait->newer_wait = waiter.newer_wait;
   waiter.waiting_op = nullptr;
-  ++op_waits.changes;
-  op_waits.count.fetch_sub(1, std::memory_order_seq_cst);
+  ++changes_;
+  count_.fetch_sub(1, std::memory_order_seq_cst);
 }
 
 // True when nothing runs, nothing is ready, and each operation that has begun waits for an array: such an array can
 // only be written after one of these operations has ended, and each of them ends only after its wait.
-bool Engine::Impl::is_stuck() {
+bool DeadlockWatch::is_stuck() {
   const auto now = Clock::now();
-  if (now - op_waits.last_look < look_every) return false;
-  op_waits.last_look = now;
-  const uint64_t progress =
-      pushed.load(std::memory_order_seq_cst) + done.load(std::memory_order_seq_cst) + op_waits.changes;
-  const int begun = active.load(std::memory_order_seq_cst) - spinning.load(std::memory_order_seq_cst) +
-                    nested.load(std::memory_order_seq_cst) + ending_later.load(std::memory_order_seq_cst);
-  if (progress != op_waits.progress || has_work() || reading_now.load(std::memory_order_seq_cst) > 0 ||
-      int(op_waits.count.load(std::memory_order_seq_cst)) < begun || int(count_waiting_ops()) < begun) {
-    op_waits.progress = progress;
-    op_waits.quiet_looks = 0;
+  if (now - last_look_ < look_every) return false;
+  last_look_ = now;
+  const uint64_t progress = engine_.counts.pushed() + engine_.counts.done() + changes_;
+  const int begun = engine_.workers.slots.running() + engine_.workers.nested() + engine_.runner.ending_later();
+  if (progress != progress_ || !engine_.ready.is_empty() || engine_.waits.is_reading_now() ||
+      int(count_.load(std::memory_order_seq_cst)) < begun || int(count_waiting_ops()) < begun) {
+    progress_ = progress;
+    quiet_looks_ = 0;
     return false;
   }
-  if (++op_waits.quiet_looks < looks_enough) return false;
-  op_waits.quiet_looks = 0;
+  if (++quiet_looks_ < looks_enough) return false;
+  quiet_looks_ = 0;
   return true;
 }
 
-size_t Engine::Impl::count_waiting_ops() const {
+size_t DeadlockWatch::count_waiting_ops() const {
   std::vector<const OpNode*> ops;
-  ops.reserve(op_waits.count.load(std::memory_order_seq_cst));
-  for (const WaitNode* w = op_waits.newest; w; w = w->older_wait) ops.push_back(w->waiting_op);
+  ops.reserve(count_.load(std::memory_order_seq_cst));
+  for (const WaitNode* w = newest_; w; w = w->older_wait) ops.push_back(w->waiting_op);
   std::sort(ops.begin(), ops.end(), std::less<>());
   return size_t(std::unique(ops.begin(), ops.end()) - ops.begin());
 }
 
 // Ends the latest wait: on its thread's stack it is on top.
-void Engine::Impl::fail_if_stuck() noexcept {
+void DeadlockWatch::fail_if_stuck() noexcept {
   WaitNode* latest = nullptr;
   Dep* granted = nullptr;
   try {
-    std::lock_guard lock(op_waits.mutex);
-    if (!op_waits.newest || !is_stuck()) return;
-    latest = op_waits.newest;
+    std::lock_guard lock(mutex_);
+    if (!newest_ || !is_stuck()) return;
+    latest = newest_;
     const OpNode& op = *latest->waiting_op;
     const std::string text =
         "[wait] the operation waits for an array that can only be written after it has ended;" + describe(op.label);
-    IntrusivePtr<const OpError> error = failures.record(op, std::make_exception_ptr(WouldDeadlock(text)), true);
-    // under the lock: ending a wait removes it from op_waits first, so this one still exists
+    IntrusivePtr<const OpError> error = engine_.failures.record(op, std::make_exception_ptr(WouldDeadlock(text)), true);
+    // under the lock: ending a wait removes it from this list first, so this one still exists
     bool mark = false;
     if (!latest->dep.var()->remove(latest->dep, granted, mark)) return;
     unlink(*latest);
@@ -133,23 +134,22 @@ void Engine::Impl::fail_if_stuck() noexcept {
   } catch (const std::bad_alloc&) {
     return;  // a later check finds it stuck again
   }
-  grant_all(granted);
+  engine_.runner.grant_all(granted);
   latest->type->signal(*latest);
 }
 
-void Engine::Impl::watch_op_waits() {
-  auto timer = std::make_shared<PoolTimer>(io.get_executor(), look_every);
-  timer->async_wait([this, timer](const boost::system::error_code&) { watch_again(); });
+void DeadlockWatch::watch() {
+  engine_.io.call_after(look_every, [this] { watch_again(); });
 }
 
-void Engine::Impl::watch_again() noexcept {
+void DeadlockWatch::watch_again() noexcept {
   for (;; std::this_thread::sleep_for(look_every)) {
     fail_if_stuck();
-    std::lock_guard lock(op_waits.mutex);
-    op_waits.is_watched = op_waits.newest != nullptr;
-    if (!op_waits.is_watched) return;
+    std::lock_guard lock(mutex_);
+    is_watched_ = newest_ != nullptr;
+    if (!is_watched_) return;
     try {
-      return watch_op_waits();
+      return watch();
     } catch (const std::bad_alloc&) {  // no memory for a timer: this thread keeps checking
     }
   }

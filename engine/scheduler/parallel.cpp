@@ -1,8 +1,14 @@
-// parallel_for: one operation's iterations on several workers, in pieces of `grain`.
+#include "kaon/engine/scheduler/parallel.h"
+
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <exception>
+#include <mutex>
+#include <thread>
 #include <utility>
 
+#include "kaon/engine/base/spin_lock.h"
 #include "kaon/engine/scheduler/engine_impl.h"
 
 namespace kaon {
@@ -81,7 +87,7 @@ struct ParallelJob : RefCounted<ParallelJob>, Pooled {
 struct Invitation {
   IntrusivePtr<ParallelJob> job;
   void operator()(RunContext&) const {
-    if (!std::exchange(t_is_helping, true)) t_running->engine->helping.fetch_add(1, std::memory_order_relaxed);
+    if (!std::exchange(t_is_helping, true)) t_running->engine->workers.slots.begin_helping();
     // waits and accesses inside a piece are those of its operation
     const OpNode* own = std::exchange(t_running->op, job->op ? job->op : t_running->op);
     job->work();
@@ -91,8 +97,8 @@ struct Invitation {
 
 // Makes a job and queues `invited` invitations, or fewer when memory is short. It never throws: a worker may have the
 // job already and use the caller's frame. Null: no memory for the job.
-IntrusivePtr<ParallelJob> invite(Engine::Impl& e, int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body,
-                                 int64_t invited) noexcept {
+IntrusivePtr<ParallelJob> invite(Engine::Impl& engine, int64_t n, int64_t grain,
+                                 FunctionRef<void(int64_t, int64_t)> body, int64_t invited) noexcept {
   IntrusivePtr<ParallelJob> job;
   try {
     job = IntrusivePtr<ParallelJob>(new ParallelJob(n, grain, body, t_running ? t_running->op : nullptr, invited + 1));
@@ -104,7 +110,7 @@ IntrusivePtr<ParallelJob> invite(Engine::Impl& e, int64_t n, int64_t grain, Func
       op->label = label;
       op->counted = false;
       op->reserve_deps(0);
-      e.make_ready(*op);
+      engine.workers.make_ready(*op);
     }
   } catch (const Error&) {  // MemoryError
   } catch (const std::bad_alloc&) {
@@ -114,17 +120,16 @@ IntrusivePtr<ParallelJob> invite(Engine::Impl& e, int64_t n, int64_t grain, Func
 
 }  // namespace
 
-void Engine::parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) {
+void parallel_for(Engine::Impl& engine, int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) {
   if (n <= 0) return;
   grain = std::max<int64_t>(1, grain);
-  Impl& e = *impl_;
   int64_t pieces = (n + grain - 1) / grain;
-  // Threads that run pieces of another call count as free: they finish in a moment.
-  const int helping = e.helping.load(std::memory_order_relaxed) - (t_is_helping && t_slot_of == &e);
-  const int busy = e.active.load(std::memory_order_relaxed) - e.spinning.load(std::memory_order_relaxed) - helping;
-  int64_t invited = e.is_gone() || e.chosen ? 0 : std::min<int64_t>(pieces - 1, e.threads - busy);
+  const Workers& workers = engine.workers;
+  const int busy = workers.slots.busy(t_is_helping && workers.caller_has_slot());
+  const bool may_invite = !engine.is_gone() && !engine.ready.chosen();
+  const int64_t invited = may_invite ? std::min<int64_t>(pieces - 1, workers.slots.count() - busy) : 0;
   IntrusivePtr<ParallelJob> job;
-  if (invited > 0) job = invite(e, n, grain, body, invited);
+  if (invited > 0) job = invite(engine, n, grain, body, invited);
   if (!job) {
     for (int64_t p = 0; p < pieces; ++p) body(p * grain, std::min(n, (p + 1) * grain));
     return;

@@ -1,11 +1,13 @@
-// The engines of a process: their registry, the default engine, fork handlers and shutdown at exit.
+#include "kaon/engine/scheduler/process_engines.h"
+
 #include <dlfcn.h>
-#include <pthread.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <memory>
+#include <mutex>
 #include <thread>
 #include <vector>
 
@@ -25,7 +27,7 @@ class Places : public WithMutex {
     std::lock_guard lock(mutex);
     if (free_.empty()) {
       free_.reserve(all_.size() + 1);  // so that leave() does not allocate
-      all_.push_back(std::make_unique<detail::EnginePlace>());
+      all_.push_back(std::make_unique<detail::EnginePlace>(&Engine::ended));
       free_.push_back(all_.back().get());
     }
     detail::EnginePlace& place = *free_.back();
@@ -62,28 +64,19 @@ std::mutex& default_mutex() { return ProcessWide<DefaultMutex, ForkOrder::defaul
 constinit std::atomic<Engine*> g_default{nullptr};
 constinit EngineOptions g_default_options;  // under default_mutex()
 
-void before_fork() { detail::lock_process_wide(); }
-void after_fork() { detail::unlock_process_wide(); }
-void after_fork_in_child() {
-  after_fork();
-  const uint32_t forks = g_forks.fetch_add(1, std::memory_order_relaxed) + 1;
-  detail::g_lock_mark.store(uint8_t(1 + forks % 255), std::memory_order_relaxed);
-}
-[[maybe_unused]] const int g_notices_forks = pthread_atfork(before_fork, after_fork, after_fork_in_child);
-
 // Waits until no operation is pending. This thread runs none itself, because its thread-locals, which operations use,
 // may already be destroyed. If other threads keep pushing, waits for the operations pushed before the call, and at
 // least a second.
 void finish(Engine::Impl& e, bool gives_up) {
   constexpr auto longest_pause = 5s;  // without progress: an operation may be waiting for the exiting thread
-  const uint64_t pushed = e.pushed.load();
+  const uint64_t pushed = e.counts.pushed();
   const auto begin = Clock::now();
   auto progressed = begin;
-  for (uint64_t done = e.done.load(); e.in_flight() != 0;) {
-    e.serve();
-    if (e.has_work()) e.wake();
+  for (uint64_t done = e.counts.done(); e.counts.in_flight() != 0;) {
+    e.workers.serve();
+    if (!e.ready.is_empty()) e.workers.wake();
     std::this_thread::sleep_for(50us);
-    const uint64_t now_done = e.done.load();
+    const uint64_t now_done = e.counts.done();
     const auto now = Clock::now();
     if (now_done != std::exchange(done, now_done)) progressed = now;
     if (now_done >= pushed && now - begin > 1s) return;
@@ -91,7 +84,6 @@ void finish(Engine::Impl& e, bool gives_up) {
   }
 }
 
-// Finishes all pending operations at exit, unless exit() was called from an operation, which cannot wait for itself.
 void finish_all() {
   if (t_running || thread_context().op_engine) return;
   Engine* const standard = g_default.load();
@@ -134,38 +126,19 @@ void watch_end_of_thread() {
 
 }  // namespace
 
-uint32_t fork_count() noexcept { return g_forks.load(std::memory_order_relaxed); }
+EngineRef enter_engine(Engine& engine) { return places().take(engine); }
+void leave_engine(const Engine& engine) noexcept { places().leave(engine); }
+void for_each_engine(FunctionRef<void(Engine&)> use) { places().for_each(use); }
+void finish_all_engines() { finish_all(); }
 
-void detail::throw_locked_by_parent() {
-  throw StateError(
-      "[engine] another thread was using this when the process was forked, and is not here: a child uses "
-      "what its parent was not using at that moment, or what it makes itself");
-}
-
-EngineRef Engine::Impl::take_place(Engine& engine) { return places().take(engine); }
-void Engine::Impl::leave_place(const Engine& engine) noexcept { places().leave(engine); }
-void Engine::Impl::finish_all_engines() { finish_all(); }
-
-Engine& Engine::ended() {
-  static constinit MadeOnce<Engine> engine;
-  return engine.get([] { return new Engine(Ended()); });
-}
-Engine& EngineRef::ended() { return Engine::ended(); }
-
-void EngineRef::use_if_alive(FunctionRef<void(Engine&)> f) const {
-  places().for_each([&](Engine& e) {
-    if (e.ref() == *this) f(e);
-  });
-}
-
-Engine& Engine::process_default() {
+Engine& default_engine() {
   if (!t_watches_end) [[unlikely]]
     watch_end_of_thread();
   Engine* e = g_default.load(std::memory_order_acquire);
-  if (e && !e->impl_->is_gone()) return *e;
+  if (e && !e->is_gone()) return *e;
   std::lock_guard lock(default_mutex());
   e = g_default.load(std::memory_order_relaxed);
-  if (!e || e->impl_->is_gone()) {
+  if (!e || e->is_gone()) {
     // Never destroyed, so static arrays may outlive main.
     if (!e) {
       std::atexit(&finish_all);
@@ -177,7 +150,7 @@ Engine& Engine::process_default() {
   return *e;
 }
 
-void Engine::set_default_options(const EngineOptions& options) {
+void set_default_engine_options(const EngineOptions& options) {
   std::lock_guard lock(default_mutex());
   if (g_default.load(std::memory_order_relaxed)) {
     throw StateError("[set_default_options] the default engine has been made already: call this first in main");
@@ -191,7 +164,7 @@ void Engine::set_default_options(const EngineOptions& options) {
 // are destroyed first, before any atexit handler of this library, and the workers' next operation would use destroyed
 // objects. On a thread other than main only exit() itself runs early enough. Weak: a program may define its own.
 extern "C" [[gnu::weak, gnu::visibility("default")]] void exit(int status) noexcept {
-  kaon::Engine::Impl::finish_all_engines();
+  kaon::finish_all_engines();
   if (auto next = reinterpret_cast<void (*)(int)>(dlsym(RTLD_NEXT, "exit"))) next(status);
   _exit(status);
 }

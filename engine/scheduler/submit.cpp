@@ -1,11 +1,11 @@
-// Pushing an operation: it is queued at all its vars atomically.
+#include "kaon/engine/scheduler/submit.h"
+
 #include <algorithm>
 #include <functional>
 #include <span>
 
-#include "kaon/engine/engine.h"
+#include "kaon/engine/operation/op_node.h"
 #include "kaon/engine/scheduler/engine_impl.h"
-#include "kaon/engine/scheduler/shared_read_lease.h"
 
 namespace kaon {
 namespace {
@@ -13,7 +13,6 @@ namespace {
 // Sorts by address and merges duplicates; two different modes become update. Returns how many are left.
 size_t sort_and_merge(Dep* deps, size_t n) noexcept {
   constexpr size_t few = 16;
-  if (n < 2) return n;
   if (n <= few) {
     for (size_t i = 1; i < n; ++i) {
       if (!std::less<>()(deps[i].var(), deps[i - 1].var())) continue;
@@ -40,7 +39,7 @@ size_t sort_and_merge(Dep* deps, size_t n) noexcept {
 // Sorts the accesses to vars that other threads know to the front, locks these vars and returns their number.
 [[gnu::always_inline]] inline size_t lock_accesses(OpNode& op) noexcept {
   const size_t fresh = op.num_fresh, given = op.num_deps - fresh;
-  const size_t n = sort_and_merge(op.deps, given);
+  const size_t n = given < 2 ? given : sort_and_merge(op.deps, given);
   if (n != given) std::copy_n(op.deps + given, fresh, op.deps + n);
   op.num_deps = uint16_t(n + fresh);
   for (size_t i = 0; i < n; ++i) op.deps[i].var()->lock();
@@ -69,9 +68,9 @@ void destroy(OpNode& op) noexcept {
   delete &op;
 }
 
-void reserve(Engine::Impl& e, OpNode& op) {
+void reserve(Engine::Impl& engine, OpNode& op) {
   try {
-    e.chosen->reserve(size_t(e.in_flight()) + 64);  // + 64: other threads may push at the same time
+    engine.ready.chosen()->reserve(size_t(engine.counts.in_flight()) + 64);  // + 64: others may push at the same time
   } catch (...) {
     destroy(op);
     throw;
@@ -80,25 +79,24 @@ void reserve(Engine::Impl& e, OpNode& op) {
 
 }  // namespace
 
-void Engine::submit(OpNode& op) {
-  Impl& e = *impl_;
-  if (e.is_gone()) [[unlikely]] {
+void submit(Engine::Impl& engine, OpNode& op) {
+  if (engine.is_gone()) [[unlikely]] {
     const OpLabel label = op.label;
     destroy(op);
-    e.throw_gone(label.name, describe(label));
+    engine.throw_gone(label.name, describe(label));
   }
-  const MemoryBudget* budget = active_budget();
+  const MemoryBudget* budget = engine.self.active_budget();
   if (budget && budget->stop_token().stop_possible()) [[unlikely]] {
     budget->retain();
     op.budget = budget;
   }
-  if (op.priority != Priority::normal) e.uses_priorities.store(true, std::memory_order_relaxed);
-  if (e.chosen) [[unlikely]]
-    reserve(e, op);
-  uint64_t sequence = op.sequence = e.pushed.fetch_add(1, std::memory_order_seq_cst) + 1;
-  if (e.profiler.is_on()) [[unlikely]] {
+  engine.ready.note_priority(op.priority);
+  if (engine.ready.chosen()) [[unlikely]]
+    reserve(engine, op);
+  const uint64_t sequence = op.sequence = engine.counts.push();
+  if (engine.profiler.is_on()) [[unlikely]] {
     uint64_t now = Profiler::now();
-    e.profiler.record({op.label.name, "push", now, now + 1, op.label.block_path, op.label.site, sequence});
+    engine.profiler.record({op.label.name, "push", now, now + 1, op.label.block_path, op.label.site, sequence});
   }
 
   size_t n = lock_accesses(op);
@@ -108,7 +106,7 @@ void Engine::submit(OpNode& op) {
     } catch (...) {  // no memory for its accesses; none has been queued
       op.num_deps = 0;
       op.read_lease = nullptr;
-      e.finish(op);
+      engine.runner.finish(op);
       throw;
     }
   }
@@ -130,20 +128,20 @@ void Engine::submit(OpNode& op) {
   for (size_t i = 0; i < n; ++i) deps[i].var()->unlock();
   // granted everywhere: no queue holds the operation, so no other thread can lower its count
   bool is_ready = granted == n + 1 || op.pending.fetch_sub(granted, std::memory_order_acq_rel) == granted;
-  SharedReadLease::give_back_all(ended, [&](Dep* list) { e.grant_all(list); });  // this op may be destroyed by then
+  if (ended) [[unlikely]]  // this op may be destroyed by then
+    SharedReadLease::give_back_all(ended, [&](Dep* list) { engine.runner.grant_all(list); });
 
-  if (e.threads == 0) {
-    if (!is_ready) return;
-    e.run_serial(op);
+  Workers& workers = engine.workers;
+  if (workers.is_serial()) {
+    if (is_ready) workers.run_serial(op);
     return;
   }
-  if (is_ready) e.make_ready(op);
-  if (e.chosen) [[unlikely]]
-    e.run_burst();
-  const bool is_full =
-      sequence - e.done_seen.load(std::memory_order_relaxed) > uint64_t(e.options.max_in_flight) && e.is_full();
+  if (is_ready) workers.make_ready(op);
+  if (engine.ready.chosen()) [[unlikely]]
+    workers.run_burst();
+  const bool is_full = engine.counts.exceed(uint64_t(engine.options.max_in_flight), sequence);
   if (is_full || (budget && !budget->has_room())) [[unlikely]]
-    e.throttle();
+    engine.backpressure.throttle();
 }
 
 }  // namespace kaon

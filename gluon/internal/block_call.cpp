@@ -5,6 +5,7 @@
 #include <mutex>
 
 #include "kaon/engine/base/process_wide.h"
+#include "kaon/engine/memory/block_pool.h"
 #include "kaon/gluon/internal/block_node.h"
 
 namespace kaon::gluon::detail {

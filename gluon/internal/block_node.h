@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "kaon/engine/base/spin_lock.h"
 #include "kaon/gluon/block.h"
 #include "kaon/graph/hybrid/cached_graph.h"
 

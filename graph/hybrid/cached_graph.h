@@ -6,6 +6,7 @@
 #include <mutex>
 #include <optional>
 
+#include "kaon/engine/base/spin_lock.h"
 #include "kaon/graph/hybridize.h"
 #include "kaon/graph/ir/update.h"
 #include "kaon/graph/plan/execution_plan.h"

@@ -3,6 +3,7 @@
 
 #include <forward_list>
 
+#include "kaon/engine/base/spin_lock.h"
 #include "kaon/graph/hybrid/cached_graph.h"
 
 namespace kaon {

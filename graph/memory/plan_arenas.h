@@ -4,6 +4,7 @@
 #include <thread>
 #include <vector>
 
+#include "kaon/engine/base/spin_lock.h"
 #include "kaon/engine/buffer/buffer.h"
 
 namespace kaon {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "kaon/engine/base/spin_lock.h"
-#include "kaon/engine/scheduler/shared_read_lease.h"
+#include "kaon/engine/operation/shared_read_lease.h"
 #include "kaon/ops/ndarray.h"
 
 namespace kaon {

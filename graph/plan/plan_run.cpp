@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "kaon/engine/profiler.h"
-#include "kaon/engine/scheduler/run_piece.h"
+#include "kaon/engine/scheduler/op_run_context.h"
 #include "kaon/ops/operator/kernel_call.h"
 
 namespace kaon {

@@ -2,7 +2,7 @@
 #include <optional>
 
 #include "kaon/engine/buffer/buffer.h"
-#include "kaon/engine/scheduler/shared_read_lease.h"
+#include "kaon/engine/operation/shared_read_lease.h"
 #include "kaon/engine/task.h"
 #include "kaon/tests/engine/support.h"
 

@@ -15,7 +15,9 @@
 #include <vector>
 
 #include "kaon/engine/await.h"
+#include "kaon/engine/base/spin_lock.h"
 #include "kaon/engine/engine.h"
+#include "kaon/engine/operation/op_node.h"
 #include "kaon/tests/support/schedule.h"
 
 namespace kaon::test {

@@ -1,4 +1,4 @@
-#include "kaon/engine/scheduler/shared_read_lease.h"
+#include "kaon/engine/operation/shared_read_lease.h"
 
 #include <array>
 #include <atomic>

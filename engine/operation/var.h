@@ -5,18 +5,9 @@
 #include <utility>
 
 #include "kaon/engine/base/spin_lock.h"
-#include "kaon/engine/error.h"
+#include "kaon/engine/engine.h"
 
 namespace kaon {
-
-class Var;
-struct OpBase;
-
-enum class AccessMode : uint8_t {
-  read,
-  write,   // overwrites everything: heals a failed array
-  update,  // reads and writes: a failure on either side fails the array
-};
 
 // One access of one op: the node of a var's queue. Stored inside the op, so queueing allocates nothing. The mode is in
 // the low bits of the var's address: three of these and the head of an op fit into two cache lines.
@@ -120,7 +111,7 @@ class Var {
     return at != nullptr;
   }
 
-  // Reads that last over many operations (engine/scheduler/shared_read_lease.h). The caller holds the lock.
+  // Reads that last over many operations (engine/operation/shared_read_lease.h). The caller holds the lock.
   bool can_begin_read_lease() const noexcept { return is_readable() && !error_ && num_leases_ < UINT8_MAX; }
   void begin_read_lease() noexcept { ++active_, ++num_leases_; }
   bool has_read_leases() const noexcept { return num_leases_ != 0; }

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "kaon/engine/base/spin_lock.h"
-#include "kaon/engine/schedule.h"
-#include "kaon/engine/scheduler/op_node.h"
+#include "kaon/engine/engine.h"
+#include "kaon/engine/operation/op_node.h"
 
 namespace kaon {
 

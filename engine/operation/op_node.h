@@ -9,28 +9,12 @@
 #include <type_traits>
 #include <utility>
 
-#include "kaon/engine/memory/block_pool.h"
 #include "kaon/engine/memory/memory_budget.h"
-#include "kaon/engine/run_context.h"
-#include "kaon/engine/scheduler/shared_read_lease.h"
-#include "kaon/engine/scheduler/var.h"
+#include "kaon/engine/memory/pool_cache.h"
+#include "kaon/engine/operation/shared_read_lease.h"
+#include "kaon/engine/operation/var.h"
 
 namespace kaon {
-
-enum class Priority : uint8_t { high, normal, low };
-
-struct OpNode;
-
-// How the engine runs and destroys a node.
-struct OpType {
-  void (*run)(OpNode&, RunContext&) = nullptr;
-  void (*destroy)(OpNode&) noexcept = nullptr;  // ends the body's life, run or not
-  void (*signal)(OpBase&) noexcept = nullptr;   // waiters only: called once, after the access is completed
-  bool ends_later = false;                      // run() only begins; Engine::complete ends the operation
-  // For operations that would wait for each other's lock: the number of a group, whose operations run one at a time.
-  // Such an operation must not wait for another one of its group.
-  size_t (*serial_queue)(const OpNode&) noexcept = nullptr;
-};
 
 // Base of waiters and operations. 16-byte alignment only: waiters are stored in coroutine frames.
 struct OpBase {
@@ -47,8 +31,6 @@ struct OpBase {
   OpBase* next = nullptr;  // in the list behind a full queue
   bool is_waiter() const { return type->signal != nullptr; }
 };
-
-struct OpNode;
 
 // Waits for one var: a thread's wait, a coroutine's await. Not counted as an operation.
 struct WaitNode : OpBase {
@@ -70,9 +52,16 @@ struct WaitNode : OpBase {
 };
 
 struct OpNode : OpBase {
+  OpNode() = default;
+  OpNode(const OpType& type, const PushOptions& options) : label(options.label) {
+    this->type = &type;
+    priority = options.priority;
+    transactional = options.transactional;
+  }
+
   static constexpr size_t block_bytes = 256;
   static constexpr uint16_t inline_deps = 4;
-  static constexpr size_t payload_bytes = 64;
+  static constexpr size_t payload_bytes = detail::body_bytes;
 
   Dep own_deps[inline_deps];
   uint64_t sequence = 0;
@@ -126,7 +115,7 @@ struct OpNode : OpBase {
   }
   void* behind() noexcept { return reinterpret_cast<std::byte*>(this) + block_bytes; }
 
-  static void* operator new(size_t) { return pool_allocate(block_bytes); }
+  static void* operator new(size_t) { return pool_allocate_fixed<block_bytes>(); }
   static void operator delete(void* p) noexcept { pool_free(p, block_bytes); }  // after a constructor that threw
   static void operator delete(OpNode* op, std::destroying_delete_t) noexcept {
     const size_t bytes = block_bytes + 64 * size_t(op->lines_behind);
@@ -134,39 +123,7 @@ struct OpNode : OpBase {
     pool_free(op, bytes);
   }
 };
-static_assert(sizeof(OpNode) <= OpNode::block_bytes);
-
-// The body F stored in the node, or in a pooled block beside it when it does not fit.
-template <class F>
-struct OpBody {
-  static constexpr bool fits = sizeof(F) <= OpNode::payload_bytes && alignof(F) <= 16;
-  static F& get(OpNode& op) {
-    if constexpr (fits) return *std::launder(reinterpret_cast<F*>(op.payload));
-    else return **std::launder(reinterpret_cast<F**>(op.payload));
-  }
-  template <class G>
-  static void store(OpNode& op, G&& body) {
-    if constexpr (fits) {
-      new (op.payload) F(std::forward<G>(body));
-    } else {
-      void* place = pool_allocate(sizeof(F));
-      try {
-        new (op.payload) F*(new (place) F(std::forward<G>(body)));
-      } catch (...) {
-        pool_free(place, sizeof(F));
-        throw;
-      }
-    }
-  }
-  static void destroy(OpNode& op) noexcept {
-    F& body = get(op);
-    body.~F();
-    if constexpr (!fits) pool_free(&body, sizeof(F));
-  }
-  static constexpr OpType type{
-      .run = [](OpNode& op, RunContext& context) { get(op)(context); },
-      .destroy = destroy,
-  };
-};
+// The payload is the end of the node, so its offset follows from the size.
+static_assert(sizeof(OpNode) == detail::body_offset + detail::body_bytes && sizeof(OpNode) <= OpNode::block_bytes);
 
 }  // namespace kaon

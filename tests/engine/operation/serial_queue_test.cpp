@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "kaon/engine/engine.h"
-#include "kaon/engine/scheduler/serial_queue.h"
+#include "kaon/engine/operation/serial_queue.h"
 
 using namespace kaon;
 

@@ -3,7 +3,7 @@
 
 #include <thread>
 
-#include "kaon/engine/scheduler/ready_queue.h"
+#include "kaon/engine/operation/ready_queue.h"
 
 namespace kaon {
 

@@ -1,4 +1,4 @@
-#include "kaon/engine/scheduler/turn.h"
+#include "kaon/engine/threads/turn.h"
 
 #include <time.h>
 

@@ -1,4 +1,4 @@
-#include "kaon/engine/scheduler/random_scheduler.h"
+#include "kaon/engine/operation/random_scheduler.h"
 
 #include <fmt/format.h>
 

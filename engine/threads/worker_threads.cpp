@@ -1,4 +1,4 @@
-#include "kaon/engine/scheduler/worker_threads.h"
+#include "kaon/engine/threads/worker_threads.h"
 
 #include <fmt/format.h>
 

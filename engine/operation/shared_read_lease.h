@@ -6,10 +6,8 @@
 #include <span>
 #include <vector>
 
-#include "kaon/engine/engine_ref.h"
 #include "kaon/engine/intrusive_ptr.h"
-#include "kaon/engine/run_context.h"
-#include "kaon/engine/scheduler/var.h"
+#include "kaon/engine/operation/var.h"
 
 namespace kaon {
 

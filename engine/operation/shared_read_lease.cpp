@@ -1,4 +1,4 @@
-#include "kaon/engine/scheduler/shared_read_lease.h"
+#include "kaon/engine/operation/shared_read_lease.h"
 
 #include <algorithm>
 #include <functional>
@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "kaon/engine/base/process_wide.h"
-#include "kaon/engine/scheduler/engine_impl.h"
+#include "kaon/engine/operation/op_node.h"
 
 namespace kaon {
 namespace {
@@ -67,7 +67,7 @@ void SharedReadLease::give_back(FunctionRef<void(Dep*)> granted) {
 
 void SharedReadLease::end() {
   if (!mark_ended()) return;
-  give_back([this](Dep* list) { engine_->impl()->grant_all(list); });
+  give_back([this](Dep* list) { engine_->grant(list); });
 }
 
 void SharedReadLease::end_all_at(const Var& var, SharedReadLease*& to_give_back) {

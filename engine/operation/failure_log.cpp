@@ -1,4 +1,4 @@
-#include "kaon/engine/scheduler/failure_log.h"
+#include "kaon/engine/operation/failure_log.h"
 
 #include <algorithm>
 #include <new>
