@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kaon/gluon/internal/block_node.h"
+#include "kaon/graph/memory/plan_arenas.h"
 
 namespace kaon::gluon {
 
@@ -45,7 +46,12 @@ bool fit(std::span<const TensorMeta> metas, std::span<const NDArray* const> inpu
 }  // namespace
 
 TrainingStep::TrainingStep(Trainer& trainer, const HybridizeOptions& options, Trace trace)
-    : trainer_(&trainer), options_(options), trace_(std::move(trace)) {}
+    : trainer_(&trainer), options_(options), trace_(std::move(trace)), arenas_(new PlanArenas) {}
+TrainingStep::TrainingStep(const TrainingStep&) = default;
+TrainingStep::TrainingStep(TrainingStep&&) noexcept = default;
+TrainingStep& TrainingStep::operator=(const TrainingStep&) = default;
+TrainingStep& TrainingStep::operator=(TrainingStep&&) noexcept = default;
+TrainingStep::~TrainingStep() = default;
 
 bool TrainingStep::fits(const Program& p, std::span<const NDArray* const> inputs) const {
   if (!fit(p.metas, inputs) || p.batch_size != inputs[0]->shape()[0]) return false;

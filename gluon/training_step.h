@@ -6,7 +6,10 @@
 
 #include "kaon/gluon/block.h"
 #include "kaon/gluon/trainer.h"
-#include "kaon/graph/memory/plan_arenas.h"
+
+namespace kaon {
+class PlanArenas;
+}
 
 namespace kaon::gluon {
 
@@ -33,6 +36,12 @@ class TrainingStep {
           return std::vector<Symbol>{loss(net(in[0]), in[1])};
         }) {}
 
+  TrainingStep(const TrainingStep&);
+  TrainingStep(TrainingStep&&) noexcept;
+  TrainingStep& operator=(const TrainingStep&);
+  TrainingStep& operator=(TrainingStep&&) noexcept;
+  ~TrainingStep();
+
   // One step. Returns the loss of each sample, before the update. When one of the inputs has failed or an operator
   // fails, no parameter changes, the loss fails, and a later step throws the failure as Trainer::step does. Throws
   // ShapeError for data without samples, StateError while recording, for a parameter of the trainer that the loss does
@@ -56,7 +65,7 @@ class TrainingStep {
   Trainer* trainer_;
   HybridizeOptions options_;
   Trace trace_;
-  IntrusivePtr<PlanArenas> arenas_{new PlanArenas};
+  IntrusivePtr<PlanArenas> arenas_;
   std::vector<std::shared_ptr<Program>> programs_;  // most recently used first
   // Kept between steps, so that these allocate nothing.
   std::vector<NDArray> held_;

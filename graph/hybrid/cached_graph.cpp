@@ -13,6 +13,8 @@
 #include "kaon/graph/hybrid/row_independence.h"
 #include "kaon/graph/hybrid/trace_check.h"
 #include "kaon/graph/ir/gradient.h"
+#include "kaon/graph/ir/symbol_node.h"
+#include "kaon/graph/ir/tape.h"
 #include "kaon/graph/passes/passes.h"
 #include "kaon/graph/plan/bucket.h"
 #include "kaon/ops/array/same_engine.h"

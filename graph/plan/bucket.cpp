@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "kaon/graph/ir/rewrite.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 namespace {

@@ -1,7 +1,8 @@
 #include "kaon/ops/fused/block.h"
 
 #include "kaon/ops/fused/block_kernels.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
+#include "kaon/ops/operator/fused_forms.h"
 
 namespace kaon {
 

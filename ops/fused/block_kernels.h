@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kaon/ops/fused/block.h"
+#include "kaon/ops/operator/fused_forms.h"
 
 namespace kaon {
 

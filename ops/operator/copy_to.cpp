@@ -7,6 +7,7 @@
 #include "kaon/engine/buffer/gpu_memory.h"
 #include "kaon/ops/array/same_engine.h"
 #include "kaon/ops/ndarray.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 namespace {
