@@ -1,13 +1,24 @@
-// Transforms of images, for Dataset::transform_first: MNIST(root).transform_first(transforms::to_tensor). They run at
-// the call. Thread safety: any thread.
+// Datasets of images, and transforms of images.
 #pragma once
 
+#include <filesystem>
 #include <vector>
 
-#include "kaon/gluon/data/host_tensor.h"
-#include "kaon/gluon/data/sample_random.h"
+#include "kaon/gluon/data/dataset.h"
 
-namespace kaon::gluon::data::vision::transforms {
+namespace kaon::gluon::data::vision {
+
+// Reads train-images-idx3-ubyte and train-labels-idx1-ubyte (t10k-... for train = false) in `root`, with or without
+// .gz. Samples: an image (28, 28, 1), or of another height and width, of uint8, and a label, int32, 0 to 9. Blocks.
+// Throws IoError for a missing folder or file, a truncated or corrupt file, and files that do not belong together.
+class MNIST : public Dataset {
+ public:
+  explicit MNIST(const std::filesystem::path& root, bool train = true);
+};
+
+// Transforms for Dataset::transform_first: MNIST(root).transform_first(transforms::to_tensor). They run at the call.
+// Thread safety: any thread.
+namespace transforms {
 
 // An image (height, width, channels) of uint8 as (channels, height, width) of float32 in [0, 1]. Throws ShapeError or
 // TypeError for another one.
@@ -43,4 +54,5 @@ class Cast {
 };
 inline Cast cast(DType dtype) { return Cast(dtype); }
 
-}  // namespace kaon::gluon::data::vision::transforms
+}  // namespace transforms
+}  // namespace kaon::gluon::data::vision

@@ -1,26 +1,12 @@
-// Batch: arrays of a loader; BatchBuilder: copies samples into them.
+// BatchBuilder: copies samples into the arrays of a batch.
 #pragma once
 
 #include <cstdint>
 
-#include "kaon/gluon/data/host_tensor.h"
-#include "kaon/ops/ndarray.h"
+#include "kaon/engine/engine.h"
+#include "kaon/gluon/data/data_loader.h"
 
 namespace kaon::gluon::data {
-
-// Samples stacked along a new first axis. The arrays are ready: nothing is pending on them, except copies to a GPU.
-// `label` is undefined when the dataset has no labels. Thread safety: as NDArray.
-class Batch {
- public:
-  Batch(NDArray data, NDArray label, int64_t size) : data(std::move(data)), label(std::move(label)), size_(size) {}
-  int64_t size() const { return size_; }  // of the last batch of an epoch perhaps fewer than batch_size
-
-  NDArray data;
-  NDArray label;
-
- private:
-  int64_t size_;
-};
 
 namespace detail {
 

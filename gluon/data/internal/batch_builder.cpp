@@ -1,8 +1,10 @@
-#include "kaon/gluon/data/batch.h"
+#include "kaon/gluon/data/internal/batch_builder.h"
 
 #include <fmt/format.h>
 
 #include <cstring>
+
+#include "kaon/ops/array/array_node.h"
 
 namespace kaon::gluon::data::detail {
 
