@@ -1,12 +1,13 @@
-# cmake --install: headers under include/kaon, libraries, and a package that find_package(kaon) finds.
+# cmake --install: public headers under include/kaon, libraries, and a package that find_package(kaon) finds.
 include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/kaon)
 
 install(TARGETS kaon ${KAON_LAYERS} EXPORT kaon-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT kaon-targets NAMESPACE kaon:: DESTINATION ${package_dir})
-install(DIRECTORY engine ops graph gluon DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kaon FILES_MATCHING PATTERN "*.h")
-install(FILES kaon.h asio.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/kaon)
+install(CODE "set(root \"${PROJECT_SOURCE_DIR}\")
+              set(destination \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/kaon\")")
+install(SCRIPT cmake/install_headers.cmake)
 install(PROGRAMS scripts/check-coroutines DESTINATION ${CMAKE_INSTALL_DATADIR}/kaon)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 

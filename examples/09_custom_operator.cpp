@@ -6,6 +6,8 @@
 
 #include <cmath>
 
+#include "kaon/ops/op_def.h"
+
 using namespace kaon;
 
 // y = x tanh(alpha log(1 + e^x)); with alpha = 1 Misra's Mish (2019).

@@ -7,6 +7,7 @@
 
 #include "kaon/engine/device/backend.h"
 #include "kaon/gluon/internal/parameter_files.h"
+#include "kaon/graph/ir/symbol_node.h"
 #include "kaon/ops/random_state.h"
 
 namespace kaon::gluon {

@@ -7,6 +7,7 @@
 #include <unordered_set>
 
 #include "kaon/gluon/internal/block_node.h"
+#include "kaon/graph/ir/symbol_node.h"
 
 namespace kaon::gluon::detail {
 namespace {

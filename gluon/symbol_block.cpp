@@ -7,6 +7,7 @@
 
 #include "kaon/engine/device/backend.h"
 #include "kaon/gluon/internal/block_node.h"
+#include "kaon/graph/ir/symbol_node.h"
 #include "kaon/ops/ndarray_file.h"
 
 namespace kaon::gluon {

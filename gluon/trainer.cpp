@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "kaon/gluon/internal/parameter_files.h"
+#include "kaon/ops/array/array_node.h"
 
 namespace kaon::gluon {
 

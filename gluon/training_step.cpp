@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kaon/gluon/internal/block_node.h"
+#include "kaon/graph/memory/plan_arenas.h"
 
 namespace kaon::gluon {
 

@@ -11,6 +11,7 @@
 #include "kaon/engine/memory/block_pool.h"
 #include "kaon/graph/ir/destroy_in_turn.h"
 #include "kaon/graph/ir/gradient.h"
+#include "kaon/graph/ir/tape.h"
 #include "kaon/ops/array/same_engine.h"
 #include "kaon/ops/array/small_array.h"
 #include "kaon/ops/functions.h"

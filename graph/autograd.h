@@ -13,58 +13,13 @@
 namespace kaon {
 
 class Interceptor;
-namespace autograd {
-struct TapeNode;
-}
-
-// One step of a backward pass: the gradients of one recorded call.
-struct GradCall {
-  std::span<const NDArray> heads;  // gradient of each output; undefined: none arrives there
-  std::span<const bool> wanted;    // by input
-  std::span<NDArray> gradients;    // by input: to be filled where wanted (undefined: zero)
-  bool retain;                     // another backward may follow: the saved values must stay
-};
-
-// Computes the gradients of a recorded call. The tape makes one from an operator's grad rule; a hybridized call has its
-// own.
-struct GradFunction : Pooled {
-  virtual ~GradFunction() = default;
-  virtual void backward(const GradCall& call) = 0;
-  // The saved values may be freed.
-  virtual void release() = 0;
-  // True: `gradients` may be given as existing arrays, which backward() may overwrite with the results.
-  virtual bool writes_in_place() const { return false; }
-
-  // Does the gradient of input i go on to an earlier call? Else it ends in an attached gradient, or nowhere.
-  bool passes_on(size_t i) const;
-
-  autograd::TapeNode* node = nullptr;  // the call's, which owns this
-};
 
 namespace autograd {
 
-// Puts a call on the tape: `outputs` become results of `function` applied to `inputs`.
-void record_call(const char* name, std::unique_ptr<GradFunction> function, std::span<const NDArray* const> inputs,
-                 std::span<NDArray> outputs);
 // Whether the array is part of a recorded computation or has a gradient attached.
 bool wants_gradient(const NDArray& array);
 // A number that each backward() that stores a gradient at this array changes; 0 before the first.
 uint64_t gradient_stamp(const NDArray& array);
-
-// An array that a recorded call has read or written, with the number of writes to it up to that call.
-struct SavedArray {
-  explicit SavedArray(NDArray a) : array(std::move(a)), num_writes(array.node().buffer->num_writes()) {}
-  bool is_changed() const { return array.node().buffer->num_writes() != num_writes; }
-  NDArray array;
-  uint32_t num_writes;
-};
-// Throws StateError: this array (`what`: "input 0") of a call of `op` was changed after the call.
-[[noreturn]] void refuse_changed(std::string_view op, const std::string& what, const SavedArray& saved,
-                                 const std::source_location& recorded);
-
-// An array of this shape, dtype and device, full of `value`. A small one on the CPU is filled here, without an
-// operation.
-NDArray filled_like(const NDArray& array, double value);
 
 Interceptor* tape();  // the interceptor that records
 bool is_recording();  // of this thread, or coroutine

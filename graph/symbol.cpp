@@ -8,7 +8,8 @@
 #include <unordered_set>
 
 #include "kaon/graph/ir/destroy_in_turn.h"
-#include "kaon/ops/arithmetic.h"
+#include "kaon/graph/ir/symbol_node.h"
+#include "kaon/ops/elementwise/kernels/arithmetic.h"
 
 namespace kaon {
 
@@ -39,6 +40,17 @@ IntrusivePtr<SymbolNode> new_node(const OpDef* op, std::string name) {
 thread_local NameScope* t_names = nullptr;
 thread_local SymbolShapeWatch* t_shape_watch = nullptr;
 }  // namespace
+
+Symbol::Symbol() = default;
+Symbol::Symbol(SymbolEntry entry) { entries_.push_back(std::move(entry)); }
+Symbol::Symbol(std::vector<SymbolEntry> entries) : entries_(std::move(entries)) {}
+Symbol::Symbol(const Symbol&) = default;
+Symbol::Symbol(Symbol&&) noexcept = default;
+Symbol& Symbol::operator=(const Symbol&) = default;
+Symbol& Symbol::operator=(Symbol&&) noexcept = default;
+Symbol::~Symbol() = default;
+
+const std::string& Symbol::name() const { return entry().node->name; }
 
 Symbol Symbol::variable(std::string_view name, const Shape& shape, DType dtype) {
   auto n = new_node(nullptr, std::string(name));
@@ -177,7 +189,9 @@ DType Symbol::dtype() const {
   return e.node->outputs[e.output].dtype;
 }
 
-Symbol Symbol::binary(BinaryKind kind, const Arg<Symbol>& a, const Arg<Symbol>& b) { return apply_binary(kind, a, b); }
+Symbol Symbol::binary(BinaryKind kind, const Arg<Symbol>& a, const Arg<Symbol>& b, std::string_view name) {
+  return apply_binary(kind, a, b, name);
+}
 Symbol Symbol::negate(const In<Symbol>& a) { return sym.negative(a); }
 
 Symbol Symbol::operator[](int64_t index) const {

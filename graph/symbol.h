@@ -2,14 +2,13 @@
 #pragma once
 
 #include <filesystem>
-#include <map>
 #include <memory>
 #include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "kaon/engine/intrusive_ptr.h"
 #include "kaon/ops/functions.h"
-#include "kaon/ops/operator/op_attributes.h"
 
 namespace kaon {
 
@@ -22,33 +21,6 @@ struct SymbolEntry {
   uint32_t output = 0;
 };
 
-// A variable, a constant or an operator with its inputs. Shared by the Symbols that refer to it.
-struct SymbolNode : RefCounted<SymbolNode> {
-  const OpDef* op = nullptr;  // nullptr: variable (or constant, when `constant` is defined)
-  std::string name;
-  std::string op_name;  // as written in files: the operator's name or one of its aliases; "null" for variables
-  Attributes attrs;
-  // From a file: attributes of operators as written there (so that saving gives them back unchanged), attributes of
-  // variables ("__shape__" ...).
-  std::map<std::string, std::string> text_attrs;
-  std::vector<SymbolEntry> inputs;
-  std::vector<TensorMeta> outputs;  // shapes and dtypes as far as they are known
-  NDArray constant;
-  bool is_detached = false;             // made by detach(): autograd records nothing computed from it alone
-  uint64_t sequence = next_sequence();  // order of creation
-
-  bool is_variable() const { return !op; }
-  int num_outputs() const { return int(outputs.size()); }
-  int visible_outputs() const { return op ? op->visible_outputs(attrs.get()) : 1; }
-  // Name of an output in list_outputs(): "fc1_output", "split0_output1", or a variable's own name.
-  std::string output_name(int i) const;
-  void destroy();  // without recursion along long chains
-  SymbolNode* next_destroyed = nullptr;
-
- private:
-  static uint64_t next_sequence();
-};
-
 using Shapes = std::unordered_map<std::string, Shape>;
 
 // A handle on one or several (Group) values. Operators check shapes at the call as far as they are known: ShapeError,
@@ -56,9 +28,14 @@ using Shapes = std::unordered_map<std::string, Shape>;
 // for a group and an undefined handle. Thread safety: distinct graphs: safe; one graph: composing on one thread.
 class Symbol : public ArrayOperators<Symbol> {
  public:
-  Symbol() = default;
-  explicit Symbol(SymbolEntry entry) { entries_.push_back(std::move(entry)); }
-  explicit Symbol(std::vector<SymbolEntry> entries) : entries_(std::move(entries)) {}
+  Symbol();
+  explicit Symbol(SymbolEntry entry);
+  explicit Symbol(std::vector<SymbolEntry> entries);
+  Symbol(const Symbol&);
+  Symbol(Symbol&&) noexcept;
+  Symbol& operator=(const Symbol&);
+  Symbol& operator=(Symbol&&) noexcept;
+  ~Symbol();
 
   static Symbol variable(std::string_view name, const Shape& shape = Shape::unknown(), DType dtype = DType::float32);
   static Symbol group(const std::vector<Symbol>& symbols);
@@ -66,7 +43,7 @@ class Symbol : public ArrayOperators<Symbol> {
 
   bool defined() const { return !entries_.empty(); }
   // The name of the node; "group [...]" texts come from to_string.
-  const std::string& name() const { return entry().node->name; }
+  const std::string& name() const;
   int num_outputs() const { return int(entries_.size()); }
   Symbol output(int i) const;  // of a group or a node with several outputs; throws IndexError
   // The shape that follows from the inputs' shapes. Throws TraceError, saying what to give, when it is not known. A
@@ -123,7 +100,7 @@ class Symbol : public ArrayOperators<Symbol> {
   static void apply(const OpDef& def, const void* attrs, std::span<const Symbol* const> inputs, std::span<Symbol> outs,
                     const std::source_location& site, std::string_view name);
   static Symbol from_values(const NDArray& values, std::string_view name) { return constant(values, name); }
-  static Symbol binary(BinaryKind kind, const Arg<Symbol>& a, const Arg<Symbol>& b);
+  static Symbol binary(BinaryKind kind, const Arg<Symbol>& a, const Arg<Symbol>& b, std::string_view name = {});
   static Symbol negate(const In<Symbol>& a);
   const SymbolEntry& entry() const;  // throws ValueError on groups and undefined symbols
   const std::vector<SymbolEntry>& entries() const { return entries_; }
@@ -133,52 +110,9 @@ class Symbol : public ArrayOperators<Symbol> {
   std::shared_ptr<const SymbolFileInfo> file_;  // of a loaded symbol: its file's contents beyond the graph
 };
 
-// Post-order, each node once: inputs before their users, as in MXNet's files.
-std::vector<SymbolNode*> topological_order(const std::vector<SymbolEntry>& heads);
-// The same nodes, inputs before their users, in the order in which the program made them, as an imperative run does.
-std::vector<SymbolNode*> creation_order(const std::vector<SymbolEntry>& heads);
-
-// Whether the node has a name under which MXNet's operator does not broadcast (elemwise_add, _plus, _equal ...): then
-// its inputs must have one shape.
-bool wants_equal_shapes(const SymbolNode& node);
-// Throws ShapeError where they differ. `name` as in the file.
-void expect_equal_shapes(std::string_view name, std::span<const TensorMeta* const> inputs);
-
-// Runs shape inference of one node as far as its inputs are known; fills shapes of variables that follow from others.
-// True when the outputs are known.
-bool infer_node(SymbolNode& node);
-
 // "<Symbol dense0_fwd>", "<Symbol group [a, b]>"
 std::string to_string(const Symbol& symbol);
 std::ostream& operator<<(std::ostream& out, const Symbol& symbol);
-
-// Whether Symbol::shape() or dtype() has been asked on this thread while it lives: then a trace holds for inputs like
-// these only.
-class SymbolShapeWatch {
- public:
-  SymbolShapeWatch();
-  ~SymbolShapeWatch();
-  SymbolShapeWatch(const SymbolShapeWatch&) = delete;
-  SymbolShapeWatch& operator=(const SymbolShapeWatch&) = delete;
-  bool was_read() const { return was_read_; }
-
- private:
-  friend class Symbol;
-  bool was_read_ = false;
-  SymbolShapeWatch* outer_;
-};
-
-// The program on other inputs: variables with these names are replaced. Nodes are copied, variables without a
-// replacement shared; node names get the running NameScope's prefix.
-Symbol compose(const Symbol& program, const std::unordered_map<std::string, Symbol>& replacements);
-
-// The program with the label input of each output layer that follows from the `unknown` variables made a variable of
-// its own, whose shape follows from the data; and the names of these.
-std::pair<Symbol, std::vector<std::string>> with_direct_labels(const Symbol& program,
-                                                               const std::vector<std::string>& unknown);
-
-// The program with each constant as a variable of its name, and the values of these.
-std::pair<Symbol, std::vector<std::pair<std::string, NDArray>>> constants_as_variables(const Symbol& program);
 
 // Names of new nodes in this thread: "<prefix><hint><number>", numbers counted per scope.
 class NameScope {

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "kaon/ops/all_ops.h"
-#include "kaon/ops/arithmetic.h"
 #include "kaon/ops/array_values.h"
 #include "kaon/ops/ndarray.h"
 
@@ -130,25 +129,25 @@ class Functions {
   }
   A _sum_to(const In<A>& x, const SumTo& op) const { return call(op, x); }
   // --- elementwise, two arrays or an array and a number; ValueError: two numbers; TypeError: 0.5 with integer arrays
-  A add(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::add, a, b, name_); }
-  A subtract(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::sub, a, b, name_); }
-  A multiply(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::mul, a, b, name_); }
-  A divide(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::div, a, b, name_); }
-  A modulo(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::mod, a, b, name_); }
-  A power(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::power, a, b, name_); }
-  A maximum(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::maximum, a, b, name_); }
-  A minimum(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::minimum, a, b, name_); }
-  A hypot(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::hypot, a, b, name_); }
-  A equal(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::equal, a, b, name_); }
-  A not_equal(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::not_equal, a, b, name_); }
-  A greater(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::greater, a, b, name_); }
-  A greater_equal(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::greater_equal, a, b, name_); }
-  A lesser(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::lesser, a, b, name_); }
-  A lesser_equal(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::lesser_equal, a, b, name_); }
-  A logical_and(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::logical_and, a, b, name_); }
-  A logical_or(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::logical_or, a, b, name_); }
+  A add(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::add, a, b, name_); }
+  A subtract(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::sub, a, b, name_); }
+  A multiply(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::mul, a, b, name_); }
+  A divide(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::div, a, b, name_); }
+  A modulo(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::mod, a, b, name_); }
+  A power(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::power, a, b, name_); }
+  A maximum(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::maximum, a, b, name_); }
+  A minimum(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::minimum, a, b, name_); }
+  A hypot(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::hypot, a, b, name_); }
+  A equal(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::equal, a, b, name_); }
+  A not_equal(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::not_equal, a, b, name_); }
+  A greater(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::greater, a, b, name_); }
+  A greater_equal(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::greater_equal, a, b, name_); }
+  A lesser(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::lesser, a, b, name_); }
+  A lesser_equal(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::lesser_equal, a, b, name_); }
+  A logical_and(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::logical_and, a, b, name_); }
+  A logical_or(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::logical_or, a, b, name_); }
   A logical_xor(const Arg<A>& a, const Arg<A>& b) const {
-    return apply_binary<A>(BinaryKind::logical_xor, a, b, name_);
+    return A::binary(BinaryKind::logical_xor, a, b, name_);
   }
   A _plus_scalar(const In<A>& x, const PlusScalar& op) const { return call(op, x); }
   A _minus_scalar(const In<A>& x, const MinusScalar& op) const { return call(op, x); }

@@ -7,13 +7,15 @@
 
 #include "kaon/engine/buffer/gpu_memory.h"
 #include "kaon/engine/device/backend.h"
-#include "kaon/ops/arithmetic.h"
+#include "kaon/ops/array/array_node.h"
 #include "kaon/ops/array/checked_size.h"
 #include "kaon/ops/array/same_engine.h"
 #include "kaon/ops/array/small_array.h"
+#include "kaon/ops/elementwise/kernels/arithmetic.h"
 #include "kaon/ops/functions.h"
+#include "kaon/ops/movement/kernels/shapes.h"
 #include "kaon/ops/movement/kernels/slice_range.h"
-#include "kaon/ops/movement/reshape.h"
+#include "kaon/ops/movement/movement.h"
 #include "kaon/ops/operator/copy_to.h"
 #include "kaon/ops/operator/interceptor.h"
 #include "kaon/ops/operator/kernel_call.h"
@@ -36,11 +38,23 @@ ArrayNode& NDArray::node() const {
   return *node_;
 }
 
+void ArrayNode::destroy() noexcept {
+  IntrusivePtr<Buffer> own = std::move(buffer);  // its block may contain this node
+  const bool in_block = own && own->block_bytes() == sizeof(detail::ArrayBlock) &&
+                        static_cast<void*>(this) == static_cast<detail::ArrayBlock*>(own->block())->node;
+  this->~ArrayNode();
+  if (!in_block) pool_free(this, sizeof(ArrayNode));
+}
+
 Buffer& NDArray::buffer() const {
   Buffer* c = node().buffer.get();
   if (!c) throw TraceError("[NDArray] an array in a trace has no value: its operators have not run yet");
   return *c;
 }
+
+Device NDArray::device() const { return buffer().device; }
+Var& NDArray::var() const { return buffer().var; }
+Engine& NDArray::engine() const { return *buffer().engine; }
 
 void NDArray::check_writable(const char* op, const Arg<NDArray>& value) const {
   if (!thread_context().recording) return;
@@ -170,8 +184,8 @@ void NDArray::apply_into(const OpDef& def, const void* attrs, std::span<const ND
               thread_context().training);
 }
 
-NDArray NDArray::binary(BinaryKind kind, const Arg<NDArray>& a, const Arg<NDArray>& b) {
-  return apply_binary(kind, a, b);
+NDArray NDArray::binary(BinaryKind kind, const Arg<NDArray>& a, const Arg<NDArray>& b, std::string_view name) {
+  return apply_binary(kind, a, b, name);
 }
 NDArray NDArray::negate(const In<NDArray>& a) { return nd.negative(a); }
 

@@ -10,13 +10,16 @@
 #include <vector>
 
 #include "kaon/engine/await.h"
-#include "kaon/engine/buffer/buffer.h"
+#include "kaon/engine/intrusive_ptr.h"
 #include "kaon/ops/arg.h"
-#include "kaon/ops/array/array_node.h"
-#include "kaon/ops/binary_kind.h"
+#include "kaon/ops/elementwise_kinds.h"
+#include "kaon/ops/view.h"
 
 namespace kaon {
 
+class Engine;
+class Var;
+struct Annotation;
 struct OpDef;
 [[noreturn]] void throw_not_scalar(const Shape& shape);
 template <class T>
@@ -42,6 +45,38 @@ class ArrayOperators {
   friend A operator>(const Arg<A>& a, const Arg<A>& b) { return A::binary(BinaryKind::greater, a, b); }
   friend A operator>=(const Arg<A>& a, const Arg<A>& b) { return A::binary(BinaryKind::greater_equal, a, b); }
   friend A operator-(const In<A>& a) { return A::negate(a); }
+};
+
+// The part of an ArrayNode that does not change once it is made, apart from the annotation.
+struct ArrayView : TensorMeta {
+  inline ArrayView(const TensorMeta& meta, IntrusivePtr<Buffer> c, size_t offset);
+  IntrusivePtr<Buffer> buffer;
+  IntrusivePtr<Annotation> annotation;
+  size_t offset;
+};
+
+// The object behind an NDArray: a shaped view of a Buffer. Views of one memory share the Buffer, hence order, failures
+// and lifetime. In a trace `buffer` is null. Only its count, shape and dtype are for programs: ops/array/array_node.h
+// has the other functions.
+struct ArrayNode : ArrayView, RefCounted<ArrayNode> {
+  inline ArrayNode(IntrusivePtr<Buffer> c, const Shape& s, DType t, size_t offset = 0);
+
+  // An array with memory of its own that no other thread knows yet: {Buffer, ArrayNode, a few bytes of data} in one
+  // block.
+  static inline IntrusivePtr<ArrayNode> with_memory(const TensorMeta& meta, Device device, Engine& engine);
+
+  size_t bytes() const { return size_t(shape.size()) * size_of(dtype); }
+  inline bool covers_buffer() const;
+  // For the operation that holds a grant.
+  inline void* data() const;
+
+  static inline void* operator new(size_t bytes);
+  static void* operator new(size_t, void* place) noexcept { return place; }
+  static inline void operator delete(void* block, size_t bytes) noexcept;
+  void destroy() noexcept;
+
+ private:
+  inline ArrayNode(IntrusivePtr<Buffer> c, const TensorMeta& meta);
 };
 
 // A handle: one pointer; a copy is the same array. Every operation on it is pushed to the engine and returns at once:
@@ -73,7 +108,7 @@ class NDArray : public ArrayOperators<NDArray> {
   bool defined() const { return bool(node_); }
   const Shape& shape() const { return node().shape; }
   DType dtype() const { return node().dtype; }
-  Device device() const { return buffer().device; }
+  Device device() const;
   int64_t size() const { return shape().size(); }
   int ndim() const { return shape().ndim(); }
 
@@ -160,12 +195,12 @@ class NDArray : public ArrayOperators<NDArray> {
   static void apply_into(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs,
                          const NDArray& out, const std::source_location& site);
   static NDArray from_values(NDArray values, std::string_view) { return values; }
-  static NDArray binary(BinaryKind kind, const Arg<NDArray>& a, const Arg<NDArray>& b);
+  static NDArray binary(BinaryKind kind, const Arg<NDArray>& a, const Arg<NDArray>& b, std::string_view name = {});
   static NDArray negate(const In<NDArray>& a);
   ArrayNode& node() const;  // throws StateError on an undefined handle
   const IntrusivePtr<ArrayNode>& ptr() const { return node_; }
-  Var& var() const { return buffer().var; }
-  Engine& engine() const { return *buffer().engine; }  // Engine::ended() once the array's engine has ended
+  Var& var() const;
+  Engine& engine() const;  // Engine::ended() once the array's engine has ended
 
  private:
   NDArray& update(BinaryKind kind, const Arg<NDArray>& b);

@@ -9,6 +9,7 @@
 #include <fstream>
 #include <limits>
 
+#include "kaon/ops/array/array_node.h"
 #include "kaon/ops/array/checked_size.h"
 #include "kaon/ops/array/file_io.h"
 

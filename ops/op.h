@@ -13,11 +13,12 @@
 namespace kaon {
 
 class NDArray;
+struct OpDef;
+// What an operator can say of its part in fused programs and kernels (ops/operator/).
 struct CudaExpression;
 struct ExpressionArgs;
 struct FusedForms;
 struct RegisterKernels;
-enum class FusedActivation;
 
 // A short constexpr list of names.
 struct Names {
@@ -160,6 +161,27 @@ class RowQuery {
   std::span<const Input> inputs_;
   const TensorMeta& output_;
 };
+
+// --- attributes of several families
+
+enum class FusedActivation { none, relu, sigmoid, tanh };
+constexpr std::array<std::string_view, 4> enum_names(FusedActivation) { return {"none", "relu", "sigmoid", "tanh"}; }
+
+// The attribute `__post_ops__`: other operators that passes have made part of a layer. With z its products,
+// y = activation(scale z + bias + addend), where scale has a number per channel and addend y's shape; they are further
+// inputs, in this order. On nodes of plans only: never in a file and never in an imperative call.
+struct PostOps {
+  bool scale = false;
+  bool addend = false;
+  FusedActivation activation = FusedActivation::none;
+  int inputs() const { return int(scale) + int(addend); }
+  friend bool operator==(const PostOps&, const PostOps&) = default;
+};
+
+// An index outside [0, n) fails with IndexError (which ends the work of a GPU: docs/gpu.md), is taken modulo n, or
+// becomes the nearest end.
+enum class IndexMode : uint8_t { raise, wrap, clip };
+constexpr std::array<std::string_view, 3> enum_names(IndexMode) { return {"raise", "wrap", "clip"}; }
 
 // Accepts any attribute: concept Op calls `fields` with it.
 struct AnyField {

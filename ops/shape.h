@@ -4,6 +4,7 @@
 #include <array>
 #include <concepts>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -68,6 +69,55 @@ class Shape {
  private:
   std::array<int64_t, max_ndim> dims_{};
   int ndim_ = 0;
+};
+
+// A tuple whose entries may be None: begin, end and step of a slice, "(None, 2)". A Shape converts.
+class OptionalShape {
+ public:
+  constexpr OptionalShape() = default;
+  constexpr OptionalShape(const Shape& values) : values_(values) {}
+  template <class... D>
+    requires(sizeof...(D) >= 1 && sizeof...(D) <= size_t(Shape::max_ndim) &&
+             ((Dimension<D> || std::same_as<D, std::nullopt_t> || std::same_as<D, std::optional<int64_t>>)&&...))
+  constexpr OptionalShape(D... entries) : values_(number(entries)...) {
+    int i = 0;
+    ((none_ = uint8_t(none_ | (is_none(entries) ? 1u << i : 0u)), ++i), ...);
+  }
+
+  constexpr int ndim() const { return values_.ndim(); }
+  constexpr bool empty() const { return values_.empty(); }
+  constexpr std::optional<int64_t> operator[](int i) const {
+    return (none_ >> i) & 1 ? std::optional<int64_t>() : values_[i];
+  }
+  void push_back(std::optional<int64_t> entry) {  // throws ShapeError beyond 8 entries
+    values_.push_back(entry.value_or(0));
+    if (!entry) none_ = uint8_t(none_ | 1u << (ndim() - 1));
+  }
+  friend constexpr bool operator==(const OptionalShape&, const OptionalShape&) = default;
+
+ private:
+  template <class D>
+  static constexpr int64_t number(D entry) {
+    if constexpr (Dimension<D>) {
+      return int64_t(entry);
+    } else if constexpr (std::same_as<D, std::nullopt_t>) {
+      return 0;
+    } else {
+      return entry.value_or(0);
+    }
+  }
+  template <class D>
+  static constexpr bool is_none(D entry) {
+    if constexpr (Dimension<D>) {
+      return false;
+    } else if constexpr (std::same_as<D, std::nullopt_t>) {
+      return true;
+    } else {
+      return !entry.has_value();
+    }
+  }
+  Shape values_;
+  uint8_t none_ = 0;  // bit i: entry i is None, and values_[i] is 0
 };
 
 // `axis` counted from the end when negative. Throws ShapeError naming the operator.

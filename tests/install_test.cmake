@@ -1,4 +1,5 @@
-# Installs the build, moves the installed tree, then configures, builds and runs the project CONSUMER against it.
+# Installs the build, moves the installed tree, then configures, builds and runs the project CONSUMER against it. The
+# headers there are those of cmake/KaonPublicHeaders.cmake and what these include, and no others.
 cmake_minimum_required(VERSION 3.25)
 
 function(run)
@@ -13,6 +14,18 @@ endfunction()
 file(REMOVE_RECURSE ${SCRATCH})
 run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${SCRATCH}/first --config ${CONFIG})
 file(RENAME ${SCRATCH}/first ${SCRATCH}/moved)
+
+cmake_path(SET root NORMALIZE ${CMAKE_CURRENT_LIST_DIR}/..)
+include(${root}/cmake/KaonPublicHeaders.cmake)
+kaon_follow_includes(${root} wanted kaon.h ${KAON_OPTIONAL_HEADERS})
+file(GLOB_RECURSE installed RELATIVE ${SCRATCH}/moved/include/kaon ${SCRATCH}/moved/include/kaon/*)
+list(SORT installed)
+if(NOT installed STREQUAL wanted)
+  set(more ${installed})
+  list(REMOVE_ITEM more ${wanted})
+  list(REMOVE_ITEM wanted ${installed})
+  message(FATAL_ERROR "Installed are ${more}, which are not public, and ${wanted} are missing")
+endif()
 
 run(${CMAKE_COMMAND} -S ${CONSUMER} -B ${SCRATCH}/build -G ${GENERATOR} -D CMAKE_CXX_COMPILER=${COMPILER}
     -D CMAKE_BUILD_TYPE=${CONFIG} -D CMAKE_PREFIX_PATH=${SCRATCH}/moved)

@@ -2,7 +2,8 @@
 #   1. No include climbs a layer or leaves the layers.
 #   2. Each layer's README.md has a table of its rooms, lowest first. A room includes what its line names, and a line
 #      names only rooms above it. Folders named kernels, cuda or internal inside a room are parts of that room.
-#   3. A header directly in the folder of an operator family is public: ops/all_ops.h includes it.
+#   3. A family of operators has one header directly in its folder, with the name of the folder; ops/all_ops.h includes
+#      it.
 #   4. The emulator of CUDA includes public headers and those in folders named cuda only.
 #   5. No folder has too many files, no file of the library too many lines.
 # The same function looks at a small tree that breaks each rule, and must find that.
@@ -74,6 +75,10 @@ function(look_at root result)
       foreach(operator IN LISTS operators)
         room_of(${operator} room)
         list(APPEND families "${room}")
+        cmake_path(GET room FILENAME name)
+        if(NOT operator STREQUAL "${room}/${name}.h")
+          list(APPEND complaints "ops/${operator} is in ops/all_ops.h, but the header of a family is ${name}.h")
+        endif()
       endforeach()
     endif()
 
@@ -161,9 +166,10 @@ file(WRITE ${sample}/engine/high/cuda/good.cuh "#include \"kaon/engine/low/b.h\"
 file(WRITE ${sample}/engine/engine.h "#include \"kaon/engine/high/a.h\"\n")
 file(WRITE ${sample}/engine/first/good.h "")
 file(WRITE ${sample}/engine/last/good.h "")
-file(WRITE ${sample}/ops/all_ops.h "#include \"kaon/ops/family/operator.h\"\n")
+file(WRITE ${sample}/ops/all_ops.h "#include \"kaon/ops/family/family.h\"\n#include \"kaon/ops/family/operator.h\"\n")
+file(WRITE ${sample}/ops/family/family.h "")
 file(WRITE ${sample}/ops/family/operator.h "")
-file(WRITE ${sample}/ops/family/kernels/loop.h "#include \"kaon/ops/family/operator.h\"\n")
+file(WRITE ${sample}/ops/family/kernels/loop.h "#include \"kaon/ops/family/family.h\"\n")
 file(WRITE ${sample}/tests/cuda_emulator/good.cpp "#include \"kaon/ops/dtype.h\"\n#include \"kaon/engine/high/cuda/a.h\"\n")
 string(REPEAT "\n" 501 long)
 file(WRITE ${sample}/graph/long.cu "${long}")
@@ -184,7 +190,7 @@ set(expected
   "engine/low/a.cpp includes engine/high/a.h" "engine/low/b.cuh includes engine/engine.h"
   "engine/hall/a.cu is in a room without a line" "engine/README.md has a line for gone/"
   "engine/README.md: first/ names last/" "engine/README.md does not say what last/ is for"
-  "gluon/README.md is missing" "ops/family/loop.h is not in ops/all_ops.h"
+  "gluon/README.md is missing" "ops/family/loop.h is not in ops/all_ops.h" "ops/family/operator.h is in ops/all_ops.h"
   "tests/cuda_emulator/bad.cpp includes more" "tests/many has 26 files")
 foreach(complaint IN LISTS expected)
   set(seen FALSE)

@@ -1,6 +1,7 @@
 // Chains of 20 pointwise operations: imperative, hybridized, as one loop by hand, and one read and one write of memory.
 // On 1,000 floats, where the call counts, and on 10,000,000, where memory does. And a + b of 10,000,000 floats.
 #include "kaon/bench/hybrid/hybrid_parts.h"
+#include "kaon/ops/array/array_node.h"
 #include "kaon/ops/math/tile.h"
 
 namespace kaon::bench {

@@ -7,11 +7,24 @@
 #include <type_traits>
 
 #include "kaon/engine/generator.h"
-#include "kaon/gluon/data/batch.h"
 #include "kaon/gluon/data/dataset.h"
 #include "kaon/gluon/data/sampler.h"
 
 namespace kaon::gluon::data {
+
+// Samples stacked along a new first axis. The arrays are ready: nothing is pending on them, except copies to a GPU.
+// `label` is undefined when the dataset has no labels. Thread safety: as NDArray.
+class Batch {
+ public:
+  Batch(NDArray data, NDArray label, int64_t size) : data(std::move(data)), label(std::move(label)), size_(size) {}
+  int64_t size() const { return size_; }  // of the last batch of an epoch perhaps fewer than batch_size
+
+  NDArray data;
+  NDArray label;
+
+ private:
+  int64_t size_;
+};
 
 struct LoaderOptions {
   int64_t batch_size = 0;  // must be given, unless there is a BatchSampler

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "kaon/ops/array/array_node.h"
+
 namespace kaon::gluon::data {
 
 HostTensor::HostTensor(const Shape& shape, DType dtype) : shape_(shape), dtype_(dtype) {

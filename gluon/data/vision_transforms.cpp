@@ -1,4 +1,4 @@
-#include "kaon/gluon/data/vision_transforms.h"
+#include "kaon/gluon/data/vision.h"
 
 #include <fmt/format.h>
 

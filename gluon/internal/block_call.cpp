@@ -7,6 +7,7 @@
 #include "kaon/engine/base/process_wide.h"
 #include "kaon/engine/memory/block_pool.h"
 #include "kaon/gluon/internal/block_node.h"
+#include "kaon/graph/ir/symbol_node.h"
 
 namespace kaon::gluon::detail {
 namespace {

@@ -1,4 +1,4 @@
-#include "kaon/gluon/nn/attention.h"
+#include "kaon/gluon/nn/transformer.h"
 
 #include <fmt/format.h>
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "kaon/gluon/nn/activation.h"
-#include "kaon/gluon/nn/attention.h"
 #include "kaon/gluon/nn/basic.h"
 #include "kaon/gluon/nn/conv.h"
 #include "kaon/gluon/nn/dense.h"

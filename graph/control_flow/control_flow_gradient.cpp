@@ -6,7 +6,7 @@
 #include "kaon/graph/control_flow/control_flow_ops.h"
 #include "kaon/graph/control_flow/nested_body.h"
 #include "kaon/graph/passes/passes.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 namespace {

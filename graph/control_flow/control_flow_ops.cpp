@@ -4,7 +4,7 @@
 
 #include "kaon/graph/control_flow/nested_body.h"
 #include "kaon/ops/functions.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 #include "kaon/ops/random_state.h"
 
 namespace kaon {

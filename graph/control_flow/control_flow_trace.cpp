@@ -10,6 +10,7 @@
 #include "kaon/graph/control_flow.h"
 #include "kaon/graph/control_flow/control_flow_ops.h"
 #include "kaon/graph/ir/rewrite.h"
+#include "kaon/graph/ir/symbol_node.h"
 
 namespace kaon::contrib::detail {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "kaon/graph/control_flow/control_flow_ops.h"
 #include "kaon/graph/files/control_flow_file.h"
-#include "kaon/ops/elementwise/unary.h"
+#include "kaon/ops/elementwise/elementwise.h"
 
 namespace kaon {
 namespace {

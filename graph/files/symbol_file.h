@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "kaon/graph/ir/symbol_node.h"
 #include "kaon/graph/symbol.h"
 
 namespace kaon {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kaon/graph/files/symbol_file.h"
+#include "kaon/graph/ir/symbol_node.h"
 #include "kaon/graph/symbol.h"
 
 namespace kaon {

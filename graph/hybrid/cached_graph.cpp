@@ -12,6 +12,8 @@
 #include "kaon/graph/hybrid/gradient_program.h"
 #include "kaon/graph/hybrid/trace_check.h"
 #include "kaon/graph/ir/gradient.h"
+#include "kaon/graph/ir/symbol_node.h"
+#include "kaon/graph/ir/tape.h"
 #include "kaon/graph/passes/passes.h"
 #include "kaon/graph/plan/batch_padding.h"
 #include "kaon/ops/array/same_engine.h"

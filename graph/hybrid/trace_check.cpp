@@ -4,7 +4,9 @@
 
 #include <cstring>
 
+#include "kaon/graph/ir/symbol_node.h"
 #include "kaon/graph/plan/verify.h"
+#include "kaon/ops/array/array_node.h"
 
 namespace kaon {
 namespace {

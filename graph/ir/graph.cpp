@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "kaon/graph/ir/symbol_node.h"
 #include "kaon/ops/operator/kernel_call.h"
 
 namespace kaon {

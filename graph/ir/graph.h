@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kaon/graph/symbol.h"
+#include "kaon/ops/operator/op_attributes.h"
 
 namespace kaon {
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include "kaon/ops/array/array_node.h"
+
 namespace kaon {
 namespace {
 

@@ -7,6 +7,7 @@
 #include "kaon/graph/ir/outside_budget.h"
 #include "kaon/graph/ir/rewrite.h"
 #include "kaon/graph/passes/passes.h"
+#include "kaon/ops/array/array_node.h"
 
 namespace kaon::passes {
 namespace {

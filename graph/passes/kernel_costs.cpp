@@ -14,6 +14,7 @@
 #include "kaon/engine/base/process_wide.h"
 #include "kaon/engine/engine.h"
 #include "kaon/graph/ir/outside_budget.h"
+#include "kaon/ops/array/array_node.h"
 
 namespace kaon {
 namespace {

@@ -2,7 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
+#include "kaon/ops/operator/cuda_expression.h"
 
 namespace kaon::passes {
 

@@ -6,6 +6,8 @@
 #include "kaon/graph/passes/passes.h"
 #include "kaon/graph/passes/pointwise_target.h"
 #include "kaon/graph/plan_ops/fused_pointwise.h"
+#include "kaon/ops/operator/fused_forms.h"
+#include "kaon/ops/reduce/kernels/axes.h"
 
 namespace kaon::passes {
 namespace {

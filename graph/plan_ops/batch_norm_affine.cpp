@@ -1,7 +1,7 @@
 #include "kaon/graph/plan_ops/batch_norm_affine.h"
 
 #include "kaon/ops/kernels/as_float32.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 

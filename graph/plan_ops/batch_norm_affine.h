@@ -3,9 +3,9 @@
 
 #include <math.h>
 
+#include "kaon/ops/attributes.h"
 #include "kaon/ops/host_device.h"
 #include "kaon/ops/op.h"
-#include "kaon/ops/operator/attributes.h"
 
 namespace kaon {
 

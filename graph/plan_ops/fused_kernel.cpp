@@ -7,7 +7,7 @@
 
 #include "kaon/engine/base/process_wide.h"
 #include "kaon/engine/error.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 namespace {

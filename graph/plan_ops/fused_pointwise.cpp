@@ -1,6 +1,6 @@
 #include "kaon/graph/plan_ops/fused_pointwise.h"
 
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 namespace {

@@ -2,7 +2,7 @@
 
 #include "kaon/ops/kernels/as_float32.h"
 #include "kaon/ops/nn/norm/kernels/norm_kernels.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 

@@ -1,4 +1,4 @@
-#include "kaon/ops/elementwise/add_n.h"
+#include "kaon/ops/elementwise/elementwise.h"
 
 #include <fmt/format.h>
 
@@ -8,6 +8,9 @@
 #include "kaon/ops/elementwise/kernels/select_kernels.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/math/scalar_math.h"
+#include "kaon/ops/op_def.h"
+#include "kaon/ops/operator/cuda_expression.h"
+#include "kaon/ops/operator/fused_forms.h"
 
 namespace kaon {
 namespace {

@@ -1,5 +1,5 @@
 // add_n on CUDA: one pass over all inputs, which are summed in registers.
-#include "kaon/ops/elementwise/add_n.h"
+#include "kaon/ops/elementwise/elementwise.h"
 
 #include "kaon/ops/cuda/elementwise.cuh"
 #include "kaon/ops/math/scalar_math.h"

@@ -1,11 +1,15 @@
-#include "kaon/ops/elementwise/binary.h"
+#include "kaon/ops/elementwise/elementwise.h"
 
 #include <limits>
 
 #include "kaon/ops/elementwise/kernels/binary_kernels.h"
 #include "kaon/ops/elementwise/kernels/broadcast.h"
 #include "kaon/ops/functions.h"
-#include "kaon/ops/movement/broadcast.h"
+#include "kaon/ops/movement/kernels/shapes.h"
+#include "kaon/ops/movement/movement.h"
+#include "kaon/ops/op_def.h"
+#include "kaon/ops/operator/cuda_expression.h"
+#include "kaon/ops/operator/fused_forms.h"
 
 namespace kaon {
 namespace {
@@ -55,10 +59,30 @@ void grad_binary(BinaryKind kind, GradContext& g) {
   }
 }
 
-FusedForms fused_binary(BinaryKind kind, const RegisterKernels& k) {
+static FusedForms fused_binary(BinaryKind kind, const RegisterKernels& k) {
   return {k.binary[size_t(kind)], binary_kernels(kind).float32, true};
 }
 
 void run_binary(BinaryKind kind, KernelContext& c) { run_broadcast(binary_kernels(kind), nullptr, c); }
+
+template <BinaryKind K>
+constinit const OpDef Binary<K>::def = make_op_def<Binary<K>>();
+template <BinaryKind K>
+FusedForms Binary<K>::fused_forms(const RegisterKernels& k) const {
+  return fused_binary(K, k);
+}
+template <BinaryKind K>
+std::optional<CudaExpression> Binary<K>::cuda_expression(const ExpressionArgs& a) const {
+  return binary_expression(K, a.type(), a.in[0], a.in[1]);
+}
+
+#define KAON_BINARY(kind) template struct Binary<BinaryKind::kind>;
+// clang-format off
+KAON_BINARY(add) KAON_BINARY(sub) KAON_BINARY(mul) KAON_BINARY(div) KAON_BINARY(mod) KAON_BINARY(power)
+KAON_BINARY(maximum) KAON_BINARY(minimum) KAON_BINARY(hypot) KAON_BINARY(equal) KAON_BINARY(not_equal)
+KAON_BINARY(greater) KAON_BINARY(greater_equal) KAON_BINARY(lesser) KAON_BINARY(lesser_equal) KAON_BINARY(logical_and)
+KAON_BINARY(logical_or) KAON_BINARY(logical_xor)
+// clang-format on
+#undef KAON_BINARY
 
 }  // namespace kaon

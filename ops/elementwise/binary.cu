@@ -1,6 +1,6 @@
 // The functions of two arrays on CUDA.
 #include "kaon/ops/cuda/elementwise.cuh"
-#include "kaon/ops/elementwise/binary.h"
+#include "kaon/ops/elementwise/elementwise.h"
 #include "kaon/ops/elementwise/kernels/binary_value.cuh"
 
 namespace kaon {

@@ -1,15 +1,17 @@
-#include "kaon/ops/elementwise/cast.h"
+#include "kaon/ops/elementwise/elementwise.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
 #include "kaon/ops/elementwise/kernels/pointwise.h"
-#include "kaon/ops/elementwise/unary.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/kernels/strided_copy.h"
 #include "kaon/ops/math/convert.h"
 #include "kaon/ops/math/dispatch.h"
+#include "kaon/ops/op_def.h"
+#include "kaon/ops/operator/cuda_expression.h"
+#include "kaon/ops/operator/fused_forms.h"
 
 namespace kaon {
 namespace {

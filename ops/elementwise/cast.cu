@@ -1,5 +1,5 @@
 // Cast on CUDA.
-#include "kaon/ops/elementwise/cast.h"
+#include "kaon/ops/elementwise/elementwise.h"
 
 #include "kaon/ops/cuda/elementwise.cuh"
 #include "kaon/ops/math/convert.h"

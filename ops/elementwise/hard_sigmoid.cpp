@@ -1,8 +1,11 @@
-#include "kaon/ops/elementwise/hard_sigmoid.h"
+#include "kaon/ops/elementwise/elementwise.h"
 
 #include "kaon/ops/elementwise/kernels/pointwise.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/math/scalar_math.h"
+#include "kaon/ops/op_def.h"
+#include "kaon/ops/operator/cuda_expression.h"
+#include "kaon/ops/operator/fused_forms.h"
 
 namespace kaon {
 namespace {

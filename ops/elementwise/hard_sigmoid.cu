@@ -1,5 +1,5 @@
 // hard_sigmoid on CUDA.
-#include "kaon/ops/elementwise/hard_sigmoid.h"
+#include "kaon/ops/elementwise/elementwise.h"
 
 #include "kaon/ops/cuda/elementwise.cuh"
 #include "kaon/ops/math/scalar_math.h"

@@ -1,10 +1,13 @@
-#include "kaon/ops/elementwise/polygamma.h"
+#include "kaon/ops/elementwise/elementwise.h"
 
 #include <fmt/format.h>
 
 #include "kaon/ops/elementwise/kernels/pointwise.h"
 #include "kaon/ops/elementwise/kernels/polygamma_value.h"
 #include "kaon/ops/functions.h"
+#include "kaon/ops/op_def.h"
+#include "kaon/ops/operator/cuda_expression.h"
+#include "kaon/ops/operator/fused_forms.h"
 
 namespace kaon {
 namespace {

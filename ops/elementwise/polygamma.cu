@@ -1,5 +1,5 @@
 // polygamma on CUDA.
-#include "kaon/ops/elementwise/polygamma.h"
+#include "kaon/ops/elementwise/elementwise.h"
 
 #include "kaon/ops/cuda/elementwise.cuh"
 #include "kaon/ops/elementwise/kernels/polygamma_value.h"

@@ -1,14 +1,16 @@
-#include "kaon/ops/elementwise/scalar.h"
+#include "kaon/ops/elementwise/elementwise.h"
 
 #include <fmt/format.h>
 
 #include <cmath>
 
 #include "kaon/ops/elementwise/kernels/binary_kernels.h"
-#include "kaon/ops/elementwise/unary.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/math/dispatch.h"
 #include "kaon/ops/math/scalar_math.h"
+#include "kaon/ops/op_def.h"
+#include "kaon/ops/operator/cuda_expression.h"
+#include "kaon/ops/operator/fused_forms.h"
 #include "kaon/ops/operator/value_range.h"
 
 namespace kaon {
@@ -57,7 +59,7 @@ void grad_scalar(ScalarKind kind, double s, GradContext& g) {
   }
 }
 
-FusedForms fused_scalar(ScalarKind kind, double scalar, const RegisterKernels& k) {
+static FusedForms fused_scalar(ScalarKind kind, double scalar, const RegisterKernels& k) {
   const float number = float(scalar);
   if (kind == ScalarKind::power && number == 2.0f) return fused_unary(UnaryKind::square, k);
   if (kind == ScalarKind::power && number == 0.5f) return {{.one = k.root}};
@@ -66,7 +68,7 @@ FusedForms fused_scalar(ScalarKind kind, double scalar, const RegisterKernels& k
   return forms;
 }
 
-std::string scalar_expression(ScalarKind kind, double scalar, const ExpressionArgs& a) {
+static std::string scalar_expression(ScalarKind kind, double scalar, const ExpressionArgs& a) {
   const std::string& x = a.in[0];
   const BinaryKind function = info(kind).kind;
   return dispatch_all("fuse", a.dtype, [&]<class Element>() -> std::string {
@@ -92,5 +94,34 @@ std::string scalar_expression(ScalarKind kind, double scalar, const ExpressionAr
 }
 
 void run_scalar(ScalarKind kind, const void* op, KernelContext& c) { run_pointwise(scalar_kernels(kind), op, c); }
+
+template <ScalarKind K>
+constinit const OpDef Scalar<K>::def = make_op_def<Scalar<K>>();
+template <ScalarKind K>
+FusedForms Scalar<K>::fused_forms(const RegisterKernels& k) const {
+  return fused_scalar(K, scalar, k);
+}
+template <ScalarKind K>
+std::optional<CudaExpression> Scalar<K>::cuda_expression(const ExpressionArgs& a) const {
+  return scalar_expression(K, scalar, a);
+}
+
+#define KAON_SCALAR(kind) template struct Scalar<ScalarKind::kind>;
+// clang-format off
+KAON_SCALAR(plus) KAON_SCALAR(minus) KAON_SCALAR(rminus) KAON_SCALAR(mul) KAON_SCALAR(div) KAON_SCALAR(rdiv)
+KAON_SCALAR(mod) KAON_SCALAR(rmod) KAON_SCALAR(power) KAON_SCALAR(rpower) KAON_SCALAR(maximum) KAON_SCALAR(minimum)
+KAON_SCALAR(hypot) KAON_SCALAR(equal) KAON_SCALAR(not_equal) KAON_SCALAR(greater) KAON_SCALAR(greater_equal)
+KAON_SCALAR(lesser) KAON_SCALAR(lesser_equal) KAON_SCALAR(logical_and) KAON_SCALAR(logical_or)
+KAON_SCALAR(logical_xor)
+// clang-format on
+#undef KAON_SCALAR
+
+                    constinit const OpDef SmoothL1::def = make_op_def<SmoothL1>();
+FusedForms SmoothL1::fused_forms(const RegisterKernels& k) const {
+  return fused_scalar(ScalarKind::smooth_l1, scalar, k);
+}
+std::optional<CudaExpression> SmoothL1::cuda_expression(const ExpressionArgs& a) const {
+  return scalar_expression(ScalarKind::smooth_l1, scalar, a);
+}
 
 }  // namespace kaon

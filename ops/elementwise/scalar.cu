@@ -1,7 +1,7 @@
 // The functions of an array and a number on CUDA.
 #include "kaon/ops/cuda/elementwise.cuh"
+#include "kaon/ops/elementwise/elementwise.h"
 #include "kaon/ops/elementwise/kernels/binary_value.cuh"
-#include "kaon/ops/elementwise/scalar.h"
 
 namespace kaon {
 namespace {

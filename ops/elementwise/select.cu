@@ -1,5 +1,5 @@
 // where, clip and its backward operator on CUDA.
-#include "kaon/ops/elementwise/select.h"
+#include "kaon/ops/elementwise/elementwise.h"
 
 #include "kaon/ops/cuda/elementwise.cuh"
 #include "kaon/ops/math/scalar_math.h"

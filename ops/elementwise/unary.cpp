@@ -1,8 +1,11 @@
-#include "kaon/ops/elementwise/unary.h"
+#include "kaon/ops/elementwise/elementwise.h"
 
 #include "kaon/ops/elementwise/kernels/unary_kernels.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/kernels/epilogue.h"
+#include "kaon/ops/op_def.h"
+#include "kaon/ops/operator/cuda_expression.h"
+#include "kaon/ops/operator/fused_forms.h"
 
 namespace kaon {
 namespace {
@@ -116,12 +119,54 @@ void grad_unary_backward(UnaryBackwardKind kind, GradContext& g) {
   }
 }
 
-FusedForms fused_unary_backward(UnaryBackwardKind kind, const RegisterKernels& k) {
+static FusedForms fused_unary_backward(UnaryBackwardKind kind, const RegisterKernels& k) {
   return {k.unary_backward[size_t(kind)], unary_backward_kernels(kind).float32};
 }
 
 void run_unary_backward(UnaryBackwardKind kind, KernelContext& c) {
   run_pointwise(unary_backward_kernels(kind), nullptr, c);
 }
+
+template <UnaryKind K>
+constinit const OpDef Unary<K>::def = make_op_def<Unary<K>>();
+template <UnaryKind K>
+FusedForms Unary<K>::fused_forms(const RegisterKernels& k) const {
+  return fused_unary(K, k);
+}
+template <UnaryKind K>
+std::optional<CudaExpression> Unary<K>::cuda_expression(const ExpressionArgs& a) const {
+  return unary_expression(K, a);
+}
+
+#define KAON_UNARY(kind) template struct Unary<UnaryKind::kind>;
+// clang-format off
+KAON_UNARY(relu) KAON_UNARY(sigmoid) KAON_UNARY(tanh) KAON_UNARY(exp) KAON_UNARY(log) KAON_UNARY(sqrt)
+KAON_UNARY(rsqrt) KAON_UNARY(square) KAON_UNARY(abs) KAON_UNARY(sign) KAON_UNARY(negative) KAON_UNARY(reciprocal)
+KAON_UNARY(erf) KAON_UNARY(log1p) KAON_UNARY(expm1) KAON_UNARY(log2) KAON_UNARY(log10) KAON_UNARY(sin) KAON_UNARY(cos)
+KAON_UNARY(tan) KAON_UNARY(arcsin) KAON_UNARY(arccos) KAON_UNARY(arctan) KAON_UNARY(sinh) KAON_UNARY(cosh)
+KAON_UNARY(arcsinh) KAON_UNARY(arccosh) KAON_UNARY(arctanh) KAON_UNARY(floor) KAON_UNARY(ceil) KAON_UNARY(round)
+KAON_UNARY(rint) KAON_UNARY(trunc) KAON_UNARY(fix) KAON_UNARY(cbrt) KAON_UNARY(rcbrt) KAON_UNARY(softsign)
+KAON_UNARY(softrelu) KAON_UNARY(gelu) KAON_UNARY(logical_not) KAON_UNARY(degrees) KAON_UNARY(radians)
+KAON_UNARY(gamma) KAON_UNARY(gammaln) KAON_UNARY(digamma) KAON_UNARY(identity) KAON_UNARY(stop_gradient)
+KAON_UNARY(zeros_like) KAON_UNARY(ones_like)
+// clang-format on
+#undef KAON_UNARY
+
+                                        template <UnaryBackwardKind K>
+                                        constinit const OpDef UnaryBackward<K>::def = make_op_def<UnaryBackward<K>>();
+template <UnaryBackwardKind K>
+FusedForms UnaryBackward<K>::fused_forms(const RegisterKernels& k) const {
+  return fused_unary_backward(K, k);
+}
+template <UnaryBackwardKind K>
+std::optional<CudaExpression> UnaryBackward<K>::cuda_expression(const ExpressionArgs& a) const {
+  return unary_backward_expression(K, a);
+}
+
+#define KAON_UNARY_BACKWARD(kind) template struct UnaryBackward<UnaryBackwardKind::kind>;
+// clang-format off
+KAON_UNARY_BACKWARD(relu) KAON_UNARY_BACKWARD(sigmoid) KAON_UNARY_BACKWARD(tanh) KAON_UNARY_BACKWARD(gelu)
+// clang-format on
+#undef KAON_UNARY_BACKWARD
 
 }  // namespace kaon

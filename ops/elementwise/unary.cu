@@ -1,5 +1,5 @@
 // The functions of one array and their backward operators on CUDA.
-#include "kaon/ops/elementwise/unary.h"
+#include "kaon/ops/elementwise/elementwise.h"
 
 #include "kaon/ops/cuda/elementwise.cuh"
 #include "kaon/ops/math/scalar_math.h"

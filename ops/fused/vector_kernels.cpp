@@ -14,6 +14,7 @@
 #include "kaon/ops/elementwise/kernels/binary_vector.h"
 #include "kaon/ops/elementwise/kernels/select_vector.h"
 #include "kaon/ops/elementwise/kernels/unary_vector.h"
+#include "kaon/ops/operator/fused_forms.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kaon::HWY_NAMESPACE {

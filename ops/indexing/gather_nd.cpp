@@ -1,4 +1,4 @@
-#include "kaon/ops/indexing/gather_nd.h"
+#include "kaon/ops/indexing/indexing.h"
 
 #include <algorithm>
 
@@ -6,7 +6,7 @@
 
 #include "kaon/ops/functions.h"
 #include "kaon/ops/kernels/index_list.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 

@@ -1,4 +1,4 @@
-#include "kaon/ops/indexing/gather_nd.h"
+#include "kaon/ops/indexing/indexing.h"
 
 #include "kaon/ops/kernels/index_list.cuh"
 

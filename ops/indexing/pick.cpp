@@ -1,12 +1,13 @@
-#include "kaon/ops/indexing/pick.h"
+#include "kaon/ops/indexing/indexing.h"
 
 #include <algorithm>
 
 #include <fmt/format.h>
 
 #include "kaon/ops/functions.h"
+#include "kaon/ops/kernels/index_list.h"
 #include "kaon/ops/movement/kernels/copies.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 #include "kaon/ops/operator/value_range.h"
 
 namespace kaon {

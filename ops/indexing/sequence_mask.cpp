@@ -1,4 +1,4 @@
-#include "kaon/ops/indexing/sequence_mask.h"
+#include "kaon/ops/indexing/indexing.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 
 #include "kaon/ops/functions.h"
 #include "kaon/ops/movement/kernels/copies.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 #include "kaon/ops/operator/value_range.h"
 
 namespace kaon {

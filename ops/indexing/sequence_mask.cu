@@ -1,4 +1,4 @@
-#include "kaon/ops/indexing/sequence_mask.h"
+#include "kaon/ops/indexing/indexing.h"
 
 #include "kaon/ops/kernels/index_list.cuh"
 #include "kaon/ops/movement/kernels/copies.h"

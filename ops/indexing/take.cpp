@@ -1,9 +1,10 @@
-#include "kaon/ops/indexing/take.h"
+#include "kaon/ops/indexing/indexing.h"
 
 #include <fmt/format.h>
 
 #include "kaon/ops/functions.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/kernels/index_list.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 

@@ -1,14 +1,15 @@
-#include "kaon/ops/init/fill.h"
+#include "kaon/ops/init/init.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
+#include "kaon/ops/init/kernels/fill_value.h"
 #include "kaon/ops/init/kernels/sequence.h"
 #include "kaon/ops/math/convert.h"
 #include "kaon/ops/math/dispatch.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 #include "kaon/ops/operator/value_range.h"
 
 namespace kaon {

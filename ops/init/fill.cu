@@ -1,7 +1,8 @@
 // The operators that create arrays from numbers on CUDA.
-#include "kaon/ops/init/fill.h"
+#include "kaon/ops/init/init.h"
 
 #include "kaon/ops/cuda/elementwise.cuh"
+#include "kaon/ops/init/kernels/fill_value.h"
 #include "kaon/ops/init/kernels/sequence.h"
 #include "kaon/ops/math/convert.h"
 

@@ -1,4 +1,4 @@
-#include "kaon/ops/init/random.h"
+#include "kaon/ops/init/init.h"
 
 #include <algorithm>
 #include <cmath>
@@ -11,7 +11,7 @@
 #include "kaon/ops/init/kernels/random_math.h"
 #include "kaon/ops/init/kernels/random_words.h"
 #include "kaon/ops/math/dispatch.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 namespace {

@@ -1,5 +1,5 @@
 // The operators that draw random numbers on CUDA: the numbers that the CPU draws.
-#include "kaon/ops/init/random.h"
+#include "kaon/ops/init/init.h"
 
 #include "kaon/ops/cuda/elementwise.cuh"
 #include "kaon/ops/cuda/random.cuh"

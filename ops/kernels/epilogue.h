@@ -7,24 +7,12 @@
 #include <string_view>
 #include <utility>
 
-#include "kaon/ops/view.h"
+#include "kaon/ops/op.h"
 
 namespace kaon {
 
-enum class FusedActivation { none, relu, sigmoid, tanh };
-constexpr std::array<std::string_view, 4> enum_names(FusedActivation) { return {"none", "relu", "sigmoid", "tanh"}; }
-
-// The attribute `__post_ops__`: other operators that passes have made part of a layer. With z its products,
-// y = activation(scale z + bias + addend), where scale has a number per channel and addend y's shape; they are further
-// inputs, in this order. On nodes of plans only: never in a file and never in an imperative call.
-struct PostOps {
-  bool scale = false;
-  bool addend = false;
-  FusedActivation activation = FusedActivation::none;
-  int inputs() const { return int(scale) + int(addend); }
-  friend bool operator==(const PostOps&, const PostOps&) = default;
-};
-std::string to_text(const PostOps& post_ops);  // "scale+addend+relu", "none"
+// PostOps as the attribute's text: "scale+addend+relu", "none".
+std::string to_text(const PostOps& post_ops);
 bool from_text(std::string_view text, PostOps& post_ops);
 
 // y = activation(scale x + shift + addend) with a scale and a shift per channel. NaN stays NaN. T: float, double.

@@ -1,19 +1,11 @@
 // Index arrays of any dtype as checked positions, and the deterministic scatter-add that gradients of indexing share.
 #pragma once
 
-#include <array>
-#include <string_view>
-
 #include "kaon/ops/host_device.h"
 #include "kaon/ops/math/dispatch.h"
-#include "kaon/ops/view.h"
+#include "kaon/ops/op.h"
 
 namespace kaon {
-
-// An index outside [0, n) fails with IndexError (which ends the work of a GPU: docs/gpu.md), is taken modulo n, or
-// becomes the nearest end.
-enum class IndexMode : uint8_t { raise, wrap, clip };
-constexpr std::array<std::string_view, 3> enum_names(IndexMode) { return {"raise", "wrap", "clip"}; }
 
 // Truncated, without undefined behaviour: a number that is no position in any array, NaN too, becomes -2^62 or 2^62.
 template <class T>

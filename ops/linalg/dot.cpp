@@ -1,11 +1,12 @@
-#include "kaon/ops/linalg/dot.h"
+#include "kaon/ops/linalg/linalg.h"
 
 #include <fmt/format.h>
 
 #include "kaon/ops/functions.h"
 #include "kaon/ops/kernels/as_float32.h"
+#include "kaon/ops/linalg/kernels/dot_sides.h"
 #include "kaon/ops/linalg/kernels/gemm.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 namespace {

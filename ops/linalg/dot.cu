@@ -1,5 +1,6 @@
 #include "kaon/ops/linalg/cuda/blas.h"
-#include "kaon/ops/linalg/dot.h"
+#include "kaon/ops/linalg/kernels/dot_sides.h"
+#include "kaon/ops/linalg/linalg.h"
 
 namespace kaon {
 

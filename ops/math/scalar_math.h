@@ -7,9 +7,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "kaon/ops/elementwise_kinds.h"
 #include "kaon/ops/host_device.h"
-#include "kaon/ops/scalar_kind.h"
-#include "kaon/ops/unary_kind.h"
 
 namespace kaon {
 

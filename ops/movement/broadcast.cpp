@@ -1,10 +1,13 @@
-#include "kaon/ops/movement/broadcast.h"
+#include "kaon/ops/movement/movement.h"
 
 #include <fmt/format.h>
 
 #include "kaon/ops/functions.h"
 #include "kaon/ops/movement/kernels/copies.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/movement/kernels/shapes.h"
+#include "kaon/ops/op_def.h"
+#include "kaon/ops/operator/cuda_expression.h"
+#include "kaon/ops/operator/fused_forms.h"
 
 namespace kaon {
 

@@ -1,4 +1,4 @@
-#include "kaon/ops/movement/broadcast.h"
+#include "kaon/ops/movement/movement.h"
 
 #include "kaon/ops/kernels/strided_copy.cuh"
 #include "kaon/ops/movement/kernels/copies.h"

@@ -1,4 +1,4 @@
-#include "kaon/ops/movement/concat.h"
+#include "kaon/ops/movement/movement.h"
 
 #include <vector>
 
@@ -6,7 +6,7 @@
 
 #include "kaon/ops/functions.h"
 #include "kaon/ops/kernels/strided_copy.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 

@@ -1,4 +1,4 @@
-#include "kaon/ops/movement/concat.h"
+#include "kaon/ops/movement/movement.h"
 
 #include "kaon/ops/cuda/index.cuh"
 

@@ -1,4 +1,4 @@
-#include "kaon/ops/movement/pad.h"
+#include "kaon/ops/movement/movement.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 #include "kaon/ops/movement/kernels/copies.h"
 #include "kaon/ops/movement/kernels/pad_axis.h"
 #include "kaon/ops/movement/kernels/slice_range.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 #include "kaon/ops/operator/value_range.h"
 
 namespace kaon {

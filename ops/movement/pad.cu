@@ -1,4 +1,4 @@
-#include "kaon/ops/movement/pad.h"
+#include "kaon/ops/movement/movement.h"
 
 #include "kaon/ops/cuda/index.cuh"
 #include "kaon/ops/movement/kernels/copies.h"

@@ -1,4 +1,4 @@
-#include "kaon/ops/movement/repeat.h"
+#include "kaon/ops/movement/movement.h"
 
 #include <algorithm>
 
@@ -6,7 +6,8 @@
 
 #include "kaon/ops/functions.h"
 #include "kaon/ops/movement/kernels/copies.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
+#include "kaon/ops/reduce/kernels/axes.h"
 #include "kaon/ops/reduce/reduce.h"
 
 namespace kaon {

@@ -1,4 +1,4 @@
-#include "kaon/ops/movement/reshape.h"
+#include "kaon/ops/movement/movement.h"
 
 #include <algorithm>
 
@@ -8,7 +8,8 @@
 #include "kaon/ops/array/checked_size.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/kernels/strided_copy.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/movement/kernels/shapes.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 

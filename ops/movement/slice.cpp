@@ -1,4 +1,4 @@
-#include "kaon/ops/movement/slice.h"
+#include "kaon/ops/movement/movement.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include "kaon/ops/functions.h"
 #include "kaon/ops/movement/kernels/copies.h"
 #include "kaon/ops/movement/kernels/slice_range.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 #include "kaon/ops/operator/value_range.h"
 
 namespace kaon {

@@ -1,4 +1,4 @@
-#include "kaon/ops/movement/slice.h"
+#include "kaon/ops/movement/movement.h"
 
 #include "kaon/ops/cuda/index.cuh"
 #include "kaon/ops/kernels/strided_copy.cuh"

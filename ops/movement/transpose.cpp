@@ -1,10 +1,10 @@
-#include "kaon/ops/movement/transpose.h"
+#include "kaon/ops/movement/movement.h"
 
 #include <fmt/format.h>
 
 #include "kaon/ops/functions.h"
 #include "kaon/ops/movement/kernels/copies.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 

@@ -8,6 +8,7 @@
 #include "kaon/engine/operation/op_node.h"
 #include "kaon/ops/array/same_engine.h"
 #include "kaon/ops/ndarray.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "kaon/engine/error.h"
 #include "kaon/ops/array/array_node.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 

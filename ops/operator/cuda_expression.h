@@ -10,9 +10,8 @@
 #include <string_view>
 #include <utility>
 
-#include "kaon/ops/binary_kind.h"
 #include "kaon/ops/dtype.h"
-#include "kaon/ops/unary_kind.h"
+#include "kaon/ops/elementwise_kinds.h"
 
 namespace kaon {
 

@@ -4,10 +4,9 @@
 #include <array>
 #include <cstdint>
 
+#include "kaon/ops/attributes.h"
+#include "kaon/ops/elementwise_kinds.h"
 #include "kaon/ops/math/tile.h"
-#include "kaon/ops/operator/attributes.h"
-#include "kaon/ops/scalar_kind.h"
-#include "kaon/ops/unary_kind.h"
 
 namespace kaon {
 

@@ -6,7 +6,7 @@
 
 #include "kaon/engine/engine.h"
 #include "kaon/ops/array/array_node.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 

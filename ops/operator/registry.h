@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 

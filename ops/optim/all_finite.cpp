@@ -1,10 +1,10 @@
-#include "kaon/ops/optim/all_finite.h"
+#include "kaon/ops/optim/optim.h"
 
 #include <atomic>
 #include <cmath>
 
 #include "kaon/ops/math/dispatch.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 

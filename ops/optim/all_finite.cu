@@ -1,7 +1,8 @@
 // _kaon_all_finite on CUDA.
-#include "kaon/ops/optim/all_finite.h"
+#include "kaon/ops/optim/optim.h"
 
-#include "kaon/ops/init/fill.h"
+#include "kaon/ops/init/init.h"
+#include "kaon/ops/init/kernels/fill_value.h"
 #include "kaon/ops/optim/kernels/tensor_list.cuh"
 
 namespace kaon {

@@ -1,6 +1,6 @@
-#include "kaon/ops/optim/sgd.h"
+#include "kaon/ops/optim/optim.h"
 
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 #include "kaon/ops/optim/kernels/update_rules.h"
 
 namespace kaon {

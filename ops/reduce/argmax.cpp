@@ -1,4 +1,4 @@
-#include "kaon/ops/reduce/argmax.h"
+#include "kaon/ops/reduce/reduce.h"
 
 #include <fmt/format.h>
 
@@ -6,9 +6,9 @@
 #include <limits>
 
 #include "kaon/ops/math/dispatch.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
+#include "kaon/ops/reduce/kernels/axes.h"
 #include "kaon/ops/reduce/kernels/reduce_kernels.h"
-#include "kaon/ops/reduce/reduce.h"
 
 namespace kaon {
 

@@ -1,4 +1,4 @@
-#include "kaon/ops/reduce/argmax.h"
+#include "kaon/ops/reduce/reduce.h"
 
 #include "kaon/ops/reduce/kernels/reduce.cuh"
 

@@ -1,4 +1,4 @@
-#include "kaon/ops/reduce/norm.h"
+#include "kaon/ops/reduce/reduce.h"
 
 #include <cmath>
 
@@ -6,10 +6,10 @@
 
 #include "kaon/ops/functions.h"
 #include "kaon/ops/math/dispatch.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
+#include "kaon/ops/reduce/kernels/axes.h"
 #include "kaon/ops/reduce/kernels/reduce_driver.h"
-#include "kaon/ops/reduce/reduce.h"
-#include "kaon/ops/reduce/reduce_grad.h"
+#include "kaon/ops/reduce/kernels/reduce_grad.h"
 
 namespace kaon {
 

@@ -1,6 +1,7 @@
-#include "kaon/ops/reduce/norm.h"
-
 #include "kaon/ops/reduce/reduce.h"
+
+#include "kaon/ops/reduce/kernels/axes.h"
+#include "kaon/ops/reduce/kernels/reduce_grad.h"
 #include "kaon/ops/reduce/reduce_grad.cuh"
 
 namespace kaon {

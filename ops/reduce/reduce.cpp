@@ -4,7 +4,8 @@
 
 #include "kaon/ops/functions.h"
 #include "kaon/ops/math/dispatch.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
+#include "kaon/ops/reduce/kernels/axes.h"
 #include "kaon/ops/reduce/kernels/reduce_driver.h"
 
 namespace kaon {

@@ -1,5 +1,6 @@
 #include "kaon/ops/reduce/reduce.h"
 
+#include "kaon/ops/reduce/kernels/axes.h"
 #include "kaon/ops/reduce/kernels/reduce_driver.h"
 
 namespace kaon {

@@ -1,26 +1,13 @@
-// Reductions over axes: sum, mean, prod, max, min, nansum, nanprod.
+// Sums, means, norms, the largest element, and their gradients.
 #pragma once
 
 #include "kaon/ops/op.h"
-#include "kaon/ops/operator/attributes.h"
-#include "kaon/ops/reduce/kernels/reduce_kernels.h"
 
 namespace kaon {
 
-struct OpDef;
+// --- Reductions over axes: sum, mean, prod, max, min, nansum, nanprod.
 
 enum class ReduceKind : uint8_t { sum, mean, prod, max, min, nansum, nanprod };
-
-constexpr Combine combine_of(ReduceKind kind) {
-  switch (kind) {
-    case ReduceKind::prod: return Combine::prod;
-    case ReduceKind::max: return Combine::max;
-    case ReduceKind::min: return Combine::min;
-    case ReduceKind::nansum: return Combine::nan_sum;
-    case ReduceKind::nanprod: return Combine::nan_prod;
-    default: return Combine::sum;
-  }
-}
 
 constexpr OpTraits reduce_traits(ReduceKind kind) {
   switch (kind) {
@@ -71,13 +58,171 @@ using Min = Reduce<ReduceKind::min>;
 using NanSum = Reduce<ReduceKind::nansum>;
 using NanProd = Reduce<ReduceKind::nanprod>;
 
-// Bit i: axis i is reduced. Throws ShapeError for an axis that is out of range or named twice.
-uint32_t reduced_axes(const Shape& axis, bool exclude, int ndim, const char* op);
-// The shape of the result.
-Shape reduced_shape(const Shape& in, uint32_t mask, bool keepdims);
-// The axes in a mask as a list.
-Shape axes_of(uint32_t mask);
-// Throws ShapeError when a result that needs an element (max, argmax) would be taken over none.
-void expect_elements(const InferContext& c, uint32_t mask);
+// --- norm: the 1-norm or 2-norm over axes.
+
+// ord 1: sum |x|; ord 2: sqrt(sum x^2), accumulated in float64 so that squares do not overflow. Axes as in Reduce.
+// Floating dtypes. The gradient of the 2-norm at 0 is 0.
+struct Norm {
+  int ord = 2;
+  Shape axis{};
+  std::optional<DType> out_dtype{};
+  bool keepdims = false;
+  static constexpr OpTraits traits{.name = "norm"};
+  static constexpr void fields(auto field) {
+    field("ord", &Norm::ord);
+    field("axis", &Norm::axis);
+    field("out_dtype", &Norm::out_dtype);
+    field("keepdims", &Norm::keepdims);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return !axis.empty() && !q.names_first(axis); }
+};
+void run_cpu(const Norm& op, KernelContext& c);
+void run_cuda(const Norm& op, KernelContext& c);
+
+// Gradient of norm: head * sign(data), or head * data / out.
+struct NormGrad {
+  int ord = 2;
+  Shape axis{};
+  static constexpr OpTraits traits{
+      .name = "_backward_norm", .inputs = Names("head", "data", "out"), .inplace = 1, .in_mxnet = false};
+  static constexpr void fields(auto field) {
+    field("ord", &NormGrad::ord);
+    field("axis", &NormGrad::axis);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const NormGrad& op, KernelContext& c);
+void run_cuda(const NormGrad& op, KernelContext& c);
+
+// --- argmax, argmin, argmax_channel: where the largest or smallest element is.
+
+// The index of the first largest element along `axis`, or in the flattened array when there is none, in the dtype of
+// the data, as in MXNet (of bool: float32). A NaN counts as the largest (NumPy). ShapeError where that dtype does not
+// hold every index, which MXNet rounds or wraps: more elements than 2048 in float16, 257 in bfloat16, 256 in uint8. The
+// gradient is zero.
+struct ArgMax {
+  std::optional<int> axis{};
+  bool keepdims = false;
+  static constexpr OpTraits traits{.name = "argmax", .flat = true};
+  static constexpr void fields(auto field) {
+    field("axis", &ArgMax::axis);
+    field("keepdims", &ArgMax::keepdims);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  bool keeps_rows(const RowQuery& q) const { return axis && !q.is_first(*axis); }
+};
+void run_cpu(const ArgMax& op, KernelContext& c);
+void run_cuda(const ArgMax& op, KernelContext& c);
+
+// The same for the smallest element; a NaN counts as the smallest.
+struct ArgMin {
+  std::optional<int> axis{};
+  bool keepdims = false;
+  static constexpr OpTraits traits{.name = "argmin", .flat = true};
+  static constexpr void fields(auto field) {
+    field("axis", &ArgMin::axis);
+    field("keepdims", &ArgMin::keepdims);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  bool keeps_rows(const RowQuery& q) const { return axis && !q.is_first(*axis); }
+};
+void run_cpu(const ArgMin& op, KernelContext& c);
+void run_cuda(const ArgMin& op, KernelContext& c);
+
+// argmax along axis 1 of a matrix: (n, c) to (n,), the class of each row.
+struct ArgMaxChannel {
+  static constexpr OpTraits traits{.name = "argmax_channel", .flat = true};
+  static constexpr void fields(auto) {}
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && q.ndim() >= 2; }
+};
+void run_cpu(const ArgMaxChannel& op, KernelContext& c);
+void run_cuda(const ArgMaxChannel& op, KernelContext& c);
+
+// --- _sum_to: sums an array down to a shape that broadcasts to its own: the gradient of broadcasting.
+
+// y = x summed over the axes that `shape` lacks on the left, and over those where it has 1. Sums are taken in double
+// (integers: in int64) in an order fixed by the shapes. In `shape`, -1 keeps the input's dimension.
+struct SumTo {
+  Shape shape{};
+  static constexpr OpTraits traits{.name = "_sum_to", .recomputable = true, .in_mxnet = false};
+  static constexpr void fields(auto field) { field("shape", &SumTo::shape, true); }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const SumTo& op, KernelContext& c);
+void run_cuda(const SumTo& op, KernelContext& c);
+
+// --- Gradients of the reductions: a value per result spreads over the elements that were reduced into it.
+
+// Gradient of sum and mean: scale * head, repeated along `axis` to give `shape`.
+struct SumGrad {
+  Shape shape{};
+  Shape axis{};
+  double scale = 1;
+  static constexpr OpTraits traits{.name = "_backward_sum", .inputs = Names("head"), .in_mxnet = false};
+  static constexpr void fields(auto field) {
+    field("shape", &SumGrad::shape, true);
+    field("axis", &SumGrad::axis);
+    field("scale", &SumGrad::scale);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  FusedForms fused_forms(const RegisterKernels& k) const;
+  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+};
+void run_cpu(const SumGrad& op, KernelContext& c);
+void run_cuda(const SumGrad& op, KernelContext& c);
+
+// Gradient of max and min: head where data equals out, else 0.
+struct MaxGrad {
+  Shape axis{};
+  static constexpr OpTraits traits{
+      .name = "_backward_max", .inputs = Names("head", "data", "out"), .inplace = 1, .in_mxnet = false};
+  static constexpr void fields(auto field) { field("axis", &MaxGrad::axis); }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const MaxGrad& op, KernelContext& c);
+void run_cuda(const MaxGrad& op, KernelContext& c);
+
+// Gradient of nansum: head where data is a number, else 0.
+struct NanSumGrad {
+  Shape axis{};
+  static constexpr OpTraits traits{
+      .name = "_backward_nansum", .inputs = Names("head", "data"), .inplace = 1, .in_mxnet = false};
+  static constexpr void fields(auto field) { field("axis", &NanSumGrad::axis); }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const NanSumGrad& op, KernelContext& c);
+void run_cuda(const NanSumGrad& op, KernelContext& c);
+
+// Gradient of prod and nanprod: head times the product of the other elements, right for zeros too.
+struct ProdGrad {
+  Shape axis{};
+  bool skip_nan = false;
+  static constexpr OpTraits traits{
+      .name = "_backward_prod", .inputs = Names("head", "data"), .inplace = 1, .in_mxnet = false};
+  static constexpr void fields(auto field) {
+    field("axis", &ProdGrad::axis);
+    field("skip_nan", &ProdGrad::skip_nan);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const ProdGrad& op, KernelContext& c);
+void run_cuda(const ProdGrad& op, KernelContext& c);
 
 }  // namespace kaon

@@ -1,4 +1,4 @@
-#include "kaon/ops/reduce/reduce_grad.h"
+#include "kaon/ops/reduce/reduce.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,8 +7,11 @@
 #include <fmt/format.h>
 
 #include "kaon/ops/functions.h"
-#include "kaon/ops/operator/op_def.h"
-#include "kaon/ops/reduce/reduce.h"
+#include "kaon/ops/op_def.h"
+#include "kaon/ops/operator/cuda_expression.h"
+#include "kaon/ops/operator/fused_forms.h"
+#include "kaon/ops/reduce/kernels/axes.h"
+#include "kaon/ops/reduce/kernels/reduce_grad.h"
 
 namespace kaon {
 

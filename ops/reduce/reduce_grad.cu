@@ -1,6 +1,7 @@
 #include "kaon/ops/reduce/reduce_grad.cuh"
 
 #include "kaon/ops/reduce/kernels/reduce.cuh"
+#include "kaon/ops/reduce/kernels/reduce_grad.h"
 
 namespace kaon {
 namespace {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kaon/ops/cuda/elementwise.cuh"
-#include "kaon/ops/reduce/reduce_grad.h"
+#include "kaon/ops/reduce/reduce.h"
 
 namespace kaon::cuda {
 

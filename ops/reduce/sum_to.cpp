@@ -1,4 +1,4 @@
-#include "kaon/ops/reduce/sum_to.h"
+#include "kaon/ops/reduce/reduce.h"
 
 #include <fmt/format.h>
 
@@ -7,6 +7,7 @@
 #include "kaon/ops/functions.h"
 #include "kaon/ops/math/dispatch.h"
 #include "kaon/ops/math/tile.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 namespace {

@@ -1,4 +1,4 @@
-#include "kaon/ops/reduce/sum_to.h"
+#include "kaon/ops/reduce/reduce.h"
 
 #include "kaon/ops/reduce/kernels/reduce_driver.h"
 

@@ -1,6 +1,8 @@
 // Prints 12: the sum of six twos, computed by an installed Kaon.
 #include <kaon/asio.h>
+#include <kaon/engine/gpu_stream.h>
 #include <kaon/kaon.h>
+#include <kaon/ops/op_def.h>
 
 #include <boost/asio/use_future.hpp>
 

@@ -10,7 +10,7 @@
 #include "kaon/engine/base/coroutine_queue.h"
 #include "kaon/engine/storage.h"
 #include "kaon/ops/functions.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 #include "kaon/tests/engine/support.h"
 
 using namespace kaon;

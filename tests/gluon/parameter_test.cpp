@@ -1,5 +1,6 @@
 #include "kaon/gluon/parameter.h"
 
+#include "kaon/graph/ir/symbol_node.h"
 #include "kaon/ops/ndarray_file.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 #include "kaon/tests/support/files.h"

@@ -1,6 +1,7 @@
 #include "kaon/graph/hybrid/cached_graph.h"
 #include "kaon/engine/profiler.h"
 #include "kaon/engine/storage.h"
+#include "kaon/ops/op_def.h"
 
 #include <atomic>
 #include <chrono>

@@ -1,5 +1,6 @@
 // foreach, while_loop and cond: on arrays and in a trace they give the same.
 #include "kaon/graph/control_flow.h"
+#include "kaon/graph/ir/symbol_node.h"
 
 #include <thread>
 

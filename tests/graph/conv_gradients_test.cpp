@@ -1,7 +1,7 @@
 // Gradients of convolutions by kernels of our own: where they are used, and what they are.
 #include "kaon/ops/nn/conv/kernels/conv_gemm_col2im.h"
 
-#include "kaon/ops/nn/conv/convolution.h"
+#include "kaon/ops/nn/conv/conv.h"
 #include "kaon/tests/graph/support.h"
 
 using namespace kaon;

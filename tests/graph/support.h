@@ -9,7 +9,7 @@
 
 #include "kaon/graph/autograd.h"
 #include "kaon/graph/hybrid/cached_graph.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon::test {
 

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <thread>
 
+#include "kaon/graph/ir/symbol_node.h"
+#include "kaon/ops/op_def.h"
 #include "kaon/tests/graph/support.h"
 
 using namespace kaon;

@@ -22,6 +22,7 @@
 #include "kaon/engine/storage.h"
 #include "kaon/engine/task.h"
 #include "kaon/engine/when.h"
+#include "kaon/ops/array/array_node.h"
 #include "kaon/ops/functions.h"
 
 using namespace kaon;

@@ -16,6 +16,8 @@
 #include "kaon/graph/plan_ops/reorder.h"
 #include "kaon/ops/fused/vector_program.h"
 #include "kaon/ops/kernels/epilogue.h"
+#include "kaon/ops/operator/cuda_expression.h"
+#include "kaon/ops/operator/fused_forms.h"
 #include "kaon/ops/operator/op_attributes.h"
 #include "kaon/ops/operator/registry.h"
 #include "kaon/tests/ops/table/op_table.h"

@@ -5,6 +5,7 @@
 
 #include "kaon/engine/profiler.h"
 #include "kaon/ops/functions.h"
+#include "kaon/ops/op_def.h"
 
 using namespace kaon;
 

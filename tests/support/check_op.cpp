@@ -9,6 +9,7 @@
 
 #include "kaon/engine/device/backend.h"
 #include "kaon/graph/hybrid/cached_graph.h"
+#include "kaon/graph/ir/symbol_node.h"
 #include "kaon/tests/support/row_run.h"
 
 namespace kaon::test {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "kaon/engine/profiler.h"
+#include "kaon/gluon/data/internal/batch_builder.h"
 
 namespace kaon::gluon::data::detail {
 namespace {

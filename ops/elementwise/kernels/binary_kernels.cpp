@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "kaon/engine/base/process_wide.h"
-#include "kaon/ops/elementwise/scalar.h"
+#include "kaon/ops/elementwise/elementwise.h"
 #include "kaon/ops/math/scalar_math.h"
 
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)

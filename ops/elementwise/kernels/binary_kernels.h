@@ -1,9 +1,8 @@
 // The kernels of the functions of two arrays, and of an array and a number.
 #pragma once
 
-#include "kaon/ops/binary_kind.h"
 #include "kaon/ops/elementwise/kernels/pointwise.h"
-#include "kaon/ops/scalar_kind.h"
+#include "kaon/ops/elementwise_kinds.h"
 
 namespace kaon {
 

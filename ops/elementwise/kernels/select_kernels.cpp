@@ -1,8 +1,7 @@
 // Float32 tiles of where, clip, its backward operator, and add_n, per instruction set.
 #include "kaon/ops/elementwise/kernels/select_kernels.h"
 
-#include "kaon/ops/elementwise/add_n.h"
-#include "kaon/ops/elementwise/select.h"
+#include "kaon/ops/elementwise/elementwise.h"
 
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
 #undef HWY_TARGET_INCLUDE

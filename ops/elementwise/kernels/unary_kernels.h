@@ -2,7 +2,7 @@
 #pragma once
 
 #include "kaon/ops/elementwise/kernels/pointwise.h"
-#include "kaon/ops/unary_kind.h"
+#include "kaon/ops/elementwise_kinds.h"
 
 namespace kaon {
 

@@ -9,8 +9,8 @@
 #endif
 
 #include "hwy/highway.h"
+#include "kaon/ops/elementwise_kinds.h"
 #include "kaon/ops/math/math.h"
-#include "kaon/ops/unary_kind.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kaon::HWY_NAMESPACE {

@@ -7,9 +7,9 @@
 #include <limits>
 #include <type_traits>
 
+#include "kaon/ops/attributes.h"
 #include "kaon/ops/math/dispatch.h"
 #include "kaon/ops/math/philox.h"
-#include "kaon/ops/operator/attributes.h"
 
 namespace kaon {
 

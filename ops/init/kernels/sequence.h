@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kaon/ops/init/fill.h"
+#include "kaon/ops/init/init.h"
 
 namespace kaon {
 

@@ -2,11 +2,8 @@
 
 #include <utility>
 
-#include "kaon/ops/movement/broadcast.h"
 #include "kaon/ops/movement/kernels/slice_range.h"
-#include "kaon/ops/movement/repeat.h"
-#include "kaon/ops/movement/slice.h"
-#include "kaon/ops/movement/transpose.h"
+#include "kaon/ops/movement/movement.h"
 
 namespace kaon {
 

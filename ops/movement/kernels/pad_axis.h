@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "kaon/ops/host_device.h"
-#include "kaon/ops/movement/pad.h"
+#include "kaon/ops/movement/movement.h"
 
 namespace kaon {
 

@@ -3,8 +3,8 @@
 
 #include <optional>
 
+#include "kaon/ops/attributes.h"
 #include "kaon/ops/kernels/strided_copy.h"
-#include "kaon/ops/operator/attributes.h"
 
 namespace kaon {
 

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 
-#include "kaon/ops/elementwise/unary.h"
+#include "kaon/ops/elementwise/elementwise.h"
 #include "kaon/ops/functions.h"
+#include "kaon/ops/math/dispatch.h"
 #include "kaon/ops/nn/activation/kernels/activation_kernel.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
+#include "kaon/ops/operator/cuda_expression.h"
+#include "kaon/ops/operator/fused_forms.h"
 
 namespace kaon {
 namespace {

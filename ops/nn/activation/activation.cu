@@ -3,7 +3,7 @@
 
 #include "kaon/ops/cuda/elementwise.cuh"
 #include "kaon/ops/cuda/random.cuh"
-#include "kaon/ops/elementwise/unary.h"
+#include "kaon/ops/elementwise/elementwise.h"
 #include "kaon/ops/math/scalar_math.h"
 #include "kaon/ops/nn/activation/kernels/activation_kernel.h"
 #include "kaon/ops/reduce/kernels/reduce.cuh"

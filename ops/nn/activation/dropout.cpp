@@ -1,13 +1,14 @@
-#include "kaon/ops/nn/activation/dropout.h"
+#include "kaon/ops/nn/activation/activation.h"
 
 #include <algorithm>
 
 #include "kaon/ops/functions.h"
-#include "kaon/ops/init/fill.h"
+#include "kaon/ops/init/init.h"
+#include "kaon/ops/init/kernels/fill_value.h"
 #include "kaon/ops/init/kernels/random_kernel.h"
 #include "kaon/ops/init/kernels/random_words.h"
 #include "kaon/ops/kernels/strided_copy.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 namespace {

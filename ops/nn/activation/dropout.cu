@@ -1,9 +1,10 @@
 // Dropout on CUDA: the elements that the CPU drops.
-#include "kaon/ops/nn/activation/dropout.h"
+#include "kaon/ops/nn/activation/activation.h"
 
 #include "kaon/ops/cuda/elementwise.cuh"
 #include "kaon/ops/cuda/random.cuh"
-#include "kaon/ops/init/fill.h"
+#include "kaon/ops/init/init.h"
+#include "kaon/ops/init/kernels/fill_value.h"
 #include "kaon/ops/init/kernels/random_math.h"
 
 namespace kaon {

@@ -1,4 +1,4 @@
-#include "kaon/ops/nn/conv/convolution.h"
+#include "kaon/ops/nn/conv/conv.h"
 
 #include <fmt/format.h>
 
@@ -8,7 +8,8 @@
 #include "kaon/ops/kernels/as_float32.h"
 #include "kaon/ops/nn/conv/kernels/conv_kernels.h"
 #include "kaon/ops/nn/conv/kernels/conv_primitives.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/nn/conv/kernels/conv_window.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 

@@ -1,4 +1,4 @@
-#include "kaon/ops/nn/conv/convolution.h"
+#include "kaon/ops/nn/conv/conv.h"
 
 #include "kaon/ops/nn/conv/cuda/dnn.h"
 #include "kaon/ops/reduce/kernels/reduce_driver.h"

@@ -1,4 +1,4 @@
-#include "kaon/ops/nn/conv/deconvolution.h"
+#include "kaon/ops/nn/conv/conv.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,8 @@
 #include "kaon/ops/functions.h"
 #include "kaon/ops/kernels/as_float32.h"
 #include "kaon/ops/nn/conv/kernels/conv_kernels.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/nn/conv/kernels/conv_window.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 namespace {

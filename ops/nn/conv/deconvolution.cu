@@ -1,6 +1,7 @@
 #include "kaon/ops/kernels/finish.h"
+#include "kaon/ops/nn/conv/conv.h"
 #include "kaon/ops/nn/conv/cuda/dnn.h"
-#include "kaon/ops/nn/conv/deconvolution.h"
+#include "kaon/ops/nn/conv/kernels/conv_window.h"
 
 namespace kaon {
 

@@ -1,11 +1,11 @@
-#include "kaon/ops/nn/dense/fully_connected.h"
+#include "kaon/ops/nn/dense/dense.h"
 
 #include <fmt/format.h>
 
 #include "kaon/ops/functions.h"
 #include "kaon/ops/kernels/as_float32.h"
 #include "kaon/ops/linalg/kernels/gemm.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 namespace {

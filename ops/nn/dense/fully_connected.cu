@@ -1,4 +1,4 @@
-#include "kaon/ops/nn/dense/fully_connected.h"
+#include "kaon/ops/nn/dense/dense.h"
 
 #include "kaon/ops/kernels/epilogue.cuh"
 #include "kaon/ops/linalg/cuda/blas.h"

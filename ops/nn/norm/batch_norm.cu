@@ -1,4 +1,4 @@
-#include "kaon/ops/nn/norm/batch_norm.h"
+#include "kaon/ops/nn/norm/norm.h"
 
 #include "kaon/ops/nn/norm/kernels/channel_affine.cuh"
 

@@ -1,4 +1,4 @@
-#include "kaon/ops/nn/norm/layer_norm.h"
+#include "kaon/ops/nn/norm/norm.h"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 #include "kaon/ops/kernels/as_float32.h"
 #include "kaon/ops/nn/norm/kernels/norm_gradient.h"
 #include "kaon/ops/nn/norm/kernels/norm_kernels.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 namespace {

@@ -1,4 +1,4 @@
-#include "kaon/ops/nn/norm/layer_norm.h"
+#include "kaon/ops/nn/norm/norm.h"
 
 #include "kaon/ops/nn/norm/kernels/norm_kernels.h"
 #include "kaon/ops/reduce/kernels/rows.cuh"

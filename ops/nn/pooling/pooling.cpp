@@ -4,8 +4,9 @@
 
 #include "kaon/ops/functions.h"
 #include "kaon/ops/kernels/as_float32.h"
+#include "kaon/ops/nn/conv/kernels/conv_window.h"
 #include "kaon/ops/nn/pooling/kernels/pooling_kernels.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 namespace {

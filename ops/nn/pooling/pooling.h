@@ -3,13 +3,10 @@
 
 #include <optional>
 
-#include "kaon/ops/nn/conv/convolution.h"
+#include "kaon/ops/nn/conv/conv.h"
 #include "kaon/ops/op.h"
-#include "kaon/ops/operator/attributes.h"
 
 namespace kaon {
-
-struct OpDef;
 
 enum class PoolType { max, avg, sum, lp };
 constexpr std::array<std::string_view, 4> enum_names(PoolType) { return {"max", "avg", "sum", "lp"}; }

@@ -1,13 +1,14 @@
-#include "kaon/ops/nn/softmax/regression_output.h"
+#include "kaon/ops/nn/softmax/softmax.h"
 
 #include <algorithm>
 
 #include "kaon/ops/functions.h"
-#include "kaon/ops/init/fill.h"
+#include "kaon/ops/init/init.h"
+#include "kaon/ops/init/kernels/fill_value.h"
 #include "kaon/ops/kernels/strided_copy.h"
 #include "kaon/ops/nn/activation/kernels/activation_kernel.h"
 #include "kaon/ops/nn/softmax/kernels/loss_kernel.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 namespace {

@@ -1,4 +1,4 @@
-#include "kaon/ops/nn/softmax/regression_output.h"
+#include "kaon/ops/nn/softmax/softmax.h"
 
 #include "kaon/ops/math/scalar_math.h"
 #include "kaon/ops/reduce/kernels/reduce.cuh"

@@ -2,7 +2,7 @@
 
 #include "kaon/ops/functions.h"
 #include "kaon/ops/nn/softmax/kernels/softmax_call.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 namespace {

@@ -1,4 +1,4 @@
-// softmax, log_softmax, softmin and SoftmaxActivation, with their gradients.
+// Softmax, and outputs of networks with a built-in gradient.
 #pragma once
 
 #include <optional>
@@ -7,7 +7,7 @@
 
 namespace kaon {
 
-struct OpDef;
+// --- softmax, log_softmax, softmin and SoftmaxActivation, with their gradients.
 
 // y = exp(x / temperature) / sum over `axis`. With use_length the second input, of data's shape without the last axis,
 // is the number of leading elements of each row that count (last axis only); the others give 0. dtype: of the result,
@@ -133,5 +133,182 @@ struct BackwardSoftmaxActivation {
 };
 void run_cpu(const BackwardSoftmaxActivation& op, KernelContext& c);
 void run_cuda(const BackwardSoftmaxActivation& op, KernelContext& c);
+
+// --- SoftmaxOutput and softmax_cross_entropy: softmax with the cross-entropy gradient built in.
+
+enum class Normalization : uint8_t { null, batch, valid };
+constexpr std::array<std::string_view, 3> enum_names(Normalization) { return {"null", "batch", "valid"}; }
+
+// Softmax over axis 1 (multi_output), the last axis (preserve_shape), or all but the first axis. The gradient is
+// (y - onehot(label)) * grad_scale and ignores the head unless out_grad; labels equal to ignore_label give 0 when
+// use_ignore. Normalization divides it by the number of labels (batch) or of labels other than ignore_label (valid);
+// multi_output divides by the positions per sample instead when not valid. smooth_alpha moves that much of the
+// label's probability to the other classes. A label of data's shape holds probabilities. docs/differences.md lists
+// where MXNet's kernels differ from its documentation.
+struct SoftmaxOutput {
+  double grad_scale = 1;
+  double ignore_label = -1;
+  bool multi_output = false;
+  bool use_ignore = false;
+  bool preserve_shape = false;
+  Normalization normalization = Normalization::null;
+  bool out_grad = false;
+  double smooth_alpha = 0;
+  static constexpr OpTraits traits{
+      .name = "SoftmaxOutput", .inputs = {"data", "label"}, .inplace = 0, .infers = bit(1), .aliases = {"Softmax"}};
+  static constexpr void fields(auto field) {
+    field("grad_scale", &SoftmaxOutput::grad_scale);
+    field("ignore_label", &SoftmaxOutput::ignore_label);
+    field("multi_output", &SoftmaxOutput::multi_output);
+    field("use_ignore", &SoftmaxOutput::use_ignore);
+    field("preserve_shape", &SoftmaxOutput::preserve_shape);
+    field("normalization", &SoftmaxOutput::normalization);
+    field("out_grad", &SoftmaxOutput::out_grad);
+    field("smooth_alpha", &SoftmaxOutput::smooth_alpha);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && q.ndim() >= 2; }
+};
+void run_cpu(const SoftmaxOutput& op, KernelContext& c);
+void run_cuda(const SoftmaxOutput& op, KernelContext& c);
+
+// The gradient of SoftmaxOutput from its output and the labels (and the head with out_grad).
+struct BackwardSoftmaxOutput {
+  double grad_scale = 1;
+  double ignore_label = -1;
+  bool multi_output = false;
+  bool use_ignore = false;
+  bool preserve_shape = false;
+  Normalization normalization = Normalization::null;
+  bool out_grad = false;
+  double smooth_alpha = 0;
+  static constexpr OpTraits traits{
+      .name = "_backward_SoftmaxOutput", .inputs = {"output", "label", "head"}, .inplace = 0, .in_mxnet = false};
+  static constexpr void fields(auto field) {
+    field("grad_scale", &BackwardSoftmaxOutput::grad_scale);
+    field("ignore_label", &BackwardSoftmaxOutput::ignore_label);
+    field("multi_output", &BackwardSoftmaxOutput::multi_output);
+    field("use_ignore", &BackwardSoftmaxOutput::use_ignore);
+    field("preserve_shape", &BackwardSoftmaxOutput::preserve_shape);
+    field("normalization", &BackwardSoftmaxOutput::normalization);
+    field("out_grad", &BackwardSoftmaxOutput::out_grad);
+    field("smooth_alpha", &BackwardSoftmaxOutput::smooth_alpha);
+  }
+  static const OpDef def;
+  int num_inputs() const { return out_grad ? 3 : 2; }
+  void infer(InferContext& c) const;
+};
+void run_cpu(const BackwardSoftmaxOutput& op, KernelContext& c);
+void run_cuda(const BackwardSoftmaxOutput& op, KernelContext& c);
+
+// -sum over rows of log softmax(data)[row, label[row]], shape (1,). data (n, classes), label (n,); labels outside
+// the classes are clipped.
+struct SoftmaxCrossEntropy {
+  static constexpr OpTraits traits{.name = "softmax_cross_entropy", .inputs = {"data", "label"}, .infers = bit(1)};
+  static constexpr void fields(auto) {}
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const SoftmaxCrossEntropy& op, KernelContext& c);
+void run_cuda(const SoftmaxCrossEntropy& op, KernelContext& c);
+
+// head * (softmax(data) - onehot(label)).
+struct BackwardSoftmaxCrossEntropy {
+  static constexpr OpTraits traits{
+      .name = "_backward_softmax_cross_entropy", .inputs = {"head", "data", "label"}, .in_mxnet = false};
+  static constexpr void fields(auto) {}
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const BackwardSoftmaxCrossEntropy& op, KernelContext& c);
+void run_cuda(const BackwardSoftmaxCrossEntropy& op, KernelContext& c);
+
+// --- Outputs of Module-style networks whose gradient is built in: the regressions and MakeLoss.
+
+enum class RegressionKind : uint8_t { linear, mae, logistic };
+constexpr std::array<std::string_view, 3> enum_names(RegressionKind) { return {"linear", "mae", "logistic"}; }
+
+// linear and mae give the data, logistic its sigmoid. The gradient ignores the head: with e = output - label and
+// n outputs per sample it is e grad_scale / n (linear, logistic) or sign(e) grad_scale / n (mae).
+template <RegressionKind kind>
+struct RegressionOutput {
+  double grad_scale = 1;
+  static constexpr OpTraits traits{.name = kind == RegressionKind::linear ? "LinearRegressionOutput"
+                                           : kind == RegressionKind::mae  ? "MAERegressionOutput"
+                                                                          : "LogisticRegressionOutput",
+                                   .inputs = {"data", "label"},
+                                   .inplace = 0,
+                                   .infers = bit(1)};
+  static constexpr void fields(auto field) { field("grad_scale", &RegressionOutput::grad_scale); }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows(); }
+};
+template <RegressionKind kind>
+void run_cpu(const RegressionOutput<kind>& op, KernelContext& c);
+template <RegressionKind kind>
+void run_cuda(const RegressionOutput<kind>& op, KernelContext& c);
+
+using LinearRegressionOutput = RegressionOutput<RegressionKind::linear>;
+using MAERegressionOutput = RegressionOutput<RegressionKind::mae>;
+using LogisticRegressionOutput = RegressionOutput<RegressionKind::logistic>;
+
+// The gradient from output and label.
+struct BackwardRegressionOutput {
+  RegressionKind kind = RegressionKind::linear;
+  double grad_scale = 1;
+  static constexpr OpTraits traits{
+      .name = "_backward_RegressionOutput", .inputs = {"output", "label"}, .inplace = 0, .in_mxnet = false};
+  static constexpr void fields(auto field) {
+    field("kind", &BackwardRegressionOutput::kind);
+    field("grad_scale", &BackwardRegressionOutput::grad_scale);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const BackwardRegressionOutput& op, KernelContext& c);
+void run_cuda(const BackwardRegressionOutput& op, KernelContext& c);
+
+// Its input. The gradient ignores the head: grad_scale, divided by the batch size (batch) or by the number of
+// elements above valid_thresh (valid). The batch size is that of axis 0; MXNet takes the product of all axes but the
+// last, which is the same for matrices only.
+struct MakeLoss {
+  double grad_scale = 1;
+  double valid_thresh = 0;
+  Normalization normalization = Normalization::null;
+  static constexpr OpTraits traits{.name = "MakeLoss", .inplace = 0};
+  static constexpr void fields(auto field) {
+    field("grad_scale", &MakeLoss::grad_scale);
+    field("valid_thresh", &MakeLoss::valid_thresh);
+    field("normalization", &MakeLoss::normalization);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows(); }
+};
+void run_cpu(const MakeLoss& op, KernelContext& c);
+void run_cuda(const MakeLoss& op, KernelContext& c);
+
+// grad_scale, divided as MakeLoss says, in data's shape.
+struct BackwardMakeLoss {
+  double grad_scale = 1;
+  double valid_thresh = 0;
+  Normalization normalization = Normalization::null;
+  static constexpr OpTraits traits{.name = "_backward_MakeLoss", .in_mxnet = false};
+  static constexpr void fields(auto field) {
+    field("grad_scale", &BackwardMakeLoss::grad_scale);
+    field("valid_thresh", &BackwardMakeLoss::valid_thresh);
+    field("normalization", &BackwardMakeLoss::normalization);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const BackwardMakeLoss& op, KernelContext& c);
+void run_cuda(const BackwardMakeLoss& op, KernelContext& c);
 
 }  // namespace kaon

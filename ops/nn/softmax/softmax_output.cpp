@@ -1,13 +1,14 @@
-#include "kaon/ops/nn/softmax/softmax_output.h"
+#include "kaon/ops/nn/softmax/softmax.h"
 
 #include <algorithm>
 #include <cmath>
 
 #include "kaon/ops/functions.h"
 #include "kaon/ops/math/convert.h"
+#include "kaon/ops/math/dispatch.h"
 #include "kaon/ops/nn/softmax/kernels/loss_kernel.h"
 #include "kaon/ops/nn/softmax/kernels/softmax_call.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 namespace {

@@ -1,4 +1,4 @@
-#include "kaon/ops/nn/softmax/softmax_output.h"
+#include "kaon/ops/nn/softmax/softmax.h"
 
 #include "kaon/ops/nn/softmax/kernels/softmax_call.h"
 #include "kaon/ops/reduce/kernels/rows.cuh"

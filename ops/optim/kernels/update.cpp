@@ -4,7 +4,7 @@
 #include <cmath>
 #include <new>
 
-#include "kaon/ops/operator/attributes.h"
+#include "kaon/ops/attributes.h"
 
 namespace kaon {
 namespace {

@@ -1,9 +1,8 @@
 // The rules of the update operators. A light header: .cu files read it.
 #pragma once
 
-#include "kaon/ops/optim/adam.h"
 #include "kaon/ops/optim/kernels/update_kernel.h"
-#include "kaon/ops/optim/sgd.h"
+#include "kaon/ops/optim/optim.h"
 
 namespace kaon {
 

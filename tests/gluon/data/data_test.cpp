@@ -5,7 +5,8 @@
 
 #include "kaon/gluon/data/dataset.h"
 #include "kaon/gluon/data/sampler.h"
-#include "kaon/gluon/data/vision_transforms.h"
+#include "kaon/gluon/data/vision.h"
+#include "kaon/ops/array/array_node.h"
 
 using namespace kaon;
 using namespace kaon::gluon::data;

@@ -7,7 +7,7 @@
 #include "kaon/engine/profiler.h"
 #include "kaon/engine/storage.h"
 #include "kaon/gluon/data/data_loader.h"
-#include "kaon/gluon/data/vision_transforms.h"
+#include "kaon/gluon/data/vision.h"
 #include "kaon/tests/engine/support.h"
 
 using namespace kaon;

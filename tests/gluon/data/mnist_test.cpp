@@ -8,8 +8,7 @@
 
 #include "kaon/engine/storage.h"
 #include "kaon/gluon/data/idx.h"
-#include "kaon/gluon/data/mnist.h"
-#include "kaon/gluon/data/vision_transforms.h"
+#include "kaon/gluon/data/vision.h"
 #include "kaon/ops/array/file_io.h"
 
 using namespace kaon;

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "kaon/gluon/nn/nn.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 #include "kaon/ops/random_state.h"
 #include "kaon/tests/gluon/support.h"
 

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "kaon/gluon/nn/nn.h"
+#include "kaon/ops/op_def.h"
 
 using namespace kaon;
 namespace nn = kaon::gluon::nn;

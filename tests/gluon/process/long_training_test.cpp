@@ -17,6 +17,7 @@
 #include "kaon/engine/storage.h"
 #include "kaon/gluon/loss.h"
 #include "kaon/gluon/trainer.h"
+#include "kaon/ops/op_def.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
 using namespace kaon;

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "kaon/graph/hybrid/cached_graph.h"
+#include "kaon/graph/ir/symbol_node.h"
 #include "kaon/graph/symbol.h"
 #include "kaon/tests/support/files.h"
 #include "kaon/tests/support/skip.h"

@@ -7,7 +7,7 @@
 #include "kaon/engine/storage.h"
 #include "kaon/graph/passes/kernel_costs.h"
 #include "kaon/graph/plan_ops/reorder.h"
-#include "kaon/ops/nn/conv/convolution.h"
+#include "kaon/ops/nn/conv/conv.h"
 #include "kaon/tests/graph/passes/passes_support.h"
 
 using namespace kaon;

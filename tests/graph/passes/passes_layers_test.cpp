@@ -1,5 +1,6 @@
 // What Convolution and FullyConnected take in: BatchNorm, sums, activations.
 #include "kaon/graph/plan_ops/batch_norm_affine.h"
+#include "kaon/ops/kernels/epilogue.h"
 #include "kaon/tests/graph/passes/passes_support.h"
 
 using namespace kaon;

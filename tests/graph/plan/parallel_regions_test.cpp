@@ -10,6 +10,7 @@
 #include "kaon/engine/profiler.h"
 #include "kaon/graph/memory/memory_plan.h"
 #include "kaon/graph/passes/passes.h"
+#include "kaon/ops/op_def.h"
 #include "kaon/tests/graph/support.h"
 
 using namespace kaon;

@@ -9,6 +9,7 @@
 #include "kaon/graph/ir/rewrite.h"
 #include "kaon/graph/plan_ops/batch_norm_affine.h"
 #include "kaon/graph/plan_ops/fused_pointwise.h"
+#include "kaon/ops/array/array_node.h"
 #include "kaon/ops/random_state.h"
 #include "kaon/tests/graph/passes/passes_support.h"
 

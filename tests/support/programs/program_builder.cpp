@@ -4,7 +4,7 @@
 #include <cmath>
 #include <map>
 
-#include "kaon/ops/movement/reshape.h"
+#include "kaon/ops/movement/movement.h"
 #include "kaon/tests/support/programs/program_evaluate.h"
 
 namespace kaon::test {

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include "kaon/graph/autograd.h"
-#include "kaon/ops/nn/conv/convolution.h"
+#include "kaon/ops/nn/conv/conv.h"
 #include "kaon/ops/random_state.h"
 #include "kaon/tests/support/programs/program_evaluate.h"
 

@@ -3,7 +3,6 @@
 
 #include "kaon/ops/nn/softmax/kernels/softmax_kernel.h"
 #include "kaon/ops/nn/softmax/softmax.h"
-#include "kaon/ops/nn/softmax/softmax_output.h"
 
 namespace kaon {
 

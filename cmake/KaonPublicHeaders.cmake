@@ -1,0 +1,48 @@
+# Which headers are public, what they reach, and which are installed. Read by the build, at the installation and by the
+# test public_headers.
+
+# For programs that need them; kaon.h does not bring these.
+set(KAON_OPTIONAL_HEADERS
+  asio.h                # completion tokens: x.async_wait(token)
+  engine/gpu_stream.h   # a stream of the program's own
+  ops/op_def.h)         # operators of the program's own
+
+# Sets `result` to TRUE for a header that programs may include, given by its path from the root: those directly in the
+# folder of a layer or of a part of gluon, and the one of each family of operators, which has its folder's name.
+function(kaon_is_public header result)
+  cmake_path(GET header PARENT_PATH folder)
+  cmake_path(GET folder FILENAME name)
+  cmake_path(GET header STEM stem)
+  if(header MATCHES "^((engine|ops|graph|gluon|gluon/(nn|data|model_zoo|util))/)?[a-z_0-9]+\\.h$" OR
+     (folder MATCHES "^ops/" AND stem STREQUAL name))
+    set(${result} TRUE PARENT_SCOPE)
+  else()
+    set(${result} FALSE PARENT_SCOPE)
+  endif()
+endfunction()
+
+# Sets `result` to the headers of the tree at `root` that those given reach by includes, sorted, themselves among them;
+# ${result}_missing to those that are included and are not there.
+function(kaon_follow_includes root result)
+  set(found ${ARGN})
+  set(ahead ${ARGN})
+  set(missing "")
+  while(ahead)
+    list(POP_FRONT ahead header)
+    if(NOT EXISTS ${root}/${header})
+      list(APPEND missing ${header})
+      continue()
+    endif()
+    file(STRINGS ${root}/${header} includes REGEX "^[ \t]*#[ \t]*include[ \t]*[\"<]kaon/")
+    foreach(include IN LISTS includes)
+      string(REGEX REPLACE ".*[\"<]kaon/([^\">]+)[\">].*" "\\1" include "${include}")
+      if(NOT include IN_LIST found)
+        list(APPEND found ${include})
+        list(APPEND ahead ${include})
+      endif()
+    endforeach()
+  endwhile()
+  list(SORT found)
+  set(${result} ${found} PARENT_SCOPE)
+  set(${result}_missing ${missing} PARENT_SCOPE)
+endfunction()

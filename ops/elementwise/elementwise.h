@@ -1,0 +1,434 @@
+// Functions of each element of one, two or more arrays.
+#pragma once
+
+#include <limits>
+
+#include "kaon/ops/elementwise_kinds.h"
+#include "kaon/ops/op.h"
+
+namespace kaon {
+
+// --- Functions of one array, element by element: y = f(x). NaN propagates. Formulae: the C functions of the same
+// name, and relu = max(x, 0), sigmoid = 1 / (1 + e^-x), softsign = x / (1 + |x|), softrelu = log(1 + e^x),
+// gelu = x/2 (1 + erf(x / sqrt 2)), rint = nearest with halves downwards, round = halves away from zero.
+
+void infer_unary(UnaryKind kind, InferContext& c);
+void grad_unary(UnaryKind kind, GradContext& g);
+FusedForms fused_unary(UnaryKind kind, const RegisterKernels& k);
+FusedActivation unary_epilogue(UnaryKind kind);
+void run_unary(UnaryKind kind, KernelContext& c);
+void run_unary_cuda(UnaryKind kind, KernelContext& c);
+void infer_unary_backward(InferContext& c);
+void grad_unary_backward(UnaryBackwardKind kind, GradContext& g);
+void run_unary_backward(UnaryBackwardKind kind, KernelContext& c);
+void run_unary_backward_cuda(UnaryBackwardKind kind, KernelContext& c);
+
+constexpr OpTraits unary_traits(UnaryKind kind) {
+  OpTraits t{.name = info(kind).name, .inplace = 0, .pointwise = true, .any_layout = true};
+  t.in_mxnet = info(kind).in_mxnet;
+  t.flat = is_flat(kind);
+  if (!info(kind).alias.empty()) t.aliases = Names(info(kind).alias);
+  return t;
+}
+
+template <UnaryKind K>
+struct Unary {
+  static constexpr OpTraits traits = unary_traits(K);
+  static constexpr void fields(auto) {}
+  static const OpDef def;
+  void infer(InferContext& c) const { infer_unary(K, c); }
+  void grad(GradContext& g) const requires(!is_flat(K)) { grad_unary(K, g); }
+  FusedForms fused_forms(const RegisterKernels& k) const;
+  FusedActivation as_epilogue() const { return unary_epilogue(K); }
+  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+};
+template <UnaryKind K>
+void run_cpu(const Unary<K>&, KernelContext& c) {
+  run_unary(K, c);
+}
+template <UnaryKind K>
+void run_cuda(const Unary<K>&, KernelContext& c) {
+  run_unary_cuda(K, c);
+}
+
+inline constexpr std::array<std::string_view, size_t(unary_backward_kinds)> unary_backward_names{
+    "_backward_relu", "_backward_sigmoid", "_backward_tanh", "_backward_gelu"};
+
+// head * f'(x), computed from the output of f (gelu: from its input).
+template <UnaryBackwardKind K>
+struct UnaryBackward {
+  static constexpr OpTraits traits{.name = unary_backward_names[size_t(K)],
+                                   .inputs = {"head", "saved"},
+                                   .inplace = 0,
+                                   .pointwise = true,
+                                   .any_layout = true,
+                                   .in_mxnet = false};
+  static constexpr void fields(auto) {}
+  static const OpDef def;
+  void infer(InferContext& c) const { infer_unary_backward(c); }
+  void grad(GradContext& g) const { grad_unary_backward(K, g); }
+  FusedForms fused_forms(const RegisterKernels& k) const;
+  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+};
+template <UnaryBackwardKind K>
+void run_cpu(const UnaryBackward<K>&, KernelContext& c) {
+  run_unary_backward(K, c);
+}
+template <UnaryBackwardKind K>
+void run_cuda(const UnaryBackward<K>&, KernelContext& c) {
+  run_unary_backward_cuda(K, c);
+}
+
+using Relu = Unary<UnaryKind::relu>;
+using Sigmoid = Unary<UnaryKind::sigmoid>;
+using Tanh = Unary<UnaryKind::tanh>;
+using Exp = Unary<UnaryKind::exp>;
+using Log = Unary<UnaryKind::log>;
+using Sqrt = Unary<UnaryKind::sqrt>;
+using Rsqrt = Unary<UnaryKind::rsqrt>;
+using Square = Unary<UnaryKind::square>;
+using Abs = Unary<UnaryKind::abs>;
+using Sign = Unary<UnaryKind::sign>;
+using Negative = Unary<UnaryKind::negative>;
+using Reciprocal = Unary<UnaryKind::reciprocal>;
+using Erf = Unary<UnaryKind::erf>;
+using Log1p = Unary<UnaryKind::log1p>;
+using Expm1 = Unary<UnaryKind::expm1>;
+using Log2 = Unary<UnaryKind::log2>;
+using Log10 = Unary<UnaryKind::log10>;
+using Sin = Unary<UnaryKind::sin>;
+using Cos = Unary<UnaryKind::cos>;
+using Tan = Unary<UnaryKind::tan>;
+using Arcsin = Unary<UnaryKind::arcsin>;
+using Arccos = Unary<UnaryKind::arccos>;
+using Arctan = Unary<UnaryKind::arctan>;
+using Sinh = Unary<UnaryKind::sinh>;
+using Cosh = Unary<UnaryKind::cosh>;
+using Arcsinh = Unary<UnaryKind::arcsinh>;
+using Arccosh = Unary<UnaryKind::arccosh>;
+using Arctanh = Unary<UnaryKind::arctanh>;
+using Floor = Unary<UnaryKind::floor>;
+using Ceil = Unary<UnaryKind::ceil>;
+using Round = Unary<UnaryKind::round>;
+using Rint = Unary<UnaryKind::rint>;
+using Trunc = Unary<UnaryKind::trunc>;
+using Fix = Unary<UnaryKind::fix>;
+using Cbrt = Unary<UnaryKind::cbrt>;
+using Rcbrt = Unary<UnaryKind::rcbrt>;
+using Softsign = Unary<UnaryKind::softsign>;
+using SoftRelu = Unary<UnaryKind::softrelu>;
+using Gelu = Unary<UnaryKind::gelu>;
+using LogicalNot = Unary<UnaryKind::logical_not>;
+using Degrees = Unary<UnaryKind::degrees>;
+using Radians = Unary<UnaryKind::radians>;
+using Gamma = Unary<UnaryKind::gamma>;
+using GammaLn = Unary<UnaryKind::gammaln>;
+using Digamma = Unary<UnaryKind::digamma>;
+using Copy = Unary<UnaryKind::identity>;
+using BlockGrad = Unary<UnaryKind::stop_gradient>;
+using ZerosLike = Unary<UnaryKind::zeros_like>;
+using OnesLike = Unary<UnaryKind::ones_like>;
+using BackwardRelu = UnaryBackward<UnaryBackwardKind::relu>;
+using BackwardSigmoid = UnaryBackward<UnaryBackwardKind::sigmoid>;
+using BackwardTanh = UnaryBackward<UnaryBackwardKind::tanh>;
+using BackwardGelu = UnaryBackward<UnaryBackwardKind::gelu>;
+
+// --- Functions of two arrays, element by element, broadcasting: dimensions are matched from the right, and one of
+// size 1 is repeated. Both arrays have one dtype, which is that of the result; comparisons give 0 and 1 in it.
+// mod has the sign of the divisor and is 0 for a divisor of 0; integer division truncates, and gives 0 likewise.
+
+void infer_binary(BinaryKind kind, InferContext& c);
+void grad_binary(BinaryKind kind, GradContext& g);
+void run_binary(BinaryKind kind, KernelContext& c);
+void run_binary_cuda(BinaryKind kind, KernelContext& c);
+
+struct BinaryInfo {
+  std::string_view name;
+  Names aliases;
+};
+
+// In the order of BinaryKind.
+inline constexpr std::array<BinaryInfo, size_t(binary_kinds)> binary_table{{
+    {"broadcast_add", {"elemwise_add", "broadcast_plus", "_plus", "_Plus", "_add", "_grad_add"}},
+    {"broadcast_sub", {"elemwise_sub", "broadcast_minus", "_minus", "_Minus", "_sub"}},
+    {"broadcast_mul", {"elemwise_mul", "_mul", "_Mul"}},
+    {"broadcast_div", {"elemwise_div", "_div", "_Div"}},
+    {"broadcast_mod", {"_mod", "_Mod"}},
+    {"broadcast_power", {"_power", "_Power"}},
+    {"broadcast_maximum", {"_maximum", "_Maximum"}},
+    {"broadcast_minimum", {"_minimum", "_Minimum"}},
+    {"broadcast_hypot", {"_hypot"}},
+    {"broadcast_equal", {"_equal", "_Equal"}},
+    {"broadcast_not_equal", {"_not_equal", "_Not_Equal"}},
+    {"broadcast_greater", {"_greater", "_Greater"}},
+    {"broadcast_greater_equal", {"_greater_equal", "_Greater_Equal"}},
+    {"broadcast_lesser", {"_lesser", "_Lesser"}},
+    {"broadcast_lesser_equal", {"_lesser_equal", "_Lesser_Equal"}},
+    {"broadcast_logical_and", {"_logical_and", "_Logical_And"}},
+    {"broadcast_logical_or", {"_logical_or", "_Logical_Or"}},
+    {"broadcast_logical_xor", {"_logical_xor", "_Logical_Xor"}},
+}};
+
+template <BinaryKind K>
+struct Binary {
+  static constexpr OpTraits traits{.name = binary_table[size_t(K)].name,
+                                   .inputs = {"lhs", "rhs"},
+                                   .inplace = 0,
+                                   .pointwise = true,
+                                   .any_layout = true,
+                                   .flat = is_logical(K),
+                                   .aliases = binary_table[size_t(K)].aliases};
+  static constexpr void fields(auto) {}
+  static const OpDef def;
+  void infer(InferContext& c) const { infer_binary(K, c); }
+  void grad(GradContext& g) const requires(!is_logical(K)) { grad_binary(K, g); }
+  FusedForms fused_forms(const RegisterKernels& k) const;
+  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+};
+template <BinaryKind K>
+void run_cpu(const Binary<K>&, KernelContext& c) {
+  run_binary(K, c);
+}
+template <BinaryKind K>
+void run_cuda(const Binary<K>&, KernelContext& c) {
+  run_binary_cuda(K, c);
+}
+
+using BroadcastAdd = Binary<BinaryKind::add>;
+using BroadcastSub = Binary<BinaryKind::sub>;
+using BroadcastMul = Binary<BinaryKind::mul>;
+using BroadcastDiv = Binary<BinaryKind::div>;
+using BroadcastMod = Binary<BinaryKind::mod>;
+using BroadcastPower = Binary<BinaryKind::power>;
+using BroadcastMaximum = Binary<BinaryKind::maximum>;
+using BroadcastMinimum = Binary<BinaryKind::minimum>;
+using BroadcastHypot = Binary<BinaryKind::hypot>;
+using BroadcastEqual = Binary<BinaryKind::equal>;
+using BroadcastNotEqual = Binary<BinaryKind::not_equal>;
+using BroadcastGreater = Binary<BinaryKind::greater>;
+using BroadcastGreaterEqual = Binary<BinaryKind::greater_equal>;
+using BroadcastLesser = Binary<BinaryKind::lesser>;
+using BroadcastLesserEqual = Binary<BinaryKind::lesser_equal>;
+using BroadcastLogicalAnd = Binary<BinaryKind::logical_and>;
+using BroadcastLogicalOr = Binary<BinaryKind::logical_or>;
+using BroadcastLogicalXor = Binary<BinaryKind::logical_xor>;
+
+// --- Functions of an array and a number, element by element: x + s, s - x, x > s ... and smooth_l1, in the array's
+// dtype; comparisons give 0 and 1 in it. With 16-bit floats the number is a float32 and the result is rounded once: 1e5
+// does not become infinity before it is used. Integer arrays take whole numbers only; comparisons take any, and are
+// exact. MXNet rounds the number to the array's dtype first (docs/differences.md).
+
+void infer_scalar(ScalarKind kind, double scalar, InferContext& c);
+void grad_scalar(ScalarKind kind, double scalar, GradContext& g);
+void run_scalar(ScalarKind kind, const void* op, KernelContext& c);
+void run_scalar_cuda(ScalarKind kind, double scalar, KernelContext& c);
+
+constexpr OpTraits scalar_traits(ScalarKind kind) {
+  OpTraits t{.name = info(kind).name, .inplace = 0, .pointwise = true, .any_layout = true};
+  t.flat = is_logical(info(kind).kind);
+  if (!info(kind).alias.empty()) t.aliases = Names(info(kind).alias);
+  return t;
+}
+
+// `is_int`: whether the number was written as an integer. It is kept in files and has no effect.
+template <ScalarKind K>
+struct Scalar {
+  double scalar = 1;
+  bool is_int = true;
+  static constexpr OpTraits traits = scalar_traits(K);
+  static constexpr void fields(auto field) {
+    field("scalar", &Scalar::scalar);
+    field("is_int", &Scalar::is_int);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const { infer_scalar(K, scalar, c); }
+  void grad(GradContext& g) const requires(!is_logical(info(K).kind)) { grad_scalar(K, scalar, g); }
+  FusedForms fused_forms(const RegisterKernels& k) const;
+  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+};
+
+// 0.5 (s x)^2 where |x| < 1 / s^2, else |x| - 0.5 / s^2.
+template <>
+struct Scalar<ScalarKind::smooth_l1> {
+  double scalar = 1;
+  static constexpr OpTraits traits = scalar_traits(ScalarKind::smooth_l1);
+  static constexpr void fields(auto field) { field("scalar", &Scalar::scalar); }
+  static const OpDef def;
+  void infer(InferContext& c) const { infer_scalar(ScalarKind::smooth_l1, scalar, c); }
+  void grad(GradContext& g) const { grad_scalar(ScalarKind::smooth_l1, scalar, g); }
+  FusedForms fused_forms(const RegisterKernels& k) const;
+  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+};
+
+template <ScalarKind K>
+void run_cpu(const Scalar<K>& op, KernelContext& c) {
+  run_scalar(K, &op, c);
+}
+template <ScalarKind K>
+void run_cuda(const Scalar<K>& op, KernelContext& c) {
+  run_scalar_cuda(K, op.scalar, c);
+}
+
+using PlusScalar = Scalar<ScalarKind::plus>;
+using MinusScalar = Scalar<ScalarKind::minus>;
+using RMinusScalar = Scalar<ScalarKind::rminus>;
+using MulScalar = Scalar<ScalarKind::mul>;
+using DivScalar = Scalar<ScalarKind::div>;
+using RDivScalar = Scalar<ScalarKind::rdiv>;
+using ModScalar = Scalar<ScalarKind::mod>;
+using RModScalar = Scalar<ScalarKind::rmod>;
+using PowerScalar = Scalar<ScalarKind::power>;
+using RPowerScalar = Scalar<ScalarKind::rpower>;
+using MaximumScalar = Scalar<ScalarKind::maximum>;
+using MinimumScalar = Scalar<ScalarKind::minimum>;
+using HypotScalar = Scalar<ScalarKind::hypot>;
+using EqualScalar = Scalar<ScalarKind::equal>;
+using NotEqualScalar = Scalar<ScalarKind::not_equal>;
+using GreaterScalar = Scalar<ScalarKind::greater>;
+using GreaterEqualScalar = Scalar<ScalarKind::greater_equal>;
+using LesserScalar = Scalar<ScalarKind::lesser>;
+using LesserEqualScalar = Scalar<ScalarKind::lesser_equal>;
+using LogicalAndScalar = Scalar<ScalarKind::logical_and>;
+using LogicalOrScalar = Scalar<ScalarKind::logical_or>;
+using LogicalXorScalar = Scalar<ScalarKind::logical_xor>;
+using SmoothL1 = Scalar<ScalarKind::smooth_l1>;
+
+// --- where and clip: elements chosen by a condition or by bounds.
+
+// y = condition != 0 ? x : y, element by element; a 1-D condition chooses whole rows of x and y. All have one shape
+// (ShapeError), x and y one dtype (TypeError). No gradient flows to the condition, which may have another dtype.
+struct Where {
+  static constexpr OpTraits traits{
+      .name = "where", .inputs = {"condition", "x", "y"}, .inplace = 1, .pointwise = true, .any_layout = true};
+  static constexpr void fields(auto) {}
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  FusedForms fused_forms(const RegisterKernels& k) const;
+  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() || (q.ndim() == q.ndim(1) && q.is_aligned()); }
+};
+void run_cpu(const Where& op, KernelContext& c);
+void run_cuda(const Where& op, KernelContext& c);
+
+// min(max(x, a_min), a_max); NaN stays. Integers are clamped to the integers inside the bounds; ValueError when there
+// is none. Files must give both bounds; in a program a missing one is infinite.
+struct Clip {
+  double a_min = -std::numeric_limits<double>::infinity();
+  double a_max = std::numeric_limits<double>::infinity();
+  static constexpr OpTraits traits{.name = "clip", .inplace = 0, .pointwise = true, .any_layout = true};
+  static constexpr void fields(auto field) {
+    field("a_min", &Clip::a_min, true);
+    field("a_max", &Clip::a_max, true);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  FusedForms fused_forms(const RegisterKernels& k) const;
+  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+};
+void run_cpu(const Clip& op, KernelContext& c);
+void run_cuda(const Clip& op, KernelContext& c);
+
+// The head where a_min <= data <= a_max, else 0.
+struct ClipBackward {
+  double a_min = -std::numeric_limits<double>::infinity();
+  double a_max = std::numeric_limits<double>::infinity();
+  static constexpr OpTraits traits{.name = "_backward_clip",
+                                   .inputs = {"head", "data"},
+                                   .inplace = 0,
+                                   .pointwise = true,
+                                   .any_layout = true,
+                                   .in_mxnet = false};
+  static constexpr void fields(auto field) {
+    field("a_min", &ClipBackward::a_min, true);
+    field("a_max", &ClipBackward::a_max, true);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  FusedForms fused_forms(const RegisterKernels& k) const;
+  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+};
+void run_cpu(const ClipBackward& op, KernelContext& c);
+void run_cuda(const ClipBackward& op, KernelContext& c);
+
+// --- Cast: the same values in another dtype.
+
+// Reals become integers by truncation toward zero (NaN gives 0, values out of range wrap as integers do), numbers
+// become bool by != 0, and 16-bit floats round to nearest even. TypeError for an unknown dtype.
+struct Cast {
+  DType dtype = DType::float32;
+  static constexpr OpTraits traits{
+      .name = "Cast", .pointwise = true, .any_layout = true, .aliases = {"cast", "amp_cast"}};
+  static constexpr void fields(auto field) { field("dtype", &Cast::dtype, true); }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  FusedForms fused_forms(const RegisterKernels& k) const;
+  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+};
+void run_cpu(const Cast& op, KernelContext& c);
+void run_cuda(const Cast& op, KernelContext& c);
+
+// --- add_n: the sum of any number of arrays of one shape, added in their order.
+
+// y = x0 + x1 + ... 16-bit floats are summed in float32.
+struct AddN {
+  int num_args = 0;
+  static constexpr OpTraits traits{.name = "add_n",
+                                   .variadic = true,
+                                   .inplace = 0,
+                                   .pointwise = true,
+                                   .any_layout = true,
+                                   .aliases = {"ElementWiseSum"}};
+  static constexpr void fields(auto field) { field("num_args", &AddN::num_args, true); }
+  static const OpDef def;
+  int num_inputs() const { return num_args; }
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  FusedForms fused_forms(const RegisterKernels& k) const;
+  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+};
+void run_cpu(const AddN& op, KernelContext& c);
+void run_cuda(const AddN& op, KernelContext& c);
+
+// --- hard_sigmoid: the piecewise linear sigmoid.
+
+// min(max(alpha x + beta, 0), 1), the defaults as in MXNet; NaN stays. Floating dtypes.
+struct HardSigmoid {
+  double alpha = 0.2;
+  double beta = 0.5;
+  static constexpr OpTraits traits{.name = "hard_sigmoid", .inplace = 0, .pointwise = true, .any_layout = true};
+  static constexpr void fields(auto field) {
+    field("alpha", &HardSigmoid::alpha);
+    field("beta", &HardSigmoid::beta);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  FusedForms fused_forms(const RegisterKernels& k) const;
+  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+};
+void run_cpu(const HardSigmoid& op, KernelContext& c);
+void run_cuda(const HardSigmoid& op, KernelContext& c);
+
+// --- polygamma: the derivatives of the digamma function.
+
+// The n-th derivative of digamma, psi_n(x) = (-1)^(n+1) n! sum_k (x + k)^-(n+1); n = 1 is the trigamma function. At 0
+// and the negative integers +infinity for odd n, NaN for even n. Floating dtypes; 1 <= n <= 100. Gradient: psi_(n+1).
+struct Polygamma {
+  int n = 1;
+  static constexpr OpTraits traits{
+      .name = "polygamma", .inplace = 0, .pointwise = true, .any_layout = true, .in_mxnet = false};
+  static constexpr void fields(auto field) { field("n", &Polygamma::n); }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  FusedForms fused_forms(const RegisterKernels& k) const;
+  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+};
+void run_cpu(const Polygamma& op, KernelContext& c);
+void run_cuda(const Polygamma& op, KernelContext& c);
+
+}  // namespace kaon

@@ -1,0 +1,198 @@
+// Elements chosen by an array of indices.
+#pragma once
+
+#include "kaon/ops/op.h"
+
+namespace kaon {
+
+// --- take and Embedding: rows of an array by index, and their gradient.
+
+// a[..., indices, ...] along `axis`: the axis is replaced by the axes of indices. Indices may be floats. Gradient:
+// scatter-add.
+struct Take {
+  int axis = 0;
+  IndexMode mode = IndexMode::clip;
+  static constexpr OpTraits traits{.name = "take", .inputs = Names("a", "indices"), .recomputable = true};
+  static constexpr void fields(auto field) {
+    field("axis", &Take::axis);
+    field("mode", &Take::mode);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.count() == 1 && q.has_rows(1) == q.is_first(axis); }
+};
+void run_cpu(const Take& op, KernelContext& c);
+void run_cuda(const Take& op, KernelContext& c);
+
+// Gradient of take: zeros of `shape` with the slices of head added at the indices, in index order.
+struct TakeGrad {
+  Shape shape{};
+  int axis = 0;
+  IndexMode mode = IndexMode::clip;
+  static constexpr OpTraits traits{.name = "_backward_take", .inputs = Names("head", "indices"), .in_mxnet = false};
+  static constexpr void fields(auto field) {
+    field("shape", &TakeGrad::shape, true);
+    field("axis", &TakeGrad::axis);
+    field("mode", &TakeGrad::mode);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const TakeGrad& op, KernelContext& c);
+void run_cuda(const TakeGrad& op, KernelContext& c);
+
+// Row data[i] of weight (input_dim, output_dim) for every index: data.shape + (output_dim,). Indices outside are
+// clipped. The dtype is that of weight. sparse_grad = True is refused.
+struct Embedding {
+  int64_t input_dim = 0;
+  int64_t output_dim = 0;
+  DType dtype = DType::float32;
+  bool sparse_grad = false;
+  static constexpr OpTraits traits{
+      .name = "Embedding", .inputs = Names("data", "weight"), .infers = bit(1), .recomputable = true};
+  static constexpr void fields(auto field) {
+    field("input_dim", &Embedding::input_dim, true);
+    field("output_dim", &Embedding::output_dim, true);
+    field("dtype", &Embedding::dtype);
+    field("sparse_grad", &Embedding::sparse_grad);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.only_first_has_rows(); }
+};
+void run_cpu(const Embedding& op, KernelContext& c);
+void run_cuda(const Embedding& op, KernelContext& c);
+
+// --- pick, batch_take and one_hot: one element per index along an axis.
+
+// out[..., ...] = data[..., index[..., ...], ...]: one element of each run along `axis`. index has the shape of data
+// without that axis, or with size 1 there. Modes clip and wrap.
+struct Pick {
+  int axis = -1;
+  bool keepdims = false;
+  IndexMode mode = IndexMode::clip;
+  static constexpr OpTraits traits{.name = "pick",
+                                   .inputs = Names("data", "index"),
+                                   .recomputable = true,
+                                   .aliases = Names("choose_element_0index")};
+  static constexpr void fields(auto field) {
+    field("axis", &Pick::axis);
+    field("keepdims", &Pick::keepdims);
+    field("mode", &Pick::mode);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && !q.is_first(axis); }
+};
+void run_cpu(const Pick& op, KernelContext& c);
+void run_cuda(const Pick& op, KernelContext& c);
+
+// Gradient of pick: zeros of `shape` with head at the picked elements.
+struct PickGrad {
+  Shape shape{};
+  int axis = -1;
+  IndexMode mode = IndexMode::clip;
+  static constexpr OpTraits traits{.name = "_backward_pick", .inputs = Names("head", "index"), .in_mxnet = false};
+  static constexpr void fields(auto field) {
+    field("shape", &PickGrad::shape, true);
+    field("axis", &PickGrad::axis);
+    field("mode", &PickGrad::mode);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const PickGrad& op, KernelContext& c);
+void run_cuda(const PickGrad& op, KernelContext& c);
+
+// out[i] = a[i, indices[i]]; indices outside are clipped.
+struct BatchTake {
+  static constexpr OpTraits traits{.name = "batch_take", .inputs = Names("a", "indices")};
+  static constexpr void fields(auto) {}
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows(); }
+};
+void run_cpu(const BatchTake& op, KernelContext& c);
+void run_cuda(const BatchTake& op, KernelContext& c);
+
+// indices.shape + (depth,): on_value at the index, off_value elsewhere and everywhere for an index outside. Gradient:
+// none.
+struct OneHot {
+  int64_t depth = 0;
+  double on_value = 1;
+  double off_value = 0;
+  DType dtype = DType::float32;
+  static constexpr OpTraits traits{.name = "one_hot", .inputs = Names("indices"), .flat = true};
+  static constexpr void fields(auto field) {
+    field("depth", &OneHot::depth, true);
+    field("on_value", &OneHot::on_value);
+    field("off_value", &OneHot::off_value);
+    field("dtype", &OneHot::dtype);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows(); }
+};
+void run_cpu(const OneHot& op, KernelContext& c);
+void run_cuda(const OneHot& op, KernelContext& c);
+
+// --- gather_nd: slices of an array by tuples of indices.
+
+// out[j, ...] = data[indices[0, j], ..., indices[m - 1, j], ...]: indices (m, j...), out (j..., data.shape[m:]).
+// Negative indices count from the end; others outside fail with IndexError, thrown at the wait, and end the work of a
+// GPU (docs/gpu.md). Gradient: scatter-add.
+struct GatherNd {
+  static constexpr OpTraits traits{.name = "gather_nd", .inputs = Names("data", "indices")};
+  static constexpr void fields(auto) {}
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const GatherNd& op, KernelContext& c);
+void run_cuda(const GatherNd& op, KernelContext& c);
+
+// Gradient of gather_nd: zeros of `shape` with the slices of head added at the indices, in index order.
+struct GatherNdGrad {
+  Shape shape{};
+  static constexpr OpTraits traits{
+      .name = "_backward_gather_nd", .inputs = Names("head", "indices"), .in_mxnet = false};
+  static constexpr void fields(auto field) { field("shape", &GatherNdGrad::shape, true); }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const GatherNdGrad& op, KernelContext& c);
+void run_cuda(const GatherNdGrad& op, KernelContext& c);
+
+// --- SequenceMask: elements after the end of each sequence set to a value.
+
+// data (steps, batch, ...), or (batch, steps, ...) with axis 1: where step >= sequence_length[batch], `value`.
+// Lengths are truncated, as in MXNet: 1.9 keeps one step. Without use_sequence_length there is no second input and the
+// result is data.
+struct SequenceMask {
+  bool use_sequence_length = false;
+  double value = 0;
+  int axis = 0;
+  static constexpr OpTraits traits{
+      .name = "SequenceMask", .inputs = Names("data", "sequence_length"), .inplace = 0, .recomputable = true};
+  static constexpr void fields(auto field) {
+    field("use_sequence_length", &SequenceMask::use_sequence_length);
+    field("value", &SequenceMask::value);
+    field("axis", &SequenceMask::axis);
+  }
+  static const OpDef def;
+  int num_inputs() const { return use_sequence_length ? 2 : 1; }
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && (!use_sequence_length || axis == 1); }
+};
+void run_cpu(const SequenceMask& op, KernelContext& c);
+void run_cuda(const SequenceMask& op, KernelContext& c);
+
+}  // namespace kaon

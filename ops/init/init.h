@@ -1,0 +1,239 @@
+// Arrays made of numbers, and random numbers.
+#pragma once
+
+#include <optional>
+
+#include "kaon/engine/device.h"
+#include "kaon/ops/op.h"
+
+namespace kaon {
+
+// --- Operators that create arrays from numbers: zeros, ones, full, arange, linspace, eye.
+
+// Dtype and device of a new array: nd.zeros({2, 3}, {.device = gpu(0)}).
+struct ArrayOptions {
+  DType dtype = DType::float32;
+  std::optional<Device> device{};  // not given: the device of the running scope
+};
+
+// All elements 0.
+struct Zeros {
+  Shape shape{};
+  DType dtype = DType::float32;
+  std::optional<Device> ctx{};
+  static constexpr OpTraits traits{.name = "_zeros", .inputs = {}};
+  static constexpr void fields(auto field) {
+    field("shape", &Zeros::shape);
+    field("ctx", &Zeros::ctx);
+    field("dtype", &Zeros::dtype);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const Zeros& op, KernelContext& c);
+void run_cuda(const Zeros& op, KernelContext& c);
+
+// All elements 1.
+struct Ones {
+  Shape shape{};
+  DType dtype = DType::float32;
+  std::optional<Device> ctx{};
+  static constexpr OpTraits traits{.name = "_ones", .inputs = {}};
+  static constexpr void fields(auto field) {
+    field("shape", &Ones::shape);
+    field("ctx", &Ones::ctx);
+    field("dtype", &Ones::dtype);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const Ones& op, KernelContext& c);
+void run_cuda(const Ones& op, KernelContext& c);
+
+// All elements `value`. ValueError for a value that an integer dtype does not hold.
+struct Full {
+  Shape shape{};
+  double value = 0;
+  DType dtype = DType::float32;
+  std::optional<Device> ctx{};
+  static constexpr OpTraits traits{.name = "_full", .inputs = {}};
+  static constexpr void fields(auto field) {
+    field("shape", &Full::shape);
+    field("value", &Full::value, true);
+    field("ctx", &Full::ctx);
+    field("dtype", &Full::dtype);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const Full& op, KernelContext& c);
+void run_cuda(const Full& op, KernelContext& c);
+
+// start, start + step, ... below stop (above it when step is negative), each `repeat` times. Without stop: from 0
+// to start. Element i is start + (i / repeat) step, computed in double. ValueError for a fractional start or step with
+// an integer dtype, where MXNet and NumPy repeat one number.
+struct Arange {
+  double start = 0;
+  std::optional<double> stop{};
+  double step = 1;
+  int repeat = 1;
+  bool infer_range = false;  // not implemented: a range never takes its length from its consumer
+  DType dtype = DType::float32;
+  std::optional<Device> ctx{};
+  static constexpr OpTraits traits{.name = "_arange", .inputs = {}};
+  static constexpr void fields(auto field) {
+    field("start", &Arange::start, true);
+    field("stop", &Arange::stop);
+    field("step", &Arange::step);
+    field("repeat", &Arange::repeat);
+    field("infer_range", &Arange::infer_range);
+    field("ctx", &Arange::ctx);
+    field("dtype", &Arange::dtype);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const Arange& op, KernelContext& c);
+void run_cuda(const Arange& op, KernelContext& c);
+
+// `num` values evenly from start to stop; `endpoint` says whether stop is the last one.
+struct Linspace {
+  double start = 0;
+  std::optional<double> stop{};
+  int64_t num = 50;
+  bool endpoint = true;
+  DType dtype = DType::float32;
+  std::optional<Device> ctx{};
+  static constexpr OpTraits traits{.name = "_linspace", .inputs = {}};
+  static constexpr void fields(auto field) {
+    field("start", &Linspace::start, true);
+    field("stop", &Linspace::stop, true);
+    field("num", &Linspace::num, true);
+    field("endpoint", &Linspace::endpoint);
+    field("ctx", &Linspace::ctx);
+    field("dtype", &Linspace::dtype);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const Linspace& op, KernelContext& c);
+void run_cuda(const Linspace& op, KernelContext& c);
+
+// (N, M), M = N when 0: ones where column - row == k.
+struct Eye {
+  int64_t N = 0;
+  int64_t M = 0;
+  int64_t k = 0;
+  DType dtype = DType::float32;
+  std::optional<Device> ctx{};
+  static constexpr OpTraits traits{.name = "_eye", .inputs = {}};
+  static constexpr void fields(auto field) {
+    field("N", &Eye::N, true);
+    field("M", &Eye::M);
+    field("k", &Eye::k);
+    field("ctx", &Eye::ctx);
+    field("dtype", &Eye::dtype);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const Eye& op, KernelContext& c);
+void run_cuda(const Eye& op, KernelContext& c);
+
+// --- Operators that draw random numbers. Element i of a draw depends on (seed, offset, i) alone: see philox.h.
+
+// Uniform in [low, high); float32 unless dtype says otherwise. 16-bit floats are rounded from numbers of 24 bits, but
+// never up to high; in [0, 1) they are never 0.
+struct RandomUniform {
+  double low = 0;
+  double high = 1;
+  Shape shape{};
+  std::optional<DType> dtype{};
+  std::optional<Device> ctx{};
+  static constexpr OpTraits traits{.name = "_random_uniform", .inputs = {}, .random = true, .aliases = {"uniform"}};
+  static constexpr void fields(auto field) {
+    field("low", &RandomUniform::low);
+    field("high", &RandomUniform::high);
+    field("shape", &RandomUniform::shape);
+    field("ctx", &RandomUniform::ctx);
+    field("dtype", &RandomUniform::dtype);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const RandomUniform& op, KernelContext& c);
+void run_cuda(const RandomUniform& op, KernelContext& c);
+
+// Normal with mean loc and standard deviation scale (Box and Muller 1958). A negative scale is an error of the
+// running operator, not of the call, as in MXNet.
+struct RandomNormal {
+  double loc = 0;
+  double scale = 1;
+  Shape shape{};
+  std::optional<DType> dtype{};
+  std::optional<Device> ctx{};
+  static constexpr OpTraits traits{.name = "_random_normal", .inputs = {}, .random = true, .aliases = {"normal"}};
+  static constexpr void fields(auto field) {
+    field("loc", &RandomNormal::loc);
+    field("scale", &RandomNormal::scale);
+    field("shape", &RandomNormal::shape);
+    field("ctx", &RandomNormal::ctx);
+    field("dtype", &RandomNormal::dtype);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const RandomNormal& op, KernelContext& c);
+void run_cuda(const RandomNormal& op, KernelContext& c);
+
+// Integers uniform in [low, high); int32 unless dtype is int64.
+struct RandomRandint {
+  int64_t low = 0;
+  int64_t high = 1;
+  Shape shape{};
+  std::optional<DType> dtype{};
+  std::optional<Device> ctx{};
+  static constexpr OpTraits traits{.name = "_random_randint", .inputs = {}, .random = true};
+  static constexpr void fields(auto field) {
+    field("low", &RandomRandint::low, true);
+    field("high", &RandomRandint::high, true);
+    field("shape", &RandomRandint::shape);
+    field("ctx", &RandomRandint::ctx);
+    field("dtype", &RandomRandint::dtype);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const RandomRandint& op, KernelContext& c);
+void run_cuda(const RandomRandint& op, KernelContext& c);
+
+// Class numbers drawn with the probabilities in the rows of data, (k,) or (batch, k); they are divided by their
+// sum. `shape` draws for each row. A row of negative, NaN or only zero probabilities is an error of the running
+// operator; on a GPU, which cannot report it, the row's draws are -1.
+struct SampleMultinomial {
+  Shape shape{};
+  bool get_prob = false;  // not implemented: take the log of data and pick
+  DType dtype = DType::int32;
+  static constexpr OpTraits traits{.name = "_sample_multinomial", .random = true, .flat = true};
+  static constexpr void fields(auto field) {
+    field("shape", &SampleMultinomial::shape);
+    field("get_prob", &SampleMultinomial::get_prob);
+    field("dtype", &SampleMultinomial::dtype);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const SampleMultinomial& op, KernelContext& c);
+void run_cuda(const SampleMultinomial& op, KernelContext& c);
+
+// The rows (axis 0) in random order: Fisher and Yates. Has no gradient, as in MXNet.
+struct Shuffle {
+  static constexpr OpTraits traits{.name = "_shuffle", .random = true, .aliases = {"shuffle"}};
+  static constexpr void fields(auto) {}
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+void run_cpu(const Shuffle& op, KernelContext& c);
+void run_cuda(const Shuffle& op, KernelContext& c);
+
+}  // namespace kaon

@@ -1,0 +1,167 @@
+// Convolution, its gradients, and its transpose.
+#pragma once
+
+#include <optional>
+
+#include "kaon/ops/op.h"
+
+namespace kaon {
+
+// --- Convolution and its gradients.
+
+// Read from files and ignored: choices of another library.
+enum class CudnnTune { off, limited_workspace, fastest };
+constexpr std::array<std::string_view, 3> enum_names(CudnnTune) { return {"off", "limited_workspace", "fastest"}; }
+
+enum class ConvLayout { NCW, NCHW, NCDHW, NHWC, NDHWC };
+constexpr std::array<std::string_view, 5> enum_names(ConvLayout) { return {"NCW", "NCHW", "NCDHW", "NHWC", "NDHWC"}; }
+
+enum class ConvPart { forward, backward_data, backward_weight };
+
+// `addend`: the input whose memory the result may take over.
+constexpr OpTraits convolution_traits(ConvPart part, int addend = -1) {
+  switch (part) {
+    case ConvPart::forward:
+      return {.name = "Convolution",
+              .inputs = Names("data", "weight", "bias", "scale", "addend"),
+              .inplace = addend,
+              .infers = bit(1) | bit(2),
+              .any_layout = true};
+    case ConvPart::backward_data:  // `data` gives its shape only
+      return {.name = "_backward_Convolution_data",
+              .inputs = Names("head", "weight", "data"),
+              .any_layout = true,
+              .in_mxnet = false};
+    case ConvPart::backward_weight:
+      return {.name = "_backward_Convolution_weight",
+              .inputs = Names("head", "data"),
+              .outputs = 2,
+              .any_layout = true,
+              .in_mxnet = false};
+  }
+  return {};
+}
+
+// y[n, o, p] = bias[o] + sum over c, k of w[o, c, k] x[n, c, p * stride - pad + k * dilate], cross-correlation over one
+// to three spatial axes; group i of num_group output groups reads input group i. x (batch, channel, ...), w
+// (num_filter, channel / num_group, kernel...), y has floor((in + 2 pad - dilate (kernel - 1) - 1) / stride) + 1
+// positions per axis. Layouts NCW, NCHW, NCDHW. Floating dtypes. The other two parts are its gradients: of the data,
+// and of the weight with the bias.
+template <ConvPart P>
+struct ConvolutionOp {
+  Shape kernel{};
+  Shape stride{};
+  Shape dilate{};
+  Shape pad{};
+  int num_filter = 0;
+  int num_group = 1;
+  int64_t workspace = 1024;  // MiB that an algorithm on a GPU may take
+  bool no_bias = false;
+  std::optional<CudnnTune> cudnn_tune{};
+  bool cudnn_off = false;
+  std::optional<ConvLayout> layout{};
+  PostOps post_ops{};
+
+  static constexpr OpTraits traits = convolution_traits(P);
+  static constexpr std::array traits_with_addend{convolution_traits(P, 2), convolution_traits(P, 3),
+                                                 convolution_traits(P, 4)};
+  static constexpr void fields(auto field) {
+    field("kernel", &ConvolutionOp::kernel, true);
+    field("stride", &ConvolutionOp::stride);
+    field("dilate", &ConvolutionOp::dilate);
+    field("pad", &ConvolutionOp::pad);
+    field("num_filter", &ConvolutionOp::num_filter, true);
+    field("num_group", &ConvolutionOp::num_group);
+    field("workspace", &ConvolutionOp::workspace);
+    field("no_bias", &ConvolutionOp::no_bias);
+    field("cudnn_tune", &ConvolutionOp::cudnn_tune);
+    field("cudnn_off", &ConvolutionOp::cudnn_off);
+    field("layout", &ConvolutionOp::layout);
+    field("__post_ops__", &ConvolutionOp::post_ops);
+  }
+  static const OpDef def;
+  int num_inputs() const {
+    return P == ConvPart::forward ? 3 - int(no_bias) + post_ops.inputs() : traits.inputs.size();
+  }
+  int num_outputs() const { return P == ConvPart::backward_weight && !no_bias ? 2 : 1; }
+  const OpTraits& traits_of() const {
+    return post_ops.addend ? traits_with_addend[size_t(num_inputs() - 3)] : traits;  // the addend is the last input
+  }
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  ImageUse image_use() const;
+  double flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const;
+  bool keeps_rows(const RowQuery& q) const requires(P == ConvPart::forward) {
+    return q.only_first_has_rows() && q.ndim() >= 2;
+  }
+  Variants variants(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs, bool winograd) const;
+
+  // The same attributes for another part.
+  template <ConvPart Q>
+  ConvolutionOp<Q> part(bool without_bias) const {
+    return {.kernel = kernel,
+            .stride = stride,
+            .dilate = dilate,
+            .pad = pad,
+            .num_filter = num_filter,
+            .num_group = num_group,
+            .workspace = workspace,
+            .no_bias = without_bias,
+            .layout = layout};
+  }
+};
+template <ConvPart P>
+void run_cpu(const ConvolutionOp<P>& op, KernelContext& c);
+template <ConvPart P>
+void run_cuda(const ConvolutionOp<P>& op, KernelContext& c);
+
+using Convolution = ConvolutionOp<ConvPart::forward>;
+using ConvolutionBackwardData = ConvolutionOp<ConvPart::backward_data>;
+using ConvolutionBackwardWeight = ConvolutionOp<ConvPart::backward_weight>;
+
+// --- Transposed convolution.
+
+// The gradient of a convolution's data as a layer: every x[n, c, p] adds w[c, o, k] x to y at p * stride - pad + k *
+// dilate. x (batch, channel, ...), w (channel, num_filter / num_group, kernel...), positions per axis (in - 1) stride +
+// dilate (kernel - 1) + 1 - 2 pad + adj; target_shape names them instead, and pad and adj follow. Floating dtypes.
+struct Deconvolution {
+  Shape kernel{};
+  Shape stride{};
+  Shape dilate{};
+  Shape pad{};
+  Shape adj{};
+  Shape target_shape{};
+  int num_filter = 0;
+  int num_group = 1;
+  int64_t workspace = 512;  // MiB that an algorithm on a GPU may take
+  bool no_bias = true;
+  std::optional<CudnnTune> cudnn_tune{};
+  bool cudnn_off = false;
+  std::optional<ConvLayout> layout{};
+  static constexpr OpTraits traits{
+      .name = "Deconvolution", .inputs = Names("data", "weight", "bias"), .infers = bit(1) | bit(2)};
+  static constexpr void fields(auto field) {
+    field("kernel", &Deconvolution::kernel, true);
+    field("stride", &Deconvolution::stride);
+    field("dilate", &Deconvolution::dilate);
+    field("pad", &Deconvolution::pad);
+    field("adj", &Deconvolution::adj);
+    field("target_shape", &Deconvolution::target_shape);
+    field("num_filter", &Deconvolution::num_filter, true);
+    field("num_group", &Deconvolution::num_group);
+    field("workspace", &Deconvolution::workspace);
+    field("no_bias", &Deconvolution::no_bias);
+    field("cudnn_tune", &Deconvolution::cudnn_tune);
+    field("cudnn_off", &Deconvolution::cudnn_off);
+    field("layout", &Deconvolution::layout);
+  }
+  static const OpDef def;
+  int num_inputs() const { return no_bias ? 2 : 3; }
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.only_first_has_rows() && q.ndim() >= 2; }
+};
+void run_cpu(const Deconvolution& op, KernelContext& c);
+void run_cuda(const Deconvolution& op, KernelContext& c);
+
+}  // namespace kaon

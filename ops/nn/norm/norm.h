@@ -1,0 +1,119 @@
+// Batch and layer normalisation, with their gradients.
+#pragma once
+
+#include <optional>
+
+#include "kaon/ops/op.h"
+
+namespace kaon {
+
+// --- Batch normalisation and its gradient.
+
+// y = gamma (x - mean) / sqrt(var + eps) + beta per index of `axis`. While training (and not use_global_stats) mean and
+// var are the batch's, var biased, and moving_mean and moving_var become momentum * old + (1 - momentum) * batch;
+// otherwise the moving values are used and stay. fix_gamma takes gamma for 1, and leaves the array as it is, where
+// MXNet overwrites it. Outputs: y; hidden: mean and 1 / sqrt(var + eps), the latter negative when the moving values
+// were used, which is how the gradient knows. Floating dtypes; with 16-bit data the other arrays may be float32. Sums
+// are taken in a fixed order.
+struct BatchNorm {
+  double eps = 1e-3;
+  double momentum = 0.9;
+  bool fix_gamma = true;
+  bool use_global_stats = false;
+  bool output_mean_var = false;
+  int axis = 1;
+  bool cudnn_off = false;
+  std::optional<double> min_calib_range{};
+  std::optional<double> max_calib_range{};
+  static constexpr OpTraits traits{.name = "BatchNorm",
+                                   .inputs = Names("data", "gamma", "beta", "moving_mean", "moving_var"),
+                                   .outputs = 3,
+                                   .visible_outputs = 1,
+                                   .mutates = bit(3) | bit(4),
+                                   .infers = bit(1) | bit(2) | bit(3) | bit(4),
+                                   .mode_dependent = true,
+                                   .any_layout = true};
+  static constexpr void fields(auto field) {
+    field("eps", &BatchNorm::eps);
+    field("momentum", &BatchNorm::momentum);
+    field("fix_gamma", &BatchNorm::fix_gamma);
+    field("use_global_stats", &BatchNorm::use_global_stats);
+    field("output_mean_var", &BatchNorm::output_mean_var);
+    field("axis", &BatchNorm::axis);
+    field("cudnn_off", &BatchNorm::cudnn_off);
+    field("min_calib_range", &BatchNorm::min_calib_range);
+    field("max_calib_range", &BatchNorm::max_calib_range);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  ImageUse image_use() const { return {.inputs = bit(0), .outputs = bit(0)}; }
+  bool keeps_rows(const RowQuery& q) const { return q.only_first_has_rows() && q.ndim() >= 2 && !q.is_first(axis); }
+};
+void run_cpu(const BatchNorm& op, KernelContext& c);
+void run_cuda(const BatchNorm& op, KernelContext& c);
+
+// The gradients of data, gamma (0 when fix_gamma) and beta from BatchNorm's two hidden outputs.
+struct BackwardBatchNorm {
+  bool fix_gamma = true;
+  int axis = 1;
+  static constexpr OpTraits traits{.name = "_backward_BatchNorm",
+                                   .inputs = Names("head", "data", "gamma", "mean", "inverse_std"),
+                                   .outputs = 3,
+                                   .any_layout = true,
+                                   .in_mxnet = false};
+  static constexpr void fields(auto field) {
+    field("fix_gamma", &BackwardBatchNorm::fix_gamma);
+    field("axis", &BackwardBatchNorm::axis);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  ImageUse image_use() const { return {.inputs = bit(0) | bit(1), .outputs = bit(0)}; }
+};
+void run_cpu(const BackwardBatchNorm& op, KernelContext& c);
+void run_cuda(const BackwardBatchNorm& op, KernelContext& c);
+
+// --- Layer normalisation and its gradient.
+
+// y = gamma (x - mean) / std + beta with mean and std = sqrt(var + eps) over `axis`, var biased; gamma and beta have
+// the length of that axis. Outputs: y; hidden: mean and std, of x's shape without the axis. Floating dtypes.
+struct LayerNorm {
+  int axis = -1;
+  double eps = 1e-5;
+  bool output_mean_var = false;
+  static constexpr OpTraits traits{.name = "LayerNorm",
+                                   .inputs = Names("data", "gamma", "beta"),
+                                   .outputs = 3,
+                                   .visible_outputs = 1,
+                                   .infers = bit(1) | bit(2),
+                                   .recomputable = true};
+  static constexpr void fields(auto field) {
+    field("axis", &LayerNorm::axis);
+    field("eps", &LayerNorm::eps);
+    field("output_mean_var", &LayerNorm::output_mean_var);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.only_first_has_rows() && q.ndim() >= 2 && !q.is_first(axis); }
+};
+void run_cpu(const LayerNorm& op, KernelContext& c);
+void run_cuda(const LayerNorm& op, KernelContext& c);
+
+// The gradients of data, gamma and beta from LayerNorm's two hidden outputs.
+struct BackwardLayerNorm {
+  int axis = -1;
+  static constexpr OpTraits traits{.name = "_backward_LayerNorm",
+                                   .inputs = Names("head", "data", "gamma", "mean", "std"),
+                                   .outputs = 3,
+                                   .in_mxnet = false};
+  static constexpr void fields(auto field) { field("axis", &BackwardLayerNorm::axis); }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+void run_cpu(const BackwardLayerNorm& op, KernelContext& c);
+void run_cuda(const BackwardLayerNorm& op, KernelContext& c);
+
+}  // namespace kaon
