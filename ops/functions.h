@@ -103,6 +103,7 @@ class Functions {
   A broadcast_maximum(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMaximum{}, lhs, rhs); }
   A broadcast_minimum(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMinimum{}, lhs, rhs); }
   A broadcast_hypot(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastHypot{}, lhs, rhs); }
+  A logaddexp(const In<A>& lhs, const In<A>& rhs) const { return call(LogAddExp{}, lhs, rhs); }  // log(e^lhs + e^rhs), floating
   A broadcast_equal(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastEqual{}, lhs, rhs); }
   A broadcast_not_equal(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastNotEqual{}, lhs, rhs); }
   A broadcast_greater(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastGreater{}, lhs, rhs); }
@@ -147,9 +148,7 @@ class Functions {
   A lesser_equal(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::lesser_equal, a, b, name_); }
   A logical_and(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::logical_and, a, b, name_); }
   A logical_or(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::logical_or, a, b, name_); }
-  A logical_xor(const Arg<A>& a, const Arg<A>& b) const {
-    return apply_binary<A>(BinaryKind::logical_xor, a, b, name_);
-  }
+  A logical_xor(const Arg<A>& a, const Arg<A>& b) const { return apply_binary<A>(BinaryKind::logical_xor, a, b, name_); }
   A _plus_scalar(const In<A>& x, const PlusScalar& op) const { return call(op, x); }
   A _minus_scalar(const In<A>& x, const MinusScalar& op) const { return call(op, x); }
   A _rminus_scalar(const In<A>& x, const RMinusScalar& op) const { return call(op, x); }

@@ -14,6 +14,9 @@ inline constexpr int binary_kinds = int(BinaryKind::logical_xor) + 1;
 // True where the result is 0 or 1.
 constexpr bool is_logical(BinaryKind k) { return k >= BinaryKind::equal; }
 
+// True where only floating dtypes have the function.
+constexpr bool is_real(BinaryKind k) { return k == BinaryKind::logaddexp; }
+
 // clang-format off
 enum class ScalarKind : uint8_t {
   plus, minus, rminus, mul, div, rdiv, mod, rmod, power, rpower, maximum, minimum, hypot, equal, not_equal, greater,

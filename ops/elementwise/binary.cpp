@@ -35,6 +35,11 @@ NDArray binary_gradient(BinaryKind kind, int i, GradContext& g) {
     case B::maximum: return h * (i == 0 ? a() >= b() : a() < b());
     case B::minimum: return h * (i == 0 ? a() <= b() : a() > b());
     case B::hypot: return h * ((i == 0 ? a() : b()) / y());
+    case B::logaddexp: {  // the difference of equal infinities is NaN: taken as 0, as that of other equal numbers
+      const NDArray gap = i == 0 ? a() - b() : b() - a();
+      const NDArray infinite = (a() == b()) > (gap == 0);
+      return h * nd.sigmoid(nd.where(infinite, nd.zeros_like(gap), gap));
+    }
     default: return h;  // add
   }
 }
@@ -43,6 +48,7 @@ NDArray binary_gradient(BinaryKind kind, int i, GradContext& g) {
 
 void infer_binary(BinaryKind kind, InferContext& c) {
   c.expect_same_dtype();
+  if (is_real(kind)) c.expect_floating();
   if (c.dtype() == DType::boolean && !is_logical(kind)) {
     c.fail_dtype("needs a dtype of numbers, got bool; use cast");
   }
