@@ -45,7 +45,7 @@ class Block {
   // From the next call on the block and its children run as plans, or operator by operator when not `active`. Drops all
   // traces and plans. Throws ValueError for options that exclude each other or are out of range.
   void hybridize(bool active = true, const HybridizeOptions& options = {});
-  void hybridize(const HybridizeOptions& options) { hybridize(true, options); }
+  void hybridize(const HybridizeOptions& options) { hybridize(true, options); }  // as hybridize(true, options)
   // The plan of the latest hybridized call, to be looked at. Throws StateError before the first.
   IntrusivePtr<PlanReport> plan() const;
   // Counts over the hybridized calls so far, without those of traces that have left the cache.
@@ -67,7 +67,7 @@ class Block {
     member = block;
   }
 
-  const std::shared_ptr<BlockNode>& node() const { return node_; }
+  const std::shared_ptr<BlockNode>& node() const { return node_; }  // what copies of the handle share
 
  protected:
   // Registers a child under an attribute name and returns it: nn::Dense fc = child("fc", nn::Dense(10)); Throws

@@ -29,27 +29,28 @@ struct ParameterOptions {
 class Parameter {
  public:
   Parameter() = default;
+  // Without values until initialize(), set_data() or a file gives them.
   Parameter(std::string_view name, const Shape& shape, const ParameterOptions& options = {});
 
   const std::string& name() const;  // path of blocks and own name, joined by "_"
   const Shape& shape() const;       // 0: not known yet
-  DType dtype() const;
-  bool is_initialized() const;  // has values
-  bool is_deferred() const;     // initialize() was called; the values follow when the shape is known
-  GradReq grad_req() const;
+  DType dtype() const;              // of the values, also before there are any
+  bool is_initialized() const;      // has values
+  bool is_deferred() const;         // initialize() was called; the values follow when the shape is known
+  GradReq grad_req() const;         // how backward() writes the gradient; null: there is none
   // Attaches a gradient of zeros in place of the old one, or drops it (null). Running statistics stay at null. Throws
   // TypeError for values of an integer dtype.
   void set_grad_req(GradReq req);
-  double lr_mult() const;
-  double wd_mult() const;
-  void set_lr_mult(double m);
-  void set_wd_mult(double m);
+  double lr_mult() const;      // factor of the optimizer's learning rate
+  double wd_mult() const;      // factor of the optimizer's weight decay
+  void set_lr_mult(double m);  // from the next step on
+  void set_wd_mult(double m);  // from the next step on
 
   // Sets values by the `init` of the parameter's own options, else by this one: now, or once the shape is known. An
   // initialized parameter keeps its values unless force_reinit, and when this throws. Throws ValueError for an
   // initializer that does not suit the shape, DeviceError when the device does not exist.
   void initialize(const init::Initializer& init = init::Uniform(), Device device = Device(), bool force_reinit = false);
-  NDArray data() const { return array(); }
+  NDArray data() const { return array(); }  // a handle on the values; throws as array() does
   // The values. Throws StateError, saying what to call, when there are none. The reference holds until the parameter
   // gets another array: initialize, cast, reset_ctx.
   const NDArray& array() const;
@@ -75,12 +76,12 @@ class Parameter {
   }
 
   // --- for blocks
-  void set_name(std::string name);
-  void set_shape(const Shape& inferred);  // completes unknown dimensions; throws ShapeError where others differ
-  void finish_deferred();                 // sets the deferred values if the shape is known by now
-  void forget_variable();                 // the next var() makes a new variable
-  bool is_auxiliary() const;              // not differentiable: an "aux:" array in files
-  bool defined() const { return bool(node_); }
+  void set_name(std::string name);              // the full name; the next var() has it
+  void set_shape(const Shape& inferred);        // completes unknown dimensions; throws ShapeError where others differ
+  void finish_deferred();                       // sets the deferred values if the shape is known by now
+  void forget_variable();                       // the next var() makes a new variable
+  bool is_auxiliary() const;                    // not differentiable: an "aux:" array in files
+  bool defined() const { return bool(node_); }  // whether the handle holds a parameter
   friend bool operator==(const Parameter& a, const Parameter& b) { return a.node_ == b.node_; }
 
  private:
@@ -108,28 +109,32 @@ class ParameterTrace {
 // parameters' own.
 class ParameterDict {
  public:
-  void add(const Parameter& p);             // unless it is there already
-  void update(const ParameterDict& other);  // adds all of them
-  auto begin() const { return items_.begin(); }
-  auto end() const { return items_.end(); }
-  size_t size() const { return items_.size(); }
-  Parameter operator[](size_t i) const { return items_[i]; }
+  void add(const Parameter& p);                               // unless it is there already
+  void update(const ParameterDict& other);                    // adds all of them
+  auto begin() const { return items_.begin(); }               // of the handles
+  auto end() const { return items_.end(); }                   // of the handles
+  size_t size() const { return items_.size(); }               // the number of parameters
+  Parameter operator[](size_t i) const { return items_[i]; }  // unchecked, as in std::vector
   // By full name: net.collect_params().get("dense0_weight"). Throws ValueError, listing the names, when there is none.
   Parameter get(std::string_view name) const;
-  bool contains(std::string_view name) const;
+  bool contains(std::string_view name) const;  // whether there is a parameter of this full name
 
-  // Each does for all parameters what Parameter's member of this name does, and throws as that does.
+  // --- each does for all parameters what Parameter's member of this name does, and throws as that does
   void initialize(const init::Initializer& init = init::Uniform(), Device device = Device(),
-                  bool force_reinit = false) const;
-  void reset_ctx(Device device) const;  // net.collect_params().reset_ctx(gpu(0))
-  void zero_grad() const;
-  void set_grad_req(GradReq req) const;
-  void set_lr_mult(double m) const;
-  void set_wd_mult(double m) const;  // net.collect_params(".*bias").set_wd_mult(0)
-  // MXNet's list file with full names; save removes strip_prefix from each, load puts restore_prefix before each. load
-  // reads export_model's files too. Both block and throw as Block's save_parameters and load_parameters do, and
-  // ValueError when two parameters have one name; a load that throws changes nothing.
+                  bool force_reinit = false) const;  // `init` where a parameter has none of its own
+  void reset_ctx(Device device) const;               // net.collect_params().reset_ctx(gpu(0))
+  void zero_grad() const;                            // where there is a gradient
+  void set_grad_req(GradReq req) const;              // GradReq::null freezes a part of a net
+  void set_lr_mult(double m) const;                  // of each, whatever it was
+  void set_wd_mult(double m) const;                  // net.collect_params(".*bias").set_wd_mult(0)
+
+  // --- files, which block: MXNet's lists with full names
+
+  // Removes strip_prefix from each name. Throws as Block::save_parameters does, and ValueError when two parameters have
+  // one name.
   void save(const std::filesystem::path& file, std::string_view strip_prefix = "") const;
+  // Puts restore_prefix before each name. Reads export_model's files too. Throws as Block::load_parameters does, and
+  // ValueError when two parameters have one name; then nothing is changed.
   void load(const std::filesystem::path& file, bool allow_missing = false, bool ignore_extra = false,
             std::string_view restore_prefix = "") const;
   std::string str() const;  // a line for each: name, shape, dtype

@@ -15,7 +15,7 @@ namespace kaon::gluon {
 // block, and on a GPU the first step of a parameter, which makes its states. Thread safety: one thread.
 class Trainer {
  public:
-  // The parameters may be uninitialized until the first step.
+  // The parameters may be without values until the first step.
   Trainer(const ParameterDict& parameters, const optimizer::Optimizer& optimizer);
   Trainer(Trainer&&) = default;
   Trainer& operator=(Trainer&&) = default;
@@ -31,13 +31,14 @@ class Trainer {
 
   double learning_rate() const;       // of the update made last; a scheduler's for as many updates
   void set_learning_rate(double lr);  // throws StateError when there is a scheduler, ValueError when it is negative
-  const optimizer::Optimizer& optimizer() const { return optimizer_; }
+  const optimizer::Optimizer& optimizer() const { return optimizer_; }  // the rule and its attributes
 
-  // The optimizer's states (momentum, means), the numbers of updates and the learning rate, by parameter name, as an
-  // array file. Loading throws ValueError when the file is of other parameters or another rule, ShapeError or TypeError
-  // for a state that does not fit, and then changes nothing. Both block, and throw IoError, and ValueError when two
-  // parameters have one name.
+  // Writes the optimizer's states (momentum, means), the numbers of updates and the learning rate, by parameter name,
+  // as an array file. Blocks until they are computed. Throws IoError, ValueError when two parameters have one name, and
+  // the failure of a state.
   void save_states(const std::filesystem::path& file) const;
+  // Reads such a file. Blocks. Throws IoError, ValueError when the file is of other parameters or another rule or when
+  // two parameters have one name, ShapeError or TypeError for a state that does not fit; then nothing is changed.
   void load_states(const std::filesystem::path& file);
 
  private:

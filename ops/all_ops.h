@@ -33,12 +33,13 @@ using ElementwiseOps =
            Rint, Trunc, Fix, Cbrt, Rcbrt, Softsign, SoftRelu, Gelu, LogicalNot, Degrees, Radians, Gamma, GammaLn,
            Digamma, Copy, BlockGrad, ZerosLike, OnesLike, BackwardRelu, BackwardSigmoid, BackwardTanh, BackwardGelu,
            BroadcastAdd, BroadcastSub, BroadcastMul, BroadcastDiv, BroadcastMod, BroadcastPower, BroadcastMaximum,
-           BroadcastMinimum, BroadcastHypot, BroadcastEqual, BroadcastNotEqual, BroadcastGreater, BroadcastGreaterEqual,
-           BroadcastLesser, BroadcastLesserEqual, BroadcastLogicalAnd, BroadcastLogicalOr, BroadcastLogicalXor,
-           PlusScalar, MinusScalar, RMinusScalar, MulScalar, DivScalar, RDivScalar, ModScalar, RModScalar, PowerScalar,
-           RPowerScalar, MaximumScalar, MinimumScalar, HypotScalar, EqualScalar, NotEqualScalar, GreaterScalar,
-           GreaterEqualScalar, LesserScalar, LesserEqualScalar, LogicalAndScalar, LogicalOrScalar, LogicalXorScalar,
-           SmoothL1, Where, Clip, ClipBackward, Cast, AddN, SumTo, HardSigmoid, Polygamma>;
+           BroadcastMinimum, BroadcastHypot, LogAddExp, BroadcastEqual, BroadcastNotEqual, BroadcastGreater,
+           BroadcastGreaterEqual, BroadcastLesser, BroadcastLesserEqual, BroadcastLogicalAnd, BroadcastLogicalOr,
+           BroadcastLogicalXor, PlusScalar, MinusScalar, RMinusScalar, MulScalar, DivScalar, RDivScalar, ModScalar,
+           RModScalar, PowerScalar, RPowerScalar, MaximumScalar, MinimumScalar, HypotScalar, EqualScalar,
+           NotEqualScalar, GreaterScalar, GreaterEqualScalar, LesserScalar, LesserEqualScalar, LogicalAndScalar,
+           LogicalOrScalar, LogicalXorScalar, SmoothL1, Where, Clip, ClipBackward, Cast, AddN, SumTo, HardSigmoid,
+           Polygamma>;
 using ReduceOps = OpList<Sum, Mean, Prod, Max, Min, NanSum, NanProd, Norm, ArgMax, ArgMin, ArgMaxChannel, SumGrad,
                          MaxGrad, NanSumGrad, ProdGrad, NormGrad>;
 using MovementOps = OpList<Reshape, ReshapeLike, Flatten, ExpandDims, Squeeze, ReshapeTo, Transpose, SwapAxis, Slice,

@@ -61,7 +61,7 @@ inline constexpr int unary_backward_kinds = 4;
 
 // clang-format off
 enum class BinaryKind : uint8_t {
-  add, sub, mul, div, mod, power, maximum, minimum, hypot,
+  add, sub, mul, div, mod, power, maximum, minimum, hypot, logaddexp,
   equal, not_equal, greater, greater_equal, lesser, lesser_equal, logical_and, logical_or, logical_xor
 };
 // clang-format on
@@ -72,6 +72,9 @@ inline constexpr int binary_kinds = int(BinaryKind::logical_xor) + 1;
 
 // True where the result is 0 or 1.
 constexpr bool is_logical(BinaryKind k) { return k >= BinaryKind::equal; }
+
+// True where only floating dtypes have the function.
+constexpr bool is_real(BinaryKind k) { return k == BinaryKind::logaddexp; }
 
 // clang-format off
 enum class ScalarKind : uint8_t {

@@ -31,10 +31,10 @@ class Functions {
   // --- elementwise, one array. Floating dtypes only (else TypeError) where no others are named
   A relu(const In<A>& x) const { return call(Relu{}, x); }        // max(x, 0); integers too
   A sigmoid(const In<A>& x) const { return call(Sigmoid{}, x); }  // 1 / (1 + e^-x)
-  A tanh(const In<A>& x) const { return call(Tanh{}, x); }
+  A tanh(const In<A>& x) const { return call(Tanh{}, x); }  // hyperbolic tangent
   A exp(const In<A>& x) const { return call(Exp{}, x); }  // e^x
-  A log(const In<A>& x) const { return call(Log{}, x); }  // natural logarithm
-  A sqrt(const In<A>& x) const { return call(Sqrt{}, x); }
+  A log(const In<A>& x) const { return call(Log{}, x); }  // natural logarithm; -inf at 0, NaN below
+  A sqrt(const In<A>& x) const { return call(Sqrt{}, x); }  // square root; NaN below 0
   A rsqrt(const In<A>& x) const { return call(Rsqrt{}, x); }            // 1 / sqrt(x)
   A square(const In<A>& x) const { return call(Square{}, x); }          // x^2; integers too
   A abs(const In<A>& x) const { return call(Abs{}, x); }                // |x|; integers too
@@ -44,19 +44,19 @@ class Functions {
   A erf(const In<A>& x) const { return call(Erf{}, x); }                // the error function
   A log1p(const In<A>& x) const { return call(Log1p{}, x); }            // log(1 + x)
   A expm1(const In<A>& x) const { return call(Expm1{}, x); }            // e^x - 1
-  A log2(const In<A>& x) const { return call(Log2{}, x); }
-  A log10(const In<A>& x) const { return call(Log10{}, x); }
-  A sin(const In<A>& x) const { return call(Sin{}, x); }  // of radians
-  A cos(const In<A>& x) const { return call(Cos{}, x); }
-  A tan(const In<A>& x) const { return call(Tan{}, x); }
-  A arcsin(const In<A>& x) const { return call(Arcsin{}, x); }  // NaN outside [-1, 1]
-  A arccos(const In<A>& x) const { return call(Arccos{}, x); }  // NaN outside [-1, 1]
-  A arctan(const In<A>& x) const { return call(Arctan{}, x); }
-  A sinh(const In<A>& x) const { return call(Sinh{}, x); }
-  A cosh(const In<A>& x) const { return call(Cosh{}, x); }
-  A arcsinh(const In<A>& x) const { return call(Arcsinh{}, x); }
-  A arccosh(const In<A>& x) const { return call(Arccosh{}, x); }    // NaN below 1
-  A arctanh(const In<A>& x) const { return call(Arctanh{}, x); }    // NaN outside [-1, 1]
+  A log2(const In<A>& x) const { return call(Log2{}, x); }  // logarithm of base 2
+  A log10(const In<A>& x) const { return call(Log10{}, x); }  // logarithm of base 10
+  A sin(const In<A>& x) const { return call(Sin{}, x); }  // sine of radians
+  A cos(const In<A>& x) const { return call(Cos{}, x); }  // cosine of radians
+  A tan(const In<A>& x) const { return call(Tan{}, x); }  // tangent of radians
+  A arcsin(const In<A>& x) const { return call(Arcsin{}, x); }  // inverse of sin, in radians; NaN outside [-1, 1]
+  A arccos(const In<A>& x) const { return call(Arccos{}, x); }  // inverse of cos, in radians; NaN outside [-1, 1]
+  A arctan(const In<A>& x) const { return call(Arctan{}, x); }  // inverse of tan, in radians
+  A sinh(const In<A>& x) const { return call(Sinh{}, x); }  // hyperbolic sine
+  A cosh(const In<A>& x) const { return call(Cosh{}, x); }  // hyperbolic cosine
+  A arcsinh(const In<A>& x) const { return call(Arcsinh{}, x); }  // inverse of sinh
+  A arccosh(const In<A>& x) const { return call(Arccosh{}, x); }  // inverse of cosh; NaN below 1
+  A arctanh(const In<A>& x) const { return call(Arctanh{}, x); }  // inverse of tanh; NaN outside [-1, 1]
   A floor(const In<A>& x) const { return call(Floor{}, x); }        // largest integer <= x; these six take integers too
   A ceil(const In<A>& x) const { return call(Ceil{}, x); }          // smallest integer >= x
   A round(const In<A>& x) const { return call(Round{}, x); }        // nearest integer, halves away from zero
@@ -73,19 +73,18 @@ class Functions {
   A radians(const In<A>& x) const { return call(Radians{}, x); }         // pi/180 x
   A gamma(const In<A>& x) const { return call(Gamma{}, x); }             // the gamma function
   A gammaln(const In<A>& x) const { return call(GammaLn{}, x); }         // log |gamma(x)|
-  A digamma(const In<A>& x) const { return call(Digamma{}, x); }         // (log gamma)'
+  A digamma(const In<A>& x) const { return call(Digamma{}, x); }  // derivative of log |gamma(x)|
   A polygamma(const In<A>& x, const Polygamma& op = {}) const { return call(op, x); }
   A _copy(const In<A>& x) const { return call(Copy{}, x); }                 // x, in memory of its own; any dtype
   A identity(const In<A>& x) const { return call(Copy{}, x); }              // as _copy
   A BlockGrad(const In<A>& x) const { return call(kaon::BlockGrad{}, x); }  // x, with a gradient of 0; any dtype
   A stop_gradient(const In<A>& x) const { return BlockGrad(x); }            // as BlockGrad
-  A zeros_like(const In<A>& x) const { return call(ZerosLike{}, x); }       // any dtype
-  A ones_like(const In<A>& x) const { return call(OnesLike{}, x); }         // any dtype
+  A zeros_like(const In<A>& x) const { return call(ZerosLike{}, x); }  // zeros of x's shape and dtype, any
+  A ones_like(const In<A>& x) const { return call(OnesLike{}, x); }  // ones of x's shape and dtype, any
   A cast(const In<A>& x, DType dtype) const { return call(kaon::Cast{.dtype = dtype}, x); }  // converted
-  // min(max(x, a_min), a_max); min(max(alpha x + beta, 0), 1); (s x)^2 / 2 where |x| < 1 / s^2, else |x| - 0.5 / s^2
   A clip(const In<A>& x, double a_min, double a_max) const { return call(Clip{.a_min = a_min, .a_max = a_max}, x); }
   A hard_sigmoid(const In<A>& x, const HardSigmoid& op = {}) const { return call(op, x); }
-  A smooth_l1(const In<A>& x, double scalar = 1) const { return call(SmoothL1{.scalar = scalar}, x); }
+  A smooth_l1(const In<A>& x, double scalar = 1) const { return call(SmoothL1{.scalar = scalar}, x); }  // Huber's loss
   A _backward_relu(const In<A>& head, const In<A>& output) const { return call(BackwardRelu{}, head, output); }
   A _backward_sigmoid(const In<A>& head, const In<A>& output) const { return call(BackwardSigmoid{}, head, output); }
   A _backward_tanh(const In<A>& head, const In<A>& output) const { return call(BackwardTanh{}, head, output); }
@@ -97,28 +96,29 @@ class Functions {
   A broadcast_sub(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastSub{}, lhs, rhs); }  // lhs - rhs
   A broadcast_mul(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMul{}, lhs, rhs); }  // lhs rhs
   A broadcast_div(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastDiv{}, lhs, rhs); }  // lhs / rhs
-  A broadcast_mod(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMod{}, lhs, rhs); }  // sign of rhs
+  A broadcast_mod(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMod{}, lhs, rhs); }  // remainder of lhs / rhs, with the sign of rhs
   A broadcast_power(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastPower{}, lhs, rhs); }  // lhs^rhs
-  A broadcast_maximum(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMaximum{}, lhs, rhs); }
-  A broadcast_minimum(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMinimum{}, lhs, rhs); }
-  A broadcast_hypot(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastHypot{}, lhs, rhs); }
-  A broadcast_equal(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastEqual{}, lhs, rhs); }
-  A broadcast_not_equal(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastNotEqual{}, lhs, rhs); }
-  A broadcast_greater(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastGreater{}, lhs, rhs); }
-  A broadcast_greater_equal(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastGreaterEqual{}, lhs, rhs); }
-  A broadcast_lesser(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastLesser{}, lhs, rhs); }
-  A broadcast_lesser_equal(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastLesserEqual{}, lhs, rhs); }
-  A broadcast_logical_and(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastLogicalAnd{}, lhs, rhs); }
-  A broadcast_logical_or(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastLogicalOr{}, lhs, rhs); }
-  A broadcast_logical_xor(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastLogicalXor{}, lhs, rhs); }
-  // In files these names ask for equal shapes; here they broadcast.
-  A elemwise_add(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastAdd{}, lhs, rhs); }
-  A elemwise_sub(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastSub{}, lhs, rhs); }
-  A elemwise_mul(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMul{}, lhs, rhs); }
-  A elemwise_div(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastDiv{}, lhs, rhs); }
-  // x where condition != 0, else y, which have one shape and dtype; a 1-D condition chooses rows. add_n: sum in order
+  A broadcast_maximum(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMaximum{}, lhs, rhs); }  // the larger
+  A broadcast_minimum(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMinimum{}, lhs, rhs); }  // the smaller
+  A broadcast_hypot(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastHypot{}, lhs, rhs); }  // sqrt(lhs^2 + rhs^2)
+  A logaddexp(const In<A>& lhs, const In<A>& rhs) const { return call(LogAddExp{}, lhs, rhs); }  // log(e^lhs + e^rhs), floating
+  A broadcast_equal(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastEqual{}, lhs, rhs); }  // lhs == rhs
+  A broadcast_not_equal(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastNotEqual{}, lhs, rhs); }  // lhs != rhs
+  A broadcast_greater(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastGreater{}, lhs, rhs); }  // lhs > rhs
+  A broadcast_greater_equal(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastGreaterEqual{}, lhs, rhs); }  // lhs >= rhs
+  A broadcast_lesser(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastLesser{}, lhs, rhs); }  // lhs < rhs
+  A broadcast_lesser_equal(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastLesserEqual{}, lhs, rhs); }  // lhs <= rhs
+  A broadcast_logical_and(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastLogicalAnd{}, lhs, rhs); }  // lhs != 0 and rhs != 0
+  A broadcast_logical_or(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastLogicalOr{}, lhs, rhs); }  // lhs != 0 or rhs != 0
+  A broadcast_logical_xor(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastLogicalXor{}, lhs, rhs); }  // one of lhs != 0 and rhs != 0
+  // --- elementwise, under the names that ask for equal shapes in files; here they broadcast
+  A elemwise_add(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastAdd{}, lhs, rhs); }  // lhs + rhs
+  A elemwise_sub(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastSub{}, lhs, rhs); }  // lhs - rhs
+  A elemwise_mul(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMul{}, lhs, rhs); }  // lhs rhs
+  A elemwise_div(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastDiv{}, lhs, rhs); }  // lhs / rhs
+  // x where condition != 0, else y, which have one shape and dtype; a 1-D condition chooses rows
   A where(const In<A>& condition, const In<A>& x, const In<A>& y) const { return call(Where{}, condition, x, y); }
-  A add_n(std::span<const A> arrays, std::source_location site = std::source_location::current()) const {
+  A add_n(std::span<const A> arrays, std::source_location site = std::source_location::current()) const {  // sum in order
     std::vector<const A*> inputs;
     for (const A& a : arrays) inputs.push_back(&a);
     return call_list(AddN{.num_args = int(inputs.size())}, inputs, site);
@@ -129,26 +129,24 @@ class Functions {
   }
   A _sum_to(const In<A>& x, const SumTo& op) const { return call(op, x); }
   // --- elementwise, two arrays or an array and a number; ValueError: two numbers; TypeError: 0.5 with integer arrays
-  A add(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::add, a, b, name_); }
-  A subtract(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::sub, a, b, name_); }
-  A multiply(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::mul, a, b, name_); }
-  A divide(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::div, a, b, name_); }
-  A modulo(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::mod, a, b, name_); }
-  A power(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::power, a, b, name_); }
-  A maximum(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::maximum, a, b, name_); }
-  A minimum(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::minimum, a, b, name_); }
-  A hypot(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::hypot, a, b, name_); }
-  A equal(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::equal, a, b, name_); }
-  A not_equal(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::not_equal, a, b, name_); }
-  A greater(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::greater, a, b, name_); }
-  A greater_equal(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::greater_equal, a, b, name_); }
-  A lesser(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::lesser, a, b, name_); }
-  A lesser_equal(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::lesser_equal, a, b, name_); }
-  A logical_and(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::logical_and, a, b, name_); }
-  A logical_or(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::logical_or, a, b, name_); }
-  A logical_xor(const Arg<A>& a, const Arg<A>& b) const {
-    return A::binary(BinaryKind::logical_xor, a, b, name_);
-  }
+  A add(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::add, a, b, name_); }  // a + b
+  A subtract(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::sub, a, b, name_); }  // a - b
+  A multiply(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::mul, a, b, name_); }  // a b
+  A divide(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::div, a, b, name_); }  // a / b
+  A modulo(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::mod, a, b, name_); }  // remainder of a / b, with the sign of b
+  A power(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::power, a, b, name_); }  // a^b
+  A maximum(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::maximum, a, b, name_); }  // the larger
+  A minimum(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::minimum, a, b, name_); }  // the smaller
+  A hypot(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::hypot, a, b, name_); }  // sqrt(a^2 + b^2)
+  A equal(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::equal, a, b, name_); }  // a == b
+  A not_equal(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::not_equal, a, b, name_); }  // a != b
+  A greater(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::greater, a, b, name_); }  // a > b
+  A greater_equal(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::greater_equal, a, b, name_); }  // a >= b
+  A lesser(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::lesser, a, b, name_); }  // a < b
+  A lesser_equal(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::lesser_equal, a, b, name_); }  // a <= b
+  A logical_and(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::logical_and, a, b, name_); }  // a != 0 and b != 0
+  A logical_or(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::logical_or, a, b, name_); }  // a != 0 or b != 0
+  A logical_xor(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::logical_xor, a, b, name_); }  // one of a != 0 and b != 0
   A _plus_scalar(const In<A>& x, const PlusScalar& op) const { return call(op, x); }
   A _minus_scalar(const In<A>& x, const MinusScalar& op) const { return call(op, x); }
   A _rminus_scalar(const In<A>& x, const RMinusScalar& op) const { return call(op, x); }
@@ -173,13 +171,13 @@ class Functions {
   A _logical_xor_scalar(const In<A>& x, const LogicalXorScalar& op) const { return call(op, x); }
   // --- reductions over op.axis (empty: all axes), of any dtype but bool; mean and norm floating. Without axes a result
   // has shape (1,). A NaN passes max and min; nansum and nanprod skip it. No elements: ShapeError in max, min, argmax
-  A sum(const In<A>& x, const Sum& op = {}) const { return call(op, x); }
-  A mean(const In<A>& x, const Mean& op = {}) const { return call(op, x); }
-  A prod(const In<A>& x, const Prod& op = {}) const { return call(op, x); }
-  A max(const In<A>& x, const Max& op = {}) const { return call(op, x); }
-  A min(const In<A>& x, const Min& op = {}) const { return call(op, x); }
-  A nansum(const In<A>& x, const NanSum& op = {}) const { return call(op, x); }
-  A nanprod(const In<A>& x, const NanProd& op = {}) const { return call(op, x); }
+  A sum(const In<A>& x, const Sum& op = {}) const { return call(op, x); }  // sum
+  A mean(const In<A>& x, const Mean& op = {}) const { return call(op, x); }  // sum / number of elements
+  A prod(const In<A>& x, const Prod& op = {}) const { return call(op, x); }  // product
+  A max(const In<A>& x, const Max& op = {}) const { return call(op, x); }  // largest element
+  A min(const In<A>& x, const Min& op = {}) const { return call(op, x); }  // smallest element
+  A nansum(const In<A>& x, const NanSum& op = {}) const { return call(op, x); }  // sum without NaN
+  A nanprod(const In<A>& x, const NanProd& op = {}) const { return call(op, x); }  // product without NaN
   A norm(const In<A>& x, const Norm& op = {}) const { return call(op, x); }      // ord 1: sum |x|; 2: sqrt(sum x^2)
   A argmax(const In<A>& x, const ArgMax& op = {}) const { return call(op, x); }  // of the first largest, in x's dtype
   A argmin(const In<A>& x, const ArgMin& op = {}) const { return call(op, x); }  // index of the first smallest
@@ -292,7 +290,7 @@ class Functions {
   std::vector<A> _backward_BatchNorm(const In<A>& head, const In<A>& data, const In<A>& gamma, const In<A>& mean, const In<A>& inverse_std, const BackwardBatchNorm& op) const { return call_many(3, op, head, data, gamma, mean, inverse_std); }
   A LayerNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const kaon::LayerNorm& op = {}) const { return call(op, data, gamma, beta); }
   std::vector<A> _backward_LayerNorm(const In<A>& head, const In<A>& data, const In<A>& gamma, const In<A>& mean, const In<A>& std, const BackwardLayerNorm& op) const { return call_many(3, op, head, data, gamma, mean, std); }
-  // activations, softmax over op.axis (-1), dropout, output layers (the gradient of ...Output ignores the head)
+  // --- activations, softmax over op.axis (-1), dropout, output layers (the gradient of ...Output ignores the head)
   A Activation(const In<A>& data, const kaon::Activation& op) const { return call(op, data); }
   A _backward_Activation(const In<A>& head, const In<A>& output, const BackwardActivation& op) const {
     return call(op, head, output);
@@ -417,8 +415,8 @@ class Functions {
   A _kaon_all_finite(std::span<const A* const> arrays, Site site = Site::current()) const {
     return call_list(AllFinite{}, arrays, site);
   }
-  // Values of the program, row-major: nd.array({1, 2, 3}, {3, 1}), nd.array({{1, 2}, {3, 4}}), nd.array(vector, shape).
-  // float32 unless options say otherwise; a constant in a trace. Throws ShapeError when they do not fill the shape.
+  // --- values of the program, row-major: nd.array({1, 2, 3}, {3, 1}), nd.array({{1, 2}, {3, 4}}), nd.array(vector,
+  // shape). float32 unless options say otherwise; a constant in a trace. ShapeError when they do not fill the shape.
   A array(const ArrayValues& v) const { return array(v, Shape(v.size())); }
   A array(const ArrayValues& v, const Shape& s, const ArrayOptions& o = {}) const { return constant(v.fill(s, o.dtype, device(o))); }
   A array(const ArrayRows& rows, const ArrayOptions& o = {}) const { return constant(rows.fill(o.dtype, device(o))); }
@@ -494,6 +492,6 @@ struct NDArrayFunctions : Functions<NDArray> {
   void waitall() const { Engine::current().wait_all(); }
 };
 
-inline constexpr NDArrayFunctions nd{};
+inline constexpr NDArrayFunctions nd{};  // nd.relu(x); the same for Symbols is `sym`
 
 }  // namespace kaon

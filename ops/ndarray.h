@@ -105,14 +105,15 @@ class NDArray : public ArrayOperators<NDArray> {
   static NDArray from(const T* values, size_t count, const Shape& shape, DType dtype = DType::float32,
                       Device device = Device());
 
-  bool defined() const { return bool(node_); }
-  const Shape& shape() const { return node().shape; }
-  DType dtype() const { return node().dtype; }
-  Device device() const;
-  int64_t size() const { return shape().size(); }
-  int ndim() const { return shape().ndim(); }
+  bool defined() const { return bool(node_); }         // whether the handle holds an array; never throws
+  const Shape& shape() const { return node().shape; }  // its dimensions; none in Shape()
+  DType dtype() const { return node().dtype; }         // of its elements
+  Device device() const;                               // where its memory is; throws TraceError in a trace
+  int64_t size() const { return shape().size(); }      // the number of elements; 1 without dimensions
+  int ndim() const { return shape().ndim(); }          // the number of dimensions
 
   // --- views, which share memory with this array; copies while operators are recorded or traced
+
   // Row `index` along axis 0, of shape shape()[1:], (1,) for a 1-D array. A negative index counts from the end. Throws
   // IndexError.
   NDArray operator[](int64_t index) const;
@@ -129,13 +130,15 @@ class NDArray : public ArrayOperators<NDArray> {
   // A copy on that device, or this array where it is there already. Throws DeviceError when the device does not exist.
   NDArray as_in_context(Device device, std::source_location site = std::source_location::current()) const;
   NDArray detach() const;  // a view without gradient history
-  // Over all elements, of shape (1,). Throw TypeError for bool, mean for integers too.
+  // The sum of all elements, of shape (1,). Throws TypeError for bool.
   NDArray sum(std::source_location site = std::source_location::current()) const;
+  // The mean of all elements, of shape (1,). Throws TypeError for integers and bool.
   NDArray mean(std::source_location site = std::source_location::current()) const;
   NDArray transpose(std::source_location site = std::source_location::current()) const;  // axes in reverse order
 
   // --- writing in place. Throws StateError, while recording, when the array or the value is part of a recorded
   // computation, and DeviceError for a value of another engine.
+
   // Overwrites all elements with `value`: converted to this dtype, copied to this device, broadcast to this shape.
   // Throws ShapeError when it does not broadcast.
   NDArray& assign(const Arg<NDArray>& value);
@@ -144,10 +147,10 @@ class NDArray : public ArrayOperators<NDArray> {
   NDArray& slice_assign(const Shape& begin, const Shape& end, const Arg<NDArray>& value);
   // Arithmetic in place. Throws ShapeError when the result has another shape than this array; else as + does.
   NDArray& operator+=(const Arg<NDArray>& b) { return update(BinaryKind::add, b); }
-  NDArray& operator-=(const Arg<NDArray>& b) { return update(BinaryKind::sub, b); }
-  NDArray& operator*=(const Arg<NDArray>& b) { return update(BinaryKind::mul, b); }
-  NDArray& operator/=(const Arg<NDArray>& b) { return update(BinaryKind::div, b); }
-  NDArray& operator%=(const Arg<NDArray>& b) { return update(BinaryKind::mod, b); }
+  NDArray& operator-=(const Arg<NDArray>& b) { return update(BinaryKind::sub, b); }  // as +=
+  NDArray& operator*=(const Arg<NDArray>& b) { return update(BinaryKind::mul, b); }  // as +=
+  NDArray& operator/=(const Arg<NDArray>& b) { return update(BinaryKind::div, b); }  // as +=
+  NDArray& operator%=(const Arg<NDArray>& b) { return update(BinaryKind::mod, b); }  // as +=
   void copyto(NDArray& destination) const { destination.assign(*this); }  // converts, broadcasts, changes the device
 
   // --- waiting. Each throws the failure of the operator that was to write the array, DeviceError when its GPU has
@@ -155,17 +158,20 @@ class NDArray : public ArrayOperators<NDArray> {
   // engine to execute.
   void wait_to_read() const;   // blocks until the writes pushed before are done
   void wait_to_write() const;  // blocks until the reads and writes pushed before are done
-  // Both block, convert to T as nd.cast does, and throw TraceError in a trace. T: float, double, int8_t, uint8_t,
-  // int32_t, int64_t, bool.
+  // Blocks. The element, converted to T as nd.cast does. Throws ShapeError unless the size is 1, TraceError in a trace.
+  // T: float, double, int8_t, uint8_t, int32_t, int64_t, bool.
   template <class T>
-  T asscalar(std::source_location site = std::source_location::current()) const;  // ShapeError unless of size 1
+  T asscalar(std::source_location site = std::source_location::current()) const;
+  // Blocks. All elements, row-major, converted to T as asscalar does. Throws TraceError in a trace.
   template <class T>
-  std::vector<T> asvector(std::source_location site = std::source_location::current()) const;  // row-major
-  // For coroutines: the same without blocking (engine/await.h). co_await x gives x, x.item<T>() a T (ShapeError at the
-  // call unless of size 1), x.host<T>() a std::vector<T>, row-major. T: not bool.
+  std::vector<T> asvector(std::source_location site = std::source_location::current()) const;
+  // For coroutines, without blocking (engine/await.h): co_await x waits and throws as wait_to_read()
+  // does, and gives x.
   ReadyAwaiter<NDArray> operator co_await() const { return ReadyAwaiter<NDArray>(*this); }
+  // co_await x.item<T>() is asscalar without blocking. Throws ShapeError at the call. T: not bool.
   template <class T>
   ItemAwaiter<T> item(std::source_location site = std::source_location::current()) const;
+  // co_await x.host<T>() is asvector without blocking. T: not bool.
   template <class T>
   HostAwaiter<T> host(std::source_location site = std::source_location::current()) const;
   template <class Token>
@@ -175,6 +181,7 @@ class NDArray : public ArrayOperators<NDArray> {
   bool when_run(const std::function<void(std::exception_ptr)>& work) const;
 
   // --- gradients (implemented in graph/autograd.cpp)
+
   // Attaches a gradient of zeros of this shape and drops the recorded history of the array; req null drops both.
   // Throws TypeError unless the dtype is floating.
   void attach_grad(GradReq req = GradReq::write);
@@ -186,6 +193,7 @@ class NDArray : public ArrayOperators<NDArray> {
                 std::source_location site = std::source_location::current()) const;
 
   // --- for other layers
+
   // Calls an operator: checks inputs and shapes (throws at the call), makes outputs, pushes. `outs` gets the visible
   // outputs.
   static void apply(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs,
@@ -194,13 +202,13 @@ class NDArray : public ArrayOperators<NDArray> {
   // dtype (TypeError); nothing is recorded.
   static void apply_into(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs,
                          const NDArray& out, const std::source_location& site);
-  static NDArray from_values(NDArray values, std::string_view) { return values; }
-  static NDArray binary(BinaryKind kind, const Arg<NDArray>& a, const Arg<NDArray>& b, std::string_view name = {});
-  static NDArray negate(const In<NDArray>& a);
-  ArrayNode& node() const;  // throws StateError on an undefined handle
-  const IntrusivePtr<ArrayNode>& ptr() const { return node_; }
-  Var& var() const;
-  Engine& engine() const;  // Engine::ended() once the array's engine has ended
+  static NDArray from_values(NDArray values, std::string_view) { return values; }  // a Symbol makes a constant of them
+  static NDArray binary(BinaryKind kind, const Arg<NDArray>& a, const Arg<NDArray>& b, std::string_view name = {});  // a kind b, as + does
+  static NDArray negate(const In<NDArray>& a);                                           // -a
+  ArrayNode& node() const;                                      // throws StateError on an undefined handle
+  const IntrusivePtr<ArrayNode>& ptr() const { return node_; }  // null in an undefined handle
+  Var& var() const;                                             // orders the operations on the array's memory
+  Engine& engine() const;                                       // Engine::ended() once the array's engine has ended
 
  private:
   NDArray& update(BinaryKind kind, const Arg<NDArray>& b);

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 
 namespace kaon {
 namespace {

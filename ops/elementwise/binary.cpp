@@ -39,6 +39,11 @@ NDArray binary_gradient(BinaryKind kind, int i, GradContext& g) {
     case B::maximum: return h * (i == 0 ? a() >= b() : a() < b());
     case B::minimum: return h * (i == 0 ? a() <= b() : a() > b());
     case B::hypot: return h * ((i == 0 ? a() : b()) / y());
+    case B::logaddexp: {  // the difference of equal infinities is NaN: taken as 0, as that of other equal numbers
+      const NDArray gap = i == 0 ? a() - b() : b() - a();
+      const NDArray infinite = (a() == b()) > (gap == 0);
+      return h * nd.sigmoid(nd.where(infinite, nd.zeros_like(gap), gap));
+    }
     default: return h;  // add
   }
 }
@@ -47,6 +52,7 @@ NDArray binary_gradient(BinaryKind kind, int i, GradContext& g) {
 
 void infer_binary(BinaryKind kind, InferContext& c) {
   c.expect_same_dtype();
+  if (is_real(kind)) c.expect_floating();
   if (c.dtype() == DType::boolean && !is_logical(kind)) {
     c.fail_dtype("needs a dtype of numbers, got bool; use cast");
   }
@@ -79,8 +85,8 @@ std::optional<CudaExpression> Binary<K>::cuda_expression(const ExpressionArgs& a
 #define KAON_BINARY(kind) template struct Binary<BinaryKind::kind>;
 // clang-format off
 KAON_BINARY(add) KAON_BINARY(sub) KAON_BINARY(mul) KAON_BINARY(div) KAON_BINARY(mod) KAON_BINARY(power)
-KAON_BINARY(maximum) KAON_BINARY(minimum) KAON_BINARY(hypot) KAON_BINARY(equal) KAON_BINARY(not_equal)
-KAON_BINARY(greater) KAON_BINARY(greater_equal) KAON_BINARY(lesser) KAON_BINARY(lesser_equal) KAON_BINARY(logical_and)
+KAON_BINARY(maximum) KAON_BINARY(minimum) KAON_BINARY(hypot) KAON_BINARY(logaddexp) KAON_BINARY(equal)
+KAON_BINARY(not_equal) KAON_BINARY(greater) KAON_BINARY(greater_equal) KAON_BINARY(lesser) KAON_BINARY(lesser_equal) KAON_BINARY(logical_and)
 KAON_BINARY(logical_or) KAON_BINARY(logical_xor)
 // clang-format on
 #undef KAON_BINARY

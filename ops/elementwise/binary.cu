@@ -39,6 +39,8 @@ void run_all(KernelContext& c, const F& f) {
   };
   if constexpr (std::is_same_v<F, LogicalFn>) {
     dispatch_all("broadcast", out.dtype, typed);
+  } else if constexpr (std::is_same_v<F, BinaryFn<BinaryKind::logaddexp>>) {
+    dispatch_float("broadcast", out.dtype, typed);
   } else {
     dispatch_number("broadcast", out.dtype, typed);
   }
@@ -53,6 +55,7 @@ void run_binary_cuda(BinaryKind kind, KernelContext& c) {
     case B::mod: return run_all(c, BinaryFn<B::mod>{});
     case B::power: return run_all(c, BinaryFn<B::power>{});
     case B::hypot: return run_all(c, BinaryFn<B::hypot>{});
+    case B::logaddexp: return run_all(c, BinaryFn<B::logaddexp>{});
     default: return is_logical(kind) ? run_all(c, LogicalFn{kind}) : run_all(c, CheapFn{kind});
   }
 }

@@ -136,6 +136,7 @@ using BackwardGelu = UnaryBackward<UnaryBackwardKind::gelu>;
 // --- Functions of two arrays, element by element, broadcasting: dimensions are matched from the right, and one of
 // size 1 is repeated. Both arrays have one dtype, which is that of the result; comparisons give 0 and 1 in it.
 // mod has the sign of the divisor and is 0 for a divisor of 0; integer division truncates, and gives 0 likewise.
+// logaddexp = log(e^a + e^b) without overflow, of floating dtypes; equal infinities share its gradient, half each.
 
 void infer_binary(BinaryKind kind, InferContext& c);
 void grad_binary(BinaryKind kind, GradContext& g);
@@ -145,6 +146,7 @@ void run_binary_cuda(BinaryKind kind, KernelContext& c);
 struct BinaryInfo {
   std::string_view name;
   Names aliases;
+  bool in_mxnet = true;
 };
 
 // In the order of BinaryKind.
@@ -158,6 +160,7 @@ inline constexpr std::array<BinaryInfo, size_t(binary_kinds)> binary_table{{
     {"broadcast_maximum", {"_maximum", "_Maximum"}},
     {"broadcast_minimum", {"_minimum", "_Minimum"}},
     {"broadcast_hypot", {"_hypot"}},
+    {"logaddexp", {}, false},
     {"broadcast_equal", {"_equal", "_Equal"}},
     {"broadcast_not_equal", {"_not_equal", "_Not_Equal"}},
     {"broadcast_greater", {"_greater", "_Greater"}},
@@ -176,6 +179,7 @@ struct Binary {
                                    .inplace = 0,
                                    .pointwise = true,
                                    .any_layout = true,
+                                   .in_mxnet = binary_table[size_t(K)].in_mxnet,
                                    .flat = is_logical(K),
                                    .aliases = binary_table[size_t(K)].aliases};
   static constexpr void fields(auto) {}
@@ -203,6 +207,7 @@ using BroadcastPower = Binary<BinaryKind::power>;
 using BroadcastMaximum = Binary<BinaryKind::maximum>;
 using BroadcastMinimum = Binary<BinaryKind::minimum>;
 using BroadcastHypot = Binary<BinaryKind::hypot>;
+using LogAddExp = Binary<BinaryKind::logaddexp>;
 using BroadcastEqual = Binary<BinaryKind::equal>;
 using BroadcastNotEqual = Binary<BinaryKind::not_equal>;
 using BroadcastGreater = Binary<BinaryKind::greater>;

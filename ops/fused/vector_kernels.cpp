@@ -203,7 +203,8 @@ constexpr bool is_cheap(BinaryKind k) {
     case B::logical_xor: return true;
     case B::mod:
     case B::power:
-    case B::hypot: return false;
+    case B::hypot:
+    case B::logaddexp: return false;
   }
   return false;
 }

@@ -5,7 +5,7 @@
 #include "kaon/ops/elementwise/kernels/gather_broadcast.h"
 #include "kaon/ops/elementwise/kernels/pointwise.h"
 #include "kaon/ops/fused/vector_kernels.h"
-#include "kaon/ops/operator/op_def.h"
+#include "kaon/ops/op_def.h"
 #include "kaon/ops/reduce/kernels/reduce_driver.h"
 
 namespace kaon {

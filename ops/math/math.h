@@ -276,6 +276,13 @@ HWY_INLINE V relu(D d, V x) {
   return hn::IfThenZeroElse(hn::Le(x, hn::Zero(d)), x);
 }
 
+// log(e^a + e^b) = max(a, b) + log(1 + e^-|a - b|), equal infinities included: 2 ulp of max(|result|, 1).
+template <class D, class V>
+HWY_INLINE V logaddexp(D d, V a, V b) {
+  const V gap = hn::IfThenElse(hn::Eq(a, b), hn::Zero(d), hn::Abs(hn::Sub(a, b)));
+  return hn::Add(maximum(a, b), log1p(d, exp(d, hn::Neg(gap))));
+}
+
 struct Norm {
   template <class DD, class VD>
   HWY_INLINE VD operator()(DD, VD a, VD b) const {

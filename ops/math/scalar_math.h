@@ -151,6 +151,13 @@ HOST_DEVICE T integer_power(T base, T exponent) {
   return T(r);
 }
 
+// log(e^a + e^b) without overflow. The difference of equal infinities is 0.
+template <class T>
+HOST_DEVICE T logaddexp_value(T a, T b) {
+  const T gap = a == b ? T(0) : ::fabs(a - b);
+  return (a > b ? a : b) + ::log1p(::exp(-gap));
+}
+
 // From a number to T: integers wrap around, reals round.
 template <class T>
 HOST_DEVICE T from_number(double v) {
@@ -187,6 +194,7 @@ HOST_DEVICE T binary_value(T a, T b) {
     else if constexpr (K == B::mul) return a * b;
     else if constexpr (K == B::div) return a / b;
     else if constexpr (K == B::power) return ::pow(a, b);
+    else if constexpr (K == B::logaddexp) return logaddexp_value(a, b);
     else return ::hypot(a, b);
   } else {
     using W = wrap_t<T>;

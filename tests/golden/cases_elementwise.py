@@ -74,6 +74,13 @@ def broadcasting(name, d):
     return two(name, d, a, b)
 
 
+@describe("logaddexp", "binary")
+def logaddexp(name, d):
+    a, b = broadcast_dims(d)
+    dtype, kind = d.dtype(), "extreme" if d.number % 8 == 1 else None
+    return case(name, [d.values(a, dtype, kind), d.values(b, dtype, kind)])
+
+
 @describe("elemwise_add elemwise_sub elemwise_mul elemwise_div _grad_add", "binary", 12)
 @describe("_mod _power _maximum _minimum _hypot _equal _greater _lesser_equal _logical_xor", "binary", 6)
 def same_shape(name, d):

@@ -25,7 +25,8 @@ def passes_heads(op):
 
 def offset(case):
     """The magnitude against which an elementwise function cancels."""
-    near = {"gammaln": 1.0, "digamma": 1.0, "cos": 1.0, "sin": 1.0, "tan": 1.0, "gelu": 1.0, "softrelu": 1.0}
+    near = {"gammaln": 1.0, "digamma": 1.0, "cos": 1.0, "sin": 1.0, "tan": 1.0, "gelu": 1.0, "softrelu": 1.0,
+            "logaddexp": 1.0}
     return 1.0 if case["attrs"].get("act_type") in ("softrelu", "gelu") else near.get(case["op"], 0.0)
 
 

@@ -157,6 +157,14 @@ for _name, _function in BINARY.items():
 FORMULAE["_grad_add"] = FORMULAE["broadcast_add"]
 
 
+@formula("logaddexp")
+def logaddexp(a, x):
+    """With the limit of its gradient where both are the same infinity: PyTorch's is NaN."""
+    both = torch.isinf(x[0]) & (x[0] == x[1])
+    rest = torch.logaddexp(torch.where(both, 0, x[0]), torch.where(both, 0, x[1]))
+    return torch.where(both, (x[0] + x[1]) / 2, rest)
+
+
 @formula("polygamma")
 def polygamma(a, x):
     return Psi.apply(x[0], a.get("n", 1))

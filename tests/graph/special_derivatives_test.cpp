@@ -119,6 +119,20 @@ TEST_CASE("derivatives: of hypot") {
   CHECK(near(autograd::grad(length, large).asscalar<double>(), std::sqrt(0.5), 1e-6));
 }
 
+TEST_CASE("derivatives: of logaddexp, finite also at infinity") {
+  auto logaddexp = [](auto F, const auto& a, const auto& b) { return F.logaddexp(a, b); };
+  const double s = 0.1049935854035065;
+  check_derivatives(logaddexp, 0, 0, {0.6931471805599453, 0.5, 0.5, 0.25, -0.25, -0.25, 0.25});
+  check_derivatives(logaddexp, 1, 3, {3.1269280110429727, 0.11920292202211755, 0.8807970779778823, s, -s, -s, s});
+  check_derivatives(logaddexp, -700, 700, {700, 0, 1, 0, 0, 0, 0});
+  // where one is infinite PyTorch has NaN for second derivatives, where both are the same infinity also for first ones
+  check_derivatives(logaddexp, inf, 1, {inf, 1, 0, 0, 0, 0, 0});
+  check_derivatives(logaddexp, 1, -inf, {1, 1, 0, 0, 0, 0, 0});
+  check_derivatives(logaddexp, inf, -inf, {inf, 1, 0, 0, 0, 0, 0});
+  check_derivatives(logaddexp, inf, inf, {inf, 0.5, 0.5, 0, 0, 0, 0});
+  check_derivatives(logaddexp, -inf, -inf, {-inf, 0.5, 0.5, 0, 0, 0, 0});
+}
+
 TEST_CASE("derivatives: of digamma, gammaln and gamma, up to the third") {
   // by mpmath: PyTorch's trigamma function has 9 digits
   for (bool planned : {false, true}) {

@@ -202,6 +202,8 @@ std::vector<Wrong> types() {
                          nd.dot(ones({2, 2}), ones({2, 2}, half));
                        }),
       wrong<TypeError>({"[exp]", "floating dtype", "int32"}, [] { nd.exp(ones({2}, whole)); }),
+      wrong<TypeError>({"[logaddexp]", "floating dtype", "int32"},
+                       [] { nd.logaddexp(ones({2}, whole), ones({2}, whole)); }),
       wrong<TypeError>({"[mean]", "floating dtype", "int32"}, [] { nd.mean(ones({2}, whole)); }),
       wrong<TypeError>({"[relu]", "bool"}, [] { nd.relu(ones({2}, DType::boolean)); }),
       wrong<TypeError>({"[sum]", "bool", "use cast"}, [] { nd.sum(ones({2}, DType::boolean)); }),

@@ -149,6 +149,39 @@ TEST_CASE("special values: NaN wins in maximum, minimum, clip and where it meets
   }
 }
 
+TEST_CASE("special values: logaddexp of infinities, NaN and numbers far apart", "[special]") {
+  struct Point {
+    double a, b, sum, slope;  // d sum / da; that by b is the rest of 1
+  };
+  const Point points[] = {{inf, inf, inf, 0.5},      {-inf, -inf, -inf, 0.5},   {inf, -inf, inf, 1},
+                          {inf, 2, inf, 1},          {-inf, 2, 2, 0},           {1, 1, 1 + std::log(2), 0.5},
+                          {30000, -60000, 30000, 1}, {-60000, 60000, 60000, 0}, {nan_, 1, nan_, nan_},
+                          {inf, nan_, nan_, nan_}};
+  for (DType t : reals) {
+    INFO(name_of(t));
+    const double rtol = t == DType::bfloat16 ? 8e-3 : t == DType::float16 ? 1e-3 : 1e-6;
+    test::for_each_target([&] {
+      for (const Point& p : points) {
+        for (size_t at = 0; at < 19; ++at) {
+          std::vector<double> v(19, 0), w(19, 0);
+          v[at] = p.a, w[at] = p.b;
+          Array a = make(v, t), b = make(w, t);
+          a.attach_grad(), b.attach_grad();
+          const Array sum = autograd::record([&] { return nd.logaddexp(a, b); });
+          const Array reversed = nd.logaddexp(b, a);
+          sum.backward();
+          INFO(p.a << " and " << p.b << " at " << at);
+          CHECK(same(sum.asvector<double>()[at], p.sum, rtol));
+          CHECK(same(reversed.asvector<double>()[at], p.sum, rtol));
+          CHECK(same(a.grad().asvector<double>()[at], p.slope, rtol));
+          CHECK(same(b.grad().asvector<double>()[at], 1 - p.slope, rtol));
+          CHECK(same(sum.asvector<double>()[(at + 1) % 19], std::log(2), rtol));
+        }
+      }
+    });
+  }
+}
+
 TEST_CASE("special values: gradients of NaN", "[special]") {
   for (DType t : reals) {
     INFO(name_of(t));

@@ -86,12 +86,13 @@ void typed_binary(const void*, const void* const* in, void* out, size_t n) {
 
 template <BinaryKind K>
 PointwiseKernels make_binary(const TileFn* tiles) {
-  PointwiseKernels k{.float32 = tiles[size_t(K)],
-                     .float64 = &typed_binary<K, double>,
-                     .uint8 = &typed_binary<K, uint8_t>,
-                     .int8 = &typed_binary<K, int8_t>,
-                     .int32 = &typed_binary<K, int32_t>,
-                     .int64 = &typed_binary<K, int64_t>};
+  PointwiseKernels k{.float32 = tiles[size_t(K)], .float64 = &typed_binary<K, double>};
+  if constexpr (!is_real(K)) {
+    k.uint8 = &typed_binary<K, uint8_t>;
+    k.int8 = &typed_binary<K, int8_t>;
+    k.int32 = &typed_binary<K, int32_t>;
+    k.int64 = &typed_binary<K, int64_t>;
+  }
   if constexpr (is_logical(K)) k.boolean = &typed_binary<K, bool>;
   return k;
 }

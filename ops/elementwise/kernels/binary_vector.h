@@ -30,6 +30,7 @@ struct BinaryVector {
     else if constexpr (K == B::div) return hn::Div(a, b);
     else if constexpr (K == B::power) return vm::pow(d, a, b);
     else if constexpr (K == B::hypot) return vm::hypot(d, a, b);
+    else if constexpr (K == B::logaddexp) return vm::logaddexp(d, a, b);
     else if constexpr (K == B::maximum) return vm::maximum(a, b);
     else if constexpr (K == B::minimum) return vm::minimum(a, b);
     else if constexpr (K == B::equal) return truth(hn::Eq(a, b));

@@ -208,6 +208,8 @@ TEST_CASE("gpu elementwise: functions of any dtype at special values", "[ops][cu
     SAME(floor), SAME(ceil), SAME(round), SAME(rint), SAME(trunc), SAME(cbrt), SAME(softsign), SAME(softrelu);
     SAME(gelu), SAME(arctan), SAME(logical_not), SAME(zeros_like), SAME(ones_like);
 #undef SAME
+    const NDArray column = x.reshape({-1, 1});
+    check_equal("logaddexp", nd.logaddexp(there, on_gpu(column)), nd.logaddexp(x, column), rtol);
     for (double s : {-2.5, 0.0, 0.5, 2.0, 3.0, inf, std::nan("")}) {
       INFO("number " << s);
       check_equal("power", nd.power(there, s), nd.power(x, s), rtol);

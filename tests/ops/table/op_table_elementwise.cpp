@@ -189,6 +189,8 @@ void binary_rows(Rows& rows) {
   binary(rows, BroadcastMinimum{}, [](double a, double b, DType) { return smaller(a, b); });
   binary(rows, BroadcastHypot{}, hypotenuse);
   const Fill any = Fill::normal;
+  const auto logaddexp = [](double a, double b, DType) { return std::log(std::exp(a) + std::exp(b)); };
+  binary(rows, LogAddExp{}, logaddexp, any, any, {});
   binary(
       rows, BroadcastEqual{}, [](double a, double b, DType) { return double(a == b); }, any, any, logical);
   binary(
