@@ -57,6 +57,8 @@ struct OpTraits {
   // The derivative is zero wherever it exists (sign, argmax), or is meant to be (BlockGrad): the operator has no
   // `grad`, and gradients end here. A backward through an operator with neither throws StateError.
   bool flat = false;
+  // The gradient is the operator's own, whatever arrives (SoftmaxOutput): two equal calls give it twice.
+  bool ignores_head = false;
   Names aliases{};  // other names seen in files
 };
 

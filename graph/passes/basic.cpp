@@ -47,8 +47,11 @@ namespace {
 
 bool never(const Graph&, const Node&) { return false; }
 
-// Is a floating result stored in fewer bytes than an input?
-bool narrows(const Graph& g, const Node& n) {
+// Would two equal nodes, merged, have another gradient than the sum of theirs? The gradient of an output layer does not
+// depend on what arrives, so that one node gives it once. Where a floating result is stored in fewer bytes than an
+// input, the sum of the heads would be rounded to the narrow dtype.
+bool needs_own_gradient(const Graph& g, const Node& n) {
+  if (n.op->traits_of(n.attrs.get()).ignores_head) return true;
   const DType dtype = n.outputs[0].dtype;
   auto is_wider = [&](ValueId v) { return size_of(g.meta(v).dtype) > size_of(dtype); };
   return is_floating(dtype) && std::any_of(n.inputs.begin(), n.inputs.end(), is_wider);
@@ -89,7 +92,7 @@ Graph merge_equal(Graph g, bool training, bool (*stays)(const Graph&, const Node
 Graph common_subexpressions(Graph g, bool training) { return merge_equal(std::move(g), training, never); }
 
 Graph common_subexpressions_before_gradient(Graph g, bool training) {
-  return merge_equal(std::move(g), training, narrows);
+  return merge_equal(std::move(g), training, needs_own_gradient);
 }
 
 Graph drop_dropout(Graph g, bool training) {

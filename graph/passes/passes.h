@@ -50,8 +50,8 @@ Graph drop_dropout(Graph graph, bool training);
 Graph common_subexpressions(Graph graph, bool training);
 
 // The same before the gradient is taken, which gives merged calls one gradient where the imperative run sums two:
-// equal, but not bit for bit, and infinite where two infinities cancel to NaN. Nodes that narrow their inputs, such as
-// casts to 16 bits, stay apart: the sum of their heads would be rounded to the narrow dtype.
+// equal, but not bit for bit, and infinite where two infinities cancel to NaN. Output layers stay apart, and
+// nodes that narrow their inputs, such as casts to 16 bits: merged, their gradient would not be the sum of two.
 Graph common_subexpressions_before_gradient(Graph graph, bool training);
 
 // Replaces operators on constants by constants, up to 1 MB each; reshaped constants share memory. Never random numbers,

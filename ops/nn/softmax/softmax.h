@@ -154,8 +154,12 @@ struct SoftmaxOutput {
   Normalization normalization = Normalization::null;
   bool out_grad = false;
   double smooth_alpha = 0;
-  static constexpr OpTraits traits{
-      .name = "SoftmaxOutput", .inputs = {"data", "label"}, .inplace = 0, .infers = bit(1), .aliases = {"Softmax"}};
+  static constexpr OpTraits traits{.name = "SoftmaxOutput",
+                                   .inputs = {"data", "label"},
+                                   .inplace = 0,
+                                   .infers = bit(1),
+                                   .ignores_head = true,
+                                   .aliases = {"Softmax"}};
   static constexpr void fields(auto field) {
     field("grad_scale", &SoftmaxOutput::grad_scale);
     field("ignore_label", &SoftmaxOutput::ignore_label);
@@ -241,7 +245,8 @@ struct RegressionOutput {
                                                                           : "LogisticRegressionOutput",
                                    .inputs = {"data", "label"},
                                    .inplace = 0,
-                                   .infers = bit(1)};
+                                   .infers = bit(1),
+                                   .ignores_head = true};
   static constexpr void fields(auto field) { field("grad_scale", &RegressionOutput::grad_scale); }
   static const OpDef def;
   void infer(InferContext& c) const;
@@ -280,7 +285,7 @@ struct MakeLoss {
   double grad_scale = 1;
   double valid_thresh = 0;
   Normalization normalization = Normalization::null;
-  static constexpr OpTraits traits{.name = "MakeLoss", .inplace = 0};
+  static constexpr OpTraits traits{.name = "MakeLoss", .inplace = 0, .ignores_head = true};
   static constexpr void fields(auto field) {
     field("grad_scale", &MakeLoss::grad_scale);
     field("valid_thresh", &MakeLoss::valid_thresh);
