@@ -25,6 +25,12 @@ struct ControlFlowOp {
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
 };
+template <>
+const OpDef ControlFlowOp<ControlKind::foreach>::def;
+template <>
+const OpDef ControlFlowOp<ControlKind::while_loop>::def;
+template <>
+const OpDef ControlFlowOp<ControlKind::cond>::def;
 template <ControlKind K>
 void run_cpu(const ControlFlowOp<K>& op, KernelContext& c);
 

@@ -71,6 +71,15 @@ using Min = Reduce<ReduceKind::min>;
 using NanSum = Reduce<ReduceKind::nansum>;
 using NanProd = Reduce<ReduceKind::nanprod>;
 
+// Their members are in reduce.cpp.
+extern template struct Reduce<ReduceKind::sum>;
+extern template struct Reduce<ReduceKind::mean>;
+extern template struct Reduce<ReduceKind::prod>;
+extern template struct Reduce<ReduceKind::max>;
+extern template struct Reduce<ReduceKind::min>;
+extern template struct Reduce<ReduceKind::nansum>;
+extern template struct Reduce<ReduceKind::nanprod>;
+
 // Bit i: axis i is reduced. Throws ShapeError for an axis that is out of range or named twice.
 uint32_t reduced_axes(const Shape& axis, bool exclude, int ndim, const char* op);
 // The shape of the result.

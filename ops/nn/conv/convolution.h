@@ -119,6 +119,11 @@ using Convolution = ConvolutionOp<ConvPart::forward>;
 using ConvolutionBackwardData = ConvolutionOp<ConvPart::backward_data>;
 using ConvolutionBackwardWeight = ConvolutionOp<ConvPart::backward_weight>;
 
+// Their members are in convolution.cpp.
+extern template struct ConvolutionOp<ConvPart::forward>;
+extern template struct ConvolutionOp<ConvPart::backward_data>;
+extern template struct ConvolutionOp<ConvPart::backward_weight>;
+
 // Throws ValueError or ShapeError when the window attributes do not fit `axes` spatial axes. Shared with Deconvolution.
 void check_window(InferContext& c, const Shape& kernel, const Shape& stride, const Shape& dilate, const Shape& pad,
                   std::optional<ConvLayout> layout, int axes);

@@ -34,6 +34,11 @@ using LinearRegressionOutput = RegressionOutput<RegressionKind::linear>;
 using MAERegressionOutput = RegressionOutput<RegressionKind::mae>;
 using LogisticRegressionOutput = RegressionOutput<RegressionKind::logistic>;
 
+// Their members are in regression_output.cpp.
+extern template struct RegressionOutput<RegressionKind::linear>;
+extern template struct RegressionOutput<RegressionKind::mae>;
+extern template struct RegressionOutput<RegressionKind::logistic>;
+
 // The gradient from output and label.
 struct BackwardRegressionOutput {
   RegressionKind kind = RegressionKind::linear;
