@@ -10,11 +10,19 @@ if(ONEDNN_INCLUDE_DIR)
        REGEX "^#define DNNL_VERSION_(MAJOR|MINOR|PATCH) ")
   list(TRANSFORM oneDNN_VERSION REPLACE "[^0-9]" "")
   list(JOIN oneDNN_VERSION "." oneDNN_VERSION)
+  # Builds for oneTBB, or for SYCL, run a primitive on threads of their own choice.
+  file(STRINGS ${ONEDNN_INCLUDE_DIR}/oneapi/dnnl/dnnl_config.h oneDNN_RUNTIME
+       REGEX "^#define DNNL_CPU_RUNTIME DNNL_RUNTIME_(OMP|SEQ)$")
+  if(NOT oneDNN_RUNTIME)
+    set(oneDNN_REFUSED "${ONEDNN_INCLUDE_DIR} belongs to a oneDNN that was not built for OpenMP (ONEDNN_CPU_RUNTIME=OMP)")
+    unset(ONEDNN_LIBRARY CACHE)
+  endif()
 endif()
 
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(oneDNN REQUIRED_VARS ONEDNN_LIBRARY ONEDNN_INCLUDE_DIR
-                                  VERSION_VAR oneDNN_VERSION HANDLE_VERSION_RANGE)
+                                  VERSION_VAR oneDNN_VERSION HANDLE_VERSION_RANGE
+                                  REASON_FAILURE_MESSAGE "${oneDNN_REFUSED}")
 
 if(oneDNN_FOUND AND NOT TARGET oneDNN::dnnl)
   add_library(oneDNN::dnnl UNKNOWN IMPORTED)

@@ -3,7 +3,8 @@ include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/kaon)
 
-install(TARGETS kaon ${KAON_LAYERS} EXPORT kaon-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+install(TARGETS kaon ${KAON_LAYERS} EXPORT kaon-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT kaon-targets NAMESPACE kaon:: DESTINATION ${package_dir})
 install(CODE "set(root \"${PROJECT_SOURCE_DIR}\")
               set(destination \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/kaon\")")

@@ -1,4 +1,4 @@
-# kaon_layer: one folder of sources as the static library kaon_<folder>, above the layers made before it.
+# kaon_layer: one folder of sources as the library kaon_<folder>, above the layers made before it.
 
 # Sources say "kaon/engine/engine.h": one link in the build tree makes that path from the folders at the root.
 file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/include)
@@ -18,9 +18,10 @@ function(kaon_layer folder)
   endif()
 
   set(target kaon_${folder})
-  add_library(${target} STATIC ${sources})
+  add_library(${target} ${sources})  # static, or shared under BUILD_SHARED_LIBS
   add_library(kaon::${folder} ALIAS ${target})
-  set_target_properties(${target} PROPERTIES EXPORT_NAME ${folder} POSITION_INDEPENDENT_CODE ON)
+  set_target_properties(${target} PROPERTIES EXPORT_NAME ${folder} POSITION_INDEPENDENT_CODE ON
+    VERSION ${PROJECT_VERSION} SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
   target_compile_features(${target} PUBLIC cxx_std_20)
   target_include_directories(${target} PUBLIC $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
                                               $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)

@@ -3,6 +3,7 @@
 // before and after; the symbolic program and the beginning of its JSON; and that the program and the parameters, saved
 // and loaded, give the same output again.
 #include <fmt/format.h>
+#include <fmt/ranges.h>  // join
 #include <kaon/kaon.h>
 
 #include <string>

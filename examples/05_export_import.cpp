@@ -3,6 +3,7 @@
 // outputs of net and loaded model, which agree; the features of an inner layer; and the messages for a net that was
 // never run and for a file that is cut off.
 #include <fmt/format.h>
+#include <fmt/ranges.h>  // join
 #include <kaon/kaon.h>
 
 #include <filesystem>

@@ -3,6 +3,7 @@
 // the line that pushed it, as it arrives at a co_await; an array awaited in an Asio coroutine and by a callback; and a
 // wait given up after 20 ms.
 #include <fmt/format.h>
+#include <fmt/ranges.h>  // join
 #include <kaon/asio.h>
 #include <kaon/kaon.h>
 

@@ -3,6 +3,7 @@
 // take to load, to compute with, and both together: about the longer of the two; and the message of a sample that
 // fails, which arrives with its batch.
 #include <fmt/format.h>
+#include <fmt/ranges.h>  // join
 #include <kaon/kaon.h>
 
 #include <thread>

@@ -1,6 +1,7 @@
 // Kaon in an Asio program: one thread runs the event loop, the engine's threads compute, neither waits for the other.
 // Prints two predictions, that a timer ticked on the same thread meanwhile, and that a request was given up in time.
 #include <fmt/format.h>
+#include <fmt/ranges.h>  // join
 #include <kaon/asio.h>
 #include <kaon/kaon.h>
 

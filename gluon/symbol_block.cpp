@@ -1,6 +1,7 @@
 #include "kaon/gluon/symbol_block.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>  // join
 
 #include <algorithm>
 #include <unordered_map>

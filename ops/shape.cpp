@@ -1,6 +1,7 @@
 #include "kaon/ops/shape.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>  // join
 
 #include "kaon/engine/error.h"
 #include "kaon/ops/array/checked_size.h"

@@ -1,31 +1,36 @@
 #include "kaon/bench/hybrid/hybrid_bare.h"
 
-#include <omp.h>
 #include <time.h>
 
 #include <thread>
 
 #include "kaon/bench/common.h"
+#include "kaon/ops/kernels/onednn_versions.h"
+
+// Of the runtime that oneDNN loads; not every compiler has its header.
+extern "C" void omp_set_num_threads(int);
+extern "C" int omp_get_max_threads(void);
 
 namespace kaon::bench {
 namespace {
 
 // So many multiply-adds of floats in vectors as wide as the processor's, in chains enough to hide their latency.
 #if defined(__x86_64__)
-template <class Vector>
-[[gnu::always_inline]] inline void multiply_add(Vector (&sums)[16], Vector a) {
-#pragma GCC unroll 16
-  for (Vector& s : sums) asm volatile("vfmadd231ps %1, %1, %0" : "+v"(s) : "v"(a));
-}
 __attribute__((target("avx512f"))) void multiply_add_512(int64_t n) {
   using Vector = float __attribute__((vector_size(64)));
   Vector sums[16] = {}, a = {};
-  for (int64_t i = 0; i < n; i += 16 * 16) multiply_add(sums, a);
+  for (int64_t i = 0; i < n; i += 16 * 16) {
+#pragma GCC unroll 16
+    for (Vector& s : sums) asm volatile("vfmadd231ps %1, %1, %0" : "+v"(s) : "v"(a));
+  }
 }
 __attribute__((target("fma"))) void multiply_add_256(int64_t n) {
   using Vector = float __attribute__((vector_size(32)));
   Vector sums[16] = {}, a = {};
-  for (int64_t i = 0; i < n; i += 16 * 8) multiply_add(sums, a);
+  for (int64_t i = 0; i < n; i += 16 * 8) {
+#pragma GCC unroll 16
+    for (Vector& s : sums) asm volatile("vfmadd231ps %1, %1, %0" : "+v"(s) : "v"(a));
+  }
 }
 void multiply_add_registers(int64_t n) {
   if (__builtin_cpu_supports("avx512f")) return multiply_add_512(n);
@@ -45,7 +50,7 @@ primitive_attr with_relu(bool relu) {
   primitive_attr attr;
   if (relu) {
     post_ops ops;
-    ops.append_eltwise(1.f, algorithm::eltwise_relu, 0.f, 0.f);
+    onednn::append_relu(ops);
     attr.set_post_ops(ops);
   }
   return attr;
@@ -79,9 +84,8 @@ struct ConvolutionShapes {
   convolution_forward::primitive_desc forward(const engine& e, prop_kind kind, tag images, tag w,
                                               const primitive_attr& attr = {},
                                               algorithm how = algorithm::convolution_direct) const {
-    convolution_forward::desc d(kind, how, md(src, images), md(weights, w), md(bias, tag::x), md(dst, images), stride,
-                                pad, pad);
-    return {d, attr, e};
+    return onednn::describe<convolution_forward>(e, attr, kind, how, md(src, images), md(weights, w), md(bias, tag::x),
+                                                 md(dst, images), stride, pad, pad);
   }
 };
 
@@ -213,12 +217,11 @@ double BarePrimitives::run_multiply_adds() const {
 }
 
 void BarePrimitives::max_pooling(int64_t batch, int64_t channels, int64_t size) {
-  const memory::dims src{batch, channels, size, size}, dst{batch, channels, size / 2, size / 2}, two{2, 2}, none{0, 0};
+  const memory::dims src{batch, channels, size, size}, dst{batch, channels, size / 2, size / 2}, two{2, 2};
   add_fastest("max pooling", [&](tag t, tag) {
     const tag images = t == tag::any ? tag::nChw16c : t;
-    pooling_forward::desc d(prop_kind::forward_inference, algorithm::pooling_max, md(src, images), md(dst, images), two,
-                            two, none, none);
-    const pooling_forward::primitive_desc p(d, engine_);
+    const auto p =
+        onednn::describe_pooling(engine_, prop_kind::forward_inference, md(src, images), md(dst, images), two);
     return item(pooling_forward(p), p, {{DNNL_ARG_SRC, p.src_desc()}, {DNNL_ARG_DST, p.dst_desc()}});
   });
 }
@@ -226,9 +229,9 @@ void BarePrimitives::max_pooling(int64_t batch, int64_t channels, int64_t size) 
 void BarePrimitives::dense(int64_t batch, int64_t in, int64_t out, bool relu) {
   const Team team(threads_);
   const memory::dims src{batch, in}, dst{batch, out};
-  inner_product_forward::desc d(prop_kind::forward_inference, md(src, tag::nc), any({out, in}), md({out}, tag::x),
-                                md(dst, tag::nc));
-  const inner_product_forward::primitive_desc p(d, with_relu(relu), engine_);
+  const auto p =
+      onednn::describe<inner_product_forward>(engine_, with_relu(relu), prop_kind::forward_inference, md(src, tag::nc),
+                                              any({out, in}), md({out}, tag::x), md(dst, tag::nc));
   add("inner product", item(inner_product_forward(p), p,
                             {{DNNL_ARG_SRC, p.src_desc()},
                              {DNNL_ARG_WEIGHTS, p.weights_desc()},
@@ -247,10 +250,9 @@ void BarePrimitives::train_convolution(const Convolution& c, bool backward_data)
                  {DNNL_ARG_DST, p.dst_desc()}});
   });
   add_fastest("convolution backward weights", [&](tag t, tag w) {
-    convolution_backward_weights::desc d(algorithm::convolution_direct, md(s.src, t), md(s.weights, w),
-                                         md(s.bias, tag::x), md(s.dst, t), s.stride, s.pad, s.pad);
-    const convolution_backward_weights::primitive_desc p(d, engine_,
-                                                         s.forward(engine_, prop_kind::forward_training, t, w));
+    const auto p = onednn::describe_gradient<convolution_backward_weights>(
+        engine_, {}, s.forward(engine_, prop_kind::forward_training, t, w), algorithm::convolution_direct, md(s.src, t),
+        md(s.weights, w), md(s.bias, tag::x), md(s.dst, t), s.stride, s.pad, s.pad);
     return item(convolution_backward_weights(p), p,
                 {{DNNL_ARG_SRC, p.src_desc()},
                  {DNNL_ARG_DIFF_DST, p.diff_dst_desc()},
@@ -259,10 +261,9 @@ void BarePrimitives::train_convolution(const Convolution& c, bool backward_data)
   });
   if (!backward_data) return;
   add_fastest("convolution backward data", [&](tag t, tag w) {
-    convolution_backward_data::desc d(algorithm::convolution_direct, md(s.src, t), md(s.weights, w), md(s.dst, t),
-                                      s.stride, s.pad, s.pad);
-    const convolution_backward_data::primitive_desc p(d, engine_,
-                                                      s.forward(engine_, prop_kind::forward_training, t, w));
+    const auto p = onednn::describe_gradient<convolution_backward_data>(
+        engine_, {}, s.forward(engine_, prop_kind::forward_training, t, w), algorithm::convolution_direct, md(s.src, t),
+        md(s.weights, w), md(s.dst, t), s.stride, s.pad, s.pad);
     return item(convolution_backward_data(p), p,
                 {{DNNL_ARG_DIFF_DST, p.diff_dst_desc()},
                  {DNNL_ARG_WEIGHTS, p.weights_desc()},
@@ -272,23 +273,19 @@ void BarePrimitives::train_convolution(const Convolution& c, bool backward_data)
 
 void BarePrimitives::add_relu(const memory::desc& m) {
   const Team team(threads_);
-  eltwise_forward::desc d(prop_kind::forward_training, algorithm::eltwise_relu, m, 0.f);
-  const eltwise_forward::primitive_desc p(d, engine_);
+  const auto p = onednn::describe_relu(engine_, m);
   add("relu forward", item(eltwise_forward(p), p, {{DNNL_ARG_SRC, m}, {DNNL_ARG_DST, m}}));
-  eltwise_backward::desc b(algorithm::eltwise_relu, m, m, 0.f);
-  const eltwise_backward::primitive_desc q(b, engine_, p);
+  const auto q = onednn::describe_relu_gradient(engine_, p, m);
   add("relu backward",
       item(eltwise_backward(q), q, {{DNNL_ARG_SRC, m}, {DNNL_ARG_DIFF_DST, m}, {DNNL_ARG_DIFF_SRC, m}}));
 }
 
 void BarePrimitives::train_relu_and_pooling(int64_t batch, int64_t channels, int64_t size) {
-  const memory::dims src{batch, channels, size, size}, dst{batch, channels, size / 2, size / 2}, two{2, 2}, none{0, 0};
+  const memory::dims src{batch, channels, size, size}, dst{batch, channels, size / 2, size / 2}, two{2, 2};
   add_relu(md(src, tag::nhwc));
   const auto images = [](tag t) { return t == tag::any ? tag::nChw16c : t; };
   const auto forward = [&](tag t) {
-    pooling_forward::desc d(prop_kind::forward_training, algorithm::pooling_max, md(src, images(t)), md(dst, images(t)),
-                            two, two, none, none);
-    return pooling_forward::primitive_desc(d, engine_);
+    return onednn::describe_pooling(engine_, prop_kind::forward_training, md(src, images(t)), md(dst, images(t)), two);
   };
   add_fastest("max pooling forward", [&](tag t, tag) {
     const auto p = forward(t);
@@ -296,8 +293,7 @@ void BarePrimitives::train_relu_and_pooling(int64_t batch, int64_t channels, int
                 {{DNNL_ARG_SRC, p.src_desc()}, {DNNL_ARG_DST, p.dst_desc()}, {DNNL_ARG_WORKSPACE, p.workspace_desc()}});
   });
   add_fastest("max pooling backward", [&](tag t, tag) {
-    pooling_backward::desc d(algorithm::pooling_max, md(src, images(t)), md(dst, images(t)), two, two, none, none);
-    const pooling_backward::primitive_desc p(d, engine_, forward(t));
+    const auto p = onednn::describe_pooling_gradient(engine_, forward(t), md(src, images(t)), md(dst, images(t)), two);
     return item(pooling_backward(p), p,
                 {{DNNL_ARG_DIFF_SRC, p.diff_src_desc()},
                  {DNNL_ARG_DIFF_DST, p.diff_dst_desc()},
@@ -308,23 +304,23 @@ void BarePrimitives::train_relu_and_pooling(int64_t batch, int64_t channels, int
 void BarePrimitives::train_dense(int64_t batch, int64_t in, int64_t out, bool relu, bool backward_data) {
   const Team team(threads_);
   const memory::dims src{batch, in}, weights{out, in}, bias{out}, dst{batch, out};
-  inner_product_forward::desc d(prop_kind::forward_training, any(src), any(weights), any(bias), any(dst));
-  const inner_product_forward::primitive_desc p(d, engine_);
+  const auto p = onednn::describe<inner_product_forward>(engine_, {}, prop_kind::forward_training, any(src),
+                                                         any(weights), any(bias), any(dst));
   add("inner product forward", item(inner_product_forward(p), p,
                                     {{DNNL_ARG_SRC, p.src_desc()},
                                      {DNNL_ARG_WEIGHTS, p.weights_desc()},
                                      {DNNL_ARG_BIAS, p.bias_desc()},
                                      {DNNL_ARG_DST, p.dst_desc()}}));
-  inner_product_backward_weights::desc w(any(src), any(weights), any(bias), any(dst));
-  const inner_product_backward_weights::primitive_desc q(w, engine_, p);
+  const auto q = onednn::describe_gradient<inner_product_backward_weights>(engine_, {}, p, any(src), any(weights),
+                                                                           any(bias), any(dst));
   add("inner product backward weights", item(inner_product_backward_weights(q), q,
                                              {{DNNL_ARG_SRC, q.src_desc()},
                                               {DNNL_ARG_DIFF_DST, q.diff_dst_desc()},
                                               {DNNL_ARG_DIFF_WEIGHTS, q.diff_weights_desc()},
                                               {DNNL_ARG_DIFF_BIAS, q.diff_bias_desc()}}));
   if (backward_data) {
-    inner_product_backward_data::desc b(any(src), any(weights), any(dst));
-    const inner_product_backward_data::primitive_desc r(b, engine_, p);
+    const auto r =
+        onednn::describe_gradient<inner_product_backward_data>(engine_, {}, p, any(src), any(weights), any(dst));
     add("inner product backward data", item(inner_product_backward_data(r), r,
                                             {{DNNL_ARG_DIFF_DST, r.diff_dst_desc()},
                                              {DNNL_ARG_WEIGHTS, r.weights_desc()},

@@ -1,6 +1,7 @@
 #include "kaon/gluon/nn/activation.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>  // join
 
 #include <algorithm>
 

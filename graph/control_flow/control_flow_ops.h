@@ -31,6 +31,12 @@ struct ControlFlowOp {
     return results_from(*program, inputs, std::move(from));
   }
 };
+template <>
+const OpDef ControlFlowOp<ControlKind::foreach>::def;
+template <>
+const OpDef ControlFlowOp<ControlKind::while_loop>::def;
+template <>
+const OpDef ControlFlowOp<ControlKind::cond>::def;
 template <ControlKind K>
 void run_cpu(const ControlFlowOp<K>& op, KernelContext& c);
 

@@ -1,5 +1,6 @@
 // Nodes with "subgraphs" for symbol files.
 #include <fmt/format.h>
+#include <fmt/ranges.h>  // join
 
 #include <algorithm>
 #include <unordered_set>

@@ -34,7 +34,7 @@ json::value parse_json(std::string_view text, const std::string& source, json::s
   json::parse_options options;
   options.allow_invalid_utf8 = true;  // names in other encodings are passed on as they are
   json::parser parser(memory, options);
-  json::error_code error;
+  boost::system::error_code error;
   const size_t done = parser.write_some(text.data(), text.size(), error);
   if (!error && done < text.size()) error = json::error::extra_data;
   if (error) throw IoError(fmt::format("{}: no JSON: {} at {}", source, error.message(), place_of(text, done)));
@@ -78,7 +78,7 @@ class Parser {
 
   // A whole number in [0, limit).
   uint32_t number(const json::value& value, size_t limit, const std::string& what) {
-    json::error_code error;
+    boost::system::error_code error;
     const auto n = value.to_number<int64_t>(error);
     const bool whole = value.is_int64() || value.is_uint64();
     if (!whole || error || n < 0 || uint64_t(n) >= limit) {
@@ -167,7 +167,7 @@ class Parser {
     if (!list || list->size() != file_.nodes.size() + 1) return;
     std::vector<int64_t> rows;
     for (const json::value& v : *list) {
-      json::error_code error;
+      boost::system::error_code error;
       rows.push_back(v.to_number<int64_t>(error));
       if (error || rows.back() < 0) return;
       const int64_t step = rows.size() == 1 ? 1 : rows.back() - rows[rows.size() - 2];

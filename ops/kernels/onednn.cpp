@@ -10,6 +10,7 @@
 
 #include "kaon/engine/base/process_wide.h"
 #include "kaon/engine/error.h"
+#include "kaon/ops/kernels/onednn_versions.h"
 #include "kaon/ops/kernels/scratch.h"
 
 // Declared here: no source of Kaon is compiled with -fopenmp; the runtime is the one that oneDNN loads.
@@ -160,7 +161,7 @@ struct Primitive::State {
     }
     auto bound = std::make_unique<Bound>();
     for (size_t i = 0; i < args.size(); ++i) {
-      check(dnnl_memory_create(&bound->memories[i], &args[i].desc.data, engine().get(), DNNL_MEMORY_NONE), what);
+      check(dnnl_memory_create(&bound->memories[i], c_desc(args[i].desc), engine().get(), DNNL_MEMORY_NONE), what);
       bound->args[i] = {args[i].id, bound->memories[i]};
     }
     return bound;

@@ -58,6 +58,15 @@ using Min = Reduce<ReduceKind::min>;
 using NanSum = Reduce<ReduceKind::nansum>;
 using NanProd = Reduce<ReduceKind::nanprod>;
 
+// Their members are in reduce.cpp.
+extern template struct Reduce<ReduceKind::sum>;
+extern template struct Reduce<ReduceKind::mean>;
+extern template struct Reduce<ReduceKind::prod>;
+extern template struct Reduce<ReduceKind::max>;
+extern template struct Reduce<ReduceKind::min>;
+extern template struct Reduce<ReduceKind::nansum>;
+extern template struct Reduce<ReduceKind::nanprod>;
+
 // --- norm: the 1-norm or 2-norm over axes.
 
 // ord 1: sum |x|; ord 2: sqrt(sum x^2), accumulated in float64 so that squares do not overflow. Axes as in Reduce.

@@ -5,6 +5,7 @@
 
 #include "kaon/ops/array/small_array.h"
 #include "kaon/ops/kernels/onednn.h"
+#include "kaon/ops/kernels/onednn_versions.h"
 #include "kaon/ops/kernels/packed_weights.h"
 #include "kaon/ops/kernels/scratch.h"
 #include "kaon/ops/linalg/kernels/gemv.h"
@@ -84,7 +85,7 @@ std::unique_ptr<TransposedProducts> make_transposed(const Blocks& s, int64_t m, 
       const auto a = onednn::plain({rows, k});
       const auto b = onednn::strided({k, columns}, {1, k});
       const auto out = onednn::plain({rows, columns});
-      const dnnl::matmul::primitive_desc desc(dnnl::matmul::desc(a, b, out), onednn::attributes(), onednn::engine());
+      const auto desc = onednn::describe<dnnl::matmul>(onednn::engine(), onednn::attributes(), a, b, out);
       made->block[bottom][right] =
           Primitive("matmul", desc, {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, b}, {DNNL_ARG_DST, out}});
     }
@@ -117,10 +118,9 @@ std::unique_ptr<PackedProducts> make_packed(const Blocks& s, const Gemm<float>& 
       const auto a = onednn::plain({rows, g.k}), out = onednn::plain({rows, columns});
       const auto b = g.transpose_b ? onednn::plain({columns, g.k}) : onednn::strided({columns, g.k}, {1, g.n});
       const auto shift = bias ? onednn::plain({columns}) : onednn::Desc();
-      const dnnl::inner_product_forward::primitive_desc desc(
-          dnnl::inner_product_forward::desc(dnnl::prop_kind::forward_inference, a, onednn::any({columns, g.k}), shift,
-                                            out),
-          onednn::attributes(), onednn::engine());
+      const auto desc = onednn::describe<dnnl::inner_product_forward>(onednn::engine(), onednn::attributes(),
+                                                                      dnnl::prop_kind::forward_inference, a,
+                                                                      onednn::any({columns, g.k}), shift, out);
       const auto inner = desc.weights_desc();
       std::vector<Primitive::Argument> args{{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, inner}, {DNNL_ARG_DST, out}};
       if (bias) args.push_back({DNNL_ARG_BIAS, shift});

@@ -119,6 +119,11 @@ using Convolution = ConvolutionOp<ConvPart::forward>;
 using ConvolutionBackwardData = ConvolutionOp<ConvPart::backward_data>;
 using ConvolutionBackwardWeight = ConvolutionOp<ConvPart::backward_weight>;
 
+// Their members are in convolution.cpp.
+extern template struct ConvolutionOp<ConvPart::forward>;
+extern template struct ConvolutionOp<ConvPart::backward_data>;
+extern template struct ConvolutionOp<ConvPart::backward_weight>;
+
 // --- Transposed convolution.
 
 // The gradient of a convolution's data as a layer: every x[n, c, p] adds w[c, o, k] x to y at p * stride - pad + k *

@@ -78,4 +78,9 @@ using Pooling = PoolingOp<PoolPart::forward>;
 using BackwardPooling = PoolingOp<PoolPart::backward>;
 using PoolingAlong = PoolingOp<PoolPart::along>;
 
+// Their members are in pooling.cpp.
+extern template struct PoolingOp<PoolPart::forward>;
+extern template struct PoolingOp<PoolPart::backward>;
+extern template struct PoolingOp<PoolPart::along>;
+
 }  // namespace kaon

@@ -261,6 +261,10 @@ void run_cuda(const RegressionOutput<kind>& op, KernelContext& c);
 using LinearRegressionOutput = RegressionOutput<RegressionKind::linear>;
 using MAERegressionOutput = RegressionOutput<RegressionKind::mae>;
 using LogisticRegressionOutput = RegressionOutput<RegressionKind::logistic>;
+// Their members are in regression_output.cpp.
+extern template struct RegressionOutput<RegressionKind::linear>;
+extern template struct RegressionOutput<RegressionKind::mae>;
+extern template struct RegressionOutput<RegressionKind::logistic>;
 
 // The gradient from output and label.
 struct BackwardRegressionOutput {

@@ -1,6 +1,7 @@
 #include "kaon/tests/support/programs/program_source.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>  // join
 
 #include <algorithm>
 #include <cmath>

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "kaon/engine/error.h"
+#include "kaon/ops/kernels/onednn_versions.h"
 #include "kaon/ops/nn/conv/kernels/conv_direct.h"
 
 namespace kaon {
@@ -101,12 +102,12 @@ std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t image
   };
   try {
     constexpr auto algorithm = dnnl::algorithm::convolution_direct;
+    const dnnl::engine& engine = onednn::engine();
+    const dnnl::primitive_attr attributes = onednn::attributes();
     // gradients take a forward primitive as a hint, which must exist in the same layouts
-    const dnnl::convolution_forward::primitive_desc forward(
-        dnnl::convolution_forward::desc(dnnl::prop_kind::forward_training, algorithm, x,
-                                        kind == ConvKind::forward ? w : onednn::any(weight_dims), b, y, stride, dilate,
-                                        pad, pad_after),
-        onednn::attributes(), onednn::engine());
+    const auto forward = onednn::describe<dnnl::convolution_forward>(
+        engine, attributes, dnnl::prop_kind::forward_training, algorithm, x,
+        kind == ConvKind::forward ? w : onednn::any(weight_dims), b, y, stride, dilate, pad, pad_after);
     if (kind == ConvKind::forward) {
       Arguments args{{DNNL_ARG_SRC, forward.src_desc()},
                      {DNNL_ARG_WEIGHTS, forward.weights_desc()},
@@ -115,17 +116,15 @@ std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t image
       return finish("convolution", forward, forward.src_desc(), forward.dst_desc(), forward.weights_desc(), args);
     }
     if (kind == ConvKind::backward_data) {
-      const dnnl::convolution_backward_data::primitive_desc desc(
-          dnnl::convolution_backward_data::desc(algorithm, x, w, y, stride, dilate, pad, pad_after),
-          onednn::attributes(), onednn::engine(), forward);
+      const auto desc = onednn::describe_gradient<dnnl::convolution_backward_data>(
+          engine, attributes, forward, algorithm, x, w, y, stride, dilate, pad, pad_after);
       return finish("convolution backward data", desc, desc.diff_src_desc(), desc.diff_dst_desc(), desc.weights_desc(),
                     {{DNNL_ARG_DIFF_DST, desc.diff_dst_desc()},
                      {DNNL_ARG_WEIGHTS, desc.weights_desc()},
                      {DNNL_ARG_DIFF_SRC, desc.diff_src_desc()}});
     }
-    const dnnl::convolution_backward_weights::primitive_desc desc(
-        dnnl::convolution_backward_weights::desc(algorithm, x, w, b, y, stride, dilate, pad, pad_after),
-        onednn::attributes(), onednn::engine(), forward);
+    const auto desc = onednn::describe_gradient<dnnl::convolution_backward_weights>(
+        engine, attributes, forward, algorithm, x, w, b, y, stride, dilate, pad, pad_after);
     Arguments args{{DNNL_ARG_DIFF_DST, desc.diff_dst_desc()},
                    {DNNL_ARG_SRC, desc.src_desc()},
                    {DNNL_ARG_DIFF_WEIGHTS, desc.diff_weights_desc()}};
