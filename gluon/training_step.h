@@ -33,7 +33,6 @@ class TrainingStep {
           return std::vector<Symbol>{loss(net(in[0]), in[1])};
         }) {}
 
-
   // One step. Returns the loss of each sample, before the update. When one of the inputs has failed or an operator
   // fails, no parameter changes, the loss fails, and a later step throws the failure as Trainer::step does. Throws
   // ShapeError for data without samples, StateError while recording, for a parameter of the trainer that the loss does

@@ -203,8 +203,9 @@ class NDArray : public ArrayOperators<NDArray> {
   static void apply_into(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs,
                          const NDArray& out, const std::source_location& site);
   static NDArray from_values(NDArray values, std::string_view) { return values; }  // a Symbol makes a constant of them
-  static NDArray binary(BinaryKind kind, const Arg<NDArray>& a, const Arg<NDArray>& b, std::string_view name = {});  // a kind b, as + does
-  static NDArray negate(const In<NDArray>& a);                                           // -a
+  static NDArray binary(BinaryKind kind, const Arg<NDArray>& a, const Arg<NDArray>& b,
+                        std::string_view name = {});            // a kind b, as + does
+  static NDArray negate(const In<NDArray>& a);                  // -a
   ArrayNode& node() const;                                      // throws StateError on an undefined handle
   const IntrusivePtr<ArrayNode>& ptr() const { return node_; }  // null in an undefined handle
   Var& var() const;                                             // orders the operations on the array's memory
