@@ -3,6 +3,8 @@
 #include <mutex>
 #include <utility>
 
+#include "kaon/ops/array/array_node.h"
+
 namespace kaon {
 
 PlanParameters::~PlanParameters() {

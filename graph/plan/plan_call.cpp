@@ -6,6 +6,7 @@
 
 #include "kaon/engine/buffer/device_launch.h"
 #include "kaon/graph/plan/execution_plan.h"
+#include "kaon/ops/array/array_node.h"
 
 namespace kaon {
 namespace {

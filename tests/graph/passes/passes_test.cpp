@@ -94,6 +94,30 @@ TEST_CASE("passes: two equal calls of a net with BatchNorm are one in prediction
   CHECK(operators(passes::common_subexpressions(g, true)) == 5);
 }
 
+TEST_CASE("passes: equal output layers have a gradient each") {
+  const auto both = [](auto F, const auto& x, const auto& label, const auto& classes) {
+    using A = std::decay_t<decltype(x)>;
+    return std::vector<A>{F.LogisticRegressionOutput(x, label),
+                          F.LogisticRegressionOutput(x, label),
+                          F.SoftmaxOutput(x, classes),
+                          F.SoftmaxOutput(x, classes),
+                          F.MakeLoss(x),
+                          F.MakeLoss(x)};
+  };
+  const NDArray label = numbers({3, 2}, 2), classes = nd.array({1, 0, 1});
+  NDArray x = numbers({3, 2});
+  x.attach_grad();
+  autograd::backward(autograd::record([&] { return both(nd, x, label, classes); }));
+  const std::vector<float> expected = floats(x.grad());
+  CachedGraph graph(Symbol::group(both(sym, sym.var("x"), sym.var("label"), sym.var("classes"))),
+                    {"x", "label", "classes"}, {}, "program");
+  for (int time = 0; time < 2; ++time) {
+    autograd::backward(autograd::record([&] { return call(graph, {x, label, classes}); }));
+    const std::vector<float> got = floats(x.grad());
+    for (size_t i = 0; i < got.size(); ++i) CHECK(got[i] == Approx(expected[i]));
+  }
+}
+
 // 1 + 2^-8 is not a bfloat16: the sum of two heads would be rounded before it is a float32.
 TEST_CASE("passes: equal casts to 16 bits stay two where a gradient is taken") {
   NDArray x = numbers({3});

@@ -78,7 +78,36 @@ Shape shape_in_call(const ProgramNode& variable, int64_t rows) {
   return shape;
 }
 
-Program pruned(const Program& program, bool is_body) {
+// By variable of a body, in order: does anything read it?
+static std::vector<bool> is_read(const Program& body) {
+  std::vector<bool> read(body.nodes.size(), false);
+  for (Ref r : body.heads) read[r.node] = true;
+  for (const ProgramNode& n : body.nodes) {
+    for (Ref r : n.inputs) read[r.node] = true;
+  }
+  std::vector<bool> result;
+  for (uint32_t i : variables(body, Role::data)) result.push_back(read[i]);
+  return result;
+}
+
+// A trace contains what its results depend on; what no branch and no body reads is not part of that. Such an input
+// becomes the first one, so that what it was computed from is pruned.
+static void drop_unread_inputs(ProgramNode& n) {
+  if (n.bodies.empty()) return;
+  const size_t first = n.kind == Kind::cond ? 1 : 0, outer = first + n.num_data + n.num_states;
+  std::vector<bool> read(n.inputs.size(), false);
+  for (const auto& body : n.bodies) {
+    const std::vector<bool> here = is_read(*body);
+    for (size_t i = 0; i < here.size(); ++i) read[first + i] = read[first + i] || here[i];
+  }
+  for (size_t i = outer; i < n.inputs.size(); ++i) {
+    if (!read[i]) n.inputs[i] = n.inputs[0];
+  }
+}
+
+Program pruned(const Program& original, bool is_body) {
+  Program program = original;
+  for (ProgramNode& n : program.nodes) drop_unread_inputs(n);
   std::vector<bool> needed(program.nodes.size(), false);
   for (Ref r : program.heads) needed[r.node] = true;
   for (size_t i = program.nodes.size(); i-- > 0;) {

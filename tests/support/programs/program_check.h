@@ -31,6 +31,10 @@ const char* name_of(Way way);
 std::optional<HybridizeOptions> options_of(Way way);
 int threads_of(Way way);
 
+// A trace refuses an operator without a gradient where some run of a branch or a while loop would send one through it,
+// the imperative run where this one does.
+bool is_refused_for_a_run(const Program& program, std::string_view error);
+
 // Runs one program in several ways and keeps what they share. One thread.
 class Checker {
  public:

@@ -43,6 +43,13 @@ class Evaluation {
   }
 
   std::vector<A> call(const ProgramNode& n, const std::vector<A>& in) {
+    std::vector<A> out = results(n, in);
+    if (disturb_) (*disturb_)(n, in, out);
+    return out;
+  }
+
+ private:
+  std::vector<A> results(const ProgramNode& n, const std::vector<A>& in) {
     switch (n.kind) {
       case Kind::foreach: return foreach (n, in);
       case Kind::while_loop: return while_loop(n, in);
@@ -53,11 +60,8 @@ class Evaluation {
     for (const A& a : in) pointers.push_back(&a);
     std::vector<A> out{size_t(n.def->visible_outputs(n.attrs.get()))};
     A::apply(*n.def, n.attrs.get(), pointers, out, std::source_location::current(), "");
-    if (disturb_) (*disturb_)(n, in, out);
     return out;
   }
-
- private:
   static std::vector<A> inputs_of(const ProgramNode& n, const Values<A>& values) {
     std::vector<A> in;
     for (Ref r : n.inputs) in.push_back(values[r.node][r.output]);
