@@ -203,16 +203,6 @@ uint64_t gradient_stamp(const NDArray& array) {
   return h ? h->stamp : 0;
 }
 
-void refuse_changed(std::string_view op, const std::string& what, const SavedArray& saved,
-                    const std::source_location& recorded) {
-  const std::source_location changed = saved.array.node().buffer->last_write();
-  throw StateError(fmt::format(
-      "[backward] {} of {}, {} {}, recorded at {}:{}, was changed in place at {}:{}: the gradient needs the values of "
-      "the recorded call; call backward() first, or change a copy",
-      what, op, name_of(saved.array.dtype()), saved.array.shape().str(), recorded.file_name(), recorded.line(),
-      changed.file_name(), changed.line()));
-}
-
 NDArray filled_like(const NDArray& array, double value) {
   constexpr int64_t small = 65536;  // elements; costs less than pushing an operation and waiting for it
   if (array.size() > small || array.device().type != DeviceType::cpu) {
