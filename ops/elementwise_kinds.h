@@ -120,7 +120,15 @@ inline constexpr std::array<ScalarInfo, size_t(scalar_kinds)> scalar_table{{
 
 constexpr const ScalarInfo& info(ScalarKind k) { return scalar_table[size_t(k)]; }
 
-// The function of an array and a number (`reversed`: of a number and an array).
+// Is there a function of an array and a number?
+constexpr bool has_scalar_kind(BinaryKind kind) {
+  for (const ScalarInfo& s : scalar_table) {
+    if (s.kind == kind) return true;
+  }
+  return false;
+}
+
+// That function (`reversed`: of a number and an array).
 constexpr ScalarKind scalar_kind(BinaryKind kind, bool reversed) {
   using B = BinaryKind;
   if (reversed) {  // the mirrored comparison; the rest of the symmetric functions need nothing

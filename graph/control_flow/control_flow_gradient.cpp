@@ -102,8 +102,10 @@ struct GradState : ControlFlowState {
   // Of one run.
   std::vector<std::array<void*, 2>> targets;      // of the gradients, by input of the body
   std::vector<std::array<uint8_t, 2>> presences;  // whether they have arrived; used in turn like the targets of states
-  std::vector<void*> kept;                        // the states before each iteration
-  std::vector<void*> scratch;                     // for results of the body that are not needed
+  std::vector<uint8_t> arrived;                   // the same, in any iteration
+  std::vector<const TensorView*> given, given_presences;  // the node's heads by result; see read_heads()
+  std::vector<void*> kept;                                // the states before each iteration
+  std::vector<void*> scratch;                             // for results of the body that are not needed
 
   GradState(const ControlFlowGradient& request, const KernelContext& c)
       : ControlFlowState(*request.program, c), r(request), wanted(wanted_values(request, metas)) {
@@ -168,7 +170,7 @@ class LoopBackward {
     read_heads();
     const size_t values = size_t(p_.num_values());
     s_.presences.assign(values, {});
-    std::vector<uint8_t> arrived(values, 0);  // in any iteration
+    s_.arrived.assign(values, 0);
     const RandomKey key = key_of(p_, c_);
     for (int64_t k = n; k-- > 0;) {
       const int64_t round = n - 1 - k;
@@ -187,11 +189,11 @@ class LoopBackward {
       }
       s_.add_reports(joint, size_t(k & 1));
       joint.body.run(s_.inputs, s_.outputs, {}, {key.seed, key.offset + uint64_t(k) * s_.draws});
-      for (size_t i = 0; i < values; ++i) arrived[i] |= s_.presences[i][size_t(k & 1)];
+      for (size_t i = 0; i < values; ++i) s_.arrived[i] |= s_.presences[i][size_t(k & 1)];
     }
     if (n == 0) hand_through();
     for_each_report(s_.r, c_, [&](size_t i) -> uint8_t {
-      if (!is_state(i)) return arrived[i];
+      if (!is_state(i)) return s_.arrived[i];
       return n > 0 ? s_.presences[i][0] : head_arrives(result_of(i));
     });
   }
@@ -234,18 +236,19 @@ class LoopBackward {
   // The node's heads and their presences, by result; null where none arrives, or one does in every run.
   void read_heads() {
     const Arrivals& heads = s_.r.heads;
-    heads_.resize(heads.size());
-    head_presences_.resize(heads.size());
+    s_.given.assign(heads.size(), nullptr);
+    s_.given_presences.assign(heads.size(), nullptr);
     size_t given = size_t(p_.num_inputs());
     for (size_t i = 0; i < heads.size(); ++i) {
-      if (heads[i] != Arrives::never) heads_[i] = &c_.inputs[given++];
+      if (heads[i] != Arrives::never) s_.given[i] = &c_.inputs[given++];
     }
     for (size_t i = 0; i < heads.size(); ++i) {
-      if (heads[i] == Arrives::sometimes) head_presences_[i] = &c_.inputs[given++];
+      if (heads[i] == Arrives::sometimes) s_.given_presences[i] = &c_.inputs[given++];
     }
   }
   bool head_arrives(size_t i) const {
-    return head_presences_[i] ? *head_presences_[i]->as<uint8_t>() != 0 : heads_[i] != nullptr;
+    const TensorView* presence = s_.given_presences[i];
+    return presence ? *presence->as<uint8_t>() != 0 : s_.given[i] != nullptr;
   }
 
   // Gradients of the results of iteration k, and their presences: of outputs a row of the node's heads; of states the
@@ -260,14 +263,15 @@ class LoopBackward {
         s_.inputs.push_back(place(state_of(i), k + 1));
         continue;
       }
-      const TensorView& view = *heads_[i];
+      const TensorView& view = *s_.given[i];
       const bool has_rows = i < size_t(p_.num_outputs);
       const size_t row = has_rows ? size_t(view.shape.product(1, view.shape.ndim())) * size_of(view.dtype) : 0;
       s_.inputs.push_back(view.as<char>() + size_t(k) * row);
     }
     for (size_t i = 0; i < heads.size(); ++i) {
       if (heads[i] != Arrives::sometimes) continue;
-      s_.inputs.push_back(is_computed(i) ? &s_.presences[state_of(i)][size_t((k + 1) & 1)] : head_presences_[i]->data);
+      s_.inputs.push_back(is_computed(i) ? &s_.presences[state_of(i)][size_t((k + 1) & 1)]
+                                         : s_.given_presences[i]->data);
     }
   }
 
@@ -276,7 +280,7 @@ class LoopBackward {
     for (size_t i = size_t(p_.num_data); i < s_.wanted.size(); ++i) {
       const size_t bytes = bytes_of(s_.metas[i]);
       if (s_.r.gradients[i] == Arrives::never || bytes == 0) continue;
-      const TensorView* head = is_state(i) ? heads_[result_of(i)] : nullptr;
+      const TensorView* head = is_state(i) ? s_.given[result_of(i)] : nullptr;
       head ? void(std::memcpy(s_.targets[i][0], head->data, bytes)) : void(std::memset(s_.targets[i][0], 0, bytes));
     }
   }
@@ -284,7 +288,6 @@ class LoopBackward {
   GradState& s_;
   const KernelContext& c_;
   const ControlFlow& p_;
-  std::vector<const TensorView*> heads_, head_presences_;
 };
 
 // What is the case in every run of `all`, else sometimes.

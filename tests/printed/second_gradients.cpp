@@ -1,5 +1,6 @@
 // Random program 7: an example.
 #include <kaon/kaon.h>
+#include <kaon/ops/op_def.h>
 
 #include <cmath>
 using namespace kaon;

@@ -31,7 +31,7 @@ void with_binary_op(BinaryKind kind, const Arg<A>& a, const Arg<A>& b, Then&& th
   const Arg<A>& array = a.is_number() ? b : a;
   const double number = a.is_number() ? a.number() : b.number();
   const ScalarKind chosen = scalar_kind(kind, a.is_number());
-  if (info(chosen).kind != kind) {
+  if (!has_scalar_kind(kind)) {
     throw ValueError("[" + std::string(binary_table[size_t(kind)].name) + "] needs two arrays, got a number");
   }
   const A* inputs[] = {&array.array()};

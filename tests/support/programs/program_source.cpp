@@ -10,6 +10,7 @@ namespace kaon::test {
 namespace {
 
 constexpr const char* preamble = R"(#include <kaon/kaon.h>
+#include <kaon/ops/op_def.h>
 
 #include <cmath>
 using namespace kaon;
