@@ -5,6 +5,7 @@
 
 #include "kaon/bench/common.h"
 #include "kaon/engine/engine.h"
+#include "kaon/engine/operation/var.h"
 #include "kaon/engine/task.h"
 #include "kaon/gluon/data/data_loader.h"
 

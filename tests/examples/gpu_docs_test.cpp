@@ -3,6 +3,9 @@
 
 #include <catch2/catch.hpp>
 
+#include "kaon/engine/device/backend.h"
+#include "kaon/engine/device/gpu.h"
+#include "kaon/engine/device/stream.h"
 #include "kaon/engine/gpu_stream.h"
 #include "kaon/tests/support/skip.h"
 
