@@ -122,8 +122,8 @@ constexpr const ScalarInfo& info(ScalarKind k) { return scalar_table[size_t(k)];
 
 // Is there a function of an array and a number?
 constexpr bool has_scalar_kind(BinaryKind kind) {
-  for (const ScalarInfo& s : scalar_table) {
-    if (s.kind == kind) return true;
+  for (int i = 0; i < scalar_kinds; ++i) {
+    if (scalar_table[size_t(i)].kind == kind) return true;
   }
   return false;
 }
