@@ -11,7 +11,10 @@ Graph own_outputs(Graph g) {
   std::vector<ValueId> taken;
   for (size_t i = 0; i < g.outputs.size(); ++i) {
     ValueId v = g.outputs[i], r = root(g, v);
-    bool own = g.nodes[r.node].op && !(r != v) && std::find(taken.begin(), taken.end(), r) == taken.end();
+    const Phase phase = i < g.num_forward_outputs ? Phase::forward : Phase::backward;
+    // a forward's call has no array for what a backward returns
+    bool own = g.nodes[r.node].op && !(r != v) && g.nodes[r.node].phase == phase &&
+               std::find(taken.begin(), taken.end(), r) == taken.end();
     if (own) {
       taken.push_back(r);
       continue;
@@ -21,7 +24,7 @@ Graph own_outputs(Graph g) {
     copy.name = g.nodes[v.node].name + "_copy";
     copy.inputs = {v};
     copy.outputs = {g.meta(v)};
-    copy.phase = i < g.num_forward_outputs ? Phase::forward : Phase::backward;
+    copy.phase = phase;
     g.outputs[i] = g.add(std::move(copy));
   }
   return g;

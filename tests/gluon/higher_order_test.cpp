@@ -225,6 +225,40 @@ TEST_CASE("higher order: exact takes the imperative kernels where a result has n
   CHECK(any_nonzero(results[1]));
 }
 
+namespace {
+// The gradient of the output layer does not depend on what arrives: its program and the gradient of that compute it.
+struct Scored : gluon::HybridBlock<Scored> {
+  auto hybrid_forward(auto F, auto x) {
+    return std::pair(F.square(F.SoftmaxOutput(x, F.zeros_like(F.sum(x, {.axis = Shape(1)})))), x);
+  }
+};
+}  // namespace
+
+TEST_CASE("higher order: a second gradient that the first one's program has computed", "[gluon]") {
+  auto run = [](bool hybridized, bool exact) {
+    Scored net;
+    if (hybridized) net.hybridize({.exact = exact});
+    NDArray x = numbers({3, 4}, 6);
+    x.attach_grad();
+    Results all;
+    autograd::record([&] {
+      const auto [y, same] = net(x);
+      const NDArray weights = numbers({3, 4}, 8);
+      const std::vector<NDArray> heads{y, same}, weighed{weights, weights}, variables{x};
+      const NDArray g = autograd::grad(heads, variables, weighed, true, true)[0];
+      all = {values(y), values(g)};
+      return nd.sum(g * y);
+    }).backward();
+    all.push_back(values(x.grad()));
+    return all;
+  };
+  const Results expected = run(false, false);
+  REQUIRE(any_nonzero(expected[2]));
+  REQUIRE(run(true, true) == expected);
+  const Results fast = run(true, false);
+  for (size_t i = 0; i < fast.size(); ++i) require_close(fast[i], expected[i], 1e-5, 1e-6);
+}
+
 TEST_CASE("higher order: every other child of an imperative parent is hybridized", "[gluon]") {
   check_orders(smooth_mlp, {4, 5}, true);
 }

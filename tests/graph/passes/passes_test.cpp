@@ -65,6 +65,12 @@ TEST_CASE("passes: own_outputs copies inputs, constants, views and repetitions, 
       make(Symbol::group({r, a, sym.array({1, 2}), sym.reshape(r, {3, 1}), r, sym.tanh(r)}), {"a"}, {3}));
   CHECK(count(g, "_copy") == 4);
   g.validate();
+  // what a backward returns it computes itself, were it a copy of the forward's value
+  Graph halves = make(Symbol::group({sym.tanh(r), r}), {"a"}, {3});
+  halves.num_forward_outputs = 1;
+  halves = passes::own_outputs(std::move(halves));
+  REQUIRE(count(halves, "_copy") == 1);
+  CHECK(halves.nodes[halves.outputs[1].node].phase == Phase::backward);
 }
 
 TEST_CASE("passes: dead code goes, updates of statistics stay") {
