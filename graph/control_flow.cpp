@@ -4,7 +4,8 @@
 
 #include "kaon/graph/autograd.h"
 #include "kaon/graph/control_flow/control_flow_program.h"
-#include "kaon/graph/ir/graph_tracer.h"
+#include "kaon/ops/array/array_node.h"
+#include "kaon/ops/operator/interceptor.h"
 #include "kaon/ops/random_state.h"
 
 namespace kaon::contrib::detail {
@@ -89,21 +90,67 @@ class Stack {
   Arrays results_;
 };
 
-// Shapes and dtypes of the body's results, without running its operators.
-std::vector<TensorMeta> shadow_outputs(StepFn<NDArray> body, const std::vector<TensorMeta>& rows,
-                                       const Arrays& states) {
-  Graph graph;
-  GraphTracer tracer(graph, Phase::forward);
-  auto stand_in = [&](const TensorMeta& m) {
-    Node input;
-    input.outputs = {m};
-    return tracer.array(graph.add(std::move(input)));
-  };
-  Arrays row, first;
-  for (const TensorMeta& m : rows) row.push_back(stand_in(m));
-  for (const NDArray& s : states) first.push_back(stand_in(meta_of(s)));
-  const GraphTracer::Scope scope(tracer);
-  return metas_of(body(row, first).outputs);
+// While it exists, operators and control flow called on this thread find shapes and dtypes and run nothing: what a loop
+// without iterations would return. A body that asks for a value throws TraceError.
+class ShapesOnly final : public Interceptor {
+ public:
+  ShapesOnly() : Interceptor(true), saved_(thread_context()) {
+    thread_context().interceptor = static_cast<Interceptor*>(this);
+    thread_context().recording = false;
+  }
+  ~ShapesOnly() override { thread_context() = saved_; }
+  ShapesOnly(const ShapesOnly&) = delete;
+  ShapesOnly& operator=(const ShapesOnly&) = delete;
+  void on_call(OpCall&) override {}
+
+  static bool is_current() { return dynamic_cast<ShapesOnly*>(Interceptor::current()) != nullptr; }
+
+  static NDArray array(const TensorMeta& m) {
+    return NDArray(IntrusivePtr<ArrayNode>(new ArrayNode(nullptr, m.shape, m.dtype)));
+  }
+  static Arrays arrays(const std::vector<TensorMeta>& metas) {
+    Arrays made;
+    for (const TensorMeta& m : metas) made.push_back(array(m));
+    return made;
+  }
+
+ private:
+  ThreadContext saved_;
+};
+
+Arrays next_states(const char* name, const Arrays& before, Arrays after) {
+  checks::check_counts(name, "states", before.size(), after.size());
+  for (size_t i = 0; i < after.size(); ++i) checks::check_state(name, i, meta_of(before[i]), meta_of(after[i]));
+  return after;
+}
+
+// What one iteration would return, in arrays without values.
+Step<NDArray> shapes_of_step(const char* name, StepFn<NDArray> body, const std::vector<TensorMeta>& rows,
+                             const std::vector<TensorMeta>& states) {
+  const Arrays first = ShapesOnly::arrays(states);
+  Step<NDArray> step = body(ShapesOnly::arrays(rows), first);
+  step.states = next_states(name, first, std::move(step.states));
+  return step;
+}
+
+// The same for a loop that makes no iteration.
+std::vector<TensorMeta> shapes_of_outputs(const char* name, StepFn<NDArray> body, const std::vector<TensorMeta>& rows,
+                                          const Arrays& states, const std::source_location& site) {
+  const ShapesOnly scope;
+  try {
+    return metas_of(shapes_of_step(name, body, rows, metas_of(states)).outputs);
+  } catch (const TraceError& e) {
+    throw TraceError(
+        fmt::format("[{}] makes no iteration, so that the shapes of its outputs come from calling the body "
+                    "without values: {}, called at {}:{}",
+                    name, e.what(), site.file_name(), site.line()));
+  }
+}
+
+// The step's outputs as a loop of n iterations returns them, without values.
+Step<NDArray> stacked(Step<NDArray> step, int64_t n) {
+  for (NDArray& o : step.outputs) o = ShapesOnly::array(rows_of(meta_of(o), n));
+  return step;
 }
 
 // Copies: the body may write to its states, the caller's stay as they are.
@@ -111,12 +158,6 @@ Arrays copies(const Arrays& states) {
   Arrays own;
   for (const NDArray& s : states) own.push_back(nd.identity(s));
   return own;
-}
-
-Arrays next_states(const char* name, const Arrays& before, Arrays after) {
-  checks::check_counts(name, "states", before.size(), after.size());
-  for (size_t i = 0; i < after.size(); ++i) checks::check_state(name, i, meta_of(before[i]), meta_of(after[i]));
-  return after;
 }
 
 bool holds(const char* name, const NDArray& predicate, const std::source_location& site) {
@@ -134,6 +175,11 @@ Engine& engine_of(const Arrays& arrays) {
 Step<NDArray> run(const Foreach<NDArray>& loop) {
   const char* name = "foreach";
   const int64_t n = checks::common_length(name, metas_of(loop.data));
+  std::vector<TensorMeta> row_metas;
+  for (const NDArray& a : loop.data) row_metas.push_back(row_of(meta_of(a)));
+  if (ShapesOnly::is_current()) {
+    return stacked(shapes_of_step(name, loop.body, row_metas, metas_of(loop.states)), n);
+  }
   const EngineScope scope(engine_of(loop.data));
   random::RandomSubstream numbers;
   Arrays states = copies(loop.states);
@@ -147,17 +193,17 @@ Step<NDArray> run(const Foreach<NDArray>& loop) {
     states = next_states(name, states, std::move(step.states));
     outputs.add(step.outputs);
   }
-  if (n == 0) {
-    std::vector<TensorMeta> rows;
-    for (const NDArray& a : loop.data) rows.push_back(row_of(meta_of(a)));
-    outputs.set_metas(shadow_outputs(loop.body, rows, states));
-  }
+  if (n == 0) outputs.set_metas(shapes_of_outputs(name, loop.body, row_metas, states, loop.site));
   return {outputs.finish(), std::move(states)};
 }
 
 Step<NDArray> run(const While<NDArray>& loop) {
   const char* name = "while_loop";
   checks::check_limit(name, loop.max_iterations);
+  if (ShapesOnly::is_current()) {
+    checks::check_scalar(name, meta_of(loop.condition(loop.states)));
+    return stacked(shapes_of_step(name, loop.body, {}, metas_of(loop.states)), loop.max_iterations);
+  }
   const EngineScope scope(engine_of(loop.states));
   random::RandomSubstream numbers;
   Arrays states = copies(loop.states);
@@ -167,11 +213,17 @@ Step<NDArray> run(const While<NDArray>& loop) {
     states = next_states(name, states, std::move(step.states));
     outputs.add(step.outputs);
   }
-  if (outputs.made() == 0) outputs.set_metas(shadow_outputs(loop.body, {}, states));
+  if (outputs.made() == 0) outputs.set_metas(shapes_of_outputs(name, loop.body, {}, states, loop.site));
   return {outputs.finish(), std::move(states)};
 }
 
 Arrays run(const Cond<NDArray>& cond) {
+  if (ShapesOnly::is_current()) {
+    checks::check_scalar("cond", meta_of(cond.predicate));
+    const std::vector<TensorMeta> then = metas_of(cond.then()), otherwise = metas_of(cond.otherwise());
+    checks::check_branches(then, otherwise);
+    return ShapesOnly::arrays(then);
+  }
   const bool first = holds("cond", cond.predicate, cond.site);
   random::RandomSubstream numbers;
   return first ? cond.then() : cond.otherwise();

@@ -8,6 +8,7 @@
 #include "kaon/engine/memory/block_pool.h"
 #include "kaon/gluon/internal/block_node.h"
 #include "kaon/graph/ir/symbol_node.h"
+#include "kaon/ops/operator/interceptor.h"
 
 namespace kaon::gluon::detail {
 namespace {
@@ -20,7 +21,12 @@ thread_local CallOrder* t_call_order = nullptr;
 CallOrder::CallOrder() : outer_(std::exchange(t_call_order, this)) {}
 CallOrder::~CallOrder() { t_call_order = outer_; }
 
-bool is_active(const BlockNode& block) { return block.active; }
+bool is_active(const BlockNode& block) {
+  if (!block.active) return false;
+  // where nothing is run, only shapes are asked for
+  const Interceptor* i = Interceptor::current();
+  return !i || !i->instead_of_running;
+}
 
 namespace {
 

@@ -68,11 +68,10 @@ std::vector<TensorMeta> ControlFlow::infer(std::span<const TensorMeta> inputs) c
   for (ValueId v : body.outputs) results.push_back(body.meta(v));
   if (graphs.size() > 1) {
     const Graph second = inferred(1, values);
-    for (size_t i = 0; kind == ControlKind::cond && i < results.size(); ++i) {
-      const TensorMeta& other = second.meta(second.outputs[i]);
-      if (other == results[i]) continue;
-      throw ShapeError(fmt::format("[cond] output {} is {} from one branch and {} from the other", i,
-                                   text_of(results[i]), text_of(other)));
+    if (kind == ControlKind::cond) {
+      std::vector<TensorMeta> others;
+      for (ValueId v : second.outputs) others.push_back(second.meta(v));
+      control_flow::check_branches(results, others);
     }
   }
   for (size_t i = 0; is_loop() && i < size_t(num_outputs); ++i) results[i] = rows_of(results[i], length);
@@ -160,6 +159,17 @@ void check_scalar(const char* name, const TensorMeta& predicate) {
   if (predicate.shape.size() == 1) return;
   throw ShapeError(
       fmt::format("[{}] the condition must have one element, got an array of shape {}", name, predicate.shape.str()));
+}
+
+void check_branches(const std::vector<TensorMeta>& then, const std::vector<TensorMeta>& otherwise) {
+  if (then.size() != otherwise.size()) {
+    throw ValueError(fmt::format("[cond] one branch returns {} arrays, the other {}", then.size(), otherwise.size()));
+  }
+  for (size_t i = 0; i < then.size(); ++i) {
+    if (then[i] == otherwise[i]) continue;
+    throw ShapeError(fmt::format("[cond] output {} is {} from one branch and {} from the other", i, text_of(then[i]),
+                                 text_of(otherwise[i])));
+  }
 }
 
 void check_limit(const char* name, int64_t max_iterations) {

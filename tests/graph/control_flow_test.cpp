@@ -132,6 +132,56 @@ TEST_CASE("control flow: no gradient arrives where no iteration has one") {
   }
 }
 
+TEST_CASE("control flow: a loop without iterations whose body holds control flow") {
+  for (int64_t n : {0, 1}) {
+    INFO(n << " iterations");
+    auto body = [](auto F, auto x) {
+      using A = array_of<decltype(x)>;
+      const A w = x[2];
+      auto [rows, last] = contrib::foreach (
+          [&](const A& row, const A& s) {
+            const A chosen = contrib::cond(
+                row.sum() > 0, [&] { return row * w; }, [&] { return row - w; });
+            auto [inner, sum] = contrib::foreach (
+                [&](const A& cell, const A& t) {
+                  return std::pair(List<A>{cell * 2, t}, t + cell);
+                },
+                chosen, row[0]);
+            auto [powers, v] = contrib::while_loop([](const A& v) { return v < 4; },
+                                                   [](const A& v) { return std::pair(v * v, v + 1); }, sum, 5);
+            return std::pair(List<A>{chosen, inner[0], inner[1], powers}, s + v);
+          },
+          x[0], x[1]);
+      rows.push_back(last);
+      return rows;
+    };
+    const Both both = check_both(body, {numbers({n, 3}, 1), numbers({1}, 2), numbers({3}, 3)});
+    CHECK(both.outputs[0].shape() == Shape(n, 3));
+    CHECK(both.outputs[2].shape() == Shape(n, 3, 1));
+    CHECK(both.outputs[3].shape() == Shape(n, 5, 1));
+  }
+  // A body that asks for a value has none to give; the error says why it was called at all.
+  const NDArray none = nd.zeros({0, 3}), counter = nd.zeros({1});
+  auto text_of = [&](auto body) {
+    return message_of(
+        [&] { contrib::foreach ([&](NDArray row, NDArray s) { return std::pair(body(row), s); }, none, counter); });
+  };
+  CHECK_THAT(text_of([](NDArray row) { return row * row.sum().asscalar<float>(); }),
+             Contains("[foreach] makes no iteration") && Contains("has no value") && Contains("control_flow_test.cpp"));
+  CHECK_THAT(text_of([&](NDArray row) {
+               NDArray c = counter;
+               c += row.sum();
+               return row;
+             }),
+             Contains("[foreach] makes no iteration") && Contains("in place") && Contains("control_flow_test.cpp"));
+  CHECK_THAT(text_of([](NDArray row) {
+               return contrib::cond(
+                   row.sum(), [&] { return row; }, [&] { return row.sum(); });
+             }),
+             Contains("[cond] output 0 is (3,) float32 from one branch and (1,) float32 from the other"));
+  CHECK(counter.asscalar<float>() == 0);
+}
+
 TEST_CASE("control flow: loops in loops, and one loop's results in another") {
   check_both(
       [](auto F, auto x) {
