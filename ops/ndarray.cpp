@@ -75,7 +75,7 @@ void NDArray::check_writable(const char* op, const Arg<NDArray>& value) const {
 
 namespace {
 
-void check_inputs(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs) {
+void check_arrays(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs) {
   const char* op = def.name().data();
   int expected = def.num_inputs(attrs);
   if (expected >= 0 && int(inputs.size()) != expected) {
@@ -101,16 +101,32 @@ OpLabel label_of(const OpDef& def, const std::source_location& site) {
   return {def.name().data(), site, thread_context().block_path};
 }
 
-// Infers shapes and dtypes of the outputs; the inputs' are known.
-void infer(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs, std::span<TensorMeta> outputs,
-           const std::source_location& site) {
+// Runs the checks of a call: what they throw names its line.
+template <class Checks>
+void check_call(const OpDef& def, const std::source_location& site, Checks&& checks) {
+  try {
+    checks();
+  } catch (...) {
+    std::rethrow_exception(add_context(std::current_exception(), describe(label_of(def, site))));
+  }
+}
+
+// Checks the inputs and infers shapes and dtypes of the outputs.
+void infer(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs, std::span<TensorMeta> outputs) {
+  check_arrays(def, attrs, inputs);
   SmallArray<TensorMeta*> metas(inputs.size(), [&](size_t i) { return inputs[i]->ptr().get(); });
   InferContext context(def.name().data(), def.traits, metas.span(), outputs);
-  try {
-    def.infer(attrs, context);
-  } catch (...) {
-    if (!thread_context().block_path) throw;  // inside a block the call is not the user's line: add it
-    std::rethrow_exception(add_context(std::current_exception(), describe(label_of(def, site))));
+  def.infer(attrs, context);
+}
+
+void check_fits(const TensorMeta& result, const NDArray& out, const OpDef& def) {
+  if (result.shape != out.shape()) {
+    throw ShapeError(fmt::format("[{}] the result has shape {}, which does not fit into an array of shape {}",
+                                 def.name(), result.shape.str(), out.shape().str()));
+  }
+  if (result.dtype != out.dtype()) {
+    throw TypeError(fmt::format("[{}] the result has dtype {}, the array written to has {}", def.name(),
+                                name_of(result.dtype), name_of(out.dtype())));
   }
 }
 
@@ -122,11 +138,10 @@ void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray
     // the array's counts and its var, which were last written on another core
     if (a->node_) prefetch_for_write(static_cast<const RefCounted<ArrayNode>*>(a->node_.get()));
   }
-  check_inputs(def, attrs, inputs);
   size_t n_in = inputs.size(), n_out = size_t(std::max(def.num_outputs(attrs), 0));  // infer refuses none
   SmallArray<ArrayNode*> nodes(n_in, [&](size_t i) { return inputs[i]->node_.get(); });
   SmallArray<TensorMeta> metas(n_out);
-  infer(def, attrs, inputs, metas.span(), site);
+  check_call(def, site, [&] { infer(def, attrs, inputs, metas.span()); });
 
   ThreadContext& context = thread_context();
   auto* interceptor = static_cast<Interceptor*>(context.interceptor);
@@ -154,22 +169,16 @@ void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray
 
 void NDArray::apply_into(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs,
                          const NDArray& out, const std::source_location& site) {
-  check_inputs(def, attrs, inputs);
-  if (Interceptor* i = Interceptor::current(); i && !out.node().buffer) {
-    throw TraceError(fmt::format("[{}] writing in place inside a trace; write x = x + y", def.name()));
-  }
-  if (!inputs.empty()) check_same_engine(*inputs[0]->node().buffer, *out.node().buffer, def.name().data());
-  SmallArray<ArrayNode*> nodes(inputs.size(), [&](size_t i) { return inputs[i]->node_.get(); });
   TensorMeta made;
-  infer(def, attrs, inputs, std::span(&made, 1), site);
-  if (made.shape != out.shape()) {
-    throw ShapeError(fmt::format("[{}] the result has shape {}, which does not fit into an array of shape {}",
-                                 def.name(), made.shape.str(), out.shape().str()));
-  }
-  if (made.dtype != out.dtype()) {
-    throw TypeError(fmt::format("[{}] the result has dtype {}, the array written to has {}", def.name(),
-                                name_of(made.dtype), name_of(out.dtype())));
-  }
+  check_call(def, site, [&] {
+    if (Interceptor* i = Interceptor::current(); i && (i->instead_of_running || !out.node().buffer)) {
+      throw TraceError(fmt::format("[{}] writing in place inside a trace; write x = x + y", def.name()));
+    }
+    infer(def, attrs, inputs, std::span(&made, 1));
+    if (!inputs.empty()) check_same_engine(*inputs[0]->node().buffer, *out.node().buffer, def.name().data());
+    check_fits(made, out, def);
+  });
+  SmallArray<ArrayNode*> nodes(inputs.size(), [&](size_t i) { return inputs[i]->node_.get(); });
   ArrayNode* target = out.node_.get();
   std::vector<NDArray> copies;  // of inputs that overlap the output, which the kernel writes while it reads them
   copies.reserve(inputs.size());
@@ -198,6 +207,13 @@ NDArray& NDArray::update(BinaryKind kind, const Arg<NDArray>& b) {
   return *this;
 }
 
+namespace {
+void check_broadcasts(const Shape& from, const Shape& to, const char* op) {
+  if (broadcast_shapes(from, to, op) == to) return;
+  throw ShapeError(fmt::format("[{}] an array of shape {} cannot be broadcast to {}", op, from.str(), to.str()));
+}
+}  // namespace
+
 NDArray& NDArray::assign(const Arg<NDArray>& value) {
   check_writable("assign", value);
   if (value.is_number()) {
@@ -214,7 +230,8 @@ NDArray& NDArray::assign(const Arg<NDArray>& value) {
     }
     source = copy_to(source, device(), value.site());
   }
-  if (size() == 0 && broadcast_shapes(source.shape(), shape(), "assign") == shape()) return *this;  // nothing to write
+  check_broadcasts(source.shape(), shape(), "assign");
+  if (size() == 0) return *this;  // nothing to write
   BroadcastTo op{.shape = shape()};
   const NDArray* inputs[] = {&source};
   if (source.ndim() < ndim()) {
@@ -271,6 +288,7 @@ NDArray& NDArray::slice_assign(const Shape& begin, const Shape& end, const Arg<N
   NDArray source =
       value.is_number() ? nd.full(Shape(1), value.number(), {.dtype = dtype(), .device = device()}) : value.array();
   const Shape target = resolve_slice(shape(), begin, end, {}, "slice_assign").count;
+  check_broadcasts(source.shape(), target, "slice_assign");
   NDArray values = NDArray::empty(target, dtype(), device());
   values.assign(Arg<NDArray>(source, value.site()));
   SliceAssign op{.begin = begin, .end = end};

@@ -163,7 +163,11 @@ void run_cpu(const Flatten&, KernelContext& c) { copy_all(c); }
 
 void ExpandDims::infer(InferContext& c) const {
   const Shape& in = c.shape(0);
-  const int at = normalize_axis(axis, in.ndim() + 1, c.op());
+  const int last = in.ndim(), at = axis < 0 ? axis + last + 1 : axis;
+  if (at < 0 || at > last) {
+    c.fail(
+        fmt::format("axis {} is out of range: an array of {} dimensions takes {} to {}", axis, last, -last - 1, last));
+  }
   Shape out;
   for (int i = 0; i <= in.ndim(); ++i) {
     if (i == at) out.push_back(1);

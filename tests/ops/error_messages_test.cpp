@@ -45,6 +45,20 @@ std::vector<Wrong> shapes() {
                         [] {
                           nd.broadcast_mul(ones({2, 3}), ones({3, 2}));
                         }),
+      wrong<ShapeError>({"[expand_dims]", "axis 4 is out of range", "2 dimensions takes -3 to 2"},
+                        [] {
+                          nd.expand_dims(ones({2, 3}), 4);
+                        }),
+      wrong<ShapeError>({"[assign]", "(2, 3)", "(2, 2)"},
+                        [] {
+                          NDArray x = ones({2, 2});
+                          x.assign(ones({2, 3}));
+                        }),
+      wrong<ShapeError>({"[slice_assign]", "(3,)", "(1, 2)"},
+                        [] {
+                          NDArray x = ones({2, 2});
+                          x.slice_assign({0, 0}, {1, 2}, ones({3}));
+                        }),
       wrong<ShapeError>({"[dot]", "axis 1 of lhs", "3 and 4", "(2, 3)", "(4, 5)"},
                         [] {
                           nd.dot(ones({2, 3}), ones({4, 5}));
@@ -398,7 +412,8 @@ std::vector<Wrong> states() {
   };
 }
 
-void check(const std::vector<Wrong>& table) {
+// `place`: what each text says of where the call is.
+void check(const std::vector<Wrong>& table, const char* place = "") {
   for (const Wrong& w : table) {
     INFO(w.says[0] << " " << w.says[1]);
     try {
@@ -408,6 +423,7 @@ void check(const std::vector<Wrong>& table) {
       const std::string text = e.what();
       CHECK(std::string(typeid(e).name()) == w.kind.name());
       for (const std::string& part : w.says) CHECK_THAT(text, Catch::Matchers::Contains(part));
+      CHECK_THAT(text, Catch::Matchers::Contains(place));
       CHECK(text.front() == '[');
     }
     try {
@@ -419,8 +435,8 @@ void check(const std::vector<Wrong>& table) {
 
 }  // namespace
 
-TEST_CASE("errors: shapes", "[errors]") { check(shapes()); }
-TEST_CASE("errors: dtypes", "[errors]") { check(types()); }
+TEST_CASE("errors: shapes", "[errors]") { check(shapes(), "error_messages_test.cpp:"); }
+TEST_CASE("errors: dtypes", "[errors]") { check(types(), "error_messages_test.cpp:"); }
 TEST_CASE("errors: values and indices", "[errors]") { check(values()); }
 TEST_CASE("errors: states and devices", "[errors]") { check(states()); }
 
