@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <mutex>
 #include <typeinfo>
 #include <unordered_set>
@@ -94,6 +95,18 @@ std::exception_ptr AggregateError::with_context(const std::string& text) const {
   return std::make_exception_ptr(AggregateError(errors_, where_ + text));
 }
 
+namespace {
+bool is_cancelled(const OpError& error) {
+  try {
+    std::rethrow_exception(error.exception);
+  } catch (const Cancelled&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+}  // namespace
+
 void throw_op_error(const OpError& error) {
   if (error.roots.empty()) {
     error.reported.store(true, std::memory_order_relaxed);
@@ -103,8 +116,10 @@ void throw_op_error(const OpError& error) {
   std::exception_ptr failure = error.roots.front()->exception;
   try {
     const std::string heir = describe_heir(error.label);
-    failure = error.roots.size() > 1 ? std::make_exception_ptr(AggregateError(error.roots, heir))
-                                     : add_context(failure, heir);
+    // dropped work is one event, however many operations it was
+    const bool one = error.roots.size() == 1 || std::all_of(error.roots.begin(), error.roots.end(),
+                                                            [](const auto& root) { return is_cancelled(*root); });
+    failure = one ? add_context(failure, heir) : std::make_exception_ptr(AggregateError(error.roots, heir));
   } catch (const std::bad_alloc&) {  // throws the first cause alone
   }
   std::rethrow_exception(failure);

@@ -9,11 +9,12 @@
 #include <string_view>
 #include <vector>
 
+#include "kaon/engine/api.h"
 #include "kaon/engine/intrusive_ptr.h"
 #include "kaon/engine/run_context.h"
 #include "kaon/engine/storage.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 // Root of Kaon's exceptions. what() reads "[operator] what is wrong: expected, got".
 class Error : public std::runtime_error {
@@ -74,7 +75,7 @@ struct OpError : RefCounted<OpError>, Pooled {
 };
 
 // Thrown by waitall() with every failure that no wait has reported yet, in push order, and by a wait for an array whose
-// failure has several causes; `where` says which operator inherited them.
+// failure has several causes, unless all of them are Cancelled; `where` says which operator inherited them.
 class AggregateError : public Error {
  public:
   explicit AggregateError(std::vector<IntrusivePtr<const OpError>> errors, std::string where = {});

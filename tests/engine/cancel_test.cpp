@@ -28,6 +28,13 @@ Task<End> read_it(Cell cell, double expected) {
   }
 }
 
+// A scope made on a temporary would end with it.
+template <class Scope>
+concept GivesBudget = requires(Scope&& scope) {
+  std::forward<Scope>(scope).with_budget(0);
+};
+static_assert(GivesBudget<EngineScope&> && GivesBudget<const EngineScope&> && !GivesBudget<EngineScope>);
+
 // Counts down by one for each that ends.
 Task<void> record(Task<End> task, End& end, std::atomic<int>& left) {
   end = co_await task;
@@ -68,7 +75,10 @@ TEST_CASE("users row 48: queued operations of a stopped scope never run", "[engi
     CHECK_NOTHROW(engine.wait(other));
     CHECK(engine.stats().failed == 0);
     CHECK(engine.stats().completed == engine.stats().ops);
-    // what reads it is cancelled with it; an overwrite heals
+    // what reads it, or several such, is cancelled with it; an overwrite heals
+    Var both;
+    engine.push({read(written), read(updated), write(both)}, [&](RunContext&) { ++runs; });
+    CHECK_THROWS_AS(engine.wait(both), Cancelled);
     Var reader;
     engine.push({read(written), write(reader)}, [&](RunContext&) { ++runs; });
     CHECK_THROWS_AS(engine.wait(reader), Cancelled);
