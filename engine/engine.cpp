@@ -58,8 +58,9 @@ void Engine::check_not_gone(const char* op) const {
 
 // --- operations
 
-OpNode& Engine::make_op(const OpType& type, std::span<const Access> accesses, const PushOptions& options) {
-  auto* op = new OpNode(type, options);
+OpNode& Engine::make_op(const OpType& type, std::span<const Access> accesses, const char* name,
+                        std::source_location site, const char* block_path, Priority priority, bool transactional) {
+  auto* op = new OpNode(type, {name, site, block_path}, priority, transactional);
   try {
     op->reserve_deps(accesses.size());
   } catch (...) {
@@ -210,7 +211,7 @@ EngineScope::~EngineScope() {
   thread_context().budget = outer_;
 }
 
-EngineScope EngineScope::with_budget(size_t bytes, std::stop_token stop) const {
+EngineScope EngineScope::with_budget(size_t bytes, std::stop_token stop) const& {
   IntrusivePtr<MemoryBudget> outer(own_ ? own_.get() : current_->active_budget());
   return EngineScope(*current_, IntrusivePtr<MemoryBudget>(new MemoryBudget(bytes, std::move(stop), std::move(outer))));
 }

@@ -15,13 +15,14 @@
 #include <type_traits>
 #include <utility>
 
+#include "kaon/engine/api.h"
 #include "kaon/engine/error.h"
 #include "kaon/engine/intrusive_ptr.h"
 #include "kaon/engine/run_context.h"
 #include "kaon/engine/storage.h"
 #include "kaon/engine/thread_context.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 class Executor;
 class MemoryBudget;
@@ -192,7 +193,8 @@ class Engine {
   template <class F>
   void push_as(const OpType& type, std::span<const Access> accesses, F&& body, const PushOptions& options) {
     using Body = OpBody<std::decay_t<F>>;
-    OpNode& op = make_op(type, accesses, options);
+    OpNode& op = make_op(type, accesses, options.label.name, options.label.site, options.label.block_path,
+                         options.priority, options.transactional);
     if constexpr (Body::template stores_safely<F>) {
       Body::store(op, std::forward<F>(body));
     } else {
@@ -293,8 +295,10 @@ class Engine {
   struct Ended {};
   explicit Engine(Ended);
 
-  // A node without its body. Throws as push.
-  static OpNode& make_op(const OpType& type, std::span<const Access> accesses, const PushOptions& options);
+  // A node without its body. Throws as push. The options are passed in registers: the processor would have to wait for
+  // an OpLabel that has just been stored, a word at a time, to copy it from memory by more than a word.
+  static OpNode& make_op(const OpType& type, std::span<const Access> accesses, const char* name,
+                         std::source_location site, const char* block_path, Priority priority, bool transactional);
   static void discard_op(OpNode& op) noexcept;  // one that has no body
 
   std::unique_ptr<Impl> impl_;
@@ -316,7 +320,9 @@ class EngineScope {
   // scope that have not begun are dropped: the arrays that they would have written fail with Cancelled, those that a
   // transactional operation would have updated stay as they were. Running operations end, their failures unreported;
   // coroutines in the scope that wait for an array get Cancelled.
-  EngineScope with_budget(size_t bytes, std::stop_token stop = {}) const;
+  EngineScope with_budget(size_t bytes, std::stop_token stop = {}) const&;
+  // A temporary scope would end, and take the one inside it along, before the statement is over.
+  EngineScope with_budget(size_t bytes, std::stop_token stop = {}) const&& = delete;
   size_t used_bytes() const noexcept;  // of with_budget's
 
  private:

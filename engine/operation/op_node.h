@@ -53,10 +53,10 @@ struct WaitNode : OpBase {
 
 struct OpNode : OpBase {
   OpNode() = default;
-  OpNode(const OpType& type, const PushOptions& options) : label(options.label) {
+  OpNode(const OpType& type, const OpLabel& label, Priority priority, bool transactional) : label(label) {
     this->type = &type;
-    priority = options.priority;
-    transactional = options.transactional;
+    this->priority = priority;
+    this->transactional = transactional;
   }
 
   static constexpr size_t block_bytes = 256;
