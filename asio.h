@@ -16,10 +16,11 @@
 #include <stop_token>
 #include <utility>
 
+#include "kaon/engine/api.h"
 #include "kaon/engine/await.h"
 #include "kaon/ops/ndarray.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 namespace detail {
 

@@ -3,7 +3,11 @@ include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/kaon)
 
-install(TARGETS kaon ${KAON_LAYERS} EXPORT kaon-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+set(libraries kaon)
+if(NOT BUILD_SHARED_LIBS)
+  list(APPEND libraries ${KAON_LAYERS})
+endif()
+install(TARGETS ${libraries} EXPORT kaon-targets ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 install(EXPORT kaon-targets NAMESPACE kaon:: DESTINATION ${package_dir})
 install(CODE "set(root \"${PROJECT_SOURCE_DIR}\")

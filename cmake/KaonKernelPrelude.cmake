@@ -1,7 +1,7 @@
 # KAON_KERNEL_PRELUDE_SOURCE: a source with the text of the headers that kernels compiled at run time begin with. Other
 # machines have no headers, so they go into the library, in this order and without their includes.
 set(headers
-  ops/host_device.h ops/elementwise_kinds.h ops/half.h ops/dtype.h
+  engine/api.h ops/host_device.h ops/elementwise_kinds.h ops/half.h ops/dtype.h
   ops/math/scalar_math.h ops/elementwise/kernels/polygamma_value.h ops/math/convert.h ops/cuda/pack.cuh)
 file(READ ${PROJECT_SOURCE_DIR}/ops/cuda/rtc_std.h KAON_KERNEL_PRELUDE)
 foreach(header IN LISTS headers)

@@ -11,9 +11,10 @@
 #include <stop_token>
 #include <utility>
 
+#include "kaon/engine/api.h"
 #include "kaon/engine/engine.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 // Runs coroutines later, never inside post(). A posted coroutine may run and end on another thread before post()
 // returns; the executor must stay valid until then. Thread safety: any thread.

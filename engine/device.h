@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <string>
 
-namespace kaon {
+#include "kaon/engine/api.h"
+
+namespace KAON_API kaon {
 
 enum class DeviceType : uint8_t { cpu = 1, gpu = 2 };  // the numbers that MXNet's files use
 

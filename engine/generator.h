@@ -1,9 +1,10 @@
 // AsyncGenerator: a coroutine that yields values one at a time and may wait between them.
 #pragma once
 
+#include "kaon/engine/api.h"
 #include "kaon/engine/task.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 // while (auto v = co_await g.next()) ...; next() gives an empty optional at the end, or throws what the body throws.
 // The body runs on the executor of the coroutine that awaits next(). Destroying the generator between two values ends

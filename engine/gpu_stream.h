@@ -4,9 +4,10 @@
 #include <memory>
 #include <source_location>
 
+#include "kaon/engine/api.h"
 #include "kaon/engine/device.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 struct Buffer;
 

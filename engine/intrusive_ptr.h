@@ -6,7 +6,9 @@
 #include <type_traits>
 #include <utility>
 
-namespace kaon {
+#include "kaon/engine/api.h"
+
+namespace KAON_API kaon {
 
 // Base of counted objects. The count starts at 0, and the first IntrusivePtr makes it 1; or at the constructor's
 // argument, for adopt(). T may hide `destroy()` to free its memory elsewhere. Thread safety: counting is atomic.

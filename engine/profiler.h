@@ -7,9 +7,10 @@
 #include <memory>
 #include <string_view>
 
+#include "kaon/engine/api.h"
 #include "kaon/engine/error.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 // Off costs one branch per operation. While on, each thread writes to a ring of its own (events beyond its size are
 // dropped and counted in the file). Thread safety: any thread.

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <type_traits>
 
-namespace kaon {
+#include "kaon/engine/api.h"
+
+namespace KAON_API kaon {
 
 class Stream;
 

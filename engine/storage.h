@@ -4,7 +4,9 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace kaon {
+#include "kaon/engine/api.h"
+
+namespace KAON_API kaon {
 
 enum class ForkOrder : uint8_t;
 template <class T, ForkOrder order>

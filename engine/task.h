@@ -9,9 +9,10 @@
 #include <optional>
 #include <utility>
 
+#include "kaon/engine/api.h"
 #include "kaon/engine/await.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 template <class T>
 class Task;

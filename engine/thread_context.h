@@ -5,9 +5,10 @@
 #include <atomic>
 #include <cstdint>
 
+#include "kaon/engine/api.h"
 #include "kaon/engine/device.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 class Engine;
 class MemoryBudget;

@@ -9,9 +9,10 @@
 #include <variant>
 #include <vector>
 
+#include "kaon/engine/api.h"
 #include "kaon/engine/task.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 namespace detail {
 
 // Resumes the coroutine that waits for several others, on its executor, once `left` of them have ended and it has

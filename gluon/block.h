@@ -12,14 +12,16 @@
 #include <tuple>
 #include <vector>
 
+#include "kaon/engine/api.h"
 #include "kaon/gluon/parameter.h"
 #include "kaon/graph/hybridize.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 class PlanReport;
 }
 
-namespace kaon::gluon {
+namespace KAON_API kaon {
+namespace gluon {
 
 struct BlockNode;
 
@@ -250,7 +252,8 @@ void HybridBlock<Derived>::export_model(const std::string& prefix, int epoch) co
   export_block(*node_, prefix, epoch);
 }
 
-}  // namespace kaon::gluon
+}  // namespace gluon
+}  // namespace kaon
 
 template <std::derived_from<kaon::gluon::Block> B>
 struct fmt::formatter<B> : fmt::formatter<std::string> {

@@ -3,9 +3,11 @@
 
 #include <string>
 
+#include "kaon/engine/api.h"
 #include "kaon/ops/ndarray.h"
 
-namespace kaon::init {
+namespace KAON_API kaon {
+namespace init {
 
 enum class Kind : uint8_t { unset, constant, uniform, normal, xavier, custom };
 enum class FactorType : uint8_t { avg, in, out };
@@ -49,4 +51,5 @@ inline Initializer Xavier(const XavierOptions& o = {}) {
 // `fill` is called with an array of zeros, and changes its values.
 inline Initializer Custom(void (*fill)(NDArray&)) { return {.kind = Kind::custom, .fill = fill}; }
 
-}  // namespace kaon::init
+}  // namespace init
+}  // namespace kaon

@@ -1,9 +1,11 @@
 // Losses: how far predictions are from labels, one number per sample.
 #pragma once
 
+#include "kaon/engine/api.h"
 #include "kaon/gluon/block.h"
 
-namespace kaon::gluon::loss {
+namespace KAON_API kaon {
+namespace gluon::loss {
 
 // All losses are hybrid blocks, called as loss(pred, label) or loss(pred, label, sample_weight), and give (batch,): the
 // mean over all axes but batch_axis. The label is reshaped like pred, except class numbers and KLDivLoss's.
@@ -198,4 +200,5 @@ struct LogisticLoss : detail::Loss<LogisticLoss> {
   LabelFormat label_format_;
 };
 
-}  // namespace kaon::gluon::loss
+}  // namespace gluon::loss
+}  // namespace kaon

@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "kaon/engine/api.h"
 #include "kaon/ops/shape.h"
 
-namespace kaon::lr_scheduler {
+namespace KAON_API kaon {
+namespace lr_scheduler {
 
 enum class Kind : uint8_t { none, factor, multi_factor, poly, cosine, custom };
 enum class WarmupMode : uint8_t { linear, constant };
@@ -81,4 +83,5 @@ LRScheduler CosineScheduler(const CosineOptions& options);
 // Any function of the number of updates. It is called by Trainer::step.
 LRScheduler CustomScheduler(double (*function)(int64_t));
 
-}  // namespace kaon::lr_scheduler
+}  // namespace lr_scheduler
+}  // namespace kaon

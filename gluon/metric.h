@@ -7,10 +7,12 @@
 #include <string>
 #include <utility>
 
+#include "kaon/engine/api.h"
 #include "kaon/engine/task.h"
 #include "kaon/ops/ndarray.h"
 
-namespace kaon::metric {
+namespace KAON_API kaon {
+namespace metric {
 
 // update() pushes and returns; get() blocks until the sum is computed; in a coroutine write `co_await metric.value()`.
 // A failed batch makes both throw its failure until reset(). A handle: a copy is the same metric. Thread safety: one
@@ -126,4 +128,5 @@ class Loss : public EvalMetric {
   Score score(const NDArray& labels, const NDArray& preds) const override;
 };
 
-}  // namespace kaon::metric
+}  // namespace metric
+}  // namespace kaon

@@ -8,10 +8,12 @@
 #include <span>
 #include <type_traits>
 
+#include "kaon/engine/api.h"
 #include "kaon/gluon/lr_scheduler.h"
 #include "kaon/ops/ndarray.h"
 
-namespace kaon::optimizer {
+namespace KAON_API kaon {
+namespace optimizer {
 
 // The parameters of one step, apart from the arrays.
 struct StepOptions {
@@ -106,4 +108,5 @@ class Adam : public Optimizer {
   explicit Adam(const AdamOptions& options = {});
 };
 
-}  // namespace kaon::optimizer
+}  // namespace optimizer
+}  // namespace kaon

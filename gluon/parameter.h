@@ -8,11 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "kaon/engine/api.h"
 #include "kaon/gluon/initializer.h"
 #include "kaon/graph/autograd.h"
 #include "kaon/graph/symbol.h"
 
-namespace kaon::gluon {
+namespace KAON_API kaon {
+namespace gluon {
 
 struct ParameterOptions {
   DType dtype = DType::float32;
@@ -143,7 +145,8 @@ class ParameterDict {
   std::vector<Parameter> items_;
 };
 
-}  // namespace kaon::gluon
+}  // namespace gluon
+}  // namespace kaon
 
 template <>
 struct fmt::formatter<kaon::gluon::ParameterDict> : fmt::formatter<std::string> {

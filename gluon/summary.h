@@ -3,9 +3,11 @@
 
 #include <string>
 
+#include "kaon/engine/api.h"
 #include "kaon/gluon/block.h"
 
-namespace kaon::gluon {
+namespace KAON_API kaon {
+namespace gluon {
 
 namespace detail {
 // `call` gives the block's result for a Symbol.
@@ -21,4 +23,5 @@ std::string summary(const B& block, const Shape& input, DType dtype = DType::flo
       block, [&](const Symbol& data) -> Symbol { return block(data); }, input, dtype);
 }
 
-}  // namespace kaon::gluon
+}  // namespace gluon
+}  // namespace kaon

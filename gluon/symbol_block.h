@@ -1,9 +1,11 @@
 // SymbolBlock: a block made from a symbol, for instance from a model file.
 #pragma once
 
+#include "kaon/engine/api.h"
 #include "kaon/gluon/block.h"
 
-namespace kaon::gluon {
+namespace KAON_API kaon {
+namespace gluon {
 
 // Variables that are not inputs become parameters of their own names. Always runs as one planned submission; with
 // Symbols it composes. A handle; thread safety as Block.
@@ -37,4 +39,5 @@ class SymbolBlock : public HybridBlock<SymbolBlock> {
   std::vector<std::string> labels_;  // of output layers: a prediction does not read them, so they are zeros
 };
 
-}  // namespace kaon::gluon
+}  // namespace gluon
+}  // namespace kaon

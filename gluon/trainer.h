@@ -6,10 +6,12 @@
 #include <source_location>
 #include <vector>
 
+#include "kaon/engine/api.h"
 #include "kaon/gluon/optimizer.h"
 #include "kaon/gluon/parameter.h"
 
-namespace kaon::gluon {
+namespace KAON_API kaon {
+namespace gluon {
 
 // Parameters without a gradient (grad_req null, running statistics) are left alone. Only save_states and load_states
 // block, and on a GPU the first step of a parameter, which makes its states. Thread safety: one thread.
@@ -74,4 +76,5 @@ class Trainer {
   NDArray rates_;  // rate_values_ as an array, made again only when they change
 };
 
-}  // namespace kaon::gluon
+}  // namespace gluon
+}  // namespace kaon

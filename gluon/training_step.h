@@ -5,10 +5,12 @@
 #include <memory>
 #include <vector>
 
+#include "kaon/engine/api.h"
 #include "kaon/gluon/block.h"
 #include "kaon/gluon/trainer.h"
 
-namespace kaon::gluon {
+namespace KAON_API kaon {
+namespace gluon {
 
 namespace detail {
 struct Traced;
@@ -65,4 +67,5 @@ class TrainingStep {
   std::vector<Trainer::Slot*> slots_;
 };
 
-}  // namespace kaon::gluon
+}  // namespace gluon
+}  // namespace kaon

@@ -6,11 +6,12 @@
 #include <type_traits>
 #include <utility>
 
+#include "kaon/engine/api.h"
 #include "kaon/engine/task.h"
 #include "kaon/engine/thread_context.h"
 #include "kaon/ops/ndarray.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 class Interceptor;
 

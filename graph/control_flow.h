@@ -5,9 +5,11 @@
 #include <utility>
 #include <vector>
 
+#include "kaon/engine/api.h"
 #include "kaon/graph/symbol.h"
 
-namespace kaon::contrib {
+namespace KAON_API kaon {
+namespace contrib {
 namespace detail {
 
 template <class A>
@@ -148,4 +150,5 @@ auto cond(const A& predicate, Then&& then, Otherwise&& otherwise,
   return Kind<Result>::pack(run(Cond<A>{predicate, taken, other, site}));
 }
 
-}  // namespace kaon::contrib
+}  // namespace contrib
+}  // namespace kaon

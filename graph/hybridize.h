@@ -6,10 +6,11 @@
 #include <string>
 #include <string_view>
 
+#include "kaon/engine/api.h"
 #include "kaon/engine/error.h"
 #include "kaon/ops/shape.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 // What a call does whose inputs have shapes or dtypes that nothing is planned for yet.
 //   retrace: it is planned as well.

@@ -5,9 +5,10 @@
 #include <cstdint>
 #include <string>
 
+#include "kaon/engine/api.h"
 #include "kaon/engine/intrusive_ptr.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 class ExecutionPlan;
 

@@ -7,10 +7,11 @@
 #include <unordered_map>
 #include <vector>
 
+#include "kaon/engine/api.h"
 #include "kaon/engine/intrusive_ptr.h"
 #include "kaon/ops/functions.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 struct SymbolNode;
 struct SymbolFileInfo;
@@ -143,6 +144,6 @@ inline constexpr SymbolFunctions sym{};
 }  // namespace kaon
 
 template <>
-struct fmt::formatter<kaon::Symbol> : fmt::formatter<std::string> {
+struct KAON_API fmt::formatter<kaon::Symbol> : fmt::formatter<std::string> {
   fmt::format_context::iterator format(const kaon::Symbol& symbol, fmt::format_context& context) const;
 };

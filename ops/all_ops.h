@@ -2,6 +2,7 @@
 #pragma once
 
 // elementwise
+#include "kaon/engine/api.h"
 #include "kaon/ops/elementwise/elementwise.h"
 #include "kaon/ops/reduce/reduce.h"
 // reduce
@@ -22,7 +23,7 @@
 // optim
 #include "kaon/ops/optim/optim.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 template <class... Ops>
 struct OpList {};

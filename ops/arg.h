@@ -7,9 +7,10 @@
 #include <source_location>
 #include <string>
 
+#include "kaon/engine/api.h"
 #include "kaon/engine/error.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 // Made implicitly at the call, so the location is the user's line. Borrows the array: use it in parameter
 // lists only. Trivially destructible, so safe inside a co_await expression.

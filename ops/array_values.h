@@ -6,9 +6,10 @@
 #include <type_traits>
 #include <vector>
 
+#include "kaon/engine/api.h"
 #include "kaon/ops/ndarray.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 namespace detail {
 

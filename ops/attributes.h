@@ -11,11 +11,12 @@
 #include <string_view>
 #include <type_traits>
 
+#include "kaon/engine/api.h"
 #include "kaon/engine/device.h"
 #include "kaon/ops/dtype.h"
 #include "kaon/ops/shape.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 // The text that MXNet's own writer gives: floats as Python's repr, tuples with ", ".
 std::string to_text(int64_t value);

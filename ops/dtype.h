@@ -7,9 +7,10 @@
 #include <cstring>
 #include <string_view>
 
+#include "kaon/engine/api.h"
 #include "kaon/ops/half.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 // The numbers are those of MXNet's files.
 enum class DType : int8_t {

@@ -5,7 +5,9 @@
 #include <cstdint>
 #include <string_view>
 
-namespace kaon {
+#include "kaon/engine/api.h"
+
+namespace KAON_API kaon {
 
 // --- one argument: their names and the dtypes they take
 

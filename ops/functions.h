@@ -8,11 +8,12 @@
 #include <initializer_list>
 #include <vector>
 
+#include "kaon/engine/api.h"
 #include "kaon/ops/all_ops.h"
 #include "kaon/ops/array_values.h"
 #include "kaon/ops/ndarray.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 // Each call checks its inputs (ShapeError, TypeError, DeviceError, ValueError for attributes, StateError for an array
 // that is undefined or whose engine has ended), pushes, and gives the result at once; an operator that fails while it

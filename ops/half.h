@@ -3,9 +3,10 @@
 
 #include <cstdint>
 
+#include "kaon/engine/api.h"
 #include "kaon/ops/host_device.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 // On a GPU both are one instruction, which for NaN would give other bits than the CPU.
 

@@ -5,13 +5,15 @@
 #include <cstdint>
 #include <cstring>
 
+#include "kaon/engine/api.h"
+
 #ifdef __CUDACC__
 #define HOST_DEVICE __host__ __device__
 #else
 #define HOST_DEVICE
 #endif
 
-namespace kaon {
+namespace KAON_API kaon {
 
 HOST_DEVICE inline uint32_t bits_of(float value) {
   uint32_t bits;

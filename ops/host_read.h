@@ -3,10 +3,11 @@
 
 #include <vector>
 
+#include "kaon/engine/api.h"
 #include "kaon/engine/await.h"
 #include "kaon/ops/ndarray.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 // The array itself, or a copy on the host of one on a GPU. Nothing is recorded.
 NDArray on_host(const NDArray& array, const std::source_location& site);

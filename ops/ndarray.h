@@ -9,13 +9,14 @@
 #include <string>
 #include <vector>
 
+#include "kaon/engine/api.h"
 #include "kaon/engine/await.h"
 #include "kaon/engine/intrusive_ptr.h"
 #include "kaon/ops/arg.h"
 #include "kaon/ops/elementwise_kinds.h"
 #include "kaon/ops/view.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 class Engine;
 class Var;
@@ -226,7 +227,7 @@ std::ostream& operator<<(std::ostream& out, const NDArray& array);
 
 #include "kaon/ops/host_read.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 template <class T>
 ItemAwaiter<T> NDArray::item(std::source_location site) const {
@@ -242,6 +243,6 @@ HostAwaiter<T> NDArray::host(std::source_location site) const {
 
 // {} prints an array as operator<< does.
 template <>
-struct fmt::formatter<kaon::NDArray> : fmt::formatter<std::string> {
+struct KAON_API fmt::formatter<kaon::NDArray> : fmt::formatter<std::string> {
   fmt::format_context::iterator format(const kaon::NDArray& array, fmt::format_context& context) const;
 };

@@ -7,9 +7,10 @@
 #include <utility>
 #include <vector>
 
+#include "kaon/engine/api.h"
 #include "kaon/ops/ndarray.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 // Arrays with their names, in file order; names are empty in a plain list.
 using NamedArrays = std::vector<std::pair<std::string, NDArray>>;

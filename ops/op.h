@@ -8,9 +8,10 @@
 #include <optional>
 #include <string_view>
 
+#include "kaon/engine/api.h"
 #include "kaon/ops/view.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 class NDArray;
 struct OpDef;

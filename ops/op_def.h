@@ -4,10 +4,11 @@
 #include <cstring>
 #include <functional>
 
+#include "kaon/engine/api.h"
 #include "kaon/ops/attributes.h"
 #include "kaon/ops/op.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 // Everything the engine, the tracer and the file readers need to know about an operator. `attrs` is
 // always a pointer to the operator's struct. Thread safety: immutable.

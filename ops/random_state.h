@@ -1,9 +1,11 @@
 // The seed of random operators, and the position in its stream of numbers.
 #pragma once
 
+#include "kaon/engine/api.h"
 #include "kaon/ops/view.h"
 
-namespace kaon::random {
+namespace KAON_API kaon {
+namespace random {
 
 // Sets the seed and starts its numbers from the first. Same seed, same pushes: same numbers, whatever the number of
 // threads. Process-wide. Thread safety: any thread.
@@ -33,4 +35,5 @@ class RandomSubstream {
   RandomSubstream* outer_;
 };
 
-}  // namespace kaon::random
+}  // namespace random
+}  // namespace kaon

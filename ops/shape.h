@@ -8,7 +8,9 @@
 #include <span>
 #include <string>
 
-namespace kaon {
+#include "kaon/engine/api.h"
+
+namespace KAON_API kaon {
 
 template <class T>
 concept Dimension = std::integral<T> && !std::same_as<T, bool>;

@@ -7,11 +7,12 @@
 #include <span>
 #include <string>
 
+#include "kaon/engine/api.h"
 #include "kaon/engine/run_context.h"
 #include "kaon/ops/dtype.h"
 #include "kaon/ops/shape.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 struct Buffer;
 

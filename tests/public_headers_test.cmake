@@ -3,6 +3,7 @@
 #   2. What is listed here as internal and reached, is.
 #   3. The headers that programs may include beside kaon.h are public, and kaon.h does not bring them.
 #   4. Headers that these reach are there, so that an installed copy is complete.
+#   5. All of them open the namespace with KAON_API, so that a shared library exports what they declare.
 # The same function looks at a small tree that breaks each rule, and must find that.
 cmake_minimum_required(VERSION 3.25)
 include(${ROOT}/cmake/KaonPublicHeaders.cmake)
@@ -80,6 +81,15 @@ function(look_at root result)
     endif()
   endforeach()
 
+  foreach(header IN LISTS headers more)
+    if(EXISTS ${root}/${header})
+      file(STRINGS ${root}/${header} opened REGEX "^(inline )?namespace kaon")
+      if(opened)
+        list(APPEND complaints "${header} opens the namespace without KAON_API")
+      endif()
+    endif()
+  endforeach()
+
   list(REMOVE_DUPLICATES missing)
   foreach(header IN LISTS missing)
     list(APPEND complaints "${header} is included, but not there")
@@ -102,11 +112,11 @@ function(look_at_sample)
   file(WRITE ${sample}/engine/engine.h "#include \"kaon/engine/room/known.h\"\n#include \"kaon/engine/room/a.h\"\n")
   file(WRITE ${sample}/engine/room/known.h "#include \"kaon/engine/error.h\"\n#include <vector>\n")
   file(WRITE ${sample}/engine/room/a.h "#include \"kaon/engine/engine.h\"\n")
-  file(WRITE ${sample}/engine/error.h "")
+  file(WRITE ${sample}/engine/error.h "namespace KAON_API kaon {}")
   file(WRITE ${sample}/ops/family/family.h "#include \"kaon/ops/family/operator.h\"\n")
   file(WRITE ${sample}/ops/family/operator.h "#include \"kaon/ops/op.h\"\n")
   file(WRITE ${sample}/ops/op.h "#include \"kaon/ops/nowhere.h\"\n")
-  file(WRITE ${sample}/gluon/nn/dense.h "")
+  file(WRITE ${sample}/gluon/nn/dense.h "namespace kaon::gluon {}")
   file(WRITE ${sample}/gluon/data/internal/a.h "")
   file(WRITE ${sample}/asio.h "#include \"kaon/engine/room/other.h\"\n#include \"kaon/engine/room/new.h\"\n")
   file(WRITE ${sample}/engine/room/other.h "")
@@ -121,7 +131,8 @@ function(look_at_sample)
     "engine/room/gone.h is listed in this test, but kaon.h" "engine/room/optional.h is optional, but it is internal"
     "engine/engine.h is optional, but kaon.h brings it" "asio.h is listed in this test, but kaon.h does not bring it"
     "an optional header reaches engine/room/new.h, which is internal"
-    "engine/room/ended.h is listed in this test, but no optional header" "ops/nowhere.h is included, but not there")
+    "engine/room/ended.h is listed in this test, but no optional header" "ops/nowhere.h is included, but not there"
+    "gluon/nn/dense.h opens the namespace without KAON_API")
   set(unseen ${expected})
   foreach(complaint IN LISTS expected)
     foreach(one IN LISTS found)

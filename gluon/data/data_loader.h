@@ -6,11 +6,13 @@
 #include <optional>
 #include <type_traits>
 
+#include "kaon/engine/api.h"
 #include "kaon/engine/generator.h"
 #include "kaon/gluon/data/dataset.h"
 #include "kaon/gluon/data/sampler.h"
 
-namespace kaon::gluon::data {
+namespace KAON_API kaon {
+namespace gluon::data {
 
 // Samples stacked along a new first axis. The arrays are ready: nothing is pending on them, except copies to a GPU.
 // `label` is undefined when the dataset has no labels. Thread safety: as NDArray.
@@ -95,4 +97,5 @@ class DataLoader {
   std::shared_ptr<State> state_;
 };
 
-}  // namespace kaon::gluon::data
+}  // namespace gluon::data
+}  // namespace kaon

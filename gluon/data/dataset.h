@@ -7,11 +7,13 @@
 #include <type_traits>
 #include <vector>
 
+#include "kaon/engine/api.h"
 #include "kaon/engine/task.h"
 #include "kaon/gluon/data/host_tensor.h"
 #include "kaon/gluon/data/sample_random.h"
 
-namespace kaon::gluon::data {
+namespace KAON_API kaon {
+namespace gluon::data {
 
 // Derive from one of these two for a new kind of dataset. A loader calls get() on several threads of the engine's io
 // pool at once. It works on plain memory: nothing is pushed to the engine.
@@ -134,4 +136,5 @@ class ArrayDataset : public Dataset {
   explicit ArrayDataset(HostTensor data, HostTensor label = HostTensor());
 };
 
-}  // namespace kaon::gluon::data
+}  // namespace gluon::data
+}  // namespace kaon

@@ -8,10 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include "kaon/engine/api.h"
 #include "kaon/engine/error.h"
 #include "kaon/ops/ndarray.h"
 
-namespace kaon::gluon::data {
+namespace KAON_API kaon {
+namespace gluon::data {
 
 // A dense row-major tensor that owns its memory, or views memory of another owner. Cheap to move. Only copy_of blocks.
 // Thread safety: like std::vector.
@@ -78,4 +80,5 @@ class Sample {
   HostTensor label;
 };
 
-}  // namespace kaon::gluon::data
+}  // namespace gluon::data
+}  // namespace kaon

@@ -3,7 +3,10 @@
 
 #include <cstdint>
 
-namespace kaon::gluon::data {
+#include "kaon/engine/api.h"
+
+namespace KAON_API kaon {
+namespace gluon::data {
 
 // A stream of numbers that depends on (seed, epoch, index of the sample) only: not on the thread that draws, nor on the
 // draws for other samples. Thread safety: unsafe; each sample has its own.
@@ -23,4 +26,5 @@ class SampleRandom {
   uint32_t block_[4]{};
 };
 
-}  // namespace kaon::gluon::data
+}  // namespace gluon::data
+}  // namespace kaon

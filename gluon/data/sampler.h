@@ -6,7 +6,10 @@
 #include <span>
 #include <vector>
 
-namespace kaon::gluon::data {
+#include "kaon/engine/api.h"
+
+namespace KAON_API kaon {
+namespace gluon::data {
 
 // Derive from it for a new order.
 class SamplerSource {
@@ -73,4 +76,5 @@ class BatchSampler {
   LastBatch last_batch_;
 };
 
-}  // namespace kaon::gluon::data
+}  // namespace gluon::data
+}  // namespace kaon

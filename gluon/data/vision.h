@@ -4,9 +4,11 @@
 #include <filesystem>
 #include <vector>
 
+#include "kaon/engine/api.h"
 #include "kaon/gluon/data/dataset.h"
 
-namespace kaon::gluon::data::vision {
+namespace KAON_API kaon {
+namespace gluon::data::vision {
 
 // Reads train-images-idx3-ubyte and train-labels-idx1-ubyte (t10k-... for train = false) in `root`, with or without
 // .gz. Samples: an image (28, 28, 1), or of another height and width, of uint8, and a label, int32, 0 to 9. Blocks.
@@ -55,4 +57,5 @@ class Cast {
 inline Cast cast(DType dtype) { return Cast(dtype); }
 
 }  // namespace transforms
-}  // namespace kaon::gluon::data::vision
+}  // namespace gluon::data::vision
+}  // namespace kaon

@@ -3,9 +3,11 @@
 
 #include <optional>
 
+#include "kaon/engine/api.h"
 #include "kaon/gluon/nn/nn.h"
 
-namespace kaon::gluon::model_zoo::vision {
+namespace KAON_API kaon {
+namespace gluon::model_zoo::vision {
 
 namespace detail {
 
@@ -62,4 +64,5 @@ ResNetV1 resnet50_v1(const ResNetOptions& options = {});
 ResNetV1 resnet101_v1(const ResNetOptions& options = {});
 ResNetV1 resnet152_v1(const ResNetOptions& options = {});
 
-}  // namespace kaon::gluon::model_zoo::vision
+}  // namespace gluon::model_zoo::vision
+}  // namespace kaon

@@ -5,9 +5,11 @@
 #include <string_view>
 #include <type_traits>
 
+#include "kaon/engine/api.h"
 #include "kaon/gluon/block.h"
 
-namespace kaon::gluon::nn {
+namespace KAON_API kaon {
+namespace gluon::nn {
 
 // Which activation a layer ends with: "relu", "sigmoid", "tanh", "softrelu", "softsign" or the enum; by default none.
 // Throws ValueError for another name.
@@ -93,4 +95,5 @@ struct Swish : HybridBlock<Swish> {
   double beta_;
 };
 
-}  // namespace kaon::gluon::nn
+}  // namespace gluon::nn
+}  // namespace kaon

@@ -3,9 +3,11 @@
 
 #include <concepts>
 
+#include "kaon/engine/api.h"
 #include "kaon/gluon/block.h"
 
-namespace kaon::gluon::nn {
+namespace KAON_API kaon {
+namespace gluon::nn {
 
 struct DropoutOptions {
   Shape axes{};  // axes along which all elements share one draw
@@ -76,4 +78,5 @@ struct Lambda : Block {
   Fn function_;
 };
 
-}  // namespace kaon::gluon::nn
+}  // namespace gluon::nn
+}  // namespace kaon

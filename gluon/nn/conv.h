@@ -1,9 +1,11 @@
 // Convolution layers.
 #pragma once
 
+#include "kaon/engine/api.h"
 #include "kaon/gluon/nn/activation.h"
 
-namespace kaon::gluon::nn {
+namespace KAON_API kaon {
+namespace gluon::nn {
 
 // Window sizes of one number hold for every axis.
 struct ConvOptions {
@@ -63,4 +65,5 @@ struct Conv3D : detail::Conv<Conv3D> {
   explicit Conv3D(int64_t channels, const ConvOptions& options = {});
 };
 
-}  // namespace kaon::gluon::nn
+}  // namespace gluon::nn
+}  // namespace kaon

@@ -1,9 +1,11 @@
 // Dense: the fully connected layer.
 #pragma once
 
+#include "kaon/engine/api.h"
 #include "kaon/gluon/nn/activation.h"
 
-namespace kaon::gluon::nn {
+namespace KAON_API kaon {
+namespace gluon::nn {
 
 struct DenseOptions {
   ActivationName activation{};
@@ -37,4 +39,5 @@ struct Dense : HybridBlock<Dense> {
   std::optional<Activation> activation_;
 };
 
-}  // namespace kaon::gluon::nn
+}  // namespace gluon::nn
+}  // namespace kaon

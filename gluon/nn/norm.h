@@ -1,9 +1,11 @@
 // Normalisation layers.
 #pragma once
 
+#include "kaon/engine/api.h"
 #include "kaon/gluon/block.h"
 
-namespace kaon::gluon::nn {
+namespace KAON_API kaon {
+namespace gluon::nn {
 
 struct BatchNormOptions {
   int axis = 1;  // of the channels
@@ -69,4 +71,5 @@ struct LayerNorm : HybridBlock<LayerNorm> {
   double epsilon_;
 };
 
-}  // namespace kaon::gluon::nn
+}  // namespace gluon::nn
+}  // namespace kaon

@@ -2,9 +2,11 @@
 // width).
 #pragma once
 
+#include "kaon/engine/api.h"
 #include "kaon/gluon/block.h"
 
-namespace kaon::gluon::nn {
+namespace KAON_API kaon {
+namespace gluon::nn {
 
 // Window sizes of one number hold for every axis.
 struct MaxPoolOptions {
@@ -86,4 +88,5 @@ struct GlobalAvgPool3D : detail::Pool<GlobalAvgPool3D> {
   GlobalAvgPool3D() : Pool(detail::global_pooling(3, PoolType::avg)) {}
 };
 
-}  // namespace kaon::gluon::nn
+}  // namespace gluon::nn
+}  // namespace kaon

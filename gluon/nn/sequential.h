@@ -5,9 +5,11 @@
 #include <memory>
 #include <vector>
 
+#include "kaon/engine/api.h"
 #include "kaon/gluon/block.h"
 
-namespace kaon::gluon::nn {
+namespace KAON_API kaon {
+namespace gluon::nn {
 
 // A block without its type, as a Sequential holds it. A handle on the same block; call it with an NDArray, or with a
 // Symbol when the block is hybrid (else TraceError).
@@ -144,4 +146,5 @@ class HybridSequential : public HybridBlock<HybridSequential> {
   detail::BlockList blocks_;
 };
 
-}  // namespace kaon::gluon::nn
+}  // namespace gluon::nn
+}  // namespace kaon

@@ -1,12 +1,14 @@
 // Attention, and the encoder of the transformer made of it.
 #pragma once
 
+#include "kaon/engine/api.h"
 #include "kaon/gluon/nn/basic.h"
 #include "kaon/gluon/nn/dense.h"
 #include "kaon/gluon/nn/norm.h"
 #include "kaon/gluon/nn/sequential.h"
 
-namespace kaon::gluon::nn {
+namespace KAON_API kaon {
+namespace gluon::nn {
 
 // For self-attention over x (batch, length, units) whose sample i has valid_length[i] steps: a mask (batch, 1, length),
 // 1 for these steps and 0 after them.
@@ -107,4 +109,5 @@ struct TransformerEncoderCell : HybridBlock<TransformerEncoderCell> {
   auto finish(const auto& x, const auto& attended) { return ffn(layer_norm(x + dropout_layer(proj(attended)))); }
 };
 
-}  // namespace kaon::gluon::nn
+}  // namespace gluon::nn
+}  // namespace kaon

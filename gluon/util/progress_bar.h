@@ -7,9 +7,11 @@
 #include <optional>
 #include <string>
 
+#include "kaon/engine/api.h"
 #include "kaon/engine/engine.h"
 
-namespace kaon::gluon {
+namespace KAON_API kaon {
+namespace gluon {
 
 struct ProgressOptions {
   std::FILE* out = stdout;
@@ -60,4 +62,5 @@ class ProgressBar {
   size_t drawn_width_ = 0;
 };
 
-}  // namespace kaon::gluon
+}  // namespace gluon
+}  // namespace kaon

@@ -5,7 +5,10 @@
 #include <string>
 #include <vector>
 
-namespace kaon::gluon {
+#include "kaon/engine/api.h"
+
+namespace KAON_API kaon {
+namespace gluon {
 
 // One set of axes with its curves. A NaN or an infinity leaves a gap.
 class ChartPanel {
@@ -43,4 +46,5 @@ class SvgChart {
   std::vector<ChartPanel> panels_;
 };
 
-}  // namespace kaon::gluon
+}  // namespace gluon
+}  // namespace kaon

@@ -3,10 +3,11 @@
 
 #include <limits>
 
+#include "kaon/engine/api.h"
 #include "kaon/ops/elementwise_kinds.h"
 #include "kaon/ops/op.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 // --- Functions of one array, element by element: y = f(x). NaN propagates. Formulae: the C functions of the same
 // name, and relu = max(x, 0), sigmoid = 1 / (1 + e^-x), softsign = x / (1 + |x|), softrelu = log(1 + e^x),

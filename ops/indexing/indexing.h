@@ -1,9 +1,10 @@
 // Elements chosen by an array of indices.
 #pragma once
 
+#include "kaon/engine/api.h"
 #include "kaon/ops/op.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 // --- take and Embedding: rows of an array by index, and their gradient.
 

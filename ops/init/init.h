@@ -3,10 +3,11 @@
 
 #include <optional>
 
+#include "kaon/engine/api.h"
 #include "kaon/engine/device.h"
 #include "kaon/ops/op.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 // --- Operators that create arrays from numbers: zeros, ones, full, arange, linspace, eye.
 

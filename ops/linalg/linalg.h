@@ -1,9 +1,10 @@
 // Products of matrices: dot and batch_dot.
 #pragma once
 
+#include "kaon/engine/api.h"
 #include "kaon/ops/op.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 // Contracts the last axis of lhs (the first when transpose_a) with the first axis of rhs (the last when transpose_b);
 // the other axes of lhs, then those of rhs, are the result's. Two vectors give shape (1,). Floating dtypes; 16-bit

@@ -1,9 +1,10 @@
 // Arrays in another shape or order, parts of arrays, arrays side by side, repeated and padded.
 #pragma once
 
+#include "kaon/engine/api.h"
 #include "kaon/ops/op.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 // --- Operators that keep the bytes and change the shape: Reshape, reshape_like, Flatten, expand_dims, squeeze.
 

@@ -1,9 +1,10 @@
 // Updates of weights in place.
 #pragma once
 
+#include "kaon/engine/api.h"
 #include "kaon/ops/op.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 // --- Stochastic gradient descent as operators that update the weight in place, one tensor or many at a time.
 

@@ -1,9 +1,10 @@
 // Sums, means, norms, the largest element, and their gradients.
 #pragma once
 
+#include "kaon/engine/api.h"
 #include "kaon/ops/op.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 // --- Reductions over axes: sum, mean, prod, max, min, nansum, nanprod.
 

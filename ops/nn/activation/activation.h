@@ -1,9 +1,10 @@
 // Activations and dropout, with their gradients.
 #pragma once
 
+#include "kaon/engine/api.h"
 #include "kaon/ops/op.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 // --- Activation and LeakyReLU: the elementwise functions between layers, with their gradients.
 

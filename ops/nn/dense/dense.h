@@ -1,9 +1,10 @@
 // The dense layer.
 #pragma once
 
+#include "kaon/engine/api.h"
 #include "kaon/ops/op.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 // y = x W^T + b with W (num_hidden, in) and b (num_hidden,). With flatten, x is (batch, everything else) and y
 // (batch, num_hidden); without, the last axis of x is contracted and the others stay. Floating dtypes.

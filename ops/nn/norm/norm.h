@@ -3,9 +3,10 @@
 
 #include <optional>
 
+#include "kaon/engine/api.h"
 #include "kaon/ops/op.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 // --- Batch normalisation and its gradient.
 

@@ -3,10 +3,11 @@
 
 #include <optional>
 
+#include "kaon/engine/api.h"
 #include "kaon/ops/nn/conv/conv.h"
 #include "kaon/ops/op.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 enum class PoolType { max, avg, sum, lp };
 constexpr std::array<std::string_view, 4> enum_names(PoolType) { return {"max", "avg", "sum", "lp"}; }

@@ -3,9 +3,10 @@
 
 #include <optional>
 
+#include "kaon/engine/api.h"
 #include "kaon/ops/op.h"
 
-namespace kaon {
+namespace KAON_API kaon {
 
 // --- softmax, log_softmax, softmin and SoftmaxActivation, with their gradients.
 

@@ -1,0 +1,8 @@
+// KAON_API: what a shared libkaon.so exports. Public headers open their namespace with it.
+#pragma once
+
+#ifdef KAON_SHARED  // defined for the library's sources and for programs that link with it
+#define KAON_API [[gnu::visibility("default")]]
+#else
+#define KAON_API
+#endif
