@@ -120,8 +120,7 @@ read_all(const float* values, size_t n) {
   asm volatile("" ::"r"(total) : "memory");
 }
 
-// PhasePlan a round trip of one cache line between two threads: scheduling figures are comparable where it is under 100
-// ns.
+// Half a round trip of one cache line between two threads: scheduling figures are comparable where it is under 100 ns.
 inline void print_ping_pong() {
   constexpr int trips = 20000;
   auto run = [] {
