@@ -97,17 +97,18 @@ void check_arrays(const OpDef& def, const void* attrs, std::span<const NDArray* 
   }
 }
 
-OpLabel label_of(const OpDef& def, const std::source_location& site) {
-  return {def.name().data(), site, thread_context().block_path};
+OpLabel label_of(const char* name, const std::source_location& site) {
+  return {name, site, thread_context().block_path};
 }
+OpLabel label_of(const OpDef& def, const std::source_location& site) { return label_of(def.name().data(), site); }
 
 // Runs the checks of a call: what they throw names its line.
 template <class Checks>
-void check_call(const OpDef& def, const std::source_location& site, Checks&& checks) {
+decltype(auto) check_call(const OpLabel& call, Checks&& checks) {
   try {
-    checks();
+    return checks();
   } catch (...) {
-    std::rethrow_exception(add_context(std::current_exception(), describe(label_of(def, site))));
+    std::rethrow_exception(add_context(std::current_exception(), describe(call)));
   }
 }
 
@@ -141,7 +142,7 @@ void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray
   size_t n_in = inputs.size(), n_out = size_t(std::max(def.num_outputs(attrs), 0));  // infer refuses none
   SmallArray<ArrayNode*> nodes(n_in, [&](size_t i) { return inputs[i]->node_.get(); });
   SmallArray<TensorMeta> metas(n_out);
-  check_call(def, site, [&] { infer(def, attrs, inputs, metas.span()); });
+  check_call(label_of(def, site), [&] { infer(def, attrs, inputs, metas.span()); });
 
   ThreadContext& context = thread_context();
   auto* interceptor = static_cast<Interceptor*>(context.interceptor);
@@ -170,7 +171,7 @@ void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray
 void NDArray::apply_into(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs,
                          const NDArray& out, const std::source_location& site) {
   TensorMeta made;
-  check_call(def, site, [&] {
+  check_call(label_of(def, site), [&] {
     if (Interceptor* i = Interceptor::current(); i && (i->instead_of_running || !out.node().buffer)) {
       throw TraceError(fmt::format("[{}] writing in place inside a trace; write x = x + y", def.name()));
     }
@@ -208,9 +209,11 @@ NDArray& NDArray::update(BinaryKind kind, const Arg<NDArray>& b) {
 }
 
 namespace {
-void check_broadcasts(const Shape& from, const Shape& to, const char* op) {
-  if (broadcast_shapes(from, to, op) == to) return;
-  throw ShapeError(fmt::format("[{}] an array of shape {} cannot be broadcast to {}", op, from.str(), to.str()));
+void check_broadcasts(const Shape& from, const Shape& to, const char* op, const std::source_location& site) {
+  check_call(label_of(op, site), [&] {
+    if (broadcast_shapes(from, to, op) == to) return;
+    throw ShapeError(fmt::format("[{}] an array of shape {} cannot be broadcast to {}", op, from.str(), to.str()));
+  });
 }
 }  // namespace
 
@@ -225,12 +228,12 @@ NDArray& NDArray::assign(const Arg<NDArray>& value) {
   if (source.dtype() != dtype()) source = source.astype(dtype(), value.site());
   if (source.device() != device()) {
     if (source.shape() == shape()) {
-      push_copy_between(source.node(), node(), {"assign", value.site(), thread_context().block_path});
+      push_copy_between(source.node(), node(), label_of("assign", value.site()));
       return *this;
     }
     source = copy_to(source, device(), value.site());
   }
-  check_broadcasts(source.shape(), shape(), "assign");
+  check_broadcasts(source.shape(), shape(), "assign", value.site());
   if (size() == 0) return *this;  // nothing to write
   BroadcastTo op{.shape = shape()};
   const NDArray* inputs[] = {&source};
@@ -279,7 +282,8 @@ NDArray NDArray::slice(int64_t begin, int64_t end, std::source_location site) co
 
 NDArray NDArray::reshape(const Shape& codes, std::source_location site) const {
   if (!can_view(*this)) return nd.reshape(In<NDArray>(*this, site), codes);
-  return view(*this, infer_reshape(shape(), codes, false, "reshape"), 0);
+  return check_call(label_of("reshape", site),
+                    [&] { return view(*this, infer_reshape(shape(), codes, false, "reshape"), 0); });
 }
 
 NDArray& NDArray::slice_assign(const Shape& begin, const Shape& end, const Arg<NDArray>& value) {
@@ -288,7 +292,7 @@ NDArray& NDArray::slice_assign(const Shape& begin, const Shape& end, const Arg<N
   NDArray source =
       value.is_number() ? nd.full(Shape(1), value.number(), {.dtype = dtype(), .device = device()}) : value.array();
   const Shape target = resolve_slice(shape(), begin, end, {}, "slice_assign").count;
-  check_broadcasts(source.shape(), target, "slice_assign");
+  check_broadcasts(source.shape(), target, "slice_assign", value.site());
   NDArray values = NDArray::empty(target, dtype(), device());
   values.assign(Arg<NDArray>(source, value.site()));
   SliceAssign op{.begin = begin, .end = end};

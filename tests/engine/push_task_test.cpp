@@ -136,12 +136,14 @@ TEST_CASE("push_task: a failure fails what it writes and says where it was pushe
     for (bool later : {false, true}) {
       Var a, b;
       const int line = __LINE__ + 1;
-      push_task(engine, {write(a)},
-                [later]() -> Task<void> {
-                  if (later) co_await sleep_for(100us);
-                  throw ShapeError("[read_file] wrong shape");
-                },
-                {.label = {.name = "read_file", .block_path = "loader"}});
+      const PushOptions options{.label = {.name = "read_file", .block_path = "loader"}};
+      push_task(
+          engine, {write(a)},
+          [later]() -> Task<void> {
+            if (later) co_await sleep_for(100us);
+            throw ShapeError("[read_file] wrong shape");
+          },
+          options);
       bool ran = false;
       push_task(engine, {read(a), write(b)}, [&ran]() -> Task<void> {
         ran = true;

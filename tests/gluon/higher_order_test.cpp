@@ -228,8 +228,8 @@ TEST_CASE("higher order: exact takes the imperative kernels where a result has n
 namespace {
 // The gradient of the output layer does not depend on what arrives: its program and the gradient of that compute it.
 struct Scored : gluon::HybridBlock<Scored> {
-  auto hybrid_forward(auto F, auto x) {
-    return std::pair(F.square(F.SoftmaxOutput(x, F.zeros_like(F.sum(x, {.axis = Shape(1)})))), x);
+  auto hybrid_forward(auto F, auto x, auto w) {
+    return std::pair(F.SoftmaxOutput(x, F.zeros_like(F.sum(x, {.axis = Shape(1)}))) * w, x);
   }
 };
 }  // namespace
@@ -238,22 +238,23 @@ TEST_CASE("higher order: a second gradient that the first one's program has comp
   auto run = [](bool hybridized, bool exact) {
     Scored net;
     if (hybridized) net.hybridize({.exact = exact});
-    NDArray x = numbers({3, 4}, 6);
+    NDArray x = numbers({3, 4}, 6), w = numbers({3, 4}, 7);
     x.attach_grad();
+    w.attach_grad();
     Results all;
     autograd::record([&] {
-      const auto [y, same] = net(x);
+      const auto [y, same] = net(x, w);
       const NDArray weights = numbers({3, 4}, 8);
-      const std::vector<NDArray> heads{y, same}, weighed{weights, weights}, variables{x};
-      const NDArray g = autograd::grad(heads, variables, weighed, true, true)[0];
-      all = {values(y), values(g)};
-      return nd.sum(g * y);
+      const std::vector<NDArray> heads{y, same}, weighed{weights, weights}, variables{x, w};
+      const std::vector<NDArray> g = autograd::grad(heads, variables, weighed, true, true);
+      all = {values(y), values(g[0]), values(g[1])};
+      return nd.sum(g[1] * weights);
     }).backward();
     all.push_back(values(x.grad()));
     return all;
   };
   const Results expected = run(false, false);
-  REQUIRE(any_nonzero(expected[2]));
+  REQUIRE(any_nonzero(expected[3]));
   REQUIRE(run(true, true) == expected);
   const Results fast = run(true, false);
   for (size_t i = 0; i < fast.size(); ++i) require_close(fast[i], expected[i], 1e-5, 1e-6);

@@ -78,8 +78,8 @@ TEST_CASE("users row 7: a fault that a device reports after the launch fails wha
     int line = 0, ran = 0;
     auto launch = [&](std::initializer_list<Access> accesses, bool fails) {
       line = __LINE__ + 1;
-      engine.push_as(launch_type, accesses, Launch{&device, fails},
-                     {.label = {.name = "kernel", .block_path = "body.fc1"}});
+      const OpLabel label{.name = "kernel", .block_path = "body.fc1"};
+      engine.push_as(launch_type, accesses, Launch{&device, fails}, {.label = label});
     };
     launch({write(good)}, false);
     launch({write(bad)}, true);
