@@ -27,7 +27,7 @@ std::string PlanReport::implementations() const {
     size_t i = 0;
     for (const PlanSteps::Step& step : plan_->steps().phase(phase).steps) {
       const Node& n = *step.node;
-      if (n.op == &Reorder::def) ++reorders;
+      if (n.op == &op::Reorder::def) ++reorders;
       const std::string_view chosen = !choices ? "not run yet"
                                       : choices->implementations[i].empty()
                                           ? "own"

@@ -1,6 +1,6 @@
 // Functions<A>: every operator, for arrays of kind A. `nd` works on NDArrays, `sym` on Symbols: this list is the API
-// reference. Attributes are the operator structs themselves: nd.FullyConnected(x, w, b, {.num_hidden = 8}), whose
-// headers have the whole formulae. Names with _ in front are for other operators: gradients and parts.
+// reference. Attributes are the structs in namespace op: nd.FullyConnected(x, w, b, {.num_hidden = 8}). Their headers
+// have the whole formulae. Names with _ in front are for other operators: gradients and parts.
 #pragma once
 
 #include <algorithm>
@@ -30,105 +30,105 @@ class Functions {
   }
   // clang-format off
   // --- elementwise, one array. Floating dtypes only (else TypeError) where no others are named
-  A relu(const In<A>& x) const { return call(Relu{}, x); }        // max(x, 0); integers too
-  A sigmoid(const In<A>& x) const { return call(Sigmoid{}, x); }  // 1 / (1 + e^-x)
-  A tanh(const In<A>& x) const { return call(Tanh{}, x); }  // hyperbolic tangent
-  A exp(const In<A>& x) const { return call(Exp{}, x); }  // e^x
-  A log(const In<A>& x) const { return call(Log{}, x); }  // natural logarithm; -inf at 0, NaN below
-  A sqrt(const In<A>& x) const { return call(Sqrt{}, x); }  // square root; NaN below 0
-  A rsqrt(const In<A>& x) const { return call(Rsqrt{}, x); }            // 1 / sqrt(x)
-  A square(const In<A>& x) const { return call(Square{}, x); }          // x^2; integers too
-  A abs(const In<A>& x) const { return call(Abs{}, x); }                // |x|; integers too
-  A sign(const In<A>& x) const { return call(Sign{}, x); }              // -1, 0 or 1, NaN stays; integers too
-  A negative(const In<A>& x) const { return call(Negative{}, x); }      // -x; integers too
-  A reciprocal(const In<A>& x) const { return call(Reciprocal{}, x); }  // 1 / x
-  A erf(const In<A>& x) const { return call(Erf{}, x); }                // the error function
-  A log1p(const In<A>& x) const { return call(Log1p{}, x); }            // log(1 + x)
-  A expm1(const In<A>& x) const { return call(Expm1{}, x); }            // e^x - 1
-  A log2(const In<A>& x) const { return call(Log2{}, x); }  // logarithm of base 2
-  A log10(const In<A>& x) const { return call(Log10{}, x); }  // logarithm of base 10
-  A sin(const In<A>& x) const { return call(Sin{}, x); }  // sine of radians
-  A cos(const In<A>& x) const { return call(Cos{}, x); }  // cosine of radians
-  A tan(const In<A>& x) const { return call(Tan{}, x); }  // tangent of radians
-  A arcsin(const In<A>& x) const { return call(Arcsin{}, x); }  // inverse of sin, in radians; NaN outside [-1, 1]
-  A arccos(const In<A>& x) const { return call(Arccos{}, x); }  // inverse of cos, in radians; NaN outside [-1, 1]
-  A arctan(const In<A>& x) const { return call(Arctan{}, x); }  // inverse of tan, in radians
-  A sinh(const In<A>& x) const { return call(Sinh{}, x); }  // hyperbolic sine
-  A cosh(const In<A>& x) const { return call(Cosh{}, x); }  // hyperbolic cosine
-  A arcsinh(const In<A>& x) const { return call(Arcsinh{}, x); }  // inverse of sinh
-  A arccosh(const In<A>& x) const { return call(Arccosh{}, x); }  // inverse of cosh; NaN below 1
-  A arctanh(const In<A>& x) const { return call(Arctanh{}, x); }  // inverse of tanh; NaN outside [-1, 1]
-  A floor(const In<A>& x) const { return call(Floor{}, x); }        // largest integer <= x; these six take integers too
-  A ceil(const In<A>& x) const { return call(Ceil{}, x); }          // smallest integer >= x
-  A round(const In<A>& x) const { return call(Round{}, x); }        // nearest integer, halves away from zero
-  A rint(const In<A>& x) const { return call(Rint{}, x); }          // nearest integer, halves downwards
-  A trunc(const In<A>& x) const { return call(Trunc{}, x); }        // towards zero
-  A fix(const In<A>& x) const { return call(Fix{}, x); }            // towards zero
-  A cbrt(const In<A>& x) const { return call(Cbrt{}, x); }          // x^(1/3)
-  A rcbrt(const In<A>& x) const { return call(Rcbrt{}, x); }        // x^(-1/3)
-  A softsign(const In<A>& x) const { return call(Softsign{}, x); }  // x / (1 + |x|)
-  A softrelu(const In<A>& x) const { return call(SoftRelu{}, x); }  // log(1 + e^x)
-  A gelu(const In<A>& x) const { return call(Gelu{}, x); }          // x/2 (1 + erf(x / sqrt 2))
-  A logical_not(const In<A>& x) const { return call(LogicalNot{}, x); }  // 1 where x == 0, else 0; any dtype
-  A degrees(const In<A>& x) const { return call(Degrees{}, x); }         // 180/pi x
-  A radians(const In<A>& x) const { return call(Radians{}, x); }         // pi/180 x
-  A gamma(const In<A>& x) const { return call(Gamma{}, x); }             // the gamma function
-  A gammaln(const In<A>& x) const { return call(GammaLn{}, x); }         // log |gamma(x)|
-  A digamma(const In<A>& x) const { return call(Digamma{}, x); }  // derivative of log |gamma(x)|
-  A polygamma(const In<A>& x, const Polygamma& op = {}) const { return call(op, x); }
-  A _copy(const In<A>& x) const { return call(Copy{}, x); }                 // x, in memory of its own; any dtype
-  A identity(const In<A>& x) const { return call(Copy{}, x); }              // as _copy
-  A BlockGrad(const In<A>& x) const { return call(kaon::BlockGrad{}, x); }  // x, with a gradient of 0; any dtype
+  A relu(const In<A>& x) const { return call(op::Relu{}, x); }        // max(x, 0); integers too
+  A sigmoid(const In<A>& x) const { return call(op::Sigmoid{}, x); }  // 1 / (1 + e^-x)
+  A tanh(const In<A>& x) const { return call(op::Tanh{}, x); }  // hyperbolic tangent
+  A exp(const In<A>& x) const { return call(op::Exp{}, x); }  // e^x
+  A log(const In<A>& x) const { return call(op::Log{}, x); }  // natural logarithm; -inf at 0, NaN below
+  A sqrt(const In<A>& x) const { return call(op::Sqrt{}, x); }  // square root; NaN below 0
+  A rsqrt(const In<A>& x) const { return call(op::Rsqrt{}, x); }            // 1 / sqrt(x)
+  A square(const In<A>& x) const { return call(op::Square{}, x); }          // x^2; integers too
+  A abs(const In<A>& x) const { return call(op::Abs{}, x); }                // |x|; integers too
+  A sign(const In<A>& x) const { return call(op::Sign{}, x); }              // -1, 0 or 1, NaN stays; integers too
+  A negative(const In<A>& x) const { return call(op::Negative{}, x); }      // -x; integers too
+  A reciprocal(const In<A>& x) const { return call(op::Reciprocal{}, x); }  // 1 / x
+  A erf(const In<A>& x) const { return call(op::Erf{}, x); }                // the error function
+  A log1p(const In<A>& x) const { return call(op::Log1p{}, x); }            // log(1 + x)
+  A expm1(const In<A>& x) const { return call(op::Expm1{}, x); }            // e^x - 1
+  A log2(const In<A>& x) const { return call(op::Log2{}, x); }  // logarithm of base 2
+  A log10(const In<A>& x) const { return call(op::Log10{}, x); }  // logarithm of base 10
+  A sin(const In<A>& x) const { return call(op::Sin{}, x); }  // sine of radians
+  A cos(const In<A>& x) const { return call(op::Cos{}, x); }  // cosine of radians
+  A tan(const In<A>& x) const { return call(op::Tan{}, x); }  // tangent of radians
+  A arcsin(const In<A>& x) const { return call(op::Arcsin{}, x); }  // inverse of sin, in radians; NaN outside [-1, 1]
+  A arccos(const In<A>& x) const { return call(op::Arccos{}, x); }  // inverse of cos, in radians; NaN outside [-1, 1]
+  A arctan(const In<A>& x) const { return call(op::Arctan{}, x); }  // inverse of tan, in radians
+  A sinh(const In<A>& x) const { return call(op::Sinh{}, x); }  // hyperbolic sine
+  A cosh(const In<A>& x) const { return call(op::Cosh{}, x); }  // hyperbolic cosine
+  A arcsinh(const In<A>& x) const { return call(op::Arcsinh{}, x); }  // inverse of sinh
+  A arccosh(const In<A>& x) const { return call(op::Arccosh{}, x); }  // inverse of cosh; NaN below 1
+  A arctanh(const In<A>& x) const { return call(op::Arctanh{}, x); }  // inverse of tanh; NaN outside [-1, 1]
+  A floor(const In<A>& x) const { return call(op::Floor{}, x); }        // largest integer <= x; these six take integers too
+  A ceil(const In<A>& x) const { return call(op::Ceil{}, x); }          // smallest integer >= x
+  A round(const In<A>& x) const { return call(op::Round{}, x); }        // nearest integer, halves away from zero
+  A rint(const In<A>& x) const { return call(op::Rint{}, x); }          // nearest integer, halves downwards
+  A trunc(const In<A>& x) const { return call(op::Trunc{}, x); }        // towards zero
+  A fix(const In<A>& x) const { return call(op::Fix{}, x); }            // towards zero
+  A cbrt(const In<A>& x) const { return call(op::Cbrt{}, x); }          // x^(1/3)
+  A rcbrt(const In<A>& x) const { return call(op::Rcbrt{}, x); }        // x^(-1/3)
+  A softsign(const In<A>& x) const { return call(op::Softsign{}, x); }  // x / (1 + |x|)
+  A softrelu(const In<A>& x) const { return call(op::SoftRelu{}, x); }  // log(1 + e^x)
+  A gelu(const In<A>& x) const { return call(op::Gelu{}, x); }          // x/2 (1 + erf(x / sqrt 2))
+  A logical_not(const In<A>& x) const { return call(op::LogicalNot{}, x); }  // 1 where x == 0, else 0; any dtype
+  A degrees(const In<A>& x) const { return call(op::Degrees{}, x); }         // 180/pi x
+  A radians(const In<A>& x) const { return call(op::Radians{}, x); }         // pi/180 x
+  A gamma(const In<A>& x) const { return call(op::Gamma{}, x); }             // the gamma function
+  A gammaln(const In<A>& x) const { return call(op::GammaLn{}, x); }         // log |gamma(x)|
+  A digamma(const In<A>& x) const { return call(op::Digamma{}, x); }  // derivative of log |gamma(x)|
+  A polygamma(const In<A>& x, const op::Polygamma& op = {}) const { return call(op, x); }
+  A _copy(const In<A>& x) const { return call(op::Copy{}, x); }                 // x, in memory of its own; any dtype
+  A identity(const In<A>& x) const { return call(op::Copy{}, x); }              // as _copy
+  A BlockGrad(const In<A>& x) const { return call(op::BlockGrad{}, x); }  // x, with a gradient of 0; any dtype
   A stop_gradient(const In<A>& x) const { return BlockGrad(x); }            // as BlockGrad
-  A zeros_like(const In<A>& x) const { return call(ZerosLike{}, x); }  // zeros of x's shape and dtype, any
-  A ones_like(const In<A>& x) const { return call(OnesLike{}, x); }  // ones of x's shape and dtype, any
-  A cast(const In<A>& x, DType dtype) const { return call(kaon::Cast{.dtype = dtype}, x); }  // converted
-  A clip(const In<A>& x, double a_min, double a_max) const { return call(Clip{.a_min = a_min, .a_max = a_max}, x); }
-  A hard_sigmoid(const In<A>& x, const HardSigmoid& op = {}) const { return call(op, x); }
-  A smooth_l1(const In<A>& x, double scalar = 1) const { return call(SmoothL1{.scalar = scalar}, x); }  // Huber's loss
-  A _backward_relu(const In<A>& head, const In<A>& output) const { return call(BackwardRelu{}, head, output); }
-  A _backward_sigmoid(const In<A>& head, const In<A>& output) const { return call(BackwardSigmoid{}, head, output); }
-  A _backward_tanh(const In<A>& head, const In<A>& output) const { return call(BackwardTanh{}, head, output); }
-  A _backward_gelu(const In<A>& head, const In<A>& data) const { return call(BackwardGelu{}, head, data); }
-  A _backward_clip(const In<A>& head, const In<A>& data, const ClipBackward& op) const { return call(op, head, data); }
+  A zeros_like(const In<A>& x) const { return call(op::ZerosLike{}, x); }  // zeros of x's shape and dtype, any
+  A ones_like(const In<A>& x) const { return call(op::OnesLike{}, x); }  // ones of x's shape and dtype, any
+  A cast(const In<A>& x, DType dtype) const { return call(op::Cast{.dtype = dtype}, x); }  // converted
+  A clip(const In<A>& x, double a_min, double a_max) const { return call(op::Clip{.a_min = a_min, .a_max = a_max}, x); }
+  A hard_sigmoid(const In<A>& x, const op::HardSigmoid& op = {}) const { return call(op, x); }
+  A smooth_l1(const In<A>& x, double scalar = 1) const { return call(op::SmoothL1{.scalar = scalar}, x); }  // Huber's loss
+  A _backward_relu(const In<A>& head, const In<A>& output) const { return call(op::BackwardRelu{}, head, output); }
+  A _backward_sigmoid(const In<A>& head, const In<A>& output) const { return call(op::BackwardSigmoid{}, head, output); }
+  A _backward_tanh(const In<A>& head, const In<A>& output) const { return call(op::BackwardTanh{}, head, output); }
+  A _backward_gelu(const In<A>& head, const In<A>& data) const { return call(op::BackwardGelu{}, head, data); }
+  A _backward_clip(const In<A>& head, const In<A>& data, const op::ClipBackward& op) const { return call(op, head, data); }
   // --- elementwise, two arrays of one dtype (else TypeError) that broadcast (else ShapeError), arithmetic not of bool.
   // Comparisons and logic give 0 and 1 in the dtype. x mod 0 and integer x / 0 are 0; a NaN passes maximum and minimum
-  A broadcast_add(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastAdd{}, lhs, rhs); }  // lhs + rhs
-  A broadcast_sub(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastSub{}, lhs, rhs); }  // lhs - rhs
-  A broadcast_mul(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMul{}, lhs, rhs); }  // lhs rhs
-  A broadcast_div(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastDiv{}, lhs, rhs); }  // lhs / rhs
-  A broadcast_mod(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMod{}, lhs, rhs); }  // remainder of lhs / rhs, with the sign of rhs
-  A broadcast_power(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastPower{}, lhs, rhs); }  // lhs^rhs
-  A broadcast_maximum(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMaximum{}, lhs, rhs); }  // the larger
-  A broadcast_minimum(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMinimum{}, lhs, rhs); }  // the smaller
-  A broadcast_hypot(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastHypot{}, lhs, rhs); }  // sqrt(lhs^2 + rhs^2)
-  A logaddexp(const In<A>& lhs, const In<A>& rhs) const { return call(LogAddExp{}, lhs, rhs); }  // log(e^lhs + e^rhs), floating
-  A broadcast_equal(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastEqual{}, lhs, rhs); }  // lhs == rhs
-  A broadcast_not_equal(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastNotEqual{}, lhs, rhs); }  // lhs != rhs
-  A broadcast_greater(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastGreater{}, lhs, rhs); }  // lhs > rhs
-  A broadcast_greater_equal(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastGreaterEqual{}, lhs, rhs); }  // lhs >= rhs
-  A broadcast_lesser(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastLesser{}, lhs, rhs); }  // lhs < rhs
-  A broadcast_lesser_equal(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastLesserEqual{}, lhs, rhs); }  // lhs <= rhs
-  A broadcast_logical_and(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastLogicalAnd{}, lhs, rhs); }  // lhs != 0 and rhs != 0
-  A broadcast_logical_or(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastLogicalOr{}, lhs, rhs); }  // lhs != 0 or rhs != 0
-  A broadcast_logical_xor(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastLogicalXor{}, lhs, rhs); }  // one of lhs != 0 and rhs != 0
+  A broadcast_add(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastAdd{}, lhs, rhs); }  // lhs + rhs
+  A broadcast_sub(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastSub{}, lhs, rhs); }  // lhs - rhs
+  A broadcast_mul(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastMul{}, lhs, rhs); }  // lhs rhs
+  A broadcast_div(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastDiv{}, lhs, rhs); }  // lhs / rhs
+  A broadcast_mod(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastMod{}, lhs, rhs); }  // remainder of lhs / rhs, with the sign of rhs
+  A broadcast_power(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastPower{}, lhs, rhs); }  // lhs^rhs
+  A broadcast_maximum(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastMaximum{}, lhs, rhs); }  // the larger
+  A broadcast_minimum(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastMinimum{}, lhs, rhs); }  // the smaller
+  A broadcast_hypot(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastHypot{}, lhs, rhs); }  // sqrt(lhs^2 + rhs^2)
+  A logaddexp(const In<A>& lhs, const In<A>& rhs) const { return call(op::LogAddExp{}, lhs, rhs); }  // log(e^lhs + e^rhs), floating
+  A broadcast_equal(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastEqual{}, lhs, rhs); }  // lhs == rhs
+  A broadcast_not_equal(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastNotEqual{}, lhs, rhs); }  // lhs != rhs
+  A broadcast_greater(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastGreater{}, lhs, rhs); }  // lhs > rhs
+  A broadcast_greater_equal(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastGreaterEqual{}, lhs, rhs); }  // lhs >= rhs
+  A broadcast_lesser(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastLesser{}, lhs, rhs); }  // lhs < rhs
+  A broadcast_lesser_equal(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastLesserEqual{}, lhs, rhs); }  // lhs <= rhs
+  A broadcast_logical_and(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastLogicalAnd{}, lhs, rhs); }  // lhs != 0 and rhs != 0
+  A broadcast_logical_or(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastLogicalOr{}, lhs, rhs); }  // lhs != 0 or rhs != 0
+  A broadcast_logical_xor(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastLogicalXor{}, lhs, rhs); }  // one of lhs != 0 and rhs != 0
   // --- elementwise, under the names that ask for equal shapes in files; here they broadcast
-  A elemwise_add(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastAdd{}, lhs, rhs); }  // lhs + rhs
-  A elemwise_sub(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastSub{}, lhs, rhs); }  // lhs - rhs
-  A elemwise_mul(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastMul{}, lhs, rhs); }  // lhs rhs
-  A elemwise_div(const In<A>& lhs, const In<A>& rhs) const { return call(BroadcastDiv{}, lhs, rhs); }  // lhs / rhs
+  A elemwise_add(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastAdd{}, lhs, rhs); }  // lhs + rhs
+  A elemwise_sub(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastSub{}, lhs, rhs); }  // lhs - rhs
+  A elemwise_mul(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastMul{}, lhs, rhs); }  // lhs rhs
+  A elemwise_div(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastDiv{}, lhs, rhs); }  // lhs / rhs
   // x where condition != 0, else y, which have one shape and dtype; a 1-D condition chooses rows
-  A where(const In<A>& condition, const In<A>& x, const In<A>& y) const { return call(Where{}, condition, x, y); }
+  A where(const In<A>& condition, const In<A>& x, const In<A>& y) const { return call(op::Where{}, condition, x, y); }
   A add_n(std::span<const A> arrays, std::source_location site = std::source_location::current()) const {  // sum in order
     std::vector<const A*> inputs;
     for (const A& a : arrays) inputs.push_back(&a);
-    return call_list(AddN{.num_args = int(inputs.size())}, inputs, site);
+    return call_list(op::AddN{.num_args = int(inputs.size())}, inputs, site);
   }
   template <class... Rest>
   A add_n(const In<A>& first, const Rest&... rest) const {
-    return call(AddN{.num_args = 1 + int(sizeof...(Rest))}, first, In<A>(rest)...);
+    return call(op::AddN{.num_args = 1 + int(sizeof...(Rest))}, first, In<A>(rest)...);
   }
-  A _sum_to(const In<A>& x, const SumTo& op) const { return call(op, x); }
+  A _sum_to(const In<A>& x, const op::SumTo& op) const { return call(op, x); }
   // --- elementwise, two arrays or an array and a number; ValueError: two numbers; TypeError: 0.5 with integer arrays
   A add(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::add, a, b, name_); }  // a + b
   A subtract(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::sub, a, b, name_); }  // a - b
@@ -148,273 +148,273 @@ class Functions {
   A logical_and(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::logical_and, a, b, name_); }  // a != 0 and b != 0
   A logical_or(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::logical_or, a, b, name_); }  // a != 0 or b != 0
   A logical_xor(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::logical_xor, a, b, name_); }  // one of a != 0 and b != 0
-  A _plus_scalar(const In<A>& x, const PlusScalar& op) const { return call(op, x); }
-  A _minus_scalar(const In<A>& x, const MinusScalar& op) const { return call(op, x); }
-  A _rminus_scalar(const In<A>& x, const RMinusScalar& op) const { return call(op, x); }
-  A _mul_scalar(const In<A>& x, const MulScalar& op) const { return call(op, x); }
-  A _div_scalar(const In<A>& x, const DivScalar& op) const { return call(op, x); }
-  A _rdiv_scalar(const In<A>& x, const RDivScalar& op) const { return call(op, x); }
-  A _mod_scalar(const In<A>& x, const ModScalar& op) const { return call(op, x); }
-  A _rmod_scalar(const In<A>& x, const RModScalar& op) const { return call(op, x); }
-  A _power_scalar(const In<A>& x, const PowerScalar& op) const { return call(op, x); }
-  A _rpower_scalar(const In<A>& x, const RPowerScalar& op) const { return call(op, x); }
-  A _maximum_scalar(const In<A>& x, const MaximumScalar& op) const { return call(op, x); }
-  A _minimum_scalar(const In<A>& x, const MinimumScalar& op) const { return call(op, x); }
-  A _hypot_scalar(const In<A>& x, const HypotScalar& op) const { return call(op, x); }
-  A _equal_scalar(const In<A>& x, const EqualScalar& op) const { return call(op, x); }
-  A _not_equal_scalar(const In<A>& x, const NotEqualScalar& op) const { return call(op, x); }
-  A _greater_scalar(const In<A>& x, const GreaterScalar& op) const { return call(op, x); }
-  A _greater_equal_scalar(const In<A>& x, const GreaterEqualScalar& op) const { return call(op, x); }
-  A _lesser_scalar(const In<A>& x, const LesserScalar& op) const { return call(op, x); }
-  A _lesser_equal_scalar(const In<A>& x, const LesserEqualScalar& op) const { return call(op, x); }
-  A _logical_and_scalar(const In<A>& x, const LogicalAndScalar& op) const { return call(op, x); }
-  A _logical_or_scalar(const In<A>& x, const LogicalOrScalar& op) const { return call(op, x); }
-  A _logical_xor_scalar(const In<A>& x, const LogicalXorScalar& op) const { return call(op, x); }
+  A _plus_scalar(const In<A>& x, const op::PlusScalar& op) const { return call(op, x); }
+  A _minus_scalar(const In<A>& x, const op::MinusScalar& op) const { return call(op, x); }
+  A _rminus_scalar(const In<A>& x, const op::RMinusScalar& op) const { return call(op, x); }
+  A _mul_scalar(const In<A>& x, const op::MulScalar& op) const { return call(op, x); }
+  A _div_scalar(const In<A>& x, const op::DivScalar& op) const { return call(op, x); }
+  A _rdiv_scalar(const In<A>& x, const op::RDivScalar& op) const { return call(op, x); }
+  A _mod_scalar(const In<A>& x, const op::ModScalar& op) const { return call(op, x); }
+  A _rmod_scalar(const In<A>& x, const op::RModScalar& op) const { return call(op, x); }
+  A _power_scalar(const In<A>& x, const op::PowerScalar& op) const { return call(op, x); }
+  A _rpower_scalar(const In<A>& x, const op::RPowerScalar& op) const { return call(op, x); }
+  A _maximum_scalar(const In<A>& x, const op::MaximumScalar& op) const { return call(op, x); }
+  A _minimum_scalar(const In<A>& x, const op::MinimumScalar& op) const { return call(op, x); }
+  A _hypot_scalar(const In<A>& x, const op::HypotScalar& op) const { return call(op, x); }
+  A _equal_scalar(const In<A>& x, const op::EqualScalar& op) const { return call(op, x); }
+  A _not_equal_scalar(const In<A>& x, const op::NotEqualScalar& op) const { return call(op, x); }
+  A _greater_scalar(const In<A>& x, const op::GreaterScalar& op) const { return call(op, x); }
+  A _greater_equal_scalar(const In<A>& x, const op::GreaterEqualScalar& op) const { return call(op, x); }
+  A _lesser_scalar(const In<A>& x, const op::LesserScalar& op) const { return call(op, x); }
+  A _lesser_equal_scalar(const In<A>& x, const op::LesserEqualScalar& op) const { return call(op, x); }
+  A _logical_and_scalar(const In<A>& x, const op::LogicalAndScalar& op) const { return call(op, x); }
+  A _logical_or_scalar(const In<A>& x, const op::LogicalOrScalar& op) const { return call(op, x); }
+  A _logical_xor_scalar(const In<A>& x, const op::LogicalXorScalar& op) const { return call(op, x); }
   // --- reductions over op.axis (empty: all axes), of any dtype but bool; mean and norm floating. Without axes a result
   // has shape (1,). A NaN passes max and min; nansum and nanprod skip it. No elements: ShapeError in max, min, argmax
-  A sum(const In<A>& x, const Sum& op = {}) const { return call(op, x); }  // sum
-  A mean(const In<A>& x, const Mean& op = {}) const { return call(op, x); }  // sum / number of elements
-  A prod(const In<A>& x, const Prod& op = {}) const { return call(op, x); }  // product
-  A max(const In<A>& x, const Max& op = {}) const { return call(op, x); }  // largest element
-  A min(const In<A>& x, const Min& op = {}) const { return call(op, x); }  // smallest element
-  A nansum(const In<A>& x, const NanSum& op = {}) const { return call(op, x); }  // sum without NaN
-  A nanprod(const In<A>& x, const NanProd& op = {}) const { return call(op, x); }  // product without NaN
-  A norm(const In<A>& x, const Norm& op = {}) const { return call(op, x); }      // ord 1: sum |x|; 2: sqrt(sum x^2)
-  A argmax(const In<A>& x, const ArgMax& op = {}) const { return call(op, x); }  // of the first largest, in x's dtype
-  A argmin(const In<A>& x, const ArgMin& op = {}) const { return call(op, x); }  // index of the first smallest
-  A argmax_channel(const In<A>& x) const { return call(ArgMaxChannel{}, x); }    // (n, c) to (n,): argmax along axis 1
-  A _backward_sum(const In<A>& head, const SumGrad& op) const { return call(op, head); }
-  A _backward_max(const In<A>& head, const In<A>& x, const In<A>& y, const MaxGrad& op) const { return call(op, head, x, y); }
-  A _backward_nansum(const In<A>& head, const In<A>& x, const NanSumGrad& op) const { return call(op, head, x); }
-  A _backward_prod(const In<A>& head, const In<A>& x, const ProdGrad& op) const { return call(op, head, x); }
-  A _backward_norm(const In<A>& head, const In<A>& x, const In<A>& y, const NormGrad& op) const { return call(op, head, x, y); }
+  A sum(const In<A>& x, const op::Sum& op = {}) const { return call(op, x); }  // sum
+  A mean(const In<A>& x, const op::Mean& op = {}) const { return call(op, x); }  // sum / number of elements
+  A prod(const In<A>& x, const op::Prod& op = {}) const { return call(op, x); }  // product
+  A max(const In<A>& x, const op::Max& op = {}) const { return call(op, x); }  // largest element
+  A min(const In<A>& x, const op::Min& op = {}) const { return call(op, x); }  // smallest element
+  A nansum(const In<A>& x, const op::NanSum& op = {}) const { return call(op, x); }  // sum without NaN
+  A nanprod(const In<A>& x, const op::NanProd& op = {}) const { return call(op, x); }  // product without NaN
+  A norm(const In<A>& x, const op::Norm& op = {}) const { return call(op, x); }      // ord 1: sum |x|; 2: sqrt(sum x^2)
+  A argmax(const In<A>& x, const op::ArgMax& op = {}) const { return call(op, x); }  // of the first largest, in x's dtype
+  A argmin(const In<A>& x, const op::ArgMin& op = {}) const { return call(op, x); }  // index of the first smallest
+  A argmax_channel(const In<A>& x) const { return call(op::ArgMaxChannel{}, x); }    // (n, c) to (n,): argmax along axis 1
+  A _backward_sum(const In<A>& head, const op::SumGrad& op) const { return call(op, head); }
+  A _backward_max(const In<A>& head, const In<A>& x, const In<A>& y, const op::MaxGrad& op) const { return call(op, head, x, y); }
+  A _backward_nansum(const In<A>& head, const In<A>& x, const op::NanSumGrad& op) const { return call(op, head, x); }
+  A _backward_prod(const In<A>& head, const In<A>& x, const op::ProdGrad& op) const { return call(op, head, x); }
+  A _backward_norm(const In<A>& head, const In<A>& x, const In<A>& y, const op::NormGrad& op) const { return call(op, head, x, y); }
   // --- shape and movement, of any dtype; ShapeError for what does not fit
   A reshape(const In<A>& x, const Shape& shape, bool reverse = false) const {  // codes 0 -1 -2 -3 -4
-    return call(Reshape{.shape = shape, .reverse = reverse}, x);
+    return call(op::Reshape{.shape = shape, .reverse = reverse}, x);
   }
-  A reshape_like(const In<A>& lhs, const In<A>& rhs, const ReshapeLike& op = {}) const { return call(op, lhs, rhs); }
-  A flatten(const In<A>& x) const { return call(Flatten{}, x); }  // (n, a, b, ...) to (n, a b ...)
-  A expand_dims(const In<A>& x, int axis) const { return call(ExpandDims{.axis = axis}, x); }  // a 1 before `axis`
-  A squeeze(const In<A>& x, const std::optional<Shape>& axis = {}) const { return call(Squeeze{.axis = axis}, x); }
-  A _reshape_to(const In<A>& x, const ReshapeTo& op) const { return call(op, x); }
-  A transpose(const In<A>& x, const Shape& axes = {}) const { return call(Transpose{.axes = axes}, x); }
-  A swapaxes(const In<A>& x, int dim1, int dim2) const { return call(SwapAxis{.dim1 = dim1, .dim2 = dim2}, x); }
+  A reshape_like(const In<A>& lhs, const In<A>& rhs, const op::ReshapeLike& op = {}) const { return call(op, lhs, rhs); }
+  A flatten(const In<A>& x) const { return call(op::Flatten{}, x); }  // (n, a, b, ...) to (n, a b ...)
+  A expand_dims(const In<A>& x, int axis) const { return call(op::ExpandDims{.axis = axis}, x); }  // a 1 before `axis`
+  A squeeze(const In<A>& x, const std::optional<Shape>& axis = {}) const { return call(op::Squeeze{.axis = axis}, x); }
+  A _reshape_to(const In<A>& x, const op::ReshapeTo& op) const { return call(op, x); }
+  A transpose(const In<A>& x, const Shape& axes = {}) const { return call(op::Transpose{.axes = axes}, x); }
+  A swapaxes(const In<A>& x, int dim1, int dim2) const { return call(op::SwapAxis{.dim1 = dim1, .dim2 = dim2}, x); }
   // x[begin:end:step] on the leading axes, as in NumPy. None is std::nullopt: nd.slice(x, {0, std::nullopt}, {2, 3})
   A slice(const In<A>& x, const OptionalShape& begin, const OptionalShape& end, const OptionalShape& step = {}) const {
-    return call(Slice{.begin = begin, .end = end, .step = step}, x);
+    return call(op::Slice{.begin = begin, .end = end, .step = step}, x);
   }
   A slice_axis(const In<A>& x, int axis, int64_t begin, std::optional<int64_t> end = {}) const {  // not clamped
-    return call(SliceAxis{.axis = axis, .begin = begin, .end = end}, x);
+    return call(op::SliceAxis{.axis = axis, .begin = begin, .end = end}, x);
   }
-  A slice_like(const In<A>& x, const In<A>& shape_like, const SliceLike& op = {}) const { return call(op, x, shape_like); }
-  A _backward_slice(const In<A>& head, const SliceGrad& op) const { return call(op, head); }
-  A _slice_assign(const In<A>& lhs, const In<A>& rhs, const SliceAssign& op) const { return call(op, lhs, rhs); }
-  A _slice_assign_scalar(const In<A>& x, const SliceAssignScalar& op) const { return call(op, x); }
-  A concat(std::span<const A> arrays, Concat op = {}, const std::source_location& site = std::source_location::current()) const {
+  A slice_like(const In<A>& x, const In<A>& shape_like, const op::SliceLike& op = {}) const { return call(op, x, shape_like); }
+  A _backward_slice(const In<A>& head, const op::SliceGrad& op) const { return call(op, head); }
+  A _slice_assign(const In<A>& lhs, const In<A>& rhs, const op::SliceAssign& op) const { return call(op, lhs, rhs); }
+  A _slice_assign_scalar(const In<A>& x, const op::SliceAssignScalar& op) const { return call(op, x); }
+  A concat(std::span<const A> arrays, op::Concat op = {}, const std::source_location& site = std::source_location::current()) const {
     op.num_args = int(arrays.size());
     return call_array_list(op, arrays, site);
   }
   template <std::convertible_to<In<A>>... Rest>  // one after the other along axis dim (1); one dtype
-  A concat(const Concat& op, const In<A>& first, const Rest&... rest) const {
-    return call(Concat{.dim = op.dim, .num_args = 1 + int(sizeof...(rest))}, first, In<A>(rest)...);
+  A concat(const op::Concat& op, const In<A>& first, const Rest&... rest) const {
+    return call(op::Concat{.dim = op.dim, .num_args = 1 + int(sizeof...(rest))}, first, In<A>(rest)...);
   }
   template <std::convertible_to<In<A>>... Rest>
   A concat(const In<A>& first, const In<A>& second, const Rest&... rest) const {
-    return concat(Concat{}, first, second.array(), rest...);
+    return concat(op::Concat{}, first, second.array(), rest...);
   }
-  A stack(std::span<const A> arrays, Stack op = {}, const std::source_location& site = std::source_location::current()) const {
+  A stack(std::span<const A> arrays, op::Stack op = {}, const std::source_location& site = std::source_location::current()) const {
     op.num_args = int(arrays.size());
     return call_array_list(op, arrays, site);
   }
   template <std::convertible_to<In<A>>... Rest>  // arrays of one shape and dtype along a new axis (0)
-  A stack(const Stack& op, const In<A>& first, const Rest&... rest) const {
-    return call(Stack{.axis = op.axis, .num_args = 1 + int(sizeof...(rest))}, first, In<A>(rest)...);
+  A stack(const op::Stack& op, const In<A>& first, const Rest&... rest) const {
+    return call(op::Stack{.axis = op.axis, .num_args = 1 + int(sizeof...(rest))}, first, In<A>(rest)...);
   }
   template <std::convertible_to<In<A>>... Rest>
   A stack(const In<A>& first, const In<A>& second, const Rest&... rest) const {
-    return stack(Stack{}, first, second.array(), rest...);
+    return stack(op::Stack{}, first, second.array(), rest...);
   }
-  std::vector<A> split(const In<A>& x, int num_outputs, SliceChannel op = {}) const {  // equal parts along axis (1)
+  std::vector<A> split(const In<A>& x, int num_outputs, op::SliceChannel op = {}) const {  // equal parts along axis (1)
     op.num_outputs = num_outputs;
     return call_many(num_outputs, op, x);
   }
   A repeat(const In<A>& x, int repeats, std::optional<int> axis = {}) const {  // each element; no axis: flattened
-    return call(Repeat{.repeats = repeats, .axis = axis}, x);
+    return call(op::Repeat{.repeats = repeats, .axis = axis}, x);
   }
-  A tile(const In<A>& x, const Shape& reps) const { return call(Tile{.reps = reps}, x); }  // reps[i] times along axis i
-  A reverse(const In<A>& x, const Shape& axis) const { return call(Reverse{.axis = axis}, x); }  // along each of axis
+  A tile(const In<A>& x, const Shape& reps) const { return call(op::Tile{.reps = reps}, x); }  // reps[i] times along axis i
+  A reverse(const In<A>& x, const Shape& axis) const { return call(op::Reverse{.axis = axis}, x); }  // along each of axis
   A flip(const In<A>& x, const Shape& axis) const { return reverse(x, axis); }                   // as reverse
-  A pad(const In<A>& x, const Pad& op) const { return call(op, x); }  // by pad_width, (before, after) for each axis
-  A _backward_pad(const In<A>& head, const PadGrad& op) const { return call(op, head); }
-  A broadcast_to(const In<A>& x, const Shape& shape) const { return call(BroadcastTo{.shape = shape}, x); }
+  A pad(const In<A>& x, const op::Pad& op) const { return call(op, x); }  // by pad_width, (before, after) for each axis
+  A _backward_pad(const In<A>& head, const op::PadGrad& op) const { return call(op, head); }
+  A broadcast_to(const In<A>& x, const Shape& shape) const { return call(op::BroadcastTo{.shape = shape}, x); }
   A broadcast_axis(const In<A>& x, const Shape& axis, const Shape& size) const {  // axis[i], of size 1, to size[i]
-    return call(BroadcastAxis{.axis = axis, .size = size}, x);
+    return call(op::BroadcastAxis{.axis = axis, .size = size}, x);
   }
-  A broadcast_like(const In<A>& lhs, const In<A>& rhs, const BroadcastLike& op = {}) const { return call(op, lhs, rhs); }
-  A SequenceMask(const In<A>& x, const kaon::SequenceMask& op = {}) const { return call(op, x); }
-  A SequenceMask(const In<A>& x, const In<A>& sequence_length, kaon::SequenceMask op = {}) const {  // (batch,)
+  A broadcast_like(const In<A>& lhs, const In<A>& rhs, const op::BroadcastLike& op = {}) const { return call(op, lhs, rhs); }
+  A SequenceMask(const In<A>& x, const op::SequenceMask& op = {}) const { return call(op, x); }
+  A SequenceMask(const In<A>& x, const In<A>& sequence_length, op::SequenceMask op = {}) const {  // (batch,)
     op.use_sequence_length = true;
     return call(op, x, sequence_length);
   }
   // --- indexing, by indices of any dtype but bool; outside they are clipped, or as op.mode says; gather_nd fails with
   // IndexError. take: a[..., indices, ...] along axis; Embedding: weight[data]; pick: one element per run along axis
-  A take(const In<A>& a, const In<A>& indices, const Take& op = {}) const { return call(op, a, indices); }
-  A _backward_take(const In<A>& head, const In<A>& indices, const TakeGrad& op) const { return call(op, head, indices); }
-  A Embedding(const In<A>& data, const In<A>& weight, const kaon::Embedding& op) const { return call(op, data, weight); }
-  A pick(const In<A>& data, const In<A>& index, const Pick& op = {}) const { return call(op, data, index); }
-  A _backward_pick(const In<A>& head, const In<A>& index, const PickGrad& op) const { return call(op, head, index); }
-  A batch_take(const In<A>& a, const In<A>& indices) const { return call(BatchTake{}, a, indices); }
-  A one_hot(const In<A>& indices, int64_t depth, OneHot op = {}) const {  // indices.shape + (depth,)
+  A take(const In<A>& a, const In<A>& indices, const op::Take& op = {}) const { return call(op, a, indices); }
+  A _backward_take(const In<A>& head, const In<A>& indices, const op::TakeGrad& op) const { return call(op, head, indices); }
+  A Embedding(const In<A>& data, const In<A>& weight, const op::Embedding& op) const { return call(op, data, weight); }
+  A pick(const In<A>& data, const In<A>& index, const op::Pick& op = {}) const { return call(op, data, index); }
+  A _backward_pick(const In<A>& head, const In<A>& index, const op::PickGrad& op) const { return call(op, head, index); }
+  A batch_take(const In<A>& a, const In<A>& indices) const { return call(op::BatchTake{}, a, indices); }
+  A one_hot(const In<A>& indices, int64_t depth, op::OneHot op = {}) const {  // indices.shape + (depth,)
     op.depth = depth;
     return call(op, indices);
   }
-  A gather_nd(const In<A>& data, const In<A>& indices) const { return call(GatherNd{}, data, indices); }
-  A _backward_gather_nd(const In<A>& head, const In<A>& indices, const GatherNdGrad& op) const { return call(op, head, indices); }
+  A gather_nd(const In<A>& data, const In<A>& indices) const { return call(op::GatherNd{}, data, indices); }
+  A _backward_gather_nd(const In<A>& head, const In<A>& indices, const op::GatherNdGrad& op) const { return call(op, head, indices); }
   // --- linear algebra, floating dtypes. dot contracts lhs's last axis with rhs's first; batch_dot takes 3-D arrays
-  A dot(const In<A>& lhs, const In<A>& rhs, const Dot& op = {}) const { return call(op, lhs, rhs); }
-  A batch_dot(const In<A>& lhs, const In<A>& rhs, const BatchDot& op = {}) const { return call(op, lhs, rhs); }
+  A dot(const In<A>& lhs, const In<A>& rhs, const op::Dot& op = {}) const { return call(op, lhs, rhs); }
+  A batch_dot(const In<A>& lhs, const In<A>& rhs, const op::BatchDot& op = {}) const { return call(op, lhs, rhs); }
   // --- neural networks, floating dtypes. y = x W^T + b with W (num_hidden, in)
-  A FullyConnected(const In<A>& data, const In<A>& weight, const In<A>& bias, const kaon::FullyConnected& op) const { return call(op, data, weight, bias); }
-  A FullyConnected(const In<A>& data, const In<A>& weight, kaon::FullyConnected op) const { return op.no_bias = true, call(op, data, weight); }
+  A FullyConnected(const In<A>& data, const In<A>& weight, const In<A>& bias, const op::FullyConnected& op) const { return call(op, data, weight, bias); }
+  A FullyConnected(const In<A>& data, const In<A>& weight, op::FullyConnected op) const { return op.no_bias = true, call(op, data, weight); }
   // x (batch, channel, 1 to 3 axes), w (num_filter, channel / num_group, kernel...): cross-correlation
-  A Convolution(const In<A>& data, const In<A>& weight, const In<A>& bias, const kaon::Convolution& op) const { return call(op, data, weight, bias); }
-  A Convolution(const In<A>& data, const In<A>& weight, kaon::Convolution op) const { return op.no_bias = true, call(op, data, weight); }
-  A _backward_Convolution_data(const In<A>& head, const In<A>& weight, const In<A>& data, const ConvolutionBackwardData& op) const { return call(op, head, weight, data); }
-  std::vector<A> _backward_Convolution_weight(const In<A>& head, const In<A>& data, const ConvolutionBackwardWeight& op) const { return call_many(op.num_outputs(), op, head, data); }
-  A Deconvolution(const In<A>& data, const In<A>& weight, const In<A>& bias, kaon::Deconvolution op) const { return op.no_bias = false, call(op, data, weight, bias); }
-  A Deconvolution(const In<A>& data, const In<A>& weight, const kaon::Deconvolution& op) const { return call(op, data, weight); }
-  A Pooling(const In<A>& data, const kaon::Pooling& op) const { return call(op, data); }  // max, avg, sum, lp
-  A _backward_Pooling(const In<A>& head, const In<A>& data, const In<A>& output, const BackwardPooling& op) const { return call(op, head, data, output); }
-  A _pooling_along(const In<A>& tangent, const In<A>& data, const In<A>& output, const PoolingAlong& op) const { return call(op, tangent, data, output); }
+  A Convolution(const In<A>& data, const In<A>& weight, const In<A>& bias, const op::Convolution& op) const { return call(op, data, weight, bias); }
+  A Convolution(const In<A>& data, const In<A>& weight, op::Convolution op) const { return op.no_bias = true, call(op, data, weight); }
+  A _backward_Convolution_data(const In<A>& head, const In<A>& weight, const In<A>& data, const op::ConvolutionBackwardData& op) const { return call(op, head, weight, data); }
+  std::vector<A> _backward_Convolution_weight(const In<A>& head, const In<A>& data, const op::ConvolutionBackwardWeight& op) const { return call_many(op.num_outputs(), op, head, data); }
+  A Deconvolution(const In<A>& data, const In<A>& weight, const In<A>& bias, op::Deconvolution op) const { return op.no_bias = false, call(op, data, weight, bias); }
+  A Deconvolution(const In<A>& data, const In<A>& weight, const op::Deconvolution& op) const { return call(op, data, weight); }
+  A Pooling(const In<A>& data, const op::Pooling& op) const { return call(op, data); }  // max, avg, sum, lp
+  A _backward_Pooling(const In<A>& head, const In<A>& data, const In<A>& output, const op::BackwardPooling& op) const { return call(op, head, data, output); }
+  A _pooling_along(const In<A>& tangent, const In<A>& data, const In<A>& output, const op::PoolingAlong& op) const { return call(op, tangent, data, output); }
   // gamma (x - mean) / sqrt(var + eps) + beta. BatchNorm: per index of axis 1, by the batch in training
-  A BatchNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const In<A>& moving_mean, const In<A>& moving_var, const kaon::BatchNorm& op = {}) const { return call(op, data, gamma, beta, moving_mean, moving_var); }
-  std::vector<A> _backward_BatchNorm(const In<A>& head, const In<A>& data, const In<A>& gamma, const In<A>& mean, const In<A>& inverse_std, const BackwardBatchNorm& op) const { return call_many(3, op, head, data, gamma, mean, inverse_std); }
-  A LayerNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const kaon::LayerNorm& op = {}) const { return call(op, data, gamma, beta); }
-  std::vector<A> _backward_LayerNorm(const In<A>& head, const In<A>& data, const In<A>& gamma, const In<A>& mean, const In<A>& std, const BackwardLayerNorm& op) const { return call_many(3, op, head, data, gamma, mean, std); }
+  A BatchNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const In<A>& moving_mean, const In<A>& moving_var, const op::BatchNorm& op = {}) const { return call(op, data, gamma, beta, moving_mean, moving_var); }
+  std::vector<A> _backward_BatchNorm(const In<A>& head, const In<A>& data, const In<A>& gamma, const In<A>& mean, const In<A>& inverse_std, const op::BackwardBatchNorm& op) const { return call_many(3, op, head, data, gamma, mean, inverse_std); }
+  A LayerNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const op::LayerNorm& op = {}) const { return call(op, data, gamma, beta); }
+  std::vector<A> _backward_LayerNorm(const In<A>& head, const In<A>& data, const In<A>& gamma, const In<A>& mean, const In<A>& std, const op::BackwardLayerNorm& op) const { return call_many(3, op, head, data, gamma, mean, std); }
   // --- activations, softmax over op.axis (-1), dropout, output layers (the gradient of ...Output ignores the head)
-  A Activation(const In<A>& data, const kaon::Activation& op) const { return call(op, data); }
-  A _backward_Activation(const In<A>& head, const In<A>& output, const BackwardActivation& op) const {
+  A Activation(const In<A>& data, const op::Activation& op) const { return call(op, data); }
+  A _backward_Activation(const In<A>& head, const In<A>& output, const op::BackwardActivation& op) const {
     return call(op, head, output);
   }
-  A LeakyReLU(const In<A>& data, const kaon::LeakyReLU& op = {}) const { return call(op, data); }
-  A LeakyReLU(const In<A>& data, const In<A>& gamma, kaon::LeakyReLU op = {}) const {
+  A LeakyReLU(const In<A>& data, const op::LeakyReLU& op = {}) const { return call(op, data); }
+  A LeakyReLU(const In<A>& data, const In<A>& gamma, op::LeakyReLU op = {}) const {
     return op.act_type = LeakyType::prelu, call(op, data, gamma);
   }
-  A _backward_LeakyReLU(const In<A>& head, const In<A>& data, const BackwardLeakyReLU& op) const {
+  A _backward_LeakyReLU(const In<A>& head, const In<A>& data, const op::BackwardLeakyReLU& op) const {
     return call(op, head, data);
   }
-  A _backward_LeakyReLU(const In<A>& head, const In<A>& data, const In<A>& gamma, const BackwardLeakyReLU& op) const {
+  A _backward_LeakyReLU(const In<A>& head, const In<A>& data, const In<A>& gamma, const op::BackwardLeakyReLU& op) const {
     return call(op, head, data, gamma);
   }
   A _backward_PReLU_gamma(const In<A>& head, const In<A>& data, const In<A>& gamma) const {
-    return call(BackwardPReLUGamma{}, head, data, gamma);
+    return call(op::BackwardPReLUGamma{}, head, data, gamma);
   }
-  A softmax(const In<A>& data, const Softmax& op = {}) const { return call(op, data); }
-  A softmax(const In<A>& data, const In<A>& length, Softmax op = {}) const {  // of the first length[row] elements
+  A softmax(const In<A>& data, const op::Softmax& op = {}) const { return call(op, data); }
+  A softmax(const In<A>& data, const In<A>& length, op::Softmax op = {}) const {  // of the first length[row] elements
     return op.use_length = true, call(op, data, length);
   }
-  A softmin(const In<A>& data, const Softmin& op = {}) const { return call(op, data); }
-  A log_softmax(const In<A>& data, const LogSoftmax& op = {}) const { return call(op, data); }
-  A _backward_softmax(const In<A>& head, const In<A>& output, const BackwardSoftmax& op) const {
+  A softmin(const In<A>& data, const op::Softmin& op = {}) const { return call(op, data); }
+  A log_softmax(const In<A>& data, const op::LogSoftmax& op = {}) const { return call(op, data); }
+  A _backward_softmax(const In<A>& head, const In<A>& output, const op::BackwardSoftmax& op) const {
     return call(op, head, output);
   }
-  A _backward_log_softmax(const In<A>& head, const In<A>& output, const BackwardLogSoftmax& op) const {
+  A _backward_log_softmax(const In<A>& head, const In<A>& output, const op::BackwardLogSoftmax& op) const {
     return call(op, head, output);
   }
-  A SoftmaxActivation(const In<A>& data, const kaon::SoftmaxActivation& op = {}) const { return call(op, data); }
-  A _backward_SoftmaxActivation(const In<A>& head, const In<A>& output, const BackwardSoftmaxActivation& op) const {
+  A SoftmaxActivation(const In<A>& data, const op::SoftmaxActivation& op = {}) const { return call(op, data); }
+  A _backward_SoftmaxActivation(const In<A>& head, const In<A>& output, const op::BackwardSoftmaxActivation& op) const {
     return call(op, head, output);
   }
-  A SoftmaxOutput(const In<A>& data, const In<A>& label, const kaon::SoftmaxOutput& op = {}) const {
+  A SoftmaxOutput(const In<A>& data, const In<A>& label, const op::SoftmaxOutput& op = {}) const {
     return call(op, data, label);
   }
-  A _backward_SoftmaxOutput(const In<A>& output, const In<A>& label, const BackwardSoftmaxOutput& op) const {
+  A _backward_SoftmaxOutput(const In<A>& output, const In<A>& label, const op::BackwardSoftmaxOutput& op) const {
     return call(op, output, label);
   }
   A _backward_SoftmaxOutput(const In<A>& output, const In<A>& label, const In<A>& head,
-                            const BackwardSoftmaxOutput& op) const {
+                            const op::BackwardSoftmaxOutput& op) const {
     return call(op, output, label, head);
   }
   A softmax_cross_entropy(const In<A>& data, const In<A>& label) const {  // (n, c), (n,) to (1,): summed
-    return call(SoftmaxCrossEntropy{}, data, label);
+    return call(op::SoftmaxCrossEntropy{}, data, label);
   }
   A _backward_softmax_cross_entropy(const In<A>& head, const In<A>& data, const In<A>& label) const {
-    return call(BackwardSoftmaxCrossEntropy{}, head, data, label);
+    return call(op::BackwardSoftmaxCrossEntropy{}, head, data, label);
   }
-  A LinearRegressionOutput(const In<A>& data, const In<A>& label, const kaon::LinearRegressionOutput& op = {}) const {
+  A LinearRegressionOutput(const In<A>& data, const In<A>& label, const op::LinearRegressionOutput& op = {}) const {
     return call(op, data, label);
   }
-  A MAERegressionOutput(const In<A>& data, const In<A>& label, const kaon::MAERegressionOutput& op = {}) const {
+  A MAERegressionOutput(const In<A>& data, const In<A>& label, const op::MAERegressionOutput& op = {}) const {
     return call(op, data, label);
   }
   A LogisticRegressionOutput(const In<A>& data, const In<A>& label,
-                             const kaon::LogisticRegressionOutput& op = {}) const {
+                             const op::LogisticRegressionOutput& op = {}) const {
     return call(op, data, label);
   }
-  A _backward_RegressionOutput(const In<A>& output, const In<A>& label, const BackwardRegressionOutput& op) const {
+  A _backward_RegressionOutput(const In<A>& output, const In<A>& label, const op::BackwardRegressionOutput& op) const {
     return call(op, output, label);
   }
-  A MakeLoss(const In<A>& data, const kaon::MakeLoss& op = {}) const { return call(op, data); }
-  A _backward_MakeLoss(const In<A>& data, const BackwardMakeLoss& op) const { return call(op, data); }
-  A Dropout(const In<A>& data, const kaon::Dropout& op = {}) const { return call(op, data); }
+  A MakeLoss(const In<A>& data, const op::MakeLoss& op = {}) const { return call(op, data); }
+  A _backward_MakeLoss(const In<A>& data, const op::BackwardMakeLoss& op) const { return call(op, data); }
+  A Dropout(const In<A>& data, const op::Dropout& op = {}) const { return call(op, data); }
   // --- creation and random numbers: float32 on the current device unless the options say otherwise; pushes only
   using Site = std::source_location;
   A zeros(const Shape& shape, const ArrayOptions& o = {}, Site site = Site::current()) const {
-    return create(Zeros{.shape = shape, .dtype = o.dtype, .ctx = o.device}, site);
+    return create(op::Zeros{.shape = shape, .dtype = o.dtype, .ctx = o.device}, site);
   }
   A ones(const Shape& shape, const ArrayOptions& o = {}, Site site = Site::current()) const {
-    return create(Ones{.shape = shape, .dtype = o.dtype, .ctx = o.device}, site);
+    return create(op::Ones{.shape = shape, .dtype = o.dtype, .ctx = o.device}, site);
   }
   A full(const Shape& shape, double value, const ArrayOptions& o = {}, Site site = Site::current()) const {
-    return create(Full{.shape = shape, .value = value, .dtype = o.dtype, .ctx = o.device}, site);
+    return create(op::Full{.shape = shape, .value = value, .dtype = o.dtype, .ctx = o.device}, site);
   }
-  A arange(double stop, Arange op = {}, Site site = Site::current()) const {  // 0, step, ... below stop
+  A arange(double stop, op::Arange op = {}, Site site = Site::current()) const {  // 0, step, ... below stop
     return op.start = stop, op.stop.reset(), create(op, site);
   }
-  A arange(double start, double stop, Arange op = {}, Site site = Site::current()) const {
+  A arange(double start, double stop, op::Arange op = {}, Site site = Site::current()) const {
     return op.start = start, op.stop = stop, create(op, site);
   }
-  A linspace(double start, double stop, int64_t num, Linspace op = {}, Site site = Site::current()) const {
+  A linspace(double start, double stop, int64_t num, op::Linspace op = {}, Site site = Site::current()) const {
     return op.start = start, op.stop = stop, op.num = num, create(op, site);
   }
-  A eye(int64_t rows, Eye op = {}, Site site = Site::current()) const { return op.N = rows, create(op, site); }
-  A random_uniform(const Shape& shape, RandomUniform op = {}, Site site = Site::current()) const {
+  A eye(int64_t rows, op::Eye op = {}, Site site = Site::current()) const { return op.N = rows, create(op, site); }
+  A random_uniform(const Shape& shape, op::RandomUniform op = {}, Site site = Site::current()) const {
     return op.shape = shape, create(op, site);
   }
-  A random_normal(const Shape& shape, RandomNormal op = {}, Site site = Site::current()) const {
+  A random_normal(const Shape& shape, op::RandomNormal op = {}, Site site = Site::current()) const {
     return op.shape = shape, create(op, site);
   }
-  A random_randint(int64_t low, int64_t high, const Shape& shape, RandomRandint op = {},
+  A random_randint(int64_t low, int64_t high, const Shape& shape, op::RandomRandint op = {},
                    Site site = Site::current()) const {
     return op.low = low, op.high = high, op.shape = shape, create(op, site);
   }
-  A sample_multinomial(const In<A>& probabilities, const SampleMultinomial& op = {}) const {  // class numbers, int32
+  A sample_multinomial(const In<A>& probabilities, const op::SampleMultinomial& op = {}) const {  // class numbers, int32
     return call(op, probabilities);
   }
-  A shuffle(const In<A>& data) const { return call(Shuffle{}, data); }  // rows in random order; no gradient
+  A shuffle(const In<A>& data) const { return call(op::Shuffle{}, data); }  // rows in random order; no gradient
   // --- optimizer updates, in place: weight, gradient and states have one shape and floating dtype
-  void sgd_update(const In<A>& weight, const In<A>& grad, const SGDUpdate& op) const { update(op, weight, grad); }
-  void sgd_mom_update(const In<A>& weight, const In<A>& grad, const In<A>& mom, const SGDMomUpdate& op) const {
+  void sgd_update(const In<A>& weight, const In<A>& grad, const op::SGDUpdate& op) const { update(op, weight, grad); }
+  void sgd_mom_update(const In<A>& weight, const In<A>& grad, const In<A>& mom, const op::SGDMomUpdate& op) const {
     update(op, weight, grad, mom);
   }
   void adam_update(const In<A>& weight, const In<A>& grad, const In<A>& mean, const In<A>& var,
-                   const AdamUpdate& op) const {
+                   const op::AdamUpdate& op) const {
     update(op, weight, grad, mean, var);
   }
-  A _kaon_multi_sgd_update(std::span<const A* const> arrays, const MultiSGDUpdate& op,
+  A _kaon_multi_sgd_update(std::span<const A* const> arrays, const op::MultiSGDUpdate& op,
                            Site site = Site::current()) const {
     return call_list(op, arrays, site);
   }
-  A _kaon_multi_sgd_mom_update(std::span<const A* const> arrays, const MultiSGDMomUpdate& op,
+  A _kaon_multi_sgd_mom_update(std::span<const A* const> arrays, const op::MultiSGDMomUpdate& op,
                                Site site = Site::current()) const {
     return call_list(op, arrays, site);
   }
-  A _kaon_multi_adam_update(std::span<const A* const> arrays, const MultiAdamUpdate& op,
+  A _kaon_multi_adam_update(std::span<const A* const> arrays, const op::MultiAdamUpdate& op,
                             Site site = Site::current()) const {
     return call_list(op, arrays, site);
   }
   A _kaon_all_finite(std::span<const A* const> arrays, Site site = Site::current()) const {
-    return call_list(AllFinite{}, arrays, site);
+    return call_list(op::AllFinite{}, arrays, site);
   }
   // --- values of the program, row-major: nd.array({1, 2, 3}, {3, 1}), nd.array({{1, 2}, {3, 4}}), nd.array(vector,
   // shape). float32 unless options say otherwise; a constant in a trace. ShapeError when they do not fill the shape.

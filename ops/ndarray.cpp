@@ -220,8 +220,8 @@ void check_broadcasts(const Shape& from, const Shape& to, const char* op, const 
 NDArray& NDArray::assign(const Arg<NDArray>& value) {
   check_writable("assign", value);
   if (value.is_number()) {
-    Full op{.shape = shape(), .value = value.number(), .dtype = dtype(), .ctx = device()};
-    apply_into(Full::def, &op, {}, *this, value.site());
+    op::Full op{.shape = shape(), .value = value.number(), .dtype = dtype(), .ctx = device()};
+    apply_into(op::Full::def, &op, {}, *this, value.site());
     return *this;
   }
   NDArray source = value.array();
@@ -235,7 +235,7 @@ NDArray& NDArray::assign(const Arg<NDArray>& value) {
   }
   check_broadcasts(source.shape(), shape(), "assign", value.site());
   if (size() == 0) return *this;  // nothing to write
-  BroadcastTo op{.shape = shape()};
+  op::BroadcastTo op{.shape = shape()};
   const NDArray* inputs[] = {&source};
   if (source.ndim() < ndim()) {
     Shape padded = Shape::filled(ndim(), 1);
@@ -243,7 +243,7 @@ NDArray& NDArray::assign(const Arg<NDArray>& value) {
     source = NDArray(
         IntrusivePtr<ArrayNode>(new ArrayNode(source.node().buffer, padded, source.dtype(), source.node().offset)));
   }
-  apply_into(BroadcastTo::def, &op, inputs, *this, value.site());
+  apply_into(op::BroadcastTo::def, &op, inputs, *this, value.site());
   return *this;
 }
 
@@ -295,9 +295,9 @@ NDArray& NDArray::slice_assign(const Shape& begin, const Shape& end, const Arg<N
   check_broadcasts(source.shape(), target, "slice_assign", value.site());
   NDArray values = NDArray::empty(target, dtype(), device());
   values.assign(Arg<NDArray>(source, value.site()));
-  SliceAssign op{.begin = begin, .end = end};
+  op::SliceAssign op{.begin = begin, .end = end};
   const NDArray* inputs[] = {this, &values};
-  apply_into(SliceAssign::def, &op, inputs, *this, value.site());
+  apply_into(op::SliceAssign::def, &op, inputs, *this, value.site());
   return *this;
 }
 
@@ -312,9 +312,9 @@ NDArray NDArray::as_in_context(Device target, std::source_location site) const {
   check_device(target, "as_in_context");
   NDArray there = copy_to(*this, target, site);
   if (auto* interceptor = Interceptor::current()) {
-    const CopyTo op{.ctx = target};
+    const op::CopyTo op{.ctx = target};
     const NDArray* inputs[] = {this};
-    OpCall call{CopyTo::def, &op, inputs, std::span(&there, 1), site, {}};
+    OpCall call{op::CopyTo::def, &op, inputs, std::span(&there, 1), site, {}};
     interceptor->on_call(call);
   }
   return there;

@@ -213,8 +213,8 @@ struct AnyField {
 
 // An operator: a default-constructible aggregate with traits, fields and infer. fields(field) calls
 // field(name in files, pointer to member[, is it required?]) for each attribute. run_cpu(const T&, KernelContext&)
-// is found by argument lookup. `int num_inputs() const` says how many inputs this attribute set takes when
-// it is not all of traits.inputs; `int num_outputs() const` likewise.
+// is found by argument lookup, in the namespace of T or in kaon. `int num_inputs() const` says how many inputs this
+// attribute set takes when it is not all of traits.inputs; `int num_outputs() const` likewise.
 template <class T>
 concept Op = std::default_initializable<T> && requires(const T& op, InferContext& infer, KernelContext& kernel) {
   { T::traits } -> std::convertible_to<const OpTraits&>;

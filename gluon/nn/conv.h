@@ -43,7 +43,7 @@ class Conv : public HybridBlock<Derived> {
   Conv(int axes, int64_t channels, const ConvOptions& options);
 
  private:
-  kaon::Convolution op_;
+  op::Convolution op_;
   std::optional<Activation> activation_;
 };
 

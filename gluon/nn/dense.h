@@ -25,7 +25,7 @@ struct Dense : HybridBlock<Dense> {
 
   auto hybrid_forward(auto F, auto x) {
     auto f = F.as("fwd");
-    kaon::FullyConnected op{.num_hidden = units_, .flatten = flatten_};
+    op::FullyConnected op{.num_hidden = units_, .flatten = flatten_};
     x = bias.defined() ? f.FullyConnected(x, F(weight), F(bias), op) : f.FullyConnected(x, F(weight), op);
     return activation_ ? (*activation_)(x) : x;
   }

@@ -26,9 +26,9 @@ static_assert(std::is_trivially_destructible_v<MaxPoolOptions> && std::is_trivia
 
 namespace detail {
 
-kaon::Pooling pooling(int axes, const MaxPoolOptions& options);  // throw ValueError for sizes that do not fit
-kaon::Pooling pooling(int axes, const AvgPoolOptions& options);
-kaon::Pooling global_pooling(int axes, PoolType type);
+op::Pooling pooling(int axes, const MaxPoolOptions& options);  // throw ValueError for sizes that do not fit
+op::Pooling pooling(int axes, const AvgPoolOptions& options);
+op::Pooling global_pooling(int axes, PoolType type);
 
 template <class Derived>
 class Pool : public HybridBlock<Derived> {
@@ -36,10 +36,10 @@ class Pool : public HybridBlock<Derived> {
   auto hybrid_forward(auto F, auto x) { return F.as("fwd").Pooling(x, op_); }
 
  protected:
-  explicit Pool(const kaon::Pooling& op) : HybridBlock<Derived>("pool"), op_(op) {}
+  explicit Pool(const op::Pooling& op) : HybridBlock<Derived>("pool"), op_(op) {}
 
  private:
-  kaon::Pooling op_;
+  op::Pooling op_;
 };
 
 }  // namespace detail

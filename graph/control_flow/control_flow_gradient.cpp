@@ -383,22 +383,22 @@ std::vector<bool> results_from(const ControlFlow& p, std::span<const TensorMeta>
   return results;
 }
 
-int ControlFlowGrad::num_inputs() const {
+int op::ControlFlowGrad::num_inputs() const {
   const auto& heads = request->heads;
   const auto arriving = heads.size() - size_t(std::count(heads.begin(), heads.end(), Arrives::never));
   return request->program->num_inputs() + int(arriving) +
          int(std::count(heads.begin(), heads.end(), Arrives::sometimes));
 }
-int ControlFlowGrad::num_gradients() const {
+int op::ControlFlowGrad::num_gradients() const {
   const auto& gradients = request->gradients;
   return int(gradients.size()) - int(std::count(gradients.begin(), gradients.end(), Arrives::never));
 }
-int ControlFlowGrad::num_outputs() const {
+int op::ControlFlowGrad::num_outputs() const {
   const auto& gradients = request->gradients;
   return num_gradients() + int(std::count(gradients.begin(), gradients.end(), Arrives::sometimes));
 }
 
-void ControlFlowGrad::infer(InferContext& c) const {
+void op::ControlFlowGrad::infer(InferContext& c) const {
   int next = 0;
   for (size_t i = 0; i < request->gradients.size(); ++i) {
     if (request->gradients[i] != Arrives::never) c.set_output(next++, c.shape(int(i)), c.dtype(int(i)));
@@ -406,7 +406,7 @@ void ControlFlowGrad::infer(InferContext& c) const {
   while (next < num_outputs()) c.set_output(next++, Shape(1), DType::uint8);
 }
 
-void run_cpu(const ControlFlowGrad& op, KernelContext& c) {
+void run_cpu(const op::ControlFlowGrad& op, KernelContext& c) {
   std::unique_ptr<KernelState> local;
   auto& s = state_of<GradState>(c, local, *op.request);
   s.inputs.resize(size_t(op.request->program->num_values()));

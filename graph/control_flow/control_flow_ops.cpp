@@ -19,9 +19,9 @@ consteval OpDef make_def() {
   return def;
 }
 
-using ForeachOp = ControlFlowOp<ControlKind::foreach>;
-using WhileOp = ControlFlowOp<ControlKind::while_loop>;
-using CondOp = ControlFlowOp<ControlKind::cond>;
+using ForeachOp = op::ControlFlowOp<ControlKind::foreach>;
+using WhileOp = op::ControlFlowOp<ControlKind::while_loop>;
+using CondOp = op::ControlFlowOp<ControlKind::cond>;
 
 }  // namespace
 
@@ -31,8 +31,8 @@ template <>
 constinit const OpDef WhileOp::def = make_def<WhileOp, &WhileOp::program>();
 template <>
 constinit const OpDef CondOp::def = make_def<CondOp, &CondOp::program>();
-constinit const OpDef ControlFlowGrad::def = make_def<ControlFlowGrad, &ControlFlowGrad::request>();
-constinit const OpDef ControlFlowKey::def = make_def<ControlFlowKey, &ControlFlowKey::training_only>();
+constinit const OpDef op::ControlFlowGrad::def = make_def<op::ControlFlowGrad, &op::ControlFlowGrad::request>();
+constinit const OpDef op::ControlFlowKey::def = make_def<op::ControlFlowKey, &op::ControlFlowKey::training_only>();
 
 bool is_control_flow(const OpDef& op) { return &op == &ForeachOp::def || &op == &WhileOp::def || &op == &CondOp::def; }
 
@@ -71,7 +71,7 @@ Draws find_draws(std::span<const Graph> graphs) {
 }
 
 template <ControlKind K>
-void ControlFlowOp<K>::infer(InferContext& c) const {
+void op::ControlFlowOp<K>::infer(InferContext& c) const {
   std::vector<TensorMeta> inputs;
   for (int i = 0; i < c.num_inputs(); ++i) inputs.push_back({c.shape(i), c.dtype(i)});
   const std::vector<TensorMeta> results = program->infer(inputs);
@@ -79,7 +79,7 @@ void ControlFlowOp<K>::infer(InferContext& c) const {
 }
 
 template <ControlKind K>
-void ControlFlowOp<K>::grad(GradContext& g) const {
+void op::ControlFlowOp<K>::grad(GradContext& g) const {
   std::vector<const NDArray*> inputs;
   std::vector<TensorMeta> metas;
   std::vector<bool> wanted;
@@ -99,10 +99,10 @@ void ControlFlowOp<K>::grad(GradContext& g) const {
   }
   for (const NDArray& p : presences) inputs.push_back(&p);
   request.gradients = find_arrivals(*program, request.heads, wanted, metas);
-  const ControlFlowGrad op{intern_gradient(std::move(request))};
+  const op::ControlFlowGrad op{intern_gradient(std::move(request))};
   if (op.num_outputs() == 0) return;
   std::vector<NDArray> results(static_cast<size_t>(op.num_outputs()));
-  NDArray::apply(ControlFlowGrad::def, &op, inputs, results, std::source_location::current(), "");
+  NDArray::apply(op::ControlFlowGrad::def, &op, inputs, results, std::source_location::current(), "");
   const std::vector<Arrives>& gradients = op.request->gradients;
   auto presence = results.begin() + op.num_gradients();
   for (size_t i = 0, next = 0; i < gradients.size(); ++i) {
@@ -149,19 +149,19 @@ void run_loop_forward(const ControlFlow& program, ControlFlowState& s, KernelCon
 }  // namespace
 
 template <ControlKind K>
-void run_cpu(const ControlFlowOp<K>& op, KernelContext& c) {
+void run_cpu(const op::ControlFlowOp<K>& op, KernelContext& c) {
   std::unique_ptr<KernelState> local;
   auto& s = state_of<ControlFlowState>(c, local, *op.program);
   s.begin(*op.program, c);
   (K == ControlKind::cond ? run_cond : run_loop_forward)(*op.program, s, c);
 }
 
-void ControlFlowKey::infer(InferContext& c) const {
+void op::ControlFlowKey::infer(InferContext& c) const {
   static_assert(random::stream_draws == 4, "what a random operator with such an output draws");
   c.set_output(Shape(2), DType::int64);
 }
 
-void run_cpu(const ControlFlowKey& op, KernelContext& c) {
+void run_cpu(const op::ControlFlowKey& op, KernelContext& c) {
   const bool draws = c.training || !op.training_only;
   const RandomKey key = draws ? random::stream_of(c.random) : RandomKey{};
   c.out().as<int64_t>()[0] = int64_t(key.seed);

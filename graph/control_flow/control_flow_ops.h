@@ -16,6 +16,7 @@ constexpr std::string_view control_flow_op(ControlKind kind) {
 // By output of the node: may it be computed from an input with from[i], through some branch or iteration?
 std::vector<bool> results_from(const ControlFlow& program, std::span<const TensorMeta> inputs, std::vector<bool> from);
 
+namespace op {
 // One node: its iterations are part of the operation that runs the plan.
 template <ControlKind K>
 struct ControlFlowOp {
@@ -31,15 +32,17 @@ struct ControlFlowOp {
     return results_from(*program, inputs, std::move(from));
   }
 };
+}  // namespace op
 template <>
-const OpDef ControlFlowOp<ControlKind::foreach>::def;
+const OpDef op::ControlFlowOp<ControlKind::foreach>::def;
 template <>
-const OpDef ControlFlowOp<ControlKind::while_loop>::def;
+const OpDef op::ControlFlowOp<ControlKind::while_loop>::def;
 template <>
-const OpDef ControlFlowOp<ControlKind::cond>::def;
+const OpDef op::ControlFlowOp<ControlKind::cond>::def;
 template <ControlKind K>
-void run_cpu(const ControlFlowOp<K>& op, KernelContext& c);
+void run_cpu(const op::ControlFlowOp<K>& op, KernelContext& c);
 
+namespace op {
 // Inputs: those of the forward node, the heads that arrive, then for each head that arrives sometimes whether it does.
 // Outputs: the gradients that arrive at its inputs, then for each that arrives sometimes whether it does: a uint8 (1).
 // Runs the forward again, keeping the states, then the iterations from the last to the first.
@@ -53,13 +56,15 @@ struct ControlFlowGrad {
   int num_outputs() const;
   void infer(InferContext& c) const;
 };
-void run_cpu(const ControlFlowGrad& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::ControlFlowGrad& op, KernelContext& c);
 
 // By input of the node, of those with wanted[i]: does a gradient arrive there when these heads arrive? As on arrays,
 // some branch or iteration must send one. `inputs`: shapes and dtypes of the node's inputs.
 std::vector<Arrives> find_arrivals(const ControlFlow& program, const std::vector<Arrives>& heads,
                                    const std::vector<bool>& wanted, std::span<const TensorMeta> inputs);
 
+namespace op {
 // The key of the random numbers of a loop or a branch: {seed, offset}, an int64 (2). A value of the graph, so that the
 // backward draws the numbers of the forward.
 struct ControlFlowKey {
@@ -72,7 +77,8 @@ struct ControlFlowKey {
   const OpTraits& traits_of() const { return training_only ? training_traits : traits; }
   void infer(InferContext& c) const;
 };
-void run_cpu(const ControlFlowKey& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::ControlFlowKey& op, KernelContext& c);
 
 // Whether the operator is one of the three, whose nodes contain programs.
 bool is_control_flow(const OpDef& op);

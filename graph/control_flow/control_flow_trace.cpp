@@ -117,16 +117,16 @@ Symbols make_node(ControlFlow program, Symbols inputs, const Cutter& cutter, con
   const Draws draws = find_draws(program.graphs);
   program.is_random = draws.any;
   if (draws.any) {
-    const ControlFlowKey key{.training_only = !draws.always};
+    const op::ControlFlowKey key{.training_only = !draws.always};
     Symbol value;
-    Symbol::apply(ControlFlowKey::def, &key, {}, std::span(&value, 1), site, "");
+    Symbol::apply(op::ControlFlowKey::def, &key, {}, std::span(&value, 1), site, "");
     inputs.push_back(value);
   }
   std::vector<const Symbol*> pointers;
   for (const Symbol& s : inputs) pointers.push_back(&s);
   Symbols results(size_t(program.num_results()));
-  const ControlFlowOp<K> op{intern_program(std::move(program))};
-  Symbol::apply(ControlFlowOp<K>::def, &op, pointers, results, site, "");
+  const op::ControlFlowOp<K> op{intern_program(std::move(program))};
+  Symbol::apply(op::ControlFlowOp<K>::def, &op, pointers, results, site, "");
   return results;
 }
 

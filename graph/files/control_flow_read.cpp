@@ -51,11 +51,11 @@ class Reader {
     add_key();
     const ControlFlow* program = intern_program(std::move(program_));
     if (kind_ == ControlKind::foreach) {
-      set_operator(node(), ControlFlowOp<ControlKind::foreach>{program});
+      set_operator(node(), op::ControlFlowOp<ControlKind::foreach>{program});
     } else if (kind_ == ControlKind::while_loop) {
-      set_operator(node(), ControlFlowOp<ControlKind::while_loop>{program});
+      set_operator(node(), op::ControlFlowOp<ControlKind::while_loop>{program});
     } else {
-      set_operator(node(), ControlFlowOp<ControlKind::cond>{program});
+      set_operator(node(), op::ControlFlowOp<ControlKind::cond>{program});
     }
   }
 
@@ -185,7 +185,7 @@ class Reader {
   void check_predicate() {
     const SymbolFile& g = graph(0);
     uint32_t at = g.heads[0].node;
-    while (g.nodes[at].def == &Copy::def) at = g.nodes[at].inputs[0].node;
+    while (g.nodes[at].def == &op::Copy::def) at = g.nodes[at].inputs[0].node;
     if (g.heads.size() != 1 || g.nodes[at].def) {
       fail("its first subgraph computes the predicate: Kaon reads one that is computed outside");
     }
@@ -258,7 +258,7 @@ class Reader {
     if (!draws.any) return;
     FileNode key;
     key.name = node().name + "_key";
-    set_operator(key, ControlFlowKey{.training_only = !draws.always});
+    set_operator(key, op::ControlFlowKey{.training_only = !draws.always});
     key.op = key.def->name();
     node().inputs.push_back({.node = uint32_t(file_.nodes.size())});
     file_.nodes.push_back(std::move(key));

@@ -37,8 +37,8 @@ Subgraph symbol_of(const Graph& g, std::span<const ValueId> results) {
       return e.node == head.node && e.output == head.output;
     });
     if (again || head.node->is_variable()) {
-      auto copy = new_node(&Copy::def, fmt::format("result{}", sub.heads.size()), 1);
-      copy->attrs = Attributes(Copy::def);
+      auto copy = new_node(&op::Copy::def, fmt::format("result{}", sub.heads.size()), 1);
+      copy->attrs = Attributes(op::Copy::def);
       copy->inputs = {head};
       head = {copy, 0};
     }

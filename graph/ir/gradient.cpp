@@ -143,7 +143,7 @@ Graph update_copies(Graph graph, bool training) {
     out.keep(i);
     if (!updated[i] || !graph.nodes[i].is_input()) continue;
     Node copy;
-    passes::set_operator(copy, Copy{});
+    passes::set_operator(copy, op::Copy{});
     copy.name = graph.nodes[i].name + "_copy";
     copy.inputs = {out.now({i, 0})};
     copy.outputs = graph.nodes[i].outputs;
@@ -184,7 +184,7 @@ std::vector<bool> inputs_updated_in_copies(const Graph& gradients, bool training
   std::vector<bool> is_read(gradients.nodes.size(), false), is_copied(gradients.nodes.size(), false);
   for (size_t i = 0; i < gradients.nodes.size(); ++i) {
     const Node& n = gradients.nodes[i];
-    for (ValueId v : n.inputs) (n.op == &Copy::def && updated[i] ? is_copied : is_read)[v.node] = true;
+    for (ValueId v : n.inputs) (n.op == &op::Copy::def && updated[i] ? is_copied : is_read)[v.node] = true;
   }
   for (ValueId v : gradients.outputs) is_read[v.node] = true;
   std::vector<bool> result;

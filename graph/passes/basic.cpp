@@ -20,7 +20,7 @@ Graph own_outputs(Graph g) {
       continue;
     }
     Node copy;
-    set_operator(copy, Copy{});
+    set_operator(copy, op::Copy{});
     copy.name = g.nodes[v.node].name + "_copy";
     copy.inputs = {v};
     copy.outputs = {g.meta(v)};
@@ -104,7 +104,8 @@ Graph drop_dropout(Graph g, bool training) {
   Rewriter out(g);
   for (uint32_t i = 0; i < g.nodes.size(); ++i) {
     const Node& n = g.nodes[i];
-    const bool idle = n.op == &Dropout::def && !training && attributes<Dropout>(n).mode == DropoutMode::training;
+    const bool idle =
+        n.op == &op::Dropout::def && !training && attributes<op::Dropout>(n).mode == DropoutMode::training;
     if (!idle || reads_updated(g, n, updated)) {
       out.keep(i);
       continue;
@@ -112,7 +113,7 @@ Graph drop_dropout(Graph g, bool training) {
     std::vector<ValueId> now{out.now(n.inputs[0])};
     if (uses[i][1] > 0) {  // a gradient reads the mask, which drops nothing
       Node mask;
-      set_operator(mask, Ones{.shape = n.outputs[1].shape, .dtype = n.outputs[1].dtype});
+      set_operator(mask, op::Ones{.shape = n.outputs[1].shape, .dtype = n.outputs[1].dtype});
       mask.name = n.name + "_mask";
       mask.outputs = {n.outputs[1]};
       mask.phase = n.phase;

@@ -237,10 +237,10 @@ constexpr PointwiseTarget kernels{
     .fuse =
         [](const Graph& g, std::span<const uint32_t> members, const std::vector<std::vector<uint32_t>>& uses) {
           const Arrays a = *arrays_of(g, members, uses);
-          const FusedKernel op{.source = KernelSource::intern(Writer(g, members, a).write()),
-                               .shape = g.meta({members[0], 0}).shape,
-                               .takes_over = a.takes_over};
-          FusedGroup group{&FusedKernel::def, Attributes(FusedKernel::def, &op), {}, {}};
+          const op::FusedKernel op{.source = KernelSource::intern(Writer(g, members, a).write()),
+                                   .shape = g.meta({members[0], 0}).shape,
+                                   .takes_over = a.takes_over};
+          FusedGroup group{&op::FusedKernel::def, Attributes(op::FusedKernel::def, &op), {}, {}};
           for (uint32_t i : a.inputs) group.inputs.push_back(a.operands[i].id);
           for (uint32_t i : a.outputs) group.outputs.push_back(a.operands[i].id);
           return group;

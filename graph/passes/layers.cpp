@@ -19,8 +19,8 @@ struct Layer {
 
 std::optional<Layer> layer_of(const Node& n) {
   auto read = [](const auto& op) { return Layer{op.no_bias, op.post_ops}; };
-  if (n.op == &Convolution::def) return read(attributes<Convolution>(n));
-  if (n.op == &FullyConnected::def) return read(attributes<FullyConnected>(n));
+  if (n.op == &op::Convolution::def) return read(attributes<op::Convolution>(n));
+  if (n.op == &op::FullyConnected::def) return read(attributes<op::FullyConnected>(n));
   return std::nullopt;
 }
 
@@ -30,15 +30,17 @@ void set_layer(Node& n, const Layer& layer) {
     op.post_ops = layer.post_ops;
     set_operator(n, op);
   };
-  if (n.op == &Convolution::def) {
-    write(attributes<Convolution>(n));
+  if (n.op == &op::Convolution::def) {
+    write(attributes<op::Convolution>(n));
   } else {
-    write(attributes<FullyConnected>(n));
+    write(attributes<op::FullyConnected>(n));
   }
 }
 
 // The axis of a layer's result that has one entry per channel.
-int channel_axis(const Node& layer) { return layer.op == &Convolution::def ? 1 : layer.outputs[0].shape.ndim() - 1; }
+int channel_axis(const Node& layer) {
+  return layer.op == &op::Convolution::def ? 1 : layer.outputs[0].shape.ndim() - 1;
+}
 
 // Rewrites a graph so that layers take in their only readers.
 class Fusion {
@@ -90,7 +92,7 @@ FusedActivation activation_of(const Node& n) {
 }
 
 bool is_sum_of_two(const Graph& g, const Node& n) {
-  if (n.op != &BroadcastAdd::def && !(n.op == &AddN::def && n.inputs.size() == 2)) return false;
+  if (n.op != &op::BroadcastAdd::def && !(n.op == &op::AddN::def && n.inputs.size() == 2)) return false;
   return g.meta(n.inputs[0]) == n.outputs[0] && g.meta(n.inputs[1]) == n.outputs[0];
 }
 
@@ -106,11 +108,11 @@ bool is_per_channel(const Node& layer, const Shape& shape) {
 
 Graph dense_products(Graph g) {
   for (Node& n : g.nodes) {
-    if (n.op != &Dot::def || g.meta(n.inputs[1]).shape.ndim() != 2) continue;
-    const Dot& op = attributes<Dot>(n);
+    if (n.op != &op::Dot::def || g.meta(n.inputs[1]).shape.ndim() != 2) continue;
+    const op::Dot& op = attributes<op::Dot>(n);
     const int64_t hidden = g.meta(n.inputs[1]).shape[0];
     if (op.transpose_a || !op.transpose_b || hidden > INT_MAX) continue;
-    set_operator(n, FullyConnected{.num_hidden = int(hidden), .no_bias = true, .flatten = false});
+    set_operator(n, op::FullyConnected{.num_hidden = int(hidden), .no_bias = true, .flatten = false});
   }
   return g;
 }
@@ -120,7 +122,7 @@ Graph fuse_bias(Graph g, bool training) {
   return fusion.run(
       [&](uint32_t i) -> std::optional<size_t> {
         const Node& n = fusion.graph().nodes[i];
-        if (n.op != &BroadcastAdd::def) return std::nullopt;
+        if (n.op != &op::BroadcastAdd::def) return std::nullopt;
         for (size_t k : {0, 1}) {
           const Node* layer = fusion.layer_for(n, n.inputs[k]);
           if (!layer || !layer_of(*layer)->no_bias || layer_of(*layer)->post_ops != PostOps()) continue;
@@ -140,18 +142,18 @@ Graph fold_batch_norm(Graph g, bool training) {
   return fusion.run(
       [&](uint32_t i) -> std::optional<size_t> {
         const Node& n = fusion.graph().nodes[i];
-        if (n.op != &BatchNorm::def || fusion.is_used({i, 1}) || fusion.is_used({i, 2})) return std::nullopt;
+        if (n.op != &op::BatchNorm::def || fusion.is_used({i, 1}) || fusion.is_used({i, 2})) return std::nullopt;
         const Node* layer = fusion.layer_for(n, n.inputs[0]);
         if (!layer || layer_of(*layer)->post_ops != PostOps()) return std::nullopt;
-        const int axis = attributes<BatchNorm>(n).axis, ndim = n.outputs[0].shape.ndim();
+        const int axis = attributes<op::BatchNorm>(n).axis, ndim = n.outputs[0].shape.ndim();
         if ((axis < 0 ? axis + ndim : axis) != channel_axis(*layer)) return std::nullopt;
         return 0;
       },
       [](Rewriter& out, const Node& n, size_t, Node& layer) {
-        const BatchNorm& op = attributes<BatchNorm>(n);
+        const op::BatchNorm& op = attributes<op::BatchNorm>(n);
         const bool no_bias = layer_of(layer)->no_bias;
         Node affine;
-        set_operator(affine, BatchNormAffine{.eps = op.eps, .fix_gamma = op.fix_gamma, .no_bias = no_bias});
+        set_operator(affine, op::BatchNormAffine{.eps = op.eps, .fix_gamma = op.fix_gamma, .no_bias = no_bias});
         affine.name = n.name + "_affine";
         affine.phase = n.phase;
         for (size_t k = 1; k < 5; ++k) affine.inputs.push_back(out.now(n.inputs[k]));

@@ -110,7 +110,7 @@ Chosen by_rules(const Graph& g, const Rules& rules) {
 
 Node reorder_of(const TensorMeta& image, std::string_view name, Layout to) {
   Node r;
-  set_operator(r, Reorder{});
+  set_operator(r, op::Reorder{});
   r.name = fmt::format("{}_reorder", name);
   r.outputs = {image};
   r.layouts = {to};

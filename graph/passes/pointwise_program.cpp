@@ -13,7 +13,7 @@ namespace kaon::passes {
 namespace {
 
 struct PointwiseProgram {
-  FusedPointwise op;
+  op::FusedPointwise op;
   std::vector<ValueId> inputs, outputs;  // in the program's order; output 0 is stored last
 };
 
@@ -63,15 +63,15 @@ std::optional<VectorReduction> reduction_by(const Graph& g, const Node& n, Combi
     }
   }
   if (row < 2) return {};
-  return VectorReduction{combine, n.op == &Mean::def};
+  return VectorReduction{combine, n.op == &op::Mean::def};
 }
 
 // How a node reduces the last dimensions of its input, and how many elements it makes one.
 std::optional<VectorReduction> reduction_of(const Graph& g, const Node& n, int64_t& row) {
-  if (auto r = reduction_by<Sum>(g, n, Combine::sum, row)) return r;
-  if (auto r = reduction_by<Mean>(g, n, Combine::sum, row)) return r;
-  if (auto r = reduction_by<Max>(g, n, Combine::max, row)) return r;
-  return reduction_by<Min>(g, n, Combine::min, row);
+  if (auto r = reduction_by<op::Sum>(g, n, Combine::sum, row)) return r;
+  if (auto r = reduction_by<op::Mean>(g, n, Combine::sum, row)) return r;
+  if (auto r = reduction_by<op::Max>(g, n, Combine::max, row)) return r;
+  return reduction_by<op::Min>(g, n, Combine::min, row);
 }
 
 // Keeps the latest value in registers, and in a slot each value that is used later.
@@ -332,7 +332,7 @@ constexpr PointwiseTarget vector_programs{
     .fuse =
         [](const Graph& g, std::span<const uint32_t> members, const std::vector<std::vector<uint32_t>>& uses) {
           PointwiseProgram p = *Builder(g, members, uses).build();
-          return FusedGroup{&FusedPointwise::def, Attributes(FusedPointwise::def, &p.op), std::move(p.inputs),
+          return FusedGroup{&op::FusedPointwise::def, Attributes(op::FusedPointwise::def, &p.op), std::move(p.inputs),
                             std::move(p.outputs)};
         }};
 

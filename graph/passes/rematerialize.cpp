@@ -73,9 +73,9 @@ class Rematerializer {
   }
 
   // Operators whose first output follows from the input and values that the backward reads anyway: statistics, a mask.
-  static bool by_saved(const Node& n) { return n.op == &BatchNorm::def || n.op == &Dropout::def; }
+  static bool by_saved(const Node& n) { return n.op == &op::BatchNorm::def || n.op == &op::Dropout::def; }
   // How many of its inputs a second computation reads.
-  static size_t inputs_read(const Node& n) { return n.op == &BatchNorm::def ? 3 : n.inputs.size(); }
+  static size_t inputs_read(const Node& n) { return n.op == &op::BatchNorm::def ? 3 : n.inputs.size(); }
 
   bool is_cheap(uint32_t i) const {
     const Node& n = g_.nodes[i];
@@ -149,12 +149,12 @@ class Rematerializer {
     if (!by_saved(n)) return copy;
     copy.outputs.resize(1);
     copy.layouts.resize(std::min<size_t>(copy.layouts.size(), 1));
-    if (n.op == &Dropout::def) {
-      set_operator(copy, BroadcastMul{});
+    if (n.op == &op::Dropout::def) {
+      set_operator(copy, op::BroadcastMul{});
       copy.inputs = {n.inputs[0], out.now({i, 1})};
     } else {
-      const BatchNorm& op = attributes<BatchNorm>(n);
-      set_operator(copy, RematerializeBatchNorm{.fix_gamma = op.fix_gamma, .axis = op.axis});
+      const op::BatchNorm& op = attributes<op::BatchNorm>(n);
+      set_operator(copy, op::RematerializeBatchNorm{.fix_gamma = op.fix_gamma, .axis = op.axis});
       copy.inputs = {n.inputs[0], n.inputs[1], n.inputs[2], out.now({i, 1}), out.now({i, 2})};
     }
     return copy;

@@ -9,15 +9,15 @@ namespace {
 
 // Whether the node exchanges the last two axes of an array with `ndim` axes, and no others.
 bool is_transpose(const Graph& g, const Node& n, int ndim) {
-  if (n.op != &Transpose::def && n.op != &SwapAxis::def) return false;
+  if (n.op != &op::Transpose::def && n.op != &op::SwapAxis::def) return false;
   if (g.meta(n.inputs[0]).shape.ndim() != ndim) return false;
   auto axis = [&](int64_t a) { return int(a < 0 ? a + ndim : a); };
-  if (n.op == &SwapAxis::def) {
-    const SwapAxis& op = attributes<SwapAxis>(n);
+  if (n.op == &op::SwapAxis::def) {
+    const op::SwapAxis& op = attributes<op::SwapAxis>(n);
     const int a = axis(op.dim1), b = axis(op.dim2);
     return std::min(a, b) == ndim - 2 && std::max(a, b) == ndim - 1;
   }
-  const Shape& axes = attributes<Transpose>(n).axes;
+  const Shape& axes = attributes<op::Transpose>(n).axes;
   if (axes.empty()) return ndim == 2;
   for (int i = 0; i < ndim - 2; ++i) {
     if (axis(axes[i]) != i) return false;
@@ -79,8 +79,8 @@ class Folding {
 Graph fold_transposes(Graph g, bool training) {
   const std::vector<bool> updated = updated_nodes(g, training);
   const auto uses = count_uses(g);
-  const Folding<Dot> dot(g, updated, uses, 2);
-  const Folding<BatchDot> batch_dot(g, updated, uses, 3);
+  const Folding<op::Dot> dot(g, updated, uses, 2);
+  const Folding<op::BatchDot> batch_dot(g, updated, uses, 3);
   for (Node& n : g.nodes) {
     dot(n);
     batch_dot(n);

@@ -130,12 +130,12 @@ Graph pad_rows(Graph graph, size_t num_data, const std::vector<bool>& has_rows) 
     for (ValueId& v : n.inputs) v.node = now[v.node];
     const ValueId added = to.add(std::move(n));
     now.push_back(added.node);
-    if (is_data[i]) now[i] = add(PadRows{}, added, "_padded").node;
+    if (is_data[i]) now[i] = add(op::PadRows{}, added, "_padded").node;
   }
   for (uint32_t i : graph.inputs) to.inputs.push_back(is_data[i] ? now[i] - 1 : now[i]);
   for (size_t i = 0; i < graph.outputs.size(); ++i) {
     const ValueId v{now[graph.outputs[i].node], graph.outputs[i].output};
-    to.outputs.push_back(has_rows[i] ? add(TakeRows{}, v, "_rows") : v);
+    to.outputs.push_back(has_rows[i] ? add(op::TakeRows{}, v, "_rows") : v);
   }
   to.num_forward_outputs = graph.num_forward_outputs;
   return to;

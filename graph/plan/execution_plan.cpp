@@ -22,7 +22,7 @@ void ExecutionPlan::make_arrays(size_t first, Device device, std::span<NDArray> 
     if (arrays[i].defined()) continue;
     const ValueId v = graph().outputs[first + i];
     TensorMeta m = graph().meta(v);
-    if (options().padded && graph().nodes[v.node].op == &TakeRows::def) m.shape[0] = rows;
+    if (options().padded && graph().nodes[v.node].op == &op::TakeRows::def) m.shape[0] = rows;
     arrays[i] = NDArray::empty(m.shape, m.dtype, device);
   }
 }

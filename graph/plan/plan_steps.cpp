@@ -68,10 +68,10 @@ void PlanSteps::add_step(uint32_t number) {
             .random = draws_numbers(*n.op, n.attrs.get(), options.training)};
   if (step.random) random_numbers = std::max(random_numbers, n.random_offset + random_draws(n.outputs[0].shape));
   for (uint32_t i = 0; i < n.inputs.size(); ++i) {
-    add_view(half, n.inputs[i], n.op == &PadRows::def);
+    add_view(half, n.inputs[i], n.op == &op::PadRows::def);
     step.updates |= note_read(n, i);
   }
-  for (uint32_t k = 0; k < n.outputs.size(); ++k) add_view(half, {number, k}, n.op == &TakeRows::def);
+  for (uint32_t k = 0; k < n.outputs.size(); ++k) add_view(half, {number, k}, n.op == &op::TakeRows::def);
   half.steps.push_back(step);
 }
 

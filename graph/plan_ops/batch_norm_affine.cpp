@@ -5,15 +5,15 @@
 
 namespace kaon {
 
-constinit const OpDef BatchNormAffine::def = make_op_def<BatchNormAffine>();
+constinit const OpDef op::BatchNormAffine::def = make_op_def<op::BatchNormAffine>();
 
-void BatchNormAffine::infer(InferContext& c) const {
+void op::BatchNormAffine::infer(InferContext& c) const {
   const DType dtype = is_half(c.dtype()) ? DType::float32 : c.dtype();
   c.set_output(0, c.shape(0), dtype);
   c.set_output(1, c.shape(0), dtype);
 }
 
-void run_cpu(const BatchNormAffine& op, KernelContext& context) {
+void run_cpu(const op::BatchNormAffine& op, KernelContext& context) {
   in_float_or_double(context, [&]<class T>(KernelContext& c) {
     const T *gamma = c.in(0).as<T>(), *beta = c.in(1).as<T>(), *mean = c.in(2).as<T>(), *var = c.in(3).as<T>();
     const T* bias = op.no_bias ? nullptr : c.in(4).as<T>();

@@ -19,7 +19,7 @@ struct Affine {
 
 }  // namespace
 
-void run_cuda(const BatchNormAffine& op, KernelContext& c) {
+void run_cuda(const op::BatchNormAffine& op, KernelContext& c) {
   const auto in = [&](int i, bool given) { return cuda::NumberArray(given ? c.in(i) : TensorView()); };
   cuda::for_each(c, c.out().size(),
                  Affine{op.eps, in(0, !op.fix_gamma), in(1, true), in(2, true), in(3, true), in(4, !op.no_bias),

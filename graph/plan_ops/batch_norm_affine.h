@@ -11,6 +11,7 @@ namespace kaon {
 
 struct OpDef;
 
+namespace op {
 // scale = gamma / sqrt(moving_var + eps), gamma taken for 1 with fix_gamma; shift = beta + (bias - moving_mean) scale:
 // BatchNorm(z + bias) = scale z + shift. Exists in plans only. Outputs: scale, shift; float32 for 16-bit parameters.
 struct BatchNormAffine {
@@ -30,8 +31,9 @@ struct BatchNormAffine {
   int num_inputs() const { return no_bias ? 4 : 5; }
   void infer(InferContext& c) const;
 };
-void run_cpu(const BatchNormAffine& op, KernelContext& c);
-void run_cuda(const BatchNormAffine& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::BatchNormAffine& op, KernelContext& c);
+void run_cuda(const op::BatchNormAffine& op, KernelContext& c);
 
 // Scale and shift of one channel.
 struct ChannelScale {

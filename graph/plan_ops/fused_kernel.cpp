@@ -13,9 +13,9 @@ namespace kaon {
 namespace {
 
 consteval OpDef make_def() {
-  OpDef def = make_op_def<FusedKernel>();
+  OpDef def = make_op_def<op::FusedKernel>();
   def.equal = [](const void* a, const void* b) {
-    return *static_cast<const FusedKernel*>(a) == *static_cast<const FusedKernel*>(b);
+    return *static_cast<const op::FusedKernel*>(a) == *static_cast<const op::FusedKernel*>(b);
   };
   return def;
 }
@@ -26,7 +26,7 @@ struct Sources : WithMutex {
 
 }  // namespace
 
-constinit const OpDef FusedKernel::def = make_def();
+constinit const OpDef op::FusedKernel::def = make_def();
 
 const KernelSource* KernelSource::intern(KernelSource source) {
   Sources& known = ProcessWide<Sources>::get();
@@ -36,10 +36,10 @@ const KernelSource* KernelSource::intern(KernelSource source) {
   return found.get();
 }
 
-void FusedKernel::infer(InferContext& c) const {
+void op::FusedKernel::infer(InferContext& c) const {
   for (int i = 0; i < num_outputs(); ++i) c.set_output(i, shape, source->outputs[size_t(i)]);
 }
 
-void run_cpu(const FusedKernel&, KernelContext&) { throw StateError("[_fused_kernel] is for GPUs"); }
+void run_cpu(const op::FusedKernel&, KernelContext&) { throw StateError("[_fused_kernel] is for GPUs"); }
 
 }  // namespace kaon

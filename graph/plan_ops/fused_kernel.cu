@@ -24,9 +24,9 @@ Compiled& compiled(const KernelSource& source, std::unique_ptr<KernelState>& sta
 
 }  // namespace
 
-void prepare_cuda(const FusedKernel& op, int device) { cuda::prepare_kernel(op.source->text, "fused", device); }
+void op::prepare_cuda(const FusedKernel& op, int device) { cuda::prepare_kernel(op.source->text, "fused", device); }
 
-void run_cuda(const FusedKernel& op, KernelContext& c) {
+void run_cuda(const op::FusedKernel& op, KernelContext& c) {
   const KernelSource& source = *op.source;
   std::unique_ptr<KernelState> once;
   Compiled& state = compiled(source, c.state ? *c.state : once);

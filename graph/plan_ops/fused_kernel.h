@@ -22,6 +22,7 @@ struct KernelSource {
   static const KernelSource* intern(KernelSource source);
 };
 
+namespace op {
 // Outputs of one shape. Exists in plans only.
 struct FusedKernel {
   const KernelSource* source = nullptr;
@@ -37,8 +38,10 @@ struct FusedKernel {
   void infer(InferContext& c) const;
   friend bool operator==(const FusedKernel&, const FusedKernel&) = default;
 };
-void run_cpu(const FusedKernel& op, KernelContext& c);  // throws StateError
-void run_cuda(const FusedKernel& op, KernelContext& c);
-void prepare_cuda(const FusedKernel& op, int device);  // compiles; throws DeviceError
+// Compiles; throws DeviceError. Beside the operator: it is found by its first argument alone.
+void prepare_cuda(const FusedKernel& op, int device);
+}  // namespace op
+void run_cpu(const op::FusedKernel& op, KernelContext& c);  // throws StateError
+void run_cuda(const op::FusedKernel& op, KernelContext& c);
 
 }  // namespace kaon

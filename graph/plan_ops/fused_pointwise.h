@@ -8,6 +8,7 @@ namespace kaon {
 
 struct OpDef;
 
+namespace op {
 // Computes a vector program: inputs in its order, outputs of one shape, then values that were reduced. Exists in plans
 // only.
 struct FusedPointwise {
@@ -26,6 +27,7 @@ struct FusedPointwise {
   void infer(InferContext& c) const;
   friend bool operator==(const FusedPointwise&, const FusedPointwise&) = default;
 };
-void run_cpu(const FusedPointwise& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::FusedPointwise& op, KernelContext& c);
 
 }  // namespace kaon

@@ -4,12 +4,14 @@
 
 namespace kaon {
 
-void run_cuda(const PadRows&, KernelContext& c) {
+void run_cuda(const op::PadRows&, KernelContext& c) {
   const size_t given = std::min(c.in(0).bytes(), c.out().bytes());
   cuda::copy_bytes(c, c.in(0).data, c.out().data, given);
   cuda::zero_bytes(c, c.out().as<char>() + given, c.out().bytes() - given);
 }
 
-void run_cuda(const TakeRows&, KernelContext& c) { cuda::copy_bytes(c, c.in(0).data, c.out().data, c.out().bytes()); }
+void run_cuda(const op::TakeRows&, KernelContext& c) {
+  cuda::copy_bytes(c, c.in(0).data, c.out().data, c.out().bytes());
+}
 
 }  // namespace kaon

@@ -7,6 +7,7 @@ namespace kaon {
 
 struct OpDef;
 
+namespace op {
 // The rows of the data, then zeros; the first rows of a value. How many rows there are follows from the array of the
 // call: in a graph, data and outputs have the shapes of the bucket. Exist in plans only.
 struct PadRows {
@@ -15,8 +16,6 @@ struct PadRows {
   static const OpDef def;
   void infer(InferContext& c) const { c.set_output(c.shape(0), c.dtype()); }
 };
-void run_cpu(const PadRows& op, KernelContext& c);
-void run_cuda(const PadRows& op, KernelContext& c);
 
 struct TakeRows {
   static constexpr OpTraits traits{.name = "_take_rows", .in_mxnet = false};
@@ -24,7 +23,10 @@ struct TakeRows {
   static const OpDef def;
   void infer(InferContext& c) const { c.set_output(c.shape(0), c.dtype()); }
 };
-void run_cpu(const TakeRows& op, KernelContext& c);
-void run_cuda(const TakeRows& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::PadRows& op, KernelContext& c);
+void run_cuda(const op::PadRows& op, KernelContext& c);
+void run_cpu(const op::TakeRows& op, KernelContext& c);
+void run_cuda(const op::TakeRows& op, KernelContext& c);
 
 }  // namespace kaon

@@ -6,9 +6,9 @@
 
 namespace kaon {
 
-constinit const OpDef RematerializeBatchNorm::def = make_op_def<RematerializeBatchNorm>();
+constinit const OpDef op::RematerializeBatchNorm::def = make_op_def<op::RematerializeBatchNorm>();
 
-void run_cpu(const RematerializeBatchNorm& op, KernelContext& context) {
+void run_cpu(const op::RematerializeBatchNorm& op, KernelContext& context) {
   in_float_or_double(context, [&]<class T>(KernelContext& c) {
     normalize_channels(c.run, channel_sizes(c.in(0), op.axis), c.in(0).template as<T>(), c.in(3).template as<T>(),
                        c.in(4).template as<T>(), op.fix_gamma ? nullptr : c.in(1).template as<T>(),

@@ -18,7 +18,7 @@ struct UseStatistics {
 
 }  // namespace
 
-void run_cuda(const RematerializeBatchNorm& op, KernelContext& c) {
+void run_cuda(const op::RematerializeBatchNorm& op, KernelContext& c) {
   const ChannelSizes s = channel_sizes(c.in(0), op.axis);
   dispatch_float("_rematerialize_batch_norm", c.in(0).dtype, [&]<class T>() {
     using A = accumulate_t<T>;

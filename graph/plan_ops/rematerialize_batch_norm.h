@@ -7,6 +7,7 @@ namespace kaon {
 
 struct OpDef;
 
+namespace op {
 // y of BatchNorm, bit for bit, from the statistics that it has used: its two hidden outputs. Exists in plans only.
 struct RematerializeBatchNorm {
   bool fix_gamma = true;
@@ -22,7 +23,8 @@ struct RematerializeBatchNorm {
   static const OpDef def;
   void infer(InferContext& c) const { c.set_output(c.shape(0), c.dtype()); }
 };
-void run_cpu(const RematerializeBatchNorm& op, KernelContext& c);
-void run_cuda(const RematerializeBatchNorm& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::RematerializeBatchNorm& op, KernelContext& c);
+void run_cuda(const op::RematerializeBatchNorm& op, KernelContext& c);
 
 }  // namespace kaon

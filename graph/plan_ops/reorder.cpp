@@ -7,9 +7,9 @@
 
 namespace kaon {
 
-constinit const OpDef Reorder::def = make_op_def<Reorder>();
+constinit const OpDef op::Reorder::def = make_op_def<op::Reorder>();
 
-void run_cpu(const Reorder&, KernelContext& c) {
+void run_cpu(const op::Reorder&, KernelContext& c) {
   const TensorView &in = c.in(0), &out = c.out();
   int64_t images = in.shape[0], channels = in.shape[1], positions = in.shape[2] * in.shape[3];
   int64_t per_image = channels * positions;

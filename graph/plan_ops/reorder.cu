@@ -4,6 +4,6 @@
 
 namespace kaon {
 
-void run_cuda(const Reorder&, KernelContext& c) { cuda::strided_copy(c, reorder_copy(c.in(0), c.out())); }
+void run_cuda(const op::Reorder&, KernelContext& c) { cuda::strided_copy(c, reorder_copy(c.in(0), c.out())); }
 
 }  // namespace kaon

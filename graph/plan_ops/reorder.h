@@ -8,6 +8,7 @@ namespace kaon {
 
 struct OpDef;
 
+namespace op {
 // The same logical (N, C, H, W) values in the layout of the output's view. Exists in plans only.
 struct Reorder {
   static constexpr OpTraits traits{.name = "_reorder", .any_layout = true, .recomputable = true, .in_mxnet = false};
@@ -15,8 +16,9 @@ struct Reorder {
   static const OpDef def;
   void infer(InferContext& c) const { c.set_output(c.shape(0), c.dtype()); }
 };
-void run_cpu(const Reorder& op, KernelContext& c);
-void run_cuda(const Reorder& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::Reorder& op, KernelContext& c);
+void run_cuda(const op::Reorder& op, KernelContext& c);
 
 // Strides of an image: between blocks of channels, channels of a block, positions.
 struct ImageSteps {

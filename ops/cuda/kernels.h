@@ -5,11 +5,17 @@
 
 namespace kaon::cuda {
 
-// run_cuda(op, context) launches it; prepare_cuda(op, device) is for those that have something to prepare.
+// prepare_cuda(op, device), in the namespace of the operator's struct, is for those that have something to prepare.
+template <class Op>
+concept HasPreparation = requires(const Op& op) {
+  prepare_cuda(op, 0);
+};
+
+// run_cuda(op, context) launches the kernel.
 template <class Op>
 void add_kernel(AddKernel add, void* table) {
   GpuKernel kernel{[](const void* attrs, KernelContext& c) { run_cuda(*static_cast<const Op*>(attrs), c); }};
-  if constexpr (requires(const Op& op) { prepare_cuda(op, 0); }) {
+  if constexpr (HasPreparation<Op>) {
     kernel.prepare = [](const void* attrs, int device) { prepare_cuda(*static_cast<const Op*>(attrs), device); };
   }
   add(table, Op::traits.name, kernel);

@@ -17,7 +17,7 @@ namespace {
 
 template <class T>
 void add_typed(const void* attrs, const void* const* in, void* out, size_t n) {
-  const int inputs = static_cast<const AddN*>(attrs)->num_args;
+  const int inputs = static_cast<const op::AddN*>(attrs)->num_args;
   T* y = static_cast<T*>(out);
   for (size_t i = 0; i < n; ++i) {
     T sum = static_cast<const T*>(in[0])[i];
@@ -42,7 +42,7 @@ void add_halves(KernelContext& c) {
   const TileFn add = select_tiles().add_n;
   c.run.parallel_for(c.out().size(), pointwise_grain, [&](int64_t begin, int64_t end) {
     alignas(64) float sum[pointwise_tile], next[pointwise_tile];
-    const AddN two{.num_args = 2};
+    const op::AddN two{.num_args = 2};
     const float* both[] = {sum, next};
     for (int64_t i = begin; i < end; i += int64_t(pointwise_tile)) {
       const size_t n = std::min(pointwise_tile, size_t(end - i));
@@ -58,9 +58,9 @@ void add_halves(KernelContext& c) {
 
 }  // namespace
 
-constinit const OpDef AddN::def = make_op_def<AddN>();
+constinit const OpDef op::AddN::def = make_op_def<op::AddN>();
 
-void AddN::infer(InferContext& c) const {
+void op::AddN::infer(InferContext& c) const {
   if (num_args < 1 || c.num_inputs() != num_args) {
     c.fail_value(fmt::format("num_args must be the number of inputs and at least 1, got {} for {} inputs", num_args,
                              c.num_inputs()));
@@ -71,25 +71,25 @@ void AddN::infer(InferContext& c) const {
   c.set_output(c.shape(0), c.dtype());
 }
 
-void AddN::grad(GradContext& g) const {
+void op::AddN::grad(GradContext& g) const {
   for (int i = 0; i < num_args; ++i) {
     if (g.wants(i)) g.set(i, g.head());
   }
 }
 
-FusedForms AddN::fused_forms(const RegisterKernels& k) const {
+FusedForms op::AddN::fused_forms(const RegisterKernels& k) const {
   FusedForms forms{k.binary[size_t(BinaryKind::add)]};
   forms.sums = true;
   return forms;
 }
 
-std::optional<CudaExpression> AddN::cuda_expression(const ExpressionArgs& a) const {
+std::optional<CudaExpression> op::AddN::cuda_expression(const ExpressionArgs& a) const {
   std::string sum = a.in[0];
   for (size_t i = 1; i < a.in.size(); ++i) sum = binary_expression(BinaryKind::add, a.type(), sum, a.in[i]);
   return sum;
 }
 
-void run_cpu(const AddN& op, KernelContext& c) {
+void run_cpu(const op::AddN& op, KernelContext& c) {
   const DType dtype = c.out().dtype;
   if (c.out().size() == 0) return;
   if (dtype == DType::float16 || dtype == DType::bfloat16) return add_halves(c);
@@ -98,7 +98,7 @@ void run_cpu(const AddN& op, KernelContext& c) {
     int n = 0;
     if (done > 0) in[n++] = c.out().data;
     while (n < max_pointwise_inputs && done < op.num_args) in[n++] = c.in(done++).data;
-    const AddN round{.num_args = n};
+    const op::AddN round{.num_args = n};
     run_pointwise(kernels(), &round, dtype, in, n, c.out().data, c.out().size(), c.run);
   }
 }

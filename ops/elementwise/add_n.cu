@@ -48,7 +48,7 @@ void add(KernelContext& c, const Terms& terms, const A* before, Out* out) {
 
 }  // namespace
 
-void run_cuda(const AddN& op, KernelContext& c) {
+void run_cuda(const op::AddN& op, KernelContext& c) {
   const TensorView& out = c.out();
   if (out.size() == 0) return;
   dispatch_number("add_n", out.dtype, [&]<class T>() {

@@ -72,17 +72,17 @@ static FusedForms fused_binary(BinaryKind kind, const RegisterKernels& k) {
 void run_binary(BinaryKind kind, KernelContext& c) { run_broadcast(binary_kernels(kind), nullptr, c); }
 
 template <BinaryKind K>
-constinit const OpDef Binary<K>::def = make_op_def<Binary<K>>();
+constinit const OpDef op::Binary<K>::def = make_op_def<op::Binary<K>>();
 template <BinaryKind K>
-FusedForms Binary<K>::fused_forms(const RegisterKernels& k) const {
+FusedForms op::Binary<K>::fused_forms(const RegisterKernels& k) const {
   return fused_binary(K, k);
 }
 template <BinaryKind K>
-std::optional<CudaExpression> Binary<K>::cuda_expression(const ExpressionArgs& a) const {
+std::optional<CudaExpression> op::Binary<K>::cuda_expression(const ExpressionArgs& a) const {
   return binary_expression(K, a.type(), a.in[0], a.in[1]);
 }
 
-#define KAON_BINARY(kind) template struct Binary<BinaryKind::kind>;
+#define KAON_BINARY(kind) template struct op::Binary<BinaryKind::kind>;
 // clang-format off
 KAON_BINARY(add) KAON_BINARY(sub) KAON_BINARY(mul) KAON_BINARY(div) KAON_BINARY(mod) KAON_BINARY(power)
 KAON_BINARY(maximum) KAON_BINARY(minimum) KAON_BINARY(hypot) KAON_BINARY(logaddexp) KAON_BINARY(equal)

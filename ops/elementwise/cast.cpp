@@ -36,22 +36,22 @@ void convert_tile(const From* from, To* to, size_t n) {
 
 }  // namespace
 
-constinit const OpDef Cast::def = make_op_def<Cast>();
+constinit const OpDef op::Cast::def = make_op_def<op::Cast>();
 
-void Cast::infer(InferContext& c) const { c.set_output(c.shape(0), dtype); }
+void op::Cast::infer(InferContext& c) const { c.set_output(c.shape(0), dtype); }
 
-void Cast::grad(GradContext& g) const {
+void op::Cast::grad(GradContext& g) const {
   if (g.wants(0)) g.set(0, nd.cast(g.head(), g.input_like(0).dtype()));
 }
 
-FusedForms Cast::fused_forms(const RegisterKernels& k) const { return fused_unary(UnaryKind::identity, k); }
+FusedForms op::Cast::fused_forms(const RegisterKernels& k) const { return fused_unary(UnaryKind::identity, k); }
 
-std::optional<CudaExpression> Cast::cuda_expression(const ExpressionArgs& a) const {
+std::optional<CudaExpression> op::Cast::cuda_expression(const ExpressionArgs& a) const {
   if (a.dtypes[0] == dtype) return CudaExpression(a.in[0], true);
   return CudaExpression(fmt::format("{}(convert<{}>({}))", a.type(), cuda_element_type(dtype), a.in[0]), true);
 }
 
-void run_cpu(const Cast&, KernelContext& c) {
+void run_cpu(const op::Cast&, KernelContext& c) {
   const TensorView &in = c.in(0), &out = c.out();
   if (in.dtype == out.dtype) return copy_bytes(c.run, in.data, out.data, out.bytes());
   dispatch_all("Cast", in.dtype, [&]<class From>() {

@@ -17,7 +17,7 @@ struct ConvertFn {
 
 }  // namespace
 
-void run_cuda(const Cast&, KernelContext& c) {
+void run_cuda(const op::Cast&, KernelContext& c) {
   const TensorView &in = c.in(0), &out = c.out();
   if (in.dtype == out.dtype) return cuda::copy_bytes(c, in.data, out.data, out.bytes());
   dispatch_all("Cast", in.dtype, [&]<class From>() {

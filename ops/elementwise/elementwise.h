@@ -32,6 +32,7 @@ constexpr OpTraits unary_traits(UnaryKind kind) {
   return t;
 }
 
+namespace op {
 template <UnaryKind K>
 struct Unary {
   static constexpr OpTraits traits = unary_traits(K);
@@ -43,18 +44,20 @@ struct Unary {
   FusedActivation as_epilogue() const { return unary_epilogue(K); }
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
+}  // namespace op
 template <UnaryKind K>
-void run_cpu(const Unary<K>&, KernelContext& c) {
+void run_cpu(const op::Unary<K>&, KernelContext& c) {
   run_unary(K, c);
 }
 template <UnaryKind K>
-void run_cuda(const Unary<K>&, KernelContext& c) {
+void run_cuda(const op::Unary<K>&, KernelContext& c) {
   run_unary_cuda(K, c);
 }
 
 inline constexpr std::array<std::string_view, size_t(unary_backward_kinds)> unary_backward_names{
     "_backward_relu", "_backward_sigmoid", "_backward_tanh", "_backward_gelu"};
 
+namespace op {
 // head * f'(x), computed from the output of f (gelu: from its input).
 template <UnaryBackwardKind K>
 struct UnaryBackward {
@@ -71,14 +74,6 @@ struct UnaryBackward {
   FusedForms fused_forms(const RegisterKernels& k) const;
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
-template <UnaryBackwardKind K>
-void run_cpu(const UnaryBackward<K>&, KernelContext& c) {
-  run_unary_backward(K, c);
-}
-template <UnaryBackwardKind K>
-void run_cuda(const UnaryBackward<K>&, KernelContext& c) {
-  run_unary_backward_cuda(K, c);
-}
 
 using Relu = Unary<UnaryKind::relu>;
 using Sigmoid = Unary<UnaryKind::sigmoid>;
@@ -133,6 +128,15 @@ using BackwardRelu = UnaryBackward<UnaryBackwardKind::relu>;
 using BackwardSigmoid = UnaryBackward<UnaryBackwardKind::sigmoid>;
 using BackwardTanh = UnaryBackward<UnaryBackwardKind::tanh>;
 using BackwardGelu = UnaryBackward<UnaryBackwardKind::gelu>;
+}  // namespace op
+template <UnaryBackwardKind K>
+void run_cpu(const op::UnaryBackward<K>&, KernelContext& c) {
+  run_unary_backward(K, c);
+}
+template <UnaryBackwardKind K>
+void run_cuda(const op::UnaryBackward<K>&, KernelContext& c) {
+  run_unary_backward_cuda(K, c);
+}
 
 // --- Functions of two arrays, element by element, broadcasting: dimensions are matched from the right, and one of
 // size 1 is repeated. Both arrays have one dtype, which is that of the result; comparisons give 0 and 1 in it.
@@ -173,6 +177,7 @@ inline constexpr std::array<BinaryInfo, size_t(binary_kinds)> binary_table{{
     {"broadcast_logical_xor", {"_logical_xor", "_Logical_Xor"}},
 }};
 
+namespace op {
 template <BinaryKind K>
 struct Binary {
   static constexpr OpTraits traits{.name = binary_table[size_t(K)].name,
@@ -190,14 +195,6 @@ struct Binary {
   FusedForms fused_forms(const RegisterKernels& k) const;
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
-template <BinaryKind K>
-void run_cpu(const Binary<K>&, KernelContext& c) {
-  run_binary(K, c);
-}
-template <BinaryKind K>
-void run_cuda(const Binary<K>&, KernelContext& c) {
-  run_binary_cuda(K, c);
-}
 
 using BroadcastAdd = Binary<BinaryKind::add>;
 using BroadcastSub = Binary<BinaryKind::sub>;
@@ -218,6 +215,15 @@ using BroadcastLesserEqual = Binary<BinaryKind::lesser_equal>;
 using BroadcastLogicalAnd = Binary<BinaryKind::logical_and>;
 using BroadcastLogicalOr = Binary<BinaryKind::logical_or>;
 using BroadcastLogicalXor = Binary<BinaryKind::logical_xor>;
+}  // namespace op
+template <BinaryKind K>
+void run_cpu(const op::Binary<K>&, KernelContext& c) {
+  run_binary(K, c);
+}
+template <BinaryKind K>
+void run_cuda(const op::Binary<K>&, KernelContext& c) {
+  run_binary_cuda(K, c);
+}
 
 // --- Functions of an array and a number, element by element: x + s, s - x, x > s ... and smooth_l1, in the array's
 // dtype; comparisons give 0 and 1 in it. With 16-bit floats the number is a float32 and the result is rounded once: 1e5
@@ -236,6 +242,7 @@ constexpr OpTraits scalar_traits(ScalarKind kind) {
   return t;
 }
 
+namespace op {
 // `is_int`: whether the number was written as an integer. It is kept in files and has no effect.
 template <ScalarKind K>
 struct Scalar {
@@ -266,15 +273,6 @@ struct Scalar<ScalarKind::smooth_l1> {
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
 
-template <ScalarKind K>
-void run_cpu(const Scalar<K>& op, KernelContext& c) {
-  run_scalar(K, &op, c);
-}
-template <ScalarKind K>
-void run_cuda(const Scalar<K>& op, KernelContext& c) {
-  run_scalar_cuda(K, op.scalar, c);
-}
-
 using PlusScalar = Scalar<ScalarKind::plus>;
 using MinusScalar = Scalar<ScalarKind::minus>;
 using RMinusScalar = Scalar<ScalarKind::rminus>;
@@ -298,9 +296,19 @@ using LogicalAndScalar = Scalar<ScalarKind::logical_and>;
 using LogicalOrScalar = Scalar<ScalarKind::logical_or>;
 using LogicalXorScalar = Scalar<ScalarKind::logical_xor>;
 using SmoothL1 = Scalar<ScalarKind::smooth_l1>;
+}  // namespace op
+template <ScalarKind K>
+void run_cpu(const op::Scalar<K>& op, KernelContext& c) {
+  run_scalar(K, &op, c);
+}
+template <ScalarKind K>
+void run_cuda(const op::Scalar<K>& op, KernelContext& c) {
+  run_scalar_cuda(K, op.scalar, c);
+}
 
 // --- where and clip: elements chosen by a condition or by bounds.
 
+namespace op {
 // y = condition != 0 ? x : y, element by element; a 1-D condition chooses whole rows of x and y. All have one shape
 // (ShapeError), x and y one dtype (TypeError). No gradient flows to the condition, which may have another dtype.
 struct Where {
@@ -314,8 +322,6 @@ struct Where {
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() || (q.ndim() == q.ndim(1) && q.is_aligned()); }
 };
-void run_cpu(const Where& op, KernelContext& c);
-void run_cuda(const Where& op, KernelContext& c);
 
 // min(max(x, a_min), a_max); NaN stays. Integers are clamped to the integers inside the bounds; ValueError when there
 // is none. Files must give both bounds; in a program a missing one is infinite.
@@ -333,8 +339,6 @@ struct Clip {
   FusedForms fused_forms(const RegisterKernels& k) const;
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
-void run_cpu(const Clip& op, KernelContext& c);
-void run_cuda(const Clip& op, KernelContext& c);
 
 // The head where a_min <= data <= a_max, else 0.
 struct ClipBackward {
@@ -356,11 +360,17 @@ struct ClipBackward {
   FusedForms fused_forms(const RegisterKernels& k) const;
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
-void run_cpu(const ClipBackward& op, KernelContext& c);
-void run_cuda(const ClipBackward& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::Where& op, KernelContext& c);
+void run_cuda(const op::Where& op, KernelContext& c);
+void run_cpu(const op::Clip& op, KernelContext& c);
+void run_cuda(const op::Clip& op, KernelContext& c);
+void run_cpu(const op::ClipBackward& op, KernelContext& c);
+void run_cuda(const op::ClipBackward& op, KernelContext& c);
 
 // --- Cast: the same values in another dtype.
 
+namespace op {
 // Reals become integers by truncation toward zero (NaN gives 0, values out of range wrap as integers do), numbers
 // become bool by != 0, and 16-bit floats round to nearest even. TypeError for an unknown dtype.
 struct Cast {
@@ -374,11 +384,13 @@ struct Cast {
   FusedForms fused_forms(const RegisterKernels& k) const;
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
-void run_cpu(const Cast& op, KernelContext& c);
-void run_cuda(const Cast& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::Cast& op, KernelContext& c);
+void run_cuda(const op::Cast& op, KernelContext& c);
 
 // --- add_n: the sum of any number of arrays of one shape, added in their order.
 
+namespace op {
 // y = x0 + x1 + ... 16-bit floats are summed in float32.
 struct AddN {
   int num_args = 0;
@@ -396,11 +408,13 @@ struct AddN {
   FusedForms fused_forms(const RegisterKernels& k) const;
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
-void run_cpu(const AddN& op, KernelContext& c);
-void run_cuda(const AddN& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::AddN& op, KernelContext& c);
+void run_cuda(const op::AddN& op, KernelContext& c);
 
 // --- hard_sigmoid: the piecewise linear sigmoid.
 
+namespace op {
 // min(max(alpha x + beta, 0), 1), the defaults as in MXNet; NaN stays. Floating dtypes.
 struct HardSigmoid {
   double alpha = 0.2;
@@ -416,11 +430,13 @@ struct HardSigmoid {
   FusedForms fused_forms(const RegisterKernels& k) const;
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
-void run_cpu(const HardSigmoid& op, KernelContext& c);
-void run_cuda(const HardSigmoid& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::HardSigmoid& op, KernelContext& c);
+void run_cuda(const op::HardSigmoid& op, KernelContext& c);
 
 // --- polygamma: the derivatives of the digamma function.
 
+namespace op {
 // The n-th derivative of digamma, psi_n(x) = (-1)^(n+1) n! sum_k (x + k)^-(n+1); n = 1 is the trigamma function. At 0
 // and the negative integers +infinity for odd n, NaN for even n. Floating dtypes; 1 <= n <= 100. Gradient: psi_(n+1).
 struct Polygamma {
@@ -434,7 +450,8 @@ struct Polygamma {
   FusedForms fused_forms(const RegisterKernels& k) const;
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
-void run_cpu(const Polygamma& op, KernelContext& c);
-void run_cuda(const Polygamma& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::Polygamma& op, KernelContext& c);
+void run_cuda(const op::Polygamma& op, KernelContext& c);
 
 }  // namespace kaon

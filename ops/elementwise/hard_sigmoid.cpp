@@ -11,40 +11,40 @@ namespace kaon {
 namespace {
 
 template <class T>
-void values(const HardSigmoid& op, const T* x, T* y, size_t n) {
+void values(const op::HardSigmoid& op, const T* x, T* y, size_t n) {
   const T alpha = T(op.alpha), beta = T(op.beta);
   for (size_t i = 0; i < n; ++i) y[i] = hard_sigmoid_value(x[i], alpha, beta);
 }
 
 void tile(const void* attrs, const float* const* in, float* out, size_t n) {
-  values(*static_cast<const HardSigmoid*>(attrs), in[0], out, n);
+  values(*static_cast<const op::HardSigmoid*>(attrs), in[0], out, n);
 }
 
 }  // namespace
 
-constinit const OpDef HardSigmoid::def = make_op_def<HardSigmoid>();
+constinit const OpDef op::HardSigmoid::def = make_op_def<op::HardSigmoid>();
 
-void HardSigmoid::infer(InferContext& c) const {
+void op::HardSigmoid::infer(InferContext& c) const {
   c.expect_floating();
   c.set_output(c.shape(0), c.dtype());
 }
 
-void HardSigmoid::grad(GradContext& g) const {
+void op::HardSigmoid::grad(GradContext& g) const {
   // alpha between the bounds, where 0 < y < 1
   if (g.wants(0)) g.set(0, g.head() * alpha * (g.output() > 0) * (g.output() < 1));
 }
 
-FusedForms HardSigmoid::fused_forms(const RegisterKernels&) const { return {{}, &tile}; }
+FusedForms op::HardSigmoid::fused_forms(const RegisterKernels&) const { return {{}, &tile}; }
 
-std::optional<CudaExpression> HardSigmoid::cuda_expression(const ExpressionArgs& a) const {
+std::optional<CudaExpression> op::HardSigmoid::cuda_expression(const ExpressionArgs& a) const {
   return two_number_expression("hard_sigmoid_value", a, alpha, beta);
 }
 
-void run_cpu(const HardSigmoid& op, KernelContext& c) {
+void run_cpu(const op::HardSigmoid& op, KernelContext& c) {
   static constexpr PointwiseKernels kernels{
       .float32 = &tile, .float64 = [](const void* attrs, const void* const* in, void* out, size_t n) {
-        values(*static_cast<const HardSigmoid*>(attrs), static_cast<const double*>(in[0]), static_cast<double*>(out),
-               n);
+        values(*static_cast<const op::HardSigmoid*>(attrs), static_cast<const double*>(in[0]),
+               static_cast<double*>(out), n);
       }};
   run_pointwise(kernels, &op, c);
 }

@@ -15,7 +15,7 @@ struct HardSigmoidFn {
 
 }  // namespace
 
-void run_cuda(const HardSigmoid& op, KernelContext& c) {
+void run_cuda(const op::HardSigmoid& op, KernelContext& c) {
   dispatch_float("hard_sigmoid", c.out().dtype, [&]<class T>() {
     using A = accumulate_t<T>;
     cuda::elementwise(c, c.out().size(), HardSigmoidFn<A>{A(op.alpha), A(op.beta)}, c.out().as<T>(),

@@ -17,7 +17,7 @@ struct PolygammaFn {
 
 }  // namespace
 
-void run_cuda(const Polygamma& op, KernelContext& c) {
+void run_cuda(const op::Polygamma& op, KernelContext& c) {
   dispatch_float("polygamma", c.out().dtype, [&]<class T>() {
     cuda::elementwise(c, c.out().size(), PolygammaFn{op.n}, c.out().as<T>(), c.in(0).as<const T>());
   });

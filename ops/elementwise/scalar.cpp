@@ -96,17 +96,17 @@ static std::string scalar_expression(ScalarKind kind, double scalar, const Expre
 void run_scalar(ScalarKind kind, const void* op, KernelContext& c) { run_pointwise(scalar_kernels(kind), op, c); }
 
 template <ScalarKind K>
-constinit const OpDef Scalar<K>::def = make_op_def<Scalar<K>>();
+constinit const OpDef op::Scalar<K>::def = make_op_def<op::Scalar<K>>();
 template <ScalarKind K>
-FusedForms Scalar<K>::fused_forms(const RegisterKernels& k) const {
+FusedForms op::Scalar<K>::fused_forms(const RegisterKernels& k) const {
   return fused_scalar(K, scalar, k);
 }
 template <ScalarKind K>
-std::optional<CudaExpression> Scalar<K>::cuda_expression(const ExpressionArgs& a) const {
+std::optional<CudaExpression> op::Scalar<K>::cuda_expression(const ExpressionArgs& a) const {
   return scalar_expression(K, scalar, a);
 }
 
-#define KAON_SCALAR(kind) template struct Scalar<ScalarKind::kind>;
+#define KAON_SCALAR(kind) template struct op::Scalar<ScalarKind::kind>;
 // clang-format off
 KAON_SCALAR(plus) KAON_SCALAR(minus) KAON_SCALAR(rminus) KAON_SCALAR(mul) KAON_SCALAR(div) KAON_SCALAR(rdiv)
 KAON_SCALAR(mod) KAON_SCALAR(rmod) KAON_SCALAR(power) KAON_SCALAR(rpower) KAON_SCALAR(maximum) KAON_SCALAR(minimum)
@@ -116,11 +116,11 @@ KAON_SCALAR(logical_xor)
 // clang-format on
 #undef KAON_SCALAR
 
-                    constinit const OpDef SmoothL1::def = make_op_def<SmoothL1>();
-FusedForms SmoothL1::fused_forms(const RegisterKernels& k) const {
+                    constinit const OpDef op::SmoothL1::def = make_op_def<op::SmoothL1>();
+FusedForms op::SmoothL1::fused_forms(const RegisterKernels& k) const {
   return fused_scalar(ScalarKind::smooth_l1, scalar, k);
 }
-std::optional<CudaExpression> SmoothL1::cuda_expression(const ExpressionArgs& a) const {
+std::optional<CudaExpression> op::SmoothL1::cuda_expression(const ExpressionArgs& a) const {
   return scalar_expression(ScalarKind::smooth_l1, scalar, a);
 }
 

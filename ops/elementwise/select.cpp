@@ -20,7 +20,7 @@ namespace {
 
 template <class T>
 void clip_typed(const void* attrs, const void* const* in, void* out, size_t n) {
-  const Clip& op = *static_cast<const Clip*>(attrs);
+  const op::Clip& op = *static_cast<const op::Clip*>(attrs);
   T low, high;
   clip_bounds(op.a_min, op.a_max, low, high);
   const T* x = static_cast<const T*>(in[0]);
@@ -29,7 +29,7 @@ void clip_typed(const void* attrs, const void* const* in, void* out, size_t n) {
 }
 
 void clip_backward_double(const void* attrs, const void* const* in, void* out, size_t n) {
-  const ClipBackward& op = *static_cast<const ClipBackward*>(attrs);
+  const op::ClipBackward& op = *static_cast<const op::ClipBackward*>(attrs);
   const double *head = static_cast<const double*>(in[0]), *x = static_cast<const double*>(in[1]);
   double* y = static_cast<double*>(out);
   for (size_t i = 0; i < n; ++i) y[i] = clip_backward_value(head[i], x[i], op.a_min, op.a_max);
@@ -94,11 +94,11 @@ void expect_bounds(InferContext& c, double a_min, double a_max) {
 
 }  // namespace
 
-constinit const OpDef Where::def = make_op_def<Where>();
-constinit const OpDef Clip::def = make_op_def<Clip>();
-constinit const OpDef ClipBackward::def = make_op_def<ClipBackward>();
+constinit const OpDef op::Where::def = make_op_def<op::Where>();
+constinit const OpDef op::Clip::def = make_op_def<op::Clip>();
+constinit const OpDef op::ClipBackward::def = make_op_def<op::ClipBackward>();
 
-void Where::infer(InferContext& c) const {
+void op::Where::infer(InferContext& c) const {
   if (c.dtype(1) != c.dtype(2)) {
     c.fail_dtype(
         fmt::format("x and y must have one dtype, got {} and {}; use cast", name_of(c.dtype(1)), name_of(c.dtype(2))));
@@ -110,19 +110,19 @@ void Where::infer(InferContext& c) const {
   c.set_output(x, c.dtype(1));
 }
 
-void Where::grad(GradContext& g) const {
+void op::Where::grad(GradContext& g) const {
   const NDArray& condition = g.input(0);
   if (g.wants(1)) g.set(1, nd.where(condition, g.head(), nd.zeros_like(g.head())));
   if (g.wants(2)) g.set(2, nd.where(condition, nd.zeros_like(g.head()), g.head()));
 }
 
-FusedForms Where::fused_forms(const RegisterKernels& k) const { return {{.three = k.where}, select_tiles().where}; }
+FusedForms op::Where::fused_forms(const RegisterKernels& k) const { return {{.three = k.where}, select_tiles().where}; }
 
-std::optional<CudaExpression> Where::cuda_expression(const ExpressionArgs& a) const {
+std::optional<CudaExpression> op::Where::cuda_expression(const ExpressionArgs& a) const {
   return fmt::format("({} != 0 ? {} : {})", a.in[0], a.in[1], a.in[2]);
 }
 
-void run_cpu(const Where&, KernelContext& c) {
+void run_cpu(const op::Where&, KernelContext& c) {
   if (c.out().size() == 0) return;
   if (c.in(0).shape != c.in(1).shape) return select_rows(c);
   if (c.in(0).dtype == DType::float32 && c.out().dtype == DType::float32) {
@@ -131,7 +131,7 @@ void run_cpu(const Where&, KernelContext& c) {
   dispatch_width(c.out().dtype, [&]<class T>() { select_masked<T>(c); });
 }
 
-void Clip::infer(InferContext& c) const {
+void op::Clip::infer(InferContext& c) const {
   expect_numbers(c);
   expect_bounds(c, a_min, a_max);
   if (!is_floating(c.dtype()) && std::ceil(a_min) > std::floor(a_max)) {
@@ -140,17 +140,17 @@ void Clip::infer(InferContext& c) const {
   c.set_output(c.shape(0), c.dtype());
 }
 
-void Clip::grad(GradContext& g) const {
+void op::Clip::grad(GradContext& g) const {
   if (g.wants(0)) g.set(0, nd._backward_clip(g.head(), g.input(0), {.a_min = a_min, .a_max = a_max}));
 }
 
-FusedForms Clip::fused_forms(const RegisterKernels& k) const {
+FusedForms op::Clip::fused_forms(const RegisterKernels& k) const {
   FusedForms forms{{.one = k.clip}, select_tiles().clip};
   forms.numbers = {float(a_min), float(a_max)};
   return forms;
 }
 
-std::optional<CudaExpression> Clip::cuda_expression(const ExpressionArgs& a) const {
+std::optional<CudaExpression> op::Clip::cuda_expression(const ExpressionArgs& a) const {
   return dispatch_all("fuse", a.dtype, [&]<class T>() {
     accumulate_t<T> low, high;
     clip_bounds(a_min, a_max, low, high);
@@ -158,7 +158,7 @@ std::optional<CudaExpression> Clip::cuda_expression(const ExpressionArgs& a) con
   });
 }
 
-void run_cpu(const Clip& op, KernelContext& c) {
+void run_cpu(const op::Clip& op, KernelContext& c) {
   const PointwiseKernels kernels{.float32 = select_tiles().clip,
                                  .float64 = &clip_typed<double>,
                                  .uint8 = &clip_typed<uint8_t>,
@@ -168,7 +168,7 @@ void run_cpu(const Clip& op, KernelContext& c) {
   run_pointwise(kernels, &op, c);
 }
 
-void ClipBackward::infer(InferContext& c) const {
+void op::ClipBackward::infer(InferContext& c) const {
   c.expect_same_dtype();
   c.expect_floating();
   c.expect_shape(1, c.shape(0));
@@ -176,21 +176,21 @@ void ClipBackward::infer(InferContext& c) const {
   c.set_output(c.shape(0), c.dtype());
 }
 
-void ClipBackward::grad(GradContext& g) const {
+void op::ClipBackward::grad(GradContext& g) const {
   if (g.wants(0)) g.set(0, nd._backward_clip(g.head(), g.input(1), *this));
 }
 
-FusedForms ClipBackward::fused_forms(const RegisterKernels& k) const {
+FusedForms op::ClipBackward::fused_forms(const RegisterKernels& k) const {
   FusedForms forms{k.clip_backward, select_tiles().clip_backward};
   forms.numbers = {float(a_min), float(a_max)};
   return forms;
 }
 
-std::optional<CudaExpression> ClipBackward::cuda_expression(const ExpressionArgs& a) const {
+std::optional<CudaExpression> op::ClipBackward::cuda_expression(const ExpressionArgs& a) const {
   return two_number_expression("clip_backward_value", a, a_min, a_max);
 }
 
-void run_cpu(const ClipBackward& op, KernelContext& c) {
+void run_cpu(const op::ClipBackward& op, KernelContext& c) {
   const PointwiseKernels kernels{.float32 = select_tiles().clip_backward, .float64 = &clip_backward_double};
   run_pointwise(kernels, &op, c);
 }

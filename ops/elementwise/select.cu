@@ -31,7 +31,7 @@ struct ClipBackwardFn {
 
 }  // namespace
 
-void run_cuda(const Where&, KernelContext& c) {
+void run_cuda(const op::Where&, KernelContext& c) {
   const TensorView &condition = c.in(0), &x = c.in(1), &y = c.in(2), &out = c.out();
   Shape rows = condition.shape;
   if (rows != out.shape) {  // one condition a row
@@ -47,7 +47,7 @@ void run_cuda(const Where&, KernelContext& c) {
   });
 }
 
-void run_cuda(const Clip& op, KernelContext& c) {
+void run_cuda(const op::Clip& op, KernelContext& c) {
   dispatch_number("clip", c.out().dtype, [&]<class T>() {
     ClipFn<accumulate_t<T>> f;
     clip_bounds(op.a_min, op.a_max, f.low, f.high);
@@ -55,7 +55,7 @@ void run_cuda(const Clip& op, KernelContext& c) {
   });
 }
 
-void run_cuda(const ClipBackward& op, KernelContext& c) {
+void run_cuda(const op::ClipBackward& op, KernelContext& c) {
   dispatch_float("_backward_clip", c.out().dtype, [&]<class T>() {
     using A = accumulate_t<T>;
     const ClipBackwardFn<A> f{A(op.a_min), A(op.a_max)};

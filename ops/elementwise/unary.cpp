@@ -128,17 +128,17 @@ void run_unary_backward(UnaryBackwardKind kind, KernelContext& c) {
 }
 
 template <UnaryKind K>
-constinit const OpDef Unary<K>::def = make_op_def<Unary<K>>();
+constinit const OpDef op::Unary<K>::def = make_op_def<op::Unary<K>>();
 template <UnaryKind K>
-FusedForms Unary<K>::fused_forms(const RegisterKernels& k) const {
+FusedForms op::Unary<K>::fused_forms(const RegisterKernels& k) const {
   return fused_unary(K, k);
 }
 template <UnaryKind K>
-std::optional<CudaExpression> Unary<K>::cuda_expression(const ExpressionArgs& a) const {
+std::optional<CudaExpression> op::Unary<K>::cuda_expression(const ExpressionArgs& a) const {
   return unary_expression(K, a);
 }
 
-#define KAON_UNARY(kind) template struct Unary<UnaryKind::kind>;
+#define KAON_UNARY(kind) template struct op::Unary<UnaryKind::kind>;
 // clang-format off
 KAON_UNARY(relu) KAON_UNARY(sigmoid) KAON_UNARY(tanh) KAON_UNARY(exp) KAON_UNARY(log) KAON_UNARY(sqrt)
 KAON_UNARY(rsqrt) KAON_UNARY(square) KAON_UNARY(abs) KAON_UNARY(sign) KAON_UNARY(negative) KAON_UNARY(reciprocal)
@@ -153,17 +153,18 @@ KAON_UNARY(zeros_like) KAON_UNARY(ones_like)
 #undef KAON_UNARY
 
                                         template <UnaryBackwardKind K>
-                                        constinit const OpDef UnaryBackward<K>::def = make_op_def<UnaryBackward<K>>();
+                                        constinit const OpDef op::UnaryBackward<K>::def =
+                                            make_op_def<op::UnaryBackward<K>>();
 template <UnaryBackwardKind K>
-FusedForms UnaryBackward<K>::fused_forms(const RegisterKernels& k) const {
+FusedForms op::UnaryBackward<K>::fused_forms(const RegisterKernels& k) const {
   return fused_unary_backward(K, k);
 }
 template <UnaryBackwardKind K>
-std::optional<CudaExpression> UnaryBackward<K>::cuda_expression(const ExpressionArgs& a) const {
+std::optional<CudaExpression> op::UnaryBackward<K>::cuda_expression(const ExpressionArgs& a) const {
   return unary_backward_expression(K, a);
 }
 
-#define KAON_UNARY_BACKWARD(kind) template struct UnaryBackward<UnaryBackwardKind::kind>;
+#define KAON_UNARY_BACKWARD(kind) template struct op::UnaryBackward<UnaryBackwardKind::kind>;
 // clang-format off
 KAON_UNARY_BACKWARD(relu) KAON_UNARY_BACKWARD(sigmoid) KAON_UNARY_BACKWARD(tanh) KAON_UNARY_BACKWARD(gelu)
 // clang-format on

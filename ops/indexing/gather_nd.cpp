@@ -10,8 +10,8 @@
 
 namespace kaon {
 
-constinit const OpDef GatherNd::def = make_op_def<GatherNd>();
-constinit const OpDef GatherNdGrad::def = make_op_def<GatherNdGrad>();
+constinit const OpDef op::GatherNd::def = make_op_def<op::GatherNd>();
+constinit const OpDef op::GatherNdGrad::def = make_op_def<op::GatherNdGrad>();
 
 namespace {
 
@@ -47,32 +47,32 @@ const int64_t* flat_positions(KernelContext& c, const Shape& data, const char* o
 
 }  // namespace
 
-void GatherNd::infer(InferContext& c) const { c.set_output(gathered_shape(c, c.shape(0)), c.dtype()); }
+void op::GatherNd::infer(InferContext& c) const { c.set_output(gathered_shape(c, c.shape(0)), c.dtype()); }
 
-void GatherNd::grad(GradContext& g) const {
+void op::GatherNd::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   g.set(0, nd._backward_gather_nd(g.head(), g.input(1), {.shape = g.input_like(0).shape()}));
 }
 
-void run_cpu(const GatherNd&, KernelContext& c) {
+void run_cpu(const op::GatherNd&, KernelContext& c) {
   const Shape &data = c.in(0).shape, &indices = c.in(1).shape;
   const int m = int(indices[0]);
   gather_rows(c, flat_positions(c, data, "gather_nd"), indices.product(1, indices.ndim()), data.product(0, m), 1,
               data.product(m, data.ndim()), c.in(0).data, c.out().data, size_of(c.in(0).dtype));
 }
 
-void GatherNdGrad::infer(InferContext& c) const {
+void op::GatherNdGrad::infer(InferContext& c) const {
   if (!shape.is_known()) c.fail_value(fmt::format("shape must be known, got {}", shape.str()));
   if (c.dtype() == DType::boolean) c.fail_dtype("is not implemented for dtype bool");
   c.expect_shape(0, gathered_shape(c, shape));
   c.set_output(shape, c.dtype());
 }
 
-void GatherNdGrad::grad(GradContext& g) const {
+void op::GatherNdGrad::grad(GradContext& g) const {
   if (g.wants(0) && g.has_head(0)) g.set(0, nd.gather_nd(g.head(), g.input(1)));
 }
 
-void run_cpu(const GatherNdGrad& op, KernelContext& c) {
+void run_cpu(const op::GatherNdGrad& op, KernelContext& c) {
   const Shape& indices = c.in(1).shape;
   const int m = int(indices[0]);
   scatter_add(c, flat_positions(c, op.shape, "_backward_gather_nd"), indices.product(1, indices.ndim()),

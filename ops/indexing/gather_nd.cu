@@ -32,14 +32,14 @@ struct TuplePositions {
 
 }  // namespace
 
-void run_cuda(const GatherNd&, KernelContext& c) {
+void run_cuda(const op::GatherNd&, KernelContext& c) {
   const Shape& data = c.in(0).shape;
   const TuplePositions positions(c.in(1), data);
   cuda::gather_rows(c, positions, positions.count, data.product(0, positions.length), 1,
                     data.product(positions.length, data.ndim()), c.in(0).data, c.out().data, size_of(c.in(0).dtype));
 }
 
-void run_cuda(const GatherNdGrad& op, KernelContext& c) {
+void run_cuda(const op::GatherNdGrad& op, KernelContext& c) {
   const TuplePositions positions(c.in(1), op.shape);
   cuda::scatter_add(c, positions, positions.count, op.shape.product(0, positions.length), 1,
                     op.shape.product(positions.length, op.shape.ndim()), c.in(0).data, c.out().data, c.out().dtype);

@@ -8,6 +8,7 @@ namespace KAON_API kaon {
 
 // --- take and Embedding: rows of an array by index, and their gradient.
 
+namespace op {
 // a[..., indices, ...] along `axis`: the axis is replaced by the axes of indices. Indices may be floats. Gradient:
 // scatter-add.
 struct Take {
@@ -23,8 +24,6 @@ struct Take {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.count() == 1 && q.has_rows(1) == q.is_first(axis); }
 };
-void run_cpu(const Take& op, KernelContext& c);
-void run_cuda(const Take& op, KernelContext& c);
 
 // Gradient of take: zeros of `shape` with the slices of head added at the indices, in index order.
 struct TakeGrad {
@@ -41,8 +40,6 @@ struct TakeGrad {
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
 };
-void run_cpu(const TakeGrad& op, KernelContext& c);
-void run_cuda(const TakeGrad& op, KernelContext& c);
 
 // Row data[i] of weight (input_dim, output_dim) for every index: data.shape + (output_dim,). Indices outside are
 // clipped. The dtype is that of weight. sparse_grad = True is refused.
@@ -64,11 +61,17 @@ struct Embedding {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.only_first_has_rows(); }
 };
-void run_cpu(const Embedding& op, KernelContext& c);
-void run_cuda(const Embedding& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::Take& op, KernelContext& c);
+void run_cuda(const op::Take& op, KernelContext& c);
+void run_cpu(const op::TakeGrad& op, KernelContext& c);
+void run_cuda(const op::TakeGrad& op, KernelContext& c);
+void run_cpu(const op::Embedding& op, KernelContext& c);
+void run_cuda(const op::Embedding& op, KernelContext& c);
 
 // --- pick, batch_take and one_hot: one element per index along an axis.
 
+namespace op {
 // out[..., ...] = data[..., index[..., ...], ...]: one element of each run along `axis`. index has the shape of data
 // without that axis, or with size 1 there. Modes clip and wrap.
 struct Pick {
@@ -89,8 +92,6 @@ struct Pick {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && !q.is_first(axis); }
 };
-void run_cpu(const Pick& op, KernelContext& c);
-void run_cuda(const Pick& op, KernelContext& c);
 
 // Gradient of pick: zeros of `shape` with head at the picked elements.
 struct PickGrad {
@@ -107,8 +108,6 @@ struct PickGrad {
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
 };
-void run_cpu(const PickGrad& op, KernelContext& c);
-void run_cuda(const PickGrad& op, KernelContext& c);
 
 // out[i] = a[i, indices[i]]; indices outside are clipped.
 struct BatchTake {
@@ -119,8 +118,6 @@ struct BatchTake {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows(); }
 };
-void run_cpu(const BatchTake& op, KernelContext& c);
-void run_cuda(const BatchTake& op, KernelContext& c);
 
 // indices.shape + (depth,): on_value at the index, off_value elsewhere and everywhere for an index outside. Gradient:
 // none.
@@ -140,11 +137,19 @@ struct OneHot {
   void infer(InferContext& c) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows(); }
 };
-void run_cpu(const OneHot& op, KernelContext& c);
-void run_cuda(const OneHot& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::Pick& op, KernelContext& c);
+void run_cuda(const op::Pick& op, KernelContext& c);
+void run_cpu(const op::PickGrad& op, KernelContext& c);
+void run_cuda(const op::PickGrad& op, KernelContext& c);
+void run_cpu(const op::BatchTake& op, KernelContext& c);
+void run_cuda(const op::BatchTake& op, KernelContext& c);
+void run_cpu(const op::OneHot& op, KernelContext& c);
+void run_cuda(const op::OneHot& op, KernelContext& c);
 
 // --- gather_nd: slices of an array by tuples of indices.
 
+namespace op {
 // out[j, ...] = data[indices[0, j], ..., indices[m - 1, j], ...]: indices (m, j...), out (j..., data.shape[m:]).
 // Negative indices count from the end; others outside fail with IndexError, thrown at the wait, and end the work of a
 // GPU (docs/gpu.md). Gradient: scatter-add.
@@ -155,8 +160,6 @@ struct GatherNd {
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
 };
-void run_cpu(const GatherNd& op, KernelContext& c);
-void run_cuda(const GatherNd& op, KernelContext& c);
 
 // Gradient of gather_nd: zeros of `shape` with the slices of head added at the indices, in index order.
 struct GatherNdGrad {
@@ -168,11 +171,15 @@ struct GatherNdGrad {
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
 };
-void run_cpu(const GatherNdGrad& op, KernelContext& c);
-void run_cuda(const GatherNdGrad& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::GatherNd& op, KernelContext& c);
+void run_cuda(const op::GatherNd& op, KernelContext& c);
+void run_cpu(const op::GatherNdGrad& op, KernelContext& c);
+void run_cuda(const op::GatherNdGrad& op, KernelContext& c);
 
 // --- SequenceMask: elements after the end of each sequence set to a value.
 
+namespace op {
 // data (steps, batch, ...), or (batch, steps, ...) with axis 1: where step >= sequence_length[batch], `value`.
 // Lengths are truncated, as in MXNet: 1.9 keeps one step. Without use_sequence_length there is no second input and the
 // result is data.
@@ -193,7 +200,8 @@ struct SequenceMask {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && (!use_sequence_length || axis == 1); }
 };
-void run_cpu(const SequenceMask& op, KernelContext& c);
-void run_cuda(const SequenceMask& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::SequenceMask& op, KernelContext& c);
+void run_cuda(const op::SequenceMask& op, KernelContext& c);
 
 }  // namespace kaon

@@ -12,10 +12,10 @@
 
 namespace kaon {
 
-constinit const OpDef Pick::def = make_op_def<Pick>();
-constinit const OpDef PickGrad::def = make_op_def<PickGrad>();
-constinit const OpDef BatchTake::def = make_op_def<BatchTake>();
-constinit const OpDef OneHot::def = make_op_def<OneHot>();
+constinit const OpDef op::Pick::def = make_op_def<op::Pick>();
+constinit const OpDef op::PickGrad::def = make_op_def<op::PickGrad>();
+constinit const OpDef op::BatchTake::def = make_op_def<op::BatchTake>();
+constinit const OpDef op::OneHot::def = make_op_def<op::OneHot>();
 
 namespace {
 
@@ -59,7 +59,7 @@ void run_pick(KernelContext& c, int at, IndexMode mode, const char* op) {
 
 }  // namespace
 
-void Pick::infer(InferContext& c) const {
+void op::Pick::infer(InferContext& c) const {
   const Shape& data = c.shape(0);
   const int at = check_pick(c, data, axis, mode);
   Shape out;
@@ -73,26 +73,26 @@ void Pick::infer(InferContext& c) const {
   if (out.empty()) out.push_back(1);
   c.set_output(out, c.dtype());
 }
-void Pick::grad(GradContext& g) const {
+void op::Pick::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   g.set(0, nd._backward_pick(g.head(), g.input(1), {.shape = g.input_like(0).shape(), .axis = axis, .mode = mode}));
 }
-void run_cpu(const Pick& op, KernelContext& c) {
+void run_cpu(const op::Pick& op, KernelContext& c) {
   run_pick(c, normalize_axis(op.axis, c.in(0).shape.ndim(), "pick"), op.mode, "pick");
 }
 
-void PickGrad::infer(InferContext& c) const {
+void op::PickGrad::infer(InferContext& c) const {
   if (!shape.is_known()) c.fail_value(fmt::format("shape must be known, got {}", shape.str()));
   check_pick(c, shape, axis, mode);
   if (c.shape(0).size() != c.shape(1).size()) c.fail("head and index differ in size: " + c.describe_inputs());
   c.set_output(shape, c.dtype());
 }
-void PickGrad::grad(GradContext& g) const {
+void op::PickGrad::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   const NDArray picked = nd.pick(g.head(), g.input(1), {.axis = axis, .mode = mode});
   g.set(0, nd._reshape_to(picked, {.shape = g.input_like(0).shape()}));
 }
-void run_cpu(const PickGrad& op, KernelContext& c) {
+void run_cpu(const op::PickGrad& op, KernelContext& c) {
   zero_bytes(c.run, c.out().data, c.out().bytes());
   dispatch_width(c.out().dtype, [&]<class T>() {
     const T* head = c.in(0).as<T>();
@@ -102,18 +102,18 @@ void run_cpu(const PickGrad& op, KernelContext& c) {
   });
 }
 
-void BatchTake::infer(InferContext& c) const {
+void op::BatchTake::infer(InferContext& c) const {
   c.expect_ndim(0, 2);
   check_pick(c, c.shape(0), 1, IndexMode::clip);
   c.set_output(c.shape(1), c.dtype());
 }
-void BatchTake::grad(GradContext& g) const {
+void op::BatchTake::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   g.set(0, nd._backward_pick(g.head(), g.input(1), {.shape = g.input_like(0).shape(), .axis = 1}));
 }
-void run_cpu(const BatchTake&, KernelContext& c) { run_pick(c, 1, IndexMode::clip, "batch_take"); }
+void run_cpu(const op::BatchTake&, KernelContext& c) { run_pick(c, 1, IndexMode::clip, "batch_take"); }
 
-void OneHot::infer(InferContext& c) const {
+void op::OneHot::infer(InferContext& c) const {
   if (depth < 1) c.fail_value(fmt::format("depth must be positive, got {}", depth));
   if (c.dtype() == DType::boolean) c.fail_dtype("indices must be numbers, got bool");
   expect_holds(c, "on_value", on_value, dtype);
@@ -122,7 +122,7 @@ void OneHot::infer(InferContext& c) const {
   out.push_back(depth);
   c.set_output(out, dtype);
 }
-void run_cpu(const OneHot& op, KernelContext& c) {
+void run_cpu(const op::OneHot& op, KernelContext& c) {
   dispatch_all("one_hot", c.in(0).dtype, [&]<class I>() {
     const I* index = c.in(0).as<I>();
     dispatch_width(op.dtype, [&]<class T>() {

@@ -52,20 +52,20 @@ void pick(KernelContext& c, int at, IndexMode mode) {
 
 }  // namespace
 
-void run_cuda(const Pick& op, KernelContext& c) {
+void run_cuda(const op::Pick& op, KernelContext& c) {
   pick(c, normalize_axis(op.axis, c.in(0).shape.ndim(), "pick"), op.mode);
 }
 
-void run_cuda(const PickGrad& op, KernelContext& c) {
+void run_cuda(const op::PickGrad& op, KernelContext& c) {
   const int at = normalize_axis(op.axis, op.shape.ndim(), "_backward_pick");
   cuda::index_copy(c, size_of(c.out().dtype), c.out().size(), c.in(0).data, c.out().data,
                    PickedBy{cuda::FastDivide(op.shape.product(at + 1, op.shape.ndim())), cuda::FastDivide(op.shape[at]),
                             cuda::Positions(c.in(1), op.shape[at], op.mode)});
 }
 
-void run_cuda(const BatchTake&, KernelContext& c) { pick(c, 1, IndexMode::clip); }
+void run_cuda(const op::BatchTake&, KernelContext& c) { pick(c, 1, IndexMode::clip); }
 
-void run_cuda(const OneHot& op, KernelContext& c) {
+void run_cuda(const op::OneHot& op, KernelContext& c) {
   const uint64_t on = element_bits(op.on_value, op.dtype), off = element_bits(op.off_value, op.dtype);
   dispatch_width(op.dtype, [&]<class T>() {
     cuda::for_each(c, c.out().size(),

@@ -12,9 +12,9 @@
 
 namespace kaon {
 
-constinit const OpDef SequenceMask::def = make_op_def<SequenceMask>();
+constinit const OpDef op::SequenceMask::def = make_op_def<op::SequenceMask>();
 
-void SequenceMask::infer(InferContext& c) const {
+void op::SequenceMask::infer(InferContext& c) const {
   if (axis != 0 && axis != 1) c.fail_value(fmt::format("axis must be 0 or 1, got {}", axis));
   if (c.num_inputs() != num_inputs()) {
     c.fail_value(fmt::format("with use_sequence_length={} takes {} arrays, got {}", to_text(use_sequence_length),
@@ -29,12 +29,12 @@ void SequenceMask::infer(InferContext& c) const {
   c.set_output(c.shape(0), c.dtype());
 }
 
-void SequenceMask::grad(GradContext& g) const {
+void op::SequenceMask::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   g.set(0, use_sequence_length ? nd.SequenceMask(g.head(), g.input(1), {.axis = axis}) : g.head());
 }
 
-void run_cpu(const SequenceMask& op, KernelContext& c) {
+void run_cpu(const op::SequenceMask& op, KernelContext& c) {
   const TensorView& out = c.out();
   copy_bytes(c.run, c.in(0).data, out.data, out.bytes());
   if (!op.use_sequence_length || out.size() == 0) return;

@@ -22,7 +22,7 @@ struct Masked {
 
 }  // namespace
 
-void run_cuda(const SequenceMask& op, KernelContext& c) {
+void run_cuda(const op::SequenceMask& op, KernelContext& c) {
   const TensorView &in = c.in(0), &out = c.out();
   if (!op.use_sequence_length) return cuda::copy_bytes(c, in.data, out.data, out.bytes());
   const size_t width = size_of(out.dtype);

@@ -8,9 +8,9 @@
 
 namespace kaon {
 
-constinit const OpDef Take::def = make_op_def<Take>();
-constinit const OpDef TakeGrad::def = make_op_def<TakeGrad>();
-constinit const OpDef Embedding::def = make_op_def<Embedding>();
+constinit const OpDef op::Take::def = make_op_def<op::Take>();
+constinit const OpDef op::TakeGrad::def = make_op_def<op::TakeGrad>();
+constinit const OpDef op::Embedding::def = make_op_def<op::Embedding>();
 
 namespace {
 
@@ -28,7 +28,7 @@ void expect_numbers(const InferContext& c, int i) {
 
 }  // namespace
 
-void Take::infer(InferContext& c) const {
+void op::Take::infer(InferContext& c) const {
   c.expect_ndim_at_least(0, 1);
   expect_numbers(c, 1);
   const int at = normalize_axis(axis, c.shape(0).ndim(), c.op());
@@ -38,12 +38,12 @@ void Take::infer(InferContext& c) const {
   c.set_output(taken_shape(c.shape(0), c.shape(1), at), c.dtype());
 }
 
-void Take::grad(GradContext& g) const {
+void op::Take::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   g.set(0, nd._backward_take(g.head(), g.input(1), {.shape = g.input_like(0).shape(), .axis = axis, .mode = mode}));
 }
 
-void run_cpu(const Take& op, KernelContext& c) {
+void run_cpu(const op::Take& op, KernelContext& c) {
   const Shape& a = c.in(0).shape;
   const int at = normalize_axis(op.axis, a.ndim(), "take");
   const int64_t* positions = load_indices(c, c.in(1), a[at], op.mode, "take");
@@ -51,7 +51,7 @@ void run_cpu(const Take& op, KernelContext& c) {
               c.out().data, size_of(c.in(0).dtype));
 }
 
-void TakeGrad::infer(InferContext& c) const {
+void op::TakeGrad::infer(InferContext& c) const {
   expect_numbers(c, 0);
   expect_numbers(c, 1);
   if (!shape.is_known()) c.fail_value(fmt::format("shape must be known, got {}", shape.str()));
@@ -61,11 +61,11 @@ void TakeGrad::infer(InferContext& c) const {
   c.set_output(shape, c.dtype());
 }
 
-void TakeGrad::grad(GradContext& g) const {
+void op::TakeGrad::grad(GradContext& g) const {
   if (g.wants(0) && g.has_head(0)) g.set(0, nd.take(g.head(), g.input(1), {.axis = axis, .mode = mode}));
 }
 
-void run_cpu(const TakeGrad& op, KernelContext& c) {
+void run_cpu(const op::TakeGrad& op, KernelContext& c) {
   const Shape& a = op.shape;
   const int at = normalize_axis(op.axis, a.ndim(), "_backward_take");
   const int64_t* positions = load_indices(c, c.in(1), a[at], op.mode, "_backward_take");
@@ -73,7 +73,7 @@ void run_cpu(const TakeGrad& op, KernelContext& c) {
               c.out().data, c.out().dtype);
 }
 
-void Embedding::infer(InferContext& c) const {
+void op::Embedding::infer(InferContext& c) const {
   if (sparse_grad) c.fail_value("sparse_grad=True is not implemented");
   if (input_dim < 1 || output_dim < 1) {
     c.fail_value(fmt::format("input_dim and output_dim must be positive, got {} and {}", input_dim, output_dim));
@@ -88,13 +88,13 @@ void Embedding::infer(InferContext& c) const {
   c.set_output(out, c.dtype(1));
 }
 
-void Embedding::grad(GradContext& g) const {
+void op::Embedding::grad(GradContext& g) const {
   if (!g.wants(1) || !g.has_head(0)) return;
   g.set(1, nd._backward_take(g.head(), g.input(0),
                              {.shape = g.input_like(1).shape(), .axis = 0, .mode = IndexMode::clip}));
 }
 
-void run_cpu(const Embedding& op, KernelContext& c) {
+void run_cpu(const op::Embedding& op, KernelContext& c) {
   const int64_t* positions = load_indices(c, c.in(0), op.input_dim, IndexMode::clip, "Embedding");
   gather_rows(c, positions, c.in(0).size(), op.input_dim, 1, op.output_dim, c.in(1).data, c.out().data,
               size_of(c.in(1).dtype));

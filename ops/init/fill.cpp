@@ -35,12 +35,12 @@ void generate(const TensorView& out, RunContext& run, F f) {
 
 }  // namespace
 
-constinit const OpDef Zeros::def = make_op_def<Zeros>();
-constinit const OpDef Ones::def = make_op_def<Ones>();
-constinit const OpDef Full::def = make_op_def<Full>();
-constinit const OpDef Arange::def = make_op_def<Arange>();
-constinit const OpDef Linspace::def = make_op_def<Linspace>();
-constinit const OpDef Eye::def = make_op_def<Eye>();
+constinit const OpDef op::Zeros::def = make_op_def<op::Zeros>();
+constinit const OpDef op::Ones::def = make_op_def<op::Ones>();
+constinit const OpDef op::Full::def = make_op_def<op::Full>();
+constinit const OpDef op::Arange::def = make_op_def<op::Arange>();
+constinit const OpDef op::Linspace::def = make_op_def<op::Linspace>();
+constinit const OpDef op::Eye::def = make_op_def<op::Eye>();
 
 void fill(const TensorView& out, double value, RunContext& run) {
   dispatch_all("_full", out.dtype, [&]<class T>() {
@@ -50,19 +50,19 @@ void fill(const TensorView& out, double value, RunContext& run) {
   });
 }
 
-void Zeros::infer(InferContext& c) const { set_output(c, shape, dtype); }
-void run_cpu(const Zeros&, KernelContext& c) { fill(c.out(), 0, c.run); }
+void op::Zeros::infer(InferContext& c) const { set_output(c, shape, dtype); }
+void run_cpu(const op::Zeros&, KernelContext& c) { fill(c.out(), 0, c.run); }
 
-void Ones::infer(InferContext& c) const { set_output(c, shape, dtype); }
-void run_cpu(const Ones&, KernelContext& c) { fill(c.out(), 1, c.run); }
+void op::Ones::infer(InferContext& c) const { set_output(c, shape, dtype); }
+void run_cpu(const op::Ones&, KernelContext& c) { fill(c.out(), 1, c.run); }
 
-void Full::infer(InferContext& c) const {
+void op::Full::infer(InferContext& c) const {
   expect_holds(c, "value", value, dtype);
   set_output(c, shape, dtype);
 }
-void run_cpu(const Full& op, KernelContext& c) { fill(c.out(), op.value, c.run); }
+void run_cpu(const op::Full& op, KernelContext& c) { fill(c.out(), op.value, c.run); }
 
-void Arange::infer(InferContext& c) const {
+void op::Arange::infer(InferContext& c) const {
   if (infer_range) c.fail_value("infer_range is not implemented: give stop");
   const auto [first, last] = range(*this);
   if (!std::isfinite(first) || !std::isfinite(last)) c.fail_value("start and stop must be finite");
@@ -76,21 +76,21 @@ void Arange::infer(InferContext& c) const {
   if (steps * repeat > 9e15) c.fail_value("too many elements");
   set_output(c, Shape(steps > 0 ? int64_t(steps) * repeat : 0), dtype);
 }
-void run_cpu(const Arange& op, KernelContext& c) { generate(c.out(), c.run, ArangeValues(op)); }
+void run_cpu(const op::Arange& op, KernelContext& c) { generate(c.out(), c.run, ArangeValues(op)); }
 
-void Linspace::infer(InferContext& c) const {
+void op::Linspace::infer(InferContext& c) const {
   if (!stop) c.fail_value("stop must be given");
   if (!std::isfinite(start) || !std::isfinite(*stop)) c.fail_value("start and stop must be finite");
   if (num < 0) c.fail_value("num must not be negative, got " + to_text(num));
   set_output(c, Shape(num), dtype);
 }
-void run_cpu(const Linspace& op, KernelContext& c) { generate(c.out(), c.run, LinspaceValues(op)); }
+void run_cpu(const op::Linspace& op, KernelContext& c) { generate(c.out(), c.run, LinspaceValues(op)); }
 
-void Eye::infer(InferContext& c) const {
+void op::Eye::infer(InferContext& c) const {
   if (N < 0 || M < 0) c.fail_value("N and M must not be negative, got " + to_text(N) + " and " + to_text(M));
   set_output(c, Shape(N, M == 0 ? N : M), dtype);
 }
-void run_cpu(const Eye& op, KernelContext& c) {
+void run_cpu(const op::Eye& op, KernelContext& c) {
   const TensorView out = c.out();
   const int64_t columns = out.shape[1];
   fill(out, 0, c.run);

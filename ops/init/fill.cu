@@ -51,11 +51,11 @@ void fill_cuda(const TensorView& out, double value, KernelContext& c) {
   });
 }
 
-void run_cuda(const Zeros&, KernelContext& c) { fill_cuda(c.out(), 0, c); }
-void run_cuda(const Ones&, KernelContext& c) { fill_cuda(c.out(), 1, c); }
-void run_cuda(const Full& op, KernelContext& c) { fill_cuda(c.out(), op.value, c); }
-void run_cuda(const Arange& op, KernelContext& c) { generate(c, ArangeValues(op)); }
-void run_cuda(const Linspace& op, KernelContext& c) { generate(c, LinspaceValues(op)); }
-void run_cuda(const Eye& op, KernelContext& c) { generate(c, Diagonal{c.out().shape[1], op.k}); }
+void run_cuda(const op::Zeros&, KernelContext& c) { fill_cuda(c.out(), 0, c); }
+void run_cuda(const op::Ones&, KernelContext& c) { fill_cuda(c.out(), 1, c); }
+void run_cuda(const op::Full& op, KernelContext& c) { fill_cuda(c.out(), op.value, c); }
+void run_cuda(const op::Arange& op, KernelContext& c) { generate(c, ArangeValues(op)); }
+void run_cuda(const op::Linspace& op, KernelContext& c) { generate(c, LinspaceValues(op)); }
+void run_cuda(const op::Eye& op, KernelContext& c) { generate(c, Diagonal{c.out().shape[1], op.k}); }
 
 }  // namespace kaon

@@ -17,6 +17,7 @@ struct ArrayOptions {
   std::optional<Device> device{};  // not given: the device of the running scope
 };
 
+namespace op {
 // All elements 0.
 struct Zeros {
   Shape shape{};
@@ -31,8 +32,6 @@ struct Zeros {
   static const OpDef def;
   void infer(InferContext& c) const;
 };
-void run_cpu(const Zeros& op, KernelContext& c);
-void run_cuda(const Zeros& op, KernelContext& c);
 
 // All elements 1.
 struct Ones {
@@ -48,8 +47,6 @@ struct Ones {
   static const OpDef def;
   void infer(InferContext& c) const;
 };
-void run_cpu(const Ones& op, KernelContext& c);
-void run_cuda(const Ones& op, KernelContext& c);
 
 // All elements `value`. ValueError for a value that an integer dtype does not hold.
 struct Full {
@@ -67,8 +64,6 @@ struct Full {
   static const OpDef def;
   void infer(InferContext& c) const;
 };
-void run_cpu(const Full& op, KernelContext& c);
-void run_cuda(const Full& op, KernelContext& c);
 
 // start, start + step, ... below stop (above it when step is negative), each `repeat` times. Without stop: from 0
 // to start. Element i is start + (i / repeat) step, computed in double. ValueError for a fractional start or step with
@@ -94,8 +89,6 @@ struct Arange {
   static const OpDef def;
   void infer(InferContext& c) const;
 };
-void run_cpu(const Arange& op, KernelContext& c);
-void run_cuda(const Arange& op, KernelContext& c);
 
 // `num` values evenly from start to stop; `endpoint` says whether stop is the last one.
 struct Linspace {
@@ -117,8 +110,6 @@ struct Linspace {
   static const OpDef def;
   void infer(InferContext& c) const;
 };
-void run_cpu(const Linspace& op, KernelContext& c);
-void run_cuda(const Linspace& op, KernelContext& c);
 
 // (N, M), M = N when 0: ones where column - row == k.
 struct Eye {
@@ -138,11 +129,23 @@ struct Eye {
   static const OpDef def;
   void infer(InferContext& c) const;
 };
-void run_cpu(const Eye& op, KernelContext& c);
-void run_cuda(const Eye& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::Zeros& op, KernelContext& c);
+void run_cuda(const op::Zeros& op, KernelContext& c);
+void run_cpu(const op::Ones& op, KernelContext& c);
+void run_cuda(const op::Ones& op, KernelContext& c);
+void run_cpu(const op::Full& op, KernelContext& c);
+void run_cuda(const op::Full& op, KernelContext& c);
+void run_cpu(const op::Arange& op, KernelContext& c);
+void run_cuda(const op::Arange& op, KernelContext& c);
+void run_cpu(const op::Linspace& op, KernelContext& c);
+void run_cuda(const op::Linspace& op, KernelContext& c);
+void run_cpu(const op::Eye& op, KernelContext& c);
+void run_cuda(const op::Eye& op, KernelContext& c);
 
 // --- Operators that draw random numbers. Element i of a draw depends on (seed, offset, i) alone: see philox.h.
 
+namespace op {
 // Uniform in [low, high); float32 unless dtype says otherwise. 16-bit floats are rounded from numbers of 24 bits, but
 // never up to high; in [0, 1) they are never 0.
 struct RandomUniform {
@@ -162,8 +165,6 @@ struct RandomUniform {
   static const OpDef def;
   void infer(InferContext& c) const;
 };
-void run_cpu(const RandomUniform& op, KernelContext& c);
-void run_cuda(const RandomUniform& op, KernelContext& c);
 
 // Normal with mean loc and standard deviation scale (Box and Muller 1958). A negative scale is an error of the
 // running operator, not of the call, as in MXNet.
@@ -184,8 +185,6 @@ struct RandomNormal {
   static const OpDef def;
   void infer(InferContext& c) const;
 };
-void run_cpu(const RandomNormal& op, KernelContext& c);
-void run_cuda(const RandomNormal& op, KernelContext& c);
 
 // Integers uniform in [low, high); int32 unless dtype is int64.
 struct RandomRandint {
@@ -205,8 +204,6 @@ struct RandomRandint {
   static const OpDef def;
   void infer(InferContext& c) const;
 };
-void run_cpu(const RandomRandint& op, KernelContext& c);
-void run_cuda(const RandomRandint& op, KernelContext& c);
 
 // Class numbers drawn with the probabilities in the rows of data, (k,) or (batch, k); they are divided by their
 // sum. `shape` draws for each row. A row of negative, NaN or only zero probabilities is an error of the running
@@ -224,8 +221,6 @@ struct SampleMultinomial {
   static const OpDef def;
   void infer(InferContext& c) const;
 };
-void run_cpu(const SampleMultinomial& op, KernelContext& c);
-void run_cuda(const SampleMultinomial& op, KernelContext& c);
 
 // The rows (axis 0) in random order: Fisher and Yates. Has no gradient, as in MXNet.
 struct Shuffle {
@@ -234,7 +229,16 @@ struct Shuffle {
   static const OpDef def;
   void infer(InferContext& c) const;
 };
-void run_cpu(const Shuffle& op, KernelContext& c);
-void run_cuda(const Shuffle& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::RandomUniform& op, KernelContext& c);
+void run_cuda(const op::RandomUniform& op, KernelContext& c);
+void run_cpu(const op::RandomNormal& op, KernelContext& c);
+void run_cuda(const op::RandomNormal& op, KernelContext& c);
+void run_cpu(const op::RandomRandint& op, KernelContext& c);
+void run_cuda(const op::RandomRandint& op, KernelContext& c);
+void run_cpu(const op::SampleMultinomial& op, KernelContext& c);
+void run_cuda(const op::SampleMultinomial& op, KernelContext& c);
+void run_cpu(const op::Shuffle& op, KernelContext& c);
+void run_cuda(const op::Shuffle& op, KernelContext& c);
 
 }  // namespace kaon

@@ -49,13 +49,13 @@ int64_t consecutive_integers(DType t) {
 
 }  // namespace
 
-constinit const OpDef RandomUniform::def = make_op_def<RandomUniform>();
-constinit const OpDef RandomNormal::def = make_op_def<RandomNormal>();
-constinit const OpDef RandomRandint::def = make_op_def<RandomRandint>();
-constinit const OpDef SampleMultinomial::def = make_op_def<SampleMultinomial>();
-constinit const OpDef Shuffle::def = make_op_def<Shuffle>();
+constinit const OpDef op::RandomUniform::def = make_op_def<op::RandomUniform>();
+constinit const OpDef op::RandomNormal::def = make_op_def<op::RandomNormal>();
+constinit const OpDef op::RandomRandint::def = make_op_def<op::RandomRandint>();
+constinit const OpDef op::SampleMultinomial::def = make_op_def<op::SampleMultinomial>();
+constinit const OpDef op::Shuffle::def = make_op_def<op::Shuffle>();
 
-void RandomUniform::infer(InferContext& c) const {
+void op::RandomUniform::infer(InferContext& c) const {
   if (!(low <= high) || !std::isfinite(high - low)) {
     c.fail_value("low must not exceed high, got " + to_text(low) + " and " + to_text(high));
   }
@@ -68,19 +68,19 @@ void RandomUniform::infer(InferContext& c) const {
   }
 }
 
-void run_cpu(const RandomUniform& op, KernelContext& c) {
+void run_cpu(const op::RandomUniform& op, KernelContext& c) {
   const TensorView out = c.out();
   c.run.parallel_for(random_chunks(out.size()), 16, [&](int64_t begin, int64_t end) {
     uniform_chunks(c.random, op.low, op.high, out.dtype, out.data, out.size(), begin, end);
   });
 }
 
-void RandomNormal::infer(InferContext& c) const {
+void op::RandomNormal::infer(InferContext& c) const {
   const DType type = dtype.value_or(DType::float32);
   set_drawn(c, shape, type, is_floating(type));
 }
 
-void run_cpu(const RandomNormal& op, KernelContext& c) {
+void run_cpu(const op::RandomNormal& op, KernelContext& c) {
   expect_scale(op.scale);
   const TensorView out = c.out();
   c.run.parallel_for(random_chunks(out.size()), 8, [&](int64_t begin, int64_t end) {
@@ -88,7 +88,7 @@ void run_cpu(const RandomNormal& op, KernelContext& c) {
   });
 }
 
-void RandomRandint::infer(InferContext& c) const {
+void op::RandomRandint::infer(InferContext& c) const {
   if (low >= high) c.fail_value("low must be below high, got " + to_text(low) + " and " + to_text(high));
   const DType type = dtype.value_or(DType::int32);
   if (type == DType::int32 && (low < INT32_MIN || high > int64_t(INT32_MAX) + 1)) {
@@ -97,7 +97,7 @@ void RandomRandint::infer(InferContext& c) const {
   set_drawn(c, shape, type, type == DType::int32 || type == DType::int64);
 }
 
-void run_cpu(const RandomRandint& op, KernelContext& c) {
+void run_cpu(const op::RandomRandint& op, KernelContext& c) {
   const TensorView out = c.out();
   const int64_t n = out.size();
   const uint64_t range = uint64_t(op.high) - uint64_t(op.low);
@@ -118,7 +118,7 @@ void run_cpu(const RandomRandint& op, KernelContext& c) {
   });
 }
 
-void SampleMultinomial::infer(InferContext& c) const {
+void op::SampleMultinomial::infer(InferContext& c) const {
   c.expect_floating();
   const Shape& data = c.shape(0);
   if (data.ndim() != 1 && data.ndim() != 2) c.fail("data must be (k,) or (batch, k), got " + data.str());
@@ -135,7 +135,7 @@ void SampleMultinomial::infer(InferContext& c) const {
   c.set_output(out, dtype);
 }
 
-void run_cpu(const SampleMultinomial& op, KernelContext& c) {
+void run_cpu(const op::SampleMultinomial& op, KernelContext& c) {
   const TensorView data = c.in(0), out = c.out();
   const int64_t k = data.shape.back(), rows = data.size() / k, draws = op.shape.size();
   double* sums = static_cast<double*>(c.run.workspace(sizeof(double) * size_t(std::max<int64_t>(1, data.size()))));
@@ -169,12 +169,12 @@ void run_cpu(const SampleMultinomial& op, KernelContext& c) {
   });
 }
 
-void Shuffle::infer(InferContext& c) const {
+void op::Shuffle::infer(InferContext& c) const {
   c.expect_ndim_at_least(0, 1);
   c.set_output(c.shape(0), c.dtype());
 }
 
-void run_cpu(const Shuffle&, KernelContext& c) {
+void run_cpu(const op::Shuffle&, KernelContext& c) {
   const TensorView in = c.in(0), out = c.out();
   const int64_t rows = in.shape[0];
   if (in.size() == 0) return;

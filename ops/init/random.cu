@@ -196,7 +196,7 @@ bool take_rows(KernelContext& c, const int64_t* order) {
 
 }  // namespace
 
-void run_cuda(const RandomUniform& op, KernelContext& c) {
+void run_cuda(const op::RandomUniform& op, KernelContext& c) {
   const TensorView& out = c.out();
   dispatch_float("_random_uniform", out.dtype, [&]<class T>() {
     using F = UniformFn<T>;
@@ -207,7 +207,7 @@ void run_cuda(const RandomUniform& op, KernelContext& c) {
   });
 }
 
-void run_cuda(const RandomNormal& op, KernelContext& c) {
+void run_cuda(const op::RandomNormal& op, KernelContext& c) {
   expect_scale(op.scale);
   const TensorView& out = c.out();
   dispatch_float("_random_normal", out.dtype, [&]<class T>() {
@@ -218,7 +218,7 @@ void run_cuda(const RandomNormal& op, KernelContext& c) {
   });
 }
 
-void run_cuda(const RandomRandint& op, KernelContext& c) {
+void run_cuda(const op::RandomRandint& op, KernelContext& c) {
   const TensorView& out = c.out();
   const uint64_t range = uint64_t(op.high) - uint64_t(op.low);
   const auto draw = [&]<class T>() {
@@ -229,7 +229,7 @@ void run_cuda(const RandomRandint& op, KernelContext& c) {
   else draw.template operator()<int64_t>();
 }
 
-void run_cuda(const SampleMultinomial& op, KernelContext& c) {
+void run_cuda(const op::SampleMultinomial& op, KernelContext& c) {
   const TensorView &data = c.in(0), &out = c.out();
   const int64_t k = data.shape.back(), rows = data.size() / k;
   if (out.size() == 0) return;
@@ -243,7 +243,7 @@ void run_cuda(const SampleMultinomial& op, KernelContext& c) {
   });
 }
 
-void run_cuda(const Shuffle&, KernelContext& c) {
+void run_cuda(const op::Shuffle&, KernelContext& c) {
   const TensorView& in = c.in(0);
   if (in.size() == 0) return;
   const int64_t rows = in.shape[0];

@@ -31,14 +31,14 @@ Gemm<T> product(KernelContext& c, const DotSide& a, const DotSide& b, bool trans
 
 }  // namespace
 
-constinit const OpDef Dot::def = make_op_def<Dot>();
-constinit const OpDef BatchDot::def = make_op_def<BatchDot>();
+constinit const OpDef op::Dot::def = make_op_def<op::Dot>();
+constinit const OpDef op::BatchDot::def = make_op_def<op::BatchDot>();
 
-double Dot::flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const {
+double op::Dot::flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const {
   return gemm_flops(inputs[0].shape, inputs[1].shape, outputs[0].shape);
 }
 
-void Dot::infer(InferContext& c) const {
+void op::Dot::infer(InferContext& c) const {
   c.expect_ndim_at_least(0, 1);
   c.expect_ndim_at_least(1, 1);
   c.expect_same_dtype();
@@ -64,7 +64,7 @@ void Dot::infer(InferContext& c) const {
   c.set_output(out, c.dtype());
 }
 
-void Dot::grad(GradContext& g) const {
+void op::Dot::grad(GradContext& g) const {
   const Shape& sa = g.input_like(0).shape();
   const Shape& sb = g.input_like(1).shape();
   const DotSide a = lhs_side(sa, transpose_a), b = rhs_side(sb, transpose_b);
@@ -85,18 +85,18 @@ void Dot::grad(GradContext& g) const {
   }
 }
 
-void run_cpu(const Dot& op, KernelContext& context) {
+void run_cpu(const op::Dot& op, KernelContext& context) {
   in_float_or_double(context, [&]<class T>(KernelContext& c) {
     const DotSide a = lhs_side(c.in(0).shape, op.transpose_a), b = rhs_side(c.in(1).shape, op.transpose_b);
     gemm(c, product<T>(c, a, b, op.transpose_a, op.transpose_b));
   });
 }
 
-double BatchDot::flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const {
+double op::BatchDot::flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const {
   return gemm_flops(inputs[0].shape, inputs[1].shape, outputs[0].shape, outputs[0].shape[0]);
 }
 
-void BatchDot::infer(InferContext& c) const {
+void op::BatchDot::infer(InferContext& c) const {
   c.expect_ndim(0, 3);
   c.expect_ndim(1, 3);
   c.expect_same_dtype();
@@ -111,7 +111,7 @@ void BatchDot::infer(InferContext& c) const {
   c.set_output(Shape(a[0], transpose_a ? a[2] : a[1], transpose_b ? b[1] : b[2]), c.dtype());
 }
 
-void BatchDot::grad(GradContext& g) const {
+void op::BatchDot::grad(GradContext& g) const {
   const NDArray& head = g.head();
   if (g.wants(0)) {
     const NDArray& b = g.input(1);
@@ -125,7 +125,7 @@ void BatchDot::grad(GradContext& g) const {
   }
 }
 
-void run_cpu(const BatchDot& op, KernelContext& context) {
+void run_cpu(const op::BatchDot& op, KernelContext& context) {
   in_float_or_double(context, [&]<class T>(KernelContext& c) {
     const Shape& sa = c.in(0).shape;
     const Shape& sb = c.in(1).shape;

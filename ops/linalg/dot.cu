@@ -4,7 +4,7 @@
 
 namespace kaon {
 
-void run_cuda(const Dot& op, KernelContext& c) {
+void run_cuda(const op::Dot& op, KernelContext& c) {
   const DotSide a = lhs_side(c.in(0).shape, op.transpose_a), b = rhs_side(c.in(1).shape, op.transpose_b);
   cuda::multiply(c, {.a = c.in(0).data,
                      .b = c.in(1).data,
@@ -17,7 +17,7 @@ void run_cuda(const Dot& op, KernelContext& c) {
                      .transpose_b = op.transpose_b});
 }
 
-void run_cuda(const BatchDot& op, KernelContext& c) {
+void run_cuda(const op::BatchDot& op, KernelContext& c) {
   const Shape& a = c.in(0).shape;
   const Shape& out = c.out().shape;
   cuda::multiply(c, {.a = c.in(0).data,

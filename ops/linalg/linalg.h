@@ -6,6 +6,7 @@
 
 namespace KAON_API kaon {
 
+namespace op {
 // Contracts the last axis of lhs (the first when transpose_a) with the first axis of rhs (the last when transpose_b);
 // the other axes of lhs, then those of rhs, are the result's. Two vectors give shape (1,). Floating dtypes; 16-bit
 // floats accumulate in float32.
@@ -23,8 +24,6 @@ struct Dot {
   double flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const;
   bool keeps_rows(const RowQuery& q) const { return q.only_first_has_rows() && q.ndim() >= 2 && !transpose_a; }
 };
-void run_cpu(const Dot& op, KernelContext& c);
-void run_cuda(const Dot& op, KernelContext& c);
 
 // y[i] = op(lhs[i]) op(rhs[i]) for arrays of shape (batch, rows, columns).
 struct BatchDot {
@@ -41,7 +40,10 @@ struct BatchDot {
   double flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows(); }
 };
-void run_cpu(const BatchDot& op, KernelContext& c);
-void run_cuda(const BatchDot& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::Dot& op, KernelContext& c);
+void run_cuda(const op::Dot& op, KernelContext& c);
+void run_cpu(const op::BatchDot& op, KernelContext& c);
+void run_cuda(const op::BatchDot& op, KernelContext& c);
 
 }  // namespace kaon

@@ -11,9 +11,9 @@
 
 namespace kaon {
 
-constinit const OpDef BroadcastTo::def = make_op_def<BroadcastTo>();
-constinit const OpDef BroadcastAxis::def = make_op_def<BroadcastAxis>();
-constinit const OpDef BroadcastLike::def = make_op_def<BroadcastLike>();
+constinit const OpDef op::BroadcastTo::def = make_op_def<op::BroadcastTo>();
+constinit const OpDef op::BroadcastAxis::def = make_op_def<op::BroadcastAxis>();
+constinit const OpDef op::BroadcastLike::def = make_op_def<op::BroadcastLike>();
 
 namespace {
 
@@ -46,15 +46,15 @@ NDArray sum_to_shape(const NDArray& x, const Shape& shape) {
   return nd._sum_to(x, {.shape = codes});
 }
 
-FusedForms BroadcastTo::fused_forms(const RegisterKernels&) const {
+FusedForms op::BroadcastTo::fused_forms(const RegisterKernels&) const {
   FusedForms forms;
   forms.broadcasts = forms.copies = true;
   return forms;
 }
 
-std::optional<CudaExpression> BroadcastTo::cuda_expression(const ExpressionArgs& a) const { return a.in[0]; }
+std::optional<CudaExpression> op::BroadcastTo::cuda_expression(const ExpressionArgs& a) const { return a.in[0]; }
 
-void BroadcastTo::infer(InferContext& c) const {
+void op::BroadcastTo::infer(InferContext& c) const {
   const Shape& in = c.shape(0);
   Shape out = shape;
   for (int i = 0; i < out.ndim(); ++i) {
@@ -63,18 +63,18 @@ void BroadcastTo::infer(InferContext& c) const {
   }
   set_broadcast(c, out);
 }
-void BroadcastTo::grad(GradContext& g) const { sum_back(g); }
-void run_cpu(const BroadcastTo& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
+void op::BroadcastTo::grad(GradContext& g) const { sum_back(g); }
+void run_cpu(const op::BroadcastTo& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
 
-FusedForms BroadcastAxis::fused_forms(const RegisterKernels&) const {
+FusedForms op::BroadcastAxis::fused_forms(const RegisterKernels&) const {
   FusedForms forms;
   forms.broadcasts = forms.copies = true;
   return forms;
 }
 
-std::optional<CudaExpression> BroadcastAxis::cuda_expression(const ExpressionArgs& a) const { return a.in[0]; }
+std::optional<CudaExpression> op::BroadcastAxis::cuda_expression(const ExpressionArgs& a) const { return a.in[0]; }
 
-void BroadcastAxis::infer(InferContext& c) const {
+void op::BroadcastAxis::infer(InferContext& c) const {
   Shape out = c.shape(0);
   if (axis.ndim() != size.ndim()) {
     c.fail_value(fmt::format("axis {} and size {} must have the same length", axis.str(), size.str()));
@@ -86,10 +86,10 @@ void BroadcastAxis::infer(InferContext& c) const {
   }
   set_broadcast(c, out);
 }
-void BroadcastAxis::grad(GradContext& g) const { sum_back(g); }
-void run_cpu(const BroadcastAxis& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
+void op::BroadcastAxis::grad(GradContext& g) const { sum_back(g); }
+void run_cpu(const op::BroadcastAxis& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
 
-void BroadcastLike::infer(InferContext& c) const {
+void op::BroadcastLike::infer(InferContext& c) const {
   if (lhs_axes.has_value() != rhs_axes.has_value() || (lhs_axes && lhs_axes->ndim() != rhs_axes->ndim())) {
     c.fail_value("lhs_axes and rhs_axes must be given together and have the same length");
   }
@@ -101,7 +101,7 @@ void BroadcastLike::infer(InferContext& c) const {
   }
   set_broadcast(c, out);
 }
-void BroadcastLike::grad(GradContext& g) const { sum_back(g); }
-void run_cpu(const BroadcastLike& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
+void op::BroadcastLike::grad(GradContext& g) const { sum_back(g); }
+void run_cpu(const op::BroadcastLike& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
 
 }  // namespace kaon

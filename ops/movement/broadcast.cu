@@ -5,8 +5,8 @@
 
 namespace kaon {
 
-void run_cuda(const BroadcastTo& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }
-void run_cuda(const BroadcastAxis& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }
-void run_cuda(const BroadcastLike& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }
+void run_cuda(const op::BroadcastTo& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }
+void run_cuda(const op::BroadcastAxis& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }
+void run_cuda(const op::BroadcastLike& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }
 
 }  // namespace kaon

@@ -10,9 +10,9 @@
 
 namespace kaon {
 
-constinit const OpDef Concat::def = make_op_def<Concat>();
-constinit const OpDef Stack::def = make_op_def<Stack>();
-constinit const OpDef SliceChannel::def = make_op_def<SliceChannel>();
+constinit const OpDef op::Concat::def = make_op_def<op::Concat>();
+constinit const OpDef op::Stack::def = make_op_def<op::Stack>();
+constinit const OpDef op::SliceChannel::def = make_op_def<op::SliceChannel>();
 
 namespace {
 
@@ -48,7 +48,7 @@ void join(KernelContext& c, int64_t outer) {
 
 }  // namespace
 
-void Concat::infer(InferContext& c) const {
+void op::Concat::infer(InferContext& c) const {
   expect_count(c, num_args);
   Shape out = c.shape(0);
   const int axis = normalize_axis(dim, out.ndim(), c.op());
@@ -61,7 +61,7 @@ void Concat::infer(InferContext& c) const {
   c.set_output(out, c.dtype());
 }
 
-void Concat::grad(GradContext& g) const {
+void op::Concat::grad(GradContext& g) const {
   if (!g.has_head(0)) return;
   const int axis = normalize_axis(dim, g.input_like(0).ndim(), "Concat");
   int64_t begin = 0;
@@ -72,11 +72,11 @@ void Concat::grad(GradContext& g) const {
   }
 }
 
-void run_cpu(const Concat& op, KernelContext& c) {
+void run_cpu(const op::Concat& op, KernelContext& c) {
   join(c, c.out().shape.product(0, normalize_axis(op.dim, c.out().shape.ndim(), "Concat")));
 }
 
-void Stack::infer(InferContext& c) const {
+void op::Stack::infer(InferContext& c) const {
   expect_count(c, num_args);
   const Shape& in = c.shape(0);
   for (int i = 1; i < c.num_inputs(); ++i) c.expect_shape(i, in);
@@ -89,7 +89,7 @@ void Stack::infer(InferContext& c) const {
   c.set_output(out, c.dtype());
 }
 
-void Stack::grad(GradContext& g) const {
+void op::Stack::grad(GradContext& g) const {
   if (!g.has_head(0)) return;
   const Shape& shape = g.input_like(0).shape();
   const int at = normalize_axis(axis, shape.ndim() + 1, "stack");
@@ -98,11 +98,11 @@ void Stack::grad(GradContext& g) const {
   }
 }
 
-void run_cpu(const Stack& op, KernelContext& c) {
+void run_cpu(const op::Stack& op, KernelContext& c) {
   join(c, c.out().shape.product(0, normalize_axis(op.axis, c.out().shape.ndim(), "stack")));
 }
 
-void SliceChannel::infer(InferContext& c) const {
+void op::SliceChannel::infer(InferContext& c) const {
   const Shape& in = c.shape(0);
   const int at = normalize_axis(axis, in.ndim(), c.op());
   if (num_outputs < 1) c.fail_value(fmt::format("num_outputs must be at least 1, got {}", num_outputs));
@@ -122,7 +122,7 @@ void SliceChannel::infer(InferContext& c) const {
   for (int i = 0; i < num_outputs; ++i) c.set_output(i, out, c.dtype());
 }
 
-void SliceChannel::grad(GradContext& g) const {
+void op::SliceChannel::grad(GradContext& g) const {
   if (!g.wants(0)) return;
   std::vector<NDArray> heads;
   for (int i = 0; i < num_outputs; ++i) heads.push_back(g.head(i));
@@ -135,7 +135,7 @@ void SliceChannel::grad(GradContext& g) const {
   }
 }
 
-void run_cpu(const SliceChannel& op, KernelContext& c) {
+void run_cpu(const op::SliceChannel& op, KernelContext& c) {
   const TensorView& in = c.in(0);
   const int at = normalize_axis(op.axis, in.shape.ndim(), "SliceChannel");
   const int64_t outer = in.shape.product(0, at), row = in.shape.product(at, in.shape.ndim()), n = row / op.num_outputs;

@@ -72,10 +72,10 @@ void join(KernelContext& c, int axis, const char* op) {
 
 }  // namespace
 
-void run_cuda(const Concat& op, KernelContext& c) { join(c, op.dim, "Concat"); }
-void run_cuda(const Stack& op, KernelContext& c) { join(c, op.axis, "stack"); }
+void run_cuda(const op::Concat& op, KernelContext& c) { join(c, op.dim, "Concat"); }
+void run_cuda(const op::Stack& op, KernelContext& c) { join(c, op.axis, "stack"); }
 
-void run_cuda(const SliceChannel& op, KernelContext& c) {
+void run_cuda(const op::SliceChannel& op, KernelContext& c) {
   const Shape& in = c.in(0).shape;
   move_parts<false>(c, c.outputs, c.in(0), in.product(0, normalize_axis(op.axis, in.ndim(), "SliceChannel")));
 }

@@ -8,6 +8,7 @@ namespace KAON_API kaon {
 
 // --- Operators that keep the bytes and change the shape: Reshape, reshape_like, Flatten, expand_dims, squeeze.
 
+namespace op {
 // The array under the shape that the codes in `shape` describe. `target_shape` (0: inferred, at most once) and
 // `keep_highest` are the form that old files use when `shape` is absent.
 struct Reshape {
@@ -27,8 +28,6 @@ struct Reshape {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.has_rows(0); }
 };
-void run_cpu(const Reshape& op, KernelContext& c);
-void run_cuda(const Reshape& op, KernelContext& c);
 
 // lhs under the shape of rhs. With ranges, the axes [lhs_begin, lhs_end) of lhs are replaced by the dimensions
 // [rhs_begin, rhs_end) of rhs; negative positions count from the end.
@@ -49,8 +48,6 @@ struct ReshapeLike {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.has_rows(0); }
 };
-void run_cpu(const ReshapeLike& op, KernelContext& c);
-void run_cuda(const ReshapeLike& op, KernelContext& c);
 
 // (n, a, b, ...) to (n, a * b * ...).
 struct Flatten {
@@ -61,8 +58,6 @@ struct Flatten {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.has_rows(0); }
 };
-void run_cpu(const Flatten& op, KernelContext& c);
-void run_cuda(const Flatten& op, KernelContext& c);
 
 // A dimension of 1 before `axis`, which counts over the result's axes.
 struct ExpandDims {
@@ -74,8 +69,6 @@ struct ExpandDims {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.has_rows(0); }
 };
-void run_cpu(const ExpandDims& op, KernelContext& c);
-void run_cuda(const ExpandDims& op, KernelContext& c);
 
 // Without the given axes, which must have size 1; without all axes of size 1 where no list is given. One axis stays.
 struct Squeeze {
@@ -87,8 +80,6 @@ struct Squeeze {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.has_rows(0); }
 };
-void run_cpu(const Squeeze& op, KernelContext& c);
-void run_cuda(const Squeeze& op, KernelContext& c);
 
 // The array under exactly this shape, 0 meaning 0: the gradient of all of these.
 struct ReshapeTo {
@@ -100,11 +91,23 @@ struct ReshapeTo {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.has_rows(0); }
 };
-void run_cpu(const ReshapeTo& op, KernelContext& c);
-void run_cuda(const ReshapeTo& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::Reshape& op, KernelContext& c);
+void run_cuda(const op::Reshape& op, KernelContext& c);
+void run_cpu(const op::ReshapeLike& op, KernelContext& c);
+void run_cuda(const op::ReshapeLike& op, KernelContext& c);
+void run_cpu(const op::Flatten& op, KernelContext& c);
+void run_cuda(const op::Flatten& op, KernelContext& c);
+void run_cpu(const op::ExpandDims& op, KernelContext& c);
+void run_cuda(const op::ExpandDims& op, KernelContext& c);
+void run_cpu(const op::Squeeze& op, KernelContext& c);
+void run_cuda(const op::Squeeze& op, KernelContext& c);
+void run_cpu(const op::ReshapeTo& op, KernelContext& c);
+void run_cuda(const op::ReshapeTo& op, KernelContext& c);
 
 // --- transpose and SwapAxis.
 
+namespace op {
 // Axis i of the result is axis axes[i] of the array; no axes: all reversed.
 struct Transpose {
   Shape axes{};
@@ -115,8 +118,6 @@ struct Transpose {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return !axes.empty() && q.is_first(axes[0]); }
 };
-void run_cpu(const Transpose& op, KernelContext& c);
-void run_cuda(const Transpose& op, KernelContext& c);
 
 // The array with two axes exchanged.
 struct SwapAxis {
@@ -132,11 +133,15 @@ struct SwapAxis {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return !q.is_first(dim1) && !q.is_first(dim2); }
 };
-void run_cpu(const SwapAxis& op, KernelContext& c);
-void run_cuda(const SwapAxis& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::Transpose& op, KernelContext& c);
+void run_cuda(const op::Transpose& op, KernelContext& c);
+void run_cpu(const op::SwapAxis& op, KernelContext& c);
+void run_cuda(const op::SwapAxis& op, KernelContext& c);
 
 // --- slice, slice_axis, slice_like and their gradient.
 
+namespace op {
 // data[begin:end:step] on the leading axes, as in NumPy: negative positions count from the end, None is the default of
 // the direction, positions beyond an end are clamped to it, and a range against the direction of the step is empty.
 struct Slice {
@@ -154,8 +159,6 @@ struct Slice {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const;
 };
-void run_cpu(const Slice& op, KernelContext& c);
-void run_cuda(const Slice& op, KernelContext& c);
 
 // data[begin:end] along one axis; no end: to the last element. ShapeError for positions beyond the axis and for begin
 // after end, as in MXNet.
@@ -174,8 +177,6 @@ struct SliceAxis {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && !q.is_first(axis); }
 };
-void run_cpu(const SliceAxis& op, KernelContext& c);
-void run_cuda(const SliceAxis& op, KernelContext& c);
 
 // The leading part of data, with the sizes of shape_like along `axes` (none: along all). Negative axes count from the
 // end of data, for shape_like too, as in MXNet. ShapeError where data is smaller.
@@ -188,8 +189,6 @@ struct SliceLike {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.has_rows(0) && !axes.empty() && !q.names_first(axes); }
 };
-void run_cpu(const SliceLike& op, KernelContext& c);
-void run_cuda(const SliceLike& op, KernelContext& c);
 
 // Gradient of a slice: zeros of `shape` with head at begin, begin + step, ... of each axis.
 struct SliceGrad {
@@ -206,8 +205,6 @@ struct SliceGrad {
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
 };
-void run_cpu(const SliceGrad& op, KernelContext& c);
-void run_cuda(const SliceGrad& op, KernelContext& c);
 
 // data with data[begin:end:step] replaced: by rhs, which has the region's shape, or by a number.
 struct SliceAssign {
@@ -225,8 +222,6 @@ struct SliceAssign {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const;
 };
-void run_cpu(const SliceAssign& op, KernelContext& c);
-void run_cuda(const SliceAssign& op, KernelContext& c);
 
 struct SliceAssignScalar {
   OptionalShape begin{};
@@ -245,11 +240,23 @@ struct SliceAssignScalar {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const;
 };
-void run_cpu(const SliceAssignScalar& op, KernelContext& c);
-void run_cuda(const SliceAssignScalar& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::Slice& op, KernelContext& c);
+void run_cuda(const op::Slice& op, KernelContext& c);
+void run_cpu(const op::SliceAxis& op, KernelContext& c);
+void run_cuda(const op::SliceAxis& op, KernelContext& c);
+void run_cpu(const op::SliceLike& op, KernelContext& c);
+void run_cuda(const op::SliceLike& op, KernelContext& c);
+void run_cpu(const op::SliceGrad& op, KernelContext& c);
+void run_cuda(const op::SliceGrad& op, KernelContext& c);
+void run_cpu(const op::SliceAssign& op, KernelContext& c);
+void run_cuda(const op::SliceAssign& op, KernelContext& c);
+void run_cpu(const op::SliceAssignScalar& op, KernelContext& c);
+void run_cuda(const op::SliceAssignScalar& op, KernelContext& c);
 
 // --- Concat, stack and their inverse, SliceChannel (split).
 
+namespace op {
 // Arrays one after the other along axis `dim`; their other dimensions are equal.
 struct Concat {
   int dim = 1;
@@ -266,8 +273,6 @@ struct Concat {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && !q.is_first(dim); }
 };
-void run_cpu(const Concat& op, KernelContext& c);
-void run_cuda(const Concat& op, KernelContext& c);
 
 // Arrays of one shape along a new axis.
 struct Stack {
@@ -284,8 +289,6 @@ struct Stack {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && !q.is_first(axis, q.ndim() + 1); }
 };
-void run_cpu(const Stack& op, KernelContext& c);
-void run_cuda(const Stack& op, KernelContext& c);
 
 // num_outputs equal parts along an axis; `squeeze_axis` drops the axis, which must then have size num_outputs.
 struct SliceChannel {
@@ -303,11 +306,17 @@ struct SliceChannel {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && !q.is_first(axis); }
 };
-void run_cpu(const SliceChannel& op, KernelContext& c);
-void run_cuda(const SliceChannel& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::Concat& op, KernelContext& c);
+void run_cuda(const op::Concat& op, KernelContext& c);
+void run_cpu(const op::Stack& op, KernelContext& c);
+void run_cuda(const op::Stack& op, KernelContext& c);
+void run_cpu(const op::SliceChannel& op, KernelContext& c);
+void run_cuda(const op::SliceChannel& op, KernelContext& c);
 
 // --- repeat, tile and reverse.
 
+namespace op {
 // Each element `repeats` times in a row along `axis`; without an axis, of the flattened array.
 struct Repeat {
   int repeats = 1;
@@ -322,8 +331,6 @@ struct Repeat {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return axis && !q.is_first(*axis); }
 };
-void run_cpu(const Repeat& op, KernelContext& c);
-void run_cuda(const Repeat& op, KernelContext& c);
 
 // The whole array reps[i] times along axis i; shapes are padded with 1 on the left to equal length.
 struct Tile {
@@ -337,8 +344,6 @@ struct Tile {
     return reps.ndim() < q.ndim() || (reps.ndim() == q.ndim() && reps[0] == 1);
   }
 };
-void run_cpu(const Tile& op, KernelContext& c);
-void run_cuda(const Tile& op, KernelContext& c);
 
 // The elements in opposite order along each of the axes.
 struct Reverse {
@@ -350,11 +355,17 @@ struct Reverse {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return !axis.empty() && !q.names_first(axis); }
 };
-void run_cpu(const Reverse& op, KernelContext& c);
-void run_cuda(const Reverse& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::Repeat& op, KernelContext& c);
+void run_cuda(const op::Repeat& op, KernelContext& c);
+void run_cpu(const op::Tile& op, KernelContext& c);
+void run_cuda(const op::Tile& op, KernelContext& c);
+void run_cpu(const op::Reverse& op, KernelContext& c);
+void run_cuda(const op::Reverse& op, KernelContext& c);
 
 // --- broadcast_to, broadcast_axis and broadcast_like: dimensions of 1 repeated.
 
+namespace op {
 // The array repeated to `shape`; 0 keeps a dimension, others must be 1 or equal. Missing leading axes count as 1.
 struct BroadcastTo {
   Shape shape{};
@@ -367,8 +378,6 @@ struct BroadcastTo {
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
   bool keeps_rows(const RowQuery& q) const { return shape.ndim() == q.ndim() && shape[0] == 0; }
 };
-void run_cpu(const BroadcastTo& op, KernelContext& c);
-void run_cuda(const BroadcastTo& op, KernelContext& c);
 
 // Axis axis[i], which has size 1, repeated to size[i].
 struct BroadcastAxis {
@@ -386,8 +395,6 @@ struct BroadcastAxis {
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
   bool keeps_rows(const RowQuery& q) const { return !axis.empty() && !q.names_first(axis); }
 };
-void run_cpu(const BroadcastAxis& op, KernelContext& c);
-void run_cuda(const BroadcastAxis& op, KernelContext& c);
 
 // lhs repeated to the shape of rhs, or along lhs_axes to the sizes of rhs_axes.
 struct BroadcastLike {
@@ -403,14 +410,20 @@ struct BroadcastLike {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && q.ndim() == q.ndim(1) && !lhs_axes; }
 };
-void run_cpu(const BroadcastLike& op, KernelContext& c);
-void run_cuda(const BroadcastLike& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::BroadcastTo& op, KernelContext& c);
+void run_cuda(const op::BroadcastTo& op, KernelContext& c);
+void run_cpu(const op::BroadcastAxis& op, KernelContext& c);
+void run_cuda(const op::BroadcastAxis& op, KernelContext& c);
+void run_cpu(const op::BroadcastLike& op, KernelContext& c);
+void run_cuda(const op::BroadcastLike& op, KernelContext& c);
 
 // --- Pad: elements added around an array.
 
 enum class PadMode : uint8_t { constant, edge, reflect };
 constexpr std::array<std::string_view, 3> enum_names(PadMode) { return {"constant", "edge", "reflect"}; }
 
+namespace op {
 // pad_width (before, after) for each axis: filled with constant_value, the nearest element, or the mirror image without
 // the edge element (then each width is less than the axis). Up to 4 axes.
 struct Pad {
@@ -428,8 +441,6 @@ struct Pad {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery&) const { return pad_width[0] == 0 && pad_width[1] == 0; }
 };
-void run_cpu(const Pad& op, KernelContext& c);
-void run_cuda(const Pad& op, KernelContext& c);
 
 // Gradient of Pad in the modes edge and reflect: every element of head is added to the element it was copied from.
 struct PadGrad {
@@ -444,7 +455,10 @@ struct PadGrad {
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
 };
-void run_cpu(const PadGrad& op, KernelContext& c);
-void run_cuda(const PadGrad& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::Pad& op, KernelContext& c);
+void run_cuda(const op::Pad& op, KernelContext& c);
+void run_cpu(const op::PadGrad& op, KernelContext& c);
+void run_cuda(const op::PadGrad& op, KernelContext& c);
 
 }  // namespace kaon

@@ -15,8 +15,8 @@
 
 namespace kaon {
 
-constinit const OpDef Pad::def = make_op_def<Pad>();
-constinit const OpDef PadGrad::def = make_op_def<PadGrad>();
+constinit const OpDef op::Pad::def = make_op_def<op::Pad>();
+constinit const OpDef op::PadGrad::def = make_op_def<op::PadGrad>();
 
 namespace {
 
@@ -52,7 +52,7 @@ void axis_by_axis(KernelContext& c, const Shape& pad_width, int sign, Step step)
 
 }  // namespace
 
-void Pad::infer(InferContext& c) const {
+void op::Pad::infer(InferContext& c) const {
   Shape out = c.shape(0);
   if (pad_width.ndim() != 2 * out.ndim()) {
     c.fail(fmt::format("pad_width must have two entries per axis of {}, got {}", out.str(), pad_width.str()));
@@ -73,7 +73,7 @@ void Pad::infer(InferContext& c) const {
   c.set_output(out, c.dtype());
 }
 
-void Pad::grad(GradContext& g) const {
+void op::Pad::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   if (mode != PadMode::constant) {
     g.set(0, nd._backward_pad(g.head(), {.mode = mode, .pad_width = pad_width}));
@@ -87,7 +87,7 @@ void Pad::grad(GradContext& g) const {
   g.set(0, nd.slice(g.head(), begin, end));
 }
 
-void run_cpu(const Pad& op, KernelContext& c) {
+void run_cpu(const op::Pad& op, KernelContext& c) {
   const TensorView &in = c.in(0), &out = c.out();
   if (out.size() == 0) return;
   if (op.mode == PadMode::constant) {
@@ -109,7 +109,7 @@ void run_cpu(const Pad& op, KernelContext& c) {
   });
 }
 
-void PadGrad::infer(InferContext& c) const {
+void op::PadGrad::infer(InferContext& c) const {
   if (mode == PadMode::constant) c.fail_value("mode must be edge or reflect");
   c.expect_floating();
   Shape out = c.shape(0);
@@ -124,11 +124,11 @@ void PadGrad::infer(InferContext& c) const {
   c.set_output(out, c.dtype());
 }
 
-void PadGrad::grad(GradContext& g) const {
+void op::PadGrad::grad(GradContext& g) const {
   if (g.wants(0) && g.has_head(0)) g.set(0, nd.pad(g.head(), {.mode = mode, .pad_width = pad_width}));
 }
 
-void run_cpu(const PadGrad& op, KernelContext& c) {
+void run_cpu(const op::PadGrad& op, KernelContext& c) {
   axis_by_axis(c, op.pad_width, -1, [&](int a, const Shape& from, const Shape& to, const void* src, void* dst) {
     const int64_t* positions = source_positions(c, pad_axis(op.pad_width, a, to[a], op.mode));
     scatter_add(c, positions, from[a], to[a], to.product(0, a), to.product(a + 1, to.ndim()), src, dst, c.out().dtype);

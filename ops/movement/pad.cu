@@ -28,7 +28,7 @@ struct Padded {
 };
 
 // The axes from the outermost, with neighbours that are not padded as one.
-Padded make_padded(const Pad& op, const Shape& in) {
+Padded make_padded(const op::Pad& op, const Shape& in) {
   Padded p;
   bool open = false;  // the last axis so far is not padded
   for (int i = 0; i < in.ndim(); ++i) {
@@ -65,7 +65,7 @@ struct AddCopies {
 
 }  // namespace
 
-void run_cuda(const Pad& op, KernelContext& c) {
+void run_cuda(const op::Pad& op, KernelContext& c) {
   const TensorView &in = c.in(0), &out = c.out();
   if (out.size() == 0) return;
   const size_t width = size_of(in.dtype);
@@ -86,7 +86,7 @@ void run_cuda(const Pad& op, KernelContext& c) {
                    element_bits(op.constant_value, in.dtype), width);
 }
 
-void run_cuda(const PadGrad& op, KernelContext& c) {
+void run_cuda(const op::PadGrad& op, KernelContext& c) {
   const TensorView &head = c.in(0), &out = c.out();
   if (out.size() == 0) return;
   const int ndim = head.shape.ndim();

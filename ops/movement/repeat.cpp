@@ -12,9 +12,9 @@
 
 namespace kaon {
 
-constinit const OpDef Repeat::def = make_op_def<Repeat>();
-constinit const OpDef Tile::def = make_op_def<Tile>();
-constinit const OpDef Reverse::def = make_op_def<Reverse>();
+constinit const OpDef op::Repeat::def = make_op_def<op::Repeat>();
+constinit const OpDef op::Tile::def = make_op_def<op::Tile>();
+constinit const OpDef op::Reverse::def = make_op_def<op::Reverse>();
 
 namespace {
 
@@ -25,7 +25,7 @@ NDArray add_parts(const NDArray& x, int64_t outer, int64_t n, int64_t inner) {
 
 }  // namespace
 
-void Repeat::infer(InferContext& c) const {
+void op::Repeat::infer(InferContext& c) const {
   if (repeats < 0) c.fail_value(fmt::format("repeats must not be negative, got {}", repeats));
   Shape out = axis ? c.shape(0) : Shape(c.shape(0).size());
   int64_t& n = out[axis ? normalize_axis(*axis, out.ndim(), c.op()) : 0];
@@ -33,7 +33,7 @@ void Repeat::infer(InferContext& c) const {
   c.set_output(out, c.dtype());
 }
 
-void Repeat::grad(GradContext& g) const {
+void op::Repeat::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   const Shape& in = g.input_like(0).shape();
   const int first = axis ? normalize_axis(*axis, in.ndim(), "repeat") + 1 : in.ndim();
@@ -41,9 +41,9 @@ void Repeat::grad(GradContext& g) const {
   g.set(0, nd._reshape_to(sum, {.shape = in}));
 }
 
-void run_cpu(const Repeat& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
+void run_cpu(const op::Repeat& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
 
-void Tile::infer(InferContext& c) const {
+void op::Tile::infer(InferContext& c) const {
   const int ndim = std::max(c.shape(0).ndim(), reps.ndim());
   Shape out = padded_left(c.shape(0), ndim);
   const Shape times = padded_left(reps, ndim);
@@ -55,7 +55,7 @@ void Tile::infer(InferContext& c) const {
   c.set_output(out, c.dtype());
 }
 
-void Tile::grad(GradContext& g) const {
+void op::Tile::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   const Shape& in = g.input_like(0).shape();
   const int ndim = std::max(in.ndim(), reps.ndim());
@@ -70,18 +70,18 @@ void Tile::grad(GradContext& g) const {
   g.set(0, nd._reshape_to(sum, {.shape = in}));
 }
 
-void run_cpu(const Tile& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
+void run_cpu(const op::Tile& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
 
-void Reverse::infer(InferContext& c) const {
+void op::Reverse::infer(InferContext& c) const {
   if (axis.empty()) c.fail_value("needs at least one axis");
   reduced_axes(axis, false, c.shape(0).ndim(), c.op());
   c.set_output(c.shape(0), c.dtype());
 }
 
-void Reverse::grad(GradContext& g) const {
+void op::Reverse::grad(GradContext& g) const {
   if (g.wants(0) && g.has_head(0)) g.set(0, nd.reverse(g.head(), axis));
 }
 
-void run_cpu(const Reverse& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
+void run_cpu(const op::Reverse& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
 
 }  // namespace kaon

@@ -5,8 +5,8 @@
 
 namespace kaon {
 
-void run_cuda(const Repeat& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }
-void run_cuda(const Tile& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }
-void run_cuda(const Reverse& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }
+void run_cuda(const op::Repeat& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }
+void run_cuda(const op::Tile& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }
+void run_cuda(const op::Reverse& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }
 
 }  // namespace kaon

@@ -13,12 +13,12 @@
 
 namespace kaon {
 
-constinit const OpDef Reshape::def = make_op_def<Reshape>();
-constinit const OpDef ReshapeLike::def = make_op_def<ReshapeLike>();
-constinit const OpDef Flatten::def = make_op_def<Flatten>();
-constinit const OpDef ExpandDims::def = make_op_def<ExpandDims>();
-constinit const OpDef Squeeze::def = make_op_def<Squeeze>();
-constinit const OpDef ReshapeTo::def = make_op_def<ReshapeTo>();
+constinit const OpDef op::Reshape::def = make_op_def<op::Reshape>();
+constinit const OpDef op::ReshapeLike::def = make_op_def<op::ReshapeLike>();
+constinit const OpDef op::Flatten::def = make_op_def<op::Flatten>();
+constinit const OpDef op::ExpandDims::def = make_op_def<op::ExpandDims>();
+constinit const OpDef op::Squeeze::def = make_op_def<op::Squeeze>();
+constinit const OpDef op::ReshapeTo::def = make_op_def<op::ReshapeTo>();
 
 namespace {
 
@@ -117,7 +117,7 @@ Shape infer_reshape(const Shape& in, const Shape& codes, bool reverse, const cha
   return out;
 }
 
-void Reshape::infer(InferContext& c) const {
+void op::Reshape::infer(InferContext& c) const {
   const Shape& in = c.shape(0);
   if (!shape.empty()) {
     c.set_output(infer_reshape(in, shape, reverse, c.op()), c.dtype());
@@ -130,10 +130,10 @@ void Reshape::infer(InferContext& c) const {
   }
   c.set_output(out, c.dtype());
 }
-void Reshape::grad(GradContext& g) const { restore_shape(g); }
-void run_cpu(const Reshape&, KernelContext& c) { copy_all(c); }
+void op::Reshape::grad(GradContext& g) const { restore_shape(g); }
+void run_cpu(const op::Reshape&, KernelContext& c) { copy_all(c); }
 
-void ReshapeLike::infer(InferContext& c) const {
+void op::ReshapeLike::infer(InferContext& c) const {
   const Shape &lhs = c.shape(0), &rhs = c.shape(1);
   auto position = [&](std::optional<int> given, int otherwise, int ndim) {
     const int p = given ? (*given < 0 ? *given + ndim : *given) : otherwise;
@@ -150,18 +150,18 @@ void ReshapeLike::infer(InferContext& c) const {
   if (out.size() != lhs.size()) c.fail(fmt::format("cannot reshape {} to {}", lhs.str(), out.str()));
   c.set_output(out, c.dtype());
 }
-void ReshapeLike::grad(GradContext& g) const { restore_shape(g); }
-void run_cpu(const ReshapeLike&, KernelContext& c) { copy_all(c); }
+void op::ReshapeLike::grad(GradContext& g) const { restore_shape(g); }
+void run_cpu(const op::ReshapeLike&, KernelContext& c) { copy_all(c); }
 
-void Flatten::infer(InferContext& c) const {
+void op::Flatten::infer(InferContext& c) const {
   c.expect_ndim_at_least(0, 1);
   const Shape& in = c.shape(0);
   c.set_output(Shape(in[0], in.product(1, in.ndim())), c.dtype());
 }
-void Flatten::grad(GradContext& g) const { restore_shape(g); }
-void run_cpu(const Flatten&, KernelContext& c) { copy_all(c); }
+void op::Flatten::grad(GradContext& g) const { restore_shape(g); }
+void run_cpu(const op::Flatten&, KernelContext& c) { copy_all(c); }
 
-void ExpandDims::infer(InferContext& c) const {
+void op::ExpandDims::infer(InferContext& c) const {
   const Shape& in = c.shape(0);
   const int last = in.ndim(), at = axis < 0 ? axis + last + 1 : axis;
   if (at < 0 || at > last) {
@@ -175,10 +175,10 @@ void ExpandDims::infer(InferContext& c) const {
   }
   c.set_output(out, c.dtype());
 }
-void ExpandDims::grad(GradContext& g) const { restore_shape(g); }
-void run_cpu(const ExpandDims&, KernelContext& c) { copy_all(c); }
+void op::ExpandDims::grad(GradContext& g) const { restore_shape(g); }
+void run_cpu(const op::ExpandDims&, KernelContext& c) { copy_all(c); }
 
-void Squeeze::infer(InferContext& c) const {
+void op::Squeeze::infer(InferContext& c) const {
   const Shape& in = c.shape(0);
   uint32_t mask = 0;
   if (axis) {
@@ -197,16 +197,16 @@ void Squeeze::infer(InferContext& c) const {
   if (out.empty()) out.push_back(1);
   c.set_output(out, c.dtype());
 }
-void Squeeze::grad(GradContext& g) const { restore_shape(g); }
-void run_cpu(const Squeeze&, KernelContext& c) { copy_all(c); }
+void op::Squeeze::grad(GradContext& g) const { restore_shape(g); }
+void run_cpu(const op::Squeeze&, KernelContext& c) { copy_all(c); }
 
-void ReshapeTo::infer(InferContext& c) const {
+void op::ReshapeTo::infer(InferContext& c) const {
   if (!shape.is_known() || checked_size(shape) != c.shape(0).size()) {
     c.fail(fmt::format("cannot reshape {} to {}", c.shape(0).str(), shape.str()));
   }
   c.set_output(shape, c.dtype());
 }
-void ReshapeTo::grad(GradContext& g) const { restore_shape(g); }
-void run_cpu(const ReshapeTo&, KernelContext& c) { copy_all(c); }
+void op::ReshapeTo::grad(GradContext& g) const { restore_shape(g); }
+void run_cpu(const op::ReshapeTo&, KernelContext& c) { copy_all(c); }
 
 }  // namespace kaon

@@ -10,11 +10,11 @@ void copy_all(KernelContext& c) { cuda::copy_bytes(c, c.in(0).data, c.out().data
 
 }  // namespace
 
-void run_cuda(const Reshape&, KernelContext& c) { copy_all(c); }
-void run_cuda(const ReshapeLike&, KernelContext& c) { copy_all(c); }
-void run_cuda(const Flatten&, KernelContext& c) { copy_all(c); }
-void run_cuda(const ExpandDims&, KernelContext& c) { copy_all(c); }
-void run_cuda(const Squeeze&, KernelContext& c) { copy_all(c); }
-void run_cuda(const ReshapeTo&, KernelContext& c) { copy_all(c); }
+void run_cuda(const op::Reshape&, KernelContext& c) { copy_all(c); }
+void run_cuda(const op::ReshapeLike&, KernelContext& c) { copy_all(c); }
+void run_cuda(const op::Flatten&, KernelContext& c) { copy_all(c); }
+void run_cuda(const op::ExpandDims&, KernelContext& c) { copy_all(c); }
+void run_cuda(const op::Squeeze&, KernelContext& c) { copy_all(c); }
+void run_cuda(const op::ReshapeTo&, KernelContext& c) { copy_all(c); }
 
 }  // namespace kaon

@@ -12,12 +12,12 @@
 
 namespace kaon {
 
-constinit const OpDef Slice::def = make_op_def<Slice>();
-constinit const OpDef SliceAxis::def = make_op_def<SliceAxis>();
-constinit const OpDef SliceLike::def = make_op_def<SliceLike>();
-constinit const OpDef SliceGrad::def = make_op_def<SliceGrad>();
-constinit const OpDef SliceAssign::def = make_op_def<SliceAssign>();
-constinit const OpDef SliceAssignScalar::def = make_op_def<SliceAssignScalar>();
+constinit const OpDef op::Slice::def = make_op_def<op::Slice>();
+constinit const OpDef op::SliceAxis::def = make_op_def<op::SliceAxis>();
+constinit const OpDef op::SliceLike::def = make_op_def<op::SliceLike>();
+constinit const OpDef op::SliceGrad::def = make_op_def<op::SliceGrad>();
+constinit const OpDef op::SliceAssign::def = make_op_def<op::SliceAssign>();
+constinit const OpDef op::SliceAssignScalar::def = make_op_def<op::SliceAssignScalar>();
 
 namespace {
 
@@ -30,9 +30,11 @@ bool has_whole_first_axis(const Op& op) {
 
 }  // namespace
 
-bool Slice::keeps_rows(const RowQuery& q) const { return q.all_have_rows() && has_whole_first_axis(*this); }
-bool SliceAssign::keeps_rows(const RowQuery& q) const { return q.all_have_rows() && has_whole_first_axis(*this); }
-bool SliceAssignScalar::keeps_rows(const RowQuery& q) const { return q.all_have_rows() && has_whole_first_axis(*this); }
+bool op::Slice::keeps_rows(const RowQuery& q) const { return q.all_have_rows() && has_whole_first_axis(*this); }
+bool op::SliceAssign::keeps_rows(const RowQuery& q) const { return q.all_have_rows() && has_whole_first_axis(*this); }
+bool op::SliceAssignScalar::keeps_rows(const RowQuery& q) const {
+  return q.all_have_rows() && has_whole_first_axis(*this);
+}
 
 namespace {
 
@@ -42,24 +44,24 @@ void set_gradient(GradContext& g, const SliceRange& range) {
 
 }  // namespace
 
-void Slice::infer(InferContext& c) const {
+void op::Slice::infer(InferContext& c) const {
   c.set_output(resolve_slice(c.shape(0), begin, end, step, c.op()).count, c.dtype());
 }
-void Slice::grad(GradContext& g) const {
+void op::Slice::grad(GradContext& g) const {
   if (g.wants(0) && g.has_head(0)) set_gradient(g, resolve_slice(g.input_like(0).shape(), begin, end, step, "slice"));
 }
-void run_cpu(const Slice& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
+void run_cpu(const op::Slice& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
 
-void SliceAxis::infer(InferContext& c) const {
+void op::SliceAxis::infer(InferContext& c) const {
   c.set_output(resolve_axis(c.shape(0), axis, begin, end, c.op()).count, c.dtype());
 }
-void SliceAxis::grad(GradContext& g) const {
+void op::SliceAxis::grad(GradContext& g) const {
   if (g.wants(0) && g.has_head(0))
     set_gradient(g, resolve_axis(g.input_like(0).shape(), axis, begin, end, "slice_axis"));
 }
-void run_cpu(const SliceAxis& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
+void run_cpu(const op::SliceAxis& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
 
-void SliceLike::infer(InferContext& c) const {
+void op::SliceLike::infer(InferContext& c) const {
   const Shape &in = c.shape(0), &like = c.shape(1);
   Shape out = in;
   if (axes.empty()) {
@@ -79,12 +81,12 @@ void SliceLike::infer(InferContext& c) const {
   }
   c.set_output(out, c.dtype());
 }
-void SliceLike::grad(GradContext& g) const {
+void op::SliceLike::grad(GradContext& g) const {
   if (g.wants(0) && g.has_head(0)) set_gradient(g, whole_range(g.input_like(0).shape()));
 }
-void run_cpu(const SliceLike& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
+void run_cpu(const op::SliceLike& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
 
-void SliceGrad::infer(InferContext& c) const {
+void op::SliceGrad::infer(InferContext& c) const {
   const Shape& head = c.shape(0);
   bool fits =
       shape.is_known() && head.ndim() == shape.ndim() && begin.ndim() == shape.ndim() && step.ndim() == shape.ndim();
@@ -98,7 +100,7 @@ void SliceGrad::infer(InferContext& c) const {
   }
   c.set_output(shape, c.dtype());
 }
-void SliceGrad::grad(GradContext& g) const {
+void op::SliceGrad::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   const Shape& part = g.input_like(0).shape();
   OptionalShape end;
@@ -108,38 +110,38 @@ void SliceGrad::grad(GradContext& g) const {
   }
   g.set(0, nd.slice(g.head(), begin, end, step));
 }
-void run_cpu(const SliceGrad& op, KernelContext& c) {
+void run_cpu(const op::SliceGrad& op, KernelContext& c) {
   const TensorView& out = c.out();
   if (c.in(0).size() != out.size()) zero_bytes(c.run, out.data, out.bytes());
   strided_copy(c, copy_of(op, c));
 }
 
-void SliceAssign::infer(InferContext& c) const {
+void op::SliceAssign::infer(InferContext& c) const {
   c.expect_same_dtype();
   c.expect_shape(1, resolve_slice(c.shape(0), begin, end, step, c.op()).count);
   c.set_output(c.shape(0), c.dtype());
 }
-void SliceAssign::grad(GradContext& g) const {
+void op::SliceAssign::grad(GradContext& g) const {
   if (!g.has_head(0)) return;
   if (g.wants(0)) g.set(0, nd._slice_assign_scalar(g.head(), {.begin = begin, .end = end, .step = step, .scalar = 0}));
   if (g.wants(1)) g.set(1, nd.slice(g.head(), begin, end, step));
 }
-void run_cpu(const SliceAssign& op, KernelContext& c) {
+void run_cpu(const op::SliceAssign& op, KernelContext& c) {
   const TensorView& out = c.out();
   copy_bytes(c.run, c.in(0).data, out.data, out.bytes());
   strided_copy(c.run, copy_of(op, c), c.in(1).data, out.data, size_of(out.dtype));
 }
 
-void SliceAssignScalar::infer(InferContext& c) const {
+void op::SliceAssignScalar::infer(InferContext& c) const {
   resolve_slice(c.shape(0), begin, end, step, c.op());
   expect_holds(c, "scalar", scalar, c.dtype());
   c.set_output(c.shape(0), c.dtype());
 }
-void SliceAssignScalar::grad(GradContext& g) const {
+void op::SliceAssignScalar::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   g.set(0, nd._slice_assign_scalar(g.head(), {.begin = begin, .end = end, .step = step, .scalar = 0}));
 }
-void run_cpu(const SliceAssignScalar& op, KernelContext& c) {
+void run_cpu(const op::SliceAssignScalar& op, KernelContext& c) {
   const TensorView& out = c.out();
   copy_bytes(c.run, c.in(0).data, out.data, out.bytes());
   const uint64_t element = element_bits(op.scalar, out.dtype);

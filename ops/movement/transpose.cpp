@@ -8,8 +8,8 @@
 
 namespace kaon {
 
-constinit const OpDef Transpose::def = make_op_def<Transpose>();
-constinit const OpDef SwapAxis::def = make_op_def<SwapAxis>();
+constinit const OpDef op::Transpose::def = make_op_def<op::Transpose>();
+constinit const OpDef op::SwapAxis::def = make_op_def<op::SwapAxis>();
 
 namespace {
 
@@ -21,7 +21,7 @@ void set_permuted(InferContext& c, const Shape& axes) {
 
 }  // namespace
 
-void Transpose::infer(InferContext& c) const {
+void op::Transpose::infer(InferContext& c) const {
   const int ndim = c.shape(0).ndim();
   if (!axes.empty() && axes.ndim() != ndim) {
     c.fail(fmt::format("axes {} must name each axis of {} once", axes.str(), c.shape(0).str()));
@@ -37,7 +37,7 @@ void Transpose::infer(InferContext& c) const {
   set_permuted(c, full);
 }
 
-void Transpose::grad(GradContext& g) const {
+void op::Transpose::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   const Shape full = permutation_of(*this, g.input_like(0).ndim());
   Shape inverse = full;
@@ -45,14 +45,14 @@ void Transpose::grad(GradContext& g) const {
   g.set(0, nd.transpose(g.head(), inverse));
 }
 
-void run_cpu(const Transpose& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
+void run_cpu(const op::Transpose& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
 
-void SwapAxis::infer(InferContext& c) const { set_permuted(c, permutation_of(*this, c.shape(0).ndim())); }
+void op::SwapAxis::infer(InferContext& c) const { set_permuted(c, permutation_of(*this, c.shape(0).ndim())); }
 
-void SwapAxis::grad(GradContext& g) const {
+void op::SwapAxis::grad(GradContext& g) const {
   if (g.wants(0) && g.has_head(0)) g.set(0, nd.swapaxes(g.head(), dim1, dim2));
 }
 
-void run_cpu(const SwapAxis& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
+void run_cpu(const op::SwapAxis& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
 
 }  // namespace kaon

@@ -5,7 +5,7 @@
 
 namespace kaon {
 
-void run_cuda(const Transpose& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }
-void run_cuda(const SwapAxis& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }
+void run_cuda(const op::Transpose& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }
+void run_cuda(const op::SwapAxis& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }
 
 }  // namespace kaon

@@ -127,12 +127,12 @@ NDArray copy_to(const NDArray& array, Device device, const std::source_location&
   return there;
 }
 
-constinit const OpDef CopyTo::def = make_op_def<CopyTo>();
+constinit const OpDef op::CopyTo::def = make_op_def<op::CopyTo>();
 
-void CopyTo::grad(GradContext& g) const { g.set(0, g.head().as_in_context(g.input_like(0).device())); }
+void op::CopyTo::grad(GradContext& g) const { g.set(0, g.head().as_in_context(g.input_like(0).device())); }
 
 // Runs in plans only, whose arrays are all on one device.
-void run_cpu(const CopyTo&, KernelContext& c) {
+void run_cpu(const op::CopyTo&, KernelContext& c) {
   if (const size_t n = c.out().bytes()) std::memcpy(c.out().data, c.in(0).data, n);
 }
 

@@ -15,6 +15,7 @@ void push_copy_between(ArrayNode& from, ArrayNode& to, const OpLabel& label);
 // A copy on that device. Nothing is recorded.
 NDArray copy_to(const NDArray& array, Device device, const std::source_location& site);
 
+namespace op {
 // The operator that as_in_context records. MXNet's _copyto.
 struct CopyTo {
   Device ctx{};
@@ -24,6 +25,7 @@ struct CopyTo {
   void infer(InferContext& c) const { c.set_output(c.shape(0), c.dtype()); }
   void grad(GradContext& g) const;
 };
-void run_cpu(const CopyTo& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::CopyTo& op, KernelContext& c);
 
 }  // namespace kaon

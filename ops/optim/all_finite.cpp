@@ -8,14 +8,14 @@
 
 namespace kaon {
 
-constinit const OpDef AllFinite::def = make_op_def<AllFinite>();
+constinit const OpDef op::AllFinite::def = make_op_def<op::AllFinite>();
 
-void AllFinite::infer(InferContext& c) const {
+void op::AllFinite::infer(InferContext& c) const {
   for (int i = 0; i < c.num_inputs(); ++i) c.expect_floating(i);
   c.set_output(Shape(1), DType::float32);
 }
 
-void run_cpu(const AllFinite&, KernelContext& c) {
+void run_cpu(const op::AllFinite&, KernelContext& c) {
   std::atomic<bool> finite{true};
   for (const TensorView& x : c.inputs) {
     dispatch_float("_kaon_all_finite", x.dtype, [&]<class T>() {

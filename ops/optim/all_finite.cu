@@ -45,7 +45,7 @@ void find(KernelContext& c) {
 
 }  // namespace
 
-void run_cuda(const AllFinite&, KernelContext& c) {
+void run_cuda(const op::AllFinite&, KernelContext& c) {
   fill_cuda(c.out(), 1, c);
   find<float>(c);
   find<double>(c);

@@ -8,6 +8,7 @@ namespace KAON_API kaon {
 
 // --- Stochastic gradient descent as operators that update the weight in place, one tensor or many at a time.
 
+namespace op {
 // With g = clip(rescale_grad * grad): weight <- (1 - lr wd) weight - lr g. clip_gradient < 0: no clipping.
 // lazy_update concerns row-sparse gradients only. No outputs: the updated input is the result.
 struct SGDUpdate {
@@ -27,8 +28,6 @@ struct SGDUpdate {
   static const OpDef def;
   void infer(InferContext& c) const;
 };
-void run_cpu(const SGDUpdate& op, KernelContext& c);
-void run_cuda(const SGDUpdate& op, KernelContext& c);
 
 // mom <- momentum mom - lr wd weight - lr g; weight <- weight + mom.
 struct SGDMomUpdate {
@@ -51,8 +50,6 @@ struct SGDMomUpdate {
   static const OpDef def;
   void infer(InferContext& c) const;
 };
-void run_cpu(const SGDMomUpdate& op, KernelContext& c);
-void run_cuda(const SGDMomUpdate& op, KernelContext& c);
 
 // sgd_update of many tensors: inputs weight0, grad0, weight1, grad1, ..., rates. `rates` is float32 (2 n,): the n
 // learning rates, then the n weight decays. Bit-equal to the single updates with the same rates. The output is an empty
@@ -69,8 +66,6 @@ struct MultiSGDUpdate {
   static const OpDef def;
   void infer(InferContext& c) const;
 };
-void run_cpu(const MultiSGDUpdate& op, KernelContext& c);
-void run_cuda(const MultiSGDUpdate& op, KernelContext& c);
 
 // sgd_mom_update of many tensors: inputs weight0, grad0, mom0, weight1, ..., rates.
 struct MultiSGDMomUpdate {
@@ -90,11 +85,19 @@ struct MultiSGDMomUpdate {
   static const OpDef def;
   void infer(InferContext& c) const;
 };
-void run_cpu(const MultiSGDMomUpdate& op, KernelContext& c);
-void run_cuda(const MultiSGDMomUpdate& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::SGDUpdate& op, KernelContext& c);
+void run_cuda(const op::SGDUpdate& op, KernelContext& c);
+void run_cpu(const op::SGDMomUpdate& op, KernelContext& c);
+void run_cuda(const op::SGDMomUpdate& op, KernelContext& c);
+void run_cpu(const op::MultiSGDUpdate& op, KernelContext& c);
+void run_cuda(const op::MultiSGDUpdate& op, KernelContext& c);
+void run_cpu(const op::MultiSGDMomUpdate& op, KernelContext& c);
+void run_cuda(const op::MultiSGDMomUpdate& op, KernelContext& c);
 
 // --- Adam as operators that update the weight and its two means in place.
 
+namespace op {
 // With g = clip(rescale_grad * grad + wd weight): mean <- beta1 mean + (1 - beta1) g; var <- beta2 var +
 // (1 - beta2) g^2; weight <- weight - lr mean / (sqrt(var) + epsilon) (Kingma and Ba 2015). The bias correction
 // sqrt(1 - beta2^t) / (1 - beta1^t) is the caller's to put into lr, as in MXNet. clip_gradient < 0: no clipping.
@@ -124,8 +127,6 @@ struct AdamUpdate {
   static const OpDef def;
   void infer(InferContext& c) const;
 };
-void run_cpu(const AdamUpdate& op, KernelContext& c);
-void run_cuda(const AdamUpdate& op, KernelContext& c);
 
 // adam_update of many tensors: inputs weight0, grad0, mean0, var0, weight1, ..., rates. `rates` is float32 (2 n,): the
 // n learning rates, then the n weight decays. Bit-equal to the single updates with the same rates. The output is as
@@ -151,11 +152,15 @@ struct MultiAdamUpdate {
   static const OpDef def;
   void infer(InferContext& c) const;
 };
-void run_cpu(const MultiAdamUpdate& op, KernelContext& c);
-void run_cuda(const MultiAdamUpdate& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::AdamUpdate& op, KernelContext& c);
+void run_cuda(const op::AdamUpdate& op, KernelContext& c);
+void run_cpu(const op::MultiAdamUpdate& op, KernelContext& c);
+void run_cuda(const op::MultiAdamUpdate& op, KernelContext& c);
 
 // --- _kaon_all_finite: are gradients free of inf and NaN?
 
+namespace op {
 // 1 when every element of every input is finite, else 0; float32 (1,). For loss scaling.
 struct AllFinite {
   static constexpr OpTraits traits{.name = "_kaon_all_finite", .variadic = true, .in_mxnet = false, .flat = true};
@@ -163,7 +168,8 @@ struct AllFinite {
   static const OpDef def;
   void infer(InferContext& c) const;
 };
-void run_cpu(const AllFinite& op, KernelContext& c);
-void run_cuda(const AllFinite& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::AllFinite& op, KernelContext& c);
+void run_cuda(const op::AllFinite& op, KernelContext& c);
 
 }  // namespace kaon

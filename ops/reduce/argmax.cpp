@@ -12,9 +12,9 @@
 
 namespace kaon {
 
-constinit const OpDef ArgMax::def = make_op_def<ArgMax>();
-constinit const OpDef ArgMin::def = make_op_def<ArgMin>();
-constinit const OpDef ArgMaxChannel::def = make_op_def<ArgMaxChannel>();
+constinit const OpDef op::ArgMax::def = make_op_def<op::ArgMax>();
+constinit const OpDef op::ArgMin::def = make_op_def<op::ArgMin>();
+constinit const OpDef op::ArgMaxChannel::def = make_op_def<op::ArgMaxChannel>();
 
 namespace {
 
@@ -133,15 +133,15 @@ void run_arg(KernelContext& c, std::optional<int> axis, const char* name) {
 
 }  // namespace
 
-void ArgMax::infer(InferContext& c) const { infer_arg(c, axis, keepdims); }
-void ArgMin::infer(InferContext& c) const { infer_arg(c, axis, keepdims); }
-void ArgMaxChannel::infer(InferContext& c) const {
+void op::ArgMax::infer(InferContext& c) const { infer_arg(c, axis, keepdims); }
+void op::ArgMin::infer(InferContext& c) const { infer_arg(c, axis, keepdims); }
+void op::ArgMaxChannel::infer(InferContext& c) const {
   c.expect_ndim(0, 2);
   infer_arg(c, 1, false);
 }
 
-void run_cpu(const ArgMax& op, KernelContext& c) { run_arg<Combine::max>(c, op.axis, "argmax"); }
-void run_cpu(const ArgMin& op, KernelContext& c) { run_arg<Combine::min>(c, op.axis, "argmin"); }
-void run_cpu(const ArgMaxChannel&, KernelContext& c) { run_arg<Combine::max>(c, 1, "argmax_channel"); }
+void run_cpu(const op::ArgMax& op, KernelContext& c) { run_arg<Combine::max>(c, op.axis, "argmax"); }
+void run_cpu(const op::ArgMin& op, KernelContext& c) { run_arg<Combine::min>(c, op.axis, "argmin"); }
+void run_cpu(const op::ArgMaxChannel&, KernelContext& c) { run_arg<Combine::max>(c, 1, "argmax_channel"); }
 
 }  // namespace kaon

@@ -53,8 +53,8 @@ void run_arg(KernelContext& c, bool largest, std::optional<int> axis, const char
 
 }  // namespace
 
-void run_cuda(const ArgMax& op, KernelContext& c) { run_arg(c, true, op.axis, "argmax"); }
-void run_cuda(const ArgMin& op, KernelContext& c) { run_arg(c, false, op.axis, "argmin"); }
-void run_cuda(const ArgMaxChannel&, KernelContext& c) { run_arg(c, true, 1, "argmax_channel"); }
+void run_cuda(const op::ArgMax& op, KernelContext& c) { run_arg(c, true, op.axis, "argmax"); }
+void run_cuda(const op::ArgMin& op, KernelContext& c) { run_arg(c, false, op.axis, "argmin"); }
+void run_cuda(const op::ArgMaxChannel&, KernelContext& c) { run_arg(c, true, 1, "argmax_channel"); }
 
 }  // namespace kaon

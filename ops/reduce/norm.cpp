@@ -13,10 +13,10 @@
 
 namespace kaon {
 
-constinit const OpDef Norm::def = make_op_def<Norm>();
-constinit const OpDef NormGrad::def = make_op_def<NormGrad>();
+constinit const OpDef op::Norm::def = make_op_def<op::Norm>();
+constinit const OpDef op::NormGrad::def = make_op_def<op::NormGrad>();
 
-void Norm::infer(InferContext& c) const {
+void op::Norm::infer(InferContext& c) const {
   if (ord != 1 && ord != 2) c.fail_value(fmt::format("ord must be 1 or 2, got {}", ord));
   c.expect_floating();
   const DType result = out_dtype.value_or(c.dtype());
@@ -25,7 +25,7 @@ void Norm::infer(InferContext& c) const {
   c.set_output(reduced_shape(c.shape(0), mask, keepdims), result);
 }
 
-void Norm::grad(GradContext& g) const {
+void op::Norm::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   const NDArray& x = g.input(0);
   NDArray head = g.head(), out = g.output();
@@ -33,7 +33,7 @@ void Norm::grad(GradContext& g) const {
   g.set(0, nd._backward_norm(head, x, out, {.ord = ord, .axis = axes_of(reduced_axes(axis, false, x.ndim(), "norm"))}));
 }
 
-void run_cpu(const Norm& op, KernelContext& c) {
+void run_cpu(const op::Norm& op, KernelContext& c) {
   const TensorView& in = c.in(0);
   const ReduceDims dims(in.shape, reduced_axes(op.axis, false, in.shape.ndim(), "norm"));
   dispatch_float("norm", c.out().dtype, [&]<class T>() {
@@ -49,13 +49,13 @@ void run_cpu(const Norm& op, KernelContext& c) {
   });
 }
 
-void NormGrad::infer(InferContext& c) const { infer_reduce_grad(c, axis); }
+void op::NormGrad::infer(InferContext& c) const { infer_reduce_grad(c, axis); }
 
 // y = h x / n: dh = sum(g x) / n, dx = g h / n, dn = -sum(g x) h / n^2; with ord 1, y = h sign(x).
-void NormGrad::grad(GradContext& g) const {
+void op::NormGrad::grad(GradContext& g) const {
   if (!g.has_head(0)) return;
   const NDArray &head = g.input(0), &data = g.input(1), &out = g.input(2), &up = g.head();
-  const SumGrad spread{.shape = data.shape(), .axis = axis};
+  const op::SumGrad spread{.shape = data.shape(), .axis = axis};
   if (ord == 1) {
     if (g.wants(0)) {
       const NDArray ones = out / out;
@@ -72,6 +72,6 @@ void NormGrad::grad(GradContext& g) const {
   if (g.wants(2)) g.set(2, -(dot * head / out));
 }
 
-void run_cpu(const NormGrad& op, KernelContext& c) { run_reduce_grad(op.axis, c, NormGradValue{op.ord}); }
+void run_cpu(const op::NormGrad& op, KernelContext& c) { run_reduce_grad(op.axis, c, NormGradValue{op.ord}); }
 
 }  // namespace kaon

@@ -6,7 +6,7 @@
 
 namespace kaon {
 
-void run_cuda(const Norm& op, KernelContext& c) {
+void run_cuda(const op::Norm& op, KernelContext& c) {
   const TensorView& in = c.in(0);
   const ReduceDims dims(in.shape, reduced_axes(op.axis, false, in.shape.ndim(), "norm"));
   const bool squares = op.ord == 2;
@@ -14,6 +14,6 @@ void run_cuda(const Norm& op, KernelContext& c) {
                     {.data = c.out().data, .dtype = c.out().dtype, .root = squares});
 }
 
-void run_cuda(const NormGrad& op, KernelContext& c) { cuda::reduce_grad(op.axis, c, NormGradValue{op.ord}); }
+void run_cuda(const op::NormGrad& op, KernelContext& c) { cuda::reduce_grad(op.axis, c, NormGradValue{op.ord}); }
 
 }  // namespace kaon

@@ -11,15 +11,15 @@
 namespace kaon {
 
 template <ReduceKind K>
-constinit const OpDef Reduce<K>::def = make_op_def<Reduce<K>>();
+constinit const OpDef op::Reduce<K>::def = make_op_def<op::Reduce<K>>();
 
 template <ReduceKind K>
-bool Reduce<K>::keeps_rows(const RowQuery& q) const {
+bool op::Reduce<K>::keeps_rows(const RowQuery& q) const {
   return (reduced_axes(axis, exclude, q.ndim(), traits.name.data()) & 1) == 0;
 }
 
 template <ReduceKind K>
-void Reduce<K>::infer(InferContext& c) const {
+void op::Reduce<K>::infer(InferContext& c) const {
   if (c.dtype() == DType::boolean) c.fail_dtype("is not implemented for dtype bool; use cast");
   if (K == ReduceKind::mean) c.expect_floating();
   const uint32_t mask = reduced_axes(axis, exclude, c.shape(0).ndim(), c.op());
@@ -28,7 +28,7 @@ void Reduce<K>::infer(InferContext& c) const {
 }
 
 template <ReduceKind K>
-void Reduce<K>::grad(GradContext& g) const {
+void op::Reduce<K>::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   const Shape& whole = g.input_like(0).shape();
   const Shape axes = axes_of(reduced_axes(axis, exclude, whole.ndim(), traits.name.data()));
@@ -48,7 +48,7 @@ void Reduce<K>::grad(GradContext& g) const {
 }
 
 template <ReduceKind K>
-void run_cpu(const Reduce<K>& op, KernelContext& c) {
+void run_cpu(const op::Reduce<K>& op, KernelContext& c) {
   const TensorView& in = c.in(0);
   const ReduceDims dims(in.shape, reduced_axes(op.axis, op.exclude, in.shape.ndim(), op.traits.name.data()));
   const double count = elements_per_result(dims.span());
@@ -64,9 +64,9 @@ void run_cpu(const Reduce<K>& op, KernelContext& c) {
   });
 }
 
-#define KAON_REDUCE(kind)                   \
-  template struct Reduce<ReduceKind::kind>; \
-  template void run_cpu(const Reduce<ReduceKind::kind>&, KernelContext&);
+#define KAON_REDUCE(kind)                       \
+  template struct op::Reduce<ReduceKind::kind>; \
+  template void run_cpu(const op::Reduce<ReduceKind::kind>&, KernelContext&);
 KAON_REDUCE(sum)
 KAON_REDUCE(mean)
 KAON_REDUCE(prod)

@@ -23,6 +23,7 @@ constexpr OpTraits reduce_traits(ReduceKind kind) {
   return {};
 }
 
+namespace op {
 // The result over the axes in `axis` (empty: all of them), or over all others when `exclude`. Reduced axes vanish, or
 // stay with size 1 when `keepdims`; a result without axes has shape (1,). The dtype stays; 16-bit floats accumulate in
 // float32 and sums are pairwise; integer sums wrap; mean is for floating dtypes. max and min propagate NaN, nansum and
@@ -43,13 +44,6 @@ struct Reduce {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const;
 };
-template <ReduceKind K>
-void run_cpu(const Reduce<K>& op, KernelContext& c);
-void run_reduce_cuda(ReduceKind kind, const Shape& axis, bool exclude, KernelContext& c);
-template <ReduceKind K>
-void run_cuda(const Reduce<K>& op, KernelContext& c) {
-  run_reduce_cuda(K, op.axis, op.exclude, c);
-}
 
 using Sum = Reduce<ReduceKind::sum>;
 using Mean = Reduce<ReduceKind::mean>;
@@ -67,9 +61,18 @@ extern template struct Reduce<ReduceKind::max>;
 extern template struct Reduce<ReduceKind::min>;
 extern template struct Reduce<ReduceKind::nansum>;
 extern template struct Reduce<ReduceKind::nanprod>;
+}  // namespace op
+template <ReduceKind K>
+void run_cpu(const op::Reduce<K>& op, KernelContext& c);
+void run_reduce_cuda(ReduceKind kind, const Shape& axis, bool exclude, KernelContext& c);
+template <ReduceKind K>
+void run_cuda(const op::Reduce<K>& op, KernelContext& c) {
+  run_reduce_cuda(K, op.axis, op.exclude, c);
+}
 
 // --- norm: the 1-norm or 2-norm over axes.
 
+namespace op {
 // ord 1: sum |x|; ord 2: sqrt(sum x^2), accumulated in float64 so that squares do not overflow. Axes as in Reduce.
 // Floating dtypes. The gradient of the 2-norm at 0 is 0.
 struct Norm {
@@ -89,8 +92,6 @@ struct Norm {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return !axis.empty() && !q.names_first(axis); }
 };
-void run_cpu(const Norm& op, KernelContext& c);
-void run_cuda(const Norm& op, KernelContext& c);
 
 // Gradient of norm: head * sign(data), or head * data / out.
 struct NormGrad {
@@ -106,11 +107,15 @@ struct NormGrad {
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
 };
-void run_cpu(const NormGrad& op, KernelContext& c);
-void run_cuda(const NormGrad& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::Norm& op, KernelContext& c);
+void run_cuda(const op::Norm& op, KernelContext& c);
+void run_cpu(const op::NormGrad& op, KernelContext& c);
+void run_cuda(const op::NormGrad& op, KernelContext& c);
 
 // --- argmax, argmin, argmax_channel: where the largest or smallest element is.
 
+namespace op {
 // The index of the first largest element along `axis`, or in the flattened array when there is none, in the dtype of
 // the data, as in MXNet (of bool: float32). A NaN counts as the largest (NumPy). ShapeError where that dtype does not
 // hold every index, which MXNet rounds or wraps: more elements than 2048 in float16, 257 in bfloat16, 256 in uint8. The
@@ -127,8 +132,6 @@ struct ArgMax {
   void infer(InferContext& c) const;
   bool keeps_rows(const RowQuery& q) const { return axis && !q.is_first(*axis); }
 };
-void run_cpu(const ArgMax& op, KernelContext& c);
-void run_cuda(const ArgMax& op, KernelContext& c);
 
 // The same for the smallest element; a NaN counts as the smallest.
 struct ArgMin {
@@ -143,8 +146,6 @@ struct ArgMin {
   void infer(InferContext& c) const;
   bool keeps_rows(const RowQuery& q) const { return axis && !q.is_first(*axis); }
 };
-void run_cpu(const ArgMin& op, KernelContext& c);
-void run_cuda(const ArgMin& op, KernelContext& c);
 
 // argmax along axis 1 of a matrix: (n, c) to (n,), the class of each row.
 struct ArgMaxChannel {
@@ -154,11 +155,17 @@ struct ArgMaxChannel {
   void infer(InferContext& c) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && q.ndim() >= 2; }
 };
-void run_cpu(const ArgMaxChannel& op, KernelContext& c);
-void run_cuda(const ArgMaxChannel& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::ArgMax& op, KernelContext& c);
+void run_cuda(const op::ArgMax& op, KernelContext& c);
+void run_cpu(const op::ArgMin& op, KernelContext& c);
+void run_cuda(const op::ArgMin& op, KernelContext& c);
+void run_cpu(const op::ArgMaxChannel& op, KernelContext& c);
+void run_cuda(const op::ArgMaxChannel& op, KernelContext& c);
 
 // --- _sum_to: sums an array down to a shape that broadcasts to its own: the gradient of broadcasting.
 
+namespace op {
 // y = x summed over the axes that `shape` lacks on the left, and over those where it has 1. Sums are taken in double
 // (integers: in int64) in an order fixed by the shapes. In `shape`, -1 keeps the input's dimension.
 struct SumTo {
@@ -169,11 +176,13 @@ struct SumTo {
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
 };
-void run_cpu(const SumTo& op, KernelContext& c);
-void run_cuda(const SumTo& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::SumTo& op, KernelContext& c);
+void run_cuda(const op::SumTo& op, KernelContext& c);
 
 // --- Gradients of the reductions: a value per result spreads over the elements that were reduced into it.
 
+namespace op {
 // Gradient of sum and mean: scale * head, repeated along `axis` to give `shape`.
 struct SumGrad {
   Shape shape{};
@@ -191,8 +200,6 @@ struct SumGrad {
   FusedForms fused_forms(const RegisterKernels& k) const;
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
-void run_cpu(const SumGrad& op, KernelContext& c);
-void run_cuda(const SumGrad& op, KernelContext& c);
 
 // Gradient of max and min: head where data equals out, else 0.
 struct MaxGrad {
@@ -204,8 +211,6 @@ struct MaxGrad {
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
 };
-void run_cpu(const MaxGrad& op, KernelContext& c);
-void run_cuda(const MaxGrad& op, KernelContext& c);
 
 // Gradient of nansum: head where data is a number, else 0.
 struct NanSumGrad {
@@ -216,8 +221,6 @@ struct NanSumGrad {
   static const OpDef def;
   void infer(InferContext& c) const;
 };
-void run_cpu(const NanSumGrad& op, KernelContext& c);
-void run_cuda(const NanSumGrad& op, KernelContext& c);
 
 // Gradient of prod and nanprod: head times the product of the other elements, right for zeros too.
 struct ProdGrad {
@@ -232,7 +235,14 @@ struct ProdGrad {
   static const OpDef def;
   void infer(InferContext& c) const;
 };
-void run_cpu(const ProdGrad& op, KernelContext& c);
-void run_cuda(const ProdGrad& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::SumGrad& op, KernelContext& c);
+void run_cuda(const op::SumGrad& op, KernelContext& c);
+void run_cpu(const op::MaxGrad& op, KernelContext& c);
+void run_cuda(const op::MaxGrad& op, KernelContext& c);
+void run_cpu(const op::NanSumGrad& op, KernelContext& c);
+void run_cuda(const op::NanSumGrad& op, KernelContext& c);
+void run_cpu(const op::ProdGrad& op, KernelContext& c);
+void run_cuda(const op::ProdGrad& op, KernelContext& c);
 
 }  // namespace kaon

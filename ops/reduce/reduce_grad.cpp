@@ -15,10 +15,10 @@
 
 namespace kaon {
 
-constinit const OpDef SumGrad::def = make_op_def<SumGrad>();
-constinit const OpDef MaxGrad::def = make_op_def<MaxGrad>();
-constinit const OpDef NanSumGrad::def = make_op_def<NanSumGrad>();
-constinit const OpDef ProdGrad::def = make_op_def<ProdGrad>();
+constinit const OpDef op::SumGrad::def = make_op_def<op::SumGrad>();
+constinit const OpDef op::MaxGrad::def = make_op_def<op::MaxGrad>();
+constinit const OpDef op::NanSumGrad::def = make_op_def<op::NanSumGrad>();
+constinit const OpDef op::ProdGrad::def = make_op_def<op::ProdGrad>();
 
 namespace {
 
@@ -87,7 +87,7 @@ void for_each_spread(RunContext& run, std::span<const ReduceDim> dims,
 
 namespace {
 
-uint32_t summed_axes(const SumGrad& op) {
+uint32_t summed_axes(const op::SumGrad& op) {
   uint32_t mask = 0;
   for (int64_t a : op.axis) mask |= bit(int(a < 0 ? a + op.shape.ndim() : a));
   return mask;
@@ -95,21 +95,21 @@ uint32_t summed_axes(const SumGrad& op) {
 
 }  // namespace
 
-void SumGrad::infer(InferContext& c) const {
+void op::SumGrad::infer(InferContext& c) const {
   if (!shape.is_known()) c.fail_value(fmt::format("shape must be known, got {}", shape.str()));
   if (scale != 1) c.expect_floating();
   expect_results(c, 0, shape, mask_of(c, axis, shape));
   c.set_output(shape, c.dtype());
 }
 
-void SumGrad::grad(GradContext& g) const {
+void op::SumGrad::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   NDArray sum = axis.empty() ? g.head() : nd.sum(g.head(), {.axis = axis});
   if (scale != 1) sum = sum * scale;
   g.set(0, nd._reshape_to(sum, {.shape = g.input_like(0).shape()}));
 }
 
-FusedForms SumGrad::fused_forms(const RegisterKernels& k) const {
+FusedForms op::SumGrad::fused_forms(const RegisterKernels& k) const {
   FusedForms forms;
   if (scale != 1) forms.one = k.scalar[size_t(ScalarKind::mul)];
   forms.numbers = {float(scale)};
@@ -119,14 +119,14 @@ FusedForms SumGrad::fused_forms(const RegisterKernels& k) const {
   return forms;
 }
 
-std::optional<CudaExpression> SumGrad::cuda_expression(const ExpressionArgs& a) const {
+std::optional<CudaExpression> op::SumGrad::cuda_expression(const ExpressionArgs& a) const {
   if (scale == 1) return a.in[0];
   return dispatch_all("fuse", a.dtype, [&]<class T>() {
     return binary_expression(BinaryKind::mul, a.type(), a.in[0], cuda_literal(accumulate_t<T>(scale)));
   });
 }
 
-void run_cpu(const SumGrad& op, KernelContext& c) {
+void run_cpu(const op::SumGrad& op, KernelContext& c) {
   const ReduceDims dims(op.shape, summed_axes(op));
   auto spread = [&]<class T>(auto&& value) {
     T* out = c.out().as<T>();
@@ -150,9 +150,9 @@ void run_cpu(const SumGrad& op, KernelContext& c) {
   }
 }
 
-void MaxGrad::infer(InferContext& c) const { infer_reduce_grad(c, axis); }
+void op::MaxGrad::infer(InferContext& c) const { infer_reduce_grad(c, axis); }
 
-void MaxGrad::grad(GradContext& g) const {
+void op::MaxGrad::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   const NDArray& data = g.input(1);
   const NDArray chosen = data == nd._backward_sum(g.input(2), {.shape = data.shape(), .axis = axis});
@@ -161,15 +161,15 @@ void MaxGrad::grad(GradContext& g) const {
         nd._reshape_to(axis.empty() ? product : nd.sum(product, {.axis = axis}), {.shape = g.input_like(0).shape()}));
 }
 
-void run_cpu(const MaxGrad& op, KernelContext& c) { run_reduce_grad(op.axis, c, MaxGradValue()); }
+void run_cpu(const op::MaxGrad& op, KernelContext& c) { run_reduce_grad(op.axis, c, MaxGradValue()); }
 
-void NanSumGrad::infer(InferContext& c) const { infer_reduce_grad(c, axis); }
+void op::NanSumGrad::infer(InferContext& c) const { infer_reduce_grad(c, axis); }
 
-void run_cpu(const NanSumGrad& op, KernelContext& c) { run_reduce_grad(op.axis, c, NanSumGradValue()); }
+void run_cpu(const op::NanSumGrad& op, KernelContext& c) { run_reduce_grad(op.axis, c, NanSumGradValue()); }
 
-void ProdGrad::infer(InferContext& c) const { infer_reduce_grad(c, axis); }
+void op::ProdGrad::infer(InferContext& c) const { infer_reduce_grad(c, axis); }
 
-void run_cpu(const ProdGrad& op, KernelContext& c) {
+void run_cpu(const op::ProdGrad& op, KernelContext& c) {
   const TensorView& data = c.in(1);
   uint32_t mask = 0;
   for (int64_t a : op.axis) mask |= bit(int(a));

@@ -62,7 +62,7 @@ struct ProdGradValue {
 
 }  // namespace
 
-void run_cuda(const SumGrad& op, KernelContext& c) {
+void run_cuda(const op::SumGrad& op, KernelContext& c) {
   const Shape results = cuda::kept_shape(op.shape, op.axis);
   if (op.scale == 1) {
     dispatch_width(c.out().dtype, [&]<class T>() {
@@ -75,10 +75,10 @@ void run_cuda(const SumGrad& op, KernelContext& c) {
   }
 }
 
-void run_cuda(const MaxGrad& op, KernelContext& c) { cuda::reduce_grad(op.axis, c, MaxGradValue()); }
-void run_cuda(const NanSumGrad& op, KernelContext& c) { cuda::reduce_grad(op.axis, c, NanSumGradValue()); }
+void run_cuda(const op::MaxGrad& op, KernelContext& c) { cuda::reduce_grad(op.axis, c, MaxGradValue()); }
+void run_cuda(const op::NanSumGrad& op, KernelContext& c) { cuda::reduce_grad(op.axis, c, NanSumGradValue()); }
 
-void run_cuda(const ProdGrad& op, KernelContext& c) {
+void run_cuda(const op::ProdGrad& op, KernelContext& c) {
   const TensorView& data = c.in(1);
   if (data.size() == 0) return;
   uint32_t mask = 0;

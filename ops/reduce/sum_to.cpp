@@ -203,9 +203,9 @@ void sum_to(const Plan& p, const T* in, T* out, RunContext& run) {
 
 }  // namespace
 
-constinit const OpDef SumTo::def = make_op_def<SumTo>();
+constinit const OpDef op::SumTo::def = make_op_def<op::SumTo>();
 
-void SumTo::infer(InferContext& c) const {
+void op::SumTo::infer(InferContext& c) const {
   const Shape& in = c.shape(0);
   if (c.dtype() == DType::boolean) c.fail_dtype("needs a dtype of numbers, got bool; use cast");
   if (shape.ndim() > in.ndim()) {
@@ -222,11 +222,11 @@ void SumTo::infer(InferContext& c) const {
   c.set_output(out, c.dtype());
 }
 
-void SumTo::grad(GradContext& g) const {
+void op::SumTo::grad(GradContext& g) const {
   if (g.wants(0)) g.set(0, nd.zeros_like(g.input_like(0)) + g.head());
 }
 
-void run_cpu(const SumTo&, KernelContext& c) {
+void run_cpu(const op::SumTo&, KernelContext& c) {
   if (c.out().size() == 0) return;
   dispatch_all("_sum_to", c.in(0).dtype, [&]<class T>() {
     if (c.in(0).size() == 0) {

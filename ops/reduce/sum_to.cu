@@ -4,7 +4,7 @@
 
 namespace kaon {
 
-void run_cuda(const SumTo&, KernelContext& c) {
+void run_cuda(const op::SumTo&, KernelContext& c) {
   const TensorView &in = c.in(0), &out = c.out();
   const int skipped = in.shape.ndim() - out.shape.ndim();
   uint32_t mask = 0;

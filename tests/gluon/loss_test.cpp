@@ -64,7 +64,7 @@ TEST_CASE("loss: softmax cross entropy", "[gluon]") {
 TEST_CASE("loss: binary cross entropy equals softmax cross entropy of two classes", "[gluon]") {
   NDArray x = nd.random_normal({20, 1}, {.scale = 3});
   NDArray label = x > 0.3;
-  NDArray two = nd.concat(Concat{.dim = 1}, nd.zeros_like(x), x);
+  NDArray two = nd.concat(op::Concat{.dim = 1}, nd.zeros_like(x), x);
   auto expected = values(loss::SoftmaxCELoss()(two, label.reshape({20})));
   require_close(loss::SigmoidBCELoss()(x, label), expected, 1e-4, 1e-5);
   require_close(loss::SigmoidBCELoss({.from_sigmoid = true})(nd.sigmoid(x), label), expected, 1e-3, 1e-5);

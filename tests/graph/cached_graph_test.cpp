@@ -197,7 +197,7 @@ TEST_CASE("users row 21: train, infer, train over many operators") {
                           F.sum(x, {.axis = Shape(1)}),
                           F.max(x),
                           F.transpose(x),
-                          F.concat(Concat{.dim = 0}, x, x * 3),
+                          F.concat(op::Concat{.dim = 0}, x, x * 3),
                           x.slice(0, 1),
                           F.reshape(x, {-1}),
                           F.clip(x, 0.5, 1.5),

@@ -473,7 +473,7 @@ TEST_CASE("control flow: what is wrong is said by name") {
               }),
               {rows, state}) == "[foreach] expected 1 states, the body returned 2");
   CHECK(fails(one([](auto F, auto row, auto s) {
-                return std::pair(row, decltype(s){F.concat(Concat{.dim = 0}, s[0], row)});
+                return std::pair(row, decltype(s){F.concat(op::Concat{.dim = 0}, s[0], row)});
               }),
               {rows, state}) ==
         "[foreach] a state keeps its shape and dtype: state 0 was (2,) float32, the body returned (4,) float32");

@@ -15,7 +15,7 @@ struct Sizes {
   int filters;
   Shape stride{1, 1};
 
-  Convolution attrs() const { return {.kernel = kernel, .stride = stride, .num_filter = filters}; }
+  op::Convolution attrs() const { return {.kernel = kernel, .stride = stride, .num_filter = filters}; }
   Shape weight() const { return {filters, x[1], kernel[0], kernel[1]}; }
 };
 

@@ -101,11 +101,11 @@ std::vector<A> random_program(const Functions<A>& F, std::vector<A> values, int 
       case 3: values.push_back(F.sigmoid(a)); break;
       case 4: values.push_back(a.reshape({6, 4}).reshape({4, 6})); break;
       case 5: values.push_back(F.reshape(F.flatten(F.reshape(a, {2, 2, 6})), {4, 6})); break;
-      case 6: values.push_back(F.concat(Concat{.dim = 0}, a.slice(2, 4), F.slice_axis(b, 0, 0, 2))); break;
+      case 6: values.push_back(F.concat(op::Concat{.dim = 0}, a.slice(2, 4), F.slice_axis(b, 0, 0, 2))); break;
       case 7: values.push_back(a + F.mean(b, {.axis = Shape(1), .keepdims = true})); break;
       case 8: {
         auto parts = F.split(a, 2, {.axis = 1});
-        values.push_back(F.concat(Concat{.dim = 1}, parts[1], parts[random() % 2]));
+        values.push_back(F.concat(op::Concat{.dim = 1}, parts[1], parts[random() % 2]));
         break;
       }
       case 9: values.push_back(F.softmax(a)); break;

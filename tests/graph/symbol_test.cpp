@@ -29,10 +29,10 @@ TEST_CASE("symbol: arguments, outputs and internals, depth first, missing inputs
   CHECK(y.get_internals().list_outputs() == Names_{"data", "w", "fc1_output", "act_output"});
   CHECK(fmt::format("{}", y) == "<Symbol act>");
   CHECK(to_string(Symbol::group({y, fc1})) == "<Symbol group [act, fc1]>");
-  FullyConnected op{.num_hidden = 10};
+  op::FullyConnected op{.num_hidden = 10};
   const Symbol* inputs[] = {&x};
   Symbol made;
-  Symbol::apply(FullyConnected::def, &op, inputs, std::span(&made, 1), std::source_location::current(), "fc");
+  Symbol::apply(op::FullyConnected::def, &op, inputs, std::span(&made, 1), std::source_location::current(), "fc");
   CHECK(made.list_arguments() == Names_{"data", "fc_weight", "fc_bias"});
 }
 
@@ -285,6 +285,6 @@ TEST_CASE("symbol: threads may infer shapes of one symbol at once; an error name
 }
 
 TEST_CASE("symbol: inputs beyond the named ones are not made up") {
-  const AddN op{.num_args = 20};
+  const op::AddN op{.num_args = 20};
   CHECK_THROWS_WITH(sym.call(op, sym.var("x")), Contains("takes 20 inputs") && Contains("got 1"));
 }

@@ -73,7 +73,7 @@ std::vector<Wrong> shapes() {
                         }),
       wrong<ShapeError>({"[FullyConnected]", "weight must have shape (5, 3)", "got (5, 4)"},
                         [] {
-                          nd.FullyConnected(ones({2, 3}), ones({5, 4}), FullyConnected{.num_hidden = 5});
+                          nd.FullyConnected(ones({2, 3}), ones({5, 4}), op::FullyConnected{.num_hidden = 5});
                         }),
       wrong<ShapeError>({"[FullyConnected]", "bias must have shape (5,)", "got (4,)"},
                         [] {
@@ -82,12 +82,12 @@ std::vector<Wrong> shapes() {
       wrong<ShapeError>(
           {"[Convolution]", "kernel (3, 3)", "(1, 3, 8)"},
           [] {
-            nd.Convolution(ones({1, 3, 8}), ones({4, 3, 3, 3}), Convolution{.kernel = {3, 3}, .num_filter = 4});
+            nd.Convolution(ones({1, 3, 8}), ones({4, 3, 3, 3}), op::Convolution{.kernel = {3, 3}, .num_filter = 4});
           }),
       wrong<ShapeError>(
           {"[Convolution]", "kernel (5, 5) exceeds the padded data", "(1, 3, 4, 4)"},
           [] {
-            nd.Convolution(ones({1, 3, 4, 4}), ones({4, 3, 5, 5}), Convolution{.kernel = {5, 5}, .num_filter = 4});
+            nd.Convolution(ones({1, 3, 4, 4}), ones({4, 3, 5, 5}), op::Convolution{.kernel = {5, 5}, .num_filter = 4});
           }),
       wrong<ShapeError>({"[Pooling]", "kernel (3, 3)", "(1, 1, 2, 2)"},
                         [] {
@@ -304,7 +304,7 @@ std::vector<Wrong> values() {
                         }),
       wrong<ValueError>({"[Concat]", "num_args is -3", "2"},
                         [] {
-                          nd.call(Concat{.num_args = -3}, In<NDArray>(ones({2, 2})), In<NDArray>(ones({2, 2})));
+                          nd.call(op::Concat{.num_args = -3}, In<NDArray>(ones({2, 2})), In<NDArray>(ones({2, 2})));
                         }),
       wrong<ValueError>({"[Concat]", "at most 65535 arrays", "70001"},
                         [] {
@@ -315,13 +315,14 @@ std::vector<Wrong> values() {
                         [] { nd.softmax(ones({2}), {.temperature = -1}); }),
       wrong<ValueError>({"[Convolution]", "layout", "NCHW", "NHWC"},
                         [] {
-                          nd.Convolution(ones({1, 3, 8, 8}), ones({4, 3, 3, 3}),
-                                         Convolution{.kernel = {3, 3}, .num_filter = 4, .layout = ConvLayout::NHWC});
+                          nd.Convolution(
+                              ones({1, 3, 8, 8}), ones({4, 3, 3, 3}),
+                              op::Convolution{.kernel = {3, 3}, .num_filter = 4, .layout = ConvLayout::NHWC});
                         }),
       wrong<ValueError>({"[Convolution]", "stride must be at least 1", "(0, 1)"},
                         [] {
                           nd.Convolution(ones({1, 3, 8, 8}), ones({4, 3, 3, 3}),
-                                         Convolution{.kernel = {3, 3}, .stride = {0, 1}, .num_filter = 4});
+                                         op::Convolution{.kernel = {3, 3}, .stride = {0, 1}, .num_filter = 4});
                         }),
       wrong<ValueError>({"[Dropout]", "p must", "1.5"}, [] { nd.Dropout(ones({2}), {.p = 1.5}); }),
       wrong<ValueError>({"[norm]", "ord must be 1 or 2", "3"}, [] { nd.norm(ones({2}), {.ord = 3}); }),
@@ -512,10 +513,10 @@ TEST_CASE("errors: attribute texts that no operator reads", "[errors]") {
     Attributes attrs(def);
     return def.read(attrs.edit(), name, text);
   };
-  CHECK(refused(Activation::def, "act_type", "swish") == 2);
-  CHECK(refused(Convolution::def, "kernel", "(3, x)") == 2);
-  CHECK(refused(Pooling::def, "global_pool", "perhaps") == 2);
-  CHECK(refused(Cast::def, "dtype", "float99") == 2);
-  CHECK(refused(FullyConnected::def, "num_hidden", "many") == 2);
-  CHECK(refused(FullyConnected::def, "hidden", "4") == 1);
+  CHECK(refused(op::Activation::def, "act_type", "swish") == 2);
+  CHECK(refused(op::Convolution::def, "kernel", "(3, x)") == 2);
+  CHECK(refused(op::Pooling::def, "global_pool", "perhaps") == 2);
+  CHECK(refused(op::Cast::def, "dtype", "float99") == 2);
+  CHECK(refused(op::FullyConnected::def, "num_hidden", "many") == 2);
+  CHECK(refused(op::FullyConnected::def, "hidden", "4") == 1);
 }

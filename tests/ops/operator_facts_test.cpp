@@ -44,10 +44,11 @@ NameSet operator+(NameSet a, NameSet b) {
 // Those of all_ops.h, and those that exist in graphs only.
 std::vector<const OpDef*> every_operator() {
   std::vector<const OpDef*> defs = all_op_defs();
-  defs.insert(defs.end(), {&Reorder::def, &RematerializeBatchNorm::def, &BatchNormAffine::def, &PadRows::def,
-                           &TakeRows::def, &FusedPointwise::def, &FusedKernel::def,
-                           &ControlFlowOp<ControlKind::foreach>::def, &ControlFlowOp<ControlKind::while_loop>::def,
-                           &ControlFlowOp<ControlKind::cond>::def, &ControlFlowGrad::def, &ControlFlowKey::def});
+  defs.insert(defs.end(),
+              {&op::Reorder::def, &op::RematerializeBatchNorm::def, &op::BatchNormAffine::def, &op::PadRows::def,
+               &op::TakeRows::def, &op::FusedPointwise::def, &op::FusedKernel::def,
+               &op::ControlFlowOp<ControlKind::foreach>::def, &op::ControlFlowOp<ControlKind::while_loop>::def,
+               &op::ControlFlowOp<ControlKind::cond>::def, &op::ControlFlowGrad::def, &op::ControlFlowKey::def});
   return defs;
 }
 

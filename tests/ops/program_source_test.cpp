@@ -37,32 +37,32 @@ Program sample() {
   const Ref gamma = b.variable(Role::parameter, {6}, {0.5, 1.5});
   const Ref mean = b.variable(Role::state, {6}), var = b.variable(Role::state, {6}, {0.5, 1.5});
   const Ref listed = b.variable(Role::constant, {2, 2}, {-5, 5, 0, {1, -0.0, 2.5}});
-  const Ref normal = b.call(BatchNorm{.momentum = 0.5, .fix_gamma = false}, {x, gamma, gamma, mean, var});
-  const Ref active = b.call(Activation{.act_type = ActivationType::softrelu}, {normal});
-  const Ref taken = b.call(Take{.axis = 1, .mode = IndexMode::wrap}, {active, indices});
-  const Ref cut = b.call(Slice{.begin = {std::nullopt, 1}, .end = {std::nullopt, std::nullopt}}, {taken});
-  const Ref sum = b.call(Sum{.axis = {-1, 1}, .keepdims = true}, {cut});
-  const Ref kept = b.call(MaximumScalar{.scalar = -0.0}, {sum});
-  const Ref wide = b.call(Cast{.dtype = DType::float64}, {kept});
+  const Ref normal = b.call(op::BatchNorm{.momentum = 0.5, .fix_gamma = false}, {x, gamma, gamma, mean, var});
+  const Ref active = b.call(op::Activation{.act_type = ActivationType::softrelu}, {normal});
+  const Ref taken = b.call(op::Take{.axis = 1, .mode = IndexMode::wrap}, {active, indices});
+  const Ref cut = b.call(op::Slice{.begin = {std::nullopt, 1}, .end = {std::nullopt, std::nullopt}}, {taken});
+  const Ref sum = b.call(op::Sum{.axis = {-1, 1}, .keepdims = true}, {cut});
+  const Ref kept = b.call(op::MaximumScalar{.scalar = -0.0}, {sum});
+  const Ref wide = b.call(op::Cast{.dtype = DType::float64}, {kept});
   ProgramNode split;
   split.kind = Kind::call;
-  split.def = &SliceChannel::def;
-  const SliceChannel halves{.num_outputs = 2, .axis = 1};
-  split.attrs = Attributes(SliceChannel::def, &halves);
+  split.def = &op::SliceChannel::def;
+  const op::SliceChannel halves{.num_outputs = 2, .axis = 1};
+  split.attrs = Attributes(op::SliceChannel::def, &halves);
   split.inputs = {active};
   const std::vector<Ref> parts = b.add(split);
-  const Ref joined = b.call(Concat{.dim = 2, .num_args = 2}, {parts[1], parts[0]});
-  const Ref ones = b.call(Ones{.shape = {2, 1}}, {});
-  const Ref product = b.call(BroadcastMul{}, {listed, ones});
-  const Ref drop = b.call(Dropout{.p = 0.25}, {joined});
+  const Ref joined = b.call(op::Concat{.dim = 2, .num_args = 2}, {parts[1], parts[0]});
+  const Ref ones = b.call(op::Ones{.shape = {2, 1}}, {});
+  const Ref product = b.call(op::BroadcastMul{}, {listed, ones});
+  const Ref drop = b.call(op::Dropout{.p = 0.25}, {joined});
   const Ref state = b.variable(Role::constant, {3, 8}), counter = b.variable(Role::constant, {1}, {0, 0, 1});
   ProgramNode loop;
   loop.kind = Kind::foreach;
   loop.inputs = {drop, state, gamma};
   loop.num_data = loop.num_states = 1;
   loop.bodies = {shared(body({{3, 8}, {3, 8}, {6}}, [](ProgramBuilder& f) {
-    const Ref next = f.call(Tanh{}, {f.call(BroadcastAdd{}, {Ref{0, 0}, Ref{1, 0}})});
-    return std::vector{f.call(BroadcastMul{}, {next, f.call(Mean{}, {Ref{2, 0}})}), next};
+    const Ref next = f.call(op::Tanh{}, {f.call(op::BroadcastAdd{}, {Ref{0, 0}, Ref{1, 0}})});
+    return std::vector{f.call(op::BroadcastMul{}, {next, f.call(op::Mean{}, {Ref{2, 0}})}), next};
   }))};
   const std::vector<Ref> looped = b.add(loop);
   ProgramNode repeat;
@@ -71,24 +71,25 @@ Program sample() {
   repeat.num_states = 2;
   repeat.iterations = 3;
   repeat.bodies = {
-      shared(body({{1}, {3, 8}},
-                  [](ProgramBuilder& f) {
-                    const Ref next = f.call(Sin{}, {Ref{1, 0}});
-                    return std::vector{f.call(Sum{}, {next}), f.call(PlusScalar{.scalar = 1}, {Ref{0, 0}}), next};
-                  })),
+      shared(
+          body({{1}, {3, 8}},
+               [](ProgramBuilder& f) {
+                 const Ref next = f.call(op::Sin{}, {Ref{1, 0}});
+                 return std::vector{f.call(op::Sum{}, {next}), f.call(op::PlusScalar{.scalar = 1}, {Ref{0, 0}}), next};
+               })),
       shared(body({{1}, {3, 8}}, [](ProgramBuilder& f) {
-        return std::vector{f.call(LesserScalar{.scalar = 2}, {Ref{0, 0}})};
+        return std::vector{f.call(op::LesserScalar{.scalar = 2}, {Ref{0, 0}})};
       }))};
   const std::vector<Ref> repeated = b.add(repeat);
   ProgramNode branch;
   branch.kind = Kind::cond;
-  branch.inputs = {b.call(Mean{}, {x}), looped[1]};
+  branch.inputs = {b.call(op::Mean{}, {x}), looped[1]};
   branch.bodies = {shared(body({{3, 8}},
                                [](ProgramBuilder& f) {
-                                 return std::vector{f.call(Relu{}, {Ref{0, 0}})};
+                                 return std::vector{f.call(op::Relu{}, {Ref{0, 0}})};
                                })),
                    shared(body({{3, 8}}, [](ProgramBuilder& f) {
-                     return std::vector{f.call(Cos{}, {Ref{0, 0}})};
+                     return std::vector{f.call(op::Cos{}, {Ref{0, 0}})};
                    }))};
   Program p = b.finish({wide, product, looped[0], repeated[0], repeated[2], b.add(branch)[0]});
   p.phases = {test::Phase::predict, test::Phase::train, test::Phase::record};
@@ -130,14 +131,14 @@ TEST_CASE("program shrinking: what fails for one reason keeps that reason alone"
     return found;
   };
   const Program p = sample();
-  const Program one = shrunk(p, [&](const Program& q) { return has(q, Take::def); });
+  const Program one = shrunk(p, [&](const Program& q) { return has(q, op::Take::def); });
   CHECK(one.num_calls() == 1);
   CHECK(one.heads.size() == 1);
   CHECK(one.phases.size() == 1);
   CHECK(one.meta(one.heads[0]).shape.size() == 1);
-  const Program inside = shrunk(p, [&](const Program& q) { return has(q, Sin::def); });
+  const Program inside = shrunk(p, [&](const Program& q) { return has(q, op::Sin::def); });
   CHECK(inside.num_calls() <= 3);  // the loop around it, and what counts its turns
-  const Program two = shrunk(p, [&](const Program& q) { return has(q, Sum::def) && has(q, BatchNorm::def); });
+  const Program two = shrunk(p, [&](const Program& q) { return has(q, op::Sum::def) && has(q, op::BatchNorm::def); });
   CHECK(two.num_calls() == 2);
   Program again = two;
   CHECK(retype(again));

@@ -140,9 +140,9 @@ TEST_CASE("random programs: every operator is reached", "[programs][arithmetic]"
     bool over = false, loops = false;
     for (const ProgramNode& n : p.nodes) {
       loops = loops || !n.bodies.empty();
-      if (n.kind != Kind::call || (n.def != &Sum::def && n.def != &Mean::def)) continue;
+      if (n.kind != Kind::call || (n.def != &op::Sum::def && n.def != &op::Mean::def)) continue;
       const ProgramNode& in = p.nodes[n.inputs[0].node];
-      over = over || (in.kind == Kind::call && (in.def == &Sum::def || in.def == &Mean::def));
+      over = over || (in.kind == Kind::call && (in.def == &op::Sum::def || in.def == &op::Mean::def));
     }
     traits["reductions of reductions"] += over;
     traits["control flow"] += loops;

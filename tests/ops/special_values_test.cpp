@@ -315,11 +315,11 @@ TEST_CASE("users row 60: sums of 16-bit numbers are rounded once", "[special]") 
     near(nd._sum_to(x, {.shape = {1}}), double(n) * one);
     near(nd.dot(x, x), double(n) * one * one);
     near(nd.dot(x.reshape({1, n}), x.reshape({n, 1})), double(n) * one * one);
-    near(nd.FullyConnected(x.reshape({1, n}), x.reshape({1, n}), FullyConnected{.num_hidden = 1}),
+    near(nd.FullyConnected(x.reshape({1, n}), x.reshape({1, n}), op::FullyConnected{.num_hidden = 1}),
          double(n) * one * one);
     const Array image = nd.full({1, 64, 15, 15}, 0.5, {.dtype = t}),
                 weight = nd.full({1, 64, 15, 15}, 0.5, {.dtype = t});
-    near(nd.Convolution(image, weight, Convolution{.kernel = {15, 15}, .num_filter = 1}), 64 * 225 * 0.25);
+    near(nd.Convolution(image, weight, op::Convolution{.kernel = {15, 15}, .num_filter = 1}), 64 * 225 * 0.25);
     near(nd.Pooling(nd.full({1, 1, 200, 200}, 1, {.dtype = t}), {.pool_type = PoolType::avg, .global_pool = true}), 1);
     // gradients that add up
     near(nd._backward_take(x.reshape({n, 1}), nd.zeros({n}), {.shape = {1, 1}}), double(n) * one);

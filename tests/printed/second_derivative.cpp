@@ -88,23 +88,23 @@ struct Net : gluon::HybridBlock<Net> {
   auto hybrid_forward([[maybe_unused]] auto F, auto x0, auto x1) {
     using A = decltype(x0);
     const A v5 = A::from_values(listed({1, -0.0, 2.5}, Shape(2, 2), DType::float64), "");
-    kaon::BatchNorm v6_op; v6_op.momentum = 0.5; v6_op.fix_gamma = false;
+    kaon::op::BatchNorm v6_op; v6_op.momentum = 0.5; v6_op.fix_gamma = false;
     const A v6 = call<A>(v6_op, {x0, F(p2), F(p2), F(p3), F(p4)})[0];
-    kaon::Activation v7_op; v7_op.act_type = kaon::ActivationType(3 /* softrelu */);
+    kaon::op::Activation v7_op; v7_op.act_type = kaon::ActivationType(3 /* softrelu */);
     const A v7 = call<A>(v7_op, {v6})[0];
-    kaon::Take v8_op; v8_op.axis = 1; v8_op.mode = kaon::IndexMode(1 /* wrap */);
+    kaon::op::Take v8_op; v8_op.axis = 1; v8_op.mode = kaon::IndexMode(1 /* wrap */);
     const A v8 = call<A>(v8_op, {v7, x1})[0];
-    kaon::Slice v9_op; v9_op.begin = OptionalShape(std::nullopt, 1); v9_op.end = OptionalShape(std::nullopt, std::nullopt);
+    kaon::op::Slice v9_op; v9_op.begin = OptionalShape(std::nullopt, 1); v9_op.end = OptionalShape(std::nullopt, std::nullopt);
     const A v9 = call<A>(v9_op, {v8})[0];
-    kaon::Reduce<kaon::ReduceKind::sum> v10_op; v10_op.axis = Shape(-1, 1); v10_op.keepdims = true;
+    kaon::op::Reduce<kaon::ReduceKind::sum> v10_op; v10_op.axis = Shape(-1, 1); v10_op.keepdims = true;
     const A v10 = call<A>(v10_op, {v9})[0];
-    kaon::Scalar<kaon::ScalarKind::maximum> v11_op; v11_op.scalar = -0.0;
+    kaon::op::Scalar<kaon::ScalarKind::maximum> v11_op; v11_op.scalar = -0.0;
     const A v11 = call<A>(v11_op, {v10})[0];
-    kaon::Cast v12_op; v12_op.dtype = DType::float64;
+    kaon::op::Cast v12_op; v12_op.dtype = DType::float64;
     const A v12 = call<A>(v12_op, {v11})[0];
-    kaon::Ones v13_op; v13_op.shape = Shape(2, 1); v13_op.dtype = DType::float64;
+    kaon::op::Ones v13_op; v13_op.shape = Shape(2, 1); v13_op.dtype = DType::float64;
     const A v13 = call<A>(v13_op, {})[0];
-    kaon::Binary<kaon::BinaryKind::mul> v14_op;
+    kaon::op::Binary<kaon::BinaryKind::mul> v14_op;
     const A v14 = call<A>(v14_op, {v5, v13})[0];
     return std::vector<A>{v12, v14};
   }

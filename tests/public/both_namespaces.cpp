@@ -56,6 +56,25 @@
 using namespace kaon;
 using namespace std;
 
+// Names that such a program has for its own things. Operators have them too, in kaon::op.
+struct Log {
+  vector<string> lines;
+  void add(const string& line) { lines.push_back(line); }
+};
+struct Mean {
+  double sum = 0;
+  int count = 0;
+  void add(double value) { sum += value, ++count; }
+  double value() const { return sum / count; }
+};
+struct Clip {
+  int first = 0, last = 0;
+  int frames() const { return last - first; }
+};
+struct Dropout {
+  string reason = "none";
+};
+
 namespace {
 
 int failures = 0;
@@ -91,6 +110,21 @@ void arrays() {
   expect(to_string(7) == "7" && to_string(x).size() > 10, "to_string");
   expect(max(2, 3) == 3 && min(2, 3) == 2 && clamp(9, 1, 5) == 5 && abs(-2) == 2, "max, min, clamp, abs");
   expect(sin(0.0) == 0 && exp(0.0) == 1 && fabs(-1.5) == 1.5 && round(1.4) == 1, "the functions of cmath");
+}
+
+void names_of_operators() {
+  Log log;
+  Mean mean;
+  for (const float v : nd.clip(nd.arange(4), 1, 2).asvector<float>()) mean.add(v), log.add(to_string(v));
+  expect(mean.value() == 1.5 && log.lines.size() == 4, "Log, Mean");
+  const Clip clip{.first = 10, .last = 25};
+  const vector<Dropout> dropouts(2, Dropout{.reason = "weak signal"});
+  expect(clip.frames() == 15 && dropouts[1].reason == "weak signal", "Clip, Dropout");
+  const NDArray x = nd.array({-1, 1, 3});
+  expect(nd.call(op::Clip{.a_min = 0, .a_max = 2}, x).sum().asscalar<float>() == 3, "op::Clip");
+  expect(nd.call(op::Mean{}, x).asscalar<float>() == 1 && nd.mean(x).asscalar<float>() == 1, "op::Mean");
+  expect(nd.call(op::Log{}, nd.ones({2})).sum().asscalar<float>() == 0, "op::Log");
+  expect(nd.Dropout(x, {.p = 0.5}).sum().asscalar<float>() == 3, "nd.Dropout outside training");
 }
 
 void algorithms() {
@@ -163,6 +197,7 @@ void nets() {
 
 int main() {
   arrays();
+  names_of_operators();
   algorithms();
   nets();
   nd.waitall();

@@ -8,14 +8,16 @@
 
 namespace kaon::cuda {
 
+static_assert(HasPreparation<op::FusedKernel>);  // where it is not found, it is left out without a word
+
 // The operators of plans.
 void for_each_graph_kernel(AddKernel add, void* table) {
-  add_kernel<BatchNormAffine>(add, table);
-  add_kernel<FusedKernel>(add, table);
-  add_kernel<RematerializeBatchNorm>(add, table);
-  add_kernel<PadRows>(add, table);
-  add_kernel<Reorder>(add, table);
-  add_kernel<TakeRows>(add, table);
+  add_kernel<op::BatchNormAffine>(add, table);
+  add_kernel<op::FusedKernel>(add, table);
+  add_kernel<op::RematerializeBatchNorm>(add, table);
+  add_kernel<op::PadRows>(add, table);
+  add_kernel<op::Reorder>(add, table);
+  add_kernel<op::TakeRows>(add, table);
 }
 
 }  // namespace kaon::cuda

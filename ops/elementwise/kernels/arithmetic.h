@@ -18,8 +18,8 @@ void with_binary_op(BinaryKind kind, const Arg<A>& a, const Arg<A>& b, Then&& th
   if (!a.is_number() && !b.is_number()) {
     const A* inputs[] = {&a.array(), &b.array()};
     [&]<size_t... I>(std::index_sequence<I...>) {
-      static constexpr const OpDef* defs[] = {&Binary<BinaryKind(I)>::def...};
-      const Binary<BinaryKind::add> none{};  // no function of two arrays has attributes
+      static constexpr const OpDef* defs[] = {&op::Binary<BinaryKind(I)>::def...};
+      const op::Binary<BinaryKind::add> none{};  // no function of two arrays has attributes
       then(*defs[size_t(kind)], static_cast<const void*>(&none), std::span<const A* const>(inputs));
     }
     (std::make_index_sequence<size_t(binary_kinds)>());
@@ -38,8 +38,8 @@ void with_binary_op(BinaryKind kind, const Arg<A>& a, const Arg<A>& b, Then&& th
   // one call per kind: each has a struct of its own
   auto call = [&]<ScalarKind K>() {
     if (K != chosen) return false;
-    const Scalar<K> op{.scalar = number, .is_int = number == std::floor(number)};
-    then(Scalar<K>::def, static_cast<const void*>(&op), std::span<const A* const>(inputs));
+    const op::Scalar<K> op{.scalar = number, .is_int = number == std::floor(number)};
+    then(op::Scalar<K>::def, static_cast<const void*>(&op), std::span<const A* const>(inputs));
     return true;
   };
   [&]<size_t... I>(std::index_sequence<I...>) { (void)(call.template operator()<ScalarKind(I)>() || ...); }

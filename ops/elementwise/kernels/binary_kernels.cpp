@@ -34,7 +34,7 @@ void BinaryTile(const void*, const float* const* in, float* out, size_t n) {
 
 template <ScalarKind K>
 void ScalarTile(const void* attrs, const float* const* in, float* out, size_t n) {
-  const float s = float(static_cast<const Scalar<K>*>(attrs)->scalar);
+  const float s = float(static_cast<const op::Scalar<K>*>(attrs)->scalar);
   if constexpr (K == ScalarKind::smooth_l1) {
     vm::tile_loop<1>(in, out, n, SmoothL1Vector{s});
   } else if constexpr (info(K).kind == BinaryKind::mod) {
@@ -109,7 +109,7 @@ void compare_integers(const ComparedNumber& s, const T* x, T* y, size_t n) {
 
 template <ScalarKind K, class T>
 void typed_scalar(const void* attrs, const void* const* in, void* out, size_t n) {
-  const double s = static_cast<const Scalar<K>*>(attrs)->scalar;
+  const double s = static_cast<const op::Scalar<K>*>(attrs)->scalar;
   const T* x = static_cast<const T*>(in[0]);
   T* y = static_cast<T*>(out);
   constexpr BinaryKind kind = info(K).kind;

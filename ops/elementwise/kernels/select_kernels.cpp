@@ -22,12 +22,12 @@ void WhereTile(const void*, const float* const* in, float* out, size_t n) {
 }
 
 void ClipTile(const void* attrs, const float* const* in, float* out, size_t n) {
-  const Clip& op = *static_cast<const Clip*>(attrs);
+  const op::Clip& op = *static_cast<const op::Clip*>(attrs);
   vm::tile_loop<1>(in, out, n, ClipVector{float(op.a_min), float(op.a_max)});
 }
 
 void ClipBackwardTile(const void* attrs, const float* const* in, float* out, size_t n) {
-  const ClipBackward& op = *static_cast<const ClipBackward*>(attrs);
+  const op::ClipBackward& op = *static_cast<const op::ClipBackward*>(attrs);
   vm::tile_loop<2>(in, out, n, ClipBackwardVector{float(op.a_min), float(op.a_max)});
 }
 
@@ -40,7 +40,7 @@ struct AddVector {
 
 // One register sum per vector, over all inputs in their order.
 void AddTile(const void* attrs, const float* const* in, float* out, size_t n) {
-  const int inputs = static_cast<const AddN*>(attrs)->num_args;
+  const int inputs = static_cast<const op::AddN*>(attrs)->num_args;
   if (inputs == 2) return vm::tile_loop<2>(in, out, n, AddVector{});
   const hn::ScalableTag<float> d;
   size_t i = 0;

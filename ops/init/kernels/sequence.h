@@ -9,7 +9,7 @@
 namespace kaon {
 
 // start and stop with the defaults filled in.
-inline std::pair<double, double> range(const Arange& op) {
+inline std::pair<double, double> range(const op::Arange& op) {
   return op.stop ? std::pair(op.start, *op.stop) : std::pair(0.0, op.start);
 }
 
@@ -26,7 +26,7 @@ struct ArangeValues {
   double start, step;
   int64_t repeat;
 
-  explicit ArangeValues(const Arange& op) : start(range(op).first), step(op.step), repeat(op.repeat) {}
+  explicit ArangeValues(const op::Arange& op) : start(range(op).first), step(op.step), repeat(op.repeat) {}
   HOST_DEVICE double operator()(int64_t i) const { return sequence_value(start, i / repeat, step); }
 };
 
@@ -34,7 +34,7 @@ struct LinspaceValues {
   double start, step, stop;
   int64_t stop_at;  // the element that is exactly stop; -1: none
 
-  explicit LinspaceValues(const Linspace& op) : start(op.start), stop(*op.stop) {
+  explicit LinspaceValues(const op::Linspace& op) : start(op.start), stop(*op.stop) {
     const int64_t intervals = std::max<int64_t>(1, op.endpoint ? op.num - 1 : op.num);
     step = (stop - start) / double(intervals);
     stop_at = op.endpoint ? intervals : -1;

@@ -6,6 +6,7 @@
 
 namespace kaon {
 
+namespace op {
 struct Transpose;
 struct SwapAxis;
 struct Slice;
@@ -20,28 +21,29 @@ struct BroadcastLike;
 struct Repeat;
 struct Tile;
 struct Reverse;
+}  // namespace op
 
 // Copies from input 0 to output 0.
-StridedCopy copy_of(const Transpose& op, const KernelContext& c);
-StridedCopy copy_of(const SwapAxis& op, const KernelContext& c);
-StridedCopy copy_of(const Slice& op, const KernelContext& c);
-StridedCopy copy_of(const SliceAxis& op, const KernelContext& c);
-StridedCopy copy_of(const SliceLike& op, const KernelContext& c);
-StridedCopy copy_of(const SliceGrad& op, const KernelContext& c);  // the rest is zero
-StridedCopy copy_of(const BroadcastTo& op, const KernelContext& c);
-StridedCopy copy_of(const BroadcastAxis& op, const KernelContext& c);
-StridedCopy copy_of(const BroadcastLike& op, const KernelContext& c);
-StridedCopy copy_of(const Repeat& op, const KernelContext& c);
-StridedCopy copy_of(const Tile& op, const KernelContext& c);
-StridedCopy copy_of(const Reverse& op, const KernelContext& c);
+StridedCopy copy_of(const op::Transpose& op, const KernelContext& c);
+StridedCopy copy_of(const op::SwapAxis& op, const KernelContext& c);
+StridedCopy copy_of(const op::Slice& op, const KernelContext& c);
+StridedCopy copy_of(const op::SliceAxis& op, const KernelContext& c);
+StridedCopy copy_of(const op::SliceLike& op, const KernelContext& c);
+StridedCopy copy_of(const op::SliceGrad& op, const KernelContext& c);  // the rest is zero
+StridedCopy copy_of(const op::BroadcastTo& op, const KernelContext& c);
+StridedCopy copy_of(const op::BroadcastAxis& op, const KernelContext& c);
+StridedCopy copy_of(const op::BroadcastLike& op, const KernelContext& c);
+StridedCopy copy_of(const op::Repeat& op, const KernelContext& c);
+StridedCopy copy_of(const op::Tile& op, const KernelContext& c);
+StridedCopy copy_of(const op::Reverse& op, const KernelContext& c);
 
 // Copies from input 1, or from one element, to a region of output 0, whose rest is input 0.
-StridedCopy copy_of(const SliceAssign& op, const KernelContext& c);
-StridedCopy copy_of(const SliceAssignScalar& op, const KernelContext& c);
+StridedCopy copy_of(const op::SliceAssign& op, const KernelContext& c);
+StridedCopy copy_of(const op::SliceAssignScalar& op, const KernelContext& c);
 
 // The permutations of transpose and SwapAxis, with axes counted from the front. Throw ShapeError.
-Shape permutation_of(const Transpose& op, int ndim);
-Shape permutation_of(const SwapAxis& op, int ndim);
+Shape permutation_of(const op::Transpose& op, int ndim);
+Shape permutation_of(const op::SwapAxis& op, int ndim);
 
 // The shape with dimensions of 1 in front.
 Shape padded_left(const Shape& shape, int ndim);

@@ -55,30 +55,30 @@ void expect_gamma(InferContext& c, int data, int gamma) {
 
 }  // namespace
 
-constinit const OpDef Activation::def = make_op_def<Activation>();
-constinit const OpDef BackwardActivation::def = make_op_def<BackwardActivation>();
-constinit const OpDef LeakyReLU::def = make_op_def<LeakyReLU>();
-constinit const OpDef BackwardLeakyReLU::def = make_op_def<BackwardLeakyReLU>();
-constinit const OpDef BackwardPReLUGamma::def = make_op_def<BackwardPReLUGamma>();
+constinit const OpDef op::Activation::def = make_op_def<op::Activation>();
+constinit const OpDef op::BackwardActivation::def = make_op_def<op::BackwardActivation>();
+constinit const OpDef op::LeakyReLU::def = make_op_def<op::LeakyReLU>();
+constinit const OpDef op::BackwardLeakyReLU::def = make_op_def<op::BackwardLeakyReLU>();
+constinit const OpDef op::BackwardPReLUGamma::def = make_op_def<op::BackwardPReLUGamma>();
 
-void Activation::infer(InferContext& c) const {
+void op::Activation::infer(InferContext& c) const {
   c.expect_floating();
   c.set_output(c.shape(0), c.dtype());
 }
 
-void Activation::grad(GradContext& g) const {
+void op::Activation::grad(GradContext& g) const {
   if (g.wants(0) && g.has_head(0)) g.set(0, nd._backward_Activation(g.head(), g.output(), {.act_type = act_type}));
 }
 
-FusedActivation Activation::as_epilogue() const { return unary_epilogue(unary_kind(act_type)); }
+FusedActivation op::Activation::as_epilogue() const { return unary_epilogue(unary_kind(act_type)); }
 
-FusedForms Activation::fused_forms(const RegisterKernels& k) const { return fused_unary(unary_kind(act_type), k); }
+FusedForms op::Activation::fused_forms(const RegisterKernels& k) const { return fused_unary(unary_kind(act_type), k); }
 
-std::optional<CudaExpression> Activation::cuda_expression(const ExpressionArgs& a) const {
+std::optional<CudaExpression> op::Activation::cuda_expression(const ExpressionArgs& a) const {
   return unary_expression(unary_kind(act_type), a);
 }
 
-void run_cpu(const Activation& op, KernelContext& c) {
+void run_cpu(const op::Activation& op, KernelContext& c) {
   const TensorView x = c.in(0), y = c.out();
   const int64_t grain =
       op.act_type == ActivationType::relu || op.act_type == ActivationType::softsign ? cheap_grain : costly_grain;
@@ -87,7 +87,7 @@ void run_cpu(const Activation& op, KernelContext& c) {
   });
 }
 
-void BackwardActivation::infer(InferContext& c) const {
+void op::BackwardActivation::infer(InferContext& c) const {
   c.expect_floating();
   c.expect_same_dtype();
   expect_same_shape(c, 0, 1);
@@ -95,7 +95,7 @@ void BackwardActivation::infer(InferContext& c) const {
 }
 
 // With respect to the output y: second * head * f'(y) differentiated by y.
-void BackwardActivation::grad(GradContext& g) const {
+void op::BackwardActivation::grad(GradContext& g) const {
   if (!g.has_head(0)) return;
   const NDArray& second = g.head();
   const NDArray &head = g.input(0), &y = g.input(1);
@@ -110,14 +110,14 @@ void BackwardActivation::grad(GradContext& g) const {
   }
 }
 
-FusedForms BackwardActivation::fused_forms(const RegisterKernels&) const {
+FusedForms op::BackwardActivation::fused_forms(const RegisterKernels&) const {
   return {{}, [](const void* attrs, const float* const* in, float* out, size_t n) {
-            const auto& op = *static_cast<const BackwardActivation*>(attrs);
+            const auto& op = *static_cast<const op::BackwardActivation*>(attrs);
             activation_backward(op.act_type, DType::float32, in[0], in[1], out, 0, int64_t(n));
           }};
 }
 
-std::optional<CudaExpression> BackwardActivation::cuda_expression(const ExpressionArgs& a) const {
+std::optional<CudaExpression> op::BackwardActivation::cuda_expression(const ExpressionArgs& a) const {
   switch (act_type) {
     case ActivationType::relu: return unary_backward_expression(UnaryBackwardKind::relu, a);
     case ActivationType::sigmoid: return unary_backward_expression(UnaryBackwardKind::sigmoid, a);
@@ -128,7 +128,7 @@ std::optional<CudaExpression> BackwardActivation::cuda_expression(const Expressi
   return {};
 }
 
-void run_cpu(const BackwardActivation& op, KernelContext& c) {
+void run_cpu(const op::BackwardActivation& op, KernelContext& c) {
   const TensorView head = c.in(0), y = c.in(1), dx = c.out();
   const int64_t grain = op.act_type == ActivationType::softrelu ? costly_grain : cheap_grain;
   c.run.parallel_for(dx.size(), grain, [&](int64_t begin, int64_t end) {
@@ -136,7 +136,7 @@ void run_cpu(const BackwardActivation& op, KernelContext& c) {
   });
 }
 
-const OpTraits& LeakyReLU::traits_of() const {
+const OpTraits& op::LeakyReLU::traits_of() const {
   switch (act_type) {
     case LeakyType::prelu: return prelu_traits;
     case LeakyType::rrelu: return traits;
@@ -144,7 +144,7 @@ const OpTraits& LeakyReLU::traits_of() const {
   }
 }
 
-void LeakyReLU::infer(InferContext& c) const {
+void op::LeakyReLU::infer(InferContext& c) const {
   c.expect_floating();
   c.expect_same_dtype();
   if (act_type == LeakyType::prelu) expect_gamma(c, 0, 1);
@@ -155,14 +155,14 @@ void LeakyReLU::infer(InferContext& c) const {
   for (int i = 0; i < num_outputs(); ++i) c.set_output(i, c.shape(0), c.dtype());
 }
 
-void LeakyReLU::grad(GradContext& g) const {
+void op::LeakyReLU::grad(GradContext& g) const {
   if (!g.has_head(0)) return;
   if (act_type == LeakyType::rrelu) {
     if (g.wants(0)) g.set(0, g.head() * g.output(1));
     return;
   }
   const bool has_gamma = act_type == LeakyType::prelu;
-  const BackwardLeakyReLU data{.act_type = act_type, .slope = slope};
+  const op::BackwardLeakyReLU data{.act_type = act_type, .slope = slope};
   if (g.wants(0)) {
     g.set(0, has_gamma ? nd._backward_LeakyReLU(g.head(), g.input(0), g.input(1), data)
                        : nd._backward_LeakyReLU(g.head(), g.input(0), data));
@@ -170,19 +170,19 @@ void LeakyReLU::grad(GradContext& g) const {
   if (has_gamma && g.wants(1)) g.set(1, nd._backward_PReLU_gamma(g.head(), g.input(0), g.input(1)));
 }
 
-FusedForms LeakyReLU::fused_forms(const RegisterKernels&) const {
+FusedForms op::LeakyReLU::fused_forms(const RegisterKernels&) const {
   return {{}, [](const void* attrs, const float* const* in, float* out, size_t n) {
-            const auto& op = *static_cast<const LeakyReLU*>(attrs);
+            const auto& op = *static_cast<const op::LeakyReLU*>(attrs);
             leaky_forward(op.act_type, op.slope, DType::float32, in[0], out, 0, int64_t(n));
           }};
 }
 
-std::optional<CudaExpression> LeakyReLU::cuda_expression(const ExpressionArgs& a) const {
+std::optional<CudaExpression> op::LeakyReLU::cuda_expression(const ExpressionArgs& a) const {
   if (act_type == LeakyType::gelu) return unary_expression(UnaryKind::gelu, a);
   return leaky_expression("leaky_value", act_type, slope, a);
 }
 
-void run_cpu(const LeakyReLU& op, KernelContext& c) {
+void run_cpu(const op::LeakyReLU& op, KernelContext& c) {
   const TensorView x = c.in(0), y = c.out();
   if (op.act_type == LeakyType::prelu) {
     const ChannelView view = channel_view(x, c.in(1).shape);
@@ -206,7 +206,7 @@ void run_cpu(const LeakyReLU& op, KernelContext& c) {
   });
 }
 
-void BackwardLeakyReLU::infer(InferContext& c) const {
+void op::BackwardLeakyReLU::infer(InferContext& c) const {
   c.expect_floating();
   c.expect_same_dtype();
   expect_same_shape(c, 0, 1);
@@ -215,7 +215,7 @@ void BackwardLeakyReLU::infer(InferContext& c) const {
   c.set_output(c.shape(0), c.dtype());
 }
 
-void BackwardLeakyReLU::grad(GradContext& g) const {
+void op::BackwardLeakyReLU::grad(GradContext& g) const {
   if (!g.has_head(0)) return;
   const NDArray &head = g.input(0), &x = g.input(1);
   if (g.wants(0)) {
@@ -236,19 +236,19 @@ void BackwardLeakyReLU::grad(GradContext& g) const {
   }
 }
 
-FusedForms BackwardLeakyReLU::fused_forms(const RegisterKernels&) const {
+FusedForms op::BackwardLeakyReLU::fused_forms(const RegisterKernels&) const {
   return {{}, [](const void* attrs, const float* const* in, float* out, size_t n) {
-            const auto& op = *static_cast<const BackwardLeakyReLU*>(attrs);
+            const auto& op = *static_cast<const op::BackwardLeakyReLU*>(attrs);
             leaky_backward(op.act_type, op.slope, DType::float32, in[0], in[1], out, 0, int64_t(n));
           }};
 }
 
-std::optional<CudaExpression> BackwardLeakyReLU::cuda_expression(const ExpressionArgs& a) const {
+std::optional<CudaExpression> op::BackwardLeakyReLU::cuda_expression(const ExpressionArgs& a) const {
   if (act_type == LeakyType::gelu) return unary_backward_expression(UnaryBackwardKind::gelu, a);
   return leaky_expression("leaky_backward_value", act_type, slope, a);
 }
 
-void run_cpu(const BackwardLeakyReLU& op, KernelContext& c) {
+void run_cpu(const op::BackwardLeakyReLU& op, KernelContext& c) {
   const TensorView head = c.in(0), x = c.in(1), dx = c.out();
   if (op.act_type == LeakyType::prelu) {
     const ChannelView view = channel_view(x, c.in(2).shape);
@@ -263,7 +263,7 @@ void run_cpu(const BackwardLeakyReLU& op, KernelContext& c) {
   });
 }
 
-void BackwardPReLUGamma::infer(InferContext& c) const {
+void op::BackwardPReLUGamma::infer(InferContext& c) const {
   c.expect_floating();
   c.expect_same_dtype();
   expect_same_shape(c, 0, 1);
@@ -272,7 +272,7 @@ void BackwardPReLUGamma::infer(InferContext& c) const {
 }
 
 // Sums per piece of rows, then over the pieces in order: the same bits for any number of threads.
-void run_cpu(const BackwardPReLUGamma&, KernelContext& c) {
+void run_cpu(const op::BackwardPReLUGamma&, KernelContext& c) {
   const TensorView head = c.in(0), x = c.in(1), out = c.out();
   const ChannelView view = channel_view(x, out.shape);
   const int64_t grain = row_grain(view, cheap_grain), pieces = (view.outer + grain - 1) / grain;

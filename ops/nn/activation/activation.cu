@@ -93,7 +93,7 @@ struct RReLUFn {
   }
 };
 
-void run_rrelu(const LeakyReLU& op, KernelContext& c) {
+void run_rrelu(const op::LeakyReLU& op, KernelContext& c) {
   const TensorView &x = c.in(0), &y = c.out(), &slopes = c.out(1);
   const double mean = (op.lower_bound + op.upper_bound) / 2;
   const double low = c.training ? op.lower_bound : mean, high = c.training ? op.upper_bound : mean;
@@ -128,13 +128,13 @@ struct GammaTerms : GammaSum<T> {
 
 }  // namespace
 
-void run_cuda(const Activation& op, KernelContext& c) {
+void run_cuda(const op::Activation& op, KernelContext& c) {
   static constexpr UnaryKind kinds[] = {UnaryKind::relu, UnaryKind::sigmoid, UnaryKind::tanh, UnaryKind::softrelu,
                                         UnaryKind::softsign};
   run_unary_cuda(kinds[size_t(op.act_type)], c);
 }
 
-void run_cuda(const BackwardActivation& op, KernelContext& c) {
+void run_cuda(const op::BackwardActivation& op, KernelContext& c) {
   const auto run = [&](const auto& f) {
     dispatch_float("_backward_Activation", c.out().dtype, [&]<class T>() {
       cuda::elementwise(c, c.out().size(), f, c.out().as<T>(), c.in(0).as<const T>(), c.in(1).as<const T>());
@@ -149,7 +149,7 @@ void run_cuda(const BackwardActivation& op, KernelContext& c) {
   }
 }
 
-void run_cuda(const LeakyReLU& op, KernelContext& c) {
+void run_cuda(const op::LeakyReLU& op, KernelContext& c) {
   if (op.act_type == LeakyType::gelu) return run_unary_cuda(UnaryKind::gelu, c);
   if (op.act_type == LeakyType::rrelu) return run_rrelu(op, c);
   const TensorView &x = c.in(0), &y = c.out();
@@ -164,7 +164,7 @@ void run_cuda(const LeakyReLU& op, KernelContext& c) {
   });
 }
 
-void run_cuda(const BackwardLeakyReLU& op, KernelContext& c) {
+void run_cuda(const op::BackwardLeakyReLU& op, KernelContext& c) {
   if (op.act_type == LeakyType::gelu) return run_unary_backward_cuda(UnaryBackwardKind::gelu, c);
   const TensorView &head = c.in(0), &x = c.in(1), &dx = c.out();
   dispatch_float("LeakyReLU", x.dtype, [&]<class T>() {
@@ -179,7 +179,7 @@ void run_cuda(const BackwardLeakyReLU& op, KernelContext& c) {
   });
 }
 
-void run_cuda(const BackwardPReLUGamma&, KernelContext& c) {
+void run_cuda(const op::BackwardPReLUGamma&, KernelContext& c) {
   const TensorView &head = c.in(0), &x = c.in(1), &out = c.out();
   const ChannelView s = channel_view(x, out.shape);
   const ReduceDim dims[] = {{s.outer, true}, {s.channels, false}, {s.inner, true}};

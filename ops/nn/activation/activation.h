@@ -13,6 +13,7 @@ constexpr std::array<std::string_view, 5> enum_names(ActivationType) {
   return {"relu", "sigmoid", "tanh", "softrelu", "softsign"};
 }
 
+namespace op {
 // relu: max(x, 0); sigmoid: 1 / (1 + e^-x); softrelu: log(1 + e^x); softsign: x / (1 + |x|).
 struct Activation {
   ActivationType act_type = ActivationType::relu;
@@ -25,8 +26,6 @@ struct Activation {
   FusedForms fused_forms(const RegisterKernels& k) const;
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
-void run_cpu(const Activation& op, KernelContext& c);
-void run_cuda(const Activation& op, KernelContext& c);
 
 // head * f'(x), where f' follows from the output y: relu: y > 0; sigmoid: y (1 - y); tanh: 1 - y^2;
 // softrelu: 1 - e^-y; softsign: (1 - |y|)^2.
@@ -45,14 +44,18 @@ struct BackwardActivation {
   FusedForms fused_forms(const RegisterKernels& k) const;
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
-void run_cpu(const BackwardActivation& op, KernelContext& c);
-void run_cuda(const BackwardActivation& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::Activation& op, KernelContext& c);
+void run_cuda(const op::Activation& op, KernelContext& c);
+void run_cpu(const op::BackwardActivation& op, KernelContext& c);
+void run_cuda(const op::BackwardActivation& op, KernelContext& c);
 
 enum class LeakyType : uint8_t { leaky, prelu, elu, selu, gelu, rrelu };
 constexpr std::array<std::string_view, 6> enum_names(LeakyType) {
   return {"leaky", "prelu", "elu", "selu", "gelu", "rrelu"};
 }
 
+namespace op {
 // x where x > 0, else: leaky: slope x; prelu: gamma x (one gamma per channel, axis 1, or one for all);
 // elu: slope (e^x - 1); selu: elu with fixed slope, both halves scaled (Klambauer et al. 2017); rrelu: s x with
 // s uniform in [lower_bound, upper_bound) in training, their mean otherwise.
@@ -100,8 +103,6 @@ struct LeakyReLU {
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
   bool keeps_rows(const RowQuery& q) const { return q.only_first_has_rows() && (q.num_inputs() == 1 || q.ndim() >= 2); }
 };
-void run_cpu(const LeakyReLU& op, KernelContext& c);
-void run_cuda(const LeakyReLU& op, KernelContext& c);
 
 // head * f'(x) with respect to data. f' is taken on the left side of 0, as MXNet does; selu's is the derivative, which
 // MXNet's is not. Not for rrelu.
@@ -131,8 +132,6 @@ struct BackwardLeakyReLU {
   FusedForms fused_forms(const RegisterKernels& k) const;
   std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
 };
-void run_cpu(const BackwardLeakyReLU& op, KernelContext& c);
-void run_cuda(const BackwardLeakyReLU& op, KernelContext& c);
 
 // The gradient of prelu's gamma: the sum of head * min(x, 0) over everything but the channel.
 struct BackwardPReLUGamma {
@@ -142,14 +141,20 @@ struct BackwardPReLUGamma {
   static const OpDef def;
   void infer(InferContext& c) const;
 };
-void run_cpu(const BackwardPReLUGamma& op, KernelContext& c);
-void run_cuda(const BackwardPReLUGamma& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::LeakyReLU& op, KernelContext& c);
+void run_cuda(const op::LeakyReLU& op, KernelContext& c);
+void run_cpu(const op::BackwardLeakyReLU& op, KernelContext& c);
+void run_cuda(const op::BackwardLeakyReLU& op, KernelContext& c);
+void run_cpu(const op::BackwardPReLUGamma& op, KernelContext& c);
+void run_cuda(const op::BackwardPReLUGamma& op, KernelContext& c);
 
 // --- Dropout: zeroes elements at random in training.
 
 enum class DropoutMode : uint8_t { training, always };
 constexpr std::array<std::string_view, 2> enum_names(DropoutMode) { return {"training", "always"}; }
 
+namespace op {
 // y = x * mask, mask being 0 with probability p and 1 / (1 - p) else (Srivastava et al. 2014, inverted). The
 // identity outside training unless mode is always. Axes listed in `axes` share one draw. Outputs: y, mask (1 on
 // the shared axes).
@@ -173,7 +178,8 @@ struct Dropout {
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows(); }
   Shape mask_shape(const Shape& data) const;  // throws ShapeError
 };
-void run_cpu(const Dropout& op, KernelContext& c);
-void run_cuda(const Dropout& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::Dropout& op, KernelContext& c);
+void run_cuda(const op::Dropout& op, KernelContext& c);
 
 }  // namespace kaon

@@ -39,26 +39,26 @@ void multiply_broadcast(const TensorView& x, const TensorView& mask, const Tenso
 
 }  // namespace
 
-constinit const OpDef Dropout::def = make_op_def<Dropout>();
+constinit const OpDef op::Dropout::def = make_op_def<op::Dropout>();
 
-void Dropout::infer(InferContext& c) const {
+void op::Dropout::infer(InferContext& c) const {
   c.expect_floating();
   if (!(p >= 0 && p <= 1)) c.fail_value("p must lie in [0, 1], got " + to_text(p));
   c.set_output(0, c.shape(0), c.dtype());
   c.set_output(1, mask_shape(c.shape(0)), c.dtype());
 }
 
-Shape Dropout::mask_shape(const Shape& data) const {
+Shape op::Dropout::mask_shape(const Shape& data) const {
   Shape mask = data;
   for (int64_t axis : axes) mask[normalize_axis(axis, mask.ndim(), "Dropout")] = 1;
   return mask;
 }
 
-void Dropout::grad(GradContext& g) const {
+void op::Dropout::grad(GradContext& g) const {
   if (g.wants(0) && g.has_head(0)) g.set(0, g.head() * g.output(1));
 }
 
-void run_cpu(const Dropout& op, KernelContext& c) {
+void run_cpu(const op::Dropout& op, KernelContext& c) {
   const TensorView x = c.in(0), y = c.out();
   TensorView mask{c.out(1).data, op.mask_shape(x.shape), x.dtype};  // data is null if it is not wanted
   if (op.p == 0 || (!c.training && op.mode == DropoutMode::training)) {

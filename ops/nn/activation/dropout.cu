@@ -44,7 +44,7 @@ struct MultiplyFn {
 
 }  // namespace
 
-void run_cuda(const Dropout& op, KernelContext& c) {
+void run_cuda(const op::Dropout& op, KernelContext& c) {
   const TensorView &x = c.in(0), &y = c.out();
   TensorView mask{c.out(1).data, op.mask_shape(x.shape), x.dtype};  // data is null if it is not wanted
   if (op.p == 0 || (!c.training && op.mode == DropoutMode::training)) {

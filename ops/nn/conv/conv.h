@@ -43,6 +43,7 @@ constexpr OpTraits convolution_traits(ConvPart part, int addend = -1) {
   return {};
 }
 
+namespace op {
 // y[n, o, p] = bias[o] + sum over c, k of w[o, c, k] x[n, c, p * stride - pad + k * dilate], cross-correlation over one
 // to three spatial axes; group i of num_group output groups reads input group i. x (batch, channel, ...), w
 // (num_filter, channel / num_group, kernel...), y has floor((in + 2 pad - dilate (kernel - 1) - 1) / stride) + 1
@@ -111,10 +112,6 @@ struct ConvolutionOp {
             .layout = layout};
   }
 };
-template <ConvPart P>
-void run_cpu(const ConvolutionOp<P>& op, KernelContext& c);
-template <ConvPart P>
-void run_cuda(const ConvolutionOp<P>& op, KernelContext& c);
 
 using Convolution = ConvolutionOp<ConvPart::forward>;
 using ConvolutionBackwardData = ConvolutionOp<ConvPart::backward_data>;
@@ -124,9 +121,15 @@ using ConvolutionBackwardWeight = ConvolutionOp<ConvPart::backward_weight>;
 extern template struct ConvolutionOp<ConvPart::forward>;
 extern template struct ConvolutionOp<ConvPart::backward_data>;
 extern template struct ConvolutionOp<ConvPart::backward_weight>;
+}  // namespace op
+template <ConvPart P>
+void run_cpu(const op::ConvolutionOp<P>& op, KernelContext& c);
+template <ConvPart P>
+void run_cuda(const op::ConvolutionOp<P>& op, KernelContext& c);
 
 // --- Transposed convolution.
 
+namespace op {
 // The gradient of a convolution's data as a layer: every x[n, c, p] adds w[c, o, k] x to y at p * stride - pad + k *
 // dilate. x (batch, channel, ...), w (channel, num_filter / num_group, kernel...), positions per axis (in - 1) stride +
 // dilate (kernel - 1) + 1 - 2 pad + adj; target_shape names them instead, and pad and adj follow. Floating dtypes.
@@ -167,7 +170,8 @@ struct Deconvolution {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.only_first_has_rows() && q.ndim() >= 2; }
 };
-void run_cpu(const Deconvolution& op, KernelContext& c);
-void run_cuda(const Deconvolution& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::Deconvolution& op, KernelContext& c);
+void run_cuda(const op::Deconvolution& op, KernelContext& c);
 
 }  // namespace kaon

@@ -14,7 +14,7 @@
 namespace kaon {
 
 template <ConvPart P>
-constinit const OpDef ConvolutionOp<P>::def = make_op_def<ConvolutionOp<P>>();
+constinit const OpDef op::ConvolutionOp<P>::def = make_op_def<op::ConvolutionOp<P>>();
 
 void check_window(InferContext& c, const Shape& kernel, const Shape& stride, const Shape& dilate, const Shape& pad,
                   std::optional<ConvLayout> layout, int axes) {
@@ -82,7 +82,7 @@ void check_channels(const Op& op, InferContext& c, const Shape& data) {
 }  // namespace
 
 template <ConvPart P>
-void ConvolutionOp<P>::infer(InferContext& c) const {
+void op::ConvolutionOp<P>::infer(InferContext& c) const {
   constexpr int at = P == ConvPart::forward ? 0 : P == ConvPart::backward_data ? 2 : 1;  // the input that is the data
   c.expect_same_dtype();
   c.expect_floating();
@@ -109,7 +109,7 @@ void ConvolutionOp<P>::infer(InferContext& c) const {
 }
 
 template <ConvPart P>
-void ConvolutionOp<P>::grad(GradContext& g) const {
+void op::ConvolutionOp<P>::grad(GradContext& g) const {
   constexpr auto forward = ConvPart::forward, data_part = ConvPart::backward_data,
                  weight_part = ConvPart::backward_weight;
   if constexpr (P == forward) {
@@ -140,7 +140,7 @@ void ConvolutionOp<P>::grad(GradContext& g) const {
 }
 
 template <ConvPart P>
-ImageUse ConvolutionOp<P>::image_use() const {
+ImageUse op::ConvolutionOp<P>::image_use() const {
   ImageUse use{.blocks = true, .prefers_channels_last = true};
   switch (P) {
     case ConvPart::forward:
@@ -161,7 +161,7 @@ ImageUse ConvolutionOp<P>::image_use() const {
 }
 
 template <ConvPart P>
-double ConvolutionOp<P>::flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const {
+double op::ConvolutionOp<P>::flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const {
   const TensorMeta& weight = P == ConvPart::backward_weight ? outputs[0] : inputs[1];
   const TensorMeta& y = P == ConvPart::forward ? outputs[0] : inputs[0];  // or its gradient
   return 2 * double(y.shape.size()) * double(weight.shape.size()) / std::max(1.0, double(num_filter));
@@ -170,15 +170,15 @@ double ConvolutionOp<P>::flops(std::span<const TensorMeta> inputs, std::span<con
 namespace {
 
 template <ConvPart P>
-ConvGeometry geometry_of(const ConvolutionOp<P>& op, const Shape& in, const Shape& out) {
+ConvGeometry geometry_of(const op::ConvolutionOp<P>& op, const Shape& in, const Shape& out) {
   return make_geometry(in, out, op.kernel, op.stride, op.dilate, op.pad, op.num_group);
 }
 
 }  // namespace
 
 template <ConvPart P>
-Variants ConvolutionOp<P>::variants(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs,
-                                    bool winograd) const {
+Variants op::ConvolutionOp<P>::variants(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs,
+                                        bool winograd) const {
   if (outputs[0].dtype == DType::float64 || inputs[0].shape[0] == 0) return {};
   if constexpr (P == ConvPart::forward) {
     return conv_variants(ConvKind::forward, geometry_of(*this, inputs[0].shape, outputs[0].shape), winograd);
@@ -190,7 +190,7 @@ Variants ConvolutionOp<P>::variants(std::span<const TensorMeta> inputs, std::spa
 }
 
 template <ConvPart P>
-void run_cpu(const ConvolutionOp<P>& op, KernelContext& context) {
+void run_cpu(const op::ConvolutionOp<P>& op, KernelContext& context) {
   as_float32(context, [&](KernelContext& c) {
     const bool is_double = c.out(0).dtype == DType::float64;
     const auto geometry = [&](const TensorView& in, const TensorView& out) {
@@ -225,11 +225,11 @@ void run_cpu(const ConvolutionOp<P>& op, KernelContext& context) {
   });
 }
 
-template struct ConvolutionOp<ConvPart::forward>;
-template struct ConvolutionOp<ConvPart::backward_data>;
-template struct ConvolutionOp<ConvPart::backward_weight>;
-template void run_cpu(const Convolution&, KernelContext&);
-template void run_cpu(const ConvolutionBackwardData&, KernelContext&);
-template void run_cpu(const ConvolutionBackwardWeight&, KernelContext&);
+template struct op::ConvolutionOp<ConvPart::forward>;
+template struct op::ConvolutionOp<ConvPart::backward_data>;
+template struct op::ConvolutionOp<ConvPart::backward_weight>;
+template void run_cpu(const op::Convolution&, KernelContext&);
+template void run_cpu(const op::ConvolutionBackwardData&, KernelContext&);
+template void run_cpu(const op::ConvolutionBackwardWeight&, KernelContext&);
 
 }  // namespace kaon

@@ -18,7 +18,7 @@ void bias_gradient(KernelContext& c, const TensorView& dy, const TensorView& db)
 }  // namespace
 
 template <ConvPart P>
-void run_cuda(const ConvolutionOp<P>& op, KernelContext& c) {
+void run_cuda(const op::ConvolutionOp<P>& op, KernelContext& c) {
   const auto setup = [&](const TensorView& in, const TensorView& out) {
     return cuda::ConvSetup{
         .geometry = make_geometry(in.shape, out.shape, op.kernel, op.stride, op.dilate, op.pad, op.num_group),
@@ -39,8 +39,8 @@ void run_cuda(const ConvolutionOp<P>& op, KernelContext& c) {
   }
 }
 
-template void run_cuda(const Convolution&, KernelContext&);
-template void run_cuda(const ConvolutionBackwardData&, KernelContext&);
-template void run_cuda(const ConvolutionBackwardWeight&, KernelContext&);
+template void run_cuda(const op::Convolution&, KernelContext&);
+template void run_cuda(const op::ConvolutionBackwardData&, KernelContext&);
+template void run_cuda(const op::ConvolutionBackwardWeight&, KernelContext&);
 
 }  // namespace kaon

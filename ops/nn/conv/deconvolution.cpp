@@ -14,7 +14,7 @@ namespace kaon {
 namespace {
 
 // The convolution from y's side to x's side.
-Convolution mirrored(const Deconvolution& op, const Shape& data) {
+op::Convolution mirrored(const op::Deconvolution& op, const Shape& data) {
   return {.kernel = op.kernel,
           .stride = op.stride,
           .dilate = op.dilate,
@@ -40,9 +40,9 @@ void add_bias(RunContext& run, const T* bias, const TensorView& y) {
 
 }  // namespace
 
-constinit const OpDef Deconvolution::def = make_op_def<Deconvolution>();
+constinit const OpDef op::Deconvolution::def = make_op_def<op::Deconvolution>();
 
-void Deconvolution::infer(InferContext& c) const {
+void op::Deconvolution::infer(InferContext& c) const {
   c.expect_same_dtype();
   c.expect_floating();
   c.expect_ndim_at_least(0, 3);
@@ -85,8 +85,8 @@ void Deconvolution::infer(InferContext& c) const {
   c.set_output(e.out, c.dtype());
 }
 
-void Deconvolution::grad(GradContext& g) const {
-  const Convolution back = mirrored(*this, g.input_like(0).shape());
+void op::Deconvolution::grad(GradContext& g) const {
+  const op::Convolution back = mirrored(*this, g.input_like(0).shape());
   if (g.wants(0)) g.set(0, nd.Convolution(g.head(), g.input(1), back));
   if (g.wants(1)) {
     g.set(1, nd._backward_Convolution_weight(g.input(0), g.head(), back.part<ConvPart::backward_weight>(true))[0]);
@@ -94,7 +94,7 @@ void Deconvolution::grad(GradContext& g) const {
   if (!no_bias && g.wants(2)) g.set(2, nd.sum(g.head(), {.axis = Shape(1), .exclude = true}));
 }
 
-void run_cpu(const Deconvolution& op, KernelContext& context) {
+void run_cpu(const op::Deconvolution& op, KernelContext& context) {
   as_float32(context, [&](KernelContext& c) {
     const ConvGeometry g = make_geometry(c.out().shape, c.in(0).shape, op.kernel, op.stride, op.dilate,
                                          extent_of(op, c.in(0).shape).pad, op.num_group);

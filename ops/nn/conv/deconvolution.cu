@@ -5,7 +5,7 @@
 
 namespace kaon {
 
-void run_cuda(const Deconvolution& op, KernelContext& c) {
+void run_cuda(const op::Deconvolution& op, KernelContext& c) {
   const TensorView& x = c.in(0);
   const TensorView& y = c.out();
   const cuda::ConvSetup setup{.geometry = make_geometry(y.shape, x.shape, op.kernel, op.stride, op.dilate,

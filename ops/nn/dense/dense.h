@@ -6,6 +6,7 @@
 
 namespace KAON_API kaon {
 
+namespace op {
 // y = x W^T + b with W (num_hidden, in) and b (num_hidden,). With flatten, x is (batch, everything else) and y
 // (batch, num_hidden); without, the last axis of x is contracted and the others stay. Floating dtypes.
 struct FullyConnected {
@@ -29,7 +30,8 @@ struct FullyConnected {
   double flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const;
   bool keeps_rows(const RowQuery& q) const { return q.only_first_has_rows() && q.ndim() >= 2; }
 };
-void run_cpu(const FullyConnected& op, KernelContext& c);
-void run_cuda(const FullyConnected& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::FullyConnected& op, KernelContext& c);
+void run_cuda(const op::FullyConnected& op, KernelContext& c);
 
 }  // namespace kaon

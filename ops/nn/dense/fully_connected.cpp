@@ -18,7 +18,7 @@ NDArray matrix(const NDArray& x, int64_t rows, int64_t columns) {
 }
 
 template <class T>
-void multiply(const FullyConnected& op, KernelContext& c) {
+void multiply(const op::FullyConnected& op, KernelContext& c) {
   const Shape& weight = c.in(1).shape;
   gemm(c, Gemm<T>{.a = c.in(0).as<T>(),
                   .b = c.in(1).as<T>(),
@@ -32,13 +32,13 @@ void multiply(const FullyConnected& op, KernelContext& c) {
 
 }  // namespace
 
-constinit const OpDef FullyConnected::def = make_op_def<FullyConnected>();
+constinit const OpDef op::FullyConnected::def = make_op_def<op::FullyConnected>();
 
-double FullyConnected::flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const {
+double op::FullyConnected::flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const {
   return gemm_flops(inputs[0].shape, inputs[1].shape, outputs[0].shape);
 }
 
-void FullyConnected::infer(InferContext& c) const {
+void op::FullyConnected::infer(InferContext& c) const {
   if (post_ops != PostOps()) c.fail_value("__post_ops__ is for the nodes of plans");
   if (num_hidden < 1) c.fail_value(fmt::format("num_hidden must be at least 1, got {}", num_hidden));
   c.expect_ndim_at_least(0, 1);
@@ -56,7 +56,7 @@ void FullyConnected::infer(InferContext& c) const {
   }
 }
 
-void FullyConnected::grad(GradContext& g) const {
+void op::FullyConnected::grad(GradContext& g) const {
   const Shape& data = g.input_like(0).shape();
   const int64_t inner = inner_size(data, flatten);
   const int64_t rows = g.head().size() / num_hidden;
@@ -70,7 +70,7 @@ void FullyConnected::grad(GradContext& g) const {
   if (!no_bias && g.wants(2)) g.set(2, nd.sum(head, {.axis = Shape(0)}));
 }
 
-void run_cpu(const FullyConnected& op, KernelContext& context) {
+void run_cpu(const op::FullyConnected& op, KernelContext& context) {
   in_float_or_double(context, [&]<class T>(KernelContext& c) { multiply<T>(op, c); });
 }
 

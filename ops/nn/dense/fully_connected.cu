@@ -85,7 +85,7 @@ void few_rows_product(KernelContext& c, int64_t rows, const Epilogue<void>& e, i
 
 }  // namespace
 
-void run_cuda(const FullyConnected& op, KernelContext& c) {
+void run_cuda(const op::FullyConnected& op, KernelContext& c) {
   const int64_t hidden = c.in(1).shape[0], k = c.in(1).shape[1], rows = hidden ? c.out().size() / hidden : 0;
   const Epilogue<void> e = layer_epilogue<void>(c, op.no_bias, op.post_ops);
   if (rows == 0) return;

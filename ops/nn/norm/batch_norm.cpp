@@ -62,7 +62,7 @@ NormBackward terms(int axis, bool fix_gamma, const NDArray& head, const NDArray&
 }
 
 template <class T>
-void forward(const BatchNorm& op, KernelContext& c) {
+void forward(const op::BatchNorm& op, KernelContext& c) {
   const ChannelSizes s = channel_sizes(c.in(0), op.axis);
   const size_t bytes = size_t(s.channels) * sizeof(T);
   const auto array = [&](int output) {
@@ -96,7 +96,7 @@ void forward(const BatchNorm& op, KernelContext& c) {
 }
 
 template <class T>
-void backward(const BackwardBatchNorm& op, KernelContext& c) {
+void backward(const op::BackwardBatchNorm& op, KernelContext& c) {
   const TensorView& data = c.in(1);
   const ChannelSizes s = channel_sizes(data, op.axis);
   const size_t bytes = size_t(s.channels) * sizeof(T);
@@ -124,10 +124,10 @@ void backward(const BackwardBatchNorm& op, KernelContext& c) {
 
 }  // namespace
 
-constinit const OpDef BatchNorm::def = make_op_def<BatchNorm>();
-constinit const OpDef BackwardBatchNorm::def = make_op_def<BackwardBatchNorm>();
+constinit const OpDef op::BatchNorm::def = make_op_def<op::BatchNorm>();
+constinit const OpDef op::BackwardBatchNorm::def = make_op_def<op::BackwardBatchNorm>();
 
-void BatchNorm::infer(InferContext& c) const {
+void op::BatchNorm::infer(InferContext& c) const {
   if (output_mean_var) c.fail_value("output_mean_var is not supported");
   if (!(eps >= 0)) c.fail_value(fmt::format("eps must not be negative, got {}", eps));
   c.expect_ndim_at_least(0, 1);
@@ -141,7 +141,7 @@ void BatchNorm::infer(InferContext& c) const {
 }
 
 // At mean and inverse something arrives where the gradient of the gradient is taken.
-void BatchNorm::grad(GradContext& g) const {
+void op::BatchNorm::grad(GradContext& g) const {
   if (!(g.wants(0) || g.wants(1) || g.wants(2))) return;
   NDArray dx;
   if (g.has_head(0)) {
@@ -163,14 +163,14 @@ void BatchNorm::grad(GradContext& g) const {
   if (g.wants(0) && dx.defined()) g.set(0, dx);
 }
 
-void run_cpu(const BatchNorm& op, KernelContext& context) {
+void run_cpu(const op::BatchNorm& op, KernelContext& context) {
   // Predictions may run at the same time: they must not write the moving statistics, not even unchanged.
   const uint32_t updated = context.training && !op.use_global_stats ? bit(3) | bit(4) : 0;
   in_float_or_double(
       context, [&]<class T>(KernelContext& c) { forward<T>(op, c); }, updated);
 }
 
-void BackwardBatchNorm::infer(InferContext& c) const {
+void op::BackwardBatchNorm::infer(InferContext& c) const {
   c.expect_ndim_at_least(1, 1);
   if (c.dtype(0) != c.dtype(1)) c.fail_dtype("head and data must have one dtype");
   const DType other = check_dtypes(c, 1, 2);
@@ -183,7 +183,7 @@ void BackwardBatchNorm::infer(InferContext& c) const {
   c.set_output(2, channels, other);
 }
 
-void BackwardBatchNorm::grad(GradContext& g) const {
+void op::BackwardBatchNorm::grad(GradContext& g) const {
   const NDArray& inverse = g.input(4);
   const NormBackward f = terms(axis, fix_gamma, g.input(0), g.input(1), g.input(2), g.input(3), inverse);
   const auto arrived = [&](int i) {
@@ -200,7 +200,7 @@ void BackwardBatchNorm::grad(GradContext& g) const {
   }
 }
 
-void run_cpu(const BackwardBatchNorm& op, KernelContext& context) {
+void run_cpu(const op::BackwardBatchNorm& op, KernelContext& context) {
   in_float_or_double(context, [&]<class T>(KernelContext& c) { backward<T>(op, c); });
 }
 

@@ -150,7 +150,7 @@ struct Widen {
 };
 
 template <class T>
-void forward(const BatchNorm& op, KernelContext& c) {
+void forward(const op::BatchNorm& op, KernelContext& c) {
   using A = accumulate_t<T>;
   const ChannelSizes s = channel_sizes(c.in(0), op.axis);
   const ReduceDim dims[] = {{s.outer, true}, {s.channels, false}, {s.inner, true}};
@@ -186,7 +186,7 @@ const A* widened(KernelContext& c, const ChannelSizes& s, const TensorView& from
 }
 
 template <class T>
-void backward(const BackwardBatchNorm& op, KernelContext& c) {
+void backward(const op::BackwardBatchNorm& op, KernelContext& c) {
   using A = accumulate_t<T>;
   const ChannelSizes s = channel_sizes(c.in(1), op.axis);
   const ReduceDim dims[] = {{s.outer, true}, {s.channels, false}, {s.inner, true}};
@@ -209,11 +209,11 @@ void backward(const BackwardBatchNorm& op, KernelContext& c) {
 
 }  // namespace
 
-void run_cuda(const BatchNorm& op, KernelContext& c) {
+void run_cuda(const op::BatchNorm& op, KernelContext& c) {
   dispatch_float("BatchNorm", c.in(0).dtype, [&]<class T>() { forward<T>(op, c); });
 }
 
-void run_cuda(const BackwardBatchNorm& op, KernelContext& c) {
+void run_cuda(const op::BackwardBatchNorm& op, KernelContext& c) {
   dispatch_float("_backward_BatchNorm", c.in(1).dtype, [&]<class T>() { backward<T>(op, c); });
 }
 

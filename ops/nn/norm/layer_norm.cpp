@@ -79,7 +79,7 @@ NormBackward terms(int axis, const NDArray& head, const NDArray& data, const NDA
 }
 
 template <class T>
-void forward(const LayerNorm& op, KernelContext& c) {
+void forward(const op::LayerNorm& op, KernelContext& c) {
   const Rows r(c.in(0).shape, op.axis);
   const auto statistics = [&](int i) {
     return static_cast<T*>(c.out(i).data ? c.out(i).data : c.run.workspace(size_t(r.count()) * sizeof(T)));
@@ -92,7 +92,7 @@ void forward(const LayerNorm& op, KernelContext& c) {
 }
 
 template <class T>
-void backward(const BackwardLayerNorm& op, KernelContext& c) {
+void backward(const op::BackwardLayerNorm& op, KernelContext& c) {
   const Rows r(c.in(1).shape, op.axis);
   const T* const head = r.gather(c.run, c.in(0).as<T>());
   const T* const x = r.gather(c.run, c.in(1).as<T>());
@@ -104,10 +104,10 @@ void backward(const BackwardLayerNorm& op, KernelContext& c) {
 
 }  // namespace
 
-constinit const OpDef LayerNorm::def = make_op_def<LayerNorm>();
-constinit const OpDef BackwardLayerNorm::def = make_op_def<BackwardLayerNorm>();
+constinit const OpDef op::LayerNorm::def = make_op_def<op::LayerNorm>();
+constinit const OpDef op::BackwardLayerNorm::def = make_op_def<op::BackwardLayerNorm>();
 
-void LayerNorm::infer(InferContext& c) const {
+void op::LayerNorm::infer(InferContext& c) const {
   if (output_mean_var) c.fail_value("output_mean_var is not supported");
   if (!(eps >= 0)) c.fail_value(fmt::format("eps must not be negative, got {}", eps));
   c.expect_ndim_at_least(0, 1);
@@ -124,7 +124,7 @@ void LayerNorm::infer(InferContext& c) const {
 }
 
 // At mean and std something arrives where the gradient of the gradient is taken.
-void LayerNorm::grad(GradContext& g) const {
+void op::LayerNorm::grad(GradContext& g) const {
   if (!(g.wants(0) || g.wants(1) || g.wants(2))) return;
   NDArray dx;
   if (g.has_head(0)) {
@@ -147,11 +147,11 @@ void LayerNorm::grad(GradContext& g) const {
   if (g.wants(0) && dx.defined()) g.set(0, dx);
 }
 
-void run_cpu(const LayerNorm& op, KernelContext& context) {
+void run_cpu(const op::LayerNorm& op, KernelContext& context) {
   in_float_or_double(context, [&]<class T>(KernelContext& c) { forward<T>(op, c); });
 }
 
-void BackwardLayerNorm::infer(InferContext& c) const {
+void op::BackwardLayerNorm::infer(InferContext& c) const {
   c.expect_ndim_at_least(1, 1);
   c.expect_floating(1);
   if (c.dtype(0) != c.dtype(1) || c.dtype(2) != c.dtype(1)) c.fail_dtype("head, data and gamma must have one dtype");
@@ -172,7 +172,7 @@ void BackwardLayerNorm::infer(InferContext& c) const {
   c.set_output(2, Shape(data[at]), c.dtype(2));
 }
 
-void BackwardLayerNorm::grad(GradContext& g) const {
+void op::BackwardLayerNorm::grad(GradContext& g) const {
   const NormBackward f = terms(axis, g.input(0), g.input(1), g.input(2), g.input(3), g.input(4));
   const DType dtype = g.input_like(3).dtype();
   const auto arrived = [&](int i, const Shape& shape) {
@@ -187,7 +187,7 @@ void BackwardLayerNorm::grad(GradContext& g) const {
   }
 }
 
-void run_cpu(const BackwardLayerNorm& op, KernelContext& context) {
+void run_cpu(const op::BackwardLayerNorm& op, KernelContext& context) {
   in_float_or_double(context, [&]<class T>(KernelContext& c) { backward<T>(op, c); });
 }
 

@@ -121,7 +121,7 @@ struct AxisView {
 
 }  // namespace
 
-void run_cuda(const LayerNorm& op, KernelContext& c) {
+void run_cuda(const op::LayerNorm& op, KernelContext& c) {
   const AxisView v(c.in(0).shape, op.axis);
   dispatch_float("LayerNorm", c.in(0).dtype, [&]<class T>() {
     using A = accumulate_t<T>;
@@ -131,7 +131,7 @@ void run_cuda(const LayerNorm& op, KernelContext& c) {
   });
 }
 
-void run_cuda(const BackwardLayerNorm& op, KernelContext& c) {
+void run_cuda(const op::BackwardLayerNorm& op, KernelContext& c) {
   const AxisView v(c.in(1).shape, op.axis);
   dispatch_float("_backward_LayerNorm", c.in(1).dtype, [&]<class T>() {
     using A = accumulate_t<T>;

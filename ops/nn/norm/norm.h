@@ -10,6 +10,7 @@ namespace KAON_API kaon {
 
 // --- Batch normalisation and its gradient.
 
+namespace op {
 // y = gamma (x - mean) / sqrt(var + eps) + beta per index of `axis`. While training (and not use_global_stats) mean and
 // var are the batch's, var biased, and moving_mean and moving_var become momentum * old + (1 - momentum) * batch;
 // otherwise the moving values are used and stay. fix_gamma takes gamma for 1, and leaves the array as it is, where
@@ -51,8 +52,6 @@ struct BatchNorm {
   ImageUse image_use() const { return {.inputs = bit(0), .outputs = bit(0)}; }
   bool keeps_rows(const RowQuery& q) const { return q.only_first_has_rows() && q.ndim() >= 2 && !q.is_first(axis); }
 };
-void run_cpu(const BatchNorm& op, KernelContext& c);
-void run_cuda(const BatchNorm& op, KernelContext& c);
 
 // The gradients of data, gamma (0 when fix_gamma) and beta from BatchNorm's two hidden outputs.
 struct BackwardBatchNorm {
@@ -72,11 +71,15 @@ struct BackwardBatchNorm {
   void grad(GradContext& g) const;
   ImageUse image_use() const { return {.inputs = bit(0) | bit(1), .outputs = bit(0)}; }
 };
-void run_cpu(const BackwardBatchNorm& op, KernelContext& c);
-void run_cuda(const BackwardBatchNorm& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::BatchNorm& op, KernelContext& c);
+void run_cuda(const op::BatchNorm& op, KernelContext& c);
+void run_cpu(const op::BackwardBatchNorm& op, KernelContext& c);
+void run_cuda(const op::BackwardBatchNorm& op, KernelContext& c);
 
 // --- Layer normalisation and its gradient.
 
+namespace op {
 // y = gamma (x - mean) / std + beta with mean and std = sqrt(var + eps) over `axis`, var biased; gamma and beta have
 // the length of that axis. Outputs: y; hidden: mean and std, of x's shape without the axis. Floating dtypes.
 struct LayerNorm {
@@ -99,8 +102,6 @@ struct LayerNorm {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.only_first_has_rows() && q.ndim() >= 2 && !q.is_first(axis); }
 };
-void run_cpu(const LayerNorm& op, KernelContext& c);
-void run_cuda(const LayerNorm& op, KernelContext& c);
 
 // The gradients of data, gamma and beta from LayerNorm's two hidden outputs.
 struct BackwardLayerNorm {
@@ -114,7 +115,10 @@ struct BackwardLayerNorm {
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
 };
-void run_cpu(const BackwardLayerNorm& op, KernelContext& c);
-void run_cuda(const BackwardLayerNorm& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::LayerNorm& op, KernelContext& c);
+void run_cuda(const op::LayerNorm& op, KernelContext& c);
+void run_cpu(const op::BackwardLayerNorm& op, KernelContext& c);
+void run_cuda(const op::BackwardLayerNorm& op, KernelContext& c);
 
 }  // namespace kaon

@@ -33,7 +33,7 @@ PoolJob<T> make_job(const Op& op, const TensorView& data, const TensorView& outp
 // The gradient of the p-norm's gradient, which is u S'(g r): of the data x the factor u = sign(x) |x|^(p - 1), of the
 // output y the factor r = y^(1 - p) or 0 where y is 0, of the head g; S sums windows and S' is its transpose. `sum` is
 // the operator S, `spread` is S'.
-void norm_again(GradContext& g, int p, const Pooling& sum, const BackwardPooling& spread) {
+void norm_again(GradContext& g, int p, const op::Pooling& sum, const op::BackwardPooling& spread) {
   const DType dtype = g.input_like(0).dtype();
   const auto wide = [](const NDArray& a) { return nd.cast(a, DType::float64); };  // 1 / y^p stays in its range
   const NDArray tangent = wide(g.head()), head = wide(g.input(0)), x = wide(g.input(1)), y = wide(g.input(2));
@@ -54,10 +54,10 @@ void norm_again(GradContext& g, int p, const Pooling& sum, const BackwardPooling
 }  // namespace
 
 template <PoolPart P>
-constinit const OpDef PoolingOp<P>::def = make_op_def<PoolingOp<P>>();
+constinit const OpDef op::PoolingOp<P>::def = make_op_def<op::PoolingOp<P>>();
 
 template <PoolPart P>
-void PoolingOp<P>::infer(InferContext& c) const {
+void op::PoolingOp<P>::infer(InferContext& c) const {
   constexpr int at = P == PoolPart::forward ? 0 : 1;  // of the data
   c.expect_same_dtype();
   c.expect_floating();
@@ -103,7 +103,7 @@ void PoolingOp<P>::infer(InferContext& c) const {
 }
 
 template <PoolPart P>
-void PoolingOp<P>::grad(GradContext& g) const {
+void op::PoolingOp<P>::grad(GradContext& g) const {
   if (!g.has_head(0)) return;
   const auto part = [&]<class Op>(Op op) {
     op.kernel = kernel, op.pool_type = pool_type, op.global_pool = global_pool;
@@ -112,22 +112,22 @@ void PoolingOp<P>::grad(GradContext& g) const {
     return op;
   };
   if constexpr (P == PoolPart::forward) {
-    if (g.wants(0)) g.set(0, nd._backward_Pooling(g.head(), g.input(0), g.output(), part(BackwardPooling())));
+    if (g.wants(0)) g.set(0, nd._backward_Pooling(g.head(), g.input(0), g.output(), part(op::BackwardPooling())));
   } else if constexpr (P == PoolPart::backward) {
     if (pool_type == PoolType::lp) {
-      Pooling sum = part(Pooling());
-      BackwardPooling spread = part(BackwardPooling());
+      op::Pooling sum = part(op::Pooling());
+      op::BackwardPooling spread = part(op::BackwardPooling());
       sum.pool_type = spread.pool_type = PoolType::sum;
       return norm_again(g, p_value.value_or(2), sum, spread);
     }
-    if (g.wants(0)) g.set(0, nd._pooling_along(g.head(), g.input(1), g.input(2), part(PoolingAlong())));
+    if (g.wants(0)) g.set(0, nd._pooling_along(g.head(), g.input(1), g.input(2), part(op::PoolingAlong())));
   } else {
-    if (g.wants(0)) g.set(0, nd._backward_Pooling(g.head(), g.input(1), g.input(2), part(BackwardPooling())));
+    if (g.wants(0)) g.set(0, nd._backward_Pooling(g.head(), g.input(1), g.input(2), part(op::BackwardPooling())));
   }
 }
 
 template <PoolPart P>
-void run_cpu(const PoolingOp<P>& op, KernelContext& context) {
+void run_cpu(const op::PoolingOp<P>& op, KernelContext& context) {
   in_float_or_double(context, [&]<class T>(KernelContext& c) {
     if constexpr (P == PoolPart::forward) {
       PoolJob<T> job = make_job<T>(op, c.in(0), c.out());
@@ -147,11 +147,11 @@ void run_cpu(const PoolingOp<P>& op, KernelContext& context) {
   });
 }
 
-template struct PoolingOp<PoolPart::forward>;
-template struct PoolingOp<PoolPart::backward>;
-template struct PoolingOp<PoolPart::along>;
-template void run_cpu(const Pooling&, KernelContext&);
-template void run_cpu(const BackwardPooling&, KernelContext&);
-template void run_cpu(const PoolingAlong&, KernelContext&);
+template struct op::PoolingOp<PoolPart::forward>;
+template struct op::PoolingOp<PoolPart::backward>;
+template struct op::PoolingOp<PoolPart::along>;
+template void run_cpu(const op::Pooling&, KernelContext&);
+template void run_cpu(const op::BackwardPooling&, KernelContext&);
+template void run_cpu(const op::PoolingAlong&, KernelContext&);
 
 }  // namespace kaon

@@ -331,7 +331,7 @@ void backward(KernelContext& c, Pool pool, const TensorView& head, const TensorV
 }  // namespace
 
 template <PoolPart P>
-void run_cuda(const PoolingOp<P>& op, KernelContext& c) {
+void run_cuda(const op::PoolingOp<P>& op, KernelContext& c) {
   if (c.out().size() == 0) return;
   dispatch_float(op.traits.name.data(), c.out().dtype, [&]<class T>() {
     const TensorView &in = c.in(0), &out = c.out();
@@ -348,8 +348,8 @@ void run_cuda(const PoolingOp<P>& op, KernelContext& c) {
   });
 }
 
-template void run_cuda(const Pooling&, KernelContext&);
-template void run_cuda(const BackwardPooling&, KernelContext&);
-template void run_cuda(const PoolingAlong&, KernelContext&);
+template void run_cuda(const op::Pooling&, KernelContext&);
+template void run_cuda(const op::BackwardPooling&, KernelContext&);
+template void run_cuda(const op::PoolingAlong&, KernelContext&);
 
 }  // namespace kaon

@@ -27,6 +27,7 @@ constexpr OpTraits pooling_traits(PoolPart part) {
       .name = "_backward_Pooling", .inputs = Names("head", "data", "output"), .any_layout = true, .in_mxnet = false};
 }
 
+namespace op {
 // Maximum, mean, sum or p-norm (p_value 1, 2 or 3) over windows of one to three spatial axes of x (batch, channel,
 // ...). Positions per axis: `valid` floor((in + 2 pad - kernel) / stride) + 1, `full` the same rounded up, `same`
 // ceil((in + 2 pad) / stride). The mean divides by the window's size within the padded data, or by its real elements
@@ -70,10 +71,6 @@ struct PoolingOp {
     return q.only_first_has_rows() && q.ndim() >= 2;
   }
 };
-template <PoolPart P>
-void run_cpu(const PoolingOp<P>& op, KernelContext& c);
-template <PoolPart P>
-void run_cuda(const PoolingOp<P>& op, KernelContext& c);
 
 using Pooling = PoolingOp<PoolPart::forward>;
 using BackwardPooling = PoolingOp<PoolPart::backward>;
@@ -83,5 +80,10 @@ using PoolingAlong = PoolingOp<PoolPart::along>;
 extern template struct PoolingOp<PoolPart::forward>;
 extern template struct PoolingOp<PoolPart::backward>;
 extern template struct PoolingOp<PoolPart::along>;
+}  // namespace op
+template <PoolPart P>
+void run_cpu(const op::PoolingOp<P>& op, KernelContext& c);
+template <PoolPart P>
+void run_cuda(const op::PoolingOp<P>& op, KernelContext& c);
 
 }  // namespace kaon

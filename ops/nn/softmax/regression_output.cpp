@@ -19,14 +19,14 @@ constexpr int64_t costly_grain = 16384;  // and where exponentials are computed
 }  // namespace
 
 template <RegressionKind kind>
-constinit const OpDef RegressionOutput<kind>::def = make_op_def<RegressionOutput<kind>>();
-constinit const OpDef BackwardRegressionOutput::def = make_op_def<BackwardRegressionOutput>();
-constinit const OpDef MakeLoss::def = make_op_def<MakeLoss>();
-constinit const OpDef BackwardMakeLoss::def = make_op_def<BackwardMakeLoss>();
+constinit const OpDef op::RegressionOutput<kind>::def = make_op_def<op::RegressionOutput<kind>>();
+constinit const OpDef op::BackwardRegressionOutput::def = make_op_def<op::BackwardRegressionOutput>();
+constinit const OpDef op::MakeLoss::def = make_op_def<op::MakeLoss>();
+constinit const OpDef op::BackwardMakeLoss::def = make_op_def<op::BackwardMakeLoss>();
 
 // A label of (n,) serves data of (n, 1).
 template <RegressionKind kind>
-void RegressionOutput<kind>::infer(InferContext& c) const {
+void op::RegressionOutput<kind>::infer(InferContext& c) const {
   c.expect_floating();
   c.expect_ndim_at_least(0, 1);
   const Shape &data = c.shape(0), &label = c.shape(1);
@@ -37,13 +37,13 @@ void RegressionOutput<kind>::infer(InferContext& c) const {
 }
 
 template <RegressionKind kind>
-void RegressionOutput<kind>::grad(GradContext& g) const {
+void op::RegressionOutput<kind>::grad(GradContext& g) const {
   if (!g.wants(0)) return;
   g.set(0, nd._backward_RegressionOutput(g.output(), g.input(1), {.kind = kind, .grad_scale = grad_scale}));
 }
 
 template <RegressionKind kind>
-void run_cpu(const RegressionOutput<kind>&, KernelContext& c) {
+void run_cpu(const op::RegressionOutput<kind>&, KernelContext& c) {
   if constexpr (kind == RegressionKind::logistic) {
     c.run.parallel_for(c.out().size(), costly_grain, [&](int64_t begin, int64_t end) {
       activation_forward(ActivationType::sigmoid, c.out().dtype, c.in(0).data, c.out().data, begin, end);
@@ -53,14 +53,14 @@ void run_cpu(const RegressionOutput<kind>&, KernelContext& c) {
   }
 }
 
-template struct RegressionOutput<RegressionKind::linear>;
-template struct RegressionOutput<RegressionKind::mae>;
-template struct RegressionOutput<RegressionKind::logistic>;
-template void run_cpu(const LinearRegressionOutput&, KernelContext&);
-template void run_cpu(const MAERegressionOutput&, KernelContext&);
-template void run_cpu(const LogisticRegressionOutput&, KernelContext&);
+template struct op::RegressionOutput<RegressionKind::linear>;
+template struct op::RegressionOutput<RegressionKind::mae>;
+template struct op::RegressionOutput<RegressionKind::logistic>;
+template void run_cpu(const op::LinearRegressionOutput&, KernelContext&);
+template void run_cpu(const op::MAERegressionOutput&, KernelContext&);
+template void run_cpu(const op::LogisticRegressionOutput&, KernelContext&);
 
-void BackwardRegressionOutput::infer(InferContext& c) const {
+void op::BackwardRegressionOutput::infer(InferContext& c) const {
   c.expect_floating();
   c.expect_same_dtype();
   c.expect_ndim_at_least(0, 1);
@@ -68,7 +68,7 @@ void BackwardRegressionOutput::infer(InferContext& c) const {
   c.set_output(c.shape(0), c.dtype());
 }
 
-void run_cpu(const BackwardRegressionOutput& op, KernelContext& c) {
+void run_cpu(const op::BackwardRegressionOutput& op, KernelContext& c) {
   const TensorView y = c.in(0), label = c.in(1), dx = c.out();
   if (dx.size() == 0) return;
   const double scale = op.grad_scale * double(y.shape[0]) / double(y.size());
@@ -81,23 +81,23 @@ void run_cpu(const BackwardRegressionOutput& op, KernelContext& c) {
   });
 }
 
-void MakeLoss::infer(InferContext& c) const {
+void op::MakeLoss::infer(InferContext& c) const {
   c.expect_floating();
   if (normalization == Normalization::batch) c.expect_ndim_at_least(0, 1);
   c.set_output(c.shape(0), c.dtype());
 }
-void MakeLoss::grad(GradContext& g) const {
+void op::MakeLoss::grad(GradContext& g) const {
   if (g.wants(0)) g.set(0, nd._backward_MakeLoss(g.input(0), {grad_scale, valid_thresh, normalization}));
 }
-void run_cpu(const MakeLoss&, KernelContext& c) { copy_bytes(c.run, c.in(0).data, c.out().data, c.out().bytes()); }
+void run_cpu(const op::MakeLoss&, KernelContext& c) { copy_bytes(c.run, c.in(0).data, c.out().data, c.out().bytes()); }
 
-void BackwardMakeLoss::infer(InferContext& c) const {
+void op::BackwardMakeLoss::infer(InferContext& c) const {
   c.expect_floating();
   if (normalization == Normalization::batch) c.expect_ndim_at_least(0, 1);
   c.set_output(c.shape(0), c.dtype());
 }
 
-void run_cpu(const BackwardMakeLoss& op, KernelContext& c) {
+void run_cpu(const op::BackwardMakeLoss& op, KernelContext& c) {
   const TensorView x = c.in(0);
   if (x.size() == 0) return;
   double divisor = 1;

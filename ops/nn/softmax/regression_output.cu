@@ -54,7 +54,7 @@ struct CountAbove : Count {
 }  // namespace
 
 template <RegressionKind kind>
-void run_cuda(const RegressionOutput<kind>&, KernelContext& c) {
+void run_cuda(const op::RegressionOutput<kind>&, KernelContext& c) {
   if constexpr (kind == RegressionKind::logistic) {
     dispatch_float("LogisticRegressionOutput", c.out().dtype, [&]<class T>() {
       cuda::elementwise(c, c.out().size(), SigmoidOf(), c.out().as<T>(), c.in(0).as<T>());
@@ -64,11 +64,11 @@ void run_cuda(const RegressionOutput<kind>&, KernelContext& c) {
   }
 }
 
-template void run_cuda(const LinearRegressionOutput&, KernelContext&);
-template void run_cuda(const MAERegressionOutput&, KernelContext&);
-template void run_cuda(const LogisticRegressionOutput&, KernelContext&);
+template void run_cuda(const op::LinearRegressionOutput&, KernelContext&);
+template void run_cuda(const op::MAERegressionOutput&, KernelContext&);
+template void run_cuda(const op::LogisticRegressionOutput&, KernelContext&);
 
-void run_cuda(const BackwardRegressionOutput& op, KernelContext& c) {
+void run_cuda(const op::BackwardRegressionOutput& op, KernelContext& c) {
   const TensorView &y = c.in(0), &dx = c.out();
   if (dx.size() == 0) return;
   const RegressionGradient f{op.kind == RegressionKind::mae, op.grad_scale * double(y.shape[0]) / double(y.size())};
@@ -76,9 +76,11 @@ void run_cuda(const BackwardRegressionOutput& op, KernelContext& c) {
                  [&]<class T>() { cuda::elementwise(c, dx.size(), f, dx.as<T>(), y.as<T>(), c.in(1).as<T>()); });
 }
 
-void run_cuda(const MakeLoss&, KernelContext& c) { cuda::copy_bytes(c, c.in(0).data, c.out().data, c.out().bytes()); }
+void run_cuda(const op::MakeLoss&, KernelContext& c) {
+  cuda::copy_bytes(c, c.in(0).data, c.out().data, c.out().bytes());
+}
 
-void run_cuda(const BackwardMakeLoss& op, KernelContext& c) {
+void run_cuda(const op::BackwardMakeLoss& op, KernelContext& c) {
   const TensorView& x = c.in(0);
   if (x.size() == 0) return;
   Divided f{op.grad_scale, nullptr};

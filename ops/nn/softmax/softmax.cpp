@@ -54,73 +54,73 @@ NDArray sum_along(const NDArray& x, int axis) { return nd.sum(x, {.axis = Shape(
 
 }  // namespace
 
-constinit const OpDef Softmax::def = make_op_def<Softmax>();
-constinit const OpDef Softmin::def = make_op_def<Softmin>();
-constinit const OpDef LogSoftmax::def = make_op_def<LogSoftmax>();
-constinit const OpDef BackwardSoftmax::def = make_op_def<BackwardSoftmax>();
-constinit const OpDef BackwardLogSoftmax::def = make_op_def<BackwardLogSoftmax>();
-constinit const OpDef SoftmaxActivation::def = make_op_def<SoftmaxActivation>();
-constinit const OpDef BackwardSoftmaxActivation::def = make_op_def<BackwardSoftmaxActivation>();
+constinit const OpDef op::Softmax::def = make_op_def<op::Softmax>();
+constinit const OpDef op::Softmin::def = make_op_def<op::Softmin>();
+constinit const OpDef op::LogSoftmax::def = make_op_def<op::LogSoftmax>();
+constinit const OpDef op::BackwardSoftmax::def = make_op_def<op::BackwardSoftmax>();
+constinit const OpDef op::BackwardLogSoftmax::def = make_op_def<op::BackwardLogSoftmax>();
+constinit const OpDef op::SoftmaxActivation::def = make_op_def<op::SoftmaxActivation>();
+constinit const OpDef op::BackwardSoftmaxActivation::def = make_op_def<op::BackwardSoftmaxActivation>();
 
-void Softmax::infer(InferContext& c) const { infer_softmax(*this, c); }
-void Softmax::grad(GradContext& g) const {
+void op::Softmax::infer(InferContext& c) const { infer_softmax(*this, c); }
+void op::Softmax::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   g.set(0, like_data(nd._backward_softmax(g.head(), g.output(), {.axis = axis, .scale = scale_of(temperature)}), g));
 }
-void run_cpu(const Softmax& op, KernelContext& c) { forward(call_of(op, c.in(0).shape), c); }
+void run_cpu(const op::Softmax& op, KernelContext& c) { forward(call_of(op, c.in(0).shape), c); }
 
-void Softmin::infer(InferContext& c) const { infer_softmax(*this, c); }
-void Softmin::grad(GradContext& g) const {
+void op::Softmin::infer(InferContext& c) const { infer_softmax(*this, c); }
+void op::Softmin::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   g.set(0, like_data(nd._backward_softmax(g.head(), g.output(), {.axis = axis, .scale = -scale_of(temperature)}), g));
 }
-void run_cpu(const Softmin& op, KernelContext& c) { forward(call_of(op, c.in(0).shape), c); }
+void run_cpu(const op::Softmin& op, KernelContext& c) { forward(call_of(op, c.in(0).shape), c); }
 
-void LogSoftmax::infer(InferContext& c) const { infer_softmax(*this, c); }
-void LogSoftmax::grad(GradContext& g) const {
+void op::LogSoftmax::infer(InferContext& c) const { infer_softmax(*this, c); }
+void op::LogSoftmax::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   g.set(0,
         like_data(nd._backward_log_softmax(g.head(), g.output(), {.axis = axis, .scale = scale_of(temperature)}), g));
 }
-void run_cpu(const LogSoftmax& op, KernelContext& c) { forward(call_of(op, c.in(0).shape), c); }
+void run_cpu(const op::LogSoftmax& op, KernelContext& c) { forward(call_of(op, c.in(0).shape), c); }
 
-void BackwardSoftmax::infer(InferContext& c) const { infer_backward(c, axis); }
+void op::BackwardSoftmax::infer(InferContext& c) const { infer_backward(c, axis); }
 // Bilinear in head and (y, y): with u the head that arrives here, the part of y is
 // scale (u (head - sum(head y)) - head sum(u y)).
-void BackwardSoftmax::grad(GradContext& g) const {
+void op::BackwardSoftmax::grad(GradContext& g) const {
   if (!g.has_head(0)) return;
   const NDArray& u = g.head();
   const NDArray &head = g.input(0), &y = g.input(1);
   if (g.wants(0)) g.set(0, nd._backward_softmax(u, y, *this));
   if (g.wants(1)) g.set(1, scale * (u * (head - sum_along(head * y, axis)) - head * sum_along(u * y, axis)));
 }
-void run_cpu(const BackwardSoftmax& op, KernelContext& c) { backward(call_of(op, c.in(0).shape), c); }
+void run_cpu(const op::BackwardSoftmax& op, KernelContext& c) { backward(call_of(op, c.in(0).shape), c); }
 
-void BackwardLogSoftmax::infer(InferContext& c) const { infer_backward(c, axis); }
+void op::BackwardLogSoftmax::infer(InferContext& c) const { infer_backward(c, axis); }
 // With p = e^y: the part of head is scale (u - sum(u p)), the part of y is -scale u p sum(head).
-void BackwardLogSoftmax::grad(GradContext& g) const {
+void op::BackwardLogSoftmax::grad(GradContext& g) const {
   if (!g.has_head(0)) return;
   const NDArray& u = g.head();
   const NDArray p = nd.exp(g.input(1));
   if (g.wants(0)) g.set(0, scale * (u - sum_along(u * p, axis)));
   if (g.wants(1)) g.set(1, -scale * (u * p * sum_along(g.input(0), axis)));
 }
-void run_cpu(const BackwardLogSoftmax& op, KernelContext& c) { backward(call_of(op, c.in(0).shape), c); }
+void run_cpu(const op::BackwardLogSoftmax& op, KernelContext& c) { backward(call_of(op, c.in(0).shape), c); }
 
-void SoftmaxActivation::infer(InferContext& c) const {
+void op::SoftmaxActivation::infer(InferContext& c) const {
   c.expect_floating();
   c.expect_ndim_at_least(0, mode == SoftmaxMode::channel ? 2 : 1);
   c.set_output(c.shape(0), c.dtype());
 }
-void SoftmaxActivation::grad(GradContext& g) const {
+void op::SoftmaxActivation::grad(GradContext& g) const {
   if (g.wants(0) && g.has_head(0)) g.set(0, nd._backward_SoftmaxActivation(g.head(), g.output(), {.mode = mode}));
 }
-void run_cpu(const SoftmaxActivation& op, KernelContext& c) { forward(call_of(op, c.in(0).shape), c); }
+void run_cpu(const op::SoftmaxActivation& op, KernelContext& c) { forward(call_of(op, c.in(0).shape), c); }
 
-void BackwardSoftmaxActivation::infer(InferContext& c) const {
+void op::BackwardSoftmaxActivation::infer(InferContext& c) const {
   infer_backward(c, 0);
   c.expect_ndim_at_least(0, mode == SoftmaxMode::channel ? 2 : 1);
 }
-void run_cpu(const BackwardSoftmaxActivation& op, KernelContext& c) { backward(call_of(op, c.in(0).shape), c); }
+void run_cpu(const op::BackwardSoftmaxActivation& op, KernelContext& c) { backward(call_of(op, c.in(0).shape), c); }
 
 }  // namespace kaon

@@ -14,12 +14,12 @@ void backward(const SoftmaxCall& call, KernelContext& c) {
 
 }  // namespace
 
-void run_cuda(const Softmax& op, KernelContext& c) { forward(call_of(op, c.in(0).shape), c); }
-void run_cuda(const Softmin& op, KernelContext& c) { forward(call_of(op, c.in(0).shape), c); }
-void run_cuda(const LogSoftmax& op, KernelContext& c) { forward(call_of(op, c.in(0).shape), c); }
-void run_cuda(const BackwardSoftmax& op, KernelContext& c) { backward(call_of(op, c.in(0).shape), c); }
-void run_cuda(const BackwardLogSoftmax& op, KernelContext& c) { backward(call_of(op, c.in(0).shape), c); }
-void run_cuda(const SoftmaxActivation& op, KernelContext& c) { forward(call_of(op, c.in(0).shape), c); }
-void run_cuda(const BackwardSoftmaxActivation& op, KernelContext& c) { backward(call_of(op, c.in(0).shape), c); }
+void run_cuda(const op::Softmax& op, KernelContext& c) { forward(call_of(op, c.in(0).shape), c); }
+void run_cuda(const op::Softmin& op, KernelContext& c) { forward(call_of(op, c.in(0).shape), c); }
+void run_cuda(const op::LogSoftmax& op, KernelContext& c) { forward(call_of(op, c.in(0).shape), c); }
+void run_cuda(const op::BackwardSoftmax& op, KernelContext& c) { backward(call_of(op, c.in(0).shape), c); }
+void run_cuda(const op::BackwardLogSoftmax& op, KernelContext& c) { backward(call_of(op, c.in(0).shape), c); }
+void run_cuda(const op::SoftmaxActivation& op, KernelContext& c) { forward(call_of(op, c.in(0).shape), c); }
+void run_cuda(const op::BackwardSoftmaxActivation& op, KernelContext& c) { backward(call_of(op, c.in(0).shape), c); }
 
 }  // namespace kaon

@@ -10,6 +10,7 @@ namespace KAON_API kaon {
 
 // --- softmax, log_softmax, softmin and SoftmaxActivation, with their gradients.
 
+namespace op {
 // y = exp(x / temperature) / sum over `axis`. With use_length the second input, of data's shape without the last axis,
 // is the number of leading elements of each row that count (last axis only); the others give 0. dtype: of the result,
 // the data's own or float32 for 16-bit data. Sums in float32 for 16-bit data. ValueError unless temperature > 0.
@@ -31,8 +32,6 @@ struct Softmax {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && !q.is_first(axis); }
 };
-void run_cpu(const Softmax& op, KernelContext& c);
-void run_cuda(const Softmax& op, KernelContext& c);
 
 // softmax of -x.
 struct Softmin {
@@ -50,8 +49,6 @@ struct Softmin {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && !q.is_first(axis); }
 };
-void run_cpu(const Softmin& op, KernelContext& c);
-void run_cuda(const Softmin& op, KernelContext& c);
 
 // y = z - log(sum over `axis` of exp(z)), z = x / temperature.
 struct LogSoftmax {
@@ -69,8 +66,6 @@ struct LogSoftmax {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && !q.is_first(axis); }
 };
-void run_cpu(const LogSoftmax& op, KernelContext& c);
-void run_cuda(const LogSoftmax& op, KernelContext& c);
 
 // scale y (head - sum over axis of head y), y being softmax's output: the gradient of softmax(scale x).
 struct BackwardSoftmax {
@@ -86,8 +81,6 @@ struct BackwardSoftmax {
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
 };
-void run_cpu(const BackwardSoftmax& op, KernelContext& c);
-void run_cuda(const BackwardSoftmax& op, KernelContext& c);
 
 // scale (head - e^y sum over axis of head), y being log_softmax's output.
 struct BackwardLogSoftmax {
@@ -103,12 +96,22 @@ struct BackwardLogSoftmax {
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
 };
-void run_cpu(const BackwardLogSoftmax& op, KernelContext& c);
-void run_cuda(const BackwardLogSoftmax& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::Softmax& op, KernelContext& c);
+void run_cuda(const op::Softmax& op, KernelContext& c);
+void run_cpu(const op::Softmin& op, KernelContext& c);
+void run_cuda(const op::Softmin& op, KernelContext& c);
+void run_cpu(const op::LogSoftmax& op, KernelContext& c);
+void run_cuda(const op::LogSoftmax& op, KernelContext& c);
+void run_cpu(const op::BackwardSoftmax& op, KernelContext& c);
+void run_cuda(const op::BackwardSoftmax& op, KernelContext& c);
+void run_cpu(const op::BackwardLogSoftmax& op, KernelContext& c);
+void run_cuda(const op::BackwardLogSoftmax& op, KernelContext& c);
 
 enum class SoftmaxMode : uint8_t { instance, channel };
 constexpr std::array<std::string_view, 2> enum_names(SoftmaxMode) { return {"instance", "channel"}; }
 
+namespace op {
 // softmax over all but the first axis (instance), or over axis 1 (channel). MXNet's CPU kernel takes the last axis
 // alone in mode instance (docs/differences.md).
 struct SoftmaxActivation {
@@ -120,8 +123,6 @@ struct SoftmaxActivation {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && q.ndim() >= 2; }
 };
-void run_cpu(const SoftmaxActivation& op, KernelContext& c);
-void run_cuda(const SoftmaxActivation& op, KernelContext& c);
 
 // y (head - sum of head y over the axes of the softmax), y being SoftmaxActivation's output.
 struct BackwardSoftmaxActivation {
@@ -132,14 +133,18 @@ struct BackwardSoftmaxActivation {
   static const OpDef def;
   void infer(InferContext& c) const;
 };
-void run_cpu(const BackwardSoftmaxActivation& op, KernelContext& c);
-void run_cuda(const BackwardSoftmaxActivation& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::SoftmaxActivation& op, KernelContext& c);
+void run_cuda(const op::SoftmaxActivation& op, KernelContext& c);
+void run_cpu(const op::BackwardSoftmaxActivation& op, KernelContext& c);
+void run_cuda(const op::BackwardSoftmaxActivation& op, KernelContext& c);
 
 // --- SoftmaxOutput and softmax_cross_entropy: softmax with the cross-entropy gradient built in.
 
 enum class Normalization : uint8_t { null, batch, valid };
 constexpr std::array<std::string_view, 3> enum_names(Normalization) { return {"null", "batch", "valid"}; }
 
+namespace op {
 // Softmax over axis 1 (multi_output), the last axis (preserve_shape), or all but the first axis. The gradient is
 // (y - onehot(label)) * grad_scale and ignores the head unless out_grad; labels equal to ignore_label give 0 when
 // use_ignore. Normalization divides it by the number of labels (batch) or of labels other than ignore_label (valid);
@@ -176,8 +181,6 @@ struct SoftmaxOutput {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && q.ndim() >= 2; }
 };
-void run_cpu(const SoftmaxOutput& op, KernelContext& c);
-void run_cuda(const SoftmaxOutput& op, KernelContext& c);
 
 // The gradient of SoftmaxOutput from its output and the labels (and the head with out_grad).
 struct BackwardSoftmaxOutput {
@@ -205,8 +208,6 @@ struct BackwardSoftmaxOutput {
   int num_inputs() const { return out_grad ? 3 : 2; }
   void infer(InferContext& c) const;
 };
-void run_cpu(const BackwardSoftmaxOutput& op, KernelContext& c);
-void run_cuda(const BackwardSoftmaxOutput& op, KernelContext& c);
 
 // -sum over rows of log softmax(data)[row, label[row]], shape (1,). data (n, classes), label (n,); labels outside
 // the classes are clipped.
@@ -217,8 +218,6 @@ struct SoftmaxCrossEntropy {
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
 };
-void run_cpu(const SoftmaxCrossEntropy& op, KernelContext& c);
-void run_cuda(const SoftmaxCrossEntropy& op, KernelContext& c);
 
 // head * (softmax(data) - onehot(label)).
 struct BackwardSoftmaxCrossEntropy {
@@ -228,14 +227,22 @@ struct BackwardSoftmaxCrossEntropy {
   static const OpDef def;
   void infer(InferContext& c) const;
 };
-void run_cpu(const BackwardSoftmaxCrossEntropy& op, KernelContext& c);
-void run_cuda(const BackwardSoftmaxCrossEntropy& op, KernelContext& c);
+}  // namespace op
+void run_cpu(const op::SoftmaxOutput& op, KernelContext& c);
+void run_cuda(const op::SoftmaxOutput& op, KernelContext& c);
+void run_cpu(const op::BackwardSoftmaxOutput& op, KernelContext& c);
+void run_cuda(const op::BackwardSoftmaxOutput& op, KernelContext& c);
+void run_cpu(const op::SoftmaxCrossEntropy& op, KernelContext& c);
+void run_cuda(const op::SoftmaxCrossEntropy& op, KernelContext& c);
+void run_cpu(const op::BackwardSoftmaxCrossEntropy& op, KernelContext& c);
+void run_cuda(const op::BackwardSoftmaxCrossEntropy& op, KernelContext& c);
 
 // --- Outputs of Module-style networks whose gradient is built in: the regressions and MakeLoss.
 
 enum class RegressionKind : uint8_t { linear, mae, logistic };
 constexpr std::array<std::string_view, 3> enum_names(RegressionKind) { return {"linear", "mae", "logistic"}; }
 
+namespace op {
 // linear and mae give the data, logistic its sigmoid. The gradient ignores the head: with e = output - label and
 // n outputs per sample it is e grad_scale / n (linear, logistic) or sign(e) grad_scale / n (mae).
 template <RegressionKind kind>
@@ -254,10 +261,6 @@ struct RegressionOutput {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows(); }
 };
-template <RegressionKind kind>
-void run_cpu(const RegressionOutput<kind>& op, KernelContext& c);
-template <RegressionKind kind>
-void run_cuda(const RegressionOutput<kind>& op, KernelContext& c);
 
 using LinearRegressionOutput = RegressionOutput<RegressionKind::linear>;
 using MAERegressionOutput = RegressionOutput<RegressionKind::mae>;
@@ -280,8 +283,6 @@ struct BackwardRegressionOutput {
   static const OpDef def;
   void infer(InferContext& c) const;
 };
-void run_cpu(const BackwardRegressionOutput& op, KernelContext& c);
-void run_cuda(const BackwardRegressionOutput& op, KernelContext& c);
 
 // Its input. The gradient ignores the head: grad_scale, divided by the batch size (batch) or by the number of
 // elements above valid_thresh (valid). The batch size is that of axis 0; MXNet takes the product of all axes but the
@@ -301,8 +302,6 @@ struct MakeLoss {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows(); }
 };
-void run_cpu(const MakeLoss& op, KernelContext& c);
-void run_cuda(const MakeLoss& op, KernelContext& c);
 
 // grad_scale, divided as MakeLoss says, in data's shape.
 struct BackwardMakeLoss {
@@ -318,7 +317,16 @@ struct BackwardMakeLoss {
   static const OpDef def;
   void infer(InferContext& c) const;
 };
-void run_cpu(const BackwardMakeLoss& op, KernelContext& c);
-void run_cuda(const BackwardMakeLoss& op, KernelContext& c);
+}  // namespace op
+template <RegressionKind kind>
+void run_cpu(const op::RegressionOutput<kind>& op, KernelContext& c);
+template <RegressionKind kind>
+void run_cuda(const op::RegressionOutput<kind>& op, KernelContext& c);
+void run_cpu(const op::BackwardRegressionOutput& op, KernelContext& c);
+void run_cuda(const op::BackwardRegressionOutput& op, KernelContext& c);
+void run_cpu(const op::MakeLoss& op, KernelContext& c);
+void run_cuda(const op::MakeLoss& op, KernelContext& c);
+void run_cpu(const op::BackwardMakeLoss& op, KernelContext& c);
+void run_cuda(const op::BackwardMakeLoss& op, KernelContext& c);
 
 }  // namespace kaon

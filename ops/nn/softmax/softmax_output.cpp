@@ -59,29 +59,29 @@ int64_t row_grain(int64_t row) { return std::max<int64_t>(1, grain / std::max<in
 
 }  // namespace
 
-constinit const OpDef SoftmaxOutput::def = make_op_def<SoftmaxOutput>();
-constinit const OpDef BackwardSoftmaxOutput::def = make_op_def<BackwardSoftmaxOutput>();
-constinit const OpDef SoftmaxCrossEntropy::def = make_op_def<SoftmaxCrossEntropy>();
-constinit const OpDef BackwardSoftmaxCrossEntropy::def = make_op_def<BackwardSoftmaxCrossEntropy>();
+constinit const OpDef op::SoftmaxOutput::def = make_op_def<op::SoftmaxOutput>();
+constinit const OpDef op::BackwardSoftmaxOutput::def = make_op_def<op::BackwardSoftmaxOutput>();
+constinit const OpDef op::SoftmaxCrossEntropy::def = make_op_def<op::SoftmaxCrossEntropy>();
+constinit const OpDef op::BackwardSoftmaxCrossEntropy::def = make_op_def<op::BackwardSoftmaxCrossEntropy>();
 
-void SoftmaxOutput::infer(InferContext& c) const {
+void op::SoftmaxOutput::infer(InferContext& c) const {
   check_label(*this, c);
   c.set_output(c.shape(0), c.dtype());
 }
 
-void SoftmaxOutput::grad(GradContext& g) const {
+void op::SoftmaxOutput::grad(GradContext& g) const {
   if (!g.wants(0)) return;
-  const BackwardSoftmaxOutput op{grad_scale,     ignore_label,  multi_output, use_ignore,
-                                 preserve_shape, normalization, out_grad,     smooth_alpha};
+  const op::BackwardSoftmaxOutput op{grad_scale,     ignore_label,  multi_output, use_ignore,
+                                     preserve_shape, normalization, out_grad,     smooth_alpha};
   g.set(0, out_grad ? nd._backward_SoftmaxOutput(g.output(), g.input(1), g.head(), op)
                     : nd._backward_SoftmaxOutput(g.output(), g.input(1), op));
 }
 
-void run_cpu(const SoftmaxOutput& op, KernelContext& c) {
+void run_cpu(const op::SoftmaxOutput& op, KernelContext& c) {
   softmax_forward(SoftmaxKind::plain, output_rows(op, c.in(0).shape), 1, c.in(0), nullptr, c.out(), c.run);
 }
 
-void BackwardSoftmaxOutput::infer(InferContext& c) const {
+void op::BackwardSoftmaxOutput::infer(InferContext& c) const {
   check_label(*this, c);
   if (out_grad && (c.shape(2) != c.shape(0) || c.dtype(2) != c.dtype(0))) {
     c.fail("head must be like the output: " + c.describe_inputs());
@@ -89,7 +89,7 @@ void BackwardSoftmaxOutput::infer(InferContext& c) const {
   c.set_output(c.shape(0), c.dtype());
 }
 
-void run_cpu(const BackwardSoftmaxOutput& op, KernelContext& c) {
+void run_cpu(const op::BackwardSoftmaxOutput& op, KernelContext& c) {
   const TensorView y = c.in(0), label = c.in(1), dx = c.out();
   const RowView rows = output_rows(op, y.shape);
   const int64_t positions = rows.outer * rows.inner;
@@ -130,7 +130,7 @@ void run_cpu(const BackwardSoftmaxOutput& op, KernelContext& c) {
   });
 }
 
-void SoftmaxCrossEntropy::infer(InferContext& c) const {
+void op::SoftmaxCrossEntropy::infer(InferContext& c) const {
   c.expect_floating();
   c.expect_ndim(0, 2);
   c.expect_shape(1, Shape(c.shape(0)[0]));
@@ -138,11 +138,11 @@ void SoftmaxCrossEntropy::infer(InferContext& c) const {
   c.set_output(Shape(1), c.dtype());
 }
 
-void SoftmaxCrossEntropy::grad(GradContext& g) const {
+void op::SoftmaxCrossEntropy::grad(GradContext& g) const {
   if (g.wants(0) && g.has_head(0)) g.set(0, nd._backward_softmax_cross_entropy(g.head(), g.input(0), g.input(1)));
 }
 
-void run_cpu(const SoftmaxCrossEntropy&, KernelContext& c) {
+void run_cpu(const op::SoftmaxCrossEntropy&, KernelContext& c) {
   const TensorView x = c.in(0);
   const int64_t n = x.shape[0], classes = x.shape[1];
   const int64_t* labels = read_labels(c.in(1), c.run);
@@ -158,7 +158,7 @@ void run_cpu(const SoftmaxCrossEntropy&, KernelContext& c) {
   });
 }
 
-void BackwardSoftmaxCrossEntropy::infer(InferContext& c) const {
+void op::BackwardSoftmaxCrossEntropy::infer(InferContext& c) const {
   c.expect_floating();
   c.expect_shape(0, Shape(1));
   c.expect_ndim(1, 2);
@@ -167,7 +167,7 @@ void BackwardSoftmaxCrossEntropy::infer(InferContext& c) const {
   c.set_output(c.shape(1), c.dtype(1));
 }
 
-void run_cpu(const BackwardSoftmaxCrossEntropy&, KernelContext& c) {
+void run_cpu(const op::BackwardSoftmaxCrossEntropy&, KernelContext& c) {
   const TensorView x = c.in(1), dx = c.out();
   const int64_t n = x.shape[0], classes = x.shape[1];
   if (dx.size() == 0) return;

@@ -85,11 +85,11 @@ struct LabelLoss : Sum {
 
 }  // namespace
 
-void run_cuda(const SoftmaxOutput& op, KernelContext& c) {
+void run_cuda(const op::SoftmaxOutput& op, KernelContext& c) {
   cuda::softmax_forward(SoftmaxKind::plain, output_rows(op, c.in(0).shape), 1, c.in(0), nullptr, c.out(), c);
 }
 
-void run_cuda(const BackwardSoftmaxOutput& op, KernelContext& c) {
+void run_cuda(const op::BackwardSoftmaxOutput& op, KernelContext& c) {
   const TensorView &y = c.in(0), &label = c.in(1), &dx = c.out();
   if (dx.size() == 0) return;
   const RowView rows = output_rows(op, y.shape);
@@ -117,7 +117,7 @@ void run_cuda(const BackwardSoftmaxOutput& op, KernelContext& c) {
   });
 }
 
-void run_cuda(const SoftmaxCrossEntropy&, KernelContext& c) {
+void run_cuda(const op::SoftmaxCrossEntropy&, KernelContext& c) {
   const TensorView& x = c.in(0);
   const int64_t n = x.shape[0], classes = x.shape[1];
   const int64_t* const labels = cuda::whole_numbers(c.in(1), no_class, c);
@@ -130,7 +130,7 @@ void run_cuda(const SoftmaxCrossEntropy&, KernelContext& c) {
   });
 }
 
-void run_cuda(const BackwardSoftmaxCrossEntropy&, KernelContext& c) {
+void run_cuda(const op::BackwardSoftmaxCrossEntropy&, KernelContext& c) {
   const TensorView &x = c.in(1), &dx = c.out();
   if (dx.size() == 0) return;
   const RowView rows{x.shape[0], x.shape[1], 1};

@@ -162,11 +162,11 @@ void update_many(const Op& op, KernelContext& c) {
 
 }  // namespace
 
-void run_cuda(const SGDUpdate& op, KernelContext& c) { update_one(op, c); }
-void run_cuda(const SGDMomUpdate& op, KernelContext& c) { update_one(op, c); }
-void run_cuda(const AdamUpdate& op, KernelContext& c) { update_one(op, c); }
-void run_cuda(const MultiSGDUpdate& op, KernelContext& c) { update_many(op, c); }
-void run_cuda(const MultiSGDMomUpdate& op, KernelContext& c) { update_many(op, c); }
-void run_cuda(const MultiAdamUpdate& op, KernelContext& c) { update_many(op, c); }
+void run_cuda(const op::SGDUpdate& op, KernelContext& c) { update_one(op, c); }
+void run_cuda(const op::SGDMomUpdate& op, KernelContext& c) { update_one(op, c); }
+void run_cuda(const op::AdamUpdate& op, KernelContext& c) { update_one(op, c); }
+void run_cuda(const op::MultiSGDUpdate& op, KernelContext& c) { update_many(op, c); }
+void run_cuda(const op::MultiSGDMomUpdate& op, KernelContext& c) { update_many(op, c); }
+void run_cuda(const op::MultiAdamUpdate& op, KernelContext& c) { update_many(op, c); }
 
 }  // namespace kaon

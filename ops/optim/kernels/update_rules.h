@@ -6,16 +6,18 @@
 
 namespace kaon {
 
-inline UpdateRule rule_of(const SGDUpdate& op) { return {.rescale = op.rescale_grad, .clip = op.clip_gradient}; }
-inline UpdateRule rule_of(const MultiSGDUpdate& op) { return {.rescale = op.rescale_grad, .clip = op.clip_gradient}; }
+inline UpdateRule rule_of(const op::SGDUpdate& op) { return {.rescale = op.rescale_grad, .clip = op.clip_gradient}; }
+inline UpdateRule rule_of(const op::MultiSGDUpdate& op) {
+  return {.rescale = op.rescale_grad, .clip = op.clip_gradient};
+}
 
 template <class Op>
 UpdateRule momentum_rule(const Op& op) {
   return {
       .kind = UpdateKind::sgd_momentum, .momentum = op.momentum, .rescale = op.rescale_grad, .clip = op.clip_gradient};
 }
-inline UpdateRule rule_of(const SGDMomUpdate& op) { return momentum_rule(op); }
-inline UpdateRule rule_of(const MultiSGDMomUpdate& op) { return momentum_rule(op); }
+inline UpdateRule rule_of(const op::SGDMomUpdate& op) { return momentum_rule(op); }
+inline UpdateRule rule_of(const op::MultiSGDMomUpdate& op) { return momentum_rule(op); }
 
 template <class Op>
 UpdateRule adam_rule(const Op& op) {
@@ -26,7 +28,7 @@ UpdateRule adam_rule(const Op& op) {
           .rescale = op.rescale_grad,
           .clip = op.clip_gradient};
 }
-inline UpdateRule rule_of(const AdamUpdate& op) { return adam_rule(op); }
-inline UpdateRule rule_of(const MultiAdamUpdate& op) { return adam_rule(op); }
+inline UpdateRule rule_of(const op::AdamUpdate& op) { return adam_rule(op); }
+inline UpdateRule rule_of(const op::MultiAdamUpdate& op) { return adam_rule(op); }
 
 }  // namespace kaon

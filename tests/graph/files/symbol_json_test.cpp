@@ -116,7 +116,7 @@ TEST_CASE("other layouts are read and written in MXNet's", "[symbol_json]") {
   }
   const Symbol detector = Symbol::load(fixtures_dir() / "det1-symbol.json");
   CHECK(detector.num_outputs() == 2);
-  CHECK(attrs_of<Convolution>(detector, "conv1").kernel == Shape(3, 3));
+  CHECK(attrs_of<op::Convolution>(detector, "conv1").kernel == Shape(3, 3));
 }
 
 TEST_CASE("operators that Kaon lacks are named", "[symbol_json]") {
@@ -163,7 +163,7 @@ TEST_CASE("files of 0.8 get what they leave out", "[symbol_json]") {
   CHECK(text("batchnorm0_moving_mean", "__ctx_group__") == "stage2");
   CHECK(text("batchnorm0_moving_mean", "__init__") == "[\"zero\", {}]");
   CHECK(text("batchnorm0_moving_var", "__init__") == "[\"one\", {}]");
-  CHECK(attrs_of<FullyConnected>(s, "fc1").num_hidden == 128);
+  CHECK(attrs_of<op::FullyConnected>(s, "fc1").num_hidden == 128);
 }
 
 TEST_CASE("shapes and element types of variables", "[symbol_json]") {
@@ -235,7 +235,7 @@ TEST_CASE("names with quotes, line ends and other scripts", "[symbol_json]") {
 TEST_CASE("attributes of operators", "[symbol_json]") {
   const Symbol s =
       Symbol::load_json(one_layer(R"({"num_hidden": " 7", "no_bias": "0", "__lr_mult__": "2", "bias_wd_mult": "0"})"));
-  CHECK(attrs_of<FullyConnected>(s, "fc").num_hidden == 7);
+  CHECK(attrs_of<op::FullyConnected>(s, "fc").num_hidden == 7);
   CHECK(find(s, "b").text_attrs.at("__wd_mult__") == "0");
   CHECK_THAT(s.tojson(), Contains("\"num_hidden\": \" 7\""));  // as it stood
 
@@ -250,7 +250,7 @@ TEST_CASE("attributes of operators", "[symbol_json]") {
 
   // its default is 0
   const Symbol masked = Symbol::load_json(sym.SequenceMask(sym.var("x"), {.value = -0.0}).tojson());
-  CHECK(std::signbit(attrs_of<SequenceMask>(masked, masked.name()).value));
+  CHECK(std::signbit(attrs_of<op::SequenceMask>(masked, masked.name()).value));
 
   // scratch sizes and choices of other libraries
   const std::string conv =
@@ -263,7 +263,7 @@ TEST_CASE("attributes of operators", "[symbol_json]") {
 
 TEST_CASE("numbers of inputs and outputs are checked", "[symbol_json]") {
   const std::string joined = R"({"num_args": "3", "dim": "0"})";
-  CHECK(attrs_of<Concat>(Symbol::load_json(one_layer(joined, 10500, "Concat")), "fc").num_args == 3);
+  CHECK(attrs_of<op::Concat>(Symbol::load_json(one_layer(joined, 10500, "Concat")), "fc").num_args == 3);
   CHECK_THROWS_WITH(Symbol::load_json(one_layer(R"({"num_args": "2"})", 10500, "concat")), Contains("takes 2 inputs"));
   auto split = [](const char* outputs) {
     return one_layer(fmt::format(R"({{"num_outputs": "{}"}})", outputs), 10500, "split", "[[0, 0, 0]]");

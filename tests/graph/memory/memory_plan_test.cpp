@@ -92,7 +92,8 @@ TEST_CASE("memory plan: a chain of elementwise operators needs the memory of one
 
 TEST_CASE("memory plan: two values that are alive at once and a third after them take two places") {
   Symbol x = sym.var("data", {64});
-  Symbol y = sym.concat(Concat{.dim = 0}, sym.concat(Concat{.dim = 0}, sym.tanh(x), sym.sigmoid(x)).slice(0, 64), x);
+  Symbol y =
+      sym.concat(op::Concat{.dim = 0}, sym.concat(op::Concat{.dim = 0}, sym.tanh(x), sym.sigmoid(x)).slice(0, 64), x);
   Graph g = Graph::from_symbol(y, {"data"});
   const TensorMeta in{Shape(64), DType::float32};
   infer_graph(g, std::span(&in, 1));

@@ -92,7 +92,7 @@ class Forced : public KernelCosts {
  public:
   Forced(Planted& planted, std::vector<Layout> forced) : planted_(planted), forced_(std::move(forced)) {}
   KernelCost of(const Node& node, std::span<const KernelInput> inputs) override {
-    if (node.op == &Reorder::def) return planted_.of(node, inputs);
+    if (node.op == &op::Reorder::def) return planted_.of(node, inputs);
     const auto [it, is_new] = order_.try_emplace(node.name, order_.size());
     Layout l = node.layouts.empty() ? Layout::row_major : node.layouts[0];
     if (node.op->name() == "_backward_Convolution_weight") l = inputs[0].layout;
@@ -211,7 +211,7 @@ TEST_CASE("autotune: every variant of a convolution and its gradients computes t
         for (ValueId v : n.inputs) metas.push_back(g.meta(v));
         const Variants variants = n.op->variants(n.attrs.get(), metas, n.outputs, true);
         REQUIRE(variants.algorithms >= 4);  // then the direct one or GEMM with col2im, then Winograd's
-        (n.op == &ConvolutionBackwardData::def ? with_gemm_col2im : with_direct) += variants.algorithms >= 5;
+        (n.op == &op::ConvolutionBackwardData::def ? with_gemm_col2im : with_direct) += variants.algorithms >= 5;
         with_winograd += variants.algorithms == 6;
         REQUIRE(variants.partitions >= 1);
         for (int a = 0; a < variants.algorithms; ++a) {
@@ -279,7 +279,7 @@ TEST_CASE("autotune: one question has one answer, whoever asks", "[graph]") {
   const std::vector<NDArray> inputs = net_inputs(2);
   const Graph g = traced(net_symbol(), data_names(8), inputs);
   const auto node =
-      std::find_if(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op == &Convolution::def; });
+      std::find_if(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op == &op::Convolution::def; });
   std::vector<KernelInput> in;
   for (ValueId v : node->inputs) in.push_back({g.meta(v), Layout::row_major, in.empty()});
   std::vector<KernelCost> costs(4);

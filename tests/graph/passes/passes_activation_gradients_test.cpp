@@ -15,7 +15,7 @@ bool is_pooled(const Symbol& y, const NDArray& x, bool exact = false) {
   REQUIRE(count(after, "_backward_Activation") == 1);
   REQUIRE(operators(after) == operators(before));
   for (const Node& n : after.nodes) {
-    if (n.op == &BackwardActivation::def) return n.outputs[0].shape.size() < x.size();
+    if (n.op == &op::BackwardActivation::def) return n.outputs[0].shape.size() < x.size();
   }
   return false;
 }

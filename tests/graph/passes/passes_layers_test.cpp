@@ -20,8 +20,9 @@ Graph all(Graph g) { return all(std::move(g), false); }
 std::string fused(const Graph& g) {
   std::string text;
   for (const Node& n : g.nodes) {
-    if (n.op == &Convolution::def) text += to_text(static_cast<const Convolution*>(n.attrs.get())->post_ops);
-    if (n.op == &FullyConnected::def) text += to_text(static_cast<const FullyConnected*>(n.attrs.get())->post_ops);
+    if (n.op == &op::Convolution::def) text += to_text(static_cast<const op::Convolution*>(n.attrs.get())->post_ops);
+    if (n.op == &op::FullyConnected::def)
+      text += to_text(static_cast<const op::FullyConnected*>(n.attrs.get())->post_ops);
   }
   return text;
 }
@@ -31,7 +32,7 @@ const std::vector<std::string> names{"x", "w", "b", "gamma", "beta", "mean", "va
 struct Variables {
   Symbol x = sym.var("x"), w = sym.var("w"), b = sym.var("b"), gamma = sym.var("gamma"), beta = sym.var("beta"),
          mean = sym.var("mean"), var = sym.var("var"), r = sym.var("r");
-  Symbol norm(const Symbol& y, BatchNorm op = {.fix_gamma = false}) const {
+  Symbol norm(const Symbol& y, op::BatchNorm op = {.fix_gamma = false}) const {
     return sym.BatchNorm(y, gamma, beta, mean, var, op);
   }
 };
@@ -47,7 +48,7 @@ std::vector<NDArray> arrays(const Shape& x, const Shape& w, const Shape& result,
 
 struct Case {
   const char* what;
-  Convolution op;
+  op::Convolution op;
   Shape x, w, y;
 };
 const std::vector<Case>& convolutions() {
@@ -108,7 +109,7 @@ TEST_CASE("layers: Convolution, BatchNorm, sum and activation are one node", "[a
             CHECK(fused(after) == expected);
             CHECK(operators(after) == 1 + count(after, "_batch_norm_affine"));
             for (const Node& n : after.nodes) {
-              if (n.op != &BatchNormAffine::def) continue;
+              if (n.op != &op::BatchNormAffine::def) continue;
               CHECK(n.outputs[0].dtype == (t == DType::float64 ? t : DType::float32));
             }
           };
@@ -137,7 +138,7 @@ TEST_CASE("layers: FullyConnected, BatchNorm, sum and activation are one node") 
     for (DType t : {DType::float32, DType::float64, DType::bfloat16}) {
       for (bool no_bias : {false, true}) {
         INFO(s.x.str() << " to " << s.hidden << " " << name_of(t) << (no_bias ? ", no bias" : ""));
-        const FullyConnected op{.num_hidden = s.hidden, .flatten = s.flatten};
+        const op::FullyConnected op{.num_hidden = s.hidden, .flatten = s.flatten};
         const int64_t inner = s.flatten ? s.x.product(1, s.x.ndim()) : s.x.back();
         Shape y = s.flatten ? Shape(s.x[0], s.hidden) : s.x;
         y[y.ndim() - 1] = s.hidden;
@@ -331,7 +332,7 @@ TEST_CASE("layers: dot with the rows of a matrix, its bias, a sum and an activat
 TEST_CASE("fuse_sum: the later of two layers takes the sum in; what broadcasts or is read twice does not") {
   const Variables v;
   const std::vector<NDArray> inputs = arrays({2, 4, 4, 4}, {4, 4, 1, 1}, {2, 4, 4, 4});
-  const Convolution op{.kernel = {1, 1}, .num_filter = 4};
+  const op::Convolution op{.kernel = {1, 1}, .num_filter = 4};
   Symbol first = sym.Convolution(v.x, v.w, v.b, op), second = sym.Convolution(sym.tanh(v.x), v.w, op);
   auto after = [&](const Symbol& s) {
     return check_pass([](Graph g) { return passes::fuse_sum(std::move(g), false); }, traced(s, names, inputs), inputs);
@@ -339,7 +340,7 @@ TEST_CASE("fuse_sum: the later of two layers takes the sum in; what broadcasts o
   for (const Symbol& sum : {first + second, second + first}) {
     Graph g = after(sum);
     CHECK(fused(g) == "noneaddend");
-    CHECK(static_cast<const Convolution*>(g.nodes.back().attrs.get())->no_bias);  // the second
+    CHECK(static_cast<const op::Convolution*>(g.nodes.back().attrs.get())->no_bias);  // the second
   }
   CHECK(fused(after(first + v.x)) == "addend");
   CHECK(fused(after(first + sym.sigmoid(v.x))) == "addend");
@@ -356,7 +357,7 @@ TEST_CASE("fuse_sum: the later of two layers takes the sum in; what broadcasts o
 
 TEST_CASE("fuse_sum: a residual block and its gradients") {
   const Variables v;
-  const Convolution op{.kernel = {3, 3}, .pad = {1, 1}, .num_filter = 16};
+  const op::Convolution op{.kernel = {3, 3}, .pad = {1, 1}, .num_filter = 16};
   Symbol h = sym.relu(sym.Convolution(v.x, v.w, v.b, op));
   Symbol y = sym.relu(sym.Convolution(h, v.w, v.b, op) + v.x);
   const std::vector<NDArray> inputs = arrays({3, 16, 5, 5}, {16, 16, 3, 3}, {1});
@@ -385,7 +386,7 @@ TEST_CASE("fuse_sum: the result takes the addend's memory when nobody else needs
           const MemoryPlan memory = plan_memory(g);
           memory.check(g);
           for (uint32_t i = 0; i < g.nodes.size(); ++i) {
-            if (g.nodes[i].op == &Convolution::def) return memory.slots[i][0].root.node != i;
+            if (g.nodes[i].op == &op::Convolution::def) return memory.slots[i][0].root.node != i;
           }
           return false;
         };
@@ -421,7 +422,7 @@ TEST_CASE("layers: a residual block with BatchNorm in both branches, planned, in
     add(name + "_var", numbers({32}, ++seed) + 1.5);
   }
   auto program = [](auto F, const auto& in) {
-    auto layer = [&](const auto& x, size_t first, const Convolution& op) {
+    auto layer = [&](const auto& x, size_t first, const op::Convolution& op) {
       return F.BatchNorm(F.Convolution(x, in[first], op), in[first + 1], in[first + 2], in[first + 3], in[first + 4],
                          {.fix_gamma = false});
     };

@@ -138,7 +138,7 @@ TEST_CASE("passes: equal casts to 16 bits stay two where a gradient is taken") {
     CHECK(floats(x.grad()) == std::vector<float>(3, 1 + 0x1p-8f));
   }
   int casts = 0;  // the calls themselves are one
-  for (const Node& n : graph.plan()->graph().nodes) casts += n.op == &Cast::def && n.phase == Phase::forward;
+  for (const Node& n : graph.plan()->graph().nodes) casts += n.op == &op::Cast::def && n.phase == Phase::forward;
   CHECK(casts == 1);
 }
 

@@ -27,7 +27,7 @@ TEST_CASE("fold_transposes: dot with transposed matrices, for every pair of flag
       INFO("flags " << ta << tb);
       // the matrices whose product has the shape (4, 5)
       NDArray lhs = numbers(ta ? Shape(3, 4) : Shape(4, 3), 1), rhs = numbers(tb ? Shape(5, 3) : Shape(3, 5), 2);
-      const Dot op{.transpose_a = ta, .transpose_b = tb};
+      const op::Dot op{.transpose_a = ta, .transpose_b = tb};
       CHECK(left(sym.dot(a, b, op), {lhs, rhs}) == 0);
       CHECK(left(sym.dot(sym.transpose(a), b, op), {nd.transpose(lhs), rhs}) == 0);
       CHECK(left(sym.dot(a, sym.transpose(b, {1, 0}), op), {lhs, nd.transpose(rhs)}) == 0);
@@ -47,7 +47,7 @@ TEST_CASE("fold_transposes: batch_dot with the last two axes exchanged, for ever
       INFO("flags " << ta << tb);
       NDArray lhs = numbers(ta ? Shape(2, 3, 4) : Shape(2, 4, 3), 1);
       NDArray rhs = numbers(tb ? Shape(2, 5, 3) : Shape(2, 3, 5), 2);
-      const BatchDot op{.transpose_a = ta, .transpose_b = tb};
+      const op::BatchDot op{.transpose_a = ta, .transpose_b = tb};
       auto turned = [](const NDArray& x) { return nd.transpose(x, {0, 2, 1}); };
       CHECK(left(sym.batch_dot(sym.transpose(a, {0, 2, 1}), b, op), {turned(lhs), rhs}) == 0);
       CHECK(left(sym.batch_dot(a, sym.transpose(b, {0, -1, 1}), op), {lhs, turned(rhs)}) == 0);

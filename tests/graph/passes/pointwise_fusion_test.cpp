@@ -27,7 +27,7 @@ Graph traced(const Symbol& program, const std::vector<std::string>& names, const
   return passes::own_outputs(passes::dead_code(std::move(g), false));
 }
 
-size_t count(const Graph& g, const OpDef& op = FusedPointwise::def) {
+size_t count(const Graph& g, const OpDef& op = op::FusedPointwise::def) {
   return size_t(std::count_if(g.nodes.begin(), g.nodes.end(), [&](const Node& n) { return n.op == &op; }));
 }
 size_t operators(const Graph& g) {
@@ -275,7 +275,7 @@ TEST_CASE("pointwise fusion: reductions over the last axes keep their order of s
   CHECK(count(f) == 1);
   CHECK(operators(f) == 2);
   f = check_fusion(traced(sym.sum(e * 2, {.axis = Shape(int64_t(0))}), {"x"}, {{4, 9}}));
-  CHECK(count(f, Sum::def) == 1);
+  CHECK(count(f, op::Sum::def) == 1);
 }
 
 TEST_CASE("pointwise fusion: long chains, wide sums and many live values are cut into several nodes") {
@@ -310,7 +310,7 @@ TEST_CASE("pointwise fusion: the output takes the memory of an input that dies")
   CHECK(operators(f) == 3);
   const MemoryPlan plan = plan_memory(f);
   for (uint32_t i = 0; i < f.nodes.size(); ++i) {
-    if (f.nodes[i].op == &FusedPointwise::def) CHECK(plan.slot({i, 0}).root == f.nodes[i].inputs[0]);
+    if (f.nodes[i].op == &op::FusedPointwise::def) CHECK(plan.slot({i, 0}).root == f.nodes[i].inputs[0]);
   }
   CHECK(plan.arena_bytes == 6016);
 }
@@ -362,7 +362,7 @@ TEST_CASE("pointwise fusion: images keep their layout") {
   require_near(call(graph, in)[0], call(exact, in)[0].asvector<double>(), 1e-4);
   const Graph& g = graph.plan()->graph();
   const auto fused =
-      std::find_if(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op == &FusedPointwise::def; });
+      std::find_if(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op == &op::FusedPointwise::def; });
   REQUIRE(fused != g.nodes.end());
   CHECK(fused->layouts[0] == Layout::channels_last);
 }

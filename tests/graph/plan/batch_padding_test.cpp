@@ -136,8 +136,8 @@ TEST_CASE("bucket: operators that keep rows apart equal the imperative run") {
   });
   check([](auto F, auto x, auto w, auto) {
     auto parts = F.split(x, 2, {.axis = 1});
-    return std::vector{F.concat(Concat{.dim = 1}, parts[1], x),
-                       F.stack(Stack{.axis = 1}, x, x),
+    return std::vector{F.concat(op::Concat{.dim = 1}, parts[1], x),
+                       F.stack(op::Stack{.axis = 1}, x, x),
                        F.slice_axis(x, 1, 1, 3),
                        F.slice(x, {std::nullopt, 1}, {std::nullopt, 3}),
                        F.flip(x, {1}),
@@ -187,8 +187,8 @@ TEST_CASE("bucket: what mixes rows is refused by the name of the operator") {
   refused([](auto F, auto x, auto, auto) { return std::vector{F.flip(x, {0})}; }, "(reverse)");
   refused([](auto F, auto x, auto, auto) { return std::vector{F.slice_axis(x, 0, 0, 2)}; }, "(slice_axis)");
   refused([](auto F, auto x, auto, auto) { return std::vector{F.slice(x, {1}, {std::nullopt})}; }, "(slice)");
-  refused([](auto F, auto x, auto, auto) { return std::vector{F.concat(Concat{.dim = 0}, x, x)}; }, "(Concat)");
-  refused([](auto F, auto x, auto, auto) { return std::vector{F.stack(Stack{.axis = -3}, x, x)}; }, "(stack)");
+  refused([](auto F, auto x, auto, auto) { return std::vector{F.concat(op::Concat{.dim = 0}, x, x)}; }, "(Concat)");
+  refused([](auto F, auto x, auto, auto) { return std::vector{F.stack(op::Stack{.axis = -3}, x, x)}; }, "(stack)");
   refused([](auto F, auto x, auto, auto index) { return std::vector{F.take(x, index)}; }, "(take)");
   refused([](auto F, auto x, auto, auto) { return std::vector{F.repeat(x, 2, 0)}; }, "(repeat)");
   refused([](auto F, auto x, auto, auto) { return std::vector{F.tile(x, {2, 1})}; }, "(tile)");

@@ -49,7 +49,7 @@ std::vector<A> four_branches(const F& f, const A& x, const A& w) {
     for (int k = 0; k <= i; ++k) h = f.softmax(f.dot(f.reshape(f.relu(h), {-3}).reshape({32, 256}), w));
     ends.push_back(h);
   }
-  return {f.concat(Concat{.dim = 1}, ends[0], ends[1], ends[2], ends[3]), ends[2], f.sum(ends[1] * trunk)};
+  return {f.concat(op::Concat{.dim = 1}, ends[0], ends[1], ends[2], ends[3]), ends[2], f.sum(ends[1] * trunk)};
 }
 
 Graph graph_of(const Symbol& s, const std::vector<std::string>& names, const std::vector<TensorMeta>& metas,

@@ -26,7 +26,7 @@ constexpr HybridizeOptions by_step{.exact = true}, as_graph{.static_alloc = true
 template <class A>
 A program(const Functions<A>& F, const A& x, const A& w, const A& b) {
   const A y = F.tanh(x * w + b);
-  return F.concat(Concat{.dim = 1}, y * x, F.relu(y - w), F.transpose(F.transpose(y) * 2));
+  return F.concat(op::Concat{.dim = 1}, y * x, F.relu(y - w), F.transpose(F.transpose(y) * 2));
 }
 CachedGraph net(const HybridizeOptions& options) {
   return CachedGraph(program(sym, sym.var("x"), sym.var("w"), sym.var("b")), {"x", "w", "b"}, options, "net");

@@ -215,14 +215,14 @@ TEST_CASE("verify: planted bug: wrong numbers and dropped steps in fused operato
   SECTION("a folded batch norm") {
     Planned p(small_net(), small_net_names, small_net_arrays(), {});
     CHECK(p.failure() == passed);
-    passes::set_operator(p.node("bn_affine"), BatchNormAffine{.eps = 0.5, .fix_gamma = false});
+    passes::set_operator(p.node("bn_affine"), op::BatchNormAffine{.eps = 0.5, .fix_gamma = false});
     CHECK_THAT(p.failure(), Contains("[verify] relu (relu) is not as in the imperative run, at element") &&
                                 Contains("from node conv (Convolution)"));
   }
   SECTION("a dropped activation") {
     Planned p(small_net(), small_net_names, small_net_arrays(), {});
     Node& conv = p.node("conv2");
-    Convolution op = passes::attributes<Convolution>(conv);
+    op::Convolution op = passes::attributes<op::Convolution>(conv);
     REQUIRE(op.post_ops.activation == FusedActivation::tanh);
     op.post_ops.activation = FusedActivation::none;
     passes::set_operator(conv, op);
@@ -384,7 +384,7 @@ TEST_CASE("verify: an operator that fails fails as without") {
 
   // where only the imperative run fails, the plan has dropped something
   Planned p(sym.softmax(fails_on_nan(x)), {"data0"}, {bad}, {});
-  passes::set_operator(p.node("check"), Copy{});
+  passes::set_operator(p.node("check"), op::Copy{});
   CHECK_THAT(p.failure(),
              Contains("[verify] the imperative run fails where the plan does not: [_test_fails_on_nan] NaN"));
 }

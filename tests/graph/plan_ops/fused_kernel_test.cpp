@@ -35,7 +35,8 @@ bool has_compiler() {
 bool is_emulated() { return gpu_driver(0).name().find("mulat") != std::string::npos; }
 
 size_t count(const Graph& g) {
-  return size_t(std::count_if(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op == &FusedKernel::def; }));
+  return size_t(
+      std::count_if(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op == &op::FusedKernel::def; }));
 }
 size_t operators(const Graph& g) {
   return size_t(std::count_if(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op != nullptr; }));
@@ -105,7 +106,8 @@ Graph check_fusion(const Graph& g, const std::vector<TensorMeta>& metas, uint32_
   for (size_t i = 0; i < got.size(); ++i) {
     INFO("output " << i << "\n" << g.str() << fused.str());
     for (const Node& n : fused.nodes) {
-      if (n.op == &FusedKernel::def) UNSCOPED_INFO(static_cast<const FusedKernel*>(n.attrs.get())->source->text);
+      if (n.op == &op::FusedKernel::def)
+        UNSCOPED_INFO(static_cast<const op::FusedKernel*>(n.attrs.get())->source->text);
     }
     REQUIRE(same_values(got[i], expected[i]));
   }
@@ -156,9 +158,9 @@ std::vector<Graph> graphs_of(const std::vector<Symbol>& all, const std::vector<T
     std::vector<Symbol> read;
     for (const Symbol& s : outputs) read.push_back(sym.cast(s, DType::int32));
     for (const char* name : {"x", "y", "z"}) read.push_back(sym.cast(sym.var(name), DType::int32));
-    Attributes attrs(AddN::def);
-    AddN::def.read(attrs.edit(), "num_args", std::to_string(read.size()));
-    outputs.push_back(apply(AddN::def, attrs, read));
+    Attributes attrs(op::AddN::def);
+    op::AddN::def.read(attrs.edit(), "num_args", std::to_string(read.size()));
+    outputs.push_back(apply(op::AddN::def, attrs, read));
     graphs.push_back(traced(Symbol::group(outputs), {"x", "y", "z"}, metas));
   }
   return graphs;
@@ -192,7 +194,8 @@ class Nvrtc {
   std::string complaints(const Graph& g) const {
     std::string all;
     for (const Node& n : g.nodes) {
-      if (n.op == &FusedKernel::def) all += compile(static_cast<const FusedKernel*>(n.attrs.get())->source->text);
+      if (n.op == &op::FusedKernel::def)
+        all += compile(static_cast<const op::FusedKernel*>(n.attrs.get())->source->text);
     }
     return all;
   }
@@ -380,12 +383,13 @@ TEST_CASE("fused kernel: it is compiled and loaded when the plan is made; a laun
     for (int i = 0; i < 2; ++i) CHECK(same_values(run(*plan, {x})[0], nd.exp(x * -1.5 + 0.625)));
     CHECK(loads() == before + 1);
   }
-  Node& node = *std::find_if(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op == &FusedKernel::def; });
-  FusedKernel op = *static_cast<const FusedKernel*>(node.attrs.get());
+  Node& node =
+      *std::find_if(g.nodes.begin(), g.nodes.end(), [](const Node& n) { return n.op == &op::FusedKernel::def; });
+  op::FusedKernel op = *static_cast<const op::FusedKernel*>(node.attrs.get());
   KernelSource wrong = *op.source;
   wrong.text += "not C++";
   op.source = KernelSource::intern(wrong);
-  node.attrs = Attributes(FusedKernel::def, &op);
+  node.attrs = Attributes(op::FusedKernel::def, &op);
   CHECK_THROWS_AS(plan_of(g), DeviceError);
   CHECK_THROWS_WITH(plan_of(g), Contains("NVRTC") && Contains("fused") && Contains("error"));
 }

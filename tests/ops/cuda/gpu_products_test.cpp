@@ -75,7 +75,7 @@ TEST_CASE("gpu: dense layers with and without a bias, wherever it lies", "[ops][
     for (int64_t rows : {0, 1, 2, 3, 4, 6}) {
       for (int64_t size : {0, 64, 70, 300}) {
         const NDArray x = numbers({rows, size}, 1, t), w = numbers({13, size}, 2, t), b = numbers({13}, 3, t);
-        const FullyConnected with_bias{.num_hidden = 13}, without{.num_hidden = 13, .no_bias = true};
+        const op::FullyConnected with_bias{.num_hidden = 13}, without{.num_hidden = 13, .no_bias = true};
         CAPTURE(name_of(t), rows, size);
         check_close(nd.FullyConnected(there(x), there(w), without), nd.FullyConnected(x, w, without));
         for (int skipped : {0, 1}) {
@@ -89,12 +89,12 @@ TEST_CASE("gpu: dense layers with and without a bias, wherever it lies", "[ops][
 
 TEST_CASE("gpu: convolutions and their gradients in all types", "[ops][cuda]") {
   if (!test::has_gpu()) return;
-  const Convolution ops[] = {
+  const op::Convolution ops[] = {
       {.kernel = {3}, .stride = {2}, .pad = {1}, .num_filter = 4},
       {.kernel = {3, 3}, .pad = {1, 1}, .num_filter = 4},
       {.kernel = {2, 3}, .stride = {1, 2}, .dilate = {2, 1}, .pad = {1, 0}, .num_filter = 4, .num_group = 2},
       {.kernel = {2, 1, 3}, .pad = {0, 2, 1}, .num_filter = 2, .no_bias = true}};
-  for (const Convolution& op : ops) {
+  for (const op::Convolution& op : ops) {
     for (DType t : floats) {
       Shape data(2, 4), weight(op.num_filter, 4 / op.num_group);
       for (int64_t k : op.kernel) data.push_back(7), weight.push_back(k);
@@ -126,7 +126,7 @@ TEST_CASE("gpu: gradients of convolutions with windows of one element, with and 
   for (DType t : floats) {
     for (int64_t batch : {1, 3}) {
       for (int64_t step : {1, 2, 3}) {
-        const Convolution op{.kernel = {1, 1}, .stride = {step, 1}, .num_filter = 5, .no_bias = true};
+        const op::Convolution op{.kernel = {1, 1}, .stride = {step, 1}, .num_filter = 5, .no_bias = true};
         const NDArray x = numbers({batch, 4, 12 * step - (step > 1), 13}, 1, t), w = numbers({5, 4, 1, 1}, 2, t);
         const NDArray dy = numbers({batch, 5, 12, 13}, 3, t);
         CAPTURE(name_of(t), batch, step);
@@ -147,7 +147,7 @@ TEST_CASE("gpu: gradients that would take more scratch memory than the attribute
   if (!test::has_gpu()) return;
   const NDArray x = numbers({64, 64, 13, 12}, 1), dy = numbers({64, 72, 13, 12}, 2);
   for (int64_t workspace : {1, 2}) {  // MiB; all images' gradients are 1.1
-    const ConvolutionBackwardWeight op{.kernel = {1, 1}, .num_filter = 72, .workspace = workspace, .no_bias = true};
+    const op::ConvolutionBackwardWeight op{.kernel = {1, 1}, .num_filter = 72, .workspace = workspace, .no_bias = true};
     check_close(nd._backward_Convolution_weight(there(dy), there(x), op)[0],
                 nd._backward_Convolution_weight(dy, x, op)[0]);
   }
@@ -156,7 +156,7 @@ TEST_CASE("gpu: gradients that would take more scratch memory than the attribute
 TEST_CASE("gpu: many images sum to one gradient of a bias, with the same bits each time", "[ops][cuda]") {
   if (!test::has_gpu()) return;
   const NDArray dy = numbers({64, 3, 23, 9}, 1) * 1.001f + 1, x = numbers({64, 1, 23, 9}, 2);
-  const ConvolutionBackwardWeight op{.kernel = {1, 1}, .num_filter = 3};
+  const op::ConvolutionBackwardWeight op{.kernel = {1, 1}, .num_filter = 3};
   const std::vector<NDArray> want = nd._backward_Convolution_weight(dy, x, op),
                              got = nd._backward_Convolution_weight(there(dy), there(x), op);
   check_close(got[0], want[0]);
@@ -167,24 +167,24 @@ TEST_CASE("gpu: many images sum to one gradient of a bias, with the same bits ea
 TEST_CASE("gpu: transposed convolutions", "[ops][cuda]") {
   if (!test::has_gpu()) return;
   for (DType t : floats) {
-    const Deconvolution op{.kernel = {3, 2},
-                           .stride = {2, 1},
-                           .pad = {1, 0},
-                           .adj = {1, 0},
-                           .num_filter = 6,
-                           .num_group = 2,
-                           .no_bias = false};
+    const op::Deconvolution op{.kernel = {3, 2},
+                               .stride = {2, 1},
+                               .pad = {1, 0},
+                               .adj = {1, 0},
+                               .num_filter = 6,
+                               .num_group = 2,
+                               .no_bias = false};
     const NDArray x = numbers({2, 4, 5, 4}, 1, t), w = numbers({4, 3, 3, 2}, 2, t), b = numbers({6}, 3, t);
     check_close(nd.Deconvolution(there(x), there(w), there(b), op), nd.Deconvolution(x, w, b, op));
   }
-  const Deconvolution uneven{.kernel = {3}, .stride = {2}, .target_shape = {6}, .num_filter = 1};
+  const op::Deconvolution uneven{.kernel = {3}, .stride = {2}, .target_shape = {6}, .num_filter = 1};
   const NDArray x = numbers({1, 1, 3}, 1), w = numbers({1, 1, 3}, 2);
   check_close(nd.Deconvolution(there(x), there(w), uneven), nd.Deconvolution(x, w, uneven));
 }
 
 TEST_CASE("gpu: the attribute workspace limits what an algorithm takes", "[ops][cuda]") {
   if (!test::has_gpu()) return;
-  Convolution op{.kernel = {3, 3}, .num_filter = 2, .workspace = 0, .no_bias = true};
+  op::Convolution op{.kernel = {3, 3}, .num_filter = 2, .workspace = 0, .no_bias = true};
   const NDArray x = numbers({1, 2, 6, 6}, 1), w = numbers({2, 2, 3, 3}, 2);
   check_close(nd.Convolution(there(x), there(w), op), nd.Convolution(x, w, op));
 }
@@ -194,7 +194,7 @@ TEST_CASE("gpu: float32 products take TF32 when they may, and not before", "[ops
   const float fine = 1 + 1.0f / 4096;  // TF32 has ten bits of mantissa
   const NDArray a = there(nd.full({64, 64}, fine)), b = there(nd.ones({64, 64}));
   const NDArray image = there(nd.full({1, 64, 8, 8}, fine)), kernel = there(nd.ones({64, 64, 1, 1}));
-  const Convolution op{.kernel = {1, 1}, .num_filter = 64, .no_bias = true};
+  const op::Convolution op{.kernel = {1, 1}, .num_filter = 64, .no_bias = true};
   const auto product = [&] { return nd.dot(a, b)[0][0].asscalar<float>(); };
   const auto filtered = [&] { return nd.Convolution(image, kernel, op).reshape({-1})[0].asscalar<float>(); };
   CHECK(product() == 64 * fine);

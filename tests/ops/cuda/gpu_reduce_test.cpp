@@ -69,17 +69,17 @@ RowOptions of_indices(int64_t n, uint32_t dtypes) {
 TEST_CASE("gpu reduce: rows, columns and parts of results", "[cuda]") {
   Rows sums, exact;
   for (const Case& c : cases) {
-    add(sums, Sum{.axis = c.axis}, {in(c.shape)}, numeric);
-    add(sums, Mean{.axis = c.axis}, {in(c.shape, Fill::positive)});
-    add(sums, Norm{.axis = c.axis}, {in(c.shape)});
-    add(sums, Norm{.ord = 1, .axis = c.axis}, {in(c.shape)});
-    add(exact, Max{.axis = c.axis}, {in(c.shape)}, numeric);
-    add(exact, Min{.axis = c.axis}, {in(c.shape)}, numeric);
+    add(sums, op::Sum{.axis = c.axis}, {in(c.shape)}, numeric);
+    add(sums, op::Mean{.axis = c.axis}, {in(c.shape, Fill::positive)});
+    add(sums, op::Norm{.axis = c.axis}, {in(c.shape)});
+    add(sums, op::Norm{.ord = 1, .axis = c.axis}, {in(c.shape)});
+    add(exact, op::Max{.axis = c.axis}, {in(c.shape)}, numeric);
+    add(exact, op::Min{.axis = c.axis}, {in(c.shape)}, numeric);
     if (c.axis.ndim() == 1) {
       const int axis = int(c.axis[0]);
       const RowOptions holds = of_indices(c.shape[axis], every_dtype);
-      add(exact, ArgMax{.axis = axis}, {constant(in(c.shape))}, holds);
-      add(exact, ArgMin{.axis = axis}, {constant(in(c.shape))}, holds);
+      add(exact, op::ArgMax{.axis = axis}, {constant(in(c.shape))}, holds);
+      add(exact, op::ArgMin{.axis = axis}, {constant(in(c.shape))}, holds);
     }
   }
   check_gpu(sums, all_numbers, 1e-5);
@@ -89,14 +89,14 @@ TEST_CASE("gpu reduce: rows, columns and parts of results", "[cuda]") {
 TEST_CASE("gpu reduce: products, and integers that wrap", "[cuda]") {
   Rows rows, integers;
   for (const Shape& axis : {Shape(0), Shape(1)}) {
-    add(rows, Prod{.axis = axis}, {in({60, 50}, with({0.8, 1.2, -1.1, 0.95, 1.05}, 3000))});
-    add(rows, Prod{.axis = axis}, {in({60, 50}, with({0.8, 1.2, 0, 0.95, 1.05, -1}, 3000))});
-    add(rows, NanProd{.axis = axis}, {in({60, 50}, with({0.8, 1.2, nan, 0.95, 1.05, -1}, 3000))});
-    add(rows, NanSum{.axis = axis}, {in({60, 50}, with({0.8, nan, 1.2}, 3000))});
-    add(integers, Prod{.axis = axis}, {in({60, 50}, Fill::distinct)}, numeric);
-    add(integers, Sum{.axis = axis}, {in({60, 50}, Fill::distinct)}, numeric);
+    add(rows, op::Prod{.axis = axis}, {in({60, 50}, with({0.8, 1.2, -1.1, 0.95, 1.05}, 3000))});
+    add(rows, op::Prod{.axis = axis}, {in({60, 50}, with({0.8, 1.2, 0, 0.95, 1.05, -1}, 3000))});
+    add(rows, op::NanProd{.axis = axis}, {in({60, 50}, with({0.8, 1.2, nan, 0.95, 1.05, -1}, 3000))});
+    add(rows, op::NanSum{.axis = axis}, {in({60, 50}, with({0.8, nan, 1.2}, 3000))});
+    add(integers, op::Prod{.axis = axis}, {in({60, 50}, Fill::distinct)}, numeric);
+    add(integers, op::Sum{.axis = axis}, {in({60, 50}, Fill::distinct)}, numeric);
   }
-  add(integers, Sum{}, {in({3, 70001}, Fill::distinct)}, numeric);
+  add(integers, op::Sum{}, {in({3, 70001}, Fill::distinct)}, numeric);
   check_gpu(rows, wide_floats, 1e-4);
   check_gpu(integers, {DType::uint8, DType::int8, DType::int32, DType::int64});
 }
@@ -109,8 +109,8 @@ TEST_CASE("gpu reduce: a NaN wins, and of equal elements the first", "[cuda]") {
            {std::vector<double>{1, nan, 3, 2, nan, 5, inf}, {3, 3, 1, 1, 3}, {-inf, -inf, -inf}, {-0.0, 0.0}}) {
         std::vector<double> all;
         for (int64_t i = 0; i < shape.size(); ++i) all.push_back(values[size_t(i) % values.size()]);
-        add(rows, ArgMax{.axis = axis}, {constant(in(shape, all))}, of_indices(shape[axis], floats));
-        add(rows, ArgMin{.axis = axis}, {constant(in(shape, all))}, of_indices(shape[axis], floats));
+        add(rows, op::ArgMax{.axis = axis}, {constant(in(shape, all))}, of_indices(shape[axis], floats));
+        add(rows, op::ArgMin{.axis = axis}, {constant(in(shape, all))}, of_indices(shape[axis], floats));
       }
     }
   }
@@ -119,11 +119,11 @@ TEST_CASE("gpu reduce: a NaN wins, and of equal elements the first", "[cuda]") {
 
 TEST_CASE("gpu reduce: sums to a shape", "[cuda]") {
   Rows rows;
-  add(rows, SumTo{.shape = Shape(1, 6)}, {in({500, 6})}, numeric);
-  add(rows, SumTo{.shape = Shape(6)}, {in({30, 20, 6})}, numeric);
-  add(rows, SumTo{.shape = Shape(1, 12, 1, 1)}, {in({6, 12, 9, 11})}, numeric);
-  add(rows, SumTo{.shape = Shape(40, 1)}, {in({3, 40, 333})}, numeric);
-  add(rows, SumTo{.shape = Shape(1)}, {in({2, 9000})}, numeric);
+  add(rows, op::SumTo{.shape = Shape(1, 6)}, {in({500, 6})}, numeric);
+  add(rows, op::SumTo{.shape = Shape(6)}, {in({30, 20, 6})}, numeric);
+  add(rows, op::SumTo{.shape = Shape(1, 12, 1, 1)}, {in({6, 12, 9, 11})}, numeric);
+  add(rows, op::SumTo{.shape = Shape(40, 1)}, {in({3, 40, 333})}, numeric);
+  add(rows, op::SumTo{.shape = Shape(1)}, {in({2, 9000})}, numeric);
   check_gpu(rows, all_numbers, 1e-5);
 }
 
@@ -132,17 +132,17 @@ TEST_CASE("gpu softmax: rows and columns of every length", "[cuda]") {
   for (const Shape& shape : {Shape(3, 1), Shape(70, 5), Shape(6, 100), Shape(2, 257), Shape(2, 1500), Shape(2, 5000),
                              Shape(5, 7, 9), Shape(2, 600, 3), Shape(3, 4, 300)}) {
     for (const int axis : {1, -1, 0}) {
-      add(rows, Softmax{.axis = axis, .temperature = 0.7}, {in(shape)});
-      add(rows, LogSoftmax{.axis = axis}, {in(shape)});
-      add(rows, Softmin{.axis = axis}, {in(shape)});
+      add(rows, op::Softmax{.axis = axis, .temperature = 0.7}, {in(shape)});
+      add(rows, op::LogSoftmax{.axis = axis}, {in(shape)});
+      add(rows, op::Softmin{.axis = axis}, {in(shape)});
     }
   }
   const RowOptions halves{.dtypes = dtype_bit(DType::float16) | dtype_bit(DType::bfloat16)};
-  add(rows, Softmax{.dtype = DType::float32}, {in({9, 40})}, halves);
-  add(rows, Softmax{.use_length = true}, {in({4, 40}), index({4}, {0, 1, 17, 40}, DType::int32)});
-  add(rows, Softmax{.use_length = true}, {in({4, 3000}), index({4}, {-3, 2.9, nan, 9000})});
-  add(rows, SoftmaxActivation{}, {in({3, 4, 50})});
-  add(rows, SoftmaxActivation{.mode = SoftmaxMode::channel}, {in({3, 4, 50})});
+  add(rows, op::Softmax{.dtype = DType::float32}, {in({9, 40})}, halves);
+  add(rows, op::Softmax{.use_length = true}, {in({4, 40}), index({4}, {0, 1, 17, 40}, DType::int32)});
+  add(rows, op::Softmax{.use_length = true}, {in({4, 3000}), index({4}, {-3, 2.9, nan, 9000})});
+  add(rows, op::SoftmaxActivation{}, {in({3, 4, 50})});
+  add(rows, op::SoftmaxActivation{.mode = SoftmaxMode::channel}, {in({3, 4, 50})});
   check_gpu(rows, all_floats, 1e-5);
 }
 
@@ -154,9 +154,9 @@ TEST_CASE("gpu softmax: infinities and NaN", "[cuda]") {
       std::vector<double> values(size_t(2 * n), 0.5);
       for (size_t i = 0; i < 3; ++i) values[i] = odd[i], values[size_t(n) + 3 - i] = odd[i];
       if (odd[2] == -inf) std::fill_n(values.begin(), n, -inf);
-      add(rows, Softmax{}, {constant(in({2, n}, values))});
-      add(rows, LogSoftmax{}, {constant(in({2, n}, values))});
-      add(rows, Softmax{.axis = 0}, {constant(in({2, n}, values))});
+      add(rows, op::Softmax{}, {constant(in({2, n}, values))});
+      add(rows, op::LogSoftmax{}, {constant(in({2, n}, values))});
+      add(rows, op::Softmax{.axis = 0}, {constant(in({2, n}, values))});
     }
   }
   check_gpu(rows, all_floats, 1e-5);
@@ -167,21 +167,21 @@ TEST_CASE("gpu losses: labels of every kind", "[cuda]") {
   const Input labels = index({6}, {0, 4, -1, nan, 9, 2});
   const RowOptions once{.dtypes = floats, .differentiate = false};
   for (const Normalization n : {Normalization::null, Normalization::batch, Normalization::valid}) {
-    add(rows, BackwardSoftmaxOutput{.grad_scale = 3, .ignore_label = 2, .use_ignore = true, .normalization = n},
+    add(rows, op::BackwardSoftmaxOutput{.grad_scale = 3, .ignore_label = 2, .use_ignore = true, .normalization = n},
         {in({6, 5}, Fill::unit), labels}, once);
-    add(rows, BackwardSoftmaxOutput{.ignore_label = 2, .normalization = n, .smooth_alpha = 0.2},
+    add(rows, op::BackwardSoftmaxOutput{.ignore_label = 2, .normalization = n, .smooth_alpha = 0.2},
         {in({6, 300}, Fill::unit), index({6}, 0, 300, DType::int32)}, once);
-    add(rows, BackwardSoftmaxOutput{.multi_output = true, .normalization = n, .out_grad = true},
+    add(rows, op::BackwardSoftmaxOutput{.multi_output = true, .normalization = n, .out_grad = true},
         {in({3, 4, 50}, Fill::unit), index({3, 50}, 0, 4), in({3, 4, 50})}, once);
-    add(rows, BackwardMakeLoss{.grad_scale = 2, .valid_thresh = 0.1, .normalization = n}, {in({50, 60})}, once);
+    add(rows, op::BackwardMakeLoss{.grad_scale = 2, .valid_thresh = 0.1, .normalization = n}, {in({50, 60})}, once);
   }
-  add(rows, BackwardSoftmaxOutput{.grad_scale = 2}, {in({6, 5}, Fill::unit), in({6, 5}, Fill::unit)}, once);
-  add(rows, SoftmaxOutput{.preserve_shape = true}, {in({6, 5, 40}), index({6, 5}, 0, 40)}, once);
-  add(rows, SoftmaxCrossEntropy{}, {in({600, 50}), index({600}, -2, 52)}, once);
-  add(rows, BackwardSoftmaxCrossEntropy{}, {in({1}), in({6, 50}), labels}, once);
-  add(rows, LogisticRegressionOutput{}, {in({40, 30}), in({40, 30})}, once);
+  add(rows, op::BackwardSoftmaxOutput{.grad_scale = 2}, {in({6, 5}, Fill::unit), in({6, 5}, Fill::unit)}, once);
+  add(rows, op::SoftmaxOutput{.preserve_shape = true}, {in({6, 5, 40}), index({6, 5}, 0, 40)}, once);
+  add(rows, op::SoftmaxCrossEntropy{}, {in({600, 50}), index({600}, -2, 52)}, once);
+  add(rows, op::BackwardSoftmaxCrossEntropy{}, {in({1}), in({6, 50}), labels}, once);
+  add(rows, op::LogisticRegressionOutput{}, {in({40, 30}), in({40, 30})}, once);
   for (const RegressionKind kind : {RegressionKind::linear, RegressionKind::mae, RegressionKind::logistic}) {
-    add(rows, BackwardRegressionOutput{.kind = kind, .grad_scale = 1.5}, {in({40, 30}), in({40, 30})}, once);
+    add(rows, op::BackwardRegressionOutput{.kind = kind, .grad_scale = 1.5}, {in({40, 30}), in({40, 30})}, once);
   }
   check_gpu(rows, all_floats, 1e-5);
 }
@@ -191,7 +191,7 @@ TEST_CASE("gpu normalisations: few and many channels, rows of every length", "[c
   for (const int axis : {-1, 1, 0}) {
     for (const Shape& shape : {Shape(40, 7), Shape(9, 300), Shape(3, 3000), Shape(4, 5, 60)}) {
       const Shape n(shape[normalize_axis(axis, shape.ndim(), "test")]);
-      add(rows, LayerNorm{.axis = axis}, {in(shape), in(n, Fill::positive), in(n)});
+      add(rows, op::LayerNorm{.axis = axis}, {in(shape), in(n, Fill::positive), in(n)});
     }
   }
   check_gpu(rows, wide_floats, 1e-3);
@@ -200,11 +200,12 @@ TEST_CASE("gpu normalisations: few and many channels, rows of every length", "[c
   for (const Shape& shape : {Shape(8, 3, 20, 25), Shape(300, 40), Shape(3, 70, 9)}) {
     const int64_t n = shape[1];
     for (const RowOptions& mode : {trains, real}) {
-      add(norms, BatchNorm{}, {in(shape), in(Shape(n), Fill::positive), in(Shape(n)), channels(n), channels(n)}, mode);
-      add(norms, BatchNorm{.momentum = 0.5, .fix_gamma = false, .axis = 1},
+      add(norms, op::BatchNorm{}, {in(shape), in(Shape(n), Fill::positive), in(Shape(n)), channels(n), channels(n)},
+          mode);
+      add(norms, op::BatchNorm{.momentum = 0.5, .fix_gamma = false, .axis = 1},
           {in(shape), in(Shape(n), Fill::positive), in(Shape(n)), channels(n), channels(n)}, mode);
     }
-    add(norms, BatchNorm{.fix_gamma = false, .use_global_stats = true},
+    add(norms, op::BatchNorm{.fix_gamma = false, .use_global_stats = true},
         {in(shape), in(Shape(n), Fill::positive), in(Shape(n)), channels(n), channels(n)}, trains);
   }
   check_gpu(norms, wide_floats, 1e-3);

@@ -56,87 +56,87 @@ RowOptions numeric(double loosen = 1) { return {.dtypes = numbers, .loosen = loo
 
 void unary_rows(Rows& rows) {
   unary(
-      rows, Relu{}, [](double x) { return larger(x, 0); }, Fill::nonzero, numeric());
-  unary(rows, Sigmoid{}, sigmoid);
-  unary(rows, Tanh{}, [](double x) { return std::tanh(x); });
-  unary(rows, Exp{}, [](double x) { return std::exp(x); });
+      rows, op::Relu{}, [](double x) { return larger(x, 0); }, Fill::nonzero, numeric());
+  unary(rows, op::Sigmoid{}, sigmoid);
+  unary(rows, op::Tanh{}, [](double x) { return std::tanh(x); });
+  unary(rows, op::Exp{}, [](double x) { return std::exp(x); });
   unary(
-      rows, Log{}, [](double x) { return std::log(x); }, Fill::positive);
+      rows, op::Log{}, [](double x) { return std::log(x); }, Fill::positive);
   unary(
-      rows, Sqrt{}, [](double x) { return std::sqrt(x); }, Fill::positive);
+      rows, op::Sqrt{}, [](double x) { return std::sqrt(x); }, Fill::positive);
   unary(
-      rows, Rsqrt{}, [](double x) { return 1 / std::sqrt(x); }, Fill::positive);
+      rows, op::Rsqrt{}, [](double x) { return 1 / std::sqrt(x); }, Fill::positive);
   unary(
-      rows, Square{}, [](double x) { return x * x; }, Fill::normal, numeric());
+      rows, op::Square{}, [](double x) { return x * x; }, Fill::normal, numeric());
   unary(
-      rows, Abs{}, [](double x) { return std::abs(x); }, Fill::nonzero, numeric());
-  unary(rows, Sign{}, sign, Fill::nonzero, numeric());
+      rows, op::Abs{}, [](double x) { return std::abs(x); }, Fill::nonzero, numeric());
+  unary(rows, op::Sign{}, sign, Fill::nonzero, numeric());
   unary(
-      rows, Negative{}, [](double x) { return -x; }, Fill::normal, numeric());
+      rows, op::Negative{}, [](double x) { return -x; }, Fill::normal, numeric());
   unary(
-      rows, Reciprocal{}, [](double x) { return 1 / x; }, Fill::nonzero);
-  unary(rows, Erf{}, [](double x) { return std::erf(x); });
+      rows, op::Reciprocal{}, [](double x) { return 1 / x; }, Fill::nonzero);
+  unary(rows, op::Erf{}, [](double x) { return std::erf(x); });
   unary(
-      rows, Log1p{}, [](double x) { return std::log1p(x); }, Fill::unit);
-  unary(rows, Expm1{}, [](double x) { return std::expm1(x); });
+      rows, op::Log1p{}, [](double x) { return std::log1p(x); }, Fill::unit);
+  unary(rows, op::Expm1{}, [](double x) { return std::expm1(x); });
   unary(
-      rows, Log2{}, [](double x) { return std::log2(x); }, Fill::positive);
+      rows, op::Log2{}, [](double x) { return std::log2(x); }, Fill::positive);
   unary(
-      rows, Log10{}, [](double x) { return std::log10(x); }, Fill::positive);
-  unary(rows, Sin{}, [](double x) { return std::sin(x); });
-  unary(rows, Cos{}, [](double x) { return std::cos(x); });
+      rows, op::Log10{}, [](double x) { return std::log10(x); }, Fill::positive);
+  unary(rows, op::Sin{}, [](double x) { return std::sin(x); });
+  unary(rows, op::Cos{}, [](double x) { return std::cos(x); });
   unary(
-      rows, Tan{}, [](double x) { return std::tan(x); }, Fill::unit);
+      rows, op::Tan{}, [](double x) { return std::tan(x); }, Fill::unit);
   unary(
-      rows, Arcsin{}, [](double x) { return std::asin(x); }, Fill::unit);
+      rows, op::Arcsin{}, [](double x) { return std::asin(x); }, Fill::unit);
   unary(
-      rows, Arccos{}, [](double x) { return std::acos(x); }, Fill::unit);
-  unary(rows, Arctan{}, [](double x) { return std::atan(x); });
-  unary(rows, Sinh{}, [](double x) { return std::sinh(x); });
-  unary(rows, Cosh{}, [](double x) { return std::cosh(x); });
-  unary(rows, Arcsinh{}, [](double x) { return std::asinh(x); });
+      rows, op::Arccos{}, [](double x) { return std::acos(x); }, Fill::unit);
+  unary(rows, op::Arctan{}, [](double x) { return std::atan(x); });
+  unary(rows, op::Sinh{}, [](double x) { return std::sinh(x); });
+  unary(rows, op::Cosh{}, [](double x) { return std::cosh(x); });
+  unary(rows, op::Arcsinh{}, [](double x) { return std::asinh(x); });
   unary(
-      rows, Arccosh{}, [](double x) { return std::acosh(x); }, Fill::above_one);
+      rows, op::Arccosh{}, [](double x) { return std::acosh(x); }, Fill::above_one);
   unary(
-      rows, Arctanh{}, [](double x) { return std::atanh(x); }, Fill::unit);
+      rows, op::Arctanh{}, [](double x) { return std::atanh(x); }, Fill::unit);
   unary(
-      rows, Floor{}, [](double x) { return std::floor(x); }, Fill::normal, numeric());
+      rows, op::Floor{}, [](double x) { return std::floor(x); }, Fill::normal, numeric());
   unary(
-      rows, Ceil{}, [](double x) { return std::ceil(x); }, Fill::normal, numeric());
+      rows, op::Ceil{}, [](double x) { return std::ceil(x); }, Fill::normal, numeric());
   unary(
-      rows, Round{}, [](double x) { return std::round(x); }, Fill::normal, numeric());
-  unary(rows, Rint{}, round_half_down, Fill::normal, numeric());
+      rows, op::Round{}, [](double x) { return std::round(x); }, Fill::normal, numeric());
+  unary(rows, op::Rint{}, round_half_down, Fill::normal, numeric());
   unary(
-      rows, Trunc{}, [](double x) { return std::trunc(x); }, Fill::normal, numeric());
+      rows, op::Trunc{}, [](double x) { return std::trunc(x); }, Fill::normal, numeric());
   unary(
-      rows, Fix{}, [](double x) { return std::trunc(x); }, Fill::normal, numeric());
+      rows, op::Fix{}, [](double x) { return std::trunc(x); }, Fill::normal, numeric());
   unary(
-      rows, Cbrt{}, [](double x) { return std::cbrt(x); }, Fill::nonzero);
+      rows, op::Cbrt{}, [](double x) { return std::cbrt(x); }, Fill::nonzero);
   unary(
-      rows, Rcbrt{}, [](double x) { return 1 / std::cbrt(x); }, Fill::nonzero);
-  unary(rows, Softsign{}, softsign);
-  unary(rows, HardSigmoid{}, [](double x) { return std::clamp(0.2 * x + 0.5, 0., 1.); });
-  unary(rows, HardSigmoid{.alpha = 0.6, .beta = 0.4}, [](double x) { return std::clamp(0.6 * x + 0.4, 0., 1.); });
-  unary(rows, SoftRelu{}, [](double x) { return std::log1p(std::exp(x)); });
-  unary(rows, Gelu{}, gelu);
-  unary(rows, LogicalNot{}, [](double x) { return double(x == 0); }, Fill::normal, {.dtypes = every_dtype});
-  unary(rows, Degrees{}, [](double x) { return x * 180 / std::numbers::pi; });
-  unary(rows, Radians{}, [](double x) { return x * std::numbers::pi / 180; });
+      rows, op::Rcbrt{}, [](double x) { return 1 / std::cbrt(x); }, Fill::nonzero);
+  unary(rows, op::Softsign{}, softsign);
+  unary(rows, op::HardSigmoid{}, [](double x) { return std::clamp(0.2 * x + 0.5, 0., 1.); });
+  unary(rows, op::HardSigmoid{.alpha = 0.6, .beta = 0.4}, [](double x) { return std::clamp(0.6 * x + 0.4, 0., 1.); });
+  unary(rows, op::SoftRelu{}, [](double x) { return std::log1p(std::exp(x)); });
+  unary(rows, op::Gelu{}, gelu);
+  unary(rows, op::LogicalNot{}, [](double x) { return double(x == 0); }, Fill::normal, {.dtypes = every_dtype});
+  unary(rows, op::Degrees{}, [](double x) { return x * 180 / std::numbers::pi; });
+  unary(rows, op::Radians{}, [](double x) { return x * std::numbers::pi / 180; });
   unary(
-      rows, Gamma{}, [](double x) { return std::tgamma(x); }, Fill::nonzero);
+      rows, op::Gamma{}, [](double x) { return std::tgamma(x); }, Fill::nonzero);
   unary(
-      rows, GammaLn{}, [](double x) { return std::lgamma(x); }, Fill::positive);
-  unary(rows, Digamma{}, digamma, Fill::positive);
-  unary(rows, Polygamma{}, polygamma<1>, Fill::positive);
-  unary(rows, Polygamma{.n = 4}, polygamma<4>, Fill::above_one);
-  rows.emplace_back(Polygamma{.n = 0}, std::vector{in({3, 5})}, Reference(), RowOptions{.refused = true});
-  unary(rows, Copy{}, [](double x) { return x; }, Fill::normal, {.dtypes = every_dtype});
+      rows, op::GammaLn{}, [](double x) { return std::lgamma(x); }, Fill::positive);
+  unary(rows, op::Digamma{}, digamma, Fill::positive);
+  unary(rows, op::Polygamma{}, polygamma<1>, Fill::positive);
+  unary(rows, op::Polygamma{.n = 4}, polygamma<4>, Fill::above_one);
+  rows.emplace_back(op::Polygamma{.n = 0}, std::vector{in({3, 5})}, Reference(), RowOptions{.refused = true});
+  unary(rows, op::Copy{}, [](double x) { return x; }, Fill::normal, {.dtypes = every_dtype});
   RowOptions blocked{.dtypes = every_dtype};
   blocked.gradient = [](const Hosts& inputs, const Hosts&) { return Hosts{zeros(inputs[0].shape)}; };
   unary(
-      rows, BlockGrad{}, [](double x) { return x; }, Fill::normal, blocked);
-  unary(rows, ZerosLike{}, [](double) { return 0.0; }, Fill::normal, {.dtypes = every_dtype});
-  unary(rows, OnesLike{}, [](double) { return 1.0; }, Fill::normal, {.dtypes = every_dtype});
+      rows, op::BlockGrad{}, [](double x) { return x; }, Fill::normal, blocked);
+  unary(rows, op::ZerosLike{}, [](double) { return 0.0; }, Fill::normal, {.dtypes = every_dtype});
+  unary(rows, op::OnesLike{}, [](double) { return 1.0; }, Fill::normal, {.dtypes = every_dtype});
 }
 
 // head * slope(saved), where slope follows from the output, or for gelu from the input. Where the slope is 0 for good,
@@ -146,7 +146,7 @@ void backward_row(Rows& rows, const T& op, F1 slope, Fill fill) {
   for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape()}) {
     rows.emplace_back(op, std::vector{in(shape), in(shape, fill)},
                       Reference(broadcasting([slope](double h, double s, DType) {
-                        return slope(s) == 0 && std::is_same_v<T, BackwardRelu> ? 0 : h * slope(s);
+                        return slope(s) == 0 && std::is_same_v<T, op::BackwardRelu> ? 0 : h * slope(s);
                       })));
   }
 }
@@ -179,36 +179,36 @@ double hypotenuse(double a, double b, DType t) {
 
 void binary_rows(Rows& rows) {
   const RowOptions logical{.dtypes = every_dtype};
-  binary(rows, BroadcastAdd{}, [](double a, double b, DType) { return a + b; });
-  binary(rows, BroadcastSub{}, [](double a, double b, DType) { return a - b; });
-  binary(rows, BroadcastMul{}, [](double a, double b, DType) { return a * b; });
-  binary(rows, BroadcastDiv{}, quotient);
-  binary(rows, BroadcastMod{}, [](double a, double b, DType) { return modulo(a, b); });
-  binary(rows, BroadcastPower{}, power, Fill::positive, Fill::normal);
-  binary(rows, BroadcastMaximum{}, [](double a, double b, DType) { return larger(a, b); });
-  binary(rows, BroadcastMinimum{}, [](double a, double b, DType) { return smaller(a, b); });
-  binary(rows, BroadcastHypot{}, hypotenuse);
+  binary(rows, op::BroadcastAdd{}, [](double a, double b, DType) { return a + b; });
+  binary(rows, op::BroadcastSub{}, [](double a, double b, DType) { return a - b; });
+  binary(rows, op::BroadcastMul{}, [](double a, double b, DType) { return a * b; });
+  binary(rows, op::BroadcastDiv{}, quotient);
+  binary(rows, op::BroadcastMod{}, [](double a, double b, DType) { return modulo(a, b); });
+  binary(rows, op::BroadcastPower{}, power, Fill::positive, Fill::normal);
+  binary(rows, op::BroadcastMaximum{}, [](double a, double b, DType) { return larger(a, b); });
+  binary(rows, op::BroadcastMinimum{}, [](double a, double b, DType) { return smaller(a, b); });
+  binary(rows, op::BroadcastHypot{}, hypotenuse);
   const Fill any = Fill::normal;
   const auto logaddexp = [](double a, double b, DType) { return std::log(std::exp(a) + std::exp(b)); };
-  binary(rows, LogAddExp{}, logaddexp, any, any, {});
+  binary(rows, op::LogAddExp{}, logaddexp, any, any, {});
   binary(
-      rows, BroadcastEqual{}, [](double a, double b, DType) { return double(a == b); }, any, any, logical);
+      rows, op::BroadcastEqual{}, [](double a, double b, DType) { return double(a == b); }, any, any, logical);
   binary(
-      rows, BroadcastNotEqual{}, [](double a, double b, DType) { return double(a != b); }, any, any, logical);
+      rows, op::BroadcastNotEqual{}, [](double a, double b, DType) { return double(a != b); }, any, any, logical);
   binary(
-      rows, BroadcastGreater{}, [](double a, double b, DType) { return double(a > b); }, any, any, logical);
+      rows, op::BroadcastGreater{}, [](double a, double b, DType) { return double(a > b); }, any, any, logical);
   binary(
-      rows, BroadcastGreaterEqual{}, [](double a, double b, DType) { return double(a >= b); }, any, any, logical);
+      rows, op::BroadcastGreaterEqual{}, [](double a, double b, DType) { return double(a >= b); }, any, any, logical);
   binary(
-      rows, BroadcastLesser{}, [](double a, double b, DType) { return double(a < b); }, any, any, logical);
+      rows, op::BroadcastLesser{}, [](double a, double b, DType) { return double(a < b); }, any, any, logical);
   binary(
-      rows, BroadcastLesserEqual{}, [](double a, double b, DType) { return double(a <= b); }, any, any, logical);
+      rows, op::BroadcastLesserEqual{}, [](double a, double b, DType) { return double(a <= b); }, any, any, logical);
   binary(
-      rows, BroadcastLogicalAnd{}, [](double a, double b, DType) { return double(a && b); }, any, any, logical);
+      rows, op::BroadcastLogicalAnd{}, [](double a, double b, DType) { return double(a && b); }, any, any, logical);
   binary(
-      rows, BroadcastLogicalOr{}, [](double a, double b, DType) { return double(a || b); }, any, any, logical);
+      rows, op::BroadcastLogicalOr{}, [](double a, double b, DType) { return double(a || b); }, any, any, logical);
   binary(
-      rows, BroadcastLogicalXor{}, [](double a, double b, DType) { return double(!a != !b); }, any, any, logical);
+      rows, op::BroadcastLogicalXor{}, [](double a, double b, DType) { return double(!a != !b); }, any, any, logical);
 }
 
 // With a number that every dtype holds, and one that only floats do.
@@ -230,50 +230,50 @@ void scalar(Rows& rows, F2 f, double whole, double part, Fill fill = Fill::nonze
 }
 
 void scalar_rows(Rows& rows) {
-  scalar<PlusScalar>(
+  scalar<op::PlusScalar>(
       rows, [](double x, double s, DType) { return x + s; }, 3, 2.5);
-  scalar<MinusScalar>(
+  scalar<op::MinusScalar>(
       rows, [](double x, double s, DType) { return x - s; }, 1, 2.5);
-  scalar<RMinusScalar>(
+  scalar<op::RMinusScalar>(
       rows, [](double x, double s, DType) { return s - x; }, 3, 2.5);
-  scalar<MulScalar>(
+  scalar<op::MulScalar>(
       rows, [](double x, double s, DType) { return x * s; }, 3, -2.5);
-  scalar<DivScalar>(rows, quotient, 2, -2.5);
-  scalar<RDivScalar>(
+  scalar<op::DivScalar>(rows, quotient, 2, -2.5);
+  scalar<op::RDivScalar>(
       rows, [](double x, double s, DType t) { return quotient(s, x, t); }, 5, -2.5);
-  scalar<ModScalar>(
+  scalar<op::ModScalar>(
       rows, [](double x, double s, DType) { return modulo(x, s); }, 2, -0.75);
-  scalar<RModScalar>(
+  scalar<op::RModScalar>(
       rows, [](double x, double s, DType) { return modulo(s, x); }, 5, -2.5);
-  scalar<PowerScalar>(rows, power, 3, -1.5, Fill::positive);
-  scalar<RPowerScalar>(
+  scalar<op::PowerScalar>(rows, power, 3, -1.5, Fill::positive);
+  scalar<op::RPowerScalar>(
       rows, [](double x, double s, DType t) { return power(s, x, t); }, 2, 0.75, Fill::positive);
-  scalar<MaximumScalar>(
+  scalar<op::MaximumScalar>(
       rows, [](double x, double s, DType) { return larger(x, s); }, 1, 0.25);
-  scalar<MinimumScalar>(
+  scalar<op::MinimumScalar>(
       rows, [](double x, double s, DType) { return smaller(x, s); }, 1, 0.25);
-  scalar<HypotScalar>(rows, hypotenuse, 3, -2.5);
+  scalar<op::HypotScalar>(rows, hypotenuse, 3, -2.5);
   auto compare = [&]<class T>(F2 f) {
     for (Fill fill : {Fill::normal, Fill::positive}) scalar<T>(rows, f, 2, 0.5, fill, every_dtype);
   };
-  compare.operator()<EqualScalar>([](double x, double s, DType) { return double(x == s); });
-  compare.operator()<NotEqualScalar>([](double x, double s, DType) { return double(x != s); });
-  compare.operator()<GreaterScalar>([](double x, double s, DType) { return double(x > s); });
-  compare.operator()<GreaterEqualScalar>([](double x, double s, DType) { return double(x >= s); });
-  compare.operator()<LesserScalar>([](double x, double s, DType) { return double(x < s); });
-  compare.operator()<LesserEqualScalar>([](double x, double s, DType) { return double(x <= s); });
-  compare.operator()<LogicalAndScalar>([](double x, double s, DType) { return double(x && s); });
-  compare.operator()<LogicalOrScalar>([](double x, double s, DType) { return double(x || s); });
-  compare.operator()<LogicalXorScalar>([](double x, double s, DType) { return double(!x != !s); });
+  compare.operator()<op::EqualScalar>([](double x, double s, DType) { return double(x == s); });
+  compare.operator()<op::NotEqualScalar>([](double x, double s, DType) { return double(x != s); });
+  compare.operator()<op::GreaterScalar>([](double x, double s, DType) { return double(x > s); });
+  compare.operator()<op::GreaterEqualScalar>([](double x, double s, DType) { return double(x >= s); });
+  compare.operator()<op::LesserScalar>([](double x, double s, DType) { return double(x < s); });
+  compare.operator()<op::LesserEqualScalar>([](double x, double s, DType) { return double(x <= s); });
+  compare.operator()<op::LogicalAndScalar>([](double x, double s, DType) { return double(x && s); });
+  compare.operator()<op::LogicalOrScalar>([](double x, double s, DType) { return double(x || s); });
+  compare.operator()<op::LogicalXorScalar>([](double x, double s, DType) { return double(!x != !s); });
   for (double s : {1.0, 2.5}) {
     auto huber = [s](double x) {
       return std::abs(x) < 1 / (s * s) ? 0.5 * s * s * x * x : std::abs(x) - 0.5 / (s * s);
     };
     for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape()}) {
-      rows.emplace_back(SmoothL1{.scalar = s}, std::vector{in(shape)}, elementwise(huber));
+      rows.emplace_back(op::SmoothL1{.scalar = s}, std::vector{in(shape)}, elementwise(huber));
     }
   }
-  rows.emplace_back(SmoothL1{.scalar = 0}, std::vector{in({3})}, Reference(), RowOptions{.refused = true});
+  rows.emplace_back(op::SmoothL1{.scalar = 0}, std::vector{in({3})}, Reference(), RowOptions{.refused = true});
 }
 
 void select_rows(Rows& rows) {
@@ -286,12 +286,12 @@ void select_rows(Rows& rows) {
   const RowOptions all{.dtypes = every_dtype};
   for (DType t :
        {DType::float32, DType::bfloat16, DType::int32, DType::boolean, DType::int64, DType::float64, DType::uint8}) {
-    rows.emplace_back(Where{}, std::vector{index({3, 5}, 0, 2, t), in({3, 5}), in({3, 5})}, where, all);
-    rows.emplace_back(Where{}, std::vector{index({3}, 0, 2, t), in({3, 5}), in({3, 5})}, where, all);
+    rows.emplace_back(op::Where{}, std::vector{index({3, 5}, 0, 2, t), in({3, 5}), in({3, 5})}, where, all);
+    rows.emplace_back(op::Where{}, std::vector{index({3}, 0, 2, t), in({3, 5}), in({3, 5})}, where, all);
   }
-  rows.emplace_back(Where{}, std::vector{constant(in({1, 7})), in({1, 7}), in({1, 7})}, where, all);
-  rows.emplace_back(Where{}, std::vector{constant(in(Shape())), in(Shape()), in(Shape())}, where, all);
-  rows.emplace_back(Where{}, std::vector{constant(in({0, 4})), in({0, 4}), in({0, 4})}, where, all);
+  rows.emplace_back(op::Where{}, std::vector{constant(in({1, 7})), in({1, 7}), in({1, 7})}, where, all);
+  rows.emplace_back(op::Where{}, std::vector{constant(in(Shape())), in(Shape()), in(Shape())}, where, all);
+  rows.emplace_back(op::Where{}, std::vector{constant(in({0, 4})), in({0, 4}), in({0, 4})}, where, all);
   for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape()}) {
     for (auto [low, high] : {std::pair(-1., 2.), std::pair(-0.5, 0.75), std::pair<double, double>(-INFINITY, 1)}) {
       auto clip = [low = low, high = high](const Hosts& in) {
@@ -301,9 +301,9 @@ void select_rows(Rows& rows) {
         for (double& v : out.values) v = smaller(larger(v, real ? low : floor), real ? high : std::floor(high));
         return out;
       };
-      rows.emplace_back(Clip{.a_min = low, .a_max = high}, std::vector{in(shape, Fill::nonzero)}, clip, numeric());
+      rows.emplace_back(op::Clip{.a_min = low, .a_max = high}, std::vector{in(shape, Fill::nonzero)}, clip, numeric());
       auto through = [low = low, high = high](double h, double x, DType) { return x < low || x > high ? 0 : h; };
-      rows.emplace_back(ClipBackward{.a_min = low, .a_max = high}, std::vector{in(shape), in(shape)},
+      rows.emplace_back(op::ClipBackward{.a_min = low, .a_max = high}, std::vector{in(shape), in(shape)},
                         broadcasting(through));
     }
     for (DType to : {DType::float32, DType::float64, DType::float16, DType::bfloat16, DType::uint8, DType::int8,
@@ -320,7 +320,7 @@ void select_rows(Rows& rows) {
         return Hosts{is_floating(to) ? Host{inputs[0].shape, heads[0].values} : zeros(inputs[0].shape)};
       };
       options.differentiate = is_floating(to);
-      rows.emplace_back(Cast{.dtype = to}, std::vector{in(shape)}, cast, options);
+      rows.emplace_back(op::Cast{.dtype = to}, std::vector{in(shape)}, cast, options);
     }
     for (int n : {1, 2, 3, 20}) {
       auto sum = [](const Hosts& in) {
@@ -330,12 +330,12 @@ void select_rows(Rows& rows) {
         }
         return out;
       };
-      rows.emplace_back(AddN{.num_args = n}, std::vector(size_t(n), in(shape)), sum, numeric());
+      rows.emplace_back(op::AddN{.num_args = n}, std::vector(size_t(n), in(shape)), sum, numeric());
     }
   }
   auto sum_to = [&](const Shape& from, const Shape& codes, const Shape& axes, const Shape& to) {
     rows.emplace_back(
-        SumTo{.shape = codes}, std::vector{in(from)},
+        op::SumTo{.shape = codes}, std::vector{in(from)},
         [=](const Hosts& in) {
           return reshaped(reduced(in[0], axes, true,
                                   [](const std::vector<double>& v) {
@@ -361,12 +361,12 @@ Rows elementwise_rows() {
   Rows rows;
   unary_rows(rows);
   backward_row(
-      rows, BackwardRelu{}, [](double y) { return std::isnan(y) ? y : double(y > 0); }, Fill::nonzero);
+      rows, op::BackwardRelu{}, [](double y) { return std::isnan(y) ? y : double(y > 0); }, Fill::nonzero);
   backward_row(
-      rows, BackwardSigmoid{}, [](double y) { return y * (1 - y); }, Fill::unit);
+      rows, op::BackwardSigmoid{}, [](double y) { return y * (1 - y); }, Fill::unit);
   backward_row(
-      rows, BackwardTanh{}, [](double y) { return 1 - y * y; }, Fill::unit);
-  backward_row(rows, BackwardGelu{}, gelu_slope, Fill::normal);
+      rows, op::BackwardTanh{}, [](double y) { return 1 - y * y; }, Fill::unit);
+  backward_row(rows, op::BackwardGelu{}, gelu_slope, Fill::normal);
   binary_rows(rows);
   scalar_rows(rows);
   select_rows(rows);

@@ -52,11 +52,11 @@ void take_rows(Rows& rows) {
       return q;
     };
     rows.emplace_back(
-        Take{.axis = c.axis, .mode = mode}, std::vector{in(shape), c.indices},
+        op::Take{.axis = c.axis, .mode = mode}, std::vector{in(shape), c.indices},
         [=](const Hosts& in) { return generate(to, [&](const Shape& p) { return in[0].at(source(p, in[1])); }); },
         RowOptions{.dtypes = every_dtype, .differentiate = true});
     rows.emplace_back(
-        TakeGrad{.shape = shape, .axis = c.axis, .mode = mode}, std::vector{in(to), c.indices},
+        op::TakeGrad{.shape = shape, .axis = c.axis, .mode = mode}, std::vector{in(to), c.indices},
         [=](const Hosts& in) {
           Host out = zeros(shape);
           each(to, [&](const Shape& p) { out.at(source(p, in[1])) += in[0].at(p); });
@@ -66,7 +66,7 @@ void take_rows(Rows& rows) {
   }
   auto embed = [&](const Input& data, int64_t n, int64_t width, RowOptions options) {
     rows.emplace_back(
-        Embedding{.input_dim = n, .output_dim = width}, std::vector{data, in({n, width})},
+        op::Embedding{.input_dim = n, .output_dim = width}, std::vector{data, in({n, width})},
         [=](const Hosts& in) {
           return generate(inserted(data.shape, -1, width), [&](const Shape& p) {
             return in[1].at({position(in[0].at(without(p, -1)), n, IndexMode::clip), p[p.ndim() - 1]});
@@ -77,13 +77,13 @@ void take_rows(Rows& rows) {
   embed(index({4}, 0, 5), 5, 3, moves), embed(index({2, 3}, -1, 7, DType::int32), 5, 7, moves);
   embed(index({1}, 0, 2, DType::int64), 2, 1, moves), embed(index({0, 2}, 0, 2), 2, 3, moves);
   rows.emplace_back(
-      Embedding{.input_dim = 5, .output_dim = 3, .dtype = DType::float16},
+      op::Embedding{.input_dim = 5, .output_dim = 3, .dtype = DType::float16},
       std::vector{index({2}, 0, 5), index({5, 3}, 0, 9, DType::float16)}, [](const Hosts& in) {
         Host out = generate({2, 3}, [&](const Shape& p) { return in[1].at({int64_t(in[0][size_t(p[0])]), p[1]}); });
         out.dtype = DType::float16;
         return out;
       });
-  rows.emplace_back(Embedding{.input_dim = 5, .output_dim = 3, .sparse_grad = true},
+  rows.emplace_back(op::Embedding{.input_dim = 5, .output_dim = 3, .sparse_grad = true},
                     std::vector{index({2}, 0, 5), in({5, 3})}, Reference(), RowOptions{.refused = true});
 }
 
@@ -97,13 +97,13 @@ void pick_rows(Rows& rows) {
       return with(p, at, position(reshaped(in[1], kept).at(p), shape[at], mode));
     };
     rows.emplace_back(
-        Pick{.axis = axis, .keepdims = keep, .mode = mode}, std::vector{in(shape), indices},
+        op::Pick{.axis = axis, .keepdims = keep, .mode = mode}, std::vector{in(shape), indices},
         [=](const Hosts& in) {
           return reshaped(generate(kept, [&](const Shape& p) { return in[0].at(source(p, in)); }), to);
         },
         moves);
     rows.emplace_back(
-        PickGrad{.shape = shape, .axis = axis, .mode = mode}, std::vector{in(to), indices},
+        op::PickGrad{.shape = shape, .axis = axis, .mode = mode}, std::vector{in(to), indices},
         [=](const Hosts& in) {
           Host out = zeros(shape);
           const Host head = reshaped(in[0], kept);
@@ -119,7 +119,7 @@ void pick_rows(Rows& rows) {
   pick({0, 4}, 1, false, IndexMode::clip, index({0}, 0, 4)), pick({7}, 0, false, IndexMode::clip, index({1}, 0, 7));
   for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4)}) {
     rows.emplace_back(
-        BatchTake{}, std::vector{in(shape), index({shape[0]}, -2, double(shape[1] + 2))},
+        op::BatchTake{}, std::vector{in(shape), index({shape[0]}, -2, double(shape[1] + 2))},
         [=](const Hosts& in) {
           return generate({shape[0]}, [&](const Shape& p) {
             return in[0].at({p[0], position(in[1].at(p), shape[1], IndexMode::clip)});
@@ -131,7 +131,7 @@ void pick_rows(Rows& rows) {
     Input indices = in(shape, Fill::integers);
     indices.low = -1, indices.high = double(depth + 2);
     rows.emplace_back(
-        OneHot{.depth = depth, .on_value = on, .off_value = off, .dtype = dtype}, std::vector{constant(indices)},
+        op::OneHot{.depth = depth, .on_value = on, .off_value = off, .dtype = dtype}, std::vector{constant(indices)},
         [=](const Hosts& in) {
           Host out = generate(inserted(shape, -1, depth), [&](const Shape& p) {
             return std::trunc(in[0].at(without(p, -1))) == double(p[p.ndim() - 1]) ? on : off;
@@ -174,11 +174,11 @@ void gather_rows(Rows& rows) {
       return q;
     };
     rows.emplace_back(
-        GatherNd{}, std::vector{in(shape), c.indices},
+        op::GatherNd{}, std::vector{in(shape), c.indices},
         [=](const Hosts& in) { return generate(to, [&](const Shape& p) { return in[0].at(source(p, in[1])); }); },
         moves);
     rows.emplace_back(
-        GatherNdGrad{.shape = shape}, std::vector{in(to), c.indices},
+        op::GatherNdGrad{.shape = shape}, std::vector{in(to), c.indices},
         [=](const Hosts& in) {
           Host out = zeros(shape);
           each(to, [&](const Shape& p) { out.at(source(p, in[1])) += in[0].at(p); });
@@ -195,7 +195,7 @@ void product_rows(Rows& rows) {
     for (int64_t d : without(a, ia)) to.push_back(d);
     for (int64_t d : without(b, ib)) to.push_back(d);
     const Shape full = to.empty() ? Shape(1) : to;
-    rows.emplace_back(Dot{.transpose_a = ta, .transpose_b = tb}, std::vector{in(a), in(b)}, [=](const Hosts& in) {
+    rows.emplace_back(op::Dot{.transpose_a = ta, .transpose_b = tb}, std::vector{in(a), in(b)}, [=](const Hosts& in) {
       return generate(full, [&](const Shape& p) {
         double sum = 0;
         for (int64_t k = 0; k < a[ia]; ++k) {
@@ -224,16 +224,17 @@ void product_rows(Rows& rows) {
       dot({4}, {2, 3, 4}, false, true);
   auto batch_dot = [&](int64_t n, int64_t m, int64_t k, int64_t l, bool ta, bool tb) {
     const Shape a = ta ? Shape(n, k, m) : Shape(n, m, k), b = tb ? Shape(n, l, k) : Shape(n, k, l);
-    rows.emplace_back(BatchDot{.transpose_a = ta, .transpose_b = tb}, std::vector{in(a), in(b)}, [=](const Hosts& in) {
-      return generate({n, m, l}, [&](const Shape& p) {
-        double sum = 0;
-        for (int64_t j = 0; j < k; ++j) {
-          sum += in[0].at(ta ? Shape(p[0], j, p[1]) : Shape(p[0], p[1], j)) *
-                 in[1].at(tb ? Shape(p[0], p[2], j) : Shape(p[0], j, p[2]));
-        }
-        return sum;
-      });
-    });
+    rows.emplace_back(op::BatchDot{.transpose_a = ta, .transpose_b = tb}, std::vector{in(a), in(b)},
+                      [=](const Hosts& in) {
+                        return generate({n, m, l}, [&](const Shape& p) {
+                          double sum = 0;
+                          for (int64_t j = 0; j < k; ++j) {
+                            sum += in[0].at(ta ? Shape(p[0], j, p[1]) : Shape(p[0], p[1], j)) *
+                                   in[1].at(tb ? Shape(p[0], p[2], j) : Shape(p[0], j, p[2]));
+                          }
+                          return sum;
+                        });
+                      });
   };
   for (bool ta : {false, true}) {
     for (bool tb : {false, true})

@@ -25,44 +25,44 @@ void fill_rows(Rows& rows) {
   for (DType t : every) {
     const bool truth = t == DType::boolean;
     for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4)}) {
-      create(rows, Zeros{.shape = shape, .dtype = t}, shape, [](const Shape&) { return 0.0; });
-      create(rows, Ones{.shape = shape, .dtype = t, .ctx = cpu(0)}, shape, [](const Shape&) { return 1.0; });
-      create(rows, Full{.shape = shape, .value = 3, .dtype = t}, shape,
+      create(rows, op::Zeros{.shape = shape, .dtype = t}, shape, [](const Shape&) { return 0.0; });
+      create(rows, op::Ones{.shape = shape, .dtype = t, .ctx = cpu(0)}, shape, [](const Shape&) { return 1.0; });
+      create(rows, op::Full{.shape = shape, .value = 3, .dtype = t}, shape,
              [=](const Shape&) { return truth ? 1.0 : 3.0; });
     }
     auto number = [truth](double v) { return truth ? double(v != 0) : v; };
-    create(rows, Arange{.start = 5, .dtype = t}, {5}, [=](const Shape& p) { return number(double(p[0])); });
-    create(rows, Arange{.start = 1, .stop = 8, .step = 3, .repeat = 2, .dtype = t}, {6},
+    create(rows, op::Arange{.start = 5, .dtype = t}, {5}, [=](const Shape& p) { return number(double(p[0])); });
+    create(rows, op::Arange{.start = 1, .stop = 8, .step = 3, .repeat = 2, .dtype = t}, {6},
            [=](const Shape& p) { return number(1 + 3 * double(p[0] / 2)); });
-    create(rows, Arange{.start = 4, .stop = 1, .step = -1, .dtype = t}, {3},
+    create(rows, op::Arange{.start = 4, .stop = 1, .step = -1, .dtype = t}, {3},
            [=](const Shape& p) { return number(4 - double(p[0])); });
-    create(rows, Arange{.start = 3, .stop = 3, .dtype = t, .ctx = cpu(0)}, {0}, [](const Shape&) { return 0.0; });
-    create(rows, Linspace{.start = 0, .stop = 8, .num = 5, .dtype = t}, {5},
+    create(rows, op::Arange{.start = 3, .stop = 3, .dtype = t, .ctx = cpu(0)}, {0}, [](const Shape&) { return 0.0; });
+    create(rows, op::Linspace{.start = 0, .stop = 8, .num = 5, .dtype = t}, {5},
            [=](const Shape& p) { return number(2 * double(p[0])); });
-    create(rows, Linspace{.start = 0, .stop = 10, .num = 5, .endpoint = false, .dtype = t}, {5},
+    create(rows, op::Linspace{.start = 0, .stop = 10, .num = 5, .endpoint = false, .dtype = t}, {5},
            [=](const Shape& p) { return number(2 * double(p[0])); });
-    create(rows, Linspace{.start = 7, .stop = 9, .num = 1, .dtype = t, .ctx = cpu(0)}, {1},
+    create(rows, op::Linspace{.start = 7, .stop = 9, .num = 1, .dtype = t, .ctx = cpu(0)}, {1},
            [=](const Shape&) { return number(7); });
-    create(rows, Linspace{.start = 7, .stop = 9, .num = 0, .dtype = t}, {0}, [](const Shape&) { return 0.0; });
+    create(rows, op::Linspace{.start = 7, .stop = 9, .num = 0, .dtype = t}, {0}, [](const Shape&) { return 0.0; });
     for (int64_t k : {0, 1, -2}) {
-      create(rows, Eye{.N = 3, .M = 5, .k = k, .dtype = t}, {3, 5},
+      create(rows, op::Eye{.N = 3, .M = 5, .k = k, .dtype = t}, {3, 5},
              [=](const Shape& p) { return double(p[1] - p[0] == k); });
-      create(rows, Eye{.N = 3, .k = k, .dtype = t, .ctx = cpu(0)}, {3, 3},
+      create(rows, op::Eye{.N = 3, .k = k, .dtype = t, .ctx = cpu(0)}, {3, 3},
              [=](const Shape& p) { return double(p[1] - p[0] == k); });
     }
-    create(rows, Arange{.start = 1, .dtype = t}, {1}, [](const Shape&) { return 0.0; });
-    create(rows, Eye{.N = 1, .dtype = t}, {1, 1}, [](const Shape&) { return 1.0; });
-    create(rows, Eye{.N = 0, .M = 4, .dtype = t}, {0, 4}, [](const Shape&) { return 0.0; });
+    create(rows, op::Arange{.start = 1, .dtype = t}, {1}, [](const Shape&) { return 0.0; });
+    create(rows, op::Eye{.N = 1, .dtype = t}, {1, 1}, [](const Shape&) { return 1.0; });
+    create(rows, op::Eye{.N = 0, .M = 4, .dtype = t}, {0, 4}, [](const Shape&) { return 0.0; });
   }
-  create(rows, Full{.shape = {2, 3}, .value = -1.5, .ctx = cpu(0)}, {2, 3}, [](const Shape&) { return -1.5; });
-  create(rows, Zeros{.shape = {7}, .ctx = cpu(0)}, {7}, [](const Shape&) { return 0.0; });
-  create(rows, Arange{.start = 0.5, .stop = 2, .step = 0.25}, {6},
+  create(rows, op::Full{.shape = {2, 3}, .value = -1.5, .ctx = cpu(0)}, {2, 3}, [](const Shape&) { return -1.5; });
+  create(rows, op::Zeros{.shape = {7}, .ctx = cpu(0)}, {7}, [](const Shape&) { return 0.0; });
+  create(rows, op::Arange{.start = 0.5, .stop = 2, .step = 0.25}, {6},
          [](const Shape& p) { return 0.5 + 0.25 * double(p[0]); });
-  for (const Arange& op : {Arange{.start = 0, .stop = 3, .step = 0.5, .dtype = DType::int32},
-                           Arange{.start = 0.5, .stop = 3, .dtype = DType::uint8}}) {
+  for (const op::Arange& op : {op::Arange{.start = 0, .stop = 3, .step = 0.5, .dtype = DType::int32},
+                               op::Arange{.start = 0.5, .stop = 3, .dtype = DType::uint8}}) {
     rows.emplace_back(op, std::vector<Input>{}, Reference(), RowOptions{.refused = true});
   }
-  rows.emplace_back(Arange{.start = 5, .infer_range = true}, std::vector<Input>{}, Reference(),
+  rows.emplace_back(op::Arange{.start = 5, .infer_range = true}, std::vector<Input>{}, Reference(),
                     RowOptions{.refused = true});
 }
 
@@ -96,22 +96,22 @@ void draw(Rows& rows, const T& op, DType dtype, double mean, double deviation, d
 void random_rows(Rows& rows) {
   const double uniform = 1 / std::sqrt(12.);
   for (DType t : {DType::float32, DType::float64, DType::float16, DType::bfloat16}) {
-    draw(rows, RandomUniform{.shape = {31, 33}, .dtype = t, .ctx = cpu(0)}, t, 0.5, uniform, 0, 1);
-    draw(rows, RandomUniform{.low = -2, .high = 4, .shape = {31, 33}, .dtype = t}, t, 1, 6 * uniform, -2, 4);
-    draw(rows, RandomNormal{.shape = {31, 33}, .dtype = t, .ctx = cpu(0)}, t, 0, 1, -6, 6);
-    draw(rows, RandomNormal{.loc = 3, .scale = 0.5, .shape = {31, 33}, .dtype = t}, t, 3, 0.5, 0, 6);
+    draw(rows, op::RandomUniform{.shape = {31, 33}, .dtype = t, .ctx = cpu(0)}, t, 0.5, uniform, 0, 1);
+    draw(rows, op::RandomUniform{.low = -2, .high = 4, .shape = {31, 33}, .dtype = t}, t, 1, 6 * uniform, -2, 4);
+    draw(rows, op::RandomNormal{.shape = {31, 33}, .dtype = t, .ctx = cpu(0)}, t, 0, 1, -6, 6);
+    draw(rows, op::RandomNormal{.loc = 3, .scale = 0.5, .shape = {31, 33}, .dtype = t}, t, 3, 0.5, 0, 6);
   }
   for (DType t : {DType::int32, DType::int64}) {
-    draw(rows, RandomRandint{.low = -3, .high = 8, .shape = {31, 33}, .dtype = t, .ctx = cpu(0)}, t, 2, std::sqrt(10.),
-         -3, 7);
+    draw(rows, op::RandomRandint{.low = -3, .high = 8, .shape = {31, 33}, .dtype = t, .ctx = cpu(0)}, t, 2,
+         std::sqrt(10.), -3, 7);
   }
-  draw(rows, RandomUniform{.shape = {1, 7}}, DType::float32, 0, 0, 0, 0),
-      draw(rows, RandomUniform{.shape = {0, 4}}, DType::float32, 0, 0, 0, 0);
-  draw(rows, RandomNormal{.shape = {1, 7}}, DType::float32, 0, 0, 0, 0),
-      draw(rows, RandomNormal{.shape = {0, 4}}, DType::float32, 0, 0, 0, 0);
-  draw(rows, RandomRandint{.low = 0, .high = 2, .shape = {1, 7}}, DType::int32, 0, 0, 0, 0),
-      draw(rows, RandomRandint{.low = 0, .high = 2, .shape = {0, 4}}, DType::int32, 0, 0, 0, 0);
-  rows.emplace_back(RandomUniform{.low = 2, .high = 1, .shape = {3}}, std::vector<Input>{}, Reference(),
+  draw(rows, op::RandomUniform{.shape = {1, 7}}, DType::float32, 0, 0, 0, 0),
+      draw(rows, op::RandomUniform{.shape = {0, 4}}, DType::float32, 0, 0, 0, 0);
+  draw(rows, op::RandomNormal{.shape = {1, 7}}, DType::float32, 0, 0, 0, 0),
+      draw(rows, op::RandomNormal{.shape = {0, 4}}, DType::float32, 0, 0, 0, 0);
+  draw(rows, op::RandomRandint{.low = 0, .high = 2, .shape = {1, 7}}, DType::int32, 0, 0, 0, 0),
+      draw(rows, op::RandomRandint{.low = 0, .high = 2, .shape = {0, 4}}, DType::int32, 0, 0, 0, 0);
+  rows.emplace_back(op::RandomUniform{.low = 2, .high = 1, .shape = {3}}, std::vector<Input>{}, Reference(),
                     RowOptions{.refused = true});
 
   auto multinomial = [&](const Shape& data, std::vector<double> p, const Shape& shape, const Shape& to, DType dtype) {
@@ -133,14 +133,14 @@ void random_rows(Rows& rows) {
       }
       return "";
     };
-    rows.emplace_back(SampleMultinomial{.shape = shape, .dtype = dtype}, std::vector{constant(in(data, p))},
+    rows.emplace_back(op::SampleMultinomial{.shape = shape, .dtype = dtype}, std::vector{constant(in(data, p))},
                       Reference(), options);
   };
   multinomial({3}, {0.25, 0.25, 0.5}, {1000}, {1000}, DType::int32),
       multinomial({2, 3}, {0, 1, 1, 2, 0, 2}, {31, 33}, {2, 31, 33}, DType::float32);
   multinomial({1, 7}, std::vector<double>(7, 1), {}, {1}, DType::int64),
       multinomial({4}, {0, 0, 1, 0}, {}, {1}, DType::uint8), multinomial({0, 3}, {}, {}, {0}, DType::int32);
-  rows.emplace_back(SampleMultinomial{.get_prob = true}, std::vector{in({3}, Fill::positive)}, Reference(),
+  rows.emplace_back(op::SampleMultinomial{.get_prob = true}, std::vector{in({3}, Fill::positive)}, Reference(),
                     RowOptions{.refused = true});
 
   for (const Shape& shape : {Shape(33), Shape(7, 5), Shape(1, 7), Shape(0, 4)}) {
@@ -159,7 +159,7 @@ void random_rows(Rows& rows) {
       std::sort(before.begin(), before.end()), std::sort(after.begin(), after.end());
       return before == after ? "" : "rows are not those of the input";
     };
-    rows.emplace_back(Shuffle{}, std::vector{in(shape)}, Reference(), options);
+    rows.emplace_back(op::Shuffle{}, std::vector{in(shape)}, Reference(), options);
   }
 }
 
@@ -183,7 +183,7 @@ void sgd(double lr, double momentum, double wd, double rescale, double clip, std
   }
 }
 
-void adam(double lr, const MultiAdamUpdate& op, double wd, std::vector<Host*> a) {
+void adam(double lr, const op::MultiAdamUpdate& op, double wd, std::vector<Host*> a) {
   for (size_t i = 0; i < a[0]->values.size(); ++i) {
     double &w = a[0]->values[i], &mean = a[2]->values[i], &var = a[3]->values[i];
     const double scaled = op.rescale_grad * a[1]->values[i] + wd * w,
@@ -232,20 +232,20 @@ auto updated(int period, uint32_t mutates, F update) {
 void update_rows(Rows& rows) {
   const RowOptions loose{.loosen = 8};
   for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape(33)}) {
-    for (const SGDUpdate& op :
-         {SGDUpdate{.lr = 0.5},
-          SGDUpdate{.lr = 0.25, .wd = 0.125, .rescale_grad = 0.5, .clip_gradient = 0.25, .lazy_update = false}}) {
+    for (const op::SGDUpdate& op :
+         {op::SGDUpdate{.lr = 0.5},
+          op::SGDUpdate{.lr = 0.25, .wd = 0.125, .rescale_grad = 0.5, .clip_gradient = 0.25, .lazy_update = false}}) {
       rows.emplace_back(
           op, tensors({shape}, 2, false),
           updated(2, 1, [op](auto a, double, double) { sgd(op.lr, 0, op.wd, op.rescale_grad, op.clip_gradient, a); }),
           loose);
     }
-    for (const SGDMomUpdate& op : {SGDMomUpdate{.lr = 0.5}, SGDMomUpdate{.lr = 0.25,
-                                                            .momentum = 0.75,
-                                                            .wd = 0.125,
-                                                            .rescale_grad = 0.5,
-                                                            .clip_gradient = 0.25,
-                                                            .lazy_update = false}}) {
+    for (const op::SGDMomUpdate& op : {op::SGDMomUpdate{.lr = 0.5}, op::SGDMomUpdate{.lr = 0.25,
+                                                                    .momentum = 0.75,
+                                                                    .wd = 0.125,
+                                                                    .rescale_grad = 0.5,
+                                                                    .clip_gradient = 0.25,
+                                                                    .lazy_update = false}}) {
       rows.emplace_back(op, tensors({shape}, 3, false),
                         updated(3, 5,
                                 [op](auto a, double, double) {
@@ -253,29 +253,31 @@ void update_rows(Rows& rows) {
                                 }),
                         loose);
     }
-    for (const AdamUpdate& op : {AdamUpdate{.lr = 0.125}, AdamUpdate{.lr = 0.25,
-                                                          .beta1 = 0.5,
-                                                          .beta2 = 0.75,
-                                                          .epsilon = 0.125,
-                                                          .wd = 0.125,
-                                                          .rescale_grad = 0.5,
-                                                          .clip_gradient = 0.25,
-                                                          .lazy_update = false}}) {
-      const MultiAdamUpdate rule{op.beta1, op.beta2, op.epsilon, op.rescale_grad, op.clip_gradient};
+    for (const op::AdamUpdate& op : {op::AdamUpdate{.lr = 0.125}, op::AdamUpdate{.lr = 0.25,
+                                                                  .beta1 = 0.5,
+                                                                  .beta2 = 0.75,
+                                                                  .epsilon = 0.125,
+                                                                  .wd = 0.125,
+                                                                  .rescale_grad = 0.5,
+                                                                  .clip_gradient = 0.25,
+                                                                  .lazy_update = false}}) {
+      const op::MultiAdamUpdate rule{op.beta1, op.beta2, op.epsilon, op.rescale_grad, op.clip_gradient};
       rows.emplace_back(op, tensors({shape}, 4, false),
                         updated(4, 13, [=](auto a, double, double) { adam(op.lr, rule, op.wd, a); }), loose);
     }
   }
   const std::vector<std::vector<Shape>> lists{{{3, 5}, {1, 7}, {0, 4}, {33}}, {{1}}, {}};
   for (const std::vector<Shape>& list : lists) {
-    for (const MultiSGDUpdate& op : {MultiSGDUpdate{}, MultiSGDUpdate{.rescale_grad = 0.5, .clip_gradient = 0.25}}) {
+    for (const op::MultiSGDUpdate& op :
+         {op::MultiSGDUpdate{}, op::MultiSGDUpdate{.rescale_grad = 0.5, .clip_gradient = 0.25}}) {
       rows.emplace_back(
           op, tensors(list, 2, true),
           updated(2, 1, [op](auto a, double lr, double wd) { sgd(lr, 0, wd, op.rescale_grad, op.clip_gradient, a); }),
           loose);
     }
-    for (const MultiSGDMomUpdate& op :
-         {MultiSGDMomUpdate{}, MultiSGDMomUpdate{.momentum = 0.75, .rescale_grad = 0.5, .clip_gradient = 0.25}}) {
+    for (const op::MultiSGDMomUpdate& op :
+         {op::MultiSGDMomUpdate{},
+          op::MultiSGDMomUpdate{.momentum = 0.75, .rescale_grad = 0.5, .clip_gradient = 0.25}}) {
       rows.emplace_back(op, tensors(list, 3, true),
                         updated(3, 5,
                                 [op](auto a, double lr, double wd) {
@@ -283,9 +285,10 @@ void update_rows(Rows& rows) {
                                 }),
                         loose);
     }
-    for (const MultiAdamUpdate& op :
-         {MultiAdamUpdate{},
-          MultiAdamUpdate{.beta1 = 0.5, .beta2 = 0.75, .epsilon = 0.125, .rescale_grad = 0.5, .clip_gradient = 0.25}}) {
+    for (const op::MultiAdamUpdate& op :
+         {op::MultiAdamUpdate{},
+          op::MultiAdamUpdate{
+              .beta1 = 0.5, .beta2 = 0.75, .epsilon = 0.125, .rescale_grad = 0.5, .clip_gradient = 0.25}}) {
       rows.emplace_back(op, tensors(list, 4, true),
                         updated(4, 13, [op](auto a, double lr, double wd) { adam(lr, op, wd, a); }), loose);
     }
@@ -296,10 +299,10 @@ void update_rows(Rows& rows) {
       all = all && std::all_of(h.values.begin(), h.values.end(), [](double v) { return std::isfinite(v); });
     return Host{{1}, {double(all)}, DType::float32};
   };
-  rows.emplace_back(AllFinite{}, std::vector{in({3, 5}), in({1, 7}), in({0, 4})}, finite);
-  rows.emplace_back(AllFinite{}, std::vector{in({3}, {1, INFINITY, 2})}, finite);
-  rows.emplace_back(AllFinite{}, std::vector{in(Shape(), {NAN})}, finite);
-  rows.emplace_back(AllFinite{}, std::vector{in({3, 5}), in({3}, {1, NAN, 2}), in({2})}, finite);
+  rows.emplace_back(op::AllFinite{}, std::vector{in({3, 5}), in({1, 7}), in({0, 4})}, finite);
+  rows.emplace_back(op::AllFinite{}, std::vector{in({3}, {1, INFINITY, 2})}, finite);
+  rows.emplace_back(op::AllFinite{}, std::vector{in(Shape(), {NAN})}, finite);
+  rows.emplace_back(op::AllFinite{}, std::vector{in({3, 5}), in({3}, {1, NAN, 2}), in({2})}, finite);
 }
 
 }  // namespace

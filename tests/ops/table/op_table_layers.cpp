@@ -61,7 +61,7 @@ Host channel_sums(const Host& x) {
   return sums;
 }
 
-void convolution(Rows& rows, const Convolution& op, const Shape& data) {
+void convolution(Rows& rows, const op::Convolution& op, const Shape& data) {
   const Shape out = convolved(op, data), weight = join(op.num_filter, data[1] / op.num_group, op.kernel);
   std::vector<Input> inputs{in(data), in(weight)};
   if (!op.no_bias) inputs.push_back(in({int64_t(op.num_filter)}));
@@ -109,13 +109,13 @@ void convolution_rows(Rows& rows) {
   convolution(rows, {.kernel = {3}, .num_filter = 3, .layout = ConvLayout::NCW}, {1, 1, 7});
   convolution(rows, {.kernel = {2, 1, 3}, .pad = {0, 1, 1}, .num_filter = 2}, {1, 2, 3, 2, 3});
   convolution(rows, {.kernel = {3, 3}, .num_filter = 4}, {0, 3, 5, 6});
-  rows.emplace_back(Convolution{.kernel = {3, 3}, .num_filter = 4, .layout = ConvLayout::NHWC},
+  rows.emplace_back(op::Convolution{.kernel = {3, 3}, .num_filter = 4, .layout = ConvLayout::NHWC},
                     std::vector{in({1, 5, 5, 3}), in({4, 3, 3, 3}), in({4})}, Reference(), RowOptions{.refused = true});
 }
 
-void deconvolution(Rows& rows, const Deconvolution& op, const Shape& data, const Shape& out, const Shape& pad) {
+void deconvolution(Rows& rows, const op::Deconvolution& op, const Shape& data, const Shape& out, const Shape& pad) {
   // the convolution that leads from the result back to the data
-  Deconvolution mirror = op;
+  op::Deconvolution mirror = op;
   mirror.pad = pad, mirror.num_filter = int(data[1]);
   const Shape weight = join(data[1], op.num_filter / op.num_group, op.kernel);
   std::vector<Input> inputs{in(data), in(weight)};
@@ -144,13 +144,13 @@ void deconvolution_rows(Rows& rows) {
   deconvolution(rows, {.kernel = {3}, .stride = {2}, .num_filter = 3}, {1, 1, 7}, {1, 3, 15}, {0});
   deconvolution(rows, {.kernel = {3}, .stride = {2}, .target_shape = {6}, .num_filter = 1}, {1, 1, 3}, {1, 1, 6}, {1});
   deconvolution(rows, {.kernel = {3, 3}, .num_filter = 2}, {0, 3, 3, 2}, {0, 2, 5, 4}, {0, 0});
-  rows.emplace_back(Deconvolution{.kernel = {3}, .target_shape = {4}, .num_filter = 1},
+  rows.emplace_back(op::Deconvolution{.kernel = {3}, .target_shape = {4}, .num_filter = 1},
                     std::vector{in({1, 1, 3}), in({1, 1, 3})}, Reference(), RowOptions{.refused = true});
 }
 
-void pooling(Rows& rows, Pooling op, const Shape& data, const Shape& out) {
+void pooling(Rows& rows, op::Pooling op, const Shape& data, const Shape& out) {
   const int axes = data.ndim() - 2;
-  Pooling w = op;  // the windows
+  op::Pooling w = op;  // the windows
   if (op.global_pool) {
     w.kernel = Shape(), w.stride = Shape(), w.pad = Shape();
     for (int i = 0; i < axes; ++i) w.kernel.push_back(data[i + 2]);
@@ -198,12 +198,12 @@ void pooling(Rows& rows, Pooling op, const Shape& data, const Shape& out) {
       op, std::vector{in(data, fill)}, [=](const Hosts& in) { return forward(in[0]); },
       RowOptions{.loosen = 2, .loosen_gradient = 4});
 
-  BackwardPooling back;
+  op::BackwardPooling back;
   back.kernel = op.kernel, back.pool_type = op.pool_type, back.global_pool = op.global_pool,
   back.pooling_convention = op.pooling_convention;
   back.stride = op.stride, back.pad = op.pad, back.p_value = op.p_value, back.count_include_pad = op.count_include_pad,
   back.layout = op.layout;
-  PoolingAlong along;
+  op::PoolingAlong along;
   along.kernel = op.kernel, along.pool_type = op.pool_type, along.global_pool = op.global_pool,
   along.pooling_convention = op.pooling_convention;
   along.stride = op.stride, along.pad = op.pad, along.p_value = op.p_value;
@@ -325,7 +325,7 @@ Moments moments(const std::vector<double>& v) {
   return m;
 }
 
-void batch_norm(Rows& rows, const BatchNorm& op, const Shape& data, bool training) {
+void batch_norm(Rows& rows, const op::BatchNorm& op, const Shape& data, bool training) {
   const int axis = op.axis < 0 ? op.axis + data.ndim() : op.axis;
   const Shape c(data[axis]);
   auto statistics = [=](const Host& x, size_t k) {
@@ -358,7 +358,7 @@ void batch_norm(Rows& rows, const BatchNorm& op, const Shape& data, bool trainin
       options);
   RowOptions loose{.loosen = 20};
   rows.emplace_back(
-      BackwardBatchNorm{.fix_gamma = op.fix_gamma, .axis = op.axis},
+      op::BackwardBatchNorm{.fix_gamma = op.fix_gamma, .axis = op.axis},
       std::vector{in(data), in(data), in(c), in(c), in(c, Fill::positive)},
       [=](const Hosts& in) {
         // positive inverse_std: the statistics were the batch's
@@ -380,7 +380,7 @@ void batch_norm(Rows& rows, const BatchNorm& op, const Shape& data, bool trainin
       loose);
 }
 
-void layer_norm(Rows& rows, const LayerNorm& op, const Shape& data) {
+void layer_norm(Rows& rows, const op::LayerNorm& op, const Shape& data) {
   const int axis = op.axis < 0 ? op.axis + data.ndim() : op.axis;
   const Shape c(data[axis]), kept = with(data, axis, 1);
   rows.emplace_back(
@@ -401,7 +401,7 @@ void layer_norm(Rows& rows, const LayerNorm& op, const Shape& data) {
     return i;
   };
   rows.emplace_back(
-      BackwardLayerNorm{.axis = op.axis},
+      op::BackwardLayerNorm{.axis = op.axis},
       std::vector{fixed(in(data)), fixed(in(data)), fixed(in(c)), fixed(in(statistics)),
                   fixed(in(statistics, Fill::positive))},
       [=](const Hosts& in) {
@@ -433,11 +433,11 @@ void norm_rows(Rows& rows) {
     batch_norm(rows, {.fix_gamma = false}, {1, 3, 5, 7}, training);
   }
   batch_norm(rows, {.fix_gamma = false}, {0, 3, 2, 2}, false);
-  rows.emplace_back(BatchNorm{.output_mean_var = true}, std::vector{in({2, 3}), in({3}), in({3}), in({3}), in({3})},
+  rows.emplace_back(op::BatchNorm{.output_mean_var = true}, std::vector{in({2, 3}), in({3}), in({3}), in({3}), in({3})},
                     Reference(), RowOptions{.refused = true});
   layer_norm(rows, {}, {3, 5}), layer_norm(rows, {.eps = 1e-2}, {2, 3, 7}), layer_norm(rows, {.axis = 1}, {2, 5, 3}),
       layer_norm(rows, {.axis = 0}, {5, 1}), layer_norm(rows, {}, {1, 7}), layer_norm(rows, {}, {0, 4});
-  rows.emplace_back(LayerNorm{.output_mean_var = true}, std::vector{in({2, 3}), in({3}), in({3})}, Reference(),
+  rows.emplace_back(op::LayerNorm{.output_mean_var = true}, std::vector{in({2, 3}), in({3}), in({3})}, Reference(),
                     RowOptions{.refused = true});
 }
 

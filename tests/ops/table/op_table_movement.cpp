@@ -58,39 +58,39 @@ void reshape_rows(Rows& rows) {
                {{0, 3}, {-1, 3}, {0, 3}},
                {{1, 7}, {7, 1}, {7, 1}},
                {{}, {1, 1}, {1, 1}}};
-  for (const auto& c : cases) reshape(rows, Reshape{.shape = c.codes, .reverse = c.reverse}, c.in, c.out);
-  reshape(rows, Reshape{.target_shape = {0, 6}}, {2, 3, 4}, {4, 6});
-  reshape(rows, Reshape{.target_shape = {5, 0}, .keep_highest = true}, {2, 3, 4}, {2, 12});
+  for (const auto& c : cases) reshape(rows, op::Reshape{.shape = c.codes, .reverse = c.reverse}, c.in, c.out);
+  reshape(rows, op::Reshape{.target_shape = {0, 6}}, {2, 3, 4}, {4, 6});
+  reshape(rows, op::Reshape{.target_shape = {5, 0}, .keep_highest = true}, {2, 3, 4}, {2, 12});
 
-  reshape(rows, ReshapeLike{}, {6, 4}, {2, 3, 4}, {in({2, 3, 4})});
-  reshape(rows, ReshapeLike{}, {0, 4}, {4, 0}, {in({4, 0})});
-  reshape(rows, ReshapeLike{}, {1, 7}, {7}, {in({7})});
-  reshape(rows, ReshapeLike{}, {}, {}, {in(Shape())});
-  reshape(rows, ReshapeLike{.lhs_begin = 0, .lhs_end = 1, .rhs_begin = 1, .rhs_end = 3}, {6, 5}, {2, 3, 5},
+  reshape(rows, op::ReshapeLike{}, {6, 4}, {2, 3, 4}, {in({2, 3, 4})});
+  reshape(rows, op::ReshapeLike{}, {0, 4}, {4, 0}, {in({4, 0})});
+  reshape(rows, op::ReshapeLike{}, {1, 7}, {7}, {in({7})});
+  reshape(rows, op::ReshapeLike{}, {}, {}, {in(Shape())});
+  reshape(rows, op::ReshapeLike{.lhs_begin = 0, .lhs_end = 1, .rhs_begin = 1, .rhs_end = 3}, {6, 5}, {2, 3, 5},
           {in({9, 2, 3})});
-  reshape(rows, ReshapeLike{.lhs_begin = -2, .lhs_end = -1, .rhs_begin = -3, .rhs_end = -1}, {7, 6, 5}, {7, 2, 3, 5},
-          {in({2, 3, 9})});
+  reshape(rows, op::ReshapeLike{.lhs_begin = -2, .lhs_end = -1, .rhs_begin = -3, .rhs_end = -1}, {7, 6, 5},
+          {7, 2, 3, 5}, {in({2, 3, 9})});
   for (const auto& [from, to] : {std::pair(Shape(2, 3, 5), Shape(2, 15)),
                                  {Shape(1, 7), Shape(1, 7)},
                                  {Shape(0, 3, 2), Shape(0, 6)},
                                  {Shape(5), Shape(5, 1)}}) {
-    reshape(rows, Flatten{}, from, to);
+    reshape(rows, op::Flatten{}, from, to);
   }
-  reshape(rows, ExpandDims{}, {3, 5}, {1, 3, 5});
-  reshape(rows, ExpandDims{.axis = 1}, {0, 7}, {0, 1, 7});
-  reshape(rows, ExpandDims{.axis = -1}, {1, 7}, {1, 7, 1});
-  reshape(rows, ExpandDims{}, {}, {1});
-  reshape(rows, Squeeze{}, {1, 3, 1, 5}, {3, 5});
-  reshape(rows, Squeeze{}, {1, 1}, {1});
-  reshape(rows, Squeeze{}, {}, {1});
-  reshape(rows, Squeeze{.axis = Shape(-2)}, {1, 3, 1, 5}, {1, 3, 5});
-  reshape(rows, Squeeze{.axis = Shape()}, {1, 3, 1, 5}, {1, 3, 1, 5});  // a list of none, as in NumPy
-  reshape(rows, Squeeze{.axis = Shape(0, 2)}, {1, 0, 1, 7}, {0, 7});
-  reshape(rows, ReshapeTo{.shape = {5, 3}}, {3, 5}, {5, 3});
-  reshape(rows, ReshapeTo{.shape = {7, 0, 2}}, {0, 1}, {7, 0, 2});
-  reshape(rows, ReshapeTo{.shape = {7}}, {1, 7}, {7});
-  reshape(rows, ReshapeTo{}, {1, 1}, {});
-  reshape(rows, ReshapeTo{.shape = {1, 1}}, {}, {1, 1});
+  reshape(rows, op::ExpandDims{}, {3, 5}, {1, 3, 5});
+  reshape(rows, op::ExpandDims{.axis = 1}, {0, 7}, {0, 1, 7});
+  reshape(rows, op::ExpandDims{.axis = -1}, {1, 7}, {1, 7, 1});
+  reshape(rows, op::ExpandDims{}, {}, {1});
+  reshape(rows, op::Squeeze{}, {1, 3, 1, 5}, {3, 5});
+  reshape(rows, op::Squeeze{}, {1, 1}, {1});
+  reshape(rows, op::Squeeze{}, {}, {1});
+  reshape(rows, op::Squeeze{.axis = Shape(-2)}, {1, 3, 1, 5}, {1, 3, 5});
+  reshape(rows, op::Squeeze{.axis = Shape()}, {1, 3, 1, 5}, {1, 3, 1, 5});  // a list of none, as in NumPy
+  reshape(rows, op::Squeeze{.axis = Shape(0, 2)}, {1, 0, 1, 7}, {0, 7});
+  reshape(rows, op::ReshapeTo{.shape = {5, 3}}, {3, 5}, {5, 3});
+  reshape(rows, op::ReshapeTo{.shape = {7, 0, 2}}, {0, 1}, {7, 0, 2});
+  reshape(rows, op::ReshapeTo{.shape = {7}}, {1, 7}, {7});
+  reshape(rows, op::ReshapeTo{}, {1, 1}, {});
+  reshape(rows, op::ReshapeTo{.shape = {1, 1}}, {}, {1, 1});
 }
 
 void permute_rows(Rows& rows) {
@@ -111,7 +111,7 @@ void permute_rows(Rows& rows) {
     }
     Shape to;
     for (int64_t a : order) to.push_back(shape[int(a)]);
-    move(rows, Transpose{.axes = axes}, shape, to, [order](const Shape& p) {
+    move(rows, op::Transpose{.axes = axes}, shape, to, [order](const Shape& p) {
       Shape q = p;
       for (int i = 0; i < p.ndim(); ++i) q[int(order[i])] = p[i];
       return q;
@@ -122,14 +122,14 @@ void permute_rows(Rows& rows) {
       std::swap(p[a < 0 ? a + p.ndim() : a], p[b < 0 ? b + p.ndim() : b]);
       return p;
     };
-    move(rows, SwapAxis{.dim1 = a, .dim2 = b}, shape, exchange(shape), exchange);
+    move(rows, op::SwapAxis{.dim1 = a, .dim2 = b}, shape, exchange(shape), exchange);
   };
   swap({3, 5}, 0, 1), swap({2, 3, 5}, 2, 0), swap({2, 3, 5}, 1, -1), swap({1, 7}, 1, 1), swap({0, 4}, 0, 1);
   for (const auto& [shape, axes] : {std::pair(Shape(3, 5), Shape(0)),
                                     {Shape(2, 3, 5), Shape(0, 2)},
                                     {Shape(1, 7), Shape(-1)},
                                     {Shape(0, 3), Shape(1)}}) {
-    move(rows, Reverse{.axis = axes}, shape, shape, [shape = shape, axes = axes](Shape p) {
+    move(rows, op::Reverse{.axis = axes}, shape, shape, [shape = shape, axes = axes](Shape p) {
       for (int64_t a : axes) {
         const int i = int(a < 0 ? a + p.ndim() : a);
         p[i] = shape[i] - 1 - p[i];
@@ -168,10 +168,10 @@ Shape place(const Range& r, Shape p) {
 
 void slice_rows(Rows& rows) {
   for (const Range& r : ranges) {
-    move(rows, Slice{.begin = r.begin, .end = r.end, .step = r.step}, r.shape, r.count,
+    move(rows, op::Slice{.begin = r.begin, .end = r.end, .step = r.step}, r.shape, r.count,
          [r](const Shape& p) { return place(r, p); });
     rows.emplace_back(
-        SliceGrad{.shape = r.shape, .begin = r.first, .step = r.stride}, std::vector{in(r.count)},
+        op::SliceGrad{.shape = r.shape, .begin = r.first, .step = r.stride}, std::vector{in(r.count)},
         [=](const Hosts& in) {
           Host out = zeros(r.shape);
           each(r.count, [&](const Shape& p) { out.at(place(r, p)) = in[0].at(p); });
@@ -179,7 +179,7 @@ void slice_rows(Rows& rows) {
         },
         moves);
     rows.emplace_back(
-        SliceAssign{.begin = r.begin, .end = r.end, .step = r.step}, std::vector{in(r.shape), in(r.count)},
+        op::SliceAssign{.begin = r.begin, .end = r.end, .step = r.step}, std::vector{in(r.shape), in(r.count)},
         [=](const Hosts& in) {
           Host out{in[0].shape, in[0].values};
           each(r.count, [&](const Shape& p) { out.at(place(r, p)) = in[1].at(p); });
@@ -188,7 +188,8 @@ void slice_rows(Rows& rows) {
         moves);
     for (double value : {0.0, 3.0}) {
       rows.emplace_back(
-          SliceAssignScalar{.begin = r.begin, .end = r.end, .step = r.step, .scalar = value}, std::vector{in(r.shape)},
+          op::SliceAssignScalar{.begin = r.begin, .end = r.end, .step = r.step, .scalar = value},
+          std::vector{in(r.shape)},
           [=](const Hosts& in) {
             Host out{in[0].shape, in[0].values};
             each(r.count, [&](const Shape& p) { out.at(place(r, p)) = value; });
@@ -200,13 +201,13 @@ void slice_rows(Rows& rows) {
   auto rows_of = [&](const Shape& shape, int axis, int64_t begin, std::optional<int64_t> end, int64_t first,
                      int64_t count) {
     const int at = axis < 0 ? axis + shape.ndim() : axis;
-    move(rows, SliceAxis{.axis = axis, .begin = begin, .end = end}, shape, with(shape, at, count),
+    move(rows, op::SliceAxis{.axis = axis, .begin = begin, .end = end}, shape, with(shape, at, count),
          [=](const Shape& p) { return with(p, at, p[at] + first); });
   };
   rows_of({5, 7}, 0, 1, 3, 1, 2), rows_of({5, 7}, 1, 2, none, 2, 5), rows_of({2, 3, 5}, -1, -3, -1, 2, 2);
   rows_of({1, 7}, 0, 0, 1, 0, 1), rows_of({0, 4}, 1, 1, 3, 1, 2), rows_of({5, 4}, 0, 2, 2, 2, 0);
   auto like = [&](const Shape& shape, const Shape& other, const Shape& axes, const Shape& to) {
-    move(rows, SliceLike{.axes = axes}, shape, to, [](const Shape& p) { return p; }, {in(other)});
+    move(rows, op::SliceLike{.axes = axes}, shape, to, [](const Shape& p) { return p; }, {in(other)});
   };
   like({5, 7}, {3, 4}, {}, {3, 4}), like({5, 7}, {3, 4}, {0}, {3, 7}), like({2, 3, 5}, {1, 9, 2}, {-1, 0}, {1, 3, 2}),
       like({3, 7}, {0, 1}, {0}, {0, 7}), like({}, {}, {}, {}), like({4, 3, 6}, {2, 3, 5, 1}, {-3, -1}, {2, 3, 5});
@@ -220,7 +221,7 @@ void join_rows(Rows& rows) {
     to[axis] = 0;
     for (const Shape& s : parts) inputs.push_back(in(s)), to[axis] += s[axis];
     rows.emplace_back(
-        Concat{.dim = dim, .num_args = int(parts.size())}, inputs,
+        op::Concat{.dim = dim, .num_args = int(parts.size())}, inputs,
         [=](const Hosts& in) {
           return generate(to, [&](Shape p) {
             size_t k = 0;
@@ -236,7 +237,7 @@ void join_rows(Rows& rows) {
   auto stack = [&](int axis, size_t n, const Shape& shape) {
     const int at = axis < 0 ? axis + shape.ndim() + 1 : axis;
     rows.emplace_back(
-        Stack{.axis = axis, .num_args = int(n)}, std::vector(n, in(shape)),
+        op::Stack{.axis = axis, .num_args = int(n)}, std::vector(n, in(shape)),
         [=](const Hosts& in) {
           return generate(inserted(shape, at, int64_t(n)),
                           [&](const Shape& p) { return in[size_t(p[at])].at(without(p, at)); });
@@ -248,7 +249,7 @@ void join_rows(Rows& rows) {
   auto split = [&](int n, int axis, bool squeeze, const Shape& shape) {
     const int at = axis < 0 ? axis + shape.ndim() : axis;
     rows.emplace_back(
-        SliceChannel{.num_outputs = n, .axis = axis, .squeeze_axis = squeeze}, std::vector{in(shape)},
+        op::SliceChannel{.num_outputs = n, .axis = axis, .squeeze_axis = squeeze}, std::vector{in(shape)},
         [=](const Hosts& in) {
           Hosts out;
           const int64_t size = shape[at] / n;
@@ -272,7 +273,7 @@ void repeat_rows(Rows& rows) {
   auto repeat = [&](const Shape& shape, int n, std::optional<int> axis) {
     if (!axis) {
       rows.emplace_back(
-          Repeat{.repeats = n}, std::vector{in(shape)},
+          op::Repeat{.repeats = n}, std::vector{in(shape)},
           [=](const Hosts& in) {
             return generate(Shape(shape.size() * n), [&](const Shape& p) { return in[0][size_t(p[0] / n)]; });
           },
@@ -280,13 +281,13 @@ void repeat_rows(Rows& rows) {
       return;
     }
     const int at = *axis < 0 ? *axis + shape.ndim() : *axis;
-    move(rows, Repeat{.repeats = n, .axis = axis}, shape, with(shape, at, shape[at] * n),
+    move(rows, op::Repeat{.repeats = n, .axis = axis}, shape, with(shape, at, shape[at] * n),
          [=](const Shape& p) { return with(p, at, p[at] / n); });
   };
   repeat({3, 5}, 2, none), repeat({3, 5}, 3, 0), repeat({2, 3, 5}, 2, -1), repeat({1, 7}, 2, 1), repeat({0, 4}, 3, 1),
       repeat({3}, 0, 0), repeat({2, 3}, 1, 1), repeat({}, 3, none);
   auto tile = [&](const Shape& shape, const Shape& reps, const Shape& to) {
-    move(rows, Tile{.reps = reps}, shape, to, [=](const Shape& p) {
+    move(rows, op::Tile{.reps = reps}, shape, to, [=](const Shape& p) {
       Shape q;
       for (int i = 0; i < shape.ndim(); ++i) q.push_back(p[i + p.ndim() - shape.ndim()] % shape[i]);
       return q;
@@ -306,20 +307,22 @@ void repeat_rows(Rows& rows) {
         },
         more);
   };
-  broadcast(BroadcastTo{.shape = {3, 5}}, {1, 5}, {3, 5}),
-      broadcast(BroadcastTo{.shape = {2, 3, 0}}, {2, 1, 5}, {2, 3, 5});
-  broadcast(BroadcastTo{.shape = {4, 7}}, {1, 1}, {4, 7}), broadcast(BroadcastTo{.shape = {0, 4}}, {0, 1}, {0, 4}),
-      broadcast(BroadcastTo{.shape = {2, 3, 5}}, {3, 1}, {2, 3, 5}),
-      broadcast(BroadcastTo{.shape = {2, 3}}, {}, {2, 3});
-  broadcast(BroadcastAxis{.axis = {1}, .size = {5}}, {3, 1}, {3, 5}),
-      broadcast(BroadcastAxis{.axis = {0, -1}, .size = {2, 3}}, {1, 4, 1}, {2, 4, 3});
-  broadcast(BroadcastAxis{.axis = {0}, .size = {7}}, {1, 1}, {7, 1}),
-      broadcast(BroadcastAxis{.axis = {1}, .size = {4}}, {0, 1}, {0, 4});
-  broadcast(BroadcastAxis{.axis = {1}, .size = {0}}, {3, 1}, {3, 0});
-  broadcast(BroadcastLike{}, {3, 1}, {3, 5}, {in({3, 5})}), broadcast(BroadcastLike{}, {1, 7}, {0, 7}, {in({0, 7})}),
-      broadcast(BroadcastLike{}, {}, {}, {in(Shape())});
-  broadcast(BroadcastLike{.lhs_axes = Shape(1), .rhs_axes = Shape(0)}, {3, 1}, {3, 4}, {in({4, 9})});
-  broadcast(BroadcastLike{.lhs_axes = Shape(0, -1), .rhs_axes = Shape(-1, 0)}, {1, 2, 1}, {9, 2, 4}, {in({4, 9})});
+  broadcast(op::BroadcastTo{.shape = {3, 5}}, {1, 5}, {3, 5}),
+      broadcast(op::BroadcastTo{.shape = {2, 3, 0}}, {2, 1, 5}, {2, 3, 5});
+  broadcast(op::BroadcastTo{.shape = {4, 7}}, {1, 1}, {4, 7}),
+      broadcast(op::BroadcastTo{.shape = {0, 4}}, {0, 1}, {0, 4}),
+      broadcast(op::BroadcastTo{.shape = {2, 3, 5}}, {3, 1}, {2, 3, 5}),
+      broadcast(op::BroadcastTo{.shape = {2, 3}}, {}, {2, 3});
+  broadcast(op::BroadcastAxis{.axis = {1}, .size = {5}}, {3, 1}, {3, 5}),
+      broadcast(op::BroadcastAxis{.axis = {0, -1}, .size = {2, 3}}, {1, 4, 1}, {2, 4, 3});
+  broadcast(op::BroadcastAxis{.axis = {0}, .size = {7}}, {1, 1}, {7, 1}),
+      broadcast(op::BroadcastAxis{.axis = {1}, .size = {4}}, {0, 1}, {0, 4});
+  broadcast(op::BroadcastAxis{.axis = {1}, .size = {0}}, {3, 1}, {3, 0});
+  broadcast(op::BroadcastLike{}, {3, 1}, {3, 5}, {in({3, 5})}),
+      broadcast(op::BroadcastLike{}, {1, 7}, {0, 7}, {in({0, 7})}),
+      broadcast(op::BroadcastLike{}, {}, {}, {in(Shape())});
+  broadcast(op::BroadcastLike{.lhs_axes = Shape(1), .rhs_axes = Shape(0)}, {3, 1}, {3, 4}, {in({4, 9})});
+  broadcast(op::BroadcastLike{.lhs_axes = Shape(0, -1), .rhs_axes = Shape(-1, 0)}, {1, 2, 1}, {9, 2, 4}, {in({4, 9})});
 }
 
 void pad_rows(Rows& rows) {
@@ -338,7 +341,7 @@ void pad_rows(Rows& rows) {
       return p;
     };
     rows.emplace_back(
-        Pad{.mode = mode, .pad_width = width, .constant_value = value}, std::vector{in(shape)},
+        op::Pad{.mode = mode, .pad_width = width, .constant_value = value}, std::vector{in(shape)},
         [=](const Hosts& in) {
           return generate(to, [&](const Shape& p) {
             bool outside = false;
@@ -349,7 +352,7 @@ void pad_rows(Rows& rows) {
         moves);
     if (mode == PadMode::constant) return;
     rows.emplace_back(
-        PadGrad{.mode = mode, .pad_width = width}, std::vector{in(to)},
+        op::PadGrad{.mode = mode, .pad_width = width}, std::vector{in(to)},
         [=](const Hosts& in) {
           Host out = zeros(shape);
           bool ignored = false;
@@ -368,13 +371,13 @@ void pad_rows(Rows& rows) {
         pad(mode, {3, 5}, {0, 1, 0, 0}, 0);
     pad(mode, {0, 1, 3, 4}, {0, 0, 0, 0, 1, 1, 2, 0}, 0), pad(mode, {3, 5}, {0, 0, 0, 0}, 0);
   }
-  rows.emplace_back(PadGrad{.mode = PadMode::constant, .pad_width = {0, 0}}, std::vector{in({3})}, Reference(),
+  rows.emplace_back(op::PadGrad{.mode = PadMode::constant, .pad_width = {0, 0}}, std::vector{in({3})}, Reference(),
                     RowOptions{.refused = true});
 
   auto mask = [&](const Shape& shape, int axis, double value, DType lengths) {
     const int64_t batch = shape[1 - axis], steps = shape[axis];
     rows.emplace_back(
-        SequenceMask{.use_sequence_length = true, .value = value, .axis = axis},
+        op::SequenceMask{.use_sequence_length = true, .value = value, .axis = axis},
         std::vector{in(shape), index({batch}, 0, double(steps + 1), lengths)},
         [=](const Hosts& in) {
           return generate(shape, [&](const Shape& p) {
@@ -386,14 +389,14 @@ void pad_rows(Rows& rows) {
   mask({5, 3}, 0, 0, DType::float32), mask({5, 3, 2}, 0, 2, DType::int32), mask({3, 5, 2}, 1, 1, DType::int64),
       mask({7, 1}, 0, 0, DType::float32), mask({0, 4}, 0, 0, DType::float32);
   rows.emplace_back(
-      SequenceMask{.use_sequence_length = true, .value = 9},
+      op::SequenceMask{.use_sequence_length = true, .value = 9},
       std::vector{in({4, 3}), index({3}, std::vector<double>{0.4, 1.5, 2.9})},
       [](const Hosts& in) {
         return generate({4, 3},
                         [&](const Shape& p) { return p[0] >= std::trunc(in[1][size_t(p[1])]) ? 9.0 : in[0].at(p); });
       },
       moves);
-  reshape(rows, SequenceMask{}, {5, 3}, {5, 3});
+  reshape(rows, op::SequenceMask{}, {5, 3}, {5, 3});
 }
 
 }  // namespace

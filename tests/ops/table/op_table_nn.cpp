@@ -18,7 +18,7 @@ void dense_rows(Rows& rows) {
     const Shape to = flatten ? Shape(data[0], hidden) : with(data, -1, hidden);
     std::vector<Input> inputs{in(data), in({hidden, width})};
     if (!no_bias) inputs.push_back(in({hidden}));
-    rows.emplace_back(FullyConnected{.num_hidden = hidden, .no_bias = no_bias, .flatten = flatten}, inputs,
+    rows.emplace_back(op::FullyConnected{.num_hidden = hidden, .no_bias = no_bias, .flatten = flatten}, inputs,
                       [=](const Hosts& in) {
                         const int64_t samples = width == 0 ? to.size() / hidden : data.size() / width;
                         Host y = zeros({samples, hidden});
@@ -57,9 +57,9 @@ void activation_rows(Rows& rows) {
   for (const Slope& s : slopes) {
     const Fill fill = s.type == ActivationType::softrelu ? Fill::positive : Fill::unit;
     for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape(2, 3, 3, 5), Shape()}) {
-      rows.emplace_back(Activation{.act_type = s.type}, std::vector{in(shape)}, elementwise(s.f),
+      rows.emplace_back(op::Activation{.act_type = s.type}, std::vector{in(shape)}, elementwise(s.f),
                         RowOptions{.loosen_gradient = 2});
-      rows.emplace_back(BackwardActivation{.act_type = s.type}, std::vector{in(shape), in(shape, fill)},
+      rows.emplace_back(op::BackwardActivation{.act_type = s.type}, std::vector{in(shape), in(shape, fill)},
                         broadcasting([s](double h, double y, DType) {
                           const bool is_blocked = s.type == ActivationType::relu && y <= 0;
                           return is_blocked ? 0 : h * s.slope(y);
@@ -96,9 +96,9 @@ void leaky_rows(Rows& rows) {
   for (const Shape& shape : shapes) {
     for (LeakyType type : {LeakyType::leaky, LeakyType::elu, LeakyType::selu, LeakyType::gelu}) {
       for (double slope : {0.25, 0.5}) {
-        rows.emplace_back(LeakyReLU{.act_type = type, .slope = slope}, std::vector{in(shape, Fill::nonzero)},
+        rows.emplace_back(op::LeakyReLU{.act_type = type, .slope = slope}, std::vector{in(shape, Fill::nonzero)},
                           elementwise([=](double x) { return leaky(type, x, slope); }));
-        rows.emplace_back(BackwardLeakyReLU{.act_type = type, .slope = slope},
+        rows.emplace_back(op::BackwardLeakyReLU{.act_type = type, .slope = slope},
                           std::vector{in(shape), in(shape, Fill::nonzero)},
                           broadcasting([=](double h, double x, DType) {
                             constexpr double step = 1e-5;
@@ -112,19 +112,19 @@ void leaky_rows(Rows& rows) {
     for (int64_t n : {int64_t(1), shape.empty() ? 1 : shape[1]}) {
       auto gamma_of = [n](const Hosts& in, size_t g, const Shape& p) { return in[g][n == 1 ? 0 : size_t(p[1])]; };
       rows.emplace_back(
-          LeakyReLU{.act_type = LeakyType::prelu}, std::vector{in(shape, Fill::nonzero), in({n}, Fill::unit)},
+          op::LeakyReLU{.act_type = LeakyType::prelu}, std::vector{in(shape, Fill::nonzero), in({n}, Fill::unit)},
           [=](const Hosts& in) {
             return generate(shape,
                             [&](const Shape& p) { return leaky(LeakyType::leaky, in[0].at(p), gamma_of(in, 1, p)); });
           },
           RowOptions{.infers = n != 1});
-      rows.emplace_back(BackwardLeakyReLU{.act_type = LeakyType::prelu},
+      rows.emplace_back(op::BackwardLeakyReLU{.act_type = LeakyType::prelu},
                         std::vector{in(shape), in(shape, Fill::nonzero), in({n}, Fill::unit)}, [=](const Hosts& in) {
                           return generate(shape, [&](const Shape& p) {
                             return in[0].at(p) * leaky_slope(in[1].at(p), gamma_of(in, 2, p));
                           });
                         });
-      rows.emplace_back(BackwardPReLUGamma{}, std::vector{in(shape), in(shape), in({n})}, [=](const Hosts& in) {
+      rows.emplace_back(op::BackwardPReLUGamma{}, std::vector{in(shape), in(shape), in({n})}, [=](const Hosts& in) {
         Host out = zeros({n});
         each(shape, [&](const Shape& p) {
           if (!(in[1].at(p) > 0)) out.values[n == 1 ? 0 : size_t(p[1])] += in[0].at(p) * in[1].at(p);
@@ -134,7 +134,7 @@ void leaky_rows(Rows& rows) {
     }
     // rrelu: the mean slope, or while training one in the bounds for each negative element
     for (auto [low, high] : {std::pair(0.125, 0.334), std::pair(0.25, 0.75)}) {
-      const LeakyReLU op{.act_type = LeakyType::rrelu, .lower_bound = low, .upper_bound = high};
+      const op::LeakyReLU op{.act_type = LeakyType::rrelu, .lower_bound = low, .upper_bound = high};
       rows.emplace_back(op, std::vector{in(shape, Fill::nonzero)}, elementwise([low = low, high = high](double x) {
                           return leaky(LeakyType::leaky, x, (low + high) / 2);
                         }));
@@ -174,13 +174,13 @@ void softmax_rows(Rows& rows) {
       auto open = [](Host h) { return Host{h.shape, h.values}; };
       const RowOptions loose{.loosen = 2};
       rows.emplace_back(
-          Softmax{.axis = axis, .temperature = temperature}, std::vector{in(shape)},
+          op::Softmax{.axis = axis, .temperature = temperature}, std::vector{in(shape)},
           [=](const Hosts& x) { return open(rows_with([t](Values& v) { softmax_of(v, 1 / t); })(x)); }, loose);
       rows.emplace_back(
-          Softmin{.axis = axis, .temperature = temperature}, std::vector{in(shape)},
+          op::Softmin{.axis = axis, .temperature = temperature}, std::vector{in(shape)},
           [=](const Hosts& x) { return open(rows_with([t](Values& v) { softmax_of(v, -1 / t); })(x)); }, loose);
       rows.emplace_back(
-          LogSoftmax{.axis = axis, .temperature = temperature}, std::vector{in(shape)},
+          op::LogSoftmax{.axis = axis, .temperature = temperature}, std::vector{in(shape)},
           [=](const Hosts& x) { return open(rows_with([t](Values& v) { log_softmax_of(v, 1 / t); })(x)); }, loose);
       auto back = [axis = axis, t](bool log) {
         return [=](const Hosts& in) {
@@ -199,16 +199,16 @@ void softmax_rows(Rows& rows) {
           return out;
         };
       };
-      rows.emplace_back(BackwardSoftmax{.axis = axis, .scale = t}, std::vector{in(shape), in(shape, Fill::unit)},
+      rows.emplace_back(op::BackwardSoftmax{.axis = axis, .scale = t}, std::vector{in(shape), in(shape, Fill::unit)},
                         back(false), RowOptions{.loosen = 4, .loosen_gradient = 2});
-      rows.emplace_back(BackwardLogSoftmax{.axis = axis, .scale = t}, std::vector{in(shape), in(shape, Fill::unit)},
+      rows.emplace_back(op::BackwardLogSoftmax{.axis = axis, .scale = t}, std::vector{in(shape), in(shape, Fill::unit)},
                         back(true), RowOptions{.loosen = 4, .loosen_gradient = 2});
     }
   }
   for (const Shape& shape : {Shape(3, 5), Shape(2, 3, 4), Shape(1, 7), Shape(0, 4)}) {
     const Shape lengths = without(shape, -1);
     rows.emplace_back(
-        Softmax{.use_length = true},
+        op::Softmax{.use_length = true},
         std::vector{in(shape), index(lengths, 1, double(shape[shape.ndim() - 1] + 1), DType::int32)},
         [=](const Hosts& in) {
           Host out = zeros(shape);
@@ -224,13 +224,13 @@ void softmax_rows(Rows& rows) {
     for (SoftmaxMode mode : {SoftmaxMode::instance, SoftmaxMode::channel}) {
       const Shape rows_shape = mode == SoftmaxMode::channel ? shape : Shape(shape[0], shape.product(1, shape.ndim()));
       rows.emplace_back(
-          SoftmaxActivation{.mode = mode}, std::vector{in(shape)},
+          op::SoftmaxActivation{.mode = mode}, std::vector{in(shape)},
           [=](const Hosts& in) {
             return reshaped(along({rows_shape, in[0].values}, 1, [](Values& v) { softmax_of(v, 1); }), shape);
           },
           RowOptions{.loosen = 2});
       rows.emplace_back(
-          BackwardSoftmaxActivation{.mode = mode}, std::vector{in(shape), in(shape, Fill::unit)},
+          op::BackwardSoftmaxActivation{.mode = mode}, std::vector{in(shape), in(shape, Fill::unit)},
           [=](const Hosts& in) {
             Host product{rows_shape, in[0].values};
             for (size_t i = 0; i < product.values.size(); ++i) product.values[i] *= in[1][i];
@@ -258,17 +258,17 @@ void softmax_rows(Rows& rows) {
     Input x = in({3, 5});
     x.dtype = t;
     const RowOptions tolerant{.loosen_gradient = 100};
-    rows.emplace_back(Softmax{.dtype = DType::float32}, std::vector{constant(x)},
+    rows.emplace_back(op::Softmax{.dtype = DType::float32}, std::vector{constant(x)},
                       wide([](Values& v) { softmax_of(v, 1); }), tolerant);
-    rows.emplace_back(Softmin{.dtype = DType::float32}, std::vector{constant(x)},
+    rows.emplace_back(op::Softmin{.dtype = DType::float32}, std::vector{constant(x)},
                       wide([](Values& v) { softmax_of(v, -1); }), tolerant);
-    rows.emplace_back(LogSoftmax{.dtype = DType::float32}, std::vector{constant(x)},
+    rows.emplace_back(op::LogSoftmax{.dtype = DType::float32}, std::vector{constant(x)},
                       wide([](Values& v) { log_softmax_of(v, 1); }), tolerant);
   }
 }
 
 // What SoftmaxOutput's gradient is, from its output and the labels.
-Host softmax_output_gradient(const SoftmaxOutput& op, const Host& y, const Host& label, const Host& head) {
+Host softmax_output_gradient(const op::SoftmaxOutput& op, const Host& y, const Host& label, const Host& head) {
   const Shape& s = y.shape;
   const int axis = op.multi_output ? 1 : s.ndim() - 1;
   Host out = zeros(s);
@@ -296,7 +296,7 @@ Host softmax_output_gradient(const SoftmaxOutput& op, const Host& y, const Host&
 }
 
 void output_rows(Rows& rows) {
-  auto softmax_output = [&](SoftmaxOutput op, const Shape& shape, bool probabilities = false) {
+  auto softmax_output = [&](op::SoftmaxOutput op, const Shape& shape, bool probabilities = false) {
     const int axis = op.multi_output ? 1 : shape.ndim() - 1;
     const double classes = double(shape[axis]);
     const Input label =
@@ -308,8 +308,8 @@ void output_rows(Rows& rows) {
     };
     rows.emplace_back(
         op, std::vector{in(shape), label}, [=](const Hosts& in) { return forward(in[0]); }, options);
-    const BackwardSoftmaxOutput back{op.grad_scale,     op.ignore_label,  op.multi_output, op.use_ignore,
-                                     op.preserve_shape, op.normalization, op.out_grad,     op.smooth_alpha};
+    const op::BackwardSoftmaxOutput back{op.grad_scale,     op.ignore_label,  op.multi_output, op.use_ignore,
+                                         op.preserve_shape, op.normalization, op.out_grad,     op.smooth_alpha};
     std::vector<Input> inputs{in(shape, Fill::unit), label};
     if (op.out_grad) inputs.push_back(in(shape));
     rows.emplace_back(
@@ -332,7 +332,7 @@ void output_rows(Rows& rows) {
     const Input label = index({shape[0]}, -1, double(shape[1] + 1), DType::int32);
     auto clipped = [=](double l) { return size_t(std::clamp<double>(l, 0, double(shape[1] - 1))); };
     rows.emplace_back(
-        SoftmaxCrossEntropy{}, std::vector{in(shape), label},
+        op::SoftmaxCrossEntropy{}, std::vector{in(shape), label},
         [=](const Hosts& in) {
           const Host p = along(in[0], 1, [](Values& v) { log_softmax_of(v, 1); });
           double sum = 0;
@@ -341,7 +341,7 @@ void output_rows(Rows& rows) {
         },
         RowOptions{.loosen = 4});
     rows.emplace_back(
-        BackwardSoftmaxCrossEntropy{}, std::vector{in({1}), in(shape), label},
+        op::BackwardSoftmaxCrossEntropy{}, std::vector{in({1}), in(shape), label},
         [=](const Hosts& in) {
           const Host p = along(in[1], 1, [](Values& v) { softmax_of(v, 1); });
           return generate(shape, [&](const Shape& at) {
@@ -363,10 +363,10 @@ void output_rows(Rows& rows) {
     auto forward = elementwise([](double x) { return K == RegressionKind::logistic ? 1 / (1 + std::exp(-x)) : x; });
     RowOptions options{.loosen = 2};
     options.gradient = [=](const Hosts& in, const Hosts&) { return Hosts{slope(forward(in)[0], in[1])}; };
-    rows.emplace_back(RegressionOutput<K>{.grad_scale = scale}, std::vector{in(shape), constant(in(label))}, forward,
-                      options);
+    rows.emplace_back(op::RegressionOutput<K>{.grad_scale = scale}, std::vector{in(shape), constant(in(label))},
+                      forward, options);
     rows.emplace_back(
-        BackwardRegressionOutput{.kind = K, .grad_scale = scale}, std::vector{in(shape), in(label)},
+        op::BackwardRegressionOutput{.kind = K, .grad_scale = scale}, std::vector{in(shape), in(label)},
         [=](const Hosts& in) { return slope(in[0], in[1]); }, RowOptions{.loosen = 2});
   };
   for (auto [shape, label] : {std::pair(Shape(3, 5), Shape(3, 5)),
@@ -379,7 +379,7 @@ void output_rows(Rows& rows) {
       regression.operator()<RegressionKind::logistic>(shape, label, scale);
     }
   }
-  auto make_loss = [&](const MakeLoss& op, const Shape& shape) {
+  auto make_loss = [&](const op::MakeLoss& op, const Shape& shape) {
     auto slope = [=](const Host& x) {
       double divisor = op.normalization == Normalization::batch ? double(shape[0]) : 1;
       if (op.normalization == Normalization::valid) {
@@ -392,7 +392,7 @@ void output_rows(Rows& rows) {
     RowOptions options;
     options.gradient = [=](const Hosts& in, const Hosts&) { return Hosts{slope(in[0])}; };
     rows.emplace_back(op, std::vector{in(shape)}, elementwise([](double x) { return x; }), options);
-    rows.emplace_back(BackwardMakeLoss{op.grad_scale, op.valid_thresh, op.normalization}, std::vector{in(shape)},
+    rows.emplace_back(op::BackwardMakeLoss{op.grad_scale, op.valid_thresh, op.normalization}, std::vector{in(shape)},
                       [=](const Hosts& in) { return slope(in[0]); });
   };
   for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape()}) {
@@ -402,7 +402,7 @@ void output_rows(Rows& rows) {
 }
 
 void dropout_rows(Rows& rows) {
-  auto dropout = [&](const Dropout& op, const Shape& shape, bool training) {
+  auto dropout = [&](const op::Dropout& op, const Shape& shape, bool training) {
     if (!training && op.mode == DropoutMode::training) {
       rows.emplace_back(op, std::vector{in(shape)}, elementwise([](double x) { return x; }));
       return;

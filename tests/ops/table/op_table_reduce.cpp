@@ -107,7 +107,7 @@ void gradient_rows(Rows& rows) {
   for (const Spread& s : spreads) {
     for (double scale : {1.0, 0.25}) {
       rows.emplace_back(
-          SumGrad{.shape = s.shape, .axis = s.axis, .scale = scale}, std::vector{in(s.result)},
+          op::SumGrad{.shape = s.shape, .axis = s.axis, .scale = scale}, std::vector{in(s.result)},
           [=](const Hosts& in) {
             return spread(s.shape, s.axis, in[0], [&](double h, const Shape&) { return h * scale; });
           },
@@ -119,16 +119,16 @@ void gradient_rows(Rows& rows) {
       return spread(s.shape, s.axis, in[0],
                     [&](double h, const Shape& p) { return in[1].at(p) == best.at(p) ? h : 0; });
     };
-    rows.emplace_back(MaxGrad{.axis = s.axis},
+    rows.emplace_back(op::MaxGrad{.axis = s.axis},
                       std::vector{in(s.result), constant(in(s.shape, Values(size_t(s.shape.size()), 2))),
                                   constant(in(s.result, Values(size_t(s.result.size()), 2)))},
                       chosen);
-    rows.emplace_back(MaxGrad{.axis = s.axis},
+    rows.emplace_back(op::MaxGrad{.axis = s.axis},
                       std::vector{in(s.result), constant(in(s.shape)), constant(in(s.result, Fill::above_one))},
                       chosen);
     RowOptions first{.differentiate = false};  // not differentiable again
     rows.emplace_back(
-        NanSumGrad{.axis = s.axis}, std::vector{in(s.result), in(s.shape)},
+        op::NanSumGrad{.axis = s.axis}, std::vector{in(s.result), in(s.shape)},
         [=](const Hosts& in) {
           return spread(s.shape, s.axis, in[0],
                         [&](double h, const Shape& p) { return std::isnan(in[1].at(p)) ? 0 : h; });
@@ -136,7 +136,7 @@ void gradient_rows(Rows& rows) {
         first);
     for (bool skip : {false, true}) {
       rows.emplace_back(
-          ProdGrad{.axis = s.axis, .skip_nan = skip}, std::vector{in(s.result), in(s.shape)},
+          op::ProdGrad{.axis = s.axis, .skip_nan = skip}, std::vector{in(s.result), in(s.shape)},
           [=](const Hosts& in) {
             return spread(s.shape, s.axis, in[0], [&](double h, const Shape& p) -> double {
               if (skip && std::isnan(in[1].at(p))) return 0;
@@ -156,7 +156,7 @@ void gradient_rows(Rows& rows) {
           first);
     }
     for (int ord : {1, 2}) {
-      rows.emplace_back(NormGrad{.ord = ord, .axis = s.axis},
+      rows.emplace_back(op::NormGrad{.ord = ord, .axis = s.axis},
                         std::vector{in(s.result), in(s.shape, Fill::nonzero), in(s.result, Fill::positive)},
                         [=](const Hosts& in) {
                           const Host share = spread(s.shape, s.axis, in[2], [](double y, const Shape&) { return y; });
@@ -192,17 +192,17 @@ void index_of_rows(Rows& rows) {
         RowOptions{.dtypes = every_dtype});
   };
   for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(2, 3, 4)}) {
-    search(ArgMax{}, true, shape), search(ArgMin{}, false, shape);
-    search(ArgMax{.axis = 0}, true, shape), search(ArgMin{.axis = 0}, false, shape);
-    search(ArgMax{.axis = -1, .keepdims = true}, true, shape),
-        search(ArgMin{.axis = -1, .keepdims = true}, false, shape);
+    search(op::ArgMax{}, true, shape), search(op::ArgMin{}, false, shape);
+    search(op::ArgMax{.axis = 0}, true, shape), search(op::ArgMin{.axis = 0}, false, shape);
+    search(op::ArgMax{.axis = -1, .keepdims = true}, true, shape),
+        search(op::ArgMin{.axis = -1, .keepdims = true}, false, shape);
   }
-  search(ArgMax{}, true, {}), search(ArgMin{}, false, {});
-  search(ArgMax{.axis = 1}, true, {0, 3}), search(ArgMin{.axis = 1}, false, {0, 3});
+  search(op::ArgMax{}, true, {}), search(op::ArgMin{}, false, {});
+  search(op::ArgMax{.axis = 1}, true, {0, 3}), search(op::ArgMin{.axis = 1}, false, {0, 3});
   for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4)}) {
     auto f = first_best(true);
     rows.emplace_back(
-        ArgMaxChannel{}, std::vector{in(shape)},
+        op::ArgMaxChannel{}, std::vector{in(shape)},
         [=](const Hosts& in) {
           Host y = reduced(in[0], {1}, false, f);
           y.dtype = in[0].dtype == DType::boolean ? DType::float32 : in[0].dtype;
@@ -213,7 +213,7 @@ void index_of_rows(Rows& rows) {
   // the last index that int8 holds
   const RowOptions bytes{.dtypes = every_dtype, .tried = dtype_bit(DType::int8) | dtype_bit(DType::uint8)};
   rows.emplace_back(
-      ArgMax{.axis = 1}, std::vector{in({1, 128})},
+      op::ArgMax{.axis = 1}, std::vector{in({1, 128})},
       [=](const Hosts& in) {
         Host y = reduced(in[0], {1}, false, first_best(true));
         y.dtype = in[0].dtype == DType::boolean ? DType::float32 : in[0].dtype;
@@ -231,7 +231,7 @@ void norm_rows(Rows& rows) {
     };
     for (const Case& c : cases) {
       if (c.exclude) continue;
-      rows.emplace_back(Norm{.ord = ord, .axis = c.axis, .keepdims = c.keepdims},
+      rows.emplace_back(op::Norm{.ord = ord, .axis = c.axis, .keepdims = c.keepdims},
                         std::vector{in(c.shape, Fill::nonzero)},
                         [=](const Hosts& in) { return reduced(in[0], c.axis, c.keepdims, length); });
     }
@@ -245,7 +245,7 @@ void norm_rows(Rows& rows) {
       })};
     };
     rows.emplace_back(
-        Norm{.ord = ord, .axis = {1}, .out_dtype = DType::float32}, std::vector{in({3, 5}, Fill::nonzero)},
+        op::Norm{.ord = ord, .axis = {1}, .out_dtype = DType::float32}, std::vector{in({3, 5}, Fill::nonzero)},
         [=](const Hosts& in) {
           Host y = reduced(in[0], {1}, false, length);
           y.dtype = DType::float32;
@@ -253,24 +253,24 @@ void norm_rows(Rows& rows) {
         },
         wide);
     for (const Shape& shape : {Shape(0, 3), Shape(3, 0)}) {
-      rows.emplace_back(Norm{.ord = ord, .axis = {1}}, std::vector{in(shape)},
+      rows.emplace_back(op::Norm{.ord = ord, .axis = {1}}, std::vector{in(shape)},
                         [=](const Hosts& in) { return reduced(in[0], {1}, false, length); });
     }
   }
-  rows.emplace_back(Norm{.ord = 3}, std::vector{in({3, 5})}, Reference(), RowOptions{.refused = true});
+  rows.emplace_back(op::Norm{.ord = 3}, std::vector{in({3, 5})}, Reference(), RowOptions{.refused = true});
 }
 
 }  // namespace
 
 Rows reduce_rows() {
   Rows rows;
-  reduction<Sum>(rows, add, Fill::normal, any_number, true);
-  reduction<Mean>(rows, average, Fill::normal, {}, true);
-  reduction<Prod>(rows, multiply, Fill::nonzero, {.dtypes = numbers, .loosen = 2}, true);
-  reduction<Max>(rows, largest, Fill::distinct, any_number, false);
-  reduction<Min>(rows, smallest, Fill::distinct, any_number, false);
-  reduction<NanSum>(rows, add_numbers, Fill::normal, any_number, true);
-  reduction<NanProd>(rows, multiply_numbers, Fill::nonzero, {.dtypes = numbers, .loosen = 2}, true);
+  reduction<op::Sum>(rows, add, Fill::normal, any_number, true);
+  reduction<op::Mean>(rows, average, Fill::normal, {}, true);
+  reduction<op::Prod>(rows, multiply, Fill::nonzero, {.dtypes = numbers, .loosen = 2}, true);
+  reduction<op::Max>(rows, largest, Fill::distinct, any_number, false);
+  reduction<op::Min>(rows, smallest, Fill::distinct, any_number, false);
+  reduction<op::NanSum>(rows, add_numbers, Fill::normal, any_number, true);
+  reduction<op::NanProd>(rows, multiply_numbers, Fill::nonzero, {.dtypes = numbers, .loosen = 2}, true);
   // not numbers are left out, and get no gradient
   RowOptions real{.dtypes = numbers, .tried = floats};
   const Values holes{1, nan, 2, nan, nan, nan, 3, -4, 5};
@@ -280,17 +280,17 @@ Rows reduce_rows() {
     })};
   };
   rows.emplace_back(
-      NanSum{.axis = {1}}, std::vector{in({3, 3}, holes)},
+      op::NanSum{.axis = {1}}, std::vector{in({3, 3}, holes)},
       [](const Hosts& in) { return reduced(in[0], {1}, false, Fold(add_numbers)); }, real);
   real.gradient = [](const Hosts&, const Hosts& h) {
     return Hosts{{{3, 3}, {2 * h[0][0], 0, h[0][0], 0, 0, 0, -20 * h[0][2], 15 * h[0][2], -12 * h[0][2]}}};
   };
   rows.emplace_back(
-      NanProd{.axis = {1}}, std::vector{in({3, 3}, holes)},
+      op::NanProd{.axis = {1}}, std::vector{in({3, 3}, holes)},
       [](const Hosts& in) { return reduced(in[0], {1}, false, Fold(multiply_numbers)); }, real);
   // one zero, two zeros
   rows.emplace_back(
-      Prod{.axis = {1}}, std::vector{in({3, 3}, {1, 0, 2, 0, 3, 0, 3, -4, 5})},
+      op::Prod{.axis = {1}}, std::vector{in({3, 3}, {1, 0, 2, 0, 3, 0, 3, -4, 5})},
       [](const Hosts& in) { return reduced(in[0], {1}, false, Fold(multiply)); }, any_number);
   // every tied element gets the whole gradient
   RowOptions ties{.dtypes = numbers};
@@ -298,10 +298,10 @@ Rows reduce_rows() {
     return Hosts{{{2, 3}, {h[0][0], 0, h[0][0], h[0][1], h[0][1], h[0][1]}}};
   };
   rows.emplace_back(
-      Max{.axis = {1}}, std::vector{in({2, 3}, {2, 1, 2, 3, 3, 3})},
+      op::Max{.axis = {1}}, std::vector{in({2, 3}, {2, 1, 2, 3, 3, 3})},
       [](const Hosts& in) { return reduced(in[0], {1}, false, Fold(largest)); }, ties);
   rows.emplace_back(
-      Min{.axis = {1}}, std::vector{in({2, 3}, {1, 2, 1, 3, 3, 3})},
+      op::Min{.axis = {1}}, std::vector{in({2, 3}, {1, 2, 1, 3, 3, 3})},
       [](const Hosts& in) { return reduced(in[0], {1}, false, Fold(smallest)); }, ties);
   norm_rows(rows);
   index_of_rows(rows);

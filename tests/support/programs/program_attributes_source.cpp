@@ -9,7 +9,7 @@
 namespace kaon::test {
 namespace {
 
-// "kaon::Pooling" for kaon::Pooling.
+// "kaon::op::Clip" for op::Clip.
 template <class T>
 std::string type_name() {
   const std::string_view text = __PRETTY_FUNCTION__, mark = "T = ";

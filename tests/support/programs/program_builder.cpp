@@ -12,15 +12,15 @@ namespace {
 
 // Gradients that are another thing by definition.
 bool is_no_derivative(const OpDef& def) {
-  static const OpDef* const defs[] = {&BlockGrad::def,
-                                      &SoftmaxOutput::def,
-                                      &BackwardSoftmaxOutput::def,
-                                      &LinearRegressionOutput::def,
-                                      &MAERegressionOutput::def,
-                                      &LogisticRegressionOutput::def,
-                                      &BackwardRegressionOutput::def,
-                                      &MakeLoss::def,
-                                      &BackwardMakeLoss::def};
+  static const OpDef* const defs[] = {&op::BlockGrad::def,
+                                      &op::SoftmaxOutput::def,
+                                      &op::BackwardSoftmaxOutput::def,
+                                      &op::LinearRegressionOutput::def,
+                                      &op::MAERegressionOutput::def,
+                                      &op::LogisticRegressionOutput::def,
+                                      &op::BackwardRegressionOutput::def,
+                                      &op::MakeLoss::def,
+                                      &op::BackwardMakeLoss::def};
   return std::find(std::begin(defs), std::end(defs), &def) != std::end(defs);
 }
 
@@ -134,14 +134,14 @@ Ref ProgramBuilder::pick() {
 Ref ProgramBuilder::calm(Ref r) {
   const double most = largest_[r.node][r.output];
   if (most < 20 || !is_floating(meta(r).dtype)) return r;
-  if (dice.chance(0.5)) return call(MulScalar{.scalar = std::exp2(std::floor(-std::log2(most)))}, {r});
-  return dice.chance(0.5) ? call(Tanh{}, {r}) : call(Arctan{}, {r});
+  if (dice.chance(0.5)) return call(op::MulScalar{.scalar = std::exp2(std::floor(-std::log2(most)))}, {r});
+  return dice.chance(0.5) ? call(op::Tanh{}, {r}) : call(op::Arctan{}, {r});
 }
 
 Ref ProgramBuilder::to_dtype(Ref r, DType dtype) {
   if (meta(r).dtype == dtype) return r;
-  if (!is_floating(dtype) && is_floating(meta(r).dtype)) r = call(Square{}, {calm(r)});  // natural numbers fit all
-  return call(Cast{.dtype = dtype}, {r});
+  if (!is_floating(dtype) && is_floating(meta(r).dtype)) r = call(op::Square{}, {calm(r)});  // natural numbers fit all
+  return call(op::Cast{.dtype = dtype}, {r});
 }
 
 Ref ProgramBuilder::to_shape(Ref r, const Shape& to) {
@@ -149,11 +149,11 @@ Ref ProgramBuilder::to_shape(Ref r, const Shape& to) {
   const int64_t have = shape(r).size(), want = to.size();
   if (have == 0 && want > 0) throw Refused();
   if (have != want) {
-    r = call(Reshape{.shape = {-1}}, {r});
-    if (have < want) r = call(Tile{.reps = {(want + have - 1) / have}}, {r});
-    if (shape(r).size() > want) r = call(SliceAxis{.axis = 0, .begin = 0, .end = want}, {r});
+    r = call(op::Reshape{.shape = {-1}}, {r});
+    if (have < want) r = call(op::Tile{.reps = {(want + have - 1) / have}}, {r});
+    if (shape(r).size() > want) r = call(op::SliceAxis{.axis = 0, .begin = 0, .end = want}, {r});
   }
-  return shape(r) == to ? r : call(ReshapeTo{.shape = to}, {r});
+  return shape(r) == to ? r : call(op::ReshapeTo{.shape = to}, {r});
 }
 
 Ref ProgramBuilder::to_fill(Ref r, Fill fill) {
@@ -162,11 +162,11 @@ Ref ProgramBuilder::to_fill(Ref r, Fill fill) {
   switch (fill) {
     case Fill::positive:
     case Fill::nonzero: {
-      r = call(PlusScalar{.scalar = 0.375}, {dice.chance(0.5) ? call(Sigmoid{}, {r}) : call(Abs{}, {r})});
-      return fill == Fill::nonzero && dice.chance(0.3) ? call(Negative{}, {r}) : r;
+      r = call(op::PlusScalar{.scalar = 0.375}, {dice.chance(0.5) ? call(op::Sigmoid{}, {r}) : call(op::Abs{}, {r})});
+      return fill == Fill::nonzero && dice.chance(0.3) ? call(op::Negative{}, {r}) : r;
     }
-    case Fill::unit: return call(MulScalar{.scalar = 0.875}, {call(Tanh{}, {r})});
-    case Fill::above_one: return call(PlusScalar{.scalar = 1.25}, {call(Sigmoid{}, {r})});
+    case Fill::unit: return call(op::MulScalar{.scalar = 0.875}, {call(op::Tanh{}, {r})});
+    case Fill::above_one: return call(op::PlusScalar{.scalar = 1.25}, {call(op::Sigmoid{}, {r})});
     default: return r;
   }
 }

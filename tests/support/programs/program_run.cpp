@@ -75,8 +75,8 @@ NDArray winograd_noise(const std::vector<NDArray>& inputs, const NDArray& result
 }  // namespace
 
 bool may_be_winograd(const ProgramNode& call) {
-  if (call.kind != Kind::call || call.def != &Convolution::def) return false;
-  const auto& op = *static_cast<const Convolution*>(call.attrs.get());
+  if (call.kind != Kind::call || call.def != &op::Convolution::def) return false;
+  const auto& op = *static_cast<const op::Convolution*>(call.attrs.get());
   const auto are_one = [](const Shape& s) { return s.ndim() == 0 || s == Shape(1, 1); };
   return op.kernel == Shape(3, 3) && are_one(op.stride) && are_one(op.dilate) && op.num_group == 1 &&
          op.num_filter >= 32 && call.outputs[0].dtype == DType::float32;

@@ -18,8 +18,8 @@ void join(ProgramBuilder& b, Ref a) {
   std::vector<Ref> parts{a};
   for (int64_t n = b.dice.between(1, 2); n > 0; --n) parts.push_back(like_shape(b, shape));
   const int count = int(parts.size());
-  b.offer(b.dice.chance(0.6) ? b.call(Concat{.dim = axis, .num_args = count}, parts)
-                             : b.call(Stack{.axis = axis, .num_args = count}, parts));
+  b.offer(b.dice.chance(0.6) ? b.call(op::Concat{.dim = axis, .num_args = count}, parts)
+                             : b.call(op::Stack{.axis = axis, .num_args = count}, parts));
 }
 
 void split(ProgramBuilder& b, Ref a) {
@@ -32,9 +32,9 @@ void split(ProgramBuilder& b, Ref a) {
   if (divisors.empty() || (b.keeps_rows && axis == 0)) throw Refused();
   ProgramNode n;
   n.kind = Kind::call;
-  n.def = &SliceChannel::def;
-  const SliceChannel op{.num_outputs = b.dice.pick(divisors), .axis = axis, .squeeze_axis = b.dice.chance(0.3)};
-  n.attrs = Attributes(SliceChannel::def, &op);
+  n.def = &op::SliceChannel::def;
+  const op::SliceChannel op{.num_outputs = b.dice.pick(divisors), .axis = axis, .squeeze_axis = b.dice.chance(0.3)};
+  n.attrs = Attributes(op::SliceChannel::def, &op);
   n.inputs = {a};
   for (Ref r : b.add(n)) {
     if (b.dice.chance(0.8)) b.offer(r);
@@ -57,7 +57,7 @@ Ref dense(ProgramBuilder& b, Ref a) {
   const bool no_bias = b.dice.chance(0.3);
   std::vector<Ref> inputs{a, b.variable(Role::parameter, {hidden, width}, weights(width))};
   if (!no_bias) inputs.push_back(b.variable(Role::parameter, {hidden}));
-  return b.call(FullyConnected{.num_hidden = hidden, .no_bias = no_bias, .flatten = flatten}, inputs);
+  return b.call(op::FullyConnected{.num_hidden = hidden, .no_bias = no_bias, .flatten = flatten}, inputs);
 }
 
 Ref convolution(ProgramBuilder& b, Ref a) {
@@ -79,12 +79,12 @@ Ref convolution(ProgramBuilder& b, Ref a) {
   for (int64_t x : kernel) weight.push_back(x);
   std::vector<Ref> inputs{a, b.variable(Role::parameter, weight, weights(channels / groups * kernel.size()))};
   if (!no_bias) inputs.push_back(b.variable(Role::parameter, {filters}));
-  return b.call(Convolution{.kernel = kernel,
-                            .stride = Shape::filled(axes, stride),
-                            .pad = Shape::filled(axes, pad),
-                            .num_filter = filters,
-                            .num_group = groups,
-                            .no_bias = no_bias},
+  return b.call(op::Convolution{.kernel = kernel,
+                                .stride = Shape::filled(axes, stride),
+                                .pad = Shape::filled(axes, pad),
+                                .num_filter = filters,
+                                .num_group = groups,
+                                .no_bias = no_bias},
                 inputs);
 }
 
@@ -95,19 +95,20 @@ Ref normalisation(ProgramBuilder& b, Ref a) {
   const int axis = batch ? 1 : shape.ndim() - 1;
   const Shape channels(shape[axis]);
   const Ref gamma = b.variable(Role::parameter, channels, {0.5, 1.5}), beta = b.variable(Role::parameter, channels);
-  if (!batch) return b.call(LayerNorm{.eps = 1e-3}, {a, gamma, beta});
+  if (!batch) return b.call(op::LayerNorm{.eps = 1e-3}, {a, gamma, beta});
   if (shape.size() / shape[1] < 2) throw Refused();
   const Ref mean = b.variable(Role::state, channels), var = b.variable(Role::state, channels, {0.5, 1.5});
-  return b.call(BatchNorm{.eps = 1e-2, .momentum = 0.5, .fix_gamma = b.dice.chance(0.3)}, {a, gamma, beta, mean, var});
+  return b.call(op::BatchNorm{.eps = 1e-2, .momentum = 0.5, .fix_gamma = b.dice.chance(0.3)},
+                {a, gamma, beta, mean, var});
 }
 
 Ref pooling(ProgramBuilder& b, Ref a) {
   const int axes = b.shape(a).ndim() - 2;
   if (axes < 1 || axes > 2) throw Refused();
-  return b.call(Pooling{.kernel = Shape::filled(axes, b.dice.pick({2, 3})),
-                        .pool_type = PoolType(b.dice.below(3)),
-                        .global_pool = b.dice.chance(0.3),
-                        .stride = Shape::filled(axes, b.dice.pick({1, 2}))},
+  return b.call(op::Pooling{.kernel = Shape::filled(axes, b.dice.pick({2, 3})),
+                            .pool_type = PoolType(b.dice.below(3)),
+                            .global_pool = b.dice.chance(0.3),
+                            .stride = Shape::filled(axes, b.dice.pick({1, 2}))},
                 {a});
 }
 
@@ -115,11 +116,11 @@ Ref product(ProgramBuilder& b, Ref a) {
   const Shape& shape = b.shape(a);
   if (shape.ndim() == 3) {
     const Ref c = like_shape(b, shape);
-    return b.calm(b.call(BatchDot{.transpose_b = true}, {a, c}));
+    return b.calm(b.call(op::BatchDot{.transpose_b = true}, {a, c}));
   }
   if (shape.ndim() != 2) throw Refused();
   const int64_t width = b.dice.pick({2, 5, 16});
-  return b.call(Dot{}, {a, b.variable(Role::parameter, {shape[1], width}, weights(shape[1]))});
+  return b.call(op::Dot{}, {a, b.variable(Role::parameter, {shape[1], width}, weights(shape[1]))});
 }
 
 }  // namespace
@@ -131,36 +132,36 @@ void movement(ProgramBuilder& b) {
   if (n <= first) throw Refused();
   const int axis = int(b.dice.between(first, n - 1));
   switch (b.dice.below(12)) {
-    case 0: return b.offer(b.call(Flatten{}, {a}));
-    case 1: return b.offer(b.call(Reshape{.shape = {0, -1}}, {a}));
+    case 0: return b.offer(b.call(op::Flatten{}, {a}));
+    case 1: return b.offer(b.call(op::Reshape{.shape = {0, -1}}, {a}));
     case 2: {
       Shape axes;
       for (int i = 0; i < n; ++i) axes.push_back(i);
       for (int i = n - 1; i > first; --i) std::swap(axes[i], axes[int(b.dice.between(first, i))]);
-      return b.offer(b.call(Transpose{.axes = axes}, {a}));
+      return b.offer(b.call(op::Transpose{.axes = axes}, {a}));
     }
-    case 3: return b.offer(b.call(SwapAxis{.dim1 = axis, .dim2 = int(b.dice.between(first, n - 1))}, {a}));
+    case 3: return b.offer(b.call(op::SwapAxis{.dim1 = axis, .dim2 = int(b.dice.between(first, n - 1))}, {a}));
     case 4: {
       const int64_t begin = b.dice.below(shape[axis]);
       return b.offer(
-          b.call(SliceAxis{.axis = axis, .begin = begin, .end = b.dice.between(begin + 1, shape[axis])}, {a}));
+          b.call(op::SliceAxis{.axis = axis, .begin = begin, .end = b.dice.between(begin + 1, shape[axis])}, {a}));
     }
     case 5: return join(b, a);
     case 6: return split(b, a);
-    case 7: return b.offer(b.call(ExpandDims{.axis = int(b.dice.between(first, n))}, {a}));
-    case 8: return b.offer(b.call(Reverse{.axis = Shape(axis)}, {a}));
-    case 9: return b.offer(b.call(Repeat{.repeats = 2, .axis = axis}, {a}));
+    case 7: return b.offer(b.call(op::ExpandDims{.axis = int(b.dice.between(first, n))}, {a}));
+    case 8: return b.offer(b.call(op::Reverse{.axis = Shape(axis)}, {a}));
+    case 9: return b.offer(b.call(op::Repeat{.repeats = 2, .axis = axis}, {a}));
     case 10: {
       Shape width = Shape::filled(std::min(2 * n, 8), 0);
       if (n > 4) throw Refused();
       for (int i = 2 * n - 2; i < 2 * n; ++i) width[i] = b.dice.below(3);
-      return b.offer(b.call(Pad{.mode = PadMode::constant, .pad_width = width, .constant_value = 0.5}, {a}));
+      return b.offer(b.call(op::Pad{.mode = PadMode::constant, .pad_width = width, .constant_value = 0.5}, {a}));
     }
     default: {
       OptionalShape begin, step;
       for (int i = 0; i < n; ++i)
         begin.push_back(std::nullopt), step.push_back(i == axis ? b.dice.pick({-1, 2, -2}) : 1);
-      return b.offer(b.call(Slice{.begin = begin, .end = begin, .step = step}, {a}));
+      return b.offer(b.call(op::Slice{.begin = begin, .end = begin, .step = step}, {a}));
     }
   }
 }
@@ -178,14 +179,14 @@ void layer(ProgramBuilder& b) {
     case 6:
     case 7: y = normalisation(b, a); break;
     case 8: y = pooling(b, a); break;
-    case 9: y = b.call(Dropout{.p = b.dice.pick({0.25, 0.5})}, {a}); break;
+    case 9: y = b.call(op::Dropout{.p = b.dice.pick({0.25, 0.5})}, {a}); break;
     case 10: y = product(b, a); break;
-    case 11: y = b.call(Softmax{.axis = -1}, {a}); break;
-    default: y = b.call(LogSoftmax{.axis = -1}, {a}); break;
+    case 11: y = b.call(op::Softmax{.axis = -1}, {a}); break;
+    default: y = b.call(op::LogSoftmax{.axis = -1}, {a}); break;
   }
   b.offer(y);
   if (b.dice.chance(0.35)) return motif_of(b, y);  // its memory may become that of what follows
-  if (b.dice.chance(0.4)) b.offer(b.call(Activation{.act_type = ActivationType(b.dice.below(5))}, {y}));
+  if (b.dice.chance(0.4)) b.offer(b.call(op::Activation{.act_type = ActivationType(b.dice.below(5))}, {y}));
 }
 
 }  // namespace kaon::test::steps

@@ -23,7 +23,7 @@ bool has_attribute(const OpDef& def, const Attributes& attrs, std::string_view n
 
 Attributes attributes_of(ProgramBuilder& b, const Row& row) {
   // what is left of x by 0 is 0 by definition, and its gradient that of any other divisor
-  if (!has_attribute(*row.def, row.attrs, "scalar") || row.def == &ModScalar::def || b.dice.chance(0.3))
+  if (!has_attribute(*row.def, row.attrs, "scalar") || row.def == &op::ModScalar::def || b.dice.chance(0.3))
     return row.attrs;
   return with(row.attrs, *row.def, "scalar", to_text(scalar(b)));
 }
@@ -78,20 +78,20 @@ Shape axes_of(ProgramBuilder& b, const Shape& shape) {
 Ref pointwise_of(ProgramBuilder& b, Ref a) {
   a = b.calm(a);
   switch (b.dice.below(14)) {
-    case 0: return b.call(Relu{}, {a});
-    case 1: return b.call(Sigmoid{}, {a});
-    case 2: return b.call(Tanh{}, {a});
-    case 3: return b.call(Exp{}, {b.to_fill(a, Fill::unit)});
-    case 4: return b.call(Square{}, {a});
-    case 5: return b.call(Abs{}, {a});
-    case 6: return b.call(SoftRelu{}, {a});
-    case 7: return b.call(Log{}, {b.to_fill(a, Fill::positive)});
-    case 8: return b.call(PlusScalar{.scalar = scalar(b)}, {a});
-    case 9: return b.call(MulScalar{.scalar = scalar(b)}, {a});
-    case 10: return b.call(RMinusScalar{.scalar = scalar(b)}, {a});
-    case 11: return b.call(MaximumScalar{.scalar = scalar(b)}, {a});
-    case 12: return b.call(Negative{}, {a});
-    default: return b.call(Activation{.act_type = ActivationType(b.dice.below(5))}, {a});
+    case 0: return b.call(op::Relu{}, {a});
+    case 1: return b.call(op::Sigmoid{}, {a});
+    case 2: return b.call(op::Tanh{}, {a});
+    case 3: return b.call(op::Exp{}, {b.to_fill(a, Fill::unit)});
+    case 4: return b.call(op::Square{}, {a});
+    case 5: return b.call(op::Abs{}, {a});
+    case 6: return b.call(op::SoftRelu{}, {a});
+    case 7: return b.call(op::Log{}, {b.to_fill(a, Fill::positive)});
+    case 8: return b.call(op::PlusScalar{.scalar = scalar(b)}, {a});
+    case 9: return b.call(op::MulScalar{.scalar = scalar(b)}, {a});
+    case 10: return b.call(op::RMinusScalar{.scalar = scalar(b)}, {a});
+    case 11: return b.call(op::MaximumScalar{.scalar = scalar(b)}, {a});
+    case 12: return b.call(op::Negative{}, {a});
+    default: return b.call(op::Activation{.act_type = ActivationType(b.dice.below(5))}, {a});
   }
 }
 
@@ -99,14 +99,14 @@ Ref pointwise_of(ProgramBuilder& b, Ref a, Ref c) {
   a = b.calm(a), c = b.calm(c);
   switch (b.dice.below(9)) {
     case 0:
-    case 1: return b.call(BroadcastAdd{}, {a, c});
-    case 2: return b.call(BroadcastSub{}, {a, c});
+    case 1: return b.call(op::BroadcastAdd{}, {a, c});
+    case 2: return b.call(op::BroadcastSub{}, {a, c});
     case 3:
-    case 4: return b.call(BroadcastMul{}, {a, c});
-    case 5: return b.call(BroadcastDiv{}, {a, b.to_fill(c, Fill::positive)});
-    case 6: return b.call(BroadcastMaximum{}, {a, c});
-    case 7: return b.call(BroadcastHypot{}, {a, b.to_fill(c, Fill::nonzero)});
-    default: return b.call(BroadcastMinimum{}, {a, c});
+    case 4: return b.call(op::BroadcastMul{}, {a, c});
+    case 5: return b.call(op::BroadcastDiv{}, {a, b.to_fill(c, Fill::positive)});
+    case 6: return b.call(op::BroadcastMaximum{}, {a, c});
+    case 7: return b.call(op::BroadcastHypot{}, {a, b.to_fill(c, Fill::nonzero)});
+    default: return b.call(op::BroadcastMinimum{}, {a, c});
   }
 }
 
@@ -121,7 +121,7 @@ void pointwise(ProgramBuilder& b) {
   for (size_t i = 0; i < row.inputs.size(); ++i) {
     Ref x =
         i == 0 ? a : b.pick([&](const TensorMeta& m) { return m.dtype == DType::float32 && m.shape == b.shape(a); });
-    const bool exponent = row.def == &BroadcastPower::def && i == 1;
+    const bool exponent = row.def == &op::BroadcastPower::def && i == 1;
     if (exponent && b.dice.chance(0.4)) x = b.variable(Role::parameter, b.shape(a), {-1, 2, 0.5});
     inputs.push_back(b.to_fill(x, row.inputs[i].fill));
   }
@@ -132,14 +132,14 @@ Ref reduction_of(ProgramBuilder& b, Ref a, const Shape& axes, bool keepdims) {
   switch (b.dice.below(10)) {
     case 0:
     case 1:
-    case 2: return b.call(Sum{.axis = axes, .keepdims = keepdims}, {b.calm(a)});
+    case 2: return b.call(op::Sum{.axis = axes, .keepdims = keepdims}, {b.calm(a)});
     case 3:
     case 4:
-    case 5: return b.call(Mean{.axis = axes, .keepdims = keepdims}, {a});
-    case 6: return b.call(Max{.axis = axes, .keepdims = keepdims}, {a});
-    case 7: return b.call(Min{.axis = axes, .keepdims = keepdims}, {a});
-    case 8: return b.call(Norm{.axis = axes, .keepdims = keepdims}, {b.calm(a)});
-    default: return b.call(NanSum{.axis = axes, .keepdims = keepdims}, {b.calm(a)});
+    case 5: return b.call(op::Mean{.axis = axes, .keepdims = keepdims}, {a});
+    case 6: return b.call(op::Max{.axis = axes, .keepdims = keepdims}, {a});
+    case 7: return b.call(op::Min{.axis = axes, .keepdims = keepdims}, {a});
+    case 8: return b.call(op::Norm{.axis = axes, .keepdims = keepdims}, {b.calm(a)});
+    default: return b.call(op::NanSum{.axis = axes, .keepdims = keepdims}, {b.calm(a)});
   }
 }
 
@@ -178,7 +178,7 @@ void again(ProgramBuilder& b) {
   }
   if (calls.empty()) throw Refused();
   const ProgramNode n = nodes[b.dice.pick(calls)];  // a copy: the list grows
-  if (has_attribute(*n.def, n.attrs, "scalar") && n.def != &ModScalar::def && b.dice.chance(0.7)) {
+  if (has_attribute(*n.def, n.attrs, "scalar") && n.def != &op::ModScalar::def && b.dice.chance(0.7)) {
     for (const char* zero : {"0.0", "-0.0"}) {
       b.offer(b.call(*n.def, with(n.attrs, *n.def, "scalar", zero), n.inputs, n.is_derivative));
     }

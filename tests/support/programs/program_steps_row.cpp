@@ -39,7 +39,7 @@ void grow_body(ProgramBuilder& body) {
 
 // A state's next value, or a branch's result: of a given shape and bounded.
 Ref shaped(ProgramBuilder& body, const Shape& shape) {
-  return body.call(Tanh{}, {body.to_shape(body.calm(body.pick()), shape)});
+  return body.call(op::Tanh{}, {body.to_shape(body.calm(body.pick()), shape)});
 }
 
 std::shared_ptr<const Program> shared(Program p) { return std::make_shared<const Program>(std::move(p)); }
@@ -55,7 +55,7 @@ ProgramNode foreach (ProgramBuilder& b) {
   n.kind = Kind::foreach;
   Ref data = b.pick([](const TensorMeta& m) { return m.dtype == DType::float32 && m.shape.ndim() > 1; });
   if (b.shape(data).size() == 0) throw Refused();
-  if (b.shape(data)[0] > 5) data = b.call(SliceAxis{.axis = 0, .begin = 0, .end = b.dice.between(1, 4)}, {data});
+  if (b.shape(data)[0] > 5) data = b.call(op::SliceAxis{.axis = 0, .begin = 0, .end = b.dice.between(1, 4)}, {data});
   const Ref state = small(b);
   n.inputs = {data, state};
   for (int64_t k = b.dice.below(3); k > 0; --k) n.inputs.push_back(small(b));
@@ -83,12 +83,12 @@ ProgramNode while_loop(ProgramBuilder& b) {
   for (Ref r : n.inputs) in.push_back(body.input(b.value(r))), condition.input(b.value(r));
   for (size_t i = 1; i < in.size(); ++i) body.offer(in[i]);
   grow_body(body);
-  const Ref next = body.call(PlusScalar{.scalar = 1}, {in[0]}), out = body.calm(body.pick());
+  const Ref next = body.call(op::PlusScalar{.scalar = 1}, {in[0]}), out = body.calm(body.pick());
   n.bodies = {shared(body.finish({out, next, shaped(body, b.shape(state))}))};
-  Ref goes_on = condition.call(LesserScalar{.scalar = double(b.dice.between(0, n.iterations + 1))}, {Ref{0, 0}});
+  Ref goes_on = condition.call(op::LesserScalar{.scalar = double(b.dice.between(0, n.iterations + 1))}, {Ref{0, 0}});
   if (b.dice.chance(0.4)) {
-    const Ref sum = condition.call(Mean{}, {Ref{1, 0}});
-    goes_on = condition.call(BroadcastMul{}, {goes_on, condition.call(LesserScalar{.scalar = 0.4}, {sum})});
+    const Ref sum = condition.call(op::Mean{}, {Ref{1, 0}});
+    goes_on = condition.call(op::BroadcastMul{}, {goes_on, condition.call(op::LesserScalar{.scalar = 0.4}, {sum})});
   }
   n.bodies.push_back(shared(condition.finish({goes_on})));
   return n;
@@ -97,8 +97,8 @@ ProgramNode while_loop(ProgramBuilder& b) {
 ProgramNode cond(ProgramBuilder& b) {
   ProgramNode n;
   n.kind = Kind::cond;
-  const Ref a = small(b), level = b.call(Mean{}, {a});
-  n.inputs = {b.call(GreaterScalar{.scalar = b.dice.pick({0.1, -0.3, 0.5})}, {level}), a};
+  const Ref a = small(b), level = b.call(op::Mean{}, {a});
+  n.inputs = {b.call(op::GreaterScalar{.scalar = b.dice.pick({0.1, -0.3, 0.5})}, {level}), a};
   for (int64_t k = b.dice.below(2); k > 0; --k) n.inputs.push_back(small(b));
   for (int branch = 0; branch < 2; ++branch) {
     ProgramBuilder body(b.dice.next(), b.facts, true);

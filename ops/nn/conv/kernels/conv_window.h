@@ -17,7 +17,7 @@ void check_window(InferContext& c, const Shape& kernel, const Shape& stride, con
 struct DeconvolutionExtent {
   Shape pad, adj, out;
 };
-inline DeconvolutionExtent extent_of(const Deconvolution& op, const Shape& data) {
+inline DeconvolutionExtent extent_of(const op::Deconvolution& op, const Shape& data) {
   bool has_target = false;
   for (int64_t t : op.target_shape) has_target |= t != 0;
   DeconvolutionExtent e{.pad = Shape(), .adj = Shape(), .out = Shape(data[0], int64_t(op.num_filter))};

@@ -34,7 +34,7 @@ struct OutputGradient {
   double scale;  // to be divided by the number of labels that count when normalization is valid
   double spread, pick;
 };
-inline OutputGradient output_gradient(const BackwardSoftmaxOutput& op, const RowView& rows, const Shape& label) {
+inline OutputGradient output_gradient(const op::BackwardSoftmaxOutput& op, const RowView& rows, const Shape& label) {
   double divisor = 1;
   if (op.normalization == Normalization::batch) divisor = double(op.multi_output ? label[0] : label.size());
   if (op.normalization != Normalization::valid && op.multi_output) divisor *= double(rows.inner);
@@ -42,25 +42,25 @@ inline OutputGradient output_gradient(const BackwardSoftmaxOutput& op, const Row
   return {op.grad_scale / divisor, spread, op.smooth_alpha + spread - 1};
 }
 
-inline SoftmaxCall call_of(const Softmax& op, const Shape& shape) {
+inline SoftmaxCall call_of(const op::Softmax& op, const Shape& shape) {
   return {SoftmaxKind::plain, softmax_rows(shape, op.axis), scale_of(op.temperature)};
 }
-inline SoftmaxCall call_of(const Softmin& op, const Shape& shape) {
+inline SoftmaxCall call_of(const op::Softmin& op, const Shape& shape) {
   return {SoftmaxKind::plain, softmax_rows(shape, op.axis), -scale_of(op.temperature)};
 }
-inline SoftmaxCall call_of(const LogSoftmax& op, const Shape& shape) {
+inline SoftmaxCall call_of(const op::LogSoftmax& op, const Shape& shape) {
   return {SoftmaxKind::log, softmax_rows(shape, op.axis), scale_of(op.temperature)};
 }
-inline SoftmaxCall call_of(const BackwardSoftmax& op, const Shape& shape) {
+inline SoftmaxCall call_of(const op::BackwardSoftmax& op, const Shape& shape) {
   return {SoftmaxKind::plain, softmax_rows(shape, op.axis), op.scale};
 }
-inline SoftmaxCall call_of(const BackwardLogSoftmax& op, const Shape& shape) {
+inline SoftmaxCall call_of(const op::BackwardLogSoftmax& op, const Shape& shape) {
   return {SoftmaxKind::log, softmax_rows(shape, op.axis), op.scale};
 }
-inline SoftmaxCall call_of(const SoftmaxActivation& op, const Shape& shape) {
+inline SoftmaxCall call_of(const op::SoftmaxActivation& op, const Shape& shape) {
   return {SoftmaxKind::plain, softmax_rows(shape, op.mode)};
 }
-inline SoftmaxCall call_of(const BackwardSoftmaxActivation& op, const Shape& shape) {
+inline SoftmaxCall call_of(const op::BackwardSoftmaxActivation& op, const Shape& shape) {
   return {SoftmaxKind::plain, softmax_rows(shape, op.mode)};
 }
 
