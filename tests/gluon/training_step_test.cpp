@@ -2,6 +2,7 @@
 #include "kaon/gluon/training_step.h"
 
 #include "kaon/gluon/loss.h"
+#include "kaon/graph/plan_report.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
 using namespace kaon;

@@ -1,6 +1,7 @@
 // What hybridized nets do with shapes that nothing is planned for: the policies of the plan cache.
 #include "kaon/gluon/loss.h"
 #include "kaon/gluon/training_step.h"
+#include "kaon/graph/plan_report.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
 using namespace kaon;
