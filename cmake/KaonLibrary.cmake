@@ -19,6 +19,8 @@ else()
                                          $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_link_libraries(kaon PUBLIC Threads::Threads fmt::fmt Boost::headers
                              PRIVATE oneDNN::dnnl hwy::hwy Boost::json ZLIB::ZLIB)
-  target_link_options(kaon PRIVATE -Wl,--no-undefined)
+  if(NOT KAON_SANITIZE)  # their runtime is in the program
+    target_link_options(kaon PRIVATE -Wl,--no-undefined)
+  endif()
 endif()
 add_library(kaon::kaon ALIAS kaon)
