@@ -70,12 +70,12 @@ NameSet listed_operators() {
   return names;
 }
 
-// And those that functions.h calls: call(Relu{}, x), or as a parameter, const Sum& op.
+// And those that functions.h calls: call(op::Relu{}, x), or as a parameter, const op::Sum& op.
 NameSet called_operators() {
   const std::string text = header("functions.h");
-  NameSet names = words(text, "(?:call|call_list|create|update)\\(\\s*(?:kaon::)?(\\w+)\\{");
-  names.merge(words(text, "call_many\\([^,]*,\\s*(?:kaon::)?(\\w+)\\{"));
-  names.merge(words(text, "[(,]\\s*(?:const )?(?:kaon::)?(\\w+)&? op\\b"));
+  NameSet names = words(text, "(?:call|call_list|create|update)\\(\\s*(?:op::)?(\\w+)\\{");
+  names.merge(words(text, "call_many\\([^,]*,\\s*(?:op::)?(\\w+)\\{"));
+  names.merge(words(text, "[(,]\\s*(?:const )?(?:op::)?(\\w+)&? op\\b"));
   names.erase("Op");
   return names;
 }
