@@ -29,11 +29,11 @@ class Executor {
 
 // Calls `post`, which throws std::bad_alloc or MemoryError where there is no memory; then it gives the storage's cache
 // back, sleeps and calls again, until the call returns.
-void post_surely(FunctionRef<void()> post) noexcept;
-void post_surely(Executor& executor, std::coroutine_handle<> work) noexcept;
+KAON_API void post_surely(FunctionRef<void()> post) noexcept;
+KAON_API void post_surely(Executor& executor, std::coroutine_handle<> work) noexcept;
 
 // Resumes a coroutine and restores the thread's own context afterwards. Every executor runs its work through this.
-void resume_coroutine(std::coroutine_handle<> work);
+KAON_API void resume_coroutine(std::coroutine_handle<> work);
 
 // A promise that says where its coroutine resumes. Kaon's Task and AsyncGenerator have one; in Asio's own
 // coroutines use the completion-token forms of kaon/asio.h.

@@ -20,7 +20,7 @@ struct Device {
 };
 
 namespace detail {
-[[noreturn]] void throw_bad_index(DeviceType type, int index);
+[[noreturn]] KAON_API void throw_bad_index(DeviceType type, int index);
 constexpr Device numbered(DeviceType type, int index) {
   if (index < 0 || index > UINT8_MAX) throw_bad_index(type, index);
   return {type, uint8_t(index)};
@@ -35,12 +35,12 @@ constexpr Device gpu(int index = 0) { return detail::numbered(DeviceType::gpu, i
 
 // Number of usable GPUs; 0 without a driver, a GPU or the CUDA library, libkaon_cuda.so. The environment variable
 // KAON_CUDA_LIBRARY names another file to load in its place. Thread safety: any thread.
-int gpu_count();
+KAON_API int gpu_count();
 // Why gpu_count() is 0; empty otherwise.
-const char* gpu_unavailable_reason();
+KAON_API const char* gpu_unavailable_reason();
 // Allows matrix products and convolutions of float32 on GPUs, launched from now on, to round their inputs to TF32 (10
 // bits of mantissa), which is several times as fast. Off at first. Thread safety: any thread.
-void gpu_allow_tf32(bool allowed);
-bool gpu_tf32_allowed();
+KAON_API void gpu_allow_tf32(bool allowed);
+KAON_API bool gpu_tf32_allowed();
 
 }  // namespace kaon

@@ -46,7 +46,7 @@ KAON_ERROR_KIND(Cancelled);      // work that was dropped because its scope was 
 #undef KAON_ERROR_KIND
 
 // Throws a MemoryError with this text, or a shorter one where there is no memory for it either.
-[[noreturn]] void throw_memory_error(FunctionRef<std::string()> text);
+[[noreturn]] KAON_API void throw_memory_error(FunctionRef<std::string()> text);
 
 // An operator's name and where it was pushed. `name` and `scope` must live as long as the process (literals, or strings
 // interned by `intern`).
@@ -57,7 +57,7 @@ struct OpLabel {
 };
 
 // The string with this text that lives as long as the process. Thread safety: any thread.
-const char* intern(std::string_view text);
+KAON_API const char* intern(std::string_view text);
 
 // Why an array has failed: made when an operator fails, and for every operator that did not run because an input had
 // failed. Immutable apart from `reported`. Without memory for more, `message` is empty and an inherited error keeps
@@ -89,13 +89,13 @@ class AggregateError : public Error {
 
 // The exception with more text if it is one of Kaon's and there is memory; else the exception itself, so that its type
 // is kept.
-std::exception_ptr add_context(const std::exception_ptr& error, const std::string& text) noexcept;
+KAON_API std::exception_ptr add_context(const std::exception_ptr& error, const std::string& text) noexcept;
 
-[[noreturn]] void throw_op_error(const OpError& error);  // throws an array's failure and marks it as reported
+[[noreturn]] KAON_API void throw_op_error(const OpError& error);  // throws an array's failure and marks it as reported
 
 // " while running [dot] in body.fc2, pushed at train.cpp:42"
-std::string describe(const OpLabel& label);
+KAON_API std::string describe(const OpLabel& label);
 // "; inherited by [relu] in body.fc2, pushed at train.cpp:43"
-std::string describe_heir(const OpLabel& label);
+KAON_API std::string describe_heir(const OpLabel& label);
 
 }  // namespace kaon

@@ -238,9 +238,9 @@ inline Task<void> TaskPromise<void>::get_return_object() noexcept {
 
 // The executor of a thread that runs coroutines until one of them is done, and helps the engine between them.
 class RunLoop;
-std::shared_ptr<RunLoop> make_run_loop();
-void run_until_done(Root root, RunLoop& loop);
-void finish(RunLoop& loop);  // called by the coroutine that the thread waits for
+KAON_API std::shared_ptr<RunLoop> make_run_loop();
+KAON_API void run_until_done(Root root, RunLoop& loop);
+KAON_API void finish(RunLoop& loop);  // called by the coroutine that the thread waits for
 
 template <class T>
 Root run_root(Task<T>& task, std::optional<T>& value, std::exception_ptr& error, RunLoop& loop) {
@@ -291,7 +291,7 @@ class ScopeHold {
   IntrusivePtr<MemoryBudget> budget_;
 };
 
-void begin_op(OpNode& op, Engine& engine, FunctionRef<Task<void>()> make);
+KAON_API void begin_op(OpNode& op, Engine& engine, FunctionRef<Task<void>()> make);
 
 template <class F>
 struct TaskBody {
@@ -328,15 +328,15 @@ void push_task(Engine& engine, std::initializer_list<Access> accesses, F&& make,
 
 // main() in one line: runs the task, then waits for everything pushed. Blocks. Returns 0; prints a failure and
 // returns 1.
-int run_main(Task<void> task);
+KAON_API int run_main(Task<void> task);
 
 // Sets the function that gets the exceptions of spawned tasks; the default prints them to stderr.
 // Thread safety: any thread.
-void set_unobserved_error_hook(std::function<void(std::exception_ptr)> hook);
+KAON_API void set_unobserved_error_hook(std::function<void(std::exception_ptr)> hook);
 
 // Starts the task on an executor, which must outlive it and is kept busy (Executor::hold) until it ends. The engine,
 // the limits and the device of this thread are current in it; recording and training are off. Its failure goes to the
 // hook. Throws what the executor's post() throws. Does not block. Thread safety: any thread.
-void spawn(Task<void> task, Executor& executor);
+KAON_API void spawn(Task<void> task, Executor& executor);
 
 }  // namespace kaon

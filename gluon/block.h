@@ -88,7 +88,7 @@ class Block {
 };
 
 // The tree of blocks: "type(parameter: shape, ...", then a line "(name): ..." for each child. {} prints it too.
-std::string to_string(const Block& block);
+KAON_API std::string to_string(const Block& block);
 
 namespace detail {
 
@@ -152,12 +152,12 @@ std::vector<Symbol> flatten(const std::array<Symbol, N>& a) {
 
 using TraceFn = FunctionRef<std::vector<Symbol>(std::span<const Symbol>)>;
 
-bool is_active(const BlockNode& block);
+KAON_API bool is_active(const BlockNode& block);
 // Completes the shapes of the block's own deferred parameters, by tracing the block alone.
-void finish_deferred(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace);
+KAON_API void finish_deferred(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace);
 // room(n) gives the storage for the n outputs.
-void call_traced(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace,
-                 const std::source_location& site, FunctionRef<std::span<NDArray>(size_t)> room);
+KAON_API void call_traced(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace,
+                          const std::source_location& site, FunctionRef<std::span<NDArray>(size_t)> room);
 
 // Exists while a block runs: sets its path for error messages and its prefix for names. Throws StateError when the
 // running block calls a block that it does not contain.
@@ -245,7 +245,7 @@ class HybridBlock : public Block {
   }
 };
 
-void export_block(const BlockNode& block, const std::string& prefix, int epoch);
+KAON_API void export_block(const BlockNode& block, const std::string& prefix, int epoch);
 
 template <class Derived>
 void HybridBlock<Derived>::export_model(const std::string& prefix, int epoch) const {

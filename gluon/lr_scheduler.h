@@ -73,15 +73,15 @@ static_assert(std::is_trivially_destructible_v<LRScheduler> && std::is_trivially
 
 // Each throws ValueError for options out of range (CustomScheduler: for null).
 // base_lr factor^k after k * step updates, never below stop_factor_lr.
-LRScheduler FactorScheduler(const FactorOptions& options);
+KAON_API LRScheduler FactorScheduler(const FactorOptions& options);
 // base_lr factor^k after the k-th of the listed updates.
-LRScheduler MultiFactorScheduler(const MultiFactorOptions& options);
+KAON_API LRScheduler MultiFactorScheduler(const MultiFactorOptions& options);
 // final + (base - final) (1 - t)^pwr, where t goes from 0 after the warm-up to 1 at max_update, and stays there.
-LRScheduler PolyScheduler(const PolyOptions& options);
+KAON_API LRScheduler PolyScheduler(const PolyOptions& options);
 // final + (base - final) (1 + cos(pi t)) / 2 with the same t.
-LRScheduler CosineScheduler(const CosineOptions& options);
+KAON_API LRScheduler CosineScheduler(const CosineOptions& options);
 // Any function of the number of updates. It is called by Trainer::step.
-LRScheduler CustomScheduler(double (*function)(int64_t));
+KAON_API LRScheduler CustomScheduler(double (*function)(int64_t));
 
 }  // namespace lr_scheduler
 }  // namespace kaon

@@ -11,7 +11,8 @@ namespace gluon {
 
 namespace detail {
 // `call` gives the block's result for a Symbol.
-std::string summarize(const Block& block, FunctionRef<Symbol(const Symbol&)> call, const Shape& input, DType dtype);
+KAON_API std::string summarize(const Block& block, FunctionRef<Symbol(const Symbol&)> call, const Shape& input,
+                               DType dtype);
 }  // namespace detail
 
 // Traces the block on an input of this shape; nothing runs. Completes the shapes of parameters, as a first forward

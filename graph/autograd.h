@@ -18,13 +18,13 @@ class Interceptor;
 namespace autograd {
 
 // Whether the array is part of a recorded computation or has a gradient attached.
-bool wants_gradient(const NDArray& array);
+KAON_API bool wants_gradient(const NDArray& array);
 // A number that each backward() that stores a gradient at this array changes; 0 before the first.
-uint64_t gradient_stamp(const NDArray& array);
+KAON_API uint64_t gradient_stamp(const NDArray& array);
 
-Interceptor* tape();  // the interceptor that records
-bool is_recording();  // of this thread, or coroutine
-bool is_training();
+KAON_API Interceptor* tape();  // the interceptor that records
+KAON_API bool is_recording();  // of this thread, or coroutine
+KAON_API bool is_training();
 
 // Sets recording and training of this thread (or coroutine) while it lives. Not for users: record(), pause(),
 // train_mode() and predict_mode() also take coroutines, across whose suspensions a guard on the stack does not work.
@@ -51,7 +51,7 @@ class ModeScope {
 
 namespace detail {
 // Throws TraceError in a trace: a traced program runs in one mode from end to end.
-void refuse_in_trace(const char* what);
+KAON_API void refuse_in_trace(const char* what);
 
 template <class T>
 struct IsTask : std::false_type {};
@@ -115,15 +115,16 @@ auto predict_mode(F&& fn) {  // and here as in prediction
 // attached gradients, or adds them (GradReq). Frees the recorded values unless retain_graph. Throws StateError for a
 // head that was not recorded, for recorded values that an earlier backward() has freed or that were changed in place,
 // and for an operator without gradient; ShapeError, TypeError, DeviceError and ValueError for head_grads unlike heads.
-void backward(std::span<const NDArray> heads, std::span<const NDArray> head_grads = {}, bool retain_graph = false,
-              std::source_location site = std::source_location::current());
+KAON_API void backward(std::span<const NDArray> heads, std::span<const NDArray> head_grads = {},
+                       bool retain_graph = false, std::source_location site = std::source_location::current());
 
 // Returns the gradients with respect to `variables`, zeros where none arrives; attached gradients stay. With
 // create_graph the gradients are recorded themselves. Throws as backward() does, and StateError for a variable that has
 // no gradient attached and is not a recorded value.
-std::vector<NDArray> grad(std::span<const NDArray> heads, std::span<const NDArray> variables,
-                          std::span<const NDArray> head_grads = {}, bool retain_graph = false,
-                          bool create_graph = false, std::source_location site = std::source_location::current());
+KAON_API std::vector<NDArray> grad(std::span<const NDArray> heads, std::span<const NDArray> variables,
+                                   std::span<const NDArray> head_grads = {}, bool retain_graph = false,
+                                   bool create_graph = false,
+                                   std::source_location site = std::source_location::current());
 inline NDArray grad(const NDArray& head, const NDArray& variable, bool create_graph = false,
                     std::source_location site = std::source_location::current()) {
   return grad(std::span(&head, 1), std::span(&variable, 1), {}, create_graph, create_graph, site)[0];

@@ -55,8 +55,8 @@ struct Foreach {
   StepFn<A> body;
   const std::source_location& site;
 };
-Step<NDArray> run(const Foreach<NDArray>& loop);
-Step<Symbol> run(const Foreach<Symbol>& loop);
+KAON_API Step<NDArray> run(const Foreach<NDArray>& loop);
+KAON_API Step<Symbol> run(const Foreach<Symbol>& loop);
 
 template <class A>
 struct While {
@@ -66,8 +66,8 @@ struct While {
   int64_t max_iterations;
   const std::source_location& site;
 };
-Step<NDArray> run(const While<NDArray>& loop);
-Step<Symbol> run(const While<Symbol>& loop);
+KAON_API Step<NDArray> run(const While<NDArray>& loop);
+KAON_API Step<Symbol> run(const While<Symbol>& loop);
 
 template <class A>
 struct Cond {
@@ -75,8 +75,8 @@ struct Cond {
   BranchFn<A> then, otherwise;
   const std::source_location& site;
 };
-std::vector<NDArray> run(const Cond<NDArray>& cond);
-std::vector<Symbol> run(const Cond<Symbol>& cond);
+KAON_API std::vector<NDArray> run(const Cond<NDArray>& cond);
+KAON_API std::vector<Symbol> run(const Cond<Symbol>& cond);
 
 // The result of a body: pair(outputs, states).
 template <class Result>

@@ -64,7 +64,7 @@ struct HybridizeOptions {
 };
 
 // Throws ValueError saying which options exclude each other, or are out of range.
-void check(const HybridizeOptions& options);
+KAON_API void check(const HybridizeOptions& options);
 
 // What {.verify} throws: a hybridized call differs from the imperative net. The plan is wrong (an error of Kaon), or
 // the trace is out of date because hybrid_forward has changed.

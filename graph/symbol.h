@@ -112,8 +112,8 @@ class Symbol : public ArrayOperators<Symbol> {
 };
 
 // "<Symbol dense0_fwd>", "<Symbol group [a, b]>"
-std::string to_string(const Symbol& symbol);
-std::ostream& operator<<(std::ostream& out, const Symbol& symbol);
+KAON_API std::string to_string(const Symbol& symbol);
+KAON_API std::ostream& operator<<(std::ostream& out, const Symbol& symbol);
 
 // Names of new nodes in this thread: "<prefix><hint><number>", numbers counted per scope.
 class NameScope {

@@ -19,24 +19,24 @@
 namespace KAON_API kaon {
 
 // The text that MXNet's own writer gives: floats as Python's repr, tuples with ", ".
-std::string to_text(int64_t value);
-std::string to_text(double value);
-std::string to_text(float value);
-std::string to_text(bool value);
-std::string to_text(const Shape& value);
-std::string to_text(const OptionalShape& value);
-std::string to_text(DType value);
+KAON_API std::string to_text(int64_t value);
+KAON_API std::string to_text(double value);
+KAON_API std::string to_text(float value);
+KAON_API std::string to_text(bool value);
+KAON_API std::string to_text(const Shape& value);
+KAON_API std::string to_text(const OptionalShape& value);
+KAON_API std::string to_text(DType value);
 inline std::string to_text(int value) { return to_text(int64_t(value)); }
 
 // Reads the texts that MXNet's readers accept. False when the text is malformed. Independent of the locale.
-bool from_text(std::string_view text, int64_t& value);
-bool from_text(std::string_view text, int& value);
-bool from_text(std::string_view text, double& value);
-bool from_text(std::string_view text, float& value);
-bool from_text(std::string_view text, bool& value);
-bool from_text(std::string_view text, Shape& value);
-bool from_text(std::string_view text, OptionalShape& value);
-bool from_text(std::string_view text, DType& value);
+KAON_API bool from_text(std::string_view text, int64_t& value);
+KAON_API bool from_text(std::string_view text, int& value);
+KAON_API bool from_text(std::string_view text, double& value);
+KAON_API bool from_text(std::string_view text, float& value);
+KAON_API bool from_text(std::string_view text, bool& value);
+KAON_API bool from_text(std::string_view text, Shape& value);
+KAON_API bool from_text(std::string_view text, OptionalShape& value);
+KAON_API bool from_text(std::string_view text, DType& value);
 
 // "cpu(0)", "gpu(1)". MXNet's pinned and shared host memory is cpu here; "" is the default device.
 inline std::string to_text(Device value) { return value.str(); }

@@ -10,16 +10,16 @@
 namespace KAON_API kaon {
 
 // The array itself, or a copy on the host of one on a GPU. Nothing is recorded.
-NDArray on_host(const NDArray& array, const std::source_location& site);
+KAON_API NDArray on_host(const NDArray& array, const std::source_location& site);
 
 // Calls `read` with the array as an operation, after the writes pushed before and ahead of later ones, and blocks until
 // it has returned; on this thread when the array's engine has ended. Throws the array's failure.
-void read_in_turn(const NDArray& array, FunctionRef<void(const ArrayNode&)> read, const OpLabel& label);
+KAON_API void read_in_turn(const NDArray& array, FunctionRef<void(const ArrayNode&)> read, const OpLabel& label);
 
 // Pushes a copy of the array's elements, converted to T, to `out` (room for size() elements), which is complete once
 // `done` is readable. Both must live until then.
 template <class T>
-void push_host_copy(const NDArray& array, T* out, Var& done, const std::source_location& site);
+KAON_API void push_host_copy(const NDArray& array, T* out, Var& done, const std::source_location& site);
 
 // co_await x.host<float>(): the values as a vector, in row-major order. Throws the array's failure; TraceError in a
 // trace.

@@ -22,7 +22,7 @@ class Engine;
 class Var;
 struct Annotation;
 struct OpDef;
-[[noreturn]] void throw_not_scalar(const Shape& shape);
+[[noreturn]] KAON_API void throw_not_scalar(const Shape& shape);
 template <class T>
 class HostAwaiter;
 template <class T>
@@ -220,8 +220,8 @@ class NDArray : public ArrayOperators<NDArray> {
 };
 
 // Values, then "<NDArray 2x3 @cpu(0)>". Block and throw as asvector does.
-std::string to_string(const NDArray& array);
-std::ostream& operator<<(std::ostream& out, const NDArray& array);
+KAON_API std::string to_string(const NDArray& array);
+KAON_API std::ostream& operator<<(std::ostream& out, const NDArray& array);
 
 }  // namespace kaon
 

@@ -27,14 +27,14 @@ struct SaveOptions {
 // byte for byte in its version. An undefined handle is written as MXNet's "none". V2 has no word for an array without
 // dimensions: that one is written as V3, which MXNet reads under numpy shapes only; versions 0 and 1 refuse it.
 // Throws IoError, and ValueError for a version or an array that cannot be written.
-void save(const std::filesystem::path& file, const NamedArrays& arrays, SaveOptions options = {});
-std::string save_to_bytes(const NamedArrays& arrays, SaveOptions options = {});
+KAON_API void save(const std::filesystem::path& file, const NamedArrays& arrays, SaveOptions options = {});
+KAON_API std::string save_to_bytes(const NamedArrays& arrays, SaveOptions options = {});
 
 // Reads V0, V1, V2 and V3, also mixed; an array saved on a GPU loads to the CPU, a "none" as an undefined handle.
 // Throws IoError naming file, offset, what was expected and found, also for sparse arrays, which Kaon does not have;
 // never trusts a size in the file beyond the bytes that are there. Blocks while it reads.
-NamedArrays load(const std::filesystem::path& file);
-NamedArrays load_from_bytes(std::string_view bytes, const std::string& source = "bytes");
+KAON_API NamedArrays load(const std::filesystem::path& file);
+KAON_API NamedArrays load_from_bytes(std::string_view bytes, const std::string& source = "bytes");
 
 }  // namespace nd_file
 }  // namespace kaon

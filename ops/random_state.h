@@ -9,14 +9,14 @@ namespace random {
 
 // Sets the seed and starts its numbers from the first. Same seed, same pushes: same numbers, whatever the number of
 // threads. Process-wide. Thread safety: any thread.
-void seed(uint64_t value);
+KAON_API void seed(uint64_t value);
 
 // A separate stream of numbers, given by a key that was drawn before.
-RandomKey stream_of(RandomKey key);
+KAON_API RandomKey stream_of(RandomKey key);
 inline constexpr uint64_t stream_draws = 4;  // numbers to draw for such a key
 
 // The next `count` numbers. Called when an operator is pushed.
-RandomKey draw(uint64_t count);
+KAON_API RandomKey draw(uint64_t count);
 
 // While it exists, this thread draws from a separate stream, given by a key that was drawn before. So a parameter whose
 // shape the first forward finds gets the numbers that initialize() would have drawn.

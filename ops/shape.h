@@ -123,10 +123,10 @@ class OptionalShape {
 };
 
 // `axis` counted from the end when negative. Throws ShapeError naming the operator.
-int normalize_axis(int64_t axis, int ndim, const char* op);
+KAON_API int normalize_axis(int64_t axis, int ndim, const char* op);
 
 // The shape of two arrays combined by broadcasting: dimensions are matched from the right and must
 // be equal or 1. Throws ShapeError naming the operator.
-Shape broadcast_shapes(const Shape& a, const Shape& b, const char* op);
+KAON_API Shape broadcast_shapes(const Shape& a, const Shape& b, const char* op);
 
 }  // namespace kaon

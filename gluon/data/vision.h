@@ -24,7 +24,7 @@ namespace transforms {
 
 // An image (height, width, channels) of uint8 as (channels, height, width) of float32 in [0, 1]. Throws ShapeError or
 // TypeError for another one.
-HostTensor to_tensor(HostTensor image);
+KAON_API HostTensor to_tensor(HostTensor image);
 
 // y[c] = (x[c] - mean[c]) / std[c] over the channels of a float32 image (channels, height, width).
 class Normalize {
@@ -43,7 +43,7 @@ inline Normalize normalize(float mean, float std) { return Normalize({mean}, {st
 
 // Mirrors an image (height, width, channels) of any dtype with probability 1/2, by the sample's random numbers. Throws
 // ShapeError for another shape.
-HostTensor random_flip_left_right(HostTensor image, SampleRandom& random);
+KAON_API HostTensor random_flip_left_right(HostTensor image, SampleRandom& random);
 
 // Converts the elements as C++ does; bool is x != 0.
 class Cast {

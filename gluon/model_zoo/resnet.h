@@ -58,11 +58,11 @@ struct ResNetV1 : HybridBlock<ResNetV1> {
   nn::Dense output;
 };
 
-ResNetV1 resnet18_v1(const ResNetOptions& options = {});
-ResNetV1 resnet34_v1(const ResNetOptions& options = {});
-ResNetV1 resnet50_v1(const ResNetOptions& options = {});
-ResNetV1 resnet101_v1(const ResNetOptions& options = {});
-ResNetV1 resnet152_v1(const ResNetOptions& options = {});
+KAON_API ResNetV1 resnet18_v1(const ResNetOptions& options = {});
+KAON_API ResNetV1 resnet34_v1(const ResNetOptions& options = {});
+KAON_API ResNetV1 resnet50_v1(const ResNetOptions& options = {});
+KAON_API ResNetV1 resnet101_v1(const ResNetOptions& options = {});
+KAON_API ResNetV1 resnet152_v1(const ResNetOptions& options = {});
 
 }  // namespace gluon::model_zoo::vision
 }  // namespace kaon

@@ -25,7 +25,7 @@ static_assert(std::is_trivially_destructible_v<ConvOptions>);
 namespace detail {
 
 // `given` for each of `axes` axes. Throws ValueError naming `what` when the count or a value below `least` is wrong.
-Shape window(const Shape& given, int axes, int64_t least, const char* what);
+KAON_API Shape window(const Shape& given, int axes, int64_t least, const char* what);
 
 template <class Derived>
 class Conv : public HybridBlock<Derived> {

@@ -26,9 +26,9 @@ static_assert(std::is_trivially_destructible_v<MaxPoolOptions> && std::is_trivia
 
 namespace detail {
 
-op::Pooling pooling(int axes, const MaxPoolOptions& options);  // throw ValueError for sizes that do not fit
-op::Pooling pooling(int axes, const AvgPoolOptions& options);
-op::Pooling global_pooling(int axes, PoolType type);
+KAON_API op::Pooling pooling(int axes, const MaxPoolOptions& options);  // throw ValueError for sizes that do not fit
+KAON_API op::Pooling pooling(int axes, const AvgPoolOptions& options);
+KAON_API op::Pooling global_pooling(int axes, PoolType type);
 
 template <class Derived>
 class Pool : public HybridBlock<Derived> {

@@ -13,15 +13,15 @@ namespace KAON_API kaon {
 // name, and relu = max(x, 0), sigmoid = 1 / (1 + e^-x), softsign = x / (1 + |x|), softrelu = log(1 + e^x),
 // gelu = x/2 (1 + erf(x / sqrt 2)), rint = nearest with halves downwards, round = halves away from zero.
 
-void infer_unary(UnaryKind kind, InferContext& c);
-void grad_unary(UnaryKind kind, GradContext& g);
-FusedForms fused_unary(UnaryKind kind, const RegisterKernels& k);
-FusedActivation unary_epilogue(UnaryKind kind);
-void run_unary(UnaryKind kind, KernelContext& c);
+KAON_API void infer_unary(UnaryKind kind, InferContext& c);
+KAON_API void grad_unary(UnaryKind kind, GradContext& g);
+KAON_API FusedForms fused_unary(UnaryKind kind, const RegisterKernels& k);
+KAON_API FusedActivation unary_epilogue(UnaryKind kind);
+KAON_API void run_unary(UnaryKind kind, KernelContext& c);
 void run_unary_cuda(UnaryKind kind, KernelContext& c);
-void infer_unary_backward(InferContext& c);
-void grad_unary_backward(UnaryBackwardKind kind, GradContext& g);
-void run_unary_backward(UnaryBackwardKind kind, KernelContext& c);
+KAON_API void infer_unary_backward(InferContext& c);
+KAON_API void grad_unary_backward(UnaryBackwardKind kind, GradContext& g);
+KAON_API void run_unary_backward(UnaryBackwardKind kind, KernelContext& c);
 void run_unary_backward_cuda(UnaryBackwardKind kind, KernelContext& c);
 
 constexpr OpTraits unary_traits(UnaryKind kind) {
@@ -143,9 +143,9 @@ void run_cuda(const op::UnaryBackward<K>&, KernelContext& c) {
 // mod has the sign of the divisor and is 0 for a divisor of 0; integer division truncates, and gives 0 likewise.
 // logaddexp = log(e^a + e^b) without overflow, of floating dtypes; equal infinities share its gradient, half each.
 
-void infer_binary(BinaryKind kind, InferContext& c);
-void grad_binary(BinaryKind kind, GradContext& g);
-void run_binary(BinaryKind kind, KernelContext& c);
+KAON_API void infer_binary(BinaryKind kind, InferContext& c);
+KAON_API void grad_binary(BinaryKind kind, GradContext& g);
+KAON_API void run_binary(BinaryKind kind, KernelContext& c);
 void run_binary_cuda(BinaryKind kind, KernelContext& c);
 
 struct BinaryInfo {
@@ -230,9 +230,9 @@ void run_cuda(const op::Binary<K>&, KernelContext& c) {
 // does not become infinity before it is used. Integer arrays take whole numbers only; comparisons take any, and are
 // exact. MXNet rounds the number to the array's dtype first (docs/differences.md).
 
-void infer_scalar(ScalarKind kind, double scalar, InferContext& c);
-void grad_scalar(ScalarKind kind, double scalar, GradContext& g);
-void run_scalar(ScalarKind kind, const void* op, KernelContext& c);
+KAON_API void infer_scalar(ScalarKind kind, double scalar, InferContext& c);
+KAON_API void grad_scalar(ScalarKind kind, double scalar, GradContext& g);
+KAON_API void run_scalar(ScalarKind kind, const void* op, KernelContext& c);
 void run_scalar_cuda(ScalarKind kind, double scalar, KernelContext& c);
 
 constexpr OpTraits scalar_traits(ScalarKind kind) {
