@@ -7,3 +7,11 @@
 #else
 #define KAON_API
 #endif
+
+// Before a function that reads a variable of its thread. Under clang it is a call: inline, clang keeps the address of
+// one thread's variable across the suspension of a coroutine, which another thread may resume.
+#ifdef __clang__
+#define KAON_THREAD_LOCAL_READ [[gnu::noinline]]
+#else
+#define KAON_THREAD_LOCAL_READ
+#endif

@@ -2,7 +2,7 @@
 
 #include <new>
 
-#include "kaon/engine/operation/op_node.h"
+#include "kaon/engine/operation/wait_node.h"
 #include "kaon/engine/scheduler/backpressure.h"
 #include "kaon/engine/threads/turn.h"
 

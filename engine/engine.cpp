@@ -58,23 +58,9 @@ void Engine::check_not_gone(const char* op) const {
 
 // --- operations
 
-OpNode& Engine::make_op(const OpType& type, std::span<const Access> accesses, const char* name,
-                        std::source_location site, const char* block_path, Priority priority, bool transactional) {
-  auto* op = new OpNode(type, {name, site, block_path}, priority, transactional);
-  try {
-    op->reserve_deps(accesses.size());
-  } catch (...) {
-    delete op;
-    throw;
-  }
-  Dep* dep = op->deps;
-  for (const Access& a : accesses) (dep++)->set(a.var, a.mode);
-  return *op;
-}
-
-void Engine::discard_op(OpNode& op) noexcept {
-  op.free_deps();
-  delete &op;
+void Engine::discard(OpNode* op) noexcept {
+  op->free_deps();
+  delete op;
 }
 
 void Engine::submit(OpNode& op) { kaon::submit(*impl_, op); }
@@ -105,7 +91,7 @@ bool Engine::has_workers() const { return impl_->workers.has_pool(); }
 void Engine::wait(Var& var, AccessMode mode) { impl_->waits.wait(var, mode); }
 bool Engine::read_now(Var& var, FunctionRef<void()> body) { return impl_->waits.read_now(var, body); }
 bool Engine::run_now(std::span<Var* const> reads, FunctionRef<void(RunContext&)> body) noexcept {
-  return impl_->waits.run_now(reads, body);
+  return !active_budget() && impl_->waits.run_now(reads, body);
 }
 bool Engine::enqueue_waiter(WaitNode& waiter, const Executor* resumes_on) {
   return impl_->waits.enqueue(waiter, resumes_on);

@@ -18,6 +18,7 @@
 #include "kaon/engine/api.h"
 #include "kaon/engine/error.h"
 #include "kaon/engine/intrusive_ptr.h"
+#include "kaon/engine/operation.h"
 #include "kaon/engine/run_context.h"
 #include "kaon/engine/storage.h"
 #include "kaon/engine/thread_context.h"
@@ -27,11 +28,7 @@ namespace KAON_API kaon {
 class Executor;
 class MemoryBudget;
 class Profiler;
-class Var;
-struct OpBase;
-struct OpNode;
 struct WaitNode;
-class Dep;
 
 // The order in which an engine runs ready operations.
 struct Schedule {
@@ -68,82 +65,6 @@ struct EngineStats {
   uint64_t completed = 0;
   uint64_t failed = 0;  // completed ops that threw (inherited failures not counted)
   int threads = 0;
-};
-
-enum class AccessMode : uint8_t {
-  read,
-  write,   // overwrites everything: heals a failed array
-  update,  // reads and writes: a failure on either side fails the array
-};
-
-// One access of an operation on a var.
-struct Access {
-  Var& var;
-  AccessMode mode;
-};
-inline Access read(Var& v) { return {v, AccessMode::read}; }
-inline Access write(Var& v) { return {v, AccessMode::write}; }    // overwrites all of it
-inline Access update(Var& v) { return {v, AccessMode::update}; }  // in place
-
-enum class Priority : uint8_t { high, normal, low };
-
-struct PushOptions {
-  OpLabel label = {};
-  Priority priority = Priority::normal;
-  bool transactional = false;  // when an input has failed, AccessMode::update leaves its arrays as they were
-};
-
-// How the engine runs and destroys the node of an operation, or tells a waiter.
-struct OpType {
-  void (*run)(OpNode&, RunContext&) = nullptr;
-  void (*destroy)(OpNode&) noexcept = nullptr;  // ends the body's life, run or not
-  void (*signal)(OpBase&) noexcept = nullptr;   // waiters only: called once, after the access is completed
-  bool ends_later = false;                      // run() only begins; Engine::complete ends the operation
-  // For operations that would wait for each other's lock: the number of a group, whose operations run one at a time.
-  // Such an operation must not wait for another one of its group.
-  size_t (*serial_queue)(const OpNode&) noexcept = nullptr;
-};
-
-namespace detail {
-// Where a node has its body. The rest of it is internal: engine/operation/op_node.h.
-inline constexpr size_t body_offset = 192, body_bytes = 64;
-inline void* body_of(OpNode& op) noexcept { return reinterpret_cast<std::byte*>(&op) + body_offset; }
-}  // namespace detail
-
-// The body F stored in a node, or in a pooled block beside it when it does not fit.
-template <class F>
-struct OpBody {
-  static constexpr bool fits = sizeof(F) <= detail::body_bytes && alignof(F) <= 16;
-  template <class G>
-  static constexpr bool stores_safely = fits&& std::is_nothrow_constructible_v<F, G>;
-  static F& get(OpNode& op) {
-    void* place = detail::body_of(op);
-    if constexpr (fits) return *std::launder(static_cast<F*>(place));
-    else return **std::launder(static_cast<F**>(place));
-  }
-  template <class G>
-  static void store(OpNode& op, G&& body) {
-    if constexpr (fits) {
-      new (detail::body_of(op)) F(std::forward<G>(body));
-    } else {
-      void* place = Pooled::operator new(sizeof(F));
-      try {
-        new (detail::body_of(op)) F*(new (place) F(std::forward<G>(body)));
-      } catch (...) {
-        Pooled::operator delete(place, sizeof(F));
-        throw;
-      }
-    }
-  }
-  static void destroy(OpNode& op) noexcept {
-    F& body = get(op);
-    body.~F();
-    if constexpr (!fits) Pooled::operator delete(&body, sizeof(F));
-  }
-  static constexpr OpType type{
-      .run = [](OpNode& op, RunContext& context) { get(op)(context); },
-      .destroy = destroy,
-  };
 };
 
 class AdmitAwaiter;
@@ -193,19 +114,21 @@ class Engine {
   template <class F>
   void push_as(const OpType& type, std::span<const Access> accesses, F&& body, const PushOptions& options) {
     using Body = OpBody<std::decay_t<F>>;
-    OpNode& op = make_op(type, accesses, options.label.name, options.label.site, options.label.block_path,
-                         options.priority, options.transactional);
-    if constexpr (Body::template stores_safely<F>) {
-      Body::store(op, std::forward<F>(body));
-    } else {
-      try {
-        Body::store(op, std::forward<F>(body));
-      } catch (...) {
-        discard_op(op);
-        throw;
-      }
+    auto* op = new OpNode;
+    try {
+      op->reserve_deps(accesses.size());
+      Body::store(*op, std::forward<F>(body));
+    } catch (...) {
+      discard(op);
+      throw;
     }
-    submit(op);
+    op->type = &type;
+    op->label = options.label;
+    op->priority = options.priority;
+    op->transactional = options.transactional;
+    Dep* dep = op->deps;
+    for (const Access& a : accesses) (dep++)->set(a.var, a.mode);
+    submit(*op);
   }
   template <class F>
   void push(std::initializer_list<Access> accesses, F&& body, const PushOptions& options = {}) {
@@ -295,11 +218,7 @@ class Engine {
   struct Ended {};
   explicit Engine(Ended);
 
-  // A node without its body. Throws as push. The options are passed in registers: the processor would have to wait for
-  // an OpLabel that has just been stored, a word at a time, to copy it from memory by more than a word.
-  static OpNode& make_op(const OpType& type, std::span<const Access> accesses, const char* name,
-                         std::source_location site, const char* block_path, Priority priority, bool transactional);
-  static void discard_op(OpNode& op) noexcept;  // one that has no body
+  static void discard(OpNode* op) noexcept;  // one that has no body
 
   std::unique_ptr<Impl> impl_;
   const EngineRef ref_;

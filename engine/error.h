@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "kaon/engine/api.h"
+#include "kaon/engine/block_pool.h"
 #include "kaon/engine/intrusive_ptr.h"
 #include "kaon/engine/run_context.h"
-#include "kaon/engine/storage.h"
 
 namespace KAON_API kaon {
 

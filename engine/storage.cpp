@@ -13,8 +13,8 @@
 
 #include "kaon/engine/base/process_wide.h"
 #include "kaon/engine/base/spin_lock.h"
+#include "kaon/engine/block_pool.h"
 #include "kaon/engine/error.h"
-#include "kaon/engine/memory/block_pool.h"
 
 namespace kaon {
 namespace {
@@ -253,8 +253,5 @@ StorageStats Storage::stats() const noexcept {
           .reserved = impl_->reserved.load(std::memory_order_relaxed) + impl_->small.load(std::memory_order_relaxed),
           .peak = impl_->peak.load(std::memory_order_relaxed)};
 }
-
-void* Pooled::operator new(size_t bytes) { return pool_allocate(bytes); }
-void Pooled::operator delete(void* block, size_t bytes) noexcept { pool_free(block, bytes); }
 
 }  // namespace kaon

@@ -1,4 +1,4 @@
-// Storage: a caching allocator for the memory of arrays. Pooled: one for small objects.
+// Storage: a caching allocator for the memory of arrays.
 #pragma once
 
 #include <cstddef>
@@ -46,14 +46,6 @@ class Storage {
   void lock();
   void unlock();
   Impl* impl_;
-};
-
-// Gives a class operator new and delete that recycle small blocks per thread. Thread safety: any thread may delete
-// what another has made. Throws MemoryError.
-struct Pooled {
-  static void* operator new(size_t bytes);
-  static void* operator new(size_t, void* place) noexcept { return place; }
-  static void operator delete(void* block, size_t bytes) noexcept;
 };
 
 }  // namespace kaon

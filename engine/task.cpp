@@ -7,7 +7,7 @@
 
 #include "kaon/engine/base/coroutine_queue.h"
 #include "kaon/engine/base/process_wide.h"
-#include "kaon/engine/memory/block_pool.h"
+#include "kaon/engine/block_pool.h"
 #include "kaon/engine/scheduler/engine_impl.h"
 #include "kaon/engine/threads/turn.h"
 

@@ -67,15 +67,11 @@ struct ThreadContext {
 
 inline thread_local constinit ThreadContext t_context{};
 
+KAON_THREAD_LOCAL_READ inline ThreadContext& thread_context() {
 #ifdef __clang__
-// A call, and with an effect that clang cannot see through: inline, it keeps the address of one thread's context across
-// the suspension of a coroutine, which another thread may resume.
-[[gnu::noinline]] inline ThreadContext& thread_context() {
-  asm volatile("");
+  asm volatile("");  // or clang takes two calls for one
+#endif
   return t_context;
 }
-#else
-inline ThreadContext& thread_context() { return t_context; }
-#endif
 
 }  // namespace kaon

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "kaon/engine/base/process_wide.h"
-#include "kaon/engine/memory/block_pool.h"
+#include "kaon/engine/block_pool.h"
 #include "kaon/graph/ir/destroy_in_turn.h"
 #include "kaon/graph/ir/gradient.h"
 #include "kaon/graph/ir/tape.h"

@@ -26,7 +26,7 @@ NDArray NDArray::empty(const Shape& shape, DType dtype, Device device) {
   if (!shape.is_known()) throw ShapeError(fmt::format("[empty] an array needs a known shape, got {}", shape.str()));
   check_device(device, "empty");
   if (!is_valid(dtype)) throw TypeError("[empty] unknown dtype");
-  if (!checked_size(shape, INT64_MAX / int64_t(size_of(dtype)))) {
+  if (!has_countable_bytes(shape, dtype)) {
     throw ShapeError(
         fmt::format("[empty] an array of shape {} and dtype {} is too large", shape.str(), name_of(dtype)));
   }
@@ -102,13 +102,13 @@ OpLabel label_of(const char* name, const std::source_location& site) {
 }
 OpLabel label_of(const OpDef& def, const std::source_location& site) { return label_of(def.name().data(), site); }
 
-// Runs the checks of a call: what they throw names its line.
-template <class Checks>
-decltype(auto) check_call(const OpLabel& call, Checks&& checks) {
+// Runs the checks of a call: what they throw names its line. `op` is a name or an OpDef.
+template <class Op, class Checks>
+decltype(auto) check_call(const Op& op, const std::source_location& site, Checks&& checks) {
   try {
     return checks();
   } catch (...) {
-    std::rethrow_exception(add_context(std::current_exception(), describe(call)));
+    std::rethrow_exception(add_context(std::current_exception(), describe(label_of(op, site))));
   }
 }
 
@@ -142,7 +142,7 @@ void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray
   size_t n_in = inputs.size(), n_out = size_t(std::max(def.num_outputs(attrs), 0));  // infer refuses none
   SmallArray<ArrayNode*> nodes(n_in, [&](size_t i) { return inputs[i]->node_.get(); });
   SmallArray<TensorMeta> metas(n_out);
-  check_call(label_of(def, site), [&] { infer(def, attrs, inputs, metas.span()); });
+  check_call(def, site, [&] { infer(def, attrs, inputs, metas.span()); });
 
   ThreadContext& context = thread_context();
   auto* interceptor = static_cast<Interceptor*>(context.interceptor);
@@ -171,7 +171,7 @@ void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray
 void NDArray::apply_into(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs,
                          const NDArray& out, const std::source_location& site) {
   TensorMeta made;
-  check_call(label_of(def, site), [&] {
+  check_call(def, site, [&] {
     if (Interceptor* i = Interceptor::current(); i && (i->instead_of_running || !out.node().buffer)) {
       throw TraceError(fmt::format("[{}] writing in place inside a trace; write x = x + y", def.name()));
     }
@@ -210,7 +210,7 @@ NDArray& NDArray::update(BinaryKind kind, const Arg<NDArray>& b) {
 
 namespace {
 void check_broadcasts(const Shape& from, const Shape& to, const char* op, const std::source_location& site) {
-  check_call(label_of(op, site), [&] {
+  check_call(op, site, [&] {
     if (broadcast_shapes(from, to, op) == to) return;
     throw ShapeError(fmt::format("[{}] an array of shape {} cannot be broadcast to {}", op, from.str(), to.str()));
   });
@@ -282,8 +282,7 @@ NDArray NDArray::slice(int64_t begin, int64_t end, std::source_location site) co
 
 NDArray NDArray::reshape(const Shape& codes, std::source_location site) const {
   if (!can_view(*this)) return nd.reshape(In<NDArray>(*this, site), codes);
-  return check_call(label_of("reshape", site),
-                    [&] { return view(*this, infer_reshape(shape(), codes, false, "reshape"), 0); });
+  return check_call("reshape", site, [&] { return view(*this, infer_reshape(shape(), codes, false, "reshape"), 0); });
 }
 
 NDArray& NDArray::slice_assign(const Shape& begin, const Shape& end, const Arg<NDArray>& value) {

@@ -1,4 +1,4 @@
-// A one-byte lock for a handful of instructions, and the processor hints that go with it.
+// A one-byte lock for a handful of instructions.
 #pragma once
 
 #include <atomic>
@@ -14,16 +14,6 @@ namespace kaon {
 inline void cpu_pause() noexcept {
 #if defined(__x86_64__)
   _mm_pause();
-#endif
-}
-
-// Prefetches the cache line at `p` for writing.
-inline void prefetch_for_write(const void* p) noexcept {
-#if defined(__x86_64__)
-  asm volatile(
-      "prefetchw %0" ::"m"(*static_cast<const char*>(p)));  // the builtin asks for a shared copy on plain x86-64
-#else
-  __builtin_prefetch(p, 1);
 #endif
 }
 

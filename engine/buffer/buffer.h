@@ -4,9 +4,9 @@
 #include <atomic>
 #include <source_location>
 
+#include "kaon/engine/block_pool.h"
 #include "kaon/engine/device.h"
 #include "kaon/engine/engine.h"
-#include "kaon/engine/memory/block_pool.h"
 #include "kaon/engine/memory/memory_budget.h"
 #include "kaon/engine/operation/var.h"
 

@@ -1,4 +1,4 @@
-#include "kaon/engine/memory/block_pool.h"
+#include "kaon/engine/block_pool.h"
 
 #include <atomic>
 #include <cstdint>
@@ -10,7 +10,6 @@
 
 #include "kaon/engine/base/process_wide.h"
 #include "kaon/engine/error.h"
-#include "kaon/engine/memory/pool_cache.h"
 #include "kaon/engine/storage.h"
 
 namespace kaon {

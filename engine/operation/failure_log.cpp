@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "kaon/engine/operation/var.h"
+
 namespace kaon {
 namespace {
 

@@ -3,7 +3,7 @@
 
 #include <mutex>
 
-#include "kaon/engine/operation/op_node.h"
+#include "kaon/engine/operation.h"
 
 namespace kaon {
 

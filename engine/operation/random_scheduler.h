@@ -8,7 +8,7 @@
 
 #include "kaon/engine/base/spin_lock.h"
 #include "kaon/engine/engine.h"
-#include "kaon/engine/operation/op_node.h"
+#include "kaon/engine/operation.h"
 
 namespace kaon {
 

@@ -7,7 +7,7 @@
 #include <memory>
 #include <mutex>
 
-#include "kaon/engine/operation/op_node.h"
+#include "kaon/engine/operation.h"
 
 namespace kaon {
 

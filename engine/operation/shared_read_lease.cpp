@@ -6,7 +6,8 @@
 #include <unordered_map>
 
 #include "kaon/engine/base/process_wide.h"
-#include "kaon/engine/operation/op_node.h"
+#include "kaon/engine/engine.h"
+#include "kaon/engine/operation.h"
 
 namespace kaon {
 namespace {

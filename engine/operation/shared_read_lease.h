@@ -8,6 +8,7 @@
 
 #include "kaon/engine/intrusive_ptr.h"
 #include "kaon/engine/operation/var.h"
+#include "kaon/engine/thread_context.h"
 
 namespace kaon {
 

@@ -5,31 +5,9 @@
 #include <utility>
 
 #include "kaon/engine/base/spin_lock.h"
-#include "kaon/engine/engine.h"
+#include "kaon/engine/operation.h"
 
 namespace kaon {
-
-// One access of one op: the node of a var's queue. Stored inside the op, so queueing allocates nothing. The mode is in
-// the low bits of the var's address: three of these and the head of an op fit into two cache lines.
-class Dep {
- public:
-  Dep() noexcept {}  // holds nothing before set(): an op has room for more than it uses
-  void set(Var& var, AccessMode mode) noexcept {
-    next = nullptr;
-    bits_ = reinterpret_cast<uintptr_t>(&var) | uintptr_t(mode);
-  }
-  void set_mode(AccessMode mode) noexcept { bits_ = (bits_ & ~mode_mask) | uintptr_t(mode); }
-  Var* var() const noexcept { return reinterpret_cast<Var*>(bits_ & ~mode_mask); }
-  AccessMode mode() const noexcept { return AccessMode(bits_ & mode_mask); }
-  bool is_write() const noexcept { return mode() != AccessMode::read; }
-
-  Dep* next;
-  OpBase* op;
-
- private:
-  static constexpr uintptr_t mode_mask = 3;
-  uintptr_t bits_;
-};
 
 // Prefetches the operation that contains an access: the cache lines of its block around it.
 inline void fetch_operation(const Dep* d) noexcept {

@@ -7,7 +7,7 @@
 #include <mutex>
 
 #include "kaon/engine/engine.h"
-#include "kaon/engine/operation/op_node.h"
+#include "kaon/engine/operation/wait_node.h"
 
 namespace kaon {
 

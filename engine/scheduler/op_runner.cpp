@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "kaon/engine/operation/shared_read_lease.h"
 #include "kaon/engine/profiler.h"
 #include "kaon/engine/scheduler/engine_impl.h"
 #include "kaon/engine/scheduler/op_run_context.h"

@@ -6,7 +6,7 @@
 #include <exception>
 
 #include "kaon/engine/engine.h"
-#include "kaon/engine/operation/op_node.h"
+#include "kaon/engine/operation/wait_node.h"
 
 namespace kaon {
 

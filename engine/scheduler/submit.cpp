@@ -4,7 +4,8 @@
 #include <functional>
 #include <span>
 
-#include "kaon/engine/operation/op_node.h"
+#include "kaon/engine/operation.h"
+#include "kaon/engine/operation/shared_read_lease.h"
 #include "kaon/engine/scheduler/engine_impl.h"
 
 namespace kaon {

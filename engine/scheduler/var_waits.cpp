@@ -4,6 +4,7 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "kaon/engine/operation/shared_read_lease.h"
 #include "kaon/engine/profiler.h"
 #include "kaon/engine/scheduler/engine_impl.h"
 #include "kaon/engine/scheduler/op_run_context.h"
@@ -140,7 +141,7 @@ bool VarWaits::read_now(Var& var, FunctionRef<void()> body) {
 bool VarWaits::run_now(std::span<Var* const> reads, FunctionRef<void(RunContext&)> body) noexcept {
   constexpr size_t few = 8;
   Engine::Impl& e = engine_;
-  const bool is_alone = !t_running && !thread_context().op && !e.self.active_budget();
+  const bool is_alone = !t_running && !thread_context().op;
   const bool may_skip_queue = !e.workers.is_serial() && !e.ready.chosen() && !e.profiler.is_on() && !e.is_gone();
   if (!is_alone || !may_skip_queue || reads.size() > few) return false;
   size_t begun = 0;

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "kaon/engine/engine.h"
-#include "kaon/engine/operation/op_node.h"
+#include "kaon/engine/operation/wait_node.h"
 
 namespace kaon {
 
@@ -18,7 +18,7 @@ class VarWaits {
   bool enqueue(WaitNode& waiter, const Executor* resumes_on);
   bool abandon(WaitNode& waiter);
   bool read_now(Var& var, FunctionRef<void()> body);
-  bool run_now(std::span<Var* const> reads, FunctionRef<void(RunContext&)> body) noexcept;
+  bool run_now(std::span<Var* const> reads, FunctionRef<void(RunContext&)> body) noexcept;  // without a budget
   bool is_reading_now() const noexcept { return reading_now_.load(std::memory_order_seq_cst) > 0; }
 
  private:

@@ -5,7 +5,7 @@
 #include <mutex>
 
 #include "kaon/engine/base/process_wide.h"
-#include "kaon/engine/memory/block_pool.h"
+#include "kaon/engine/block_pool.h"
 #include "kaon/gluon/internal/block_node.h"
 #include "kaon/graph/ir/symbol_node.h"
 #include "kaon/ops/operator/interceptor.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "kaon/engine/memory/block_pool.h"
+#include "kaon/engine/block_pool.h"
 #include "kaon/graph/autograd.h"
 #include "kaon/ops/array/array_node.h"
 

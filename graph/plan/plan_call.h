@@ -5,7 +5,7 @@
 
 #include "kaon/engine/buffer/buffer.h"
 #include "kaon/engine/engine.h"
-#include "kaon/engine/operation/op_node.h"
+#include "kaon/engine/operation.h"
 #include "kaon/graph/plan/parameter_lease.h"
 #include "kaon/graph/plan/plan_run.h"
 

@@ -3,8 +3,8 @@
 
 #include <utility>
 
+#include "kaon/engine/block_pool.h"
 #include "kaon/engine/buffer/buffer.h"
-#include "kaon/engine/memory/block_pool.h"
 #include "kaon/ops/ndarray.h"
 
 namespace kaon {
@@ -43,7 +43,7 @@ inline void* ArrayNode::operator new(size_t bytes) { return pool_allocate(bytes)
 inline void ArrayNode::operator delete(void* block, size_t bytes) noexcept { pool_free(block, bytes); }
 
 inline IntrusivePtr<ArrayNode> ArrayNode::with_memory(const TensorMeta& meta, Device device, Engine& engine) {
-  auto* block = static_cast<detail::ArrayBlock*>(pool_allocate(sizeof(detail::ArrayBlock)));
+  auto* block = static_cast<detail::ArrayBlock*>(pool_allocate_fixed<sizeof(detail::ArrayBlock)>());
   auto* buffer = new (block->buffer) Buffer(size_t(meta.shape.size()) * size_of(meta.dtype), device, engine,
                                             {block, sizeof(*block), block->data, sizeof(block->data)});
   return IntrusivePtr<ArrayNode>::adopt(new (block->node) ArrayNode(IntrusivePtr<Buffer>::adopt(buffer), meta));

@@ -5,7 +5,7 @@
 
 #include "kaon/engine/buffer/device_launch.h"
 #include "kaon/engine/buffer/gpu_memory.h"
-#include "kaon/engine/operation/op_node.h"
+#include "kaon/engine/operation.h"
 #include "kaon/ops/array/same_engine.h"
 #include "kaon/ops/ndarray.h"
 #include "kaon/ops/op_def.h"

@@ -61,7 +61,7 @@ void InferContext::expect_floating(int i) const {
 
 void InferContext::set_output(int i, const Shape& shape, DType dtype) {
   if (!is_valid(dtype)) fail_dtype("unknown dtype");
-  if (!checked_size(shape, INT64_MAX / int64_t(size_of(dtype))) && shape.is_known()) {
+  if (!has_countable_bytes(shape, dtype) && shape.is_known()) [[unlikely]] {
     fail(fmt::format("a result of shape {} and dtype {} is too large", shape.str(), name_of(dtype)));
   }
   TensorMeta& out = outputs_[size_t(i)];

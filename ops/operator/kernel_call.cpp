@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "kaon/engine/base/process_wide.h"
+#include "kaon/engine/block_pool.h"
 #include "kaon/engine/buffer/device_launch.h"
 #include "kaon/engine/buffer/gpu_memory.h"
-#include "kaon/engine/memory/block_pool.h"
-#include "kaon/engine/operation/op_node.h"
+#include "kaon/engine/operation.h"
 #include "kaon/ops/array/same_engine.h"
 #include "kaon/ops/array/small_array.h"
 #include "kaon/ops/operator/gpu_kernels.h"

@@ -4,8 +4,8 @@
 #include <cstring>
 
 #include "kaon/engine/base/process_wide.h"
+#include "kaon/engine/block_pool.h"
 #include "kaon/engine/intrusive_ptr.h"
-#include "kaon/engine/memory/block_pool.h"
 #include "kaon/ops/op_def.h"
 
 namespace kaon {

@@ -17,7 +17,8 @@
 #include "kaon/engine/await.h"
 #include "kaon/engine/base/spin_lock.h"
 #include "kaon/engine/engine.h"
-#include "kaon/engine/operation/op_node.h"
+#include "kaon/engine/operation.h"
+#include "kaon/engine/operation/var.h"
 #include "kaon/tests/support/schedule.h"
 
 namespace kaon::test {

@@ -6,6 +6,7 @@
 
 #include "kaon/engine/engine.h"
 #include "kaon/engine/operation/serial_queue.h"
+#include "kaon/engine/operation/var.h"
 
 using namespace kaon;
 

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-#include "kaon/engine/memory/block_pool.h"
+#include "kaon/engine/block_pool.h"
 #include "kaon/tests/engine/support.h"
 
 using namespace kaon;
