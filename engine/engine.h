@@ -215,7 +215,9 @@ class Engine {
   Impl* impl() const noexcept { return impl_.get(); }  // for the engine's own sources
 
  private:
-  struct Ended {};
+  struct Ended {  // no aggregate, which clang would make of { .threads = 2 } inside a template
+    explicit Ended() = default;
+  };
   explicit Engine(Ended);
 
   static void discard(OpNode* op) noexcept;  // one that has no body

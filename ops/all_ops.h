@@ -18,6 +18,20 @@
 
 namespace KAON_API kaon {
 
+namespace detail {
+#ifdef __clang__
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wundefined-var-template"  // where an operator is a template, its source has the def
+#endif
+template <class Op>
+const OpDef& def_of() {
+  return Op::def;
+}
+#ifdef __clang__
+#pragma clang diagnostic pop
+#endif
+}  // namespace detail
+
 template <class... Ops>
 struct OpList {};
 

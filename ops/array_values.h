@@ -16,13 +16,13 @@ namespace detail {
 template <class T>
 concept ArrayNumber = std::is_arithmetic_v<T>;
 
-// A number that keeps all bits of an int64 and of a double.
+// A number that keeps all bits of an int64 and of a double. `integer` is 0 unless it is made of an integer.
 class Number {
  public:
   template <ArrayNumber T>
   constexpr Number(T value)
       : real(double(value)),
-        integer(int64_t(value)),
+        integer(std::integral<T> ? int64_t(value) : 0),
         is_integer(std::integral<T> && !(value > T(0) && int64_t(value) < 0)) {}  // not: an uint64 beyond an int64
   double real;
   int64_t integer;

@@ -437,7 +437,7 @@ class Functions {
   A call(const Op& op, const In<A>& first, const Ins&... rest) const {
     const A* inputs[] = {&first.array(), &input_array(rest)...};
     A out;
-    A::apply(Op::def, &op, inputs, std::span<A>(&out, 1), first.site(), name_);
+    A::apply(detail::def_of<Op>(), &op, inputs, std::span<A>(&out, 1), first.site(), name_);
     return out;
   }
 

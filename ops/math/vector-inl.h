@@ -30,12 +30,21 @@ HWY_INLINE hn::Vec<D> constant(D d, double value) {
   return hn::Set(d, hn::TFromD<D>(value));
 }
 
+// Without the processor's conversions of float16, Highway's lose NaN and inf, and truncate: there a lane at a time is
+// converted.
+template <class T>
+inline constexpr bool converts_by_lane = HWY_TARGET == HWY_SCALAR
+                                             ? sizeof(T) == 2
+                                             : std::is_same_v<T, float16> && !(HWY_TARGET <= HWY_AVX2);
+
 template <class D, class T>
 HWY_INLINE hn::Vec<D> load(D d, const T* p) {
   if constexpr (std::is_same_v<T, hn::TFromD<D>>) {
     return hn::LoadU(d, p);
-  } else if constexpr (HWY_TARGET == HWY_SCALAR) {  // Highway's scalar float16 loses NaN and inf
-    return hn::Set(d, float(*p));
+  } else if constexpr (converts_by_lane<T>) {
+    HWY_ALIGN float lanes[hn::MaxLanes(d)];
+    for (size_t i = 0; i < hn::Lanes(d); ++i) lanes[i] = float(p[i]);
+    return hn::Load(d, lanes);
   } else if constexpr (std::is_same_v<T, float16>) {
     const hn::Rebind<hwy::float16_t, D> half;
     return hn::PromoteTo(d, hn::LoadU(half, reinterpret_cast<const hwy::float16_t*>(p)));
@@ -52,8 +61,10 @@ template <class D, class T>
 HWY_INLINE void store(D d, hn::Vec<D> v, T* p) {
   if constexpr (std::is_same_v<T, hn::TFromD<D>>) {
     hn::StoreU(v, d, p);
-  } else if constexpr (HWY_TARGET == HWY_SCALAR) {
-    *p = T(hn::GetLane(v));
+  } else if constexpr (converts_by_lane<T>) {
+    HWY_ALIGN float lanes[hn::MaxLanes(d)];
+    hn::Store(v, d, lanes);
+    for (size_t i = 0; i < hn::Lanes(d); ++i) p[i] = T(lanes[i]);
   } else if constexpr (std::is_same_v<T, float16>) {
     const hn::Rebind<hwy::float16_t, D> half;
     hn::StoreU(hn::DemoteTo(half, v), half, reinterpret_cast<hwy::float16_t*>(p));

@@ -232,16 +232,27 @@ TEST_CASE("special values: integers compared with numbers at and beyond their ra
   CHECK(values(x != nan_) == std::vector{1, 1, 1});
 }
 
-// Whatever the processor has: the kernels for one without vectors run too.
-TEST_CASE("special values: reductions of 16-bit floats without vector instructions", "[special]") {
+// Whatever the processor has: the kernels for older ones run too.
+TEST_CASE("special values: reductions and products of 16-bit floats with each set of instructions", "[special]") {
+  auto check = [] {
+    for (DType t : {DType::float16, DType::bfloat16}) {
+      INFO(name_of(t));
+      CHECK(std::isnan(nd.max(make({1, nan_, 2}, t)).asscalar<double>()));
+      CHECK(nd.max(make({1, inf, 2}, t)).asscalar<double>() == inf);
+      CHECK(std::isnan(nd.sum(make({inf, -inf, 2}, t)).asscalar<double>()));
+      CHECK(nd.sum(make({0x1p-24, 0x1p-24}, t)).asscalar<double>() == 0x1p-23);
+      // 1.75 of the dtype's last bits above 1: rounded to nearest, not cut off
+      const double bit = t == DType::float16 ? 0x1p-10 : 0x1p-7;
+      const Array x = make({1 + bit, 1 + bit, inf, nan_, 1, 1, 1, 1, 1}, t), y = nd.softmax(make({inf, 1, 2}, t) * 0);
+      CHECK((x * 1.75).asvector<double>()[0] == 1.75 + 2 * bit);
+      CHECK((x * 1.75).asvector<double>()[2] == inf);
+      CHECK(std::isnan((x * 1.75).asvector<double>()[3]));
+      CHECK(std::isnan(y.asvector<double>()[1]));
+    }
+  };
+  CHECK(test::for_each_target(check) >= 1);
   const test::OnlyTargets baseline(HWY_STATIC_TARGET);
-  for (DType t : {DType::float16, DType::bfloat16}) {
-    INFO(name_of(t));
-    CHECK(std::isnan(nd.max(make({1, nan_, 2}, t)).asscalar<double>()));
-    CHECK(nd.max(make({1, inf, 2}, t)).asscalar<double>() == inf);
-    CHECK(std::isnan(nd.sum(make({inf, -inf, 2}, t)).asscalar<double>()));
-    CHECK(nd.sum(make({0x1p-24, 0x1p-24}, t)).asscalar<double>() == 0x1p-23);
-  }
+  check();
 }
 
 TEST_CASE("special values: uniform numbers between neighbours of the dtype stay in the interval", "[special]") {

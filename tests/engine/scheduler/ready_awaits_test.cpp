@@ -21,8 +21,7 @@ struct StackSpan {
   uintptr_t lowest = UINTPTR_MAX;
   uintptr_t highest = 0;
   void look() {
-    char here = 0;
-    auto at = reinterpret_cast<uintptr_t>(&here);
+    auto at = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));  // ASan keeps variables elsewhere
     lowest = std::min(lowest, at);
     highest = std::max(highest, at);
   }

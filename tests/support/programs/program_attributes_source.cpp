@@ -14,7 +14,11 @@ template <class T>
 std::string type_name() {
   const std::string_view text = __PRETTY_FUNCTION__, mark = "T = ";
   const size_t begin = text.find(mark) + mark.size();
-  return std::string(text.substr(begin, text.find_first_of(";]", begin) - begin));
+  std::string name(text.substr(begin, text.find_first_of(";]", begin) - begin));
+  // clang leaves the namespace of a template's arguments out
+  const size_t argument = name.find('<');
+  if (argument != name.npos && !name.substr(argument).starts_with("<kaon::")) name.insert(argument + 1, "kaon::");
+  return name;
 }
 
 std::string source(bool value) { return value ? "true" : "false"; }
