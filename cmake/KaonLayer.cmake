@@ -6,6 +6,20 @@ file(CREATE_LINK ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/include/kaon SYMBOL
 
 set(KAON_LAYERS "")  # highest first: the order in which static libraries are linked
 
+# kaon_skip_optimizer(source...): under sanitizers, clang's optimizer takes minutes over some of the sources that Highway
+# compiles once for each instruction set. Not those of convolutions: tests of them would run for minutes instead.
+function(kaon_skip_optimizer)
+  if(NOT KAON_SANITIZE OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    return()
+  endif()
+  foreach(source IN LISTS ARGN)
+    file(STRINGS ${source} per_target REGEX "hwy/foreach_target.h")
+    if(per_target AND NOT source MATCHES "/nn/conv/")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS -O0 SKIP_PRECOMPILE_HEADERS ON)
+    endif()
+  endforeach()
+endfunction()
+
 # kaon_layer(folder [PRECOMPILED header] LIBRARIES target...). The header is precompiled under KAON_PRECOMPILE: half of
 # the time that most sources take to compile.
 function(kaon_layer folder)
@@ -30,6 +44,7 @@ function(kaon_layer folder)
                                               $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_link_libraries(${target} PUBLIC ${KAON_LAYERS} ${arg_LIBRARIES})
   kaon_compile_options(${target})
+  kaon_skip_optimizer(${sources})
   if(KAON_PRECOMPILE AND arg_PRECOMPILED)
     target_precompile_headers(${target} PRIVATE "\"${arg_PRECOMPILED}\"")
   endif()

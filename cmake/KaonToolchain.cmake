@@ -26,6 +26,14 @@ if(KAON_SANITIZE)
                       # wrong about <regex> and <optional> in instrumented code
                       $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   add_link_options(-fsanitize=${sanitizers})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")  # which does not say it by g++'s macros
+    foreach(kind IN ITEMS address thread)
+      if(kind IN_LIST KAON_SANITIZE)
+        string(TOUPPER ${kind} upper)
+        add_compile_definitions(__SANITIZE_${upper}__=1)
+      endif()
+    endforeach()
+  endif()
   if("undefined" IN_LIST KAON_SANITIZE)
     # AddressSanitizer stops at a null pointer as well; checking each member access for one doubles compile times.
     add_compile_options(-fno-sanitize=null,vptr,nonnull-attribute,returns-nonnull-attribute)
