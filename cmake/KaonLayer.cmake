@@ -7,7 +7,7 @@ file(CREATE_LINK ${PROJECT_SOURCE_DIR} ${PROJECT_BINARY_DIR}/include/kaon SYMBOL
 set(KAON_LAYERS "")  # highest first: the order in which static libraries are linked
 
 # kaon_skip_optimizer(source...): under sanitizers, clang's optimizer takes minutes over some of the sources that Highway
-# compiles once for each instruction set. Not those of convolutions: tests of them would run for minutes instead.
+# compiles once for each instruction set. Convolutions are optimised all the same: their tests would run for minutes.
 function(kaon_skip_optimizer)
   if(NOT KAON_SANITIZE OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
     return()

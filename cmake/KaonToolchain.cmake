@@ -26,7 +26,7 @@ if(KAON_SANITIZE)
                       # wrong about <regex> and <optional> in instrumented code
                       $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
   add_link_options(-fsanitize=${sanitizers})
-  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")  # which does not say it by g++'s macros
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")  # it does not define g++'s macros
     foreach(kind IN ITEMS address thread)
       if(kind IN_LIST KAON_SANITIZE)
         string(TOUPPER ${kind} upper)

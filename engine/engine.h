@@ -215,7 +215,7 @@ class Engine {
   Impl* impl() const noexcept { return impl_.get(); }  // for the engine's own sources
 
  private:
-  struct Ended {  // no aggregate, which clang would make of { .threads = 2 } inside a template
+  struct Ended {  // not an aggregate: inside a template clang would convert {.threads = 2} to one
     explicit Ended() = default;
   };
   explicit Engine(Ended);

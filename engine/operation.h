@@ -146,8 +146,6 @@ static_assert(sizeof(OpNode) <= OpNode::block_bytes);
 template <class F>
 struct OpBody {
   static constexpr bool fits = sizeof(F) <= OpNode::payload_bytes && alignof(F) <= 16;
-  template <class G>
-  static constexpr bool stores_safely = fits&& std::is_nothrow_constructible_v<F, G>;
   static F& get(OpNode& op) {
     if constexpr (fits) return *std::launder(reinterpret_cast<F*>(op.payload));
     else return **std::launder(reinterpret_cast<F**>(op.payload));

@@ -69,7 +69,7 @@ inline thread_local constinit ThreadContext t_context{};
 
 KAON_THREAD_LOCAL_READ inline ThreadContext& thread_context() {
 #ifdef __clang__
-  asm volatile("");  // or clang takes two calls for one
+  asm volatile("");  // without it clang merges two calls
 #endif
   return t_context;
 }

@@ -18,7 +18,8 @@ class VarWaits {
   bool enqueue(WaitNode& waiter, const Executor* resumes_on);
   bool abandon(WaitNode& waiter);
   bool read_now(Var& var, FunctionRef<void()> body);
-  bool run_now(std::span<Var* const> reads, FunctionRef<void(RunContext&)> body) noexcept;  // without a budget
+  // The caller has checked that no budget is active.
+  bool run_now(std::span<Var* const> reads, FunctionRef<void(RunContext&)> body) noexcept;
   bool is_reading_now() const noexcept { return reading_now_.load(std::memory_order_seq_cst) > 0; }
 
  private:

@@ -30,8 +30,8 @@ HWY_INLINE hn::Vec<D> constant(D d, double value) {
   return hn::Set(d, hn::TFromD<D>(value));
 }
 
-// Without the processor's conversions of float16, Highway's lose NaN and inf, and truncate: there a lane at a time is
-// converted.
+// Without the processor's conversions of float16, Highway's lose NaN and inf, and truncate: there, lanes are
+// converted one at a time.
 template <class T>
 inline constexpr bool converts_by_lane = HWY_TARGET == HWY_SCALAR
                                              ? sizeof(T) == 2
