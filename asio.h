@@ -22,7 +22,7 @@
 
 namespace KAON_API kaon {
 
-namespace detail {
+namespace engine {
 
 // The same executor; each copy keeps its context at work. Who posts from a thread of the engine does so through a copy
 // of its own, which goes after the call has come back: what is posted may end before, on the context's thread, and with
@@ -32,7 +32,7 @@ auto at_work(const AsioExecutor& executor) {
   return boost::asio::prefer(executor, boost::asio::execution::outstanding_work.tracked);
 }
 
-}  // namespace detail
+}  // namespace engine
 
 // An Asio executor as Kaon's: where spawn() and Tasks may run. A Task that was spawned on it counts as work of its
 // context until it has ended, so once io_context::run() has come back for want of work, adapter and context may be
@@ -42,18 +42,18 @@ class AsioAdapter : public Executor {
  public:
   explicit AsioAdapter(AsioExecutor executor) : executor_(std::move(executor)) {}
   void post(std::coroutine_handle<> work) override {
-    const auto executor = detail::at_work(executor_);
-    boost::asio::post(executor, [work] { resume_coroutine(work); });
+    const auto executor = engine::at_work(executor_);
+    boost::asio::post(executor, [work] { engine::resume_coroutine(work); });
   }
   std::shared_ptr<void> hold() override {
-    return std::make_shared<decltype(detail::at_work(executor_))>(detail::at_work(executor_));
+    return std::make_shared<decltype(engine::at_work(executor_))>(engine::at_work(executor_));
   }
 
  private:
   AsioExecutor executor_;
 };
 
-namespace detail {
+namespace engine {
 
 // What is pending for one handler: calls it once, on its executor, never inline, and keeps that executor's context at
 // work until then. What the handler pushes never blocks its thread: it asks for room by async_admit.
@@ -209,7 +209,7 @@ struct AdmitWait : Executor, std::enable_shared_from_this<AdmitWait<Handler>> {
   std::shared_ptr<AdmitWait> in_engine;  // itself, while the engine's list points here
 };
 
-}  // namespace detail
+}  // namespace engine
 
 // Completes with void(std::exception_ptr) on the handler's executor when the writes pushed before are done; with a null
 // pointer, or the array's failure, or operation_aborted after cancellation. Never blocks. Throws StateError in a child
@@ -218,7 +218,7 @@ template <class Token>
 auto NDArray::async_wait(Token&& token) const {
   return boost::asio::async_initiate<Token, void(std::exception_ptr)>(
       [](auto handler, NDArray array) {
-        using Wait = detail::ArrayWait<decltype(handler)>;
+        using Wait = engine::ArrayWait<decltype(handler)>;
         auto slot = boost::asio::get_associated_cancellation_slot(handler);
         auto wait = std::make_shared<Wait>(array, std::move(handler));
         if (slot.is_connected()) {
@@ -226,7 +226,7 @@ auto NDArray::async_wait(Token&& token) const {
             if (auto w = weak.lock()) w->cancel();
           });
         }
-        detail::enter(wait, [&] {
+        engine::enter(wait, [&] {
           if (!wait->enqueue(array.engine())) wait->finish_at_once();
         });
       },
@@ -240,17 +240,17 @@ template <class Token>
 auto Engine::async_admit(Token&& token) {
   return boost::asio::async_initiate<Token, void(std::exception_ptr)>(
       [](auto handler, Engine* engine) {
-        using Wait = detail::AdmitWait<decltype(handler)>;
+        using Wait = engine::AdmitWait<decltype(handler)>;
         auto slot = boost::asio::get_associated_cancellation_slot(handler);
         auto wait = std::make_shared<Wait>(std::move(handler));
         if (slot.is_connected()) {
           slot.assign([weak = std::weak_ptr<Wait>(wait)](boost::asio::cancellation_type) {
-            if (auto w = weak.lock()) w->handler.complete(detail::aborted(), w);
+            if (auto w = weak.lock()) w->handler.complete(engine::aborted(), w);
           });
         }
         engine->check_not_gone("async_admit");
         if (engine->admits_now()) return wait->finish_at_once();
-        detail::enter(wait, [&] { engine->on_room(std::noop_coroutine(), *wait); });
+        engine::enter(wait, [&] { engine->on_room(std::noop_coroutine(), *wait); });
       },
       token, this);
 }

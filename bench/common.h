@@ -19,6 +19,8 @@
 
 namespace kaon::bench {
 
+using namespace engine;
+
 struct Result {
   double median = 0, min = 0, max = 0;
   int runs = 0;

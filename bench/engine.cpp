@@ -10,6 +10,8 @@
 
 namespace kaon::bench {
 
+using namespace engine;
+
 std::vector<Result> compare(const std::string& what, const Settings& settings, const std::vector<Candidate>& candidates,
                             const std::string& unit) {
   std::vector<std::function<double()>> measures;

@@ -40,7 +40,8 @@ int main(int argc, char** argv) {
     fmt::print("{{\"name\": \"gpu\", \"skipped\": \"{}\"}}\n", kaon::bench::json_text(reason));
     return 0;
   }
-  kaon::bench::further_fields() = fmt::format(", \"gpu\": \"{}\"", kaon::bench::json_text(kaon::gpu_driver(0).name()));
+  kaon::bench::further_fields() =
+      fmt::format(", \"gpu\": \"{}\"", kaon::bench::json_text(kaon::engine::gpu_driver(0).name()));
   kaon::bench::print_machine();
   for (const Part& p : chosen) {
     p.measure(run);

@@ -10,6 +10,7 @@
 #include "kaon/gluon/data/data_loader.h"
 
 using namespace kaon;
+using namespace kaon::engine;
 using namespace kaon::gluon::data;
 
 namespace {

@@ -8,10 +8,11 @@
 #include "kaon/engine/profiler.h"
 
 using namespace kaon;
+using namespace kaon::engine;
 
 namespace {
 
-constexpr int ops = 1000;  // of 10 us, in a timed run
+constexpr int num_ops = 1000;  // of 10 us, in a timed run
 constexpr double op_us = 10;
 constexpr int empty_ops = 20000;  // fewer than the profiler's rings hold
 
@@ -111,16 +112,16 @@ int main() {
   const int64_t rounds = rounds_for(op_us);
   const std::function<double()> plain_loop = [rounds] {
     return bench::seconds([rounds] {
-             for (int i = 0; i < ops; ++i) work(rounds);
+             for (int i = 0; i < num_ops; ++i) work(rounds);
            }) *
-           1e6 / ops;
+           1e6 / num_ops;
   };
   for (int threads : {1, 2}) {
     bench::print_ping_pong();
     Engine engine({.threads = threads});
     const std::string t = "_threads" + std::to_string(threads);
-    compare("10us_chain" + t, {engine, ops, rounds, true}, plain_loop);
-    compare("10us_independent" + t, {engine, ops, rounds, false}, threads == 1 ? plain_loop : nullptr);
+    compare("10us_chain" + t, {engine, num_ops, rounds, true}, plain_loop);
+    compare("10us_independent" + t, {engine, num_ops, rounds, false}, threads == 1 ? plain_loop : nullptr);
     compare("empty_independent" + t, {engine, empty_ops, 0, false}, nullptr);
   }
 }

@@ -15,3 +15,20 @@
 #else
 #define KAON_THREAD_LOCAL_READ
 #endif
+
+// What programs need is in namespace kaon. What Kaon's own sources share is in a namespace of its layer, which sees
+// those of the layers below; kaon::cuda holds what only compiles with CUDA.
+namespace KAON_API kaon {
+namespace engine {}
+namespace ops {
+using namespace engine;
+}
+namespace graph {
+using namespace engine;
+using namespace ops;
+}  // namespace graph
+namespace cuda {
+using namespace engine;
+using namespace ops;
+}  // namespace cuda
+}  // namespace kaon

@@ -6,7 +6,7 @@
 #include "kaon/engine/scheduler/backpressure.h"
 #include "kaon/engine/threads/turn.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 void post_surely(FunctionRef<void()> post) noexcept { Backpressure::until_there_is_memory(post); }
 void post_surely(Executor& executor, std::coroutine_handle<> work) noexcept {
@@ -15,12 +15,10 @@ void post_surely(Executor& executor, std::coroutine_handle<> work) noexcept {
 
 void resume_coroutine(std::coroutine_handle<> work) {
   ThreadContext saved = thread_context();
-  const detail::TurnScope turn;
+  const TurnScope turn;
   work.resume();
   thread_context() = saved;
 }
-
-namespace detail {
 
 struct VarWait::Node : WaitNode {
   Node(VarWait& owner, Var& var, AccessMode mode);
@@ -59,5 +57,4 @@ OwnVar::OwnVar() noexcept {
 OwnVar::~OwnVar() { get().~Var(); }
 Var& OwnVar::get() noexcept { return *std::launder(reinterpret_cast<Var*>(var_)); }
 
-}  // namespace detail
-}  // namespace kaon
+}  // namespace kaon::engine

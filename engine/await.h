@@ -27,6 +27,7 @@ class Executor {
   virtual std::shared_ptr<void> hold() { return nullptr; }
 };
 
+namespace engine {
 // Calls `post`, which throws std::bad_alloc or MemoryError where there is no memory; then it gives the storage's cache
 // back, sleeps and calls again, until the call returns.
 KAON_API void post_surely(FunctionRef<void()> post) noexcept;
@@ -41,8 +42,6 @@ template <class P>
 concept HasExecutor = requires(P& promise) {
   { promise.executor() } -> std::convertible_to<Executor*>;
 };
-
-namespace detail {
 
 // One wait for a var, itself the node in the var's queue: it allocates nothing, and stays where it is until signalled()
 // has been called or enqueue() has given false. Thread safety: one thread, but for abandon().
@@ -84,14 +83,12 @@ class OwnVar {
   alignas(8) std::byte var_[32];
 };
 
-}  // namespace detail
-
 // co_await array: resumes on the coroutine's executor when the writes pushed before are done; gives the array. Throws
 // the array's failure, DeviceError when its GPU has failed, Cancelled when the scope of the coroutine is stopped first,
 // WouldDeadlock as Engine::wait does. Nothing is allocated. It must not be destroyed while the coroutine is suspended
 // on it.
 template <class A>
-class ReadyAwaiter : private detail::VarWait {
+class ReadyAwaiter : private VarWait {
  public:
   explicit ReadyAwaiter(A array) : VarWait(array.var(), AccessMode::read), array_(std::move(array)) {}
 
@@ -191,8 +188,11 @@ class [[nodiscard]] YieldAwaiter {
   }
   void await_resume() const noexcept {}
 };
-inline YieldAwaiter yield() { return {}; }
+}  // namespace engine
 
+inline engine::YieldAwaiter yield() { return {}; }
+
+namespace engine {
 // co_await sleep_for(20ms): resumes on the coroutine's executor after at least that long; at once where the delay is
 // not positive. A stop request does not shorten it.
 class SleepAwaiter {
@@ -208,6 +208,8 @@ class SleepAwaiter {
  private:
   std::chrono::nanoseconds delay_;
 };
-inline SleepAwaiter sleep_for(std::chrono::nanoseconds delay) { return SleepAwaiter(delay); }
+}  // namespace engine
+
+inline engine::SleepAwaiter sleep_for(std::chrono::nanoseconds delay) { return engine::SleepAwaiter(delay); }
 
 }  // namespace kaon

@@ -8,6 +8,7 @@
 #include "kaon/engine/api.h"
 
 namespace KAON_API kaon {
+namespace engine {
 
 // How it works. Blocks of one size class (multiples of 64 bytes, up to 1 KiB) come from 64 KiB pages that
 // belong to the thread that took them. The owner keeps a private free list; another thread that frees a block
@@ -91,4 +92,5 @@ struct PoolAllocator {
 template <class T>
 using PooledVector = std::vector<T, PoolAllocator<T>>;
 
+}  // namespace engine
 }  // namespace kaon

@@ -7,7 +7,9 @@
 
 namespace kaon {
 
-void detail::throw_bad_index(DeviceType type, int index) {
+using namespace engine;
+
+void engine::throw_bad_index(DeviceType type, int index) {
   throw ValueError(
       fmt::format("[{}] expected an index of 0 to 255, got {}", type == DeviceType::cpu ? "cpu" : "gpu", index));
 }

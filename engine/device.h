@@ -19,19 +19,19 @@ struct Device {
   std::string str() const { return (type == DeviceType::cpu ? "cpu(" : "gpu(") + std::to_string(int(index)) + ")"; }
 };
 
-namespace detail {
+namespace engine {
 [[noreturn]] KAON_API void throw_bad_index(DeviceType type, int index);
 constexpr Device numbered(DeviceType type, int index) {
   if (index < 0 || index > UINT8_MAX) throw_bad_index(type, index);
   return {type, uint8_t(index)};
 }
-}  // namespace detail
+}  // namespace engine
 
 // Throw ValueError for an index outside 0 .. 255; in a constant expression that does not compile. Every cpu(i) is the
 // host's memory, and arrays of two of them are on two devices, as in MXNet. Whether gpu(i) exists is checked at its
 // use.
-constexpr Device cpu(int index = 0) { return detail::numbered(DeviceType::cpu, index); }
-constexpr Device gpu(int index = 0) { return detail::numbered(DeviceType::gpu, index); }
+constexpr Device cpu(int index = 0) { return engine::numbered(DeviceType::cpu, index); }
+constexpr Device gpu(int index = 0) { return engine::numbered(DeviceType::gpu, index); }
 
 // Number of usable GPUs; 0 without a driver, a GPU or the CUDA library, libkaon_cuda.so. The environment variable
 // KAON_CUDA_LIBRARY names another file to load in its place. Thread safety: any thread.

@@ -11,6 +11,8 @@
 
 namespace kaon {
 
+using namespace engine;
+
 Engine::Engine(EngineOptions options) : impl_(new Impl(*this, options, fork_count())), ref_(enter_engine(*this)) {
   try {
     if (options.max_bytes) budget_ = IntrusivePtr<MemoryBudget>(new MemoryBudget(options.max_bytes, {}, {}));
@@ -63,12 +65,12 @@ void Engine::discard(OpNode* op) noexcept {
   delete op;
 }
 
-void Engine::submit(OpNode& op) { kaon::submit(*impl_, op); }
+void Engine::submit(OpNode& op) { engine::submit(*impl_, op); }
 void Engine::complete(OpNode& op, std::exception_ptr failure) noexcept { impl_->runner.complete(op, failure); }
 void Engine::grant(Dep* list) noexcept { impl_->runner.grant_all(list); }
 
 void Engine::parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) {
-  kaon::parallel_for(*impl_, n, grain, body);
+  engine::parallel_for(*impl_, n, grain, body);
 }
 
 bool Engine::on_worker() const {

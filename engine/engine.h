@@ -26,9 +26,14 @@
 namespace KAON_API kaon {
 
 class Executor;
-class MemoryBudget;
 class Profiler;
+
+namespace engine {
+class AdmitAwaiter;
+class IdleAwaiter;
+class MemoryBudget;
 struct WaitNode;
+}  // namespace engine
 
 // The order in which an engine runs ready operations.
 struct Schedule {
@@ -67,9 +72,6 @@ struct EngineStats {
   int threads = 0;
 };
 
-class AdmitAwaiter;
-class IdleAwaiter;
-
 // How it works. push() puts the operation into the queues of its vars; when all accesses are granted it enters the
 // ready queue. At most `threads` threads execute or look for work at a time: workers, and threads that wait. A worker
 // runs one operation, then the first successor that became ready, and so on (no queue in between); it puts the other
@@ -96,7 +98,7 @@ class Engine {
 
   // The innermost EngineScope's engine, else the process default (made on first use, finished at exit).
   static Engine& current() {
-    const EngineRef e = thread_context().engine;
+    const engine::EngineRef e = engine::thread_context().engine;
     return e ? e.get() : process_default();
   }
   static Engine& process_default();
@@ -108,13 +110,13 @@ class Engine {
   // accesses, MemoryError.
   template <class F>
   void push(std::span<const Access> accesses, F&& body, const PushOptions& options = {}) {
-    push_as(OpBody<std::decay_t<F>>::type, accesses, std::forward<F>(body), options);
+    push_as(engine::OpBody<std::decay_t<F>>::type, accesses, std::forward<F>(body), options);
   }
   // The same for a body that `type` runs.
   template <class F>
-  void push_as(const OpType& type, std::span<const Access> accesses, F&& body, const PushOptions& options) {
-    using Body = OpBody<std::decay_t<F>>;
-    auto* op = new OpNode;
+  void push_as(const engine::OpType& type, std::span<const Access> accesses, F&& body, const PushOptions& options) {
+    using Body = engine::OpBody<std::decay_t<F>>;
+    auto* op = new engine::OpNode;
     try {
       op->reserve_deps(accesses.size());
       Body::store(*op, std::forward<F>(body));
@@ -126,7 +128,7 @@ class Engine {
     op->label = options.label;
     op->priority = options.priority;
     op->transactional = options.transactional;
-    Dep* dep = op->deps;
+    engine::Dep* dep = op->deps;
     for (const Access& a : accesses) (dep++)->set(a.var, a.mode);
     submit(*op);
   }
@@ -136,41 +138,41 @@ class Engine {
   }
 
   // For ops/: takes over and pushes a node whose type, label, deps (var and mode) and payload are set. Throws as push.
-  void submit(OpNode& op);
+  void submit(engine::OpNode& op);
 
   // Ends an operation whose type says ends_later, on any thread; the node may be destroyed by then.
-  void complete(OpNode& op, std::exception_ptr failure) noexcept;
+  void complete(engine::OpNode& op, std::exception_ptr failure) noexcept;
 
   // Blocks until the writes pushed before are done (mode write, update: the reads too), helping to execute. Throws the
   // var's failure. Inside an operation it throws WouldDeadlock when that operation holds the var itself, or when all
   // operations that have begun wait for vars that only the end of one of them can release. So does co_await.
-  void wait(Var& var, AccessMode mode = AccessMode::read);
+  void wait(engine::Var& var, AccessMode mode = AccessMode::read);
   // Calls `body` on this thread, holding a read grant, when no write is running or queued; else returns false. Never
   // helps, never blocks. Throws the var's failure.
-  bool read_now(Var& var, FunctionRef<void()> body);
+  bool read_now(engine::Var& var, engine::FunctionRef<void()> body);
   // Calls `body` on this thread when no write to any of `reads` is running, queued or failed: for an operator that
   // takes less time than a push. False: push it. Always false inside an operation, under a chosen schedule, a limit or
   // the profiler, and on a serial engine. `body` must neither throw nor wait.
-  bool run_now(std::span<Var* const> reads, FunctionRef<void(RunContext&)> body) noexcept;
+  bool run_now(std::span<engine::Var* const> reads, engine::FunctionRef<void(RunContext&)> body) noexcept;
   // Blocks, helping, until nothing is pending, GPUs included. Throws AggregateError of the failures that no wait has
   // reported yet, DeviceError while a failed GPU is in use, WouldDeadlock inside an operation.
   void wait_all();
-  IdleAwaiter idle();    // co_await: wait_all for coroutines
-  AdmitAwaiter admit();  // co_await: waits for room for more work, first come, first served; throws Cancelled
+  engine::IdleAwaiter idle();    // co_await: wait_all for coroutines
+  engine::AdmitAwaiter admit();  // co_await: waits for room for more work, first come, first served; throws Cancelled
   template <class Token>
   auto async_admit(Token&& token);  // the same for Asio's completion tokens; defined in kaon/asio.h
 
   // The budget of this thread's new arrays and operations: the innermost with_budget's, else the engine's.
   // nullptr: none.
-  MemoryBudget* active_budget() const noexcept {
-    MemoryBudget* budget = thread_context().budget;
+  engine::MemoryBudget* active_budget() const noexcept {
+    engine::MemoryBudget* budget = engine::thread_context().budget;
     return budget ? budget : budget_.get();
   }
   std::stop_token stop_token() const noexcept;  // of the active budget: stopped when the scope is; empty without one
 
   // True when the waiter was queued: its signal will be called. False: the var is ready now (error is set).
   // resumes_on: the executor of a coroutine that waits; the operation that it is part of then counts as waiting.
-  bool enqueue_waiter(WaitNode& waiter, const Executor* resumes_on = nullptr);
+  bool enqueue_waiter(engine::WaitNode& waiter, const Executor* resumes_on = nullptr);
   // Posts the coroutine once, when nothing is pending / when there is room under the in-flight limit again.
   void on_idle(std::coroutine_handle<> work, Executor& executor);
   void on_room(std::coroutine_handle<> work, Executor& executor);
@@ -178,7 +180,7 @@ class Engine {
   bool admits_now() const;      // there is room, and no earlier waiter for it
   // Marks the waiter as abandoned and removes it from its var's queue. False: it is not queued yet, or its signal is
   // being called.
-  bool abandon_waiter(WaitNode& waiter);
+  bool abandon_waiter(engine::WaitNode& waiter);
   std::exception_ptr take_unreported();  // the exception that wait_all would throw, or nullptr; throws std::bad_alloc
 
   // Runs one ready operation, if there is one and fewer than `threads` run. For executors that wait.
@@ -198,16 +200,16 @@ class Engine {
   bool on_worker() const;  // is this thread inside an operation of this engine?
 
   // Used by operations' RunContext.
-  void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body);
-  void grant(Dep* list) noexcept;  // for SharedReadLease: hands out accesses that its end has granted
+  void parallel_for(int64_t n, int64_t grain, engine::FunctionRef<void(int64_t, int64_t)> body);
+  void grant(engine::Dep* list) noexcept;  // for SharedReadLease: hands out accesses that its end has granted
 
   // The engine has ended, or belongs to the parent of this forked process: its arrays can be read, nothing can be
   // pushed.
   bool is_gone() const noexcept;
   void check_not_gone(const char* op) const;  // throws StateError, which names `op`
-  EngineRef ref() const noexcept { return ref_; }
+  engine::EngineRef ref() const noexcept { return ref_; }
   // Calls `use` unless the engine has ended, which cannot happen during the call. `use` makes and ends no engine.
-  static void use_if_alive(const EngineRef& engine, FunctionRef<void(Engine&)> use);
+  static void use_if_alive(const engine::EngineRef& engine, engine::FunctionRef<void(Engine&)> use);
   // The engine of arrays whose own engine has ended. Made at the first call, never destroyed, without threads.
   static Engine& ended();
 
@@ -220,11 +222,11 @@ class Engine {
   };
   explicit Engine(Ended);
 
-  static void discard(OpNode* op) noexcept;  // one that has no body
+  static void discard(engine::OpNode* op) noexcept;  // one that has no body
 
   std::unique_ptr<Impl> impl_;
-  const EngineRef ref_;
-  IntrusivePtr<MemoryBudget> budget_;  // max_bytes
+  const engine::EngineRef ref_;
+  engine::IntrusivePtr<engine::MemoryBudget> budget_;  // max_bytes
 };
 
 // Makes `engine` current in this thread, or this coroutine, until it ends.
@@ -247,12 +249,12 @@ class EngineScope {
   size_t used_bytes() const noexcept;  // of with_budget's
 
  private:
-  EngineScope(Engine& engine, IntrusivePtr<MemoryBudget> budget);
+  EngineScope(Engine& engine, engine::IntrusivePtr<engine::MemoryBudget> budget);
 
   Engine* current_;
-  IntrusivePtr<MemoryBudget> own_;
-  EngineRef engine_;  // as it was outside
-  MemoryBudget* outer_;
+  engine::IntrusivePtr<engine::MemoryBudget> own_;
+  engine::EngineRef engine_;  // as it was outside
+  engine::MemoryBudget* outer_;
 };
 
 // Seconds that `work` takes including everything that it pushes. Blocks: waits for everything before and after.

@@ -11,6 +11,8 @@
 
 namespace kaon {
 
+using namespace engine;
+
 std::exception_ptr Error::with_context(const std::string& text) const {
   return std::make_exception_ptr(Error(std::string(what()) + text));
 }
@@ -24,7 +26,35 @@ std::exception_ptr longer(const Error& plain, const std::string& text, const std
     return typeid(e) == typeid(plain) ? made : otherwise;  // a user's kind that has no with_context of its own
   }
 }
+
+std::string place_of(const OpLabel& label) {
+  std::string_view file = label.site.file_name();
+  if (size_t slash = file.rfind('/'); slash != file.npos) file.remove_prefix(slash + 1);
+  return fmt::format("[{}]{}{}, pushed at {}:{}", label.name, label.block_path ? " in " : "",
+                     label.block_path ? label.block_path : "", file, label.site.line());
+}
+
+std::string aggregate_text(const std::vector<IntrusivePtr<const OpError>>& errors) {
+  std::string text = fmt::format("{} operation{} failed:", errors.size(), errors.size() == 1 ? "" : "s");
+  for (const auto& e : errors) {
+    text += "\n  " + (e->message.empty() ? "no memory for the text of a failure" + describe(e->label) : e->message);
+  }
+  return text;
+}
 }  // namespace
+
+std::string describe(const OpLabel& label) { return " while running " + place_of(label); }
+
+AggregateError::AggregateError(std::vector<IntrusivePtr<const OpError>> errors, std::string where)
+    : Error(aggregate_text(errors) + where), errors_(std::move(errors)), where_(std::move(where)) {}
+
+std::exception_ptr AggregateError::with_context(const std::string& text) const {
+  return std::make_exception_ptr(AggregateError(errors_, where_ + text));
+}
+
+}  // namespace kaon
+
+namespace kaon::engine {
 
 std::exception_ptr add_context(const std::exception_ptr& error, const std::string& text) noexcept {
   try {
@@ -66,34 +96,7 @@ const char* intern(std::string_view text) {
   return all.strings.emplace(text).first->c_str();
 }
 
-namespace {
-
-std::string place_of(const OpLabel& label) {
-  std::string_view file = label.site.file_name();
-  if (size_t slash = file.rfind('/'); slash != file.npos) file.remove_prefix(slash + 1);
-  return fmt::format("[{}]{}{}, pushed at {}:{}", label.name, label.block_path ? " in " : "",
-                     label.block_path ? label.block_path : "", file, label.site.line());
-}
-
-std::string aggregate_text(const std::vector<IntrusivePtr<const OpError>>& errors) {
-  std::string text = fmt::format("{} operation{} failed:", errors.size(), errors.size() == 1 ? "" : "s");
-  for (const auto& e : errors) {
-    text += "\n  " + (e->message.empty() ? "no memory for the text of a failure" + describe(e->label) : e->message);
-  }
-  return text;
-}
-
-}  // namespace
-
-std::string describe(const OpLabel& label) { return " while running " + place_of(label); }
 std::string describe_heir(const OpLabel& label) { return "; inherited by " + place_of(label); }
-
-AggregateError::AggregateError(std::vector<IntrusivePtr<const OpError>> errors, std::string where)
-    : Error(aggregate_text(errors) + where), errors_(std::move(errors)), where_(std::move(where)) {}
-
-std::exception_ptr AggregateError::with_context(const std::string& text) const {
-  return std::make_exception_ptr(AggregateError(errors_, where_ + text));
-}
 
 namespace {
 bool is_cancelled(const OpError& error) {
@@ -125,4 +128,4 @@ void throw_op_error(const OpError& error) {
   std::rethrow_exception(failure);
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

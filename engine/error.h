@@ -43,31 +43,27 @@ KAON_ERROR_KIND(IoError);        // files: missing, truncated, corrupt
 KAON_ERROR_KIND(MemoryError);    // no memory within the limit
 KAON_ERROR_KIND(WouldDeadlock);  // a wait inside an operator that could never end
 KAON_ERROR_KIND(Cancelled);      // work that was dropped because its scope was stopped
+
 #undef KAON_ERROR_KIND
 
-// Throws a MemoryError with this text, or a shorter one where there is no memory for it either.
-[[noreturn]] KAON_API void throw_memory_error(FunctionRef<std::string()> text);
-
 // An operator's name and where it was pushed. `name` and `scope` must live as long as the process (literals, or strings
-// interned by `intern`).
+// interned by engine::intern).
 struct OpLabel {
   const char* name = "op";
   std::source_location site = std::source_location::current();
   const char* block_path = nullptr;  // path of the running block, e.g. "body.fc2"
 };
 
-// The string with this text that lives as long as the process. Thread safety: any thread.
-KAON_API const char* intern(std::string_view text);
-
 // Why an array has failed: made when an operator fails, and for every operator that did not run because an input had
 // failed. Immutable apart from `reported`. Without memory for more, `message` is empty and an inherited error keeps
 // only one of its causes.
-struct OpError : RefCounted<OpError>, Pooled {
+struct OpError : engine::RefCounted<OpError>, engine::Pooled {
   std::exception_ptr exception;  // the operator's own exception, with its push site added to Kaon's kinds
   std::string message;           // text of that exception
   OpLabel label;                 // of the operator that failed, or inherited the failure
   uint64_t sequence = 0;         // push number of the first cause
-  std::vector<IntrusivePtr<const OpError>> roots;  // of an inherited failure: its causes, in order of push; else empty
+  std::vector<engine::IntrusivePtr<const OpError>>
+      roots;  // of an inherited failure: its causes, in order of push; else empty
   mutable std::atomic<bool> reported{false};
   // Used by the engine's FailureLog.
   mutable const OpError* next = nullptr;
@@ -78,14 +74,24 @@ struct OpError : RefCounted<OpError>, Pooled {
 // failure has several causes, unless all of them are Cancelled; `where` says which operator inherited them.
 class AggregateError : public Error {
  public:
-  explicit AggregateError(std::vector<IntrusivePtr<const OpError>> errors, std::string where = {});
-  const std::vector<IntrusivePtr<const OpError>>& errors() const { return errors_; }
+  explicit AggregateError(std::vector<engine::IntrusivePtr<const OpError>> errors, std::string where = {});
+  const std::vector<engine::IntrusivePtr<const OpError>>& errors() const { return errors_; }
   std::exception_ptr with_context(const std::string& text) const override;
 
  private:
-  std::vector<IntrusivePtr<const OpError>> errors_;
+  std::vector<engine::IntrusivePtr<const OpError>> errors_;
   std::string where_;
 };
+
+// " while running [dot] in body.fc2, pushed at train.cpp:42"
+KAON_API std::string describe(const OpLabel& label);
+
+namespace engine {
+// The string with this text that lives as long as the process. Thread safety: any thread.
+KAON_API const char* intern(std::string_view text);
+
+// Throws a MemoryError with this text, or a shorter one where there is no memory for it either.
+[[noreturn]] KAON_API void throw_memory_error(FunctionRef<std::string()> text);
 
 // The exception with more text if it is one of Kaon's and there is memory; else the exception itself, so that its type
 // is kept.
@@ -93,9 +99,8 @@ KAON_API std::exception_ptr add_context(const std::exception_ptr& error, const s
 
 [[noreturn]] KAON_API void throw_op_error(const OpError& error);  // throws an array's failure and marks it as reported
 
-// " while running [dot] in body.fc2, pushed at train.cpp:42"
-KAON_API std::string describe(const OpLabel& label);
 // "; inherited by [relu] in body.fc2, pushed at train.cpp:43"
 KAON_API std::string describe_heir(const OpLabel& label);
+}  // namespace engine
 
 }  // namespace kaon

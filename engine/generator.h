@@ -15,7 +15,7 @@ class AsyncGenerator {
   class promise_type;
   using Handle = std::coroutine_handle<promise_type>;
 
-  class promise_type : public detail::PromiseBase {
+  class promise_type : public engine::PromiseBase {
    public:
     AsyncGenerator get_return_object() noexcept { return AsyncGenerator(Handle::from_promise(*this)); }
 
@@ -61,7 +61,7 @@ class AsyncGenerator {
    public:
     explicit NextAwaiter(Handle h) noexcept : handle_(h) {}
     bool await_ready() const noexcept { return !handle_ || handle_.done(); }
-    template <HasExecutor P>
+    template <engine::HasExecutor P>
     bool await_suspend(std::coroutine_handle<P> caller) {
       promise_type& p = handle_.promise();
       p.set_executor(caller.promise().executor());

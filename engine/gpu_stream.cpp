@@ -7,6 +7,8 @@
 
 namespace kaon {
 
+using namespace engine;
+
 struct CallerStream::State {
   State(Device device, void* native)
       : gpu(Gpu::of(device)), stream(gpu.driver.borrow_stream(native)), number(gpu.add_stream(*stream)) {}

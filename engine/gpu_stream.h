@@ -9,7 +9,9 @@
 
 namespace KAON_API kaon {
 
+namespace engine {
 struct Buffer;
+}
 
 // Events order the program's launches on its stream with Kaon's; the host does not wait for the device. One for each
 // stream at a time; the stream outlives it.
@@ -31,7 +33,7 @@ class CallerStream {
   // The address of the memory. Blocks until the operations pushed on it have been launched. Throws the failure of the
   // operation that was to write it; ValueError for memory of another device. A write counts as a change, at `site`, of
   // what a recorded computation has read.
-  void* begin(Buffer& buffer, bool writes, const std::source_location& site = std::source_location::current());
+  void* begin(engine::Buffer& buffer, bool writes, const std::source_location& site = std::source_location::current());
   void end();
 
  private:

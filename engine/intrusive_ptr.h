@@ -9,6 +9,7 @@
 #include "kaon/engine/api.h"
 
 namespace KAON_API kaon {
+namespace engine {
 
 // Base of counted objects. The count starts at 0, and the first IntrusivePtr makes it 1; or at the constructor's
 // argument, for adopt(). T may hide `destroy()` to free its memory elsewhere. Thread safety: counting is atomic.
@@ -89,4 +90,5 @@ class IntrusivePtr {
   T* p_ = nullptr;
 };
 
+}  // namespace engine
 }  // namespace kaon

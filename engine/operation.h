@@ -17,11 +17,13 @@
 
 namespace KAON_API kaon {
 
+namespace engine {
 class MemoryBudget;
 class SharedReadLease;
 class Var;
 struct OpBase;
 struct OpNode;
+}  // namespace engine
 
 enum class AccessMode : uint8_t {
   read,
@@ -31,12 +33,12 @@ enum class AccessMode : uint8_t {
 
 // One access of an operation on a var.
 struct Access {
-  Var& var;
+  engine::Var& var;
   AccessMode mode;
 };
-inline Access read(Var& v) { return {v, AccessMode::read}; }
-inline Access write(Var& v) { return {v, AccessMode::write}; }    // overwrites all of it
-inline Access update(Var& v) { return {v, AccessMode::update}; }  // in place
+inline Access read(engine::Var& v) { return {v, AccessMode::read}; }
+inline Access write(engine::Var& v) { return {v, AccessMode::write}; }    // overwrites all of it
+inline Access update(engine::Var& v) { return {v, AccessMode::update}; }  // in place
 
 enum class Priority : uint8_t { high, normal, low };
 
@@ -46,6 +48,7 @@ struct PushOptions {
   bool transactional = false;  // when an input has failed, AccessMode::update leaves its arrays as they were
 };
 
+namespace engine {
 // How the engine runs and destroys the node of an operation, or tells a waiter.
 struct OpType {
   void (*run)(OpNode&, RunContext&) = nullptr;
@@ -140,8 +143,11 @@ struct OpNode : OpBase {
  private:
   void reserve_many_deps(size_t count);
 };
-static_assert(sizeof(OpNode) <= OpNode::block_bytes);
+}  // namespace engine
 
+static_assert(sizeof(engine::OpNode) <= engine::OpNode::block_bytes);
+
+namespace engine {
 // The body F stored in a node, or in a pooled block beside it when it does not fit.
 template <class F>
 struct OpBody {
@@ -174,5 +180,6 @@ struct OpBody {
       .destroy = destroy,
   };
 };
+}  // namespace engine
 
 }  // namespace kaon

@@ -17,6 +17,8 @@
 
 namespace kaon {
 
+using namespace engine;
+
 // One per thread and profiler. Only its thread and readers of the events take the lock.
 struct Profiler::Ring {
   static constexpr size_t capacity = 1 << 16;

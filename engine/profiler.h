@@ -55,6 +55,7 @@ class Profiler {
   std::unique_ptr<State> state_;
 };
 
+namespace engine {
 // Records from construction to destruction when the profiler is on. Names must be literals or interned.
 class TraceSpan {
  public:
@@ -72,5 +73,6 @@ class TraceSpan {
   const char* category_;
   uint64_t begin_;
 };
+}  // namespace engine
 
 }  // namespace kaon

@@ -9,6 +9,7 @@
 
 namespace KAON_API kaon {
 
+namespace engine {
 class Stream;
 
 // A borrowed callable: two words, no allocation. The callable must outlive the call.
@@ -28,6 +29,7 @@ class FunctionRef<R(Args...)> {
   void* object_;
   R (*call_)(void*, Args...);
 };
+}  // namespace engine
 
 // Thread safety: used by the running op only (parallel_for bodies run on several threads).
 class RunContext {
@@ -38,7 +40,7 @@ class RunContext {
   // shorter), in any order, on this thread and on idle workers. Piece borders depend on n and grain
   // alone: a kernel that combines partial results in piece order gives the same bits on any number of
   // threads. The first exception thrown by a piece is rethrown here. Returns when all pieces are done.
-  virtual void parallel_for(int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body) = 0;
+  virtual void parallel_for(int64_t n, int64_t grain, engine::FunctionRef<void(int64_t, int64_t)> body) = 0;
 
   // Scratch memory, 64-byte aligned, valid until the op ends or free_workspace(). May throw MemoryError.
   virtual void* workspace(size_t bytes) = 0;
@@ -46,7 +48,7 @@ class RunContext {
   virtual void free_workspace() noexcept {}
 
   // The device queue that the op runs on; nullptr on the CPU.
-  virtual Stream* stream() { return nullptr; }
+  virtual engine::Stream* stream() { return nullptr; }
 
   // A transactional op sets this while the arrays that it updates in place are unchanged or complete: if it throws
   // then, they do not fail.

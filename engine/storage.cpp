@@ -17,6 +17,8 @@
 #include "kaon/engine/error.h"
 
 namespace kaon {
+
+using namespace engine;
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__)

@@ -8,9 +8,11 @@
 
 namespace KAON_API kaon {
 
+namespace engine {
 enum class ForkOrder : uint8_t;
 template <class T, ForkOrder order>
 class ProcessWide;
+}  // namespace engine
 
 struct StorageStats {
   size_t live = 0;      // bytes handed out, as rounded to the size of their block
@@ -40,8 +42,8 @@ class Storage {
 
  private:
   struct Impl;
-  template <class T, ForkOrder order>
-  friend class ProcessWide;
+  template <class T, engine::ForkOrder order>
+  friend class engine::ProcessWide;
   Storage();
   void lock();
   void unlock();

@@ -11,8 +11,7 @@
 #include "kaon/engine/scheduler/engine_impl.h"
 #include "kaon/engine/threads/turn.h"
 
-namespace kaon {
-namespace detail {
+namespace kaon::engine {
 
 SuspensionPoint::Start SuspensionPoint::choose_start(bool waits_for_room, bool yields) {
   const Engine& engine = Engine::current();
@@ -172,19 +171,24 @@ Root run_detached(ScopeHold, Task<void> task, ThreadContext context) {
 }
 
 }  // namespace
-}  // namespace detail
+
+}  // namespace kaon::engine
+
+namespace kaon {
+
+using namespace engine;
 
 void set_unobserved_error_hook(std::function<void(std::exception_ptr)> hook) {
   std::shared_ptr<const std::function<void(std::exception_ptr)>> call;
   if (hook) call = std::make_shared<const std::function<void(std::exception_ptr)>>(std::move(hook));
-  std::lock_guard lock(detail::unobserved_hook().mutex);
-  std::swap(detail::unobserved_hook().call, call);  // the old one goes after the lock
+  std::lock_guard lock(engine::unobserved_hook().mutex);
+  std::swap(engine::unobserved_hook().call, call);  // the old one goes after the lock
 }
 
 void spawn(Task<void> task, Executor& executor) {
   const ThreadContext& here = thread_context();
   ThreadContext context{.engine = here.engine, .device = here.device, .in_task = true, .budget = here.budget};
-  detail::Root root = detail::run_detached(detail::ScopeHold(executor), std::move(task), context);
+  engine::Root root = engine::run_detached(engine::ScopeHold(executor), std::move(task), context);
   root.handle.promise().set_executor(&executor);
   try {
     executor.post(root.handle);
@@ -194,7 +198,9 @@ void spawn(Task<void> task, Executor& executor) {
   }
 }
 
-namespace detail {
+}  // namespace kaon
+
+namespace kaon::engine {
 
 ScopeHold::ScopeHold(Executor& executor) : executor_(executor.hold()), budget_(thread_context().budget) {}
 ScopeHold::ScopeHold(ScopeHold&&) noexcept = default;
@@ -238,7 +244,10 @@ void begin_op(OpNode& op, Engine& engine, FunctionRef<Task<void>()> make) {
   }
   engine.complete(op, failure);
 }
-}  // namespace detail
+
+}  // namespace kaon::engine
+
+namespace kaon {
 
 int run_main(Task<void> task) {
   try {

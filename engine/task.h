@@ -17,7 +17,7 @@ namespace KAON_API kaon {
 template <class T>
 class Task;
 
-namespace detail {
+namespace engine {
 
 template <class T>
 decltype(auto) get_awaiter(T&& awaitable) {
@@ -183,7 +183,7 @@ class TaskPromise<void> : public PromiseBase {
   void result() const { rethrow(); }
 };
 
-}  // namespace detail
+}  // namespace engine
 
 // A coroutine that starts when it is awaited and resumes on its awaiter's executor; co_await throws what its body
 // throws. It may be awaited once. Frames are recycled. Pushing inside one never blocks; beyond the engine's limits the
@@ -191,7 +191,7 @@ class TaskPromise<void> : public PromiseBase {
 template <class T = void>
 class [[nodiscard]] Task {
  public:
-  using promise_type = detail::TaskPromise<T>;
+  using promise_type = engine::TaskPromise<T>;
   using Handle = std::coroutine_handle<promise_type>;
 
   explicit Task(Handle h) noexcept : handle_(h) {}
@@ -208,7 +208,7 @@ class [[nodiscard]] Task {
    public:
     explicit Awaiter(Handle h) noexcept : handle_(h) {}
     bool await_ready() const noexcept { return false; }
-    template <HasExecutor P>
+    template <engine::HasExecutor P>
     bool await_suspend(std::coroutine_handle<P> caller) {
       handle_.promise().set_executor(caller.promise().executor());
       handle_.promise().set_continuation(caller);
@@ -227,7 +227,7 @@ class [[nodiscard]] Task {
   Handle handle_;
 };
 
-namespace detail {
+namespace engine {
 template <class T>
 Task<T> TaskPromise<T>::get_return_object() noexcept {
   return Task<T>(std::coroutine_handle<TaskPromise>::from_promise(*this));
@@ -259,26 +259,26 @@ inline Root run_root(Task<void>& task, std::exception_ptr& error, RunLoop& loop)
   }
   finish(loop);
 }
-}  // namespace detail
+}  // namespace engine
 
 // Runs the task on this thread until it ends; blocks, helping the engine. Throws what the task throws. Thread safety:
 // any thread, also inside operations.
 template <class T>
 T sync_wait(Task<T> task) {
-  const std::shared_ptr<detail::RunLoop> loop = detail::make_run_loop();
+  const std::shared_ptr<engine::RunLoop> loop = engine::make_run_loop();
   std::exception_ptr error;
   if constexpr (std::is_void_v<T>) {
-    detail::run_until_done(detail::run_root(task, error, *loop), *loop);
+    engine::run_until_done(engine::run_root(task, error, *loop), *loop);
     if (error) std::rethrow_exception(error);
   } else {
     std::optional<T> value;
-    detail::run_until_done(detail::run_root(task, value, error, *loop), *loop);
+    engine::run_until_done(engine::run_root(task, value, error, *loop), *loop);
     if (error) std::rethrow_exception(error);
     return std::move(*value);
   }
 }
 
-namespace detail {
+namespace engine {
 // What a coroutine keeps alive that may outlive the loop and the scope in which it was started.
 class ScopeHold {
  public:
@@ -308,7 +308,7 @@ inline constexpr OpType task_type{
     .destroy = OpBody<TaskBody<F>>::destroy,
     .ends_later = true,
 };
-}  // namespace detail
+}  // namespace engine
 
 // Pushes an operation whose body is a coroutine: `make()` returns a Task<void>, called once all accesses are granted.
 // The operation ends when the Task does; while the Task waits for a timer, a file or another array it holds no worker.
@@ -319,7 +319,7 @@ inline constexpr OpType task_type{
 template <class F>
 void push_task(Engine& engine, std::span<const Access> accesses, F&& make, const PushOptions& options = {}) {
   using Make = std::decay_t<F>;
-  engine.push_as(detail::task_type<Make>, accesses, detail::TaskBody<Make>{std::forward<F>(make), &engine}, options);
+  engine.push_as(engine::task_type<Make>, accesses, engine::TaskBody<Make>{std::forward<F>(make), &engine}, options);
 }
 template <class F>
 void push_task(Engine& engine, std::initializer_list<Access> accesses, F&& make, const PushOptions& options = {}) {

@@ -11,10 +11,11 @@
 namespace KAON_API kaon {
 
 class Engine;
+
+namespace engine {
 class MemoryBudget;
 struct OpNode;
 
-namespace detail {
 // Holds the address of an engine. Places are never freed: an engine that ends leaves its place to a later one with
 // another number.
 struct EnginePlace {
@@ -23,7 +24,6 @@ struct EnginePlace {
   std::atomic<Engine*> engine{nullptr};
   std::atomic<uint32_t> number{0};  // of the engine that is here now
 };
-}  // namespace detail
 
 // A dereference costs two loads and a comparison; nothing is counted. Once the engine has ended, the reference is to
 // Engine::ended(). Ending an engine while another thread uses its arrays is a data race of the program.
@@ -31,7 +31,7 @@ struct EnginePlace {
 class EngineRef {
  public:
   constexpr EngineRef() noexcept = default;  // to none
-  EngineRef(detail::EnginePlace& place, uint32_t number) noexcept : place_(&place), number_(number) {}
+  EngineRef(EnginePlace& place, uint32_t number) noexcept : place_(&place), number_(number) {}
   explicit operator bool() const noexcept { return place_ != nullptr; }
   Engine& get() const {
     // relaxed: the program orders an engine's end and the uses of its arrays
@@ -46,7 +46,7 @@ class EngineRef {
   }
 
  private:
-  detail::EnginePlace* place_ = nullptr;
+  EnginePlace* place_ = nullptr;
   uint32_t number_ = 0;
 };
 
@@ -73,5 +73,6 @@ KAON_THREAD_LOCAL_READ inline ThreadContext& thread_context() {
 #endif
   return t_context;
 }
+}  // namespace engine
 
 }  // namespace kaon

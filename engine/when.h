@@ -13,7 +13,7 @@
 #include "kaon/engine/task.h"
 
 namespace KAON_API kaon {
-namespace detail {
+namespace engine {
 
 // Resumes the coroutine that waits for several others, on its executor, once `left` of them have ended and it has
 // suspended.
@@ -111,45 +111,45 @@ class NotStarted {
   std::vector<Root> roots_;
 };
 
-}  // namespace detail
+}  // namespace engine
 
 // Runs the tasks side by side on the awaiter's executor until all have ended; gives their values in order (an empty
 // std::monostate for void). After all have ended, throws the failure of the first task, in order, that has one.
 template <class T>
-Task<std::vector<typename detail::Outcome<T>::Value>> when_all(std::vector<Task<T>> tasks) {
-  std::vector<detail::Outcome<T>> outcomes(tasks.size());
-  detail::ThisExecutor ask;
+Task<std::vector<typename engine::Outcome<T>::Value>> when_all(std::vector<Task<T>> tasks) {
+  std::vector<engine::Outcome<T>> outcomes(tasks.size());
+  engine::ThisExecutor ask;
   Executor* executor = co_await ask;
-  detail::Gathering all(tasks.size());
-  detail::NotStarted roots(tasks.size());
-  for (size_t i = 0; i < tasks.size(); ++i) roots.add(detail::run_gathered(tasks[i], outcomes[i], all));
+  engine::Gathering all(tasks.size());
+  engine::NotStarted roots(tasks.size());
+  for (size_t i = 0; i < tasks.size(); ++i) roots.add(engine::run_gathered(tasks[i], outcomes[i], all));
   roots.start(*executor);
   co_await all;
-  std::vector<typename detail::Outcome<T>::Value> values;
+  std::vector<typename engine::Outcome<T>::Value> values;
   values.reserve(tasks.size());
   for (auto& o : outcomes) values.push_back(o.get());
   co_return values;
 }
 template <class... T>
-Task<std::tuple<typename detail::Outcome<T>::Value...>> when_all(Task<T>... tasks) {
-  std::tuple<detail::Outcome<T>...> outcomes;
-  detail::ThisExecutor ask;
+Task<std::tuple<typename engine::Outcome<T>::Value...>> when_all(Task<T>... tasks) {
+  std::tuple<engine::Outcome<T>...> outcomes;
+  engine::ThisExecutor ask;
   Executor* executor = co_await ask;
-  detail::Gathering all(sizeof...(T));
-  detail::NotStarted roots(sizeof...(T));
+  engine::Gathering all(sizeof...(T));
+  engine::NotStarted roots(sizeof...(T));
   auto make_all = [&]<size_t... i>(std::index_sequence<i...>) {
-    (roots.add(detail::run_gathered(tasks, std::get<i>(outcomes), all)), ...);
+    (roots.add(engine::run_gathered(tasks, std::get<i>(outcomes), all)), ...);
   };
   make_all(std::index_sequence_for<T...>());
   roots.start(*executor);
   co_await all;
   auto get_all = [&]<size_t... i>(std::index_sequence<i...>) {
-    return std::tuple<typename detail::Outcome<T>::Value...>{std::get<i>(outcomes).get()...};
+    return std::tuple<typename engine::Outcome<T>::Value...>{std::get<i>(outcomes).get()...};
   };
   co_return get_all(std::index_sequence_for<T...>());
 }
 
-namespace detail {
+namespace engine {
 
 template <class T>
 struct Race {
@@ -176,23 +176,23 @@ Root run_in_race(std::shared_ptr<Race<T>> race, size_t i) {
   if (race->winner.compare_exchange_strong(none, i)) race->first.one_ended();
 }
 
-}  // namespace detail
+}  // namespace engine
 
 // Runs the tasks side by side on the awaiter's executor until one of them has ended: gives its index and value, or
 // throws its failure. The others run to their ends, their results dropped; a stop token in their scope
 // (EngineScope::with_budget) ends them sooner. Throws ValueError when there is no task.
 template <class T>
-Task<std::pair<size_t, typename detail::Outcome<T>::Value>> when_any(std::vector<Task<T>> tasks) {
+Task<std::pair<size_t, typename engine::Outcome<T>::Value>> when_any(std::vector<Task<T>> tasks) {
   if (tasks.empty()) throw ValueError("[when_any] there is no task to wait for");
-  detail::ThisExecutor ask;
+  engine::ThisExecutor ask;
   Executor* executor = co_await ask;
-  auto race = std::make_shared<detail::Race<T>>(std::move(tasks), *executor);
-  detail::NotStarted roots(race->tasks.size());
-  for (size_t i = 0; i < race->tasks.size(); ++i) roots.add(detail::run_in_race(race, i));
+  auto race = std::make_shared<engine::Race<T>>(std::move(tasks), *executor);
+  engine::NotStarted roots(race->tasks.size());
+  for (size_t i = 0; i < race->tasks.size(); ++i) roots.add(engine::run_in_race(race, i));
   roots.start(*executor);
   co_await race->first;
   size_t i = race->winner.load();
-  co_return std::pair<size_t, typename detail::Outcome<T>::Value>(i, race->outcomes[i].get());
+  co_return std::pair<size_t, typename engine::Outcome<T>::Value>(i, race->outcomes[i].get());
 }
 
 }  // namespace kaon

@@ -14,6 +14,8 @@
 #include "kaon/ops/ndarray_file.h"
 
 namespace kaon::gluon {
+
+using namespace graph;
 namespace {
 
 void visit(const std::shared_ptr<BlockNode>& node, const std::string& path,
@@ -96,7 +98,7 @@ ParameterDict Block::collect_params(std::string_view select) const {
 }
 
 void Block::hybridize(bool active, const HybridizeOptions& options) {
-  if (active) check(options);
+  if (active) options.check();
   visit(node_, "", [&](BlockNode& b, const std::string&) {
     b.active = active;
     b.options = options;

@@ -49,7 +49,7 @@ class Block {
   void hybridize(bool active = true, const HybridizeOptions& options = {});
   void hybridize(const HybridizeOptions& options) { hybridize(true, options); }  // as hybridize(true, options)
   // The plan of the latest hybridized call, to be looked at. Throws StateError before the first.
-  IntrusivePtr<PlanReport> plan() const;
+  engine::IntrusivePtr<PlanReport> plan() const;
   // Counts over the hybridized calls so far, without those of traces that have left the cache.
   PlanStats plan_stats() const;
   // Converts every parameter to this dtype; those of BatchNorm stay float32 when it is a 16-bit float. Throws
@@ -150,14 +150,14 @@ std::vector<Symbol> flatten(const std::array<Symbol, N>& a) {
   return {a.begin(), a.end()};
 }
 
-using TraceFn = FunctionRef<std::vector<Symbol>(std::span<const Symbol>)>;
+using TraceFn = engine::FunctionRef<std::vector<Symbol>(std::span<const Symbol>)>;
 
 KAON_API bool is_active(const BlockNode& block);
 // Completes the shapes of the block's own deferred parameters, by tracing the block alone.
 KAON_API void finish_deferred(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace);
 // room(n) gives the storage for the n outputs.
 KAON_API void call_traced(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace,
-                          const std::source_location& site, FunctionRef<std::span<NDArray>(size_t)> room);
+                          const std::source_location& site, engine::FunctionRef<std::span<NDArray>(size_t)> room);
 
 // Exists while a block runs: sets its path for error messages and its prefix for names. Throws StateError when the
 // running block calls a block that it does not contain.

@@ -12,6 +12,8 @@
 
 namespace kaon::gluon {
 
+using namespace graph;
+
 struct Parameter::Node {
   std::string name;
   Shape shape;  // 0: unknown, as is Shape::unknown()

@@ -10,6 +10,8 @@
 #include "kaon/graph/ir/symbol_node.h"
 
 namespace kaon::gluon::detail {
+
+using namespace graph;
 namespace {
 
 struct Table {

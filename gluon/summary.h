@@ -11,7 +11,7 @@ namespace gluon {
 
 namespace detail {
 // `call` gives the block's result for a Symbol.
-KAON_API std::string summarize(const Block& block, FunctionRef<Symbol(const Symbol&)> call, const Shape& input,
+KAON_API std::string summarize(const Block& block, engine::FunctionRef<Symbol(const Symbol&)> call, const Shape& input,
                                DType dtype);
 }  // namespace detail
 

@@ -13,6 +13,8 @@
 
 namespace kaon::gluon {
 
+using namespace graph;
+
 SymbolBlock::SymbolBlock(const Symbol& outputs, const std::vector<std::string>& inputs)
     : HybridBlock("symbolblock"), program_(outputs), inputs_(inputs) {
   auto all = outputs.list_inputs();

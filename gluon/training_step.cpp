@@ -9,6 +9,8 @@
 
 namespace kaon::gluon {
 
+using namespace graph;
+
 // A trace, with the trainer's settings that its plans depend on.
 struct TrainingStep::Program {
   std::shared_ptr<const detail::Traced> traced;

@@ -43,7 +43,7 @@ class TrainingStep {
                      std::source_location site = std::source_location::current());
 
   // The plan of the latest step, to be looked at. Throws StateError before the first.
-  IntrusivePtr<PlanReport> plan() const;
+  engine::IntrusivePtr<PlanReport> plan() const;
 
  private:
   using Trace = std::function<std::vector<Symbol>(std::span<const Symbol>)>;

@@ -20,6 +20,8 @@
 
 namespace kaon::autograd {
 
+using namespace graph;
+
 namespace {
 
 // The history of an array: which call made it, or the gradient attached to it.
@@ -458,9 +460,15 @@ std::vector<NDArray> grad(std::span<const NDArray> heads, std::span<const NDArra
 
 }  // namespace kaon::autograd
 
-namespace kaon {
+namespace kaon::graph {
 
 bool GradFunction::passes_on(size_t i) const { return node->inputs[i] && node->inputs[i]->node; }
+
+}  // namespace kaon::graph
+
+namespace kaon {
+
+using namespace graph;
 
 // --- the members of NDArray that deal with gradients
 

@@ -13,7 +13,9 @@
 
 namespace KAON_API kaon {
 
+namespace ops {
 class Interceptor;
+}
 
 namespace autograd {
 
@@ -22,22 +24,22 @@ KAON_API bool wants_gradient(const NDArray& array);
 // A number that each backward() that stores a gradient at this array changes; 0 before the first.
 KAON_API uint64_t gradient_stamp(const NDArray& array);
 
-KAON_API Interceptor* tape();  // the interceptor that records
-KAON_API bool is_recording();  // of this thread, or coroutine
+KAON_API ops::Interceptor* tape();  // the interceptor that records
+KAON_API bool is_recording();       // of this thread, or coroutine
 KAON_API bool is_training();
 
 // Sets recording and training of this thread (or coroutine) while it lives. Not for users: record(), pause(),
 // train_mode() and predict_mode() also take coroutines, across whose suspensions a guard on the stack does not work.
 class ModeScope {
  public:
-  ModeScope(bool recording, bool training) : saved_(thread_context()) {
-    ThreadContext& c = thread_context();
+  ModeScope(bool recording, bool training) : saved_(engine::thread_context()) {
+    engine::ThreadContext& c = engine::thread_context();
     c.recording = recording;
     c.training = training;
     c.interceptor = recording ? tape() : nullptr;
   }
   ~ModeScope() {
-    ThreadContext& c = thread_context();
+    engine::ThreadContext& c = engine::thread_context();
     c.recording = saved_.recording;
     c.training = saved_.training;
     c.interceptor = saved_.interceptor;
@@ -46,7 +48,7 @@ class ModeScope {
   ModeScope& operator=(const ModeScope&) = delete;
 
  private:
-  ThreadContext saved_;
+  engine::ThreadContext saved_;
 };
 
 namespace detail {
@@ -131,4 +133,5 @@ inline NDArray grad(const NDArray& head, const NDArray& variable, bool create_gr
 }
 
 }  // namespace autograd
+
 }  // namespace kaon

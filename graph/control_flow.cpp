@@ -9,9 +9,12 @@
 #include "kaon/ops/random_state.h"
 
 namespace kaon::contrib::detail {
+
+using namespace graph;
+
 namespace {
 
-namespace checks = kaon::control_flow;
+namespace checks = graph::control_flow;
 using Arrays = std::vector<NDArray>;
 
 TensorMeta meta_of(const NDArray& a) { return {a.shape(), a.dtype()}; }

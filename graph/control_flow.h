@@ -42,11 +42,11 @@ struct Step {
   std::vector<A> outputs, states;
 };
 template <class A>
-using StepFn = FunctionRef<Step<A>(std::vector<A> rows, std::vector<A> states)>;
+using StepFn = engine::FunctionRef<Step<A>(std::vector<A> rows, std::vector<A> states)>;
 template <class A>
-using ConditionFn = FunctionRef<A(std::vector<A> states)>;
+using ConditionFn = engine::FunctionRef<A(std::vector<A> states)>;
 template <class A>
-using BranchFn = FunctionRef<std::vector<A>()>;
+using BranchFn = engine::FunctionRef<std::vector<A>()>;
 
 template <class A>
 struct Foreach {

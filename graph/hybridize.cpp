@@ -7,24 +7,24 @@
 
 namespace kaon {
 
-void check(const HybridizeOptions& options) {
-  if (options.static_shape && !options.static_alloc) {
+using namespace graph;
+
+void HybridizeOptions::check() const {
+  if (static_shape && !static_alloc) {
     throw ValueError("[hybridize] static_shape requires static_alloc");
   }
-  if (options.winograd && options.exact) throw ValueError("[hybridize] winograd and exact exclude each other");
-  if (options.autotune && options.exact) throw ValueError("[hybridize] autotune and exact exclude each other");
-  if (options.winograd && options.verify > 0) {
+  if (winograd && exact) throw ValueError("[hybridize] winograd and exact exclude each other");
+  if (autotune && exact) throw ValueError("[hybridize] autotune and exact exclude each other");
+  if (winograd && verify > 0) {
     throw ValueError("[hybridize] verify's bounds are too narrow for winograd: verify without it");
   }
-  if (options.max_plans < 1)
-    throw ValueError(fmt::format("[hybridize] max_plans must be at least 1, got {}", options.max_plans));
-  check_buckets(options.buckets);
-  if (options.verify < 0)
-    throw ValueError(fmt::format("[hybridize] verify is a number of calls, got {}", options.verify));
-  if (options.policy == PlanPolicy::bucket && options.verify > 0) {
+  if (max_plans < 1) throw ValueError(fmt::format("[hybridize] max_plans must be at least 1, got {}", max_plans));
+  check_buckets(buckets);
+  if (verify < 0) throw ValueError(fmt::format("[hybridize] verify is a number of calls, got {}", verify));
+  if (policy == PlanPolicy::bucket && verify > 0) {
     throw ValueError("[hybridize] verify compares plans for the very shapes of a call: not those of policy bucket");
   }
-  if (options.policy == PlanPolicy::bucket && options.exact) {
+  if (policy == PlanPolicy::bucket && exact) {
     throw ValueError("[hybridize] policy bucket is not exact: kernels may round otherwise for another number of rows");
   }
 }

@@ -61,10 +61,9 @@ struct HybridizeOptions {
   // call. KAON_VERIFY=n in the environment does so for every plan on the CPU whose options ask for no verification and
   // exclude none.
   int verify = 0;
-};
 
-// Throws ValueError saying which options exclude each other, or are out of range.
-KAON_API void check(const HybridizeOptions& options);
+  void check() const;  // throws ValueError saying which options exclude each other, or are out of range
+};
 
 // What {.verify} throws: a hybridized call differs from the imperative net. The plan is wrong (an error of Kaon), or
 // the trace is out of date because hybrid_forward has changed.

@@ -10,6 +10,8 @@
 
 namespace kaon {
 
+using namespace graph;
+
 PlanReport::PlanReport(IntrusivePtr<ExecutionPlan> plan) : plan_(std::move(plan)) {}
 PlanReport::~PlanReport() = default;
 

@@ -10,13 +10,15 @@
 
 namespace KAON_API kaon {
 
+namespace graph {
 class ExecutionPlan;
+}
 
 // net.plan() and step.plan() make one. Keeps the plan, and shows it as it is when it is asked; it neither runs anything
 // nor waits for operations. Thread safety: any thread.
-class PlanReport : public RefCounted<PlanReport> {
+class PlanReport : public engine::RefCounted<PlanReport> {
  public:
-  explicit PlanReport(IntrusivePtr<ExecutionPlan> plan);
+  explicit PlanReport(engine::IntrusivePtr<graph::ExecutionPlan> plan);
   ~PlanReport();
   PlanReport(const PlanReport&) = delete;
   PlanReport& operator=(const PlanReport&) = delete;
@@ -40,7 +42,7 @@ class PlanReport : public RefCounted<PlanReport> {
   uint64_t graph_launches() const;
 
  private:
-  IntrusivePtr<ExecutionPlan> plan_;
+  engine::IntrusivePtr<graph::ExecutionPlan> plan_;
 };
 
 }  // namespace kaon

@@ -3,43 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
 #include <ostream>
 #include <unordered_set>
 
-#include "kaon/graph/ir/destroy_in_turn.h"
 #include "kaon/graph/ir/symbol_node.h"
 #include "kaon/ops/elementwise/kernels/arithmetic.h"
 
 namespace kaon {
 
-void SymbolNode::destroy() { destroy_in_turn(this); }
-
-uint64_t SymbolNode::next_sequence() {
-  static std::atomic<uint64_t> last{0};
-  return last.fetch_add(1, std::memory_order_relaxed) + 1;
-}
-
-std::string SymbolNode::output_name(int i) const {
-  if (is_variable()) return name;
-  if (visible_outputs() == 1) return name + "_output";
-  return fmt::format("{}_output{}", name, i);
-}
+using namespace graph;
 
 // --- construction
-
-namespace {
-IntrusivePtr<SymbolNode> new_node(const OpDef* op, std::string name) {
-  IntrusivePtr<SymbolNode> n(new SymbolNode);
-  n->op = op;
-  n->name = std::move(name);
-  n->op_name = op ? std::string(op->name()) : "null";
-  return n;
-}
-
-thread_local NameScope* t_names = nullptr;
-thread_local SymbolShapeWatch* t_shape_watch = nullptr;
-}  // namespace
 
 Symbol::Symbol() = default;
 Symbol::Symbol(SymbolEntry entry) { entries_.push_back(std::move(entry)); }
@@ -53,13 +27,13 @@ Symbol::~Symbol() = default;
 const std::string& Symbol::name() const { return entry().node->name; }
 
 Symbol Symbol::variable(std::string_view name, const Shape& shape, DType dtype) {
-  auto n = new_node(nullptr, std::string(name));
+  auto n = make_node(nullptr, std::string(name));
   n->outputs = {{shape, dtype}};
   return Symbol(SymbolEntry{n, 0});
 }
 
 Symbol Symbol::constant(const NDArray& value, std::string_view name) {
-  auto n = new_node(nullptr, NameScope::next(name, "constant"));
+  auto n = make_node(nullptr, NameScope::next(name, "constant"));
   n->outputs = {{value.shape(), value.dtype()}};
   n->constant = value;
   return Symbol(SymbolEntry{n, 0});
@@ -109,7 +83,7 @@ void Symbol::apply(const OpDef& def, const void* attrs, std::span<const Symbol* 
     throw ValueError(
         fmt::format("[{}] takes {} inputs with these attributes, got {}", def.name(), expected, inputs.size()));
   }
-  auto node = new_node(&def, std::move(node_name));
+  auto node = make_node(&def, std::move(node_name));
   node->attrs = Attributes(def, attrs);
   node->inputs = std::move(entries);
   node->outputs.resize(size_t(def.num_outputs(attrs)));
@@ -120,52 +94,6 @@ void Symbol::apply(const OpDef& def, const void* attrs, std::span<const Symbol* 
         e.with_context(fmt::format(" in node {}, called at {}:{}", node->name, site.file_name(), site.line())));
   }
   for (size_t i = 0; i < outs.size(); ++i) outs[i] = Symbol(SymbolEntry{node, uint32_t(i)});
-}
-
-bool wants_equal_shapes(const SymbolNode& node) {
-  constexpr std::string_view broadcasts = "broadcast_";
-  return node.op && node.op->name().starts_with(broadcasts) && !node.op_name.starts_with(broadcasts);
-}
-
-void expect_equal_shapes(std::string_view name, std::span<const TensorMeta* const> inputs) {
-  for (const TensorMeta* m : inputs) {
-    if (m->shape == inputs[0]->shape) continue;
-    throw ShapeError(
-        fmt::format("[{}] inputs must have one shape, got {} and {}", name, inputs[0]->shape.str(), m->shape.str()));
-  }
-}
-
-namespace {
-// Infers one node as far as its inputs are known. metas_of(node): shapes and dtypes of a node's outputs, as far as they
-// are known; filled for this node and for variables whose shape follows. True when the outputs are known.
-template <class MetasOf>
-bool infer_with(SymbolNode& node, MetasOf&& metas_of) {
-  if (!node.op) return metas_of(node)[0].shape.is_known();
-  std::vector<TensorMeta> in, out(node.outputs.size());
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    const SymbolEntry& e = node.inputs[i];
-    in.push_back(metas_of(*e.node)[e.output]);
-    bool inferable = i < 32 && (node.op->traits.infers >> i & 1);
-    if (!in.back().shape.is_known() && !inferable) return false;
-  }
-  std::vector<TensorMeta*> inputs;
-  for (TensorMeta& m : in) inputs.push_back(&m);
-  if (wants_equal_shapes(node)) expect_equal_shapes(node.op_name, inputs);
-  InferContext context(node.op->name().data(), node.op->traits, inputs, out);
-  node.op->infer(node.attrs.get(), context);
-  for (size_t i = 0; i < node.inputs.size(); ++i) {
-    const SymbolEntry& e = node.inputs[i];
-    if (!e.node->is_variable()) continue;
-    Shape& known = metas_of(*e.node)[e.output].shape;
-    if (!(known == in[i].shape)) known = in[i].shape;  // do not write what is the same: other threads may read it
-  }
-  metas_of(node) = std::move(out);
-  return true;
-}
-}  // namespace
-
-bool infer_node(SymbolNode& node) {
-  return infer_with(node, [](SymbolNode& n) -> std::vector<TensorMeta>& { return n.outputs; });
 }
 
 // --- values
@@ -179,13 +107,13 @@ const Shape& Symbol::shape() const {
                     "sym.var(\"data\", {{1, 3, 224, 224}})",
                     e.node->name));
   }
-  if (t_shape_watch) t_shape_watch->was_read_ = true;
+  SymbolShapeWatch::note_read();
   return s;
 }
 
 DType Symbol::dtype() const {
   const SymbolEntry& e = entry();
-  if (t_shape_watch) t_shape_watch->was_read_ = true;
+  SymbolShapeWatch::note_read();
   return e.node->outputs[e.output].dtype;
 }
 
@@ -249,36 +177,6 @@ Symbol& Symbol::slice_assign(const Shape& begin, const Shape& end, const Arg<Sym
 }
 
 // --- inspection
-
-std::vector<SymbolNode*> topological_order(const std::vector<SymbolEntry>& heads) {
-  std::vector<SymbolNode*> order;
-  std::unordered_set<SymbolNode*> seen;
-  std::vector<std::pair<SymbolNode*, size_t>> stack;  // node, next input to visit
-  for (const SymbolEntry& h : heads) {
-    if (!seen.insert(h.node.get()).second) continue;
-    stack.emplace_back(h.node.get(), 0);
-    while (!stack.empty()) {
-      auto& [node, next] = stack.back();
-      if (next < node->inputs.size()) {
-        SymbolNode* input = node->inputs[next++].node.get();
-        if (seen.insert(input).second) stack.emplace_back(input, 0);
-      } else {
-        order.push_back(node);
-        stack.pop_back();
-      }
-    }
-  }
-  return order;
-}
-
-std::vector<SymbolNode*> creation_order(const std::vector<SymbolEntry>& heads) {
-  auto order = topological_order(heads);
-  // variables first: those that an operator has made for missing inputs are younger than it
-  std::sort(order.begin(), order.end(), [](const SymbolNode* a, const SymbolNode* b) {
-    return std::pair(!a->is_variable(), a->sequence) < std::pair(!b->is_variable(), b->sequence);
-  });
-  return order;
-}
 
 namespace {
 std::unordered_set<const SymbolNode*> auxiliary_variables(const std::vector<SymbolNode*>& order) {
@@ -347,7 +245,7 @@ Symbol::InferredShapes Symbol::infer_shape(const Shapes& known) const {
   auto shape_of = [&](const SymbolEntry& e) -> const Shape& { return metas[e.node.get()][e.output].shape; };
   for (SymbolNode* n : order) {
     try {
-      if (!n->op || infer_with(*n, [&](SymbolNode& x) -> std::vector<TensorMeta>& { return metas[&x]; })) continue;
+      if (!n->op || infer_node(*n, [&](SymbolNode& x) -> std::vector<TensorMeta>& { return metas[&x]; })) continue;
     } catch (const Error& e) {
       std::rethrow_exception(e.with_context(fmt::format(" in node {}", n->name)));
     }
@@ -376,90 +274,11 @@ std::string to_string(const Symbol& symbol) {
 
 std::ostream& operator<<(std::ostream& out, const Symbol& symbol) { return out << to_string(symbol); }
 
-// --- rebuilding
+// --- names
 
 namespace {
-SymbolEntry same_input(SymbolNode&, size_t, SymbolEntry e) { return e; }
-
-// Copies the program; `replace` may give an entry for a node instead of its copy, `input` one for an input of a copy.
-template <class Replace, class Input = decltype(&same_input)>
-Symbol rebuild(const Symbol& program, const std::string& prefix, Replace&& replace, Input&& input = &same_input) {
-  std::unordered_map<const SymbolNode*, IntrusivePtr<SymbolNode>> copies;
-  std::unordered_map<const SymbolNode*, SymbolEntry> replaced;
-  auto mapped = [&](const SymbolEntry& e) {
-    auto it = replaced.find(e.node.get());
-    return it != replaced.end() ? it->second : SymbolEntry{copies.at(e.node.get()), e.output};
-  };
-  for (SymbolNode* n : creation_order(program.entries())) {
-    SymbolEntry other = replace(*n);
-    if (other.node) {
-      replaced[n] = other;
-      continue;
-    }
-    if (n->is_variable()) {
-      copies[n] = IntrusivePtr<SymbolNode>(n);
-      continue;
-    }
-    auto c = new_node(n->op, prefix + n->name);
-    c->op_name = n->op_name;
-    c->is_detached = n->is_detached;
-    c->attrs = n->attrs;
-    c->text_attrs = n->text_attrs;
-    c->outputs = n->outputs;
-    for (size_t i = 0; i < n->inputs.size(); ++i) c->inputs.push_back(input(*n, i, mapped(n->inputs[i])));
-    infer_node(*c);
-    copies[n] = c;
-  }
-  std::vector<SymbolEntry> heads;
-  for (const SymbolEntry& e : program.entries()) heads.push_back(mapped(e));
-  return Symbol(std::move(heads));
+thread_local NameScope* t_names = nullptr;
 }
-}  // namespace
-
-Symbol compose(const Symbol& program, const std::unordered_map<std::string, Symbol>& replacements) {
-  return rebuild(program, NameScope::prefix(), [&](SymbolNode& n) {
-    auto it = n.is_variable() ? replacements.find(n.name) : replacements.end();
-    return it == replacements.end() ? SymbolEntry{} : it->second.entry();
-  });
-}
-
-std::pair<Symbol, std::vector<std::string>> with_direct_labels(const Symbol& program,
-                                                               const std::vector<std::string>& unknown) {
-  std::unordered_set<const SymbolNode*> tainted;  // nodes that depend on a variable without a value
-  for (SymbolNode* n : topological_order(program.entries())) {
-    bool is_tainted = n->is_variable() && std::find(unknown.begin(), unknown.end(), n->name) != unknown.end();
-    for (const SymbolEntry& e : n->inputs) is_tainted = is_tainted || tainted.count(e.node.get());
-    if (is_tainted) tainted.insert(n);
-  }
-  std::vector<std::string> labels;
-  Symbol result = rebuild(
-      program, "", [](SymbolNode&) { return SymbolEntry{}; },
-      [&](SymbolNode& n, size_t i, SymbolEntry e) {
-        bool is_label = int(i) < n.op->traits.inputs.size() && n.op->traits.inputs[int(i)] == "label";
-        if (!is_label || !tainted.count(n.inputs[i].node.get())) return e;
-        labels.push_back(n.name + "_label");
-        return Symbol::variable(labels.back()).entry();
-      });
-  return {result, labels};
-}
-
-std::pair<Symbol, std::vector<std::pair<std::string, NDArray>>> constants_as_variables(const Symbol& program) {
-  std::vector<std::pair<std::string, NDArray>> values;
-  Symbol result = rebuild(program, "", [&](SymbolNode& n) {
-    if (!n.constant.defined()) return SymbolEntry{};
-    values.emplace_back(n.name, n.constant);
-    return Symbol::variable(n.name, n.constant.shape(), n.constant.dtype()).entry();
-  });
-  return {result, values};
-}
-
-SymbolShapeWatch::SymbolShapeWatch() : outer_(std::exchange(t_shape_watch, this)) {}
-SymbolShapeWatch::~SymbolShapeWatch() {
-  t_shape_watch = outer_;
-  if (outer_) outer_->was_read_ |= was_read_;
-}
-
-// --- names
 
 NameScope::NameScope(std::string prefix) : prefix_(std::move(prefix)), outer_(std::exchange(t_names, this)) {}
 NameScope::~NameScope() { t_names = outer_; }

@@ -13,12 +13,14 @@
 
 namespace KAON_API kaon {
 
+namespace graph {
 struct SymbolNode;
 struct SymbolFileInfo;
+}  // namespace graph
 
 // One output of a node.
 struct SymbolEntry {
-  IntrusivePtr<SymbolNode> node;
+  engine::IntrusivePtr<graph::SymbolNode> node;
   uint32_t output = 0;
 };
 
@@ -68,11 +70,11 @@ class Symbol : public ArrayOperators<Symbol> {
   // These rebind the handle to a new value; other handles keep the old one.
   Symbol& assign(const Arg<Symbol>& value);
   Symbol& slice_assign(const Shape& begin, const Shape& end, const Arg<Symbol>& value);
-  Symbol& operator+=(const Arg<Symbol>& b) { return *this = binary(BinaryKind::add, *this, b); }
-  Symbol& operator-=(const Arg<Symbol>& b) { return *this = binary(BinaryKind::sub, *this, b); }
-  Symbol& operator*=(const Arg<Symbol>& b) { return *this = binary(BinaryKind::mul, *this, b); }
-  Symbol& operator/=(const Arg<Symbol>& b) { return *this = binary(BinaryKind::div, *this, b); }
-  Symbol& operator%=(const Arg<Symbol>& b) { return *this = binary(BinaryKind::mod, *this, b); }
+  Symbol& operator+=(const Arg<Symbol>& b) { return *this = binary(ops::BinaryKind::add, *this, b); }
+  Symbol& operator-=(const Arg<Symbol>& b) { return *this = binary(ops::BinaryKind::sub, *this, b); }
+  Symbol& operator*=(const Arg<Symbol>& b) { return *this = binary(ops::BinaryKind::mul, *this, b); }
+  Symbol& operator/=(const Arg<Symbol>& b) { return *this = binary(ops::BinaryKind::div, *this, b); }
+  Symbol& operator%=(const Arg<Symbol>& b) { return *this = binary(ops::BinaryKind::mod, *this, b); }
 
   // --- inspection
   std::vector<std::string> list_arguments() const;         // variables, depth first, without auxiliary states
@@ -101,14 +103,14 @@ class Symbol : public ArrayOperators<Symbol> {
   static void apply(const OpDef& def, const void* attrs, std::span<const Symbol* const> inputs, std::span<Symbol> outs,
                     const std::source_location& site, std::string_view name);
   static Symbol from_values(const NDArray& values, std::string_view name) { return constant(values, name); }
-  static Symbol binary(BinaryKind kind, const Arg<Symbol>& a, const Arg<Symbol>& b, std::string_view name = {});
+  static Symbol binary(ops::BinaryKind kind, const Arg<Symbol>& a, const Arg<Symbol>& b, std::string_view name = {});
   static Symbol negate(const In<Symbol>& a);
   const SymbolEntry& entry() const;  // throws ValueError on groups and undefined symbols
   const std::vector<SymbolEntry>& entries() const { return entries_; }
 
  private:
   std::vector<SymbolEntry> entries_;
-  std::shared_ptr<const SymbolFileInfo> file_;  // of a loaded symbol: its file's contents beyond the graph
+  std::shared_ptr<const graph::SymbolFileInfo> file_;  // of a loaded symbol: its file's contents beyond the graph
 };
 
 // "<Symbol dense0_fwd>", "<Symbol group [a, b]>"

@@ -18,7 +18,7 @@
 
 namespace KAON_API kaon {
 
-namespace detail {
+namespace ops {
 #ifdef __clang__
 #pragma clang diagnostic push
 #pragma clang diagnostic ignored "-Wundefined-var-template"  // where an operator is a template, its source has the def
@@ -30,47 +30,49 @@ const OpDef& def_of() {
 #ifdef __clang__
 #pragma clang diagnostic pop
 #endif
-}  // namespace detail
 
 template <class... Ops>
 struct OpList {};
+}  // namespace ops
 
 namespace op {
 
 using ElementwiseOps =
-    OpList<Relu, Sigmoid, Tanh, Exp, Log, Sqrt, Rsqrt, Square, Abs, Sign, Negative, Reciprocal, Erf, Log1p, Expm1, Log2,
-           Log10, Sin, Cos, Tan, Arcsin, Arccos, Arctan, Sinh, Cosh, Arcsinh, Arccosh, Arctanh, Floor, Ceil, Round,
-           Rint, Trunc, Fix, Cbrt, Rcbrt, Softsign, SoftRelu, Gelu, LogicalNot, Degrees, Radians, Gamma, GammaLn,
-           Digamma, Copy, BlockGrad, ZerosLike, OnesLike, BackwardRelu, BackwardSigmoid, BackwardTanh, BackwardGelu,
-           BroadcastAdd, BroadcastSub, BroadcastMul, BroadcastDiv, BroadcastMod, BroadcastPower, BroadcastMaximum,
-           BroadcastMinimum, BroadcastHypot, LogAddExp, BroadcastEqual, BroadcastNotEqual, BroadcastGreater,
-           BroadcastGreaterEqual, BroadcastLesser, BroadcastLesserEqual, BroadcastLogicalAnd, BroadcastLogicalOr,
-           BroadcastLogicalXor, PlusScalar, MinusScalar, RMinusScalar, MulScalar, DivScalar, RDivScalar, ModScalar,
-           RModScalar, PowerScalar, RPowerScalar, MaximumScalar, MinimumScalar, HypotScalar, EqualScalar,
-           NotEqualScalar, GreaterScalar, GreaterEqualScalar, LesserScalar, LesserEqualScalar, LogicalAndScalar,
-           LogicalOrScalar, LogicalXorScalar, SmoothL1, Where, Clip, ClipBackward, Cast, AddN, SumTo, HardSigmoid,
-           Polygamma>;
-using ReduceOps = OpList<Sum, Mean, Prod, Max, Min, NanSum, NanProd, Norm, ArgMax, ArgMin, ArgMaxChannel, SumGrad,
-                         MaxGrad, NanSumGrad, ProdGrad, NormGrad>;
-using MovementOps = OpList<Reshape, ReshapeLike, Flatten, ExpandDims, Squeeze, ReshapeTo, Transpose, SwapAxis, Slice,
-                           SliceAxis, SliceLike, SliceGrad, SliceAssign, SliceAssignScalar, Concat, Stack, SliceChannel,
-                           Repeat, Tile, Reverse, Pad, PadGrad, BroadcastTo, BroadcastAxis, BroadcastLike, SequenceMask,
-                           Take, TakeGrad, Embedding, Pick, PickGrad, BatchTake, OneHot, GatherNd, GatherNdGrad>;
-using LinalgOps = OpList<Dot, BatchDot>;
-using NnOps = OpList<FullyConnected, Convolution, ConvolutionBackwardData, ConvolutionBackwardWeight, Deconvolution,
-                     Pooling, BackwardPooling, PoolingAlong, BatchNorm, BackwardBatchNorm, LayerNorm, BackwardLayerNorm,
-                     Activation, BackwardActivation, LeakyReLU, BackwardLeakyReLU, BackwardPReLUGamma, Softmax, Softmin,
-                     LogSoftmax, BackwardSoftmax, BackwardLogSoftmax, SoftmaxActivation, BackwardSoftmaxActivation,
-                     SoftmaxOutput, BackwardSoftmaxOutput, SoftmaxCrossEntropy, BackwardSoftmaxCrossEntropy,
-                     LinearRegressionOutput, MAERegressionOutput, LogisticRegressionOutput, BackwardRegressionOutput,
-                     MakeLoss, BackwardMakeLoss, Dropout>;
-using InitOps = OpList<Zeros, Ones, Full, Arange, Linspace, Eye, RandomUniform, RandomNormal, RandomRandint,
-                       SampleMultinomial, Shuffle>;
+    ops::OpList<Relu, Sigmoid, Tanh, Exp, Log, Sqrt, Rsqrt, Square, Abs, Sign, Negative, Reciprocal, Erf, Log1p, Expm1,
+                Log2, Log10, Sin, Cos, Tan, Arcsin, Arccos, Arctan, Sinh, Cosh, Arcsinh, Arccosh, Arctanh, Floor, Ceil,
+                Round, Rint, Trunc, Fix, Cbrt, Rcbrt, Softsign, SoftRelu, Gelu, LogicalNot, Degrees, Radians, Gamma,
+                GammaLn, Digamma, Copy, BlockGrad, ZerosLike, OnesLike, BackwardRelu, BackwardSigmoid, BackwardTanh,
+                BackwardGelu, BroadcastAdd, BroadcastSub, BroadcastMul, BroadcastDiv, BroadcastMod, BroadcastPower,
+                BroadcastMaximum, BroadcastMinimum, BroadcastHypot, LogAddExp, BroadcastEqual, BroadcastNotEqual,
+                BroadcastGreater, BroadcastGreaterEqual, BroadcastLesser, BroadcastLesserEqual, BroadcastLogicalAnd,
+                BroadcastLogicalOr, BroadcastLogicalXor, PlusScalar, MinusScalar, RMinusScalar, MulScalar, DivScalar,
+                RDivScalar, ModScalar, RModScalar, PowerScalar, RPowerScalar, MaximumScalar, MinimumScalar, HypotScalar,
+                EqualScalar, NotEqualScalar, GreaterScalar, GreaterEqualScalar, LesserScalar, LesserEqualScalar,
+                LogicalAndScalar, LogicalOrScalar, LogicalXorScalar, SmoothL1, Where, Clip, ClipBackward, Cast, AddN,
+                SumTo, HardSigmoid, Polygamma>;
+using ReduceOps = ops::OpList<Sum, Mean, Prod, Max, Min, NanSum, NanProd, Norm, ArgMax, ArgMin, ArgMaxChannel, SumGrad,
+                              MaxGrad, NanSumGrad, ProdGrad, NormGrad>;
+using MovementOps =
+    ops::OpList<Reshape, ReshapeLike, Flatten, ExpandDims, Squeeze, ReshapeTo, Transpose, SwapAxis, Slice, SliceAxis,
+                SliceLike, SliceGrad, SliceAssign, SliceAssignScalar, Concat, Stack, SliceChannel, Repeat, Tile,
+                Reverse, Pad, PadGrad, BroadcastTo, BroadcastAxis, BroadcastLike, SequenceMask, Take, TakeGrad,
+                Embedding, Pick, PickGrad, BatchTake, OneHot, GatherNd, GatherNdGrad>;
+using LinalgOps = ops::OpList<Dot, BatchDot>;
+using NnOps = ops::OpList<FullyConnected, Convolution, ConvolutionBackwardData, ConvolutionBackwardWeight,
+                          Deconvolution, Pooling, BackwardPooling, PoolingAlong, BatchNorm, BackwardBatchNorm,
+                          LayerNorm, BackwardLayerNorm, Activation, BackwardActivation, LeakyReLU, BackwardLeakyReLU,
+                          BackwardPReLUGamma, Softmax, Softmin, LogSoftmax, BackwardSoftmax, BackwardLogSoftmax,
+                          SoftmaxActivation, BackwardSoftmaxActivation, SoftmaxOutput, BackwardSoftmaxOutput,
+                          SoftmaxCrossEntropy, BackwardSoftmaxCrossEntropy, LinearRegressionOutput, MAERegressionOutput,
+                          LogisticRegressionOutput, BackwardRegressionOutput, MakeLoss, BackwardMakeLoss, Dropout>;
+using InitOps = ops::OpList<Zeros, Ones, Full, Arange, Linspace, Eye, RandomUniform, RandomNormal, RandomRandint,
+                            SampleMultinomial, Shuffle>;
 using OptimOps =
-    OpList<SGDUpdate, SGDMomUpdate, AdamUpdate, MultiSGDUpdate, MultiSGDMomUpdate, MultiAdamUpdate, AllFinite>;
+    ops::OpList<SGDUpdate, SGDMomUpdate, AdamUpdate, MultiSGDUpdate, MultiSGDMomUpdate, MultiAdamUpdate, AllFinite>;
 
 }  // namespace op
 
+namespace ops {
 // Calls visit.template operator()<Op>() for every operator.
 template <class Visit>
 void for_each_op(Visit&& visit) {
@@ -79,5 +81,6 @@ void for_each_op(Visit&& visit) {
       family(op::NnOps{});
   family(op::InitOps{}), family(op::OptimOps{});
 }
+}  // namespace ops
 
 }  // namespace kaon

@@ -6,17 +6,19 @@
 
 namespace kaon {
 
+using namespace ops;
+
 namespace {
-NDArray fill_with(const std::vector<detail::Number>& numbers, const Shape& shape, DType dtype, Device device) {
-  const auto fill_from = [&]<class T>(T detail::Number::*value) {
+NDArray fill_with(const std::vector<ops::Number>& numbers, const Shape& shape, DType dtype, Device device) {
+  const auto fill_from = [&]<class T>(T ops::Number::*value) {
     std::vector<T> values;
     values.reserve(numbers.size());
-    for (const detail::Number& n : numbers) values.push_back(n.*value);
+    for (const ops::Number& n : numbers) values.push_back(n.*value);
     return NDArray::from(values.data(), values.size(), shape, dtype, device);
   };
   const bool are_integers =
-      std::all_of(numbers.begin(), numbers.end(), [](const detail::Number& n) { return n.is_integer; });
-  return are_integers ? fill_from(&detail::Number::integer) : fill_from(&detail::Number::real);
+      std::all_of(numbers.begin(), numbers.end(), [](const ops::Number& n) { return n.is_integer; });
+  return are_integers ? fill_from(&ops::Number::integer) : fill_from(&ops::Number::real);
 }
 }  // namespace
 
@@ -34,7 +36,7 @@ ArrayRows::ArrayRows(const Row& r0, const Row& r1, const Row& r2, const Row& r3,
   const size_t columns = r0.numbers.size();
   numbers_.reserve(count * columns);
   for (size_t i = 0; i < count; ++i) {
-    const std::vector<detail::Number>& row = rows[i]->numbers;
+    const std::vector<ops::Number>& row = rows[i]->numbers;
     if (row.size() != columns) {
       throw ShapeError(fmt::format("[array] row {} has {} values, row 0 has {}", i, row.size(), columns));
     }

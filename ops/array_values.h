@@ -11,7 +11,7 @@
 
 namespace KAON_API kaon {
 
-namespace detail {
+namespace ops {
 
 template <class T>
 concept ArrayNumber = std::is_arithmetic_v<T>;
@@ -29,22 +29,22 @@ class Number {
   bool is_integer;
 };
 
-}  // namespace detail
+}  // namespace ops
 
 // {1, 2.5, 3}. The constructor is variadic, and nd.array takes no C array instead, so that the braces may be used in a
 // co_await expression (g++ 12). Thread safety: a value.
 class ArrayValues {
  public:
-  template <detail::ArrayNumber... T>
+  template <ops::ArrayNumber... T>
     requires(sizeof...(T) >= 1)
-  ArrayValues(T... values) : numbers_{detail::Number(values)...} {}
+  ArrayValues(T... values) : numbers_{ops::Number(values)...} {}
 
   int64_t size() const { return int64_t(numbers_.size()); }
   // An array with these values. Throws ShapeError unless the shape has as many elements.
   NDArray fill(const Shape& shape, DType dtype, Device device) const;
 
  private:
-  std::vector<detail::Number> numbers_;
+  std::vector<ops::Number> numbers_;
 };
 
 // {{1, 2}, {3, 4}}: up to 16 rows. Thread safety: a value.
@@ -53,11 +53,11 @@ class ArrayRows {
   class Row {
    public:
     Row() = default;
-    Row(detail::Number value) : numbers{value} {}
-    template <detail::ArrayNumber... T>
+    Row(ops::Number value) : numbers{value} {}
+    template <ops::ArrayNumber... T>
       requires(sizeof...(T) >= 2)
-    Row(T... values) : numbers{detail::Number(values)...} {}
-    std::vector<detail::Number> numbers;
+    Row(T... values) : numbers{ops::Number(values)...} {}
+    std::vector<ops::Number> numbers;
   };
   static constexpr size_t max_rows = 16;
 
@@ -69,7 +69,7 @@ class ArrayRows {
   NDArray fill(DType dtype, Device device) const;
 
  private:
-  std::vector<detail::Number> numbers_;
+  std::vector<ops::Number> numbers_;
   Shape shape_;
 };
 

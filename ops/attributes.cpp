@@ -3,7 +3,7 @@
 #include <cmath>
 #include <limits>
 
-namespace kaon {
+namespace kaon::ops {
 
 namespace {
 
@@ -171,4 +171,4 @@ bool from_text(std::string_view text, DType& value) {
   return false;
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -17,6 +17,7 @@
 #include "kaon/ops/shape.h"
 
 namespace KAON_API kaon {
+namespace ops {
 
 // The text that MXNet's own writer gives: floats as Python's repr, tuples with ", ".
 KAON_API std::string to_text(int64_t value);
@@ -103,4 +104,5 @@ bool from_text(std::string_view text, std::optional<T>& value) {
   return true;
 }
 
+}  // namespace ops
 }  // namespace kaon

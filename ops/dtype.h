@@ -46,8 +46,8 @@ struct bfloat16 {
 struct float16 {
   uint16_t bits;
   float16() = default;
-  HOST_DEVICE explicit float16(float value) : bits(half_bits(value)) {}  // round to nearest even
-  HOST_DEVICE operator float() const { return half_value(bits); }
+  HOST_DEVICE explicit float16(float value) : bits(ops::half_bits(value)) {}  // round to nearest even
+  HOST_DEVICE operator float() const { return ops::half_value(bits); }
 };
 
 constexpr size_t size_of(DType t) {

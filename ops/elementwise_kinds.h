@@ -8,6 +8,7 @@
 #include "kaon/engine/api.h"
 
 namespace KAON_API kaon {
+namespace ops {
 
 // --- one argument: their names and the dtypes they take
 
@@ -152,4 +153,5 @@ constexpr ScalarKind scalar_kind(BinaryKind kind, bool reversed) {
   return ScalarKind::plus;
 }
 
+}  // namespace ops
 }  // namespace kaon

@@ -130,24 +130,24 @@ class Functions {
   }
   A _sum_to(const In<A>& x, const op::SumTo& op) const { return call(op, x); }
   // --- elementwise, two arrays or an array and a number; ValueError: two numbers; TypeError: 0.5 with integer arrays
-  A add(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::add, a, b, name_); }  // a + b
-  A subtract(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::sub, a, b, name_); }  // a - b
-  A multiply(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::mul, a, b, name_); }  // a b
-  A divide(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::div, a, b, name_); }  // a / b
-  A modulo(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::mod, a, b, name_); }  // remainder of a / b, with the sign of b
-  A power(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::power, a, b, name_); }  // a^b
-  A maximum(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::maximum, a, b, name_); }  // the larger
-  A minimum(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::minimum, a, b, name_); }  // the smaller
-  A hypot(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::hypot, a, b, name_); }  // sqrt(a^2 + b^2)
-  A equal(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::equal, a, b, name_); }  // a == b
-  A not_equal(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::not_equal, a, b, name_); }  // a != b
-  A greater(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::greater, a, b, name_); }  // a > b
-  A greater_equal(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::greater_equal, a, b, name_); }  // a >= b
-  A lesser(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::lesser, a, b, name_); }  // a < b
-  A lesser_equal(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::lesser_equal, a, b, name_); }  // a <= b
-  A logical_and(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::logical_and, a, b, name_); }  // a != 0 and b != 0
-  A logical_or(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::logical_or, a, b, name_); }  // a != 0 or b != 0
-  A logical_xor(const Arg<A>& a, const Arg<A>& b) const { return A::binary(BinaryKind::logical_xor, a, b, name_); }  // one of a != 0 and b != 0
+  A add(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::add, a, b, name_); }  // a + b
+  A subtract(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::sub, a, b, name_); }  // a - b
+  A multiply(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::mul, a, b, name_); }  // a b
+  A divide(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::div, a, b, name_); }  // a / b
+  A modulo(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::mod, a, b, name_); }  // remainder of a / b, with the sign of b
+  A power(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::power, a, b, name_); }  // a^b
+  A maximum(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::maximum, a, b, name_); }  // the larger
+  A minimum(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::minimum, a, b, name_); }  // the smaller
+  A hypot(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::hypot, a, b, name_); }  // sqrt(a^2 + b^2)
+  A equal(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::equal, a, b, name_); }  // a == b
+  A not_equal(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::not_equal, a, b, name_); }  // a != b
+  A greater(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::greater, a, b, name_); }  // a > b
+  A greater_equal(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::greater_equal, a, b, name_); }  // a >= b
+  A lesser(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::lesser, a, b, name_); }  // a < b
+  A lesser_equal(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::lesser_equal, a, b, name_); }  // a <= b
+  A logical_and(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::logical_and, a, b, name_); }  // a != 0 and b != 0
+  A logical_or(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::logical_or, a, b, name_); }  // a != 0 or b != 0
+  A logical_xor(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::logical_xor, a, b, name_); }  // one of a != 0 and b != 0
   A _plus_scalar(const In<A>& x, const op::PlusScalar& op) const { return call(op, x); }
   A _minus_scalar(const In<A>& x, const op::MinusScalar& op) const { return call(op, x); }
   A _rminus_scalar(const In<A>& x, const op::RMinusScalar& op) const { return call(op, x); }
@@ -437,12 +437,12 @@ class Functions {
   A call(const Op& op, const In<A>& first, const Ins&... rest) const {
     const A* inputs[] = {&first.array(), &input_array(rest)...};
     A out;
-    A::apply(detail::def_of<Op>(), &op, inputs, std::span<A>(&out, 1), first.site(), name_);
+    A::apply(ops::def_of<Op>(), &op, inputs, std::span<A>(&out, 1), first.site(), name_);
     return out;
   }
 
  private:
-  static Device device(const ArrayOptions& o) { return o.device.value_or(thread_context().device); }
+  static Device device(const ArrayOptions& o) { return o.device.value_or(engine::thread_context().device); }
   A constant(NDArray values) const { return A::from_values(std::move(values), name_); }
   template <class T>
   A from_memory(const T* values, size_t n, const Shape& shape, const ArrayOptions& o) const {

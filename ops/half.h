@@ -7,6 +7,7 @@
 #include "kaon/ops/host_device.h"
 
 namespace KAON_API kaon {
+namespace ops {
 
 // On a GPU both are one instruction, which for NaN would give other bits than the CPU.
 
@@ -50,4 +51,5 @@ HOST_DEVICE inline float half_value(uint16_t bits) {
 #endif
 }
 
+}  // namespace ops
 }  // namespace kaon

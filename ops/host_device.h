@@ -14,6 +14,7 @@
 #endif
 
 namespace KAON_API kaon {
+namespace ops {
 
 HOST_DEVICE inline uint32_t bits_of(float value) {
   uint32_t bits;
@@ -26,4 +27,5 @@ HOST_DEVICE inline float float_of(uint32_t bits) {
   return value;
 }
 
+}  // namespace ops
 }  // namespace kaon

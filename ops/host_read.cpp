@@ -9,15 +9,25 @@
 #include "kaon/ops/math/dispatch.h"
 #include "kaon/ops/operator/copy_to.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 void throw_not_scalar(const Shape& shape) {
   throw ShapeError(fmt::format("[asscalar] the array must have one element, got shape {}", shape.str()));
 }
 
+}  // namespace kaon::ops
+
+namespace kaon {
+
+using namespace ops;
+
 NDArray on_host(const NDArray& array, const std::source_location& site) {
   return array.device().type == DeviceType::cpu ? array : copy_to(array, Device(), site);
 }
+
+}  // namespace kaon
+
+namespace kaon::ops {
 
 void read_in_turn(const NDArray& array, FunctionRef<void(const ArrayNode&)> read, const OpLabel& label) {
   const ArrayNode& node = array.node();
@@ -78,6 +88,10 @@ void push_host_copy(const NDArray& array, T* out, Var& done, const std::source_l
   push_copy<T>(array, out, done, site);
 }
 
+}  // namespace kaon::ops
+
+namespace kaon {
+
 template <class T>
 std::vector<T> NDArray::asvector(std::source_location site) const {
   check_not_tracing(site);
@@ -129,7 +143,7 @@ NDArray NDArray::from(const T* values, size_t count, const Shape& shape, DType d
   template std::vector<T> NDArray::asvector<T>(std::source_location) const;         \
   template T NDArray::asscalar<T>(std::source_location) const;                      \
   template NDArray NDArray::from<T>(const T*, size_t, const Shape&, DType, Device); \
-  template void push_host_copy<T>(const NDArray&, T*, Var&, const std::source_location&);
+  template void ops::push_host_copy<T>(const NDArray&, T*, Var&, const std::source_location&);
 KAON_HOST_READ(float)
 KAON_HOST_READ(double)
 KAON_HOST_READ(int8_t)

@@ -12,6 +12,7 @@ namespace KAON_API kaon {
 // The array itself, or a copy on the host of one on a GPU. Nothing is recorded.
 KAON_API NDArray on_host(const NDArray& array, const std::source_location& site);
 
+namespace ops {
 // Calls `read` with the array as an operation, after the writes pushed before and ahead of later ones, and blocks until
 // it has returned; on this thread when the array's engine has ended. Throws the array's failure.
 KAON_API void read_in_turn(const NDArray& array, FunctionRef<void(const ArrayNode&)> read, const OpLabel& label);
@@ -24,7 +25,7 @@ KAON_API void push_host_copy(const NDArray& array, T* out, Var& done, const std:
 // co_await x.host<float>(): the values as a vector, in row-major order. Throws the array's failure; TraceError in a
 // trace.
 template <class T>
-class HostAwaiter : private detail::OwnVar, private detail::VarWait {
+class HostAwaiter : private engine::OwnVar, private engine::VarWait {
   static_assert(!std::is_same_v<T, bool>, "std::vector<bool> holds no bools to copy to: read uint8_t");
 
  public:
@@ -71,5 +72,6 @@ class ItemAwaiter {
  private:
   HostAwaiter<T> host_;
 };
+}  // namespace ops
 
 }  // namespace kaon

@@ -22,6 +22,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 NDArray NDArray::empty(const Shape& shape, DType dtype, Device device) {
   if (!shape.is_known()) throw ShapeError(fmt::format("[empty] an array needs a known shape, got {}", shape.str()));
   check_device(device, "empty");
@@ -38,13 +40,21 @@ ArrayNode& NDArray::node() const {
   return *node_;
 }
 
+}  // namespace kaon
+
+namespace kaon::ops {
+
 void ArrayNode::destroy() noexcept {
   IntrusivePtr<Buffer> own = std::move(buffer);  // its block may contain this node
-  const bool in_block = own && own->block_bytes() == sizeof(detail::ArrayBlock) &&
-                        static_cast<void*>(this) == static_cast<detail::ArrayBlock*>(own->block())->node;
+  const bool in_block = own && own->block_bytes() == sizeof(ArrayBlock) &&
+                        static_cast<void*>(this) == static_cast<ArrayBlock*>(own->block())->node;
   this->~ArrayNode();
   if (!in_block) pool_free(this, sizeof(ArrayNode));
 }
+
+}  // namespace kaon::ops
+
+namespace kaon {
 
 Buffer& NDArray::buffer() const {
   Buffer* c = node().buffer.get();

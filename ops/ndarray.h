@@ -19,14 +19,21 @@
 namespace KAON_API kaon {
 
 class Engine;
-class Var;
-struct Annotation;
 struct OpDef;
+
+namespace engine {
+class Var;
+}
+
+namespace ops {
+struct Annotation;
 [[noreturn]] KAON_API void throw_not_scalar(const Shape& shape);
 template <class T>
 class HostAwaiter;
 template <class T>
 class ItemAwaiter;
+}  // namespace ops
+
 enum class GradReq : uint8_t { null, write, add };
 
 // Arithmetic of arrays of one kind (NDArray, Symbol) with each other and with numbers, element by element. Two arrays
@@ -34,28 +41,29 @@ enum class GradReq : uint8_t { null, write, add };
 // broadcast, TypeError for two dtypes and for arithmetic on bool, DeviceError for two devices or engines.
 template <class A>
 class ArrayOperators {
-  friend A operator+(const Arg<A>& a, const Arg<A>& b) { return A::binary(BinaryKind::add, a, b); }
-  friend A operator-(const Arg<A>& a, const Arg<A>& b) { return A::binary(BinaryKind::sub, a, b); }
-  friend A operator*(const Arg<A>& a, const Arg<A>& b) { return A::binary(BinaryKind::mul, a, b); }
-  friend A operator/(const Arg<A>& a, const Arg<A>& b) { return A::binary(BinaryKind::div, a, b); }
-  friend A operator%(const Arg<A>& a, const Arg<A>& b) { return A::binary(BinaryKind::mod, a, b); }
-  friend A operator==(const Arg<A>& a, const Arg<A>& b) { return A::binary(BinaryKind::equal, a, b); }
-  friend A operator!=(const Arg<A>& a, const Arg<A>& b) { return A::binary(BinaryKind::not_equal, a, b); }
-  friend A operator<(const Arg<A>& a, const Arg<A>& b) { return A::binary(BinaryKind::lesser, a, b); }
-  friend A operator<=(const Arg<A>& a, const Arg<A>& b) { return A::binary(BinaryKind::lesser_equal, a, b); }
-  friend A operator>(const Arg<A>& a, const Arg<A>& b) { return A::binary(BinaryKind::greater, a, b); }
-  friend A operator>=(const Arg<A>& a, const Arg<A>& b) { return A::binary(BinaryKind::greater_equal, a, b); }
+  friend A operator+(const Arg<A>& a, const Arg<A>& b) { return A::binary(ops::BinaryKind::add, a, b); }
+  friend A operator-(const Arg<A>& a, const Arg<A>& b) { return A::binary(ops::BinaryKind::sub, a, b); }
+  friend A operator*(const Arg<A>& a, const Arg<A>& b) { return A::binary(ops::BinaryKind::mul, a, b); }
+  friend A operator/(const Arg<A>& a, const Arg<A>& b) { return A::binary(ops::BinaryKind::div, a, b); }
+  friend A operator%(const Arg<A>& a, const Arg<A>& b) { return A::binary(ops::BinaryKind::mod, a, b); }
+  friend A operator==(const Arg<A>& a, const Arg<A>& b) { return A::binary(ops::BinaryKind::equal, a, b); }
+  friend A operator!=(const Arg<A>& a, const Arg<A>& b) { return A::binary(ops::BinaryKind::not_equal, a, b); }
+  friend A operator<(const Arg<A>& a, const Arg<A>& b) { return A::binary(ops::BinaryKind::lesser, a, b); }
+  friend A operator<=(const Arg<A>& a, const Arg<A>& b) { return A::binary(ops::BinaryKind::lesser_equal, a, b); }
+  friend A operator>(const Arg<A>& a, const Arg<A>& b) { return A::binary(ops::BinaryKind::greater, a, b); }
+  friend A operator>=(const Arg<A>& a, const Arg<A>& b) { return A::binary(ops::BinaryKind::greater_equal, a, b); }
   friend A operator-(const In<A>& a) { return A::negate(a); }
 };
 
 // The part of an ArrayNode that does not change once it is made, apart from the annotation.
 struct ArrayView : TensorMeta {
-  inline ArrayView(const TensorMeta& meta, IntrusivePtr<Buffer> c, size_t offset);
-  IntrusivePtr<Buffer> buffer;
-  IntrusivePtr<Annotation> annotation;
+  inline ArrayView(const TensorMeta& meta, engine::IntrusivePtr<engine::Buffer> c, size_t offset);
+  engine::IntrusivePtr<engine::Buffer> buffer;
+  engine::IntrusivePtr<ops::Annotation> annotation;
   size_t offset;
 };
 
+namespace ops {
 // The object behind an NDArray: a shaped view of a Buffer. Views of one memory share the Buffer, hence order, failures
 // and lifetime. In a trace `buffer` is null. Only its count, shape and dtype are for programs: ops/array/array_node.h
 // has the other functions.
@@ -79,6 +87,7 @@ struct ArrayNode : ArrayView, RefCounted<ArrayNode> {
  private:
   inline ArrayNode(IntrusivePtr<Buffer> c, const TensorMeta& meta);
 };
+}  // namespace ops
 
 // A handle: one pointer; a copy is the same array. Every operation on it is pushed to the engine and returns at once:
 // only the functions marked "blocks" wait, and a push does while the engine is at its limit (EngineOptions). Shapes,
@@ -88,7 +97,7 @@ struct ArrayNode : ArrayView, RefCounted<ArrayNode> {
 class NDArray : public ArrayOperators<NDArray> {
  public:
   NDArray() = default;
-  explicit NDArray(IntrusivePtr<ArrayNode> node) : node_(std::move(node)) {}
+  explicit NDArray(engine::IntrusivePtr<ops::ArrayNode> node) : node_(std::move(node)) {}
   NDArray(const NDArray&) = default;
   NDArray(NDArray&&) = default;
   // Assigning rebinds the handle. Assigning to a temporary (x[0] = y) would change nothing, so it does
@@ -147,11 +156,11 @@ class NDArray : public ArrayOperators<NDArray> {
   // the region. Throws ShapeError.
   NDArray& slice_assign(const Shape& begin, const Shape& end, const Arg<NDArray>& value);
   // Arithmetic in place. Throws ShapeError when the result has another shape than this array; else as + does.
-  NDArray& operator+=(const Arg<NDArray>& b) { return update(BinaryKind::add, b); }
-  NDArray& operator-=(const Arg<NDArray>& b) { return update(BinaryKind::sub, b); }  // as +=
-  NDArray& operator*=(const Arg<NDArray>& b) { return update(BinaryKind::mul, b); }  // as +=
-  NDArray& operator/=(const Arg<NDArray>& b) { return update(BinaryKind::div, b); }  // as +=
-  NDArray& operator%=(const Arg<NDArray>& b) { return update(BinaryKind::mod, b); }  // as +=
+  NDArray& operator+=(const Arg<NDArray>& b) { return update(ops::BinaryKind::add, b); }
+  NDArray& operator-=(const Arg<NDArray>& b) { return update(ops::BinaryKind::sub, b); }  // as +=
+  NDArray& operator*=(const Arg<NDArray>& b) { return update(ops::BinaryKind::mul, b); }  // as +=
+  NDArray& operator/=(const Arg<NDArray>& b) { return update(ops::BinaryKind::div, b); }  // as +=
+  NDArray& operator%=(const Arg<NDArray>& b) { return update(ops::BinaryKind::mod, b); }  // as +=
   void copyto(NDArray& destination) const { destination.assign(*this); }  // converts, broadcasts, changes the device
 
   // --- waiting. Each throws the failure of the operator that was to write the array, DeviceError when its GPU has
@@ -168,13 +177,13 @@ class NDArray : public ArrayOperators<NDArray> {
   std::vector<T> asvector(std::source_location site = std::source_location::current()) const;
   // For coroutines, without blocking (engine/await.h): co_await x waits and throws as wait_to_read()
   // does, and gives x.
-  ReadyAwaiter<NDArray> operator co_await() const { return ReadyAwaiter<NDArray>(*this); }
+  engine::ReadyAwaiter<NDArray> operator co_await() const { return engine::ReadyAwaiter<NDArray>(*this); }
   // co_await x.item<T>() is asscalar without blocking. Throws ShapeError at the call. T: not bool.
   template <class T>
-  ItemAwaiter<T> item(std::source_location site = std::source_location::current()) const;
+  ops::ItemAwaiter<T> item(std::source_location site = std::source_location::current()) const;
   // co_await x.host<T>() is asvector without blocking. T: not bool.
   template <class T>
-  HostAwaiter<T> host(std::source_location site = std::source_location::current()) const;
+  ops::HostAwaiter<T> host(std::source_location site = std::source_location::current()) const;
   template <class Token>
   auto async_wait(Token&& token) const;  // Asio completion token; defined in kaon/asio.h
   // For awaiters. True: launched GPU work that writes the array has not run yet; `work` is called on a thread of the
@@ -204,19 +213,19 @@ class NDArray : public ArrayOperators<NDArray> {
   static void apply_into(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs,
                          const NDArray& out, const std::source_location& site);
   static NDArray from_values(NDArray values, std::string_view) { return values; }  // a Symbol makes a constant of them
-  static NDArray binary(BinaryKind kind, const Arg<NDArray>& a, const Arg<NDArray>& b,
-                        std::string_view name = {});            // a kind b, as + does
-  static NDArray negate(const In<NDArray>& a);                  // -a
-  ArrayNode& node() const;                                      // throws StateError on an undefined handle
-  const IntrusivePtr<ArrayNode>& ptr() const { return node_; }  // null in an undefined handle
-  Var& var() const;                                             // orders the operations on the array's memory
-  Engine& engine() const;                                       // Engine::ended() once the array's engine has ended
+  static NDArray binary(ops::BinaryKind kind, const Arg<NDArray>& a, const Arg<NDArray>& b,
+                        std::string_view name = {});                         // a kind b, as + does
+  static NDArray negate(const In<NDArray>& a);                               // -a
+  ops::ArrayNode& node() const;                                              // throws StateError on an undefined handle
+  const engine::IntrusivePtr<ops::ArrayNode>& ptr() const { return node_; }  // null in an undefined handle
+  engine::Var& var() const;  // orders the operations on the array's memory
+  Engine& engine() const;    // Engine::ended() once the array's engine has ended
 
  private:
-  NDArray& update(BinaryKind kind, const Arg<NDArray>& b);
-  Buffer& buffer() const;  // throws TraceError in a trace, where arrays have no memory
+  NDArray& update(ops::BinaryKind kind, const Arg<NDArray>& b);
+  engine::Buffer& buffer() const;  // throws TraceError in a trace, where arrays have no memory
   void check_writable(const char* op, const Arg<NDArray>& value) const;
-  IntrusivePtr<ArrayNode> node_;
+  engine::IntrusivePtr<ops::ArrayNode> node_;
 };
 
 // Values, then "<NDArray 2x3 @cpu(0)>". Block and throw as asvector does.
@@ -230,13 +239,13 @@ KAON_API std::ostream& operator<<(std::ostream& out, const NDArray& array);
 namespace KAON_API kaon {
 
 template <class T>
-ItemAwaiter<T> NDArray::item(std::source_location site) const {
-  if (size() != 1) throw_not_scalar(shape());
-  return ItemAwaiter<T>(*this, site);
+ops::ItemAwaiter<T> NDArray::item(std::source_location site) const {
+  if (size() != 1) ops::throw_not_scalar(shape());
+  return ops::ItemAwaiter<T>(*this, site);
 }
 template <class T>
-HostAwaiter<T> NDArray::host(std::source_location site) const {
-  return HostAwaiter<T>(*this, site);
+ops::HostAwaiter<T> NDArray::host(std::source_location site) const {
+  return ops::HostAwaiter<T>(*this, site);
 }
 
 }  // namespace kaon

@@ -15,6 +15,8 @@
 
 namespace kaon::nd_file {
 
+using namespace ops;
+
 static_assert(std::endian::native == std::endian::little, "the files are little-endian");
 
 namespace {

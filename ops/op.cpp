@@ -4,6 +4,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 int RowQuery::count() const {
   return int(std::count_if(inputs_.begin(), inputs_.end(), [](const Input& i) { return i.has_rows; }));
 }

@@ -15,11 +15,14 @@ namespace KAON_API kaon {
 
 class NDArray;
 struct OpDef;
+
+namespace ops {
 // What an operator can say of its part in fused programs and kernels (ops/operator/).
 struct CudaExpression;
 struct ExpressionArgs;
 struct FusedForms;
 struct RegisterKernels;
+}  // namespace ops
 
 // A short constexpr list of names.
 struct Names {
@@ -186,10 +189,12 @@ struct PostOps {
 enum class IndexMode : uint8_t { raise, wrap, clip };
 constexpr std::array<std::string_view, 3> enum_names(IndexMode) { return {"raise", "wrap", "clip"}; }
 
+namespace ops {
 // Accepts any attribute: concept Op calls `fields` with it.
 struct AnyField {
   void operator()(std::string_view name, auto member, bool is_required = false) const;
 };
+}  // namespace ops
 
 // Facts that passes over graphs ask an operator for, beside its traits: optional members, which make_op_def finds.
 // tests/ops/operator_facts_test.cpp names the operators that lack each.
@@ -198,9 +203,9 @@ struct AnyField {
 //       Whether row i of the first output depends on row i of the inputs that have rows, and on the inputs that have
 //       none, but on no other row. Asked for calls that draw no numbers and update no input. Without it, a pointwise
 //       operator keeps rows that are aligned, and any other is refused by PlanPolicy::bucket.
-//   FusedForms fused_forms(const RegisterKernels&) const
+//   ops::FusedForms fused_forms(const ops::RegisterKernels&) const
 //       A float32 operator that is pointwise, or repeats its input, as a step of a fused program on the CPU.
-//   std::optional<CudaExpression> cuda_expression(const ExpressionArgs&) const
+//   std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs&) const
 //       The same as an expression of a fused kernel on a GPU; none for attributes without a formula. It may call the
 //       functions of headers that cmake/KaonKernelPrelude.cmake lists.
 //   FusedActivation as_epilogue() const
@@ -218,15 +223,17 @@ struct AnyField {
 template <class T>
 concept Op = std::default_initializable<T> && requires(const T& op, InferContext& infer, KernelContext& kernel) {
   { T::traits } -> std::convertible_to<const OpTraits&>;
-  T::fields(AnyField());
+  T::fields(ops::AnyField());
   op.infer(infer);
   run_cpu(op, kernel);
 };
 
+namespace ops {
 // Has a rule for its gradient. Without one, gradients end here if traits.flat says so; else backward throws StateError.
 template <class T>
 concept Differentiable = requires(const T& op, GradContext& grad) {
   op.grad(grad);
 };
+}  // namespace ops
 
 }  // namespace kaon

@@ -31,8 +31,8 @@ struct OpDef {
                        bool winograd);
   // Facts for passes, as ops/op.h describes them; nullptr: the operator has no such member.
   bool (*keeps_rows)(const void* attrs, const RowQuery&);
-  FusedForms (*fused_forms)(const void* attrs, const RegisterKernels&);
-  std::optional<CudaExpression> (*cuda_expression)(const void* attrs, const ExpressionArgs&);
+  ops::FusedForms (*fused_forms)(const void* attrs, const ops::RegisterKernels&);
+  std::optional<ops::CudaExpression> (*cuda_expression)(const void* attrs, const ops::ExpressionArgs&);
   FusedActivation (*as_epilogue)(const void* attrs);
   ImageUse (*image_use)(const void* attrs);
   double (*flops)(const void* attrs, std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs);
@@ -40,7 +40,7 @@ struct OpDef {
   std::vector<bool> (*computed_from)(const void* attrs, std::span<const TensorMeta> inputs, std::vector<bool> from);
   bool (*equal)(const void* a, const void* b);
   // Calls visit(name, text, is_default) for each attribute in order.
-  void (*write)(const void* attrs, FunctionRef<void(std::string_view, const std::string&, bool)> visit);
+  void (*write)(const void* attrs, engine::FunctionRef<void(std::string_view, const std::string&, bool)> visit);
   // Sets one attribute. Returns 0 done, 1 unknown name, 2 malformed text.
   int (*read)(void* attrs, std::string_view name, std::string_view text);
 
@@ -56,14 +56,14 @@ constexpr OpDef make_op_def() {
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>,
                 "attributes are plain values: they are copied into engine blocks and stand in co_await expressions");
   static_assert(alignof(T) <= 8, "attributes lie behind pointers in engine blocks");
-  static_assert(!(Differentiable<T> && T::traits.flat), "a flat operator has no gradient to compute");
+  static_assert(!(ops::Differentiable<T> && T::traits.flat), "a flat operator has no gradient to compute");
   OpDef d{};
   d.traits = T::traits;
   d.attrs_size = std::is_empty_v<T> ? 0 : sizeof(T);  // nothing is stored for none
   d.construct = [](void* p) { new (p) T(); };
   d.infer = [](const void* p, InferContext& c) { static_cast<const T*>(p)->infer(c); };
   d.cpu = [](const void* p, KernelContext& c) { run_cpu(*static_cast<const T*>(p), c); };
-  if constexpr (Differentiable<T>) {
+  if constexpr (ops::Differentiable<T>) {
     d.grad = [](const void* p, GradContext& c) { static_cast<const T*>(p)->grad(c); };
   }
   d.num_inputs = [](const void* p) -> int {
@@ -108,11 +108,13 @@ constexpr OpDef make_op_def() {
   if constexpr (requires(const T& t, const RowQuery& q) { t.keeps_rows(q); }) {
     d.keeps_rows = [](const void* p, const RowQuery& q) { return static_cast<const T*>(p)->keeps_rows(q); };
   }
-  if constexpr (requires(const T& t, const RegisterKernels& k) { t.fused_forms(k); }) {
-    d.fused_forms = [](const void* p, const RegisterKernels& k) { return static_cast<const T*>(p)->fused_forms(k); };
+  if constexpr (requires(const T& t, const ops::RegisterKernels& k) { t.fused_forms(k); }) {
+    d.fused_forms = [](const void* p, const ops::RegisterKernels& k) {
+      return static_cast<const T*>(p)->fused_forms(k);
+    };
   }
-  if constexpr (requires(const T& t, const ExpressionArgs& a) { t.cuda_expression(a); }) {
-    d.cuda_expression = [](const void* p, const ExpressionArgs& a) {
+  if constexpr (requires(const T& t, const ops::ExpressionArgs& a) { t.cuda_expression(a); }) {
+    d.cuda_expression = [](const void* p, const ops::ExpressionArgs& a) {
       return static_cast<const T*>(p)->cuda_expression(a);
     };
   }
@@ -131,21 +133,22 @@ constexpr OpDef make_op_def() {
   d.equal = [](const void* a, const void* b) -> bool {
     bool equal = true;
     T::fields([&](std::string_view, auto member, bool = false) {
-      equal = equal && same_value(static_cast<const T*>(a)->*member, static_cast<const T*>(b)->*member);
+      equal = equal && ops::same_value(static_cast<const T*>(a)->*member, static_cast<const T*>(b)->*member);
     });
     return equal;
   };
-  d.write = [](const void* p, FunctionRef<void(std::string_view, const std::string&, bool)> visit) {
+  d.write = [](const void* p, engine::FunctionRef<void(std::string_view, const std::string&, bool)> visit) {
     const T& attributes = *static_cast<const T*>(p);
     const T defaults{};
     T::fields([&](std::string_view name, auto member, bool is_required = false) {
-      visit(name, to_text(attributes.*member), !is_required && same_value(attributes.*member, defaults.*member));
+      visit(name, ops::to_text(attributes.*member),
+            !is_required && ops::same_value(attributes.*member, defaults.*member));
     });
   };
   d.read = [](void* p, std::string_view name, std::string_view text) -> int {
     int result = 1;
     T::fields([&](std::string_view known, auto member, bool = false) {
-      if (known == name) result = from_text(text, static_cast<T*>(p)->*member) ? 0 : 2;
+      if (known == name) result = ops::from_text(text, static_cast<T*>(p)->*member) ? 0 : 2;
     });
     return result;
   };

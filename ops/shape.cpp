@@ -8,6 +8,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 Shape::Shape(std::span<const int64_t> dims) {
   for (int64_t d : dims) push_back(d);
 }
@@ -29,6 +31,10 @@ std::string Shape::str() const {
   return fmt::format("({}{})", fmt::join(begin(), end(), ", "), ndim_ == 1 ? "," : "");
 }
 
+}  // namespace kaon
+
+namespace kaon::ops {
+
 std::optional<int64_t> checked_size(const Shape& shape, int64_t most) {
   int64_t product = 1;
   bool empty = false;
@@ -38,6 +44,10 @@ std::optional<int64_t> checked_size(const Shape& shape, int64_t most) {
   }
   return empty ? 0 : product;
 }
+
+}  // namespace kaon::ops
+
+namespace kaon {
 
 int normalize_axis(int64_t axis, int ndim, const char* op) {
   int64_t a = axis < 0 ? axis + ndim : axis;

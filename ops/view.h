@@ -14,7 +14,9 @@
 
 namespace KAON_API kaon {
 
+namespace engine {
 struct Buffer;
+}
 
 // Shape and dtype of one value. -1 dimensions and Shape::unknown() occur in inference only.
 struct TensorMeta {
@@ -59,7 +61,7 @@ struct KernelState {
 
 // The Buffer of an input, at which data derived from it is kept (engine/buffer/packed_cache.h); null: it is not kept.
 struct Source {
-  Buffer* buffer = nullptr;
+  engine::Buffer* buffer = nullptr;
   size_t offset = 0;  // in bytes
 };
 

@@ -6,8 +6,10 @@
 #      it.
 #   4. The emulator of CUDA includes public headers and those in folders named cuda only.
 #   5. No folder has too many files, no file of the library too many lines.
+#   6. An internal header of engine, ops and graph defines its types in the namespace of its layer, not in kaon.
 # The same function looks at a small tree that breaks each rule, and must find that.
 cmake_minimum_required(VERSION 3.25)
+include(${ROOT}/cmake/KaonPublicHeaders.cmake)
 
 set(layers engine ops graph gluon)  # lowest first
 set(max_lines 500)
@@ -102,6 +104,22 @@ function(look_at root result)
         list(APPEND complaints "${file} is not in ops/all_ops.h: what is no operator goes into ${folder}/kernels")
       endif()
 
+      kaon_is_public(${file} is_public)
+      if(file MATCHES "^(engine|ops|graph)/.*\\.h$" AND NOT is_public)
+        set(type "(struct|class|enum class) ([A-Za-z_0-9]+)( final)?( :[^:]+.*)? {$")
+        file(STRINGS ${root}/${file} lines REGEX "^(namespace [a-z:]+ {$|}  // namespace [a-z:]+$|${type})")
+        set(scopes "")
+        foreach(line IN LISTS lines)
+          if(line MATCHES "^namespace (.*) {$")
+            list(APPEND scopes "${CMAKE_MATCH_1}")
+          elseif(line MATCHES "^}")
+            list(POP_BACK scopes)
+          elseif(scopes STREQUAL "kaon" AND line MATCHES "^${type}")
+            list(APPEND complaints "${file} defines ${CMAKE_MATCH_2} in namespace kaon, not kaon::${layer}")
+          endif()
+        endforeach()
+      endif()
+
       file(STRINGS ${root}/${file} includes REGEX "^[ \t]*#[ \t]*include[ \t]*[\"<]")
       foreach(include IN LISTS includes)
         if(climbing AND include MATCHES "[\"<](kaon/)?(${climbing})/")
@@ -164,7 +182,9 @@ file(WRITE ${sample}/engine/low/good.h "#include \"kaon/engine/low/b.h\"\n#inclu
 file(WRITE ${sample}/engine/high/cuda/good.cuh "#include \"kaon/engine/low/b.h\"\n#include \"kaon/engine/high/b.h\"\n"
                                                "#include \"kaon/engine/engine.h\"\n")
 file(WRITE ${sample}/engine/engine.h "#include \"kaon/engine/high/a.h\"\n")
-file(WRITE ${sample}/engine/first/good.h "")
+file(WRITE ${sample}/engine/first/good.h "namespace kaon {\nstruct Seen;\nnamespace op {\nstruct Relu {\n};\n}  // namespace op\n"
+                                         "}  // namespace kaon\nnamespace kaon::engine {\nclass Lock : Base {\n"
+                                         "};\n}  // namespace kaon::engine\n")
 file(WRITE ${sample}/engine/last/good.h "")
 file(WRITE ${sample}/ops/all_ops.h "#include \"kaon/ops/family/family.h\"\n#include \"kaon/ops/family/operator.h\"\n")
 file(WRITE ${sample}/ops/family/family.h "")
@@ -178,6 +198,7 @@ file(WRITE ${sample}/ops/leaves.cu "#  include <kaon/kaon.h>\n")
 file(WRITE ${sample}/engine/low/a.cpp "#include \"kaon/engine/high/a.h\"\n")
 file(WRITE ${sample}/engine/low/b.cuh "#include \"kaon/engine/engine.h\"\n")
 file(WRITE ${sample}/engine/hall/a.cu "")
+file(WRITE ${sample}/engine/last/name.h "namespace kaon {\nclass Lock : Base {\n};\n}  // namespace kaon\n")
 file(WRITE ${sample}/ops/family/loop.h "")
 file(WRITE ${sample}/tests/cuda_emulator/bad.cpp "#include \"kaon/engine/low/a.h\"\n")
 foreach(i RANGE 25)
@@ -191,6 +212,7 @@ set(expected
   "engine/hall/a.cu is in a room without a line" "engine/README.md has a line for gone/"
   "engine/README.md: first/ names last/" "engine/README.md does not say what last/ is for"
   "gluon/README.md is missing" "ops/family/loop.h is not in ops/all_ops.h" "ops/family/operator.h is in ops/all_ops.h"
+  "engine/last/name.h defines Lock in namespace kaon"
   "tests/cuda_emulator/bad.cpp includes more" "tests/many has 26 files")
 foreach(complaint IN LISTS expected)
   set(seen FALSE)

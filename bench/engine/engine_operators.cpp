@@ -7,6 +7,8 @@
 #include "kaon/ops/functions.h"
 
 namespace kaon::bench {
+
+using namespace graph;
 namespace {
 
 constexpr int chain = 100;  // recorded operators between two backwards

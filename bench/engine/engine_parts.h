@@ -12,6 +12,8 @@
 
 namespace kaon::bench {
 
+using namespace engine;
+
 inline constexpr int ops = 200000;  // per timed run
 
 inline double ns_per_op(double seconds, int n = ops) { return seconds * 1e9 / n; }

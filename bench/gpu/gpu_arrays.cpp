@@ -8,6 +8,8 @@
 #include "kaon/engine/device/gpu.h"
 
 namespace kaon::bench {
+
+using namespace ops;
 namespace {
 
 // gpu_bare.so, which lies beside this program where it was built with the toolkit; null without it, or when it does not

@@ -4,6 +4,8 @@
 #include "kaon/examples/networks.h"
 
 namespace kaon::bench {
+
+using namespace engine;
 namespace {
 
 namespace nn = gluon::nn;

@@ -12,6 +12,8 @@ extern "C" void omp_set_num_threads(int);
 extern "C" int omp_get_max_threads(void);
 
 namespace kaon::bench {
+
+using namespace ops;
 namespace {
 
 // So many multiply-adds of floats in vectors as wide as the processor's, in chains enough to hide their latency.
@@ -81,7 +83,7 @@ struct ConvolutionShapes {
             (c.size + 2 * c.pad - c.kernel) / c.stride + 1},
         stride{c.stride, c.stride},
         pad{c.pad, c.pad} {}
-  convolution_forward::primitive_desc forward(const engine& e, prop_kind kind, tag images, tag w,
+  convolution_forward::primitive_desc forward(const dnnl::engine& e, prop_kind kind, tag images, tag w,
                                               const primitive_attr& attr = {},
                                               algorithm how = algorithm::convolution_direct) const {
     return onednn::describe<convolution_forward>(e, attr, kind, how, md(src, images), md(weights, w), md(bias, tag::x),

@@ -5,6 +5,8 @@
 #include "kaon/ops/math/tile.h"
 
 namespace kaon::bench {
+
+using namespace ops;
 namespace {
 
 constexpr int steps = 20;

@@ -8,7 +8,7 @@
 #include <new>
 #include <utility>
 
-namespace kaon {
+namespace kaon::engine {
 
 // A ring that grows ahead of need. A coroutine that has become ready must reach its executor, also when the process has
 // no memory: so each push that finds the ring more than half full enlarges it if it can, and pushes only fail when the
@@ -55,4 +55,4 @@ class CoroutineQueue {
   size_t size_ = 0;
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -4,7 +4,7 @@
 
 #include "kaon/engine/base/spin_lock.h"
 
-namespace kaon::detail {
+namespace kaon::engine {
 namespace {
 constexpr size_t kinds = size_t(ForkOrder::others) + 1;
 constinit std::array<std::atomic<ProcessWideLock*>, kinds> g_first{};
@@ -47,4 +47,4 @@ void add_process_wide(ProcessWideLock& lock) noexcept {
   }
 }
 
-}  // namespace kaon::detail
+}  // namespace kaon::engine

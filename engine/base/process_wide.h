@@ -7,7 +7,7 @@
 #include <mutex>
 #include <utility>
 
-namespace kaon {
+namespace kaon::engine {
 
 // Lock order, for fork() and for all other code: a thread that holds a lock may take only locks of later kinds.
 enum class ForkOrder : uint8_t {
@@ -38,11 +38,10 @@ class ProcessWide {
   static inline T& made_early = get();
 };
 
-namespace detail {
 inline constinit std::atomic<uint32_t> g_forks{0};
-}
+
 // Number of forks between the original process and this one. A child has none of its parent's threads.
-inline uint32_t fork_count() noexcept { return detail::g_forks.load(std::memory_order_relaxed); }
+inline uint32_t fork_count() noexcept { return g_forks.load(std::memory_order_relaxed); }
 
 // For a T that has no lock of its own.
 struct WithMutex {
@@ -81,7 +80,6 @@ class Reentrant {
   std::mutex mutex_;
 };
 
-namespace detail {
 struct ProcessWideLock {
   void (*lock)(void*);
   void (*unlock)(void*);
@@ -91,14 +89,13 @@ struct ProcessWideLock {
 };
 void add_process_wide(ProcessWideLock& lock) noexcept;  // is never removed
 struct Making : Reentrant<Making> {};
-}  // namespace detail
 
 template <class T, ForkOrder order>
 struct ProcessWide<T, order>::Entry {
   T value;
-  detail::ProcessWideLock in_list{[](void* v) { static_cast<T*>(v)->lock(); },
-                                  [](void* v) { static_cast<T*>(v)->unlock(); }, &value, order};
-  Entry() { detail::add_process_wide(in_list); }
+  ProcessWideLock in_list{[](void* v) { static_cast<T*>(v)->lock(); }, [](void* v) { static_cast<T*>(v)->unlock(); },
+                          &value, order};
+  Entry() { add_process_wide(in_list); }
 };
 
 // A T constructed at first use and never destroyed. Replaces a static local variable, whose guard would block the child
@@ -113,7 +110,7 @@ class MadeOnce {
   T& get(Make&& make) {
     T* made = made_.load(std::memory_order_acquire);  // pairs with the store
     if (!made) [[unlikely]] {
-      std::lock_guard lock(ProcessWide<detail::Making, ForkOrder::making>::get());
+      std::lock_guard lock(ProcessWide<Making, ForkOrder::making>::get());
       made = made_.load(std::memory_order_relaxed);
       if (!made) made_.store(made = std::forward<Make>(make)(), std::memory_order_release);
     }
@@ -124,4 +121,4 @@ class MadeOnce {
   std::atomic<T*> made_{nullptr};
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

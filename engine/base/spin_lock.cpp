@@ -4,7 +4,9 @@
 
 namespace kaon {
 
-void detail::throw_locked_by_parent() {
+using namespace engine;
+
+void engine::throw_locked_by_parent() {
   throw StateError(
       "[engine] another thread was using this when the process was forked, and is not here: a child uses "
       "what its parent was not using at that moment, or what it makes itself");

@@ -10,7 +10,7 @@
 #include "kaon/engine/scheduler/engine_impl.h"
 #include "kaon/engine/storage.h"
 
-namespace kaon {
+namespace kaon::engine {
 namespace {
 
 // Larger arrays count in largest_holders(). Counting costs little beside writing that much memory.
@@ -31,7 +31,7 @@ void Buffer::check_declared() const {
                                op.label.name, bytes, describe(op.label)));
 }
 
-void Buffer::drop_packed() noexcept { kaon::drop_packed(*this); }
+void Buffer::drop_packed() noexcept { engine::drop_packed(*this); }
 
 void Buffer::take_gpu() {
   owner = new GpuMemory(Gpu::of(device));
@@ -63,4 +63,4 @@ void Buffer::free_data() noexcept {
   if (holder) subtract_held(std::exchange(holder, nullptr), bytes);
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -10,7 +10,7 @@
 #include "kaon/engine/memory/memory_budget.h"
 #include "kaon/engine/operation/var.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // The memory is allocated when an operator first needs it, so pending operations hold none.
 struct Buffer : RefCounted<Buffer> {
@@ -133,4 +133,4 @@ struct Buffer : RefCounted<Buffer> {
   void free_data() noexcept;
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

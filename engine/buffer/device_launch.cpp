@@ -5,7 +5,7 @@
 #include "kaon/engine/buffer/gpu_memory.h"
 #include "kaon/engine/profiler.h"
 
-namespace kaon {
+namespace kaon::engine {
 namespace {
 thread_local DeviceLaunch* t_launch = nullptr;
 }
@@ -81,4 +81,4 @@ void DeviceLaunch::free_workspace() noexcept {
   blocks_.clear();
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -7,7 +7,7 @@
 #include "kaon/engine/device/gpu.h"
 #include "kaon/engine/run_context.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // The launched work runs after the earlier uses of the arrays given to use(), and their later uses run after it; that
 // takes events only between streams. This also holds when launching fails half way. Thread safety: used by one thread;
@@ -54,4 +54,4 @@ class DeviceLaunch final : public RunContext {
   IntrusivePtr<StreamEvent> begin_;  // while the profiler is on
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

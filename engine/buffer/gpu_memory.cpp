@@ -2,7 +2,7 @@
 
 #include "kaon/engine/buffer/device_launch.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 void* GpuMemory::allocate(size_t size) {
   const DeviceLaunch* launch = DeviceLaunch::current();
@@ -18,4 +18,4 @@ void GpuMemory::free() noexcept {
   gpu.memory.free(std::exchange(block, nullptr), bytes, points);
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -4,7 +4,7 @@
 #include "kaon/engine/buffer/buffer.h"
 #include "kaon/engine/device/gpu.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // Thread safety: as its Buffer.
 struct GpuMemory {
@@ -27,4 +27,4 @@ struct GpuMemory {
   std::shared_ptr<void> lent;
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

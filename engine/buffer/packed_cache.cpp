@@ -9,7 +9,7 @@
 #include "kaon/engine/base/process_wide.h"
 #include "kaon/engine/memory/shortage.h"
 
-namespace kaon {
+namespace kaon::engine {
 namespace {
 
 using Kept = std::vector<std::shared_ptr<const PackedData>>;
@@ -76,4 +76,4 @@ void drop_packed(const Buffer& buffer) noexcept {
   }
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -6,7 +6,7 @@
 #include "kaon/engine/buffer/buffer.h"
 #include "kaon/engine/run_context.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 struct PackedData {
   virtual ~PackedData() = default;
@@ -22,4 +22,4 @@ std::shared_ptr<const PackedData> find_or_pack(Buffer& buffer, FunctionRef<bool(
 void drop_packed() noexcept;
 void drop_packed(const Buffer& buffer) noexcept;
 
-}  // namespace kaon
+}  // namespace kaon::engine

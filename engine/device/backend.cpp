@@ -10,7 +10,7 @@
 #include "kaon/engine/base/process_wide.h"
 #include "kaon/engine/error.h"
 
-namespace kaon {
+namespace kaon::engine {
 namespace {
 
 // libkaon_cuda.so, or its replacement, is opened at the first call that concerns GPUs, so a CPU process never loads
@@ -76,4 +76,4 @@ void check_device(Device device, const char* op) {
   }
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -8,7 +8,7 @@
 #include "kaon/engine/device/stream.h"
 #include "kaon/engine/run_context.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // Allocates a device's memory. Thread safety: any thread.
 class DeviceMemory {
@@ -73,4 +73,4 @@ void* gpu_library_function(const char* name);
 // Throws DeviceError when `device` does not exist, naming it and how many there are.
 void check_device(Device device, const char* op);
 
-}  // namespace kaon
+}  // namespace kaon::engine

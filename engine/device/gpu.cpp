@@ -6,7 +6,7 @@
 #include "kaon/engine/base/process_wide.h"
 #include "kaon/engine/profiler.h"
 
-namespace kaon {
+namespace kaon::engine {
 namespace {
 
 // Read by every wait_all, also in processes without a GPU.
@@ -157,4 +157,4 @@ const Gpu::Clock& Gpu::clock() {
   return *clock_;
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -15,7 +15,7 @@
 #include "kaon/engine/device/stream_pool.h"
 #include "kaon/engine/error.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // The streams of a GPU: copies to and from it overlap with its computation.
 enum class Lane : uint8_t { compute, to_gpu, to_host };
@@ -82,4 +82,4 @@ class Gpu {
   std::optional<Clock> clock_;
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -6,7 +6,7 @@
 
 #include "kaon/engine/error.h"
 
-namespace kaon {
+namespace kaon::engine {
 namespace {
 size_t block_bytes(size_t bytes) { return std::bit_ceil(std::max<size_t>(bytes, 4096)); }
 }  // namespace
@@ -55,4 +55,4 @@ void PinnedMemory::trim() noexcept {
   }
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -8,7 +8,7 @@
 #include "kaon/engine/device/backend.h"
 #include "kaon/engine/device/stream_order.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // Pinning memory costs more than copying it, so all blocks are kept; sizes are powers of two. Thread safety: any
 // thread.
@@ -33,4 +33,4 @@ class PinnedMemory {
   std::map<size_t, std::vector<Free>> free_;  // by size
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

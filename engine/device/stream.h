@@ -3,7 +3,7 @@
 
 #include "kaon/engine/intrusive_ptr.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // A point in a stream's work. Thread safety: any thread.
 class StreamEvent : public RefCounted<StreamEvent> {
@@ -27,4 +27,4 @@ class Stream {
   virtual void* native() = 0;  // the driver's handle: a cudaStream_t
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

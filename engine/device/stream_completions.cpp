@@ -4,7 +4,7 @@
 #include <thread>
 #include <utility>
 
-namespace kaon {
+namespace kaon::engine {
 
 StreamCompletions::~StreamCompletions() {
   const auto is_quiet = [&] {
@@ -74,4 +74,4 @@ uint64_t StreamCompletions::calls() const {
   return calls_;
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -9,7 +9,7 @@
 
 #include "kaon/engine/device/stream_order.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // How it works. A stream has a second one for signals, which waits for an event of the first and then calls back, so
 // the first is not delayed. While a callback is pending, further requests are gathered; when it arrives, one callback
@@ -50,4 +50,4 @@ class StreamCompletions {
   uint64_t calls_ = 0;
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

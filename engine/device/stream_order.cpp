@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace kaon {
+namespace kaon::engine {
 
 uint32_t StreamOrder::add(Stream& stream) {
   std::lock_guard lock(mutex_);
@@ -136,4 +136,4 @@ StreamPoint StreamUse::write() const {
   return write_;
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

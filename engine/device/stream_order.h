@@ -10,7 +10,7 @@
 #include "kaon/engine/base/spin_lock.h"
 #include "kaon/engine/device/stream.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // The point after operation `number` of a stream; operations are counted from 1, and 0 is always done.
 struct StreamPoint {
@@ -83,4 +83,4 @@ class StreamUse {
   std::vector<StreamPoint> reads_;  // at most one of each stream
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

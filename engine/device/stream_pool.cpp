@@ -8,7 +8,7 @@
 
 #include "kaon/engine/error.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 size_t StreamPool::block_bytes(size_t bytes) noexcept {
   constexpr size_t least = 512;
@@ -96,4 +96,4 @@ StorageStats StreamPool::stats() const noexcept {
   return stats_;
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

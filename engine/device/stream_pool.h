@@ -10,7 +10,7 @@
 #include "kaon/engine/device/stream_order.h"
 #include "kaon/engine/storage.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // A block may be freed while launched work still uses it: free() takes the points after which no work does. The next
 // user is ordered after these points, at no cost on the same stream. Sizes are rounded up to classes (four per
@@ -48,4 +48,4 @@ class StreamPool {
   size_t limit_ = 0;
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -12,7 +12,7 @@
 #include "kaon/engine/error.h"
 #include "kaon/engine/storage.h"
 
-namespace kaon {
+namespace kaon::engine {
 namespace {
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -130,4 +130,4 @@ void pool_free(void* block, size_t bytes) noexcept {
   } while (!owner->remote[k].compare_exchange_weak(head, b, std::memory_order_release, std::memory_order_relaxed));
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

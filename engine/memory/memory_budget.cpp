@@ -4,7 +4,7 @@
 
 #include "kaon/engine/base/process_wide.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 MemoryBudget::MemoryBudget(size_t bytes, const std::stop_token& stop, IntrusivePtr<MemoryBudget> outer)
     : bytes_(bytes), outer_(std::move(outer)) {
@@ -57,4 +57,4 @@ void MemoryBudget::notify() noexcept {
   if (waiters_.load(std::memory_order_seq_cst) > 0) listener_->bytes_given_back();
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -10,7 +10,7 @@
 
 #include "kaon/engine/intrusive_ptr.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // An array counts from the call that makes it, before it has memory, until its last user drops it, so pending arrays
 // are bounded too. Budgets nest: an array counts in all of them. Made by EngineScope::with_budget and, for a whole
@@ -76,4 +76,4 @@ class MemoryBudget : public RefCounted<MemoryBudget> {
   Listener* listener_ = nullptr;
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -13,7 +13,7 @@
 
 #include "kaon/engine/base/process_wide.h"
 
-namespace kaon {
+namespace kaon::engine {
 namespace {
 
 struct Caches : WithMutex {
@@ -76,4 +76,4 @@ std::string largest_holders() {
   return text;
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-namespace kaon {
+namespace kaon::engine {
 
 // Caches that later operations can fill again. `drop` is called when there is no memory. Thread safety: any thread.
 void add_droppable_cache(void (*drop)() noexcept);
@@ -16,4 +16,4 @@ bool add_held(const char* holder, size_t bytes) noexcept;
 void subtract_held(const char* holder, size_t bytes) noexcept;
 std::string largest_holders();  // "; largest holders: dot 4096 bytes, relu 128 bytes", or empty
 
-}  // namespace kaon
+}  // namespace kaon::engine

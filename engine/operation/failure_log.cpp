@@ -9,7 +9,7 @@
 
 #include "kaon/engine/operation/var.h"
 
-namespace kaon {
+namespace kaon::engine {
 namespace {
 
 // Sets the message, and adds the operation's label to exceptions of Kaon's own types.
@@ -176,4 +176,4 @@ std::exception_ptr FailureLog::take_unreported() {
   return all;
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -5,7 +5,7 @@
 
 #include "kaon/engine/operation.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // Creates the error record that a failed array stores, and lists the records that no wait has reported yet.
 //
@@ -44,4 +44,4 @@ class FailureLog {
   std::exception_ptr bad_alloc_;
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

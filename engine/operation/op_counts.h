@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstdint>
 
-namespace kaon {
+namespace kaon::engine {
 
 // Threads that push and threads that run touch a cache line each. Thread safety: any thread.
 class OpCounts {
@@ -36,4 +36,4 @@ class OpCounts {
   std::atomic<uint64_t> failed_{0};
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -7,7 +7,7 @@
 #include "kaon/engine/operation/shared_read_lease.h"
 #include "kaon/engine/operation/var.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 void OpNode::reserve_many_deps(size_t count) {
   if (count > UINT16_MAX) throw ValueError("[push] an operation has at most 65535 accesses");
@@ -42,4 +42,4 @@ OpNode* OpNode::with_room(size_t bytes) {
   return op;
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -9,7 +9,7 @@
 
 #include "kaon/engine/error.h"
 
-namespace kaon {
+namespace kaon::engine {
 namespace {
 constexpr std::string_view end_mark = "end";  // the last line of a file
 
@@ -90,4 +90,4 @@ void RandomScheduler::save(const std::filesystem::path& file) const {
   if (!out) throw IoError(fmt::format("[Schedule] cannot write {}", file.string()));
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

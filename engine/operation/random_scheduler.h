@@ -10,7 +10,7 @@
 #include "kaon/engine/engine.h"
 #include "kaon/engine/operation.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // The ready operations of an engine without workers, and the choices among them. A program of one thread makes the same
 // choices with the same seed, so a wrong result can be reproduced. Thread safety: any thread.
@@ -42,4 +42,4 @@ class RandomScheduler {
   uint64_t choices_ = 0;  // made so far
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

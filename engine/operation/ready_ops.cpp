@@ -1,6 +1,6 @@
 #include "kaon/engine/operation/ready_ops.h"
 
-namespace kaon {
+namespace kaon::engine {
 namespace {
 constexpr size_t log2_of_usual = 13;  // operations; more take a little longer
 }
@@ -54,4 +54,4 @@ SerialQueue* ReadyOps::find_serial_queue(const OpNode& op) noexcept {
   return &serial_queues_[op.type->serial_queue(op) % serial_queues_.size()];
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

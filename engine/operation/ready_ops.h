@@ -9,7 +9,7 @@
 #include "kaon/engine/operation/ready_queue.h"
 #include "kaon/engine/operation/serial_queue.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // By arrival in one queue for each priority, or as a RandomScheduler says. Thread safety: any thread.
 class ReadyOps {
@@ -43,4 +43,4 @@ class ReadyOps {
   std::atomic<bool> uses_priorities_{false};
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

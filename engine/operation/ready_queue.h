@@ -9,7 +9,7 @@
 
 #include "kaon/engine/operation.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // First in, first out (Vyukov's bounded queue of many producers and consumers: each cell carries the turn in which
 // it may be used). Pushing never fails and allocates nothing: operations that do not fit go to a locked list, which
@@ -101,4 +101,4 @@ class ReadyQueue {
   OpBase* spill_last_ = nullptr;
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -5,7 +5,7 @@
 
 #include "kaon/engine/operation/ready_queue.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // The thread that runs one of them continues with those that became ready during it. Thread safety: any thread.
 class SerialQueue {
@@ -33,4 +33,4 @@ class SerialQueue {
   alignas(64) std::atomic<size_t> count_{0};  // operations that are ready or run
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -9,7 +9,7 @@
 #include "kaon/engine/engine.h"
 #include "kaon/engine/operation.h"
 
-namespace kaon {
+namespace kaon::engine {
 namespace {
 
 // The shared read leases by var, looked up by writes to a var that has some.
@@ -93,4 +93,4 @@ void SharedReadLease::give_back_all(SharedReadLease* list, FunctionRef<void(Dep*
   }
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

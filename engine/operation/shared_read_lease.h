@@ -10,7 +10,7 @@
 #include "kaon/engine/operation/var.h"
 #include "kaon/engine/thread_context.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // A net that runs again and again reads the same parameters each time. Operations that share a shared read lease enter
 // it with one atomic instruction, instead of a lock and two transfers of a cache line between cores for each var. A
@@ -69,4 +69,4 @@ class SharedReadLease : public RefCounted<SharedReadLease> {
   SharedReadLease* next_ = nullptr;
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

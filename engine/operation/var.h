@@ -7,7 +7,7 @@
 #include "kaon/engine/base/spin_lock.h"
 #include "kaon/engine/operation.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // Prefetches the operation that contains an access: the cache lines of its block around it.
 inline void fetch_operation(const Dep* d) noexcept {
@@ -158,6 +158,7 @@ class Var {
   Dep* tail_ = nullptr;
   const OpError* error_ = nullptr;
 };
+
 static_assert(sizeof(Var) == 32);
 
-}  // namespace kaon
+}  // namespace kaon::engine

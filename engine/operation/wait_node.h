@@ -6,7 +6,7 @@
 #include "kaon/engine/operation.h"
 #include "kaon/engine/operation/var.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // Not counted as an operation.
 struct WaitNode : OpBase {
@@ -27,4 +27,4 @@ struct WaitNode : OpBase {
   WaitNode* older_wait = nullptr;
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

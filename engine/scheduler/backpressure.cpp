@@ -11,7 +11,7 @@
 #include "kaon/engine/device/gpu.h"
 #include "kaon/engine/scheduler/engine_impl.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 using Clock = std::chrono::steady_clock;
 
@@ -269,4 +269,4 @@ void Backpressure::until_there_is_memory(FunctionRef<void()> attempt) noexcept {
   }
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

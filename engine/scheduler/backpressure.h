@@ -12,7 +12,7 @@
 #include "kaon/engine/memory/memory_budget.h"
 #include "kaon/engine/operation/op_counts.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // How it works. There are three kinds of room: operations in flight (EngineOptions::max_in_flight), bytes of a budget
 // (EngineOptions::max_bytes, EngineScope::with_budget) and memory of the system. Whoever waits for the first two is a
@@ -107,4 +107,4 @@ class Backpressure final : private MemoryBudget::Listener {
   std::atomic<int> waits_for_bytes_count_{0};
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -9,7 +9,7 @@
 
 #include "kaon/engine/scheduler/engine_impl.h"
 
-namespace kaon {
+namespace kaon::engine {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -155,4 +155,4 @@ void DeadlockWatch::watch_again() noexcept {
   }
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -9,7 +9,7 @@
 #include "kaon/engine/engine.h"
 #include "kaon/engine/operation/wait_node.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // An operation that waits keeps its accesses, so its wait may be for something that only its own end makes possible. A
 // wait for what the operation itself holds is refused at once; the others are registered here, and when no operation
@@ -54,4 +54,4 @@ class DeadlockWatch {
   bool is_watched_ = false;  // the timer checks
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

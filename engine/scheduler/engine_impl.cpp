@@ -4,6 +4,8 @@
 #include <thread>
 
 namespace kaon {
+
+using namespace engine;
 namespace {
 
 bool is_by_arrival(const EngineOptions& options) { return options.schedule.kind == Schedule::Kind::arrival; }

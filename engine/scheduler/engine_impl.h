@@ -29,27 +29,27 @@ struct Engine::Impl {
 
   // The engine has ended, or was made in the parent of this forked process: it has no threads here. Calls that need
   // them throw StateError.
-  bool is_gone() const noexcept { return forks != fork_count(); }
+  bool is_gone() const noexcept { return forks != engine::fork_count(); }
   [[noreturn]] void throw_gone(const char* op = "engine", const std::string& where = {}) const;
   // Throws StateError unless the var's last write has ended. Takes no lock: no thread writes any more, and one that
   // does not exist in this forked process may hold it.
-  void check_finished(const Var& var) const;
+  void check_finished(const engine::Var& var) const;
 
   Engine& self;
   const uint32_t forks;
   const EngineOptions options;
 
-  OpCounts counts;
-  ReadyOps ready;             // what may run
-  OpRunner runner;            // runs one and passes its accesses on
-  VarWaits waits;             // for a var
-  DeadlockWatch deadlocks;    // of waits inside operations
-  Backpressure backpressure;  // waits for room
-  OpMemory memory;
-  FailureLog failures;
+  engine::OpCounts counts;
+  engine::ReadyOps ready;             // what may run
+  engine::OpRunner runner;            // runs one and passes its accesses on
+  engine::VarWaits waits;             // for a var
+  engine::DeadlockWatch deadlocks;    // of waits inside operations
+  engine::Backpressure backpressure;  // waits for room
+  engine::OpMemory memory;
+  engine::FailureLog failures;
   Profiler profiler;
-  IoPool io;        // its threads use all of the above, as those of
-  Workers workers;  // do: both end first
+  engine::IoPool io;        // its threads use all of the above, as those of
+  engine::Workers workers;  // do: both end first
 };
 
 }  // namespace kaon

@@ -6,7 +6,7 @@
 #include "kaon/engine/memory/shortage.h"
 #include "kaon/engine/scheduler/engine_impl.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 void* OpMemory::allocate(size_t bytes) {
   if (void* data = Storage::cpu().try_allocate(bytes)) return data;
@@ -46,4 +46,4 @@ void* OpMemory::allocate_after_others(size_t bytes) {
   return data;
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -5,7 +5,7 @@
 
 #include "kaon/engine/engine.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // Thread safety: any thread.
 class OpMemory {
@@ -20,4 +20,4 @@ class OpMemory {
   Engine::Impl& engine_;
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -4,7 +4,7 @@
 
 #include "kaon/engine/scheduler/engine_impl.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 struct alignas(64) OpRunContext::Block {
   Block* next;
@@ -36,4 +36,4 @@ void run_piece(Engine& engine, FunctionRef<void(RunContext&)> body) {
   body(context);
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -3,7 +3,7 @@
 
 #include "kaon/engine/engine.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // Thread safety: as RunContext.
 class OpRunContext final : public RunContext {
@@ -26,4 +26,4 @@ class OpRunContext final : public RunContext {
 // parallel_for is the engine's. Thread safety: any thread that runs a piece of an operation of this engine.
 void run_piece(Engine& engine, FunctionRef<void(RunContext&)> body);
 
-}  // namespace kaon
+}  // namespace kaon::engine

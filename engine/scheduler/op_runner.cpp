@@ -7,7 +7,7 @@
 #include "kaon/engine/scheduler/engine_impl.h"
 #include "kaon/engine/scheduler/op_run_context.h"
 
-namespace kaon {
+namespace kaon::engine {
 namespace {
 
 // While it exists, this thread is inside an operation.
@@ -143,4 +143,4 @@ void OpRunner::grant_all(Dep* list) noexcept {
   engine_.workers.serve();
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -8,7 +8,7 @@
 #include "kaon/engine/engine.h"
 #include "kaon/engine/operation/wait_node.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // The operation that this thread runs, and for which engine. Operations nest when one waits inside and helps.
 struct Running {
@@ -49,4 +49,4 @@ class OpRunner {
   std::atomic<int> ending_later_{0};
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

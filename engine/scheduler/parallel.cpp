@@ -11,7 +11,7 @@
 #include "kaon/engine/base/spin_lock.h"
 #include "kaon/engine/scheduler/engine_impl.h"
 
-namespace kaon {
+namespace kaon::engine {
 namespace {
 
 // A range of consecutive pieces, which one thread works through before others take from it.
@@ -146,4 +146,4 @@ void parallel_for(Engine::Impl& engine, int64_t n, int64_t grain, FunctionRef<vo
   if (std::exception_ptr error = std::exchange(job->error, nullptr)) std::rethrow_exception(std::move(error));
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

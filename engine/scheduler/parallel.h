@@ -5,9 +5,9 @@
 
 #include "kaon/engine/engine.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // As RunContext::parallel_for, which says what it promises.
 void parallel_for(Engine::Impl& engine, int64_t n, int64_t grain, FunctionRef<void(int64_t, int64_t)> body);
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -15,7 +15,7 @@
 #include "kaon/engine/device/gpu.h"
 #include "kaon/engine/scheduler/engine_impl.h"
 
-namespace kaon {
+namespace kaon::engine {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -27,10 +27,10 @@ class Places : public WithMutex {
     std::lock_guard lock(mutex);
     if (free_.empty()) {
       free_.reserve(all_.size() + 1);  // so that leave() does not allocate
-      all_.push_back(std::make_unique<detail::EnginePlace>(&Engine::ended));
+      all_.push_back(std::make_unique<EnginePlace>(&Engine::ended));
       free_.push_back(all_.back().get());
     }
-    detail::EnginePlace& place = *free_.back();
+    EnginePlace& place = *free_.back();
     free_.pop_back();
     place.engine.store(&engine, std::memory_order_relaxed);
     return EngineRef(place, place.number.load(std::memory_order_relaxed));
@@ -54,8 +54,8 @@ class Places : public WithMutex {
   }
 
  private:
-  std::vector<std::unique_ptr<detail::EnginePlace>> all_;
-  std::vector<detail::EnginePlace*> free_;
+  std::vector<std::unique_ptr<EnginePlace>> all_;
+  std::vector<EnginePlace*> free_;
 };
 Places& places() { return ProcessWide<Places, ForkOrder::engines>::get(); }
 
@@ -158,13 +158,13 @@ void set_default_engine_options(const EngineOptions& options) {
   g_default_options = options;
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine
 
 // exit() destroys static objects in reverse order of construction. Those that oneDNN constructs while operations run
 // are destroyed first, before any atexit handler of this library, and the workers' next operation would use destroyed
 // objects. On a thread other than main only exit() itself runs early enough. Weak: a program may define its own.
 extern "C" [[gnu::weak, gnu::visibility("default")]] void exit(int status) noexcept {
-  kaon::finish_all_engines();
+  kaon::engine::finish_all_engines();
   if (auto next = reinterpret_cast<void (*)(int)>(dlsym(RTLD_NEXT, "exit"))) next(status);
   _exit(status);
 }

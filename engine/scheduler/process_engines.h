@@ -3,7 +3,7 @@
 
 #include "kaon/engine/engine.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // An engine's place, from its construction to its end.
 EngineRef enter_engine(Engine& engine);
@@ -19,4 +19,4 @@ void set_default_engine_options(const EngineOptions& options);
 // wait for itself.
 void finish_all_engines();
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -8,7 +8,7 @@
 #include "kaon/engine/operation/shared_read_lease.h"
 #include "kaon/engine/scheduler/engine_impl.h"
 
-namespace kaon {
+namespace kaon::engine {
 namespace {
 
 // Sorts by address and merges duplicates; two different modes become update. Returns how many are left.
@@ -145,4 +145,4 @@ void submit(Engine::Impl& engine, OpNode& op) {
     engine.backpressure.throttle();
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

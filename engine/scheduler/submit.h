@@ -3,9 +3,9 @@
 
 #include "kaon/engine/engine.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // Takes over a node whose type, label, accesses and body are set. Throws as Engine::push. Thread safety: any thread.
 void submit(Engine::Impl& engine, OpNode& op);
 
-}  // namespace kaon
+}  // namespace kaon::engine

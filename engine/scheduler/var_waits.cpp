@@ -9,7 +9,7 @@
 #include "kaon/engine/scheduler/engine_impl.h"
 #include "kaon/engine/scheduler/op_run_context.h"
 
-namespace kaon {
+namespace kaon::engine {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -189,4 +189,4 @@ void VarWaits::wait(Var& var, AccessMode mode) {
   if (waiter.error) throw_op_error(*waiter.error);
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

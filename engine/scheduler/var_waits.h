@@ -7,7 +7,7 @@
 #include "kaon/engine/engine.h"
 #include "kaon/engine/operation/wait_node.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // The functions of Engine with these names say what each does. Thread safety: any thread.
 class VarWaits {
@@ -30,4 +30,4 @@ class VarWaits {
   std::atomic<int> reading_now_{0};  // bodies that read_now is running
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -7,7 +7,7 @@
 #include "kaon/engine/base/spin_lock.h"
 #include "kaon/engine/scheduler/engine_impl.h"
 
-namespace kaon {
+namespace kaon::engine {
 namespace {
 using Clock = std::chrono::steady_clock;
 }  // namespace
@@ -234,4 +234,4 @@ void SpinningWaiter::end() noexcept {
   if (engine_ && engine_->workers.slots.end_spinning_wait() && !engine_->ready.is_empty()) engine_->workers.wake();
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

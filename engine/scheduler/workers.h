@@ -11,7 +11,7 @@
 #include "kaon/engine/threads/slots.h"
 #include "kaon/engine/threads/worker_threads.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 class SpinningWaiter;
 class Workers;
@@ -80,4 +80,4 @@ class SpinningWaiter {
   Engine::Impl* engine_;
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

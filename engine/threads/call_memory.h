@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace kaon {
+namespace kaon::engine {
 
 // Posting a handler to a thread pool allocates. A ready operation or coroutine must reach a thread even if the process
 // is out of memory, so Asio allocates these handlers from a fixed set of blocks: one per thread, at most 64. If all
@@ -64,4 +64,4 @@ struct CallAllocator {
   void* block;
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -2,7 +2,7 @@
 
 #include <boost/asio/bind_allocator.hpp>
 
-namespace kaon {
+namespace kaon::engine {
 
 void IoPool::post(std::coroutine_handle<> work) {
   {
@@ -27,4 +27,4 @@ void IoPool::run_one() {
   if (work) resume_coroutine(work);
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -15,7 +15,7 @@
 #include "kaon/engine/threads/call_memory.h"
 #include "kaon/engine/threads/worker_threads.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 // Posting a coroutine allocates nothing unless very many are pending: see CoroutineQueue and CallMemory. A thread of
 // the pool that has been called takes one coroutine, and calls another thread if there are more. Thread safety: any
@@ -52,4 +52,4 @@ class IoPool final : public Executor {
   WorkerThreads threads_;
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

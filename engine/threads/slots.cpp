@@ -1,6 +1,6 @@
 #include "kaon/engine/threads/slots.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 bool Slots::take() noexcept {
   int taken = active_.load(std::memory_order_seq_cst);
@@ -34,4 +34,4 @@ int Slots::busy(bool caller_helps) const noexcept {
   return active_.load(std::memory_order_relaxed) - spinning_.load(std::memory_order_relaxed) - helping;
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

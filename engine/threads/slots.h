@@ -3,7 +3,7 @@
 
 #include <atomic>
 
-namespace kaon {
+namespace kaon::engine {
 
 // A thread that runs operations holds a slot; there are as many as EngineOptions::threads. The counts decide whether a
 // ready operation needs another worker: a thread that queues one reads them, a thread that leaves lowers them and then
@@ -66,4 +66,4 @@ class Slots {
   std::atomic<int> spinning_waiters_{0};
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -6,7 +6,7 @@
 
 #include "kaon/engine/engine.h"
 
-namespace kaon::detail {
+namespace kaon::engine {
 namespace {
 int64_t read_clock(clockid_t clock) noexcept {
   timespec time{};
@@ -44,4 +44,4 @@ bool Turn::look() noexcept {
   return Engine::current().options().schedule.kind == Schedule::Kind::arrival;
 }
 
-}  // namespace kaon::detail
+}  // namespace kaon::engine

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace kaon::detail {
+namespace kaon::engine {
 
 // A coroutine whose awaits are all ready would keep its executor's thread forever, and with it an event loop. So each
 // await in a Kaon coroutine counts here, and the one that finds the turn over yields first. Reading the clock takes
@@ -54,4 +54,4 @@ class TurnScope {
   const int64_t outer_;
 };
 
-}  // namespace kaon::detail
+}  // namespace kaon::engine

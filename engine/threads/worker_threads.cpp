@@ -6,7 +6,7 @@
 
 #include "kaon/engine/error.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 WorkerThreads::WorkerThreads(int count) : boost::asio::thread_pool(0) {
   try {
@@ -37,4 +37,4 @@ void WorkerThreads::join() {
   threads_.clear();
 }
 
-}  // namespace kaon
+}  // namespace kaon::engine

@@ -5,7 +5,7 @@
 #include <thread>
 #include <vector>
 
-namespace kaon {
+namespace kaon::engine {
 
 // Replaces boost::asio::thread_pool, whose constructor waits forever when the system refuses one of its threads.
 class WorkerThreads : public boost::asio::thread_pool {
@@ -20,4 +20,4 @@ class WorkerThreads : public boost::asio::thread_pool {
   std::vector<std::thread> threads_;
 };
 
-}  // namespace kaon
+}  // namespace kaon::engine

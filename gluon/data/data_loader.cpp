@@ -9,6 +9,8 @@
 
 namespace kaon::gluon::data {
 
+using namespace graph;
+
 struct DataLoader::State {
   State(Dataset d, BatchSampler s, const LoaderOptions& o) : dataset(std::move(d)), sampler(std::move(s)), options(o) {
     if (o.workers < 0) throw ValueError(fmt::format("[DataLoader] workers: expected at least 0, got {}", o.workers));

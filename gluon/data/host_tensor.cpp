@@ -6,6 +6,8 @@
 
 namespace kaon::gluon::data {
 
+using namespace graph;
+
 HostTensor::HostTensor(const Shape& shape, DType dtype) : shape_(shape), dtype_(dtype) {
   if (!shape.is_known()) throw ShapeError(fmt::format("[HostTensor] expected a known shape, got {}", shape.str()));
   if (!is_valid(dtype)) throw TypeError(fmt::format("[HostTensor] unknown dtype number {}", int(dtype)));

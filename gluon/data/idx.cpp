@@ -11,6 +11,8 @@
 #include "kaon/ops/array/file_io.h"
 
 namespace kaon::gluon::data {
+
+using namespace graph;
 namespace {
 
 [[noreturn]] void fail(const std::string& name, uint64_t offset, const std::string& what) {

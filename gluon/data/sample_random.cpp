@@ -7,6 +7,8 @@
 
 namespace kaon::gluon::data {
 
+using namespace graph;
+
 SampleRandom::SampleRandom(uint64_t seed, uint64_t epoch, int64_t index) : index_(uint64_t(index)) {
   // a key per epoch, so that sample and block number fill Philox's counter
   const Philox4 k = random_block(seed, epoch, ~uint64_t(0));

@@ -9,6 +9,8 @@
 #include "kaon/ops/math/philox.h"
 
 namespace kaon::gluon::data {
+
+using namespace graph;
 namespace {
 
 class Sequence : public SamplerSource {

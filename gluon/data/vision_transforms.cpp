@@ -7,6 +7,8 @@
 #include "kaon/ops/math/dispatch.h"
 
 namespace kaon::gluon::data::vision::transforms {
+
+using namespace graph;
 namespace {
 
 void check_image(const HostTensor& image, const char* what, const char* layout) {

@@ -11,6 +11,8 @@
 #include "kaon/ops/operator/interceptor.h"
 
 namespace kaon::gluon::detail {
+
+using namespace graph;
 namespace {
 
 thread_local BlockNode* t_running_block = nullptr;
@@ -260,8 +262,8 @@ void call_traced(BlockNode& block, std::span<const NDArray* const> inputs, Trace
 
 namespace kaon::gluon {
 
-IntrusivePtr<PlanReport> Block::plan() const {
-  std::shared_ptr<CachedGraph> latest;
+engine::IntrusivePtr<PlanReport> Block::plan() const {
+  std::shared_ptr<graph::CachedGraph> latest;
   {
     std::lock_guard guard(node_->lock);
     uint64_t used = 0;

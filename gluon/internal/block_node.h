@@ -30,7 +30,7 @@ struct BlockNode {
     size_t num_inputs;
     bool training;
     std::vector<TensorMeta> metas;  // empty: any
-    std::shared_ptr<CachedGraph> graph;
+    std::shared_ptr<graph::CachedGraph> graph;
     std::vector<Parameter> parameters;  // after the data, in this order
     uint64_t used;                      // when last
   };
@@ -46,9 +46,9 @@ struct BlockNode {
   HybridizeOptions options;
   bool keeps_float32 = false;  // casting the net to a 16-bit float leaves its own parameters float32
   std::vector<Trace> traces;
-  IntrusivePtr<PlanArenas> arenas{new PlanArenas};  // of the plans of all traces
-  uint64_t clock = 0;                               // counts calls
-  SpinLock lock;                                    // guards traces and clock
+  engine::IntrusivePtr<graph::PlanArenas> arenas{new graph::PlanArenas};  // of the plans of all traces
+  uint64_t clock = 0;                                                     // counts calls
+  engine::SpinLock lock;                                                  // guards traces and clock
 
   const BlockNode* named_by() const;                                            // the first of its parents that lives
   void set_prefix(const std::string& new_prefix, const std::string& new_path);  // and of the children that it named

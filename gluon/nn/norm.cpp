@@ -5,6 +5,8 @@
 #include "kaon/gluon/internal/block_node.h"
 
 namespace kaon::gluon::nn {
+
+using namespace graph;
 namespace {
 
 GradReq learned(bool is_learned) { return is_learned ? GradReq::write : GradReq::null; }

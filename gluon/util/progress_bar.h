@@ -51,7 +51,7 @@ class ProgressBar {
     uint64_t ops;
     int64_t steps;
   };
-  EngineRef engine_;
+  engine::EngineRef engine_;
   std::string title_, text_;
   int64_t total_;
   Options options_;

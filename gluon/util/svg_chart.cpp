@@ -13,6 +13,8 @@
 #include "kaon/ops/array/file_io.h"
 
 namespace kaon::gluon {
+
+using namespace graph;
 namespace {
 
 constexpr double panel_width = 460, panel_height = 320, title_height = 34;

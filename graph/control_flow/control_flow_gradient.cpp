@@ -8,7 +8,8 @@
 #include "kaon/graph/passes/passes.h"
 #include "kaon/ops/op_def.h"
 
-namespace kaon {
+namespace kaon::graph {
+
 namespace {
 
 using Arrivals = std::vector<Arrives>;
@@ -382,6 +383,12 @@ std::vector<bool> results_from(const ControlFlow& p, std::span<const TensorMeta>
   std::copy(last.begin(), last.end(), results.begin() + p.num_outputs);
   return results;
 }
+
+}  // namespace kaon::graph
+
+namespace kaon {
+
+using namespace graph;
 
 int op::ControlFlowGrad::num_inputs() const {
   const auto& heads = request->heads;

@@ -8,6 +8,9 @@
 #include "kaon/ops/random_state.h"
 
 namespace kaon {
+
+using namespace graph;
+
 namespace {
 
 template <class Op, auto Member>
@@ -33,6 +36,10 @@ template <>
 constinit const OpDef CondOp::def = make_def<CondOp, &CondOp::program>();
 constinit const OpDef op::ControlFlowGrad::def = make_def<op::ControlFlowGrad, &op::ControlFlowGrad::request>();
 constinit const OpDef op::ControlFlowKey::def = make_def<op::ControlFlowKey, &op::ControlFlowKey::training_only>();
+
+}  // namespace kaon
+
+namespace kaon::graph {
 
 bool is_control_flow(const OpDef& op) { return &op == &ForeachOp::def || &op == &WhileOp::def || &op == &CondOp::def; }
 
@@ -69,6 +76,10 @@ Draws find_draws(std::span<const Graph> graphs) {
   }
   return draws;
 }
+
+}  // namespace kaon::graph
+
+namespace kaon {
 
 template <ControlKind K>
 void op::ControlFlowOp<K>::infer(InferContext& c) const {

@@ -8,6 +8,10 @@ namespace kaon {
 
 struct OpDef;
 
+}  // namespace kaon
+
+namespace kaon::graph {
+
 constexpr std::string_view control_flow_op(ControlKind kind) {
   constexpr std::string_view names[] = {"_foreach", "_while_loop", "_cond"};
   return names[size_t(kind)];
@@ -16,12 +20,16 @@ constexpr std::string_view control_flow_op(ControlKind kind) {
 // By output of the node: may it be computed from an input with from[i], through some branch or iteration?
 std::vector<bool> results_from(const ControlFlow& program, std::span<const TensorMeta> inputs, std::vector<bool> from);
 
+}  // namespace kaon::graph
+
+namespace kaon {
+
 namespace op {
 // One node: its iterations are part of the operation that runs the plan.
-template <ControlKind K>
+template <graph::ControlKind K>
 struct ControlFlowOp {
-  const ControlFlow* program = nullptr;
-  static constexpr OpTraits traits{.name = control_flow_op(K), .variadic = true};
+  const graph::ControlFlow* program = nullptr;
+  static constexpr OpTraits traits{.name = graph::control_flow_op(K), .variadic = true};
   static constexpr void fields(auto) {}  // in files it is a node with subgraphs: control_flow_file.h
   static const OpDef def;
   int num_inputs() const { return program->num_inputs(); }
@@ -29,17 +37,17 @@ struct ControlFlowOp {
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
   std::vector<bool> computed_from(std::span<const TensorMeta> inputs, std::vector<bool> from) const {
-    return results_from(*program, inputs, std::move(from));
+    return graph::results_from(*program, inputs, std::move(from));
   }
 };
 }  // namespace op
 template <>
-const OpDef op::ControlFlowOp<ControlKind::foreach>::def;
+const OpDef op::ControlFlowOp<graph::ControlKind::foreach>::def;
 template <>
-const OpDef op::ControlFlowOp<ControlKind::while_loop>::def;
+const OpDef op::ControlFlowOp<graph::ControlKind::while_loop>::def;
 template <>
-const OpDef op::ControlFlowOp<ControlKind::cond>::def;
-template <ControlKind K>
+const OpDef op::ControlFlowOp<graph::ControlKind::cond>::def;
+template <graph::ControlKind K>
 void run_cpu(const op::ControlFlowOp<K>& op, KernelContext& c);
 
 namespace op {
@@ -47,7 +55,7 @@ namespace op {
 // Outputs: the gradients that arrive at its inputs, then for each that arrives sometimes whether it does: a uint8 (1).
 // Runs the forward again, keeping the states, then the iterations from the last to the first.
 struct ControlFlowGrad {
-  const ControlFlowGradient* request = nullptr;
+  const graph::ControlFlowGradient* request = nullptr;
   static constexpr OpTraits traits{.name = "_backward_control_flow", .variadic = true, .in_mxnet = false};
   static constexpr void fields(auto) {}
   static const OpDef def;
@@ -59,10 +67,18 @@ struct ControlFlowGrad {
 }  // namespace op
 void run_cpu(const op::ControlFlowGrad& op, KernelContext& c);
 
+}  // namespace kaon
+
+namespace kaon::graph {
+
 // By input of the node, of those with wanted[i]: does a gradient arrive there when these heads arrive? As on arrays,
 // some branch or iteration must send one. `inputs`: shapes and dtypes of the node's inputs.
 std::vector<Arrives> find_arrivals(const ControlFlow& program, const std::vector<Arrives>& heads,
                                    const std::vector<bool>& wanted, std::span<const TensorMeta> inputs);
+
+}  // namespace kaon::graph
+
+namespace kaon {
 
 namespace op {
 // The key of the random numbers of a loop or a branch: {seed, offset}, an int64 (2). A value of the graph, so that the
@@ -80,6 +96,10 @@ struct ControlFlowKey {
 }  // namespace op
 void run_cpu(const op::ControlFlowKey& op, KernelContext& c);
 
+}  // namespace kaon
+
+namespace kaon::graph {
+
 // Whether the operator is one of the three, whose nodes contain programs.
 bool is_control_flow(const OpDef& op);
 const OpDef* find_control_flow(std::string_view name);  // nullptr: none of them
@@ -92,4 +112,4 @@ struct Draws {
 };
 Draws find_draws(std::span<const Graph> graphs);
 
-}  // namespace kaon
+}  // namespace kaon::graph

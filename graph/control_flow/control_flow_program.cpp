@@ -8,7 +8,7 @@
 #include <mutex>
 #include <tuple>
 
-namespace kaon {
+namespace kaon::graph {
 namespace {
 
 std::string text_of(const TensorMeta& m) { return fmt::format("{} {}", m.shape.str(), name_of(m.dtype)); }
@@ -161,10 +161,14 @@ void check_scalar(const char* name, const TensorMeta& predicate) {
       fmt::format("[{}] the condition must have one element, got an array of shape {}", name, predicate.shape.str()));
 }
 
-void check_branches(const std::vector<TensorMeta>& then, const std::vector<TensorMeta>& otherwise) {
-  if (then.size() != otherwise.size()) {
-    throw ValueError(fmt::format("[cond] one branch returns {} arrays, the other {}", then.size(), otherwise.size()));
+void check_branch_counts(size_t then, size_t otherwise) {
+  if (then != otherwise) {
+    throw ValueError(fmt::format("[cond] one branch returns {} arrays, the other {}", then, otherwise));
   }
+}
+
+void check_branches(const std::vector<TensorMeta>& then, const std::vector<TensorMeta>& otherwise) {
+  check_branch_counts(then.size(), otherwise.size());
   for (size_t i = 0; i < then.size(); ++i) {
     if (then[i] == otherwise[i]) continue;
     throw ShapeError(fmt::format("[cond] output {} is {} from one branch and {} from the other", i, text_of(then[i]),
@@ -184,4 +188,4 @@ void refuse_update(const OpDef& op) {
 }
 
 }  // namespace control_flow
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -3,7 +3,7 @@
 
 #include "kaon/graph/ir/gradient.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 enum class ControlKind : uint8_t { foreach, while_loop, cond };
 
@@ -57,9 +57,10 @@ void check_counts(const char* name, const char* what, size_t expected, size_t go
 void check_state(const char* name, size_t i, const TensorMeta& before, const TensorMeta& after);
 void check_output(const char* name, size_t i, const TensorMeta& first, const TensorMeta& now);
 void check_scalar(const char* name, const TensorMeta& predicate);
+void check_branch_counts(size_t then, size_t otherwise);
 void check_branches(const std::vector<TensorMeta>& then, const std::vector<TensorMeta>& otherwise);
 void check_limit(const char* name, int64_t max_iterations);
 [[noreturn]] void refuse_update(const OpDef& op);
 }  // namespace control_flow
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -13,9 +13,12 @@
 #include "kaon/graph/ir/symbol_node.h"
 
 namespace kaon::contrib::detail {
+
+using namespace graph;
+
 namespace {
 
-namespace checks = kaon::control_flow;
+namespace checks = graph::control_flow;
 using Symbols = std::vector<Symbol>;
 
 const TensorMeta& meta_of(const Symbol& s) { return s.entry().node->outputs[s.entry().output]; }
@@ -183,9 +186,7 @@ Symbols run(const Cond<Symbol>& cond) {
   Cutter cutter;
   cutter.variable("cond_predicate", meta_of(cond.predicate));
   const Symbols then = cond.then(), otherwise = cond.otherwise();
-  if (then.size() != otherwise.size()) {
-    throw ValueError(fmt::format("[cond] one branch returns {} arrays, the other {}", then.size(), otherwise.size()));
-  }
+  checks::check_branch_counts(then.size(), otherwise.size());
   cutter.collect(then);
   cutter.collect(otherwise);
   ControlFlow program{.num_states = 1, .num_outputs = int(then.size())};

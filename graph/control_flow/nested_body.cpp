@@ -9,7 +9,7 @@
 #include "kaon/ops/math/dispatch.h"
 #include "kaon/ops/operator/kernel_call.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 void NestedContext::begin(RunContext& outer) {
   outer_ = &outer;
@@ -138,4 +138,4 @@ int64_t run_loop(const ControlFlow& program, ControlFlowState& s, const KernelCo
   return k;
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

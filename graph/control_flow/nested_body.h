@@ -6,7 +6,7 @@
 #include "kaon/graph/control_flow/control_flow_program.h"
 #include "kaon/graph/plan/execution_plan.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 // The RunContext of its kernels: scratch memory is passed from one to the next instead of freed, so that freeing theirs
 // does not free that of the kernel around them. One operation at a time.
@@ -96,4 +96,4 @@ State& state_of(const KernelContext& c, std::unique_ptr<KernelState>& local, con
   return static_cast<State&>(*slot);
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

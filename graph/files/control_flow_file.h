@@ -3,7 +3,7 @@
 
 #include "kaon/graph/files/symbol_file.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 // The variables of a subgraph, depth first from its heads: the order in which MXNet counts its inputs.
 std::vector<uint32_t> subgraph_variables(const SymbolFile& subgraph);
@@ -28,4 +28,4 @@ using WrittenLoops = std::unordered_map<const SymbolNode*, WrittenControlFlow>;
 std::vector<SymbolNode*> written_order(const std::vector<SymbolEntry>& heads, const SymbolFileInfo* info,
                                        WrittenLoops& loops);
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -9,7 +9,7 @@
 #include "kaon/graph/files/control_flow_file.h"
 #include "kaon/ops/elementwise/elementwise.h"
 
-namespace kaon {
+namespace kaon::graph {
 namespace {
 
 template <class Op>
@@ -287,4 +287,4 @@ void read_control_flow(SymbolFile& file, size_t index, const std::vector<std::ve
   Reader(file, index, variables).run();
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

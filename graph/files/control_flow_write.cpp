@@ -9,7 +9,7 @@
 #include "kaon/graph/files/control_flow_file.h"
 #include "kaon/ops/elementwise/elementwise.h"
 
-namespace kaon {
+namespace kaon::graph {
 namespace {
 
 IntrusivePtr<SymbolNode> new_node(const OpDef* op, std::string name, size_t outputs) {
@@ -154,4 +154,4 @@ std::vector<SymbolNode*> written_order(const std::vector<SymbolEntry>& heads, co
   return order;
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

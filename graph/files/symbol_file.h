@@ -12,7 +12,7 @@
 #include "kaon/graph/ir/symbol_node.h"
 #include "kaon/graph/symbol.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 // MXNet's number of the release whose format is written: major * 10000 + minor * 100 + patch.
 inline constexpr int64_t written_mxnet_version = 10901;
@@ -83,4 +83,4 @@ std::vector<uint32_t> file_order(const SymbolFile& file, FileRoots roots = FileR
 // `text` as a JSON string, quotes included, in the escapes that MXNet's reader knows.
 std::string json_quote(std::string_view text);
 
-}  // namespace kaon
+}  // namespace kaon::graph

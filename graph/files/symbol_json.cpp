@@ -8,6 +8,8 @@
 
 namespace kaon {
 
+using namespace graph;
+
 namespace {
 
 // Shape and dtype of a variable, as far as Gluon's attributes say.

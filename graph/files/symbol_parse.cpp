@@ -8,7 +8,7 @@
 #include "kaon/engine/error.h"
 #include "kaon/graph/files/symbol_file.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 namespace json = boost::json;
 
@@ -256,4 +256,4 @@ std::vector<uint32_t> file_order(const SymbolFile& file, FileRoots roots) {
   return order;
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

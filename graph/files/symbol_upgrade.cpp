@@ -11,7 +11,7 @@
 #include "kaon/graph/files/symbol_file.h"
 #include "kaon/ops/operator/registry.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 namespace {
 
@@ -224,4 +224,4 @@ void resolve_operators(SymbolFile& file) {
   resolve(file, budget);
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -7,7 +7,7 @@
 #include "kaon/graph/control_flow/control_flow_ops.h"
 #include "kaon/graph/files/control_flow_file.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 std::string json_quote(std::string_view text) {
   std::string out = "\"";
@@ -178,4 +178,4 @@ std::string write_symbol(const std::vector<SymbolEntry>& heads, const SymbolFile
   return Writer(heads, info).run(0);
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -19,7 +19,7 @@
 #include "kaon/ops/array/same_engine.h"
 #include "kaon/ops/array/small_array.h"
 
-namespace kaon {
+namespace kaon::graph {
 namespace {
 
 Shape with_rows(Shape shape, int64_t rows) {
@@ -86,7 +86,7 @@ CachedGraph::CachedGraph(Trace trace, size_t num_outputs, std::vector<std::strin
       options_(options),
       name_(intern(name)),
       arenas_(arenas ? std::move(arenas) : IntrusivePtr<PlanArenas>(new PlanArenas)) {
-  check(options);
+  options.check();
 }
 
 bool CachedGraph::matches(const Key& key, std::span<const NDArray* const> inputs, bool training, bool recorded,
@@ -468,4 +468,4 @@ std::vector<NDArray> CachedGraph::call(std::span<const NDArray* const> inputs, c
   return outputs;
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

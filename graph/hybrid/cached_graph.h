@@ -12,7 +12,7 @@
 #include "kaon/graph/plan/execution_plan.h"
 #include "kaon/graph/plan_report.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 // "data dim 0: 32 -> 31": the first difference; empty when there is none.
 std::string describe_change(std::span<const std::string> names, std::span<const TensorMeta> old,
@@ -125,4 +125,4 @@ class CachedGraph {
   std::string last_miss_;
 };
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -7,7 +7,7 @@
 
 #include "kaon/graph/ir/gradient.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 GradientProgram::GradientProgram(std::function<Graph()> trace, std::vector<bool> wanted, bool training,
                                  std::vector<std::string> input_names, HybridizeOptions options, std::string name,
@@ -52,4 +52,4 @@ const GradientProgram::Backward& GradientProgram::backward(const std::vector<boo
   return made_.front();
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -6,7 +6,7 @@
 #include "kaon/engine/base/spin_lock.h"
 #include "kaon/graph/hybrid/cached_graph.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 // Its program computes the forward again, from the same inputs and random numbers; recorded like any other, it has a
 // GradientProgram in turn. Shared by a plan's recorded calls; made when it is first asked for.
@@ -35,4 +35,4 @@ class GradientProgram {
   std::forward_list<Backward> made_;
 };
 
-}  // namespace kaon
+}  // namespace kaon::graph

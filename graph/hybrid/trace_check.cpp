@@ -8,7 +8,7 @@
 #include "kaon/graph/plan/verify.h"
 #include "kaon/ops/array/array_node.h"
 
-namespace kaon {
+namespace kaon::graph {
 namespace {
 
 bool same_constant(const NDArray& a, const NDArray& b) {
@@ -113,4 +113,4 @@ void check_trace(const Symbol& traced, const Symbol& now, const char* name) {
                   name, difference));
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -3,10 +3,10 @@
 
 #include "kaon/graph/symbol.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 // Throws VerifyError naming the first operator that `now` computes otherwise than `traced`: another one, other
 // attributes, other inputs. Names do not matter. May wait for constants.
 void check_trace(const Symbol& traced, const Symbol& now, const char* name);
 
-}  // namespace kaon
+}  // namespace kaon::graph

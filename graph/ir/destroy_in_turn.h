@@ -1,7 +1,7 @@
 // Freeing long chains of objects that own each other, without nested destructors.
 #pragma once
 
-namespace kaon {
+namespace kaon::graph {
 
 // Deletes `object`, then one by one the objects of its kind whose last reference this ends, so that a chain of a
 // million needs no more stack than one. For the destroy() of reference-counted nodes. Allocates nothing: the objects
@@ -21,4 +21,4 @@ void destroy_in_turn(T* object) noexcept {
   is_running = false;
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

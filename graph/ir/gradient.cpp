@@ -8,7 +8,7 @@
 #include "kaon/graph/ir/graph_tracer.h"
 #include "kaon/graph/ir/rewrite.h"
 
-namespace kaon {
+namespace kaon::graph {
 namespace {
 
 // What has arrived at a value in the backward.
@@ -311,4 +311,4 @@ Graph with_gradient(Graph graph, const std::vector<bool>& wanted, GradientForm& 
   return graph;
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -3,7 +3,7 @@
 
 #include "kaon/graph/ir/graph.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 // Does a gradient arrive at a value? What a branch or a loop reads is known only when it runs: sometimes.
 enum class Arrives : uint8_t { never, sometimes, always };
@@ -51,4 +51,4 @@ std::vector<std::string> refused_gradients(const Graph& program, const std::vect
 inline bool lacks_gradient(const OpDef& op) { return !op.grad && !op.traits.flat; }
 [[noreturn]] void refuse_gradient(const OpDef& op);  // StateError
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -5,7 +5,7 @@
 #include "kaon/graph/ir/symbol_node.h"
 #include "kaon/ops/operator/kernel_call.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 Graph Graph::from_symbol(const Symbol& symbol, const std::vector<std::string>& input_order) {
   Graph g;
@@ -134,4 +134,4 @@ void Graph::validate() const {
   for (ValueId v : outputs) check(v, nodes.size(), "an output");
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

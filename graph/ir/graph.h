@@ -7,7 +7,7 @@
 #include "kaon/graph/symbol.h"
 #include "kaon/ops/operator/op_attributes.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 // Output `output` of node `node`.
 struct ValueId {
@@ -89,4 +89,4 @@ void number_draws(Graph& graph, bool training);
 // Uses of each value, counting graph outputs.
 std::vector<std::vector<uint32_t>> count_uses(const Graph& graph);
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -4,7 +4,7 @@
 
 #include "kaon/ops/array/array_node.h"
 
-namespace kaon {
+namespace kaon::graph {
 namespace {
 
 struct TraceValue : Annotation, Pooled {
@@ -55,4 +55,4 @@ void GraphTracer::on_call(OpCall& call) {
   for (size_t i = 0; i < call.outputs.size(); ++i) annotate(call.outputs[i], {v.node, uint32_t(i)});
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -7,7 +7,7 @@
 #include "kaon/graph/ir/graph.h"
 #include "kaon/ops/operator/interceptor.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 // While a Scope exists, operators called on this thread become nodes of `phase`. Arrays that are not of the graph
 // become constants.
@@ -40,4 +40,4 @@ class GraphTracer final : public Interceptor {
   Phase phase_;
 };
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -5,7 +5,7 @@
 
 #include "kaon/engine/engine.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 // While it exists, no limit counts the arrays and memory that this thread makes, which outlive the present scope.
 class OutsideBudget {
@@ -19,4 +19,4 @@ class OutsideBudget {
   MemoryBudget* const caller_;
 };
 
-}  // namespace kaon
+}  // namespace kaon::graph

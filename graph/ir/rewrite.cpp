@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace kaon::passes {
+namespace kaon::graph::passes {
 
 bool updates_inputs(const Node& n, bool training) {
   return n.op && n.op->traits.mutates != 0 && (training || !n.op->traits.mode_dependent);
@@ -59,4 +59,4 @@ Graph Rewriter::finish() {
   return std::move(to_);
 }
 
-}  // namespace kaon::passes
+}  // namespace kaon::graph::passes

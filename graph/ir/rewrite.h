@@ -3,7 +3,7 @@
 
 #include "kaon/graph/ir/graph.h"
 
-namespace kaon::passes {
+namespace kaon::graph::passes {
 
 // Whether this node writes to an input. BatchNorm does in training only.
 bool updates_inputs(const Node& node, bool training);
@@ -52,4 +52,4 @@ class Rewriter {
   std::vector<std::vector<ValueId>> now_;  // by old node and output
 };
 
-}  // namespace kaon::passes
+}  // namespace kaon::graph::passes

@@ -7,10 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "kaon/engine/run_context.h"
 #include "kaon/graph/symbol.h"
 #include "kaon/ops/operator/op_attributes.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 // A variable, a constant or an operator with its inputs. Shared by the Symbols that refer to it.
 struct SymbolNode : RefCounted<SymbolNode> {
@@ -39,6 +40,9 @@ struct SymbolNode : RefCounted<SymbolNode> {
   static uint64_t next_sequence();
 };
 
+// Without inputs and outputs. nullptr: a variable.
+IntrusivePtr<SymbolNode> make_node(const OpDef* op, std::string name);
+
 // Post-order, each node once: inputs before their users, as in MXNet's files.
 std::vector<SymbolNode*> topological_order(const std::vector<SymbolEntry>& heads);
 // The same nodes, inputs before their users, in the order in which the program made them, as an imperative run does.
@@ -53,6 +57,9 @@ void expect_equal_shapes(std::string_view name, std::span<const TensorMeta* cons
 // Runs shape inference of one node as far as its inputs are known; fills shapes of variables that follow from others.
 // True when the outputs are known.
 bool infer_node(SymbolNode& node);
+// The same with the shapes and dtypes of any node's outputs in metas_of(node), which are filled for this node and for
+// variables that follow.
+bool infer_node(SymbolNode& node, FunctionRef<std::vector<TensorMeta>&(SymbolNode&)> metas_of);
 
 // Whether Symbol::shape() or dtype() has been asked on this thread while it lives: then a trace holds for inputs like
 // these only.
@@ -63,9 +70,9 @@ class SymbolShapeWatch {
   SymbolShapeWatch(const SymbolShapeWatch&) = delete;
   SymbolShapeWatch& operator=(const SymbolShapeWatch&) = delete;
   bool was_read() const { return was_read_; }
+  static void note_read();  // by Symbol::shape() and dtype()
 
  private:
-  friend class Symbol;
   bool was_read_ = false;
   SymbolShapeWatch* outer_;
 };
@@ -82,4 +89,4 @@ std::pair<Symbol, std::vector<std::string>> with_direct_labels(const Symbol& pro
 // The program with each constant as a variable of its name, and the values of these.
 std::pair<Symbol, std::vector<std::pair<std::string, NDArray>>> constants_as_variables(const Symbol& program);
 
-}  // namespace kaon
+}  // namespace kaon::graph

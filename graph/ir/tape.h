@@ -11,11 +11,11 @@
 #include "kaon/graph/autograd.h"
 #include "kaon/ops/array/array_node.h"
 
-namespace kaon {
-
-namespace autograd {
+namespace kaon::autograd {
 struct TapeNode;
 }
+
+namespace kaon::graph {
 
 // One step of a backward pass: the gradients of one recorded call.
 struct GradCall {
@@ -41,11 +41,13 @@ struct GradFunction : Pooled {
   autograd::TapeNode* node = nullptr;  // the call's, which owns this
 };
 
-namespace autograd {
+}  // namespace kaon::graph
+
+namespace kaon::autograd {
 
 // Puts a call on the tape: `outputs` become results of `function` applied to `inputs`.
-void record_call(const char* name, std::unique_ptr<GradFunction> function, std::span<const NDArray* const> inputs,
-                 std::span<NDArray> outputs);
+void record_call(const char* name, std::unique_ptr<graph::GradFunction> function,
+                 std::span<const NDArray* const> inputs, std::span<NDArray> outputs);
 
 // An array that a recorded call has read or written, with the number of writes to it up to that call.
 struct SavedArray {
@@ -62,5 +64,4 @@ struct SavedArray {
 // operation.
 NDArray filled_like(const NDArray& array, double value);
 
-}  // namespace autograd
-}  // namespace kaon
+}  // namespace kaon::autograd

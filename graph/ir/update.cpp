@@ -3,7 +3,7 @@
 #include "kaon/graph/ir/graph_tracer.h"
 #include "kaon/ops/functions.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 Graph with_ones_for_heads(Graph graph, size_t program_inputs) {
   for (size_t i = program_inputs; i < graph.inputs.size(); ++i) {
@@ -37,4 +37,4 @@ Graph with_update(Graph graph, const Update& update) {
   return graph;
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -6,7 +6,7 @@
 
 #include "kaon/graph/ir/graph.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 // How a program's inputs change by the gradients of its output.
 struct Update {
@@ -23,4 +23,4 @@ struct Update {
 Graph with_ones_for_heads(Graph graph, size_t program_inputs);
 Graph with_update(Graph graph, const Update& update);
 
-}  // namespace kaon
+}  // namespace kaon::graph

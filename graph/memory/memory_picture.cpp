@@ -8,7 +8,7 @@
 #include "kaon/graph/memory/memory_plan.h"
 #include "kaon/graph/memory/svg.h"
 
-namespace kaon {
+namespace kaon::graph {
 namespace {
 
 constexpr double left = 82, right = 20, top = 74, strip = 12, bottom = 70;  // around the plot
@@ -186,4 +186,4 @@ class Picture {
 
 std::string MemoryPlan::svg(const Graph& graph) const { return Picture(*this, graph).str(); }
 
-}  // namespace kaon
+}  // namespace kaon::graph

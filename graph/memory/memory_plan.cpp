@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-namespace kaon {
+namespace kaon::graph {
 namespace {
 
 constexpr size_t alignment = 64;
@@ -182,4 +182,4 @@ std::string MemoryPlan::report(const Graph& graph) const {
          fmt::format("arena {} bytes, {} without sharing: {:.0f} % saved\n", arena_bytes, unplanned_bytes, saved);
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -6,7 +6,7 @@
 
 #include "kaon/graph/ir/graph.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 enum class Place : uint8_t { arena, input, output, constant };
 
@@ -50,4 +50,4 @@ struct MemoryPlan {
 
 MemoryPlan plan_memory(const Graph& graph);
 
-}  // namespace kaon
+}  // namespace kaon::graph

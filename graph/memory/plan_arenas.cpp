@@ -5,7 +5,7 @@
 
 #include "kaon/graph/ir/outside_budget.h"
 
-namespace kaon {
+namespace kaon::graph {
 namespace {
 
 bool is_idle(const Buffer& buffer) {
@@ -79,4 +79,4 @@ size_t PlanArenas::count() const {
   return arenas_.size();
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -7,7 +7,7 @@
 #include "kaon/engine/base/spin_lock.h"
 #include "kaon/engine/buffer/buffer.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 // Two arenas let one run be queued while another executes; callers on other threads get their own, as many as the
 // engine has threads. Beyond that, runs on one arena follow one another, by its var. An arena has the size of the
@@ -35,4 +35,4 @@ class PlanArenas : public RefCounted<PlanArenas> {
   size_t next_ = 0;
 };
 
-}  // namespace kaon
+}  // namespace kaon::graph

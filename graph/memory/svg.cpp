@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace kaon {
+namespace kaon::graph {
 
 std::string xml_text(std::string_view text) {
   std::string out;
@@ -34,4 +34,4 @@ std::vector<double> axis_ticks(double low, double high, int count) {
   return ticks;
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

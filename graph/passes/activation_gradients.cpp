@@ -4,7 +4,7 @@
 #include "kaon/graph/ir/rewrite.h"
 #include "kaon/graph/passes/passes.h"
 
-namespace kaon::passes {
+namespace kaon::graph::passes {
 
 Graph pool_activation_gradients(Graph g, bool training) {
   const std::vector<bool> updated = updated_nodes(g, training);
@@ -28,4 +28,4 @@ Graph pool_activation_gradients(Graph g, bool training) {
   return g;
 }
 
-}  // namespace kaon::passes
+}  // namespace kaon::graph::passes

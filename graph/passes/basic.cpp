@@ -5,7 +5,7 @@
 #include "kaon/graph/ir/rewrite.h"
 #include "kaon/graph/passes/passes.h"
 
-namespace kaon::passes {
+namespace kaon::graph::passes {
 
 Graph own_outputs(Graph g) {
   std::vector<ValueId> taken;
@@ -124,4 +124,4 @@ Graph drop_dropout(Graph g, bool training) {
   return out.finish();
 }
 
-}  // namespace kaon::passes
+}  // namespace kaon::graph::passes

@@ -9,7 +9,7 @@
 #include "kaon/graph/passes/passes.h"
 #include "kaon/ops/array/array_node.h"
 
-namespace kaon::passes {
+namespace kaon::graph::passes {
 namespace {
 
 constexpr size_t most_bytes = 1 << 20;  // of the results of one operator
@@ -114,4 +114,4 @@ Graph fold_constants(Graph g, bool training) {
   return out.finish();
 }
 
-}  // namespace kaon::passes
+}  // namespace kaon::graph::passes

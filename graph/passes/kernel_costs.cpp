@@ -16,7 +16,7 @@
 #include "kaon/graph/ir/outside_budget.h"
 #include "kaon/ops/array/array_node.h"
 
-namespace kaon {
+namespace kaon::graph {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -217,4 +217,4 @@ std::shared_ptr<KernelCosts> measured_costs(bool training, bool winograd, size_t
   return std::make_shared<MeasuredCosts>(training, winograd, graph_bytes);
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

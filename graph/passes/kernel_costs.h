@@ -6,7 +6,7 @@
 
 #include "kaon/graph/ir/graph.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 struct KernelInput {
   TensorMeta meta;
@@ -32,4 +32,4 @@ class KernelCosts {
 // engine disturbs the times.
 std::shared_ptr<KernelCosts> measured_costs(bool training, bool winograd, size_t graph_bytes);
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -5,7 +5,7 @@
 #include "kaon/ops/op_def.h"
 #include "kaon/ops/operator/cuda_expression.h"
 
-namespace kaon::passes {
+namespace kaon::graph::passes {
 
 std::optional<std::string> kernel_expression(const Node& node, std::span<const std::string> inputs,
                                              std::span<const DType> dtypes) {
@@ -19,4 +19,4 @@ std::optional<std::string> kernel_expression(const Node& node, std::span<const s
   return fmt::format("float({}({}))", cuda_element_type(dtype), value->text);
 }
 
-}  // namespace kaon::passes
+}  // namespace kaon::graph::passes

@@ -7,11 +7,11 @@
 
 #include "kaon/graph/ir/graph.h"
 
-namespace kaon::passes {
+namespace kaon::graph::passes {
 
 // An expression for a node's value from the names of its inputs' values, of these dtypes, rounded as the imperative
 // kernel stores it. Nothing if its operator has no `cuda_expression`.
 std::optional<std::string> kernel_expression(const Node& node, std::span<const std::string> inputs,
                                              std::span<const DType> dtypes);
 
-}  // namespace kaon::passes
+}  // namespace kaon::graph::passes

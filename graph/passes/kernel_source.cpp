@@ -11,7 +11,7 @@
 #include "kaon/ops/fused/vector_program.h"
 #include "kaon/ops/operator/cuda_expression.h"
 
-namespace kaon::passes {
+namespace kaon::graph::passes {
 namespace {
 
 // MemoryBudget from the registers of a thread.
@@ -156,6 +156,7 @@ class Writer {
       body_ += fmt::format("      q{}.v[j] = {}({});\n", k, cuda_element_type(source_.outputs[k]), o.name);
     }
     source_.text = fmt::format(R"(using namespace kaon;
+using namespace kaon::ops;
 extern "C" __global__ void __launch_bounds__(256) fused({}) {{
   constexpr int N = {};
   using Index = {};
@@ -250,4 +251,4 @@ constexpr PointwiseTarget kernels{
 
 Graph fuse_kernels(Graph g) { return fuse_groups(g, kernels); }
 
-}  // namespace kaon::passes
+}  // namespace kaon::graph::passes

@@ -7,7 +7,7 @@
 #include "kaon/graph/plan_ops/batch_norm_affine.h"
 #include "kaon/ops/kernels/as_float32.h"
 
-namespace kaon::passes {
+namespace kaon::graph::passes {
 namespace {
 
 // The common part of Convolution and FullyConnected. Inputs: data, weight, bias unless no_bias, then those of its
@@ -210,4 +210,4 @@ Graph fuse_activation(Graph g, bool training) {
       });
 }
 
-}  // namespace kaon::passes
+}  // namespace kaon::graph::passes

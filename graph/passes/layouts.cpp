@@ -14,7 +14,7 @@
 #include "kaon/graph/plan_ops/reorder.h"
 #include "kaon/ops/kernels/as_float32.h"
 
-namespace kaon::passes {
+namespace kaon::graph::passes {
 namespace {
 
 // How a node treats images: which inputs and outputs are images, and whether it gains by channels last.
@@ -284,4 +284,4 @@ Graph layouts(Graph g, const Options& options, KernelCosts* costs) {
   return out;
 }
 
-}  // namespace kaon::passes
+}  // namespace kaon::graph::passes

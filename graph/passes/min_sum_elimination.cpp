@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace kaon {
+namespace kaon::graph {
 namespace {
 
 constexpr size_t most_entries = size_t(1) << 18;
@@ -155,4 +155,4 @@ double cost_of(std::span<const uint8_t> choices, std::span<const uint8_t> num_ch
   return total;
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace kaon {
+namespace kaon::graph {
 
 // The cost of each joint choice of a few different variables. The last variable's choice varies fastest.
 struct CostTable {
@@ -23,4 +23,4 @@ std::vector<uint8_t> min_sum_elimination(std::span<const uint8_t> num_choices, s
 double cost_of(std::span<const uint8_t> choices, std::span<const uint8_t> num_choices,
                std::span<const CostTable> tables);
 
-}  // namespace kaon
+}  // namespace kaon::graph

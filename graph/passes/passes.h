@@ -8,7 +8,7 @@
 #include "kaon/graph/ir/update.h"
 #include "kaon/graph/passes/kernel_costs.h"
 
-namespace kaon::passes {
+namespace kaon::graph::passes {
 
 // The plan's options that the passes depend on.
 struct Options {
@@ -112,4 +112,4 @@ Graph fuse_pointwise(Graph graph);
 // Products and sums of different operators may be contracted: equal within rounding.
 Graph fuse_kernels(Graph graph);
 
-}  // namespace kaon::passes
+}  // namespace kaon::graph::passes

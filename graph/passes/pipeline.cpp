@@ -7,7 +7,7 @@
 #include "kaon/graph/memory/memory_plan.h"
 #include "kaon/graph/passes/passes.h"
 
-namespace kaon::passes {
+namespace kaon::graph::passes {
 namespace {
 
 // A pass that keeps every bit, and one that does not.
@@ -155,4 +155,4 @@ std::string explain(Graph traced, const Options& options) {
   return text;
 }
 
-}  // namespace kaon::passes
+}  // namespace kaon::graph::passes

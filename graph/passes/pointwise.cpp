@@ -8,7 +8,7 @@
 #include "kaon/graph/passes/passes.h"
 #include "kaon/graph/passes/pointwise_target.h"
 
-namespace kaon::passes {
+namespace kaon::graph::passes {
 namespace {
 
 constexpr uint32_t no_group = UINT32_MAX;
@@ -255,4 +255,4 @@ Graph fuse_groups(const Graph& g, const PointwiseTarget& target) {
   return best;  // a little more than without only where values of several sizes fit together differently
 }
 
-}  // namespace kaon::passes
+}  // namespace kaon::graph::passes

@@ -9,7 +9,7 @@
 #include "kaon/ops/operator/fused_forms.h"
 #include "kaon/ops/reduce/kernels/axes.h"
 
-namespace kaon::passes {
+namespace kaon::graph::passes {
 namespace {
 
 struct PointwiseProgram {
@@ -340,4 +340,4 @@ constexpr PointwiseTarget vector_programs{
 
 Graph fuse_pointwise(Graph g) { return fuse_groups(g, vector_programs); }
 
-}  // namespace kaon::passes
+}  // namespace kaon::graph::passes

@@ -3,7 +3,7 @@
 #include "kaon/ops/fused/vector_program.h"
 #include "kaon/ops/op.h"
 
-namespace kaon::passes {
+namespace kaon::graph::passes {
 
 Shape strides_of(const Graph& g, const Node& n, ValueId v) {
   const Shape &whole = n.outputs[0].shape, &in = g.meta(v).shape;
@@ -25,4 +25,4 @@ Shape strides_of(const Graph& g, const Node& n, ValueId v) {
   return stride;
 }
 
-}  // namespace kaon::passes
+}  // namespace kaon::graph::passes

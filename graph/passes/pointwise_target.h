@@ -7,7 +7,7 @@
 
 #include "kaon/graph/ir/graph.h"
 
-namespace kaon::passes {
+namespace kaon::graph::passes {
 
 // The node that computes a group, with its inputs and outputs in order. Output 0 may take the memory of input 0.
 struct FusedGroup {
@@ -36,4 +36,4 @@ Graph fuse_groups(const Graph& graph, const PointwiseTarget& target);
 // where the input repeats; empty: element by element.
 Shape strides_of(const Graph& graph, const Node& node, ValueId input);
 
-}  // namespace kaon::passes
+}  // namespace kaon::graph::passes

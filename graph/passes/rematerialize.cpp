@@ -5,7 +5,7 @@
 #include "kaon/graph/passes/passes.h"
 #include "kaon/graph/plan_ops/rematerialize_batch_norm.h"
 
-namespace kaon::passes {
+namespace kaon::graph::passes {
 namespace {
 
 // The decision for a node of the forward.
@@ -175,4 +175,4 @@ class Rematerializer {
 
 Graph rematerialize(Graph g, bool training, int depth) { return Rematerializer(g, training, depth).rewrite(); }
 
-}  // namespace kaon::passes
+}  // namespace kaon::graph::passes

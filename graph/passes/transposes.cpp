@@ -4,7 +4,7 @@
 #include "kaon/graph/ir/rewrite.h"
 #include "kaon/graph/passes/passes.h"
 
-namespace kaon::passes {
+namespace kaon::graph::passes {
 namespace {
 
 // Whether the node exchanges the last two axes of an array with `ndim` axes, and no others.
@@ -88,4 +88,4 @@ Graph fold_transposes(Graph g, bool training) {
   return g;
 }
 
-}  // namespace kaon::passes
+}  // namespace kaon::graph::passes

@@ -9,7 +9,7 @@
 #include "kaon/graph/plan_ops/pad_rows.h"
 #include "kaon/ops/operator/kernel_call.h"
 
-namespace kaon {
+namespace kaon::graph {
 namespace {
 
 // The kind of a value's first dimension.
@@ -141,4 +141,4 @@ Graph pad_rows(Graph graph, size_t num_data, const std::vector<bool>& has_rows) 
   return to;
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -8,7 +8,7 @@
 
 #include "kaon/graph/ir/graph.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 // The first of `sizes` (none: of 0, 1, 2, 4, 8, ...) that is at least `rows`. Throws ShapeError beyond the last.
 int64_t bucket_of(int64_t rows, const Shape& sizes, const char* who);
@@ -29,4 +29,4 @@ std::vector<bool> prove_rows_independent(const Symbol& program, const std::vecto
 // nodes.
 Graph pad_rows(Graph graph, size_t num_data, const std::vector<bool>& has_rows);
 
-}  // namespace kaon
+}  // namespace kaon::graph

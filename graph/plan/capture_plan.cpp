@@ -5,7 +5,7 @@
 #include "kaon/engine/buffer/device_launch.h"
 #include "kaon/graph/plan/plan_run.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 CapturePlan::CapturePlan(const PlanSteps& steps, Phase phase) : steps_(steps), phase_(phase) {
   const PlanOptions& options = steps.options;
@@ -49,4 +49,4 @@ bool CapturePlan::launch(PlanRun& run, RunContext& context, FunctionRef<void(Run
   return launched;
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

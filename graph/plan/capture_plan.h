@@ -6,7 +6,7 @@
 
 #include "kaon/graph/plan/plan_steps.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 class PlanRun;
 
@@ -42,4 +42,4 @@ class CapturePlan {
   mutable std::atomic<uint64_t> launches_{0};
 };
 
-}  // namespace kaon
+}  // namespace kaon::graph

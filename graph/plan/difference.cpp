@@ -8,7 +8,7 @@
 
 #include "kaon/ops/math/dispatch.h"
 
-namespace kaon {
+namespace kaon::graph {
 namespace {
 
 // The text that fmt prints.
@@ -97,4 +97,4 @@ std::optional<std::string> find_difference(const TensorMeta& meta, const void* e
   });
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -6,7 +6,7 @@
 
 #include "kaon/ops/view.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 // |got - expected| <= rtol |expected| + atol m, where m is 1 or the largest finite |expected| of the tensor if that is
 // more: a small sum of large terms has their rounding. NaN equals NaN, an infinity itself. Integers and bool are always
@@ -25,4 +25,4 @@ Bounds bounds_for(DType dtype, bool is_gradient);
 std::optional<std::string> find_difference(const TensorMeta& meta, const void* expected, const void* got,
                                            const Bounds& bounds);
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -8,7 +8,7 @@
 #include "kaon/graph/plan_ops/pad_rows.h"
 #include "kaon/ops/random_state.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 ExecutionPlan::ExecutionPlan(Graph graph, const PlanOptions& options, std::optional<MemoryPlan> memory)
     : steps_(std::move(graph), options, std::move(memory)),
@@ -110,4 +110,4 @@ IntrusivePtr<Shadow> ExecutionPlan::next_shadow() {
 
 void ExecutionPlan::verify_all() { to_verify_ = INT_MAX; }
 
-}  // namespace kaon
+}  // namespace kaon::graph

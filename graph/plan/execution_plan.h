@@ -13,7 +13,7 @@
 #include "kaon/graph/plan/plan_run.h"
 #include "kaon/graph/plan/plan_steps.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 struct PlanCall;
 struct PlanSubmission;
@@ -87,4 +87,4 @@ class ExecutionPlan : public RefCounted<ExecutionPlan> {
   PlanParameters parameters_;                   // the last member: its lease ends before the rest is gone
 };
 
-}  // namespace kaon
+}  // namespace kaon::graph

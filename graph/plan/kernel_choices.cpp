@@ -6,7 +6,7 @@
 
 #include "kaon/graph/plan/plan_run.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 void KernelChoices::note(const PlanSteps& steps, Phase phase, const PlanRun& run) noexcept {
   std::lock_guard lock(lock_);
@@ -32,4 +32,4 @@ std::optional<KernelChoices::Choices> KernelChoices::get(Phase phase) const {
   return choices_[size_t(phase)];
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -9,7 +9,7 @@
 #include "kaon/engine/base/spin_lock.h"
 #include "kaon/graph/plan/plan_steps.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 class PlanRun;
 
@@ -35,4 +35,4 @@ class KernelChoices {
   Choices choices_[2];  // guarded by lock_
 };
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -7,7 +7,7 @@
 #include "kaon/graph/memory/memory_plan.h"
 #include "kaon/ops/operator/kernel_call.h"
 
-namespace kaon {
+namespace kaon::graph {
 namespace {
 
 // Constants of the estimate: ns for a kernel's call; bytes and floating-point operations of one core per ns.
@@ -194,4 +194,4 @@ Graph with_parallel_regions(Graph graph, bool training) {
   return plan_memory(side_by_side).arena_bytes <= most ? side_by_side : graph;
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -3,7 +3,7 @@
 
 #include "kaon/graph/ir/graph.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 // Finds stretches of nodes that fall into groups without an edge between them: the branches of a net, the gradients of
 // a layer's data and weight. When running the groups in parallel saves more than handing them over costs, by an
@@ -15,4 +15,4 @@ Graph with_parallel_regions(Graph graph, bool training);
 // Nanoseconds that a node takes on one core, roughly; views, inputs and constants take none.
 double estimated_time(const Graph& graph, const Node& node);
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -5,7 +5,7 @@
 
 #include "kaon/ops/array/array_node.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 PlanParameters::~PlanParameters() {
   try {
@@ -56,4 +56,4 @@ IntrusivePtr<ParameterLease> PlanParameters::lease(std::span<const NDArray* cons
   return {};
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

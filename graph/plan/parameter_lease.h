@@ -9,7 +9,7 @@
 #include "kaon/engine/operation/shared_read_lease.h"
 #include "kaon/ops/ndarray.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 struct ParameterLease final : SharedReadLease {
   using SharedReadLease::SharedReadLease;
@@ -48,4 +48,4 @@ class PlanParameters {
   IntrusivePtr<ParameterLease> current_;  // null, or begun
 };
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -8,7 +8,7 @@
 #include "kaon/graph/plan/execution_plan.h"
 #include "kaon/ops/array/array_node.h"
 
-namespace kaon {
+namespace kaon::graph {
 namespace {
 
 constexpr OpType plan_call_type{.run = PlanCall::execute, .destroy = PlanCall::destroy};
@@ -206,4 +206,4 @@ void PlanCall::run_phase(OpNode& op, RunContext& context) {
   has_given_back = is_last && !steps.options.keep_arenas;
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

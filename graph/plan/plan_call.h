@@ -9,7 +9,7 @@
 #include "kaon/graph/plan/parameter_lease.h"
 #include "kaon/graph/plan/plan_run.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 class ExecutionPlan;
 
@@ -63,4 +63,4 @@ struct PlanCall {
   void spare_finished(OpNode& op, const Node& failing) const;
 };
 
-}  // namespace kaon
+}  // namespace kaon::graph

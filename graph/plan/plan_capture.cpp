@@ -4,7 +4,7 @@
 
 #include "kaon/engine/buffer/device_launch.h"
 
-namespace kaon {
+namespace kaon::graph {
 namespace {
 
 constexpr int runs_before = 2;          // that are launched step by step
@@ -145,4 +145,4 @@ bool PlanCapture::launch(DeviceLaunch& launch, const void* arena, std::span<cons
   return true;
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

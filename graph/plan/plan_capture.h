@@ -7,9 +7,13 @@
 
 #include "kaon/engine/run_context.h"
 
-namespace kaon {
+namespace kaon::engine {
 
 class DeviceLaunch;
+
+}  // namespace kaon::engine
+
+namespace kaon::graph {
 
 // An array of the call at its present address.
 struct CallArray {
@@ -51,4 +55,4 @@ class PlanCapture {
   bool is_refused_ = false;
 };
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -10,7 +10,7 @@
 #include "kaon/graph/ir/gradient.h"
 #include "kaon/graph/memory/plan_arenas.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 class GradientProgram;
 
@@ -37,4 +37,4 @@ struct PlanOptions {
   std::optional<size_t> num_data{};        // the inputs after these are parameters; unset: not known
 };
 
-}  // namespace kaon
+}  // namespace kaon::graph

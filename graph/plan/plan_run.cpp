@@ -11,7 +11,7 @@
 #include "kaon/engine/scheduler/op_run_context.h"
 #include "kaon/ops/operator/kernel_call.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 using Step = PlanSteps::Step;
 
@@ -149,4 +149,4 @@ std::exception_ptr PlanRun::failure_of(const Step& step, const std::exception_pt
   }
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -13,6 +13,10 @@ namespace kaon {
 
 class Profiler;
 
+}  // namespace kaon
+
+namespace kaon::graph {
+
 // Thrown by PlanRun::run for the failure of a step, so that its caller can add the step's context.
 struct FailedStep {
   const PlanSteps::Step* step;
@@ -64,4 +68,4 @@ class PlanRun {
   uint32_t num_saved_ = 0;        // entries of the plan's list saved in this run
 };
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -12,7 +12,7 @@
 #include "kaon/ops/operator/gpu_kernels.h"
 #include "kaon/ops/operator/kernel_call.h"
 
-namespace kaon {
+namespace kaon::graph {
 namespace {
 
 Graph arranged(Graph graph, const PlanOptions& options) {
@@ -166,4 +166,4 @@ void PlanSteps::find_parameters() {
   }
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -9,7 +9,7 @@
 #include "kaon/graph/plan/plan_options.h"
 #include "kaon/graph/plan/verify.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 // How it works. Each node that is not a view becomes a step: a kernel with its attributes, and a range of the list of
 // views, which has a view for each input and output of each step. A view's memory is at an offset in the arena, at a
@@ -88,4 +88,4 @@ class PlanSteps {
   void find_parameters();
 };
 
-}  // namespace kaon
+}  // namespace kaon::graph

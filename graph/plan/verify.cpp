@@ -12,7 +12,7 @@
 #include "kaon/ops/kernels/image_layout.h"
 #include "kaon/ops/operator/kernel_call.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 Verification::Verification(Graph program, const Graph& planned, bool training, bool exact)
     : program_(std::move(program)), planned_(planned), training_(training), exact_(exact) {
@@ -287,4 +287,4 @@ void Shadow::undo() const {
   }
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

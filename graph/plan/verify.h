@@ -11,7 +11,7 @@
 #include "kaon/graph/ir/graph.h"
 #include "kaon/graph/plan/difference.h"
 
-namespace kaon {
+namespace kaon::graph {
 
 // The map from a plan's values to those of its program, and the data for the program's imperative run. Immutable.
 class Verification {
@@ -90,4 +90,4 @@ class Shadow : public RefCounted<Shadow> {
   size_t next_ = 0;
 };
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -5,6 +5,8 @@
 
 namespace kaon {
 
+using namespace graph;
+
 constinit const OpDef op::BatchNormAffine::def = make_op_def<op::BatchNormAffine>();
 
 void op::BatchNormAffine::infer(InferContext& c) const {

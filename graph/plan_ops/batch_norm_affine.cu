@@ -3,6 +3,8 @@
 #include "kaon/ops/reduce/kernels/rows.cuh"
 
 namespace kaon {
+
+using namespace graph;
 namespace {
 
 struct Affine {

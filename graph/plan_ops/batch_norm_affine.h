@@ -35,6 +35,10 @@ struct BatchNormAffine {
 void run_cpu(const op::BatchNormAffine& op, KernelContext& c);
 void run_cuda(const op::BatchNormAffine& op, KernelContext& c);
 
+}  // namespace kaon
+
+namespace kaon::graph {
+
 // Scale and shift of one channel.
 struct ChannelScale {
   double scale, shift;
@@ -45,4 +49,4 @@ HOST_DEVICE inline ChannelScale channel_scale(double gamma, double beta, double 
   return {scale, beta + (bias - mean) * scale};
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

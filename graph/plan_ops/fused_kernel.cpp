@@ -10,6 +10,9 @@
 #include "kaon/ops/op_def.h"
 
 namespace kaon {
+
+using namespace graph;
+
 namespace {
 
 consteval OpDef make_def() {
@@ -28,6 +31,10 @@ struct Sources : WithMutex {
 
 constinit const OpDef op::FusedKernel::def = make_def();
 
+}  // namespace kaon
+
+namespace kaon::graph {
+
 const KernelSource* KernelSource::intern(KernelSource source) {
   Sources& known = ProcessWide<Sources>::get();
   std::lock_guard lock(known.mutex);
@@ -35,6 +42,10 @@ const KernelSource* KernelSource::intern(KernelSource source) {
   if (!found) found = std::make_unique<const KernelSource>(std::move(source));
   return found.get();
 }
+
+}  // namespace kaon::graph
+
+namespace kaon {
 
 void op::FusedKernel::infer(InferContext& c) const {
   for (int i = 0; i < num_outputs(); ++i) c.set_output(i, shape, source->outputs[size_t(i)]);

@@ -4,6 +4,8 @@
 #include "kaon/ops/cuda/launch.cuh"
 
 namespace kaon {
+
+using namespace graph;
 namespace {
 
 struct Compiled final : KernelState {

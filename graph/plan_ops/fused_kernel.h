@@ -10,6 +10,10 @@ namespace kaon {
 
 struct OpDef;
 
+}  // namespace kaon
+
+namespace kaon::graph {
+
 // The kernel `fused`, to be compiled at run time: fused(n, aligned, inputs..., outputs...) computes n elements, `pack`
 // of them together. `aligned`: pointers of arrays that are read and written in packs are multiples of these packs'
 // bytes. One object for each text, as long as the process. Thread safety: immutable.
@@ -22,10 +26,14 @@ struct KernelSource {
   static const KernelSource* intern(KernelSource source);
 };
 
+}  // namespace kaon::graph
+
+namespace kaon {
+
 namespace op {
 // Outputs of one shape. Exists in plans only.
 struct FusedKernel {
-  const KernelSource* source = nullptr;
+  const graph::KernelSource* source = nullptr;
   Shape shape;
   bool takes_over = false;  // output 0 may take the memory of input 0
   static constexpr OpTraits traits{.name = "_fused_kernel", .in_mxnet = false};

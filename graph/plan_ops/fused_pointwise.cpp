@@ -3,6 +3,8 @@
 #include "kaon/ops/op_def.h"
 
 namespace kaon {
+
+using namespace graph;
 namespace {
 
 consteval OpDef make_def() {

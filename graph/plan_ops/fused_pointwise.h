@@ -13,8 +13,8 @@ namespace op {
 // only.
 struct FusedPointwise {
   Shape shape;
-  Shape reduced[VectorProgram::max_reduced];
-  VectorProgram program;
+  Shape reduced[ops::VectorProgram::max_reduced];
+  ops::VectorProgram program;
   bool takes_over = false;  // output 0 may take the memory of input 0, which no step reads after it
   static constexpr OpTraits traits{.name = "_fused_pointwise", .any_layout = true, .in_mxnet = false};
   static constexpr OpTraits in_place_traits{

@@ -6,6 +6,8 @@
 #include "kaon/ops/op_def.h"
 
 namespace kaon {
+
+using namespace graph;
 namespace {
 
 constexpr int64_t piece = 1 << 18;  // bytes

@@ -4,6 +4,8 @@
 
 namespace kaon {
 
+using namespace graph;
+
 void run_cuda(const op::PadRows&, KernelContext& c) {
   const size_t given = std::min(c.in(0).bytes(), c.out().bytes());
   cuda::copy_bytes(c, c.in(0).data, c.out().data, given);

@@ -6,6 +6,8 @@
 
 namespace kaon {
 
+using namespace graph;
+
 constinit const OpDef op::RematerializeBatchNorm::def = make_op_def<op::RematerializeBatchNorm>();
 
 void run_cpu(const op::RematerializeBatchNorm& op, KernelContext& context) {

@@ -3,6 +3,8 @@
 #include "kaon/ops/nn/norm/kernels/channel_affine.cuh"
 
 namespace kaon {
+
+using namespace graph;
 namespace {
 
 template <class A>

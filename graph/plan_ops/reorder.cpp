@@ -7,6 +7,8 @@
 
 namespace kaon {
 
+using namespace graph;
+
 constinit const OpDef op::Reorder::def = make_op_def<op::Reorder>();
 
 void run_cpu(const op::Reorder&, KernelContext& c) {

@@ -4,6 +4,8 @@
 
 namespace kaon {
 
+using namespace graph;
+
 void run_cuda(const op::Reorder&, KernelContext& c) { cuda::strided_copy(c, reorder_copy(c.in(0), c.out())); }
 
 }  // namespace kaon

@@ -20,6 +20,10 @@ struct Reorder {
 void run_cpu(const op::Reorder& op, KernelContext& c);
 void run_cuda(const op::Reorder& op, KernelContext& c);
 
+}  // namespace kaon
+
+namespace kaon::graph {
+
 // Strides of an image: between blocks of channels, channels of a block, positions.
 struct ImageSteps {
   int64_t block, channel, position;
@@ -47,4 +51,4 @@ inline StridedCopy reorder_copy(const TensorView& in, const TensorView& out) {
   return copy;
 }
 
-}  // namespace kaon
+}  // namespace kaon::graph

@@ -7,7 +7,7 @@
 #include "kaon/engine/buffer/buffer.h"
 #include "kaon/ops/ndarray.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // Data that a higher layer attaches to an array: gradient history, or its place in a trace.
 struct Annotation : RefCounted<Annotation> {
@@ -18,7 +18,6 @@ struct Annotation : RefCounted<Annotation> {
   virtual bool is_recorded() const { return false; }  // part of a recorded computation: must not be written in place
 };
 
-namespace detail {
 // The block that with_memory() makes; the Buffer frees it. The reference counts and the var, which several threads
 // write, share a cache line.
 struct alignas(64) ArrayBlock {
@@ -28,10 +27,18 @@ struct alignas(64) ArrayBlock {
 };
 static_assert(sizeof(ArrayBlock) == 256);
 static_assert(offsetof(ArrayBlock, buffer) % 64 == 8);
-}  // namespace detail
 
-inline ArrayView::ArrayView(const TensorMeta& meta, IntrusivePtr<Buffer> c, size_t offset)
+}  // namespace kaon::ops
+
+namespace kaon {
+
+inline ArrayView::ArrayView(const TensorMeta& meta, engine::IntrusivePtr<engine::Buffer> c, size_t offset)
     : TensorMeta(meta), buffer(std::move(c)), offset(offset) {}
+
+}  // namespace kaon
+
+namespace kaon::ops {
+
 inline ArrayNode::ArrayNode(IntrusivePtr<Buffer> c, const Shape& s, DType t, size_t offset)
     : ArrayView({s, t}, std::move(c), offset) {}
 inline ArrayNode::ArrayNode(IntrusivePtr<Buffer> c, const TensorMeta& meta)
@@ -43,10 +50,10 @@ inline void* ArrayNode::operator new(size_t bytes) { return pool_allocate(bytes)
 inline void ArrayNode::operator delete(void* block, size_t bytes) noexcept { pool_free(block, bytes); }
 
 inline IntrusivePtr<ArrayNode> ArrayNode::with_memory(const TensorMeta& meta, Device device, Engine& engine) {
-  auto* block = static_cast<detail::ArrayBlock*>(pool_allocate_fixed<sizeof(detail::ArrayBlock)>());
+  auto* block = static_cast<ArrayBlock*>(pool_allocate_fixed<sizeof(ArrayBlock)>());
   auto* buffer = new (block->buffer) Buffer(size_t(meta.shape.size()) * size_of(meta.dtype), device, engine,
                                             {block, sizeof(*block), block->data, sizeof(block->data)});
   return IntrusivePtr<ArrayNode>::adopt(new (block->node) ArrayNode(IntrusivePtr<Buffer>::adopt(buffer), meta));
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -7,7 +7,7 @@
 #include "kaon/ops/dtype.h"
 #include "kaon/ops/shape.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // The number of elements of a known shape; nothing where the dimensions other than 0 multiply to more than `most`.
 std::optional<int64_t> checked_size(const Shape& shape, int64_t most = INT64_MAX);
@@ -21,4 +21,4 @@ inline bool has_countable_bytes(const Shape& shape, DType dtype) noexcept {
   return !overflows;
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -12,7 +12,7 @@
 
 #include "kaon/engine/error.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 namespace fs = std::filesystem;
 
@@ -79,4 +79,4 @@ void AtomicFile::commit() {
   temporary_.clear();
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-namespace kaon {
+namespace kaon::ops {
 
 // The bytes of a regular file. Blocks. Throws IoError.
 std::string read_file(const std::filesystem::path& file);
@@ -28,4 +28,4 @@ class AtomicFile {
   int descriptor_ = -1;
 };
 
-}  // namespace kaon
+}  // namespace kaon::ops

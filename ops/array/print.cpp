@@ -8,6 +8,8 @@
 #include "kaon/ops/ndarray.h"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 constexpr int64_t summarize_above = 1000;  // elements; then only the first and last 3 of each dimension are shown

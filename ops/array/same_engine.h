@@ -3,7 +3,7 @@
 
 #include "kaon/engine/buffer/buffer.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // Throws StateError when one of the two engines has ended, else DeviceError.
 [[noreturn]] void throw_other_engine(const Buffer& a, const Buffer& b, const char* op);
@@ -13,4 +13,4 @@ inline void check_same_engine(const Buffer& a, const Buffer& b, const char* op) 
     throw_other_engine(a, b, op);
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

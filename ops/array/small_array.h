@@ -7,7 +7,7 @@
 #include <span>
 #include <type_traits>
 
-namespace kaon {
+namespace kaon::ops {
 
 // Only the `size` objects asked for are made: std::array would make all `few` of them.
 template <class T, size_t few = 12>
@@ -48,4 +48,4 @@ class SmallArray {
   alignas(T) std::byte local_[few * sizeof(T)];
 };
 
-}  // namespace kaon
+}  // namespace kaon::ops

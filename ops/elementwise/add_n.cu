@@ -5,6 +5,8 @@
 #include "kaon/ops/math/scalar_math.h"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 constexpr int most_terms = 64;  // of one launch

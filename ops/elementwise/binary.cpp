@@ -11,7 +11,8 @@
 #include "kaon/ops/operator/cuda_expression.h"
 #include "kaon/ops/operator/fused_forms.h"
 
-namespace kaon {
+namespace kaon::ops {
+
 namespace {
 
 // The gradient of the left (i = 0) or right input, in the output's shape.
@@ -70,6 +71,12 @@ static FusedForms fused_binary(BinaryKind kind, const RegisterKernels& k) {
 }
 
 void run_binary(BinaryKind kind, KernelContext& c) { run_broadcast(binary_kernels(kind), nullptr, c); }
+
+}  // namespace kaon::ops
+
+namespace kaon {
+
+using namespace ops;
 
 template <BinaryKind K>
 constinit const OpDef op::Binary<K>::def = make_op_def<op::Binary<K>>();

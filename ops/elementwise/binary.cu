@@ -4,6 +4,8 @@
 #include "kaon/ops/elementwise/kernels/binary_value.cuh"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 template <BinaryKind K>
@@ -48,7 +50,7 @@ void run_all(KernelContext& c, const F& f) {
 
 }  // namespace
 
-void run_binary_cuda(BinaryKind kind, KernelContext& c) {
+void ops::run_binary_cuda(BinaryKind kind, KernelContext& c) {
   using B = BinaryKind;
   switch (kind) {
     case B::div: return run_all(c, BinaryFn<B::div>{});

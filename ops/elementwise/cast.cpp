@@ -14,6 +14,8 @@
 #include "kaon/ops/operator/fused_forms.h"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 // A tile of one dtype to another; 16-bit floats go through float32, whose conversions are vectors.

@@ -5,6 +5,8 @@
 #include "kaon/ops/math/convert.h"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 template <class To>

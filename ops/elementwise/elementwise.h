@@ -9,6 +9,7 @@
 
 namespace KAON_API kaon {
 
+namespace ops {
 // --- Functions of one array, element by element: y = f(x). NaN propagates. Formulae: the C functions of the same
 // name, and relu = max(x, 0), sigmoid = 1 / (1 + e^-x), softsign = x / (1 + |x|), softrelu = log(1 + e^x),
 // gelu = x/2 (1 + erf(x / sqrt 2)), rint = nearest with halves downwards, round = halves away from zero.
@@ -31,37 +32,40 @@ constexpr OpTraits unary_traits(UnaryKind kind) {
   if (!info(kind).alias.empty()) t.aliases = Names(info(kind).alias);
   return t;
 }
+}  // namespace ops
 
 namespace op {
-template <UnaryKind K>
+template <ops::UnaryKind K>
 struct Unary {
-  static constexpr OpTraits traits = unary_traits(K);
+  static constexpr OpTraits traits = ops::unary_traits(K);
   static constexpr void fields(auto) {}
   static const OpDef def;
-  void infer(InferContext& c) const { infer_unary(K, c); }
-  void grad(GradContext& g) const requires(!is_flat(K)) { grad_unary(K, g); }
-  FusedForms fused_forms(const RegisterKernels& k) const;
-  FusedActivation as_epilogue() const { return unary_epilogue(K); }
-  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+  void infer(InferContext& c) const { ops::infer_unary(K, c); }
+  void grad(GradContext& g) const requires(!ops::is_flat(K)) { ops::grad_unary(K, g); }
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  FusedActivation as_epilogue() const { return ops::unary_epilogue(K); }
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
 };
 }  // namespace op
-template <UnaryKind K>
+template <ops::UnaryKind K>
 void run_cpu(const op::Unary<K>&, KernelContext& c) {
-  run_unary(K, c);
+  ops::run_unary(K, c);
 }
-template <UnaryKind K>
+template <ops::UnaryKind K>
 void run_cuda(const op::Unary<K>&, KernelContext& c) {
-  run_unary_cuda(K, c);
+  ops::run_unary_cuda(K, c);
 }
 
+namespace ops {
 inline constexpr std::array<std::string_view, size_t(unary_backward_kinds)> unary_backward_names{
     "_backward_relu", "_backward_sigmoid", "_backward_tanh", "_backward_gelu"};
+}  // namespace ops
 
 namespace op {
 // head * f'(x), computed from the output of f (gelu: from its input).
-template <UnaryBackwardKind K>
+template <ops::UnaryBackwardKind K>
 struct UnaryBackward {
-  static constexpr OpTraits traits{.name = unary_backward_names[size_t(K)],
+  static constexpr OpTraits traits{.name = ops::unary_backward_names[size_t(K)],
                                    .inputs = {"head", "saved"},
                                    .inplace = 0,
                                    .pointwise = true,
@@ -69,75 +73,76 @@ struct UnaryBackward {
                                    .in_mxnet = false};
   static constexpr void fields(auto) {}
   static const OpDef def;
-  void infer(InferContext& c) const { infer_unary_backward(c); }
-  void grad(GradContext& g) const { grad_unary_backward(K, g); }
-  FusedForms fused_forms(const RegisterKernels& k) const;
-  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+  void infer(InferContext& c) const { ops::infer_unary_backward(c); }
+  void grad(GradContext& g) const { ops::grad_unary_backward(K, g); }
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
 };
 
-using Relu = Unary<UnaryKind::relu>;
-using Sigmoid = Unary<UnaryKind::sigmoid>;
-using Tanh = Unary<UnaryKind::tanh>;
-using Exp = Unary<UnaryKind::exp>;
-using Log = Unary<UnaryKind::log>;
-using Sqrt = Unary<UnaryKind::sqrt>;
-using Rsqrt = Unary<UnaryKind::rsqrt>;
-using Square = Unary<UnaryKind::square>;
-using Abs = Unary<UnaryKind::abs>;
-using Sign = Unary<UnaryKind::sign>;
-using Negative = Unary<UnaryKind::negative>;
-using Reciprocal = Unary<UnaryKind::reciprocal>;
-using Erf = Unary<UnaryKind::erf>;
-using Log1p = Unary<UnaryKind::log1p>;
-using Expm1 = Unary<UnaryKind::expm1>;
-using Log2 = Unary<UnaryKind::log2>;
-using Log10 = Unary<UnaryKind::log10>;
-using Sin = Unary<UnaryKind::sin>;
-using Cos = Unary<UnaryKind::cos>;
-using Tan = Unary<UnaryKind::tan>;
-using Arcsin = Unary<UnaryKind::arcsin>;
-using Arccos = Unary<UnaryKind::arccos>;
-using Arctan = Unary<UnaryKind::arctan>;
-using Sinh = Unary<UnaryKind::sinh>;
-using Cosh = Unary<UnaryKind::cosh>;
-using Arcsinh = Unary<UnaryKind::arcsinh>;
-using Arccosh = Unary<UnaryKind::arccosh>;
-using Arctanh = Unary<UnaryKind::arctanh>;
-using Floor = Unary<UnaryKind::floor>;
-using Ceil = Unary<UnaryKind::ceil>;
-using Round = Unary<UnaryKind::round>;
-using Rint = Unary<UnaryKind::rint>;
-using Trunc = Unary<UnaryKind::trunc>;
-using Fix = Unary<UnaryKind::fix>;
-using Cbrt = Unary<UnaryKind::cbrt>;
-using Rcbrt = Unary<UnaryKind::rcbrt>;
-using Softsign = Unary<UnaryKind::softsign>;
-using SoftRelu = Unary<UnaryKind::softrelu>;
-using Gelu = Unary<UnaryKind::gelu>;
-using LogicalNot = Unary<UnaryKind::logical_not>;
-using Degrees = Unary<UnaryKind::degrees>;
-using Radians = Unary<UnaryKind::radians>;
-using Gamma = Unary<UnaryKind::gamma>;
-using GammaLn = Unary<UnaryKind::gammaln>;
-using Digamma = Unary<UnaryKind::digamma>;
-using Copy = Unary<UnaryKind::identity>;
-using BlockGrad = Unary<UnaryKind::stop_gradient>;
-using ZerosLike = Unary<UnaryKind::zeros_like>;
-using OnesLike = Unary<UnaryKind::ones_like>;
-using BackwardRelu = UnaryBackward<UnaryBackwardKind::relu>;
-using BackwardSigmoid = UnaryBackward<UnaryBackwardKind::sigmoid>;
-using BackwardTanh = UnaryBackward<UnaryBackwardKind::tanh>;
-using BackwardGelu = UnaryBackward<UnaryBackwardKind::gelu>;
+using Relu = Unary<ops::UnaryKind::relu>;
+using Sigmoid = Unary<ops::UnaryKind::sigmoid>;
+using Tanh = Unary<ops::UnaryKind::tanh>;
+using Exp = Unary<ops::UnaryKind::exp>;
+using Log = Unary<ops::UnaryKind::log>;
+using Sqrt = Unary<ops::UnaryKind::sqrt>;
+using Rsqrt = Unary<ops::UnaryKind::rsqrt>;
+using Square = Unary<ops::UnaryKind::square>;
+using Abs = Unary<ops::UnaryKind::abs>;
+using Sign = Unary<ops::UnaryKind::sign>;
+using Negative = Unary<ops::UnaryKind::negative>;
+using Reciprocal = Unary<ops::UnaryKind::reciprocal>;
+using Erf = Unary<ops::UnaryKind::erf>;
+using Log1p = Unary<ops::UnaryKind::log1p>;
+using Expm1 = Unary<ops::UnaryKind::expm1>;
+using Log2 = Unary<ops::UnaryKind::log2>;
+using Log10 = Unary<ops::UnaryKind::log10>;
+using Sin = Unary<ops::UnaryKind::sin>;
+using Cos = Unary<ops::UnaryKind::cos>;
+using Tan = Unary<ops::UnaryKind::tan>;
+using Arcsin = Unary<ops::UnaryKind::arcsin>;
+using Arccos = Unary<ops::UnaryKind::arccos>;
+using Arctan = Unary<ops::UnaryKind::arctan>;
+using Sinh = Unary<ops::UnaryKind::sinh>;
+using Cosh = Unary<ops::UnaryKind::cosh>;
+using Arcsinh = Unary<ops::UnaryKind::arcsinh>;
+using Arccosh = Unary<ops::UnaryKind::arccosh>;
+using Arctanh = Unary<ops::UnaryKind::arctanh>;
+using Floor = Unary<ops::UnaryKind::floor>;
+using Ceil = Unary<ops::UnaryKind::ceil>;
+using Round = Unary<ops::UnaryKind::round>;
+using Rint = Unary<ops::UnaryKind::rint>;
+using Trunc = Unary<ops::UnaryKind::trunc>;
+using Fix = Unary<ops::UnaryKind::fix>;
+using Cbrt = Unary<ops::UnaryKind::cbrt>;
+using Rcbrt = Unary<ops::UnaryKind::rcbrt>;
+using Softsign = Unary<ops::UnaryKind::softsign>;
+using SoftRelu = Unary<ops::UnaryKind::softrelu>;
+using Gelu = Unary<ops::UnaryKind::gelu>;
+using LogicalNot = Unary<ops::UnaryKind::logical_not>;
+using Degrees = Unary<ops::UnaryKind::degrees>;
+using Radians = Unary<ops::UnaryKind::radians>;
+using Gamma = Unary<ops::UnaryKind::gamma>;
+using GammaLn = Unary<ops::UnaryKind::gammaln>;
+using Digamma = Unary<ops::UnaryKind::digamma>;
+using Copy = Unary<ops::UnaryKind::identity>;
+using BlockGrad = Unary<ops::UnaryKind::stop_gradient>;
+using ZerosLike = Unary<ops::UnaryKind::zeros_like>;
+using OnesLike = Unary<ops::UnaryKind::ones_like>;
+using BackwardRelu = UnaryBackward<ops::UnaryBackwardKind::relu>;
+using BackwardSigmoid = UnaryBackward<ops::UnaryBackwardKind::sigmoid>;
+using BackwardTanh = UnaryBackward<ops::UnaryBackwardKind::tanh>;
+using BackwardGelu = UnaryBackward<ops::UnaryBackwardKind::gelu>;
 }  // namespace op
-template <UnaryBackwardKind K>
+template <ops::UnaryBackwardKind K>
 void run_cpu(const op::UnaryBackward<K>&, KernelContext& c) {
-  run_unary_backward(K, c);
+  ops::run_unary_backward(K, c);
 }
-template <UnaryBackwardKind K>
+template <ops::UnaryBackwardKind K>
 void run_cuda(const op::UnaryBackward<K>&, KernelContext& c) {
-  run_unary_backward_cuda(K, c);
+  ops::run_unary_backward_cuda(K, c);
 }
 
+namespace ops {
 // --- Functions of two arrays, element by element, broadcasting: dimensions are matched from the right, and one of
 // size 1 is repeated. Both arrays have one dtype, which is that of the result; comparisons give 0 and 1 in it.
 // mod has the sign of the divisor and is 0 for a divisor of 0; integer division truncates, and gives 0 likewise.
@@ -176,55 +181,57 @@ inline constexpr std::array<BinaryInfo, size_t(binary_kinds)> binary_table{{
     {"broadcast_logical_or", {"_logical_or", "_Logical_Or"}},
     {"broadcast_logical_xor", {"_logical_xor", "_Logical_Xor"}},
 }};
+}  // namespace ops
 
 namespace op {
-template <BinaryKind K>
+template <ops::BinaryKind K>
 struct Binary {
-  static constexpr OpTraits traits{.name = binary_table[size_t(K)].name,
+  static constexpr OpTraits traits{.name = ops::binary_table[size_t(K)].name,
                                    .inputs = {"lhs", "rhs"},
                                    .inplace = 0,
                                    .pointwise = true,
                                    .any_layout = true,
-                                   .in_mxnet = binary_table[size_t(K)].in_mxnet,
-                                   .flat = is_logical(K),
-                                   .aliases = binary_table[size_t(K)].aliases};
+                                   .in_mxnet = ops::binary_table[size_t(K)].in_mxnet,
+                                   .flat = ops::is_logical(K),
+                                   .aliases = ops::binary_table[size_t(K)].aliases};
   static constexpr void fields(auto) {}
   static const OpDef def;
-  void infer(InferContext& c) const { infer_binary(K, c); }
-  void grad(GradContext& g) const requires(!is_logical(K)) { grad_binary(K, g); }
-  FusedForms fused_forms(const RegisterKernels& k) const;
-  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+  void infer(InferContext& c) const { ops::infer_binary(K, c); }
+  void grad(GradContext& g) const requires(!ops::is_logical(K)) { ops::grad_binary(K, g); }
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
 };
 
-using BroadcastAdd = Binary<BinaryKind::add>;
-using BroadcastSub = Binary<BinaryKind::sub>;
-using BroadcastMul = Binary<BinaryKind::mul>;
-using BroadcastDiv = Binary<BinaryKind::div>;
-using BroadcastMod = Binary<BinaryKind::mod>;
-using BroadcastPower = Binary<BinaryKind::power>;
-using BroadcastMaximum = Binary<BinaryKind::maximum>;
-using BroadcastMinimum = Binary<BinaryKind::minimum>;
-using BroadcastHypot = Binary<BinaryKind::hypot>;
-using LogAddExp = Binary<BinaryKind::logaddexp>;
-using BroadcastEqual = Binary<BinaryKind::equal>;
-using BroadcastNotEqual = Binary<BinaryKind::not_equal>;
-using BroadcastGreater = Binary<BinaryKind::greater>;
-using BroadcastGreaterEqual = Binary<BinaryKind::greater_equal>;
-using BroadcastLesser = Binary<BinaryKind::lesser>;
-using BroadcastLesserEqual = Binary<BinaryKind::lesser_equal>;
-using BroadcastLogicalAnd = Binary<BinaryKind::logical_and>;
-using BroadcastLogicalOr = Binary<BinaryKind::logical_or>;
-using BroadcastLogicalXor = Binary<BinaryKind::logical_xor>;
+using BroadcastAdd = Binary<ops::BinaryKind::add>;
+using BroadcastSub = Binary<ops::BinaryKind::sub>;
+using BroadcastMul = Binary<ops::BinaryKind::mul>;
+using BroadcastDiv = Binary<ops::BinaryKind::div>;
+using BroadcastMod = Binary<ops::BinaryKind::mod>;
+using BroadcastPower = Binary<ops::BinaryKind::power>;
+using BroadcastMaximum = Binary<ops::BinaryKind::maximum>;
+using BroadcastMinimum = Binary<ops::BinaryKind::minimum>;
+using BroadcastHypot = Binary<ops::BinaryKind::hypot>;
+using LogAddExp = Binary<ops::BinaryKind::logaddexp>;
+using BroadcastEqual = Binary<ops::BinaryKind::equal>;
+using BroadcastNotEqual = Binary<ops::BinaryKind::not_equal>;
+using BroadcastGreater = Binary<ops::BinaryKind::greater>;
+using BroadcastGreaterEqual = Binary<ops::BinaryKind::greater_equal>;
+using BroadcastLesser = Binary<ops::BinaryKind::lesser>;
+using BroadcastLesserEqual = Binary<ops::BinaryKind::lesser_equal>;
+using BroadcastLogicalAnd = Binary<ops::BinaryKind::logical_and>;
+using BroadcastLogicalOr = Binary<ops::BinaryKind::logical_or>;
+using BroadcastLogicalXor = Binary<ops::BinaryKind::logical_xor>;
 }  // namespace op
-template <BinaryKind K>
+template <ops::BinaryKind K>
 void run_cpu(const op::Binary<K>&, KernelContext& c) {
-  run_binary(K, c);
+  ops::run_binary(K, c);
 }
-template <BinaryKind K>
+template <ops::BinaryKind K>
 void run_cuda(const op::Binary<K>&, KernelContext& c) {
-  run_binary_cuda(K, c);
+  ops::run_binary_cuda(K, c);
 }
 
+namespace ops {
 // --- Functions of an array and a number, element by element: x + s, s - x, x > s ... and smooth_l1, in the array's
 // dtype; comparisons give 0 and 1 in it. With 16-bit floats the number is a float32 and the result is rounded once: 1e5
 // does not become infinity before it is used. Integer arrays take whole numbers only; comparisons take any, and are
@@ -241,69 +248,70 @@ constexpr OpTraits scalar_traits(ScalarKind kind) {
   if (!info(kind).alias.empty()) t.aliases = Names(info(kind).alias);
   return t;
 }
+}  // namespace ops
 
 namespace op {
 // `is_int`: whether the number was written as an integer. It is kept in files and has no effect.
-template <ScalarKind K>
+template <ops::ScalarKind K>
 struct Scalar {
   double scalar = 1;
   bool is_int = true;
-  static constexpr OpTraits traits = scalar_traits(K);
+  static constexpr OpTraits traits = ops::scalar_traits(K);
   static constexpr void fields(auto field) {
     field("scalar", &Scalar::scalar);
     field("is_int", &Scalar::is_int);
   }
   static const OpDef def;
-  void infer(InferContext& c) const { infer_scalar(K, scalar, c); }
-  void grad(GradContext& g) const requires(!is_logical(info(K).kind)) { grad_scalar(K, scalar, g); }
-  FusedForms fused_forms(const RegisterKernels& k) const;
-  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+  void infer(InferContext& c) const { ops::infer_scalar(K, scalar, c); }
+  void grad(GradContext& g) const requires(!ops::is_logical(ops::info(K).kind)) { ops::grad_scalar(K, scalar, g); }
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
 };
 
 // 0.5 (s x)^2 where |x| < 1 / s^2, else |x| - 0.5 / s^2.
 template <>
-struct Scalar<ScalarKind::smooth_l1> {
+struct Scalar<ops::ScalarKind::smooth_l1> {
   double scalar = 1;
-  static constexpr OpTraits traits = scalar_traits(ScalarKind::smooth_l1);
+  static constexpr OpTraits traits = ops::scalar_traits(ops::ScalarKind::smooth_l1);
   static constexpr void fields(auto field) { field("scalar", &Scalar::scalar); }
   static const OpDef def;
-  void infer(InferContext& c) const { infer_scalar(ScalarKind::smooth_l1, scalar, c); }
-  void grad(GradContext& g) const { grad_scalar(ScalarKind::smooth_l1, scalar, g); }
-  FusedForms fused_forms(const RegisterKernels& k) const;
-  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+  void infer(InferContext& c) const { ops::infer_scalar(ops::ScalarKind::smooth_l1, scalar, c); }
+  void grad(GradContext& g) const { ops::grad_scalar(ops::ScalarKind::smooth_l1, scalar, g); }
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
 };
 
-using PlusScalar = Scalar<ScalarKind::plus>;
-using MinusScalar = Scalar<ScalarKind::minus>;
-using RMinusScalar = Scalar<ScalarKind::rminus>;
-using MulScalar = Scalar<ScalarKind::mul>;
-using DivScalar = Scalar<ScalarKind::div>;
-using RDivScalar = Scalar<ScalarKind::rdiv>;
-using ModScalar = Scalar<ScalarKind::mod>;
-using RModScalar = Scalar<ScalarKind::rmod>;
-using PowerScalar = Scalar<ScalarKind::power>;
-using RPowerScalar = Scalar<ScalarKind::rpower>;
-using MaximumScalar = Scalar<ScalarKind::maximum>;
-using MinimumScalar = Scalar<ScalarKind::minimum>;
-using HypotScalar = Scalar<ScalarKind::hypot>;
-using EqualScalar = Scalar<ScalarKind::equal>;
-using NotEqualScalar = Scalar<ScalarKind::not_equal>;
-using GreaterScalar = Scalar<ScalarKind::greater>;
-using GreaterEqualScalar = Scalar<ScalarKind::greater_equal>;
-using LesserScalar = Scalar<ScalarKind::lesser>;
-using LesserEqualScalar = Scalar<ScalarKind::lesser_equal>;
-using LogicalAndScalar = Scalar<ScalarKind::logical_and>;
-using LogicalOrScalar = Scalar<ScalarKind::logical_or>;
-using LogicalXorScalar = Scalar<ScalarKind::logical_xor>;
-using SmoothL1 = Scalar<ScalarKind::smooth_l1>;
+using PlusScalar = Scalar<ops::ScalarKind::plus>;
+using MinusScalar = Scalar<ops::ScalarKind::minus>;
+using RMinusScalar = Scalar<ops::ScalarKind::rminus>;
+using MulScalar = Scalar<ops::ScalarKind::mul>;
+using DivScalar = Scalar<ops::ScalarKind::div>;
+using RDivScalar = Scalar<ops::ScalarKind::rdiv>;
+using ModScalar = Scalar<ops::ScalarKind::mod>;
+using RModScalar = Scalar<ops::ScalarKind::rmod>;
+using PowerScalar = Scalar<ops::ScalarKind::power>;
+using RPowerScalar = Scalar<ops::ScalarKind::rpower>;
+using MaximumScalar = Scalar<ops::ScalarKind::maximum>;
+using MinimumScalar = Scalar<ops::ScalarKind::minimum>;
+using HypotScalar = Scalar<ops::ScalarKind::hypot>;
+using EqualScalar = Scalar<ops::ScalarKind::equal>;
+using NotEqualScalar = Scalar<ops::ScalarKind::not_equal>;
+using GreaterScalar = Scalar<ops::ScalarKind::greater>;
+using GreaterEqualScalar = Scalar<ops::ScalarKind::greater_equal>;
+using LesserScalar = Scalar<ops::ScalarKind::lesser>;
+using LesserEqualScalar = Scalar<ops::ScalarKind::lesser_equal>;
+using LogicalAndScalar = Scalar<ops::ScalarKind::logical_and>;
+using LogicalOrScalar = Scalar<ops::ScalarKind::logical_or>;
+using LogicalXorScalar = Scalar<ops::ScalarKind::logical_xor>;
+using SmoothL1 = Scalar<ops::ScalarKind::smooth_l1>;
 }  // namespace op
-template <ScalarKind K>
+template <ops::ScalarKind K>
 void run_cpu(const op::Scalar<K>& op, KernelContext& c) {
-  run_scalar(K, &op, c);
+  ops::run_scalar(K, &op, c);
 }
-template <ScalarKind K>
+template <ops::ScalarKind K>
 void run_cuda(const op::Scalar<K>& op, KernelContext& c) {
-  run_scalar_cuda(K, op.scalar, c);
+  ops::run_scalar_cuda(K, op.scalar, c);
 }
 
 // --- where and clip: elements chosen by a condition or by bounds.
@@ -318,8 +326,8 @@ struct Where {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
-  FusedForms fused_forms(const RegisterKernels& k) const;
-  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() || (q.ndim() == q.ndim(1) && q.is_aligned()); }
 };
 
@@ -336,8 +344,8 @@ struct Clip {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
-  FusedForms fused_forms(const RegisterKernels& k) const;
-  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
 };
 
 // The head where a_min <= data <= a_max, else 0.
@@ -357,8 +365,8 @@ struct ClipBackward {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
-  FusedForms fused_forms(const RegisterKernels& k) const;
-  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
 };
 }  // namespace op
 void run_cpu(const op::Where& op, KernelContext& c);
@@ -381,8 +389,8 @@ struct Cast {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
-  FusedForms fused_forms(const RegisterKernels& k) const;
-  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
 };
 }  // namespace op
 void run_cpu(const op::Cast& op, KernelContext& c);
@@ -405,8 +413,8 @@ struct AddN {
   int num_inputs() const { return num_args; }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
-  FusedForms fused_forms(const RegisterKernels& k) const;
-  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
 };
 }  // namespace op
 void run_cpu(const op::AddN& op, KernelContext& c);
@@ -427,8 +435,8 @@ struct HardSigmoid {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
-  FusedForms fused_forms(const RegisterKernels& k) const;
-  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
 };
 }  // namespace op
 void run_cpu(const op::HardSigmoid& op, KernelContext& c);
@@ -447,8 +455,8 @@ struct Polygamma {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
-  FusedForms fused_forms(const RegisterKernels& k) const;
-  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
 };
 }  // namespace op
 void run_cpu(const op::Polygamma& op, KernelContext& c);

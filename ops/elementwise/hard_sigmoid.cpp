@@ -8,6 +8,8 @@
 #include "kaon/ops/operator/fused_forms.h"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 template <class T>

@@ -5,6 +5,8 @@
 #include "kaon/ops/math/scalar_math.h"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 template <class T>

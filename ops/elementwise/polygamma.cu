@@ -5,6 +5,8 @@
 #include "kaon/ops/elementwise/kernels/polygamma_value.h"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 struct PolygammaFn {

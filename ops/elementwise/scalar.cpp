@@ -13,7 +13,7 @@
 #include "kaon/ops/operator/fused_forms.h"
 #include "kaon/ops/operator/value_range.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 void infer_scalar(ScalarKind kind, double scalar, InferContext& c) {
   if (kind == ScalarKind::smooth_l1) {
@@ -94,6 +94,12 @@ static std::string scalar_expression(ScalarKind kind, double scalar, const Expre
 }
 
 void run_scalar(ScalarKind kind, const void* op, KernelContext& c) { run_pointwise(scalar_kernels(kind), op, c); }
+
+}  // namespace kaon::ops
+
+namespace kaon {
+
+using namespace ops;
 
 template <ScalarKind K>
 constinit const OpDef op::Scalar<K>::def = make_op_def<op::Scalar<K>>();

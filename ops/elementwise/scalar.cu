@@ -4,6 +4,8 @@
 #include "kaon/ops/elementwise/kernels/binary_value.cuh"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 template <ScalarKind K, class T>
@@ -99,7 +101,7 @@ void run_cheap(ScalarKind kind, double s, KernelContext& c) {
 
 }  // namespace
 
-void run_scalar_cuda(ScalarKind kind, double s, KernelContext& c) {
+void ops::run_scalar_cuda(ScalarKind kind, double s, KernelContext& c) {
   using K = ScalarKind;
   if (kind == K::power && is_floating(c.out().dtype)) {
     if (s == 2) return dispatch_float("scalar", c.out().dtype, [&]<class T>() { run<T>(c, SquareFn{}); });

@@ -5,6 +5,8 @@
 #include "kaon/ops/math/scalar_math.h"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 // Conditions and values are moved as bits; `truth` masks the bits of a condition that make it nonzero: not a real's

@@ -7,7 +7,8 @@
 #include "kaon/ops/operator/cuda_expression.h"
 #include "kaon/ops/operator/fused_forms.h"
 
-namespace kaon {
+namespace kaon::ops {
+
 namespace {
 
 // The gradient of f(x) = y for head gradient h: one expression each.
@@ -126,6 +127,12 @@ static FusedForms fused_unary_backward(UnaryBackwardKind kind, const RegisterKer
 void run_unary_backward(UnaryBackwardKind kind, KernelContext& c) {
   run_pointwise(unary_backward_kernels(kind), nullptr, c);
 }
+
+}  // namespace kaon::ops
+
+namespace kaon {
+
+using namespace ops;
 
 template <UnaryKind K>
 constinit const OpDef op::Unary<K>::def = make_op_def<op::Unary<K>>();

@@ -5,6 +5,8 @@
 #include "kaon/ops/math/scalar_math.h"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 template <UnaryKind K>
@@ -78,7 +80,7 @@ void run_backward(KernelContext& c) {
 
 }  // namespace
 
-void run_unary_cuda(UnaryKind kind, KernelContext& c) {
+void ops::run_unary_cuda(UnaryKind kind, KernelContext& c) {
   static constexpr auto kernels = []<size_t... I>(std::index_sequence<I...>) {
     return std::array{&run_kind<UnaryKind(I)>...};
   }
@@ -86,7 +88,7 @@ void run_unary_cuda(UnaryKind kind, KernelContext& c) {
   kernels[size_t(kind)](c);
 }
 
-void run_unary_backward_cuda(UnaryBackwardKind kind, KernelContext& c) {
+void ops::run_unary_backward_cuda(UnaryBackwardKind kind, KernelContext& c) {
   static constexpr auto kernels = []<size_t... I>(std::index_sequence<I...>) {
     return std::array{&run_backward<UnaryBackwardKind(I)>...};
   }

@@ -17,7 +17,7 @@
 #include "kaon/ops/operator/fused_forms.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kaon::HWY_NAMESPACE {
+namespace kaon::ops::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace {
 
@@ -278,11 +278,11 @@ VectorKernels make_kernels() {
 
 VectorKernels Kernels() { return make_kernels(); }
 
-}  // namespace kaon::HWY_NAMESPACE
+}  // namespace kaon::ops::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kaon {
+namespace kaon::ops {
 
 HWY_EXPORT(Kernels);
 
@@ -291,5 +291,5 @@ const VectorKernels& vector_kernels() {
   return kernels.get([] { return new VectorKernels(HWY_DYNAMIC_DISPATCH(Kernels)()); });
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops
 #endif  // HWY_ONCE

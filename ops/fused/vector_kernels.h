@@ -3,7 +3,7 @@
 
 #include "kaon/ops/fused/vector_program.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // Addresses of the operands of a block.
 struct VectorFrame {
@@ -26,4 +26,4 @@ const VectorKernels& vector_kernels();  // thread safety: any
 
 inline constexpr size_t max_block = 128;  // elements of the longest block
 
-}  // namespace kaon
+}  // namespace kaon::ops

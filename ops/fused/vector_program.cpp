@@ -8,7 +8,7 @@
 #include "kaon/ops/op_def.h"
 #include "kaon/ops/reduce/kernels/reduce_driver.h"
 
-namespace kaon {
+namespace kaon::ops {
 namespace {
 
 using P = VectorProgram;
@@ -206,4 +206,4 @@ void run_vector_program(const P& p, const float* const* in, float* const* out, i
   }
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

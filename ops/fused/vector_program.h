@@ -9,6 +9,10 @@ namespace kaon {
 
 struct OpDef;
 
+}  // namespace kaon
+
+namespace kaon::ops {
+
 // How it works. A block is eight vectors of one instruction set (128 elements where they have 512 bits). Its eight
 // registers are handed from step to step: a step is a function that computes on them and calls the next one. Cheap
 // operators (a few instructions) are such steps, with at most one operand in memory; the others are called as tiles
@@ -72,4 +76,4 @@ const VectorMoves& vector_moves();
 void run_vector_program(const VectorProgram& program, const float* const* in, float* const* out, int64_t n,
                         RunContext& run);
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -10,6 +10,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 constinit const OpDef op::GatherNd::def = make_op_def<op::GatherNd>();
 constinit const OpDef op::GatherNdGrad::def = make_op_def<op::GatherNdGrad>();
 

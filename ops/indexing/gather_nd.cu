@@ -4,6 +4,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 namespace {
 
 // The tuples as positions among the slices of an array of this shape.

@@ -12,6 +12,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 constinit const OpDef op::Pick::def = make_op_def<op::Pick>();
 constinit const OpDef op::PickGrad::def = make_op_def<op::PickGrad>();
 constinit const OpDef op::BatchTake::def = make_op_def<op::BatchTake>();

@@ -5,6 +5,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 namespace {
 
 // The element of the data that index k picks.

@@ -12,6 +12,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 constinit const OpDef op::SequenceMask::def = make_op_def<op::SequenceMask>();
 
 void op::SequenceMask::infer(InferContext& c) const {

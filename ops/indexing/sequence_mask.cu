@@ -5,6 +5,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 namespace {
 
 // The element itself, or -1 after the end of its sequence.

@@ -8,6 +8,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 constinit const OpDef op::Take::def = make_op_def<op::Take>();
 constinit const OpDef op::TakeGrad::def = make_op_def<op::TakeGrad>();
 constinit const OpDef op::Embedding::def = make_op_def<op::Embedding>();

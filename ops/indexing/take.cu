@@ -4,6 +4,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 void run_cuda(const op::Take& op, KernelContext& c) {
   const Shape& a = c.in(0).shape;
   const int at = normalize_axis(op.axis, a.ndim(), "take");

@@ -13,6 +13,9 @@
 #include "kaon/ops/operator/value_range.h"
 
 namespace kaon {
+
+using namespace ops;
+
 namespace {
 
 constexpr int64_t fill_bytes = 512 * 1024;  // per piece: about 20 us of stores
@@ -42,6 +45,10 @@ constinit const OpDef op::Arange::def = make_op_def<op::Arange>();
 constinit const OpDef op::Linspace::def = make_op_def<op::Linspace>();
 constinit const OpDef op::Eye::def = make_op_def<op::Eye>();
 
+}  // namespace kaon
+
+namespace kaon::ops {
+
 void fill(const TensorView& out, double value, RunContext& run) {
   dispatch_all("_full", out.dtype, [&]<class T>() {
     const T v = convert<T>(value);
@@ -49,6 +56,10 @@ void fill(const TensorView& out, double value, RunContext& run) {
                      [&](int64_t begin, int64_t end) { std::fill(out.as<T>() + begin, out.as<T>() + end, v); });
   });
 }
+
+}  // namespace kaon::ops
+
+namespace kaon {
 
 void op::Zeros::infer(InferContext& c) const { set_output(c, shape, dtype); }
 void run_cpu(const op::Zeros&, KernelContext& c) { fill(c.out(), 0, c.run); }

@@ -7,6 +7,8 @@
 #include "kaon/ops/math/convert.h"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 template <class Bits>
@@ -40,7 +42,7 @@ struct Diagonal {
 
 }  // namespace
 
-void fill_cuda(const TensorView& out, double value, KernelContext& c) {
+void ops::fill_cuda(const TensorView& out, double value, KernelContext& c) {
   dispatch_all("_full", out.dtype, [&]<class T>() {
     const T v = convert<T>(value);
     dispatch_width(out.dtype, [&]<class Bits>() {

@@ -14,6 +14,8 @@
 #include "kaon/ops/op_def.h"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 void set_drawn(InferContext& c, const Shape& shape, DType dtype, bool allowed) {

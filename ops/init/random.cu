@@ -8,6 +8,8 @@
 #include "kaon/ops/math/convert.h"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 using cuda::Pack;

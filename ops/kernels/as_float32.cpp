@@ -2,7 +2,7 @@
 
 #include "kaon/ops/math/tile.h"
 
-namespace kaon {
+namespace kaon::ops {
 namespace {
 
 constexpr int64_t grain = 1 << 15;
@@ -23,4 +23,4 @@ void narrow(RunContext& run, const float* from, const TensorView& to) {
   });
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -6,7 +6,7 @@
 
 #include "kaon/ops/view.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // Element conversions between float16 or bfloat16 and float32, split over the engine's threads.
 void widen(RunContext& run, const TensorView& from, float* to);
@@ -66,4 +66,4 @@ void in_float_or_double(KernelContext& c, Kernel&& kernel, uint32_t mutated = 0)
       mutated);
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

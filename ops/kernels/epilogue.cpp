@@ -12,7 +12,7 @@
 #include "kaon/ops/math/math.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kaon {
+namespace kaon::ops {
 namespace HWY_NAMESPACE {
 namespace {
 namespace hn = hwy::HWY_NAMESPACE;
@@ -153,11 +153,11 @@ void FinishPlanes(const float* x, float* y, int64_t planes, int64_t channels, in
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace kaon
+}  // namespace kaon::ops
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kaon {
+namespace kaon::ops {
 
 HWY_EXPORT(FinishRows);
 HWY_EXPORT(FinishPlanes);
@@ -223,5 +223,5 @@ bool from_text(std::string_view text, PostOps& post_ops) {
   return false;
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops
 #endif  // HWY_ONCE

@@ -9,7 +9,7 @@
 
 #include "kaon/ops/op.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // PostOps as the attribute's text: "scale+addend+relu", "none".
 std::string to_text(const PostOps& post_ops);
@@ -63,4 +63,4 @@ void finish_planes(const float* x, float* y, int64_t planes, int64_t channels, i
 void finish_planes(const double* x, double* y, int64_t planes, int64_t channels, int64_t positions,
                    const Epilogue<double>& e);
 
-}  // namespace kaon
+}  // namespace kaon::ops

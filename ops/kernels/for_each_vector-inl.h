@@ -13,7 +13,7 @@
 #include <cstdint>
 
 HWY_BEFORE_NAMESPACE();
-namespace kaon::HWY_NAMESPACE {
+namespace kaon::ops::HWY_NAMESPACE {
 
 // Calls f(tag, i) for vectors of T that cover [0, n): whole, then of 16 bytes, then single.
 template <class T, class F>
@@ -28,7 +28,7 @@ HWY_INLINE void for_each_vector(int64_t n, F f) {
   for (; i < n; ++i) f(d1, i);
 }
 
-}  // namespace kaon::HWY_NAMESPACE
+}  // namespace kaon::ops::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif

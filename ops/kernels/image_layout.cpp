@@ -10,7 +10,7 @@
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
-namespace kaon {
+namespace kaon::ops {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -61,11 +61,11 @@ void Transpose(const float* HWY_RESTRICT from, int64_t from_stride, float* HWY_R
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace kaon
+}  // namespace kaon::ops
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kaon {
+namespace kaon::ops {
 
 HWY_EXPORT(Transpose);
 
@@ -112,5 +112,5 @@ void convert_images(const float* from, ImageLayout from_layout, float* to, Image
   }
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops
 #endif

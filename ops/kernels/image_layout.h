@@ -5,7 +5,7 @@
 
 #include "kaon/ops/view.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // The memory layout of images that a convolution kernel takes.
 enum class ImageLayout : uint8_t {
@@ -51,4 +51,4 @@ void convert_images(const float* from, ImageLayout from_layout, float* to, Image
 void convert_positions(const float* from, ImageLayout from_layout, int64_t from_positions, float* to,
                        ImageLayout to_layout, int64_t to_positions, int64_t channels, int64_t count);
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -5,7 +5,7 @@
 
 #include <fmt/format.h>
 
-namespace kaon {
+namespace kaon::ops {
 
 namespace {
 
@@ -96,4 +96,4 @@ void gather_rows(KernelContext& c, const int64_t* positions, int64_t count, int6
   }
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -5,7 +5,7 @@
 #include "kaon/ops/math/dispatch.h"
 #include "kaon/ops/op.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // Truncated, without undefined behaviour: a number that is no position in any array, NaN too, becomes -2^62 or 2^62.
 template <class T>
@@ -39,4 +39,4 @@ void scatter_add(KernelContext& c, const int64_t* positions, int64_t count, int6
 void gather_rows(KernelContext& c, const int64_t* positions, int64_t count, int64_t rows, int64_t outer, int64_t inner,
                  const void* src, void* dst, size_t width);
 
-}  // namespace kaon
+}  // namespace kaon::ops

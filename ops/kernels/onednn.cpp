@@ -17,7 +17,7 @@
 extern "C" void omp_set_num_threads(int);
 extern "C" int omp_get_max_threads(void);
 
-namespace kaon::onednn {
+namespace kaon::ops::onednn {
 namespace {
 
 using dt = dnnl::memory::data_type;
@@ -296,4 +296,4 @@ void keep_cached(const Key& key, std::shared_ptr<const KernelState> value) {
   s.index.emplace(hash, s.entries.begin());
 }
 
-}  // namespace kaon::onednn
+}  // namespace kaon::ops::onednn

@@ -12,7 +12,7 @@
 
 #include "kaon/ops/view.h"
 
-namespace kaon::onednn {
+namespace kaon::ops::onednn {
 
 using Desc = dnnl::memory::desc;
 
@@ -189,4 +189,4 @@ auto guarded(const char* what, Make&& make) {
   }
 }
 
-}  // namespace kaon::onednn
+}  // namespace kaon::ops::onednn

@@ -4,7 +4,7 @@
 
 #include <dnnl.hpp>
 
-namespace kaon::onednn {
+namespace kaon::ops::onednn {
 
 // Up to oneDNN 2 a primitive's parameters made a description of their own, which knew no engine.
 template <class P>
@@ -106,4 +106,4 @@ void append_relu(PostOps& ops) {
   }
 }
 
-}  // namespace kaon::onednn
+}  // namespace kaon::ops::onednn

@@ -3,7 +3,7 @@
 #include "kaon/engine/error.h"
 #include "kaon/engine/storage.h"
 
-namespace kaon {
+namespace kaon::ops {
 namespace {
 
 struct Packed final : PackedData {
@@ -59,4 +59,4 @@ void PackedWeights::obtain(KernelContext& c, const onednn::Desc& plain, const on
   }
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

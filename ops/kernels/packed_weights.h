@@ -4,7 +4,7 @@
 #include "kaon/engine/buffer/packed_cache.h"
 #include "kaon/ops/kernels/onednn.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // A plan that predicts keeps them beside the array until that is written, once for all plans of the process; otherwise
 // they are made for this call.
@@ -25,4 +25,4 @@ class PackedWeights {
   std::shared_ptr<const PackedData> kept_;
 };
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -7,7 +7,7 @@
 #include <memory>
 #include <new>
 
-namespace kaon {
+namespace kaon::ops {
 namespace {
 
 constexpr size_t line = 64;
@@ -65,4 +65,4 @@ Scratch::~Scratch() {
   }
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

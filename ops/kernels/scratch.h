@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace kaon {
+namespace kaon::ops {
 
 // The pieces of a parallel_for stage their tensors here: memory that the same thread has just used is in its cache, and
 // nothing is allocated in steady state. Scopes nest; blocks above 32 MB are freed at once.
@@ -31,4 +31,4 @@ class Scratch {
 // `bytes` up to whole cache lines: the size of one part of a scratch block.
 constexpr size_t line_aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-}  // namespace kaon
+}  // namespace kaon::ops

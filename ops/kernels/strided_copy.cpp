@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-namespace kaon {
+namespace kaon::ops {
 
 namespace {
 
@@ -170,4 +170,4 @@ Shape strides_of(const Shape& shape) {
   return strides;
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

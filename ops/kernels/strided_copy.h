@@ -6,7 +6,7 @@
 
 #include "kaon/ops/view.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // One dimension, outermost first; strides count elements and may be 0 (repeat) or negative (reverse).
 struct CopyDim {
@@ -66,4 +66,4 @@ void zero_bytes(RunContext& run, void* dst, size_t bytes);
 // Strides of a row-major array.
 Shape strides_of(const Shape& shape);
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -9,6 +9,8 @@
 #include "kaon/ops/op_def.h"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 NDArray shaped(const NDArray& x, const Shape& shape) {

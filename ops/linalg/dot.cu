@@ -4,6 +4,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 void run_cuda(const op::Dot& op, KernelContext& c) {
   const DotSide a = lhs_side(c.in(0).shape, op.transpose_a), b = rhs_side(c.in(1).shape, op.transpose_b);
   cuda::multiply(c, {.a = c.in(0).data,

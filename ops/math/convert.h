@@ -7,7 +7,7 @@
 #include "kaon/ops/dtype.h"
 #include "kaon/ops/math/scalar_math.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 template <class T>
 inline constexpr bool is_half_type = std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>;
@@ -47,4 +47,4 @@ HOST_DEVICE To convert(From v) {
   }
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

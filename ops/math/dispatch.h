@@ -4,7 +4,7 @@
 #include "kaon/engine/error.h"
 #include "kaon/ops/dtype.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 [[noreturn]] void fail_unsupported_dtype(const char* op, DType dtype);
 
@@ -66,4 +66,4 @@ struct Accumulate<bfloat16> {
 template <class T>
 using accumulate_t = typename Accumulate<T>::type;
 
-}  // namespace kaon
+}  // namespace kaon::ops

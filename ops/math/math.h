@@ -17,7 +17,7 @@
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kaon::math::HWY_NAMESPACE {
+namespace kaon::ops::math::HWY_NAMESPACE {
 
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -298,7 +298,7 @@ HWY_INLINE V hypot(D d, V a, V b) {
   return hn::IfThenElse(infinite, inf, in_double(d, Norm{}, a, b));
 }
 
-}  // namespace kaon::math::HWY_NAMESPACE
+}  // namespace kaon::ops::math::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // include guard per target

@@ -7,7 +7,7 @@
 
 #include "kaon/ops/host_device.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 struct Philox4 {
   uint32_t v[4];
@@ -56,4 +56,4 @@ HOST_DEVICE inline uint64_t uniform_below(uint32_t high, uint32_t low, uint64_t 
   return high * r1 + (middle >> 32) + (other >> 32);
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

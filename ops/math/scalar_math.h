@@ -10,7 +10,7 @@
 #include "kaon/ops/elementwise_kinds.h"
 #include "kaon/ops/host_device.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // The unsigned type that integer arithmetic wraps in; at least 32 bits, so that no promotion overflows.
 template <class T>
@@ -301,4 +301,4 @@ HOST_DEVICE T smooth_l1_value(T x, T s) {
   return a * s2 < T(1) ? T(0.5) * s2 * x * x : a - T(0.5) / s2;
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -5,7 +5,7 @@
 
 #include "kaon/ops/dtype.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // out[i] = op(in[0][i], in[1][i], ...) for i < n. `attrs` is the operator's struct. `out` may be one of the inputs.
 // Element i does not depend on the division into tiles, so fused and imperative results are bit-equal.
@@ -29,4 +29,4 @@ constexpr auto float32_to_half(DType t) { return t == DType::float16 ? float32_t
 double sum_floats(const float* from, size_t n);
 void add_floats(const float* from, double* sums, size_t n);
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -14,7 +14,7 @@
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kaon::HWY_NAMESPACE {
+namespace kaon::ops::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 void StreamCopy(float* to, const float* from, size_t n) {
@@ -131,11 +131,11 @@ void AddFloats(const float* from, double* sums, size_t n) {
   for (; i < n; ++i) sums[i] += double(from[i]);
 }
 
-}  // namespace kaon::HWY_NAMESPACE
+}  // namespace kaon::ops::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kaon {
+namespace kaon::ops {
 
 HWY_EXPORT(StreamCopy);
 HWY_EXPORT(FromFloat16);
@@ -154,5 +154,5 @@ void float32_to_bfloat16(const float* from, void* to, size_t n) { HWY_DYNAMIC_DI
 double sum_floats(const float* from, size_t n) { return HWY_DYNAMIC_DISPATCH(SumFloats)(from, n); }
 void add_floats(const float* from, double* sums, size_t n) { HWY_DYNAMIC_DISPATCH(AddFloats)(from, sums, n); }
 
-}  // namespace kaon
+}  // namespace kaon::ops
 #endif  // HWY_ONCE

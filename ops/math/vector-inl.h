@@ -18,7 +18,7 @@
 #include "kaon/ops/math/math.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kaon::HWY_NAMESPACE {
+namespace kaon::ops::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
 // The vector that elements of type T are computed in.
@@ -135,7 +135,7 @@ HWY_INLINE V by_lane(D d, V x, F f) {
   template <class D, class V>                                \
   HWY_INLINE V name(D d, V x) {                              \
     if constexpr (sizeof(hn::TFromD<D>) == 4) {              \
-      return kaon::math::HWY_NAMESPACE::name(d, x);          \
+      return kaon::ops::math::HWY_NAMESPACE::name(d, x);     \
     } else {                                                 \
       return by_lane(d, x, [](double v) { return scalar; }); \
     }                                                        \
@@ -152,7 +152,7 @@ KAON_VECTOR_FUNCTION(gelu_slope, 0.5 * std::erfc(-v * 0.70710678118654752440) +
                                      (std::fabs(v) > 40 ? 0 : v * 0.39894228040143267794 * std::exp(-0.5 * v * v)))
 #undef KAON_VECTOR_FUNCTION
 
-}  // namespace kaon::HWY_NAMESPACE
+}  // namespace kaon::ops::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // toggle

@@ -11,6 +11,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 constinit const OpDef op::BroadcastTo::def = make_op_def<op::BroadcastTo>();
 constinit const OpDef op::BroadcastAxis::def = make_op_def<op::BroadcastAxis>();
 constinit const OpDef op::BroadcastLike::def = make_op_def<op::BroadcastLike>();
@@ -35,6 +37,10 @@ void sum_back(GradContext& g) {
 
 }  // namespace
 
+}  // namespace kaon
+
+namespace kaon::ops {
+
 // Kept dimensions are written -1, so that the operator holds for other sizes of them too.
 NDArray sum_to_shape(const NDArray& x, const Shape& shape) {
   const Shape& from = x.shape();
@@ -45,6 +51,10 @@ NDArray sum_to_shape(const NDArray& x, const Shape& shape) {
   }
   return nd._sum_to(x, {.shape = codes});
 }
+
+}  // namespace kaon::ops
+
+namespace kaon {
 
 FusedForms op::BroadcastTo::fused_forms(const RegisterKernels&) const {
   FusedForms forms;

@@ -10,6 +10,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 constinit const OpDef op::Concat::def = make_op_def<op::Concat>();
 constinit const OpDef op::Stack::def = make_op_def<op::Stack>();
 constinit const OpDef op::SliceChannel::def = make_op_def<op::SliceChannel>();

@@ -4,6 +4,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 namespace {
 
 constexpr int most_parts = 16;  // of one launch

@@ -374,8 +374,8 @@ struct BroadcastTo {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
-  FusedForms fused_forms(const RegisterKernels& k) const;
-  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
   bool keeps_rows(const RowQuery& q) const { return shape.ndim() == q.ndim() && shape[0] == 0; }
 };
 
@@ -391,8 +391,8 @@ struct BroadcastAxis {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
-  FusedForms fused_forms(const RegisterKernels& k) const;
-  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
   bool keeps_rows(const RowQuery& q) const { return !axis.empty() && !q.names_first(axis); }
 };
 

@@ -15,6 +15,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 constinit const OpDef op::Pad::def = make_op_def<op::Pad>();
 constinit const OpDef op::PadGrad::def = make_op_def<op::PadGrad>();
 

@@ -6,6 +6,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 namespace {
 
 // The element that element i of the padded array is a copy of; -1: the constant.

@@ -12,6 +12,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 constinit const OpDef op::Repeat::def = make_op_def<op::Repeat>();
 constinit const OpDef op::Tile::def = make_op_def<op::Tile>();
 constinit const OpDef op::Reverse::def = make_op_def<op::Reverse>();

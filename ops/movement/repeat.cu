@@ -5,6 +5,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 void run_cuda(const op::Repeat& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }
 void run_cuda(const op::Tile& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }
 void run_cuda(const op::Reverse& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }

@@ -13,6 +13,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 constinit const OpDef op::Reshape::def = make_op_def<op::Reshape>();
 constinit const OpDef op::ReshapeLike::def = make_op_def<op::ReshapeLike>();
 constinit const OpDef op::Flatten::def = make_op_def<op::Flatten>();
@@ -46,6 +48,10 @@ Shape legacy_target(const Shape& in, Shape target, bool keep_highest, InferConte
 }
 
 }  // namespace
+
+}  // namespace kaon
+
+namespace kaon::ops {
 
 Shape infer_reshape(const Shape& in, const Shape& codes, bool reverse, const char* op) {
   auto fail = [&](const char* why) -> void {
@@ -116,6 +122,10 @@ Shape infer_reshape(const Shape& in, const Shape& codes, bool reverse, const cha
   if (reverse) std::reverse(&out[0], &out[0] + out.ndim());
   return out;
 }
+
+}  // namespace kaon::ops
+
+namespace kaon {
 
 void op::Reshape::infer(InferContext& c) const {
   const Shape& in = c.shape(0);

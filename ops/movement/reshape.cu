@@ -4,6 +4,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 namespace {
 
 void copy_all(KernelContext& c) { cuda::copy_bytes(c, c.in(0).data, c.out().data, c.out().bytes()); }

@@ -12,6 +12,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 constinit const OpDef op::Slice::def = make_op_def<op::Slice>();
 constinit const OpDef op::SliceAxis::def = make_op_def<op::SliceAxis>();
 constinit const OpDef op::SliceLike::def = make_op_def<op::SliceLike>();

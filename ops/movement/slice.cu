@@ -6,6 +6,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 void run_cuda(const op::Slice& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }
 void run_cuda(const op::SliceAxis& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }
 void run_cuda(const op::SliceLike& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }

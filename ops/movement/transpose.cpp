@@ -8,6 +8,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 constinit const OpDef op::Transpose::def = make_op_def<op::Transpose>();
 constinit const OpDef op::SwapAxis::def = make_op_def<op::SwapAxis>();
 

@@ -5,6 +5,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 void run_cuda(const op::Transpose& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }
 void run_cuda(const op::SwapAxis& op, KernelContext& c) { cuda::strided_copy(c, copy_of(op, c)); }
 

@@ -10,7 +10,8 @@
 #include "kaon/ops/ndarray.h"
 #include "kaon/ops/op_def.h"
 
-namespace kaon {
+namespace kaon::ops {
+
 namespace {
 
 // Unpinned host memory is copied to a GPU in pieces of this size: while the GPU copies one, the next one is copied to
@@ -126,6 +127,12 @@ NDArray copy_to(const NDArray& array, Device device, const std::source_location&
   push_copy_between(from, there.node(), {"copy_to", site, thread_context().block_path});
   return there;
 }
+
+}  // namespace kaon::ops
+
+namespace kaon {
+
+using namespace ops;
 
 constinit const OpDef op::CopyTo::def = make_op_def<op::CopyTo>();
 

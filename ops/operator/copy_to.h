@@ -5,7 +5,7 @@
 #include "kaon/ops/array/array_node.h"
 #include "kaon/ops/op_def.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // Pushes the copy; shapes and dtypes are the same. To a GPU the operation ends when everything is launched and the
 // source may change; from a GPU, and on the host, when the values have arrived. Throws DeviceError for arrays of two
@@ -14,6 +14,10 @@ void push_copy_between(ArrayNode& from, ArrayNode& to, const OpLabel& label);
 
 // A copy on that device. Nothing is recorded.
 NDArray copy_to(const NDArray& array, Device device, const std::source_location& site);
+
+}  // namespace kaon::ops
+
+namespace kaon {
 
 namespace op {
 // The operator that as_in_context records. MXNet's _copyto.

@@ -7,7 +7,7 @@
 
 #include "kaon/ops/math/dispatch.h"
 
-namespace kaon {
+namespace kaon::ops {
 namespace {
 
 std::string real_literal(double v, const char* suffix, const char* type) {
@@ -68,4 +68,4 @@ std::string two_number_expression(std::string_view function, const ExpressionArg
   });
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

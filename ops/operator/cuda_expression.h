@@ -13,7 +13,7 @@
 #include "kaon/ops/dtype.h"
 #include "kaon/ops/elementwise_kinds.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // The C++ type of an array's elements, and the one in which they are computed: float for 16-bit floats.
 const char* cuda_element_type(DType dtype);
@@ -53,4 +53,4 @@ std::string binary_expression(BinaryKind kind, std::string_view type, std::strin
 std::string two_number_expression(std::string_view function, const ExpressionArgs& a, double first, double second,
                                   std::string_view rest = "");
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -8,7 +8,7 @@
 #include "kaon/ops/elementwise_kinds.h"
 #include "kaon/ops/math/tile.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // A step function; its real type, with the registers, is known to ops/fused/vector_kernels.cpp.
 using StepFn = void (*)();
@@ -54,4 +54,4 @@ struct FusedForms : RegisterForms {
   uint32_t repeated = 0;    // not 0: bit i: the input repeats along dimension i of the output, and has all others
 };
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -8,7 +8,7 @@
 #include "kaon/engine/error.h"
 #include "kaon/ops/op_def.h"
 
-namespace kaon {
+namespace kaon::ops {
 namespace {
 
 using Table = std::unordered_map<std::string_view, GpuKernel>;
@@ -34,4 +34,4 @@ const GpuKernel& gpu_kernel(const OpDef& def) {
                     "] has no kernel for GPUs; copy the arrays with as_in_context(cpu())");
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

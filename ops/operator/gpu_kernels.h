@@ -9,6 +9,10 @@ namespace kaon {
 
 struct OpDef;
 
+}  // namespace kaon
+
+namespace kaon::ops {
+
 using Kernel = void (*)(const void* attrs, KernelContext&);
 
 struct GpuKernel {
@@ -22,4 +26,4 @@ using AddKernel = void (*)(void* table, std::string_view op, const GpuKernel& ke
 // Throws DeviceError when the operator has none. Thread safety: any thread.
 const GpuKernel& gpu_kernel(const OpDef& def);
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -3,6 +3,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 NDArray GradContext::presence(int) const { return {}; }
 void GradContext::set_sometimes(int i, NDArray gradient, NDArray) { set(i, std::move(gradient)); }
 

@@ -9,6 +9,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 void InferContext::expect_shape(int i, const Shape& expected) {
   Shape& given = inputs_[size_t(i)]->shape;
   if (given.ndim() < 0) {
@@ -83,6 +85,10 @@ std::string InferContext::describe_inputs() const {
   return text;
 }
 
+}  // namespace kaon
+
+namespace kaon::ops {
+
 void expect_holds(const InferContext& c, const char* what, double value, DType dtype) {
   if (is_floating(dtype)) return;
   const int bits = 8 * int(size_of(dtype)) - (dtype == DType::uint8 ? 0 : 1);
@@ -96,4 +102,4 @@ void fail_unsupported_dtype(const char* op, DType dtype) {
   throw TypeError(fmt::format("[{}] is not implemented for dtype {}", op, name_of(dtype)));
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

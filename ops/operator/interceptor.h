@@ -7,7 +7,7 @@
 #include "kaon/engine/thread_context.h"
 #include "kaon/ops/ndarray.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // One call, after shape inference.
 struct OpCall {
@@ -31,4 +31,4 @@ class Interceptor {
   static Interceptor* current() { return static_cast<Interceptor*>(thread_context().interceptor); }
 };
 
-}  // namespace kaon
+}  // namespace kaon::ops

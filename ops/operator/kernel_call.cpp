@@ -18,7 +18,8 @@
 #include "kaon/ops/operator/gpu_kernels.h"
 #include "kaon/ops/random_state.h"
 
-namespace kaon {
+namespace kaon::ops {
+
 namespace {
 
 // One call in one block: {KernelCall, arrays..., attributes, random key}, the last only for operators that draw.
@@ -237,6 +238,12 @@ void push_kernel(const OpDef& def, const void* attrs, std::span<ArrayNode* const
   for (ArrayNode* a : inputs) a->retain();  // last: submit uses the same cache lines
   engine.submit(*op.release());
 }
+
+}  // namespace kaon::ops
+
+namespace kaon {
+
+using namespace ops;
 
 namespace random {
 namespace {

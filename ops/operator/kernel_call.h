@@ -8,7 +8,7 @@
 #include "kaon/ops/array/array_node.h"
 #include "kaon/ops/op_def.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // Whether other threads or operations may know the arrays that a call writes.
 enum class Outputs : uint8_t { unknown_to_others, known };
@@ -30,4 +30,4 @@ inline bool draws_numbers(const OpDef& def, const void* attrs, bool training) {
 // Random numbers that a call with this first output uses.
 uint64_t random_draws(const Shape& output);
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -8,7 +8,7 @@
 #include "kaon/engine/intrusive_ptr.h"
 #include "kaon/ops/op_def.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // Immutable; tapes, symbols and graphs share it. Thread safety: a shared pointer to constant data.
 class Attributes {
@@ -48,4 +48,4 @@ class Attributes {
   IntrusivePtr<Block> block_;
 };
 
-}  // namespace kaon
+}  // namespace kaon::ops

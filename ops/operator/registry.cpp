@@ -5,7 +5,7 @@
 #include "kaon/engine/base/process_wide.h"
 #include "kaon/ops/all_ops.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 const std::vector<const OpDef*>& all_op_defs() {
   static constinit MadeOnce<const std::vector<const OpDef*>> defs;
@@ -31,4 +31,4 @@ const OpDef* find_op(std::string_view name) {
   return it == by_name.end() ? nullptr : it->second;
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -6,7 +6,7 @@
 
 #include "kaon/ops/op_def.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // By name or alias; nullptr when Kaon has none. Thread safety: any thread.
 const OpDef* find_op(std::string_view name);
@@ -14,4 +14,4 @@ const OpDef* find_op(std::string_view name);
 // Every operator, in the order of all_ops.h.
 const std::vector<const OpDef*>& all_op_defs();
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -5,6 +5,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 constinit const OpDef op::AdamUpdate::def = make_op_def<op::AdamUpdate>();
 constinit const OpDef op::MultiAdamUpdate::def = make_op_def<op::MultiAdamUpdate>();
 

@@ -8,6 +8,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 constinit const OpDef op::AllFinite::def = make_op_def<op::AllFinite>();
 
 void op::AllFinite::infer(InferContext& c) const {

@@ -6,6 +6,8 @@
 #include "kaon/ops/optim/kernels/tensor_list.cuh"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 // *finite = 0 if any element is not; every thread that writes writes the same.

@@ -5,6 +5,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 constinit const OpDef op::SGDUpdate::def = make_op_def<op::SGDUpdate>();
 constinit const OpDef op::SGDMomUpdate::def = make_op_def<op::SGDMomUpdate>();
 constinit const OpDef op::MultiSGDUpdate::def = make_op_def<op::MultiSGDUpdate>();

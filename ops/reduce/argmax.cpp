@@ -12,6 +12,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 constinit const OpDef op::ArgMax::def = make_op_def<op::ArgMax>();
 constinit const OpDef op::ArgMin::def = make_op_def<op::ArgMin>();
 constinit const OpDef op::ArgMaxChannel::def = make_op_def<op::ArgMaxChannel>();

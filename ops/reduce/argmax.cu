@@ -3,6 +3,8 @@
 #include "kaon/ops/reduce/kernels/reduce.cuh"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 template <class V>

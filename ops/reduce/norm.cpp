@@ -13,6 +13,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 constinit const OpDef op::Norm::def = make_op_def<op::Norm>();
 constinit const OpDef op::NormGrad::def = make_op_def<op::NormGrad>();
 

@@ -6,6 +6,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 void run_cuda(const op::Norm& op, KernelContext& c) {
   const TensorView& in = c.in(0);
   const ReduceDims dims(in.shape, reduced_axes(op.axis, false, in.shape.ndim(), "norm"));

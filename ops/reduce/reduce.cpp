@@ -10,6 +10,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 template <ReduceKind K>
 constinit const OpDef op::Reduce<K>::def = make_op_def<op::Reduce<K>>();
 

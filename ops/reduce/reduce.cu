@@ -5,7 +5,9 @@
 
 namespace kaon {
 
-void run_reduce_cuda(ReduceKind kind, const Shape& axis, bool exclude, KernelContext& c) {
+using namespace ops;
+
+void ops::run_reduce_cuda(ReduceKind kind, const Shape& axis, bool exclude, KernelContext& c) {
   const TensorView& in = c.in(0);
   const ReduceDims dims(in.shape, reduced_axes(axis, exclude, in.shape.ndim(), reduce_traits(kind).name.data()));
   cuda::Results results{.data = c.out().data, .dtype = c.out().dtype};

@@ -10,6 +10,7 @@ namespace KAON_API kaon {
 
 enum class ReduceKind : uint8_t { sum, mean, prod, max, min, nansum, nanprod };
 
+namespace ops {
 constexpr OpTraits reduce_traits(ReduceKind kind) {
   switch (kind) {
     case ReduceKind::sum: return {.name = "sum", .aliases = Names("sum_axis")};
@@ -22,6 +23,7 @@ constexpr OpTraits reduce_traits(ReduceKind kind) {
   }
   return {};
 }
+}  // namespace ops
 
 namespace op {
 // The result over the axes in `axis` (empty: all of them), or over all others when `exclude`. Reduced axes vanish, or
@@ -33,7 +35,7 @@ struct Reduce {
   Shape axis{};
   bool keepdims = false;
   bool exclude = false;
-  static constexpr OpTraits traits = reduce_traits(K);
+  static constexpr OpTraits traits = ops::reduce_traits(K);
   static constexpr void fields(auto field) {
     field("axis", &Reduce::axis);
     field("keepdims", &Reduce::keepdims);
@@ -64,10 +66,14 @@ extern template struct Reduce<ReduceKind::nanprod>;
 }  // namespace op
 template <ReduceKind K>
 void run_cpu(const op::Reduce<K>& op, KernelContext& c);
+
+namespace ops {
 void run_reduce_cuda(ReduceKind kind, const Shape& axis, bool exclude, KernelContext& c);
+}  // namespace ops
+
 template <ReduceKind K>
 void run_cuda(const op::Reduce<K>& op, KernelContext& c) {
-  run_reduce_cuda(K, op.axis, op.exclude, c);
+  ops::run_reduce_cuda(K, op.axis, op.exclude, c);
 }
 
 // --- norm: the 1-norm or 2-norm over axes.
@@ -197,8 +203,8 @@ struct SumGrad {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
-  FusedForms fused_forms(const RegisterKernels& k) const;
-  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
 };
 
 // Gradient of max and min: head where data equals out, else 0.

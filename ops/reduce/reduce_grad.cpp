@@ -15,6 +15,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 constinit const OpDef op::SumGrad::def = make_op_def<op::SumGrad>();
 constinit const OpDef op::MaxGrad::def = make_op_def<op::MaxGrad>();
 constinit const OpDef op::NanSumGrad::def = make_op_def<op::NanSumGrad>();
@@ -36,6 +38,10 @@ void expect_results(const InferContext& c, int i, const Shape& shape, uint32_t m
 }
 
 }  // namespace
+
+}  // namespace kaon
+
+namespace kaon::ops {
 
 void infer_reduce_grad(InferContext& c, const Shape& axis) {
   c.expect_same_dtype();
@@ -94,6 +100,10 @@ uint32_t summed_axes(const op::SumGrad& op) {
 }
 
 }  // namespace
+
+}  // namespace kaon::ops
+
+namespace kaon {
 
 void op::SumGrad::infer(InferContext& c) const {
   if (!shape.is_known()) c.fail_value(fmt::format("shape must be known, got {}", shape.str()));

@@ -4,6 +4,8 @@
 #include "kaon/ops/reduce/kernels/reduce_grad.h"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 struct Same {

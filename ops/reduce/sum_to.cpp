@@ -10,6 +10,8 @@
 #include "kaon/ops/op_def.h"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 constexpr int64_t column_block = 2048;     // kept columns per unit: their sums stay in L1

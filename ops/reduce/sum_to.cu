@@ -4,6 +4,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 void run_cuda(const op::SumTo&, KernelContext& c) {
   const TensorView &in = c.in(0), &out = c.out();
   const int skipped = in.shape.ndim() - out.shape.ndim();

@@ -10,6 +10,8 @@
 
 namespace kaon::test {
 
+using namespace engine;
+
 constexpr size_t unit = 64 * 1024;  // takes just as much of the storage
 using Array = IntrusivePtr<Buffer>;
 inline Array make(Engine& engine, size_t bytes = unit) { return Array(new Buffer(bytes, cpu(), engine)); }

@@ -14,6 +14,7 @@
 #include "support.h"
 
 using namespace kaon;
+using namespace kaon::engine;
 using namespace kaon::test;
 namespace asio = boost::asio;
 

@@ -9,6 +9,7 @@
 #include "kaon/tests/engine/support.h"
 
 using namespace kaon;
+using namespace kaon::engine;
 using namespace kaon::test;
 
 TEST_CASE("block pool: blocks of all sizes are aligned and distinct", "[engine]") {

@@ -7,6 +7,7 @@
 #include "support.h"
 
 using namespace kaon;
+using namespace kaon::engine;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
 

@@ -12,6 +12,7 @@
 #include "support.h"
 
 using namespace kaon;
+using namespace kaon::engine;
 using namespace kaon::test;
 
 namespace {

@@ -23,6 +23,8 @@
 
 namespace kaon::test {
 
+using namespace engine;
+
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 

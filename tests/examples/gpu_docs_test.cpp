@@ -10,6 +10,7 @@
 #include "kaon/tests/support/skip.h"
 
 using namespace kaon;
+using namespace kaon::engine;
 
 namespace {
 

@@ -6,6 +6,7 @@
 #include "kaon/tests/support/files.h"
 
 using namespace kaon;
+using namespace kaon::graph;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
 using gluon::Parameter;

@@ -9,6 +9,7 @@
 #include "kaon/tests/support/files.h"
 
 using namespace kaon;
+using namespace kaon::graph;
 using namespace kaon::gluon;
 using namespace kaon::test;
 

@@ -11,6 +11,7 @@
 #include "kaon/tests/golden/golden_file.h"
 
 using namespace kaon;
+using namespace kaon::ops;
 using namespace kaon::test;
 
 namespace {

@@ -10,6 +10,8 @@
 
 namespace kaon::test {
 
+using namespace ops;
+
 // An array that a case must give, and how far an element may be off: relative |wanted| + absolute.
 struct Golden {
   NDArray wanted;  // undefined: nothing is expected here

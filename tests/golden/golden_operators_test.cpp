@@ -13,6 +13,7 @@
 #include "kaon/tests/golden/golden_file.h"
 
 using namespace kaon;
+using namespace kaon::graph;
 using namespace kaon::test;
 
 namespace {

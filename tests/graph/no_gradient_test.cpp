@@ -5,6 +5,7 @@
 #include "kaon/tests/graph/support.h"
 
 using namespace kaon;
+using namespace kaon::engine;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
 

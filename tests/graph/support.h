@@ -13,6 +13,8 @@
 
 namespace kaon::test {
 
+using namespace graph;
+
 inline std::vector<float> floats(const NDArray& a) { return a.asvector<float>(); }
 
 inline bool same_bits(const NDArray& a, const NDArray& b) {

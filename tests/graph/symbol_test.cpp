@@ -8,6 +8,7 @@
 #include "kaon/tests/graph/support.h"
 
 using namespace kaon;
+using namespace kaon::graph;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
 using Names_ = std::vector<std::string>;

@@ -26,6 +26,7 @@
 #include "kaon/ops/functions.h"
 
 using namespace kaon;
+using namespace kaon::ops;
 namespace asio = boost::asio;
 
 namespace {

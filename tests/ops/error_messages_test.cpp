@@ -11,6 +11,7 @@
 #include "kaon/ops/math/dispatch.h"
 
 using namespace kaon;
+using namespace kaon::graph;
 
 namespace {
 

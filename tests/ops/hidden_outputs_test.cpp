@@ -9,6 +9,7 @@
 #include "kaon/tests/support/skip.h"
 
 using namespace kaon;
+using namespace kaon::ops;
 using namespace kaon::test;
 
 namespace {

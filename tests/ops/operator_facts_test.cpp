@@ -23,6 +23,7 @@
 #include "kaon/tests/ops/table/op_table.h"
 
 using namespace kaon;
+using namespace kaon::graph;
 using namespace kaon::test;
 
 namespace {

@@ -13,6 +13,7 @@
 #include "kaon/tests/support/programs/program_source.h"
 
 using namespace kaon;
+using namespace kaon::engine;
 using namespace kaon::test;
 
 namespace {

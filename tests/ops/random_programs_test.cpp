@@ -15,6 +15,7 @@
 #include "kaon/tests/support/programs/program_source.h"
 
 using namespace kaon;
+using namespace kaon::ops;
 using namespace kaon::test;
 
 namespace {

@@ -12,6 +12,7 @@
 #include "kaon/tests/support/targets.h"
 
 using namespace kaon;
+using namespace kaon::graph;
 
 namespace {
 

@@ -7,6 +7,7 @@
 #include "kaon/engine/task.h"
 
 using namespace kaon;
+using namespace kaon::engine;
 
 namespace {
 std::atomic<int> g_runs{0};

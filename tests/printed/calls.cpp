@@ -105,7 +105,7 @@ struct Net : gluon::HybridBlock<Net> {
     const A v9 = call<A>(v9_op, {v8})[0];
     kaon::op::Reduce<kaon::ReduceKind::sum> v10_op; v10_op.axis = Shape(-1, 1); v10_op.keepdims = true;
     const A v10 = call<A>(v10_op, {v9})[0];
-    kaon::op::Scalar<kaon::ScalarKind::maximum> v11_op; v11_op.scalar = -0.0;
+    kaon::op::Scalar<kaon::ops::ScalarKind::maximum> v11_op; v11_op.scalar = -0.0;
     const A v11 = call<A>(v11_op, {v10})[0];
     kaon::op::Cast v12_op; v12_op.dtype = DType::float64;
     const A v12 = call<A>(v12_op, {v11})[0];
@@ -115,44 +115,44 @@ struct Net : gluon::HybridBlock<Net> {
     const A v14 = call<A>(v14_op, {v13[1], v13[0]})[0];
     kaon::op::Ones v15_op; v15_op.shape = Shape(2, 1);
     const A v15 = call<A>(v15_op, {})[0];
-    kaon::op::Binary<kaon::BinaryKind::mul> v16_op;
+    kaon::op::Binary<kaon::ops::BinaryKind::mul> v16_op;
     const A v16 = call<A>(v16_op, {v5, v15})[0];
     kaon::op::Dropout v17_op; v17_op.p = 0.25;
     const A v17 = call<A>(v17_op, {v14})[0];
     const A v18 = A::from_values(values(15362519, 0, Shape(3, 8), DType::float32, -1.5, 1.5), "");
     const A v19 = A::from_values(values(15130971, 0, Shape(1), DType::float32, 0, 0, 1), "");
     const std::vector<A> v20 = joined(contrib::foreach([&]([[maybe_unused]] std::vector<A> rows, [[maybe_unused]] std::vector<A> states) {
-      kaon::op::Binary<kaon::BinaryKind::add> vrow3_op;
+      kaon::op::Binary<kaon::ops::BinaryKind::add> vrow3_op;
       const A vrow3 = call<A>(vrow3_op, {rows[0], states[0]})[0];
-      kaon::op::Unary<kaon::UnaryKind::tanh> vrow4_op;
+      kaon::op::Unary<kaon::ops::UnaryKind::tanh> vrow4_op;
       const A vrow4 = call<A>(vrow4_op, {vrow3})[0];
       kaon::op::Reduce<kaon::ReduceKind::mean> vrow5_op;
       const A vrow5 = call<A>(vrow5_op, {F(p2)})[0];
-      kaon::op::Binary<kaon::BinaryKind::mul> vrow6_op;
+      kaon::op::Binary<kaon::ops::BinaryKind::mul> vrow6_op;
       const A vrow6 = call<A>(vrow6_op, {vrow4, vrow5})[0];
       return std::pair(std::vector<A>{vrow6}, std::vector<A>{vrow4});
     }, std::vector<A>{v17}, std::vector<A>{v18}));
     const std::vector<A> v21 = joined(contrib::while_loop([&]([[maybe_unused]] std::vector<A> states) {
-      kaon::op::Scalar<kaon::ScalarKind::lesser> vif2_op; vif2_op.scalar = 2.0;
+      kaon::op::Scalar<kaon::ops::ScalarKind::lesser> vif2_op; vif2_op.scalar = 2.0;
       const A vif2 = call<A>(vif2_op, {states[0]})[0];
       return vif2;
     }, [&]([[maybe_unused]] std::vector<A> states) {
-      kaon::op::Unary<kaon::UnaryKind::sin> vdo2_op;
+      kaon::op::Unary<kaon::ops::UnaryKind::sin> vdo2_op;
       const A vdo2 = call<A>(vdo2_op, {states[1]})[0];
       kaon::op::Reduce<kaon::ReduceKind::sum> vdo3_op;
       const A vdo3 = call<A>(vdo3_op, {vdo2})[0];
-      kaon::op::Scalar<kaon::ScalarKind::plus> vdo4_op;
+      kaon::op::Scalar<kaon::ops::ScalarKind::plus> vdo4_op;
       const A vdo4 = call<A>(vdo4_op, {states[0]})[0];
       return std::pair(std::vector<A>{vdo3}, std::vector<A>{vdo4, vdo2});
     }, std::vector<A>{v19, v20[1]}, 3));
     kaon::op::Reduce<kaon::ReduceKind::mean> v22_op;
     const A v22 = call<A>(v22_op, {x0})[0];
     const A v23 = contrib::cond(v22, [&]() {
-      kaon::op::Unary<kaon::UnaryKind::relu> vthen1_op;
+      kaon::op::Unary<kaon::ops::UnaryKind::relu> vthen1_op;
       const A vthen1 = call<A>(vthen1_op, {v20[1]})[0];
       return std::vector<A>{vthen1};
     }, [&]() {
-      kaon::op::Unary<kaon::UnaryKind::cos> velse1_op;
+      kaon::op::Unary<kaon::ops::UnaryKind::cos> velse1_op;
       const A velse1 = call<A>(velse1_op, {v20[1]})[0];
       return std::vector<A>{velse1};
     })[0];

@@ -98,13 +98,13 @@ struct Net : gluon::HybridBlock<Net> {
     const A v9 = call<A>(v9_op, {v8})[0];
     kaon::op::Reduce<kaon::ReduceKind::sum> v10_op; v10_op.axis = Shape(-1, 1); v10_op.keepdims = true;
     const A v10 = call<A>(v10_op, {v9})[0];
-    kaon::op::Scalar<kaon::ScalarKind::maximum> v11_op; v11_op.scalar = -0.0;
+    kaon::op::Scalar<kaon::ops::ScalarKind::maximum> v11_op; v11_op.scalar = -0.0;
     const A v11 = call<A>(v11_op, {v10})[0];
     kaon::op::Cast v12_op; v12_op.dtype = DType::float64;
     const A v12 = call<A>(v12_op, {v11})[0];
     kaon::op::Ones v13_op; v13_op.shape = Shape(2, 1);
     const A v13 = call<A>(v13_op, {})[0];
-    kaon::op::Binary<kaon::BinaryKind::mul> v14_op;
+    kaon::op::Binary<kaon::ops::BinaryKind::mul> v14_op;
     const A v14 = call<A>(v14_op, {v5, v13})[0];
     return std::vector<A>{v12, v14};
   }

@@ -9,6 +9,8 @@
 
 namespace kaon::test {
 
+using namespace engine;
+
 // Outputs and gradients, in these dtypes; `rtol` 0: bit by bit.
 inline void check_gpu(const Rows& rows, std::initializer_list<DType> dtypes, double rtol = 0) {
   if (!has_gpu()) return;

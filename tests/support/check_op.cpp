@@ -13,6 +13,8 @@
 #include "kaon/tests/support/row_run.h"
 
 namespace kaon::test {
+
+using namespace graph;
 namespace {
 
 constexpr DType dtypes[] = {DType::float32, DType::float64, DType::float16, DType::bfloat16, DType::uint8,

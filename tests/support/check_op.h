@@ -11,6 +11,8 @@
 
 namespace kaon::test {
 
+using namespace ops;
+
 // Where the values of an input come from. Integer dtypes get small integers of the same kind.
 enum class Fill : uint8_t {
   normal,     // around 0

@@ -3,6 +3,8 @@
 
 namespace kaon::test {
 
+using namespace engine;
+
 bool has_gpu() {
   if (gpu_count() > 0) return true;
   skip(std::string("no GPU: ") + gpu_unavailable_reason());

@@ -9,6 +9,8 @@
 
 namespace kaon::test {
 
+using namespace engine;
+
 std::string isolated(FunctionRef<std::string()> body, unsigned seconds) {
   int pipe_ends[2];
   if (pipe(pipe_ends) != 0) throw std::runtime_error("isolated: no pipe");

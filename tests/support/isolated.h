@@ -9,6 +9,6 @@ namespace kaon::test {
 
 // What body() returns, in a forked child; "crashed: ..." when the child dies, is killed after so many seconds or
 // throws. No other thread may be running an operation.
-std::string isolated(FunctionRef<std::string()> body, unsigned seconds = 60);
+std::string isolated(engine::FunctionRef<std::string()> body, unsigned seconds = 60);
 
 }  // namespace kaon::test

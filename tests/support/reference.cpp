@@ -4,6 +4,8 @@
 #include <stdexcept>
 
 namespace kaon::test {
+
+using namespace engine;
 namespace {
 
 size_t offset(const Shape& shape, const Shape& position) {

@@ -28,17 +28,18 @@ using Hosts = std::vector<Host>;
 Host zeros(const Shape& shape, double value = 0);
 
 // Calls body(position) for every position of `shape`, in row-major order.
-void each(const Shape& shape, FunctionRef<void(const Shape&)> body);
+void each(const Shape& shape, engine::FunctionRef<void(const Shape&)> body);
 // The array with f(position) at every position.
-Host generate(const Shape& shape, FunctionRef<double(const Shape&)> f);
+Host generate(const Shape& shape, engine::FunctionRef<double(const Shape&)> f);
 // `position` with entry `axis` replaced, removed or inserted. Negative axes count from the end of the result.
 Shape with(Shape position, int axis, int64_t value);
 Shape without(const Shape& position, int axis);
 Shape inserted(const Shape& position, int axis, int64_t value);
 // Every result gets f(the elements over the axes, in row-major order). No axes: all of them.
-Host reduced(const Host& x, const Shape& axes, bool keepdims, FunctionRef<double(const std::vector<double>&)> f);
+Host reduced(const Host& x, const Shape& axes, bool keepdims,
+             engine::FunctionRef<double(const std::vector<double>&)> f);
 // The same shape; f changes the elements of each run along `axis`.
-Host along(const Host& x, int axis, FunctionRef<void(std::vector<double>&)> f);
+Host along(const Host& x, int axis, engine::FunctionRef<void(std::vector<double>&)> f);
 Host reshaped(Host x, const Shape& shape);  // throws std::out_of_range for another number of elements
 
 // Not a number wherever one comes in, as NumPy has it.

@@ -10,6 +10,8 @@
 #include "kaon/ops/random_state.h"
 
 namespace kaon::test {
+
+using namespace engine;
 namespace {
 
 // As the dtype stores it: integers wrap.

@@ -8,7 +8,7 @@
 namespace kaon::test {
 
 // The operator, or a plan of it.
-using Call = FunctionRef<std::vector<NDArray>(const std::vector<NDArray>&)>;
+using Call = engine::FunctionRef<std::vector<NDArray>(const std::vector<NDArray>&)>;
 
 NDArray make_array(const Host& h, Device device = Device());
 std::vector<NDArray> make_arrays(const Hosts& hosts, Device device = Device());
@@ -44,7 +44,7 @@ bool has_gradient(const Row& row, const Hosts& inputs);
 Gradients backward(const Row& row, const Hosts& inputs, GradReq req, Call forward, Device device = Device());
 Gradients backward(const Row& row, const Hosts& inputs, GradReq req = GradReq::write, Device device = Device());
 // d(sum of heads * f(inputs)) / d(inputs), by central differences.
-Hosts numeric_gradient(const Row& row, Hosts inputs, const Hosts& heads, FunctionRef<Hosts(const Hosts&)> f);
+Hosts numeric_gradient(const Row& row, Hosts inputs, const Hosts& heads, engine::FunctionRef<Hosts(const Hosts&)> f);
 
 // What one rounding to the dtype, after arithmetic in it or in float32, may change.
 double tolerance(DType t);

@@ -3,9 +3,9 @@
 
 #include <cuda_runtime_api.h>
 
-namespace kaon {
+namespace kaon::engine {
 class Stream;
-}
+}  // namespace kaon::engine
 
 namespace kaon::cuda {
 
@@ -13,6 +13,6 @@ namespace kaon::cuda {
 void check(cudaError_t status, const char* what);
 
 // CUDA's handle of a stream of this backend.
-cudaStream_t native(Stream& stream);
+cudaStream_t native(engine::Stream& stream);
 
 }  // namespace kaon::cuda

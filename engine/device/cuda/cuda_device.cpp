@@ -187,7 +187,7 @@ class CudaBackend final : public Backend {
 }  // namespace kaon::cuda
 
 // Throws an exception whose text explains why there is no GPU.
-extern "C" __attribute__((visibility("default"))) kaon::Backend* kaon_cuda_backend() {
+extern "C" __attribute__((visibility("default"))) kaon::engine::Backend* kaon_cuda_backend() {
   static auto* backend = new kaon::cuda::CudaBackend;
   return backend;
 }

@@ -13,7 +13,8 @@ namespace detail {
 // Copies each sample into the memory of the batch's arrays, which no other thread knows yet.
 class BatchBuilder {
  public:
-  BatchBuilder(int64_t count, EngineRef engine, Device device) : count_(count), engine_(engine), device_(device) {}
+  BatchBuilder(int64_t count, engine::EngineRef engine, Device device)
+      : count_(count), engine_(engine), device_(device) {}
   // All samples must have the shape and dtype of the first: else throws ShapeError, TypeError. ValueError for no data.
   void add(const Sample& sample);
   Batch finish();  // after `count` samples
@@ -27,7 +28,7 @@ class BatchBuilder {
   void add(Column& column, const HostTensor& value, const char* what);
   int64_t count_;
   int64_t added_ = 0;
-  const EngineRef engine_;
+  const engine::EngineRef engine_;
   const Device device_;
   Column data_, label_;
 };

@@ -10,6 +10,8 @@
 #include "kaon/gluon/data/internal/batch_builder.h"
 
 namespace kaon::gluon::data::detail {
+
+using namespace graph;
 namespace {
 
 constexpr const char* span_name = "load_batch";

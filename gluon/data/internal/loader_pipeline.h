@@ -40,7 +40,7 @@ class LoaderPipeline {
    public:
     explicit TakeAwaiter(LoaderPipeline& pipeline) : pipeline_(pipeline) {}
     bool await_ready() const noexcept { return false; }
-    template <HasExecutor P>
+    template <engine::HasExecutor P>
     bool await_suspend(std::coroutine_handle<P> caller) {
       return pipeline_.wait_as_consumer(caller, caller.promise().executor());
     }
@@ -105,7 +105,7 @@ class LoaderPipeline {
   const uint64_t seed_, epoch_;
   const Device device_;
   const int workers_;
-  EngineRef engine_;
+  engine::EngineRef engine_;
   std::atomic<bool> cancelled_{false};
 
   std::mutex mutex_;  // guards all below

@@ -23,7 +23,7 @@ void for_each_graph_kernel(AddKernel add, void* table) {
 }  // namespace kaon::cuda
 
 // The second of libkaon_cuda.so's two seams.
-extern "C" __attribute__((visibility("default"))) void kaon_cuda_kernels(kaon::AddKernel add, void* table) {
+extern "C" __attribute__((visibility("default"))) void kaon_cuda_kernels(kaon::ops::AddKernel add, void* table) {
   kaon::cuda::for_each_op_kernel(add, table);
   kaon::cuda::for_each_graph_kernel(add, table);
 }

@@ -9,7 +9,7 @@
 #include "kaon/ops/arg.h"
 #include "kaon/ops/elementwise/elementwise.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // Finds the operator for `a kind b` and calls then(def, attrs, inputs): two arrays broadcast, a number becomes an
 // attribute. Throws ValueError for two numbers.
@@ -55,4 +55,4 @@ A apply_binary(BinaryKind kind, const Arg<A>& a, const Arg<A>& b, std::string_vi
   return out;
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -18,9 +18,9 @@
 #include "kaon/ops/elementwise/kernels/tile_loop.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kaon::HWY_NAMESPACE {
+namespace kaon::ops::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-namespace vm = kaon::math::HWY_NAMESPACE;
+namespace vm = kaon::ops::math::HWY_NAMESPACE;
 
 template <BinaryKind K>
 void BinaryTile(const void*, const float* const* in, float* out, size_t n) {
@@ -67,11 +67,11 @@ const TileFn* ScalarTiles() {
   return tiles.data();
 }
 
-}  // namespace kaon::HWY_NAMESPACE
+}  // namespace kaon::ops::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kaon {
+namespace kaon::ops {
 namespace {
 
 HWY_EXPORT(BinaryTiles);
@@ -160,5 +160,5 @@ const PointwiseKernels& scalar_kernels(ScalarKind kind) {
   return table.get([&] { return make(std::make_index_sequence<size_t(scalar_kinds)>()); })[size_t(kind)];
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops
 #endif  // HWY_ONCE

@@ -4,10 +4,10 @@
 #include "kaon/ops/elementwise/kernels/pointwise.h"
 #include "kaon/ops/elementwise_kinds.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // Thread safety: any thread.
 const PointwiseKernels& binary_kernels(BinaryKind kind);  // inputs of one shape
 const PointwiseKernels& scalar_kernels(ScalarKind kind);  // attrs: a Scalar<kind>
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -6,7 +6,7 @@
 #include "kaon/ops/elementwise/kernels/gather_broadcast.h"
 #include "kaon/ops/math/dispatch.h"
 
-namespace kaon {
+namespace kaon::ops {
 namespace {
 
 // Rows shorter than this are gathered into tiles: a call per row would cost more than its elements.
@@ -182,4 +182,4 @@ void run_broadcast(const PointwiseKernels& kernels, const void* attrs, KernelCon
   });
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

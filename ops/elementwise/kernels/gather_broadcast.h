@@ -6,7 +6,7 @@
 
 #include "kaon/ops/shape.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // n elements from number `first` on of an array that is walked with `stride` along dimensions of `size` (ndim >= 1, row
 // by row; a stride of 0 repeats).
@@ -46,4 +46,4 @@ void gather_broadcast(int ndim, const int64_t* size, const int64_t* stride, cons
   }
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace kaon {
+namespace kaon::ops {
 namespace {
 
 // From this traffic on (all inputs and the output) an output is written past the caches.
@@ -109,4 +109,4 @@ void run_pointwise(const PointwiseKernels& kernels, const void* attrs, KernelCon
   run_pointwise(kernels, attrs, c.out().dtype, in, inputs, c.out().data, c.out().size(), c.run);
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

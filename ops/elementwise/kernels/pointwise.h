@@ -4,7 +4,7 @@
 #include "kaon/ops/math/tile.h"
 #include "kaon/ops/view.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // The same as TileFn for one other dtype.
 using TypedFn = void (*)(const void* attrs, const void* const* in, void* out, size_t n);
@@ -40,4 +40,4 @@ void run_piece(const PointwiseKernels& kernels, const void* attrs, DType dtype, 
 // Whether an output of n elements is so large that it should be stored past the caches.
 bool wants_stream(DType dtype, int64_t n, int inputs);
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -7,7 +7,7 @@
 
 #include "kaon/ops/host_device.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // n! / x^(n + 1), of either sign. Factor by factor: neither the factorial nor the power overflows by itself.
 HOST_DEVICE inline double polygamma_term(int n, double x) {
@@ -63,4 +63,4 @@ HOST_DEVICE inline double polygamma_value(int n, double x) {
   return odd ? sum : -sum;
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -13,9 +13,9 @@
 #include "kaon/ops/elementwise/kernels/tile_loop.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kaon::HWY_NAMESPACE {
+namespace kaon::ops::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-namespace vm = kaon::math::HWY_NAMESPACE;
+namespace vm = kaon::ops::math::HWY_NAMESPACE;
 
 void WhereTile(const void*, const float* const* in, float* out, size_t n) {
   vm::tile_loop<3>(in, out, n, WhereVector{});
@@ -61,15 +61,15 @@ const SelectTiles* Tiles() {
   return &tiles;
 }
 
-}  // namespace kaon::HWY_NAMESPACE
+}  // namespace kaon::ops::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kaon {
+namespace kaon::ops {
 
 HWY_EXPORT(Tiles);
 
 const SelectTiles& select_tiles() { return *HWY_DYNAMIC_DISPATCH(Tiles)(); }
 
-}  // namespace kaon
+}  // namespace kaon::ops
 #endif  // HWY_ONCE

@@ -3,7 +3,7 @@
 
 #include "kaon/ops/math/tile.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 struct SelectTiles {
   TileFn where;          // inputs: condition, x, y
@@ -15,4 +15,4 @@ struct SelectTiles {
 // Thread safety: any thread.
 const SelectTiles& select_tiles();
 
-}  // namespace kaon
+}  // namespace kaon::ops

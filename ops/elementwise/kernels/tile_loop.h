@@ -13,7 +13,7 @@
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kaon::math::HWY_NAMESPACE {
+namespace kaon::ops::math::HWY_NAMESPACE {
 
 template <int inputs, class D, class F>
 HWY_INLINE hwy::HWY_NAMESPACE::Vec<D> apply_at(D d, const float* HWY_RESTRICT const* p, size_t i, const F& f) {
@@ -55,7 +55,7 @@ HWY_INLINE void tile_loop(const float* const* in, float* out, size_t n, const F&
   if (count < lanes) std::memcpy(out, to, count * sizeof(float));
 }
 
-}  // namespace kaon::math::HWY_NAMESPACE
+}  // namespace kaon::ops::math::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // include guard per target

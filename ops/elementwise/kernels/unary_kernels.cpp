@@ -16,9 +16,9 @@
 #include "kaon/ops/elementwise/kernels/unary_vector.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kaon::HWY_NAMESPACE {
+namespace kaon::ops::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-namespace vm = kaon::math::HWY_NAMESPACE;
+namespace vm = kaon::ops::math::HWY_NAMESPACE;
 
 // No vector form: rare, and the scalar functions are exact.
 constexpr bool is_scalar(UnaryKind k) {
@@ -60,11 +60,11 @@ const TileFn* UnaryBackwardTiles() {
   return tiles.data();
 }
 
-}  // namespace kaon::HWY_NAMESPACE
+}  // namespace kaon::ops::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kaon {
+namespace kaon::ops {
 namespace {
 
 HWY_EXPORT(UnaryTiles);
@@ -122,5 +122,5 @@ const PointwiseKernels& unary_backward_kernels(UnaryBackwardKind kind) {
   return table.get([&] { return make(std::make_index_sequence<size_t(unary_backward_kinds)>()); })[size_t(kind)];
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops
 #endif  // HWY_ONCE

@@ -4,10 +4,10 @@
 #include "kaon/ops/elementwise/kernels/pointwise.h"
 #include "kaon/ops/elementwise_kinds.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // Thread safety: any thread.
 const PointwiseKernels& unary_kernels(UnaryKind kind);
 const PointwiseKernels& unary_backward_kernels(UnaryBackwardKind kind);
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -13,9 +13,9 @@
 #include "kaon/ops/math/math.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kaon::HWY_NAMESPACE {
+namespace kaon::ops::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
-namespace vm = kaon::math::HWY_NAMESPACE;
+namespace vm = kaon::ops::math::HWY_NAMESPACE;
 
 template <UnaryKind K>
 struct UnaryVector {
@@ -90,7 +90,7 @@ struct UnaryBackwardVector {
   }
 };
 
-}  // namespace kaon::HWY_NAMESPACE
+}  // namespace kaon::ops::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #endif  // include guard per target

@@ -15,7 +15,7 @@
 #include "kaon/ops/math/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kaon::HWY_NAMESPACE {
+namespace kaon::ops::HWY_NAMESPACE {
 namespace {
 
 // Draws the words of `elements` elements from buffer `buffer` on, and those that a vector loop may read past them.
@@ -159,11 +159,11 @@ void MultiplyRow(DType dtype, const void* x, const void* mask, bool one, void* y
 }
 
 }  // namespace
-}  // namespace kaon::HWY_NAMESPACE
+}  // namespace kaon::ops::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kaon {
+namespace kaon::ops {
 
 HWY_EXPORT(Uniform);
 HWY_EXPORT(Normal);
@@ -186,5 +186,5 @@ void multiply_row(DType dtype, const void* x, const void* mask, bool one, void* 
   HWY_DYNAMIC_DISPATCH(MultiplyRow)(dtype, x, mask, one, y, n);
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops
 #endif  // HWY_ONCE

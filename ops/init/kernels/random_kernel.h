@@ -3,7 +3,7 @@
 
 #include "kaon/ops/view.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // Chunks [begin, end) of an array of n elements: uniform in [low, high), normal.
 void uniform_chunks(RandomKey key, double low, double high, DType dtype, void* out, int64_t n, int64_t begin,
@@ -18,4 +18,4 @@ void dropout_chunks(RandomKey key, double p, DType dtype, const void* x, void* y
 // y = x * mask for n elements; `one` says that mask is a single element.
 void multiply_row(DType dtype, const void* x, const void* mask, bool one, void* y, int64_t n);
 
-}  // namespace kaon
+}  // namespace kaon::ops

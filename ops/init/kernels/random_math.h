@@ -11,7 +11,7 @@
 #include "kaon/ops/math/dispatch.h"
 #include "kaon/ops/math/philox.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // A uniform number in [0, 1) from the upper 24 bits of a word; for 16-bit floats in (0, 1]: they are rounded later,
 // when numbers that would round to the upper end become the largest below it, and 0 must not become more frequent by
@@ -76,4 +76,4 @@ A dropout_factor(double p) {
   return p < 1 ? A(1 / (1 - p)) : A(0);
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -11,7 +11,7 @@
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
-namespace kaon::HWY_NAMESPACE {
+namespace kaon::ops::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace {
 
@@ -53,11 +53,11 @@ void RandomWords(RandomKey key, uint64_t first, int64_t blocks, uint32_t* out) {
 }
 
 }  // namespace
-}  // namespace kaon::HWY_NAMESPACE
+}  // namespace kaon::ops::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kaon {
+namespace kaon::ops {
 
 HWY_EXPORT(RandomWords);
 
@@ -65,5 +65,5 @@ void random_words(RandomKey key, uint64_t first_block, int64_t blocks, uint32_t*
   HWY_DYNAMIC_DISPATCH(RandomWords)(key, first_block, blocks, out);
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops
 #endif  // HWY_ONCE

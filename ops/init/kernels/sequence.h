@@ -6,7 +6,7 @@
 
 #include "kaon/ops/init/init.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // start and stop with the defaults filled in.
 inline std::pair<double, double> range(const op::Arange& op) {
@@ -42,4 +42,4 @@ struct LinspaceValues {
   HOST_DEVICE double operator()(int64_t i) const { return i == stop_at ? stop : sequence_value(start, i, step); }
 };
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -3,7 +3,7 @@
 
 #include "kaon/ops/shape.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // An operand as a matrix: its contracted axis, apart from the product of the others.
 struct DotSide {
@@ -14,4 +14,4 @@ inline DotSide lhs_side(const Shape& s, bool transpose) {
 }
 inline DotSide rhs_side(const Shape& s, bool transpose) { return lhs_side(s, !transpose); }
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -10,7 +10,7 @@
 #include "kaon/ops/kernels/scratch.h"
 #include "kaon/ops/linalg/kernels/gemv.h"
 
-namespace kaon {
+namespace kaon::ops {
 namespace {
 
 using onednn::Primitive;
@@ -299,4 +299,4 @@ double gemm_flops(const Shape& a, const Shape& b, const Shape& c, int64_t batch)
   return 2 * std::sqrt(product / std::max<double>(1, double(batch)));
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -6,7 +6,7 @@
 #include "kaon/ops/kernels/epilogue.h"
 #include "kaon/ops/view.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // C (m, n) = op(A) op(B) and then the epilogue, whose channels are the n columns; all row-major and dense. op(A) is
 // (m, k): A itself is (m, k), or (k, m) when transpose_a; likewise op(B) is (k, n). An addend is not C itself.
@@ -31,4 +31,4 @@ void batch_gemm(KernelContext& c, const Gemm<double>& first, int64_t batch);
 // Multiplications and additions of `batch` products by the shapes of all their operands, A, B and C.
 double gemm_flops(const Shape& a, const Shape& b, const Shape& c, int64_t batch = 1);
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -9,7 +9,7 @@
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
-namespace kaon {
+namespace kaon::ops {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -128,11 +128,11 @@ void GemvTransposed(const float* HWY_RESTRICT w, const float* HWY_RESTRICT x, fl
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace kaon
+}  // namespace kaon::ops
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kaon {
+namespace kaon::ops {
 
 HWY_EXPORT(Gemv);
 HWY_EXPORT(GemvTransposed);
@@ -170,5 +170,5 @@ void gemv_transposed(RunContext& run, const float* w, const float* x, float* y, 
   }
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops
 #endif

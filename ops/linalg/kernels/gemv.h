@@ -6,7 +6,7 @@
 #include "kaon/engine/run_context.h"
 #include "kaon/ops/kernels/epilogue.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // y = W x, W (rows, columns) row-major, and then the epilogue, each row a channel. Bound by reading W once. Large
 // matrices are split into row pieces fixed by their shape.
@@ -16,4 +16,4 @@ void gemv(RunContext& run, const float* w, const float* x, float* y, int64_t row
 // y = x W: y[j] = sum over i of x[i] W[i, j].
 void gemv_transposed(RunContext& run, const float* w, const float* x, float* y, int64_t rows, int64_t columns);
 
-}  // namespace kaon
+}  // namespace kaon::ops

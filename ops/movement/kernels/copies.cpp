@@ -5,7 +5,7 @@
 #include "kaon/ops/movement/kernels/slice_range.h"
 #include "kaon/ops/movement/movement.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 namespace {
 
@@ -122,4 +122,4 @@ StridedCopy copy_of(const op::Reverse& op, const KernelContext& c) {
   return copy;
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

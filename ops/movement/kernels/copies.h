@@ -23,6 +23,10 @@ struct Tile;
 struct Reverse;
 }  // namespace op
 
+}  // namespace kaon
+
+namespace kaon::ops {
+
 // Copies from input 0 to output 0.
 StridedCopy copy_of(const op::Transpose& op, const KernelContext& c);
 StridedCopy copy_of(const op::SwapAxis& op, const KernelContext& c);
@@ -58,4 +62,4 @@ inline uint64_t element_bits(double value, DType dtype) {
   return bits;
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -6,7 +6,7 @@
 #include "kaon/ops/host_device.h"
 #include "kaon/ops/movement/movement.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 struct PadAxis {
   int64_t before = 0, n = 0, after = 0;
@@ -40,4 +40,4 @@ inline PadAxis pad_axis(const Shape& pad_width, int axis, int64_t n, PadMode mod
   return {pad_width[2 * axis], n, pad_width[2 * axis + 1], mode};
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -6,7 +6,7 @@
 
 #include "kaon/engine/error.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 SliceRange resolve_slice(const Shape& shape, const OptionalShape& begin, const OptionalShape& end,
                          const OptionalShape& step, const char* op) {
@@ -71,4 +71,4 @@ StridedCopy fill_region(const Shape& shape, const SliceRange& range) {
   return copy;
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

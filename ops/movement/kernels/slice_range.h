@@ -6,7 +6,7 @@
 #include "kaon/ops/attributes.h"
 #include "kaon/ops/kernels/strided_copy.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // Elements begin, begin + step, ... of each axis.
 struct SliceRange {
@@ -30,4 +30,4 @@ StridedCopy from_region(const Shape& shape, const SliceRange& range);
 StridedCopy to_region(const Shape& shape, const SliceRange& range);
 StridedCopy fill_region(const Shape& shape, const SliceRange& range);
 
-}  // namespace kaon
+}  // namespace kaon::ops

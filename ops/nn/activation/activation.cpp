@@ -13,6 +13,8 @@
 #include "kaon/ops/operator/fused_forms.h"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 constexpr int64_t cheap_grain = 65536;   // elements per piece of a loop bound by memory

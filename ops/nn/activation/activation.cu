@@ -9,6 +9,8 @@
 #include "kaon/ops/reduce/kernels/reduce.cuh"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 struct BackwardSoftrelu {

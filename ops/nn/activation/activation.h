@@ -23,8 +23,8 @@ struct Activation {
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
   FusedActivation as_epilogue() const;
-  FusedForms fused_forms(const RegisterKernels& k) const;
-  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
 };
 
 // head * f'(x), where f' follows from the output y: relu: y > 0; sigmoid: y (1 - y); tanh: 1 - y^2;
@@ -41,8 +41,8 @@ struct BackwardActivation {
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
-  FusedForms fused_forms(const RegisterKernels& k) const;
-  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
 };
 }  // namespace op
 void run_cpu(const op::Activation& op, KernelContext& c);
@@ -99,8 +99,8 @@ struct LeakyReLU {
   const OpTraits& traits_of() const;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
-  FusedForms fused_forms(const RegisterKernels& k) const;
-  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
   bool keeps_rows(const RowQuery& q) const { return q.only_first_has_rows() && (q.num_inputs() == 1 || q.ndim() >= 2); }
 };
 
@@ -129,8 +129,8 @@ struct BackwardLeakyReLU {
   const OpTraits& traits_of() const { return act_type == LeakyType::prelu ? traits : pointwise_traits; }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
-  FusedForms fused_forms(const RegisterKernels& k) const;
-  std::optional<CudaExpression> cuda_expression(const ExpressionArgs& a) const;
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
 };
 
 // The gradient of prelu's gamma: the sum of head * min(x, 0) over everything but the channel.

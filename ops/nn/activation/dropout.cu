@@ -8,6 +8,8 @@
 #include "kaon/ops/init/kernels/random_math.h"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 // mask, and y = x * mask; either of mask and (x, y) may be null.

@@ -19,6 +19,7 @@ constexpr std::array<std::string_view, 5> enum_names(ConvLayout) { return {"NCW"
 
 enum class ConvPart { forward, backward_data, backward_weight };
 
+namespace ops {
 // `addend`: the input whose memory the result may take over.
 constexpr OpTraits convolution_traits(ConvPart part, int addend = -1) {
   switch (part) {
@@ -42,6 +43,7 @@ constexpr OpTraits convolution_traits(ConvPart part, int addend = -1) {
   }
   return {};
 }
+}  // namespace ops
 
 namespace op {
 // y[n, o, p] = bias[o] + sum over c, k of w[o, c, k] x[n, c, p * stride - pad + k * dilate], cross-correlation over one
@@ -64,9 +66,9 @@ struct ConvolutionOp {
   std::optional<ConvLayout> layout{};
   PostOps post_ops{};
 
-  static constexpr OpTraits traits = convolution_traits(P);
-  static constexpr std::array traits_with_addend{convolution_traits(P, 2), convolution_traits(P, 3),
-                                                 convolution_traits(P, 4)};
+  static constexpr OpTraits traits = ops::convolution_traits(P);
+  static constexpr std::array traits_with_addend{ops::convolution_traits(P, 2), ops::convolution_traits(P, 3),
+                                                 ops::convolution_traits(P, 4)};
   static constexpr void fields(auto field) {
     field("kernel", &ConvolutionOp::kernel, true);
     field("stride", &ConvolutionOp::stride);

@@ -13,8 +13,14 @@
 
 namespace kaon {
 
+using namespace ops;
+
 template <ConvPart P>
 constinit const OpDef op::ConvolutionOp<P>::def = make_op_def<op::ConvolutionOp<P>>();
+
+}  // namespace kaon
+
+namespace kaon::ops {
 
 void check_window(InferContext& c, const Shape& kernel, const Shape& stride, const Shape& dilate, const Shape& pad,
                   std::optional<ConvLayout> layout, int axes) {
@@ -80,6 +86,10 @@ void check_channels(const Op& op, InferContext& c, const Shape& data) {
 }
 
 }  // namespace
+
+}  // namespace kaon::ops
+
+namespace kaon {
 
 template <ConvPart P>
 void op::ConvolutionOp<P>::infer(InferContext& c) const {

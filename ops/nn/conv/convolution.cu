@@ -4,6 +4,8 @@
 #include "kaon/ops/reduce/kernels/reduce_driver.h"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 // db = the sums of dy's channels.

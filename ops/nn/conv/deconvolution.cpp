@@ -11,6 +11,8 @@
 #include "kaon/ops/op_def.h"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 // The convolution from y's side to x's side.

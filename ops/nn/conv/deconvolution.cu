@@ -5,6 +5,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 void run_cuda(const op::Deconvolution& op, KernelContext& c) {
   const TensorView& x = c.in(0);
   const TensorView& y = c.out();

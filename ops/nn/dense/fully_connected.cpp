@@ -8,6 +8,8 @@
 #include "kaon/ops/op_def.h"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 // How many elements of x meet one row of W.

@@ -5,6 +5,8 @@
 #include "kaon/ops/reduce/kernels/reduce.cuh"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 constexpr int64_t few_rows = 4;

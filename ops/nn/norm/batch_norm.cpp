@@ -10,7 +10,7 @@
 #include "kaon/ops/nn/norm/kernels/norm_kernels.h"
 #include "kaon/ops/op_def.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 template <class T>
 void normalize_channels(RunContext& run, const ChannelSizes& s, const T* x, const T* mean, const T* inverse,
@@ -123,6 +123,12 @@ void backward(const op::BackwardBatchNorm& op, KernelContext& c) {
 }
 
 }  // namespace
+
+}  // namespace kaon::ops
+
+namespace kaon {
+
+using namespace ops;
 
 constinit const OpDef op::BatchNorm::def = make_op_def<op::BatchNorm>();
 constinit const OpDef op::BackwardBatchNorm::def = make_op_def<op::BackwardBatchNorm>();

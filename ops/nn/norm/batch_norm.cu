@@ -3,6 +3,8 @@
 #include "kaon/ops/nn/norm/kernels/channel_affine.cuh"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 using cuda::NumberArray;
@@ -45,7 +47,7 @@ struct ChannelMoments {
   using Fold = ChannelMoments;
   UseStatistics<A> use;
   __device__ Acc identity() const { return {0, 0, 0}; }
-  __device__ Acc merge(const Acc& a, const Acc& b) const { return kaon::merge(a, b); }
+  __device__ Acc merge(const Acc& a, const Acc& b) const { return ops::merge(a, b); }
   __device__ void store(int64_t k, const Acc& acc) const { use.set(k, acc.mean, acc.squares / acc.count); }
 };
 template <class T>

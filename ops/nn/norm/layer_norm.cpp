@@ -9,6 +9,8 @@
 #include "kaon/ops/op_def.h"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 // The axis as the columns of a matrix. When other axes follow it, the data is copied with the axis last.

@@ -4,6 +4,8 @@
 #include "kaon/ops/reduce/kernels/rows.cuh"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 template <class T>

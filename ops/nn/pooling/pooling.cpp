@@ -9,6 +9,8 @@
 #include "kaon/ops/op_def.h"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 template <class T, class Op>

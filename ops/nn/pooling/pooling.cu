@@ -11,6 +11,8 @@
 
 namespace kaon {
 
+using namespace ops;
+
 namespace {
 
 using cuda::FastDivide, cuda::Pack, cuda::warp;

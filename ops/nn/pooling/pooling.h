@@ -17,6 +17,7 @@ constexpr std::array<std::string_view, 3> enum_names(PoolingConvention) { return
 
 enum class PoolPart { forward, backward, along };
 
+namespace ops {
 constexpr OpTraits pooling_traits(PoolPart part) {
   if (part == PoolPart::forward) return {.name = "Pooling", .any_layout = true, .recomputable = true};
   if (part == PoolPart::along) {
@@ -26,6 +27,7 @@ constexpr OpTraits pooling_traits(PoolPart part) {
   return {
       .name = "_backward_Pooling", .inputs = Names("head", "data", "output"), .any_layout = true, .in_mxnet = false};
 }
+}  // namespace ops
 
 namespace op {
 // Maximum, mean, sum or p-norm (p_value 1, 2 or 3) over windows of one to three spatial axes of x (batch, channel,
@@ -47,7 +49,7 @@ struct PoolingOp {
   std::optional<bool> count_include_pad{};
   std::optional<ConvLayout> layout{};
 
-  static constexpr OpTraits traits = pooling_traits(P);
+  static constexpr OpTraits traits = ops::pooling_traits(P);
   static constexpr void fields(auto field) {
     field("kernel", &PoolingOp::kernel);
     field("pool_type", &PoolingOp::pool_type);

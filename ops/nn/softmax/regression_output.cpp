@@ -11,6 +11,8 @@
 #include "kaon/ops/op_def.h"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 constexpr int64_t grain = 65536;         // elements per piece

@@ -4,6 +4,8 @@
 #include "kaon/ops/reduce/kernels/reduce.cuh"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 struct SigmoidOf {

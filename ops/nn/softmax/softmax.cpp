@@ -5,6 +5,8 @@
 #include "kaon/ops/op_def.h"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 // Checks the attributes that the softmax family shares and sets the output.

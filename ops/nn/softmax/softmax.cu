@@ -3,6 +3,8 @@
 #include "kaon/ops/nn/softmax/kernels/softmax_call.h"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 void forward(const SoftmaxCall& call, KernelContext& c) {

@@ -4,6 +4,8 @@
 #include "kaon/ops/reduce/kernels/rows.cuh"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 constexpr int64_t no_class = INT64_MIN;  // for a NaN label

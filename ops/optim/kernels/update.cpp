@@ -6,7 +6,7 @@
 
 #include "kaon/ops/attributes.h"
 
-namespace kaon {
+namespace kaon::ops {
 namespace {
 
 constexpr int64_t grain = 65536;  // elements per piece
@@ -86,4 +86,4 @@ void run_multi_update(const UpdateRule& rule, int period, KernelContext& c) {
   update_all(rule, {tensors, size_t(count)}, c.run);
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

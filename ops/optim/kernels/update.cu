@@ -5,6 +5,8 @@
 #include "kaon/ops/optim/kernels/update_rules.h"
 
 namespace kaon {
+
+using namespace ops;
 namespace {
 
 using cuda::Pack;

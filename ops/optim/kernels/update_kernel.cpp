@@ -11,7 +11,7 @@
 #include "kaon/ops/math/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kaon::HWY_NAMESPACE {
+namespace kaon::ops::HWY_NAMESPACE {
 namespace {
 
 // One vector of each array, updated in registers.
@@ -106,11 +106,11 @@ void UpdateRange(const UpdateRule& rule, const UpdateTensor& t, int64_t begin, i
 }
 
 }  // namespace
-}  // namespace kaon::HWY_NAMESPACE
+}  // namespace kaon::ops::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kaon {
+namespace kaon::ops {
 
 HWY_EXPORT(UpdateRange);
 
@@ -118,5 +118,5 @@ void update_range(const UpdateRule& rule, const UpdateTensor& tensor, int64_t be
   HWY_DYNAMIC_DISPATCH(UpdateRange)(rule, tensor, begin, end);
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops
 #endif  // HWY_ONCE

@@ -6,7 +6,7 @@
 
 #include "kaon/ops/op.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 enum class UpdateKind : uint8_t { sgd, sgd_momentum, adam };
 
@@ -40,4 +40,4 @@ void run_update(const UpdateRule& rule, double lr, double wd, KernelContext& c);
 void infer_multi_update(InferContext& c, const UpdateRule& rule, int period);
 void run_multi_update(const UpdateRule& rule, int period, KernelContext& c);
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -4,7 +4,7 @@
 #include "kaon/ops/optim/kernels/update_kernel.h"
 #include "kaon/ops/optim/optim.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 inline UpdateRule rule_of(const op::SGDUpdate& op) { return {.rescale = op.rescale_grad, .clip = op.clip_gradient}; }
 inline UpdateRule rule_of(const op::MultiSGDUpdate& op) {
@@ -31,4 +31,4 @@ UpdateRule adam_rule(const Op& op) {
 inline UpdateRule rule_of(const op::AdamUpdate& op) { return adam_rule(op); }
 inline UpdateRule rule_of(const op::MultiAdamUpdate& op) { return adam_rule(op); }
 
-}  // namespace kaon
+}  // namespace kaon::ops

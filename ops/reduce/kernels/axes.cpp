@@ -5,7 +5,7 @@
 #include "kaon/ops/reduce/kernels/axes.h"
 #include "kaon/ops/reduce/reduce.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 uint32_t reduced_axes(const Shape& axis, bool exclude, int ndim, const char* op) {
   const uint32_t all = (1u << ndim) - 1;
@@ -48,4 +48,4 @@ void expect_elements(const InferContext& c, uint32_t mask) {
   }
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -4,7 +4,7 @@
 #include "kaon/ops/reduce/kernels/reduce_kernels.h"
 #include "kaon/ops/reduce/reduce.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // How the kernels combine elements for a kind of reduction.
 constexpr Combine combine_of(ReduceKind kind) {
@@ -27,4 +27,4 @@ Shape axes_of(uint32_t mask);
 // Throws ShapeError when a result that needs an element (max, argmax) would be taken over none.
 void expect_elements(const InferContext& c, uint32_t mask);
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace kaon {
+namespace kaon::ops {
 
 namespace {
 
@@ -221,4 +221,4 @@ void reduce_dims(RunContext& run, Combine combine, const void* data, DType dtype
   }
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -14,9 +14,9 @@ struct Values {
   __device__ A identity() const { return identity_of<A>(combine); }
   __device__ A merge(A a, A b) const {
     if constexpr (C == Combine::max) {
-      return combine == Combine::max ? kaon::merge(Combine::max, a, b) : kaon::merge(Combine::min, a, b);
+      return combine == Combine::max ? ops::merge(Combine::max, a, b) : ops::merge(Combine::min, a, b);
     } else {
-      return kaon::merge(C, a, b);
+      return ops::merge(C, a, b);
     }
   }
   // The term that an element adds.

@@ -6,7 +6,7 @@
 #include "kaon/ops/reduce/kernels/reduce_kernels.h"
 #include "kaon/ops/view.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 inline constexpr int64_t reduce_piece = 1 << 17;  // elements that one task reads: about 20 us
 inline constexpr int64_t reduce_run = 2048;       // elements of one vectorised run; longer sums go pairwise
@@ -49,6 +49,10 @@ using StoreResults = FunctionRef<void(int64_t first, int64_t n, const void* acc)
 void reduce_dims(RunContext& run, Combine combine, const void* data, DType dtype, std::span<const ReduceDim> dims,
                  StoreResults store);
 
+}  // namespace kaon::ops
+
+namespace kaon {
+
 namespace cuda {
 
 // Stores results as `dtype`, after a division and a square root.
@@ -60,10 +64,14 @@ struct Results {
 };
 
 // The same on the stream of c. `wide`: floats accumulate in double, as they always do for sum_abs and sum_squares.
-void reduce_dims(KernelContext& c, Combine combine, const TensorView& in, std::span<const ReduceDim> dims, bool wide,
-                 const Results& results);
+void reduce_dims(KernelContext& c, ops::Combine combine, const TensorView& in, std::span<const ops::ReduceDim> dims,
+                 bool wide, const Results& results);
 
 }  // namespace cuda
+
+}  // namespace kaon
+
+namespace kaon::ops {
 
 // The dimensions of `shape` with the axes in `mask` (bit i: axis i) marked.
 struct ReduceDims {
@@ -81,4 +89,4 @@ inline double elements_per_result(std::span<const ReduceDim> dims) {
   return count;
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

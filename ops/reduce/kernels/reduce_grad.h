@@ -8,7 +8,7 @@
 #include "kaon/ops/op.h"
 #include "kaon/ops/reduce/kernels/reduce_driver.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // Per element, from the head, the element and the norm; T: float, double.
 struct NormGradValue {
@@ -90,4 +90,4 @@ void run_reduce_grad(const Shape& axis, KernelContext& c, F f) {
   });
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -13,7 +13,7 @@
 #include "kaon/ops/math/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kaon {
+namespace kaon::ops {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -159,11 +159,11 @@ RunKernels float_kernels(DType dtype, Combine combine) {
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace kaon
+}  // namespace kaon::ops
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kaon {
+namespace kaon::ops {
 namespace {
 
 HWY_EXPORT(float_kernels);
@@ -211,5 +211,5 @@ RunKernels run_kernels(DType dtype, Combine combine) {
   }
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops
 #endif  // HWY_ONCE

@@ -8,7 +8,7 @@
 #include "kaon/ops/dtype.h"
 #include "kaon/ops/host_device.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 enum class Combine : uint8_t { sum, prod, max, min, nan_sum, nan_prod, sum_abs, sum_squares };
 
@@ -61,4 +61,4 @@ HOST_DEVICE inline bool beats(V a, V b) {
   return bool(int(C == Combine::max ? a > b : a < b) | (int(a != a) & int(b == b)));
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

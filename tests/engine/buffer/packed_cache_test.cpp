@@ -5,6 +5,7 @@
 #include "kaon/tests/engine/support.h"
 
 using namespace kaon;
+using namespace kaon::engine;
 using namespace kaon::test;
 
 namespace {

@@ -14,6 +14,8 @@
 
 namespace kaon::test {
 
+using namespace engine;
+
 class FakeDevice;
 
 struct FakeEvent final : StreamEvent {

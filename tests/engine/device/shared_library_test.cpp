@@ -7,6 +7,7 @@
 #include "kaon/engine/error.h"
 
 using namespace kaon;
+using namespace kaon::engine;
 using Catch::Contains;
 
 TEST_CASE("shared library: the first file that is there, and its functions by name", "[engine]") {

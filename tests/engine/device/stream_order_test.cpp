@@ -9,6 +9,7 @@
 #include "kaon/tests/engine/device/fake_device.h"
 
 using namespace kaon;
+using namespace kaon::engine;
 using namespace kaon::test;
 
 namespace {

@@ -10,6 +10,7 @@
 #include "kaon/tests/engine/support.h"
 
 using namespace kaon;
+using namespace kaon::engine;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
 

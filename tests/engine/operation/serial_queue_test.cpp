@@ -9,6 +9,7 @@
 #include "kaon/engine/operation/var.h"
 
 using namespace kaon;
+using namespace kaon::engine;
 
 namespace {
 

@@ -9,6 +9,7 @@
 #include "kaon/tests/engine/support.h"
 
 using namespace kaon;
+using namespace kaon::engine;
 using namespace kaon::test;
 
 namespace {

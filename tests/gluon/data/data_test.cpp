@@ -9,6 +9,7 @@
 #include "kaon/ops/array/array_node.h"
 
 using namespace kaon;
+using namespace kaon::ops;
 using namespace kaon::gluon::data;
 namespace transforms = kaon::gluon::data::vision::transforms;
 

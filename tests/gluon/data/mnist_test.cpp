@@ -12,6 +12,7 @@
 #include "kaon/ops/array/file_io.h"
 
 using namespace kaon;
+using namespace kaon::ops;
 using namespace kaon::gluon::data;
 namespace fs = std::filesystem;
 

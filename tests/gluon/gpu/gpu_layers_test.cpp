@@ -10,6 +10,7 @@
 
 namespace nn = kaon::gluon::nn;
 using namespace kaon;
+using namespace kaon::engine;
 
 namespace {
 

@@ -10,6 +10,7 @@
 namespace nn = kaon::gluon::nn;
 namespace vision = kaon::gluon::model_zoo::vision;
 using namespace kaon;
+using namespace kaon::engine;
 
 namespace {
 

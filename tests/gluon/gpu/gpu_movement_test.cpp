@@ -4,6 +4,7 @@
 #include "kaon/tests/support/skip.h"
 
 using namespace kaon;
+using namespace kaon::engine;
 using namespace kaon::test;
 
 TEST_CASE("gpu movement: a net in buckets gives the rows that it was called with", "[gluon][cuda]") {

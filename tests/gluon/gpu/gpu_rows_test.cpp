@@ -15,6 +15,7 @@
 #include "kaon/tests/support/skip.h"
 
 using namespace kaon;
+using namespace kaon::engine;
 
 namespace {
 

@@ -7,6 +7,7 @@
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
 using namespace kaon;
+using namespace kaon::graph;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
 

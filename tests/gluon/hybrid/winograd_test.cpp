@@ -7,6 +7,7 @@
 #include "kaon/kaon.h"
 
 using namespace kaon;
+using namespace kaon::graph;
 using Catch::Matchers::Contains;
 
 TEST_CASE("winograd: the results of ResNet-18 stay within the bound that the option states", "[arithmetic]") {

@@ -3,6 +3,7 @@
 #include "kaon/tests/graph/support.h"
 
 using namespace kaon;
+using namespace kaon::graph;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
 

@@ -6,6 +6,7 @@
 #include "kaon/graph/passes/min_sum_elimination.h"
 
 using namespace kaon;
+using namespace kaon::graph;
 
 namespace {
 

@@ -3,6 +3,7 @@
 #include "kaon/tests/graph/passes/passes_support.h"
 
 using namespace kaon;
+using namespace kaon::graph;
 using namespace kaon::test;
 
 TEST_CASE("rematerialize: what is repeated, and what is not") {

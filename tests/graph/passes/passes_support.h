@@ -9,6 +9,8 @@
 
 namespace kaon::test {
 
+using namespace graph;
+
 // The traced program with the shapes of these arrays.
 inline Graph traced(const Symbol& s, const std::vector<std::string>& names, const std::vector<NDArray>& inputs) {
   Graph g = Graph::from_symbol(s, names);

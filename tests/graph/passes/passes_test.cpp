@@ -4,6 +4,7 @@
 #include <cmath>
 
 using namespace kaon;
+using namespace kaon::engine;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
 

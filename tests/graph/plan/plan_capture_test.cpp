@@ -13,6 +13,7 @@
 #include "kaon/tests/support/skip.h"
 
 using namespace kaon;
+using namespace kaon::graph;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
 

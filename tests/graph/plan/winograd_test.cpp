@@ -6,6 +6,7 @@
 #include "kaon/tests/graph/passes/passes_support.h"
 
 using namespace kaon;
+using namespace kaon::ops;
 using namespace kaon::test;
 using Catch::Matchers::Contains;
 

@@ -7,6 +7,7 @@
 #include "kaon/ops/kernels/image_layout.h"
 
 using namespace kaon;
+using namespace kaon::graph;
 
 TEST_CASE("reorder: the copy that devices run is the conversion of the CPU", "[graph][cuda]") {
   const Layout layouts[] = {Layout::row_major, Layout::channels_last, Layout::blocked16};

@@ -8,6 +8,7 @@
 #include "kaon/tests/support/skip.h"
 
 using namespace kaon;
+using namespace kaon::ops;
 
 TEST_CASE("every operator has a CUDA kernel", "[ops][cuda]") {
   if (!gpu_library_function("kaon_cuda_kernels")) {

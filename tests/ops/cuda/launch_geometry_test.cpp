@@ -11,6 +11,7 @@
 #include "kaon/ops/nn/pooling/kernels/pooling_window.h"
 
 using namespace kaon;
+using namespace kaon::ops;
 using namespace kaon::cuda;
 
 TEST_CASE("launch geometry: blocks cover the items and no grid is too large", "[cuda]") {

@@ -7,6 +7,7 @@
 #include "kaon/ops/reduce/kernels/reduce_plan.h"
 
 using namespace kaon;
+using namespace kaon::ops;
 using namespace kaon::cuda;
 
 TEST_CASE("reduce plan: a reduction reads each element once, for the result that it belongs to", "[cuda]") {

@@ -9,6 +9,7 @@
 #include "kaon/tests/support/targets.h"
 
 using namespace kaon;
+using namespace kaon::ops;
 
 namespace {
 

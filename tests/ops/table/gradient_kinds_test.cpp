@@ -6,6 +6,7 @@
 #include "kaon/tests/ops/table/op_table.h"
 
 using namespace kaon;
+using namespace kaon::ops;
 using namespace kaon::test;
 
 namespace {

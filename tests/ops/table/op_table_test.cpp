@@ -12,6 +12,7 @@
 #include "kaon/tests/support/skip.h"
 
 using namespace kaon;
+using namespace kaon::ops;
 using namespace kaon::test;
 
 namespace kaon::test {
@@ -64,7 +65,7 @@ NameSet words(const std::string& text, const char* pattern) {
 // The C++ names of the operators in all_ops.h.
 NameSet listed_operators() {
   NameSet names;
-  for (const std::string& list : words(header("all_ops.h"), "using \\w+Ops\\s*=\\s*OpList<([^;]*)>;")) {
+  for (const std::string& list : words(header("all_ops.h"), "using \\w+Ops\\s*=\\s*(?:ops::)?OpList<([^;]*)>;")) {
     names.merge(words(list, "(\\w+)"));
   }
   return names;

@@ -3,6 +3,8 @@
 #include <cmath>
 
 namespace kaon::test {
+
+using namespace ops;
 namespace {
 
 uint64_t mixed(uint64_t x) {

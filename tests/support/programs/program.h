@@ -10,6 +10,8 @@
 
 namespace kaon::test {
 
+using namespace ops;
+
 struct Program;
 
 enum class Role : uint8_t {

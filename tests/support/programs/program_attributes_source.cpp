@@ -7,6 +7,8 @@
 #include "kaon/tests/support/programs/program_source.h"
 
 namespace kaon::test {
+
+using namespace ops;
 namespace {
 
 // "kaon::op::Clip" for op::Clip.

@@ -8,6 +8,8 @@
 #include "kaon/tests/support/programs/program_evaluate.h"
 
 namespace kaon::test {
+
+using namespace engine;
 namespace {
 
 // Gradients that are another thing by definition.

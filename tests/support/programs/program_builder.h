@@ -72,8 +72,8 @@ class ProgramBuilder {
   // What a later step may take; recent ones are likelier.
   void offer(Ref r) { pool_.push_back(r); }
   std::span<const Ref> pool() const { return pool_; }
-  Ref pick();                                            // a float32 of any shape
-  Ref pick(FunctionRef<bool(const TensorMeta&)> suits);  // throws Refused when none does
+  Ref pick();                                                    // a float32 of any shape
+  Ref pick(engine::FunctionRef<bool(const TensorMeta&)> suits);  // throws Refused when none does
   const TensorMeta& meta(Ref r) const { return program_.meta(r); }
   const Shape& shape(Ref r) const { return meta(r).shape; }
   const NDArray& value(Ref r) const { return values_[r.node][r.output]; }

@@ -9,6 +9,8 @@
 #include "kaon/graph/plan/difference.h"
 
 namespace kaon::test {
+
+using namespace graph;
 namespace {
 
 constexpr const char* names[num_ways] = {"plain",         "exact",

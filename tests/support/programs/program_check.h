@@ -8,6 +8,8 @@
 
 namespace kaon::test {
 
+using namespace graph;
+
 enum class Way : uint8_t {
   plain,               // hybridized, within the bounds of graph/plan/difference.h
   exact,               // bit for bit

@@ -16,7 +16,7 @@ template <class A>
 using Values = std::vector<std::vector<A>>;  // by node and output
 // What a call's results, from these inputs, go through: it may disturb them. Not for Symbols.
 template <class A>
-using Disturb = FunctionRef<void(const ProgramNode&, const std::vector<A>& inputs, std::vector<A>& results)>;
+using Disturb = engine::FunctionRef<void(const ProgramNode&, const std::vector<A>& inputs, std::vector<A>& results)>;
 
 template <class A>
 class Evaluation {

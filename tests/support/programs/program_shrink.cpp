@@ -6,6 +6,8 @@
 #include "kaon/tests/support/programs/program_evaluate.h"
 
 namespace kaon::test {
+
+using namespace engine;
 namespace {
 
 template <class T>

@@ -4,6 +4,8 @@
 #include "kaon/tests/support/programs/program_steps.h"
 
 namespace kaon::test::steps {
+
+using namespace ops;
 namespace {
 
 // A scalar that operators treat in a way of their own, or any other.

@@ -11,6 +11,8 @@
 #include "kaon/tests/support/programs/program_check.h"
 
 namespace kaon::test {
+
+using namespace graph;
 namespace {
 
 constexpr int num_steps = 5;

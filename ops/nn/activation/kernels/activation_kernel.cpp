@@ -9,7 +9,7 @@
 #include "kaon/ops/math/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kaon::HWY_NAMESPACE {
+namespace kaon::ops::HWY_NAMESPACE {
 namespace {
 
 // y = x where x > 0 or NaN, else negative(x).
@@ -258,11 +258,11 @@ void PReLUGammaSums(const ChannelView& s, DType t, const void* h, const void* x,
 }
 
 }  // namespace
-}  // namespace kaon::HWY_NAMESPACE
+}  // namespace kaon::ops::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kaon {
+namespace kaon::ops {
 
 HWY_EXPORT(ActivationForward);
 HWY_EXPORT(ActivationBackward);
@@ -299,5 +299,5 @@ void prelu_gamma_sums(const ChannelView& view, DType dtype, const void* head, co
   HWY_DYNAMIC_DISPATCH(PReLUGammaSums)(view, dtype, head, x, sums, begin, end);
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops
 #endif  // HWY_ONCE

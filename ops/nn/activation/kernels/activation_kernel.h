@@ -7,7 +7,7 @@
 #include "kaon/ops/math/philox.h"
 #include "kaon/ops/nn/activation/activation.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 inline constexpr double selu_alpha = 1.6732632423543772848170429916717;
 inline constexpr double selu_scale = 1.0507009873554804934193349852946;
@@ -59,4 +59,4 @@ void prelu(const ChannelView& view, DType dtype, const void* head, const void* x
 void prelu_gamma_sums(const ChannelView& view, DType dtype, const void* head, const void* x, void* sums, int64_t begin,
                       int64_t end);
 
-}  // namespace kaon
+}  // namespace kaon::ops

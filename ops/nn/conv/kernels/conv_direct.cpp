@@ -15,7 +15,7 @@
 // This part is compiled once, the rest for each target.
 #ifndef KAON_OPS_NN_CONV_DIRECT_CPP
 #define KAON_OPS_NN_CONV_DIRECT_CPP
-namespace kaon {
+namespace kaon::ops {
 
 // The part of an image with border that one result reads: runs of consecutive numbers. Distances in floats.
 struct Patch {
@@ -36,11 +36,11 @@ struct Patch {
   int64_t size() const { return rows * columns * length; }
 };
 
-}  // namespace kaon
+}  // namespace kaon::ops
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace kaon {
+namespace kaon::ops {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -236,11 +236,11 @@ void BackwardWeightImage(const ConvGeometry& g, const float* dy, const float* x,
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace kaon
+}  // namespace kaon::ops
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kaon {
+namespace kaon::ops {
 
 HWY_EXPORT(ForwardImage);
 HWY_EXPORT(BackwardWeightImage);
@@ -308,5 +308,5 @@ void direct_backward_weight(const ConvGeometry& g, int64_t images, const float* 
   });
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops
 #endif

@@ -4,7 +4,7 @@
 
 #include "kaon/ops/nn/conv/kernels/conv_geometry.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // Two axes and one group, and something to compute.
 bool direct_fits(const ConvGeometry& g);
@@ -24,4 +24,4 @@ void direct_forward(const ConvGeometry& g, int64_t images, const float* x, const
 bool direct_filters_last(const ConvGeometry& g);
 void direct_backward_weight(const ConvGeometry& g, int64_t images, const float* dy, const float* x, float* dw);
 
-}  // namespace kaon
+}  // namespace kaon::ops

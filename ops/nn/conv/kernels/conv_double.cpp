@@ -4,7 +4,7 @@
 #include "kaon/ops/kernels/scratch.h"
 #include "kaon/ops/nn/conv/kernels/conv_kernels.h"
 
-namespace kaon {
+namespace kaon::ops {
 namespace {
 
 // Calls visit(position in `in`, position in `out`, tap) for every product of one channel pair.
@@ -102,4 +102,4 @@ void conv_backward_weight_double(KernelContext& c, const ConvGeometry& g, const 
   });
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -14,7 +14,7 @@
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
-namespace kaon {
+namespace kaon::ops {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -67,11 +67,11 @@ void AddRows(const float* HWY_RESTRICT from, float* HWY_RESTRICT to, int64_t row
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace kaon
+}  // namespace kaon::ops
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kaon {
+namespace kaon::ops {
 
 HWY_EXPORT(ScatterRow);
 HWY_EXPORT(AddRows);
@@ -132,5 +132,5 @@ void add_rows(const float* from, float* to, int64_t rows, int64_t columns) {
   HWY_DYNAMIC_DISPATCH(AddRows)(from, to, rows, columns);
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops
 #endif

@@ -3,7 +3,7 @@
 
 #include "kaon/ops/nn/conv/kernels/conv_geometry.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // Two axes, one group, no border and no dilation: a row of a patch is then one run of numbers where channels are last.
 bool gemm_col2im_fits(const ConvGeometry& g);
@@ -17,4 +17,4 @@ void gemm_col2im_backward_data(const ConvGeometry& g, int64_t images, const floa
 // to[j] += from[i * columns + j] for all rows i; they do not overlap.
 void add_rows(const float* from, float* to, int64_t rows, int64_t columns);
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -7,7 +7,7 @@
 
 #include "kaon/ops/shape.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // Which of the three computations.
 enum class ConvKind { forward, backward_data, backward_weight };
@@ -58,4 +58,4 @@ inline ConvGeometry make_geometry(const Shape& in, const Shape& out, const Shape
   return g;
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

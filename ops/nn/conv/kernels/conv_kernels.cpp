@@ -9,7 +9,7 @@
 #include "kaon/ops/nn/conv/kernels/conv_gemm_col2im.h"
 #include "kaon/ops/nn/conv/kernels/conv_primitives.h"
 
-namespace kaon {
+namespace kaon::ops {
 namespace {
 
 // Images in blocks of 16 channels, none of them partly filled.
@@ -311,4 +311,4 @@ void conv_backward_weight(KernelContext& c, const ConvGeometry& g, const TensorV
   if (set->to_plain) set->to_plain.run(sum, dw);
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -5,7 +5,7 @@
 #include "kaon/ops/nn/conv/kernels/conv_geometry.h"
 #include "kaon/ops/view.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // Float32 on oneDNN. Weights (out_channels, in_channels / groups, taps...) are row-major; image tensors have the
 // layouts of their views. Batches are split into pieces that are fixed by the sizes. y = x * w and then the epilogue,
@@ -26,4 +26,4 @@ void conv_backward_data_double(KernelContext& c, const ConvGeometry& g, const do
 void conv_backward_weight_double(KernelContext& c, const ConvGeometry& g, const double* dy, const double* x, double* dw,
                                  double* db);
 
-}  // namespace kaon
+}  // namespace kaon::ops

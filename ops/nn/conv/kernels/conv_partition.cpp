@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace kaon {
+namespace kaon::ops {
 namespace {
 
 // A number of images near this one that divides the batch, if there is one, so that all pieces have one size.
@@ -88,4 +88,4 @@ std::vector<ConvRows> rows_of_parts(const ConvGeometry& g, int64_t parts) {
   return all;
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

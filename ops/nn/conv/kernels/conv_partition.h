@@ -6,7 +6,7 @@
 
 #include "kaon/ops/nn/conv/kernels/conv_geometry.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // How it works. A piece is some images of the batch. Where these are single ones, because a small batch alone gives
 // work to few threads, an image is divided too: into slices of the output channels where there are few positions and
@@ -45,4 +45,4 @@ struct ConvRows {
 // Splits the first spatial axis into `parts` of about one size; empty when a part would read nothing but the border.
 std::vector<ConvRows> rows_of_parts(const ConvGeometry& g, int64_t parts);
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -11,7 +11,7 @@
 #include "kaon/ops/kernels/onednn_versions.h"
 #include "kaon/ops/nn/conv/kernels/conv_direct.h"
 
-namespace kaon {
+namespace kaon::ops {
 namespace {
 
 using onednn::Desc;
@@ -261,4 +261,4 @@ onednn::CacheHandle<ConvSet> conv_set(const KernelContext& c, ConvKind kind, con
   });
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

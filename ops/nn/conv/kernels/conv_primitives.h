@@ -7,7 +7,7 @@
 #include "kaon/ops/kernels/onednn.h"
 #include "kaon/ops/nn/conv/kernels/conv_strategy.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // A part of the first spatial axis of every image, with its own primitive: the rows that it writes and reads.
 struct ConvPiece {
@@ -38,4 +38,4 @@ struct ConvSet : KernelState {
 onednn::CacheHandle<ConvSet> conv_set(const KernelContext& c, ConvKind kind, const ConvGeometry& g, ImageLayout in,
                                       ImageLayout out, bool bias);
 
-}  // namespace kaon
+}  // namespace kaon::ops

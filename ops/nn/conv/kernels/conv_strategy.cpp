@@ -6,7 +6,7 @@
 #include "kaon/ops/nn/conv/kernels/conv_direct.h"
 #include "kaon/ops/nn/conv/kernels/conv_gemm_col2im.h"
 
-namespace kaon {
+namespace kaon::ops {
 namespace {
 
 // The first with a fast implementation is used. Measured on AVX-512 machines: channels_last is best in general, since
@@ -109,4 +109,4 @@ Variants conv_variants(ConvKind kind, const ConvGeometry& g, bool winograd) {
   return {int(std::size(inner_layouts)) + OtherAlgorithms(kind, g, winograd).count, ConvPartitions(kind, g).count};
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -10,7 +10,7 @@
 #include "kaon/ops/nn/conv/kernels/conv_winograd.h"
 #include "kaon/ops/view.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // oneDNN's direct convolution; Winograd's algorithm (conv_winograd.h); direct sums for few channels (conv_direct.h);
 // for the data's gradient a matrix product and col2im (conv_gemm_col2im.h).
@@ -44,4 +44,4 @@ Variants conv_variants(ConvKind kind, const ConvGeometry& g, bool winograd);
 // To be thrown where a variant that was asked for does not exist.
 Error no_conv_variant();
 
-}  // namespace kaon
+}  // namespace kaon::ops

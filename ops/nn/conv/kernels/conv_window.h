@@ -5,7 +5,7 @@
 
 #include "kaon/ops/nn/conv/conv.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // Throws ValueError or ShapeError when the window attributes do not fit `axes` spatial axes. For
 // convolutions, transposed ones and pooling.
@@ -38,4 +38,4 @@ inline DeconvolutionExtent extent_of(const op::Deconvolution& op, const Shape& d
   return e;
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

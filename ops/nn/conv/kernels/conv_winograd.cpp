@@ -7,7 +7,7 @@
 #include "kaon/ops/kernels/scratch.h"
 #include "kaon/ops/nn/conv/kernels/winograd.h"
 
-namespace kaon {
+namespace kaon::ops {
 namespace {
 
 // A second cache holds the transformed weights.
@@ -111,4 +111,4 @@ void winograd_forward(KernelContext& c, const ConvGeometry& g, const WinogradPla
   });
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -8,7 +8,7 @@
 #include "kaon/ops/nn/conv/kernels/conv_geometry.h"
 #include "kaon/ops/view.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // Convolutions of 3 x 3 taps with step one, of at least 32 channels in whole blocks of 16, which have positions enough
 // for their tiles and their transformed weights: 1.5 to 2.8 times as fast as direct ones, with a larger rounding error
@@ -39,4 +39,4 @@ struct WinogradPlan {
 void winograd_forward(KernelContext& c, const ConvGeometry& g, const WinogradPlan& plan, const TensorView& x,
                       const float* w, const TensorView& y, const Epilogue<float>& epilogue);
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -11,7 +11,7 @@
 #include <hwy/highway.h>
 
 HWY_BEFORE_NAMESPACE();
-namespace kaon::winograd {
+namespace kaon::ops::winograd {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -242,11 +242,11 @@ void TransformOutput(const float* products, const Images& out, const Tiles& tile
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace kaon::winograd
+}  // namespace kaon::ops::winograd
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kaon::winograd {
+namespace kaon::ops::winograd {
 
 HWY_EXPORT(TransformInput);
 HWY_EXPORT(Multiply);
@@ -309,5 +309,5 @@ void transform_output(const float* products, const Images& out, const Tiles& til
   HWY_DYNAMIC_DISPATCH(TransformOutput)(products, out, tiles, channel, out_channels, epilogue);
 }
 
-}  // namespace kaon::winograd
+}  // namespace kaon::ops::winograd
 #endif

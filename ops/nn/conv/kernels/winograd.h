@@ -12,7 +12,7 @@
 
 #include "kaon/ops/kernels/epilogue.h"
 
-namespace kaon::winograd {
+namespace kaon::ops::winograd {
 
 constexpr int64_t block = 16;  // images have a multiple of this number of channels
 constexpr int64_t panel = 32;  // output channels that are multiplied together
@@ -57,4 +57,4 @@ void multiply(const float* input, const float* weights, const Tiles& tiles, int6
 void transform_output(const float* products, const Images& out, const Tiles& tiles, int64_t channel,
                       int64_t out_channels, const Epilogue<float>& epilogue);
 
-}  // namespace kaon::winograd
+}  // namespace kaon::ops::winograd

@@ -4,7 +4,7 @@
 
 #include "kaon/ops/nn/norm/kernels/norm_table.h"
 
-namespace kaon {
+namespace kaon::ops {
 namespace {
 
 constexpr int64_t piece_elements = 1 << 15;
@@ -146,4 +146,4 @@ KAON_NORM_DRIVERS(float);
 KAON_NORM_DRIVERS(double);
 #undef KAON_NORM_DRIVERS
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -2,7 +2,7 @@
 
 #include "kaon/ops/functions.h"
 
-namespace kaon {
+namespace kaon::ops {
 namespace {
 
 NDArray sum_over(const NDArray& a, const Shape& axes) {
@@ -72,4 +72,4 @@ Shape axes_but(int ndim, int axis) {
   return axes;
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -4,7 +4,7 @@
 #include "kaon/ops/ndarray.h"
 #include "kaon/ops/op.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // A normalisation y = gamma z + beta with z = (x - mean) scale, and its gradient by a head h:
 //   dx = scale (k - A(k) - z A(k z)), k = gamma h      A: the mean over elements that share statistics; 0 if fixed
@@ -29,4 +29,4 @@ NDArray as_dtype(const NDArray& a, DType dtype);
 // All axes of a shape of this many dimensions but one.
 Shape axes_but(int ndim, int axis);
 
-}  // namespace kaon
+}  // namespace kaon::ops

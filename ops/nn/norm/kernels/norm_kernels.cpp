@@ -12,7 +12,7 @@
 #include "kaon/ops/kernels/for_each_vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kaon {
+namespace kaon::ops {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -194,11 +194,11 @@ const NormTable<float>* TableFloat() { return &table<float>; }
 const NormTable<double>* TableDouble() { return &table<double>; }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace kaon
+}  // namespace kaon::ops
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kaon {
+namespace kaon::ops {
 
 HWY_EXPORT(TableFloat);
 HWY_EXPORT(TableDouble);
@@ -212,5 +212,5 @@ const NormTable<double>& norm_table() {
   return *HWY_DYNAMIC_DISPATCH(TableDouble)();
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops
 #endif

@@ -9,7 +9,7 @@
 #include "kaon/ops/host_device.h"
 #include "kaon/ops/view.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // Data as (outer, channels, inner); inner == 1 is the channels-last case.
 struct ChannelSizes {
@@ -110,4 +110,4 @@ template <class T>
 void normalize_rows_backward(RunContext& run, int64_t rows, int64_t columns, const T* head, const T* x, const T* gamma,
                              const T* mean, const T* std, T* dx, T* dgamma, T* dbeta);
 
-}  // namespace kaon
+}  // namespace kaon::ops

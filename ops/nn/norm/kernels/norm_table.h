@@ -3,7 +3,7 @@
 
 #include "kaon/ops/nn/norm/kernels/norm_kernels.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 template <class T>
 struct ChannelAffine {
@@ -37,4 +37,4 @@ const NormTable<float>& norm_table();
 template <>
 const NormTable<double>& norm_table();
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -3,7 +3,7 @@
 
 #include "kaon/ops/nn/pooling/kernels/pooling_kernels.h"
 
-namespace kaon {
+namespace kaon::ops {
 namespace {
 
 // One axis of the windows; axes that the data lacks have size 1.
@@ -69,4 +69,4 @@ void pool_along(RunContext& run, const PoolJob<T>& job) {
 template void pool_along(RunContext&, const PoolJob<float>&);
 template void pool_along(RunContext&, const PoolJob<double>&);
 
-}  // namespace kaon
+}  // namespace kaon::ops

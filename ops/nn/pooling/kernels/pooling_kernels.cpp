@@ -16,7 +16,7 @@
 #include "kaon/ops/kernels/for_each_vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kaon {
+namespace kaon::ops {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -235,11 +235,11 @@ void BackwardFloat(const PoolJob<float>& job, int64_t begin, int64_t end) { back
 void BackwardDouble(const PoolJob<double>& job, int64_t begin, int64_t end) { backward_units(job, begin, end); }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace kaon
+}  // namespace kaon::ops
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kaon {
+namespace kaon::ops {
 
 HWY_EXPORT(ForwardFloat);
 HWY_EXPORT(ForwardDouble);
@@ -356,5 +356,5 @@ void pool_backward(RunContext& run, const PoolJob<double>& job) {
   });
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops
 #endif

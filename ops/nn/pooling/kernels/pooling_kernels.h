@@ -3,7 +3,7 @@
 
 #include "kaon/ops/nn/pooling/kernels/pooling_window.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // `in_channels` of the geometry is the number of channels. All images have one layout.
 template <class T>
@@ -40,4 +40,4 @@ void pool_along(RunContext& run, const PoolJob<T>& job);
 bool pool_pairs_forward(RunContext& run, const PoolJob<float>& job);
 bool pool_pairs_backward(RunContext& run, const PoolJob<float>& job);
 
-}  // namespace kaon
+}  // namespace kaon::ops

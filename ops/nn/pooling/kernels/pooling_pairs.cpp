@@ -12,7 +12,7 @@
 #include "kaon/ops/kernels/for_each_vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kaon {
+namespace kaon::ops {
 namespace HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 
@@ -81,11 +81,11 @@ void BackwardChannels(const float* HWY_RESTRICT x, int64_t width, int64_t channe
 }
 
 }  // namespace HWY_NAMESPACE
-}  // namespace kaon
+}  // namespace kaon::ops
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kaon {
+namespace kaon::ops {
 
 HWY_EXPORT(ForwardRows);
 HWY_EXPORT(BackwardRows);
@@ -144,5 +144,5 @@ bool pool_pairs_backward(RunContext& run, const PoolJob<float>& job) {
   return true;
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops
 #endif

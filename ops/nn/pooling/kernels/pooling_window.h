@@ -8,7 +8,7 @@
 #include "kaon/ops/nn/conv/kernels/conv_geometry.h"
 #include "kaon/ops/nn/pooling/pooling.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // The windows of one call: global pooling has one, over everything.
 struct PoolWindows {
@@ -81,4 +81,4 @@ HOST_DEVICE inline int64_t pool_divisor(PoolType type, bool count_pad, const Poo
   return type == PoolType::avg ? std::max<int64_t>(1, count_pad ? w.padded : w.real()) : 1;
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -9,7 +9,7 @@
 #include "kaon/ops/math/vector-inl.h"
 
 HWY_BEFORE_NAMESPACE();
-namespace kaon::HWY_NAMESPACE {
+namespace kaon::ops::HWY_NAMESPACE {
 namespace {
 
 void ScaledDifference(DType dtype, double scale, const void* a, const void* b, const void* head, void* out,
@@ -73,11 +73,11 @@ int64_t CountAbove(DType dtype, double threshold, const void* a, int64_t begin, 
 }
 
 }  // namespace
-}  // namespace kaon::HWY_NAMESPACE
+}  // namespace kaon::ops::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kaon {
+namespace kaon::ops {
 
 HWY_EXPORT(ScaledDifference);
 HWY_EXPORT(ScaledShift);
@@ -99,5 +99,5 @@ int64_t count_above(DType dtype, double threshold, const void* a, int64_t begin,
   return HWY_DYNAMIC_DISPATCH(CountAbove)(dtype, threshold, a, begin, end);
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops
 #endif  // HWY_ONCE

@@ -3,7 +3,7 @@
 
 #include "kaon/ops/dtype.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // out = (a - b) * scale, times head when that is not null.
 void scaled_difference(DType dtype, double scale, const void* a, const void* b, const void* head, void* out,
@@ -19,4 +19,4 @@ void scaled_sign(DType dtype, double scale, const void* a, const void* b, void* 
 // How many elements exceed the threshold.
 int64_t count_above(DType dtype, double threshold, const void* a, int64_t begin, int64_t end);
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -4,7 +4,7 @@
 #include "kaon/ops/nn/softmax/kernels/softmax_kernel.h"
 #include "kaon/ops/nn/softmax/softmax.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 struct SoftmaxCall {
   SoftmaxKind kind;
@@ -64,4 +64,4 @@ inline SoftmaxCall call_of(const op::BackwardSoftmaxActivation& op, const Shape&
   return {SoftmaxKind::plain, softmax_rows(shape, op.mode)};
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

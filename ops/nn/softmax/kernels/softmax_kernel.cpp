@@ -18,7 +18,7 @@
 #endif
 
 HWY_BEFORE_NAMESPACE();
-namespace kaon::HWY_NAMESPACE {
+namespace kaon::ops::HWY_NAMESPACE {
 namespace {
 
 // Calls f(vector, position, lanes that count) over a contiguous row. Lanes that do not count read `pad`.
@@ -208,11 +208,11 @@ void SoftmaxBackward(bool log_kind, const RowView& r, double scale, DType type, 
 }
 
 }  // namespace
-}  // namespace kaon::HWY_NAMESPACE
+}  // namespace kaon::ops::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-namespace kaon {
+namespace kaon::ops {
 namespace {
 HWY_EXPORT(SoftmaxForward);
 HWY_EXPORT(SoftmaxBackward);
@@ -251,5 +251,5 @@ void softmax_backward(SoftmaxKind kind, const RowView& rows, double scale, const
   });
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops
 #endif  // HWY_ONCE

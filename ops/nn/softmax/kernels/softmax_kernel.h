@@ -3,7 +3,7 @@
 
 #include "kaon/ops/view.h"
 
-namespace kaon {
+namespace kaon::ops {
 
 // An array seen as (outer, n, inner), the softmax running over n.
 struct RowView {
@@ -24,12 +24,16 @@ void softmax_forward(SoftmaxKind kind, const RowView& rows, double scale, const 
 void softmax_backward(SoftmaxKind kind, const RowView& rows, double scale, const TensorView& head,
                       const TensorView& output, const TensorView& grad, RunContext& run);
 
+}  // namespace kaon::ops
+
+namespace kaon {
+
 namespace cuda {
 
 // The same on the stream of c.
-void softmax_forward(SoftmaxKind kind, const RowView& rows, double scale, const TensorView& in,
+void softmax_forward(ops::SoftmaxKind kind, const ops::RowView& rows, double scale, const TensorView& in,
                      const TensorView* length, const TensorView& out, KernelContext& c);
-void softmax_backward(SoftmaxKind kind, const RowView& rows, double scale, const TensorView& head,
+void softmax_backward(ops::SoftmaxKind kind, const ops::RowView& rows, double scale, const TensorView& head,
                       const TensorView& output, const TensorView& grad, KernelContext& c);
 
 // Numbers of any dtype truncated, NaN becoming `of_nan`; in workspace.
