@@ -2,7 +2,7 @@
 
 set(KAON_DISCOVER_SCRIPT ${CMAKE_CURRENT_LIST_DIR}/discover_tests.cmake)
 
-# kaon_discover_tests(target LABEL label): cases get the label, those tagged [slow] or [arithmetic] that one as well.
+# kaon_discover_tests(target LABEL label): cases get the label, those tagged [slow], [arithmetic] or [unsanitized] that one as well.
 function(kaon_discover_tests target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "LABEL" "")
   set(list ${CMAKE_CURRENT_BINARY_DIR}/${target}_cases.cmake)

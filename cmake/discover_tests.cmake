@@ -20,7 +20,8 @@ string(ASCII 1 bracket_begin)
 string(ASCII 2 bracket_end)
 
 list_cases("*" cases)
-foreach(tag slow arithmetic)
+set(tags slow arithmetic unsanitized)
+foreach(tag IN LISTS tags)
   list_cases("[${tag}]" ${tag}_cases)
 endforeach()
 
@@ -32,12 +33,13 @@ foreach(case IN LISTS cases)
   string(REGEX REPLACE "([],[\\])" "\\\\\\1" spec "${name}")
   set(labels ${LABEL})
   set(timeout 300)  # for sanitizers on a busy machine
-  if(case IN_LIST slow_cases)
-    list(APPEND labels slow)
+  foreach(tag IN LISTS tags)
+    if(case IN_LIST ${tag}_cases)
+      list(APPEND labels ${tag})
+    endif()
+  endforeach()
+  if(slow IN_LIST labels)
     set(timeout 600)
-  endif()
-  if(case IN_LIST arithmetic_cases)
-    list(APPEND labels arithmetic)
   endif()
   string(APPEND script
     "add_test([==[${name}]==] [==[${PROGRAM}]==] [==[${spec}]==] --warn NoTests)\n"

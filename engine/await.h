@@ -175,8 +175,6 @@ class AdmitAwaiter {
   Engine& engine_;
 };
 
-// co_await yield(): puts the coroutine behind the work that waits on its executor. On an engine without workers it
-// first runs one ready operation.
 class [[nodiscard]] YieldAwaiter {
  public:
   bool await_ready() const noexcept { return false; }
@@ -188,13 +186,7 @@ class [[nodiscard]] YieldAwaiter {
   }
   void await_resume() const noexcept {}
 };
-}  // namespace engine
 
-inline engine::YieldAwaiter yield() { return {}; }
-
-namespace engine {
-// co_await sleep_for(20ms): resumes on the coroutine's executor after at least that long; at once where the delay is
-// not positive. A stop request does not shorten it.
 class SleepAwaiter {
  public:
   explicit SleepAwaiter(std::chrono::nanoseconds delay) : delay_(delay) {}
@@ -210,6 +202,12 @@ class SleepAwaiter {
 };
 }  // namespace engine
 
+// co_await yield(): puts the coroutine behind the work that waits on its executor. On an engine without workers it
+// first runs one ready operation.
+inline engine::YieldAwaiter yield() { return {}; }
+
+// co_await sleep_for(20ms): resumes on the coroutine's executor after at least that long; at once where the delay is
+// not positive. A stop request does not shorten it.
 inline engine::SleepAwaiter sleep_for(std::chrono::nanoseconds delay) { return engine::SleepAwaiter(delay); }
 
 }  // namespace kaon

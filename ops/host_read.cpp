@@ -15,19 +15,9 @@ void throw_not_scalar(const Shape& shape) {
   throw ShapeError(fmt::format("[asscalar] the array must have one element, got shape {}", shape.str()));
 }
 
-}  // namespace kaon::ops
-
-namespace kaon {
-
-using namespace ops;
-
 NDArray on_host(const NDArray& array, const std::source_location& site) {
   return array.device().type == DeviceType::cpu ? array : copy_to(array, Device(), site);
 }
-
-}  // namespace kaon
-
-namespace kaon::ops {
 
 void read_in_turn(const NDArray& array, FunctionRef<void(const ArrayNode&)> read, const OpLabel& label) {
   const ArrayNode& node = array.node();
@@ -91,6 +81,8 @@ void push_host_copy(const NDArray& array, T* out, Var& done, const std::source_l
 }  // namespace kaon::ops
 
 namespace kaon {
+
+using namespace ops;
 
 template <class T>
 std::vector<T> NDArray::asvector(std::source_location site) const {

@@ -9,10 +9,10 @@
 
 namespace KAON_API kaon {
 
+namespace ops {
 // The array itself, or a copy on the host of one on a GPU. Nothing is recorded.
 KAON_API NDArray on_host(const NDArray& array, const std::source_location& site);
 
-namespace ops {
 // Calls `read` with the array as an operation, after the writes pushed before and ahead of later ones, and blocks until
 // it has returned; on this thread when the array's engine has ended. Throws the array's failure.
 KAON_API void read_in_turn(const NDArray& array, FunctionRef<void(const ArrayNode&)> read, const OpLabel& label);

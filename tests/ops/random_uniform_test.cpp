@@ -27,7 +27,7 @@ TEST_CASE("uniform: in [0, 1) neither 0 nor 1 comes out, whose logarithms would 
   }
 }
 
-TEST_CASE("uniform: 16-bit floats are rounded, so that sums of them are those of the range", "[ops]") {
+TEST_CASE("uniform: 16-bit floats are rounded, so that sums of them are those of the range", "[ops][unsanitized]") {
   struct Range {
     double low, high;
   };

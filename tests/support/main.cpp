@@ -24,6 +24,8 @@ uint64_t schedule_seed() { return seed; }
 
 // Under ThreadSanitizer: oneDNN is not instrumented, so its own synchronisation cannot be seen.
 extern "C" const char* __tsan_default_suppressions() { return "race:libdnnl.so\n"; }
+// Not a second for each case at its end, in which threads that still run may be found racing.
+extern "C" const char* __tsan_default_options() { return "atexit_sleep_ms=50"; }
 
 int main(int argc, char** argv) {
   using kaon::test::seed;

@@ -99,7 +99,7 @@ TEST_CASE("mirror: LeNet", "[gluon]") {
   check_mirror([] { return LeNet(); }, {8, 1, 28, 28}, 1);
 }
 
-TEST_CASE("mirror: ResNet-18", "[gluon]") {
+TEST_CASE("mirror: ResNet-18", "[gluon][unsanitized]") {
   check_mirror([] { return gluon::model_zoo::vision::resnet18_v1({.classes = 10}); }, {2, 3, 64, 64}, 0.75);
 }
 

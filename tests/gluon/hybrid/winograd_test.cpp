@@ -10,7 +10,8 @@ using namespace kaon;
 using namespace kaon::graph;
 using Catch::Matchers::Contains;
 
-TEST_CASE("winograd: the results of ResNet-18 stay within the bound that the option states", "[arithmetic]") {
+TEST_CASE("winograd: the results of ResNet-18 stay within the bound that the option states",
+          "[arithmetic][unsanitized]") {
   gluon::model_zoo::vision::ResNetV1 net = gluon::model_zoo::vision::resnet18_v1();
   net.initialize(init::Xavier());
   const NDArray images = nd.random_normal({4, 3, 96, 96});

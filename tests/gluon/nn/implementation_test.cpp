@@ -66,7 +66,8 @@ void check_dumps_of(Net net, const Shape& images, size_t convolutions, const std
 
 }  // namespace
 
-TEST_CASE("implementations: the dumps of the models' plans name a library kernel for each convolution", "[gluon]") {
+TEST_CASE("implementations: the dumps of the models' plans name a library kernel for each convolution",
+          "[gluon][unsanitized]") {
   for (int64_t batch : {1, 8}) {
     check_dumps_of(examples::LeNet(), {batch, 1, 28, 28}, 2, "LeNet");
     check_dumps_of(gluon::model_zoo::vision::resnet18_v1(), {batch, 3, 64, 64}, 20, "ResNet-18");
@@ -74,7 +75,7 @@ TEST_CASE("implementations: the dumps of the models' plans name a library kernel
   check_dumps_of(gluon::model_zoo::vision::resnet50_v1(), {1, 3, 64, 64}, 53, "ResNet-50");
 }
 
-TEST_CASE("implementations: no reference one over the models, forwards and backwards", "[gluon]") {
+TEST_CASE("implementations: no reference one over the models, forwards and backwards", "[gluon][unsanitized]") {
   examples::LeNet net;
   net.initialize(init::Xavier());
   for (bool hybridized : {false, true}) {

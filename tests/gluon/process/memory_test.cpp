@@ -123,7 +123,7 @@ void compare(const char* name, Net make, const Shape& shape) {
 
 }  // namespace
 
-TEST_CASE("users row 23: plans take no more memory than an imperative run at its peak", "[gluon]") {
+TEST_CASE("users row 23: plans take no more memory than an imperative run at its peak", "[gluon][unsanitized]") {
   compare("MLP", mlp, {64, 784});
   compare("LeNet", [] { return LeNet(); }, {16, 1, 28, 28});
   compare("ResNet-18", resnet, {2, 3, 32, 32});
