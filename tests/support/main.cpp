@@ -30,7 +30,7 @@ CATCH_REGISTER_LISTENER(CountCases)
 
 // Under ThreadSanitizer: oneDNN is not instrumented, so its own synchronisation cannot be seen.
 extern "C" const char* __tsan_default_suppressions() { return "race:libdnnl.so\n"; }
-// Not a second for each case at its end, in which threads that still run may be found racing.
+// By default a program sleeps a second before it exits, so that races of its last threads are seen: 50 ms are enough.
 extern "C" const char* __tsan_default_options() { return "atexit_sleep_ms=50"; }
 
 int main(int argc, char** argv) {

@@ -309,7 +309,7 @@ TEST_CASE("users row 11: a timer ticks on the thread whose producer waits for ro
     std::atomic<int> ticks{0};
     std::atomic<bool> ended{false};
     std::atomic<int> pushed{0}, elsewhere{0};
-    OneThread thread;  // after what the timer's last handler, which its destructor cancels, still counts in
+    OneThread thread;  // goes before the counters: the timer's last handler runs when the timer is destroyed
     boost::asio::steady_timer timer(thread.io());
     std::function<void()> tick = [&] {
       timer.expires_after(1ms);
