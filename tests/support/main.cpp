@@ -10,7 +10,7 @@
 
 namespace kaon::test {
 
-static int started = 0, skipped = 0;  // cases
+static size_t skipped = 0;  // cases
 static uint64_t seed = 0;
 
 void skip(const std::string& reason) {
@@ -19,12 +19,6 @@ void skip(const std::string& reason) {
 }
 
 uint64_t schedule_seed() { return seed; }
-
-struct CountCases : Catch::TestEventListenerBase {
-  using TestEventListenerBase::TestEventListenerBase;
-  void testCaseStarting(const Catch::TestCaseInfo&) override { ++started; }
-};
-CATCH_REGISTER_LISTENER(CountCases)
 
 }  // namespace kaon::test
 
@@ -41,5 +35,8 @@ int main(int argc, char** argv) {
   if (const int wrong = session.applyCommandLine(argc, argv)) return wrong;
   if (seed != 0) kaon::Engine::set_default_options({.schedule = kaon::Schedule::random(seed)});
   if (session.run() != 0) return 1;
-  return kaon::test::skipped > 0 && kaon::test::skipped >= kaon::test::started ? 4 : 0;  // ctest: skipped
+  // A listener could count the cases that ran, but with one Catch writes out every assertion that holds.
+  const Catch::Config& config = session.config();
+  const size_t ran = Catch::filterTests(Catch::getAllTestCasesSorted(config), config.testSpec(), config).size();
+  return kaon::test::skipped > 0 && kaon::test::skipped >= ran ? 4 : 0;  // ctest: skipped
 }
