@@ -11,7 +11,7 @@ namespace kaon::ops {
 namespace {
 
 constexpr size_t line = 64;
-constexpr size_t largest_kept = size_t(32) << 20;
+constexpr size_t largest_kept = size_t(64) << 20;
 
 struct Free {
   void operator()(std::byte* p) const { std::free(p); }

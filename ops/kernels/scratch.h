@@ -7,7 +7,7 @@
 namespace kaon::ops {
 
 // The pieces of a parallel_for stage their tensors here: memory that the same thread has just used is in its cache, and
-// nothing is allocated in steady state. Scopes nest; blocks above 32 MB are freed at once.
+// nothing is allocated in steady state. Scopes nest; blocks above 64 MB are freed at once.
 // Thread safety: belongs to the thread that made it.
 class Scratch {
  public:

@@ -137,17 +137,17 @@ std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t image
   }
 }
 
-// The first candidate that is not a reference implementation; a reference one when there is no other.
+// The first candidate that is not a reference implementation; a reference one when there is no other and `kernels`
+// admits it.
 Made make_first(ConvKind kind, const ConvGeometry& g, int64_t images, std::span<const ConvLayouts> order, bool bias,
                 Kernels kernels) {
-  std::optional<Made> last_resort;
-  for (const ConvLayouts& candidate : order) {
-    std::optional<Made> made = try_make(kind, g, images, candidate, bias, nullptr, nullptr, kernels);
-    if (made && !made->reference) return std::move(*made);
-    if (made && !last_resort) last_resort = std::move(made);
+  for (Kernels admitted : {Kernels::fast, Kernels::all}) {
+    if (admitted == Kernels::all && kernels == Kernels::fast) break;
+    for (const ConvLayouts& candidate : order) {
+      if (auto made = try_make(kind, g, images, candidate, bias, nullptr, nullptr, admitted)) return std::move(*made);
+    }
   }
-  if (!last_resort) throw Error("[Convolution] oneDNN has no implementation for these sizes");
-  return std::move(*last_resort);
+  throw Error("[Convolution] oneDNN has no implementation for these sizes");
 }
 
 // The primitives of the parts, all with the weights in one layout; false where oneDNN has none.
