@@ -28,10 +28,8 @@ std::exception_ptr longer(const Error& plain, const std::string& text, const std
 }
 
 std::string place_of(const OpLabel& label) {
-  std::string_view file = label.site.file_name();
-  if (size_t slash = file.rfind('/'); slash != file.npos) file.remove_prefix(slash + 1);
-  return fmt::format("[{}]{}{}, pushed at {}:{}", label.name, label.block_path ? " in " : "",
-                     label.block_path ? label.block_path : "", file, label.site.line());
+  return fmt::format("[{}]{}{}, pushed at {}", label.name, label.block_path ? " in " : "",
+                     label.block_path ? label.block_path : "", engine::describe(label.site));
 }
 
 std::string aggregate_text(const std::vector<IntrusivePtr<const OpError>>& errors) {
@@ -94,6 +92,17 @@ const char* intern(std::string_view text) {
   Interned& all = ProcessWide<Interned>::get();
   std::lock_guard lock(all);
   return all.strings.emplace(text).first->c_str();
+}
+
+std::string describe_call(const OpLabel& label) {
+  return fmt::format("; called {}{}at {}", label.block_path ? "in " : "",
+                     label.block_path ? std::string(label.block_path) + " " : "", describe(label.site));
+}
+
+std::string describe(const std::source_location& site) {
+  std::string_view file = site.file_name();
+  if (size_t slash = file.rfind('/'); slash != file.npos) file.remove_prefix(slash + 1);
+  return fmt::format("{}:{}", file, site.line());
 }
 
 std::string describe_heir(const OpLabel& label) { return "; inherited by " + place_of(label); }

@@ -101,6 +101,10 @@ KAON_API std::exception_ptr add_context(const std::exception_ptr& error, const s
 
 // "; inherited by [relu] in body.fc2, pushed at train.cpp:43"
 KAON_API std::string describe_heir(const OpLabel& label);
+// "; called in body.fc2 at train.cpp:42", of a call that pushed nothing
+KAON_API std::string describe_call(const OpLabel& label);
+// "train.cpp:42"
+KAON_API std::string describe(const std::source_location& site);
 }  // namespace engine
 
 }  // namespace kaon

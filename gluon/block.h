@@ -18,9 +18,7 @@
 
 namespace KAON_API kaon {
 class PlanReport;
-}
 
-namespace KAON_API kaon {
 namespace gluon {
 
 struct BlockNode;
@@ -159,6 +157,9 @@ KAON_API void finish_deferred(BlockNode& block, std::span<const NDArray* const> 
 KAON_API void call_traced(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace,
                           const std::source_location& site, engine::FunctionRef<std::span<NDArray>(size_t)> room);
 
+// Adds where the block was called to the exception that is being handled, unless another block called it.
+[[noreturn]] KAON_API void rethrow_with_call(const BlockNode& block, const std::source_location& site);
+
 // Exists while a block runs: sets its path for error messages and its prefix for names. Throws StateError when the
 // running block calls a block that it does not contain.
 class CallScope {
@@ -219,28 +220,32 @@ class HybridBlock : public Block {
 
   template <class A, class... Rest>
   auto run(const std::source_location& site, const A& first, const Rest&... rest) const {
-    if constexpr (std::is_same_v<A, Symbol>) {
-      detail::CallScope scope(*node_, true);
-      return self().hybrid_forward(sym, first, rest...);
-    } else {
-      static_assert(std::is_same_v<A, NDArray>, "a block is called with NDArrays or with Symbols");
-      using Result = std::remove_cvref_t<decltype(self().hybrid_forward(nd, first, rest...))>;
-      const NDArray* inputs[] = {&first, &rest...};
-      auto trace = [&](std::span<const Symbol> s) {
+    try {
+      if constexpr (std::is_same_v<A, Symbol>) {
         detail::CallScope scope(*node_, true);
-        return [&]<size_t... I>(std::index_sequence<I...>) {
-          return detail::flatten(self().hybrid_forward(sym, Symbol(s[I])...));
+        return self().hybrid_forward(sym, first, rest...);
+      } else {
+        static_assert(std::is_same_v<A, NDArray>, "a block is called with NDArrays or with Symbols");
+        using Result = std::remove_cvref_t<decltype(self().hybrid_forward(nd, first, rest...))>;
+        const NDArray* inputs[] = {&first, &rest...};
+        auto trace = [&](std::span<const Symbol> s) {
+          detail::CallScope scope(*node_, true);
+          return [&]<size_t... I>(std::index_sequence<I...>) {
+            return detail::flatten(self().hybrid_forward(sym, Symbol(s[I])...));
+          }
+          (std::make_index_sequence<1 + sizeof...(Rest)>());
+        };
+        if (detail::is_active(*node_)) {
+          typename detail::Structure<Result>::Room room;
+          detail::call_traced(*node_, inputs, trace, site, [&](size_t n) { return room.take(n); });
+          return detail::Structure<Result>::make(std::move(room));
         }
-        (std::make_index_sequence<1 + sizeof...(Rest)>());
-      };
-      if (detail::is_active(*node_)) {
-        typename detail::Structure<Result>::Room room;
-        detail::call_traced(*node_, inputs, trace, site, [&](size_t n) { return room.take(n); });
-        return detail::Structure<Result>::make(std::move(room));
+        detail::finish_deferred(*node_, inputs, trace);
+        detail::CallScope scope(*node_, false);
+        return self().hybrid_forward(nd, first, rest...);
       }
-      detail::finish_deferred(*node_, inputs, trace);
-      detail::CallScope scope(*node_, false);
-      return self().hybrid_forward(nd, first, rest...);
+    } catch (...) {
+      detail::rethrow_with_call(*node_, site);
     }
   }
 };

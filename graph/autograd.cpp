@@ -407,7 +407,7 @@ auto called_at(const std::source_location& site, F&& fn) {
   try {
     return fn();
   } catch (const Error& e) {
-    std::rethrow_exception(e.with_context(fmt::format(", called at {}:{}", site.file_name(), site.line())));
+    std::rethrow_exception(e.with_context(fmt::format("; called at {}", describe(site))));
   }
 }
 }  // namespace

@@ -145,8 +145,8 @@ std::vector<TensorMeta> shapes_of_outputs(const char* name, StepFn<NDArray> body
   } catch (const TraceError& e) {
     throw TraceError(
         fmt::format("[{}] makes no iteration, so that the shapes of its outputs come from calling the body "
-                    "without values: {}, called at {}:{}",
-                    name, e.what(), site.file_name(), site.line()));
+                    "without values: {}; called at {}",
+                    name, e.what(), describe(site)));
   }
 }
 

@@ -90,8 +90,7 @@ void Symbol::apply(const OpDef& def, const void* attrs, std::span<const Symbol* 
   try {
     infer_node(*node);
   } catch (const Error& e) {
-    std::rethrow_exception(
-        e.with_context(fmt::format(" in node {}, called at {}:{}", node->name, site.file_name(), site.line())));
+    std::rethrow_exception(e.with_context(fmt::format("; in node {}, called at {}", node->name, describe(site))));
   }
   for (size_t i = 0; i < outs.size(); ++i) outs[i] = Symbol(SymbolEntry{node, uint32_t(i)});
 }
@@ -247,7 +246,7 @@ Symbol::InferredShapes Symbol::infer_shape(const Shapes& known) const {
     try {
       if (!n->op || infer_node(*n, [&](SymbolNode& x) -> std::vector<TensorMeta>& { return metas[&x]; })) continue;
     } catch (const Error& e) {
-      std::rethrow_exception(e.with_context(fmt::format(" in node {}", n->name)));
+      std::rethrow_exception(e.with_context(fmt::format("; in node {}", n->name)));
     }
     for (const SymbolEntry& e : n->inputs) {
       if (shape_of(e).is_known()) continue;

@@ -37,9 +37,9 @@ void check_not_tracing(const std::source_location& site) {
   if (!thread_context().tracing) return;
   const char* block = thread_context().block_path;
   throw TraceError(
-      fmt::format("[asscalar] a value is read at {}:{} while block {} is traced: it would be frozen into the plan. "
+      fmt::format("[asscalar] a value is read at {} while block {} is traced: it would be frozen into the plan. "
                   "Compute with operators, or call hybridize(false)",
-                  site.file_name(), site.line(), block ? block : "(none)"));
+                  describe(site), block ? block : "(none)"));
 }
 
 // Converts the elements of an array whose memory may be read to To, and stores them as T, which is To or, for bool,

@@ -118,7 +118,7 @@ decltype(auto) check_call(const Op& op, const std::source_location& site, Checks
   try {
     return checks();
   } catch (...) {
-    std::rethrow_exception(add_context(std::current_exception(), describe(label_of(op, site))));
+    std::rethrow_exception(add_context(std::current_exception(), describe_call(label_of(op, site))));
   }
 }
 

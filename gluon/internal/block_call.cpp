@@ -52,6 +52,12 @@ void check_own(const BlockNode& block) {
 }
 }  // namespace
 
+void rethrow_with_call(const BlockNode& block, const std::source_location& site) {
+  if (t_running_block) throw;
+  std::rethrow_exception(
+      add_context(std::current_exception(), fmt::format("; {} called at {}", block.path, describe(site))));
+}
+
 CallScope::CallScope(BlockNode& block, bool tracing)
     : saved_path_(thread_context().block_path),
       saved_tracing_(thread_context().tracing),

@@ -62,7 +62,7 @@ void infer_graph(Graph& graph, std::span<const TensorMeta> inputs) {
         expect_equal_shapes("elemwise" + std::string(n.op->name().substr(n.op->name().find('_'))), in);
       n.op->infer(n.attrs.get(), context);
     } catch (const Error& e) {
-      std::rethrow_exception(e.with_context(fmt::format(" in node {}", n.name)));
+      std::rethrow_exception(e.with_context(fmt::format("; in node {}", n.name)));
     }
     n.outputs = std::move(out);
   }
