@@ -14,7 +14,8 @@ install(CODE "set(root \"${PROJECT_SOURCE_DIR}\")
               set(destination \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_INCLUDEDIR}/kaon\")")
 install(SCRIPT cmake/install_headers.cmake)
 install(PROGRAMS scripts/check-coroutines DESTINATION ${CMAKE_INSTALL_DATADIR}/kaon)
-install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES LICENSE README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY docs DESTINATION ${CMAKE_INSTALL_DOCDIR} PATTERN api.dox EXCLUDE)
 
 configure_package_config_file(cmake/kaon-config.cmake.in ${PROJECT_BINARY_DIR}/kaon-config.cmake
                               INSTALL_DESTINATION ${package_dir})

@@ -79,6 +79,9 @@ std::string to_string(const NDArray& array) {
 }
 
 std::ostream& operator<<(std::ostream& out, const NDArray& array) { return out << to_string(array); }
+std::ostream& operator<<(std::ostream& out, const Shape& shape) { return out << to_string(shape); }
+std::ostream& operator<<(std::ostream& out, DType dtype) { return out << to_string(dtype); }
+std::ostream& operator<<(std::ostream& out, Device device) { return out << to_string(device); }
 
 }  // namespace kaon
 

@@ -1,0 +1,418 @@
+// The pieces of code of docs/guide.md, a case for each section. A test of the pages compares them: change both.
+#include <kaon/kaon.h>
+#include <kaon/ops/op_def.h>
+
+#include <catch2/catch.hpp>
+#include <cmath>
+
+#include "kaon/tests/support/files.h"
+
+using namespace kaon;
+namespace nn = kaon::gluon::nn;
+
+TEST_CASE("guide: arrays", "[docs]") {
+  NDArray a = nd.array({{1, 2, 3}, {4, 5, 6}});
+  NDArray b = nd.array(std::vector<int>{7, 8}, {2, 1}, {.dtype = DType::int32});  // values, shape, options
+  CHECK(a.shape() == Shape(2, 3));
+  CHECK(a.dtype() == DType::float32);  // unless the options say otherwise
+  CHECK(nd.sum(a, {.axis = {1}}).asvector<float>() == std::vector<float>{6, 15});
+  CHECK((a > 2).sum().asscalar<float>() == 4);  // a comparison gives 0 and 1 in the dtype of its arrays
+  CHECK_THROWS_AS(a + b, TypeError);            // write a + b.astype(DType::float32)
+  NDArray same = a, copy = a.copy(), row = a[1];
+  row += 10;  // in place: a has changed
+  a[0].assign(nd.array({7, 8, 9}));
+  a.slice_assign({0, 0}, {2, 1}, -1);  // a[0:2, 0:1] = -1
+  CHECK(same.asvector<float>() == std::vector<float>{-1, 8, 9, -1, 15, 16});
+  CHECK(copy.asvector<float>() == std::vector<float>{1, 2, 3, 4, 5, 6});
+
+  // What the text says of views, of what converts, and of printing.
+  CHECK(a.asvector<float>() == same.asvector<float>());
+  NDArray c = nd.zeros({2, 3}, {.dtype = DType::float64});
+  CHECK(b.asvector<int>() == std::vector<int>{7, 8});
+  for (NDArray shares : {a.slice(0, 1), a.reshape({6}), a.as_in_context(cpu()), a.detach()}) shares += 1;
+  CHECK(a.asvector<float>() == std::vector<float>{3, 12, 13, 2, 18, 19});
+  for (NDArray apart : {nd.slice(a, {0}, {1}), nd.reshape(a, {6}), a.astype(DType::float32), a + 0}) apart += 1;
+  CHECK(a.asvector<float>() == std::vector<float>{3, 12, 13, 2, 18, 19});
+  autograd::record([&] {
+    NDArray recorded = a[1];
+    recorded += 1;
+    CHECK(a.asvector<float>() == std::vector<float>{3, 12, 13, 2, 18, 19});
+    return recorded;
+  });
+  CHECK_THROWS_AS(a += c, TypeError);
+  CHECK_NOTHROW(a.assign(c));
+  CHECK(to_string(b) == "[[7]\n [8]]\n<NDArray 2x1 @cpu(0)>");
+  CHECK(fmt::format("{}", b) == to_string(b));
+
+  random::seed(7);
+  NDArray first = nd.random_normal({2, 3}, {.scale = 0.1});
+  random::seed(7);
+  CHECK(nd.random_normal({2, 3}, {.scale = 0.1}).asvector<float>() == first.asvector<float>());
+}
+
+TEST_CASE("guide: gradients", "[docs]") {
+  NDArray x = nd.array({1, 2, 3});
+  x.attach_grad();  // a gradient of zeros
+  NDArray y = autograd::record([&] { return x * x; });
+  y.backward();  // of the sum of y
+  CHECK(x.grad().asvector<float>() == std::vector<float>{2, 4, 6});
+  x.attach_grad(GradReq::add);  // from now on each backward() adds to the gradient
+  for (int i = 0; i < 2; ++i) autograd::record([&] { return x * x; }).backward();
+  CHECK(x.grad().asvector<float>() == std::vector<float>{4, 8, 12});
+  x.grad().assign(0);  // before the next sum
+  NDArray z = autograd::record([&] {
+    NDArray factor = autograd::pause([&] { return x * 2; });  // not recorded: a constant
+    return x * factor + nd.stop_gradient(x * x);              // of the second term no gradient arrives at x
+  });
+  NDArray second = autograd::record([&] {
+    NDArray first = autograd::grad(x * x * x, x, true);  // create_graph: 3 x^2, recorded itself
+    return autograd::grad(first, x);
+  });
+  CHECK(second.asvector<float>() == std::vector<float>{6, 12, 18});  // 6 x
+
+  z.backward();
+  CHECK(x.grad().asvector<float>() == std::vector<float>{2, 4, 6});
+  x.attach_grad();
+  autograd::record([&] { return x * x.detach(); }).backward();
+  CHECK(x.grad().asvector<float>() == std::vector<float>{1, 2, 3});
+  CHECK_THROWS_AS(y.backward(), StateError);
+  {
+    NDArray kept;
+    x.attach_grad();
+    kept = autograd::record([&] { return x * x; });
+    kept.backward(nd.array({1, 0, 1}), true);
+    CHECK(x.grad().asvector<float>() == std::vector<float>{2, 0, 6});
+    kept.backward();
+    CHECK(x.grad().asvector<float>() == std::vector<float>{2, 4, 6});
+  }
+
+  autograd::record([&] {
+    CHECK(autograd::is_training());
+    NDArray recorded = x * 2;
+    CHECK_THROWS_AS(recorded += 1, StateError);
+    CHECK_THROWS_AS(x += 1, StateError);
+    return recorded;
+  });
+  autograd::record([&] { CHECK(!autograd::is_training()); }, false);
+}
+
+namespace {
+
+struct ScaledNet : gluon::HybridBlock<ScaledNet> {
+  nn::Dense hidden = child("hidden", nn::Dense(16, {.activation = "relu"}));
+  nn::Dense output;
+  gluon::Parameter scale = param("scale", {1}, {.init = init::One()});
+  explicit ScaledNet(int64_t classes) : output(child("output", nn::Dense(classes))) {}
+  auto hybrid_forward(auto F, auto x) { return output(hidden(x)) * F(scale); }
+};
+
+struct Flow : gluon::HybridBlock<Flow> {
+  auto hybrid_forward(auto F, auto x) {
+    // foreach(body, data, states): body(row, states) gives pair(outputs, states)
+    auto add = [](auto row, auto sum) { return std::pair(sum + row, sum + row); };
+    auto sums = contrib::foreach (add, x, F.zeros({2})).first;
+    // while_loop(condition, func, variables, max_iterations): func(variables) gives pair(outputs, variables)
+    auto is_small = [&](auto v) { return F.sum(v) < 100; };
+    auto twice = [](auto v) { return std::pair(v, 2 * v); };
+    auto grown = contrib::while_loop(is_small, twice, sums, 8).second;
+    // cond(predicate, then, otherwise)
+    return contrib::cond(
+        F.sum(x) > 0, [&] { return grown; }, [&] { return -sums; });
+  }
+};
+
+}  // namespace
+
+TEST_CASE("guide: blocks", "[docs]") {
+  ScaledNet net(3);
+  net.initialize(init::Xavier());                    // the parameters that have no initializer of their own
+  CHECK(net.hidden.weight.shape() == Shape(16, 0));  // 0: not known yet
+  NDArray y = net(nd.ones({2, 8}));
+  CHECK(net.collect_params().get("hidden_weight").shape() == Shape(16, 8));
+  net.hybridize({.static_alloc = true, .verify = 1});
+  CHECK(nd.norm(net(nd.ones({2, 8})) - y).asscalar<float>() < 1e-5);
+
+  CHECK(y.shape() == Shape(2, 3));
+  CHECK(net.collect_params(".*weight").size() == 2);
+  CHECK(net.collect_params().size() == 5);
+  CHECK(net.collect_params().get("scale").data().asscalar<float>() == 1);
+  ScaledNet handle = net;
+  CHECK(handle.scale == net.scale);
+  nn::HybridSequential row(nn::Dense(4), ScaledNet(2));
+  CHECK(row.collect_params().contains("dense0_weight"));
+  CHECK(row.collect_params().contains("hybridblock0_hidden_weight"));
+
+  Flow flow;
+  NDArray x = nd.array({{1, 2}, {3, 4}});
+  CHECK(flow(x).asvector<float>() == std::vector<float>{8, 16, 32, 48});
+  flow.hybridize();
+  CHECK(flow(x).asvector<float>() == std::vector<float>{8, 16, 32, 48});
+  CHECK(flow(-x).asvector<float>() == std::vector<float>{1, 2, 4, 6});  // the same plan
+}
+
+namespace {
+
+struct SignUpdate {  // w <- w - lr (sign(gradient) + wd w), for each weight
+  static constexpr OpTraits traits{
+      .name = "sign_update", .variadic = true, .mutates = 1, .mutates_period = 2, .in_mxnet = false};
+  static constexpr void fields(auto) {}
+  static const OpDef def;
+  void infer(InferContext& c) const {
+    for (int i = 0; i < c.num_inputs(); ++i) {
+      if (c.dtype(i) != DType::float32) c.fail_dtype("expected float32");
+    }
+    c.set_output({0}, DType::float32);  // empty: fails when the update does
+  }
+};
+
+void run_cpu(const SignUpdate&, KernelContext& c) {
+  const int n = c.num_inputs() / 2;              // weight, gradient, weight, gradient, ..., rates
+  const float* rates = c.in(2 * n).as<float>();  // n learning rates, n weight decays
+  for (int i = 0; i < n; ++i) {
+    float* w = c.in(2 * i).as<float>();
+    const float* g = c.in(2 * i + 1).as<float>();
+    for (int64_t k = 0; k < c.in(2 * i).size(); ++k) {
+      w[k] -= rates[i] * (float(g[k] > 0) - float(g[k] < 0) + rates[n + i] * w[k]);
+    }
+  }
+}
+constinit const OpDef SignUpdate::def = make_op_def<SignUpdate>();
+
+struct LogCosh : gluon::HybridBlock<LogCosh> {
+  auto hybrid_forward(auto F, auto pred, auto label) {
+    auto error = pred - F.reshape_like(label, pred);
+    return F.mean(F.logaddexp(error, -error) - std::log(2), {.axis = {0}, .exclude = true});  // over all axes but 0
+  }
+};
+
+struct SignRule : optimizer::Rule {
+  int num_states() const override { return 0; }  // arrays to keep for each weight, as momentum
+  NDArray update(std::span<const NDArray* const> arrays, const optimizer::StepOptions&,
+                 const std::source_location& site) const override {
+    NDArray done;
+    const SignUpdate op;
+    NDArray::apply(SignUpdate::def, &op, arrays, {&done, 1}, site, {});
+    return done;
+  }
+};
+struct SignSGD : optimizer::Optimizer {
+  explicit SignSGD(double lr) : Optimizer(std::make_unique<SignRule>(), {.learning_rate = lr}) {}
+};
+
+}  // namespace
+
+TEST_CASE("guide: training", "[docs]") {
+  random::seed(1);
+  NDArray x = nd.random_normal({64, 4}), label = nd.sum(x, {.axis = {1}}) > 0;
+  nn::HybridSequential net(nn::Dense(16, {.activation = "relu"}), nn::Dense(2));
+  net.initialize(init::Xavier());
+  {
+    gluon::loss::SoftmaxCrossEntropyLoss loss_fn;
+    gluon::Trainer trainer(net.collect_params(), optimizer::SGD({.learning_rate = 0.5, .momentum = 0.9}));
+    metric::Accuracy accuracy;
+    for (int i = 0; i < 50; ++i) {
+      NDArray scores;
+      NDArray loss = autograd::record([&] { return loss_fn(scores = net(x), label); });  // one for each sample
+      loss.backward();
+      trainer.step(64);  // divides the gradients by the batch size
+      accuracy.update(label, scores);
+    }
+    CHECK(accuracy.get().second > 0.9);  // get() blocks; in a coroutine: co_await accuracy.value()
+
+    gluon::TrainingStep step(net, loss_fn, trainer);
+    NDArray loss = step(x, label);  // one for each sample, before the update
+    CHECK(loss.shape() == Shape(64));
+    CHECK(trainer.steps() == 51);
+  }
+  {
+    auto schedule = lr_scheduler::CosineScheduler({.max_update = 1000, .base_lr = 0.1, .warmup_steps = 100});
+    auto own = lr_scheduler::CustomScheduler([](int64_t update) { return 0.1 / double(update); });  // from 1 on
+    auto eye = init::Custom([](NDArray& w) { w.assign(nd.eye(w.shape()[0], {.M = w.shape()[1]})); });
+    nn::Dense layer(4, {.weight_initializer = eye});
+    auto adam = optimizer::Adam({.wd = 1e-4, .clip_gradient = 5, .lr_scheduler = schedule});
+    layer.collect_params(".*bias").set_wd_mult(0);  // weights decay, biases do not
+
+    CHECK(own(4) == 0.025);
+    gluon::Trainer trainer(layer.collect_params(), adam);
+    CHECK(schedule(100) == Approx(0.1));
+    CHECK(schedule(1000) == Approx(0).margin(1e-9));
+    layer.initialize();
+    CHECK(layer(x).asvector<float>() == x.asvector<float>());
+    CHECK_THROWS_AS(trainer.set_learning_rate(1), StateError);
+    autograd::record([&] { return layer(x); }).backward();
+    for (const gluon::Parameter& p : layer.collect_params()) p.grad() *= 0.5;
+    CHECK(layer.bias.grad().asvector<float>() == std::vector<float>(4, 32));
+    trainer.step(64);
+    CHECK(trainer.learning_rate() == Approx(0.001));
+  }
+  nn::Dense line(1);
+  line.initialize(init::Zero());
+  line(x);
+  gluon::Trainer trainer(line.collect_params(), SignSGD(0.125));
+  const NDArray target = nd.sum(x, {.axis = {1}});
+  {
+    LogCosh loss_fn;
+    NDArray loss = autograd::record([&] { return loss_fn(line(x), target); });
+    loss.backward();
+    trainer.step(64);
+    CHECK(line.weight.data().asvector<float>() == std::vector<float>(4, 0.125));
+    loss_fn.hybridize();
+    CHECK(loss_fn(nd.array({1}), nd.array({1})).asscalar<float>() == Approx(0).margin(1e-6));
+  }
+  {
+    gluon::TrainingStep step(line, LogCosh(), trainer);
+    step(x, target);
+    CHECK(line.weight.data().asvector<float>() == std::vector<float>(4, 0.25));
+  }
+  {
+    NDArray broken = nd.take(x, nd.full({64}, 100), {.mode = IndexMode::raise});
+    NDArray loss = autograd::record([&] { return LogCosh()(line(broken), target); });
+    loss.backward();
+    trainer.step(64);
+    CHECK_THROWS_AS(nd.waitall(), AggregateError);
+    CHECK(line.weight.data().asvector<float>() == std::vector<float>(4, 0.25));
+    CHECK_THROWS_AS(trainer.step(64), IndexError);
+  }
+}
+
+namespace {
+
+using namespace kaon::gluon::data;
+
+struct Numbers : DatasetSource {
+  int64_t size() const override { return 10; }
+  Sample get(int64_t i) const override { return Sample(float(i)); }
+};
+
+Task<double> train(nn::HybridSequential net) {
+  Dataset squares(10, [](int64_t i) { return Sample(float(i), float(i * i)); });  // data, label
+  auto scale = [](HostTensor x) { return HostTensor({1}, std::vector{*x.as<float>() / 10}); };
+  DataLoader loader(squares.transform_first(scale), {.batch_size = 4, .shuffle = true, .seed = 1});
+  gluon::Trainer trainer(net.collect_params(), optimizer::Adam({.learning_rate = 0.05}));
+  gluon::TrainingStep step(net, gluon::loss::L2Loss(), trainer);
+  metric::Loss mean_loss;
+  auto batches = loader.batches();  // of 4, 4 and 2 samples: one epoch
+  while (auto batch = co_await batches.next()) mean_loss.update(NDArray(), step(batch->data, batch->label));
+  co_return co_await mean_loss.value();
+}
+
+}  // namespace
+
+TEST_CASE("guide: data", "[docs]") {
+  nn::HybridSequential net(nn::Dense(8, {.activation = "tanh"}), nn::Dense(1));
+  net.initialize(init::Xavier());
+  CHECK(sync_wait(train(net)) > 0);
+  DataLoader loader(Numbers(), {.batch_size = 4});
+  int64_t samples = 0;
+  for (Batch& batch : loader.sync()) samples += batch.size();
+  CHECK(samples == 10);
+  CHECK(loader.size() == 3);
+  CHECK(loader.next_epoch() == 1);
+  ArrayDataset rows(nd.arange(6).reshape({3, 2}), nd.array({0, 1, 2}));
+  CHECK(rows.get(1).data.as<float>()[1] == 3);
+}
+
+namespace {
+
+struct Sum : gluon::HybridBlock<Sum> {
+  auto hybrid_forward(auto, auto a, auto b) { return a + b; }
+};
+
+}  // namespace
+
+TEST_CASE("guide: files", "[docs]") {
+  test::ScratchFolder folder;
+  std::filesystem::current_path(folder / "");
+  auto make_net = [] { return nn::HybridSequential(nn::Dense(8, {.activation = "tanh"}), nn::Dense(1)); };
+  NDArray x = nd.ones({2, 3});
+  nn::HybridSequential net = make_net();
+  net.initialize(init::Xavier());
+  auto sgd = optimizer::SGD({.learning_rate = 0.05, .momentum = 0.9});
+  gluon::Trainer trainer(net.collect_params(), sgd);
+  autograd::record([&] { return net(x); }).backward();
+  trainer.step(2);
+
+  CHECK_THROWS_AS(net.export_model("net", 7), StateError);
+  net.hybridize();
+  CHECK_THROWS_AS(net.export_model("net", 7), StateError);  // hybridized, but not called since
+
+  net.save_parameters("net.params");
+  trainer.save_states("net.states");
+  nn::HybridSequential other = make_net();
+  other.load_parameters("net.params");  // instead of initialize()
+  gluon::Trainer continued(other.collect_params(), sgd);
+  continued.load_states("net.states");
+  net.hybridize();
+  NDArray y = net(x);          // export_model writes what this call has traced
+  net.export_model("net", 7);  // net-symbol.json, net-0007.params
+  auto model = gluon::SymbolBlock::imports("net-symbol.json", {"data"}, "net-0007.params");
+  CHECK(model(x).asvector<float>() == y.asvector<float>());
+
+  CHECK(continued.steps() == 1);
+  CHECK(nd.norm(other(x) - y).asscalar<float>() < 1e-5);
+  Sum sum;
+  sum.hybridize();
+  sum(x, x);
+  sum.export_model("sum");
+  auto two = gluon::SymbolBlock::imports("sum-symbol.json", {"data0", "data1"}, "sum-0000.params");
+  CHECK(two.forward({x, x})[0].asvector<float>() == std::vector<float>(6, 2));
+
+  nd_file::save("arrays.nd", {{"x", x}});
+  CHECK(nd_file::load("arrays.nd")[0].first == "x");
+  std::filesystem::current_path(std::filesystem::temp_directory_path());
+}
+
+TEST_CASE("guide: engine", "[docs]") {
+  Engine::process_default();
+  CHECK_THROWS_AS(Engine::set_default_options({.threads = 4}), StateError);  // too late: the engine exists
+  Engine serial({.threads = 0});
+  NDArray x;
+  {
+    EngineScope scope(serial);
+    x = nd.ones({2});
+  }
+  NDArray y = x + 1;
+  CHECK(&y.engine() == &serial);
+  CHECK_THROWS_AS(x + nd.ones({2}), DeviceError);  // an array of the default engine
+}
+
+namespace {
+
+struct Cube {  // y = scale x^3
+  double scale = 1;
+  static constexpr OpTraits traits{.name = "cube", .in_mxnet = false};
+  static constexpr void fields(auto field) { field("scale", &Cube::scale); }
+  static const OpDef def;
+  void infer(InferContext& c) const {  // checks inputs, gives the outputs' shapes and dtypes
+    if (c.dtype() != DType::float32) c.fail_dtype("expected float32");
+    c.set_output(c.shape(0), c.dtype());
+  }
+  void grad(GradContext& g) const {  // written in operators
+    if (g.wants(0)) g.set(0, g.head() * 3 * scale * nd.square(g.input(0)));
+  }
+};
+void run_cpu(const Cube& op, KernelContext& c) {
+  const float* x = c.in(0).as<float>();
+  float* y = c.out().as<float>();
+  for (int64_t i = 0; i < c.out().size(); ++i) y[i] = float(op.scale) * x[i] * x[i] * x[i];
+}
+constinit const OpDef Cube::def = make_op_def<Cube>();
+
+struct CubeNet : gluon::HybridBlock<CubeNet> {
+  auto hybrid_forward(auto F, auto x) { return F.call(Cube{.scale = 2}, x); }
+};
+
+}  // namespace
+
+TEST_CASE("guide: operators", "[docs]") {
+  NDArray x = nd.array({1, 2});
+  x.attach_grad();
+  CubeNet net;
+  net.hybridize({.verify = 1});
+  NDArray y = autograd::record([&] { return net(x); });
+  y.backward();
+  CHECK(y.asvector<float>() == std::vector<float>{2, 16});
+  CHECK(x.grad().asvector<float>() == std::vector<float>{6, 24});
+  CHECK_THROWS_AS(nd.call(Cube{}, nd.zeros({2}, {.dtype = DType::int32})), TypeError);
+  CHECK_THROWS_AS(net.export_model("cube"), ValueError);
+}
