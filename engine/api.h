@@ -16,12 +16,15 @@
 #define KAON_THREAD_LOCAL_READ
 #endif
 
-// What programs need is in namespace kaon. What Kaon's own sources share is in a namespace of its layer, which sees
-// those of the layers below; kaon::cuda holds what only compiles with CUDA.
+// What programs need is in namespace kaon, the operators' structs in kaon::op. What Kaon's own sources share is in a
+// namespace of its layer, which sees those of the layers below; kaon::cuda holds what only compiles with CUDA.
 namespace KAON_API kaon {
 namespace engine {}
 namespace ops {
 using namespace engine;
+}
+namespace op {
+using namespace ops;
 }
 namespace graph {
 using namespace engine;

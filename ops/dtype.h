@@ -29,13 +29,13 @@ enum class DType : int8_t {
 struct bfloat16 {
   uint16_t bits;
   bfloat16() = default;
-  HOST_DEVICE explicit bfloat16(float value) {
+  KAON_HOST_DEVICE explicit bfloat16(float value) {
     uint32_t u;
     memcpy(&u, &value, 4);
     // round to nearest even; NaN keeps a set mantissa bit
     bits = (u & 0x7fffffff) > 0x7f800000 ? uint16_t((u >> 16) | 0x40) : uint16_t((u + 0x7fff + ((u >> 16) & 1)) >> 16);
   }
-  HOST_DEVICE operator float() const {
+  KAON_HOST_DEVICE operator float() const {
     uint32_t u = uint32_t(bits) << 16;
     float f;
     memcpy(&f, &u, 4);
@@ -46,8 +46,8 @@ struct bfloat16 {
 struct float16 {
   uint16_t bits;
   float16() = default;
-  HOST_DEVICE explicit float16(float value) : bits(ops::half_bits(value)) {}  // round to nearest even
-  HOST_DEVICE operator float() const { return ops::half_value(bits); }
+  KAON_HOST_DEVICE explicit float16(float value) : bits(ops::half_bits(value)) {}  // round to nearest even
+  KAON_HOST_DEVICE operator float() const { return ops::half_value(bits); }
 };
 
 constexpr size_t size_of(DType t) {
@@ -84,7 +84,9 @@ constexpr std::string_view name_of(DType t) {
   return "unknown";
 }
 
+namespace ops {
 constexpr bool is_valid(DType t) { return size_of(t) != 0; }
+}  // namespace ops
 
 template <class T>
 inline constexpr DType dtype_of = DType(-1);

@@ -12,7 +12,7 @@ namespace ops {
 // On a GPU both are one instruction, which for NaN would give other bits than the CPU.
 
 // Rounds to nearest even; too large becomes infinity, NaN stays a quiet NaN.
-HOST_DEVICE inline uint16_t half_bits(float value) {
+KAON_HOST_DEVICE inline uint16_t half_bits(float value) {
   const uint32_t u = bits_of(value);
   const uint32_t sign = (u >> 16) & 0x8000;
   const uint32_t magnitude = u & 0x7fffffff;
@@ -36,7 +36,7 @@ HOST_DEVICE inline uint16_t half_bits(float value) {
 #endif
 }
 
-HOST_DEVICE inline float half_value(uint16_t bits) {
+KAON_HOST_DEVICE inline float half_value(uint16_t bits) {
   const uint32_t sign = uint32_t(bits & 0x8000) << 16;
   const uint32_t magnitude = bits & 0x7fff;
   if (magnitude > 0x7c00) return float_of(sign | 0x7f800000 | ((magnitude & 0x3ff) << 13));  // NaN

@@ -55,15 +55,15 @@ class ArrayOperators {
   friend A operator-(const In<A>& a) { return A::negate(a); }
 };
 
+namespace ops {
 // The part of an ArrayNode that does not change once it is made, apart from the annotation.
 struct ArrayView : TensorMeta {
-  inline ArrayView(const TensorMeta& meta, engine::IntrusivePtr<engine::Buffer> c, size_t offset);
-  engine::IntrusivePtr<engine::Buffer> buffer;
-  engine::IntrusivePtr<ops::Annotation> annotation;
+  inline ArrayView(const TensorMeta& meta, IntrusivePtr<Buffer> c, size_t offset);
+  IntrusivePtr<Buffer> buffer;
+  IntrusivePtr<Annotation> annotation;
   size_t offset;
 };
 
-namespace ops {
 // The object behind an NDArray: a shaped view of a Buffer. Views of one memory share the Buffer, hence order, failures
 // and lifetime. In a trace `buffer` is null. Only its count, shape and dtype are for programs: ops/array/array_node.h
 // has the other functions.
@@ -232,6 +232,23 @@ class NDArray : public ArrayOperators<NDArray> {
 KAON_API std::string to_string(const NDArray& array);
 KAON_API std::ostream& operator<<(std::ostream& out, const NDArray& array);
 
+// "(2, 3)", "float32", "cpu(0)".
+inline std::string to_string(const Shape& shape) { return shape.str(); }
+inline std::string to_string(DType dtype) { return std::string(name_of(dtype)); }
+inline std::string to_string(Device device) { return device.str(); }
+KAON_API std::ostream& operator<<(std::ostream& out, const Shape& shape);
+KAON_API std::ostream& operator<<(std::ostream& out, DType dtype);
+KAON_API std::ostream& operator<<(std::ostream& out, Device device);
+
+namespace ops {
+template <class T>
+struct TextFormatter : fmt::formatter<std::string> {
+  fmt::format_context::iterator format(const T& value, fmt::format_context& context) const {
+    return fmt::formatter<std::string>::format(to_string(value), context);
+  }
+};
+}  // namespace ops
+
 }  // namespace kaon
 
 #include "kaon/ops/host_read.h"
@@ -250,7 +267,13 @@ ops::HostAwaiter<T> NDArray::host(std::source_location site) const {
 
 }  // namespace kaon
 
-// {} prints an array as operator<< does.
+// {} prints them as operator<< does.
+template <>
+struct fmt::formatter<kaon::Shape> : kaon::ops::TextFormatter<kaon::Shape> {};
+template <>
+struct fmt::formatter<kaon::DType> : kaon::ops::TextFormatter<kaon::DType> {};
+template <>
+struct fmt::formatter<kaon::Device> : kaon::ops::TextFormatter<kaon::Device> {};
 template <>
 struct KAON_API fmt::formatter<kaon::NDArray> : fmt::formatter<std::string> {
   fmt::format_context::iterator format(const kaon::NDArray& array, fmt::format_context& context) const;

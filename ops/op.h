@@ -22,7 +22,6 @@ struct CudaExpression;
 struct ExpressionArgs;
 struct FusedForms;
 struct RegisterKernels;
-}  // namespace ops
 
 // A short constexpr list of names.
 struct Names {
@@ -38,10 +37,11 @@ struct Names {
 };
 
 constexpr uint32_t bit(int i) { return 1u << i; }
+}  // namespace ops
 
 struct OpTraits {
-  std::string_view name;  // MXNet's name, as in files
-  Names inputs{"data"};   // names of the inputs, as MXNet has them
+  std::string_view name;      // MXNet's name, as in files
+  ops::Names inputs{"data"};  // names of the inputs, as MXNet has them
   int outputs = 1;
   int visible_outputs = -1;  // returned to the caller; -1: all (BatchNorm computes 3 and returns 1)
   bool variadic = false;     // any number of inputs (concat)
@@ -63,15 +63,17 @@ struct OpTraits {
   bool flat = false;
   // The gradient is the operator's own, whatever arrives (SoftmaxOutput): two equal calls give it twice.
   bool ignores_head = false;
-  Names aliases{};  // other names seen in files
+  ops::Names aliases{};  // other names seen in files
 };
 
+namespace ops {
 // Whether input `i` of `n` is updated in place. Inputs after the last whole group belong to no group.
 constexpr bool is_mutated(const OpTraits& traits, int i, int n) {
   if (traits.mutates_period == 0) return i < 32 && (traits.mutates >> i & 1) != 0;
   return i < n / traits.mutates_period * traits.mutates_period &&
          (traits.mutates >> (i % traits.mutates_period) & 1) != 0;
 }
+}  // namespace ops
 
 // The argument of `infer`: known inputs in, outputs (and inferable inputs) out. Checks throw ShapeError, TypeError or
 // ValueError (attributes) naming the operator, what was expected and what was given.
@@ -129,6 +131,12 @@ class GradContext {
   virtual void set_sometimes(int i, NDArray gradient, NDArray presence);
 };
 
+// An index outside [0, n) fails with IndexError (which ends the work of a GPU: docs/gpu.md), is taken modulo n, or
+// becomes the nearest end.
+enum class IndexMode : uint8_t { raise, wrap, clip };
+constexpr std::array<std::string_view, 3> enum_names(IndexMode) { return {"raise", "wrap", "clip"}; }
+
+namespace ops {
 // The result of `image_use`: images among the inputs and outputs of an operator with traits.any_layout.
 struct ImageUse {
   uint32_t inputs = 0, outputs = 0;    // bit i: is an image; the others are weights and statistics, always row-major
@@ -168,8 +176,6 @@ class RowQuery {
   const TensorMeta& output_;
 };
 
-// --- attributes of several families
-
 enum class FusedActivation { none, relu, sigmoid, tanh };
 constexpr std::array<std::string_view, 4> enum_names(FusedActivation) { return {"none", "relu", "sigmoid", "tanh"}; }
 
@@ -184,22 +190,15 @@ struct PostOps {
   friend bool operator==(const PostOps&, const PostOps&) = default;
 };
 
-// An index outside [0, n) fails with IndexError (which ends the work of a GPU: docs/gpu.md), is taken modulo n, or
-// becomes the nearest end.
-enum class IndexMode : uint8_t { raise, wrap, clip };
-constexpr std::array<std::string_view, 3> enum_names(IndexMode) { return {"raise", "wrap", "clip"}; }
-
-namespace ops {
 // Accepts any attribute: concept Op calls `fields` with it.
 struct AnyField {
   void operator()(std::string_view name, auto member, bool is_required = false) const;
 };
-}  // namespace ops
 
 // Facts that passes over graphs ask an operator for, beside its traits: optional members, which make_op_def finds.
 // tests/ops/operator_facts_test.cpp names the operators that lack each.
 //
-//   bool keeps_rows(const RowQuery&) const
+//   bool keeps_rows(const ops::RowQuery&) const
 //       Whether row i of the first output depends on row i of the inputs that have rows, and on the inputs that have
 //       none, but on no other row. Asked for calls that draw no numbers and update no input. Without it, a pointwise
 //       operator keeps rows that are aligned, and any other is refused by PlanPolicy::bucket.
@@ -208,9 +207,9 @@ struct AnyField {
 //   std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs&) const
 //       The same as an expression of a fused kernel on a GPU; none for attributes without a formula. It may call the
 //       functions of headers that cmake/KaonKernelPrelude.cmake lists.
-//   FusedActivation as_epilogue() const
+//   ops::FusedActivation as_epilogue() const
 //       The activation that a layer can apply to its results in place of this operator; or none.
-//   ImageUse image_use() const
+//   ops::ImageUse image_use() const
 //       With traits.any_layout: which inputs and outputs are images. Without it, images keep a layout other than
 //       row-major only where all inputs and outputs are images of one shape.
 //   double flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const
@@ -223,12 +222,11 @@ struct AnyField {
 template <class T>
 concept Op = std::default_initializable<T> && requires(const T& op, InferContext& infer, KernelContext& kernel) {
   { T::traits } -> std::convertible_to<const OpTraits&>;
-  T::fields(ops::AnyField());
+  T::fields(AnyField());
   op.infer(infer);
   run_cpu(op, kernel);
 };
 
-namespace ops {
 // Has a rule for its gradient. Without one, gradients end here if traits.flat says so; else backward throws StateError.
 template <class T>
 concept Differentiable = requires(const T& op, GradContext& grad) {

@@ -27,14 +27,14 @@ struct OpDef {
   // The device of the outputs of an operator without inputs, if its field `ctx` is set.
   std::optional<Device> (*device)(const void* attrs);
   // The other implementations that the CPU kernel can be told to use. nullptr: none.
-  Variants (*variants)(const void* attrs, std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs,
-                       bool winograd);
+  ops::Variants (*variants)(const void* attrs, std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs,
+                            bool winograd);
   // Facts for passes, as ops/op.h describes them; nullptr: the operator has no such member.
-  bool (*keeps_rows)(const void* attrs, const RowQuery&);
+  bool (*keeps_rows)(const void* attrs, const ops::RowQuery&);
   ops::FusedForms (*fused_forms)(const void* attrs, const ops::RegisterKernels&);
   std::optional<ops::CudaExpression> (*cuda_expression)(const void* attrs, const ops::ExpressionArgs&);
-  FusedActivation (*as_epilogue)(const void* attrs);
-  ImageUse (*image_use)(const void* attrs);
+  ops::FusedActivation (*as_epilogue)(const void* attrs);
+  ops::ImageUse (*image_use)(const void* attrs);
   double (*flops)(const void* attrs, std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs);
   // By output: is it computed from an input with from[i]? nullptr: each is computed from every input.
   std::vector<bool> (*computed_from)(const void* attrs, std::span<const TensorMeta> inputs, std::vector<bool> from);
@@ -52,7 +52,7 @@ struct OpDef {
 
 template <class T>
 constexpr OpDef make_op_def() {
-  static_assert(Op<T>, "an operator needs traits, fields, infer and run_cpu");
+  static_assert(ops::Op<T>, "an operator needs traits, fields, infer and run_cpu");
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>,
                 "attributes are plain values: they are copied into engine blocks and stand in co_await expressions");
   static_assert(alignof(T) <= 8, "attributes lie behind pointers in engine blocks");
@@ -105,8 +105,8 @@ constexpr OpDef make_op_def() {
       return static_cast<const T*>(p)->computed_from(inputs, std::move(from));
     };
   }
-  if constexpr (requires(const T& t, const RowQuery& q) { t.keeps_rows(q); }) {
-    d.keeps_rows = [](const void* p, const RowQuery& q) { return static_cast<const T*>(p)->keeps_rows(q); };
+  if constexpr (requires(const T& t, const ops::RowQuery& q) { t.keeps_rows(q); }) {
+    d.keeps_rows = [](const void* p, const ops::RowQuery& q) { return static_cast<const T*>(p)->keeps_rows(q); };
   }
   if constexpr (requires(const T& t, const ops::RegisterKernels& k) { t.fused_forms(k); }) {
     d.fused_forms = [](const void* p, const ops::RegisterKernels& k) {

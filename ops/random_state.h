@@ -12,25 +12,25 @@ namespace random {
 KAON_API void seed(uint64_t value);
 
 // A separate stream of numbers, given by a key that was drawn before.
-KAON_API RandomKey stream_of(RandomKey key);
+KAON_API ops::RandomKey stream_of(ops::RandomKey key);
 inline constexpr uint64_t stream_draws = 4;  // numbers to draw for such a key
 
 // The next `count` numbers. Called when an operator is pushed.
-KAON_API RandomKey draw(uint64_t count);
+KAON_API ops::RandomKey draw(uint64_t count);
 
 // While it exists, this thread draws from a separate stream, given by a key that was drawn before. So a parameter whose
 // shape the first forward finds gets the numbers that initialize() would have drawn.
 class RandomSubstream {
  public:
-  explicit RandomSubstream(RandomKey key);
+  explicit RandomSubstream(ops::RandomKey key);
   RandomSubstream();  // its key is drawn with the first number
   ~RandomSubstream();
   RandomSubstream(const RandomSubstream&) = delete;
   RandomSubstream& operator=(const RandomSubstream&) = delete;
 
  private:
-  friend RandomKey draw(uint64_t count);
-  RandomKey next_{};
+  friend ops::RandomKey draw(uint64_t count);
+  ops::RandomKey next_{};
   bool has_key_;
   RandomSubstream* outer_;
 };

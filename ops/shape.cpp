@@ -45,10 +45,6 @@ std::optional<int64_t> checked_size(const Shape& shape, int64_t most) {
   return empty ? 0 : product;
 }
 
-}  // namespace kaon::ops
-
-namespace kaon {
-
 int normalize_axis(int64_t axis, int ndim, const char* op) {
   int64_t a = axis < 0 ? axis + ndim : axis;
   if (a < 0 || a >= ndim) {
@@ -74,4 +70,4 @@ Shape broadcast_shapes(const Shape& a, const Shape& b, const char* op) {
   return out;
 }
 
-}  // namespace kaon
+}  // namespace kaon::ops

@@ -12,8 +12,10 @@
 
 namespace KAON_API kaon {
 
+namespace ops {
 template <class T>
 concept Dimension = std::integral<T> && !std::same_as<T, bool>;
+}
 
 // Up to 8 dimensions. Also the type of every tuple-valued attribute, where negative numbers and
 // reshape codes occur. -1 as a dimension, and unknown() as a whole, mean "not known yet" in inference.
@@ -24,7 +26,7 @@ class Shape {
   static constexpr int max_ndim = 8;
 
   constexpr Shape() = default;
-  template <Dimension... D>
+  template <ops::Dimension... D>
     requires(sizeof...(D) >= 1 && sizeof...(D) <= size_t(max_ndim))
   constexpr Shape(D... dims) : dims_{int64_t(dims)...}, ndim_(int(sizeof...(D))) {}
   explicit Shape(std::span<const int64_t> dims);  // throws ShapeError beyond 8 dimensions
@@ -80,7 +82,7 @@ class OptionalShape {
   constexpr OptionalShape(const Shape& values) : values_(values) {}
   template <class... D>
     requires(sizeof...(D) >= 1 && sizeof...(D) <= size_t(Shape::max_ndim) &&
-             ((Dimension<D> || std::same_as<D, std::nullopt_t> || std::same_as<D, std::optional<int64_t>>)&&...))
+             ((ops::Dimension<D> || std::same_as<D, std::nullopt_t> || std::same_as<D, std::optional<int64_t>>)&&...))
   constexpr OptionalShape(D... entries) : values_(number(entries)...) {
     int i = 0;
     ((none_ = uint8_t(none_ | (is_none(entries) ? 1u << i : 0u)), ++i), ...);
@@ -100,7 +102,7 @@ class OptionalShape {
  private:
   template <class D>
   static constexpr int64_t number(D entry) {
-    if constexpr (Dimension<D>) {
+    if constexpr (ops::Dimension<D>) {
       return int64_t(entry);
     } else if constexpr (std::same_as<D, std::nullopt_t>) {
       return 0;
@@ -110,7 +112,7 @@ class OptionalShape {
   }
   template <class D>
   static constexpr bool is_none(D entry) {
-    if constexpr (Dimension<D>) {
+    if constexpr (ops::Dimension<D>) {
       return false;
     } else if constexpr (std::same_as<D, std::nullopt_t>) {
       return true;
@@ -122,11 +124,13 @@ class OptionalShape {
   uint8_t none_ = 0;  // bit i: entry i is None, and values_[i] is 0
 };
 
+namespace ops {
 // `axis` counted from the end when negative. Throws ShapeError naming the operator.
 KAON_API int normalize_axis(int64_t axis, int ndim, const char* op);
 
 // The shape of two arrays combined by broadcasting: dimensions are matched from the right and must
 // be equal or 1. Throws ShapeError naming the operator.
 KAON_API Shape broadcast_shapes(const Shape& a, const Shape& b, const char* op);
+}  // namespace ops
 
 }  // namespace kaon

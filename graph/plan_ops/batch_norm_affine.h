@@ -43,8 +43,8 @@ namespace kaon::graph {
 struct ChannelScale {
   double scale, shift;
 };
-HOST_DEVICE inline ChannelScale channel_scale(double gamma, double beta, double mean, double var, double bias,
-                                              double eps) {
+KAON_HOST_DEVICE inline ChannelScale channel_scale(double gamma, double beta, double mean, double var, double bias,
+                                                   double eps) {
   const double scale = gamma / ::sqrt(var + eps);
   return {scale, beta + (bias - mean) * scale};
 }

@@ -28,17 +28,8 @@ struct alignas(64) ArrayBlock {
 static_assert(sizeof(ArrayBlock) == 256);
 static_assert(offsetof(ArrayBlock, buffer) % 64 == 8);
 
-}  // namespace kaon::ops
-
-namespace kaon {
-
-inline ArrayView::ArrayView(const TensorMeta& meta, engine::IntrusivePtr<engine::Buffer> c, size_t offset)
+inline ArrayView::ArrayView(const TensorMeta& meta, IntrusivePtr<Buffer> c, size_t offset)
     : TensorMeta(meta), buffer(std::move(c)), offset(offset) {}
-
-}  // namespace kaon
-
-namespace kaon::ops {
-
 inline ArrayNode::ArrayNode(IntrusivePtr<Buffer> c, const Shape& s, DType t, size_t offset)
     : ArrayView({s, t}, std::move(c), offset) {}
 inline ArrayNode::ArrayNode(IntrusivePtr<Buffer> c, const TensorMeta& meta)

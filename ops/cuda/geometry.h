@@ -29,7 +29,7 @@ struct Divider {
     while (int64_t(1) << shift < by) ++shift;
     multiplier = uint32_t(((uint64_t(1) << 32) * ((uint64_t(1) << shift) - divisor)) / divisor + 1);
   }
-  HOST_DEVICE uint32_t operator()(uint32_t x) const {
+  KAON_HOST_DEVICE uint32_t operator()(uint32_t x) const {
     return (uint32_t((uint64_t(x) * multiplier) >> 32) + x) >> shift;
   }
 };
@@ -40,10 +40,12 @@ class FastDivide {
   FastDivide() = default;
   explicit FastDivide(int64_t divisor)
       : divisor_(std::max<int64_t>(1, divisor)), small_(std::min<int64_t>(divisor_, int64_t(1) << 31)) {}
-  HOST_DEVICE int64_t divisor() const { return divisor_; }
-  HOST_DEVICE int64_t quotient(int64_t n) const { return n < int64_t(1) << 31 ? small_(uint32_t(n)) : n / divisor_; }
+  KAON_HOST_DEVICE int64_t divisor() const { return divisor_; }
+  KAON_HOST_DEVICE int64_t quotient(int64_t n) const {
+    return n < int64_t(1) << 31 ? small_(uint32_t(n)) : n / divisor_;
+  }
   // The quotient; n becomes the remainder.
-  HOST_DEVICE int64_t split(int64_t& n) const {
+  KAON_HOST_DEVICE int64_t split(int64_t& n) const {
     const int64_t q = quotient(n);
     n -= q * divisor_;
     return q;

@@ -9,7 +9,7 @@ namespace kaon::ops {
 
 // Truncated, without undefined behaviour: a number that is no position in any array, NaN too, becomes -2^62 or 2^62.
 template <class T>
-HOST_DEVICE int64_t to_index(T value) {
+KAON_HOST_DEVICE int64_t to_index(T value) {
   if constexpr (is_floating(dtype_of<T>)) {
     constexpr double limit = 0x1p62;
     const double v = double(accumulate_t<T>(value));
@@ -20,7 +20,7 @@ HOST_DEVICE int64_t to_index(T value) {
 }
 // The position in [0, n) that index i names; -1 for none, which there is in mode raise alone. There, indices from -n on
 // count from the end.
-HOST_DEVICE inline int64_t position_of(int64_t i, int64_t n, IndexMode mode) {
+KAON_HOST_DEVICE inline int64_t position_of(int64_t i, int64_t n, IndexMode mode) {
   if (i >= 0 && i < n) return i;
   if (mode == IndexMode::clip) return i < 0 ? 0 : n - 1;
   if (mode == IndexMode::wrap) return i % n < 0 ? i % n + n : i % n;

@@ -15,7 +15,7 @@ inline constexpr bool is_half_type = std::is_same_v<T, float16> || std::is_same_
 // The float that rounds to the 16-bit number nearest to v. If v is no float, that is the odd one of its two neighbours:
 // the nearest one might be a tie between 16-bit numbers, which v is not.
 template <class T>
-HOST_DEVICE float before_half(T v) {
+KAON_HOST_DEVICE float before_half(T v) {
   if constexpr (sizeof(T) < 4 || std::is_same_v<T, float>) {
     return float(v);
   } else {
@@ -30,7 +30,7 @@ HOST_DEVICE float before_half(T v) {
 // Reals become integers by truncation toward zero (NaN gives 0, values out of range wrap as integers do), numbers
 // become bool by != 0, and reals round to nearest even.
 template <class To, class From>
-HOST_DEVICE To convert(From v) {
+KAON_HOST_DEVICE To convert(From v) {
   if constexpr (std::is_same_v<To, From>) {
     return v;
   } else if constexpr (is_half_type<From>) {

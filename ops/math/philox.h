@@ -19,7 +19,7 @@ struct PhiloxConstants {
   static constexpr int rounds = 10;
 };
 
-HOST_DEVICE inline Philox4 philox4x32(Philox4 counter, uint32_t key0, uint32_t key1) {
+KAON_HOST_DEVICE inline Philox4 philox4x32(Philox4 counter, uint32_t key0, uint32_t key1) {
   using K = PhiloxConstants;
   for (int round = 0; round < K::rounds; ++round) {
     const uint64_t a = uint64_t(K::multiplier0) * counter.v[0];
@@ -33,22 +33,22 @@ HOST_DEVICE inline Philox4 philox4x32(Philox4 counter, uint32_t key0, uint32_t k
 }
 
 // Words 4 * block ... 4 * block + 3 of the draw (seed, offset). Draws with other offsets share no block.
-HOST_DEVICE inline Philox4 random_block(uint64_t seed, uint64_t offset, uint64_t block) {
+KAON_HOST_DEVICE inline Philox4 random_block(uint64_t seed, uint64_t offset, uint64_t block) {
   return philox4x32({{uint32_t(block), uint32_t(block >> 32), uint32_t(offset), uint32_t(offset >> 32)}},
                     uint32_t(seed), uint32_t(seed >> 32));
 }
 
 // Uniform in [0, 1): the upper 24 bits, or 53 of two words.
-HOST_DEVICE inline float uniform_float(uint32_t word) { return float(word >> 8) * 0x1p-24f; }
-HOST_DEVICE inline double uniform_double(uint32_t high, uint32_t low) {
+KAON_HOST_DEVICE inline float uniform_float(uint32_t word) { return float(word >> 8) * 0x1p-24f; }
+KAON_HOST_DEVICE inline double uniform_double(uint32_t high, uint32_t low) {
   return double((uint64_t(high) << 32 | low) >> 11) * 0x1p-53;
 }
 
 // Uniform in [0, range): the upper half of a product; the bias is below range / 2^32 (2^64 for two words).
-HOST_DEVICE inline uint32_t uniform_below(uint32_t word, uint32_t range) {
+KAON_HOST_DEVICE inline uint32_t uniform_below(uint32_t word, uint32_t range) {
   return uint32_t((uint64_t(word) * range) >> 32);
 }
-HOST_DEVICE inline uint64_t uniform_below(uint32_t high, uint32_t low, uint64_t range) {
+KAON_HOST_DEVICE inline uint64_t uniform_below(uint32_t high, uint32_t low, uint64_t range) {
   // the upper 64 bits of (high, low) * range, in 32-bit parts
   const uint64_t r0 = uint32_t(range), r1 = range >> 32;
   const uint64_t middle = high * r0 + ((low * r0) >> 32);

@@ -18,7 +18,7 @@ using wrap_t = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 
 // The digamma function: reflection below 0, recurrence up to 10, then the asymptotic series (Abramowitz
 // and Stegun 6.3.7, 6.3.5, 6.3.18).
-HOST_DEVICE inline double digamma_value(double x) {
+KAON_HOST_DEVICE inline double digamma_value(double x) {
   constexpr double pi = 3.14159265358979323846;
   if (x == 0.0 || (x < 0.0 && x == ::floor(x))) return std::numeric_limits<double>::quiet_NaN();
   double r = 0.0;
@@ -33,7 +33,7 @@ HOST_DEVICE inline double digamma_value(double x) {
   return r + ::log(x) - 0.5 / x - series;
 }
 
-HOST_DEVICE inline double log_gamma_value(double x) {
+KAON_HOST_DEVICE inline double log_gamma_value(double x) {
 #ifdef __CUDA_ARCH__
   return ::lgamma(x);
 #else
@@ -44,14 +44,14 @@ HOST_DEVICE inline double log_gamma_value(double x) {
 
 // MXNet's rint: to the nearest integer, halves downwards.
 template <class T>
-HOST_DEVICE T round_half_down(T x) {
+KAON_HOST_DEVICE T round_half_down(T x) {
   const T below = ::floor(x);
   return x - below <= T(0.5) ? below : ::ceil(x);
 }
 
 // K(x). T is float or double, or an integer type where the kind's domain has integers.
 template <UnaryKind K, class T>
-HOST_DEVICE T unary_value(T x) {
+KAON_HOST_DEVICE T unary_value(T x) {
   using U = UnaryKind;
   constexpr bool real = std::is_floating_point_v<T>;
   if constexpr (K == U::identity || K == U::stop_gradient) return x;
@@ -112,14 +112,14 @@ HOST_DEVICE T unary_value(T x) {
 
 // d gelu / dx = Phi(x) + x phi(x).
 template <class T>
-HOST_DEVICE T gelu_slope_value(T x) {
+KAON_HOST_DEVICE T gelu_slope_value(T x) {
   const T density = ::fabs(x) > T(40) ? T(0) : x * T(0.3989422804014327) * ::exp(T(-0.5) * x * x);  // not inf * 0
   return T(0.5) * ::erfc(x * T(-0.70710678118654752)) + density;
 }
 
 // The head times the derivative, from the output of the function (gelu: its input).
 template <UnaryBackwardKind K, class T>
-HOST_DEVICE T unary_backward_value(T head, T saved) {
+KAON_HOST_DEVICE T unary_backward_value(T head, T saved) {
   if constexpr (K == UnaryBackwardKind::relu) return saved > T(0) ? head : saved != saved ? saved : T(0);
   else if constexpr (K == UnaryBackwardKind::sigmoid) return head * saved * (T(1) - saved);
   else if constexpr (K == UnaryBackwardKind::tanh) return head * (T(1) - saved * saved);
@@ -128,7 +128,7 @@ HOST_DEVICE T unary_backward_value(T head, T saved) {
 
 // Python's remainder: the sign of the divisor. 0 when the divisor is 0, as in MXNet.
 template <class T>
-HOST_DEVICE T mod_value(T a, T b) {
+KAON_HOST_DEVICE T mod_value(T a, T b) {
   if (b == T(0)) return T(0);
   if constexpr (std::is_floating_point_v<T>) {
     T r = ::fmod(a, b);
@@ -142,7 +142,7 @@ HOST_DEVICE T mod_value(T a, T b) {
 
 // Integer powers wrap; a negative exponent gives 0 except for the bases 1 and -1.
 template <class T>
-HOST_DEVICE T integer_power(T base, T exponent) {
+KAON_HOST_DEVICE T integer_power(T base, T exponent) {
   if (exponent < T(0)) return base == T(1) ? T(1) : base == T(-1) ? (exponent % 2 ? T(-1) : T(1)) : T(0);
   wrap_t<T> r = 1, b = wrap_t<T>(base);
   for (wrap_t<T> e = wrap_t<T>(exponent); e; e >>= 1, b *= b) {
@@ -153,14 +153,14 @@ HOST_DEVICE T integer_power(T base, T exponent) {
 
 // log(e^a + e^b) without overflow. The difference of equal infinities is 0.
 template <class T>
-HOST_DEVICE T logaddexp_value(T a, T b) {
+KAON_HOST_DEVICE T logaddexp_value(T a, T b) {
   const T gap = a == b ? T(0) : ::fabs(a - b);
   return (a > b ? a : b) + ::log1p(::exp(-gap));
 }
 
 // From a number to T: integers wrap around, reals round.
 template <class T>
-HOST_DEVICE T from_number(double v) {
+KAON_HOST_DEVICE T from_number(double v) {
   if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, bool>) {
     return T(v);
   } else {
@@ -173,7 +173,7 @@ HOST_DEVICE T from_number(double v) {
 
 // K(a, b). Integer division truncates, and gives 0 for a divisor of 0.
 template <BinaryKind K, class T>
-HOST_DEVICE T binary_value(T a, T b) {
+KAON_HOST_DEVICE T binary_value(T a, T b) {
   using B = BinaryKind;
   constexpr bool real = std::is_floating_point_v<T>;
   if constexpr (K == B::equal) return T(a == b);
@@ -251,52 +251,52 @@ void clip_bounds(double a_min, double a_max, T& low, T& high) {
 }
 
 template <class T>
-HOST_DEVICE T clip_value(T x, T low, T high) {
+KAON_HOST_DEVICE T clip_value(T x, T low, T high) {
   return x < low ? low : x > high ? high : x;
 }
 
 template <class T>
-HOST_DEVICE T clip_backward_value(T head, T x, T low, T high) {
+KAON_HOST_DEVICE T clip_backward_value(T head, T x, T low, T high) {
   return x < low || x > high ? T(0) : head;
 }
 
 template <class T>
-HOST_DEVICE T hard_sigmoid_value(T x, T alpha, T beta) {
+KAON_HOST_DEVICE T hard_sigmoid_value(T x, T alpha, T beta) {
   const T v = alpha * x + beta, above = v < T(0) ? T(0) : v;  // in this order NaN stays
   return above > T(1) ? T(1) : above;
 }
 
 // x^0.5: the square root, but +0 at -0 and inf at -inf.
 template <class T>
-HOST_DEVICE T root_value(T x) {
+KAON_HOST_DEVICE T root_value(T x) {
   return x == -std::numeric_limits<T>::infinity() ? -x : ::sqrt(x + T(0));
 }
 
 // scale x where x > 0, else scale slope x (`linear`) or scale slope (e^x - 1): leaky relu, elu and selu. And a head
 // times the derivative, that on the left side of 0 at 0; NaN where x is.
 template <class T>
-HOST_DEVICE T leaky_value(T x, T slope, T scale, bool linear) {
+KAON_HOST_DEVICE T leaky_value(T x, T slope, T scale, bool linear) {
   return scale * (x <= T(0) ? slope * (linear ? x : ::expm1(x)) : x);
 }
 template <class T>
-HOST_DEVICE T leaky_backward_value(T head, T x, T slope, T scale, bool linear) {
+KAON_HOST_DEVICE T leaky_backward_value(T head, T x, T slope, T scale, bool linear) {
   return scale * (x > T(0) ? head : x != x ? x : head * (linear ? slope : slope * ::exp(x)));
 }
 
 // A head times the derivative, from the output y.
 template <class T>
-HOST_DEVICE T softrelu_backward_value(T head, T y) {
+KAON_HOST_DEVICE T softrelu_backward_value(T head, T y) {
   return head * -::expm1(-y);
 }
 template <class T>
-HOST_DEVICE T softsign_backward_value(T head, T y) {
+KAON_HOST_DEVICE T softsign_backward_value(T head, T y) {
   const T s = T(1) - ::fabs(y);
   return head * (s * s);
 }
 
 // 0.5 (s x)^2 where |x| < 1 / s^2, else |x| - 0.5 / s^2.
 template <class T>
-HOST_DEVICE T smooth_l1_value(T x, T s) {
+KAON_HOST_DEVICE T smooth_l1_value(T x, T s) {
   const T a = ::fabs(x), s2 = s * s;
   return a * s2 < T(1) ? T(0.5) * s2 * x * x : a - T(0.5) / s2;
 }

@@ -8,9 +8,9 @@ namespace KAON_API kaon {
 
 // --- Reductions over axes: sum, mean, prod, max, min, nansum, nanprod.
 
+namespace ops {
 enum class ReduceKind : uint8_t { sum, mean, prod, max, min, nansum, nanprod };
 
-namespace ops {
 constexpr OpTraits reduce_traits(ReduceKind kind) {
   switch (kind) {
     case ReduceKind::sum: return {.name = "sum", .aliases = Names("sum_axis")};
@@ -64,14 +64,14 @@ extern template struct Reduce<ReduceKind::min>;
 extern template struct Reduce<ReduceKind::nansum>;
 extern template struct Reduce<ReduceKind::nanprod>;
 }  // namespace op
-template <ReduceKind K>
+template <ops::ReduceKind K>
 void run_cpu(const op::Reduce<K>& op, KernelContext& c);
 
 namespace ops {
 void run_reduce_cuda(ReduceKind kind, const Shape& axis, bool exclude, KernelContext& c);
 }  // namespace ops
 
-template <ReduceKind K>
+template <ops::ReduceKind K>
 void run_cuda(const op::Reduce<K>& op, KernelContext& c) {
   ops::run_reduce_cuda(K, op.axis, op.exclude, c);
 }

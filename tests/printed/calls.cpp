@@ -103,7 +103,7 @@ struct Net : gluon::HybridBlock<Net> {
     const A v8 = call<A>(v8_op, {v7, x1})[0];
     kaon::op::Slice v9_op; v9_op.begin = OptionalShape(std::nullopt, 1); v9_op.end = OptionalShape(std::nullopt, std::nullopt);
     const A v9 = call<A>(v9_op, {v8})[0];
-    kaon::op::Reduce<kaon::ReduceKind::sum> v10_op; v10_op.axis = Shape(-1, 1); v10_op.keepdims = true;
+    kaon::op::Reduce<kaon::ops::ReduceKind::sum> v10_op; v10_op.axis = Shape(-1, 1); v10_op.keepdims = true;
     const A v10 = call<A>(v10_op, {v9})[0];
     kaon::op::Scalar<kaon::ops::ScalarKind::maximum> v11_op; v11_op.scalar = -0.0;
     const A v11 = call<A>(v11_op, {v10})[0];
@@ -126,7 +126,7 @@ struct Net : gluon::HybridBlock<Net> {
       const A vrow3 = call<A>(vrow3_op, {rows[0], states[0]})[0];
       kaon::op::Unary<kaon::ops::UnaryKind::tanh> vrow4_op;
       const A vrow4 = call<A>(vrow4_op, {vrow3})[0];
-      kaon::op::Reduce<kaon::ReduceKind::mean> vrow5_op;
+      kaon::op::Reduce<kaon::ops::ReduceKind::mean> vrow5_op;
       const A vrow5 = call<A>(vrow5_op, {F(p2)})[0];
       kaon::op::Binary<kaon::ops::BinaryKind::mul> vrow6_op;
       const A vrow6 = call<A>(vrow6_op, {vrow4, vrow5})[0];
@@ -139,13 +139,13 @@ struct Net : gluon::HybridBlock<Net> {
     }, [&]([[maybe_unused]] std::vector<A> states) {
       kaon::op::Unary<kaon::ops::UnaryKind::sin> vdo2_op;
       const A vdo2 = call<A>(vdo2_op, {states[1]})[0];
-      kaon::op::Reduce<kaon::ReduceKind::sum> vdo3_op;
+      kaon::op::Reduce<kaon::ops::ReduceKind::sum> vdo3_op;
       const A vdo3 = call<A>(vdo3_op, {vdo2})[0];
       kaon::op::Scalar<kaon::ops::ScalarKind::plus> vdo4_op;
       const A vdo4 = call<A>(vdo4_op, {states[0]})[0];
       return std::pair(std::vector<A>{vdo3}, std::vector<A>{vdo4, vdo2});
     }, std::vector<A>{v19, v20[1]}, 3));
-    kaon::op::Reduce<kaon::ReduceKind::mean> v22_op;
+    kaon::op::Reduce<kaon::ops::ReduceKind::mean> v22_op;
     const A v22 = call<A>(v22_op, {x0})[0];
     const A v23 = contrib::cond(v22, [&]() {
       kaon::op::Unary<kaon::ops::UnaryKind::relu> vthen1_op;

@@ -96,7 +96,7 @@ struct Net : gluon::HybridBlock<Net> {
     const A v8 = call<A>(v8_op, {v7, x1})[0];
     kaon::op::Slice v9_op; v9_op.begin = OptionalShape(std::nullopt, 1); v9_op.end = OptionalShape(std::nullopt, std::nullopt);
     const A v9 = call<A>(v9_op, {v8})[0];
-    kaon::op::Reduce<kaon::ReduceKind::sum> v10_op; v10_op.axis = Shape(-1, 1); v10_op.keepdims = true;
+    kaon::op::Reduce<kaon::ops::ReduceKind::sum> v10_op; v10_op.axis = Shape(-1, 1); v10_op.keepdims = true;
     const A v10 = call<A>(v10_op, {v9})[0];
     kaon::op::Scalar<kaon::ops::ScalarKind::maximum> v11_op; v11_op.scalar = -0.0;
     const A v11 = call<A>(v11_op, {v10})[0];

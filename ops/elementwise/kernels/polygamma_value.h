@@ -10,7 +10,7 @@
 namespace kaon::ops {
 
 // n! / x^(n + 1), of either sign. Factor by factor: neither the factorial nor the power overflows by itself.
-HOST_DEVICE inline double polygamma_term(int n, double x) {
+KAON_HOST_DEVICE inline double polygamma_term(int n, double x) {
   double term = 1.0 / x;
   for (int i = 1; i <= n; ++i) term *= double(i) / x;
   return term;
@@ -18,7 +18,7 @@ HOST_DEVICE inline double polygamma_term(int n, double x) {
 
 // n! zeta(n + 1, x) for x that is no pole: recurrence up to a large argument, then the Euler-Maclaurin series
 // (Abramowitz and Stegun 6.4.6, 6.4.11).
-HOST_DEVICE inline double polygamma_sum(int n, double x) {
+KAON_HOST_DEVICE inline double polygamma_sum(int n, double x) {
   constexpr int terms = 12;
   // (2 j)! / B_2j
   constexpr double divisors[terms] = {12.0,
@@ -45,7 +45,7 @@ HOST_DEVICE inline double polygamma_sum(int n, double x) {
   return sum + first * (x / n) + 0.5 * first + series;
 }
 
-HOST_DEVICE inline double polygamma_value(int n, double x) {
+KAON_HOST_DEVICE inline double polygamma_value(int n, double x) {
   const bool odd = n % 2 != 0;
   if (x != x || x == -std::numeric_limits<double>::infinity()) return std::numeric_limits<double>::quiet_NaN();
   if (x <= 0.0 && x == ::floor(x)) {

@@ -19,7 +19,7 @@ namespace kaon::ops {
 template <class T>
 inline constexpr int uniform_offset = sizeof(T) == 2 ? 1 : 0;
 template <class T>
-HOST_DEVICE float uniform_float(uint32_t word) {
+KAON_HOST_DEVICE float uniform_float(uint32_t word) {
   return float(int32_t(word >> 8) + uniform_offset<T>) * 0x1p-24f;
 }
 
@@ -52,7 +52,7 @@ inline void expect_scale(double scale) {
 
 // Two normal numbers r cos(2 pi u) and r sin(2 pi u) with r = sqrt(-2 log v); v from the first word (31 bits, so that
 // the tail reaches 6.6) and u from the second.
-HOST_DEVICE inline void normal_pair(uint32_t first, uint32_t second, float& a, float& b) {
+KAON_HOST_DEVICE inline void normal_pair(uint32_t first, uint32_t second, float& a, float& b) {
   const float v = ::fmaf(float(int32_t(first >> 1)), 0x1p-31f, 0x1p-32f);
   const float angle = float(int32_t(second >> 8)) * (6.28318530717958647692f * 0x1p-24f);
   const float r = ::sqrtf(-2.0f * ::fminf(::logf(v), 0.0f));
@@ -61,7 +61,7 @@ HOST_DEVICE inline void normal_pair(uint32_t first, uint32_t second, float& a, f
 }
 
 // The same with two words for each of u and v.
-HOST_DEVICE inline void normal_pair(const uint32_t* words, double& a, double& b) {
+KAON_HOST_DEVICE inline void normal_pair(const uint32_t* words, double& a, double& b) {
   constexpr double two_pi = 6.28318530717958647692;
   const double v = uniform_double(words[0], words[1]) + 0x1p-54, angle = two_pi * uniform_double(words[2], words[3]);
   const double r = ::sqrt(-2 * ::log(v));

@@ -14,7 +14,7 @@ inline std::pair<double, double> range(const op::Arange& op) {
 }
 
 // start + i step, rounded twice: a GPU's compiler would fuse them.
-HOST_DEVICE inline double sequence_value(double start, int64_t i, double step) {
+KAON_HOST_DEVICE inline double sequence_value(double start, int64_t i, double step) {
 #ifdef __CUDA_ARCH__
   return start + __dmul_rn(double(i), step);
 #else
@@ -27,7 +27,7 @@ struct ArangeValues {
   int64_t repeat;
 
   explicit ArangeValues(const op::Arange& op) : start(range(op).first), step(op.step), repeat(op.repeat) {}
-  HOST_DEVICE double operator()(int64_t i) const { return sequence_value(start, i / repeat, step); }
+  KAON_HOST_DEVICE double operator()(int64_t i) const { return sequence_value(start, i / repeat, step); }
 };
 
 struct LinspaceValues {
@@ -39,7 +39,7 @@ struct LinspaceValues {
     step = (stop - start) / double(intervals);
     stop_at = op.endpoint ? intervals : -1;
   }
-  HOST_DEVICE double operator()(int64_t i) const { return i == stop_at ? stop : sequence_value(start, i, step); }
+  KAON_HOST_DEVICE double operator()(int64_t i) const { return i == stop_at ? stop : sequence_value(start, i, step); }
 };
 
 }  // namespace kaon::ops

@@ -12,9 +12,9 @@ struct PadAxis {
   int64_t before = 0, n = 0, after = 0;
   PadMode mode = PadMode::constant;
 
-  HOST_DEVICE int64_t padded() const { return before + n + after; }
+  KAON_HOST_DEVICE int64_t padded() const { return before + n + after; }
   // The element that position `at` of the padded axis is a copy of; -1: of none, it is the constant.
-  HOST_DEVICE int64_t source(int64_t at) const {
+  KAON_HOST_DEVICE int64_t source(int64_t at) const {
     const int64_t i = at - before;
     if (i >= 0 && i < n) return i;
     if (mode == PadMode::constant) return -1;
@@ -23,7 +23,7 @@ struct PadAxis {
   }
   // Calls f(position) for the copies of element i, ascending.
   template <class F>
-  HOST_DEVICE void for_each_copy(int64_t i, const F& f) const {
+  KAON_HOST_DEVICE void for_each_copy(int64_t i, const F& f) const {
     if (mode == PadMode::edge) {
       const int64_t end = i == n - 1 ? padded() : before + i + 1;
       for (int64_t at = i == 0 ? 0 : before + i; at < end; ++at) f(at);

@@ -17,9 +17,9 @@ constexpr std::array<std::string_view, 3> enum_names(CudnnTune) { return {"off",
 enum class ConvLayout { NCW, NCHW, NCDHW, NHWC, NDHWC };
 constexpr std::array<std::string_view, 5> enum_names(ConvLayout) { return {"NCW", "NCHW", "NCDHW", "NHWC", "NDHWC"}; }
 
+namespace ops {
 enum class ConvPart { forward, backward_data, backward_weight };
 
-namespace ops {
 // `addend`: the input whose memory the result may take over.
 constexpr OpTraits convolution_traits(ConvPart part, int addend = -1) {
   switch (part) {
@@ -124,9 +124,9 @@ extern template struct ConvolutionOp<ConvPart::forward>;
 extern template struct ConvolutionOp<ConvPart::backward_data>;
 extern template struct ConvolutionOp<ConvPart::backward_weight>;
 }  // namespace op
-template <ConvPart P>
+template <ops::ConvPart P>
 void run_cpu(const op::ConvolutionOp<P>& op, KernelContext& c);
-template <ConvPart P>
+template <ops::ConvPart P>
 void run_cuda(const op::ConvolutionOp<P>& op, KernelContext& c);
 
 // --- Transposed convolution.

@@ -15,9 +15,9 @@ constexpr std::array<std::string_view, 4> enum_names(PoolType) { return {"max", 
 enum class PoolingConvention { valid, full, same };
 constexpr std::array<std::string_view, 3> enum_names(PoolingConvention) { return {"valid", "full", "same"}; }
 
+namespace ops {
 enum class PoolPart { forward, backward, along };
 
-namespace ops {
 constexpr OpTraits pooling_traits(PoolPart part) {
   if (part == PoolPart::forward) return {.name = "Pooling", .any_layout = true, .recomputable = true};
   if (part == PoolPart::along) {
@@ -83,9 +83,9 @@ extern template struct PoolingOp<PoolPart::forward>;
 extern template struct PoolingOp<PoolPart::backward>;
 extern template struct PoolingOp<PoolPart::along>;
 }  // namespace op
-template <PoolPart P>
+template <ops::PoolPart P>
 void run_cpu(const op::PoolingOp<P>& op, KernelContext& c);
-template <PoolPart P>
+template <ops::PoolPart P>
 void run_cuda(const op::PoolingOp<P>& op, KernelContext& c);
 
 }  // namespace kaon

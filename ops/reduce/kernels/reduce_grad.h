@@ -14,7 +14,7 @@ namespace kaon::ops {
 struct NormGradValue {
   int ord;
   template <class T>
-  HOST_DEVICE T operator()(T head, T x, T norm) const {
+  KAON_HOST_DEVICE T operator()(T head, T x, T norm) const {
     if (ord == 1) return x > 0 ? head : x < 0 ? -head : x == 0 ? T(0) : x;
     return norm == 0 ? T(0) : head * (x / norm);
   }
@@ -23,13 +23,13 @@ struct NormGradValue {
 // The gradient of an element from the head, the element and the result; T: float, double.
 struct MaxGradValue {
   template <class T>
-  HOST_DEVICE T operator()(T head, T x, T result) const {
+  KAON_HOST_DEVICE T operator()(T head, T x, T result) const {
     return x == result ? head : T(0);
   }
 };
 struct NanSumGradValue {
   template <class T>
-  HOST_DEVICE T operator()(T head, T x, T) const {
+  KAON_HOST_DEVICE T operator()(T head, T x, T) const {
     return x == x ? head : T(0);
   }
 };
@@ -39,20 +39,20 @@ struct ProdFactors {
   double product;
   int64_t zeros, infinities, not_numbers;
 
-  HOST_DEVICE static ProdFactors none() { return {1, 0, 0, 0}; }
-  HOST_DEVICE static bool is_ordinary(double v) { return v != 0 && v - v == 0; }
-  HOST_DEVICE static double ordinary(double v) { return is_ordinary(v) ? v : ::copysign(1.0, v); }
-  HOST_DEVICE void count(double v, int by) {
+  KAON_HOST_DEVICE static ProdFactors none() { return {1, 0, 0, 0}; }
+  KAON_HOST_DEVICE static bool is_ordinary(double v) { return v != 0 && v - v == 0; }
+  KAON_HOST_DEVICE static double ordinary(double v) { return is_ordinary(v) ? v : ::copysign(1.0, v); }
+  KAON_HOST_DEVICE void count(double v, int by) {
     if (v == 0) zeros += by;
     else if (v != v) not_numbers += by;
     else if (v - v != 0) infinities += by;
   }
-  HOST_DEVICE void multiply(double v) {
+  KAON_HOST_DEVICE void multiply(double v) {
     product *= ordinary(v);
     count(v, 1);
   }
   // The product without v.
-  HOST_DEVICE double without(double v) const {
+  KAON_HOST_DEVICE double without(double v) const {
     ProdFactors f = *this;
     f.count(v, -1);
     if (f.not_numbers > 0) return NAN;

@@ -28,7 +28,7 @@ struct RunKernels {
 RunKernels run_kernels(DType dtype, Combine combine);
 
 template <class Acc>
-HOST_DEVICE constexpr Acc identity_of(Combine c) {
+KAON_HOST_DEVICE constexpr Acc identity_of(Combine c) {
   using limits = std::numeric_limits<Acc>;
   switch (c) {
     case Combine::prod:
@@ -41,7 +41,7 @@ HOST_DEVICE constexpr Acc identity_of(Combine c) {
 
 // Two partial results into one. NaN wins in max and min.
 template <class Acc>
-HOST_DEVICE inline Acc merge(Combine c, Acc a, Acc b) {
+KAON_HOST_DEVICE inline Acc merge(Combine c, Acc a, Acc b) {
   switch (c) {
     case Combine::prod:
     case Combine::nan_prod:
@@ -57,7 +57,7 @@ HOST_DEVICE inline Acc merge(Combine c, Acc a, Acc b) {
 
 // Whether max, or min, prefers `a` to `b`, which precedes it. NaN is preferred to all numbers.
 template <Combine C, class V>
-HOST_DEVICE inline bool beats(V a, V b) {
+KAON_HOST_DEVICE inline bool beats(V a, V b) {
   return bool(int(C == Combine::max ? a > b : a < b) | (int(a != a) & int(b == b)));
 }
 

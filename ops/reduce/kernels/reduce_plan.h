@@ -23,12 +23,14 @@ struct Team {
   int log_lanes = 0;
   bool side_by_side = false;
 
-  HOST_DEVICE int lanes() const { return 1 << log_lanes; }
-  HOST_DEVICE int results() const { return 1 << (log_block - log_lanes); }  // of one block
-  HOST_DEVICE int lane(int thread) const {
+  KAON_HOST_DEVICE int lanes() const { return 1 << log_lanes; }
+  KAON_HOST_DEVICE int results() const { return 1 << (log_block - log_lanes); }  // of one block
+  KAON_HOST_DEVICE int lane(int thread) const {
     return side_by_side ? thread >> (log_block - log_lanes) : thread & (lanes() - 1);
   }
-  HOST_DEVICE int result(int thread) const { return side_by_side ? thread & (results() - 1) : thread >> log_lanes; }
+  KAON_HOST_DEVICE int result(int thread) const {
+    return side_by_side ? thread & (results() - 1) : thread >> log_lanes;
+  }
 
   // Results of n elements that follow each other in memory.
   static Team along(int64_t n) {
@@ -56,7 +58,7 @@ struct Axes {
     size[ndim] = FastDivide(n), stride[ndim] = step, count *= n;
     ++ndim;
   }
-  HOST_DEVICE int64_t offset(int64_t i) const {
+  KAON_HOST_DEVICE int64_t offset(int64_t i) const {
     int64_t sum = 0;
     for (int d = 0; d + 1 < most; ++d) {
       if (d + 1 >= ndim) return sum + i * stride[d];
@@ -75,7 +77,7 @@ struct ReducePlan {
   int64_t splits = 1, per_split = 0;  // parts that the elements of one result are reduced in
 
   // The elements read at a time belong to this many results, which the same threads compute.
-  HOST_DEVICE int64_t results_at_a_time() const { return team.side_by_side ? width : 1; }
+  KAON_HOST_DEVICE int64_t results_at_a_time() const { return team.side_by_side ? width : 1; }
   int64_t groups() const {
     const int64_t of_a_block = team.results() * results_at_a_time();
     return (kept.count + of_a_block - 1) / of_a_block;

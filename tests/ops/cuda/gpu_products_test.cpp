@@ -7,6 +7,7 @@
 #include "kaon/tests/support/skip.h"
 
 using namespace kaon;
+using namespace kaon::ops;
 using namespace kaon::engine;
 
 namespace {

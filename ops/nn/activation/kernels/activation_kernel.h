@@ -13,7 +13,7 @@ inline constexpr double selu_alpha = 1.6732632423543772848170429916717;
 inline constexpr double selu_scale = 1.0507009873554804934193349852946;
 
 // rrelu's slope, uniform in [low, high).
-HOST_DEVICE inline double drawn_slope(double low, double high, uint32_t word) {
+KAON_HOST_DEVICE inline double drawn_slope(double low, double high, uint32_t word) {
 #ifdef __CUDA_ARCH__  // rounded twice: the compiler would fuse it
   return low + __dmul_rn(high - low, double(uniform_float(word)));
 #else

@@ -32,25 +32,25 @@ inline ChannelSizes channel_sizes(const TensorView& data, int axis) {
 
 // A statistic after a batch.
 template <class T>
-HOST_DEVICE T moved(T moving, T of_batch, double momentum) {
+KAON_HOST_DEVICE T moved(T moving, T of_batch, double momentum) {
   return T(double(moving) * momentum + double(of_batch) * (1 - momentum));
 }
 
 // 1 / sqrt(var + eps)
 template <class T>
-HOST_DEVICE T inverse_deviation(T variance, double eps) {
+KAON_HOST_DEVICE T inverse_deviation(T variance, double eps) {
   return T(1 / ::sqrt(double(variance) + eps));
 }
 
 // sqrt(var + eps) of n numbers with this sum of squared distances from their mean.
 template <class T>
-HOST_DEVICE T row_deviation(T squares, int64_t n, double eps) {
+KAON_HOST_DEVICE T row_deviation(T squares, int64_t n, double eps) {
   return T(::sqrt(double(squares) / double(n) + eps));
 }
 
 // gamma |inverse|
 template <class T>
-HOST_DEVICE T channel_scale(T gamma, T inverse) {
+KAON_HOST_DEVICE T channel_scale(T gamma, T inverse) {
   return gamma * (inverse < 0 ? -inverse : inverse);
 }
 
@@ -62,7 +62,7 @@ struct ChannelGradient {
 // product_sum: of head (x - mean). dx = a (head - mean of head - normal * mean of head * normal), with normal =
 // (x - mean) scale; the two means are 0 where the moving values were used (inverse < 0).
 template <class T>
-HOST_DEVICE ChannelGradient<T> channel_gradient(T gamma, T inverse, T head_sum, T product_sum, int64_t count) {
+KAON_HOST_DEVICE ChannelGradient<T> channel_gradient(T gamma, T inverse, T head_sum, T product_sum, int64_t count) {
   const T scale = inverse < 0 ? -inverse : inverse, a = gamma * scale, per = inverse > 0 ? a / T(count) : T(0);
   return {a, -per * product_sum * scale * scale, -per * head_sum, product_sum * scale};
 }
@@ -73,7 +73,7 @@ struct Moments {
   T count, mean, squares;
 };
 template <class T>
-HOST_DEVICE Moments<T> merge(const Moments<T>& a, const Moments<T>& b) {
+KAON_HOST_DEVICE Moments<T> merge(const Moments<T>& a, const Moments<T>& b) {
   const T count = a.count + b.count;
   if (!(count > 0)) return a;
   const T delta = b.mean - a.mean, part = b.count / count;

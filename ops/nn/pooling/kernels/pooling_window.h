@@ -43,7 +43,7 @@ PoolWindows pool_windows(const Op& op, const Shape& data) {
 struct PoolWindow {
   int64_t begin[3], end[3];
   int64_t padded = 1;
-  HOST_DEVICE int64_t real() const { return (end[0] - begin[0]) * (end[1] - begin[1]) * (end[2] - begin[2]); }
+  KAON_HOST_DEVICE int64_t real() const { return (end[0] - begin[0]) * (end[1] - begin[1]) * (end[2] - begin[2]); }
 };
 
 // Three axes whatever the geometry has.
@@ -57,13 +57,13 @@ struct PoolSizes {
       stride[a] = from < 0 ? 1 : g.stride[k], pad[a] = from < 0 ? 0 : g.pad[k];
     }
   }
-  HOST_DEVICE void clip(int axis, int64_t position, PoolWindow& w) const {
+  KAON_HOST_DEVICE void clip(int axis, int64_t position, PoolWindow& w) const {
     const int64_t start = position * stride[axis] - pad[axis];
     w.padded *= std::max<int64_t>(0, std::min(start + kernel[axis], in[axis] + pad[axis]) - start);
     w.begin[axis] = std::max<int64_t>(start, 0);
     w.end[axis] = std::max(w.begin[axis], std::min(start + kernel[axis], in[axis]));
   }
-  HOST_DEVICE PoolWindow window(int64_t z, int64_t y, int64_t x) const {
+  KAON_HOST_DEVICE PoolWindow window(int64_t z, int64_t y, int64_t x) const {
     PoolWindow w{};
     w.padded = 1;
     clip(0, z, w);
@@ -77,7 +77,7 @@ struct PoolSizes {
 };
 
 // The divisor of the sum over a window.
-HOST_DEVICE inline int64_t pool_divisor(PoolType type, bool count_pad, const PoolWindow& w) {
+KAON_HOST_DEVICE inline int64_t pool_divisor(PoolType type, bool count_pad, const PoolWindow& w) {
   return type == PoolType::avg ? std::max<int64_t>(1, count_pad ? w.padded : w.real()) : 1;
 }
 
