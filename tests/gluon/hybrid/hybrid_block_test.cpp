@@ -336,8 +336,8 @@ TEST_CASE("users row 4: a failing dot says both shapes, its block and where it w
     CHECK_THAT(text, Contains(fmt::format("; net called at hybrid_block_test.cpp:{}", line)));
     net.hybridize(false);
   };
-  refused(__LINE__ - 5, false);
-  refused(__LINE__ - 6, true);
+  refused(__LINE__ - 6, false);
+  refused(__LINE__ - 7, true);
   // found while it runs
   Storage& storage = Storage::cpu();
   nd.waitall();
