@@ -247,7 +247,7 @@ TEST_CASE("symbol: the watch sees shape() and dtype() and nothing else") {
   CHECK(writes.was_read());
 }
 
-TEST_CASE("symbol: a chain of 200000 nodes is listed, planned and freed", "[arithmetic]") {
+TEST_CASE("symbol: a chain of 200000 nodes is listed, planned and freed", "[arithmetic][unsanitized]") {
   Symbol x = sym.var("data", {1});
   for (int i = 0; i < 200000; ++i) x = x + 1;
   CHECK(x.list_arguments() == Names_{"data"});

@@ -207,7 +207,7 @@ nn::HybridSequential each_block() {
 
 }  // namespace
 
-TEST_CASE("model zoo: hybridized equals imperative, bit for bit when exact", "[gluon]") {
+TEST_CASE("model zoo: hybridized equals imperative, bit for bit when exact", "[gluon][unsanitized]") {
   for (const Shape& shape : {Shape(4, 3, 18, 18), Shape(1, 3, 19, 11), Shape(7, 1, 10, 13)}) {
     INFO(shape.str());
     check_modes(each_block, shape, false);

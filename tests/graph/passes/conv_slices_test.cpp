@@ -27,7 +27,7 @@ const Sizes all_sizes[] = {
 
 }  // namespace
 
-TEST_CASE("convolution in slices: equals float64, and the batch has no influence", "[arithmetic]") {
+TEST_CASE("convolution in slices: equals float64, and the batch has no influence", "[arithmetic][unsanitized]") {
   for (const Sizes& s : all_sizes) {
     const int filters = int(s.w[0]);
     auto convolve = [&](const NDArray& x, const NDArray& w, const NDArray& b) {

@@ -70,7 +70,7 @@ std::vector<NDArray> hard_cases(const Shape& shape, uint32_t seed) {
 
 }  // namespace
 
-TEST_CASE("winograd: the error of a convolution stays within its bound", "[arithmetic]") {
+TEST_CASE("winograd: the error of a convolution stays within its bound", "[arithmetic][unsanitized]") {
   double worst = 0;
   for (const Sizes& s : all_sizes) {
     const auto graph = planned(s);

@@ -19,7 +19,7 @@ std::string type_name() {
   std::string name(text.substr(begin, text.find_first_of(";]", begin) - begin));
   // clang leaves the namespace of a template's arguments out
   const size_t argument = name.find('<');
-  if (argument != name.npos && !name.substr(argument).starts_with("<kaon::")) name.insert(argument + 1, "kaon::");
+  if (argument != name.npos && !name.substr(argument).starts_with("<kaon::")) name.insert(argument + 1, "kaon::ops::");
   return name;
 }
 
