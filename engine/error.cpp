@@ -41,8 +41,6 @@ std::string aggregate_text(const std::vector<IntrusivePtr<const OpError>>& error
 }
 }  // namespace
 
-std::string describe(const OpLabel& label) { return " while running " + place_of(label); }
-
 AggregateError::AggregateError(std::vector<IntrusivePtr<const OpError>> errors, std::string where)
     : Error(aggregate_text(errors) + where), errors_(std::move(errors)), where_(std::move(where)) {}
 
@@ -93,6 +91,8 @@ const char* intern(std::string_view text) {
   std::lock_guard lock(all);
   return all.strings.emplace(text).first->c_str();
 }
+
+std::string describe(const OpLabel& label) { return " while running " + place_of(label); }
 
 std::string describe_call(const OpLabel& label) {
   return fmt::format("; called {}{}at {}", label.block_path ? "in " : "",

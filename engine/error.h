@@ -83,10 +83,9 @@ class AggregateError : public Error {
   std::string where_;
 };
 
+namespace engine {
 // " while running [dot] in body.fc2, pushed at train.cpp:42"
 KAON_API std::string describe(const OpLabel& label);
-
-namespace engine {
 // The string with this text that lives as long as the process. Thread safety: any thread.
 KAON_API const char* intern(std::string_view text);
 

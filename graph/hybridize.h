@@ -30,7 +30,8 @@ struct HybridizeOptions {
   // addresses.
   bool static_alloc = false;
   bool static_shape = false;  // as MXNet's; requires static_alloc
-  // Imperative kernels and layouts only: bit-equal to the imperative run. Else, on a GPU, chains of pointwise operators
+  // Imperative kernels and layouts only: bit-equal to the imperative run, but for gradients of values that the body of
+  // a loop shares with the rest (graph/control_flow.h). Else, on a GPU, chains of pointwise operators
   // become kernels of their own, where NVRTC is there to compile them. That takes a tenth of a second each, once: they
   // are kept in $KAON_CACHE_DIR, else in kaon below $XDG_CACHE_HOME, else in ~/.cache/kaon.
   bool exact = false;
@@ -52,14 +53,14 @@ struct HybridizeOptions {
   Shape buckets{};                              // of rows, ascending, the last being the most; none: powers of two
   void (*on_miss)(std::string_view) = nullptr;  // gets one line for each plan that is made: why
   // The first so many calls of each plan, training steps too, with their backwards (unless those are recorded
-  // themselves), also run imperatively, on what their operation has read and the random numbers that it has drawn, and
-  // what both compute is compared: bit for bit under exact, else each operator within the bounds of
-  // graph/plan/difference.h. The trace is compared with a new one, so that a C++ value which hybrid_forward has
-  // captured and which has changed is found. What differs is a VerifyError that names the first operator: thrown by the
-  // call for the trace, by a wait for the outputs for values; parameters stay as they were. Such a call takes several
-  // times as long, keeps every value of the imperative run, and may wait for constants. For new nets: verify the first
-  // call. KAON_VERIFY=n in the environment does so for every plan on the CPU whose options ask for no verification and
-  // exclude none.
+  // themselves), are followed by the operators of the trace, called one by one on what their operation has read and the
+  // random numbers that it has drawn. What both compute is compared: bit for bit under exact, else each operator within
+  // the bounds of graph/plan/difference.h. The trace is compared with a new one, so that a C++ value which
+  // hybrid_forward has captured and which has changed is found. What differs is a VerifyError that names the first
+  // operator: thrown by the call for the trace, by a wait for the outputs for values; parameters stay as they were.
+  // Such a call takes several times as long, keeps every value of the second run, and may wait for constants. For new
+  // nets: verify the first call. KAON_VERIFY=n in the environment does so for every plan on the CPU whose options ask
+  // for no verification and exclude none.
   int verify = 0;
 
   void check() const;  // throws ValueError saying which options exclude each other, or are out of range

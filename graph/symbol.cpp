@@ -294,8 +294,3 @@ std::string NameScope::next(std::string_view name, std::string_view hint) {
 }
 
 }  // namespace kaon
-
-fmt::format_context::iterator fmt::formatter<kaon::Symbol>::format(const kaon::Symbol& symbol,
-                                                                   fmt::format_context& context) const {
-  return fmt::formatter<std::string>::format(kaon::to_string(symbol), context);
-}

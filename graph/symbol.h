@@ -146,6 +146,4 @@ inline constexpr SymbolFunctions sym{};
 }  // namespace kaon
 
 template <>
-struct KAON_API fmt::formatter<kaon::Symbol> : fmt::formatter<std::string> {
-  fmt::format_context::iterator format(const kaon::Symbol& symbol, fmt::format_context& context) const;
-};
+struct fmt::formatter<kaon::Symbol> : kaon::ops::TextFormatter<kaon::Symbol> {};

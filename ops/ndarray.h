@@ -275,6 +275,4 @@ struct fmt::formatter<kaon::DType> : kaon::ops::TextFormatter<kaon::DType> {};
 template <>
 struct fmt::formatter<kaon::Device> : kaon::ops::TextFormatter<kaon::Device> {};
 template <>
-struct KAON_API fmt::formatter<kaon::NDArray> : fmt::formatter<std::string> {
-  fmt::format_context::iterator format(const kaon::NDArray& array, fmt::format_context& context) const;
-};
+struct fmt::formatter<kaon::NDArray> : kaon::ops::TextFormatter<kaon::NDArray> {};

@@ -84,8 +84,3 @@ std::ostream& operator<<(std::ostream& out, DType dtype) { return out << to_stri
 std::ostream& operator<<(std::ostream& out, Device device) { return out << to_string(device); }
 
 }  // namespace kaon
-
-fmt::format_context::iterator fmt::formatter<kaon::NDArray>::format(const kaon::NDArray& array,
-                                                                    fmt::format_context& context) const {
-  return fmt::formatter<std::string>::format(kaon::to_string(array), context);
-}

@@ -1,6 +1,7 @@
 #include "kaon/ops/kernels/onednn.h"
 
 #include <fmt/format.h>
+#include <oneapi/dnnl/dnnl_debug.h>
 
 #include <algorithm>
 #include <list>
@@ -29,12 +30,7 @@ dnnl_stream_t this_thread_stream() {
 
 void check(dnnl_status_t status, const char* what) {
   if (status == dnnl_success) return;
-  const char* reason = status == dnnl_out_of_memory       ? "out of memory"
-                       : status == dnnl_invalid_arguments ? "invalid arguments"
-                       : status == dnnl_unimplemented     ? "not implemented"
-                       : status == dnnl_runtime_error     ? "failed while running"
-                                                          : "failed";
-  throw Error(fmt::format("[{}] oneDNN: {}", what, reason));
+  throw Error(fmt::format("[{}] oneDNN: {}", what, dnnl_status2str(status)));
 }
 
 struct Log : WithMutex {

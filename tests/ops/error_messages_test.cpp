@@ -226,6 +226,14 @@ std::vector<Wrong> types() {
                        [] {
                          nd._backward_gather_nd(ones({2}, DType::boolean), ones({1, 2}), {.shape = {3}});
                        }),
+      wrong<ValueError>({"[Embedding]", "sparse_grad=True is not implemented"},
+                        [] {
+                          nd.Embedding(ones({2}), ones({5, 3}), {.input_dim = 5, .output_dim = 3, .sparse_grad = true});
+                        }),
+      wrong<ValueError>({"[_arange]", "infer_range is not implemented", "give stop"},
+                        [] { nd.arange(5, {.infer_range = true}); }),
+      wrong<ValueError>({"[_sample_multinomial]", "get_prob is not implemented", "pick"},
+                        [] { nd.sample_multinomial(ones({3}), {.get_prob = true}); }),
       wrong<ValueError>({"[_pooling_along]", "lp is not implemented"},
                         [] {
                           const NDArray x = ones({1, 1, 2, 2});

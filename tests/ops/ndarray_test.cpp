@@ -40,6 +40,12 @@ TEST_CASE("array: printed as NumPy does, with shape and device", "[ndarray]") {
   CHECK(to_string(nd.zeros({0, 3})) == "[]\n<NDArray 0x3 @cpu(0)>");
   CHECK(to_string(nd.zeros({1001})) == "[0. 0. 0. ... 0. 0. 0.]\n<NDArray 1001 @cpu(0)>");
   CHECK(to_string(NDArray()) == "<NDArray none>");
+
+  std::ostringstream facts;
+  facts << x.shape() << " " << x.dtype() << " " << x.device();
+  CHECK(facts.str() == "(2, 2) float32 cpu(0)");
+  CHECK(fmt::format("{} {} {}", Shape(3), DType::bfloat16, gpu(1)) == "(3,) bfloat16 gpu(1)");
+  CHECK(fmt::format("{:>8}|{}", Shape(), DType::boolean) == "      ()|bool");
 }
 
 // --- made from values
