@@ -11,6 +11,7 @@
 namespace KAON_API kaon {
 
 class Engine;
+struct OpLabel;
 
 namespace engine {
 class MemoryBudget;
@@ -57,12 +58,13 @@ struct ThreadContext {
   void* interceptor = nullptr;  // ops::Interceptor: the tape or the tracer that sees calls
   bool recording = false;
   bool training = false;
-  const char* block_path = nullptr;  // path of the running block
-  bool tracing = false;              // a block is being traced: its arrays have no values
-  bool in_task = false;              // a push must not block: the coroutine's next suspension point waits instead
-  MemoryBudget* budget = nullptr;    // of the innermost EngineScope::with_budget; nullptr: the engine's
-  Engine* op_engine = nullptr;       // of the operation that this coroutine is part of
-  const OpNode* op = nullptr;        // that operation; nullptr in when_any, whose losers may outlive it
+  const char* block_path = nullptr;    // path of the running block
+  const OpLabel* composing = nullptr;  // of the operator whose parts are being called: their operations bear it
+  bool tracing = false;                // a block is being traced: its arrays have no values
+  bool in_task = false;                // a push must not block: the coroutine's next suspension point waits instead
+  MemoryBudget* budget = nullptr;      // of the innermost EngineScope::with_budget; nullptr: the engine's
+  Engine* op_engine = nullptr;         // of the operation that this coroutine is part of
+  const OpNode* op = nullptr;          // that operation; nullptr in when_any, whose losers may outlive it
 };
 
 inline thread_local constinit ThreadContext t_context{};

@@ -8,10 +8,12 @@
 #include "kaon/ops/linalg/linalg.h"
 #include "kaon/ops/movement/movement.h"
 #include "kaon/ops/nn/activation/activation.h"
+#include "kaon/ops/nn/attention/attention.h"
 #include "kaon/ops/nn/conv/conv.h"
 #include "kaon/ops/nn/dense/dense.h"
 #include "kaon/ops/nn/norm/norm.h"
 #include "kaon/ops/nn/pooling/pooling.h"
+#include "kaon/ops/nn/resize/resize.h"
 #include "kaon/ops/nn/softmax/softmax.h"
 #include "kaon/ops/optim/optim.h"
 #include "kaon/ops/reduce/reduce.h"
@@ -51,22 +53,25 @@ using ElementwiseOps =
                 LogicalAndScalar, LogicalOrScalar, LogicalXorScalar, SmoothL1, Where, Clip, ClipBackward, Cast, AddN,
                 SumTo, HardSigmoid, Polygamma>;
 using ReduceOps = ops::OpList<Sum, Mean, Prod, Max, Min, NanSum, NanProd, Norm, ArgMax, ArgMin, ArgMaxChannel, SumGrad,
-                              MaxGrad, NanSumGrad, ProdGrad, NormGrad>;
+                              MaxGrad, NanSumGrad, ProdGrad, NormGrad, Order, TopK, Sort, ArgSort>;
 using MovementOps =
     ops::OpList<Reshape, ReshapeLike, Flatten, ExpandDims, Squeeze, ReshapeTo, Transpose, SwapAxis, Slice, SliceAxis,
                 SliceLike, SliceGrad, SliceAssign, SliceAssignScalar, Concat, Stack, SliceChannel, Repeat, Tile,
                 Reverse, Pad, PadGrad, BroadcastTo, BroadcastAxis, BroadcastLike, SequenceMask, Take, TakeGrad,
-                Embedding, Pick, PickGrad, BatchTake, OneHot, GatherNd, GatherNdGrad>;
+                Embedding, Pick, PickGrad, BatchTake, OneHot, GatherNd, GatherNdGrad, SequenceLast, SequenceReverse>;
 using LinalgOps = ops::OpList<Dot, BatchDot>;
-using NnOps = ops::OpList<FullyConnected, Convolution, ConvolutionBackwardData, ConvolutionBackwardWeight,
-                          Deconvolution, Pooling, BackwardPooling, PoolingAlong, BatchNorm, BackwardBatchNorm,
-                          LayerNorm, BackwardLayerNorm, Activation, BackwardActivation, LeakyReLU, BackwardLeakyReLU,
-                          BackwardPReLUGamma, Softmax, Softmin, LogSoftmax, BackwardSoftmax, BackwardLogSoftmax,
-                          SoftmaxActivation, BackwardSoftmaxActivation, SoftmaxOutput, BackwardSoftmaxOutput,
-                          SoftmaxCrossEntropy, BackwardSoftmaxCrossEntropy, LinearRegressionOutput, MAERegressionOutput,
-                          LogisticRegressionOutput, BackwardRegressionOutput, MakeLoss, BackwardMakeLoss, Dropout>;
-using InitOps = ops::OpList<Zeros, Ones, Full, Arange, Linspace, Eye, RandomUniform, RandomNormal, RandomRandint,
-                            SampleMultinomial, Shuffle>;
+using NnOps =
+    ops::OpList<FullyConnected, Convolution, ConvolutionBackwardData, ConvolutionBackwardWeight, Deconvolution, Pooling,
+                BackwardPooling, PoolingAlong, BatchNorm, BackwardBatchNorm, LayerNorm, BackwardLayerNorm, Activation,
+                BackwardActivation, LeakyReLU, BackwardLeakyReLU, BackwardPReLUGamma, Softmax, Softmin, LogSoftmax,
+                BackwardSoftmax, BackwardLogSoftmax, SoftmaxActivation, BackwardSoftmaxActivation, SoftmaxOutput,
+                BackwardSoftmaxOutput, SoftmaxCrossEntropy, BackwardSoftmaxCrossEntropy, LinearRegressionOutput,
+                MAERegressionOutput, LogisticRegressionOutput, BackwardRegressionOutput, MakeLoss, BackwardMakeLoss,
+                Dropout, Resample, BilinearResize2D, AdaptiveAvgPooling2D, UpSampling, Crop, SyncBatchNorm,
+                InstanceNorm, GroupNorm, L2Normalization, LRN, RMSNorm, Moments, SelfAttentionQK, SelfAttentionValue,
+                EncoderDecoderQK, EncoderDecoderValue, DivSqrtDim>;
+using InitOps = ops::OpList<Zeros, Ones, Full, Arange, Linspace, Eye, ArangeLike, ShapeArray, SizeArray, RandomUniform,
+                            RandomNormal, RandomRandint, SampleMultinomial, Shuffle>;
 using OptimOps =
     ops::OpList<SGDUpdate, SGDMomUpdate, AdamUpdate, MultiSGDUpdate, MultiSGDMomUpdate, MultiAdamUpdate, AllFinite>;
 

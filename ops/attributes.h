@@ -1,5 +1,5 @@
 // Attributes as text, as MXNet's files have them ("(3, 3)", "True", "relu"), and back. Fields may be int, int64_t,
-// float, double, bool, Shape, OptionalShape, DType, Device, an enum with enum_names(E), or optional of these.
+// float, double, bool, Shape, OptionalShape, DType, Device, Word, an enum with enum_names(E), or optional of these.
 #pragma once
 
 #include <bit>
@@ -13,7 +13,9 @@
 
 #include "kaon/engine/api.h"
 #include "kaon/engine/device.h"
+#include "kaon/engine/error.h"
 #include "kaon/ops/dtype.h"
+#include "kaon/ops/op.h"
 #include "kaon/ops/shape.h"
 
 namespace KAON_API kaon {
@@ -53,6 +55,9 @@ inline bool from_text(std::string_view text, Device& value) {
   value = {kind == "gpu" ? DeviceType::gpu : DeviceType::cpu, kind == "cpu" || kind == "gpu" ? index : uint8_t(0)};
   return true;
 }
+
+inline std::string to_text(const Word& value) { return value.text; }
+inline bool from_text(std::string_view text, Word& value) { return value.text = engine::intern(text), true; }
 
 // Whether an operator computes the same with both: floats by their bits, for 0 and -0 differ and a NaN equals itself.
 template <class T>

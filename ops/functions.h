@@ -1,278 +1,24 @@
-// Functions<A>: every operator, for arrays of kind A. `nd` works on NDArrays, `sym` on Symbols: this list is the API
-// reference. Attributes are the structs in namespace op: nd.FullyConnected(x, w, b, {.num_hidden = 8}). Their headers
-// have the whole formulae. Names with _ in front are for other operators: gradients and parts.
+// Functions<A>: every operator, for arrays of kind A. `nd` works on NDArrays, `sym` on Symbols. The list is the API
+// reference; its first part is in array_functions.h. Attributes are the structs in namespace op: nd.FullyConnected(x,
+// w, b, {.num_hidden = 8}). Their headers have the whole formulae. Names with _ in front are for other operators:
+// gradients and parts.
 #pragma once
 
-#include <algorithm>
-#include <concepts>
 #include <initializer_list>
 #include <vector>
 
 #include "kaon/engine/api.h"
-#include "kaon/ops/all_ops.h"
+#include "kaon/ops/array_functions.h"
 #include "kaon/ops/array_values.h"
-#include "kaon/ops/ndarray.h"
 
 namespace KAON_API kaon {
 
-// Each call checks its inputs (ShapeError, TypeError, DeviceError, ValueError for attributes, StateError for an array
-// that is undefined or whose engine has ended), pushes, and gives the result at once; an operator that fails while it
-// runs throws at a later wait. Thread safety: stateless apart from the name; any thread.
+// The operators of neural networks.
 template <class A>
-class Functions {
+class LayerFunctions : public ArrayFunctions<A> {
  public:
-  constexpr Functions() = default;
-  // The same functions giving their next node this name in a Symbol (F.as("fwd").relu(x)).
-  constexpr Functions as(std::string_view name) const {
-    Functions f;
-    f.name_ = name;
-    return f;
-  }
+  using ArrayFunctions<A>::call;
   // clang-format off
-  // --- elementwise, one array. Floating dtypes only (else TypeError) where no others are named
-  A relu(const In<A>& x) const { return call(op::Relu{}, x); }        // max(x, 0); integers too
-  A sigmoid(const In<A>& x) const { return call(op::Sigmoid{}, x); }  // 1 / (1 + e^-x)
-  A tanh(const In<A>& x) const { return call(op::Tanh{}, x); }  // hyperbolic tangent
-  A exp(const In<A>& x) const { return call(op::Exp{}, x); }  // e^x
-  A log(const In<A>& x) const { return call(op::Log{}, x); }  // natural logarithm; -inf at 0, NaN below
-  A sqrt(const In<A>& x) const { return call(op::Sqrt{}, x); }  // square root; NaN below 0
-  A rsqrt(const In<A>& x) const { return call(op::Rsqrt{}, x); }            // 1 / sqrt(x)
-  A square(const In<A>& x) const { return call(op::Square{}, x); }          // x^2; integers too
-  A abs(const In<A>& x) const { return call(op::Abs{}, x); }                // |x|; integers too
-  A sign(const In<A>& x) const { return call(op::Sign{}, x); }              // -1, 0 or 1, NaN stays; integers too
-  A negative(const In<A>& x) const { return call(op::Negative{}, x); }      // -x; integers too
-  A reciprocal(const In<A>& x) const { return call(op::Reciprocal{}, x); }  // 1 / x
-  A erf(const In<A>& x) const { return call(op::Erf{}, x); }                // the error function
-  A log1p(const In<A>& x) const { return call(op::Log1p{}, x); }            // log(1 + x)
-  A expm1(const In<A>& x) const { return call(op::Expm1{}, x); }            // e^x - 1
-  A log2(const In<A>& x) const { return call(op::Log2{}, x); }  // logarithm of base 2
-  A log10(const In<A>& x) const { return call(op::Log10{}, x); }  // logarithm of base 10
-  A sin(const In<A>& x) const { return call(op::Sin{}, x); }  // sine of radians
-  A cos(const In<A>& x) const { return call(op::Cos{}, x); }  // cosine of radians
-  A tan(const In<A>& x) const { return call(op::Tan{}, x); }  // tangent of radians
-  A arcsin(const In<A>& x) const { return call(op::Arcsin{}, x); }  // inverse of sin, in radians; NaN outside [-1, 1]
-  A arccos(const In<A>& x) const { return call(op::Arccos{}, x); }  // inverse of cos, in radians; NaN outside [-1, 1]
-  A arctan(const In<A>& x) const { return call(op::Arctan{}, x); }  // inverse of tan, in radians
-  A sinh(const In<A>& x) const { return call(op::Sinh{}, x); }  // hyperbolic sine
-  A cosh(const In<A>& x) const { return call(op::Cosh{}, x); }  // hyperbolic cosine
-  A arcsinh(const In<A>& x) const { return call(op::Arcsinh{}, x); }  // inverse of sinh
-  A arccosh(const In<A>& x) const { return call(op::Arccosh{}, x); }  // inverse of cosh; NaN below 1
-  A arctanh(const In<A>& x) const { return call(op::Arctanh{}, x); }  // inverse of tanh; NaN outside [-1, 1]
-  A floor(const In<A>& x) const { return call(op::Floor{}, x); }        // largest integer <= x; these six take integers too
-  A ceil(const In<A>& x) const { return call(op::Ceil{}, x); }          // smallest integer >= x
-  A round(const In<A>& x) const { return call(op::Round{}, x); }        // nearest integer, halves away from zero
-  A rint(const In<A>& x) const { return call(op::Rint{}, x); }          // nearest integer, halves downwards
-  A trunc(const In<A>& x) const { return call(op::Trunc{}, x); }        // towards zero
-  A fix(const In<A>& x) const { return call(op::Fix{}, x); }            // towards zero
-  A cbrt(const In<A>& x) const { return call(op::Cbrt{}, x); }          // x^(1/3)
-  A rcbrt(const In<A>& x) const { return call(op::Rcbrt{}, x); }        // x^(-1/3)
-  A softsign(const In<A>& x) const { return call(op::Softsign{}, x); }  // x / (1 + |x|)
-  A softrelu(const In<A>& x) const { return call(op::SoftRelu{}, x); }  // log(1 + e^x)
-  A gelu(const In<A>& x) const { return call(op::Gelu{}, x); }          // x/2 (1 + erf(x / sqrt 2))
-  A logical_not(const In<A>& x) const { return call(op::LogicalNot{}, x); }  // 1 where x == 0, else 0; any dtype
-  A degrees(const In<A>& x) const { return call(op::Degrees{}, x); }         // 180/pi x
-  A radians(const In<A>& x) const { return call(op::Radians{}, x); }         // pi/180 x
-  A gamma(const In<A>& x) const { return call(op::Gamma{}, x); }             // the gamma function
-  A gammaln(const In<A>& x) const { return call(op::GammaLn{}, x); }         // log |gamma(x)|
-  A digamma(const In<A>& x) const { return call(op::Digamma{}, x); }  // derivative of log |gamma(x)|
-  A polygamma(const In<A>& x, const op::Polygamma& op = {}) const { return call(op, x); }
-  A _copy(const In<A>& x) const { return call(op::Copy{}, x); }                 // x, in memory of its own; any dtype
-  A identity(const In<A>& x) const { return call(op::Copy{}, x); }              // as _copy
-  A BlockGrad(const In<A>& x) const { return call(op::BlockGrad{}, x); }  // x, with a gradient of 0; any dtype
-  A stop_gradient(const In<A>& x) const { return BlockGrad(x); }            // as BlockGrad
-  A zeros_like(const In<A>& x) const { return call(op::ZerosLike{}, x); }  // zeros of x's shape and dtype, any
-  A ones_like(const In<A>& x) const { return call(op::OnesLike{}, x); }  // ones of x's shape and dtype, any
-  A cast(const In<A>& x, DType dtype) const { return call(op::Cast{.dtype = dtype}, x); }  // converted
-  A clip(const In<A>& x, double a_min, double a_max) const { return call(op::Clip{.a_min = a_min, .a_max = a_max}, x); }
-  A hard_sigmoid(const In<A>& x, const op::HardSigmoid& op = {}) const { return call(op, x); }
-  A smooth_l1(const In<A>& x, double scalar = 1) const { return call(op::SmoothL1{.scalar = scalar}, x); }  // Huber's loss
-  A _backward_relu(const In<A>& head, const In<A>& output) const { return call(op::BackwardRelu{}, head, output); }
-  A _backward_sigmoid(const In<A>& head, const In<A>& output) const { return call(op::BackwardSigmoid{}, head, output); }
-  A _backward_tanh(const In<A>& head, const In<A>& output) const { return call(op::BackwardTanh{}, head, output); }
-  A _backward_gelu(const In<A>& head, const In<A>& data) const { return call(op::BackwardGelu{}, head, data); }
-  A _backward_clip(const In<A>& head, const In<A>& data, const op::ClipBackward& op) const { return call(op, head, data); }
-  // --- elementwise, two arrays of one dtype (else TypeError) that broadcast (else ShapeError), arithmetic not of bool.
-  // Comparisons and logic give 0 and 1 in the dtype. x mod 0 and integer x / 0 are 0; a NaN passes maximum and minimum
-  A broadcast_add(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastAdd{}, lhs, rhs); }  // lhs + rhs
-  A broadcast_sub(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastSub{}, lhs, rhs); }  // lhs - rhs
-  A broadcast_mul(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastMul{}, lhs, rhs); }  // lhs rhs
-  A broadcast_div(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastDiv{}, lhs, rhs); }  // lhs / rhs
-  A broadcast_mod(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastMod{}, lhs, rhs); }  // remainder of lhs / rhs, with the sign of rhs
-  A broadcast_power(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastPower{}, lhs, rhs); }  // lhs^rhs
-  A broadcast_maximum(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastMaximum{}, lhs, rhs); }  // the larger
-  A broadcast_minimum(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastMinimum{}, lhs, rhs); }  // the smaller
-  A broadcast_hypot(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastHypot{}, lhs, rhs); }  // sqrt(lhs^2 + rhs^2)
-  A logaddexp(const In<A>& lhs, const In<A>& rhs) const { return call(op::LogAddExp{}, lhs, rhs); }  // log(e^lhs + e^rhs), floating
-  A broadcast_equal(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastEqual{}, lhs, rhs); }  // lhs == rhs
-  A broadcast_not_equal(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastNotEqual{}, lhs, rhs); }  // lhs != rhs
-  A broadcast_greater(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastGreater{}, lhs, rhs); }  // lhs > rhs
-  A broadcast_greater_equal(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastGreaterEqual{}, lhs, rhs); }  // lhs >= rhs
-  A broadcast_lesser(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastLesser{}, lhs, rhs); }  // lhs < rhs
-  A broadcast_lesser_equal(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastLesserEqual{}, lhs, rhs); }  // lhs <= rhs
-  A broadcast_logical_and(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastLogicalAnd{}, lhs, rhs); }  // lhs != 0 and rhs != 0
-  A broadcast_logical_or(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastLogicalOr{}, lhs, rhs); }  // lhs != 0 or rhs != 0
-  A broadcast_logical_xor(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastLogicalXor{}, lhs, rhs); }  // one of lhs != 0 and rhs != 0
-  // --- elementwise, under the names that ask for equal shapes in files; here they broadcast
-  A elemwise_add(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastAdd{}, lhs, rhs); }  // lhs + rhs
-  A elemwise_sub(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastSub{}, lhs, rhs); }  // lhs - rhs
-  A elemwise_mul(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastMul{}, lhs, rhs); }  // lhs rhs
-  A elemwise_div(const In<A>& lhs, const In<A>& rhs) const { return call(op::BroadcastDiv{}, lhs, rhs); }  // lhs / rhs
-  // x where condition != 0, else y, which have one shape and dtype; a 1-D condition chooses rows
-  A where(const In<A>& condition, const In<A>& x, const In<A>& y) const { return call(op::Where{}, condition, x, y); }
-  A add_n(std::span<const A> arrays, std::source_location site = std::source_location::current()) const {  // sum in order
-    std::vector<const A*> inputs;
-    for (const A& a : arrays) inputs.push_back(&a);
-    return call_list(op::AddN{.num_args = int(inputs.size())}, inputs, site);
-  }
-  template <class... Rest>
-  A add_n(const In<A>& first, const Rest&... rest) const {
-    return call(op::AddN{.num_args = 1 + int(sizeof...(Rest))}, first, In<A>(rest)...);
-  }
-  A _sum_to(const In<A>& x, const op::SumTo& op) const { return call(op, x); }
-  // --- elementwise, two arrays or an array and a number; ValueError: two numbers; TypeError: 0.5 with integer arrays
-  A add(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::add, a, b, name_); }  // a + b
-  A subtract(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::sub, a, b, name_); }  // a - b
-  A multiply(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::mul, a, b, name_); }  // a b
-  A divide(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::div, a, b, name_); }  // a / b
-  A modulo(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::mod, a, b, name_); }  // remainder of a / b, with the sign of b
-  A power(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::power, a, b, name_); }  // a^b
-  A maximum(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::maximum, a, b, name_); }  // the larger
-  A minimum(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::minimum, a, b, name_); }  // the smaller
-  A hypot(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::hypot, a, b, name_); }  // sqrt(a^2 + b^2)
-  A equal(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::equal, a, b, name_); }  // a == b
-  A not_equal(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::not_equal, a, b, name_); }  // a != b
-  A greater(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::greater, a, b, name_); }  // a > b
-  A greater_equal(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::greater_equal, a, b, name_); }  // a >= b
-  A lesser(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::lesser, a, b, name_); }  // a < b
-  A lesser_equal(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::lesser_equal, a, b, name_); }  // a <= b
-  A logical_and(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::logical_and, a, b, name_); }  // a != 0 and b != 0
-  A logical_or(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::logical_or, a, b, name_); }  // a != 0 or b != 0
-  A logical_xor(const Arg<A>& a, const Arg<A>& b) const { return A::binary(ops::BinaryKind::logical_xor, a, b, name_); }  // one of a != 0 and b != 0
-  A _plus_scalar(const In<A>& x, const op::PlusScalar& op) const { return call(op, x); }
-  A _minus_scalar(const In<A>& x, const op::MinusScalar& op) const { return call(op, x); }
-  A _rminus_scalar(const In<A>& x, const op::RMinusScalar& op) const { return call(op, x); }
-  A _mul_scalar(const In<A>& x, const op::MulScalar& op) const { return call(op, x); }
-  A _div_scalar(const In<A>& x, const op::DivScalar& op) const { return call(op, x); }
-  A _rdiv_scalar(const In<A>& x, const op::RDivScalar& op) const { return call(op, x); }
-  A _mod_scalar(const In<A>& x, const op::ModScalar& op) const { return call(op, x); }
-  A _rmod_scalar(const In<A>& x, const op::RModScalar& op) const { return call(op, x); }
-  A _power_scalar(const In<A>& x, const op::PowerScalar& op) const { return call(op, x); }
-  A _rpower_scalar(const In<A>& x, const op::RPowerScalar& op) const { return call(op, x); }
-  A _maximum_scalar(const In<A>& x, const op::MaximumScalar& op) const { return call(op, x); }
-  A _minimum_scalar(const In<A>& x, const op::MinimumScalar& op) const { return call(op, x); }
-  A _hypot_scalar(const In<A>& x, const op::HypotScalar& op) const { return call(op, x); }
-  A _equal_scalar(const In<A>& x, const op::EqualScalar& op) const { return call(op, x); }
-  A _not_equal_scalar(const In<A>& x, const op::NotEqualScalar& op) const { return call(op, x); }
-  A _greater_scalar(const In<A>& x, const op::GreaterScalar& op) const { return call(op, x); }
-  A _greater_equal_scalar(const In<A>& x, const op::GreaterEqualScalar& op) const { return call(op, x); }
-  A _lesser_scalar(const In<A>& x, const op::LesserScalar& op) const { return call(op, x); }
-  A _lesser_equal_scalar(const In<A>& x, const op::LesserEqualScalar& op) const { return call(op, x); }
-  A _logical_and_scalar(const In<A>& x, const op::LogicalAndScalar& op) const { return call(op, x); }
-  A _logical_or_scalar(const In<A>& x, const op::LogicalOrScalar& op) const { return call(op, x); }
-  A _logical_xor_scalar(const In<A>& x, const op::LogicalXorScalar& op) const { return call(op, x); }
-  // --- reductions over op.axis (empty: all axes), of any dtype but bool; mean and norm floating. Without axes a result
-  // has shape (1,). A NaN passes max and min; nansum and nanprod skip it. No elements: ShapeError in max, min, argmax
-  A sum(const In<A>& x, const op::Sum& op = {}) const { return call(op, x); }  // sum
-  A mean(const In<A>& x, const op::Mean& op = {}) const { return call(op, x); }  // sum / number of elements
-  A prod(const In<A>& x, const op::Prod& op = {}) const { return call(op, x); }  // product
-  A max(const In<A>& x, const op::Max& op = {}) const { return call(op, x); }  // largest element
-  A min(const In<A>& x, const op::Min& op = {}) const { return call(op, x); }  // smallest element
-  A nansum(const In<A>& x, const op::NanSum& op = {}) const { return call(op, x); }  // sum without NaN
-  A nanprod(const In<A>& x, const op::NanProd& op = {}) const { return call(op, x); }  // product without NaN
-  A norm(const In<A>& x, const op::Norm& op = {}) const { return call(op, x); }      // ord 1: sum |x|; 2: sqrt(sum x^2)
-  A argmax(const In<A>& x, const op::ArgMax& op = {}) const { return call(op, x); }  // of the first largest, in x's dtype
-  A argmin(const In<A>& x, const op::ArgMin& op = {}) const { return call(op, x); }  // index of the first smallest
-  A argmax_channel(const In<A>& x) const { return call(op::ArgMaxChannel{}, x); }    // (n, c) to (n,): argmax along axis 1
-  A _backward_sum(const In<A>& head, const op::SumGrad& op) const { return call(op, head); }
-  A _backward_max(const In<A>& head, const In<A>& x, const In<A>& y, const op::MaxGrad& op) const { return call(op, head, x, y); }
-  A _backward_nansum(const In<A>& head, const In<A>& x, const op::NanSumGrad& op) const { return call(op, head, x); }
-  A _backward_prod(const In<A>& head, const In<A>& x, const op::ProdGrad& op) const { return call(op, head, x); }
-  A _backward_norm(const In<A>& head, const In<A>& x, const In<A>& y, const op::NormGrad& op) const { return call(op, head, x, y); }
-  // --- shape and movement, of any dtype; ShapeError for what does not fit
-  A reshape(const In<A>& x, const Shape& shape, bool reverse = false) const {  // codes 0 -1 -2 -3 -4
-    return call(op::Reshape{.shape = shape, .reverse = reverse}, x);
-  }
-  A reshape_like(const In<A>& lhs, const In<A>& rhs, const op::ReshapeLike& op = {}) const { return call(op, lhs, rhs); }
-  A flatten(const In<A>& x) const { return call(op::Flatten{}, x); }  // (n, a, b, ...) to (n, a b ...)
-  A expand_dims(const In<A>& x, int axis) const { return call(op::ExpandDims{.axis = axis}, x); }  // a 1 before `axis`
-  A squeeze(const In<A>& x, const std::optional<Shape>& axis = {}) const { return call(op::Squeeze{.axis = axis}, x); }
-  A _reshape_to(const In<A>& x, const op::ReshapeTo& op) const { return call(op, x); }
-  A transpose(const In<A>& x, const Shape& axes = {}) const { return call(op::Transpose{.axes = axes}, x); }
-  A swapaxes(const In<A>& x, int dim1, int dim2) const { return call(op::SwapAxis{.dim1 = dim1, .dim2 = dim2}, x); }
-  // x[begin:end:step] on the leading axes, as in NumPy. None is std::nullopt: nd.slice(x, {0, std::nullopt}, {2, 3})
-  A slice(const In<A>& x, const OptionalShape& begin, const OptionalShape& end, const OptionalShape& step = {}) const {
-    return call(op::Slice{.begin = begin, .end = end, .step = step}, x);
-  }
-  A slice_axis(const In<A>& x, int axis, int64_t begin, std::optional<int64_t> end = {}) const {  // not clamped
-    return call(op::SliceAxis{.axis = axis, .begin = begin, .end = end}, x);
-  }
-  A slice_like(const In<A>& x, const In<A>& shape_like, const op::SliceLike& op = {}) const { return call(op, x, shape_like); }
-  A _backward_slice(const In<A>& head, const op::SliceGrad& op) const { return call(op, head); }
-  A _slice_assign(const In<A>& lhs, const In<A>& rhs, const op::SliceAssign& op) const { return call(op, lhs, rhs); }
-  A _slice_assign_scalar(const In<A>& x, const op::SliceAssignScalar& op) const { return call(op, x); }
-  A concat(std::span<const A> arrays, op::Concat op = {}, const std::source_location& site = std::source_location::current()) const {
-    op.num_args = int(arrays.size());
-    return call_array_list(op, arrays, site);
-  }
-  template <std::convertible_to<In<A>>... Rest>  // one after the other along axis dim (1); one dtype
-  A concat(const op::Concat& op, const In<A>& first, const Rest&... rest) const {
-    return call(op::Concat{.dim = op.dim, .num_args = 1 + int(sizeof...(rest))}, first, In<A>(rest)...);
-  }
-  template <std::convertible_to<In<A>>... Rest>
-  A concat(const In<A>& first, const In<A>& second, const Rest&... rest) const {
-    return concat(op::Concat{}, first, second.array(), rest...);
-  }
-  A stack(std::span<const A> arrays, op::Stack op = {}, const std::source_location& site = std::source_location::current()) const {
-    op.num_args = int(arrays.size());
-    return call_array_list(op, arrays, site);
-  }
-  template <std::convertible_to<In<A>>... Rest>  // arrays of one shape and dtype along a new axis (0)
-  A stack(const op::Stack& op, const In<A>& first, const Rest&... rest) const {
-    return call(op::Stack{.axis = op.axis, .num_args = 1 + int(sizeof...(rest))}, first, In<A>(rest)...);
-  }
-  template <std::convertible_to<In<A>>... Rest>
-  A stack(const In<A>& first, const In<A>& second, const Rest&... rest) const {
-    return stack(op::Stack{}, first, second.array(), rest...);
-  }
-  std::vector<A> split(const In<A>& x, int num_outputs, op::SliceChannel op = {}) const {  // equal parts along axis (1)
-    op.num_outputs = num_outputs;
-    return call_many(num_outputs, op, x);
-  }
-  A repeat(const In<A>& x, int repeats, std::optional<int> axis = {}) const {  // each element; no axis: flattened
-    return call(op::Repeat{.repeats = repeats, .axis = axis}, x);
-  }
-  A tile(const In<A>& x, const Shape& reps) const { return call(op::Tile{.reps = reps}, x); }  // reps[i] times along axis i
-  A reverse(const In<A>& x, const Shape& axis) const { return call(op::Reverse{.axis = axis}, x); }  // along each of axis
-  A flip(const In<A>& x, const Shape& axis) const { return reverse(x, axis); }                   // as reverse
-  A pad(const In<A>& x, const op::Pad& op) const { return call(op, x); }  // by pad_width, (before, after) for each axis
-  A _backward_pad(const In<A>& head, const op::PadGrad& op) const { return call(op, head); }
-  A broadcast_to(const In<A>& x, const Shape& shape) const { return call(op::BroadcastTo{.shape = shape}, x); }
-  A broadcast_axis(const In<A>& x, const Shape& axis, const Shape& size) const {  // axis[i], of size 1, to size[i]
-    return call(op::BroadcastAxis{.axis = axis, .size = size}, x);
-  }
-  A broadcast_like(const In<A>& lhs, const In<A>& rhs, const op::BroadcastLike& op = {}) const { return call(op, lhs, rhs); }
-  A SequenceMask(const In<A>& x, const op::SequenceMask& op = {}) const { return call(op, x); }
-  A SequenceMask(const In<A>& x, const In<A>& sequence_length, op::SequenceMask op = {}) const {  // (batch,)
-    op.use_sequence_length = true;
-    return call(op, x, sequence_length);
-  }
-  // --- indexing, by indices of any dtype but bool; outside they are clipped, or as op.mode says; gather_nd fails with
-  // IndexError. take: a[..., indices, ...] along axis; Embedding: weight[data]; pick: one element per run along axis
-  A take(const In<A>& a, const In<A>& indices, const op::Take& op = {}) const { return call(op, a, indices); }
-  A _backward_take(const In<A>& head, const In<A>& indices, const op::TakeGrad& op) const { return call(op, head, indices); }
-  A Embedding(const In<A>& data, const In<A>& weight, const op::Embedding& op) const { return call(op, data, weight); }
-  A pick(const In<A>& data, const In<A>& index, const op::Pick& op = {}) const { return call(op, data, index); }
-  A _backward_pick(const In<A>& head, const In<A>& index, const op::PickGrad& op) const { return call(op, head, index); }
-  A batch_take(const In<A>& a, const In<A>& indices) const { return call(op::BatchTake{}, a, indices); }
-  A one_hot(const In<A>& indices, int64_t depth, op::OneHot op = {}) const {  // indices.shape + (depth,)
-    op.depth = depth;
-    return call(op, indices);
-  }
-  A gather_nd(const In<A>& data, const In<A>& indices) const { return call(op::GatherNd{}, data, indices); }
-  A _backward_gather_nd(const In<A>& head, const In<A>& indices, const op::GatherNdGrad& op) const { return call(op, head, indices); }
-  // --- linear algebra, floating dtypes. dot contracts lhs's last axis with rhs's first; batch_dot takes 3-D arrays
-  A dot(const In<A>& lhs, const In<A>& rhs, const op::Dot& op = {}) const { return call(op, lhs, rhs); }
-  A batch_dot(const In<A>& lhs, const In<A>& rhs, const op::BatchDot& op = {}) const { return call(op, lhs, rhs); }
   // --- neural networks, floating dtypes. y = x W^T + b with W (num_hidden, in)
   A FullyConnected(const In<A>& data, const In<A>& weight, const In<A>& bias, const op::FullyConnected& op) const { return call(op, data, weight, bias); }
   A FullyConnected(const In<A>& data, const In<A>& weight, op::FullyConnected op) const { return op.no_bias = true, call(op, data, weight); }
@@ -286,11 +32,36 @@ class Functions {
   A Pooling(const In<A>& data, const op::Pooling& op) const { return call(op, data); }  // max, avg, sum, lp
   A _backward_Pooling(const In<A>& head, const In<A>& data, const In<A>& output, const op::BackwardPooling& op) const { return call(op, head, data, output); }
   A _pooling_along(const In<A>& tangent, const In<A>& data, const In<A>& output, const op::PoolingAlong& op) const { return call(op, tangent, data, output); }
-  // gamma (x - mean) / sqrt(var + eps) + beta. BatchNorm: per index of axis 1, by the batch in training
+  // --- images (n, c, h, w) at another size
+  A BilinearResize2D(const In<A>& data, const op::BilinearResize2D& op) const { return call(op, data); }
+  A BilinearResize2D(const In<A>& data, const In<A>& like, op::BilinearResize2D op = {}) const { return op.mode = ResizeMode::like, call(op, data, like); }
+  A AdaptiveAvgPooling2D(const In<A>& data, const Shape& output_size = {}) const { return call(op::AdaptiveAvgPooling2D{.output_size = output_size}, data); }
+  A UpSampling(const In<A>& data, const op::UpSampling& op) const { return call(op, data); }
+  A UpSampling(std::span<const A> arrays, op::UpSampling op, const std::source_location& site = std::source_location::current()) const {
+    return op.num_args = int(arrays.size()), call_array_list(op, arrays, site);
+  }
+  A UpSampling(const In<A>& data, const In<A>& weight, op::UpSampling op) const { return op.sample_type = UpSamplingType::bilinear, call(op, data, weight); }
+  A Crop(const In<A>& data, const op::Crop& op) const { return call(op, data); }
+  A Crop(const In<A>& data, const In<A>& crop_like, op::Crop op = {}) const { return op.num_args = 2, call(op, data, crop_like); }
+  A _resample(const In<A>& data, const op::Resample& op) const { return call(op, data); }
+  // --- normalisation: gamma (x - mean) / sqrt(var + eps) + beta. BatchNorm: per index of axis 1, by the batch in training
   A BatchNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const In<A>& moving_mean, const In<A>& moving_var, const op::BatchNorm& op = {}) const { return call(op, data, gamma, beta, moving_mean, moving_var); }
   std::vector<A> _backward_BatchNorm(const In<A>& head, const In<A>& data, const In<A>& gamma, const In<A>& mean, const In<A>& inverse_std, const op::BackwardBatchNorm& op) const { return call_many(3, op, head, data, gamma, mean, inverse_std); }
   A LayerNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const op::LayerNorm& op = {}) const { return call(op, data, gamma, beta); }
   std::vector<A> _backward_LayerNorm(const In<A>& head, const In<A>& data, const In<A>& gamma, const In<A>& mean, const In<A>& std, const op::BackwardLayerNorm& op) const { return call_many(3, op, head, data, gamma, mean, std); }
+  A SyncBatchNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const In<A>& moving_mean, const In<A>& moving_var, const op::SyncBatchNorm& op = {}) const { return call(op, data, gamma, beta, moving_mean, moving_var); }
+  A InstanceNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const op::InstanceNorm& op = {}) const { return call(op, data, gamma, beta); }
+  A GroupNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const op::GroupNorm& op = {}) const { return call(op, data, gamma, beta); }
+  A RMSNorm(const In<A>& data, const In<A>& gamma, const op::RMSNorm& op = {}) const { return call(op, data, gamma); }
+  A L2Normalization(const In<A>& data, const op::L2Normalization& op = {}) const { return call(op, data); }
+  A LRN(const In<A>& data, const op::LRN& op) const { return call(op, data); }
+  std::vector<A> moments(const In<A>& data, const op::Moments& op) const { return call_many(2, op, data); }  // mean and variance
+  // --- attention: queries, keys and values of `heads` heads side by side
+  A interleaved_matmul_selfatt_qk(const In<A>& queries_keys_values, const op::SelfAttentionQK& op) const { return call(op, queries_keys_values); }
+  A interleaved_matmul_selfatt_valatt(const In<A>& queries_keys_values, const In<A>& attention, const op::SelfAttentionValue& op) const { return call(op, queries_keys_values, attention); }
+  A interleaved_matmul_encdec_qk(const In<A>& queries, const In<A>& keys_values, const op::EncoderDecoderQK& op) const { return call(op, queries, keys_values); }
+  A interleaved_matmul_encdec_valatt(const In<A>& keys_values, const In<A>& attention, const op::EncoderDecoderValue& op) const { return call(op, keys_values, attention); }
+  A div_sqrt_dim(const In<A>& data) const { return call(op::DivSqrtDim{}, data); }  // x / sqrt(length of the last axis)
   // --- activations, softmax over op.axis (-1), dropout, output layers (the gradient of ...Output ignores the head)
   A Activation(const In<A>& data, const op::Activation& op) const { return call(op, data); }
   A _backward_Activation(const In<A>& head, const In<A>& output, const op::BackwardActivation& op) const {
@@ -357,6 +128,28 @@ class Functions {
   A MakeLoss(const In<A>& data, const op::MakeLoss& op = {}) const { return call(op, data); }
   A _backward_MakeLoss(const In<A>& data, const op::BackwardMakeLoss& op) const { return call(op, data); }
   A Dropout(const In<A>& data, const op::Dropout& op = {}) const { return call(op, data); }
+  // clang-format on
+
+ protected:
+  using ArrayFunctions<A>::call_array_list;
+  using ArrayFunctions<A>::call_many;
+};
+
+// Each call checks its inputs (ShapeError, TypeError, DeviceError, ValueError for attributes, StateError for an array
+// that is undefined or whose engine has ended), pushes, and gives the result at once; an operator that fails while it
+// runs throws at a later wait. Thread safety: stateless apart from the name; any thread.
+template <class A>
+class Functions : public LayerFunctions<A> {
+ public:
+  using LayerFunctions<A>::call;
+  constexpr Functions() = default;
+  // The same functions giving their next node this name in a Symbol (F.as("fwd").relu(x)).
+  constexpr Functions as(std::string_view name) const {
+    Functions f;
+    f.name_ = name;
+    return f;
+  }
+  // clang-format off
   // --- creation and random numbers: float32 on the current device unless the options say otherwise; pushes only
   using Site = std::source_location;
   A zeros(const Shape& shape, const ArrayOptions& o = {}, Site site = Site::current()) const {
@@ -432,47 +225,14 @@ class Functions {
     requires requires(const P& p) { p.template as<A>(); }
   A operator()(const P& parameter) const { return parameter.template as<A>(); }
 
-  // Calls any operator with one visible output, given all its inputs; your own too: F.call(MyOp{.alpha = 2}, x, y).
-  template <class Op, class... Ins>
-  A call(const Op& op, const In<A>& first, const Ins&... rest) const {
-    const A* inputs[] = {&first.array(), &input_array(rest)...};
-    A out;
-    A::apply(ops::def_of<Op>(), &op, inputs, std::span<A>(&out, 1), first.site(), name_);
-    return out;
-  }
-
  private:
+  using LayerFunctions<A>::call_list;
+  using LayerFunctions<A>::name_;
   static Device device(const ArrayOptions& o) { return o.device.value_or(engine::thread_context().device); }
   A constant(NDArray values) const { return A::from_values(std::move(values), name_); }
   template <class T>
   A from_memory(const T* values, size_t n, const Shape& shape, const ArrayOptions& o) const {
     return constant(NDArray::from(values, n, shape, o.dtype, device(o)));
-  }
-  static const A& input_array(const In<A>& input) { return input.array(); }
-  template <class T>
-  static const A& input_array(const T& input) {
-    static_assert(std::derived_from<T, A>, "operators take arrays of one kind: NDArrays by nd, Symbols by sym");
-    return input;
-  }
-  template <class Op, class... Ins>  // with n visible outputs
-  std::vector<A> call_many(int n, const Op& op, const In<A>& first, const Ins&... rest) const {
-    const A* inputs[] = {&first.array(), &rest.array()...};
-    std::vector<A> outs(size_t(std::max(n, 0)));  // a wrong number is refused below, by the operator's name
-    A::apply(Op::def, &op, inputs, outs, first.site(), name_);
-    return outs;
-  }
-  template <class Op>
-  A call_list(const Op& op, std::span<const A* const> inputs, const std::source_location& site) const {
-    A out;
-    A::apply(Op::def, &op, inputs, std::span<A>(&out, 1), site, name_);
-    return out;
-  }
-  template <class Op>
-  A call_array_list(const Op& op, std::span<const A> arrays, const std::source_location& site) const {
-    std::vector<const A*> inputs;
-    inputs.reserve(arrays.size());
-    for (const A& a : arrays) inputs.push_back(&a);
-    return call_list(op, inputs, site);
   }
   template <class Op>  // no array inputs
   A create(const Op& op, const std::source_location& site) const {
@@ -483,8 +243,6 @@ class Functions {
     const A* inputs[] = {&first.array(), &rest.array()...};
     A::apply(Op::def, &op, inputs, std::span<A>(), first.site(), name_);
   }
-
-  std::string_view name_;
 };
 
 // Functions on NDArrays, and waitall.

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "kaon/engine/buffer/gpu_memory.h"
@@ -108,7 +109,8 @@ void check_arrays(const OpDef& def, const void* attrs, std::span<const NDArray* 
 }
 
 OpLabel label_of(const char* name, const std::source_location& site) {
-  return {name, site, thread_context().block_path};
+  const ThreadContext& context = thread_context();
+  return context.composing ? *context.composing : OpLabel{name, site, context.block_path};
 }
 OpLabel label_of(const OpDef& def, const std::source_location& site) { return label_of(def.name().data(), site); }
 
@@ -141,6 +143,29 @@ void check_fits(const TensorMeta& result, const NDArray& out, const OpDef& def) 
   }
 }
 
+// Calls what the operator is made of. Their operations and errors bear its name, and the line where it was called.
+void compose(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs, std::span<TensorMeta> metas,
+             std::span<NDArray> results, const std::source_location& site) {
+  const OpLabel label = label_of(def, site);
+  struct Composing {
+    ~Composing() { thread_context() = outer; }
+    ThreadContext outer = thread_context();
+  } composing;
+  ThreadContext& context = thread_context();
+  context.composing = &label;
+  if (const Buffer* first = inputs.empty() ? nullptr : inputs[0]->ptr()->buffer.get()) {
+    context.device = first->device;  // of what it creates
+    context.engine = first->engine;
+  }
+  ComposeContext call(inputs, metas, results.data());
+  def.compose(attrs, call);
+  for (size_t i = 0; i < metas.size(); ++i) {
+    if (!results[i].defined() || results[i].shape() != metas[i].shape || results[i].dtype() != metas[i].dtype) {
+      throw Error(fmt::format("[{}] output {} is not composed as inferred", def.name(), i));
+    }
+  }
+}
+
 }  // namespace
 
 void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs,
@@ -153,6 +178,12 @@ void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray
   SmallArray<ArrayNode*> nodes(n_in, [&](size_t i) { return inputs[i]->node_.get(); });
   SmallArray<TensorMeta> metas(n_out);
   check_call(def, site, [&] { infer(def, attrs, inputs, metas.span()); });
+  if (def.compose) {
+    SmallArray<NDArray> results(n_out);
+    compose(def, attrs, inputs, metas.span(), results.span(), site);
+    for (size_t i = 0; i < outs.size(); ++i) outs[i] = std::move(results[i]);
+    return;
+  }
 
   ThreadContext& context = thread_context();
   auto* interceptor = static_cast<Interceptor*>(context.interceptor);
@@ -172,7 +203,7 @@ void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray
                 context.training);
   }
   if (interceptor) {
-    OpCall call{def, attrs, inputs, results.span(), site, name};
+    OpCall call{def, attrs, inputs, results.span(), context.composing ? context.composing->site : site, name};
     interceptor->on_call(call);
   }
   for (size_t i = 0; i < outs.size(); ++i) outs[i] = std::move(results[i]);

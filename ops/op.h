@@ -36,6 +36,12 @@ struct Names {
   constexpr int size() const { return count; }
 };
 
+// An attribute that is any text. A value: the text is kept as long as the process, once however often it is read.
+struct Word {
+  const char* text = "";
+  friend bool operator==(const Word& a, const Word& b) { return std::string_view(a.text) == b.text; }
+};
+
 constexpr uint32_t bit(int i) { return 1u << i; }
 }  // namespace ops
 
@@ -136,6 +142,24 @@ class GradContext {
 enum class IndexMode : uint8_t { raise, wrap, clip };
 constexpr std::array<std::string_view, 3> enum_names(IndexMode) { return {"raise", "wrap", "clip"}; }
 
+// The argument of `compose`: the arrays of a call, whose outputs are made by calling other operators. As a gradient
+// rule, it runs eagerly and in a trace alike.
+class ComposeContext {
+ public:
+  ComposeContext(std::span<const NDArray* const> inputs, std::span<TensorMeta> outputs, NDArray* results)
+      : inputs_(inputs), outputs_(outputs), results_(results) {}
+  int num_inputs() const { return int(inputs_.size()); }
+  const NDArray& input(int i = 0) const { return *inputs_[size_t(i)]; }
+  const TensorMeta& output(int i = 0) const { return outputs_[size_t(i)]; }  // shape and dtype, as inferred
+  void set(int i, NDArray result);                                           // output i; each must be set
+  void set(NDArray result);                                                  // output 0
+
+ private:
+  std::span<const NDArray* const> inputs_;
+  std::span<TensorMeta> outputs_;
+  NDArray* results_;
+};
+
 namespace ops {
 // The result of `image_use`: images among the inputs and outputs of an operator with traits.any_layout.
 struct ImageUse {
@@ -215,17 +239,28 @@ struct AnyField {
 //   double flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const
 //       Multiplications and additions of a call. Without it, a call's time is estimated by its bytes alone.
 
-// An operator: a default-constructible aggregate with traits, fields and infer. fields(field) calls
-// field(name in files, pointer to member[, is it required?]) for each attribute. run_cpu(const T&, KernelContext&)
-// is found by argument lookup, in the namespace of T or in kaon. `int num_inputs() const` says how many inputs this
-// attribute set takes when it is not all of traits.inputs; `int num_outputs() const` likewise.
+// Has a kernel: run_cpu(const T&, KernelContext&), found by argument lookup in the namespace of T or in kaon.
 template <class T>
-concept Op = std::default_initializable<T> && requires(const T& op, InferContext& infer, KernelContext& kernel) {
+concept HasKernel = requires(const T& op, KernelContext& kernel) {
+  run_cpu(op, kernel);
+};
+
+// Is made of other operators: void compose(ComposeContext&) const calls them. It has neither kernel nor gradient of its
+// own, and is a node of Symbols and files only: graphs and tapes hold what it is made of.
+template <class T>
+concept Composite = requires(const T& op, ComposeContext& call) {
+  op.compose(call);
+};
+
+// An operator: a default-constructible aggregate with traits, fields, infer, and a kernel or compose(). fields(field)
+// calls field(name in files, pointer to member[, is it required?]) for each attribute. `int num_inputs() const` says
+// how many inputs this attribute set takes when it is not all of traits.inputs; `int num_outputs() const` likewise.
+template <class T>
+concept Op = std::default_initializable<T> && requires(const T& op, InferContext& infer) {
   { T::traits } -> std::convertible_to<const OpTraits&>;
   T::fields(AnyField());
   op.infer(infer);
-  run_cpu(op, kernel);
-};
+} &&(HasKernel<T> != Composite<T>);
 
 // Has a rule for its gradient. Without one, gradients end here if traits.flat says so; else backward throws StateError.
 template <class T>

@@ -17,9 +17,10 @@ struct OpDef {
   uint32_t attrs_size;
   void (*construct)(void* attrs);  // default attributes into raw memory
   void (*infer)(const void* attrs, InferContext&);
-  void (*cpu)(const void* attrs, KernelContext&);
-  void (*grad)(const void* attrs, GradContext&);  // nullptr: zero if traits.flat, else not differentiable
-  int (*num_inputs)(const void* attrs);           // -1: any number
+  void (*cpu)(const void* attrs, KernelContext&);       // nullptr: it is composed of others
+  void (*compose)(const void* attrs, ComposeContext&);  // nullptr: it has a kernel
+  void (*grad)(const void* attrs, GradContext&);        // nullptr: zero if traits.flat, else not differentiable
+  int (*num_inputs)(const void* attrs);                 // -1: any number
   int (*num_outputs)(const void* attrs);
   // Traits of this very attribute set: `traits` unless the operator's traits_of() is more exact
   // (LeakyReLU is random as rrelu only).
@@ -52,7 +53,7 @@ struct OpDef {
 
 template <class T>
 constexpr OpDef make_op_def() {
-  static_assert(ops::Op<T>, "an operator needs traits, fields, infer and run_cpu");
+  static_assert(ops::Op<T>, "an operator needs traits, fields, infer, and run_cpu or compose");
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>,
                 "attributes are plain values: they are copied into engine blocks and stand in co_await expressions");
   static_assert(alignof(T) <= 8, "attributes lie behind pointers in engine blocks");
@@ -62,7 +63,12 @@ constexpr OpDef make_op_def() {
   d.attrs_size = std::is_empty_v<T> ? 0 : sizeof(T);  // nothing is stored for none
   d.construct = [](void* p) { new (p) T(); };
   d.infer = [](const void* p, InferContext& c) { static_cast<const T*>(p)->infer(c); };
-  d.cpu = [](const void* p, KernelContext& c) { run_cpu(*static_cast<const T*>(p), c); };
+  if constexpr (ops::Composite<T>) {
+    static_assert(!ops::Differentiable<T>, "the gradient of a composition is that of its parts");
+    d.compose = [](const void* p, ComposeContext& c) { static_cast<const T*>(p)->compose(c); };
+  } else {
+    d.cpu = [](const void* p, KernelContext& c) { run_cpu(*static_cast<const T*>(p), c); };
+  }
   if constexpr (ops::Differentiable<T>) {
     d.grad = [](const void* p, GradContext& c) { static_cast<const T*>(p)->grad(c); };
   }

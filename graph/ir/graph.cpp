@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
+#include "kaon/graph/ir/graph_tracer.h"
 #include "kaon/graph/ir/symbol_node.h"
 #include "kaon/ops/operator/kernel_call.h"
 
@@ -49,23 +52,75 @@ Graph Graph::from_symbol(const Symbol& symbol, const std::vector<std::string>& i
   return g;
 }
 
+namespace {
+
+void infer_shapes(Graph& graph, Node& n) {
+  std::vector<TensorMeta> out(n.outputs.size());
+  std::vector<TensorMeta*> in;
+  for (ValueId v : n.inputs) in.push_back(&graph.nodes[v.node].outputs[v.output]);
+  InferContext context(n.op->name().data(), n.op->traits, in, out);
+  try {
+    if (n.equal_shapes) expect_equal_shapes("elemwise" + std::string(n.op->name().substr(n.op->name().find('_'))), in);
+    n.op->infer(n.attrs.get(), context);
+  } catch (const Error& e) {
+    std::rethrow_exception(e.with_context(fmt::format("; in node {}", n.name)));
+  }
+  n.outputs = std::move(out);
+}
+
+// Appends what the node is made of to `graph`, in which its inputs are; returns its outputs there.
+std::vector<ValueId> compose(Graph& graph, const Node& n) {
+  GraphTracer tracer(graph, n.phase);
+  tracer.name = n.name + "_";
+  std::vector<NDArray> inputs;
+  for (ValueId v : n.inputs) inputs.push_back(tracer.array(v));
+  std::vector<const NDArray*> pointers;
+  for (const NDArray& a : inputs) pointers.push_back(&a);
+  std::vector<NDArray> results(n.outputs.size());
+  {
+    GraphTracer::Scope scope(tracer);
+    NDArray::apply(*n.op, n.attrs.get(), pointers, results, std::source_location::current(), {});
+  }
+  std::vector<ValueId> values;
+  for (const NDArray& a : results) values.push_back(tracer.value(a));
+  return values;
+}
+
+}  // namespace
+
 void infer_graph(Graph& graph, std::span<const TensorMeta> inputs) {
   for (size_t i = 0; i < graph.inputs.size(); ++i) graph.nodes[graph.inputs[i]].outputs[0] = inputs[i];
-  for (Node& n : graph.nodes) {
-    if (!n.op) continue;
-    std::vector<TensorMeta> out(n.outputs.size());
-    std::vector<TensorMeta*> in;
-    for (ValueId v : n.inputs) in.push_back(&graph.nodes[v.node].outputs[v.output]);
-    InferContext context(n.op->name().data(), n.op->traits, in, out);
-    try {
-      if (n.equal_shapes)
-        expect_equal_shapes("elemwise" + std::string(n.op->name().substr(n.op->name().find('_'))), in);
-      n.op->infer(n.attrs.get(), context);
-    } catch (const Error& e) {
-      std::rethrow_exception(e.with_context(fmt::format("; in node {}", n.name)));
+  if (std::none_of(graph.nodes.begin(), graph.nodes.end(), [](const Node& n) { return n.op && n.op->compose; })) {
+    for (Node& n : graph.nodes) {
+      if (n.op) infer_shapes(graph, n);
     }
-    n.outputs = std::move(out);
+    return;
   }
+  Graph made;
+  std::vector<std::vector<ValueId>> now;  // by node of `graph` and output
+  const auto in_made = [&](ValueId v) { return now[v.node][v.output]; };
+  for (Node& n : graph.nodes) {
+    for (ValueId& v : n.inputs) v = in_made(v);
+    if (n.op) infer_shapes(made, n);
+    if (n.op && n.op->compose) {
+      now.push_back(compose(made, n));
+      continue;
+    }
+    const uint32_t at = made.add(std::move(n)).node;
+    now.emplace_back();
+    for (uint32_t k = 0; k < made.nodes[at].outputs.size(); ++k) now.back().push_back({at, k});
+  }
+  for (uint32_t i : graph.inputs) made.inputs.push_back(now[i][0].node);
+  for (ValueId v : graph.outputs) made.outputs.push_back(in_made(v));
+  made.num_forward_outputs = graph.num_forward_outputs;
+  for (uint32_t i = 0; i < made.nodes.size(); ++i) {
+    Node& n = made.nodes[i];
+    n.provenance.clear();
+    for (uint32_t k = 0; n.op && k < n.outputs.size(); ++k) {
+      n.provenance.push_back({.output = k, .node = i, .result = k});
+    }
+  }
+  graph = std::move(made);
 }
 
 void number_draws(Graph& graph, bool training) {

@@ -80,7 +80,8 @@ class Graph {
   static Graph from_symbol(const Symbol& symbol, const std::vector<std::string>& input_order);
 };
 
-// Fills shapes and dtypes from those of the inputs. Throws ShapeError naming the node.
+// Fills shapes and dtypes from those of the inputs, and puts in place of each composite operator what it is made of.
+// Throws ShapeError naming the node.
 void infer_graph(Graph& graph, std::span<const TensorMeta> inputs);
 
 // Gives each node that draws random numbers its place among them: that of an imperative run. Shapes must be known.

@@ -204,4 +204,41 @@ struct SequenceMask {
 void run_cpu(const op::SequenceMask& op, KernelContext& c);
 void run_cuda(const op::SequenceMask& op, KernelContext& c);
 
+// --- The last step of sequences, and their steps in reverse order. Lengths outside [1, steps] become the nearest one,
+// where MXNet reads other memory; for SequenceReverse 0 is a length.
+
+namespace op {
+// data (steps, batch, ...), or (batch, steps, ...) with axis 1, to (batch, ...): step sequence_length[batch] - 1, or
+// the last one without use_sequence_length.
+struct SequenceLast {
+  bool use_sequence_length = false;
+  int axis = 0;
+  static constexpr OpTraits traits{.name = "SequenceLast", .inputs = Names("data", "sequence_length")};
+  static constexpr void fields(auto field) {
+    field("use_sequence_length", &SequenceLast::use_sequence_length);
+    field("axis", &SequenceLast::axis);
+  }
+  static const OpDef def;
+  int num_inputs() const { return use_sequence_length ? 2 : 1; }
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// data (steps, batch, ...): the first sequence_length[batch] steps in reverse order, or all of them without
+// use_sequence_length; the others stay where they are. `axis` must be 0.
+struct SequenceReverse {
+  bool use_sequence_length = false;
+  int axis = 0;
+  static constexpr OpTraits traits{.name = "SequenceReverse", .inputs = Names("data", "sequence_length")};
+  static constexpr void fields(auto field) {
+    field("use_sequence_length", &SequenceReverse::use_sequence_length);
+    field("axis", &SequenceReverse::axis);
+  }
+  static const OpDef def;
+  int num_inputs() const { return use_sequence_length ? 2 : 1; }
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+}  // namespace op
+
 }  // namespace kaon

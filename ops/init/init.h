@@ -129,6 +129,43 @@ struct Eye {
   static const OpDef def;
   void infer(InferContext& c) const;
 };
+
+// start, start + step, ... in the dtype and number of data's elements, and in its shape; with `axis` along that axis
+// alone, as a 1-D array. Each number comes `repeat` times. Only the shape of data is read.
+struct ArangeLike {
+  double start = 0;
+  double step = 1;
+  int repeat = 1;
+  std::optional<int> axis{};
+  std::optional<Device> ctx{};  // not read: the device is data's
+  static constexpr OpTraits traits{.name = "_contrib_arange_like", .flat = true};
+  static constexpr void fields(auto field) {
+    field("start", &ArangeLike::start);
+    field("step", &ArangeLike::step);
+    field("repeat", &ArangeLike::repeat);
+    field("axis", &ArangeLike::axis);
+    field("ctx", &ArangeLike::ctx);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// The shape of data as an int64 array, and its number of elements as one of shape (1,).
+struct ShapeArray {
+  static constexpr OpTraits traits{.name = "shape_array", .flat = true};
+  static constexpr void fields(auto) {}
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+struct SizeArray {
+  static constexpr OpTraits traits{.name = "size_array", .flat = true};
+  static constexpr void fields(auto) {}
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
 }  // namespace op
 void run_cpu(const op::Zeros& op, KernelContext& c);
 void run_cuda(const op::Zeros& op, KernelContext& c);

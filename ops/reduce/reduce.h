@@ -1,5 +1,7 @@
-// Sums, means, norms, the largest element, and their gradients.
+// Sums, means, norms, the largest element, their gradients, and the largest elements in order.
 #pragma once
+
+#include <optional>
 
 #include "kaon/engine/api.h"
 #include "kaon/ops/op.h"
@@ -250,5 +252,84 @@ void run_cpu(const op::NanSumGrad& op, KernelContext& c);
 void run_cuda(const op::NanSumGrad& op, KernelContext& c);
 void run_cpu(const op::ProdGrad& op, KernelContext& c);
 void run_cuda(const op::ProdGrad& op, KernelContext& c);
+
+// --- Order: the largest or smallest elements along an axis. NaN counts as larger than all numbers; of equal elements
+// the one with the smaller index comes first, whatever the direction. Numbers of any dtype but bool.
+
+enum class TopKReturn : uint8_t { value, indices, mask, both };
+constexpr std::array<std::string_view, 4> enum_names(TopKReturn) { return {"value", "indices", "mask", "both"}; }
+
+namespace op {
+// The first k elements, 0: all, of each row along the last axis in ascending or descending order, and their indices
+// (int64). The gradient goes back to these elements.
+struct Order {
+  int64_t k = 0;
+  bool is_ascend = true;
+  static constexpr OpTraits traits{.name = "_order", .outputs = 2, .in_mxnet = false};
+  static constexpr void fields(auto field) {
+    field("k", &Order::k);
+    field("is_ascend", &Order::is_ascend);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.ndim() >= 2; }
+};
+
+// The k largest elements along `axis`, or the smallest with is_ascend, in that order: their values, their indices in
+// `dtype`, both, or a mask of data's shape and dtype that is 1 there. k < 1: all. Without `axis`, of the flattened
+// data.
+struct TopK {
+  std::optional<int> axis = -1;
+  int k = 1;
+  TopKReturn ret_typ = TopKReturn::indices;
+  bool is_ascend = false;
+  DType dtype = DType::float32;
+  static constexpr OpTraits traits{.name = "topk"};
+  static constexpr void fields(auto field) {
+    field("axis", &TopK::axis);
+    field("k", &TopK::k);
+    field("ret_typ", &TopK::ret_typ);
+    field("is_ascend", &TopK::is_ascend);
+    field("dtype", &TopK::dtype);
+  }
+  static const OpDef def;
+  int num_outputs() const { return ret_typ == TopKReturn::both ? 2 : 1; }
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// The elements along `axis` in order; without `axis`, of the flattened data.
+struct Sort {
+  std::optional<int> axis = -1;
+  bool is_ascend = true;
+  static constexpr OpTraits traits{.name = "sort"};
+  static constexpr void fields(auto field) {
+    field("axis", &Sort::axis);
+    field("is_ascend", &Sort::is_ascend);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// Their indices, in `dtype`.
+struct ArgSort {
+  std::optional<int> axis = -1;
+  bool is_ascend = true;
+  DType dtype = DType::float32;
+  static constexpr OpTraits traits{.name = "argsort"};
+  static constexpr void fields(auto field) {
+    field("axis", &ArgSort::axis);
+    field("is_ascend", &ArgSort::is_ascend);
+    field("dtype", &ArgSort::dtype);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+}  // namespace op
+void run_cpu(const op::Order& op, KernelContext& c);
+void run_cuda(const op::Order& op, KernelContext& c);
 
 }  // namespace kaon

@@ -44,6 +44,8 @@ const std::map<std::string, std::string> left_out{
     {"_sum_to", "Kaon's own: gradients of broadcasting operators"},
     {"_reshape_to", "Kaon's own: gradients of reshapes"},
     {"_pooling_along", "Kaon's own: second derivatives of Pooling"},
+    {"_order", "Kaon's own: part of topk and others"},
+    {"_resample", "Kaon's own: part of BilinearResize2D and others"},
     {"_kaon_multi_sgd_update", "Kaon's own: as sgd_update, by the trainings"},
     {"_kaon_multi_sgd_mom_update", "Kaon's own: as sgd_mom_update, by the trainings"},
     {"_kaon_multi_adam_update", "Kaon's own: as adam_update, by the trainings"},
@@ -51,30 +53,18 @@ const std::map<std::string, std::string> left_out{
 };
 
 // Attributes that no case sets, and why: choices of another library, forms of old files, what Kaon refuses.
-const NameSet attributes_left_out{"Convolution workspace",
-                                  "Convolution cudnn_tune",
-                                  "Convolution cudnn_off",
-                                  "Convolution layout",
-                                  "Convolution __post_ops__",
-                                  "FullyConnected __post_ops__",
-                                  "Deconvolution workspace",
-                                  "Deconvolution cudnn_tune",
-                                  "Deconvolution cudnn_off",
-                                  "Deconvolution layout",
-                                  "Pooling cudnn_off",
-                                  "Pooling layout",
-                                  "BatchNorm output_mean_var",
-                                  "BatchNorm cudnn_off",
-                                  "BatchNorm min_calib_range",
-                                  "BatchNorm max_calib_range",
-                                  "LayerNorm output_mean_var",
-                                  "Reshape target_shape",
-                                  "Reshape keep_highest",
-                                  "Embedding sparse_grad",
-                                  "_arange infer_range",
-                                  "norm out_dtype",
-
-                                  "Dropout mode"};
+const NameSet attributes_left_out{"Convolution workspace",     "Convolution cudnn_tune",
+                                  "Convolution cudnn_off",     "Convolution layout",
+                                  "Convolution __post_ops__",  "FullyConnected __post_ops__",
+                                  "Deconvolution workspace",   "Deconvolution cudnn_tune",
+                                  "Deconvolution cudnn_off",   "Deconvolution layout",
+                                  "Pooling cudnn_off",         "Pooling layout",
+                                  "BatchNorm output_mean_var", "BatchNorm cudnn_off",
+                                  "BatchNorm min_calib_range", "BatchNorm max_calib_range",
+                                  "LayerNorm output_mean_var", "Reshape target_shape",
+                                  "Reshape keep_highest",      "Embedding sparse_grad",
+                                  "_arange infer_range",       "norm out_dtype",
+                                  "UpSampling workspace",      "Dropout mode"};
 
 }  // namespace
 

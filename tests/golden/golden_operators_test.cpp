@@ -170,5 +170,7 @@ TEST_CASE("golden: products of matrices and dense layers", "[golden]") { check_f
 TEST_CASE("golden: convolutions and pooling", "[golden]") { check_file("conv.golden"); }
 TEST_CASE("golden: normalisations", "[golden]") { check_file("norm.golden"); }
 TEST_CASE("golden: activations and softmax", "[golden]") { check_file("activation.golden"); }
+TEST_CASE("golden: images at another size", "[golden]") { check_file("resize.golden"); }
+TEST_CASE("golden: operators made of others, and order", "[golden]") { check_file("composed.golden"); }
 TEST_CASE("golden: losses and dropout", "[golden]") { check_file("losses.golden"); }
 TEST_CASE("golden: arrays from numbers, and updates of parameters", "[golden]") { check_file("create.golden"); }

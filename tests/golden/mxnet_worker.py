@@ -25,6 +25,8 @@ def to_wire(array):
 
 
 def operator(name):
+    if name.startswith("_contrib_"):
+        return getattr(mx.nd.contrib, name[len("_contrib_"):])
     for module in (mx.nd.op, mx.nd._internal, mx.nd):
         if hasattr(module, name):
             return getattr(module, name)

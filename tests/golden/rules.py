@@ -9,6 +9,8 @@ import numpy as np
 
 SUMS = re.compile(r"^(sum|mean|prod|nansum|nanprod|sum_axis|norm|dot|batch_dot|FullyConnected|Convolution|Deconvolution|"
                   r"Pooling|BatchNorm|LayerNorm|softmax|softmin|log_softmax|SoftmaxActivation|SoftmaxOutput|"
+                  r"_contrib_(BilinearResize2D|AdaptiveAvgPooling2D|SyncBatchNorm|interleaved_\w+)|UpSampling|"
+                  r"InstanceNorm|GroupNorm|L2Normalization|LRN|moments|"
                   r"softmax_cross_entropy|add_n|ElementWiseSum|take|Embedding|gather_nd|Pad|pad|\w+_update|"
                   r"broadcast_(to|axis|axes|like)|repeat|tile|where|LeakyReLU)$")
 
@@ -125,6 +127,8 @@ RULES = [
     (r"_arange", r"outputs", "torch", "MXNet's float16 start is a whole number", everywhere),
     (r"Pooling", r".*", "torch", "NaN in a window gives NaN", nan_in),
     (r"max|min|max_axis|min_axis", r".*", "torch", "NaN wins", nan_in),
+    (r"SequenceLast", r"gradients", "torch", "MXNet's gradient without lengths takes axis 0", attribute("axis", "1")),
+    (r"LRN", r"gradients", "torch", "MXNet divides by 0 in images of few channels", lambda e: np.isinf(e.mxnet)),
     (r"gather_nd", r"gradients", "torch", "MXNet drops negative indices", everywhere),
     (r"(broadcast)?_power(_scalar)?|_rpower_scalar", r"gradients", "open", "the gradient of 0 to the power of 0 and less",
      lambda e: ~np.isfinite(e.mxnet) | ~np.isfinite(e.torch)),

@@ -5,9 +5,11 @@ compute(case) gives what mxnet_worker.py gives, or None where there is no formul
 import numpy as np
 import torch
 
+import torch_composed  # noqa: F401
 import torch_elementwise  # noqa: F401
 import torch_layers  # noqa: F401
 import torch_movement  # noqa: F401
+import torch_resize  # noqa: F401
 from formulae import FORMULAE, Attrs
 from tensors import head
 

@@ -90,6 +90,23 @@ std::vector<Wrong> shapes() {
           [] {
             nd.Convolution(ones({1, 3, 4, 4}), ones({4, 3, 5, 5}), op::Convolution{.kernel = {5, 5}, .num_filter = 4});
           }),
+      wrong<ShapeError>({"[_contrib_BilinearResize2D]", "at least one pixel", "(1, 1, 0, 2)"},
+                        [] {
+                          nd.BilinearResize2D(ones({1, 1, 0, 2}), {.height = 2, .width = 2});
+                        }),
+      wrong<ShapeError>({"[UpSampling]", "input 1", "divides 4 x 4", "(1, 1, 3, 2)"},
+                        [] {
+                          const NDArray both[] = {ones({1, 1, 2, 2}), ones({1, 1, 3, 2})};
+                          nd.UpSampling(both, {.scale = 2});
+                        }),
+      wrong<ShapeError>({"[UpSampling]", "input 1 must have shape (2, 1, 4, 4)", "(2, 1, 3, 3)"},
+                        [] {
+                          nd.UpSampling(ones({1, 2, 2, 2}), ones({2, 1, 3, 3}), {.scale = 2});
+                        }),
+      wrong<ShapeError>({"[Crop]", "3 rows from 1 on", "(1, 1, 3, 3)"},
+                        [] {
+                          nd.Crop(ones({1, 1, 3, 3}), {.offset = {1, 0}, .h_w = {3, 3}});
+                        }),
       wrong<ShapeError>({"[Pooling]", "kernel (3, 3)", "(1, 1, 2, 2)"},
                         [] {
                           nd.Pooling(ones({1, 1, 2, 2}), {.kernel = {3, 3}});
@@ -307,6 +324,26 @@ std::vector<Wrong> values() {
                         }),
       wrong<ValueError>({"[_random_uniform]", "float16", "1000000"},
                         [] { nd.random_uniform({2}, {.high = 1e6, .dtype = half}); }),
+      wrong<ValueError>({"[_contrib_BilinearResize2D]", "at least one pixel", "0 x 2"},
+                        [] {
+                          nd.BilinearResize2D(ones({1, 1, 2, 2}), {.height = 0, .width = 2});
+                        }),
+      wrong<ValueError>({"[_contrib_BilinearResize2D]", "scale_height must be positive", "None"},
+                        [] {
+                          nd.BilinearResize2D(ones({1, 1, 2, 2}), {.mode = ResizeMode::odd_scale});
+                        }),
+      wrong<ValueError>({"[_contrib_AdaptiveAvgPooling2D]", "output_size must be", "(1, 2, 3)"},
+                        [] {
+                          nd.AdaptiveAvgPooling2D(ones({1, 1, 2, 2}), {1, 2, 3});
+                        }),
+      wrong<ValueError>({"[UpSampling]", "scale must be at least 1", "0"},
+                        [] {
+                          nd.UpSampling(ones({1, 1, 2, 2}), {.scale = 0});
+                        }),
+      wrong<ValueError>({"[Crop]", "takes 3 inputs with these attributes, got 1"},
+                        [] {
+                          nd.Crop(ones({1, 1, 2, 2}), {.num_args = 3});
+                        }),
       wrong<ValueError>({"[Pooling]", "kernel must be at most", "2097152"},
                         [] {
                           nd.Pooling(ones({1, 1, 4, 4}), {.kernel = {1 << 21, 2}});

@@ -42,9 +42,10 @@ NameSet operator+(NameSet a, NameSet b) {
   return a;
 }
 
-// Those of all_ops.h, and those that exist in graphs only.
+// Those of all_ops.h but for composite ones, and those that exist in graphs only.
 std::vector<const OpDef*> every_operator() {
   std::vector<const OpDef*> defs = all_op_defs();
+  std::erase_if(defs, [](const OpDef* def) { return def->compose; });  // no graph has them
   defs.insert(defs.end(),
               {&op::Reorder::def, &op::RematerializeBatchNorm::def, &op::BatchNormAffine::def, &op::PadRows::def,
                &op::TakeRows::def, &op::FusedPointwise::def, &op::FusedKernel::def,
@@ -69,7 +70,7 @@ const NameSet nothing = names(R"(
 // Reductions, products and layers, which read much for what they give; losses; and gradients. BatchNorm and Dropout are
 // computed again in another way, by the pass `rematerialize`.
 const NameSet kept = nothing + names(R"(
-    argmax argmax_channel argmin max mean min nanprod nansum norm prod sum
+    _order argmax argmax_channel argmin max mean min nanprod nansum norm prod sum
     Convolution Deconvolution FullyConnected batch_dot dot
     BatchNorm Dropout
     LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss SoftmaxOutput
@@ -80,13 +81,13 @@ const NameSet kept = nothing + names(R"(
 
 // All that are neither pointwise nor repeat their input.
 const NameSet not_fused = nothing + names(R"(
-    _sum_to argmax argmax_channel argmin max mean min nanprod nansum norm prod sum
+    _order _sum_to argmax argmax_channel argmin max mean min nanprod nansum norm prod sum
     Flatten Reshape _reshape_to expand_dims reshape_like squeeze
     Concat Pad SliceChannel SwapAxis broadcast_like repeat reverse slice slice_axis slice_like stack tile transpose
     _slice_assign _slice_assign_scalar
     Embedding SequenceMask batch_take one_hot pick take
     Convolution Deconvolution FullyConnected batch_dot dot
-    BatchNorm Dropout LayerNorm Pooling SoftmaxActivation log_softmax softmax softmin
+    BatchNorm Dropout LayerNorm Pooling SoftmaxActivation _resample log_softmax softmax softmin
     LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss SoftmaxOutput
     _backward_BatchNorm _backward_Convolution_data _backward_Convolution_weight _backward_PReLU_gamma
     _backward_Pooling _pooling_along
@@ -101,11 +102,11 @@ const NameSet mixes_rows = nothing + names(R"(
 
 // Bound by the bytes that they read and write; of pointwise operators and views that is understood.
 const NameSet cheap = nothing + names(R"(
-    _backward_sum _sum_to argmax argmax_channel argmin max mean min nanprod nansum norm prod sum
+    _backward_sum _order _sum_to argmax argmax_channel argmin max mean min nanprod nansum norm prod sum
     Concat Pad SliceChannel SwapAxis broadcast_axis broadcast_like broadcast_to repeat reverse slice slice_axis
     slice_like stack tile transpose _slice_assign _slice_assign_scalar
     Embedding SequenceMask batch_take one_hot pick take
-    BatchNorm Dropout LayerNorm Pooling SoftmaxActivation log_softmax softmax softmin
+    BatchNorm Dropout LayerNorm Pooling SoftmaxActivation _resample log_softmax softmax softmin
     LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss SoftmaxOutput
     _backward_BatchNorm _backward_PReLU_gamma _backward_Pooling _pooling_along
     _fused_pointwise _rematerialize_batch_norm _reorder
@@ -113,7 +114,7 @@ const NameSet cheap = nothing + names(R"(
 
 // Images are copied to row-major before them. Views keep that layout.
 const NameSet row_major = nothing + names(R"(
-    _backward_sum _sum_to argmax argmax_channel argmin max mean min nanprod nansum norm prod sum
+    _backward_sum _order _sum_to argmax argmax_channel argmin max mean min nanprod nansum norm prod sum
     Concat Pad SliceChannel SwapAxis broadcast_axis broadcast_like broadcast_to repeat reverse slice slice_axis
     slice_like stack tile transpose _slice_assign _slice_assign_scalar
     Embedding SequenceMask batch_take one_hot pick take

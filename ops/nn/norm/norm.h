@@ -1,4 +1,4 @@
-// Batch and layer normalisation, with their gradients.
+// Normalisations: batch and layer, with their gradients, and those that are made of others.
 #pragma once
 
 #include <optional>
@@ -120,5 +120,132 @@ void run_cpu(const op::LayerNorm& op, KernelContext& c);
 void run_cuda(const op::LayerNorm& op, KernelContext& c);
 void run_cpu(const op::BackwardLayerNorm& op, KernelContext& c);
 void run_cuda(const op::BackwardLayerNorm& op, KernelContext& c);
+
+// --- Normalisations that are made of others. Floating dtypes; sums are taken in float32 at least.
+
+enum class L2Mode : uint8_t { instance, channel, spatial };
+constexpr std::array<std::string_view, 3> enum_names(L2Mode) { return {"instance", "channel", "spatial"}; }
+
+namespace op {
+// BatchNorm along axis 1 over all devices of a training, which here is one: `ndev` and `key` are not read.
+struct SyncBatchNorm {
+  double eps = 1e-3;
+  double momentum = 0.9;
+  bool fix_gamma = true;
+  bool use_global_stats = false;
+  bool output_mean_var = false;
+  int ndev = 1;
+  Word key{};
+  static constexpr OpTraits traits{.name = "_contrib_SyncBatchNorm",
+                                   .inputs = Names("data", "gamma", "beta", "moving_mean", "moving_var"),
+                                   .mutates = bit(3) | bit(4),
+                                   .infers = bit(1) | bit(2) | bit(3) | bit(4),
+                                   .mode_dependent = true};
+  static constexpr void fields(auto field) {
+    field("eps", &SyncBatchNorm::eps);
+    field("momentum", &SyncBatchNorm::momentum);
+    field("fix_gamma", &SyncBatchNorm::fix_gamma);
+    field("use_global_stats", &SyncBatchNorm::use_global_stats);
+    field("output_mean_var", &SyncBatchNorm::output_mean_var);
+    field("ndev", &SyncBatchNorm::ndev);
+    field("key", &SyncBatchNorm::key, true);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// y = gamma (x - mean) / sqrt(var + eps) + beta over each image's channel: x (n, c, 1 or more axes), mean and var,
+// biased, over all axes but the first two; gamma and beta (c,).
+struct InstanceNorm {
+  double eps = 1e-3;
+  static constexpr OpTraits traits{
+      .name = "InstanceNorm", .inputs = Names("data", "gamma", "beta"), .infers = bit(1) | bit(2)};
+  static constexpr void fields(auto field) { field("eps", &InstanceNorm::eps); }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// The same over groups of c / num_groups neighbouring channels (Wu and He 2018); gamma and beta (num_groups,).
+struct GroupNorm {
+  int num_groups = 1;
+  double eps = 1e-5;
+  bool output_mean_var = false;
+  static constexpr OpTraits traits{
+      .name = "GroupNorm", .inputs = Names("data", "gamma", "beta"), .infers = bit(1) | bit(2)};
+  static constexpr void fields(auto field) {
+    field("num_groups", &GroupNorm::num_groups);
+    field("eps", &GroupNorm::eps);
+    field("output_mean_var", &GroupNorm::output_mean_var);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// x / sqrt(sum x^2 + eps), the sum over all axes but the first (instance), axis 1 (channel), or all axes but the first
+// two (spatial).
+struct L2Normalization {
+  double eps = 1e-10;
+  L2Mode mode = L2Mode::instance;
+  static constexpr OpTraits traits{.name = "L2Normalization"};
+  static constexpr void fields(auto field) {
+    field("eps", &L2Normalization::eps);
+    field("mode", &L2Normalization::mode);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// x / (knorm + alpha / nsize sum x^2)^beta, the sum over the channels (axis 1) at most nsize / 2, rounded down, away
+// (Krizhevsky et al. 2012).
+struct LRN {
+  double alpha = 1e-4;
+  double beta = 0.75;
+  double knorm = 2;
+  int nsize = 1;
+  static constexpr OpTraits traits{.name = "LRN"};
+  static constexpr void fields(auto field) {
+    field("alpha", &LRN::alpha);
+    field("beta", &LRN::beta);
+    field("knorm", &LRN::knorm);
+    field("nsize", &LRN::nsize, true);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// gamma x / sqrt(mean x^2 + eps), the mean over `axis`, whose length gamma has (Zhang and Sennrich 2019).
+struct RMSNorm {
+  int axis = -1;
+  double eps = 1e-5;
+  static constexpr OpTraits traits{
+      .name = "RMSNorm", .inputs = Names("data", "gamma"), .infers = bit(1), .in_mxnet = false};
+  static constexpr void fields(auto field) {
+    field("axis", &RMSNorm::axis);
+    field("eps", &RMSNorm::eps);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// Mean and biased variance over `axes`.
+struct Moments {
+  Shape axes{};
+  bool keepdims = false;
+  static constexpr OpTraits traits{.name = "moments", .outputs = 2};
+  static constexpr void fields(auto field) {
+    field("axes", &Moments::axes);
+    field("keepdims", &Moments::keepdims);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+}  // namespace op
 
 }  // namespace kaon

@@ -14,6 +14,8 @@ Rows movement_rows();
 Rows index_rows();
 Rows nn_rows();
 Rows layer_rows();
+Rows resize_rows();
+Rows composed_rows();
 Rows init_rows();
 Rows optim_rows();
 Rows all_rows();

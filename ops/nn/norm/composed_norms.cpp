@@ -1,0 +1,195 @@
+// Normalisations that are made of others.
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "kaon/ops/functions.h"
+#include "kaon/ops/nn/norm/norm.h"
+#include "kaon/ops/op_def.h"
+
+namespace kaon {
+
+using namespace ops;
+namespace {
+
+bool is_narrow(const NDArray& x) { return x.dtype() == DType::float16 || x.dtype() == DType::bfloat16; }
+
+// f(x) computed in float32 where x has 16 bits: their squares would leave the range of float16.
+template <class F>
+NDArray in_float32(const NDArray& x, F&& f) {
+  return is_narrow(x) ? nd.cast(f(nd.cast(x, DType::float32)), x.dtype()) : f(x);
+}
+
+NDArray shaped(const NDArray& x, const Shape& shape) { return nd._reshape_to(x, {.shape = shape}); }
+
+void refuse_mean_var(const InferContext& c, bool output_mean_var) {
+  if (output_mean_var) c.fail_value("output_mean_var is not implemented: use moments");
+}
+
+// (x - mean) / sqrt(var + eps) over the last axis of x seen as `rows`; gamma and beta along axis 1 of them.
+NDArray normalized_rows(const ComposeContext& c, const Shape& rows, double eps) {
+  const NDArray &x = c.input(0), &gamma = c.input(1), &beta = c.input(2);
+  if (x.size() == 0) return nd.identity(x);
+  const ArrayOptions like{.dtype = x.dtype()};
+  const Shape length(rows[2]), column(1, rows[1], 1);
+  const NDArray y = nd.LayerNorm(shaped(x, rows), nd.ones(length, like), nd.zeros(length, like), {.eps = eps});
+  return nd.reshape_like(y * shaped(gamma, column) + shaped(beta, column), x);
+}
+
+}  // namespace
+
+// --- SyncBatchNorm
+
+constinit const OpDef op::SyncBatchNorm::def = make_op_def<op::SyncBatchNorm>();
+
+void op::SyncBatchNorm::infer(InferContext& c) const {
+  refuse_mean_var(c, output_mean_var);
+  c.expect_floating();
+  c.expect_ndim_at_least(0, 2);
+  for (int i = 1; i < 5; ++i) c.expect_shape(i, Shape(c.shape(0)[1]));
+  c.set_output(c.shape(0), c.dtype());
+}
+
+void op::SyncBatchNorm::compose(ComposeContext& c) const {
+  c.set(nd.BatchNorm(c.input(0), c.input(1), c.input(2), c.input(3), c.input(4),
+                     {.eps = eps, .momentum = momentum, .fix_gamma = fix_gamma, .use_global_stats = use_global_stats}));
+}
+
+// --- InstanceNorm
+
+constinit const OpDef op::InstanceNorm::def = make_op_def<op::InstanceNorm>();
+
+void op::InstanceNorm::infer(InferContext& c) const {
+  c.expect_same_dtype();
+  c.expect_floating();
+  c.expect_ndim_at_least(0, 3);
+  for (int i : {1, 2}) c.expect_shape(i, Shape(c.shape(0)[1]));
+  c.set_output(c.shape(0), c.dtype());
+}
+
+void op::InstanceNorm::compose(ComposeContext& c) const {
+  const Shape& x = c.input().shape();
+  c.set(normalized_rows(c, {x[0], x[1], x.product(2, x.ndim())}, eps));
+}
+
+// --- GroupNorm
+
+constinit const OpDef op::GroupNorm::def = make_op_def<op::GroupNorm>();
+
+void op::GroupNorm::infer(InferContext& c) const {
+  refuse_mean_var(c, output_mean_var);
+  c.expect_same_dtype();
+  c.expect_floating();
+  c.expect_ndim_at_least(0, 3);
+  if (num_groups < 1 || c.shape(0)[1] % num_groups != 0) {
+    c.fail_value(fmt::format("num_groups must divide the {} channels, got {}", c.shape(0)[1], num_groups));
+  }
+  for (int i : {1, 2}) c.expect_shape(i, Shape(num_groups));
+  c.set_output(c.shape(0), c.dtype());
+}
+
+void op::GroupNorm::compose(ComposeContext& c) const {
+  const Shape& x = c.input().shape();
+  c.set(normalized_rows(c, {x[0], num_groups, x[1] / num_groups * x.product(2, x.ndim())}, eps));
+}
+
+// --- L2Normalization
+
+constinit const OpDef op::L2Normalization::def = make_op_def<op::L2Normalization>();
+
+void op::L2Normalization::infer(InferContext& c) const {
+  c.expect_floating();
+  c.expect_ndim_at_least(0, mode == L2Mode::instance ? 1 : 3);
+  c.set_output(c.shape(0), c.dtype());
+}
+
+void op::L2Normalization::compose(ComposeContext& c) const {
+  const int first = mode == L2Mode::spatial ? 2 : 1;
+  const int last = mode == L2Mode::channel ? 2 : c.input().ndim();
+  c.set(in_float32(c.input(), [&](const NDArray& x) {
+    if (first == last) return x / nd.sqrt(nd.square(x) + eps);
+    Shape axes;
+    for (int i = first; i < last; ++i) axes.push_back(i);
+    return x / nd.sqrt(nd.sum(nd.square(x), {.axis = axes, .keepdims = true}) + eps);
+  }));
+}
+
+// --- LRN
+
+constinit const OpDef op::LRN::def = make_op_def<op::LRN>();
+
+void op::LRN::infer(InferContext& c) const {
+  c.expect_floating();
+  c.expect_ndim_at_least(0, 2);
+  if (nsize < 1) c.fail_value(fmt::format("nsize must be at least 1, got {}", nsize));
+  c.set_output(c.shape(0), c.dtype());
+}
+
+void op::LRN::compose(ComposeContext& c) const {
+  c.set(in_float32(c.input(), [&](const NDArray& x) {
+    if (x.size() == 0) return nd.identity(x);
+    const Shape& s = x.shape();
+    const int away = nsize / 2;
+    const NDArray planes = shaped(nd.square(x), {s[0], 1, s[1], s.product(2, s.ndim())});
+    const NDArray sums =
+        nd.Pooling(planes, {.kernel = {2 * away + 1, 1}, .pool_type = PoolType::sum, .pad = {away, 0}});
+    return x * nd.power(knorm + alpha / nsize * nd.reshape_like(sums, x), -beta);
+  }));
+}
+
+// --- RMSNorm
+
+constinit const OpDef op::RMSNorm::def = make_op_def<op::RMSNorm>();
+
+void op::RMSNorm::infer(InferContext& c) const {
+  c.expect_same_dtype();
+  c.expect_floating();
+  c.expect_ndim_at_least(0, 1);
+  c.expect_shape(1, Shape(c.shape(0)[normalize_axis(axis, c.shape(0).ndim(), c.op())]));
+  c.set_output(c.shape(0), c.dtype());
+}
+
+void op::RMSNorm::compose(ComposeContext& c) const {
+  const int n = c.input().ndim(), at = normalize_axis(axis, n, "RMSNorm");
+  Shape along = Shape::filled(n, 1);
+  along[at] = c.input().shape()[at];
+  c.set(in_float32(c.input(), [&](const NDArray& x) {
+    const NDArray gamma = shaped(nd.cast(c.input(1), x.dtype()), along);
+    return gamma * x * nd.rsqrt(nd.mean(nd.square(x), {.axis = Shape(at), .keepdims = true}) + eps);
+  }));
+}
+
+// --- moments
+
+constinit const OpDef op::Moments::def = make_op_def<op::Moments>();
+
+void op::Moments::infer(InferContext& c) const {
+  c.expect_floating();
+  Shape shape = c.shape(0);
+  if (axes.empty()) c.fail_value("axes must name at least one axis");
+  for (int64_t axis : axes) {
+    int64_t& size = shape[normalize_axis(axis, shape.ndim(), c.op())];
+    if (size < 0) c.fail_value(fmt::format("axes {} name an axis twice", axes.str()));
+    size = -1;
+  }
+  Shape kept;
+  for (int64_t size : shape) {
+    if (size >= 0 || keepdims) kept.push_back(size < 0 ? 1 : size);
+  }
+  if (kept.empty()) kept = Shape(1);
+  for (int i : {0, 1}) c.set_output(i, kept, c.dtype());
+}
+
+void op::Moments::compose(ComposeContext& c) const {
+  const NDArray& x = c.input();
+  const NDArray wide = is_narrow(x) ? nd.cast(x, DType::float32) : x;
+  const NDArray mean = nd.mean(wide, {.axis = axes, .keepdims = true});
+  const NDArray variance = nd.mean(nd.square(wide - mean), {.axis = axes, .keepdims = true});
+  const auto result = [&](const NDArray& a) {
+    return shaped(is_narrow(x) ? nd.cast(a, x.dtype()) : a, c.output().shape);
+  };
+  c.set(0, result(mean));
+  c.set(1, result(variance));
+}
+
+}  // namespace kaon

@@ -1,0 +1,199 @@
+// topk, sort and argsort: rows in order.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "kaon/ops/functions.h"
+#include "kaon/ops/math/dispatch.h"
+#include "kaon/ops/op_def.h"
+#include "kaon/ops/reduce/kernels/order_key.h"
+#include "kaon/ops/reduce/reduce.h"
+
+namespace kaon {
+
+using namespace ops;
+namespace {
+
+// Puts the first k of the entries in front, in order.
+template <class E>
+void order_first(std::vector<E>& entries, int64_t k) {
+  const int64_t n = int64_t(entries.size());
+  const auto middle = entries.begin() + k;
+  if (k == n) return std::sort(entries.begin(), entries.end());
+  if (k <= n / 64) return std::partial_sort(entries.begin(), middle, entries.end());
+  std::nth_element(entries.begin(), middle, entries.end());
+  std::sort(entries.begin(), middle);
+}
+
+template <class T>
+void order_rows(KernelContext& c, int64_t n, int64_t k, bool is_ascend) {
+  const T* x = c.in(0).as<const T>();
+  T* values = c.out(0).as<T>();
+  int64_t* indices = c.out(1).as<int64_t>();
+  const int64_t rows = c.in(0).size() / n;
+  c.run.parallel_for(rows, std::max<int64_t>(1, 4096 / n), [&](int64_t begin, int64_t end) {
+    std::vector<OrderEntry<OrderKey<T>>> entries;
+    entries.reserve(size_t(n));
+    for (int64_t row = begin; row < end; ++row) {
+      const T* const from = x + row * n;
+      entries.clear();
+      for (int64_t i = 0; i < n; ++i) entries.emplace_back(order_key(from[i], is_ascend), uint32_t(i));
+      order_first(entries, k);
+      for (int64_t i = 0; i < k; ++i) {
+        const uint32_t at = entries[size_t(i)].index();
+        if (values) values[row * k + i] = from[at];
+        if (indices) indices[row * k + i] = int64_t(at);
+      }
+    }
+  });
+}
+
+// A row as it is ordered: the last axis of data with `axis` there, or all of data.
+struct Rows {
+  int ndim, axis;  // axis -1: flattened
+
+  Rows(const Shape& data, const std::optional<int>& axis, const char* op)
+      : ndim(data.ndim()), axis(axis ? normalize_axis(*axis, data.ndim(), op) : -1) {}
+  bool is_flat() const { return axis < 0; }
+  NDArray take(const NDArray& x) const {
+    if (is_flat()) return nd._reshape_to(x, {.shape = Shape(x.size())});
+    return axis == ndim - 1 ? x : nd.swapaxes(x, axis, ndim - 1);
+  }
+  NDArray give_back(const NDArray& y) const {
+    return is_flat() || axis == ndim - 1 ? y : nd.swapaxes(y, axis, ndim - 1);
+  }
+  // The shape of k elements along the axis.
+  Shape of(const Shape& data, int64_t k) const {
+    if (is_flat()) return Shape(k);
+    Shape s = data;
+    s[axis] = k;
+    return s;
+  }
+  int64_t length(const Shape& data) const { return is_flat() ? data.size() : data[axis]; }
+};
+
+// Numbers of elements of the flattened array of this shape, from indices along its last axis.
+NDArray flat_numbers(const NDArray& indices, const Shape& shape) {
+  const int64_t n = shape.back(), rows = shape.size() / n, k = indices.shape().back();
+  const NDArray first = nd.arange(0, double(rows * n), {.step = double(n), .dtype = DType::int64});
+  const NDArray all = nd._reshape_to(indices, {.shape = {rows, k}}) + nd._reshape_to(first, {.shape = {rows, 1}});
+  return nd._reshape_to(all, {.shape = Shape(rows * k)});
+}
+
+// Zeros of this shape with `values` at the indices along the last axis.
+NDArray scattered(const NDArray& values, const NDArray& indices, const Shape& shape) {
+  const NDArray list = nd._reshape_to(values, {.shape = Shape(values.size())});
+  const NDArray all = nd._backward_take(list, flat_numbers(indices, shape), {.shape = Shape(shape.size())});
+  return nd._reshape_to(all, {.shape = shape});
+}
+
+void expect_numbers(const InferContext& c) {
+  if (c.dtype() == DType::boolean) c.fail_dtype("needs numbers, got bool; use cast");
+}
+
+void expect_index_dtype(const InferContext& c, DType dtype) {
+  if (dtype == DType::boolean || dtype == DType::int8) {
+    c.fail_value(fmt::format("dtype must be one for indices, got {}", name_of(dtype)));
+  }
+}
+
+}  // namespace
+
+// --- _order
+
+constinit const OpDef op::Order::def = make_op_def<op::Order>();
+
+void op::Order::infer(InferContext& c) const {
+  expect_numbers(c);
+  c.expect_ndim_at_least(0, 1);
+  Shape shape = c.shape(0);
+  int64_t& n = shape[shape.ndim() - 1];
+  if (k < 0 || k > n) c.fail_value(fmt::format("k must be 0 to {}, got {}", n, k));
+  if (n > int64_t(UINT32_MAX)) c.fail(fmt::format("rows must have fewer than 2^32 elements, got {}", n));
+  if (k > 0) n = k;
+  c.set_output(0, shape, c.dtype());
+  c.set_output(1, shape, DType::int64);
+}
+
+void op::Order::grad(GradContext& g) const {
+  if (!g.wants(0) || !g.has_head(0)) return;
+  const Shape& data = g.input_like(0).shape();
+  g.set(0, data.size() == 0 ? nd.zeros_like(g.input_like(0)) : scattered(g.head(), g.output(1), data));
+}
+
+void run_cpu(const op::Order& op, KernelContext& c) {
+  if (c.in(0).size() == 0) return;
+  const int64_t n = c.in(0).shape.back();
+  dispatch_number("_order", c.in(0).dtype, [&]<class T>() { order_rows<T>(c, n, op.k > 0 ? op.k : n, op.is_ascend); });
+}
+
+// --- topk
+
+constinit const OpDef op::TopK::def = make_op_def<op::TopK>();
+
+void op::TopK::infer(InferContext& c) const {
+  expect_numbers(c);
+  expect_index_dtype(c, dtype);
+  c.expect_ndim_at_least(0, 1);
+  const Shape& data = c.shape(0);
+  const Rows rows(data, axis, c.op());
+  const int64_t n = rows.length(data);
+  if (k > n) c.fail_value(fmt::format("k must be at most {}, the size of the axis, got {}", n, k));
+  const Shape shape = rows.of(data, k < 1 ? n : k);
+  if (ret_typ == TopKReturn::mask) return c.set_output(data, c.dtype());
+  c.set_output(0, shape, ret_typ == TopKReturn::indices ? dtype : c.dtype());
+  if (ret_typ == TopKReturn::both) c.set_output(1, shape, dtype);
+}
+
+void op::TopK::compose(ComposeContext& c) const {
+  const Rows rows(c.input().shape(), axis, "topk");
+  const NDArray x = rows.take(c.input());
+  const std::vector<NDArray> first = nd._order(x, {.k = std::max(k, 0), .is_ascend = is_ascend});
+  switch (ret_typ) {
+    case TopKReturn::value: return c.set(rows.give_back(first[0]));
+    case TopKReturn::indices: return c.set(rows.give_back(nd.cast(first[1], dtype)));
+    case TopKReturn::both:
+      c.set(0, rows.give_back(first[0]));
+      return c.set(1, rows.give_back(nd.cast(first[1], dtype)));
+    case TopKReturn::mask: break;
+  }
+  if (x.size() == 0) return c.set(nd.zeros_like(c.input()));
+  const NDArray mask = scattered(nd.ones(first[1].shape(), {.dtype = x.dtype()}), first[1], x.shape());
+  c.set(rows.is_flat() ? nd.reshape_like(mask, c.input()) : rows.give_back(mask));
+}
+
+// --- sort
+
+constinit const OpDef op::Sort::def = make_op_def<op::Sort>();
+
+void op::Sort::infer(InferContext& c) const {
+  expect_numbers(c);
+  c.expect_ndim_at_least(0, 1);
+  const Rows rows(c.shape(0), axis, c.op());
+  c.set_output(rows.of(c.shape(0), rows.length(c.shape(0))), c.dtype());
+}
+
+void op::Sort::compose(ComposeContext& c) const {
+  const Rows rows(c.input().shape(), axis, "sort");
+  c.set(rows.give_back(nd._order(rows.take(c.input()), {.is_ascend = is_ascend})[0]));
+}
+
+// --- argsort
+
+constinit const OpDef op::ArgSort::def = make_op_def<op::ArgSort>();
+
+void op::ArgSort::infer(InferContext& c) const {
+  expect_numbers(c);
+  expect_index_dtype(c, dtype);
+  c.expect_ndim_at_least(0, 1);
+  const Rows rows(c.shape(0), axis, c.op());
+  c.set_output(rows.of(c.shape(0), rows.length(c.shape(0))), dtype);
+}
+
+void op::ArgSort::compose(ComposeContext& c) const {
+  const Rows rows(c.input().shape(), axis, "argsort");
+  c.set(rows.give_back(nd.cast(nd._order(rows.take(c.input()), {.is_ascend = is_ascend})[1], dtype)));
+}
+
+}  // namespace kaon
