@@ -11,6 +11,7 @@
 #include "kaon/ops/nn/attention/attention.h"
 #include "kaon/ops/nn/conv/conv.h"
 #include "kaon/ops/nn/dense/dense.h"
+#include "kaon/ops/nn/detection/detection.h"
 #include "kaon/ops/nn/norm/norm.h"
 #include "kaon/ops/nn/pooling/pooling.h"
 #include "kaon/ops/nn/resize/resize.h"
@@ -70,6 +71,9 @@ using NnOps =
                 Dropout, Resample, BilinearResize2D, AdaptiveAvgPooling2D, UpSampling, Crop, SyncBatchNorm,
                 InstanceNorm, GroupNorm, L2Normalization, LRN, RMSNorm, Moments, SelfAttentionQK, SelfAttentionValue,
                 EncoderDecoderQK, EncoderDecoderValue, DivSqrtDim>;
+using DetectionOps = ops::OpList<BoxNms, BoxSuppress, BoxTake, BackwardBoxTake, BoxIou, BoxDecode, BoxEncode,
+                                 BipartiteMatching, BipartitePairs, MultiBoxPrior, MultiBoxDetection, MultiBoxRows,
+                                 MultiBoxTarget, ROIAlign, BackwardROIAlign, ROIPooling, BackwardROIPooling>;
 using InitOps = ops::OpList<Zeros, Ones, Full, Arange, Linspace, Eye, ArangeLike, ShapeArray, SizeArray, RandomUniform,
                             RandomNormal, RandomRandint, SampleMultinomial, Shuffle>;
 using OptimOps =
@@ -84,7 +88,7 @@ void for_each_op(Visit&& visit) {
   auto family = [&]<class... Ops>(OpList<Ops...>) { (visit.template operator()<Ops>(), ...); };
   family(op::ElementwiseOps{}), family(op::ReduceOps{}), family(op::MovementOps{}), family(op::LinalgOps{}),
       family(op::NnOps{});
-  family(op::InitOps{}), family(op::OptimOps{});
+  family(op::DetectionOps{}), family(op::InitOps{}), family(op::OptimOps{});
 }
 }  // namespace ops
 

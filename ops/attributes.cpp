@@ -107,6 +107,15 @@ std::string to_text(const OptionalShape& value) {
   return text + (value.ndim() == 1 ? ",)" : ")");
 }
 
+std::string to_text(const FloatTuple& value) {
+  std::string text = "(";
+  for (int i = 0; i < value.size(); ++i) {
+    if (i) text += ", ";
+    text += to_text(value[i]);
+  }
+  return text + (value.size() == 1 ? ",)" : ")");
+}
+
 bool from_text(std::string_view text, int64_t& value) {
   text = drop_plus(trim(text));
   if (text.ends_with('L')) text.remove_suffix(1);  // Python 2's long
@@ -156,6 +165,16 @@ bool from_text(std::string_view text, OptionalShape& value) {
     return true;
   });
   if (good) value = shape;
+  return good;
+}
+
+bool from_text(std::string_view text, FloatTuple& value) {
+  FloatTuple floats;
+  const bool good = read_tuple(text, [&](std::string_view entry) {
+    float v = 0;
+    return from_text(entry, v) && floats.push_back(v);
+  });
+  if (good) value = floats;
   return good;
 }
 

@@ -44,6 +44,26 @@ class LayerFunctions : public ArrayFunctions<A> {
   A Crop(const In<A>& data, const op::Crop& op) const { return call(op, data); }
   A Crop(const In<A>& data, const In<A>& crop_like, op::Crop op = {}) const { return op.num_args = 2, call(op, data, crop_like); }
   A _resample(const In<A>& data, const op::Resample& op) const { return call(op, data); }
+  // --- object detection: boxes (..., 4) and their overlap; anchors; regions, rois (r, 5), of images. The headers say more
+  A box_nms(const In<A>& data, const op::BoxNms& op = {}) const { return call(op, data); }  // without boxes that overlap a better one
+  A _box_suppress(const In<A>& data, const In<A>& order, const op::BoxSuppress& op) const { return call(op, data, order); }
+  A _box_take(const In<A>& data, const In<A>& rows, const op::BoxTake& op) const { return call(op, data, rows); }
+  A _backward_box_take(const In<A>& head, const In<A>& rows, const op::BackwardBoxTake& op) const { return call(op, head, rows); }
+  A box_iou(const In<A>& lhs, const In<A>& rhs, const op::BoxIou& op = {}) const { return call(op, lhs, rhs); }  // each with each
+  A box_decode(const In<A>& data, const In<A>& anchors, const op::BoxDecode& op = {}) const { return call(op, data, anchors); }
+  std::vector<A> box_encode(const In<A>& samples, const In<A>& matches, const In<A>& anchors, const In<A>& refs, const In<A>& means, const In<A>& stds) const {  // targets and masks
+    return call_many(2, op::BoxEncode{}, samples, matches, anchors, refs, means, stds);
+  }
+  std::vector<A> bipartite_matching(const In<A>& data, const op::BipartiteMatching& op) const { return call_many(2, op, data); }  // by row, by column
+  std::vector<A> _bipartite_pairs(const In<A>& data, const In<A>& order, const op::BipartitePairs& op) const { return call_many(2, op, data, order); }
+  A MultiBoxPrior(const In<A>& data, const op::MultiBoxPrior& op = {}) const { return call(op, data); }
+  A MultiBoxDetection(const In<A>& cls_prob, const In<A>& loc_pred, const In<A>& anchor, const op::MultiBoxDetection& op = {}) const { return call(op, cls_prob, loc_pred, anchor); }
+  A _multibox_rows(const In<A>& cls_prob, const In<A>& loc_pred, const In<A>& anchor, const op::MultiBoxRows& op) const { return call(op, cls_prob, loc_pred, anchor); }
+  std::vector<A> MultiBoxTarget(const In<A>& anchor, const In<A>& label, const In<A>& cls_pred, const op::MultiBoxTarget& op = {}) const { return call_many(3, op, anchor, label, cls_pred); }
+  A ROIAlign(const In<A>& data, const In<A>& rois, const op::ROIAlign& op) const { return call(op, data, rois); }
+  A _backward_ROIAlign(const In<A>& head, const In<A>& rois, const op::BackwardROIAlign& op) const { return call(op, head, rois); }
+  A ROIPooling(const In<A>& data, const In<A>& rois, const op::ROIPooling& op) const { return call(op, data, rois); }
+  A _backward_ROIPooling(const In<A>& head, const In<A>& rois, const In<A>& pixels, const op::BackwardROIPooling& op) const { return call(op, head, rois, pixels); }
   // --- normalisation: gamma (x - mean) / sqrt(var + eps) + beta. BatchNorm: per index of axis 1, by the batch in training
   A BatchNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const In<A>& moving_mean, const In<A>& moving_var, const op::BatchNorm& op = {}) const { return call(op, data, gamma, beta, moving_mean, moving_var); }
   std::vector<A> _backward_BatchNorm(const In<A>& head, const In<A>& data, const In<A>& gamma, const In<A>& mean, const In<A>& inverse_std, const op::BackwardBatchNorm& op) const { return call_many(3, op, head, data, gamma, mean, inverse_std); }

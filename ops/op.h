@@ -42,6 +42,28 @@ struct Word {
   friend bool operator==(const Word& a, const Word& b) { return std::string_view(a.text) == b.text; }
 };
 
+// An attribute that is a tuple of up to 16 numbers, float32 as MXNet keeps them. A value.
+class FloatTuple {
+ public:
+  static constexpr int max_size = 16;
+  constexpr FloatTuple() = default;
+  template <class... F>
+    requires(sizeof...(F) >= 1 && sizeof...(F) <= size_t(max_size) && (std::convertible_to<F, float> && ...))
+  constexpr FloatTuple(F... values) : items_{float(values)...}, count_(sizeof...(F)) {}
+  constexpr int size() const { return int(count_); }
+  constexpr float operator[](int i) const { return items_[size_t(i)]; }
+  constexpr const float* data() const { return items_.data(); }
+  constexpr bool push_back(float value) {  // false: it is full
+    if (size() == max_size) return false;
+    return items_[size_t(count_++)] = value, true;
+  }
+  friend constexpr bool operator==(const FloatTuple&, const FloatTuple&) = default;
+
+ private:
+  std::array<float, max_size> items_{};
+  uint32_t count_ = 0;
+};
+
 constexpr uint32_t bit(int i) { return 1u << i; }
 }  // namespace ops
 

@@ -173,4 +173,5 @@ TEST_CASE("golden: activations and softmax", "[golden]") { check_file("activatio
 TEST_CASE("golden: images at another size", "[golden]") { check_file("resize.golden"); }
 TEST_CASE("golden: operators made of others, and order", "[golden]") { check_file("composed.golden"); }
 TEST_CASE("golden: losses and dropout", "[golden]") { check_file("losses.golden"); }
+TEST_CASE("golden: object detection", "[golden]") { check_file("detection.golden"); }
 TEST_CASE("golden: arrays from numbers, and updates of parameters", "[golden]") { check_file("create.golden"); }

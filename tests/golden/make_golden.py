@@ -18,6 +18,7 @@ import numpy as np
 import torch
 
 import cases_composed  # noqa: F401
+import cases_detection  # noqa: F401
 import cases_layers  # noqa: F401
 import cases_movement  # noqa: F401
 import cases_resize  # noqa: F401
@@ -45,10 +46,11 @@ class MXNet:
         """In the case's dtypes, or in float32 and uint8 where MXNet has no kernel for float16, bfloat16 and bool."""
         if not any("bfloat16" in name for name in dtypes(case)):
             answer = self.ask(case)
-            if "error" not in answer or not re.search("Unknown type|FP16|float16|type_flag_", answer["error"]):
+            if "error" not in answer or not re.search("Unknown type|FP16|float16|type_flag_|Unsupported data type",
+                                                      answer["error"]):
                 return answer
         names = {"bfloat16": "float32", "float16": "float32", "bool": "uint8"}
-        if "SoftmaxActivation" in case["op"]:
+        if "SoftmaxActivation" in case["op"] or "MultiBox" in case["op"]:
             names["float64"] = "float32"
         other = dict(case, inputs=[Tensor(names.get(t.dtype, t.dtype), t.values) for t in case["inputs"]])
         if "dtype" in case["attrs"]:

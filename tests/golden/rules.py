@@ -10,6 +10,7 @@ import numpy as np
 SUMS = re.compile(r"^(sum|mean|prod|nansum|nanprod|sum_axis|norm|dot|batch_dot|FullyConnected|Convolution|Deconvolution|"
                   r"Pooling|BatchNorm|LayerNorm|softmax|softmin|log_softmax|SoftmaxActivation|SoftmaxOutput|"
                   r"_contrib_(BilinearResize2D|AdaptiveAvgPooling2D|SyncBatchNorm|interleaved_\w+)|UpSampling|"
+                  r"_contrib_(box_nms|box_decode|box_encode|MultiBox\w+|ROIAlign)|"
                   r"InstanceNorm|GroupNorm|L2Normalization|LRN|moments|"
                   r"softmax_cross_entropy|add_n|ElementWiseSum|take|Embedding|gather_nd|Pad|pad|\w+_update|"
                   r"broadcast_(to|axis|axes|like)|repeat|tile|where|LeakyReLU)$")

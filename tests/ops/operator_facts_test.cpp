@@ -56,6 +56,7 @@ std::vector<const OpDef*> every_operator() {
 
 // Operators about which no fact is known: kernels of gradients, arrays from nothing, updates of weights.
 const NameSet nothing = names(R"(
+    ROIPooling _backward_ROIPooling _backward_box_take _contrib_MultiBoxPrior
     _backward_LayerNorm _backward_MakeLoss _backward_RegressionOutput _backward_SoftmaxActivation
     _backward_SoftmaxOutput _backward_gather_nd _backward_log_softmax _backward_max _backward_nansum _backward_norm
     _backward_pad _backward_pick _backward_prod _backward_slice _backward_softmax _backward_softmax_cross_entropy
@@ -70,6 +71,8 @@ const NameSet nothing = names(R"(
 // Reductions, products and layers, which read much for what they give; losses; and gradients. BatchNorm and Dropout are
 // computed again in another way, by the pass `rematerialize`.
 const NameSet kept = nothing + names(R"(
+    _bipartite_pairs _box_suppress _box_take _contrib_MultiBoxTarget _contrib_box_decode _contrib_box_encode
+    _contrib_box_iou _multibox_rows _backward_ROIAlign _contrib_ROIAlign
     _order argmax argmax_channel argmin max mean min nanprod nansum norm prod sum
     Convolution Deconvolution FullyConnected batch_dot dot
     BatchNorm Dropout
@@ -81,6 +84,8 @@ const NameSet kept = nothing + names(R"(
 
 // All that are neither pointwise nor repeat their input.
 const NameSet not_fused = nothing + names(R"(
+    _bipartite_pairs _box_suppress _box_take _contrib_MultiBoxTarget _contrib_box_decode _contrib_box_encode
+    _contrib_box_iou _multibox_rows _backward_ROIAlign _contrib_ROIAlign
     _order _sum_to argmax argmax_channel argmin max mean min nanprod nansum norm prod sum
     Flatten Reshape _reshape_to expand_dims reshape_like squeeze
     Concat Pad SliceChannel SwapAxis broadcast_like repeat reverse slice slice_axis slice_like stack tile transpose
@@ -95,6 +100,7 @@ const NameSet not_fused = nothing + names(R"(
 
 // The policy `bucket` is for predictions, without gradients; it pads before other passes run.
 const NameSet mixes_rows = nothing + names(R"(
+    _backward_ROIAlign _contrib_ROIAlign
     _sum_to
     _backward_BatchNorm _backward_Convolution_data _backward_Convolution_weight _backward_PReLU_gamma
     _backward_Pooling _backward_sum _pooling_along
@@ -102,6 +108,8 @@ const NameSet mixes_rows = nothing + names(R"(
 
 // Bound by the bytes that they read and write; of pointwise operators and views that is understood.
 const NameSet cheap = nothing + names(R"(
+    _bipartite_pairs _box_suppress _box_take _contrib_MultiBoxTarget _contrib_box_decode _contrib_box_encode
+    _contrib_box_iou _multibox_rows
     _backward_sum _order _sum_to argmax argmax_channel argmin max mean min nanprod nansum norm prod sum
     Concat Pad SliceChannel SwapAxis broadcast_axis broadcast_like broadcast_to repeat reverse slice slice_axis
     slice_like stack tile transpose _slice_assign _slice_assign_scalar
@@ -114,6 +122,8 @@ const NameSet cheap = nothing + names(R"(
 
 // Images are copied to row-major before them. Views keep that layout.
 const NameSet row_major = nothing + names(R"(
+    _bipartite_pairs _box_suppress _box_take _contrib_MultiBoxTarget _contrib_box_decode _contrib_box_encode
+    _contrib_box_iou _multibox_rows _backward_ROIAlign _contrib_ROIAlign
     _backward_sum _order _sum_to argmax argmax_channel argmin max mean min nanprod nansum norm prod sum
     Concat Pad SliceChannel SwapAxis broadcast_axis broadcast_like broadcast_to repeat reverse slice slice_axis
     slice_like stack tile transpose _slice_assign _slice_assign_scalar

@@ -287,6 +287,7 @@ bool is_open(const Row& row, size_t input, double special, Device device) {
     // the zeros around an image: do they meet what stands beside the image, or are they left out?
     return row.str().find("pad=") != std::string::npos && (is_backward || input == 1);
   }
+  if (name == "ROIPooling" && input == 1 && std::isinf(special)) return true;  // a third of a region without end
   // a norm that is much smaller than one of its numbers
   if (name == "_backward_Pooling" && row.str().find("pool_type=lp") != std::string::npos && std::isfinite(special)) {
     return input == 2;

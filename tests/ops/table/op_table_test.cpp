@@ -20,7 +20,7 @@ namespace kaon::test {
 Rows all_rows() {
   Rows all;
   for (auto rows : {elementwise_rows, reduce_rows, movement_rows, index_rows, nn_rows, layer_rows, resize_rows,
-                    composed_rows, init_rows, optim_rows}) {
+                    composed_rows, detection_rows, multibox_rows, region_rows, init_rows, optim_rows}) {
     for (Row& r : rows()) all.push_back(std::move(r));
   }
   return all;

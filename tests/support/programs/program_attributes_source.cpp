@@ -48,6 +48,11 @@ std::string source(const OptionalShape& value) {
   for (int i = 0; i < value.ndim(); ++i) text += (i == 0 ? "" : ", ") + (value[i] ? source(*value[i]) : "std::nullopt");
   return fmt::format("OptionalShape({})", text);
 }
+std::string source(const FloatTuple& value) {
+  std::string text;
+  for (int i = 0; i < value.size(); ++i) text += (i == 0 ? "" : ", ") + source(double(value[i]));
+  return fmt::format("FloatTuple({})", text);
+}
 template <class E>
   requires std::is_enum_v<E> std::string source(E value) {
     return fmt::format("{}({} /* {} */)", type_name<E>(), int(value), to_text(value));
