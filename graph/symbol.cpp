@@ -76,8 +76,9 @@ void Symbol::apply(const OpDef& def, const void* attrs, std::span<const Symbol* 
   for (const Symbol* s : inputs) entries.push_back(s->entry());
   int expected = def.num_inputs(attrs);
   // Inputs that are not given become variables.
-  for (int i = int(inputs.size()); i < std::min(expected, def.traits.inputs.size()); ++i) {
-    entries.push_back(variable(fmt::format("{}_{}", node_name, def.traits.inputs[i])).entry());
+  const Names& names = def.traits_of(attrs).inputs;
+  for (int i = int(inputs.size()); i < std::min(expected, names.size()); ++i) {
+    entries.push_back(variable(fmt::format("{}_{}", node_name, names[i])).entry());
   }
   if (expected >= 0 && int(entries.size()) != expected) {
     throw ValueError(

@@ -15,6 +15,7 @@
 #include "kaon/ops/nn/norm/norm.h"
 #include "kaon/ops/nn/pooling/pooling.h"
 #include "kaon/ops/nn/resize/resize.h"
+#include "kaon/ops/nn/rnn/rnn.h"
 #include "kaon/ops/nn/softmax/softmax.h"
 #include "kaon/ops/optim/optim.h"
 #include "kaon/ops/reduce/reduce.h"
@@ -70,7 +71,8 @@ using NnOps =
                 MAERegressionOutput, LogisticRegressionOutput, BackwardRegressionOutput, MakeLoss, BackwardMakeLoss,
                 Dropout, Resample, BilinearResize2D, AdaptiveAvgPooling2D, UpSampling, Crop, SyncBatchNorm,
                 InstanceNorm, GroupNorm, L2Normalization, LRN, RMSNorm, Moments, SelfAttentionQK, SelfAttentionValue,
-                EncoderDecoderQK, EncoderDecoderValue, DivSqrtDim>;
+                EncoderDecoderQK, EncoderDecoderValue, DivSqrtDim, RNN, RnnParamConcat, RnnParameters, RnnScan,
+                BackwardRnnScan, CTCLoss, CtcLossOfLogs>;
 using DetectionOps = ops::OpList<BoxNms, BoxSuppress, BoxTake, BackwardBoxTake, BoxIou, BoxDecode, BoxEncode,
                                  BipartiteMatching, BipartitePairs, MultiBoxPrior, MultiBoxDetection, MultiBoxRows,
                                  MultiBoxTarget, ROIAlign, BackwardROIAlign, ROIPooling, BackwardROIPooling>;

@@ -48,6 +48,13 @@ class OperatorCalls {
     A::apply(Op::def, &op, inputs, std::span<A>(&out, 1), site, name_);
     return out;
   }
+  template <class Op>  // with n visible outputs
+  std::vector<A> call_list_many(int n, const Op& op, std::span<const A* const> inputs,
+                                const std::source_location& site) const {
+    std::vector<A> outs(size_t(std::max(n, 0)));
+    A::apply(Op::def, &op, inputs, outs, site, name_);
+    return outs;
+  }
   template <class Op>
   A call_array_list(const Op& op, std::span<const A> arrays, const std::source_location& site) const {
     std::vector<const A*> inputs;
@@ -329,6 +336,7 @@ class ArrayFunctions : public ops::OperatorCalls<A> {
  protected:
   using Calls::call_array_list;
   using Calls::call_list;
+  using Calls::call_list_many;
   using Calls::call_many;
   using Calls::name_;
 };

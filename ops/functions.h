@@ -82,6 +82,26 @@ class LayerFunctions : public ArrayFunctions<A> {
   A interleaved_matmul_encdec_qk(const In<A>& queries, const In<A>& keys_values, const op::EncoderDecoderQK& op) const { return call(op, queries, keys_values); }
   A interleaved_matmul_encdec_valatt(const In<A>& keys_values, const In<A>& attention, const op::EncoderDecoderValue& op) const { return call(op, keys_values, attention); }
   A div_sqrt_dim(const In<A>& data) const { return call(op::DivSqrtDim{}, data); }  // x / sqrt(length of the last axis)
+  // --- recurrent layers over data (steps, batch, channels); the arrays are those that op::RNN names: parameters, state,
+  // for lstm state_cell, and with use_sequence_length sequence_length. One result, or with state_outputs the states too
+  A RNN(const In<A>& data, const In<A>& parameters, const In<A>& state, const op::RNN& op) const { return call(op, data, parameters, state); }
+  A RNN(const In<A>& data, const In<A>& parameters, const In<A>& state, const In<A>& next, const op::RNN& op) const { return call(op, data, parameters, state, next); }
+  A RNN(const In<A>& data, const In<A>& parameters, const In<A>& state, const In<A>& state_cell, const In<A>& sequence_length, const op::RNN& op) const { return call(op, data, parameters, state, state_cell, sequence_length); }
+  std::vector<A> RNN_states(const In<A>& data, const In<A>& parameters, const In<A>& state, op::RNN op) const { return op.state_outputs = true, call_many(op.num_outputs(), op, data, parameters, state); }
+  std::vector<A> RNN_states(const In<A>& data, const In<A>& parameters, const In<A>& state, const In<A>& next, op::RNN op) const { return op.state_outputs = true, call_many(op.num_outputs(), op, data, parameters, state, next); }
+  std::vector<A> RNN_states(const In<A>& data, const In<A>& parameters, const In<A>& state, const In<A>& state_cell, const In<A>& sequence_length, op::RNN op) const { return op.state_outputs = true, call_many(op.num_outputs(), op, data, parameters, state, state_cell, sequence_length); }
+  A _rnn_param_concat(std::span<const A> arrays, op::RnnParamConcat op = {}, const std::source_location& site = std::source_location::current()) const {
+    return op.num_args = int(arrays.size()), call_array_list(op, arrays, site);
+  }
+  std::vector<A> _rnn_parameters(const In<A>& parameters, const op::RnnParameters& op) const { return call_many(op.num_outputs(), op, parameters); }
+  std::vector<A> _rnn_scan(std::span<const A* const> arrays, const op::RnnScan& op, const std::source_location& site = std::source_location::current()) const { return call_list_many(2, op, arrays, site); }
+  std::vector<A> _backward_rnn_scan(std::span<const A* const> arrays, const op::BackwardRnnScan& op, const std::source_location& site = std::source_location::current()) const { return call_list_many(op.num_outputs(), op, arrays, site); }
+  // minus the logarithm of the probability of unaligned labels (n, length) under the softmax of data (steps, n, classes);
+  // `lengths` are data_lengths, label_lengths, or both, as op says
+  A CTCLoss(const In<A>& data, const In<A>& label, const op::CTCLoss& op = {}) const { return call(op, data, label); }
+  A CTCLoss(const In<A>& data, const In<A>& label, const In<A>& lengths, const op::CTCLoss& op) const { return call(op, data, label, lengths); }
+  A CTCLoss(const In<A>& data, const In<A>& label, const In<A>& data_lengths, const In<A>& label_lengths, op::CTCLoss op = {}) const { return op.use_data_lengths = op.use_label_lengths = true, call(op, data, label, data_lengths, label_lengths); }
+  A _ctc_loss_of_logs(std::span<const A* const> arrays, const op::CtcLossOfLogs& op, const std::source_location& site = std::source_location::current()) const { return call_list(op, arrays, site); }
   // --- activations, softmax over op.axis (-1), dropout, output layers (the gradient of ...Output ignores the head)
   A Activation(const In<A>& data, const op::Activation& op) const { return call(op, data); }
   A _backward_Activation(const In<A>& head, const In<A>& output, const op::BackwardActivation& op) const {
@@ -152,6 +172,8 @@ class LayerFunctions : public ArrayFunctions<A> {
 
  protected:
   using ArrayFunctions<A>::call_array_list;
+  using ArrayFunctions<A>::call_list;
+  using ArrayFunctions<A>::call_list_many;
   using ArrayFunctions<A>::call_many;
 };
 

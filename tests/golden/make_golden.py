@@ -22,6 +22,7 @@ import cases_detection  # noqa: F401
 import cases_layers  # noqa: F401
 import cases_movement  # noqa: F401
 import cases_resize  # noqa: F401
+import cases_rnn  # noqa: F401
 import rules
 import torch_reference
 from cases_elementwise import DESCRIPTIONS
@@ -50,7 +51,7 @@ class MXNet:
                                                       answer["error"]):
                 return answer
         names = {"bfloat16": "float32", "float16": "float32", "bool": "uint8"}
-        if "SoftmaxActivation" in case["op"] or "MultiBox" in case["op"]:
+        if re.match("SoftmaxActivation|CTCLoss|_contrib_MultiBox", case["op"]):
             names["float64"] = "float32"
         other = dict(case, inputs=[Tensor(names.get(t.dtype, t.dtype), t.values) for t in case["inputs"]])
         if "dtype" in case["attrs"]:
@@ -66,7 +67,9 @@ class MXNet:
         sent = {k: case[k] for k in ("op", "attrs", "wants", "train", "updates", "seed")}
         sent["inputs"] = [t.wire() for t in case["inputs"]]
         # its Pooling keeps no places of maxima when it predicts, and takes wrong ones
-        sent["train"] = case["train"] or case["op"] not in ("BatchNorm", "Dropout", "LeakyReLU", "_contrib_SyncBatchNorm")
+        sent["train"] = case["train"] or case["op"] not in ("BatchNorm", "Dropout", "LeakyReLU", "RNN",
+                                                            "_contrib_SyncBatchNorm")
+        sent["train"] |= case["op"] == "RNN" and any(case["wants"])
         # only NumPy's shapes have arrays without elements or dimensions
         made = [] if case["inputs"] else re.findall(r"\d+", case["attrs"].get("shape", ""))
         sent["np_shape"] = "0" in made or any(t.shape == () or 0 in t.shape for t in case["inputs"])

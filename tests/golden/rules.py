@@ -11,7 +11,7 @@ SUMS = re.compile(r"^(sum|mean|prod|nansum|nanprod|sum_axis|norm|dot|batch_dot|F
                   r"Pooling|BatchNorm|LayerNorm|softmax|softmin|log_softmax|SoftmaxActivation|SoftmaxOutput|"
                   r"_contrib_(BilinearResize2D|AdaptiveAvgPooling2D|SyncBatchNorm|interleaved_\w+)|UpSampling|"
                   r"_contrib_(box_nms|box_decode|box_encode|MultiBox\w+|ROIAlign)|"
-                  r"InstanceNorm|GroupNorm|L2Normalization|LRN|moments|"
+                  r"RNN|CTCLoss|InstanceNorm|GroupNorm|L2Normalization|LRN|moments|"
                   r"softmax_cross_entropy|add_n|ElementWiseSum|take|Embedding|gather_nd|Pad|pad|\w+_update|"
                   r"broadcast_(to|axis|axes|like)|repeat|tile|where|LeakyReLU)$")
 
@@ -127,6 +127,15 @@ RULES = [
     (r"nansum|nanprod|norm|sum|sum_axis|mean", r"outputs", "torch", "MXNet's compensated sum of infinities", infinite_in),
     (r"_arange", r"outputs", "torch", "MXNet's float16 start is a whole number", everywhere),
     (r"Pooling", r".*", "torch", "NaN in a window gives NaN", nan_in),
+    (r"RNN", r".*", "torch", "MXNet reads sequence lengths on GPUs only", attribute("use_sequence_length", "True")),
+    (r"RNN", r".*", "torch", "MXNet bounds the cells on GPUs only", attribute("lstm_state_clip_min")),
+    (r"RNN", r".*", "torch", "without steps MXNet leaves the memory as it was",
+     lambda e: np.full(e.torch.shape, 0 in e.case["inputs"][0].shape)),
+    (r"RNN", r"gradients", "torch", "the derivative, where MXNet's is another for the layers between the first and the last",
+     lambda e: np.full(e.torch.shape, e.case["attrs"]["num_layers"] == "3" and "rnn" in e.case["attrs"]["mode"])),
+    (r"CTCLoss", r"outputs", "torch", "nothing to read and no steps: a loss of 0", lambda e: np.isinf(e.mxnet)),
+    (r"CTCLoss", r"gradients", "torch", "0 where the labels do not fit, where MXNet leaves the memory as it was",
+     lambda e: e.torch == 0),
     (r"max|min|max_axis|min_axis", r".*", "torch", "NaN wins", nan_in),
     (r"SequenceLast", r"gradients", "torch", "MXNet's gradient without lengths takes axis 0", attribute("axis", "1")),
     (r"LRN", r"gradients", "torch", "MXNet divides by 0 in images of few channels", lambda e: np.isinf(e.mxnet)),
@@ -176,6 +185,8 @@ REFUSALS = [
     (r"NameError", "MXNet has no operator of this name"),
     (r"delay_alloc|Shape size mismatch|ended the process", "MXNet refuses arrays without elements"),
     (r"didn't register FGradient", "MXNet has no gradient for it"),
+    (r"No training support for LSTM with projection", "MXNet has no gradient of a projection on the CPU"),
+    (r"only available for cuDNN|only supported for GPU", "MXNet has it on GPUs only"),
     (r"must be in range", "MXNet refuses negative axes"),
     (r"Too many reduction axes", "MXNet refuses so many axes"),
     (r"Dilate is not supported|natively supported|could not create a descriptor", "MXNet has no kernel for it"),

@@ -103,6 +103,24 @@ std::vector<Wrong> shapes() {
                         [] {
                           nd.UpSampling(ones({1, 2, 2, 2}), ones({2, 1, 3, 3}), {.scale = 2});
                         }),
+      wrong<ShapeError>({"[RNN]", "parameters must have shape (10,)", "(8,)"},
+                        [] {
+                          nd.RNN(ones({2, 1, 1}), ones({8}), ones({1, 1, 2}),
+                                 {.state_size = 2, .num_layers = 1, .mode = RnnMode::rnn_tanh});
+                        }),
+      wrong<ShapeError>({"[CTCLoss]", "label must have 2 rows of at most 3 labels", "(2, 4)"},
+                        [] {
+                          nd.CTCLoss(ones({3, 2, 4}), ones({2, 4}));
+                        }),
+      wrong<ShapeError>({"[CTCLoss]", "at least one class", "(3, 2, 0)"},
+                        [] {
+                          nd.CTCLoss(ones({3, 2, 0}), ones({2, 1}));
+                        }),
+      wrong<ShapeError>({"[_rnn_scan]", "weight must have 4 rows per unit", "(6, 1)"},
+                        [] {
+                          const NDArray gates = ones({1, 1, 6}), weight = ones({6, 1}), state = ones({1, 2});
+                          nd._rnn_scan(std::array{&gates, &weight, &state}, {});
+                        }),
       wrong<ShapeError>({"[Crop]", "3 rows from 1 on", "(1, 1, 3, 3)"},
                         [] {
                           nd.Crop(ones({1, 1, 3, 3}), {.offset = {1, 0}, .h_w = {3, 3}});
@@ -228,6 +246,21 @@ std::vector<Wrong> shapes() {
 
 std::vector<Wrong> types() {
   return {
+      wrong<TypeError>({"[RNN]", "one dtype", "float32 and float16"},
+                       [] {
+                         nd.RNN(ones({2, 1, 1}), ones({10}, half), ones({1, 1, 2}),
+                                {.state_size = 2, .num_layers = 1, .mode = RnnMode::rnn_tanh});
+                       }),
+      wrong<TypeError>(
+          {"[RNN]", "sequence_length must be numbers", "bool"},
+          [] {
+            nd.RNN(ones({2, 1, 1}), ones({10}), ones({1, 1, 2}), ones({1}, DType::boolean),
+                   {.state_size = 2, .num_layers = 1, .mode = RnnMode::rnn_tanh, .use_sequence_length = true});
+          }),
+      wrong<TypeError>({"[CTCLoss]", "labels and lengths must be numbers", "bool"},
+                       [] {
+                         nd.CTCLoss(ones({3, 2, 4}), ones({2, 1}, DType::boolean));
+                       }),
       wrong<TypeError>({"[broadcast_add]", "one dtype", "float32 and int32"}, [] { ones({2}) + ones({2}, whole); }),
       wrong<TypeError>({"[dot]", "one dtype", "float32 and float16"},
                        [] {
@@ -287,8 +320,37 @@ std::vector<Wrong> types() {
   };
 }
 
+NDArray called(const op::RNN& op) {
+  const NDArray x = ones({2, 1, 1}), parameters = ones({10}), state = ones({1, 1, 2});
+  return op.mode == RnnMode::lstm ? nd.RNN(x, parameters, state, state, op) : nd.RNN(x, parameters, state, op);
+}
+
 std::vector<Wrong> values() {
+  constexpr RnnMode plain = RnnMode::rnn_tanh;
   return {
+      wrong<ValueError>({"[RNN]", "state_size must be at least 1", "0"},
+                        [] { called({.num_layers = 1, .mode = plain}); }),
+      wrong<ValueError>({"[RNN]", "num_layers must be at least 1", "0"},
+                        [] { called({.state_size = 2, .mode = plain}); }),
+      wrong<ValueError>({"[RNN]", "p must lie in [0, 1]", "1.5"},
+                        [] { called({.state_size = 2, .num_layers = 1, .mode = plain, .p = 1.5}); }),
+      wrong<ValueError>({"[RNN]", "projection_size", "for mode lstm", "3"},
+                        [] { called({.state_size = 2, .num_layers = 1, .mode = plain, .projection_size = 3}); }),
+      wrong<ValueError>({"[RNN]", "lstm_state_clip_min and lstm_state_clip_max come together"},
+                        [] { called({.state_size = 2, .num_layers = 1, .lstm_state_clip_min = 0}); }),
+      wrong<ValueError>(
+          {"[RNN]", "must not exceed", "1.0, 0.0"},
+          [] { called({.state_size = 2, .num_layers = 1, .lstm_state_clip_min = 1, .lstm_state_clip_max = 0}); }),
+      wrong<ValueError>({"[RNN]", "takes 4 inputs", "got 3"},
+                        [] {
+                          nd.RNN(ones({2, 1, 1}), ones({10}), ones({1, 1, 2}), {.state_size = 2, .num_layers = 1});
+                        }),
+      wrong<ValueError>({"[CTCLoss]", "takes 3 inputs", "got 2"},
+                        [] {
+                          nd.CTCLoss(ones({3, 2, 4}), ones({2, 1}), {.use_data_lengths = true});
+                        }),
+      wrong<ValueError>({"[_rnn_parameters]", "state_size must be at least 1"},
+                        [] { nd._rnn_parameters(ones({1}), {.state_size = 0}); }),
       wrong<ValueError>({"[clip]", "a_min must not exceed a_max", "2", "1"}, [] { nd.clip(ones({2}), 2, 1); }),
       wrong<ValueError>({"[clip]", "no integer", "0.2", "0.8"}, [] { nd.clip(ones({2}, whole), 0.2, 0.8); }),
       wrong<ValueError>({"[_div_scalar]", "uint8", "300"}, [] { ones({2}, DType::uint8) / 300; }),

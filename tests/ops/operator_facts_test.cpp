@@ -80,6 +80,7 @@ const NameSet kept = nothing + names(R"(
     _backward_BatchNorm _backward_Convolution_data _backward_Convolution_weight _backward_PReLU_gamma
     _backward_Pooling _backward_sum _pooling_along
     _slice_assign _slice_assign_scalar batch_take one_hot
+    _backward_rnn_scan _ctc_loss_of_logs _rnn_scan
     _fused_pointwise _rematerialize_batch_norm)");
 
 // All that are neither pointwise nor repeat their input.
@@ -96,6 +97,7 @@ const NameSet not_fused = nothing + names(R"(
     LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss SoftmaxOutput
     _backward_BatchNorm _backward_Convolution_data _backward_Convolution_weight _backward_PReLU_gamma
     _backward_Pooling _pooling_along
+    _backward_rnn_scan _ctc_loss_of_logs _rnn_parameters _rnn_scan
     _fused_pointwise _rematerialize_batch_norm _reorder)");
 
 // The policy `bucket` is for predictions, without gradients; it pads before other passes run.
@@ -104,6 +106,7 @@ const NameSet mixes_rows = nothing + names(R"(
     _sum_to
     _backward_BatchNorm _backward_Convolution_data _backward_Convolution_weight _backward_PReLU_gamma
     _backward_Pooling _backward_sum _pooling_along
+    _backward_rnn_scan _ctc_loss_of_logs _rnn_parameters _rnn_scan
     _fused_pointwise _rematerialize_batch_norm _reorder)");
 
 // Bound by the bytes that they read and write; of pointwise operators and views that is understood.
@@ -118,6 +121,7 @@ const NameSet cheap = nothing + names(R"(
     LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss SoftmaxOutput
     _backward_BatchNorm _backward_PReLU_gamma _backward_Pooling _pooling_along
     _fused_pointwise _rematerialize_batch_norm _reorder
+    _ctc_loss_of_logs _rnn_parameters
     Deconvolution)");
 
 // Images are copied to row-major before them. Views keep that layout.
@@ -130,6 +134,7 @@ const NameSet row_major = nothing + names(R"(
     Embedding SequenceMask batch_take one_hot pick take
     Deconvolution FullyConnected batch_dot dot
     Dropout LayerNorm SoftmaxActivation log_softmax softmax softmin
+    _backward_rnn_scan _ctc_loss_of_logs _rnn_parameters _rnn_scan
     LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss SoftmaxOutput)");
 
 struct Fact {

@@ -20,7 +20,7 @@ namespace kaon::test {
 Rows all_rows() {
   Rows all;
   for (auto rows : {elementwise_rows, reduce_rows, movement_rows, index_rows, nn_rows, layer_rows, resize_rows,
-                    composed_rows, detection_rows, multibox_rows, region_rows, init_rows, optim_rows}) {
+                    composed_rows, detection_rows, multibox_rows, region_rows, rnn_rows, init_rows, optim_rows}) {
     for (Row& r : rows()) all.push_back(std::move(r));
   }
   return all;
@@ -94,13 +94,19 @@ bool any_dimension(const Row& row, const Hosts& outputs, bool (*is)(int64_t)) {
          std::any_of(outputs.begin(), outputs.end(), [&](const Host& h) { return has(h.shape); });
 }
 
-// The shapes that an operator without inputs makes.
+// The shapes that an operator makes from nothing, or from flat arrays.
 Hosts created(const Row& row) {
-  std::vector<TensorMeta> out(1);
-  if (!row.inputs.empty() || row.options.refused) return {};
-  InferContext context(row.def->name().data(), row.def->traits, {}, out);
+  const auto is_flat = [](const Input& i) { return i.shape.ndim() == 1; };
+  if (!std::all_of(row.inputs.begin(), row.inputs.end(), is_flat) || row.options.refused) return {};
+  std::vector<TensorMeta> in, out(size_t(row.def->num_outputs(row.attrs.get())));
+  std::vector<TensorMeta*> inputs;
+  for (const Input& i : row.inputs) in.push_back({i.shape, i.dtype.value_or(DType::float32)});
+  for (TensorMeta& m : in) inputs.push_back(&m);
+  InferContext context(row.def->name().data(), row.def->traits, inputs, out);
   row.def->infer(row.attrs.get(), context);
-  return {Host{out[0].shape}};
+  Hosts made;
+  for (const TensorMeta& m : out) made.push_back({m.shape});
+  return made;
 }
 
 // Arrays that are cut into pieces: the result must not depend on who computes them. They have no reference.
@@ -163,6 +169,13 @@ Rows large_rows() {
   add(op::Shuffle{}, {in({3001, 33})}, any);
   add(op::AdamUpdate{.lr = 0.1}, {in(flat), in(flat), in(flat), in(flat, Fill::positive)});
   add(op::AllFinite{}, {in(flat), in(wide)});
+  for (RnnMode mode : {RnnMode::rnn_tanh, RnnMode::lstm, RnnMode::gru}) {
+    const int64_t gates = gates_of(mode), hidden = 133, state = mode == RnnMode::lstm ? 2 * hidden : hidden;
+    std::vector<Input> inputs{in({5, 65, gates * hidden}), in({gates * hidden, hidden}, Fill::unit), in({65, state})};
+    if (mode == RnnMode::gru) inputs.push_back(in(Shape(gates * hidden)));
+    add(op::RnnScan{.mode = mode}, inputs);
+  }
+  add(op::CTCLoss{}, {in({30, 9, 11}), index({9, 7}, 0, 11)});
   return rows;
 }
 

@@ -1,0 +1,117 @@
+#include "kaon/ops/linalg/kernels/repeated_gemm.h"
+
+#include <algorithm>
+
+#include "kaon/ops/kernels/onednn.h"
+#include "kaon/ops/kernels/onednn_versions.h"
+#include "kaon/ops/linalg/kernels/gemv.h"
+
+namespace kaon::ops {
+namespace {
+
+using onednn::Primitive;
+
+// The product of a piece, and what brings its part of B into the layout that this product likes best.
+struct PieceProducts : KernelState {
+  Primitive product[2], to_inner[2];  // of the last piece and of the others
+  size_t bytes[2] = {};               // of B in the inner layout
+  std::string implementation() const override { return product[0].implementation() + " packed once"; }
+};
+
+void make_piece(PieceProducts& made, int i, int64_t m, int64_t n, int64_t k, int64_t columns, bool transpose_b) {
+  const auto a = onednn::plain({m, k}), out = onednn::plain({m, columns});
+  const auto b = transpose_b ? onednn::plain({columns, k}) : onednn::strided({columns, k}, {1, n});
+  const auto desc = onednn::describe<dnnl::inner_product_forward>(onednn::engine(), onednn::attributes(),
+                                                                  dnnl::prop_kind::forward_inference, a,
+                                                                  onednn::any({columns, k}), onednn::Desc(), out);
+  const auto inner = desc.weights_desc();
+  made.product[i] =
+      Primitive("inner product", desc, {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, inner}, {DNNL_ARG_DST, out}});
+  if (inner != b) made.to_inner[i] = onednn::make_reorder(b, inner);
+  made.bytes[i] = (inner.get_size() + 63) / 64 * 64;
+}
+
+}  // namespace
+
+template <class T>
+struct RepeatedGemm<T>::Packed {
+  onednn::CacheHandle<PieceProducts> products;
+  const std::byte* data;  // of all pieces in turn
+};
+
+template <class T>
+RepeatedGemm<T>::~RepeatedGemm() = default;
+
+template <>
+RepeatedGemm<float>::RepeatedGemm(KernelContext& c, int64_t m, int64_t n, int64_t k, const float* b, bool transpose_b,
+                                  int64_t width)
+    : c_(c), m_(m), n_(n), k_(k), width_(n), pieces_(1), b_(b), transpose_b_(transpose_b) {
+  if (m == 0 || n == 0 || k == 0) return;
+  const bool is_vector = m == 1;
+  if (!is_vector || transpose_b) width_ = std::clamp<int64_t>(width, 1, n), pieces_ = (n + width_ - 1) / width_;
+  if (is_vector) return;
+  const int64_t last = n - (pieces_ - 1) * width_;
+  const onednn::Key key('r', m, n, k, transpose_b, width_);
+  KernelContext stateless = c;  // one node may have several such products
+  stateless.state = nullptr;
+  auto products = onednn::obtain<PieceProducts>(stateless, "inner product", key, [&] {
+    auto made = std::make_unique<PieceProducts>();
+    make_piece(*made, 0, m, n, k, last, transpose_b);
+    if (pieces_ > 1) make_piece(*made, 1, m, n, k, width_, transpose_b);
+    return made;
+  });
+  const size_t each = products->bytes[pieces_ > 1];
+  auto* const data = static_cast<std::byte*>(c.run.workspace(each * size_t(pieces_ - 1) + products->bytes[0]));
+  c.run.parallel_for(pieces_, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int which = i + 1 < pieces_;
+      const float* const from = b + i * width_ * (transpose_b ? k : 1);
+      std::byte* const to = data + size_t(i) * each;
+      if (products->to_inner[which]) {
+        products->to_inner[which].run(from, to);
+      } else {
+        std::copy_n(reinterpret_cast<const std::byte*>(from), products->bytes[which], to);
+      }
+    }
+  });
+  packed_.reset(new Packed{std::move(products), data});
+}
+
+template <>
+void RepeatedGemm<float>::run(int64_t piece, const float* a, float* out) const {
+  const int64_t columns = columns_of(piece);
+  if (m_ == 0 || n_ == 0) return;
+  if (k_ == 0) return std::fill_n(out, m_ * columns, 0.f), void();
+  if (packed_) {
+    const PieceProducts& products = *packed_->products;
+    const size_t each = products.bytes[pieces_ > 1];
+    products.product[piece + 1 < pieces_].run(a, packed_->data + size_t(piece) * each, out);
+  } else if (transpose_b_) {
+    gemv(c_.run, b_ + piece * width_ * k_, a, out, columns, k_);
+  } else {
+    gemv_transposed(c_.run, b_, a, out, k_, n_);
+  }
+}
+
+// In double there is one piece, whose rows the product splits.
+template <>
+RepeatedGemm<double>::RepeatedGemm(KernelContext& c, int64_t m, int64_t n, int64_t k, const double* b, bool transpose_b,
+                                   int64_t)
+    : c_(c), m_(m), n_(n), k_(k), width_(n), pieces_(1), b_(b), transpose_b_(false) {
+  if (!transpose_b || n * k == 0) return;
+  auto* const plain = static_cast<double*>(c.run.workspace(size_t(n * k) * sizeof(double)));
+  for (int64_t j = 0; j < n; ++j) {
+    for (int64_t p = 0; p < k; ++p) plain[p * n + j] = b[j * k + p];
+  }
+  b_ = plain;
+}
+
+template <>
+void RepeatedGemm<double>::run(int64_t, const double* a, double* out) const {
+  gemm(c_, {.a = a, .b = b_, .c = out, .m = m_, .n = n_, .k = k_});
+}
+
+template class RepeatedGemm<float>;
+template class RepeatedGemm<double>;
+
+}  // namespace kaon::ops
