@@ -53,15 +53,18 @@ using ElementwiseOps =
                 RDivScalar, ModScalar, RModScalar, PowerScalar, RPowerScalar, MaximumScalar, MinimumScalar, HypotScalar,
                 EqualScalar, NotEqualScalar, GreaterScalar, GreaterEqualScalar, LesserScalar, LesserEqualScalar,
                 LogicalAndScalar, LogicalOrScalar, LogicalXorScalar, SmoothL1, Where, Clip, ClipBackward, Cast, AddN,
-                SumTo, HardSigmoid, Polygamma>;
+                SumTo, HardSigmoid, Polygamma, Erfinv, Quadratic, RoundSte, SignSte, GradientMultiplier, UnitLoss,
+                AmpMulticast>;
 using ReduceOps = ops::OpList<Sum, Mean, Prod, Max, Min, NanSum, NanProd, Norm, ArgMax, ArgMin, ArgMaxChannel, SumGrad,
-                              MaxGrad, NanSumGrad, ProdGrad, NormGrad, Order, TopK, Sort, ArgSort>;
+                              MaxGrad, NanSumGrad, ProdGrad, NormGrad, Order, TopK, Sort, ArgSort, Scan, CumSum>;
 using MovementOps =
     ops::OpList<Reshape, ReshapeLike, Flatten, ExpandDims, Squeeze, ReshapeTo, Transpose, SwapAxis, Slice, SliceAxis,
                 SliceLike, SliceGrad, SliceAssign, SliceAssignScalar, Concat, Stack, SliceChannel, Repeat, Tile,
                 Reverse, Pad, PadGrad, BroadcastTo, BroadcastAxis, BroadcastLike, SequenceMask, Take, TakeGrad,
-                Embedding, Pick, PickGrad, BatchTake, OneHot, GatherNd, GatherNdGrad, SequenceLast, SequenceReverse>;
-using LinalgOps = ops::OpList<Dot, BatchDot>;
+                Embedding, Pick, PickGrad, BatchTake, OneHot, GatherNd, GatherNdGrad, SequenceLast, SequenceReverse,
+                SplitV2, DepthToSpace, SpaceToDepth, Diag, ScatterSetNd, ScatterNd, IndexCopy, IndexArray,
+                RavelMultiIndex, UnravelIndex>;
+using LinalgOps = ops::OpList<Dot, BatchDot, KhatriRao>;
 using NnOps =
     ops::OpList<FullyConnected, Convolution, ConvolutionBackwardData, ConvolutionBackwardWeight, Deconvolution, Pooling,
                 BackwardPooling, PoolingAlong, BatchNorm, BackwardBatchNorm, LayerNorm, BackwardLayerNorm, Activation,
@@ -72,7 +75,7 @@ using NnOps =
                 Dropout, Resample, BilinearResize2D, AdaptiveAvgPooling2D, UpSampling, Crop, SyncBatchNorm,
                 InstanceNorm, GroupNorm, L2Normalization, LRN, RMSNorm, Moments, SelfAttentionQK, SelfAttentionValue,
                 EncoderDecoderQK, EncoderDecoderValue, DivSqrtDim, RNN, RnnParamConcat, RnnParameters, RnnScan,
-                BackwardRnnScan, CTCLoss, CtcLossOfLogs>;
+                BackwardRnnScan, CTCLoss, CtcLossOfLogs, Im2col, Col2im>;
 using DetectionOps = ops::OpList<BoxNms, BoxSuppress, BoxTake, BackwardBoxTake, BoxIou, BoxDecode, BoxEncode,
                                  BipartiteMatching, BipartitePairs, MultiBoxPrior, MultiBoxDetection, MultiBoxRows,
                                  MultiBoxTarget, ROIAlign, BackwardROIAlign, ROIPooling, BackwardROIPooling>;

@@ -15,6 +15,9 @@
 namespace KAON_API kaon {
 
 namespace ops {
+KAON_API NDArray boolean_mask(const NDArray& data, const NDArray& index, int axis, const std::source_location& site);
+[[noreturn]] KAON_API void refuse_boolean_mask();
+
 // Calls operators on arrays of kind A.
 template <class A>
 class OperatorCalls {
@@ -61,6 +64,16 @@ class OperatorCalls {
     inputs.reserve(arrays.size());
     for (const A& a : arrays) inputs.push_back(&a);
     return call_list(op, inputs, site);
+  }
+  template <class Op>  // with n visible outputs
+  std::vector<A> call_list_many(int n, const Op& op, std::span<const A> arrays,
+                                const std::source_location& site) const {
+    std::vector<const A*> inputs;
+    inputs.reserve(arrays.size());
+    for (const A& a : arrays) inputs.push_back(&a);
+    std::vector<A> outs(size_t(std::max(n, 0)));
+    A::apply(Op::def, &op, inputs, outs, site, name_);
+    return outs;
   }
 
   std::string_view name_;  // of the next node in a Symbol
@@ -129,6 +142,15 @@ class ArrayFunctions : public ops::OperatorCalls<A> {
   A ones_like(const In<A>& x) const { return call(op::OnesLike{}, x); }  // ones of x's shape and dtype, any
   A cast(const In<A>& x, DType dtype) const { return call(op::Cast{.dtype = dtype}, x); }  // converted
   A clip(const In<A>& x, double a_min, double a_max) const { return call(op::Clip{.a_min = a_min, .a_max = a_max}, x); }
+  A erfinv(const In<A>& x) const { return call(op::Erfinv{}, x); }  // inverse of erf; NaN outside [-1, 1]
+  A quadratic(const In<A>& x, const op::Quadratic& op) const { return call(op, x); }  // a x^2 + b x + c
+  A round_ste(const In<A>& x) const { return call(op::RoundSte{}, x); }  // round, sign: with the gradient of the identity
+  A sign_ste(const In<A>& x) const { return call(op::SignSte{}, x); }
+  A gradientmultiplier(const In<A>& x, double scalar = 1) const { return call(op::GradientMultiplier{.scalar = scalar}, x); }  // x, its gradient times scalar
+  A make_loss(const In<A>& x) const { return call(op::UnitLoss{}, x); }  // x, with a gradient of ones whatever arrives
+  std::vector<A> amp_multicast(std::span<const A> arrays, op::AmpMulticast op = {}, const std::source_location& site = std::source_location::current()) const {  // in their widest dtype
+    return op.num_outputs = int(arrays.size()), call_list_many(op.num_outputs, op, arrays, site);
+  }
   A hard_sigmoid(const In<A>& x, const op::HardSigmoid& op = {}) const { return call(op, x); }
   A smooth_l1(const In<A>& x, double scalar = 1) const { return call(op::SmoothL1{.scalar = scalar}, x); }  // Huber's loss
   A _backward_relu(const In<A>& head, const In<A>& output) const { return call(op::BackwardRelu{}, head, output); }
@@ -239,6 +261,8 @@ class ArrayFunctions : public ops::OperatorCalls<A> {
   A _backward_nansum(const In<A>& head, const In<A>& x, const op::NanSumGrad& op) const { return call(op, head, x); }
   A _backward_prod(const In<A>& head, const In<A>& x, const op::ProdGrad& op) const { return call(op, head, x); }
   A _backward_norm(const In<A>& head, const In<A>& x, const In<A>& y, const op::NormGrad& op) const { return call(op, head, x, y); }
+  A cumsum(const In<A>& a, const op::CumSum& op = {}) const { return call(op, a); }  // sums up to each element; no axis: flattened
+  A _scan(const In<A>& x, const op::Scan& op) const { return call(op, x); }
   // --- shape and movement, of any dtype; ShapeError for what does not fit
   A reshape(const In<A>& x, const Shape& shape, bool reverse = false) const {  // codes 0 -1 -2 -3 -4
     return call(op::Reshape{.shape = shape, .reverse = reverse}, x);
@@ -289,6 +313,18 @@ class ArrayFunctions : public ops::OperatorCalls<A> {
     op.num_outputs = num_outputs;
     return call_many(num_outputs, op, x);
   }
+  std::vector<A> split_v2(const In<A>& x, int sections, int axis = 0, bool squeeze_axis = false) const {  // the first ones larger by 1
+    return _split_v2(x, {.axis = axis, .squeeze_axis = squeeze_axis, .sections = sections});
+  }
+  std::vector<A> split_v2(const In<A>& x, const Shape& indices, int axis = 0, bool squeeze_axis = false) const {  // cut before these
+    Shape begins(0);
+    for (int64_t i : indices) begins.push_back(i);
+    return _split_v2(x, {.indices = begins, .axis = axis, .squeeze_axis = squeeze_axis});
+  }
+  std::vector<A> _split_v2(const In<A>& x, const op::SplitV2& op) const { return call_many(op.num_outputs(), op, x); }
+  A depth_to_space(const In<A>& x, int block_size) const { return call(op::DepthToSpace{.block_size = block_size}, x); }  // channels to blocks of pixels
+  A space_to_depth(const In<A>& x, int block_size) const { return call(op::SpaceToDepth{.block_size = block_size}, x); }
+  A diag(const In<A>& x, const op::Diag& op = {}) const { return call(op, x); }  // the k-th diagonal of a matrix; of a vector, the matrix
   A repeat(const In<A>& x, int repeats, std::optional<int> axis = {}) const {  // each element; no axis: flattened
     return call(op::Repeat{.repeats = repeats, .axis = axis}, x);
   }
@@ -328,9 +364,27 @@ class ArrayFunctions : public ops::OperatorCalls<A> {
   }
   A gather_nd(const In<A>& data, const In<A>& indices) const { return call(op::GatherNd{}, data, indices); }
   A _backward_gather_nd(const In<A>& head, const In<A>& indices, const op::GatherNdGrad& op) const { return call(op, head, indices); }
+  A scatter_nd(const In<A>& data, const In<A>& indices, const Shape& shape) const { return call(op::ScatterNd{.shape = shape}, data, indices); }  // zeros with data at the indices
+  A _scatter_set_nd(const In<A>& lhs, const In<A>& rhs, const In<A>& indices, const op::ScatterSetNd& op) const { return call(op, lhs, rhs, indices); }
+  A index_copy(const In<A>& old_tensor, const In<A>& index_vector, const In<A>& new_tensor) const { return call(op::IndexCopy{}, old_tensor, index_vector, new_tensor); }  // with these rows replaced
+  A index_array(const In<A>& data, const op::IndexArray& op = {}) const { return call(op, data); }  // the position of each element, int64
+  A ravel_multi_index(const In<A>& data, const Shape& shape) const { return call(op::RavelMultiIndex{.shape = shape}, data); }  // tuples (m, n) to positions (n,)
+  A unravel_index(const In<A>& data, const Shape& shape) const { return call(op::UnravelIndex{.shape = shape}, data); }  // positions to tuples
+  // The slices of data along the axis where the 1-D index is not 0. Their number depends on its values: waits for them.
+  // TraceError in a trace and for Symbols, which have no values.
+  A boolean_mask(const In<A>& data, const In<A>& index, int axis = 0) const {
+    if constexpr (std::same_as<A, NDArray>) {
+      return ops::boolean_mask(data.array(), index.array(), axis, data.site());
+    } else {
+      ops::refuse_boolean_mask();
+    }
+  }
   // --- linear algebra, floating dtypes. dot contracts lhs's last axis with rhs's first; batch_dot takes 3-D arrays
   A dot(const In<A>& lhs, const In<A>& rhs, const op::Dot& op = {}) const { return call(op, lhs, rhs); }
   A batch_dot(const In<A>& lhs, const In<A>& rhs, const op::BatchDot& op = {}) const { return call(op, lhs, rhs); }
+  A khatri_rao(std::span<const A> arrays, const std::source_location& site = std::source_location::current()) const {  // Kronecker products of columns
+    return call_array_list(op::KhatriRao{.num_args = int(arrays.size())}, arrays, site);
+  }
   // clang-format on
 
  protected:

@@ -16,7 +16,7 @@ namespace ops {
 enum class UnaryKind : uint8_t {
   relu, sigmoid, tanh, exp, log, sqrt, rsqrt, square, abs, sign, negative, reciprocal, erf, log1p, expm1, log2, log10,
   sin, cos, tan, arcsin, arccos, arctan, sinh, cosh, arcsinh, arccosh, arctanh, floor, ceil, round, rint, trunc, fix,
-  cbrt, rcbrt, softsign, softrelu, gelu, logical_not, degrees, radians, gamma, gammaln, digamma, identity,
+  cbrt, rcbrt, softsign, softrelu, gelu, logical_not, degrees, radians, gamma, gammaln, digamma, erfinv, identity,
   stop_gradient, zeros_like, ones_like
 };
 // clang-format on
@@ -41,7 +41,7 @@ inline constexpr std::array<UnaryInfo, size_t(unary_kinds)> unary_table{{
     {"sinh"}, {"cosh"}, {"arcsinh"}, {"arccosh"}, {"arctanh"}, {"floor", Domain::number}, {"ceil", Domain::number},
     {"round", Domain::number}, {"rint", Domain::number}, {"trunc", Domain::number}, {"fix", Domain::number}, {"cbrt"},
     {"rcbrt"}, {"softsign"}, {"softrelu", Domain::floating, {}, false}, {"gelu", Domain::floating, {}, false},
-    {"logical_not", Domain::any}, {"degrees"}, {"radians"}, {"gamma"}, {"gammaln"}, {"digamma", Domain::floating, {}, false},
+    {"logical_not", Domain::any}, {"degrees"}, {"radians"}, {"gamma"}, {"gammaln"}, {"digamma", Domain::floating, {}, false}, {"erfinv"},
     {"_copy", Domain::any, "identity"}, {"BlockGrad", Domain::any, "stop_gradient"}, {"zeros_like", Domain::any},
     {"ones_like", Domain::any},
 }};

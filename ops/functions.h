@@ -32,6 +32,8 @@ class LayerFunctions : public ArrayFunctions<A> {
   A Pooling(const In<A>& data, const op::Pooling& op) const { return call(op, data); }  // max, avg, sum, lp
   A _backward_Pooling(const In<A>& head, const In<A>& data, const In<A>& output, const op::BackwardPooling& op) const { return call(op, head, data, output); }
   A _pooling_along(const In<A>& tangent, const In<A>& data, const In<A>& output, const op::PoolingAlong& op) const { return call(op, tangent, data, output); }
+  A im2col(const In<A>& data, const op::Im2col& op) const { return call(op, data); }  // images as columns of their windows
+  A col2im(const In<A>& data, const op::Col2im& op) const { return call(op, data); }  // sums of such columns as images
   // --- images (n, c, h, w) at another size
   A BilinearResize2D(const In<A>& data, const op::BilinearResize2D& op) const { return call(op, data); }
   A BilinearResize2D(const In<A>& data, const In<A>& like, op::BilinearResize2D op = {}) const { return op.mode = ResizeMode::like, call(op, data, like); }

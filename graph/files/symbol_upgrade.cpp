@@ -10,6 +10,7 @@
 #include "kaon/graph/files/control_flow_file.h"
 #include "kaon/graph/files/symbol_file.h"
 #include "kaon/ops/operator/registry.h"
+#include "kaon/ops/operator/usual_name.h"
 
 namespace kaon::graph {
 
@@ -60,6 +61,21 @@ bool may_be_ignored(std::string_view key, std::string_view value) {
 
 std::string hidden_name(std::string_view key) { return fmt::format("__{}__", key); }
 
+// _zeros_without_dtype is _zeros, with the number of a dtype; -1 is the default.
+void name_dtype_of_zeros(FileNode& node) {
+  static constexpr std::string_view names[] = {"float32", "float64", "float16", "uint8",
+                                               "int32",   "int8",    "int64",   "bool"};
+  if (node.op != "_zeros_without_dtype") return;
+  node.op = "_zeros";
+  const auto it = node.text_attrs.find("dtype");
+  if (it == node.text_attrs.end()) return;
+  if (it->second == "-1") {
+    node.text_attrs.erase(it);
+  } else if (it->second.size() == 1 && it->second[0] >= '0' && it->second[0] < '0' + int(std::size(names))) {
+    it->second = names[it->second[0] - '0'];
+  }
+}
+
 void find_operators(SymbolFile& file) {
   std::string unknown;  // all unknown operators, so that converting a model shows the whole list
   std::set<std::string_view> seen;
@@ -67,6 +83,8 @@ void find_operators(SymbolFile& file) {
     if (node.op == "null") continue;
     node.def = find_control_flow(node.op);
     if (node.def) continue;
+    name_dtype_of_zeros(node);
+    node.op = usual_name(node.op);
     node.def = find_op(node.op);
     if (node.def && node.def->traits.in_mxnet) continue;
     node.def = nullptr;

@@ -12,7 +12,8 @@ namespace KAON_API kaon {
 namespace ops {
 // --- Functions of one array, element by element: y = f(x). NaN propagates. Formulae: the C functions of the same
 // name, and relu = max(x, 0), sigmoid = 1 / (1 + e^-x), softsign = x / (1 + |x|), softrelu = log(1 + e^x),
-// gelu = x/2 (1 + erf(x / sqrt 2)), rint = nearest with halves downwards, round = halves away from zero.
+// gelu = x/2 (1 + erf(x / sqrt 2)), erfinv = the inverse of erf, rint = nearest with halves downwards, round = halves
+// away from zero.
 
 KAON_API void infer_unary(UnaryKind kind, InferContext& c);
 KAON_API void grad_unary(UnaryKind kind, GradContext& g);
@@ -124,6 +125,7 @@ using Radians = Unary<ops::UnaryKind::radians>;
 using Gamma = Unary<ops::UnaryKind::gamma>;
 using GammaLn = Unary<ops::UnaryKind::gammaln>;
 using Digamma = Unary<ops::UnaryKind::digamma>;
+using Erfinv = Unary<ops::UnaryKind::erfinv>;
 using Copy = Unary<ops::UnaryKind::identity>;
 using BlockGrad = Unary<ops::UnaryKind::stop_gradient>;
 using ZerosLike = Unary<ops::UnaryKind::zeros_like>;
@@ -391,6 +393,22 @@ struct Cast {
   void grad(GradContext& g) const;
   ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
   std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
+};
+
+// num_outputs arrays: those of 16- and 32-bit floats in the widest of their dtypes, or in the narrowest with
+// cast_narrow; of two of equal width, the first. Others stay as they are, float64 too.
+struct AmpMulticast {
+  int num_outputs = 1;
+  bool cast_narrow = false;
+  static constexpr OpTraits traits{.name = "amp_multicast", .variadic = true};
+  static constexpr void fields(auto field) {
+    field("num_outputs", &AmpMulticast::num_outputs, true);
+    field("cast_narrow", &AmpMulticast::cast_narrow);
+  }
+  static const OpDef def;
+  int num_inputs() const { return num_outputs; }
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
 };
 }  // namespace op
 void run_cpu(const op::Cast& op, KernelContext& c);

@@ -55,6 +55,7 @@ NDArray unary_gradient(UnaryKind kind, GradContext& g) {
     case U::gamma: return h * y() * nd.digamma(x());
     case U::gammaln: return h * nd.digamma(x());
     case U::digamma: return h * nd.polygamma(x(), {.n = 1});
+    case U::erfinv: return 0.886226925452758 * (h * nd.exp(nd.square(y())));
     default: return h;  // identity
   }
 }
@@ -154,7 +155,7 @@ KAON_UNARY(tan) KAON_UNARY(arcsin) KAON_UNARY(arccos) KAON_UNARY(arctan) KAON_UN
 KAON_UNARY(arcsinh) KAON_UNARY(arccosh) KAON_UNARY(arctanh) KAON_UNARY(floor) KAON_UNARY(ceil) KAON_UNARY(round)
 KAON_UNARY(rint) KAON_UNARY(trunc) KAON_UNARY(fix) KAON_UNARY(cbrt) KAON_UNARY(rcbrt) KAON_UNARY(softsign)
 KAON_UNARY(softrelu) KAON_UNARY(gelu) KAON_UNARY(logical_not) KAON_UNARY(degrees) KAON_UNARY(radians)
-KAON_UNARY(gamma) KAON_UNARY(gammaln) KAON_UNARY(digamma) KAON_UNARY(identity) KAON_UNARY(stop_gradient)
+KAON_UNARY(gamma) KAON_UNARY(gammaln) KAON_UNARY(digamma) KAON_UNARY(erfinv) KAON_UNARY(identity) KAON_UNARY(stop_gradient)
 KAON_UNARY(zeros_like) KAON_UNARY(ones_like)
 // clang-format on
 #undef KAON_UNARY

@@ -179,7 +179,8 @@ constexpr bool is_cheap(UnaryKind k) {
     case U::gelu:
     case U::gamma:
     case U::gammaln:
-    case U::digamma: return false;
+    case U::digamma:
+    case U::erfinv: return false;
   }
   return false;
 }

@@ -1,6 +1,7 @@
 #include "kaon/ops/indexing/indexing.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include <fmt/format.h>
 
@@ -14,13 +15,15 @@ using namespace ops;
 
 constinit const OpDef op::GatherNd::def = make_op_def<op::GatherNd>();
 constinit const OpDef op::GatherNdGrad::def = make_op_def<op::GatherNdGrad>();
+constinit const OpDef op::ScatterSetNd::def = make_op_def<op::ScatterSetNd>();
 
 namespace {
 
-Shape gathered_shape(InferContext& c, const Shape& data) {
-  const Shape& indices = c.shape(1);
-  c.expect_ndim_at_least(1, 1);
-  if (c.dtype(1) == DType::boolean) c.fail_dtype("indices must be numbers, got bool");
+// The shape of the slices of data at the indices, which are input `at`.
+Shape gathered_shape(InferContext& c, const Shape& data, int at = 1) {
+  const Shape& indices = c.shape(at);
+  c.expect_ndim_at_least(at, 1);
+  if (c.dtype(at) == DType::boolean) c.fail_dtype("indices must be numbers, got bool");
   const int64_t m = indices[0];
   if (m < 1 || m > data.ndim()) {
     c.fail(fmt::format("the first dimension of indices must be 1 to {}, got shape {}", data.ndim(), indices.str()));
@@ -33,8 +36,7 @@ Shape gathered_shape(InferContext& c, const Shape& data) {
 }
 
 // The tuples as positions among the slices of an array of this shape.
-const int64_t* flat_positions(KernelContext& c, const Shape& data, const char* op) {
-  const TensorView& indices = c.in(1);
+const int64_t* flat_positions(KernelContext& c, const TensorView& indices, const Shape& data, const char* op) {
   const int m = int(indices.shape[0]);
   const int64_t count = indices.shape.product(1, indices.shape.ndim());
   int64_t* flat = static_cast<int64_t*>(c.run.workspace(size_t(std::max<int64_t>(1, count)) * sizeof(int64_t)));
@@ -59,8 +61,8 @@ void op::GatherNd::grad(GradContext& g) const {
 void run_cpu(const op::GatherNd&, KernelContext& c) {
   const Shape &data = c.in(0).shape, &indices = c.in(1).shape;
   const int m = int(indices[0]);
-  gather_rows(c, flat_positions(c, data, "gather_nd"), indices.product(1, indices.ndim()), data.product(0, m), 1,
-              data.product(m, data.ndim()), c.in(0).data, c.out().data, size_of(c.in(0).dtype));
+  gather_rows(c, flat_positions(c, c.in(1), data, "gather_nd"), indices.product(1, indices.ndim()), data.product(0, m),
+              1, data.product(m, data.ndim()), c.in(0).data, c.out().data, size_of(c.in(0).dtype));
 }
 
 void op::GatherNdGrad::infer(InferContext& c) const {
@@ -77,9 +79,48 @@ void op::GatherNdGrad::grad(GradContext& g) const {
 void run_cpu(const op::GatherNdGrad& op, KernelContext& c) {
   const Shape& indices = c.in(1).shape;
   const int m = int(indices[0]);
-  scatter_add(c, flat_positions(c, op.shape, "_backward_gather_nd"), indices.product(1, indices.ndim()),
+  scatter_add(c, flat_positions(c, c.in(1), op.shape, "_backward_gather_nd"), indices.product(1, indices.ndim()),
               op.shape.product(0, m), 1, op.shape.product(m, op.shape.ndim()), c.in(0).data, c.out().data,
               c.out().dtype);
+}
+
+void op::ScatterSetNd::infer(InferContext& c) const {
+  if (!shape.is_known()) c.fail_value(fmt::format("shape must be known, got {}", shape.str()));
+  if (c.dtype(0) != c.dtype(1)) {
+    c.fail_dtype(fmt::format("lhs and rhs must have one dtype, got {} and {}; use cast", name_of(c.dtype(0)),
+                             name_of(c.dtype(1))));
+  }
+  c.expect_shape(0, shape);
+  c.expect_shape(1, gathered_shape(c, shape, 2));
+  c.set_output(shape, c.dtype());
+}
+
+void op::ScatterSetNd::grad(GradContext& g) const {
+  if (!g.has_head(0)) return;
+  if (g.wants(0)) {
+    g.set(0, nd._scatter_set_nd(g.head(), nd.zeros_like(g.input_like(1)), g.input(2), {.shape = shape}));
+  }
+  if (g.wants(1)) g.set(1, nd.gather_nd(g.head(), g.input(2)));
+}
+
+void run_cpu(const op::ScatterSetNd& op, KernelContext& c) {
+  const TensorView &lhs = c.in(0), &rhs = c.in(1), &indices = c.in(2), &out = c.out();
+  const int m = int(indices.shape[0]);
+  const int64_t count = indices.shape.product(1, indices.shape.ndim()), rows = op.shape.product(0, m);
+  const size_t width = size_t(op.shape.product(m, op.shape.ndim())) * size_of(out.dtype);
+  const int64_t* positions = flat_positions(c, indices, op.shape, "_scatter_set_nd");
+  if (out.size() == 0) return;
+  int64_t* source = static_cast<int64_t*>(c.run.workspace(size_t(rows) * sizeof(int64_t)));  // of each row; -1: lhs
+  std::fill_n(source, rows, int64_t(-1));
+  for (int64_t j = 0; j < count; ++j) source[positions[j]] = j;
+  c.run.parallel_for(rows, std::max<int64_t>(1, (1 << 16) / int64_t(width)), [&](int64_t r, int64_t end) {
+    for (; r < end; ++r) {
+      char* const to = out.as<char>() + size_t(r) * width;
+      const char* const from =
+          source[r] < 0 ? lhs.as<char>() + size_t(r) * width : rhs.as<char>() + size_t(source[r]) * width;
+      if (from != to) std::memcpy(to, from, width);
+    }
+  });
 }
 
 }  // namespace kaon

@@ -32,6 +32,22 @@ struct TuplePositions {
   }
 };
 
+// Each element of the result from lhs, or from the last row of rhs that is for its row.
+template <class T>
+struct SetRows {
+  cuda::Contributions contributions;
+  cuda::FastDivide inner;
+  const T* lhs;
+  const T* rhs;
+  T* out;
+  __device__ void operator()(int64_t i) const {
+    int64_t column = i;
+    const int64_t row = inner.split(column);
+    const int64_t begin = contributions.start[row], end = contributions.start[row + 1];
+    out[i] = begin == end ? lhs[i] : rhs[contributions.order[end - 1] * inner.divisor() + column];
+  }
+};
+
 }  // namespace
 
 void run_cuda(const op::GatherNd&, KernelContext& c) {
@@ -45,6 +61,23 @@ void run_cuda(const op::GatherNdGrad& op, KernelContext& c) {
   const TuplePositions positions(c.in(1), op.shape);
   cuda::scatter_add(c, positions, positions.count, op.shape.product(0, positions.length), 1,
                     op.shape.product(positions.length, op.shape.ndim()), c.in(0).data, c.out().data, c.out().dtype);
+}
+
+void run_cuda(const op::ScatterSetNd& op, KernelContext& c) {
+  const TensorView& out = c.out();
+  const TuplePositions positions(c.in(2), op.shape);
+  if (out.size() == 0) return;
+  const int64_t count = positions.count, rows = op.shape.product(0, positions.length);
+  if (count == 0) return cuda::copy_bytes(c, c.in(0).data, out.data, out.bytes());
+  int64_t* keys = static_cast<int64_t*>(c.run.workspace(size_t(count) * sizeof(int64_t)));
+  cuda::for_each(c, count, cuda::WriteKey<TuplePositions>{positions, keys});
+  const cuda::Contributions contributions = cuda::sort_contributions(c, keys, count, rows);
+  const int64_t inner = op.shape.product(positions.length, op.shape.ndim());
+  dispatch_width(out.dtype, [&]<class T>() {
+    cuda::for_each(
+        c, out.size(),
+        SetRows<T>{contributions, cuda::FastDivide(inner), c.in(0).as<const T>(), c.in(1).as<const T>(), out.as<T>()});
+  });
 }
 
 }  // namespace kaon

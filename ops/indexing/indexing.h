@@ -1,5 +1,7 @@
-// Elements chosen by an array of indices.
+// Elements chosen by indices, and parts, blocks and diagonals of arrays.
 #pragma once
+
+#include <optional>
 
 #include "kaon/engine/api.h"
 #include "kaon/ops/op.h"
@@ -236,6 +238,149 @@ struct SequenceReverse {
   }
   static const OpDef def;
   int num_inputs() const { return use_sequence_length ? 2 : 1; }
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+}  // namespace op
+
+// --- Slices of an array set by tuples of indices. Negative indices count from the end and others outside fail with
+// IndexError, as in gather_nd, where MXNet writes to other memory. Of equal tuples the last one counts.
+
+namespace op {
+// lhs with the slice at (indices[0, j], ..., indices[m - 1, j]) replaced by rhs[j]: indices (m, j...), rhs
+// (j..., shape[m:]), lhs of `shape`. Any dtype. Gradients: head with zeros at the indices, and head gathered there,
+// also for equal tuples. MXNet has it in place only.
+struct ScatterSetNd {
+  Shape shape{};
+  static constexpr OpTraits traits{.name = "_scatter_set_nd",
+                                   .inputs = Names("lhs", "rhs", "indices"),
+                                   .inplace = 0,
+                                   .aliases = Names("_npi_scatter_set_nd")};
+  static constexpr void fields(auto field) { field("shape", &ScatterSetNd::shape, true); }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+
+// Zeros of `shape` with data's slices at the indices.
+struct ScatterNd {
+  Shape shape{};
+  static constexpr OpTraits traits{.name = "scatter_nd", .inputs = Names("data", "indices")};
+  static constexpr void fields(auto field) { field("shape", &ScatterNd::shape, true); }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// old_tensor with the rows index_vector[i] replaced by the rows i of new_tensor.
+struct IndexCopy {
+  static constexpr OpTraits traits{.name = "_contrib_index_copy",
+                                   .inputs = Names("old_tensor", "index_vector", "new_tensor")};
+  static constexpr void fields(auto) {}
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+}  // namespace op
+void run_cpu(const op::ScatterSetNd& op, KernelContext& c);
+void run_cuda(const op::ScatterSetNd& op, KernelContext& c);
+
+// --- Positions of elements: as tuples and as numbers. Gradients: none.
+
+namespace op {
+// The position of each element of data along `axes`, or along all axes: int64 of shape data.shape + (number of axes,).
+struct IndexArray {
+  std::optional<Shape> axes{};
+  static constexpr OpTraits traits{.name = "_contrib_index_array"};
+  static constexpr void fields(auto field) { field("axes", &IndexArray::axes); }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// Tuples, the columns of data (m, n), to positions (n,) in a row-major array of this shape, in data's dtype. The first
+// size has no effect and may be 0 or -1. Indices are not checked; fractions are cut off after each axis. Numbers.
+struct RavelMultiIndex {
+  std::optional<Shape> shape{};
+  static constexpr OpTraits traits{.name = "_ravel_multi_index", .flat = true, .aliases = Names("ravel_multi_index")};
+  static constexpr void fields(auto field) { field("shape", &RavelMultiIndex::shape); }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+
+// The inverse: n positions, of any shape, to tuples (m, n). The first index takes what is left.
+struct UnravelIndex {
+  std::optional<Shape> shape{};
+  static constexpr OpTraits traits{.name = "_unravel_index", .flat = true, .aliases = Names("unravel_index")};
+  static constexpr void fields(auto field) { field("shape", &UnravelIndex::shape); }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+}  // namespace op
+void run_cpu(const op::RavelMultiIndex& op, KernelContext& c);
+void run_cuda(const op::RavelMultiIndex& op, KernelContext& c);
+void run_cpu(const op::UnravelIndex& op, KernelContext& c);
+void run_cuda(const op::UnravelIndex& op, KernelContext& c);
+
+// --- _split_v2: parts of any size; depth_to_space and its inverse; diag.
+
+namespace op {
+// Parts of data along `axis`. Part i begins at indices[i], of which the first is 0, and ends where the next one begins;
+// or there are `sections` parts, of which the first ones are larger by 1 where these do not divide the axis.
+// squeeze_axis drops the axis, along which all parts must have size 1. At most 8 indices.
+struct SplitV2 {
+  Shape indices{};
+  int axis = 1;
+  bool squeeze_axis = false;
+  int sections = 0;
+  static constexpr OpTraits traits{.name = "_split_v2", .aliases = Names("_npi_split")};
+  static constexpr void fields(auto field) {
+    field("indices", &SplitV2::indices, true);
+    field("axis", &SplitV2::axis);
+    field("squeeze_axis", &SplitV2::squeeze_axis);
+    field("sections", &SplitV2::sections);
+  }
+  static const OpDef def;
+  int num_outputs() const { return sections > 0 ? sections : indices.ndim(); }
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// Images (n, b b c, h, w) to (n, c, b h, b w), b = block_size: out[n, c, b y + i, b x + j] = data[n, (b i + j) c', y,
+// x] where channel (b i + j) c' is (b i + j) times the number c of channels of the result, plus its channel. Any dtype.
+struct DepthToSpace {
+  int block_size = 0;
+  static constexpr OpTraits traits{.name = "depth_to_space"};
+  static constexpr void fields(auto field) { field("block_size", &DepthToSpace::block_size, true); }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// The inverse: images (n, c, b h, b w) to (n, b b c, h, w).
+struct SpaceToDepth {
+  int block_size = 0;
+  static constexpr OpTraits traits{.name = "space_to_depth"};
+  static constexpr void fields(auto field) { field("block_size", &SpaceToDepth::block_size, true); }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// The k-th diagonal of the matrices along axis1 and axis2, which become the last axis: out[..., i] is the element at i
+// of axis1 and i + k of axis2, or for negative k at i - k and i. A 1-D array becomes a matrix with it as the k-th
+// diagonal and zeros elsewhere. ShapeError where there is no such diagonal; one without elements is allowed. Any dtype.
+struct Diag {
+  int k = 0;
+  int axis1 = 0;
+  int axis2 = 1;
+  static constexpr OpTraits traits{.name = "diag"};
+  static constexpr void fields(auto field) {
+    field("k", &Diag::k);
+    field("axis1", &Diag::axis1);
+    field("axis2", &Diag::axis2);
+  }
+  static const OpDef def;
   void infer(InferContext& c) const;
   void compose(ComposeContext& c) const;
 };

@@ -46,4 +46,19 @@ void run_cuda(const op::Dot& op, KernelContext& c);
 void run_cpu(const op::BatchDot& op, KernelContext& c);
 void run_cuda(const op::BatchDot& op, KernelContext& c);
 
+// --- khatri_rao: products of columns.
+
+namespace op {
+// Matrices (n_i, c) to (n_0 n_1 ..., c): each column is the Kronecker product of the inputs' columns. Floating dtypes.
+struct KhatriRao {
+  int num_args = 0;  // number of matrices; set by the call
+  static constexpr OpTraits traits{.name = "khatri_rao", .inputs = Names("args"), .variadic = true};
+  static constexpr void fields(auto field) { field("num_args", &KhatriRao::num_args, true); }
+  static const OpDef def;
+  int num_inputs() const { return num_args > 0 ? num_args : -1; }
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+}  // namespace op
+
 }  // namespace kaon

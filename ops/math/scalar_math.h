@@ -42,6 +42,25 @@ KAON_HOST_DEVICE inline double log_gamma_value(double x) {
 #endif
 }
 
+// The inverse of erf: an estimate (Winitzki 2008), then steps of Halley's method for erf(y) = x; near the ends for
+// erfc(y) = 1 - x, which is exact there.
+KAON_HOST_DEVICE inline double erfinv_value(double x) {
+  const double a = ::fabs(x);
+  if (!(a < 1.0)) {
+    return a == 1.0 ? x * std::numeric_limits<double>::infinity() : std::numeric_limits<double>::quiet_NaN();
+  }
+  constexpr double slope_at_0 = 1.1283791670955126, curve = 0.147, pi = 3.14159265358979323846;
+  if (a < 1e-9) return x / slope_at_0;
+  const double log_term = ::log1p(-a * a) / curve, middle = 2.0 / (pi * curve) + 0.5 * curve * log_term;
+  double y = ::sqrt(-log_term / (::sqrt(middle * middle - log_term) + middle));
+  for (int i = 0; i < 3; ++i) {
+    const double error = a < 0.5 ? ::erf(y) - a : (1.0 - a) - ::erfc(y);
+    const double step = error / (slope_at_0 * ::exp(-y * y));
+    y -= step / (1.0 + y * step);
+  }
+  return ::copysign(y, x);
+}
+
 // MXNet's rint: to the nearest integer, halves downwards.
 template <class T>
 KAON_HOST_DEVICE T round_half_down(T x) {
@@ -108,6 +127,7 @@ KAON_HOST_DEVICE T unary_value(T x) {
   else if constexpr (K == U::gamma) return T(::tgamma(double(x)));
   else if constexpr (K == U::gammaln) return T(log_gamma_value(double(x)));
   else if constexpr (K == U::digamma) return T(digamma_value(double(x)));
+  else if constexpr (K == U::erfinv) return T(erfinv_value(double(x)));
 }
 
 // d gelu / dx = Phi(x) + x phi(x).
@@ -258,6 +278,11 @@ KAON_HOST_DEVICE T clip_value(T x, T low, T high) {
 template <class T>
 KAON_HOST_DEVICE T clip_backward_value(T head, T x, T low, T high) {
   return x < low || x > high ? T(0) : head;
+}
+
+template <class T>
+KAON_HOST_DEVICE T quadratic_value(T x, T a, T b, T c) {
+  return (a * x + b) * x + c;
 }
 
 template <class T>

@@ -4,6 +4,7 @@
 
 #include "kaon/engine/base/process_wide.h"
 #include "kaon/ops/all_ops.h"
+#include "kaon/ops/operator/usual_name.h"
 
 namespace kaon::ops {
 
@@ -27,7 +28,7 @@ const OpDef* find_op(std::string_view name) {
     }
     return map;
   });
-  auto it = by_name.find(name);
+  auto it = by_name.find(usual_name(name));
   return it == by_name.end() ? nullptr : it->second;
 }
 

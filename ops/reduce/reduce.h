@@ -332,4 +332,41 @@ struct ArgSort {
 void run_cpu(const op::Order& op, KernelContext& c);
 void run_cuda(const op::Order& op, KernelContext& c);
 
+// --- Sums of all elements up to each one.
+
+namespace op {
+// y_i = x_0 + ... + x_i along `axis`, or x_i + ... + x_(n - 1) with reverse. 16-bit floats accumulate in float32;
+// integer sums wrap. Long lines of few are summed in pieces. Numbers. Gradient: the same in the other direction.
+struct Scan {
+  int axis = 0;
+  bool reverse = false;
+  static constexpr OpTraits traits{.name = "_scan", .in_mxnet = false};
+  static constexpr void fields(auto field) {
+    field("axis", &Scan::axis);
+    field("reverse", &Scan::reverse);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return !q.is_first(axis); }
+};
+
+// The sums up to each element along `axis`; without it, of the flattened array. The elements are cast to `dtype` first;
+// it is a's, int64 for bool.
+struct CumSum {
+  std::optional<int> axis{};
+  std::optional<DType> dtype{};
+  static constexpr OpTraits traits{.name = "_np_cumsum", .inputs = Names("a"), .aliases = Names("cumsum")};
+  static constexpr void fields(auto field) {
+    field("axis", &CumSum::axis);
+    field("dtype", &CumSum::dtype);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+}  // namespace op
+void run_cpu(const op::Scan& op, KernelContext& c);
+void run_cuda(const op::Scan& op, KernelContext& c);
+
 }  // namespace kaon

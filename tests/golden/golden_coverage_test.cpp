@@ -45,6 +45,8 @@ const std::map<std::string, std::string> left_out{
     {"_reshape_to", "Kaon's own: gradients of reshapes"},
     {"_pooling_along", "Kaon's own: second derivatives of Pooling"},
     {"_order", "Kaon's own: part of topk and others"},
+    {"_scan", "Kaon's own: part of _np_cumsum"},
+    {"_scatter_set_nd", "MXNet has it in place only; part of scatter_nd and index_copy"},
     {"_resample", "Kaon's own: part of BilinearResize2D and others"},
     {"_box_suppress", "Kaon's own: part of box_nms and MultiBoxDetection"},
     {"_box_take", "Kaon's own: part of box_nms and MultiBoxDetection"},
@@ -68,7 +70,8 @@ const NameSet attributes_left_out{"Convolution workspace",     "Convolution cudn
                                   "Pooling cudnn_off",         "Pooling layout",
                                   "BatchNorm output_mean_var", "BatchNorm cudnn_off",
                                   "BatchNorm min_calib_range", "BatchNorm max_calib_range",
-                                  "LayerNorm output_mean_var", "Reshape target_shape",
+                                  "LayerNorm output_mean_var", "softmin use_length",
+                                  "log_softmax use_length",    "Reshape target_shape",
                                   "Reshape keep_highest",      "Embedding sparse_grad",
                                   "_arange infer_range",       "norm out_dtype",
                                   "UpSampling workspace",      "Dropout mode"};

@@ -11,7 +11,7 @@ SUMS = re.compile(r"^(sum|mean|prod|nansum|nanprod|sum_axis|norm|dot|batch_dot|F
                   r"Pooling|BatchNorm|LayerNorm|softmax|softmin|log_softmax|SoftmaxActivation|SoftmaxOutput|"
                   r"_contrib_(BilinearResize2D|AdaptiveAvgPooling2D|SyncBatchNorm|interleaved_\w+)|UpSampling|"
                   r"_contrib_(box_nms|box_decode|box_encode|MultiBox\w+|ROIAlign)|"
-                  r"RNN|CTCLoss|InstanceNorm|GroupNorm|L2Normalization|LRN|moments|"
+                  r"RNN|CTCLoss|cumsum|col2im|InstanceNorm|GroupNorm|L2Normalization|LRN|moments|"
                   r"softmax_cross_entropy|add_n|ElementWiseSum|take|Embedding|gather_nd|Pad|pad|\w+_update|"
                   r"broadcast_(to|axis|axes|like)|repeat|tile|where|LeakyReLU)$")
 
@@ -29,7 +29,7 @@ def passes_heads(op):
 def offset(case):
     """The magnitude against which an elementwise function cancels."""
     near = {"gammaln": 1.0, "digamma": 1.0, "cos": 1.0, "sin": 1.0, "tan": 1.0, "gelu": 1.0, "softrelu": 1.0,
-            "logaddexp": 1.0}
+            "logaddexp": 1.0, "_contrib_quadratic": 2.0}
     return 1.0 if case["attrs"].get("act_type") in ("softrelu", "gelu") else near.get(case["op"], 0.0)
 
 
@@ -107,7 +107,7 @@ RULES = [
     (r"rsqrt|reciprocal|rcbrt", r"gradients", "open", "the sign of an infinite gradient at 0", zero_here),
     (r"gammaln|gamma|digamma", r".*", "open", "poles", nonpositive),
     (r"softsign|Activation", r"outputs", "torch", "the limit at infinity", infinite_here),
-    (r"sign", r"outputs", "torch", "NaN stays, as in NumPy", nan_here),
+    (r"sign|_contrib_sign_ste", r"outputs", "torch", "NaN stays, as in NumPy", nan_here),
     (r"gelu|LeakyReLU", r".*", "torch", "the limit at infinity", infinite_here),
     (r"gamma", r".*", "torch", "the gamma function has signs", negative),
     (r"SoftmaxActivation", r".*", "torch", "documented: over all but the first axis; MXNet's CPU kernel takes the last",
@@ -183,13 +183,13 @@ def decide(e):
 
 REFUSALS = [
     (r"NameError", "MXNet has no operator of this name"),
-    (r"delay_alloc|Shape size mismatch|ended the process", "MXNet refuses arrays without elements"),
+    (r"Operation requires a 4D tensor. Size of dim|delay_alloc|Shape size mismatch|ended the process", "MXNet refuses arrays without elements"),
     (r"didn't register FGradient", "MXNet has no gradient for it"),
     (r"No training support for LSTM with projection", "MXNet has no gradient of a projection on the CPU"),
     (r"only available for cuDNN|only supported for GPU", "MXNet has it on GPUs only"),
     (r"must be in range", "MXNet refuses negative axes"),
     (r"Too many reduction axes", "MXNet refuses so many axes"),
-    (r"Dilate is not supported|natively supported|could not create a descriptor", "MXNet has no kernel for it"),
+    (r"Dilate is not supported|natively supported|Not implmented|could not create a descriptor", "MXNet has no kernel for it"),
 ]
 
 

@@ -521,6 +521,138 @@ std::vector<Wrong> states() {
   };
 }
 
+std::vector<Wrong> rearranged() {
+  return {
+      wrong<ShapeError>({"[_split_v2]", "rise to at most 3", "(0, 2, 1)"},
+                        [] {
+                          nd.split_v2(ones({3, 2}), Shape(2, 1));
+                        }),
+      wrong<ValueError>({"[_split_v2]", "begin with 0", "(1,)"},
+                        [] {
+                          nd._split_v2(ones({3, 2}), {.indices = Shape(1)});
+                        }),
+      wrong<ShapeError>({"[_split_v2]", "parts of size 1", "part 0 of axis 0 has 2"},
+                        [] {
+                          nd.split_v2(ones({3, 2}), 2, 0, true);
+                        }),
+      wrong<ShapeError>({"[depth_to_space]", "multiple of 4", "(1, 3, 2, 2)"},
+                        [] {
+                          nd.depth_to_space(ones({1, 3, 2, 2}), 2);
+                        }),
+      wrong<ValueError>({"[space_to_depth]", "block_size", "0"},
+                        [] {
+                          nd.space_to_depth(ones({1, 3, 2, 2}), 0);
+                        }),
+      wrong<ShapeError>({"[space_to_depth]", "multiples of 2", "(1, 3, 3, 2)"},
+                        [] {
+                          nd.space_to_depth(ones({1, 3, 3, 2}), 2);
+                        }),
+      wrong<ShapeError>({"[diag]", "no diagonal 4", "(2, 3)"},
+                        [] {
+                          nd.diag(ones({2, 3}), {.k = 4});
+                        }),
+      wrong<ValueError>({"[diag]", "axis1 and axis2 must differ", "1 and -1"},
+                        [] {
+                          nd.diag(ones({2, 3}), {.axis1 = 1, .axis2 = -1});
+                        }),
+      wrong<ShapeError>({"[diag]", "at least 1"}, [] { nd.diag(ones({})); }),
+      wrong<ShapeError>({"[scatter_nd]", "data must have shape (2, 3)", "got (2, 2)"},
+                        [] {
+                          nd.scatter_nd(ones({2, 2}), ones({1, 2}), {4, 3});
+                        }),
+      wrong<ShapeError>({"[scatter_nd]", "1 to 2", "(3, 1)"},
+                        [] {
+                          nd.scatter_nd(ones({1}), ones({3, 1}), {4, 3});
+                        }),
+      wrong<IndexError>({"[scatter_nd]", "7", "4"},
+                        [] { nd.scatter_nd(ones({1}), nd.array({{7}}), {4}).wait_to_read(); }),
+      wrong<ShapeError>({"[_scatter_set_nd]", "lhs must have shape (4,)", "(3,)"},
+                        [] {
+                          nd._scatter_set_nd(ones({3}), ones({1}), ones({1, 1}), {.shape = {4}});
+                        }),
+      wrong<TypeError>({"[_scatter_set_nd]", "one dtype", "float32", "int32"},
+                       [] {
+                         nd._scatter_set_nd(ones({4}), ones({1}, whole), ones({1, 1}), {.shape = {4}});
+                       }),
+      wrong<ShapeError>({"[_contrib_index_copy]", "new_tensor must have shape (2, 3)", "(1, 3)"},
+                        [] {
+                          nd.index_copy(ones({4, 3}), ones({2}), ones({1, 3}));
+                        }),
+      wrong<TypeError>({"[_contrib_index_copy]", "one dtype"},
+                       [] {
+                         nd.index_copy(ones({4, 3}), ones({2}), ones({2, 3}, half));
+                       }),
+      wrong<ShapeError>({"[_contrib_index_array]", "axis 2 is out of range"},
+                        [] {
+                          nd.index_array(ones({4, 3}), {.axes = Shape(2)});
+                        }),
+      wrong<ShapeError>({"[_contrib_index_array]", "less than 8"},
+                        [] {
+                          nd.index_array(ones({1, 1, 1, 1, 1, 1, 1, 1}));
+                        }),
+      wrong<ShapeError>({"[_ravel_multi_index]", "2 rows", "(3, 1)"},
+                        [] {
+                          nd.ravel_multi_index(ones({3, 1}), {2, 2});
+                        }),
+      wrong<ValueError>({"[_ravel_multi_index]", "shape must be given"},
+                        [] {
+                          nd.ravel_multi_index(ones({3, 1}), {});
+                        }),
+      wrong<ValueError>({"[_unravel_index]", "must be positive", "(2, 0)"},
+                        [] {
+                          nd.unravel_index(ones({3}), {2, 0});
+                        }),
+      wrong<TypeError>({"[_unravel_index]", "bool"},
+                       [] {
+                         nd.unravel_index(ones({3}, DType::boolean), {2, 2});
+                       }),
+      wrong<ShapeError>({"[_np_cumsum]", "axis 2 is out of range"},
+                        [] {
+                          nd.cumsum(ones({3, 2}), {.axis = 2});
+                        }),
+      wrong<TypeError>({"[_np_cumsum]", "bool"},
+                       [] {
+                         nd.cumsum(ones({3, 2}), {.dtype = DType::boolean});
+                       }),
+      wrong<ShapeError>({"[khatri_rao]", "same number of columns", "(2, 3)", "(2, 2)"},
+                        [] {
+                          const std::vector<NDArray> two{ones({2, 3}), ones({2, 2})};
+                          nd.khatri_rao(two);
+                        }),
+      wrong<ValueError>({"[khatri_rao]", "at least 1"}, [] { nd.khatri_rao(std::vector<NDArray>()); }),
+      wrong<TypeError>({"[erfinv]", "floating", "int32"}, [] { nd.erfinv(ones({2}, whole)); }),
+      wrong<TypeError>({"[_contrib_quadratic]", "floating", "int32"}, [] { nd.quadratic(ones({2}, whole), {.a = 1}); }),
+      wrong<TypeError>({"[_contrib_round_ste]", "bool"}, [] { nd.round_ste(ones({2}, DType::boolean)); }),
+      wrong<ValueError>({"[amp_multicast]", "at least 1"}, [] { nd.amp_multicast(std::vector<NDArray>()); }),
+      wrong<ValueError>({"[im2col]", "kernel must be two numbers", "(3,)"},
+                        [] {
+                          nd.im2col(ones({1, 1, 4, 4}), {.kernel = {3}});
+                        }),
+      wrong<ShapeError>({"[im2col]", "windows of 5 pixels", "4"},
+                        [] {
+                          nd.im2col(ones({1, 1, 4, 4}), {.kernel = {3, 3}, .dilate = {2, 2}});
+                        }),
+      wrong<ShapeError>({"[col2im]", "a multiple of 4, 9", "(1, 4, 8)"},
+                        [] {
+                          nd.col2im(ones({1, 4, 8}), {.output_size = {4, 4}, .kernel = {2, 2}});
+                        }),
+      wrong<ValueError>({"[col2im]", "output_size", "(4,)"},
+                        [] {
+                          nd.col2im(ones({1, 4, 9}), {.output_size = {4}, .kernel = {2, 2}});
+                        }),
+      wrong<ValueError>({"[log_softmax]", "use_length"},
+                        [] {
+                          nd.log_softmax(ones({2, 2}), {.use_length = true});
+                        }),
+      wrong<ShapeError>({"[boolean_mask]", "(2,)", "got (3,)"},
+                        [] {
+                          nd.boolean_mask(ones({2, 2}), ones({3}));
+                        }),
+      wrong<TraceError>({"[boolean_mask]", "depends on the values"},
+                        [] { sym.boolean_mask(sym.var("x", {2}), sym.var("m", {2})); }),
+  };
+}
+
 void check(const std::vector<Wrong>& table) {
   for (const Wrong& w : table) {
     INFO(w.says[0] << " " << w.says[1]);
@@ -545,6 +677,7 @@ void check(const std::vector<Wrong>& table) {
 TEST_CASE("errors: shapes", "[errors]") { check(shapes()); }
 TEST_CASE("errors: dtypes", "[errors]") { check(types()); }
 TEST_CASE("errors: values and indices", "[errors]") { check(values()); }
+TEST_CASE("errors: cutting, scattering, sums up to each element", "[errors]") { check(rearranged()); }
 TEST_CASE("errors: states and devices", "[errors]") { check(states()); }
 
 TEST_CASE("errors: a wrong call names its line, outside of blocks too", "[errors]") {

@@ -60,7 +60,7 @@ const NameSet nothing = names(R"(
     _backward_LayerNorm _backward_MakeLoss _backward_RegressionOutput _backward_SoftmaxActivation
     _backward_SoftmaxOutput _backward_gather_nd _backward_log_softmax _backward_max _backward_nansum _backward_norm
     _backward_pad _backward_pick _backward_prod _backward_slice _backward_softmax _backward_softmax_cross_entropy
-    _backward_take gather_nd softmax_cross_entropy
+    _backward_take _scatter_set_nd gather_nd softmax_cross_entropy
     _arange _eye _full _linspace _ones _random_normal _random_randint _random_uniform _sample_multinomial _shuffle
     _zeros
     _kaon_all_finite _kaon_multi_adam_update _kaon_multi_sgd_mom_update _kaon_multi_sgd_update adam_update
@@ -79,7 +79,7 @@ const NameSet kept = nothing + names(R"(
     LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss SoftmaxOutput
     _backward_BatchNorm _backward_Convolution_data _backward_Convolution_weight _backward_PReLU_gamma
     _backward_Pooling _backward_sum _pooling_along
-    _slice_assign _slice_assign_scalar batch_take one_hot
+    _slice_assign _slice_assign_scalar batch_take one_hot _ravel_multi_index _scan _unravel_index
     _backward_rnn_scan _ctc_loss_of_logs _rnn_scan
     _fused_pointwise _rematerialize_batch_norm)");
 
@@ -91,7 +91,7 @@ const NameSet not_fused = nothing + names(R"(
     Flatten Reshape _reshape_to expand_dims reshape_like squeeze
     Concat Pad SliceChannel SwapAxis broadcast_like repeat reverse slice slice_axis slice_like stack tile transpose
     _slice_assign _slice_assign_scalar
-    Embedding SequenceMask batch_take one_hot pick take
+    Embedding SequenceMask batch_take one_hot pick take _ravel_multi_index _scan _unravel_index col2im im2col
     Convolution Deconvolution FullyConnected batch_dot dot
     BatchNorm Dropout LayerNorm Pooling SoftmaxActivation _resample log_softmax softmax softmin
     LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss SoftmaxOutput
@@ -103,7 +103,7 @@ const NameSet not_fused = nothing + names(R"(
 // The policy `bucket` is for predictions, without gradients; it pads before other passes run.
 const NameSet mixes_rows = nothing + names(R"(
     _backward_ROIAlign _contrib_ROIAlign
-    _sum_to
+    _sum_to _ravel_multi_index _unravel_index
     _backward_BatchNorm _backward_Convolution_data _backward_Convolution_weight _backward_PReLU_gamma
     _backward_Pooling _backward_sum _pooling_along
     _backward_rnn_scan _ctc_loss_of_logs _rnn_parameters _rnn_scan
@@ -116,7 +116,7 @@ const NameSet cheap = nothing + names(R"(
     _backward_sum _order _sum_to argmax argmax_channel argmin max mean min nanprod nansum norm prod sum
     Concat Pad SliceChannel SwapAxis broadcast_axis broadcast_like broadcast_to repeat reverse slice slice_axis
     slice_like stack tile transpose _slice_assign _slice_assign_scalar
-    Embedding SequenceMask batch_take one_hot pick take
+    Embedding SequenceMask batch_take one_hot pick take _ravel_multi_index _scan _unravel_index col2im im2col
     BatchNorm Dropout LayerNorm Pooling SoftmaxActivation _resample log_softmax softmax softmin
     LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss SoftmaxOutput
     _backward_BatchNorm _backward_PReLU_gamma _backward_Pooling _pooling_along
@@ -131,7 +131,7 @@ const NameSet row_major = nothing + names(R"(
     _backward_sum _order _sum_to argmax argmax_channel argmin max mean min nanprod nansum norm prod sum
     Concat Pad SliceChannel SwapAxis broadcast_axis broadcast_like broadcast_to repeat reverse slice slice_axis
     slice_like stack tile transpose _slice_assign _slice_assign_scalar
-    Embedding SequenceMask batch_take one_hot pick take
+    Embedding SequenceMask batch_take one_hot pick take _ravel_multi_index _scan _unravel_index col2im im2col
     Deconvolution FullyConnected batch_dot dot
     Dropout LayerNorm SoftmaxActivation log_softmax softmax softmin
     _backward_rnn_scan _ctc_loss_of_logs _rnn_parameters _rnn_scan

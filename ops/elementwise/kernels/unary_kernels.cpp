@@ -24,7 +24,7 @@ namespace vm = kaon::ops::math::HWY_NAMESPACE;
 constexpr bool is_scalar(UnaryKind k) {
   using U = UnaryKind;
   return k == U::tan || (k >= U::sinh && k <= U::arctanh) || k == U::cbrt || k == U::rcbrt ||
-         (k >= U::gamma && k <= U::digamma);
+         (k >= U::gamma && k <= U::erfinv);
 }
 
 template <UnaryKind K>

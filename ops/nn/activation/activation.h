@@ -1,7 +1,8 @@
-// Activations and dropout, with their gradients.
+// Activations, dropout, and functions whose gradient is not their derivative.
 #pragma once
 
 #include "kaon/engine/api.h"
+#include "kaon/ops/elementwise/elementwise.h"
 #include "kaon/ops/op.h"
 
 namespace KAON_API kaon {
@@ -181,5 +182,88 @@ struct Dropout {
 }  // namespace op
 void run_cpu(const op::Dropout& op, KernelContext& c);
 void run_cuda(const op::Dropout& op, KernelContext& c);
+
+// --- quadratic, and functions of one array whose gradient is not their derivative.
+
+namespace op {
+// a x^2 + b x + c. Floating dtypes.
+struct Quadratic {
+  double a = 0;
+  double b = 0;
+  double c = 0;
+  static constexpr OpTraits traits{.name = "_contrib_quadratic", .inplace = 0, .pointwise = true, .any_layout = true};
+  static constexpr void fields(auto field) {
+    field("a", &Quadratic::a);
+    field("b", &Quadratic::b);
+    field("c", &Quadratic::c);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
+};
+
+// round and sign with the gradient of the identity: straight-through estimators. Numbers; NaN stays.
+template <ops::UnaryKind K>
+struct StraightThrough {
+  static constexpr OpTraits traits{.name = K == ops::UnaryKind::round ? "_contrib_round_ste" : "_contrib_sign_ste",
+                                   .inplace = 0,
+                                   .pointwise = true,
+                                   .any_layout = true};
+  static constexpr void fields(auto) {}
+  static const OpDef def;
+  void infer(InferContext& c) const { ops::infer_unary(K, c); }
+  void grad(GradContext& g) const;
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
+};
+using RoundSte = StraightThrough<ops::UnaryKind::round>;
+using SignSte = StraightThrough<ops::UnaryKind::sign>;
+
+// x, with `scalar` times the gradient. Any dtype. is_int as in Scalar.
+struct GradientMultiplier {
+  double scalar = 1;
+  bool is_int = true;
+  static constexpr OpTraits traits{
+      .name = "_contrib_gradientmultiplier", .inplace = 0, .pointwise = true, .any_layout = true};
+  static constexpr void fields(auto field) {
+    field("scalar", &GradientMultiplier::scalar);
+    field("is_int", &GradientMultiplier::is_int);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const { ops::infer_unary(ops::UnaryKind::identity, c); }
+  void grad(GradContext& g) const;
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
+};
+
+// x, with a gradient of ones whatever arrives: the end of a net that computes its loss itself. Any dtype. MakeLoss has
+// scales for it.
+struct UnitLoss {
+  static constexpr OpTraits traits{
+      .name = "make_loss", .inplace = 0, .pointwise = true, .any_layout = true, .ignores_head = true};
+  static constexpr void fields(auto) {}
+  static const OpDef def;
+  void infer(InferContext& c) const { ops::infer_unary(ops::UnaryKind::identity, c); }
+  void grad(GradContext& g) const;
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
+};
+}  // namespace op
+template <ops::UnaryKind K>
+void run_cpu(const op::StraightThrough<K>&, KernelContext& c) {
+  ops::run_unary(K, c);
+}
+template <ops::UnaryKind K>
+void run_cuda(const op::StraightThrough<K>&, KernelContext& c) {
+  ops::run_unary_cuda(K, c);
+}
+void run_cpu(const op::GradientMultiplier& op, KernelContext& c);
+void run_cuda(const op::GradientMultiplier& op, KernelContext& c);
+void run_cpu(const op::UnitLoss& op, KernelContext& c);
+void run_cuda(const op::UnitLoss& op, KernelContext& c);
+void run_cpu(const op::Quadratic& op, KernelContext& c);
+void run_cuda(const op::Quadratic& op, KernelContext& c);
 
 }  // namespace kaon

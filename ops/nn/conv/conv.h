@@ -176,4 +176,54 @@ struct Deconvolution {
 void run_cpu(const op::Deconvolution& op, KernelContext& c);
 void run_cuda(const op::Deconvolution& op, KernelContext& c);
 
+// --- im2col and col2im: images as columns of their windows, and the transpose of that linear map.
+
+namespace op {
+// Images (n, c, h, w) to (n, c kh kw, oh ow): column y ow + x of row (channel kh + i) kw + j is the pixel at row
+// y stride - pad + i dilate and column x stride - pad + j dilate, by axis; 0 outside of the image. oh x ow is the size
+// of a convolution's result. stride and dilate () are 1, pad () is 0. Floating dtypes.
+struct Im2col {
+  Shape kernel{};
+  Shape stride{};
+  Shape dilate{};
+  Shape pad{};
+  static constexpr OpTraits traits{.name = "im2col", .recomputable = true};
+  static constexpr void fields(auto field) {
+    field("kernel", &Im2col::kernel, true);
+    field("stride", &Im2col::stride);
+    field("dilate", &Im2col::dilate);
+    field("pad", &Im2col::pad);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery&) const { return true; }
+};
+
+// The transpose: to images of output_size, (n, c, h, w); each pixel is the sum of the elements that im2col makes of it.
+struct Col2im {
+  Shape output_size{};
+  Shape kernel{};
+  Shape stride{};
+  Shape dilate{};
+  Shape pad{};
+  static constexpr OpTraits traits{.name = "col2im", .recomputable = true};
+  static constexpr void fields(auto field) {
+    field("output_size", &Col2im::output_size, true);
+    field("kernel", &Col2im::kernel, true);
+    field("stride", &Col2im::stride);
+    field("dilate", &Col2im::dilate);
+    field("pad", &Col2im::pad);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery&) const { return true; }
+};
+}  // namespace op
+void run_cpu(const op::Im2col& op, KernelContext& c);
+void run_cuda(const op::Im2col& op, KernelContext& c);
+void run_cpu(const op::Col2im& op, KernelContext& c);
+void run_cuda(const op::Col2im& op, KernelContext& c);
+
 }  // namespace kaon

@@ -21,6 +21,7 @@ void infer_softmax(const Op& op, InferContext& c) {
   if (out != in && !(out == DType::float32 && size_of(in) == 2)) {
     c.fail_dtype("dtype must be the data's, or float32 for 16-bit data; got " + to_text(out) + " for " + to_text(in));
   }
+  if (op.use_length && c.num_inputs() == 1) c.fail_value("use_length must be False: there is no input of lengths");
   if (c.num_inputs() > 1) {
     const Shape& data = c.shape(0);
     if (axis != data.ndim() - 1) c.fail_value("use_length needs the last axis, got axis " + to_text(op.axis));

@@ -33,16 +33,19 @@ struct Softmax {
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && !q.is_first(axis); }
 };
 
-// softmax of -x.
+// softmax of -x. use_length is an attribute of files, as in MXNet, whose operator has no lengths either: it must be
+// False.
 struct Softmin {
   int axis = -1;
   std::optional<double> temperature{};
   std::optional<DType> dtype{};
+  bool use_length = false;
   static constexpr OpTraits traits{.name = "softmin", .inplace = 0, .recomputable = true};
   static constexpr void fields(auto field) {
     field("axis", &Softmin::axis);
     field("temperature", &Softmin::temperature);
     field("dtype", &Softmin::dtype);
+    field("use_length", &Softmin::use_length);
   }
   static const OpDef def;
   void infer(InferContext& c) const;
@@ -50,16 +53,18 @@ struct Softmin {
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && !q.is_first(axis); }
 };
 
-// y = z - log(sum over `axis` of exp(z)), z = x / temperature.
+// y = z - log(sum over `axis` of exp(z)), z = x / temperature. use_length as in Softmin.
 struct LogSoftmax {
   int axis = -1;
   std::optional<double> temperature{};
   std::optional<DType> dtype{};
+  bool use_length = false;
   static constexpr OpTraits traits{.name = "log_softmax", .inplace = 0, .recomputable = true};
   static constexpr void fields(auto field) {
     field("axis", &LogSoftmax::axis);
     field("temperature", &LogSoftmax::temperature);
     field("dtype", &LogSoftmax::dtype);
+    field("use_length", &LogSoftmax::use_length);
   }
   static const OpDef def;
   void infer(InferContext& c) const;

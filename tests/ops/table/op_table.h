@@ -20,6 +20,7 @@ Rows detection_rows();
 Rows multibox_rows();
 Rows region_rows();
 Rows rnn_rows();
+Rows rearrange_rows();
 Rows init_rows();
 Rows optim_rows();
 Rows all_rows();

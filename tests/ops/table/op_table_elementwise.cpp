@@ -54,6 +54,56 @@ void unary(Rows& rows, const T& op, F1 f, Fill fill = Fill::normal, RowOptions o
 
 RowOptions numeric(double loosen = 1) { return {.dtypes = numbers, .loosen = loosen}; }
 
+// The inverse of a function that rises, by bisection.
+double erfinv(double y) {
+  double low = -6, high = 6;
+  for (int i = 0; i < 200; ++i) {
+    const double middle = 0.5 * (low + high);
+    (std::erf(middle) < y ? low : high) = middle;
+  }
+  return 0.5 * (low + high);
+}
+
+// Functions whose gradient is the head times a number, or that number.
+void own_gradient_rows(Rows& rows) {
+  const auto times = [](double scale) {
+    return [=](const Hosts&, const Hosts& heads) {
+      Host gradient = heads[0];
+      for (double& v : gradient.values) v *= scale;
+      return Hosts{gradient};
+    };
+  };
+  unary(rows, op::RoundSte{}, [](double x) { return std::round(x); }, Fill::normal,
+        {.dtypes = numbers, .gradient = times(1)});
+  unary(rows, op::SignSte{}, sign, Fill::nonzero, {.dtypes = numbers, .gradient = times(1)});
+  const auto same = [](double x) { return x; };
+  unary(rows, op::GradientMultiplier{.scalar = -0.5, .is_int = false}, same, Fill::normal,
+        {.dtypes = every_dtype, .gradient = times(-0.5)});
+  unary(
+      rows, op::UnitLoss{}, same, Fill::normal,
+      {.dtypes = every_dtype, .gradient = [](const Hosts& in, const Hosts&) { return Hosts{zeros(in[0].shape, 1)}; }});
+}
+
+// Arrays in the widest or narrowest of their dtypes.
+void multicast_rows(Rows& rows) {
+  for (bool narrow : {false, true}) {
+    for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4)}) {
+      rows.emplace_back(
+          op::AmpMulticast{.num_outputs = 2, .cast_narrow = narrow}, std::vector{in(shape), in({3})},
+          [](const Hosts& in) { return in; }, RowOptions{.dtypes = every_dtype});
+    }
+    rows.emplace_back(op::AmpMulticast{.num_outputs = 4, .cast_narrow = narrow},
+                      std::vector{index({3}, {1, 2, 3}, DType::float16), index({1, 2}, {5, -0.5}),
+                                  index({2}, {7, 8}, DType::float64), index({2}, {7, 8}, DType::int32)},
+                      [narrow](const Hosts& in) {
+                        Hosts out = in;
+                        out[0].dtype = out[1].dtype = narrow ? DType::float16 : DType::float32;
+                        out[2].dtype = DType::float64, out[3].dtype = DType::int32;
+                        return out;
+                      });
+  }
+}
+
 void unary_rows(Rows& rows) {
   unary(
       rows, op::Relu{}, [](double x) { return larger(x, 0); }, Fill::nonzero, numeric());
@@ -130,6 +180,10 @@ void unary_rows(Rows& rows) {
   unary(rows, op::Polygamma{}, polygamma<1>, Fill::positive);
   unary(rows, op::Polygamma{.n = 4}, polygamma<4>, Fill::above_one);
   rows.emplace_back(op::Polygamma{.n = 0}, std::vector{in({3, 5})}, Reference(), RowOptions{.refused = true});
+  unary(rows, op::Erfinv{}, erfinv, Fill::unit, {.loosen_gradient = 4});
+  unary(rows, op::Quadratic{.a = 0.5, .b = -1.5, .c = 2}, [](double x) { return 0.5 * x * x - 1.5 * x + 2; },
+        Fill::normal, {.loosen = 4});
+  own_gradient_rows(rows);
   unary(rows, op::Copy{}, [](double x) { return x; }, Fill::normal, {.dtypes = every_dtype});
   RowOptions blocked{.dtypes = every_dtype};
   blocked.gradient = [](const Hosts& inputs, const Hosts&) { return Hosts{zeros(inputs[0].shape)}; };
@@ -367,6 +421,7 @@ Rows elementwise_rows() {
   backward_row(
       rows, op::BackwardTanh{}, [](double y) { return 1 - y * y; }, Fill::unit);
   backward_row(rows, op::BackwardGelu{}, gelu_slope, Fill::normal);
+  multicast_rows(rows);
   binary_rows(rows);
   scalar_rows(rows);
   select_rows(rows);

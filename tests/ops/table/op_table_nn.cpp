@@ -265,6 +265,9 @@ void softmax_rows(Rows& rows) {
     rows.emplace_back(op::LogSoftmax{.dtype = DType::float32}, std::vector{constant(x)},
                       wide([](Values& v) { log_softmax_of(v, 1); }), tolerant);
   }
+  rows.emplace_back(op::Softmin{.use_length = true}, std::vector{in({3, 5})}, Reference(), RowOptions{.refused = true});
+  rows.emplace_back(op::LogSoftmax{.use_length = true}, std::vector{in({3, 5})}, Reference(),
+                    RowOptions{.refused = true});
 }
 
 // What SoftmaxOutput's gradient is, from its output and the labels.

@@ -19,8 +19,9 @@ namespace kaon::test {
 
 Rows all_rows() {
   Rows all;
-  for (auto rows : {elementwise_rows, reduce_rows, movement_rows, index_rows, nn_rows, layer_rows, resize_rows,
-                    composed_rows, detection_rows, multibox_rows, region_rows, rnn_rows, init_rows, optim_rows}) {
+  for (auto rows :
+       {elementwise_rows, reduce_rows, movement_rows, index_rows, nn_rows, layer_rows, resize_rows, composed_rows,
+        detection_rows, multibox_rows, region_rows, rnn_rows, rearrange_rows, init_rows, optim_rows}) {
     for (Row& r : rows()) all.push_back(std::move(r));
   }
   return all;
@@ -81,7 +82,7 @@ NameSet listed_operators() {
 // And those that the lists of functions call: call(op::Relu{}, x), or as a parameter, const op::Sum& op.
 NameSet called_operators() {
   const std::string text = header("array_functions.h") + header("functions.h");
-  NameSet names = words(text, "(?:call|call_list|create|update)\\(\\s*(?:op::)?(\\w+)\\{");
+  NameSet names = words(text, "(?:call|call_list|call_array_list|create|update)\\(\\s*(?:op::)?(\\w+)\\{");
   names.merge(words(text, "call_many\\([^,]*,\\s*(?:op::)?(\\w+)\\{"));
   names.merge(words(text, "[(,]\\s*(?:const )?(?:op::)?(\\w+)&? op\\b"));
   names.erase("Op");
@@ -122,6 +123,16 @@ Rows large_rows() {
   add(op::BroadcastAdd{}, {in({301, 1}), in({1, 701})}, any);
   add(op::BroadcastDiv{}, {in({1}), in(flat, Fill::nonzero)}, any);
   add(op::AddN{.num_args = 3}, {in(flat), in(flat), in(flat)}, any);
+  for (bool reverse : {false, true}) {
+    add(op::Scan{.axis = 0, .reverse = reverse}, {in(flat)}, any), add(op::Scan{.axis = 0}, {in(wide)}, any);
+    add(op::Scan{.axis = 1, .reverse = reverse}, {in(wide)}, any), add(op::Scan{.axis = 1}, {in({3, 70001})}, any);
+  }
+  add(op::ScatterSetNd{.shape = wide}, {in(wide), in({211, 701}), index({1, 211}, 0, 301)}, any);
+  add(op::ScatterSetNd{.shape = flat}, {in(flat), in({90001}), index({1, 90001}, 0, 200003, DType::int32)}, any);
+  add(op::RavelMultiIndex{.shape = Shape(3, 5)}, {index({2, 70001}, 0, 3)});
+  add(op::UnravelIndex{.shape = Shape(3, 5)}, {index({70001}, 0, 15)});
+  add(op::Im2col{.kernel = Shape(3, 3), .stride = Shape(2, 1)}, {in({3, 5, 61, 67})});
+  add(op::Col2im{.output_size = Shape(61, 67), .kernel = Shape(3, 3), .stride = Shape(2, 1)}, {in({3, 45, 1950})});
   for (const Shape& axis : {Shape(), Shape(0), Shape(1)}) {
     add(op::Sum{.axis = axis}, {in(wide)}, any);
     add(op::Mean{.axis = axis}, {in(wide)});

@@ -22,6 +22,10 @@ bool is_no_derivative(const OpDef& def) {
                                       &op::LogisticRegressionOutput::def,
                                       &op::BackwardRegressionOutput::def,
                                       &op::MakeLoss::def,
+                                      &op::UnitLoss::def,
+                                      &op::GradientMultiplier::def,
+                                      &op::RoundSte::def,
+                                      &op::SignSte::def,
                                       &op::BackwardMakeLoss::def};
   return std::find(std::begin(defs), std::end(defs), &def) != std::end(defs);
 }

@@ -1,0 +1,74 @@
+#include "kaon/ops/operator/usual_name.h"
+
+#include <algorithm>
+#include <iterator>
+
+namespace kaon::ops {
+
+namespace {
+
+struct OtherName {
+  std::string_view other, usual;
+};
+
+// By the first of the two.
+// clang-format off
+constexpr OtherName other_names[] = {
+    {"_Hypot", "_hypot"}, {"_crop_assign", "_slice_assign"}, {"_crop_assign_scalar", "_slice_assign_scalar"},
+    {"_np_repeat", "repeat"}, {"_npi_argsort", "argsort"}, {"_npi_cast", "Cast"}, {"_npi_clip", "clip"},
+    {"_npi_expand_dims", "expand_dims"}, {"_npi_full", "_full"}, {"_npi_gather_nd", "gather_nd"},
+    {"_npi_hypot_scalar", "_hypot_scalar"}, {"_npi_linspace", "_linspace"}, {"_npi_maximum", "broadcast_maximum"},
+    {"_npi_maximum_scalar", "_maximum_scalar"}, {"_npi_minimum", "broadcast_minimum"},
+    {"_npi_minimum_scalar", "_minimum_scalar"}, {"_npi_random_randint", "_random_randint"},
+    {"_npi_shuffle", "_shuffle"}, {"_npi_slice", "slice"}, {"_npi_slice_assign", "_slice_assign"},
+    {"_npi_slice_assign_scalar", "_slice_assign_scalar"}, {"_npi_sort", "sort"}, {"_npi_swapaxes", "SwapAxis"},
+    {"_npi_take", "take"}, {"_npi_tile", "tile"}, {"_npx_activation", "Activation"},
+    {"_npx_arange_like", "_contrib_arange_like"}, {"_npx_batch_dot", "batch_dot"},
+    {"_npx_batch_flatten", "Flatten"}, {"_npx_batch_norm", "BatchNorm"}, {"_npx_cast", "Cast"},
+    {"_npx_convolution", "Convolution"}, {"_npx_deconvolution", "Deconvolution"}, {"_npx_dropout", "Dropout"},
+    {"_npx_embedding", "Embedding"}, {"_npx_erf", "erf"}, {"_npx_erfinv", "erfinv"},
+    {"_npx_fully_connected", "FullyConnected"}, {"_npx_gamma", "gamma"}, {"_npx_gammaln", "gammaln"},
+    {"_npx_gather_nd", "gather_nd"}, {"_npx_layer_norm", "LayerNorm"}, {"_npx_leaky_relu", "LeakyReLU"},
+    {"_npx_log_softmax", "log_softmax"}, {"_npx_one_hot", "one_hot"}, {"_npx_pick", "pick"},
+    {"_npx_pooling", "Pooling"}, {"_npx_reshape_like", "reshape_like"}, {"_npx_sequence_mask", "SequenceMask"},
+    {"_npx_shape_array", "shape_array"}, {"_npx_slice", "slice"}, {"_npx_smooth_l1", "smooth_l1"},
+    {"_npx_softmax", "softmax"}, {"_npx_topk", "topk"}, {"crop", "slice"}, {"random_normal", "_random_normal"},
+    {"random_randint", "_random_randint"}, {"random_uniform", "_random_uniform"},
+    {"sample_multinomial", "_sample_multinomial"},
+};
+
+// With _sparse_ in front: names for arrays of any storage, which is dense here.
+constexpr std::string_view sparse_names[] = {
+    "ElementWiseSum", "Embedding", "FullyConnected", "LinearRegressionOutput", "LogisticRegressionOutput",
+    "MAERegressionOutput", "_contrib_round_ste", "_contrib_sign_ste", "abs", "adam_update", "add_n", "arccos",
+    "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "broadcast_add", "broadcast_div", "broadcast_minus",
+    "broadcast_mul", "broadcast_plus", "broadcast_sub", "cbrt", "ceil", "clip", "concat", "cos", "cosh", "degrees",
+    "dot", "elemwise_add", "elemwise_div", "elemwise_mul", "elemwise_sub", "exp", "expm1", "fix", "floor", "gamma",
+    "gammaln", "log", "log10", "log1p", "log2", "make_loss", "mean", "negative", "norm", "radians", "relu", "rint",
+    "round", "rsqrt", "sgd_mom_update", "sgd_update", "sigmoid", "sign", "sin", "sinh", "slice", "sqrt", "square",
+    "stop_gradient", "sum", "tan", "tanh", "trunc", "where", "zeros_like",
+};
+// clang-format on
+
+constexpr std::string_view sparse = "_sparse_";
+
+}  // namespace
+
+std::string_view usual_name(std::string_view name) {
+  if (name.starts_with(sparse)) {
+    const std::string_view rest = name.substr(sparse.size());
+    if (std::binary_search(std::begin(sparse_names), std::end(sparse_names), rest)) return rest;
+  }
+  const auto at = std::lower_bound(std::begin(other_names), std::end(other_names), name,
+                                   [](const OtherName& a, std::string_view b) { return a.other < b; });
+  return at != std::end(other_names) && at->other == name ? at->usual : name;
+}
+
+std::vector<std::string> other_names_of_operators() {
+  std::vector<std::string> all;
+  for (const OtherName& n : other_names) all.emplace_back(n.other);
+  for (std::string_view n : sparse_names) all.push_back(std::string(sparse) + std::string(n));
+  return all;
+}
+
+}  // namespace kaon::ops
