@@ -22,8 +22,6 @@
 #include "kaon/gluon/symbol_block.h"
 #include "kaon/gluon/trainer.h"
 #include "kaon/gluon/training_step.h"
-#include "kaon/gluon/util/progress_bar.h"
-#include "kaon/gluon/util/svg_chart.h"
 #include "kaon/graph/autograd.h"
 #include "kaon/graph/control_flow.h"
 #include "kaon/graph/plan_report.h"

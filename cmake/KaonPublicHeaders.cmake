@@ -5,6 +5,8 @@
 set(KAON_OPTIONAL_HEADERS
   asio.h                # completion tokens: x.async_wait(token)
   engine/gpu_stream.h   # a stream of the program's own
+  gluon/util/progress_bar.h
+  gluon/util/svg_chart.h
   ops/op_def.h)         # operators of the program's own
 
 # Sets `result` to TRUE for a header that programs may include, given by its path from the root: those directly in the

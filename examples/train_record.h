@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include "kaon/gluon/util/progress_bar.h"
+#include "kaon/gluon/util/svg_chart.h"
 #include "lenet.h"
 
 namespace examples {

@@ -76,8 +76,9 @@ struct Rows {
 // Numbers of elements of the flattened array of this shape, from indices along its last axis.
 NDArray flat_numbers(const NDArray& indices, const Shape& shape) {
   const int64_t n = shape.back(), rows = shape.size() / n, k = indices.shape().back();
-  const NDArray first = nd.arange(0, double(rows * n), {.step = double(n), .dtype = DType::int64});
-  const NDArray all = nd._reshape_to(indices, {.shape = {rows, k}}) + nd._reshape_to(first, {.shape = {rows, 1}});
+  const NDArray table = nd._reshape_to(indices, {.shape = {rows, k}});
+  const NDArray first = nd.arange_like(table, {.step = double(n), .axis = 0});
+  const NDArray all = table + nd._reshape_to(first, {.shape = {rows, 1}});
   return nd._reshape_to(all, {.shape = Shape(rows * k)});
 }
 

@@ -62,19 +62,22 @@ const std::map<std::string, std::string> left_out{
 };
 
 // Attributes that no case sets, and why: choices of another library, forms of old files, what Kaon refuses.
-const NameSet attributes_left_out{"Convolution workspace",     "Convolution cudnn_tune",
-                                  "Convolution cudnn_off",     "Convolution layout",
-                                  "Convolution __post_ops__",  "FullyConnected __post_ops__",
-                                  "Deconvolution workspace",   "Deconvolution cudnn_tune",
-                                  "Deconvolution cudnn_off",   "Deconvolution layout",
-                                  "Pooling cudnn_off",         "Pooling layout",
-                                  "BatchNorm output_mean_var", "BatchNorm cudnn_off",
-                                  "BatchNorm min_calib_range", "BatchNorm max_calib_range",
-                                  "LayerNorm output_mean_var", "softmin use_length",
-                                  "log_softmax use_length",    "Reshape target_shape",
-                                  "Reshape keep_highest",      "Embedding sparse_grad",
-                                  "_arange infer_range",       "norm out_dtype",
-                                  "UpSampling workspace",      "Dropout mode"};
+const NameSet attributes_left_out{"Convolution workspace",       "Convolution cudnn_tune",
+                                  "Convolution cudnn_off",       "Convolution layout",
+                                  "Convolution __post_ops__",    "FullyConnected __post_ops__",
+                                  "Deconvolution workspace",     "Deconvolution cudnn_tune",
+                                  "Deconvolution cudnn_off",     "Deconvolution layout",
+                                  "Pooling cudnn_off",           "Pooling layout",
+                                  "BatchNorm output_mean_var",   "BatchNorm cudnn_off",
+                                  "BatchNorm min_calib_range",   "BatchNorm max_calib_range",
+                                  "LayerNorm output_mean_var",   "softmin use_length",
+                                  "log_softmax use_length",      "Reshape target_shape",
+                                  "Reshape keep_highest",        "Embedding sparse_grad",
+                                  "_arange infer_range",         "norm out_dtype",
+                                  "UpSampling workspace",        "Dropout mode",
+                                  "GroupNorm output_mean_var",   "SequenceReverse axis",
+                                  "_contrib_SyncBatchNorm ndev", "_contrib_SyncBatchNorm output_mean_var",
+                                  "_contrib_arange_like ctx"};
 
 }  // namespace
 

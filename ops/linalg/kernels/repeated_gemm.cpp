@@ -13,8 +13,8 @@ using onednn::Primitive;
 
 // The product of a piece, and what brings its part of B into the layout that this product likes best.
 struct PieceProducts : KernelState {
-  Primitive product[2], to_inner[2];  // of the last piece and of the others
-  size_t bytes[2] = {};               // of B in the inner layout
+  Primitive product[2], to_inner[2];   // of the last piece and of the others
+  size_t size[2] = {}, bytes[2] = {};  // of B in the inner layout: what it has, and takes, in whole cache lines
   std::string implementation() const override { return product[0].implementation() + " packed once"; }
 };
 
@@ -28,7 +28,8 @@ void make_piece(PieceProducts& made, int i, int64_t m, int64_t n, int64_t k, int
   made.product[i] =
       Primitive("inner product", desc, {{DNNL_ARG_SRC, a}, {DNNL_ARG_WEIGHTS, inner}, {DNNL_ARG_DST, out}});
   if (inner != b) made.to_inner[i] = onednn::make_reorder(b, inner);
-  made.bytes[i] = (inner.get_size() + 63) / 64 * 64;
+  made.size[i] = inner.get_size();
+  made.bytes[i] = (made.size[i] + 63) / 64 * 64;
 }
 
 }  // namespace
@@ -70,7 +71,7 @@ RepeatedGemm<float>::RepeatedGemm(KernelContext& c, int64_t m, int64_t n, int64_
       if (products->to_inner[which]) {
         products->to_inner[which].run(from, to);
       } else {
-        std::copy_n(reinterpret_cast<const std::byte*>(from), products->bytes[which], to);
+        std::copy_n(reinterpret_cast<const std::byte*>(from), products->size[which], to);
       }
     }
   });

@@ -33,6 +33,7 @@ __global__ void __launch_bounds__(cuda::block) ctc_kernel(CtcCall<T> c) {
       __syncthreads();
     }
     const double total = fits ? p.total(ways + (p.steps - 1) * p.places) : 0;
+    __syncthreads();  // below the last step is written over
     if (threadIdx.x == 0 && c.loss) c.loss[n] = T(fits ? -total : 0);
     if (!fits || !c.gradient || total == ctc_never) continue;
     double* const after[2] = {ways + p.steps * p.places, ways + (p.steps + 1) * p.places};

@@ -32,7 +32,7 @@ namespace op {
 // lower bound with lstm_state_clip_nan, else it stays.
 // sequence_length (N,), with use_sequence_length: sequence n ends after so many steps, at most T. Results after it are
 // 0, the final states are those of its last step, and the other direction begins there. MXNet reads lengths, and the
-// bounds of c, on GPUs only; on the CPU it ignores them. Floating dtypes.
+// bounds of c, on GPUs only; the CPU ignores or refuses them. Floating dtypes.
 struct RNN {
   int64_t state_size = 0;
   int num_layers = 0;

@@ -37,8 +37,8 @@ TEST_CASE("composite: a graph with shapes has the parts, a symbol and its file t
 
 TEST_CASE("composite: errors and operations bear the operator's name and the line of its call") {
   const int line = __LINE__ + 1;
-  CHECK_THROWS_WITH(nd.Crop(nd.ones({1, 1, 2, 2}), {.h_w = {3, 3}}),
-                    Contains("[Crop]") && Contains(fmt::format("composite_test.cpp:{}", line)));
+  const std::string error = message_of([] { nd.Crop(nd.ones({1, 1, 2, 2}), {.h_w = {3, 3}}); });
+  CHECK_THAT(error, Contains("[Crop]") && Contains(fmt::format("composite_test.cpp:{}", line)));
   Storage& storage = Storage::cpu();
   NDArray x = nd.ones({1, 1, 64, 64});
   nd.waitall();

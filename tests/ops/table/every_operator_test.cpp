@@ -137,7 +137,8 @@ std::string compare_modes(const Row& row, const Hosts& inputs, DType t) {
 
 }  // namespace
 
-TEST_CASE("users row 26: every operator called in a block gives the same shapes, dtypes and values in both modes") {
+TEST_CASE("users row 26: every operator called in a block gives the same shapes, dtypes and values in both modes",
+          "[unsanitized]") {
   size_t compared = 0;
   for (const Row& row : all_rows()) {
     if (row.def->visible_outputs(row.attrs.get()) == 0) continue;  // parts of a training step, not of a network
@@ -229,6 +230,7 @@ TEST_CASE(
       CHECK(wrong == "");
     }
   }
+  all.erase("_rnn_parameters");  // one vector, in which every part has elements
   CHECK(minus(all, referenced[0]) == NameSet{});
   CHECK(minus(all, referenced[1]) == NameSet{});
   CHECK(minus(accepted[2], referenced[2]) == NameSet{});
@@ -287,6 +289,13 @@ bool is_open(const Row& row, size_t input, double special, Device device) {
     // the zeros around an image: do they meet what stands beside the image, or are they left out?
     return row.str().find("pad=") != std::string::npos && (is_backward || input == 1);
   }
+  if (name.ends_with("ravel_multi_index") || name == "_unravel_index") return !std::isfinite(special);  // no index
+  // a label that is the blank; a probability above 1, or none; NaN times the gradient 0 of a step that a sequence does
+  // not have
+  if ((name == "CTCLoss" || name == "_ctc_loss_of_logs") && input == 1) return true;
+  if (name == "_ctc_loss_of_logs" && (special == inf || std::isnan(special))) return true;
+  if (name == "RNN" && std::isinf(special)) return true;  // times something near 0, whose sign is rounding's
+  if (name == "_backward_rnn_scan" && !std::isfinite(special)) return true;
   if (name == "ROIPooling" && input == 1 && std::isinf(special)) return true;  // a third of a region without end
   // a norm that is much smaller than one of its numbers
   if (name == "_backward_Pooling" && row.str().find("pool_type=lp") != std::string::npos && std::isfinite(special)) {
@@ -361,13 +370,13 @@ void check_special_values(Device device, size_t step) {
 }  // namespace
 
 TEST_CASE("users row 59: NaN, infinities, -0 and denormals in every position of every operator",
-          "[special][unsanitized]") {
+          "[special][unsanitized][arithmetic]") {
   check_special_values(cpu(), 1);
 }
 
 TEST_CASE("users row 59: NaN, infinities, -0 and denormals through every operator on a GPU", "[special][cuda]") {
   if (!has_gpu()) return;
-  check_special_values(gpu(0), 19);
+  check_special_values(gpu(0), 41);
 }
 
 TEST_CASE("users row 59: what is no index is refused or clipped, never followed", "[special]") {

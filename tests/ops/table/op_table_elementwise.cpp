@@ -56,6 +56,7 @@ RowOptions numeric(double loosen = 1) { return {.dtypes = numbers, .loosen = loo
 
 // The inverse of a function that rises, by bisection.
 double erfinv(double y) {
+  if (!(std::abs(y) <= 1)) return std::nan("");
   double low = -6, high = 6;
   for (int i = 0; i < 200; ++i) {
     const double middle = 0.5 * (low + high);
@@ -87,7 +88,7 @@ void own_gradient_rows(Rows& rows) {
 // Arrays in the widest or narrowest of their dtypes.
 void multicast_rows(Rows& rows) {
   for (bool narrow : {false, true}) {
-    for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4)}) {
+    for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape()}) {
       rows.emplace_back(
           op::AmpMulticast{.num_outputs = 2, .cast_narrow = narrow}, std::vector{in(shape), in({3})},
           [](const Hosts& in) { return in; }, RowOptions{.dtypes = every_dtype});
@@ -181,7 +182,7 @@ void unary_rows(Rows& rows) {
   unary(rows, op::Polygamma{.n = 4}, polygamma<4>, Fill::above_one);
   rows.emplace_back(op::Polygamma{.n = 0}, std::vector{in({3, 5})}, Reference(), RowOptions{.refused = true});
   unary(rows, op::Erfinv{}, erfinv, Fill::unit, {.loosen_gradient = 4});
-  unary(rows, op::Quadratic{.a = 0.5, .b = -1.5, .c = 2}, [](double x) { return 0.5 * x * x - 1.5 * x + 2; },
+  unary(rows, op::Quadratic{.a = 0.5, .b = -1.5, .c = 2}, [](double x) { return x * (0.5 * x - 1.5) + 2; },
         Fill::normal, {.loosen = 4});
   own_gradient_rows(rows);
   unary(rows, op::Copy{}, [](double x) { return x; }, Fill::normal, {.dtypes = every_dtype});

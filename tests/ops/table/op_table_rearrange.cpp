@@ -178,7 +178,7 @@ void position_rows(Rows& rows) {
         RowOptions{.dtypes = every_dtype, .differentiate = false});
   };
   positions({}, {3, 5}), positions({.axes = Shape(1)}, {1, 7}), positions({.axes = Shape(-1, 0)}, {2, 3, 5});
-  positions({.axes = Shape()}, {3}), positions({}, {0, 2}), positions({}, {7});
+  positions({.axes = Shape()}, {3}), positions({}, {0, 2}), positions({}, {7}), positions({}, Shape());
 
   const auto whole = [](const Shape& shape, double high) {
     Input input = in(shape, Fill::integers);
@@ -213,7 +213,7 @@ void position_rows(Rows& rows) {
         RowOptions{.dtypes = numbers});
   };
   unravel({3, 5}, {7}), unravel({-1, 3}, {1}), unravel({2, 3, 4}, {3, 5}), unravel({0, 4}, {2, 1}), unravel({9}, {4}),
-      unravel({3, 5}, {0});
+      unravel({3, 5}, {0}), unravel({3, 5}, Shape());
 }
 
 void scan_rows(Rows& rows) {
@@ -256,7 +256,7 @@ void scan_rows(Rows& rows) {
   };
   const RowOptions own{.dtypes = numbers, .tried = numbers, .loosen = 4, .loosen_gradient = 4};  // of bool it is int64
   cumsum({.axis = 1}, in({3, 5}), own), cumsum({}, in({2, 3}), own), cumsum({.axis = -2}, in({1, 7}), own);
-  cumsum({.axis = 0}, in({0, 3}), own);
+  cumsum({.axis = 0}, in({0, 3}), own), cumsum({}, in(Shape()), own);
   cumsum({.axis = 0, .dtype = DType::int32}, constant(in({5, 3})), {.dtypes = every_dtype, .differentiate = false});
   cumsum({.dtype = DType::float64}, index({2, 3}, {1.5, -2, 0.25, 3, 7, -1}), {});
   rows.emplace_back(op::CumSum{.axis = 0}, std::vector{index({3}, {1, 0, 1}, DType::boolean)}, [](const Hosts&) {

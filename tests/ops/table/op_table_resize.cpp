@@ -22,7 +22,7 @@ Matrix axis_map(ResampleKind kind, bool align_corners, int64_t in, int64_t out) 
     } else {
       double at = align_corners ? double(o) * double(in - 1) / std::max(1.0, double(out - 1))
                                 : std::max(0.0, (double(o) + 0.5) * double(in) / double(out) - 0.5);
-      if (out == 1) at = 0;
+      at = out == 1 ? 0 : std::min(at, double(in - 1));
       const auto i = int64_t(at);
       row[size_t(i)] = 1 - (at - double(i));
       if (i + 1 < in && in != out) row[size_t(i + 1)] = at - double(i);

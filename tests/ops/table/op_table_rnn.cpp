@@ -306,7 +306,7 @@ std::vector<int64_t> labels_of(const Host& label, int64_t n, bool first, const H
   std::vector<int64_t> out;
   for (int64_t i = 0; i < label.shape[1]; ++i) {
     const auto v = int64_t(label.at({n, i}));
-    if (counts ? double(i) >= counts->values[size_t(n)] : v == (first ? 0 : -1)) break;
+    if (counts ? i >= int64_t(counts->values[size_t(n)]) : v == (first ? 0 : -1)) break;
     out.push_back(v);
   }
   return out;

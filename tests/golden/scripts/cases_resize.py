@@ -64,7 +64,7 @@ def up_sampling(name, d):
 
 @describe("Crop", "resize", 30)
 def crop(name, d):
-    x = images(d, "float32")  # MXNet takes no other
+    x = images(d, d.dtype(REALS))
     h, w = d.integer(1, x.shape[2] + 1), d.integer(1, x.shape[3] + 1)
     attrs, inputs = {"num_args": 1}, [x]
     if d.chance(0.4):

@@ -40,6 +40,12 @@ def lrn(a, x):
     return x[0] * (a.get("knorm", 2.0) + a.get("alpha", 1e-4) / n * square) ** -a.get("beta", 0.75)
 
 
+@formula("RMSNorm")
+def rms_norm(a, x):
+    last = x[0].transpose(a.get("axis", -1), -1)
+    return nn.rms_norm(last, last.shape[-1:], x[1], a.get("eps", 1e-5)).transpose(a.get("axis", -1), -1)
+
+
 @formula("moments")
 def moments(a, x):
     axes, keep = list(a.tuple("axes")), bool(a.get("keepdims", False))

@@ -106,7 +106,7 @@ def main():
         for setting in SETTINGS:
             for dtype in ("float64", "float32"):
                 arrays.update(train(make, arrays, name, setting, dtype))
-    mx.nd.save(str(pathlib.Path(__file__).resolve().parent / "data" / "training.params"), arrays)
+    mx.nd.save(str(pathlib.Path(__file__).resolve().parents[1] / "data" / "training.params"), arrays)
     for key in arrays:
         if key.endswith("losses"):
             print(key, arrays[key].asnumpy()[[0, 1, -1]])

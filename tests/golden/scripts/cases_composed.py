@@ -50,6 +50,17 @@ def lrn(name, d):
     return case(name, [d.values(dims, d.dtype(REALS), "normal")], attrs)
 
 
+@describe("RMSNorm", "composed", 36)
+def rms_norm(name, d):
+    dims, attrs = d.dims(1, 4, zero=d.chance(0.5)), {}
+    axis, dtype = d.axis(len(dims)), d.dtype(REALS)
+    if axis != -1 or d.chance(0.4):
+        attrs["axis"] = axis
+    if d.chance(0.6):
+        attrs["eps"] = d.pick(2.0**-10, 0.125)
+    return case(name, [d.values(dims, dtype, "nonzero"), d.values((dims[axis],), dtype, "normal")], attrs)
+
+
 @describe("moments", "composed", 36)
 def moments(name, d):
     dims = d.dims(1, 5, zero=False)
@@ -62,7 +73,7 @@ def moments(name, d):
 @describe("_contrib_SyncBatchNorm", "composed", 30)
 def sync_batch_norm(name, d):
     dims, attrs = d.dims(2, 4, zero=False), {"key": "bn%d" % d.number}
-    c, dtype = (dims[1],), d.dtype(("float32", "float64"))
+    c, dtype = (dims[1],), d.dtype(("float32", "float64", "float16"))
     for key, chance, values in (("fix_gamma", 0.7, (True, False, False)), ("use_global_stats", 0.3, (True, False)),
                                 ("eps", 1.0, (2.0**-10, 0.125)), ("momentum", 0.6, (0.875, 0.5)), ("ndev", 0.3, (1,))):
         if d.chance(chance):
@@ -110,7 +121,8 @@ def arange_like(name, d):
 
 @describe("shape_array size_array", "composed", 20)
 def shape_array(name, d):
-    return case(name, [d.values(d.dims(1, 5), d.dtype(NUMBERS))], wants=[0])
+    dtype = d.dtype(("float32", "float64", "float16", "int32", "int64", "uint8", "int8"))
+    return case(name, [d.values(d.dims(1, 5), dtype)], wants=[0])
 
 
 @describe("SequenceLast SequenceReverse", "composed", 40)

@@ -48,11 +48,12 @@ class MXNet:
         """In the case's dtypes, or in float32 and uint8 where MXNet has no kernel for float16, bfloat16 and bool."""
         if not any("bfloat16" in name for name in dtypes(case)):
             answer = self.ask(case)
-            if "error" not in answer or not re.search("Unknown type|FP16|float16|type_flag_|Unsupported data type",
+            if "error" not in answer or not re.search("Unknown type|FP16|float16|FP32|type_flag|Unsupported data type",
                                                       answer["error"]):
                 return answer
         names = {"bfloat16": "float32", "float16": "float32", "bool": "uint8"}
-        if re.match("SoftmaxActivation|CTCLoss|_contrib_MultiBox", case["op"]):
+        if re.match("SoftmaxActivation|CTCLoss|Crop|InstanceNorm|LRN|"
+                    "_contrib_(MultiBox|SyncBatchNorm|interleaved)", case["op"]):
             names["float64"] = "float32"
         other = dict(case, inputs=[Tensor(names.get(t.dtype, t.dtype), t.values) for t in case["inputs"]])
         if "dtype" in case["attrs"]:
@@ -147,7 +148,7 @@ class Case:
             return got.dtype
         if "dtype" in case["attrs"] and case["op"] != "Embedding":
             return case["attrs"]["dtype"]
-        if case["op"] == "one_hot" or not case["inputs"]:
+        if case["op"] in ("one_hot", "argsort") or not case["inputs"]:
             return "float32"
         return case["inputs"][{"where": 1, "Embedding": 1}.get(case["op"], 0)].dtype
 
@@ -254,7 +255,7 @@ def main():
     parser.add_argument("--only", default="", help="operators, by a regular expression: nothing is written")
     parser.add_argument("--scale", type=float, default=1.0, help="times the usual number of cases")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--out", type=pathlib.Path, default=HERE / "data")
+    parser.add_argument("--out", type=pathlib.Path, default=HERE.parent / "data")
     options = parser.parse_args()
     torch.set_num_threads(1)
     mxnet = MXNet(os.environ["MXNET_PYTHON"])
@@ -281,7 +282,7 @@ def main():
     for case, differences in undecided:
         print(f"UNDECIDED {case}\n    {differences}")
     print(f"{sum(map(len, files.values()))} cases, {len(undecided)} undecided")
-    if options.only and options.out == HERE / "data":
+    if options.only and options.out == HERE.parent / "data":
         return
     options.out.mkdir(exist_ok=True)
     for file, members in sorted(files.items()):
