@@ -143,9 +143,11 @@ void check_fits(const TensorMeta& result, const NDArray& out, const OpDef& def) 
   }
 }
 
-// Calls what the operator is made of. Their operations and errors bear its name, and the line where it was called.
-void compose(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs, std::span<TensorMeta> metas,
-             std::span<NDArray> results, const std::source_location& site) {
+// Calls what the operator is made of. Their operations and errors bear its name, and the line where it was called. Not
+// inline: a call of any other operator would pay for its stack.
+[[gnu::noinline]] void compose(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs,
+                               std::span<TensorMeta> metas, std::span<NDArray> outs, const std::source_location& site) {
+  SmallArray<NDArray> results(metas.size());
   const OpLabel label = label_of(def, site);
   struct Composing {
     ~Composing() { thread_context() = outer; }
@@ -157,13 +159,14 @@ void compose(const OpDef& def, const void* attrs, std::span<const NDArray* const
     context.device = first->device;  // of what it creates
     context.engine = first->engine;
   }
-  ComposeContext call(inputs, metas, results.data());
+  ComposeContext call(inputs, metas, results.span().data());
   def.compose(attrs, call);
   for (size_t i = 0; i < metas.size(); ++i) {
     if (!results[i].defined() || results[i].shape() != metas[i].shape || results[i].dtype() != metas[i].dtype) {
       throw Error(fmt::format("[{}] output {} is not composed as inferred", def.name(), i));
     }
   }
+  for (size_t i = 0; i < outs.size(); ++i) outs[i] = std::move(results[i]);
 }
 
 }  // namespace
@@ -178,12 +181,8 @@ void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray
   SmallArray<ArrayNode*> nodes(n_in, [&](size_t i) { return inputs[i]->node_.get(); });
   SmallArray<TensorMeta> metas(n_out);
   check_call(def, site, [&] { infer(def, attrs, inputs, metas.span()); });
-  if (def.compose) {
-    SmallArray<NDArray> results(n_out);
-    compose(def, attrs, inputs, metas.span(), results.span(), site);
-    for (size_t i = 0; i < outs.size(); ++i) outs[i] = std::move(results[i]);
-    return;
-  }
+  if (def.compose) [[unlikely]]
+    return compose(def, attrs, inputs, metas.span(), outs, site);
 
   ThreadContext& context = thread_context();
   auto* interceptor = static_cast<Interceptor*>(context.interceptor);
