@@ -5,7 +5,7 @@
 set(KAON_OPTIONAL_HEADERS
   asio.h                # completion tokens: x.async_wait(token)
   engine/gpu_stream.h   # a stream of the program's own
-  gluon/util/progress_bar.h
+  gluon/util/progress_bar.h  # for training programs, as are charts
   gluon/util/svg_chart.h
   ops/op_def.h)         # operators of the program's own
 

@@ -278,11 +278,12 @@ concept Composite = requires(const T& op, ComposeContext& call) {
 // calls field(name in files, pointer to member[, is it required?]) for each attribute. `int num_inputs() const` says
 // how many inputs this attribute set takes when it is not all of traits.inputs; `int num_outputs() const` likewise.
 template <class T>
-concept Op = std::default_initializable<T> && requires(const T& op, InferContext& infer) {
+concept Op = (HasKernel<T> != Composite<T>)&&std::default_initializable<T>&& requires(const T& op,
+                                                                                      InferContext& infer) {
   { T::traits } -> std::convertible_to<const OpTraits&>;
   T::fields(AnyField());
   op.infer(infer);
-} &&(HasKernel<T> != Composite<T>);
+};
 
 // Has a rule for its gradient. Without one, gradients end here if traits.flat says so; else backward throws StateError.
 template <class T>

@@ -46,9 +46,11 @@ void ops::fill_cuda(const TensorView& out, double value, KernelContext& c) {
   dispatch_all("_full", out.dtype, [&]<class T>() {
     const T v = convert<T>(value);
     dispatch_width(out.dtype, [&]<class Bits>() {
-      ConstantFn<Bits> f{};
-      memcpy(&f.value, &v, sizeof(v));
-      cuda::elementwise(c, out.size(), f, out.as<Bits>());
+      if constexpr (sizeof(Bits) == sizeof(v)) {
+        ConstantFn<Bits> f{};
+        memcpy(&f.value, &v, sizeof(v));
+        cuda::elementwise(c, out.size(), f, out.as<Bits>());
+      }
     });
   });
 }

@@ -136,7 +136,7 @@ TEST_CASE("control flow: no gradient arrives where no iteration has one") {
 TEST_CASE("control flow: a loop without iterations whose body holds control flow") {
   for (int64_t n : {0, 1}) {
     INFO(n << " iterations");
-    auto body = [](auto F, auto x) {
+    auto body = [](auto, auto x) {
       using A = array_of<decltype(x)>;
       const A w = x[2];
       auto [rows, last] = contrib::foreach (

@@ -398,6 +398,15 @@ std::vector<Wrong> values() {
                         [] {
                           nd.AdaptiveAvgPooling2D(ones({1, 1, 2, 2}), {1, 2, 3});
                         }),
+      wrong<ValueError>({"[GroupNorm]", "output_mean_var is not implemented: use moments"},
+                        [] {
+                          nd.GroupNorm(ones({1, 2, 3}), ones({1}), ones({1}), {.output_mean_var = true});
+                        }),
+      wrong<ValueError>(
+          {"[_contrib_SyncBatchNorm]", "output_mean_var is not implemented: use moments"},
+          [] {
+            nd.SyncBatchNorm(ones({2, 1}), ones({1}), ones({1}), ones({1}), ones({1}), {.output_mean_var = true});
+          }),
       wrong<ValueError>({"[UpSampling]", "scale must be at least 1", "0"},
                         [] {
                           nd.UpSampling(ones({1, 1, 2, 2}), {.scale = 0});

@@ -53,9 +53,7 @@ RepeatedGemm<float>::RepeatedGemm(KernelContext& c, int64_t m, int64_t n, int64_
   if (is_vector) return;
   const int64_t last = n - (pieces_ - 1) * width_;
   const onednn::Key key('r', m, n, k, transpose_b, width_);
-  KernelContext stateless = c;  // one node may have several such products
-  stateless.state = nullptr;
-  auto products = onednn::obtain<PieceProducts>(stateless, "inner product", key, [&] {
+  auto products = onednn::obtain<PieceProducts>(c, "inner product", key, [&] {
     auto made = std::make_unique<PieceProducts>();
     make_piece(*made, 0, m, n, k, last, transpose_b);
     if (pieces_ > 1) make_piece(*made, 1, m, n, k, width_, transpose_b);

@@ -15,7 +15,7 @@ template <class T>
 class RepeatedGemm {
  public:
   // Pieces of `width` columns, the last of what is left; or one piece where the kernel cannot be split, or splits
-  // itself.
+  // itself. `c` must have no state: a call has several products.
   RepeatedGemm(KernelContext& c, int64_t m, int64_t n, int64_t k, const T* b, bool transpose_b, int64_t width);
   ~RepeatedGemm();
   RepeatedGemm(const RepeatedGemm&) = delete;

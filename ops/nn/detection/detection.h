@@ -10,10 +10,12 @@ namespace KAON_API kaon {
 enum class BoxFormat : uint8_t { center, corner };
 constexpr std::array<std::string_view, 2> enum_names(BoxFormat) { return {"center", "corner"}; }
 
+namespace ops {
 // Who is suppressed: for box_nms a box that overlaps a better one by more than the threshold, for MultiBoxDetection by
 // the threshold or more.
 enum class SuppressKind : uint8_t { box, multibox };
 constexpr std::array<std::string_view, 2> enum_names(SuppressKind) { return {"box", "multibox"}; }
+}  // namespace ops
 
 namespace op {
 // Boxes (..., n, k) of k >= 5 numbers in the order of their scores, without those that overlap a better one. A row has
@@ -229,8 +231,7 @@ struct MultiBoxPrior {
   bool clip = false;
   FloatTuple steps{-1.0f, -1.0f};
   FloatTuple offsets{0.5f, 0.5f};
-  static constexpr OpTraits traits{
-      .name = "_contrib_MultiBoxPrior", .flat = true, .aliases = Names("_npx_multibox_prior")};
+  static constexpr OpTraits traits{.name = "_contrib_MultiBoxPrior", .flat = true};
   static constexpr void fields(auto field) {
     field("sizes", &MultiBoxPrior::sizes);
     field("ratios", &MultiBoxPrior::ratios);
@@ -258,8 +259,7 @@ struct MultiBoxDetection {
   FloatTuple variances{0.1f, 0.1f, 0.2f, 0.2f};
   int nms_topk = -1;
   static constexpr OpTraits traits{.name = "_contrib_MultiBoxDetection",
-                                   .inputs = Names("cls_prob", "loc_pred", "anchor"),
-                                   .aliases = Names("_npx_multibox_detection")};
+                                   .inputs = Names("cls_prob", "loc_pred", "anchor")};
   static constexpr void fields(auto field) {
     field("clip", &MultiBoxDetection::clip);
     field("threshold", &MultiBoxDetection::threshold);
@@ -306,11 +306,8 @@ struct MultiBoxTarget {
   float negative_mining_thresh = 0.5f;
   int minimum_negative_samples = 0;
   FloatTuple variances{0.1f, 0.1f, 0.2f, 0.2f};
-  static constexpr OpTraits traits{.name = "_contrib_MultiBoxTarget",
-                                   .inputs = Names("anchor", "label", "cls_pred"),
-                                   .outputs = 3,
-                                   .flat = true,
-                                   .aliases = Names("_npx_multibox_target")};
+  static constexpr OpTraits traits{
+      .name = "_contrib_MultiBoxTarget", .inputs = Names("anchor", "label", "cls_pred"), .outputs = 3, .flat = true};
   static constexpr void fields(auto field) {
     field("overlap_threshold", &MultiBoxTarget::overlap_threshold);
     field("ignore_label", &MultiBoxTarget::ignore_label);
@@ -389,11 +386,8 @@ struct BackwardROIAlign {
 struct ROIPooling {
   Shape pooled_size{};
   float spatial_scale = 0;
-  static constexpr OpTraits traits{.name = "ROIPooling",
-                                   .inputs = Names("data", "rois"),
-                                   .outputs = 2,
-                                   .visible_outputs = 1,
-                                   .aliases = Names("_npx_roi_pooling")};
+  static constexpr OpTraits traits{
+      .name = "ROIPooling", .inputs = Names("data", "rois"), .outputs = 2, .visible_outputs = 1};
   static constexpr void fields(auto field) {
     field("pooled_size", &ROIPooling::pooled_size, true);
     field("spatial_scale", &ROIPooling::spatial_scale, true);

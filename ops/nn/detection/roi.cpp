@@ -63,6 +63,21 @@ void for_each(KernelContext& c, int64_t n, int64_t grain, const Body& body) {
   });
 }
 
+// A gradient of images: add(plane, sums) adds up the gradients of the pixels of each channel of each image.
+template <class T, class Add>
+void sum_planes(KernelContext& c, const Shape& images, const Add& add) {
+  using A = accumulate_t<T>;
+  const int64_t area = images[2] * images[3];
+  for_each(c, images[0] * images[1], 1, [&](int64_t plane) {
+    const Scratch scratch(size_t(area) * sizeof(A));
+    A* const sums = scratch.as<A>();
+    std::fill_n(sums, area, A(0));
+    add(plane, sums);
+    T* const out = c.out().as<T>() + plane * area;
+    for (int64_t i = 0; i < area; ++i) out[i] = T(sums[i]);
+  });
+}
+
 // One axis of one region: the pixels and weights of all its samples.
 template <class A>
 std::vector<AxisSample<A>> all_samples(const RegionAxis<A>& axis, int64_t parts, int64_t size) {
@@ -165,17 +180,11 @@ void run_cpu(const op::BackwardROIAlign& op, KernelContext& c) {
   dispatch_float("_backward_ROIAlign", c.out().dtype, [&]<class T>() {
     using A = accumulate_t<T>;
     const AlignJob<T> job(op, op.shape, c.in(0).shape, c.in(1).as<const T>());
-    const int64_t area = job.height * job.width;
-    for_each(c, job.images * job.channels, 1, [&](int64_t plane) {
-      Scratch scratch(size_t(area) * sizeof(A));
-      A* const sums = scratch.as<A>();
-      std::fill_n(sums, area, A(0));
+    sum_planes<T>(c, op.shape, [&](int64_t plane, A* sums) {
       for (int64_t r = 0; r < job.regions; ++r) {
-        if (job.image_of(r) != plane / job.channels) continue;
+        if (job.image(r) != plane / job.channels) continue;
         add_region(job, r, plane % job.channels, c.in(0).as<const T>(), sums);
       }
-      T* const out = c.out().as<T>() + plane * area;
-      for (int64_t i = 0; i < area; ++i) out[i] = T(sums[i]);
     });
   });
 }
@@ -223,20 +232,14 @@ void run_cpu(const op::BackwardROIPooling& op, KernelContext& c) {
     const int64_t parts = c.in(0).shape[2] * c.in(0).shape[3];
     const T *const head = c.in(0).as<const T>(), *const rois = c.in(1).as<const T>();
     const int64_t* const pixels = c.in(2).as<const int64_t>();
-    for_each(c, op.shape[0] * channels, 1, [&](int64_t plane) {
-      Scratch scratch(size_t(area) * sizeof(A));
-      A* const sums = scratch.as<A>();
-      std::fill_n(sums, area, A(0));
+    sum_planes<T>(c, op.shape, [&](int64_t plane, A* sums) {
       for (int64_t r = 0; r < regions; ++r) {
-        const A image = A(rois[r * 5]);
-        if (!(image >= 0) || image >= A(op.shape[0]) || int64_t(image) != plane / channels) continue;
+        if (image_of(A(rois[r * 5]), op.shape[0]) != plane / channels) continue;
         const int64_t first = (r * channels + plane % channels) * parts;
         for (int64_t k = first; k < first + parts; ++k) {
           if (pixels[k] >= 0 && pixels[k] < area) sums[pixels[k]] += A(head[k]);
         }
       }
-      T* const out = c.out().as<T>() + plane * area;
-      for (int64_t i = 0; i < area; ++i) out[i] = T(sums[i]);
     });
   });
 }

@@ -34,7 +34,7 @@ void run_cuda(const op::ROIPooling& op, KernelContext& c) {
 void run_cuda(const op::BackwardROIPooling& op, KernelContext& c) {
   dispatch_float("_backward_ROIPooling", c.out().dtype, [&]<class T>() {
     cuda::for_each(c, c.out().size(),
-                   RoiPoolGradient<T>{op.shape[1], op.shape[2] * op.shape[3], c.in(1).shape[0],
+                   RoiPoolGradient<T>{op.shape[0], op.shape[1], op.shape[2] * op.shape[3], c.in(1).shape[0],
                                       c.in(0).shape[2] * c.in(0).shape[3], c.in(0).as<const T>(), c.in(1).as<const T>(),
                                       c.in(2).as<const int64_t>(), c.out().as<T>()});
   });

@@ -8,10 +8,12 @@
 
 namespace KAON_API kaon {
 
+namespace ops {
 // How a pixel of the result is made: it is the nearest pixel before it, is interpolated between two, or is the mean of
 // a window.
 enum class ResampleKind : uint8_t { nearest, bilinear, average };
 constexpr std::array<std::string_view, 3> enum_names(ResampleKind) { return {"nearest", "bilinear", "average"}; }
+}  // namespace ops
 
 enum class ResizeMode : uint8_t { size, odd_scale, like, to_even_down, to_even_up, to_odd_down, to_odd_up };
 constexpr std::array<std::string_view, 7> enum_names(ResizeMode) {

@@ -11,9 +11,11 @@ namespace KAON_API kaon {
 enum class RnnMode : uint8_t { rnn_relu, rnn_tanh, lstm, gru };
 constexpr std::array<std::string_view, 4> enum_names(RnnMode) { return {"rnn_relu", "rnn_tanh", "lstm", "gru"}; }
 
+namespace ops {
 // The gates of a cell; saved_blocks: what its gradient reads again, in arrays of the state's size.
 constexpr int64_t gates_of(RnnMode mode) { return mode == RnnMode::lstm ? 4 : mode == RnnMode::gru ? 3 : 1; }
 constexpr int64_t saved_blocks(RnnMode mode) { return mode == RnnMode::lstm ? 5 : mode == RnnMode::gru ? 4 : 0; }
+}  // namespace ops
 
 enum class BlankLabel : uint8_t { first, last };
 constexpr std::array<std::string_view, 2> enum_names(BlankLabel) { return {"first", "last"}; }
@@ -48,8 +50,7 @@ struct RNN {
   static constexpr OpTraits traits{.name = "RNN",
                                    .inputs = Names("data", "parameters", "state", "state_cell", "sequence_length"),
                                    .infers = bit(1) | bit(2) | bit(3),
-                                   .mode_dependent = true,
-                                   .aliases = Names("_npx_rnn")};
+                                   .mode_dependent = true};
   static constexpr OpTraits traits_without_cell{.name = "RNN",
                                                 .inputs = Names("data", "parameters", "state", "sequence_length"),
                                                 .infers = bit(1) | bit(2),
@@ -79,8 +80,7 @@ struct RNN {
 struct RnnParamConcat {
   int dim = 1;
   int num_args = 0;
-  static constexpr OpTraits traits{
-      .name = "_rnn_param_concat", .inputs = Names("arg"), .variadic = true, .aliases = Names("_npi_rnn_param_concat")};
+  static constexpr OpTraits traits{.name = "_rnn_param_concat", .inputs = Names("arg"), .variadic = true};
   static constexpr void fields(auto field) {
     field("num_args", &RnnParamConcat::num_args, true);
     field("dim", &RnnParamConcat::dim);

@@ -1,4 +1,4 @@
-// Regions: where their samples and parts lie, and one element of each operator on regions. For both devices.
+// Regions: the positions of their samples and parts, and one element of each operator on regions. For both devices.
 #pragma once
 
 #include <math.h>
@@ -11,6 +11,12 @@
 #include "kaon/ops/view.h"
 
 namespace kaon::ops {
+
+// The image that a region's number means, or -1 for none.
+template <class A>
+KAON_HOST_DEVICE inline int64_t image_of(A number, int64_t images) {
+  return number >= 0 && number < A(images) ? int64_t(number) : -1;
+}
 
 // The two pixels of an axis that a sample is between, with their weights; none where it is outside.
 template <class A>
@@ -86,11 +92,7 @@ struct AlignJob {
         aligned(op.aligned),
         rois(rois) {}
 
-  // -1: there is no such image.
-  KAON_HOST_DEVICE int64_t image_of(int64_t region) const {
-    const A n = A(rois[region * 5]);
-    return n >= 0 && n < A(images) ? int64_t(n) : -1;
-  }
+  KAON_HOST_DEVICE int64_t image(int64_t region) const { return image_of(A(rois[region * 5]), images); }
   KAON_HOST_DEVICE RegionAxis<A> down(int64_t region) const { return axis(region, 2, rows); }
   KAON_HOST_DEVICE RegionAxis<A> across(int64_t region) const { return axis(region, 1, columns); }
   KAON_HOST_DEVICE int64_t results() const { return position_sensitive ? channels / (rows * columns) : channels; }
@@ -121,7 +123,7 @@ struct AlignValue {
   T* out;
   KAON_HOST_DEVICE void operator()(int64_t e) const {
     const int64_t j = e % job.columns, i = e / job.columns % job.rows, channel = e / job.columns / job.rows;
-    const int64_t region = channel / job.results(), image = job.image_of(region);
+    const int64_t region = channel / job.results(), image = job.image(region);
     if (image < 0) {
       out[e] = T(A(0));
       return;
@@ -154,7 +156,7 @@ struct AlignGradient {
     const int64_t image = plane / job.channels, channel = plane % job.channels;
     A sum = 0;
     for (int64_t r = 0; r < job.regions; ++r) {
-      if (job.image_of(r) != image) continue;
+      if (job.image(r) != image) continue;
       const RegionAxis<A> down = job.down(r), across = job.across(r);
       if (!near(down, job.rows, y, job.height) || !near(across, job.columns, x, job.width)) continue;
       A own = 0;
@@ -225,11 +227,11 @@ struct RoiPoolValue {
   KAON_HOST_DEVICE void operator()(int64_t e) const {
     const int64_t j = e % columns, i = e / columns % rows, channel = e / columns / rows % channels;
     const T* const roi = rois + e / columns / rows / channels * 5;
-    const A image = A(roi[0]);
+    const int64_t image = image_of(A(roi[0]), images);
     int64_t best = -1;
     A most = 0;
-    if (image >= 0 && image < A(images)) {
-      const T* const plane = data + (int64_t(image) * channels + channel) * height * width;
+    if (image >= 0) {
+      const T* const plane = data + (image * channels + channel) * height * width;
       const PixelAxis<A> down(A(roi[2]) * scale, A(roi[4]) * scale, rows);
       const PixelAxis<A> across(A(roi[1]) * scale, A(roi[3]) * scale, columns);
       const int64_t bottom = down.end(i, height), right = across.end(j, width);
@@ -249,7 +251,7 @@ struct RoiPoolValue {
 template <class T>
 struct RoiPoolGradient {
   using A = accumulate_t<T>;
-  int64_t channels, area, regions, parts;  // of a channel, parts: of a region
+  int64_t images, channels, area, regions, parts;  // area: of a channel, parts: of a region
   const T *head, *rois;
   const int64_t* pixels;
   T* out;
@@ -257,7 +259,7 @@ struct RoiPoolGradient {
     const int64_t pixel = e % area, channel = e / area % channels, image = e / area / channels;
     A sum = 0;
     for (int64_t r = 0; r < regions; ++r) {
-      if (!(A(rois[r * 5]) >= A(image) && A(rois[r * 5]) < A(image + 1))) continue;
+      if (image_of(A(rois[r * 5]), images) != image) continue;
       const int64_t first = (r * channels + channel) * parts;
       for (int64_t k = first; k < first + parts; ++k) {
         if (pixels[k] == pixel) sum += A(head[k]);

@@ -18,8 +18,8 @@ KAON_HOST_DEVICE inline double log_sum(double a, double b, double c = ctc_never)
   return most + ::log(part(a) + part(b) + part(c));
 }
 
-// One sequence: its labels with a blank before, between and after them are places 0 to 2 L. A path stands at one place
-// in each step; from a step to the next it stays, goes to the next place, or over a blank to another label.
+// One sequence: its labels with a blank before, between and after them are places 0 to 2 L. A path is at one place in
+// each step; from a step to the next it stays, moves to the next place, or skips a blank between different labels.
 template <class T>
 struct CtcPaths {
   const T* log_probs;  // of this sequence: class k of step t at [t * stride + k]
@@ -54,7 +54,7 @@ struct CtcPaths {
   KAON_HOST_DEVICE double total(const double* last) const {
     return places > 1 ? log_sum(last[places - 1], last[places - 2]) : last[0];
   }
-  // Whether any path fits: a blank must stand between equal labels.
+  // Whether any path fits: a blank is needed between equal labels.
   KAON_HOST_DEVICE bool fits() const {
     int64_t needed = places / 2;
     for (int64_t i = 1; i < places / 2; ++i) needed += labels[i] == labels[i - 1];

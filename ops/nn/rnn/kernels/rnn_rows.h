@@ -14,7 +14,7 @@ struct CellBounds {
   bool are_given = false, nan_is_low = false;
 };
 
-// Gate k of unit j is element j + k * stride, where the stride stands behind the pointer. `saved` may be null.
+// Gate k of unit j is element j + k * stride; the parameter after a pointer is its stride. `saved` may be null.
 template <class T>
 struct RnnRows {
   // x + sums give the gates; c is updated; h and the saved i, f, g, o, c are written.
