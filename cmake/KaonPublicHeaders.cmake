@@ -7,6 +7,9 @@ set(KAON_OPTIONAL_HEADERS
   engine/gpu_stream.h   # a stream of the program's own
   gluon/util/progress_bar.h  # for training programs, as are charts
   gluon/util/svg_chart.h
+  ops/dlpack.h          # arrays of other libraries in the process
+  ops/eigen.h           # matrices of Eigen, and of OpenCV: the program has those libraries
+  ops/opencv.h
   ops/op_def.h)         # operators of the program's own
 
 # Sets `result` to TRUE for a header that programs may include, given by its path from the root: those directly in the

@@ -64,6 +64,18 @@ History* history_of(const NDArray& a) {
 
 std::atomic<uint64_t> g_sequence{0};
 
+// Output `i` of a recorded call as an array that is on the tape again, for gradients that are recorded themselves.
+NDArray recorded_output(const NDArray& output, size_t i, TapeNode* node) {
+  NDArray recorded = output.detach();
+  if (is_floating(recorded.dtype())) {
+    IntrusivePtr<History> h(new History);
+    h->node = IntrusivePtr<TapeNode>(node);
+    h->output = uint32_t(i);
+    recorded.node().annotation = h;
+  }
+  return recorded;
+}
+
 // An operator's grad rule as a GradFunction.
 class OpGradFunction final : public GradFunction {
  public:
@@ -90,12 +102,7 @@ class OpGradFunction final : public GradFunction {
       // When gradients are recorded themselves, the outputs must be on the tape again.
       if (!is_recording()) return;
       for (size_t i = 0; i < f.outputs_.size(); ++i) {
-        recorded_.push_back(f.outputs_[i].array.detach());
-        if (!is_floating(recorded_[i].dtype())) continue;
-        IntrusivePtr<History> h(new History);
-        h->node = IntrusivePtr<TapeNode>(f.node);
-        h->output = uint32_t(i);
-        recorded_[i].node().annotation = h;
+        recorded_.push_back(recorded_output(f.outputs_[i].array, i, f.node));
       }
     }
     int num_inputs() const override { return int(f_.inputs_.size()); }
@@ -153,6 +160,57 @@ class RefusedGradFunction final : public GradFunction {
 
  private:
   const OpDef& def_;
+};
+
+// The backward of a Function of the program.
+class ProgramGradFunction final : public GradFunction {
+ public:
+  ProgramGradFunction(std::span<const NDArray* const> inputs, std::span<const NDArray> outputs,
+                      std::shared_ptr<const detail::FunctionBackward> backward, const std::source_location& site)
+      : backward_(std::move(backward)), site_(site) {
+    for (const NDArray* i : inputs) inputs_.emplace_back(*i);
+    for (const NDArray& o : outputs) outputs_.emplace_back(o.detach());  // o itself would be a reference cycle
+  }
+
+  void backward(const GradCall& call) override {
+    std::vector<NDArray> inputs, outputs, heads;
+    for (size_t i = 0; i < inputs_.size(); ++i) inputs.push_back(unchanged("input", i, inputs_[i]));
+    for (size_t i = 0; i < outputs_.size(); ++i) {
+      const NDArray& o = unchanged("output", i, outputs_[i]);
+      outputs.push_back(is_recording() ? recorded_output(o, i, node) : o);
+      heads.push_back(call.heads[i].defined() ? call.heads[i] : nd.zeros_like(o));
+    }
+    std::vector<NDArray> gradients = (*backward_)({.inputs = inputs, .outputs = outputs, .heads = heads});
+    if (gradients.size() != inputs.size()) {
+      throw ValueError(fmt::format("[Function] backward gave {} gradients for {} inputs; recorded at {}",
+                                   gradients.size(), inputs.size(), describe(site_)));
+    }
+    for (size_t i = 0; i < inputs.size(); ++i) {
+      if (!call.wanted[i] || !gradients[i].defined()) continue;
+      check(inputs[i], gradients[i], i);
+      call.gradients[i] = std::move(gradients[i]);
+    }
+  }
+  void release() override { inputs_.clear(), outputs_.clear(); }
+
+ private:
+  const NDArray& unchanged(const char* kind, size_t i, const SavedArray& saved) const {
+    if (saved.is_changed()) refuse_changed("Function", fmt::format("{} {}", kind, i), saved, site_);
+    return saved.array;
+  }
+  void check(const NDArray& input, const NDArray& gradient, size_t i) const {
+    if (gradient.shape() != input.shape()) {
+      throw ShapeError(fmt::format("[Function] the gradient of input {} has shape {}, the input {}; recorded at {}", i,
+                                   gradient.shape().str(), input.shape().str(), describe(site_)));
+    }
+    if (gradient.dtype() != input.dtype()) {
+      throw TypeError(fmt::format("[Function] the gradient of input {} has dtype {}, the input {}; recorded at {}", i,
+                                  name_of(gradient.dtype()), name_of(input.dtype()), describe(site_)));
+    }
+  }
+  std::shared_ptr<const detail::FunctionBackward> backward_;
+  std::source_location site_;
+  std::vector<SavedArray> inputs_, outputs_;
 };
 
 class Tape final : public Interceptor {
@@ -235,6 +293,30 @@ void record_call(const char* name, std::unique_ptr<GradFunction> function, std::
     h->output = uint32_t(i);
     outputs[i].node().annotation = std::move(h);
   }
+}
+
+std::vector<NDArray> detail::call_function(std::span<const NDArray* const> inputs,
+                                           FunctionRef<std::vector<NDArray>()> forward,
+                                           const std::shared_ptr<const FunctionBackward>& backward,
+                                           const std::source_location& site) {
+  if (thread_context().tracing) refuse_function_in_trace();
+  for (const NDArray* i : inputs) i->node();  // throws for a handle without array
+  std::vector<NDArray> outputs;
+  {
+    const ModeScope unrecorded(false, is_training());
+    outputs = forward();
+  }
+  // arrays of their own, also where forward returns an input
+  for (NDArray& o : outputs) o = o.detach();
+  const bool is_wanted = std::any_of(inputs.begin(), inputs.end(), [](const NDArray* i) { return wants_gradient(*i); });
+  if (is_recording() && is_wanted && !outputs.empty()) {
+    record_call("Function", std::make_unique<ProgramGradFunction>(inputs, outputs, backward, site), inputs, outputs);
+  }
+  return outputs;
+}
+
+void detail::refuse_function_in_trace() {
+  throw TraceError("[Function] a trace cannot hold functions of the program; write an operator (kaon/ops/op_def.h)");
 }
 
 namespace {

@@ -15,6 +15,7 @@
 namespace KAON_API kaon {
 
 namespace ops {
+KAON_API int num_visible_outputs(const OpDef& def, const void* attrs);  // at least 0
 KAON_API NDArray boolean_mask(const NDArray& data, const NDArray& index, int axis, const std::source_location& site);
 [[noreturn]] KAON_API void refuse_boolean_mask();
 
@@ -29,6 +30,31 @@ class OperatorCalls {
     A out;
     A::apply(ops::def_of<Op>(), &op, inputs, std::span<A>(&out, 1), first.site(), name_);
     return out;
+  }
+  // The same for an operator that takes a list of arrays: F.call(MyConcat{.num_args = 2}, std::vector{x, y}).
+  template <class Op>
+  A call(const Op& op, std::span<const A> arrays,
+         const std::source_location& site = std::source_location::current()) const {
+    const std::vector<const A*> inputs = addresses(arrays);
+    A out;
+    A::apply(ops::def_of<Op>(), &op, inputs, std::span<A>(&out, 1), site, name_);
+    return out;
+  }
+  // All visible outputs of any operator: F.call_all(MyOp{}, x, y)[1].
+  template <class Op, class... Ins>
+  std::vector<A> call_all(const Op& op, const In<A>& first, const Ins&... rest) const {
+    const A* inputs[] = {&first.array(), &input_array(rest)...};
+    std::vector<A> outs(size_t(ops::num_visible_outputs(ops::def_of<Op>(), &op)));
+    A::apply(ops::def_of<Op>(), &op, inputs, outs, first.site(), name_);
+    return outs;
+  }
+  template <class Op>
+  std::vector<A> call_all(const Op& op, std::span<const A> arrays,
+                          const std::source_location& site = std::source_location::current()) const {
+    const std::vector<const A*> inputs = addresses(arrays);
+    std::vector<A> outs(size_t(ops::num_visible_outputs(ops::def_of<Op>(), &op)));
+    A::apply(ops::def_of<Op>(), &op, inputs, outs, site, name_);
+    return outs;
   }
 
  protected:
@@ -58,19 +84,20 @@ class OperatorCalls {
     A::apply(Op::def, &op, inputs, outs, site, name_);
     return outs;
   }
+  static std::vector<const A*> addresses(std::span<const A> arrays) {
+    std::vector<const A*> all;
+    all.reserve(arrays.size());
+    for (const A& a : arrays) all.push_back(&a);
+    return all;
+  }
   template <class Op>
   A call_array_list(const Op& op, std::span<const A> arrays, const std::source_location& site) const {
-    std::vector<const A*> inputs;
-    inputs.reserve(arrays.size());
-    for (const A& a : arrays) inputs.push_back(&a);
-    return call_list(op, inputs, site);
+    return call_list(op, addresses(arrays), site);
   }
   template <class Op>  // with n visible outputs
   std::vector<A> call_list_many(int n, const Op& op, std::span<const A> arrays,
                                 const std::source_location& site) const {
-    std::vector<const A*> inputs;
-    inputs.reserve(arrays.size());
-    for (const A& a : arrays) inputs.push_back(&a);
+    const std::vector<const A*> inputs = addresses(arrays);
     std::vector<A> outs(size_t(std::max(n, 0)));
     A::apply(Op::def, &op, inputs, outs, site, name_);
     return outs;

@@ -4,6 +4,7 @@
 // gradients and parts.
 #pragma once
 
+#include <concepts>
 #include <initializer_list>
 #include <vector>
 
@@ -197,13 +198,13 @@ class Functions : public LayerFunctions<A> {
   // --- creation and random numbers: float32 on the current device unless the options say otherwise; pushes only
   using Site = std::source_location;
   A zeros(const Shape& shape, const ArrayOptions& o = {}, Site site = Site::current()) const {
-    return create(op::Zeros{.shape = shape, .dtype = o.dtype, .ctx = o.device}, site);
+    return create(op::Zeros{.shape = shape, .dtype = dtype<float>(o), .ctx = o.device}, site);
   }
   A ones(const Shape& shape, const ArrayOptions& o = {}, Site site = Site::current()) const {
-    return create(op::Ones{.shape = shape, .dtype = o.dtype, .ctx = o.device}, site);
+    return create(op::Ones{.shape = shape, .dtype = dtype<float>(o), .ctx = o.device}, site);
   }
   A full(const Shape& shape, double value, const ArrayOptions& o = {}, Site site = Site::current()) const {
-    return create(op::Full{.shape = shape, .value = value, .dtype = o.dtype, .ctx = o.device}, site);
+    return create(op::Full{.shape = shape, .value = value, .dtype = dtype<float>(o), .ctx = o.device}, site);
   }
   A arange(double stop, op::Arange op = {}, Site site = Site::current()) const {  // 0, step, ... below stop
     return op.start = stop, op.stop.reset(), create(op, site);
@@ -253,12 +254,17 @@ class Functions : public LayerFunctions<A> {
   A _kaon_all_finite(std::span<const A* const> arrays, Site site = Site::current()) const {
     return call_list(op::AllFinite{}, arrays, site);
   }
-  // --- values of the program, row-major: nd.array({1, 2, 3}, {3, 1}), nd.array({{1, 2}, {3, 4}}), nd.array(vector,
-  // shape). float32 unless options say otherwise; a constant in a trace. ShapeError when they do not fill the shape.
+  // --- values of the program, row-major, copied: nd.array({1, 2, 3}, {3, 1}), nd.array({{1, 2}, {3, 4}}),
+  // nd.array(vector, shape), std::array, std::span; of one dimension unless a shape is given. float32 unless the options
+  // say otherwise, int64 where the elements are 64-bit integers; a constant in a trace. ShapeError when they do not fill
+  // the shape, ValueError for an integer that int64 does not hold.
   A array(const ArrayValues& v) const { return array(v, Shape(v.size())); }
-  A array(const ArrayValues& v, const Shape& s, const ArrayOptions& o = {}) const { return constant(v.fill(s, o.dtype, device(o))); }
-  A array(const ArrayRows& rows, const ArrayOptions& o = {}) const { return constant(rows.fill(o.dtype, device(o))); }
-  template <class T> A array(const std::vector<T>& v, const Shape& s, const ArrayOptions& o = {}) const { return from_memory(v.data(), v.size(), s, o); }
+  A array(const ArrayValues& v, const Shape& s, const ArrayOptions& o = {}) const { return constant(v.fill(s, dtype<float>(o), device(o))); }
+  A array(const ArrayRows& rows, const ArrayOptions& o = {}) const { return constant(rows.fill(dtype<float>(o), device(o))); }
+  template <ops::ContiguousNumbers R> A array(const R& values, const Shape& s, const ArrayOptions& o = {}) const { return from_memory(std::data(values), std::size(values), s, o); }
+  template <ops::ContiguousNumbers R> A array(const R& values, const ArrayOptions& o = {}) const { return array(values, Shape(int64_t(std::size(values))), o); }
+  template <std::same_as<std::vector<bool>> R> A array(const R& values, const Shape& s, const ArrayOptions& o = {}) const { return array(std::vector<uint8_t>(values.begin(), values.end()), s, o); }
+  template <std::same_as<std::vector<bool>> R> A array(const R& values, const ArrayOptions& o = {}) const { return array(values, Shape(int64_t(values.size())), o); }
   // C arrays by name; in braces with more rows than ArrayRows takes.
   template <class T, size_t N> A array(T (&v)[N], const Shape& s = Shape(N), const ArrayOptions& o = {}) const { return from_memory(v, N, s, o); }
   template <class T, size_t N, size_t M> A array(T (&v)[N][M], const ArrayOptions& o = {}) const { return from_memory(&v[0][0], N * M, Shape(N, M), o); }
@@ -275,8 +281,17 @@ class Functions : public LayerFunctions<A> {
   static Device device(const ArrayOptions& o) { return o.device.value_or(engine::thread_context().device); }
   A constant(NDArray values) const { return A::from_values(std::move(values), name_); }
   template <class T>
+  static DType dtype(const ArrayOptions& o) {
+    return o.dtype.value_or(std::integral<T> && sizeof(T) == 8 ? DType::int64 : DType::float32);
+  }
+  template <class T>
   A from_memory(const T* values, size_t n, const Shape& shape, const ArrayOptions& o) const {
-    return constant(NDArray::from(values, n, shape, o.dtype, device(o)));
+    if constexpr (ops::is_valid(dtype_of<T>)) {
+      return constant(NDArray::from(values, n, shape, dtype<T>(o), device(o)));
+    } else {  // unsigned integers and the like, by way of a type that holds them
+      const std::vector<ops::WiderNumber<T>> wider = ops::widen(std::span(values, n));
+      return constant(NDArray::from(wider.data(), n, shape, dtype<T>(o), device(o)));
+    }
   }
   template <class Op>  // no array inputs
   A create(const Op& op, const std::source_location& site) const {

@@ -13,7 +13,7 @@ namespace KAON_API kaon {
 
 // Dtype and device of a new array: nd.zeros({2, 3}, {.device = gpu(0)}).
 struct ArrayOptions {
-  DType dtype = DType::float32;
+  std::optional<DType> dtype{};    // not given: float32; nd.array says what it keeps
   std::optional<Device> device{};  // not given: the device of the running scope
 };
 
