@@ -5,6 +5,7 @@
 #include "kaon/ops/elementwise/elementwise.h"
 #include "kaon/ops/indexing/indexing.h"
 #include "kaon/ops/init/init.h"
+#include "kaon/ops/linalg/factor/factor.h"
 #include "kaon/ops/linalg/linalg.h"
 #include "kaon/ops/movement/movement.h"
 #include "kaon/ops/nn/activation/activation.h"
@@ -64,7 +65,11 @@ using MovementOps =
                 Embedding, Pick, PickGrad, BatchTake, OneHot, GatherNd, GatherNdGrad, SequenceLast, SequenceReverse,
                 SplitV2, DepthToSpace, SpaceToDepth, Diag, ScatterSetNd, ScatterNd, IndexCopy, IndexArray,
                 RavelMultiIndex, UnravelIndex>;
-using LinalgOps = ops::OpList<Dot, BatchDot, KhatriRao>;
+using LinalgOps =
+    ops::OpList<Dot, BatchDot, KhatriRao, LinalgGemm, LinalgGemm2, LinalgSyrk, LinalgTrmm, Matmul, Tensordot,
+                TensordotIntAxes, Outer, Kron, Einsum, LinalgPotrf, LinalgPotri, LinalgTrsm, LinalgSolve, LinalgInverse,
+                LinalgDet, LinalgSlogdet, LinalgGelqf, LinalgSyevd, LinalgSvd, LinalgSumLogDiag, LinalgExtractDiag,
+                LinalgMakeDiag, LinalgExtractTrian, LinalgMakeTrian, Triangle>;
 using NnOps =
     ops::OpList<FullyConnected, Convolution, ConvolutionBackwardData, ConvolutionBackwardWeight, Deconvolution, Pooling,
                 BackwardPooling, PoolingAlong, BatchNorm, BackwardBatchNorm, LayerNorm, BackwardLayerNorm, Activation,

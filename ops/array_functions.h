@@ -385,6 +385,38 @@ class ArrayFunctions : public ops::OperatorCalls<A> {
   A khatri_rao(std::span<const A> arrays, const std::source_location& site = std::source_location::current()) const {  // Kronecker products of columns
     return call_array_list(op::KhatriRao{.num_args = int(arrays.size())}, arrays, site);
   }
+  // BLAS's products of the matrices along the last two axes, whose leading axes are equal
+  A linalg_gemm(const In<A>& a, const In<A>& b, const In<A>& c, const op::LinalgGemm& op = {}) const { return call(op, a, b, c); }  // alpha op(a) op(b) + beta c
+  A linalg_gemm2(const In<A>& a, const In<A>& b, const op::LinalgGemm2& op = {}) const { return call(op, a, b); }  // alpha op(a) op(b)
+  A linalg_syrk(const In<A>& a, const op::LinalgSyrk& op = {}) const { return call(op, a); }  // alpha a a^T
+  A linalg_trmm(const In<A>& a, const In<A>& b, const op::LinalgTrmm& op = {}) const { return call(op, a, b); }  // alpha op(a) b, a triangular
+  // NumPy's products, of any dtype but bool
+  A matmul(const In<A>& a, const In<A>& b) const { return call(op::Matmul{}, a, b); }  // of matrices whose leading axes broadcast
+  A tensordot(const In<A>& a, const In<A>& b, const op::Tensordot& op) const { return call(op, a, b); }  // summed over axes of both
+  A tensordot(const In<A>& a, const In<A>& b, int axes = 2) const { return call(op::TensordotIntAxes{.axes = axes}, a, b); }  // the last of a, the first of b
+  A outer(const In<A>& a, const In<A>& b) const { return call(op::Outer{}, a, b); }  // each element of a times each of b
+  A kron(const In<A>& a, const In<A>& b) const { return call(op::Kron{}, a, b); }  // Kronecker's product
+  A einsum(std::string_view subscripts, std::span<const A> arrays, const std::source_location& site = std::source_location::current()) const {  // "ij,jk->ik"
+    return call_array_list(op::Einsum{.num_args = int(arrays.size()), .subscripts = {engine::intern(subscripts)}}, arrays, site);
+  }
+  // factorisations of such matrices, float32 and float64; ValueError for a matrix that has none
+  A linalg_potrf(const In<A>& a) const { return call(op::LinalgPotrf{}, a); }  // L with L L^T = a
+  A linalg_potri(const In<A>& a) const { return call(op::LinalgPotri{}, a); }  // (a a^T)^-1 of potrf's result
+  A linalg_trsm(const In<A>& a, const In<A>& b, const op::LinalgTrsm& op = {}) const { return call(op, a, b); }  // x with op(a) x = alpha b, a triangular
+  A linalg_solve(const In<A>& a, const In<A>& b) const { return call(op::LinalgSolve{}, a, b); }  // x with a x = b
+  A linalg_inverse(const In<A>& a) const { return call(op::LinalgInverse{}, a); }  // a^-1
+  A linalg_det(const In<A>& a) const { return call(op::LinalgDet{}, a); }  // determinants
+  std::vector<A> linalg_slogdet(const In<A>& a) const { return call_many(2, op::LinalgSlogdet{}, a); }  // their signs, logarithms of their magnitudes
+  std::vector<A> linalg_gelqf(const In<A>& a) const { return call_many(2, op::LinalgGelqf{}, a); }  // Q, L with L Q = a
+  std::vector<A> linalg_syevd(const In<A>& a) const { return call_many(2, op::LinalgSyevd{}, a); }  // U, L with U^T diag(L) U = a, symmetric
+  std::vector<A> linalg_svd(const In<A>& a) const { return call_many(3, op::LinalgSvd{}, a); }  // UT, L, V with UT diag(L) V = a
+  // triangles and diagonals of such matrices, any dtype
+  A linalg_sumlogdiag(const In<A>& a) const { return call(op::LinalgSumLogDiag{}, a); }  // the sum of their logarithms, floating
+  A linalg_extractdiag(const In<A>& a, const op::LinalgExtractDiag& op = {}) const { return call(op, a); }
+  A linalg_makediag(const In<A>& a, const op::LinalgMakeDiag& op = {}) const { return call(op, a); }
+  A linalg_extracttrian(const In<A>& a, const op::LinalgExtractTrian& op = {}) const { return call(op, a); }  // lower: its rows, upper: its columns, one after the other
+  A linalg_maketrian(const In<A>& a, const op::LinalgMakeTrian& op = {}) const { return call(op, a); }
+  A _triangle(const In<A>& a, const op::Triangle& op = {}) const { return call(op, a); }
   // clang-format on
 
  protected:

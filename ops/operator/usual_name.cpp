@@ -15,14 +15,15 @@ struct OtherName {
 // clang-format off
 constexpr OtherName other_names[] = {
     {"_Hypot", "_hypot"}, {"_crop_assign", "_slice_assign"}, {"_crop_assign_scalar", "_slice_assign_scalar"},
-    {"_np_repeat", "repeat"}, {"_npi_argsort", "argsort"}, {"_npi_cast", "Cast"}, {"_npi_clip", "clip"},
+    {"_np_repeat", "repeat"}, {"_npi_argsort", "argsort"}, {"_npi_cast", "Cast"}, {"_npi_cholesky", "_linalg_potrf"},
+    {"_npi_clip", "clip"}, {"_npi_det", "_linalg_det"},
     {"_npi_expand_dims", "expand_dims"}, {"_npi_full", "_full"}, {"_npi_gather_nd", "gather_nd"},
-    {"_npi_hypot_scalar", "_hypot_scalar"}, {"_npi_linspace", "_linspace"}, {"_npi_maximum", "broadcast_maximum"},
+    {"_npi_hypot_scalar", "_hypot_scalar"}, {"_npi_inv", "_linalg_inverse"}, {"_npi_linspace", "_linspace"}, {"_npi_maximum", "broadcast_maximum"},
     {"_npi_maximum_scalar", "_maximum_scalar"}, {"_npi_minimum", "broadcast_minimum"},
     {"_npi_minimum_scalar", "_minimum_scalar"}, {"_npi_random_randint", "_random_randint"},
     {"_npi_rnn_param_concat", "_rnn_param_concat"}, {"_npi_shuffle", "_shuffle"}, {"_npi_slice", "slice"},
     {"_npi_slice_assign", "_slice_assign"},
-    {"_npi_slice_assign_scalar", "_slice_assign_scalar"}, {"_npi_sort", "sort"}, {"_npi_swapaxes", "SwapAxis"},
+    {"_npi_slice_assign_scalar", "_slice_assign_scalar"}, {"_npi_slogdet", "_linalg_slogdet"}, {"_npi_sort", "sort"}, {"_npi_swapaxes", "SwapAxis"},
     {"_npi_take", "take"}, {"_npi_tile", "tile"}, {"_npx_activation", "Activation"},
     {"_npx_arange_like", "_contrib_arange_like"}, {"_npx_batch_dot", "batch_dot"},
     {"_npx_batch_flatten", "Flatten"}, {"_npx_batch_norm", "BatchNorm"}, {"_npx_cast", "Cast"},

@@ -173,6 +173,7 @@ TEST_CASE("golden: activations and softmax", "[golden]") { check_file("activatio
 TEST_CASE("golden: images at another size", "[golden]") { check_file("resize.golden"); }
 TEST_CASE("golden: operators made of others, and order", "[golden]") { check_file("composed.golden"); }
 TEST_CASE("golden: recurrent layers and unaligned sequences", "[golden]") { check_file("rnn.golden"); }
+TEST_CASE("golden: linear algebra", "[golden]") { check_file("linalg.golden"); }
 TEST_CASE("golden: losses and dropout", "[golden]") { check_file("losses.golden"); }
 TEST_CASE("golden: object detection", "[golden]") { check_file("detection.golden"); }
 TEST_CASE("golden: cutting, scattering, sums up to each element", "[golden]") { check_file("indexing.golden"); }

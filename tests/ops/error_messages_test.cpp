@@ -629,6 +629,178 @@ std::vector<Wrong> rearranged() {
                           nd.khatri_rao(two);
                         }),
       wrong<ValueError>({"[khatri_rao]", "at least 1"}, [] { nd.khatri_rao(std::vector<NDArray>()); }),
+      wrong<ShapeError>({"[_linalg_gemm]", "C must be (2, 4)", "(2, 5)"},
+                        [] {
+                          nd.linalg_gemm(ones({2, 3}), ones({3, 4}), ones({2, 5}));
+                        }),
+      wrong<ShapeError>({"[_linalg_gemm2]", "summed over, must be equal", "(2, 3)", "(2, 4)", "transpose_b"},
+                        [] {
+                          nd.linalg_gemm2(ones({2, 3}), ones({2, 4}), {.transpose_b = true});
+                        }),
+      wrong<ValueError>({"[_linalg_gemm2]", "axis -1 is that of the columns"},
+                        [] {
+                          nd.linalg_gemm2(ones({2, 2}), ones({2, 2}), {.axis = -1});
+                        }),
+      wrong<ShapeError>({"[_linalg_gemm2]", "axis 3 is out of range"},
+                        [] {
+                          nd.linalg_gemm2(ones({2, 2}), ones({2, 2}), {.axis = 3});
+                        }),
+      wrong<TypeError>({"[_linalg_gemm2]", "int32"},
+                       [] {
+                         nd.linalg_gemm2(ones({2, 2}, whole), ones({2, 2}, whole));
+                       }),
+      wrong<ShapeError>({"[_linalg_syrk]", "at least 2 dimensions", "(3,)"}, [] { nd.linalg_syrk(ones({3})); }),
+      wrong<ShapeError>({"[_linalg_trmm]", "A must be square", "rows of B", "(2, 2)", "(3, 2)"},
+                        [] {
+                          nd.linalg_trmm(ones({2, 2}), ones({3, 2}));
+                        }),
+      wrong<ShapeError>({"[_linalg_trsm]", "columns of B", "(2, 2)", "(2, 3)"},
+                        [] {
+                          nd.linalg_trsm(ones({2, 2}), ones({2, 3}), {.rightside = true});
+                        }),
+      wrong<ShapeError>({"[_linalg_trsm]", "leading axes", "(2, 2, 2)", "(3, 2, 2)"},
+                        [] {
+                          nd.linalg_trsm(ones({2, 2, 2}), ones({3, 2, 2}));
+                        }),
+      wrong<ShapeError>({"[_npi_matmul]", "columns of a and the rows of b", "(2, 3)", "(4, 5)"},
+                        [] {
+                          nd.matmul(ones({2, 3}), ones({4, 5}));
+                        }),
+      wrong<ShapeError>({"[_npi_matmul]", "must broadcast", "(2, 3, 4)", "(3, 4, 5)"},
+                        [] {
+                          nd.matmul(ones({2, 3, 4}), ones({3, 4, 5}));
+                        }),
+      wrong<TypeError>({"[_npi_matmul]", "expected numbers, got bool"},
+                       [] {
+                         nd.matmul(ones({2, 2}, DType::boolean), ones({2, 2}, DType::boolean));
+                       }),
+      wrong<ShapeError>({"[_npi_tensordot]", "equal sizes", "(2, 3)", "(4, 5)"},
+                        [] {
+                          nd.tensordot(ones({2, 3}), ones({4, 5}), {.a_axes_summed = {1}, .b_axes_summed = {0}});
+                        }),
+      wrong<ValueError>({"[_npi_tensordot]", "as many axes", "(0, 1)", "(0,)"},
+                        [] {
+                          nd.tensordot(ones({2, 2}), ones({2, 2}), {.a_axes_summed = {0, 1}, .b_axes_summed = {0}});
+                        }),
+      wrong<ValueError>({"[_npi_tensordot]", "a_axes_summed names axis 1 twice"},
+                        [] {
+                          nd.tensordot(ones({2, 2}), ones({2, 2}), {.a_axes_summed = {1, -1}, .b_axes_summed = {0, 1}});
+                        }),
+      wrong<ValueError>({"[_npi_tensordot_int_axes]", "from 0 to 1, got 2", "(3,)"},
+                        [] {
+                          nd.tensordot(ones({3}), ones({3, 3}), 2);
+                        }),
+      wrong<TypeError>({"[outer]", "numbers", "bool"},
+                       [] { nd.outer(ones({2}, DType::boolean), ones({2}, DType::boolean)); }),
+      wrong<ShapeError>({"[kron]", "at most 4 axes", "(1, 1, 1, 1, 1)"},
+                        [] {
+                          nd.kron(ones({1, 1, 1, 1, 1}), ones({2}));
+                        }),
+      wrong<ShapeError>({"[_npi_einsum]", "\"ij,jk->ik\"", "'j' has sizes 3 and 4", "(2, 3), (4, 5)"},
+                        [] {
+                          nd.einsum("ij,jk->ik", std::array{ones({2, 3}), ones({4, 5})});
+                        }),
+      wrong<ShapeError>({"[_npi_einsum]", "\"ijk\" does not name the 2 axes of array 0"},
+                        [] {
+                          nd.einsum("ijk->i", std::array{ones({2, 3})});
+                        }),
+      wrong<ShapeError>({"[_npi_einsum]", "they are for 2 arrays"}, [] { nd.einsum("i,j", std::array{ones({2})}); }),
+      wrong<ShapeError>({"[_npi_einsum]", "'k' of the result is in no array"},
+                        [] {
+                          nd.einsum("ij->k", std::array{ones({2, 3})});
+                        }),
+      wrong<ShapeError>({"[_npi_einsum]", "'i' is twice in the result"},
+                        [] {
+                          nd.einsum("ij->ii", std::array{ones({2, 3})});
+                        }),
+      wrong<ShapeError>({"[_npi_einsum]", "diagonal of array 0", "(2, 3)"},
+                        [] {
+                          nd.einsum("ii->i", std::array{ones({2, 3})});
+                        }),
+      wrong<ShapeError>({"[_npi_einsum]", "'1' is neither a letter"},
+                        [] {
+                          nd.einsum("i1->i", std::array{ones({2, 3})});
+                        }),
+      wrong<ShapeError>({"[_npi_einsum]", "lacks the ellipsis"},
+                        [] {
+                          nd.einsum("...i->i", std::array{ones({2, 3})});
+                        }),
+      wrong<ValueError>({"[_npi_einsum]", "num_args must be at least 1"},
+                        [] { nd.einsum("->", std::vector<NDArray>()); }),
+      wrong<ShapeError>({"[_linalg_potrf]", "square", "(2, 3)"},
+                        [] {
+                          nd.linalg_potrf(ones({2, 3}));
+                        }),
+      wrong<TypeError>({"[_linalg_potrf]", "float32 or float64", "float16"},
+                       [] {
+                         nd.linalg_potrf(ones({2, 2}, half));
+                       }),
+      wrong<ValueError>({"[_linalg_potrf]", "matrix 1 of the batch is not positive definite", "order 2"},
+                        [] {
+                          nd.linalg_potrf(nd.array({1, 0, 0, 1, 1, 2, 2, 1}, {2, 2, 2})).wait_to_read();
+                        }),
+      wrong<ShapeError>({"[_linalg_potri]", "square", "(2, 3)"},
+                        [] {
+                          nd.linalg_potri(ones({2, 3}));
+                        }),
+      wrong<ValueError>({"[_linalg_potri]", "matrix 0 of the batch has a 0 at place 2 of its diagonal"},
+                        [] {
+                          nd.linalg_potri(nd.array({1, 0, 1, 0}, {2, 2})).wait_to_read();
+                        }),
+      wrong<ShapeError>({"[_npi_solve]", "B must be (2, 2) or (2, 2, -1)", "(2, 3)"},
+                        [] {
+                          nd.linalg_solve(ones({2, 2, 2}), ones({2, 3}));
+                        }),
+      wrong<ValueError>({"[_npi_solve]", "matrix 0 of the batch is singular", "place 2"},
+                        [] {
+                          nd.linalg_solve(ones({2, 2}), ones({2})).wait_to_read();
+                        }),
+      wrong<ShapeError>({"[_linalg_inverse]", "square", "(3, 2)"},
+                        [] {
+                          nd.linalg_inverse(ones({3, 2}));
+                        }),
+      wrong<ValueError>({"[_linalg_inverse]", "is singular"},
+                        [] {
+                          nd.linalg_inverse(ones({2, 2})).wait_to_read();
+                        }),
+      wrong<ShapeError>({"[_linalg_det]", "square", "(3, 2)"},
+                        [] {
+                          nd.linalg_det(ones({3, 2}));
+                        }),
+      wrong<TypeError>({"[_linalg_slogdet]", "float32 or float64", "int32"},
+                       [] {
+                         nd.linalg_slogdet(ones({2, 2}, whole));
+                       }),
+      wrong<ShapeError>({"[_linalg_gelqf]", "more rows than columns", "(3, 2)"},
+                        [] {
+                          nd.linalg_gelqf(ones({3, 2}));
+                        }),
+      wrong<ShapeError>({"[_linalg_syevd]", "square", "(3, 2)"},
+                        [] {
+                          nd.linalg_syevd(ones({3, 2}));
+                        }),
+      wrong<TypeError>({"[_npi_svd]", "float32 or float64", "bfloat16"},
+                       [] {
+                         nd.linalg_svd(ones({2, 2}, DType::bfloat16));
+                       }),
+      wrong<ShapeError>({"[_linalg_sumlogdiag]", "square", "(3, 2)"},
+                        [] {
+                          nd.linalg_sumlogdiag(ones({3, 2}));
+                        }),
+      wrong<ShapeError>({"[_linalg_extractdiag]", "no diagonal 3", "(2, 2)"},
+                        [] {
+                          nd.linalg_extractdiag(ones({2, 2}), {.offset = 3});
+                        }),
+      wrong<ShapeError>({"[_linalg_makediag]", "fewer than 8 axes"},
+                        [] {
+                          nd.linalg_makediag(ones({1, 1, 1, 1, 1, 1, 1, 1}));
+                        }),
+      wrong<ShapeError>({"[_linalg_extracttrian]", "no diagonal -3", "(2, 2)"},
+                        [] {
+                          nd.linalg_extracttrian(ones({2, 2}), {.offset = -3});
+                        }),
+      wrong<ShapeError>({"[_linalg_maketrian]", "must be a triangle", "(4,)"}, [] { nd.linalg_maketrian(ones({4})); }),
+      wrong<ShapeError>({"[_triangle]", "at least 2 dimensions", "(4,)"}, [] { nd._triangle(ones({4})); }),
       wrong<TypeError>({"[erfinv]", "floating", "int32"}, [] { nd.erfinv(ones({2}, whole)); }),
       wrong<TypeError>({"[_contrib_quadratic]", "floating", "int32"}, [] { nd.quadratic(ones({2}, whole), {.a = 1}); }),
       wrong<TypeError>({"[_contrib_round_ste]", "bool"}, [] { nd.round_ste(ones({2}, DType::boolean)); }),

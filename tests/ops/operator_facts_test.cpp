@@ -75,6 +75,8 @@ const NameSet kept = nothing + names(R"(
     _contrib_box_iou _multibox_rows _backward_ROIAlign _contrib_ROIAlign
     _order argmax argmax_channel argmin max mean min nanprod nansum norm prod sum
     Convolution Deconvolution FullyConnected batch_dot dot
+    _linalg_det _linalg_gelqf _linalg_inverse _linalg_potrf _linalg_potri _linalg_slogdet _linalg_syevd _linalg_trsm
+    _npi_solve _npi_svd
     BatchNorm Dropout
     LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss SoftmaxOutput
     _backward_BatchNorm _backward_Convolution_data _backward_Convolution_weight _backward_PReLU_gamma
@@ -93,6 +95,9 @@ const NameSet not_fused = nothing + names(R"(
     _slice_assign _slice_assign_scalar
     Embedding SequenceMask batch_take one_hot pick take _ravel_multi_index _scan _unravel_index col2im im2col
     Convolution Deconvolution FullyConnected batch_dot dot
+    _linalg_det _linalg_gelqf _linalg_inverse _linalg_potrf _linalg_potri _linalg_slogdet _linalg_syevd _linalg_trsm
+    _npi_solve _npi_svd
+    _linalg_extracttrian _linalg_maketrian _triangle
     BatchNorm Dropout LayerNorm Pooling SoftmaxActivation _resample log_softmax softmax softmin
     LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss SoftmaxOutput
     _backward_BatchNorm _backward_Convolution_data _backward_Convolution_weight _backward_PReLU_gamma
@@ -104,6 +109,7 @@ const NameSet not_fused = nothing + names(R"(
 const NameSet mixes_rows = nothing + names(R"(
     _backward_ROIAlign _contrib_ROIAlign
     _sum_to _ravel_multi_index _unravel_index
+    _linalg_inverse _linalg_potrf _linalg_potri _npi_solve
     _backward_BatchNorm _backward_Convolution_data _backward_Convolution_weight _backward_PReLU_gamma
     _backward_Pooling _backward_sum _pooling_along
     _backward_rnn_scan _ctc_loss_of_logs _rnn_parameters _rnn_scan
@@ -122,6 +128,7 @@ const NameSet cheap = nothing + names(R"(
     _backward_BatchNorm _backward_PReLU_gamma _backward_Pooling _pooling_along
     _fused_pointwise _rematerialize_batch_norm _reorder
     _ctc_loss_of_logs _rnn_parameters
+    _linalg_extracttrian _linalg_maketrian _triangle
     Deconvolution)");
 
 // Images are copied to row-major before them. Views keep that layout.
@@ -133,6 +140,9 @@ const NameSet row_major = nothing + names(R"(
     slice_like stack tile transpose _slice_assign _slice_assign_scalar
     Embedding SequenceMask batch_take one_hot pick take _ravel_multi_index _scan _unravel_index col2im im2col
     Deconvolution FullyConnected batch_dot dot
+    _linalg_det _linalg_gelqf _linalg_inverse _linalg_potrf _linalg_potri _linalg_slogdet _linalg_syevd _linalg_trsm
+    _npi_solve _npi_svd
+    _linalg_extracttrian _linalg_maketrian _triangle
     Dropout LayerNorm SoftmaxActivation log_softmax softmax softmin
     _backward_rnn_scan _ctc_loss_of_logs _rnn_parameters _rnn_scan
     LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss SoftmaxOutput)");

@@ -21,6 +21,7 @@ import cases_composed  # noqa: F401
 import cases_detection  # noqa: F401
 import cases_indexing  # noqa: F401
 import cases_layers  # noqa: F401
+import cases_linalg  # noqa: F401
 import cases_movement  # noqa: F401
 import cases_resize  # noqa: F401
 import cases_rnn  # noqa: F401
@@ -48,7 +49,8 @@ class MXNet:
         """In the case's dtypes, or in float32 and uint8 where MXNet has no kernel for float16, bfloat16 and bool."""
         if not any("bfloat16" in name for name in dtypes(case)):
             answer = self.ask(case)
-            if "error" not in answer or not re.search("Unknown type|FP16|float16|FP32|type_flag|Unsupported data type",
+            if "error" not in answer or not re.search("Unknown type|FP16|float16|FP32|type_flag|Unsupported data type|"
+                                                      "only supports 32-bit",
                                                       answer["error"]):
                 return answer
         names = {"bfloat16": "float32", "float16": "float32", "bool": "uint8"}

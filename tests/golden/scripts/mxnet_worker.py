@@ -27,6 +27,11 @@ def to_wire(array):
 def operator(name):
     if name.startswith("_contrib_"):
         return getattr(mx.nd.contrib, name[len("_contrib_"):])
+    if name.startswith("_linalg_"):
+        return getattr(mx.nd.linalg, name[len("_linalg_"):])
+    if name.startswith("_npi_"):  # of NumPy's kind of arrays
+        function = getattr(mx.nd.numpy._internal, name[len("_npi_"):])
+        return lambda *inputs, **attrs: function(*(x.as_np_ndarray() for x in inputs), **attrs)
     for module in (mx.nd.op, mx.nd._internal, mx.nd):
         if hasattr(module, name):
             return getattr(module, name)

@@ -12,6 +12,7 @@ SUMS = re.compile(r"^(sum|mean|prod|nansum|nanprod|sum_axis|norm|dot|batch_dot|F
                   r"_contrib_(BilinearResize2D|AdaptiveAvgPooling2D|SyncBatchNorm|interleaved_\w+)|UpSampling|"
                   r"_contrib_(box_nms|box_decode|box_encode|MultiBox\w+|ROIAlign)|"
                   r"RNN|CTCLoss|cumsum|col2im|InstanceNorm|GroupNorm|L2Normalization|LRN|moments|"
+                  r"_linalg_(?!extract|make)\w+|_npi_(svd|solve|matmul|tensordot\w*|einsum)|"
                   r"softmax_cross_entropy|add_n|ElementWiseSum|take|Embedding|gather_nd|Pad|pad|\w+_update|"
                   r"broadcast_(to|axis|axes|like)|repeat|tile|where|LeakyReLU)$")
 
@@ -142,6 +143,9 @@ RULES = [
     (r"CTCLoss", r"gradients", "torch", "probabilities below the range of float32, in which MXNet computes",
      lambda e: np.full(e.torch.shape, e.case["inputs"][0].dtype == "float64")),
     (r"LRN", r"gradients", "torch", "MXNet divides by 0 in images of few channels", lambda e: np.isinf(e.mxnet)),
+    (r"_npi_svd", r".*", "torch", "the signs of the vectors are chosen, where MXNet has LAPACK's", everywhere),
+    (r"_linalg_(slog)?det", r"outputs", "torch", "the determinant of nothing is 1",
+     lambda e: np.full(e.torch.shape, e.case["inputs"][0].shape[-1] == 0)),
     (r"gather_nd", r"gradients", "torch", "MXNet drops negative indices", everywhere),
     (r"(broadcast)?_power(_scalar)?|_rpower_scalar", r"gradients", "open", "the gradient of 0 to the power of 0 and less",
      lambda e: ~np.isfinite(e.mxnet) | ~np.isfinite(e.torch)),
@@ -186,11 +190,14 @@ def decide(e):
 
 REFUSALS = [
     (r"NameError", "MXNet has no operator of this name"),
-    (r"Operation requires a 4D tensor. Size of dim|delay_alloc|Shape size mismatch|ended the process", "MXNet refuses arrays without elements"),
+    (r"Zero batch size|Operation requires a 4D tensor. Size of dim|delay_alloc|Shape size mismatch|ended the process", "MXNet refuses arrays without elements"),
     (r"didn't register FGradient", "MXNet has no gradient for it"),
     (r"No training support for LSTM with projection", "MXNet has no gradient of a projection on the CPU"),
     (r"only available for cuDNN|only supported for GPU", "MXNet has it on GPUs only"),
     (r"must be in range", "MXNet refuses negative axes"),
+    (r"only supports? (float32/float64|32-bit|floating point types)", "MXNet takes float32 and float64 only"),
+    (r"Inconsistent batch size|Non compatible mat", "MXNet fails for a vector for each matrix in some shapes"),
+    (r"second to last dimension must be less", "MXNet refuses more rows than columns"),
     (r"Too many reduction axes", "MXNet refuses so many axes"),
     (r"Dilate is not supported|natively supported|Not implmented|could not create a descriptor", "MXNet has no kernel for it"),
 ]

@@ -21,6 +21,7 @@ Rows multibox_rows();
 Rows region_rows();
 Rows rnn_rows();
 Rows rearrange_rows();
+Rows linalg_rows();
 Rows init_rows();
 Rows optim_rows();
 Rows all_rows();

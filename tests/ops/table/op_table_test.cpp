@@ -21,7 +21,7 @@ Rows all_rows() {
   Rows all;
   for (auto rows :
        {elementwise_rows, reduce_rows, movement_rows, index_rows, nn_rows, layer_rows, resize_rows, composed_rows,
-        detection_rows, multibox_rows, region_rows, rnn_rows, rearrange_rows, init_rows, optim_rows}) {
+        detection_rows, multibox_rows, region_rows, rnn_rows, rearrange_rows, linalg_rows, init_rows, optim_rows}) {
     for (Row& r : rows()) all.push_back(std::move(r));
   }
   return all;
