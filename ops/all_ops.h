@@ -14,9 +14,11 @@
 #include "kaon/ops/nn/detection/detection.h"
 #include "kaon/ops/nn/norm/norm.h"
 #include "kaon/ops/nn/pooling/pooling.h"
+#include "kaon/ops/nn/region/region.h"
 #include "kaon/ops/nn/resize/resize.h"
 #include "kaon/ops/nn/rnn/rnn.h"
 #include "kaon/ops/nn/softmax/softmax.h"
+#include "kaon/ops/nn/spatial/spatial.h"
 #include "kaon/ops/optim/optim.h"
 #include "kaon/ops/reduce/reduce.h"
 
@@ -79,6 +81,13 @@ using NnOps =
 using DetectionOps = ops::OpList<BoxNms, BoxSuppress, BoxTake, BackwardBoxTake, BoxIou, BoxDecode, BoxEncode,
                                  BipartiteMatching, BipartitePairs, MultiBoxPrior, MultiBoxDetection, MultiBoxRows,
                                  MultiBoxTarget, ROIAlign, BackwardROIAlign, ROIPooling, BackwardROIPooling>;
+using SpatialOps =
+    ops::OpList<SampleImages, BackwardSampleImagesData, BackwardSampleImagesPositions, GridGenerator, BilinearSampler,
+                SpatialTransformer, Correlation, BackwardCorrelation, DeformableConvolution,
+                ModulatedDeformableConvolution, MaxPoolIndices, MaxUnpool, BackwardMaxPoolIndices, PlaneTake,
+                PSROIPooling, BackwardPSROIPooling, DeformablePSROIPooling, BackwardDeformablePSROIPoolingData,
+                BackwardDeformablePSROIPoolingTrans, RROIAlign, BackwardRROIAlign, Proposal, MultiProposal,
+                ProposalRows, ProposalRois>;
 using InitOps = ops::OpList<Zeros, Ones, Full, Arange, Linspace, Eye, ArangeLike, ShapeArray, SizeArray, RandomUniform,
                             RandomNormal, RandomRandint, SampleMultinomial, Shuffle>;
 using OptimOps =
@@ -93,7 +102,7 @@ void for_each_op(Visit&& visit) {
   auto family = [&]<class... Ops>(OpList<Ops...>) { (visit.template operator()<Ops>(), ...); };
   family(op::ElementwiseOps{}), family(op::ReduceOps{}), family(op::MovementOps{}), family(op::LinalgOps{}),
       family(op::NnOps{});
-  family(op::DetectionOps{}), family(op::InitOps{}), family(op::OptimOps{});
+  family(op::DetectionOps{}), family(op::SpatialOps{}), family(op::InitOps{}), family(op::OptimOps{});
 }
 }  // namespace ops
 

@@ -32,6 +32,27 @@ class LayerFunctions : public ArrayFunctions<A> {
   A Pooling(const In<A>& data, const op::Pooling& op) const { return call(op, data); }  // max, avg, sum, lp
   A _backward_Pooling(const In<A>& head, const In<A>& data, const In<A>& output, const op::BackwardPooling& op) const { return call(op, head, data, output); }
   A _pooling_along(const In<A>& tangent, const In<A>& data, const In<A>& output, const op::PoolingAlong& op) const { return call(op, tangent, data, output); }
+  std::vector<A> max_pool_indices(const In<A>& data, const op::MaxPoolIndices& op) const { return call_many(2, op, data); }  // maxima and their places
+  A max_unpool(const In<A>& data, const In<A>& indices, const op::MaxUnpool& op) const { return call(op, data, indices); }  // elements at their places
+  A _backward_max_pool_indices(const In<A>& head, const In<A>& indices, const op::BackwardMaxPoolIndices& op) const { return call(op, head, indices); }
+  A _plane_take(const In<A>& data, const In<A>& indices) const { return call(op::PlaneTake{}, data, indices); }
+  // convolutions whose windows' elements have moved by offset (n, 2 kh kw, h', w'); modulated: and are multiplied by mask
+  A DeformableConvolution(const In<A>& data, const In<A>& offset, const In<A>& weight, const In<A>& bias, const op::DeformableConvolution& op) const { return call(op, data, offset, weight, bias); }
+  A DeformableConvolution(const In<A>& data, const In<A>& offset, const In<A>& weight, op::DeformableConvolution op) const { return op.no_bias = true, call(op, data, offset, weight); }
+  A ModulatedDeformableConvolution(const In<A>& data, const In<A>& offset, const In<A>& mask, const In<A>& weight, const In<A>& bias, const op::ModulatedDeformableConvolution& op) const { return call(op, data, offset, mask, weight, bias); }
+  A ModulatedDeformableConvolution(const In<A>& data, const In<A>& offset, const In<A>& mask, const In<A>& weight, op::ModulatedDeformableConvolution op) const { return op.no_bias = true, call(op, data, offset, mask, weight); }
+  // --- images (n, c, h, w) at positions of a grid (n, 2, h', w'), x and y from -1 to 1; grids; two images compared
+  A GridGenerator(const In<A>& data, const op::GridGenerator& op) const { return call(op, data); }
+  A BilinearSampler(const In<A>& data, const In<A>& grid, const op::BilinearSampler& op = {}) const { return call(op, data, grid); }
+  A SpatialTransformer(const In<A>& data, const In<A>& loc, const op::SpatialTransformer& op) const { return call(op, data, loc); }
+  A Correlation(const In<A>& data1, const In<A>& data2, const op::Correlation& op = {}) const { return call(op, data1, data2); }
+  std::vector<A> _backward_Correlation(const In<A>& head, const In<A>& data1, const In<A>& data2, const op::BackwardCorrelation& op) const { return call_many(2, op, head, data1, data2); }
+  A _sample_images(const In<A>& data, const In<A>& positions, const op::SampleImages& op) const { return call(op, data, positions); }
+  A _sample_images(const In<A>& data, const In<A>& positions, const In<A>& mask, const op::SampleImages& op) const { return call(op, data, positions, mask); }
+  A _backward_sample_images_data(const In<A>& head, const In<A>& positions, const op::BackwardSampleImagesData& op) const { return call(op, head, positions); }
+  A _backward_sample_images_data(const In<A>& head, const In<A>& positions, const In<A>& mask, const op::BackwardSampleImagesData& op) const { return call(op, head, positions, mask); }
+  std::vector<A> _backward_sample_images_positions(const In<A>& head, const In<A>& data, const In<A>& positions, const op::BackwardSampleImagesPositions& op) const { return call_many(1, op, head, data, positions); }
+  std::vector<A> _backward_sample_images_positions(const In<A>& head, const In<A>& data, const In<A>& positions, const In<A>& mask, const op::BackwardSampleImagesPositions& op) const { return call_many(2, op, head, data, positions, mask); }
   A im2col(const In<A>& data, const op::Im2col& op) const { return call(op, data); }  // images as columns of their windows
   A col2im(const In<A>& data, const op::Col2im& op) const { return call(op, data); }  // sums of such columns as images
   // --- images (n, c, h, w) at another size
@@ -66,6 +87,20 @@ class LayerFunctions : public ArrayFunctions<A> {
   A _backward_ROIAlign(const In<A>& head, const In<A>& rois, const op::BackwardROIAlign& op) const { return call(op, head, rois); }
   A ROIPooling(const In<A>& data, const In<A>& rois, const op::ROIPooling& op) const { return call(op, data, rois); }
   A _backward_ROIPooling(const In<A>& head, const In<A>& rois, const In<A>& pixels, const op::BackwardROIPooling& op) const { return call(op, head, rois, pixels); }
+  A PSROIPooling(const In<A>& data, const In<A>& rois, const op::PSROIPooling& op) const { return call(op, data, rois); }
+  A _backward_PSROIPooling(const In<A>& head, const In<A>& rois, const op::BackwardPSROIPooling& op) const { return call(op, head, rois); }
+  A DeformablePSROIPooling(const In<A>& data, const In<A>& rois, const In<A>& trans, const op::DeformablePSROIPooling& op) const { return call(op, data, rois, trans); }
+  A DeformablePSROIPooling(const In<A>& data, const In<A>& rois, op::DeformablePSROIPooling op) const { return op.no_trans = true, call(op, data, rois); }
+  A _backward_DeformablePSROIPooling_data(const In<A>& head, const In<A>& rois, const op::BackwardDeformablePSROIPoolingData& op) const { return call(op, head, rois); }
+  A _backward_DeformablePSROIPooling_data(const In<A>& head, const In<A>& rois, const In<A>& trans, const op::BackwardDeformablePSROIPoolingData& op) const { return call(op, head, rois, trans); }
+  A _backward_DeformablePSROIPooling_trans(const In<A>& head, const In<A>& data, const In<A>& rois, const In<A>& trans, const op::BackwardDeformablePSROIPoolingTrans& op) const { return call(op, head, data, rois, trans); }
+  A RROIAlign(const In<A>& data, const In<A>& rois, const op::RROIAlign& op) const { return call(op, data, rois); }  // rotated
+  A _backward_RROIAlign(const In<A>& head, const In<A>& rois, const op::BackwardRROIAlign& op) const { return call(op, head, rois); }
+  // the boxes that a network of region proposals finds, and with output_score their scores
+  std::vector<A> Proposal(const In<A>& cls_prob, const In<A>& bbox_pred, const In<A>& im_info, const op::Proposal& op = {}) const { return call_many(op.num_outputs(), op, cls_prob, bbox_pred, im_info); }
+  std::vector<A> MultiProposal(const In<A>& cls_prob, const In<A>& bbox_pred, const In<A>& im_info, const op::MultiProposal& op = {}) const { return call_many(op.num_outputs(), op, cls_prob, bbox_pred, im_info); }
+  A _proposal_rows(const In<A>& cls_prob, const In<A>& bbox_pred, const In<A>& im_info, const op::ProposalRows& op) const { return call(op, cls_prob, bbox_pred, im_info); }
+  std::vector<A> _proposal_rois(const In<A>& rows, const In<A>& kept, const op::ProposalRois& op) const { return call_many(2, op, rows, kept); }
   // --- normalisation: gamma (x - mean) / sqrt(var + eps) + beta. BatchNorm: per index of axis 1, by the batch in training
   A BatchNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const In<A>& moving_mean, const In<A>& moving_var, const op::BatchNorm& op = {}) const { return call(op, data, gamma, beta, moving_mean, moving_var); }
   std::vector<A> _backward_BatchNorm(const In<A>& head, const In<A>& data, const In<A>& gamma, const In<A>& mean, const In<A>& inverse_std, const op::BackwardBatchNorm& op) const { return call_many(3, op, head, data, gamma, mean, inverse_std); }

@@ -64,6 +64,32 @@ class FloatTuple {
   uint32_t count_ = 0;
 };
 
+// An attribute that is a tuple of up to 16 whole numbers, where a Shape has too few: two for each axis. A value; a
+// Shape converts.
+class IntTuple {
+ public:
+  static constexpr int max_size = 16;
+  constexpr IntTuple() = default;
+  constexpr IntTuple(const Shape& values) {
+    for (int64_t v : values) push_back(v);
+  }
+  template <ops::Dimension... D>
+    requires(sizeof...(D) >= 1 && sizeof...(D) <= size_t(max_size))
+  constexpr IntTuple(D... values) : items_{int64_t(values)...}, count_(sizeof...(D)) {}
+  constexpr int size() const { return int(count_); }
+  constexpr int64_t operator[](int i) const { return items_[size_t(i)]; }
+  constexpr int64_t& operator[](int i) { return items_[size_t(i)]; }
+  constexpr bool push_back(int64_t value) {  // false: it is full
+    if (size() == max_size) return false;
+    return items_[size_t(count_++)] = value, true;
+  }
+  friend constexpr bool operator==(const IntTuple&, const IntTuple&) = default;
+
+ private:
+  std::array<int64_t, max_size> items_{};
+  int64_t count_ = 0;
+};
+
 constexpr uint32_t bit(int i) { return 1u << i; }
 }  // namespace ops
 

@@ -633,9 +633,13 @@ std::vector<Wrong> rearranged() {
       wrong<TypeError>({"[_contrib_quadratic]", "floating", "int32"}, [] { nd.quadratic(ones({2}, whole), {.a = 1}); }),
       wrong<TypeError>({"[_contrib_round_ste]", "bool"}, [] { nd.round_ste(ones({2}, DType::boolean)); }),
       wrong<ValueError>({"[amp_multicast]", "at least 1"}, [] { nd.amp_multicast(std::vector<NDArray>()); }),
-      wrong<ValueError>({"[im2col]", "kernel must be two numbers", "(3,)"},
+      wrong<ShapeError>({"[im2col]", "data must have 3 dimensions", "(1, 1, 4, 4)"},
                         [] {
                           nd.im2col(ones({1, 1, 4, 4}), {.kernel = {3}});
+                        }),
+      wrong<ValueError>({"[im2col]", "stride must be numbers of 1", "(1, 1)"},
+                        [] {
+                          nd.im2col(ones({1, 1, 4}), {.kernel = {3}, .stride = {1, 1}});
                         }),
       wrong<ShapeError>({"[im2col]", "windows of 5 pixels", "4"},
                         [] {
@@ -659,6 +663,126 @@ std::vector<Wrong> rearranged() {
                         }),
       wrong<TraceError>({"[boolean_mask]", "depends on the values"},
                         [] { sym.boolean_mask(sym.var("x", {2}), sym.var("m", {2})); }),
+  };
+}
+
+std::vector<Wrong> spatial() {
+  return {
+      wrong<ShapeError>({"[GridGenerator]", "(2, 6)", "(2, 5)"},
+                        [] {
+                          nd.GridGenerator(ones({2, 5}), {.target_shape = {2, 2}});
+                        }),
+      wrong<ValueError>({"[GridGenerator]", "target_shape must be two positive numbers", "(0, 0)"},
+                        [] {
+                          nd.GridGenerator(ones({2, 6}), {});
+                        }),
+      wrong<ShapeError>({"[GridGenerator]", "two pixels and more", "(1, 2, 1, 4)"},
+                        [] {
+                          nd.GridGenerator(ones({1, 2, 1, 4}), {.transform_type = GridTransform::warp});
+                        }),
+      wrong<ShapeError>({"[BilinearSampler]", "(1, 2, 3, 3)", "(1, 3, 3, 3)"},
+                        [] {
+                          nd.BilinearSampler(ones({1, 2, 4, 4}), ones({1, 3, 3, 3}));
+                        }),
+      wrong<ShapeError>({"[BilinearSampler]", "at least one pixel", "(1, 2, 0, 4)"},
+                        [] {
+                          nd.BilinearSampler(ones({1, 2, 0, 4}), ones({1, 2, 3, 3}));
+                        }),
+      wrong<TypeError>({"[BilinearSampler]", "float16"},
+                       [] {
+                         nd.BilinearSampler(ones({1, 2, 4, 4}, half), ones({1, 2, 3, 3}));
+                       }),
+      wrong<ShapeError>({"[SpatialTransformer]", "loc", "(1, 6)", "(2, 6)"},
+                        [] {
+                          nd.SpatialTransformer(ones({1, 2, 4, 4}), ones({2, 6}), {.target_shape = {2, 2}});
+                        }),
+      wrong<ValueError>({"[Correlation]", "kernel_size must be odd", "2"},
+                        [] {
+                          nd.Correlation(ones({1, 2, 4, 4}), ones({1, 2, 4, 4}), {.kernel_size = 2});
+                        }),
+      wrong<ValueError>({"[Correlation]", "stride2 must be 1 to", "0"},
+                        [] {
+                          nd.Correlation(ones({1, 2, 4, 4}), ones({1, 2, 4, 4}), {.stride2 = 0});
+                        }),
+      wrong<ShapeError>({"[Correlation]", "move by up to 2 do not fit", "(1, 2, 4, 4)"},
+                        [] {
+                          nd.Correlation(ones({1, 2, 4, 4}), ones({1, 2, 4, 4}), {.max_displacement = 2});
+                        }),
+      wrong<ShapeError>({"[_contrib_DeformableConvolution]", "offset", "(1, 18, 2, 2)", "(1, 9, 2, 2)"},
+                        [] {
+                          nd.DeformableConvolution(ones({1, 2, 4, 4}), ones({1, 9, 2, 2}), ones({3, 2, 3, 3}),
+                                                   {.kernel = {3, 3}, .num_filter = 3});
+                        }),
+      wrong<ValueError>({"[_contrib_DeformableConvolution]", "num_deformable_group must divide 2", "3"},
+                        [] {
+                          nd.DeformableConvolution(ones({1, 2, 4, 4}), ones({1, 54, 2, 2}), ones({3, 2, 3, 3}),
+                                                   {.kernel = {3, 3}, .num_filter = 3, .num_deformable_group = 3});
+                        }),
+      wrong<ShapeError>({"[_contrib_ModulatedDeformableConvolution]", "mask", "(1, 9, 2, 2)", "(1, 18, 2, 2)"},
+                        [] {
+                          nd.ModulatedDeformableConvolution(ones({1, 2, 4, 4}), ones({1, 18, 2, 2}),
+                                                            ones({1, 18, 2, 2}), ones({3, 2, 3, 3}),
+                                                            {.kernel = {3, 3}, .num_filter = 3});
+                        }),
+      wrong<ShapeError>({"[_sample_images]", "positions", "(1, 2, 3, 3)", "(2, 2, 3, 3)"},
+                        [] {
+                          nd._sample_images(ones({1, 2, 4, 4}), ones({2, 2, 3, 3}), {});
+                        }),
+      wrong<ShapeError>(
+          {"[_contrib_PSROIPooling]", "8 channels", "(1, 7, 4, 4)"},
+          [] {
+            nd.PSROIPooling(ones({1, 7, 4, 4}), ones({2, 5}), {.spatial_scale = 1, .output_dim = 2, .pooled_size = 2});
+          }),
+      wrong<ShapeError>(
+          {"[_contrib_PSROIPooling]", "rois must be (r, 5)", "(2, 4)"},
+          [] {
+            nd.PSROIPooling(ones({1, 8, 4, 4}), ones({2, 4}), {.spatial_scale = 1, .output_dim = 2, .pooled_size = 2});
+          }),
+      wrong<ShapeError>(
+          {"[_contrib_DeformablePSROIPooling]", "trans must be (2, 2 times a divisor of 2, 2, 2)", "(2, 3, 2, 2)"},
+          [] {
+            nd.DeformablePSROIPooling(ones({1, 2, 4, 4}), ones({2, 5}), ones({2, 3, 2, 2}),
+                                      {.spatial_scale = 1, .output_dim = 2, .group_size = 1, .pooled_size = 2});
+          }),
+      wrong<ValueError>(
+          {"[_contrib_DeformablePSROIPooling]", "sample_per_part must be 1 to", "0"},
+          [] {
+            nd.DeformablePSROIPooling(
+                ones({1, 2, 4, 4}), ones({2, 5}),
+                {.spatial_scale = 1, .output_dim = 2, .group_size = 1, .pooled_size = 2, .sample_per_part = 0});
+          }),
+      wrong<ShapeError>({"[_contrib_RROIAlign]", "rois must be (r, 6)", "(2, 5)"},
+                        [] {
+                          nd.RROIAlign(ones({1, 2, 4, 4}), ones({2, 5}), {.pooled_size = {2, 2}, .spatial_scale = 1});
+                        }),
+      wrong<ValueError>({"[_contrib_RROIAlign]", "spatial_scale must be 0 to 1", "2"},
+                        [] {
+                          nd.RROIAlign(ones({1, 2, 4, 4}), ones({2, 6}), {.pooled_size = {2, 2}, .spatial_scale = 2});
+                        }),
+      wrong<ShapeError>({"[_contrib_Proposal]", "bbox_pred", "(1, 48, 3, 3)", "(1, 24, 3, 3)"},
+                        [] {
+                          nd.Proposal(ones({1, 24, 3, 3}), ones({1, 24, 3, 3}), ones({1, 3}));
+                        }),
+      wrong<ValueError>({"[_contrib_MultiProposal]", "scales must be positive numbers", "(-1.0,)"},
+                        [] {
+                          nd.MultiProposal(ones({1, 6, 3, 3}), ones({1, 12, 3, 3}), ones({1, 3}), {.scales = {-1.0f}});
+                        }),
+      wrong<TypeError>({"[max_unpool]", "indices must be int64", "float32"},
+                       [] {
+                         nd.max_unpool(ones({1, 1, 2}), ones({1, 1, 2}), {.output_size = {4}});
+                       }),
+      wrong<ValueError>({"[max_unpool]", "output_size must be 1 numbers", "(4, 4)"},
+                        [] {
+                          nd.max_unpool(ones({1, 1, 2}), ones({1, 1, 2}, DType::int64), {.output_size = {4, 4}});
+                        }),
+      wrong<ShapeError>({"[max_pool_indices]", "exceeds the padded data", "(1, 1, 4)"},
+                        [] {
+                          nd.max_pool_indices(ones({1, 1, 4}), {.kernel = {3}, .dilation = {2}});
+                        }),
+      wrong<ValueError>({"[Pooling]", "dilation must be at least 1", "(0,)"},
+                        [] {
+                          nd.Pooling(ones({1, 1, 4}), {.kernel = {2}, .dilation = {0}});
+                        }),
   };
 }
 
@@ -687,6 +811,7 @@ TEST_CASE("errors: shapes", "[errors]") { check(shapes()); }
 TEST_CASE("errors: dtypes", "[errors]") { check(types()); }
 TEST_CASE("errors: values and indices", "[errors]") { check(values()); }
 TEST_CASE("errors: cutting, scattering, sums up to each element", "[errors]") { check(rearranged()); }
+TEST_CASE("errors: samples, regions and places", "[errors]") { check(spatial()); }
 TEST_CASE("errors: states and devices", "[errors]") { check(states()); }
 
 TEST_CASE("errors: a wrong call names its line, outside of blocks too", "[errors]") {

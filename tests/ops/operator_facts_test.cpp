@@ -56,6 +56,8 @@ std::vector<const OpDef*> every_operator() {
 
 // Operators about which no fact is known: kernels of gradients, arrays from nothing, updates of weights.
 const NameSet nothing = names(R"(
+    _backward_DeformablePSROIPooling_data _backward_DeformablePSROIPooling_trans _backward_PSROIPooling
+    _contrib_DeformablePSROIPooling _contrib_PSROIPooling _proposal_rois
     ROIPooling _backward_ROIPooling _backward_box_take _contrib_MultiBoxPrior
     _backward_LayerNorm _backward_MakeLoss _backward_RegressionOutput _backward_SoftmaxActivation
     _backward_SoftmaxOutput _backward_gather_nd _backward_log_softmax _backward_max _backward_nansum _backward_norm
@@ -71,6 +73,9 @@ const NameSet nothing = names(R"(
 // Reductions, products and layers, which read much for what they give; losses; and gradients. BatchNorm and Dropout are
 // computed again in another way, by the pass `rematerialize`.
 const NameSet kept = nothing + names(R"(
+    Correlation GridGenerator _backward_Correlation _backward_RROIAlign _backward_max_pool_indices
+    _backward_sample_images_data _backward_sample_images_positions _contrib_RROIAlign _plane_take _proposal_rows
+    _sample_images max_pool_indices max_unpool
     _bipartite_pairs _box_suppress _box_take _contrib_MultiBoxTarget _contrib_box_decode _contrib_box_encode
     _contrib_box_iou _multibox_rows _backward_ROIAlign _contrib_ROIAlign
     _order argmax argmax_channel argmin max mean min nanprod nansum norm prod sum
@@ -85,6 +90,9 @@ const NameSet kept = nothing + names(R"(
 
 // All that are neither pointwise nor repeat their input.
 const NameSet not_fused = nothing + names(R"(
+    Correlation GridGenerator _backward_Correlation _backward_RROIAlign _backward_max_pool_indices
+    _backward_sample_images_data _backward_sample_images_positions _contrib_RROIAlign _plane_take _proposal_rows
+    _sample_images max_pool_indices max_unpool
     _bipartite_pairs _box_suppress _box_take _contrib_MultiBoxTarget _contrib_box_decode _contrib_box_encode
     _contrib_box_iou _multibox_rows _backward_ROIAlign _contrib_ROIAlign
     _order _sum_to argmax argmax_channel argmin max mean min nanprod nansum norm prod sum
@@ -102,6 +110,8 @@ const NameSet not_fused = nothing + names(R"(
 
 // The policy `bucket` is for predictions, without gradients; it pads before other passes run.
 const NameSet mixes_rows = nothing + names(R"(
+    _backward_Correlation _backward_RROIAlign _backward_sample_images_data _backward_sample_images_positions
+    _contrib_RROIAlign
     _backward_ROIAlign _contrib_ROIAlign
     _sum_to _ravel_multi_index _unravel_index
     _backward_BatchNorm _backward_Convolution_data _backward_Convolution_weight _backward_PReLU_gamma
@@ -111,6 +121,7 @@ const NameSet mixes_rows = nothing + names(R"(
 
 // Bound by the bytes that they read and write; of pointwise operators and views that is understood.
 const NameSet cheap = nothing + names(R"(
+    GridGenerator _backward_max_pool_indices _plane_take _proposal_rows max_pool_indices max_unpool
     _bipartite_pairs _box_suppress _box_take _contrib_MultiBoxTarget _contrib_box_decode _contrib_box_encode
     _contrib_box_iou _multibox_rows
     _backward_sum _order _sum_to argmax argmax_channel argmin max mean min nanprod nansum norm prod sum
@@ -126,6 +137,9 @@ const NameSet cheap = nothing + names(R"(
 
 // Images are copied to row-major before them. Views keep that layout.
 const NameSet row_major = nothing + names(R"(
+    Correlation GridGenerator _backward_Correlation _backward_RROIAlign _backward_max_pool_indices
+    _backward_sample_images_data _backward_sample_images_positions _contrib_RROIAlign _plane_take _proposal_rows
+    _sample_images max_pool_indices max_unpool
     _bipartite_pairs _box_suppress _box_take _contrib_MultiBoxTarget _contrib_box_decode _contrib_box_encode
     _contrib_box_iou _multibox_rows _backward_ROIAlign _contrib_ROIAlign
     _backward_sum _order _sum_to argmax argmax_channel argmin max mean min nanprod nansum norm prod sum

@@ -24,6 +24,7 @@ import cases_layers  # noqa: F401
 import cases_movement  # noqa: F401
 import cases_resize  # noqa: F401
 import cases_rnn  # noqa: F401
+import cases_spatial  # noqa: F401
 import rules
 import torch_reference
 from cases_elementwise import DESCRIPTIONS
@@ -36,6 +37,9 @@ SMALLEST = {"float64": 2.0**-1022, "float32": 2.0**-126, "float16": 2.0**-23, "b
 # MXNet keeps some attributes as float32, and computes in the arrays' dtype.
 BOUNDS = {"float64": (1e-6, 2e-13, 1e-6), "float32": (4e-5, 4e-6, 3e-5), "float16": (5e-3, 2.0**-9, 1e-2),
           "bfloat16": (2.0**-6, 2.0**-6, 2.0**-6)}
+# MXNet's float16 kernels of these compute positions in float16.
+POSITIONS = (r"GridGenerator|BilinearSampler|SpatialTransformer|Correlation|_contrib_(Deformable(Convolution|PSROIPooling)|"
+             r"ModulatedDeformableConvolution|PSROIPooling|RROIAlign)")
 
 
 class MXNet:
@@ -46,14 +50,15 @@ class MXNet:
 
     def compute(self, case):
         """In the case's dtypes, or in float32 and uint8 where MXNet has no kernel for float16, bfloat16 and bool."""
-        if not any("bfloat16" in name for name in dtypes(case)):
+        coarse = re.fullmatch(POSITIONS, case["op"]) and "float16" in dtypes(case)
+        if not coarse and not any("bfloat16" in name for name in dtypes(case)):
             answer = self.ask(case)
-            if "error" not in answer or not re.search("Unknown type|FP16|float16|FP32|type_flag|Unsupported data type",
-                                                      answer["error"]):
+            if "error" not in answer or not re.search("Unknown type|FP16|float16|FP32|type_flag|Unsupported data type|"
+                                                      "Other DTypes are not supported", answer["error"]):
                 return answer
         names = {"bfloat16": "float32", "float16": "float32", "bool": "uint8"}
-        if re.match("SoftmaxActivation|CTCLoss|Crop|InstanceNorm|LRN|"
-                    "_contrib_(MultiBox|SyncBatchNorm|interleaved)", case["op"]):
+        if re.match("SoftmaxActivation|CTCLoss|Crop|InstanceNorm|LRN|GridGenerator|"
+                    "_contrib_(MultiBox|SyncBatchNorm|interleaved|(Multi)?Proposal)", case["op"]):
             names["float64"] = "float32"
         other = dict(case, inputs=[Tensor(names.get(t.dtype, t.dtype), t.values) for t in case["inputs"]])
         if "dtype" in case["attrs"]:
@@ -148,6 +153,8 @@ class Case:
             return got.dtype
         if "dtype" in case["attrs"] and case["op"] != "Embedding":
             return case["attrs"]["dtype"]
+        if case["op"] == "max_pool_indices" and i == 1:
+            return "int64"
         if case["op"] in ("one_hot", "argsort") or not case["inputs"]:
             return "float32"
         return case["inputs"][{"where": 1, "Embedding": 1}.get(case["op"], 0)].dtype

@@ -11,6 +11,8 @@ SUMS = re.compile(r"^(sum|mean|prod|nansum|nanprod|sum_axis|norm|dot|batch_dot|F
                   r"Pooling|BatchNorm|LayerNorm|softmax|softmin|log_softmax|SoftmaxActivation|SoftmaxOutput|"
                   r"_contrib_(BilinearResize2D|AdaptiveAvgPooling2D|SyncBatchNorm|interleaved_\w+)|UpSampling|"
                   r"_contrib_(box_nms|box_decode|box_encode|MultiBox\w+|ROIAlign)|"
+                  r"GridGenerator|BilinearSampler|SpatialTransformer|Correlation|"
+                  r"_contrib_(\w*Deformable\w+|PSROIPooling|RROIAlign|(Multi)?Proposal)|"
                   r"RNN|CTCLoss|cumsum|col2im|InstanceNorm|GroupNorm|L2Normalization|LRN|moments|"
                   r"softmax_cross_entropy|add_n|ElementWiseSum|take|Embedding|gather_nd|Pad|pad|\w+_update|"
                   r"broadcast_(to|axis|axes|like)|repeat|tile|where|LeakyReLU)$")
@@ -127,6 +129,10 @@ RULES = [
     (r"nansum|nanprod|norm|sum|sum_axis|mean", r"outputs", "torch", "MXNet's compensated sum of infinities", infinite_in),
     (r"_arange", r"outputs", "torch", "MXNet's float16 start is a whole number", everywhere),
     (r"Pooling", r".*", "torch", "NaN in a window gives NaN", nan_in),
+    (r"GridGenerator", r".*", "torch", "the only pixel of an axis is at 0, where MXNet divides by 0",
+     lambda e: np.isnan(e.mxnet)),
+    (r"Correlation", r"gradients", "torch", "the gradient of an absolute difference of 0 is 0",
+     attribute("is_multiply", "False")),
     (r"RNN", r".*", "torch", "MXNet reads sequence lengths on GPUs only", attribute("use_sequence_length", "True")),
     (r"RNN", r".*", "torch", "MXNet bounds the cells on GPUs only", attribute("lstm_state_clip_min")),
     (r"RNN", r".*", "torch", "without steps MXNet leaves the memory as it was",
@@ -189,7 +195,7 @@ REFUSALS = [
     (r"Operation requires a 4D tensor. Size of dim|delay_alloc|Shape size mismatch|ended the process", "MXNet refuses arrays without elements"),
     (r"didn't register FGradient", "MXNet has no gradient for it"),
     (r"No training support for LSTM with projection", "MXNet has no gradient of a projection on the CPU"),
-    (r"only available for cuDNN|only supported for GPU", "MXNet has it on GPUs only"),
+    (r"only available for cuDNN|only supported for GPU|only implemented in GPU", "MXNet has it on GPUs only"),
     (r"must be in range", "MXNet refuses negative axes"),
     (r"Too many reduction axes", "MXNet refuses so many axes"),
     (r"Dilate is not supported|natively supported|Not implmented|could not create a descriptor", "MXNet has no kernel for it"),

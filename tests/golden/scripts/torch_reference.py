@@ -12,6 +12,7 @@ import torch_layers  # noqa: F401
 import torch_movement  # noqa: F401
 import torch_resize  # noqa: F401
 import torch_rnn  # noqa: F401
+import torch_spatial  # noqa: F401
 from formulae import FORMULAE, Attrs
 from tensors import head
 

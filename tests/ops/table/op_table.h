@@ -19,6 +19,8 @@ Rows composed_rows();
 Rows detection_rows();
 Rows multibox_rows();
 Rows region_rows();
+Rows spatial_rows();
+Rows pooled_region_rows();
 Rows rnn_rows();
 Rows rearrange_rows();
 Rows init_rows();

@@ -160,12 +160,16 @@ void pooling(Rows& rows, op::Pooling op, const Shape& data, const Shape& out) {
     double padded = 1;
     for (int i = 0; i < axes; ++i) {
       const int64_t begin = p[i + 2] * get(w.stride, i, 1) - get(w.pad, i, 0);
-      padded *= double(std::min(begin + w.kernel[i], data[i + 2] + get(w.pad, i, 0)) - begin);
+      double elements = 0;
+      for (int64_t k = 0; k < w.kernel[i]; ++k) {
+        elements += begin + k * get(w.dilation, i, 1) < data[i + 2] + get(w.pad, i, 0);
+      }
+      padded *= elements;
     }
     each(w.kernel, [&](const Shape& k) {
       Shape at = p;
       for (int i = 0; i < axes; ++i) {
-        at[i + 2] = p[i + 2] * get(w.stride, i, 1) - get(w.pad, i, 0) + k[i];
+        at[i + 2] = p[i + 2] * get(w.stride, i, 1) - get(w.pad, i, 0) + k[i] * get(w.dilation, i, 1);
         if (at[i + 2] < 0 || at[i + 2] >= x.shape[i + 2]) return;
       }
       where.push_back(at);
@@ -202,12 +206,13 @@ void pooling(Rows& rows, op::Pooling op, const Shape& data, const Shape& out) {
   back.kernel = op.kernel, back.pool_type = op.pool_type, back.global_pool = op.global_pool,
   back.pooling_convention = op.pooling_convention;
   back.stride = op.stride, back.pad = op.pad, back.p_value = op.p_value, back.count_include_pad = op.count_include_pad,
-  back.layout = op.layout;
+  back.layout = op.layout, back.dilation = op.dilation;
   op::PoolingAlong along;
   along.kernel = op.kernel, along.pool_type = op.pool_type, along.global_pool = op.global_pool,
   along.pooling_convention = op.pooling_convention;
   along.stride = op.stride, along.pad = op.pad, along.p_value = op.p_value;
   along.count_include_pad = op.count_include_pad, along.layout = op.layout;
+  along.dilation = op.dilation;
   // the output follows from the data: a row whose third input is no output would mean nothing for max and lp
   if (op.pool_type == PoolType::max || op.pool_type == PoolType::lp) {
     const double level = op.pool_type == PoolType::max ? 2 : std::pow(1, 1 / power);
@@ -295,6 +300,9 @@ void pooling_rows(Rows& rows) {
     pooling(rows, {.kernel = {3}, .pool_type = type, .stride = {2}}, {1, 3, 7}, {1, 3, 3});
     pooling(rows, {.kernel = {2, 1, 2}, .pool_type = type}, {1, 2, 3, 2, 3}, {1, 2, 2, 2, 2});
     pooling(rows, {.kernel = {2, 2}, .pool_type = type}, {0, 3, 4, 5}, {0, 3, 3, 4});
+    pooling(rows, {.kernel = {3, 2}, .pool_type = type, .stride = {1, 2}, .pad = {1, 1}, .dilation = {2, 3}},
+            {1, 5, 6, 7}, {1, 5, 4, 3});
+    pooling(rows, {.kernel = {2}, .pool_type = type, .stride = {2}, .dilation = {2}}, {2, 1, 7}, {2, 1, 3});
   }
   for (bool include : {true, false}) {
     pooling(

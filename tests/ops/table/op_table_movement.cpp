@@ -326,7 +326,7 @@ void repeat_rows(Rows& rows) {
 }
 
 void pad_rows(Rows& rows) {
-  auto pad = [&](PadMode mode, const Shape& shape, const Shape& width, double value) {
+  auto pad = [&](PadMode mode, const Shape& shape, const IntTuple& width, double value) {
     Shape to = shape;
     for (int i = 0; i < shape.ndim(); ++i) to[i] += width[2 * i] + width[2 * i + 1];
     auto source = [=](Shape p, bool& outside) {
@@ -370,6 +370,10 @@ void pad_rows(Rows& rows) {
     pad(mode, {1, 2, 3, 5}, {0, 0, 0, 0, 1, 2, 2, 0}, 0), pad(mode, {2, 1, 3, 4}, {0, 0, 0, 0, 2, 1, 3, 3}, 0),
         pad(mode, {3, 5}, {0, 1, 0, 0}, 0);
     pad(mode, {0, 1, 3, 4}, {0, 0, 0, 0, 1, 1, 2, 0}, 0), pad(mode, {3, 5}, {0, 0, 0, 0}, 0);
+  }
+  for (PadMode mode : {PadMode::constant, PadMode::edge, PadMode::reflect}) {  // more axes than a Shape has pairs for
+    pad(mode, {2, 2, 3, 2, 3}, {0, 1, 0, 0, 2, 1, 0, 1, 1, 2}, 2);
+    pad(mode, {1, 2, 1, 2, 2, 2, 3, 2}, {0, 0, 1, 0, 0, 0, 0, 1, 0, 0, 1, 1, 2, 0, 0, 1}, 2);
   }
   rows.emplace_back(op::PadGrad{.mode = PadMode::constant, .pad_width = {0, 0}}, std::vector{in({3})}, Reference(),
                     RowOptions{.refused = true});

@@ -288,45 +288,51 @@ void product_rows(Rows& rows) {
       product({1, 1}, 1);
 }
 
+// For each element of the columns and the pixel that it is: visit(position in columns, position in images).
+void each_element(const op::Im2col& op, const Shape& images, const Shape& windows, const Shape& columns,
+                  engine::FunctionRef<void(const Shape&, const Shape&)> visit) {
+  const auto of = [](const Shape& s, int a, int64_t none) { return s.empty() ? none : s[a]; };
+  each(columns, [&](const Shape& p) {
+    Shape at = images;
+    int64_t row = p[1], column = p[2];
+    bool inside = true;
+    for (int a = windows.ndim() - 1; a >= 0; --a) {
+      const int64_t element = row % op.kernel[a], window = column % windows[a];
+      at[a + 2] = window * of(op.stride, a, 1) - of(op.pad, a, 0) + element * of(op.dilate, a, 1);
+      inside = inside && at[a + 2] >= 0 && at[a + 2] < images[a + 2];
+      row /= op.kernel[a], column /= windows[a];
+    }
+    at[0] = p[0], at[1] = row;
+    if (inside) visit(p, at);
+  });
+}
+
 void column_rows(Rows& rows) {
-  // For each element of the columns and the pixel that it is: visit(position in columns, position in images).
-  const auto each_element = [](const op::Im2col& op, const Shape& images, int64_t windows_x, const Shape& columns,
-                               auto visit) {
-    const auto of = [](const Shape& s, int a, int64_t none) { return s.empty() ? none : s[a]; };
-    each(columns, [&](const Shape& p) {
-      const int64_t elements = op.kernel[0] * op.kernel[1], i = p[1] % elements;
-      const int64_t y =
-          p[2] / windows_x * of(op.stride, 0, 1) - of(op.pad, 0, 0) + i / op.kernel[1] * of(op.dilate, 0, 1);
-      const int64_t x =
-          p[2] % windows_x * of(op.stride, 1, 1) - of(op.pad, 1, 0) + i % op.kernel[1] * of(op.dilate, 1, 1);
-      if (y >= 0 && y < images[2] && x >= 0 && x < images[3]) visit(p, Shape(p[0], p[1] / elements, y, x));
-    });
-  };
-  auto both = [&](const op::Im2col& op, const Shape& images, int64_t windows_y, int64_t windows_x) {
-    const Shape columns(images[0], images[1] * op.kernel[0] * op.kernel[1], windows_y * windows_x);
+  auto both = [&](const op::Im2col& op, const Shape& images, const Shape& windows) {
+    const Shape columns(images[0], images[1] * op.kernel.size(), windows.size());
     rows.emplace_back(op, std::vector{in(images)}, [=](const Hosts& in) {
       Host y = zeros(columns);
-      each_element(op, images, windows_x, columns, [&](const Shape& p, const Shape& q) { y.at(p) = in[0].at(q); });
+      each_element(op, images, windows, columns, [&](const Shape& p, const Shape& q) { y.at(p) = in[0].at(q); });
       return y;
     });
+    Shape size;
+    for (int a = 2; a < images.ndim(); ++a) size.push_back(images[a]);
     rows.emplace_back(
-        op::Col2im{.output_size = Shape(images[2], images[3]),
-                   .kernel = op.kernel,
-                   .stride = op.stride,
-                   .dilate = op.dilate,
-                   .pad = op.pad},
+        op::Col2im{.output_size = size, .kernel = op.kernel, .stride = op.stride, .dilate = op.dilate, .pad = op.pad},
         std::vector{in(columns)},
         [=](const Hosts& in) {
           Host y = zeros(images);
-          each_element(op, images, windows_x, columns, [&](const Shape& p, const Shape& q) { y.at(q) += in[0].at(p); });
+          each_element(op, images, windows, columns, [&](const Shape& p, const Shape& q) { y.at(q) += in[0].at(p); });
           return y;
         },
         RowOptions{.loosen = 4, .loosen_gradient = 2});
   };
-  both({.kernel = Shape(2, 3)}, {2, 3, 3, 5}, 2, 3);
-  both({.kernel = Shape(3, 2), .stride = Shape(2, 1), .pad = Shape(1, 0)}, {1, 1, 5, 3}, 3, 2);
-  both({.kernel = Shape(2, 2), .stride = Shape(1, 3), .dilate = Shape(2, 1), .pad = Shape(0, 2)}, {1, 2, 3, 7}, 1, 4);
-  both({.kernel = Shape(1, 1)}, {0, 2, 3, 1}, 3, 1), both({.kernel = Shape(1, 1)}, {1, 1, 1, 1}, 1, 1);
+  both({.kernel = Shape(2, 3)}, {2, 3, 3, 5}, {2, 3});
+  both({.kernel = Shape(3, 2), .stride = Shape(2, 1), .pad = Shape(1, 0)}, {1, 1, 5, 3}, {3, 2});
+  both({.kernel = Shape(2, 2), .stride = Shape(1, 3), .dilate = Shape(2, 1), .pad = Shape(0, 2)}, {1, 2, 3, 7}, {1, 4});
+  both({.kernel = Shape(1, 1)}, {0, 2, 3, 1}, {3, 1}), both({.kernel = Shape(1, 1)}, {1, 1, 1, 1}, {1, 1});
+  both({.kernel = Shape(3), .stride = Shape(2), .dilate = Shape(2), .pad = Shape(3)}, {2, 2, 7}, {5});
+  both({.kernel = Shape(2, 1, 3), .stride = Shape(1, 2, 1), .pad = Shape(1, 0, 2)}, {1, 2, 2, 3, 2}, {3, 2, 4});
 }
 
 }  // namespace

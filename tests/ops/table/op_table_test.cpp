@@ -19,9 +19,9 @@ namespace kaon::test {
 
 Rows all_rows() {
   Rows all;
-  for (auto rows :
-       {elementwise_rows, reduce_rows, movement_rows, index_rows, nn_rows, layer_rows, resize_rows, composed_rows,
-        detection_rows, multibox_rows, region_rows, rnn_rows, rearrange_rows, init_rows, optim_rows}) {
+  for (auto rows : {elementwise_rows, reduce_rows, movement_rows, index_rows, nn_rows, layer_rows, resize_rows,
+                    composed_rows, detection_rows, multibox_rows, region_rows, spatial_rows, pooled_region_rows,
+                    rnn_rows, rearrange_rows, init_rows, optim_rows}) {
     for (Row& r : rows()) all.push_back(std::move(r));
   }
   return all;
@@ -47,8 +47,8 @@ Texts texts_of(const OpDef& def, const void* attrs) {
   return out;
 }
 
-// Read from files and without effect here: choices of other libraries, the quantiser's ranges, and the mark that the
-// fusion pass leaves on nodes of plans.
+// Read from files and without effect here: choices of other libraries, attributes of one value, the quantiser's ranges,
+// and the mark that the fusion pass leaves on nodes of plans.
 const NameSet no_effect{"workspace",
                         "cudnn_tune",
                         "cudnn_off",
@@ -56,7 +56,10 @@ const NameSet no_effect{"workspace",
                         "max_calib_range",
                         "__post_ops__",
                         "_contrib_arange_like.ctx",
-                        "SequenceReverse.axis"};
+                        "SequenceReverse.axis",
+                        "SpatialTransformer.transform_type",
+                        "SpatialTransformer.sampler_type",
+                        "im2col_step"};
 
 std::string header(const char* name) {
   const std::string text = bytes_of(fs::path(KAON_DATA_DIR).parent_path() / "ops" / name);
@@ -132,6 +135,13 @@ Rows large_rows() {
   add(op::RavelMultiIndex{.shape = Shape(3, 5)}, {index({2, 70001}, 0, 3)});
   add(op::UnravelIndex{.shape = Shape(3, 5)}, {index({70001}, 0, 15)});
   add(op::Im2col{.kernel = Shape(3, 3), .stride = Shape(2, 1)}, {in({3, 5, 61, 67})});
+  const Shape images(3, 5, 31, 37), grid(3, 2, 41, 43);
+  add(op::SampleImages{}, {in(images), in(grid)});
+  add(op::BackwardSampleImagesData{.shape = images}, {in({3, 5, 41, 43}), in(grid)});
+  add(op::BackwardSampleImagesPositions{}, {in({3, 5, 41, 43}), in(images), in(grid)});
+  add(op::Correlation{.max_displacement = 2, .pad_size = 2}, {in(images), in(images)});
+  add(op::BackwardCorrelation{.max_displacement = 2, .pad_size = 2}, {in({3, 25, 31, 37}), in(images), in(images)});
+  add(op::MaxPoolIndices{.kernel = Shape(3, 3), .stride = Shape(2, 2)}, {in({5, 17, 33, 31})});
   add(op::Col2im{.output_size = Shape(61, 67), .kernel = Shape(3, 3), .stride = Shape(2, 1)}, {in({3, 45, 1950})});
   for (const Shape& axis : {Shape(), Shape(0), Shape(1)}) {
     add(op::Sum{.axis = axis}, {in(wide)}, any);
