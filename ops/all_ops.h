@@ -18,6 +18,7 @@
 #include "kaon/ops/nn/rnn/rnn.h"
 #include "kaon/ops/nn/softmax/softmax.h"
 #include "kaon/ops/optim/optim.h"
+#include "kaon/ops/quant/quant.h"
 #include "kaon/ops/reduce/reduce.h"
 
 namespace KAON_API kaon {
@@ -79,6 +80,11 @@ using NnOps =
 using DetectionOps = ops::OpList<BoxNms, BoxSuppress, BoxTake, BackwardBoxTake, BoxIou, BoxDecode, BoxEncode,
                                  BipartiteMatching, BipartitePairs, MultiBoxPrior, MultiBoxDetection, MultiBoxRows,
                                  MultiBoxTarget, ROIAlign, BackwardROIAlign, ROIPooling, BackwardROIPooling>;
+using QuantOps =
+    ops::OpList<Quantize, QuantizeV2, QuantizeAsym, Dequantize, Requantize, CalibrateEntropy, QuantizedAct,
+                QuantizedFlatten, QuantizedEmbedding, QuantizedConcat, QuantizedElemwiseAdd, QuantizedElemwiseMul,
+                QuantizedBatchNorm, QuantizedPooling, QuantizedConv, QuantizedFullyConnected, SgConv,
+                FusedQuantizedConv, SgFullyConnected, FusedQuantizedFullyConnected>;
 using InitOps = ops::OpList<Zeros, Ones, Full, Arange, Linspace, Eye, ArangeLike, ShapeArray, SizeArray, RandomUniform,
                             RandomNormal, RandomRandint, SampleMultinomial, Shuffle>;
 using OptimOps =
@@ -93,7 +99,7 @@ void for_each_op(Visit&& visit) {
   auto family = [&]<class... Ops>(OpList<Ops...>) { (visit.template operator()<Ops>(), ...); };
   family(op::ElementwiseOps{}), family(op::ReduceOps{}), family(op::MovementOps{}), family(op::LinalgOps{}),
       family(op::NnOps{});
-  family(op::DetectionOps{}), family(op::InitOps{}), family(op::OptimOps{});
+  family(op::DetectionOps{}), family(op::QuantOps{}), family(op::InitOps{}), family(op::OptimOps{});
 }
 }  // namespace ops
 

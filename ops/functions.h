@@ -66,6 +66,37 @@ class LayerFunctions : public ArrayFunctions<A> {
   A _backward_ROIAlign(const In<A>& head, const In<A>& rois, const op::BackwardROIAlign& op) const { return call(op, head, rois); }
   A ROIPooling(const In<A>& data, const In<A>& rois, const op::ROIPooling& op) const { return call(op, data, rois); }
   A _backward_ROIPooling(const In<A>& head, const In<A>& rois, const In<A>& pixels, const op::BackwardROIPooling& op) const { return call(op, head, rois, pixels); }
+  // --- quantised arrays: results are levels, minimum and maximum. ops/quant/quant.h says what they mean
+  std::vector<A> quantize(const In<A>& data, const In<A>& min_range, const In<A>& max_range, const op::Quantize& op = {}) const { return call_many(3, op, data, min_range, max_range); }
+  std::vector<A> quantize_v2(const In<A>& data, const op::QuantizeV2& op = {}) const { return call_many(3, op, data); }
+  std::vector<A> quantize_asym(const In<A>& data, const op::QuantizeAsym& op = {}) const { return call_many(3, op, data); }  // levels, scale and shift
+  A dequantize(const In<A>& data, const In<A>& min_range, const In<A>& max_range, const op::Dequantize& op = {}) const { return call(op, data, min_range, max_range); }
+  std::vector<A> requantize(const In<A>& data, const In<A>& min_range, const In<A>& max_range, const op::Requantize& op = {}) const { return call_many(3, op, data, min_range, max_range); }
+  std::vector<A> calibrate_entropy(const In<A>& hist, const In<A>& hist_edges, const op::CalibrateEntropy& op = {}) const { return call_many(2, op, hist, hist_edges); }  // bound, divergence
+  std::vector<A> quantized_act(const In<A>& data, const In<A>& min_data, const In<A>& max_data, const op::QuantizedAct& op = {}) const { return call_many(3, op, data, min_data, max_data); }
+  std::vector<A> quantized_flatten(const In<A>& data, const In<A>& min_data, const In<A>& max_data) const { return call_many(3, op::QuantizedFlatten{}, data, min_data, max_data); }
+  std::vector<A> quantized_embedding(const In<A>& data, const In<A>& weight, const In<A>& min_weight, const In<A>& max_weight, const op::QuantizedEmbedding& op) const { return call_many(3, op, data, weight, min_weight, max_weight); }
+  // `arrays`: n arrays, then the minimum and maximum of each
+  std::vector<A> quantized_concat(std::span<const A> arrays, op::QuantizedConcat op = {}, const std::source_location& site = std::source_location::current()) const {
+    return op.num_args = int(arrays.size() / 3), call_list_many(3, op, arrays, site);
+  }
+  std::vector<A> quantized_elemwise_add(const In<A>& lhs, const In<A>& rhs, const In<A>& lhs_min, const In<A>& lhs_max, const In<A>& rhs_min, const In<A>& rhs_max, const op::QuantizedElemwiseAdd& op = {}) const {
+    return call_many(3, op, lhs, rhs, lhs_min, lhs_max, rhs_min, rhs_max);
+  }
+  std::vector<A> quantized_elemwise_mul(const In<A>& lhs, const In<A>& rhs, const In<A>& lhs_min, const In<A>& lhs_max, const In<A>& rhs_min, const In<A>& rhs_max, const op::QuantizedElemwiseMul& op = {}) const {
+    return call_many(op.num_outputs(), op, lhs, rhs, lhs_min, lhs_max, rhs_min, rhs_max);
+  }
+  std::vector<A> quantized_batch_norm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const In<A>& moving_mean, const In<A>& moving_var, const In<A>& min_data, const In<A>& max_data, const op::QuantizedBatchNorm& op) const {
+    return call_many(3, op, data, gamma, beta, moving_mean, moving_var, min_data, max_data);
+  }
+  std::vector<A> quantized_pooling(const In<A>& data, const In<A>& min_data, const In<A>& max_data, const op::QuantizedPooling& op) const { return call_many(3, op, data, min_data, max_data); }
+  // the arrays are those that the headers name: data, weight, bias, and their ranges
+  std::vector<A> quantized_conv(std::span<const A> arrays, const op::QuantizedConv& op, const std::source_location& site = std::source_location::current()) const { return call_list_many(3, op, arrays, site); }
+  std::vector<A> quantized_fully_connected(std::span<const A> arrays, const op::QuantizedFullyConnected& op, const std::source_location& site = std::source_location::current()) const { return call_list_many(3, op, arrays, site); }
+  std::vector<A> _sg_mkldnn_conv(std::span<const A> arrays, const op::SgConv& op, const std::source_location& site = std::source_location::current()) const { return call_list_many(op.num_outputs(), op, arrays, site); }
+  std::vector<A> _sg_mkldnn_fully_connected(std::span<const A> arrays, const op::SgFullyConnected& op, const std::source_location& site = std::source_location::current()) const { return call_list_many(op.num_outputs(), op, arrays, site); }
+  std::vector<A> _fused_quantized_conv(std::span<const A* const> arrays, const op::FusedQuantizedConv& op, const std::source_location& site = std::source_location::current()) const { return call_list_many(3, op, arrays, site); }
+  std::vector<A> _fused_quantized_fully_connected(std::span<const A* const> arrays, const op::FusedQuantizedFullyConnected& op, const std::source_location& site = std::source_location::current()) const { return call_list_many(op.num_outputs(), op, arrays, site); }
   // --- normalisation: gamma (x - mean) / sqrt(var + eps) + beta. BatchNorm: per index of axis 1, by the batch in training
   A BatchNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const In<A>& moving_mean, const In<A>& moving_var, const op::BatchNorm& op = {}) const { return call(op, data, gamma, beta, moving_mean, moving_var); }
   std::vector<A> _backward_BatchNorm(const In<A>& head, const In<A>& data, const In<A>& gamma, const In<A>& mean, const In<A>& inverse_std, const op::BackwardBatchNorm& op) const { return call_many(3, op, head, data, gamma, mean, inverse_std); }

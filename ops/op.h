@@ -25,7 +25,7 @@ struct RegisterKernels;
 
 // A short constexpr list of names.
 struct Names {
-  std::array<std::string_view, 8> items{};
+  std::array<std::string_view, 9> items{};
   uint8_t count = 0;
 
   constexpr Names() = default;
@@ -117,6 +117,8 @@ class InferContext {
   DType dtype(int i = 0) const { return inputs_[size_t(i)]->dtype; }
   // Fills unknown dimensions of input i from `expected`, or throws ShapeError when they differ.
   void expect_shape(int i, const Shape& expected);
+  // The same with the dtype, which an input of unknown shape gets; TypeError when it has another.
+  void expect_input(int i, const Shape& expected, DType dtype);
   void expect_ndim(int i, int ndim) const;           // throws ShapeError
   void expect_ndim_at_least(int i, int ndim) const;  // throws ShapeError
   void expect_same_dtype() const;                    // all inputs; throws TypeError

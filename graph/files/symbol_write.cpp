@@ -159,7 +159,9 @@ class Writer {
       }
       texts[std::string(name)] = text;
     });
-    if (n.op->traits.variadic && n.op->traits.mutates_period == 0) texts["num_args"] = std::to_string(n.inputs.size());
+    if (n.op->traits.variadic && n.op->traits.mutates_period == 0) {
+      texts.emplace("num_args", std::to_string(n.inputs.size()));
+    }
     return texts;
   }
 

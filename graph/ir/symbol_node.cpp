@@ -61,8 +61,8 @@ bool infer_node(SymbolNode& node, FunctionRef<std::vector<TensorMeta>&(SymbolNod
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const SymbolEntry& e = node.inputs[i];
     if (!e.node->is_variable()) continue;
-    Shape& known = metas_of(*e.node)[e.output].shape;
-    if (!(known == in[i].shape)) known = in[i].shape;  // do not write what is the same: other threads may read it
+    TensorMeta& known = metas_of(*e.node)[e.output];
+    if (!(known == in[i])) known = in[i];  // do not write what is the same: other threads may read it
   }
   metas_of(node) = std::move(out);
   return true;

@@ -175,5 +175,6 @@ TEST_CASE("golden: operators made of others, and order", "[golden]") { check_fil
 TEST_CASE("golden: recurrent layers and unaligned sequences", "[golden]") { check_file("rnn.golden"); }
 TEST_CASE("golden: losses and dropout", "[golden]") { check_file("losses.golden"); }
 TEST_CASE("golden: object detection", "[golden]") { check_file("detection.golden"); }
+TEST_CASE("golden: quantised arrays", "[golden]") { check_file("quant.golden"); }
 TEST_CASE("golden: cutting, scattering, sums up to each element", "[golden]") { check_file("indexing.golden"); }
 TEST_CASE("golden: arrays from numbers, and updates of parameters", "[golden]") { check_file("create.golden"); }

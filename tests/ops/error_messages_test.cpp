@@ -530,6 +530,99 @@ std::vector<Wrong> states() {
   };
 }
 
+NDArray levels(const Shape& shape, DType t = DType::int8) { return nd.ones(shape, {.dtype = t}); }
+NDArray bound(float x) { return nd.full({1}, x); }
+
+// Quantised arrays.
+std::vector<Wrong> quantised() {
+  const auto layer = [](const Shape& data, const Shape& weight, DType t = DType::int8) {
+    return std::vector{levels(data, t), levels(weight), bound(-1), bound(1), bound(-1), bound(1)};
+  };
+  return {
+      wrong<ValueError>({"[_contrib_quantize]", "out_type must be int8 or uint8", "auto"},
+                        [] { nd.quantize(ones({2}), bound(-1), bound(1), {.out_type = QuantType::automatic}); }),
+      wrong<ShapeError>({"[_contrib_quantize]", "min_range must have shape (1,)", "(2,)"},
+                        [] { nd.quantize(ones({2}), ones({2}), bound(1)); }),
+      wrong<TypeError>({"[_contrib_quantize_v2]", "float32 or uint8", "int8"},
+                       [] { nd.quantize_v2(levels({2}), {.out_type = QuantType::uint8}); }),
+      wrong<TypeError>({"[_contrib_quantize_asym]", "float32", "float16"}, [] { nd.quantize_asym(ones({2}, half)); }),
+      wrong<TypeError>({"[_contrib_dequantize]", "int8 or uint8 or int32", "float32"},
+                       [] { nd.dequantize(ones({2}), bound(-1), bound(1)); }),
+      wrong<ValueError>({"[_contrib_dequantize]", "out_type must be float32", "float16"},
+                        [] { nd.dequantize(levels({2}), bound(-1), bound(1), {.out_type = half}); }),
+      wrong<TypeError>({"[_contrib_requantize]", "int32", "int8"},
+                       [] { nd.requantize(levels({2}), bound(-1), bound(1)); }),
+      wrong<ShapeError>({"[_contrib_calibrate_entropy]", "odd number of bins", "4"},
+                        [] { nd.calibrate_entropy(ones({4}), ones({5}), {.num_quantized_bins = 3}); }),
+      wrong<ValueError>({"[_contrib_calibrate_entropy]", "num_quantized_bins must be 1 to 5", "255"},
+                        [] { nd.calibrate_entropy(ones({5}), ones({6})); }),
+      wrong<ValueError>({"[_contrib_quantized_act]", "act_type must be relu", "tanh"},
+                        [] { nd.quantized_act(levels({2}), bound(-1), bound(1), {.act_type = ActivationType::tanh}); }),
+      wrong<ShapeError>({"[_contrib_quantized_flatten]", "min_data must have shape (1,)", "(3,)"},
+                        [] {
+                          nd.quantized_flatten(levels({2, 3}), ones({3}), bound(1));
+                        }),
+      wrong<ShapeError>(
+          {"[_contrib_quantized_embedding]", "weight must have shape (4, 2)", "(3, 2)"},
+          [] {
+            nd.quantized_embedding(ones({2}), levels({3, 2}), bound(-1), bound(1), {.input_dim = 4, .output_dim = 2});
+          }),
+      wrong<ShapeError>({"[_contrib_quantized_concat]", "2 arrays", "7 inputs"},
+                        [] { nd.quantized_concat(std::vector<NDArray>(7, bound(1))); }),
+      wrong<TypeError>(
+          {"[_contrib_quantized_elemwise_add]", "int8 or uint8", "float32"},
+          [] { nd.quantized_elemwise_add(levels({2}), ones({2}), bound(-1), bound(1), bound(-1), bound(1)); }),
+      wrong<TypeError>({"[_contrib_quantized_elemwise_mul]", "int8", "uint8"},
+                       [] {
+                         nd.quantized_elemwise_mul(levels({2}), levels({2}, DType::uint8), bound(-1), bound(1),
+                                                   bound(-1), bound(1));
+                       }),
+      wrong<ValueError>({"[_contrib_quantized_batch_norm]", "min_calib_range and max_calib_range"},
+                        [] {
+                          nd.quantized_batch_norm(levels({2, 3}), ones({3}), ones({3}), ones({3}), ones({3}), bound(-1),
+                                                  bound(1), {});
+                        }),
+      wrong<ValueError>({"[_contrib_quantized_pooling]", "pool_type must be max or avg", "lp"},
+                        [] {
+                          nd.quantized_pooling(levels({1, 1, 3, 3}), bound(-1), bound(1),
+                                               {.kernel = {2, 2}, .pool_type = PoolType::lp});
+                        }),
+      wrong<ShapeError>(
+          {"[_contrib_quantized_conv]", "kernel (3, 3) exceeds the padded data"},
+          [=] {
+            nd.quantized_conv(layer({1, 2, 2, 2}, {4, 2, 3, 3}), {.kernel = {3, 3}, .num_filter = 4, .no_bias = true});
+          }),
+      wrong<TypeError>({"[_contrib_quantized_conv]", "int8 or uint8", "int32"},
+                       [=] {
+                         nd.quantized_conv(layer({1, 2, 3, 3}, {4, 2, 3, 3}, whole),
+                                           {.kernel = {3, 3}, .num_filter = 4, .no_bias = true});
+                       }),
+      wrong<ShapeError>({"[_contrib_quantized_fully_connected]", "weight must have shape (4, 3)", "(4, 2)"},
+                        [=] {
+                          nd.quantized_fully_connected(layer({1, 3}, {4, 2}), {.num_hidden = 4, .no_bias = true});
+                        }),
+      wrong<TypeError>(
+          {"[_sg_mkldnn_conv]", "int8 or uint8", "float32"},
+          [] {
+            const NDArray all[] = {ones({1, 2, 3, 3}), ones({4, 2, 3, 3}), bound(-1), bound(1)};
+            nd._sg_mkldnn_conv(all, {.quantized = true, .kernel = {3, 3}, .num_filter = 4, .no_bias = true});
+          }),
+      wrong<ValueError>({"[_sg_mkldnn_conv]", "needs with_sum"},
+                        [] {
+                          const NDArray all[] = {ones({1, 2, 3, 3}), ones({4, 2, 3, 3})};
+                          nd._sg_mkldnn_conv(
+                              all,
+                              {.kernel = {3, 3}, .num_filter = 4, .no_bias = true, .postsum_act = FusedKind::relu});
+                        }),
+      wrong<ValueError>({"[_sg_mkldnn_fully_connected]", "need quantized"},
+                        [] {
+                          const NDArray all[] = {ones({1, 3}), ones({4, 3})};
+                          nd._sg_mkldnn_fully_connected(
+                              all, {.enable_float_output = true, .num_hidden = 4, .no_bias = true});
+                        }),
+  };
+}
+
 std::vector<Wrong> rearranged() {
   return {
       wrong<ShapeError>({"[_split_v2]", "rise to at most 3", "(0, 2, 1)"},
@@ -687,6 +780,7 @@ TEST_CASE("errors: shapes", "[errors]") { check(shapes()); }
 TEST_CASE("errors: dtypes", "[errors]") { check(types()); }
 TEST_CASE("errors: values and indices", "[errors]") { check(values()); }
 TEST_CASE("errors: cutting, scattering, sums up to each element", "[errors]") { check(rearranged()); }
+TEST_CASE("errors: quantised arrays", "[errors]") { check(quantised()); }
 TEST_CASE("errors: states and devices", "[errors]") { check(states()); }
 
 TEST_CASE("errors: a wrong call names its line, outside of blocks too", "[errors]") {

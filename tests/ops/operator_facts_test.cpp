@@ -57,6 +57,8 @@ std::vector<const OpDef*> every_operator() {
 // Operators about which no fact is known: kernels of gradients, arrays from nothing, updates of weights.
 const NameSet nothing = names(R"(
     ROIPooling _backward_ROIPooling _backward_box_take _contrib_MultiBoxPrior
+    _contrib_calibrate_entropy _contrib_quantize _contrib_quantize_asym _contrib_quantize_v2
+    _contrib_quantized_concat _contrib_quantized_elemwise_add _contrib_quantized_elemwise_mul _contrib_requantize
     _backward_LayerNorm _backward_MakeLoss _backward_RegressionOutput _backward_SoftmaxActivation
     _backward_SoftmaxOutput _backward_gather_nd _backward_log_softmax _backward_max _backward_nansum _backward_norm
     _backward_pad _backward_pick _backward_prod _backward_slice _backward_softmax _backward_softmax_cross_entropy
@@ -71,6 +73,8 @@ const NameSet nothing = names(R"(
 // Reductions, products and layers, which read much for what they give; losses; and gradients. BatchNorm and Dropout are
 // computed again in another way, by the pass `rematerialize`.
 const NameSet kept = nothing + names(R"(
+    _contrib_dequantize _contrib_quantized_batch_norm _contrib_quantized_pooling
+    _contrib_quantized_conv _contrib_quantized_fully_connected _fused_quantized_conv _fused_quantized_fully_connected
     _bipartite_pairs _box_suppress _box_take _contrib_MultiBoxTarget _contrib_box_decode _contrib_box_encode
     _contrib_box_iou _multibox_rows _backward_ROIAlign _contrib_ROIAlign
     _order argmax argmax_channel argmin max mean min nanprod nansum norm prod sum
@@ -85,6 +89,8 @@ const NameSet kept = nothing + names(R"(
 
 // All that are neither pointwise nor repeat their input.
 const NameSet not_fused = nothing + names(R"(
+    _contrib_dequantize _contrib_quantized_batch_norm _contrib_quantized_pooling
+    _contrib_quantized_conv _contrib_quantized_fully_connected _fused_quantized_conv _fused_quantized_fully_connected
     _bipartite_pairs _box_suppress _box_take _contrib_MultiBoxTarget _contrib_box_decode _contrib_box_encode
     _contrib_box_iou _multibox_rows _backward_ROIAlign _contrib_ROIAlign
     _order _sum_to argmax argmax_channel argmin max mean min nanprod nansum norm prod sum
@@ -111,6 +117,7 @@ const NameSet mixes_rows = nothing + names(R"(
 
 // Bound by the bytes that they read and write; of pointwise operators and views that is understood.
 const NameSet cheap = nothing + names(R"(
+    _contrib_dequantize _contrib_quantized_batch_norm _contrib_quantized_pooling
     _bipartite_pairs _box_suppress _box_take _contrib_MultiBoxTarget _contrib_box_decode _contrib_box_encode
     _contrib_box_iou _multibox_rows
     _backward_sum _order _sum_to argmax argmax_channel argmin max mean min nanprod nansum norm prod sum
@@ -126,6 +133,8 @@ const NameSet cheap = nothing + names(R"(
 
 // Images are copied to row-major before them. Views keep that layout.
 const NameSet row_major = nothing + names(R"(
+    _contrib_dequantize _contrib_quantized_batch_norm _contrib_quantized_pooling
+    _contrib_quantized_conv _contrib_quantized_fully_connected _fused_quantized_conv _fused_quantized_fully_connected
     _bipartite_pairs _box_suppress _box_take _contrib_MultiBoxTarget _contrib_box_decode _contrib_box_encode
     _contrib_box_iou _multibox_rows _backward_ROIAlign _contrib_ROIAlign
     _backward_sum _order _sum_to argmax argmax_channel argmin max mean min nanprod nansum norm prod sum

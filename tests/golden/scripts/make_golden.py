@@ -22,6 +22,7 @@ import cases_detection  # noqa: F401
 import cases_indexing  # noqa: F401
 import cases_layers  # noqa: F401
 import cases_movement  # noqa: F401
+import cases_quant  # noqa: F401
 import cases_resize  # noqa: F401
 import cases_rnn  # noqa: F401
 import rules
@@ -70,7 +71,7 @@ class MXNet:
         sent["inputs"] = [t.wire() for t in case["inputs"]]
         # its Pooling keeps no places of maxima when it predicts, and takes wrong ones
         sent["train"] = case["train"] or case["op"] not in ("BatchNorm", "Dropout", "LeakyReLU", "RNN",
-                                                            "_contrib_SyncBatchNorm")
+                                                            "_contrib_SyncBatchNorm", "_contrib_quantized_pooling")
         sent["train"] |= case["op"] == "RNN" and any(case["wants"])
         # only NumPy's shapes have arrays without elements or dimensions
         made = [] if case["inputs"] else re.findall(r"\d+", case["attrs"].get("shape", ""))
@@ -146,6 +147,8 @@ class Case:
             return case["inputs"][case["updates"][i]].dtype
         if got is not None:
             return got.dtype
+        if case["op"] == "_contrib_quantized_conv":
+            return "float32" if i else "int32"
         if "dtype" in case["attrs"] and case["op"] != "Embedding":
             return case["attrs"]["dtype"]
         if case["op"] in ("one_hot", "argsort") or not case["inputs"]:

@@ -127,6 +127,9 @@ RULES = [
     (r"nansum|nanprod|norm|sum|sum_axis|mean", r"outputs", "torch", "MXNet's compensated sum of infinities", infinite_in),
     (r"_arange", r"outputs", "torch", "MXNet's float16 start is a whole number", everywhere),
     (r"Pooling", r".*", "torch", "NaN in a window gives NaN", nan_in),
+    (r"_contrib_quantized_conv", r"outputs", "torch",
+     "documented: the bias has a range of its own, and that of the result follows from uint8 data, both of which MXNet forgets",
+     everywhere),
     (r"RNN", r".*", "torch", "MXNet reads sequence lengths on GPUs only", attribute("use_sequence_length", "True")),
     (r"RNN", r".*", "torch", "MXNet bounds the cells on GPUs only", attribute("lstm_state_clip_min")),
     (r"RNN", r".*", "torch", "without steps MXNet leaves the memory as it was",
@@ -187,6 +190,7 @@ def decide(e):
 REFUSALS = [
     (r"NameError", "MXNet has no operator of this name"),
     (r"Operation requires a 4D tensor. Size of dim|delay_alloc|Shape size mismatch|ended the process", "MXNet refuses arrays without elements"),
+    (r"only supports uint8 as input type|quantized_conv only supports num_group", "MXNet takes uint8 without groups alone"),
     (r"didn't register FGradient", "MXNet has no gradient for it"),
     (r"No training support for LSTM with projection", "MXNet has no gradient of a projection on the CPU"),
     (r"only available for cuDNN|only supported for GPU", "MXNet has it on GPUs only"),

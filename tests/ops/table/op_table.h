@@ -19,6 +19,7 @@ Rows composed_rows();
 Rows detection_rows();
 Rows multibox_rows();
 Rows region_rows();
+Rows quant_rows();
 Rows rnn_rows();
 Rows rearrange_rows();
 Rows init_rows();
