@@ -82,7 +82,14 @@ using DetectionOps = ops::OpList<BoxNms, BoxSuppress, BoxTake, BackwardBoxTake, 
 using InitOps = ops::OpList<Zeros, Ones, Full, Arange, Linspace, Eye, ArangeLike, ShapeArray, SizeArray, RandomUniform,
                             RandomNormal, RandomRandint, SampleMultinomial, Shuffle>;
 using OptimOps =
-    ops::OpList<SGDUpdate, SGDMomUpdate, AdamUpdate, MultiSGDUpdate, MultiSGDMomUpdate, MultiAdamUpdate, AllFinite>;
+    ops::OpList<SGDUpdate, MPSGDUpdate, SGDMomUpdate, MPSGDMomUpdate, NAGMomUpdate, MPNAGMomUpdate, SignSGDUpdate,
+                SignumUpdate, RMSPropUpdate, RMSPropAlexUpdate, FtrlUpdate, FTMLUpdate, AdamUpdate, AdamWUpdate,
+                MPAdamWUpdate, SparseAdagradUpdate, GroupAdagradUpdate, LambUpdatePhase1, MPLambUpdatePhase1,
+                LambUpdatePhase2, MPLambUpdatePhase2, MultiSGDUpdate, MultiMPSGDUpdate, MultiSGDMomUpdate,
+                MultiMPSGDMomUpdate, PreloadedMultiSGDUpdate, PreloadedMultiMPSGDUpdate, PreloadedMultiSGDMomUpdate,
+                PreloadedMultiMPSGDMomUpdate, MultiAdamWUpdate, MultiMPAdamWUpdate, MultiLambUpdate, MultiMPLambUpdate,
+                MultiUpdate2, MultiUpdate3, MultiUpdate4, MultiUpdate5, MultiUpdate6, MultiSumSq, MultiLars, AllFinite,
+                MultiAllFinite, ResetArrays>;
 
 }  // namespace op
 

@@ -89,6 +89,27 @@ bool read_tuple(std::string_view text, Add&& add) {
   return true;
 }
 
+template <class T>
+std::string tuple_text(const NumberTuple<T>& value) {
+  std::string text = "(";
+  for (int i = 0; i < value.size(); ++i) {
+    if (i) text += ", ";
+    text += to_text(value[i]);
+  }
+  return text + (value.size() == 1 ? ",)" : ")");
+}
+
+template <class T>
+bool read_numbers(std::string_view text, NumberTuple<T>& value) {
+  NumberTuple<T> numbers;
+  const bool good = read_tuple(text, [&](std::string_view entry) {
+    T v = 0;
+    return from_text(entry, v) && numbers.push_back(v);
+  });
+  if (good) value = numbers;
+  return good;
+}
+
 }  // namespace
 
 std::string to_text(int64_t value) { return std::to_string(value); }
@@ -107,14 +128,8 @@ std::string to_text(const OptionalShape& value) {
   return text + (value.ndim() == 1 ? ",)" : ")");
 }
 
-std::string to_text(const FloatTuple& value) {
-  std::string text = "(";
-  for (int i = 0; i < value.size(); ++i) {
-    if (i) text += ", ";
-    text += to_text(value[i]);
-  }
-  return text + (value.size() == 1 ? ",)" : ")");
-}
+std::string to_text(const FloatTuple& value) { return tuple_text(value); }
+std::string to_text(const IntTuple& value) { return tuple_text(value); }
 
 bool from_text(std::string_view text, int64_t& value) {
   text = drop_plus(trim(text));
@@ -168,15 +183,8 @@ bool from_text(std::string_view text, OptionalShape& value) {
   return good;
 }
 
-bool from_text(std::string_view text, FloatTuple& value) {
-  FloatTuple floats;
-  const bool good = read_tuple(text, [&](std::string_view entry) {
-    float v = 0;
-    return from_text(entry, v) && floats.push_back(v);
-  });
-  if (good) value = floats;
-  return good;
-}
+bool from_text(std::string_view text, FloatTuple& value) { return read_numbers(text, value); }
+bool from_text(std::string_view text, IntTuple& value) { return read_numbers(text, value); }
 
 bool from_text(std::string_view text, DType& value) {
   text = trim(text);

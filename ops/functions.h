@@ -229,30 +229,53 @@ class Functions : public LayerFunctions<A> {
     return call(op, probabilities);
   }
   A shuffle(const In<A>& data) const { return call(op::Shuffle{}, data); }  // rows in random order; no gradient
-  // --- optimizer updates, in place: weight, gradient and states have one shape and floating dtype
+  // --- optimizer updates, in place: weight, gradient and states have one shape and floating dtype; with mp, weight and
+  // gradient may be of 16 bits beside a float32 copy weight32 and float32 states
   void sgd_update(const In<A>& weight, const In<A>& grad, const op::SGDUpdate& op) const { update(op, weight, grad); }
-  void sgd_mom_update(const In<A>& weight, const In<A>& grad, const In<A>& mom, const op::SGDMomUpdate& op) const {
-    update(op, weight, grad, mom);
-  }
-  void adam_update(const In<A>& weight, const In<A>& grad, const In<A>& mean, const In<A>& var,
-                   const op::AdamUpdate& op) const {
-    update(op, weight, grad, mean, var);
-  }
-  A _kaon_multi_sgd_update(std::span<const A* const> arrays, const op::MultiSGDUpdate& op,
-                           Site site = Site::current()) const {
-    return call_list(op, arrays, site);
-  }
-  A _kaon_multi_sgd_mom_update(std::span<const A* const> arrays, const op::MultiSGDMomUpdate& op,
-                               Site site = Site::current()) const {
-    return call_list(op, arrays, site);
-  }
-  A _kaon_multi_adam_update(std::span<const A* const> arrays, const op::MultiAdamUpdate& op,
-                            Site site = Site::current()) const {
-    return call_list(op, arrays, site);
-  }
-  A _kaon_all_finite(std::span<const A* const> arrays, Site site = Site::current()) const {
-    return call_list(op::AllFinite{}, arrays, site);
-  }
+  void mp_sgd_update(const In<A>& weight, const In<A>& grad, const In<A>& weight32, const op::MPSGDUpdate& op) const { update(op, weight, grad, weight32); }
+  void sgd_mom_update(const In<A>& weight, const In<A>& grad, const In<A>& mom, const op::SGDMomUpdate& op) const { update(op, weight, grad, mom); }
+  void mp_sgd_mom_update(const In<A>& weight, const In<A>& grad, const In<A>& mom, const In<A>& weight32, const op::MPSGDMomUpdate& op) const { update(op, weight, grad, mom, weight32); }
+  void nag_mom_update(const In<A>& weight, const In<A>& grad, const In<A>& mom, const op::NAGMomUpdate& op) const { update(op, weight, grad, mom); }
+  void mp_nag_mom_update(const In<A>& weight, const In<A>& grad, const In<A>& mom, const In<A>& weight32, const op::MPNAGMomUpdate& op) const { update(op, weight, grad, mom, weight32); }
+  void signsgd_update(const In<A>& weight, const In<A>& grad, const op::SignSGDUpdate& op) const { update(op, weight, grad); }
+  void signum_update(const In<A>& weight, const In<A>& grad, const In<A>& mom, const op::SignumUpdate& op) const { update(op, weight, grad, mom); }
+  void rmsprop_update(const In<A>& weight, const In<A>& grad, const In<A>& n, const op::RMSPropUpdate& op) const { update(op, weight, grad, n); }
+  void rmspropalex_update(const In<A>& weight, const In<A>& grad, const In<A>& n, const In<A>& g, const In<A>& delta, const op::RMSPropAlexUpdate& op) const { update(op, weight, grad, n, g, delta); }
+  void ftrl_update(const In<A>& weight, const In<A>& grad, const In<A>& z, const In<A>& n, const op::FtrlUpdate& op) const { update(op, weight, grad, z, n); }
+  void ftml_update(const In<A>& weight, const In<A>& grad, const In<A>& d, const In<A>& v, const In<A>& z, const op::FTMLUpdate& op) const { update(op, weight, grad, d, v, z); }
+  void adam_update(const In<A>& weight, const In<A>& grad, const In<A>& mean, const In<A>& var, const op::AdamUpdate& op) const { update(op, weight, grad, mean, var); }
+  void _adamw_update(const In<A>& weight, const In<A>& grad, const In<A>& mean, const In<A>& var, const In<A>& rescale_grad, const op::AdamWUpdate& op) const { update(op, weight, grad, mean, var, rescale_grad); }
+  void _mp_adamw_update(const In<A>& weight, const In<A>& grad, const In<A>& mean, const In<A>& var, const In<A>& weight32, const In<A>& rescale_grad, const op::MPAdamWUpdate& op) const { update(op, weight, grad, mean, var, weight32, rescale_grad); }
+  void _sparse_adagrad_update(const In<A>& weight, const In<A>& grad, const In<A>& history, const op::SparseAdagradUpdate& op) const { update(op, weight, grad, history); }
+  void group_adagrad_update(const In<A>& weight, const In<A>& grad, const In<A>& history, const op::GroupAdagradUpdate& op) const { update(op, weight, grad, history); }
+  A lamb_update_phase1(const In<A>& weight, const In<A>& grad, const In<A>& mean, const In<A>& var, const op::LambUpdatePhase1& op) const { return call(op, weight, grad, mean, var); }
+  A mp_lamb_update_phase1(const In<A>& weight, const In<A>& grad, const In<A>& mean, const In<A>& var, const In<A>& weight32, const op::MPLambUpdatePhase1& op) const { return call(op, weight, grad, mean, var, weight32); }
+  void lamb_update_phase2(const In<A>& weight, const In<A>& g, const In<A>& r1, const In<A>& r2, const op::LambUpdatePhase2& op) const { update(op, weight, g, r1, r2); }
+  void mp_lamb_update_phase2(const In<A>& weight, const In<A>& g, const In<A>& r1, const In<A>& r2, const In<A>& weight32, const op::MPLambUpdatePhase2& op) const { update(op, weight, g, r1, r2, weight32); }
+  // Of many weights: {weight, grad, states..., with mp weight32} for each, then what is for all
+  void multi_sgd_update(std::span<const A> arrays, const op::MultiSGDUpdate& op, Site site = Site::current()) const { update_list(op, arrays, site); }
+  void multi_mp_sgd_update(std::span<const A> arrays, const op::MultiMPSGDUpdate& op, Site site = Site::current()) const { update_list(op, arrays, site); }
+  void multi_sgd_mom_update(std::span<const A> arrays, const op::MultiSGDMomUpdate& op, Site site = Site::current()) const { update_list(op, arrays, site); }
+  void multi_mp_sgd_mom_update(std::span<const A> arrays, const op::MultiMPSGDMomUpdate& op, Site site = Site::current()) const { update_list(op, arrays, site); }
+  void preloaded_multi_sgd_update(std::span<const A> arrays, const op::PreloadedMultiSGDUpdate& op, Site site = Site::current()) const { update_list(op, arrays, site); }
+  void preloaded_multi_mp_sgd_update(std::span<const A> arrays, const op::PreloadedMultiMPSGDUpdate& op, Site site = Site::current()) const { update_list(op, arrays, site); }
+  void preloaded_multi_sgd_mom_update(std::span<const A> arrays, const op::PreloadedMultiSGDMomUpdate& op, Site site = Site::current()) const { update_list(op, arrays, site); }
+  void preloaded_multi_mp_sgd_mom_update(std::span<const A> arrays, const op::PreloadedMultiMPSGDMomUpdate& op, Site site = Site::current()) const { update_list(op, arrays, site); }
+  void _multi_adamw_update(std::span<const A> arrays, const op::MultiAdamWUpdate& op, Site site = Site::current()) const { update_list(op, arrays, site); }
+  void _multi_mp_adamw_update(std::span<const A> arrays, const op::MultiMPAdamWUpdate& op, Site site = Site::current()) const { update_list(op, arrays, site); }
+  void _multi_lamb_update(std::span<const A> arrays, const op::MultiLambUpdate& op, Site site = Site::current()) const { update_list(op, arrays, site); }
+  void _multi_mp_lamb_update(std::span<const A> arrays, const op::MultiMPLambUpdate& op, Site site = Site::current()) const { update_list(op, arrays, site); }
+  A _kaon_multi_update2(std::span<const A* const> arrays, const op::MultiUpdate2& op, Site site = Site::current()) const { return call_list(op, arrays, site); }
+  A _kaon_multi_update3(std::span<const A* const> arrays, const op::MultiUpdate3& op, Site site = Site::current()) const { return call_list(op, arrays, site); }
+  A _kaon_multi_update4(std::span<const A* const> arrays, const op::MultiUpdate4& op, Site site = Site::current()) const { return call_list(op, arrays, site); }
+  A _kaon_multi_update5(std::span<const A* const> arrays, const op::MultiUpdate5& op, Site site = Site::current()) const { return call_list(op, arrays, site); }
+  A _kaon_multi_update6(std::span<const A* const> arrays, const op::MultiUpdate6& op, Site site = Site::current()) const { return call_list(op, arrays, site); }
+  // --- many arrays: sums of squares (n,), rates of layers, 1 or 0 (1,), zeros in place
+  A multi_sum_sq(std::span<const A> arrays, op::MultiSumSq op = {}, Site site = Site::current()) const { return op.num_arrays = int(arrays.size()), call_array_list(op, arrays, site); }
+  A multi_lars(const In<A>& lrs, const In<A>& weights_sum_sq, const In<A>& grads_sum_sq, const In<A>& wds, const op::MultiLars& op) const { return call(op, lrs, weights_sum_sq, grads_sum_sq, wds); }
+  A all_finite(const In<A>& data, const op::AllFinite& op = {}) const { return call(op, data); }
+  A multi_all_finite(std::span<const A> arrays, op::MultiAllFinite op = {}, Site site = Site::current()) const { return op.num_arrays = int(arrays.size()), call_array_list(op, arrays, site); }
+  void reset_arrays(std::span<const A> arrays, op::ResetArrays op = {}, Site site = Site::current()) const { op.num_arrays = int(arrays.size()), update_arrays(op, arrays, site); }
   // --- values of the program, row-major: nd.array({1, 2, 3}, {3, 1}), nd.array({{1, 2}, {3, 4}}), nd.array(vector,
   // shape). float32 unless options say otherwise; a constant in a trace. ShapeError when they do not fill the shape.
   A array(const ArrayValues& v) const { return array(v, Shape(v.size())); }
@@ -270,6 +293,7 @@ class Functions : public LayerFunctions<A> {
   A operator()(const P& parameter) const { return parameter.template as<A>(); }
 
  private:
+  using LayerFunctions<A>::call_array_list;
   using LayerFunctions<A>::call_list;
   using LayerFunctions<A>::name_;
   static Device device(const ArrayOptions& o) { return o.device.value_or(engine::thread_context().device); }
@@ -286,6 +310,20 @@ class Functions : public LayerFunctions<A> {
   void update(const Op& op, const In<A>& first, const Ins&... rest) const {
     const A* inputs[] = {&first.array(), &rest.array()...};
     A::apply(Op::def, &op, inputs, std::span<A>(), first.site(), name_);
+  }
+  template <class Op>
+  void update_arrays(const Op& op, std::span<const A> arrays, const Site& site) const {
+    std::vector<const A*> inputs;
+    inputs.reserve(arrays.size());
+    for (const A& a : arrays) inputs.push_back(&a);
+    A::apply(Op::def, &op, inputs, std::span<A>(), site, name_);
+  }
+  template <class Op>  // as many weights as there are arrays for
+  void update_list(Op op, std::span<const A> arrays, const Site& site) const {
+    const int weights = (int(arrays.size()) - Op::traits.ungrouped) / Op::traits.mutates_period;
+    if constexpr (requires { op.num_weights; }) op.num_weights = weights;
+    if constexpr (requires { op.num_tensors; }) op.num_tensors = weights;
+    update_arrays(op, arrays, site);
   }
 };
 

@@ -47,7 +47,7 @@ constexpr std::string_view sparse_names[] = {
     "MAERegressionOutput", "_contrib_round_ste", "_contrib_sign_ste", "abs", "adam_update", "add_n", "arccos",
     "arccosh", "arcsin", "arcsinh", "arctan", "arctanh", "broadcast_add", "broadcast_div", "broadcast_minus",
     "broadcast_mul", "broadcast_plus", "broadcast_sub", "cbrt", "ceil", "clip", "concat", "cos", "cosh", "degrees",
-    "dot", "elemwise_add", "elemwise_div", "elemwise_mul", "elemwise_sub", "exp", "expm1", "fix", "floor", "gamma",
+    "dot", "elemwise_add", "elemwise_div", "elemwise_mul", "elemwise_sub", "exp", "expm1", "fix", "floor", "ftrl_update", "gamma",
     "gammaln", "log", "log10", "log1p", "log2", "make_loss", "mean", "negative", "norm", "radians", "relu", "rint",
     "round", "rsqrt", "sgd_mom_update", "sgd_update", "sigmoid", "sign", "sin", "sinh", "slice", "sqrt", "square",
     "stop_gradient", "sum", "tan", "tanh", "trunc", "where", "zeros_like",

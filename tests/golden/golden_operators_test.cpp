@@ -176,4 +176,5 @@ TEST_CASE("golden: recurrent layers and unaligned sequences", "[golden]") { chec
 TEST_CASE("golden: losses and dropout", "[golden]") { check_file("losses.golden"); }
 TEST_CASE("golden: object detection", "[golden]") { check_file("detection.golden"); }
 TEST_CASE("golden: cutting, scattering, sums up to each element", "[golden]") { check_file("indexing.golden"); }
+TEST_CASE("golden: updates of weights", "[golden]") { check_file("optim.golden"); }
 TEST_CASE("golden: arrays from numbers, and updates of parameters", "[golden]") { check_file("create.golden"); }

@@ -530,6 +530,135 @@ std::vector<Wrong> states() {
   };
 }
 
+// A weight whose gradient has another shape, for each update of one weight; and what is particular to some.
+std::vector<Wrong> updates() {
+  const std::vector<std::string> grad{"grad must have shape (3,)", "got (4,)"};
+  std::vector<Wrong> rows;
+  auto shape = [&](const char* name, std::function<void(const NDArray&, const NDArray&)> call) {
+    rows.push_back(
+        wrong<ShapeError>({"[" + std::string(name) + "]", grad[0], grad[1]}, [call] { call(ones({3}), ones({4})); }));
+  };
+  const NDArray s = ones({3}), one = ones({1});
+  shape("mp_sgd_update", [=](auto& w, auto& g) { nd.mp_sgd_update(w, g, s, {.lr = 1}); });
+  shape("sgd_mom_update", [=](auto& w, auto& g) { nd.sgd_mom_update(w, g, s, {.lr = 1}); });
+  shape("mp_sgd_mom_update", [=](auto& w, auto& g) { nd.mp_sgd_mom_update(w, g, s, s, {.lr = 1}); });
+  shape("nag_mom_update", [=](auto& w, auto& g) { nd.nag_mom_update(w, g, s, {.lr = 1}); });
+  shape("mp_nag_mom_update", [=](auto& w, auto& g) { nd.mp_nag_mom_update(w, g, s, s, {.lr = 1}); });
+  shape("signsgd_update", [=](auto& w, auto& g) { nd.signsgd_update(w, g, {.lr = 1}); });
+  shape("signum_update", [=](auto& w, auto& g) { nd.signum_update(w, g, s, {.lr = 1}); });
+  shape("rmsprop_update", [=](auto& w, auto& g) { nd.rmsprop_update(w, g, s, {.lr = 1}); });
+  shape("rmspropalex_update", [=](auto& w, auto& g) { nd.rmspropalex_update(w, g, s, s, s, {.lr = 1}); });
+  shape("ftrl_update", [=](auto& w, auto& g) { nd.ftrl_update(w, g, s, s, {.lr = 1}); });
+  shape("ftml_update", [=](auto& w, auto& g) { nd.ftml_update(w, g, s, s, s, {.lr = 1, .t = 1}); });
+  shape("adam_update", [=](auto& w, auto& g) { nd.adam_update(w, g, s, s, {.lr = 1}); });
+  shape("_adamw_update", [=](auto& w, auto& g) { nd._adamw_update(w, g, s, s, one, {.lr = 1}); });
+  shape("_mp_adamw_update", [=](auto& w, auto& g) { nd._mp_adamw_update(w, g, s, s, s, one, {.lr = 1}); });
+  shape("_sparse_adagrad_update", [=](auto& w, auto& g) { nd._sparse_adagrad_update(w, g, s, {.lr = 1}); });
+  shape("_contrib_group_adagrad_update", [=](auto& w, auto& g) { nd.group_adagrad_update(w, g, s, {.lr = 1}); });
+  shape("lamb_update_phase1", [=](auto& w, auto& g) { nd.lamb_update_phase1(w, g, s, s, {.t = 1}); });
+  shape("mp_lamb_update_phase1", [=](auto& w, auto& g) { nd.mp_lamb_update_phase1(w, g, s, s, s, {.t = 1}); });
+  // Of many weights: arrays that make no groups.
+  auto many = [&](const char* name, std::function<void(std::span<const NDArray>)> call) {
+    rows.push_back(wrong<ShapeError>({"[" + std::string(name) + "]", "arrays for each of", "got 11 inputs"},
+                                     [call] { call(std::vector<NDArray>(11, ones({3}))); }));
+  };
+  many("multi_sgd_update", [](auto a) { nd.multi_sgd_update(a, {.lrs = {1, 1, 1, 1, 1}, .wds = {1, 1, 1, 1, 1}}); });
+  many("multi_sgd_mom_update", [](auto a) { nd.multi_sgd_mom_update(a, {.lrs = {1, 1, 1}, .wds = {1, 1, 1}}); });
+  many("multi_mp_sgd_update", [](auto a) { nd.multi_mp_sgd_update(a, {.lrs = {1, 1, 1}, .wds = {1, 1, 1}}); });
+  many("multi_mp_sgd_mom_update", [](auto a) { nd.multi_mp_sgd_mom_update(a, {.lrs = {1, 1}, .wds = {1, 1}}); });
+  many("preloaded_multi_sgd_update", [](auto a) { nd.preloaded_multi_sgd_update(a, {}); });
+  many("_multi_adamw_update", [](auto a) {
+    nd._multi_adamw_update(a, {.lrs = {1, 1}, .wds = {1, 1}, .etas = {1, 1}});
+  });
+  many("_multi_lamb_update", [](auto a) {
+    nd._multi_lamb_update(a, {.learning_rates = {1, 1}, .wds = {1, 1}, .step_count = {1, 1}});
+  });
+  many("_multi_mp_lamb_update", [](auto a) {
+    nd._multi_mp_lamb_update(a, {.learning_rates = {1, 1}, .wds = {1, 1}, .step_count = {1, 1}});
+  });
+  const auto arrays = [](int n) { return std::vector<NDArray>(size_t(n), ones({3})); };
+  for (Wrong& w : std::vector<Wrong>{
+           wrong<ShapeError>({"[preloaded_multi_sgd_mom_update]", "must have shape (1,)", "got (3,)"},
+                             [=] { nd.preloaded_multi_sgd_mom_update(arrays(5), {}); }),
+           wrong<ShapeError>({"[preloaded_multi_mp_sgd_update]", "must have shape (1,)", "got (3,)"},
+                             [=] { nd.preloaded_multi_mp_sgd_update(arrays(5), {}); }),
+           wrong<ShapeError>({"[preloaded_multi_mp_sgd_mom_update]", "must have shape (2,)", "got (3,)"},
+                             [=] { nd.preloaded_multi_mp_sgd_mom_update(arrays(10), {}); }),
+           wrong<ValueError>({"[_multi_mp_adamw_update]", "etas must have a number for each of 1 weights, got 2"},
+                             [=] {
+                               nd._multi_mp_adamw_update(arrays(6), {.lrs = {1}, .wds = {1}, .etas = {1, 1}});
+                             }),
+           wrong<ValueError>({"[multi_sgd_update]", "lrs must have a number for each of 1 weights, got 0"},
+                             [=] { nd.multi_sgd_update(arrays(2), {}); }),
+           wrong<ShapeError>({"[multi_sgd_update]", "one weight or more, got no inputs"},
+                             [=] { nd.multi_sgd_update(arrays(0), {}); }),
+           wrong<ShapeError>({"[reset_arrays]", "one array or more, got no inputs"},
+                             [=] { nd.reset_arrays(arrays(0)); }),
+           wrong<ValueError>({"[multi_sgd_update]", "lr and wd must not be NaN"},
+                             [=] { nd.multi_sgd_update(arrays(2), {.lrs = {NAN}, .wds = {1}}); }),
+           wrong<ValueError>({"[ftml_update]", "counted from 1, got 0"},
+                             [=] { nd.ftml_update(s, s, s, s, s, {.lr = 1}); }),
+           wrong<ValueError>(
+               {"[_multi_lamb_update]", "counted from 1, got -1"},
+               [=] { nd._multi_lamb_update(arrays(4), {.learning_rates = {1}, .wds = {1}, .step_count = {-1}}); }),
+           wrong<ValueError>({"[ftrl_update]", "must not be NaN"},
+                             [=] { nd.ftrl_update(s, s, s, s, {.lr = 1, .lamda1 = NAN}); }),
+           wrong<ShapeError>({"[_adamw_update]", "rescale_grad must be one number", "(3,)"},
+                             [=] { nd._adamw_update(s, s, s, s, s, {.lr = 1}); }),
+           wrong<TypeError>({"[mp_sgd_update]", "16 bits or float32", "float64"},
+                            [=] {
+                              const NDArray d = ones({3}, DType::float64);
+                              nd.mp_sgd_update(d, d, s, {.lr = 1});
+                            }),
+           wrong<TypeError>({"[mp_sgd_update]", "weight32 must be float32, got float16"},
+                            [=] {
+                              const NDArray h = ones({3}, half);
+                              nd.mp_sgd_update(h, h, h, {.lr = 1});
+                            }),
+           wrong<TypeError>({"[adam_update]", "one dtype", "float32 and float16"},
+                            [=] { nd.adam_update(s, s, s, ones({3}, half), {.lr = 1}); }),
+           wrong<ShapeError>({"[lamb_update_phase2]", "a norm must be one number", "(3,)"},
+                             [=] { nd.lamb_update_phase2(s, s, s, one, {.lr = 1}); }),
+           wrong<TypeError>({"[mp_lamb_update_phase2]", "expected float32, got float16"},
+                            [=] {
+                              const NDArray h = ones({3}, half);
+                              nd.mp_lamb_update_phase2(h, h, one, one, s, {.lr = 1});
+                            }),
+           wrong<ShapeError>({"[_contrib_group_adagrad_update]", "history must have shape (3, 1)", "got (3,)"},
+                             [=] { nd.group_adagrad_update(s, s, s, {.lr = 1}); }),
+           wrong<TypeError>({"[multi_lars]", "expected float32, got float16"},
+                            [=] {
+                              const NDArray h = ones({3}, half);
+                              nd.multi_lars(h, h, h, h, {.eta = 1});
+                            }),
+           wrong<TypeError>({"[multi_sum_sq]", "int32"}, [=] { nd.multi_sum_sq(std::vector{ones({3}, whole)}); }),
+           wrong<ValueError>({"[all_finite]", "init_output must be True"},
+                             [=] { nd.all_finite(s, {.init_output = false}); }),
+           wrong<ValueError>({"[multi_all_finite]", "init_output must be True"},
+                             [=] { nd.multi_all_finite(arrays(2), {.init_output = false}); })}) {
+    rows.push_back(std::move(w));
+  }
+  const auto rule = [&](const char* name, int n, std::vector<std::string> says, auto call) {
+    says.insert(says.begin(), "[" + std::string(name) + "]");
+    rows.push_back(wrong<ValueError>(says, [=] {
+      const std::vector<NDArray> all = arrays(n);
+      std::vector<const NDArray*> pointers;
+      for (const NDArray& a : all) pointers.push_back(&a);
+      call(std::span<const NDArray* const>(pointers));
+    }));
+  };
+  rule("_kaon_multi_update2", 3, {"adam takes groups of 4 arrays, and weight32; got 2"},
+       [](auto a) { nd._kaon_multi_update2(a, {{.kind = UpdateKind::adam}}); });
+  rule("_kaon_multi_update3", 4, {"ftml takes groups of 5 arrays"},
+       [](auto a) { nd._kaon_multi_update3(a, {{.kind = UpdateKind::ftml}}); });
+  rule("_kaon_multi_update4", 5, {"rule must be a whole rule, got lamb_step"},
+       [](auto a) { nd._kaon_multi_update4(a, {{.kind = UpdateKind::lamb_step}}); });
+  rule("_kaon_multi_update5", 6, {"sgd takes groups of 2 arrays"}, [](auto a) { nd._kaon_multi_update5(a, {}); });
+  rule("_kaon_multi_update6", 7, {"must not be NaN"},
+       [](auto a) { nd._kaon_multi_update6(a, {{.kind = UpdateKind::ftml, .eta = NAN}}); });
+  return rows;
+}
+
 std::vector<Wrong> rearranged() {
   return {
       wrong<ShapeError>({"[_split_v2]", "rise to at most 3", "(0, 2, 1)"},
@@ -686,6 +815,7 @@ void check(const std::vector<Wrong>& table) {
 TEST_CASE("errors: shapes", "[errors]") { check(shapes()); }
 TEST_CASE("errors: dtypes", "[errors]") { check(types()); }
 TEST_CASE("errors: values and indices", "[errors]") { check(values()); }
+TEST_CASE("errors: updates of weights", "[errors]") { check(updates()); }
 TEST_CASE("errors: cutting, scattering, sums up to each element", "[errors]") { check(rearranged()); }
 TEST_CASE("errors: states and devices", "[errors]") { check(states()); }
 

@@ -63,8 +63,15 @@ const NameSet nothing = names(R"(
     _backward_take _scatter_set_nd gather_nd softmax_cross_entropy
     _arange _eye _full _linspace _ones _random_normal _random_randint _random_uniform _sample_multinomial _shuffle
     _zeros
-    _kaon_all_finite _kaon_multi_adam_update _kaon_multi_sgd_mom_update _kaon_multi_sgd_update adam_update
-    sgd_mom_update sgd_update
+    _adamw_update _contrib_group_adagrad_update _kaon_multi_update2 _kaon_multi_update3 _kaon_multi_update4
+    _kaon_multi_update5 _kaon_multi_update6 _mp_adamw_update _multi_adamw_update _multi_lamb_update
+    _multi_mp_adamw_update _multi_mp_lamb_update _sparse_adagrad_update adam_update all_finite ftml_update
+    ftrl_update lamb_update_phase1 lamb_update_phase2 mp_lamb_update_phase1 mp_lamb_update_phase2
+    mp_nag_mom_update mp_sgd_mom_update mp_sgd_update multi_all_finite multi_lars multi_mp_sgd_mom_update
+    multi_mp_sgd_update multi_sgd_mom_update multi_sgd_update multi_sum_sq nag_mom_update
+    preloaded_multi_mp_sgd_mom_update preloaded_multi_mp_sgd_update preloaded_multi_sgd_mom_update
+    preloaded_multi_sgd_update reset_arrays rmsprop_update rmspropalex_update sgd_mom_update sgd_update
+    signsgd_update signum_update
     _backward_control_flow _cond _control_flow_key _foreach _while_loop
     _batch_norm_affine _fused_kernel _pad_rows _take_rows)");
 

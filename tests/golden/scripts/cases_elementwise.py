@@ -275,4 +275,4 @@ def update(name, d):
         changed += [2, 3]
         if d.chance(0.7):
             attrs.update(beta1=d.pick(0.9, 0.5), beta2=d.pick(0.999, 0.9), epsilon=d.pick(1e-8, 1e-3))
-    return case(name, inputs, attrs, wants=[0] * len(inputs), updates=changed)
+    return case(name, inputs, attrs, wants=[0] * len(inputs), updates=changed, outs=[0])

@@ -22,6 +22,7 @@ import cases_detection  # noqa: F401
 import cases_indexing  # noqa: F401
 import cases_layers  # noqa: F401
 import cases_movement  # noqa: F401
+import cases_optim  # noqa: F401
 import cases_resize  # noqa: F401
 import cases_rnn  # noqa: F401
 import rules
@@ -67,6 +68,8 @@ class MXNet:
             self.process = subprocess.Popen([self.python, HERE / "mxnet_worker.py"], stdin=subprocess.PIPE,
                                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         sent = {k: case[k] for k in ("op", "attrs", "wants", "train", "updates", "seed")}
+        if "outs" in case:
+            sent["outs"] = case["outs"]
         sent["inputs"] = [t.wire() for t in case["inputs"]]
         # its Pooling keeps no places of maxima when it predicts, and takes wrong ones
         sent["train"] = case["train"] or case["op"] not in ("BatchNorm", "Dropout", "LeakyReLU", "RNN",

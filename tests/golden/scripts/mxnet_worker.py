@@ -48,9 +48,11 @@ def answer(case):
     function = operator(case["op"])
 
     def call():
-        if case["updates"]:
-            function(*inputs, out=inputs[0], **attrs) if case["op"].endswith("_update") else None
-        outputs = [] if case["op"].endswith("_update") else function(*inputs, **attrs)
+        if "outs" in case:  # what it changes takes the place of outputs
+            out = [inputs[i] for i in case["outs"]]
+            function(*inputs, **attrs, **({"out": out if len(out) > 1 else out[0]} if out else {}))
+            return []
+        outputs = function(*inputs, **attrs)
         return list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
 
     if any(wanted):

@@ -12,7 +12,7 @@ SUMS = re.compile(r"^(sum|mean|prod|nansum|nanprod|sum_axis|norm|dot|batch_dot|F
                   r"_contrib_(BilinearResize2D|AdaptiveAvgPooling2D|SyncBatchNorm|interleaved_\w+)|UpSampling|"
                   r"_contrib_(box_nms|box_decode|box_encode|MultiBox\w+|ROIAlign)|"
                   r"RNN|CTCLoss|cumsum|col2im|InstanceNorm|GroupNorm|L2Normalization|LRN|moments|"
-                  r"softmax_cross_entropy|add_n|ElementWiseSum|take|Embedding|gather_nd|Pad|pad|\w+_update|"
+                  r"softmax_cross_entropy|add_n|ElementWiseSum|take|Embedding|gather_nd|Pad|pad|\w+_update|\w+_update_phase[12]|multi_sum_sq|"
                   r"broadcast_(to|axis|axes|like)|repeat|tile|where|LeakyReLU)$")
 
 
@@ -49,6 +49,10 @@ def everywhere(e):
 
 def nan_in(e):
     """Input 0 has NaN somewhere (for windows and reductions)."""
+    return np.full(e.torch.shape, e.any_input(np.isnan))
+
+
+def nan_in_any(e):
     return np.full(e.torch.shape, e.any_input(np.isnan))
 
 
@@ -142,6 +146,14 @@ RULES = [
     (r"CTCLoss", r"gradients", "torch", "probabilities below the range of float32, in which MXNet computes",
      lambda e: np.full(e.torch.shape, e.case["inputs"][0].dtype == "float64")),
     (r"LRN", r"gradients", "torch", "MXNet divides by 0 in images of few channels", lambda e: np.isinf(e.mxnet)),
+    (r"(mp_)?nag_mom_update", r"updated", "torch", "MXNet takes the new weight into the momentum when it works in place",
+     everywhere),
+    (r"_multi_adamw_update", r"updated", "torch", "MXNet reads a rescale_grad of float64 as float32",
+     lambda e: np.full(e.torch.shape, e.case["inputs"][0].dtype == "float64")),
+    (r"mp_lamb_update_phase2", r"updated", "torch", "MXNet leaves weight32 as it was", everywhere),
+    (r"sign(sgd|um)_update", r"updated", "torch", "NaN stays", nan_in_any),
+    (r"\w+_update(_phase[12])?", r".*", "torch", "MXNet computes in 16 bits",
+     lambda e: np.full(e.torch.shape, "mp_" not in e.case["op"] and e.case["inputs"][0].dtype == "float16")),
     (r"gather_nd", r"gradients", "torch", "MXNet drops negative indices", everywhere),
     (r"(broadcast)?_power(_scalar)?|_rpower_scalar", r"gradients", "open", "the gradient of 0 to the power of 0 and less",
      lambda e: ~np.isfinite(e.mxnet) | ~np.isfinite(e.torch)),
@@ -190,6 +202,7 @@ REFUSALS = [
     (r"didn't register FGradient", "MXNet has no gradient for it"),
     (r"No training support for LSTM with projection", "MXNet has no gradient of a projection on the CPU"),
     (r"only available for cuDNN|only supported for GPU", "MXNet has it on GPUs only"),
+    (r"not implemented for CPU|Operator not implemented: operator = _sparse", "MXNet has it for row-sparse arrays only"),
     (r"must be in range", "MXNet refuses negative axes"),
     (r"Too many reduction axes", "MXNet refuses so many axes"),
     (r"Dilate is not supported|natively supported|Not implmented|could not create a descriptor", "MXNet has no kernel for it"),

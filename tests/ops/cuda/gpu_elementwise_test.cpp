@@ -317,15 +317,18 @@ TEST_CASE("gpu updates: more tensors than one launch takes, of any dtype and siz
         there.push_back(i % 3 ? on_gpu(here.back()) : unaligned(on_gpu(here.back()), 1));
       }
     }
-    here.push_back(nd.arange(1, 2 * tensors + 1) / 512);
+    here.push_back(nd.arange(1, 4 * tensors + 1) / 512);
     there.push_back(on_gpu(here.back()));
     const auto update = [&](const std::vector<NDArray>& all) {
       std::vector<const NDArray*> pointers;
       for (const NDArray& a : all) pointers.push_back(&a);
-      if (kind == 0) nd._kaon_multi_sgd_update(pointers, {.rescale_grad = 0.5});
-      if (kind == 1)
-        nd._kaon_multi_sgd_mom_update(pointers, {.momentum = 0.9, .rescale_grad = 0.5, .clip_gradient = 0.04});
-      if (kind == 2) nd._kaon_multi_adam_update(pointers, {.rescale_grad = 2});
+      if (kind == 0) nd._kaon_multi_update2(pointers, {{.rescale_grad = 0.5}});
+      if (kind == 1) {
+        nd._kaon_multi_update3(
+            pointers,
+            {{.kind = ops::UpdateKind::sgd_momentum, .momentum = 0.9, .rescale_grad = 0.5, .clip_gradient = 0.04}});
+      }
+      if (kind == 2) nd._kaon_multi_update4(pointers, {{.kind = ops::UpdateKind::adam, .rescale_grad = 2}});
     };
     for (int step = 0; step < 2; ++step) update(here), update(there);
     for (size_t i = 0; i < here.size(); ++i) {
@@ -345,8 +348,6 @@ TEST_CASE("gpu all_finite: the last element of many", "[ops][cuda]") {
     std::vector<NDArray> arrays;
     for (int i = 0; i < 100; ++i) arrays.push_back(on_gpu(numbers({i == 60 ? 5000 : 3}, reals[i % 4])));
     arrays[60].slice(4999, 5000).assign(bad);
-    std::vector<const NDArray*> pointers;
-    for (const NDArray& a : arrays) pointers.push_back(&a);
-    CHECK(nd._kaon_all_finite(pointers).asscalar<float>() == (bad == 1.0 ? 1.0f : 0.0f));
+    CHECK(nd.multi_all_finite(arrays).asscalar<float>() == (bad == 1.0 ? 1.0f : 0.0f));
   }
 }

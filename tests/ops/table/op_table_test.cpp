@@ -179,7 +179,18 @@ Rows large_rows() {
   add(op::RandomRandint{.low = 0, .high = 1000, .shape = flat}, {});
   add(op::Shuffle{}, {in({3001, 33})}, any);
   add(op::AdamUpdate{.lr = 0.1}, {in(flat), in(flat), in(flat), in(flat, Fill::positive)});
-  add(op::AllFinite{}, {in(flat), in(wide)});
+  const auto each = [](const Shape& shape, int arrays, int weights) {
+    std::vector<Input> inputs;
+    for (int i = 0; i < arrays * weights; ++i)
+      inputs.push_back(in(shape, i % arrays == 3 ? Fill::positive : Fill::normal));
+    return inputs;
+  };
+  add(op::MultiLambUpdate{.learning_rates = {0.1f, 0.2f}, .wds = {0.1f, 0.0f}, .step_count = {1, 7}, .num_tensors = 2},
+      each(flat, 4, 2));
+  add(op::MultiSGDMomUpdate{.lrs = {0.1f, 0.2f, 0.3f}, .wds = {0.1f, 0.0f, 0.1f}, .num_weights = 3}, each(wide, 3, 3));
+  add(op::GroupAdagradUpdate{.lr = 0.1}, {in(wide), in(wide), in({301, 1}, Fill::positive)});
+  add(op::MultiSumSq{.num_arrays = 2}, {in(flat), in(wide)});
+  add(op::MultiAllFinite{.num_arrays = 2}, {in(flat), in(wide)});
   for (RnnMode mode : {RnnMode::rnn_tanh, RnnMode::lstm, RnnMode::gru}) {
     const int64_t gates = gates_of(mode), hidden = 133, state = mode == RnnMode::lstm ? 2 * hidden : hidden;
     std::vector<Input> inputs{in({5, 65, gates * hidden}), in({gates * hidden, hidden}, Fill::unit), in({65, state})};

@@ -53,6 +53,11 @@ std::string source(const FloatTuple& value) {
   for (int i = 0; i < value.size(); ++i) text += (i == 0 ? "" : ", ") + source(double(value[i]));
   return fmt::format("FloatTuple({})", text);
 }
+std::string source(const IntTuple& value) {
+  std::string text;
+  for (int i = 0; i < value.size(); ++i) text += (i == 0 ? "" : ", ") + source(value[i]);
+  return fmt::format("IntTuple({})", text);
+}
 template <class E>
   requires std::is_enum_v<E> std::string source(E value) {
     return fmt::format("{}({} /* {} */)", type_name<E>(), int(value), to_text(value));

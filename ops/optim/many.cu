@@ -1,8 +1,7 @@
-// _kaon_all_finite on CUDA.
-#include "kaon/ops/optim/optim.h"
-
+// Operators that ask or set something of many arrays, on CUDA.
 #include "kaon/ops/init/init.h"
 #include "kaon/ops/init/kernels/fill_value.h"
+#include "kaon/ops/optim/kernels/adapted_rate.h"
 #include "kaon/ops/optim/kernels/tensor_list.cuh"
 
 namespace kaon {
@@ -45,14 +44,34 @@ void find(KernelContext& c) {
   flush();
 }
 
-}  // namespace
-
-void run_cuda(const op::AllFinite&, KernelContext& c) {
+void find_finite(KernelContext& c) {
   fill_cuda(c.out(), 1, c);
   find<float>(c);
   find<double>(c);
   find<float16>(c);
   find<bfloat16>(c);
+}
+
+struct LarsRate {
+  op::MultiLars op;
+  const float *lrs, *weights, *grads, *wds;
+  float* out;
+  __device__ void operator()(int64_t i) const { out[i] = lars_rate(op, lrs[i], wds[i], weights[i], grads[i]); }
+};
+
+}  // namespace
+
+void run_cuda(const op::AllFinite&, KernelContext& c) { find_finite(c); }
+void run_cuda(const op::MultiAllFinite&, KernelContext& c) { find_finite(c); }
+
+void run_cuda(const op::MultiLars& op, KernelContext& c) {
+  cuda::for_each(c, c.out().size(),
+                 LarsRate{op, c.in(0).as<float>(), c.in(1).as<float>(), c.in(2).as<float>(), c.in(3).as<float>(),
+                          c.out().as<float>()});
+}
+
+void run_cuda(const op::ResetArrays&, KernelContext& c) {
+  for (const TensorView& x : c.inputs) cuda::zero_bytes(c, x.data, x.bytes());
 }
 
 }  // namespace kaon
