@@ -74,8 +74,9 @@ using NnOps =
                 MAERegressionOutput, LogisticRegressionOutput, BackwardRegressionOutput, MakeLoss, BackwardMakeLoss,
                 Dropout, Resample, BilinearResize2D, AdaptiveAvgPooling2D, UpSampling, Crop, SyncBatchNorm,
                 InstanceNorm, GroupNorm, L2Normalization, LRN, RMSNorm, Moments, SelfAttentionQK, SelfAttentionValue,
-                EncoderDecoderQK, EncoderDecoderValue, DivSqrtDim, RNN, RnnParamConcat, RnnParameters, RnnScan,
-                BackwardRnnScan, CTCLoss, CtcLossOfLogs, Im2col, Col2im>;
+                EncoderDecoderQK, EncoderDecoderValue, DivSqrtDim, ScaledDotProductAttention,
+                BackwardScaledDotProductAttention, CacheAppend, RotaryEmbedding, RNN, RnnParamConcat, RnnParameters,
+                RnnScan, BackwardRnnScan, CTCLoss, CtcLossOfLogs, Im2col, Col2im>;
 using DetectionOps = ops::OpList<BoxNms, BoxSuppress, BoxTake, BackwardBoxTake, BoxIou, BoxDecode, BoxEncode,
                                  BipartiteMatching, BipartitePairs, MultiBoxPrior, MultiBoxDetection, MultiBoxRows,
                                  MultiBoxTarget, ROIAlign, BackwardROIAlign, ROIPooling, BackwardROIPooling>;

@@ -84,6 +84,16 @@ class LayerFunctions : public ArrayFunctions<A> {
   A interleaved_matmul_encdec_qk(const In<A>& queries, const In<A>& keys_values, const op::EncoderDecoderQK& op) const { return call(op, queries, keys_values); }
   A interleaved_matmul_encdec_valatt(const In<A>& keys_values, const In<A>& attention, const op::EncoderDecoderValue& op) const { return call(op, keys_values, attention); }
   A div_sqrt_dim(const In<A>& data) const { return call(op::DivSqrtDim{}, data); }  // x / sqrt(length of the last axis)
+  // softmax(scale q k^T + mask) v for each head of query (batch, heads, n, dim), key and value (batch, kv_heads, m, ...);
+  // `more` is the mask or valid_length, as op says
+  A scaled_dot_product_attention(const In<A>& query, const In<A>& key, const In<A>& value, const op::ScaledDotProductAttention& op = {}) const { return call(op, query, key, value); }
+  A scaled_dot_product_attention(const In<A>& query, const In<A>& key, const In<A>& value, const In<A>& more, const op::ScaledDotProductAttention& op) const { return call(op, query, key, value, more); }
+  A scaled_dot_product_attention(const In<A>& query, const In<A>& key, const In<A>& value, const In<A>& mask, const In<A>& valid_length, op::ScaledDotProductAttention op = {}) const {
+    return op.use_mask = op.use_valid_length = true, call(op, query, key, value, mask, valid_length);
+  }
+  std::vector<A> _backward_scaled_dot_product_attention(std::span<const A* const> arrays, const op::BackwardScaledDotProductAttention& op, const std::source_location& site = std::source_location::current()) const { return call_list_many(3, op, arrays, site); }
+  A rotary_embedding(const In<A>& data, const op::RotaryEmbedding& op = {}) const { return call(op, data); }  // data (..., length, dim)
+  A rotary_embedding(const In<A>& data, const In<A>& positions, op::RotaryEmbedding op = {}) const { return op.use_positions = true, call(op, data, positions); }
   // --- recurrent layers over data (steps, batch, channels); the arrays are those that op::RNN names: parameters, state,
   // for lstm state_cell, and with use_sequence_length sequence_length. One result, or with state_outputs the states too
   A RNN(const In<A>& data, const In<A>& parameters, const In<A>& state, const op::RNN& op) const { return call(op, data, parameters, state); }
@@ -229,6 +239,8 @@ class Functions : public LayerFunctions<A> {
     return call(op, probabilities);
   }
   A shuffle(const In<A>& data) const { return call(op::Shuffle{}, data); }  // rows in random order; no gradient
+  // --- keys or values of new steps into a cache (batch, heads, capacity, dim), in place, from position[b] on
+  void cache_append(const In<A>& cache, const In<A>& data, const In<A>& position) const { update(op::CacheAppend{}, cache, data, position); }
   // --- optimizer updates, in place: weight, gradient and states have one shape and floating dtype
   void sgd_update(const In<A>& weight, const In<A>& grad, const op::SGDUpdate& op) const { update(op, weight, grad); }
   void sgd_mom_update(const In<A>& weight, const In<A>& grad, const In<A>& mom, const op::SGDMomUpdate& op) const {

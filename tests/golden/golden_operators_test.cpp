@@ -172,6 +172,7 @@ TEST_CASE("golden: normalisations", "[golden]") { check_file("norm.golden"); }
 TEST_CASE("golden: activations and softmax", "[golden]") { check_file("activation.golden"); }
 TEST_CASE("golden: images at another size", "[golden]") { check_file("resize.golden"); }
 TEST_CASE("golden: operators made of others, and order", "[golden]") { check_file("composed.golden"); }
+TEST_CASE("golden: attention and rotary positions", "[golden]") { check_file("attention.golden"); }
 TEST_CASE("golden: recurrent layers and unaligned sequences", "[golden]") { check_file("rnn.golden"); }
 TEST_CASE("golden: losses and dropout", "[golden]") { check_file("losses.golden"); }
 TEST_CASE("golden: object detection", "[golden]") { check_file("detection.golden"); }

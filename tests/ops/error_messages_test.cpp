@@ -108,6 +108,41 @@ std::vector<Wrong> shapes() {
                           nd.RNN(ones({2, 1, 1}), ones({8}), ones({1, 1, 2}),
                                  {.state_size = 2, .num_layers = 1, .mode = RnnMode::rnn_tanh});
                         }),
+      wrong<ShapeError>({"[scaled_dot_product_attention]", "key must have the batch 2 and the dim 4", "(2, 1, 3, 5)"},
+                        [] {
+                          nd.scaled_dot_product_attention(ones({2, 1, 3, 4}), ones({2, 1, 3, 5}), ones({2, 1, 3, 4}));
+                        }),
+      wrong<ShapeError>({"[scaled_dot_product_attention]", "value must have 2 samples, 1 heads and 3 steps"},
+                        [] {
+                          nd.scaled_dot_product_attention(ones({2, 1, 3, 4}), ones({2, 1, 3, 4}), ones({2, 1, 2, 4}));
+                        }),
+      wrong<ShapeError>({"[scaled_dot_product_attention]", "a multiple of those of key", "got 3 and 2"},
+                        [] {
+                          nd.scaled_dot_product_attention(ones({1, 3, 2, 4}), ones({1, 2, 2, 4}), ones({1, 2, 2, 4}));
+                        }),
+      wrong<ShapeError>({"[scaled_dot_product_attention]", "mask must broadcast to (1, 2, 3, 4)", "got (3, 3)"},
+                        [] {
+                          const NDArray query = ones({1, 2, 3, 5}), key = ones({1, 2, 4, 5});
+                          nd.scaled_dot_product_attention(query, key, key, ones({3, 3}), {.use_mask = true});
+                        }),
+      wrong<ShapeError>(
+          {"[_backward_scaled_dot_product_attention]", "logsum must have shape (1, 1, 2)", "got (1, 1, 3)"},
+          [] {
+            const NDArray x = ones({1, 1, 2, 3}), sums = ones({1, 1, 3});
+            nd._backward_scaled_dot_product_attention(std::array{&x, &x, &sums, &x, &x, &x}, {});
+          }),
+      wrong<ShapeError>({"[cache_append]", "data must have the shape of cache, with at most 4 steps", "(1, 2, 5, 3)"},
+                        [] {
+                          nd.cache_append(ones({1, 2, 4, 3}), ones({1, 2, 5, 3}), ones({1}));
+                        }),
+      wrong<ShapeError>({"[cache_append]", "position must have shape (1,) or (3,)", "got (2,)"},
+                        [] {
+                          nd.cache_append(ones({3, 2, 4, 3}), ones({3, 2, 1, 3}), ones({2}));
+                        }),
+      wrong<ShapeError>({"[rotary_embedding]", "positions must have shape (3,) or (batch, 3)", "(4,)"},
+                        [] {
+                          nd.rotary_embedding(ones({2, 3, 4}), ones({4}));
+                        }),
       wrong<ShapeError>({"[CTCLoss]", "label must have 2 rows of at most 3 labels", "(2, 4)"},
                         [] {
                           nd.CTCLoss(ones({3, 2, 4}), ones({2, 4}));
@@ -257,6 +292,20 @@ std::vector<Wrong> types() {
             nd.RNN(ones({2, 1, 1}), ones({10}), ones({1, 1, 2}), ones({1}, DType::boolean),
                    {.state_size = 2, .num_layers = 1, .mode = RnnMode::rnn_tanh, .use_sequence_length = true});
           }),
+      wrong<TypeError>({"[scaled_dot_product_attention]", "one dtype", "float32 and float16"},
+                       [] {
+                         const NDArray x = ones({1, 1, 2, 2});
+                         nd.scaled_dot_product_attention(x, x, ones({1, 1, 2, 2}, half));
+                       }),
+      wrong<TypeError>({"[scaled_dot_product_attention]", "mask must be bool or float32", "got int32"},
+                       [] {
+                         const NDArray x = ones({1, 1, 2, 2});
+                         nd.scaled_dot_product_attention(x, x, x, ones({2, 2}, whole), {.use_mask = true});
+                       }),
+      wrong<TypeError>({"[cache_append]", "one dtype", "float32 and float16"},
+                       [] {
+                         nd.cache_append(ones({1, 1, 2, 2}), ones({1, 1, 1, 2}, half), ones({1}));
+                       }),
       wrong<TypeError>({"[CTCLoss]", "labels and lengths must be numbers", "bool"},
                        [] {
                          nd.CTCLoss(ones({3, 2, 4}), ones({2, 1}, DType::boolean));
@@ -348,6 +397,19 @@ std::vector<Wrong> values() {
       wrong<ValueError>({"[CTCLoss]", "takes 3 inputs", "got 2"},
                         [] {
                           nd.CTCLoss(ones({3, 2, 4}), ones({2, 1}), {.use_data_lengths = true});
+                        }),
+      wrong<ValueError>({"[scaled_dot_product_attention]", "scale must be finite", "nan"},
+                        [] {
+                          const NDArray x = ones({1, 1, 2, 2});
+                          nd.scaled_dot_product_attention(x, x, x, {.scale = NAN});
+                        }),
+      wrong<ValueError>({"[rotary_embedding]", "dims must be even and at most 4", "got 3"},
+                        [] {
+                          nd.rotary_embedding(ones({2, 4}), {.dims = 3});
+                        }),
+      wrong<ValueError>({"[rotary_embedding]", "base must be positive and finite", "got 0"},
+                        [] {
+                          nd.rotary_embedding(ones({2, 4}), {.base = 0});
                         }),
       wrong<ValueError>({"[_rnn_parameters]", "state_size must be at least 1"},
                         [] { nd._rnn_parameters(ones({1}), {.state_size = 0}); }),

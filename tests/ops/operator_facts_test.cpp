@@ -66,7 +66,7 @@ const NameSet nothing = names(R"(
     _kaon_all_finite _kaon_multi_adam_update _kaon_multi_sgd_mom_update _kaon_multi_sgd_update adam_update
     sgd_mom_update sgd_update
     _backward_control_flow _cond _control_flow_key _foreach _while_loop
-    _batch_norm_affine _fused_kernel _pad_rows _take_rows)");
+    _batch_norm_affine _fused_kernel _pad_rows _take_rows cache_append)");
 
 // Reductions, products and layers, which read much for what they give; losses; and gradients. BatchNorm and Dropout are
 // computed again in another way, by the pass `rematerialize`.
@@ -81,6 +81,7 @@ const NameSet kept = nothing + names(R"(
     _backward_Pooling _backward_sum _pooling_along
     _slice_assign _slice_assign_scalar batch_take one_hot _ravel_multi_index _scan _unravel_index
     _backward_rnn_scan _ctc_loss_of_logs _rnn_scan
+    _backward_scaled_dot_product_attention rotary_embedding scaled_dot_product_attention
     _fused_pointwise _rematerialize_batch_norm)");
 
 // All that are neither pointwise nor repeat their input.
@@ -98,6 +99,7 @@ const NameSet not_fused = nothing + names(R"(
     _backward_BatchNorm _backward_Convolution_data _backward_Convolution_weight _backward_PReLU_gamma
     _backward_Pooling _pooling_along
     _backward_rnn_scan _ctc_loss_of_logs _rnn_parameters _rnn_scan
+    _backward_scaled_dot_product_attention rotary_embedding scaled_dot_product_attention
     _fused_pointwise _rematerialize_batch_norm _reorder)");
 
 // The policy `bucket` is for predictions, without gradients; it pads before other passes run.
@@ -107,6 +109,7 @@ const NameSet mixes_rows = nothing + names(R"(
     _backward_BatchNorm _backward_Convolution_data _backward_Convolution_weight _backward_PReLU_gamma
     _backward_Pooling _backward_sum _pooling_along
     _backward_rnn_scan _ctc_loss_of_logs _rnn_parameters _rnn_scan
+    _backward_scaled_dot_product_attention
     _fused_pointwise _rematerialize_batch_norm _reorder)");
 
 // Bound by the bytes that they read and write; of pointwise operators and views that is understood.
@@ -121,7 +124,7 @@ const NameSet cheap = nothing + names(R"(
     LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss SoftmaxOutput
     _backward_BatchNorm _backward_PReLU_gamma _backward_Pooling _pooling_along
     _fused_pointwise _rematerialize_batch_norm _reorder
-    _ctc_loss_of_logs _rnn_parameters
+    _ctc_loss_of_logs _rnn_parameters rotary_embedding
     Deconvolution)");
 
 // Images are copied to row-major before them. Views keep that layout.
@@ -135,6 +138,7 @@ const NameSet row_major = nothing + names(R"(
     Deconvolution FullyConnected batch_dot dot
     Dropout LayerNorm SoftmaxActivation log_softmax softmax softmin
     _backward_rnn_scan _ctc_loss_of_logs _rnn_parameters _rnn_scan
+    _backward_scaled_dot_product_attention rotary_embedding scaled_dot_product_attention
     LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss SoftmaxOutput)");
 
 struct Fact {

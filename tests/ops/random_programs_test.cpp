@@ -126,8 +126,8 @@ KAON_MORE_PROGRAMS(20)
 
 // What no program contains, and why.
 static const std::set<std::string> exempt{
-    // update one weight in place and give nothing that a program could return; TrainingStep has those over many
-    "sgd_update", "sgd_mom_update", "adam_update",
+    // update one array in place and give nothing that a program could return; TrainingStep has those over many
+    "sgd_update", "sgd_mom_update", "adam_update", "cache_append",
     // parts of a Trainer's step: reached by training_step
     "_kaon_multi_sgd_update", "_kaon_multi_sgd_mom_update", "_kaon_multi_adam_update"};
 

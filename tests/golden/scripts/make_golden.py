@@ -17,6 +17,7 @@ from collections import Counter, defaultdict
 import numpy as np
 import torch
 
+import cases_attention  # noqa: F401
 import cases_composed  # noqa: F401
 import cases_detection  # noqa: F401
 import cases_indexing  # noqa: F401

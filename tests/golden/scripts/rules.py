@@ -12,7 +12,7 @@ SUMS = re.compile(r"^(sum|mean|prod|nansum|nanprod|sum_axis|norm|dot|batch_dot|F
                   r"_contrib_(BilinearResize2D|AdaptiveAvgPooling2D|SyncBatchNorm|interleaved_\w+)|UpSampling|"
                   r"_contrib_(box_nms|box_decode|box_encode|MultiBox\w+|ROIAlign)|"
                   r"RNN|CTCLoss|cumsum|col2im|InstanceNorm|GroupNorm|L2Normalization|LRN|moments|"
-                  r"softmax_cross_entropy|add_n|ElementWiseSum|take|Embedding|gather_nd|Pad|pad|\w+_update|"
+                  r"softmax_cross_entropy|scaled_dot_product_attention|rotary_embedding|add_n|ElementWiseSum|take|Embedding|gather_nd|Pad|pad|\w+_update|"
                   r"broadcast_(to|axis|axes|like)|repeat|tile|where|LeakyReLU)$")
 
 

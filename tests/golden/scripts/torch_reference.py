@@ -5,6 +5,7 @@ compute(case) gives what mxnet_worker.py gives, or None where there is no formul
 import numpy as np
 import torch
 
+import torch_attention  # noqa: F401
 import torch_composed  # noqa: F401
 import torch_elementwise  # noqa: F401
 import torch_indexing  # noqa: F401

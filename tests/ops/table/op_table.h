@@ -16,6 +16,7 @@ Rows nn_rows();
 Rows layer_rows();
 Rows resize_rows();
 Rows composed_rows();
+Rows attention_rows();
 Rows detection_rows();
 Rows multibox_rows();
 Rows region_rows();

@@ -21,7 +21,7 @@ Rows all_rows() {
   Rows all;
   for (auto rows :
        {elementwise_rows, reduce_rows, movement_rows, index_rows, nn_rows, layer_rows, resize_rows, composed_rows,
-        detection_rows, multibox_rows, region_rows, rnn_rows, rearrange_rows, init_rows, optim_rows}) {
+        attention_rows, detection_rows, multibox_rows, region_rows, rnn_rows, rearrange_rows, init_rows, optim_rows}) {
     for (Row& r : rows()) all.push_back(std::move(r));
   }
   return all;
@@ -187,6 +187,14 @@ Rows large_rows() {
     add(op::RnnScan{.mode = mode}, inputs);
   }
   add(op::CTCLoss{}, {in({30, 9, 11}), index({9, 7}, 0, 11)});
+  for (CausalMask causal : {CausalMask::none, CausalMask::lower_right}) {
+    const std::vector<Input> inputs{in({2, 4, 203, 24}), in({2, 2, 1601, 24}), in({2, 2, 1601, 40})};
+    add(op::ScaledDotProductAttention{.causal = causal}, inputs);
+    add(op::ScaledDotProductAttention{.causal = causal},
+        {in({1, 2, 2, 24}), in({1, 2, 5003, 24}), in({1, 2, 5003, 40})});
+  }
+  add(op::RotaryEmbedding{}, {in({3, 5, 301, 64})});
+  add(op::CacheAppend{}, {in({5, 7, 501, 33}), in({5, 7, 401, 33}), index(Shape(5), 0, 90)}, any);
   return rows;
 }
 
