@@ -17,8 +17,11 @@
 #include "kaon/ops/nn/resize/resize.h"
 #include "kaon/ops/nn/rnn/rnn.h"
 #include "kaon/ops/nn/softmax/softmax.h"
+#include "kaon/ops/numeric/numeric.h"
 #include "kaon/ops/optim/optim.h"
 #include "kaon/ops/reduce/reduce.h"
+#include "kaon/ops/search/search.h"
+#include "kaon/ops/statistics/statistics.h"
 
 namespace KAON_API kaon {
 
@@ -64,6 +67,16 @@ using MovementOps =
                 Embedding, Pick, PickGrad, BatchTake, OneHot, GatherNd, GatherNdGrad, SequenceLast, SequenceReverse,
                 SplitV2, DepthToSpace, SpaceToDepth, Diag, ScatterSetNd, ScatterNd, IndexCopy, IndexArray,
                 RavelMultiIndex, UnravelIndex>;
+using NumericOps = ops::OpList<IsNan, IsInf, IsFinite, IsPosInf, IsNegInf, BitwiseAnd, BitwiseOr, BitwiseXor, LeftShift,
+                               RightShift, BitwiseAndScalar, BitwiseOrScalar, BitwiseXorScalar, BitwiseNot, NanToNum,
+                               BroadcastWhere, WhereScalarX, WhereScalarY, WhereScalars, Arctan2, Copysign, Fmod, Fmax,
+                               Fmin, Ldexp, Arctan2Scalar, RArctan2Scalar, CopysignScalar, RCopysignScalar, LdexpScalar,
+                               RLdexpScalar, TrueDivide, TrueDivideScalar, RTrueDivideScalar, FloorDivide>;
+using StatisticsOps = ops::OpList<Any, All, NumpySum, NumpyMean, NumpyProd, NumpyMax, NumpyMin, NumpyArgMax,
+                                  NumpyArgMin, Var, Std, LogSumExp, Quantile, Percentile, Median, Histogram, IsClose,
+                                  AllClose, ProductScan, ProductScanGrad, ExtremeScan, CumProd, CumMax, CumMin>;
+using SearchOps = ops::OpList<SearchSorted, TakeAlongAxis, PutAlongAxis, IndexAdd, Tril, Triu, Roll, Rot90, Difference,
+                              Diff, MoveAxis, Meshgrid>;
 using LinalgOps = ops::OpList<Dot, BatchDot, KhatriRao>;
 using NnOps =
     ops::OpList<FullyConnected, Convolution, ConvolutionBackwardData, ConvolutionBackwardWeight, Deconvolution, Pooling,
@@ -75,7 +88,8 @@ using NnOps =
                 Dropout, Resample, BilinearResize2D, AdaptiveAvgPooling2D, UpSampling, Crop, SyncBatchNorm,
                 InstanceNorm, GroupNorm, L2Normalization, LRN, RMSNorm, Moments, SelfAttentionQK, SelfAttentionValue,
                 EncoderDecoderQK, EncoderDecoderValue, DivSqrtDim, RNN, RnnParamConcat, RnnParameters, RnnScan,
-                BackwardRnnScan, CTCLoss, CtcLossOfLogs, Im2col, Col2im>;
+                BackwardRnnScan, CTCLoss, CtcLossOfLogs, Im2col, Col2im, Silu, Mish, LogSigmoid, HardSwish, TanhShrink,
+                HardShrink, SoftShrink, Celu, Threshold, Glu>;
 using DetectionOps = ops::OpList<BoxNms, BoxSuppress, BoxTake, BackwardBoxTake, BoxIou, BoxDecode, BoxEncode,
                                  BipartiteMatching, BipartitePairs, MultiBoxPrior, MultiBoxDetection, MultiBoxRows,
                                  MultiBoxTarget, ROIAlign, BackwardROIAlign, ROIPooling, BackwardROIPooling>;
@@ -93,6 +107,7 @@ void for_each_op(Visit&& visit) {
   auto family = [&]<class... Ops>(OpList<Ops...>) { (visit.template operator()<Ops>(), ...); };
   family(op::ElementwiseOps{}), family(op::ReduceOps{}), family(op::MovementOps{}), family(op::LinalgOps{}),
       family(op::NnOps{});
+  family(op::NumericOps{}), family(op::StatisticsOps{}), family(op::SearchOps{});
   family(op::DetectionOps{}), family(op::InitOps{}), family(op::OptimOps{});
 }
 }  // namespace ops

@@ -16,7 +16,8 @@ namespace KAON_API kaon {
 
 namespace ops {
 KAON_API NDArray boolean_mask(const NDArray& data, const NDArray& index, int axis, const std::source_location& site);
-[[noreturn]] KAON_API void refuse_boolean_mask();
+// A TraceError of a function the size of whose result depends on values.
+[[noreturn]] KAON_API void refuse_in_trace(const char* function);
 
 // Calls operators on arrays of kind A.
 template <class A>
@@ -240,7 +241,9 @@ class ArrayFunctions : public ops::OperatorCalls<A> {
   // --- reductions over op.axis (empty: all axes), of any dtype but bool; mean and norm floating. Without axes a result
   // has shape (1,). A NaN passes max and min; nansum and nanprod skip it. No elements: ShapeError in max, min, argmax
   A sum(const In<A>& x, const op::Sum& op = {}) const { return call(op, x); }  // sum
+  A sum(const In<A>& x, ops::Dimension auto axis) const { return call(op::Sum{.axis = Shape(axis)}, x); }  // along one axis
   A mean(const In<A>& x, const op::Mean& op = {}) const { return call(op, x); }  // sum / number of elements
+  A mean(const In<A>& x, ops::Dimension auto axis) const { return call(op::Mean{.axis = Shape(axis)}, x); }  // along one axis
   A prod(const In<A>& x, const op::Prod& op = {}) const { return call(op, x); }  // product
   A max(const In<A>& x, const op::Max& op = {}) const { return call(op, x); }  // largest element
   A min(const In<A>& x, const op::Min& op = {}) const { return call(op, x); }  // smallest element
@@ -376,7 +379,7 @@ class ArrayFunctions : public ops::OperatorCalls<A> {
     if constexpr (std::same_as<A, NDArray>) {
       return ops::boolean_mask(data.array(), index.array(), axis, data.site());
     } else {
-      ops::refuse_boolean_mask();
+      ops::refuse_in_trace("boolean_mask");
     }
   }
   // --- linear algebra, floating dtypes. dot contracts lhs's last axis with rhs's first; batch_dot takes 3-D arrays

@@ -1,23 +1,23 @@
 // Functions<A>: every operator, for arrays of kind A. `nd` works on NDArrays, `sym` on Symbols. The list is the API
-// reference; its first part is in array_functions.h. Attributes are the structs in namespace op: nd.FullyConnected(x,
-// w, b, {.num_hidden = 8}). Their headers have the whole formulae. Names with _ in front are for other operators:
-// gradients and parts.
+// reference; its first parts are in array_functions.h and numpy_functions.h. Attributes are the structs in namespace
+// op: nd.FullyConnected(x, w, b, {.num_hidden = 8}). Their headers have the whole formulae. Names with _ in front are
+// for other operators: gradients and parts.
 #pragma once
 
 #include <initializer_list>
 #include <vector>
 
 #include "kaon/engine/api.h"
-#include "kaon/ops/array_functions.h"
 #include "kaon/ops/array_values.h"
+#include "kaon/ops/numpy_functions.h"
 
 namespace KAON_API kaon {
 
 // The operators of neural networks.
 template <class A>
-class LayerFunctions : public ArrayFunctions<A> {
+class LayerFunctions : public NumpyFunctions<A> {
  public:
-  using ArrayFunctions<A>::call;
+  using NumpyFunctions<A>::call;
   // clang-format off
   // --- neural networks, floating dtypes. y = x W^T + b with W (num_hidden, in)
   A FullyConnected(const In<A>& data, const In<A>& weight, const In<A>& bias, const op::FullyConnected& op) const { return call(op, data, weight, bias); }
@@ -122,6 +122,16 @@ class LayerFunctions : public ArrayFunctions<A> {
   A _backward_PReLU_gamma(const In<A>& head, const In<A>& data, const In<A>& gamma) const {
     return call(op::BackwardPReLUGamma{}, head, data, gamma);
   }
+  A silu(const In<A>& x) const { return call(op::Silu{}, x); }  // x sigmoid(x)
+  A mish(const In<A>& x) const { return call(op::Mish{}, x); }  // x tanh(softrelu(x))
+  A log_sigmoid(const In<A>& x) const { return call(op::LogSigmoid{}, x); }  // log(sigmoid(x))
+  A hard_swish(const In<A>& x) const { return call(op::HardSwish{}, x); }  // x min(max(x / 6 + 1 / 2, 0), 1)
+  A tanh_shrink(const In<A>& x) const { return call(op::TanhShrink{}, x); }  // x - tanh(x)
+  A hard_shrink(const In<A>& x, const op::HardShrink& op = {}) const { return call(op, x); }  // 0 near 0
+  A soft_shrink(const In<A>& x, const op::SoftShrink& op = {}) const { return call(op, x); }  // towards 0
+  A celu(const In<A>& x, const op::Celu& op = {}) const { return call(op, x); }
+  A threshold(const In<A>& x, const op::Threshold& op) const { return call(op, x); }
+  A glu(const In<A>& x, const op::Glu& op = {}) const { return call(op, x); }  // one half gates the other
   A softmax(const In<A>& data, const op::Softmax& op = {}) const { return call(op, data); }
   A softmax(const In<A>& data, const In<A>& length, op::Softmax op = {}) const {  // of the first length[row] elements
     return op.use_length = true, call(op, data, length);
@@ -173,10 +183,10 @@ class LayerFunctions : public ArrayFunctions<A> {
   // clang-format on
 
  protected:
-  using ArrayFunctions<A>::call_array_list;
-  using ArrayFunctions<A>::call_list;
-  using ArrayFunctions<A>::call_list_many;
-  using ArrayFunctions<A>::call_many;
+  using NumpyFunctions<A>::call_array_list;
+  using NumpyFunctions<A>::call_list;
+  using NumpyFunctions<A>::call_list_many;
+  using NumpyFunctions<A>::call_many;
 };
 
 // Each call checks its inputs (ShapeError, TypeError, DeviceError, ValueError for attributes, StateError for an array

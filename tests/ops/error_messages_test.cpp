@@ -662,6 +662,138 @@ std::vector<Wrong> rearranged() {
   };
 }
 
+std::vector<Wrong> numpy_functions() {
+  return {
+      wrong<ShapeError>({"[_np_any]", "axis 2 is out of range"},
+                        [] {
+                          nd.any(ones({2, 3}), {.axis = Shape(2)});
+                        }),
+      wrong<ShapeError>({"[_np_all]", "named twice"},
+                        [] {
+                          nd.all(ones({2, 3}), {.axis = Shape(0, -2)});
+                        }),
+      wrong<ValueError>({"[_np_sum]", "initial", "2.5"}, [] { nd._np_sum(ones({2}, whole), {.initial = 2.5}); }),
+      wrong<ValueError>({"[_npi_mean]", "no initial"}, [] { nd._npi_mean(ones({2}), {.initial = 1}); }),
+      wrong<TypeError>({"[_npi_mean]", "reals", "int32"}, [] { nd._npi_mean(ones({2}), {.dtype = whole}); }),
+      wrong<TypeError>({"[_np_prod]", "numbers", "bool"}, [] { nd._np_prod(ones({2}), {.dtype = DType::boolean}); }),
+      wrong<ShapeError>({"[_np_max]", "at least one element"}, [] { nd._np_max(ones({0})); }),
+      wrong<ShapeError>({"[_np_min]", "at least one element"}, [] { nd._np_min(ones({0})); }),
+      wrong<ShapeError>({"[_npi_argmax]", "at least one element"}, [] { nd._npi_argmax(ones({0})); }),
+      wrong<ShapeError>({"[_npi_argmin]", "axis 3"}, [] { nd._npi_argmin(ones({2}), {.axis = 3}); }),
+      wrong<TypeError>({"[_npi_var]", "reals", "int32"}, [] { nd.var(ones({2}), {.dtype = whole}); }),
+      wrong<ShapeError>({"[_npi_std]", "axis -3"}, [] { nd.std(ones({2}), {.axis = Shape(-3)}); }),
+      wrong<TypeError>({"[logsumexp]", "int32"}, [] { nd.logsumexp(ones({2}, whole)); }),
+      wrong<ValueError>({"[quantile]", "[0, 1]", "1.5"}, [] { nd.quantile(ones({2}), 1.5); }),
+      wrong<ShapeError>({"[quantile]", "no or one dimension", "(1, 1)"},
+                        [] {
+                          nd.quantile(ones({2}), ones({1, 1}));
+                        }),
+      wrong<ValueError>({"[_npi_percentile]", "[0, 100]", "101"}, [] { nd.percentile(ones({2}), 101); }),
+      wrong<ShapeError>({"[median]", "at least one element"}, [] { nd.median(ones({0})); }),
+      wrong<ValueError>({"[_histogram]", "range", "(2.0, 1.0)"}, [] { nd.histogram(ones({2}), 3, 2, 1); }),
+      wrong<ValueError>({"[_histogram]", "bin_cnt", "0"}, [] { nd.histogram(ones({2}), 0, 0, 1); }),
+      wrong<ShapeError>({"[_histogram]", "2 edges", "1"}, [] { nd.histogram(ones({2}), ones({1})); }),
+      wrong<ValueError>({"[_histogram]", "ascend"},
+                        [] {
+                          nd.histogram(ones({2}), nd.array({2, 1}))[0].wait_to_read();
+                        }),
+      wrong<ShapeError>({"[isclose]", "(2,)", "(3,)"}, [] { nd.isclose(ones({2}), ones({3})); }),
+      wrong<TypeError>({"[_contrib_allclose]", "bool"},
+                       [] { nd.allclose(ones({2}, DType::boolean), ones({2}, DType::boolean)); }),
+      wrong<TypeError>({"[_product_scan]", "float16"}, [] { nd._product_scan(ones({2}, half), {}); }),
+      wrong<TypeError>({"[_extreme_scan]", "int32"}, [] { nd._extreme_scan(ones({2}, whole), {}); }),
+      wrong<ShapeError>({"[cumprod]", "axis 1"}, [] { nd.cumprod(ones({2}), {.axis = 1}); }),
+      wrong<TypeError>({"[cummax]", "bool"}, [] { nd.cummax(ones({2}, DType::boolean)); }),
+      wrong<ShapeError>({"[cummin]", "axis 1"}, [] { nd.cummin(ones({2}), {.axis = 1}); }),
+      wrong<ShapeError>({"[bincount]", "1-D", "(2, 2)"},
+                        [] {
+                          nd.bincount(ones({2, 2}, whole));
+                        }),
+      wrong<TypeError>({"[bincount]", "integers", "float32"}, [] { nd.bincount(ones({2})); }),
+      wrong<ValueError>({"[bincount]", "-1"}, [] { nd.bincount(nd.array({-1}, {1}, {.dtype = whole})); }),
+      wrong<ShapeError>({"[bincount]", "weights", "(3,)"}, [] { nd.bincount(ones({2}, whole), ones({3})); }),
+      wrong<TraceError>({"[nonzero]", "depends on the values"}, [] { sym.nonzero(sym.var("x", {2})); }),
+      wrong<TraceError>({"[unique]", "depends on the values"}, [] { sym.unique(sym.var("x", {2})); }),
+      wrong<TraceError>({"[bincount]", "depends on the values"}, [] { sym.bincount(sym.var("x", {2})); }),
+      wrong<ShapeError>({"[searchsorted]", "(2, 3)", "(3, 3)"},
+                        [] {
+                          nd.searchsorted(ones({2, 3}), ones({3, 3}));
+                        }),
+      wrong<ShapeError>({"[take_along_axis]", "(2, 3)", "axis 1", "(1, 3)"},
+                        [] {
+                          nd.take_along_axis(ones({2, 3}), ones({1, 3}));
+                        }),
+      wrong<IndexError>({"[take_along_axis]", "index 3", "size 3"},
+                        [] { nd.take_along_axis(ones({3}), nd.array({3})).wait_to_read(); }),
+      wrong<ShapeError>({"[put_along_axis]", "(1,)", "(2,)"},
+                        [] { nd.put_along_axis(ones({3}), ones({1}), ones({2})); }),
+      wrong<IndexError>({"[put_along_axis]", "index -4", "size 3"},
+                        [] { nd.put_along_axis(ones({3}), nd.array({-4}), ones({1})).wait_to_read(); }),
+      wrong<ShapeError>({"[index_add]", "(2, 3)", "(1, 3)"},
+                        [] {
+                          nd.index_add(ones({4, 3}), ones({2}), ones({1, 3}));
+                        }),
+      wrong<ShapeError>({"[_npi_tril]", "dimension"}, [] { nd.tril(ones(Shape())); }),
+      wrong<ShapeError>({"[triu]", "dimension"}, [] { nd.triu(ones(Shape())); }),
+      wrong<ValueError>({"[_np_roll]", "one for each axis", "(1, 2)"},
+                        [] {
+                          nd.roll(ones({2, 3}), {1, 2}, Shape(0));
+                        }),
+      wrong<ValueError>({"[_npi_rot90]", "differ"},
+                        [] {
+                          nd.rot90(ones({2, 3}), {.axes = Shape(0, -2)});
+                        }),
+      wrong<ValueError>({"[_npi_diff]", "negative", "-1"}, [] { nd.diff(ones({2}), {.n = -1}); }),
+      wrong<ShapeError>({"[_difference]", "no elements"}, [] { nd._difference(ones({0}), {}); }),
+      wrong<ValueError>({"[_np_moveaxis]", "twice"},
+                        [] {
+                          nd.moveaxis(ones({2, 3}), {0, 0}, {0, 1});
+                        }),
+      wrong<ShapeError>({"[meshgrid]", "one dimension", "(2, 2)"},
+                        [] {
+                          const NDArray arrays[] = {ones({2, 2})};
+                          nd.meshgrid(arrays);
+                        }),
+      wrong<TypeError>({"[_npi_bitwise_and]", "integers", "float32"}, [] { nd.bitwise_and(ones({2}), ones({2})); }),
+      wrong<TypeError>({"[_npi_bitwise_or]", "int32", "bool"},
+                       [] { nd.bitwise_or(ones({2}, whole), ones({2}, DType::boolean)); }),
+      wrong<ShapeError>({"[_npi_bitwise_xor]", "(2,)", "(3,)"},
+                        [] { nd.bitwise_xor(ones({2}, whole), ones({3}, whole)); }),
+      wrong<TypeError>({"[_npi_bitwise_not]", "float32"}, [] { nd.bitwise_not(ones({2})); }),
+      wrong<TypeError>({"[left_shift]", "bool"},
+                       [] { nd.left_shift(ones({2}, DType::boolean), ones({2}, DType::boolean)); }),
+      wrong<TypeError>({"[right_shift]", "float16"}, [] { nd.right_shift(ones({2}, half), ones({2}, half)); }),
+      wrong<ValueError>({"[_npi_bitwise_and_scalar]", "scalar", "1.5"},
+                        [] { nd._npi_bitwise_and_scalar(ones({2}, whole), {.scalar = 1.5}); }),
+      wrong<ValueError>({"[_npi_bitwise_or_scalar]", "scalar", "300"},
+                        [] { nd._npi_bitwise_or_scalar(ones({2}, DType::int8), {.scalar = 300}); }),
+      wrong<TypeError>({"[_npi_bitwise_xor_scalar]", "float32"}, [] { nd._npi_bitwise_xor_scalar(ones({2}), {}); }),
+      wrong<ShapeError>({"[_npi_where]", "(2,)", "(3,)"}, [] { nd.broadcast_where(ones({2}), ones({3}), ones({3})); }),
+      wrong<ValueError>({"[_npi_where_rscalar]", "0.5"}, [] { nd.where(ones({2}), ones({2}, whole), 0.5); }),
+      wrong<ShapeError>({"[_npi_where_lscalar]", "(2,)", "(3,)"}, [] { nd.where(ones({2}), 1, ones({3})); }),
+      wrong<TypeError>({"[_npi_arctan2]", "int32"}, [] { nd.arctan2(ones({2}, whole), ones({2}, whole)); }),
+      wrong<ShapeError>({"[_npi_copysign]", "(2,)", "(3,)"}, [] { nd.copysign(ones({2}), ones({3})); }),
+      wrong<TypeError>({"[fmod]", "float32", "float16"}, [] { nd.fmod(ones({2}), ones({2}, half)); }),
+      wrong<TypeError>({"[fmax]", "int32"}, [] { nd.fmax(ones({2}, whole), ones({2}, whole)); }),
+      wrong<TypeError>({"[fmin]", "int32"}, [] { nd.fmin(ones({2}, whole), ones({2}, whole)); }),
+      wrong<TypeError>({"[_npi_ldexp]", "int32"}, [] { nd.ldexp(ones({2}, whole), ones({2}, whole)); }),
+      wrong<TypeError>({"[_npi_arctan2_scalar]", "int32"}, [] { nd._npi_arctan2_scalar(ones({2}, whole), {}); }),
+      wrong<TypeError>({"[_npi_true_divide]", "float32", "int32"}, [] { nd.true_divide(ones({2}), ones({2}, whole)); }),
+      wrong<TypeError>({"[floor_divide]", "bool"},
+                       [] { nd.floor_divide(ones({2}, DType::boolean), ones({2}, DType::boolean)); }),
+      wrong<TypeError>({"[silu]", "int32"}, [] { nd.silu(ones({2}, whole)); }),
+      wrong<TypeError>({"[mish]", "int32"}, [] { nd.mish(ones({2}, whole)); }),
+      wrong<TypeError>({"[log_sigmoid]", "int32"}, [] { nd.log_sigmoid(ones({2}, whole)); }),
+      wrong<TypeError>({"[hard_swish]", "int32"}, [] { nd.hard_swish(ones({2}, whole)); }),
+      wrong<TypeError>({"[tanh_shrink]", "int32"}, [] { nd.tanh_shrink(ones({2}, whole)); }),
+      wrong<ValueError>({"[hard_shrink]", "lambd", "-1"}, [] { nd.hard_shrink(ones({2}), {.lambd = -1}); }),
+      wrong<ValueError>({"[soft_shrink]", "lambd", "-1"}, [] { nd.soft_shrink(ones({2}), {.lambd = -1}); }),
+      wrong<ValueError>({"[celu]", "alpha", "0"}, [] { nd.celu(ones({2}), {.alpha = 0}); }),
+      wrong<TypeError>({"[threshold]", "int32"}, [] { nd.threshold(ones({2}, whole), {}); }),
+      wrong<ShapeError>({"[glu]", "even", "(3,)"}, [] { nd.glu(ones({3})); }),
+  };
+}
+
 void check(const std::vector<Wrong>& table) {
   for (const Wrong& w : table) {
     INFO(w.says[0] << " " << w.says[1]);
@@ -687,6 +819,7 @@ TEST_CASE("errors: shapes", "[errors]") { check(shapes()); }
 TEST_CASE("errors: dtypes", "[errors]") { check(types()); }
 TEST_CASE("errors: values and indices", "[errors]") { check(values()); }
 TEST_CASE("errors: cutting, scattering, sums up to each element", "[errors]") { check(rearranged()); }
+TEST_CASE("errors: functions of NumPy's", "[errors]") { check(numpy_functions()); }
 TEST_CASE("errors: states and devices", "[errors]") { check(states()); }
 
 TEST_CASE("errors: a wrong call names its line, outside of blocks too", "[errors]") {

@@ -66,7 +66,8 @@ const NameSet nothing = names(R"(
     _kaon_all_finite _kaon_multi_adam_update _kaon_multi_sgd_mom_update _kaon_multi_sgd_update adam_update
     sgd_mom_update sgd_update
     _backward_control_flow _cond _control_flow_key _foreach _while_loop
-    _batch_norm_affine _fused_kernel _pad_rows _take_rows)");
+    _batch_norm_affine _fused_kernel _pad_rows _take_rows
+    _backward_product_scan)");
 
 // Reductions, products and layers, which read much for what they give; losses; and gradients. BatchNorm and Dropout are
 // computed again in another way, by the pass `rematerialize`.
@@ -81,7 +82,8 @@ const NameSet kept = nothing + names(R"(
     _backward_Pooling _backward_sum _pooling_along
     _slice_assign _slice_assign_scalar batch_take one_hot _ravel_multi_index _scan _unravel_index
     _backward_rnn_scan _ctc_loss_of_logs _rnn_scan
-    _fused_pointwise _rematerialize_batch_norm)");
+    _fused_pointwise _rematerialize_batch_norm
+    _np_any _np_all _histogram _product_scan _extreme_scan searchsorted put_along_axis)");
 
 // All that are neither pointwise nor repeat their input.
 const NameSet not_fused = nothing + names(R"(
@@ -98,7 +100,10 @@ const NameSet not_fused = nothing + names(R"(
     _backward_BatchNorm _backward_Convolution_data _backward_Convolution_weight _backward_PReLU_gamma
     _backward_Pooling _pooling_along
     _backward_rnn_scan _ctc_loss_of_logs _rnn_parameters _rnn_scan
-    _fused_pointwise _rematerialize_batch_norm _reorder)");
+    _fused_pointwise _rematerialize_batch_norm _reorder
+    _np_any _np_all _histogram _product_scan _extreme_scan searchsorted put_along_axis take_along_axis _npi_tril triu _np_roll _difference
+    _npi_isnan _npi_isinf _npi_isfinite _npi_isposinf _npi_isneginf _npi_nan_to_num
+    _npi_bitwise_and _npi_bitwise_or _npi_bitwise_xor left_shift right_shift)");
 
 // The policy `bucket` is for predictions, without gradients; it pads before other passes run.
 const NameSet mixes_rows = nothing + names(R"(
@@ -107,7 +112,8 @@ const NameSet mixes_rows = nothing + names(R"(
     _backward_BatchNorm _backward_Convolution_data _backward_Convolution_weight _backward_PReLU_gamma
     _backward_Pooling _backward_sum _pooling_along
     _backward_rnn_scan _ctc_loss_of_logs _rnn_parameters _rnn_scan
-    _fused_pointwise _rematerialize_batch_norm _reorder)");
+    _fused_pointwise _rematerialize_batch_norm _reorder
+    _histogram)");
 
 // Bound by the bytes that they read and write; of pointwise operators and views that is understood.
 const NameSet cheap = nothing + names(R"(
@@ -122,7 +128,10 @@ const NameSet cheap = nothing + names(R"(
     _backward_BatchNorm _backward_PReLU_gamma _backward_Pooling _pooling_along
     _fused_pointwise _rematerialize_batch_norm _reorder
     _ctc_loss_of_logs _rnn_parameters
-    Deconvolution)");
+    Deconvolution
+    _np_any _np_all _histogram _product_scan _extreme_scan searchsorted put_along_axis take_along_axis _npi_tril triu _np_roll _difference
+    _npi_isnan _npi_isinf _npi_isfinite _npi_isposinf _npi_isneginf _npi_nan_to_num
+    _npi_bitwise_and _npi_bitwise_or _npi_bitwise_xor left_shift right_shift)");
 
 // Images are copied to row-major before them. Views keep that layout.
 const NameSet row_major = nothing + names(R"(
@@ -135,7 +144,9 @@ const NameSet row_major = nothing + names(R"(
     Deconvolution FullyConnected batch_dot dot
     Dropout LayerNorm SoftmaxActivation log_softmax softmax softmin
     _backward_rnn_scan _ctc_loss_of_logs _rnn_parameters _rnn_scan
-    LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss SoftmaxOutput)");
+    LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput MakeLoss SoftmaxOutput
+    _np_any _np_all _histogram _product_scan _extreme_scan searchsorted put_along_axis take_along_axis _npi_tril triu _np_roll _difference
+    _npi_bitwise_and _npi_bitwise_or _npi_bitwise_xor left_shift right_shift)");
 
 struct Fact {
   const char* what;

@@ -22,6 +22,7 @@ import cases_detection  # noqa: F401
 import cases_indexing  # noqa: F401
 import cases_layers  # noqa: F401
 import cases_movement  # noqa: F401
+import cases_numpy  # noqa: F401
 import cases_resize  # noqa: F401
 import cases_rnn  # noqa: F401
 import rules
@@ -74,7 +75,7 @@ class MXNet:
         sent["train"] |= case["op"] == "RNN" and any(case["wants"])
         # only NumPy's shapes have arrays without elements or dimensions
         made = [] if case["inputs"] else re.findall(r"\d+", case["attrs"].get("shape", ""))
-        sent["np_shape"] = "0" in made or any(t.shape == () or 0 in t.shape for t in case["inputs"])
+        sent["np_shape"] = case["op"].startswith("_np") or "0" in made or any(t.shape == () or 0 in t.shape for t in case["inputs"])
         try:
             pickle.dump(sent, self.process.stdin, protocol=4)
             self.process.stdin.flush()
@@ -144,13 +145,16 @@ class Case:
             return case["inputs"][i].dtype
         if kind == "updated":
             return case["inputs"][case["updates"][i]].dtype
+        if case["inputs"] and "dtype" not in case["attrs"]:
+            if own := rules.result_dtype(case["op"], i, case["inputs"][0].dtype):
+                return own
         if got is not None:
             return got.dtype
         if "dtype" in case["attrs"] and case["op"] != "Embedding":
             return case["attrs"]["dtype"]
         if case["op"] in ("one_hot", "argsort") or not case["inputs"]:
             return "float32"
-        return case["inputs"][{"where": 1, "Embedding": 1}.get(case["op"], 0)].dtype
+        return case["inputs"][{"where": 1, "_npi_where": 1, "_npi_where_lscalar": 1, "_npi_where_rscalar": 1, "Embedding": 1}.get(case["op"], 0)].dtype
 
 
 def stored(values, dtype):

@@ -27,6 +27,9 @@ def to_wire(array):
 def operator(name):
     if name.startswith("_contrib_"):
         return getattr(mx.nd.contrib, name[len("_contrib_"):])
+    for prefix, module in (("_npi_", mx.nd.numpy._internal), ("_np_", mx.nd.numpy), ("_npx_", mx.nd.numpy_extension)):
+        if name.startswith(prefix) and hasattr(module, name[len(prefix):]):
+            return getattr(module, name[len(prefix):])
     for module in (mx.nd.op, mx.nd._internal, mx.nd):
         if hasattr(module, name):
             return getattr(module, name)
@@ -38,7 +41,8 @@ def is_float(array):
 
 
 def answer(case):
-    inputs = [mx.nd.array(t.values, dtype=t.dtype) for t in map(Tensor.from_wire, case["inputs"])]
+    array = mx.np.array if case["op"].startswith("_np") else mx.nd.array
+    inputs = [array(t.values, dtype=t.dtype) for t in map(Tensor.from_wire, case["inputs"])]
     wanted = [w and is_float(x) for w, x in zip(case["wants"], inputs)]
     for x, w in zip(inputs, wanted):
         if w:
@@ -63,7 +67,7 @@ def answer(case):
         outputs = call()
     result = {"outputs": [to_wire(y) for y in outputs], "gradients": [None] * len(inputs)}
     if any(wanted):
-        heads = [(y, mx.nd.array(head(case["seed"], k, y.shape), dtype=y.dtype))
+        heads = [(y, array(head(case["seed"], k, y.shape), dtype=y.dtype))
                  for k, y in enumerate(outputs) if is_float(y)]
         if heads:
             mx.autograd.backward([y for y, _ in heads], [h for _, h in heads], train_mode=case["train"])

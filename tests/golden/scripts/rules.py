@@ -13,7 +13,30 @@ SUMS = re.compile(r"^(sum|mean|prod|nansum|nanprod|sum_axis|norm|dot|batch_dot|F
                   r"_contrib_(box_nms|box_decode|box_encode|MultiBox\w+|ROIAlign)|"
                   r"RNN|CTCLoss|cumsum|col2im|InstanceNorm|GroupNorm|L2Normalization|LRN|moments|"
                   r"softmax_cross_entropy|add_n|ElementWiseSum|take|Embedding|gather_nd|Pad|pad|\w+_update|"
-                  r"broadcast_(to|axis|axes|like)|repeat|tile|where|LeakyReLU)$")
+                  r"broadcast_(to|axis|axes|like)|repeat|tile|where|LeakyReLU|"
+                  r"_np_(sum|prod|max|min|roll|moveaxis)|_npi_(mean|var|std|diff|tril|rot90|percentile|where\w*)|triu|quantile|"
+                  r"median|logsumexp|cumprod|cummax|cummin|take_along_axis|put_along_axis|index_add|meshgrid|"
+                  r"fmod|floor_divide|silu|mish|log_sigmoid|hard_swish|tanh_shrink|soft_shrink|celu|glu)$")
+
+
+TRUTHS = re.compile(r"_np_(any|all)|_npi_is\w+|isclose")
+INDICES = re.compile(r"_npi_arg(max|min)|searchsorted")
+
+
+def result_dtype(op, output, dtype):
+    """Of a result whose dtype is not that of the first input; None for others."""
+    reals = ("float32", "float64", "float16", "bfloat16")
+    if TRUTHS.fullmatch(op):
+        return "bool"
+    if INDICES.fullmatch(op) or (op in ("cummax", "cummin") and output == 1) or (op == "_histogram" and output == 0):
+        return "int64"
+    if op in ("quantile", "_npi_percentile", "median"):
+        return "float64" if dtype == "float64" else "float32"
+    if (op in ("_npi_mean", "_npi_var", "_npi_std") or "true_divide" in op) and dtype not in reals:
+        return "float32"
+    if op in ("_np_sum", "_np_prod", "cumprod") and dtype == "bool":
+        return "int64"
+    return {"_contrib_allclose": "uint8", "_npi_where_scalar2": "float32"}.get(op)
 
 
 def sums(op):
@@ -143,6 +166,16 @@ RULES = [
      lambda e: np.full(e.torch.shape, e.case["inputs"][0].dtype == "float64")),
     (r"LRN", r"gradients", "torch", "MXNet divides by 0 in images of few channels", lambda e: np.isinf(e.mxnet)),
     (r"gather_nd", r"gradients", "torch", "MXNet drops negative indices", everywhere),
+    (r"_npi_(var|std|percentile)", r"gradients", "torch", "MXNet has no gradient", everywhere),
+    (r"_npi_(var|std)", r"outputs", "torch", "reals of integers, which MXNet cuts", everywhere),
+    (r"_npi_where_[lr]scalar", r"gradients", "torch", "MXNet's gradient goes to the elements that were not taken", everywhere),
+    (r"_np_prod", r".*", "torch", "MXNet divides by a factor of 0; a product of nothing is 1", everywhere),
+    (r"_npi_rot90", r"gradients", "torch", "MXNet's gradient for negative axes and k", everywhere),
+    (r"_npi_copysign", r"outputs", "torch", "-0 is negative, as in NumPy", everywhere),
+    (r"_npi_copysign", r"gradients", "mxnet", "the gradient at infinity", infinite_here),
+    (r"_npi_copysign", r"gradients", "torch", "0 at 0", everywhere),
+    (r"_npi_arctan2", r"gradients", "torch", "0 where both are 0", zero_here),
+    (r"_npi_rarctan2_scalar", r"gradients", "torch", "the derivative, where MXNet has another one", everywhere),
     (r"(broadcast)?_power(_scalar)?|_rpower_scalar", r"gradients", "open", "the gradient of 0 to the power of 0 and less",
      lambda e: ~np.isfinite(e.mxnet) | ~np.isfinite(e.torch)),
 ]
@@ -155,6 +188,8 @@ ALWAYS_OPEN = [
     (r"(broadcast)?_power(_scalar)?|_rpower_scalar", r"gradients", "the gradient of a power of 0 and less, and of infinity",
      here(lambda x: ~(x > 0) | np.isinf(x))),
     (r"_rpower_scalar", r"gradients", "the gradient of a power of 0 and less", attribute("scalar", "0.0")),
+    (r"_npi_arctan2|fmod|_npi_copysign", r"gradients", "the gradient at infinity and NaN, and of a remainder of 0",
+     here(lambda x: ~np.isfinite(x) | (x == 0))),
     (r"gammaln|gamma|digamma", r".*", "poles", here(lambda x: (x <= 0) & (x == np.floor(x)))),
 ]
 
@@ -191,6 +226,9 @@ REFUSALS = [
     (r"No training support for LSTM with projection", "MXNet has no gradient of a projection on the CPU"),
     (r"only available for cuDNN|only supported for GPU", "MXNet has it on GPUs only"),
     (r"must be in range", "MXNet refuses negative axes"),
+    (r"initial is not supported yet", "MXNet has no initial value"),
+    (r"Number of inputs to operator", "MXNet has it for two arrays only"),
+    (r"The length of axes must be 2", "MXNet needs axes"),
     (r"Too many reduction axes", "MXNet refuses so many axes"),
     (r"Dilate is not supported|natively supported|Not implmented|could not create a descriptor", "MXNet has no kernel for it"),
 ]

@@ -10,6 +10,7 @@ import torch_elementwise  # noqa: F401
 import torch_indexing  # noqa: F401
 import torch_layers  # noqa: F401
 import torch_movement  # noqa: F401
+import torch_numpy  # noqa: F401
 import torch_resize  # noqa: F401
 import torch_rnn  # noqa: F401
 from formulae import FORMULAE, Attrs

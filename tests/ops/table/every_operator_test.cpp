@@ -290,6 +290,7 @@ bool is_open(const Row& row, size_t input, double special, Device device) {
     return row.str().find("pad=") != std::string::npos && (is_backward || input == 1);
   }
   if (name.ends_with("ravel_multi_index") || name == "_unravel_index") return !std::isfinite(special);  // no index
+  if ((name == "_histogram" && input == 1) || (name == "searchsorted" && input == 0)) return true;      // no order
   // a label that is the blank; a probability above 1, or none; NaN times the gradient 0 of a step that a sequence does
   // not have
   if ((name == "CTCLoss" || name == "_ctc_loss_of_logs") && input == 1) return true;
@@ -304,7 +305,9 @@ bool is_open(const Row& row, size_t input, double special, Device device) {
   if (!is_backward || std::isnan(special) || special == 0) return false;
   // what no forward gives: a standard deviation of nothing, or its infinite inverse; terms of which two are infinite
   if (name.ends_with("Norm")) return input >= 2;
-  return std::isinf(special) && (name == "_backward_Activation" ? input == 1 : name == "_backward_SoftmaxOutput");
+  return std::isinf(special) &&
+         (name == "_backward_Activation" ? input == 1
+                                         : name == "_backward_SoftmaxOutput" || name == "_backward_product_scan");
 }
 
 // The operator with one special number among its inputs, as the reference has it.

@@ -339,8 +339,15 @@ void order(Rows& rows, const op::Order& op, const Shape& data) {
   rows.emplace_back(
       op, std::vector{in(data, Fill::distinct)},
       [=](const Hosts& in) {
-        const Ordered ordered{data.ndim() - 1, op.k > 0 ? op.k : data.back(), op.is_ascend};
-        return Hosts{ordered.values(in[0], false), ordered.values(in[0], true, DType::int64)};
+        const int64_t end = op.k > 0 ? op.first + op.k : data.back();
+        const Ordered ordered{data.ndim() - 1, end, op.is_ascend};
+        const auto rest = [&](const Host& h) {
+          Host y = generate(with(h.shape, -1, end - op.first),
+                            [&](const Shape& p) { return h.at(with(p, -1, p[p.ndim() - 1] + op.first)); });
+          y.dtype = h.dtype;
+          return y;
+        };
+        return Hosts{rest(ordered.values(in[0], false)), rest(ordered.values(in[0], true, DType::int64))};
       },
       RowOptions{.dtypes = numbers});
 }
@@ -456,7 +463,9 @@ Rows composed_rows() {
     in_order(rows, op::ArgSort{.axis = -2, .is_ascend = is_ascend, .dtype = DType::int64}, {4, 1, 3}, Fill::normal);
     in_order(rows, op::ArgSort{.axis = std::nullopt, .is_ascend = is_ascend}, {2, 3});
   }
-  order(rows, {}, {0, 4});
+  order(rows, {}, {0, 4}), order(rows, {.first = 2}, {3, 5}),
+      order(rows, {.k = 2, .is_ascend = false, .first = 3}, {2, 7});
+  order(rows, {.first = 3}, {2, 3});
   top_k(rows, {}, {0, 4});
   in_order(rows, op::Sort{}, {2, 0});
   in_order(rows, op::ArgSort{}, {0, 4});

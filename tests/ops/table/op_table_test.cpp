@@ -19,9 +19,9 @@ namespace kaon::test {
 
 Rows all_rows() {
   Rows all;
-  for (auto rows :
-       {elementwise_rows, reduce_rows, movement_rows, index_rows, nn_rows, layer_rows, resize_rows, composed_rows,
-        detection_rows, multibox_rows, region_rows, rnn_rows, rearrange_rows, init_rows, optim_rows}) {
+  for (auto rows : {elementwise_rows, reduce_rows, movement_rows, index_rows, nn_rows, layer_rows, resize_rows,
+                    composed_rows, detection_rows, multibox_rows, region_rows, rnn_rows, rearrange_rows, numeric_rows,
+                    statistics_rows, search_rows, init_rows, optim_rows}) {
     for (Row& r : rows()) all.push_back(std::move(r));
   }
   return all;
@@ -81,7 +81,7 @@ NameSet listed_operators() {
 
 // And those that the lists of functions call: call(op::Relu{}, x), or as a parameter, const op::Sum& op.
 NameSet called_operators() {
-  const std::string text = header("array_functions.h") + header("functions.h");
+  const std::string text = header("array_functions.h") + header("numpy_functions.h") + header("functions.h");
   NameSet names = words(text, "(?:call|call_list|call_array_list|create|update)\\(\\s*(?:op::)?(\\w+)\\{");
   names.merge(words(text, "call_many\\([^,]*,\\s*(?:op::)?(\\w+)\\{"));
   names.merge(words(text, "[(,]\\s*(?:const )?(?:op::)?(\\w+)&? op\\b"));
@@ -127,6 +127,22 @@ Rows large_rows() {
     add(op::Scan{.axis = 0, .reverse = reverse}, {in(flat)}, any), add(op::Scan{.axis = 0}, {in(wide)}, any);
     add(op::Scan{.axis = 1, .reverse = reverse}, {in(wide)}, any), add(op::Scan{.axis = 1}, {in({3, 70001})}, any);
   }
+  const RowOptions scanned{.dtypes = dtype_bit(DType::float32) | dtype_bit(DType::float64) | dtype_bit(DType::int64)};
+  for (const Shape& axis : {Shape(0), Shape(1), Shape(0, 1)}) {
+    add(op::Any{.axis = axis}, {in(wide)}), add(op::All{.axis = axis}, {in(wide)});
+  }
+  add(op::All{}, {in(flat)}), add(op::ProductScan{}, {in(flat, Fill::unit)}, scanned),
+      add(op::ExtremeScan{.axis = 1}, {in(wide)}, scanned);
+  add(op::Histogram{.bin_cnt = 31, .range = Range{-2, 2}}, {in(flat)});
+  add(op::Quantile{.q = 0.3}, {in(flat)}), add(op::Order{.k = 5, .first = 70001}, {in(flat)});
+  add(op::SearchSorted{}, {in({3}, {-1, 0, 1}), in(flat)}),
+      add(op::Roll{.shift = Shape(7), .axis = Shape(1)}, {in(wide)}, any);
+  for (int axis : {0, 1}) {
+    const Shape some = axis == 0 ? Shape(97, 701) : Shape(301, 97);
+    add(op::TakeAlongAxis{.axis = axis}, {in(wide), index(some, 0, 301)}, any);
+    add(op::PutAlongAxis{.axis = axis, .reduce = Scatter::add}, {in(wide), index(some, 0, 301), in(some)}, any);
+  }
+  add(op::Tril{}, {in(wide)}, any), add(op::IsNan{}, {in(flat)}), add(op::Arctan2{}, {in(flat), in(flat)});
   add(op::ScatterSetNd{.shape = wide}, {in(wide), in({211, 701}), index({1, 211}, 0, 301)}, any);
   add(op::ScatterSetNd{.shape = flat}, {in(flat), in({90001}), index({1, 90001}, 0, 200003, DType::int32)}, any);
   add(op::RavelMultiIndex{.shape = Shape(3, 5)}, {index({2, 70001}, 0, 3)});
