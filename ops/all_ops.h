@@ -2,7 +2,9 @@
 #pragma once
 
 #include "kaon/engine/api.h"
+#include "kaon/ops/distribution/distribution.h"
 #include "kaon/ops/elementwise/elementwise.h"
+#include "kaon/ops/image/image.h"
 #include "kaon/ops/indexing/indexing.h"
 #include "kaon/ops/init/init.h"
 #include "kaon/ops/linalg/linalg.h"
@@ -18,6 +20,7 @@
 #include "kaon/ops/nn/rnn/rnn.h"
 #include "kaon/ops/nn/softmax/softmax.h"
 #include "kaon/ops/optim/optim.h"
+#include "kaon/ops/random/random.h"
 #include "kaon/ops/reduce/reduce.h"
 
 namespace KAON_API kaon {
@@ -79,8 +82,22 @@ using NnOps =
 using DetectionOps = ops::OpList<BoxNms, BoxSuppress, BoxTake, BackwardBoxTake, BoxIou, BoxDecode, BoxEncode,
                                  BipartiteMatching, BipartitePairs, MultiBoxPrior, MultiBoxDetection, MultiBoxRows,
                                  MultiBoxTarget, ROIAlign, BackwardROIAlign, ROIPooling, BackwardROIPooling>;
-using InitOps = ops::OpList<Zeros, Ones, Full, Arange, Linspace, Eye, ArangeLike, ShapeArray, SizeArray, RandomUniform,
-                            RandomNormal, RandomRandint, SampleMultinomial, Shuffle>;
+using ImageOps = ops::OpList<ImageToTensor, ImageNormalize, ImageCrop, ImageResize, ImageFlipLeftRight,
+                             ImageFlipTopBottom, ImageRandomFlipLeftRight, ImageRandomFlipTopBottom,
+                             ImageRandomBrightness, ImageRandomContrast, ImageRandomSaturation, ImageRandomHue,
+                             ImageRandomColorJitter, ImageAdjustLighting, ImageRandomLighting>;
+using InitOps = ops::OpList<Zeros, Ones, Full, Arange, Linspace, Eye, ArangeLike, ShapeArray, SizeArray>;
+using RandomOps = ops::OpList<RandomUniform, RandomNormal, RandomRandint, RandomGamma, RandomExponential, RandomPoisson,
+                              RandomNegativeBinomial, RandomGeneralizedNegativeBinomial, RandomUniformLike,
+                              RandomNormalLike, RandomGammaLike, RandomExponentialLike, RandomPoissonLike,
+                              RandomNegativeBinomialLike, RandomGeneralizedNegativeBinomialLike, SampleUniform,
+                              SampleNormal, SampleGamma, SampleExponential, SamplePoisson, SampleNegativeBinomial,
+                              SampleGeneralizedNegativeBinomial, SampleMultinomial, Shuffle, SampleUniqueZipfian>;
+using DistributionOps =
+    ops::OpList<PdfUniform, PdfNormal, PdfGamma, PdfExponential, PdfPoisson, PdfNegativeBinomial,
+                PdfGeneralizedNegativeBinomial, PdfDirichlet, RandomGumbel, RandomLogistic, RandomLaplace,
+                RandomScaledExponential, RandomRayleigh, RandomPareto, RandomWeibull, RandomNormalOf, RandomNormalN,
+                RandomUniformOf, RandomUniformN, RandomGammaOf, RandomBernoulli>;
 using OptimOps =
     ops::OpList<SGDUpdate, SGDMomUpdate, AdamUpdate, MultiSGDUpdate, MultiSGDMomUpdate, MultiAdamUpdate, AllFinite>;
 
@@ -93,7 +110,8 @@ void for_each_op(Visit&& visit) {
   auto family = [&]<class... Ops>(OpList<Ops...>) { (visit.template operator()<Ops>(), ...); };
   family(op::ElementwiseOps{}), family(op::ReduceOps{}), family(op::MovementOps{}), family(op::LinalgOps{}),
       family(op::NnOps{});
-  family(op::DetectionOps{}), family(op::InitOps{}), family(op::OptimOps{});
+  family(op::DetectionOps{}), family(op::ImageOps{}), family(op::InitOps{}), family(op::RandomOps{}),
+      family(op::DistributionOps{}), family(op::OptimOps{});
 }
 }  // namespace ops
 

@@ -46,6 +46,22 @@ class LayerFunctions : public ArrayFunctions<A> {
   A Crop(const In<A>& data, const op::Crop& op) const { return call(op, data); }
   A Crop(const In<A>& data, const In<A>& crop_like, op::Crop op = {}) const { return op.num_args = 2, call(op, data, crop_like); }
   A _resample(const In<A>& data, const op::Resample& op) const { return call(op, data); }
+  // --- images (height, width, channels) or a batch of these; normalize has channels first
+  A image_to_tensor(const In<A>& data) const { return call(op::ImageToTensor{}, data); }
+  A image_normalize(const In<A>& data, const op::ImageNormalize& op) const { return call(op, data); }
+  A image_crop(const In<A>& data, const op::ImageCrop& op) const { return call(op, data); }
+  A image_resize(const In<A>& data, const Shape& size, op::ImageResize op = {}) const { return op.size = size, call(op, data); }  // (width, height)
+  A image_flip_left_right(const In<A>& data) const { return call(op::ImageFlipLeftRight{}, data); }
+  A image_flip_top_bottom(const In<A>& data) const { return call(op::ImageFlipTopBottom{}, data); }
+  A image_random_flip_left_right(const In<A>& data) const { return call(op::ImageRandomFlipLeftRight{}, data); }
+  A image_random_flip_top_bottom(const In<A>& data) const { return call(op::ImageRandomFlipTopBottom{}, data); }
+  A image_random_brightness(const In<A>& data, double min_factor, double max_factor, op::ImageRandomBrightness op = {}) const { return op.min_factor = min_factor, op.max_factor = max_factor, call(op, data); }
+  A image_random_contrast(const In<A>& data, double min_factor, double max_factor, op::ImageRandomContrast op = {}) const { return op.min_factor = min_factor, op.max_factor = max_factor, call(op, data); }
+  A image_random_saturation(const In<A>& data, double min_factor, double max_factor, op::ImageRandomSaturation op = {}) const { return op.min_factor = min_factor, op.max_factor = max_factor, call(op, data); }
+  A image_random_hue(const In<A>& data, double min_factor, double max_factor, op::ImageRandomHue op = {}) const { return op.min_factor = min_factor, op.max_factor = max_factor, call(op, data); }
+  A image_random_color_jitter(const In<A>& data, const op::ImageRandomColorJitter& op) const { return call(op, data); }
+  A image_adjust_lighting(const In<A>& data, const op::ImageAdjustLighting& op) const { return call(op, data); }
+  A image_random_lighting(const In<A>& data, const op::ImageRandomLighting& op = {}) const { return call(op, data); }
   // --- object detection: boxes (..., 4) and their overlap; anchors; regions, rois (r, 5), of images. The headers say more
   A box_nms(const In<A>& data, const op::BoxNms& op = {}) const { return call(op, data); }  // without boxes that overlap a better one
   A _box_suppress(const In<A>& data, const In<A>& order, const op::BoxSuppress& op) const { return call(op, data, order); }
@@ -228,7 +244,63 @@ class Functions : public LayerFunctions<A> {
   A sample_multinomial(const In<A>& probabilities, const op::SampleMultinomial& op = {}) const {  // class numbers, int32
     return call(op, probabilities);
   }
+  std::vector<A> sample_multinomial_prob(const In<A>& probabilities, op::SampleMultinomial op = {}) const {  // and the logarithms of theirs
+    return op.get_prob = true, call_many(2, op, probabilities);
+  }
+  std::vector<A> sample_unique_zipfian(int64_t range_max, const Shape& shape, op::SampleUniqueZipfian op = {}, Site site = Site::current()) const {  // and the number of tries
+    return op.range_max = range_max, op.shape = shape, call_list_many(2, op, std::span<const A* const>(), site);
+  }
   A shuffle(const In<A>& data) const { return call(op::Shuffle{}, data); }  // rows in random order; no gradient
+  // Draws with the parameters of op; in the shape and dtype of data; with arrays of parameters, op.shape draws for each
+  A random_gamma(const Shape& shape, op::RandomGamma op = {}, Site site = Site::current()) const { return op.shape = shape, create(op, site); }
+  A random_exponential(const Shape& shape, op::RandomExponential op = {}, Site site = Site::current()) const { return op.shape = shape, create(op, site); }
+  A random_poisson(const Shape& shape, op::RandomPoisson op = {}, Site site = Site::current()) const { return op.shape = shape, create(op, site); }
+  A random_negative_binomial(const Shape& shape, op::RandomNegativeBinomial op = {}, Site site = Site::current()) const { return op.shape = shape, create(op, site); }
+  A random_generalized_negative_binomial(const Shape& shape, op::RandomGeneralizedNegativeBinomial op = {}, Site site = Site::current()) const { return op.shape = shape, create(op, site); }
+  A random_uniform_like(const In<A>& data, const op::RandomUniformLike& op = {}) const { return call(op, data); }
+  A random_normal_like(const In<A>& data, const op::RandomNormalLike& op = {}) const { return call(op, data); }
+  A random_gamma_like(const In<A>& data, const op::RandomGammaLike& op = {}) const { return call(op, data); }
+  A random_exponential_like(const In<A>& data, const op::RandomExponentialLike& op = {}) const { return call(op, data); }
+  A random_poisson_like(const In<A>& data, const op::RandomPoissonLike& op = {}) const { return call(op, data); }
+  A random_negative_binomial_like(const In<A>& data, const op::RandomNegativeBinomialLike& op = {}) const { return call(op, data); }
+  A random_generalized_negative_binomial_like(const In<A>& data, const op::RandomGeneralizedNegativeBinomialLike& op = {}) const { return call(op, data); }
+  A sample_uniform(const In<A>& low, const In<A>& high, const op::SampleUniform& op = {}) const { return call(op, low, high); }
+  A sample_normal(const In<A>& mu, const In<A>& sigma, const op::SampleNormal& op = {}) const { return call(op, mu, sigma); }
+  A sample_gamma(const In<A>& alpha, const In<A>& beta, const op::SampleGamma& op = {}) const { return call(op, alpha, beta); }
+  A sample_exponential(const In<A>& lam, const op::SampleExponential& op = {}) const { return call(op, lam); }
+  A sample_poisson(const In<A>& lam, const op::SamplePoisson& op = {}) const { return call(op, lam); }
+  A sample_negative_binomial(const In<A>& k, const In<A>& p, const op::SampleNegativeBinomial& op = {}) const { return call(op, k, p); }
+  A sample_generalized_negative_binomial(const In<A>& mu, const In<A>& alpha, const op::SampleGeneralizedNegativeBinomial& op = {}) const { return call(op, mu, alpha); }
+  // NumPy's: numbers as parameters and a size, or arrays, whose gradient is that of the draw at its noise
+  A random_gumbel(const Shape& size, op::RandomGumbel op = {}, Site site = Site::current()) const { return op.size = size, create(op, site); }
+  A random_gumbel(const In<A>& loc, const In<A>& scale, op::RandomGumbel op = {}) const { return op.loc.reset(), op.scale.reset(), call(op, loc, scale); }
+  A random_logistic(const Shape& size, op::RandomLogistic op = {}, Site site = Site::current()) const { return op.size = size, create(op, site); }
+  A random_logistic(const In<A>& loc, const In<A>& scale, op::RandomLogistic op = {}) const { return op.loc.reset(), op.scale.reset(), call(op, loc, scale); }
+  A random_laplace(const Shape& size, op::RandomLaplace op = {}, Site site = Site::current()) const { return op.size = size, create(op, site); }
+  A random_laplace(const In<A>& loc, const In<A>& scale, op::RandomLaplace op = {}) const { return op.loc.reset(), op.scale.reset(), call(op, loc, scale); }
+  A random_rayleigh(const Shape& size, op::RandomRayleigh op, Site site = Site::current()) const { return op.size = size, create(op, site); }
+  A random_rayleigh(const In<A>& scale, op::RandomRayleigh op = {}) const { return op.scale.reset(), call(op, scale); }
+  A random_pareto(const Shape& size, op::RandomPareto op, Site site = Site::current()) const { return op.size = size, create(op, site); }
+  A random_pareto(const In<A>& a, op::RandomPareto op = {}) const { return op.a.reset(), call(op, a); }
+  A random_weibull(const Shape& size, op::RandomWeibull op, Site site = Site::current()) const { return op.size = size, create(op, site); }
+  A random_weibull(const In<A>& a, op::RandomWeibull op = {}) const { return op.a.reset(), call(op, a); }
+  A random_exponential(const In<A>& scale, op::RandomScaledExponential op = {}) const { return op.scale.reset(), call(op, scale); }
+  A random_normal(const In<A>& loc, const In<A>& scale, op::RandomNormalOf op = {}) const { return op.loc.reset(), op.scale.reset(), call(op, loc, scale); }
+  A random_normal_n(const In<A>& loc, const In<A>& scale, op::RandomNormalN op = {}) const { return op.loc.reset(), op.scale.reset(), call(op, loc, scale); }
+  A random_uniform(const In<A>& low, const In<A>& high, op::RandomUniformOf op = {}) const { return op.low.reset(), op.high.reset(), call(op, low, high); }
+  A random_uniform_n(const In<A>& low, const In<A>& high, op::RandomUniformN op = {}) const { return op.low.reset(), op.high.reset(), call(op, low, high); }
+  A random_gamma(const In<A>& shape, const In<A>& scale, op::RandomGammaOf op = {}) const { return op.shape.reset(), op.scale.reset(), call(op, shape, scale); }
+  A random_bernoulli(const Shape& size, op::RandomBernoulli op, Site site = Site::current()) const { return op.size = size, create(op, site); }
+  A random_bernoulli(const In<A>& prob, op::RandomBernoulli op = {}) const { return op.prob.reset(), op.logit.reset(), call(op, prob); }  // op.is_logit: of logits
+  // Densities, or with op.is_log their logarithms, at samples; parameters have the first dimensions of sample
+  A random_pdf_uniform(const In<A>& sample, const In<A>& low, const In<A>& high, const op::PdfUniform& op = {}) const { return call(op, sample, low, high); }
+  A random_pdf_normal(const In<A>& sample, const In<A>& mu, const In<A>& sigma, const op::PdfNormal& op = {}) const { return call(op, sample, mu, sigma); }
+  A random_pdf_gamma(const In<A>& sample, const In<A>& alpha, const In<A>& beta, const op::PdfGamma& op = {}) const { return call(op, sample, alpha, beta); }
+  A random_pdf_exponential(const In<A>& sample, const In<A>& lam, const op::PdfExponential& op = {}) const { return call(op, sample, lam); }
+  A random_pdf_poisson(const In<A>& sample, const In<A>& lam, const op::PdfPoisson& op = {}) const { return call(op, sample, lam); }
+  A random_pdf_negative_binomial(const In<A>& sample, const In<A>& k, const In<A>& p, const op::PdfNegativeBinomial& op = {}) const { return call(op, sample, k, p); }
+  A random_pdf_generalized_negative_binomial(const In<A>& sample, const In<A>& mu, const In<A>& alpha, const op::PdfGeneralizedNegativeBinomial& op = {}) const { return call(op, sample, mu, alpha); }
+  A random_pdf_dirichlet(const In<A>& sample, const In<A>& alpha, const op::PdfDirichlet& op = {}) const { return call(op, sample, alpha); }
   // --- optimizer updates, in place: weight, gradient and states have one shape and floating dtype
   void sgd_update(const In<A>& weight, const In<A>& grad, const op::SGDUpdate& op) const { update(op, weight, grad); }
   void sgd_mom_update(const In<A>& weight, const In<A>& grad, const In<A>& mom, const op::SGDMomUpdate& op) const {
@@ -271,6 +343,8 @@ class Functions : public LayerFunctions<A> {
 
  private:
   using LayerFunctions<A>::call_list;
+  using LayerFunctions<A>::call_list_many;
+  using LayerFunctions<A>::call_many;
   using LayerFunctions<A>::name_;
   static Device device(const ArrayOptions& o) { return o.device.value_or(engine::thread_context().device); }
   A constant(NDArray values) const { return A::from_values(std::move(values), name_); }

@@ -174,6 +174,8 @@ TEST_CASE("golden: images at another size", "[golden]") { check_file("resize.gol
 TEST_CASE("golden: operators made of others, and order", "[golden]") { check_file("composed.golden"); }
 TEST_CASE("golden: recurrent layers and unaligned sequences", "[golden]") { check_file("rnn.golden"); }
 TEST_CASE("golden: losses and dropout", "[golden]") { check_file("losses.golden"); }
+TEST_CASE("golden: probability densities", "[golden]") { check_file("distribution.golden"); }
+TEST_CASE("golden: images as files have them", "[golden]") { check_file("image.golden"); }
 TEST_CASE("golden: object detection", "[golden]") { check_file("detection.golden"); }
 TEST_CASE("golden: cutting, scattering, sums up to each element", "[golden]") { check_file("indexing.golden"); }
 TEST_CASE("golden: arrays from numbers, and updates of parameters", "[golden]") { check_file("create.golden"); }

@@ -282,8 +282,6 @@ std::vector<Wrong> types() {
                         }),
       wrong<ValueError>({"[_arange]", "infer_range is not implemented", "give stop"},
                         [] { nd.arange(5, {.infer_range = true}); }),
-      wrong<ValueError>({"[_sample_multinomial]", "get_prob is not implemented", "pick"},
-                        [] { nd.sample_multinomial(ones({3}), {.get_prob = true}); }),
       wrong<ValueError>({"[_pooling_along]", "lp is not implemented"},
                         [] {
                           const NDArray x = ones({1, 1, 2, 2});
@@ -662,6 +660,187 @@ std::vector<Wrong> rearranged() {
   };
 }
 
+std::vector<Wrong> drawn() {
+  return {
+      wrong<ValueError>({"[_random_gamma]", "alpha and beta must be positive", "-1.0 and 1.0"},
+                        [] { nd.random_gamma({2}, {.alpha = -1}); }),
+      wrong<ValueError>({"[_random_exponential]", "lam must be positive", "0"},
+                        [] { nd.random_exponential({2}, {.lam = 0}); }),
+      wrong<ValueError>({"[_random_poisson]", "lam must not be negative", "nan"},
+                        [] { nd.random_poisson({2}, {.lam = NAN}); }),
+      wrong<ValueError>({"[_random_negative_binomial]", "p must lie in (0, 1]", "1.0 and 2.0"},
+                        [] { nd.random_negative_binomial({2}, {.p = 2}); }),
+      wrong<ValueError>({"[_random_generalized_negative_binomial]", "mu and alpha", "-2"},
+                        [] { nd.random_generalized_negative_binomial({2}, {.mu = -2}); }),
+      wrong<TypeError>({"[_random_poisson]", "not implemented", "int32"},
+                       [] { nd.random_poisson({2}, {.dtype = whole}); }),
+      wrong<ValueError>({"[_random_uniform_like]", "low must not exceed high", "2.0 and 1.0"},
+                        [] { nd.random_uniform_like(ones({2}), {.low = 2}); }),
+      wrong<ValueError>({"[_random_normal_like]", "scale must not be negative", "-1"},
+                        [] { nd.random_normal_like(ones({2}), {.scale = -1}); }),
+      wrong<ValueError>({"[_random_gamma_like]", "must be positive", "0"},
+                        [] { nd.random_gamma_like(ones({2}), {.beta = 0}); }),
+      wrong<TypeError>({"[_random_exponential_like]", "floating dtype", "int32"},
+                       [] { nd.random_exponential_like(ones({2}, whole)); }),
+      wrong<ValueError>({"[_random_poisson_like]", "lam", "-1"},
+                        [] { nd.random_poisson_like(ones({2}), {.lam = -1}); }),
+      wrong<ValueError>({"[_random_negative_binomial_like]", "k must not be negative", "-1"},
+                        [] { nd.random_negative_binomial_like(ones({2}), {.k = -1}); }),
+      wrong<ValueError>({"[_random_generalized_negative_binomial_like]", "alpha", "-1"},
+                        [] { nd.random_generalized_negative_binomial_like(ones({2}), {.alpha = -1}); }),
+      wrong<ShapeError>({"[_sample_uniform]", "high must have shape (2,)", "(3,)"},
+                        [] { nd.sample_uniform(ones({2}), ones({3})); }),
+      wrong<TypeError>({"[_sample_normal]", "one dtype", "float32 and float16"},
+                       [] { nd.sample_normal(ones({2}), ones({2}, half)); }),
+      wrong<ShapeError>({"[_sample_gamma]", "more than 8 dimensions"},
+                        [] {
+                          nd.sample_gamma(ones({1, 1, 1, 1, 1}), ones({1, 1, 1, 1, 1}), {.shape = {1, 1, 1, 1}});
+                        }),
+      wrong<TypeError>({"[_sample_exponential]", "not implemented", "int32"},
+                       [] { nd.sample_exponential(ones({2}), {.dtype = whole}); }),
+      wrong<TypeError>({"[_sample_poisson]", "needs numbers", "bool"},
+                       [] { nd.sample_poisson(ones({2}, DType::boolean)); }),
+      wrong<ShapeError>({"[_sample_negative_binomial]", "(2,)", "(1, 2)"},
+                        [] {
+                          nd.sample_negative_binomial(ones({2}), ones({1, 2}));
+                        }),
+      wrong<ShapeError>({"[_sample_generalized_negative_binomial]", "(2,)", "(1, 2)"},
+                        [] {
+                          nd.sample_generalized_negative_binomial(ones({2}), ones({1, 2}));
+                        }),
+      wrong<ValueError>({"[_sample_unique_zipfian]", "4 distinct classes", "from 3"},
+                        [] {
+                          nd.sample_unique_zipfian(3, {1, 4});
+                        }),
+      wrong<ValueError>({"[_sample_unique_zipfian]", "(batch, classes to draw)", "(4,)"},
+                        [] { nd.sample_unique_zipfian(9, {4}); }),
+      wrong<ShapeError>({"[_random_pdf_uniform]", "the shape of low must be the beginning", "(3,)"},
+                        [] {
+                          nd.random_pdf_uniform(ones({2, 3}), ones({3}), ones({3}));
+                        }),
+      wrong<ShapeError>({"[_random_pdf_normal]", "the shape of mu must be the beginning", "(3,)"},
+                        [] {
+                          nd.random_pdf_normal(ones({2, 3}), ones({3}), ones({3}));
+                        }),
+      wrong<ShapeError>({"[_random_pdf_gamma]", "the shape of alpha must be the beginning", "(3,)"},
+                        [] {
+                          nd.random_pdf_gamma(ones({2, 3}), ones({3}), ones({3}));
+                        }),
+      wrong<ShapeError>({"[_random_pdf_exponential]", "the shape of lam must be the beginning", "(3,)"},
+                        [] {
+                          nd.random_pdf_exponential(ones({2, 3}), ones({3}));
+                        }),
+      wrong<ShapeError>({"[_random_pdf_poisson]", "the shape of lam must be the beginning", "(3,)"},
+                        [] {
+                          nd.random_pdf_poisson(ones({2, 3}), ones({3}));
+                        }),
+      wrong<ShapeError>({"[_random_pdf_negative_binomial]", "the shape of k must be the beginning", "(3,)"},
+                        [] {
+                          nd.random_pdf_negative_binomial(ones({2, 3}), ones({3}), ones({3}));
+                        }),
+      wrong<ShapeError>(
+          {"[_random_pdf_generalized_negative_binomial]", "the shape of mu must be the beginning", "(3,)"},
+          [] {
+            nd.random_pdf_generalized_negative_binomial(ones({2, 3}), ones({3}), ones({3}));
+          }),
+      wrong<ShapeError>({"[_random_pdf_dirichlet]", "classes along the last axis", "(2, 3)"},
+                        [] {
+                          nd.random_pdf_dirichlet(ones({2, 3}), ones({2}));
+                        }),
+      wrong<TypeError>({"[_random_pdf_normal]", "floating dtype", "int32"},
+                       [] { nd.random_pdf_normal(ones({2}, whole), ones({2}, whole), ones({2}, whole)); }),
+      wrong<ValueError>({"[_npi_gumbel]", "scale must not be negative", "-1"},
+                        [] { nd.random_gumbel({2}, {.scale = -1}); }),
+      wrong<ShapeError>({"[_npi_logistic]", "(2,)", "(3,)"}, [] { nd.random_logistic(ones({2}), ones({3})); }),
+      wrong<ShapeError>({"[_npi_laplace]", "(2,)", "(3,)"},
+                        [] { nd.random_laplace(ones({2}), ones({2}), {.size = Shape(3)}); }),
+      wrong<TypeError>({"[_npi_exponential]", "floating dtype", "int32"},
+                       [] { nd.random_exponential(ones({2}, whole)); }),
+      wrong<ValueError>({"[_npi_rayleigh]", "scale", "-1"}, [] { nd.random_rayleigh({2}, {.scale = -1}); }),
+      wrong<ValueError>({"[_npi_pareto]", "a must be positive", "0"}, [] { nd.random_pareto({2}, {.a = 0}); }),
+      wrong<ValueError>({"[_npi_weibull]", "a must be positive", "-1"}, [] { nd.random_weibull({2}, {.a = -1}); }),
+      wrong<TypeError>({"[_npi_normal]", "not implemented", "int32"},
+                       [] { nd.random_normal(ones({2}), ones({2}), {.dtype = whole}); }),
+      wrong<ShapeError>({"[_npi_normal_n]", "more than 8 dimensions"},
+                        [] {
+                          nd.random_normal_n(ones({1, 1, 1, 1, 1}), ones({1}), {.size = Shape(1, 1, 1, 1)});
+                        }),
+      wrong<ShapeError>({"[_npi_uniform]", "(2,)", "(3,)"}, [] { nd.random_uniform(ones({2}), ones({3})); }),
+      wrong<TypeError>({"[_npi_uniform_n]", "not implemented", "bool"},
+                       [] { nd.random_uniform_n(ones({2}), ones({2}), {.dtype = DType::boolean}); }),
+      wrong<TypeError>({"[_npi_gamma]", "floating dtype", "int32"},
+                       [] { nd.random_gamma(ones({2}, whole), ones({2})); }),
+      wrong<ValueError>({"[_npi_bernoulli]", "prob must lie in [0, 1]", "2"},
+                        [] { nd.random_bernoulli({2}, {.prob = 2}); }),
+      wrong<ValueError>({"[_npi_bernoulli]", "takes prob or logit, got both"},
+                        [] { nd.random_bernoulli({2}, {.prob = 0.5, .logit = 2}); }),
+      wrong<ShapeError>({"[_image_to_tensor]", "3 or 4 dimensions", "(2, 3)"},
+                        [] {
+                          nd.image_to_tensor(ones({2, 3}));
+                        }),
+      wrong<ValueError>({"[_image_normalize]", "mean must have 1 number or 3", "(1.0, 2.0)"},
+                        [] {
+                          nd.image_normalize(ones({3, 2, 2}), {.mean = {1.0f, 2.0f}});
+                        }),
+      wrong<ShapeError>({"[_image_normalize]", "1 or 3 channels in front", "(2, 2, 3)"},
+                        [] {
+                          nd.image_normalize(ones({2, 2, 3}), {});
+                        }),
+      wrong<ShapeError>({"[_image_crop]", "2 columns from 1 on", "(2, 2, 3)"},
+                        [] {
+                          nd.image_crop(ones({2, 2, 3}), {.x = 1, .width = 2, .height = 1});
+                        }),
+      wrong<ValueError>({"[_image_crop]", "positive", "1 and 0"},
+                        [] {
+                          nd.image_crop(ones({2, 2, 3}), {.width = 1});
+                        }),
+      wrong<ValueError>({"[_image_resize]", "interp must be 1", "2"},
+                        [] {
+                          nd.image_resize(ones({2, 2, 3}), {3, 3}, {.interp = 2});
+                        }),
+      wrong<ValueError>({"[_image_resize]", "(width, height)", "(0,)"},
+                        [] {
+                          nd.image_resize(ones({2, 2, 3}), Shape(0));
+                        }),
+      wrong<ShapeError>({"[_image_flip_left_right]", "3 or 4 dimensions", "(2,)"},
+                        [] { nd.image_flip_left_right(ones({2})); }),
+      wrong<ShapeError>({"[_image_flip_top_bottom]", "3 or 4 dimensions", "(2,)"},
+                        [] { nd.image_flip_top_bottom(ones({2})); }),
+      wrong<ShapeError>({"[_image_random_flip_left_right]", "3 or 4 dimensions", "(2,)"},
+                        [] { nd.image_random_flip_left_right(ones({2})); }),
+      wrong<ShapeError>({"[_image_random_flip_top_bottom]", "3 or 4 dimensions", "(2,)"},
+                        [] { nd.image_random_flip_top_bottom(ones({2})); }),
+      wrong<ValueError>({"[_image_random_brightness]", "must not exceed max_factor", "2.0 and 1.0"},
+                        [] {
+                          nd.image_random_brightness(ones({2, 2, 3}), 2, 1);
+                        }),
+      wrong<ShapeError>({"[_image_random_contrast]", "1 or 3 channels", "(2, 2, 2)"},
+                        [] {
+                          nd.image_random_contrast(ones({2, 2, 2}), 1, 1);
+                        }),
+      wrong<ValueError>({"[_image_random_saturation]", "min_factor", "-1.0 and 1.0"},
+                        [] {
+                          nd.image_random_saturation(ones({2, 2, 3}), -1, 1);
+                        }),
+      wrong<TypeError>({"[_image_random_hue]", "needs numbers", "bool"},
+                       [] {
+                         nd.image_random_hue(ones({2, 2, 3}, DType::boolean), 1, 1);
+                       }),
+      wrong<ValueError>({"[_image_random_color_jitter]", "must not be negative", "-1"},
+                        [] {
+                          nd.image_random_color_jitter(ones({2, 2, 3}), {.hue = -1});
+                        }),
+      wrong<ValueError>({"[_image_adjust_lighting]", "alpha must have 3 numbers", "(1.0,)"},
+                        [] {
+                          nd.image_adjust_lighting(ones({2, 2, 3}), {.alpha = {1.0f}});
+                        }),
+      wrong<ValueError>({"[_image_random_lighting]", "alpha_std must not be negative", "-1"},
+                        [] {
+                          nd.image_random_lighting(ones({2, 2, 3}), {.alpha_std = -1});
+                        }),
+  };
+}
+
 void check(const std::vector<Wrong>& table) {
   for (const Wrong& w : table) {
     INFO(w.says[0] << " " << w.says[1]);
@@ -687,6 +866,7 @@ TEST_CASE("errors: shapes", "[errors]") { check(shapes()); }
 TEST_CASE("errors: dtypes", "[errors]") { check(types()); }
 TEST_CASE("errors: values and indices", "[errors]") { check(values()); }
 TEST_CASE("errors: cutting, scattering, sums up to each element", "[errors]") { check(rearranged()); }
+TEST_CASE("errors: random numbers, densities and images", "[errors]") { check(drawn()); }
 TEST_CASE("errors: states and devices", "[errors]") { check(states()); }
 
 TEST_CASE("errors: a wrong call names its line, outside of blocks too", "[errors]") {

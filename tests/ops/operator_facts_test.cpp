@@ -62,6 +62,9 @@ const NameSet nothing = names(R"(
     _backward_pad _backward_pick _backward_prod _backward_slice _backward_softmax _backward_softmax_cross_entropy
     _backward_take _scatter_set_nd gather_nd softmax_cross_entropy
     _arange _eye _full _linspace _ones _random_normal _random_randint _random_uniform _sample_multinomial _shuffle
+    _random_exponential _random_gamma _random_generalized_negative_binomial _random_negative_binomial _random_poisson
+    _sample_exponential _sample_gamma _sample_generalized_negative_binomial _sample_negative_binomial _sample_normal
+    _sample_poisson _sample_uniform _sample_unique_zipfian
     _zeros
     _kaon_all_finite _kaon_multi_adam_update _kaon_multi_sgd_mom_update _kaon_multi_sgd_update adam_update
     sgd_mom_update sgd_update

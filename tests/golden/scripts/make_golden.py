@@ -19,6 +19,8 @@ import torch
 
 import cases_composed  # noqa: F401
 import cases_detection  # noqa: F401
+import cases_distribution  # noqa: F401
+import cases_image  # noqa: F401
 import cases_indexing  # noqa: F401
 import cases_layers  # noqa: F401
 import cases_movement  # noqa: F401

@@ -27,6 +27,8 @@ def to_wire(array):
 def operator(name):
     if name.startswith("_contrib_"):
         return getattr(mx.nd.contrib, name[len("_contrib_"):])
+    if name.startswith("_image_"):
+        return getattr(mx.nd.image, name[len("_image_"):])
     for module in (mx.nd.op, mx.nd._internal, mx.nd):
         if hasattr(module, name):
             return getattr(module, name)

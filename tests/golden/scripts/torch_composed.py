@@ -1,4 +1,4 @@
-"""PyTorch: normalisations, attention and sequence operators that Kaon composes of others."""
+"""PyTorch: normalisations, attention, sequences, densities and colours: operators that Kaon composes of others."""
 import math
 
 import torch
@@ -158,3 +158,80 @@ def sort(a, x):
 @formula("argsort")
 def argsort(a, x):
     return ordered(a, x, True)[2].indices.double()
+
+
+def log_pmf(x, k, p, q):
+    return torch.lgamma(x + k) - torch.lgamma(x + 1) - torch.lgamma(k) + k * torch.log(p) + torch.xlogy(x, q)
+
+
+def log_density(kind, x, a, b):
+    if kind == "uniform":
+        return 0 * x.detach() - torch.log(b - a)
+    if kind == "normal":
+        return torch.distributions.Normal(a, b).log_prob(x)
+    if kind == "gamma":
+        return torch.distributions.Gamma(a, b, validate_args=False).log_prob(x)
+    if kind == "exponential":
+        return torch.distributions.Exponential(a).log_prob(x)
+    x = x.detach()  # counts
+    if kind == "poisson":
+        return torch.xlogy(x, a) - a - torch.lgamma(x + 1)
+    if kind == "negative_binomial":
+        return log_pmf(x, a, b, 1 - b)
+    return log_pmf(x, 1 / b, 1 / (1 + a * b), a * b / (1 + a * b))
+
+
+@formula("random_pdf_uniform random_pdf_normal random_pdf_gamma random_pdf_exponential random_pdf_poisson "
+         "random_pdf_negative_binomial random_pdf_generalized_negative_binomial")
+def density(a, x, name):
+    p = [v.reshape(v.shape + (1,) * (x[0].dim() - v.dim())) for v in x[1:]] + [None]
+    y = log_density(name[len("random_pdf_"):], x[0], p[0], p[1])
+    return y if a.get("is_log") else torch.exp(y)
+
+
+@formula("random_pdf_dirichlet")
+def dirichlet(a, x):
+    sample, alpha = x
+    alpha = alpha.reshape(alpha.shape[:-1] + (1,) * (sample.dim() - alpha.dim()) + alpha.shape[-1:])
+    y = torch.xlogy(alpha - 1, sample).sum(-1) + torch.lgamma(alpha.sum(-1)) - torch.lgamma(alpha).sum(-1)
+    return y if a.get("is_log") else torch.exp(y)
+
+
+def grey(x):
+    return x if x.shape[-1] == 1 else (x * torch.tensor([0.299, 0.587, 0.114], dtype=x.dtype)).sum(-1, keepdim=True)
+
+
+@formula("_image_random_contrast _image_random_saturation")
+def contrast(a, x, name):
+    f, g = a.get("min_factor"), grey(x[0])
+    return f * x[0] + (1 - f) * (g.mean() if name.endswith("contrast") else g)
+
+
+@formula("_image_random_hue")
+def hue(a, x):
+    x = x[0]
+    high, low = x.max(-1).values, x.min(-1).values
+    chroma = torch.where(high == low, torch.ones_like(high), high - low)
+    r, g, b = x.unbind(-1)
+    h = torch.where(r == high, (g - b) / chroma, torch.where(g == high, (b - r) / chroma + 2, (r - g) / chroma + 4))
+    h = (h + 6 * a.get("min_factor")).unsqueeze(-1)
+    distance = torch.remainder(h - torch.tensor([0.0, 2.0, 4.0], dtype=x.dtype) + 3, 6) - 3
+    return low.unsqueeze(-1) + (high - low).unsqueeze(-1) * torch.clamp(2 - distance.abs(), 0, 1)
+
+
+@formula("_image_adjust_lighting")
+def lighting(a, x):
+    vectors = torch.tensor([[-0.5675, 0.7192, 0.4009], [-0.5808, -0.0045, -0.8140], [-0.5836, -0.6948, 0.4203]],
+                           dtype=x[0].dtype)
+    deviations = torch.tensor([55.46, 4.794, 1.148], dtype=x[0].dtype)
+    return x[0] + vectors @ (deviations * torch.tensor(a.tuple("alpha"), dtype=torch.float32).to(x[0].dtype))
+
+
+@formula("_image_flip_left_right _image_flip_top_bottom")
+def flip(a, x, name):
+    return torch.flip(x[0], (-2,) if name.endswith("right") else (-3,))
+
+
+@formula("_image_to_tensor")
+def to_tensor(a, x):
+    return torch.movedim(x[0], -1, -3) / 255.0

@@ -292,6 +292,30 @@ TEST_CASE("gpu random: the numbers of the CPU", "[ops][cuda]") {
       }
       check_draw("shuffle", [&](Device d) { return nd.shuffle(x.as_in_context(d)); });
     }
+    const NDArray alpha = nd.random_uniform({n}, {.low = 0.2, .high = 3}), mean = alpha * 12;
+    for (DType t : reals) {
+      const double rtol = t == DType::float64 ? 1e-12 : t == DType::float32 ? 1e-5 : 1.6e-2;
+      check_draw(
+          "gamma", [&](Device d) { return nd.random_gamma({n}, {.alpha = 0.7, .dtype = t, .ctx = d}); }, rtol);
+      check_draw(
+          "exponential", [&](Device d) { return nd.random_exponential({n}, {.dtype = t, .ctx = d}); }, rtol);
+      check_draw("poisson", [&](Device d) { return nd.random_poisson({n}, {.lam = 30, .dtype = t, .ctx = d}); });
+      check_draw(
+          "gamma of arrays",
+          [&](Device d) {
+            return nd.sample_gamma(alpha.as_in_context(d), mean.as_in_context(d), {.shape = {3}, .dtype = t});
+          },
+          rtol);
+      check_draw(
+          "normal of arrays",
+          [&](Device d) {
+            return nd.sample_normal(mean.as_in_context(d), alpha.as_in_context(d), {.shape = {3}, .dtype = t});
+          },
+          rtol);
+    }
+    check_draw("negative binomial",
+               [&](Device d) { return nd.random_negative_binomial({n}, {.k = 3, .p = 0.2, .ctx = d}); });
+    check_draw("poisson of arrays", [&](Device d) { return nd.sample_poisson(mean.as_in_context(d)); });
     check_draw("randint", [&](Device d) { return nd.random_randint(-5, 100, {n}, {.ctx = d}); });
   }
   for (int64_t n : {2, 2048, 2049, 70001}) {  // partners of a shuffle are sorted in tiles of 2048, by 8 bits at a time

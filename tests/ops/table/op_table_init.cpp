@@ -1,4 +1,4 @@
-// Rows of the operators that create arrays, draw random numbers or update parameters.
+// Rows of the operators that create arrays or update parameters.
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
@@ -64,103 +64,6 @@ void fill_rows(Rows& rows) {
   }
   rows.emplace_back(op::Arange{.start = 5, .infer_range = true}, std::vector<Input>{}, Reference(),
                     RowOptions{.refused = true});
-}
-
-struct Moments {
-  double mean, deviation, lowest, highest;
-};
-Moments moments(const Host& h) {
-  double sum = 0, squares = 0;
-  for (double v : h.values) sum += v, squares += v * v;
-  const double n = double(h.size()), mean = sum / n;
-  return {mean, std::sqrt(std::max(0.0, squares / n - mean * mean)),
-          *std::min_element(h.values.begin(), h.values.end()), *std::max_element(h.values.begin(), h.values.end())};
-}
-
-// An operator that draws: its dtype, and for a large enough draw its mean, deviation and range.
-template <class T>
-void draw(Rows& rows, const T& op, DType dtype, double mean, double deviation, double low, double high) {
-  RowOptions options;
-  options.inspect = [=](const Hosts&, const Hosts& outputs) -> std::string {
-    const Host& y = outputs[0];
-    if (y.dtype != dtype || y.shape != op.shape) return "another dtype or shape";
-    if (y.size() < 500) return "";
-    const Moments m = moments(y);
-    if (std::abs(m.mean - mean) > 0.15 * deviation) return "mean " + std::to_string(m.mean);
-    if (std::abs(m.deviation - deviation) > 0.1 * deviation) return "deviation " + std::to_string(m.deviation);
-    return m.lowest < low || m.highest > high ? "out of range" : "";
-  };
-  rows.emplace_back(op, std::vector<Input>{}, Reference(), options);
-}
-
-void random_rows(Rows& rows) {
-  const double uniform = 1 / std::sqrt(12.);
-  for (DType t : {DType::float32, DType::float64, DType::float16, DType::bfloat16}) {
-    draw(rows, op::RandomUniform{.shape = {31, 33}, .dtype = t, .ctx = cpu(0)}, t, 0.5, uniform, 0, 1);
-    draw(rows, op::RandomUniform{.low = -2, .high = 4, .shape = {31, 33}, .dtype = t}, t, 1, 6 * uniform, -2, 4);
-    draw(rows, op::RandomNormal{.shape = {31, 33}, .dtype = t, .ctx = cpu(0)}, t, 0, 1, -6, 6);
-    draw(rows, op::RandomNormal{.loc = 3, .scale = 0.5, .shape = {31, 33}, .dtype = t}, t, 3, 0.5, 0, 6);
-  }
-  for (DType t : {DType::int32, DType::int64}) {
-    draw(rows, op::RandomRandint{.low = -3, .high = 8, .shape = {31, 33}, .dtype = t, .ctx = cpu(0)}, t, 2,
-         std::sqrt(10.), -3, 7);
-  }
-  draw(rows, op::RandomUniform{.shape = {1, 7}}, DType::float32, 0, 0, 0, 0),
-      draw(rows, op::RandomUniform{.shape = {0, 4}}, DType::float32, 0, 0, 0, 0);
-  draw(rows, op::RandomNormal{.shape = {1, 7}}, DType::float32, 0, 0, 0, 0),
-      draw(rows, op::RandomNormal{.shape = {0, 4}}, DType::float32, 0, 0, 0, 0);
-  draw(rows, op::RandomRandint{.low = 0, .high = 2, .shape = {1, 7}}, DType::int32, 0, 0, 0, 0),
-      draw(rows, op::RandomRandint{.low = 0, .high = 2, .shape = {0, 4}}, DType::int32, 0, 0, 0, 0);
-  rows.emplace_back(op::RandomUniform{.low = 2, .high = 1, .shape = {3}}, std::vector<Input>{}, Reference(),
-                    RowOptions{.refused = true});
-
-  auto multinomial = [&](const Shape& data, std::vector<double> p, const Shape& shape, const Shape& to, DType dtype) {
-    RowOptions options;
-    options.inspect = [=](const Hosts&, const Hosts& outputs) -> std::string {
-      const Host& y = outputs[0];
-      if (y.dtype != dtype || y.shape != to) return "another dtype or shape " + y.shape.str();
-      const int64_t classes = data.back(), draws = shape.size();
-      for (int64_t row = 0; row < y.size() / std::max<int64_t>(1, draws); ++row) {
-        std::vector<double> count(static_cast<size_t>(classes));
-        double sum = 0;
-        for (int64_t k = 0; k < classes; ++k) sum += p[size_t(row * classes + k)];
-        for (int64_t i = 0; i < draws; ++i) ++count.at(size_t(y[size_t(row * draws + i)]));
-        for (int64_t k = 0; k < classes; ++k) {
-          const double want = p[size_t(row * classes + k)] / sum, got = count[size_t(k)] / double(draws);
-          if (want == 0 ? got != 0 : draws > 500 && std::abs(got - want) > 0.08)
-            return "frequency " + std::to_string(got);
-        }
-      }
-      return "";
-    };
-    rows.emplace_back(op::SampleMultinomial{.shape = shape, .dtype = dtype}, std::vector{constant(in(data, p))},
-                      Reference(), options);
-  };
-  multinomial({3}, {0.25, 0.25, 0.5}, {1000}, {1000}, DType::int32),
-      multinomial({2, 3}, {0, 1, 1, 2, 0, 2}, {31, 33}, {2, 31, 33}, DType::float32);
-  multinomial({1, 7}, std::vector<double>(7, 1), {}, {1}, DType::int64),
-      multinomial({4}, {0, 0, 1, 0}, {}, {1}, DType::uint8), multinomial({0, 3}, {}, {}, {0}, DType::int32);
-  rows.emplace_back(op::SampleMultinomial{.get_prob = true}, std::vector{in({3}, Fill::positive)}, Reference(),
-                    RowOptions{.refused = true});
-
-  for (const Shape& shape : {Shape(33), Shape(7, 5), Shape(1, 7), Shape(0, 4)}) {
-    RowOptions options{.dtypes = every_dtype};
-    options.inspect = [=](const Hosts& inputs, const Hosts& outputs) -> std::string {
-      // the same rows in another order
-      auto rows_of = [&](const Host& h) {
-        std::vector<std::vector<double>> out;
-        const int64_t n = shape[0], width = n ? shape.size() / n : 0;
-        for (int64_t i = 0; i < n; ++i)
-          out.emplace_back(h.values.begin() + i * width, h.values.begin() + (i + 1) * width);
-        return out;
-      };
-      auto before = rows_of(inputs[0]), after = rows_of(outputs[0]);
-      if (shape[0] > 20 && before == after && inputs[0].dtype == DType::float32) return "not shuffled";
-      std::sort(before.begin(), before.end()), std::sort(after.begin(), after.end());
-      return before == after ? "" : "rows are not those of the input";
-    };
-    rows.emplace_back(op::Shuffle{}, std::vector{in(shape)}, Reference(), options);
-  }
 }
 
 double clipped(double g, double rescale, double clip) {
@@ -310,7 +213,6 @@ void update_rows(Rows& rows) {
 Rows init_rows() {
   Rows rows;
   fill_rows(rows);
-  random_rows(rows);
   return rows;
 }
 
@@ -324,5 +226,5 @@ Rows optim_rows() {
 
 using namespace kaon::test;
 
-TEST_CASE("op table: creation and random numbers", "[op_table]") { check_ops(init_rows()); }
+TEST_CASE("op table: creation of arrays", "[op_table]") { check_ops(init_rows()); }
 TEST_CASE("op table: optimizer updates", "[op_table]") { check_ops(optim_rows()); }

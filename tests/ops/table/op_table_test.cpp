@@ -19,9 +19,9 @@ namespace kaon::test {
 
 Rows all_rows() {
   Rows all;
-  for (auto rows :
-       {elementwise_rows, reduce_rows, movement_rows, index_rows, nn_rows, layer_rows, resize_rows, composed_rows,
-        detection_rows, multibox_rows, region_rows, rnn_rows, rearrange_rows, init_rows, optim_rows}) {
+  for (auto rows : {elementwise_rows, reduce_rows, movement_rows, index_rows, nn_rows, layer_rows, resize_rows,
+                    composed_rows, detection_rows, multibox_rows, region_rows, rnn_rows, rearrange_rows, random_rows,
+                    density_rows, image_rows, init_rows, optim_rows}) {
     for (Row& r : rows()) all.push_back(std::move(r));
   }
   return all;
@@ -177,6 +177,13 @@ Rows large_rows() {
   add(op::RandomNormal{.shape = flat}, {});
   add(op::RandomUniform{.shape = flat}, {});
   add(op::RandomRandint{.low = 0, .high = 1000, .shape = flat}, {});
+  add(op::RandomGamma{.alpha = 0.7, .shape = flat}, {});
+  add(op::RandomExponential{.shape = flat}, {});
+  add(op::RandomPoisson{.lam = 30, .shape = flat}, {});
+  add(op::SampleNegativeBinomial{.shape = {3, 7}},
+      {constant(in({9001}, Fill::above_one)), constant(in({9001}, Fill::unit))});
+  add(op::SampleNormal{}, {constant(in(flat)), constant(in(flat, Fill::positive))});
+  add(op::SampleUniqueZipfian{.range_max = 5000, .shape = {301, 70}}, {});
   add(op::Shuffle{}, {in({3001, 33})}, any);
   add(op::AdamUpdate{.lr = 0.1}, {in(flat), in(flat), in(flat), in(flat, Fill::positive)});
   add(op::AllFinite{}, {in(flat), in(wide)});

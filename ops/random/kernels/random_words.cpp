@@ -1,4 +1,4 @@
-#include "kaon/ops/init/kernels/random_words.h"
+#include "kaon/ops/random/kernels/random_words.h"
 
 #include <cstring>
 
@@ -6,7 +6,7 @@
 
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)  // two vector targets build in half the time
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kaon/ops/init/kernels/random_words.cpp"
+#define HWY_TARGET_INCLUDE "kaon/ops/random/kernels/random_words.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 

@@ -1,11 +1,11 @@
 // The operators that draw random numbers on CUDA: the numbers that the CPU draws.
-#include "kaon/ops/init/init.h"
+#include "kaon/ops/random/random.h"
 
 #include "kaon/ops/cuda/elementwise.cuh"
 #include "kaon/ops/cuda/random.cuh"
-#include "kaon/ops/init/kernels/random_math.h"
 #include "kaon/ops/kernels/index_list.cuh"
 #include "kaon/ops/math/convert.h"
+#include "kaon/ops/random/kernels/draws.h"
 
 namespace kaon {
 
@@ -117,12 +117,14 @@ struct DrawClass {
   const double* sums;
   int64_t k, draws;
   T* out;
+  DrawParameter probabilities;
+  DrawnNumbers log_probabilities;
   __device__ void operator()(int64_t i, const Philox4& w) const {
     const double* row = sums + i / draws * k;
     const double sum = row[k - 1], u = uniform_double(w.v[0], w.v[1]) * sum;
     if (!(sum > 0 && sum <= std::numeric_limits<double>::max())) {
       out[i] = convert<T>(int64_t(-1));
-      return;
+      return log_probabilities.set(i, std::numeric_limits<double>::quiet_NaN());
     }
     int64_t low = 0, high = k - 1;  // the first sum above u, at most the last
     while (low < high) {
@@ -131,6 +133,7 @@ struct DrawClass {
       else low = middle + 1;
     }
     out[i] = convert<T>(low);
+    if (log_probabilities.data) log_probabilities.set(i, ::log(probabilities[i / draws * k + low]));
   }
 };
 
@@ -236,12 +239,15 @@ void run_cuda(const op::SampleMultinomial& op, KernelContext& c) {
   const int64_t k = data.shape.back(), rows = data.size() / k;
   if (out.size() == 0) return;
   double* sums = static_cast<double*>(c.run.workspace(sizeof(double) * size_t(data.size())));
+  const DrawParameter probabilities{data.data, data.dtype};
+  const DrawnNumbers log_probabilities(op.get_prob ? c.out(1) : TensorView());
   dispatch_float("_sample_multinomial", data.dtype, [&]<class T>() {
     cuda::launch(c, scan_kernel<T>, cuda::blocks_for(rows, scan_warps), dim3(32, scan_warps), rows, k,
                  data.as<const T>(), sums);
   });
   dispatch_all("_sample_multinomial", out.dtype, [&]<class T>() {
-    cuda::for_random_blocks(c, out.size(), 1, DrawClass<T>{sums, k, op.shape.size(), out.as<T>()});
+    cuda::for_random_blocks(c, out.size(), 1,
+                            DrawClass<T>{sums, k, op.shape.size(), out.as<T>(), probabilities, log_probabilities});
   });
 }
 

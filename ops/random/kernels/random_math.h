@@ -2,6 +2,7 @@
 #pragma once
 
 #include <math.h>
+#include <string.h>
 
 #include <cmath>
 #include <limits>
@@ -23,21 +24,21 @@ KAON_HOST_DEVICE float uniform_float(uint32_t word) {
   return float(int32_t(word >> 8) + uniform_offset<T>) * 0x1p-24f;
 }
 
-// The largest T below x.
+// The largest T below x, which is finite.
 template <class T>
-T below(T x) {
-  if constexpr (sizeof(T) >= 4) {
-    return std::nextafter(x, -std::numeric_limits<T>::infinity());
-  } else {
-    T r = x;
-    r.bits = (x.bits & 0x7fff) == 0 ? 0x8001 : x.bits & 0x8000 ? uint16_t(x.bits + 1) : uint16_t(x.bits - 1);
-    return r;
-  }
+KAON_HOST_DEVICE T below(T x) {
+  using Bits = std::conditional_t<sizeof(T) == 8, uint64_t, std::conditional_t<sizeof(T) == 4, uint32_t, uint16_t>>;
+  constexpr Bits sign = Bits(Bits(1) << (8 * sizeof(T) - 1));
+  Bits bits;
+  memcpy(&bits, &x, sizeof(T));
+  bits = Bits(bits << 1) == 0 ? Bits(sign | 1) : (bits & sign) != 0 ? Bits(bits + 1) : Bits(bits - 1);
+  memcpy(&x, &bits, sizeof(T));
+  return x;
 }
 
 // The largest T in [low, high); low where there is none.
 template <class T>
-accumulate_t<T> uniform_limit(double low, double high) {
+KAON_HOST_DEVICE accumulate_t<T> uniform_limit(double low, double high) {
   using A = accumulate_t<T>;
   T last = T(A(high));
   while (low < high && double(A(last)) >= high) last = below(last);
@@ -67,6 +68,19 @@ KAON_HOST_DEVICE inline void normal_pair(const uint32_t* words, double& a, doubl
   const double r = ::sqrt(-2 * ::log(v));
   a = r * ::cos(angle);
   b = r * ::sin(angle);
+}
+
+// An exponential number of mean 1, -log(v) for v in (0, 1) of 31 bits; near v = 1, which a float cannot tell from 1, by
+// way of 1 - v. It is never 0.
+KAON_HOST_DEVICE inline float exponential_number(uint32_t word) {
+  const float v = ::fmaf(float(int32_t(word >> 1)), 0x1p-31f, 0x1p-32f);
+  const float rest = ::fmaf(float(int32_t(0x7fffffff - (word >> 1))), 0x1p-31f, 0x1p-32f);
+  const float lost = v > 0.5f ? (rest - (1 - v)) / v : 0.0f;
+  return lost - ::logf(v);
+}
+// The same of two words.
+KAON_HOST_DEVICE inline double exponential_number(uint32_t high, uint32_t low) {
+  return ::fmax(-::log(uniform_double(high, low) + 0x1p-54), 0x1p-54);
 }
 
 // An element is dropped, with probability p, if its word is below this; kept elements are multiplied by 1 / (1 - p).

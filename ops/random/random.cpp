@@ -1,4 +1,4 @@
-#include "kaon/ops/init/init.h"
+#include "kaon/ops/random/random.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,11 +7,13 @@
 #include <numeric>
 #include <utility>
 
-#include "kaon/ops/init/kernels/random_kernel.h"
-#include "kaon/ops/init/kernels/random_math.h"
-#include "kaon/ops/init/kernels/random_words.h"
+#include "kaon/ops/functions.h"
 #include "kaon/ops/math/dispatch.h"
 #include "kaon/ops/op_def.h"
+#include "kaon/ops/random/kernels/draws.h"
+#include "kaon/ops/random/kernels/random_kernel.h"
+#include "kaon/ops/random/kernels/random_math.h"
+#include "kaon/ops/random/kernels/random_words.h"
 
 namespace kaon {
 
@@ -128,13 +130,27 @@ void op::SampleMultinomial::infer(InferContext& c) const {
   if (data.back() - 1 > consecutive_integers(dtype)) {
     c.fail_dtype("classes up to " + to_text(data.back() - 1) + " are no values of dtype " + to_text(dtype));
   }
-  if (get_prob) c.fail_value("get_prob is not implemented: pick from the log of data");
   if (!shape.is_known()) c.fail("shape must have no unknown dimension, got " + shape.str());
   Shape out;
   if (data.ndim() == 2) out.push_back(data[0]);
   for (int64_t d : shape) out.push_back(d);
   if (out.empty()) out = Shape(1);
-  c.set_output(out, dtype);
+  c.set_output(0, out, dtype);
+  if (get_prob) c.set_output(1, out, c.dtype());
+}
+
+// The derivative of log p is 1 / p, added up for each class over the draws that gave it.
+void op::SampleMultinomial::grad(GradContext& g) const {
+  if (!g.wants(0)) return;
+  const NDArray& data = g.input(0);
+  const int64_t k = data.shape().back(), rows = data.size() / k, draws = shape.size(), n = rows * draws;
+  if (!get_prob || !g.has_head(1) || n == 0) return g.set(0, nd.zeros_like(data));
+  const auto flat = [](const NDArray& x, int64_t size) { return nd._reshape_to(x, {.shape = Shape(size)}); };
+  const NDArray classes = nd.cast(flat(g.output(0), n), DType::int64);
+  const NDArray places = nd.arange_like(classes, {.step = double(k), .repeat = int(draws)}) + classes;
+  const NDArray drawn = nd.take(flat(data, rows * k), places);
+  const NDArray gradient = nd._backward_take(flat(g.head(1), n) / drawn, places, {.shape = Shape(rows * k)});
+  g.set(0, nd._reshape_to(gradient, {.shape = data.shape()}));
 }
 
 void run_cpu(const op::SampleMultinomial& op, KernelContext& c) {
@@ -142,6 +158,8 @@ void run_cpu(const op::SampleMultinomial& op, KernelContext& c) {
   const int64_t k = data.shape.back(), rows = data.size() / k, draws = op.shape.size();
   double* sums = static_cast<double*>(c.run.workspace(sizeof(double) * size_t(std::max<int64_t>(1, data.size()))));
   const int64_t row_grain = std::max<int64_t>(1, 8192 / (k + draws));
+  const DrawParameter probabilities{data.data, data.dtype};
+  const DrawnNumbers log_probabilities(op.get_prob ? c.out(1) : TensorView());
   dispatch_float("_sample_multinomial", data.dtype, [&]<class T>() {
     c.run.parallel_for(rows, row_grain, [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
@@ -166,6 +184,7 @@ void run_cpu(const op::SampleMultinomial& op, KernelContext& c) {
         const double u = uniform_double(w.v[0], w.v[1]) * row[k - 1];
         const int64_t drawn = std::min<int64_t>(k - 1, std::upper_bound(row, row + k, u) - row);
         out.as<T>()[i] = T(accumulate_t<T>(drawn));
+        if (op.get_prob) log_probabilities.set(i, ::log(probabilities[i / draws * k + drawn]));
       }
     });
   });

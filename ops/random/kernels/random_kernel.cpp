@@ -1,14 +1,14 @@
-#include "kaon/ops/init/kernels/random_kernel.h"
+#include "kaon/ops/random/kernels/random_kernel.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "kaon/ops/init/kernels/random_math.h"
-#include "kaon/ops/init/kernels/random_words.h"
+#include "kaon/ops/random/kernels/random_math.h"
+#include "kaon/ops/random/kernels/random_words.h"
 
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)  // two vector targets build in half the time
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kaon/ops/init/kernels/random_kernel.cpp"
+#define HWY_TARGET_INCLUDE "kaon/ops/random/kernels/random_kernel.cpp"
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
@@ -35,6 +35,24 @@ HWY_INLINE void for_chunks(int64_t n, int64_t begin, int64_t end, F f) {
   }
 }
 
+// In [0, 1); of 16-bit floats T in (0, 1].
+template <class T>
+void uniform_numbers(const uint32_t* words, float* out, int64_t count) {
+  const hn::ScalableTag<float> d;
+  const hn::ScalableTag<uint32_t> word;
+  const hn::ScalableTag<int32_t> integer;
+  const auto unit_scale = hn::Set(d, 0x1p-24f);
+  const auto offset = hn::Set(word, uint32_t(uniform_offset<T>));
+  for (int64_t i = 0; i < count; i += int64_t(hn::Lanes(d))) {
+    const auto w = hn::Add(hn::ShiftRight<8>(hn::Load(word, words + i)), offset);
+    hn::Store(hn::Mul(hn::ConvertTo(d, hn::BitCast(integer, w)), unit_scale), d, out + i);
+  }
+}
+template <class T>
+void uniform_numbers(const uint32_t* words, double* out, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) out[i] = uniform_double(words[2 * i], words[2 * i + 1]);
+}
+
 template <class T>
 void uniform(RandomKey key, double low, double high, T* out, int64_t n, int64_t begin, int64_t end) {
   using A = accumulate_t<T>;
@@ -45,18 +63,7 @@ void uniform(RandomKey key, double low, double high, T* out, int64_t n, int64_t 
     HWY_ALIGN uint32_t words[random_chunk * sizeof(A) / 4];
     HWY_ALIGN A unit[random_chunk];
     draw<sizeof(A) / 4>(key, buffer, count, words);
-    if constexpr (sizeof(A) == 4) {
-      const hn::Rebind<uint32_t, decltype(d)> word;
-      const hn::Rebind<int32_t, decltype(d)> integer;
-      const auto unit_scale = hn::Set(d, 0x1p-24f);
-      const auto offset = hn::Set(word, uint32_t(uniform_offset<T>));
-      for (int64_t i = 0; i < count; i += int64_t(hn::Lanes(d))) {
-        const auto w = hn::Add(hn::ShiftRight<8>(hn::Load(word, words + i)), offset);
-        hn::Store(hn::Mul(hn::ConvertTo(d, hn::BitCast(integer, w)), unit_scale), d, unit + i);
-      }
-    } else {
-      for (int64_t i = 0; i < count; ++i) unit[i] = uniform_double(words[2 * i], words[2 * i + 1]);
-    }
+    uniform_numbers<T>(words, unit, count);
     map(
         size_t(count), out + at, [=](auto, auto u) HWY_ATTR { return hn::Min(hn::MulAdd(u, width, start), limit); },
         unit);
@@ -86,6 +93,26 @@ void normal_pairs(const uint32_t* words, double* out, int64_t count) {
   for (int64_t i = 0; i < count; i += 2) normal_pair(words + 2 * i, out[i], out[i + 1]);
 }
 
+// As exponential_number, of one word each (float64: two).
+void exponential_numbers(const uint32_t* words, float* out, int64_t count) {
+  const hn::ScalableTag<float> d;
+  const hn::ScalableTag<uint32_t> word;
+  const hn::ScalableTag<int32_t> integer;
+  const auto half = hn::Set(d, 0.5f), one = hn::Set(d, 1.0f), unit = hn::Set(d, 0x1p-31f),
+             middle = hn::Set(d, 0x1p-32f);
+  const auto highest = hn::Set(integer, 0x7fffffff);
+  for (int64_t i = 0; i < count; i += int64_t(hn::Lanes(d))) {
+    const auto w = hn::BitCast(integer, hn::ShiftRight<1>(hn::Load(word, words + i)));
+    const auto v = hn::MulAdd(hn::ConvertTo(d, w), unit, middle);
+    const auto rest = hn::MulAdd(hn::ConvertTo(d, hn::Sub(highest, w)), unit, middle);
+    const auto lost = hn::IfThenElseZero(hn::Gt(v, half), hn::Div(hn::Sub(rest, hn::Sub(one, v)), v));
+    hn::Store(hn::Sub(lost, hn::Log(d, v)), d, out + i);
+  }
+}
+void exponential_numbers(const uint32_t* words, double* out, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) out[i] = exponential_number(words[2 * i], words[2 * i + 1]);
+}
+
 template <class T>
 void normal(RandomKey key, double loc, double scale, T* out, int64_t n, int64_t begin, int64_t end) {
   using A = accumulate_t<T>;
@@ -99,6 +126,19 @@ void normal(RandomKey key, double loc, double scale, T* out, int64_t n, int64_t 
     map(
         size_t(count), out + at, [=](auto, auto v) HWY_ATTR { return hn::MulAdd(v, deviation, mean); }, z);
   });
+}
+
+// Chunk `buffer` of standard numbers for results of type T. The arrays have room for a whole chunk.
+template <class T>
+void standard(Distribution distribution, RandomKey key, accumulate_t<T>* out, int64_t count, int64_t buffer) {
+  constexpr int per_element = sizeof(*out) / 4;
+  HWY_ALIGN uint32_t words[random_chunk * per_element];
+  draw<per_element>(key, buffer, count, words);
+  switch (distribution) {
+    case Distribution::uniform: return uniform_numbers<T>(words, out, count);
+    case Distribution::normal: return normal_pairs(words, out, count);
+    default: return exponential_numbers(words, out, count);
+  }
 }
 
 template <class T>
@@ -138,6 +178,10 @@ void Normal(RandomKey key, double loc, double scale, DType dtype, void* out, int
   dispatch_float("_random_normal", dtype,
                  [&]<class T>() { normal(key, loc, scale, static_cast<T*>(out), n, begin, end); });
 }
+void Standard(Distribution distribution, RandomKey key, DType dtype, void* out, int64_t count, int64_t chunk) {
+  dispatch_float("_sample", dtype,
+                 [&]<class T>() { standard<T>(distribution, key, static_cast<accumulate_t<T>*>(out), count, chunk); });
+}
 void Dropout(RandomKey key, double p, DType dtype, const void* x, void* y, void* mask, int64_t n, int64_t begin,
              int64_t end) {
   dispatch_float("Dropout", dtype, [&]<class T>() {
@@ -167,6 +211,7 @@ namespace kaon::ops {
 
 HWY_EXPORT(Uniform);
 HWY_EXPORT(Normal);
+HWY_EXPORT(Standard);
 HWY_EXPORT(Dropout);
 HWY_EXPORT(MultiplyRow);
 
@@ -177,6 +222,9 @@ void uniform_chunks(RandomKey key, double low, double high, DType dtype, void* o
 void normal_chunks(RandomKey key, double loc, double scale, DType dtype, void* out, int64_t n, int64_t begin,
                    int64_t end) {
   HWY_DYNAMIC_DISPATCH(Normal)(key, loc, scale, dtype, out, n, begin, end);
+}
+void standard_numbers(Distribution distribution, RandomKey key, DType dtype, void* out, int64_t count, int64_t chunk) {
+  HWY_DYNAMIC_DISPATCH(Standard)(distribution, key, dtype, out, count, chunk);
 }
 void dropout_chunks(RandomKey key, double p, DType dtype, const void* x, void* y, void* mask, int64_t n, int64_t begin,
                     int64_t end) {
