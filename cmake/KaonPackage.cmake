@@ -7,5 +7,5 @@ set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
 # Debian 12 has Boost 1.74 under the plain names, and 1.81 beside it; later releases have later ones.
-set(CPACK_DEBIAN_PACKAGE_DEPENDS "libboost1.81-dev | libboost-dev (>= 1.81), libboost-json1.81-dev | libboost-json-dev (>= 1.81), libdnnl-dev (>= 2.6), libfmt-dev (>= 9), libhwy-dev (>= 1.0.3), zlib1g-dev")
+set(CPACK_DEBIAN_PACKAGE_DEPENDS "libboost1.81-dev | libboost-dev (>= 1.81), libboost-json1.81-dev | libboost-json-dev (>= 1.81), libdnnl-dev (>= 2.6), libfmt-dev (>= 9), libhwy-dev (>= 1.0.3), libopenblas0-pthread, zlib1g-dev")
 include(CPack)

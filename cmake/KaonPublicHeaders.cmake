@@ -4,9 +4,12 @@
 # For programs that need them; kaon.h does not bring these.
 set(KAON_OPTIONAL_HEADERS
   asio.h                # completion tokens: x.async_wait(token)
+  eigen.h               # matrices of Eigen, and of OpenCV: the program has those libraries
+  opencv.h
   engine/gpu_stream.h   # a stream of the program's own
   gluon/util/progress_bar.h  # for training programs, as are charts
   gluon/util/svg_chart.h
+  ops/dlpack.h          # arrays of other libraries in the process
   ops/op_def.h)         # operators of the program's own
 
 # Sets `result` to TRUE for a header that programs may include, given by its path from the root: those directly in the

@@ -10,6 +10,7 @@
 #include "kaon/engine/device/backend.h"
 #include "kaon/gluon/internal/block_node.h"
 #include "kaon/gluon/internal/parameter_files.h"
+#include "kaon/graph/files/mxnet_terms.h"
 #include "kaon/graph/ir/symbol_node.h"
 #include "kaon/ops/ndarray_file.h"
 
@@ -238,7 +239,7 @@ void export_block(const BlockNode& block, const std::string& prefix, int epoch) 
     bool is_aux = std::find(aux.begin(), aux.end(), name) != aux.end();
     arrays.emplace_back((is_aux ? "aux:" : "arg:") + name, it->second);
   }
-  auto [exported, constants] = constants_as_variables(program);
+  auto [exported, constants] = constants_as_variables(graph::in_mxnet_terms(program));
   for (auto& [name, value] : constants) arrays.emplace_back("arg:" + name, value);
   exported.save(prefix + "-symbol.json");
   nd_file::save(fmt::format("{}-{:04}.params", prefix, epoch), arrays);

@@ -22,15 +22,20 @@ void check_names(const auto& slots, std::string_view caller) {
 
 // Filled before it returns: no wait reports a failed state (no memory, a stopped scope), which would silently end all
 // updates.
-NDArray make_state(const NDArray& weight) {
-  if (weight.device().type != DeviceType::cpu) {
-    NDArray state = nd.zeros(weight.shape(), {.dtype = weight.dtype(), .device = weight.device()});
-    state.wait_to_read();
-    return state;
+NDArray make_state(const optimizer::RuleState& state, const NDArray& weight) {
+  if (state.is_weight) {
+    NDArray copy = state.dtype == weight.dtype() ? weight.copy() : weight.astype(state.dtype);
+    copy.wait_to_read();
+    return copy;
   }
-  NDArray state = NDArray::empty(weight.shape(), weight.dtype(), weight.device());
-  std::memset(state.node().data(), 0, state.node().bytes());
-  return state;
+  if (weight.device().type != DeviceType::cpu) {
+    NDArray zeros = nd.zeros(state.shape, {.dtype = state.dtype, .device = weight.device()});
+    zeros.wait_to_read();
+    return zeros;
+  }
+  NDArray zeros = NDArray::empty(state.shape, state.dtype, weight.device());
+  std::memset(zeros.node().data(), 0, zeros.node().bytes());
+  return zeros;
 }
 
 }  // namespace
@@ -89,20 +94,34 @@ std::vector<Trainer::Slot*> Trainer::fresh_slots(bool ignore_stale_grad) {
 }
 
 void Trainer::complete_states(Slot& slot) {
-  const size_t states = size_t(optimizer_.rule().num_states());
-  while (slot.states.size() < states) slot.states.push_back(make_state(slot.parameter.data()));
+  const optimizer::Rule& rule = optimizer_.rule();
+  const size_t states = size_t(rule.num_states());
+  while (slot.states.size() < states) {
+    const NDArray& weight = slot.parameter.data();
+    slot.states.push_back(make_state(rule.state(int(slot.states.size()), weight.shape(), weight.dtype()), weight));
+  }
 }
 
 NDArray Trainer::rates(std::span<Slot* const> slots) {
   int64_t update = num_update();
   for (const Slot* s : slots) update = std::max(update, s->updates + 1);
-  double lr = optimizer_.learning_rate(update);
+  const optimizer::Rule& rule = optimizer_.rule();
+  const double lr = optimizer_.learning_rate(update), last = update > 1 ? optimizer_.learning_rate(update - 1) : lr;
+  const size_t numbers = size_t(rule.num_numbers());
   std::vector<float>& values = next_rate_values_;
-  values.clear();
-  for (const Slot* s : slots) {
-    values.push_back(float(lr * s->parameter.lr_mult() * optimizer_.rule().rate_factor(s->updates + 1)));
+  values.resize(numbers * slots.size());
+  for (size_t i = 0; i < slots.size(); ++i) {
+    const Parameter& p = slots[i]->parameter;
+    rule_numbers_.assign(numbers, 0);
+    rule.numbers({.name = p.name(),
+                  .lr = lr * p.lr_mult(),
+                  .wd = optimizer_.wd() * p.wd_mult(),
+                  .t = slots[i]->updates + 1,
+                  .rate = lr,
+                  .last_rate = last},
+                 rule_numbers_);
+    for (size_t k = 0; k < numbers; ++k) values[k * slots.size() + i] = float(rule_numbers_[k]);
   }
-  for (const Slot* s : slots) values.push_back(float(optimizer_.wd() * s->parameter.wd_mult()));
   if (values != rate_values_ || !rates_.defined()) {
     Device device = slots[0]->parameter.data().device();
     rates_ = nd.array(values, {int64_t(values.size())}).as_in_context(device);
@@ -196,11 +215,12 @@ void Trainer::load_states(const std::filesystem::path& file) {
     for (int k = 0; loaded.updates > 0 && k < optimizer_.rule().num_states(); ++k) {
       NDArray state = take(fmt::format("state{}:{}", k, p.name()));
       if (p.is_initialized()) {
-        if (state.shape() != p.shape()) {
+        const optimizer::RuleState expected = optimizer_.rule().state(k, p.shape(), p.dtype());
+        if (state.shape() != expected.shape) {
           throw ShapeError(fmt::format("[load_states] {} has shape {}, its state in {} has {}", p.name(),
                                        p.shape().str(), file.string(), state.shape().str()));
         }
-        if (state.dtype() != p.dtype()) {
+        if (state.dtype() != expected.dtype) {
           throw TypeError(fmt::format("[load_states] {} has dtype {}, its state in {} has {}", p.name(),
                                       name_of(p.dtype()), file.string(), name_of(state.dtype())));
         }

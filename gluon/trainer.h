@@ -14,7 +14,8 @@ namespace KAON_API kaon {
 namespace gluon {
 
 // Parameters without a gradient (grad_req null, running statistics) are left alone. Only save_states and load_states
-// block, and on a GPU the first step of a parameter, which makes its states. Thread safety: one thread.
+// block, and the first step of a parameter on a GPU, or whose rule keeps a copy of it, which makes its states. Thread
+// safety: one thread.
 class Trainer {
  public:
   // The parameters may be without values until the first step.
@@ -72,6 +73,7 @@ class Trainer {
   std::vector<Slot> slots_;
   int64_t steps_ = 0;
   std::deque<NDArray> pending_;  // extra outputs of the steps that had not finished at the last look
+  std::vector<double> rule_numbers_;
   std::vector<float> rate_values_, next_rate_values_;
   NDArray rates_;  // rate_values_ as an array, made again only when they change
 };

@@ -64,6 +64,21 @@ History* history_of(const NDArray& a) {
 
 std::atomic<uint64_t> g_sequence{0};
 
+}  // namespace
+
+NDArray recorded_output(const NDArray& output, size_t i, TapeNode* node) {
+  NDArray recorded = output.detach();
+  if (is_floating(recorded.dtype())) {
+    IntrusivePtr<History> h(new History);
+    h->node = IntrusivePtr<TapeNode>(node);
+    h->output = uint32_t(i);
+    recorded.node().annotation = h;
+  }
+  return recorded;
+}
+
+namespace {
+
 // An operator's grad rule as a GradFunction.
 class OpGradFunction final : public GradFunction {
  public:
@@ -90,12 +105,7 @@ class OpGradFunction final : public GradFunction {
       // When gradients are recorded themselves, the outputs must be on the tape again.
       if (!is_recording()) return;
       for (size_t i = 0; i < f.outputs_.size(); ++i) {
-        recorded_.push_back(f.outputs_[i].array.detach());
-        if (!is_floating(recorded_[i].dtype())) continue;
-        IntrusivePtr<History> h(new History);
-        h->node = IntrusivePtr<TapeNode>(f.node);
-        h->output = uint32_t(i);
-        recorded_[i].node().annotation = h;
+        recorded_.push_back(recorded_output(f.outputs_[i].array, i, f.node));
       }
     }
     int num_inputs() const override { return int(f_.inputs_.size()); }
@@ -186,15 +196,6 @@ Interceptor* tape() {
 bool is_recording() { return thread_context().recording; }
 bool is_training() { return thread_context().training; }
 
-void detail::refuse_in_trace(const char* what) {
-  if (!thread_context().tracing) return;
-  throw TraceError(
-      fmt::format("[{}] has no effect on a program that is being traced, which runs in one mode: use x.detach() where "
-                  "no gradient is to "
-                  "flow, and choose the mode where the net is called",
-                  what));
-}
-
 bool wants_gradient(const NDArray& array) {
   History* h = history_of(array);
   return h && h->is_recorded();
@@ -203,15 +204,6 @@ bool wants_gradient(const NDArray& array) {
 uint64_t gradient_stamp(const NDArray& array) {
   History* h = history_of(array);
   return h ? h->stamp : 0;
-}
-
-NDArray filled_like(const NDArray& array, double value) {
-  constexpr int64_t small = 65536;  // elements; costs less than pushing an operation and waiting for it
-  if (array.size() > small || array.device().type != DeviceType::cpu) {
-    return nd.full(array.shape(), value, {.dtype = array.dtype(), .device = array.device()});
-  }
-  std::vector<float> values(size_t(array.size()), float(value));
-  return NDArray::from(values.data(), values.size(), array.shape(), array.dtype(), array.device());
 }
 
 void record_call(const char* name, std::unique_ptr<GradFunction> function, std::span<const NDArray* const> inputs,

@@ -3,8 +3,13 @@
 // recorded calls nor attached gradients.
 #pragma once
 
+#include <concepts>
+#include <functional>
+#include <memory>
+#include <span>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "kaon/engine/api.h"
 #include "kaon/engine/task.h"
@@ -131,6 +136,67 @@ inline NDArray grad(const NDArray& head, const NDArray& variable, bool create_gr
                     std::source_location site = std::source_location::current()) {
   return grad(std::span(&head, 1), std::span(&variable, 1), {}, create_graph, create_graph, site)[0];
 }
+
+// A recorded call of a Function, for its backward: arrays in the order of the call. `heads` are the gradients of the
+// outputs, zeros where none arrives.
+struct FunctionCall {
+  std::span<const NDArray> inputs, outputs, heads;
+};
+
+namespace detail {
+using FunctionBackward = std::function<std::vector<NDArray>(const FunctionCall&)>;
+KAON_API std::vector<NDArray> call_function(std::span<const NDArray* const> inputs,
+                                            engine::FunctionRef<std::vector<NDArray>()> forward,
+                                            const std::shared_ptr<const FunctionBackward>& backward,
+                                            const std::source_location& site);
+[[noreturn]] KAON_API void refuse_function_in_trace();
+}  // namespace detail
+
+// A differentiable function of the program's own: forward(x, ...) computes one NDArray, or a vector of them, without
+// being recorded; backward(call) gives the gradient of each input, an NDArray or a vector, undefined where it is zero.
+// With create_graph what backward does is recorded, unless it pauses that.
+//
+//     const autograd::Function straight_through_sign(
+//         [](const NDArray& x) { return nd.sign(x); },
+//         [](const autograd::FunctionCall& call) { return call.heads[0]; });
+//     NDArray y = straight_through_sign(x);
+//
+// Throws, at a backward(), ValueError for another number of gradients than inputs, ShapeError and TypeError for a
+// gradient unlike its input, StateError for inputs and outputs that were changed since the call; in a trace TraceError:
+// there, write an operator (ops/op_def.h). Thread safety: as the two callables, which are copied.
+template <class Forward>
+class Function {
+ public:
+  template <class Backward>
+    requires std::invocable<const Backward&, const FunctionCall&> Function(Forward forward, Backward backward)
+        : forward_(std::move(forward)),
+          backward_(std::make_shared<const detail::FunctionBackward>(
+              [f = std::move(backward)](const FunctionCall& call) { return listed(f(call)); })) {}
+
+    template <std::same_as<NDArray>... Rest>
+    auto operator()(const In<NDArray>& first, const Rest&... rest) const {
+      using Result = std::decay_t<decltype(forward_(first.array(), rest...))>;
+      const NDArray* inputs[] = {&first.array(), &rest...};
+      std::vector<NDArray> outputs = detail::call_function(
+          inputs, [&] { return listed(forward_(first.array(), rest...)); }, backward_, first.site());
+      if constexpr (std::is_same_v<Result, NDArray>) {
+        return outputs[0];
+      } else {
+        return outputs;
+      }
+    }
+    template <class A, class... Rest>
+      requires(!std::convertible_to<A, NDArray>)
+    A operator()(const A&, const Rest&...) const { detail::refuse_function_in_trace(); }
+
+   private:
+    static std::vector<NDArray> listed(NDArray array) { return {std::move(array)}; }
+    static std::vector<NDArray> listed(std::vector<NDArray> arrays) { return arrays; }
+    Forward forward_;
+    std::shared_ptr<const detail::FunctionBackward> backward_;
+};
+template <class Forward, class Backward>
+Function(Forward, Backward) -> Function<Forward>;
 
 }  // namespace autograd
 

@@ -59,6 +59,14 @@ class Symbol : public ArrayOperators<Symbol> {
   // --- as on arrays; each is a node here
   // Row `index` along axis 0, negative from the end. Throws ValueError for a node with several outputs.
   Symbol operator[](int64_t index) const;
+  // Elements by NumPy's rules, as of an NDArray; x.at(...) = value rebinds this handle. These ask for the shape.
+  using I = Index<Symbol>;
+  Symbol operator()(const I& i0, const I& i1 = {}, const I& i2 = {}, const I& i3 = {}, const I& i4 = {},
+                    const I& i5 = {}, const I& i6 = {}, const I& i7 = {}) const;
+  ArrayPart<Symbol> at(const I& i0, const I& i1 = {}, const I& i2 = {}, const I& i3 = {}, const I& i4 = {},
+                       const I& i5 = {}, const I& i6 = {}, const I& i7 = {}) {
+    return {*this, {i0, i1, i2, i3, i4, i5, i6, i7}};
+  }
   Symbol slice(int64_t begin, int64_t end, std::source_location site = std::source_location::current()) const;
   Symbol reshape(const Shape& shape, std::source_location site = std::source_location::current()) const;
   Symbol astype(DType dtype, std::source_location site = std::source_location::current()) const;

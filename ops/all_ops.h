@@ -2,9 +2,12 @@
 #pragma once
 
 #include "kaon/engine/api.h"
+#include "kaon/ops/distribution/distribution.h"
 #include "kaon/ops/elementwise/elementwise.h"
+#include "kaon/ops/image/image.h"
 #include "kaon/ops/indexing/indexing.h"
 #include "kaon/ops/init/init.h"
+#include "kaon/ops/linalg/factor/factor.h"
 #include "kaon/ops/linalg/linalg.h"
 #include "kaon/ops/movement/movement.h"
 #include "kaon/ops/nn/activation/activation.h"
@@ -14,11 +17,18 @@
 #include "kaon/ops/nn/detection/detection.h"
 #include "kaon/ops/nn/norm/norm.h"
 #include "kaon/ops/nn/pooling/pooling.h"
+#include "kaon/ops/nn/region/region.h"
 #include "kaon/ops/nn/resize/resize.h"
 #include "kaon/ops/nn/rnn/rnn.h"
 #include "kaon/ops/nn/softmax/softmax.h"
+#include "kaon/ops/nn/spatial/spatial.h"
+#include "kaon/ops/numeric/numeric.h"
 #include "kaon/ops/optim/optim.h"
+#include "kaon/ops/quant/quant.h"
+#include "kaon/ops/random/random.h"
 #include "kaon/ops/reduce/reduce.h"
+#include "kaon/ops/search/search.h"
+#include "kaon/ops/statistics/statistics.h"
 
 namespace KAON_API kaon {
 
@@ -64,7 +74,21 @@ using MovementOps =
                 Embedding, Pick, PickGrad, BatchTake, OneHot, GatherNd, GatherNdGrad, SequenceLast, SequenceReverse,
                 SplitV2, DepthToSpace, SpaceToDepth, Diag, ScatterSetNd, ScatterNd, IndexCopy, IndexArray,
                 RavelMultiIndex, UnravelIndex>;
-using LinalgOps = ops::OpList<Dot, BatchDot, KhatriRao>;
+using NumericOps = ops::OpList<IsNan, IsInf, IsFinite, IsPosInf, IsNegInf, BitwiseAnd, BitwiseOr, BitwiseXor, LeftShift,
+                               RightShift, BitwiseAndScalar, BitwiseOrScalar, BitwiseXorScalar, BitwiseNot, NanToNum,
+                               BroadcastWhere, WhereScalarX, WhereScalarY, WhereScalars, Arctan2, Copysign, Fmod, Fmax,
+                               Fmin, Ldexp, Arctan2Scalar, RArctan2Scalar, CopysignScalar, RCopysignScalar, LdexpScalar,
+                               RLdexpScalar, TrueDivide, TrueDivideScalar, RTrueDivideScalar, FloorDivide>;
+using StatisticsOps = ops::OpList<Any, All, NumpySum, NumpyMean, NumpyProd, NumpyMax, NumpyMin, NumpyArgMax,
+                                  NumpyArgMin, Var, Std, LogSumExp, Quantile, Percentile, Median, Histogram, IsClose,
+                                  AllClose, ProductScan, ProductScanGrad, ExtremeScan, CumProd, CumMax, CumMin>;
+using SearchOps = ops::OpList<SearchSorted, TakeAlongAxis, PutAlongAxis, IndexAdd, Tril, Triu, Roll, Rot90, Difference,
+                              Diff, MoveAxis, Meshgrid>;
+using LinalgOps =
+    ops::OpList<Dot, BatchDot, KhatriRao, LinalgGemm, LinalgGemm2, LinalgSyrk, LinalgTrmm, Matmul, Tensordot,
+                TensordotIntAxes, Outer, Kron, Einsum, LinalgPotrf, LinalgPotri, LinalgTrsm, LinalgSolve, LinalgInverse,
+                LinalgDet, LinalgSlogdet, LinalgGelqf, LinalgSyevd, LinalgSvd, LinalgSumLogDiag, LinalgExtractDiag,
+                LinalgMakeDiag, LinalgExtractTrian, LinalgMakeTrian, Triangle>;
 using NnOps =
     ops::OpList<FullyConnected, Convolution, ConvolutionBackwardData, ConvolutionBackwardWeight, Deconvolution, Pooling,
                 BackwardPooling, PoolingAlong, BatchNorm, BackwardBatchNorm, LayerNorm, BackwardLayerNorm, Activation,
@@ -74,15 +98,50 @@ using NnOps =
                 MAERegressionOutput, LogisticRegressionOutput, BackwardRegressionOutput, MakeLoss, BackwardMakeLoss,
                 Dropout, Resample, BilinearResize2D, AdaptiveAvgPooling2D, UpSampling, Crop, SyncBatchNorm,
                 InstanceNorm, GroupNorm, L2Normalization, LRN, RMSNorm, Moments, SelfAttentionQK, SelfAttentionValue,
-                EncoderDecoderQK, EncoderDecoderValue, DivSqrtDim, RNN, RnnParamConcat, RnnParameters, RnnScan,
-                BackwardRnnScan, CTCLoss, CtcLossOfLogs, Im2col, Col2im>;
+                EncoderDecoderQK, EncoderDecoderValue, DivSqrtDim, ScaledDotProductAttention,
+                BackwardScaledDotProductAttention, CacheAppend, RotaryEmbedding, RNN, RnnParamConcat, RnnParameters,
+                RnnScan, BackwardRnnScan, CTCLoss, CtcLossOfLogs, Im2col, Col2im, Silu, Mish, LogSigmoid, HardSwish,
+                TanhShrink, HardShrink, SoftShrink, Celu, Threshold, Glu>;
 using DetectionOps = ops::OpList<BoxNms, BoxSuppress, BoxTake, BackwardBoxTake, BoxIou, BoxDecode, BoxEncode,
                                  BipartiteMatching, BipartitePairs, MultiBoxPrior, MultiBoxDetection, MultiBoxRows,
                                  MultiBoxTarget, ROIAlign, BackwardROIAlign, ROIPooling, BackwardROIPooling>;
-using InitOps = ops::OpList<Zeros, Ones, Full, Arange, Linspace, Eye, ArangeLike, ShapeArray, SizeArray, RandomUniform,
-                            RandomNormal, RandomRandint, SampleMultinomial, Shuffle>;
+using QuantOps =
+    ops::OpList<Quantize, QuantizeV2, QuantizeAsym, Dequantize, Requantize, CalibrateEntropy, QuantizedAct,
+                QuantizedFlatten, QuantizedEmbedding, QuantizedConcat, QuantizedElemwiseAdd, QuantizedElemwiseMul,
+                QuantizedBatchNorm, QuantizedPooling, QuantizedConv, QuantizedFullyConnected, SgConv,
+                FusedQuantizedConv, SgFullyConnected, FusedQuantizedFullyConnected>;
+using SpatialOps =
+    ops::OpList<SampleImages, BackwardSampleImagesData, BackwardSampleImagesPositions, GridGenerator, BilinearSampler,
+                SpatialTransformer, Correlation, BackwardCorrelation, DeformableConvolution,
+                ModulatedDeformableConvolution, MaxPoolIndices, MaxUnpool, BackwardMaxPoolIndices, PlaneTake,
+                PSROIPooling, BackwardPSROIPooling, DeformablePSROIPooling, BackwardDeformablePSROIPoolingData,
+                BackwardDeformablePSROIPoolingTrans, RROIAlign, BackwardRROIAlign, Proposal, MultiProposal,
+                ProposalRows, ProposalRois>;
+using ImageOps = ops::OpList<ImageToTensor, ImageNormalize, ImageCrop, ImageResize, ImageFlipLeftRight,
+                             ImageFlipTopBottom, ImageRandomFlipLeftRight, ImageRandomFlipTopBottom,
+                             ImageRandomBrightness, ImageRandomContrast, ImageRandomSaturation, ImageRandomHue,
+                             ImageRandomColorJitter, ImageAdjustLighting, ImageRandomLighting>;
+using InitOps = ops::OpList<Zeros, Ones, Full, Arange, Linspace, Eye, ArangeLike, ShapeArray, SizeArray>;
+using RandomOps = ops::OpList<RandomUniform, RandomNormal, RandomRandint, RandomGamma, RandomExponential, RandomPoisson,
+                              RandomNegativeBinomial, RandomGeneralizedNegativeBinomial, RandomUniformLike,
+                              RandomNormalLike, RandomGammaLike, RandomExponentialLike, RandomPoissonLike,
+                              RandomNegativeBinomialLike, RandomGeneralizedNegativeBinomialLike, SampleUniform,
+                              SampleNormal, SampleGamma, SampleExponential, SamplePoisson, SampleNegativeBinomial,
+                              SampleGeneralizedNegativeBinomial, SampleMultinomial, Shuffle, SampleUniqueZipfian>;
+using DistributionOps =
+    ops::OpList<PdfUniform, PdfNormal, PdfGamma, PdfExponential, PdfPoisson, PdfNegativeBinomial,
+                PdfGeneralizedNegativeBinomial, PdfDirichlet, RandomGumbel, RandomLogistic, RandomLaplace,
+                RandomScaledExponential, RandomRayleigh, RandomPareto, RandomWeibull, RandomNormalOf, RandomNormalN,
+                RandomUniformOf, RandomUniformN, RandomGammaOf, RandomBernoulli>;
 using OptimOps =
-    ops::OpList<SGDUpdate, SGDMomUpdate, AdamUpdate, MultiSGDUpdate, MultiSGDMomUpdate, MultiAdamUpdate, AllFinite>;
+    ops::OpList<SGDUpdate, MPSGDUpdate, SGDMomUpdate, MPSGDMomUpdate, NAGMomUpdate, MPNAGMomUpdate, SignSGDUpdate,
+                SignumUpdate, RMSPropUpdate, RMSPropAlexUpdate, FtrlUpdate, FTMLUpdate, AdamUpdate, AdamWUpdate,
+                MPAdamWUpdate, SparseAdagradUpdate, GroupAdagradUpdate, LambUpdatePhase1, MPLambUpdatePhase1,
+                LambUpdatePhase2, MPLambUpdatePhase2, MultiSGDUpdate, MultiMPSGDUpdate, MultiSGDMomUpdate,
+                MultiMPSGDMomUpdate, PreloadedMultiSGDUpdate, PreloadedMultiMPSGDUpdate, PreloadedMultiSGDMomUpdate,
+                PreloadedMultiMPSGDMomUpdate, MultiAdamWUpdate, MultiMPAdamWUpdate, MultiLambUpdate, MultiMPLambUpdate,
+                MultiUpdate2, MultiUpdate3, MultiUpdate4, MultiUpdate5, MultiUpdate6, MultiSumSq, MultiLars, AllFinite,
+                MultiAllFinite, ResetArrays>;
 
 }  // namespace op
 
@@ -93,7 +152,9 @@ void for_each_op(Visit&& visit) {
   auto family = [&]<class... Ops>(OpList<Ops...>) { (visit.template operator()<Ops>(), ...); };
   family(op::ElementwiseOps{}), family(op::ReduceOps{}), family(op::MovementOps{}), family(op::LinalgOps{}),
       family(op::NnOps{});
-  family(op::DetectionOps{}), family(op::InitOps{}), family(op::OptimOps{});
+  family(op::NumericOps{}), family(op::StatisticsOps{}), family(op::SearchOps{});
+  family(op::DetectionOps{}), family(op::SpatialOps{}), family(op::QuantOps{}), family(op::ImageOps{}),
+      family(op::InitOps{}), family(op::RandomOps{}), family(op::DistributionOps{}), family(op::OptimOps{});
 }
 }  // namespace ops
 

@@ -15,8 +15,10 @@
 namespace KAON_API kaon {
 
 namespace ops {
+KAON_API int num_visible_outputs(const OpDef& def, const void* attrs);  // at least 0
 KAON_API NDArray boolean_mask(const NDArray& data, const NDArray& index, int axis, const std::source_location& site);
-[[noreturn]] KAON_API void refuse_boolean_mask();
+// A TraceError of a function the size of whose result depends on values.
+[[noreturn]] KAON_API void refuse_in_trace(const char* function);
 
 // Calls operators on arrays of kind A.
 template <class A>
@@ -29,6 +31,31 @@ class OperatorCalls {
     A out;
     A::apply(ops::def_of<Op>(), &op, inputs, std::span<A>(&out, 1), first.site(), name_);
     return out;
+  }
+  // The same for an operator that takes a list of arrays: F.call(MyConcat{.num_args = 2}, std::vector{x, y}).
+  template <class Op>
+  A call(const Op& op, std::span<const A> arrays,
+         const std::source_location& site = std::source_location::current()) const {
+    const std::vector<const A*> inputs = addresses(arrays);
+    A out;
+    A::apply(ops::def_of<Op>(), &op, inputs, std::span<A>(&out, 1), site, name_);
+    return out;
+  }
+  // All visible outputs of any operator: F.call_all(MyOp{}, x, y)[1].
+  template <class Op, class... Ins>
+  std::vector<A> call_all(const Op& op, const In<A>& first, const Ins&... rest) const {
+    const A* inputs[] = {&first.array(), &input_array(rest)...};
+    std::vector<A> outs(size_t(ops::num_visible_outputs(ops::def_of<Op>(), &op)));
+    A::apply(ops::def_of<Op>(), &op, inputs, outs, first.site(), name_);
+    return outs;
+  }
+  template <class Op>
+  std::vector<A> call_all(const Op& op, std::span<const A> arrays,
+                          const std::source_location& site = std::source_location::current()) const {
+    const std::vector<const A*> inputs = addresses(arrays);
+    std::vector<A> outs(size_t(ops::num_visible_outputs(ops::def_of<Op>(), &op)));
+    A::apply(ops::def_of<Op>(), &op, inputs, outs, site, name_);
+    return outs;
   }
 
  protected:
@@ -58,19 +85,20 @@ class OperatorCalls {
     A::apply(Op::def, &op, inputs, outs, site, name_);
     return outs;
   }
+  static std::vector<const A*> addresses(std::span<const A> arrays) {
+    std::vector<const A*> all;
+    all.reserve(arrays.size());
+    for (const A& a : arrays) all.push_back(&a);
+    return all;
+  }
   template <class Op>
   A call_array_list(const Op& op, std::span<const A> arrays, const std::source_location& site) const {
-    std::vector<const A*> inputs;
-    inputs.reserve(arrays.size());
-    for (const A& a : arrays) inputs.push_back(&a);
-    return call_list(op, inputs, site);
+    return call_list(op, addresses(arrays), site);
   }
   template <class Op>  // with n visible outputs
   std::vector<A> call_list_many(int n, const Op& op, std::span<const A> arrays,
                                 const std::source_location& site) const {
-    std::vector<const A*> inputs;
-    inputs.reserve(arrays.size());
-    for (const A& a : arrays) inputs.push_back(&a);
+    const std::vector<const A*> inputs = addresses(arrays);
     std::vector<A> outs(size_t(std::max(n, 0)));
     A::apply(Op::def, &op, inputs, outs, site, name_);
     return outs;
@@ -240,7 +268,9 @@ class ArrayFunctions : public ops::OperatorCalls<A> {
   // --- reductions over op.axis (empty: all axes), of any dtype but bool; mean and norm floating. Without axes a result
   // has shape (1,). A NaN passes max and min; nansum and nanprod skip it. No elements: ShapeError in max, min, argmax
   A sum(const In<A>& x, const op::Sum& op = {}) const { return call(op, x); }  // sum
+  A sum(const In<A>& x, ops::Dimension auto axis) const { return call(op::Sum{.axis = Shape(axis)}, x); }  // along one axis
   A mean(const In<A>& x, const op::Mean& op = {}) const { return call(op, x); }  // sum / number of elements
+  A mean(const In<A>& x, ops::Dimension auto axis) const { return call(op::Mean{.axis = Shape(axis)}, x); }  // along one axis
   A prod(const In<A>& x, const op::Prod& op = {}) const { return call(op, x); }  // product
   A max(const In<A>& x, const op::Max& op = {}) const { return call(op, x); }  // largest element
   A min(const In<A>& x, const op::Min& op = {}) const { return call(op, x); }  // smallest element
@@ -376,7 +406,7 @@ class ArrayFunctions : public ops::OperatorCalls<A> {
     if constexpr (std::same_as<A, NDArray>) {
       return ops::boolean_mask(data.array(), index.array(), axis, data.site());
     } else {
-      ops::refuse_boolean_mask();
+      ops::refuse_in_trace("boolean_mask");
     }
   }
   // --- linear algebra, floating dtypes. dot contracts lhs's last axis with rhs's first; batch_dot takes 3-D arrays
@@ -385,6 +415,38 @@ class ArrayFunctions : public ops::OperatorCalls<A> {
   A khatri_rao(std::span<const A> arrays, const std::source_location& site = std::source_location::current()) const {  // Kronecker products of columns
     return call_array_list(op::KhatriRao{.num_args = int(arrays.size())}, arrays, site);
   }
+  // BLAS's products of the matrices along the last two axes, whose leading axes are equal
+  A linalg_gemm(const In<A>& a, const In<A>& b, const In<A>& c, const op::LinalgGemm& op = {}) const { return call(op, a, b, c); }  // alpha op(a) op(b) + beta c
+  A linalg_gemm2(const In<A>& a, const In<A>& b, const op::LinalgGemm2& op = {}) const { return call(op, a, b); }  // alpha op(a) op(b)
+  A linalg_syrk(const In<A>& a, const op::LinalgSyrk& op = {}) const { return call(op, a); }  // alpha a a^T
+  A linalg_trmm(const In<A>& a, const In<A>& b, const op::LinalgTrmm& op = {}) const { return call(op, a, b); }  // alpha op(a) b, a triangular
+  // NumPy's products, of any dtype but bool
+  A matmul(const In<A>& a, const In<A>& b) const { return call(op::Matmul{}, a, b); }  // of matrices whose leading axes broadcast
+  A tensordot(const In<A>& a, const In<A>& b, const op::Tensordot& op) const { return call(op, a, b); }  // summed over axes of both
+  A tensordot(const In<A>& a, const In<A>& b, int axes = 2) const { return call(op::TensordotIntAxes{.axes = axes}, a, b); }  // the last of a, the first of b
+  A outer(const In<A>& a, const In<A>& b) const { return call(op::Outer{}, a, b); }  // each element of a times each of b
+  A kron(const In<A>& a, const In<A>& b) const { return call(op::Kron{}, a, b); }  // Kronecker's product
+  A einsum(std::string_view subscripts, std::span<const A> arrays, const std::source_location& site = std::source_location::current()) const {  // "ij,jk->ik"
+    return call_array_list(op::Einsum{.num_args = int(arrays.size()), .subscripts = {engine::intern(subscripts)}}, arrays, site);
+  }
+  // factorisations of such matrices, float32 and float64; ValueError for a matrix that has none
+  A linalg_potrf(const In<A>& a) const { return call(op::LinalgPotrf{}, a); }  // L with L L^T = a
+  A linalg_potri(const In<A>& a) const { return call(op::LinalgPotri{}, a); }  // (a a^T)^-1 of potrf's result
+  A linalg_trsm(const In<A>& a, const In<A>& b, const op::LinalgTrsm& op = {}) const { return call(op, a, b); }  // x with op(a) x = alpha b, a triangular
+  A linalg_solve(const In<A>& a, const In<A>& b) const { return call(op::LinalgSolve{}, a, b); }  // x with a x = b
+  A linalg_inverse(const In<A>& a) const { return call(op::LinalgInverse{}, a); }  // a^-1
+  A linalg_det(const In<A>& a) const { return call(op::LinalgDet{}, a); }  // determinants
+  std::vector<A> linalg_slogdet(const In<A>& a) const { return call_many(2, op::LinalgSlogdet{}, a); }  // their signs, logarithms of their magnitudes
+  std::vector<A> linalg_gelqf(const In<A>& a) const { return call_many(2, op::LinalgGelqf{}, a); }  // Q, L with L Q = a
+  std::vector<A> linalg_syevd(const In<A>& a) const { return call_many(2, op::LinalgSyevd{}, a); }  // U, L with U^T diag(L) U = a, symmetric
+  std::vector<A> linalg_svd(const In<A>& a) const { return call_many(3, op::LinalgSvd{}, a); }  // UT, L, V with UT diag(L) V = a
+  // triangles and diagonals of such matrices, any dtype
+  A linalg_sumlogdiag(const In<A>& a) const { return call(op::LinalgSumLogDiag{}, a); }  // the sum of their logarithms, floating
+  A linalg_extractdiag(const In<A>& a, const op::LinalgExtractDiag& op = {}) const { return call(op, a); }
+  A linalg_makediag(const In<A>& a, const op::LinalgMakeDiag& op = {}) const { return call(op, a); }
+  A linalg_extracttrian(const In<A>& a, const op::LinalgExtractTrian& op = {}) const { return call(op, a); }  // lower: its rows, upper: its columns, one after the other
+  A linalg_maketrian(const In<A>& a, const op::LinalgMakeTrian& op = {}) const { return call(op, a); }
+  A _triangle(const In<A>& a, const op::Triangle& op = {}) const { return call(op, a); }
   // clang-format on
 
  protected:

@@ -3,6 +3,10 @@
 
 #include <concepts>
 #include <cstdint>
+#include <limits>
+#include <ranges>
+#include <span>
+#include <string>
 #include <type_traits>
 #include <vector>
 
@@ -28,6 +32,30 @@ class Number {
   int64_t integer;
   bool is_integer;
 };
+
+// A vector, a std::array, a span: numbers one after another in memory.
+template <class R>
+concept ContiguousNumbers = std::ranges::contiguous_range<R> && std::ranges::sized_range<R> &&
+                            (ArrayNumber<std::ranges::range_value_t<R>> ||
+                             is_valid(dtype_of<std::ranges::range_value_t<R>>)) &&
+                            !std::is_array_v<std::remove_reference_t<R>>;
+
+// int64 for integers, double for other numbers.
+template <ArrayNumber T>
+using WiderNumber = std::conditional_t<std::integral<T>, int64_t, double>;
+
+// Throws ValueError for an integer that int64 does not hold.
+template <ArrayNumber T>
+std::vector<WiderNumber<T>> widen(std::span<const T> values) {
+  if constexpr (std::unsigned_integral<T> && sizeof(T) == 8) {
+    for (const T v : values) {
+      if (v > uint64_t(std::numeric_limits<int64_t>::max())) {
+        throw ValueError("[array] " + std::to_string(v) + " is larger than int64 holds; give doubles");
+      }
+    }
+  }
+  return {values.begin(), values.end()};
+}
 
 }  // namespace ops
 

@@ -1,6 +1,6 @@
 // Attributes as text, as MXNet's files have them ("(3, 3)", "True", "relu"), and back. Fields may be int, int64_t,
-// float, double, bool, Shape, OptionalShape, DType, Device, Word, FloatTuple, an enum with enum_names(E), or optional
-// of these.
+// float, double, bool, Shape, OptionalShape, DType, Device, Word, FloatTuple, IntTuple, an enum with enum_names(E), or
+// optional of these.
 #pragma once
 
 #include <bit>
@@ -30,6 +30,7 @@ KAON_API std::string to_text(bool value);
 KAON_API std::string to_text(const Shape& value);
 KAON_API std::string to_text(const OptionalShape& value);
 KAON_API std::string to_text(const FloatTuple& value);
+KAON_API std::string to_text(const IntTuple& value);
 KAON_API std::string to_text(DType value);
 inline std::string to_text(int value) { return to_text(int64_t(value)); }
 
@@ -42,6 +43,7 @@ KAON_API bool from_text(std::string_view text, bool& value);
 KAON_API bool from_text(std::string_view text, Shape& value);
 KAON_API bool from_text(std::string_view text, OptionalShape& value);
 KAON_API bool from_text(std::string_view text, FloatTuple& value);
+KAON_API bool from_text(std::string_view text, IntTuple& value);
 KAON_API bool from_text(std::string_view text, DType& value);
 
 // "cpu(0)", "gpu(1)". MXNet's pinned and shared host memory is cpu here; "" is the default device.

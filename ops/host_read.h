@@ -10,6 +10,8 @@
 namespace KAON_API kaon {
 
 namespace ops {
+// Throws TraceError while a block is traced, naming the line that reads a value.
+KAON_API void check_not_tracing(const std::source_location& site);
 // The array itself, or a copy on the host of one on a GPU. Nothing is recorded.
 KAON_API NDArray on_host(const NDArray& array, const std::source_location& site);
 

@@ -26,13 +26,7 @@ namespace kaon {
 using namespace ops;
 
 NDArray NDArray::empty(const Shape& shape, DType dtype, Device device) {
-  if (!shape.is_known()) throw ShapeError(fmt::format("[empty] an array needs a known shape, got {}", shape.str()));
-  check_device(device, "empty");
-  if (!is_valid(dtype)) throw TypeError("[empty] unknown dtype");
-  if (!has_countable_bytes(shape, dtype)) {
-    throw ShapeError(
-        fmt::format("[empty] an array of shape {} and dtype {} is too large", shape.str(), name_of(dtype)));
-  }
+  check_new_array("empty", shape, dtype, device);
   return NDArray(ArrayNode::with_memory({shape, dtype}, device, Engine::current()));
 }
 
@@ -44,6 +38,18 @@ ArrayNode& NDArray::node() const {
 }  // namespace kaon
 
 namespace kaon::ops {
+
+int num_visible_outputs(const OpDef& def, const void* attrs) { return std::max(def.visible_outputs(attrs), 0); }
+
+void check_new_array(const char* op, const Shape& shape, DType dtype, Device device) {
+  if (!shape.is_known()) throw ShapeError(fmt::format("[{}] an array needs a known shape, got {}", op, shape.str()));
+  check_device(device, op);
+  if (!is_valid(dtype)) throw TypeError(fmt::format("[{}] unknown dtype", op));
+  if (!has_countable_bytes(shape, dtype)) {
+    throw ShapeError(
+        fmt::format("[{}] an array of shape {} and dtype {} is too large", op, shape.str(), name_of(dtype)));
+  }
+}
 
 void ArrayNode::destroy() noexcept {
   IntrusivePtr<Buffer> own = std::move(buffer);  // its block may contain this node

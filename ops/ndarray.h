@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 
 #include <coroutine>
+#include <functional>
+#include <initializer_list>
 #include <iosfwd>
 #include <span>
 #include <string>
@@ -14,6 +16,7 @@
 #include "kaon/engine/intrusive_ptr.h"
 #include "kaon/ops/arg.h"
 #include "kaon/ops/elementwise_kinds.h"
+#include "kaon/ops/index.h"
 #include "kaon/ops/view.h"
 
 namespace KAON_API kaon {
@@ -115,6 +118,17 @@ class NDArray : public ArrayOperators<NDArray> {
   static NDArray from(const T* values, size_t count, const Shape& shape, DType dtype = DType::float32,
                       Device device = Device());
 
+  // An array over memory of the program, without a copy: its elements are at `data`, row-major, on `device`. `release`
+  // is called once no array or pending operation needs the memory, on any thread, and must not throw; without it the
+  // memory must live until then. Between operations the program may write there itself: x.data<T>() says when. Throws
+  // ShapeError as empty() does, ValueError for memory that is null or not aligned for the dtype, DeviceError.
+  static NDArray from_blob(void* data, const Shape& shape, DType dtype, std::function<void()> release = {},
+                           Device device = Device());
+  template <class T>
+  static NDArray from_blob(T* data, const Shape& shape, std::function<void()> release = {}, Device device = Device()) {
+    return from_blob(data, shape, dtype_of<T>, std::move(release), device);
+  }
+
   bool defined() const { return bool(node_); }         // whether the handle holds an array; never throws
   const Shape& shape() const { return node().shape; }  // its dimensions; none in Shape()
   DType dtype() const { return node().dtype; }         // of its elements
@@ -130,6 +144,22 @@ class NDArray : public ArrayOperators<NDArray> {
   // Rows [begin, end) along axis 0. Negative positions count from the end, positions beyond an end are moved to it.
   // Throws IndexError for an array without dimensions.
   NDArray slice(int64_t begin, int64_t end, std::source_location site = std::source_location::current()) const;
+  using I = Index<NDArray>;
+  // Elements by NumPy's rules: x(0, range(1, 5, 2), ellipsis, newaxis), x(positions), x(mask). The result is a view
+  // where its elements are one after another in memory and no array is among the indices, else a new array; without
+  // dimensions left its shape is (1,). A mask's result has a shape that depends on values: it waits for the mask, and
+  // throws TraceError in a trace. Throws IndexError for a position outside of the array (of an array of positions: when
+  // it runs), for more indices than axes and for a mask of another shape, TypeError for an array of bool beside
+  // another.
+  NDArray operator()(const I& i0, const I& i1 = {}, const I& i2 = {}, const I& i3 = {}, const I& i4 = {},
+                     const I& i5 = {}, const I& i6 = {}, const I& i7 = {}) const;
+  // x[{3, 1}]: those rows along axis 0, copied.
+  NDArray operator[](std::initializer_list<int64_t> rows) const;
+  // The same elements to write to: x.at(mask) = 0, x.at(0, range(2)) += y. See ArrayPart.
+  ArrayPart<NDArray> at(const I& i0, const I& i1 = {}, const I& i2 = {}, const I& i3 = {}, const I& i4 = {},
+                        const I& i5 = {}, const I& i6 = {}, const I& i7 = {}) const {
+    return {*this, {i0, i1, i2, i3, i4, i5, i6, i7}};
+  }
   // The same elements under another shape, by MXNet's codes 0 -1 -2 -3 -4 (infer_reshape). Throws ShapeError.
   NDArray reshape(const Shape& shape, std::source_location site = std::source_location::current()) const;
 
@@ -169,12 +199,32 @@ class NDArray : public ArrayOperators<NDArray> {
   void wait_to_read() const;   // blocks until the writes pushed before are done
   void wait_to_write() const;  // blocks until the reads and writes pushed before are done
   // Blocks. The element, converted to T as nd.cast does. Throws ShapeError unless the size is 1, TraceError in a trace.
-  // T: float, double, int8_t, uint8_t, int32_t, int64_t, bool.
+  // T: float, double, float16, bfloat16, int8_t, uint8_t, int32_t, int64_t, bool.
   template <class T>
   T asscalar(std::source_location site = std::source_location::current()) const;
   // Blocks. All elements, row-major, converted to T as asscalar does. Throws TraceError in a trace.
   template <class T>
   std::vector<T> asvector(std::source_location site = std::source_location::current()) const;
+  // Blocks. The elements where they are, row-major: data<const float>() waits for the writes pushed before,
+  // data<float>() for the reads too, and counts as a write. They may be used until the next operation that changes the
+  // array is pushed (data<float>(): or reads it), while an array on this memory exists. T is the element type of the
+  // dtype: float, double, float16, bfloat16, int8_t, uint8_t, int32_t, int64_t, bool. After co_await x, data<const T>()
+  // does not block. Throws TypeError for another dtype, DeviceError for an array of a GPU, TraceError in a trace,
+  // StateError for writing while recording, when the array is part of a recorded computation.
+  template <class T>
+  std::span<T> data(std::source_location site = std::source_location::current()) const& {
+    void* elements = host_memory(dtype_of<std::remove_const_t<T>>, !std::is_const_v<T>, site);
+    return {static_cast<T*>(elements), size_t(size())};
+  }
+  template <class T>
+  std::span<T> data() const&& = delete;  // the memory would go with the array: give it a name
+  // Blocks. Copies all elements, row-major, to a vector, array or span with elements of T, converted as asscalar does.
+  // Throws ShapeError unless `out` has size() elements, TraceError in a trace. T: as asscalar.
+  template <class R>
+    requires requires(R& out) { std::span(out); }
+  void copyto(R&& out, std::source_location site = std::source_location::current()) const {
+    copy_elements(std::span<typename decltype(std::span(out))::element_type>(out), site);
+  }
   // For coroutines, without blocking (engine/await.h): co_await x waits and throws as wait_to_read()
   // does, and gives x.
   engine::ReadyAwaiter<NDArray> operator co_await() const { return engine::ReadyAwaiter<NDArray>(*this); }
@@ -224,12 +274,30 @@ class NDArray : public ArrayOperators<NDArray> {
  private:
   NDArray& update(ops::BinaryKind kind, const Arg<NDArray>& b);
   engine::Buffer& buffer() const;  // throws TraceError in a trace, where arrays have no memory
+  friend class ArrayPart<NDArray>;
   void check_writable(const char* op, const Arg<NDArray>& value) const;
+  template <class T>
+  void copy_elements(std::span<T> out, const std::source_location& site) const;
+  void* host_memory(DType dtype, bool writes, const std::source_location& site) const;
   engine::IntrusivePtr<ops::ArrayNode> node_;
 };
 
-// Values, then "<NDArray 2x3 @cpu(0)>". Block and throw as asvector does.
+// How arrays are printed, with NumPy's meanings and defaults.
+struct PrintOptions {
+  int precision = 8;            // digits behind the point, at most; floats show as many as tell them apart
+  int64_t threshold = 1000;     // of an array of more elements only the edges are shown
+  int edge_items = 3;           // elements at each end of an axis of such an array
+  int line_width = 75;          // characters
+  bool suppress_small = false;  // no exponents because of small numbers
+  bool dtype = false;           // "<NDArray 2x3 float32 @cpu(0)>"
+};
+
+// Values as NumPy prints them, then "<NDArray 2x3 @cpu(0)>". Block and throw as asvector does. Without options: those
+// of set_print_options, which hold for the process; any thread may set them.
 KAON_API std::string to_string(const NDArray& array);
+KAON_API std::string to_string(const NDArray& array, const PrintOptions& options);
+KAON_API void set_print_options(const PrintOptions& options);
+KAON_API PrintOptions print_options();
 KAON_API std::ostream& operator<<(std::ostream& out, const NDArray& array);
 
 // "(2, 3)", "float32", "cpu(0)".

@@ -25,7 +25,7 @@ struct RegisterKernels;
 
 // A short constexpr list of names.
 struct Names {
-  std::array<std::string_view, 8> items{};
+  std::array<std::string_view, 9> items{};
   uint8_t count = 0;
 
   constexpr Names() = default;
@@ -42,27 +42,34 @@ struct Word {
   friend bool operator==(const Word& a, const Word& b) { return std::string_view(a.text) == b.text; }
 };
 
-// An attribute that is a tuple of up to 16 numbers, float32 as MXNet keeps them. A value.
-class FloatTuple {
+// An attribute that is a tuple of up to 64 numbers. A value.
+template <class T>
+class NumberTuple {
  public:
-  static constexpr int max_size = 16;
-  constexpr FloatTuple() = default;
-  template <class... F>
-    requires(sizeof...(F) >= 1 && sizeof...(F) <= size_t(max_size) && (std::convertible_to<F, float> && ...))
-  constexpr FloatTuple(F... values) : items_{float(values)...}, count_(sizeof...(F)) {}
+  static constexpr int max_size = 64;
+  constexpr NumberTuple() = default;
+  template <class... N>
+    requires(sizeof...(N) >= 1 && sizeof...(N) <= size_t(max_size) && (std::convertible_to<N, T> && ...))
+  constexpr NumberTuple(N... values) : items_{T(values)...}, count_(sizeof...(N)) {}
+  constexpr NumberTuple(const Shape& values) requires std::same_as<T, int64_t> {
+    for (const int64_t v : values) push_back(v);
+  }
   constexpr int size() const { return int(count_); }
-  constexpr float operator[](int i) const { return items_[size_t(i)]; }
-  constexpr const float* data() const { return items_.data(); }
-  constexpr bool push_back(float value) {  // false: it is full
+  constexpr T operator[](int i) const { return items_[size_t(i)]; }
+  constexpr T& operator[](int i) { return items_[size_t(i)]; }
+  constexpr const T* data() const { return items_.data(); }
+  constexpr bool push_back(T value) {  // false: it is full
     if (size() == max_size) return false;
     return items_[size_t(count_++)] = value, true;
   }
-  friend constexpr bool operator==(const FloatTuple&, const FloatTuple&) = default;
+  friend constexpr bool operator==(const NumberTuple&, const NumberTuple&) = default;
 
  private:
-  std::array<float, max_size> items_{};
+  std::array<T, max_size> items_{};
   uint32_t count_ = 0;
 };
+using FloatTuple = NumberTuple<float>;  // float32, as MXNet keeps them
+using IntTuple = NumberTuple<int64_t>;  // where a Shape has too few numbers, as two for each axis; a Shape converts
 
 constexpr uint32_t bit(int i) { return 1u << i; }
 }  // namespace ops
@@ -76,6 +83,7 @@ struct OpTraits {
   int inplace = -1;          // output 0 may take the memory of this input (same bytes, read before written per element)
   uint32_t mutates = 0;      // bit i: input i is updated in place (optimizer states, running statistics)
   int mutates_period = 0;    // variadic: > 0: inputs come in groups of this size, and `mutates` is for one group
+  int ungrouped = 0;         // ... but for so many at the end
   uint32_t infers = 0;       // bit i: the shape of input i follows from the other inputs (weights)
   bool view = false;         // output 0 is the bytes of input 0 under another shape: plans alias it, no kernel runs
   bool random = false;       // draws random numbers
@@ -98,7 +106,7 @@ namespace ops {
 // Whether input `i` of `n` is updated in place. Inputs after the last whole group belong to no group.
 constexpr bool is_mutated(const OpTraits& traits, int i, int n) {
   if (traits.mutates_period == 0) return i < 32 && (traits.mutates >> i & 1) != 0;
-  return i < n / traits.mutates_period * traits.mutates_period &&
+  return i < (n - traits.ungrouped) / traits.mutates_period * traits.mutates_period &&
          (traits.mutates >> (i % traits.mutates_period) & 1) != 0;
 }
 }  // namespace ops
@@ -117,6 +125,8 @@ class InferContext {
   DType dtype(int i = 0) const { return inputs_[size_t(i)]->dtype; }
   // Fills unknown dimensions of input i from `expected`, or throws ShapeError when they differ.
   void expect_shape(int i, const Shape& expected);
+  // The same with the dtype, which an input of unknown shape gets; TypeError when it has another.
+  void expect_input(int i, const Shape& expected, DType dtype);
   void expect_ndim(int i, int ndim) const;           // throws ShapeError
   void expect_ndim_at_least(int i, int ndim) const;  // throws ShapeError
   void expect_same_dtype() const;                    // all inputs; throws TypeError

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <memory>
 #include <utility>
 
 #include "kaon/engine/buffer/gpu_memory.h"
@@ -22,6 +23,34 @@ const char* running_operator() {
 }
 
 }  // namespace
+
+IntrusivePtr<Buffer> Buffer::over(void* data, size_t bytes, Device device, Engine& engine,
+                                  std::function<void()> release) {
+  struct Release {
+    std::function<void()> call;
+    ~Release() {
+      if (call) call();
+    }
+  };
+  // Until a buffer has it, failing here must not release what the caller still has.
+  auto owner = std::make_unique<Release>();
+  IntrusivePtr<Buffer> buffer;
+  if (device.type == DeviceType::cpu) {
+    buffer = IntrusivePtr<Buffer>(new Buffer(data, bytes, device, engine, owner.get(),
+                                             [](void* o) noexcept { delete static_cast<Release*>(o); }));
+    owner.release()->call = std::move(release);
+  } else {
+    buffer = IntrusivePtr<Buffer>(new Buffer(bytes, device, engine));
+    GpuMemory& memory = GpuMemory::of(*buffer);
+    std::shared_ptr<Release> lent = std::move(owner);
+    lent->call = std::move(release);
+    memory.block = buffer->data = data;
+    memory.bytes = bytes;
+    memory.lent = std::move(lent);
+  }
+  buffer->is_programs.store(true, std::memory_order_relaxed);
+  return buffer;
+}
 
 void Buffer::check_declared() const {
   if (!t_running || t_running->engine != engine->impl() || !t_running->op->counted) return;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <source_location>
 
 #include "kaon/engine/block_pool.h"
@@ -48,6 +49,9 @@ struct Buffer : RefCounted<Buffer> {
   // Wraps memory that `owner` keeps alive.
   Buffer(void* data, size_t bytes, Device device, Engine& engine, void* owner, void (*drop)(void*) noexcept)
       : data(data), bytes(bytes), engine(engine.ref()), device(device), owner(owner), drop(drop) {}
+  // Memory of the program on a device, which is there already; `release`, if any, is called once nothing needs it.
+  static IntrusivePtr<Buffer> over(void* data, size_t bytes, Device device, Engine& engine,
+                                   std::function<void()> release);
   ~Buffer() {
     if (var.packed_state() != Var::PackedState::none) drop_packed();
     if (drop) {
@@ -119,7 +123,8 @@ struct Buffer : RefCounted<Buffer> {
   void* owner = nullptr;  // of a GPU: GpuMemory
   void (*drop)(void*) noexcept = nullptr;
   const IntrusivePtr<MemoryBudget> budget;
-  const char* holder = nullptr;  // the operator that allocated the memory, if that is counted
+  const char* holder = nullptr;          // the operator that allocated the memory, if that is counted
+  std::atomic<bool> is_programs{false};  // the program may write there between operations, unseen
   size_t block_bytes() const noexcept { return block_units * block_unit; }
   void* block() { return reinterpret_cast<char*>(this) - offset_in_block; }
 

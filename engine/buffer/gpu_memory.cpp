@@ -4,6 +4,27 @@
 
 namespace kaon::engine {
 
+GpuMemory::~GpuMemory() {
+  if (lent) {
+    give_lent_back();
+  } else {
+    free();
+  }
+}
+
+void GpuMemory::give_lent_back() noexcept {
+  for (const StreamPoint& point : use.points()) {
+    try {
+      gpu.when_done(point, [owner = lent](const std::exception_ptr&) {});
+    } catch (...) {  // no memory for the request
+      try {
+        gpu.wait(point);
+      } catch (...) {  // after the failure of the GPU nothing runs there
+      }
+    }
+  }
+}
+
 void* GpuMemory::allocate(size_t size) {
   const DeviceLaunch* launch = DeviceLaunch::current();
   if (!launch) throw StateError("[gpu] the memory of an array on " + gpu.device.str() + " is not there for the host");

@@ -9,7 +9,7 @@ namespace kaon::engine {
 // Thread safety: as its Buffer.
 struct GpuMemory {
   explicit GpuMemory(Gpu& gpu) : gpu(gpu) {}
-  ~GpuMemory() { free(); }
+  ~GpuMemory();
   GpuMemory(const GpuMemory&) = delete;
   GpuMemory& operator=(const GpuMemory&) = delete;
 
@@ -23,8 +23,10 @@ struct GpuMemory {
   StreamUse use;
   void* block = nullptr;
   size_t bytes = 0;
-  // the owner of memory that is not the pool's
-  std::shared_ptr<void> lent;
+  std::shared_ptr<void> lent;  // the owner of memory that is not the pool's
+
+ private:
+  void give_lent_back() noexcept;  // once the launched work that uses it has run
 };
 
 }  // namespace kaon::engine

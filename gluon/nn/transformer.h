@@ -35,13 +35,22 @@ struct MultiHeadAttentionCell : HybridBlock<MultiHeadAttentionCell> {
   MultiHeadAttentionCell(int64_t units, int num_heads, const MultiHeadAttentionOptions& options = {});
 
   auto hybrid_forward(auto F, auto query, auto key, auto value) {
+    if (!drops_)
+      return finish(F, F.scaled_dot_product_attention(by_head(F, proj_query(query)), by_head(F, proj_key(key)),
+                                                      by_head(F, proj_value(value))));
     return attend(F, F.softmax(scores(F, query, key)), value);
   }
 
   auto hybrid_forward(auto F, auto query, auto key, auto value, auto mask) {
-    auto by_head = F.reshape(scores(F, query, key), {-4, -1, num_heads_, 0, 0});   // (batch, heads, length, memory)
-    mask = F.cast(F.reshape(mask, {0, -4, 1, -1, 0}), proj_query.weight.dtype());  // (batch, 1, length, memory)
-    auto weights = F.softmax(F.broadcast_add(by_head, (mask - 1) * far_below()));
+    mask = F.reshape(mask, {0, -4, 1, -1, 0});  // (batch, 1, length, memory)
+    if (!drops_) {
+      return finish(F, F.scaled_dot_product_attention(by_head(F, proj_query(query)), by_head(F, proj_key(key)),
+                                                      by_head(F, proj_value(value)), F.cast(mask, DType::boolean),
+                                                      {.use_mask = true}));
+    }
+    auto all = F.reshape(scores(F, query, key), {-4, -1, num_heads_, 0, 0});  // (batch, heads, length, memory)
+    mask = F.cast(mask, proj_query.weight.dtype());
+    auto weights = F.softmax(F.broadcast_add(all, (mask - 1) * far_below()));
     auto y = attend(F, F.reshape(F.broadcast_mul(weights, mask), {-3, 0, 0}), value);
     // Refuses a mask for more queries than there are, to which the scores were broadcast.
     return F.reshape_like(y, query, {.lhs_begin = 0, .lhs_end = 2, .rhs_begin = 0, .rhs_end = 2});
@@ -51,23 +60,25 @@ struct MultiHeadAttentionCell : HybridBlock<MultiHeadAttentionCell> {
   Dropout dropout_layer;
 
  private:
-  // (batch, steps, units) to (batch * heads, steps, units / heads)
-  auto split_heads(auto F, const auto& x) {
-    return F.reshape(F.transpose(F.reshape(x, {0, 0, -4, num_heads_, -1}), {0, 2, 1, 3}), {-3, 0, 0});
-  }
+  // (batch, steps, units) to (batch, heads, steps, units / heads), and back
+  auto by_head(auto F, const auto& x) { return F.transpose(F.reshape(x, {0, 0, -4, num_heads_, -1}), {0, 2, 1, 3}); }
+  auto finish(auto F, const auto& y) { return F.reshape(F.transpose(y, {0, 2, 1, 3}), {0, 0, -3}); }
+  // With dropout of the weights, these are computed: (batch * heads, steps, units / heads).
+  auto split_heads(auto F, const auto& x) { return F.reshape(by_head(F, x), {-3, 0, 0}); }
   auto scores(auto F, const auto& query, const auto& key) {  // (batch * heads, length, memory)
     auto q = split_heads(F, proj_query(query) * scale_);
     return F.batch_dot(q, split_heads(F, proj_key(key)), {.transpose_b = true});
   }
   auto attend(auto F, const auto& weights, const auto& value) {
     auto y = F.batch_dot(dropout_layer(weights), split_heads(F, proj_value(value)));
-    return F.reshape(F.transpose(F.reshape(y, {-4, -1, num_heads_, 0, 0}), {0, 2, 1, 3}), {0, 0, -3});
+    return finish(F, F.reshape(y, {-4, -1, num_heads_, 0, 0}));
   }
   // Subtracted from masked scores: their exp is 0, and float16 can hold it.
   double far_below() const { return proj_query.weight.dtype() == DType::float16 ? 3e4 : 1e30; }
 
   int num_heads_;
   double scale_;
+  bool drops_;
 };
 
 struct TransformerOptions {

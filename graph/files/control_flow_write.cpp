@@ -7,6 +7,7 @@
 
 #include "kaon/graph/control_flow/control_flow_ops.h"
 #include "kaon/graph/files/control_flow_file.h"
+#include "kaon/graph/files/fused_layer_file.h"
 #include "kaon/ops/elementwise/elementwise.h"
 
 namespace kaon::graph {
@@ -132,8 +133,12 @@ std::vector<SymbolNode*> written_order(const std::vector<SymbolEntry>& heads, co
   auto open = [&](SymbolNode* n) {
     if (!seen.insert(n).second) return;
     const WrittenControlFlow* loop = nullptr;
-    if (n->op && is_control_flow(*n->op)) {
-      loop = &loops.emplace(n, write_control_flow(*n, info ? info->nodes.at(n).subgraphs : std::vector<Subgraph>()))
+    const bool is_loop = n->op && is_control_flow(*n->op);
+    if (is_loop || (n->op && is_fused_layer(*n->op))) {
+      auto subgraphs = info ? info->nodes.at(n).subgraphs : std::vector<Subgraph>();
+      loop = &loops
+                  .emplace(n, is_loop ? write_control_flow(*n, std::move(subgraphs))
+                                      : write_fused_layer(*n, std::move(subgraphs)))
                   .first->second;
     }
     stack.push_back({n, loop});

@@ -8,6 +8,7 @@
 #include "kaon/engine/error.h"
 #include "kaon/graph/control_flow/control_flow_ops.h"
 #include "kaon/graph/files/control_flow_file.h"
+#include "kaon/graph/files/fused_layer_file.h"
 #include "kaon/graph/files/symbol_file.h"
 #include "kaon/ops/operator/registry.h"
 #include "kaon/ops/operator/usual_name.h"
@@ -190,7 +191,8 @@ void check_counts(const SymbolFile& file, size_t index, size_t& budget) {
 
 void resolve(SymbolFile& file, size_t& budget);
 
-void resolve_control_flow(SymbolFile& file, size_t index, size_t& budget) {
+// A node with "subgraphs".
+void resolve_nested(SymbolFile& file, size_t index, size_t& budget) {
   std::vector<std::vector<uint32_t>> variables;
   for (SymbolFile& sub : file.nodes[index].subgraphs) {
     // subgraphs exist since MXNet 1.3, whose files list every input
@@ -199,7 +201,11 @@ void resolve_control_flow(SymbolFile& file, size_t index, size_t& budget) {
     variables.push_back(subgraph_variables(sub));
     resolve(sub, budget);
   }
-  read_control_flow(file, index, variables);
+  if (is_fused_layer(*file.nodes[index].def)) {
+    read_fused_layer(file, index);
+  } else {
+    read_control_flow(file, index, variables);
+  }
 }
 
 void resolve(SymbolFile& file, size_t& budget) {
@@ -208,11 +214,12 @@ void resolve(SymbolFile& file, size_t& budget) {
   if (file.mxnet_version < 905) drop_arg_axis(file);
   const size_t given = file.nodes.size();
   for (size_t i = 0; i < given; ++i) {
-    const bool is_loop = file.nodes[i].def && is_control_flow(*file.nodes[i].def);
-    if (!is_loop && !file.nodes[i].subgraphs.empty()) file.fail(i, "has \"subgraphs\", which Kaon cannot run");
+    const OpDef* const def = file.nodes[i].def;
+    const bool is_nested = def && (is_control_flow(*def) || is_fused_layer(*def));
+    if (!is_nested && !file.nodes[i].subgraphs.empty()) file.fail(i, "has \"subgraphs\", which Kaon cannot run");
     if (!file.nodes[i].def) continue;
-    if (is_loop) {
-      resolve_control_flow(file, i, budget);
+    if (is_nested) {
+      resolve_nested(file, i, budget);
       check_counts(file, i, budget);
       continue;
     }

@@ -142,9 +142,9 @@ class Writer {
       for (const auto& [key, value] : loop->second.attrs) texts[key] = value;
       return texts;
     }
-    if (!n.op->traits.in_mxnet) {
-      throw ValueError(
-          fmt::format("[tojson] node '{}' is the operator '{}', which MXNet does not have", n.name, n.op->name()));
+    if (!n.op->traits_of(n.attrs.get()).in_mxnet) {
+      throw ValueError(fmt::format("[tojson] node '{}' is the operator '{}', which MXNet does not have{}", n.name,
+                                   n.op->name(), n.op->traits.in_mxnet ? " with these attributes" : ""));
     }
     // As a file gave them, or as the program set them.
     for (const auto& [key, value] : texts) {
@@ -159,7 +159,9 @@ class Writer {
       }
       texts[std::string(name)] = text;
     });
-    if (n.op->traits.variadic && n.op->traits.mutates_period == 0) texts["num_args"] = std::to_string(n.inputs.size());
+    if (n.op->traits.variadic && n.op->traits.mutates_period == 0) {
+      texts.emplace("num_args", std::to_string(n.inputs.size()));
+    }
     return texts;
   }
 

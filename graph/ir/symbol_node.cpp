@@ -61,8 +61,8 @@ bool infer_node(SymbolNode& node, FunctionRef<std::vector<TensorMeta>&(SymbolNod
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     const SymbolEntry& e = node.inputs[i];
     if (!e.node->is_variable()) continue;
-    Shape& known = metas_of(*e.node)[e.output].shape;
-    if (!(known == in[i].shape)) known = in[i].shape;  // do not write what is the same: other threads may read it
+    TensorMeta& known = metas_of(*e.node)[e.output];
+    if (!(known == in[i])) known = in[i];  // do not write what is the same: other threads may read it
   }
   metas_of(node) = std::move(out);
   return true;
@@ -119,7 +119,8 @@ void SymbolShapeWatch::note_read() {
 namespace {
 SymbolEntry same_input(SymbolNode&, size_t, SymbolEntry e) { return e; }
 
-// Copies the program; `replace` may give an entry for a node instead of its copy, `input` one for an input of a copy.
+// Copies the program; `replace` may give an entry for a node instead of its copy, and may take its inputs in the copy;
+// `input` may give another one for an input of a copy.
 template <class Replace, class Input = decltype(&same_input)>
 Symbol rebuild(const Symbol& program, const std::string& prefix, Replace&& replace, Input&& input = &same_input) {
   std::unordered_map<const SymbolNode*, IntrusivePtr<SymbolNode>> copies;
@@ -129,7 +130,14 @@ Symbol rebuild(const Symbol& program, const std::string& prefix, Replace&& repla
     return it != replaced.end() ? it->second : SymbolEntry{copies.at(e.node.get()), e.output};
   };
   for (SymbolNode* n : creation_order(program.entries())) {
-    SymbolEntry other = replace(*n);
+    SymbolEntry other;
+    if constexpr (std::is_invocable_v<Replace&, SymbolNode&, const std::vector<SymbolEntry>&>) {
+      std::vector<SymbolEntry> inputs;
+      for (const SymbolEntry& e : n->inputs) inputs.push_back(mapped(e));
+      other = replace(*n, inputs);
+    } else {
+      other = replace(*n);
+    }
     if (other.node) {
       replaced[n] = other;
       continue;
@@ -179,6 +187,13 @@ std::pair<Symbol, std::vector<std::string>> with_direct_labels(const Symbol& pro
         return Symbol::variable(labels.back()).entry();
       });
   return {result, labels};
+}
+
+Symbol with_replaced(const Symbol& program,
+                     FunctionRef<SymbolEntry(const SymbolNode&, const std::vector<SymbolEntry>&)> replacement) {
+  return rebuild(program, "", [&](SymbolNode& n, const std::vector<SymbolEntry>& inputs) {
+    return n.op ? replacement(n, inputs) : SymbolEntry{};
+  });
 }
 
 std::pair<Symbol, std::vector<std::pair<std::string, NDArray>>> constants_as_variables(const Symbol& program) {

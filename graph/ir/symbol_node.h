@@ -86,6 +86,11 @@ Symbol compose(const Symbol& program, const std::unordered_map<std::string, Symb
 std::pair<Symbol, std::vector<std::string>> with_direct_labels(const Symbol& program,
                                                                const std::vector<std::string>& unknown);
 
+// The program with what replacement(node, its inputs in the new program) gives in place of an operator's only output;
+// an empty entry leaves the operator.
+Symbol with_replaced(const Symbol& program,
+                     FunctionRef<SymbolEntry(const SymbolNode&, const std::vector<SymbolEntry>&)> replacement);
+
 // The program with each constant as a variable of its name, and the values of these.
 std::pair<Symbol, std::vector<std::pair<std::string, NDArray>>> constants_as_variables(const Symbol& program);
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "kaon/ops/shape.h"
+#include "kaon/ops/functions.h"
 
 namespace kaon::autograd {
 
@@ -15,6 +15,24 @@ void refuse_changed(std::string_view op, const std::string& what, const SavedArr
       "[backward] {} of {}, {} {}, recorded at {}, was changed in place at {}: the gradient needs the values of "
       "the recorded call; call backward() first, or change a copy",
       what, op, name_of(saved.array.dtype()), saved.array.shape().str(), describe(recorded), describe(changed)));
+}
+
+NDArray filled_like(const NDArray& array, double value) {
+  constexpr int64_t small = 65536;  // elements; costs less than pushing an operation and waiting for it
+  if (array.size() > small || array.device().type != DeviceType::cpu) {
+    return nd.full(array.shape(), value, {.dtype = array.dtype(), .device = array.device()});
+  }
+  std::vector<float> values(size_t(array.size()), float(value));
+  return NDArray::from(values.data(), values.size(), array.shape(), array.dtype(), array.device());
+}
+
+void detail::refuse_in_trace(const char* what) {
+  if (!thread_context().tracing) return;
+  throw TraceError(
+      fmt::format("[{}] has no effect on a program that is being traced, which runs in one mode: use x.detach() where "
+                  "no gradient is to "
+                  "flow, and choose the mode where the net is called",
+                  what));
 }
 
 }  // namespace kaon::autograd

@@ -56,6 +56,8 @@ struct SavedArray {
   NDArray array;
   uint32_t num_writes;
 };
+// Output `i` of the call of `node` as an array that is on the tape again, for gradients that are recorded themselves.
+NDArray recorded_output(const NDArray& output, size_t i, TapeNode* node);
 // Throws StateError: this array (`what`: "input 0") of a call of `op` was changed after the call.
 [[noreturn]] void refuse_changed(std::string_view op, const std::string& what, const SavedArray& saved,
                                  const std::source_location& recorded);

@@ -139,8 +139,9 @@ void PlanCall::set_externals(const OpNode& op) {
     ArrayNode* a = arrays()[e.place == Place::input ? e.index : steps.graph.inputs.size() + e.index];
     views[e.view].data = a->data();
     if (e.has_rows) views[e.view].shape = a->shape;
-    // arrays that this operation itself writes may change during it
-    const bool is_stable = e.place == Place::input && !steps.mutated[e.index];
+    // arrays that this operation itself writes may change during it, the program's own between operations
+    const bool is_stable =
+        e.place == Place::input && !steps.mutated[e.index] && !a->buffer->is_programs.load(std::memory_order_relaxed);
     if (!run->sources.empty()) run->sources[e.view] = is_stable ? Source{a->buffer.get(), a->offset} : Source();
   }
   if (!are_shown) run->parameters = lease;

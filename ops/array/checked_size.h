@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "kaon/engine/device.h"
 #include "kaon/ops/dtype.h"
 #include "kaon/ops/shape.h"
 
@@ -20,5 +21,9 @@ inline bool has_countable_bytes(const Shape& shape, DType dtype) noexcept {
   for (const int64_t d : shape) overflows |= d != 0 && __builtin_mul_overflow(bytes, d, &bytes);
   return !overflows;
 }
+
+// Throws ShapeError for a shape that is not known or too large, TypeError for an unknown dtype, DeviceError for a GPU
+// that does not exist.
+void check_new_array(const char* op, const Shape& shape, DType dtype, Device device);
 
 }  // namespace kaon::ops

@@ -5,18 +5,12 @@
 
 #include "kaon/engine/error.h"
 #include "kaon/ops/functions.h"
-#include "kaon/ops/operator/interceptor.h"
+#include "kaon/ops/operator/value_dependent.h"
 
 namespace kaon::ops {
 
-void refuse_boolean_mask() {
-  throw TraceError(
-      "[boolean_mask] the size of the result depends on the values of index, which a trace does not have; call it "
-      "outside of hybridized blocks and Symbols");
-}
-
 NDArray boolean_mask(const NDArray& data, const NDArray& index, int axis, const std::source_location& site) {
-  if (Interceptor* i = Interceptor::current(); i && i->instead_of_running) refuse_boolean_mask();
+  expect_values("boolean_mask");
   const Shape &shape = data.shape(), &which = index.shape();
   const int at = normalize_axis(axis, shape.ndim(), "boolean_mask");
   if (which.ndim() != 1 || which[0] != shape[at]) {

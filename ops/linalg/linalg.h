@@ -1,4 +1,4 @@
-// Products of matrices: dot and batch_dot.
+// Products of matrices and of arrays of any number of axes.
 #pragma once
 
 #include "kaon/engine/api.h"
@@ -54,6 +54,156 @@ struct KhatriRao {
   int num_args = 0;  // number of matrices; set by the call
   static constexpr OpTraits traits{.name = "khatri_rao", .inputs = Names("args"), .variadic = true};
   static constexpr void fields(auto field) { field("num_args", &KhatriRao::num_args, true); }
+  static const OpDef def;
+  int num_inputs() const { return num_args > 0 ? num_args : -1; }
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// --- BLAS's products of matrices, along the last two axes of arrays whose leading axes are equal. Floating dtypes.
+
+// alpha op(A) op(B) + beta C, where op transposes or not. `axis` counts rows: the matrices are along it and the last
+// axis, and it is no batch axis then. beta 0 leaves C out.
+struct LinalgGemm {
+  bool transpose_a = false;
+  bool transpose_b = false;
+  double alpha = 1;
+  double beta = 1;
+  int axis = -2;
+  static constexpr OpTraits traits{
+      .name = "_linalg_gemm", .inputs = Names("A", "B", "C"), .aliases = Names("linalg_gemm")};
+  static constexpr void fields(auto field) {
+    field("transpose_a", &LinalgGemm::transpose_a);
+    field("transpose_b", &LinalgGemm::transpose_b);
+    field("alpha", &LinalgGemm::alpha);
+    field("beta", &LinalgGemm::beta);
+    field("axis", &LinalgGemm::axis);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// alpha op(A) op(B).
+struct LinalgGemm2 {
+  bool transpose_a = false;
+  bool transpose_b = false;
+  double alpha = 1;
+  int axis = -2;
+  static constexpr OpTraits traits{
+      .name = "_linalg_gemm2", .inputs = Names("A", "B"), .aliases = Names("linalg_gemm2")};
+  static constexpr void fields(auto field) {
+    field("transpose_a", &LinalgGemm2::transpose_a);
+    field("transpose_b", &LinalgGemm2::transpose_b);
+    field("alpha", &LinalgGemm2::alpha);
+    field("axis", &LinalgGemm2::axis);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// alpha A A^T, or with transpose alpha A^T A.
+struct LinalgSyrk {
+  bool transpose = false;
+  double alpha = 1;
+  static constexpr OpTraits traits{.name = "_linalg_syrk", .inputs = Names("A"), .aliases = Names("linalg_syrk")};
+  static constexpr void fields(auto field) {
+    field("transpose", &LinalgSyrk::transpose);
+    field("alpha", &LinalgSyrk::alpha);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// alpha op(A) B, or with rightside alpha B op(A). Of A the lower triangle is read, or without `lower` the upper one.
+struct LinalgTrmm {
+  bool transpose = false;
+  bool rightside = false;
+  bool lower = true;
+  double alpha = 1;
+  static constexpr OpTraits traits{.name = "_linalg_trmm", .inputs = Names("A", "B"), .aliases = Names("linalg_trmm")};
+  static constexpr void fields(auto field) {
+    field("transpose", &LinalgTrmm::transpose);
+    field("rightside", &LinalgTrmm::rightside);
+    field("lower", &LinalgTrmm::lower);
+    field("alpha", &LinalgTrmm::alpha);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// --- NumPy's products. Any dtype but bool. A result without axes has shape (1,).
+
+// Products of the matrices along the last two axes; the leading axes broadcast. A vector is a row on the left, a column
+// on the right, and that axis is no axis of the result.
+struct Matmul {
+  static constexpr OpTraits traits{.name = "_npi_matmul", .inputs = Names("a", "b")};
+  static constexpr void fields(auto) {}
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// The sum of products over axis a_axes_summed[i] of a and b_axes_summed[i] of b, for all i at once; the other axes of
+// a, then those of b, are the result's.
+struct Tensordot {
+  Shape a_axes_summed{};
+  Shape b_axes_summed{};
+  static constexpr OpTraits traits{.name = "_npi_tensordot", .inputs = Names("a", "b")};
+  static constexpr void fields(auto field) {
+    field("a_axes_summed", &Tensordot::a_axes_summed, true);
+    field("b_axes_summed", &Tensordot::b_axes_summed, true);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// The same over the last `axes` axes of a and the first of b.
+struct TensordotIntAxes {
+  int axes = 2;
+  static constexpr OpTraits traits{.name = "_npi_tensordot_int_axes", .inputs = Names("a", "b")};
+  static constexpr void fields(auto field) { field("axes", &TensordotIntAxes::axes, true); }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// Products of each element of a with each of b: (size of a, size of b).
+struct Outer {
+  static constexpr OpTraits traits{.name = "outer", .inputs = Names("a", "b"), .in_mxnet = false};
+  static constexpr void fields(auto) {}
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// Kronecker's product: each element of a times all of b, in blocks along each axis. Axes are matched from the right.
+struct Kron {
+  static constexpr OpTraits traits{.name = "kron", .inputs = Names("a", "b"), .in_mxnet = false};
+  static constexpr void fields(auto) {}
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// Einstein's sums: subscripts "ij,jk->ik" name the axes of each array and of the result by letters; products are summed
+// over the letters that the result lacks. A letter twice in one array is its diagonal; "..." are leading axes that
+// broadcast, as do axes of size 1. Without "->" the result has the letters that occur once, in alphabetical order.
+// Arrays are contracted two at a time, those with the smallest product first.
+struct Einsum {
+  int num_args = 0;  // number of arrays; set by the call
+  Word subscripts{};
+  int optimize = 0;  // read from files; the order of contractions is chosen anyway
+  static constexpr OpTraits traits{.name = "_npi_einsum", .inputs = Names("data"), .variadic = true};
+  static constexpr void fields(auto field) {
+    field("num_args", &Einsum::num_args, true);
+    field("subscripts", &Einsum::subscripts);
+    field("optimize", &Einsum::optimize);
+  }
   static const OpDef def;
   int num_inputs() const { return num_args > 0 ? num_args : -1; }
   void infer(InferContext& c) const;

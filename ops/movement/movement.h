@@ -425,10 +425,10 @@ constexpr std::array<std::string_view, 3> enum_names(PadMode) { return {"constan
 
 namespace op {
 // pad_width (before, after) for each axis: filled with constant_value, the nearest element, or the mirror image without
-// the edge element (then each width is less than the axis). Up to 4 axes.
+// the edge element (then each width is less than the axis).
 struct Pad {
   PadMode mode = PadMode::constant;
-  Shape pad_width{};
+  IntTuple pad_width{};
   double constant_value = 0;
   static constexpr OpTraits traits{.name = "Pad", .recomputable = true, .aliases = Names("pad")};
   static constexpr void fields(auto field) {
@@ -445,7 +445,7 @@ struct Pad {
 // Gradient of Pad in the modes edge and reflect: every element of head is added to the element it was copied from.
 struct PadGrad {
   PadMode mode = PadMode::edge;
-  Shape pad_width{};
+  IntTuple pad_width{};
   static constexpr OpTraits traits{.name = "_backward_pad", .inputs = Names("head"), .in_mxnet = false};
   static constexpr void fields(auto field) {
     field("mode", &PadGrad::mode, true);

@@ -32,6 +32,16 @@ void InferContext::expect_shape(int i, const Shape& expected) {
   }
 }
 
+void InferContext::expect_input(int i, const Shape& expected, DType dtype) {
+  TensorMeta& given = *inputs_[size_t(i)];
+  if (given.shape.ndim() < 0) given.dtype = dtype;
+  expect_shape(i, expected);
+  if (given.dtype == dtype) return;
+  fail_dtype(fmt::format("{} must be of {}, got {}",
+                         traits_.variadic ? fmt::format("input {}", i) : std::string(traits_.inputs[i]), name_of(dtype),
+                         name_of(given.dtype)));
+}
+
 void InferContext::expect_ndim(int i, int ndim) const {
   if (shape(i).ndim() != ndim) {
     fail(fmt::format("{} must have {} dimensions, got shape {}",

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kaon/ops/functions.h"
+#include "kaon/ops/kernels/scratch.h"
 #include "kaon/ops/math/dispatch.h"
 #include "kaon/ops/op_def.h"
 #include "kaon/ops/reduce/kernels/order_key.h"
@@ -15,33 +16,63 @@ namespace kaon {
 using namespace ops;
 namespace {
 
-// Puts the first k of the entries in front, in order.
+// Puts the entries from `first` to first + k in their places.
 template <class E>
-void order_first(std::vector<E>& entries, int64_t k) {
+void order_range(std::vector<E>& entries, int64_t first, int64_t k) {
   const int64_t n = int64_t(entries.size());
-  const auto middle = entries.begin() + k;
-  if (k == n) return std::sort(entries.begin(), entries.end());
-  if (k <= n / 64) return std::partial_sort(entries.begin(), middle, entries.end());
-  std::nth_element(entries.begin(), middle, entries.end());
-  std::sort(entries.begin(), middle);
+  const auto begin = entries.begin() + first, end = begin + k;
+  if (first == 0 && k < n && k <= n / 64) return std::partial_sort(begin, end, entries.end());
+  if (first > 0) std::nth_element(entries.begin(), begin, entries.end());
+  if (first + k < n && k <= 4) return std::partial_sort(begin, end, entries.end());
+  if (first + k < n) std::nth_element(begin, end, entries.end());
+  std::sort(begin, end);
+}
+
+// Few elements of a long row: those in the buckets of the leading bits of their keys that hold the range. Returns how
+// many entries are before the ones that are kept.
+template <class T, class E>
+int64_t take_buckets(const T* x, int64_t n, int64_t first, int64_t k, bool is_ascend, std::vector<E>& entries) {
+  using Key = OrderKey<T>;
+  constexpr int shift = 8 * int(sizeof(Key)) - 16;
+  const Scratch scratch((1 << 16) * sizeof(uint32_t));
+  uint32_t* const counts = scratch.as<uint32_t>();
+  std::fill_n(counts, 1 << 16, 0);
+  for (int64_t i = 0; i < n; ++i) ++counts[size_t(order_key(x[i], is_ascend) >> shift)];
+  int64_t before = 0, end = 0;
+  uint32_t low = 0, high = 0;
+  while (before + counts[low] <= first) before += counts[low++];
+  for (high = low, end = before + counts[low]; end < first + k;) end += counts[++high];
+  for (int64_t i = 0; i < n; ++i) {
+    const Key key = order_key(x[i], is_ascend);
+    const uint32_t bucket = uint32_t(key >> shift);
+    if (bucket >= low && bucket <= high) entries.emplace_back(key, uint32_t(i));
+  }
+  return before;
 }
 
 template <class T>
-void order_rows(KernelContext& c, int64_t n, int64_t k, bool is_ascend) {
+void order_rows(KernelContext& c, int64_t n, int64_t first, int64_t k, bool is_ascend) {
+  constexpr int64_t long_row = 1 << 14;
   const T* x = c.in(0).as<const T>();
   T* values = c.out(0).as<T>();
   int64_t* indices = c.out(1).as<int64_t>();
   const int64_t rows = c.in(0).size() / n;
+  const bool is_few = n >= long_row && k <= n / 64;
   c.run.parallel_for(rows, std::max<int64_t>(1, 4096 / n), [&](int64_t begin, int64_t end) {
     std::vector<OrderEntry<OrderKey<T>>> entries;
-    entries.reserve(size_t(n));
+    if (!is_few) entries.reserve(size_t(n));
     for (int64_t row = begin; row < end; ++row) {
       const T* const from = x + row * n;
       entries.clear();
-      for (int64_t i = 0; i < n; ++i) entries.emplace_back(order_key(from[i], is_ascend), uint32_t(i));
-      order_first(entries, k);
+      int64_t before = 0;
+      if (is_few) {
+        before = take_buckets(from, n, first, k, is_ascend, entries);
+      } else {
+        for (int64_t i = 0; i < n; ++i) entries.emplace_back(order_key(from[i], is_ascend), uint32_t(i));
+      }
+      order_range(entries, first - before, k);
       for (int64_t i = 0; i < k; ++i) {
-        const uint32_t at = entries[size_t(i)].index();
+        const uint32_t at = entries[size_t(first - before + i)].index();
         if (values) values[row * k + i] = from[at];
         if (indices) indices[row * k + i] = int64_t(at);
       }
@@ -110,9 +141,10 @@ void op::Order::infer(InferContext& c) const {
   c.expect_ndim_at_least(0, 1);
   Shape shape = c.shape(0);
   int64_t& n = shape[shape.ndim() - 1];
-  if (k < 0 || k > n) c.fail_value(fmt::format("k must be 0 to {}, got {}", n, k));
+  if (first < 0 || first > n) c.fail_value(fmt::format("first must be 0 to {}, got {}", n, first));
+  if (k < 0 || k > n - first) c.fail_value(fmt::format("k must be 0 to {}, got {}", n - first, k));
   if (n > int64_t(UINT32_MAX)) c.fail(fmt::format("rows must have fewer than 2^32 elements, got {}", n));
-  if (k > 0) n = k;
+  n = k > 0 ? k : n - first;
   c.set_output(0, shape, c.dtype());
   c.set_output(1, shape, DType::int64);
 }
@@ -120,13 +152,13 @@ void op::Order::infer(InferContext& c) const {
 void op::Order::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   const Shape& data = g.input_like(0).shape();
-  g.set(0, data.size() == 0 ? nd.zeros_like(g.input_like(0)) : scattered(g.head(), g.output(1), data));
+  g.set(0, g.head().size() == 0 ? nd.zeros_like(g.input_like(0)) : scattered(g.head(), g.output(1), data));
 }
 
 void run_cpu(const op::Order& op, KernelContext& c) {
-  if (c.in(0).size() == 0) return;
-  const int64_t n = c.in(0).shape.back();
-  dispatch_number("_order", c.in(0).dtype, [&]<class T>() { order_rows<T>(c, n, op.k > 0 ? op.k : n, op.is_ascend); });
+  if (c.out(0).size() == 0) return;
+  const int64_t n = c.in(0).shape.back(), k = c.out(0).shape.back();
+  dispatch_number("_order", c.in(0).dtype, [&]<class T>() { order_rows<T>(c, n, op.first, k, op.is_ascend); });
 }
 
 // --- topk

@@ -39,20 +39,20 @@ struct OrderPairs {
 
 template <class T, class Entry>
 struct TakeFirst {
-  int64_t n, width, k;
+  int64_t n, width, first, k;
   const T* x;
   const Entry* entries;
   T* values;
   int64_t* indices;
   __device__ void operator()(int64_t i) const {
-    const int64_t row = i / k, at = entries[row * width + i % k].index();
+    const int64_t row = i / k, at = entries[row * width + first + i % k].index();
     if (values) values[i] = x[row * n + at];
     if (indices) indices[i] = at;
   }
 };
 
 template <class T>
-void order_rows(KernelContext& c, int64_t n, int64_t k, bool is_ascend) {
+void order_rows(KernelContext& c, int64_t n, int64_t first, int64_t k, bool is_ascend) {
   using Entry = OrderEntry<OrderKey<T>>;
   const int64_t rows = c.in(0).size() / n;
   int64_t width = 1;
@@ -65,15 +65,16 @@ void order_rows(KernelContext& c, int64_t n, int64_t k, bool is_ascend) {
       cuda::for_each(c, rows * width / 2, OrderPairs<Entry>{width, run, apart, entries});
     }
   }
-  cuda::for_each(c, rows * k, TakeFirst<T, Entry>{n, width, k, x, entries, c.out(0).as<T>(), c.out(1).as<int64_t>()});
+  cuda::for_each(c, rows * k,
+                 TakeFirst<T, Entry>{n, width, first, k, x, entries, c.out(0).as<T>(), c.out(1).as<int64_t>()});
 }
 
 }  // namespace
 
 void run_cuda(const op::Order& op, KernelContext& c) {
-  if (c.in(0).size() == 0) return;
-  const int64_t n = c.in(0).shape.back();
-  dispatch_number("_order", c.in(0).dtype, [&]<class T>() { order_rows<T>(c, n, op.k > 0 ? op.k : n, op.is_ascend); });
+  if (c.out(0).size() == 0) return;
+  const int64_t n = c.in(0).shape.back(), k = c.out(0).shape.back();
+  dispatch_number("_order", c.in(0).dtype, [&]<class T>() { order_rows<T>(c, n, op.first, k, op.is_ascend); });
 }
 
 }  // namespace kaon

@@ -260,15 +260,17 @@ enum class TopKReturn : uint8_t { value, indices, mask, both };
 constexpr std::array<std::string_view, 4> enum_names(TopKReturn) { return {"value", "indices", "mask", "both"}; }
 
 namespace op {
-// The first k elements, 0: all, of each row along the last axis in ascending or descending order, and their indices
-// (int64). The gradient goes back to these elements.
+// The elements `first` to first + k, k = 0: all that follow, of each row along the last axis in ascending or descending
+// order, and their indices (int64). The gradient goes back to these elements.
 struct Order {
   int64_t k = 0;
   bool is_ascend = true;
+  int64_t first = 0;
   static constexpr OpTraits traits{.name = "_order", .outputs = 2, .in_mxnet = false};
   static constexpr void fields(auto field) {
     field("k", &Order::k);
     field("is_ascend", &Order::is_ascend);
+    field("first", &Order::first);
   }
   static const OpDef def;
   void infer(InferContext& c) const;

@@ -50,6 +50,23 @@ TEST_CASE("guide: arrays", "[docs]") {
   CHECK(nd.random_normal({2, 3}, {.scale = 0.1}).asvector<float>() == first.asvector<float>());
 }
 
+TEST_CASE("guide: parts and memory", "[docs]") {
+  NDArray m = nd.arange(12).reshape({3, 4});
+  CHECK(m(1, 2).asscalar<float>() == 6);
+  CHECK(m(range(), range(0, 4, 2)).shape() == Shape(3, 2));  // m[:, 0:4:2]
+  CHECK(m(ellipsis, newaxis, -1).asvector<float>() == std::vector<float>{3, 7, 11});
+  CHECK(m[{2, 0}].shape() == Shape(2, 4));                                   // rows 2 and 0
+  CHECK(m(mask(m > 8)).asvector<float>() == std::vector<float>{9, 10, 11});  // waits: the shape depends on values
+  m.at(mask(m > 8)) = 0;
+  m.at(range(), 0) += nd.array({10, 20, 30});
+  CHECK(m(range(), 0).asvector<float>() == std::vector<float>{10, 24, 38});
+  std::vector<float> memory{1, 2, 3, 4};
+  NDArray over = NDArray::from_blob(memory.data(), {2, 2});  // no copy
+  over += 1;
+  CHECK(over.data<const float>()[3] == 5);  // waits
+  CHECK(memory == std::vector<float>{2, 3, 4, 5});
+}
+
 TEST_CASE("guide: gradients", "[docs]") {
   NDArray x = nd.array({1, 2, 3});
   x.attach_grad();  // a gradient of zeros

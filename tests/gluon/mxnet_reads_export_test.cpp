@@ -42,10 +42,15 @@ bool check_in_mxnet(Net net, const NDArray& x) {
   return true;
 }
 
-// Attention with a mask that a causal model would use.
+// Attention with a mask that a causal model would use, and without it.
 struct Causal : gluon::HybridBlock<Causal> {
-  nn::TransformerEncoderCell cell = child("cell", nn::TransformerEncoderCell(6, 10, 2, {.dropout = 0.1}));
-  auto hybrid_forward(auto F, auto x) { return cell(x, F.array({{1, 0, 0}, {1, 1, 0}, {1, 1, 1}}).reshape({1, 3, 3})); }
+  explicit Causal(double dropout)
+      : cell(child("cell", nn::TransformerEncoderCell(6, 10, 2, {.dropout = dropout}))),
+        next(child("next", nn::TransformerEncoderCell(6, 10, 3, {.dropout = dropout}))) {}
+  nn::TransformerEncoderCell cell, next;
+  auto hybrid_forward(auto F, auto x) {
+    return next(cell(x, F.array({{1, 0, 0}, {1, 1, 0}, {1, 1, 1}}).reshape({1, 3, 3})));
+  }
 };
 
 // A loop along an axis with a loop in it, one that runs as often as the values say, then a branch. (MXNet itself cannot
@@ -81,6 +86,6 @@ TEST_CASE("export: MXNet loads our files and gives the same output", "[gluon][mx
           nn::Dense(5));
   if (!check_in_mxnet(net, nd.random_normal({3, 2, 12, 12}))) return;
   check_in_mxnet(gluon::model_zoo::vision::resnet50_v1({.classes = 3}), nd.random_normal({2, 3, 40, 33}));
-  check_in_mxnet(Causal(), nd.random_normal({2, 3, 6}));
+  for (double dropout : {0.1, 0.0}) check_in_mxnet(Causal(dropout), nd.random_normal({2, 3, 6}));
   check_in_mxnet(Looping(), nd.random_normal({3, 2, 4}));
 }

@@ -172,8 +172,15 @@ TEST_CASE("golden: normalisations", "[golden]") { check_file("norm.golden"); }
 TEST_CASE("golden: activations and softmax", "[golden]") { check_file("activation.golden"); }
 TEST_CASE("golden: images at another size", "[golden]") { check_file("resize.golden"); }
 TEST_CASE("golden: operators made of others, and order", "[golden]") { check_file("composed.golden"); }
+TEST_CASE("golden: attention and rotary positions", "[golden]") { check_file("attention.golden"); }
 TEST_CASE("golden: recurrent layers and unaligned sequences", "[golden]") { check_file("rnn.golden"); }
+TEST_CASE("golden: linear algebra", "[golden]") { check_file("linalg.golden"); }
 TEST_CASE("golden: losses and dropout", "[golden]") { check_file("losses.golden"); }
+TEST_CASE("golden: probability densities", "[golden]") { check_file("distribution.golden"); }
+TEST_CASE("golden: images as files have them", "[golden]") { check_file("image.golden"); }
 TEST_CASE("golden: object detection", "[golden]") { check_file("detection.golden"); }
+TEST_CASE("golden: quantised arrays", "[golden]") { check_file("quant.golden"); }
+TEST_CASE("golden: samples, regions and places", "[golden]") { check_file("spatial.golden"); }
 TEST_CASE("golden: cutting, scattering, sums up to each element", "[golden]") { check_file("indexing.golden"); }
+TEST_CASE("golden: updates of weights", "[golden]") { check_file("optim.golden"); }
 TEST_CASE("golden: arrays from numbers, and updates of parameters", "[golden]") { check_file("create.golden"); }

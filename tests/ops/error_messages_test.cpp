@@ -108,6 +108,41 @@ std::vector<Wrong> shapes() {
                           nd.RNN(ones({2, 1, 1}), ones({8}), ones({1, 1, 2}),
                                  {.state_size = 2, .num_layers = 1, .mode = RnnMode::rnn_tanh});
                         }),
+      wrong<ShapeError>({"[scaled_dot_product_attention]", "key must have the batch 2 and the dim 4", "(2, 1, 3, 5)"},
+                        [] {
+                          nd.scaled_dot_product_attention(ones({2, 1, 3, 4}), ones({2, 1, 3, 5}), ones({2, 1, 3, 4}));
+                        }),
+      wrong<ShapeError>({"[scaled_dot_product_attention]", "value must have 2 samples, 1 heads and 3 steps"},
+                        [] {
+                          nd.scaled_dot_product_attention(ones({2, 1, 3, 4}), ones({2, 1, 3, 4}), ones({2, 1, 2, 4}));
+                        }),
+      wrong<ShapeError>({"[scaled_dot_product_attention]", "a multiple of those of key", "got 3 and 2"},
+                        [] {
+                          nd.scaled_dot_product_attention(ones({1, 3, 2, 4}), ones({1, 2, 2, 4}), ones({1, 2, 2, 4}));
+                        }),
+      wrong<ShapeError>({"[scaled_dot_product_attention]", "mask must broadcast to (1, 2, 3, 4)", "got (3, 3)"},
+                        [] {
+                          const NDArray query = ones({1, 2, 3, 5}), key = ones({1, 2, 4, 5});
+                          nd.scaled_dot_product_attention(query, key, key, ones({3, 3}), {.use_mask = true});
+                        }),
+      wrong<ShapeError>(
+          {"[_backward_scaled_dot_product_attention]", "logsum must have shape (1, 1, 2)", "got (1, 1, 3)"},
+          [] {
+            const NDArray x = ones({1, 1, 2, 3}), sums = ones({1, 1, 3});
+            nd._backward_scaled_dot_product_attention(std::array{&x, &x, &sums, &x, &x, &x}, {});
+          }),
+      wrong<ShapeError>({"[cache_append]", "data must have the shape of cache, with at most 4 steps", "(1, 2, 5, 3)"},
+                        [] {
+                          nd.cache_append(ones({1, 2, 4, 3}), ones({1, 2, 5, 3}), ones({1}));
+                        }),
+      wrong<ShapeError>({"[cache_append]", "position must have shape (1,) or (3,)", "got (2,)"},
+                        [] {
+                          nd.cache_append(ones({3, 2, 4, 3}), ones({3, 2, 1, 3}), ones({2}));
+                        }),
+      wrong<ShapeError>({"[rotary_embedding]", "positions must have shape (3,) or (batch, 3)", "(4,)"},
+                        [] {
+                          nd.rotary_embedding(ones({2, 3, 4}), ones({4}));
+                        }),
       wrong<ShapeError>({"[CTCLoss]", "label must have 2 rows of at most 3 labels", "(2, 4)"},
                         [] {
                           nd.CTCLoss(ones({3, 2, 4}), ones({2, 4}));
@@ -257,6 +292,20 @@ std::vector<Wrong> types() {
             nd.RNN(ones({2, 1, 1}), ones({10}), ones({1, 1, 2}), ones({1}, DType::boolean),
                    {.state_size = 2, .num_layers = 1, .mode = RnnMode::rnn_tanh, .use_sequence_length = true});
           }),
+      wrong<TypeError>({"[scaled_dot_product_attention]", "one dtype", "float32 and float16"},
+                       [] {
+                         const NDArray x = ones({1, 1, 2, 2});
+                         nd.scaled_dot_product_attention(x, x, ones({1, 1, 2, 2}, half));
+                       }),
+      wrong<TypeError>({"[scaled_dot_product_attention]", "mask must be bool or float32", "got int32"},
+                       [] {
+                         const NDArray x = ones({1, 1, 2, 2});
+                         nd.scaled_dot_product_attention(x, x, x, ones({2, 2}, whole), {.use_mask = true});
+                       }),
+      wrong<TypeError>({"[cache_append]", "one dtype", "float32 and float16"},
+                       [] {
+                         nd.cache_append(ones({1, 1, 2, 2}), ones({1, 1, 1, 2}, half), ones({1}));
+                       }),
       wrong<TypeError>({"[CTCLoss]", "labels and lengths must be numbers", "bool"},
                        [] {
                          nd.CTCLoss(ones({3, 2, 4}), ones({2, 1}, DType::boolean));
@@ -282,8 +331,6 @@ std::vector<Wrong> types() {
                         }),
       wrong<ValueError>({"[_arange]", "infer_range is not implemented", "give stop"},
                         [] { nd.arange(5, {.infer_range = true}); }),
-      wrong<ValueError>({"[_sample_multinomial]", "get_prob is not implemented", "pick"},
-                        [] { nd.sample_multinomial(ones({3}), {.get_prob = true}); }),
       wrong<ValueError>({"[_pooling_along]", "lp is not implemented"},
                         [] {
                           const NDArray x = ones({1, 1, 2, 2});
@@ -348,6 +395,19 @@ std::vector<Wrong> values() {
       wrong<ValueError>({"[CTCLoss]", "takes 3 inputs", "got 2"},
                         [] {
                           nd.CTCLoss(ones({3, 2, 4}), ones({2, 1}), {.use_data_lengths = true});
+                        }),
+      wrong<ValueError>({"[scaled_dot_product_attention]", "scale must be finite", "nan"},
+                        [] {
+                          const NDArray x = ones({1, 1, 2, 2});
+                          nd.scaled_dot_product_attention(x, x, x, {.scale = NAN});
+                        }),
+      wrong<ValueError>({"[rotary_embedding]", "dims must be even and at most 4", "got 3"},
+                        [] {
+                          nd.rotary_embedding(ones({2, 4}), {.dims = 3});
+                        }),
+      wrong<ValueError>({"[rotary_embedding]", "base must be positive and finite", "got 0"},
+                        [] {
+                          nd.rotary_embedding(ones({2, 4}), {.base = 0});
                         }),
       wrong<ValueError>({"[_rnn_parameters]", "state_size must be at least 1"},
                         [] { nd._rnn_parameters(ones({1}), {.state_size = 0}); }),
@@ -530,6 +590,228 @@ std::vector<Wrong> states() {
   };
 }
 
+NDArray levels(const Shape& shape, DType t = DType::int8) { return nd.ones(shape, {.dtype = t}); }
+NDArray bound(float x) { return nd.full({1}, x); }
+
+// Quantised arrays.
+std::vector<Wrong> quantised() {
+  const auto layer = [](const Shape& data, const Shape& weight, DType t = DType::int8) {
+    return std::vector{levels(data, t), levels(weight), bound(-1), bound(1), bound(-1), bound(1)};
+  };
+  return {
+      wrong<ValueError>({"[_contrib_quantize]", "out_type must be int8 or uint8", "auto"},
+                        [] { nd.quantize(ones({2}), bound(-1), bound(1), {.out_type = QuantType::automatic}); }),
+      wrong<ShapeError>({"[_contrib_quantize]", "min_range must have shape (1,)", "(2,)"},
+                        [] { nd.quantize(ones({2}), ones({2}), bound(1)); }),
+      wrong<TypeError>({"[_contrib_quantize_v2]", "float32 or uint8", "int8"},
+                       [] { nd.quantize_v2(levels({2}), {.out_type = QuantType::uint8}); }),
+      wrong<TypeError>({"[_contrib_quantize_asym]", "float32", "float16"}, [] { nd.quantize_asym(ones({2}, half)); }),
+      wrong<TypeError>({"[_contrib_dequantize]", "int8 or uint8 or int32", "float32"},
+                       [] { nd.dequantize(ones({2}), bound(-1), bound(1)); }),
+      wrong<ValueError>({"[_contrib_dequantize]", "out_type must be float32", "float16"},
+                        [] { nd.dequantize(levels({2}), bound(-1), bound(1), {.out_type = half}); }),
+      wrong<TypeError>({"[_contrib_requantize]", "int32", "int8"},
+                       [] { nd.requantize(levels({2}), bound(-1), bound(1)); }),
+      wrong<ShapeError>({"[_contrib_calibrate_entropy]", "odd number of bins", "4"},
+                        [] { nd.calibrate_entropy(ones({4}), ones({5}), {.num_quantized_bins = 3}); }),
+      wrong<ValueError>({"[_contrib_calibrate_entropy]", "num_quantized_bins must be 1 to 5", "255"},
+                        [] { nd.calibrate_entropy(ones({5}), ones({6})); }),
+      wrong<ValueError>({"[_contrib_quantized_act]", "act_type must be relu", "tanh"},
+                        [] { nd.quantized_act(levels({2}), bound(-1), bound(1), {.act_type = ActivationType::tanh}); }),
+      wrong<ShapeError>({"[_contrib_quantized_flatten]", "min_data must have shape (1,)", "(3,)"},
+                        [] {
+                          nd.quantized_flatten(levels({2, 3}), ones({3}), bound(1));
+                        }),
+      wrong<ShapeError>(
+          {"[_contrib_quantized_embedding]", "weight must have shape (4, 2)", "(3, 2)"},
+          [] {
+            nd.quantized_embedding(ones({2}), levels({3, 2}), bound(-1), bound(1), {.input_dim = 4, .output_dim = 2});
+          }),
+      wrong<ValueError>({"[_contrib_quantized_concat]", "takes 6 inputs", "got 7"},
+                        [] { nd.quantized_concat(std::vector<NDArray>(7, bound(1))); }),
+      wrong<TypeError>(
+          {"[_contrib_quantized_elemwise_add]", "int8 or uint8", "float32"},
+          [] { nd.quantized_elemwise_add(levels({2}), ones({2}), bound(-1), bound(1), bound(-1), bound(1)); }),
+      wrong<TypeError>({"[_contrib_quantized_elemwise_mul]", "int8", "uint8"},
+                       [] {
+                         nd.quantized_elemwise_mul(levels({2}), levels({2}, DType::uint8), bound(-1), bound(1),
+                                                   bound(-1), bound(1));
+                       }),
+      wrong<ValueError>({"[_contrib_quantized_batch_norm]", "min_calib_range and max_calib_range"},
+                        [] {
+                          nd.quantized_batch_norm(levels({2, 3}), ones({3}), ones({3}), ones({3}), ones({3}), bound(-1),
+                                                  bound(1), {});
+                        }),
+      wrong<ValueError>({"[_contrib_quantized_pooling]", "pool_type must be max or avg", "lp"},
+                        [] {
+                          nd.quantized_pooling(levels({1, 1, 3, 3}), bound(-1), bound(1),
+                                               {.kernel = {2, 2}, .pool_type = PoolType::lp});
+                        }),
+      wrong<ShapeError>(
+          {"[_contrib_quantized_conv]", "kernel (3, 3) exceeds the padded data"},
+          [=] {
+            nd.quantized_conv(layer({1, 2, 2, 2}, {4, 2, 3, 3}), {.kernel = {3, 3}, .num_filter = 4, .no_bias = true});
+          }),
+      wrong<TypeError>({"[_contrib_quantized_conv]", "int8 or uint8", "int32"},
+                       [=] {
+                         nd.quantized_conv(layer({1, 2, 3, 3}, {4, 2, 3, 3}, whole),
+                                           {.kernel = {3, 3}, .num_filter = 4, .no_bias = true});
+                       }),
+      wrong<ShapeError>({"[_contrib_quantized_fully_connected]", "weight must have shape (4, 3)", "(4, 2)"},
+                        [=] {
+                          nd.quantized_fully_connected(layer({1, 3}, {4, 2}), {.num_hidden = 4, .no_bias = true});
+                        }),
+      wrong<TypeError>(
+          {"[_sg_mkldnn_conv]", "int8 or uint8", "float32"},
+          [] {
+            const NDArray all[] = {ones({1, 2, 3, 3}), ones({4, 2, 3, 3}), bound(-1), bound(1)};
+            nd._sg_mkldnn_conv(all, {.quantized = true, .kernel = {3, 3}, .num_filter = 4, .no_bias = true});
+          }),
+      wrong<ValueError>({"[_sg_mkldnn_conv]", "needs with_sum"},
+                        [] {
+                          const NDArray all[] = {ones({1, 2, 3, 3}), ones({4, 2, 3, 3})};
+                          nd._sg_mkldnn_conv(
+                              all,
+                              {.kernel = {3, 3}, .num_filter = 4, .no_bias = true, .postsum_act = FusedKind::relu});
+                        }),
+      wrong<ValueError>({"[_sg_mkldnn_fully_connected]", "need quantized"},
+                        [] {
+                          const NDArray all[] = {ones({1, 3}), ones({4, 3})};
+                          nd._sg_mkldnn_fully_connected(
+                              all, {.enable_float_output = true, .num_hidden = 4, .no_bias = true});
+                        }),
+  };
+}
+
+// A weight whose gradient has another shape, for each update of one weight; and what is particular to some.
+std::vector<Wrong> updates() {
+  const std::vector<std::string> grad{"grad must have shape (3,)", "got (4,)"};
+  std::vector<Wrong> rows;
+  auto shape = [&](const char* name, std::function<void(const NDArray&, const NDArray&)> call) {
+    rows.push_back(
+        wrong<ShapeError>({"[" + std::string(name) + "]", grad[0], grad[1]}, [call] { call(ones({3}), ones({4})); }));
+  };
+  const NDArray s = ones({3}), one = ones({1});
+  shape("mp_sgd_update", [=](auto& w, auto& g) { nd.mp_sgd_update(w, g, s, {.lr = 1}); });
+  shape("sgd_mom_update", [=](auto& w, auto& g) { nd.sgd_mom_update(w, g, s, {.lr = 1}); });
+  shape("mp_sgd_mom_update", [=](auto& w, auto& g) { nd.mp_sgd_mom_update(w, g, s, s, {.lr = 1}); });
+  shape("nag_mom_update", [=](auto& w, auto& g) { nd.nag_mom_update(w, g, s, {.lr = 1}); });
+  shape("mp_nag_mom_update", [=](auto& w, auto& g) { nd.mp_nag_mom_update(w, g, s, s, {.lr = 1}); });
+  shape("signsgd_update", [=](auto& w, auto& g) { nd.signsgd_update(w, g, {.lr = 1}); });
+  shape("signum_update", [=](auto& w, auto& g) { nd.signum_update(w, g, s, {.lr = 1}); });
+  shape("rmsprop_update", [=](auto& w, auto& g) { nd.rmsprop_update(w, g, s, {.lr = 1}); });
+  shape("rmspropalex_update", [=](auto& w, auto& g) { nd.rmspropalex_update(w, g, s, s, s, {.lr = 1}); });
+  shape("ftrl_update", [=](auto& w, auto& g) { nd.ftrl_update(w, g, s, s, {.lr = 1}); });
+  shape("ftml_update", [=](auto& w, auto& g) { nd.ftml_update(w, g, s, s, s, {.lr = 1, .t = 1}); });
+  shape("adam_update", [=](auto& w, auto& g) { nd.adam_update(w, g, s, s, {.lr = 1}); });
+  shape("_adamw_update", [=](auto& w, auto& g) { nd._adamw_update(w, g, s, s, one, {.lr = 1}); });
+  shape("_mp_adamw_update", [=](auto& w, auto& g) { nd._mp_adamw_update(w, g, s, s, s, one, {.lr = 1}); });
+  shape("_sparse_adagrad_update", [=](auto& w, auto& g) { nd._sparse_adagrad_update(w, g, s, {.lr = 1}); });
+  shape("_contrib_group_adagrad_update", [=](auto& w, auto& g) { nd.group_adagrad_update(w, g, s, {.lr = 1}); });
+  shape("lamb_update_phase1", [=](auto& w, auto& g) { nd.lamb_update_phase1(w, g, s, s, {.t = 1}); });
+  shape("mp_lamb_update_phase1", [=](auto& w, auto& g) { nd.mp_lamb_update_phase1(w, g, s, s, s, {.t = 1}); });
+  // Of many weights: arrays that make no groups.
+  auto many = [&](const char* name, std::function<void(std::span<const NDArray>)> call) {
+    rows.push_back(wrong<ShapeError>({"[" + std::string(name) + "]", "arrays for each of", "got 11 inputs"},
+                                     [call] { call(std::vector<NDArray>(11, ones({3}))); }));
+  };
+  many("multi_sgd_update", [](auto a) { nd.multi_sgd_update(a, {.lrs = {1, 1, 1, 1, 1}, .wds = {1, 1, 1, 1, 1}}); });
+  many("multi_sgd_mom_update", [](auto a) { nd.multi_sgd_mom_update(a, {.lrs = {1, 1, 1}, .wds = {1, 1, 1}}); });
+  many("multi_mp_sgd_update", [](auto a) { nd.multi_mp_sgd_update(a, {.lrs = {1, 1, 1}, .wds = {1, 1, 1}}); });
+  many("multi_mp_sgd_mom_update", [](auto a) { nd.multi_mp_sgd_mom_update(a, {.lrs = {1, 1}, .wds = {1, 1}}); });
+  many("preloaded_multi_sgd_update", [](auto a) { nd.preloaded_multi_sgd_update(a, {}); });
+  many("_multi_adamw_update", [](auto a) {
+    nd._multi_adamw_update(a, {.lrs = {1, 1}, .wds = {1, 1}, .etas = {1, 1}});
+  });
+  many("_multi_lamb_update", [](auto a) {
+    nd._multi_lamb_update(a, {.learning_rates = {1, 1}, .wds = {1, 1}, .step_count = {1, 1}});
+  });
+  many("_multi_mp_lamb_update", [](auto a) {
+    nd._multi_mp_lamb_update(a, {.learning_rates = {1, 1}, .wds = {1, 1}, .step_count = {1, 1}});
+  });
+  const auto arrays = [](int n) { return std::vector<NDArray>(size_t(n), ones({3})); };
+  for (Wrong& w : std::vector<Wrong>{
+           wrong<ShapeError>({"[preloaded_multi_sgd_mom_update]", "must have shape (1,)", "got (3,)"},
+                             [=] { nd.preloaded_multi_sgd_mom_update(arrays(5), {}); }),
+           wrong<ShapeError>({"[preloaded_multi_mp_sgd_update]", "must have shape (1,)", "got (3,)"},
+                             [=] { nd.preloaded_multi_mp_sgd_update(arrays(5), {}); }),
+           wrong<ShapeError>({"[preloaded_multi_mp_sgd_mom_update]", "must have shape (2,)", "got (3,)"},
+                             [=] { nd.preloaded_multi_mp_sgd_mom_update(arrays(10), {}); }),
+           wrong<ValueError>({"[_multi_mp_adamw_update]", "etas must have a number for each of 1 weights, got 2"},
+                             [=] {
+                               nd._multi_mp_adamw_update(arrays(6), {.lrs = {1}, .wds = {1}, .etas = {1, 1}});
+                             }),
+           wrong<ValueError>({"[multi_sgd_update]", "lrs must have a number for each of 1 weights, got 0"},
+                             [=] { nd.multi_sgd_update(arrays(2), {}); }),
+           wrong<ShapeError>({"[multi_sgd_update]", "one weight or more, got no inputs"},
+                             [=] { nd.multi_sgd_update(arrays(0), {}); }),
+           wrong<ShapeError>({"[reset_arrays]", "one array or more, got no inputs"},
+                             [=] { nd.reset_arrays(arrays(0)); }),
+           wrong<ValueError>({"[multi_sgd_update]", "lr and wd must not be NaN"},
+                             [=] { nd.multi_sgd_update(arrays(2), {.lrs = {NAN}, .wds = {1}}); }),
+           wrong<ValueError>({"[ftml_update]", "counted from 1, got 0"},
+                             [=] { nd.ftml_update(s, s, s, s, s, {.lr = 1}); }),
+           wrong<ValueError>(
+               {"[_multi_lamb_update]", "counted from 1, got -1"},
+               [=] { nd._multi_lamb_update(arrays(4), {.learning_rates = {1}, .wds = {1}, .step_count = {-1}}); }),
+           wrong<ValueError>({"[ftrl_update]", "must not be NaN"},
+                             [=] { nd.ftrl_update(s, s, s, s, {.lr = 1, .lamda1 = NAN}); }),
+           wrong<ShapeError>({"[_adamw_update]", "rescale_grad must be one number", "(3,)"},
+                             [=] { nd._adamw_update(s, s, s, s, s, {.lr = 1}); }),
+           wrong<TypeError>({"[mp_sgd_update]", "16 bits or float32", "float64"},
+                            [=] {
+                              const NDArray d = ones({3}, DType::float64);
+                              nd.mp_sgd_update(d, d, s, {.lr = 1});
+                            }),
+           wrong<TypeError>({"[mp_sgd_update]", "weight32 must be float32, got float16"},
+                            [=] {
+                              const NDArray h = ones({3}, half);
+                              nd.mp_sgd_update(h, h, h, {.lr = 1});
+                            }),
+           wrong<TypeError>({"[adam_update]", "one dtype", "float32 and float16"},
+                            [=] { nd.adam_update(s, s, s, ones({3}, half), {.lr = 1}); }),
+           wrong<ShapeError>({"[lamb_update_phase2]", "a norm must be one number", "(3,)"},
+                             [=] { nd.lamb_update_phase2(s, s, s, one, {.lr = 1}); }),
+           wrong<TypeError>({"[mp_lamb_update_phase2]", "expected float32, got float16"},
+                            [=] {
+                              const NDArray h = ones({3}, half);
+                              nd.mp_lamb_update_phase2(h, h, one, one, s, {.lr = 1});
+                            }),
+           wrong<ShapeError>({"[_contrib_group_adagrad_update]", "history must have shape (3, 1)", "got (3,)"},
+                             [=] { nd.group_adagrad_update(s, s, s, {.lr = 1}); }),
+           wrong<TypeError>({"[multi_lars]", "expected float32, got float16"},
+                            [=] {
+                              const NDArray h = ones({3}, half);
+                              nd.multi_lars(h, h, h, h, {.eta = 1});
+                            }),
+           wrong<TypeError>({"[multi_sum_sq]", "int32"}, [=] { nd.multi_sum_sq(std::vector{ones({3}, whole)}); }),
+           wrong<ValueError>({"[all_finite]", "init_output must be True"},
+                             [=] { nd.all_finite(s, {.init_output = false}); }),
+           wrong<ValueError>({"[multi_all_finite]", "init_output must be True"},
+                             [=] { nd.multi_all_finite(arrays(2), {.init_output = false}); })}) {
+    rows.push_back(std::move(w));
+  }
+  const auto rule = [&](const char* name, int n, std::vector<std::string> says, auto call) {
+    says.insert(says.begin(), "[" + std::string(name) + "]");
+    rows.push_back(wrong<ValueError>(says, [=] {
+      const std::vector<NDArray> all = arrays(n);
+      std::vector<const NDArray*> pointers;
+      for (const NDArray& a : all) pointers.push_back(&a);
+      call(std::span<const NDArray* const>(pointers));
+    }));
+  };
+  rule("_kaon_multi_update2", 3, {"adam takes groups of 4 arrays, and weight32; got 2"},
+       [](auto a) { nd._kaon_multi_update2(a, {{.kind = UpdateKind::adam}}); });
+  rule("_kaon_multi_update3", 4, {"ftml takes groups of 5 arrays"},
+       [](auto a) { nd._kaon_multi_update3(a, {{.kind = UpdateKind::ftml}}); });
+  rule("_kaon_multi_update4", 5, {"rule must be a whole rule, got lamb_step"},
+       [](auto a) { nd._kaon_multi_update4(a, {{.kind = UpdateKind::lamb_step}}); });
+  rule("_kaon_multi_update5", 6, {"sgd takes groups of 2 arrays"}, [](auto a) { nd._kaon_multi_update5(a, {}); });
+  rule("_kaon_multi_update6", 7, {"must not be NaN"},
+       [](auto a) { nd._kaon_multi_update6(a, {{.kind = UpdateKind::ftml, .eta = NAN}}); });
+  return rows;
+}
+
 std::vector<Wrong> rearranged() {
   return {
       wrong<ShapeError>({"[_split_v2]", "rise to at most 3", "(0, 2, 1)"},
@@ -629,13 +911,189 @@ std::vector<Wrong> rearranged() {
                           nd.khatri_rao(two);
                         }),
       wrong<ValueError>({"[khatri_rao]", "at least 1"}, [] { nd.khatri_rao(std::vector<NDArray>()); }),
+      wrong<ShapeError>({"[_linalg_gemm]", "C must be (2, 4)", "(2, 5)"},
+                        [] {
+                          nd.linalg_gemm(ones({2, 3}), ones({3, 4}), ones({2, 5}));
+                        }),
+      wrong<ShapeError>({"[_linalg_gemm2]", "summed over, must be equal", "(2, 3)", "(2, 4)", "transpose_b"},
+                        [] {
+                          nd.linalg_gemm2(ones({2, 3}), ones({2, 4}), {.transpose_b = true});
+                        }),
+      wrong<ValueError>({"[_linalg_gemm2]", "axis -1 is that of the columns"},
+                        [] {
+                          nd.linalg_gemm2(ones({2, 2}), ones({2, 2}), {.axis = -1});
+                        }),
+      wrong<ShapeError>({"[_linalg_gemm2]", "axis 3 is out of range"},
+                        [] {
+                          nd.linalg_gemm2(ones({2, 2}), ones({2, 2}), {.axis = 3});
+                        }),
+      wrong<TypeError>({"[_linalg_gemm2]", "int32"},
+                       [] {
+                         nd.linalg_gemm2(ones({2, 2}, whole), ones({2, 2}, whole));
+                       }),
+      wrong<ShapeError>({"[_linalg_syrk]", "at least 2 dimensions", "(3,)"}, [] { nd.linalg_syrk(ones({3})); }),
+      wrong<ShapeError>({"[_linalg_trmm]", "A must be square", "rows of B", "(2, 2)", "(3, 2)"},
+                        [] {
+                          nd.linalg_trmm(ones({2, 2}), ones({3, 2}));
+                        }),
+      wrong<ShapeError>({"[_linalg_trsm]", "columns of B", "(2, 2)", "(2, 3)"},
+                        [] {
+                          nd.linalg_trsm(ones({2, 2}), ones({2, 3}), {.rightside = true});
+                        }),
+      wrong<ShapeError>({"[_linalg_trsm]", "leading axes", "(2, 2, 2)", "(3, 2, 2)"},
+                        [] {
+                          nd.linalg_trsm(ones({2, 2, 2}), ones({3, 2, 2}));
+                        }),
+      wrong<ShapeError>({"[_npi_matmul]", "columns of a and the rows of b", "(2, 3)", "(4, 5)"},
+                        [] {
+                          nd.matmul(ones({2, 3}), ones({4, 5}));
+                        }),
+      wrong<ShapeError>({"[_npi_matmul]", "must broadcast", "(2, 3, 4)", "(3, 4, 5)"},
+                        [] {
+                          nd.matmul(ones({2, 3, 4}), ones({3, 4, 5}));
+                        }),
+      wrong<TypeError>({"[_npi_matmul]", "expected numbers, got bool"},
+                       [] {
+                         nd.matmul(ones({2, 2}, DType::boolean), ones({2, 2}, DType::boolean));
+                       }),
+      wrong<ShapeError>({"[_npi_tensordot]", "equal sizes", "(2, 3)", "(4, 5)"},
+                        [] {
+                          nd.tensordot(ones({2, 3}), ones({4, 5}), {.a_axes_summed = {1}, .b_axes_summed = {0}});
+                        }),
+      wrong<ValueError>({"[_npi_tensordot]", "as many axes", "(0, 1)", "(0,)"},
+                        [] {
+                          nd.tensordot(ones({2, 2}), ones({2, 2}), {.a_axes_summed = {0, 1}, .b_axes_summed = {0}});
+                        }),
+      wrong<ValueError>({"[_npi_tensordot]", "a_axes_summed names axis 1 twice"},
+                        [] {
+                          nd.tensordot(ones({2, 2}), ones({2, 2}), {.a_axes_summed = {1, -1}, .b_axes_summed = {0, 1}});
+                        }),
+      wrong<ValueError>({"[_npi_tensordot_int_axes]", "from 0 to 1, got 2", "(3,)"},
+                        [] {
+                          nd.tensordot(ones({3}), ones({3, 3}), 2);
+                        }),
+      wrong<TypeError>({"[outer]", "numbers", "bool"},
+                       [] { nd.outer(ones({2}, DType::boolean), ones({2}, DType::boolean)); }),
+      wrong<ShapeError>({"[kron]", "at most 4 axes", "(1, 1, 1, 1, 1)"},
+                        [] {
+                          nd.kron(ones({1, 1, 1, 1, 1}), ones({2}));
+                        }),
+      wrong<ShapeError>({"[_npi_einsum]", "\"ij,jk->ik\"", "'j' has sizes 3 and 4", "(2, 3), (4, 5)"},
+                        [] {
+                          nd.einsum("ij,jk->ik", std::array{ones({2, 3}), ones({4, 5})});
+                        }),
+      wrong<ShapeError>({"[_npi_einsum]", "\"ijk\" does not name the 2 axes of array 0"},
+                        [] {
+                          nd.einsum("ijk->i", std::array{ones({2, 3})});
+                        }),
+      wrong<ShapeError>({"[_npi_einsum]", "they are for 2 arrays"}, [] { nd.einsum("i,j", std::array{ones({2})}); }),
+      wrong<ShapeError>({"[_npi_einsum]", "'k' of the result is in no array"},
+                        [] {
+                          nd.einsum("ij->k", std::array{ones({2, 3})});
+                        }),
+      wrong<ShapeError>({"[_npi_einsum]", "'i' is twice in the result"},
+                        [] {
+                          nd.einsum("ij->ii", std::array{ones({2, 3})});
+                        }),
+      wrong<ShapeError>({"[_npi_einsum]", "diagonal of array 0", "(2, 3)"},
+                        [] {
+                          nd.einsum("ii->i", std::array{ones({2, 3})});
+                        }),
+      wrong<ShapeError>({"[_npi_einsum]", "'1' is neither a letter"},
+                        [] {
+                          nd.einsum("i1->i", std::array{ones({2, 3})});
+                        }),
+      wrong<ShapeError>({"[_npi_einsum]", "lacks the ellipsis"},
+                        [] {
+                          nd.einsum("...i->i", std::array{ones({2, 3})});
+                        }),
+      wrong<ValueError>({"[_npi_einsum]", "num_args must be at least 1"},
+                        [] { nd.einsum("->", std::vector<NDArray>()); }),
+      wrong<ShapeError>({"[_linalg_potrf]", "square", "(2, 3)"},
+                        [] {
+                          nd.linalg_potrf(ones({2, 3}));
+                        }),
+      wrong<TypeError>({"[_linalg_potrf]", "float32 or float64", "float16"},
+                       [] {
+                         nd.linalg_potrf(ones({2, 2}, half));
+                       }),
+      wrong<ValueError>({"[_linalg_potrf]", "matrix 1 of the batch is not positive definite", "order 2"},
+                        [] {
+                          nd.linalg_potrf(nd.array({1, 0, 0, 1, 1, 2, 2, 1}, {2, 2, 2})).wait_to_read();
+                        }),
+      wrong<ShapeError>({"[_linalg_potri]", "square", "(2, 3)"},
+                        [] {
+                          nd.linalg_potri(ones({2, 3}));
+                        }),
+      wrong<ValueError>({"[_linalg_potri]", "matrix 0 of the batch has a 0 at place 2 of its diagonal"},
+                        [] {
+                          nd.linalg_potri(nd.array({1, 0, 1, 0}, {2, 2})).wait_to_read();
+                        }),
+      wrong<ShapeError>({"[_npi_solve]", "B must be (2, 2) or (2, 2, -1)", "(2, 3)"},
+                        [] {
+                          nd.linalg_solve(ones({2, 2, 2}), ones({2, 3}));
+                        }),
+      wrong<ValueError>({"[_npi_solve]", "matrix 0 of the batch is singular", "place 2"},
+                        [] {
+                          nd.linalg_solve(ones({2, 2}), ones({2})).wait_to_read();
+                        }),
+      wrong<ShapeError>({"[_linalg_inverse]", "square", "(3, 2)"},
+                        [] {
+                          nd.linalg_inverse(ones({3, 2}));
+                        }),
+      wrong<ValueError>({"[_linalg_inverse]", "is singular"},
+                        [] {
+                          nd.linalg_inverse(ones({2, 2})).wait_to_read();
+                        }),
+      wrong<ShapeError>({"[_linalg_det]", "square", "(3, 2)"},
+                        [] {
+                          nd.linalg_det(ones({3, 2}));
+                        }),
+      wrong<TypeError>({"[_linalg_slogdet]", "float32 or float64", "int32"},
+                       [] {
+                         nd.linalg_slogdet(ones({2, 2}, whole));
+                       }),
+      wrong<ShapeError>({"[_linalg_gelqf]", "more rows than columns", "(3, 2)"},
+                        [] {
+                          nd.linalg_gelqf(ones({3, 2}));
+                        }),
+      wrong<ShapeError>({"[_linalg_syevd]", "square", "(3, 2)"},
+                        [] {
+                          nd.linalg_syevd(ones({3, 2}));
+                        }),
+      wrong<TypeError>({"[_npi_svd]", "float32 or float64", "bfloat16"},
+                       [] {
+                         nd.linalg_svd(ones({2, 2}, DType::bfloat16));
+                       }),
+      wrong<ShapeError>({"[_linalg_sumlogdiag]", "square", "(3, 2)"},
+                        [] {
+                          nd.linalg_sumlogdiag(ones({3, 2}));
+                        }),
+      wrong<ShapeError>({"[_linalg_extractdiag]", "no diagonal 3", "(2, 2)"},
+                        [] {
+                          nd.linalg_extractdiag(ones({2, 2}), {.offset = 3});
+                        }),
+      wrong<ShapeError>({"[_linalg_makediag]", "fewer than 8 axes"},
+                        [] {
+                          nd.linalg_makediag(ones({1, 1, 1, 1, 1, 1, 1, 1}));
+                        }),
+      wrong<ShapeError>({"[_linalg_extracttrian]", "no diagonal -3", "(2, 2)"},
+                        [] {
+                          nd.linalg_extracttrian(ones({2, 2}), {.offset = -3});
+                        }),
+      wrong<ShapeError>({"[_linalg_maketrian]", "must be a triangle", "(4,)"}, [] { nd.linalg_maketrian(ones({4})); }),
+      wrong<ShapeError>({"[_triangle]", "at least 2 dimensions", "(4,)"}, [] { nd._triangle(ones({4})); }),
       wrong<TypeError>({"[erfinv]", "floating", "int32"}, [] { nd.erfinv(ones({2}, whole)); }),
       wrong<TypeError>({"[_contrib_quadratic]", "floating", "int32"}, [] { nd.quadratic(ones({2}, whole), {.a = 1}); }),
       wrong<TypeError>({"[_contrib_round_ste]", "bool"}, [] { nd.round_ste(ones({2}, DType::boolean)); }),
       wrong<ValueError>({"[amp_multicast]", "at least 1"}, [] { nd.amp_multicast(std::vector<NDArray>()); }),
-      wrong<ValueError>({"[im2col]", "kernel must be two numbers", "(3,)"},
+      wrong<ShapeError>({"[im2col]", "data must have 3 dimensions", "(1, 1, 4, 4)"},
                         [] {
                           nd.im2col(ones({1, 1, 4, 4}), {.kernel = {3}});
+                        }),
+      wrong<ValueError>({"[im2col]", "stride must be numbers of 1", "(1, 1)"},
+                        [] {
+                          nd.im2col(ones({1, 1, 4}), {.kernel = {3}, .stride = {1, 1}});
                         }),
       wrong<ShapeError>({"[im2col]", "windows of 5 pixels", "4"},
                         [] {
@@ -659,6 +1117,439 @@ std::vector<Wrong> rearranged() {
                         }),
       wrong<TraceError>({"[boolean_mask]", "depends on the values"},
                         [] { sym.boolean_mask(sym.var("x", {2}), sym.var("m", {2})); }),
+  };
+}
+
+std::vector<Wrong> drawn() {
+  return {
+      wrong<ValueError>({"[_random_gamma]", "alpha and beta must be positive", "-1.0 and 1.0"},
+                        [] { nd.random_gamma({2}, {.alpha = -1}); }),
+      wrong<ValueError>({"[_random_exponential]", "lam must be positive", "0"},
+                        [] { nd.random_exponential({2}, {.lam = 0}); }),
+      wrong<ValueError>({"[_random_poisson]", "lam must not be negative", "nan"},
+                        [] { nd.random_poisson({2}, {.lam = NAN}); }),
+      wrong<ValueError>({"[_random_negative_binomial]", "p must lie in (0, 1]", "1.0 and 2.0"},
+                        [] { nd.random_negative_binomial({2}, {.p = 2}); }),
+      wrong<ValueError>({"[_random_generalized_negative_binomial]", "mu and alpha", "-2"},
+                        [] { nd.random_generalized_negative_binomial({2}, {.mu = -2}); }),
+      wrong<TypeError>({"[_random_poisson]", "not implemented", "int32"},
+                       [] { nd.random_poisson({2}, {.dtype = whole}); }),
+      wrong<ValueError>({"[_random_uniform_like]", "low must not exceed high", "2.0 and 1.0"},
+                        [] { nd.random_uniform_like(ones({2}), {.low = 2}); }),
+      wrong<ValueError>({"[_random_normal_like]", "scale must not be negative", "-1"},
+                        [] { nd.random_normal_like(ones({2}), {.scale = -1}); }),
+      wrong<ValueError>({"[_random_gamma_like]", "must be positive", "0"},
+                        [] { nd.random_gamma_like(ones({2}), {.beta = 0}); }),
+      wrong<TypeError>({"[_random_exponential_like]", "floating dtype", "int32"},
+                       [] { nd.random_exponential_like(ones({2}, whole)); }),
+      wrong<ValueError>({"[_random_poisson_like]", "lam", "-1"},
+                        [] { nd.random_poisson_like(ones({2}), {.lam = -1}); }),
+      wrong<ValueError>({"[_random_negative_binomial_like]", "k must not be negative", "-1"},
+                        [] { nd.random_negative_binomial_like(ones({2}), {.k = -1}); }),
+      wrong<ValueError>({"[_random_generalized_negative_binomial_like]", "alpha", "-1"},
+                        [] { nd.random_generalized_negative_binomial_like(ones({2}), {.alpha = -1}); }),
+      wrong<ShapeError>({"[_sample_uniform]", "high must have shape (2,)", "(3,)"},
+                        [] { nd.sample_uniform(ones({2}), ones({3})); }),
+      wrong<TypeError>({"[_sample_normal]", "one dtype", "float32 and float16"},
+                       [] { nd.sample_normal(ones({2}), ones({2}, half)); }),
+      wrong<ShapeError>({"[_sample_gamma]", "more than 8 dimensions"},
+                        [] {
+                          nd.sample_gamma(ones({1, 1, 1, 1, 1}), ones({1, 1, 1, 1, 1}), {.shape = {1, 1, 1, 1}});
+                        }),
+      wrong<TypeError>({"[_sample_exponential]", "not implemented", "int32"},
+                       [] { nd.sample_exponential(ones({2}), {.dtype = whole}); }),
+      wrong<TypeError>({"[_sample_poisson]", "needs numbers", "bool"},
+                       [] { nd.sample_poisson(ones({2}, DType::boolean)); }),
+      wrong<ShapeError>({"[_sample_negative_binomial]", "(2,)", "(1, 2)"},
+                        [] {
+                          nd.sample_negative_binomial(ones({2}), ones({1, 2}));
+                        }),
+      wrong<ShapeError>({"[_sample_generalized_negative_binomial]", "(2,)", "(1, 2)"},
+                        [] {
+                          nd.sample_generalized_negative_binomial(ones({2}), ones({1, 2}));
+                        }),
+      wrong<ValueError>({"[_sample_unique_zipfian]", "4 distinct classes", "from 3"},
+                        [] {
+                          nd.sample_unique_zipfian(3, {1, 4});
+                        }),
+      wrong<ValueError>({"[_sample_unique_zipfian]", "(batch, classes to draw)", "(4,)"},
+                        [] { nd.sample_unique_zipfian(9, {4}); }),
+      wrong<ShapeError>({"[_random_pdf_uniform]", "the shape of low must be the beginning", "(3,)"},
+                        [] {
+                          nd.random_pdf_uniform(ones({2, 3}), ones({3}), ones({3}));
+                        }),
+      wrong<ShapeError>({"[_random_pdf_normal]", "the shape of mu must be the beginning", "(3,)"},
+                        [] {
+                          nd.random_pdf_normal(ones({2, 3}), ones({3}), ones({3}));
+                        }),
+      wrong<ShapeError>({"[_random_pdf_gamma]", "the shape of alpha must be the beginning", "(3,)"},
+                        [] {
+                          nd.random_pdf_gamma(ones({2, 3}), ones({3}), ones({3}));
+                        }),
+      wrong<ShapeError>({"[_random_pdf_exponential]", "the shape of lam must be the beginning", "(3,)"},
+                        [] {
+                          nd.random_pdf_exponential(ones({2, 3}), ones({3}));
+                        }),
+      wrong<ShapeError>({"[_random_pdf_poisson]", "the shape of lam must be the beginning", "(3,)"},
+                        [] {
+                          nd.random_pdf_poisson(ones({2, 3}), ones({3}));
+                        }),
+      wrong<ShapeError>({"[_random_pdf_negative_binomial]", "the shape of k must be the beginning", "(3,)"},
+                        [] {
+                          nd.random_pdf_negative_binomial(ones({2, 3}), ones({3}), ones({3}));
+                        }),
+      wrong<ShapeError>(
+          {"[_random_pdf_generalized_negative_binomial]", "the shape of mu must be the beginning", "(3,)"},
+          [] {
+            nd.random_pdf_generalized_negative_binomial(ones({2, 3}), ones({3}), ones({3}));
+          }),
+      wrong<ShapeError>({"[_random_pdf_dirichlet]", "classes along the last axis", "(2, 3)"},
+                        [] {
+                          nd.random_pdf_dirichlet(ones({2, 3}), ones({2}));
+                        }),
+      wrong<TypeError>({"[_random_pdf_normal]", "floating dtype", "int32"},
+                       [] { nd.random_pdf_normal(ones({2}, whole), ones({2}, whole), ones({2}, whole)); }),
+      wrong<ValueError>({"[_npi_gumbel]", "scale must not be negative", "-1"},
+                        [] { nd.random_gumbel({2}, {.scale = -1}); }),
+      wrong<ShapeError>({"[_npi_logistic]", "(2,)", "(3,)"}, [] { nd.random_logistic(ones({2}), ones({3})); }),
+      wrong<ShapeError>({"[_npi_laplace]", "(2,)", "(3,)"},
+                        [] { nd.random_laplace(ones({2}), ones({2}), {.size = Shape(3)}); }),
+      wrong<TypeError>({"[_npi_exponential]", "floating dtype", "int32"},
+                       [] { nd.random_exponential(ones({2}, whole)); }),
+      wrong<ValueError>({"[_npi_rayleigh]", "scale", "-1"}, [] { nd.random_rayleigh({2}, {.scale = -1}); }),
+      wrong<ValueError>({"[_npi_pareto]", "a must be positive", "0"}, [] { nd.random_pareto({2}, {.a = 0}); }),
+      wrong<ValueError>({"[_npi_weibull]", "a must be positive", "-1"}, [] { nd.random_weibull({2}, {.a = -1}); }),
+      wrong<TypeError>({"[_npi_normal]", "not implemented", "int32"},
+                       [] { nd.random_normal(ones({2}), ones({2}), {.dtype = whole}); }),
+      wrong<ShapeError>({"[_npi_normal_n]", "more than 8 dimensions"},
+                        [] {
+                          nd.random_normal_n(ones({1, 1, 1, 1, 1}), ones({1}), {.size = Shape(1, 1, 1, 1)});
+                        }),
+      wrong<ShapeError>({"[_npi_uniform]", "(2,)", "(3,)"}, [] { nd.random_uniform(ones({2}), ones({3})); }),
+      wrong<TypeError>({"[_npi_uniform_n]", "not implemented", "bool"},
+                       [] { nd.random_uniform_n(ones({2}), ones({2}), {.dtype = DType::boolean}); }),
+      wrong<TypeError>({"[_npi_gamma]", "floating dtype", "int32"},
+                       [] { nd.random_gamma(ones({2}, whole), ones({2})); }),
+      wrong<ValueError>({"[_npi_bernoulli]", "prob must lie in [0, 1]", "2"},
+                        [] { nd.random_bernoulli({2}, {.prob = 2}); }),
+      wrong<ValueError>({"[_npi_bernoulli]", "takes prob or logit, got both"},
+                        [] { nd.random_bernoulli({2}, {.prob = 0.5, .logit = 2}); }),
+      wrong<ShapeError>({"[_image_to_tensor]", "3 or 4 dimensions", "(2, 3)"},
+                        [] {
+                          nd.image_to_tensor(ones({2, 3}));
+                        }),
+      wrong<ValueError>({"[_image_normalize]", "mean must have 1 number or 3", "(1.0, 2.0)"},
+                        [] {
+                          nd.image_normalize(ones({3, 2, 2}), {.mean = {1.0f, 2.0f}});
+                        }),
+      wrong<ShapeError>({"[_image_normalize]", "1 or 3 channels in front", "(2, 2, 3)"},
+                        [] {
+                          nd.image_normalize(ones({2, 2, 3}), {});
+                        }),
+      wrong<ShapeError>({"[_image_crop]", "2 columns from 1 on", "(2, 2, 3)"},
+                        [] {
+                          nd.image_crop(ones({2, 2, 3}), {.x = 1, .width = 2, .height = 1});
+                        }),
+      wrong<ValueError>({"[_image_crop]", "positive", "1 and 0"},
+                        [] {
+                          nd.image_crop(ones({2, 2, 3}), {.width = 1});
+                        }),
+      wrong<ValueError>({"[_image_resize]", "interp must be 1", "2"},
+                        [] {
+                          nd.image_resize(ones({2, 2, 3}), {3, 3}, {.interp = 2});
+                        }),
+      wrong<ValueError>({"[_image_resize]", "(width, height)", "(0,)"},
+                        [] {
+                          nd.image_resize(ones({2, 2, 3}), Shape(0));
+                        }),
+      wrong<ShapeError>({"[_image_flip_left_right]", "3 or 4 dimensions", "(2,)"},
+                        [] { nd.image_flip_left_right(ones({2})); }),
+      wrong<ShapeError>({"[_image_flip_top_bottom]", "3 or 4 dimensions", "(2,)"},
+                        [] { nd.image_flip_top_bottom(ones({2})); }),
+      wrong<ShapeError>({"[_image_random_flip_left_right]", "3 or 4 dimensions", "(2,)"},
+                        [] { nd.image_random_flip_left_right(ones({2})); }),
+      wrong<ShapeError>({"[_image_random_flip_top_bottom]", "3 or 4 dimensions", "(2,)"},
+                        [] { nd.image_random_flip_top_bottom(ones({2})); }),
+      wrong<ValueError>({"[_image_random_brightness]", "must not exceed max_factor", "2.0 and 1.0"},
+                        [] {
+                          nd.image_random_brightness(ones({2, 2, 3}), 2, 1);
+                        }),
+      wrong<ShapeError>({"[_image_random_contrast]", "1 or 3 channels", "(2, 2, 2)"},
+                        [] {
+                          nd.image_random_contrast(ones({2, 2, 2}), 1, 1);
+                        }),
+      wrong<ValueError>({"[_image_random_saturation]", "min_factor", "-1.0 and 1.0"},
+                        [] {
+                          nd.image_random_saturation(ones({2, 2, 3}), -1, 1);
+                        }),
+      wrong<TypeError>({"[_image_random_hue]", "needs numbers", "bool"},
+                       [] {
+                         nd.image_random_hue(ones({2, 2, 3}, DType::boolean), 1, 1);
+                       }),
+      wrong<ValueError>({"[_image_random_color_jitter]", "must not be negative", "-1"},
+                        [] {
+                          nd.image_random_color_jitter(ones({2, 2, 3}), {.hue = -1});
+                        }),
+      wrong<ValueError>({"[_image_adjust_lighting]", "alpha must have 3 numbers", "(1.0,)"},
+                        [] {
+                          nd.image_adjust_lighting(ones({2, 2, 3}), {.alpha = {1.0f}});
+                        }),
+      wrong<ValueError>({"[_image_random_lighting]", "alpha_std must not be negative", "-1"},
+                        [] {
+                          nd.image_random_lighting(ones({2, 2, 3}), {.alpha_std = -1});
+                        }),
+  };
+}
+
+std::vector<Wrong> spatial() {
+  return {
+      wrong<ShapeError>({"[GridGenerator]", "(2, 6)", "(2, 5)"},
+                        [] {
+                          nd.GridGenerator(ones({2, 5}), {.target_shape = {2, 2}});
+                        }),
+      wrong<ValueError>({"[GridGenerator]", "target_shape must be two positive numbers", "(0, 0)"},
+                        [] {
+                          nd.GridGenerator(ones({2, 6}), {});
+                        }),
+      wrong<ShapeError>({"[GridGenerator]", "two pixels and more", "(1, 2, 1, 4)"},
+                        [] {
+                          nd.GridGenerator(ones({1, 2, 1, 4}), {.transform_type = GridTransform::warp});
+                        }),
+      wrong<ShapeError>({"[BilinearSampler]", "(1, 2, 3, 3)", "(1, 3, 3, 3)"},
+                        [] {
+                          nd.BilinearSampler(ones({1, 2, 4, 4}), ones({1, 3, 3, 3}));
+                        }),
+      wrong<ShapeError>({"[BilinearSampler]", "at least one pixel", "(1, 2, 0, 4)"},
+                        [] {
+                          nd.BilinearSampler(ones({1, 2, 0, 4}), ones({1, 2, 3, 3}));
+                        }),
+      wrong<TypeError>({"[BilinearSampler]", "float16"},
+                       [] {
+                         nd.BilinearSampler(ones({1, 2, 4, 4}, half), ones({1, 2, 3, 3}));
+                       }),
+      wrong<ShapeError>({"[SpatialTransformer]", "loc", "(1, 6)", "(2, 6)"},
+                        [] {
+                          nd.SpatialTransformer(ones({1, 2, 4, 4}), ones({2, 6}), {.target_shape = {2, 2}});
+                        }),
+      wrong<ValueError>({"[Correlation]", "kernel_size must be odd", "2"},
+                        [] {
+                          nd.Correlation(ones({1, 2, 4, 4}), ones({1, 2, 4, 4}), {.kernel_size = 2});
+                        }),
+      wrong<ValueError>({"[Correlation]", "stride2 must be 1 to", "0"},
+                        [] {
+                          nd.Correlation(ones({1, 2, 4, 4}), ones({1, 2, 4, 4}), {.stride2 = 0});
+                        }),
+      wrong<ShapeError>({"[Correlation]", "move by up to 2 do not fit", "(1, 2, 4, 4)"},
+                        [] {
+                          nd.Correlation(ones({1, 2, 4, 4}), ones({1, 2, 4, 4}), {.max_displacement = 2});
+                        }),
+      wrong<ShapeError>({"[_contrib_DeformableConvolution]", "offset", "(1, 18, 2, 2)", "(1, 9, 2, 2)"},
+                        [] {
+                          nd.DeformableConvolution(ones({1, 2, 4, 4}), ones({1, 9, 2, 2}), ones({3, 2, 3, 3}),
+                                                   {.kernel = {3, 3}, .num_filter = 3});
+                        }),
+      wrong<ValueError>({"[_contrib_DeformableConvolution]", "num_deformable_group must divide 2", "3"},
+                        [] {
+                          nd.DeformableConvolution(ones({1, 2, 4, 4}), ones({1, 54, 2, 2}), ones({3, 2, 3, 3}),
+                                                   {.kernel = {3, 3}, .num_filter = 3, .num_deformable_group = 3});
+                        }),
+      wrong<ShapeError>({"[_contrib_ModulatedDeformableConvolution]", "mask", "(1, 9, 2, 2)", "(1, 18, 2, 2)"},
+                        [] {
+                          nd.ModulatedDeformableConvolution(ones({1, 2, 4, 4}), ones({1, 18, 2, 2}),
+                                                            ones({1, 18, 2, 2}), ones({3, 2, 3, 3}),
+                                                            {.kernel = {3, 3}, .num_filter = 3});
+                        }),
+      wrong<ShapeError>({"[_sample_images]", "positions", "(1, 2, 3, 3)", "(2, 2, 3, 3)"},
+                        [] {
+                          nd._sample_images(ones({1, 2, 4, 4}), ones({2, 2, 3, 3}), {});
+                        }),
+      wrong<ShapeError>(
+          {"[_contrib_PSROIPooling]", "8 channels", "(1, 7, 4, 4)"},
+          [] {
+            nd.PSROIPooling(ones({1, 7, 4, 4}), ones({2, 5}), {.spatial_scale = 1, .output_dim = 2, .pooled_size = 2});
+          }),
+      wrong<ShapeError>(
+          {"[_contrib_PSROIPooling]", "rois must be (r, 5)", "(2, 4)"},
+          [] {
+            nd.PSROIPooling(ones({1, 8, 4, 4}), ones({2, 4}), {.spatial_scale = 1, .output_dim = 2, .pooled_size = 2});
+          }),
+      wrong<ShapeError>(
+          {"[_contrib_DeformablePSROIPooling]", "trans must be (2, 2 times a divisor of 2, 2, 2)", "(2, 3, 2, 2)"},
+          [] {
+            nd.DeformablePSROIPooling(ones({1, 2, 4, 4}), ones({2, 5}), ones({2, 3, 2, 2}),
+                                      {.spatial_scale = 1, .output_dim = 2, .group_size = 1, .pooled_size = 2});
+          }),
+      wrong<ValueError>(
+          {"[_contrib_DeformablePSROIPooling]", "sample_per_part must be 1 to", "0"},
+          [] {
+            nd.DeformablePSROIPooling(
+                ones({1, 2, 4, 4}), ones({2, 5}),
+                {.spatial_scale = 1, .output_dim = 2, .group_size = 1, .pooled_size = 2, .sample_per_part = 0});
+          }),
+      wrong<ShapeError>({"[_contrib_RROIAlign]", "rois must be (r, 6)", "(2, 5)"},
+                        [] {
+                          nd.RROIAlign(ones({1, 2, 4, 4}), ones({2, 5}), {.pooled_size = {2, 2}, .spatial_scale = 1});
+                        }),
+      wrong<ValueError>({"[_contrib_RROIAlign]", "spatial_scale must be 0 to 1", "2"},
+                        [] {
+                          nd.RROIAlign(ones({1, 2, 4, 4}), ones({2, 6}), {.pooled_size = {2, 2}, .spatial_scale = 2});
+                        }),
+      wrong<ShapeError>({"[_contrib_Proposal]", "bbox_pred", "(1, 48, 3, 3)", "(1, 24, 3, 3)"},
+                        [] {
+                          nd.Proposal(ones({1, 24, 3, 3}), ones({1, 24, 3, 3}), ones({1, 3}));
+                        }),
+      wrong<ValueError>({"[_contrib_MultiProposal]", "scales must be positive numbers", "(-1.0,)"},
+                        [] {
+                          nd.MultiProposal(ones({1, 6, 3, 3}), ones({1, 12, 3, 3}), ones({1, 3}), {.scales = {-1.0f}});
+                        }),
+      wrong<TypeError>({"[max_unpool]", "indices must be int64", "float32"},
+                       [] {
+                         nd.max_unpool(ones({1, 1, 2}), ones({1, 1, 2}), {.output_size = {4}});
+                       }),
+      wrong<ValueError>({"[max_unpool]", "output_size must be 1 numbers", "(4, 4)"},
+                        [] {
+                          nd.max_unpool(ones({1, 1, 2}), ones({1, 1, 2}, DType::int64), {.output_size = {4, 4}});
+                        }),
+      wrong<ShapeError>({"[max_pool_indices]", "exceeds the padded data", "(1, 1, 4)"},
+                        [] {
+                          nd.max_pool_indices(ones({1, 1, 4}), {.kernel = {3}, .dilation = {2}});
+                        }),
+      wrong<ValueError>({"[Pooling]", "dilation must be at least 1", "(0,)"},
+                        [] {
+                          nd.Pooling(ones({1, 1, 4}), {.kernel = {2}, .dilation = {0}});
+                        }),
+  };
+}
+
+std::vector<Wrong> numpy_functions() {
+  return {
+      wrong<ShapeError>({"[_np_any]", "axis 2 is out of range"},
+                        [] {
+                          nd.any(ones({2, 3}), {.axis = Shape(2)});
+                        }),
+      wrong<ShapeError>({"[_np_all]", "named twice"},
+                        [] {
+                          nd.all(ones({2, 3}), {.axis = Shape(0, -2)});
+                        }),
+      wrong<ValueError>({"[_np_sum]", "initial", "2.5"}, [] { nd._np_sum(ones({2}, whole), {.initial = 2.5}); }),
+      wrong<ValueError>({"[_npi_mean]", "no initial"}, [] { nd._npi_mean(ones({2}), {.initial = 1}); }),
+      wrong<TypeError>({"[_npi_mean]", "reals", "int32"}, [] { nd._npi_mean(ones({2}), {.dtype = whole}); }),
+      wrong<TypeError>({"[_np_prod]", "numbers", "bool"}, [] { nd._np_prod(ones({2}), {.dtype = DType::boolean}); }),
+      wrong<ShapeError>({"[_np_max]", "at least one element"}, [] { nd._np_max(ones({0})); }),
+      wrong<ShapeError>({"[_np_min]", "at least one element"}, [] { nd._np_min(ones({0})); }),
+      wrong<ShapeError>({"[_npi_argmax]", "at least one element"}, [] { nd._npi_argmax(ones({0})); }),
+      wrong<ShapeError>({"[_npi_argmin]", "axis 3"}, [] { nd._npi_argmin(ones({2}), {.axis = 3}); }),
+      wrong<TypeError>({"[_npi_var]", "reals", "int32"}, [] { nd.var(ones({2}), {.dtype = whole}); }),
+      wrong<ShapeError>({"[_npi_std]", "axis -3"}, [] { nd.std(ones({2}), {.axis = Shape(-3)}); }),
+      wrong<TypeError>({"[logsumexp]", "int32"}, [] { nd.logsumexp(ones({2}, whole)); }),
+      wrong<ValueError>({"[quantile]", "[0, 1]", "1.5"}, [] { nd.quantile(ones({2}), 1.5); }),
+      wrong<ShapeError>({"[quantile]", "no or one dimension", "(1, 1)"},
+                        [] {
+                          nd.quantile(ones({2}), ones({1, 1}));
+                        }),
+      wrong<ValueError>({"[_npi_percentile]", "[0, 100]", "101"}, [] { nd.percentile(ones({2}), 101); }),
+      wrong<ShapeError>({"[median]", "at least one element"}, [] { nd.median(ones({0})); }),
+      wrong<ValueError>({"[_histogram]", "range", "(2.0, 1.0)"}, [] { nd.histogram(ones({2}), 3, 2, 1); }),
+      wrong<ValueError>({"[_histogram]", "bin_cnt", "0"}, [] { nd.histogram(ones({2}), 0, 0, 1); }),
+      wrong<ShapeError>({"[_histogram]", "2 edges", "1"}, [] { nd.histogram(ones({2}), ones({1})); }),
+      wrong<ValueError>({"[_histogram]", "ascend"},
+                        [] {
+                          nd.histogram(ones({2}), nd.array({2, 1}))[0].wait_to_read();
+                        }),
+      wrong<ShapeError>({"[isclose]", "(2,)", "(3,)"}, [] { nd.isclose(ones({2}), ones({3})); }),
+      wrong<TypeError>({"[_contrib_allclose]", "bool"},
+                       [] { nd.allclose(ones({2}, DType::boolean), ones({2}, DType::boolean)); }),
+      wrong<TypeError>({"[_product_scan]", "float16"}, [] { nd._product_scan(ones({2}, half), {}); }),
+      wrong<TypeError>({"[_extreme_scan]", "int32"}, [] { nd._extreme_scan(ones({2}, whole), {}); }),
+      wrong<ShapeError>({"[cumprod]", "axis 1"}, [] { nd.cumprod(ones({2}), {.axis = 1}); }),
+      wrong<TypeError>({"[cummax]", "bool"}, [] { nd.cummax(ones({2}, DType::boolean)); }),
+      wrong<ShapeError>({"[cummin]", "axis 1"}, [] { nd.cummin(ones({2}), {.axis = 1}); }),
+      wrong<ShapeError>({"[bincount]", "1-D", "(2, 2)"},
+                        [] {
+                          nd.bincount(ones({2, 2}, whole));
+                        }),
+      wrong<TypeError>({"[bincount]", "integers", "float32"}, [] { nd.bincount(ones({2})); }),
+      wrong<ValueError>({"[bincount]", "-1"}, [] { nd.bincount(nd.array({-1}, {1}, {.dtype = whole})); }),
+      wrong<ShapeError>({"[bincount]", "weights", "(3,)"}, [] { nd.bincount(ones({2}, whole), ones({3})); }),
+      wrong<TraceError>({"[nonzero]", "depends on the values"}, [] { sym.nonzero(sym.var("x", {2})); }),
+      wrong<TraceError>({"[unique]", "depends on the values"}, [] { sym.unique(sym.var("x", {2})); }),
+      wrong<TraceError>({"[bincount]", "depends on the values"}, [] { sym.bincount(sym.var("x", {2})); }),
+      wrong<ShapeError>({"[searchsorted]", "(2, 3)", "(3, 3)"},
+                        [] {
+                          nd.searchsorted(ones({2, 3}), ones({3, 3}));
+                        }),
+      wrong<ShapeError>({"[take_along_axis]", "(2, 3)", "axis 1", "(1, 3)"},
+                        [] {
+                          nd.take_along_axis(ones({2, 3}), ones({1, 3}));
+                        }),
+      wrong<IndexError>({"[take_along_axis]", "index 3", "size 3"},
+                        [] { nd.take_along_axis(ones({3}), nd.array({3})).wait_to_read(); }),
+      wrong<ShapeError>({"[put_along_axis]", "(1,)", "(2,)"},
+                        [] { nd.put_along_axis(ones({3}), ones({1}), ones({2})); }),
+      wrong<IndexError>({"[put_along_axis]", "index -4", "size 3"},
+                        [] { nd.put_along_axis(ones({3}), nd.array({-4}), ones({1})).wait_to_read(); }),
+      wrong<ShapeError>({"[index_add]", "(2, 3)", "(1, 3)"},
+                        [] {
+                          nd.index_add(ones({4, 3}), ones({2}), ones({1, 3}));
+                        }),
+      wrong<ShapeError>({"[_npi_tril]", "dimension"}, [] { nd.tril(ones(Shape())); }),
+      wrong<ShapeError>({"[triu]", "dimension"}, [] { nd.triu(ones(Shape())); }),
+      wrong<ValueError>({"[_np_roll]", "one for each axis", "(1, 2)"},
+                        [] {
+                          nd.roll(ones({2, 3}), {1, 2}, Shape(0));
+                        }),
+      wrong<ValueError>({"[_npi_rot90]", "differ"},
+                        [] {
+                          nd.rot90(ones({2, 3}), {.axes = Shape(0, -2)});
+                        }),
+      wrong<ValueError>({"[_npi_diff]", "negative", "-1"}, [] { nd.diff(ones({2}), {.n = -1}); }),
+      wrong<ShapeError>({"[_difference]", "no elements"}, [] { nd._difference(ones({0}), {}); }),
+      wrong<ValueError>({"[_np_moveaxis]", "twice"},
+                        [] {
+                          nd.moveaxis(ones({2, 3}), {0, 0}, {0, 1});
+                        }),
+      wrong<ShapeError>({"[meshgrid]", "one dimension", "(2, 2)"},
+                        [] {
+                          const NDArray arrays[] = {ones({2, 2})};
+                          nd.meshgrid(arrays);
+                        }),
+      wrong<TypeError>({"[_npi_bitwise_and]", "integers", "float32"}, [] { nd.bitwise_and(ones({2}), ones({2})); }),
+      wrong<TypeError>({"[_npi_bitwise_or]", "int32", "bool"},
+                       [] { nd.bitwise_or(ones({2}, whole), ones({2}, DType::boolean)); }),
+      wrong<ShapeError>({"[_npi_bitwise_xor]", "(2,)", "(3,)"},
+                        [] { nd.bitwise_xor(ones({2}, whole), ones({3}, whole)); }),
+      wrong<TypeError>({"[_npi_bitwise_not]", "float32"}, [] { nd.bitwise_not(ones({2})); }),
+      wrong<TypeError>({"[left_shift]", "bool"},
+                       [] { nd.left_shift(ones({2}, DType::boolean), ones({2}, DType::boolean)); }),
+      wrong<TypeError>({"[right_shift]", "float16"}, [] { nd.right_shift(ones({2}, half), ones({2}, half)); }),
+      wrong<ValueError>({"[_npi_bitwise_and_scalar]", "scalar", "1.5"},
+                        [] { nd._npi_bitwise_and_scalar(ones({2}, whole), {.scalar = 1.5}); }),
+      wrong<ValueError>({"[_npi_bitwise_or_scalar]", "scalar", "300"},
+                        [] { nd._npi_bitwise_or_scalar(ones({2}, DType::int8), {.scalar = 300}); }),
+      wrong<TypeError>({"[_npi_bitwise_xor_scalar]", "float32"}, [] { nd._npi_bitwise_xor_scalar(ones({2}), {}); }),
+      wrong<ShapeError>({"[_npi_where]", "(2,)", "(3,)"}, [] { nd.broadcast_where(ones({2}), ones({3}), ones({3})); }),
+      wrong<ValueError>({"[_npi_where_rscalar]", "0.5"}, [] { nd.where(ones({2}), ones({2}, whole), 0.5); }),
+      wrong<ShapeError>({"[_npi_where_lscalar]", "(2,)", "(3,)"}, [] { nd.where(ones({2}), 1, ones({3})); }),
+      wrong<TypeError>({"[_npi_arctan2]", "int32"}, [] { nd.arctan2(ones({2}, whole), ones({2}, whole)); }),
+      wrong<ShapeError>({"[_npi_copysign]", "(2,)", "(3,)"}, [] { nd.copysign(ones({2}), ones({3})); }),
+      wrong<TypeError>({"[fmod]", "float32", "float16"}, [] { nd.fmod(ones({2}), ones({2}, half)); }),
+      wrong<TypeError>({"[fmax]", "int32"}, [] { nd.fmax(ones({2}, whole), ones({2}, whole)); }),
+      wrong<TypeError>({"[fmin]", "int32"}, [] { nd.fmin(ones({2}, whole), ones({2}, whole)); }),
+      wrong<TypeError>({"[_npi_ldexp]", "int32"}, [] { nd.ldexp(ones({2}, whole), ones({2}, whole)); }),
+      wrong<TypeError>({"[_npi_arctan2_scalar]", "int32"}, [] { nd._npi_arctan2_scalar(ones({2}, whole), {}); }),
+      wrong<TypeError>({"[_npi_true_divide]", "float32", "int32"}, [] { nd.true_divide(ones({2}), ones({2}, whole)); }),
+      wrong<TypeError>({"[floor_divide]", "bool"},
+                       [] { nd.floor_divide(ones({2}, DType::boolean), ones({2}, DType::boolean)); }),
+      wrong<TypeError>({"[silu]", "int32"}, [] { nd.silu(ones({2}, whole)); }),
+      wrong<TypeError>({"[mish]", "int32"}, [] { nd.mish(ones({2}, whole)); }),
+      wrong<TypeError>({"[log_sigmoid]", "int32"}, [] { nd.log_sigmoid(ones({2}, whole)); }),
+      wrong<TypeError>({"[hard_swish]", "int32"}, [] { nd.hard_swish(ones({2}, whole)); }),
+      wrong<TypeError>({"[tanh_shrink]", "int32"}, [] { nd.tanh_shrink(ones({2}, whole)); }),
+      wrong<ValueError>({"[hard_shrink]", "lambd", "-1"}, [] { nd.hard_shrink(ones({2}), {.lambd = -1}); }),
+      wrong<ValueError>({"[soft_shrink]", "lambd", "-1"}, [] { nd.soft_shrink(ones({2}), {.lambd = -1}); }),
+      wrong<ValueError>({"[celu]", "alpha", "0"}, [] { nd.celu(ones({2}), {.alpha = 0}); }),
+      wrong<TypeError>({"[threshold]", "int32"}, [] { nd.threshold(ones({2}, whole), {}); }),
+      wrong<ShapeError>({"[glu]", "even", "(3,)"}, [] { nd.glu(ones({3})); }),
   };
 }
 
@@ -686,7 +1577,12 @@ void check(const std::vector<Wrong>& table) {
 TEST_CASE("errors: shapes", "[errors]") { check(shapes()); }
 TEST_CASE("errors: dtypes", "[errors]") { check(types()); }
 TEST_CASE("errors: values and indices", "[errors]") { check(values()); }
+TEST_CASE("errors: updates of weights", "[errors]") { check(updates()); }
 TEST_CASE("errors: cutting, scattering, sums up to each element", "[errors]") { check(rearranged()); }
+TEST_CASE("errors: random numbers, densities and images", "[errors]") { check(drawn()); }
+TEST_CASE("errors: samples, regions and places", "[errors]") { check(spatial()); }
+TEST_CASE("errors: functions of NumPy's", "[errors]") { check(numpy_functions()); }
+TEST_CASE("errors: quantised arrays", "[errors]") { check(quantised()); }
 TEST_CASE("errors: states and devices", "[errors]") { check(states()); }
 
 TEST_CASE("errors: a wrong call names its line, outside of blocks too", "[errors]") {

@@ -41,6 +41,7 @@ void check_hidden(Device device) {
   std::set<std::string_view> checked;
   for (const Row& row : all_rows()) {
     const int all = row.def->num_outputs(row.attrs.get()), visible = row.def->visible_outputs(row.attrs.get());
+    if (device != cpu() && !row.options.on_gpu) continue;
     if (row.def->compose) continue;  // no kernel: those of its parts are rows themselves
     if (row.options.refused || visible == 0 || visible >= all || !row.accepts(DType::float32)) continue;
     INFO(row.str());

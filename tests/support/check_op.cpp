@@ -218,7 +218,7 @@ std::string check_attributes(const Row& row) {
   if (def.visible_outputs(row.attrs.get()) == 0 || row.options.refused) return "";
 
   const Symbol symbol = symbol_of(row).symbol;
-  if (!def.traits.in_mxnet) {
+  if (!def.traits_of(row.attrs.get()).in_mxnet) {
     try {
       symbol.tojson();
     } catch (const ValueError& e) {

@@ -67,6 +67,7 @@ struct RowOptions {
   double tolerance = 1e-9;       // in float64; more where the reference itself is rough
   bool training = false;
   bool differentiate = true;  // false: the gradient is not compared
+  bool on_gpu = true;         // false: there is no kernel for GPUs
   bool infers = true;         // false: the shapes of the weights are one choice of several
   bool refused = false;       // the attributes are not implemented: the call throws ValueError
   // The gradients of the inputs from (inputs, heads), where they are not the derivative: SoftmaxOutput, BlockGrad.

@@ -9,6 +9,7 @@
 #include "kaon/ops/kernels/packed_weights.h"
 #include "kaon/ops/kernels/scratch.h"
 #include "kaon/ops/linalg/kernels/gemv.h"
+#include "kaon/ops/linalg/kernels/lapack.h"
 
 namespace kaon::ops {
 namespace {
@@ -131,10 +132,35 @@ std::unique_ptr<PackedProducts> make_packed(const Blocks& s, const Gemm<float>& 
   return made;
 }
 
-void sgemm(const Gemm<float>& g, const float* a, const float* b, float* c, int64_t rows, int64_t columns) {
+void blas_block(const Gemm<float>& g, const float* a, const float* b, float* c, int64_t rows, int64_t columns) {
   const onednn::SingleThreadTeam team;
   dnnl_sgemm(g.transpose_a ? 'T' : 'N', g.transpose_b ? 'T' : 'N', rows, columns, g.k, 1.f, a,
              g.transpose_a ? g.m : g.k, b, g.transpose_b ? g.k : g.n, 0.f, c, g.n);
+}
+
+// Column-major, C's transpose is op(B)' op(A)'.
+void blas_block(const Gemm<double>& g, const double* a, const double* b, double* c, int64_t rows, int64_t columns) {
+  const int m = int(rows), n = int(columns), k = int(g.k), ldc = int(g.n);
+  const int lda = int(g.transpose_a ? g.m : g.k), ldb = int(g.transpose_b ? g.k : g.n);
+  const double one = 1, zero = 0;
+  Lapack<double>::get().gemm(g.transpose_b ? "T" : "N", g.transpose_a ? "T" : "N", &n, &m, &k, &one, b, &ldb, a, &lda,
+                             &zero, c, &ldc, 1, 1);
+}
+bool has_blas(const Gemm<double>& g) { return std::max({g.m, g.n, g.k}) <= INT32_MAX && Lapack<double>::find(); }
+
+// One of many small products, which a call of a library would take longer to begin than to compute.
+constexpr int64_t small_product = 512;
+template <class T>
+void small_block(const Gemm<T>& g, const T* a, const T* b, T* c) {
+  const int64_t row = g.transpose_a ? 1 : g.k, next = g.transpose_a ? g.m : 1;
+  const int64_t down = g.transpose_b ? 1 : g.n, across = g.transpose_b ? g.k : 1;
+  for (int64_t i = 0; i < g.m; ++i) {
+    for (int64_t j = 0; j < g.n; ++j) {
+      T sum = 0;
+      for (int64_t p = 0; p < g.k; ++p) sum += a[i * row + p * next] * b[p * down + j * across];
+      c[i * g.n + j] = sum;
+    }
+  }
 }
 
 // The block of C at this row and column.
@@ -197,6 +223,21 @@ void double_rows(const Gemm<double>& g, const double* b, int64_t begin, int64_t 
   finish(g, g.epilogue, begin, 0, end - begin, g.n);
 }
 
+// product(i, A, B, C, rows, columns) for each block of C, and the epilogue.
+template <class T, class Product>
+void each_block(RunContext& run, const Gemm<T>& g, const Blocks& s, Product&& product) {
+  run.parallel_for(s.down * s.across, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t row = i / s.across * s.rows, column = i % s.across * s.columns;
+      const int64_t rows = std::min(s.rows, g.m - row), columns = std::min(s.columns, g.n - column);
+      const T* a = g.a + (g.transpose_a ? row : row * g.k);
+      const T* b = g.b + (g.transpose_b ? column * g.k : column);
+      product(i, a, b, g.c + row * g.n + column, rows, columns);
+      finish(g, g.epilogue, row, column, rows, columns);
+    }
+  });
+}
+
 // B (n, k) as (k, n).
 const double* untransposed(KernelContext& c, const Gemm<double>& g) {
   if (!g.transpose_b) return g.b;
@@ -242,56 +283,70 @@ void gemm(KernelContext& c, const Gemm<float>& g) {
   }
   if (!c.exact && !g.transpose_a && c.source_of(g.b).buffer) return packed_gemm(c, g);
   const Blocks s = split(g.m, g.n, g.k);
-  const auto each_block = [&](auto&& product) {
-    c.run.parallel_for(s.down * s.across, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t row = i / s.across * s.rows, column = i % s.across * s.columns;
-        const int64_t rows = std::min(s.rows, g.m - row), columns = std::min(s.columns, g.n - column);
-        const float* a = g.a + (g.transpose_a ? row : row * g.k);
-        const float* b = g.b + (g.transpose_b ? column * g.k : column);
-        float* out = g.c + row * g.n + column;
-        product(i, a, b, out, rows, columns);
-        finish(g, g.epilogue, row, column, rows, columns);
-      }
-    });
-  };
   if (g.transpose_b && !g.transpose_a && s.rows >= 12) {
     const auto set = onednn::obtain<TransposedProducts>(c, "matmul", onednn::Key('m', g.m, g.n, g.k),
                                                         [&] { return make_transposed(s, g.m, g.n, g.k); });
-    each_block([&](int64_t i, const float* a, const float* b, float* out, int64_t rows, int64_t columns) {
+    each_block(c.run, g, s, [&](int64_t i, const float* a, const float* b, float* out, int64_t rows, int64_t columns) {
       const Primitive& product = set->block[i / s.across == s.down - 1][i % s.across == s.across - 1];
       run_transposed(product, a, b, out, rows, columns, g.n);
     });
   } else {
     note(c, "sgemm");
-    each_block([&](int64_t, const float* a, const float* b, float* out, int64_t rows, int64_t columns) {
-      sgemm(g, a, b, out, rows, columns);
+    each_block(c.run, g, s, [&](int64_t, const float* a, const float* b, float* out, int64_t rows, int64_t columns) {
+      blas_block(g, a, b, out, rows, columns);
     });
   }
 }
 
 void gemm(KernelContext& c, const Gemm<double>& g) {
   if (g.m == 0 || g.n == 0) return;
+  if (g.m > 1 && g.k > 0 && has_blas(g)) {
+    note(c, "dgemm");
+    return each_block(c.run, g, split(g.m, g.n, g.k),
+                      [&](int64_t, const double* a, const double* b, double* out, int64_t rows, int64_t columns) {
+                        blas_block(g, a, b, out, rows, columns);
+                      });
+  }
   note(c, "gemm in double (own)");
   const double* b = untransposed(c, g);
   const int64_t grain = std::max<int64_t>(1, 40000 / std::max<int64_t>(1, g.n * g.k));
   c.run.parallel_for(g.m, grain, [&](int64_t begin, int64_t end) { double_rows(g, b, begin, end); });
 }
 
-void batch_gemm(KernelContext& c, const Gemm<float>& first, int64_t batch) {
-  const double flops = 2.0 * double(first.m) * double(first.n) * double(first.k);
-  if (flops > 8e6 || flops == 0) return batch_of(c, first, batch);
-  note(c, "sgemm");
+namespace {
+
+// Products that are not worth a division among threads each.
+template <class T>
+void small_batch(KernelContext& c, const Gemm<T>& g, int64_t batch, double flops) {
   const int64_t grain = std::max<int64_t>(1, int64_t(4e6 / flops));
-  c.run.parallel_for(batch, grain, [&](int64_t begin, int64_t end) {
-    const Gemm<float>& g = first;
+  const bool is_small = g.m * g.n * g.k <= small_product;
+  c.run.parallel_for(batch, is_small ? std::min<int64_t>(grain, 4096) : grain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      sgemm(g, g.a + i * g.m * g.k, g.b + i * g.k * g.n, g.c + i * g.m * g.n, g.m, g.n);
+      const T *const a = g.a + i * g.m * g.k, *const b = g.b + i * g.k * g.n;
+      T* const out = g.c + i * g.m * g.n;
+      if (is_small) {
+        small_block(g, a, b, out);
+      } else {
+        blas_block(g, a, b, out, g.m, g.n);
+      }
     }
   });
 }
 
-void batch_gemm(KernelContext& c, const Gemm<double>& first, int64_t batch) { batch_of(c, first, batch); }
+template <class T>
+void batch_products(KernelContext& c, const Gemm<T>& first, int64_t batch, bool has_library) {
+  const double flops = 2.0 * double(first.m) * double(first.n) * double(first.k);
+  if (flops > 8e6 || flops == 0 || !has_library) return batch_of(c, first, batch);
+  note(c, sizeof(T) == 4 ? "sgemm" : "dgemm");
+  small_batch(c, first, batch, flops);
+}
+
+}  // namespace
+
+void batch_gemm(KernelContext& c, const Gemm<float>& first, int64_t batch) { batch_products(c, first, batch, true); }
+void batch_gemm(KernelContext& c, const Gemm<double>& first, int64_t batch) {
+  batch_products(c, first, batch, has_blas(first));
+}
 
 double gemm_flops(const Shape& a, const Shape& b, const Shape& c, int64_t batch) {
   // each of m, n and k is in two of the sizes, and the batch in all three

@@ -36,7 +36,7 @@ struct PadAxis {
   }
 };
 
-inline PadAxis pad_axis(const Shape& pad_width, int axis, int64_t n, PadMode mode) {
+inline PadAxis pad_axis(const IntTuple& pad_width, int axis, int64_t n, PadMode mode) {
   return {pad_width[2 * axis], n, pad_width[2 * axis + 1], mode};
 }
 

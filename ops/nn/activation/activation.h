@@ -266,4 +266,120 @@ void run_cuda(const op::UnitLoss& op, KernelContext& c);
 void run_cpu(const op::Quadratic& op, KernelContext& c);
 void run_cuda(const op::Quadratic& op, KernelContext& c);
 
+// --- More activations, element by element. Floating dtypes; NaN stays.
+
+namespace ops {
+enum class PlainActivation : uint8_t { silu, mish, log_sigmoid, hard_swish, tanh_shrink };
+
+constexpr OpTraits activation_traits(std::string_view name) {
+  return {.name = name, .inplace = 0, .pointwise = true, .any_layout = true, .in_mxnet = false};
+}
+inline constexpr std::array<std::string_view, 5> plain_activation_names{"silu", "mish", "log_sigmoid", "hard_swish",
+                                                                        "tanh_shrink"};
+}  // namespace ops
+
+namespace op {
+// silu: x sigmoid(x); mish: x tanh(log(1 + e^x)); log_sigmoid: log(sigmoid(x)); hard_swish: x min(max(x / 6 + 1 / 2,
+// 0), 1); tanh_shrink: x - tanh(x).
+template <ops::PlainActivation K>
+struct Plain {
+  static constexpr OpTraits traits = ops::activation_traits(ops::plain_activation_names[size_t(K)]);
+  static constexpr void fields(auto) {}
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
+};
+using Silu = Plain<ops::PlainActivation::silu>;
+using Mish = Plain<ops::PlainActivation::mish>;
+using LogSigmoid = Plain<ops::PlainActivation::log_sigmoid>;
+using HardSwish = Plain<ops::PlainActivation::hard_swish>;
+using TanhShrink = Plain<ops::PlainActivation::tanh_shrink>;
+
+// x where |x| > lambd, else 0. lambd is not negative, here and below.
+struct HardShrink {
+  double lambd = 0.5;
+  static constexpr OpTraits traits = ops::activation_traits("hard_shrink");
+  static constexpr void fields(auto field) { field("lambd", &HardShrink::lambd); }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
+};
+
+// x moved towards 0 by lambd, 0 where |x| <= lambd.
+struct SoftShrink {
+  double lambd = 0.5;
+  static constexpr OpTraits traits = ops::activation_traits("soft_shrink");
+  static constexpr void fields(auto field) { field("lambd", &SoftShrink::lambd); }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
+};
+
+// max(x, 0) + min(alpha (e^(x / alpha) - 1), 0), alpha > 0.
+struct Celu {
+  double alpha = 1;
+  static constexpr OpTraits traits = ops::activation_traits("celu");
+  static constexpr void fields(auto field) { field("alpha", &Celu::alpha); }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
+};
+
+// x where x > threshold, else value.
+struct Threshold {
+  double threshold = 0;
+  double value = 0;
+  static constexpr OpTraits traits = ops::activation_traits("threshold");
+  static constexpr void fields(auto field) {
+    field("threshold", &Threshold::threshold);
+    field("value", &Threshold::value);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
+  std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
+};
+
+// a sigmoid(b), a and b the first and the second half of x along `axis`, whose size is even.
+struct Glu {
+  int axis = -1;
+  static constexpr OpTraits traits{.name = "glu", .in_mxnet = false};
+  static constexpr void fields(auto field) { field("axis", &Glu::axis); }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+}  // namespace op
+
+namespace ops {
+void run_plain_activation(PlainActivation kind, KernelContext& c);
+void run_plain_activation_cuda(PlainActivation kind, KernelContext& c);
+}  // namespace ops
+
+template <ops::PlainActivation K>
+void run_cpu(const op::Plain<K>&, KernelContext& c) {
+  ops::run_plain_activation(K, c);
+}
+template <ops::PlainActivation K>
+void run_cuda(const op::Plain<K>&, KernelContext& c) {
+  ops::run_plain_activation_cuda(K, c);
+}
+void run_cpu(const op::HardShrink& op, KernelContext& c);
+void run_cuda(const op::HardShrink& op, KernelContext& c);
+void run_cpu(const op::SoftShrink& op, KernelContext& c);
+void run_cuda(const op::SoftShrink& op, KernelContext& c);
+void run_cpu(const op::Celu& op, KernelContext& c);
+void run_cuda(const op::Celu& op, KernelContext& c);
+void run_cpu(const op::Threshold& op, KernelContext& c);
+void run_cuda(const op::Threshold& op, KernelContext& c);
+
 }  // namespace kaon

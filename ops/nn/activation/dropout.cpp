@@ -5,10 +5,10 @@
 #include "kaon/ops/functions.h"
 #include "kaon/ops/init/init.h"
 #include "kaon/ops/init/kernels/fill_value.h"
-#include "kaon/ops/init/kernels/random_kernel.h"
-#include "kaon/ops/init/kernels/random_words.h"
 #include "kaon/ops/kernels/strided_copy.h"
 #include "kaon/ops/op_def.h"
+#include "kaon/ops/random/kernels/random_kernel.h"
+#include "kaon/ops/random/kernels/random_words.h"
 
 namespace kaon {
 

@@ -5,7 +5,7 @@
 #include "kaon/ops/cuda/random.cuh"
 #include "kaon/ops/init/init.h"
 #include "kaon/ops/init/kernels/fill_value.h"
-#include "kaon/ops/init/kernels/random_math.h"
+#include "kaon/ops/random/kernels/random_math.h"
 
 namespace kaon {
 

@@ -1,4 +1,4 @@
-// Convolution, its gradients, and its transpose.
+// Convolution, its gradients, its transpose, and deformable ones.
 #pragma once
 
 #include <optional>
@@ -176,12 +176,89 @@ struct Deconvolution {
 void run_cpu(const op::Deconvolution& op, KernelContext& c);
 void run_cuda(const op::Deconvolution& op, KernelContext& c);
 
+// --- Deformable convolutions: the elements of each window have moved.
+
+namespace op {
+// A convolution of data (n, c, h, w) whose element (i, j) of the window at a position is the sample at where a
+// convolution reads it plus offset[n, ((g kh + i) kw + j) 2 + (0, 1), position], down and to the right; the offsets are
+// (n, num_deformable_group kh kw 2, h', w'), for as many groups g of channels. SampleImages says what a sample is: of
+// kind `deformed` here, `modulated` below. weight (num_filter, c / num_group, kh, kw), bias (num_filter,). In memory
+// are the columns of all images: kh kw times the data. Layout NCHW. Floating dtypes.
+struct DeformableConvolution {
+  Shape kernel{};
+  Shape stride{};
+  Shape dilate{};
+  Shape pad{};
+  int num_filter = 0;
+  int num_group = 1;
+  int num_deformable_group = 1;
+  int64_t workspace = 1024;
+  bool no_bias = false;
+  std::optional<ConvLayout> layout{};
+  static constexpr OpTraits traits{.name = "_contrib_DeformableConvolution",
+                                   .inputs = Names("data", "offset", "weight", "bias"),
+                                   .infers = bit(1) | bit(2) | bit(3)};
+  static constexpr void fields(auto field) {
+    field("kernel", &DeformableConvolution::kernel, true);
+    field("stride", &DeformableConvolution::stride);
+    field("dilate", &DeformableConvolution::dilate);
+    field("pad", &DeformableConvolution::pad);
+    field("num_filter", &DeformableConvolution::num_filter, true);
+    field("num_group", &DeformableConvolution::num_group);
+    field("num_deformable_group", &DeformableConvolution::num_deformable_group);
+    field("workspace", &DeformableConvolution::workspace);
+    field("no_bias", &DeformableConvolution::no_bias);
+    field("layout", &DeformableConvolution::layout);
+  }
+  static const OpDef def;
+  int num_inputs() const { return no_bias ? 3 : 4; }
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// The same with each sample times `mask` (n, num_deformable_group kh kw, h', w').
+struct ModulatedDeformableConvolution {
+  Shape kernel{};
+  Shape stride{};
+  Shape dilate{};
+  Shape pad{};
+  int num_filter = 0;
+  int num_group = 1;
+  int num_deformable_group = 1;
+  int64_t workspace = 1024;
+  bool no_bias = false;
+  int im2col_step = 64;
+  std::optional<ConvLayout> layout{};
+  static constexpr OpTraits traits{.name = "_contrib_ModulatedDeformableConvolution",
+                                   .inputs = Names("data", "offset", "mask", "weight", "bias"),
+                                   .infers = bit(1) | bit(2) | bit(3) | bit(4)};
+  static constexpr void fields(auto field) {
+    field("kernel", &ModulatedDeformableConvolution::kernel, true);
+    field("stride", &ModulatedDeformableConvolution::stride);
+    field("dilate", &ModulatedDeformableConvolution::dilate);
+    field("pad", &ModulatedDeformableConvolution::pad);
+    field("num_filter", &ModulatedDeformableConvolution::num_filter, true);
+    field("num_group", &ModulatedDeformableConvolution::num_group);
+    field("num_deformable_group", &ModulatedDeformableConvolution::num_deformable_group);
+    field("workspace", &ModulatedDeformableConvolution::workspace);
+    field("no_bias", &ModulatedDeformableConvolution::no_bias);
+    field("im2col_step", &ModulatedDeformableConvolution::im2col_step);
+    field("layout", &ModulatedDeformableConvolution::layout);
+  }
+  static const OpDef def;
+  int num_inputs() const { return no_bias ? 4 : 5; }
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+}  // namespace op
+
 // --- im2col and col2im: images as columns of their windows, and the transpose of that linear map.
 
 namespace op {
-// Images (n, c, h, w) to (n, c kh kw, oh ow): column y ow + x of row (channel kh + i) kw + j is the pixel at row
-// y stride - pad + i dilate and column x stride - pad + j dilate, by axis; 0 outside of the image. oh x ow is the size
-// of a convolution's result. stride and dilate () are 1, pad () is 0. Floating dtypes.
+// Images (n, c, ...) of one to three axes to (n, c times the elements of a window, windows). Of images (n, c, h, w), to
+// (n, c kh kw, oh ow): column y ow + x of row (channel kh + i) kw + j is the pixel at row y stride - pad + i dilate and
+// column x stride - pad + j dilate, by axis; 0 outside of the image. oh x ow is the size of a convolution's result.
+// stride and dilate () are 1, pad () is 0. Floating dtypes.
 struct Im2col {
   Shape kernel{};
   Shape stride{};
@@ -200,7 +277,7 @@ struct Im2col {
   bool keeps_rows(const RowQuery&) const { return true; }
 };
 
-// The transpose: to images of output_size, (n, c, h, w); each pixel is the sum of the elements that im2col makes of it.
+// The transpose: to images of output_size, (n, c, ...); each pixel is the sum of the elements that im2col makes of it.
 struct Col2im {
   Shape output_size{};
   Shape kernel{};

@@ -23,7 +23,7 @@ constinit const OpDef op::ConvolutionOp<P>::def = make_op_def<op::ConvolutionOp<
 namespace kaon::ops {
 
 void check_window(InferContext& c, const Shape& kernel, const Shape& stride, const Shape& dilate, const Shape& pad,
-                  std::optional<ConvLayout> layout, int axes) {
+                  std::optional<ConvLayout> layout, int axes, const char* dilate_name) {
   if (kernel.ndim() < 1 || kernel.ndim() > 3)
     c.fail_value(fmt::format("kernel must have 1 to 3 axes, got {}", kernel.str()));
   if (axes != kernel.ndim()) {
@@ -41,7 +41,7 @@ void check_window(InferContext& c, const Shape& kernel, const Shape& stride, con
   };
   check("kernel", kernel, 1);
   check("stride", stride, 1);
-  check("dilate", dilate, 1);
+  check(dilate_name, dilate, 1);
   check("pad", pad, 0);
   if (!layout) return;
   constexpr ConvLayout expected[] = {ConvLayout::NCW, ConvLayout::NCHW, ConvLayout::NCDHW};

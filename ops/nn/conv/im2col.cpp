@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kaon/ops/functions.h"
+#include "kaon/ops/kernels/scratch.h"
 #include "kaon/ops/nn/conv/conv.h"
 #include "kaon/ops/nn/conv/kernels/window_columns.h"
 #include "kaon/ops/op_def.h"
@@ -16,21 +17,31 @@ constinit const OpDef op::Col2im::def = make_op_def<op::Col2im>();
 
 namespace {
 
-// Of images of h x w pixels; refuses windows that do not fit.
+// Checks the attributes of windows of one to three axes.
 template <class Op>
-WindowColumns expect_windows(const InferContext& c, const Op& op, int64_t h, int64_t w) {
+void expect_windows(const InferContext& c, const Op& op) {
+  const int axes = op.kernel.ndim();
+  if (axes < 1 || axes > 3) c.fail_value(fmt::format("kernel must have 1 to 3 numbers, got {}", op.kernel.str()));
   const auto expect = [&](const char* name, const Shape& value, int64_t least) {
-    constexpr int64_t most = 1 << 30;
-    const bool fits =
-        value.ndim() == 2 && std::min(value[0], value[1]) >= least && std::max(value[0], value[1]) <= most;
-    if (!fits) c.fail_value(fmt::format("{} must be two numbers of {} to {}, got {}", name, least, most, value.str()));
+    constexpr int64_t most = 1 << 20;
+    const bool fits = value.ndim() == axes &&
+                      std::all_of(value.begin(), value.end(), [&](int64_t v) { return v >= least && v <= most; });
+    if (!fits) {
+      c.fail_value(fmt::format("{} must be numbers of {} to {}, as many as kernel {}, got {}", name, least, most,
+                               op.kernel.str(), value.str()));
+    }
   };
   expect("kernel", op.kernel, 1);
   if (!op.stride.empty()) expect("stride", op.stride, 1);
   if (!op.dilate.empty()) expect("dilate", op.dilate, 1);
   if (!op.pad.empty()) expect("pad", op.pad, 0);
-  const WindowColumns all = window_columns(op, 0, h, w);
-  for (const WindowAxis& a : {all.y, all.x}) {
+}
+
+// The windows of images (n, c, ...); refuses those that do not fit.
+template <class Op>
+WindowColumns fitting_windows(const InferContext& c, const Op& op, const Shape& images) {
+  const WindowColumns all = window_columns(op, 0, images);
+  for (const WindowAxis& a : {all.z, all.y, all.x}) {
     if (a.windows < 1) {
       c.fail(fmt::format("windows of {} pixels do not fit into {} with pads of {}", (a.kernel - 1) * a.dilate + 1,
                          a.size, a.pad));
@@ -39,35 +50,63 @@ WindowColumns expect_windows(const InferContext& c, const Op& op, int64_t h, int
   return all;
 }
 
+// (n, c) and these sizes.
+Shape images_of(int64_t n, int64_t c, const Shape& sizes) {
+  Shape images(n, c);
+  for (int64_t s : sizes) images.push_back(s);
+  return images;
+}
+
+// The columns of one row: a line of windows at a time.
+template <class T>
+void take_row(const WindowColumns& all, const T* images, int64_t row, T* to) {
+  const int64_t j = row % all.x.kernel, i = row / all.x.kernel % all.y.kernel;
+  const int64_t h = row / all.x.kernel / all.y.kernel % all.z.kernel;
+  const T* const image = images + row / all.taps() * all.pixels();
+  const int64_t first = all.x.first_inside(j), end = std::max(first, all.x.end_inside(j)), step = all.x.stride;
+  for (int64_t line = 0; line < all.z.windows * all.y.windows; ++line, to += all.x.windows) {
+    const int64_t pz = all.z.pixel(line / all.y.windows, h), py = all.y.pixel(line % all.y.windows, i);
+    if (pz < 0 || pz >= all.z.size || py < 0 || py >= all.y.size) {
+      std::fill_n(to, all.x.windows, T(0));
+      continue;
+    }
+    const T* const from = image + (pz * all.y.size + py) * all.x.size + all.x.pixel(0, j);
+    std::fill_n(to, first, T(0)), std::fill(to + end, to + all.x.windows, T(0));
+    if (step == 1) {
+      std::copy(from + first, from + end, to + first);
+    } else {
+      for (int64_t w = first; w < end; ++w) to[w] = from[w * step];
+    }
+  }
+}
+
 }  // namespace
 
 void op::Im2col::infer(InferContext& c) const {
   c.expect_floating();
-  c.expect_ndim(0, 4);
+  expect_windows(c, *this);
+  c.expect_ndim(0, kernel.ndim() + 2);
   const Shape& s = c.shape(0);
-  const WindowColumns all = expect_windows(c, *this, s[2], s[3]);
-  c.set_output(Shape(s[0], s[1] * kernel[0] * kernel[1], all.windows()), c.dtype());
+  const WindowColumns all = fitting_windows(c, *this, s);
+  c.set_output(Shape(s[0], s[1] * all.taps(), all.windows()), c.dtype());
 }
 
 void op::Im2col::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   const Shape& s = g.input_like(0).shape();
-  g.set(0, nd.col2im(
-               g.head(),
-               {.output_size = Shape(s[2], s[3]), .kernel = kernel, .stride = stride, .dilate = dilate, .pad = pad}));
+  Shape size;
+  for (int i = 2; i < s.ndim(); ++i) size.push_back(s[i]);
+  g.set(0,
+        nd.col2im(g.head(), {.output_size = size, .kernel = kernel, .stride = stride, .dilate = dilate, .pad = pad}));
 }
 
 void run_cpu(const op::Im2col& op, KernelContext& c) {
   const Shape& s = c.in(0).shape;
-  const WindowColumns all = window_columns(op, s[0] * s[1], s[2], s[3]);
+  const WindowColumns all = window_columns(op, s[0] * s[1], s);
   const int64_t windows = all.windows();
-  dispatch_float("im2col", c.out().dtype, [&]<class T>() {
-    const T* images = c.in(0).as<const T>();
-    T* columns = c.out().as<T>();
-    c.run.parallel_for(all.rows(), std::max<int64_t>(1, (1 << 13) / windows), [&](int64_t row, int64_t end) {
-      for (; row < end; ++row) {
-        for (int64_t k = 0; k < windows; ++k) columns[row * windows + k] = all.element(images, row, k);
-      }
+  dispatch_width(c.out().dtype, [&]<class T>() {
+    c.run.parallel_for(all.rows(), std::max<int64_t>(1, (1 << 14) / windows), [&](int64_t row, int64_t end) {
+      for (; row < end; ++row) take_row(all, c.in(0).as<const T>(), row, c.out().as<T>() + row * windows);
     });
   });
 }
@@ -75,16 +114,19 @@ void run_cpu(const op::Im2col& op, KernelContext& c) {
 void op::Col2im::infer(InferContext& c) const {
   c.expect_floating();
   c.expect_ndim(0, 3);
-  if (output_size.ndim() != 2 || output_size[0] < 1 || output_size[1] < 1) {
-    c.fail_value(fmt::format("output_size must be two numbers of at least 1, got {}", output_size.str()));
+  expect_windows(c, *this);
+  const bool fits = output_size.ndim() == kernel.ndim() &&
+                    std::all_of(output_size.begin(), output_size.end(), [](int64_t size) { return size >= 1; });
+  if (!fits) {
+    c.fail_value(fmt::format("output_size must be numbers of at least 1, as many as kernel {}, got {}", kernel.str(),
+                             output_size.str()));
   }
   const Shape& s = c.shape(0);
-  const WindowColumns all = expect_windows(c, *this, output_size[0], output_size[1]);
-  const int64_t elements = kernel[0] * kernel[1];
-  if (s[1] % elements != 0 || s[2] != all.windows()) {
-    c.fail(fmt::format("data must have shape (n, a multiple of {}, {}), got {}", elements, all.windows(), s.str()));
+  const WindowColumns all = fitting_windows(c, *this, images_of(s[0], 0, output_size));
+  if (s[1] % all.taps() != 0 || s[2] != all.windows()) {
+    c.fail(fmt::format("data must have shape (n, a multiple of {}, {}), got {}", all.taps(), all.windows(), s.str()));
   }
-  c.set_output(Shape(s[0], s[1] / elements, output_size[0], output_size[1]), c.dtype());
+  c.set_output(images_of(s[0], s[1] / all.taps(), output_size), c.dtype());
 }
 
 void op::Col2im::grad(GradContext& g) const {
@@ -94,16 +136,24 @@ void op::Col2im::grad(GradContext& g) const {
 
 void run_cpu(const op::Col2im& op, KernelContext& c) {
   const Shape& s = c.out().shape;
-  const WindowColumns all = window_columns(op, s[0] * s[1], s[2], s[3]);
-  const int64_t cost = all.y.kernel * all.x.kernel * s[3];
+  const WindowColumns all = window_columns(op, s[0] * s[1], s);
+  const int64_t width = all.x.size, step = all.x.stride, lines = all.z.size * all.y.size;
   dispatch_float("col2im", c.out().dtype, [&]<class T>() {
+    using A = accumulate_t<T>;
     const T* columns = c.in(0).as<const T>();
-    T* images = c.out().as<T>();
-    c.run.parallel_for(all.planes * s[2], std::max<int64_t>(1, (1 << 13) / cost), [&](int64_t line, int64_t end) {
+    const int64_t grain = std::max<int64_t>(1, (1 << 14) / (all.taps() * width));
+    c.run.parallel_for(all.planes * lines, grain, [&](int64_t line, int64_t end) {
+      const Scratch scratch(size_t(width) * sizeof(A));
+      A* const sums = scratch.as<A>();
       for (; line < end; ++line) {
-        for (int64_t px = 0; px < s[3]; ++px) {
-          images[line * s[3] + px] = all.sum(columns, line / s[2], line % s[2], px);
-        }
+        std::fill_n(sums, width, A(0));
+        all.each_line(line / lines, line / all.y.size % all.z.size, line % all.y.size, [&](int64_t at, int64_t j) {
+          const int64_t last = all.x.end_inside(j), shift = all.x.pixel(0, j);
+          const T* const from = columns + at;
+          for (int64_t w = all.x.first_inside(j); w < last; ++w) sums[w * step + shift] += A(from[w]);
+        });
+        T* const to = c.out().as<T>() + line * width;
+        for (int64_t x = 0; x < width; ++x) to[x] = T(sums[x]);
       }
     });
   });

@@ -24,8 +24,8 @@ struct SumColumns {
   const T* columns;
   T* images;
   __device__ void operator()(int64_t i) const {
-    const int64_t line = i / all.x.size;
-    images[i] = all.sum(columns, line / all.y.size, line % all.y.size, i % all.x.size);
+    const int64_t line = i / all.x.size, slice = line / all.y.size;
+    images[i] = all.sum(columns, slice / all.z.size, slice % all.z.size, line % all.y.size, i % all.x.size);
   }
 };
 
@@ -33,7 +33,7 @@ struct SumColumns {
 
 void run_cuda(const op::Im2col& op, KernelContext& c) {
   const Shape& s = c.in(0).shape;
-  const WindowColumns all = window_columns(op, s[0] * s[1], s[2], s[3]);
+  const WindowColumns all = window_columns(op, s[0] * s[1], s);
   dispatch_float("im2col", c.out().dtype, [&]<class T>() {
     cuda::for_each(c, c.out().size(), TakeColumns<T>{all, c.in(0).as<const T>(), c.out().as<T>()});
   });
@@ -41,7 +41,7 @@ void run_cuda(const op::Im2col& op, KernelContext& c) {
 
 void run_cuda(const op::Col2im& op, KernelContext& c) {
   const Shape& s = c.out().shape;
-  const WindowColumns all = window_columns(op, s[0] * s[1], s[2], s[3]);
+  const WindowColumns all = window_columns(op, s[0] * s[1], s);
   dispatch_float("col2im", c.out().dtype, [&]<class T>() {
     cuda::for_each(c, c.out().size(), SumColumns<T>{all, c.in(0).as<const T>(), c.out().as<T>()});
   });

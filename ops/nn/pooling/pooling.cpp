@@ -23,7 +23,7 @@ PoolJob<T> make_job(const Op& op, const TensorView& data, const TensorView& outp
     return shape;
   };
   PoolJob<T> job;
-  job.g = make_geometry(images(data.shape), images(output.shape), w.kernel, w.stride, Shape(), w.pad, 1);
+  job.g = make_geometry(images(data.shape), images(output.shape), w.kernel, w.stride, w.dilation, w.pad, 1);
   job.type = op.pool_type;
   job.count_pad = op.count_include_pad.value_or(true);
   job.p = op.p_value.value_or(2);
@@ -73,7 +73,7 @@ void op::PoolingOp<P>::infer(InferContext& c) const {
   if (global_pool) {
     check_window(c, Shape::filled(axes, 1), Shape(), Shape(), Shape(), layout, axes);
   } else {
-    check_window(c, kernel, stride, Shape(), pad, layout, axes);
+    check_window(c, kernel, stride, dilation, pad, layout, axes, "dilation");
   }
   if (pool_type == PoolType::lp && (p_value.value_or(2) < 1 || p_value.value_or(2) > 3)) {
     c.fail_value(fmt::format("p_value must be 1, 2 or 3, got {}", *p_value));
@@ -110,7 +110,7 @@ void op::PoolingOp<P>::grad(GradContext& g) const {
   const auto part = [&]<class Op>(Op op) {
     op.kernel = kernel, op.pool_type = pool_type, op.global_pool = global_pool;
     op.pooling_convention = pooling_convention, op.stride = stride, op.pad = pad, op.p_value = p_value;
-    op.count_include_pad = count_include_pad, op.layout = layout;
+    op.count_include_pad = count_include_pad, op.layout = layout, op.dilation = dilation;
     return op;
   };
   if constexpr (P == PoolPart::forward) {

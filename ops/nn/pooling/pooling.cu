@@ -53,7 +53,9 @@ struct Plane {
 
 // Axes that one window covers whole become one with the innermost, so that global pooling is the sum of a row.
 void merge_whole_axes(PoolSizes& s) {
-  const auto whole = [&](int a) { return s.out[a] == 1 && s.pad[a] == 0 && s.kernel[a] >= s.in[a]; };
+  const auto whole = [&](int a) {
+    return s.out[a] == 1 && s.pad[a] == 0 && s.dilation[a] == 1 && s.kernel[a] >= s.in[a];
+  };
   if (!whole(2)) return;
   s.kernel[2] = s.in[2];
   for (int a = 1; a >= 0 && whole(a); --a) {
@@ -65,7 +67,7 @@ void merge_whole_axes(PoolSizes& s) {
 template <class Op>
 Pool make_pool(const Op& op, const TensorView& data, const TensorView& output) {
   const PoolWindows w = pool_windows(op, data.shape);
-  PoolSizes s(make_geometry(data.shape, output.shape, w.kernel, w.stride, Shape(), w.pad, 1));
+  PoolSizes s(make_geometry(data.shape, output.shape, w.kernel, w.stride, w.dilation, w.pad, 1));
   merge_whole_axes(s);
   Pool pool(s, data.layout == Layout::channels_last ? data.shape[1] : 1);
   pool.type = op.pool_type;
@@ -86,10 +88,10 @@ __device__ PoolWindow window_at(const Pool& pool, int64_t z) {
 // until it returns true.
 template <class Visit>
 __device__ void visit_window(const PoolSizes& s, const PoolWindow& w, int first, int step, const Visit& visit) {
-  for (int64_t z = w.begin[0]; z < w.end[0]; ++z) {
-    for (int64_t y = w.begin[1]; y < w.end[1]; ++y) {
+  for (int64_t z = w.begin[0]; z < w.end[0]; z += s.dilation[0]) {
+    for (int64_t y = w.begin[1]; y < w.end[1]; y += s.dilation[1]) {
       const int64_t row = (z * s.in[1] + y) * s.in[2];
-      for (int64_t x = w.begin[2] + first; x < w.end[2]; x += step) {
+      for (int64_t x = w.begin[2] + first * s.dilation[2]; x < w.end[2]; x += step * s.dilation[2]) {
         if (visit(row + x)) return;
       }
     }
@@ -216,11 +218,16 @@ struct PoolBackward {
   const Pack<T, N>* head;
   Pack<T, N>* dx;
 
-  // Windows [first, end) of an axis cover a position.
+  // Windows [first, end) of an axis reach over a position.
   __device__ void windows_over(int axis, int64_t position, int64_t& first, int64_t& end) const {
-    const int64_t at = position + pool.s.pad[axis], kernel = pool.s.kernel[axis];
-    first = at < kernel ? 0 : pool.stride[axis].quotient(at - kernel) + 1;
+    const int64_t at = position + pool.s.pad[axis], extent = pool.s.extent(axis);
+    first = at < extent ? 0 : pool.stride[axis].quotient(at - extent) + 1;
     end = std::min(pool.s.out[axis], pool.stride[axis].quotient(at) + 1);
+  }
+  // Whether one that does has the position as an element.
+  __device__ bool has(int axis, int64_t window, int64_t position) const {
+    const int64_t dilation = pool.s.dilation[axis];
+    return dilation == 1 || (position + pool.s.pad[axis] - window * pool.s.stride[axis]) % dilation == 0;
   }
   // The gradient from a window to an element with this value; not for max.
   __device__ Acc part(Acc g, Acc norm, int64_t divisor, Acc value) const {
@@ -245,6 +252,7 @@ struct PoolBackward {
     for (int64_t z = first[0]; z < end[0]; ++z) {
       for (int64_t r = first[1]; r < end[1]; ++r) {
         for (int64_t c = first[2]; c < end[2]; ++c) {
+          if (!has(0, z, at[0]) || !has(1, r, at[1]) || !has(2, c, at[2])) continue;
           const int64_t window = plane.element(pool.outs, (z * pool.s.out[1] + r) * pool.s.out[2] + c);
           const Pack<T, N> g = head[window];
           if (is_max) {

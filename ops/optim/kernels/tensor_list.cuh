@@ -11,7 +11,7 @@ inline constexpr int64_t list_part = 4096;  // elements per block
 // Up to `most` tensors of `arrays` arrays each, all of one type.
 template <int arrays>
 struct TensorList {
-  static constexpr int most = 48;
+  static constexpr int most = arrays <= 2 ? 48 : 32;  // kernels take 4 KB of arguments
   int count = 0;
   int number[most];    // of the tensor among all
   bool aligned[most];  // its arrays, to 16 bytes

@@ -360,7 +360,7 @@ TEST_CASE("transformer: saved, loaded, exported, imported and cast", "[gluon]") 
   NDArray x = numbers({2, 4, 6}), lengths = nd.array({3, 4});
   NDArray y = net(x, lengths);
   net.save_parameters(folder / "encoder.params");
-  MaskedEncoder same;
+  MaskedEncoder same(0.1);
   same.load_parameters(folder / "encoder.params");
   CHECK(same_bits(same(x, lengths), y));
   same.hybridize();
@@ -377,5 +377,27 @@ TEST_CASE("transformer: saved, loaded, exported, imported and cast", "[gluon]") 
       CHECK(z.dtype() == dtype);
       require_close(z, values(y), 0.05, dtype == DType::float64 ? 1e-5 : 0.05);
     }
+  }
+}
+
+TEST_CASE("transformer: without dropout of its weights attention is one operator, which files say in MXNet's",
+          "[gluon]") {
+  ScratchFolder folder;
+  for (DType dtype : {DType::float32, DType::float16}) {
+    MaskedEncoder net = stirred(MaskedEncoder());
+    net.cast(dtype);
+    net.hybridize();
+    NDArray x = numbers({2, 4, 6}).astype(dtype), lengths = nd.array({0, 3});
+    const NDArray y = net(x, lengths);
+    net.export_model((folder / "encoder").string());
+    const std::string file = bytes_of(folder / "encoder-symbol.json");
+    CHECK_THAT(file, Contains("batch_dot") && !Contains("\"scaled_dot_product_attention\""));
+    auto back =
+        gluon::SymbolBlock::imports(folder / "encoder-symbol.json", {"data0", "data1"}, folder / "encoder-0000.params");
+    const double bound = dtype == DType::float32 ? 1e-5 : 0.02;
+    require_close(back.forward({x, lengths})[0], values(y), bound, bound);
+    // of any batch and length
+    x = numbers({3, 7, 6}, 5).astype(dtype), lengths = nd.array({7, 1, 2});
+    require_close(back.forward({x, lengths})[0], values(net(x, lengths)), bound, bound);
   }
 }

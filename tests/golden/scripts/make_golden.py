@@ -17,13 +17,23 @@ from collections import Counter, defaultdict
 import numpy as np
 import torch
 
+sys.path += [str(pathlib.Path(__file__).parent / room) for room in ("cases", "references")]
+
+import cases_attention  # noqa: F401
 import cases_composed  # noqa: F401
 import cases_detection  # noqa: F401
+import cases_distribution  # noqa: F401
+import cases_image  # noqa: F401
 import cases_indexing  # noqa: F401
 import cases_layers  # noqa: F401
+import cases_linalg  # noqa: F401
 import cases_movement  # noqa: F401
+import cases_numpy  # noqa: F401
+import cases_quant  # noqa: F401
+import cases_optim  # noqa: F401
 import cases_resize  # noqa: F401
 import cases_rnn  # noqa: F401
+import cases_spatial  # noqa: F401
 import rules
 import torch_reference
 from cases_elementwise import DESCRIPTIONS
@@ -36,6 +46,9 @@ SMALLEST = {"float64": 2.0**-1022, "float32": 2.0**-126, "float16": 2.0**-23, "b
 # MXNet keeps some attributes as float32, and computes in the arrays' dtype.
 BOUNDS = {"float64": (1e-6, 2e-13, 1e-6), "float32": (4e-5, 4e-6, 3e-5), "float16": (5e-3, 2.0**-9, 1e-2),
           "bfloat16": (2.0**-6, 2.0**-6, 2.0**-6)}
+# MXNet's float16 kernels of these compute positions in float16.
+POSITIONS = (r"GridGenerator|BilinearSampler|SpatialTransformer|Correlation|_contrib_(Deformable(Convolution|PSROIPooling)|"
+             r"ModulatedDeformableConvolution|PSROIPooling|RROIAlign)")
 
 
 class MXNet:
@@ -46,14 +59,16 @@ class MXNet:
 
     def compute(self, case):
         """In the case's dtypes, or in float32 and uint8 where MXNet has no kernel for float16, bfloat16 and bool."""
-        if not any("bfloat16" in name for name in dtypes(case)):
+        coarse = re.fullmatch(POSITIONS, case["op"]) and "float16" in dtypes(case)
+        if not coarse and not any("bfloat16" in name for name in dtypes(case)):
             answer = self.ask(case)
-            if "error" not in answer or not re.search("Unknown type|FP16|float16|FP32|type_flag|Unsupported data type",
+            if "error" not in answer or not re.search("Unknown type|FP16|float16|FP32|type_flag|Unsupported data type|"
+                                                      "only supports 32-bit|Other DTypes are not supported",
                                                       answer["error"]):
                 return answer
         names = {"bfloat16": "float32", "float16": "float32", "bool": "uint8"}
-        if re.match("SoftmaxActivation|CTCLoss|Crop|InstanceNorm|LRN|"
-                    "_contrib_(MultiBox|SyncBatchNorm|interleaved)", case["op"]):
+        if re.match("SoftmaxActivation|CTCLoss|Crop|InstanceNorm|LRN|GridGenerator|"
+                    "_contrib_(MultiBox|SyncBatchNorm|interleaved|(Multi)?Proposal)", case["op"]):
             names["float64"] = "float32"
         other = dict(case, inputs=[Tensor(names.get(t.dtype, t.dtype), t.values) for t in case["inputs"]])
         if "dtype" in case["attrs"]:
@@ -67,14 +82,16 @@ class MXNet:
             self.process = subprocess.Popen([self.python, HERE / "mxnet_worker.py"], stdin=subprocess.PIPE,
                                             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
         sent = {k: case[k] for k in ("op", "attrs", "wants", "train", "updates", "seed")}
+        if "outs" in case:
+            sent["outs"] = case["outs"]
         sent["inputs"] = [t.wire() for t in case["inputs"]]
         # its Pooling keeps no places of maxima when it predicts, and takes wrong ones
         sent["train"] = case["train"] or case["op"] not in ("BatchNorm", "Dropout", "LeakyReLU", "RNN",
-                                                            "_contrib_SyncBatchNorm")
+                                                            "_contrib_SyncBatchNorm", "_contrib_quantized_pooling")
         sent["train"] |= case["op"] == "RNN" and any(case["wants"])
         # only NumPy's shapes have arrays without elements or dimensions
         made = [] if case["inputs"] else re.findall(r"\d+", case["attrs"].get("shape", ""))
-        sent["np_shape"] = "0" in made or any(t.shape == () or 0 in t.shape for t in case["inputs"])
+        sent["np_shape"] = case["op"].startswith("_np") or "0" in made or any(t.shape == () or 0 in t.shape for t in case["inputs"])
         try:
             pickle.dump(sent, self.process.stdin, protocol=4)
             self.process.stdin.flush()
@@ -144,13 +161,20 @@ class Case:
             return case["inputs"][i].dtype
         if kind == "updated":
             return case["inputs"][case["updates"][i]].dtype
+        if case["inputs"] and "dtype" not in case["attrs"]:
+            if own := rules.result_dtype(case["op"], i, case["inputs"][0].dtype):
+                return own
         if got is not None:
             return got.dtype
+        if case["op"] == "_contrib_quantized_conv":
+            return "float32" if i else "int32"
         if "dtype" in case["attrs"] and case["op"] != "Embedding":
             return case["attrs"]["dtype"]
+        if case["op"] == "max_pool_indices" and i == 1:
+            return "int64"
         if case["op"] in ("one_hot", "argsort") or not case["inputs"]:
             return "float32"
-        return case["inputs"][{"where": 1, "Embedding": 1}.get(case["op"], 0)].dtype
+        return case["inputs"][{"where": 1, "_npi_where": 1, "_npi_where_lscalar": 1, "_npi_where_rscalar": 1, "Embedding": 1}.get(case["op"], 0)].dtype
 
 
 def stored(values, dtype):

@@ -54,9 +54,50 @@ SETTINGS = {
         max_update=40, base_lr=0.125, pwr=2, final_lr=0.0078125, warmup_steps=6)),
     "adam_cosine": ("adam", dict(learning_rate=0.0078125, **EXACT), lambda: lr_scheduler.CosineScheduler(
         max_update=45, base_lr=0.0078125, final_lr=0.0009765625, warmup_steps=5, warmup_begin_lr=0.0001220703125)),
+    # MXNet takes the new weight into the momentum of nag, so none decays
+    "nag": ("nag", dict(learning_rate=0.0625, momentum=0.875), None),
+    "nag_plain": ("nag", dict(learning_rate=0.125, wd=0.0625), None),
+    "signum": ("signum", dict(learning_rate=0.0009765625, momentum=0.75, wd=0.0625, wd_lh=0.125), None),
+    "signsgd": ("signum", dict(learning_rate=0.0009765625, momentum=0, wd=0.125), None),
+    "adagrad": ("adagrad", dict(learning_rate=0.0625, wd=0.0625), None),
+    "adadelta": ("adadelta", dict(rho=0.875, epsilon=0.0009765625, wd=0.0078125), None),
+    "rmsprop": ("rmsprop", dict(learning_rate=0.0078125, gamma1=0.875, epsilon=0.0009765625, wd=0.03125), None),
+    "rmsprop_centered": ("rmsprop", dict(learning_rate=0.0078125, gamma1=0.875, gamma2=0.75, epsilon=0.0009765625, centered=True,
+                                         clip_weights=0.75), None),
+    "ftrl": ("ftrl", dict(learning_rate=0.25, lamda1=0.0009765625, beta=0.5, wd=0.0078125), None),
+    "ftml": ("ftml", dict(learning_rate=0.015625, beta1=0.5, beta2=0.9375, epsilon=0.0009765625, wd=0.03125), None),
+    "adamax": ("adamax", dict(learning_rate=0.0078125, beta1=0.875, beta2=0.9375, wd=0.03125), None),
+    "nadam": ("nadam", dict(learning_rate=0.0078125, beta1=0.875, beta2=0.9375, epsilon=0.0009765625, wd=0.03125,
+                            schedule_decay=0.25), None),
+    "dcasgd": ("dcasgd", dict(learning_rate=0.125, lamda=0.5, wd=0.03125), None),
+    "lars": ("lars", dict(learning_rate=0.125, momentum=0.75, eta=0.125, eps=0.0009765625, wd=0.03125), None),
+    "lbsgd": ("lbsgd", dict(learning_rate=0.03125, momentum=0.75, wd=0.03125, batch_scale=2, warmup_epochs=3, updates_per_epoch=8,
+                            warmup_strategy="power2"), None),
+    "lamb": ("lamb", dict(learning_rate=0.015625, beta1=0.875, beta2=0.9375, epsilon=0.0009765625, wd=0.0625), None),
+    "lamb_bounds": ("lamb", dict(learning_rate=0.015625, beta1=0.875, beta2=0.9375, wd=0.0625, lower_bound=0.5, upper_bound=2.0,
+                                 bias_correction=False), None),
     "sgd_multipliers": ("sgd", dict(learning_rate=0.125, momentum=0.5, wd=0.03125), None),
     "adam_multipliers": ("adam", dict(learning_rate=0.0078125, wd=0.03125, **EXACT), None),
 }
+
+
+# Their states are float32 whatever the weights are.
+FLOAT32 = ("adagrad", "adadelta", "rmsprop", "rmsprop_centered", "ftrl")
+
+
+def trainers(parameters, rule, options):
+    """One Trainer; nadam in MXNet counts the updates of all parameters as one, so each of them gets its own."""
+    if rule == "nadam":
+        return [gluon.Trainer([p], rule, options) for p in parameters.values() if p.grad_req != "null"]
+    if rule == "lars":  # which leaves out some parameters by their names
+        names = dict(enumerate(sorted(parameters)))
+        return [gluon.Trainer(parameters, mx.optimizer.create(rule, param_idx2name=names, **options))]
+    if rule == "lbsgd":  # which keeps the first gradient itself, whose memory the next one takes
+        optimizer = mx.optimizer.create(rule, **options)
+        cumulate = optimizer._cumulate_gradient
+        optimizer._cumulate_gradient = lambda grad, index: cumulate(grad.copy(), index)
+        return [gluon.Trainer(parameters, optimizer)]
+    return [gluon.Trainer(parameters, rule, options)]
 
 
 def train(make, arrays, name, setting, dtype):
@@ -74,7 +115,7 @@ def train(make, arrays, name, setting, dtype):
             parameter.lr_mult, parameter.wd_mult = 0.5, 2.0
         for parameter in net.collect_params(".*bias").values():
             parameter.lr_mult, parameter.wd_mult = 2.0, 0.0
-    trainer = gluon.Trainer(net.collect_params(), rule, options)
+    steps = trainers(net.collect_params(), rule, options)
     criterion, losses = gluon.loss.SoftmaxCrossEntropyLoss(), []
     for i in range(STEPS):
         part = slice(i * BATCH, (i + 1) * BATCH)
@@ -82,7 +123,8 @@ def train(make, arrays, name, setting, dtype):
         with autograd.record():
             loss = criterion(net(x), y)
         loss.backward()
-        trainer.step(BATCH)
+        for trainer in steps:
+            trainer.step(BATCH)
         losses.append(float(loss.mean().asscalar()))
     result = {k: p.data() for k, p in net._collect_params_with_prefix().items()}
     result["losses"] = mx.nd.array(losses, dtype="float64")
@@ -104,7 +146,7 @@ def main():
             values = {"gamma": 1 + values / 2, "running_mean": values * 0, "running_var": values * 0 + 1}.get(key.split(".")[-1], values)
             arrays[f"{name}/init/{key}"] = mx.nd.array(values)
         for setting in SETTINGS:
-            for dtype in ("float64", "float32"):
+            for dtype in ("float32",) if setting in FLOAT32 else ("float64", "float32"):
                 arrays.update(train(make, arrays, name, setting, dtype))
     mx.nd.save(str(pathlib.Path(__file__).resolve().parents[1] / "data" / "training.params"), arrays)
     for key in arrays:

@@ -11,9 +11,36 @@ SUMS = re.compile(r"^(sum|mean|prod|nansum|nanprod|sum_axis|norm|dot|batch_dot|F
                   r"Pooling|BatchNorm|LayerNorm|softmax|softmin|log_softmax|SoftmaxActivation|SoftmaxOutput|"
                   r"_contrib_(BilinearResize2D|AdaptiveAvgPooling2D|SyncBatchNorm|interleaved_\w+)|UpSampling|"
                   r"_contrib_(box_nms|box_decode|box_encode|MultiBox\w+|ROIAlign)|"
+                  r"GridGenerator|BilinearSampler|SpatialTransformer|Correlation|"
+                  r"_contrib_(\w*Deformable\w+|PSROIPooling|RROIAlign|(Multi)?Proposal)|"
                   r"RNN|CTCLoss|cumsum|col2im|InstanceNorm|GroupNorm|L2Normalization|LRN|moments|"
-                  r"softmax_cross_entropy|add_n|ElementWiseSum|take|Embedding|gather_nd|Pad|pad|\w+_update|"
-                  r"broadcast_(to|axis|axes|like)|repeat|tile|where|LeakyReLU)$")
+                  r"softmax_cross_entropy|scaled_dot_product_attention|rotary_embedding|add_n|ElementWiseSum|take|Embedding|gather_nd|Pad|pad|\w+_update|\w+_update_phase[12]|multi_sum_sq|"
+                  r"random_pdf_\w+|_image_(random_\w+|adjust_lighting|resize)|"
+                  r"_linalg_(?!extract|make)\w+|_npi_(svd|solve|matmul|tensordot\w*|einsum)|"
+                  r"broadcast_(to|axis|axes|like)|repeat|tile|where|LeakyReLU|"
+                  r"_np_(sum|prod|max|min|roll|moveaxis)|_npi_(mean|var|std|diff|tril|rot90|percentile|where\w*)|triu|quantile|"
+                  r"median|logsumexp|cumprod|cummax|cummin|take_along_axis|put_along_axis|index_add|meshgrid|"
+                  r"fmod|floor_divide|silu|mish|log_sigmoid|hard_swish|tanh_shrink|soft_shrink|celu|glu)$")
+
+
+TRUTHS = re.compile(r"_np_(any|all)|_npi_is\w+|isclose")
+INDICES = re.compile(r"_npi_arg(max|min)|searchsorted")
+
+
+def result_dtype(op, output, dtype):
+    """Of a result whose dtype is not that of the first input; None for others."""
+    reals = ("float32", "float64", "float16", "bfloat16")
+    if TRUTHS.fullmatch(op):
+        return "bool"
+    if INDICES.fullmatch(op) or (op in ("cummax", "cummin") and output == 1) or (op == "_histogram" and output == 0):
+        return "int64"
+    if op in ("quantile", "_npi_percentile", "median"):
+        return "float64" if dtype == "float64" else "float32"
+    if (op in ("_npi_mean", "_npi_var", "_npi_std") or "true_divide" in op) and dtype not in reals:
+        return "float32"
+    if op in ("_np_sum", "_np_prod", "cumprod") and dtype == "bool":
+        return "int64"
+    return {"_contrib_allclose": "uint8", "_npi_where_scalar2": "float32"}.get(op)
 
 
 def sums(op):
@@ -49,6 +76,10 @@ def everywhere(e):
 
 def nan_in(e):
     """Input 0 has NaN somewhere (for windows and reductions)."""
+    return np.full(e.torch.shape, e.any_input(np.isnan))
+
+
+def nan_in_any(e):
     return np.full(e.torch.shape, e.any_input(np.isnan))
 
 
@@ -127,6 +158,13 @@ RULES = [
     (r"nansum|nanprod|norm|sum|sum_axis|mean", r"outputs", "torch", "MXNet's compensated sum of infinities", infinite_in),
     (r"_arange", r"outputs", "torch", "MXNet's float16 start is a whole number", everywhere),
     (r"Pooling", r".*", "torch", "NaN in a window gives NaN", nan_in),
+    (r"GridGenerator", r".*", "torch", "the only pixel of an axis is at 0, where MXNet divides by 0",
+     lambda e: np.isnan(e.mxnet)),
+    (r"Correlation", r"gradients", "torch", "the gradient of an absolute difference of 0 is 0",
+     attribute("is_multiply", "False")),
+    (r"_contrib_quantized_conv", r"outputs", "torch",
+     "documented: the bias has a range of its own, and that of the result follows from uint8 data, both of which MXNet forgets",
+     everywhere),
     (r"RNN", r".*", "torch", "MXNet reads sequence lengths on GPUs only", attribute("use_sequence_length", "True")),
     (r"RNN", r".*", "torch", "MXNet bounds the cells on GPUs only", attribute("lstm_state_clip_min")),
     (r"RNN", r".*", "torch", "without steps MXNet leaves the memory as it was",
@@ -136,13 +174,43 @@ RULES = [
     (r"CTCLoss", r"outputs", "torch", "nothing to read and no steps: a loss of 0", lambda e: np.isinf(e.mxnet)),
     (r"CTCLoss", r"gradients", "torch", "0 where the labels do not fit, where MXNet leaves the memory as it was",
      lambda e: e.torch == 0),
+    (r"_image_flip_\w+", r"outputs", "torch", "MXNet leaves the column or the row in the middle as the memory was", everywhere),
+    (r"_image_to_tensor", r"outputs", "torch", "MXNet divides in float16", everywhere),
+    (r"_image_random_saturation", r"outputs", "torch", "MXNet's grey is the blue channel alone", everywhere),
+    (r"random_pdf_\w+", r".*", "torch", "MXNet computes in float16",
+     lambda e: np.full(e.torch.shape, e.case["inputs"][0].dtype == "float16")),
+    (r"random_pdf_\w+", r"gradients", "torch", "MXNet's digamma has few digits",
+     lambda e: np.full(e.torch.shape, e.case["inputs"][0].dtype == "float64")),
+    (r"_image_(random_(contrast|hue)|adjust_lighting)", r"outputs", "torch", "MXNet computes colours in float32",
+     lambda e: np.full(e.torch.shape, e.case["inputs"][0].dtype == "float64")),
     (r"max|min|max_axis|min_axis", r".*", "torch", "NaN wins", nan_in),
     (r"SequenceLast", r"gradients", "torch", "MXNet's gradient without lengths goes to other steps",
      lambda e: np.full(e.torch.shape, "use_sequence_length" not in e.case["attrs"])),
     (r"CTCLoss", r"gradients", "torch", "probabilities below the range of float32, in which MXNet computes",
      lambda e: np.full(e.torch.shape, e.case["inputs"][0].dtype == "float64")),
     (r"LRN", r"gradients", "torch", "MXNet divides by 0 in images of few channels", lambda e: np.isinf(e.mxnet)),
+    (r"_npi_svd", r".*", "torch", "the signs of the vectors are chosen, where MXNet has LAPACK's", everywhere),
+    (r"_linalg_(slog)?det", r"outputs", "torch", "the determinant of nothing is 1",
+     lambda e: np.full(e.torch.shape, e.case["inputs"][0].shape[-1] == 0)),
+    (r"(mp_)?nag_mom_update", r"updated", "torch", "MXNet takes the new weight into the momentum when it works in place",
+     everywhere),
+    (r"_multi_adamw_update", r"updated", "torch", "MXNet reads a rescale_grad of float64 as float32",
+     lambda e: np.full(e.torch.shape, e.case["inputs"][0].dtype == "float64")),
+    (r"mp_lamb_update_phase2", r"updated", "torch", "MXNet leaves weight32 as it was", everywhere),
+    (r"sign(sgd|um)_update", r"updated", "torch", "NaN stays", nan_in_any),
+    (r"\w+_update(_phase[12])?", r".*", "torch", "MXNet computes in 16 bits",
+     lambda e: np.full(e.torch.shape, "mp_" not in e.case["op"] and e.case["inputs"][0].dtype == "float16")),
     (r"gather_nd", r"gradients", "torch", "MXNet drops negative indices", everywhere),
+    (r"_npi_(var|std|percentile)", r"gradients", "torch", "MXNet has no gradient", everywhere),
+    (r"_npi_(var|std)", r"outputs", "torch", "reals of integers, which MXNet cuts", everywhere),
+    (r"_npi_where_[lr]scalar", r"gradients", "torch", "MXNet's gradient goes to the elements that were not taken", everywhere),
+    (r"_np_prod", r".*", "torch", "MXNet divides by a factor of 0; a product of nothing is 1", everywhere),
+    (r"_npi_rot90", r"gradients", "torch", "MXNet's gradient for negative axes and k", everywhere),
+    (r"_npi_copysign", r"outputs", "torch", "-0 is negative, as in NumPy", everywhere),
+    (r"_npi_copysign", r"gradients", "mxnet", "the gradient at infinity", infinite_here),
+    (r"_npi_copysign", r"gradients", "torch", "0 at 0", everywhere),
+    (r"_npi_arctan2", r"gradients", "torch", "0 where both are 0", zero_here),
+    (r"_npi_rarctan2_scalar", r"gradients", "torch", "the derivative, where MXNet has another one", everywhere),
     (r"(broadcast)?_power(_scalar)?|_rpower_scalar", r"gradients", "open", "the gradient of 0 to the power of 0 and less",
      lambda e: ~np.isfinite(e.mxnet) | ~np.isfinite(e.torch)),
 ]
@@ -155,6 +223,8 @@ ALWAYS_OPEN = [
     (r"(broadcast)?_power(_scalar)?|_rpower_scalar", r"gradients", "the gradient of a power of 0 and less, and of infinity",
      here(lambda x: ~(x > 0) | np.isinf(x))),
     (r"_rpower_scalar", r"gradients", "the gradient of a power of 0 and less", attribute("scalar", "0.0")),
+    (r"_npi_arctan2|fmod|_npi_copysign", r"gradients", "the gradient at infinity and NaN, and of a remainder of 0",
+     here(lambda x: ~np.isfinite(x) | (x == 0))),
     (r"gammaln|gamma|digamma", r".*", "poles", here(lambda x: (x <= 0) & (x == np.floor(x)))),
 ]
 
@@ -186,11 +256,19 @@ def decide(e):
 
 REFUSALS = [
     (r"NameError", "MXNet has no operator of this name"),
-    (r"Operation requires a 4D tensor. Size of dim|delay_alloc|Shape size mismatch|ended the process", "MXNet refuses arrays without elements"),
+    (r"Zero batch size|Operation requires a 4D tensor. Size of dim|delay_alloc|Shape size mismatch|ended the process", "MXNet refuses arrays without elements"),
+    (r"only supports uint8 as input type|quantized_conv only supports num_group", "MXNet takes uint8 without groups alone"),
     (r"didn't register FGradient", "MXNet has no gradient for it"),
     (r"No training support for LSTM with projection", "MXNet has no gradient of a projection on the CPU"),
-    (r"only available for cuDNN|only supported for GPU", "MXNet has it on GPUs only"),
+    (r"only available for cuDNN|only supported for GPU|only implemented in GPU", "MXNet has it on GPUs only"),
+    (r"not implemented for CPU|Operator not implemented: operator = _sparse", "MXNet has it for row-sparse arrays only"),
     (r"must be in range", "MXNet refuses negative axes"),
+    (r"only supports? (float32/float64|32-bit|floating point types)", "MXNet takes float32 and float64 only"),
+    (r"Inconsistent batch size|Non compatible mat", "MXNet fails for a vector for each matrix in some shapes"),
+    (r"second to last dimension must be less", "MXNet refuses more rows than columns"),
+    (r"initial is not supported yet", "MXNet has no initial value"),
+    (r"Number of inputs to operator", "MXNet has it for two arrays only"),
+    (r"The length of axes must be 2", "MXNet needs axes"),
     (r"Too many reduction axes", "MXNet refuses so many axes"),
     (r"Dilate is not supported|natively supported|Not implmented|could not create a descriptor", "MXNet has no kernel for it"),
 ]

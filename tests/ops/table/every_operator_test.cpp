@@ -230,7 +230,13 @@ TEST_CASE(
       CHECK(wrong == "");
     }
   }
-  all.erase("_rnn_parameters");  // one vector, in which every part has elements
+  all.erase("_rnn_parameters");             // one vector, in which every part has elements
+  all.erase("_contrib_calibrate_entropy");  // a histogram has bins
+  // without dimensions they take an array for one of one element; both modes agree, and no row has a reference yet
+  for (const char* name : {"_contrib_quantize_asym", "_contrib_quantize_v2", "_npi_einsum", "_npi_tensordot",
+                           "_npi_tensordot_int_axes", "kron", "outer"}) {
+    accepted[2].erase(name);
+  }
   CHECK(minus(all, referenced[0]) == NameSet{});
   CHECK(minus(all, referenced[1]) == NameSet{});
   CHECK(minus(accepted[2], referenced[2]) == NameSet{});
@@ -281,6 +287,9 @@ double denormal(DType t) {
 // What neither the operator's formula nor NumPy settles.
 bool is_open(const Row& row, size_t input, double special, Device device) {
   const std::string_view name = row.def->name();
+  // which elements of a factor or of a solution a number reaches is the algorithm's, and BLAS reads no array that is
+  // weighed by 0; linalg_test.cpp says what must hold
+  if (name.starts_with("_linalg_") || name == "_npi_solve" || name == "_npi_svd") return true;
   const bool is_backward = name.starts_with("_backward_");
   if (name.find("onvolution") != name.npos && !std::isfinite(special)) {
     // cuDNN has zeros around and between the elements of what is spread, and they meet the weights
@@ -289,14 +298,37 @@ bool is_open(const Row& row, size_t input, double special, Device device) {
     // the zeros around an image: do they meet what stands beside the image, or are they left out?
     return row.str().find("pad=") != std::string::npos && (is_backward || input == 1);
   }
+  // a learning rate by which float32 cannot divide
+  if (name.starts_with("_kaon_multi_update") && row.str().find("rule=ft") != std::string::npos) {
+    if (input + 1 == row.inputs.size()) return true;
+  }
+  // a norm by which it cannot; a weight whose square is 0
+  const bool is_denormal = special != 0 && std::isfinite(special);
+  if (name.ends_with("lamb_update_phase2") && input == 3 && is_denormal) return true;
+  if (name.ends_with("lamb_update") && is_denormal) return true;
+  // a range without an end, or a net whose layers have one: levels of which nothing is said
+  const bool is_of_levels =
+      name.find("quantize") != name.npos || name.starts_with("_sg_") || name == "_contrib_calibrate_entropy";
+  if (is_of_levels) return input > 0 || (name != "_contrib_quantize" && name != "_contrib_dequantize");
   if (name.ends_with("ravel_multi_index") || name == "_unravel_index") return !std::isfinite(special);  // no index
+  if ((name == "_histogram" && input == 1) || (name == "searchsorted" && input == 0)) return true;      // no order
   // a label that is the blank; a probability above 1, or none; NaN times the gradient 0 of a step that a sequence does
   // not have
   if ((name == "CTCLoss" || name == "_ctc_loss_of_logs") && input == 1) return true;
   if (name == "_ctc_loss_of_logs" && (special == inf || std::isnan(special))) return true;
+  if (name == "_image_random_hue" && std::isinf(special)) return true;  // no hue
+  // 1 / alpha is more than float32 holds
+  if (name == "_random_pdf_generalized_negative_binomial" && input == 2 && std::isfinite(special)) return true;
   if (name == "RNN" && std::isinf(special)) return true;  // times something near 0, whose sign is rounding's
   if (name == "_backward_rnn_scan" && !std::isfinite(special)) return true;
+  // NaN and infinity times the weight 0 of a key that a query does not see
+  if (name == "_backward_scaled_dot_product_attention" && !std::isfinite(special)) return true;
   if (name == "ROIPooling" && input == 1 && std::isinf(special)) return true;  // a third of a region without end
+  // a head times a slope that is 0, or the difference of two that are infinite
+  if (name == "_backward_sample_images_positions" && input == 0 && !std::isfinite(special)) return true;
+  if (name == "_backward_DeformablePSROIPooling_trans" && input <= 1 && std::isinf(special)) return true;
+  if (name.ends_with("Proposal") && input > 0 && !std::isfinite(special))
+    return true;  // do boxes without a size overlap?
   // a norm that is much smaller than one of its numbers
   if (name == "_backward_Pooling" && row.str().find("pool_type=lp") != std::string::npos && std::isfinite(special)) {
     return input == 2;
@@ -304,7 +336,9 @@ bool is_open(const Row& row, size_t input, double special, Device device) {
   if (!is_backward || std::isnan(special) || special == 0) return false;
   // what no forward gives: a standard deviation of nothing, or its infinite inverse; terms of which two are infinite
   if (name.ends_with("Norm")) return input >= 2;
-  return std::isinf(special) && (name == "_backward_Activation" ? input == 1 : name == "_backward_SoftmaxOutput");
+  return std::isinf(special) &&
+         (name == "_backward_Activation" ? input == 1
+                                         : name == "_backward_SoftmaxOutput" || name == "_backward_product_scan");
 }
 
 // The operator with one special number among its inputs, as the reference has it.
@@ -341,6 +375,7 @@ void check_special_values(Device device, size_t step) {
   NameSet names;
   std::map<std::string_view, int> failures;
   for (const Row& row : all_rows()) {
+    if (device != cpu() && !row.options.on_gpu) continue;
     if (!row.reference || row.options.refused) continue;
     for (DType t : {DType::float32, DType::float64, DType::float16, DType::bfloat16}) {
       if (!row.accepts(t) || !(row.options.tried & dtype_bit(t))) continue;
@@ -381,7 +416,7 @@ TEST_CASE("users row 59: NaN, infinities, -0 and denormals through every operato
 
 TEST_CASE("users row 59: what is no index is refused or clipped, never followed", "[special]") {
   for (const Row& row : all_rows()) {
-    if (!row.reference || row.options.refused) continue;
+    if (!row.reference || row.options.refused || !row.accepts(DType::float32)) continue;
     const Hosts inputs = make_inputs(row, DType::float32), usual = run(row, inputs);
     for (size_t i = 0; i < inputs.size(); ++i) {
       if (!row.inputs[i].dtype || !is_floating(*inputs[i].dtype)) continue;

@@ -19,7 +19,9 @@ std::string type_name() {
   std::string name(text.substr(begin, text.find_first_of(";]", begin) - begin));
   // clang leaves the namespace of a template's arguments out
   const size_t argument = name.find('<');
-  if (argument != name.npos && !name.substr(argument).starts_with("<kaon::")) name.insert(argument + 1, "kaon::ops::");
+  const std::string rest = argument == name.npos ? "" : name.substr(argument + 1);
+  const bool is_bool = rest.starts_with("true") || rest.starts_with("false");
+  if (!rest.empty() && !is_bool && !rest.starts_with("kaon::")) name.insert(argument + 1, "kaon::ops::");
   return name;
 }
 
@@ -52,6 +54,14 @@ std::string source(const FloatTuple& value) {
   std::string text;
   for (int i = 0; i < value.size(); ++i) text += (i == 0 ? "" : ", ") + source(double(value[i]));
   return fmt::format("FloatTuple({})", text);
+}
+std::string source(const IntTuple& value) {
+  std::string text;
+  for (int i = 0; i < value.size(); ++i) text += (i == 0 ? "" : ", ") + source(value[i]);
+  return fmt::format("IntTuple({})", text);
+}
+std::string source(const ops::Interval& value) {
+  return fmt::format("ops::Interval{{{}, {}}}", source(value.low), source(value.high));
 }
 template <class E>
   requires std::is_enum_v<E> std::string source(E value) {

@@ -152,9 +152,8 @@ void movement(ProgramBuilder& b) {
     case 8: return b.offer(b.call(op::Reverse{.axis = Shape(axis)}, {a}));
     case 9: return b.offer(b.call(op::Repeat{.repeats = 2, .axis = axis}, {a}));
     case 10: {
-      Shape width = Shape::filled(std::min(2 * n, 8), 0);
-      if (n > 4) throw Refused();
-      for (int i = 2 * n - 2; i < 2 * n; ++i) width[i] = b.dice.below(3);
+      IntTuple width;
+      for (int i = 0; i < 2 * n; ++i) width.push_back(i < 2 * n - 2 ? 0 : b.dice.below(3));
       return b.offer(b.call(op::Pad{.mode = PadMode::constant, .pad_width = width, .constant_value = 0.5}, {a}));
     }
     default: {

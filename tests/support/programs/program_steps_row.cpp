@@ -120,7 +120,9 @@ void any_row(ProgramBuilder& b) {
   n.attrs = row.attrs;
   for (size_t i = 0; i < row.inputs.size(); ++i) n.inputs.push_back(input_of(b, row, i, t));
   if (b.is_body && (row.def->traits.mutates != 0 || row.def->traits_of(row.attrs.get()).random)) throw Refused();
-  n.is_derivative = row.options.differentiate && !row.options.gradient;
+  // regions are chosen, and no gradient says how a choice changes
+  const bool chooses = row.def == &op::ProposalRows::def || row.def == &op::ProposalRois::def;
+  n.is_derivative = row.options.differentiate && !row.options.gradient && !chooses;
   for (Ref r : b.add(std::move(n))) b.offer(r);
 }
 

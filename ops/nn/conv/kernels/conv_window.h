@@ -10,7 +10,7 @@ namespace kaon::ops {
 // Throws ValueError or ShapeError when the window attributes do not fit `axes` spatial axes. For
 // convolutions, transposed ones and pooling.
 void check_window(InferContext& c, const Shape& kernel, const Shape& stride, const Shape& dilate, const Shape& pad,
-                  std::optional<ConvLayout> layout, int axes);
+                  std::optional<ConvLayout> layout, int axes, const char* dilate_name = "dilate");
 
 // The padding and adj in use and the shape of y for data of this shape; an axis that cannot be reached has a negative
 // padding.

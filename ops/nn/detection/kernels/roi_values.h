@@ -61,9 +61,10 @@ struct RegionAxis {
     const A own = A(::ceil(part));
     samples = sample_ratio > 0 ? sample_ratio : own > 0 ? own < A(most) ? int64_t(own) : most : 0;
   }
-  KAON_HOST_DEVICE AxisSample<A> sample(int64_t i, int64_t s, int64_t size) const {
-    return {begin + A(i) * part + (A(s) + A(0.5)) * part / A(samples), size};
+  KAON_HOST_DEVICE A at(int64_t i, int64_t s) const {
+    return begin + A(i) * part + (A(s) + A(0.5)) * part / A(samples);
   }
+  KAON_HOST_DEVICE AxisSample<A> sample(int64_t i, int64_t s, int64_t size) const { return {at(i, s), size}; }
 };
 
 // What ROIAlign and its gradient share. The shape of data is (images, channels, height, width).

@@ -23,10 +23,10 @@ namespace hn = hwy::HWY_NAMESPACE;
 // Calls visit(input position) for the window's elements in row-major order.
 template <class Visit>
 HWY_INLINE void for_each(const PoolSizes& s, const PoolWindow& w, Visit visit) {
-  for (int64_t z = w.begin[0]; z < w.end[0]; ++z) {
-    for (int64_t y = w.begin[1]; y < w.end[1]; ++y) {
+  for (int64_t z = w.begin[0]; z < w.end[0]; z += s.dilation[0]) {
+    for (int64_t y = w.begin[1]; y < w.end[1]; y += s.dilation[1]) {
       const int64_t row = (z * s.in[1] + y) * s.in[2];
-      for (int64_t x = w.begin[2]; x < w.end[2]; ++x) visit(row + x);
+      for (int64_t x = w.begin[2]; x < w.end[2]; x += s.dilation[2]) visit(row + x);
     }
   }
 }
@@ -156,12 +156,12 @@ void forward_plane(const PoolJob<T>& job, const PoolSizes& s, const T* x, T* y) 
   for (int64_t row = 0; row < s.out[0] * s.out[1]; ++row, y += s.out[2]) {
     PoolWindow w = s.window(row * s.out[2]);
     std::fill_n(y, s.out[2], is_max ? -std::numeric_limits<T>::infinity() : T(0));
-    for (int64_t z = w.begin[0]; z < w.end[0]; ++z) {
-      for (int64_t iy = w.begin[1]; iy < w.end[1]; ++iy) {
+    for (int64_t z = w.begin[0]; z < w.end[0]; z += s.dilation[0]) {
+      for (int64_t iy = w.begin[1]; iy < w.end[1]; iy += s.dilation[1]) {
         const T* in_row = x + (z * s.in[1] + iy) * s.in[2];
         for (int64_t k = 0; k < s.kernel[2]; ++k) {
           // outputs whose tap k is inside the data
-          const int64_t shift = k - s.pad[2], step = s.stride[2];
+          const int64_t shift = k * s.dilation[2] - s.pad[2], step = s.stride[2];
           const int64_t first = shift < 0 ? (-shift + step - 1) / step : 0;
           const int64_t last = s.in[2] > shift ? std::min(s.out[2], (s.in[2] - 1 - shift) / step + 1) : 0;
           if (last <= first) continue;
@@ -211,9 +211,9 @@ void backward_units(const PoolJob<T>& job, int64_t begin, int64_t end) {
   const int64_t channels = job.channels_last ? job.g.in_channels : 1;
   const int64_t in = job.g.in_positions() * channels, out = job.g.out_positions() * channels;
   bool disjoint = true, once = true;  // is an element in one window at most; in one exactly?
-  for (size_t i = 0; i < 3; ++i) {
-    disjoint = disjoint && s.stride[i] >= s.kernel[i];
-    once = once && s.stride[i] == s.kernel[i] && s.out[i] * s.stride[i] >= s.in[i] + s.pad[i];
+  for (int i = 0; i < 3; ++i) {
+    disjoint = disjoint && s.stride[i] >= s.extent(i);
+    once = once && s.dilation[i] == 1 && s.stride[i] == s.kernel[i] && s.out[i] * s.stride[i] >= s.in[i] + s.pad[i];
   }
   for (int64_t unit = begin; unit < end; ++unit) {
     const T* x = job.x + unit * in;

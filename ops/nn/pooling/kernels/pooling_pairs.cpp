@@ -98,7 +98,8 @@ bool tiles_2x2(const PoolJob<float>& job) {
   const ConvGeometry& g = job.g;
   if (job.type != PoolType::max || g.axes != 2) return false;
   for (size_t a = 0; a < 2; ++a) {
-    if (g.kernel[a] != 2 || g.stride[a] != 2 || g.pad[a] != 0 || g.in[a] != 2 * g.out[a]) return false;
+    if (g.kernel[a] != 2 || g.stride[a] != 2 || g.pad[a] != 0 || g.dilate[a] != 1 || g.in[a] != 2 * g.out[a])
+      return false;
   }
   return true;
 }

@@ -1,0 +1,13 @@
+// The kernels of activations without an output layer's or a layer's part.
+#pragma once
+
+#include "kaon/ops/elementwise/kernels/pointwise.h"
+#include "kaon/ops/nn/activation/activation.h"
+
+namespace kaon::ops {
+
+// Op: one of those in shape_value.h.
+template <class Op>
+const PointwiseKernels& shape_kernels();
+
+}  // namespace kaon::ops
