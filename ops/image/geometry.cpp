@@ -137,7 +137,9 @@ void op::ImageResize::compose(ComposeContext& c) const {
     if (out[rows + axis] == 1) y = nd.slice_axis(y, axis + 2, 1, 2);
   }
   y = nd._reshape_to(nd.transpose(y, Shape(0, 2, 3, 1)), {.shape = out});
-  c.set(dtype == DType::uint8 ? nd.cast(nd.round(y), dtype) : y);
+  if (dtype != DType::uint8) return c.set(y);
+  // Half a unit is rounded up on every device, whichever way float32 left it: rounded to 1/1024 first, it is exact.
+  c.set(nd.cast(nd.round(nd.round(y * 1024) / 1024), dtype));
 }
 
 // --- flips

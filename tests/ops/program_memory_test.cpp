@@ -34,7 +34,7 @@ TEST_CASE("from_blob: reads and writes the program's memory, and releases it onc
   CHECK(released == 1);
 }
 
-TEST_CASE("from_blob: pending operations keep the memory") {
+TEST_CASE("from_blob: pending operations keep the memory", "[async]") {
   auto memory = std::make_unique<std::vector<double>>(1000, 1.0);
   std::atomic<bool> released{false};
   Engine& engine = Engine::current();
