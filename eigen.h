@@ -9,7 +9,8 @@
 #include "kaon/engine/api.h"
 #include "kaon/ops/ndarray.h"
 
-namespace KAON_API kaon::eigen {
+namespace KAON_API kaon {
+namespace eigen {
 
 template <class T>
 using RowMajor = Eigen::Matrix<std::remove_const_t<T>, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
@@ -44,4 +45,5 @@ NDArray array(const Eigen::DenseBase<Derived>& values) {
   return NDArray::from_blob(elements, shape, [owner = std::shared_ptr<RowMajor<T>>(std::move(matrix))] {});
 }
 
-}  // namespace kaon::eigen
+}  // namespace eigen
+}  // namespace kaon

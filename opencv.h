@@ -8,7 +8,8 @@
 #include "kaon/engine/api.h"
 #include "kaon/ops/ndarray.h"
 
-namespace KAON_API kaon::opencv {
+namespace KAON_API kaon {
+namespace opencv {
 
 namespace detail {
 inline DType dtype_of(const cv::Mat& mat) {
@@ -64,4 +65,5 @@ inline cv::Mat mat(const NDArray& array) {
   return made;
 }
 
-}  // namespace kaon::opencv
+}  // namespace opencv
+}  // namespace kaon

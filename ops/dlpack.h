@@ -9,7 +9,8 @@
 struct DLManagedTensor;
 struct DLManagedTensorVersioned;
 
-namespace KAON_API kaon::dlpack {
+namespace KAON_API kaon {
+namespace dlpack {
 
 // An array over the tensor's memory. It takes the tensor over: its deleter is called once no array or pending operation
 // needs the memory, on any thread. The values must be there: a producer with a stream of its own synchronises it first.
@@ -24,4 +25,5 @@ NDArray from(DLManagedTensorVersioned* tensor);
 DLManagedTensor* to(const NDArray& array);
 DLManagedTensorVersioned* to_versioned(const NDArray& array);
 
-}  // namespace kaon::dlpack
+}  // namespace dlpack
+}  // namespace kaon
