@@ -20,6 +20,8 @@ NDArray NDArray::from_blob(void* data, const Shape& shape, DType dtype, std::fun
     throw ValueError(fmt::format("[from_blob] the memory at {} is not aligned for {}: expected a multiple of {} bytes",
                                  data, name_of(dtype), element));
   }
+  static double nothing;  // null means to a buffer that it has no memory yet
+  if (!data) data = &nothing;
   auto buffer = Buffer::over(data, bytes, device, Engine::current(), std::move(release));
   return NDArray(IntrusivePtr<ArrayNode>(new ArrayNode(std::move(buffer), shape, dtype)));
 }

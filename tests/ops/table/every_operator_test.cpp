@@ -194,16 +194,12 @@ TEST_CASE(
     if (row.options.refused || row.inputs.empty()) continue;
     all.insert(name);
     INFO(row.str());
-    // rows of such shapes: the reference decides
+    // rows of such shapes: the reference decides, in the cases "op table"
     const bool is[] = {any_shape(row, [](const Shape& s) { return s.size() == 0; }),
                        any_shape(row, [](const Shape& s) { return s.ndim() > 0 && s[0] == 1; }),
                        any_shape(row, [](const Shape& s) { return s.ndim() == 0; })};
     for (Size size : {Size::no_elements, Size::batch_of_one, Size::no_dimensions}) {
       if (is[int(size)]) referenced[int(size)].insert(name);
-    }
-    if (is[0] || is[1] || is[2]) {
-      CHECK(check_values(row) == "");
-      CHECK(check_hybridized(row) == "");
     }
     // the others made to: both modes give the same, or both refuse
     if (row.def->visible_outputs(row.attrs.get()) == 0) continue;

@@ -322,7 +322,7 @@ TEST_CASE("op table: every operator on a GPU as on the CPU", "[op_table][cuda]")
   }
 }
 
-TEST_CASE("op table: large arrays give the same bits on 0, 1 and 2 threads", "[op_table]") {
+TEST_CASE("op table: large arrays give the same bits on 0, 1 and 2 threads", "[op_table][unsanitized]") {
   for (const Row& row : large_rows()) {
     INFO(row.str());
     CHECK(check_threads(row) == "");
