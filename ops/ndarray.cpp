@@ -75,18 +75,19 @@ Engine& NDArray::engine() const { return *buffer().engine; }
 
 void NDArray::check_writable(const char* op, const Arg<NDArray>& value) const {
   if (!thread_context().recording) return;
+  const char* instead = op == std::string_view("at") ? "x = x.at(...).replaced(y)" : "x = x + y instead of x += y";
   auto is_recorded = [](const NDArray& a) { return a.node().annotation && a.node().annotation->is_recorded(); };
   if (is_recorded(*this)) {
     throw StateError(
         fmt::format("[{}] writing in place to an array that is part of a recorded computation; "
-                    "write x = x + y instead of x += y, or leave autograd::record",
-                    op));
+                    "write {}, or leave autograd::record",
+                    op, instead));
   }
   if (!value.is_number() && is_recorded(value.array())) {
     throw StateError(
         fmt::format("[{}] writing a recorded value into another array would lose its gradient; "
-                    "write x = x + y instead of x += y, or give y.detach()",
-                    op));
+                    "write {}, or give y.detach()",
+                    op, instead));
   }
 }
 
@@ -231,8 +232,9 @@ void NDArray::apply_into(const OpDef& def, const void* attrs, std::span<const ND
   copies.reserve(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ArrayNode& a = *nodes[i];
-    bool same_view = a.offset == target->offset && a.shape == target->shape;
-    if (a.buffer != target->buffer || same_view) continue;
+    const bool is_target = a.offset == target->offset && a.shape == target->shape;
+    const bool may_be = def.traits.pointwise || def.traits.inplace == int(i);
+    if (a.buffer != target->buffer || (is_target && may_be)) continue;
     copies.push_back(inputs[i]->copy());
     nodes[i] = copies.back().node_.get();
   }

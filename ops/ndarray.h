@@ -191,7 +191,10 @@ class NDArray : public ArrayOperators<NDArray> {
   NDArray& operator*=(const Arg<NDArray>& b) { return update(ops::BinaryKind::mul, b); }  // as +=
   NDArray& operator/=(const Arg<NDArray>& b) { return update(ops::BinaryKind::div, b); }  // as +=
   NDArray& operator%=(const Arg<NDArray>& b) { return update(ops::BinaryKind::mod, b); }  // as +=
-  void copyto(NDArray& destination) const { destination.assign(*this); }  // converts, broadcasts, changes the device
+  // Converts, broadcasts, changes the device.
+  void copyto(NDArray& destination, std::source_location site = std::source_location::current()) const {
+    destination.assign(Arg<NDArray>(*this, site));
+  }
 
   // --- waiting. Each throws the failure of the operator that was to write the array, DeviceError when its GPU has
   // failed, WouldDeadlock inside an operation without whose end the wait cannot end. A thread that blocks helps the

@@ -56,7 +56,15 @@ void op::Concat::infer(InferContext& c) const {
   const int axis = normalize_axis(dim, out.ndim(), c.op());
   for (int i = 1; i < c.num_inputs(); ++i) {
     Shape expected = c.shape(0);
-    if (c.shape(i).ndim() == expected.ndim()) expected[axis] = c.shape(i)[axis];
+    const Shape& given = c.shape(i);
+    if (given.ndim() == expected.ndim()) {
+      for (int d = 0; d < given.ndim(); ++d) {
+        if (d == axis || given[d] == expected[d] || given[d] < 0 || expected[d] < 0) continue;
+        c.fail(fmt::format("all dimensions but dim {} must be equal, input 0 is {}, input {} is {}", axis,
+                           expected.str(), i, given.str()));
+      }
+      expected[axis] = given[axis];
+    }
     c.expect_shape(i, expected);
     out[axis] += c.shape(i)[axis];
   }

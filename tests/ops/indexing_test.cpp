@@ -220,7 +220,8 @@ TEST_CASE("indexing: errors") {
   const NDArray x = nd.zeros({2, 3});
   CHECK_THROWS_WITH(x(2), Contains("[index] position 2 is out of range for axis 0 of an array of shape (2, 3)"));
   CHECK_THROWS_WITH(x(0, 0, 0), Contains("[index] indices for 3 axes of an array of shape (2, 3)"));
-  CHECK_THROWS_WITH(x(ellipsis, ellipsis), Contains("more than one ellipsis"));
+  CHECK_THROWS_WITH(x(ellipsis, ellipsis),
+                    Contains("more than one ellipsis") && Contains("called at indexing_test.cpp:"));
   CHECK_THROWS_WITH(x(range(0, 1, 0)), Contains("[index] step"));
   CHECK_THROWS_WITH(x(x > 0), Contains("[index] positions must be integers, got an array of float32"));
   CHECK_THROWS_WITH(x(nd.zeros({3}, {.dtype = DType::boolean})),
@@ -239,4 +240,38 @@ TEST_CASE("indexing: errors") {
                     return leaf * 2;
                   }),
                   StateError);
+}
+
+TEST_CASE("indexing: an array assigned to a part of itself is read first") {
+  const auto fresh = [] { return nd.arange(6, {.dtype = DType::int64}); };
+  const std::vector<int64_t> reversed{5, 4, 3, 2, 1, 0};
+  NDArray x = fresh();
+  x.at(range({}, {}, -1)) = x;
+  CHECK(x.asvector<int64_t>() == reversed);
+  x = fresh();
+  x.at(nd.array(reversed, {6}, {.dtype = DType::int64})) = x;
+  CHECK(x.asvector<int64_t>() == reversed);
+  x = fresh().reshape({2, 3});
+  x.at(range(), range({}, {}, -1)) = x;
+  CHECK(x.asvector<int64_t>() == std::vector<int64_t>{2, 1, 0, 5, 4, 3});
+  x = fresh();
+  x.at(range(1, 6)) = x(range(0, 5));
+  CHECK(x.asvector<int64_t>() == std::vector<int64_t>{0, 0, 1, 2, 3, 4});
+}
+
+TEST_CASE("indexing: positions on all axes beside new axes, and arrays of no positions, have NumPy's shapes") {
+  const NDArray x = nd.array({5, 6}), y = nd.arange(12).reshape({3, 4});
+  CHECK(x(0, newaxis, newaxis).shape() == Shape(1, 1));
+  CHECK(autograd::record([&] { return (x * 1)(0, newaxis, newaxis); }).shape() == Shape(1, 1));
+  gluon::nn::HybridLambda net([](auto, auto x) { return x(0, newaxis, newaxis); });
+  net.hybridize();
+  CHECK(net(x).shape() == Shape(1, 1));
+  CHECK(y(0, newaxis, 1).shape() == Shape(1));
+  const NDArray none = nd.zeros({0}, {.dtype = DType::int32});
+  const NDArray column = nd.array(std::vector<int32_t>{1, 2}, {2, 1}, {.dtype = DType::int32});
+  CHECK(y(none, column).shape() == Shape(2, 0));
+  CHECK(y(range(), range(2, 3)).shape() == Shape(3, 1));
+  NDArray z = nd.zeros({3, 1, 2});
+  z(range(), range({}, {}, -1)) += 1;  // a view: the axis has one element
+  CHECK(z.sum().asscalar<float>() == 6);
 }

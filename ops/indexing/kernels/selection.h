@@ -24,12 +24,13 @@ class Selection {
     bool is_mask;
   };
 
+  // Throws IndexError, TypeError and ValueError with the line of the call.
   Selection(const Shape& shape, const Indices& indices) : site(indices[0].site), of_(shape) {
-    check(indices);
-    add_all(indices);
-    range_ = resolve_slice(of_, begin, end, step, "index");
-    for (const int axis : kept_) shape_.push_back(axis == new_axis ? 1 : range_.count[axis]);
-    if (shape_.empty() && !of_.empty()) shape_ = Shape(1);
+    try {
+      resolve(indices);
+    } catch (...) {
+      std::rethrow_exception(add_context(std::current_exception(), describe_call({"index", site})));
+    }
   }
 
   const std::source_location site;
@@ -50,7 +51,7 @@ class Selection {
     while (axis < of_.ndim() && range_.count[axis] == 1) ++axis;
     if (axis < of_.ndim() && range_.step[axis] != 1) return false;
     for (++axis; axis < of_.ndim(); ++axis) {
-      if (range_.count[axis] != of_[axis] || range_.step[axis] != 1) return false;
+      if (range_.count[axis] != of_[axis] || (range_.step[axis] != 1 && range_.count[axis] != 1)) return false;
     }
     return true;
   }
@@ -64,6 +65,14 @@ class Selection {
   using I = Index<A>;
   using Kind = typename I::Kind;
   static constexpr int new_axis = -1;
+
+  void resolve(const Indices& indices) {
+    check(indices);
+    add_all(indices);
+    range_ = resolve_slice(of_, begin, end, step, "index");
+    for (const int axis : kept_) shape_.push_back(axis == new_axis ? 1 : range_.count[axis]);
+    if (shape_.empty() && !of_.empty()) shape_ = Shape(1);
+  }
 
   static bool has_array(const I& i) { return i.kind == Kind::array || i.kind == Kind::mask; }
   static bool is_mask(const I& i) {
@@ -220,8 +229,8 @@ class SelectedPart {
   // By operators that hold for any size of the other axes.
   A basic(const A& x) const {
     A part = s_.is_whole() ? x : F.slice(in(x), s_.begin, s_.end, s_.step);
+    if (!s_.dropped.empty() && s_.dropped.ndim() == x.ndim()) return reshaped(part, s_.shape());
     if (!s_.dropped.empty()) part = F.squeeze(in(part), s_.dropped);
-    if (s_.shape().ndim() == 1 && s_.added.ndim() == 1 && part.ndim() == 1) return part;  // squeezed to shape (1,)
     for (const int64_t axis : s_.added) part = F.expand_dims(in(part), int(axis));
     return part;
   }
@@ -268,6 +277,10 @@ class SelectedPart {
     std::vector<A> positions;
     for (const auto& c : s_.chosen) {
       order.push_back(c.axis);
+      if (common.size() == 0) {  // whose 0 would be a code
+        positions.push_back(F.zeros(common, {.dtype = DType::int64, .device = device_}, s_.site));
+        continue;
+      }
       const A wide = with_ndim(F.cast(in(*c.array), DType::int64), common.ndim());
       positions.push_back(F.broadcast_to(in(wide), common));
     }
