@@ -12,6 +12,25 @@
 
 namespace KAON_API kaon {
 
+// A number as an argument: kept as double. Throws ValueError for an integer that needs more than 53 bits.
+class Number {
+ public:
+  template <class N>
+    requires std::convertible_to<N, double> Number(N number) : value_(double(number)) {
+      if constexpr (std::integral<N> && sizeof(N) == 8) {
+        const uint64_t size = number < 0 ? 0 - uint64_t(number) : uint64_t(number);
+        if (std::bit_width(size) - std::countr_zero(size) > 53) {
+          throw ValueError("[number] " + std::to_string(number) +
+                           " needs more than 53 bits: give it as an array, nd.array(...)");
+        }
+      }
+    }
+    operator double() const { return value_; }
+
+   private:
+    double value_;
+};
+
 // Made implicitly at the call, so the location is the user's line. Borrows the array: use it in parameter
 // lists only. Trivially destructible, so safe inside a co_await expression.
 template <class A>
@@ -20,7 +39,7 @@ class Arg {
   Arg(const A& array, std::source_location site = std::source_location::current()) : array_(&array), site_(site) {}
   template <class N>
     requires(std::integral<N> || std::floating_point<N>)
-  Arg(N number, std::source_location site = std::source_location::current()) : number_(exact(number)), site_(site) {}
+  Arg(N number, std::source_location site = std::source_location::current()) : number_(Number(number)), site_(site) {}
 
   bool is_number() const { return array_ == nullptr; }
   const A& array() const { return *array_; }
@@ -28,19 +47,6 @@ class Arg {
   const std::source_location& site() const { return site_; }
 
  private:
-  // Numbers are kept as double. Throws ValueError for an integer that needs more than 53 bits.
-  template <class N>
-  static double exact(N number) {
-    if constexpr (std::integral<N> && sizeof(N) == 8) {
-      const uint64_t size = number < 0 ? 0 - uint64_t(number) : uint64_t(number);
-      if (std::bit_width(size) - std::countr_zero(size) > 53) {
-        throw ValueError("[number] " + std::to_string(number) +
-                         " needs more than 53 bits: give it as an array, nd.array(...)");
-      }
-    }
-    return double(number);
-  }
-
   const A* array_ = nullptr;
   double number_ = 0;
   std::source_location site_;

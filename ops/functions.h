@@ -305,13 +305,13 @@ class Functions : public LayerFunctions<A> {
   A ones(const Shape& shape, const ArrayOptions& o = {}, Site site = Site::current()) const {
     return create(op::Ones{.shape = shape, .dtype = dtype<float>(o), .ctx = o.device}, site);
   }
-  A full(const Shape& shape, double value, const ArrayOptions& o = {}, Site site = Site::current()) const {
+  A full(const Shape& shape, Number value, const ArrayOptions& o = {}, Site site = Site::current()) const {
     return create(op::Full{.shape = shape, .value = value, .dtype = dtype<float>(o), .ctx = o.device}, site);
   }
-  A arange(double stop, op::Arange op = {}, Site site = Site::current()) const {  // 0, step, ... below stop
+  A arange(Number stop, op::Arange op = {}, Site site = Site::current()) const {  // 0, step, ... below stop
     return op.start = stop, op.stop.reset(), create(op, site);
   }
-  A arange(double start, double stop, op::Arange op = {}, Site site = Site::current()) const {
+  A arange(Number start, Number stop, op::Arange op = {}, Site site = Site::current()) const {
     return op.start = start, op.stop = stop, create(op, site);
   }
   A linspace(double start, double stop, int64_t num, op::Linspace op = {}, Site site = Site::current()) const {

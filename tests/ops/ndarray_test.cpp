@@ -427,3 +427,10 @@ TEST_CASE("users row 19: arrays of one engine are used under another, and not mi
   first.wait_all();
   second.wait_all();
 }
+
+TEST_CASE("creation: an integer that a double cannot hold is refused, not rounded") {
+  const int64_t large = (int64_t(1) << 53) + 1;
+  CHECK_THROWS_WITH(nd.full({1}, large, {.dtype = DType::int64}), Catch::Matchers::Contains("needs more than 53 bits"));
+  CHECK_THROWS_AS(nd.arange(large - 2, large + 2, {.dtype = DType::int64}), ValueError);
+  CHECK(nd.full({1}, large - 1, {.dtype = DType::int64}).asscalar<int64_t>() == large - 1);
+}

@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 2> enum_names(SuppressKind) { return {"bo
 namespace op {
 // Boxes (..., n, k) of k >= 5 numbers in the order of their scores, without those that overlap a better one. A row has
 // its score at score_index, a box at coord_start, and with id_index >= 0 its class there. Rows are dropped whose score
-// is not above valid_thresh (NaN is not), and those of class background_id, if both indices are given; then all but the
+// is not above valid_thresh (NaN is not), and with id_index those of class background_id, -1 too; then all but the
 // first topk; then each that overlaps a row before it, of its class unless force_suppress, by an IoU above
 // overlap_thresh. The rows that stay come first, their boxes in out_format; the others are -1. Equal scores keep their
 // order. topk = 0 gives data as they are. The second output, hidden, has the number of the row in data, or -1, int64

@@ -152,3 +152,12 @@ TEST_CASE("detection: refusals say the operator, what it expected and what it go
     nd.ROIPooling(ones({1, 1, 3, 3}), ones({2, 5}, DType::float64), {.pooled_size = {2, 2}, .spatial_scale = 1});
   });
 }
+
+TEST_CASE("box_nms: rows of class -1 are background unless another class is, as in MXNet") {
+  const NDArray x = nd.array(
+      {{-1, 0.9f, 0.1f, 0.1f, 0.5f, 0.5f}, {0, 0.8f, 0.6f, 0.6f, 0.9f, 0.9f}, {1, 0.7f, 0.11f, 0.1f, 0.5f, 0.5f}});
+  op::BoxNms op{.overlap_thresh = 0.5, .coord_start = 2, .score_index = 1, .id_index = 0, .force_suppress = true};
+  CHECK(nd.box_nms(x, op)(range(), 0).asvector<float>() == std::vector<float>{0, 1, -1});
+  op.background_id = -2;
+  CHECK(nd.box_nms(x, op)(range(), 0).asvector<float>() == std::vector<float>{-1, 0, -1});
+}

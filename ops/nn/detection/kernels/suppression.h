@@ -41,7 +41,7 @@ struct SuppressJob {
   KAON_HOST_DEVICE bool is_candidate(const T* row) const {
     if (op.kind == SuppressKind::multibox) return A(row[op.id_index]) >= 0;
     if (!(A(row[op.score_index]) > A(op.valid_thresh))) return false;
-    return op.id_index < 0 || op.background_id < 0 || A(row[op.id_index]) != A(op.background_id);
+    return op.id_index < 0 || A(row[op.id_index]) != A(op.background_id);
   }
   KAON_HOST_DEVICE Candidate<A> candidate(const T* row, int64_t place) const {
     return {Box<A>::load(row + op.coord_start, op.in_format),

@@ -76,7 +76,7 @@ std::vector<std::pair<int64_t, int64_t>> kept_rows(const Op& op, const double* d
   for (size_t place = 0; place < order.size(); ++place) {
     const double* const row = data + order[place] * k;
     if (multibox ? row[op.id_index] < 0 : !(row[op.score_index] > op.valid_thresh)) continue;
-    if (!multibox && op.id_index >= 0 && op.background_id >= 0 && row[op.id_index] == op.background_id) continue;
+    if (!multibox && op.id_index >= 0 && row[op.id_index] == op.background_id) continue;
     if (op.topk >= 0 && int64_t(candidates.size()) >= op.topk) break;
     candidates.emplace_back(order[place], int64_t(place));
   }
