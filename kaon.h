@@ -25,6 +25,7 @@
 #include "kaon/graph/autograd.h"
 #include "kaon/graph/control_flow.h"
 #include "kaon/graph/plan_report.h"
+#include "kaon/ops/checks.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/ndarray_file.h"
 #include "kaon/ops/random_state.h"

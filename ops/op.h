@@ -201,6 +201,13 @@ struct ImageUse {
   int few_channels = -1;               // this input may stay row-major: kernels of the CPU convert up to 4 channels
 };
 
+// The result of `index_use`: an input whose elements choose among `count`, and which are clipped or skipped otherwise.
+struct IndexUse {
+  int input = -1;  // none
+  int64_t count = 0;
+  std::optional<double> ignored{};  // this element chooses none by intention
+};
+
 // The argument of `keeps_rows`: a call some of whose inputs have rows, the samples of a batch, along their first
 // dimension. Axes count from the end when negative; ShapeError for one that is out of range.
 class RowQuery {
@@ -268,6 +275,8 @@ struct AnyField {
 //   ops::ImageUse image_use() const
 //       With traits.any_layout: which inputs and outputs are images. Without it, images keep a layout other than
 //       row-major only where all inputs and outputs are images of one shape.
+//   ops::IndexUse index_use(std::span<const TensorView> inputs) const
+//       An input of indices or labels that the kernel clips or skips where they are out of range (ops/checks.h).
 //   double flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const
 //       Multiplications and additions of a call. Without it, a call's time is estimated by its bytes alone.
 

@@ -36,6 +36,7 @@ struct OpDef {
   std::optional<ops::CudaExpression> (*cuda_expression)(const void* attrs, const ops::ExpressionArgs&);
   ops::FusedActivation (*as_epilogue)(const void* attrs);
   ops::ImageUse (*image_use)(const void* attrs);
+  ops::IndexUse (*index_use)(const void* attrs, std::span<const TensorView> inputs);
   double (*flops)(const void* attrs, std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs);
   // By output: is it computed from an input with from[i]? nullptr: each is computed from every input.
   std::vector<bool> (*computed_from)(const void* attrs, std::span<const TensorMeta> inputs, std::vector<bool> from);
@@ -130,6 +131,11 @@ constexpr OpDef make_op_def() {
   if constexpr (requires(const T& t) { t.image_use(); }) {
     static_assert(T::traits.any_layout, "image_use() is for operators that take images in any layout");
     d.image_use = [](const void* p) { return static_cast<const T*>(p)->image_use(); };
+  }
+  if constexpr (requires(const T& t, std::span<const TensorView> inputs) { t.index_use(inputs); }) {
+    d.index_use = [](const void* p, std::span<const TensorView> inputs) {
+      return static_cast<const T*>(p)->index_use(inputs);
+    };
   }
   if constexpr (requires(const T& t, std::span<const TensorMeta> m) { t.flops(m, m); }) {
     d.flops = [](const void* p, std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) -> double {

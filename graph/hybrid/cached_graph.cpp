@@ -18,6 +18,7 @@
 #include "kaon/graph/plan/batch_padding.h"
 #include "kaon/ops/array/same_engine.h"
 #include "kaon/ops/array/small_array.h"
+#include "kaon/ops/operator/checked_kernel.h"
 
 namespace kaon::graph {
 namespace {
@@ -91,7 +92,7 @@ CachedGraph::CachedGraph(Trace trace, size_t num_outputs, std::vector<std::strin
 
 bool CachedGraph::matches(const Key& key, std::span<const NDArray* const> inputs, bool training, bool recorded,
                           int64_t bucket) const {
-  if (key.training != training || key.wanted.empty() == recorded) return false;
+  if (key.training != training || key.wanted.empty() == recorded || key.checking != is_checking()) return false;
   if (!inputs.empty() && key.device != inputs[0]->device()) return false;
   for (size_t i = 0; i < inputs.size(); ++i) {
     const ArrayNode& a = *inputs[i]->ptr();
@@ -139,6 +140,7 @@ IntrusivePtr<ExecutionPlan> CachedGraph::find(std::span<const NDArray* const> in
   }
   Key key;
   key.training = training;
+  key.checking = is_checking();
   if (!inputs.empty()) key.device = inputs[0]->device();
   for (const NDArray* a : inputs) {
     key.inputs.push_back({a->shape(), a->dtype()});
@@ -245,7 +247,7 @@ IntrusivePtr<ExecutionPlan> CachedGraph::build(const Key& key) const {
   options.verify = options_.verify;
   const bool may_verify = program_.defined() && key.device.type == DeviceType::cpu && !options_.winograd &&
                           options_.policy != PlanPolicy::bucket;
-  if (options.verify == 0 && may_verify) options.verify = verify_by_environment();
+  if (options.verify == 0 && may_verify) options.verify = key.checking ? INT_MAX : verify_by_environment();
   if (options.verify > 0) options.program = std::make_shared<const Graph>(passes::program(trace(), passes));
   return IntrusivePtr<ExecutionPlan>(new ExecutionPlan(std::move(graph), options));
 }
@@ -257,6 +259,7 @@ std::string CachedGraph::explain(const Key& key) const {
                     })->key;
   if (std::string change = describe_change(input_names_, last.inputs, key.inputs); !change.empty()) return change;
   if (last.device != key.device) return fmt::format("device: {} -> {}", last.device.str(), key.device.str());
+  if (last.checking != key.checking) return key.checking ? "checks began" : "checks ended";
   if (last.training != key.training) return fmt::format("training: {} -> {}", last.training, key.training);
   if (last.wanted.empty() != key.wanted.empty())
     return fmt::format("recording: {} -> {}", !last.wanted.empty(), !key.wanted.empty());

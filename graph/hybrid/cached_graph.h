@@ -87,6 +87,7 @@ class CachedGraph {
     std::vector<TensorMeta> inputs;
     Device device{};
     bool training = false;
+    bool checking = false;     // ops/checks.h: every call is verified
     std::vector<bool> wanted;  // gradients; empty when nothing is recorded
     std::vector<bool> heads;   // outputs at which they arrive; empty: at each
   };

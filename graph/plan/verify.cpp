@@ -10,6 +10,7 @@
 
 #include "kaon/graph/ir/rewrite.h"
 #include "kaon/ops/kernels/image_layout.h"
+#include "kaon/ops/operator/checked_kernel.h"
 #include "kaon/ops/operator/kernel_call.h"
 
 namespace kaon::graph {
@@ -158,7 +159,7 @@ void Shadow::evaluate(uint32_t node, RunContext& run) {
       .run = run,
       .random = draws ? RandomKey{key_.seed, key_.offset + verification_->random_offsets_[node]} : RandomKey{},
       .training = verification_->training_};
-  n.op->cpu(n.attrs.get(), kernel);
+  run_on_cpu(*n.op, n.attrs.get(), kernel);
   run.free_workspace();
 }
 
@@ -260,6 +261,7 @@ void Shadow::check(ValueId planned, const TensorView& got, RunContext& run) {
 void Shadow::finish(RunContext& run) {
   advance(program().nodes.size(), run);
   if (failure_) {
+    if (is_checking()) std::rethrow_exception(failure_);  // what the plan does not look for
     try {
       std::rethrow_exception(failure_);
     } catch (const std::exception& e) {

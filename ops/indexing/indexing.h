@@ -22,6 +22,7 @@ struct Take {
     field("mode", &Take::mode);
   }
   static const OpDef def;
+  IndexUse index_use(std::span<const TensorView> inputs) const;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.count() == 1 && q.has_rows(1) == q.is_first(axis); }
@@ -59,6 +60,7 @@ struct Embedding {
     field("sparse_grad", &Embedding::sparse_grad);
   }
   static const OpDef def;
+  IndexUse index_use(std::span<const TensorView> inputs) const { return {0, inputs[1].shape[0]}; }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.only_first_has_rows(); }
@@ -90,6 +92,7 @@ struct Pick {
     field("mode", &Pick::mode);
   }
   static const OpDef def;
+  IndexUse index_use(std::span<const TensorView> inputs) const;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && !q.is_first(axis); }
@@ -116,6 +119,7 @@ struct BatchTake {
   static constexpr OpTraits traits{.name = "batch_take", .inputs = Names("a", "indices")};
   static constexpr void fields(auto) {}
   static const OpDef def;
+  IndexUse index_use(std::span<const TensorView> inputs) const { return {1, inputs[0].shape[1]}; }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows(); }
@@ -136,6 +140,7 @@ struct OneHot {
     field("dtype", &OneHot::dtype);
   }
   static const OpDef def;
+  IndexUse index_use(std::span<const TensorView>) const { return {0, depth}; }
   void infer(InferContext& c) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows(); }
 };
@@ -255,6 +260,7 @@ struct ScatterSetNd {
   static constexpr OpTraits traits{.name = "_scatter_set_nd",
                                    .inputs = Names("lhs", "rhs", "indices"),
                                    .inplace = 0,
+                                   .in_mxnet = false,
                                    .aliases = Names("_npi_scatter_set_nd")};
   static constexpr void fields(auto field) { field("shape", &ScatterSetNd::shape, true); }
   static const OpDef def;

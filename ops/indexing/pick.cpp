@@ -61,6 +61,12 @@ void run_pick(KernelContext& c, int at, IndexMode mode, const char* op) {
 
 }  // namespace
 
+IndexUse op::Pick::index_use(std::span<const TensorView> inputs) const {
+  const Shape& s = inputs[0].shape;
+  if (mode != IndexMode::clip) return {};
+  return {1, s[normalize_axis(axis, s.ndim(), "pick")]};
+}
+
 void op::Pick::infer(InferContext& c) const {
   const Shape& data = c.shape(0);
   const int at = check_pick(c, data, axis, mode);

@@ -40,6 +40,12 @@ void op::Take::infer(InferContext& c) const {
   c.set_output(taken_shape(c.shape(0), c.shape(1), at), c.dtype());
 }
 
+IndexUse op::Take::index_use(std::span<const TensorView> inputs) const {
+  const Shape& s = inputs[0].shape;
+  if (mode != IndexMode::clip) return {};
+  return {1, s[normalize_axis(axis, s.ndim(), "take")]};
+}
+
 void op::Take::grad(GradContext& g) const {
   if (!g.wants(0) || !g.has_head(0)) return;
   g.set(0, nd._backward_take(g.head(), g.input(1), {.shape = g.input_like(0).shape(), .axis = axis, .mode = mode}));

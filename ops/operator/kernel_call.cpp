@@ -15,6 +15,7 @@
 #include "kaon/engine/operation.h"
 #include "kaon/ops/array/same_engine.h"
 #include "kaon/ops/array/small_array.h"
+#include "kaon/ops/operator/checked_kernel.h"
 #include "kaon/ops/operator/gpu_kernels.h"
 #include "kaon/ops/random_state.h"
 
@@ -44,9 +45,9 @@ KernelCall& call_of(OpNode& op) { return **reinterpret_cast<KernelCall**>(op.pay
 // The block is in the payload, after its pointer, when it fits: with up to four arrays and no attributes.
 constexpr size_t inline_at = 8;
 
-// `array(i)`: inputs, then outputs.
-template <class Array>
-void call_kernel(const KernelCall& call, Kernel kernel, const void* attrs, Array&& array, const RandomKey& random,
+// `array(i)`: inputs, then outputs. kernel(attrs, context).
+template <class K, class Array>
+void call_kernel(const KernelCall& call, K&& kernel, const void* attrs, Array&& array, const RandomKey& random,
                  RunContext& run) {
   run.updates_are_whole = true;  // until the kernel begins
   SmallArray<TensorView> views(size_t(call.num_arrays()), [&](size_t i) {
@@ -60,6 +61,11 @@ void call_kernel(const KernelCall& call, Kernel kernel, const void* attrs, Array
                         .training = call.training};
   run.updates_are_whole = false;
   kernel(attrs, context);
+}
+
+// The kernel of the CPU.
+auto on_cpu(const KernelCall& call) {
+  return [&def = *call.def](const void* attrs, KernelContext& c) { run_on_cpu(def, attrs, c); };
 }
 
 // The exception that is being handled, with the shapes of the call if there is memory for the text.
@@ -109,7 +115,7 @@ void run_kernel(OpNode& op, RunContext& run) {
     if (first_buffer(call).is_on_gpu()) [[unlikely]] {
       launch_kernel(op, run);
     } else {
-      call_kernel(call, call.def->cpu, call.attrs(), array, call.is_random ? call.key() : RandomKey{}, run);
+      call_kernel(call, on_cpu(call), call.attrs(), array, call.is_random ? call.key() : RandomKey{}, run);
     }
   } catch (...) {
     std::rethrow_exception(with_arrays(call, array));
@@ -130,7 +136,7 @@ bool run_small(const KernelCall& call, const void* attrs, std::span<ArrayNode* c
   auto array = [&](size_t i) { return i < inputs.size() ? inputs[i] : outputs[0]; };
   auto body = [&](RunContext& run) {
     try {
-      call_kernel(call, call.def->cpu, attrs, array, {}, run);
+      call_kernel(call, on_cpu(call), attrs, array, {}, run);
     } catch (...) {
       failure = with_arrays(call, array);
     }

@@ -66,6 +66,12 @@ TEST_CASE("docs: errors", "[docs]") {
   }
   CHECK_NOTHROW(nd.waitall());
   CHECK_THROWS_AS(first.wait_to_read(), ValueError);
+
+  set_checks({.nan = true, .indices = true});
+  CHECK_THROWS_AS(nd.log(nd.array({1, -1})).wait_to_read(), ValueError);
+  CHECK_THROWS_AS(nd.pick(nd.ones({2, 3}), nd.array({0, 3})).wait_to_read(), IndexError);
+  set_checks({});
+  CHECK(nd.pick(nd.ones({2, 3}), nd.array({0, 3})).sum().asscalar<float>() == 2);
 }
 
 TEST_CASE("docs: memory", "[docs]") {

@@ -182,6 +182,7 @@ struct SoftmaxOutput {
     field("smooth_alpha", &SoftmaxOutput::smooth_alpha);
   }
   static const OpDef def;
+  ops::IndexUse index_use(std::span<const TensorView> inputs) const;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && q.ndim() >= 2; }
@@ -220,6 +221,7 @@ struct SoftmaxCrossEntropy {
   static constexpr OpTraits traits{.name = "softmax_cross_entropy", .inputs = {"data", "label"}, .infers = bit(1)};
   static constexpr void fields(auto) {}
   static const OpDef def;
+  ops::IndexUse index_use(std::span<const TensorView> inputs) const { return {1, inputs[0].shape[1]}; }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
 };

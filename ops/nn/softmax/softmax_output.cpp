@@ -71,6 +71,11 @@ void op::SoftmaxOutput::infer(InferContext& c) const {
   c.set_output(c.shape(0), c.dtype());
 }
 
+IndexUse op::SoftmaxOutput::index_use(std::span<const TensorView> inputs) const {
+  if (inputs[1].shape == inputs[0].shape) return {};  // probabilities
+  return {1, output_rows(*this, inputs[0].shape).n, use_ignore ? std::optional(ignore_label) : std::nullopt};
+}
+
 void op::SoftmaxOutput::grad(GradContext& g) const {
   if (!g.wants(0)) return;
   const op::BackwardSoftmaxOutput op{grad_scale,     ignore_label,  multi_output, use_ignore,
