@@ -33,9 +33,9 @@ NDArray binary_gradient(BinaryKind kind, int i, GradContext& g) {
         const NDArray is_finite = nd.abs(factor) < std::numeric_limits<double>::infinity();
         return h * nd.where((b() != 0) + is_finite, slope, nd.zeros_like(slope));
       }
-      // y log a tends to 0 with y
+      // y log a tends to 0 with y; and 0^b is flat from b = 0 on
       const NDArray slope = y() * nd.log(a());
-      return h * nd.where(y(), slope, nd.zeros_like(slope));
+      return h * nd.where((y() != 0) * ((a() != 0) + (b() < 0)), slope, nd.zeros_like(slope));
     }
     case B::maximum: return h * (i == 0 ? a() >= b() : a() < b());
     case B::minimum: return h * (i == 0 ? a() <= b() : a() > b());

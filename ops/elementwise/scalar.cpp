@@ -49,8 +49,9 @@ void grad_scalar(ScalarKind kind, double s, GradContext& g) {
     case K::rmod: return g.set(0, nd.negative(h * nd.floor(s / x())));
     case K::power:  // x^0 is flat at 0 too, where x^-1 is infinite
       return g.set(0, s == 0 ? nd.zeros_like(h) : s * (h * nd.power(x(), s - 1)));
-    case K::rpower:  // and so is 0^x, where log 0 is
-      return g.set(0, s == 0 ? nd.zeros_like(h) : std::log(s) * (h * y()));
+    case K::rpower:  // and 0^x from x = 0 on, where log 0 is infinite
+      if (s == 0) return g.set(0, nd.where(x() < 0, h * std::log(s), nd.zeros_like(h)));
+      return g.set(0, std::log(s) * (h * y()));
     case K::maximum: return g.set(0, h * (x() >= s));
     case K::minimum: return g.set(0, h * (x() <= s));
     case K::hypot: return g.set(0, h * (x() / y()));

@@ -210,6 +210,13 @@ TEST_CASE("special values: gradients of powers with the exponent or the base 0",
     CHECK(slope([](const Array& x, const Array&) { return nd.power(x, 0); }) == Values{0, 0});
     CHECK(slope([](const Array& x, const Array&) { return nd.power(0, x); }) == Values{0, 0});
     CHECK(slope([](const Array& x, const Array& zero) { return nd.power(x, zero); }) == Values{0, 0});
+    // 0^x: infinite below 0, then 1, then 0
+    for (const bool is_number : {true, false}) {
+      Array x = make({-1, 0, 1}, t);
+      x.attach_grad();
+      autograd::record([&] { return is_number ? nd.power(0, x) : nd.power(make({0, 0, 0}, t), x); }).backward();
+      CHECK(x.grad().asvector<double>() == Values{-inf, 0, 0});
+    }
   }
 }
 
