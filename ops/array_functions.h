@@ -266,14 +266,18 @@ class ArrayFunctions : public ops::OperatorCalls<A> {
   A _logical_or_scalar(const In<A>& x, const op::LogicalOrScalar& op) const { return call(op, x); }
   A _logical_xor_scalar(const In<A>& x, const op::LogicalXorScalar& op) const { return call(op, x); }
   // --- reductions over op.axis (empty: all axes), of any dtype but bool; mean and norm floating. Without axes a result
-  // has shape (1,). A NaN passes max and min; nansum and nanprod skip it. No elements: ShapeError in max, min, argmax
+  // has shape (1,). sum(x, 1), sum(x, Shape(0, 2)) or sum(x, {.axis = {0, 2}}). A NaN passes max and min; nansum and
+  // nanprod skip it. No elements: ShapeError in max, min, argmax
   A sum(const In<A>& x, const op::Sum& op = {}) const { return call(op, x); }  // sum
-  A sum(const In<A>& x, ops::Dimension auto axis) const { return call(op::Sum{.axis = Shape(axis)}, x); }  // along one axis
+  A sum(const In<A>& x, ops::Axes auto axes, bool keepdims = false) const { return call(op::Sum{.axis = Shape(axes), .keepdims = keepdims}, x); }
   A mean(const In<A>& x, const op::Mean& op = {}) const { return call(op, x); }  // sum / number of elements
-  A mean(const In<A>& x, ops::Dimension auto axis) const { return call(op::Mean{.axis = Shape(axis)}, x); }  // along one axis
+  A mean(const In<A>& x, ops::Axes auto axes, bool keepdims = false) const { return call(op::Mean{.axis = Shape(axes), .keepdims = keepdims}, x); }
   A prod(const In<A>& x, const op::Prod& op = {}) const { return call(op, x); }  // product
+  A prod(const In<A>& x, ops::Axes auto axes, bool keepdims = false) const { return call(op::Prod{.axis = Shape(axes), .keepdims = keepdims}, x); }
   A max(const In<A>& x, const op::Max& op = {}) const { return call(op, x); }  // largest element
+  A max(const In<A>& x, ops::Axes auto axes, bool keepdims = false) const { return call(op::Max{.axis = Shape(axes), .keepdims = keepdims}, x); }
   A min(const In<A>& x, const op::Min& op = {}) const { return call(op, x); }  // smallest element
+  A min(const In<A>& x, ops::Axes auto axes, bool keepdims = false) const { return call(op::Min{.axis = Shape(axes), .keepdims = keepdims}, x); }
   A nansum(const In<A>& x, const op::NanSum& op = {}) const { return call(op, x); }  // sum without NaN
   A nanprod(const In<A>& x, const op::NanProd& op = {}) const { return call(op, x); }  // product without NaN
   A norm(const In<A>& x, const op::Norm& op = {}) const { return call(op, x); }      // ord 1: sum |x|; 2: sqrt(sum x^2)

@@ -27,6 +27,7 @@ KAON_API std::string to_text(int64_t value);
 KAON_API std::string to_text(double value);
 KAON_API std::string to_text(float value);
 KAON_API std::string to_text(bool value);
+inline std::string to_text(Flag value) { return to_text(bool(value)); }
 KAON_API std::string to_text(const Shape& value);
 KAON_API std::string to_text(const OptionalShape& value);
 KAON_API std::string to_text(const FloatTuple& value);
@@ -40,6 +41,11 @@ KAON_API bool from_text(std::string_view text, int& value);
 KAON_API bool from_text(std::string_view text, double& value);
 KAON_API bool from_text(std::string_view text, float& value);
 KAON_API bool from_text(std::string_view text, bool& value);
+inline bool from_text(std::string_view text, Flag& value) {
+  bool given = false;
+  if (!from_text(text, given)) return false;
+  return value = given, true;
+}
 KAON_API bool from_text(std::string_view text, Shape& value);
 KAON_API bool from_text(std::string_view text, OptionalShape& value);
 KAON_API bool from_text(std::string_view text, FloatTuple& value);

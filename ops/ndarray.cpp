@@ -300,8 +300,6 @@ NDArray view(const NDArray& base, const Shape& shape, size_t offset) {
   const ArrayNode& n = base.node();
   return NDArray(IntrusivePtr<ArrayNode>(new ArrayNode(n.buffer, shape, n.dtype, n.offset + offset)));
 }
-// A view has no gradient history of its own, so under the tape or a tracer the operator is called instead.
-bool can_view(const NDArray& a) { return Interceptor::current() == nullptr && a.node().buffer; }
 }  // namespace
 
 NDArray NDArray::operator[](int64_t index) const {

@@ -73,15 +73,20 @@ class NumpyFunctions : public ArrayFunctions<A> {
   A _extreme_scan(const In<A>& x, const op::ExtremeScan& op) const { return call(op, x); }
   // --- statistics, over op.axis or all elements, of every dtype; logsumexp floating
   A any(const In<A>& x, const op::Any& op = {}) const { return call(op, x); }  // is one not 0: bool
+  A any(const In<A>& x, ops::Axes auto axes, bool keepdims = false) const { return call(op::Any{.axis = Shape(axes), .keepdims = keepdims}, x); }
   A all(const In<A>& x, const op::All& op = {}) const { return call(op, x); }  // are all: bool
+  A all(const In<A>& x, ops::Axes auto axes, bool keepdims = false) const { return call(op::All{.axis = Shape(axes), .keepdims = keepdims}, x); }
   A var(const In<A>& a, const op::Var& op = {}) const { return call(op, a); }  // mean of (a - mean)^2
+  A var(const In<A>& a, ops::Axes auto axes, bool keepdims = false) const { return call(op::Var{.axis = Shape(axes), .keepdims = keepdims}, a); }
   A std(const In<A>& a, const op::Std& op = {}) const { return call(op, a); }  // its root
+  A std(const In<A>& a, ops::Axes auto axes, bool keepdims = false) const { return call(op::Std{.axis = Shape(axes), .keepdims = keepdims}, a); }
   A logsumexp(const In<A>& x, const op::LogSumExp& op = {}) const { return call(op, x); }  // log(sum(e^x))
   A quantile(const In<A>& a, double q, op::Quantile op = {}) const { return op.q = q, call(op, a); }  // q in [0, 1]
   A quantile(const In<A>& a, const In<A>& q, op::Quantile op = {}) const { return op.q.reset(), call(op, a, q); }
   A percentile(const In<A>& a, double q, op::Percentile op = {}) const { return op.q_scalar = q, call(op, a); }  // q in [0, 100]
   A percentile(const In<A>& a, const In<A>& q, op::Percentile op = {}) const { return op.q_scalar.reset(), call(op, a, q); }
   A median(const In<A>& a, const op::Median& op = {}) const { return call(op, a); }
+  A median(const In<A>& a, ops::Axes auto axes, bool keepdims = false) const { return call(op::Median{.axis = Shape(axes), .keepdims = keepdims}, a); }
   std::vector<A> histogram(const In<A>& data, int bins, double low, double high) const {  // counts, edges
     return call_many(2, op::Histogram{.bin_cnt = bins, .range = ops::Interval{low, high}}, data);
   }

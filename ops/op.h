@@ -36,6 +36,19 @@ struct Names {
   constexpr int size() const { return count; }
 };
 
+// A bool that no number converts to. In braces, {0, 1} names two axes to a reader who knows MXNet; were keepdims a
+// bool, it would be axis 0 with keepdims.
+class Flag {
+ public:
+  constexpr Flag() = default;
+  template <std::same_as<bool> B>
+  constexpr Flag(B value) : value_(value) {}
+  constexpr operator bool() const { return value_; }
+
+ private:
+  bool value_ = false;
+};
+
 // An attribute that is any text. A value: the text is kept as long as the process, once however often it is read.
 struct Word {
   const char* text = "";

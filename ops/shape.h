@@ -75,6 +75,12 @@ class Shape {
   int ndim_ = 0;
 };
 
+namespace ops {
+// An axis, or a Shape of axes.
+template <class T>
+concept Axes = Dimension<T> || std::same_as<T, Shape>;
+}  // namespace ops
+
 // A tuple whose entries may be None: begin, end and step of a slice, "(None, 2)". A Shape converts.
 class OptionalShape {
  public:

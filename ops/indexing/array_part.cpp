@@ -21,8 +21,7 @@ NDArray view(const NDArray& x, int64_t first, const Shape& shape) {
 
 NDArray selected(const NDArray& x, const Selection<NDArray>& s) {
   const SelectedPart<NDArray> part(nd, s, device_of(x));
-  const bool can_view = Interceptor::current() == nullptr && device_of(x) && s.is_dense();
-  return can_view ? part.choose(view(x, s.first_element(), s.shape())) : part.read(x);
+  return can_view(x) && s.is_dense() ? part.choose(view(x, s.first_element(), s.shape())) : part.read(x);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "kaon/engine/thread_context.h"
+#include "kaon/ops/array/array_node.h"
 #include "kaon/ops/ndarray.h"
 
 namespace kaon::ops {
@@ -30,5 +31,13 @@ class Interceptor {
 
   static Interceptor* current() { return static_cast<Interceptor*>(thread_context().interceptor); }
 };
+
+// Whether a part of `a` can be a view of its memory. A tracer has to see how the part is made, and so has the tape
+// where gradients flow through `a`.
+inline bool can_view(const NDArray& a) {
+  const ArrayNode& node = a.node();
+  const Interceptor* i = Interceptor::current();
+  return node.buffer && (!i || (!i->instead_of_running && !node.annotation));
+}
 
 }  // namespace kaon::ops

@@ -35,7 +35,7 @@ namespace op {
 template <ReduceKind K>
 struct Reduce {
   Shape axis{};
-  bool keepdims = false;
+  ops::Flag keepdims = false;
   bool exclude = false;
   static constexpr OpTraits traits = ops::reduce_traits(K);
   static constexpr void fields(auto field) {
@@ -87,7 +87,7 @@ struct Norm {
   int ord = 2;
   Shape axis{};
   std::optional<DType> out_dtype{};
-  bool keepdims = false;
+  ops::Flag keepdims = false;
   static constexpr OpTraits traits{.name = "norm"};
   static constexpr void fields(auto field) {
     field("ord", &Norm::ord);
@@ -130,7 +130,7 @@ namespace op {
 // gradient is zero.
 struct ArgMax {
   std::optional<int> axis{};
-  bool keepdims = false;
+  ops::Flag keepdims = false;
   static constexpr OpTraits traits{.name = "argmax", .flat = true};
   static constexpr void fields(auto field) {
     field("axis", &ArgMax::axis);
@@ -144,7 +144,7 @@ struct ArgMax {
 // The same for the smallest element; a NaN counts as the smallest.
 struct ArgMin {
   std::optional<int> axis{};
-  bool keepdims = false;
+  ops::Flag keepdims = false;
   static constexpr OpTraits traits{.name = "argmin", .flat = true};
   static constexpr void fields(auto field) {
     field("axis", &ArgMin::axis);

@@ -17,7 +17,7 @@ namespace op {
 template <bool All>
 struct Truth {
   std::optional<Shape> axis{};
-  bool keepdims = false;
+  ops::Flag keepdims = false;
   static constexpr OpTraits traits{.name = All ? "_np_all" : "_np_any",
                                    .flat = true,
                                    .aliases = All ? ops::Names("all") : ops::Names("any", "_np_sometrue")};
@@ -69,7 +69,7 @@ template <ops::ReduceKind K>
 struct NumpyReduce {
   std::optional<Shape> axis{};
   std::optional<DType> dtype{};
-  bool keepdims = false;
+  ops::Flag keepdims = false;
   std::optional<double> initial{};
   static constexpr OpTraits traits = ops::numpy_reduce_traits(K);
   static constexpr void fields(auto field) {
@@ -90,7 +90,7 @@ using NumpyProd = NumpyReduce<ops::ReduceKind::prod>;
 template <ops::ReduceKind K>
 struct NumpyExtreme {
   std::optional<Shape> axis{};
-  bool keepdims = false;
+  ops::Flag keepdims = false;
   std::optional<double> initial{};
   static constexpr OpTraits traits = ops::numpy_reduce_traits(K);
   static constexpr void fields(auto field) {
@@ -109,7 +109,7 @@ using NumpyMin = NumpyExtreme<ops::ReduceKind::min>;
 template <bool Max>
 struct NumpyArg {
   std::optional<int> axis{};
-  bool keepdims = false;
+  ops::Flag keepdims = false;
   static constexpr OpTraits traits{.name = Max ? "_npi_argmax" : "_npi_argmin"};
   static constexpr void fields(auto field) {
     field("axis", &NumpyArg::axis);
@@ -132,7 +132,7 @@ struct Deviation {
   std::optional<Shape> axis{};
   std::optional<DType> dtype{};
   int ddof = 0;
-  bool keepdims = false;
+  ops::Flag keepdims = false;
   static constexpr OpTraits traits{.name = Root ? "_npi_std" : "_npi_var",
                                    .inputs = ops::Names("a"),
                                    .aliases = Root ? ops::Names("std") : ops::Names("var")};
@@ -153,7 +153,7 @@ using Std = Deviation<true>;
 // of nothing, and of -inf alone, where the gradient is 0.
 struct LogSumExp {
   std::optional<Shape> axis{};
-  bool keepdims = false;
+  ops::Flag keepdims = false;
   static constexpr OpTraits traits{.name = "logsumexp", .in_mxnet = false};
   static constexpr void fields(auto field) {
     field("axis", &LogSumExp::axis);
@@ -183,7 +183,7 @@ struct Quantile {
   std::optional<double> q{};
   std::optional<Shape> axis{};
   Interpolation interpolation = Interpolation::linear;
-  bool keepdims = false;
+  ops::Flag keepdims = false;
   static constexpr OpTraits traits{.name = "quantile", .inputs = ops::Names("a", "q"), .in_mxnet = false};
   static constexpr void fields(auto field) {
     field("q", &Quantile::q);
@@ -201,7 +201,7 @@ struct Quantile {
 struct Percentile {
   std::optional<Shape> axis{};
   Interpolation interpolation = Interpolation::linear;
-  bool keepdims = false;
+  ops::Flag keepdims = false;
   std::optional<double> q_scalar{};
   static constexpr OpTraits traits{
       .name = "_npi_percentile", .inputs = ops::Names("a", "q"), .aliases = ops::Names("percentile")};
@@ -220,7 +220,7 @@ struct Percentile {
 // The quantile 0.5: of an even number of elements the mean of the two in the middle.
 struct Median {
   std::optional<Shape> axis{};
-  bool keepdims = false;
+  ops::Flag keepdims = false;
   static constexpr OpTraits traits{.name = "median", .inputs = ops::Names("a"), .in_mxnet = false};
   static constexpr void fields(auto field) {
     field("axis", &Median::axis);

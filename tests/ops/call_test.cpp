@@ -18,3 +18,25 @@ TEST_CASE("call: any number of arrays, by themselves or as In") {
   CHECK(sym.call(op::BroadcastAdd{}, a, b).list_arguments() == std::vector<std::string>{"a", "b"});
   CHECK(sym.call(op::Where{}, a, b, In<Symbol>(a)).list_arguments() == std::vector<std::string>{"a", "b"});
 }
+
+template <class F>
+constexpr bool sum_takes_numbers = requires(const F& f, const NDArray& x) {
+  f.sum(x, {0, 1});
+};
+template <class F>
+constexpr bool sum_takes_options = requires(const F& f, const NDArray& x) {
+  f.sum(x, {0, true});
+};
+
+TEST_CASE("reductions: axes as numbers and Shapes; a list in braces is not taken for options") {
+  const NDArray x = nd.ones({2, 3, 4});
+  CHECK(nd.sum(x, Shape(0, 1)).shape() == Shape(4));
+  CHECK(nd.mean(x, Shape(0, 1), true).shape() == Shape(1, 1, 4));
+  CHECK(nd.max(x, -1).shape() == Shape(2, 3));
+  CHECK(nd.any(x, Shape(1, 2)).shape() == Shape(2));
+  CHECK(nd.std(x, 0, true).shape() == Shape(1, 3, 4));
+  CHECK(nd.sum(x, {.axis = {0, 1}, .keepdims = true}).shape() == Shape(1, 1, 4));
+  // what means axes to a reader who knows MXNet was axis 0 with keepdims
+  static_assert(!sum_takes_numbers<Functions<NDArray>>);
+  static_assert(sum_takes_options<Functions<NDArray>>);
+}

@@ -1254,6 +1254,8 @@ std::vector<Wrong> drawn() {
                         [] {
                           nd.image_crop(ones({2, 2, 3}), {.width = 1});
                         }),
+      wrong<ValueError>({"[UpSampling]", "at least one input", "none"},
+                        [] { nd.UpSampling(std::vector<NDArray>{}, {.scale = 2}); }),
       wrong<ValueError>({"[_image_resize]", "interp must be 1", "2"},
                         [] {
                           nd.image_resize(ones({2, 2, 3}), {3, 3}, {.interp = 2});

@@ -275,3 +275,20 @@ TEST_CASE("indexing: positions on all axes beside new axes, and arrays of no pos
   z(range(), range({}, {}, -1)) += 1;  // a view: the axis has one element
   CHECK(z.sum().asscalar<float>() == 6);
 }
+
+TEST_CASE("indexing: while gradients are recorded, arrays without one still have views") {
+  NDArray stats = nd.zeros({2, 3}), w = nd.ones({3});
+  w.attach_grad();
+  const NDArray loss = autograd::record([&] {
+    NDArray row = stats[0];
+    row += 5;
+    stats.slice(1, 2).assign(7);
+    stats(0, range(0, 1)) += 1;
+    NDArray flat = stats.reshape({6});
+    flat(range(5, 6)).assign(9);
+    return (w[0] + w(range(1, 3)).sum()) * 2;
+  });
+  loss.backward();
+  CHECK(stats.asvector<float>() == std::vector<float>{6, 5, 5, 7, 7, 9});
+  CHECK(w.grad().asvector<float>() == std::vector<float>{2, 2, 2});
+}

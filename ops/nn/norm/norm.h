@@ -236,7 +236,7 @@ struct RMSNorm {
 // Mean and biased variance over `axes`.
 struct Moments {
   Shape axes{};
-  bool keepdims = false;
+  ops::Flag keepdims = false;
   static constexpr OpTraits traits{.name = "moments", .outputs = 2};
   static constexpr void fields(auto field) {
     field("axes", &Moments::axes);

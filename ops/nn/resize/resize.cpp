@@ -104,6 +104,7 @@ void op::AdaptiveAvgPooling2D::compose(ComposeContext& c) const {
 constinit const OpDef op::UpSampling::def = make_op_def<op::UpSampling>();
 
 void op::UpSampling::infer(InferContext& c) const {
+  if (c.num_inputs() == 0) c.fail_value("needs at least one input, got none");
   c.expect_same_dtype();
   c.expect_floating();
   if (scale < 1) c.fail_value(fmt::format("scale must be at least 1, got {}", scale));
