@@ -31,8 +31,12 @@ void ArrayPart<Symbol>::assign(const Arg<Symbol>& value) {
 template <>
 void ArrayPart<Symbol>::update(BinaryKind kind, const Arg<Symbol>& value) {
   const Selection<Symbol> s(array_.shape(), indices_);
-  const Symbol part = SelectedPart<Symbol>(sym, s, std::nullopt).read(array_);
-  assign(Symbol::binary(kind, part, value));
+  const SelectedPart<Symbol> part(sym, s, std::nullopt);
+  if (value.is_number() && part.is_masked_whole(array_)) {  // the number of elements is not known in a trace
+    array_ = part.take_masked(array_, Symbol::binary(kind, array_, value));
+  } else {
+    assign(Symbol::binary(kind, part.read(array_), value));
+  }
 }
 
 }  // namespace kaon

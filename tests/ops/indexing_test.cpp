@@ -292,3 +292,14 @@ TEST_CASE("indexing: while gradients are recorded, arrays without one still have
   CHECK(stats.asvector<float>() == std::vector<float>{6, 5, 5, 7, 7, 9});
   CHECK(w.grad().asvector<float>() == std::vector<float>{2, 2, 2});
 }
+
+TEST_CASE("indexing: a trace updates what a mask chooses by a number") {
+  gluon::nn::HybridLambda net([](auto, auto x) {
+    x.at(mask(x > 2)) *= 10;
+    x.at(mask(x == 1), ellipsis) -= 1;
+    return x;
+  });
+  const NDArray x = nd.array({{1, 2}, {3, 4}});
+  net.hybridize();
+  CHECK(net(x).asvector<float>() == std::vector<float>{0, 2, 30, 40});
+}

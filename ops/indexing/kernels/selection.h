@@ -193,13 +193,7 @@ class SelectedPart {
       const A values = reshaped(values_of(value, x, s_.shape()), s_.count());
       return call(op::SliceAssign{.begin = s_.begin, .end = s_.end, .step = s_.step}, x, x, values);
     }
-    if (is_where(x, value)) {
-      const auto [axis, mask, _] = s_.chosen[0];
-      Shape padded = Shape::filled(x.ndim(), 1);
-      for (int d = 0; d < mask->ndim(); ++d) padded[axis + d] = mask->shape()[d];
-      const A wide = F.broadcast_to(in(reshaped(*mask, padded)), shape);
-      return call(op::Where{}, x, wide, values_of(value, x, shape), x);
-    }
+    if (is_where(x, value)) return call(op::Where{}, x, wide_mask(x), values_of(value, x, shape), x);
     if (s_.chosen.size() == 1 && !s_.has_mask() && s_.chosen[0].axis == 0 && s_.is_whole() && s_.shape() == shape) {
       const A& rows = *s_.chosen[0].array;
       Shape part = rows.shape(), tuples(1);
@@ -217,6 +211,11 @@ class SelectedPart {
     return reshape(call(op::ScatterSetNd{.shape = all}, flat, flat, values, tuples), shape);
   }
 
+  // Whether a mask alone chooses, so that an update with a number is one of every element, of which the mask takes
+  // some.
+  bool is_masked_whole(const A& x) const { return s_.has_mask() && s_.is_whole() && s_.shape() == x.shape(); }
+  A take_masked(const A& x, const A& updated) const { return F.where(in(wide_mask(x)), updated, x); }
+
   A reshaped(const A& x, const Shape& shape) const {
     if (x.shape() == shape) return x;
     const bool has_zero = std::find(shape.begin(), shape.end(), 0) != shape.end();  // a code of reshape
@@ -225,6 +224,14 @@ class SelectedPart {
 
  private:
   In<A> in(const A& x) const { return In<A>(x, s_.site); }
+
+  // The mask in the shape of x.
+  A wide_mask(const A& x) const {
+    const auto [axis, mask, _] = s_.chosen[0];
+    Shape padded = Shape::filled(x.ndim(), 1);
+    for (int d = 0; d < mask->ndim(); ++d) padded[axis + d] = mask->shape()[d];
+    return F.broadcast_to(in(reshaped(*mask, padded)), x.shape());
+  }
 
   // By operators that hold for any size of the other axes.
   A basic(const A& x) const {
@@ -318,7 +325,7 @@ class SelectedPart {
 
   // Whether a mask alone chooses, and each value goes to all elements along the mask's axes.
   bool is_where(const A& x, const Arg<A>& value) const {
-    if (!s_.has_mask() || !s_.is_whole() || s_.shape() != x.shape()) return false;
+    if (!is_masked_whole(x)) return false;
     const int behind = x.ndim() - s_.chosen[0].axis - s_.chosen[0].array->ndim();
     return value.is_number() || value.array().ndim() <= behind;
   }
