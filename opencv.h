@@ -16,6 +16,8 @@ inline DType dtype_of(const cv::Mat& mat) {
   switch (mat.depth()) {
     case CV_8U: return DType::uint8;
     case CV_8S: return DType::int8;
+    case CV_16U: return DType::uint16;
+    case CV_16S: return DType::int16;
     case CV_32S: return DType::int32;
     case CV_32F: return DType::float32;
     case CV_64F: return DType::float64;
@@ -28,6 +30,8 @@ inline int depth_of(DType dtype) {
     case DType::uint8:
     case DType::boolean: return CV_8U;
     case DType::int8: return CV_8S;
+    case DType::uint16: return CV_16U;
+    case DType::int16: return CV_16S;
     case DType::int32: return CV_32S;
     case DType::float32: return CV_32F;
     case DType::float64: return CV_64F;
@@ -39,7 +43,7 @@ inline int depth_of(DType dtype) {
 
 // An array over the memory of a matrix, which it keeps alive: (rows, columns, channels), without the last for one
 // channel; matrices of more dimensions have theirs. Throws ValueError for a matrix that is not continuous (a part of
-// another: clone() it), TypeError for 16-bit integers, which have no dtype.
+// another: clone() it), TypeError for elements that have no dtype.
 inline NDArray array(const cv::Mat& mat) {
   if (!mat.isContinuous()) throw ValueError("[opencv] the matrix is not continuous; clone() it");
   Shape shape;

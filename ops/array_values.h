@@ -20,17 +20,19 @@ namespace ops {
 template <class T>
 concept ArrayNumber = std::is_arithmetic_v<T>;
 
-// A number that keeps all bits of an int64 and of a double. `integer` is 0 unless it is made of an integer.
+// A number that keeps all bits of an int64, of an uint64 and of a double. `integer` is 0 unless it is made of an
+// integer, and its bits where it is larger than int64 holds.
 class Number {
  public:
   template <ArrayNumber T>
   constexpr Number(T value)
       : real(double(value)),
         integer(std::integral<T> ? int64_t(value) : 0),
-        is_integer(std::integral<T> && !(value > T(0) && int64_t(value) < 0)) {}  // not: an uint64 beyond an int64
+        is_integer(std::integral<T>),
+        is_large(is_integer && value > T(0) && integer < 0) {}
   double real;
   int64_t integer;
-  bool is_integer;
+  bool is_integer, is_large;
 };
 
 // A vector, a std::array, a span: numbers one after another in memory.
@@ -40,21 +42,21 @@ concept ContiguousNumbers = std::ranges::contiguous_range<R> && std::ranges::siz
                              is_valid(dtype_of<std::ranges::range_value_t<R>>)) &&
                             !std::is_array_v<std::remove_reference_t<R>>;
 
-// int64 for integers, double for other numbers.
+// Elements of an array that hold numbers of type T, which may have no dtype of its own.
 template <ArrayNumber T>
-using WiderNumber = std::conditional_t<std::integral<T>, int64_t, double>;
+using WiderNumber = std::conditional_t<!std::integral<T>, double,
+                                       std::conditional_t<std::is_unsigned_v<T> && sizeof(T) == 8, uint64_t, int64_t>>;
 
 // Throws ValueError for an integer that int64 does not hold.
-template <ArrayNumber T>
-std::vector<WiderNumber<T>> widen(std::span<const T> values) {
+template <class T>
+void expect_int64(std::span<const T> values) {
   if constexpr (std::unsigned_integral<T> && sizeof(T) == 8) {
     for (const T v : values) {
       if (v > uint64_t(std::numeric_limits<int64_t>::max())) {
-        throw ValueError("[array] " + std::to_string(v) + " is larger than int64 holds; give doubles");
+        throw ValueError("[array] " + std::to_string(v) + " is larger than int64 holds; give .dtype = uint64");
       }
     }
   }
-  return {values.begin(), values.end()};
 }
 
 }  // namespace ops

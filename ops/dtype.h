@@ -22,6 +22,10 @@ enum class DType : int8_t {
   int8 = 5,
   int64 = 6,
   boolean = 7,
+  int16 = 8,
+  uint16 = 9,
+  uint32 = 10,
+  uint64 = 11,
   bfloat16 = 12
 };
 
@@ -53,11 +57,15 @@ struct float16 {
 constexpr size_t size_of(DType t) {
   switch (t) {
     case DType::float64:
-    case DType::int64: return 8;
+    case DType::int64:
+    case DType::uint64: return 8;
     case DType::float32:
-    case DType::int32: return 4;
+    case DType::int32:
+    case DType::uint32: return 4;
     case DType::float16:
-    case DType::bfloat16: return 2;
+    case DType::bfloat16:
+    case DType::int16:
+    case DType::uint16: return 2;
     case DType::uint8:
     case DType::int8:
     case DType::boolean: return 1;
@@ -77,15 +85,40 @@ constexpr std::string_view name_of(DType t) {
     case DType::bfloat16: return "bfloat16";
     case DType::uint8: return "uint8";
     case DType::int8: return "int8";
+    case DType::int16: return "int16";
+    case DType::uint16: return "uint16";
     case DType::int32: return "int32";
+    case DType::uint32: return "uint32";
     case DType::int64: return "int64";
+    case DType::uint64: return "uint64";
     case DType::boolean: return "bool";
   }
   return "unknown";
 }
 
 namespace ops {
+inline constexpr DType all_dtypes[] = {DType::float32, DType::float64, DType::float16, DType::bfloat16, DType::uint8,
+                                       DType::int8,    DType::uint16,  DType::int16,   DType::uint32,   DType::int32,
+                                       DType::uint64,  DType::int64,   DType::boolean};
+
 constexpr bool is_valid(DType t) { return size_of(t) != 0; }
+
+constexpr bool is_half(DType t) { return t == DType::float16 || t == DType::bfloat16; }
+
+constexpr bool is_unsigned(DType t) {  // bool is neither signed nor unsigned
+  return t == DType::uint8 || t == DType::uint16 || t == DType::uint32 || t == DType::uint64;
+}
+
+// The signed integers of the same width for unsigned ones; other dtypes themselves.
+constexpr DType as_signed(DType t) {
+  switch (t) {
+    case DType::uint8: return DType::int8;
+    case DType::uint16: return DType::int16;
+    case DType::uint32: return DType::int32;
+    case DType::uint64: return DType::int64;
+    default: return t;
+  }
+}
 }  // namespace ops
 
 template <class T>
@@ -103,7 +136,15 @@ inline constexpr DType dtype_of<uint8_t> = DType::uint8;
 template <>
 inline constexpr DType dtype_of<int8_t> = DType::int8;
 template <>
+inline constexpr DType dtype_of<uint16_t> = DType::uint16;
+template <>
+inline constexpr DType dtype_of<int16_t> = DType::int16;
+template <>
+inline constexpr DType dtype_of<uint32_t> = DType::uint32;
+template <>
 inline constexpr DType dtype_of<int32_t> = DType::int32;
+template <>
+inline constexpr DType dtype_of<uint64_t> = DType::uint64;
 template <>
 inline constexpr DType dtype_of<int64_t> = DType::int64;
 template <>

@@ -440,7 +440,7 @@ class Functions : public LayerFunctions<A> {
   // --- values of the program, row-major, copied: nd.array({1, 2, 3}, {3, 1}), nd.array({{1, 2}, {3, 4}}),
   // nd.array(vector, shape), std::array, std::span; of one dimension unless a shape is given. float32 unless the options
   // say otherwise, int64 where the elements are 64-bit integers; a constant in a trace. ShapeError when they do not fill
-  // the shape, ValueError for an integer that int64 does not hold.
+  // the shape, ValueError for an integer that int64 does not hold where no dtype is given.
   A array(const ArrayValues& v) const { return array(v, Shape(v.size())); }
   A array(const ArrayValues& v, const Shape& s, const ArrayOptions& o = {}) const { return constant(v.fill(s, dtype<float>(o), device(o))); }
   A array(const ArrayRows& rows, const ArrayOptions& o = {}) const { return constant(rows.fill(dtype<float>(o), device(o))); }
@@ -472,10 +472,11 @@ class Functions : public LayerFunctions<A> {
   }
   template <class T>
   A from_memory(const T* values, size_t n, const Shape& shape, const ArrayOptions& o) const {
+    if (!o.dtype) ops::expect_int64(std::span(values, n));
     if constexpr (ops::is_valid(dtype_of<T>)) {
       return constant(NDArray::from(values, n, shape, dtype<T>(o), device(o)));
-    } else {  // unsigned integers and the like, by way of a type that holds them
-      const std::vector<ops::WiderNumber<T>> wider = ops::widen(std::span(values, n));
+    } else {  // long long and the like, by way of a type that holds them
+      const std::vector<ops::WiderNumber<T>> wider(values, values + n);
       return constant(NDArray::from(wider.data(), n, shape, dtype<T>(o), device(o)));
     }
   }

@@ -202,7 +202,7 @@ class NDArray : public ArrayOperators<NDArray> {
   void wait_to_read() const;   // blocks until the writes pushed before are done
   void wait_to_write() const;  // blocks until the reads and writes pushed before are done
   // Blocks. The element, converted to T as nd.cast does. Throws ShapeError unless the size is 1, TraceError in a trace.
-  // T: float, double, float16, bfloat16, int8_t, uint8_t, int32_t, int64_t, bool.
+  // T: float, double, float16, bfloat16, bool, or an integer of 8 to 64 bits.
   template <class T>
   T asscalar(std::source_location site = std::source_location::current()) const;
   // Blocks. All elements, row-major, converted to T as asscalar does. Throws TraceError in a trace.
@@ -211,7 +211,7 @@ class NDArray : public ArrayOperators<NDArray> {
   // Blocks. The elements where they are, row-major: data<const float>() waits for the writes pushed before,
   // data<float>() for the reads too, and counts as a write. They may be used until the next operation that changes the
   // array is pushed (data<float>(): or reads it), while an array on this memory exists. T is the element type of the
-  // dtype: float, double, float16, bfloat16, int8_t, uint8_t, int32_t, int64_t, bool. After co_await x, data<const T>()
+  // dtype: float, double, float16, bfloat16, bool, or an integer of 8 to 64 bits. After co_await x, data<const T>()
   // does not block. Throws TypeError for another dtype, DeviceError for an array of a GPU, TraceError in a trace,
   // StateError for writing while recording, when the array is part of a recorded computation.
   template <class T>

@@ -97,6 +97,7 @@ std::optional<DType> dtype_of_code(int code) {
   switch (code) {
     case 0x08: return DType::uint8;
     case 0x09: return DType::int8;
+    case 0x0b: return DType::int16;
     case 0x0c: return DType::int32;
     case 0x0d: return DType::float32;
     case 0x0e: return DType::float64;
@@ -116,10 +117,10 @@ HostTensor read(Source& in, const std::string& name) {
   }
   const auto dtype = dtype_of_code(head[2]);
   if (head[0] != 0 || head[1] != 0 || !dtype || head[3] == 0 || head[3] > Shape::max_ndim) {
-    fail(
-        name, 0,
-        fmt::format("expected the magic number 00 00, 08 09 0c 0d or 0e, 01 to {:02x}; got {:02x} {:02x} {:02x} {:02x}",
-                    int(Shape::max_ndim), head[0], head[1], head[2], head[3]));
+    fail(name, 0,
+         fmt::format(
+             "expected the magic number 00 00, 08 09 0b 0c 0d or 0e, 01 to {:02x}; got {:02x} {:02x} {:02x} {:02x}",
+             int(Shape::max_ndim), head[0], head[1], head[2], head[3]));
   }
   const size_t ndim = head[3];
   if (size_t got = in.read(head + 4, 4 * ndim); got < 4 * ndim) {

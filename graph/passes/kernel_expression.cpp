@@ -14,8 +14,8 @@ std::optional<std::string> kernel_expression(const Node& node, std::span<const s
   std::optional<CudaExpression> value =
       node.op->cuda_expression(node.attrs.get(), {.in = inputs, .dtypes = dtypes, .dtype = dtype});
   if (!value) return {};
-  // 16-bit values are rounded after each operator, so that the chain gives the bits of its operators one by one.
-  if (size_of(dtype) != 2 || value->is_rounded) return std::move(value->text);
+  // 16-bit floats are rounded after each operator, so that the chain gives the bits of its operators one by one.
+  if (!is_half(dtype) || value->is_rounded) return std::move(value->text);
   return fmt::format("float({}({}))", cuda_element_type(dtype), value->text);
 }
 

@@ -11,16 +11,6 @@
 namespace kaon::graph {
 namespace {
 
-// The text that fmt prints.
-template <class T>
-auto printable(T value) {
-  if constexpr (std::is_integral_v<T>) {
-    return int64_t(value);
-  } else {
-    return accumulate_t<T>(value);
-  }
-}
-
 template <class T>
 bool is_same(T a, T b) {
   return std::memcmp(&a, &b, sizeof(T)) == 0;
@@ -92,8 +82,8 @@ std::optional<std::string> find_difference(const TensorMeta& meta, const void* e
     const std::string allowed = bounds.exact || std::is_integral_v<T>
                                     ? "bit for bit"
                                     : fmt::format("within {} of it and {} of the largest", bounds.rtol, bounds.atol);
-    return fmt::format("at element {} {}: expected {}, got {} ({})", i, position(meta.shape, i), printable(want[i]),
-                       printable(is[i]), allowed);
+    return fmt::format("at element {} {}: expected {}, got {} ({})", i, position(meta.shape, i), wide_t<T>(want[i]),
+                       wide_t<T>(is[i]), allowed);
   });
 }
 

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 namespace kaon {
 
 using namespace ops;
@@ -16,9 +14,11 @@ NDArray fill_with(const std::vector<ops::Number>& numbers, const Shape& shape, D
     for (const ops::Number& n : numbers) values.push_back(n.*value);
     return NDArray::from(values.data(), values.size(), shape, dtype, device);
   };
-  const bool are_integers =
-      std::all_of(numbers.begin(), numbers.end(), [](const ops::Number& n) { return n.is_integer; });
-  return are_integers ? fill_from(&ops::Number::integer) : fill_from(&ops::Number::real);
+  bool are_integers = true, are_large = false;
+  for (const ops::Number& n : numbers) are_integers &= n.is_integer, are_large |= n.is_large;
+  // the bits of a large integer are those of the number modulo 2^64
+  if (are_integers && !(are_large && is_floating(dtype))) return fill_from(&ops::Number::integer);
+  return fill_from(&ops::Number::real);
 }
 }  // namespace
 

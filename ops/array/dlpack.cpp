@@ -22,18 +22,16 @@ dl::DataType data_type(DType t) {
   const auto bits = uint8_t(8 * size_of(t));
   switch (t) {
     case DType::boolean: return {dl::boolean, bits, 1};
-    case DType::uint8: return {dl::unsigned_integer, bits, 1};
-    case DType::int8:
-    case DType::int32:
-    case DType::int64: return {dl::integer, bits, 1};
     case DType::bfloat16: return {dl::bfloat, bits, 1};
-    default: return {dl::floating, bits, 1};
+    case DType::float16:
+    case DType::float32:
+    case DType::float64: return {dl::floating, bits, 1};
+    default: return {is_unsigned(t) ? dl::unsigned_integer : dl::integer, bits, 1};
   }
 }
 
 DType dtype_of_tensor(const dl::DataType& type) {
-  for (const DType t : {DType::float32, DType::float64, DType::float16, DType::bfloat16, DType::uint8, DType::int8,
-                        DType::int32, DType::int64, DType::boolean}) {
+  for (const DType t : all_dtypes) {
     const dl::DataType ours = data_type(t);
     if (type.code == ours.code && type.bits == ours.bits && type.lanes == 1) return t;
   }

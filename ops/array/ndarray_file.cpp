@@ -127,7 +127,7 @@ DType read_dtype(Input& in) {
   const uint64_t at = in.offset();
   const auto flag = in.number<int32_t>("element type");
   const bool fits = flag >= std::numeric_limits<int8_t>::min() && flag <= std::numeric_limits<int8_t>::max();
-  if (!fits || !is_valid(DType(flag))) in.fail(at, "an element type (0 to 7 or 12)", fmt::format("{}", flag));
+  if (!fits || !is_valid(DType(flag))) in.fail(at, "an element type (0 to 12)", fmt::format("{}", flag));
   return DType(flag);
 }
 

@@ -198,7 +198,7 @@ std::vector<std::string> texts_of(const std::vector<T>& values, const PrintOptio
     std::vector<std::string> texts;
     size_t width = 0;
     for (const T value : values) {
-      texts.push_back(std::is_same_v<T, bool> ? (value ? "True" : "False") : std::to_string(int64_t(value)));
+      texts.push_back(std::is_same_v<T, bool> ? (value ? "True" : "False") : std::to_string(wide_t<T>(value)));
       width = std::max(width, texts.back().size());
     }
     if (std::is_same_v<T, bool>) width = 5;

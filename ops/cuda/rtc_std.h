@@ -23,9 +23,9 @@ inline constexpr bool is_same_v<A, A> = true;
 template <class T>
 inline constexpr bool is_floating_point_v = is_same_v<T, float> || is_same_v<T, double>;
 template <class T>
-inline constexpr bool is_integral_v =
-    is_same_v<T, bool> || is_same_v<T, int8_t> || is_same_v<T, uint8_t> || is_same_v<T, int32_t> ||
-    is_same_v<T, uint32_t> || is_same_v<T, int64_t> || is_same_v<T, uint64_t>;
+inline constexpr bool is_integral_v = is_same_v<T, bool> || is_same_v<T, int8_t> || is_same_v<T, uint8_t> ||
+                                      is_same_v<T, int16_t> || is_same_v<T, uint16_t> || is_same_v<T, int32_t> ||
+                                      is_same_v<T, uint32_t> || is_same_v<T, int64_t> || is_same_v<T, uint64_t>;
 template <class T>
 inline constexpr bool is_signed_v = T(-1) < T(0);
 

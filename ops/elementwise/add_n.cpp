@@ -29,12 +29,9 @@ void add_typed(const void* attrs, const void* const* in, void* out, size_t n) {
 }
 
 PointwiseKernels kernels() {
-  return {.float32 = select_tiles().add_n,
-          .float64 = &add_typed<double>,
-          .uint8 = &add_typed<uint8_t>,
-          .int8 = &add_typed<int8_t>,
-          .int32 = &add_typed<int32_t>,
-          .int64 = &add_typed<int64_t>};
+  PointwiseKernels k{.float32 = select_tiles().add_n, .float64 = &add_typed<double>};
+  k.set_integers<true>([]<class T>() -> TypedFn { return &add_typed<T>; });
+  return k;
 }
 
 // 16-bit floats: any number of inputs, rounded once.

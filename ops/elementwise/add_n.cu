@@ -53,7 +53,7 @@ void add(KernelContext& c, const Terms& terms, const A* before, Out* out) {
 void run_cuda(const op::AddN& op, KernelContext& c) {
   const TensorView& out = c.out();
   if (out.size() == 0) return;
-  dispatch_number("add_n", out.dtype, [&]<class T>() {
+  dispatch_signed("add_n", out.dtype, [&]<class T>() {
     using A = accumulate_t<T>;
     A* sums = op.num_args > most_terms ? static_cast<A*>(c.run.workspace(size_t(out.size()) * sizeof(A))) : nullptr;
     for (int done = 0; done < op.num_args;) {

@@ -3,6 +3,7 @@
 
 #include "kaon/ops/cuda/elementwise.cuh"
 #include "kaon/ops/math/convert.h"
+#include "kaon/ops/math/dispatch_cast.h"
 
 namespace kaon {
 
@@ -21,12 +22,12 @@ struct ConvertFn {
 
 void run_cuda(const op::Cast&, KernelContext& c) {
   const TensorView &in = c.in(0), &out = c.out();
-  if (in.dtype == out.dtype) return cuda::copy_bytes(c, in.data, out.data, out.bytes());
-  dispatch_all("Cast", in.dtype, [&]<class From>() {
-    dispatch_all("Cast", out.dtype, [&]<class To>() {
-      cuda::elementwise(c, out.size(), ConvertFn<To>{}, out.as<To>(), in.as<const From>());
-    });
-  });
+  dispatch_cast(
+      "Cast", in.dtype, out.dtype,
+      [&]<class From, class To>() {
+        cuda::elementwise(c, out.size(), ConvertFn<To>{}, out.as<To>(), in.as<const From>());
+      },
+      [&] { cuda::copy_bytes(c, in.data, out.data, out.bytes()); });
 }
 
 }  // namespace kaon

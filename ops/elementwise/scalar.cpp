@@ -29,7 +29,8 @@ void infer_scalar(ScalarKind kind, double scalar, InferContext& c) {
     using B = BinaryKind;
     const B k = info(kind).kind;
     const bool wraps = k == B::add || k == B::sub || k == B::mul;
-    if (k != B::maximum && k != B::minimum) expect_holds(c, "scalar", scalar, wraps ? DType::int64 : c.dtype());
+    const DType holds = wraps && (scalar < 0 || c.dtype() != DType::uint64) ? DType::int64 : c.dtype();
+    if (k != B::maximum && k != B::minimum) expect_holds(c, "scalar", scalar, holds);
   }
   c.set_output(c.shape(0), c.dtype());
 }
@@ -79,10 +80,11 @@ static std::string scalar_expression(ScalarKind kind, double scalar, const Expre
       return fmt::format("smooth_l1_value<{}>({}, {})", a.type(), x, cuda_literal(T(scalar)));
     }
     if (is_logical(function) && !is_real) {
-      const ComparedNumber number(scalar);
+      const ComparedNumber<T> number(scalar);
+      const char* integer = cuda_value_type(dtype_of<typename ComparedNumber<T>::Integer>);
       const std::string is_true =
           number.is_integer
-              ? binary_expression(function, "int64_t", fmt::format("int64_t({})", x), cuda_literal(number.integer))
+              ? binary_expression(function, integer, fmt::format("{}({})", integer, x), cuda_literal(number.integer))
               : binary_expression(function, "double", fmt::format("double({})", x), cuda_literal(number.real));
       return fmt::format("{}({} != 0)", a.type(), is_true);
     }

@@ -41,10 +41,11 @@ struct CompareFn {
 template <class T>
 struct CompareIntegerFn {
   static constexpr int most = 4;
+  using Integer = typename ComparedNumber<T>::Integer;
   BinaryKind kind;
-  ComparedNumber s;
+  ComparedNumber<T> s;
   __device__ T operator()(T x) const {
-    return T(s.is_integer ? cuda::logical_value(kind, int64_t(x), s.integer)
+    return T(s.is_integer ? cuda::logical_value(kind, Integer(x), s.integer)
                           : cuda::logical_value(kind, double(x), s.real));
   }
 };
@@ -87,7 +88,7 @@ void run_logical(BinaryKind kind, double s, KernelContext& c) {
     if constexpr (std::is_floating_point_v<A>) {
       run<T>(c, CompareFn<A>{kind, A(s)});
     } else {
-      run<T>(c, CompareIntegerFn<T>{kind, ComparedNumber(s)});
+      run<T>(c, CompareIntegerFn<T>{kind, ComparedNumber<T>(s)});
     }
   });
 }

@@ -39,22 +39,11 @@ void clip_backward_double(const void* attrs, const void* const* in, void* out, s
 
 // Bytes 1 and 0 for the n elements of a condition from `first` on.
 void make_mask(const TensorView& condition, int64_t first, size_t n, uint8_t* mask) {
-  auto fill = [&](const auto* c) {
-    for (size_t i = 0; i < n; ++i) mask[i] = c[i] != 0;
-  };
-  switch (condition.dtype) {
-    case DType::float32: return fill(condition.as<const float>() + first);
-    case DType::float64: return fill(condition.as<const double>() + first);
-    case DType::int32: return fill(condition.as<const int32_t>() + first);
-    case DType::int64: return fill(condition.as<const int64_t>() + first);
-    case DType::float16:
-    case DType::bfloat16: {  // zero but for the sign
-      const uint16_t* c = condition.as<const uint16_t>() + first;
-      for (size_t i = 0; i < n; ++i) mask[i] = (c[i] & 0x7fff) != 0;
-      return;
-    }
-    default: return fill(condition.as<const uint8_t>() + first);
-  }
+  dispatch_width(condition.dtype, [&]<class C>() {
+    const C truth = is_floating(condition.dtype) ? C(C(~C(0)) >> 1) : C(~C(0));  // not the sign of a zero
+    const C* c = condition.as<const C>() + first;
+    for (size_t i = 0; i < n; ++i) mask[i] = (c[i] & truth) != 0;
+  });
 }
 
 template <class T>
@@ -161,12 +150,8 @@ std::optional<CudaExpression> op::Clip::cuda_expression(const ExpressionArgs& a)
 }
 
 void run_cpu(const op::Clip& op, KernelContext& c) {
-  const PointwiseKernels kernels{.float32 = select_tiles().clip,
-                                 .float64 = &clip_typed<double>,
-                                 .uint8 = &clip_typed<uint8_t>,
-                                 .int8 = &clip_typed<int8_t>,
-                                 .int32 = &clip_typed<int32_t>,
-                                 .int64 = &clip_typed<int64_t>};
+  PointwiseKernels kernels{.float32 = select_tiles().clip, .float64 = &clip_typed<double>};
+  kernels.set_integers([]<class T>() -> TypedFn { return &clip_typed<T>; });
   run_pointwise(kernels, &op, c);
 }
 

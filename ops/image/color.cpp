@@ -31,9 +31,9 @@ NDArray computed(const NDArray& x) {
 
 NDArray as_stored(const NDArray& y, DType dtype) {
   if (y.dtype() == dtype) return y;
-  if (dtype == DType::uint8) return nd.cast(nd.clip(y, 0, 255), dtype);
-  if (dtype == DType::int8) return nd.cast(nd.clip(y, -128, 127), dtype);
-  return nd.cast(y, dtype);
+  if (is_floating(dtype) || size_of(dtype) > 2) return nd.cast(y, dtype);
+  const double levels = size_of(dtype) == 1 ? 256 : 65536, least = is_unsigned(dtype) ? 0 : -levels / 2;
+  return nd.cast(nd.clip(y, least, least + levels - 1), dtype);
 }
 
 // One factor for each image.

@@ -12,8 +12,6 @@ namespace kaon::ops {
 void widen(RunContext& run, const TensorView& from, float* to);
 void narrow(RunContext& run, const float* from, const TensorView& to);
 
-constexpr bool is_half(DType t) { return t == DType::float16 || t == DType::bfloat16; }
-
 // Calls kernel(context) with every 16-bit tensor replaced by a float32 copy, then writes the outputs (and the inputs
 // whose bit is set in `mutated`) back. Without 16-bit tensors it is a plain call.
 template <class Kernel>

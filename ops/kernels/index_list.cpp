@@ -41,8 +41,8 @@ void scatter_add(KernelContext& c, const int64_t* positions, int64_t count, int6
   for (int64_t j = 0; j < count; ++j) ++start[positions[j] + 2];
   for (int64_t r = 0; r < rows; ++r) start[r + 2] += start[r + 1];
   for (int64_t j = 0; j < count; ++j) order[start[positions[j] + 1]++] = j;
-  dispatch_all("scatter_add", dtype, [&]<class T>() {
-    using Acc = accumulate_t<T>;
+  dispatch_signed("scatter_add", dtype, [&]<class T>() {
+    using Acc = sum_t<T>;
     const T* from = static_cast<const T*>(src);
     T* to = static_cast<T*>(dst);
     const int64_t load = inner * (1 + count / rows);

@@ -160,7 +160,7 @@ constexpr int64_t piece = 256;
 
 template <class T>
 struct Sums {
-  using Acc = accumulate_t<T>;
+  using Acc = sum_t<T>;
   Contributions contributions;
   FastDivide inner;
   int64_t count;
@@ -175,7 +175,7 @@ struct Sums {
 // begin among the same.
 template <class T>
 struct AddPieces {
-  using Acc = accumulate_t<T>;
+  using Acc = sum_t<T>;
   Sums<T> sums;
   FastDivide slots;
   Acc* pieces;
@@ -193,7 +193,7 @@ struct AddPieces {
 
 template <class T>
 struct AddRows {
-  using Acc = accumulate_t<T>;
+  using Acc = sum_t<T>;
   Sums<T> sums;
   FastDivide rows;
   int64_t slots;
@@ -241,15 +241,13 @@ Contributions sort_contributions(KernelContext& c, int64_t* keys, int64_t count,
 
 void add_contributions(KernelContext& c, const Contributions& contributions, int64_t count, int64_t rows, int64_t outer,
                        int64_t inner, const void* src, void* dst, DType dtype) {
-  dispatch_all("scatter_add", dtype, [&]<class T>() {
-    if constexpr (!std::is_same_v<T, bool>) {
-      using Acc = accumulate_t<T>;
-      const Sums<T> sums{contributions, FastDivide(inner), count, static_cast<const T*>(src)};
-      const int64_t slots = count < 2 * piece ? 0 : count / piece, n = outer * slots * inner;
-      Acc* pieces = n == 0 ? nullptr : static_cast<Acc*>(c.run.workspace(size_t(n) * sizeof(Acc)));
-      for_each(c, n, AddPieces<T>{sums, FastDivide(slots), pieces});
-      for_each(c, outer * rows * inner, AddRows<T>{sums, FastDivide(rows), slots, pieces, static_cast<T*>(dst)});
-    }
+  dispatch_signed("scatter_add", dtype, [&]<class T>() {
+    using Acc = sum_t<T>;
+    const Sums<T> sums{contributions, FastDivide(inner), count, static_cast<const T*>(src)};
+    const int64_t slots = count < 2 * piece ? 0 : count / piece, n = outer * slots * inner;
+    Acc* pieces = n == 0 ? nullptr : static_cast<Acc*>(c.run.workspace(size_t(n) * sizeof(Acc)));
+    for_each(c, n, AddPieces<T>{sums, FastDivide(slots), pieces});
+    for_each(c, outer * rows * inner, AddRows<T>{sums, FastDivide(rows), slots, pieces, static_cast<T*>(dst)});
   });
 }
 

@@ -14,7 +14,11 @@ __device__ auto with_element(const void* data, DType dtype, int64_t j, const F& 
     case DType::float16: return f(static_cast<const float16*>(data)[j]);
     case DType::bfloat16: return f(static_cast<const bfloat16*>(data)[j]);
     case DType::int8: return f(static_cast<const int8_t*>(data)[j]);
+    case DType::uint16: return f(static_cast<const uint16_t*>(data)[j]);
+    case DType::int16: return f(static_cast<const int16_t*>(data)[j]);
+    case DType::uint32: return f(static_cast<const uint32_t*>(data)[j]);
     case DType::int32: return f(static_cast<const int32_t*>(data)[j]);
+    case DType::uint64: return f(static_cast<const uint64_t*>(data)[j]);
     case DType::int64: return f(static_cast<const int64_t*>(data)[j]);
     case DType::float32: return f(static_cast<const float*>(data)[j]);
     default: return f(static_cast<const uint8_t*>(data)[j]);

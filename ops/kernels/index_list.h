@@ -14,6 +14,9 @@ KAON_HOST_DEVICE int64_t to_index(T value) {
     constexpr double limit = 0x1p62;
     const double v = double(accumulate_t<T>(value));
     return v > limit ? int64_t(limit) : v >= -limit ? int64_t(v) : -int64_t(limit);
+  } else if constexpr (std::is_same_v<T, uint64_t>) {
+    constexpr uint64_t limit = uint64_t(1) << 62;
+    return int64_t(value < limit ? value : limit);
   } else {
     return int64_t(value);
   }

@@ -1,6 +1,8 @@
 // From a run-time dtype to a template argument.
 #pragma once
 
+#include <type_traits>
+
 #include "kaon/engine/error.h"
 #include "kaon/ops/dtype.h"
 
@@ -26,6 +28,22 @@ decltype(auto) dispatch_number(const char* op, DType dtype, F&& f) {
   switch (dtype) {
     case DType::uint8: return f.template operator()<uint8_t>();
     case DType::int8: return f.template operator()<int8_t>();
+    case DType::uint16: return f.template operator()<uint16_t>();
+    case DType::int16: return f.template operator()<int16_t>();
+    case DType::uint32: return f.template operator()<uint32_t>();
+    case DType::int32: return f.template operator()<int32_t>();
+    case DType::uint64: return f.template operator()<uint64_t>();
+    case DType::int64: return f.template operator()<int64_t>();
+    default: return dispatch_float(op, dtype, f);
+  }
+}
+
+// The same with signed types for unsigned integers: for kernels that give both the same bits, as sums and products do.
+template <class F>
+decltype(auto) dispatch_signed(const char* op, DType dtype, F&& f) {
+  switch (as_signed(dtype)) {
+    case DType::int8: return f.template operator()<int8_t>();
+    case DType::int16: return f.template operator()<int16_t>();
     case DType::int32: return f.template operator()<int32_t>();
     case DType::int64: return f.template operator()<int64_t>();
     default: return dispatch_float(op, dtype, f);
@@ -65,5 +83,15 @@ struct Accumulate<bfloat16> {
 };
 template <class T>
 using accumulate_t = typename Accumulate<T>::type;
+
+// The same, but the widest type of its kind for integers: uint64_t holds what int64_t does not.
+template <class T>
+using wide_t = std::conditional_t<is_floating(dtype_of<T>), accumulate_t<T>,
+                                  std::conditional_t<std::is_same_v<T, uint64_t>, uint64_t, int64_t>>;
+
+// The type that sums and products wrap in.
+template <class T>
+using sum_t = std::conditional_t<is_floating(dtype_of<T>), accumulate_t<T>,
+                                 std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>>;
 
 }  // namespace kaon::ops

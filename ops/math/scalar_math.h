@@ -184,6 +184,9 @@ KAON_HOST_DEVICE T from_number(double v) {
   if constexpr (std::is_floating_point_v<T> || std::is_same_v<T, bool>) {
     return T(v);
   } else {
+    if constexpr (std::is_same_v<T, uint64_t>) {
+      if (v >= 9223372036854775808.0) return v < 18446744073709551616.0 ? T(v) : std::numeric_limits<T>::max();
+    }
     return v >= 9223372036854775807.0    ? T(std::numeric_limits<int64_t>::max())
            : v <= -9223372036854775808.0 ? T(std::numeric_limits<int64_t>::min())
            : v == v                      ? T(int64_t(v))
@@ -243,17 +246,19 @@ T scalar_operand(BinaryKind kind, double s) {
   return from_number<T>(s);
 }
 
-// Comparisons of integers see the number itself: 2.5, or 300 against uint8, are no values of the dtype.
+// Comparisons of integers see the number itself: 2.5, or 300 against uint8, are no values of the dtype. T: the array's.
+template <class T>
 struct ComparedNumber {
+  using Integer = std::conditional_t<std::is_same_v<T, uint64_t>, uint64_t, int64_t>;
   bool is_integer;
-  int64_t integer = 0;
+  Integer integer = 0;
   double real;
 
   explicit ComparedNumber(double s) {
-    constexpr double limit = 0x1p63;
-    is_integer = s >= -limit && s < limit && s == double(int64_t(s));
-    if (is_integer) integer = int64_t(s);
-    real = ::fabs(s) >= limit ? 2 * s : s;  // beyond every integer, also beyond those that round to 2^63
+    constexpr double end = std::is_signed_v<Integer> ? 0x1p63 : 0x1p64, least = std::is_signed_v<Integer> ? -end : 0;
+    is_integer = s >= least && s < end && s == double(Integer(s));
+    if (is_integer) integer = Integer(s);
+    real = ::fabs(s) >= end ? 2 * s : s;  // beyond every integer, also beyond those that round to the end
   }
 };
 

@@ -1,6 +1,8 @@
 // Bits of integers.
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "kaon/ops/elementwise/kernels/broadcast.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/numeric/kernels/bits_value.h"
@@ -12,7 +14,7 @@ namespace kaon::ops {
 
 namespace {
 
-bool is_shift(BitsKind kind) { return kind == BitsKind::left_shift || kind == BitsKind::right_shift; }
+constexpr bool is_shift(BitsKind kind) { return kind == BitsKind::left_shift || kind == BitsKind::right_shift; }
 
 void expect_bits(InferContext& c, bool shift) {
   if (is_floating(c.dtype()) || (shift && c.dtype() == DType::boolean)) {
@@ -28,11 +30,15 @@ void typed(const void*, const void* const* in, void* out, size_t n) {
 }
 
 template <BitsKind K>
-constexpr PointwiseKernels kernels_of{.uint8 = &typed<K, uint8_t>,
-                                      .int8 = &typed<K, int8_t>,
-                                      .int32 = &typed<K, int32_t>,
-                                      .int64 = &typed<K, int64_t>,
-                                      .boolean = &typed<K, uint8_t>};
+constexpr PointwiseKernels make_kernels() {
+  PointwiseKernels k;
+  k.set_integers<!is_shift(K)>([]<class T>() -> TypedFn { return &typed<K, T>; });
+  if constexpr (!is_shift(K)) k.boolean() = &typed<K, uint8_t>;
+  return k;
+}
+
+template <BitsKind K>
+constexpr PointwiseKernels kernels_of = make_kernels<K>();
 
 const PointwiseKernels& bits_kernels(BitsKind kind) {
   switch (kind) {
@@ -70,7 +76,7 @@ template <BitsKind K>
 void op::BitsScalar<K>::infer(InferContext& c) const {
   expect_bits(c, false);
   expect_holds(c, "scalar", scalar, c.dtype());
-  if (scalar != double(int64_t(scalar))) c.fail_value(fmt::format("scalar must be a whole number, got {}", scalar));
+  if (scalar != std::trunc(scalar)) c.fail_value(fmt::format("scalar must be a whole number, got {}", scalar));
   c.set_output(c.shape(0), c.dtype());
 }
 
@@ -87,8 +93,8 @@ void op::BitwiseNot::infer(InferContext& c) const {
 
 void op::BitwiseNot::compose(ComposeContext& c) const {
   const DType t = c.input().dtype();
-  const double ones = t == DType::boolean ? 1 : t == DType::uint8 ? 255 : -1;
-  const NDArray turned = nd.bitwise_xor(c.input(), nd.full({1}, ones, {.dtype = t}));
+  const NDArray ones = t == DType::boolean ? nd.ones({1}, {.dtype = t}) : nd.zeros({1}, {.dtype = t}) - 1;
+  const NDArray turned = nd.bitwise_xor(c.input(), ones);
   c.set(nd._reshape_to(turned, {.shape = c.output().shape}));
 }
 

@@ -46,11 +46,12 @@ void broadcast_two(KernelContext& c, const F& f) {
 
 template <BitsKind K>
 void run_bits_of(KernelContext& c) {
-  switch (c.out().dtype) {
-    case DType::int8: return broadcast_two<int8_t>(c, BitsFn<K>());
-    case DType::int32: return broadcast_two<int32_t>(c, BitsFn<K>());
-    case DType::int64: return broadcast_two<int64_t>(c, BitsFn<K>());
-    default: return broadcast_two<uint8_t>(c, BitsFn<K>());  // bool too
+  if constexpr (K == BitsKind::left_shift || K == BitsKind::right_shift) {
+    dispatch_number("bits", c.out().dtype, [&]<class T>() {
+      if constexpr (std::is_integral_v<T>) broadcast_two<T>(c, BitsFn<K>());
+    });
+  } else {
+    dispatch_width(c.out().dtype, [&]<class T>() { broadcast_two<T>(c, BitsFn<K>()); });
   }
 }
 

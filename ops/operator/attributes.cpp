@@ -188,8 +188,7 @@ bool from_text(std::string_view text, IntTuple& value) { return read_numbers(tex
 
 bool from_text(std::string_view text, DType& value) {
   text = trim(text);
-  for (DType t : {DType::float32, DType::float64, DType::float16, DType::bfloat16, DType::uint8, DType::int8,
-                  DType::int32, DType::int64, DType::boolean}) {
+  for (DType t : all_dtypes) {
     if (name_of(t) == text) {
       value = t;
       return true;

@@ -32,14 +32,18 @@ const char* cuda_element_type(DType dtype) {
     case DType::bfloat16: return "bfloat16";
     case DType::uint8: return "uint8_t";
     case DType::int8: return "int8_t";
+    case DType::uint16: return "uint16_t";
+    case DType::int16: return "int16_t";
+    case DType::uint32: return "uint32_t";
     case DType::int32: return "int32_t";
+    case DType::uint64: return "uint64_t";
     case DType::int64: return "int64_t";
     case DType::boolean: return "bool";
   }
   return "";
 }
 
-const char* cuda_value_type(DType dtype) { return size_of(dtype) == 2 ? "float" : cuda_element_type(dtype); }
+const char* cuda_value_type(DType dtype) { return is_half(dtype) ? "float" : cuda_element_type(dtype); }
 
 std::string cuda_literal(float v) { return real_literal(v, "f", "float"); }
 std::string cuda_literal(double v) { return real_literal(v, "", "double"); }

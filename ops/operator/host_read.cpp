@@ -2,11 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
-
 #include "kaon/engine/device/backend.h"
-#include "kaon/ops/math/convert.h"
-#include "kaon/ops/math/dispatch.h"
+#include "kaon/ops/math/convert_values.h"
 #include "kaon/ops/operator/copy_to.h"
 
 namespace kaon::ops {
@@ -42,19 +39,10 @@ void read_in_turn(const NDArray& array, FunctionRef<void(const ArrayNode&)> read
 
 namespace {
 
-// Converts the elements of an array whose memory may be read to To, and stores them as T, which is To or, for bool,
-// uint8_t.
-template <class To, class T>
-void convert_elements(const ArrayNode& node, T* out) {
-  int64_t n = node.shape.size();
-  if (node.dtype == dtype_of<To>) {
-    if (n) std::memcpy(out, node.data(), size_t(n) * sizeof(T));
-    return;
-  }
-  dispatch_all("copy_to_host", node.dtype, [&]<class S>() {
-    const S* in = static_cast<const S*>(node.data());
-    for (int64_t i = 0; i < n; ++i) out[i] = convert<To>(in[i]);
-  });
+// Converts the elements of an array whose memory may be read to To. `out` has elements of the same width.
+template <class To>
+void convert_elements(const ArrayNode& node, void* out) {
+  convert_values(node.dtype, node.data(), dtype_of<To>, out, size_t(node.shape.size()));
 }
 
 template <class To, class T>
@@ -137,14 +125,7 @@ NDArray NDArray::from(const T* values, size_t count, const Shape& shape, DType d
   }
   NDArray a = NDArray::empty(shape, dtype, device);
   // No other thread knows the array, so its memory may be filled without an operation.
-  void* out = a.node().data();
-  if (dtype == dtype_of<T>) {
-    if (count) std::memcpy(out, values, count * sizeof(T));
-    return a;
-  }
-  dispatch_all("array", dtype, [&]<class D>() {
-    for (size_t i = 0; i < count; ++i) static_cast<D*>(out)[i] = convert<D>(values[i]);
-  });
+  convert_values(dtype_of<T>, values, dtype, a.node().data(), count);
   return a;
 }
 
@@ -160,8 +141,12 @@ KAON_HOST_READ(float16)
 KAON_HOST_READ(bfloat16)
 KAON_HOST_READ(int8_t)
 KAON_HOST_READ(uint8_t)
+KAON_HOST_READ(int16_t)
+KAON_HOST_READ(uint16_t)
 KAON_HOST_READ(int32_t)
+KAON_HOST_READ(uint32_t)
 KAON_HOST_READ(int64_t)
+KAON_HOST_READ(uint64_t)
 #undef KAON_HOST_READ
 template std::vector<bool> NDArray::asvector<bool>(std::source_location) const;
 template bool NDArray::asscalar<bool>(std::source_location) const;

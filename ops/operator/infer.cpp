@@ -101,10 +101,10 @@ namespace kaon::ops {
 
 void expect_holds(const InferContext& c, const char* what, double value, DType dtype) {
   if (is_floating(dtype)) return;
-  const int bits = 8 * int(size_of(dtype)) - (dtype == DType::uint8 ? 0 : 1);
+  const int bits = 8 * int(size_of(dtype)) - (is_unsigned(dtype) ? 0 : 1);
   const double end = std::ldexp(1.0, bits), cut = std::trunc(value);
   const bool holds =
-      dtype == DType::boolean ? std::isfinite(value) : cut >= (dtype == DType::uint8 ? 0 : -end) && cut < end;
+      dtype == DType::boolean ? std::isfinite(value) : cut >= (is_unsigned(dtype) ? 0 : -end) && cut < end;
   if (!holds) c.fail_value(fmt::format("{} must be a value of dtype {}, got {}", what, name_of(dtype), value));
 }
 

@@ -41,8 +41,12 @@ int64_t consecutive_integers(DType t) {
     case DType::boolean: return 1;
     case DType::int8: return INT8_MAX;
     case DType::uint8: return UINT8_MAX;
+    case DType::int16: return INT16_MAX;
+    case DType::uint16: return UINT16_MAX;
     case DType::int32: return INT32_MAX;
-    case DType::int64: return INT64_MAX;
+    case DType::uint32: return UINT32_MAX;
+    case DType::int64:
+    case DType::uint64: return INT64_MAX;
     case DType::float16: return 1 << 11;
     case DType::bfloat16: return 1 << 8;
     case DType::float32: return 1 << 24;
@@ -95,10 +99,11 @@ void run_cpu(const op::RandomNormal& op, KernelContext& c) {
 void op::RandomRandint::infer(InferContext& c) const {
   if (low >= high) c.fail_value("low must be below high, got " + to_text(low) + " and " + to_text(high));
   const DType type = dtype.value_or(DType::int32);
-  if (type == DType::int32 && (low < INT32_MIN || high > int64_t(INT32_MAX) + 1)) {
-    c.fail_value("low and high must fit int32; give .dtype = int64");
+  set_drawn(c, shape, type, !is_floating(type) && type != DType::boolean);
+  const int64_t largest = consecutive_integers(type), smallest = is_unsigned(type) ? 0 : -largest - 1;
+  if (low < smallest || high - 1 > largest) {
+    c.fail_value("low and high must fit " + to_text(type) + "; give .dtype = int64");
   }
-  set_drawn(c, shape, type, type == DType::int32 || type == DType::int64);
 }
 
 void run_cpu(const op::RandomRandint& op, KernelContext& c) {
@@ -112,10 +117,11 @@ void run_cpu(const op::RandomRandint& op, KernelContext& c) {
       for (int64_t i = 2 * block; i < std::min(n, 2 * block + 2); ++i) {
         const int k = int(i % 2) * 2;
         const int64_t value = int64_t(uint64_t(op.low) + uniform_below(w.v[k], w.v[k + 1], range));
-        if (out.dtype == DType::int32) {
-          out.as<int32_t>()[i] = int32_t(value);
-        } else {
-          out.as<int64_t>()[i] = value;
+        switch (size_of(out.dtype)) {
+          case 1: out.as<int8_t>()[i] = int8_t(value); break;
+          case 2: out.as<int16_t>()[i] = int16_t(value); break;
+          case 4: out.as<int32_t>()[i] = int32_t(value); break;
+          default: out.as<int64_t>()[i] = value;
         }
       }
     }
@@ -176,7 +182,7 @@ void run_cpu(const op::SampleMultinomial& op, KernelContext& c) {
       }
     });
   });
-  dispatch_all("_sample_multinomial", out.dtype, [&]<class T>() {
+  dispatch_all("_sample_multinomial", as_signed(out.dtype), [&]<class T>() {
     c.run.parallel_for(rows * draws, 4096, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
         const double* row = sums + i / draws * k;

@@ -226,12 +226,10 @@ void run_cuda(const op::RandomNormal& op, KernelContext& c) {
 void run_cuda(const op::RandomRandint& op, KernelContext& c) {
   const TensorView& out = c.out();
   const uint64_t range = uint64_t(op.high) - uint64_t(op.low);
-  const auto draw = [&]<class T>() {
+  dispatch_width(out.dtype, [&]<class T>() {
     cuda::for_random_blocks(c, out.size(), 2,
                             RandintFn<T>{op.low, range, out.as<T>(), out.size(), cuda::is_aligned<2>(out.as<T>())});
-  };
-  if (out.dtype == DType::int32) draw.template operator()<int32_t>();
-  else draw.template operator()<int64_t>();
+  });
 }
 
 void run_cuda(const op::SampleMultinomial& op, KernelContext& c) {
@@ -245,7 +243,7 @@ void run_cuda(const op::SampleMultinomial& op, KernelContext& c) {
     cuda::launch(c, scan_kernel<T>, cuda::blocks_for(rows, scan_warps), dim3(32, scan_warps), rows, k,
                  data.as<const T>(), sums);
   });
-  dispatch_all("_sample_multinomial", out.dtype, [&]<class T>() {
+  dispatch_all("_sample_multinomial", as_signed(out.dtype), [&]<class T>() {
     cuda::for_random_blocks(c, out.size(), 1,
                             DrawClass<T>{sums, k, op.shape.size(), out.as<T>(), probabilities, log_probabilities});
   });

@@ -55,7 +55,7 @@ struct RandomNormal {
   void infer(InferContext& c) const;
 };
 
-// Integers uniform in [low, high); int32 unless dtype is int64.
+// Integers uniform in [low, high); int32 unless dtype names other integers.
 struct RandomRandint {
   int64_t low = 0;
   int64_t high = 1;

@@ -29,7 +29,7 @@ int64_t largest_index(DType dtype) {
                             : std::is_same_v<T, float>   ? 24
                                                          : 53);
     } else {
-      return int64_t(std::numeric_limits<T>::max());
+      return int64_t(std::min<uint64_t>(std::numeric_limits<T>::max(), INT64_MAX));
     }
   });
 }
@@ -92,7 +92,7 @@ void run_arg(KernelContext& c, std::optional<int> axis, const char* name) {
   if (outer * n * inner == 0) return;
   const RunKernels kernels = run_kernels(in.dtype, C);
   dispatch_all(name, in.dtype, [&]<class T>() {
-    using Acc = std::conditional_t<is_floating(dtype_of<T>), accumulate_t<T>, int64_t>;
+    using Acc = wide_t<T>;
     using Out = std::conditional_t<std::is_same_v<T, bool>, float, T>;
     const T* x = in.as<T>();
     Out* out = c.out().as<Out>();

@@ -47,7 +47,7 @@ void run_arg(KernelContext& c, bool largest, std::optional<int> axis, const char
   const int ndim = in.shape.ndim();
   const ReduceDims dims(in.shape, axis ? bit(normalize_axis(*axis, ndim, name)) : (1u << ndim) - 1);
   dispatch_all(name, in.dtype, [&]<class T>() {
-    using V = std::conditional_t<is_floating(dtype_of<T>), accumulate_t<T>, int64_t>;
+    using V = wide_t<T>;
     using Out = std::conditional_t<std::is_same_v<T, bool>, float, T>;
     cuda::reduce(c, ArgElements<T, V, Out>{{largest, c.out().as<Out>()}, in.as<T>()}, dims.span());
   });

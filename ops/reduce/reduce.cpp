@@ -55,7 +55,7 @@ void run_cpu(const op::Reduce<K>& op, KernelContext& c) {
   const ReduceDims dims(in.shape, reduced_axes(op.axis, op.exclude, in.shape.ndim(), op.traits.name.data()));
   const double count = elements_per_result(dims.span());
   dispatch_all(op.traits.name.data(), in.dtype, [&]<class T>() {
-    using Acc = std::conditional_t<is_floating(dtype_of<T>), accumulate_t<T>, int64_t>;
+    using Acc = wide_t<T>;
     T* out = c.out().as<T>();
     reduce_dims(c.run, combine_of(K), in.data, in.dtype, dims.span(),
                 [&](int64_t first, int64_t n, const void* results) {

@@ -27,8 +27,8 @@ void run_cpu(const op::Scan& op, KernelContext& c) {
   const Shape& shape = c.in(0).shape;
   if (shape.size() == 0) return;
   const ScanPieces pieces(shape, normalize_axis(op.axis, shape.ndim(), "_scan"), op.reverse);
-  dispatch_number("_scan", c.out().dtype, [&]<class T>() {
-    using Sum = typename ScanSum<T>::type;
+  dispatch_signed("_scan", c.out().dtype, [&]<class T>() {
+    using Sum = sum_t<T>;
     scan_lines<T>(c, pieces, Sum(0), [](Sum a, Sum b) { return Sum(a + b); });
   });
 }

@@ -20,8 +20,8 @@ void run_cuda(const op::Scan& op, KernelContext& c) {
   const Shape& shape = c.in(0).shape;
   if (shape.size() == 0) return;
   const ScanPieces s(shape, normalize_axis(op.axis, shape.ndim(), "_scan"), op.reverse);
-  dispatch_number("_scan", c.out().dtype, [&]<class T>() {
-    using Sum = typename ScanSum<T>::type;
+  dispatch_signed("_scan", c.out().dtype, [&]<class T>() {
+    using Sum = sum_t<T>;
     cuda::scan_lines<T>(c, s, Sum(0), Plus());
   });
 }

@@ -155,7 +155,7 @@ T narrowed(Acc v) {
 
 template <class T>
 void sum_to(const Plan& p, const T* in, T* out, RunContext& run) {
-  using Acc = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
+  using Acc = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
   const int64_t width = p.inner_kept ? p.length : 1;
   const int64_t blocks = (width + column_block - 1) / column_block;
   const int64_t units = p.kept_rows * blocks;
@@ -230,7 +230,7 @@ void op::SumTo::grad(GradContext& g) const {
 
 void run_cpu(const op::SumTo&, KernelContext& c) {
   if (c.out().size() == 0) return;
-  dispatch_all("_sum_to", c.in(0).dtype, [&]<class T>() {
+  dispatch_signed("_sum_to", c.in(0).dtype, [&]<class T>() {
     if (c.in(0).size() == 0) {
       std::fill_n(c.out().as<T>(), c.out().size(), T(0));
     } else {

@@ -205,12 +205,8 @@ void run_cpu(const op::PutAlongAxis& op, KernelContext& given) {
     if (op.reduce == Scatter::none) {
       return dispatch_width(c.out().dtype, [&]<class T>() { scatter_lines<Scatter::none, T>(c, op, s); });
     }
-    dispatch_number("put_along_axis", c.out().dtype, [&]<class T>() {
-      if constexpr (std::is_same_v<T, accumulate_t<T>>) {
-        dispatch_scatter(op.reduce, [&]<Scatter S>() {
-          if constexpr (S != Scatter::none) scatter_lines<S, T>(c, op, s);
-        });
-      }
+    dispatch_combine("put_along_axis", op.reduce, c.out().dtype, [&]<Scatter S, class T>() {
+      if constexpr (!is_half(dtype_of<T>)) scatter_lines<S, T>(c, op, s);
     });
   };
   if (op.reduce == Scatter::none) return run(given);

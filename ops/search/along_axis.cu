@@ -70,8 +70,7 @@ void run_cuda(const op::PutAlongAxis& op, KernelContext& c) {
   if (op.reduce == Scatter::none) {
     return dispatch_width(c.out().dtype, [&]<class T>() { put<Scatter::none, T>(c, all); });
   }
-  dispatch_number("put_along_axis", c.out().dtype,
-                  [&]<class T>() { dispatch_scatter(op.reduce, [&]<Scatter S>() { put<S, T>(c, all); }); });
+  dispatch_combine("put_along_axis", op.reduce, c.out().dtype, [&]<Scatter S, class T>() { put<S, T>(c, all); });
 }
 
 }  // namespace kaon

@@ -122,7 +122,7 @@ void op::Difference::grad(GradContext& g) const {
 void run_cpu(const op::Difference& op, KernelContext& c) {
   if (c.out().size() == 0) return;
   const DifferenceRows s(c.in(0).shape, normalize_axis(op.axis, c.in(0).shape.ndim(), "_difference"));
-  dispatch_number("_difference", c.out().dtype, [&]<class T>() {
+  dispatch_signed("_difference", c.out().dtype, [&]<class T>() {
     const T* const x = c.in(0).as<const T>();
     T* const y = c.out().as<T>();
     c.run.parallel_for(c.out().size(), 1 << 14, [&](int64_t i, int64_t end) {

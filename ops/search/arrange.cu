@@ -33,7 +33,7 @@ struct DifferenceOf {
 void run_cuda(const op::Difference& op, KernelContext& c) {
   if (c.out().size() == 0) return;
   const DifferenceRows s(c.in(0).shape, normalize_axis(op.axis, c.in(0).shape.ndim(), "_difference"));
-  dispatch_number("_difference", c.out().dtype, [&]<class T>() {
+  dispatch_signed("_difference", c.out().dtype, [&]<class T>() {
     cuda::for_each(c, c.out().size(), DifferenceOf<T>{s, c.in(0).as<const T>(), c.out().as<T>()});
   });
 }

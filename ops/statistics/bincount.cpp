@@ -20,13 +20,12 @@ constexpr int64_t most = int64_t(1) << 31;
 // The number of counts for these numbers.
 template <class T>
 int64_t count_length(const T* x, int64_t n, int64_t minlength) {
-  int64_t least = 0, largest = -1;
-  for (int64_t i = 0; i < n; ++i) least = std::min(least, int64_t(x[i])), largest = std::max(largest, int64_t(x[i]));
-  if (least < 0 || largest >= most) {
-    throw ValueError(
-        fmt::format("[bincount] needs numbers below 2^31 that are not negative, got {}", least < 0 ? least : largest));
+  const auto [least, largest] = std::minmax_element(x, x + n);
+  if (*least < T(0) || wide_t<T>(*largest) >= wide_t<T>(most)) {
+    throw ValueError(fmt::format("[bincount] needs numbers below 2^31 that are not negative, got {}",
+                                 *least < T(0) ? *least : *largest));
   }
-  return std::max(minlength, largest + 1);
+  return std::max(minlength, int64_t(*largest) + 1);
 }
 
 }  // namespace

@@ -96,7 +96,7 @@ namespace {
 DType counting(DType dtype, int64_t n) {
   const bool is_real = is_floating(dtype);
   if (is_real) return n > 1 << 24 ? DType::float64 : size_of(dtype) < 4 ? DType::float32 : dtype;
-  return n > INT32_MAX ? DType::int64 : size_of(dtype) < 4 ? DType::int32 : dtype;
+  return size_of(dtype) == 8 ? dtype : n > INT32_MAX ? DType::int64 : size_of(dtype) < 4 ? DType::int32 : dtype;
 }
 
 }  // namespace

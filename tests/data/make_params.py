@@ -9,7 +9,7 @@ import sys
 
 LIST = 0x112
 MARKS = {1: 0xF993FAC8, 2: 0xF993FAC9, 3: 0xF993FACA}
-TYPES = {0: "f", 1: "d", 2: "e", 3: "B", 4: "i", 5: "b", 6: "q", 7: "?"}
+TYPES = {0: "f", 1: "d", 2: "e", 3: "B", 4: "i", 5: "b", 6: "q", 7: "?", 8: "h", 9: "H", 10: "I", 11: "Q"}
 BFLOAT16 = 12
 
 
@@ -47,6 +47,8 @@ def main():
              ["arg:weight", "aux:count", "none"])
     save(folder / "gpu.params", [array(2, (2, 2), device=(2, 0)), array(2, (3,), device=(3, 0))], ["on_gpu", "pinned"])
     save(folder / "bfloat16.params", [array(2, (2, 3), BFLOAT16)], ["b"])
+    save(folder / "integers.params", [array(2, (2, 3), t) for t in range(8, 12)],
+         ["int16", "uint16", "uint32", "uint64"])
     save(folder / "mixed.nd", [array(0, (2,)), array(1, (2,)), array(2, (2,)), array(3, (2,)), array(3, None)])
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 random.seed(7)
 rng = np.random.default_rng(7)
+later = [np.int16, np.uint16, np.uint32, np.uint64]
 
 
 def draw(dtype, shape):
@@ -16,6 +17,8 @@ def draw(dtype, shape):
         return rng.random(n) < 0.5
     if np.issubdtype(dtype, np.integer):
         info = np.iinfo(dtype)
+        if kind == "large" and dtype in later:
+            return rng.integers(info.min, info.max, n, dtype)
         return rng.integers(max(info.min, -1000), min(info.max, 1000), n).astype(dtype)
     x = rng.normal(size=n)
     if kind == "few":
@@ -35,8 +38,9 @@ def draw(dtype, shape):
 
 
 lines = []
-for _ in range(400):
-    dtype = random.choice([np.float32, np.float32, np.float64, np.float16, np.int32, np.int64, np.uint8, np.bool_])
+first = [np.float32, np.float32, np.float64, np.float16, np.int32, np.int64, np.uint8, np.bool_]
+for k in range(440):
+    dtype = random.choice(first if k < 400 else later)
     shape = random.choice([(1,), (3,), (2, 3), (20,), (2, 2, 3), (1, 1), (5, 5, 2, 2), (1001,), (40, 30), (3, 500), (0, 2),
                            (2, 30), (12, 12, 12)])
     x = draw(dtype, shape).reshape(shape)
@@ -51,7 +55,7 @@ for _ in range(400):
         options["linewidth"] = random.choice([20, 40, 120])
     if random.random() < 0.2:
         options["suppress"] = True
-    if x.nbytes > 1500 and random.random() < 0.9:
+    if x.nbytes > 1500 and (dtype in later or random.random() < 0.9):
         continue
     with np.printoptions(**options):
         text = str(x)

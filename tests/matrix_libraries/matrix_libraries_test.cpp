@@ -51,7 +51,10 @@ TEST_CASE("OpenCV: a matrix as an array, which keeps it") {
   CHECK(opencv::array(floats).sum().asscalar<float>() == 3);
   const cv::Mat part = cv::Mat(4, 4, CV_32F)(cv::Rect(1, 1, 2, 2));
   CHECK_THROWS_WITH(opencv::array(part), Contains("[opencv] the matrix is not continuous"));
-  CHECK_THROWS_AS(opencv::array(cv::Mat(2, 2, CV_16U)), TypeError);
+  const cv::Mat wide(2, 2, CV_16U, cv::Scalar(65535));
+  CHECK(opencv::array(wide).dtype() == DType::uint16);
+  CHECK(opencv::array(wide).asvector<int>() == std::vector<int>(4, 65535));
+  CHECK(opencv::array(cv::Mat(1, 1, CV_16S, cv::Scalar(-9))).asscalar<int16_t>() == -9);
 }
 
 TEST_CASE("OpenCV: an array as a matrix") {
@@ -61,6 +64,9 @@ TEST_CASE("OpenCV: an array as a matrix") {
   CHECK(m.channels() == 3);
   CHECK(m.at<cv::Vec3f>(1, 2) == cv::Vec3f(18, 19, 20));
   CHECK(opencv::mat(nd.ones({2, 3}, {.dtype = DType::uint8})).type() == CV_8UC1);
+  CHECK(opencv::mat(nd.ones({2, 3}, {.dtype = DType::uint16})).type() == CV_16UC1);
+  CHECK(opencv::mat(nd.ones({2, 3}, {.dtype = DType::int16})).type() == CV_16SC1);
+  CHECK_THROWS_AS(opencv::mat(nd.ones({2, 2}, {.dtype = DType::uint32})), TypeError);
   CHECK_THROWS_WITH(opencv::mat(nd.ones({2})), Contains("[opencv] expected an array of shape"));
   CHECK_THROWS_AS(opencv::mat(nd.ones({2, 2}, {.dtype = DType::int64})), TypeError);
 }

@@ -109,6 +109,18 @@ TEST_CASE("each element type as MXNet 1.9.1 writes it", "[ndarray_file]") {
   CHECK(nd_file::save_to_bytes(narrow) == bytes_of(data_file("bfloat16.params")));
 }
 
+TEST_CASE("the element types of MXNet 2", "[ndarray_file]") {
+  const NamedArrays arrays = nd_file::load(data_file("integers.params"));
+  const DType types[] = {DType::int16, DType::uint16, DType::uint32, DType::uint64};
+  REQUIRE(arrays.size() == 4);
+  for (size_t k = 0; k < 4; ++k) {
+    CHECK(arrays[k].first == name_of(types[k]));
+    CHECK(arrays[k].second.dtype() == types[k]);
+    CHECK(arrays[k].second.asvector<double>() == ramp(6));
+  }
+  CHECK(nd_file::save_to_bytes(arrays) == bytes_of(data_file("integers.params")));
+}
+
 TEST_CASE("a plain list has no names", "[ndarray_file]") {
   const NamedArrays list = nd_file::load(data_file("list.nd"));
   REQUIRE(list.size() == 2);
@@ -221,7 +233,7 @@ TEST_CASE("errors say where and what", "[ndarray_file]") {
   CHECK_THROWS_WITH(nd_file::load_from_bytes(one_array({2, 3})),
                     Contains("the values of an array of shape (2, 3) and type float32"));
   CHECK_THROWS_WITH(nd_file::load_from_bytes(one_array({-1, 3})), Contains("at byte 36") && Contains("found -1"));
-  CHECK_THROWS_WITH(nd_file::load_from_bytes(one_array({3}, 9)), Contains("expected an element type"));
+  CHECK_THROWS_WITH(nd_file::load_from_bytes(one_array({3}, 13)), Contains("expected an element type"));
   CHECK_THROWS_WITH(nd_file::load_from_bytes(one_array({3}, 256)),
                     Contains("expected an element type"));  // not float32
   CHECK_THROWS_WITH(nd_file::load_from_bytes(one_array(std::vector<int64_t>(9, 1))), Contains("at most 8 dimensions"));

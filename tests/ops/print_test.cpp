@@ -18,8 +18,7 @@ std::vector<std::string> split(const std::string& text, char separator) {
 }
 
 DType dtype_named(const std::string& name) {
-  for (const DType t :
-       {DType::float32, DType::float64, DType::float16, DType::uint8, DType::int32, DType::int64, DType::boolean}) {
+  for (const DType t : ops::all_dtypes) {
     if (name == name_of(t)) return t;
   }
   throw ValueError("dtype " + name);

@@ -210,8 +210,7 @@ TEST_CASE("DLPack: what cannot be an array is left to the caller") {
 }
 
 TEST_CASE("DLPack: an array as a tensor, and back") {
-  for (const DType t : {DType::float32, DType::float64, DType::float16, DType::bfloat16, DType::uint8, DType::int8,
-                        DType::int32, DType::int64, DType::boolean}) {
+  for (const DType t : ops::all_dtypes) {
     CAPTURE(t);
     DLManagedTensor* tensor;
     {
@@ -223,6 +222,7 @@ TEST_CASE("DLPack: an array as a tensor, and back") {
     CHECK(tensor->dl_tensor.strides[0] == 1);
     CHECK(tensor->dl_tensor.device.device_type == kDLCPU);
     CHECK(tensor->dl_tensor.dtype.bits == 8 * size_of(t));
+    if (ops::is_unsigned(t)) CHECK(tensor->dl_tensor.dtype.code == kDLUInt);
     const NDArray back = dlpack::from(tensor);
     CHECK(back.dtype() == t);
     CHECK(back.asvector<int>() == std::vector<int>{0, 0, 1, 1});

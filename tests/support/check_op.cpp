@@ -17,9 +17,6 @@ namespace kaon::test {
 using namespace graph;
 namespace {
 
-constexpr DType dtypes[] = {DType::float32, DType::float64, DType::float16, DType::bfloat16, DType::uint8,
-                            DType::int8,    DType::int32,   DType::int64,   DType::boolean};
-
 bool refuses(const Row& row, DType t, std::string& wrong) {
   try {
     run(row, make_inputs(row, t));
@@ -83,7 +80,7 @@ std::string Row::str() const {
 
 std::string check_values(const Row& row) {
   std::string wrong;
-  for (DType t : dtypes) {
+  for (DType t : all_dtypes) {
     if (t != DType::float32 && !row.follows_dtype()) break;
     if (!(row.options.tried & dtype_bit(t))) continue;
     if (!row.accepts(t)) {
@@ -266,7 +263,7 @@ std::string check_devices(const Row& row) {
       row.def->read(there.attrs.edit(), name, name == "ctx" ? "gpu(0)" : text);
     });
   }
-  for (DType t : dtypes) {
+  for (DType t : all_dtypes) {
     if (t != DType::float32 && !row.follows_dtype()) break;
     if (!row.accepts(t) || !(row.options.tried & dtype_bit(t))) continue;
     const Hosts inputs = make_inputs(row, t);

@@ -54,8 +54,10 @@ constexpr uint32_t dtype_bit(DType t) { return 1u << int(t); }
 // Sets of dtypes. The call must refuse all others with a TypeError.
 inline constexpr uint32_t floats =
     dtype_bit(DType::float32) | dtype_bit(DType::float64) | dtype_bit(DType::float16) | dtype_bit(DType::bfloat16);
-inline constexpr uint32_t integers =
-    dtype_bit(DType::uint8) | dtype_bit(DType::int8) | dtype_bit(DType::int32) | dtype_bit(DType::int64);
+inline constexpr uint32_t unsigned_integers =
+    dtype_bit(DType::uint8) | dtype_bit(DType::uint16) | dtype_bit(DType::uint32) | dtype_bit(DType::uint64);
+inline constexpr uint32_t integers = unsigned_integers | dtype_bit(DType::int8) | dtype_bit(DType::int16) |
+                                     dtype_bit(DType::int32) | dtype_bit(DType::int64);
 inline constexpr uint32_t numbers = floats | integers;
 inline constexpr uint32_t every_dtype = numbers | dtype_bit(DType::boolean);
 

@@ -20,6 +20,10 @@ double stored(double v, DType t) {
   switch (t) {
     case DType::uint8: return double(uint8_t(int64_t(v)));
     case DType::int8: return double(int8_t(int64_t(v)));
+    case DType::uint16: return double(uint16_t(int64_t(v)));
+    case DType::int16: return double(int16_t(int64_t(v)));
+    case DType::uint32: return double(uint32_t(int64_t(v)));
+    case DType::uint64: return double(uint64_t(int64_t(v)));
     case DType::int32: return double(int32_t(int64_t(v)));
     case DType::boolean: return v != 0;
     default: return v;
@@ -36,7 +40,7 @@ std::vector<double> make_values(const Input& input, DType t, uint64_t seed) {
   std::mt19937_64 bits(seed);
   auto uniform = [&](double low, double high) { return low + (high - low) * double(bits() >> 11) * 0x1p-53; };
   const size_t n = size_t(input.shape.size());
-  const bool real = is_floating(t), natural = t == DType::uint8 || t == DType::boolean;
+  const bool real = is_floating(t), natural = is_unsigned(t) || t == DType::boolean;
   std::vector<size_t> order(n);
   std::iota(order.begin(), order.end(), size_t(0));
   std::shuffle(order.begin(), order.end(), bits);

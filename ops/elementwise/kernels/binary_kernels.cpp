@@ -84,24 +84,29 @@ void typed_binary(const void*, const void* const* in, void* out, size_t n) {
   for (size_t i = 0; i < n; ++i) y[i] = binary_value<K, T>(a[i], b[i]);
 }
 
+// Whether the result of integers has the same bits for signed and unsigned ones.
+constexpr bool ignores_sign(BinaryKind k) {
+  using B = BinaryKind;
+  return k == B::add || k == B::sub || k == B::mul || k == B::equal || k == B::not_equal || k == B::logical_and ||
+         k == B::logical_or || k == B::logical_xor;
+}
+
 template <BinaryKind K>
 PointwiseKernels make_binary(const TileFn* tiles) {
   PointwiseKernels k{.float32 = tiles[size_t(K)], .float64 = &typed_binary<K, double>};
   if constexpr (!is_real(K)) {
-    k.uint8 = &typed_binary<K, uint8_t>;
-    k.int8 = &typed_binary<K, int8_t>;
-    k.int32 = &typed_binary<K, int32_t>;
-    k.int64 = &typed_binary<K, int64_t>;
+    k.set_integers<ignores_sign(K)>([]<class T>() -> TypedFn { return &typed_binary<K, T>; });
   }
-  if constexpr (is_logical(K)) k.boolean = &typed_binary<K, bool>;
+  if constexpr (is_logical(K)) k.boolean() = &typed_binary<K, bool>;
   return k;
 }
 
 template <ScalarKind K, class T>
-void compare_integers(const ComparedNumber& s, const T* x, T* y, size_t n) {
+void compare_integers(const ComparedNumber<T>& s, const T* x, T* y, size_t n) {
+  using Integer = typename ComparedNumber<T>::Integer;
   constexpr BinaryKind kind = info(K).kind;
   if (s.is_integer) {
-    for (size_t i = 0; i < n; ++i) y[i] = T(binary_value<kind, int64_t>(int64_t(x[i]), s.integer));
+    for (size_t i = 0; i < n; ++i) y[i] = T(binary_value<kind, Integer>(Integer(x[i]), s.integer));
   } else {
     for (size_t i = 0; i < n; ++i) y[i] = T(binary_value<kind, double>(double(x[i]), s.real));
   }
@@ -116,7 +121,7 @@ void typed_scalar(const void* attrs, const void* const* in, void* out, size_t n)
   if constexpr (K == ScalarKind::smooth_l1) {
     for (size_t i = 0; i < n; ++i) y[i] = smooth_l1_value(x[i], T(s));
   } else if constexpr (!std::is_floating_point_v<T> && is_logical(kind)) {
-    compare_integers<K>(ComparedNumber(s), x, y, n);
+    compare_integers<K>(ComparedNumber<T>(s), x, y, n);
   } else {
     const T v = scalar_operand<T>(kind, s);
     for (size_t i = 0; i < n; ++i) {
@@ -129,11 +134,8 @@ template <ScalarKind K>
 PointwiseKernels make_scalar(const TileFn* tiles) {
   PointwiseKernels k{.float32 = tiles[size_t(K)], .float64 = &typed_scalar<K, double>};
   if constexpr (K != ScalarKind::smooth_l1) {
-    k.uint8 = &typed_scalar<K, uint8_t>;
-    k.int8 = &typed_scalar<K, int8_t>;
-    k.int32 = &typed_scalar<K, int32_t>;
-    k.int64 = &typed_scalar<K, int64_t>;
-    if constexpr (is_logical(info(K).kind)) k.boolean = &typed_scalar<K, bool>;
+    k.set_integers([]<class T>() -> TypedFn { return &typed_scalar<K, T>; });
+    if constexpr (is_logical(info(K).kind)) k.boolean() = &typed_scalar<K, bool>;
   }
   return k;
 }

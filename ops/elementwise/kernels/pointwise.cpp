@@ -9,8 +9,6 @@ namespace {
 // From this traffic on (all inputs and the output) an output is written past the caches.
 constexpr int64_t stream_bytes = 8 << 20;
 
-bool is_half(DType t) { return t == DType::float16 || t == DType::bfloat16; }
-
 const char* at(const void* p, size_t byte) { return static_cast<const char*>(p) + byte; }
 
 void half_tile(TileFn tile, const void* attrs, DType dtype, const void* const* in, int inputs, void* out, size_t n) {
@@ -45,18 +43,6 @@ void stream_piece(TileFn tile, const void* attrs, const float* const* in, int in
 }
 
 }  // namespace
-
-TypedFn PointwiseKernels::typed(DType dtype) const {
-  switch (dtype) {
-    case DType::float64: return float64;
-    case DType::uint8: return uint8;
-    case DType::int8: return int8;
-    case DType::int32: return int32;
-    case DType::int64: return int64;
-    case DType::boolean: return boolean;
-    default: return nullptr;
-  }
-}
 
 void run_piece(const PointwiseKernels& kernels, const void* attrs, DType dtype, const void* const* in, int inputs,
                void* out, size_t n, bool stream) {

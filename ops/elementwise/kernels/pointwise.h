@@ -1,6 +1,9 @@
 // Runs pointwise kernels over whole arrays: splits them into pieces, converts 16-bit floats, streams large outputs.
 #pragma once
 
+#include <array>
+#include <type_traits>
+
 #include "kaon/ops/math/tile.h"
 #include "kaon/ops/view.h"
 
@@ -13,13 +16,25 @@ using TypedFn = void (*)(const void* attrs, const void* const* in, void* out, si
 struct PointwiseKernels {
   TileFn float32 = nullptr;
   TypedFn float64 = nullptr;
-  TypedFn uint8 = nullptr;
-  TypedFn int8 = nullptr;
-  TypedFn int32 = nullptr;
-  TypedFn int64 = nullptr;
-  TypedFn boolean = nullptr;
+  std::array<TypedFn, size_t(DType::uint64) + 1> integers{};  // and of bool, by dtype
 
-  TypedFn typed(DType dtype) const;  // not for the 16- and 32-bit floats
+  // make.template operator()<T>() is the kernel of integers T. `shared`: that of signed integers is for unsigned ones
+  // too, as it gives the same bits.
+  template <bool shared = false, class Make>
+  constexpr void set_integers(const Make& make) {
+    const auto set = [&]<class Signed, class Unsigned>(Signed, Unsigned) {
+      integers[size_t(dtype_of<Signed>)] = make.template operator()<Signed>();
+      integers[size_t(dtype_of<Unsigned>)] = make.template operator()<std::conditional_t<shared, Signed, Unsigned>>();
+    };
+    set(int8_t(), uint8_t());
+    set(int16_t(), uint16_t());
+    set(int32_t(), uint32_t());
+    set(int64_t(), uint64_t());
+  }
+  constexpr TypedFn& boolean() { return integers[size_t(DType::boolean)]; }
+  TypedFn typed(DType dtype) const {  // not for the 16- and 32-bit floats
+    return dtype == DType::float64 ? float64 : integers[size_t(dtype)];
+  }
 };
 
 inline constexpr size_t pointwise_tile = 1024;         // elements: the buffers of a tile stay in L1

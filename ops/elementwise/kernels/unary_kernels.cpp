@@ -77,18 +77,22 @@ void typed_unary(const void*, const void* const* in, void* out, size_t n) {
   for (size_t i = 0; i < n; ++i) y[i] = unary_value<K, T>(x[i]);
 }
 
+// Whether the result of integers has the same bits for signed and unsigned ones.
+constexpr bool ignores_sign(UnaryKind k) {
+  using U = UnaryKind;
+  return k == U::identity || k == U::stop_gradient || k == U::zeros_like || k == U::ones_like || k == U::logical_not ||
+         k == U::square || k == U::negative;
+}
+
 template <UnaryKind K>
 PointwiseKernels make_unary(const TileFn* tiles) {
   PointwiseKernels k;
   k.float32 = tiles[size_t(K)];
   k.float64 = &typed_unary<K, double>;
   if constexpr (info(K).domain != Domain::floating) {
-    k.uint8 = &typed_unary<K, uint8_t>;
-    k.int8 = &typed_unary<K, int8_t>;
-    k.int32 = &typed_unary<K, int32_t>;
-    k.int64 = &typed_unary<K, int64_t>;
+    k.set_integers<ignores_sign(K)>([]<class T>() -> TypedFn { return &typed_unary<K, T>; });
   }
-  if constexpr (info(K).domain == Domain::any) k.boolean = &typed_unary<K, bool>;
+  if constexpr (info(K).domain == Domain::any) k.boolean() = &typed_unary<K, bool>;
   return k;
 }
 

@@ -29,7 +29,11 @@ struct DrawParameter {
       case DType::bfloat16: return element<bfloat16>(i);
       case DType::uint8: return element<uint8_t>(i);
       case DType::int8: return element<int8_t>(i);
+      case DType::uint16: return element<uint16_t>(i);
+      case DType::int16: return element<int16_t>(i);
+      case DType::uint32: return element<uint32_t>(i);
       case DType::int32: return element<int32_t>(i);
+      case DType::uint64: return element<uint64_t>(i);
       default: return element<int64_t>(i);
     }
   }

@@ -218,6 +218,7 @@ void reduce_dims(RunContext& run, Combine combine, const void* data, DType dtype
     case AccType::f32: return execute(float());
     case AccType::f64: return execute(double());
     case AccType::i64: return execute(int64_t());
+    case AccType::u64: return execute(uint64_t());
   }
 }
 

@@ -34,10 +34,14 @@ struct Values {
   }
   __device__ void store(int64_t k, A acc) const {
     if constexpr (std::numeric_limits<A>::is_integer) {
-      switch (results.dtype) {
+      switch (results.dtype) {  // by width: integers wrap
+        case DType::uint64:
         case DType::int64: return put<int64_t>(k, acc);
+        case DType::uint32:
         case DType::int32: return put<int32_t>(k, acc);
-        default: return put<uint8_t>(k, acc);
+        case DType::uint16:
+        case DType::int16: return put<int16_t>(k, acc);
+        default: return put<int8_t>(k, acc);
       }
     } else {
       A value = results.divisor == 1 ? acc : acc / A(results.divisor);
@@ -90,8 +94,13 @@ void reduce_as(KernelContext& c, Combine combine, const T* data, std::span<const
 void reduce_dims(KernelContext& c, Combine combine, const TensorView& in, std::span<const ReduceDim> dims, bool wide,
                  const Results& results) {
   wide |= combine == Combine::sum_abs || combine == Combine::sum_squares;
-  dispatch_number("reduce", in.dtype, [&]<class T>() {
-    if constexpr (!is_floating(dtype_of<T>)) {
+  // max and min tell signed from unsigned integers, sums and products do not
+  const bool is_extreme = combine == Combine::max || combine == Combine::min;
+  const DType dtype = is_extreme ? in.dtype : as_signed(in.dtype);
+  dispatch_number("reduce", dtype, [&]<class T>() {
+    if constexpr (is_unsigned(dtype_of<T>)) {
+      reduce(c, Elements<T, wide_t<T>, Combine::max>{{combine, results}, in.as<T>()}, dims);
+    } else if constexpr (!is_floating(dtype_of<T>)) {
       reduce_as<T, int64_t>(c, combine, in.as<T>(), dims, results);
     } else if constexpr (std::is_same_v<T, double>) {
       reduce_as<T, double>(c, combine, in.as<T>(), dims, results);

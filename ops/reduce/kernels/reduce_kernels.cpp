@@ -168,33 +168,37 @@ namespace {
 
 HWY_EXPORT(float_kernels);
 
+template <class T>
+using Wide = std::conditional_t<std::is_same_v<T, uint64_t>, uint64_t, int64_t>;
+
 template <class T, Combine C>
 void integer_runs(const void* data, size_t n, size_t count, size_t stride, void* out) {
   for (size_t i = 0; i < count; ++i) {
     const T* p = static_cast<const T*>(data) + i * stride;
-    int64_t acc = identity_of<int64_t>(C);
-    for (size_t k = 0; k < n; ++k) acc = merge(C, acc, int64_t(p[k]));
-    static_cast<int64_t*>(out)[i] = acc;
+    Wide<T> acc = identity_of<Wide<T>>(C);
+    for (size_t k = 0; k < n; ++k) acc = merge(C, acc, Wide<T>(p[k]));
+    static_cast<Wide<T>*>(out)[i] = acc;
   }
 }
 
 template <class T, Combine C>
 void integer_rows(const void* data, size_t width, size_t rows, size_t stride, void* out) {
-  int64_t* acc = static_cast<int64_t*>(out);
+  Wide<T>* acc = static_cast<Wide<T>*>(out);
   for (size_t r = 0; r < rows; ++r) {
     const T* p = static_cast<const T*>(data) + r * stride;
-    for (size_t j = 0; j < width; ++j) acc[j] = merge(C, acc[j], int64_t(p[j]));
+    for (size_t j = 0; j < width; ++j) acc[j] = merge(C, acc[j], Wide<T>(p[j]));
   }
 }
 
 template <class T>
 RunKernels integer_kernels(Combine combine) {
+  constexpr AccType acc = std::is_same_v<T, uint64_t> ? AccType::u64 : AccType::i64;
   switch (combine) {
-    case Combine::max: return {AccType::i64, integer_runs<T, Combine::max>, integer_rows<T, Combine::max>};
-    case Combine::min: return {AccType::i64, integer_runs<T, Combine::min>, integer_rows<T, Combine::min>};
+    case Combine::max: return {acc, integer_runs<T, Combine::max>, integer_rows<T, Combine::max>};
+    case Combine::min: return {acc, integer_runs<T, Combine::min>, integer_rows<T, Combine::min>};
     case Combine::prod:
-    case Combine::nan_prod: return {AccType::i64, integer_runs<T, Combine::prod>, integer_rows<T, Combine::prod>};
-    default: return {AccType::i64, integer_runs<T, Combine::sum>, integer_rows<T, Combine::sum>};
+    case Combine::nan_prod: return {acc, integer_runs<T, Combine::prod>, integer_rows<T, Combine::prod>};
+    default: return {acc, integer_runs<T, Combine::sum>, integer_rows<T, Combine::sum>};
   }
 }
 
@@ -205,7 +209,11 @@ RunKernels run_kernels(DType dtype, Combine combine) {
     case DType::uint8:
     case DType::boolean: return integer_kernels<uint8_t>(combine);
     case DType::int8: return integer_kernels<int8_t>(combine);
+    case DType::uint16: return integer_kernels<uint16_t>(combine);
+    case DType::int16: return integer_kernels<int16_t>(combine);
+    case DType::uint32: return integer_kernels<uint32_t>(combine);
     case DType::int32: return integer_kernels<int32_t>(combine);
+    case DType::uint64: return integer_kernels<uint64_t>(combine);
     case DType::int64: return integer_kernels<int64_t>(combine);
     default: return HWY_DYNAMIC_DISPATCH(float_kernels)(dtype, combine);
   }

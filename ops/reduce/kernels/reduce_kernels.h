@@ -12,9 +12,9 @@ namespace kaon::ops {
 
 enum class Combine : uint8_t { sum, prod, max, min, nan_sum, nan_prod, sum_abs, sum_squares };
 
-// float32 and 16-bit floats accumulate in float; float64, and the squares of norms, in double; integers in int64
-// (sums and products wrap).
-enum class AccType : uint8_t { f32, f64, i64 };
+// float32 and 16-bit floats accumulate in float; float64, and the squares of norms, in double; integers in int64,
+// uint64 in itself (sums and products wrap).
+enum class AccType : uint8_t { f32, f64, i64, u64 };
 
 struct RunKernels {
   AccType acc;

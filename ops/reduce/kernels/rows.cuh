@@ -71,7 +71,11 @@ struct NumberArray {
       case DType::uint8:
       case DType::boolean: return at<uint8_t>(i);
       case DType::int8: return at<int8_t>(i);
+      case DType::uint16: return at<uint16_t>(i);
+      case DType::int16: return at<int16_t>(i);
+      case DType::uint32: return at<uint32_t>(i);
       case DType::int32: return at<int32_t>(i);
+      case DType::uint64:
       case DType::int64: return at<int64_t>(i);
       default: {
         const double v = real(i);

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <type_traits>
 
 #include "kaon/ops/math/dispatch.h"
 #include "kaon/ops/shape.h"
@@ -27,17 +26,6 @@ struct ScanPieces {
   KAON_HOST_DEVICE int64_t end(int64_t piece) const { return piece == pieces - 1 ? n : (piece + 1) * length; }
   // The offset of element k of a line, in the order of the sum, within the line.
   KAON_HOST_DEVICE int64_t offset(int64_t k) const { return (reverse ? n - 1 - k : k) * inner; }
-};
-
-// The type that sums are kept in: integers wrap in unsigned ones.
-template <class T>
-struct ScanSum {
-  using type = accumulate_t<T>;
-};
-template <class T>
-  requires std::is_integral_v<T>
-struct ScanSum<T> {
-  using type = std::conditional_t<sizeof(T) == 8, uint64_t, uint32_t>;
 };
 
 }  // namespace kaon::ops

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include "kaon/ops/host_device.h"
+#include "kaon/ops/math/dispatch.h"
 #include "kaon/ops/search/search.h"
 
 namespace kaon::ops {
@@ -25,15 +26,21 @@ KAON_HOST_DEVICE inline T combined(T old, T value) {
   }
 }
 
-// Calls f.template operator()<S>().
+// Calls f.template operator()<S, T>() for all kinds but none.
 template <class F>
-void dispatch_scatter(Scatter kind, F&& f) {
+void dispatch_combine(const char* op, Scatter kind, DType dtype, F&& f) {
+  const auto wrapping = [&]<Scatter S>() {
+    dispatch_signed(op, dtype, [&]<class T>() { f.template operator()<S, T>(); });
+  };
+  const auto ordered = [&]<Scatter S>() {
+    dispatch_number(op, dtype, [&]<class T>() { f.template operator()<S, T>(); });
+  };
   switch (kind) {
-    case Scatter::none: return f.template operator()<Scatter::none>();
-    case Scatter::add: return f.template operator()<Scatter::add>();
-    case Scatter::mul: return f.template operator()<Scatter::mul>();
-    case Scatter::max: return f.template operator()<Scatter::max>();
-    case Scatter::min: return f.template operator()<Scatter::min>();
+    case Scatter::none: return;
+    case Scatter::add: return wrapping.template operator()<Scatter::add>();
+    case Scatter::mul: return wrapping.template operator()<Scatter::mul>();
+    case Scatter::max: return ordered.template operator()<Scatter::max>();
+    case Scatter::min: return ordered.template operator()<Scatter::min>();
   }
 }
 

@@ -129,9 +129,10 @@ TEST_CASE("users row 57: mnist's messages name file, offset and expectation") {
                       "/train-images-idx3-ubyte: at byte 28: expected the end after the elements of shape (3, 2, 2), "
                       "got more bytes");
   folder.write("train-images-idx3-ubyte", "\x50\x4b\x03\x04");
-  CHECK(open() == "[read_idx] " + root +
-                      "/train-images-idx3-ubyte: at byte 0: expected the magic number 00 00, 08 09 0c 0d or 0e, 01 to "
-                      "08; got 50 4b 03 04");
+  CHECK(open() ==
+        "[read_idx] " + root +
+            "/train-images-idx3-ubyte: at byte 0: expected the magic number 00 00, 08 09 0b 0c 0d or 0e, 01 to "
+            "08; got 50 4b 03 04");
   fs::remove(folder.path / "train-images-idx3-ubyte");
   std::string compressed = gzip(images);
   folder.write("train-images-idx3-ubyte.gz", compressed.substr(0, compressed.size() - 5));
@@ -152,6 +153,7 @@ TEST_CASE("idx: every element type, in the machine's byte order") {
   CHECK(ints.shape() == Shape(1, 1));
   CHECK(*ints.as<int32_t>() == 0x01020304);
   CHECK(*parse_idx(idx(0x0e, {1}, std::string("\x3f\xf8\0\0\0\0\0\0", 8)), "d").as<double>() == 1.5);
+  CHECK(*parse_idx(idx(0x0b, {1}, "\xff\xfe"), "s").as<int16_t>() == -2);
   CHECK(*parse_idx(idx(0x09, {1}, "\xff"), "b").as<int8_t>() == -1);
   CHECK(parse_idx(idx(8, {0, 28, 28}, ""), "e").shape() == Shape(0, 28, 28));
 }

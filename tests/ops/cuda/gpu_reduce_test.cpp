@@ -14,7 +14,8 @@ constexpr double nan = std::numeric_limits<double>::quiet_NaN(), inf = std::nume
 
 constexpr auto all_floats = {DType::float32, DType::float64, DType::float16, DType::bfloat16};
 constexpr auto all_numbers = {DType::float32, DType::float64, DType::float16, DType::bfloat16,
-                              DType::uint8,   DType::int8,    DType::int32,   DType::int64};
+                              DType::uint8,   DType::int8,    DType::uint16,  DType::int16,
+                              DType::uint32,  DType::int32,   DType::uint64,  DType::int64};
 constexpr auto wide_floats = {DType::float32, DType::float64};
 
 const RowOptions numeric{.dtypes = numbers};
@@ -61,6 +62,7 @@ RowOptions of_indices(int64_t n, uint32_t dtypes) {
     if (n - 1 > largest) dtypes &= ~dtype_bit(t);
   };
   drop(DType::int8, 127), drop(DType::uint8, 255), drop(DType::bfloat16, 256), drop(DType::float16, 2048);
+  drop(DType::int16, 32767), drop(DType::uint16, 65535);
   return {.dtypes = dtypes};
 }
 
@@ -98,7 +100,7 @@ TEST_CASE("gpu reduce: products, and integers that wrap", "[cuda]") {
   }
   add(integers, op::Sum{}, {in({3, 70001}, Fill::distinct)}, numeric);
   check_gpu(rows, wide_floats, 1e-4);
-  check_gpu(integers, {DType::uint8, DType::int8, DType::int32, DType::int64});
+  check_gpu(integers, {DType::uint8, DType::int8, DType::uint16, DType::int16, DType::int32, DType::uint64});
 }
 
 TEST_CASE("gpu reduce: a NaN wins, and of equal elements the first", "[cuda]") {

@@ -13,13 +13,15 @@ using Pixel = std::array<double, 3>;
 const Shape shapes[] = {Shape(5, 7, 3),    Shape(3, 4, 1), Shape(2, 3, 5, 3), Shape(1, 1, 3, 1),
                         Shape(0, 3, 3, 3), Shape(3, 0, 3), Shape(1, 1, 3)};
 
-// A result in the dtype of the image: cut to whole numbers and to the range of 8-bit integers.
+// A result in the dtype of the image: cut to whole numbers and to the range of integers of up to 16 bits.
 Host stored(Host y, const Host& x) {
   y.dtype = x.dtype;
   if (is_floating(*x.dtype)) return y;
   for (double& v : y.values) {
     if (x.dtype == DType::uint8) v = std::clamp(v, 0.0, 255.0);
     if (x.dtype == DType::int8) v = std::clamp(v, -128.0, 127.0);
+    if (x.dtype == DType::uint16) v = std::clamp(v, 0.0, 65535.0);
+    if (x.dtype == DType::int16) v = std::clamp(v, -32768.0, 32767.0);
     v = std::trunc(v);
   }
   return y;

@@ -8,9 +8,6 @@
 namespace kaon::test {
 namespace {
 
-constexpr DType every[] = {DType::float32, DType::float64, DType::float16, DType::bfloat16, DType::uint8,
-                           DType::int8,    DType::int32,   DType::int64,   DType::boolean};
-
 // An operator without inputs whose element at position p is f(p).
 template <class T, class F>
 void create(Rows& rows, const T& op, const Shape& shape, F f) {
@@ -22,7 +19,7 @@ void create(Rows& rows, const T& op, const Shape& shape, F f) {
 }
 
 void fill_rows(Rows& rows) {
-  for (DType t : every) {
+  for (DType t : all_dtypes) {
     const bool truth = t == DType::boolean;
     for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4)}) {
       create(rows, op::Zeros{.shape = shape, .dtype = t}, shape, [](const Shape&) { return 0.0; });

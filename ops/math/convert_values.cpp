@@ -1,0 +1,47 @@
+#include "kaon/ops/math/convert_values.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kaon/ops/math/convert.h"
+#include "kaon/ops/math/dispatch_cast.h"
+#include "kaon/ops/math/tile.h"
+
+namespace kaon::ops {
+namespace {
+
+constexpr size_t tile = 1024;  // elements: the buffer stays in L1
+
+// 16-bit floats go through float32, whose conversions are vectors.
+template <class To, class From>
+void convert_tile(const From* from, To* to, size_t n) {
+  if constexpr (is_half_type<From>) {
+    float wide[tile];
+    half_to_float32(dtype_of<From>)(from, wide, n);
+    convert_tile<To, float>(wide, to, n);
+  } else if constexpr (is_half_type<To> && !std::is_same_v<From, float>) {
+    float wide[tile];
+    for (size_t i = 0; i < n; ++i) wide[i] = before_half(from[i]);
+    convert_tile<To, float>(wide, to, n);
+  } else if constexpr (is_half_type<To>) {
+    float32_to_half(dtype_of<To>)(from, to, n);
+  } else {
+    for (size_t i = 0; i < n; ++i) to[i] = convert<To>(from[i]);
+  }
+}
+
+}  // namespace
+
+void convert_values(DType from, const void* in, DType to, void* out, size_t n) {
+  if (n == 0) return;
+  dispatch_cast(
+      "cast", from, to,
+      [&]<class From, class To>() {
+        for (size_t i = 0; i < n; i += tile) {
+          convert_tile(static_cast<const From*>(in) + i, static_cast<To*>(out) + i, std::min(tile, n - i));
+        }
+      },
+      [&] { std::memcpy(out, in, n * size_of(to)); });
+}
+
+}  // namespace kaon::ops
