@@ -7,6 +7,7 @@
 
 #include "kaon/ops/functions.h"
 #include "kaon/ops/kernels/index_list.h"
+#include "kaon/ops/kernels/strided_copy.h"
 #include "kaon/ops/op_def.h"
 
 namespace kaon {
@@ -37,15 +38,29 @@ Shape gathered_shape(InferContext& c, const Shape& data, int at = 1) {
 
 // The tuples as positions among the slices of an array of this shape.
 const int64_t* flat_positions(KernelContext& c, const TensorView& indices, const Shape& data, const char* op) {
-  const int m = int(indices.shape[0]);
-  const int64_t count = indices.shape.product(1, indices.shape.ndim());
+  const int64_t m = indices.shape[0], count = indices.shape.product(1, indices.shape.ndim());
   int64_t* flat = static_cast<int64_t*>(c.run.workspace(size_t(std::max<int64_t>(1, count)) * sizeof(int64_t)));
-  std::fill_n(flat, count, 0);
-  for (int k = 0; k < m; ++k) {
-    TensorView row{indices.as<char>() + size_t(k * count) * size_of(indices.dtype), Shape(count), indices.dtype};
-    const int64_t* at = load_indices(c, row, data[k], IndexMode::raise, op);
-    for (int64_t j = 0; j < count; ++j) flat[j] = flat[j] * data[k] + at[j];
-  }
+  dispatch_all(op, indices.dtype, [&]<class T>() {
+    const T* const in = indices.as<const T>();
+    c.run.parallel_for(count, 1 << 15, [&](int64_t begin, int64_t end) {
+      std::fill(flat + begin, flat + end, int64_t(0));
+      constexpr int64_t tile = 1024;  // stays in the cache from one index of the tuples to the next
+      for (; begin < end; begin += tile) {
+        const int64_t last = std::min(end, begin + tile);
+        for (int64_t k = 0; k < m; ++k) {
+          const int64_t n = data[int(k)];
+          for (int64_t j = begin; j < last; ++j) {
+            const int64_t position = position_of(to_index(in[k * count + j]), n, IndexMode::raise);
+            if (position < 0) {
+              throw IndexError(fmt::format("[{}] index {} at position {} is outside an axis of size {}", op,
+                                           double(accumulate_t<T>(in[k * count + j])), j, n));
+            }
+            flat[j] = flat[j] * n + position;
+          }
+        }
+      }
+    });
+  });
   return flat;
 }
 
@@ -110,6 +125,14 @@ void run_cpu(const op::ScatterSetNd& op, KernelContext& c) {
   const size_t width = size_t(op.shape.product(m, op.shape.ndim())) * size_of(out.dtype);
   const int64_t* positions = flat_positions(c, indices, op.shape, "_scatter_set_nd");
   if (out.size() == 0) return;
+  if (width == size_of(out.dtype)) {  // single elements, the last one at each place
+    copy_bytes(c.run, lhs.data, out.data, out.bytes());
+    return dispatch_width(out.dtype, [&]<class T>() {
+      const T* const from = rhs.as<const T>();
+      T* const to = out.as<T>();
+      for (int64_t j = 0; j < count; ++j) to[positions[j]] = from[j];
+    });
+  }
   int64_t* source = static_cast<int64_t*>(c.run.workspace(size_t(rows) * sizeof(int64_t)));  // of each row; -1: lhs
   std::fill_n(source, rows, int64_t(-1));
   for (int64_t j = 0; j < count; ++j) source[positions[j]] = j;

@@ -31,9 +31,43 @@ const int64_t* load_indices(KernelContext& c, const TensorView& indices, int64_t
   return out;
 }
 
+namespace {
+
+// Slices of so few elements are added one after the other, each in memory: sorting their indices would cost more.
+constexpr int64_t kShort = 8;
+
+template <class T>
+void add_in_turn(KernelContext& c, const int64_t* positions, int64_t count, int64_t rows, int64_t outer, int64_t inner,
+                 const T* from, T* to) {
+  c.run.parallel_for(outer, std::max<int64_t>(1, kPiece / ((count + rows) * inner)), [&](int64_t o, int64_t end) {
+    for (; o < end; ++o) {
+      T* const slices = to + o * rows * inner;
+      const T* const added = from + o * count * inner;
+      std::fill_n(slices, rows * inner, T(0));
+      if (inner == 1) {
+        for (int64_t j = 0; j < count; ++j) slices[positions[j]] = T(slices[positions[j]] + added[j]);
+        continue;
+      }
+      for (int64_t j = 0; j < count; ++j) {
+        T* const slice = slices + positions[j] * inner;
+        for (int64_t i = 0; i < inner; ++i) slice[i] = T(slice[i] + added[j * inner + i]);
+      }
+    }
+  });
+}
+
+}  // namespace
+
 void scatter_add(KernelContext& c, const int64_t* positions, int64_t count, int64_t rows, int64_t outer, int64_t inner,
                  const void* src, void* dst, DType dtype) {
   if (outer * rows * inner == 0) return;
+  if (inner <= kShort && dtype != DType::float16 && dtype != DType::bfloat16) {
+    return dispatch_all("scatter_add", dtype, [&]<class T>() {
+      if constexpr (std::is_same_v<T, accumulate_t<T>>) {
+        add_in_turn(c, positions, count, rows, outer, inner, static_cast<const T*>(src), static_cast<T*>(dst));
+      }
+    });
+  }
   // Counting sort: the contributions of row r are order[start[r]] .. order[start[r + 1]], in index order.
   int64_t* start = static_cast<int64_t*>(c.run.workspace(size_t(rows + 2 + count) * sizeof(int64_t)));
   int64_t* order = start + rows + 2;

@@ -45,11 +45,52 @@ void copy_run(const T* src, T* dst, int64_t n, int64_t src_stride, int64_t dst_s
     }
   } else if (src_stride == 0 && dst_stride == 1) {
     std::fill_n(dst, n, *src);
+  } else if (src_stride == -1 && dst_stride == 1) {
+    for (int64_t i = 0; i < n; ++i) dst[i] = src[-i];
   } else if (dst_stride == 1) {
     for (int64_t i = 0; i < n; ++i) dst[i] = src[i * src_stride];
   } else {
     for (int64_t i = 0; i < n; ++i) dst[i * dst_stride] = src[i * src_stride];
   }
+}
+
+// Runs shorter than this are copied a plane at a time: counting through the dimensions costs more than such a run.
+constexpr int64_t kShortRun = 16;
+
+// `count` runs along j, of n elements; n = 0: of k.size.
+template <int64_t n, class T>
+void copy_plane(const T* src, T* dst, CopyDim j, CopyDim k, int64_t count) {
+  const int64_t length = n > 0 ? n : k.size;
+  for (int64_t a = 0; a < count; ++a) {
+    const T* const from = src + a * j.src;
+    T* const to = dst + a * j.dst;
+    for (int64_t i = 0; i < length; ++i) to[i * k.dst] = from[i * k.src];
+  }
+}
+
+template <class T>
+void copy_planes(RunContext& run, std::span<const CopyDim> dims, const T* src, T* dst) {
+  const CopyDim k = dims.back(), j = dims[dims.size() - 2];
+  const auto outer = dims.first(dims.size() - 2);
+  int64_t planes = 1;
+  for (const CopyDim& d : outer) planes *= d.size;
+  const int64_t piece = std::max<int64_t>(1, kPieceBytes / int64_t(sizeof(T)) / k.size);
+  const int64_t blocks = (j.size + piece - 1) / piece;
+  run.parallel_for(planes * blocks, std::max<int64_t>(1, piece / j.size), [&](int64_t item, int64_t end) {
+    Odometer at(outer, item / blocks);
+    for (; item < end; ++item) {
+      const int64_t block = item % blocks, begin = block * piece, count = std::min(piece, j.size - begin);
+      const T* const from = src + at.src + begin * j.src;
+      T* const to = dst + at.dst + begin * j.dst;
+      switch (k.size) {
+        case 2: copy_plane<2>(from, to, j, k, count); break;
+        case 3: copy_plane<3>(from, to, j, k, count); break;
+        case 4: copy_plane<4>(from, to, j, k, count); break;
+        default: copy_plane<0>(from, to, j, k, count);
+      }
+      if (block == blocks - 1) at.next();
+    }
+  });
 }
 
 template <class T>
@@ -70,6 +111,32 @@ void copy_rows(RunContext& run, std::span<const CopyDim> dims, const T* src, T* 
   });
 }
 
+// out[r stride + c] = tile[r + c kTile] for the whole tile.
+template <class T>
+void turn_tile(const T* tile, T* out, int64_t stride) {
+  for (int64_t r = 0; r < kTile; ++r) {
+    for (int64_t c = 0; c < kTile; ++c) out[r * stride + c] = tile[r + c * kTile];
+  }
+}
+
+// The same by squares of four.
+void turn_tile(const uint32_t* tile, uint32_t* out, int64_t stride) {
+  using Four = uint32_t __attribute__((vector_size(16)));
+  for (int64_t c = 0; c < kTile; c += 4) {
+    for (int64_t r = 0; r < kTile; r += 4) {
+      Four column[4];
+      for (int64_t i = 0; i < 4; ++i) std::memcpy(&column[i], tile + (c + i) * kTile + r, sizeof(Four));
+      const Four a = __builtin_shufflevector(column[0], column[1], 0, 4, 1, 5),
+                 b = __builtin_shufflevector(column[2], column[3], 0, 4, 1, 5),
+                 e = __builtin_shufflevector(column[0], column[1], 2, 6, 3, 7),
+                 f = __builtin_shufflevector(column[2], column[3], 2, 6, 3, 7);
+      const Four row[] = {__builtin_shufflevector(a, b, 0, 1, 4, 5), __builtin_shufflevector(a, b, 2, 3, 6, 7),
+                          __builtin_shufflevector(e, f, 0, 1, 4, 5), __builtin_shufflevector(e, f, 2, 3, 6, 7)};
+      for (int64_t i = 0; i < 4; ++i) std::memcpy(out + (r + i) * stride + c, &row[i], sizeof(Four));
+    }
+  }
+}
+
 // A plane whose columns are contiguous in the source and whose rows are contiguous in the destination.
 template <class T>
 void transpose_planes(RunContext& run, std::span<const CopyDim> outer, CopyDim j, CopyDim k, const T* src, T* dst) {
@@ -87,6 +154,11 @@ void transpose_planes(RunContext& run, std::span<const CopyDim> outer, CopyDim j
         T* to = dst + at.dst + j0 * j.dst + k0;
         // Through a buffer: whole lines are read and written once, also when strides of 2^n share cache sets.
         T tile[kTile * kTile];
+        if (rows == kTile && columns == kTile) {
+          for (int64_t c = 0; c < kTile; ++c) std::memcpy(tile + c * kTile, from + c * k.src, kTile * sizeof(T));
+          turn_tile(tile, to, j.dst);
+          continue;
+        }
         for (int64_t c = 0; c < columns; ++c) std::copy_n(from + c * k.src, rows, tile + c * kTile);
         for (int64_t r = 0; r < rows; ++r) {
           for (int64_t c = 0; c < columns; ++c) to[r * j.dst + c] = tile[r + c * kTile];
@@ -99,7 +171,10 @@ void transpose_planes(RunContext& run, std::span<const CopyDim> outer, CopyDim j
 template <class T>
 void copy_elements(RunContext& run, CopyDims dims, const T* src, T* dst) {
   const int across = transposed_with(dims, 4);
-  if (across < 0) return copy_rows<T>(run, dims.span(), src, dst);
+  if (across < 0) {
+    const bool short_runs = dims.count() > 1 && dims.back().size < kShortRun && dims[dims.count() - 2].size >= 4;
+    return short_runs ? copy_planes<T>(run, dims.span(), src, dst) : copy_rows<T>(run, dims.span(), src, dst);
+  }
   const CopyDim j = dims[across], k = dims.back();
   dims.erase(across);
   transpose_planes(run, dims.span().first(size_t(dims.count()) - 1), j, k, src, dst);

@@ -161,7 +161,7 @@ void op::FloorDivide::compose(ComposeContext& c) const {
   const NDArray &a = c.input(0), &b = c.input(1);
   if (!is_floating(a.dtype())) return c.set((a - a % b) / b);
   const NDArray rest = nd.stop_gradient(nd.fmod(a, b));
-  const NDArray below = nd.logical_and(rest, nd.logical_xor(rest < 0, b < 0));
+  const NDArray below = nd.not_equal(nd.copysign(rest, b), rest);  // 0 is equal to -0
   c.set(nd.broadcast_where(b == 0, a / b, nd.rint((a - rest) / b) - below));
 }
 

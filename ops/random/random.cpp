@@ -111,18 +111,22 @@ void run_cpu(const op::RandomRandint& op, KernelContext& c) {
   const int64_t n = out.size();
   const uint64_t range = uint64_t(op.high) - uint64_t(op.low);
   // two words for each element, so that every range is served
-  c.run.parallel_for((n + 1) / 2, 4096, [&](int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; ++block) {
-      const Philox4 w = random_block(c.random.seed, c.random.offset, uint64_t(block));
-      for (int64_t i = 2 * block; i < std::min(n, 2 * block + 2); ++i) {
-        const int k = int(i % 2) * 2;
-        const int64_t value = int64_t(uint64_t(op.low) + uniform_below(w.v[k], w.v[k + 1], range));
-        switch (size_of(out.dtype)) {
-          case 1: out.as<int8_t>()[i] = int8_t(value); break;
-          case 2: out.as<int16_t>()[i] = int16_t(value); break;
-          case 4: out.as<int32_t>()[i] = int32_t(value); break;
-          default: out.as<int64_t>()[i] = value;
+  constexpr int64_t chunk = 512;
+  c.run.parallel_for((n + chunk - 1) / chunk, 16, [&](int64_t begin, int64_t end) {
+    alignas(64) uint32_t words[2 * chunk];
+    for (int64_t piece = begin; piece < end; ++piece) {
+      const int64_t first = piece * chunk, count = std::min(chunk, n - first);
+      random_words(c.random, uint64_t(first / 2), (count + 1) / 2, words);
+      const auto fill = [&]<class T>(T* to) {
+        for (int64_t i = 0; i < count; ++i) {
+          to[i] = T(uint64_t(op.low) + uniform_below(words[2 * i], words[2 * i + 1], range));
         }
+      };
+      switch (size_of(out.dtype)) {
+        case 1: fill(out.as<int8_t>() + first); break;
+        case 2: fill(out.as<int16_t>() + first); break;
+        case 4: fill(out.as<int32_t>() + first); break;
+        default: fill(out.as<int64_t>() + first);
       }
     }
   });
@@ -208,9 +212,15 @@ void run_cpu(const op::Shuffle&, KernelContext& c) {
   const size_t row_bytes = in.bytes() / size_t(rows);
   int64_t* order = static_cast<int64_t*>(c.run.workspace(sizeof(int64_t) * size_t(rows)));
   std::iota(order, order + rows, int64_t(0));
-  for (int64_t i = 0; i + 1 < rows; ++i) {
-    const Philox4 w = random_block(c.random.seed, c.random.offset, uint64_t(i));
-    std::swap(order[i], order[i + int64_t(uniform_below(w.v[0], w.v[1], uint64_t(rows - i)))]);
+  constexpr int64_t chunk = 256;  // rows whose words are drawn together, a block of four for each
+  alignas(64) uint32_t words[4 * chunk];
+  for (int64_t first = 0; first + 1 < rows; first += chunk) {
+    const int64_t last = std::min(rows - 1, first + chunk);
+    random_words(c.random, uint64_t(first), last - first, words);
+    for (int64_t i = first; i < last; ++i) {
+      const uint32_t* const w = words + 4 * (i - first);
+      std::swap(order[i], order[i + int64_t(uniform_below(w[0], w[1], uint64_t(rows - i)))]);
+    }
   }
   const int64_t grain = std::max<int64_t>(1, int64_t(131072 / row_bytes));
   c.run.parallel_for(rows, grain, [&](int64_t begin, int64_t end) {

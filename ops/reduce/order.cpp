@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 #include <vector>
 
 #include "kaon/ops/functions.h"
@@ -28,6 +29,34 @@ void order_range(std::vector<E>& entries, int64_t first, int64_t k) {
   std::sort(begin, end);
 }
 
+uint32_t key_of(const OrderEntry<uint32_t>& e) { return uint32_t(e.both >> 32); }
+uint64_t key_of(const OrderEntry<uint64_t>& e) { return e.key; }
+
+// All of a long row, which comes in the order of the indices: a stable pass for each digit of the keys, from the lowest
+// on. A digit that all have needs none. `other` is room for the entries.
+template <class E>
+void order_by_digits(std::vector<E>& entries, std::vector<E>& other) {
+  using Key = decltype(key_of(E()));
+  constexpr int bits = 11, digits = (8 * int(sizeof(Key)) + bits - 1) / bits;
+  constexpr size_t values = size_t(1) << bits;
+  const auto digit = [](Key key, int d) { return size_t(key >> (d * bits)) & (values - 1); };
+  const Scratch scratch(digits * values * sizeof(uint32_t));
+  uint32_t* const counts = scratch.as<uint32_t>();
+  std::fill_n(counts, digits * values, 0);
+  for (const E& e : entries) {
+    for (int d = 0; d < digits; ++d) ++counts[size_t(d) * values + digit(key_of(e), d)];
+  }
+  other.resize(entries.size());
+  for (int d = 0; d < digits; ++d) {
+    uint32_t* const places = counts + size_t(d) * values;
+    if (places[digit(key_of(entries[0]), d)] == entries.size()) continue;
+    uint32_t place = 0;
+    for (size_t v = 0; v < values; ++v) place += std::exchange(places[v], place);
+    for (const E& e : entries) other[places[digit(key_of(e), d)]++] = e;
+    entries.swap(other);
+  }
+}
+
 // Few elements of a long row: those in the buckets of the leading bits of their keys that hold the range. Returns how
 // many entries are before the ones that are kept.
 template <class T, class E>
@@ -52,14 +81,14 @@ int64_t take_buckets(const T* x, int64_t n, int64_t first, int64_t k, bool is_as
 
 template <class T>
 void order_rows(KernelContext& c, int64_t n, int64_t first, int64_t k, bool is_ascend) {
-  constexpr int64_t long_row = 1 << 14;
+  constexpr int64_t long_row = 1 << 14, digits_from = 1 << 11;
   const T* x = c.in(0).as<const T>();
   T* values = c.out(0).as<T>();
   int64_t* indices = c.out(1).as<int64_t>();
   const int64_t rows = c.in(0).size() / n;
   const bool is_few = n >= long_row && k <= n / 64;
   c.run.parallel_for(rows, std::max<int64_t>(1, 4096 / n), [&](int64_t begin, int64_t end) {
-    std::vector<OrderEntry<OrderKey<T>>> entries;
+    std::vector<OrderEntry<OrderKey<T>>> entries, other;
     if (!is_few) entries.reserve(size_t(n));
     for (int64_t row = begin; row < end; ++row) {
       const T* const from = x + row * n;
@@ -70,7 +99,11 @@ void order_rows(KernelContext& c, int64_t n, int64_t first, int64_t k, bool is_a
       } else {
         for (int64_t i = 0; i < n; ++i) entries.emplace_back(order_key(from[i], is_ascend), uint32_t(i));
       }
-      order_range(entries, first - before, k);
+      if (k == n && n >= digits_from) {
+        order_by_digits(entries, other);
+      } else {
+        order_range(entries, first - before, k);
+      }
       for (int64_t i = 0; i < k; ++i) {
         const uint32_t at = entries[size_t(first - before + i)].index();
         if (values) values[row * k + i] = from[at];

@@ -128,8 +128,9 @@ namespace {
 template <class T>
 void extreme_line(const T* x, int64_t* index, int64_t n, bool largest) {
   int64_t at = 0;
+  T best = x[0];
   for (int64_t k = 0; k < n; ++k) {
-    if (replaces(x[k], x[at], largest)) at = k;
+    if (replaces(x[k], best, largest)) at = k, best = x[k];
     index[k] = at;
   }
 }

@@ -16,17 +16,33 @@
 #include "hwy/highway.h"
 #include "kaon/ops/elementwise/kernels/binary_vector.h"
 #include "kaon/ops/elementwise/kernels/tile_loop.h"
+#include "kaon/ops/math/remainder-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kaon::ops::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace vm = kaon::ops::math::HWY_NAMESPACE;
 
+struct ModuloVector {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V a, V b) const {
+    return modulo(d, a, b);
+  }
+};
+template <bool reversed>
+struct ModuloScalarVector {
+  float scalar;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    const V s = hn::Set(d, scalar);
+    return reversed ? modulo(d, s, x) : modulo(d, x, s);
+  }
+};
+
 template <BinaryKind K>
 void BinaryTile(const void*, const float* const* in, float* out, size_t n) {
-  if constexpr (K == BinaryKind::mod) {  // fmod is exact only digit by digit
-    const float *a = in[0], *b = in[1];
-    for (size_t i = 0; i < n; ++i) out[i] = mod_value(a[i], b[i]);
+  if constexpr (K == BinaryKind::mod) {
+    vm::tile_loop<2>(in, out, n, ModuloVector{});
   } else {
     vm::tile_loop<2>(in, out, n, BinaryVector<K>{});
   }
@@ -38,8 +54,7 @@ void ScalarTile(const void* attrs, const float* const* in, float* out, size_t n)
   if constexpr (K == ScalarKind::smooth_l1) {
     vm::tile_loop<1>(in, out, n, SmoothL1Vector{s});
   } else if constexpr (info(K).kind == BinaryKind::mod) {
-    const float* x = in[0];
-    for (size_t i = 0; i < n; ++i) out[i] = info(K).reversed ? mod_value(s, x[i]) : mod_value(x[i], s);
+    vm::tile_loop<1>(in, out, n, ModuloScalarVector<info(K).reversed>{s});
   } else {
     if constexpr (K == ScalarKind::power) {
       if (s == 2.0f) return vm::tile_loop<1>(in, out, n, SquareVector{});

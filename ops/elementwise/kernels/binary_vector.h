@@ -1,5 +1,5 @@
 // The functions of two arrays, and of an array and a number, on float32 vectors. Included inside foreach_target
-// files, like math.h. Not for mod, which is exact only digit by digit.
+// files, like math.h. Not for mod: math/remainder-inl.h has it.
 
 #if defined(KAON_OPS_ELEMENTWISE_BINARY_VECTOR_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef KAON_OPS_ELEMENTWISE_BINARY_VECTOR_H_

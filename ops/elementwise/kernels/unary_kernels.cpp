@@ -1,6 +1,8 @@
 // The float32 tiles of the unary functions and of their backward operators, per instruction set.
 #include "kaon/ops/elementwise/kernels/unary_kernels.h"
 
+#include <cmath>
+#include <cstring>
 #include <utility>
 
 #include "kaon/engine/base/process_wide.h"
@@ -23,8 +25,30 @@ namespace vm = kaon::ops::math::HWY_NAMESPACE;
 // No vector form: rare, and the scalar functions are exact.
 constexpr bool is_scalar(UnaryKind k) {
   using U = UnaryKind;
-  return k == U::tan || (k >= U::sinh && k <= U::arctanh) || k == U::cbrt || k == U::rcbrt ||
-         (k >= U::gamma && k <= U::erfinv);
+  return (k >= U::sinh && k <= U::arctanh) || k == U::cbrt || k == U::rcbrt || (k >= U::gamma && k <= U::erfinv);
+}
+
+// In double precision, since the cosine may be close to 0; arguments far from 0 one by one.
+void TanTile(const float* x, float* y, size_t n) {
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<float, decltype(d)> narrow;
+  const size_t lanes = hn::Lanes(d);
+  HWY_ALIGN float in[hn::MaxLanes(d)] = {}, out[hn::MaxLanes(d)];
+  for (size_t i = 0; i < n; i += lanes) {
+    const size_t count = HWY_MIN(lanes, n - i);
+    if (count < lanes) std::memcpy(in, x + i, count * sizeof(float));
+    const auto v = hn::LoadU(narrow, count < lanes ? in : x + i);
+    const auto wide = hn::PromoteTo(d, v);
+    const auto ratio = hn::DemoteTo(narrow, hn::Div(hn::Sin(d, wide), hn::Cos(d, wide)));
+    const auto result = hn::IfThenElse(hn::Eq(v, hn::Zero(narrow)), v, ratio);  // -0 too
+    const auto is_near = hn::Lt(hn::Abs(v), hn::Set(narrow, 1e4f));
+    if (HWY_LIKELY(count == lanes && hn::AllTrue(narrow, is_near))) {
+      hn::StoreU(result, narrow, y + i);
+      continue;
+    }
+    hn::Store(result, narrow, out);
+    for (size_t k = 0; k < count; ++k) y[i + k] = std::fabs(x[i + k]) < 1e4f ? out[k] : std::tan(x[i + k]);
+  }
 }
 
 template <UnaryKind K>
@@ -32,6 +56,8 @@ void UnaryTile(const void*, const float* const* in, float* out, size_t n) {
   if constexpr (is_scalar(K)) {
     const float* x = in[0];
     for (size_t i = 0; i < n; ++i) out[i] = unary_value<K, float>(x[i]);
+  } else if constexpr (K == UnaryKind::tan) {
+    TanTile(in[0], out, n);
   } else {
     vm::tile_loop<1>(in, out, n, UnaryVector<K>{});
   }

@@ -1,5 +1,7 @@
-// The float32 tile of arctan2 per instruction set; loops for the others.
+// The float32 tiles of arctan2 and fmod per instruction set; loops for the others.
 #include "kaon/ops/numeric/kernels/real_kernels.h"
+
+#include <bit>
 
 #include "kaon/ops/numeric/kernels/real_value.h"
 
@@ -11,6 +13,7 @@
 #include "hwy/highway.h"
 #include "kaon/ops/elementwise/kernels/tile_loop.h"
 #include "kaon/ops/math/math.h"
+#include "kaon/ops/math/remainder-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kaon::ops::HWY_NAMESPACE {
@@ -38,6 +41,15 @@ void Arctan2Tile(const void*, const float* const* in, float* out, size_t n) {
   vm::tile_loop<2>(in, out, n, Arctan2Vector{});
 }
 
+struct FmodVector {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V a, V b) const {
+    return fmod(d, a, b);
+  }
+};
+
+void FmodTile(const void*, const float* const* in, float* out, size_t n) { vm::tile_loop<2>(in, out, n, FmodVector{}); }
+
 }  // namespace kaon::ops::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -46,15 +58,28 @@ namespace kaon::ops {
 namespace {
 
 HWY_EXPORT(Arctan2Tile);
+HWY_EXPORT(FmodTile);
 
-void arctan2_tile(const void* attrs, const float* const* in, float* out, size_t n) {
-  HWY_DYNAMIC_DISPATCH(Arctan2Tile)(attrs, in, out, n);
+// x 2^e: whole exponents make the factor themselves.
+float scaled(float x, float e) {
+  const bool is_whole = e >= -1000.0f && e <= 1000.0f && float(int(e)) == e;
+  return is_whole ? float(double(x) * std::bit_cast<double>(uint64_t(int(e) + 1023) << 52))
+                  : real_value<RealKind::ldexp>(x, e);
 }
 
 template <RealKind K>
-void tile(const void*, const float* const* in, float* out, size_t n) {
-  const float *a = in[0], *b = in[1];
-  for (size_t i = 0; i < n; ++i) out[i] = real_value<K>(a[i], b[i]);
+void tile(const void* attrs, const float* const* in, float* out, size_t n) {
+  if constexpr (K == RealKind::arctan2) {
+    HWY_DYNAMIC_DISPATCH(Arctan2Tile)(attrs, in, out, n);
+  } else if constexpr (K == RealKind::fmod) {
+    HWY_DYNAMIC_DISPATCH(FmodTile)(attrs, in, out, n);
+  } else {
+    const float *a = in[0], *b = in[1];
+    for (size_t i = 0; i < n; ++i) {
+      if constexpr (K == RealKind::ldexp) out[i] = scaled(a[i], b[i]);
+      else out[i] = real_value<K>(a[i], b[i]);
+    }
+  }
 }
 
 template <RealKind K>
@@ -64,8 +89,7 @@ void typed(const void*, const void* const* in, void* out, size_t n) {
 }
 
 template <RealKind K>
-constexpr PointwiseKernels kernels_of{.float32 = K == RealKind::arctan2 ? &arctan2_tile : &tile<K>,
-                                      .float64 = &typed<K>};
+constexpr PointwiseKernels kernels_of{.float32 = &tile<K>, .float64 = &typed<K>};
 
 }  // namespace
 

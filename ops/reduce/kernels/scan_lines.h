@@ -34,9 +34,54 @@ Sum scan_one(const T* x, T* y, int64_t n, int64_t step, Sum sum, const F& f) {
   return sum;
 }
 
+// Whole lines or pieces of lines with inner = 1: how many of them are scanned at a time. Each step waits for the one
+// before it in the same line, and several lines hide that.
+inline constexpr int64_t scan_side_by_side = 8;
+
+// Scans the pieces [0, pieces) of all lines, to y where it `writes`. before(piece, line) is the sum that a piece begins
+// with; store(piece, line, sum) takes what it comes to.
+template <class T, class Sum, class F, class Before, class Store>
+void scan_contiguous(KernelContext& c, const ScanPieces& s, int64_t pieces, bool writes, const F& f,
+                     const Before& before, const Store& store) {
+  const T* const x = c.in(0).as<const T>();
+  T* const y = c.out().as<T>();
+  const int64_t step = s.reverse ? -1 : 1, group = scan_side_by_side;
+  const auto item_at = [&](int64_t item) { return item / pieces * s.n + s.offset(s.begin(item % pieces)); };
+  const auto length = [&](int64_t item) { return s.end(item % pieces) - s.begin(item % pieces); };
+  c.run.parallel_for(s.outer * pieces, std::max<int64_t>(group, (1 << 14) / s.length), [&](int64_t i, int64_t end) {
+    while (i < end) {
+      const int64_t m = std::min(group, end - i);
+      Sum sum[scan_side_by_side];
+      int64_t at[scan_side_by_side], common = length(i);
+      for (int64_t g = 0; g < m; ++g) {
+        at[g] = item_at(i + g);
+        sum[g] = before((i + g) % pieces, (i + g) / pieces);
+        common = std::min(common, length(i + g));
+      }
+      if (m < group) common = 0;
+      for (int64_t k = 0; k < common; ++k) {
+        for (int64_t g = 0; g < group; ++g) {
+          sum[g] = f(sum[g], Sum(x[at[g] + k * step]));
+          if (writes) y[at[g] + k * step] = T(sum[g]);
+        }
+      }
+      for (int64_t g = 0; g < m; ++g) {
+        const int64_t rest = at[g] + common * step;
+        sum[g] = scan_one(x + rest, writes ? y + rest : nullptr, length(i + g) - common, step, sum[g], f);
+        store((i + g) % pieces, (i + g) / pieces, sum[g]);
+      }
+      i += m;
+    }
+  });
+}
+
 // y_i = f(f(x_0, x_1) ... x_i), accumulated in Sum; `none` is its neutral element.
 template <class T, class Sum, class F>
-void scan_lines(KernelContext& c, const ScanPieces& s, Sum none, const F& f) {
+void scan_lines(KernelContext& c, ScanPieces s, Sum none, const F& f) {
+  if (s.pieces > 1) {  // neighbouring pieces not a multiple of a page apart, or they would share sets of the cache
+    s.length += 64 / int64_t(sizeof(T));
+    s.pieces = (s.n + s.length - 1) / s.length;
+  }
   const T* const x = c.in(0).as<const T>();
   T* const y = c.out().as<T>();
   const int64_t lines = s.outer * s.inner;
@@ -44,33 +89,33 @@ void scan_lines(KernelContext& c, const ScanPieces& s, Sum none, const F& f) {
   if (s.pieces > 1) {
     before = static_cast<Sum*>(c.run.workspace(size_t(s.pieces * lines) * sizeof(Sum)));
     std::fill_n(before, lines, none);
-    for_each_run(c, s, s.pieces - 1, [&](int64_t first, int64_t line, int64_t width, int64_t piece) {
-      const int64_t begin = s.begin(piece), end = s.end(piece);
-      if (s.inner == 1) {
-        const T* const from = x + first + s.offset(begin);
-        before[(piece + 1) * lines + line] = scan_one<T>(from, nullptr, end - begin, s.reverse ? -1 : 1, none, f);
-        return;
-      }
-      Sum sum[scan_width];
-      std::fill_n(sum, width, none);
-      for (int64_t k = begin; k < end; ++k) {
-        for (int64_t i = 0; i < width; ++i) sum[i] = f(sum[i], Sum(x[first + s.offset(k) + i]));
-      }
-      std::copy_n(sum, width, before + (piece + 1) * lines + line);
-    });
+    if (s.inner == 1) {
+      scan_contiguous<T, Sum>(
+          c, s, s.pieces - 1, false, f, [&](int64_t, int64_t) { return none; },
+          [&](int64_t piece, int64_t line, Sum sum) { before[(piece + 1) * lines + line] = sum; });
+    } else {
+      for_each_run(c, s, s.pieces - 1, [&](int64_t first, int64_t line, int64_t width, int64_t piece) {
+        Sum sum[scan_width];
+        std::fill_n(sum, width, none);
+        for (int64_t k = s.begin(piece); k < s.end(piece); ++k) {
+          for (int64_t i = 0; i < width; ++i) sum[i] = f(sum[i], Sum(x[first + s.offset(k) + i]));
+        }
+        std::copy_n(sum, width, before + (piece + 1) * lines + line);
+      });
+    }
     for (int64_t i = lines; i < s.pieces * lines; ++i) before[i] = f(before[i - lines], before[i]);
   }
+  if (s.inner == 1) {
+    return scan_contiguous<T, Sum>(
+        c, s, s.pieces, true, f,
+        [&](int64_t piece, int64_t line) { return before ? before[piece * lines + line] : none; },
+        [](int64_t, int64_t, Sum) {});
+  }
   for_each_run(c, s, s.pieces, [&](int64_t first, int64_t line, int64_t width, int64_t piece) {
-    const int64_t begin = s.begin(piece), end = s.end(piece);
-    if (s.inner == 1) {
-      const int64_t at = first + s.offset(begin);
-      scan_one(x + at, y + at, end - begin, s.reverse ? -1 : 1, before ? before[piece * lines + line] : none, f);
-      return;
-    }
     Sum sum[scan_width];
     std::fill_n(sum, width, none);
     if (before) std::copy_n(before + piece * lines + line, width, sum);
-    for (int64_t k = begin; k < end; ++k) {
+    for (int64_t k = s.begin(piece); k < s.end(piece); ++k) {
       const int64_t at = first + s.offset(k);
       for (int64_t i = 0; i < width; ++i) {
         sum[i] = f(sum[i], Sum(x[at + i]));

@@ -149,12 +149,49 @@ HWY_INLINE void combine_row(const T* from, int64_t step, T* to, int64_t n, F f) 
   for (; i < n; ++i) hn::StoreU(f(one, hn::LoadU(one, from + i * step), hn::LoadU(one, to + i)), one, to + i);
 }
 
+// The result of one window of a row-major plane, whose rows are contiguous; an average is still a sum.
+template <class T>
+T forward_window(const PoolJob<T>& job, const PoolSizes& s, const PoolWindow& w, const T* x) {
+  const bool is_max = job.type == PoolType::max;
+  const hn::ScalableTag<T> d;
+  const hn::CappedTag<T, 1> one;
+  const int64_t lanes = int64_t(hn::Lanes(d)), n = w.end[2] - w.begin[2];
+  const T none = is_max ? -std::numeric_limits<T>::infinity() : T(0);
+  const auto both = [&](auto tag, auto v, auto total)
+                        HWY_ATTR { return is_max ? larger(tag, v, total) : hn::Add(v, total); };
+  auto total = hn::Set(d, none), second = total, third = total, fourth = total;  // each waits for its last addition
+  auto rest = hn::Set(one, none);
+  for (int64_t z = w.begin[0]; z < w.end[0]; z += s.dilation[0]) {
+    for (int64_t y = w.begin[1]; y < w.end[1]; y += s.dilation[1]) {
+      const T* const row = x + (z * s.in[1] + y) * s.in[2] + w.begin[2];
+      int64_t i = 0;
+      for (; i + 4 * lanes <= n; i += 4 * lanes) {
+        total = both(d, hn::LoadU(d, row + i), total);
+        second = both(d, hn::LoadU(d, row + i + lanes), second);
+        third = both(d, hn::LoadU(d, row + i + 2 * lanes), third);
+        fourth = both(d, hn::LoadU(d, row + i + 3 * lanes), fourth);
+      }
+      for (; i + lanes <= n; i += lanes) total = both(d, hn::LoadU(d, row + i), total);
+      for (; i < n; ++i) rest = both(one, hn::LoadU(one, row + i), rest);
+    }
+  }
+  HWY_ALIGN T parts[hn::MaxLanes(d)];
+  hn::Store(both(d, both(d, total, second), both(d, third, fourth)), d, parts);
+  for (int64_t i = 0; i < lanes; ++i) rest = both(one, hn::LoadU(one, parts + i), rest);
+  return hn::GetLane(rest);
+}
+
 // One row-major plane, an output row at a time: each tap of the window is one pass over that row.
 template <class T>
 void forward_plane(const PoolJob<T>& job, const PoolSizes& s, const T* x, T* y) {
   const bool is_max = job.type == PoolType::max;
   for (int64_t row = 0; row < s.out[0] * s.out[1]; ++row, y += s.out[2]) {
     PoolWindow w = s.window(row * s.out[2]);
+    if (s.out[2] == 1 && s.dilation[2] == 1) {
+      y[0] = forward_window(job, s, w, x);
+      if (job.type == PoolType::avg) y[0] /= divisor(job, w);
+      continue;
+    }
     std::fill_n(y, s.out[2], is_max ? -std::numeric_limits<T>::infinity() : T(0));
     for (int64_t z = w.begin[0]; z < w.end[0]; z += s.dilation[0]) {
       for (int64_t iy = w.begin[1]; iy < w.end[1]; iy += s.dilation[1]) {

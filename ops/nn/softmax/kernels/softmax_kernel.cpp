@@ -89,21 +89,51 @@ void forward_columns(bool log_kind, double scale, const In* in, Out* out, int64_
   const Lane<In> d;
   const int64_t lanes = int64_t(hn::Lanes(d));
   const auto s = constant(d, scale);
-  for (int64_t c = 0; c < width; c += lanes) {
-    const int64_t count = std::min(lanes, width - c);
-    const auto value = [&](int64_t k) HWY_ATTR {
-      const In* p = in + k * stride + c;
-      return hn::Mul(count == lanes ? load(d, p) : load_n(d, p, size_t(count)), s);
-    };
-    auto max = hn::Set(d, -std::numeric_limits<A>::infinity());
-    for (int64_t k = 0; k < n; ++k) max = hn::Max(value(k), max);
-    auto sum = hn::Zero(d);
-    for (int64_t k = 0; k < n; ++k) sum = hn::Add(sum, exp(d, hn::Sub(value(k), max)));
-    const auto last = log_kind ? log(d, sum) : hn::Div(constant(d, 1), sum);
-    for (int64_t k = 0; k < n; ++k) {
-      const auto z = hn::Sub(value(k), max);
-      store_some(d, log_kind ? hn::Sub(z, last) : hn::Mul(exp(d, z), last), out + k * stride + c, count);
-    }
+  // Row by row, with what is known of the columns beside: a column by itself would read a line of memory for few
+  // numbers.
+  HWY_ALIGN A tops[KAON_SOFTMAX_BLOCK + hn::MaxLanes(d)], sums[KAON_SOFTMAX_BLOCK + hn::MaxLanes(d)];
+  const auto for_vectors = [&](auto f) HWY_ATTR {
+    for (int64_t c = 0; c < width; c += lanes) f(c, std::min(lanes, width - c));
+  };
+  const auto value = [&](int64_t k, int64_t c, int64_t count) HWY_ATTR {
+    const In* p = in + k * stride + c;
+    return hn::Mul(count == lanes ? load(d, p) : load_n(d, p, size_t(count)), s);
+  };
+  for_vectors([&](int64_t c, int64_t) HWY_ATTR {
+    hn::Store(hn::Set(d, -std::numeric_limits<A>::infinity()), d, tops + c);
+    hn::Store(hn::Zero(d), d, sums + c);
+  });
+  for (int64_t k = 0; k < n; ++k) {
+    for_vectors([&](int64_t c, int64_t count)
+                    HWY_ATTR { hn::Store(hn::Max(value(k, c, count), hn::Load(d, tops + c)), d, tops + c); });
+  }
+  constexpr bool keeps = std::is_same_v<In, Out> && std::is_same_v<A, Out>;  // exponentials, in the result
+  for (int64_t k = 0; k < n; ++k) {
+    for_vectors([&](int64_t c, int64_t count) HWY_ATTR {
+      const auto e = exp(d, hn::Sub(value(k, c, count), hn::Load(d, tops + c)));
+      hn::Store(hn::Add(hn::Load(d, sums + c), e), d, sums + c);
+      if constexpr (keeps) {
+        if (!log_kind) store_some(d, e, out + k * stride + c, count);
+      }
+    });
+  }
+  for_vectors([&](int64_t c, int64_t) HWY_ATTR {
+    const auto sum = hn::Load(d, sums + c);
+    hn::Store(log_kind ? log(d, sum) : hn::Div(constant(d, 1), sum), d, sums + c);
+  });
+  for (int64_t k = 0; k < n; ++k) {
+    for_vectors([&](int64_t c, int64_t count) HWY_ATTR {
+      Out* const to = out + k * stride + c;
+      const auto last = hn::Load(d, sums + c);
+      if constexpr (keeps) {
+        if (!log_kind) {
+          const auto e = count == lanes ? load(d, to) : load_n(d, to, size_t(count));
+          return store_some(d, hn::Mul(e, last), to, count);
+        }
+      }
+      const auto z = hn::Sub(value(k, c, count), hn::Load(d, tops + c));
+      store_some(d, log_kind ? hn::Sub(z, last) : hn::Mul(exp(d, z), last), to, count);
+    });
   }
 }
 
