@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kaon/engine/api.h"
+#include "kaon/ops/custom/custom.h"
 #include "kaon/ops/distribution/distribution.h"
 #include "kaon/ops/elementwise/elementwise.h"
 #include "kaon/ops/image/image.h"
@@ -28,6 +29,7 @@
 #include "kaon/ops/random/random.h"
 #include "kaon/ops/reduce/reduce.h"
 #include "kaon/ops/search/search.h"
+#include "kaon/ops/signal/signal.h"
 #include "kaon/ops/statistics/statistics.h"
 
 namespace KAON_API kaon {
@@ -68,17 +70,20 @@ using ElementwiseOps =
 using ReduceOps = ops::OpList<Sum, Mean, Prod, Max, Min, NanSum, NanProd, Norm, ArgMax, ArgMin, ArgMaxChannel, SumGrad,
                               MaxGrad, NanSumGrad, ProdGrad, NormGrad, Order, TopK, Sort, ArgSort, Scan, CumSum>;
 using MovementOps =
-    ops::OpList<Reshape, ReshapeLike, Flatten, ExpandDims, Squeeze, ReshapeTo, Transpose, SwapAxis, Slice, SliceAxis,
-                SliceLike, SliceGrad, SliceAssign, SliceAssignScalar, Concat, Stack, SliceChannel, Repeat, Tile,
-                Reverse, Pad, PadGrad, BroadcastTo, BroadcastAxis, BroadcastLike, SequenceMask, Take, TakeGrad,
-                Embedding, Pick, PickGrad, BatchTake, OneHot, GatherNd, GatherNdGrad, SequenceLast, SequenceReverse,
-                SplitV2, DepthToSpace, SpaceToDepth, Diag, ScatterSetNd, ScatterNd, IndexCopy, IndexArray,
-                RavelMultiIndex, UnravelIndex>;
-using NumericOps = ops::OpList<IsNan, IsInf, IsFinite, IsPosInf, IsNegInf, BitwiseAnd, BitwiseOr, BitwiseXor, LeftShift,
-                               RightShift, BitwiseAndScalar, BitwiseOrScalar, BitwiseXorScalar, BitwiseNot, NanToNum,
-                               BroadcastWhere, WhereScalarX, WhereScalarY, WhereScalars, Arctan2, Copysign, Fmod, Fmax,
-                               Fmin, Ldexp, Arctan2Scalar, RArctan2Scalar, CopysignScalar, RCopysignScalar, LdexpScalar,
-                               RLdexpScalar, TrueDivide, TrueDivideScalar, RTrueDivideScalar, FloorDivide>;
+    ops::OpList<Reshape, NumpyReshape, NpxReshape, ReshapeLike, Flatten, ExpandDims, Squeeze, ReshapeTo, Transpose,
+                SwapAxis, Slice, SliceAxis, SliceLike, SliceGrad, SliceAssign, SliceAssignScalar, Concat, Stack,
+                SliceChannel, Repeat, Tile, Reverse, Pad, PadGrad, BroadcastTo, BroadcastAxis, BroadcastLike,
+                SequenceMask, Take, TakeGrad, Embedding, SparseEmbedding, Pick, PickGrad, BatchTake, OneHot, GatherNd,
+                GatherNdGrad, SequenceLast, SequenceReverse, SplitV2, DepthToSpace, SpaceToDepth, Diag, ScatterSetNd,
+                ScatterNd, IndexCopy, IndexArray, RavelMultiIndex, UnravelIndex>;
+using NumericOps =
+    ops::OpList<IsNan, IsInf, IsFinite, IsPosInf, IsNegInf, BitwiseAnd, BitwiseOr, BitwiseXor, LeftShift, RightShift,
+                BitwiseAndScalar, BitwiseOrScalar, BitwiseXorScalar, BitwiseNot, NanToNum, BroadcastWhere, WhereScalarX,
+                WhereScalarY, WhereScalars, Arctan2, Copysign, Fmod, Fmax, Fmin, Ldexp, Arctan2Scalar, RArctan2Scalar,
+                CopysignScalar, RCopysignScalar, LdexpScalar, RLdexpScalar, TrueDivide, TrueDivideScalar,
+                RTrueDivideScalar, FloorDivide, CompareEqual, CompareNotEqual, CompareGreater, CompareGreaterEqual,
+                CompareLess, CompareLessEqual, CompareEqualScalar, CompareNotEqualScalar, CompareGreaterScalar,
+                CompareGreaterEqualScalar, CompareLessScalar, CompareLessEqualScalar, NumpyLogicalNot>;
 using StatisticsOps = ops::OpList<Any, All, NumpySum, NumpyMean, NumpyProd, NumpyMax, NumpyMin, NumpyArgMax,
                                   NumpyArgMin, Var, Std, LogSumExp, Quantile, Percentile, Median, Histogram, IsClose,
                                   AllClose, ProductScan, ProductScanGrad, ExtremeScan, CumProd, CumMax, CumMin>;
@@ -89,19 +94,20 @@ using LinalgOps =
                 TensordotIntAxes, Outer, Kron, Einsum, LinalgPotrf, LinalgPotri, LinalgTrsm, LinalgSolve, LinalgInverse,
                 LinalgDet, LinalgSlogdet, LinalgGelqf, LinalgSyevd, LinalgSvd, LinalgSumLogDiag, LinalgExtractDiag,
                 LinalgMakeDiag, LinalgExtractTrian, LinalgMakeTrian, Triangle>;
-using NnOps =
-    ops::OpList<FullyConnected, Convolution, ConvolutionBackwardData, ConvolutionBackwardWeight, Deconvolution, Pooling,
-                BackwardPooling, PoolingAlong, BatchNorm, BackwardBatchNorm, LayerNorm, BackwardLayerNorm, Activation,
-                BackwardActivation, LeakyReLU, BackwardLeakyReLU, BackwardPReLUGamma, Softmax, Softmin, LogSoftmax,
-                BackwardSoftmax, BackwardLogSoftmax, SoftmaxActivation, BackwardSoftmaxActivation, SoftmaxOutput,
-                BackwardSoftmaxOutput, SoftmaxCrossEntropy, BackwardSoftmaxCrossEntropy, LinearRegressionOutput,
-                MAERegressionOutput, LogisticRegressionOutput, BackwardRegressionOutput, MakeLoss, BackwardMakeLoss,
-                Dropout, Resample, BilinearResize2D, AdaptiveAvgPooling2D, UpSampling, Crop, SyncBatchNorm,
-                InstanceNorm, GroupNorm, L2Normalization, LRN, RMSNorm, Moments, SelfAttentionQK, SelfAttentionValue,
-                EncoderDecoderQK, EncoderDecoderValue, DivSqrtDim, ScaledDotProductAttention,
-                BackwardScaledDotProductAttention, CacheAppend, RotaryEmbedding, RNN, RnnParamConcat, RnnParameters,
-                RnnScan, BackwardRnnScan, CTCLoss, CtcLossOfLogs, Im2col, Col2im, Silu, Mish, LogSigmoid, HardSwish,
-                TanhShrink, HardShrink, SoftShrink, Celu, Threshold, Glu>;
+using NnOps = ops::OpList<
+    FullyConnected, Convolution, ConvolutionBackwardData, ConvolutionBackwardWeight, Deconvolution, Pooling,
+    BackwardPooling, PoolingAlong, BatchNorm, BackwardBatchNorm, LayerNorm, BackwardLayerNorm, Activation,
+    BackwardActivation, LeakyReLU, BackwardLeakyReLU, BackwardPReLUGamma, Softmax, Softmin, LogSoftmax, BackwardSoftmax,
+    BackwardLogSoftmax, SoftmaxActivation, BackwardSoftmaxActivation, SoftmaxOutput, BackwardSoftmaxOutput,
+    SoftmaxCrossEntropy, BackwardSoftmaxCrossEntropy, LinearRegressionOutput, MAERegressionOutput,
+    LogisticRegressionOutput, BackwardRegressionOutput, MakeLoss, BackwardMakeLoss, Dropout, Resample, BilinearResize2D,
+    AdaptiveAvgPooling2D, UpSampling, Crop, SyncBatchNorm, InstanceNorm, GroupNorm, L2Normalization, LRN, RMSNorm,
+    Moments, SelfAttentionQK, SelfAttentionValue, EncoderDecoderQK, EncoderDecoderValue, DivSqrtDim,
+    ScaledDotProductAttention, BackwardScaledDotProductAttention, CacheAppend, RotaryEmbedding, RNN, RnnParamConcat,
+    RnnParameters, RnnScan, BackwardRnnScan, CTCLoss, CtcLossOfLogs, Im2col, Col2im, Silu, Mish, LogSigmoid, HardSwish,
+    TanhShrink, HardShrink, SoftShrink, Celu, Threshold, Glu, BatchNormWithReLU, SVMOutput, IdentityAttachKLSparseReg>;
+using SignalOps = ops::OpList<Fft, Ifft, CountSketch, HawkesLL, BackwardHawkesLL>;
+using CustomOps = ops::OpList<Custom>;
 using DetectionOps = ops::OpList<BoxNms, BoxSuppress, BoxTake, BackwardBoxTake, BoxIou, BoxDecode, BoxEncode,
                                  BipartiteMatching, BipartitePairs, MultiBoxPrior, MultiBoxDetection, MultiBoxRows,
                                  MultiBoxTarget, ROIAlign, BackwardROIAlign, ROIPooling, BackwardROIPooling>;
@@ -132,7 +138,8 @@ using DistributionOps =
     ops::OpList<PdfUniform, PdfNormal, PdfGamma, PdfExponential, PdfPoisson, PdfNegativeBinomial,
                 PdfGeneralizedNegativeBinomial, PdfDirichlet, RandomGumbel, RandomLogistic, RandomLaplace,
                 RandomScaledExponential, RandomRayleigh, RandomPareto, RandomWeibull, RandomNormalOf, RandomNormalN,
-                RandomUniformOf, RandomUniformN, RandomGammaOf, RandomBernoulli>;
+                RandomUniformOf, RandomUniformN, RandomGammaOf, RandomBernoulli, RandomPower, RandomTruncatedNormal,
+                RandomDirichlet, RandomChoice, RandomMultinomial>;
 using OptimOps =
     ops::OpList<SGDUpdate, MPSGDUpdate, SGDMomUpdate, MPSGDMomUpdate, NAGMomUpdate, MPNAGMomUpdate, SignSGDUpdate,
                 SignumUpdate, RMSPropUpdate, RMSPropAlexUpdate, FtrlUpdate, FTMLUpdate, AdamUpdate, AdamWUpdate,
@@ -153,8 +160,9 @@ void for_each_op(Visit&& visit) {
   family(op::ElementwiseOps{}), family(op::ReduceOps{}), family(op::MovementOps{}), family(op::LinalgOps{}),
       family(op::NnOps{});
   family(op::NumericOps{}), family(op::StatisticsOps{}), family(op::SearchOps{});
-  family(op::DetectionOps{}), family(op::SpatialOps{}), family(op::QuantOps{}), family(op::ImageOps{}),
-      family(op::InitOps{}), family(op::RandomOps{}), family(op::DistributionOps{}), family(op::OptimOps{});
+  family(op::DetectionOps{}), family(op::SpatialOps{}), family(op::QuantOps{}), family(op::SignalOps{}),
+      family(op::CustomOps{}), family(op::ImageOps{}), family(op::InitOps{}), family(op::RandomOps{}),
+      family(op::DistributionOps{}), family(op::OptimOps{});
 }
 }  // namespace ops
 

@@ -151,12 +151,18 @@ class LayerFunctions : public NumpyFunctions<A> {
   std::vector<A> _fused_quantized_fully_connected(std::span<const A* const> arrays, const op::FusedQuantizedFullyConnected& op, const std::source_location& site = std::source_location::current()) const { return call_list_many(op.num_outputs(), op, arrays, site); }
   // --- normalisation: gamma (x - mean) / sqrt(var + eps) + beta. BatchNorm: per index of axis 1, by the batch in training
   A BatchNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const In<A>& moving_mean, const In<A>& moving_var, const op::BatchNorm& op = {}) const { return call(op, data, gamma, beta, moving_mean, moving_var); }
+  std::vector<A> BatchNorm_mean_var(const In<A>& data, const In<A>& gamma, const In<A>& beta, const In<A>& moving_mean, const In<A>& moving_var, op::BatchNorm op = {}) const {  // and the mean, 1 / sqrt(var + eps)
+    return op.output_mean_var = true, call_many(3, op, data, gamma, beta, moving_mean, moving_var);
+  }
+  A BatchNormWithReLU(const In<A>& data, const In<A>& gamma, const In<A>& beta, const In<A>& moving_mean, const In<A>& moving_var, op::BatchNormWithReLU op = {}) const { return op.output_mean_var = false, call(op, data, gamma, beta, moving_mean, moving_var); }
   std::vector<A> _backward_BatchNorm(const In<A>& head, const In<A>& data, const In<A>& gamma, const In<A>& mean, const In<A>& inverse_std, const op::BackwardBatchNorm& op) const { return call_many(3, op, head, data, gamma, mean, inverse_std); }
   A LayerNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const op::LayerNorm& op = {}) const { return call(op, data, gamma, beta); }
+  std::vector<A> LayerNorm_mean_var(const In<A>& data, const In<A>& gamma, const In<A>& beta, op::LayerNorm op = {}) const { return op.output_mean_var = true, call_many(3, op, data, gamma, beta); }  // and the mean, sqrt(var + eps)
   std::vector<A> _backward_LayerNorm(const In<A>& head, const In<A>& data, const In<A>& gamma, const In<A>& mean, const In<A>& std, const op::BackwardLayerNorm& op) const { return call_many(3, op, head, data, gamma, mean, std); }
   A SyncBatchNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const In<A>& moving_mean, const In<A>& moving_var, const op::SyncBatchNorm& op = {}) const { return call(op, data, gamma, beta, moving_mean, moving_var); }
   A InstanceNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const op::InstanceNorm& op = {}) const { return call(op, data, gamma, beta); }
   A GroupNorm(const In<A>& data, const In<A>& gamma, const In<A>& beta, const op::GroupNorm& op = {}) const { return call(op, data, gamma, beta); }
+  std::vector<A> GroupNorm_mean_var(const In<A>& data, const In<A>& gamma, const In<A>& beta, op::GroupNorm op = {}) const { return op.output_mean_var = true, call_many(3, op, data, gamma, beta); }  // as LayerNorm_mean_var
   A RMSNorm(const In<A>& data, const In<A>& gamma, const op::RMSNorm& op = {}) const { return call(op, data, gamma); }
   A L2Normalization(const In<A>& data, const op::L2Normalization& op = {}) const { return call(op, data); }
   A LRN(const In<A>& data, const op::LRN& op) const { return call(op, data); }
@@ -177,6 +183,24 @@ class LayerFunctions : public NumpyFunctions<A> {
   std::vector<A> _backward_scaled_dot_product_attention(std::span<const A* const> arrays, const op::BackwardScaledDotProductAttention& op, const std::source_location& site = std::source_location::current()) const { return call_list_many(3, op, arrays, site); }
   A rotary_embedding(const In<A>& data, const op::RotaryEmbedding& op = {}) const { return call(op, data); }  // data (..., length, dim)
   A rotary_embedding(const In<A>& data, const In<A>& positions, op::RotaryEmbedding op = {}) const { return op.use_positions = true, call(op, data, positions); }
+  // --- signals: rows as pairs of their frequencies, and back; sums of signed columns; sequences of events
+  A fft(const In<A>& data, const op::Fft& op = {}) const { return call(op, data); }  // (..., d) to (..., 2 d)
+  A ifft(const In<A>& data, const op::Ifft& op = {}) const { return call(op, data); }  // (..., 2 d) to (..., d), times d
+  A count_sketch(const In<A>& data, const In<A>& h, const In<A>& s, const op::CountSketch& op) const { return call(op, data, h, s); }
+  std::vector<A> hawkesll(const In<A>& lda, const In<A>& alpha, const In<A>& beta, const In<A>& state, const In<A>& lags, const In<A>& marks, const In<A>& valid_length, const In<A>& max_time) const {  // likelihood, state
+    return call_many(2, op::HawkesLL{}, lda, alpha, beta, state, lags, marks, valid_length, max_time);
+  }
+  std::vector<A> _backward_hawkesll(const In<A>& lda, const In<A>& alpha, const In<A>& beta, const In<A>& state, const In<A>& lags, const In<A>& marks, const In<A>& valid_length, const In<A>& max_time) const {
+    return call_many(3, op::BackwardHawkesLL{}, lda, alpha, beta, state, lags, marks, valid_length, max_time);
+  }
+  // --- the operator that register_custom_operator has named op_type: its only output, or all
+  A Custom(const In<A>& data, std::string_view op_type, const CustomAttributes& attributes = {}) const {
+    return call(op::Custom{{engine::intern(op_type)}, {engine::intern(ops::custom_text(attributes))}}, data);
+  }
+  std::vector<A> Custom(std::span<const A> arrays, std::string_view op_type, const CustomAttributes& attributes = {}, const std::source_location& site = std::source_location::current()) const {
+    const op::Custom op{{engine::intern(op_type)}, {engine::intern(ops::custom_text(attributes))}};
+    return call_list_many(op.num_outputs(), op, arrays, site);
+  }
   // --- recurrent layers over data (steps, batch, channels); the arrays are those that op::RNN names: parameters, state,
   // for lstm state_cell, and with use_sequence_length sequence_length. One result, or with state_outputs the states too
   A RNN(const In<A>& data, const In<A>& parameters, const In<A>& state, const op::RNN& op) const { return call(op, data, parameters, state); }
@@ -272,6 +296,9 @@ class LayerFunctions : public NumpyFunctions<A> {
   }
   A MakeLoss(const In<A>& data, const op::MakeLoss& op = {}) const { return call(op, data); }
   A _backward_MakeLoss(const In<A>& data, const op::BackwardMakeLoss& op) const { return call(op, data); }
+  A SparseEmbedding(const In<A>& data, const In<A>& weight, const op::SparseEmbedding& op) const { return call(op, data, weight); }  // as Embedding
+  A SVMOutput(const In<A>& data, const In<A>& label, const op::SVMOutput& op = {}) const { return call(op, data, label); }
+  A IdentityAttachKLSparseReg(const In<A>& data, const In<A>& moving_avg, const op::IdentityAttachKLSparseReg& op = {}) const { return call(op, data, moving_avg); }
   A Dropout(const In<A>& data, const op::Dropout& op = {}) const { return call(op, data); }
   // clang-format on
 
@@ -379,6 +406,13 @@ class Functions : public LayerFunctions<A> {
   A random_gamma(const In<A>& shape, const In<A>& scale, op::RandomGammaOf op = {}) const { return op.shape.reset(), op.scale.reset(), call(op, shape, scale); }
   A random_bernoulli(const Shape& size, op::RandomBernoulli op, Site site = Site::current()) const { return op.size = size, create(op, site); }
   A random_bernoulli(const In<A>& prob, op::RandomBernoulli op = {}) const { return op.prob.reset(), op.logit.reset(), call(op, prob); }  // op.is_logit: of logits
+  A random_power(const Shape& size, op::RandomPower op, Site site = Site::current()) const { return op.size = size, create(op, site); }  // density a x^(a - 1) in (0, 1)
+  A random_power(const In<A>& a, op::RandomPower op = {}) const { return op.a.reset(), call(op, a); }
+  A random_truncated_normal(const Shape& size, op::RandomTruncatedNormal op = {}, Site site = Site::current()) const { return op.size = size, create(op, site); }
+  A random_dirichlet(const In<A>& alpha, const Shape& size = {}) const { return call(op::RandomDirichlet{.size = size}, alpha); }  // size + alpha's shape
+  A random_choice(int64_t a, const Shape& size, op::RandomChoice op = {}, Site site = Site::current()) const { return op.a = a, op.size = size, op.weighted = false, create(op, site); }  // of 0 .. a - 1, int64
+  A random_choice(const In<A>& probabilities, const Shape& size, op::RandomChoice op = {}) const { return op.a = op.a.value_or(probabilities.array().size()), op.size = size, op.weighted = true, call(op, probabilities); }
+  A random_multinomial(int64_t n, const In<A>& pvals, const Shape& size = {}) const { return call(op::RandomMultinomial{.n = n, .size = size}, pvals); }  // counts of n trials
   // Densities, or with op.is_log their logarithms, at samples; parameters have the first dimensions of sample
   A random_pdf_uniform(const In<A>& sample, const In<A>& low, const In<A>& high, const op::PdfUniform& op = {}) const { return call(op, sample, low, high); }
   A random_pdf_normal(const In<A>& sample, const In<A>& mu, const In<A>& sigma, const op::PdfNormal& op = {}) const { return call(op, sample, mu, sigma); }

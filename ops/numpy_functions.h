@@ -31,6 +31,22 @@ class NumpyFunctions : public ArrayFunctions<A> {
   A isposinf(const In<A>& x) const { return call(op::IsPosInf{}, x); }  // infinity
   A isneginf(const In<A>& x) const { return call(op::IsNegInf{}, x); }  // minus infinity
   A nan_to_num(const In<A>& x, const op::NanToNum& op = {}) const { return call(op, x); }  // NaN and infinities replaced
+  // --- comparisons as NumPy has them: bool
+  A _npi_equal(const In<A>& lhs, const In<A>& rhs) const { return call(op::CompareEqual{}, lhs, rhs); }
+  A _npi_not_equal(const In<A>& lhs, const In<A>& rhs) const { return call(op::CompareNotEqual{}, lhs, rhs); }
+  A _npi_greater(const In<A>& lhs, const In<A>& rhs) const { return call(op::CompareGreater{}, lhs, rhs); }
+  A _npi_greater_equal(const In<A>& lhs, const In<A>& rhs) const { return call(op::CompareGreaterEqual{}, lhs, rhs); }
+  A _npi_less(const In<A>& lhs, const In<A>& rhs) const { return call(op::CompareLess{}, lhs, rhs); }
+  A _npi_less_equal(const In<A>& lhs, const In<A>& rhs) const { return call(op::CompareLessEqual{}, lhs, rhs); }
+  A _npi_equal_scalar(const In<A>& x, const op::CompareEqualScalar& op) const { return call(op, x); }
+  A _npi_not_equal_scalar(const In<A>& x, const op::CompareNotEqualScalar& op) const { return call(op, x); }
+  A _npi_greater_scalar(const In<A>& x, const op::CompareGreaterScalar& op) const { return call(op, x); }
+  A _npi_greater_equal_scalar(const In<A>& x, const op::CompareGreaterEqualScalar& op) const { return call(op, x); }
+  A _npi_less_scalar(const In<A>& x, const op::CompareLessScalar& op) const { return call(op, x); }
+  A _npi_less_equal_scalar(const In<A>& x, const op::CompareLessEqualScalar& op) const { return call(op, x); }
+  A _npi_logical_not(const In<A>& x) const { return call(op::NumpyLogicalNot{}, x); }
+  A _np_reshape(const In<A>& a, const op::NumpyReshape& op) const { return call(op, a); }
+  A _npx_reshape(const In<A>& a, const op::NpxReshape& op) const { return call(op, a); }  // codes -1 to -6
   // --- bits of integers and bool, two arrays that broadcast; shifts of integers
   A bitwise_and(const In<A>& lhs, const In<A>& rhs) const { return call(op::BitwiseAnd{}, lhs, rhs); }  // lhs & rhs
   A bitwise_or(const In<A>& lhs, const In<A>& rhs) const { return call(op::BitwiseOr{}, lhs, rhs); }  // lhs | rhs

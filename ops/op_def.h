@@ -48,7 +48,8 @@ struct OpDef {
 
   std::string_view name() const { return traits.name; }
   int visible_outputs(const void* attrs) const {
-    return traits.visible_outputs >= 0 ? traits.visible_outputs : num_outputs(attrs);
+    const int visible = traits_of(attrs).visible_outputs;
+    return visible >= 0 ? visible : num_outputs(attrs);
   }
 };
 

@@ -10,6 +10,7 @@
 #include "kaon/graph/files/control_flow_file.h"
 #include "kaon/graph/files/fused_layer_file.h"
 #include "kaon/graph/files/symbol_file.h"
+#include "kaon/ops/custom/custom.h"
 #include "kaon/ops/operator/registry.h"
 #include "kaon/ops/operator/usual_name.h"
 
@@ -77,6 +78,18 @@ void name_dtype_of_zeros(FileNode& node) {
   }
 }
 
+// Pooling_v1 divides by the whole kernel where it reaches over the edge, and Pooling by what is inside.
+void refuse_old_average(const SymbolFile& file, const FileNode& node) {
+  const auto is = [&](const char* key, std::string_view value) {
+    const auto it = node.text_attrs.find(key);
+    return it != node.text_attrs.end() && it->second == value;
+  };
+  if (node.op == "Pooling_v1" && is("pool_type", "avg") && is("pooling_convention", "full")) {
+    file.fail(fmt::format("node '{}': Pooling_v1 with pool_type avg and pooling_convention full is not known to Kaon",
+                          node.name));
+  }
+}
+
 void find_operators(SymbolFile& file) {
   std::string unknown;  // all unknown operators, so that converting a model shows the whole list
   std::set<std::string_view> seen;
@@ -85,6 +98,7 @@ void find_operators(SymbolFile& file) {
     node.def = find_control_flow(node.op);
     if (node.def) continue;
     name_dtype_of_zeros(node);
+    refuse_old_average(file, node);
     node.op = usual_name(node.op);
     node.def = find_op(node.op);
     if (node.def && node.def->traits.in_mxnet) continue;
@@ -139,6 +153,13 @@ void read_attributes(SymbolFile& file, size_t index) {
     if (result == 0 || may_be_ignored(key, value)) continue;
     if (key == "num_args" && node.def->traits.variadic && value == std::to_string(node.inputs.size())) continue;
     file.fail(index, fmt::format("attribute '{}' (with the value '{}') is not known to Kaon", key, value));
+  }
+  if (node.def == &op::Custom::def) {
+    try {
+      expect_custom_operator(static_cast<const op::Custom*>(node.attrs.get())->op_type.text);
+    } catch (const ValueError& e) {
+      file.fail(index, e.what());
+    }
   }
   const Attributes defaults(*node.def);  // required attributes never count as defaults
   node.def->write(defaults.get(), [&](std::string_view name, const std::string& text, bool is_default) {

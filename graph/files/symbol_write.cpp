@@ -6,6 +6,7 @@
 
 #include "kaon/graph/control_flow/control_flow_ops.h"
 #include "kaon/graph/files/control_flow_file.h"
+#include "kaon/ops/custom/custom.h"
 
 namespace kaon::graph {
 
@@ -159,7 +160,8 @@ class Writer {
       }
       texts[std::string(name)] = text;
     });
-    if (n.op->traits.variadic && n.op->traits.mutates_period == 0) {
+    const bool is_custom = n.op == &op::Custom::def;  // MXNet would hand num_args to the program's operator
+    if (n.op->traits.variadic && n.op->traits.mutates_period == 0 && !is_custom) {
       texts.emplace("num_args", std::to_string(n.inputs.size()));
     }
     return texts;

@@ -155,7 +155,8 @@ class Rematerializer {
     } else {
       const op::BatchNorm& op = attributes<op::BatchNorm>(n);
       set_operator(copy, op::RematerializeBatchNorm{.fix_gamma = op.fix_gamma, .axis = op.axis});
-      copy.inputs = {n.inputs[0], n.inputs[1], n.inputs[2], out.now({i, 1}), out.now({i, 2})};
+      copy.inputs = {n.inputs[0], n.inputs[1], n.inputs[2], out.now({i, 1}),
+                     out.now({i, uint32_t(op.signed_inverse())})};
     }
     return copy;
   }

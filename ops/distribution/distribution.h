@@ -53,9 +53,10 @@ using PdfDirichlet = Pdf<ops::Distribution::dirichlet>;
 
 namespace ops {
 // Drawn with the noise of a standard distribution: loc + scale noise; scale noise; a power or a quotient.
-enum class Noise : uint8_t { gumbel, logistic, laplace, exponential, rayleigh, pareto, weibull };
-inline constexpr std::array<std::string_view, 7> noise_names{
-    "_npi_gumbel", "_npi_logistic", "_npi_laplace", "_npi_exponential", "_npi_rayleigh", "_npi_pareto", "_npi_weibull"};
+enum class Noise : uint8_t { gumbel, logistic, laplace, exponential, rayleigh, pareto, weibull, power };
+inline constexpr std::array<std::string_view, 8> noise_names{"_npi_gumbel",      "_npi_logistic", "_npi_laplace",
+                                                             "_npi_exponential", "_npi_rayleigh", "_npi_pareto",
+                                                             "_npi_weibull",     "_npi_powerd"};
 constexpr OpTraits noise_traits(Noise noise) {
   OpTraits t{.name = noise_names[size_t(noise)], .random = true};
   t.inputs = noise <= Noise::laplace ? Names("input1", "input2") : Names("input1");
@@ -124,7 +125,7 @@ struct Scaled {
 using RandomScaledExponential = Scaled<ops::Noise::exponential>;
 using RandomRayleigh = Scaled<ops::Noise::rayleigh>;
 
-// With an exponential E, for a > 0. pareto: exp(E / a) - 1; weibull: E^(1 / a). float32.
+// With an exponential E, for a > 0. pareto: exp(E / a) - 1; weibull: E^(1 / a); power: exp(-E / a). float32.
 template <ops::Noise N>
 struct ByExponent {
   std::optional<double> a{};
@@ -144,6 +145,7 @@ struct ByExponent {
 };
 using RandomPareto = ByExponent<ops::Noise::pareto>;
 using RandomWeibull = ByExponent<ops::Noise::weibull>;
+using RandomPower = ByExponent<ops::Noise::power>;
 
 // Normal, loc + scale noise; uniform, low + (high - low) noise. Batch: size stands in front of the parameters' shape.
 template <bool Batch>
@@ -237,6 +239,85 @@ struct RandomBernoulli {
   }
   int num_inputs() const { return int(!parameter()); }
   const std::optional<double>& parameter() const { return is_logit ? logit : prob; }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// loc + scale z, with a standard normal z between low and high. scale >= 0, low <= high. float32 and float64; the
+// numbers are drawn in float64.
+struct RandomTruncatedNormal {
+  double loc = 0;
+  double scale = 1;
+  double low = -2;
+  double high = 2;
+  Shape size{};
+  std::optional<Device> ctx{};
+  DType dtype = DType::float32;
+  static constexpr OpTraits traits{.name = "random_truncated_normal", .inputs = {}, .random = true, .in_mxnet = false};
+  static constexpr void fields(auto field) {
+    field("loc", &RandomTruncatedNormal::loc);
+    field("scale", &RandomTruncatedNormal::scale);
+    field("low", &RandomTruncatedNormal::low);
+    field("high", &RandomTruncatedNormal::high);
+    field("size", &RandomTruncatedNormal::size);
+    field("ctx", &RandomTruncatedNormal::ctx);
+    field("dtype", &RandomTruncatedNormal::dtype);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// Probabilities along the last axis with Dirichlet's distribution of these alpha > 0: size + alpha's shape, in alpha's
+// floating dtype. Rows with another alpha are NaN. The gradient is zero.
+struct RandomDirichlet {
+  Shape size{};
+  static constexpr OpTraits traits{
+      .name = "random_dirichlet", .inputs = Names("alpha"), .random = true, .in_mxnet = false};
+  static constexpr void fields(auto field) { field("size", &RandomDirichlet::size); }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// --- Draws of whole numbers, int64.
+
+// Numbers from 0 up to a, or to the length of the first input where a is None; with `weighted` the last input has their
+// probabilities. Without `replace` each is drawn once at most.
+struct RandomChoice {
+  std::optional<int64_t> a{};
+  std::optional<Shape> size{};
+  std::optional<Device> ctx{};
+  bool replace = true;
+  bool weighted = false;
+  static constexpr OpTraits traits{.name = "_npi_choice", .inputs = Names("input1", "input2"), .random = true};
+  static constexpr void fields(auto field) {
+    field("a", &RandomChoice::a, true);
+    field("size", &RandomChoice::size, true);
+    field("ctx", &RandomChoice::ctx);
+    field("replace", &RandomChoice::replace);
+    field("weighted", &RandomChoice::weighted);
+  }
+  int num_inputs() const { return int(!a) + int(weighted); }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// How often each of k results comes in n trials: size + (k,). Their probabilities are pvals, or the input (k,); the
+// last of them counts as what is left to 1.
+struct RandomMultinomial {
+  int64_t n = 0;
+  std::optional<ops::FloatTuple> pvals{};
+  std::optional<Shape> size{};
+  static constexpr OpTraits traits{.name = "_npi_multinomial", .inputs = Names("a"), .random = true};
+  static constexpr void fields(auto field) {
+    field("n", &RandomMultinomial::n, true);
+    field("pvals", &RandomMultinomial::pvals);
+    field("size", &RandomMultinomial::size);
+  }
+  int num_inputs() const { return int(!pvals); }
   static const OpDef def;
   void infer(InferContext& c) const;
   void compose(ComposeContext& c) const;

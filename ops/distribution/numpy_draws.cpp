@@ -104,6 +104,7 @@ void compose_noise(Noise noise, const NumpyDraw& d, ComposeContext& c) {
   if (noise >= Noise::pareto) {
     if (!p.is_number(0)) p.array(0) = or_nan(p.array(0) > 0, p.array(0));
     if (noise == Noise::pareto) return c.set(nd.expm1(y / p[0]));
+    if (noise == Noise::power) return c.set(nd.exp(-(y / p[0])));
     return c.set(p.is_number(0) ? nd.power(y, 1 / p.number(0)) : nd.power(y, 1 / p.array(0)));
   }
   const bool shifts = noise <= Noise::laplace;
@@ -184,6 +185,7 @@ template struct op::Scaled<Noise::exponential>;
 template struct op::Scaled<Noise::rayleigh>;
 template struct op::ByExponent<Noise::pareto>;
 template struct op::ByExponent<Noise::weibull>;
+template struct op::ByExponent<Noise::power>;
 template struct op::NumpyNormal<false>;
 template struct op::NumpyNormal<true>;
 template struct op::NumpyUniform<false>;

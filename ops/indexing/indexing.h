@@ -65,6 +65,25 @@ struct Embedding {
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.only_first_has_rows(); }
 };
+
+// Embedding, as old files name the one whose gradient is sparse in MXNet; here it is dense.
+struct SparseEmbedding {
+  int64_t input_dim = 0;
+  int64_t output_dim = 0;
+  DType dtype = DType::float32;
+  bool sparse_grad = false;
+  static constexpr OpTraits traits{
+      .name = "_contrib_SparseEmbedding", .inputs = Names("data", "weight"), .infers = bit(1)};
+  static constexpr void fields(auto field) {
+    field("input_dim", &SparseEmbedding::input_dim, true);
+    field("output_dim", &SparseEmbedding::output_dim, true);
+    field("dtype", &SparseEmbedding::dtype);
+    field("sparse_grad", &SparseEmbedding::sparse_grad);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
 }  // namespace op
 void run_cpu(const op::Take& op, KernelContext& c);
 void run_cuda(const op::Take& op, KernelContext& c);

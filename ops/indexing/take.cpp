@@ -13,6 +13,7 @@ using namespace ops;
 constinit const OpDef op::Take::def = make_op_def<op::Take>();
 constinit const OpDef op::TakeGrad::def = make_op_def<op::TakeGrad>();
 constinit const OpDef op::Embedding::def = make_op_def<op::Embedding>();
+constinit const OpDef op::SparseEmbedding::def = make_op_def<op::SparseEmbedding>();
 
 namespace {
 
@@ -81,8 +82,9 @@ void run_cpu(const op::TakeGrad& op, KernelContext& c) {
               c.out().data, c.out().dtype);
 }
 
-void op::Embedding::infer(InferContext& c) const {
-  if (sparse_grad) c.fail_value("sparse_grad=True is not implemented");
+namespace {
+
+void infer_embedding(InferContext& c, int64_t input_dim, int64_t output_dim, DType dtype) {
   if (input_dim < 1 || output_dim < 1) {
     c.fail_value(fmt::format("input_dim and output_dim must be positive, got {} and {}", input_dim, output_dim));
   }
@@ -94,6 +96,18 @@ void op::Embedding::infer(InferContext& c) const {
   Shape out = c.shape(0);
   out.push_back(output_dim);
   c.set_output(out, c.dtype(1));
+}
+
+}  // namespace
+
+void op::Embedding::infer(InferContext& c) const {
+  if (sparse_grad) c.fail_value("sparse_grad=True is not implemented");
+  infer_embedding(c, input_dim, output_dim, dtype);
+}
+
+void op::SparseEmbedding::infer(InferContext& c) const { infer_embedding(c, input_dim, output_dim, dtype); }
+void op::SparseEmbedding::compose(ComposeContext& c) const {
+  c.set(nd.Embedding(c.input(0), c.input(1), {.input_dim = input_dim, .output_dim = output_dim, .dtype = dtype}));
 }
 
 void op::Embedding::grad(GradContext& g) const {

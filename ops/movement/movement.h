@@ -29,6 +29,38 @@ struct Reshape {
   bool keeps_rows(const RowQuery& q) const { return q.has_rows(0); }
 };
 
+// The array under the shape `newshape`, as NumPy means it: one dimension may be -1.
+struct NumpyReshape {
+  Shape newshape{};
+  Word order{"C"};
+  static constexpr OpTraits traits{.name = "_np_reshape", .inputs = Names("a")};
+  static constexpr void fields(auto field) {
+    field("newshape", &NumpyReshape::newshape, true);
+    field("order", &NumpyReshape::order);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
+// The same with more codes: -2 keeps a dimension, -3 leaves one of size 1 out, -4 keeps all that are left, -5 is the
+// product of two, -6 splits one into the two numbers that follow, of which one may be -1. reverse: from the last
+// dimension on.
+struct NpxReshape {
+  Shape newshape{};
+  bool reverse = false;
+  Word order{"C"};
+  static constexpr OpTraits traits{.name = "_npx_reshape", .inputs = Names("a"), .aliases = Names("_npi_reshape")};
+  static constexpr void fields(auto field) {
+    field("newshape", &NpxReshape::newshape, true);
+    field("reverse", &NpxReshape::reverse);
+    field("order", &NpxReshape::order);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
 // lhs under the shape of rhs. With ranges, the axes [lhs_begin, lhs_end) of lhs are replaced by the dimensions
 // [rhs_begin, rhs_end) of rhs; negative positions count from the end.
 struct ReshapeLike {

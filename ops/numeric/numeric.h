@@ -50,6 +50,74 @@ void run_cuda(const op::IsKind<K>&, KernelContext& c) {
   ops::run_number_kind_cuda(K, c);
 }
 
+// --- Comparisons and logical_not with bool results, as NumPy has them: equal and the others, cast.
+
+namespace ops {
+enum class Comparison : uint8_t { equal, not_equal, greater, greater_equal, less, less_equal };
+constexpr OpTraits comparison_traits(Comparison kind, bool with_number) {
+  constexpr std::string_view names[] = {"_npi_equal",          "_npi_not_equal",
+                                        "_npi_greater",        "_npi_greater_equal",
+                                        "_npi_less",           "_npi_less_equal",
+                                        "_npi_equal_scalar",   "_npi_not_equal_scalar",
+                                        "_npi_greater_scalar", "_npi_greater_equal_scalar",
+                                        "_npi_less_scalar",    "_npi_less_equal_scalar"};
+  OpTraits t{.name = names[size_t(kind) + (with_number ? 6 : 0)]};
+  if (!with_number) t.inputs = Names("lhs", "rhs");
+  return t;
+}
+KAON_API void infer_comparison(InferContext& c);
+KAON_API void compose_comparison(Comparison kind, ComposeContext& c);
+KAON_API void compose_comparison(Comparison kind, double scalar, ComposeContext& c);
+}  // namespace ops
+
+namespace op {
+// Two arrays of one dtype that broadcast.
+template <ops::Comparison K>
+struct Compare {
+  static constexpr OpTraits traits = ops::comparison_traits(K, false);
+  static constexpr void fields(auto) {}
+  static const OpDef def;
+  void infer(InferContext& c) const { ops::infer_comparison(c); }
+  void compose(ComposeContext& c) const { ops::compose_comparison(K, c); }
+};
+using CompareEqual = Compare<ops::Comparison::equal>;
+using CompareNotEqual = Compare<ops::Comparison::not_equal>;
+using CompareGreater = Compare<ops::Comparison::greater>;
+using CompareGreaterEqual = Compare<ops::Comparison::greater_equal>;
+using CompareLess = Compare<ops::Comparison::less>;
+using CompareLessEqual = Compare<ops::Comparison::less_equal>;
+
+// With a number. is_int, whether it was an integer in the program, is not read.
+template <ops::Comparison K>
+struct CompareNumber {
+  double scalar = 1;
+  bool is_int = true;
+  static constexpr OpTraits traits = ops::comparison_traits(K, true);
+  static constexpr void fields(auto field) {
+    field("scalar", &CompareNumber::scalar);
+    field("is_int", &CompareNumber::is_int);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const { ops::infer_comparison(c); }
+  void compose(ComposeContext& c) const { ops::compose_comparison(K, scalar, c); }
+};
+using CompareEqualScalar = CompareNumber<ops::Comparison::equal>;
+using CompareNotEqualScalar = CompareNumber<ops::Comparison::not_equal>;
+using CompareGreaterScalar = CompareNumber<ops::Comparison::greater>;
+using CompareGreaterEqualScalar = CompareNumber<ops::Comparison::greater_equal>;
+using CompareLessScalar = CompareNumber<ops::Comparison::less>;
+using CompareLessEqualScalar = CompareNumber<ops::Comparison::less_equal>;
+
+// Whether an element is 0.
+struct NumpyLogicalNot {
+  static constexpr OpTraits traits{.name = "_npi_logical_not", .inputs = Names("x")};
+  static constexpr void fields(auto) {}
+  static const OpDef def;
+  void infer(InferContext& c) const { ops::infer_comparison(c); }
+  void compose(ComposeContext& c) const { ops::compose_comparison(ops::Comparison::equal, 0, c); }
+};
+}  // namespace op
+
 // --- Bits of integers and bool, two arrays of one dtype, broadcasting.
 
 namespace ops {

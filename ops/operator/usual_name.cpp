@@ -14,17 +14,18 @@ struct OtherName {
 // By the first of the two.
 // clang-format off
 constexpr OtherName other_names[] = {
+    {"BatchNorm_v1", "BatchNorm"}, {"Convolution_v1", "Convolution"}, {"Pooling_v1", "Pooling"},
     {"_Hypot", "_hypot"}, {"_crop_assign", "_slice_assign"}, {"_crop_assign_scalar", "_slice_assign_scalar"},
     {"_np_copy", "_copy"}, {"_np_repeat", "repeat"}, {"_np_squeeze", "squeeze"}, {"_np_transpose", "transpose"},
-    {"_npi_absolute", "abs"}, {"_npi_add", "broadcast_add"}, {"_npi_add_scalar", "_plus_scalar"},
+    {"_npi_abs", "abs"}, {"_npi_absolute", "abs"}, {"_npi_add", "broadcast_add"}, {"_npi_add_scalar", "_plus_scalar"},
     {"_npi_arange", "_arange"}, {"_npi_arccos", "arccos"}, {"_npi_arccosh", "arccosh"}, {"_npi_arcsin", "arcsin"},
     {"_npi_arcsinh", "arcsinh"}, {"_npi_arctan", "arctan"}, {"_npi_arctanh", "arctanh"}, {"_npi_argsort", "argsort"},
-    {"_npi_cast", "Cast"}, {"_npi_cbrt", "cbrt"}, {"_npi_ceil", "ceil"}, {"_npi_cholesky", "_linalg_potrf"},
+    {"_npi_broadcast_to", "broadcast_to"}, {"_npi_cast", "Cast"}, {"_npi_cbrt", "cbrt"}, {"_npi_ceil", "ceil"}, {"_npi_cholesky", "_linalg_potrf"},
     {"_npi_clip", "clip"}, {"_npi_concatenate", "Concat"}, {"_npi_cos", "cos"}, {"_npi_cosh", "cosh"},
     {"_npi_degrees", "degrees"}, {"_npi_det", "_linalg_det"}, {"_npi_exp", "exp"},
     {"_npi_expand_dims", "expand_dims"}, {"_npi_expm1", "expm1"}, {"_npi_fix", "fix"}, {"_npi_flip", "reverse"},
     {"_npi_floor", "floor"}, {"_npi_full", "_full"}, {"_npi_gather_nd", "gather_nd"},
-    {"_npi_hypot_scalar", "_hypot_scalar"}, {"_npi_inv", "_linalg_inverse"}, {"_npi_linspace", "_linspace"},
+    {"_npi_hypot", "broadcast_hypot"}, {"_npi_hypot_scalar", "_hypot_scalar"}, {"_npi_inv", "_linalg_inverse"}, {"_npi_linspace", "_linspace"},
     {"_npi_log", "log"}, {"_npi_log10", "log10"}, {"_npi_log1p", "log1p"}, {"_npi_log2", "log2"},
     {"_npi_maximum", "broadcast_maximum"}, {"_npi_maximum_scalar", "_maximum_scalar"},
     {"_npi_minimum", "broadcast_minimum"}, {"_npi_minimum_scalar", "_minimum_scalar"}, {"_npi_mod", "broadcast_mod"},

@@ -433,3 +433,35 @@ TEST_CASE("guide: operators", "[docs]") {
   CHECK_THROWS_AS(nd.call(Cube{}, nd.zeros({2}, {.dtype = DType::int32})), TypeError);
   CHECK_THROWS_AS(net.export_model("cube"), ValueError);
 }
+
+TEST_CASE("guide: operators that files name", "[docs]") {
+  NDArray x = nd.array({1, 2});
+  x.attach_grad();
+  // clang-format off
+  register_custom_operator("swish", {.compose = [](const CustomAttributes& attributes, ComposeContext& c) {
+    const auto beta = attributes.find("beta");
+    const double scale = beta == attributes.end() ? 1 : std::stod(beta->second);
+    c.set(c.input() * nd.sigmoid(scale * c.input()));
+  }});
+  NDArray y = nd.Custom(x, "swish", {{"beta", "2"}});
+  // clang-format on
+  const auto swish = [](double v) { return v / (1 + std::exp(-2 * v)); };
+  CHECK(y.asvector<float>()[1] == Approx(swish(2)));
+  autograd::record([&] { return nd.Custom(x, "swish", {{"beta", "2"}}); }).backward();
+  CHECK(x.grad().asvector<float>()[0] == Approx((swish(1.001) - swish(0.999)) / 0.002).epsilon(1e-3));
+
+  const std::string json = sym.Custom(sym.var("data"), "swish", {{"beta", "2"}}).tojson();
+  CHECK_THAT(json, Catch::Matchers::Contains("\"op_type\": \"swish\"") && Catch::Matchers::Contains("\"beta\": \"2\""));
+  gluon::SymbolBlock net(Symbol::load_json(json), {"data"});
+  CHECK(net(x).asvector<float>() == y.asvector<float>());
+  net.hybridize({.verify = 1});
+  CHECK(net(x).asvector<float>() == y.asvector<float>());
+
+  std::string other = json;
+  other.replace(other.find("swish"), 5, "mish?");
+  CHECK_THROWS_WITH(Symbol::load_json(other), Catch::Matchers::Contains("op_type 'mish?' is not registered") &&
+                                                  Catch::Matchers::Contains("swish"));
+  CHECK_THROWS_AS(register_custom_operator("swish", {.compose = [](const CustomAttributes&, ComposeContext&) {}}),
+                  ValueError);
+  CHECK_THROWS_AS(register_custom_operator("nothing", {}), ValueError);
+}

@@ -105,6 +105,12 @@ const std::map<std::string, std::string> left_out{
     {"_sg_mkldnn_fully_connected", "a node of files: golden_quantized_test.cpp"},
     {"_fused_quantized_conv", "Kaon's own: part of _sg_mkldnn_conv"},
     {"_fused_quantized_fully_connected", "Kaon's own: part of _sg_mkldnn_fully_connected"},
+    {"_npi_powerd", "random"},
+    {"random_truncated_normal", "random"},
+    {"random_dirichlet", "random"},
+    {"_npi_choice", "random"},
+    {"_npi_multinomial", "random"},
+    {"Custom", "runs operators of the program"},
     {"_kaon_multi_update2", "Kaon's own: all rules, by the trainings"},
     {"_kaon_multi_update3", "Kaon's own: all rules, by the trainings"},
     {"_kaon_multi_update4", "Kaon's own: all rules, by the trainings"},
@@ -130,6 +136,13 @@ const NameSet attributes_left_out{"Convolution workspace",
                                   "BatchNorm min_calib_range",
                                   "BatchNorm max_calib_range",
                                   "LayerNorm output_mean_var",
+                                  "_contrib_BatchNormWithReLU output_mean_var",
+                                  "_contrib_BatchNormWithReLU cudnn_off",
+                                  "_contrib_BatchNormWithReLU min_calib_range",
+                                  "_contrib_BatchNormWithReLU max_calib_range",
+                                  "_contrib_SparseEmbedding sparse_grad",
+                                  "_np_reshape order",
+                                  "_npx_reshape order",
                                   "softmin use_length",
                                   "log_softmax use_length",
                                   "Reshape target_shape",
@@ -158,9 +171,10 @@ const NameSet attributes_left_out{"Convolution workspace",
                                   "multi_all_finite init_output",
                                   "_npi_mean initial"};
 
-// Operators of LAPACK's dtypes, float32 and float64.
-const NameSet without_float16{"_linalg_det",  "_linalg_gelqf",   "_linalg_inverse", "_linalg_potrf", "_linalg_potri",
-                              "_linalg_trsm", "_linalg_slogdet", "_linalg_syevd",   "_npi_solve",    "_npi_svd"};
+// Operators of float32 and float64 alone: LAPACK's, and sequences of events.
+const NameSet without_float16{"_linalg_det",   "_linalg_gelqf", "_linalg_inverse",  "_linalg_potrf",
+                              "_linalg_potri", "_linalg_trsm",  "_linalg_slogdet",  "_linalg_syevd",
+                              "_npi_solve",    "_npi_svd",      "_contrib_hawkesll"};
 
 }  // namespace
 

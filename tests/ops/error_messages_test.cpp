@@ -458,10 +458,6 @@ std::vector<Wrong> values() {
                         [] {
                           nd.AdaptiveAvgPooling2D(ones({1, 1, 2, 2}), {1, 2, 3});
                         }),
-      wrong<ValueError>({"[GroupNorm]", "output_mean_var is not implemented: use moments"},
-                        [] {
-                          nd.GroupNorm(ones({1, 2, 3}), ones({1}), ones({1}), {.output_mean_var = true});
-                        }),
       wrong<ValueError>(
           {"[_contrib_SyncBatchNorm]", "output_mean_var is not implemented: use moments"},
           [] {
@@ -538,6 +534,73 @@ std::vector<Wrong> values() {
                         }),
       wrong<ValueError>({"[_random_normal]", "scale must not be negative", "-1"},
                         [] { nd.random_normal({2}, {.scale = -1}).wait_to_read(); }),
+  };
+}
+
+std::vector<Wrong> signals() {
+  const auto reshape = [](const Shape& from, const Shape& to) {
+    return [=] { nd._npx_reshape(ones(from), {.newshape = to}); };
+  };
+  return {
+      wrong<TypeError>({"[_contrib_fft]", "floating dtype", "int32"}, [] { nd.fft(ones({2}, whole)); }),
+      wrong<ValueError>({"[_contrib_fft]", "compute_size must be at least 1", "0"},
+                        [] { nd.fft(ones({2}), {.compute_size = 0}); }),
+      wrong<ShapeError>({"[_contrib_ifft]", "an even number", "(2, 3)"},
+                        [] {
+                          nd.ifft(ones({2, 3}));
+                        }),
+      wrong<ShapeError>({"[_contrib_count_sketch]", "each of the 3 columns", "(2,)"},
+                        [] {
+                          nd.count_sketch(ones({2, 3}), ones({2}), ones({3}), {.out_dim = 4});
+                        }),
+      wrong<ValueError>({"[_contrib_count_sketch]", "out_dim must be at least 1", "0"},
+                        [] { nd.count_sketch(ones({3}), ones({3}), ones({3}), {}); }),
+      wrong<TypeError>({"[_contrib_hawkesll]", "float32 or float64", "float16"},
+                       [] {
+                         const NDArray a = ones({1, 1}, half), b = ones({1}, half);
+                         nd.hawkesll(a, b, b, a, a, ones({1, 1}, whole), b, b);
+                       }),
+      wrong<ShapeError>({"[_contrib_hawkesll]", "(2,)", "(3,)"},
+                        [] {
+                          const NDArray a = ones({1, 2}), b = ones({3}), n = ones({1});
+                          nd.hawkesll(a, b, b, a, a, ones({1, 2}, whole), n, n);
+                        }),
+      wrong<ShapeError>({"[SVMOutput]", "2 dimensions", "(2,)"}, [] { nd.SVMOutput(ones({2}), ones({2})); }),
+      wrong<ValueError>({"[IdentityAttachKLSparseReg]", "sparseness_target must lie between 0 and 1", "1"},
+                        [] {
+                          nd.IdentityAttachKLSparseReg(ones({2, 3}), ones({3}), {.sparseness_target = 1});
+                        }),
+      wrong<TypeError>({"[_contrib_BatchNormWithReLU]", "dtype of data", "float64"},
+                       [] {
+                         const NDArray c = ones({3}, DType::float64);
+                         nd.BatchNormWithReLU(ones({2, 3}), c, c, c, c);
+                       }),
+      wrong<ValueError>({"[_contrib_SparseEmbedding]", "must be positive", "0"},
+                        [] { nd.call(op::SparseEmbedding{}, ones({2}), ones({2})); }),
+      wrong<TypeError>({"[_npi_equal]", "float32", "int32"}, [] { nd._npi_equal(ones({2}), ones({2}, whole)); }),
+      wrong<ShapeError>({"[_npi_less]", "(2,)", "(3,)"}, [] { nd._npi_less(ones({2}), ones({3})); }),
+      wrong<ShapeError>({"[_np_reshape]", "cannot reshape (2, 3) to (4, -1)", "no number"},
+                        [] {
+                          nd._np_reshape(ones({2, 3}), {.newshape = {4, -1}});
+                        }),
+      wrong<ValueError>({"[_np_reshape]", "order must be C", "F"},
+                        [] { nd._np_reshape(ones({2}), {.newshape = {2}, .order = {"F"}}); }),
+      wrong<ShapeError>({"[_npx_reshape]", "-3 leaves a dimension of 1 out"}, reshape({2, 3}, {-3, 3})),
+      wrong<ShapeError>({"[_npx_reshape]", "take more dimensions than there are"}, reshape({2}, {-5})),
+      wrong<ShapeError>({"[_npx_reshape]", "two sizes after it"}, reshape({4}, {-6, 2})),
+      wrong<ShapeError>({"[_npx_reshape]", "codes are -6 and above"}, reshape({4}, {-7})),
+      wrong<ValueError>({"[_npi_powerd]", "a must be positive", "0"}, [] { nd.random_power({2}, {.a = 0}); }),
+      wrong<ValueError>({"[random_truncated_normal]", "low must not exceed high", "3.0 and 2.0"},
+                        [] { nd.random_truncated_normal({2}, {.low = 3}); }),
+      wrong<ShapeError>({"[random_dirichlet]", "at least one class", "(2, 0)"},
+                        [] {
+                          nd.random_dirichlet(ones({2, 0}));
+                        }),
+      wrong<ShapeError>({"[_npi_choice]", "at most 3 numbers", "(4,)"},
+                        [] { nd.random_choice(3, {4}, {.replace = false}); }),
+      wrong<ValueError>({"[_npi_multinomial]", "n must not be negative", "-1"},
+                        [] { nd.random_multinomial(-1, ones({2})); }),
+      wrong<ValueError>({"[Custom]", "op_type 'no such' is not registered"}, [] { nd.Custom(ones({2}), "no such"); }),
   };
 }
 
@@ -1586,6 +1649,7 @@ TEST_CASE("errors: samples, regions and places", "[errors]") { check(spatial());
 TEST_CASE("errors: functions of NumPy's", "[errors]") { check(numpy_functions()); }
 TEST_CASE("errors: quantised arrays", "[errors]") { check(quantised()); }
 TEST_CASE("errors: states and devices", "[errors]") { check(states()); }
+TEST_CASE("errors: signals, outputs with a gradient, operators of the program", "[errors]") { check(signals()); }
 
 TEST_CASE("errors: a wrong call names its line, outside of blocks too", "[errors]") {
   NDArray x = ones({2, 3});

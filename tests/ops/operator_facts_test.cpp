@@ -76,7 +76,8 @@ const NameSet nothing = names(R"(
     preloaded_multi_mp_sgd_mom_update preloaded_multi_mp_sgd_update preloaded_multi_sgd_mom_update
     preloaded_multi_sgd_update reset_arrays rmsprop_update rmspropalex_update sgd_mom_update sgd_update signsgd_update
     signum_update _backward_control_flow _cond _control_flow_key _foreach _while_loop _batch_norm_affine _fused_kernel
-    _pad_rows _take_rows cache_append _backward_product_scan)");
+    _pad_rows _take_rows cache_append _backward_product_scan IdentityAttachKLSparseReg _contrib_hawkesll
+    _backward_hawkesll)");
 
 // Reductions, products and layers, which read much for what they give; losses; and gradients. BatchNorm and Dropout are
 // computed again in another way, by the pass `rematerialize`.
@@ -95,7 +96,7 @@ const NameSet kept = nothing + names(R"(
     _slice_assign_scalar batch_take one_hot _ravel_multi_index _scan _unravel_index _backward_rnn_scan
     _ctc_loss_of_logs _rnn_scan _backward_scaled_dot_product_attention rotary_embedding scaled_dot_product_attention
     _fused_pointwise _rematerialize_batch_norm _np_any _np_all _histogram _product_scan _extreme_scan searchsorted
-    put_along_axis)");
+    put_along_axis SVMOutput _contrib_fft _contrib_ifft)");
 
 // All that are neither pointwise nor repeat their input.
 const NameSet not_fused = nothing + names(R"(
@@ -118,7 +119,7 @@ const NameSet not_fused = nothing + names(R"(
     scaled_dot_product_attention _fused_pointwise _rematerialize_batch_norm _reorder _np_any _np_all _histogram
     _product_scan _extreme_scan searchsorted put_along_axis take_along_axis _npi_tril triu _np_roll _difference
     _npi_isnan _npi_isinf _npi_isfinite _npi_isposinf _npi_isneginf _npi_nan_to_num _npi_bitwise_and _npi_bitwise_or
-    _npi_bitwise_xor left_shift right_shift)");
+    _npi_bitwise_xor left_shift right_shift SVMOutput _contrib_fft _contrib_ifft)");
 
 // The policy `bucket` is for predictions, without gradients; it pads before other passes run.
 const NameSet mixes_rows = nothing + names(R"(
@@ -144,7 +145,7 @@ const NameSet cheap = nothing + names(R"(
     _linalg_maketrian _triangle Deconvolution _np_any _np_all _histogram _product_scan _extreme_scan searchsorted
     put_along_axis take_along_axis _npi_tril triu _np_roll _difference _npi_isnan _npi_isinf _npi_isfinite
     _npi_isposinf _npi_isneginf _npi_nan_to_num _npi_bitwise_and _npi_bitwise_or _npi_bitwise_xor left_shift
-    right_shift)");
+    right_shift SVMOutput)");
 
 // Images are copied to row-major before them. Views keep that layout.
 const NameSet row_major = nothing + names(R"(
@@ -164,7 +165,7 @@ const NameSet row_major = nothing + names(R"(
     rotary_embedding scaled_dot_product_attention LinearRegressionOutput LogisticRegressionOutput MAERegressionOutput
     MakeLoss SoftmaxOutput _np_any _np_all _histogram _product_scan _extreme_scan searchsorted put_along_axis
     take_along_axis _npi_tril triu _np_roll _difference _npi_bitwise_and _npi_bitwise_or _npi_bitwise_xor left_shift
-    right_shift)");
+    right_shift SVMOutput _contrib_fft _contrib_ifft)");
 
 struct Fact {
   const char* what;

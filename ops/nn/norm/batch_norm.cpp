@@ -70,7 +70,7 @@ void forward(const op::BatchNorm& op, KernelContext& c) {
   };
   c.run.updates_are_whole = true;  // until all that may fail is done
   T* const mean = array(1);
-  T* const inverse = array(2);
+  T* const inverse = array(op.signed_inverse());
   T* const moving_mean = c.in(3).as<T>();
   T* const moving_var = c.in(4).as<T>();
   const bool of_batch = c.training && !op.use_global_stats && s.per_channel() > 0;
@@ -86,6 +86,9 @@ void forward(const op::BatchNorm& op, KernelContext& c) {
   }
   normalize_channels(c.run, s, c.in(0).as<T>(), mean, inverse, op.fix_gamma ? nullptr : c.in(1).as<T>(),
                      c.in(2).as<T>(), c.out(0).as<T>());
+  if (T* const shown = op.output_mean_var ? c.out(2).as<T>() : nullptr) {
+    for (int64_t i = 0; i < s.channels; ++i) shown[i] = std::abs(inverse[i]);
+  }
   if (!of_batch) return;
   c.run.updates_are_whole = false;
   for (int64_t i = 0; i < s.channels; ++i) {
@@ -134,7 +137,6 @@ constinit const OpDef op::BatchNorm::def = make_op_def<op::BatchNorm>();
 constinit const OpDef op::BackwardBatchNorm::def = make_op_def<op::BackwardBatchNorm>();
 
 void op::BatchNorm::infer(InferContext& c) const {
-  if (output_mean_var) c.fail_value("output_mean_var is not supported");
   if (!(eps >= 0)) c.fail_value(fmt::format("eps must not be negative, got {}", eps));
   c.expect_ndim_at_least(0, 1);
   const DType other = check_dtypes(c, 0, 1);
@@ -142,28 +144,30 @@ void op::BatchNorm::infer(InferContext& c) const {
   const Shape channels(data[normalize_axis(axis, data.ndim(), "BatchNorm")]);
   for (int i = 1; i < 5; ++i) c.expect_shape(i, channels);
   c.set_output(0, data, c.dtype());
-  c.set_output(1, channels, other);
-  c.set_output(2, channels, other);
+  for (int i = 1; i < num_outputs(); ++i) c.set_output(i, channels, other);
 }
 
-// At mean and inverse something arrives where the gradient of the gradient is taken.
+// At hidden outputs something arrives where the gradient of the gradient is taken.
 void op::BatchNorm::grad(GradContext& g) const {
   if (!(g.wants(0) || g.wants(1) || g.wants(2))) return;
   NDArray dx;
+  const int last = signed_inverse();
   if (g.has_head(0)) {
-    const std::vector<NDArray> d = nd._backward_BatchNorm(g.head(), g.input(0), g.input(1), g.output(1), g.output(2),
+    const std::vector<NDArray> d = nd._backward_BatchNorm(g.head(), g.input(0), g.input(1), g.output(1), g.output(last),
                                                           {.fix_gamma = fix_gamma, .axis = axis});
     dx = d[0];
     for (int i = 1; i < 3; ++i) {
       if (g.wants(i)) g.set(i, d[size_t(i)]);
     }
   }
-  if (g.wants(0) && (g.has_head(1) || g.has_head(2))) {
-    const NormBackward f = terms(axis, fix_gamma, g.input(0), g.input(0), g.input(1), g.output(1), g.output(2));
+  if (g.wants(0) && (g.has_head(1) || g.has_head(2) || g.has_head(last))) {
+    const NormBackward f = terms(axis, fix_gamma, g.input(0), g.input(0), g.input(1), g.output(1), g.output(last));
     const auto arrived = [&](int i) {
       return g.has_head(i) ? nd._reshape_to(g.head(i), {.shape = f.mean.shape()}) : NDArray();
     };
-    const NDArray more = as_dtype(through_statistics(f, arrived(1), arrived(2)), g.input_like(0).dtype());
+    NDArray at_inverse = arrived(last);
+    if (last != 2 && g.has_head(2)) at_inverse = at_inverse.defined() ? at_inverse + arrived(2) : arrived(2);
+    const NDArray more = as_dtype(through_statistics(f, arrived(1), at_inverse), g.input_like(0).dtype());
     dx = dx.defined() ? dx + more : more;
   }
   if (g.wants(0) && dx.defined()) g.set(0, dx);

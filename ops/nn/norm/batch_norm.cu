@@ -19,7 +19,7 @@ struct UseStatistics {
   double eps, momentum;
   NumberArray moving_mean, moving_var;
   RealTarget new_mean, new_var;
-  RealTarget mean_out, inverse_out;
+  RealTarget mean_out, inverse_out, shown_inverse;
   A* mean;
   cuda::ScaleChannels<A> channels;
 
@@ -37,6 +37,7 @@ struct UseStatistics {
     mean[i] = used_mean;
     mean_out.set(i, used_mean);
     inverse_out.set(i, inverse);
+    shown_inverse.set(i, fabs(inverse));
     channels.set(i, inverse);
   }
 };
@@ -167,7 +168,8 @@ void forward(const op::BatchNorm& op, KernelContext& c) {
                              RealTarget(c.in(3)),
                              RealTarget(c.in(4)),
                              RealTarget(c.out(1)),
-                             RealTarget(c.out(2)),
+                             RealTarget(c.out(op.signed_inverse())),
+                             RealTarget(op.output_mean_var ? c.out(2) : TensorView()),
                              mean,
                              {gamma, NumberArray(c.in(2)), scale, shift}};
   if (c.training && !op.use_global_stats && s.per_channel() > 0) {

@@ -26,14 +26,24 @@ void refuse_mean_var(const InferContext& c, bool output_mean_var) {
   if (output_mean_var) c.fail_value("output_mean_var is not implemented: use moments");
 }
 
-// (x - mean) / sqrt(var + eps) over the last axis of x seen as `rows`; gamma and beta along axis 1 of them.
-NDArray normalized_rows(const ComposeContext& c, const Shape& rows, double eps) {
+// Sets output 0 to (x - mean) / sqrt(var + eps) over the last axis of x seen as `rows`, with gamma and beta along axis
+// 1 of them; outputs 1 and 2, where there are any, to the mean and the root.
+void set_normalized_rows(ComposeContext& c, const Shape& rows, double eps, bool output_mean_var) {
   const NDArray &x = c.input(0), &gamma = c.input(1), &beta = c.input(2);
-  if (x.size() == 0) return nd.identity(x);
+  if (x.size() == 0) {
+    c.set(nd.identity(x));
+    for (int i = 1; output_mean_var && i < 3; ++i) c.set(i, nd.zeros(c.output(i).shape, {.dtype = x.dtype()}));
+    return;
+  }
   const ArrayOptions like{.dtype = x.dtype()};
   const Shape length(rows[2]), column(1, rows[1], 1);
-  const NDArray y = nd.LayerNorm(shaped(x, rows), nd.ones(length, like), nd.zeros(length, like), {.eps = eps});
-  return nd.reshape_like(y * shaped(gamma, column) + shaped(beta, column), x);
+  const std::vector<NDArray> y =
+      nd.LayerNorm_mean_var(shaped(x, rows), nd.ones(length, like), nd.zeros(length, like), {.eps = eps});
+  c.set(nd.reshape_like(y[0] * shaped(gamma, column) + shaped(beta, column), x));
+  for (int i = 1; output_mean_var && i < 3; ++i) {
+    const NDArray statistic = shaped(y[size_t(i)], c.output(i).shape);
+    c.set(i, is_narrow(x) ? nd.cast(statistic, x.dtype()) : statistic);
+  }
 }
 
 }  // namespace
@@ -55,6 +65,46 @@ void op::SyncBatchNorm::compose(ComposeContext& c) const {
                      {.eps = eps, .momentum = momentum, .fix_gamma = fix_gamma, .use_global_stats = use_global_stats}));
 }
 
+// --- BatchNormWithReLU
+
+constinit const OpDef op::BatchNormWithReLU::def = make_op_def<op::BatchNormWithReLU>();
+
+void op::BatchNormWithReLU::infer(InferContext& c) const {
+  if (!(eps >= 0)) c.fail_value(fmt::format("eps must not be negative, got {}", eps));
+  c.expect_floating();
+  c.expect_ndim_at_least(0, 1);
+  const Shape data = c.shape(0), channels(data[normalize_axis(axis, data.ndim(), c.op())]);
+  for (int i = 1; i < 5; ++i) {
+    c.expect_shape(i, channels);
+    if (c.dtype(i) == c.dtype(1) &&
+        (c.dtype(i) == c.dtype() || (c.dtype(i) == DType::float32 && size_of(c.dtype()) == 2)))
+      continue;
+    c.fail_dtype(
+        fmt::format("gamma, beta and statistics must have the dtype of data (16-bit data also float32), got {}",
+                    name_of(c.dtype(i))));
+  }
+  c.set_output(data, c.dtype());
+  for (int i = 1; i < num_outputs(); ++i) c.set_output(i, channels, c.dtype(1));
+}
+
+void op::BatchNormWithReLU::compose(ComposeContext& c) const {
+  const op::BatchNorm norm{.eps = eps,
+                           .momentum = momentum,
+                           .fix_gamma = fix_gamma,
+                           .use_global_stats = use_global_stats,
+                           .axis = axis,
+                           .cudnn_off = cudnn_off,
+                           .min_calib_range = min_calib_range,
+                           .max_calib_range = max_calib_range};
+  if (!output_mean_var) {
+    return c.set(nd.relu(nd.BatchNorm(c.input(0), c.input(1), c.input(2), c.input(3), c.input(4), norm)));
+  }
+  const std::vector<NDArray> y =
+      nd.BatchNorm_mean_var(c.input(0), c.input(1), c.input(2), c.input(3), c.input(4), norm);
+  c.set(0, nd.relu(y[0]));
+  for (int i : {1, 2}) c.set(i, y[size_t(i)]);
+}
+
 // --- InstanceNorm
 
 constinit const OpDef op::InstanceNorm::def = make_op_def<op::InstanceNorm>();
@@ -69,7 +119,7 @@ void op::InstanceNorm::infer(InferContext& c) const {
 
 void op::InstanceNorm::compose(ComposeContext& c) const {
   const Shape& x = c.input().shape();
-  c.set(normalized_rows(c, {x[0], x[1], x.product(2, x.ndim())}, eps));
+  set_normalized_rows(c, {x[0], x[1], x.product(2, x.ndim())}, eps, false);
 }
 
 // --- GroupNorm
@@ -77,7 +127,6 @@ void op::InstanceNorm::compose(ComposeContext& c) const {
 constinit const OpDef op::GroupNorm::def = make_op_def<op::GroupNorm>();
 
 void op::GroupNorm::infer(InferContext& c) const {
-  refuse_mean_var(c, output_mean_var);
   c.expect_same_dtype();
   c.expect_floating();
   c.expect_ndim_at_least(0, 3);
@@ -86,11 +135,12 @@ void op::GroupNorm::infer(InferContext& c) const {
   }
   for (int i : {1, 2}) c.expect_shape(i, Shape(num_groups));
   c.set_output(c.shape(0), c.dtype());
+  for (int i = 1; i < num_outputs(); ++i) c.set_output(i, {c.shape(0)[0], num_groups}, c.dtype());
 }
 
 void op::GroupNorm::compose(ComposeContext& c) const {
   const Shape& x = c.input().shape();
-  c.set(normalized_rows(c, {x[0], num_groups, x[1] / num_groups * x.product(2, x.ndim())}, eps));
+  set_normalized_rows(c, {x[0], num_groups, x[1] / num_groups * x.product(2, x.ndim())}, eps, output_mean_var);
 }
 
 // --- L2Normalization

@@ -110,7 +110,6 @@ constinit const OpDef op::LayerNorm::def = make_op_def<op::LayerNorm>();
 constinit const OpDef op::BackwardLayerNorm::def = make_op_def<op::BackwardLayerNorm>();
 
 void op::LayerNorm::infer(InferContext& c) const {
-  if (output_mean_var) c.fail_value("output_mean_var is not supported");
   if (!(eps >= 0)) c.fail_value(fmt::format("eps must not be negative, got {}", eps));
   c.expect_ndim_at_least(0, 1);
   c.expect_same_dtype();
@@ -121,17 +120,25 @@ void op::LayerNorm::infer(InferContext& c) const {
   c.expect_shape(2, Shape(data[at]));
   c.set_output(0, data, c.dtype());
   const DType wide = statistics_dtype(c.dtype());
-  c.set_output(1, statistics_shape(data, at), wide);
-  c.set_output(2, statistics_shape(data, at), wide);
+  Shape statistics = statistics_shape(data, at);
+  if (output_mean_var) statistics = data, statistics[at] = 1;
+  for (int i : {1, 2}) c.set_output(i, statistics, wide);
 }
 
-// At mean and std something arrives where the gradient of the gradient is taken.
+// At mean and std something arrives where the gradient of the gradient is taken, or where they are outputs.
 void op::LayerNorm::grad(GradContext& g) const {
   if (!(g.wants(0) || g.wants(1) || g.wants(2))) return;
   NDArray dx;
   if (g.has_head(0)) {
+    const auto statistics = [&](int i) {
+      const Shape& data = g.input_like(0).shape();
+      return output_mean_var
+                 ? nd._reshape_to(g.output(i),
+                                  {.shape = statistics_shape(data, normalize_axis(axis, data.ndim(), "LayerNorm"))})
+                 : g.output(i);
+    };
     const std::vector<NDArray> d =
-        nd._backward_LayerNorm(g.head(), g.input(0), g.input(1), g.output(1), g.output(2), {.axis = axis});
+        nd._backward_LayerNorm(g.head(), g.input(0), g.input(1), statistics(1), statistics(2), {.axis = axis});
     dx = d[0];
     for (int i = 1; i < 3; ++i) {
       if (g.wants(i)) g.set(i, d[size_t(i)]);

@@ -15,7 +15,8 @@ namespace op {
 // var are the batch's, var biased, and moving_mean and moving_var become momentum * old + (1 - momentum) * batch;
 // otherwise the moving values are used and stay. fix_gamma takes gamma for 1, and leaves the array as it is, where
 // MXNet overwrites it. Outputs: y; hidden: mean and 1 / sqrt(var + eps), the latter negative when the moving values
-// were used, which is how the gradient knows. Floating dtypes; with 16-bit data the other arrays may be float32. Sums
+// were used, which is how the gradient knows. With output_mean_var three outputs: y, mean and 1 / sqrt(var + eps); the
+// latter with its sign is hidden behind them. Floating dtypes; with 16-bit data the other arrays may be float32. Sums
 // are taken in a fixed order.
 struct BatchNorm {
   double eps = 1e-3;
@@ -35,6 +36,13 @@ struct BatchNorm {
                                    .infers = bit(1) | bit(2) | bit(3) | bit(4),
                                    .mode_dependent = true,
                                    .any_layout = true};
+  static constexpr OpTraits traits_with_statistics = [] {
+    OpTraits t = traits;
+    return t.outputs = 4, t.visible_outputs = 3, t;
+  }();
+  const OpTraits& traits_of() const { return output_mean_var ? traits_with_statistics : traits; }
+  int num_outputs() const { return output_mean_var ? 4 : 3; }
+  int signed_inverse() const { return output_mean_var ? 3 : 2; }  // the output that is negative for moving values
   static constexpr void fields(auto field) {
     field("eps", &BatchNorm::eps);
     field("momentum", &BatchNorm::momentum);
@@ -81,7 +89,8 @@ void run_cuda(const op::BackwardBatchNorm& op, KernelContext& c);
 
 namespace op {
 // y = gamma (x - mean) / std + beta with mean and std = sqrt(var + eps) over `axis`, var biased; gamma and beta have
-// the length of that axis. Outputs: y; hidden: mean and std, of x's shape without the axis. Floating dtypes.
+// the length of that axis. Outputs: y; hidden: mean and std, of x's shape without the axis, in float32 at least;
+// with output_mean_var both are outputs, and the axis stays as 1. Floating dtypes.
 struct LayerNorm {
   int axis = -1;
   double eps = 1e-5;
@@ -92,6 +101,11 @@ struct LayerNorm {
                                    .visible_outputs = 1,
                                    .infers = bit(1) | bit(2),
                                    .recomputable = true};
+  static constexpr OpTraits traits_with_statistics = [] {
+    OpTraits t = traits;
+    return t.visible_outputs = 3, t;
+  }();
+  const OpTraits& traits_of() const { return output_mean_var ? traits_with_statistics : traits; }
   static constexpr void fields(auto field) {
     field("axis", &LayerNorm::axis);
     field("eps", &LayerNorm::eps);
@@ -155,6 +169,39 @@ struct SyncBatchNorm {
   void compose(ComposeContext& c) const;
 };
 
+// BatchNorm, then relu.
+struct BatchNormWithReLU {
+  double eps = 1e-3;
+  double momentum = 0.9;
+  bool fix_gamma = true;
+  bool use_global_stats = false;
+  bool output_mean_var = false;
+  int axis = 1;
+  bool cudnn_off = false;
+  std::optional<double> min_calib_range{};
+  std::optional<double> max_calib_range{};
+  static constexpr OpTraits traits{.name = "_contrib_BatchNormWithReLU",
+                                   .inputs = Names("data", "gamma", "beta", "moving_mean", "moving_var"),
+                                   .mutates = bit(3) | bit(4),
+                                   .infers = bit(1) | bit(2) | bit(3) | bit(4),
+                                   .mode_dependent = true};
+  static constexpr void fields(auto field) {
+    field("eps", &BatchNormWithReLU::eps);
+    field("momentum", &BatchNormWithReLU::momentum);
+    field("fix_gamma", &BatchNormWithReLU::fix_gamma);
+    field("use_global_stats", &BatchNormWithReLU::use_global_stats);
+    field("output_mean_var", &BatchNormWithReLU::output_mean_var);
+    field("axis", &BatchNormWithReLU::axis);
+    field("cudnn_off", &BatchNormWithReLU::cudnn_off);
+    field("min_calib_range", &BatchNormWithReLU::min_calib_range);
+    field("max_calib_range", &BatchNormWithReLU::max_calib_range);
+  }
+  static const OpDef def;
+  int num_outputs() const { return output_mean_var ? 3 : 1; }
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
+};
+
 // y = gamma (x - mean) / sqrt(var + eps) + beta over each image's channel: x (n, c, 1 or more axes), mean and var,
 // biased, over all axes but the first two; gamma and beta (c,).
 struct InstanceNorm {
@@ -168,6 +215,7 @@ struct InstanceNorm {
 };
 
 // The same over groups of c / num_groups neighbouring channels (Wu and He 2018); gamma and beta (num_groups,).
+// With output_mean_var also the groups' mean and sqrt(var + eps), (n, num_groups).
 struct GroupNorm {
   int num_groups = 1;
   double eps = 1e-5;
@@ -180,6 +228,7 @@ struct GroupNorm {
     field("output_mean_var", &GroupNorm::output_mean_var);
   }
   static const OpDef def;
+  int num_outputs() const { return output_mean_var ? 3 : 1; }
   void infer(InferContext& c) const;
   void compose(ComposeContext& c) const;
 };

@@ -1,13 +1,17 @@
 #include "kaon/ops/nn/softmax/softmax.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "kaon/ops/functions.h"
 #include "kaon/ops/init/init.h"
 #include "kaon/ops/init/kernels/fill_value.h"
+#include "kaon/ops/kernels/as_float32.h"
 #include "kaon/ops/kernels/strided_copy.h"
 #include "kaon/ops/nn/activation/kernels/activation_kernel.h"
 #include "kaon/ops/nn/softmax/kernels/loss_kernel.h"
+#include "kaon/ops/nn/softmax/kernels/moved_average.h"
 #include "kaon/ops/op_def.h"
 
 namespace kaon {
@@ -24,6 +28,8 @@ template <RegressionKind kind>
 constinit const OpDef op::RegressionOutput<kind>::def = make_op_def<op::RegressionOutput<kind>>();
 constinit const OpDef op::BackwardRegressionOutput::def = make_op_def<op::BackwardRegressionOutput>();
 constinit const OpDef op::MakeLoss::def = make_op_def<op::MakeLoss>();
+constinit const OpDef op::SVMOutput::def = make_op_def<op::SVMOutput>();
+constinit const OpDef op::IdentityAttachKLSparseReg::def = make_op_def<op::IdentityAttachKLSparseReg>();
 constinit const OpDef op::BackwardMakeLoss::def = make_op_def<op::BackwardMakeLoss>();
 
 // A label of (n,) serves data of (n, 1).
@@ -115,6 +121,64 @@ void run_cpu(const op::BackwardMakeLoss& op, KernelContext& c) {
     divisor = double(std::max<int64_t>(1, count));
   }
   fill(c.out(), op.grad_scale / divisor, c.run);
+}
+
+void op::SVMOutput::infer(InferContext& c) const {
+  c.expect_floating();
+  c.expect_ndim(0, 2);
+  c.expect_shape(1, Shape(c.shape(0)[0]));
+  c.expect_same_dtype();
+  c.set_output(c.shape(0), c.dtype());
+}
+
+void op::SVMOutput::grad(GradContext& g) const {
+  if (!g.wants(0)) return;
+  const NDArray& x = g.input(0);
+  const NDArray is_label = nd.one_hot(g.input(1), x.shape()[1], {.dtype = x.dtype()});
+  const NDArray sign = is_label * 2 - 1, reached = sign * x;
+  g.set(0, use_linear ? sign * (reached < margin) * -regularization_coefficient
+                      : sign * nd.relu(margin - reached) * (-2 * regularization_coefficient));
+}
+
+void run_cpu(const op::SVMOutput&, KernelContext& c) { copy_bytes(c.run, c.in(0).data, c.out().data, c.out().bytes()); }
+
+void op::IdentityAttachKLSparseReg::infer(InferContext& c) const {
+  c.expect_floating();
+  c.expect_ndim(0, 2);
+  if (!(sparseness_target > 0 && sparseness_target < 1)) {
+    c.fail_value(fmt::format("sparseness_target must lie between 0 and 1, got {}", sparseness_target));
+  }
+  if (!(momentum >= 0 && momentum <= 1)) c.fail_value(fmt::format("momentum must lie in [0, 1], got {}", momentum));
+  c.expect_shape(1, Shape(c.shape(0)[1]));
+  c.expect_same_dtype();
+  c.set_output(0, c.shape(0), c.dtype());
+  c.set_output(1, c.shape(1), c.dtype());
+}
+
+void op::IdentityAttachKLSparseReg::grad(GradContext& g) const {
+  if (!g.wants(0) || !g.has_head(0)) return;
+  const NDArray average = nd.BlockGrad(g.output(1));
+  g.set(0, g.head(0) + ((1 - sparseness_target) / (1 - average) - sparseness_target / average) * penalty);
+}
+
+void run_cpu(const op::IdentityAttachKLSparseReg& op, KernelContext& context) {
+  const uint32_t updated = context.training ? bit(1) : 0;
+  in_float_or_double(
+      context,
+      [&]<class T>(KernelContext& c) {
+        const int64_t rows = c.in(0).shape[0], columns = c.in(0).shape[1];
+        const T* const x = c.in(0).as<T>();
+        T *const average = c.in(1).as<T>(), *const used = c.out(1).as<T>();
+        c.run.parallel_for(columns, std::max<int64_t>(1, grain / (rows + 1)), [&](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) {
+            const T moved = c.training ? moved_average(x + i, rows, columns, average[i], op.momentum) : average[i];
+            if (c.training) average[i] = moved;
+            if (used) used[i] = moved;
+          }
+        });
+        copy_bytes(c.run, x, c.out(0).data, c.out(0).bytes());
+      },
+      updated);
 }
 
 }  // namespace kaon

@@ -1,6 +1,7 @@
 #include "kaon/ops/nn/softmax/softmax.h"
 
 #include "kaon/ops/math/scalar_math.h"
+#include "kaon/ops/nn/softmax/kernels/moved_average.h"
 #include "kaon/ops/reduce/kernels/reduce.cuh"
 
 namespace kaon {
@@ -53,6 +54,22 @@ struct CountAbove : Count {
   }
 };
 
+// A column of IdentityAttachKLSparseReg.
+template <class T>
+struct MoveAverage {
+  int64_t rows, columns;
+  double momentum;
+  bool training;
+  const T* x;
+  T *average, *used;
+  __device__ void operator()(int64_t i) const {
+    using A = accumulate_t<T>;
+    A value = A(average[i]);
+    if (training) average[i] = T(value = moved_average(x + i, rows, columns, value, momentum));
+    if (used) used[i] = T(value);
+  }
+};
+
 }  // namespace
 
 template <RegressionKind kind>
@@ -100,6 +117,20 @@ void run_cuda(const op::BackwardMakeLoss& op, KernelContext& c) {
       cuda::elementwise(c, x.size(), f, c.out().as<T>());
     }
   });
+}
+
+void run_cuda(const op::SVMOutput&, KernelContext& c) {
+  cuda::copy_bytes(c, c.in(0).data, c.out().data, c.out().bytes());
+}
+
+void run_cuda(const op::IdentityAttachKLSparseReg& op, KernelContext& c) {
+  const int64_t rows = c.in(0).shape[0], columns = c.in(0).shape[1];
+  dispatch_float("IdentityAttachKLSparseReg", c.in(0).dtype, [&]<class T>() {
+    cuda::for_each(c, columns,
+                   MoveAverage<T>{rows, columns, op.momentum, c.training, c.in(0).as<T>(), c.in(1).as<T>(),
+                                  c.out(1).data ? c.out(1).as<T>() : nullptr});
+  });
+  cuda::copy_bytes(c, c.in(0).data, c.out(0).data, c.out(0).bytes());
 }
 
 }  // namespace kaon

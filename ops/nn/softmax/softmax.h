@@ -244,7 +244,8 @@ void run_cuda(const op::SoftmaxCrossEntropy& op, KernelContext& c);
 void run_cpu(const op::BackwardSoftmaxCrossEntropy& op, KernelContext& c);
 void run_cuda(const op::BackwardSoftmaxCrossEntropy& op, KernelContext& c);
 
-// --- Outputs of Module-style networks whose gradient is built in: the regressions and MakeLoss.
+// --- Outputs of Module-style networks whose gradient is built in: the regressions, MakeLoss, SVMOutput and
+// IdentityAttachKLSparseReg.
 
 enum class RegressionKind : uint8_t { linear, mae, logistic };
 constexpr std::array<std::string_view, 3> enum_names(RegressionKind) { return {"linear", "mae", "logistic"}; }
@@ -310,6 +311,52 @@ struct MakeLoss {
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows(); }
 };
 
+// Its input, data (n, c) with label (n,). The gradient ignores the head: with s = 1 for a row's label, else -1, and
+// r = regularization_coefficient it is -2 r s max(margin - s x, 0), or with use_linear -r s where s x < margin. A label
+// that is no class is that of no column.
+struct SVMOutput {
+  double margin = 1;
+  double regularization_coefficient = 1;
+  bool use_linear = false;
+  static constexpr OpTraits traits{
+      .name = "SVMOutput", .inputs = {"data", "label"}, .inplace = 0, .infers = bit(1), .ignores_head = true};
+  static constexpr void fields(auto field) {
+    field("margin", &SVMOutput::margin);
+    field("regularization_coefficient", &SVMOutput::regularization_coefficient);
+    field("use_linear", &SVMOutput::use_linear);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return q.all_have_rows(); }
+};
+
+// Its input, data (n, c), whose columns are to be active (near 1) with the probability t = sparseness_target: while
+// training, moving_avg (c,) becomes m = momentum * old + (1 - momentum) * mean of the column, and
+// penalty ((1 - t) / (1 - m) - t / m), from the Kullback-Leibler divergence of the two, is added to the gradient of
+// each element; m counts as a constant there. Outputs: the data; hidden: m.
+struct IdentityAttachKLSparseReg {
+  double sparseness_target = 0.1;
+  double penalty = 0.001;
+  double momentum = 0.9;
+  static constexpr OpTraits traits{.name = "IdentityAttachKLSparseReg",
+                                   .inputs = {"data", "moving_avg"},
+                                   .outputs = 2,
+                                   .visible_outputs = 1,
+                                   .inplace = 0,
+                                   .mutates = bit(1),
+                                   .infers = bit(1),
+                                   .mode_dependent = true};
+  static constexpr void fields(auto field) {
+    field("sparseness_target", &IdentityAttachKLSparseReg::sparseness_target);
+    field("penalty", &IdentityAttachKLSparseReg::penalty);
+    field("momentum", &IdentityAttachKLSparseReg::momentum);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void grad(GradContext& g) const;
+};
+
 // grad_scale, divided as MakeLoss says, in data's shape.
 struct BackwardMakeLoss {
   double grad_scale = 1;
@@ -333,6 +380,10 @@ void run_cpu(const op::BackwardRegressionOutput& op, KernelContext& c);
 void run_cuda(const op::BackwardRegressionOutput& op, KernelContext& c);
 void run_cpu(const op::MakeLoss& op, KernelContext& c);
 void run_cuda(const op::MakeLoss& op, KernelContext& c);
+void run_cpu(const op::SVMOutput& op, KernelContext& c);
+void run_cuda(const op::SVMOutput& op, KernelContext& c);
+void run_cpu(const op::IdentityAttachKLSparseReg& op, KernelContext& c);
+void run_cuda(const op::IdentityAttachKLSparseReg& op, KernelContext& c);
 void run_cpu(const op::BackwardMakeLoss& op, KernelContext& c);
 void run_cuda(const op::BackwardMakeLoss& op, KernelContext& c);
 

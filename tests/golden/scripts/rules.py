@@ -20,10 +20,11 @@ SUMS = re.compile(r"^(sum|mean|prod|nansum|nanprod|sum_axis|norm|dot|batch_dot|F
                   r"broadcast_(to|axis|axes|like)|repeat|tile|where|LeakyReLU|"
                   r"_np_(sum|prod|max|min|roll|moveaxis)|_npi_(mean|var|std|diff|tril|rot90|percentile|where\w*)|triu|quantile|"
                   r"median|logsumexp|cumprod|cummax|cummin|take_along_axis|put_along_axis|index_add|meshgrid|"
+                  r"_contrib_(fft|ifft|count_sketch|hawkesll|BatchNormWithReLU|SparseEmbedding)|IdentityAttachKLSparseReg|"
                   r"fmod|floor_divide|silu|mish|log_sigmoid|hard_swish|tanh_shrink|soft_shrink|celu|glu)$")
 
 
-TRUTHS = re.compile(r"_np_(any|all)|_npi_is\w+|isclose")
+TRUTHS = re.compile(r"_np_(any|all)|_npi_is\w+|isclose|_npi_(not_)?equal(_scalar)?|_npi_(greater|less)(_equal)?(_scalar)?|_npi_logical_not")
 INDICES = re.compile(r"_npi_arg(max|min)|searchsorted")
 
 
@@ -255,6 +256,8 @@ def decide(e):
 
 
 REFUSALS = [
+    (r"only supports MKL-DNN Backend", "MXNet has it for MKL-DNN's layouts only"),
+    (r"for Symbols only", "MXNet has it for Symbols only"),
     (r"NameError", "MXNet has no operator of this name"),
     (r"Zero batch size|Operation requires a 4D tensor. Size of dim|delay_alloc|Shape size mismatch|ended the process", "MXNet refuses arrays without elements"),
     (r"only supports uint8 as input type|quantized_conv only supports num_group", "MXNet takes uint8 without groups alone"),

@@ -228,6 +228,7 @@ TEST_CASE(
   }
   all.erase("_rnn_parameters");             // one vector, in which every part has elements
   all.erase("_contrib_calibrate_entropy");  // a histogram has bins
+  all.erase("_npi_multinomial");            // there are probabilities
   // without dimensions they take an array for one of one element; both modes agree, and no row has a reference yet
   for (const char* name : {"_contrib_quantize_asym", "_contrib_quantize_v2", "_npi_einsum", "_npi_tensordot",
                            "_npi_tensordot_int_axes", "kron", "outer"}) {
@@ -320,6 +321,10 @@ bool is_open(const Row& row, size_t input, double special, Device device) {
   // not have
   if ((name == "CTCLoss" || name == "_ctc_loss_of_logs") && input == 1) return true;
   if (name == "_ctc_loss_of_logs" && (special == inf || std::isnan(special))) return true;
+  // which sums it reaches through a root of unity with a part that is 0
+  if ((name == "_contrib_fft" || name == "_contrib_ifft") && !std::isfinite(special)) return true;
+  // times without an end; differences of what is not finite as the reference of derivatives
+  if (name.ends_with("hawkesll") && !std::isfinite(special)) return true;
   if (name == "_image_random_hue" && std::isinf(special)) return true;  // no hue
   // 1 / alpha is more than float32 holds
   if (name == "_random_pdf_generalized_negative_binomial" && input == 2 && std::isfinite(special)) return true;

@@ -34,6 +34,8 @@ Rows statistics_rows();
 Rows search_rows();
 Rows init_rows();
 Rows optim_rows();
+Rows signal_rows();
+Rows more_rows();
 Rows all_rows();
 
 // The names in a that are not in b.

@@ -22,6 +22,8 @@ bool is_no_derivative(const OpDef& def) {
                                       &op::LogisticRegressionOutput::def,
                                       &op::BackwardRegressionOutput::def,
                                       &op::MakeLoss::def,
+                                      &op::SVMOutput::def,
+                                      &op::IdentityAttachKLSparseReg::def,
                                       &op::UnitLoss::def,
                                       &op::GradientMultiplier::def,
                                       &op::RoundSte::def,

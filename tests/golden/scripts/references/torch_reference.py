@@ -17,6 +17,7 @@ import torch_quant  # noqa: F401
 import torch_optim  # noqa: F401
 import torch_resize  # noqa: F401
 import torch_rnn  # noqa: F401
+import torch_signal  # noqa: F401
 import torch_spatial  # noqa: F401
 from formulae import FORMULAE, Attrs
 from tensors import head

@@ -42,7 +42,22 @@ void instance_norm(Rows& rows, const op::InstanceNorm& op, const Shape& data) {
 
 void group_norm(Rows& rows, const op::GroupNorm& op, const Shape& data) {
   const Shape groups(op.num_groups);
-  rows.emplace_back(op, std::vector{in(data), in(groups), in(groups)}, by_groups(op.num_groups, op.eps),
+  Reference reference = by_groups(op.num_groups, op.eps);
+  if (op.output_mean_var) {
+    reference = [normal = reference, op](const Hosts& in) {
+      const Host& x = in[0];
+      const int64_t own = x.shape[1] / op.num_groups;
+      const auto all = moments_by(x, size_t(x.shape[0] * op.num_groups),
+                                  [&](const Shape& p) { return size_t(p[0] * op.num_groups + p[1] / own); });
+      Hosts out = normal(in);
+      out.resize(3, zeros({x.shape[0], op.num_groups}));
+      for (size_t i = 0; i < all.size(); ++i) {
+        out[1].values[i] = all[i].first, out[2].values[i] = std::sqrt(all[i].second + op.eps);
+      }
+      return out;
+    };
+  }
+  rows.emplace_back(op, std::vector{in(data), in(groups), in(groups)}, reference,
                     RowOptions{.loosen = 8, .loosen_gradient = 16});
 }
 
@@ -103,7 +118,9 @@ void rms_norm(Rows& rows, const op::RMSNorm& op, const Shape& data) {
       RowOptions{.loosen = 4, .loosen_gradient = 8});
 }
 
-void batch_norm(Rows& rows, const op::SyncBatchNorm& op, const Shape& data, bool training) {
+template <class Norm>
+void batch_norm(Rows& rows, const Norm& op, const Shape& data, bool training) {
+  constexpr bool rectified = std::is_same_v<Norm, op::BatchNormWithReLU>;
   const Shape c(data[1]);
   const bool by_batch = training && !op.use_global_stats;
   rows.emplace_back(
@@ -121,9 +138,19 @@ void batch_norm(Rows& rows, const op::SyncBatchNorm& op, const Shape& data, bool
         const Host y = generate(data, [&](const Shape& p) {
           const auto [m, v] = all[size_t(p[1])];
           const double gamma = op.fix_gamma ? 1 : in[1].at(Shape(p[1]));
-          return gamma * (in[0].at(p) - m) / std::sqrt(v + op.eps) + in[2].at(Shape(p[1]));
+          const double z = gamma * (in[0].at(p) - m) / std::sqrt(v + op.eps) + in[2].at(Shape(p[1]));
+          return rectified ? std::max(z, 0.0) : z;
         });
-        return Hosts{y, mean, var};
+        Hosts results{y};
+        if (rectified && op.output_mean_var) {
+          Host used = zeros(c), inverse = zeros(c);
+          for (size_t k = 0; k < size_t(c[0]); ++k) {
+            used.values[k] = all[k].first, inverse.values[k] = 1 / std::sqrt(all[k].second + op.eps);
+          }
+          results.insert(results.end(), {used, inverse});
+        }
+        results.insert(results.end(), {mean, var});
+        return results;
       },
       RowOptions{.loosen = 8, .loosen_gradient = 16, .training = training});
 }
@@ -365,8 +392,7 @@ Rows composed_rows() {
   }
   instance_norm(rows, {}, {0, 3, 4, 5});
   group_norm(rows, {.num_groups = 2}, {0, 4, 5});
-  rows.emplace_back(op::GroupNorm{.output_mean_var = true}, std::vector{in({1, 2, 3}), in({1}), in({1})}, Reference(),
-                    RowOptions{.refused = true});
+  group_norm(rows, {.num_groups = 2, .output_mean_var = true}, {2, 4, 3});
   for (L2Mode mode : {L2Mode::instance, L2Mode::channel, L2Mode::spatial}) {
     l2(rows, {.mode = mode}, {2, 3, 4, 5});
     l2(rows, {.eps = 0.25, .mode = mode}, {1, 2, 7});
@@ -381,13 +407,20 @@ Rows composed_rows() {
   rms_norm(rows, {}, {3, 5});
   rms_norm(rows, {.axis = 1, .eps = 0.25}, {1, 3, 4});
   rms_norm(rows, {}, {0, 4});
-  batch_norm(rows, {}, {3, 2, 4}, false);
+  batch_norm(rows, op::SyncBatchNorm{}, {3, 2, 4}, false);
   for (bool training : {false, true}) {
-    batch_norm(rows, {.eps = 0.125, .momentum = 0.5, .fix_gamma = false}, {3, 2, 4, 3}, training);
+    batch_norm(rows, op::BatchNormWithReLU{}, {3, 2, 5}, training);
+    batch_norm(rows, op::BatchNormWithReLU{.eps = 0.125, .momentum = 0.5, .fix_gamma = false}, {5, 3}, training);
+    batch_norm(rows, op::BatchNormWithReLU{.use_global_stats = true, .output_mean_var = true, .axis = -2}, {1, 3, 5},
+               training);
   }
-  batch_norm(rows, {.use_global_stats = true, .ndev = 2, .key = {"norm"}}, {2, 3, 1}, true);
-  batch_norm(rows, {}, {0, 3, 1}, false);
-  batch_norm(rows, {}, {1, 3, 5}, false);
+  batch_norm(rows, op::BatchNormWithReLU{}, {0, 3, 1}, false);
+  for (bool training : {false, true}) {
+    batch_norm(rows, op::SyncBatchNorm{.eps = 0.125, .momentum = 0.5, .fix_gamma = false}, {3, 2, 4, 3}, training);
+  }
+  batch_norm(rows, op::SyncBatchNorm{.use_global_stats = true, .ndev = 2, .key = {"norm"}}, {2, 3, 1}, true);
+  batch_norm(rows, op::SyncBatchNorm{}, {0, 3, 1}, false);
+  batch_norm(rows, op::SyncBatchNorm{}, {1, 3, 5}, false);
   rows.emplace_back(op::SyncBatchNorm{.output_mean_var = true},
                     std::vector{in({2, 1}), in({1}), in({1}), in({1}), in({1})}, Reference(),
                     RowOptions{.refused = true});

@@ -361,7 +361,12 @@ void batch_norm(Rows& rows, const op::BatchNorm& op, const Shape& data, bool tra
           const size_t k = size_t(p[axis]);
           y.at(p) = (op.fix_gamma ? 1 : in[1][k]) * (in[0].at(p) - used_mean[k]) * std::abs(inverse[k]) + in[2][k];
         });
-        return Hosts{y, used_mean, inverse, mean, var};
+        Hosts all{y, used_mean, inverse, mean, var};
+        if (op.output_mean_var) {
+          for (double& v : inverse.values) v = std::abs(v);
+          all.insert(all.begin() + 2, inverse);
+        }
+        return all;
       },
       options);
   RowOptions loose{.loosen = 20};
@@ -398,8 +403,20 @@ void layer_norm(Rows& rows, const op::LayerNorm& op, const Shape& data) {
           const Moments m = moments(v);
           for (double& x : v) x = (x - m.mean) / std::sqrt(m.var + op.eps);
         });
-        return generate(data,
-                        [&](const Shape& p) { return normal.at(p) * in[1][size_t(p[axis])] + in[2][size_t(p[axis])]; });
+        Hosts all{generate(
+            data, [&](const Shape& p) { return normal.at(p) * in[1][size_t(p[axis])] + in[2][size_t(p[axis])]; })};
+        if (!op.output_mean_var) return all;
+        Host mean = zeros(kept), std = zeros(kept);
+        each(kept, [&](const Shape& row) {
+          std::vector<double> v;
+          for (int64_t i = 0; i < c[0]; ++i) v.push_back(in[0].at(with(row, axis, i)));
+          mean.at(row) = moments(v).mean, std.at(row) = std::sqrt(moments(v).var + op.eps);
+        });
+        for (Host* h : {&mean, &std}) {
+          if (in[0].dtype && size_of(*in[0].dtype) == 2) h->dtype = DType::float32;
+          all.push_back(*h);
+        }
+        return all;
       },
       RowOptions{.loosen = 4, .loosen_gradient = 20});
   Shape statistics = without(data, axis);
@@ -441,12 +458,13 @@ void norm_rows(Rows& rows) {
     batch_norm(rows, {.fix_gamma = false}, {1, 3, 5, 7}, training);
   }
   batch_norm(rows, {.fix_gamma = false}, {0, 3, 2, 2}, false);
-  rows.emplace_back(op::BatchNorm{.output_mean_var = true}, std::vector{in({2, 3}), in({3}), in({3}), in({3}), in({3})},
-                    Reference(), RowOptions{.refused = true});
+  for (bool training : {false, true}) {
+    batch_norm(rows, {.fix_gamma = false, .output_mean_var = true}, {4, 3, 2}, training);
+  }
   layer_norm(rows, {}, {3, 5}), layer_norm(rows, {.eps = 1e-2}, {2, 3, 7}), layer_norm(rows, {.axis = 1}, {2, 5, 3}),
       layer_norm(rows, {.axis = 0}, {5, 1}), layer_norm(rows, {}, {1, 7}), layer_norm(rows, {}, {0, 4});
-  rows.emplace_back(op::LayerNorm{.output_mean_var = true}, std::vector{in({2, 3}), in({3}), in({3})}, Reference(),
-                    RowOptions{.refused = true});
+  layer_norm(rows, {.output_mean_var = true}, {3, 5}),
+      layer_norm(rows, {.axis = 1, .output_mean_var = true}, {2, 3, 4});
 }
 
 }  // namespace

@@ -309,6 +309,21 @@ void numpy_rows(Rows& rows) {
         mean, deviation);
   };
   by_exponent(op::RandomWeibull{}, 1.5, std::tgamma(1 + 1 / 1.5), 0.6129357917);
+  numpy_draws(
+      rows,
+      [](Number a, Number, Size size) {
+        return op::RandomPower{.a = a ? Number(1.5) : Number(), .size = size, .ctx = cpu(0)};
+      },
+      0.6, 0.2618614683);
+  for (const Shape& s : {Shape(31, 33), Shape(1, 7), Shape(0, 4), Shape()}) {
+    numpy_draw(rows, op::RandomTruncatedNormal{.size = s, .ctx = cpu(0)}, {}, s, 0, 0.8796256610);
+    numpy_draw(rows,
+               op::RandomTruncatedNormal{
+                   .loc = 1, .scale = 2, .low = 0, .high = INFINITY, .size = s, .ctx = cpu(0), .dtype = DType::float64},
+               {}, s, 1 + 2 * sqrt(2 / pi), 2 * sqrt(1 - 2 / pi));
+  }
+  rows.emplace_back(op::RandomTruncatedNormal{.scale = -1, .size = Shape(3)}, std::vector<Input>{}, Reference(),
+                    RowOptions{.refused = true});
   numpy_draw(rows, op::RandomPareto{.a = 8, .size = Shape(31, 33), .ctx = cpu(0)}, {}, {31, 33}, 1. / 7, 0.16495722);
   for (const Shape& s : {Shape(1, 7), Shape(0, 4), Shape(5, 3), Shape()}) {
     numpy_draw(rows, op::RandomPareto{.a = {}}, {in(s, Fill::positive)}, s);
