@@ -45,8 +45,8 @@ Shape reversed(Shape shape) {
   return shape;
 }
 
-// The dimensions that codes describe, walked along from the first one on, or with `reverse` from the last. A -6 takes the
-// next two codes of this walk, which then stand in front of it, as MXNet has it.
+// The dimensions that codes describe, walked along from the first one on, or with `reverse` from the last. A -6 takes
+// the next two codes of this walk, which then stand in front of it, as MXNet has it.
 Shape extended_shape(const InferContext& c, const Shape& codes, bool reverse) {
   Shape in = c.shape(0), walked = codes;
   if (reverse) in = reversed(in), walked = reversed(walked);
