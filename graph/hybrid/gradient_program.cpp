@@ -6,8 +6,22 @@
 #include <mutex>
 
 #include "kaon/graph/ir/gradient.h"
+#include "kaon/ops/nn/softmax/softmax.h"
 
 namespace kaon::graph {
+namespace {
+
+// The program computes the forward again, by then with the average that the first one has moved.
+void refuse_moved_averages(const Graph& forward, bool training, const std::string& name) {
+  const auto moves = [](const Node& n) { return n.op == &op::IdentityAttachKLSparseReg::def; };
+  if (!training || std::ranges::none_of(forward.nodes, moves)) return;
+  throw StateError(
+      fmt::format("[{}] gradients of gradients through IdentityAttachKLSparseReg while training are not "
+                  "implemented for hybridized blocks; call the block without hybridize()",
+                  name));
+}
+
+}  // namespace
 
 GradientProgram::GradientProgram(std::function<Graph()> trace, std::vector<bool> wanted, bool training,
                                  std::vector<std::string> input_names, HybridizeOptions options, std::string name,
@@ -20,6 +34,7 @@ GradientProgram::GradientProgram(std::function<Graph()> trace, std::vector<bool>
     for (size_t i = 0; i < num_outputs; ++i) {
       if (heads.empty() || heads[i]) names.push_back(fmt::format("head_grad{}", i));
     }
+    refuse_moved_averages(trace(), training, name);
     const GradientForm form{.heads = arrivals(heads), .refused = refused, .reports = true};
     auto gradients = [=](std::span<const TensorMeta>, bool) {  // shapes and mode are the plan's
       return gradient_graph(trace(), wanted, form, training);

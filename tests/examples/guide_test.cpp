@@ -33,12 +33,15 @@ TEST_CASE("guide: arrays", "[docs]") {
   CHECK(a.asvector<float>() == std::vector<float>{3, 12, 13, 2, 18, 19});
   for (NDArray apart : {nd.slice(a, {0}, {1}), nd.reshape(a, {6}), a.astype(DType::float32), a + 0}) apart += 1;
   CHECK(a.asvector<float>() == std::vector<float>{3, 12, 13, 2, 18, 19});
+  NDArray learned = nd.ones({2, 3});
+  learned.attach_grad();
   autograd::record([&] {
-    NDArray recorded = a[1];
-    recorded += 1;
-    CHECK(a.asvector<float>() == std::vector<float>{3, 12, 13, 2, 18, 19});
-    return recorded;
+    NDArray shares = a[1], part = learned[1];
+    shares -= 1;
+    CHECK_THROWS_AS(part += 1, StateError);  // a copy, through which gradients are recorded
+    return part;
   });
+  CHECK(a.asvector<float>() == std::vector<float>{3, 12, 13, 1, 17, 18});
   CHECK_THROWS_AS(a += c, TypeError);
   CHECK_NOTHROW(a.assign(c));
   CHECK(to_string(b) == "[[7]\n [8]]\n<NDArray 2x1 @cpu(0)>");

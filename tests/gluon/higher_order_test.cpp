@@ -329,3 +329,22 @@ TEST_CASE("higher order: what has no second gradient says so, and only where one
     CHECK_THAT(message_of([&] { d.backward(); }), Contains("[_backward_SoftmaxActivation] has no gradient"));
   }
 }
+
+namespace {
+struct SparseActivations : gluon::HybridBlock<SparseActivations> {
+  auto hybrid_forward(auto F, const auto& x, const auto& average) { return F.IdentityAttachKLSparseReg(x, average); }
+};
+}  // namespace
+
+TEST_CASE("higher order: what moves an average that its gradient reads is refused by a plan, and right without") {
+  SparseActivations net;
+  const auto second = [&] {
+    NDArray x = nd.array({{0.2f, 0.4f}, {0.6f, 0.8f}});
+    x.attach_grad();
+    const NDArray average = nd.array({0.5f, 0.5f});
+    return autograd::record([&] { return autograd::grad(net(x, average), x, true); });
+  };
+  CHECK_NOTHROW(second().wait_to_read());
+  net.hybridize();
+  CHECK_THROWS_WITH(second().wait_to_read(), Contains("IdentityAttachKLSparseReg while training"));
+}

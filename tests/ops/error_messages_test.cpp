@@ -172,7 +172,7 @@ std::vector<Wrong> shapes() {
                         [] {
                           nd.reshape(ones({2, 3}), {-1, -1});
                         }),
-      wrong<ShapeError>({"[Concat]", "input 1 must have shape (2, 4)", "got (3, 4)"},
+      wrong<ShapeError>({"[Concat]", "all dimensions but dim 1 must be equal", "input 0 is (2, 3), input 1 is (3, 4)"},
                         [] {
                           nd.concat(ones({2, 3}), ones({3, 4}));
                         }),

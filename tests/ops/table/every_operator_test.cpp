@@ -325,6 +325,7 @@ bool is_open(const Row& row, size_t input, double special, Device device) {
   if ((name == "_contrib_fft" || name == "_contrib_ifft") && !std::isfinite(special)) return true;
   // times without an end; differences of what is not finite as the reference of derivatives
   if (name.ends_with("hawkesll") && !std::isfinite(special)) return true;
+  if (name == "_backward_hawkesll" && input == 0) return true;          // the gradient of log 0, times 0
   if (name == "_image_random_hue" && std::isinf(special)) return true;  // no hue
   // 1 / alpha is more than float32 holds
   if (name == "_random_pdf_generalized_negative_binomial" && input == 2 && std::isfinite(special)) return true;

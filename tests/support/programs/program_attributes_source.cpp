@@ -26,6 +26,7 @@ std::string type_name() {
 }
 
 std::string source(bool value) { return value ? "true" : "false"; }
+std::string source(ops::Flag value) { return source(bool(value)); }
 std::string source(double value) {
   if (std::isnan(value)) return "NAN";
   if (std::isinf(value)) return value < 0 ? "-INFINITY" : "INFINITY";
@@ -36,6 +37,7 @@ std::string source(int64_t value) {
   return value == INT64_MIN ? "INT64_MIN" : value == INT64_MAX ? "INT64_MAX" : fmt::format("{}", value);
 }
 std::string source(int value) { return source(int64_t(value)); }
+std::string source(const ops::Word& value) { return fmt::format("kaon::ops::Word{{\"{}\"}}", value.text); }
 std::string source(Device value) { return value.str(); }
 std::string source(DType value) {
   return value == DType::boolean ? "DType::boolean" : fmt::format("DType::{}", kaon::name_of(value));
@@ -82,7 +84,8 @@ std::string attributes_source(const OpDef& def, const Attributes& attrs, const s
     if constexpr (!std::is_empty_v<Op>) {
       const Op &op = *static_cast<const Op*>(attrs.get()), defaults{};
       Op::fields([&](std::string_view field, auto member, bool = false) {
-        if constexpr (requires { source(op.*member); }) {  // not the mark that plans leave on their nodes
+        using Field = std::remove_cvref_t<decltype(op.*member)>;
+        if constexpr (!std::same_as<Field, ops::PostOps>) {  // the mark that plans leave on their nodes
           if (!same_value(op.*member, defaults.*member)) {
             text += fmt::format(" {}.{} = {};", name, field, source(op.*member));
           }

@@ -24,7 +24,9 @@ Ref input_of(ProgramBuilder& b, const Row& row, size_t i, DType t) {
     return b.variable(Role::state, in.shape, range, dtype);
   }
   const bool listed = in.fill == Fill::integers || in.fill == Fill::given || !in.differentiable;
-  if (listed) return b.variable(b.dice.pick({Role::data, Role::constant}), in.shape, range, dtype);
+  const Role role = b.dice.pick({Role::data, Role::constant});
+  // gradients are not compared with respect to what none flows to
+  if (listed) return b.variable(in.differentiable ? role : Role::constant, in.shape, range, dtype);
   if (i > 0 && is_floating(dtype) && b.dice.chance(0.4)) return b.variable(Role::parameter, in.shape, range, dtype);
   return b.to_dtype(b.to_fill(b.to_shape(b.pick(), in.shape), in.fill), dtype);
 }
@@ -113,6 +115,7 @@ ProgramNode cond(ProgramBuilder& b) {
 
 void any_row(ProgramBuilder& b) {
   const Row& row = *b.dice.pick(b.dice.pick(b.facts.by_operator));
+  if (row.def == &op::IdentityAttachKLSparseReg::def) throw Refused();  // as plans do for gradients of gradients
   const DType t = dtype_of(b, row);
   ProgramNode n;
   n.kind = Kind::call;
@@ -121,8 +124,11 @@ void any_row(ProgramBuilder& b) {
   for (size_t i = 0; i < row.inputs.size(); ++i) n.inputs.push_back(input_of(b, row, i, t));
   if (b.is_body && (row.def->traits.mutates != 0 || row.def->traits_of(row.attrs.get()).random)) throw Refused();
   // regions are chosen, and no gradient says how a choice changes
-  const bool chooses = row.def == &op::ProposalRows::def || row.def == &op::ProposalRois::def;
-  n.is_derivative = row.options.differentiate && !row.options.gradient && !chooses;
+  const OpDef* const choices[] = {&op::Proposal::def, &op::MultiProposal::def, &op::ProposalRows::def,
+                                  &op::ProposalRois::def};
+  const bool chooses = std::ranges::find(choices, row.def) != std::end(choices);
+  const bool draws = row.def->traits.random && row.def->traits.flat;  // by parameters to which no gradient flows
+  n.is_derivative = row.options.differentiate && !row.options.gradient && !chooses && !draws;
   for (Ref r : b.add(std::move(n))) b.offer(r);
 }
 
