@@ -38,14 +38,13 @@ TEST_CASE("from_blob: pending operations keep the memory", "[async]") {
   auto memory = std::make_unique<std::vector<double>>(1000, 1.0);
   std::atomic<bool> released{false};
   Engine& engine = Engine::current();
-  engine::Var gate;
   std::atomic<bool> open{false};
   NDArray sum;
   {
     double* data = memory->data();
     const NDArray x = NDArray::from_blob(data, Shape(1000),
                                          [&released, owner = std::shared_ptr(std::move(memory))] { released = true; });
-    engine.push({write(gate), read(x.var())}, [&](RunContext&) {
+    engine.push({update(x.var())}, [&](RunContext&) {  // until then the sum cannot begin, which keeps the memory
       while (!open) std::this_thread::yield();
     });
     sum = x.sum();
