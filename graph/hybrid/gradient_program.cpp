@@ -6,19 +6,26 @@
 #include <mutex>
 
 #include "kaon/graph/ir/gradient.h"
-#include "kaon/ops/nn/softmax/softmax.h"
+#include "kaon/graph/ir/rewrite.h"
+#include "kaon/ops/nn/norm/norm.h"
 
 namespace kaon::graph {
 namespace {
 
-// The program computes the forward again, by then with the average that the first one has moved.
-void refuse_moved_averages(const Graph& forward, bool training, const std::string& name) {
-  const auto moves = [](const Node& n) { return n.op == &op::IdentityAttachKLSparseReg::def; };
-  if (!training || std::ranges::none_of(forward.nodes, moves)) return;
-  throw StateError(
-      fmt::format("[{}] gradients of gradients through IdentityAttachKLSparseReg while training are not "
-                  "implemented for hybridized blocks; call the block without hybridize()",
-                  name));
+// The program computes the forward again, by then from inputs that the first run has updated: refused where a result
+// depends on one. While BatchNorm updates its statistics, its results are those of the batch.
+void refuse_updated_inputs(const Graph& forward, bool training, const std::string& name) {
+  const std::vector<bool> updated = passes::updated_nodes(forward, training);
+  for (const Node& n : forward.nodes) {
+    for (size_t i = 0; i < n.inputs.size() && !n.outputs.empty(); ++i) {
+      const bool is_statistic = n.op == &op::BatchNorm::def && is_mutated(n.op->traits, int(i), int(n.inputs.size()));
+      if (is_statistic || !updated[passes::root(forward, n.inputs[i]).node]) continue;
+      throw StateError(
+          fmt::format("[{}] this gradient takes the forward again, and {} reads what the block updates: not "
+                      "implemented for hybridized blocks; call the block without hybridize()",
+                      name, n.op->name()));
+    }
+  }
 }
 
 }  // namespace
@@ -34,7 +41,7 @@ GradientProgram::GradientProgram(std::function<Graph()> trace, std::vector<bool>
     for (size_t i = 0; i < num_outputs; ++i) {
       if (heads.empty() || heads[i]) names.push_back(fmt::format("head_grad{}", i));
     }
-    refuse_moved_averages(trace(), training, name);
+    refuse_updated_inputs(trace(), training, name);
     const GradientForm form{.heads = arrivals(heads), .refused = refused, .reports = true};
     auto gradients = [=](std::span<const TensorMeta>, bool) {  // shapes and mode are the plan's
       return gradient_graph(trace(), wanted, form, training);

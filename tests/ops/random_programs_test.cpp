@@ -136,7 +136,7 @@ static const std::set<std::string> exempt{
     "preloaded_multi_mp_sgd_update", "preloaded_multi_sgd_mom_update", "preloaded_multi_mp_sgd_mom_update",
     "_multi_adamw_update", "_multi_mp_adamw_update", "_multi_lamb_update", "_multi_mp_lamb_update", "reset_arrays",
     // gradients of gradients are refused in plans alone
-    "IdentityAttachKLSparseReg",
+    "IdentityAttachKLSparseReg", "lamb_update_phase1", "mp_lamb_update_phase1",
     // of arrays with ranges, which programs hardly ever make together
     "_contrib_quantized_conv", "_contrib_quantized_fully_connected", "_sg_mkldnn_conv",
     // parts of a Trainer's step: reached by training_step
