@@ -4,7 +4,9 @@
 #include <cstring>
 
 #include "kaon/graph/control_flow/control_flow_ops.h"
+#include "kaon/graph/control_flow/kept_values.h"
 #include "kaon/graph/control_flow/nested_body.h"
+#include "kaon/graph/control_flow/rounds.h"
 #include "kaon/graph/passes/passes.h"
 #include "kaon/ops/op_def.h"
 
@@ -12,82 +14,28 @@ namespace kaon::graph {
 
 namespace {
 
-using Arrivals = std::vector<Arrives>;
-
 // The gradient of a graph for the heads that arrive, in the form of with_gradient(). Before its outputs, if numbers are
-// drawn, come the graph's own, so that all its random nodes stay and draw the same numbers.
+// drawn again, come the graph's own, so that all its random nodes stay and draw the same numbers. After its inputs come
+// the kept values.
 struct Joint {
   NestedBody body;
   Arrivals arrives;  // by input of the graph
 };
 
-std::vector<bool> wanted_values(const ControlFlow& p, std::vector<bool> wanted, std::span<const TensorMeta> metas) {
-  wanted.resize(size_t(p.num_values()));
-  for (int j = p.num_data; p.is_loop() && j < p.num_data + p.num_states; ++j) {
-    wanted[size_t(j)] = is_floating(metas[size_t(j)].dtype);  // for earlier iterations
-  }
-  return wanted;
-}
 std::vector<bool> wanted_values(const ControlFlowGradient& r, std::span<const TensorMeta> metas) {
   std::vector<bool> wanted;
   for (Arrives a : r.gradients) wanted.push_back(a != Arrives::never);
   return wanted_values(*r.program, std::move(wanted), metas);
 }
 
-// A value that each iteration computes from that of the one before; from some iteration on the values repeat, with a
-// period above 1 where states change places.
-template <class T>
-struct Sequence {
-  std::vector<T> values;
-  size_t repeat_from = 0;
-  size_t index(int64_t k) const {
-    const size_t i = size_t(k);
-    return i < values.size() ? i : repeat_from + (i - repeat_from) % (values.size() - repeat_from);
-  }
-};
-
-// At most `most` values. next(value) is called once for each.
-template <class T, class Next>
-Sequence<T> sequence_of(T value, int64_t most, Next&& next) {
-  Sequence<T> all;
-  while (int64_t(all.values.size()) < most) {
-    all.values.push_back(value);
-    value = next(all.values.back());
-    // The first one is no repetition: in round 0 of a backward there are no sums yet.
-    const auto seen = std::find(all.values.begin() + 1, all.values.end(), value);
-    if (seen == all.values.end()) continue;
-    all.repeat_from = size_t(seen - all.values.begin());
-    break;
-  }
-  return all;
-}
-
-// Which gradients arrive at the results of an iteration, by round: round 0 is the last iteration, round 1 the one
-// before it. At an output the same arrives in each round; at a state, what the round before has computed for it.
-// visit(heads) returns what arrives at the inputs of the body where those heads arrive.
-Sequence<Arrivals> find_rounds(const ControlFlow& p, const Arrivals& first, int64_t most,
-                               FunctionRef<Arrivals(const Arrivals&)> visit) {
-  return sequence_of(first, most, [&](Arrivals heads) {
-    const Arrivals arrives = visit(heads);
-    std::copy_n(arrives.begin() + p.num_data, p.num_states, heads.begin() + p.num_outputs);
-    return heads;
-  });
-}
-
-int64_t most_iterations(const ControlFlow& p, const Shape& first) {
-  return p.kind == ControlKind::foreach ? first[0] : p.max_iterations;
-}
-
 Joint make_joint(const ControlFlowGradient& r, size_t graph, const Arrivals& heads, bool adds,
                  const ControlFlowState& s, const KernelContext& c) {
   const std::vector<bool> wanted = wanted_values(r, s.metas);
-  GradientForm form{.heads = heads, .reports = true};
-  if (adds) {
-    form.sums = wanted;
-    std::fill_n(form.sums.begin(), r.program->num_data + r.program->num_states, false);
-  }
+  GradientForm form{.heads = heads, .sums = sums_of(*r.program, wanted, adds), .reports = true};
+  if (!r.kept) form.keeps = c.training;  // loops inside return more than the values that this one has kept
   Graph g = with_gradient(passes::drop_dropout(r.program->inferred(graph, s.metas), c.training), wanted, form);
-  if (!r.program->is_random) g.outputs.erase(g.outputs.begin(), g.outputs.begin() + g.num_forward_outputs);
+  if (r.kept) g = read_kept(g, *r.kept);
+  if (!r.draws_again()) g.outputs.erase(g.outputs.begin(), g.outputs.begin() + g.num_forward_outputs);
   g.num_forward_outputs = uint32_t(g.outputs.size());
   for (Node& n : g.nodes) n.phase = Phase::forward;
   return {NestedBody(std::move(g), c.training, c.exact), std::move(form.arrives)};
@@ -98,19 +46,21 @@ struct GradState : ControlFlowState {
   std::vector<Joint> joints;  // by round
   std::optional<Joint> branches[2];
   const ControlFlowGradient& r;
-  std::vector<bool> wanted;  // by input of the body
+  std::vector<bool> wanted;         // by input of the body
+  std::vector<size_t> kept_states;  // by state: which of r.kept has it after each iteration; its size: none
 
   // Of one run.
   std::vector<std::array<void*, 2>> targets;      // of the gradients, by input of the body
   std::vector<std::array<uint8_t, 2>> presences;  // whether they have arrived; used in turn like the targets of states
   std::vector<uint8_t> arrived;                   // the same, in any iteration
   std::vector<const TensorView*> given, given_presences;  // the node's heads by result; see read_heads()
-  std::vector<void*> kept;                                // the states before each iteration
+  std::vector<void*> kept;                                // the states before each iteration, computed again
   std::vector<void*> scratch;                             // for results of the body that are not needed
 
   GradState(const ControlFlowGradient& request, const KernelContext& c)
       : ControlFlowState(*request.program, c), r(request), wanted(wanted_values(request, metas)) {
     if (!r.program->is_loop()) return;
+    if (r.kept) find_kept_states();
     rounds = find_rounds(*r.program, r.heads, most_iterations(*r.program, c.in(0).shape), [&](const Arrivals& heads) {
       joints.push_back(make_joint(r, 0, heads, !joints.empty(), *this, c));
       return joints.back().arrives;
@@ -118,6 +68,16 @@ struct GradState : ControlFlowState {
   }
   const Joint& joint(int64_t round) const { return joints[rounds.index(round)]; }
   const Arrivals& heads(int64_t round) const { return rounds.values[rounds.index(round)]; }
+
+  void find_kept_states() {
+    const std::vector<ValueId>& outputs = r.program->graphs[0].outputs;
+    for (int j = 0; j < r.program->num_states; ++j) {
+      const ValueId after = outputs[size_t(r.program->num_outputs + j)];
+      const auto found =
+          std::find_if(r.kept->begin(), r.kept->end(), [&](int k) { return outputs[size_t(k)] == after; });
+      kept_states.push_back(size_t(found - r.kept->begin()));
+    }
+  }
 
   // Appends the places of what `joint` reports, which presences[i][turn] tells afterwards, to the outputs of a run.
   void add_reports(const Joint& joint, size_t turn) {
@@ -148,7 +108,7 @@ void run_branch(GradState& s, const KernelContext& c) {
   }
   for (size_t i = size_t(p.num_inputs()); i < c.inputs.size(); ++i) s.inputs.push_back(c.inputs[i].data);
   s.outputs.clear();
-  for (size_t i = 0; p.is_random && i < s.results.size(); ++i) {
+  for (size_t i = 0; s.r.draws_again() && i < s.results.size(); ++i) {
     s.outputs.push_back(s.context.keep(bytes_of(s.results[i])));
   }
   const auto num_gradients = std::count(s.wanted.begin(), s.wanted.end(), true);
@@ -166,7 +126,7 @@ class LoopBackward {
   void run() {
     s_.scratch.clear();
     for (const TensorMeta& m : s_.results) s_.scratch.push_back(s_.context.keep(bytes_of(m)));
-    const int64_t n = replay();
+    const int64_t n = s_.r.kept ? c_.in(0).shape[0] : replay();
     place_gradients();
     read_heads();
     const size_t values = size_t(p_.num_values());
@@ -178,13 +138,14 @@ class LoopBackward {
       const Joint& joint = s_.joint(round);
       s_.inputs.resize(values);
       point_at_row(p_, s_, c_, k);
-      std::copy_n(s_.kept.begin() + k * p_.num_states, p_.num_states, s_.inputs.begin() + p_.num_data);
+      for (int j = 0; j < p_.num_states; ++j) s_.inputs[size_t(p_.num_data + j)] = state_before(j, k);
       add_heads(round, k);
       for (size_t i = first_captured(); round > 0 && i < values; ++i) {
         if (s_.wanted[i]) s_.inputs.push_back(place(i, k + 1));
       }
+      for (size_t i = 0; s_.r.kept && i < s_.r.kept->size(); ++i) s_.inputs.push_back(kept_row(i, k));
       s_.outputs.clear();
-      if (p_.is_random) s_.outputs.insert(s_.outputs.end(), s_.scratch.begin(), s_.scratch.end());
+      if (s_.r.draws_again()) s_.outputs.insert(s_.outputs.end(), s_.scratch.begin(), s_.scratch.end());
       for (size_t i = 0; i < values; ++i) {
         if (s_.wanted[i]) s_.outputs.push_back(place(i, k));
       }
@@ -215,6 +176,18 @@ class LoopBackward {
       return s_.kept.back();
     };
     return run_loop(p_, s_, c_, output_at, state_at);
+  }
+
+  // The rows of the kept results are the node's last inputs.
+  void* kept_row(size_t i, int64_t k) const {
+    const TensorView& all = c_.inputs[c_.inputs.size() - s_.r.kept->size() + i];
+    return all.as<char>() + size_t(k * all.shape.product(1, all.shape.ndim())) * size_of(all.dtype);
+  }
+  // A state that no gradient reads is not kept: any place will do.
+  void* state_before(int j, int64_t k) const {
+    if (!s_.r.kept) return s_.kept[size_t(k * p_.num_states + j)];
+    const size_t i = s_.kept_states[size_t(j)];
+    return k == 0 || i == s_.r.kept->size() ? c_.inputs[size_t(p_.num_data + j)].data : kept_row(i, k - 1);
   }
 
   // Data: a row of the result. Others: two places in turn, the first iteration's is the result.
@@ -291,98 +264,7 @@ class LoopBackward {
   const ControlFlow& p_;
 };
 
-// What is the case in every run of `all`, else sometimes.
-Arrives in_all(std::span<const Arrives> all) {
-  const bool alike = std::all_of(all.begin(), all.end(), [&](Arrives a) { return a == all[0]; });
-  return alike ? all[0] : Arrives::sometimes;
-}
-
 }  // namespace
-
-std::vector<Arrives> find_arrivals(const ControlFlow& p, const std::vector<Arrives>& heads,
-                                   const std::vector<bool>& wanted, std::span<const TensorMeta> inputs) {
-  const std::vector<TensorMeta> metas = p.iteration(inputs);
-  const std::vector<bool> values = wanted_values(p, wanted, metas);
-  auto arrives_through = [&](size_t graph, const Arrivals& at_results) {
-    GradientForm form{.heads = at_results};
-    try {
-      with_gradient(p.inferred(graph, metas), values, form);
-    } catch (const StateError&) {  // an operator without a gradient, which is an error when this graph's gradient runs
-      form.arrives.clear();
-      for (bool w : values) form.arrives.push_back(w ? Arrives::always : Arrives::never);
-    }
-    return form.arrives;
-  };
-  Arrivals all(inputs.size(), Arrives::never);
-  auto set = [&](size_t i, std::initializer_list<Arrives> cases) {
-    all[i] = wanted[i] ? in_all(cases) : Arrives::never;
-  };
-  if (!p.is_loop()) {
-    const Arrivals then = arrives_through(0, heads), otherwise = arrives_through(1, heads);
-    for (size_t i = 0; i < values.size(); ++i) set(i, {then[i], otherwise[i]});
-    return all;
-  }
-  const int64_t most = most_iterations(p, inputs[0].shape);
-  std::vector<Arrivals> by_round;
-  const Sequence<Arrivals> rounds = find_rounds(p, heads, most, [&](const Arrivals& at_results) {
-    by_round.push_back(arrives_through(0, at_results));
-    return by_round.back();
-  });
-  const bool is_counted = p.kind == ControlKind::foreach;  // else there may be any number of iterations up to `most`
-  for (size_t i = 0; i < values.size(); ++i) {
-    const bool is_state = i >= size_t(p.num_data) && i < size_t(p.num_data + p.num_states);
-    if (is_state) {  // what the first iteration has computed; without one, what arrives at the last state
-      Arrives now = heads[size_t(p.num_outputs) + i - size_t(p.num_data)];
-      if (is_counted && most > 0) now = by_round[rounds.index(most - 1)][i];
-      set(i, {now});
-      for (const Arrivals& round : by_round) {
-        if (!is_counted) set(i, {all[i], round[i]});
-      }
-    } else {  // the sum over the iterations
-      Arrives sum = Arrives::never;
-      for (const Arrivals& round : by_round) sum = std::max(sum, round[i]);
-      is_counted ? set(i, {sum}) : set(i, {sum, Arrives::never});
-    }
-  }
-  return all;
-}
-
-std::vector<bool> results_from(const ControlFlow& p, std::span<const TensorMeta> inputs, std::vector<bool> from) {
-  const std::vector<TensorMeta> metas = p.iteration(inputs);
-  from.resize(metas.size());
-  auto add = [](std::vector<bool>& all, const std::vector<bool>& more) {
-    for (size_t i = 0; i < all.size(); ++i) all[i] = all[i] || more[i];
-  };
-  if (!p.is_loop()) {
-    std::vector<bool> results = recorded_outputs(p.inferred(0, metas), from);
-    add(results, recorded_outputs(p.inferred(1, metas), from));
-    return results;
-  }
-  const Graph body = p.inferred(0, metas);
-  const int64_t most = most_iterations(p, inputs[0].shape);
-  std::vector<bool> results(size_t(p.num_results()), false);
-  const auto states = [&](std::vector<bool> before) {
-    std::copy_n(before.begin(), p.num_states, from.begin() + p.num_data);
-    std::vector<bool> after = recorded_outputs(body, from);
-    for (int i = 0; i < p.num_outputs; ++i) results[size_t(i)] = results[size_t(i)] || after[size_t(i)];
-    after.erase(after.begin(), after.begin() + p.num_outputs);
-    return after;
-  };
-  const std::vector<bool> first(from.begin() + p.num_data, from.begin() + p.num_data + p.num_states);
-  // by number of iterations
-  const Sequence<std::vector<bool>> after = sequence_of(first, most, states);
-  std::vector<bool> last = first;
-  if (p.kind == ControlKind::foreach && most > 0) {
-    last = states(after.values[after.index(most - 1)]);
-  } else {
-    for (const std::vector<bool>& value : after.values) {
-      add(last, value);
-      add(last, states(value));
-    }
-  }
-  std::copy(last.begin(), last.end(), results.begin() + p.num_outputs);
-  return results;
-}
 
 }  // namespace kaon::graph
 
@@ -394,7 +276,8 @@ int op::ControlFlowGrad::num_inputs() const {
   const auto& heads = request->heads;
   const auto arriving = heads.size() - size_t(std::count(heads.begin(), heads.end(), Arrives::never));
   return request->program->num_inputs() + int(arriving) +
-         int(std::count(heads.begin(), heads.end(), Arrives::sometimes));
+         int(std::count(heads.begin(), heads.end(), Arrives::sometimes)) +
+         (request->kept ? int(request->kept->size()) : 0);
 }
 int op::ControlFlowGrad::num_gradients() const {
   const auto& gradients = request->gradients;

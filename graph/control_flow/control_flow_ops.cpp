@@ -2,7 +2,9 @@
 
 #include <cstring>
 
+#include "kaon/graph/control_flow/kept_values.h"
 #include "kaon/graph/control_flow/nested_body.h"
+#include "kaon/graph/ir/graph_tracer.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/op_def.h"
 #include "kaon/ops/random_state.h"
@@ -89,6 +91,31 @@ void op::ControlFlowOp<K>::infer(InferContext& c) const {
   for (size_t i = 0; i < results.size(); ++i) c.set_output(int(i), results[i].shape, results[i].dtype);
 }
 
+namespace {
+
+// Where the program may still be changed, the loop returns what its gradient reads: `request` becomes one of that loop.
+std::vector<NDArray> keep_values(ControlFlowGradient& request, GradContext& g, std::span<const TensorMeta> metas) {
+  auto* tracer = dynamic_cast<GraphTracer*>(Interceptor::current());
+  if (!tracer || !tracer->keeps) return {};
+  std::vector<bool> wanted;
+  for (Arrives a : request.gradients) wanted.push_back(a != Arrives::never);
+  const auto loop = graph::keep_values(*request.program, request.heads, wanted, metas, *tracer->keeps);
+  if (!loop) return {};
+  const std::vector<TensorMeta> results = loop->program->infer(metas);
+  const ForeachOp op{loop->program};
+  const size_t before = request.heads.size();
+  const std::vector<NDArray> more = tracer->add_outputs(tracer->value(g.output(0)), Attributes(ForeachOp::def, &op),
+                                                        std::span(results).subspan(before));
+  request.program = loop->program;
+  request.heads.resize(results.size(), Arrives::never);
+  request.kept = loop->results;
+  std::vector<NDArray> kept;
+  for (int r : loop->results) kept.push_back(size_t(r) < before ? g.output(r) : more[size_t(r) - before]);
+  return kept;
+}
+
+}  // namespace
+
 template <ControlKind K>
 void op::ControlFlowOp<K>::grad(GradContext& g) const {
   std::vector<const NDArray*> inputs;
@@ -110,6 +137,8 @@ void op::ControlFlowOp<K>::grad(GradContext& g) const {
   }
   for (const NDArray& p : presences) inputs.push_back(&p);
   request.gradients = find_arrivals(*program, request.heads, wanted, metas);
+  const std::vector<NDArray> kept = keep_values(request, g, metas);
+  for (const NDArray& k : kept) inputs.push_back(&k);
   const op::ControlFlowGrad op{intern_gradient(std::move(request))};
   if (op.num_outputs() == 0) return;
   std::vector<NDArray> results(static_cast<size_t>(op.num_outputs()));

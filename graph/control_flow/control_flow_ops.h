@@ -52,8 +52,9 @@ void run_cpu(const op::ControlFlowOp<K>& op, KernelContext& c);
 
 namespace op {
 // Inputs: those of the forward node, the heads that arrive, then for each head that arrives sometimes whether it does.
-// Outputs: the gradients that arrive at its inputs, then for each that arrives sometimes whether it does: a uint8 (1).
-// Runs the forward again, keeping the states, then the iterations from the last to the first.
+// Last the kept results. Outputs: the gradients that arrive at its inputs, then for each that arrives sometimes whether
+// it does: a uint8 (1). Without kept results it runs the forward again, keeping the states; then the iterations from
+// the last to the first.
 struct ControlFlowGrad {
   const graph::ControlFlowGradient* request = nullptr;
   static constexpr OpTraits traits{.name = "_backward_control_flow", .variadic = true, .in_mxnet = false};

@@ -22,7 +22,8 @@ bool same_graph(const Graph& a, const Graph& b) {
          std::equal(a.nodes.begin(), a.nodes.end(), b.nodes.begin(), b.nodes.end(), same_node);
 }
 auto numbers(const ControlFlow& p) {
-  return std::tuple(p.kind, p.num_data, p.num_states, p.num_captured, p.num_outputs, p.max_iterations, p.is_random);
+  return std::tuple(p.kind, p.num_data, p.num_states, p.num_captured, p.num_outputs, p.num_kept, p.max_iterations,
+                    p.is_random);
 }
 bool same_program(const ControlFlow& a, const ControlFlow& b) {
   return numbers(a) == numbers(b) &&
@@ -74,7 +75,9 @@ std::vector<TensorMeta> ControlFlow::infer(std::span<const TensorMeta> inputs) c
       control_flow::check_branches(results, others);
     }
   }
-  for (size_t i = 0; is_loop() && i < size_t(num_outputs); ++i) results[i] = rows_of(results[i], length);
+  for (size_t i = 0; is_loop() && i < results.size(); ++i) {
+    if (is_stacked(int(i))) results[i] = rows_of(results[i], length);
+  }
   return results;
 }
 
@@ -83,7 +86,7 @@ struct Programs : WithMutex {
   std::multimap<std::string, std::unique_ptr<const ControlFlow>> table;
 };
 struct Gradients : WithMutex {
-  std::map<std::tuple<const ControlFlow*, std::vector<Arrives>, std::vector<Arrives>>,
+  std::map<std::tuple<const ControlFlow*, std::vector<Arrives>, std::vector<Arrives>, std::optional<std::vector<int>>>,
            std::unique_ptr<const ControlFlowGradient>>
       table;
 };
@@ -104,7 +107,7 @@ const ControlFlow* intern_program(ControlFlow program) {
 const ControlFlowGradient* intern_gradient(ControlFlowGradient gradient) {
   Gradients& all = ProcessWide<Gradients>::get();
   std::lock_guard lock(all);
-  auto& kept = all.table[{gradient.program, gradient.gradients, gradient.heads}];
+  auto& kept = all.table[{gradient.program, gradient.gradients, gradient.heads, gradient.kept}];
   if (!kept) kept = std::make_unique<const ControlFlowGradient>(std::move(gradient));
   return kept.get();
 }

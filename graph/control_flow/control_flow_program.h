@@ -12,10 +12,11 @@ enum class ControlKind : uint8_t { foreach, while_loop, cond };
 struct ControlFlow {
   ControlKind kind = ControlKind::foreach;
   // foreach: the body. while_loop: the body, the condition. cond: the two branches, then and else.
-  // A body returns outputs, then states.
+  // A body returns outputs, then states, then what its gradient reads.
   std::vector<Graph> graphs{};
   int num_data = 0, num_states = 0, num_captured = 0;
   int num_outputs = 0;         // of an iteration, without the states
+  int num_kept = 0;            // of an iteration of a foreach, for its gradient
   int64_t max_iterations = 0;  // of a while_loop
   bool is_random = false;      // draws numbers, at least in training
 
@@ -23,7 +24,9 @@ struct ControlFlow {
   bool is_loop() const { return kind != ControlKind::cond; }
   int num_values() const { return num_data + num_states + num_captured; }
   int num_inputs() const { return num_values() + is_random; }
-  int num_results() const { return num_outputs + (is_loop() ? num_states : 0); }
+  int num_results() const { return num_outputs + (is_loop() ? num_states : 0) + num_kept; }
+  // Is this result a row for each iteration, or of a cond its value, rather than the last state?
+  bool is_stacked(int result) const { return result < num_outputs || result >= num_outputs + num_states; }
 
   // Shapes and dtypes of the graphs' inputs, from those of the node.
   std::vector<TensorMeta> iteration(std::span<const TensorMeta> inputs) const;
@@ -38,6 +41,10 @@ struct ControlFlowGradient {
   const ControlFlow* program = nullptr;
   std::vector<Arrives> gradients;  // by input of the node; never: not wanted, or none arrives
   std::vector<Arrives> heads;      // by output of the node
+  // Of a foreach, results whose rows are given, so that nothing of the forward is computed again. Empty: all of it is.
+  std::optional<std::vector<int>> kept{};
+
+  bool draws_again() const { return program->is_random && !kept; }
 };
 
 // Operators' attributes are plain values, so these are shared and kept as long as the process, one for each structure:

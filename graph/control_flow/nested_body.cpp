@@ -127,8 +127,9 @@ int64_t run_loop(const ControlFlow& program, ControlFlowState& s, const KernelCo
         if (!is_true(value, s.predicate)) break;
       }
       point_at_row(program, s, c, k);
-      for (int i = 0; i < program.num_outputs; ++i) s.outputs[size_t(i)] = output_at(i, k);
-      for (int j = 0; j < program.num_states; ++j) s.outputs[size_t(program.num_outputs + j)] = state_at(j, k);
+      for (int i = 0; i < program.num_results(); ++i) {
+        s.outputs[size_t(i)] = program.is_stacked(i) ? output_at(i, k) : state_at(i - program.num_outputs, k);
+      }
       body.run(s.inputs, s.outputs, s.sources, {key.seed, key.offset + uint64_t(k) * s.draws});
       std::copy_n(s.outputs.begin() + program.num_outputs, program.num_states, s.inputs.begin() + program.num_data);
     }

@@ -78,8 +78,8 @@ bool is_true(const void* value, DType dtype);
 // Whether the condition of the cond in `c` is true.
 inline bool takes_first(const KernelContext& c) { return is_true(c.in(0).data, c.in(0).dtype); }
 
-// Runs the iterations of a loop: output_at(i, k) and state_at(j, k) say where iteration k puts its results. Returns how
-// many there were; s.inputs then holds the last states.
+// Runs the iterations of a loop: output_at(i, k) says where iteration k puts result i, state_at(j, k) where state j.
+// Returns how many there were; s.inputs then holds the last states.
 int64_t run_loop(const ControlFlow& program, ControlFlowState& s, const KernelContext& c,
                  FunctionRef<void*(int, int64_t)> output_at, FunctionRef<void*(int, int64_t)> state_at);
 

@@ -214,6 +214,7 @@ std::vector<std::string> refused_gradients(const Graph& program, const std::vect
 }
 
 Graph gradient_graph(Graph program, const std::vector<bool>& wanted, GradientForm form, bool training) {
+  form.keeps = training;
   Graph g = with_gradient(update_copies(std::move(program), training), wanted, form);
   g.outputs.erase(g.outputs.begin(), g.outputs.begin() + g.num_forward_outputs);
   g.num_forward_outputs = uint32_t(g.outputs.size());
@@ -249,6 +250,7 @@ Graph with_gradient(Graph graph, const std::vector<bool>& wanted, GradientForm& 
     graph.inputs.push_back(v.node);
     return tracer.array(v);
   };
+  tracer.keeps = form.keeps;
   tracer.name = "head_grad";
   const size_t num_inputs = wanted.size(), num_heads = graph.num_forward_outputs;
   auto head_arrives = [&](size_t i) { return form.heads.empty() ? Arrives::always : form.heads[i]; };

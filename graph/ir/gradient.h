@@ -1,6 +1,8 @@
 // The backward half of a graph, by the operators' grad rules.
 #pragma once
 
+#include <optional>
+
 #include "kaon/graph/ir/graph.h"
 
 namespace kaon::graph {
@@ -14,6 +16,7 @@ struct GradientForm {
   std::vector<bool> sums{};        // by input: is its gradient added to what a further input holds? Empty: nowhere
   std::vector<bool> refused{};     // by output: its head comes in, but no gradient goes out from it. Empty: nowhere
   bool reports = false;            // whether a gradient has arrived becomes an output, where it does so sometimes
+  std::optional<bool> keeps{};     // loops return what their gradients read, in training or not. Empty: they run again
   std::vector<Arrives> arrives{};  // result, by input; without sums[i]
 };
 

@@ -38,6 +38,16 @@ ValueId GraphTracer::value(const NDArray& a) {
   return graph_.add(std::move(n));
 }
 
+std::vector<NDArray> GraphTracer::add_outputs(ValueId v, Attributes attrs, std::span<const TensorMeta> more) {
+  std::vector<TensorMeta>& outputs = graph_.nodes[v.node].outputs;
+  const uint32_t first = uint32_t(outputs.size());
+  graph_.nodes[v.node].attrs = std::move(attrs);
+  outputs.insert(outputs.end(), more.begin(), more.end());
+  std::vector<NDArray> arrays;
+  for (uint32_t i = first; i < outputs.size(); ++i) arrays.push_back(array({v.node, i}));
+  return arrays;
+}
+
 void GraphTracer::on_call(OpCall& call) {
   Node n;
   n.op = &call.def;

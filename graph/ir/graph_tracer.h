@@ -2,7 +2,9 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "kaon/graph/ir/graph.h"
 #include "kaon/ops/operator/interceptor.h"
@@ -28,12 +30,15 @@ class GraphTracer final : public Interceptor {
 
   NDArray array(ValueId v);         // the array that represents the value
   ValueId value(const NDArray& a);  // the value that the array represents, else a new constant
+  // Gives the node of `v` these attributes, with which it has these outputs more; returns those.
+  std::vector<NDArray> add_outputs(ValueId v, Attributes attrs, std::span<const TensorMeta> more);
   void on_call(OpCall& call) override;
 
   std::string name;  // base of the new nodes' names
   // They are steps of this node's gradient, numbered from step + 1.
   std::optional<uint32_t> gradient_of;
   uint32_t step = 0;
+  std::optional<bool> keeps;  // as in GradientForm
 
  private:
   Graph& graph_;

@@ -24,6 +24,7 @@ Graph gradient(Graph g, const Options& o) {
   if (o.wanted.empty()) return g;
   const size_t inputs = g.inputs.size();
   GradientForm form{.heads = arrivals(o.heads), .refused = o.refused, .reports = !o.update};
+  if (!o.mirror) form.keeps = o.training;
   g = with_gradient(std::move(g), o.wanted, form);
   return o.update ? with_ones_for_heads(std::move(g), inputs) : g;
 }
