@@ -19,7 +19,7 @@ class Number {
     requires std::convertible_to<N, double> Number(N number) : value_(double(number)) {
       if constexpr (std::integral<N> && sizeof(N) == 8) {
         const uint64_t size = number < 0 ? 0 - uint64_t(number) : uint64_t(number);
-        if (std::bit_width(size) - std::countr_zero(size) > 53) {
+        if (size != 0 && std::bit_width(size) - std::countr_zero(size) > 53) {
           throw ValueError("[number] " + std::to_string(number) +
                            " needs more than 53 bits: give it as an array, nd.array(...)");
         }

@@ -433,4 +433,6 @@ TEST_CASE("creation: an integer that a double cannot hold is refused, not rounde
   CHECK_THROWS_WITH(nd.full({1}, large, {.dtype = DType::int64}), Catch::Matchers::Contains("needs more than 53 bits"));
   CHECK_THROWS_AS(nd.arange(large - 2, large + 2, {.dtype = DType::int64}), ValueError);
   CHECK(nd.full({1}, large - 1, {.dtype = DType::int64}).asscalar<int64_t>() == large - 1);
+  CHECK(nd.full({1}, int64_t(0)).asscalar<int64_t>() == 0);
+  CHECK(nd.arange(size_t(0)).size() == 0);
 }
