@@ -28,4 +28,5 @@
 #include "kaon/ops/checks.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/ndarray_file.h"
+#include "kaon/ops/promotion/promotion.h"
 #include "kaon/ops/random_state.h"

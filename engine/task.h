@@ -1,4 +1,4 @@
-// Task: a lazy coroutine; sync_wait and spawn start one.
+// Task: a lazy coroutine; sync_wait and spawn start one, call_in_scope gives it modes.
 #pragma once
 
 #include <atomic>
@@ -7,6 +7,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "kaon/engine/api.h"
@@ -338,5 +339,44 @@ KAON_API void set_unobserved_error_hook(std::function<void(std::exception_ptr)> 
 // the limits and the device of this thread are current in it; recording and training are off. Its failure goes to the
 // hook. Throws what the executor's post() throws. Does not block. Thread safety: any thread.
 KAON_API void spawn(Task<void> task, Executor& executor);
+
+namespace engine {
+
+template <class T>
+struct IsTask : std::false_type {};
+template <class T>
+struct IsTask<Task<T>> : std::true_type {};
+
+// g++ 12 destroys the captures of a lambda twice that is made inside a co_await expression.
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
+template <class F>
+inline constexpr bool bears_co_await = std::is_lvalue_reference_v<F> || std::is_trivially_destructible_v<F>;
+#else
+template <class F>
+inline constexpr bool bears_co_await = true;
+#endif
+
+template <class Scope, class F, class... Args>
+auto run_task_in_scope(F fn, Args... args) -> std::invoke_result_t<F&> {
+  Scope scope(args...);
+  co_return co_await fn();
+}
+
+// Calls fn while a Scope(args...) exists, and returns its result. fn may also return a Task: then the result is a Task
+// that keeps a copy of fn, so that its captures last. Scope changes the ThreadContext, which coroutines carry along.
+template <class Scope, class F, class... Args>
+auto call_in_scope(F&& fn, Args... args) {
+  if constexpr (IsTask<std::invoke_result_t<F&>>::value) {
+    static_assert(bears_co_await<F>,
+                  "g++ 12 destroys the captures of this lambda twice when it is made inside a co_await expression: "
+                  "capture by reference, or give the lambda a name first, auto body = [x]() -> Task<NDArray> { ... };");
+    return run_task_in_scope<Scope>(std::forward<F>(fn), args...);
+  } else {
+    Scope scope(args...);
+    return fn();
+  }
+}
+
+}  // namespace engine
 
 }  // namespace kaon

@@ -61,6 +61,7 @@ struct ThreadContext {
   const char* block_path = nullptr;    // path of the running block
   const OpLabel* composing = nullptr;  // of the operator whose parts are being called: their operations bear it
   bool tracing = false;                // a block is being traced: its arrays have no values
+  bool promotes = false;               // operators bring arrays of several dtypes to one (ops/promotion/)
   bool in_task = false;                // a push must not block: the coroutine's next suspension point waits instead
   MemoryBudget* budget = nullptr;      // of the innermost EngineScope::with_budget; nullptr: the engine's
   Engine* op_engine = nullptr;         // of the operation that this coroutine is part of

@@ -60,36 +60,9 @@ namespace detail {
 // Throws TraceError in a trace: a traced program runs in one mode from end to end.
 KAON_API void refuse_in_trace(const char* what);
 
-template <class T>
-struct IsTask : std::false_type {};
-template <class T>
-struct IsTask<Task<T>> : std::true_type {};
-
-template <class F>
-auto run_task_in_mode(F fn, bool recording, bool training) -> std::invoke_result_t<F&> {
-  ModeScope mode(recording, training);
-  co_return co_await fn();
-}
-// g++ 12 destroys the captures of a lambda twice that is made inside a co_await expression.
-#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ < 13
-template <class F>
-inline constexpr bool bears_co_await = std::is_lvalue_reference_v<F> || std::is_trivially_destructible_v<F>;
-#else
-template <class F>
-inline constexpr bool bears_co_await = true;
-#endif
-
 template <class F>
 auto in_mode(bool recording, bool training, F&& fn) {
-  if constexpr (IsTask<std::invoke_result_t<F&>>::value) {
-    static_assert(bears_co_await<F>,
-                  "g++ 12 destroys the captures of this lambda twice when it is made inside a co_await expression: "
-                  "capture by reference, or give the lambda a name first, auto body = [x]() -> Task<NDArray> { ... };");
-    return run_task_in_mode(std::forward<F>(fn), recording, training);
-  } else {
-    ModeScope mode(recording, training);
-    return fn();
-  }
+  return engine::call_in_scope<ModeScope>(std::forward<F>(fn), recording, training);
 }
 }  // namespace detail
 

@@ -8,6 +8,7 @@
 
 #include "kaon/graph/ir/symbol_node.h"
 #include "kaon/ops/elementwise/kernels/arithmetic.h"
+#include "kaon/ops/promotion/promoted_call.h"
 
 namespace kaon {
 
@@ -61,6 +62,24 @@ Symbol Symbol::output(int i) const {
   return Symbol(entries_[size_t(i)]);
 }
 
+namespace {
+
+// Casts the inputs in `mask` as promote_types() asks. Where a shape is unknown its dtype is, too: nothing is cast.
+void promote(uint32_t mask, std::vector<SymbolEntry>& inputs, const std::source_location& site) {
+  const auto meta = [&](size_t i) -> const TensorMeta& { return inputs[i].node->outputs[inputs[i].output]; };
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if ((mask >> i & 1) != 0 && meta(i).shape.ndim() < 0) return;
+  }
+  if (mask == 0) return;
+  SymbolShapeWatch::note_read();  // for inputs of other dtypes it is another program
+  const auto dtype = common_dtype(mask, inputs.size(), [&](size_t i) { return meta(i).dtype; });
+  for (size_t i = 0; dtype && i < inputs.size(); ++i) {
+    if ((mask >> i & 1) != 0 && meta(i).dtype != *dtype) inputs[i] = Symbol(inputs[i]).astype(*dtype, site).entry();
+  }
+}
+
+}  // namespace
+
 void Symbol::apply(const OpDef& def, const void* attrs, std::span<const Symbol* const> inputs, std::span<Symbol> outs,
                    const std::source_location& site, std::string_view name) {
   if (def.num_outputs(attrs) == 0) {
@@ -74,6 +93,8 @@ void Symbol::apply(const OpDef& def, const void* attrs, std::span<const Symbol* 
   std::string node_name = NameScope::next(name, hint);
   std::vector<SymbolEntry> entries;
   for (const Symbol* s : inputs) entries.push_back(s->entry());
+  if (thread_context().promotes) [[unlikely]]
+    promote(promoted_inputs(def), entries, site);
   int expected = def.num_inputs(attrs);
   // Inputs that are not given become variables.
   const Names& names = def.traits_of(attrs).inputs;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kaon/engine/api.h"
+#include "kaon/ops/analysis/analysis.h"
 #include "kaon/ops/custom/custom.h"
 #include "kaon/ops/distribution/distribution.h"
 #include "kaon/ops/elementwise/elementwise.h"
@@ -24,6 +25,7 @@
 #include "kaon/ops/nn/softmax/softmax.h"
 #include "kaon/ops/nn/spatial/spatial.h"
 #include "kaon/ops/numeric/numeric.h"
+#include "kaon/ops/numpy/numpy.h"
 #include "kaon/ops/optim/optim.h"
 #include "kaon/ops/quant/quant.h"
 #include "kaon/ops/random/random.h"
@@ -78,21 +80,30 @@ using MovementOps =
                 ScatterNd, IndexCopy, IndexArray, RavelMultiIndex, UnravelIndex>;
 using NumericOps =
     ops::OpList<IsNan, IsInf, IsFinite, IsPosInf, IsNegInf, BitwiseAnd, BitwiseOr, BitwiseXor, LeftShift, RightShift,
-                BitwiseAndScalar, BitwiseOrScalar, BitwiseXorScalar, BitwiseNot, NanToNum, BroadcastWhere, WhereScalarX,
-                WhereScalarY, WhereScalars, Arctan2, Copysign, Fmod, Fmax, Fmin, Ldexp, Arctan2Scalar, RArctan2Scalar,
-                CopysignScalar, RCopysignScalar, LdexpScalar, RLdexpScalar, TrueDivide, TrueDivideScalar,
-                RTrueDivideScalar, FloorDivide, CompareEqual, CompareNotEqual, CompareGreater, CompareGreaterEqual,
-                CompareLess, CompareLessEqual, CompareEqualScalar, CompareNotEqualScalar, CompareGreaterScalar,
-                CompareGreaterEqualScalar, CompareLessScalar, CompareLessEqualScalar, NumpyLogicalNot>;
+                Lcm, BitwiseAndScalar, BitwiseOrScalar, BitwiseXorScalar, LcmScalar, BitwiseNot, NanToNum,
+                BroadcastWhere, WhereScalarX, WhereScalarY, WhereScalars, Arctan2, Copysign, Fmod, Fmax, Fmin, Ldexp,
+                Arctan2Scalar, RArctan2Scalar, CopysignScalar, RCopysignScalar, LdexpScalar, RLdexpScalar, TrueDivide,
+                TrueDivideScalar, RTrueDivideScalar, FloorDivide, CompareEqual, CompareNotEqual, CompareGreater,
+                CompareGreaterEqual, CompareLess, CompareLessEqual, CompareEqualScalar, CompareNotEqualScalar,
+                CompareGreaterScalar, CompareGreaterEqualScalar, CompareLessScalar, CompareLessEqualScalar,
+                NumpyLogicalNot>;
 using StatisticsOps = ops::OpList<Any, All, NumpySum, NumpyMean, NumpyProd, NumpyMax, NumpyMin, NumpyArgMax,
                                   NumpyArgMin, Var, Std, LogSumExp, Quantile, Percentile, Median, Histogram, IsClose,
                                   AllClose, ProductScan, ProductScanGrad, ExtremeScan, CumProd, CumMax, CumMin>;
 using SearchOps = ops::OpList<SearchSorted, TakeAlongAxis, PutAlongAxis, IndexAdd, Tril, Triu, Roll, Rot90, Difference,
                               Diff, MoveAxis, Meshgrid>;
+using NumpyOps =
+    ops::OpList<PromotingAdd, PromotingSubtract, PromotingMultiply, PromotingMod, PromotingPower, ColumnStack, HStack,
+                VStack, DStack, AtLeast1d, AtLeast2d, AtLeast3d, HSplit, DSplit, NumpyDiag, DiagFlat, Diagonal, Trace,
+                DiagIndicesFrom, Blackman, Hamming, Hanning, NumpyEye, Identity, Indices, LogSpace, FullLike,
+                MaskAssignScalar, Delete, InsertScalar, InsertSlice, InsertTensor, NumpyPad>;
+using AnalysisOps =
+    ops::OpList<Around, Polyval, Interp, IsIn, EDiff1d, Average, NanMean, NanMax, NanMin, Cov, NumpyDot, Cross,
+                NumpyNorm, LinalgNorm, Pinv, PinvScalarRcond, TensorInv, TensorSolve, Eigh, Eigvalsh, Eigvals>;
 using LinalgOps =
     ops::OpList<Dot, BatchDot, KhatriRao, LinalgGemm, LinalgGemm2, LinalgSyrk, LinalgTrmm, Matmul, Tensordot,
                 TensordotIntAxes, Outer, Kron, Einsum, LinalgPotrf, LinalgPotri, LinalgTrsm, LinalgSolve, LinalgInverse,
-                LinalgDet, LinalgSlogdet, LinalgGelqf, LinalgSyevd, LinalgSvd, LinalgSumLogDiag, LinalgExtractDiag,
+                LinalgDet, LinalgSlogdet, LinalgGelqf, LinalgSyevd, LinalgSvd, Eig, LinalgSumLogDiag, LinalgExtractDiag,
                 LinalgMakeDiag, LinalgExtractTrian, LinalgMakeTrian, Triangle>;
 using NnOps = ops::OpList<
     FullyConnected, Convolution, ConvolutionBackwardData, ConvolutionBackwardWeight, Deconvolution, Pooling,
@@ -159,7 +170,8 @@ void for_each_op(Visit&& visit) {
   auto family = [&]<class... Ops>(OpList<Ops...>) { (visit.template operator()<Ops>(), ...); };
   family(op::ElementwiseOps{}), family(op::ReduceOps{}), family(op::MovementOps{}), family(op::LinalgOps{}),
       family(op::NnOps{});
-  family(op::NumericOps{}), family(op::StatisticsOps{}), family(op::SearchOps{});
+  family(op::NumericOps{}), family(op::StatisticsOps{}), family(op::SearchOps{}), family(op::NumpyOps{}),
+      family(op::AnalysisOps{});
   family(op::DetectionOps{}), family(op::SpatialOps{}), family(op::QuantOps{}), family(op::SignalOps{}),
       family(op::CustomOps{}), family(op::ImageOps{}), family(op::InitOps{}), family(op::RandomOps{}),
       family(op::DistributionOps{}), family(op::OptimOps{});

@@ -265,8 +265,8 @@ class ArrayFunctions : public ops::OperatorCalls<A> {
   A _logical_and_scalar(const In<A>& x, const op::LogicalAndScalar& op) const { return call(op, x); }
   A _logical_or_scalar(const In<A>& x, const op::LogicalOrScalar& op) const { return call(op, x); }
   A _logical_xor_scalar(const In<A>& x, const op::LogicalXorScalar& op) const { return call(op, x); }
-  // --- reductions over op.axis (empty: all axes), of any dtype but bool; mean and norm floating. Without axes a result
-  // has shape (1,). sum(x, 1), sum(x, Shape(0, 2)) or sum(x, {.axis = {0, 2}}). A NaN passes max and min; nansum and
+  // --- reductions over op.axis (empty: all axes), of any dtype but bool; mean and norm floating. Of bool, sums and
+  // products are int64, means float32. Without axes a result has shape (1,). sum(x, 1), sum(x, Shape(0, 2)) or sum(x, {.axis = {0, 2}}). A NaN passes max and min; nansum and
   // nanprod skip it. No elements: ShapeError in max, min, argmax
   A sum(const In<A>& x, const op::Sum& op = {}) const { return call(op, x); }  // sum
   A sum(const In<A>& x, ops::Axes auto axes, bool keepdims = false) const { return call(op::Sum{.axis = Shape(axes), .keepdims = keepdims}, x); }

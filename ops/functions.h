@@ -345,6 +345,13 @@ class Functions : public LayerFunctions<A> {
     return op.start = start, op.stop = stop, op.num = num, create(op, site);
   }
   A eye(int64_t rows, op::Eye op = {}, Site site = Site::current()) const { return op.N = rows, create(op, site); }
+  A logspace(double start, double stop, op::LogSpace op = {}, Site site = Site::current()) const { return op.start = start, op.stop = stop, create(op, site); }
+  A indices(const Shape& dimensions, op::Indices op = {}, Site site = Site::current()) const { return op.dimensions = dimensions, create(op, site); }
+  A blackman(int64_t points, op::Blackman op = {}, Site site = Site::current()) const { return op.M = points, create(op, site); }
+  A hamming(int64_t points, op::Hamming op = {}, Site site = Site::current()) const { return op.M = points, create(op, site); }
+  A hanning(int64_t points, op::Hanning op = {}, Site site = Site::current()) const { return op.M = points, create(op, site); }
+  A _npi_eye(const op::NumpyEye& op, Site site = Site::current()) const { return create(op, site); }
+  A _npi_identity(const op::Identity& op, Site site = Site::current()) const { return create(op, site); }
   A random_uniform(const Shape& shape, op::RandomUniform op = {}, Site site = Site::current()) const {
     return op.shape = shape, create(op, site);
   }

@@ -20,6 +20,7 @@
 #include "kaon/ops/operator/copy_to.h"
 #include "kaon/ops/operator/interceptor.h"
 #include "kaon/ops/operator/kernel_call.h"
+#include "kaon/ops/promotion/promoted_call.h"
 
 namespace kaon {
 
@@ -176,6 +177,28 @@ void check_fits(const TensorMeta& result, const NDArray& out, const OpDef& def) 
   for (size_t i = 0; i < outs.size(); ++i) outs[i] = std::move(results[i]);
 }
 
+// The dtype to which a call casts the inputs in `mask` while promote_types() runs; none where there is nothing to do.
+std::optional<DType> promoted_dtype(uint32_t mask, std::span<const NDArray* const> inputs) {
+  for (const NDArray* x : inputs) {
+    if (!x->defined()) return std::nullopt;  // refused by the call
+  }
+  return mask == 0 ? std::nullopt : common_dtype(mask, inputs.size(), [&](size_t i) { return inputs[i]->dtype(); });
+}
+
+// body(inputs) with those in `mask` cast.
+template <class Body>
+void with_casts(uint32_t mask, DType dtype, std::span<const NDArray* const> inputs, const std::source_location& site,
+                Body&& body) {
+  std::vector<NDArray> cast;
+  cast.reserve(inputs.size());
+  std::vector<const NDArray*> now(inputs.begin(), inputs.end());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    if ((mask >> i & 1) == 0 || inputs[i]->dtype() == dtype) continue;
+    now[i] = &cast.emplace_back(inputs[i]->astype(dtype, site));
+  }
+  body(now);
+}
+
 }  // namespace
 
 void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray* const> inputs,
@@ -183,6 +206,12 @@ void NDArray::apply(const OpDef& def, const void* attrs, std::span<const NDArray
   for (const NDArray* a : inputs) {
     // the array's counts and its var, which were last written on another core
     if (a->node_) prefetch_for_write(static_cast<const RefCounted<ArrayNode>*>(a->node_.get()));
+  }
+  if (thread_context().promotes) [[unlikely]] {
+    const uint32_t mask = promoted_inputs(def);
+    if (const std::optional<DType> dtype = promoted_dtype(mask, inputs)) {
+      return with_casts(mask, *dtype, inputs, site, [&](const auto& now) { apply(def, attrs, now, outs, site, name); });
+    }
   }
   size_t n_in = inputs.size(), n_out = size_t(std::max(def.num_outputs(attrs), 0));  // infer refuses none
   SmallArray<ArrayNode*> nodes(n_in, [&](size_t i) { return inputs[i]->node_.get(); });
@@ -250,10 +279,33 @@ NDArray NDArray::negate(const In<NDArray>& a) { return nd.negative(a); }
 NDArray& NDArray::update(BinaryKind kind, const Arg<NDArray>& b) {
   check_writable("in-place arithmetic", b);
   const NDArray& self = *this;
+  if (thread_context().promotes && !b.is_number() && b.array().defined() && b.array().dtype() != dtype()) {
+    return update_promoted(kind, b);
+  }
   with_binary_op(kind, Arg<NDArray>(self, b.site()), b, [&](const OpDef& def, const void* attrs, auto inputs) {
     apply_into(def, attrs, inputs, self, b.site());
   });
   return *this;
+}
+
+// As x = x + y with the result cast to x's dtype.
+NDArray& NDArray::update_promoted(BinaryKind kind, const Arg<NDArray>& b) {
+  const auto rank = [](DType t) { return is_floating(t) ? 2 : t == DType::boolean ? 0 : 1; };
+  const DType result = result_type(dtype(), b.array().dtype());
+  if (rank(result) > rank(dtype())) {
+    throw TypeError(
+        fmt::format("[in-place arithmetic] the result has dtype {}, which an array of {} does not hold; "
+                    "write x = x + y instead of x += y",
+                    name_of(result), name_of(dtype())));
+  }
+  const NDArray y = binary(kind, Arg<NDArray>(*this, b.site()), b);
+  if (y.shape() != shape()) {
+    throw ShapeError(
+        fmt::format("[in-place arithmetic] the result has shape {}, which does not fit into an array of "
+                    "shape {}",
+                    y.shape().str(), shape().str()));
+  }
+  return assign(Arg<NDArray>(y, b.site()));
 }
 
 namespace {

@@ -170,9 +170,9 @@ class NDArray : public ArrayOperators<NDArray> {
   // A copy on that device, or this array where it is there already. Throws DeviceError when the device does not exist.
   NDArray as_in_context(Device device, std::source_location site = std::source_location::current()) const;
   NDArray detach() const;  // a view without gradient history
-  // The sum of all elements, of shape (1,). Throws TypeError for bool.
+  // The sum of all elements, of shape (1,); of bool in int64.
   NDArray sum(std::source_location site = std::source_location::current()) const;
-  // The mean of all elements, of shape (1,). Throws TypeError for integers and bool.
+  // The mean of all elements, of shape (1,); of bool in float32. Throws TypeError for integers.
   NDArray mean(std::source_location site = std::source_location::current()) const;
   NDArray transpose(std::source_location site = std::source_location::current()) const;  // axes in reverse order
 
@@ -276,6 +276,7 @@ class NDArray : public ArrayOperators<NDArray> {
 
  private:
   NDArray& update(ops::BinaryKind kind, const Arg<NDArray>& b);
+  NDArray& update_promoted(ops::BinaryKind kind, const Arg<NDArray>& b);
   engine::Buffer& buffer() const;  // throws TraceError in a trace, where arrays have no memory
   friend class ArrayPart<NDArray>;
   void check_writable(const char* op, const Arg<NDArray>& value) const;

@@ -13,6 +13,8 @@ namespace KAON_API kaon {
 namespace ops {
 KAON_API NDArray nonzero(const NDArray& data, const std::source_location& site);
 KAON_API std::vector<NDArray> unique(const NDArray& data, const std::source_location& site);
+KAON_API NDArray delete_at(const NDArray& data, const NDArray& positions, const std::optional<int>& axis,
+                           const std::source_location& site);
 KAON_API NDArray bincount(const NDArray& data, const NDArray* weights, int64_t minlength,
                           const std::source_location& site);
 }  // namespace ops
@@ -23,6 +25,7 @@ class NumpyFunctions : public ArrayFunctions<A> {
 
  public:
   using Base::call;
+  using Site = std::source_location;
   // clang-format off
   // --- what kind of number: bool, of every dtype
   A isnan(const In<A>& x) const { return call(op::IsNan{}, x); }  // NaN
@@ -31,6 +34,12 @@ class NumpyFunctions : public ArrayFunctions<A> {
   A isposinf(const In<A>& x) const { return call(op::IsPosInf{}, x); }  // infinity
   A isneginf(const In<A>& x) const { return call(op::IsNegInf{}, x); }  // minus infinity
   A nan_to_num(const In<A>& x, const op::NanToNum& op = {}) const { return call(op, x); }  // NaN and infinities replaced
+  // --- arithmetic of arrays of any two dtypes, cast to result_type first
+  A _npi_add(const In<A>& lhs, const In<A>& rhs) const { return call(op::PromotingAdd{}, lhs, rhs); }
+  A _npi_subtract(const In<A>& lhs, const In<A>& rhs) const { return call(op::PromotingSubtract{}, lhs, rhs); }
+  A _npi_multiply(const In<A>& lhs, const In<A>& rhs) const { return call(op::PromotingMultiply{}, lhs, rhs); }
+  A _npi_mod(const In<A>& lhs, const In<A>& rhs) const { return call(op::PromotingMod{}, lhs, rhs); }
+  A _npi_power(const In<A>& lhs, const In<A>& rhs) const { return call(op::PromotingPower{}, lhs, rhs); }
   // --- comparisons as NumPy has them: bool
   A _npi_equal(const In<A>& lhs, const In<A>& rhs) const { return call(op::CompareEqual{}, lhs, rhs); }
   A _npi_not_equal(const In<A>& lhs, const In<A>& rhs) const { return call(op::CompareNotEqual{}, lhs, rhs); }
@@ -54,6 +63,8 @@ class NumpyFunctions : public ArrayFunctions<A> {
   A bitwise_not(const In<A>& x) const { return call(op::BitwiseNot{}, x); }  // ~x
   A left_shift(const In<A>& lhs, const In<A>& rhs) const { return call(op::LeftShift{}, lhs, rhs); }  // lhs << rhs
   A right_shift(const In<A>& lhs, const In<A>& rhs) const { return call(op::RightShift{}, lhs, rhs); }  // lhs >> rhs
+  A lcm(const In<A>& lhs, const In<A>& rhs) const { return call(op::Lcm{}, lhs, rhs); }  // least common multiple
+  A _npi_lcm_scalar(const In<A>& x, const op::LcmScalar& op) const { return call(op, x); }
   A _npi_bitwise_and_scalar(const In<A>& x, const op::BitwiseAndScalar& op) const { return call(op, x); }
   A _npi_bitwise_or_scalar(const In<A>& x, const op::BitwiseOrScalar& op) const { return call(op, x); }
   A _npi_bitwise_xor_scalar(const In<A>& x, const op::BitwiseXorScalar& op) const { return call(op, x); }
@@ -63,14 +74,14 @@ class NumpyFunctions : public ArrayFunctions<A> {
   A where(const In<A>& condition, const In<A>& x, double y) const { return call(op::WhereScalarY{.scalar = y}, condition, x); }
   A where(const In<A>& condition, double x, const In<A>& y) const { return call(op::WhereScalarX{.scalar = x}, condition, y); }
   A where(const In<A>& condition, double x, double y) const { return call(op::WhereScalars{.x = x, .y = y}, condition); }
-  // --- two arrays of reals that broadcast
+  // --- two arrays of reals that broadcast; fmod, fmax and fmin of integers too
   A arctan2(const In<A>& x1, const In<A>& x2) const { return call(op::Arctan2{}, x1, x2); }  // the angle of the point (x2, x1)
   A copysign(const In<A>& x1, const In<A>& x2) const { return call(op::Copysign{}, x1, x2); }  // |x1| with the sign of x2
   A fmod(const In<A>& x1, const In<A>& x2) const { return call(op::Fmod{}, x1, x2); }  // remainder of x1 / x2, with the sign of x1
   A fmax(const In<A>& x1, const In<A>& x2) const { return call(op::Fmax{}, x1, x2); }  // the larger number; NaN where both are
   A fmin(const In<A>& x1, const In<A>& x2) const { return call(op::Fmin{}, x1, x2); }  // the smaller one
   A ldexp(const In<A>& x1, const In<A>& x2) const { return call(op::Ldexp{}, x1, x2); }  // x1 2^x2
-  A true_divide(const In<A>& lhs, const In<A>& rhs) const { return call(op::TrueDivide{}, lhs, rhs); }  // lhs / rhs; integers in float32
+  A true_divide(const In<A>& lhs, const In<A>& rhs) const { return call(op::TrueDivide{}, lhs, rhs); }  // lhs / rhs of any dtypes; integers in float32
   A _npi_true_divide_scalar(const In<A>& x, const op::TrueDivideScalar& op) const { return call(op, x); }
   A _npi_rtrue_divide_scalar(const In<A>& x, const op::RTrueDivideScalar& op) const { return call(op, x); }
   A floor_divide(const In<A>& lhs, const In<A>& rhs) const { return call(op::FloorDivide{}, lhs, rhs); }  // floor(lhs / rhs); integers too
@@ -160,6 +171,63 @@ class NumpyFunctions : public ArrayFunctions<A> {
   std::vector<A> meshgrid(std::span<const A> arrays, op::Meshgrid op = {}, const std::source_location& site = std::source_location::current()) const {
     return op.num_args = int(arrays.size()), call_list_many(op.num_args, op, arrays, site);
   }
+  // --- arrays stacked, split, padded and edited
+  A column_stack(std::span<const A> arrays, const Site& site = Site::current()) const { return call_array_list(op::ColumnStack{.num_args = int(arrays.size())}, arrays, site); }
+  A hstack(std::span<const A> arrays, const Site& site = Site::current()) const { return call_array_list(op::HStack{.num_args = int(arrays.size())}, arrays, site); }
+  A vstack(std::span<const A> arrays, const Site& site = Site::current()) const { return call_array_list(op::VStack{.num_args = int(arrays.size())}, arrays, site); }
+  A dstack(std::span<const A> arrays, const Site& site = Site::current()) const { return call_array_list(op::DStack{.num_args = int(arrays.size())}, arrays, site); }
+  std::vector<A> atleast_1d(std::span<const A> arrays, const Site& site = Site::current()) const { return call_list_many(int(arrays.size()), op::AtLeast1d{.num_args = int(arrays.size())}, arrays, site); }
+  std::vector<A> atleast_2d(std::span<const A> arrays, const Site& site = Site::current()) const { return call_list_many(int(arrays.size()), op::AtLeast2d{.num_args = int(arrays.size())}, arrays, site); }
+  std::vector<A> atleast_3d(std::span<const A> arrays, const Site& site = Site::current()) const { return call_list_many(int(arrays.size()), op::AtLeast3d{.num_args = int(arrays.size())}, arrays, site); }
+  std::vector<A> hsplit(const In<A>& x, const op::HSplit& op) const { return call_many(op.num_outputs(), op, x); }  // along axis 1
+  std::vector<A> dsplit(const In<A>& x, const op::DSplit& op) const { return call_many(op.num_outputs(), op, x); }  // along axis 2
+  A _npi_pad(const In<A>& x, const op::NumpyPad& op) const { return call(op, x); }  // any number of axes
+  A _npi_boolean_mask_assign_scalar(const In<A>& data, const In<A>& mask, const op::MaskAssignScalar& op) const { return call(op, data, mask); }
+  A _npi_insert_scalar(const In<A>& arr, const op::InsertScalar& op) const { return call(op, arr); }
+  A _npi_insert_scalar(const In<A>& arr, const In<A>& values, const op::InsertScalar& op) const { return call(op, arr, values); }
+  A _npi_insert_slice(const In<A>& arr, const op::InsertSlice& op) const { return call(op, arr); }
+  A _npi_insert_slice(const In<A>& arr, const In<A>& values, const op::InsertSlice& op) const { return call(op, arr, values); }
+  A _npi_insert_tensor(const In<A>& arr, const In<A>& obj, const op::InsertTensor& op) const { return call(op, arr, obj); }
+  A _npi_insert_tensor(const In<A>& arr, const In<A>& values, const In<A>& obj, const op::InsertTensor& op) const { return call(op, arr, values, obj); }
+  A _npi_delete(const In<A>& arr, const op::Delete& op) const { return call(op, arr); }  // without an index or a slice
+  // Without the slices at the whole numbers obj, of which some may be equal: waits for them, and is refused in a trace.
+  A _npi_delete(const In<A>& arr, const In<A>& obj, const std::optional<int>& axis) const {
+    if constexpr (std::same_as<A, NDArray>) return ops::delete_at(arr.array(), obj.array(), axis, arr.site());
+    else ops::refuse_in_trace("_npi_delete");
+  }
+  // --- diagonals, without elements outside of a matrix
+  A _np_diag(const In<A>& x, const op::NumpyDiag& op = {}) const { return call(op, x); }
+  A diagflat(const In<A>& x, int k = 0) const { return call(op::DiagFlat{.k = k}, x); }
+  A diagonal(const In<A>& x, const op::Diagonal& op = {}) const { return call(op, x); }
+  A trace(const In<A>& x, const op::Trace& op = {}) const { return call(op, x); }  // the sum of a diagonal
+  A diag_indices_from(const In<A>& x) const { return call(op::DiagIndicesFrom{}, x); }  // int64 (dimensions, n)
+  A full_like(const In<A>& x, double fill_value, op::FullLike op = {}) const { return op.fill_value = fill_value, call(op, x); }
+  // --- numbers rounded, averaged, looked up; linear algebra
+  A around(const In<A>& x, int decimals = 0) const { return call(op::Around{.decimals = decimals}, x); }  // halves to even
+  A polyval(const In<A>& p, const In<A>& x) const { return call(op::Polyval{}, p, x); }  // p[0] the highest coefficient
+  A interp(const In<A>& x, const In<A>& xp, const In<A>& fp, const op::Interp& op = {}) const { return call(op, x, xp, fp); }
+  A isin(const In<A>& element, const In<A>& test_elements, bool invert = false) const { return call(op::IsIn{.invert = invert}, element, test_elements); }
+  A ediff1d(const In<A>& x, const op::EDiff1d& op = {}) const { return call(op, x); }
+  A ediff1d(const In<A>& x, const In<A>& ends, const op::EDiff1d& op) const { return call(op, x, ends); }
+  A ediff1d(const In<A>& x, const In<A>& to_begin, const In<A>& to_end, op::EDiff1d op = {}) const { return op.to_begin_arr_given = op.to_end_arr_given = true, call(op, x, to_begin, to_end); }
+  A average(const In<A>& a, op::Average op = {}) const { return op.weighted = op.returned = false, call(op, a); }
+  A average(const In<A>& a, const In<A>& weights, op::Average op = {}) const { return op.returned = false, call(op, a, weights); }
+  A nanmean(const In<A>& x, const op::NanMean& op = {}) const { return call(op, x); }
+  A nanmax(const In<A>& x, const op::NanMax& op = {}) const { return call(op, x); }
+  A nanmin(const In<A>& x, const op::NanMin& op = {}) const { return call(op, x); }
+  A cov(const In<A>& m, const op::Cov& op = {}) const { return call(op, m); }  // covariances of rows
+  A _np_dot(const In<A>& a, const In<A>& b) const { return call(op::NumpyDot{}, a, b); }
+  A cross(const In<A>& a, const In<A>& b, int axis = -1) const { return call(op::Cross{.axis = axis}, a, b); }
+  A _npi_norm(const In<A>& x, const op::NumpyNorm& op = {}) const { return call(op, x); }
+  A linalg_norm(const In<A>& x, const op::LinalgNorm& op = {}) const { return call(op, x); }  // of every order
+  A _npi_pinv(const In<A>& a, const In<A>& rcond, const op::Pinv& op = {}) const { return call(op, a, rcond); }
+  A linalg_pinv(const In<A>& a, double rcond = 1e-15) const { return call(op::PinvScalarRcond{.rcond = rcond}, a); }
+  A linalg_tensorinv(const In<A>& a, int ind = 2) const { return call(op::TensorInv{.ind = ind}, a); }
+  A linalg_tensorsolve(const In<A>& a, const In<A>& b, const Shape& a_axes = {}) const { return call(op::TensorSolve{.a_axes = a_axes}, a, b); }
+  std::vector<A> linalg_eigh(const In<A>& a, const op::Eigh& op = {}) const { return call_many(2, op, a); }  // values, vectors in columns
+  A linalg_eigvalsh(const In<A>& a, const op::Eigvalsh& op = {}) const { return call(op, a); }
+  std::vector<A> linalg_eig(const In<A>& a) const { return call_many(2, op::Eig{}, a); }  // on the CPU; ValueError unless real
+  A linalg_eigvals(const In<A>& a) const { return call(op::Eigvals{}, a); }
   // clang-format on
 
  protected:

@@ -1,4 +1,4 @@
-// Bits of integers.
+// Bits and common multiples of integers.
 #include <fmt/format.h>
 
 #include <cmath>
@@ -32,7 +32,7 @@ void typed(const void*, const void* const* in, void* out, size_t n) {
 template <BitsKind K>
 constexpr PointwiseKernels make_kernels() {
   PointwiseKernels k;
-  k.set_integers<!is_shift(K)>([]<class T>() -> TypedFn { return &typed<K, T>; });
+  k.set_integers<!is_shift(K) && K != BitsKind::lcm>([]<class T>() -> TypedFn { return &typed<K, T>; });
   if constexpr (!is_shift(K)) k.boolean() = &typed<K, uint8_t>;
   return k;
 }
@@ -46,6 +46,7 @@ const PointwiseKernels& bits_kernels(BitsKind kind) {
     case BitsKind::bit_or: return kernels_of<BitsKind::bit_or>;
     case BitsKind::bit_xor: return kernels_of<BitsKind::bit_xor>;
     case BitsKind::left_shift: return kernels_of<BitsKind::left_shift>;
+    case BitsKind::lcm: return kernels_of<BitsKind::lcm>;
     default: return kernels_of<BitsKind::right_shift>;
   }
 }
@@ -103,8 +104,10 @@ template struct op::Bits<BitsKind::bit_or>;
 template struct op::Bits<BitsKind::bit_xor>;
 template struct op::Bits<BitsKind::left_shift>;
 template struct op::Bits<BitsKind::right_shift>;
+template struct op::Bits<BitsKind::lcm>;
 template struct op::BitsScalar<BitsKind::bit_and>;
 template struct op::BitsScalar<BitsKind::bit_or>;
 template struct op::BitsScalar<BitsKind::bit_xor>;
+template struct op::BitsScalar<BitsKind::lcm>;
 
 }  // namespace kaon

@@ -50,6 +50,10 @@ void run_bits_of(KernelContext& c) {
     dispatch_number("bits", c.out().dtype, [&]<class T>() {
       if constexpr (std::is_integral_v<T>) broadcast_two<T>(c, BitsFn<K>());
     });
+  } else if (K == BitsKind::lcm && c.out().dtype != DType::boolean) {
+    dispatch_number("lcm", c.out().dtype, [&]<class T>() {
+      if constexpr (std::is_integral_v<T>) broadcast_two<T>(c, BitsFn<K>());
+    });
   } else {
     dispatch_width(c.out().dtype, [&]<class T>() { broadcast_two<T>(c, BitsFn<K>()); });
   }
@@ -57,7 +61,12 @@ void run_bits_of(KernelContext& c) {
 
 template <RealKind K>
 void run_real_of(KernelContext& c) {
-  dispatch_float("real", c.out().dtype, [&]<class T>() { broadcast_two<T>(c, RealFn<K>()); });
+  const auto run = [&]<class T>() { broadcast_two<T>(c, RealFn<K>()); };
+  if constexpr (takes_integers(K)) {
+    dispatch_number("real", c.out().dtype, run);
+  } else {
+    dispatch_float("real", c.out().dtype, run);
+  }
 }
 
 }  // namespace
@@ -80,6 +89,7 @@ void ops::run_bits_cuda(BitsKind kind, KernelContext& c) {
     case BitsKind::bit_xor: return run_bits_of<BitsKind::bit_xor>(c);
     case BitsKind::left_shift: return run_bits_of<BitsKind::left_shift>(c);
     case BitsKind::right_shift: return run_bits_of<BitsKind::right_shift>(c);
+    case BitsKind::lcm: return run_bits_of<BitsKind::lcm>(c);
   }
 }
 

@@ -118,17 +118,18 @@ struct NumpyLogicalNot {
 };
 }  // namespace op
 
-// --- Bits of integers and bool, two arrays of one dtype, broadcasting.
+// --- Bits of integers and bool, and common multiples, of two arrays of one dtype, broadcasting.
 
 namespace ops {
-enum class BitsKind : uint8_t { bit_and, bit_or, bit_xor, left_shift, right_shift };
+enum class BitsKind : uint8_t { bit_and, bit_or, bit_xor, left_shift, right_shift, lcm };
 
 constexpr OpTraits bits_traits(BitsKind kind) {
   constexpr Names names[] = {{"_npi_bitwise_and", "bitwise_and"},
                              {"_npi_bitwise_or", "bitwise_or"},
                              {"_npi_bitwise_xor", "bitwise_xor"},
                              {"left_shift"},
-                             {"right_shift"}};
+                             {"right_shift"},
+                             {"_npi_lcm", "lcm"}};
   const Names& n = names[size_t(kind)];
   OpTraits t{.name = n[0], .inputs = Names("lhs", "rhs"), .inplace = 0, .recomputable = true, .flat = true};
   if (n.size() > 1) t.aliases = Names(n[1]);
@@ -137,7 +138,7 @@ constexpr OpTraits bits_traits(BitsKind kind) {
 }
 constexpr OpTraits bits_scalar_traits(BitsKind kind) {
   constexpr std::string_view names[] = {"_npi_bitwise_and_scalar", "_npi_bitwise_or_scalar", "_npi_bitwise_xor_scalar"};
-  return {.name = names[size_t(kind)]};
+  return {.name = kind == BitsKind::lcm ? "_npi_lcm_scalar" : names[size_t(kind)]};
 }
 KAON_API void infer_bits(BitsKind kind, InferContext& c);
 KAON_API void run_bits(BitsKind kind, KernelContext& c);
@@ -146,7 +147,8 @@ void run_bits_cuda(BitsKind kind, KernelContext& c);
 
 namespace op {
 // Shifts are for integers. A left shift wraps, a right shift keeps the sign; by a negative number or by the width of
-// the dtype and more, all bits are shifted out.
+// the dtype and more, all bits are shifted out. lcm: the least common multiple, not negative, 0 where a number is; it
+// wraps.
 template <ops::BitsKind K>
 struct Bits {
   static constexpr OpTraits traits = ops::bits_traits(K);
@@ -160,6 +162,7 @@ using BitwiseOr = Bits<ops::BitsKind::bit_or>;
 using BitwiseXor = Bits<ops::BitsKind::bit_xor>;
 using LeftShift = Bits<ops::BitsKind::left_shift>;
 using RightShift = Bits<ops::BitsKind::right_shift>;
+using Lcm = Bits<ops::BitsKind::lcm>;
 
 // The same of an array and a whole number that its dtype holds. is_int as in Scalar.
 template <ops::BitsKind K>
@@ -178,6 +181,7 @@ struct BitsScalar {
 using BitwiseAndScalar = BitsScalar<ops::BitsKind::bit_and>;
 using BitwiseOrScalar = BitsScalar<ops::BitsKind::bit_or>;
 using BitwiseXorScalar = BitsScalar<ops::BitsKind::bit_xor>;
+using LcmScalar = BitsScalar<ops::BitsKind::lcm>;
 
 // All bits turned; of bool, not x.
 struct BitwiseNot {
@@ -270,14 +274,17 @@ struct WhereScalars {
 };
 }  // namespace op
 
-// --- Functions of two arrays of reals, broadcasting; floating dtypes.
+// --- Functions of two arrays of reals, broadcasting; floating dtypes, fmod, fmax and fmin of integers too.
 
 namespace ops {
 // arctan2: the angle of the point (x2, x1) in (-pi, pi], as C's atan2; copysign: |x1| with the sign of x2; fmod: the
 // remainder of x1 / x2 with the sign of x1; fmax and fmin: the larger and smaller number, NaN where both are; ldexp: x1
-// 2^x2.
+// 2^x2. The remainder of integers is 0 for x2 = 0.
 enum class RealKind : uint8_t { arctan2, copysign, fmod, fmax, fmin, ldexp };
 
+constexpr bool takes_integers(RealKind kind) {
+  return kind == RealKind::fmod || kind == RealKind::fmax || kind == RealKind::fmin;
+}
 constexpr OpTraits real_traits(RealKind kind) {
   constexpr Names names[] = {{"_npi_arctan2", "arctan2"}, {"_npi_copysign", "copysign"}, {"fmod"}, {"fmax"}, {"fmin"},
                              {"_npi_ldexp", "ldexp"}};
@@ -294,7 +301,7 @@ constexpr OpTraits real_scalar_traits(RealKind kind, bool reversed) {
     default: return {.name = reversed ? "_npi_rldexp_scalar" : "_npi_ldexp_scalar"};
   }
 }
-KAON_API void infer_real(InferContext& c);
+KAON_API void infer_real(RealKind kind, InferContext& c);
 KAON_API void grad_real(RealKind kind, GradContext& g);
 KAON_API void run_real(RealKind kind, KernelContext& c);
 void run_real_cuda(RealKind kind, KernelContext& c);
@@ -306,7 +313,7 @@ struct Real {
   static constexpr OpTraits traits = ops::real_traits(K);
   static constexpr void fields(auto) {}
   static const OpDef def;
-  void infer(InferContext& c) const { ops::infer_real(c); }
+  void infer(InferContext& c) const { ops::infer_real(K, c); }
   void grad(GradContext& g) const { ops::grad_real(K, g); }
   ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
   std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
@@ -339,7 +346,7 @@ using RCopysignScalar = RealScalar<ops::RealKind::copysign, true>;
 using LdexpScalar = RealScalar<ops::RealKind::ldexp, false>;
 using RLdexpScalar = RealScalar<ops::RealKind::ldexp, true>;
 
-// lhs / rhs, broadcasting; of integers and bool in float32.
+// lhs / rhs, broadcasting; arrays of several dtypes are cast to result_type first, then integers and bool to float32.
 struct TrueDivide {
   static constexpr OpTraits traits{.name = "_npi_true_divide", .inputs = ops::Names("lhs", "rhs")};
   static constexpr void fields(auto) {}

@@ -12,9 +12,10 @@
 
 namespace kaon::ops {
 
-void infer_real(InferContext& c) {
+void infer_real(RealKind kind, InferContext& c) {
   c.expect_same_dtype();
-  c.expect_floating();
+  if (!takes_integers(kind)) c.expect_floating();
+  if (c.dtype() == DType::boolean) c.fail_dtype("needs a dtype of numbers, got bool; use cast");
   c.set_output(broadcast_shapes(c.shape(0), c.shape(1), c.op()), c.dtype());
 }
 
@@ -83,6 +84,7 @@ FusedForms op::Real<K>::fused_forms(const RegisterKernels&) const {
 }
 template <RealKind K>
 std::optional<CudaExpression> op::Real<K>::cuda_expression(const ExpressionArgs& a) const {
+  if (K == RealKind::fmod && !is_floating(a.dtype)) return std::nullopt;
   return real_expression(K, a.type(), a.in[0], a.in[1]);
 }
 
@@ -113,9 +115,8 @@ template struct op::RealScalar<RealKind::copysign, true>;
 template struct op::RealScalar<RealKind::ldexp, false>;
 template struct op::RealScalar<RealKind::ldexp, true>;
 
-// --- true_divide
+// --- true_divide by a number; of two arrays in ops/numpy/promoting.cpp
 
-constinit const OpDef op::TrueDivide::def = make_op_def<op::TrueDivide>();
 template <bool Reversed>
 constinit const OpDef op::TrueDivideByScalar<Reversed>::def = make_op_def<op::TrueDivideByScalar<Reversed>>();
 
@@ -125,13 +126,6 @@ NDArray as_real(const NDArray& x) { return is_floating(x.dtype()) ? x : nd.cast(
 DType real_dtype(DType dtype) { return is_floating(dtype) ? dtype : DType::float32; }
 
 }  // namespace
-
-void op::TrueDivide::infer(InferContext& c) const {
-  c.expect_same_dtype();
-  c.set_output(broadcast_shapes(c.shape(0), c.shape(1), c.op()), real_dtype(c.dtype()));
-}
-
-void op::TrueDivide::compose(ComposeContext& c) const { c.set(as_real(c.input(0)) / as_real(c.input(1))); }
 
 template <bool Reversed>
 void op::TrueDivideByScalar<Reversed>::infer(InferContext& c) const {

@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kaon/ops/functions.h"
+#include "kaon/ops/kernels/scratch.h"
 #include "kaon/ops/math/dispatch.h"
 #include "kaon/ops/op_def.h"
 #include "kaon/ops/reduce/kernels/axes.h"
@@ -22,11 +25,14 @@ bool op::Reduce<K>::keeps_rows(const RowQuery& q) const {
 
 template <ReduceKind K>
 void op::Reduce<K>::infer(InferContext& c) const {
-  if (c.dtype() == DType::boolean) c.fail_dtype("is not implemented for dtype bool; use cast");
-  if (K == ReduceKind::mean) c.expect_floating();
+  const bool is_bool = c.dtype() == DType::boolean;
+  if (is_bool && !counts_bool(K)) c.fail_dtype("is not implemented for dtype bool; use cast");
+  if (K == ReduceKind::mean && !is_bool) c.expect_floating();
   const uint32_t mask = reduced_axes(axis, exclude, c.shape(0).ndim(), c.op());
   if (K == ReduceKind::max || K == ReduceKind::min) expect_elements(c, mask);
-  c.set_output(reduced_shape(c.shape(0), mask, keepdims), c.dtype());
+  c.set_output(reduced_shape(c.shape(0), mask, keepdims), !is_bool                ? c.dtype()
+                                                          : K == ReduceKind::mean ? DType::float32
+                                                                                  : DType::int64);
 }
 
 template <ReduceKind K>
@@ -49,9 +55,26 @@ void op::Reduce<K>::grad(GradContext& g) const {
   }
 }
 
+namespace {
+
+// The elements of a bool array as numbers of `dtype`, float32 or int64, in `memory`.
+TensorView numbers_of(const TensorView& x, DType dtype, const Scratch& memory, RunContext& run) {
+  const uint8_t* const from = x.as<const uint8_t>();
+  run.parallel_for(x.size(), 1 << 16, [&](int64_t begin, int64_t end) {
+    if (dtype == DType::float32) std::copy(from + begin, from + end, memory.as<float>() + begin);
+    else std::copy(from + begin, from + end, memory.as<int64_t>() + begin);
+  });
+  return {.data = memory.data(), .shape = x.shape, .dtype = dtype};
+}
+
+}  // namespace
+
 template <ReduceKind K>
 void run_cpu(const op::Reduce<K>& op, KernelContext& c) {
-  const TensorView& in = c.in(0);
+  const bool is_bool = c.in(0).dtype == DType::boolean;
+  const DType dtype = c.out().dtype;
+  const Scratch memory(is_bool ? size_t(c.in(0).size()) * size_of(dtype) : 0);
+  const TensorView in = is_bool ? numbers_of(c.in(0), dtype, memory, c.run) : c.in(0);
   const ReduceDims dims(in.shape, reduced_axes(op.axis, op.exclude, in.shape.ndim(), op.traits.name.data()));
   const double count = elements_per_result(dims.span());
   dispatch_all(op.traits.name.data(), in.dtype, [&]<class T>() {

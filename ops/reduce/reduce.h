@@ -30,8 +30,10 @@ constexpr OpTraits reduce_traits(ReduceKind kind) {
 namespace op {
 // The result over the axes in `axis` (empty: all of them), or over all others when `exclude`. Reduced axes vanish, or
 // stay with size 1 when `keepdims`; a result without axes has shape (1,). The dtype stays; 16-bit floats accumulate in
-// float32 and sums are pairwise; integer sums wrap; mean is for floating dtypes. max and min propagate NaN, nansum and
-// nanprod skip it. max and min of no elements throw ShapeError; their gradient goes whole to every tied element.
+// float32 and sums are pairwise; integer sums wrap; mean is for floating dtypes. Sums and products of bool count in
+// int64, means of bool are float32, as in NumPy; MXNet's sum of bool is true or false. max and min propagate NaN,
+// nansum and nanprod skip it. max and min of no elements throw ShapeError; their gradient goes whole to every tied
+// element.
 template <ReduceKind K>
 struct Reduce {
   Shape axis{};
@@ -70,6 +72,9 @@ template <ops::ReduceKind K>
 void run_cpu(const op::Reduce<K>& op, KernelContext& c);
 
 namespace ops {
+constexpr bool counts_bool(ReduceKind kind) {
+  return kind == ReduceKind::sum || kind == ReduceKind::mean || kind == ReduceKind::prod;
+}
 void run_reduce_cuda(ReduceKind kind, const Shape& axis, bool exclude, KernelContext& c);
 }  // namespace ops
 

@@ -25,6 +25,13 @@ TEST_CASE("guide: arrays", "[docs]") {
   CHECK(same.asvector<float>() == std::vector<float>{-1, 8, 9, -1, 15, 16});
   CHECK(copy.asvector<float>() == std::vector<float>{1, 2, 3, 4, 5, 6});
 
+  NDArray counts = nd.array({1, 2}, {2}, {.dtype = DType::int32}), means = nd.array({0.5, 1.5});
+  CHECK_THROWS_AS(counts * means, TypeError);
+  NDArray product = promote_types([&] { return counts * means; });
+  CHECK(product.dtype() == DType::float32);
+  CHECK(result_type(DType::uint8, DType::int8) == DType::int16);
+  CHECK(nd._npi_add(counts, means).dtype() == DType::float32);  // NumPy's names promote everywhere, as in mx.np
+
   // What the text says of views, of what converts, and of printing.
   CHECK(a.asvector<float>() == same.asvector<float>());
   NDArray c = nd.zeros({2, 3}, {.dtype = DType::float64});

@@ -169,12 +169,28 @@ const NameSet attributes_left_out{"Convolution workspace",
                                   "_contrib_ModulatedDeformableConvolution im2col_step",
                                   "all_finite init_output",
                                   "multi_all_finite init_output",
-                                  "_npi_mean initial"};
+                                  "_npi_mean initial",
+                                  "_npi_dsplit squeeze_axis",
+                                  "_npi_hsplit axis",
+                                  "_npi_insert_scalar start",
+                                  "_npi_insert_scalar step",
+                                  "_npi_insert_scalar stop",
+                                  "_npi_insert_slice int_ind",
+                                  "_npi_insert_tensor int_ind",
+                                  "_npi_insert_tensor start",
+                                  "_npi_insert_tensor step",
+                                  "_npi_insert_tensor stop",
+                                  "_npi_lcm_scalar is_int",
+                                  "_npi_pad reflect_type",
+                                  "_npi_pinv hermitian",
+                                  "_npi_pinv_scalar_rcond hermitian"};
 
 // Operators of float32 and float64 alone: LAPACK's, and sequences of events.
-const NameSet without_float16{"_linalg_det",   "_linalg_gelqf", "_linalg_inverse",  "_linalg_potrf",
-                              "_linalg_potri", "_linalg_trsm",  "_linalg_slogdet",  "_linalg_syevd",
-                              "_npi_solve",    "_npi_svd",      "_contrib_hawkesll"};
+const NameSet without_float16{
+    "_linalg_det",     "_linalg_gelqf", "_linalg_inverse", "_linalg_potrf", "_linalg_potri",          "_linalg_trsm",
+    "_linalg_slogdet", "_linalg_syevd", "_npi_solve",      "_npi_svd",      "_contrib_hawkesll",      "_npi_eig",
+    "_npi_eigh",       "_npi_eigvals",  "_npi_eigvalsh",   "_npi_pinv",     "_npi_pinv_scalar_rcond", "_npi_tensorinv",
+    "_npi_tensorsolve"};
 
 }  // namespace
 
@@ -239,7 +255,7 @@ TEST_CASE("golden: gradients, dtypes, sizes of zero and one and special values a
     const OpDef* def = find_op(name);
     INFO(name);
     if (def->traits.inputs.size() == 0) continue;
-    static const std::set<std::string> of_integers{"left_shift", "right_shift"};
+    static const std::set<std::string> of_integers{"left_shift", "right_shift", "_npi_lcm", "_npi_lcm_scalar"};
     const bool is_of_levels = def->traits.name.starts_with("_contrib_calibrate") || name.find("quantize") != name.npos;
     const bool is_narrow = name.find("mp_") != name.npos || name == "multi_lars";  // beside or in float32 alone
     if (name != "one_hot" && !is_narrow && !is_of_levels && !name.starts_with("_npi_bitwise") &&

@@ -175,6 +175,7 @@ TEST_CASE("golden: operators made of others, and order", "[golden]") { check_fil
 TEST_CASE("golden: attention and rotary positions", "[golden]") { check_file("attention.golden"); }
 TEST_CASE("golden: recurrent layers and unaligned sequences", "[golden]") { check_file("rnn.golden"); }
 TEST_CASE("golden: linear algebra", "[golden]") { check_file("linalg.golden"); }
+TEST_CASE("golden: arrays of NumPy's front end", "[golden]") { check_file("numpy_arrays.golden"); }
 TEST_CASE("golden: losses and dropout", "[golden]") { check_file("losses.golden"); }
 TEST_CASE("golden: probability densities", "[golden]") { check_file("distribution.golden"); }
 TEST_CASE("golden: images as files have them", "[golden]") { check_file("image.golden"); }

@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <typeinfo>
 
 #include "kaon/gluon/nn/nn.h"
@@ -9,6 +10,7 @@
 #include "kaon/graph/hybrid/cached_graph.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/math/dispatch.h"
+#include "kaon/ops/promotion/promotion.h"
 
 using namespace kaon;
 using namespace kaon::graph;
@@ -320,7 +322,7 @@ std::vector<Wrong> types() {
                        [] { nd.logaddexp(ones({2}, whole), ones({2}, whole)); }),
       wrong<TypeError>({"[mean]", "floating dtype", "int32"}, [] { nd.mean(ones({2}, whole)); }),
       wrong<TypeError>({"[relu]", "bool"}, [] { nd.relu(ones({2}, DType::boolean)); }),
-      wrong<TypeError>({"[sum]", "bool", "use cast"}, [] { nd.sum(ones({2}, DType::boolean)); }),
+      wrong<TypeError>({"[nansum]", "bool", "use cast"}, [] { nd.nansum(ones({2}, DType::boolean)); }),
       wrong<TypeError>({"[_backward_gather_nd]", "not implemented", "bool"},
                        [] {
                          nd._backward_gather_nd(ones({2}, DType::boolean), ones({1, 2}), {.shape = {3}});
@@ -1598,11 +1600,11 @@ std::vector<Wrong> numpy_functions() {
       wrong<TypeError>({"[_npi_arctan2]", "int32"}, [] { nd.arctan2(ones({2}, whole), ones({2}, whole)); }),
       wrong<ShapeError>({"[_npi_copysign]", "(2,)", "(3,)"}, [] { nd.copysign(ones({2}), ones({3})); }),
       wrong<TypeError>({"[fmod]", "float32", "float16"}, [] { nd.fmod(ones({2}), ones({2}, half)); }),
-      wrong<TypeError>({"[fmax]", "int32"}, [] { nd.fmax(ones({2}, whole), ones({2}, whole)); }),
-      wrong<TypeError>({"[fmin]", "int32"}, [] { nd.fmin(ones({2}, whole), ones({2}, whole)); }),
+      wrong<TypeError>({"[fmax]", "bool"}, [] { nd.fmax(ones({2}, DType::boolean), ones({2}, DType::boolean)); }),
+      wrong<TypeError>({"[fmin]", "int32", "int8"}, [] { nd.fmin(ones({2}, whole), ones({2}, DType::int8)); }),
       wrong<TypeError>({"[_npi_ldexp]", "int32"}, [] { nd.ldexp(ones({2}, whole), ones({2}, whole)); }),
       wrong<TypeError>({"[_npi_arctan2_scalar]", "int32"}, [] { nd._npi_arctan2_scalar(ones({2}, whole), {}); }),
-      wrong<TypeError>({"[_npi_true_divide]", "float32", "int32"}, [] { nd.true_divide(ones({2}), ones({2}, whole)); }),
+      wrong<ShapeError>({"[_npi_true_divide]", "(2,)", "(3,)"}, [] { nd.true_divide(ones({2}), ones({3}, whole)); }),
       wrong<TypeError>({"[floor_divide]", "bool"},
                        [] { nd.floor_divide(ones({2}, DType::boolean), ones({2}, DType::boolean)); }),
       wrong<TypeError>({"[silu]", "int32"}, [] { nd.silu(ones({2}, whole)); }),
@@ -1615,6 +1617,204 @@ std::vector<Wrong> numpy_functions() {
       wrong<ValueError>({"[celu]", "alpha", "0"}, [] { nd.celu(ones({2}), {.alpha = 0}); }),
       wrong<TypeError>({"[threshold]", "int32"}, [] { nd.threshold(ones({2}, whole), {}); }),
       wrong<ShapeError>({"[glu]", "even", "(3,)"}, [] { nd.glu(ones({3})); }),
+  };
+}
+
+std::vector<Wrong> numpy_arrays() {
+  const DType boolean = DType::boolean;
+  const auto list = [](auto... arrays) { return std::vector<NDArray>{arrays...}; };
+  return {
+      wrong<TypeError>({"[_npi_subtract]", "bool"}, [=] { nd._npi_subtract(ones({2}, boolean), ones({2}, boolean)); }),
+      wrong<ShapeError>({"[_npi_add]", "(2,)", "(3,)"}, [] { nd._npi_add(ones({2}), ones({3}, whole)); }),
+      wrong<ShapeError>({"[_npi_multiply]", "(2,)", "(3,)"}, [] { nd._npi_multiply(ones({2}), ones({3})); }),
+      wrong<TypeError>({"[_npi_mod]", "bool"}, [=] { nd._npi_mod(ones({2}, boolean), ones({2}, boolean)); }),
+      wrong<TypeError>({"[_npi_power]", "bool"}, [=] { nd._npi_power(ones({2}, boolean), ones({2}, boolean)); }),
+      wrong<TypeError>({"[in-place arithmetic]", "float32", "int32", "x = x + y"},
+                       [] {
+                         promote_types([] {
+                           NDArray x = ones({2}, whole);
+                           x += ones({2});
+                         });
+                       }),
+      wrong<ShapeError>({"[in-place arithmetic]", "(3, 2)", "(2,)"},
+                        [] {
+                          promote_types([] {
+                            NDArray x = ones({2});
+                            x += ones({3, 2}, whole);
+                          });
+                        }),
+      wrong<ShapeError>({"[_npi_hstack]", "along axis 1", "(2, 3)", "(3, 3)"},
+                        [=] {
+                          nd.hstack(list(ones({2, 3}), ones({3, 3})));
+                        }),
+      wrong<ShapeError>({"[_npi_vstack]", "along axis 0", "(2, 3)"},
+                        [=] {
+                          nd.vstack(list(ones({2, 3}), ones({2})));
+                        }),
+      wrong<TypeError>({"[_npi_dstack]", "float32", "int32"}, [=] { nd.dstack(list(ones({2}), ones({2}, whole))); }),
+      wrong<ValueError>({"[_npi_column_stack]", "at least one"}, [=] { nd.column_stack(std::vector<NDArray>{}); }),
+      wrong<ValueError>({"[_np_atleast_1d]", "at least one"}, [=] { nd.atleast_1d(std::vector<NDArray>{}); }),
+      wrong<ValueError>({"[_np_atleast_2d]", "at least one"}, [=] { nd.atleast_2d(std::vector<NDArray>{}); }),
+      wrong<ValueError>({"[_np_atleast_3d]", "at least one"}, [=] { nd.atleast_3d(std::vector<NDArray>{}); }),
+      wrong<ShapeError>({"[_npi_hsplit]", "axis 1 of size 5", "2 equal parts"},
+                        [] {
+                          nd.hsplit(ones({3, 5}), {.sections = 2});
+                        }),
+      wrong<ShapeError>({"[_npi_dsplit]", "at least 3 dimensions", "(3, 4)"},
+                        [] {
+                          nd.dsplit(ones({3, 4}), {.sections = 2});
+                        }),
+      wrong<ShapeError>({"[_np_diag]", "2 dimensions", "(2, 3, 4)"},
+                        [] {
+                          nd._np_diag(ones({2, 3, 4}));
+                        }),
+      wrong<ShapeError>({"[_np_diagflat]", "too large"},
+                        [] { nd.diagflat(nd.zeros({0}), std::numeric_limits<int>::max()); }),
+      wrong<ValueError>({"[_np_diagonal]", "must differ", "1 and 1"},
+                        [] {
+                          nd.diagonal(ones({2, 3}), {.axis1 = 1});
+                        }),
+      wrong<TypeError>({"[_np_trace]", "bool"},
+                       [=] {
+                         nd.trace(ones({2, 2}, boolean));
+                       }),
+      wrong<ShapeError>({"[_npi_diag_indices_from]", "equal", "(2, 3)"},
+                        [] {
+                          nd.diag_indices_from(ones({2, 3}));
+                        }),
+      wrong<ValueError>({"[_npi_hanning]", "-1"}, [] { nd.hanning(-1); }),
+      wrong<TypeError>({"[_npi_hamming]", "bool"}, [=] { nd.hamming(3, {.dtype = boolean}); }),
+      wrong<ValueError>({"[_npi_blackman]", "-2"}, [] { nd.blackman(-2); }),
+      wrong<ValueError>({"[_npi_eye]", "-1"}, [] { nd._npi_eye({.N = -1}); }),
+      wrong<ValueError>({"[_npi_identity]", "square", "(2, 3)"},
+                        [] {
+                          nd._npi_identity({.shape = {2, 3}});
+                        }),
+      wrong<ValueError>({"[_npi_indices]", "negative", "(-1,)"}, [] { nd.indices({-1}); }),
+      wrong<ValueError>({"[_npi_logspace]", "num", "-1"}, [] { nd.logspace(0, 1, {.num = -1}); }),
+      wrong<ValueError>({"[_npi_full_like]", "fill_value", "300"},
+                        [] { nd.full_like(ones({2}), 300, {.dtype = DType::uint8}); }),
+      wrong<ShapeError>({"[_npi_boolean_mask_assign_scalar]", "from axis 0", "(2, 3)", "(3,)"},
+                        [=] {
+                          nd._npi_boolean_mask_assign_scalar(ones({2, 3}), ones({3}, boolean), {.value = 1});
+                        }),
+      wrong<IndexError>({"[_npi_delete]", "int_ind", "[-3, 3)", "3"},
+                        [] { nd._npi_delete(ones({3}), {.int_ind = 3}); }),
+      wrong<ValueError>({"[_npi_delete]", "int_ind", "step"}, [] { nd._npi_delete(ones({3}), op::Delete{}); }),
+      wrong<ValueError>({"[_npi_delete]", "step must not be 0"}, [] { nd._npi_delete(ones({3}), {.step = 0}); }),
+      wrong<IndexError>({"[_npi_delete]", "[-3, 3)", "5"},
+                        [] { nd._npi_delete(ones({3}), nd.array({5}), std::nullopt); }),
+      wrong<IndexError>({"[_npi_insert_scalar]", "[-3, 4)", "4"},
+                        [] { nd._npi_insert_scalar(ones({3}), {.val = 1, .int_ind = 4}); }),
+      wrong<ShapeError>({"[_npi_insert_slice]", "2 slices", "(3,)"},
+                        [] { nd._npi_insert_slice(ones({3}), ones({3}), {.start = 0, .stop = 2}); }),
+      wrong<TypeError>({"[_npi_insert_tensor]", "integers", "float32"},
+                       [] { nd._npi_insert_tensor(ones({3}), ones({1}), {.val = 1}); }),
+      wrong<ValueError>({"[_npi_insert_tensor]", "whole number", "0.5"},
+                        [] { nd._npi_insert_tensor(ones({3}, whole), ones({1}, whole), {.val = 0.5}); }),
+      wrong<ValueError>({"[_npi_pad]", "two numbers", "2 axes", "((1, 1),)"},
+                        [] {
+                          nd._npi_pad(ones({2, 3}), {.pad_width = {{1, 1}}});
+                        }),
+      wrong<ValueError>({"[_npi_pad]", "negative"},
+                        [] {
+                          nd._npi_pad(ones({2}), {.pad_width = {{-1, 1}}});
+                        }),
+      wrong<ShapeError>({"[_npi_pad]", "no element", "(0,)"},
+                        [] {
+                          nd._npi_pad(ones({0}), {.pad_width = {{1, 1}}, .mode = NumpyPadMode::edge});
+                        }),
+      wrong<TypeError>({"[_npi_lcm]", "integers", "float32"}, [] { nd.lcm(ones({2}), ones({2})); }),
+      wrong<ValueError>({"[_npi_lcm_scalar]", "whole number", "1.5"},
+                        [] { nd._npi_lcm_scalar(ones({2}, whole), {.scalar = 1.5}); }),
+  };
+}
+
+std::vector<Wrong> analysis() {
+  const DType boolean = DType::boolean;
+  return {
+      wrong<TypeError>({"[_npi_around]", "bool"}, [=] { nd.around(ones({2}, boolean)); }),
+      wrong<ShapeError>({"[_npi_polyval]", "1 dimensions", "(2, 2)"},
+                        [] {
+                          nd.polyval(ones({2, 2}), ones({2}));
+                        }),
+      wrong<ShapeError>({"[interp]", "at least one point"}, [] { nd.interp(ones({2}), ones({0}), ones({0})); }),
+      wrong<ShapeError>({"[interp]", "fp", "(3,)", "(2,)"}, [] { nd.interp(ones({2}), ones({3}), ones({2})); }),
+      wrong<TypeError>({"[isin]", "float32", "int32"}, [] { nd.isin(ones({2}), ones({2}, whole)); }),
+      wrong<TypeError>({"[_npi_ediff1d]", "bool"}, [=] { nd.ediff1d(ones({2}, boolean)); }),
+      wrong<ShapeError>({"[_npi_average]", "weights", "(2, 3)", "(2,)"},
+                        [] {
+                          nd.average(ones({2, 3}), ones({2}), {.axis = Shape(1)});
+                        }),
+      wrong<TypeError>({"[nanmean]", "floating", "int32"}, [] { nd.nanmean(ones({2}, whole)); }),
+      wrong<ShapeError>({"[nanmax]", "at least one element", "(0,)"}, [] { nd.nanmax(ones({0})); }),
+      wrong<TypeError>({"[nanmin]", "bool"}, [=] { nd.nanmin(ones({2}, boolean)); }),
+      wrong<ShapeError>({"[cov]", "one or two dimensions", "(2, 2, 2)"},
+                        [] {
+                          nd.cov(ones({2, 2, 2}));
+                        }),
+      wrong<ShapeError>({"[_np_dot]", "one size", "(2, 3)", "(2, 3)"},
+                        [] {
+                          nd._np_dot(ones({2, 3}), ones({2, 3}));
+                        }),
+      wrong<ShapeError>({"[cross]", "size 3", "(2, 2)"},
+                        [] {
+                          nd.cross(ones({2, 2}), ones({2, 2}));
+                        }),
+      wrong<TypeError>({"[_npi_norm]", "int32"}, [] { nd._npi_norm(ones({2}, whole)); }),
+      wrong<ValueError>({"[_npi_norm]", "flag", "4"}, [] { nd._npi_norm(ones({2}), {.flag = 4}); }),
+      wrong<ValueError>({"[_npi_norm]", "singular values", "(2, 2, 2)"},
+                        [] {
+                          nd._npi_norm(ones({2, 2, 2}), {.axis = Shape(0), .flag = 2});
+                        }),
+      wrong<ValueError>({"[linalg_norm]", "ord", "3"},
+                        [] {
+                          nd.linalg_norm(ones({2, 2}), {.ord = 3});
+                        }),
+      wrong<ValueError>({"[linalg_norm]", "one or two axes", "(2, 2, 2)"},
+                        [] {
+                          nd.linalg_norm(ones({2, 2, 2}), {.ord = 1});
+                        }),
+      wrong<TypeError>({"[linalg_norm]", "float32 or float64", "float16"},
+                       [] {
+                         nd.linalg_norm(ones({2, 2}, half), {.ord = 2});
+                       }),
+      wrong<ValueError>({"[_npi_pinv_scalar_rcond]", "hermitian"},
+                        [] {
+                          nd.call(op::PinvScalarRcond{.hermitian = true}, ones({2, 2}));
+                        }),
+      wrong<ShapeError>({"[_npi_pinv]", "(2,)", "(3,)"},
+                        [] {
+                          nd._npi_pinv(ones({2, 2, 2}), ones({3}));
+                        }),
+      wrong<ValueError>({"[_npi_tensorinv]", "ind", "2"},
+                        [] {
+                          nd.linalg_tensorinv(ones({2, 2}));
+                        }),
+      wrong<ShapeError>({"[_npi_tensorsolve]", "square", "(2, 3)"},
+                        [] {
+                          nd.linalg_tensorsolve(ones({2, 3}), ones({2}));
+                        }),
+      wrong<ValueError>({"[_npi_eigh]", "UPLO", "X"},
+                        [] {
+                          nd.linalg_eigh(ones({2, 2}), {.UPLO = {"X"}});
+                        }),
+      wrong<ShapeError>({"[_npi_eigvalsh]", "square", "(2, 3)"},
+                        [] {
+                          nd.linalg_eigvalsh(ones({2, 3}));
+                        }),
+      wrong<TypeError>({"[_npi_eigvals]", "float16"},
+                       [] {
+                         nd.linalg_eigvals(ones({2, 2}, half));
+                       }),
+      wrong<ShapeError>({"[_npi_eig]", "square", "(2, 3)"},
+                        [] {
+                          nd.linalg_eig(ones({2, 3}));
+                        }),
+      wrong<ValueError>({"[_npi_eig]", "matrix 0", "not real"},
+                        [] {
+                          nd.linalg_eig(nd.array({{0, 1}, {-1, 0}}))[0].wait_to_read();
+                        }),
   };
 }
 
@@ -1647,6 +1847,8 @@ TEST_CASE("errors: cutting, scattering, sums up to each element", "[errors]") { 
 TEST_CASE("errors: random numbers, densities and images", "[errors]") { check(drawn()); }
 TEST_CASE("errors: samples, regions and places", "[errors]") { check(spatial()); }
 TEST_CASE("errors: functions of NumPy's", "[errors]") { check(numpy_functions()); }
+TEST_CASE("errors: arrays stacked, split, padded and edited", "[errors]") { check(numpy_arrays()); }
+TEST_CASE("errors: rounding, averages, norms, eigenvalues", "[errors]") { check(analysis()); }
 TEST_CASE("errors: quantised arrays", "[errors]") { check(quantised()); }
 TEST_CASE("errors: states and devices", "[errors]") { check(states()); }
 TEST_CASE("errors: signals, outputs with a gradient, operators of the program", "[errors]") { check(signals()); }

@@ -135,6 +135,18 @@ struct LinalgSvd {
   double flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const;
 };
 
+// Eigenvalues of square matrices and, in columns of length 1, their eigenvectors, of which the element of largest
+// magnitude is positive; in LAPACK's order. ValueError where an eigenvalue is not real, as in MXNet. float32 and
+// float64. Gradient: none. On the CPU only.
+struct Eig {
+  static constexpr OpTraits traits{.name = "_npi_eig", .inputs = Names("A"), .outputs = 2, .flat = true};
+  static constexpr void fields(auto) {}
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  bool keeps_rows(const RowQuery& q) const { return q.ndim() > 2; }
+  double flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const;
+};
+
 // --- Triangles and diagonals. Any dtype. `offset` counts from the diagonal, upwards where it is positive.
 
 // The sum of the logarithms of the diagonal: the shape of the batch, (1,) for one matrix. Floating dtypes.
@@ -235,6 +247,7 @@ void run_cpu(const op::LinalgSyevd& op, KernelContext& c);
 void run_cuda(const op::LinalgSyevd& op, KernelContext& c);
 void run_cpu(const op::LinalgSvd& op, KernelContext& c);
 void run_cuda(const op::LinalgSvd& op, KernelContext& c);
+void run_cpu(const op::Eig& op, KernelContext& c);
 void run_cpu(const op::LinalgExtractTrian& op, KernelContext& c);
 void run_cuda(const op::LinalgExtractTrian& op, KernelContext& c);
 void run_cpu(const op::LinalgMakeTrian& op, KernelContext& c);

@@ -55,6 +55,7 @@ struct Attempt {
     take(library, f.potri, "potri"), take(library, f.getrf, "getrf"), take(library, f.laswp, "laswp");
     take(library, f.geqrf, "geqrf"), take(library, f.orgqr, "orgqr"), take(library, f.syevd, "syevd");
     take(library, f.gesdd, "gesdd");
+    take(library, f.geev, "geev");
   }
 
  private:

@@ -43,6 +43,9 @@ struct Lapack {
                 const Int* lwork, Int* iwork, const Int* liwork, Int* info, Size, Size);
   void (*gesdd)(const char* vectors, const Int* m, const Int* n, T* a, const Int* lda, T* values, T* u, const Int* ldu,
                 T* vt, const Int* ldvt, T* work, const Int* lwork, Int* iwork, Int* info, Size);
+  // eigenvalues by the QR algorithm
+  void (*geev)(const char* left, const char* right, const Int* n, T* a, const Int* lda, T* real, T* imaginary, T* vl,
+               const Int* ldvl, T* vr, const Int* ldvr, T* work, const Int* lwork, Int* info, Size, Size);
 };
 
 }  // namespace kaon::ops

@@ -1,4 +1,4 @@
-// Bits of integers, for both devices.
+// Bits and common multiples of integers, for both devices.
 #pragma once
 
 #include <cstdint>
@@ -18,6 +18,15 @@ KAON_HOST_DEVICE inline T bits_value(T a, T b) {
     return T(a | b);
   } else if constexpr (K == BitsKind::bit_xor) {
     return T(a ^ b);
+  } else if constexpr (K == BitsKind::lcm) {
+    using U = std::make_unsigned_t<T>;
+    const U x = a < 0 ? U(U(0) - U(a)) : U(a), y = b < 0 ? U(U(0) - U(b)) : U(b);
+    U divisor = x;
+    for (U rest = y; rest != 0;) {
+      const U next = U(divisor % rest);
+      divisor = rest, rest = next;
+    }
+    return divisor == 0 ? T(0) : T(uint64_t(x / divisor) * y);
   } else {
     const bool out = int64_t(b) < 0 || int64_t(b) >= width;
     const int by = out ? 0 : int(b);

@@ -82,14 +82,21 @@ void tile(const void* attrs, const float* const* in, float* out, size_t n) {
   }
 }
 
-template <RealKind K>
+template <RealKind K, class T>
 void typed(const void*, const void* const* in, void* out, size_t n) {
-  const double *a = static_cast<const double*>(in[0]), *b = static_cast<const double*>(in[1]);
-  for (size_t i = 0; i < n; ++i) static_cast<double*>(out)[i] = real_value<K>(a[i], b[i]);
+  const T *a = static_cast<const T*>(in[0]), *b = static_cast<const T*>(in[1]);
+  for (size_t i = 0; i < n; ++i) static_cast<T*>(out)[i] = real_value<K>(a[i], b[i]);
 }
 
 template <RealKind K>
-constexpr PointwiseKernels kernels_of{.float32 = &tile<K>, .float64 = &typed<K>};
+constexpr PointwiseKernels make_kernels() {
+  PointwiseKernels k{.float32 = &tile<K>, .float64 = &typed<K, double>};
+  if constexpr (takes_integers(K)) k.set_integers([]<class T>() -> TypedFn { return &typed<K, T>; });
+  return k;
+}
+
+template <RealKind K>
+constexpr PointwiseKernels kernels_of = make_kernels<K>();
 
 }  // namespace
 

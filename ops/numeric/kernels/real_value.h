@@ -4,19 +4,25 @@
 #include <math.h>
 
 #include <limits>
+#include <type_traits>
 
 #include "kaon/ops/host_device.h"
 #include "kaon/ops/numeric/numeric.h"
 
 namespace kaon::ops {
 
-// T: float, double.
+// T: float, double; integers where the function takes them.
 template <RealKind K, class T>
 KAON_HOST_DEVICE inline T real_value(T a, T b) {
   if constexpr (K == RealKind::arctan2) {
     return T(::atan2(a, b));
   } else if constexpr (K == RealKind::copysign) {
     return T(::copysign(a, b));
+  } else if constexpr (K == RealKind::fmod && std::is_integral_v<T>) {
+    if constexpr (std::is_signed_v<T>) {
+      if (b == -1) return 0;  // the least number by it overflows
+    }
+    return b == 0 ? T(0) : T(a % b);
   } else if constexpr (K == RealKind::fmod) {
     return T(::fmod(a, b));
   } else if constexpr (K == RealKind::fmax) {

@@ -29,6 +29,7 @@ import cases_layers  # noqa: F401
 import cases_linalg  # noqa: F401
 import cases_movement  # noqa: F401
 import cases_numpy  # noqa: F401
+import cases_numpy_arrays  # noqa: F401
 import cases_quant  # noqa: F401
 import cases_optim  # noqa: F401
 import cases_resize  # noqa: F401

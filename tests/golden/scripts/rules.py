@@ -18,13 +18,14 @@ SUMS = re.compile(r"^(sum|mean|prod|nansum|nanprod|sum_axis|norm|dot|batch_dot|F
                   r"random_pdf_\w+|_image_(random_\w+|adjust_lighting|resize)|"
                   r"_linalg_(?!extract|make)\w+|_npi_(svd|solve|matmul|tensordot\w*|einsum)|"
                   r"broadcast_(to|axis|axes|like)|repeat|tile|where|LeakyReLU|"
-                  r"_np_(sum|prod|max|min|roll|moveaxis)|_npi_(mean|var|std|diff|tril|rot90|percentile|where\w*)|triu|quantile|"
+                  r"_np_(sum|prod|max|min|roll|moveaxis|dot|trace)|_npi_(add|subtract|average|norm|pinv\w*|tensor\w+|eig\w*|polyval|ediff1d|blackman|hamming|hanning|insert_\w+|pad)|nanmean|interp|cov|cross|linalg_norm|"
+                  r"_npi_(mean|var|std|diff|tril|rot90|percentile|where\w*)|triu|quantile|"
                   r"median|logsumexp|cumprod|cummax|cummin|take_along_axis|put_along_axis|index_add|meshgrid|"
                   r"_contrib_(fft|ifft|count_sketch|hawkesll|BatchNormWithReLU|SparseEmbedding)|IdentityAttachKLSparseReg|"
                   r"fmod|floor_divide|silu|mish|log_sigmoid|hard_swish|tanh_shrink|soft_shrink|celu|glu)$")
 
 
-TRUTHS = re.compile(r"_np_(any|all)|_npi_is\w+|isclose|_npi_(not_)?equal(_scalar)?|_npi_(greater|less)(_equal)?(_scalar)?|_npi_logical_not")
+TRUTHS = re.compile(r"_np_(any|all)|_npi_is\w+|isclose|isin|_npi_(not_)?equal(_scalar)?|_npi_(greater|less)(_equal)?(_scalar)?|_npi_logical_not")
 INDICES = re.compile(r"_npi_arg(max|min)|searchsorted")
 
 
@@ -206,6 +207,10 @@ RULES = [
     (r"_npi_(var|std)", r"outputs", "torch", "reals of integers, which MXNet cuts", everywhere),
     (r"_npi_where_[lr]scalar", r"gradients", "torch", "MXNet's gradient goes to the elements that were not taken", everywhere),
     (r"_np_prod", r".*", "torch", "MXNet divides by a factor of 0; a product of nothing is 1", everywhere),
+    (r"_npi_(blackman|hamming|hanning)", r"outputs", "torch", "MXNet's pi has few digits", everywhere),
+    (r"_npi_around", r"outputs", "torch", "integers are rounded, where MXNet cuts digits off", everywhere),
+    (r"_npi_average", r"gradients", "torch", "of both outputs, where MXNet has that of the first", everywhere),
+    (r"_npi_eigh?", r"outputs", "torch", "the signs of the vectors are chosen, where MXNet has LAPACK's", everywhere),
     (r"_npi_rot90", r"gradients", "torch", "MXNet's gradient for negative axes and k", everywhere),
     (r"_npi_copysign", r"outputs", "torch", "-0 is negative, as in NumPy", everywhere),
     (r"_npi_copysign", r"gradients", "mxnet", "the gradient at infinity", infinite_here),
@@ -269,6 +274,7 @@ REFUSALS = [
     (r"only supports? (float32/float64|32-bit|floating point types)", "MXNet takes float32 and float64 only"),
     (r"Inconsistent batch size|Non compatible mat", "MXNet fails for a vector for each matrix in some shapes"),
     (r"second to last dimension must be less", "MXNet refuses more rows than columns"),
+    (r"Only WriteInplace is supported", "MXNet has it in place only"),
     (r"initial is not supported yet", "MXNet has no initial value"),
     (r"Number of inputs to operator", "MXNet has it for two arrays only"),
     (r"The length of axes must be 2", "MXNet needs axes"),

@@ -36,6 +36,8 @@ Rows init_rows();
 Rows optim_rows();
 Rows signal_rows();
 Rows more_rows();
+Rows numpy_rows();
+Rows analysis_rows();
 Rows all_rows();
 
 // The names in a that are not in b.

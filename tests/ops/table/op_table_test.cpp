@@ -20,10 +20,11 @@ namespace kaon::test {
 Rows all_rows() {
   Rows all;
   for (auto rows :
-       {elementwise_rows,   reduce_rows,    movement_rows,  index_rows,    nn_rows,         layer_rows,  resize_rows,
-        composed_rows,      attention_rows, detection_rows, multibox_rows, region_rows,     quant_rows,  spatial_rows,
-        pooled_region_rows, rnn_rows,       rearrange_rows, numeric_rows,  statistics_rows, search_rows, linalg_rows,
-        random_rows,        density_rows,   image_rows,     init_rows,     optim_rows,      signal_rows, more_rows}) {
+       {elementwise_rows, reduce_rows,   movement_rows,      index_rows,     nn_rows,        layer_rows,
+        resize_rows,      composed_rows, attention_rows,     detection_rows, multibox_rows,  region_rows,
+        quant_rows,       spatial_rows,  pooled_region_rows, rnn_rows,       rearrange_rows, numeric_rows,
+        statistics_rows,  search_rows,   linalg_rows,        random_rows,    density_rows,   image_rows,
+        init_rows,        optim_rows,    signal_rows,        more_rows,      numpy_rows,     analysis_rows}) {
     for (Row& r : rows()) all.push_back(std::move(r));
   }
   return all;
@@ -92,7 +93,7 @@ NameSet listed_operators() {
 NameSet called_operators() {
   const std::string text = header("array_functions.h") + header("numpy_functions.h") + header("functions.h");
   NameSet names = words(text, "(?:call|call_list|call_array_list|create|update)\\(\\s*(?:op::)?(\\w+)\\{");
-  names.merge(words(text, "call_many\\([^,]*,\\s*(?:op::)?(\\w+)\\{"));
+  names.merge(words(text, "call_(?:list_)?many\\([^{;]*,\\s*(?:op::)?(\\w+)\\{"));
   names.merge(words(text, "[(,]\\s*(?:const )?(?:op::)?(\\w+)&? op\\b"));
   names.erase("Op");
   return names;

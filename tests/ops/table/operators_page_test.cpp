@@ -31,6 +31,7 @@ constexpr Reason reasons[] = {
     {"_npx_nonzero", "the shape of the result depends on values: functions of nd, outside of graphs"},
     {"_npi_unique", "the shape of the result depends on values: functions of nd, outside of graphs"},
     {"_npi_bincount", "the shape of the result depends on values: functions of nd, outside of graphs"},
+    {"_npi_boolean_mask_assign_tensor", "how many values there are depends on the mask: x.at(mask) = values"},
     {"_CachedOp", "machinery of MXNet's front ends"},
     {"_CrossDeviceCopy", "machinery of MXNet's front ends"},
     {"_CustomFunction", "machinery of MXNet's front ends"},
@@ -54,7 +55,6 @@ constexpr Reason reasons[] = {
     {"_set_value", "functions of MXNet's first arrays; one_hot, pick, full and zeros do what they did"},
     {"_zeros_without_dtype", "functions of MXNet's first arrays; one_hot, pick, full and zeros do what they did"},
     {"fill_element_0index", "functions of MXNet's first arrays; one_hot, pick, full and zeros do what they did"},
-    {"_np", "not yet"},
 };
 
 constexpr std::string_view control_flow[] = {"_foreach", "_while_loop", "_cond"};

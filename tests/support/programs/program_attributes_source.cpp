@@ -65,6 +65,7 @@ std::string source(const IntTuple& value) {
 std::string source(const ops::Interval& value) {
   return fmt::format("ops::Interval{{{}, {}}}", source(value.low), source(value.high));
 }
+std::string source(const ops::PadWidths& value) { return fmt::format("ops::PadWidths{{{}}}", source(value.numbers)); }
 template <class E>
   requires std::is_enum_v<E> std::string source(E value) {
     return fmt::format("{}({} /* {} */)", type_name<E>(), int(value), to_text(value));

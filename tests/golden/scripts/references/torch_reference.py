@@ -13,6 +13,7 @@ import torch_layers  # noqa: F401
 import torch_linalg  # noqa: F401
 import torch_movement  # noqa: F401
 import torch_numpy  # noqa: F401
+import torch_numpy_arrays  # noqa: F401
 import torch_quant  # noqa: F401
 import torch_optim  # noqa: F401
 import torch_resize  # noqa: F401

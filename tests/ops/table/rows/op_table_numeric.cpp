@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <numeric>
 
 #include "kaon/tests/ops/table/op_table.h"
 
@@ -89,6 +90,8 @@ void bits_rows(Rows& rows) {
       op::LeftShift{}, [](int64_t a, int64_t b) { return a * (int64_t(1) << b); }, whole, 0, 3);
   add(
       op::RightShift{}, [](int64_t a, int64_t b) { return a >> b; }, whole, 0, 3);
+  add(
+      op::Lcm{}, [](int64_t a, int64_t b) { return std::lcm(a, b); }, any, -6, 7);
   // all bits shifted out
   const auto out = [&](auto op, DType t, std::vector<double> a, std::vector<double> b, std::vector<double> y) {
     const Shape shape(a.size());
@@ -112,6 +115,7 @@ void bits_rows(Rows& rows) {
   scalar(op::BitwiseOrScalar{.scalar = 4, .is_int = false}, [](int64_t a, int64_t b) { return a | b; });
   scalar(op::BitwiseAndScalar{.scalar = 2, .is_int = false}, [](int64_t a, int64_t b) { return a & b; });
   scalar(op::BitwiseXorScalar{.scalar = 5, .is_int = false}, [](int64_t a, int64_t b) { return a ^ b; });
+  scalar(op::LcmScalar{.scalar = 4, .is_int = false}, [](int64_t a, int64_t b) { return std::lcm(a, b); });
   for (DType t : any) {
     const double ones = t == DType::uint8 ? 255 : t == DType::boolean ? 1 : -1;
     for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 3), Shape()}) {
@@ -165,16 +169,16 @@ void where_rows(Rows& rows) {
 }
 
 template <class Op>
-void real(Rows& rows, double (*f)(double, double), Fill left, Fill right) {
+void real(Rows& rows, double (*f)(double, double), Fill left, Fill right, uint32_t dtypes = floats) {
   const Reference reference = broadcasting([f](double x, double y, DType) { return f(x, y); });
   for (const auto& [a, b] : pairs) {
     rows.emplace_back(Op{}, std::vector{in(a, left), in(b, right)}, reference,
-                      RowOptions{.loosen = 2, .loosen_gradient = 4});
+                      RowOptions{.dtypes = dtypes, .loosen = 2, .loosen_gradient = 4});
   }
   const std::vector<double> x{0, -0.0, 1, -1, inf, -inf, inf, nan, 2, 3, 0, -0.0};
   const std::vector<double> y{0, -1, 0, -0.0, inf, -inf, -1, 2, nan, inf, 2, -0.0};
   rows.emplace_back(Op{}, std::vector{in({12}, x), in({12}, y)}, reference,
-                    RowOptions{.loosen = 2, .differentiate = false});
+                    RowOptions{.dtypes = dtypes, .tried = floats, .loosen = 2, .differentiate = false});
 }
 
 template <class Op, class Reversed>
@@ -206,11 +210,11 @@ void real_rows(Rows& rows) {
   real<op::Arctan2>(rows, of_arctan2, Fill::nonzero, Fill::nonzero);
   real<op::Copysign>(rows, of_copysign, Fill::nonzero, Fill::nonzero);
   real<op::Fmod>(
-      rows, [](double a, double b) { return std::fmod(a, b); }, Fill::normal, Fill::above_one);
+      rows, [](double a, double b) { return std::fmod(a, b); }, Fill::normal, Fill::above_one, numbers);
   real<op::Fmax>(
-      rows, [](double a, double b) { return b != b || a >= b ? a : b; }, Fill::normal, Fill::normal);
+      rows, [](double a, double b) { return b != b || a >= b ? a : b; }, Fill::normal, Fill::normal, numbers);
   real<op::Fmin>(
-      rows, [](double a, double b) { return b != b || a <= b ? a : b; }, Fill::normal, Fill::normal);
+      rows, [](double a, double b) { return b != b || a <= b ? a : b; }, Fill::normal, Fill::normal, numbers);
   real<op::Ldexp>(rows, of_ldexp, Fill::normal, Fill::normal);
   real_scalar<op::Arctan2Scalar, op::RArctan2Scalar>(rows, of_arctan2, -1.5);
   real_scalar<op::CopysignScalar, op::RCopysignScalar>(rows, of_copysign, -2);

@@ -64,18 +64,25 @@ Shape excluded(const Case& c) {
   return rest;
 }
 
+// Of bool the sums and products are counted in int64, the means are float32.
+template <class T>
+Host as_stored(Host y, const Host& x) {
+  if (x.dtype == DType::boolean) y.dtype = std::is_same_v<T, op::Mean> ? DType::float32 : DType::int64;
+  return y;
+}
+
 template <class T>
 void reduction(Rows& rows, Fold fold, Fill fill, RowOptions options, bool of_nothing) {
   for (const Case& c : cases) {
     rows.emplace_back(
         T{.axis = c.axis, .keepdims = c.keepdims, .exclude = c.exclude}, std::vector{in(c.shape, fill)},
-        [=](const Hosts& in) { return reduced(in[0], excluded(c), c.keepdims, fold); }, options);
+        [=](const Hosts& in) { return as_stored<T>(reduced(in[0], excluded(c), c.keepdims, fold), in[0]); }, options);
   }
   // nothing along the axis that stays, or along the one that goes
   auto over = [&](const Shape& axis, const Shape& shape) {
     rows.emplace_back(
         T{.axis = axis}, std::vector{in(shape, fill)},
-        [=](const Hosts& in) { return reduced(in[0], axis, false, fold); }, options);
+        [=](const Hosts& in) { return as_stored<T>(reduced(in[0], axis, false, fold), in[0]); }, options);
   };
   over({1}, {0, 3});
   if (of_nothing) over({1}, {3, 0}), over({}, {3, 0});
@@ -264,9 +271,9 @@ void norm_rows(Rows& rows) {
 
 Rows reduce_rows() {
   Rows rows;
-  reduction<op::Sum>(rows, add, Fill::normal, any_number, true);
-  reduction<op::Mean>(rows, average, Fill::normal, {}, true);
-  reduction<op::Prod>(rows, multiply, Fill::nonzero, {.dtypes = numbers, .loosen = 2}, true);
+  reduction<op::Sum>(rows, add, Fill::normal, {.dtypes = every_dtype}, true);
+  reduction<op::Mean>(rows, average, Fill::normal, {.dtypes = floats | dtype_bit(DType::boolean)}, true);
+  reduction<op::Prod>(rows, multiply, Fill::nonzero, {.dtypes = every_dtype, .loosen = 2}, true);
   reduction<op::Max>(rows, largest, Fill::distinct, any_number, false);
   reduction<op::Min>(rows, smallest, Fill::distinct, any_number, false);
   reduction<op::NanSum>(rows, add_numbers, Fill::normal, any_number, true);
@@ -291,7 +298,8 @@ Rows reduce_rows() {
   // one zero, two zeros
   rows.emplace_back(
       op::Prod{.axis = {1}}, std::vector{in({3, 3}, {1, 0, 2, 0, 3, 0, 3, -4, 5})},
-      [](const Hosts& in) { return reduced(in[0], {1}, false, Fold(multiply)); }, any_number);
+      [](const Hosts& in) { return as_stored<op::Prod>(reduced(in[0], {1}, false, Fold(multiply)), in[0]); },
+      RowOptions{.dtypes = every_dtype});
   // every tied element gets the whole gradient
   RowOptions ties{.dtypes = numbers};
   ties.gradient = [](const Hosts&, const Hosts& h) {
