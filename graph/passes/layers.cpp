@@ -39,7 +39,9 @@ void set_layer(Node& n, const Layer& layer) {
 
 // The axis of a layer's result that has one entry per channel.
 int channel_axis(const Node& layer) {
-  return layer.op == &op::Convolution::def ? 1 : layer.outputs[0].shape.ndim() - 1;
+  const bool is_second =
+      layer.op == &op::Convolution::def && !is_channels_last(attributes<op::Convolution>(layer).layout);
+  return is_second ? 1 : layer.outputs[0].shape.ndim() - 1;
 }
 
 // Rewrites a graph so that layers take in their only readers.

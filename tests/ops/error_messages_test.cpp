@@ -488,11 +488,37 @@ std::vector<Wrong> values() {
                         }),
       wrong<ValueError>({"[softmax]", "temperature must be positive", "-1"},
                         [] { nd.softmax(ones({2}), {.temperature = -1}); }),
-      wrong<ValueError>({"[Convolution]", "layout", "NCHW", "NHWC"},
+      wrong<ValueError>({"[Convolution]", "layout must be NCHW or NHWC", "got NWC"},
+                        [] {
+                          nd.Convolution(ones({1, 8, 8, 3}), ones({4, 3, 3, 3}),
+                                         op::Convolution{.kernel = {3, 3}, .num_filter = 4, .layout = ConvLayout::NWC});
+                        }),
+      wrong<ShapeError>({"[Convolution]", "weight must have shape (4, 3, 3, 5)", "got (4, 5, 3, 3)"},
                         [] {
                           nd.Convolution(
-                              ones({1, 3, 8, 8}), ones({4, 3, 3, 3}),
+                              ones({1, 8, 8, 5}), ones({4, 5, 3, 3}),
                               op::Convolution{.kernel = {3, 3}, .num_filter = 4, .layout = ConvLayout::NHWC});
+                        }),
+      wrong<ValueError>({"[Deconvolution]", "layout must be NCW or NWC", "got NCDHW"},
+                        [] {
+                          nd.Deconvolution(ones({1, 8, 3}), ones({3, 3, 4}),
+                                           {.kernel = {3}, .num_filter = 4, .layout = ConvLayout::NCDHW});
+                        }),
+      wrong<ValueError>(
+          {"[Pooling]", "layout must be NCDHW or NDHWC", "got NHWC"},
+          [] {
+            nd.Pooling(ones({1, 8, 8, 8, 3}), op::Pooling{.global_pool = true, .layout = ConvLayout::NHWC});
+          }),
+      wrong<ValueError>({"[_contrib_quantized_pooling]", "channels second", "got NHWC"},
+                        [] {
+                          nd.quantized_pooling(nd.zeros({1, 8, 8, 3}, {.dtype = DType::int8}), ones({1}), ones({1}),
+                                               {.kernel = {2, 2}, .layout = ConvLayout::NHWC});
+                        }),
+      wrong<ValueError>({"[_contrib_DeformableConvolution]", "layout must be NCHW for", "got NHWC"},
+                        [] {
+                          nd.DeformableConvolution(
+                              ones({1, 3, 8, 8}), ones({1, 18, 6, 6}), ones({4, 3, 3, 3}),
+                              {.kernel = {3, 3}, .num_filter = 4, .no_bias = true, .layout = ConvLayout::NHWC});
                         }),
       wrong<ValueError>({"[Convolution]", "stride must be at least 1", "(0, 1)"},
                         [] {

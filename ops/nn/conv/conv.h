@@ -14,21 +14,29 @@ namespace KAON_API kaon {
 enum class CudnnTune { off, limited_workspace, fastest };
 constexpr std::array<std::string_view, 3> enum_names(CudnnTune) { return {"off", "limited_workspace", "fastest"}; }
 
-enum class ConvLayout { NCW, NCHW, NCDHW, NHWC, NDHWC };
-constexpr std::array<std::string_view, 5> enum_names(ConvLayout) { return {"NCW", "NCHW", "NCDHW", "NHWC", "NDHWC"}; }
+// The order of the axes of images, from the batch N to the channels C: first after it, or last.
+enum class ConvLayout { NCW, NCHW, NCDHW, NWC, NHWC, NDHWC };
+constexpr std::array<std::string_view, 6> enum_names(ConvLayout) {
+  return {"NCW", "NCHW", "NCDHW", "NWC", "NHWC", "NDHWC"};
+}
 
 namespace ops {
+constexpr bool is_channels_last(const std::optional<ConvLayout>& layout) {
+  return layout && *layout >= ConvLayout::NWC;
+}
+
 enum class ConvPart { forward, backward_data, backward_weight };
 
 // `addend`: the input whose memory the result may take over.
-constexpr OpTraits convolution_traits(ConvPart part, int addend = -1) {
+constexpr OpTraits convolution_traits(ConvPart part, int addend = -1, bool in_mxnet = true) {
   switch (part) {
     case ConvPart::forward:
       return {.name = "Convolution",
               .inputs = Names("data", "weight", "bias", "scale", "addend"),
               .inplace = addend,
               .infers = bit(1) | bit(2),
-              .any_layout = true};
+              .any_layout = true,
+              .in_mxnet = in_mxnet};
     case ConvPart::backward_data:  // `data` gives its shape only
       return {.name = "_backward_Convolution_data",
               .inputs = Names("head", "weight", "data"),
@@ -49,8 +57,9 @@ namespace op {
 // y[n, o, p] = bias[o] + sum over c, k of w[o, c, k] x[n, c, p * stride - pad + k * dilate], cross-correlation over one
 // to three spatial axes; group i of num_group output groups reads input group i. x (batch, channel, ...), w
 // (num_filter, channel / num_group, kernel...), y has floor((in + 2 pad - dilate (kernel - 1) - 1) / stride) + 1
-// positions per axis. Layouts NCW, NCHW, NCDHW. Floating dtypes. The other two parts are its gradients: of the data,
-// and of the weight with the bias.
+// positions per axis. In the layouts NWC, NHWC and NDHWC the axis of channels is the last of x, w (num_filter,
+// kernel..., channel / num_group) and y; MXNet lacks NWC. Floating dtypes. The other two parts are its gradients: of
+// the data, and of the weight with the bias.
 template <ConvPart P>
 struct ConvolutionOp {
   Shape kernel{};
@@ -69,6 +78,7 @@ struct ConvolutionOp {
   static constexpr OpTraits traits = ops::convolution_traits(P);
   static constexpr std::array traits_with_addend{ops::convolution_traits(P, 2), ops::convolution_traits(P, 3),
                                                  ops::convolution_traits(P, 4)};
+  static constexpr OpTraits traits_not_in_mxnet = ops::convolution_traits(P, -1, false);
   static constexpr void fields(auto field) {
     field("kernel", &ConvolutionOp::kernel, true);
     field("stride", &ConvolutionOp::stride);
@@ -89,7 +99,8 @@ struct ConvolutionOp {
   }
   int num_outputs() const { return P == ConvPart::backward_weight && !no_bias ? 2 : 1; }
   const OpTraits& traits_of() const {
-    return post_ops.addend ? traits_with_addend[size_t(num_inputs() - 3)] : traits;  // the addend is the last input
+    if (post_ops.addend) return traits_with_addend[size_t(num_inputs() - 3)];  // the addend is the last input
+    return layout == ConvLayout::NWC ? traits_not_in_mxnet : traits;
   }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
@@ -134,7 +145,8 @@ void run_cuda(const op::ConvolutionOp<P>& op, KernelContext& c);
 namespace op {
 // The gradient of a convolution's data as a layer: every x[n, c, p] adds w[c, o, k] x to y at p * stride - pad + k *
 // dilate. x (batch, channel, ...), w (channel, num_filter / num_group, kernel...), positions per axis (in - 1) stride +
-// dilate (kernel - 1) + 1 - 2 pad + adj; target_shape names them instead, and pad and adj follow. Floating dtypes.
+// dilate (kernel - 1) + 1 - 2 pad + adj; target_shape names them instead, and pad and adj follow. With channels last, w
+// is (channel, kernel..., num_filter / num_group); MXNet lacks NWC. Floating dtypes.
 struct Deconvolution {
   Shape kernel{};
   Shape stride{};
@@ -151,6 +163,11 @@ struct Deconvolution {
   std::optional<ConvLayout> layout{};
   static constexpr OpTraits traits{
       .name = "Deconvolution", .inputs = Names("data", "weight", "bias"), .infers = bit(1) | bit(2)};
+  static constexpr OpTraits traits_not_in_mxnet = [] {
+    OpTraits t = traits;
+    return t.in_mxnet = false, t;
+  }();
+  const OpTraits& traits_of() const { return layout == ConvLayout::NWC ? traits_not_in_mxnet : traits; }
   static constexpr void fields(auto field) {
     field("kernel", &Deconvolution::kernel, true);
     field("stride", &Deconvolution::stride);

@@ -7,6 +7,7 @@
 #include "kaon/ops/functions.h"
 #include "kaon/ops/kernels/as_float32.h"
 #include "kaon/ops/nn/conv/kernels/conv_kernels.h"
+#include "kaon/ops/nn/conv/kernels/conv_layout.h"
 #include "kaon/ops/nn/conv/kernels/conv_primitives.h"
 #include "kaon/ops/nn/conv/kernels/conv_window.h"
 #include "kaon/ops/op_def.h"
@@ -23,7 +24,7 @@ constinit const OpDef op::ConvolutionOp<P>::def = make_op_def<op::ConvolutionOp<
 namespace kaon::ops {
 
 void check_window(InferContext& c, const Shape& kernel, const Shape& stride, const Shape& dilate, const Shape& pad,
-                  std::optional<ConvLayout> layout, int axes, const char* dilate_name) {
+                  int axes, const char* dilate_name) {
   if (kernel.ndim() < 1 || kernel.ndim() > 3)
     c.fail_value(fmt::format("kernel must have 1 to 3 axes, got {}", kernel.str()));
   if (axes != kernel.ndim()) {
@@ -43,12 +44,16 @@ void check_window(InferContext& c, const Shape& kernel, const Shape& stride, con
   check("stride", stride, 1);
   check(dilate_name, dilate, 1);
   check("pad", pad, 0);
+}
+
+void check_layout(InferContext& c, std::optional<ConvLayout> layout, int axes, bool channels_last_too) {
   if (!layout) return;
-  constexpr ConvLayout expected[] = {ConvLayout::NCW, ConvLayout::NCHW, ConvLayout::NCDHW};
-  if (*layout != expected[axes - 1]) {
-    c.fail_value(
-        fmt::format("layout must be {} for this kernel, got {}", to_text(expected[axes - 1]), to_text(*layout)));
-  }
+  constexpr ConvLayout first[] = {ConvLayout::NCW, ConvLayout::NCHW, ConvLayout::NCDHW};
+  constexpr ConvLayout last[] = {ConvLayout::NWC, ConvLayout::NHWC, ConvLayout::NDHWC};
+  if (*layout == first[axes - 1] || (channels_last_too && *layout == last[axes - 1])) return;
+  std::string expected = to_text(first[axes - 1]);
+  if (channels_last_too) expected += " or " + to_text(last[axes - 1]);
+  c.fail_value(fmt::format("layout must be {} for this kernel, got {}", expected, to_text(*layout)));
 }
 
 namespace {
@@ -74,14 +79,14 @@ Shape weight_shape(const Op& op, const Shape& data) {
 }
 
 template <class Op>
-void check_channels(const Op& op, InferContext& c, const Shape& data) {
+void check_channels(const Op& op, InferContext& c, const Shape& data, const Shape& given) {
   if (op.num_filter < 1 || op.num_group < 1 || op.num_filter % op.num_group != 0) {
     c.fail_value(
         fmt::format("num_filter must be a positive multiple of num_group, got {} and {}", op.num_filter, op.num_group));
   }
   if (data[1] < 1 || data[1] % op.num_group != 0) {
     c.fail(fmt::format("the channels of data must be a positive multiple of num_group {}, got shape {}", op.num_group,
-                       data.str()));
+                       given.str()));
   }
 }
 
@@ -97,11 +102,13 @@ void op::ConvolutionOp<P>::infer(InferContext& c) const {
   c.expect_same_dtype();
   c.expect_floating();
   c.expect_ndim_at_least(at, 3);
-  const Shape data = c.shape(at);
+  const Shape given = c.shape(at), data = channels_first(given, layout);
   if (post_ops != PostOps()) c.fail_value("__post_ops__ is for the nodes of plans");
-  check_window(c, kernel, stride, dilate, pad, layout, data.ndim() - 2);
-  check_channels(*this, c, data);
-  const Shape out = output_shape(*this, c, data), weight = weight_shape(*this, data);
+  check_window(c, kernel, stride, dilate, pad, data.ndim() - 2);
+  check_layout(c, layout, data.ndim() - 2, true);
+  check_channels(*this, c, data, given);
+  const Shape out = in_layout(output_shape(*this, c, data), layout);
+  const Shape weight = in_layout(weight_shape(*this, data), layout);
   if constexpr (P == ConvPart::forward) {
     c.expect_shape(1, weight);
     if (!no_bias) c.expect_shape(2, Shape(num_filter));
@@ -110,7 +117,7 @@ void op::ConvolutionOp<P>::infer(InferContext& c) const {
     c.expect_shape(0, out);
     if constexpr (P == ConvPart::backward_data) {
       c.expect_shape(1, weight);
-      c.set_output(data, c.dtype());
+      c.set_output(given, c.dtype());
     } else {
       c.set_output(0, weight, c.dtype());
       if (!no_bias) c.set_output(1, Shape(num_filter), c.dtype());
@@ -130,7 +137,7 @@ void op::ConvolutionOp<P>::grad(GradContext& g) const {
       g.set(1, both[0]);
       if (bias) g.set(2, both[1]);
     } else if (bias) {
-      g.set(2, nd.sum(g.head(), {.axis = Shape(1), .exclude = true}));
+      g.set(2, nd.sum(g.head(), {.axis = Shape(channel_axis(layout, g.head().ndim())), .exclude = true}));
     }
   } else if constexpr (P == data_part) {
     // dx is linear in dy and in w
@@ -151,6 +158,7 @@ void op::ConvolutionOp<P>::grad(GradContext& g) const {
 
 template <ConvPart P>
 ImageUse op::ConvolutionOp<P>::image_use() const {
+  if (is_channels_last(layout)) return {};  // row-major: that is channels last for the kernels
   ImageUse use{.blocks = true, .prefers_channels_last = true};
   switch (P) {
     case ConvPart::forward:
@@ -177,25 +185,19 @@ double op::ConvolutionOp<P>::flops(std::span<const TensorMeta> inputs, std::span
   return 2 * double(y.shape.size()) * double(weight.shape.size()) / std::max(1.0, double(num_filter));
 }
 
-namespace {
-
-template <ConvPart P>
-ConvGeometry geometry_of(const op::ConvolutionOp<P>& op, const Shape& in, const Shape& out) {
-  return make_geometry(in, out, op.kernel, op.stride, op.dilate, op.pad, op.num_group);
-}
-
-}  // namespace
-
 template <ConvPart P>
 Variants op::ConvolutionOp<P>::variants(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs,
                                         bool winograd) const {
   if (outputs[0].dtype == DType::float64 || inputs[0].shape[0] == 0) return {};
+  const auto geometry = [&](const TensorMeta& in, const TensorMeta& out) {
+    return geometry_of(*this, channels_first(in.shape, layout), channels_first(out.shape, layout));
+  };
   if constexpr (P == ConvPart::forward) {
-    return conv_variants(ConvKind::forward, geometry_of(*this, inputs[0].shape, outputs[0].shape), winograd);
+    return conv_variants(ConvKind::forward, geometry(inputs[0], outputs[0]), winograd);
   } else if constexpr (P == ConvPart::backward_data) {
-    return conv_variants(ConvKind::backward_data, geometry_of(*this, outputs[0].shape, inputs[0].shape), false);
+    return conv_variants(ConvKind::backward_data, geometry(outputs[0], inputs[0]), false);
   } else {
-    return conv_variants(ConvKind::backward_weight, geometry_of(*this, inputs[1].shape, inputs[0].shape), false);
+    return conv_variants(ConvKind::backward_weight, geometry(inputs[1], inputs[0]), false);
   }
 }
 
@@ -203,33 +205,32 @@ template <ConvPart P>
 void run_cpu(const op::ConvolutionOp<P>& op, KernelContext& context) {
   as_float32(context, [&](KernelContext& c) {
     const bool is_double = c.out(0).dtype == DType::float64;
-    const auto geometry = [&](const TensorView& in, const TensorView& out) {
-      return geometry_of(op, in.shape, out.shape);
-    };
+    const auto image = [&](const TensorView& view) { return as_images(view, op.layout); };
     if constexpr (P == ConvPart::forward) {
-      const ConvGeometry g = geometry(c.in(0), c.out());
+      const TensorView x = image(c.in(0)), y = image(c.out());
+      const ConvGeometry g = geometry_of(op, x.shape, y.shape);
       if (is_double) {
-        conv_forward_double(c, g, c.in(0).as<double>(), c.in(1).as<double>(), c.out().as<double>(),
-                            layer_epilogue<double>(c, op.no_bias, op.post_ops));
+        conv_forward_double(c, g, x, c.in(1).as<double>(), y, layer_epilogue<double>(c, op.no_bias, op.post_ops));
       } else {
-        conv_forward(c, g, c.in(0), c.in(1).as<float>(), c.out(), layer_epilogue<float>(c, op.no_bias, op.post_ops));
+        conv_forward(c, g, x, c.in(1).as<float>(), y, layer_epilogue<float>(c, op.no_bias, op.post_ops));
       }
     } else if constexpr (P == ConvPart::backward_data) {
-      const ConvGeometry g = geometry(c.out(), c.in(0));
+      const TensorView dy = image(c.in(0)), dx = image(c.out());
+      const ConvGeometry g = geometry_of(op, dx.shape, dy.shape);
       if (is_double) {
-        conv_backward_data_double(c, g, c.in(0).as<double>(), c.in(1).as<double>(), c.out().as<double>());
+        conv_backward_data_double(c, g, dy, c.in(1).as<double>(), dx);
       } else {
-        conv_backward_data(c, g, c.in(0), c.in(1).as<float>(), c.out());
+        conv_backward_data(c, g, dy, c.in(1).as<float>(), dx);
       }
     } else {
-      const ConvGeometry g = geometry(c.in(1), c.in(0));
+      const TensorView dy = image(c.in(0)), x = image(c.in(1));
+      const ConvGeometry g = geometry_of(op, x.shape, dy.shape);
       void* dw = c.out(0).data ? c.out(0).data : c.run.workspace(size_t(g.weights()) * size_of(c.out(0).dtype));
       void* db = op.no_bias ? nullptr : c.out(1).data;
       if (is_double) {
-        conv_backward_weight_double(c, g, c.in(0).as<double>(), c.in(1).as<double>(), static_cast<double*>(dw),
-                                    static_cast<double*>(db));
+        conv_backward_weight_double(c, g, dy, x, static_cast<double*>(dw), static_cast<double*>(db));
       } else {
-        conv_backward_weight(c, g, c.in(0), c.in(1), static_cast<float*>(dw), static_cast<float*>(db));
+        conv_backward_weight(c, g, dy, x, static_cast<float*>(dw), static_cast<float*>(db));
       }
     }
   });

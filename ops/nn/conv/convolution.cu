@@ -1,6 +1,7 @@
 #include "kaon/ops/nn/conv/conv.h"
 
 #include "kaon/ops/nn/conv/cuda/dnn.h"
+#include "kaon/ops/nn/conv/kernels/conv_layout.h"
 #include "kaon/ops/reduce/kernels/reduce_driver.h"
 
 namespace kaon {
@@ -21,23 +22,23 @@ void bias_gradient(KernelContext& c, const TensorView& dy, const TensorView& db)
 
 template <ConvPart P>
 void run_cuda(const op::ConvolutionOp<P>& op, KernelContext& c) {
+  const auto image = [&](const TensorView& view) { return as_images(view, op.layout); };
   const auto setup = [&](const TensorView& in, const TensorView& out) {
-    return cuda::ConvSetup{
-        .geometry = make_geometry(in.shape, out.shape, op.kernel, op.stride, op.dilate, op.pad, op.num_group),
-        .dtype = in.dtype,
-        .layout = in.layout,
-        .workspace = op.workspace};
+    return cuda::ConvSetup{.geometry = geometry_of(op, in.shape, out.shape),
+                           .dtype = in.dtype,
+                           .layout = in.layout,
+                           .workspace = op.workspace};
   };
   if constexpr (P == ConvPart::forward) {
-    cuda::conv_forward(c, setup(c.in(0), c.out()), c.in(0).data, c.in(1).data, c.out().data,
-                       layer_epilogue<void>(c, op.no_bias, op.post_ops));
+    const TensorView x = image(c.in(0)), y = image(c.out());
+    cuda::conv_forward(c, setup(x, y), x.data, c.in(1).data, y.data, layer_epilogue<void>(c, op.no_bias, op.post_ops));
   } else if constexpr (P == ConvPart::backward_data) {
-    cuda::conv_backward_data(c, setup(c.out(), c.in(0)), c.in(0).data, c.in(1).data, c.out().data);
+    const TensorView dy = image(c.in(0)), dx = image(c.out());
+    cuda::conv_backward_data(c, setup(dx, dy), dy.data, c.in(1).data, dx.data);
   } else {
-    if (c.out(0).data) {
-      cuda::conv_backward_weight(c, setup(c.in(1), c.in(0)), c.in(0).data, c.in(1).data, c.out(0).data);
-    }
-    if (!op.no_bias && c.out(1).data) bias_gradient(c, c.in(0), c.out(1));
+    const TensorView dy = image(c.in(0)), x = image(c.in(1));
+    if (c.out(0).data) cuda::conv_backward_weight(c, setup(x, dy), dy.data, x.data, c.out(0).data);
+    if (!op.no_bias && c.out(1).data) bias_gradient(c, dy, c.out(1));
   }
 }
 

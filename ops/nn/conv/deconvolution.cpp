@@ -7,6 +7,7 @@
 #include "kaon/ops/functions.h"
 #include "kaon/ops/kernels/as_float32.h"
 #include "kaon/ops/nn/conv/kernels/conv_kernels.h"
+#include "kaon/ops/nn/conv/kernels/conv_layout.h"
 #include "kaon/ops/nn/conv/kernels/conv_window.h"
 #include "kaon/ops/op_def.h"
 
@@ -15,7 +16,7 @@ namespace kaon {
 using namespace ops;
 namespace {
 
-// The convolution from y's side to x's side.
+// The convolution from y's side to x's side; data is (n, c, ...).
 op::Convolution mirrored(const op::Deconvolution& op, const Shape& data) {
   return {.kernel = op.kernel,
           .stride = op.stride,
@@ -31,6 +32,14 @@ template <class T>
 void add_bias(RunContext& run, const T* bias, const TensorView& y) {
   const int64_t channels = y.shape[1], positions = y.shape.product(2, y.shape.ndim());
   T* out = y.as<T>();
+  if (y.layout == Layout::channels_last) {
+    return run.parallel_for(y.shape[0] * positions, std::max<int64_t>(1, (1 << 16) / channels),
+                            [&](int64_t begin, int64_t end) {
+                              for (T *row = out + begin * channels, *last = out + end * channels; row != last;) {
+                                for (int64_t i = 0; i < channels; ++i) *row++ += bias[i];
+                              }
+                            });
+  }
   run.parallel_for(y.shape[0] * channels, std::max<int64_t>(1, (1 << 16) / std::max<int64_t>(1, positions)),
                    [&](int64_t begin, int64_t end) {
                      for (int64_t plane = begin; plane < end; ++plane) {
@@ -48,15 +57,16 @@ void op::Deconvolution::infer(InferContext& c) const {
   c.expect_same_dtype();
   c.expect_floating();
   c.expect_ndim_at_least(0, 3);
-  const Shape data = c.shape(0);
-  check_window(c, kernel, stride, dilate, pad, layout, data.ndim() - 2);
+  const Shape given = c.shape(0), data = channels_first(given, layout);
+  check_window(c, kernel, stride, dilate, pad, data.ndim() - 2);
+  check_layout(c, layout, data.ndim() - 2, true);
   if (num_filter < 1 || num_group < 1 || num_filter % num_group != 0) {
     c.fail_value(
         fmt::format("num_filter must be a positive multiple of num_group, got {} and {}", num_filter, num_group));
   }
   if (data[1] < 1 || data[1] % num_group != 0) {
     c.fail(fmt::format("the channels of data must be a positive multiple of num_group {}, got shape {}", num_group,
-                       data.str()));
+                       given.str()));
   }
   const int axes = kernel.ndim();
   if ((!adj.empty() && adj.ndim() != axes) || (!target_shape.empty() && target_shape.ndim() != axes)) {
@@ -73,39 +83,42 @@ void op::Deconvolution::infer(InferContext& c) const {
       c.fail_value(
           fmt::format("target_shape {} needs adj {} along axis {} for data {}, and adj must be smaller than "
                       "stride {}",
-                      target_shape.str(), e.adj[i], i, data.str(), step));
+                      target_shape.str(), e.adj[i], i, given.str(), step));
     }
     if (data[i + 2] < 1 || e.pad[i] < 0 || e.out[i + 2] < 1) {
-      c.fail(fmt::format("data {} does not give positions {} with kernel {} and pad {}", data.str(), e.out.str(),
+      c.fail(fmt::format("data {} does not give positions {} with kernel {} and pad {}", given.str(), e.out.str(),
                          kernel.str(), pad.str()));
     }
   }
   Shape weight(data[1], int64_t(num_filter / num_group));
   for (int64_t k : kernel) weight.push_back(k);
-  c.expect_shape(1, weight);
+  c.expect_shape(1, in_layout(weight, layout));
   if (!no_bias) c.expect_shape(2, Shape(num_filter));
-  c.set_output(e.out, c.dtype());
+  c.set_output(in_layout(e.out, layout), c.dtype());
 }
 
 void op::Deconvolution::grad(GradContext& g) const {
-  const op::Convolution back = mirrored(*this, g.input_like(0).shape());
+  const op::Convolution back = mirrored(*this, channels_first(g.input_like(0).shape(), layout));
   if (g.wants(0)) g.set(0, nd.Convolution(g.head(), g.input(1), back));
   if (g.wants(1)) {
     g.set(1, nd._backward_Convolution_weight(g.input(0), g.head(), back.part<ConvPart::backward_weight>(true))[0]);
   }
-  if (!no_bias && g.wants(2)) g.set(2, nd.sum(g.head(), {.axis = Shape(1), .exclude = true}));
+  if (no_bias || !g.wants(2)) return;
+  g.set(2, nd.sum(g.head(), {.axis = Shape(channel_axis(layout, g.head().ndim())), .exclude = true}));
 }
 
 void run_cpu(const op::Deconvolution& op, KernelContext& context) {
   as_float32(context, [&](KernelContext& c) {
-    const ConvGeometry g = make_geometry(c.out().shape, c.in(0).shape, op.kernel, op.stride, op.dilate,
-                                         extent_of(op, c.in(0).shape).pad, op.num_group);
-    if (c.out().dtype == DType::float64) {
-      conv_backward_data_double(c, g, c.in(0).as<double>(), c.in(1).as<double>(), c.out().as<double>());
-      if (!op.no_bias) add_bias(c.run, c.in(2).as<double>(), c.out());
+    const TensorView x = as_images(c.in(0), op.layout), y = as_images(c.out(), op.layout);
+    op::Deconvolution padded = op;
+    padded.pad = extent_of(op, x.shape).pad;
+    const ConvGeometry g = geometry_of(padded, y.shape, x.shape);
+    if (y.dtype == DType::float64) {
+      conv_backward_data_double(c, g, x, c.in(1).as<double>(), y);
+      if (!op.no_bias) add_bias(c.run, c.in(2).as<double>(), y);
     } else {
-      conv_backward_data(c, g, c.in(0), c.in(1).as<float>(), c.out());
-      if (!op.no_bias) add_bias(c.run, c.in(2).as<float>(), c.out());
+      conv_backward_data(c, g, x, c.in(1).as<float>(), y);
+      if (!op.no_bias) add_bias(c.run, c.in(2).as<float>(), y);
     }
   });
 }

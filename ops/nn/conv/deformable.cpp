@@ -21,7 +21,8 @@ void infer_deformable(const Op& op, InferContext& c) {
   c.expect_same_dtype();
   c.expect_floating();
   c.expect_ndim(0, 4);
-  check_window(c, op.kernel, op.stride, op.dilate, op.pad, op.layout, 2);
+  check_window(c, op.kernel, op.stride, op.dilate, op.pad, 2);
+  check_layout(c, op.layout, 2, false);
   const Shape data = c.shape(0);
   const int64_t filters = op.num_filter, groups = op.num_group, parts = op.num_deformable_group;
   if (filters < 1) c.fail_value(fmt::format("num_filter must be at least 1, got {}", filters));

@@ -4,6 +4,7 @@
 
 #include "kaon/ops/functions.h"
 #include "kaon/ops/kernels/as_float32.h"
+#include "kaon/ops/nn/conv/kernels/conv_layout.h"
 #include "kaon/ops/nn/conv/kernels/conv_window.h"
 #include "kaon/ops/nn/pooling/kernels/pooling_kernels.h"
 #include "kaon/ops/op_def.h"
@@ -14,7 +15,8 @@ using namespace ops;
 namespace {
 
 template <class T, class Op>
-PoolJob<T> make_job(const Op& op, const TensorView& data, const TensorView& output) {
+PoolJob<T> make_job(const Op& op, const TensorView& given, const TensorView& given_output) {
+  const TensorView data = as_images(given, op.layout), output = as_images(given_output, op.layout);
   const PoolWindows w = pool_windows(op, data.shape);
   // each block of 16 channels is treated as an image
   const bool in_blocks = data.layout == Layout::blocked16;
@@ -64,17 +66,14 @@ void op::PoolingOp<P>::infer(InferContext& c) const {
   c.expect_same_dtype();
   c.expect_floating();
   c.expect_ndim_at_least(at, 3);
-  const Shape data = c.shape(at);
+  const Shape given = c.shape(at), data = channels_first(given, layout);
   const int axes = data.ndim() - 2;
-  if (axes > 3) c.fail(fmt::format("data must have 3 to 5 dimensions, got {}", data.str()));
+  if (axes > 3) c.fail(fmt::format("data must have 3 to 5 dimensions, got {}", given.str()));
   for (int i = 2; i < data.ndim(); ++i) {
-    if (data[i] < 1) c.fail(fmt::format("data must have spatial axes of at least 1, got {}", data.str()));
+    if (data[i] < 1) c.fail(fmt::format("data must have spatial axes of at least 1, got {}", given.str()));
   }
-  if (global_pool) {
-    check_window(c, Shape::filled(axes, 1), Shape(), Shape(), Shape(), layout, axes);
-  } else {
-    check_window(c, kernel, stride, dilation, pad, layout, axes, "dilation");
-  }
+  if (!global_pool) check_window(c, kernel, stride, dilation, pad, axes, "dilation");
+  check_layout(c, layout, axes, true);
   if (pool_type == PoolType::lp && (p_value.value_or(2) < 1 || p_value.value_or(2) > 3)) {
     c.fail_value(fmt::format("p_value must be 1, 2 or 3, got {}", *p_value));
   }
@@ -85,22 +84,23 @@ void op::PoolingOp<P>::infer(InferContext& c) const {
   }
   const PoolWindows w = pool_windows(*this, data);
   for (int i = 0; i < axes; ++i) {
-    if (w.out[i + 2] < 1) c.fail(fmt::format("kernel {} exceeds the padded data {}", kernel.str(), data.str()));
+    if (w.out[i + 2] < 1) c.fail(fmt::format("kernel {} exceeds the padded data {}", kernel.str(), given.str()));
     if (!global_pool && w.pad[i] >= w.kernel[i]) {
       c.fail_value(fmt::format("pad {} must be smaller than kernel {}", pad.str(), kernel.str()));
     }
   }
+  const Shape out = in_layout(w.out, layout);
   if constexpr (P == PoolPart::forward) {
-    c.set_output(w.out, c.dtype());
+    c.set_output(out, c.dtype());
   } else if constexpr (P == PoolPart::backward) {
-    c.expect_shape(0, w.out);
-    c.expect_shape(2, w.out);
-    c.set_output(data, c.dtype());
+    c.expect_shape(0, out);
+    c.expect_shape(2, out);
+    c.set_output(given, c.dtype());
   } else {
     if (pool_type == PoolType::lp) c.fail_value("lp is not implemented");
-    c.expect_shape(0, data);
-    c.expect_shape(2, w.out);
-    c.set_output(w.out, c.dtype());
+    c.expect_shape(0, given);
+    c.expect_shape(2, out);
+    c.set_output(out, c.dtype());
   }
 }
 

@@ -7,6 +7,7 @@
 #include "kaon/ops/cuda/launch.cuh"
 #include "kaon/ops/cuda/pack.cuh"
 #include "kaon/ops/math/dispatch.h"
+#include "kaon/ops/nn/conv/kernels/conv_layout.h"
 #include "kaon/ops/nn/pooling/kernels/pooling_window.h"
 
 namespace kaon {
@@ -65,7 +66,8 @@ void merge_whole_axes(PoolSizes& s) {
 }
 
 template <class Op>
-Pool make_pool(const Op& op, const TensorView& data, const TensorView& output) {
+Pool make_pool(const Op& op, const TensorView& given, const TensorView& given_output) {
+  const TensorView data = as_images(given, op.layout), output = as_images(given_output, op.layout);
   const PoolWindows w = pool_windows(op, data.shape);
   PoolSizes s(make_geometry(data.shape, output.shape, w.kernel, w.stride, w.dilation, w.pad, 1));
   merge_whole_axes(s);

@@ -38,6 +38,7 @@ namespace op {
 // when count_include_pad is false. The elements of a window are `dilation` apart, which MXNet lacks; in these formulae
 // a kernel is then dilation (kernel - 1) + 1. global_pool takes the whole image. NaN in a window gives NaN. Floating
 // dtypes. Gradient: of max the whole to the first maximum in row-major order; data whose windows hold nothing get 0.
+// In the layouts NWC, NHWC and NDHWC the axis of channels is the last of x and of the result.
 // The gradient of its gradient is the directional derivative along `tangent`; the p-norm's is made of sums.
 template <PoolPart P>
 struct PoolingOp {
@@ -73,6 +74,7 @@ struct PoolingOp {
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
   ImageUse image_use() const requires(P != PoolPart::along) {
+    if (ops::is_channels_last(layout)) return {};  // row-major: that is channels last for the kernels
     if (P == PoolPart::forward) return {.inputs = bit(0), .outputs = bit(0), .blocks = true};
     return {.inputs = bit(0) | bit(1) | bit(2), .outputs = bit(0)};
   }

@@ -33,7 +33,7 @@ Shape expect_samples(InferContext& c, const Op& op, const Shape& data, int at) {
     c.expect_shape(at, {data[0], 2, where[2], where[3]});
     return {data[0], data[1], where[2], where[3]};
   }
-  check_window(c, op.kernel, op.stride, op.dilate, op.pad, std::nullopt, 2);
+  check_window(c, op.kernel, op.stride, op.dilate, op.pad, 2);
   const int64_t groups = op.num_deformable_group, taps = op.kernel[0] * op.kernel[1];
   if (groups < 1 || data[1] % groups != 0) {
     c.fail_value(fmt::format("num_deformable_group must divide {} channels, got {}", data[1], groups));

@@ -1,6 +1,8 @@
 // What shape inference of quantised operators shares.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <initializer_list>
 
 #include "kaon/ops/quant/quant.h"
@@ -20,6 +22,11 @@ DType level_dtype(QuantType type, const std::optional<float>& min, const std::op
 // filled, with `dtype` all but the first. Errors name the operator of `c`.
 template <class Op>
 Shape layer_shape(InferContext& c, const Op& layer, int inputs, DType dtype) {
+  if constexpr (requires { layer.layout; }) {
+    if (is_channels_last(layer.layout)) {
+      c.fail_value(fmt::format("layout must have the channels second, got {}", to_text(*layer.layout)));
+    }
+  }
   TensorMeta metas[3], out;
   TensorMeta* pointers[3];
   for (int i = 0; i < inputs; ++i) metas[i] = {c.shape(i), DType::float32}, pointers[i] = &metas[i];

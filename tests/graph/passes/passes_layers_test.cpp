@@ -51,6 +51,7 @@ struct Case {
   const char* what;
   op::Convolution op;
   Shape x, w, y;
+  int channels() const { return is_channels_last(op.layout) ? -1 : 1; }  // the axis
 };
 const std::vector<Case>& convolutions() {
   static const std::vector<Case> cases{
@@ -66,6 +67,26 @@ const std::vector<Case>& convolutions() {
        {5, 64, 20, 20},
        {64, 64, 3, 3},
        {5, 64, 20, 20}},
+      {"channels last",
+       {.kernel = {3, 3}, .pad = {1, 1}, .num_filter = 17, .layout = ConvLayout::NHWC},
+       {2, 7, 5, 16},
+       {17, 3, 3, 16},
+       {2, 7, 5, 17}},
+      {"channels last, groups",
+       {.kernel = {3, 3}, .num_filter = 8, .num_group = 4, .layout = ConvLayout::NHWC},
+       {2, 5, 5, 8},
+       {8, 3, 3, 2},
+       {2, 3, 3, 8}},
+      {"channels last, one axis",
+       {.kernel = {3}, .num_filter = 5, .layout = ConvLayout::NWC},
+       {2, 9, 4},
+       {5, 3, 4},
+       {2, 7, 5}},
+      {"channels last, three axes",
+       {.kernel = {2, 2, 2}, .num_filter = 4, .layout = ConvLayout::NDHWC},
+       {2, 4, 4, 4, 3},
+       {4, 2, 2, 2, 3},
+       {2, 3, 3, 3, 4}},
   };
   return cases;
 }
@@ -103,7 +124,7 @@ TEST_CASE("layers: Convolution, BatchNorm, sum and activation are one node", "[a
         for (bool fix_gamma : {false, true}) {
           INFO(c.what << " " << name_of(t) << (no_bias ? ", no bias" : "") << (fix_gamma ? ", gamma fixed" : ""));
           Symbol conv = no_bias ? sym.Convolution(v.x, v.w, c.op) : sym.Convolution(v.x, v.w, v.b, c.op);
-          Symbol norm = v.norm(conv, {.eps = 2e-3, .fix_gamma = fix_gamma, .axis = 1});
+          Symbol norm = v.norm(conv, {.eps = 2e-3, .fix_gamma = fix_gamma, .axis = c.channels()});
           const std::vector<NDArray> inputs = arrays(c.x, c.w, c.y, t);
           auto check = [&](const Symbol& s, const char* expected) {
             Graph after = check_pass([](Graph g) { return all(g); }, traced(s, names, inputs), inputs);

@@ -63,8 +63,11 @@ NDArray first_gradients(const ProgramNet& net, const std::vector<NDArray>& data,
 }
 
 // Up to the bound of HybridizeOptions::winograd for each element: 2^-18 max|x| sum|w|.
-NDArray winograd_noise(const std::vector<NDArray>& inputs, const NDArray& result, uint64_t seed) {
-  const NDArray sums = nd.reshape(nd.sum(nd.abs(inputs[1]), {.axis = {1, 2, 3}}), {1, -1, 1, 1});
+NDArray winograd_noise(const ProgramNode& call, const std::vector<NDArray>& inputs, const NDArray& result,
+                       uint64_t seed) {
+  const bool last = is_channels_last(static_cast<const op::Convolution*>(call.attrs.get())->layout);
+  const NDArray sums =
+      nd.reshape(nd.sum(nd.abs(inputs[1]), {.axis = {1, 2, 3}}), last ? Shape(1, 1, 1, -1) : Shape(1, -1, 1, 1));
   ProgramNode factors;
   factors.range = {-0x1p-18, 0x1p-18};
   factors.seed = seed;
@@ -113,7 +116,8 @@ std::vector<A> ProgramNet::run(std::vector<A> data) {
       uint64_t seed = program->seed;
       auto change = [&](const ProgramNode& n, const std::vector<NDArray>& inputs, std::vector<NDArray>& results) {
         disturb(results, noise.rounding, seed);
-        if (noise.winograd && may_be_winograd(n)) results[0] = results[0] + winograd_noise(inputs, results[0], ++seed);
+        if (noise.winograd && may_be_winograd(n))
+          results[0] = results[0] + winograd_noise(n, inputs, results[0], ++seed);
       };
       disturb(in, noise.rounding, seed);
       return Evaluation<A>(*program, change).run(in);

@@ -60,14 +60,22 @@ Ref dense(ProgramBuilder& b, Ref a) {
   return b.call(op::FullyConnected{.num_hidden = hidden, .no_bias = no_bias, .flatten = flatten}, inputs);
 }
 
+// Now and then one with the channels last.
+std::optional<ConvLayout> some_layout(ProgramBuilder& b, int axes) {
+  if (!b.dice.chance(0.3)) return std::nullopt;
+  return axes == 1 ? ConvLayout::NWC : ConvLayout::NHWC;
+}
+
 Ref convolution(ProgramBuilder& b, Ref a) {
   const Shape shape = b.shape(a);
   const int axes = shape.ndim() - 2;
   if (axes < 1 || axes > 2) throw Refused();
   const bool wide = axes == 2 && b.dice.chance(0.08);  // as Winograd's algorithm takes it
-  const int64_t channels = wide ? 32 : shape[1];
+  const std::optional<ConvLayout> layout = some_layout(b, axes);
+  const bool last = is_channels_last(layout);
+  const int64_t channels = wide ? 32 : shape[last ? axes + 1 : 1];
   if (wide) {
-    a = b.to_shape(a, {1, 32, 6, 6});
+    a = b.to_shape(a, last ? Shape(1, 6, 6, 32) : Shape(1, 32, 6, 6));
     b.offer(a);
   }
   const int64_t k = wide ? 3 : b.dice.pick({1, 2, 3, 3}), stride = wide ? 1 : b.dice.pick({1, 1, 2});
@@ -75,8 +83,10 @@ Ref convolution(ProgramBuilder& b, Ref a) {
   int groups = 1, filters = wide ? 32 : b.dice.pick({1, 2, 4, 8, 16});
   if (!wide && b.dice.chance(0.2)) groups = int(channels), filters = int(channels) * int(b.dice.between(1, 2));
   const bool no_bias = b.dice.chance(0.3);
-  Shape kernel = Shape::filled(axes, k), weight(filters, channels / groups);
+  Shape kernel = Shape::filled(axes, k), weight(filters);
+  if (!last) weight.push_back(channels / groups);
   for (int64_t x : kernel) weight.push_back(x);
+  if (last) weight.push_back(channels / groups);
   std::vector<Ref> inputs{a, b.variable(Role::parameter, weight, weights(channels / groups * kernel.size()))};
   if (!no_bias) inputs.push_back(b.variable(Role::parameter, {filters}));
   return b.call(op::Convolution{.kernel = kernel,
@@ -84,7 +94,8 @@ Ref convolution(ProgramBuilder& b, Ref a) {
                                 .pad = Shape::filled(axes, pad),
                                 .num_filter = filters,
                                 .num_group = groups,
-                                .no_bias = no_bias},
+                                .no_bias = no_bias,
+                                .layout = layout},
                 inputs);
 }
 
@@ -92,13 +103,13 @@ Ref normalisation(ProgramBuilder& b, Ref a) {
   const Shape& shape = b.shape(a);
   if (shape.ndim() < 2) throw Refused();
   const bool batch = b.dice.chance(0.6);
-  const int axis = batch ? 1 : shape.ndim() - 1;
+  const int axis = batch && b.dice.chance(0.7) ? 1 : shape.ndim() - 1;
   const Shape channels(shape[axis]);
   const Ref gamma = b.variable(Role::parameter, channels, {0.5, 1.5}), beta = b.variable(Role::parameter, channels);
   if (!batch) return b.call(op::LayerNorm{.eps = 1e-3}, {a, gamma, beta});
-  if (shape.size() / shape[1] < 2) throw Refused();
+  if (shape.size() / shape[axis] < 2) throw Refused();
   const Ref mean = b.variable(Role::state, channels), var = b.variable(Role::state, channels, {0.5, 1.5});
-  return b.call(op::BatchNorm{.eps = 1e-2, .momentum = 0.5, .fix_gamma = b.dice.chance(0.3)},
+  return b.call(op::BatchNorm{.eps = 1e-2, .momentum = 0.5, .fix_gamma = b.dice.chance(0.3), .axis = axis},
                 {a, gamma, beta, mean, var});
 }
 
@@ -108,7 +119,8 @@ Ref pooling(ProgramBuilder& b, Ref a) {
   return b.call(op::Pooling{.kernel = Shape::filled(axes, b.dice.pick({2, 3})),
                             .pool_type = PoolType(b.dice.below(3)),
                             .global_pool = b.dice.chance(0.3),
-                            .stride = Shape::filled(axes, b.dice.pick({1, 2}))},
+                            .stride = Shape::filled(axes, b.dice.pick({1, 2})),
+                            .layout = some_layout(b, axes)},
                 {a});
 }
 

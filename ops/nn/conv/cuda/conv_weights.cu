@@ -15,7 +15,7 @@ struct ScaleWeights {
   T *to, *bias;
   int64_t size;
   FastDivide filter, inputs, taps;
-  bool channels_last;
+  bool rearranged;
 
   // Indices after the weights are the biases.
   __device__ void operator()(int64_t i) const {
@@ -25,7 +25,7 @@ struct ScaleWeights {
     }
     int64_t at = i;
     const int64_t output = filter.split(at);
-    if (channels_last) {
+    if (rearranged) {
       const int64_t tap = inputs.split(at);
       at = at * taps.divisor() + tap;
     }
@@ -33,15 +33,16 @@ struct ScaleWeights {
   }
 };
 
-void rearrange(KernelContext& c, const ConvWeights& w, int64_t rows, int64_t columns, const void* from, void* to) {
+}  // namespace
+
+void transpose_planes(KernelContext& c, DType t, int64_t planes, int64_t rows, int64_t columns, const void* from,
+                      void* to) {
   StridedCopy copy;
-  copy.dims.push(w.outputs, rows * columns, rows * columns);
+  copy.dims.push(planes, rows * columns, rows * columns);
   copy.dims.push(columns, 1, rows);
   copy.dims.push(rows, columns, 1);
-  strided_copy(c, copy, from, to, size_of(w.dtype));
+  strided_copy(c, copy, from, to, size_of(t));
 }
-
-}  // namespace
 
 void scale_weights(KernelContext& c, const ConvWeights& w, const void* from, const void* scale, const void* shift,
                    void* to, void* bias) {
@@ -50,15 +51,15 @@ void scale_weights(KernelContext& c, const ConvWeights& w, const void* from, con
     for_each(c, w.size() + w.outputs,
              ScaleWeights<T, A>{static_cast<const T*>(from), static_cast<const A*>(scale), static_cast<const A*>(shift),
                                 static_cast<T*>(to), static_cast<T*>(bias), w.size(), FastDivide(w.inputs * w.taps),
-                                FastDivide(w.inputs), FastDivide(w.taps), w.channels_last});
+                                FastDivide(w.inputs), FastDivide(w.taps), w.rearranged});
   });
 }
 
 void arrange_weights(KernelContext& c, const ConvWeights& w, const void* from, void* to) {
-  rearrange(c, w, w.inputs, w.taps, from, to);
+  transpose_planes(c, w.dtype, w.outputs, w.inputs, w.taps, from, to);
 }
 void restore_weights(KernelContext& c, const ConvWeights& w, const void* from, void* to) {
-  rearrange(c, w, w.taps, w.inputs, from, to);
+  transpose_planes(c, w.dtype, w.outputs, w.taps, w.inputs, from, to);
 }
 
 }  // namespace kaon::cuda

@@ -339,7 +339,7 @@ bool run_fused(const Call& call, DType t, const void* x, const void* w, void* y,
 const void* weights_for(KernelContext& c, const ConvSetup& setup, const void* w, Epilogue<void>& e) {
   const ConvWeights weights(setup.geometry, setup.dtype, setup.layout);
   const size_t width = size_of(setup.dtype);
-  if (!e.scale && !weights.channels_last) return w;
+  if (!e.scale && !weights.rearranged) return w;
   void* const to = library_workspace(c, size_t(weights.size()) * width);
   if (e.scale) {
     void* const bias = library_workspace(c, size_t(weights.outputs) * width);
@@ -350,6 +350,47 @@ const void* weights_for(KernelContext& c, const ConvSetup& setup, const void* w,
   }
   return to;
 }
+
+// cuDNN has no convolutions of float64 with channels last: they are computed row-major.
+bool is_row_major_only(const ConvSetup& setup) {
+  return setup.dtype == DType::float64 && setup.layout == Layout::channels_last;
+}
+
+// Such a convolution in the other order, and the copies of its arrays.
+class RowMajor {
+ public:
+  RowMajor(KernelContext& c, const ConvSetup& outer) : setup(outer), c_(c), given_last_(has_last(outer)) {
+    setup.layout = Layout::row_major, setup.geometry.weights_channels_last = false;
+  }
+  ConvSetup setup;
+
+  void* empty(int64_t n) const { return c_.run.workspace(size_t(n) * size_of(setup.dtype)); }
+  const void* images(const void* from, int64_t channels, int64_t positions) const {
+    return transposed(setup.geometry.batch, positions, channels, from);
+  }
+  const void* weights(const void* from) const {
+    const ConvGeometry& g = setup.geometry;
+    return given_last_ ? transposed(g.out_channels, g.taps(), g.in_channels / g.groups, from) : from;
+  }
+  void images_back(const void* from, int64_t channels, int64_t positions, void* to) const {
+    transpose_planes(c_, setup.dtype, setup.geometry.batch, channels, positions, from, to);
+  }
+  void weights_back(const void* from, void* to) const {
+    const ConvGeometry& g = setup.geometry;
+    transpose_planes(c_, setup.dtype, g.out_channels, g.in_channels / g.groups, g.taps(), from, to);
+  }
+  bool weights_move() const { return given_last_; }
+
+ private:
+  static bool has_last(const ConvSetup& s) { return s.geometry.weights_channels_last && s.geometry.taps() > 1; }
+  const void* transposed(int64_t planes, int64_t rows, int64_t columns, const void* from) const {
+    void* const to = empty(planes * rows * columns);
+    transpose_planes(c_, setup.dtype, planes, rows, columns, from, to);
+    return to;
+  }
+  KernelContext& c_;
+  bool given_last_;
+};
 
 }  // namespace
 
@@ -365,6 +406,13 @@ void conv_forward(KernelContext& c, const ConvSetup& setup, const void* x, const
   if (inputs(g) == 0) {
     apart();
     zero(c, z, n, t);
+  } else if (is_row_major_only(setup) && !is_product(setup, ConvDirection::forward)) {
+    const RowMajor other(c, setup);
+    const void* const scaled = e.scale ? weights_for(c, setup, w, e) : w;
+    void* const found = other.empty(n);
+    conv_forward(c, other.setup, other.images(x, g.in_channels, g.in_positions()), other.weights(scaled), found, {});
+    apart();
+    other.images_back(found, g.out_channels, g.out_positions(), z);
   } else {
     w = weights_for(c, setup, w, e);
     if (is_product(setup, ConvDirection::forward)) return product_forward(c, setup, x, w, y, e);
@@ -387,6 +435,13 @@ void conv_backward_data(KernelContext& c, const ConvSetup& setup, const void* dy
   if (n == 0) return;
   if (outputs(setup.geometry) == 0) return zero(c, dx, n, t);
   if (is_product(setup, ConvDirection::backward_data)) return product_backward_data(c, setup, dy, w, dx);
+  if (is_row_major_only(setup)) {
+    const ConvGeometry& g = setup.geometry;
+    const RowMajor other(c, setup);
+    void* const found = other.empty(n);
+    conv_backward_data(c, other.setup, other.images(dy, g.out_channels, g.out_positions()), other.weights(w), found);
+    return other.images_back(found, g.in_channels, g.in_positions(), dx);
+  }
   Epilogue<void> none;
   w = weights_for(c, setup, w, none);
   const Call call(c, ConvDirection::backward_data, setup);
@@ -402,8 +457,15 @@ void conv_backward_weight(KernelContext& c, const ConvSetup& setup, const void* 
   const ConvGeometry& g = setup.geometry;
   if (inputs(g) == 0 || outputs(g) == 0) return zero(c, dw, g.weights(), t);
   if (is_product(setup, ConvDirection::backward_weight)) return product_backward_weight(c, setup, dy, x, dw);
+  if (is_row_major_only(setup)) {
+    const RowMajor other(c, setup);
+    void* const found = other.weights_move() ? other.empty(g.weights()) : dw;
+    conv_backward_weight(c, other.setup, other.images(dy, g.out_channels, g.out_positions()),
+                         other.images(x, g.in_channels, g.in_positions()), found);
+    return found == dw ? void() : other.weights_back(found, dw);
+  }
   const ConvWeights weights(g, t, setup.layout);
-  void* const found = weights.channels_last ? library_workspace(c, size_t(weights.size()) * size_of(t)) : dw;
+  void* const found = weights.rearranged ? library_workspace(c, size_t(weights.size()) * size_of(t)) : dw;
   {
     const Call call(c, ConvDirection::backward_weight, setup);
     const ConvPlan& p = call.plan();

@@ -41,23 +41,38 @@ void for_each_product(const ConvGeometry& g, Visit&& visit) {
   }
 }
 
-// Calls body(offset in x, offset in y, offset in w) for the channel pairs of image n.
+// Where the first position of a channel of an image lies, and how far apart its positions are.
+struct Channel {
+  int64_t first, step;
+  Channel(const TensorView& images, int64_t image, int64_t channel, int64_t channels, int64_t positions) {
+    const bool last = images.layout == Layout::channels_last;
+    first = image * channels * positions + channel * (last ? 1 : positions);
+    step = last ? channels : 1;
+  }
+  int64_t at(int64_t position) const { return first + position * step; }
+};
+
+// Calls body(channel of x, channel of y, the taps of both as a channel of w) for the channel pairs of image n.
 template <class Body>
-void for_each_pair(const ConvGeometry& g, int64_t n, int64_t first_out, int64_t last_out, Body&& body) {
+void for_each_pair(const ConvGeometry& g, const TensorView& x, const TensorView& y, int64_t n, int64_t first_out,
+                   int64_t last_out, Body&& body) {
   const int64_t per_group_in = g.in_channels / g.groups, per_group_out = g.out_channels / g.groups;
+  TensorView w;
+  w.layout = g.weights_channels_last ? Layout::channels_last : Layout::row_major;
   for (int64_t o = first_out; o < last_out; ++o) {
     for (int64_t i = 0; i < per_group_in; ++i) {
       const int64_t channel = o / per_group_out * per_group_in + i;
-      body((n * g.in_channels + channel) * g.in_positions(), (n * g.out_channels + o) * g.out_positions(),
-           (o * per_group_in + i) * g.taps());
+      body(Channel(x, n, channel, g.in_channels, g.in_positions()), Channel(y, n, o, g.out_channels, g.out_positions()),
+           Channel(w, o, i, per_group_in, g.taps()));
     }
   }
 }
 
 }  // namespace
 
-void conv_forward_double(KernelContext& c, const ConvGeometry& g, const double* x, const double* w, double* y,
-                         const Epilogue<double>& epilogue) {
+void conv_forward_double(KernelContext& c, const ConvGeometry& g, const TensorView& x, const double* w,
+                         const TensorView& y, const Epilogue<double>& epilogue) {
+  const double* const from = x.as<const double>();
   c.run.parallel_for(g.batch * g.out_channels, 1, [&](int64_t begin, int64_t end) {
     const int64_t positions = g.out_positions();
     const Scratch sums(size_t(positions) * sizeof(double));  // y may hold the addend
@@ -65,38 +80,44 @@ void conv_forward_double(KernelContext& c, const ConvGeometry& g, const double* 
     for (int64_t plane = begin; plane < end; ++plane) {
       const int64_t n = plane / g.out_channels, o = plane % g.out_channels;
       std::fill_n(sum, positions, 0.0);
-      for_each_pair(g, n, o, o + 1, [&](int64_t from, int64_t, int64_t taps) {
-        for_each_product(g, [&](int64_t i, int64_t p, int64_t k) { sum[p] += x[from + i] * w[taps + k]; });
+      for_each_pair(g, x, y, n, o, o + 1, [&](Channel in, Channel, Channel taps) {
+        for_each_product(g, [&](int64_t i, int64_t p, int64_t k) { sum[p] += from[in.at(i)] * w[taps.at(k)]; });
       });
-      finish_planes(sum, y + plane * positions, 1, 1, positions, epilogue.at(o, plane * positions));
+      const Channel to(y, n, o, g.out_channels, positions);
+      finish_rows(sum, 1, y.as<double>() + to.first, to.step, positions, 1, epilogue.at(o, to.first));
     }
   });
 }
 
-void conv_backward_data_double(KernelContext& c, const ConvGeometry& g, const double* dy, const double* w, double* dx) {
+void conv_backward_data_double(KernelContext& c, const ConvGeometry& g, const TensorView& dy, const double* w,
+                               const TensorView& dx) {
+  const double* const from = dy.as<const double>();
+  double* const to = dx.as<double>();
   c.run.parallel_for(g.batch, 1, [&](int64_t begin, int64_t end) {
     const int64_t image = g.in_channels * g.in_positions();
-    std::fill(dx + begin * image, dx + end * image, 0.0);
+    std::fill(to + begin * image, to + end * image, 0.0);
     for (int64_t n = begin; n < end; ++n) {
-      for_each_pair(g, n, 0, g.out_channels, [&](int64_t to, int64_t from, int64_t taps) {
-        for_each_product(g, [&](int64_t i, int64_t p, int64_t k) { dx[to + i] += dy[from + p] * w[taps + k]; });
+      for_each_pair(g, dx, dy, n, 0, g.out_channels, [&](Channel in, Channel out, Channel taps) {
+        for_each_product(g, [&](int64_t i, int64_t p, int64_t k) { to[in.at(i)] += from[out.at(p)] * w[taps.at(k)]; });
       });
     }
   });
 }
 
-void conv_backward_weight_double(KernelContext& c, const ConvGeometry& g, const double* dy, const double* x, double* dw,
-                                 double* db) {
+void conv_backward_weight_double(KernelContext& c, const ConvGeometry& g, const TensorView& dy, const TensorView& x,
+                                 double* dw, double* db) {
+  const double *const heads = dy.as<const double>(), *const from = x.as<const double>();
   std::fill_n(dw, g.weights(), 0.0);
   if (db) std::fill_n(db, g.out_channels, 0.0);
   c.run.parallel_for(g.out_channels, 1, [&](int64_t begin, int64_t end) {
     for (int64_t n = 0; n < g.batch; ++n) {
-      for_each_pair(g, n, begin, end, [&](int64_t from, int64_t head, int64_t taps) {
-        for_each_product(g, [&](int64_t i, int64_t p, int64_t k) { dw[taps + k] += dy[head + p] * x[from + i]; });
+      for_each_pair(g, x, dy, n, begin, end, [&](Channel in, Channel out, Channel taps) {
+        for_each_product(g,
+                         [&](int64_t i, int64_t p, int64_t k) { dw[taps.at(k)] += heads[out.at(p)] * from[in.at(i)]; });
       });
       for (int64_t o = begin; db && o < end; ++o) {
-        const double* plane = dy + (n * g.out_channels + o) * g.out_positions();
-        for (int64_t p = 0; p < g.out_positions(); ++p) db[o] += plane[p];
+        const Channel plane(dy, n, o, g.out_channels, g.out_positions());
+        for (int64_t p = 0; p < g.out_positions(); ++p) db[o] += heads[plane.at(p)];
       }
     }
   });

@@ -1,4 +1,4 @@
-// The sizes of a convolution, apart from operators and layouts.
+// The sizes of a convolution, apart from operators and the layouts of images.
 #pragma once
 
 #include <array>
@@ -17,6 +17,8 @@ enum class ConvKind { forward, backward_data, backward_weight };
 struct ConvGeometry {
   int64_t batch = 0, groups = 1, in_channels = 0, out_channels = 0;
   int axes = 2;
+  bool weights_channels_last =
+      false;  // in memory (out_channels, taps..., in_channels / groups); else the taps are last
   std::array<int64_t, 3> in{}, out{}, kernel{}, stride{}, dilate{}, pad{};
 
   int64_t in_positions() const { return positions(in); }

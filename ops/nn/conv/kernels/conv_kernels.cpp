@@ -269,7 +269,7 @@ void conv_backward_weight(KernelContext& c, const ConvGeometry& g, const TensorV
   const int64_t pieces = (g.batch + set->piece - 1) / set->piece;
   const size_t weight_bytes = line_aligned(set->weight_bytes);
   const size_t part_bytes = weight_bytes + line_aligned(size_t(g.out_channels) * sizeof(float));
-  const bool in_place = pieces == 1 && !set->to_plain;
+  const bool in_place = pieces == 1 && !set->to_given;
   std::byte* const parts = in_place ? nullptr : static_cast<std::byte*>(c.run.workspace(part_bytes * size_t(pieces)));
   const auto part = [&](int64_t piece) { return parts + part_bytes * size_t(piece); };
   const auto weight_part = [&](int64_t piece) { return in_place ? dw : reinterpret_cast<float*>(part(piece)); };
@@ -296,7 +296,7 @@ void conv_backward_weight(KernelContext& c, const ConvGeometry& g, const TensorV
     }
   });
   if (in_place) return;
-  float* const sum = set->to_plain ? weight_part(0) : dw;
+  float* const sum = set->to_given ? weight_part(0) : dw;
   if (pieces > 1) {
     c.run.parallel_for(int64_t(set->weight_bytes / sizeof(float)), 1 << 12, [&](int64_t begin, int64_t end) {
       if (sum != weight_part(0)) std::copy(weight_part(0) + begin, weight_part(0) + end, sum + begin);
@@ -308,7 +308,7 @@ void conv_backward_weight(KernelContext& c, const ConvGeometry& g, const TensorV
       for (int64_t piece = 1; piece < pieces; ++piece) add_rows(bias_part(piece), db, 1, g.out_channels);
     }
   }
-  if (set->to_plain) set->to_plain.run(sum, dw);
+  if (set->to_given) set->to_given.run(sum, dw);
 }
 
 }  // namespace kaon::ops

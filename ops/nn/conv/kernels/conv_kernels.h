@@ -7,8 +7,8 @@
 
 namespace kaon::ops {
 
-// Float32 on oneDNN. Weights (out_channels, in_channels / groups, taps...) are row-major; image tensors have the
-// layouts of their views. Batches are split into pieces that are fixed by the sizes. y = x * w and then the epilogue,
+// Float32 on oneDNN. The weights are in the order that the geometry says; image tensors have the layouts of their
+// views. Batches are split into pieces that are fixed by the sizes. y = x * w and then the epilogue,
 // whose addend has y's layout and may be y.
 void conv_forward(KernelContext& c, const ConvGeometry& g, const TensorView& x, const float* w, const TensorView& y,
                   Epilogue<float> epilogue);
@@ -19,11 +19,12 @@ void conv_backward_data(KernelContext& c, const ConvGeometry& g, const TensorVie
 void conv_backward_weight(KernelContext& c, const ConvGeometry& g, const TensorView& dy, const TensorView& x, float* dw,
                           float* db);
 
-// The same in double by plain loops, row-major.
-void conv_forward_double(KernelContext& c, const ConvGeometry& g, const double* x, const double* w, double* y,
-                         const Epilogue<double>& epilogue);
-void conv_backward_data_double(KernelContext& c, const ConvGeometry& g, const double* dy, const double* w, double* dx);
-void conv_backward_weight_double(KernelContext& c, const ConvGeometry& g, const double* dy, const double* x, double* dw,
-                                 double* db);
+// The same in double by plain loops. All images are row-major, or all are channels last.
+void conv_forward_double(KernelContext& c, const ConvGeometry& g, const TensorView& x, const double* w,
+                         const TensorView& y, const Epilogue<double>& epilogue);
+void conv_backward_data_double(KernelContext& c, const ConvGeometry& g, const TensorView& dy, const double* w,
+                               const TensorView& dx);
+void conv_backward_weight_double(KernelContext& c, const ConvGeometry& g, const TensorView& dy, const TensorView& x,
+                                 double* dw, double* db);
 
 }  // namespace kaon::ops

@@ -6,6 +6,7 @@
 #include <array>
 #include <optional>
 #include <span>
+#include <utility>
 
 #include "kaon/engine/error.h"
 #include "kaon/ops/kernels/onednn_versions.h"
@@ -56,11 +57,26 @@ Dims without(const std::array<int64_t, 3>& values, int axes, int64_t less) {
   return d;
 }
 
+// The weights as they are given.
+Desc given_weights(const ConvGeometry& g) {
+  Dims dims = image_dims(g.out_channels / g.groups, g.in_channels / g.groups, g.kernel, g.axes);
+  const size_t first = g.groups > 1 ? 2 : 1;  // the axis of inputs
+  if (g.groups > 1) dims.insert(dims.begin(), g.groups);
+  if (!g.weights_channels_last) return onednn::plain(dims);
+  Dims strides(dims.size());
+  int64_t next = 1;
+  const auto add = [&](size_t axis) { strides[axis] = std::exchange(next, next * dims[axis]); };
+  add(first);
+  for (size_t axis = dims.size(); --axis > first;) add(axis);
+  for (size_t axis = first; axis-- > 0;) add(axis);
+  return onednn::strided(dims, strides);
+}
+
 // One primitive and the layouts it works in.
 struct Made {
   onednn::Primitive run;
   ImageLayout in{}, out{};
-  Desc weights, plain_weights;
+  Desc weights, given_weights;
   bool reference = false;
 };
 
@@ -94,7 +110,7 @@ std::optional<Made> try_make(ConvKind kind, const ConvGeometry& g, int64_t image
     const auto out = candidate.out ? candidate.out : layout_of(inner_y, out_dims);
     if (!in || !out) return std::nullopt;
     made.in = *in, made.out = *out;
-    made.weights = inner_w, made.plain_weights = onednn::plain(weight_dims);
+    made.weights = inner_w, made.given_weights = given_weights(g);
     made.reference = onednn::is_reference(desc.impl_info_str());
     if (made.reference && kernels == Kernels::fast) return std::nullopt;
     made.run = onednn::Primitive(what, desc, std::move(args));
@@ -173,7 +189,7 @@ Made made_without_primitive(ConvKind kind, const ConvGeometry& g, ConvAlgorithm 
   made.in = made.out = ImageLayout::channels_last;
   const Dims dims = image_dims(g.out_channels, g.in_channels, g.kernel, g.axes);
   const int64_t channels = g.in_channels, filters = g.out_channels;
-  made.plain_weights = onednn::plain(dims);
+  made.given_weights = given_weights(g);
   if (algorithm == ConvAlgorithm::direct && kind == ConvKind::forward) {
     static_assert(direct_block == 16);
     made.weights = Desc(dims, dnnl::memory::data_type::f32, Tag::Ohwi16o);
@@ -208,7 +224,7 @@ onednn::CacheHandle<ConvSet> conv_set(const KernelContext& c, ConvKind kind, con
                                           : ConvStrategy::by_rules(kind, g, in, out, c.winograd);
   g.out_channels /= strategy.partition.slices;
   onednn::Key key('c', kind, strategy.algorithm, c.variant, strategy.partition.slices, strategy.partition.parts,
-                  g.batch, g.groups, g.in_channels, g.out_channels, g.axes, in, out, bias);
+                  g.batch, g.groups, g.in_channels, g.out_channels, g.axes, g.weights_channels_last, in, out, bias);
   for (const auto* values : {&g.in, &g.out, &g.kernel, &g.stride, &g.dilate, &g.pad}) {
     for (int64_t v : *values) key.add(v);
   }
@@ -250,11 +266,11 @@ onednn::CacheHandle<ConvSet> conv_set(const KernelContext& c, ConvKind kind, con
     set->staged = int(!same_place(in, full.in, g.in_channels, g.in_positions())) +
                   int(!same_place(out, full.out, g.out_channels, g.out_positions()));
     set->weight_bytes = full.weights.get_size();
-    if (full.weights != full.plain_weights) {
+    if (full.weights != full.given_weights) {
       if (kind == ConvKind::backward_weight) {
-        set->to_plain = onednn::make_reorder(full.weights, full.plain_weights);
+        set->to_given = onednn::make_reorder(full.weights, full.given_weights);
       } else {
-        set->to_inner = onednn::make_reorder(full.plain_weights, full.weights);
+        set->to_inner = onednn::make_reorder(full.given_weights, full.weights);
       }
     }
     return set;

@@ -26,8 +26,8 @@ struct ConvSet : KernelState {
   onednn::Primitive tail;        // for the last piece when it is smaller
   ImageLayout in{}, out{};       // layouts of x and y in which the algorithm works
   size_t weight_bytes = 0;       // of the weights of a slice in their layout
-  onednn::Primitive to_inner;    // row-major weights into that layout; empty when it is row-major too
-  onednn::Primitive to_plain;    // the reverse, for weight gradients
+  onednn::Primitive to_inner;    // weights as they are given into that layout; empty when it is theirs
+  onednn::Primitive to_given;    // the reverse, for weight gradients
   int staged = 0;                // how many of x and y are converted
 
   std::string implementation() const override;

@@ -10,10 +10,14 @@ namespace kaon::ops {
 // Throws ValueError or ShapeError when the window attributes do not fit `axes` spatial axes. For
 // convolutions, transposed ones and pooling.
 void check_window(InferContext& c, const Shape& kernel, const Shape& stride, const Shape& dilate, const Shape& pad,
-                  std::optional<ConvLayout> layout, int axes, const char* dilate_name = "dilate");
+                  int axes, const char* dilate_name = "dilate");
+
+// Throws ValueError when the layout is not one of `axes` spatial axes, 1 to 3; only channels_last_too admits those with
+// the channels last.
+void check_layout(InferContext& c, std::optional<ConvLayout> layout, int axes, bool channels_last_too);
 
 // The padding and adj in use and the shape of y for data of this shape; an axis that cannot be reached has a negative
-// padding.
+// padding. Both shapes are (n, c, ...).
 struct DeconvolutionExtent {
   Shape pad, adj, out;
 };

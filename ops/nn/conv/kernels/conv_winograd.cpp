@@ -1,6 +1,7 @@
 #include "kaon/ops/nn/conv/kernels/conv_winograd.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "kaon/ops/kernels/image_layout.h"
 #include "kaon/ops/kernels/packed_weights.h"
@@ -73,17 +74,26 @@ WinogradPartitions::WinogradPartitions(const ConvGeometry& g) {
 
 WinogradPlan::WinogradPlan(const ConvGeometry& g, const WinogradPartition& with)
     : partition(with),
-      plain(onednn::plain({g.out_channels, g.in_channels, 3, 3})),
+      given(onednn::plain({g.out_channels, g.in_channels, 3, 3})),
       transformed(onednn::plain(
-          {winograd::panels(g.out_channels), winograd::points(with.tile), g.in_channels, winograd::panel})) {}
+          {winograd::panels(g.out_channels), winograd::points(with.tile), g.in_channels, winograd::panel})) {
+  if (!g.weights_channels_last) return;
+  const onednn::Desc taps_last = std::exchange(given, onednn::channels_last({g.out_channels, g.in_channels, 3, 3}));
+  to_taps_last = onednn::make_reorder(given, taps_last);
+}
 
 void winograd_forward(KernelContext& c, const ConvGeometry& g, const WinogradPlan& plan, const TensorView& x,
                       const float* w, const TensorView& y, const Epilogue<float>& epilogue) {
   const WinogradPartition& partition = plan.partition;
   const auto transform = [&](const float* from, float* to) {
+    const Scratch arranged(plan.to_taps_last ? size_t(g.weights()) * sizeof(float) : 0);
+    if (plan.to_taps_last) {
+      plan.to_taps_last.run(from, arranged.as<float>());
+      from = arranged.as<float>();
+    }
     winograd::transform_weights(from, partition.tile, g.in_channels, g.out_channels, to);
   };
-  const PackedWeights weights(c, plan.plain, plan.transformed, transform, w);
+  const PackedWeights weights(c, plan.given, plan.transformed, transform, w);
   const winograd::Images in = images_of(x, g.in_channels, g.in[0], g.in[1]);
   const winograd::Images out = images_of(y, g.out_channels, g.out[0], g.out[1]);
   const int64_t tiles = tiles_of(g, partition.tile), panels = winograd::panels(g.out_channels);

@@ -31,7 +31,8 @@ struct WinogradPartitions {
 
 struct WinogradPlan {
   WinogradPartition partition;
-  onednn::Desc plain, transformed;  // the weights as they are given, and as they are used: for PackedWeights
+  onednn::Desc given, transformed;  // the weights as they are given, and as they are used: for PackedWeights
+  onednn::Primitive to_taps_last;   // of weights that are given channels last; else empty
   WinogradPlan(const ConvGeometry& g, const WinogradPartition& partition);
 };
 

@@ -55,6 +55,49 @@ Shape convolved(const Op& op, const Shape& data) {
   return out;
 }
 
+// x with its second axis moved to the end, or its last axis moved to the second place.
+Host moved(const Host& x, bool to_the_end) {
+  if (x.shape.ndim() < 3) return x;
+  const auto last = [](const Shape& first) {
+    Shape s(first[0]);
+    for (int i = 2; i < first.ndim(); ++i) s.push_back(first[i]);
+    s.push_back(first[1]);
+    return s;
+  };
+  const int n = x.shape.ndim();
+  Shape first(x.shape[0], x.shape[n - 1]);
+  for (int i = 1; i + 1 < n; ++i) first.push_back(x.shape[i]);
+  if (to_the_end)
+    return generate(last(x.shape), [&](const Shape& p) {
+      Shape from(p[0], p[n - 1]);
+      for (int i = 1; i + 1 < n; ++i) from.push_back(p[i]);
+      return x.at(from);
+    });
+  return generate(first, [&](const Shape& p) { return x.at(last(p)); });
+}
+
+Hosts moved(Hosts all, bool to_the_end) {
+  for (Host& x : all) x = moved(x, to_the_end);
+  return all;
+}
+
+// The rows from `first` on have a layout with the channels last, but shapes and references of channels first.
+void move_channels_last(Rows& rows, size_t first) {
+  for (size_t i = first; i < rows.size(); ++i) {
+    for (Input& in : rows[i].inputs) {
+      Host host{.shape = in.shape, .values = in.values};
+      if (in.values.empty()) host.values.resize(size_t(in.shape.size()));
+      host = moved(host, true);
+      in.shape = host.shape;
+      if (!in.values.empty()) in.values = host.values;
+    }
+    if (!rows[i].reference) continue;
+    rows[i].reference = [reference = rows[i].reference](const Hosts& given) {
+      return moved(reference(moved(given, false)), true);
+    };
+  }
+}
+
 Host channel_sums(const Host& x) {
   Host sums = zeros({x.shape[1]});
   each(x.shape, [&](const Shape& p) { sums.values[size_t(p[1])] += x.at(p); });
@@ -109,8 +152,24 @@ void convolution_rows(Rows& rows) {
   convolution(rows, {.kernel = {3}, .num_filter = 3, .layout = ConvLayout::NCW}, {1, 1, 7});
   convolution(rows, {.kernel = {2, 1, 3}, .pad = {0, 1, 1}, .num_filter = 2}, {1, 2, 3, 2, 3});
   convolution(rows, {.kernel = {3, 3}, .num_filter = 4}, {0, 3, 5, 6});
-  rows.emplace_back(op::Convolution{.kernel = {3, 3}, .num_filter = 4, .layout = ConvLayout::NHWC},
+  rows.emplace_back(op::Convolution{.kernel = {3, 3}, .num_filter = 4, .layout = ConvLayout::NDHWC},
                     std::vector{in({1, 5, 5, 3}), in({4, 3, 3, 3}), in({4})}, Reference(), RowOptions{.refused = true});
+  const size_t first = rows.size();
+  constexpr auto nwc = ConvLayout::NWC, nhwc = ConvLayout::NHWC, ndhwc = ConvLayout::NDHWC;
+  convolution(rows, {.kernel = {3, 2}, .stride = {2, 1}, .pad = {1, 0}, .num_filter = 5, .layout = nhwc}, {1, 3, 7, 5});
+  convolution(rows,
+              {.kernel = {3, 3}, .dilate = {2, 1}, .pad = {2, 1}, .num_filter = 2, .no_bias = true, .layout = nhwc},
+              {2, 2, 5, 4});
+  convolution(rows, {.kernel = {3, 3}, .pad = {1, 1}, .num_filter = 4, .num_group = 2, .layout = nhwc}, {1, 4, 4, 3});
+  convolution(rows, {.kernel = {3, 3}, .num_filter = 3, .num_group = 3, .layout = nhwc}, {2, 3, 4, 4});
+  convolution(rows, {.kernel = {1, 1}, .num_filter = 7, .layout = nhwc}, {3, 5, 2, 3});
+  convolution(rows, {.kernel = {1, 1}, .stride = {2, 2}, .num_filter = 16, .layout = nhwc}, {2, 16, 3, 3});
+  convolution(rows, {.kernel = {3, 3}, .pad = {1, 1}, .num_filter = 17, .layout = nhwc}, {1, 19, 6, 5});
+  convolution(rows, {.kernel = {3}, .stride = {2}, .num_filter = 3, .layout = nwc}, {2, 3, 7});
+  convolution(rows, {.kernel = {3}, .num_filter = 3, .layout = nwc}, {1, 1, 7});
+  convolution(rows, {.kernel = {2, 1, 3}, .pad = {0, 1, 1}, .num_filter = 2, .layout = ndhwc}, {1, 2, 3, 2, 3});
+  convolution(rows, {.kernel = {3, 3}, .num_filter = 4, .layout = nhwc}, {0, 3, 5, 6});
+  move_channels_last(rows, first);
 }
 
 void deconvolution(Rows& rows, const op::Deconvolution& op, const Shape& data, const Shape& out, const Shape& pad) {
@@ -146,6 +205,27 @@ void deconvolution_rows(Rows& rows) {
   deconvolution(rows, {.kernel = {3, 3}, .num_filter = 2}, {0, 3, 3, 2}, {0, 2, 5, 4}, {0, 0});
   rows.emplace_back(op::Deconvolution{.kernel = {3}, .target_shape = {4}, .num_filter = 1},
                     std::vector{in({1, 1, 3}), in({1, 1, 3})}, Reference(), RowOptions{.refused = true});
+  const size_t first = rows.size();
+  constexpr auto nwc = ConvLayout::NWC, nhwc = ConvLayout::NHWC, ndhwc = ConvLayout::NDHWC;
+  deconvolution(rows,
+                {.kernel = {3, 2},
+                 .stride = {2, 3},
+                 .pad = {1, 0},
+                 .adj = {1, 2},
+                 .num_filter = 2,
+                 .no_bias = false,
+                 .layout = nhwc},
+                {1, 3, 3, 2}, {1, 2, 6, 7}, {1, 0});
+  deconvolution(rows, {.kernel = {3, 3}, .dilate = {1, 2}, .num_filter = 4, .num_group = 2, .layout = nhwc},
+                {1, 2, 2, 3}, {1, 4, 4, 7}, {0, 0});
+  deconvolution(rows, {.kernel = {4, 4}, .stride = {2, 2}, .target_shape = {6, 6}, .num_filter = 1, .layout = nhwc},
+                {1, 2, 3, 3}, {1, 1, 6, 6}, {1, 1});
+  deconvolution(rows, {.kernel = {3}, .stride = {2}, .num_filter = 3, .no_bias = false, .layout = nwc}, {1, 1, 7},
+                {1, 3, 15}, {0});
+  deconvolution(rows, {.kernel = {2, 1, 2}, .num_filter = 3, .layout = ndhwc}, {2, 2, 2, 1, 3}, {2, 3, 3, 1, 4},
+                {0, 0, 0});
+  deconvolution(rows, {.kernel = {3, 3}, .num_filter = 2, .layout = nhwc}, {0, 3, 3, 2}, {0, 2, 5, 4}, {0, 0});
+  move_channels_last(rows, first);
 }
 
 void pooling(Rows& rows, op::Pooling op, const Shape& data, const Shape& out) {
@@ -284,6 +364,43 @@ void pooling(Rows& rows, op::Pooling op, const Shape& data, const Shape& out) {
         return dx;
       },
       RowOptions{.loosen = 2});
+}
+
+void channels_last_pooling_rows(Rows& rows) {
+  const size_t first = rows.size();
+  constexpr auto nwc = ConvLayout::NWC, nhwc = ConvLayout::NHWC, ndhwc = ConvLayout::NDHWC;
+  for (PoolType type : {PoolType::max, PoolType::avg, PoolType::sum, PoolType::lp}) {
+    pooling(rows, {.kernel = {2, 2}, .pool_type = type, .stride = {2, 2}, .layout = nhwc}, {2, 17, 4, 6},
+            {2, 17, 2, 3});
+    pooling(rows, {.kernel = {3, 2}, .pool_type = type, .stride = {2, 2}, .pad = {1, 0}, .layout = nhwc}, {1, 3, 7, 5},
+            {1, 3, 4, 2});
+    pooling(rows,
+            {.kernel = {3, 3},
+             .pool_type = type,
+             .pooling_convention = PoolingConvention::full,
+             .stride = {2, 2},
+             .layout = nhwc},
+            {1, 1, 6, 6}, {1, 1, 3, 3});
+    pooling(rows,
+            {.kernel = {3, 2}, .pool_type = type, .stride = {1, 2}, .pad = {1, 1}, .layout = nhwc, .dilation = {2, 3}},
+            {1, 5, 6, 7}, {1, 5, 4, 3});
+    pooling(rows, {.pool_type = type, .global_pool = true, .layout = nhwc}, {2, 3, 4, 5}, {2, 3, 1, 1});
+    pooling(rows, {.pool_type = type, .global_pool = true, .layout = ndhwc}, {2, 3, 2, 1, 3}, {2, 3, 1, 1, 1});
+    pooling(rows, {.kernel = {3}, .pool_type = type, .stride = {2}, .layout = nwc}, {1, 3, 7}, {1, 3, 3});
+    pooling(rows, {.kernel = {2, 1, 2}, .pool_type = type, .layout = ndhwc}, {1, 2, 3, 2, 3}, {1, 2, 2, 2, 2});
+    pooling(rows, {.kernel = {2, 2}, .pool_type = type, .layout = nhwc}, {0, 3, 4, 5}, {0, 3, 3, 4});
+  }
+  pooling(rows,
+          {.kernel = {3, 3},
+           .pool_type = PoolType::avg,
+           .stride = {2, 2},
+           .pad = {1, 1},
+           .count_include_pad = false,
+           .layout = nhwc},
+          {1, 2, 5, 5}, {1, 2, 3, 3});
+  move_channels_last(rows, first);
+  rows.emplace_back(op::Pooling{.kernel = {2, 2}, .layout = nwc}, std::vector{in({1, 5, 5, 3})}, Reference(),
+                    RowOptions{.refused = true});
 }
 
 void pooling_rows(Rows& rows) {
@@ -474,6 +591,7 @@ Rows layer_rows() {
   convolution_rows(rows);
   deconvolution_rows(rows);
   pooling_rows(rows);
+  channels_last_pooling_rows(rows);
   norm_rows(rows);
   return rows;
 }
