@@ -279,7 +279,9 @@ REFUSALS = [
     (r"Number of inputs to operator", "MXNet has it for two arrays only"),
     (r"The length of axes must be 2", "MXNet needs axes"),
     (r"Too many reduction axes", "MXNet refuses so many axes"),
-    (r"Dilate is not supported|natively supported|Not implmented|could not create a descriptor", "MXNet has no kernel for it"),
+    (r"TBlob.get_with_shape: Check failed: this->shape_|ishape.Size\(\) == shape.Size\(\)|eshape\[0\] == 0",
+     "MXNet fails for this layout"),
+    (r"Dilate is not supported|natively supported|Not implmented|Invalid Input: 'NWC'|param_.layout.value\(\) == mshadow|could not create a descriptor", "MXNet has no kernel for it"),
 ]
 
 

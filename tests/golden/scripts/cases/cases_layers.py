@@ -59,6 +59,17 @@ def window(d, attrs, key, values, default):
         attrs[key] = tuple(values)
 
 
+def in_some_layout(d, inputs, attrs):
+    """The inputs, whose channels are second, in a layout that attrs then names: every third case has them last."""
+    n = len(inputs[0].shape) - 2
+    if d.number % 3 == 1:
+        attrs["layout"] = ("NWC", "NHWC", "NDHWC")[n - 1]
+        return [Tensor(x.dtype, np.moveaxis(x.values, 1, -1)) if len(x.shape) > 2 else x for x in inputs]
+    if d.number % 3 == 2:
+        attrs["layout"] = ("NCW", "NCHW", "NCDHW")[n - 1]
+    return inputs
+
+
 @describe("Convolution", "conv", 60)
 def convolution(name, d):
     n, dtype = d.pick(1, 2, 2, 2, 3), d.dtype()
@@ -75,7 +86,8 @@ def convolution(name, d):
         attrs["num_group"] = groups
     batch = 0 if d.number % 29 == 4 else d.pick(1, 1, 2, 3)
     inputs = [d.values((batch, channels, *dims), dtype, "normal"), d.values((filters, channels // groups, *kernel), dtype, "normal")]
-    return case(name, with_bias(d, inputs, attrs, filters, dtype, False), attrs)
+    inputs = in_some_layout(d, with_bias(d, inputs, attrs, filters, dtype, False), attrs)
+    return case(name, inputs, attrs)
 
 
 @describe("Deconvolution", "conv", 50)
@@ -103,7 +115,8 @@ def deconvolution(name, d):
         attrs["num_group"] = groups
     inputs = [d.values((d.pick(1, 1, 2, 3), channels, *dims), dtype, "normal"),
               d.values((channels, filters // groups, *kernel), dtype, "normal")]
-    return case(name, with_bias(d, inputs, attrs, filters, dtype, True), attrs)
+    inputs = in_some_layout(d, with_bias(d, inputs, attrs, filters, dtype, True), attrs)
+    return case(name, inputs, attrs)
 
 
 @describe("Pooling", "conv", 70)
@@ -129,7 +142,8 @@ def pooling(name, d):
         if kind == "avg" and d.chance(0.6):
             attrs["count_include_pad"] = d.chance(0.5)
     values = {"lp": "positive", "max": d.pick("normal", "ties", "nan")}.get(kind, "normal")
-    return case(name, [d.values((d.pick(1, 2, 3), d.pick(1, 2, 3), *dims), dtype, values)], attrs)
+    inputs = in_some_layout(d, [d.values((d.pick(1, 2, 3), d.pick(1, 2, 3), *dims), dtype, values)], attrs)
+    return case(name, inputs, attrs)
 
 
 @describe("BatchNorm", "norm", 60)

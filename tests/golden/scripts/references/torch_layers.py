@@ -31,7 +31,19 @@ def of_axes(a, key, default, n):
     return a.tuple(key) or (default,) * n
 
 
+def in_layout(f):
+    """f(attributes, inputs), which wants channels second, for inputs in the layout of the attributes."""
+
+    def g(a, x):
+        if not a.get("layout", "").endswith("C"):
+            return f(a, x)
+        return f(a, [t.movedim(-1, 1) if t.ndim > 2 else t for t in x]).movedim(1, -1)
+
+    return g
+
+
 @formula("Convolution")
+@in_layout
 def convolution(a, x):
     n = x[0].ndim - 2
     f = (nn.conv1d, nn.conv2d, nn.conv3d)[n - 1]
@@ -40,6 +52,7 @@ def convolution(a, x):
 
 
 @formula("Deconvolution")
+@in_layout
 def deconvolution(a, x):
     n = x[0].ndim - 2
     f = (nn.conv_transpose1d, nn.conv_transpose2d, nn.conv_transpose3d)[n - 1]
@@ -59,6 +72,7 @@ def deconvolution(a, x):
 
 
 @formula("Pooling")
+@in_layout
 def pooling(a, x):
     x, n, kind = x[0], x[0].ndim - 2, a.get("pool_type", "max")
     if a.get("global_pool"):
