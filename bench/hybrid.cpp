@@ -14,7 +14,7 @@ struct Part {
 constexpr Part parts[] = {
     {"mlp", kaon::bench::mlp},           {"pointwise", kaon::bench::pointwise}, {"lenet", kaon::bench::lenet},
     {"training", kaon::bench::training}, {"resnet", kaon::bench::resnet},       {"branches", kaon::bench::branches},
-    {"memory", kaon::bench::memory, 1},  {"start", kaon::bench::start, 1},
+    {"layouts", kaon::bench::layouts},   {"memory", kaon::bench::memory, 1},    {"start", kaon::bench::start, 1},
 };
 
 }  // namespace

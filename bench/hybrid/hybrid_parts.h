@@ -53,6 +53,7 @@ void pointwise(int threads);  // chains of 20 operations against a loop by hand 
 void lenet(int threads);      // the seeds' LeNet at batch 1 against its bare primitives
 void training(int threads);   // LeNet and an MLP at batch 64 against their bare primitives
 void resnet(int threads);     // ResNet-18 against its bare convolutions
+void layouts(int threads);    // a net with the channels last against its twin with the channels second
 void branches(int threads);   // a net of four branches, run side by side, against one after the other
 void memory(int threads);     // bytes of five nets
 void start(int threads);      // a process until its first result; runs bench_start, which lies beside this program

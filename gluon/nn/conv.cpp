@@ -18,6 +18,17 @@ Shape window(const Shape& given, int axes, int64_t least, const char* what) {
   return full;
 }
 
+std::optional<ConvLayout> layout(std::optional<ConvLayout> given, int axes, const char* what) {
+  constexpr ConvLayout first[] = {ConvLayout::NCW, ConvLayout::NCHW, ConvLayout::NCDHW};
+  constexpr ConvLayout last[] = {ConvLayout::NWC, ConvLayout::NHWC, ConvLayout::NDHWC};
+  const ConvLayout one = first[axes - 1], other = last[axes - 1];
+  if (given && *given != one && *given != other) {
+    const auto name = [](ConvLayout l) { return enum_names(l)[size_t(l)]; };
+    throw ValueError(fmt::format("[{}] layout must be {} or {}, got {}", what, name(one), name(other), name(*given)));
+  }
+  return given;
+}
+
 template <class Derived>
 Conv<Derived>::Conv(int axes, int64_t channels, const ConvOptions& o) : HybridBlock<Derived>("conv") {
   if (channels < 1 || channels > std::numeric_limits<int>::max()) {
@@ -33,9 +44,13 @@ Conv<Derived>::Conv(int axes, int64_t channels, const ConvOptions& o) : HybridBl
          .dilate = window(o.dilation, axes, 1, "Conv dilation"),
          .pad = window(o.padding, axes, 0, "Conv padding"),
          .num_filter = int(channels),
-         .num_group = o.groups};
-  Shape shape{channels, o.in_channels / o.groups};
+         .num_group = o.groups,
+         .layout = detail::layout(o.layout, axes, "Conv")};
+  const bool channels_last = ops::is_channels_last(o.layout);
+  Shape shape(channels);
+  if (!channels_last) shape.push_back(o.in_channels / o.groups);
   for (int64_t k : op_.kernel) shape.push_back(k);
+  if (channels_last) shape.push_back(o.in_channels / o.groups);
   weight = this->param("weight", shape, {.init = o.weight_initializer});
   if (o.use_bias) bias = this->param("bias", {channels}, {.init = o.bias_initializer});
   if (o.activation.is_set()) activation_ = this->child(o.activation.name(), Activation(o.activation));

@@ -18,7 +18,8 @@ struct ConvOptions {
   bool use_bias = true;
   init::Initializer weight_initializer{};  // unset: the one given to initialize()
   init::Initializer bias_initializer = init::Zero();
-  int64_t in_channels = 0;  // 0: from the first input
+  int64_t in_channels = 0;             // 0: from the first input
+  std::optional<ConvLayout> layout{};  // unset: NCW, NCHW, NCDHW; or NWC, NHWC, NDHWC
 };
 static_assert(std::is_trivially_destructible_v<ConvOptions>);
 
@@ -26,6 +27,9 @@ namespace detail {
 
 // `given` for each of `axes` axes. Throws ValueError naming `what` when the count or a value below `least` is wrong.
 KAON_API Shape window(const Shape& given, int axes, int64_t least, const char* what);
+
+// `given`, if it is a layout of images with `axes` spatial axes. Throws ValueError naming `what` otherwise.
+KAON_API std::optional<ConvLayout> layout(std::optional<ConvLayout> given, int axes, const char* what);
 
 template <class Derived>
 class Conv : public HybridBlock<Derived> {
@@ -50,7 +54,8 @@ class Conv : public HybridBlock<Derived> {
 }  // namespace detail
 
 // Cross-correlation along one axis: x (batch, in_channels, width), weight (channels, in_channels / groups, kernel), y
-// (batch, channels, (width + 2 padding - dilation (kernel - 1) - 1) / strides + 1).
+// (batch, channels, (width + 2 padding - dilation (kernel - 1) - 1) / strides + 1). With layout NWC the axis of
+// channels is the last of x, weight and y; so it is with NHWC and NDHWC below.
 struct Conv1D : detail::Conv<Conv1D> {
   explicit Conv1D(int64_t channels, const ConvOptions& options = {});
 };

@@ -11,6 +11,7 @@ op::Pooling windows(PoolType type, int axes, const Options& o) {
   op.pooling_convention = o.ceil_mode ? PoolingConvention::full : PoolingConvention::valid;
   op.stride = o.strides.empty() ? op.kernel : window(o.strides, axes, 1, "Pool strides");
   op.pad = window(o.padding, axes, 0, "Pool padding");
+  op.layout = layout(o.layout, axes, "Pool");
   return op;
 }
 
@@ -24,8 +25,11 @@ op::Pooling pooling(int axes, const AvgPoolOptions& options) {
   return op;
 }
 
-op::Pooling global_pooling(int axes, PoolType type) {
-  return {.kernel = Shape::filled(axes, 1), .pool_type = type, .global_pool = true};
+op::Pooling global_pooling(int axes, PoolType type, const GlobalPoolOptions& options) {
+  return {.kernel = Shape::filled(axes, 1),
+          .pool_type = type,
+          .global_pool = true,
+          .layout = layout(options.layout, axes, "GlobalPool")};
 }
 
 }  // namespace kaon::gluon::nn::detail

@@ -1,5 +1,5 @@
 // Pooling layers: x (batch, channels, width), (batch, channels, height, width) or (batch, channels, depth, height,
-// width).
+// width); with layout NWC, NHWC or NDHWC the axis of channels is the last.
 #pragma once
 
 #include "kaon/engine/api.h"
@@ -14,6 +14,7 @@ struct MaxPoolOptions {
   Shape strides{};  // empty: pool_size
   Shape padding{0};
   bool ceil_mode = false;  // round the number of windows up instead of down
+  std::optional<ConvLayout> layout{};
 };
 struct AvgPoolOptions {
   Shape pool_size{2};
@@ -21,6 +22,10 @@ struct AvgPoolOptions {
   Shape padding{0};
   bool ceil_mode = false;
   bool count_include_pad = true;  // divide by the size of the window rather than by its elements inside the data
+  std::optional<ConvLayout> layout{};
+};
+struct GlobalPoolOptions {
+  std::optional<ConvLayout> layout{};
 };
 static_assert(std::is_trivially_destructible_v<MaxPoolOptions> && std::is_trivially_destructible_v<AvgPoolOptions>);
 
@@ -28,7 +33,7 @@ namespace detail {
 
 KAON_API op::Pooling pooling(int axes, const MaxPoolOptions& options);  // throw ValueError for sizes that do not fit
 KAON_API op::Pooling pooling(int axes, const AvgPoolOptions& options);
-KAON_API op::Pooling global_pooling(int axes, PoolType type);
+KAON_API op::Pooling global_pooling(int axes, PoolType type, const GlobalPoolOptions& options);
 
 template <class Derived>
 class Pool : public HybridBlock<Derived> {
@@ -68,24 +73,30 @@ struct AvgPool3D : detail::Pool<AvgPool3D> {
 
 // The maximum of each channel; every spatial axis becomes 1.
 struct GlobalMaxPool1D : detail::Pool<GlobalMaxPool1D> {
-  GlobalMaxPool1D() : Pool(detail::global_pooling(1, PoolType::max)) {}
+  explicit GlobalMaxPool1D(const GlobalPoolOptions& options = {})
+      : Pool(detail::global_pooling(1, PoolType::max, options)) {}
 };
 struct GlobalMaxPool2D : detail::Pool<GlobalMaxPool2D> {
-  GlobalMaxPool2D() : Pool(detail::global_pooling(2, PoolType::max)) {}
+  explicit GlobalMaxPool2D(const GlobalPoolOptions& options = {})
+      : Pool(detail::global_pooling(2, PoolType::max, options)) {}
 };
 struct GlobalMaxPool3D : detail::Pool<GlobalMaxPool3D> {
-  GlobalMaxPool3D() : Pool(detail::global_pooling(3, PoolType::max)) {}
+  explicit GlobalMaxPool3D(const GlobalPoolOptions& options = {})
+      : Pool(detail::global_pooling(3, PoolType::max, options)) {}
 };
 
 // The mean of each channel; every spatial axis becomes 1.
 struct GlobalAvgPool1D : detail::Pool<GlobalAvgPool1D> {
-  GlobalAvgPool1D() : Pool(detail::global_pooling(1, PoolType::avg)) {}
+  explicit GlobalAvgPool1D(const GlobalPoolOptions& options = {})
+      : Pool(detail::global_pooling(1, PoolType::avg, options)) {}
 };
 struct GlobalAvgPool2D : detail::Pool<GlobalAvgPool2D> {
-  GlobalAvgPool2D() : Pool(detail::global_pooling(2, PoolType::avg)) {}
+  explicit GlobalAvgPool2D(const GlobalPoolOptions& options = {})
+      : Pool(detail::global_pooling(2, PoolType::avg, options)) {}
 };
 struct GlobalAvgPool3D : detail::Pool<GlobalAvgPool3D> {
-  GlobalAvgPool3D() : Pool(detail::global_pooling(3, PoolType::avg)) {}
+  explicit GlobalAvgPool3D(const GlobalPoolOptions& options = {})
+      : Pool(detail::global_pooling(3, PoolType::avg, options)) {}
 };
 
 }  // namespace gluon::nn
