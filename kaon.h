@@ -27,6 +27,7 @@
 #include "kaon/graph/plan_report.h"
 #include "kaon/ops/checks.h"
 #include "kaon/ops/functions.h"
+#include "kaon/ops/image_file/image_file.h"
 #include "kaon/ops/ndarray_file.h"
 #include "kaon/ops/promotion/promotion.h"
 #include "kaon/ops/random_state.h"

@@ -18,7 +18,7 @@ else()
   target_include_directories(kaon PUBLIC $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
                                          $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
   target_link_libraries(kaon PUBLIC Threads::Threads fmt::fmt Boost::headers
-                             PRIVATE oneDNN::dnnl hwy::hwy Boost::json ZLIB::ZLIB)
+                             PRIVATE oneDNN::dnnl hwy::hwy Boost::json ZLIB::ZLIB ${KAON_IMAGE_LIBRARIES})
   if(NOT KAON_SANITIZE)  # their runtime is in the program
     target_link_options(kaon PRIVATE -Wl,--no-undefined)
   endif()

@@ -8,4 +8,7 @@ set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION libdevel)
 # Debian 12 has Boost 1.74 under the plain names, and 1.81 beside it; later releases have later ones.
 set(CPACK_DEBIAN_PACKAGE_DEPENDS "libboost1.81-dev | libboost-dev (>= 1.81), libboost-json1.81-dev | libboost-json-dev (>= 1.81), libdnnl-dev (>= 2.6), libfmt-dev (>= 9), libhwy-dev (>= 1.0.3), libopenblas0-pthread, zlib1g-dev")
+if(KAON_IMAGES)
+  string(APPEND CPACK_DEBIAN_PACKAGE_DEPENDS ", libjpeg62-turbo-dev | libjpeg-dev, libpng-dev (>= 1.6)")
+endif()
 include(CPack)

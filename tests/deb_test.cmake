@@ -16,7 +16,11 @@ run(${bin}/cpack --config ${BUILD}/CPackConfig.cmake -G DEB -C ${CONFIG} -B ${SC
 file(GLOB package ${SCRATCH}/cpack/libkaon-dev_*.deb)
 
 run(${dpkg_deb} --field ${package} Package Version Depends)
-foreach(part "Package: libkaon-dev" "Version: 0.1" "libdnnl-dev" "libopenblas0-pthread" "libfmt-dev" "libboost-json1.81-dev")
+set(parts "Package: libkaon-dev" "Version: 0.1" "libdnnl-dev" "libopenblas0-pthread" "libfmt-dev" "libboost-json1.81-dev")
+if(IMAGES)
+  list(APPEND parts "libjpeg62-turbo-dev" "libpng-dev")
+endif()
+foreach(part IN LISTS parts)
   if(NOT output MATCHES "${part}")
     message(FATAL_ERROR "${package} does not say \"${part}\" of itself:\n${output}")
   endif()

@@ -1,4 +1,5 @@
-// Prints 12: the sum of six twos, computed by an installed Kaon.
+// Prints 12: the sum of six twos, computed by an installed Kaon. Its reader of images, which is linked too, refuses
+// what is none.
 #include <kaon/asio.h>
 #include <kaon/engine/gpu_stream.h>
 #include <kaon/kaon.h>
@@ -10,5 +11,9 @@ int main() {
   const kaon::NDArray x = kaon::nd.ones({2, 3});
   const kaon::NDArray sum = (x + x).sum();
   sum.async_wait(boost::asio::use_future).get();
-  fmt::print("{}\n", sum.asscalar<float>());
+  try {
+    kaon::image::imdecode("no image");
+  } catch (const kaon::Error&) {
+    fmt::print("{}\n", sum.asscalar<float>());
+  }
 }

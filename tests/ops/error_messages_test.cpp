@@ -9,6 +9,7 @@
 #include "kaon/graph/autograd.h"
 #include "kaon/graph/hybrid/cached_graph.h"
 #include "kaon/ops/functions.h"
+#include "kaon/ops/image_file/image_file.h"
 #include "kaon/ops/math/dispatch.h"
 #include "kaon/ops/promotion/promotion.h"
 
@@ -1213,6 +1214,54 @@ std::vector<Wrong> rearranged() {
 
 std::vector<Wrong> drawn() {
   return {
+#ifdef KAON_IMAGES
+      wrong<IoError>({"[imdecode] bytes", "expected a JPEG or PNG file", "got one that begins with 42 4d 36"},
+                     [] { image::imdecode("BM6 of a bitmap"); }),
+      wrong<IoError>({"[imdecode] bytes", "expected a JPEG or PNG file", "got no bytes"}, [] { image::imdecode(""); }),
+      wrong<IoError>({"[imdecode] bytes", "damaged PNG", "at byte 12 of 12", "ends here"},
+                     [] { image::imdecode(std::string_view("\x89PNG\r\n\x1a\n\0\0\0\r", 12)); }),
+      wrong<IoError>({"[imdecode] bytes", "damaged JPEG", "of 3", "Premature end"},
+                     [] { image::imdecode("\xff\xd8\xff"); }),
+      wrong<IoError>({"[imdecode] bytes", "at most 1073741824 pixels", "got 1048576 x 1048576"},
+                     [] {
+                       const char head[] =
+                           "\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\x10\0\0\0\x10\0\0\1\0\0\0\0"
+                           "\x63\x53\x9d\x68"
+                           "\0\0\0\1IDAT";
+                       image::imdecode(std::string_view(head, sizeof head - 1));
+                     }),
+#else
+      wrong<Error>({"[imdecode] bytes", "KAON_IMAGES=OFF"}, [] { image::imdecode("BM6 of a bitmap"); }),
+#endif
+      wrong<IoError>({"[imread]", "nowhere.jpg"}, [] { image::imread("nowhere.jpg"); }),
+      wrong<ValueError>({"[imdecode]", "flag must be 0 or more", "got -1"}, [] { image::imdecode("", {.flag = -1}); }),
+      wrong<TypeError>({"[imdecode]", "bytes must be uint8", "got float32"}, [] { image::imdecode(ones({9})); }),
+      wrong<ShapeError>({"[imdecode]", "bytes must have 1 dimension", "got (3, 3)"},
+                        [] {
+                          image::imdecode(ones({3, 3}, DType::uint8));
+                        }),
+      wrong<ValueError>({"[_image_resize]", "interp must be 1", "3"},
+                        [] {
+                          image::imresize(ones({3, 3, 3}), 2, 2, 3);
+                        }),
+      wrong<ShapeError>({"[copyMakeBorder]", "(height, width, channels)", "got (3, 3)"},
+                        [] {
+                          image::copyMakeBorder(ones({3, 3}), 1, 1, 1, 1);
+                        }),
+      wrong<ValueError>({"[copyMakeBorder]", "margins must be at least 0", "got 1, -1, 0 and 0"},
+                        [] {
+                          image::copyMakeBorder(ones({3, 3, 1}), 1, -1, 0, 0);
+                        }),
+      wrong<ValueError>({"[copyMakeBorder]", "no edge to repeat", "(0, 3, 1)"},
+                        [] {
+                          image::copyMakeBorder(ones({0, 3, 1}), 1, 1, 0, 0, {.type = image::Border::wrap});
+                        }),
+      wrong<ValueError>({"[copyMakeBorder]", "values must have 3 numbers", "got 2"},
+                        [] {
+                          const double two[] = {1, 2};
+                          image::copyMakeBorder(ones({3, 3, 3}), 1, 1, 0, 0, {.values = two});
+                        }),
+
       wrong<ValueError>({"[_random_gamma]", "alpha and beta must be positive", "-1.0 and 1.0"},
                         [] { nd.random_gamma({2}, {.alpha = -1}); }),
       wrong<ValueError>({"[_random_exponential]", "lam must be positive", "0"},
