@@ -38,7 +38,7 @@ std::optional<OldHiddenKey> old_hidden_key(std::string_view name) {
 }
 
 // Attributes that do not change results here: choices of other libraries, sizes of their scratch memory, storage of
-// gradients. `only`: if set, other values of the attribute would change results.
+// results and gradients. `only`: if set, other values of the attribute would change results.
 bool may_be_ignored(std::string_view key, std::string_view value) {
   struct Rule {
     std::string_view key, only;
@@ -49,6 +49,7 @@ bool may_be_ignored(std::string_view key, std::string_view value) {
       {"is_int", ""},
       {"sparse_grad", ""},
       {"forward_stype", ""},
+      {"stype", ""},
       {"lazy_update", ""},
       {"key_var_num_args", ""},
       {"min_calib_range", "None"},

@@ -11,12 +11,13 @@ struct OtherName {
   std::string_view other, usual;
 };
 
-// By the first of the two.
+// By the first of the two. Those of arrays of any storage are what they are for dense ones.
 // clang-format off
 constexpr OtherName other_names[] = {
     {"BatchNorm_v1", "BatchNorm"}, {"Convolution_v1", "Convolution"}, {"Pooling_v1", "Pooling"},
     {"_Hypot", "_hypot"}, {"_crop_assign", "_slice_assign"}, {"_crop_assign_scalar", "_slice_assign_scalar"},
-    {"_np_copy", "_copy"}, {"_np_repeat", "repeat"}, {"_np_squeeze", "squeeze"}, {"_np_transpose", "transpose"},
+    {"_identity_with_attr_like_rhs", "reshape_like"}, {"_np_copy", "_copy"}, {"_np_repeat", "repeat"},
+    {"_np_squeeze", "squeeze"}, {"_np_transpose", "transpose"},
     {"_npi_abs", "abs"}, {"_npi_absolute", "abs"}, {"_npi_add_scalar", "_plus_scalar"},
     {"_npi_arange", "_arange"}, {"_npi_arccos", "arccos"}, {"_npi_arccosh", "arccosh"}, {"_npi_arcsin", "arcsin"},
     {"_npi_arcsinh", "arcsinh"}, {"_npi_arctan", "arctan"}, {"_npi_arctanh", "arctanh"}, {"_npi_argsort", "argsort"},
@@ -60,7 +61,9 @@ constexpr OtherName other_names[] = {
     {"_npx_pooling", "Pooling"}, {"_npx_relu", "relu"}, {"_npx_reshape_like", "reshape_like"}, {"_npx_rnn", "RNN"},
     {"_npx_roi_pooling", "ROIPooling"}, {"_npx_sequence_mask", "SequenceMask"}, {"_npx_shape_array", "shape_array"},
     {"_npx_sigmoid", "sigmoid"}, {"_npx_slice", "slice"}, {"_npx_smooth_l1", "smooth_l1"},
-    {"_npx_softmax", "softmax"}, {"_npx_topk", "topk"}, {"crop", "slice"}, {"random_normal", "_random_normal"},
+    {"_npx_softmax", "softmax"}, {"_npx_topk", "topk"},
+    {"_scatter_elemwise_div", "elemwise_div"}, {"_scatter_minus_scalar", "_minus_scalar"},
+    {"_scatter_plus_scalar", "_plus_scalar"}, {"cast_storage", "_copy"}, {"crop", "slice"}, {"random_normal", "_random_normal"},
     {"random_randint", "_random_randint"}, {"random_uniform", "_random_uniform"},
     {"sample_multinomial", "_sample_multinomial"},
 };

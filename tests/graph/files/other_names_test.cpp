@@ -58,6 +58,11 @@ TEST_CASE("other names: a file that has one is read, and written with the usual 
                {"crop", R"json("begin": "(0, 1)", "end": "(2, 3)")json", "slice", 1},
                {"_npi_maximum", "", "broadcast_maximum", 2},
                {"_npx_fully_connected", R"("num_hidden": "4", "no_bias": "True")", "FullyConnected", 2},
+               {"cast_storage", R"("stype": "row_sparse")", "_copy", 1},
+               {"_scatter_plus_scalar", R"("scalar": "2")", "_plus_scalar", 1},
+               {"_scatter_minus_scalar", R"("scalar": "2")", "_minus_scalar", 1},
+               {"_scatter_elemwise_div", "", "elemwise_div", 2},
+               {"_identity_with_attr_like_rhs", "", "reshape_like", 2},
                {"_sparse_add_n", R"("num_args": "2")", "add_n", 2},
                {"random_uniform", R"json("low": "1", "shape": "(2,)")json", "_random_uniform", 0},
                {"_zeros_without_dtype", R"json("shape": "(2,)", "dtype": "-1")json", "_zeros", 0}};
