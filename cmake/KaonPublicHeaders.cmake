@@ -9,6 +9,8 @@ set(KAON_OPTIONAL_HEADERS
   engine/gpu_stream.h   # a stream of the program's own
   gluon/util/progress_bar.h  # for training programs, as are charts
   gluon/util/svg_chart.h
+  graph/sparse_gradient.h  # sparse arrays, and gradients that are
+  ops/sparse/sparse.h
   ops/dlpack.h          # arrays of other libraries in the process
   ops/op_def.h)         # operators of the program's own
 

@@ -11,7 +11,9 @@
 #include "kaon/engine/block_pool.h"
 #include "kaon/graph/ir/destroy_in_turn.h"
 #include "kaon/graph/ir/gradient.h"
+#include "kaon/graph/ir/history.h"
 #include "kaon/graph/ir/tape.h"
+#include "kaon/ops/array/row_gradient.h"
 #include "kaon/ops/array/same_engine.h"
 #include "kaon/ops/array/small_array.h"
 #include "kaon/ops/functions.h"
@@ -23,44 +25,6 @@ namespace kaon::autograd {
 using namespace graph;
 
 namespace {
-
-// The history of an array: which call made it, or the gradient attached to it.
-struct History : Annotation, Pooled {
-  History() : Annotation(Kind::history) {}
-  ~History() override;
-  IntrusivePtr<TapeNode> node;
-  uint32_t output = 0;
-  GradReq req = GradReq::null;
-  NDArray grad;
-  uint64_t stamp = 0;  // of the last store
-  bool is_recorded() const override { return node || req != GradReq::null; }
-};
-
-}  // namespace
-
-// One recorded call.
-struct TapeNode : RefCounted<TapeNode>, Pooled {
-  const char* name;
-  uint64_t sequence;  // order of the calls
-  bool training;      // the mode of the call
-  bool released = false;
-  bool queued = false;  // during backward
-  std::unique_ptr<GradFunction> function;
-  // At the call: attaching a gradient later changes no recorded computation. Null where no gradient flows.
-  PooledVector<IntrusivePtr<History>> inputs;
-  PooledVector<NDArray> heads;  // during backward: the gradient summed so far at each output
-  void destroy();
-  TapeNode* next_destroyed = nullptr;  // of destroy_in_turn()
-};
-
-namespace {
-
-History::~History() = default;
-
-History* history_of(const NDArray& a) {
-  Annotation* annotation = a.defined() ? a.ptr()->annotation.get() : nullptr;
-  return annotation && annotation->kind == Annotation::Kind::history ? static_cast<History*>(annotation) : nullptr;
-}
 
 std::atomic<uint64_t> g_sequence{0};
 
@@ -99,7 +63,7 @@ class OpGradFunction final : public GradFunction {
   }
 
  private:
-  class Context final : public GradContext {
+  class Context final : public RowGradContext {
    public:
     Context(OpGradFunction& f, const GradCall& call) : f_(f), call_(call), zeros_(call.heads.size()) {
       // When gradients are recorded themselves, the outputs must be on the tape again.
@@ -129,6 +93,13 @@ class OpGradFunction final : public GradFunction {
     bool has_head(int i) const override { return call_.heads[size_t(i)].defined(); }
     bool wants(int i) const override { return call_.wanted[size_t(i)]; }
     void set(int i, NDArray g) override { call_.gradients[size_t(i)] = std::move(g); }
+    bool takes_rows(int i) const override {
+      const History* h = f_.node->inputs[size_t(i)].get();
+      return call_.rows && h && h->rows;
+    }
+    void set_rows(int i, NDArray values, NDArray indices) override {
+      call_.rows->push_back({size_t(i), std::move(values), std::move(indices)});
+    }
 
    private:
     OpGradFunction& f_;
@@ -186,6 +157,7 @@ class Tape final : public Interceptor {
 
 }  // namespace
 
+History::~History() = default;
 void TapeNode::destroy() { destroy_in_turn(this); }
 
 Interceptor* tape() {
@@ -289,8 +261,16 @@ class BackwardPass {
       if (std::any_of(heads.begin(), heads.end(), [](const NDArray& h) { return h.defined(); })) {
         if (node->function->writes_in_place()) offer_targets(*node, gradients.span());
         thread_context().training = node->training;
-        node->function->backward(
-            {.heads = heads, .wanted = wanted.span(), .gradients = gradients.span(), .retain = retain_});
+        std::vector<RowPart> rows;
+        node->function->backward({.heads = heads,
+                                  .wanted = wanted.span(),
+                                  .gradients = gradients.span(),
+                                  .rows = will_store ? &rows : nullptr,
+                                  .retain = retain_});
+        for (RowPart& part : rows) {
+          if (shares_memory(part.values, head_grads_)) part.values = part.values.copy();
+          leaves[node->inputs[part.input].get()].rows.emplace_back(std::move(part.values), std::move(part.indices));
+        }
       }
       for (size_t i = 0; i < n; ++i) send(node->inputs[i].get(), std::move(gradients[i]));
       if (!retain_) {
@@ -307,6 +287,7 @@ class BackwardPass {
   struct Leaf {
     IntrusivePtr<History> history;
     NDArray gradient;
+    std::vector<std::pair<NDArray, NDArray>> rows;
   };
   std::unordered_map<const History*, Leaf> leaves;
 
@@ -328,7 +309,7 @@ class BackwardPass {
     if (!is_last || !will_store) return;
     for (size_t i = 0; i < gradients.size(); ++i) {
       const History* h = node.inputs[i].get();
-      if (!h || h->req != GradReq::write || leaves.count(h) || shares_memory(h->grad, head_grads_)) continue;
+      if (!h || h->req != GradReq::write || h->rows || leaves.count(h) || shares_memory(h->grad, head_grads_)) continue;
       auto here = node.inputs.begin() + std::ptrdiff_t(i);
       if (std::find(node.inputs.begin(), here, node.inputs[i]) == here) gradients[i] = h->grad;
     }
@@ -368,9 +349,23 @@ BackwardPass::BackwardPass(std::span<const NDArray> heads, std::span<const NDArr
   }
 }
 
+// Before anything is stored.
+void check_storage(const History& h, const NDArray& gradient) {
+  if (!h.rows || !gradient.defined()) return;
+  throw StateError(
+      fmt::format("[backward] a dense gradient has arrived at an array {} whose gradient is row_sparse: only Embedding "
+                  "with sparse_grad, recorded itself and not in a hybridized block, gives rows of one",
+                  h.rows->shape.str()));
+}
+
 // Stores a new gradient into the attached one.
-void store(History& h, NDArray gradient) {
+void store(History& h, NDArray gradient, std::vector<std::pair<NDArray, NDArray>> rows) {
   h.stamp = g_sequence.fetch_add(1, std::memory_order_relaxed) + 1;
+  if (h.rows) {
+    if (h.req == GradReq::write) h.rows->parts.clear();
+    for (auto& part : rows) h.rows->parts.push_back(std::move(part));
+    return;
+  }
   if (!gradient.defined()) {
     if (h.req == GradReq::write) h.grad.assign(0);
     return;
@@ -416,7 +411,8 @@ void backward(std::span<const NDArray> heads, std::span<const NDArray> head_grad
     for (auto& [h, leaf] : pass.leaves) {
       if (leaf.gradient.defined() && shares_memory(leaf.gradient, head_grads)) leaf.gradient = leaf.gradient.copy();
     }
-    for (auto& [h, leaf] : pass.leaves) store(*leaf.history, std::move(leaf.gradient));
+    for (const auto& [h, leaf] : pass.leaves) check_storage(*leaf.history, leaf.gradient);
+    for (auto& [h, leaf] : pass.leaves) store(*leaf.history, std::move(leaf.gradient), std::move(leaf.rows));
   });
 }
 

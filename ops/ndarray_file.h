@@ -31,7 +31,7 @@ KAON_API void save(const std::filesystem::path& file, const NamedArrays& arrays,
 KAON_API std::string save_to_bytes(const NamedArrays& arrays, SaveOptions options = {});
 
 // Reads V0, V1, V2 and V3, also mixed; an array saved on a GPU loads to the CPU, a "none" as an undefined handle.
-// Throws IoError naming file, offset, what was expected and found, also for sparse arrays, which Kaon does not have;
+// Throws IoError naming file, offset, what was expected and found, also for sparse arrays, which sparse::load reads;
 // never trusts a size in the file beyond the bytes that are there. Blocks while it reads.
 KAON_API NamedArrays load(const std::filesystem::path& file);
 KAON_API NamedArrays load_from_bytes(std::string_view bytes, const std::string& source = "bytes");

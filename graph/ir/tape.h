@@ -6,6 +6,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "kaon/engine/block_pool.h"
 #include "kaon/graph/autograd.h"
@@ -17,11 +18,18 @@ struct TapeNode;
 
 namespace kaon::graph {
 
+// Rows of the gradient of an input, as ops/array/row_gradient.h has them.
+struct RowPart {
+  size_t input;
+  NDArray values, indices;
+};
+
 // One step of a backward pass: the gradients of one recorded call.
 struct GradCall {
   std::span<const NDArray> heads;  // gradient of each output; undefined: none arrives there
   std::span<const bool> wanted;    // by input
   std::span<NDArray> gradients;    // by input: to be filled where wanted (undefined: zero)
+  std::vector<RowPart>* rows;      // ... or here, for inputs that keep rows; null: for none
   bool retain;                     // another backward may follow: the saved values must stay
 };
 

@@ -12,6 +12,7 @@
 #include "kaon/ops/array/array_node.h"
 #include "kaon/ops/array/checked_size.h"
 #include "kaon/ops/array/file_io.h"
+#include "kaon/ops/array/stored_array.h"
 
 namespace kaon::nd_file {
 
@@ -131,15 +132,16 @@ DType read_dtype(Input& in) {
   return DType(flag);
 }
 
-void check_storage(Input& in) {
+StorageType read_storage(Input& in, bool takes_sparse) {
   const uint64_t at = in.offset();
   const auto storage = in.number<int32_t>("storage type");
-  if (storage == 1 || storage == 2) {
+  if (storage < 0 || storage > 2) in.fail(at, "a storage type (0 to 2)", fmt::format("{}", storage));
+  if (storage != 0 && !takes_sparse) {
     in.fail(
         at, "dense storage (0)",
-        fmt::format("sparse storage ({}: {}), which Kaon does not have", storage, storage == 1 ? "row_sparse" : "csr"));
+        fmt::format("sparse storage ({}: {}), which sparse::load reads", storage, storage == 1 ? "row_sparse" : "csr"));
   }
-  if (storage != 0) in.fail(at, "a storage type (0 to 2)", fmt::format("{}", storage));
+  return StorageType(storage);
 }
 
 void check_device(Input& in) {
@@ -158,22 +160,13 @@ uint64_t count_elements(Input& in, uint64_t at, const Shape& shape) {
   return uint64_t(*count);
 }
 
-NDArray read_array(Input& in) {
-  const auto mark = in.number<uint32_t>("array");
-  if (mark == v2_mark || mark == v3_mark) check_storage(in);
-  const uint64_t shape_at = in.offset();
-  const FileShape file_shape = read_shape(in, mark);
-  if (file_shape.none) return NDArray();
-  const uint64_t count = count_elements(in, shape_at, file_shape.shape);
-  check_device(in);
-  const DType dtype = read_dtype(in);
+NDArray read_values(Input& in, const Shape& shape, uint64_t count, DType dtype) {
   if (count > in.remaining() / size_of(dtype)) {
-    in.fail(in.offset(),
-            fmt::format("the values of an array of shape {} and type {}", file_shape.shape.str(), name_of(dtype)),
+    in.fail(in.offset(), fmt::format("the values of an array of shape {} and type {}", shape.str(), name_of(dtype)),
             in.left());
   }
   // No other thread knows the new array yet, so its memory is filled without an operation.
-  NDArray array = NDArray::empty(file_shape.shape, dtype, Device());
+  NDArray array = NDArray::empty(shape, dtype, Device());
   auto* data = static_cast<uint8_t*>(array.node().data());
   in.read(data, count * size_of(dtype), "values");
   if (dtype == DType::boolean) {  // any other byte is no bool in C++
@@ -182,7 +175,46 @@ NDArray read_array(Input& in) {
   return array;
 }
 
-NamedArrays read_list(Input& in) {
+// A shape of this array or of a part of it, with the number of elements.
+std::pair<Shape, uint64_t> read_part_shape(Input& in, uint32_t mark) {
+  const uint64_t at = in.offset();
+  const FileShape part = read_shape(in, mark);
+  if (part.none) in.fail(at, "the shape of a part of a sparse array", "none");
+  return {part.shape, count_elements(in, at, part.shape)};
+}
+
+StoredArray read_array(Input& in, bool takes_sparse) {
+  const auto mark = in.number<uint32_t>("array");
+  StoredArray array;
+  if (mark == v2_mark || mark == v3_mark) array.storage = read_storage(in, takes_sparse);
+  const bool is_sparse = array.storage != StorageType::dense;
+  std::pair<Shape, uint64_t> stored;
+  if (is_sparse) stored = read_part_shape(in, mark);
+  const uint64_t shape_at = in.offset();
+  const FileShape file_shape = read_shape(in, mark);
+  if (file_shape.none) return {};
+  array.shape = file_shape.shape;
+  if (!is_sparse) stored = {array.shape, count_elements(in, shape_at, array.shape)};
+  check_device(in);
+  const DType dtype = read_dtype(in);
+  const size_t parts = size_t(array.storage);  // 1 of row_sparse: indices, 2 of csr: indptr, indices
+  std::vector<std::pair<DType, std::pair<Shape, uint64_t>>> aux;
+  for (size_t i = 0; i < parts; ++i) {
+    const DType part = read_dtype(in);
+    aux.emplace_back(part, read_part_shape(in, mark));
+  }
+  // How much is stored is known by the indices: MXNet writes 0 in the other place where it has not waited for the
+  // array.
+  if (is_sparse && stored.first.ndim() > 0 && aux.back().second.first.ndim() == 1) {
+    stored.first[0] = aux.back().second.first[0];
+    stored.second = count_elements(in, shape_at, stored.first);
+  }
+  array.data = read_values(in, stored.first, stored.second, dtype);
+  for (const auto& [part, shape] : aux) array.aux.push_back(read_values(in, shape.first, shape.second, part));
+  return array;
+}
+
+NamedStoredArrays read_list(Input& in, bool takes_sparse) {
   if (const auto mark = in.number<uint64_t>("the mark of a list of arrays"); mark != list_mark) {
     in.fail(0, "the mark of a list of arrays (0x112)", fmt::format("{:#x}", mark));
   }
@@ -190,8 +222,8 @@ NamedArrays read_list(Input& in) {
   uint64_t at = in.offset();
   const auto count = in.number<uint64_t>("number of arrays");
   if (count > in.remaining() / sizeof(uint32_t)) in.fail(at, fmt::format("{} arrays", count), in.left());
-  NamedArrays arrays;
-  for (uint64_t i = 0; i < count; ++i) arrays.emplace_back(std::string(), read_array(in));
+  NamedStoredArrays arrays;
+  for (uint64_t i = 0; i < count; ++i) arrays.emplace_back(std::string(), read_array(in, takes_sparse));
 
   at = in.offset();
   const auto names = in.number<uint64_t>("number of names");
@@ -244,8 +276,30 @@ std::vector<char> bytes_of(const NDArray& given) {
   return bytes;
 }
 
-void write_array(Sink sink, const NDArray& array, const std::string& name, int version) {
+void write_sparse(Sink sink, const StoredArray& array) {
+  put(sink, v2_mark);
+  put(sink, int32_t(array.storage));
+  write_shape(sink, array.data.shape(), 2);
+  write_shape(sink, array.shape, 2);
+  put(sink, cpu_type);
+  put(sink, int32_t(0));
+  put(sink, int32_t(array.data.dtype()));
+  for (const NDArray& part : array.aux) {
+    put(sink, int32_t(part.dtype()));
+    write_shape(sink, part.shape(), 2);
+  }
+  const auto write_values = [&](const NDArray& part) {
+    const std::vector<char> bytes = bytes_of(part);
+    sink(bytes.data(), bytes.size());
+  };
+  write_values(array.data);
+  for (const NDArray& part : array.aux) write_values(part);
+}
+
+void write_array(Sink sink, const StoredArray& stored, const std::string& name, int version) {
+  const NDArray& array = stored.data;
   if (!array.defined()) return write_none(sink, version);
+  if (stored.storage != StorageType::dense) return write_sparse(sink, stored);
   const Shape& shape = array.shape();
   if (shape.ndim() == 0) {
     if (version < 2) {
@@ -267,7 +321,7 @@ void write_array(Sink sink, const NDArray& array, const std::string& name, int v
   sink(bytes.data(), bytes.size());
 }
 
-void write_list(Sink sink, const NamedArrays& arrays, SaveOptions options) {
+void write_list(Sink sink, const NamedStoredArrays& arrays, SaveOptions options) {
   put(sink, list_mark);
   put(sink, uint64_t(0));
   put(sink, uint64_t(arrays.size()));
@@ -290,9 +344,32 @@ void check(SaveOptions options) {
   }
 }
 
-}  // namespace
+NamedStoredArrays as_stored(const NamedArrays& arrays) {
+  NamedStoredArrays stored;
+  for (const auto& [name, array] : arrays)
+    stored.emplace_back(name, StoredArray{.shape = {}, .data = array, .aux = {}});
+  return stored;
+}
 
-void save(const std::filesystem::path& file, const NamedArrays& arrays, SaveOptions options) {
+NamedArrays as_dense(NamedStoredArrays stored) {
+  NamedArrays arrays;
+  for (auto& [name, array] : stored) arrays.emplace_back(std::move(name), std::move(array.data));
+  return arrays;
+}
+
+NamedStoredArrays load_file(const std::filesystem::path& file, bool takes_sparse) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(file, error)) {
+    throw IoError(fmt::format("{}: {}", file.string(), error ? error.message() : "expected a regular file"));
+  }
+  const uint64_t size = std::filesystem::file_size(file, error);
+  std::ifstream stream(file, std::ios::binary);
+  if (error || !stream) throw IoError(fmt::format("{}: cannot open: {}", file.string(), std::strerror(errno)));
+  FileInput in(std::move(stream), file.string(), size);
+  return read_list(in, takes_sparse);
+}
+
+void save_file(const std::filesystem::path& file, const NamedStoredArrays& arrays, SaveOptions options) {
   check(options);
   AtomicFile out(file);
   // small pieces are gathered: a file of many small arrays must not cost a system call per number
@@ -314,29 +391,34 @@ void save(const std::filesystem::path& file, const NamedArrays& arrays, SaveOpti
   out.commit();
 }
 
+}  // namespace
+
+void save(const std::filesystem::path& file, const NamedArrays& arrays, SaveOptions options) {
+  save_file(file, as_stored(arrays), options);
+}
+
 std::string save_to_bytes(const NamedArrays& arrays, SaveOptions options) {
   check(options);
   std::string bytes;
   auto sink = [&](const void* data, size_t n) { bytes.append(static_cast<const char*>(data), n); };
-  write_list(sink, arrays, options);
+  write_list(sink, as_stored(arrays), options);
   return bytes;
 }
 
-NamedArrays load(const std::filesystem::path& file) {
-  std::error_code error;
-  if (!std::filesystem::is_regular_file(file, error)) {
-    throw IoError(fmt::format("{}: {}", file.string(), error ? error.message() : "expected a regular file"));
-  }
-  const uint64_t size = std::filesystem::file_size(file, error);
-  std::ifstream stream(file, std::ios::binary);
-  if (error || !stream) throw IoError(fmt::format("{}: cannot open: {}", file.string(), std::strerror(errno)));
-  FileInput in(std::move(stream), file.string(), size);
-  return read_list(in);
-}
+NamedArrays load(const std::filesystem::path& file) { return as_dense(load_file(file, false)); }
 
 NamedArrays load_from_bytes(std::string_view bytes, const std::string& source) {
   ByteInput in(bytes, source);
-  return read_list(in);
+  return as_dense(read_list(in, false));
 }
 
 }  // namespace kaon::nd_file
+
+namespace kaon::ops {
+
+NamedStoredArrays load_stored(const std::filesystem::path& file) { return nd_file::load_file(file, true); }
+void save_stored(const std::filesystem::path& file, const NamedStoredArrays& arrays) {
+  nd_file::save_file(file, arrays, {});
+}
+
+}  // namespace kaon::ops

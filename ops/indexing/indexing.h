@@ -45,7 +45,8 @@ struct TakeGrad {
 };
 
 // Row data[i] of weight (input_dim, output_dim) for every index: data.shape + (output_dim,). Indices outside are
-// clipped. The dtype is that of weight. sparse_grad = True is refused.
+// clipped. The dtype is that of weight. sparse_grad: the gradient of a weight with attach_row_sparse_grad() is the rows
+// that were read; everywhere else it is dense.
 struct Embedding {
   int64_t input_dim = 0;
   int64_t output_dim = 0;

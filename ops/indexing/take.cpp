@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "kaon/ops/array/row_gradient.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/kernels/index_list.h"
 #include "kaon/ops/op_def.h"
@@ -100,18 +101,33 @@ void infer_embedding(InferContext& c, int64_t input_dim, int64_t output_dim, DTy
 
 }  // namespace
 
-void op::Embedding::infer(InferContext& c) const {
-  if (sparse_grad) c.fail_value("sparse_grad=True is not implemented");
-  infer_embedding(c, input_dim, output_dim, dtype);
-}
+void op::Embedding::infer(InferContext& c) const { infer_embedding(c, input_dim, output_dim, dtype); }
 
 void op::SparseEmbedding::infer(InferContext& c) const { infer_embedding(c, input_dim, output_dim, dtype); }
 void op::SparseEmbedding::compose(ComposeContext& c) const {
   c.set(nd.Embedding(c.input(0), c.input(1), {.input_dim = input_dim, .output_dim = output_dim, .dtype = dtype}));
 }
 
+namespace {
+
+// The rows that a call of Embedding reads, as int64 (k,).
+NDArray clipped_rows(const NDArray& data, int64_t rows) {
+  const auto clip = [&](const NDArray& x) { return nd.clip(x, 0, double(rows - 1)); };
+  const NDArray flat = nd._reshape_to(data, {.shape = Shape(data.size())});
+  // A number that int64 has not is clipped first, where that loses nothing; then what rounding has moved.
+  const bool is_wide = is_floating(data.dtype()) || data.dtype() == DType::uint64;
+  return clip(nd.cast(is_wide ? clip(flat) : flat, DType::int64));
+}
+
+}  // namespace
+
 void op::Embedding::grad(GradContext& g) const {
   if (!g.wants(1) || !g.has_head(0)) return;
+  if (auto* rows = sparse_grad ? dynamic_cast<RowGradContext*>(&g) : nullptr; rows && rows->takes_rows(1)) {
+    const NDArray& data = g.input(0);
+    const NDArray values = nd._reshape_to(g.head(), {.shape = Shape(data.size(), output_dim)});
+    return rows->set_rows(1, values, clipped_rows(data, input_dim));
+  }
   g.set(1, nd._backward_take(g.head(), g.input(0),
                              {.shape = g.input_like(1).shape(), .axis = 0, .mode = IndexMode::clip}));
 }

@@ -8,6 +8,7 @@
 #include "kaon/gluon/nn/nn.h"
 #include "kaon/graph/autograd.h"
 #include "kaon/graph/hybrid/cached_graph.h"
+#include "kaon/graph/sparse_gradient.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/image_file/image_file.h"
 #include "kaon/ops/math/dispatch.h"
@@ -328,10 +329,6 @@ std::vector<Wrong> types() {
                        [] {
                          nd._backward_gather_nd(ones({2}, DType::boolean), ones({1, 2}), {.shape = {3}});
                        }),
-      wrong<ValueError>({"[Embedding]", "sparse_grad=True is not implemented"},
-                        [] {
-                          nd.Embedding(ones({2}), ones({5, 3}), {.input_dim = 5, .output_dim = 3, .sparse_grad = true});
-                        }),
       wrong<ValueError>({"[_arange]", "infer_range is not implemented", "give stop"},
                         [] { nd.arange(5, {.infer_range = true}); }),
       wrong<ValueError>({"[_pooling_along]", "lp is not implemented"},
@@ -1912,6 +1909,123 @@ void check(const std::vector<Wrong>& table) {
   }
 }
 
+// Sparse arrays, and gradients that are.
+std::vector<Wrong> sparse_arrays() {
+  using Rows = sparse::RowSparseNDArray;
+  using Csr = sparse::CSRNDArray;
+  const auto index = [](std::vector<int64_t> v) { return nd.array(v, {.dtype = DType::int64}); };
+  const auto rows = [=](DType t = DType::float32) { return Rows(ones({2, 3}, t), index({0, 2}), {4, 3}); };
+  const auto csr = [=] { return Csr(ones({2}), index({0, 2}), index({0, 1, 2}), {2, 3}); };
+  return {
+      wrong<ShapeError>({"[RowSparseNDArray] of shape (4, 3)", "data must have shape (k, ...)", "(2, 2)"},
+                        [=] {
+                          Rows(ones({2, 2}), index({0, 2}), {4, 3});
+                        }),
+      wrong<ShapeError>({"[RowSparseNDArray] indices must have shape (2,)", "(3,)"},
+                        [=] {
+                          Rows(ones({2, 3}), index({0, 1, 2}), {4, 3});
+                        }),
+      wrong<TypeError>({"[RowSparseNDArray] indices must be int64", "float32"},
+                       [] {
+                         Rows(ones({2, 3}), ones({2}), {4, 3});
+                       }),
+      wrong<TypeError>({"[RowSparseNDArray] data must be numbers", "bool"}, [=] { rows(DType::boolean); }),
+      wrong<ShapeError>({"[CSRNDArray] of shape (2,)", "2 dimensions"},
+                        [=] {
+                          Csr(ones({1}), index({0}), index({0, 1}), {2});
+                        }),
+      wrong<ShapeError>({"[CSRNDArray] indices must have shape (1,)", "(2,)"},
+                        [=] {
+                          Csr(ones({1}), index({0, 1}), index({0, 1}), {1, 2});
+                        }),
+      wrong<ShapeError>({"[CSRNDArray] indptr must have shape (3,)", "(2,)"},
+                        [=] {
+                          Csr(ones({1}), index({0}), index({0, 1}), {2, 2});
+                        }),
+      wrong<TypeError>({"[CSRNDArray] indptr must be int64", "int32"},
+                       [=] {
+                         Csr(ones({1}), index({0}), ones({2}, whole), {1, 2});
+                       }),
+      wrong<ShapeError>({"[cast_storage] a csr matrix has 2 dimensions", "(2, 3, 4)"},
+                        [] {
+                          sparse::cast_storage<Csr>(ones({2, 3, 4}));
+                        }),
+      wrong<ShapeError>({"[cast_storage]", "a row_sparse array has at least 1 dimension"},
+                        [] { sparse::cast_storage<Rows>(ones({})); }),
+      wrong<TypeError>({"data must be numbers", "bool"},
+                       [] {
+                         sparse::cast_storage<Rows>(ones({2, 2}, DType::boolean));
+                       }),
+      wrong<ShapeError>({"[sparse.zeros] a csr matrix has 2 dimensions", "(3,)"}, [] { sparse::zeros<Csr>({3}); }),
+      wrong<ShapeError>({"[sparse.zeros]", "a row_sparse array has at least 1 dimension"},
+                        [] { sparse::zeros<Rows>({}); }),
+      wrong<ShapeError>({"[_csr_dot]", "must have 3 rows", "(2, 3)"},
+                        [=] {
+                          sparse::dot(csr(), ones({2, 3}));
+                        }),
+      wrong<ShapeError>({"[_csr_dot]", "must have 2 dimensions", "(3,)"}, [=] { sparse::dot(csr(), ones({3})); }),
+      wrong<TypeError>({"[_csr_dot]", "one dtype", "float32 and float64"},
+                       [=] {
+                         sparse::dot(csr(), ones({3, 1}, DType::float64));
+                       }),
+      wrong<ValueError>({"[sparse.dot]", "row_sparse where transpose_a is given"},
+                        [=] {
+                          sparse::dot<Rows>(csr(), ones({3, 1}));
+                        }),
+      wrong<IndexError>({"[sparse.dot]", "indices must lie in [0, 2)"},
+                        [=] {
+                          const Csr bad(ones({1}), index({5}), index({0, 1}), {1, 2});
+                          sparse::dot<Rows>(bad, ones({1, 1}), {.transpose_a = true});
+                        }),
+      wrong<IndexError>({"[sparse]", "indptr must rise from 0 to 1"},
+                        [=] {
+                          const Csr bad(ones({1}), index({0}), index({1, 0}), {1, 2});
+                          sparse::elemwise_add(bad, bad);
+                        }),
+      wrong<IndexError>({"[sparse.slice]", "indptr must rise from 0 to 1"},
+                        [=] {
+                          Csr(ones({1}), index({0}), index({0, 9}), {1, 2}).slice(0, 1);
+                        }),
+      wrong<IndexError>({"[sparse]", "row 2 of a matrix of 2 rows"}, [=] { csr()[2]; }),
+      wrong<IndexError>({"[sparse.retain] indices must lie in [0, 4)", "got 4"},
+                        [=] {
+                          sparse::retain(rows(), index({1, 4}));
+                        }),
+      wrong<ShapeError>({"[sparse.retain] indices must have 1 dimension", "(1, 1)"},
+                        [=] {
+                          sparse::retain(rows(), index({1}).reshape({1, 1}));
+                        }),
+      wrong<ShapeError>({"[sparse.elemwise_add]", "one shape", "(4, 3) and (5, 3)"},
+                        [=] {
+                          sparse::elemwise_add(rows(), sparse::zeros<Rows>({5, 3}));
+                        }),
+      wrong<IndexError>({"[sparse.sum_rows]", "indices must lie in [0, 2)"},
+                        [=] {
+                          sparse::sum_rows(ones({1, 1}), index({2}), {2, 1});
+                        }),
+      wrong<ValueError>({"[sparse.square_sum] axis must be 0 or 1", "2"}, [=] { sparse::square_sum(rows(), 2); }),
+      wrong<ShapeError>({"[sparse.square_sum]", "2 dimensions", "(3,)"},
+                        [] { sparse::square_sum(sparse::zeros<Rows>({3}), 0); }),
+      wrong<ValueError>({"[sparse.getnnz] axis must be 0 or 1", "-1"}, [=] { sparse::getnnz(csr(), -1); }),
+      wrong<ShapeError>({"[sparse.update]", "weight has shape (5, 3), its gradient (4, 3)"},
+                        [=] {
+                          sparse::sgd_update(ones({5, 3}), rows(), {.lr = 1});
+                        }),
+      wrong<TypeError>({"[attach_row_sparse_grad]", "floating dtype", "int32"},
+                       [] { autograd::attach_row_sparse_grad(ones({2}, whole)); }),
+      wrong<ShapeError>({"[attach_row_sparse_grad]", "at least 1 dimension"},
+                        [] { autograd::attach_row_sparse_grad(ones({})); }),
+      wrong<StateError>({"[row_sparse_grad]", "call attach_row_sparse_grad() first"},
+                        [] { autograd::row_sparse_grad(ones({2})); }),
+      wrong<StateError>({"[backward] a dense gradient has arrived at an array (2, 3)", "row_sparse"},
+                        [] {
+                          const NDArray x = ones({2, 3});
+                          autograd::attach_row_sparse_grad(x);
+                          autograd::record([&] { return nd.square(x); }).backward();
+                        }),
+  };
+}
+
 }  // namespace
 
 TEST_CASE("errors: shapes", "[errors]") { check(shapes()); }
@@ -1927,6 +2041,8 @@ TEST_CASE("errors: rounding, averages, norms, eigenvalues", "[errors]") { check(
 TEST_CASE("errors: quantised arrays", "[errors]") { check(quantised()); }
 TEST_CASE("errors: states and devices", "[errors]") { check(states()); }
 TEST_CASE("errors: signals, outputs with a gradient, operators of the program", "[errors]") { check(signals()); }
+
+TEST_CASE("errors: sparse arrays", "[errors]") { check(sparse_arrays()); }
 
 TEST_CASE("errors: a wrong call names its line, outside of blocks too", "[errors]") {
   NDArray x = ones({2, 3});

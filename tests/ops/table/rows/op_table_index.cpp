@@ -83,8 +83,12 @@ void take_rows(Rows& rows) {
         out.dtype = DType::float16;
         return out;
       });
-  rows.emplace_back(op::Embedding{.input_dim = 5, .output_dim = 3, .sparse_grad = true},
-                    std::vector{index({2}, 0, 5), in({5, 3})}, Reference(), RowOptions{.refused = true});
+  rows.emplace_back(
+      op::Embedding{.input_dim = 5, .output_dim = 3, .sparse_grad = true}, std::vector{index({2}, 0, 5), in({5, 3})},
+      [](const Hosts& in) {
+        return generate({2, 3}, [&](const Shape& p) { return in[1].at({int64_t(in[0][size_t(p[0])]), p[1]}); });
+      },
+      moves);
 }
 
 void pick_rows(Rows& rows) {

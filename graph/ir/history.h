@@ -1,0 +1,55 @@
+// The tape: which recorded call made an array, or the gradient attached to it.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "kaon/graph/ir/tape.h"
+#include "kaon/ops/array/array_node.h"
+#include "kaon/ops/sparse/sparse.h"
+
+namespace kaon::autograd {
+
+using namespace graph;
+
+// A row_sparse gradient: rows of values that belong at indices and are added up, in this order.
+struct RowGradient {
+  Shape shape;
+  std::vector<std::pair<NDArray, NDArray>> parts;
+};
+
+// The history of an array: which call made it, or the gradient attached to it.
+struct History : Annotation, Pooled {
+  History() : Annotation(Kind::history) {}
+  ~History() override;
+  IntrusivePtr<TapeNode> node;
+  uint32_t output = 0;
+  GradReq req = GradReq::null;
+  NDArray grad;
+  std::unique_ptr<RowGradient> rows;  // in place of grad
+  uint64_t stamp = 0;                 // of the last store
+  bool is_recorded() const override { return node || req != GradReq::null; }
+};
+
+// One recorded call.
+struct TapeNode : RefCounted<TapeNode>, Pooled {
+  const char* name;
+  uint64_t sequence;  // order of the calls
+  bool training;      // the mode of the call
+  bool released = false;
+  bool queued = false;  // during backward
+  std::unique_ptr<GradFunction> function;
+  // At the call: attaching a gradient later changes no recorded computation. Null where no gradient flows.
+  PooledVector<IntrusivePtr<History>> inputs;
+  PooledVector<NDArray> heads;  // during backward: the gradient summed so far at each output
+  void destroy();
+  TapeNode* next_destroyed = nullptr;  // of destroy_in_turn()
+};
+
+inline History* history_of(const NDArray& a) {
+  Annotation* annotation = a.defined() ? a.ptr()->annotation.get() : nullptr;
+  return annotation && annotation->kind == Annotation::Kind::history ? static_cast<History*>(annotation) : nullptr;
+}
+
+}  // namespace kaon::autograd
