@@ -54,6 +54,9 @@ class Rule {
     (void)t;
     return 1;
   }
+  // Whether a row_sparse gradient changes the rows that it stores alone, given as arrays of their own; else it is made
+  // dense.
+  virtual bool updates_rows() const { return false; }
   // How many numbers `update` gets for each weight, and what they are: the learning rate and the weight decay.
   virtual int num_numbers() const { return 2; }
   virtual void numbers(const WeightStep& step, std::span<double> out) const {
@@ -100,8 +103,9 @@ class Optimizer {
 // g = clip(grad / batch_size + wd w). learning_rate: the scheduler's base_lr where there is a scheduler and no rate,
 // else the default that is named beside it; given beside a scheduler it replaces base_lr, which MXNet announces and
 // only its Factor and MultiFactor do, apart from the warm-up (docs/differences.md). multi_precision: weights of 16 bits
-// are updated in float32 copies of them, with float32 states. Constructors throw ValueError for options out of range.
-// Those that MXNet has are MXNet's. t counts the updates of a weight from 1.
+// are updated in float32 copies of them, with float32 states. A row_sparse gradient is made dense, apart from
+// lazy_update, AdaGrad and Ftrl, which change the rows that it stores and their states alone. Constructors throw
+// ValueError for options out of range. Those that MXNet has are MXNet's. t counts the updates of a weight from 1.
 
 struct SGDOptions {
   std::optional<double> learning_rate{};  // 0.01
@@ -110,6 +114,7 @@ struct SGDOptions {
   std::optional<double> clip_gradient{};
   lr_scheduler::LRScheduler lr_scheduler{};
   bool multi_precision = false;
+  bool lazy_update = false;  // a row_sparse gradient changes only the rows that it stores
 };
 static_assert(std::is_trivially_destructible_v<SGDOptions>);
 
@@ -174,6 +179,7 @@ struct AdamOptions {
   std::optional<double> clip_gradient{};
   lr_scheduler::LRScheduler lr_scheduler{};
   bool multi_precision = false;
+  bool lazy_update = false;  // a row_sparse gradient changes only the rows that it stores
 };
 static_assert(std::is_trivially_destructible_v<AdamOptions>);
 

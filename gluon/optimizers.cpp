@@ -21,8 +21,14 @@ UpdateNumbers rate_and_decay(const WeightStep& s) { return {s.lr, s.wd}; }
 
 class FusedRule final : public Rule {
  public:
-  FusedRule(const UpdateRule& rule, int states, bool multi_precision, Numbers numbers)
-      : rule_(rule), states_(states), multi_precision_(multi_precision), numbers_(std::move(numbers)) {}
+  FusedRule(const UpdateRule& rule, int states, bool multi_precision, bool updates_rows, Numbers numbers)
+      : rule_(rule),
+        states_(states),
+        multi_precision_(multi_precision),
+        updates_rows_(updates_rows),
+        numbers_(std::move(numbers)) {}
+
+  bool updates_rows() const override { return updates_rows_; }
 
   int num_states() const override { return states_ + int(multi_precision_); }
   RuleState state(int k, const Shape& weight, DType dtype) const override {
@@ -53,14 +59,16 @@ class FusedRule final : public Rule {
  private:
   UpdateRule rule_;
   int states_;
-  bool multi_precision_;
+  bool multi_precision_, updates_rows_;
   Numbers numbers_;
 };
 
 template <class Options>
 std::unique_ptr<const Rule> fused(const Options& o, const UpdateRule& rule, int states,
                                   Numbers numbers = rate_and_decay) {
-  return std::make_unique<FusedRule>(rule, states, o.multi_precision, std::move(numbers));
+  bool updates_rows = rule.kind == UpdateKind::adagrad || rule.kind == UpdateKind::ftrl;
+  if constexpr (requires { o.lazy_update; }) updates_rows = o.lazy_update;
+  return std::make_unique<FusedRule>(rule, states, o.multi_precision, updates_rows, std::move(numbers));
 }
 
 // What all optimizers have in their options, for the base class, whose Settings are for derived ones to name.

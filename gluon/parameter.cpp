@@ -8,6 +8,7 @@
 #include "kaon/engine/device/backend.h"
 #include "kaon/gluon/internal/parameter_files.h"
 #include "kaon/graph/ir/symbol_node.h"
+#include "kaon/graph/sparse_gradient.h"
 #include "kaon/ops/random_state.h"
 
 namespace kaon::gluon {
@@ -46,8 +47,13 @@ bool fits(const Shape& known, const Shape& shape) {
 }
 
 // Integers have no gradient to attach, and none to drop.
-void attach(NDArray& values, GradReq req) {
-  if (req != GradReq::null || is_floating(values.dtype())) values.attach_grad(req);
+void attach(NDArray& values, GradReq req, const ParameterOptions& options) {
+  if (req == GradReq::null && !is_floating(values.dtype())) return;
+  if (options.row_sparse_grad) {
+    autograd::attach_row_sparse_grad(values, req);
+  } else {
+    values.attach_grad(req);
+  }
 }
 
 thread_local ParameterTrace* t_trace = nullptr;
@@ -82,7 +88,7 @@ bool Parameter::is_auxiliary() const { return !node().options.differentiable; }
 void Parameter::set_grad_req(GradReq req) {
   Node& n = node();
   if (!n.options.differentiable) req = GradReq::null;
-  if (n.data.defined()) attach(n.data, req);
+  if (n.data.defined()) attach(n.data, req, n.options);
   n.options.grad_req = req;
 }
 
@@ -107,7 +113,7 @@ void Parameter::finish_deferred() {
   autograd::ModeScope mode(false, false);
   random::RandomSubstream stream(n.deferred_key);
   NDArray values = n.deferred_init(n.shape, n.options.dtype, n.deferred_device);
-  attach(values, n.options.grad_req);
+  attach(values, n.options.grad_req, n.options);
   n.data = std::move(values);
   n.deferred = false;
 }
@@ -127,13 +133,20 @@ const NDArray& Parameter::array() const {
 
 NDArray Parameter::grad() const {
   NDArray g = data().grad();
+  if (has_row_sparse_grad()) {
+    throw StateError(fmt::format("[Parameter] the gradient of {} is row_sparse: call row_sparse_grad()", node().name));
+  }
   if (!g.defined()) throw StateError(fmt::format("[Parameter] {} has no gradient: its grad_req is null", node().name));
   return g;
 }
 
+bool Parameter::has_row_sparse_grad() const { return node().options.row_sparse_grad; }
+sparse::RowSparseNDArray Parameter::row_sparse_grad() const { return autograd::row_sparse_grad(data()); }
+
 void Parameter::zero_grad() {
   Node& n = node();
   if (!n.data.defined()) return;
+  if (n.options.row_sparse_grad) return attach(n.data, n.options.grad_req, n.options);
   if (NDArray g = n.data.grad(); g.defined()) {
     autograd::ModeScope mode(false, false);
     g.assign(0);
@@ -160,7 +173,7 @@ void Parameter::set_data(const NDArray& values) {
   }
   const Device device = n.deferred ? n.deferred_device : values.device();
   NDArray own = values.device() == device ? values.copy() : values.as_in_context(device);
-  attach(own, n.options.grad_req);
+  attach(own, n.options.grad_req, n.options);
   n.data = std::move(own);
   n.deferred = false;
 }
@@ -172,7 +185,7 @@ void Parameter::reset_ctx(Device device) {
   if (!n.data.defined() || n.data.device() == device) return;
   autograd::ModeScope mode(false, false);
   NDArray there = n.data.as_in_context(device);
-  attach(there, n.options.grad_req);
+  attach(there, n.options.grad_req, n.options);
   n.data = std::move(there);
 }
 
@@ -192,7 +205,7 @@ void Parameter::cast(DType dtype) {
   if (!n.data.defined()) return;
   autograd::ModeScope mode(false, false);
   n.data = n.data.astype(dtype);
-  attach(n.data, n.options.grad_req);
+  attach(n.data, n.options.grad_req, n.options);
 }
 
 Symbol Parameter::var() const {

@@ -14,15 +14,21 @@
 #include "kaon/graph/symbol.h"
 
 namespace KAON_API kaon {
+
+namespace sparse {
+class RowSparseNDArray;
+}
+
 namespace gluon {
 
 struct ParameterOptions {
   DType dtype = DType::float32;
   init::Initializer init{};  // unset: the one given to initialize()
   GradReq grad_req = GradReq::write;
-  double lr_mult = 1;          // factor of the learning rate
-  double wd_mult = 1;          // factor of the weight decay
-  bool differentiable = true;  // false: running statistics
+  double lr_mult = 1;            // factor of the learning rate
+  double wd_mult = 1;            // factor of the weight decay
+  bool differentiable = true;    // false: running statistics
+  bool row_sparse_grad = false;  // the gradient is row_sparse (graph/sparse_gradient.h): MXNet's grad_stype
 };
 
 // A handle: a copy is the same parameter. A 0 in the shape, or all of Shape::unknown(), is unknown until the first
@@ -56,8 +62,11 @@ class Parameter {
   // The values. Throws StateError, saying what to call, when there are none. The reference holds until the parameter
   // gets another array: initialize, cast, reset_ctx.
   const NDArray& array() const;
-  NDArray grad() const;  // throws StateError when there are no values, or no gradient (grad_req null)
-  void zero_grad();      // writes zeros; nothing without a gradient
+  NDArray grad() const;              // throws StateError when there are no values, or no dense gradient
+  bool has_row_sparse_grad() const;  // whether the gradient is row_sparse
+  // That gradient, as autograd::row_sparse_grad() gives and throws. Blocks as that does.
+  sparse::RowSparseNDArray row_sparse_grad() const;
+  void zero_grad();  // writes zeros; nothing without a gradient
   // Copies values into the parameter, on its device; makes it initialized and completes its shape. Throws
   // ShapeError and TypeError for values that do not fit.
   void set_data(const NDArray& values);

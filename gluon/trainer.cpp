@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "kaon/gluon/internal/parameter_files.h"
+#include "kaon/graph/sparse_gradient.h"
 #include "kaon/ops/array/array_node.h"
 
 namespace kaon::gluon {
@@ -37,6 +38,28 @@ NDArray make_state(const optimizer::RuleState& state, const NDArray& weight) {
   std::memset(zeros.node().data(), 0, zeros.node().bytes());
   return zeros;
 }
+
+// A weight and its states by the rows that a row_sparse gradient stores.
+struct RowUpdate {
+  RowUpdate(const NDArray& weight, std::span<const NDArray> states, const sparse::RowSparseNDArray& gradient)
+      : indices(gradient.indices()), whole{weight} {
+    whole.insert(whole.end(), states.begin(), states.end());
+    for (const NDArray& a : whole) {
+      arrays.push_back(has_rows(a) ? nd.take(a, indices, {.axis = 0}) : a);
+      if (arrays.size() == 1) arrays.push_back(gradient.data());
+    }
+  }
+  // A state that a rule keeps for other weights only is empty.
+  bool has_rows(const NDArray& a) const { return a.shape() == whole[0].shape(); }
+  void put_back() const {
+    for (size_t i = 0; i < whole.size(); ++i) {
+      if (has_rows(whole[i])) whole[i].at(indices) = arrays[i + (i > 0)];
+    }
+  }
+
+  NDArray indices;
+  std::vector<NDArray> whole, arrays;  // weight, states; as Rule::update has them
+};
 
 }  // namespace
 
@@ -139,13 +162,20 @@ void Trainer::step(int64_t batch_size, bool ignore_stale_grad, std::source_locat
     size_t states = size_t(optimizer_.rule().num_states()), group = 2 + states;
     std::vector<NDArray> weights, gradients;
     std::vector<const NDArray*> arrays;
+    std::deque<RowUpdate> rows;
     weights.reserve(slots.size());
     gradients.reserve(slots.size());
     arrays.reserve(slots.size() * group + 1);
     for (Slot* s : slots) {
-      weights.push_back(s->parameter.data());
-      gradients.push_back(s->parameter.grad());
       complete_states(*s);
+      if (s->parameter.has_row_sparse_grad() && optimizer_.rule().updates_rows()) {
+        rows.emplace_back(s->parameter.data(), s->states, s->parameter.row_sparse_grad());
+        for (const NDArray& a : rows.back().arrays) arrays.push_back(&a);
+        continue;
+      }
+      weights.push_back(s->parameter.data());
+      gradients.push_back(s->parameter.has_row_sparse_grad() ? s->parameter.row_sparse_grad().todense()
+                                                             : s->parameter.grad());
       arrays.push_back(&weights.back());
       arrays.push_back(&gradients.back());
       for (const NDArray& state : s->states) arrays.push_back(&state);
@@ -154,6 +184,7 @@ void Trainer::step(int64_t batch_size, bool ignore_stale_grad, std::source_locat
     arrays.push_back(&rates_array);
     const optimizer::StepOptions options = optimizer_.step_options(1.0 / double(batch_size));
     push_step([&] { return optimizer_.rule().update(arrays, options, site); });
+    for (const RowUpdate& r : rows) r.put_back();
     for (Slot* s : slots) {
       ++s->updates;
       s->stamp = autograd::gradient_stamp(s->parameter.data());

@@ -26,8 +26,10 @@ class Trainer {
   // Updates every parameter by its gradient divided by batch_size. Pushes one operator that reads all gradients: when
   // one of them has failed, no parameter changes. That failure, or the step's own, is thrown by the first later step()
   // that finds the failed one finished; that call does nothing else. A step that was dropped with its scope is no
-  // failure. Throws StateError naming a parameter without values, or whose gradient no backward() has written since the
-  // last step, and ValueError for a batch_size below 1. ignore_stale_grad: skips such parameters.
+  // failure. Of a row_sparse gradient, blocks until the indices that were looked up are computed, and changes the rows
+  // that it stores, or all, as the optimizer says. Throws StateError naming a parameter without values, or whose
+  // gradient no backward() has written since the last step, and ValueError for a batch_size below 1. ignore_stale_grad:
+  // skips such parameters.
   void step(int64_t batch_size, bool ignore_stale_grad = false,
             std::source_location site = std::source_location::current());
   int64_t steps() const { return steps_; }  // taken so far, loaded ones included

@@ -93,6 +93,12 @@ std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArra
                       "record(), backward() and Trainer::step()",
                       p.name()));
     }
+    if (p.has_row_sparse_grad()) {
+      throw StateError(
+          fmt::format("[TrainingStep] the gradient of {} is row_sparse, which record(), backward() and Trainer::step() "
+                      "have: make the Embedding without sparse_grad",
+                      p.name()));
+    }
     const auto at = std::find(parameters.begin(), parameters.end(), p);
     if (at == parameters.end()) {
       throw StateError(

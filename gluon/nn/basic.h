@@ -28,21 +28,25 @@ struct Dropout : HybridBlock<Dropout> {
 struct EmbeddingOptions {
   DType dtype = DType::float32;
   init::Initializer weight_initializer{};  // unset: the one given to initialize()
+  bool sparse_grad = false;                // the gradient of weight is row_sparse
 };
 static_assert(std::is_trivially_destructible_v<EmbeddingOptions>);
 
 // Row x[i] of weight (input_dim, output_dim) for every index in x: the result has shape x.shape + (output_dim,).
+// sparse_grad: not in hybridized blocks that are trained, whose gradients are dense: their backward throws StateError.
 struct Embedding : HybridBlock<Embedding> {
   Embedding(int64_t input_dim, int64_t output_dim, const EmbeddingOptions& options = {});
   auto hybrid_forward(auto F, auto x) {
-    return F.as("fwd").Embedding(x, F(weight),
-                                 {.input_dim = input_dim_, .output_dim = output_dim_, .dtype = weight.dtype()});
+    return F.as("fwd").Embedding(
+        x, F(weight),
+        {.input_dim = input_dim_, .output_dim = output_dim_, .dtype = weight.dtype(), .sparse_grad = sparse_grad_});
   }
 
   Parameter weight;
 
  private:
   int64_t input_dim_, output_dim_;
+  bool sparse_grad_;
 };
 
 // (batch, a, b, ...) to (batch, a b ...).

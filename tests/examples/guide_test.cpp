@@ -1,4 +1,5 @@
 // The pieces of code of docs/guide.md, a case for each section. A test of the pages compares them: change both.
+#include <kaon/graph/sparse_gradient.h>
 #include <kaon/kaon.h>
 #include <kaon/ops/op_def.h>
 
@@ -324,6 +325,23 @@ Task<double> train(nn::HybridSequential net) {
 }
 
 }  // namespace
+
+TEST_CASE("guide: sparse arrays", "[docs]") {
+  NDArray x = nd.array({{0, 2, 0}, {0, 0, 0}, {1, 0, 3}});
+  auto csr = sparse::cast_storage<sparse::CSRNDArray>(x);  // waits for x: how much is stored depends on it
+  NDArray y = sparse::dot(csr, nd.ones({3, 4}));
+  auto rows = sparse::cast_storage<sparse::RowSparseNDArray>(x);  // rows 0 and 2
+  CHECK(sparse::elemwise_add(rows, rows * 2).todense().asvector<float>() == (x * 3).asvector<float>());
+  nn::Embedding table(1000, 8, {.sparse_grad = true});
+  table.initialize();
+  gluon::Trainer table_trainer(table.collect_params(), optimizer::Adam({.lazy_update = true}));
+  autograd::record([&] { return table(nd.array({7, 3, 7})); }).backward();
+  CHECK(table.weight.row_sparse_grad().indices().asvector<int>() == std::vector<int>{3, 7});
+  table_trainer.step(3);  // changes these two rows, and their means
+
+  CHECK(y.asvector<float>() == std::vector<float>{2, 2, 2, 2, 0, 0, 0, 0, 4, 4, 4, 4});
+  CHECK(rows.indices().asvector<int>() == std::vector<int>{0, 2});
+}
 
 TEST_CASE("guide: data", "[docs]") {
   nn::HybridSequential net(nn::Dense(8, {.activation = "tanh"}), nn::Dense(1));
