@@ -12,16 +12,10 @@ struct Part {
   int most_threads = 2;
 };
 constexpr Part parts[] = {
-    {"mlp", kaon::bench::mlp},
-    {"pointwise", kaon::bench::pointwise},
-    {"lenet", kaon::bench::lenet},
-    {"training", kaon::bench::training},
-    {"resnet", kaon::bench::resnet},
-    {"branches", kaon::bench::branches},
-    {"layouts", kaon::bench::layouts},
-    {"embedding", kaon::bench::embedding},
-    {"memory", kaon::bench::memory, 1},
-    {"start", kaon::bench::start, 1},
+    {"mlp", kaon::bench::mlp},           {"pointwise", kaon::bench::pointwise}, {"lenet", kaon::bench::lenet},
+    {"training", kaon::bench::training}, {"resnet", kaon::bench::resnet},       {"branches", kaon::bench::branches},
+    {"layouts", kaon::bench::layouts},   {"embedding", kaon::bench::embedding}, {"loops", kaon::bench::loops},
+    {"memory", kaon::bench::memory, 1},  {"start", kaon::bench::start, 1},
 };
 
 }  // namespace

@@ -56,6 +56,7 @@ void resnet(int threads);     // ResNet-18 against its bare convolutions
 void layouts(int threads);    // a net with the channels last against its twin with the channels second
 void branches(int threads);   // a net of four branches, run side by side, against one after the other
 void embedding(int threads);  // a step of a large table by a row_sparse gradient against a dense one
+void loops(int threads);      // a recurrent net by foreach against its loop written out
 void memory(int threads);     // bytes of five nets
 void start(int threads);      // a process until its first result; runs bench_start, which lies beside this program
 

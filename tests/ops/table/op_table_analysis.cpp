@@ -294,7 +294,9 @@ void norm_rows(Rows& rows) {
   for (double ord : {1.0, -1.0, inf, -inf}) {
     const bool columns = std::abs(ord) == 1;
     const auto extreme = [ord](const Values& v) {
-      return ord > 0 ? *std::max_element(v.begin(), v.end()) : *std::min_element(v.begin(), v.end());
+      double y = ord > 0 ? 0 : inf;
+      for (double x : v) y = ord > 0 ? larger(y, x) : smaller(y, x);
+      return y;
     };
     rows.emplace_back(
         op::LinalgNorm{.ord = ord, .axis = Shape(0, 2), .keepdims = true}, std::vector{in({2, 3, 5}, Fill::distinct)},
