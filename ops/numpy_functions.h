@@ -172,13 +172,13 @@ class NumpyFunctions : public ArrayFunctions<A> {
     return op.num_args = int(arrays.size()), call_list_many(op.num_args, op, arrays, site);
   }
   // --- arrays stacked, split, padded and edited
-  A column_stack(std::span<const A> arrays, const Site& site = Site::current()) const { return call_array_list(op::ColumnStack{.num_args = int(arrays.size())}, arrays, site); }
-  A hstack(std::span<const A> arrays, const Site& site = Site::current()) const { return call_array_list(op::HStack{.num_args = int(arrays.size())}, arrays, site); }
-  A vstack(std::span<const A> arrays, const Site& site = Site::current()) const { return call_array_list(op::VStack{.num_args = int(arrays.size())}, arrays, site); }
-  A dstack(std::span<const A> arrays, const Site& site = Site::current()) const { return call_array_list(op::DStack{.num_args = int(arrays.size())}, arrays, site); }
-  std::vector<A> atleast_1d(std::span<const A> arrays, const Site& site = Site::current()) const { return call_list_many(int(arrays.size()), op::AtLeast1d{.num_args = int(arrays.size())}, arrays, site); }
-  std::vector<A> atleast_2d(std::span<const A> arrays, const Site& site = Site::current()) const { return call_list_many(int(arrays.size()), op::AtLeast2d{.num_args = int(arrays.size())}, arrays, site); }
-  std::vector<A> atleast_3d(std::span<const A> arrays, const Site& site = Site::current()) const { return call_list_many(int(arrays.size()), op::AtLeast3d{.num_args = int(arrays.size())}, arrays, site); }
+  A column_stack(std::span<const A> arrays, const Site& site = Site::current()) const { return call_array_list(op::ColumnStack{.num_args = int(arrays.size())}, arrays, site); }  // along axis 1, vectors as columns
+  A hstack(std::span<const A> arrays, const Site& site = Site::current()) const { return call_array_list(op::HStack{.num_args = int(arrays.size())}, arrays, site); }  // along axis 1; vectors along axis 0
+  A vstack(std::span<const A> arrays, const Site& site = Site::current()) const { return call_array_list(op::VStack{.num_args = int(arrays.size())}, arrays, site); }  // along axis 0, vectors as rows
+  A dstack(std::span<const A> arrays, const Site& site = Site::current()) const { return call_array_list(op::DStack{.num_args = int(arrays.size())}, arrays, site); }  // along axis 2
+  std::vector<A> atleast_1d(std::span<const A> arrays, const Site& site = Site::current()) const { return call_list_many(int(arrays.size()), op::AtLeast1d{.num_args = int(arrays.size())}, arrays, site); }  // with so many dimensions at least
+  std::vector<A> atleast_2d(std::span<const A> arrays, const Site& site = Site::current()) const { return call_list_many(int(arrays.size()), op::AtLeast2d{.num_args = int(arrays.size())}, arrays, site); }  // axes of 1 before theirs
+  std::vector<A> atleast_3d(std::span<const A> arrays, const Site& site = Site::current()) const { return call_list_many(int(arrays.size()), op::AtLeast3d{.num_args = int(arrays.size())}, arrays, site); }  // a matrix (m, n) becomes (m, n, 1)
   std::vector<A> hsplit(const In<A>& x, const op::HSplit& op) const { return call_many(op.num_outputs(), op, x); }  // along axis 1
   std::vector<A> dsplit(const In<A>& x, const op::DSplit& op) const { return call_many(op.num_outputs(), op, x); }  // along axis 2
   A _npi_pad(const In<A>& x, const op::NumpyPad& op) const { return call(op, x); }  // any number of axes
@@ -221,7 +221,7 @@ class NumpyFunctions : public ArrayFunctions<A> {
   A _npi_norm(const In<A>& x, const op::NumpyNorm& op = {}) const { return call(op, x); }
   A linalg_norm(const In<A>& x, const op::LinalgNorm& op = {}) const { return call(op, x); }  // of every order
   A _npi_pinv(const In<A>& a, const In<A>& rcond, const op::Pinv& op = {}) const { return call(op, a, rcond); }
-  A linalg_pinv(const In<A>& a, double rcond = 1e-15) const { return call(op::PinvScalarRcond{.rcond = rcond}, a); }
+  A linalg_pinv(const In<A>& a, double rcond = 1e-15) const { return call(op::PinvScalarRcond{.rcond = rcond}, a); }  // the pseudo-inverse; singular values up to rcond times the largest count as 0
   A linalg_tensorinv(const In<A>& a, int ind = 2) const { return call(op::TensorInv{.ind = ind}, a); }
   A linalg_tensorsolve(const In<A>& a, const In<A>& b, const Shape& a_axes = {}) const { return call(op::TensorSolve{.a_axes = a_axes}, a, b); }
   std::vector<A> linalg_eigh(const In<A>& a, const op::Eigh& op = {}) const { return call_many(2, op, a); }  // values, vectors in columns

@@ -6,6 +6,7 @@
 
 #include "kaon/ops/functions.h"
 #include "kaon/ops/movement/kernels/copies.h"
+#include "kaon/ops/movement/kernels/reverse_pixels.h"
 #include "kaon/ops/op_def.h"
 #include "kaon/ops/reduce/kernels/axes.h"
 #include "kaon/ops/reduce/reduce.h"
@@ -84,6 +85,9 @@ void op::Reverse::grad(GradContext& g) const {
   if (g.wants(0) && g.has_head(0)) g.set(0, nd.reverse(g.head(), axis));
 }
 
-void run_cpu(const op::Reverse& op, KernelContext& c) { strided_copy(c, copy_of(op, c)); }
+void run_cpu(const op::Reverse& op, KernelContext& c) {
+  const StridedCopy copy = copy_of(op, c);
+  if (!reverse_pixels(c, copy)) strided_copy(c, copy);
+}
 
 }  // namespace kaon

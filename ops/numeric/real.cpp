@@ -84,7 +84,11 @@ FusedForms op::Real<K>::fused_forms(const RegisterKernels&) const {
 }
 template <RealKind K>
 std::optional<CudaExpression> op::Real<K>::cuda_expression(const ExpressionArgs& a) const {
-  if (K == RealKind::fmod && !is_floating(a.dtype)) return std::nullopt;
+  if (K == RealKind::fmod && !is_floating(a.dtype)) {  // 0 by zero, and no trap of the smallest number by -1
+    const std::string_view x = a.in[0], y = a.in[1];
+    if (is_unsigned(a.dtype)) return fmt::format("({1} == 0 ? {2}(0) : {2}({0} % {1}))", x, y, a.type());
+    return fmt::format("({1} == 0 || {1} == -1 ? {2}(0) : {2}({0} % {1}))", x, y, a.type());
+  }
   return real_expression(K, a.type(), a.in[0], a.in[1]);
 }
 

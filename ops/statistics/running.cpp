@@ -125,13 +125,24 @@ void op::ExtremeScan::infer(InferContext& c) const {
 
 namespace {
 
-template <class T>
-void extreme_line(const T* x, int64_t* index, int64_t n, bool largest) {
+// Blocks without a new extreme, which are most of a long line, take no decision for each element.
+template <bool Largest, class T>
+void extreme_line(const T* x, int64_t* index, int64_t n) {
+  constexpr int64_t block = 16;
   int64_t at = 0;
   T best = x[0];
-  for (int64_t k = 0; k < n; ++k) {
-    if (replaces(x[k], best, largest)) at = k, best = x[k];
-    index[k] = at;
+  for (int64_t k = 0; k < n; k += block) {
+    const int64_t m = std::min(block, n - k);
+    bool is_new = m < block;
+    for (int64_t i = 0; i < m; ++i) is_new |= replaces(x[k + i], best, Largest);
+    if (!is_new) {
+      std::fill_n(index + k, block, at);
+      continue;
+    }
+    for (int64_t i = k; i < k + m; ++i) {
+      if (replaces(x[i], best, Largest)) at = i, best = x[i];
+      index[i] = at;
+    }
   }
 }
 
@@ -144,7 +155,9 @@ void run_cpu(const op::ExtremeScan& op, KernelContext& c) {
     const T* const x = c.in(0).as<const T>();
     int64_t* const index = c.out().as<int64_t>();
     for_each_run(c, s, 1, [&](int64_t first, int64_t, int64_t width, int64_t) {
-      if (s.inner == 1) return extreme_line(x + first, index + first, s.n, op.largest);
+      if (s.inner == 1) {
+        return (op.largest ? extreme_line<true, T> : extreme_line<false, T>)(x + first, index + first, s.n);
+      }
       T best[scan_width];
       int64_t at[scan_width] = {};
       std::copy_n(x + first, width, best);
