@@ -19,9 +19,9 @@ struct Part {
   const char* name;
   Cases (*cases)(int64_t n);
 };
-constexpr Part parts[] = {
-    {"elementwise", elementwise}, {"reductions", reductions}, {"searching", searching}, {"indexing", indexing},
-    {"matrices", matrices},       {"layers", layers},         {"draws", draws},         {"images", images}};
+constexpr Part parts[] = {{"elementwise", elementwise}, {"reductions", reductions}, {"searching", searching},
+                          {"indexing", indexing},       {"matrices", matrices},     {"layers", layers},
+                          {"sequences", sequences},     {"draws", draws},           {"images", images}};
 
 double seconds_of(const Case& c, int calls, bool each) {
   return seconds([&] {

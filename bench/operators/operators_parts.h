@@ -22,6 +22,7 @@ Cases searching(int64_t n);
 Cases indexing(int64_t n);
 Cases matrices(int64_t n);
 Cases layers(int64_t n);
+Cases sequences(int64_t n);
 Cases draws(int64_t n);
 Cases images(int64_t n);
 
