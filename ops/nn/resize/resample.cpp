@@ -34,6 +34,7 @@ class AxisTable {
       divisor_.push_back(transposed ? T(1) : T(axis.divisor(t)));
       for (int64_t s = r.begin; s < r.end; ++s) weights_.push_back(weight(s));
       most_ = std::max(most_, r.end - r.begin);
+      if (pairs_ == t && r.end - r.begin == 2 && divisor_.back() == 1) ++pairs_;
     }
     first_.push_back(weights_.size());
   }
@@ -44,10 +45,12 @@ class AxisTable {
   int64_t count(int64_t t) const { return int64_t(first_[size_t(t) + 1] - first_[size_t(t)]); }
   const T* weights(int64_t t) const { return weights_.data() + first_[size_t(t)]; }
   T divisor(int64_t t) const { return divisor_[size_t(t)]; }
+  // How many targets, from the first one on, are sums of two sources that no divisor follows.
+  int64_t leading_pairs() const { return pairs_; }
   bool is_copy(int64_t t) const { return count(t) == 1 && *weights(t) == 1 && divisor(t) == 1; }
 
  private:
-  int64_t sources_, most_ = 0;
+  int64_t sources_, most_ = 0, pairs_ = 0;
   std::vector<int64_t> begin_;
   std::vector<size_t> first_;
   std::vector<T> weights_, divisor_;
@@ -124,7 +127,13 @@ class Resampler {
   }
 
   void sum_pixels(const T* x, T* out) const {
-    for (int64_t c = 0; c < columns_.targets(); ++c) {
+    int64_t c = 0;
+    const T* pair = columns_.weights(0);
+    for (; c < columns_.leading_pairs(); ++c, pair += 2) {
+      const T* const from = x + columns_.begin(c);
+      out[c] = pair[0] * from[0] + pair[1] * from[1];
+    }
+    for (; c < columns_.targets(); ++c) {
       const T* const from = x + columns_.begin(c);
       const T* const w = columns_.weights(c);
       const int64_t n = columns_.count(c);

@@ -1,4 +1,4 @@
-// The parts of attention on vectors: products of tiles, the exponential, rows of scores.
+// The parts of attention on vectors: products of tiles, rows of scores.
 
 // Highway compiles a file once per instruction set; this toggle lets the header be read each time.
 #if defined(KAON_OPS_ATTENTION_TILE_INL_H_) == defined(HWY_TARGET_TOGGLE)
@@ -15,6 +15,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "kaon/ops/math/exp_below-inl.h"
 #include "kaon/ops/math/vector-inl.h"
 #include "kaon/ops/nn/attention/kernels/attention_call.h"
 
@@ -162,28 +163,6 @@ void pack_rows(const T* from, int64_t count, int64_t depth, int64_t width, A* HW
     for (int64_t k = 0; k < depth; k += lanes) {
       hn::StoreU(k + lanes <= depth ? load(d, from + k) : load_n(d, from + k, size_t(depth - k)), d, to + k);
     }
-  }
-}
-
-// e^x for x <= 0, or NaN: 2 ulp. Numbers below the normal ones of float32 become 0.
-template <class D, class V>
-HWY_INLINE V exp_below(D d, V x) {
-  if constexpr (sizeof(hn::TFromD<D>) == 8) {
-    return exp(d, x);
-  } else {
-    // x = n log 2 + r; adding 1.5 2^23 rounds to the integer n, which is then in the lowest bits
-    const hn::RebindToSigned<D> di;
-    const V shift = hn::Set(d, 12582912.0f), shifted = hn::MulAdd(x, hn::Set(d, 1.44269504f), shift);
-    const V n = hn::Sub(shifted, shift);
-    const V r = hn::NegMulAdd(n, hn::Set(d, -2.12194440e-4f), hn::NegMulAdd(n, hn::Set(d, 0.693359375f), x));
-    V y = hn::MulAdd(r, hn::Set(d, 1.0f / 720), hn::Set(d, 1.0f / 120));
-    y = hn::MulAdd(y, r, hn::Set(d, 1.0f / 24));
-    y = hn::MulAdd(y, r, hn::Set(d, 1.0f / 6));
-    y = hn::MulAdd(y, r, hn::Set(d, 0.5f));
-    y = hn::MulAdd(y, r, hn::Set(d, 1.0f));
-    y = hn::MulAdd(y, r, hn::Set(d, 1.0f));
-    const auto power = hn::ShiftLeft<23>(hn::Add(hn::BitCast(di, shifted), hn::Set(di, 127)));
-    return hn::IfThenElse(hn::Lt(x, hn::Set(d, -87.0f)), hn::Zero(d), hn::Mul(y, hn::BitCast(d, power)));
   }
 }
 

@@ -155,14 +155,17 @@ T forward_window(const PoolJob<T>& job, const PoolSizes& s, const PoolWindow& w,
   const bool is_max = job.type == PoolType::max;
   const hn::ScalableTag<T> d;
   const hn::CappedTag<T, 1> one;
-  const int64_t lanes = int64_t(hn::Lanes(d)), n = w.end[2] - w.begin[2];
+  // whole rows that follow each other are one
+  const bool whole = w.end[2] - w.begin[2] == s.in[2] && s.dilation[1] == 1;
+  const int64_t lanes = int64_t(hn::Lanes(d)), rows = whole ? w.end[1] - w.begin[1] : 1;
+  const int64_t n = rows * (w.end[2] - w.begin[2]), y_step = rows * s.dilation[1];
   const T none = is_max ? -std::numeric_limits<T>::infinity() : T(0);
   const auto both = [&](auto tag, auto v, auto total)
                         HWY_ATTR { return is_max ? larger(tag, v, total) : hn::Add(v, total); };
   auto total = hn::Set(d, none), second = total, third = total, fourth = total;  // each waits for its last addition
   auto rest = hn::Set(one, none);
   for (int64_t z = w.begin[0]; z < w.end[0]; z += s.dilation[0]) {
-    for (int64_t y = w.begin[1]; y < w.end[1]; y += s.dilation[1]) {
+    for (int64_t y = w.begin[1]; y < w.end[1]; y += y_step) {
       const T* const row = x + (z * s.in[1] + y) * s.in[2] + w.begin[2];
       int64_t i = 0;
       for (; i + 4 * lanes <= n; i += 4 * lanes) {
@@ -213,7 +216,17 @@ void forward_plane(const PoolJob<T>& job, const PoolSizes& s, const T* x, T* y) 
       }
     }
     if (job.type != PoolType::avg) continue;
-    for (int64_t i = 0; i < s.out[2]; ++i) y[i] /= divisor(job, s.window(row * s.out[2] + i));
+    // windows that reach over no edge of the row share their divisor
+    const int64_t step = s.stride[2], reach = s.in[2] + s.pad[2] - s.extent(2);
+    const int64_t inner = std::min(s.out[2], (s.pad[2] + step - 1) / step);
+    const int64_t outer = reach < 0 ? inner : std::clamp(reach / step + 1, inner, s.out[2]);
+    for (int64_t i = 0; i < s.out[2]; i = i == inner ? std::max(outer, inner + 1) : i + 1) {
+      const T scale = divisor(job, s.window(row * s.out[2] + i));
+      const int64_t count = i == inner ? std::max<int64_t>(1, outer - inner) : 1;
+      for_each_vector<T>(count, [&](auto d, int64_t k) {
+        hn::StoreU(hn::Div(hn::LoadU(d, y + i + k), hn::Set(d, scale)), d, y + i + k);
+      });
+    }
   }
 }
 
@@ -291,10 +304,12 @@ int64_t pool_grain(int64_t elements) { return std::max<int64_t>(1, (1 << 15) / s
 int64_t rows_of(const ConvGeometry& g) { return g.axes == 3 ? g.out[0] * g.out[1] : g.out[0]; }
 
 // Row-major images of several channels are pooled as channels_last: the vectors run over the channels there whatever
-// the window is, which saves more than the conversions cost. Wide output rows are the exception.
+// the window is, which saves more than the conversions cost. Wide output rows and planes of one result are the
+// exceptions.
 bool worth_staging(const PoolJob<float>& job, int64_t widest) {
   const ConvGeometry& g = job.g;
-  return !job.channels_last && g.in_channels >= 4 && g.out[size_t(g.axes - 1)] <= widest;
+  const bool is_one_sum = job.type != PoolType::lp && g.out_positions() == 1 && g.in_positions() >= 32;
+  return !job.channels_last && !is_one_sum && g.in_channels >= 4 && g.out[size_t(g.axes - 1)] <= widest;
 }
 
 // Row-major planes are independent: a group of up to 32 channels is treated as an image, small enough for the cache.

@@ -36,7 +36,8 @@ void pool_backward(RunContext&, const PoolJob<double>&);
 template <class T>
 void pool_along(RunContext& run, const PoolJob<T>& job);
 
-// Maxima over 2 x 2 windows that tile the image: the common case, in one pass. False: the job is another one.
+// 2 x 2 windows that tile the image, the common case, in one pass: maxima, forward also means of row-major images.
+// False: the job is another one.
 bool pool_pairs_forward(RunContext& run, const PoolJob<float>& job);
 bool pool_pairs_backward(RunContext& run, const PoolJob<float>& job);
 

@@ -42,6 +42,17 @@ void ForwardRows(const float* HWY_RESTRICT top_row, const float* HWY_RESTRICT lo
   });
 }
 
+// The means of the same windows; the sums are taken in the order of the elements.
+void MeanRows(const float* HWY_RESTRICT top_row, const float* HWY_RESTRICT low_row, float* HWY_RESTRICT y, int64_t n) {
+  for_each_vector<float>(n, [&](auto d, int64_t i) {
+    hn::Vec<decltype(d)> a, b, e, f;
+    hn::LoadInterleaved2(d, top_row + 2 * i, a, b);
+    hn::LoadInterleaved2(d, low_row + 2 * i, e, f);
+    const auto sum = hn::Add(hn::Add(hn::Add(a, b), e), f);
+    hn::StoreU(hn::Mul(sum, hn::Set(d, 0.25f)), d, y + i);
+  });
+}
+
 void BackwardRows(const float* HWY_RESTRICT x, int64_t width, const float* HWY_RESTRICT y,
                   const float* HWY_RESTRICT head, float* HWY_RESTRICT dx, int64_t n) {
   for_each_vector<float>(n, [&](auto d, int64_t i) {
@@ -88,6 +99,7 @@ HWY_AFTER_NAMESPACE();
 namespace kaon::ops {
 
 HWY_EXPORT(ForwardRows);
+HWY_EXPORT(MeanRows);
 HWY_EXPORT(BackwardRows);
 HWY_EXPORT(ForwardChannels);
 HWY_EXPORT(BackwardChannels);
@@ -96,7 +108,7 @@ namespace {
 
 bool tiles_2x2(const PoolJob<float>& job) {
   const ConvGeometry& g = job.g;
-  if (job.type != PoolType::max || g.axes != 2) return false;
+  if (g.axes != 2) return false;
   for (size_t a = 0; a < 2; ++a) {
     if (g.kernel[a] != 2 || g.stride[a] != 2 || g.pad[a] != 0 || g.dilate[a] != 1 || g.in[a] != 2 * g.out[a])
       return false;
@@ -119,11 +131,14 @@ void for_each_row(RunContext& run, const PoolJob<float>& job, Body&& body) {
 }  // namespace
 
 bool pool_pairs_forward(RunContext& run, const PoolJob<float>& job) {
-  if (!tiles_2x2(job)) return false;
+  const bool is_mean = job.type == PoolType::avg && !job.channels_last;
+  if (!(is_mean || job.type == PoolType::max) || !tiles_2x2(job)) return false;
   const int64_t width = job.g.in[1], channels = job.g.in_channels, n = job.g.out[1];
   for_each_row(run, job, [&](int64_t in, int64_t out) {
     if (job.channels_last) {
       HWY_DYNAMIC_DISPATCH(ForwardChannels)(job.x + in, width * channels, channels, job.out + out, n);
+    } else if (is_mean) {
+      HWY_DYNAMIC_DISPATCH(MeanRows)(job.x + in, job.x + in + width, job.out + out, n);
     } else {
       HWY_DYNAMIC_DISPATCH(ForwardRows)(job.x + in, job.x + in + width, job.out + out, n);
     }
@@ -132,7 +147,7 @@ bool pool_pairs_forward(RunContext& run, const PoolJob<float>& job) {
 }
 
 bool pool_pairs_backward(RunContext& run, const PoolJob<float>& job) {
-  if (!tiles_2x2(job)) return false;
+  if (job.type != PoolType::max || !tiles_2x2(job)) return false;
   const int64_t width = job.g.in[1], channels = job.g.in_channels, n = job.g.out[1];
   for_each_row(run, job, [&](int64_t in, int64_t out) {
     if (job.channels_last) {

@@ -10,6 +10,7 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
+#include "kaon/ops/math/exp_below-inl.h"
 #include "kaon/ops/math/vector-inl.h"
 
 // Columns of an inner block: one item of work when the softmax does not run over the last axis.
@@ -57,7 +58,7 @@ void forward_row(bool log_kind, double scale, const In* in, Out* out, int64_t n)
   const auto max = hn::MaxOfLanes(d, top);
   auto sum = hn::Zero(d);
   for_row(in, n, pad, [&](auto v, int64_t i, int64_t count) HWY_ATTR {
-    const auto e = exp(d, hn::Sub(hn::Mul(v, s), max));
+    const auto e = exp_below(d, hn::Sub(hn::Mul(v, s), max));
     sum = hn::Add(sum, hn::IfThenElseZero(hn::FirstN(d, size_t(count)), e));
     if constexpr (std::is_same_v<In, Out> && std::is_same_v<A, Out>) {
       if (!log_kind) store_some(d, e, out + i, count);
@@ -77,7 +78,7 @@ void forward_row(bool log_kind, double scale, const In* in, Out* out, int64_t n)
             [&](auto e, int64_t i, int64_t count) HWY_ATTR { store_some(d, hn::Mul(e, factor), out + i, count); });
   } else {  // 16-bit storage would round twice: compute the exponential again
     for_row(in, n, pad, [&](auto v, int64_t i, int64_t count) HWY_ATTR {
-      store_some(d, hn::Mul(exp(d, hn::Sub(hn::Mul(v, s), max)), factor), out + i, count);
+      store_some(d, hn::Mul(exp_below(d, hn::Sub(hn::Mul(v, s), max)), factor), out + i, count);
     });
   }
 }
@@ -110,7 +111,7 @@ void forward_columns(bool log_kind, double scale, const In* in, Out* out, int64_
   constexpr bool keeps = std::is_same_v<In, Out> && std::is_same_v<A, Out>;  // exponentials, in the result
   for (int64_t k = 0; k < n; ++k) {
     for_vectors([&](int64_t c, int64_t count) HWY_ATTR {
-      const auto e = exp(d, hn::Sub(value(k, c, count), hn::Load(d, tops + c)));
+      const auto e = exp_below(d, hn::Sub(value(k, c, count), hn::Load(d, tops + c)));
       hn::Store(hn::Add(hn::Load(d, sums + c), e), d, sums + c);
       if constexpr (keeps) {
         if (!log_kind) store_some(d, e, out + k * stride + c, count);
@@ -132,7 +133,7 @@ void forward_columns(bool log_kind, double scale, const In* in, Out* out, int64_
         }
       }
       const auto z = hn::Sub(value(k, c, count), hn::Load(d, tops + c));
-      store_some(d, log_kind ? hn::Sub(z, last) : hn::Mul(exp(d, z), last), to, count);
+      store_some(d, log_kind ? hn::Sub(z, last) : hn::Mul(exp_below(d, z), last), to, count);
     });
   }
 }
