@@ -15,11 +15,16 @@ Cases layers(int64_t n) {
                 labels = integers(0, length, {rows}), weight = between(-1, 1, {64, length}),
                 bias = between(-1, 1, {64}), kernel = between(-1, 1, {c, c, 3, 3}),
                 grid = between(-1, 1, {planes[0], 2, planes[2], planes[3]}), words = integers(0, 1000, {n / 64}),
-                vectors = between(-1, 1, {1000, 64});
+                vectors = between(-1, 1, {1000, 64}), half = nd.cast(x, DType::float16), chances = nd.softmax(x),
+                logs = nd.log_softmax(x);
   return {
       {"softmax", [=] { nd.softmax(x); }},
       {"log_softmax", [=] { nd.log_softmax(x); }},
       {"softmax_columns", [=] { nd.softmax(x, {.axis = 0}); }},
+      {"softmin", [=] { nd.softmin(x); }},
+      {"softmax_float16", [=] { nd.softmax(half); }},
+      {"softmax_gradient", [=] { nd._backward_softmax(x, chances, {}); }},
+      {"log_softmax_gradient", [=] { nd._backward_log_softmax(x, logs, {}); }},
       {"layer_norm", [=] { nd.LayerNorm(x, gamma, beta); }},
       {"rms_norm", [=] { nd.RMSNorm(x, gamma); }},
       {"group_norm", [=] { nd.GroupNorm(image, group_scale, group_shift, {.num_groups = 4}); }},

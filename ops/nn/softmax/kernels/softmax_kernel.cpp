@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "kaon/ops/kernels/scratch.h"
 #include "kaon/ops/math/convert.h"
 
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)  // two vector targets build in half the time
@@ -44,10 +45,10 @@ HWY_INLINE void store_some(D d, hn::Vec<D> v, T* p, int64_t count) {
   }
 }
 
-// One contiguous row of n elements. A NaN reaches the sum, hence every element, whatever the maximum is.
-template <class In, class Out>
-void forward_row(bool log_kind, double scale, const In* in, Out* out, int64_t n) {
-  using A = accumulate_t<In>;
+// One contiguous row of n elements. A NaN reaches the sum, hence every element, whatever the maximum is. `powers` has
+// room for the row, which may be that of the result; log_kind needs none.
+template <class In, class Out, class A>
+void forward_row(bool log_kind, double scale, const In* in, A* powers, Out* out, int64_t n) {
   const Lane<In> d;
   const A lowest = -std::numeric_limits<A>::infinity();
   const auto s = constant(d, scale);
@@ -60,9 +61,7 @@ void forward_row(bool log_kind, double scale, const In* in, Out* out, int64_t n)
   for_row(in, n, pad, [&](auto v, int64_t i, int64_t count) HWY_ATTR {
     const auto e = exp_below(d, hn::Sub(hn::Mul(v, s), max));
     sum = hn::Add(sum, hn::IfThenElseZero(hn::FirstN(d, size_t(count)), e));
-    if constexpr (std::is_same_v<In, Out> && std::is_same_v<A, Out>) {
-      if (!log_kind) store_some(d, e, out + i, count);
-    }
+    if (!log_kind) store_some(d, e, powers + i, count);
   });
   const auto total = hn::SumOfLanes(d, sum);
   if (log_kind) {
@@ -73,14 +72,8 @@ void forward_row(bool log_kind, double scale, const In* in, Out* out, int64_t n)
     return;
   }
   const auto factor = hn::Div(constant(d, 1), total);
-  if constexpr (std::is_same_v<In, Out> && std::is_same_v<A, Out>) {
-    for_row(out, n, 0,
-            [&](auto e, int64_t i, int64_t count) HWY_ATTR { store_some(d, hn::Mul(e, factor), out + i, count); });
-  } else {  // 16-bit storage would round twice: compute the exponential again
-    for_row(in, n, pad, [&](auto v, int64_t i, int64_t count) HWY_ATTR {
-      store_some(d, hn::Mul(exp_below(d, hn::Sub(hn::Mul(v, s), max)), factor), out + i, count);
-    });
-  }
+  for_row(powers, n, 0,
+          [&](auto e, int64_t i, int64_t count) HWY_ATTR { store_some(d, hn::Mul(e, factor), out + i, count); });
 }
 
 // `width` neighbouring columns of one outer index, at most KAON_SOFTMAX_BLOCK; neighbours along n are `stride` apart.
@@ -138,24 +131,38 @@ void forward_columns(bool log_kind, double scale, const In* in, Out* out, int64_
   }
 }
 
+// e^v of logarithms of probabilities, which are 0 or less but for what a caller makes up.
+template <class D, class V>
+HWY_INLINE V probability(D d, V v) {
+  return HWY_LIKELY(hn::AllTrue(d, hn::Le(v, hn::Zero(d)))) ? exp_below(d, v) : exp(d, v);
+}
+
 template <class T>
 void backward_row(bool log_kind, double scale, const T* head, const T* y, T* dx, int64_t n) {
   const Lane<T> d;
-  auto sum = hn::Zero(d);
-  for_row(head, n, 0, [&](auto h, int64_t i, int64_t count) HWY_ATTR {
-    if (log_kind) {
-      sum = hn::Add(sum, h);
-    } else {
-      const auto v = count == int64_t(hn::Lanes(d)) ? load(d, y + i) : load_n(d, y + i, size_t(count));
-      sum = hn::MulAdd(h, v, sum);
-    }
+  const int64_t lanes = int64_t(hn::Lanes(d));
+  const auto add = [&](auto sum, auto h, auto v)
+                       HWY_ATTR { return log_kind ? hn::Add(sum, h) : hn::MulAdd(h, v, sum); };
+  auto sum = hn::Zero(d), second = sum, third = sum, fourth = sum;  // each waits for its last addition
+  int64_t begin = 0;
+  for (; begin + 4 * lanes <= n; begin += 4 * lanes) {
+    const T *const h = head + begin, *const v = y + begin;
+    sum = add(sum, load(d, h), load(d, v)), second = add(second, load(d, h + lanes), load(d, v + lanes));
+    third = add(third, load(d, h + 2 * lanes), load(d, v + 2 * lanes));
+    fourth = add(fourth, load(d, h + 3 * lanes), load(d, v + 3 * lanes));
+  }
+  for_row(head + begin, n - begin, 0, [&](auto h, int64_t i, int64_t count) HWY_ATTR {
+    const T* const v = y + begin + i;
+    sum = add(sum, h, count == lanes ? load(d, v) : load_n(d, v, size_t(count)));
   });
+  sum = hn::Add(hn::Add(sum, second), hn::Add(third, fourth));
   const auto total = hn::SumOfLanes(d, sum);
   const auto s = constant(d, scale);
   map(
       size_t(n), dx,
       [&](auto tag, auto h, auto v) HWY_ATTR {
-        return log_kind ? hn::Mul(s, hn::NegMulAdd(exp(tag, v), total, h)) : hn::Mul(hn::Mul(s, v), hn::Sub(h, total));
+        return log_kind ? hn::Mul(s, hn::NegMulAdd(probability(tag, v), total, h))
+                        : hn::Mul(hn::Mul(s, v), hn::Sub(h, total));
       },
       head, y);
 }
@@ -178,7 +185,8 @@ void backward_columns(bool log_kind, double scale, const T* head, const T* y, T*
     }
     for (int64_t k = 0; k < n; ++k) {
       const auto h = value(head, k), v = value(y, k);
-      const auto g = log_kind ? hn::Mul(s, hn::NegMulAdd(exp(d, v), sum, h)) : hn::Mul(hn::Mul(s, v), hn::Sub(h, sum));
+      const auto g =
+          log_kind ? hn::Mul(s, hn::NegMulAdd(probability(d, v), sum, h)) : hn::Mul(hn::Mul(s, v), hn::Sub(h, sum));
       store_some(d, g, dx + k * stride + c, count);
     }
   }
@@ -202,9 +210,14 @@ void forward(bool log_kind, const RowView& r, double scale, const In* in, const 
       forward_columns(log_kind, scale, in + at, out + at, r.n, r.inner, width);
     });
   }
+  using A = accumulate_t<In>;
+  constexpr bool keeps = std::is_same_v<A, Out>;  // 16-bit results would round the exponentials
+  const Scratch scratch(keeps || log_kind ? 0 : size_t(r.n) * sizeof(A));
   for (int64_t row = begin; row < end; ++row) {
     const int64_t n = length ? std::clamp<int64_t>(length[row], 0, r.n) : r.n;
-    forward_row(log_kind, scale, in + row * r.n, out + row * r.n, n);
+    A* powers = scratch.as<A>();
+    if constexpr (keeps) powers = out + row * r.n;
+    forward_row(log_kind, scale, in + row * r.n, powers, out + row * r.n, n);
     std::fill(out + row * r.n + n, out + (row + 1) * r.n, Out(0.0f));
   }
 }
