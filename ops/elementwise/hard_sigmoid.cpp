@@ -1,6 +1,7 @@
 #include "kaon/ops/elementwise/elementwise.h"
 
 #include "kaon/ops/elementwise/kernels/pointwise.h"
+#include "kaon/ops/elementwise/kernels/unary_kernels.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/math/scalar_math.h"
 #include "kaon/ops/op_def.h"
@@ -19,7 +20,8 @@ void values(const op::HardSigmoid& op, const T* x, T* y, size_t n) {
 }
 
 void tile(const void* attrs, const float* const* in, float* out, size_t n) {
-  values(*static_cast<const op::HardSigmoid*>(attrs), in[0], out, n);
+  const auto& op = *static_cast<const op::HardSigmoid*>(attrs);
+  hard_sigmoid(in[0], out, n, float(op.alpha), float(op.beta));
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "kaon/ops/math/convert.h"
+#include "kaon/ops/math/convert_tile.h"
 #include "kaon/ops/math/dispatch_cast.h"
 #include "kaon/ops/math/tile.h"
 
@@ -25,6 +26,8 @@ void convert_tile(const From* from, To* to, size_t n) {
     convert_tile<To, float>(wide, to, n);
   } else if constexpr (is_half_type<To>) {
     float32_to_half(dtype_of<To>)(from, to, n);
+  } else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, int32_t>) {
+    float32_to_int32(from, to, n);
   } else {
     for (size_t i = 0; i < n; ++i) to[i] = convert<To>(from[i]);
   }

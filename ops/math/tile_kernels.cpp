@@ -3,6 +3,8 @@
 #include <cstring>
 
 #include "kaon/ops/dtype.h"
+#include "kaon/ops/math/convert.h"
+#include "kaon/ops/math/convert_tile.h"
 #include "kaon/ops/math/tile.h"
 
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
@@ -89,6 +91,24 @@ void ToBfloat16(const float* from, void* to, size_t n) {
   for (; i < n; ++i) p[i] = bfloat16(from[i]).bits;
 }
 
+// Vectors of numbers in range; others one by one.
+void ToInt32(const float* from, int32_t* to, size_t n) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const size_t lanes = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto x = hn::LoadU(d, from + i);
+    const auto is_in_range = hn::And(hn::Ge(x, hn::Set(d, -2147483648.0f)), hn::Lt(x, hn::Set(d, 2147483648.0f)));
+    if (HWY_LIKELY(hn::AllTrue(d, is_in_range))) {
+      hn::StoreU(hn::ConvertTo(di, x), di, to + i);
+    } else {
+      for (size_t k = i; k < i + lanes; ++k) to[k] = convert<int32_t>(from[k]);
+    }
+  }
+  for (; i < n; ++i) to[i] = convert<int32_t>(from[i]);
+}
+
 // Widens a float vector to double in two halves and calls f(dd, half, index of its first lane).
 template <class D, class F>
 HWY_INLINE void InHalves([[maybe_unused]] D d, hn::Vec<D> v, const F& f) {
@@ -142,6 +162,7 @@ HWY_EXPORT(FromFloat16);
 HWY_EXPORT(ToFloat16);
 HWY_EXPORT(FromBfloat16);
 HWY_EXPORT(ToBfloat16);
+HWY_EXPORT(ToInt32);
 HWY_EXPORT(SumFloats);
 HWY_EXPORT(AddFloats);
 
@@ -151,6 +172,7 @@ void float16_to_float32(const void* from, float* to, size_t n) { HWY_DYNAMIC_DIS
 void float32_to_float16(const float* from, void* to, size_t n) { HWY_DYNAMIC_DISPATCH(ToFloat16)(from, to, n); }
 void bfloat16_to_float32(const void* from, float* to, size_t n) { HWY_DYNAMIC_DISPATCH(FromBfloat16)(from, to, n); }
 void float32_to_bfloat16(const float* from, void* to, size_t n) { HWY_DYNAMIC_DISPATCH(ToBfloat16)(from, to, n); }
+void float32_to_int32(const float* from, int32_t* to, size_t n) { HWY_DYNAMIC_DISPATCH(ToInt32)(from, to, n); }
 double sum_floats(const float* from, size_t n) { return HWY_DYNAMIC_DISPATCH(SumFloats)(from, n); }
 void add_floats(const float* from, double* sums, size_t n) { HWY_DYNAMIC_DISPATCH(AddFloats)(from, sums, n); }
 

@@ -4,6 +4,7 @@
 #include "kaon/ops/elementwise/kernels/pointwise.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/kernels/strided_copy.h"
+#include "kaon/ops/numeric/kernels/real_kernels.h"
 #include "kaon/ops/numeric/kernels/real_value.h"
 #include "kaon/ops/numeric/numeric.h"
 #include "kaon/ops/op_def.h"
@@ -34,11 +35,8 @@ void run_cpu(const op::NanToNum& op, KernelContext& c) {
     NanReplacement<double> in_double;
   } call{nan_replacement<float>(op, x.dtype), nan_replacement<double>(op, x.dtype)};
   static constexpr PointwiseKernels kernels{
-      .float32 =
-          [](const void* attrs, const float* const* in, float* y, size_t n) {
-            const NanReplacement<float> r = static_cast<const Call*>(attrs)->in_float;
-            for (size_t i = 0; i < n; ++i) y[i] = r(in[0][i]);
-          },
+      .float32 = [](const void* attrs, const float* const* in, float* y,
+                    size_t n) { replace_nan(static_cast<const Call*>(attrs)->in_float, in[0], y, n); },
       .float64 =
           [](const void* attrs, const void* const* in, void* y, size_t n) {
             const NanReplacement<double> r = static_cast<const Call*>(attrs)->in_double;

@@ -44,6 +44,15 @@ void load_positions(const TensorView& indices, int64_t first, int64_t count, int
                     int64_t* out) {
   dispatch_all(op, indices.dtype, [&]<class I>() {
     const I* in = indices.as<const I>() + first;
+    if constexpr (std::is_integral_v<I> && sizeof(I) >= 4) {  // most often none is beyond the axis, whatever the mode
+      int32_t beyond = 0;
+      for (int64_t j = 0; j < count; ++j) {
+        const int64_t k = int64_t(in[j]);
+        beyond += uint64_t(k) >= uint64_t(n);
+        out[j] = k;
+      }
+      if (beyond == 0) return;
+    }
     int64_t wrong = 0;
     for (int64_t j = 0; j < count; ++j) {
       out[j] = position_of(to_index(in[j]), n, mode);

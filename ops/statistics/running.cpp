@@ -125,25 +125,39 @@ void op::ExtremeScan::infer(InferContext& c) const {
 
 namespace {
 
-// Blocks without a new extreme, which are most of a long line, take no decision for each element.
+// How many of these elements replace `best`, without a decision for each.
+template <bool Largest, class T>
+int32_t count_replacing(const T* x, int64_t n, T best) {
+  int32_t count = 0;
+  if (best != best) {
+    for (int64_t i = 0; i < n; ++i) count += x[i] != x[i];
+  } else {
+    for (int64_t i = 0; i < n; ++i) count += Largest ? !(x[i] < best) : !(x[i] > best);
+  }
+  return count;
+}
+
+// By blocks, since most of a long line have no new extreme.
 template <bool Largest, class T>
 void extreme_line(const T* x, int64_t* index, int64_t n) {
-  constexpr int64_t block = 16;
-  int64_t at = 0;
+  constexpr int64_t block = 32;
+  int64_t at = 0, k = 0;
   T best = x[0];
-  for (int64_t k = 0; k < n; k += block) {
-    const int64_t m = std::min(block, n - k);
-    bool is_new = m < block;
-    for (int64_t i = 0; i < m; ++i) is_new |= replaces(x[k + i], best, Largest);
-    if (!is_new) {
-      std::fill_n(index + k, block, at);
-      continue;
+  const auto one_by_one = [&](int64_t end) {
+    for (; k < end; ++k) {
+      if (replaces(x[k], best, Largest)) at = k, best = x[k];
+      index[k] = at;
     }
-    for (int64_t i = k; i < k + m; ++i) {
-      if (replaces(x[i], best, Largest)) at = i, best = x[i];
-      index[i] = at;
+  };
+  while (k + block <= n) {
+    if (count_replacing<Largest>(x + k, block, best) > 0) {
+      one_by_one(k + block);
+    } else {
+      for (int64_t i = 0; i < block; ++i) index[k + i] = at;
+      k += block;
     }
   }
+  one_by_one(n);
 }
 
 }  // namespace

@@ -106,6 +106,19 @@ void ErfinvTile(const float* x, float* y, size_t n) {
   std::memcpy(y + i, rest, (n - i) * sizeof(float));
 }
 
+struct HardSigmoidVector {
+  float alpha, beta;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    const V y = hn::Add(hn::Mul(x, hn::Set(d, alpha)), hn::Set(d, beta)), zero = hn::Zero(d), one = hn::Set(d, 1.0f);
+    return hn::IfThenElse(hn::Lt(y, zero), zero, hn::IfThenElse(hn::Gt(y, one), one, y));
+  }
+};
+
+void HardSigmoid(const float* x, float* y, size_t n, float alpha, float beta) {
+  vm::tile_loop<1>(&x, y, n, HardSigmoidVector{alpha, beta});
+}
+
 template <UnaryKind K>
 void UnaryTile(const void*, const float* const* in, float* out, size_t n) {
   if constexpr (is_scalar(K)) {
@@ -152,6 +165,7 @@ namespace {
 
 HWY_EXPORT(UnaryTiles);
 HWY_EXPORT(UnaryBackwardTiles);
+HWY_EXPORT(HardSigmoid);
 
 template <UnaryKind K, class T>
 void typed_unary(const void*, const void* const* in, void* out, size_t n) {
@@ -197,6 +211,10 @@ const PointwiseKernels& unary_kernels(UnaryKind kind) {
     return new Table{make_unary<UnaryKind(I)>(tiles)...};
   };
   return table.get([&] { return make(std::make_index_sequence<size_t(unary_kinds)>()); })[size_t(kind)];
+}
+
+void hard_sigmoid(const float* x, float* y, size_t n, float alpha, float beta) {
+  HWY_DYNAMIC_DISPATCH(HardSigmoid)(x, y, n, alpha, beta);
 }
 
 const PointwiseKernels& unary_backward_kernels(UnaryBackwardKind kind) {

@@ -10,4 +10,7 @@ namespace kaon::ops {
 const PointwiseKernels& unary_kernels(UnaryKind kind);
 const PointwiseKernels& unary_backward_kernels(UnaryBackwardKind kind);
 
+// alpha x + beta, between 0 and 1.
+void hard_sigmoid(const float* x, float* y, size_t n, float alpha, float beta);
+
 }  // namespace kaon::ops

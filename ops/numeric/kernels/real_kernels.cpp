@@ -48,6 +48,21 @@ struct FmodVector {
   }
 };
 
+struct NanVector {
+  const NanReplacement<float>& by;
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    const V inf = hn::Inf(d);
+    V y = hn::IfThenElse(hn::Eq(x, inf), hn::Set(d, by.infinity), x);
+    y = hn::IfThenElse(hn::Eq(x, hn::Neg(inf)), hn::Set(d, by.minus_infinity), y);
+    return hn::IfThenElse(hn::IsNaN(x), hn::Set(d, by.nan), y);
+  }
+};
+
+void ReplaceNan(const NanReplacement<float>& by, const float* from, float* to, size_t n) {
+  vm::tile_loop<1>(&from, to, n, NanVector{by});
+}
+
 void FmodTile(const void*, const float* const* in, float* out, size_t n) { vm::tile_loop<2>(in, out, n, FmodVector{}); }
 
 }  // namespace kaon::ops::HWY_NAMESPACE
@@ -59,6 +74,7 @@ namespace {
 
 HWY_EXPORT(Arctan2Tile);
 HWY_EXPORT(FmodTile);
+HWY_EXPORT(ReplaceNan);
 
 // x 2^e: whole exponents make the factor themselves.
 float scaled(float x, float e) {
@@ -99,6 +115,10 @@ template <RealKind K>
 constexpr PointwiseKernels kernels_of = make_kernels<K>();
 
 }  // namespace
+
+void replace_nan(const NanReplacement<float>& replacement, const float* from, float* to, size_t n) {
+  HWY_DYNAMIC_DISPATCH(ReplaceNan)(replacement, from, to, n);
+}
 
 const PointwiseKernels& real_kernels(RealKind kind) {
   switch (kind) {
