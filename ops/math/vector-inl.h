@@ -141,6 +141,7 @@ HWY_INLINE V by_lane(D d, V x, F f) {
     }                                                        \
   }
 KAON_VECTOR_FUNCTION(exp, std::exp(v))
+KAON_VECTOR_FUNCTION(exp_below, std::exp(v))
 KAON_VECTOR_FUNCTION(expm1, std::expm1(v))
 KAON_VECTOR_FUNCTION(log, std::log(v))
 KAON_VECTOR_FUNCTION(log1p, std::log1p(v))

@@ -15,7 +15,6 @@
 #include <limits>
 #include <type_traits>
 
-#include "kaon/ops/math/exp_below-inl.h"
 #include "kaon/ops/math/vector-inl.h"
 #include "kaon/ops/nn/attention/kernels/attention_call.h"
 

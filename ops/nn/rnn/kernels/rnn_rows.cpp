@@ -7,7 +7,6 @@
 #include <hwy/highway.h>
 
 #include "kaon/ops/math/vector-inl.h"
-#include "kaon/ops/nn/rnn/kernels/gates-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kaon::ops::HWY_NAMESPACE {
@@ -38,7 +37,7 @@ void LstmRow(int64_t n, const T* x, int64_t xs, const T* sums, int64_t ss, const
   const auto low = hn::Set(d, bounds.low), high = hn::Set(d, bounds.high);
   for_units<T>(n, [&](int64_t j, auto read, auto write) HWY_ATTR {
     const auto sum = [&](int64_t k) HWY_ATTR { return hn::Add(read(x + j + k * xs), read(sums + j + k * ss)); };
-    const auto in = gate(d, sum(0)), forget = gate(d, sum(1)), value = squash(d, sum(2)), out = gate(d, sum(3));
+    const auto in = sigmoid(d, sum(0)), forget = sigmoid(d, sum(1)), value = tanh(d, sum(2)), out = sigmoid(d, sum(3));
     auto cell = hn::MulAdd(forget, read(c + j), hn::Mul(in, value));
     if (bounds.are_given) {
       const auto inside = hn::Min(hn::Max(cell, low), high);
@@ -46,7 +45,7 @@ void LstmRow(int64_t n, const T* x, int64_t xs, const T* sums, int64_t ss, const
       cell = hn::IfThenElse(is_nan, bounds.nan_is_low ? low : cell, inside);
     }
     write(cell, c + j);
-    write(hn::Mul(out, squash(d, cell)), h + j);
+    write(hn::Mul(out, tanh(d, cell)), h + j);
     if (!saved) return;
     T* const to = saved + j;
     write(in, to), write(forget, to + saved_stride), write(value, to + 2 * saved_stride);
@@ -60,10 +59,10 @@ void GruRow(int64_t n, const T* x, int64_t xs, const T* sums, int64_t ss, const 
   const Lane<T> d;
   for_units<T>(n, [&](int64_t j, auto read, auto write) HWY_ATTR {
     const auto sum = [&](int64_t k) HWY_ATTR { return hn::Add(read(sums + j + k * ss), read(bias + j + k * bs)); };
-    const auto reset = gate(d, hn::Add(read(x + j), sum(0)));
-    const auto update = gate(d, hn::Add(read(x + j + xs), sum(1)));
+    const auto reset = sigmoid(d, hn::Add(read(x + j), sum(0)));
+    const auto update = sigmoid(d, hn::Add(read(x + j + xs), sum(1)));
     const auto recurrent = sum(2);
-    const auto value = squash(d, hn::MulAdd(reset, recurrent, read(x + j + 2 * xs)));
+    const auto value = tanh(d, hn::MulAdd(reset, recurrent, read(x + j + 2 * xs)));
     // (1 - z) n + z h
     write(hn::MulAdd(update, hn::Sub(read(before + j), value), value), h + j);
     if (!saved) return;
@@ -79,7 +78,7 @@ void PlainRow(int64_t n, bool relu, const T* x, const T* sums, T* h) {
   for_units<T>(n, [&](int64_t j, auto read, auto write) HWY_ATTR {
     const auto sum = hn::Add(read(x + j), read(sums + j));
     // not Max, which may lose a NaN
-    write(relu ? hn::IfThenElse(hn::Lt(sum, hn::Zero(d)), hn::Zero(d), sum) : squash(d, sum), h + j);
+    write(relu ? hn::IfThenElse(hn::Lt(sum, hn::Zero(d)), hn::Zero(d), sum) : tanh(d, sum), h + j);
   });
 }
 
@@ -87,7 +86,7 @@ template <class T>
 void LstmOutput(int64_t n, const T* saved, int64_t saved_stride, T* h) {
   const Lane<T> d;
   for_units<T>(n, [&](int64_t j, auto read, auto write) HWY_ATTR {
-    write(hn::Mul(read(saved + j + 3 * saved_stride), squash(d, read(saved + j + 4 * saved_stride))), h + j);
+    write(hn::Mul(read(saved + j + 3 * saved_stride), tanh(d, read(saved + j + 4 * saved_stride))), h + j);
   });
 }
 
@@ -100,7 +99,7 @@ void LstmRowBackward(int64_t n, const T* saved, int64_t ss, const T* c_before, c
   for_units<T>(n, [&](int64_t j, auto read, auto write) HWY_ATTR {
     const auto in = read(saved + j), forget = read(saved + j + ss), value = read(saved + j + 2 * ss);
     const auto out = read(saved + j + 3 * ss), cell = read(saved + j + 4 * ss);
-    const auto squashed = squash(d, cell), g = read(head + j);
+    const auto squashed = tanh(d, cell), g = read(head + j);
     auto g_cell = hn::MulAdd(hn::Mul(g, out), hn::NegMulAdd(squashed, squashed, one), read(d_c + j));
     if (bounds.are_given) {
       g_cell = hn::IfThenZeroElse(hn::Or(hn::Le(cell, low), hn::Ge(cell, high)), g_cell);

@@ -11,7 +11,6 @@
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
 
-#include "kaon/ops/math/exp_below-inl.h"
 #include "kaon/ops/math/vector-inl.h"
 
 // Columns of an inner block: one item of work when the softmax does not run over the last axis.
