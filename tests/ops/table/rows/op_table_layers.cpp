@@ -606,9 +606,7 @@ Rows layer_rows() {
 TEST_CASE("op table: convolution", "[op_table]") { check_ops(rows_of(convolution_rows)); }
 TEST_CASE("op table: deconvolution", "[op_table]") { check_ops(rows_of(deconvolution_rows)); }
 TEST_CASE("op table: pooling", "[op_table]") { check_ops(rows_of(pooling_rows)); }
-TEST_CASE("op table: pooling with the channels last", "[op_table]") {
-  check_ops(rows_of(channels_last_pooling_rows));
-}
+TEST_CASE("op table: pooling with the channels last", "[op_table]") { check_ops(rows_of(channels_last_pooling_rows)); }
 TEST_CASE("op table: batch and layer normalisation", "[op_table]") { check_ops(rows_of(norm_rows)); }
 
 }  // namespace kaon::test
