@@ -164,7 +164,7 @@ void convolution_rows(Rows& rows) {
   convolution(rows, {.kernel = {3, 3}, .num_filter = 3, .num_group = 3, .layout = nhwc}, {2, 3, 4, 4});
   convolution(rows, {.kernel = {1, 1}, .num_filter = 7, .layout = nhwc}, {3, 5, 2, 3});
   convolution(rows, {.kernel = {1, 1}, .stride = {2, 2}, .num_filter = 16, .layout = nhwc}, {2, 16, 3, 3});
-  convolution(rows, {.kernel = {3, 3}, .pad = {1, 1}, .num_filter = 17, .layout = nhwc}, {1, 19, 6, 5});
+  convolution(rows, {.kernel = {3, 3}, .pad = {1, 1}, .num_filter = 17, .layout = nhwc}, {1, 19, 3, 2});
   convolution(rows, {.kernel = {3}, .stride = {2}, .num_filter = 3, .layout = nwc}, {2, 3, 7});
   convolution(rows, {.kernel = {3}, .num_filter = 3, .layout = nwc}, {1, 1, 7});
   convolution(rows, {.kernel = {2, 1, 3}, .pad = {0, 1, 1}, .num_filter = 2, .layout = ndhwc}, {1, 2, 3, 2, 3});
@@ -370,8 +370,8 @@ void channels_last_pooling_rows(Rows& rows) {
   const size_t first = rows.size();
   constexpr auto nwc = ConvLayout::NWC, nhwc = ConvLayout::NHWC, ndhwc = ConvLayout::NDHWC;
   for (PoolType type : {PoolType::max, PoolType::avg, PoolType::sum, PoolType::lp}) {
-    pooling(rows, {.kernel = {2, 2}, .pool_type = type, .stride = {2, 2}, .layout = nhwc}, {2, 17, 4, 6},
-            {2, 17, 2, 3});
+    pooling(rows, {.kernel = {2, 2}, .pool_type = type, .stride = {2, 2}, .layout = nhwc}, {1, 17, 2, 5},
+            {1, 17, 1, 2});
     pooling(rows, {.kernel = {3, 2}, .pool_type = type, .stride = {2, 2}, .pad = {1, 0}, .layout = nhwc}, {1, 3, 7, 5},
             {1, 3, 4, 2});
     pooling(rows,
