@@ -1,6 +1,5 @@
 // Rows of NumPy's functions of numbers: rounding, averages, interpolation, norms, inverses, eigenvalues.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <limits>
 
@@ -525,7 +524,3 @@ Rows analysis_rows() {
 }
 
 }  // namespace kaon::test
-
-using namespace kaon::test;
-
-TEST_CASE("op table: NumPy's functions of numbers", "[op_table]") { check_ops(analysis_rows()); }

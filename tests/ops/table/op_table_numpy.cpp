@@ -1,7 +1,6 @@
 // Rows of arrays stacked, split, padded, edited and made as NumPy does it, of diagonals, and of arithmetic that
 // promotes.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "kaon/ops/promotion/promotion.h"
@@ -434,7 +433,3 @@ Rows numpy_rows() {
 }
 
 }  // namespace kaon::test
-
-using namespace kaon::test;
-
-TEST_CASE("op table: NumPy's front end", "[op_table]") { check_ops(numpy_rows()); }

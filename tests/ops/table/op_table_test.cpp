@@ -19,14 +19,10 @@ namespace kaon::test {
 
 Rows all_rows() {
   Rows all;
-  for (auto rows :
-       {elementwise_rows, reduce_rows,   movement_rows,      index_rows,     nn_rows,        layer_rows,
-        resize_rows,      composed_rows, attention_rows,     detection_rows, multibox_rows,  region_rows,
-        quant_rows,       spatial_rows,  pooled_region_rows, rnn_rows,       rearrange_rows, numeric_rows,
-        statistics_rows,  search_rows,   linalg_rows,        random_rows,    density_rows,   image_rows,
-        init_rows,        optim_rows,    signal_rows,        more_rows,      numpy_rows,     analysis_rows}) {
-    for (Row& r : rows()) all.push_back(std::move(r));
-  }
+#define KAON_APPEND(rows, title, tags) \
+  for (Row & r : rows()) all.push_back(std::move(r));
+  KAON_OP_FAMILIES(KAON_APPEND)
+#undef KAON_APPEND
   return all;
 }
 
@@ -251,6 +247,11 @@ Rows large_rows() {
 }
 
 }  // namespace
+
+#define KAON_CHECK_FAMILY(rows, title, tags) \
+  TEST_CASE("op table: " title, "[op_table]" tags) { check_ops(rows()); }
+KAON_OP_FAMILIES(KAON_CHECK_FAMILY)
+#undef KAON_CHECK_FAMILY
 
 TEST_CASE("op table: every operator has rows, with nothing, with one and with an odd number of elements",
           "[op_table]") {

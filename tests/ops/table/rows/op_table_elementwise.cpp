@@ -1,6 +1,5 @@
 // Rows of the elementwise operators.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <numbers>
 
@@ -410,6 +409,67 @@ void select_rows(Rows& rows) {
   sum_to({3, 0}, {1}, {0, 1}, {1});
 }
 
+template <class T>
+void compare(Rows& rows, const T& op, bool (*f)(double, double)) {
+  const RowOptions options{.dtypes = every_dtype, .tried = numbers, .differentiate = false};
+  const auto whole = [](const Shape& s) {
+    Input i = in(s, Fill::integers);
+    return i.low = 0, i.high = 3, i;
+  };
+  if constexpr (requires { op.scalar; }) {
+    for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape()}) {
+      rows.emplace_back(
+          op, std::vector{whole(shape)},
+          [=](const Hosts& in) {
+            Host out = in[0];
+            for (double& v : out.values) v = f(v, op.scalar);
+            return out.dtype = DType::boolean, out;
+          },
+          options);
+    }
+  } else {
+    for (const auto& [a, b] :
+         {std::pair(Shape(3, 5), Shape(3, 5)), {{3, 1}, {5}}, {{1, 7}, {1}}, {{0, 4}, {4}}, {Shape(), Shape()}}) {
+      rows.emplace_back(
+          op, std::vector{whole(a), whole(b)},
+          [=](const Hosts& in) {
+            Host out = broadcasting([=](double x, double y, DType) { return f(x, y); })(in)[0];
+            return out.dtype = DType::boolean, out;
+          },
+          options);
+    }
+  }
+}
+
+void comparisons(Rows& rows) {
+  const auto equal = [](double a, double b) { return a == b; };
+  const auto greater = [](double a, double b) { return a > b; };
+  compare(rows, op::CompareEqual{}, equal), compare(rows, op::CompareEqualScalar{}, equal);
+  compare(rows, op::CompareEqualScalar{.scalar = 2, .is_int = false}, equal);
+  compare(rows, op::CompareNotEqual{}, [](double a, double b) { return a != b; });
+  compare(rows, op::CompareNotEqualScalar{.scalar = 2, .is_int = false}, [](double a, double b) { return a != b; });
+  compare(rows, op::CompareGreater{}, greater);
+  compare(rows, op::CompareGreaterScalar{.scalar = 2, .is_int = false}, greater);
+  compare(rows, op::CompareGreaterEqual{}, [](double a, double b) { return a >= b; });
+  compare(rows, op::CompareGreaterEqualScalar{.scalar = 2, .is_int = false}, [](double a, double b) { return a >= b; });
+  compare(rows, op::CompareLess{}, [](double a, double b) { return a < b; });
+  compare(rows, op::CompareLessScalar{.scalar = 2, .is_int = false}, [](double a, double b) { return a < b; });
+  compare(rows, op::CompareLessEqual{}, [](double a, double b) { return a <= b; });
+  compare(rows, op::CompareLessEqualScalar{.scalar = 2, .is_int = false}, [](double a, double b) { return a <= b; });
+  for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape()}) {
+    Input x = in(shape, Fill::integers);
+    x.high = 2;
+    rows.emplace_back(
+        op::NumpyLogicalNot{}, std::vector{x},
+        [](const Hosts& in) {
+          Host out = in[0];
+          for (double& v : out.values) v = v == 0;
+          return out.dtype = DType::boolean, out;
+        },
+        RowOptions{.dtypes = every_dtype, .tried = numbers, .differentiate = false});
+  }
+}
+
 }  // namespace
 
 Rows elementwise_rows() {
@@ -426,11 +486,8 @@ Rows elementwise_rows() {
   binary_rows(rows);
   scalar_rows(rows);
   select_rows(rows);
+  comparisons(rows);
   return rows;
 }
 
 }  // namespace kaon::test
-
-using namespace kaon::test;
-
-TEST_CASE("op table: elementwise operators", "[op_table]") { check_ops(elementwise_rows()); }

@@ -1,7 +1,6 @@
 // Rows of the operators on images as files have them.
 #include <algorithm>
 #include <array>
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "kaon/tests/ops/table/op_table.h"
@@ -265,7 +264,3 @@ Rows image_rows() {
 }
 
 }  // namespace kaon::test
-
-using namespace kaon::test;
-
-TEST_CASE("op table: images as files have them", "[op_table]") { check_ops(image_rows()); }

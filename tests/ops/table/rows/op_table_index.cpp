@@ -1,6 +1,5 @@
 // Rows of the operators that take elements by index, and of the matrix products.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "kaon/tests/ops/table/op_table.h"
@@ -247,6 +246,28 @@ void product_rows(Rows& rows) {
   }
 }
 
+void sparse_embedding(Rows& rows) {
+  const auto add = [&](const Shape& data, int64_t rows_of, int64_t columns, op::SparseEmbedding op) {
+    op.input_dim = rows_of, op.output_dim = columns;
+    rows.emplace_back(
+        op, std::vector{index(data, 0, double(rows_of)), in({rows_of, columns})},
+        [=](const Hosts& in) {
+          return generate(inserted(data, data.ndim(), columns), [&](const Shape& p) {
+            return in[1].at({int64_t(in[0].at(without(p, p.ndim() - 1))), p.back()});
+          });
+        },
+        RowOptions{.dtypes = every_dtype});
+  };
+  add({3, 5}, 4, 3, {}), add({1, 7}, 2, 1, {.sparse_grad = true}), add({0, 4}, 3, 5, {});
+  rows.emplace_back(op::SparseEmbedding{.input_dim = 3, .output_dim = 1, .dtype = DType::float16},
+                    std::vector{index({2}, {2, 0}), index({3, 1}, {4, 5, 6}, DType::float16)}, [](const Hosts& in) {
+                      Host out = generate({2, 1}, [&](const Shape& p) { return in[1][size_t(in[0][size_t(p[0])])]; });
+                      out.dtype = DType::float16;
+                      return out;
+                    });
+  rows.emplace_back(op::SparseEmbedding{}, std::vector{in({2}), in({2, 2})}, Reference(), RowOptions{.refused = true});
+}
+
 }  // namespace
 
 Rows index_rows() {
@@ -255,11 +276,8 @@ Rows index_rows() {
   pick_rows(rows);
   gather_rows(rows);
   product_rows(rows);
+  sparse_embedding(rows);
   return rows;
 }
 
 }  // namespace kaon::test
-
-using namespace kaon::test;
-
-TEST_CASE("op table: indexing and matrix products", "[op_table]") { check_ops(index_rows()); }

@@ -1,6 +1,5 @@
 // Rows of the operators that create arrays.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "kaon/tests/ops/table/op_table.h"
@@ -72,7 +71,3 @@ Rows init_rows() {
 }
 
 }  // namespace kaon::test
-
-using namespace kaon::test;
-
-TEST_CASE("op table: creation of arrays", "[op_table]") { check_ops(init_rows()); }

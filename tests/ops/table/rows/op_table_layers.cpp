@@ -1,6 +1,5 @@
 // Rows of convolution, pooling and the normalisations.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "kaon/tests/ops/table/op_table.h"
@@ -140,7 +139,7 @@ void convolution(Rows& rows, const op::Convolution& op, const Shape& data) {
       loose);
 }
 
-void convolution_rows(Rows& rows) {
+void add_convolutions(Rows& rows) {
   convolution(rows, {.kernel = {3, 3}, .num_filter = 4}, {2, 3, 5, 6});
   convolution(rows, {.kernel = {3, 2}, .stride = {2, 1}, .pad = {1, 0}, .num_filter = 5}, {1, 3, 7, 5});
   convolution(rows, {.kernel = {3, 3}, .dilate = {2, 1}, .pad = {2, 1}, .num_filter = 2, .no_bias = true},
@@ -191,7 +190,7 @@ void deconvolution(Rows& rows, const op::Deconvolution& op, const Shape& data, c
       RowOptions{.loosen = 2, .loosen_gradient = 2});
 }
 
-void deconvolution_rows(Rows& rows) {
+void add_deconvolutions(Rows& rows) {
   deconvolution(rows, {.kernel = {3, 3}, .num_filter = 4}, {2, 3, 3, 2}, {2, 4, 5, 4}, {0, 0});
   deconvolution(rows,
                 {.kernel = {3, 2}, .stride = {2, 3}, .pad = {1, 0}, .adj = {1, 2}, .num_filter = 2, .no_bias = false},
@@ -366,7 +365,7 @@ void pooling(Rows& rows, op::Pooling op, const Shape& data, const Shape& out) {
       RowOptions{.loosen = 2});
 }
 
-void channels_last_pooling_rows(Rows& rows) {
+void add_channels_last_poolings(Rows& rows) {
   const size_t first = rows.size();
   constexpr auto nwc = ConvLayout::NWC, nhwc = ConvLayout::NHWC, ndhwc = ConvLayout::NDHWC;
   for (PoolType type : {PoolType::max, PoolType::avg, PoolType::sum, PoolType::lp}) {
@@ -403,7 +402,7 @@ void channels_last_pooling_rows(Rows& rows) {
                     RowOptions{.refused = true});
 }
 
-void pooling_rows(Rows& rows) {
+void add_poolings(Rows& rows) {
   for (PoolType type : {PoolType::max, PoolType::avg, PoolType::sum, PoolType::lp}) {
     pooling(rows, {.kernel = {2, 2}, .pool_type = type}, {2, 3, 4, 5}, {2, 3, 3, 4});
     pooling(rows, {.kernel = {3, 2}, .pool_type = type, .stride = {2, 2}, .pad = {1, 0}}, {1, 3, 7, 5}, {1, 3, 4, 2});
@@ -566,7 +565,7 @@ void layer_norm(Rows& rows, const op::LayerNorm& op, const Shape& data) {
       RowOptions{.loosen = 20});
 }
 
-void norm_rows(Rows& rows) {
+void add_norms(Rows& rows) {
   for (bool training : {false, true}) {
     batch_norm(rows, {}, {4, 3, 2, 3}, training), batch_norm(rows, {.fix_gamma = false}, {3, 5, 2}, training),
         batch_norm(rows, {.eps = 1e-2, .momentum = 0.5, .fix_gamma = false}, {7, 3}, training);
@@ -592,21 +591,11 @@ Rows rows_of(void (*add)(Rows&)) {
 
 }  // namespace
 
-Rows layer_rows() {
-  Rows rows;
-  convolution_rows(rows);
-  deconvolution_rows(rows);
-  pooling_rows(rows);
-  channels_last_pooling_rows(rows);
-  norm_rows(rows);
-  return rows;
-}
-
-// Cases of their own, so that each stays within a test's time under AddressSanitizer.
-TEST_CASE("op table: convolution", "[op_table]") { check_ops(rows_of(convolution_rows)); }
-TEST_CASE("op table: deconvolution", "[op_table]") { check_ops(rows_of(deconvolution_rows)); }
-TEST_CASE("op table: pooling", "[op_table]") { check_ops(rows_of(pooling_rows)); }
-TEST_CASE("op table: pooling with the channels last", "[op_table]") { check_ops(rows_of(channels_last_pooling_rows)); }
-TEST_CASE("op table: batch and layer normalisation", "[op_table]") { check_ops(rows_of(norm_rows)); }
+// Families of their own, so that each stays within a test's time under AddressSanitizer.
+Rows convolution_rows() { return rows_of(add_convolutions); }
+Rows deconvolution_rows() { return rows_of(add_deconvolutions); }
+Rows pooling_rows() { return rows_of(add_poolings); }
+Rows channels_last_pooling_rows() { return rows_of(add_channels_last_poolings); }
+Rows norm_rows() { return rows_of(add_norms); }
 
 }  // namespace kaon::test

@@ -517,8 +517,6 @@ Rows linalg_rows() {
   return rows;
 }
 
-TEST_CASE("op table: linear algebra", "[op_table][arithmetic]") { check_ops(linalg_rows()); }
-
 // Larger than the blocks that one matrix is computed in, and batches that are shared among threads.
 TEST_CASE("op table: factors of large matrices are right, and the same bits on 0, 1 and 2 threads", "[op_table]") {
   RowOptions options{.dtypes = both_floats, .loosen = 2000, .tolerance = 1e-8};

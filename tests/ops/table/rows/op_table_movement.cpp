@@ -1,6 +1,5 @@
 // Rows of the operators that change shapes or move elements.
 #include <algorithm>
-#include <catch2/catch.hpp>
 
 #include "kaon/tests/ops/table/op_table.h"
 
@@ -403,6 +402,28 @@ void pad_rows(Rows& rows) {
   reshape(rows, op::SequenceMask{}, {5, 3}, {5, 3});
 }
 
+void numpy_reshapes(Rows& rows) {
+  const auto add = [&](const auto& op, const Shape& from, const Shape& to) {
+    rows.emplace_back(
+        op, std::vector{in(from)}, [=](const Hosts& in) { return reshaped(in[0], to); },
+        RowOptions{.dtypes = every_dtype});
+  };
+  add(op::NumpyReshape{.newshape = {2, -1}}, {3, 4}, {2, 6}), add(op::NumpyReshape{.newshape = {7}}, {1, 7}, {7});
+  add(op::NumpyReshape{.newshape = {0, 3}}, {0, 5}, {0, 3});
+  rows.emplace_back(op::NumpyReshape{.newshape = {6}, .order = {"F"}}, std::vector{in({2, 3})}, Reference(),
+                    RowOptions{.refused = true});
+  const auto codes = [&](const Shape& from, const Shape& newshape, const Shape& to, bool reverse = false) {
+    add(op::NpxReshape{.newshape = newshape, .reverse = reverse}, from, to);
+  };
+  codes({2, 3, 4}, {-5, -2}, {6, 4}), codes({1, 3, 4}, {-3, -4}, {3, 4}), codes({2, 3}, {-2, -2, -4}, {2, 3});
+  codes({8, 3, 3}, {-2, -6, -1, 3, -2}, {8, 1, 3, 3}), codes({8, 3, 3}, {-6, 2, 4, -4}, {2, 4, 3, 3});
+  codes({8, 3, 3}, {-4, -1}, {8, 3, 3, 1}), codes({8, 3, 2, 4}, {-1, -5}, {24, 8}, true);
+  codes({2, 3, 4}, {-2, -5}, {2, 12}, true), codes({2, 6}, {-4, 2, 3, -6}, {2, 2, 3}, true),
+      codes({0, 4}, {0, 2}, {0, 2}), codes(Shape(), Shape(1), Shape(1));
+  rows.emplace_back(op::NpxReshape{.newshape = {6}, .order = {"F"}}, std::vector{in({2, 3})}, Reference(),
+                    RowOptions{.refused = true});
+}
+
 }  // namespace
 
 Rows movement_rows() {
@@ -413,11 +434,8 @@ Rows movement_rows() {
   join_rows(rows);
   repeat_rows(rows);
   pad_rows(rows);
+  numpy_reshapes(rows);
   return rows;
 }
 
 }  // namespace kaon::test
-
-using namespace kaon::test;
-
-TEST_CASE("op table: shapes and movement", "[op_table]") { check_ops(movement_rows()); }

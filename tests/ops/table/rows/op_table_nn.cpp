@@ -1,6 +1,5 @@
 // Rows of the dense layer, activations, softmax and the output layers.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <numbers>
 
@@ -440,6 +439,61 @@ void dropout_rows(Rows& rows) {
   }
 }
 
+void built_in_gradients(Rows& rows) {
+  const auto svm = [&](const op::SVMOutput& op, const Shape& shape) {
+    RowOptions options{.loosen = 2};
+    options.gradient = [=](const Hosts& in, const Hosts&) {
+      return Hosts{generate(shape, [&](const Shape& p) {
+        const double s = in[1][size_t(p[0])] == double(p[1]) ? 1 : -1, reached = s * in[0].at(p);
+        const double r = op.regularization_coefficient;
+        return op.use_linear ? (reached < op.margin ? -r * s : 0) : -2 * r * s * std::max(0.0, op.margin - reached);
+      })};
+    };
+    Input label = in(Shape(shape[0]), Fill::integers);
+    label.high = double(shape[1]);
+    rows.emplace_back(
+        op, std::vector{in(shape), constant(label)}, [](const Hosts& in) { return in[0]; }, options);
+  };
+  for (bool linear : {false, true}) {
+    svm({.use_linear = linear}, {5, 3}), svm({.margin = 0.7, .use_linear = linear}, {1, 7});
+    svm({.regularization_coefficient = 0.25, .use_linear = linear}, {0, 4});
+  }
+  const auto sparse = [&](const op::IdentityAttachKLSparseReg& op, const Shape& shape, bool training) {
+    const auto averages = [=](const Hosts& in) {
+      Host m = in[1];
+      for (int64_t j = 0; training && shape[0] > 0 && j < shape[1]; ++j) {
+        double mean = 0;
+        for (int64_t i = 0; i < shape[0]; ++i) mean += in[0].at({i, j}) / double(shape[0]);
+        m.at(Shape(j)) = op.momentum * m.at(Shape(j)) + (1 - op.momentum) * mean;
+      }
+      return m;
+    };
+    // a second call while training moves the average again, and its gradient with it
+    RowOptions options{
+        .loosen = 2, .loosen_gradient = 16, .training = training, .differentiate = !training || op.momentum == 1};
+    options.gradient = [=](const Hosts& in, const Hosts& heads) {
+      const Host m = averages(in);
+      return Hosts{generate(shape, [&](const Shape& p) {
+        const double a = m.at(Shape(p[1])), t = op.sparseness_target;
+        return heads[0].at(p) + op.penalty * ((1 - t) / (1 - a) - t / a);
+      })};
+    };
+    rows.emplace_back(
+        op, std::vector{in(shape), constant(in(Shape(shape[1]), Fill::above_one))},
+        [=](const Hosts& in) {
+          const Host m = averages(in);
+          return Hosts{in[0], m, m};
+        },
+        options);
+  };
+  for (bool training : {false, true}) {
+    sparse({}, {5, 3}, training),
+        sparse({.sparseness_target = 0.25, .penalty = 0.5, .momentum = 0.75}, {1, 7}, training);
+    sparse({.penalty = 0.5, .momentum = 1}, {5, 3}, training);
+    sparse({}, {0, 4}, training), sparse({.penalty = 0.25}, {3, 0}, training);
+  }
+}
+
 }  // namespace
 
 Rows nn_rows() {
@@ -450,11 +504,8 @@ Rows nn_rows() {
   softmax_rows(rows);
   output_rows(rows);
   dropout_rows(rows);
+  built_in_gradients(rows);
   return rows;
 }
 
 }  // namespace kaon::test
-
-using namespace kaon::test;
-
-TEST_CASE("op table: dense, activations, softmax and outputs", "[op_table]") { check_ops(nn_rows()); }

@@ -1,6 +1,5 @@
 // Rows of element functions of NumPy's, and of activations that are made of others.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <numeric>
 
@@ -293,7 +292,3 @@ Rows numeric_rows() {
 }
 
 }  // namespace kaon::test
-
-using namespace kaon::test;
-
-TEST_CASE("op table: numeric functions", "[op_table]") { check_ops(numeric_rows()); }

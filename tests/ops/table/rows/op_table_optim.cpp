@@ -1,6 +1,5 @@
 // Rows of the operators that update weights, and of those that trainers ask of many arrays.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "kaon/tests/ops/table/op_table.h"
@@ -554,7 +553,3 @@ Rows optim_rows() {
 }
 
 }  // namespace kaon::test
-
-using namespace kaon::test;
-
-TEST_CASE("op table: optimizer updates", "[op_table]") { check_ops(optim_rows()); }

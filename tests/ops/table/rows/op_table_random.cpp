@@ -1,6 +1,5 @@
 // Rows of the operators that draw random numbers, and of probability densities.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <set>
 
@@ -460,12 +459,91 @@ void dirichlet_rows(Rows& rows) {
   }
 }
 
+// Each of these inspects what is drawn.
+void whole_numbers(Rows& rows) {
+  const auto choice = [&](op::RandomChoice op, std::vector<Input> inputs, int64_t n, const Shape& shape) {
+    RowOptions options{.differentiate = false};
+    if (!inputs.empty() && !op.weighted) options.dtypes = every_dtype;
+    op.size = shape;
+    if (op.num_inputs() == 0) op.ctx = cpu(0);
+    options.inspect = [=](const Hosts&, const Hosts& out) -> std::string {
+      if (out[0].dtype != DType::int64 || out[0].shape != shape) return "another dtype or shape";
+      for (double v : out[0].values) {
+        if (!(v >= 0 && v < double(n))) return "out of range";
+        if (op.weighted && v == 0) return "of probability 0";
+      }
+      const std::set<double> different(out[0].values.begin(), out[0].values.end());
+      if (!op.replace && int64_t(different.size()) != out[0].size()) return "a number comes twice";
+      return op.replace && out[0].size() > 100 && different.size() < size_t(n - op.weighted) ? "one never comes" : "";
+    };
+    rows.emplace_back(op, std::move(inputs), Reference(), options);
+  };
+  const Input weights = constant(in({5}, {0, 0.25, 0.25, 0.25, 0.25}));
+  for (const Shape& shape : {Shape(31, 33), Shape(1, 7), Shape(0, 4), Shape()}) {
+    choice({.a = 5}, {}, 5, shape), choice({.a = {}}, {constant(in({5}))}, 5, shape);
+    choice({.a = 5, .weighted = true}, {weights}, 5, shape);
+  }
+  choice({.a = {}}, {constant(in({0}))}, 0, {0}), choice({.a = {}}, {constant(in({1}))}, 1, {3});
+  choice({.a = 7, .replace = false}, {}, 7, {7}), choice({.a = 7, .replace = false}, {}, 7, {1, 3});
+  choice({.a = 5, .replace = false, .weighted = true}, {weights}, 5, {2, 2});
+  rows.emplace_back(op::RandomChoice{.a = 0, .size = Shape(3)}, std::vector<Input>{}, Reference(),
+                    RowOptions{.refused = true});
+
+  const auto multinomial = [&](op::RandomMultinomial op, std::vector<Input> inputs, int64_t k, const Shape& size) {
+    RowOptions options{.differentiate = false};
+    if (!size.empty()) op.size = size;
+    options.inspect = [=](const Hosts&, const Hosts& out) -> std::string {
+      if (out[0].dtype != DType::int64 || out[0].shape != inserted(size, size.ndim(), k))
+        return "another dtype or shape";
+      for (size_t i = 0; i < out[0].values.size(); i += size_t(k)) {
+        double sum = 0;
+        for (size_t j = 0; j < size_t(k); ++j) {
+          if (out[0][i + j] < 0 || (j == 0 && out[0][i] != 0)) return "of probability 0";
+          sum += out[0][i + j];
+        }
+        if (sum != double(op.n)) return "another number of trials";
+      }
+      return "";
+    };
+    rows.emplace_back(op, std::move(inputs), Reference(), options);
+  };
+  for (const Shape& size : {Shape(3, 5), Shape(1), Shape(0), Shape()}) {
+    multinomial({.n = 10}, {constant(in({3}, {0, 0.25, 0.75}))}, 3, size);
+    multinomial({.n = 7, .pvals = FloatTuple(0, 0.5, 0.5)}, {}, 3, size),
+        multinomial({.n = 0}, {constant(in({3}, {0, 0.25, 0.75}))}, 3, size);
+  }
+  rows.emplace_back(op::RandomMultinomial{.n = -1, .pvals = FloatTuple(1)}, std::vector<Input>{}, Reference(),
+                    RowOptions{.refused = true});
+
+  const auto dirichlet = [&](const Shape& size, const Shape& alpha, Fill fill) {
+    RowOptions options{.differentiate = false};
+    options.inspect = [=](const Hosts& in, const Hosts& out) -> std::string {
+      Shape to = size;
+      for (int64_t d : alpha) to.push_back(d);
+      if (out[0].dtype != in[0].dtype || out[0].shape != to) return "another dtype or shape";
+      for (size_t i = 0; i < out[0].values.size(); i += size_t(alpha.back())) {
+        double sum = 0;
+        for (size_t j = 0; j < size_t(alpha.back()); ++j) {
+          if (!(out[0][i + j] >= 0)) return "negative";
+          sum += out[0][i + j];
+        }
+        if (std::abs(sum - 1) > 0.02) return "the sum is " + std::to_string(sum);
+      }
+      return "";
+    };
+    rows.emplace_back(op::RandomDirichlet{.size = size}, std::vector{in(alpha, fill)}, Reference(), options);
+  };
+  dirichlet({31}, {3}, Fill::positive), dirichlet({}, {1, 5}, Fill::above_one), dirichlet({2}, {3, 7}, Fill::positive);
+  dirichlet({0}, {2}, Fill::positive), dirichlet({}, {0, 2}, Fill::positive);
+}
+
 }  // namespace
 
 Rows random_rows() {
   Rows rows;
   draw_rows(rows);
   distribution_rows(rows);
+  whole_numbers(rows);
   return rows;
 }
 
@@ -484,8 +562,3 @@ Rows density_rows() {
 }
 
 }  // namespace kaon::test
-
-using namespace kaon::test;
-
-TEST_CASE("op table: random numbers", "[op_table]") { check_ops(random_rows()); }
-TEST_CASE("op table: densities, and the draws of NumPy's front end", "[op_table]") { check_ops(density_rows()); }

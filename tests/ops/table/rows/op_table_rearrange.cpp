@@ -1,6 +1,5 @@
 // Rows of the operators that cut, rearrange and scatter arrays, of positions, and of sums up to each element.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "kaon/tests/ops/table/op_table.h"
@@ -346,9 +345,3 @@ Rows rearrange_rows() {
 }
 
 }  // namespace kaon::test
-
-using namespace kaon::test;
-
-TEST_CASE("op table: cutting, rearranging, scattering, sums up to each element", "[op_table]") {
-  check_ops(rearrange_rows());
-}

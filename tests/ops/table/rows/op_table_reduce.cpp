@@ -1,6 +1,5 @@
 // Rows of the reductions and their gradients.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <numeric>
 
@@ -318,7 +317,3 @@ Rows reduce_rows() {
 }
 
 }  // namespace kaon::test
-
-using namespace kaon::test;
-
-TEST_CASE("op table: reductions", "[op_table]") { check_ops(reduce_rows()); }

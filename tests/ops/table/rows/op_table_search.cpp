@@ -1,6 +1,5 @@
 // Rows of the operators that find, gather and scatter elements along an axis, and of other arrangements.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 
 #include "kaon/tests/ops/table/op_table.h"
@@ -295,7 +294,3 @@ Rows search_rows() {
 }
 
 }  // namespace kaon::test
-
-using namespace kaon::test;
-
-TEST_CASE("op table: search", "[op_table]") { check_ops(search_rows()); }

@@ -1,6 +1,5 @@
 // Rows of truth, variance, quantiles, counts, and running products and extrema.
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <cmath>
 #include <numeric>
 
@@ -480,7 +479,3 @@ Rows statistics_rows() {
 }
 
 }  // namespace kaon::test
-
-using namespace kaon::test;
-
-TEST_CASE("op table: statistics", "[op_table]") { check_ops(statistics_rows()); }
