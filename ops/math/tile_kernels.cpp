@@ -28,6 +28,14 @@ void StreamCopy(float* to, const float* from, size_t n) {
   for (; i < n; ++i) to[i] = from[i];
 }
 
+void FillWords(uint32_t value, uint32_t* out, size_t n) {
+  const hn::ScalableTag<uint32_t> d;
+  const auto v = hn::Set(d, value);
+  size_t i = 0;
+  for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) hn::StoreU(v, d, out + i);
+  for (; i < n; ++i) out[i] = value;
+}
+
 // Highway's own float16 conversions truncate where the processor has none (SSE2): there the scalar type converts.
 void FromFloat16(const void* from, float* to, size_t n) {
   const float16* p = static_cast<const float16*>(from);
@@ -158,6 +166,7 @@ HWY_AFTER_NAMESPACE();
 namespace kaon::ops {
 
 HWY_EXPORT(StreamCopy);
+HWY_EXPORT(FillWords);
 HWY_EXPORT(FromFloat16);
 HWY_EXPORT(ToFloat16);
 HWY_EXPORT(FromBfloat16);
@@ -167,6 +176,7 @@ HWY_EXPORT(SumFloats);
 HWY_EXPORT(AddFloats);
 
 void stream_copy(float* to, const float* from, size_t n) { HWY_DYNAMIC_DISPATCH(StreamCopy)(to, from, n); }
+void fill_words(uint32_t value, uint32_t* out, size_t n) { HWY_DYNAMIC_DISPATCH(FillWords)(value, out, n); }
 void stream_flush() { hwy::FlushStream(); }
 void float16_to_float32(const void* from, float* to, size_t n) { HWY_DYNAMIC_DISPATCH(FromFloat16)(from, to, n); }
 void float32_to_float16(const float* from, void* to, size_t n) { HWY_DYNAMIC_DISPATCH(ToFloat16)(from, to, n); }

@@ -86,6 +86,15 @@ struct Call {
   bool stream;
 };
 
+template <class T>
+void fill(T value, T* to, int64_t n) {
+  if constexpr (sizeof(T) == 4) {
+    fill_words(value, to, size_t(n));
+  } else {
+    std::fill_n(to, n, value);
+  }
+}
+
 // Long rows: each is one call, or tiles when an input has to be spread into a buffer first.
 template <class T>
 void run_long_rows(const Call& c, int64_t begin, int64_t end) {
@@ -100,7 +109,7 @@ void run_long_rows(const Call& c, int64_t begin, int64_t end) {
     for (int k = 0; k < 2; ++k) {
       step[k] = p.stride[k][p.ndim - 1];
       from[k] = reinterpret_cast<const T*>(c.in[k]) + row_offset(p, k, row) + first * step[k];
-      if (step[k] == 0) std::fill_n(buffers[k], std::min(n, int64_t(pointwise_tile)), *from[k]);
+      if (step[k] == 0) fill(*from[k], buffers[k], std::min(n, int64_t(pointwise_tile)));
       direct = direct && step[k] == 1;
     }
     const int64_t tile = direct ? n : int64_t(pointwise_tile);

@@ -6,8 +6,9 @@
 namespace kaon::ops {
 namespace {
 
-// From this traffic on (all inputs and the output) an output is written past the caches.
-constexpr int64_t stream_bytes = 8 << 20;
+// From this traffic on (all inputs and the output) an output is written past the caches: less than that is in the last
+// one when it is read next.
+constexpr int64_t stream_bytes = 24 << 20;
 
 const char* at(const void* p, size_t byte) { return static_cast<const char*>(p) + byte; }
 
