@@ -55,7 +55,10 @@ void select_masked(KernelContext& c) {
     for (int64_t i = begin; i < end; i += int64_t(pointwise_tile)) {
       const int64_t n = std::min(int64_t(pointwise_tile), end - i);
       make_mask(c.in(0), i, size_t(n), mask);
-      for (int64_t j = 0; j < n; ++j) out[i + j] = mask[j] ? x[i + j] : y[i + j];
+      for (int64_t j = 0; j < n; ++j) {  // without branches
+        const T from_x = T(T(0) - T(mask[j]));
+        out[i + j] = T((x[i + j] & from_x) | (y[i + j] & T(~from_x)));
+      }
     }
   });
 }
