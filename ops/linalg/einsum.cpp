@@ -238,6 +238,14 @@ Term contract(const Term& a, const Term& b, const Labels& needed, const Sizes& s
   const MatrixBatch left = as_matrices(a.x, a.axes(batch), a.axes(rows), a.axes(summed));
   const MatrixBatch right = as_matrices(b.x, b.axes(batch), b.axes(summed), b.axes(columns));
   const Labels labels = batch + rows + columns;
+  if (rows.empty() && columns.empty() && !batch.empty() && !summed.empty() && is_floating(a.x.dtype()) &&
+      !is_half(a.x.dtype())) {
+    // a product of matrices for each number would cost more than it; 16-bit products would be rounded before their sum
+    const NDArray left = reordered(a.x, a.axes(batch + summed)), right = reordered(b.x, b.axes(batch + summed));
+    Shape axes;
+    for (size_t i = 0; i < summed.size(); ++i) axes.push_back(int64_t(batch.size() + i));
+    return {nd.sum(left * right, {.axis = axes}), labels};
+  }
   return {shaped(batch_product(left, right), at_least_1d(shape_of(labels, sizes))), labels};
 }
 
