@@ -5,6 +5,7 @@
 
 #include "kaon/ops/elementwise/kernels/broadcast.h"
 #include "kaon/ops/functions.h"
+#include "kaon/ops/numeric/kernels/bits_kernels.h"
 #include "kaon/ops/numeric/kernels/bits_value.h"
 #include "kaon/ops/numeric/numeric.h"
 #include "kaon/ops/op_def.h"
@@ -26,6 +27,10 @@ template <BitsKind K, class T>
 void typed(const void*, const void* const* in, void* out, size_t n) {
   const T *a = static_cast<const T*>(in[0]), *b = static_cast<const T*>(in[1]);
   T* y = static_cast<T*>(out);
+  if constexpr (K == BitsKind::left_shift && sizeof(T) == 4) {
+    return left_shift_words(static_cast<const uint32_t*>(in[0]), static_cast<const uint32_t*>(in[1]),
+                            static_cast<uint32_t*>(out), n);
+  }
   for (size_t i = 0; i < n; ++i) y[i] = bits_value<K>(a[i], b[i]);
 }
 

@@ -113,11 +113,17 @@ void run_cpu(const op::RandomRandint& op, KernelContext& c) {
   // two words for each element, so that every range is served
   constexpr int64_t chunk = 512;
   c.run.parallel_for((n + chunk - 1) / chunk, 16, [&](int64_t begin, int64_t end) {
-    alignas(64) uint32_t words[2 * chunk];
+    alignas(64) uint32_t words[2 * chunk], below[chunk];
     for (int64_t piece = begin; piece < end; ++piece) {
       const int64_t first = piece * chunk, count = std::min(chunk, n - first);
       random_words(c.random, uint64_t(first / 2), (count + 1) / 2, words);
+      const bool is_narrow = range <= UINT32_MAX;
+      if (is_narrow) words_below(words, count, uint32_t(range), below);
       const auto fill = [&]<class T>(T* to) {
+        if (is_narrow) {
+          for (int64_t i = 0; i < count; ++i) to[i] = T(uint64_t(op.low) + below[i]);
+          return;
+        }
         for (int64_t i = 0; i < count; ++i) {
           to[i] = T(uint64_t(op.low) + uniform_below(words[2 * i], words[2 * i + 1], range));
         }

@@ -52,6 +52,26 @@ void RandomWords(RandomKey key, uint64_t first, int64_t blocks, uint32_t* out) {
   }
 }
 
+// As uniform_below(words[2 i], words[2 i + 1], range).
+void WordsBelow(const uint32_t* words, int64_t n, uint32_t range, uint32_t* out) {
+  int64_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::ScalableTag<uint64_t> d;
+  const hn::RepartitionToNarrow<decltype(d)> word;
+  const hn::Rebind<uint32_t, decltype(d)> narrow;
+  const int64_t lanes = int64_t(hn::Lanes(d));
+  const auto factor = hn::Set(word, range);
+  for (; i + lanes <= n; i += lanes) {
+    // the upper word of a number is in the lower half of its lane
+    const auto pair = hn::BitCast(d, hn::LoadU(word, words + 2 * i)), low = hn::ShiftRight<32>(pair);
+    const auto lower = hn::ShiftRight<32>(hn::MulEven(hn::BitCast(word, low), factor));
+    const auto product = hn::Add(hn::MulEven(hn::BitCast(word, pair), factor), lower);
+    hn::StoreU(hn::TruncateTo(narrow, hn::ShiftRight<32>(product)), narrow, out + i);
+  }
+#endif
+  for (; i < n; ++i) out[i] = uint32_t(uniform_below(words[2 * i], words[2 * i + 1], uint64_t(range)));
+}
+
 }  // namespace
 }  // namespace kaon::ops::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -60,9 +80,14 @@ HWY_AFTER_NAMESPACE();
 namespace kaon::ops {
 
 HWY_EXPORT(RandomWords);
+HWY_EXPORT(WordsBelow);
 
 void random_words(RandomKey key, uint64_t first_block, int64_t blocks, uint32_t* out) {
   HWY_DYNAMIC_DISPATCH(RandomWords)(key, first_block, blocks, out);
+}
+
+void words_below(const uint32_t* words, int64_t n, uint32_t range, uint32_t* out) {
+  HWY_DYNAMIC_DISPATCH(WordsBelow)(words, n, range, out);
 }
 
 }  // namespace kaon::ops
