@@ -39,6 +39,35 @@ struct ModuloScalarVector {
   }
 };
 
+// The quotient or the remainder of int32, as binary_value and mod_value: double has the exact quotient's whole part,
+// and the remainder.
+template <bool remainder>
+void DivideInt32(const int32_t* a, const int32_t* b, int32_t* y, size_t n) {
+  const hn::ScalableTag<double> d;
+  const hn::Rebind<int32_t, decltype(d)> narrow;
+  const size_t lanes = hn::Lanes(d);
+  const auto zero = hn::Zero(d), end = hn::Set(d, 2147483648.0);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto over = hn::PromoteTo(d, hn::LoadU(narrow, a + i)), under = hn::PromoteTo(d, hn::LoadU(narrow, b + i));
+    const auto quotient = hn::Trunc(hn::Div(over, under));
+    auto result = quotient;
+    if constexpr (remainder) {
+      const auto rest = hn::NegMulAdd(quotient, under, over);
+      const auto has_other_sign = hn::Xor(hn::Lt(rest, zero), hn::Lt(under, zero));
+      result = hn::IfThenElse(hn::And(hn::Not(hn::Eq(rest, zero)), has_other_sign), hn::Add(rest, under), rest);
+    } else {
+      result = hn::IfThenElse(hn::Eq(quotient, end), hn::Neg(end), quotient);  // the smallest number over -1 wraps
+    }
+    hn::StoreU(hn::DemoteTo(narrow, hn::IfThenZeroElse(hn::Eq(under, zero), result)), narrow, y + i);
+  }
+  for (; i < n; ++i) {
+    y[i] = remainder ? binary_value<BinaryKind::mod>(a[i], b[i]) : binary_value<BinaryKind::div>(a[i], b[i]);
+  }
+}
+void QuotientInt32(const int32_t* a, const int32_t* b, int32_t* y, size_t n) { DivideInt32<false>(a, b, y, n); }
+void RemainderInt32(const int32_t* a, const int32_t* b, int32_t* y, size_t n) { DivideInt32<true>(a, b, y, n); }
+
 template <BinaryKind K>
 void BinaryTile(const void*, const float* const* in, float* out, size_t n) {
   if constexpr (K == BinaryKind::mod) {
@@ -91,12 +120,20 @@ namespace {
 
 HWY_EXPORT(BinaryTiles);
 HWY_EXPORT(ScalarTiles);
+HWY_EXPORT(QuotientInt32);
+HWY_EXPORT(RemainderInt32);
 
 template <BinaryKind K, class T>
 void typed_binary(const void*, const void* const* in, void* out, size_t n) {
   const T *a = static_cast<const T*>(in[0]), *b = static_cast<const T*>(in[1]);
   T* y = static_cast<T*>(out);
-  for (size_t i = 0; i < n; ++i) y[i] = binary_value<K, T>(a[i], b[i]);
+  if constexpr (std::is_same_v<T, int32_t> && K == BinaryKind::div) {
+    HWY_DYNAMIC_DISPATCH(QuotientInt32)(a, b, y, n);
+  } else if constexpr (std::is_same_v<T, int32_t> && K == BinaryKind::mod) {
+    HWY_DYNAMIC_DISPATCH(RemainderInt32)(a, b, y, n);
+  } else {
+    for (size_t i = 0; i < n; ++i) y[i] = binary_value<K, T>(a[i], b[i]);
+  }
 }
 
 // Whether the result of integers has the same bits for signed and unsigned ones.

@@ -14,6 +14,7 @@
 #include "hwy/foreach_target.h"
 //
 #include "hwy/highway.h"
+#include "kaon/ops/elementwise/kernels/gamma_vector.h"
 #include "kaon/ops/elementwise/kernels/tile_loop.h"
 #include "kaon/ops/elementwise/kernels/unary_vector.h"
 
@@ -25,7 +26,7 @@ namespace vm = kaon::ops::math::HWY_NAMESPACE;
 // No vector form: rare, and the scalar functions are exact.
 constexpr bool is_scalar(UnaryKind k) {
   using U = UnaryKind;
-  return (k >= U::sinh && k <= U::arctanh) || k == U::cbrt || k == U::rcbrt || (k >= U::gamma && k <= U::digamma);
+  return (k >= U::sinh && k <= U::arctanh) || k == U::cbrt || k == U::rcbrt || k == U::gamma;
 }
 
 // In double precision, since the cosine may be close to 0; arguments far from 0 one by one.
@@ -51,58 +52,58 @@ void TanTile(const float* x, float* y, size_t n) {
   }
 }
 
-// The polynomial of these coefficients, from the highest power down.
-template <class D, class V, size_t N>
-HWY_INLINE V Polynomial(D d, V x, const double (&coefficients)[N]) {
-  V sum = hn::Set(d, coefficients[0]);
-  for (size_t i = 1; i < N; ++i) sum = hn::MulAdd(sum, x, hn::Set(d, coefficients[i]));
-  return sum;
-}
-
 // The quantile of the normal distribution at (1 + x) / 2, over sqrt(2): AS 241 (Wichura 1988), whose rational functions
 // have a relative error of 1e-16. Its third one is for x that float32 does not reach.
-template <class D, class V = hn::Vec<D>>
-HWY_INLINE V Erfinv(D d, V x) {
-  static constexpr double middle_over[] = {2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4,
-                                           4.5921953931549871457e4, 1.3731693765509461125e4, 1.9715909503065514427e3,
-                                           1.3314166789178437745e2, 3.3871328727963666080};
-  static constexpr double middle_under[] = {
-      5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4, 2.1213794301586595867e4,
-      5.3941960214247511077e3, 6.8718700749205790830e2, 4.2313330701600911252e1, 1.0};
-  static constexpr double end_over[] = {7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1,
-                                        1.27045825245236838258,    3.64784832476320460504,    5.76949722146069140550,
-                                        4.63033784615654529590,    1.42343711074968357734};
-  static constexpr double end_under[] = {
-      1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2, 1.48103976427480074590e-1,
-      6.89767334985100004550e-1, 1.67638483018380384940,    2.05319162663775882187,    1.0};
-  const V half = hn::Set(d, 0.5), q = hn::Mul(x, half), size = hn::Abs(x);
-  const V r = hn::NegMulAdd(q, q, hn::Set(d, 0.180625));
-  V y = hn::Div(hn::Mul(q, Polynomial(d, r, middle_over)), Polynomial(d, r, middle_under));
-  const auto is_middle = hn::Le(size, hn::Set(d, 0.85));
-  if (!hn::AllTrue(d, is_middle)) {
-    const V one = hn::Set(d, 1.0), tail = hn::Mul(hn::Sub(one, size), half);
-    const V t = hn::Sub(hn::Sqrt(hn::Neg(hn::Log(d, tail))), hn::Set(d, 1.6));
-    const V end = hn::Div(Polynomial(d, t, end_over), Polynomial(d, t, end_under));
-    const V beyond = hn::IfThenElse(hn::Eq(size, one), hn::Inf(d), hn::NaN(d));
-    const V far = hn::CopySign(hn::IfThenElse(hn::Lt(size, one), end, beyond), x);
-    y = hn::IfThenElse(is_middle, y, far);
+struct Erfinv {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V x) const {
+    static constexpr double middle_over[] = {2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4,
+                                             4.5921953931549871457e4, 1.3731693765509461125e4, 1.9715909503065514427e3,
+                                             1.3314166789178437745e2, 3.3871328727963666080};
+    static constexpr double middle_under[] = {
+        5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4, 2.1213794301586595867e4,
+        5.3941960214247511077e3, 6.8718700749205790830e2, 4.2313330701600911252e1, 1.0};
+    static constexpr double end_over[] = {
+        7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1, 1.27045825245236838258,
+        3.64784832476320460504,    5.76949722146069140550,    4.63033784615654529590,    1.42343711074968357734};
+    static constexpr double end_under[] = {
+        1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2, 1.48103976427480074590e-1,
+        6.89767334985100004550e-1, 1.67638483018380384940,    2.05319162663775882187,    1.0};
+    const V half = hn::Set(d, 0.5), q = hn::Mul(x, half), size = hn::Abs(x);
+    const V r = hn::NegMulAdd(q, q, hn::Set(d, 0.180625));
+    V y = hn::Div(hn::Mul(q, Polynomial(d, r, middle_over)), Polynomial(d, r, middle_under));
+    const auto is_middle = hn::Le(size, hn::Set(d, 0.85));
+    if (!hn::AllTrue(d, is_middle)) {
+      const V one = hn::Set(d, 1.0), tail = hn::Mul(hn::Sub(one, size), half);
+      const V t = hn::Sub(hn::Sqrt(hn::Neg(hn::Log(d, tail))), hn::Set(d, 1.6));
+      const V end = hn::Div(Polynomial(d, t, end_over), Polynomial(d, t, end_under));
+      const V beyond = hn::IfThenElse(hn::Eq(size, one), hn::Inf(d), hn::NaN(d));
+      const V far = hn::CopySign(hn::IfThenElse(hn::Lt(size, one), end, beyond), x);
+      y = hn::IfThenElse(is_middle, y, far);
+    }
+    return hn::Mul(y, hn::Set(d, 0.70710678118654752440));
   }
-  return hn::Mul(y, hn::Set(d, 0.70710678118654752440));
-}
+};
 
-// In double precision.
-void ErfinvTile(const float* x, float* y, size_t n) {
+// y = f(x) in double precision.
+template <class F>
+HWY_INLINE void WideTile(const float* x, float* y, size_t n, const F& f) {
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, decltype(d)> narrow;
   const size_t lanes = hn::Lanes(d);
-  HWY_ALIGN float rest[hn::MaxLanes(d)] = {};
+  const auto rounded = [&](const float* from) HWY_ATTR {
+#if HWY_TARGET == HWY_SCALAR
+    return hn::Set(narrow, float(hn::GetLane(f(d, hn::PromoteTo(d, hn::LoadU(narrow, from))))));  // infinities stay
+#else
+    return hn::DemoteTo(narrow, f(d, hn::PromoteTo(d, hn::LoadU(narrow, from))));
+#endif
+  };
   size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    hn::StoreU(hn::DemoteTo(narrow, Erfinv(d, hn::PromoteTo(d, hn::LoadU(narrow, x + i)))), narrow, y + i);
-  }
+  for (; i + lanes <= n; i += lanes) hn::StoreU(rounded(x + i), narrow, y + i);
   if (i == n) return;
+  HWY_ALIGN float rest[hn::MaxLanes(d)] = {};
   std::memcpy(rest, x + i, (n - i) * sizeof(float));
-  hn::Store(hn::DemoteTo(narrow, Erfinv(d, hn::PromoteTo(d, hn::Load(narrow, rest)))), narrow, rest);
+  hn::Store(rounded(rest), narrow, rest);
   std::memcpy(y + i, rest, (n - i) * sizeof(float));
 }
 
@@ -127,7 +128,11 @@ void UnaryTile(const void*, const float* const* in, float* out, size_t n) {
   } else if constexpr (K == UnaryKind::tan) {
     TanTile(in[0], out, n);
   } else if constexpr (K == UnaryKind::erfinv) {
-    ErfinvTile(in[0], out, n);
+    WideTile(in[0], out, n, Erfinv{});
+  } else if constexpr (K == UnaryKind::gammaln) {
+    WideTile(in[0], out, n, LogGamma{});
+  } else if constexpr (K == UnaryKind::digamma) {
+    WideTile(in[0], out, n, Digamma{});
   } else {
     vm::tile_loop<1>(in, out, n, UnaryVector<K>{});
   }
