@@ -67,11 +67,12 @@ void op::NormGrad::grad(GradContext& g) const {
     return;
   }
   const bool scalar_terms = g.wants(0) || g.wants(2);
+  const NDArray inverse = nd.where(out == 0, nd.zeros_like(out), 1 / out);  // as the gradient itself is 0 there
   NDArray dot;
-  if (scalar_terms) dot = nd._reshape_to(nd.sum(up * data, {.axis = axis}), {.shape = out.shape()}) / out;
+  if (scalar_terms) dot = nd._reshape_to(nd.sum(up * data, {.axis = axis}), {.shape = out.shape()}) * inverse;
   if (g.wants(0)) g.set(0, dot);
-  if (g.wants(1)) g.set(1, up * nd._backward_sum(head / out, spread));
-  if (g.wants(2)) g.set(2, -(dot * head / out));
+  if (g.wants(1)) g.set(1, up * nd._backward_sum(head * inverse, spread));
+  if (g.wants(2)) g.set(2, -(dot * head * inverse));
 }
 
 void run_cpu(const op::NormGrad& op, KernelContext& c) { run_reduce_grad(op.axis, c, NormGradValue{op.ord}); }

@@ -1,6 +1,7 @@
 // Normalisations that are made of others.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "kaon/ops/functions.h"
@@ -26,6 +27,9 @@ void refuse_mean_var(const InferContext& c, bool output_mean_var) {
   if (output_mean_var) c.fail_value("output_mean_var is not implemented: use moments");
 }
 
+// The root of the sum of squares over `axes`, which stay as 1: one pass over x, and a gradient of 0 at 0.
+NDArray length_over(const NDArray& x, const Shape& axes) { return nd.norm(x, {.axis = axes, .keepdims = true}); }
+
 // Sets output 0 to (x - mean) / sqrt(var + eps) over the last axis of x seen as `rows`, with gamma and beta along axis
 // 1 of them; outputs 1 and 2, where there are any, to the mean and the root.
 void set_normalized_rows(ComposeContext& c, const Shape& rows, double eps, bool output_mean_var) {
@@ -35,11 +39,11 @@ void set_normalized_rows(ComposeContext& c, const Shape& rows, double eps, bool 
     for (int i = 1; output_mean_var && i < 3; ++i) c.set(i, nd.zeros(c.output(i).shape, {.dtype = x.dtype()}));
     return;
   }
-  const ArrayOptions like{.dtype = x.dtype()};
-  const Shape length(rows[2]), column(1, rows[1], 1);
-  const std::vector<NDArray> y =
-      nd.LayerNorm_mean_var(shaped(x, rows), nd.ones(length, like), nd.zeros(length, like), {.eps = eps});
-  c.set(nd.reshape_like(y[0] * shaped(gamma, column) + shaped(beta, column), x));
+  const auto per_row = [&](const NDArray& a) {
+    return nd.broadcast_to(shaped(a, {1, rows[1], 1}), Shape(rows[0], rows[1], 1));
+  };
+  const std::vector<NDArray> y = nd.LayerNorm_mean_var(shaped(x, rows), per_row(gamma), per_row(beta), {.eps = eps});
+  c.set(nd.reshape_like(y[0], x));
   for (int i = 1; output_mean_var && i < 3; ++i) {
     const NDArray statistic = shaped(y[size_t(i)], c.output(i).shape);
     c.set(i, is_narrow(x) ? nd.cast(statistic, x.dtype()) : statistic);
@@ -160,7 +164,7 @@ void op::L2Normalization::compose(ComposeContext& c) const {
     if (first == last) return x / nd.sqrt(nd.square(x) + eps);
     Shape axes;
     for (int i = first; i < last; ++i) axes.push_back(i);
-    return x / nd.sqrt(nd.sum(nd.square(x), {.axis = axes, .keepdims = true}) + eps);
+    return x / nd.sqrt(nd.square(length_over(x, axes)) + eps);
   }));
 }
 
@@ -205,7 +209,8 @@ void op::RMSNorm::compose(ComposeContext& c) const {
   along[at] = c.input().shape()[at];
   c.set(in_float32(c.input(), [&](const NDArray& x) {
     const NDArray gamma = shaped(nd.cast(c.input(1), x.dtype()), along);
-    return gamma * x * nd.rsqrt(nd.mean(nd.square(x), {.axis = Shape(at), .keepdims = true}) + eps);
+    const double n = double(std::max<int64_t>(1, along[at]));
+    return gamma * x * nd.rsqrt(nd.square(length_over(x, Shape(at))) / n + eps);
   }));
 }
 

@@ -53,6 +53,16 @@ struct Rows {
   }
 };
 
+// Whether gamma and beta have a number for each row: data's shape with 1 at the axis. Else they are along the axis.
+bool is_per_row(const Shape& gamma, const Shape& data) { return data.ndim() > 1 && gamma.ndim() == data.ndim(); }
+
+Shape affine_shape(const Shape& gamma, const Shape& data, int at) {
+  if (!is_per_row(gamma, data)) return Shape(data[at]);
+  Shape s = data;
+  s[at] = 1;
+  return s;
+}
+
 Shape statistics_shape(const Shape& data, int axis) {
   Shape s;
   for (int i = 0; i < data.ndim(); ++i) {
@@ -69,14 +79,15 @@ DType statistics_dtype(DType data) { return is_half(data) ? DType::float32 : dat
 NormBackward terms(int axis, const NDArray& head, const NDArray& data, const NDArray& gamma, const NDArray& mean,
                    const NDArray& std) {
   const int at = normalize_axis(axis, data.ndim(), "LayerNorm");
-  Shape statistics = data.shape(), affine = Shape::filled(data.ndim(), 1);
-  statistics[at] = 1, affine[at] = data.shape()[at];
+  const bool per_row = is_per_row(gamma.shape(), data.shape());
+  Shape statistics = data.shape(), affine = per_row ? data.shape() : Shape::filled(data.ndim(), 1);
+  statistics[at] = 1, affine[at] = per_row ? 1 : data.shape()[at];
   const DType dtype = mean.dtype();
   NormBackward f;
   f.head = as_dtype(head, dtype), f.x = as_dtype(data, dtype);
   f.gamma = nd._reshape_to(as_dtype(gamma, dtype), {.shape = affine});
   f.mean = nd._reshape_to(mean, {.shape = statistics}), f.scale = 1 / nd._reshape_to(std, {.shape = statistics});
-  f.statistics_axes = Shape(at), f.affine_axes = axes_but(data.ndim(), at);
+  f.statistics_axes = Shape(at), f.affine_axes = per_row ? Shape(at) : axes_but(data.ndim(), at);
   return f;
 }
 
@@ -88,8 +99,8 @@ void forward(const op::LayerNorm& op, KernelContext& c) {
   };
   const T* const x = r.gather(c.run, c.in(0).as<T>());
   T* const y = r.target(c.run, c.out(0).as<T>());
-  normalize_rows(c.run, r.count(), r.columns, x, c.in(1).as<T>(), c.in(2).as<T>(), op.eps, y, statistics(1),
-                 statistics(2));
+  const RowAffine<T> affine{c.in(1).as<T>(), c.in(2).as<T>(), is_per_row(c.in(1).shape, c.in(0).shape)};
+  normalize_rows(c.run, r.count(), r.columns, x, affine, op.eps, y, statistics(1), statistics(2));
   r.scatter(c.run, y, c.out(0).as<T>());
 }
 
@@ -99,7 +110,8 @@ void backward(const op::BackwardLayerNorm& op, KernelContext& c) {
   const T* const head = r.gather(c.run, c.in(0).as<T>());
   const T* const x = r.gather(c.run, c.in(1).as<T>());
   T* const dx = r.target(c.run, c.out(0).as<T>());
-  normalize_rows_backward(c.run, r.count(), r.columns, head, x, c.in(2).as<T>(), c.in(3).as<T>(), c.in(4).as<T>(), dx,
+  const RowAffine<T> affine{c.in(2).as<T>(), nullptr, is_per_row(c.in(2).shape, c.in(1).shape)};
+  normalize_rows_backward(c.run, r.count(), r.columns, head, x, affine, c.in(3).as<T>(), c.in(4).as<T>(), dx,
                           c.out(1).as<T>(), c.out(2).as<T>());
   r.scatter(c.run, dx, c.out(0).as<T>());
 }
@@ -116,8 +128,9 @@ void op::LayerNorm::infer(InferContext& c) const {
   c.expect_floating();
   const Shape data = c.shape(0);
   const int at = normalize_axis(axis, data.ndim(), "LayerNorm");
-  c.expect_shape(1, Shape(data[at]));
-  c.expect_shape(2, Shape(data[at]));
+  const Shape affine = affine_shape(c.shape(1), data, at);
+  c.expect_shape(1, affine);
+  c.expect_shape(2, affine);
   c.set_output(0, data, c.dtype());
   const DType wide = statistics_dtype(c.dtype());
   Shape statistics = statistics_shape(data, at);
@@ -173,12 +186,13 @@ void op::BackwardLayerNorm::infer(InferContext& c) const {
   const Shape data = c.shape(1);
   const int at = normalize_axis(axis, data.ndim(), "LayerNorm");
   c.expect_shape(0, data);
-  c.expect_shape(2, Shape(data[at]));
+  const Shape affine = affine_shape(c.shape(2), data, at);
+  c.expect_shape(2, affine);
   c.expect_shape(3, statistics_shape(data, at));
   c.expect_shape(4, statistics_shape(data, at));
   c.set_output(0, data, c.dtype(1));
-  c.set_output(1, Shape(data[at]), c.dtype(2));
-  c.set_output(2, Shape(data[at]), c.dtype(2));
+  c.set_output(1, affine, c.dtype(2));
+  c.set_output(2, affine, c.dtype(2));
 }
 
 void op::BackwardLayerNorm::grad(GradContext& g) const {

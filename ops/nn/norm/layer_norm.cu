@@ -17,6 +17,7 @@ template <class T>
 struct Forward {
   using A = accumulate_t<T>;
   double eps;
+  bool per_row;  // gamma and beta
   const T *x, *gamma, *beta;
   T* y;
   A *mean, *std;  // each may be null
@@ -40,7 +41,8 @@ struct Forward {
     const A deviation = row_deviation(cuda::all_reduce(p.team, squares, Add<A>()), p.n, eps);
     const A inverse = A(1) / deviation;
     p.for_lane(n, [&](int64_t j, int h) {
-      y[first + j * p.inner] = T((value(j, h) - center) * inverse * A(gamma[j]) + A(beta[j]));
+      const int64_t k = per_row ? row : j;
+      y[first + j * p.inner] = T((value(j, h) - center) * inverse * A(gamma[k]) + A(beta[k]));
     });
     if (!exists || p.team.lane(threadIdx.x) != 0) return;
     if (mean) mean[row] = center;
@@ -62,6 +64,7 @@ struct AddTwo {
 template <class T>
 struct DataGradient {
   using A = accumulate_t<T>;
+  bool per_row;  // gamma
   const T *head, *x, *gamma;
   const A *mean, *std;
   T* dx;
@@ -72,7 +75,7 @@ struct DataGradient {
     const A center = exists ? mean[row] : A(0), inverse = A(1) / (exists ? std[row] : A(1));
     A slopes[cuda::RowPlan::held], normals[cuda::RowPlan::held];
     TwoSums<A> sums{0, 0};
-    const auto slope_at = [&](int64_t j) { return A(head[first + j * p.inner]) * A(gamma[j]); };
+    const auto slope_at = [&](int64_t j) { return A(head[first + j * p.inner]) * A(gamma[per_row ? row : j]); };
     const auto normal_at = [&](int64_t j) { return (A(x[first + j * p.inner]) - center) * inverse; };
     p.for_lane(n, [&](int64_t j, int h) {
       const A slope = slope_at(j), normal = normal_at(j);
@@ -89,19 +92,21 @@ struct DataGradient {
   }
 };
 
-// The gradients of gamma and beta: sums over the rows.
+// The gradients of gamma and beta: sums over the rows, or over each row.
 template <class T>
 struct AffineGradient {
   using A = accumulate_t<T>;
   using Acc = TwoSums<A>;
   using Fold = AffineGradient;
+  bool per_row;
   const T *head, *x;
   const A *mean, *std;
   T *dgamma, *dbeta;  // each may be null
 
   __device__ Acc identity() const { return {0, 0}; }
   __device__ Acc merge(const Acc& a, const Acc& b) const { return AddTwo<A>()(a, b); }
-  __device__ Acc add(const Acc& acc, int64_t at, int64_t, int64_t row) const {
+  __device__ Acc add(const Acc& acc, int64_t at, int64_t k, int64_t j) const {
+    const int64_t row = per_row ? k : j;
     const A h = A(head[at]);
     return {acc.first + h * (A(x[at]) - mean[row]) / std[row], acc.second + h};
   }
@@ -128,8 +133,8 @@ void run_cuda(const op::LayerNorm& op, KernelContext& c) {
   dispatch_float("LayerNorm", c.in(0).dtype, [&]<class T>() {
     using A = accumulate_t<T>;
     cuda::for_rows(c, v.rows(),
-                   Forward<T>{op.eps, c.in(0).as<T>(), c.in(1).as<T>(), c.in(2).as<T>(), c.out(0).as<T>(),
-                              c.out(1).as<A>(), c.out(2).as<A>()});
+                   Forward<T>{op.eps, c.in(1).shape.ndim() > 1, c.in(0).as<T>(), c.in(1).as<T>(), c.in(2).as<T>(),
+                              c.out(0).as<T>(), c.out(1).as<A>(), c.out(2).as<A>()});
   });
 }
 
@@ -137,14 +142,15 @@ void run_cuda(const op::BackwardLayerNorm& op, KernelContext& c) {
   const AxisView v(c.in(1).shape, op.axis);
   dispatch_float("_backward_LayerNorm", c.in(1).dtype, [&]<class T>() {
     using A = accumulate_t<T>;
+    const bool per_row = c.in(2).shape.ndim() > 1;
     const T *head = c.in(0).as<T>(), *x = c.in(1).as<T>();
     const A *mean = c.in(3).as<A>(), *std = c.in(4).as<A>();
     if (c.out(1).data || c.out(2).data) {
-      const ReduceDim dims[] = {{v.outer, true}, {v.n, false}, {v.inner, true}};
-      cuda::reduce(c, AffineGradient<T>{head, x, mean, std, c.out(1).as<T>(), c.out(2).as<T>()}, dims);
+      const ReduceDim dims[] = {{v.outer, !per_row}, {v.n, per_row}, {v.inner, !per_row}};
+      cuda::reduce(c, AffineGradient<T>{per_row, head, x, mean, std, c.out(1).as<T>(), c.out(2).as<T>()}, dims);
     }
     if (c.out(0).data && c.out(0).size() > 0) {
-      cuda::for_rows(c, v.rows(), DataGradient<T>{head, x, c.in(2).as<T>(), mean, std, c.out(0).as<T>()});
+      cuda::for_rows(c, v.rows(), DataGradient<T>{per_row, head, x, c.in(2).as<T>(), mean, std, c.out(0).as<T>()});
     }
   });
 }

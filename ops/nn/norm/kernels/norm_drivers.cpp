@@ -105,24 +105,26 @@ void channel_affine(RunContext& run, const ChannelSizes& s, const T* head, const
 }
 
 template <class T>
-void normalize_rows(RunContext& run, int64_t rows, int64_t columns, const T* x, const T* gamma, const T* beta,
-                    double eps, T* y, T* mean, T* std) {
+void normalize_rows(RunContext& run, int64_t rows, int64_t columns, const T* x, const RowAffine<T>& affine, double eps,
+                    T* y, T* mean, T* std) {
   run.parallel_for(rows, items_per_piece(columns), [&](int64_t begin, int64_t end) {
-    norm_table<T>().layer_rows(end - begin, columns, x + begin * columns, gamma, beta, eps, y + begin * columns,
-                               mean + begin, std + begin);
+    norm_table<T>().layer_rows(end - begin, columns, x + begin * columns, affine.from_row(begin), eps,
+                               y + begin * columns, mean + begin, std + begin);
   });
 }
 
 template <class T>
-void normalize_rows_backward(RunContext& run, int64_t rows, int64_t columns, const T* head, const T* x, const T* gamma,
-                             const T* mean, const T* std, T* dx, T* dgamma, T* dbeta) {
-  const Parts<T> parts(run, rows, items_per_piece(columns), columns);
+void normalize_rows_backward(RunContext& run, int64_t rows, int64_t columns, const T* head, const T* x,
+                             const RowAffine<T>& affine, const T* mean, const T* std, T* dx, T* dgamma, T* dbeta) {
+  const Parts<T> parts(run, rows, items_per_piece(columns), affine.per_row ? 0 : columns);
   run.parallel_for(rows, parts.grain, [&](int64_t begin, int64_t end) {
     const int64_t piece = begin / parts.grain, at = begin * columns;
-    norm_table<T>().layer_rows_backward(end - begin, columns, head + at, x + at, gamma, mean + begin, std + begin,
-                                        dx ? dx + at : nullptr, dgamma ? parts.first(piece) : nullptr,
-                                        dbeta ? parts.second(piece) : nullptr);
+    const auto target = [&](T* whole, T* part) { return !whole ? nullptr : affine.per_row ? whole + begin : part; };
+    norm_table<T>().layer_rows_backward(end - begin, columns, head + at, x + at, affine.from_row(begin), mean + begin,
+                                        std + begin, dx ? dx + at : nullptr, target(dgamma, parts.first(piece)),
+                                        target(dbeta, parts.second(piece)));
   });
+  if (affine.per_row) return;
   for (int64_t i = 0; i < columns; ++i) {
     T gammas = 0, betas = 0;
     for (int64_t piece = 0; piece < parts.count; ++piece) {
@@ -139,9 +141,9 @@ void normalize_rows_backward(RunContext& run, int64_t rows, int64_t columns, con
   template void channel_products(RunContext&, const ChannelSizes&, const T*, const T*, const T*, T*, T*);          \
   template void channel_affine(RunContext&, const ChannelSizes&, const T*, const T*, const T*, const T*, const T*, \
                                const T*, T*);                                                                      \
-  template void normalize_rows(RunContext&, int64_t, int64_t, const T*, const T*, const T*, double, T*, T*, T*);   \
-  template void normalize_rows_backward(RunContext&, int64_t, int64_t, const T*, const T*, const T*, const T*,     \
-                                        const T*, T*, T*, T*)
+  template void normalize_rows(RunContext&, int64_t, int64_t, const T*, const RowAffine<T>&, double, T*, T*, T*);  \
+  template void normalize_rows_backward(RunContext&, int64_t, int64_t, const T*, const T*, const RowAffine<T>&,    \
+                                        const T*, const T*, T*, T*, T*)
 KAON_NORM_DRIVERS(float);
 KAON_NORM_DRIVERS(double);
 #undef KAON_NORM_DRIVERS

@@ -138,8 +138,9 @@ void affine_rows(const ChannelAffine<T>& f, const ChannelSizes& s, int64_t begin
 }
 
 template <class T>
-void layer_rows(int64_t rows, int64_t columns, const T* x, const T* gamma, const T* beta, double eps, T* y, T* mean,
+void layer_rows(int64_t rows, int64_t columns, const T* x, const RowAffine<T>& affine, double eps, T* y, T* mean,
                 T* std) {
+  const T *gamma = affine.gamma, *beta = affine.beta;
   for (int64_t r = 0; r < rows; ++r, x += columns, y += columns) {
     const T center = sum_over<T>(columns, [&](auto d, int64_t i) { return hn::LoadU(d, x + i); }) / T(columns);
     const T squares = sum_over<T>(columns, [&](auto d, int64_t i) {
@@ -149,6 +150,14 @@ void layer_rows(int64_t rows, int64_t columns, const T* x, const T* gamma, const
     mean[r] = center;
     std[r] = row_deviation(squares, columns, eps);
     const T inverse = T(1) / std[r];
+    if (affine.per_row) {
+      const T scale = inverse * gamma[r], shift = beta[r];
+      for_each_vector<T>(columns, [&](auto d, int64_t i) {
+        const auto v = hn::Sub(hn::LoadU(d, x + i), hn::Set(d, center));
+        hn::StoreU(hn::MulAdd(v, hn::Set(d, scale), hn::Set(d, shift)), d, y + i);
+      });
+      continue;
+    }
     for_each_vector<T>(columns, [&](auto d, int64_t i) {
       const auto v = hn::Mul(hn::Sub(hn::LoadU(d, x + i), hn::Set(d, center)), hn::Set(d, inverse));
       hn::StoreU(hn::MulAdd(v, hn::LoadU(d, gamma + i), hn::LoadU(d, beta + i)), d, y + i);
@@ -156,17 +165,33 @@ void layer_rows(int64_t rows, int64_t columns, const T* x, const T* gamma, const
   }
 }
 
-// dgamma and dbeta are this piece's own sums, or null.
+// dgamma and dbeta are those of these rows, or null.
 template <class T>
-void layer_rows_backward(int64_t rows, int64_t columns, const T* head, const T* x, const T* gamma, const T* mean,
-                         const T* std, T* dx, T* dgamma, T* dbeta) {
-  if (dgamma) std::fill_n(dgamma, columns, T(0));
-  if (dbeta) std::fill_n(dbeta, columns, T(0));
+void layer_rows_backward(int64_t rows, int64_t columns, const T* head, const T* x, const RowAffine<T>& affine,
+                         const T* mean, const T* std, T* dx, T* dgamma, T* dbeta) {
+  const T* const gamma = affine.gamma;
   for (int64_t r = 0; r < rows; ++r, head += columns, x += columns) {
     const T inverse = T(1) / std[r], center = mean[r];
     const auto normal = [&](auto d, int64_t i) {
       return hn::Mul(hn::Sub(hn::LoadU(d, x + i), hn::Set(d, center)), hn::Set(d, inverse));
     };
+    if (affine.per_row) {
+      const T heads = sum_over<T>(columns, [&](auto d, int64_t i) { return hn::LoadU(d, head + i); });
+      const T products =
+          sum_over<T>(columns, [&](auto d, int64_t i) { return hn::Mul(hn::LoadU(d, head + i), normal(d, i)); });
+      if (dgamma) dgamma[r] = products;
+      if (dbeta) dbeta[r] = heads;
+      const T mean1 = heads / T(columns), mean2 = products / T(columns), scale = inverse * gamma[r];
+      if (!dx) continue;
+      for_each_vector<T>(columns, [&](auto d, int64_t i) {
+        const auto v =
+            hn::Sub(hn::Sub(hn::LoadU(d, head + i), hn::Set(d, mean1)), hn::Mul(normal(d, i), hn::Set(d, mean2)));
+        hn::StoreU(hn::Mul(v, hn::Set(d, scale)), d, dx + r * columns + i);
+      });
+      continue;
+    }
+    if (r == 0 && dgamma) std::fill_n(dgamma, columns, T(0));
+    if (r == 0 && dbeta) std::fill_n(dbeta, columns, T(0));
     if (dx) {
       const auto slope = [&](auto d, int64_t i) { return hn::Mul(hn::LoadU(d, head + i), hn::LoadU(d, gamma + i)); };
       const T mean1 = sum_over<T>(columns, slope) / T(columns);

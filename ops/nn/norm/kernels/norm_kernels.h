@@ -100,14 +100,26 @@ template <class T>
 void channel_affine(RunContext& run, const ChannelSizes& s, const T* head, const T* x, const T* mean, const T* a,
                     const T* b, const T* shift, T* out);
 
+// gamma and beta: a number for each column, or for each row.
+template <class T>
+struct RowAffine {
+  const T *gamma, *beta;
+  bool per_row;
+  // those of the rows from this one on
+  RowAffine from_row(int64_t row) const {
+    const int64_t at = per_row ? row : 0;
+    return {gamma + at, beta ? beta + at : nullptr, per_row};
+  }
+};
+
 // y = (x - mean) / std * gamma + beta for each of `rows` rows; writes mean and std = sqrt(var + eps) of each.
 template <class T>
-void normalize_rows(RunContext& run, int64_t rows, int64_t columns, const T* x, const T* gamma, const T* beta,
-                    double eps, T* y, T* mean, T* std);
+void normalize_rows(RunContext& run, int64_t rows, int64_t columns, const T* x, const RowAffine<T>& affine, double eps,
+                    T* y, T* mean, T* std);
 
 // The gradients of x, gamma and beta; each may be null.
 template <class T>
-void normalize_rows_backward(RunContext& run, int64_t rows, int64_t columns, const T* head, const T* x, const T* gamma,
-                             const T* mean, const T* std, T* dx, T* dgamma, T* dbeta);
+void normalize_rows_backward(RunContext& run, int64_t rows, int64_t columns, const T* head, const T* x,
+                             const RowAffine<T>& affine, const T* mean, const T* std, T* dx, T* dgamma, T* dbeta);
 
 }  // namespace kaon::ops

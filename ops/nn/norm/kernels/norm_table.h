@@ -23,11 +23,11 @@ struct NormTable {
   // runs, or rows, [begin, end)
   void (*affine_planes)(const ChannelAffine<T>& f, const ChannelSizes& s, int64_t begin, int64_t end);
   void (*affine_rows)(const ChannelAffine<T>& f, const ChannelSizes& s, int64_t begin, int64_t end);
-  void (*layer_rows)(int64_t rows, int64_t columns, const T* x, const T* gamma, const T* beta, double eps, T* y,
-                     T* mean, T* std);
-  // dgamma and dbeta get the sums of these rows
-  void (*layer_rows_backward)(int64_t rows, int64_t columns, const T* head, const T* x, const T* gamma, const T* mean,
-                              const T* std, T* dx, T* dgamma, T* dbeta);
+  void (*layer_rows)(int64_t rows, int64_t columns, const T* x, const RowAffine<T>& affine, double eps, T* y, T* mean,
+                     T* std);
+  // dgamma and dbeta get the sums of these rows, or with per_row a number for each
+  void (*layer_rows_backward)(int64_t rows, int64_t columns, const T* head, const T* x, const RowAffine<T>& affine,
+                              const T* mean, const T* std, T* dx, T* dgamma, T* dbeta);
 };
 
 template <class T>

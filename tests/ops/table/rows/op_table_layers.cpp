@@ -509,9 +509,12 @@ void batch_norm(Rows& rows, const op::BatchNorm& op, const Shape& data, bool tra
       loose);
 }
 
-void layer_norm(Rows& rows, const op::LayerNorm& op, const Shape& data) {
+// per_row: gamma and beta have a number for each row along the axis.
+void layer_norm(Rows& rows, const op::LayerNorm& op, const Shape& data, bool per_row = false) {
   const int axis = op.axis < 0 ? op.axis + data.ndim() : op.axis;
-  const Shape c(data[axis]), kept = with(data, axis, 1);
+  const Shape kept = with(data, axis, 1), c = per_row ? kept : Shape(data[axis]);
+  const double n = double(data[axis]);
+  const auto of = [=](const Shape& p) { return per_row ? with(p, axis, 0) : Shape(p[axis]); };
   rows.emplace_back(
       op, std::vector{in(data), in(c), in(c)},
       [=](const Hosts& in) {
@@ -519,13 +522,12 @@ void layer_norm(Rows& rows, const op::LayerNorm& op, const Shape& data) {
           const Moments m = moments(v);
           for (double& x : v) x = (x - m.mean) / std::sqrt(m.var + op.eps);
         });
-        Hosts all{generate(
-            data, [&](const Shape& p) { return normal.at(p) * in[1][size_t(p[axis])] + in[2][size_t(p[axis])]; })};
+        Hosts all{generate(data, [&](const Shape& p) { return normal.at(p) * in[1].at(of(p)) + in[2].at(of(p)); })};
         if (!op.output_mean_var) return all;
         Host mean = zeros(kept), std = zeros(kept);
         each(kept, [&](const Shape& row) {
           std::vector<double> v;
-          for (int64_t i = 0; i < c[0]; ++i) v.push_back(in[0].at(with(row, axis, i)));
+          for (int64_t i = 0; i < data[axis]; ++i) v.push_back(in[0].at(with(row, axis, i)));
           mean.at(row) = moments(v).mean, std.at(row) = std::sqrt(moments(v).var + op.eps);
         });
         for (Host* h : {&mean, &std}) {
@@ -534,7 +536,7 @@ void layer_norm(Rows& rows, const op::LayerNorm& op, const Shape& data) {
         }
         return all;
       },
-      RowOptions{.loosen = 4, .loosen_gradient = 20});
+      RowOptions{.loosen = 4, .loosen_gradient = 20, .infers = !per_row});
   Shape statistics = without(data, axis);
   if (statistics.empty()) statistics = Shape(1);
   auto fixed = [&](Input i) {
@@ -551,13 +553,13 @@ void layer_norm(Rows& rows, const op::LayerNorm& op, const Shape& data) {
         Host dgamma = zeros(c), dbeta = zeros(c), sum = zeros(kept), product = zeros(kept);
         auto normal = [&](const Shape& p) { return (in[1].at(p) - mean.at(first(p))) / std.at(first(p)); };
         each(data, [&](const Shape& p) {
-          const size_t k = size_t(p[axis]);
-          dgamma.values[k] += in[0].at(p) * normal(p), dbeta.values[k] += in[0].at(p);
-          sum.at(first(p)) += in[0].at(p) * in[2][k] / double(c[0]);
-          product.at(first(p)) += in[0].at(p) * in[2][k] * normal(p) / double(c[0]);
+          const double slope = in[0].at(p) * in[2].at(of(p));
+          dgamma.at(of(p)) += in[0].at(p) * normal(p), dbeta.at(of(p)) += in[0].at(p);
+          sum.at(first(p)) += slope / n;
+          product.at(first(p)) += slope * normal(p) / n;
         });
         const Host dx = generate(data, [&](const Shape& p) {
-          return (in[0].at(p) * in[2][size_t(p[axis])] - sum.at(first(p)) - normal(p) * product.at(first(p))) /
+          return (in[0].at(p) * in[2].at(of(p)) - sum.at(first(p)) - normal(p) * product.at(first(p))) /
                  std.at(first(p));
         });
         return Hosts{dx, dgamma, dbeta};
@@ -581,6 +583,8 @@ void add_norms(Rows& rows) {
       layer_norm(rows, {.axis = 0}, {5, 1}), layer_norm(rows, {}, {1, 7}), layer_norm(rows, {}, {0, 4});
   layer_norm(rows, {.output_mean_var = true}, {3, 5}),
       layer_norm(rows, {.axis = 1, .output_mean_var = true}, {2, 3, 4});
+  layer_norm(rows, {}, {3, 5}, true), layer_norm(rows, {.axis = 1, .eps = 1e-2}, {2, 5, 3}, true),
+      layer_norm(rows, {.output_mean_var = true}, {1, 2, 37}, true), layer_norm(rows, {}, {0, 4}, true);
 }
 
 Rows rows_of(void (*add)(Rows&)) {
