@@ -65,6 +65,11 @@ NDArray between(const NDArray& low, const NDArray& high, const NDArray& share) {
   return nd.where(stays, low, low + (high - low) * share);
 }
 
+// The same at one share, which is not 0.
+NDArray between(const NDArray& low, const NDArray& high, double share) {
+  return nd.where(low == high, low, low + (high - low) * share);
+}
+
 // NaN in the results of rows that have one, along the last axis.
 NDArray with_nan(const NDArray& y, const NDArray& rows) {
   const NDArray largest = nd.stop_gradient(nd.max(rows, {.axis = Shape(rows.ndim() - 1), .keepdims = true}));
@@ -83,7 +88,7 @@ NDArray of_number(const NDArray& rows, double q, Interpolation kind) {
   }
   const NDArray two = nd._order(rows, {.k = 2, .first = low})[0];
   const NDArray a = nd.slice_axis(two, -1, 0, 1), b = nd.slice_axis(two, -1, 1, 2);
-  return between(a, b, nd.full({1}, kind == Interpolation::midpoint ? 0.5 : part, {.dtype = a.dtype()}));
+  return between(a, b, kind == Interpolation::midpoint ? 0.5 : part);
 }
 
 // The quantiles q (float64, 1-D) of each row, along the last axis.

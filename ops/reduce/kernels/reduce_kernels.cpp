@@ -79,6 +79,10 @@ void float_runs(const void* data, size_t n, size_t count, size_t stride, void* o
         a3 = add_in<C>(d, a3, load_as(d, p + k + 3 * lanes));
       }
       for (; k + lanes <= n; k += lanes) a0 = add_in<C>(d, a0, load_as(d, p + k));
+      if (C == Combine::max || C == Combine::min) {  // which may see an element twice
+        if (k < n) a1 = add_in<C>(d, a1, load_as(d, p + n - lanes));
+        k = n;
+      }
       HWY_ALIGN Acc lane[HWY_MAX_BYTES / sizeof(Acc)];
       hn::Store(merge_in<C>(d, merge_in<C>(d, a0, a1), merge_in<C>(d, a2, a3)), d, lane);
       for (size_t half = lanes / 2; half > 0; half /= 2) {
