@@ -1,9 +1,13 @@
 #include "kaon/ops/kernels/index_list.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 
 #include <fmt/format.h>
+
+#include "kaon/ops/math/index_range.h"
+#include "kaon/ops/math/runs.h"
 
 namespace kaon::ops {
 
@@ -15,6 +19,13 @@ constexpr int64_t kPiece = 1 << 15;  // elements that one task moves
 
 const int64_t* load_indices(KernelContext& c, const TensorView& indices, int64_t n, IndexMode mode, const char* op) {
   const int64_t count = indices.size();
+  if (indices.dtype == DType::int64) {  // most often these are the positions, whatever the mode
+    std::atomic<bool> within = true;
+    c.run.parallel_for(count, kPiece, [&](int64_t begin, int64_t end) {
+      if (!all_within(indices.as<const int64_t>() + begin, size_t(end - begin), n)) within = false;
+    });
+    if (within) return indices.as<const int64_t>();
+  }
   int64_t* out = static_cast<int64_t*>(c.run.workspace(size_t(std::max<int64_t>(1, count)) * sizeof(int64_t)));
   dispatch_all(op, indices.dtype, [&]<class T>() {
     const T* in = indices.as<T>();
@@ -89,11 +100,26 @@ void scatter_add(KernelContext& c, const int64_t* positions, int64_t count, int6
           std::memset(static_cast<void*>(row), 0, size_t(inner) * sizeof(T));
           continue;
         }
+        const auto part = [&](int64_t k) { return from + (o * count + order[k]) * inner; };
+        if constexpr (std::is_same_v<T, Acc>) {  // in place
+          const T* const a = part(first);
+          if (last - first == 1) {
+            copy_run(row, a, size_t(inner) * sizeof(T));
+            continue;
+          }
+          const T* const b = part(first + 1);
+          for (int64_t i = 0; i < inner; ++i) row[i] = T(a[i] + b[i]);
+          for (int64_t k = first + 2; k < last; ++k) {
+            const T* const p = part(k);
+            for (int64_t i = 0; i < inner; ++i) row[i] = T(row[i] + p[i]);
+          }
+          continue;
+        }
         for (int64_t column = 0; column < inner; column += 256) {
           const int64_t n = std::min<int64_t>(256, inner - column);
           std::fill_n(sum, n, Acc(0));
           for (int64_t k = first; k < last; ++k) {
-            const T* head = from + (o * count + order[k]) * inner + column;
+            const T* const head = part(k) + column;
             for (int64_t i = 0; i < n; ++i) sum[i] = Acc(sum[i] + Acc(head[i]));
           }
           for (int64_t i = 0; i < n; ++i) row[column + i] = T(sum[i]);
@@ -114,7 +140,7 @@ void gather_rows(KernelContext& c, const int64_t* positions, int64_t count, int6
       for (; item < end; ++item) {
         const T* row = from + (o * rows + positions[j]) * inner;
         if (inner >= 16) {
-          std::memcpy(to + item * inner, row, size_t(inner) * sizeof(T));
+          copy_run(to + item * inner, row, size_t(inner) * sizeof(T));
         } else {
           for (int64_t i = 0; i < inner; ++i) to[item * inner + i] = row[i];
         }

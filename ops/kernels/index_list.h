@@ -30,7 +30,8 @@ KAON_HOST_DEVICE inline int64_t position_of(int64_t i, int64_t n, IndexMode mode
   return i < 0 && i >= -n ? i + n : -1;
 }
 
-// The positions of the indices, in workspace. Throws IndexError naming `op` for an index that names none.
+// The positions of the indices, in workspace unless the indices are these. Throws IndexError naming `op` for an index
+// that names none.
 const int64_t* load_indices(KernelContext& c, const TensorView& indices, int64_t n, IndexMode mode, const char* op);
 
 // dst[o, positions[j], :] += src[o, j, :] for o < outer, j < count, with dst (outer, rows, inner) zeroed first. Each

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kaon/ops/math/runs.h"
+
 namespace kaon::ops {
 
 namespace {
@@ -36,13 +38,16 @@ class Odometer {
 };
 
 template <class T>
-void copy_run(const T* src, T* dst, int64_t n, int64_t src_stride, int64_t dst_stride) {
-  if (src_stride == 1 && dst_stride == 1) {
-    if (n >= 16) {
-      std::memcpy(dst, src, size_t(n) * sizeof(T));
-    } else {
-      for (int64_t i = 0; i < n; ++i) dst[i] = src[i];
+void copy_row(const T* src, T* dst, int64_t n, int64_t src_stride, int64_t dst_stride) {
+  if (dst_stride == 1 && n >= 16 && src_stride >= -1 && src_stride <= 1) {
+    switch (src_stride) {
+      case 1: return copy_run(dst, src, size_t(n) * sizeof(T));
+      case 0: return fill_run(dst, *src, size_t(n), sizeof(T));
+      default: return reverse_run(dst, src, size_t(n), sizeof(T));
     }
+  }
+  if (src_stride == 1 && dst_stride == 1) {
+    for (int64_t i = 0; i < n; ++i) dst[i] = src[i];
   } else if (src_stride == 0 && dst_stride == 1) {
     std::fill_n(dst, n, *src);
   } else if (src_stride == -1 && dst_stride == 1) {
@@ -104,7 +109,7 @@ void copy_rows(RunContext& run, std::span<const CopyDim> dims, const T* src, T* 
     Odometer at(outer, item / blocks);
     for (; item < end; ++item) {
       const int64_t block = item % blocks, begin = block * piece;
-      copy_run(src + at.src + begin * inner.src, dst + at.dst + begin * inner.dst, std::min(piece, inner.size - begin),
+      copy_row(src + at.src + begin * inner.src, dst + at.dst + begin * inner.dst, std::min(piece, inner.size - begin),
                inner.src, inner.dst);
       if (block == blocks - 1) at.next();
     }
@@ -168,8 +173,54 @@ void transpose_planes(RunContext& run, std::span<const CopyDim> outer, CopyDim j
   });
 }
 
+// The dimension of three that becomes, or was, the innermost one; -1: there is none. Each of its elements is then a run
+// of `runs`.
+int triples_of(const CopyDims& dims, bool split) {
+  const int last = dims.count() - 1;
+  if (last < 1) return -1;
+  if (!split) {
+    const CopyDim &runs = dims[last - 1], &three = dims[last];
+    return three.size == 3 && three.dst == 1 && runs.dst == 3 && runs.src == 1 ? last : -1;
+  }
+  const CopyDim& runs = dims[last];
+  if (runs.src != 3 || runs.dst != 1) return -1;
+  for (int i = 0; i < last; ++i) {
+    if (dims[i].size == 3 && dims[i].src == 1) return i;
+  }
+  return -1;
+}
+
+// Triples of neighbours to three runs, or back.
+template <class T>
+void copy_triples(RunContext& run, CopyDims dims, int three_at, bool split, const T* src, T* dst) {
+  const CopyDim three = dims[three_at];
+  dims.erase(three_at);
+  const CopyDim runs = dims.back();
+  const auto outer = dims.span().first(size_t(dims.count()) - 1);
+  int64_t rows = 1;
+  for (const CopyDim& d : outer) rows *= d.size;
+  const int64_t piece = kPieceBytes / int64_t(sizeof(T)) / 3, blocks = (runs.size + piece - 1) / piece;
+  run.parallel_for(rows * blocks, std::max<int64_t>(1, piece / runs.size), [&](int64_t item, int64_t end) {
+    for (; item < end; ++item) {
+      const Odometer at(outer, item / blocks);
+      const int64_t begin = item % blocks * piece;
+      const size_t n = size_t(std::min(piece, runs.size - begin));
+      const T* const from = src + at.src + begin * runs.src;
+      T* const to = dst + at.dst + begin * runs.dst;
+      if (split) {
+        split_triples({to, to + three.dst, to + 2 * three.dst}, from, n, sizeof(T));
+      } else {
+        join_triples(to, {from, from + three.src, from + 2 * three.src}, n, sizeof(T));
+      }
+    }
+  });
+}
+
 template <class T>
 void copy_elements(RunContext& run, CopyDims dims, const T* src, T* dst) {
+  for (bool split : {true, false}) {
+    if (const int three = triples_of(dims, split); three >= 0) return copy_triples(run, dims, three, split, src, dst);
+  }
   const int across = transposed_with(dims, 4);
   if (across < 0) {
     const bool short_runs = dims.count() > 1 && dims.back().size < kShortRun && dims[dims.count() - 2].size >= 4;
@@ -227,7 +278,7 @@ void strided_copy(KernelContext& c, const StridedCopy& copy) {
 void copy_bytes(RunContext& run, const void* src, void* dst, size_t bytes) {
   if (src == dst || bytes == 0) return;
   run.parallel_for(int64_t(bytes), kPieceBytes, [&](int64_t begin, int64_t end) {
-    std::memcpy(static_cast<char*>(dst) + begin, static_cast<const char*>(src) + begin, size_t(end - begin));
+    copy_run(static_cast<char*>(dst) + begin, static_cast<const char*>(src) + begin, size_t(end - begin));
   });
 }
 

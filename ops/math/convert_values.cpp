@@ -28,6 +28,10 @@ void convert_tile(const From* from, To* to, size_t n) {
     float32_to_half(dtype_of<To>)(from, to, n);
   } else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, int32_t>) {
     float32_to_int32(from, to, n);
+  } else if constexpr (std::is_same_v<From, float> && std::is_same_v<To, int8_t>) {
+    float32_to_int8(from, to, n);
+  } else if constexpr (std::is_same_v<From, uint8_t> && std::is_same_v<To, float>) {
+    uint8_to_float32(from, to, n);
   } else {
     for (size_t i = 0; i < n; ++i) to[i] = convert<To>(from[i]);
   }

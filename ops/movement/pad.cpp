@@ -7,6 +7,7 @@
 
 #include "kaon/ops/functions.h"
 #include "kaon/ops/kernels/index_list.h"
+#include "kaon/ops/math/runs.h"
 #include "kaon/ops/movement/kernels/copies.h"
 #include "kaon/ops/movement/kernels/pad_axis.h"
 #include "kaon/ops/movement/kernels/slice_range.h"
@@ -52,7 +53,7 @@ void axis_by_axis(KernelContext& c, const IntTuple& pad_width, Step step) {
   }
 }
 
-// The result of edge or reflect as lines along the last axis that is padded, with all axes behind it in each element.
+// The result as lines along the last axis that is padded, with all axes behind it in each element.
 struct PaddedLines {
   int last = -1;  // that axis; -1: none
   int64_t inner = 1;
@@ -74,9 +75,9 @@ struct PaddedLines {
     return n;
   }
 
-  // Lines [begin, end).
+  // Lines [begin, end). The bits of `constant` are where no element is copied.
   template <class T>
-  void copy(int64_t begin, int64_t end, const T* in, T* out) const {
+  void copy(int64_t begin, int64_t end, const T* in, uint64_t constant, T* out) const {
     std::array<int64_t, Shape::max_ndim> at{};
     int64_t rest = begin;
     for (int a = last - 1; a >= 0; --a) {
@@ -85,21 +86,35 @@ struct PaddedLines {
     }
     for (int64_t line = begin; line < end; ++line) {
       int64_t from = 0;
-      for (int a = 0; a < last; ++a) from += axes[size_t(a)].source(at[size_t(a)]) * strides[size_t(a)];
-      copy_line(in + from, out + line * length());
+      bool outside = false;
+      for (int a = 0; a < last; ++a) {
+        const int64_t source = axes[size_t(a)].source(at[size_t(a)]);
+        from += source * strides[size_t(a)];
+        outside = outside || source < 0;
+      }
+      T* const to = out + line * length();
+      if (outside) {
+        fill_run(to, constant, size_t(length()), sizeof(T));
+      } else {
+        copy_line(in + from, constant, to);
+      }
       for (int a = last - 1; a >= 0 && ++at[size_t(a)] == axes[size_t(a)].padded(); --a) at[size_t(a)] = 0;
     }
   }
 
  private:
   template <class T>
-  void copy_line(const T* in, T* to) const {
+  void copy_line(const T* in, uint64_t constant, T* to) const {
     const PadAxis& axis = axes[size_t(last)];
+    const size_t bytes = size_t(inner) * sizeof(T);
     const auto put = [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) std::copy_n(in + axis.source(i) * inner, inner, to + i * inner);
+      if (axis.mode == PadMode::constant) {
+        return fill_run(to + begin * inner, constant, size_t((end - begin) * inner), sizeof(T));
+      }
+      for (int64_t i = begin; i < end; ++i) copy_run(to + i * inner, in + axis.source(i) * inner, bytes);
     };
     put(0, axis.before);
-    std::copy_n(in, axis.n * inner, to + axis.before * inner);
+    copy_run(to + axis.before * inner, in, size_t(axis.n) * bytes);
     put(axis.before + axis.n, axis.padded());
   }
 };
@@ -146,23 +161,14 @@ void op::Pad::grad(GradContext& g) const {
 void run_cpu(const op::Pad& op, KernelContext& c) {
   const TensorView &in = c.in(0), &out = c.out();
   if (out.size() == 0) return;
-  if (op.mode == PadMode::constant) {
-    Shape begin, step = Shape::filled(in.shape.ndim(), 1);
-    for (int i = 0; i < in.shape.ndim(); ++i) begin.push_back(op.pad_width[2 * i]);
-    const uint64_t constant = element_bits(op.constant_value, in.dtype);
-    dispatch_width(in.dtype, [&]<class T>() {
-      const T value = T(constant);
-      T* data = out.as<T>();
-      c.run.parallel_for(out.size(), 1 << 16, [&](int64_t i, int64_t end) { std::fill(data + i, data + end, value); });
-    });
-    strided_copy(c, to_region(out.shape, {begin, step, in.shape}));
-    return;
-  }
   const PaddedLines lines(op, in.shape);
   if (lines.last < 0) return copy_bytes(c.run, in.data, out.data, out.bytes());
+  const uint64_t constant = op.mode == PadMode::constant ? element_bits(op.constant_value, in.dtype) : 0;
   dispatch_width(in.dtype, [&]<class T>() {
-    c.run.parallel_for(lines.count(), std::max<int64_t>(1, (1 << 15) / lines.length()),
-                       [&](int64_t begin, int64_t end) { lines.copy(begin, end, in.as<const T>(), out.as<T>()); });
+    const int64_t grain = std::max<int64_t>(1, (1 << 15) / lines.length());
+    c.run.parallel_for(lines.count(), grain, [&](int64_t begin, int64_t end) {
+      lines.copy(begin, end, in.as<const T>(), constant, out.as<T>());
+    });
   });
 }
 

@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "kaon/ops/functions.h"
+#include "kaon/ops/math/runs.h"
 #include "kaon/ops/op_def.h"
 #include "kaon/ops/search/kernels/difference.h"
 #include "kaon/ops/search/kernels/rolled.h"
@@ -41,19 +41,6 @@ void op::Roll::grad(GradContext& g) const {
   g.set(0, nd.roll(g.head(), back, axis));
 }
 
-namespace {
-
-// memcpy from the end on: a row that moves a little way reads and writes at nearly the same place in a page, and
-// reading behind the last store would wait for it.
-void copy_backwards(std::byte* to, const std::byte* from, int64_t bytes) {
-  constexpr int64_t block = 256;
-  const int64_t rest = bytes % block;
-  for (int64_t at = bytes - block; at >= rest; at -= block) std::memcpy(to + at, from + at, size_t(block));
-  std::memcpy(to, from, size_t(rest));
-}
-
-}  // namespace
-
 void run_cpu(const op::Roll& op, KernelContext& c) {
   if (c.out().size() == 0) return;
   constexpr int64_t piece = 1 << 16;
@@ -69,8 +56,8 @@ void run_cpu(const op::Roll& op, KernelContext& c) {
       const std::byte* const source = from + rolled.source_row(r) * row;
       std::byte* const out = to + r * row;
       const int64_t middle = std::clamp(front, begin, end);  // before it: from the end of the row
-      if (middle > begin) std::memcpy(out + begin, source + row - front + begin, size_t(middle - begin));
-      if (end > middle) copy_backwards(out + middle, source + middle - front, end - middle);
+      copy_run(out + begin, source + row - front + begin, size_t(middle - begin));
+      copy_run(out + middle, source + middle - front, size_t(end - middle));
     }
   });
 }
@@ -142,6 +129,10 @@ void run_cpu(const op::Difference& op, KernelContext& c) {
       while (i < end) {
         const int64_t row = i / s.length, last = std::min(end, (row + 1) * s.length);
         const T* const from = x + row * s.inner;
+        if constexpr (std::is_same_v<T, float>) {
+          differences(from + i + s.inner, from + i, y + i, last - i);
+          i = last;
+        }
         for (; i < last; ++i) y[i] = difference(from[i + s.inner], from[i]);
       }
     });

@@ -1,0 +1,64 @@
+// The conversions between bytes and float32, as images need them, per instruction set.
+#include <cstdint>
+
+#include "kaon/ops/math/convert.h"
+#include "kaon/ops/math/convert_tile.h"
+
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "kaon/ops/math/convert_bytes.cpp"
+#include "hwy/foreach_target.h"
+//
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace kaon::ops::HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+void FromUint8(const uint8_t* from, float* to, size_t n) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const hn::Rebind<uint8_t, decltype(d)> db;
+  const size_t lanes = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    hn::StoreU(hn::ConvertTo(d, hn::PromoteTo(di, hn::LoadU(db, from + i))), d, to + i);
+  }
+  for (; i < n; ++i) to[i] = float(from[i]);
+}
+
+// Vectors of numbers that int32 holds; others one by one.
+void ToInt8(const float* from, int8_t* to, size_t n) {
+  const hn::ScalableTag<float> d;
+  const hn::RebindToSigned<decltype(d)> di;
+  const hn::RebindToUnsigned<decltype(d)> du;
+  const hn::Rebind<uint8_t, decltype(d)> db;
+  const size_t lanes = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) {
+    const auto x = hn::LoadU(d, from + i);
+    const auto is_in_range = hn::And(hn::Ge(x, hn::Set(d, -2147483648.0f)), hn::Lt(x, hn::Set(d, 2147483648.0f)));
+    if (HWY_LIKELY(hn::AllTrue(d, is_in_range))) {
+      const auto low = hn::And(hn::BitCast(du, hn::ConvertTo(di, x)), hn::Set(du, 255));
+      hn::StoreU(hn::U8FromU32(low), db, reinterpret_cast<uint8_t*>(to) + i);
+    } else {
+      for (size_t k = i; k < i + lanes; ++k) to[k] = convert<int8_t>(from[k]);
+    }
+  }
+  for (; i < n; ++i) to[i] = convert<int8_t>(from[i]);
+}
+
+}  // namespace kaon::ops::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace kaon::ops {
+
+HWY_EXPORT(FromUint8);
+HWY_EXPORT(ToInt8);
+
+void uint8_to_float32(const uint8_t* from, float* to, size_t n) { HWY_DYNAMIC_DISPATCH(FromUint8)(from, to, n); }
+void float32_to_int8(const float* from, int8_t* to, size_t n) { HWY_DYNAMIC_DISPATCH(ToInt8)(from, to, n); }
+
+}  // namespace kaon::ops
+#endif  // HWY_ONCE
