@@ -7,6 +7,7 @@
 #include "kaon/ops/kernels/as_float32.h"
 #include "kaon/ops/kernels/index_list.h"
 #include "kaon/ops/kernels/strided_copy.h"
+#include "kaon/ops/math/index_range.h"
 #include "kaon/ops/op_def.h"
 #include "kaon/ops/search/kernels/combine.h"
 #include "kaon/ops/search/search.h"
@@ -39,31 +40,30 @@ void check_along(const InferContext& c, int axis) {
   }
 }
 
-// The positions among n of `count` indices from `first` on.
-void load_positions(const TensorView& indices, int64_t first, int64_t count, int64_t n, IndexMode mode, const char* op,
-                    int64_t* out) {
+// The positions among n of `count` indices from `first` on: these themselves where they can be, else in `buffer`.
+const int64_t* positions_of(const TensorView& indices, int64_t first, int64_t count, int64_t n, IndexMode mode,
+                            const char* op, int64_t* buffer) {
+  const int64_t* positions = buffer;
   dispatch_all(op, indices.dtype, [&]<class I>() {
     const I* in = indices.as<const I>() + first;
-    if constexpr (std::is_integral_v<I> && sizeof(I) >= 4) {  // most often none is beyond the axis, whatever the mode
-      int32_t beyond = 0;
-      for (int64_t j = 0; j < count; ++j) {
-        const int64_t k = int64_t(in[j]);
-        beyond += uint64_t(k) >= uint64_t(n);
-        out[j] = k;
-      }
-      if (beyond == 0) return;
+    // most often none is beyond the axis, whatever the mode
+    if constexpr (std::is_same_v<I, int64_t>) {
+      if (all_within(in, size_t(count), n)) return void(positions = in);
+    } else if constexpr (std::is_same_v<I, int32_t>) {
+      if (all_within(in, size_t(count), n)) return void(std::copy_n(in, count, buffer));
     }
     int64_t wrong = 0;
     for (int64_t j = 0; j < count; ++j) {
-      out[j] = position_of(to_index(in[j]), n, mode);
-      wrong |= out[j];
+      buffer[j] = position_of(to_index(in[j]), n, mode);
+      wrong |= buffer[j];
     }
     if (wrong >= 0) return;
     int64_t j = 0;
-    while (out[j] >= 0) ++j;
+    while (buffer[j] >= 0) ++j;
     throw IndexError(fmt::format("[{}] index {} at element {} is outside an axis of size {}", op,
                                  double(accumulate_t<I>(in[j])), first + j, n));
   });
+  return positions;
 }
 
 }  // namespace
@@ -88,11 +88,11 @@ void run_cpu(const op::TakeAlongAxis& op, KernelContext& c) {
     const T* const x = c.in(0).as<const T>();
     T* const y = c.out().as<T>();
     c.run.parallel_for(c.out().size(), kPiece, [&](int64_t i, int64_t end) {
-      int64_t position[kTile];
+      int64_t buffer[kTile];
       while (i < end) {  // neighbours with one index j, or, without inner axes, of one line
         const int64_t run = s.inner > 1 ? s.inner : s.m, in_run = i % run, row = i / run;
         const int64_t count = std::min({run - in_run, end - i, kTile});
-        load_positions(c.in(1), i, count, s.n, op.mode, "take_along_axis", position);
+        const int64_t* const position = positions_of(c.in(1), i, count, s.n, op.mode, "take_along_axis", buffer);
         if (s.inner > 1) {
           const T* const from = x + row / s.m * s.n * s.inner + in_run;
           for (int64_t k = 0; k < count; ++k) y[i + k] = from[position[k] * s.inner + k];
@@ -160,14 +160,17 @@ void scatter_lines(KernelContext& c, const op::PutAlongAxis& op, const AlongAxis
   const int64_t blocks = (s.inner + kTile - 1) / kTile;
   const int64_t cost = std::max<int64_t>(1, s.m * std::min(s.inner, kTile));
   c.run.parallel_for(s.outer * blocks, std::max<int64_t>(1, kPiece / cost), [&](int64_t i, int64_t end) {
-    int64_t position[kTile];
+    int64_t buffer[kTile];
+    const auto positions = [&](int64_t first, int64_t count) {
+      return positions_of(c.in(1), first, count, s.n, op.mode, "put_along_axis", buffer);
+    };
     for (; i < end; ++i) {
       const int64_t o = i / blocks, column = i % blocks * kTile;
       T* const to = y + o * s.n * s.inner + column;
       if (s.inner == 1) {
         for (int64_t j = 0; j < s.m; j += kTile) {
           const int64_t first = o * s.m + j, count = std::min(kTile, s.m - j);
-          load_positions(c.in(1), first, count, s.n, op.mode, "put_along_axis", position);
+          const int64_t* const position = positions(first, count);
           for (int64_t k = 0; k < count; ++k) to[position[k]] = combined<S>(to[position[k]], v[first + k]);
         }
         continue;
@@ -175,7 +178,7 @@ void scatter_lines(KernelContext& c, const op::PutAlongAxis& op, const AlongAxis
       const int64_t count = std::min(kTile, s.inner - column);
       for (int64_t j = 0; j < s.m; ++j) {
         const int64_t first = (o * s.m + j) * s.inner + column;
-        load_positions(c.in(1), first, count, s.n, op.mode, "put_along_axis", position);
+        const int64_t* const position = positions(first, count);
         for (int64_t k = 0; k < count; ++k) {
           T& element = to[position[k] * s.inner + k];
           element = combined<S>(element, v[first + k]);
