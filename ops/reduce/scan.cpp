@@ -47,7 +47,7 @@ void op::CumSum::compose(ComposeContext& c) const {
   const auto& [shape, dtype] = c.output();
   NDArray x = c.input();
   if (x.dtype() != dtype) x = nd.cast(x, dtype);
-  if (!axis) x = nd._reshape_to(x, {.shape = shape});
+  if (!axis) x = shape.size() == 0 ? nd._reshape_to(x, {.shape = shape}) : x.reshape(shape);
   c.set(nd._scan(x, {.axis = axis.value_or(0)}));
 }
 

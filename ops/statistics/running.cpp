@@ -112,7 +112,7 @@ void op::CumProd::infer(InferContext& c) const {
 void op::CumProd::compose(ComposeContext& c) const {
   const auto& [shape, dtype] = c.output();
   NDArray x = in_dtype(in_dtype(c.input(), dtype), running_dtype(dtype));
-  if (!axis) x = nd._reshape_to(x, {.shape = shape});
+  if (!axis) x = shape.size() == 0 ? nd._reshape_to(x, {.shape = shape}) : x.reshape(shape);
   c.set(in_dtype(nd._product_scan(x, {.axis = axis.value_or(0)}), dtype));
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 
 #include "kaon/ops/reduce/kernels/scan_pieces.h"
 #include "kaon/ops/view.h"
@@ -38,6 +40,49 @@ Sum scan_one(const T* x, T* y, int64_t n, int64_t step, Sum sum, const F& f) {
 // before it in the same line, and several lines hide that.
 inline constexpr int64_t scan_side_by_side = 8;
 
+// Four elements of four bytes each; a square of them is turned in registers.
+using FourElements = uint32_t __attribute__((vector_size(16)));
+
+inline void turn_square(FourElements (&row)[4]) {
+  const FourElements a = __builtin_shufflevector(row[0], row[1], 0, 4, 1, 5),
+                     b = __builtin_shufflevector(row[2], row[3], 0, 4, 1, 5),
+                     c = __builtin_shufflevector(row[0], row[1], 2, 6, 3, 7),
+                     d = __builtin_shufflevector(row[2], row[3], 2, 6, 3, 7);
+  row[0] = __builtin_shufflevector(a, b, 0, 1, 4, 5), row[1] = __builtin_shufflevector(a, b, 2, 3, 6, 7);
+  row[2] = __builtin_shufflevector(c, d, 0, 1, 4, 5), row[3] = __builtin_shufflevector(c, d, 2, 3, 6, 7);
+}
+
+// Steps [0, n), n a multiple of 4, of the lines that begin at x + at[g], with neighbouring lines in a vector.
+template <class T, class Sum, class F>
+void scan_squares(const T* x, T* y, const int64_t (&at)[scan_side_by_side], int64_t n, bool forward,
+                  Sum (&sum)[scan_side_by_side], const F& f) {
+  using Four = FourElements;
+  constexpr int64_t lines = scan_side_by_side;
+  const auto in_order = [&](Four v) { return forward ? v : __builtin_shufflevector(v, v, 3, 2, 1, 0); };
+  for (int64_t k = 0; k < n; k += 4) {
+    const int64_t first = forward ? k : -k - 3;
+    Sum step[4][lines];  // of each line
+    for (int64_t g = 0; g < lines; g += 4) {
+      Four row[4];
+      for (int64_t i = 0; i < 4; ++i)
+        std::memcpy(&row[i], x + at[g + i] + first, sizeof(Four)), row[i] = in_order(row[i]);
+      turn_square(row);
+      for (int64_t i = 0; i < 4; ++i) std::memcpy(&step[i][g], &row[i], sizeof(Four));
+    }
+    for (auto& column : step) {
+      for (int64_t g = 0; g < lines; ++g) column[g] = sum[g] = f(sum[g], column[g]);
+    }
+    if (!y) continue;
+    for (int64_t g = 0; g < lines; g += 4) {
+      Four row[4];
+      for (int64_t i = 0; i < 4; ++i) std::memcpy(&row[i], &step[i][g], sizeof(Four));
+      turn_square(row);
+      for (int64_t i = 0; i < 4; ++i)
+        row[i] = in_order(row[i]), std::memcpy(y + at[g + i] + first, &row[i], sizeof(Four));
+    }
+  }
+}
+
 // Scans the pieces [0, pieces) of all lines, to y where it `writes`. before(piece, line) is the sum that a piece begins
 // with; store(piece, line, sum) takes what it comes to.
 template <class T, class Sum, class F, class Before, class Store>
@@ -48,7 +93,8 @@ void scan_contiguous(KernelContext& c, const ScanPieces& s, int64_t pieces, bool
   const int64_t step = s.reverse ? -1 : 1, group = scan_side_by_side;
   const auto item_at = [&](int64_t item) { return item / pieces * s.n + s.offset(s.begin(item % pieces)); };
   const auto length = [&](int64_t item) { return s.end(item % pieces) - s.begin(item % pieces); };
-  c.run.parallel_for(s.outer * pieces, std::max<int64_t>(group, (1 << 14) / s.length), [&](int64_t i, int64_t end) {
+  const int64_t grain = ((1 << 14) / s.length + group) / group * group;  // whole groups
+  c.run.parallel_for(s.outer * pieces, grain, [&](int64_t i, int64_t end) {
     while (i < end) {
       const int64_t m = std::min(group, end - i);
       Sum sum[scan_side_by_side];
@@ -59,7 +105,12 @@ void scan_contiguous(KernelContext& c, const ScanPieces& s, int64_t pieces, bool
         common = std::min(common, length(i + g));
       }
       if (m < group) common = 0;
-      for (int64_t k = 0; k < common; ++k) {
+      int64_t k = 0;
+      if constexpr (sizeof(T) == 4 && sizeof(Sum) == 4 && std::is_integral_v<T> == std::is_integral_v<Sum>) {
+        k = common / 4 * 4;
+        scan_squares<T, Sum>(x, writes ? y : nullptr, at, k, !s.reverse, sum, f);
+      }
+      for (; k < common; ++k) {
         for (int64_t g = 0; g < group; ++g) {
           sum[g] = f(sum[g], Sum(x[at[g] + k * step]));
           if (writes) y[at[g] + k * step] = T(sum[g]);
