@@ -73,10 +73,47 @@ int64_t take_buckets(const T* x, int64_t n, int64_t first, int64_t k, bool is_as
   for (high = low, end = before + counts[low]; end < first + k;) end += counts[++high];
   for (int64_t i = 0; i < n; ++i) {
     const Key key = order_key(x[i], is_ascend);
-    const uint32_t bucket = uint32_t(key >> shift);
-    if (bucket >= low && bucket <= high) entries.emplace_back(key, uint32_t(i));
+    if (uint32_t(key >> shift) - low <= high - low) entries.emplace_back(key, uint32_t(i));
   }
   return before;
+}
+
+// How many of these may come before an element `last`, without a decision for each. A NaN may.
+template <class T>
+int32_t count_before(const T* x, int64_t n, T last, bool is_ascend) {
+  int32_t count = 0;
+  if (is_ascend) {
+    for (int64_t i = 0; i < n; ++i) count += !(x[i] >= last);
+  } else {
+    for (int64_t i = 0; i < n; ++i) count += !(x[i] <= last);
+  }
+  return count;
+}
+
+// The first k elements of a long row, k > 0, and some more: most elements come after the last of those found so far,
+// and are left out by blocks. False where too many are not, as in a row that is in the other order.
+template <class T, class E>
+bool take_first(const T* x, int64_t n, int64_t k, bool is_ascend, std::vector<E>& entries) {
+  constexpr int64_t block = 64, least = 512;
+  const size_t room = size_t(std::max(2 * k, least));
+  int64_t spare = n / 8, last = -1;  // how many more may be entered; the last of the first k, once there are these
+  OrderKey<T> limit = 0;
+  entries.reserve(room + block);
+  for (int64_t i = 0; i < n; i += block) {
+    const int64_t end = std::min(n, i + block);
+    if (last >= 0 && count_before(x + i, end - i, x[last], is_ascend) == 0) continue;
+    for (int64_t j = i; j < end; ++j) {
+      const OrderKey<T> key = order_key(x[j], is_ascend);
+      if (last < 0 || key < limit) entries.emplace_back(key, uint32_t(j)), --spare;
+    }
+    if (entries.size() < room) continue;
+    if (spare < 0) return entries.clear(), false;
+    std::nth_element(entries.begin(), entries.begin() + k - 1, entries.end());
+    entries.resize(size_t(k));
+    last = int64_t(entries[size_t(k - 1)].index());
+    limit = order_key(x[last], is_ascend);
+  }
+  return true;
 }
 
 template <class T>
@@ -94,10 +131,10 @@ void order_rows(KernelContext& c, int64_t n, int64_t first, int64_t k, bool is_a
       const T* const from = x + row * n;
       entries.clear();
       int64_t before = 0;
-      if (is_few) {
-        before = take_buckets(from, n, first, k, is_ascend, entries);
-      } else {
+      if (!is_few) {
         for (int64_t i = 0; i < n; ++i) entries.emplace_back(order_key(from[i], is_ascend), uint32_t(i));
+      } else if (first > 0 || !take_first(from, n, k, is_ascend, entries)) {
+        before = take_buckets(from, n, first, k, is_ascend, entries);
       }
       if (k == n && n >= digits_from) {
         order_by_digits(entries, other);

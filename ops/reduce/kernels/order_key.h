@@ -22,11 +22,11 @@ KAON_HOST_DEVICE inline OrderKey<T> ascending_key(T x) {
   if constexpr (std::is_same_v<T, float16> || std::is_same_v<T, bfloat16>) {
     return ascending_key(float(x));
   } else if constexpr (std::is_floating_point_v<T>) {
-    if (x != x) return ~Key(0);
-    if (x == 0) return top;
+    const T number = x + T(0);  // no -0
     Key bits;
-    memcpy(&bits, &x, sizeof bits);
-    return bits & top ? ~bits : bits | top;
+    memcpy(&bits, &number, sizeof bits);
+    const Key sign = Key(0) - (bits >> (8 * sizeof(Key) - 1));  // without a decision: signs are often random
+    return x == x ? bits ^ (sign | top) : ~Key(0);
   } else if constexpr (std::is_signed_v<T>) {
     return Key(std::make_signed_t<Key>(x)) ^ top;
   } else {
