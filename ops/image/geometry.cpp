@@ -92,7 +92,11 @@ void op::ImageCrop::infer(InferContext& c) const {
 
 void op::ImageCrop::compose(ComposeContext& c) const {
   const int rows = c.input().ndim() - 3;
-  c.set(nd.slice_axis(nd.slice_axis(c.input(), rows, y, y + height), rows + 1, x, x + width));
+  OptionalShape begin, end;
+  for (int i = 0; i < rows; ++i) begin.push_back({}), end.push_back({});
+  begin.push_back(y), begin.push_back(x);
+  end.push_back(y + height), end.push_back(x + width);
+  c.set(nd.slice(c.input(), begin, end));
 }
 
 constinit const OpDef op::ImageResize::def = make_op_def<op::ImageResize>();

@@ -189,13 +189,28 @@ void op::Kron::infer(InferContext& c) const {
 }
 
 void op::Kron::compose(ComposeContext& c) const {
-  const auto [a, b] = aligned(c.input(0).shape(), c.input(1).shape());
-  Shape outer, inner;
-  for (int i = 0; i < a.ndim(); ++i) {
-    outer.push_back(a[i]), outer.push_back(1);
-    inner.push_back(1), inner.push_back(b[i]);
+  auto [a, b] = aligned(c.input(0).shape(), c.input(1).shape());
+  NDArray x = c.input(0), y = c.input(1);
+  const int last = a.ndim() - 1;
+  // Short rows of y make short products. Repeated along the last axis first, both have whole rows of the result; that
+  // is little where other axes multiply them.
+  constexpr int64_t short_row = 256, large = 1 << 15, repeats = 8;
+  const bool is_repeated = last > 0 && b[last] < short_row && c.output().shape.size() >= large &&
+                           a.product(0, last) >= repeats && b.product(0, last) >= repeats;
+  if (is_repeated) {
+    x = nd.repeat(shaped(x, a), int(b[last]), last);
+    Shape times = Shape::filled(last + 1, 1);
+    times[last] = a[last];
+    y = nd.tile(shaped(y, b), times);
+    a[last] = b[last] = a[last] * b[last];
   }
-  c.set(shaped(nd.broadcast_mul(shaped(c.input(0), outer), shaped(c.input(1), inner)), c.output().shape));
+  Shape outer, inner;
+  for (int i = 0; i <= last; ++i) {
+    outer.push_back(a[i]);
+    if (i < last || !is_repeated) outer.push_back(1), inner.push_back(1);
+    inner.push_back(b[i]);
+  }
+  c.set(shaped(nd.broadcast_mul(shaped(x, outer), shaped(y, inner)), c.output().shape));
 }
 
 }  // namespace kaon
