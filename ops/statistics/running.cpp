@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kaon/ops/functions.h"
+#include "kaon/ops/math/runs.h"
 #include "kaon/ops/op_def.h"
 #include "kaon/ops/reduce/kernels/scan_lines.h"
 #include "kaon/ops/statistics/kernels/running.h"
@@ -137,27 +138,34 @@ int32_t count_replacing(const T* x, int64_t n, T best) {
   return count;
 }
 
-// By blocks, since most of a long line have no new extreme.
+// By blocks, since most of a long line have no new extreme. Indices are written when the next one is found.
 template <bool Largest, class T>
 void extreme_line(const T* x, int64_t* index, int64_t n) {
-  constexpr int64_t block = 32;
-  int64_t at = 0, k = 0;
+  constexpr int64_t block = 32, short_fill = 16;
+  int64_t at = 0, k = 0, filled = 0;
   T best = x[0];
+  const auto fill = [&](int64_t end) {
+    if (end - filled >= short_fill) {
+      fill_run(index + filled, uint64_t(at), size_t(end - filled), sizeof(int64_t));
+    } else {
+      for (int64_t i = filled; i < end; ++i) index[i] = at;
+    }
+    filled = end;
+  };
   const auto one_by_one = [&](int64_t end) {
     for (; k < end; ++k) {
-      if (replaces(x[k], best, Largest)) at = k, best = x[k];
-      index[k] = at;
+      if (replaces(x[k], best, Largest)) fill(k), at = k, best = x[k];
     }
   };
   while (k + block <= n) {
     if (count_replacing<Largest>(x + k, block, best) > 0) {
       one_by_one(k + block);
     } else {
-      for (int64_t i = 0; i < block; ++i) index[k + i] = at;
       k += block;
     }
   }
   one_by_one(n);
+  fill(n);
 }
 
 }  // namespace
