@@ -80,11 +80,14 @@ void ReverseRunOf(void* to, const void* last, size_t n, size_t width) {
 
 // Words of eight bytes, which need not be aligned.
 void FillRun(uint8_t* to, uint64_t word, size_t words) {
-  const hn::ScalableTag<uint8_t> d;
-  const size_t lanes = hn::Lanes(d), bytes = 8 * words;
-  const auto v = hn::BitCast(d, hn::Set(hn::Repartition<uint64_t, decltype(d)>(), word));
+  const size_t bytes = 8 * words;
   size_t i = 0;
+#if HWY_TARGET != HWY_SCALAR
+  const hn::ScalableTag<uint8_t> d;
+  const size_t lanes = hn::Lanes(d);
+  const auto v = hn::BitCast(d, hn::Set(hn::Repartition<uint64_t, decltype(d)>(), word));
   for (; i + lanes <= bytes; i += lanes) hn::StoreU(v, d, to + i);
+#endif
   for (; i < bytes; i += 8) std::memcpy(to + i, &word, 8);
 }
 
