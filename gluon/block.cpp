@@ -29,7 +29,7 @@ void visit(const std::shared_ptr<BlockNode>& node, const std::string& path,
 std::vector<std::pair<std::string, Parameter>> structural_parameters(const std::shared_ptr<BlockNode>& node) {
   std::vector<std::pair<std::string, Parameter>> all;
   visit(node, "", [&](BlockNode& b, const std::string& path) {
-    for (const auto& p : b.parameters) all.emplace_back(path + p.key, p.parameter);
+    for (const auto& p : b.parameters) all.emplace_back(path + p.file_key, p.parameter);
   });
   return all;
 }
@@ -39,7 +39,9 @@ std::vector<std::pair<std::string, Parameter>> structural_parameters(const std::
 void BlockNode::set_prefix(const std::string& new_prefix, const std::string& new_path) {
   prefix = new_prefix;
   path = intern(new_path);
-  for (auto& p : parameters) p.parameter.set_name(prefix + p.key);
+  for (auto& p : parameters) {
+    if (!p.is_shared) p.parameter.set_name(prefix + p.key);
+  }
   for (auto& c : children) {
     if (c.node->named_by() != this) continue;
     c.node->set_prefix(prefix + c.name + "_", new_path.empty() ? c.name : new_path + "." + c.name);
@@ -136,13 +138,29 @@ void Block::load_parameters(const std::filesystem::path& file, bool allow_missin
   detail::load_values(parameters, arrays, file, "load_parameters", allow_missing, ignore_extra);
 }
 
-Parameter Block::param(std::string_view name, const Shape& shape, const ParameterOptions& options) {
-  for (const auto& p : node_->parameters) {
-    if (p.key == name) throw ValueError(fmt::format("[Block] {} has a parameter '{}' already", node_->path, name));
+namespace {
+
+void check_unused(const BlockNode& node, std::string_view name) {
+  for (const auto& p : node.parameters) {
+    if (p.key == name) throw ValueError(fmt::format("[Block] {} has a parameter '{}' already", node.path, name));
   }
+}
+
+}  // namespace
+
+Parameter Block::param(std::string_view name, const Shape& shape, const ParameterOptions& options,
+                       std::string_view file_key) {
+  check_unused(*node_, name);
   Parameter p(node_->prefix + std::string(name), shape, options);
-  node_->parameters.push_back({std::string(name), p});
+  node_->parameters.push_back(
+      {.key = std::string(name), .parameter = p, .file_key = std::string(file_key.empty() ? name : file_key)});
   return p;
+}
+
+void Block::share_param(std::string_view name, const Parameter& parameter) {
+  check_unused(*node_, name);
+  node_->parameters.push_back(
+      {.key = std::string(name), .parameter = parameter, .file_key = std::string(name), .is_shared = true});
 }
 
 namespace {

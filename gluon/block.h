@@ -6,6 +6,7 @@
 #include <array>
 #include <concepts>
 #include <filesystem>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <string>
@@ -78,7 +79,12 @@ class Block {
     return block;
   }
   // Makes a parameter of this block. Throws ValueError for a name that is taken.
-  Parameter param(std::string_view name, const Shape& shape, const ParameterOptions& options = {});
+  // In files of save_parameters it is called `file_key`, by default as here.
+  Parameter param(std::string_view name, const Shape& shape, const ParameterOptions& options = {},
+                  std::string_view file_key = "");
+  // Makes a parameter of another block one of this block too: it keeps its full name and its values. Throws ValueError
+  // for a name that is taken.
+  void share_param(std::string_view name, const Parameter& parameter);
   void add_child(std::string_view key, std::string_view name, const Block& block);  // what child() does
   void swap_child(std::string_view name, const Block& block);                       // what replace_child() does
 
@@ -90,72 +96,201 @@ KAON_API std::string to_string(const Block& block);
 
 namespace detail {
 
-// Converts the results of hybrid_forward to a list and back. `Room` is where a plan stores its outputs.
-template <size_t N>
-struct FixedRoom {
-  std::array<NDArray, N> arrays;
-  std::span<NDArray> take(size_t) { return arrays; }
+// What hybrid_forward takes: an array, or a list of them, and which kind of array.
+template <class T>
+struct ArgumentKind;
+template <>
+struct ArgumentKind<NDArray> {
+  using type = NDArray;
 };
-struct AnyRoom {
-  std::vector<NDArray> arrays;
+template <>
+struct ArgumentKind<Symbol> {
+  using type = Symbol;
+};
+template <class A>
+struct ArgumentKind<std::vector<A>> : ArgumentKind<A> {};
+template <class T>
+concept Argument = requires {
+  typename ArgumentKind<T>::type;
+};
+template <Argument T>
+constexpr bool is_list = !std::same_as<T, typename ArgumentKind<T>::type>;
+
+// What it returns: arrays, lists of arrays, and tuples, pairs and std::arrays of these. Flat it is `arrays` of its own
+// and those of `lists` lists, in order.
+struct FlatReader {
+  std::span<NDArray> arrays;
+  std::span<const size_t> lengths;  // of the lists
   std::span<NDArray> take(size_t n) {
-    arrays.resize(n);
-    return arrays;
+    std::span<NDArray> taken = arrays.first(n);
+    arrays = arrays.subspan(n);
+    return taken;
   }
 };
 template <class R>
 struct Structure;
 template <>
 struct Structure<NDArray> {
-  using Room = FixedRoom<1>;
-  static NDArray make(Room&& room) { return std::move(room.arrays[0]); }
+  static constexpr size_t arrays = 1, lists = 0;
+  static NDArray make(FlatReader& flat) { return std::move(flat.take(1)[0]); }
 };
 template <>
 struct Structure<std::vector<NDArray>> {
-  using Room = AnyRoom;
-  static std::vector<NDArray> make(Room&& room) { return std::move(room.arrays); }
-};
-template <class... A>
-struct Structure<std::tuple<A...>> {
-  using Room = FixedRoom<sizeof...(A)>;
-  static std::tuple<A...> make(Room&& room) {
-    return std::apply([](auto&... a) { return std::tuple<A...>(std::move(a)...); }, room.arrays);
+  static constexpr size_t arrays = 0, lists = 1;
+  static std::vector<NDArray> make(FlatReader& flat) {
+    const std::span<NDArray> taken = flat.take(flat.lengths[0]);
+    flat.lengths = flat.lengths.subspan(1);
+    return {std::make_move_iterator(taken.begin()), std::make_move_iterator(taken.end())};
   }
 };
-template <class A, class B>
-struct Structure<std::pair<A, B>> {
-  using Room = FixedRoom<2>;
-  static std::pair<A, B> make(Room&& room) { return {std::move(room.arrays[0]), std::move(room.arrays[1])}; }
+template <class... R>
+struct Structure<std::tuple<R...>> {
+  static constexpr size_t arrays = (0 + ... + Structure<R>::arrays), lists = (0 + ... + Structure<R>::lists);
+  static std::tuple<R...> make(FlatReader& flat) { return {Structure<R>::make(flat)...}; }  // braces: in order
 };
-template <size_t N>
-struct Structure<std::array<NDArray, N>> {
-  using Room = FixedRoom<N>;
-  static std::array<NDArray, N> make(Room&& room) { return std::move(room.arrays); }
+template <class R, class S>
+struct Structure<std::pair<R, S>> {
+  static constexpr size_t arrays = Structure<R>::arrays + Structure<S>::arrays;
+  static constexpr size_t lists = Structure<R>::lists + Structure<S>::lists;
+  static std::pair<R, S> make(FlatReader& flat) {
+    R first = Structure<R>::make(flat);
+    return {std::move(first), Structure<S>::make(flat)};
+  }
+};
+template <class R, size_t N>
+struct Structure<std::array<R, N>> {
+  static constexpr size_t arrays = N * Structure<R>::arrays, lists = N * Structure<R>::lists;
+  static std::array<R, N> make(FlatReader& flat) {
+    std::array<R, N> all;
+    for (R& r : all) r = Structure<R>::make(flat);
+    return all;
+  }
 };
 
-inline std::vector<Symbol> flatten(const Symbol& s) { return {s}; }
-inline std::vector<Symbol> flatten(const std::vector<Symbol>& s) { return s; }
-template <class... A>
-std::vector<Symbol> flatten(const std::tuple<A...>& t) {
-  return std::apply([](const auto&... s) { return std::vector<Symbol>{s...}; }, t);
-}
-template <class A, class B>
-std::vector<Symbol> flatten(const std::pair<A, B>& p) {
-  return {p.first, p.second};
-}
-template <size_t N>
-std::vector<Symbol> flatten(const std::array<Symbol, N>& a) {
-  return {a.begin(), a.end()};
-}
+// What a trace returned, flat, with the lengths of its lists.
+struct FlatSymbols {
+  std::vector<Symbol> arrays;
+  std::vector<size_t> lengths;
+  FlatSymbols() = default;
+  FlatSymbols(std::vector<Symbol> list) : arrays(std::move(list)) {}
+  void add(const Symbol& s) { arrays.push_back(s); }
+  void add(const std::vector<Symbol>& list) {
+    arrays.insert(arrays.end(), list.begin(), list.end());
+    lengths.push_back(list.size());
+  }
+  template <class... R>
+  void add(const std::tuple<R...>& t) {
+    std::apply([&](const auto&... each) { (add(each), ...); }, t);
+  }
+  template <class R, class S>
+  void add(const std::pair<R, S>& p) {
+    add(p.first), add(p.second);
+  }
+  template <class R, size_t N>
+  void add(const std::array<R, N>& all) {
+    for (const R& r : all) add(r);
+  }
+};
 
-using TraceFn = engine::FunctionRef<std::vector<Symbol>(std::span<const Symbol>)>;
+// Where a plan stores its outputs, and the lengths of the lists among them.
+template <class R>
+class ResultRoom {
+ public:
+  std::span<NDArray> take(size_t n, std::span<const size_t> lengths) {
+    if constexpr (Structure<R>::lists > 0) {
+      arrays_.resize(n);
+      lengths_.assign(lengths.begin(), lengths.end());
+    }
+    return arrays_;
+  }
+  R make() {
+    FlatReader flat{arrays_, {}};
+    if constexpr (Structure<R>::lists > 0) flat.lengths = lengths_;
+    return Structure<R>::make(flat);
+  }
+
+ private:
+  struct Nothing {};
+  static constexpr bool has_lists = Structure<R>::lists > 0;
+  std::conditional_t<has_lists, std::vector<NDArray>, std::array<NDArray, Structure<R>::arrays>> arrays_;
+  [[no_unique_address]] std::conditional_t<has_lists, std::vector<size_t>, Nothing> lengths_;
+};
+
+// The arguments of a call: their arrays, flat, and for each argument the length of the list that it is, -1 for an
+// array.
+struct CallInputs {
+  std::span<const NDArray* const> arrays;
+  std::span<const int> form;
+};
+constexpr int one_array = -1;
+
+// Collects them from arguments, which it does not own, and makes arguments of the same form from Symbols.
+template <class... T>
+class Arguments {
+ public:
+  explicit Arguments(const T&... arguments) : form_{form_of(arguments)...} {
+    if constexpr (has_lists) arrays_.reserve((size_t(0) + ... + count_of(arguments)));
+    [[maybe_unused]] size_t i = 0;
+    (collect(i, arguments), ...);
+  }
+  CallInputs inputs() const { return {arrays_, form_}; }
+  auto of_symbols(std::span<const Symbol> flat) const {
+    size_t next = 0, which = 0;
+    return std::tuple<symbols<T>...>{make<T>(flat, next, which)...};  // braces: in order
+  }
+
+ private:
+  static constexpr bool has_lists = (is_list<T> || ...);
+  template <class One>
+  using symbols = std::conditional_t<is_list<One>, std::vector<Symbol>, Symbol>;
+
+  template <class One>
+  static size_t count_of(const One& argument) {
+    if constexpr (is_list<One>) {
+      return argument.size();
+    } else {
+      return 1;
+    }
+  }
+  template <class One>
+  static int form_of(const One& argument) {
+    return is_list<One> ? int(count_of(argument)) : one_array;
+  }
+  template <class One>
+  void collect(size_t& i, const One& argument) {
+    if constexpr (is_list<One>) {
+      for (const NDArray& a : argument) arrays_.push_back(&a);
+    } else if constexpr (has_lists) {
+      arrays_.push_back(&argument);
+    } else {
+      arrays_[i++] = &argument;
+    }
+  }
+  template <class One>
+  symbols<One> make(std::span<const Symbol> flat, size_t& next, size_t& which) const {
+    const int n = form_[which++];
+    if constexpr (is_list<One>) {
+      const auto part = flat.subspan(next, size_t(n));
+      next += size_t(n);
+      return {part.begin(), part.end()};
+    } else {
+      return flat[next++];
+    }
+  }
+
+  std::conditional_t<has_lists, std::vector<const NDArray*>, std::array<const NDArray*, sizeof...(T)>> arrays_;
+  std::array<int, sizeof...(T)> form_;
+};
+
+using TraceFn = engine::FunctionRef<FlatSymbols(std::span<const Symbol>)>;
+using RoomFn = engine::FunctionRef<std::span<NDArray>(size_t, std::span<const size_t>)>;
 
 KAON_API bool is_active(const BlockNode& block);
 // Completes the shapes of the block's own deferred parameters, by tracing the block alone.
 KAON_API void finish_deferred(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace);
-// room(n) gives the storage for the n outputs.
-KAON_API void call_traced(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace,
-                          const std::source_location& site, engine::FunctionRef<std::span<NDArray>(size_t)> room);
+// room(n, lengths) gives the storage for the n outputs; lengths are those of the lists among the results.
+KAON_API void call_traced(BlockNode& block, const CallInputs& inputs, TraceFn trace, const std::source_location& site,
+                          RoomFn room);
 
 // Adds where the block was called to the exception that is being handled, unless another block called it.
 [[noreturn]] KAON_API void rethrow_with_call(const BlockNode& block, const std::source_location& site);
@@ -179,34 +314,46 @@ class CallScope {
 }  // namespace detail
 
 // Derive as `struct Net : HybridBlock<Net>` and write `auto hybrid_forward(auto F, auto x)`: F is nd or sym, x an
-// NDArray or a Symbol; several arrays may come in and go out (vector, tuple, pair, array). Children must be registered
-// HybridBlocks. Not hybridized, each call runs it; hybridized, it runs once per number of inputs and training mode
+// NDArray or a Symbol. It may take several arrays and std::vectors of arrays, and return arrays, vectors of arrays, and
+// tuples, pairs and std::arrays of these. Children must be registered HybridBlocks. Not hybridized, each call runs it;
+// hybridized, it runs once per training mode and form of the arguments: their number, which are vectors and how long
 // (once per shape too if it reads a shape), and from then on each call is one submission to the engine.
 template <class Derived>
 class HybridBlock : public Block {
  public:
   explicit HybridBlock(std::string_view hint = "hybridblock") : Block(hint) {}
 
-  // Calls hybrid_forward, or its plan, with 1 to 4 NDArrays, or with Symbols. Does not wait for results. Throws
-  // StateError for a parameter that is not initialized, TraceError for what a trace cannot record, and what the
-  // operators throw.
-  template <class A>
+  // Calls hybrid_forward, or its plan, with 1 to 6 arguments: NDArrays, or Symbols, and vectors of them. Does not wait
+  // for results. Throws StateError for a parameter that is not initialized, TraceError for what a trace cannot record,
+  // and what the operators throw.
+  template <detail::Argument A>
   auto operator()(const A& a, std::source_location site = std::source_location::current()) const {
     return run(site, a);
   }
-  template <class A>
-  auto operator()(const A& a, const A& b, std::source_location site = std::source_location::current()) const {
+  template <detail::Argument A, detail::Argument B>
+  auto operator()(const A& a, const B& b, std::source_location site = std::source_location::current()) const {
     return run(site, a, b);
   }
-  template <class A>
-  auto operator()(const A& a, const A& b, const A& c,
+  template <detail::Argument A, detail::Argument B, detail::Argument C>
+  auto operator()(const A& a, const B& b, const C& c,
                   std::source_location site = std::source_location::current()) const {
     return run(site, a, b, c);
   }
-  template <class A>
-  auto operator()(const A& a, const A& b, const A& c, const A& d,
+  template <detail::Argument A, detail::Argument B, detail::Argument C, detail::Argument D>
+  auto operator()(const A& a, const B& b, const C& c, const D& d,
                   std::source_location site = std::source_location::current()) const {
     return run(site, a, b, c, d);
+  }
+  template <detail::Argument A, detail::Argument B, detail::Argument C, detail::Argument D, detail::Argument E>
+  auto operator()(const A& a, const B& b, const C& c, const D& d, const E& e,
+                  std::source_location site = std::source_location::current()) const {
+    return run(site, a, b, c, d, e);
+  }
+  template <detail::Argument A, detail::Argument B, detail::Argument C, detail::Argument D, detail::Argument E,
+            detail::Argument F>
+  auto operator()(const A& a, const B& b, const C& c, const D& d, const E& e, const F& f,
+                  std::source_location site = std::source_location::current()) const {
+    return run(site, a, b, c, d, e, f);
   }
 
   // Writes prefix-symbol.json and prefix-<epoch, four digits>.params, which MXNet reads. Blocks until the values are
@@ -218,29 +365,33 @@ class HybridBlock : public Block {
   // Blocks are handles: calling through a const handle runs the same block.
   Derived& self() const { return const_cast<Derived&>(static_cast<const Derived&>(*this)); }
 
-  template <class A, class... Rest>
-  auto run(const std::source_location& site, const A& first, const Rest&... rest) const {
+  template <class First, class... Rest>
+  auto run(const std::source_location& site, const First& first, const Rest&... rest) const {
+    using A = typename detail::ArgumentKind<First>::type;
+    static_assert((std::same_as<A, typename detail::ArgumentKind<Rest>::type> && ...),
+                  "a block is called with NDArrays or with Symbols, not with both");
     try {
-      if constexpr (std::is_same_v<A, Symbol>) {
+      if constexpr (std::same_as<A, Symbol>) {
         detail::CallScope scope(*node_, true);
         return self().hybrid_forward(sym, first, rest...);
       } else {
-        static_assert(std::is_same_v<A, NDArray>, "a block is called with NDArrays or with Symbols");
         using Result = std::remove_cvref_t<decltype(self().hybrid_forward(nd, first, rest...))>;
-        const NDArray* inputs[] = {&first, &rest...};
-        auto trace = [&](std::span<const Symbol> s) {
+        const detail::Arguments<First, Rest...> arguments(first, rest...);
+        auto trace = [&](std::span<const Symbol> flat) {
           detail::CallScope scope(*node_, true);
-          return [&]<size_t... I>(std::index_sequence<I...>) {
-            return detail::flatten(self().hybrid_forward(sym, Symbol(s[I])...));
-          }
-          (std::make_index_sequence<1 + sizeof...(Rest)>());
+          detail::FlatSymbols results;
+          std::apply([&](auto&&... s) { results.add(self().hybrid_forward(sym, std::move(s)...)); },
+                     arguments.of_symbols(flat));
+          return results;
         };
+        const detail::CallInputs inputs = arguments.inputs();
         if (detail::is_active(*node_)) {
-          typename detail::Structure<Result>::Room room;
-          detail::call_traced(*node_, inputs, trace, site, [&](size_t n) { return room.take(n); });
-          return detail::Structure<Result>::make(std::move(room));
+          detail::ResultRoom<Result> room;
+          detail::call_traced(*node_, inputs, trace, site,
+                              [&](size_t n, std::span<const size_t> lengths) { return room.take(n, lengths); });
+          return room.make();
         }
-        detail::finish_deferred(*node_, inputs, trace);
+        detail::finish_deferred(*node_, inputs.arrays, trace);
         detail::CallScope scope(*node_, false);
         return self().hybrid_forward(nd, first, rest...);
       }

@@ -111,7 +111,7 @@ std::vector<NDArray> SymbolBlock::forward(const std::vector<NDArray>& inputs, st
     return outputs;
   };
   std::vector<NDArray> outputs;
-  detail::call_traced(*node_, arrays, trace, site, [&](size_t n) {
+  detail::call_traced(*node_, {.arrays = arrays, .form = {}}, trace, site, [&](size_t n, std::span<const size_t>) {
     outputs.resize(n);
     return std::span(outputs);
   });

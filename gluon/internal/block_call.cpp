@@ -17,14 +17,17 @@ namespace {
 
 thread_local BlockNode* t_running_block = nullptr;
 thread_local CallOrder* t_call_order = nullptr;
+thread_local uint64_t t_trace = 0;
 
 }  // namespace
+
+uint64_t running_trace() { return t_trace; }
 
 CallOrder::CallOrder() : outer_(std::exchange(t_call_order, this)) {}
 CallOrder::~CallOrder() { t_call_order = outer_; }
 
 bool is_active(const BlockNode& block) {
-  if (!block.active) return false;
+  if (!block.active || block.runs_itself) return false;
   // where nothing is run, only shapes are asked for
   const Interceptor* i = Interceptor::current();
   return !i || !i->instead_of_running;
@@ -81,12 +84,15 @@ CallScope::~CallScope() {
 
 namespace {
 // Reentrant: hybrid_forward may run another net. A fork waits for the trace.
-struct TraceMutex : Reentrant<TraceMutex> {};
+struct TraceMutex : Reentrant<TraceMutex> {
+  uint64_t traces = 0;  // so far
+};
 TraceMutex& trace_mutex() { return ProcessWide<TraceMutex, ForkOrder::traces>::get(); }
 }  // namespace
 
 Traced run_trace(std::span<const NDArray* const> inputs, TraceFn trace) {
   std::lock_guard one(trace_mutex());  // it completes parameters, which nets may share
+  const uint64_t outer = std::exchange(t_trace, ++trace_mutex().traces);
   SymbolShapeWatch watch;
   Traced result;
   std::vector<Symbol> data;
@@ -103,9 +109,12 @@ Traced run_trace(std::span<const NDArray* const> inputs, TraceFn trace) {
   auto restore = [&] {
     thread_context() = saved;
     t_running_block = running;
+    t_trace = outer;
   };
   try {
-    result.program = Symbol::group(trace(data));
+    FlatSymbols results = trace(data);
+    result.program = Symbol::group(results.arrays);
+    result.lengths = std::move(results.lengths);
   } catch (...) {
     restore();
     for (Parameter p : used.used) p.forget_variable();  // the failed trace may have given it a wrong shape
@@ -124,17 +133,21 @@ Traced run_trace(std::span<const NDArray* const> inputs, TraceFn trace) {
 
 namespace {
 
-bool fits(const BlockNode::Trace& t, std::span<const NDArray* const> inputs, bool training) {
-  if (t.num_inputs != inputs.size() || t.training != training) return false;
+bool has_form(const BlockNode::Trace& t, const CallInputs& inputs, bool training) {
+  return t.num_inputs == inputs.arrays.size() && t.training == training && std::ranges::equal(t.form, inputs.form);
+}
+
+bool fits(const BlockNode::Trace& t, const CallInputs& inputs, bool training) {
+  if (!has_form(t, inputs, training)) return false;
   for (size_t i = 0; i < t.metas.size(); ++i) {
-    if (!(t.metas[i].shape == inputs[i]->shape()) || t.metas[i].dtype != inputs[i]->dtype()) return false;
+    const NDArray& a = *inputs.arrays[i];
+    if (!(t.metas[i].shape == a.shape()) || t.metas[i].dtype != a.dtype()) return false;
   }
   return true;
 }
 
 // A trace that read a shape holds for that shape alone.
-void check_policy(BlockNode& block, std::span<const NDArray* const> inputs, std::span<const std::string> names,
-                  bool training) {
+void check_policy(BlockNode& block, const CallInputs& inputs, std::span<const std::string> names, bool training) {
   if (block.options.policy == PlanPolicy::bucket && !training) {
     throw ShapeError(fmt::format(
         "[{}] policy bucket needs a trace that holds for any number of rows, but hybrid_forward reads a shape "
@@ -146,9 +159,9 @@ void check_policy(BlockNode& block, std::span<const NDArray* const> inputs, std:
   {
     std::lock_guard guard(block.lock);
     for (const BlockNode::Trace& t : block.traces) {
-      if (t.num_inputs != inputs.size() || t.training != training) continue;
+      if (!has_form(t, inputs, training)) continue;
       std::vector<TensorMeta> now;
-      for (const NDArray* a : inputs) now.push_back({a->shape(), a->dtype()});
+      for (const NDArray* a : inputs.arrays) now.push_back({a->shape(), a->dtype()});
       change = describe_change(names, t.metas, now);
       ++traces;
     }
@@ -161,19 +174,22 @@ void check_policy(BlockNode& block, std::span<const NDArray* const> inputs, std:
   if (block.options.on_miss) block.options.on_miss(fmt::format("[{}] traced again: {}", block.path, change));
 }
 
-BlockNode::Trace make_trace(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace, bool training) {
-  Traced traced = run_trace(inputs, trace);
+BlockNode::Trace make_trace(BlockNode& block, const CallInputs& inputs, TraceFn trace, bool training) {
+  Traced traced = run_trace(inputs.arrays, trace);
   if (traced.read_shapes) check_policy(block, inputs, traced.input_names, training);
   std::vector<std::string> names = traced.input_names;
   for (const Parameter& p : traced.parameters) names.push_back(p.name());
-  BlockNode::Trace made{.num_inputs = inputs.size(),
+  BlockNode::Trace made{.num_inputs = inputs.arrays.size(),
+                        .form = {inputs.form.begin(), inputs.form.end()},
                         .training = training,
                         .metas = {},
                         .graph = {},
+                        .lengths = {},
                         .parameters = traced.parameters,
                         .used = 0};
+  if (!traced.lengths.empty()) made.lengths = std::make_shared<const std::vector<size_t>>(std::move(traced.lengths));
   if (traced.read_shapes) {
-    for (const NDArray* a : inputs) made.metas.push_back({a->shape(), a->dtype()});
+    for (const NDArray* a : inputs.arrays) made.metas.push_back({a->shape(), a->dtype()});
   }
   IntrusivePtr<PlanArenas> arenas;
   {
@@ -181,7 +197,7 @@ BlockNode::Trace make_trace(BlockNode& block, std::span<const NDArray* const> in
     arenas = block.arenas;
   }
   made.graph = std::make_shared<CachedGraph>(traced.program, names, block.options, block.path, nullptr,
-                                             std::move(arenas), inputs.size());
+                                             std::move(arenas), inputs.arrays.size());
   return made;
 }
 
@@ -215,11 +231,12 @@ void finish_deferred(BlockNode& block, std::span<const NDArray* const> inputs, T
   if (any()) run_trace(inputs, trace);
 }
 
-void call_traced(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace,
-                 const std::source_location& site, FunctionRef<std::span<NDArray>(size_t)> room) {
+void call_traced(BlockNode& block, const CallInputs& inputs, TraceFn trace, const std::source_location& site,
+                 RoomFn room) {
   check_own(block);
   bool training = thread_context().training;
   std::shared_ptr<CachedGraph> graph;
+  std::shared_ptr<const std::vector<size_t>> lengths;
   constexpr size_t few = 40;
   const NDArray* some[few];
   std::vector<const NDArray*, PoolAllocator<const NDArray*>> many;
@@ -231,12 +248,13 @@ void call_traced(BlockNode& block, std::span<const NDArray* const> inputs, Trace
       if (!fits(t, inputs, training)) continue;
       t.used = ++block.clock;
       graph = t.graph;
-      total = inputs.size() + t.parameters.size();
+      lengths = t.lengths;
+      total = inputs.arrays.size() + t.parameters.size();
       if (total > few) {
         many.resize(total);
         all = many.data();
       }
-      const NDArray** next = std::copy(inputs.begin(), inputs.end(), all);
+      const NDArray** next = std::copy(inputs.arrays.begin(), inputs.arrays.end(), all);
       for (const Parameter& p : t.parameters) *next++ = &p.array();
       return true;
     }
@@ -260,8 +278,10 @@ void call_traced(BlockNode& block, std::span<const NDArray* const> inputs, Trace
   // Verification traces again instead of running hybrid_forward on arrays, which would draw numbers and update
   // statistics: the plan's imperative run computes the program. Two traces name the operator that differs, whatever its
   // value. Code of hybrid_forward for arrays only (by their C++ type) is not checked.
-  auto retrace = [&] { return run_trace(inputs, trace).program; };
-  graph->call({all, total}, room(graph->num_outputs()), site, retrace);
+  auto retrace = [&] { return run_trace(inputs.arrays, trace).program; };
+  const std::span<NDArray> outputs =
+      room(graph->num_outputs(), lengths ? std::span(*lengths) : std::span<const size_t>());
+  graph->call({all, total}, outputs, site, retrace);
 }
 
 }  // namespace kaon::gluon::detail

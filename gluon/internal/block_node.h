@@ -24,15 +24,20 @@ struct BlockNode {
   struct OwnParameter {
     std::string key;
     Parameter parameter;
+    std::string file_key;    // in save_parameters
+    bool is_shared = false;  // another block names it
   };
-  // A trace for one number of inputs and one training mode; with `metas` when it depended on their shapes or dtypes.
+  // A trace for one form of the arguments and one training mode; with `metas` when it depended on their shapes or
+  // dtypes.
   struct Trace {
     size_t num_inputs;
+    std::vector<int> form;  // CallInputs::form
     bool training;
     std::vector<TensorMeta> metas;  // empty: any
     std::shared_ptr<graph::CachedGraph> graph;
-    std::vector<Parameter> parameters;  // after the data, in this order
-    uint64_t used;                      // when last
+    std::shared_ptr<const std::vector<size_t>> lengths;  // of the lists that it returned; null: none
+    std::vector<Parameter> parameters;                   // after the data, in this order
+    uint64_t used;                                       // when last
   };
 
   std::string hint;
@@ -43,6 +48,7 @@ struct BlockNode {
   std::vector<Child> children;
   std::vector<OwnParameter> parameters;
   bool active = false;
+  bool runs_itself = false;  // hybridized too: its children are planned, its own few operators are not
   HybridizeOptions options;
   bool keeps_float32 = false;  // casting the net to a 16-bit float leaves its own parameters float32
   std::vector<Trace> traces;
@@ -73,10 +79,14 @@ class CallOrder {
 // A program with the parameters that it used.
 struct Traced {
   Symbol program;
+  std::vector<size_t> lengths;           // of the lists that it returned
   std::vector<std::string> input_names;  // of the data
   std::vector<Parameter> parameters;
   bool read_shapes = false;  // of the data: it holds for these alone
 };
+
+// The number of the trace that this thread runs, which no other trace of the process has; 0 outside of traces.
+uint64_t running_trace();
 
 // Calls `trace` with variables of the inputs' shapes and completes the shapes of deferred parameters. One trace runs at
 // a time, in the whole process.
