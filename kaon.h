@@ -18,6 +18,7 @@
 #include "kaon/gluon/model_zoo/resnet.h"
 #include "kaon/gluon/nn/nn.h"
 #include "kaon/gluon/optimizer.h"
+#include "kaon/gluon/rnn/rnn.h"
 #include "kaon/gluon/summary.h"
 #include "kaon/gluon/symbol_block.h"
 #include "kaon/gluon/trainer.h"

@@ -37,6 +37,10 @@ concept ArrayOrList = requires {
 template <ArrayOrList T>
 using array_of = typename Kind<T>::type;
 
+// Whether this thread traces the body, condition or branch of one of these: what such code keeps outside of its results
+// is no value of the program around it.
+KAON_API bool is_tracing_body();
+
 template <class A>
 struct Step {
   std::vector<A> outputs, states;

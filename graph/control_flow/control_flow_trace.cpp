@@ -18,15 +18,21 @@ using namespace graph;
 
 namespace {
 
+thread_local int t_bodies = 0;  // that this thread is tracing, one in the other
+
 namespace checks = graph::control_flow;
 using Symbols = std::vector<Symbol>;
 
 const TensorMeta& meta_of(const Symbol& s) { return s.entry().node->outputs[s.entry().output]; }
 
-// Moves the nodes that are younger than it from the program to graphs. Values that these read from older nodes,
-// variables and constants become further inputs, the same for all its graphs.
+// Moves the nodes that are younger than it from the program to graphs; lives while these are traced. Values that these
+// read from older nodes, variables and constants become further inputs, the same for all its graphs.
 class Cutter {
  public:
+  Cutter() { ++t_bodies; }
+  ~Cutter() { --t_bodies; }
+  Cutter(const Cutter&) = delete;
+  Cutter& operator=(const Cutter&) = delete;
   // A variable for a value of an iteration.
   Symbol variable(std::string_view name, const TensorMeta& meta) {
     variables_.push_back(Symbol::variable(name, meta.shape, meta.dtype));
@@ -143,6 +149,8 @@ Symbols joined(Symbols a, const Symbols& b) {
 }
 
 }  // namespace
+
+bool is_tracing_body() { return t_bodies > 0; }
 
 Step<Symbol> run(const Foreach<Symbol>& loop) {
   if (loop.data.empty()) checks::common_length("foreach", {});

@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "kaon/gluon/model_zoo/resnet.h"
+#include "kaon/gluon/rnn/rnn.h"
 #include "kaon/graph/control_flow.h"
 #include "kaon/ops/ndarray_file.h"
 #include "kaon/tests/support/files.h"
@@ -11,6 +12,7 @@
 
 using namespace kaon;
 namespace nn = kaon::gluon::nn;
+namespace rnn = kaon::gluon::rnn;
 
 namespace {
 
@@ -76,6 +78,16 @@ struct Looping : gluon::HybridBlock<Looping> {
   }
 };
 
+// Cells from zeros, whose number is that of the data.
+struct Unrolled : gluon::HybridBlock<Unrolled> {
+  rnn::HybridSequentialRNNCell cells;
+  Unrolled() {
+    cells.add(rnn::LSTMCell(4), rnn::BidirectionalCell(rnn::GRUCell(3), rnn::RNNCell(2)));
+    child("cells", cells);
+  }
+  auto hybrid_forward(auto, auto x) { return cells.unroll(5, x).first; }
+};
+
 }  // namespace
 
 TEST_CASE("export: MXNet loads our files and gives the same output", "[gluon][mxnet]") {
@@ -88,4 +100,8 @@ TEST_CASE("export: MXNet loads our files and gives the same output", "[gluon][mx
   check_in_mxnet(gluon::model_zoo::vision::resnet50_v1({.classes = 3}), nd.random_normal({2, 3, 40, 33}));
   for (double dropout : {0.1, 0.0}) check_in_mxnet(Causal(dropout), nd.random_normal({2, 3, 6}));
   check_in_mxnet(Looping(), nd.random_normal({3, 2, 4}));
+  check_in_mxnet(rnn::LSTM(4, {.num_layers = 2, .layout = rnn::Layout::NTC, .bidirectional = true}),
+                 nd.random_normal({2, 5, 3}));
+  check_in_mxnet(rnn::GRU(4), nd.random_normal({5, 2, 3}));
+  check_in_mxnet(Unrolled(), nd.random_normal({2, 5, 3}));
 }

@@ -6,6 +6,7 @@
 #include <typeinfo>
 
 #include "kaon/gluon/nn/nn.h"
+#include "kaon/gluon/rnn/rnn.h"
 #include "kaon/graph/autograd.h"
 #include "kaon/graph/hybrid/cached_graph.h"
 #include "kaon/graph/sparse_gradient.h"
@@ -676,6 +677,121 @@ std::vector<Wrong> states() {
                         }),
       wrong<ValueError>({"[hybridize]", "static_shape requires static_alloc"},
                         [] { CachedGraph(sym.var("x"), {"x"}, {.static_shape = true}, "net"); }),
+  };
+}
+
+// Recurrent layers and cells.
+std::vector<Wrong> recurrent() {
+  namespace rnn = gluon::rnn;
+  using List = std::vector<NDArray>;
+  const auto cell = [] {
+    rnn::LSTMCell c(3);
+    c.initialize();
+    return c;
+  };
+  const auto lstm = [] {
+    rnn::LSTM layer(3);
+    layer.initialize();
+    return layer;
+  };
+  const auto both = [] { return rnn::BidirectionalCell(rnn::RNNCell(2), rnn::RNNCell(2)); };
+  return {
+      wrong<ValueError>({"[lstm]", "2 states are expected", "got 1"},
+                        [=] {
+                          cell()(ones({2, 3}), {ones({2, 3})});
+                        }),
+      wrong<ValueError>({"[lstm]", "2 states are expected", "got 1"},
+                        [=] {
+                          cell().unroll(4, ones({2, 4, 3}), {ones({2, 3})});
+                        }),
+      wrong<ShapeError>({"[unroll] lstm", "layout NTC", "5 steps along axis 1", "(2, 4, 3)"},
+                        [=] {
+                          cell().unroll(5, ones({2, 4, 3}));
+                        }),
+      wrong<ShapeError>({"[unroll] lstm", "layout TNC", "4 steps along axis 0", "(2, 4, 3)"},
+                        [=] {
+                          cell().unroll(4, sym.var("x", {2, 4, 3}), {}, rnn::Layout::TNC);
+                        }),
+      wrong<ValueError>({"[unroll] lstm", "length must be at least 1", "got 0"},
+                        [=] {
+                          cell().unroll(0, ones({2, 4, 3}));
+                        }),
+      wrong<ValueError>({"[unroll] lstm", "2 arrays, one for each step", "got 1"},
+                        [=] {
+                          cell().unroll(2, List{ones({2, 3})});
+                        }),
+      wrong<ValueError>({"[gru]", "hidden_size must be at least 1", "got 0"}, [] { rnn::GRUCell(0); }),
+      wrong<ValueError>({"[gru]", "input_size must be at least 0", "got -1"},
+                        [] { rnn::GRUCell(2, {.input_size = -1}); }),
+      wrong<ValueError>({"[lstmp]", "projection_size must be at least 1", "got 0"}, [] { rnn::LSTMPCell(2, 0); }),
+      wrong<ShapeError>({"[lstm]", "the shared i2h_weight must have shape (16, 0)", "got (12, 0)"},
+                        [=] {
+                          const rnn::LSTMCell c = cell();
+                          rnn::LSTMCell(4, {}, {c.i2h_weight, c.h2h_weight, c.i2h_bias, c.h2h_bias});
+                        }),
+      wrong<IndexError>({"[sequentialrnncell]", "cell 0 does not exist", "there are 0"},
+                        [] { rnn::SequentialRNNCell()[0]; }),
+      wrong<ValueError>({"[bidirectionalcell]", "needs the whole sequence", "unroll()"},
+                        [=] {
+                          both()(ones({2, 3}), {ones({2, 2}), ones({2, 2})});
+                        }),
+      wrong<ValueError>({"[ZoneoutCell]", "must make single steps", "bidirectionalcell"},
+                        [=] { rnn::ZoneoutCell(both(), {.zoneout_outputs = 0.5}); }),
+      wrong<ValueError>({"[VariationalDropoutCell]", "must make single steps", "bidirectionalcell"},
+                        [=] { rnn::VariationalDropoutCell(both(), {.drop_states = 0.5}); }),
+      wrong<ValueError>({"[ZoneoutCell]", "zoneout_states must lie in [0, 1)", "got 1"},
+                        [=] { rnn::ZoneoutCell(cell(), {.zoneout_states = 1}); }),
+      wrong<ValueError>({"[DropoutCell]", "rate must lie in [0, 1)", "got -0.5"}, [] { rnn::DropoutCell(-0.5); }),
+      wrong<ValueError>({"[ConvCell]", "h2h_kernel must be odd", "got (2,)"},
+                        [] {
+                          rnn::Conv1DRNNCell({2, 5}, 3, {.i2h_kernel = 3, .h2h_kernel = 2});
+                        }),
+      wrong<ValueError>({"[ConvCell]", "channels and 1 axes", "got (2, 5, 5)"},
+                        [] {
+                          rnn::Conv1DRNNCell({2, 5, 5}, 3, {.i2h_kernel = 3, .h2h_kernel = 3});
+                        }),
+      wrong<ValueError>({"[ConvCell]", "reaches over 3 places of axis 0", "has 2"},
+                        [] {
+                          rnn::Conv1DRNNCell({2, 2}, 3, {.i2h_kernel = 3, .h2h_kernel = 3});
+                        }),
+      wrong<ValueError>({"[ConvCell]", "hidden_channels must be at least 1", "got 0"},
+                        [] {
+                          rnn::Conv1DRNNCell({2, 5}, 0, {.i2h_kernel = 3, .h2h_kernel = 3});
+                        }),
+      wrong<ValueError>({"[LSTM]", "hidden_size must be at least 1", "got 0"}, [] { rnn::LSTM(0); }),
+      wrong<ValueError>({"[GRU]", "num_layers must be at least 1", "got 0"}, [] { rnn::GRU(2, {.num_layers = 0}); }),
+      wrong<ValueError>({"[GRU]", "input_size must be at least 0", "got -1"}, [] { rnn::GRU(2, {.input_size = -1}); }),
+      wrong<ValueError>({"[GRU]", "dropout must lie in [0, 1)", "got 1"}, [] { rnn::GRU(2, {.dropout = 1}); }),
+      wrong<ValueError>({"[RNN]", "activation must be relu or tanh", "got sigmoid"},
+                        [] { rnn::RNN(2, {.activation = "sigmoid"}); }),
+      wrong<ValueError>({"[LSTM]", "projection_size must be at least 1", "got 0"},
+                        [] { rnn::LSTM(2, {.projection_size = 0}); }),
+      wrong<ValueError>({"[LSTM]", "state_clip_min and state_clip_max come together"},
+                        [] { rnn::LSTM(2, {.state_clip_min = 1.0}); }),
+      wrong<ValueError>({"[lstm]", "unfuse", "state_clip_min is set"},
+                        [] { rnn::LSTM(2, {.state_clip_min = -1.0, .state_clip_max = 1.0}).unfuse(); }),
+      wrong<ValueError>({"[lstm]", "2 states are expected", "got 1"},
+                        [=] {
+                          lstm()(ones({2, 4, 3}), {ones({1, 4, 3})});
+                        }),
+      wrong<ShapeError>({"[lstm]", "three axes, TNC", "got shape (2, 3)"},
+                        [=] {
+                          lstm()(ones({2, 3}));
+                        }),
+      wrong<ShapeError>({"[RNN]", "state must have shape (1, 4, 3)", "(1, 2, 3)"},
+                        [=] {
+                          lstm()(ones({2, 4, 3}), {ones({1, 2, 3}), ones({1, 4, 3})});
+                        }),
+      wrong<ValueError>({"[lstm]", "sequence_length is given, but use_sequence_length is not set"},
+                        [=] {
+                          lstm()(ones({2, 4, 3}), List(), ones({4}));
+                        }),
+      wrong<ValueError>({"[gru]", "use_sequence_length", "data, states and sequence_length"},
+                        [] {
+                          rnn::GRU layer(3, {.use_sequence_length = true});
+                          layer.initialize();
+                          layer(ones({2, 4, 3}));
+                        }),
   };
 }
 
@@ -2039,6 +2155,7 @@ TEST_CASE("errors: functions of NumPy's", "[errors]") { check(numpy_functions())
 TEST_CASE("errors: arrays stacked, split, padded and edited", "[errors]") { check(numpy_arrays()); }
 TEST_CASE("errors: rounding, averages, norms, eigenvalues", "[errors]") { check(analysis()); }
 TEST_CASE("errors: quantised arrays", "[errors]") { check(quantised()); }
+TEST_CASE("errors: recurrent layers and cells", "[errors]") { check(recurrent()); }
 TEST_CASE("errors: states and devices", "[errors]") { check(states()); }
 TEST_CASE("errors: signals, outputs with a gradient, operators of the program", "[errors]") { check(signals()); }
 
