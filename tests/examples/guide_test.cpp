@@ -10,6 +10,7 @@
 
 using namespace kaon;
 namespace nn = kaon::gluon::nn;
+namespace rnn = kaon::gluon::rnn;
 
 TEST_CASE("guide: arrays", "[docs]") {
   NDArray a = nd.array({{1, 2, 3}, {4, 5, 6}});
@@ -228,6 +229,24 @@ struct SignSGD : optimizer::Optimizer {
 };
 
 }  // namespace
+
+TEST_CASE("guide: sequences", "[docs]") {
+  rnn::LSTM lstm(16, {.num_layers = 2, .layout = rnn::Layout::NTC, .bidirectional = true});
+  lstm.initialize(init::Xavier());
+  NDArray x = nd.random_normal({4, 10, 8});         // four sequences of ten steps
+  CHECK(lstm(x).shape() == Shape(4, 10, 32));       // of both directions
+  auto [y, states] = lstm(x, lstm.begin_state(4));  // the states after the last step, to go on with
+  CHECK(states[0].shape() == Shape(4, 4, 16));      // of layers and directions, for each sequence
+  auto stack = lstm.unfuse();                       // the same as cells, which share the parameters
+  auto [z, last] = stack.unroll(10, x);
+  CHECK(nd.norm(z - y).asscalar<float>() < 1e-4);
+  rnn::LSTMCell cell(16);
+  cell.initialize(init::Xavier());
+  auto [h, next] = cell(x.slice(0, 4).reshape({40, 8}), cell.begin_state(40));  // one step
+  NDArray lengths = nd.array({10, 3, 7, 1});
+  auto [ended, at_end] = cell.unroll(10, x, {}, rnn::Layout::NTC, lengths);  // 0 after the end of each sequence
+  CHECK(at_end[0][3].asvector<float>() == ended[3][0].asvector<float>());
+}
 
 TEST_CASE("guide: training", "[docs]") {
   random::seed(1);
