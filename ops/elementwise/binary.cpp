@@ -70,7 +70,9 @@ static FusedForms fused_binary(BinaryKind kind, const RegisterKernels& k) {
   return {k.binary[size_t(kind)], binary_kernels(kind).float32, true};
 }
 
-void run_binary(BinaryKind kind, KernelContext& c) { run_broadcast(binary_kernels(kind), nullptr, c); }
+void run_binary(BinaryKind kind, KernelContext& c) {
+  run_broadcast(binary_kernels(kind), nullptr, c, number_tiles(kind));
+}
 
 }  // namespace kaon::ops
 

@@ -119,3 +119,37 @@ TEST_CASE("float32 functions: quotients, remainders and shifts of int32 in vecto
     }
   });
 }
+
+TEST_CASE("float32 functions: a number that repeats along a row gives the bits of an array of it") {
+  const int64_t rows = 5, columns = 1003;
+  const Floats numbers = {0.0f, -1.5f, nan_, inf, 3.0f};
+  Floats values = uniform(size_t(rows * columns), -3, 3);
+  values[7] = nan_, values[1500] = -0.0f, values[2900] = inf, values[4999] = 0.0f;
+  const NDArray x = nd.array(values, {rows, columns}), column = nd.array(numbers, {rows, 1});
+  const NDArray spread = nd.broadcast_to(column, Shape(rows, columns));
+  const auto bits = [](const NDArray& a) {
+    std::vector<uint32_t> all;
+    for (float v : a.asvector<float>()) all.push_back(std::isnan(v) ? 0x7fc00000u : std::bit_cast<uint32_t>(v));
+    return all;
+  };
+  test::for_each_target([&] {
+    for (const auto& f : std::vector<NDArray (*)(const NDArray&, const NDArray&)>{
+             [](const NDArray&a, const NDArray&b) { return a + b; },
+             [](const NDArray&a, const NDArray&b) { return a - b; },
+             [](const NDArray&a, const NDArray&b) { return a * b; },
+             [](const NDArray&a, const NDArray&b) { return a / b; },
+             [](const NDArray&a, const NDArray&b) { return a % b; },
+             [](const NDArray&a, const NDArray&b) { return a < b; },
+             [](const NDArray&a, const NDArray&b) { return a == b; },
+             [](const NDArray&a, const NDArray&b) { return nd.broadcast_power(a, b); },
+             [](const NDArray&a, const NDArray&b) { return nd.broadcast_hypot(a, b); },
+             [](const NDArray&a, const NDArray&b) { return nd.broadcast_maximum(a, b); },
+             [](const NDArray&a, const NDArray&b) { return nd.broadcast_minimum(a, b); }}) {
+      CHECK(bits(f(x, column)) == bits(f(x, spread)));
+      CHECK(bits(f(column, x)) == bits(f(spread, x)));
+    }
+    NDArray y = x.copy();
+    y -= column;
+    CHECK(bits(y) == bits(x - spread));
+  });
+}

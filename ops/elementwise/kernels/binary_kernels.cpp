@@ -77,6 +77,16 @@ void BinaryTile(const void*, const float* const* in, float* out, size_t n) {
   }
 }
 
+template <BinaryKind K, bool reversed>
+void NumberTile(const void* number, const float* const* in, float* out, size_t n) {
+  const float value = *static_cast<const float*>(number);
+  if constexpr (K == BinaryKind::mod) {
+    vm::tile_loop<1>(in, out, n, ModuloScalarVector<reversed>{value});
+  } else {
+    vm::tile_loop<1>(in, out, n, ScalarVector<K, reversed>{value});
+  }
+}
+
 template <ScalarKind K>
 void ScalarTile(const void* attrs, const float* const* in, float* out, size_t n) {
   const float s = float(static_cast<const op::Scalar<K>*>(attrs)->scalar);
@@ -98,12 +108,20 @@ constexpr std::array<TileFn, sizeof...(I)> MakeBinary(std::index_sequence<I...>)
   return {&BinaryTile<BinaryKind(I)>...};
 }
 template <size_t... I>
+constexpr std::array<NumberTiles, sizeof...(I)> MakeNumber(std::index_sequence<I...>) {
+  return {NumberTiles{&NumberTile<BinaryKind(I), true>, &NumberTile<BinaryKind(I), false>}...};
+}
+template <size_t... I>
 constexpr std::array<TileFn, sizeof...(I)> MakeScalar(std::index_sequence<I...>) {
   return {&ScalarTile<ScalarKind(I)>...};
 }
 
 const TileFn* BinaryTiles() {
   static constexpr auto tiles = MakeBinary(std::make_index_sequence<size_t(binary_kinds)>());
+  return tiles.data();
+}
+const NumberTiles* NumberTables() {
+  static constexpr auto tiles = MakeNumber(std::make_index_sequence<size_t(binary_kinds)>());
   return tiles.data();
 }
 const TileFn* ScalarTiles() {
@@ -120,6 +138,7 @@ namespace {
 
 HWY_EXPORT(BinaryTiles);
 HWY_EXPORT(ScalarTiles);
+HWY_EXPORT(NumberTables);
 HWY_EXPORT(QuotientInt32);
 HWY_EXPORT(RemainderInt32);
 
@@ -203,6 +222,8 @@ const PointwiseKernels& binary_kernels(BinaryKind kind) {
   };
   return table.get([&] { return make(std::make_index_sequence<size_t(binary_kinds)>()); })[size_t(kind)];
 }
+
+const NumberTiles& number_tiles(BinaryKind kind) { return HWY_DYNAMIC_DISPATCH(NumberTables)()[size_t(kind)]; }
 
 const PointwiseKernels& scalar_kernels(ScalarKind kind) {
   using Table = std::array<PointwiseKernels, size_t(scalar_kinds)>;

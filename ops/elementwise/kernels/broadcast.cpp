@@ -84,6 +84,7 @@ struct Call {
   const char* in[2];
   char* out;
   bool stream;
+  NumberTiles with_number;
 };
 
 template <class T>
@@ -95,11 +96,20 @@ void fill(T value, T* to, int64_t n) {
   }
 }
 
+// n float32 elements of a row from element `at` of the output on, where input `number` is one number and the other one
+// is dense.
+void run_with_number(const Call& c, int number, const void* value, const void* other, int64_t at, int64_t n) {
+  const TileFn tile = number == 0 ? c.with_number.first : c.with_number.second;
+  run_piece({.float32 = tile}, value, DType::float32, &other, 1, c.out + size_t(at) * sizeof(float), size_t(n),
+            c.stream && n >= int64_t(pointwise_tile));
+}
+
 // Long rows: each is one call, or tiles when an input has to be spread into a buffer first.
 template <class T>
 void run_long_rows(const Call& c, int64_t begin, int64_t end) {
   const Plan& p = c.plan;
   const int64_t length = p.size[p.ndim - 1];
+  const bool has_numbers = c.dtype == DType::float32 && c.with_number.first;
   alignas(64) T buffers[2][pointwise_tile];
   while (begin < end) {
     const int64_t row = begin / length, first = begin - row * length, n = std::min(length - first, end - begin);
@@ -109,6 +119,13 @@ void run_long_rows(const Call& c, int64_t begin, int64_t end) {
     for (int k = 0; k < 2; ++k) {
       step[k] = p.stride[k][p.ndim - 1];
       from[k] = reinterpret_cast<const T*>(c.in[k]) + row_offset(p, k, row) + first * step[k];
+    }
+    if (has_numbers && step[0] + step[1] == 1) {  // 0 and 1
+      run_with_number(c, int(step[0]), from[step[0]], from[step[1]], begin, n);
+      begin += n;
+      continue;
+    }
+    for (int k = 0; k < 2; ++k) {
       if (step[k] == 0) fill(*from[k], buffers[k], std::min(n, int64_t(pointwise_tile)));
       direct = direct && step[k] == 1;
     }
@@ -162,7 +179,8 @@ void run_short_rows(const Call& c, int64_t tile, int64_t begin, int64_t end) {
 
 }  // namespace
 
-void run_broadcast(const PointwiseKernels& kernels, const void* attrs, KernelContext& c) {
+void run_broadcast(const PointwiseKernels& kernels, const void* attrs, KernelContext& c,
+                   const NumberTiles& with_number) {
   const TensorView &a = c.in(0), &b = c.in(1), &out = c.out();
   const int64_t n = out.size();
   if (n == 0) return;
@@ -174,7 +192,8 @@ void run_broadcast(const PointwiseKernels& kernels, const void* attrs, KernelCon
             out.dtype,
             {a.as<const char>(), b.as<const char>()},
             out.as<char>(),
-            wants_stream(out.dtype, n, 2) && out.data != a.data && out.data != b.data};
+            wants_stream(out.dtype, n, 2) && out.data != a.data && out.data != b.data,
+            with_number};
   const Plan& p = call.plan;
   dispatch_width(out.dtype, [&]<class T>() {
     const int64_t length = p.size[p.ndim - 1];

@@ -8,6 +8,7 @@
 #define KAON_OPS_ELEMENTWISE_TILE_LOOP_H_
 #endif
 
+#include <cstdint>
 #include <cstring>
 
 #include "hwy/highway.h"
@@ -50,7 +51,16 @@ HWY_INLINE void tile_loop(const float* const* in, float* out, size_t n, const F&
     n = lanes;
   }
   const auto last = apply_at<inputs>(d, p, n - lanes, f);
-  for (size_t i = 0; i + lanes < n; i += lanes) hn::StoreU(apply_at<inputs>(d, p, i, f), d, to + i);
+  size_t i = 0;
+  // a row may begin anywhere; vectors that cross cache lines take twice as long to store
+  const size_t head = (0 - reinterpret_cast<uintptr_t>(to) / sizeof(float)) % lanes;
+  bool in_place = false;
+  for (int k = 0; k < inputs; ++k) in_place = in_place || p[k] == to;
+  if (head > 0 && n >= 8 * lanes && !in_place) {
+    hn::StoreU(apply_at<inputs>(d, p, 0, f), d, to);
+    i = head;
+  }
+  for (; i + lanes < n; i += lanes) hn::StoreU(apply_at<inputs>(d, p, i, f), d, to + i);
   hn::StoreU(last, d, to + n - lanes);
   if (count < lanes) std::memcpy(out, to, count * sizeof(float));
 }

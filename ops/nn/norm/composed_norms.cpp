@@ -21,7 +21,10 @@ NDArray in_float32(const NDArray& x, F&& f) {
   return is_narrow(x) ? nd.cast(f(nd.cast(x, DType::float32)), x.dtype()) : f(x);
 }
 
-NDArray shaped(const NDArray& x, const Shape& shape) { return nd._reshape_to(x, {.shape = shape}); }
+// A view where there can be one: a copy costs as much as the normalisation.
+NDArray shaped(const NDArray& x, const Shape& shape) {
+  return shape.size() == 0 ? nd._reshape_to(x, {.shape = shape}) : x.reshape(shape);
+}
 
 void refuse_mean_var(const InferContext& c, bool output_mean_var) {
   if (output_mean_var) c.fail_value("output_mean_var is not implemented: use moments");
@@ -43,7 +46,7 @@ void set_normalized_rows(ComposeContext& c, const Shape& rows, double eps, bool 
     return nd.broadcast_to(shaped(a, {1, rows[1], 1}), Shape(rows[0], rows[1], 1));
   };
   const std::vector<NDArray> y = nd.LayerNorm_mean_var(shaped(x, rows), per_row(gamma), per_row(beta), {.eps = eps});
-  c.set(nd.reshape_like(y[0], x));
+  c.set(shaped(y[0], x.shape()));
   for (int i = 1; output_mean_var && i < 3; ++i) {
     const NDArray statistic = shaped(y[size_t(i)], c.output(i).shape);
     c.set(i, is_narrow(x) ? nd.cast(statistic, x.dtype()) : statistic);

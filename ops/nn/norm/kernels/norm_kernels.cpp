@@ -137,18 +137,37 @@ void affine_rows(const ChannelAffine<T>& f, const ChannelSizes& s, int64_t begin
   }
 }
 
+// Count, mean and sum of squared distances of a row. One that is longer than a part is read once: the parts' moments,
+// each taken in the first-level cache, are merged in their order.
+template <class T>
+HWY_INLINE Moments<T> moments_of_row(const T* x, int64_t columns) {
+  constexpr int64_t part = 4096;
+  const auto of_part = [](const T* p, int64_t n) -> Moments<T> {
+    const T center = sum_over<T>(n, [&](auto d, int64_t i) { return hn::LoadU(d, p + i); }) / T(n);
+    const T squares = sum_over<T>(n, [&](auto d, int64_t i) {
+      const auto v = hn::Sub(hn::LoadU(d, p + i), hn::Set(d, center));
+      return hn::Mul(v, v);
+    });
+    return {T(n), center, squares};
+  };
+  if (columns <= part) return of_part(x, columns);
+  Moments<double> all{};
+  for (int64_t i = 0; i < columns; i += part) {
+    const Moments<T> m = of_part(x + i, std::min(part, columns - i));
+    all = merge(all, {double(m.count), double(m.mean), double(m.squares)});
+  }
+  return {T(columns), T(all.mean), T(all.squares)};
+}
+
 template <class T>
 void layer_rows(int64_t rows, int64_t columns, const T* x, const RowAffine<T>& affine, double eps, T* y, T* mean,
                 T* std) {
   const T *gamma = affine.gamma, *beta = affine.beta;
   for (int64_t r = 0; r < rows; ++r, x += columns, y += columns) {
-    const T center = sum_over<T>(columns, [&](auto d, int64_t i) { return hn::LoadU(d, x + i); }) / T(columns);
-    const T squares = sum_over<T>(columns, [&](auto d, int64_t i) {
-      const auto v = hn::Sub(hn::LoadU(d, x + i), hn::Set(d, center));
-      return hn::Mul(v, v);
-    });
+    const Moments<T> m = moments_of_row(x, columns);
+    const T center = m.mean;
     mean[r] = center;
-    std[r] = row_deviation(squares, columns, eps);
+    std[r] = row_deviation(m.squares, columns, eps);
     const T inverse = T(1) / std[r];
     if (affine.per_row) {
       const T scale = inverse * gamma[r], shift = beta[r];
