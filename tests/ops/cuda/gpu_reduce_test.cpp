@@ -194,6 +194,9 @@ TEST_CASE("gpu normalisations: few and many channels, rows of every length", "[c
     for (const Shape& shape : {Shape(40, 7), Shape(9, 300), Shape(3, 3000), Shape(4, 5, 60)}) {
       const Shape n(shape[normalize_axis(axis, shape.ndim(), "test")]);
       add(rows, op::LayerNorm{.axis = axis}, {in(shape), in(n, Fill::positive), in(n)});
+      Shape row = shape;
+      row[normalize_axis(axis, shape.ndim(), "test")] = 1;
+      add(rows, op::LayerNorm{.axis = axis}, {in(shape), in(row, Fill::positive), in(row)});
     }
   }
   check_gpu(rows, wide_floats, 1e-3);
