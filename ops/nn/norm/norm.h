@@ -89,8 +89,9 @@ void run_cuda(const op::BackwardBatchNorm& op, KernelContext& c);
 
 namespace op {
 // y = gamma (x - mean) / std + beta with mean and std = sqrt(var + eps) over `axis`, var biased; gamma and beta have
-// the length of that axis. Outputs: y; hidden: mean and std, of x's shape without the axis, in float32 at least;
-// with output_mean_var both are outputs, and the axis stays as 1. Floating dtypes.
+// the length of that axis, or x's shape with 1 for it: a number for each row. Outputs: y; hidden: mean and std, of x's
+// shape without the axis, in float32 at least; with output_mean_var both are outputs, and the axis stays as 1. Floating
+// dtypes.
 struct LayerNorm {
   int axis = -1;
   double eps = 1e-5;
