@@ -45,6 +45,11 @@ std::string explain(Graph traced, const Options& options);
 // Removes Dropout, which is the identity outside training.
 Graph drop_dropout(Graph graph, bool training);
 
+// What RNN takes out of parameters that the program has just put together, as a recurrent layer does, is read where it
+// is: neither they nor their gradients are copied. Where one array is several parameters, its gradients may be added in
+// another order.
+Graph separate_rnn_parameters(Graph graph, bool training);
+
 // Merges nodes with the same operator, attributes and inputs; never random or updating ones, nor readers of updated
 // values.
 Graph common_subexpressions(Graph graph, bool training);

@@ -70,6 +70,7 @@ std::string for_gpus_with_compiler(const Options& o) {
 
 constexpr Pass passes[] = {
     rounding<drop_dropout>("drop_dropout"),  // gradients that met at it meet elsewhere: another order of additions
+    rounding<separate_rnn_parameters>("separate_rnn_parameters"),
     {"common_subexpressions", merge_before_gradient, false},
     {"gradient", gradient},
     exact<drop_dropout>("drop_dropout"),
