@@ -115,18 +115,34 @@ HWY_INLINE V log1p(D d, V x) {
   return hn::IfThenElse(positive_finite(d, y), hn::Log1p(d, x), log_special(d, y));
 }
 
+// Doubles rounded to float32. Where DemoteTo is emulated it clamps to finite numbers.
+template <class D, class V>
+HWY_INLINE hn::Vec<D> rounded(D d, V x) {
+#if HWY_TARGET == HWY_SCALAR
+  return hn::Set(d, float(hn::GetLane(x)));
+#elif HWY_TARGET == HWY_EMU128
+  double from[4];
+  float to[4];
+  hn::StoreU(x, hn::Rebind<double, D>(), from);
+  for (size_t i = 0; i < hn::Lanes(d); ++i) to[i] = float(from[i]);
+  return hn::LoadU(d, to);
+#else
+  return hn::DemoteTo(d, x);
+#endif
+}
+
 // f of double vectors, rounded once to float32: for functions that need the bits.
 template <class D, class F, class... V>
 HWY_INLINE hn::Vec<D> in_double(D d, const F& f, V... x) {
 #if HWY_TARGET == HWY_SCALAR
   const hn::Rebind<double, D> dd;
-  return hn::Set(d, float(hn::GetLane(f(dd, hn::PromoteTo(dd, x)...))));  // DemoteTo would clamp to finite numbers
+  return rounded(d, f(dd, hn::PromoteTo(dd, x)...));
 #else
   const hn::Half<D> dh;
   const hn::RepartitionToWide<D> dd;
   const auto lower = f(dd, hn::PromoteTo(dd, hn::LowerHalf(dh, x))...);
   const auto upper = f(dd, hn::PromoteTo(dd, hn::UpperHalf(dh, x))...);
-  return hn::Combine(d, hn::DemoteTo(dh, upper), hn::DemoteTo(dh, lower));
+  return hn::Combine(d, rounded(dh, upper), rounded(dh, lower));
 #endif
 }
 

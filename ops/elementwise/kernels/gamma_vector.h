@@ -78,7 +78,8 @@ struct LogGamma {
                          LogGammaFar(d, hn::IfThenElse(is_near, limit, a)));
     }
     if (!hn::AllFalse(d, is_negative)) {
-      const V pi = hn::Set(d, 3.14159265358979323846), part = hn::Abs(FromNearest(a));
+      const V pi = hn::Set(d, 3.14159265358979323846),
+              part = hn::Abs(FromNearest(hn::IfThenElse(hn::Lt(a, inf), a, zero)));
       const V sine = hn::Sin(d, hn::Mul(pi, hn::IfThenElse(hn::Eq(part, zero), hn::Set(d, 0.5), part)));
       const V reflected = hn::Sub(hn::Log(d, hn::Div(pi, hn::Mul(hn::Max(a, hn::Set(d, 1e-300)), sine))), y);
       y = hn::IfThenElse(is_negative, hn::IfThenElse(hn::Eq(part, zero), inf, reflected), y);

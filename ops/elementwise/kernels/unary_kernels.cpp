@@ -40,7 +40,7 @@ void TanTile(const float* x, float* y, size_t n) {
     if (count < lanes) std::memcpy(in, x + i, count * sizeof(float));
     const auto v = hn::LoadU(narrow, count < lanes ? in : x + i);
     const auto wide = hn::PromoteTo(d, v);
-    const auto ratio = hn::DemoteTo(narrow, hn::Div(hn::Sin(d, wide), hn::Cos(d, wide)));
+    const auto ratio = vm::rounded(narrow, hn::Div(hn::Sin(d, wide), hn::Cos(d, wide)));
     const auto result = hn::IfThenElse(hn::Eq(v, hn::Zero(narrow)), v, ratio);  // -0 too
     const auto is_near = hn::Lt(hn::Abs(v), hn::Set(narrow, 1e4f));
     if (HWY_LIKELY(count == lanes && hn::AllTrue(narrow, is_near))) {
@@ -91,19 +91,14 @@ HWY_INLINE void WideTile(const float* x, float* y, size_t n, const F& f) {
   const hn::ScalableTag<double> d;
   const hn::Rebind<float, decltype(d)> narrow;
   const size_t lanes = hn::Lanes(d);
-  const auto rounded = [&](const float* from) HWY_ATTR {
-#if HWY_TARGET == HWY_SCALAR
-    return hn::Set(narrow, float(hn::GetLane(f(d, hn::PromoteTo(d, hn::LoadU(narrow, from))))));  // infinities stay
-#else
-    return hn::DemoteTo(narrow, f(d, hn::PromoteTo(d, hn::LoadU(narrow, from))));
-#endif
-  };
+  const auto of = [&](const float* from)
+                      HWY_ATTR { return vm::rounded(narrow, f(d, hn::PromoteTo(d, hn::LoadU(narrow, from)))); };
   size_t i = 0;
-  for (; i + lanes <= n; i += lanes) hn::StoreU(rounded(x + i), narrow, y + i);
+  for (; i + lanes <= n; i += lanes) hn::StoreU(of(x + i), narrow, y + i);
   if (i == n) return;
   HWY_ALIGN float rest[hn::MaxLanes(d)] = {};
   std::memcpy(rest, x + i, (n - i) * sizeof(float));
-  hn::Store(rounded(rest), narrow, rest);
+  hn::Store(of(rest), narrow, rest);
   std::memcpy(y + i, rest, (n - i) * sizeof(float));
 }
 

@@ -86,14 +86,14 @@ TEST_CASE("runs: triples of each width apart and together") {
       for (size_t n = 0; n < 500 / width; ++n) {
         Bytes parts[3] = {Bytes(n * width + 1, 7), Bytes(n * width + 1, 7), Bytes(n * width + 1, 7)},
               back(3 * n * width);
-        split_triples({parts[0].data(), parts[1].data(), parts[2].data()}, from.data() + 1, n, width);
+        split_triples({parts[0].data(), parts[1].data(), parts[2].data()}, from.data() + width, n, width);
         Bytes want[3];
-        for (size_t i = 0; i < 3 * n * width; ++i) want[i / width % 3].push_back(from[i + 1]);
+        for (size_t i = 0; i < 3 * n * width; ++i) want[i / width % 3].push_back(from[i + width]);
         for (Bytes& part : want) part.push_back(7);
         INFO(n << " of " << width);
         CHECK((parts[0] == want[0] && parts[1] == want[1] && parts[2] == want[2]));
         join_triples(back.data(), {parts[0].data(), parts[1].data(), parts[2].data()}, n, width);
-        CHECK(back == Bytes(from.begin() + 1, from.begin() + 1 + ptrdiff_t(3 * n * width)));
+        CHECK(back == Bytes(from.begin() + ptrdiff_t(width), from.begin() + ptrdiff_t((1 + 3 * n) * width)));
       }
     }
   });
