@@ -88,28 +88,29 @@ KAON_API void check_state_count(const Block& cell, size_t expected, size_t given
 KAON_API std::vector<NDArray> begin_state(const Block& block, const std::vector<StateInfo>& states,
                                           const BeginStateOptions& options);
 template <class A>
-void check_layer_input(const Block& layer, Layout layout, const A& x);        // ShapeError unless it has three axes
-KAON_API double check_rate(const char* cell, const char* what, double rate);  // throws unless it is in [0, 1)
+KAON_API void check_layer_input(const Block& layer, Layout layout, const A& x);  // ShapeError unless it has three axes
+KAON_API double check_rate(const char* cell, const char* what, double rate);     // throws unless it is in [0, 1)
 
 // --- unrolling, for A = NDArray and Symbol
 
 // The states that an unrolling begins with: those given, or zeros for the inputs' batch, of their dtype.
 template <class A>
-std::vector<A> first_states(const Block& cell, const std::vector<StateInfo>& states, const UnrollCall<A>& call);
+KAON_API std::vector<A> first_states(const Block& cell, const std::vector<StateInfo>& states,
+                                     const UnrollCall<A>& call);
 template <class A>
-std::vector<A> steps_of(const Block& cell, const UnrollCall<A>& call);  // of the inputs
+KAON_API std::vector<A> steps_of(const Block& cell, const UnrollCall<A>& call);  // of the inputs
 template <class A>
-A merged(const Block& cell, const UnrollCall<A>& call);  // the inputs
+KAON_API A merged(const Block& cell, const UnrollCall<A>& call);  // the inputs
 // The outputs in the form that the call asks for, 0 after the end of each sequence if `mask` and it has valid_length.
 template <class A>
-Sequence<A> finish(const UnrollCall<A>& call, Sequence<A> outputs, bool mask);
+KAON_API Sequence<A> finish(const UnrollCall<A>& call, Sequence<A> outputs, bool mask);
 // The steps in reverse order, each sequence from its own last step.
 template <class A>
-std::vector<A> reversed(std::vector<A> steps, const std::optional<A>& valid_length);
+KAON_API std::vector<A> reversed(std::vector<A> steps, const std::optional<A>& valid_length);
 // Calls `step` for one step after the other.
 template <class A>
-Unrolled<A> unroll_steps(const Block& cell, const std::vector<StateInfo>& states, const UnrollCall<A>& call,
-                         StepFn<A> step);
+KAON_API Unrolled<A> unroll_steps(const Block& cell, const std::vector<StateInfo>& states, const UnrollCall<A>& call,
+                                  StepFn<A> step);
 
 // What a cell keeps from one step to the next until reset(); shared by the handles of the cell. In a trace it lasts
 // until the end of the trace at most, and must have been reset there: TraceError otherwise, and in the body of a loop,

@@ -72,9 +72,9 @@ KAON_API LayerOptions layer_options(int64_t hidden_size, const GRUOptions& optio
 
 // One call of the layer `block`; no states: zeros. `weights` and `biases` as op::RNN has them.
 template <class A>
-Step<A> call_layer(const Block& block, const LayerOptions& options, const std::vector<Parameter>& weights,
-                   const std::vector<Parameter>& biases, const A& x, const std::vector<A>& states,
-                   const A* sequence_length);
+KAON_API Step<A> call_layer(const Block& block, const LayerOptions& options, const std::vector<Parameter>& weights,
+                            const std::vector<Parameter>& biases, const A& x, const std::vector<A>& states,
+                            const A* sequence_length);
 
 template <class Derived>
 class RecurrentLayer : public HybridBlock<Derived> {
