@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kaon/ops/analysis/analysis.h"
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/op_def.h"
 #include "kaon/ops/statistics/kernels/chosen_axes.h"
@@ -21,8 +22,6 @@ constinit const OpDef op::Cov::def = make_op_def<op::Cov>();
 namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
-
-NDArray in_dtype(const NDArray& x, DType dtype) { return x.dtype() == dtype ? x : nd.cast(x, dtype); }
 
 // 1-D weights for an array of more axes.
 bool are_along_axis(const op::Average& op, const Shape& a, const Shape& weights) {

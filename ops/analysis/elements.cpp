@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "kaon/ops/analysis/analysis.h"
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/op_def.h"
 #include "kaon/ops/operator/value_range.h"
@@ -25,7 +26,6 @@ void expect_numbers(const InferContext& c) {
   if (c.dtype() == DType::boolean) c.fail_dtype("needs a dtype of numbers, got bool; use cast");
 }
 
-NDArray in_dtype(const NDArray& x, DType dtype) { return x.dtype() == dtype ? x : nd.cast(x, dtype); }
 NDArray flattened(const NDArray& x) { return nd._reshape_to(x, {.shape = Shape(x.size())}); }
 NDArray truth(const NDArray& x) { return nd.cast(x, DType::boolean); }
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/distribution/distribution.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/op_def.h"
@@ -20,10 +21,6 @@ constinit const OpDef op::RandomChoice::def = make_op_def<op::RandomChoice>();
 constinit const OpDef op::RandomMultinomial::def = make_op_def<op::RandomMultinomial>();
 
 namespace {
-
-NDArray shaped(const NDArray& x, const Shape& shape) {
-  return x.shape() == shape ? x : nd._reshape_to(x, {.shape = shape});
-}
 
 Shape joined(const InferContext& c, Shape front, const Shape& back) {
   if (!front.is_known()) c.fail("size must have no unknown dimension, got " + front.str());
@@ -124,9 +121,7 @@ void op::RandomChoice::compose(ComposeContext& c) const {
     return c.set(shaped(nd.sample_multinomial(weights, {.shape = Shape(count), .dtype = DType::int64}), out));
   }
   NDArray keys = -nd.log(nd.random_exponential(Shape(n), {.ctx = device}));
-  if (weighted) {
-    keys = keys + nd.log(weights.dtype() == DType::float32 ? weights : nd.cast(weights, DType::float32));
-  }
+  if (weighted) keys = keys + nd.log(in_dtype(weights, DType::float32));
   const NDArray order = nd.argsort(keys, {.is_ascend = false, .dtype = DType::int64});
   c.set(shaped(nd.slice_axis(order, 0, 0, count), out));
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/distribution/distribution.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/op_def.h"
@@ -49,8 +50,7 @@ class Parameters {
     int next = 0;
     for (int i : {0, 1}) {
       if (numbers_[i] || next == c.num_inputs()) continue;
-      const NDArray& x = c.input(next++);
-      arrays_[i] = x.dtype() == computed ? x : nd.cast(x, computed);
+      arrays_[i] = in_dtype(c.input(next++), computed);
     }
   }
   bool is_number(int i) const { return !arrays_[i].defined(); }
@@ -80,8 +80,6 @@ NDArray standard(Noise noise, const Shape& shape, const std::optional<Device>& d
     default: return e;
   }
 }
-
-NDArray converted(const NDArray& x, DType dtype) { return x.dtype() == dtype ? x : nd.cast(x, dtype); }
 
 }  // namespace
 
@@ -156,11 +154,11 @@ void compose_numpy(Distribution distribution, const NumpyDraw& d, ComposeContext
   if (distribution == Distribution::normal) {
     if (!p.is_number(1)) p.array(1) = or_nan(p.array(1) >= 0, p.array(1));
     const NDArray noise = nd.random_normal(shape, {.dtype = computed});
-    return c.set(converted(noise * p[1] + p[0], dtype));
+    return c.set(in_dtype(noise * p[1] + p[0], dtype));
   }
   const NDArray width = p.is_number(0) ? p.array(1) - p.number(0) : p[1] - p[0];
   const NDArray noise = nd.random_uniform(shape, {.dtype = computed});
-  c.set(converted(noise * or_nan(width >= 0, width) + p[0], dtype));
+  c.set(in_dtype(noise * or_nan(width >= 0, width) + p[0], dtype));
 }
 
 }  // namespace ops
@@ -208,10 +206,10 @@ void op::RandomBernoulli::compose(ComposeContext& c) const {
   if (parameter()) {
     y = u < (is_logit ? 1 / (1 + std::exp(-*logit)) : *prob);
   } else {
-    const NDArray p = converted(c.input(), DType::float32);
+    const NDArray p = in_dtype(c.input(), DType::float32);
     y = u < (is_logit ? nd.sigmoid(p) : p);
   }
-  c.set(converted(y, dtype));
+  c.set(in_dtype(y, dtype));
 }
 
 }  // namespace kaon

@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/distribution/distribution.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/op_def.h"
@@ -103,9 +104,9 @@ void compose_pdf(Distribution d, bool is_log, ComposeContext& c) {
   const auto& [shape, dtype] = c.output();
   const DType computed = size_of(dtype) == 2 ? DType::float32 : dtype;
   const auto input = [&](int i) {
-    const NDArray x = c.input(i).dtype() == computed ? c.input(i) : nd.cast(c.input(i), computed);
+    const NDArray x = in_dtype(c.input(i), computed);
     const Shape to = i == 0 ? x.shape() : aligned(x.shape(), c.input(0).shape(), d == Distribution::dirichlet);
-    return x.shape() == to ? x : nd._reshape_to(x, {.shape = to});
+    return shaped(x, to);
   };
   NDArray y = log_density(d, input(0), input(1), c.num_inputs() > 2 ? input(2) : NDArray());
   if (!is_log) y = nd.exp(y);

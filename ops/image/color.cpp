@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/image/image.h"
 #include "kaon/ops/op_def.h"
@@ -25,8 +26,7 @@ void infer_colored(InferContext& c) {
 
 // Colours are computed in float32, in float64 for data of that dtype.
 NDArray computed(const NDArray& x) {
-  const DType dtype = x.dtype() == DType::float64 ? DType::float64 : DType::float32;
-  return x.dtype() == dtype ? x : nd.cast(x, dtype);
+  return in_dtype(x, x.dtype() == DType::float64 ? DType::float64 : DType::float32);
 }
 
 NDArray as_stored(const NDArray& y, DType dtype) {

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/image/image.h"
 #include "kaon/ops/op_def.h"
@@ -43,7 +44,7 @@ void op::ImageToTensor::infer(InferContext& c) const {
 void op::ImageToTensor::compose(ComposeContext& c) const {
   const NDArray& x = c.input();
   const NDArray y = nd.transpose(x, x.ndim() == 4 ? Shape(0, 3, 1, 2) : Shape(2, 0, 1));
-  c.set((y.dtype() == DType::float32 ? y : nd.cast(y, DType::float32)) / 255);
+  c.set(in_dtype(y, DType::float32) / 255);
 }
 
 constinit const OpDef op::ImageNormalize::def = make_op_def<op::ImageNormalize>();

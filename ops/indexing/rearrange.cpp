@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/indexing/indexing.h"
 #include "kaon/ops/op_def.h"
@@ -117,11 +118,6 @@ namespace {
 // columns + 1 each.
 int64_t diagonal_begin(int64_t k, int64_t columns) { return k >= 0 ? k : -k * columns; }
 
-// Without a copy, except in a record.
-NDArray as_shape(const NDArray& x, const Shape& shape) {
-  return shape.size() == 0 ? nd._reshape_to(x, {.shape = shape}) : x.reshape(shape);
-}
-
 }  // namespace
 
 void op::Diag::infer(InferContext& c) const {
@@ -149,7 +145,7 @@ void op::Diag::compose(ComposeContext& c) const {
   if (in.ndim() == 1) {
     const int64_t columns = out[1];
     const Shape flat(columns * columns), begin(diagonal_begin(k, columns)), step(columns + 1);
-    return c.set(as_shape(nd._backward_slice(x, {.shape = flat, .begin = begin, .step = step}), out));
+    return c.set(shaped(nd._backward_slice(x, {.shape = flat, .begin = begin, .step = step}), out));
   }
   const int row = normalize_axis(axis1, in.ndim(), "diag"), column = normalize_axis(axis2, in.ndim(), "diag");
   Shape axes, flat;
@@ -158,7 +154,7 @@ void op::Diag::compose(ComposeContext& c) const {
   }
   const bool is_last = row == in.ndim() - 2 && column == in.ndim() - 1;
   axes.push_back(row), axes.push_back(column), flat.push_back(in[row] * in[column]);
-  const NDArray matrices = as_shape(is_last ? x : nd.transpose(x, axes), flat);
+  const NDArray matrices = shaped(is_last ? x : nd.transpose(x, axes), flat);
   OptionalShape begin, end, step;
   for (int i = 0; i < flat.ndim() - 1; ++i) begin.push_back({}), end.push_back({}), step.push_back({});
   const int64_t n = out.back(), first = n == 0 ? 0 : diagonal_begin(k, in[column]), apart = in[column] + 1;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/kernels/as_float32.h"
 #include "kaon/ops/linalg/kernels/dot_sides.h"
@@ -13,9 +14,6 @@ namespace kaon {
 using namespace ops;
 namespace {
 
-NDArray shaped(const NDArray& x, const Shape& shape) {
-  return x.shape() == shape ? x : nd._reshape_to(x, {.shape = shape});
-}
 // The array reshaped to the matrix that is multiplied.
 NDArray matrix(const NDArray& x, int64_t rows, int64_t columns) { return shaped(x, Shape(rows, columns)); }
 

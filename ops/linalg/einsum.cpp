@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/linalg/kernels/contraction.h"
 #include "kaon/ops/linalg/linalg.h"

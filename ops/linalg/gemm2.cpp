@@ -1,6 +1,7 @@
 // BLAS's products, as products of batches.
 #include <fmt/format.h>
 
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/linalg/kernels/contraction.h"
 #include "kaon/ops/linalg/linalg.h"

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/linalg/kernels/contraction.h"
 #include "kaon/ops/linalg/linalg.h"

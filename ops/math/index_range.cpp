@@ -14,8 +14,8 @@ namespace kaon::ops::HWY_NAMESPACE {
 namespace hn = hwy::HWY_NAMESPACE;
 namespace {
 
-// Both x and last - x have no sign where x is in [0, last]. Without comparisons, which SSE2 has not for 64 bits; for a
-// negative x the difference may wrap, but then the sign of x counts.
+// Both x and last - x have no sign where x is in [0, last]. SSE2 has no comparisons of 64 bits. For a negative x the
+// difference may wrap, but then the sign of x counts.
 template <class T>
 bool AllWithin(const T* x, size_t count, T last) {
   const hn::ScalableTag<T> d;

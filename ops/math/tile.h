@@ -16,8 +16,6 @@ using TileFn = void (*)(const void* attrs, const float* const* in, float* out, s
 // thread may read.
 void stream_copy(float* to, const float* from, size_t n);
 void stream_flush();
-// out[i] = value for i < n, in whole vectors: vectors that are read from memory just written in parts wait.
-void fill_words(uint32_t value, uint32_t* out, size_t n);
 
 // 16-bit floats and back, rounding to nearest even.
 void float16_to_float32(const void* from, float* to, size_t n);

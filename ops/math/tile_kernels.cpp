@@ -3,8 +3,6 @@
 #include <cstring>
 
 #include "kaon/ops/dtype.h"
-#include "kaon/ops/math/convert.h"
-#include "kaon/ops/math/convert_tile.h"
 #include "kaon/ops/math/tile.h"
 
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
@@ -26,14 +24,6 @@ void StreamCopy(float* to, const float* from, size_t n) {
   while (i < n && (reinterpret_cast<uintptr_t>(to + i) % (lanes * sizeof(float))) != 0) to[i] = from[i], ++i;
   for (; i + lanes <= n; i += lanes) hn::Stream(hn::LoadU(d, from + i), d, to + i);
   for (; i < n; ++i) to[i] = from[i];
-}
-
-void FillWords(uint32_t value, uint32_t* out, size_t n) {
-  const hn::ScalableTag<uint32_t> d;
-  const auto v = hn::Set(d, value);
-  size_t i = 0;
-  for (; i + hn::Lanes(d) <= n; i += hn::Lanes(d)) hn::StoreU(v, d, out + i);
-  for (; i < n; ++i) out[i] = value;
 }
 
 // Highway's own float16 conversions truncate where the processor has none (SSE2): there the scalar type converts.
@@ -99,24 +89,6 @@ void ToBfloat16(const float* from, void* to, size_t n) {
   for (; i < n; ++i) p[i] = bfloat16(from[i]).bits;
 }
 
-// Vectors of numbers in range; others one by one.
-void ToInt32(const float* from, int32_t* to, size_t n) {
-  const hn::ScalableTag<float> d;
-  const hn::RebindToSigned<decltype(d)> di;
-  const size_t lanes = hn::Lanes(d);
-  size_t i = 0;
-  for (; i + lanes <= n; i += lanes) {
-    const auto x = hn::LoadU(d, from + i);
-    const auto is_in_range = hn::And(hn::Ge(x, hn::Set(d, -2147483648.0f)), hn::Lt(x, hn::Set(d, 2147483648.0f)));
-    if (HWY_LIKELY(hn::AllTrue(d, is_in_range))) {
-      hn::StoreU(hn::ConvertTo(di, x), di, to + i);
-    } else {
-      for (size_t k = i; k < i + lanes; ++k) to[k] = convert<int32_t>(from[k]);
-    }
-  }
-  for (; i < n; ++i) to[i] = convert<int32_t>(from[i]);
-}
-
 // Widens a float vector to double in two halves and calls f(dd, half, index of its first lane).
 template <class D, class F>
 HWY_INLINE void InHalves([[maybe_unused]] D d, hn::Vec<D> v, const F& f) {
@@ -166,23 +138,19 @@ HWY_AFTER_NAMESPACE();
 namespace kaon::ops {
 
 HWY_EXPORT(StreamCopy);
-HWY_EXPORT(FillWords);
 HWY_EXPORT(FromFloat16);
 HWY_EXPORT(ToFloat16);
 HWY_EXPORT(FromBfloat16);
 HWY_EXPORT(ToBfloat16);
-HWY_EXPORT(ToInt32);
 HWY_EXPORT(SumFloats);
 HWY_EXPORT(AddFloats);
 
 void stream_copy(float* to, const float* from, size_t n) { HWY_DYNAMIC_DISPATCH(StreamCopy)(to, from, n); }
-void fill_words(uint32_t value, uint32_t* out, size_t n) { HWY_DYNAMIC_DISPATCH(FillWords)(value, out, n); }
 void stream_flush() { hwy::FlushStream(); }
 void float16_to_float32(const void* from, float* to, size_t n) { HWY_DYNAMIC_DISPATCH(FromFloat16)(from, to, n); }
 void float32_to_float16(const float* from, void* to, size_t n) { HWY_DYNAMIC_DISPATCH(ToFloat16)(from, to, n); }
 void bfloat16_to_float32(const void* from, float* to, size_t n) { HWY_DYNAMIC_DISPATCH(FromBfloat16)(from, to, n); }
 void float32_to_bfloat16(const float* from, void* to, size_t n) { HWY_DYNAMIC_DISPATCH(ToBfloat16)(from, to, n); }
-void float32_to_int32(const float* from, int32_t* to, size_t n) { HWY_DYNAMIC_DISPATCH(ToInt32)(from, to, n); }
 double sum_floats(const float* from, size_t n) { return HWY_DYNAMIC_DISPATCH(SumFloats)(from, n); }
 void add_floats(const float* from, double* sums, size_t n) { HWY_DYNAMIC_DISPATCH(AddFloats)(from, sums, n); }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kaon/engine/error.h"
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/numpy/numpy.h"
 #include "kaon/ops/op_def.h"
@@ -28,10 +29,6 @@ void expect_value(const InferContext& c, const char* what, double value, DType d
   }
 }
 
-NDArray in_dtype(const NDArray& x, DType dtype) { return x.dtype() == dtype ? x : nd.cast(x, dtype); }
-NDArray shaped(const NDArray& x, const Shape& shape) {
-  return x.shape() == shape ? x : nd._reshape_to(x, {.shape = shape});
-}
 // Dimensions of 1 repeated; the new sizes may be 0.
 NDArray spread(const NDArray& x, const Shape& shape) {
   Shape axes, sizes;

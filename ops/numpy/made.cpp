@@ -1,6 +1,7 @@
 // Windows, grids of positions, and other arrays made of numbers.
 #include <fmt/format.h>
 
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/numpy/numpy.h"
 #include "kaon/ops/op_def.h"
@@ -27,8 +28,6 @@ namespace {
 void expect_numbers(const InferContext& c, DType dtype) {
   if (dtype == DType::boolean) c.fail_dtype("dtype must be one of numbers, got bool");
 }
-
-NDArray in_dtype(const NDArray& x, DType dtype) { return x.dtype() == dtype ? x : nd.cast(x, dtype); }
 
 }  // namespace
 

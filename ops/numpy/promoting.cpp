@@ -1,6 +1,7 @@
 // Arithmetic that promotes; true_divide of two arrays.
 #include <fmt/format.h>
 
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/numeric/numeric.h"
 #include "kaon/ops/numpy/numpy.h"
@@ -16,7 +17,6 @@ constinit const OpDef op::PromotingBinary<K>::def = make_op_def<op::PromotingBin
 
 namespace {
 constexpr bool has_logic(BinaryKind kind) { return kind == BinaryKind::add || kind == BinaryKind::mul; }
-NDArray in_dtype(const NDArray& x, DType dtype) { return x.dtype() == dtype ? x : nd.cast(x, dtype); }
 }  // namespace
 
 template <BinaryKind K>

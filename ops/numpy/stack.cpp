@@ -1,6 +1,7 @@
 // Arrays stacked and split as NumPy does it.
 #include <fmt/format.h>
 
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/numpy/numpy.h"
 #include "kaon/ops/op_def.h"
@@ -17,10 +18,6 @@ template <bool Depth>
 constinit const OpDef op::NumpySplit<Depth>::def = make_op_def<op::NumpySplit<Depth>>();
 
 namespace {
-
-NDArray shaped(const NDArray& x, const Shape& shape) {
-  return x.shape() == shape ? x : nd._reshape_to(x, {.shape = shape});
-}
 
 Shape at_least(const Shape& s, int ndim) {
   if (s.ndim() >= ndim) return s;

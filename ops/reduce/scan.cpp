@@ -1,6 +1,7 @@
 // Sums up to each element.
 #include <fmt/format.h>
 
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/op_def.h"
 #include "kaon/ops/reduce/kernels/scan_lines.h"
@@ -45,9 +46,8 @@ void op::CumSum::infer(InferContext& c) const {
 
 void op::CumSum::compose(ComposeContext& c) const {
   const auto& [shape, dtype] = c.output();
-  NDArray x = c.input();
-  if (x.dtype() != dtype) x = nd.cast(x, dtype);
-  if (!axis) x = shape.size() == 0 ? nd._reshape_to(x, {.shape = shape}) : x.reshape(shape);
+  NDArray x = in_dtype(c.input(), dtype);
+  if (!axis) x = shaped(x, shape);
   c.set(nd._scan(x, {.axis = axis.value_or(0)}));
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kaon/ops/elementwise/kernels/binary_kernels.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/math/runs.h"
 #include "kaon/ops/op_def.h"
@@ -122,6 +123,7 @@ void op::Difference::grad(GradContext& g) const {
 void run_cpu(const op::Difference& op, KernelContext& c) {
   if (c.out().size() == 0) return;
   const DifferenceRows s(c.in(0).shape, normalize_axis(op.axis, c.in(0).shape.ndim(), "_difference"));
+  const TileFn subtract = binary_kernels(BinaryKind::sub).float32;
   dispatch_signed("_difference", c.out().dtype, [&]<class T>() {
     const T* const x = c.in(0).as<const T>();
     T* const y = c.out().as<T>();
@@ -130,7 +132,8 @@ void run_cpu(const op::Difference& op, KernelContext& c) {
         const int64_t row = i / s.length, last = std::min(end, (row + 1) * s.length);
         const T* const from = x + row * s.inner;
         if constexpr (std::is_same_v<T, float>) {
-          differences(from + i + s.inner, from + i, y + i, last - i);
+          const float* const both[] = {from + i + s.inner, from + i};
+          subtract(nullptr, both, y + i, size_t(last - i));
           i = last;
         }
         for (; i < last; ++i) y[i] = difference(from[i + s.inner], from[i]);

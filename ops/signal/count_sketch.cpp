@@ -1,6 +1,7 @@
 // Count sketches, made of other operators.
 #include <fmt/format.h>
 
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/op_def.h"
 #include "kaon/ops/signal/signal.h"

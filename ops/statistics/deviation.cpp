@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/op_def.h"
 #include "kaon/ops/statistics/kernels/chosen_axes.h"
@@ -24,7 +25,6 @@ namespace {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-NDArray in_dtype(const NDArray& x, DType dtype) { return x.dtype() == dtype ? x : nd.cast(x, dtype); }
 DType wide(DType dtype) { return dtype == DType::float64 ? dtype : DType::float32; }
 
 }  // namespace

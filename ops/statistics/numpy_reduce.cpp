@@ -1,6 +1,7 @@
 // Reductions as NumPy has them, made of MXNet's.
 #include <fmt/format.h>
 
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/op_def.h"
 #include "kaon/ops/operator/value_range.h"
@@ -19,10 +20,6 @@ template <bool Max>
 constinit const OpDef op::NumpyArg<Max>::def = make_op_def<op::NumpyArg<Max>>();
 
 namespace {
-
-NDArray shaped(const NDArray& x, const Shape& shape) {
-  return x.shape() == shape ? x : nd._reshape_to(x, {.shape = shape});
-}
 
 // x reduced over the axes in `mask`; over none it stays.
 template <class Op>
@@ -60,7 +57,7 @@ template <ReduceKind K>
 void op::NumpyReduce<K>::compose(ComposeContext& c) const {
   const NDArray& a = c.input();
   const auto& [shape, result] = c.output();
-  const NDArray x = a.dtype() == result ? a : nd.cast(a, result);
+  const NDArray x = in_dtype(a, result);
   NDArray y = reduced<Reduce<K>>(x, chosen_axes(axis, x.ndim(), traits.name.data()));
   if (initial) y = K == ReduceKind::prod ? y * *initial : y + *initial;
   c.set(shaped(y, shape));
@@ -113,7 +110,7 @@ template <bool Max>
 void op::NumpyArg<Max>::compose(ComposeContext& c) const {
   const NDArray& data = c.input();
   const DType dtype = counting(data.dtype(), data.size());
-  const NDArray x = data.dtype() == dtype ? data : nd.cast(data, dtype);
+  const NDArray x = in_dtype(data, dtype);
   using Arg = std::conditional_t<Max, ArgMax, ArgMin>;
   c.set(nd.cast(nd.call(Arg{.axis = axis, .keepdims = keepdims}, x), DType::int64));
 }

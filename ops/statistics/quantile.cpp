@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/op_def.h"
 #include "kaon/ops/statistics/kernels/chosen_axes.h"
@@ -116,7 +117,7 @@ void op::Quantile::infer(InferContext& c) const { infer_quantile(c, axis, keepdi
 
 void op::Quantile::compose(ComposeContext& c) const {
   const auto& [shape, dtype] = c.output();
-  const NDArray a = c.input(0).dtype() == dtype ? c.input(0) : nd.cast(c.input(0), dtype);
+  const NDArray a = in_dtype(c.input(0), dtype);
   if (shape.size() == 0) {
     const NDArray flat = nd._reshape_to(a, {.shape = Shape(a.size())});
     return c.set(nd._reshape_to(nd.slice_axis(flat, 0, 0, 0), {.shape = shape}));

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/math/runs.h"
 #include "kaon/ops/op_def.h"
@@ -27,8 +28,6 @@ namespace {
 DType running_dtype(DType dtype) {
   return dtype == DType::float64 ? dtype : is_floating(dtype) ? DType::float32 : DType::int64;
 }
-
-NDArray in_dtype(const NDArray& x, DType dtype) { return x.dtype() == dtype ? x : nd.cast(x, dtype); }
 
 int infer_running(InferContext& c, int axis) {
   const DType t = c.dtype();
@@ -113,7 +112,7 @@ void op::CumProd::infer(InferContext& c) const {
 void op::CumProd::compose(ComposeContext& c) const {
   const auto& [shape, dtype] = c.output();
   NDArray x = in_dtype(in_dtype(c.input(), dtype), running_dtype(dtype));
-  if (!axis) x = shape.size() == 0 ? nd._reshape_to(x, {.shape = shape}) : x.reshape(shape);
+  if (!axis) x = shaped(x, shape);
   c.set(in_dtype(nd._product_scan(x, {.axis = axis.value_or(0)}), dtype));
 }
 

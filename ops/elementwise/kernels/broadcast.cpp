@@ -5,6 +5,7 @@
 
 #include "kaon/ops/elementwise/kernels/gather_broadcast.h"
 #include "kaon/ops/math/dispatch.h"
+#include "kaon/ops/math/runs.h"
 
 namespace kaon::ops {
 namespace {
@@ -87,15 +88,6 @@ struct Call {
   NumberTiles with_number;
 };
 
-template <class T>
-void fill(T value, T* to, int64_t n) {
-  if constexpr (sizeof(T) == 4) {
-    fill_words(value, to, size_t(n));
-  } else {
-    std::fill_n(to, n, value);
-  }
-}
-
 // n float32 elements of a row from element `at` of the output on, where input `number` is one number and the other one
 // is dense.
 void run_with_number(const Call& c, int number, const void* value, const void* other, int64_t at, int64_t n) {
@@ -126,7 +118,9 @@ void run_long_rows(const Call& c, int64_t begin, int64_t end) {
       continue;
     }
     for (int k = 0; k < 2; ++k) {
-      if (step[k] == 0) fill(*from[k], buffers[k], std::min(n, int64_t(pointwise_tile)));
+      if (step[k] == 0) {
+        fill_run(buffers[k], uint64_t(*from[k]), size_t(std::min(n, int64_t(pointwise_tile))), sizeof(T));
+      }
       direct = direct && step[k] == 1;
     }
     const int64_t tile = direct ? n : int64_t(pointwise_tile);

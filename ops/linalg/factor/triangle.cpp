@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/linalg/factor/factor.h"
 #include "kaon/ops/linalg/factor/kernels/matrices.h"

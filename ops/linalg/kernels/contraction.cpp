@@ -1,4 +1,5 @@
 #include "kaon/ops/linalg/kernels/contraction.h"
+#include "kaon/ops/compose/conform.h"
 
 #include <fmt/format.h>
 
@@ -39,12 +40,6 @@ NDArray batch_product(const MatrixBatch& a, const MatrixBatch& b) {
     return nd.batch_dot(a.x, b.x, {.transpose_a = a.transposed, .transpose_b = b.transposed});
   }
   return nd.expand_dims(nd.dot(only(a), only(b), {.transpose_a = a.transposed, .transpose_b = b.transposed}), 0);
-}
-
-// A view where nothing is recorded, unlike the operator. To reshape(), a 0 is a code.
-NDArray shaped(const NDArray& x, const Shape& shape) {
-  if (x.shape() == shape) return x;
-  return shape.size() == 0 ? nd._reshape_to(x, {.shape = shape}) : x.reshape(shape);
 }
 
 NDArray reordered(const NDArray& x, const Shape& axes) { return is_in_order(axes) ? x : nd.transpose(x, axes); }

@@ -3,6 +3,7 @@
 
 #include "kaon/ops/ndarray.h"
 #include "kaon/ops/op.h"
+#include "kaon/ops/compose/conform.h"
 
 namespace kaon::ops {
 
@@ -19,8 +20,6 @@ MatrixBatch as_matrices(const NDArray& x, const Shape& batch, const Shape& rows,
 // (batch, m, n) of (batch, m, k) and (batch, k, n), of any dtype but bool. Whole numbers wrap.
 NDArray batch_product(const MatrixBatch& a, const MatrixBatch& b);
 
-// x under another shape of as many elements; x itself where that is its shape.
-NDArray shaped(const NDArray& x, const Shape& shape);
 // x with axis i from axes[i]; x itself where they are in order.
 NDArray reordered(const NDArray& x, const Shape& axes);
 

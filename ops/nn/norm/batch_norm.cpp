@@ -1,3 +1,4 @@
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/nn/norm/norm.h"
 
 #include <fmt/format.h>
@@ -54,7 +55,7 @@ NormBackward terms(int axis, bool fix_gamma, const NDArray& head, const NDArray&
   const DType dtype = mean.dtype();
   const NDArray signed_scale = per_channel(inverse);
   NormBackward f;
-  f.head = as_dtype(head, dtype), f.x = as_dtype(data, dtype);
+  f.head = in_dtype(head, dtype), f.x = in_dtype(data, dtype);
   if (!fix_gamma) f.gamma = per_channel(gamma);
   f.mean = per_channel(mean), f.scale = nd.abs(signed_scale), f.varies = signed_scale > 0;
   f.statistics_axes = f.affine_axes = axes_but(data.ndim(), at);
@@ -167,7 +168,7 @@ void op::BatchNorm::grad(GradContext& g) const {
     };
     NDArray at_inverse = arrived(last);
     if (last != 2 && g.has_head(2)) at_inverse = at_inverse.defined() ? at_inverse + arrived(2) : arrived(2);
-    const NDArray more = as_dtype(through_statistics(f, arrived(1), at_inverse), g.input_like(0).dtype());
+    const NDArray more = in_dtype(through_statistics(f, arrived(1), at_inverse), g.input_like(0).dtype());
     dx = dx.defined() ? dx + more : more;
   }
   if (g.wants(0) && dx.defined()) g.set(0, dx);
@@ -199,14 +200,14 @@ void op::BackwardBatchNorm::grad(GradContext& g) const {
   const auto arrived = [&](int i) {
     return g.has_head(i) ? nd._reshape_to(g.head(i), {.shape = f.mean.shape()}) : NDArray();
   };
-  const NDArray u = g.has_head(0) ? as_dtype(g.head(0), inverse.dtype()) : NDArray();
+  const NDArray u = g.has_head(0) ? in_dtype(g.head(0), inverse.dtype()) : NDArray();
   NormSecond d = second_gradient(f, u, arrived(1), arrived(2));
   if (d.scale.defined()) d.scale = nd._reshape_to(d.scale, {.shape = inverse.shape()}) * nd.sign(inverse);
   const NDArray* const results[] = {&d.head, &d.x, &d.gamma, &d.mean, &d.scale};
   for (int i = 0; i < 5; ++i) {
     const NDArray& r = *results[i];
     if (!g.wants(i) || !r.defined()) continue;
-    g.set(i, i < 2 ? as_dtype(r, g.input_like(i).dtype()) : nd._reshape_to(r, {.shape = inverse.shape()}));
+    g.set(i, i < 2 ? in_dtype(r, g.input_like(i).dtype()) : nd._reshape_to(r, {.shape = inverse.shape()}));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/nn/norm/norm.h"
 #include "kaon/ops/op_def.h"
@@ -19,11 +20,6 @@ bool is_narrow(const NDArray& x) { return x.dtype() == DType::float16 || x.dtype
 template <class F>
 NDArray in_float32(const NDArray& x, F&& f) {
   return is_narrow(x) ? nd.cast(f(nd.cast(x, DType::float32)), x.dtype()) : f(x);
-}
-
-// A view where there can be one: a copy costs as much as the normalisation.
-NDArray shaped(const NDArray& x, const Shape& shape) {
-  return shape.size() == 0 ? nd._reshape_to(x, {.shape = shape}) : x.reshape(shape);
 }
 
 void refuse_mean_var(const InferContext& c, bool output_mean_var) {

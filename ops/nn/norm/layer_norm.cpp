@@ -1,3 +1,4 @@
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/nn/norm/norm.h"
 
 #include <fmt/format.h>
@@ -84,8 +85,8 @@ NormBackward terms(int axis, const NDArray& head, const NDArray& data, const NDA
   statistics[at] = 1, affine[at] = per_row ? 1 : data.shape()[at];
   const DType dtype = mean.dtype();
   NormBackward f;
-  f.head = as_dtype(head, dtype), f.x = as_dtype(data, dtype);
-  f.gamma = nd._reshape_to(as_dtype(gamma, dtype), {.shape = affine});
+  f.head = in_dtype(head, dtype), f.x = in_dtype(data, dtype);
+  f.gamma = nd._reshape_to(in_dtype(gamma, dtype), {.shape = affine});
   f.mean = nd._reshape_to(mean, {.shape = statistics}), f.scale = 1 / nd._reshape_to(std, {.shape = statistics});
   f.statistics_axes = Shape(at), f.affine_axes = per_row ? Shape(at) : axes_but(data.ndim(), at);
   return f;
@@ -163,7 +164,7 @@ void op::LayerNorm::grad(GradContext& g) const {
       return g.has_head(i) ? nd._reshape_to(g.head(i), {.shape = f.mean.shape()}) : NDArray();
     };
     const NDArray d_scale = g.has_head(2) ? -arrived(2) / nd.square(f.scale) : NDArray();
-    const NDArray more = as_dtype(through_statistics(f, arrived(1), d_scale), g.input_like(0).dtype());
+    const NDArray more = in_dtype(through_statistics(f, arrived(1), d_scale), g.input_like(0).dtype());
     dx = dx.defined() ? dx + more : more;
   }
   if (g.wants(0) && dx.defined()) g.set(0, dx);
@@ -199,14 +200,14 @@ void op::BackwardLayerNorm::grad(GradContext& g) const {
   const NormBackward f = terms(axis, g.input(0), g.input(1), g.input(2), g.input(3), g.input(4));
   const DType dtype = g.input_like(3).dtype();
   const auto arrived = [&](int i, const Shape& shape) {
-    return g.has_head(i) ? nd._reshape_to(as_dtype(g.head(i), dtype), {.shape = shape}) : NDArray();
+    return g.has_head(i) ? nd._reshape_to(in_dtype(g.head(i), dtype), {.shape = shape}) : NDArray();
   };
   NormSecond d = second_gradient(f, arrived(0, f.x.shape()), arrived(1, f.gamma.shape()), arrived(2, f.gamma.shape()));
   if (d.scale.defined()) d.scale = -d.scale * nd.square(f.scale);  // of std
   const NDArray* const results[] = {&d.head, &d.x, &d.gamma, &d.mean, &d.scale};
   for (int i = 0; i < 5; ++i) {
     if (!g.wants(i) || !results[i]->defined()) continue;
-    g.set(i, nd._reshape_to(as_dtype(*results[i], g.input_like(i).dtype()), {.shape = g.input_like(i).shape()}));
+    g.set(i, nd._reshape_to(in_dtype(*results[i], g.input_like(i).dtype()), {.shape = g.input_like(i).shape()}));
   }
 }
 

@@ -19,9 +19,6 @@ KAON_HOST_DEVICE inline T difference(T a, T b) {
   }
 }
 
-// y[i] = a[i] - b[i] for i < n, on the CPU.
-void differences(const float* a, const float* b, float* y, int64_t n);
-
 // Rows of `length` results; element i of row r is x[i + inner] - x[i], both from r inner on.
 struct DifferenceRows {
   int64_t length, inner;

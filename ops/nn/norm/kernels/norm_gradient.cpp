@@ -62,8 +62,6 @@ NDArray through_statistics(const NormBackward& f, const NDArray& d_mean, const N
   return f.varies.defined() ? sum * f.varies : sum;
 }
 
-NDArray as_dtype(const NDArray& a, DType dtype) { return a.dtype() == dtype ? a : nd.cast(a, dtype); }
-
 Shape axes_but(int ndim, int axis) {
   Shape axes;
   for (int i = 0; i < ndim; ++i) {

@@ -24,8 +24,6 @@ NormSecond second_gradient(const NormBackward& f, const NDArray& u, const NDArra
 // The gradient of x from the gradients of the statistics.
 NDArray through_statistics(const NormBackward& f, const NDArray& d_mean, const NDArray& d_scale);
 
-// The array in this dtype.
-NDArray as_dtype(const NDArray& a, DType dtype);
 // All axes of a shape of this many dimensions but one.
 Shape axes_but(int ndim, int axis);
 

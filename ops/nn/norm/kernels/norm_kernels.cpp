@@ -189,6 +189,8 @@ template <class T>
 void layer_rows_backward(int64_t rows, int64_t columns, const T* head, const T* x, const RowAffine<T>& affine,
                          const T* mean, const T* std, T* dx, T* dgamma, T* dbeta) {
   const T* const gamma = affine.gamma;
+  if (dgamma && !affine.per_row) std::fill_n(dgamma, columns, T(0));
+  if (dbeta && !affine.per_row) std::fill_n(dbeta, columns, T(0));
   for (int64_t r = 0; r < rows; ++r, head += columns, x += columns) {
     const T inverse = T(1) / std[r], center = mean[r];
     const auto normal = [&](auto d, int64_t i) {
@@ -209,8 +211,6 @@ void layer_rows_backward(int64_t rows, int64_t columns, const T* head, const T* 
       });
       continue;
     }
-    if (r == 0 && dgamma) std::fill_n(dgamma, columns, T(0));
-    if (r == 0 && dbeta) std::fill_n(dbeta, columns, T(0));
     if (dx) {
       const auto slope = [&](auto d, int64_t i) { return hn::Mul(hn::LoadU(d, head + i), hn::LoadU(d, gamma + i)); };
       const T mean1 = sum_over<T>(columns, slope) / T(columns);

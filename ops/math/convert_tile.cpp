@@ -1,12 +1,11 @@
-// The conversions between bytes and float32, as images need them, per instruction set.
-#include <cstdint>
+// The conversions per instruction set.
+#include "kaon/ops/math/convert_tile.h"
 
 #include "kaon/ops/math/convert.h"
-#include "kaon/ops/math/convert_tile.h"
 
 #define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4)
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "kaon/ops/math/convert_bytes.cpp"
+#define HWY_TARGET_INCLUDE "kaon/ops/math/convert_tile.cpp"
 #include "hwy/foreach_target.h"
 //
 #include "hwy/highway.h"
@@ -27,25 +26,38 @@ void FromUint8(const uint8_t* from, float* to, size_t n) {
   for (; i < n; ++i) to[i] = float(from[i]);
 }
 
-// Vectors of numbers that int32 holds; others one by one.
-void ToInt8(const float* from, int8_t* to, size_t n) {
+namespace {
+
+// Vectors of numbers that int32 holds, by store(their whole parts, to); others one by one.
+template <class T, class Store>
+HWY_INLINE void ToWhole(const float* from, T* to, size_t n, const Store& store) {
   const hn::ScalableTag<float> d;
   const hn::RebindToSigned<decltype(d)> di;
-  const hn::RebindToUnsigned<decltype(d)> du;
-  const hn::Rebind<uint8_t, decltype(d)> db;
   const size_t lanes = hn::Lanes(d);
   size_t i = 0;
   for (; i + lanes <= n; i += lanes) {
     const auto x = hn::LoadU(d, from + i);
     const auto is_in_range = hn::And(hn::Ge(x, hn::Set(d, -2147483648.0f)), hn::Lt(x, hn::Set(d, 2147483648.0f)));
     if (HWY_LIKELY(hn::AllTrue(d, is_in_range))) {
-      const auto low = hn::And(hn::BitCast(du, hn::ConvertTo(di, x)), hn::Set(du, 255));
-      hn::StoreU(hn::U8FromU32(low), db, reinterpret_cast<uint8_t*>(to) + i);
+      store(di, hn::ConvertTo(di, x), to + i);
     } else {
-      for (size_t k = i; k < i + lanes; ++k) to[k] = convert<int8_t>(from[k]);
+      for (size_t k = i; k < i + lanes; ++k) to[k] = convert<T>(from[k]);
     }
   }
-  for (; i < n; ++i) to[i] = convert<int8_t>(from[i]);
+  for (; i < n; ++i) to[i] = convert<T>(from[i]);
+}
+
+}  // namespace
+
+void ToInt32(const float* from, int32_t* to, size_t n) {
+  ToWhole(from, to, n, [](auto di, auto whole, int32_t* at) HWY_ATTR { hn::StoreU(whole, di, at); });
+}
+void ToInt8(const float* from, int8_t* to, size_t n) {
+  ToWhole(from, to, n, [](auto di, auto whole, int8_t* at) HWY_ATTR {
+    const hn::RebindToUnsigned<decltype(di)> du;
+    const auto low = hn::And(hn::BitCast(du, whole), hn::Set(du, 255));
+    hn::StoreU(hn::U8FromU32(low), hn::Rebind<uint8_t, decltype(di)>(), reinterpret_cast<uint8_t*>(at));
+  });
 }
 
 }  // namespace kaon::ops::HWY_NAMESPACE
@@ -55,9 +67,11 @@ HWY_AFTER_NAMESPACE();
 namespace kaon::ops {
 
 HWY_EXPORT(FromUint8);
+HWY_EXPORT(ToInt32);
 HWY_EXPORT(ToInt8);
 
 void uint8_to_float32(const uint8_t* from, float* to, size_t n) { HWY_DYNAMIC_DISPATCH(FromUint8)(from, to, n); }
+void float32_to_int32(const float* from, int32_t* to, size_t n) { HWY_DYNAMIC_DISPATCH(ToInt32)(from, to, n); }
 void float32_to_int8(const float* from, int8_t* to, size_t n) { HWY_DYNAMIC_DISPATCH(ToInt8)(from, to, n); }
 
 }  // namespace kaon::ops
