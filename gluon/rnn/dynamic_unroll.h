@@ -33,7 +33,7 @@ detail::Step<A> dynamic_unroll(const C& cell, const A& inputs, const std::vector
   if (valid_length) {
     const A ends = F.cast(*valid_length, DType::float32);
     List first = begin_state;
-    first.push_back(F.zeros({1}));  // counts steps
+    first.push_back(F.zeros_like(ends));  // counts steps, on the device of the lengths
     all = contrib::foreach (
         [&](const A& row, const List& now) {
           auto [y, next] = cell(row, List(now.begin(), now.end() - 1));

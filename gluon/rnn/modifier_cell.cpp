@@ -15,8 +15,6 @@ const AnyCell& stepping(const char* cell, const AnyCell& base) {
                   cell, base.name(), cell));
 }
 
-int time_axis(Layout layout) { return layout == Layout::TNC ? 0 : 1; }
-
 }  // namespace
 
 // --- DropoutCell

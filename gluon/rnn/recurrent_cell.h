@@ -19,6 +19,7 @@ namespace gluon::rnn {
 // The axes of a sequence: time, batch, channels (of convolutional cells: channels and places).
 enum class Layout : uint8_t { TNC, NTC };
 constexpr std::array<std::string_view, 2> enum_names(Layout) { return {"TNC", "NTC"}; }
+constexpr int time_axis(Layout layout) { return layout == Layout::TNC ? 0 : 1; }
 
 // One state of a cell or layer.
 struct StateInfo {
@@ -140,7 +141,7 @@ template <class Derived>
 class RecurrentCell : public HybridBlock<Derived> {
  public:
   using HybridBlock<Derived>::HybridBlock;
-  using HybridBlock<Derived>::operator();
+  // Takes a list of states only: an array in its place would be read as a list of its rows.
   template <detail::Array A>
   auto operator()(const A& x, const std::vector<A>& states,
                   std::source_location site = std::source_location::current()) const {
@@ -193,48 +194,50 @@ class RecurrentCell : public HybridBlock<Derived> {
   const Derived& cell() const { return static_cast<const Derived&>(*this); }
 };
 
+template <class C>
+concept Cell = std::derived_from<C, RecurrentCell<C>>;
+
 // A cell without its type, as other cells hold it: a handle on the same cell, with the members of a RecurrentCell.
 class AnyCell : public Block {
  public:
+  template <Cell C>
+  AnyCell(const C& cell) : Block(cell), calls_(std::make_shared<Calls<C>>(cell)) {}
+
+  template <detail::Array A>
+  detail::Step<A> operator()(const A& x, const std::vector<A>& states) const {
+    return calls_->step(x, states);
+  }
+  template <class A>
+  detail::Unrolled<A> unroll_sequence(detail::UnrollCall<A> call) const {
+    return calls_->unroll(std::move(call));
+  }
+  std::vector<StateInfo> state_info(int64_t batch_size = 0) const { return calls_->state_info(batch_size); }
+  size_t num_states() const { return state_info().size(); }
+  void reset() const { calls_->reset(); }
+  bool can_step() const { return calls_->can_step(); }
+
+ private:
   template <class C>
-    requires std::derived_from<C, RecurrentCell<C>> AnyCell(const C& cell)
-        : Block(cell), calls_(std::make_shared<Calls<C>>(cell)) {}
-
-    template <detail::Array A>
-    detail::Step<A> operator()(const A& x, const std::vector<A>& states) const {
-      return calls_->step(x, states);
+  struct Calls final : detail::CellCalls {
+    explicit Calls(const C& c) : cell(c) {}
+    detail::Step<NDArray> step(const NDArray& x, const std::vector<NDArray>& states) const override {
+      return cell(x, states);
     }
-    template <class A>
-    detail::Unrolled<A> unroll_sequence(detail::UnrollCall<A> call) const {
-      return calls_->unroll(std::move(call));
+    detail::Step<Symbol> step(const Symbol& x, const std::vector<Symbol>& states) const override {
+      return cell(x, states);
     }
-    std::vector<StateInfo> state_info(int64_t batch_size = 0) const { return calls_->state_info(batch_size); }
-    size_t num_states() const { return state_info().size(); }
-    void reset() const { calls_->reset(); }
-    bool can_step() const { return calls_->can_step(); }
-
-   private:
-    template <class C>
-    struct Calls final : detail::CellCalls {
-      explicit Calls(const C& c) : cell(c) {}
-      detail::Step<NDArray> step(const NDArray& x, const std::vector<NDArray>& states) const override {
-        return cell(x, states);
-      }
-      detail::Step<Symbol> step(const Symbol& x, const std::vector<Symbol>& states) const override {
-        return cell(x, states);
-      }
-      detail::Unrolled<NDArray> unroll(detail::UnrollCall<NDArray> call) const override {
-        return cell.unroll_sequence(std::move(call));
-      }
-      detail::Unrolled<Symbol> unroll(detail::UnrollCall<Symbol> call) const override {
-        return cell.unroll_sequence(std::move(call));
-      }
-      std::vector<StateInfo> state_info(int64_t batch_size) const override { return cell.state_info(batch_size); }
-      void reset() const override { cell.reset(); }
-      bool can_step() const override { return cell.can_step(); }
-      C cell;
-    };
-    std::shared_ptr<const detail::CellCalls> calls_;
+    detail::Unrolled<NDArray> unroll(detail::UnrollCall<NDArray> call) const override {
+      return cell.unroll_sequence(std::move(call));
+    }
+    detail::Unrolled<Symbol> unroll(detail::UnrollCall<Symbol> call) const override {
+      return cell.unroll_sequence(std::move(call));
+    }
+    std::vector<StateInfo> state_info(int64_t batch_size) const override { return cell.state_info(batch_size); }
+    void reset() const override { cell.reset(); }
+    bool can_step() const override { return cell.can_step(); }
+    C cell;
+  };
+  std::shared_ptr<const detail::CellCalls> calls_;
 };
 
 }  // namespace gluon::rnn

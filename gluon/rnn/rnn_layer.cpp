@@ -118,9 +118,9 @@ Step<A> call_layer(const Block& block, const LayerOptions& options, const std::v
       const Shape& s = p.shape();
       if (s[1] == 0) F.as("input_size").FullyConnected(x, w, {.num_hidden = int(s[0]), .flatten = false});
     }
-    flat.push_back(F.reshape(w, {-1}));
+    flat.push_back(w.reshape({-1}));  // a view where nothing is recorded
   }
-  for (const Parameter& p : biases) flat.push_back(F.reshape(p.as<A>(), {-1}));
+  for (const Parameter& p : biases) flat.push_back(p.as<A>());
   const A parameters = F._rnn_param_concat(flat, {.dim = 0});
 
   int64_t batch = 0;

@@ -11,8 +11,6 @@
 namespace kaon::gluon::rnn::detail {
 namespace {
 
-int time_axis(Layout layout) { return layout == Layout::TNC ? 0 : 1; }
-
 // Of all dimensions, else Shape::unknown(). A trace may ask: what is not so fails in any case.
 Shape shape_if_known(const NDArray& x) { return x.shape(); }
 Shape shape_if_known(const Symbol& x) {

@@ -11,16 +11,19 @@ namespace rnn = kaon::gluon::rnn;
 
 namespace {
 
-// A layer, or the cells that it is made of, from zeros.
+// A layer and unrolled cells, both from zeros, then a loop from the first of their outputs.
 struct Net : gluon::HybridBlock<Net> {
   rnn::LSTM layer = child("layer", rnn::LSTM(3, {.num_layers = 2, .bidirectional = true, .use_sequence_length = true}));
   rnn::HybridSequentialRNNCell cells;
+  rnn::RNNCell loop = child("loop", rnn::RNNCell(5));
   Net() {
     cells.add(rnn::LSTMCell(4), rnn::BidirectionalCell(rnn::GRUCell(3), rnn::RNNCell(2)));
     child("cells", cells);
   }
-  auto hybrid_forward(auto, auto x, auto lengths) {
-    return cells.unroll(4, layer(x, {}, lengths).first, {}, rnn::Layout::TNC, lengths).first;
+  auto hybrid_forward(auto F, auto x, auto lengths) {
+    auto y = cells.unroll(4, layer(x, {}, lengths).first, {}, rnn::Layout::TNC, lengths).first;
+    auto first = F.reshape(F.slice_axis(y, 0, 0, 1), {-3, -2});
+    return rnn::dynamic_unroll(loop, y, {first}, {}, lengths).first;
   }
 };
 

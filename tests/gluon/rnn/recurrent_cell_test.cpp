@@ -3,6 +3,7 @@
 #include "kaon/graph/autograd.h"
 #include "kaon/graph/control_flow.h"
 #include "kaon/ops/random_state.h"
+#include "kaon/tests/gluon/rnn/everything.h"
 #include "kaon/tests/gluon/support.h"
 #include "kaon/tests/support/files.h"
 
@@ -12,8 +13,6 @@ namespace rnn = kaon::gluon::rnn;
 using rnn::Layout;
 
 namespace {
-
-using List = std::vector<NDArray>;
 
 // A cell along a sequence, unrolled or as a loop.
 template <class C>
@@ -50,36 +49,7 @@ struct OneStep : gluon::HybridBlock<OneStep<C>> {
 
 template <class B>
 std::vector<std::vector<double>> run(const B& net, const NDArray& data, const List& first) {
-  NDArray x = data.copy();
-  List states;
-  for (const NDArray& s : first) states.push_back(s.copy());
-  x.attach_grad();
-  for (NDArray& s : states) s.attach_grad();
-  std::vector<std::vector<double>> all;
-  NDArray loss = autograd::record([&] {
-    auto [y, next] = net(x, states);
-    all.push_back(values(y));
-    NDArray sum = (y * y).sum();
-    for (const NDArray& s : next) {
-      all.push_back(values(s));
-      sum = sum + s.sum();
-    }
-    return sum;
-  });
-  loss.backward();
-  all.push_back(values(x.grad()));
-  for (const NDArray& s : states) all.push_back(values(s.grad()));
-  for (const auto& p : net.collect_params()) all.push_back(values(p.grad()));
-  return all;
-}
-
-void require_all_close(const std::vector<std::vector<double>>& got, const std::vector<std::vector<double>>& expected,
-                       double tolerance = 1e-5) {
-  REQUIRE(got.size() == expected.size());
-  for (size_t i = 0; i < got.size(); ++i) {
-    INFO("array " << i);
-    require_close(got[i], expected[i], tolerance, tolerance);
-  }
+  return everything(net, data, first, [&](const NDArray& x, const List& states) { return net(x, states); });
 }
 
 List states_for(const auto& cell, int64_t batch) {
@@ -93,6 +63,10 @@ rnn::HybridSequentialRNNCell stack(const auto&... cells) {
   s.add(cells...);
   return s;
 }
+
+// An array in place of a list of states does not compile: it would be read as a list of its rows.
+static_assert(std::invocable<const rnn::LSTMCell&, const NDArray&, const List&>);
+static_assert(!std::invocable<const rnn::LSTMCell&, const NDArray&, const NDArray&>);
 
 }  // namespace
 
