@@ -6,7 +6,8 @@ namespace kaon::ops {
 
 NDArray shaped(const NDArray& x, const Shape& shape) {
   if (x.shape() == shape) return x;
-  return shape.size() == 0 ? nd._reshape_to(x, {.shape = shape}) : x.reshape(shape);  // to reshape(), a 0 is a code
+  // to reshape() a 0 is a code, and no dimensions are a missing attribute
+  return shape.size() == 0 || shape.empty() ? nd._reshape_to(x, {.shape = shape}) : x.reshape(shape);
 }
 
 NDArray in_dtype(const NDArray& x, DType dtype) { return x.dtype() == dtype ? x : nd.cast(x, dtype); }

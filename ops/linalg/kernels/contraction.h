@@ -1,9 +1,9 @@
 // Arrays as batches of matrices, and the products that operators are made of.
 #pragma once
 
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/ndarray.h"
 #include "kaon/ops/op.h"
-#include "kaon/ops/compose/conform.h"
 
 namespace kaon::ops {
 
