@@ -140,7 +140,7 @@ def differing(got, want, relative, absolute):
 class Case:
     def __init__(self, case, file):
         self.case, self.file, self.other = case, file, False
-        self.sums = rules.sums(case["op"])
+        self.sums, self.condition = rules.sums(case["op"]), rules.condition(case)
         self.inputs = max([largest(t.values) for t in case["inputs"] if t.is_float], default=0.0)
 
     def bounds(self, dtype, values, is_gradient, which):
@@ -158,7 +158,7 @@ class Case:
         if is_gradient and rules.passes_heads(self.case["op"]):
             scale = 8.0  # sums of a few heads
         elif self.sums and (is_gradient or not self.case["op"].startswith("broadcast_")):
-            scale = max(1.0, self.inputs, largest(values))
+            scale = max(1.0, self.inputs, largest(values)) * (self.condition if is_gradient else 1.0)
         else:
             scale = 2.0 if is_gradient else rules.offset(self.case)
         return relative, relative * scale + 4 * SMALLEST[dtype]
