@@ -87,11 +87,11 @@ std::coroutine_handle<> RunLoop::next(Engine* of_operation) {
     posted_.store(false, std::memory_order_relaxed);
     lock.unlock();
     // helps the engine for a while, since the task may wait for that; then sleeps
-    auto until = std::chrono::steady_clock::now() + engine_.options().spin;
+    auto begun = std::chrono::steady_clock::now();
     while (!posted_.load(std::memory_order_acquire)) {
       if (engine_.help_once()) {
-        until = std::chrono::steady_clock::now() + engine_.options().spin;
-      } else if (std::chrono::steady_clock::now() >= until) {
+        begun = std::chrono::steady_clock::now();
+      } else if (std::chrono::steady_clock::now() >= begun + engine_.impl()->workers.patience()) {
         break;
       } else {
         cpu_pause();

@@ -169,11 +169,11 @@ void VarWaits::wait(Var& var, AccessMode mode) {
     const bool looks_again = op || e.workers.caller_has_slot() || !e.workers.has_pool();
     auto signalled = [&] { return waiter.is_signalled(); };
     SpinningWaiter spinning(e);
-    auto until = Clock::now() + e.options.spin;
+    auto begun = Clock::now();
     for (int looks = 0; !waiter.is_signalled(); ++looks) {
       if (e.workers.help(signalled, &spinning)) {
-        until = Clock::now() + e.options.spin;
-      } else if (looks % 32 == 0 && Clock::now() >= until) {
+        begun = Clock::now();
+      } else if (looks % 32 == 0 && Clock::now() >= begun + e.workers.patience()) {
         spinning.end();
         waiter.sleep(looks_again);
         spinning.begin();

@@ -15,6 +15,7 @@ using Clock = std::chrono::steady_clock;
 Workers::Workers(Engine::Impl& engine, int threads, bool has_pool)
     : slots(threads),
       engine_(engine),
+      cores_(int(std::thread::hardware_concurrency())),
       calls_(threads),
       pool_(has_pool ? std::make_unique<WorkerThreads>(threads) : nullptr) {}
 
@@ -209,6 +210,12 @@ void Workers::run_burst() {
   if (t_running) return;  // pushed by an operation
   size_t left = engine_.ready.chosen()->burst();
   if (left > 0) help([&] { return left-- == 0; });
+}
+
+// Waking a thread takes some 10 us. Where the workers leave it a core, it looks long enough for most operations.
+std::chrono::microseconds Workers::patience() const noexcept {
+  const bool has_core = slots.count() + slots.spinning_waiters() <= cores_;
+  return has_core ? 10 * engine_.options.spin : engine_.options.spin;
 }
 
 // Work and a free slot that no worker takes: the worker may be waiting for this thread's core. With several waiting

@@ -42,6 +42,8 @@ class Workers {
   bool help(FunctionRef<bool()> done, SpinningWaiter* waiter = nullptr);
   void run_burst();       // after a push, under a chosen schedule
   void serve() noexcept;  // for a waiter without a thread, under a chosen schedule: runs everything that is ready
+  // How long a waiting thread looks for an end or for work before it sleeps.
+  std::chrono::microseconds patience() const noexcept;
   // Spares the core of a waiting thread whose `looks`th look has found nothing to run.
   void back_off(int looks) const noexcept;
   // This thread has finished its pieces of another thread's operation: it begins something else, or looks for work.
@@ -59,6 +61,7 @@ class Workers {
   void serve_later() noexcept;
 
   Engine::Impl& engine_;
+  const int cores_;
   std::atomic<int> nested_{0};
   std::atomic<bool> serves_later_{false};  // a timer will call serve()
   CallMemory calls_;
