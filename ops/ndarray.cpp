@@ -173,6 +173,15 @@ void check_fits(const TensorMeta& result, const NDArray& out, const OpDef& def) 
     if (!results[i].defined() || results[i].shape() != metas[i].shape || results[i].dtype() != metas[i].dtype) {
       throw Error(fmt::format("[{}] output {} is not composed as inferred", def.name(), i));
     }
+    // parts may return or view an input, or the same array twice; an operator's outputs are memory of their own
+    const auto shares = [&](const NDArray& x) {
+      return x.ptr()->buffer && x.ptr()->buffer == results[i].ptr()->buffer;
+    };
+    const std::span<const NDArray> before(results.span().data(), i);
+    if (std::ranges::any_of(inputs, [&](const NDArray* x) { return shares(*x); }) ||
+        std::ranges::any_of(before, shares)) {
+      results[i] = nd.identity(results[i]);
+    }
   }
   for (size_t i = 0; i < outs.size(); ++i) outs[i] = std::move(results[i]);
 }

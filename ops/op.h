@@ -196,8 +196,8 @@ class ComposeContext {
   int num_inputs() const { return int(inputs_.size()); }
   const NDArray& input(int i = 0) const { return *inputs_[size_t(i)]; }
   const TensorMeta& output(int i = 0) const { return outputs_[size_t(i)]; }  // shape and dtype, as inferred
-  void set(int i, NDArray result);                                           // output i; each must be set
-  void set(NDArray result);                                                  // output 0
+  void set(int i, NDArray result);  // output i; each must be set. Memory of an input, or of another output, is copied
+  void set(NDArray result);         // output 0
 
  private:
   std::span<const NDArray* const> inputs_;

@@ -58,7 +58,7 @@ NDArray rounded_integers(const NDArray& x, int64_t unit) {
 void op::Around::compose(ComposeContext& c) const {
   const NDArray x = nd.stop_gradient(c.input());
   if (!is_floating(x.dtype())) {
-    if (decimals >= 0) return c.set(nd.identity(x));
+    if (decimals >= 0) return c.set(x);
     const int bits = 8 * int(size_of(x.dtype())) - (is_unsigned(x.dtype()) ? 0 : 1);
     const double unit = std::pow(10.0, -decimals), end = std::ldexp(1.0, bits);
     if (unit / 2 >= end) return c.set(nd.zeros_like(x));

@@ -6,7 +6,7 @@
 namespace kaon::ops {
 
 // x under another shape of as many elements; x itself where that is its shape. Unlike the operator, a view where
-// nothing is recorded: of an input it must not become an output.
+// nothing is recorded.
 NDArray shaped(const NDArray& x, const Shape& shape);
 
 // x cast to the dtype; x itself where it has it.

@@ -29,7 +29,7 @@ void op::AmpMulticast::infer(InferContext& c) const {
 void op::AmpMulticast::compose(ComposeContext& c) const {
   for (int i = 0; i < c.num_inputs(); ++i) {
     const NDArray& x = c.input(i);
-    c.set(i, x.dtype() == c.output(i).dtype ? nd.identity(x) : nd.cast(x, c.output(i).dtype));
+    c.set(i, x.dtype() == c.output(i).dtype ? x : nd.cast(x, c.output(i).dtype));
   }
 }
 

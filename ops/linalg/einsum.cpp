@@ -296,7 +296,7 @@ void op::Einsum::compose(ComposeContext& c) const {
   for (int i = 0; i < c.num_inputs(); ++i) shapes.push_back(c.input(i).shape());
   const Subscripts s = Parser(subscripts.text, shapes, [](const std::string& why) { throw ShapeError(why); }).parse();
   if (s.inputs.size() == 1 && s.inputs[0] == s.output) {
-    return c.set(shaped(nd.identity(c.input()), c.output().shape));
+    return c.set(shaped(c.input(), c.output().shape));
   }
   std::vector<Term> terms;
   for (size_t i = 0; i < s.inputs.size(); ++i) {

@@ -29,7 +29,6 @@ void op::KhatriRao::infer(InferContext& c) const {
 
 void op::KhatriRao::compose(ComposeContext& c) const {
   NDArray product = c.input(0);
-  if (c.num_inputs() == 1) return c.set(nd.identity(product));
   for (int i = 1; i < c.num_inputs(); ++i) {
     const NDArray& next = c.input(i);
     const int64_t rows = product.shape()[0], more = next.shape()[0], columns = next.shape()[1];

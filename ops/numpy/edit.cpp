@@ -123,7 +123,7 @@ void op::Delete::compose(ComposeContext& c) const {
   const NDArray x = shaped(c.input(), from.shape);
   const int64_t n = from.length();
   const Run run = deleted_run(*this, n);
-  if (run.count == 0) return c.set(nd.identity(x));
+  if (run.count == 0) return c.set(x);
   if (run.step == 1) {
     const NDArray before = nd.slice_axis(x, from.axis, 0, run.first);
     return c.set(nd.concat({.dim = from.axis}, before, nd.slice_axis(x, from.axis, run.first + run.count, n)));

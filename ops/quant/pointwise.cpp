@@ -22,7 +22,7 @@ float number_at(KernelContext& c, int input) { return *c.in(input).as<const floa
 float range_at(KernelContext& c, int input) { return magnitude(number_at(c, input), number_at(c, input + 1)); }
 
 void set_copies(ComposeContext& c, int from) {
-  for (int i : {0, 1}) c.set(1 + i, nd.identity(c.input(from + i)));
+  for (int i : {0, 1}) c.set(1 + i, c.input(from + i));
 }
 
 // What inference of an operator of two arrays has in common. Returns whether there is a calibrated range.

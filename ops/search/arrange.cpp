@@ -92,7 +92,7 @@ void op::Rot90::compose(ComposeContext& c) const {
     case 1: return c.set(nd.swapaxes(nd.reverse(x, Shape(b)), a, b));
     case 2: return c.set(nd.reverse(x, Shape(a, b)));
     case 3: return c.set(nd.reverse(nd.swapaxes(x, a, b), Shape(b)));
-    default: return c.set(nd.identity(x));
+    default: return c.set(x);
   }
 }
 
@@ -155,7 +155,7 @@ void op::Diff::compose(ComposeContext& c) const {
   const int at = normalize_axis(axis, c.input().ndim(), "_npi_diff");
   const int64_t left = c.output().shape[at];
   if (left == 0) return c.set(nd.slice_axis(c.input(), at, 0, 0));
-  NDArray x = n == 0 ? nd.identity(c.input()) : c.input();
+  NDArray x = c.input();
   for (int i = 0; i < n; ++i) x = nd._difference(x, {.axis = at});
   c.set(x);
 }
@@ -200,7 +200,7 @@ void op::MoveAxis::infer(InferContext& c) const {
 
 void op::MoveAxis::compose(ComposeContext& c) const {
   const Shape order = order_of(*this, c.input().ndim(), "_np_moveaxis");
-  c.set(order.empty() ? nd.identity(c.input()) : nd.transpose(c.input(), order));
+  c.set(order.empty() ? c.input() : nd.transpose(c.input(), order));
 }
 
 // --- meshgrid

@@ -193,7 +193,17 @@ std::vector<NDArray> in_mode(const Row& row, bool record, const std::vector<NDAr
 
 Hosts run(const Row& row, const Hosts& inputs, Device device) {
   const std::vector<NDArray> arrays = make_arrays(inputs, device);
-  Hosts out = read_all(in_mode(row, false, arrays, [&](const auto& a) { return call(row, a, false); }));
+  const std::vector<NDArray> results = in_mode(row, false, arrays, [&](const auto& a) { return call(row, a, false); });
+  std::vector<NDArray> all = arrays;
+  for (const NDArray& result : results) {
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (&result.var() == &all[i].var())
+        throw std::runtime_error(
+            fmt::format("result {} is memory of array {} of the call", all.size() - arrays.size(), i));
+    }
+    all.push_back(result);
+  }
+  Hosts out = read_all(results);
   for (size_t i = 0; i < arrays.size(); ++i) {
     const Host after = read(arrays[i]);
     if (is_mutated(row.def->traits, int(i), int(arrays.size()))) {

@@ -96,7 +96,7 @@ void op::DivSqrtDim::infer(InferContext& c) const {
 
 void op::DivSqrtDim::compose(ComposeContext& c) const {
   const auto length = double(c.input().shape().back());
-  c.set(length > 0 ? c.input() / std::sqrt(length) : nd.identity(c.input()));
+  c.set(length > 0 ? c.input() / std::sqrt(length) : c.input());
 }
 
 }  // namespace kaon

@@ -72,7 +72,7 @@ void op::MultiBoxDetection::compose(ComposeContext& c) const {
   const NDArray found =
       nd._multibox_rows(input(0), input(1), input(2), {.clip = clip, .threshold = threshold, .variances = variances});
   const int64_t samples = found.shape()[0], n = found.shape()[1];
-  if (found.size() == 0) return give(nd.identity(found));
+  if (found.size() == 0) return give(found);
   const auto column = [&](const NDArray& rows, int64_t begin, int64_t end) {
     return nd.slice_axis(rows, 2, begin, end);
   };
