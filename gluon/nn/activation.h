@@ -11,31 +11,69 @@
 namespace KAON_API kaon {
 namespace gluon::nn {
 
-// Which activation a layer ends with: "relu", "sigmoid", "tanh", "softrelu", "softsign" or the enum; by default none.
-// Throws ValueError for another name.
+// The functions that have a name, ActivationType's first and in its order. softmax and log_softmax are along the last
+// axis, elu's alpha is 1.
+enum class ActivationFunction : uint8_t {
+  relu,
+  sigmoid,
+  tanh,
+  softrelu,
+  softsign,
+  gelu,
+  silu,
+  mish,
+  hard_swish,
+  hard_sigmoid,
+  log_sigmoid,
+  elu,
+  selu,
+  softmax,
+  log_softmax
+};
+
+// Which activation a layer ends with, by the name of an ActivationFunction or as one; by default none. Other names that
+// are understood: swish for silu, hardswish and hardsigmoid. Throws ValueError for another name.
 class ActivationName {
  public:
   constexpr ActivationName() = default;
-  constexpr ActivationName(ActivationType type) : type_(type) {}
+  constexpr ActivationName(ActivationFunction function) : function_(function) {}
+  constexpr ActivationName(ActivationType type) : function_(ActivationFunction(type)) {}
   ActivationName(std::string_view name);
   ActivationName(const char* name) : ActivationName(std::string_view(name)) {}
 
-  constexpr bool is_set() const { return type_.has_value(); }
-  ActivationType type() const;    // throws ValueError when none is set
-  std::string_view name() const;  // "relu"
+  constexpr bool is_set() const { return function_.has_value(); }
+  ActivationFunction function() const;  // throws ValueError when none is set
+  ActivationType type() const;          // throws ValueError also for a function that is none of MXNet's five
+  std::string_view name() const;        // "relu"
 
  private:
-  std::optional<ActivationType> type_;
+  std::optional<ActivationFunction> function_;
 };
 static_assert(std::is_trivially_destructible_v<ActivationName>);
 
-// y = f(x), element by element.
+// y = f(x), element by element but for softmax and log_softmax.
 struct Activation : HybridBlock<Activation> {
-  explicit Activation(ActivationName type);
-  auto hybrid_forward(auto F, auto x) { return F.as("fwd").Activation(x, {.act_type = type_}); }
+  explicit Activation(ActivationName name);
+  auto hybrid_forward(auto F, auto x) {
+    using enum ActivationFunction;
+    const auto f = F.as("fwd");
+    switch (function_) {
+      case gelu: return f.LeakyReLU(x, {.act_type = LeakyType::gelu});
+      case silu: return f.silu(x);
+      case mish: return f.mish(x);
+      case hard_swish: return f.hard_swish(x);
+      case hard_sigmoid: return f.hard_sigmoid(x);
+      case log_sigmoid: return f.log_sigmoid(x);
+      case elu: return f.LeakyReLU(x, {.act_type = LeakyType::elu, .slope = 1});
+      case selu: return f.LeakyReLU(x, {.act_type = LeakyType::selu});
+      case softmax: return f.softmax(x);
+      case log_softmax: return f.log_softmax(x);
+      default: return f.Activation(x, {.act_type = ActivationType(function_)});
+    }
+  }
 
  private:
-  ActivationType type_;
+  ActivationFunction function_;
 };
 
 // x where x > 0, else alpha x.

@@ -22,27 +22,123 @@ struct BatchNormOptions {
 };
 static_assert(std::is_trivially_destructible_v<BatchNormOptions>);
 
-// y = gamma (x - mean) / sqrt(var + epsilon) + beta per channel (Ioffe and Szegedy 2015). In training mean and var are
-// those of the batch, and running_x <- momentum running_x + (1 - momentum) x; else the running ones are used. With
-// 16-bit data the parameters are float32: casting a net to 16 bits does not change them.
-struct BatchNorm : HybridBlock<BatchNorm> {
-  explicit BatchNorm(const BatchNormOptions& options = {});
+namespace detail {
 
+template <class Derived, class Op = op::BatchNorm>
+class BatchNorm : public HybridBlock<Derived> {
+ public:
   auto hybrid_forward(auto F, auto x) {
-    return F.as("fwd").BatchNorm(x, F(gamma), F(beta), F(running_mean), F(running_var),
-                                 {.eps = epsilon_,
-                                  .momentum = momentum_,
-                                  .fix_gamma = fix_gamma_,
-                                  .use_global_stats = use_global_stats_,
-                                  .axis = axis_});
+    const auto f = F.as("fwd");
+    if constexpr (std::same_as<Op, op::BatchNorm>) {
+      return f.BatchNorm(x, F(gamma), F(beta), F(running_mean), F(running_var), op_);
+    } else {
+      return f.BatchNormWithReLU(x, F(gamma), F(beta), F(running_mean), F(running_var), op_);
+    }
   }
 
   Parameter gamma, beta, running_mean, running_var;  // each (channels,)
 
+ protected:
+  BatchNorm(const char* hint, const BatchNormOptions& options);
+
  private:
-  double epsilon_, momentum_;
-  bool fix_gamma_, use_global_stats_;
+  Op op_;
+};
+
+}  // namespace detail
+
+// y = gamma (x - mean) / sqrt(var + epsilon) + beta per channel (Ioffe and Szegedy 2015). In training mean and var are
+// those of the batch, and running_x <- momentum running_x + (1 - momentum) x; else the running ones are used. With
+// 16-bit data the parameters are float32: casting a net to 16 bits does not change them.
+struct BatchNorm : detail::BatchNorm<BatchNorm> {
+  explicit BatchNorm(const BatchNormOptions& options = {});
+};
+
+// max(0, BatchNorm(x)) as one operator.
+struct BatchNormReLU : detail::BatchNorm<BatchNormReLU, op::BatchNormWithReLU> {
+  explicit BatchNormReLU(const BatchNormOptions& options = {});
+};
+
+// BatchNorm under the name of MXNet's layer that takes the statistics of the batches of all devices: a net has one.
+struct SyncBatchNorm : detail::BatchNorm<SyncBatchNorm> {
+  explicit SyncBatchNorm(const BatchNormOptions& options = {});
+};
+
+struct InstanceNormOptions {
+  int axis = 1;  // of the channels
+  double epsilon = 1e-5;
+  bool center = true;  // learn beta
+  bool scale = false;  // learn gamma
+  init::Initializer beta_initializer = init::Zero();
+  init::Initializer gamma_initializer = init::One();
+  int64_t in_channels = 0;  // 0: from the first input
+};
+static_assert(std::is_trivially_destructible_v<InstanceNormOptions>);
+
+// y = gamma (x - mean) / sqrt(var + epsilon) + beta, with mean and var over the positions of each channel of each
+// sample (Ulyanov et al. 2016).
+struct InstanceNorm : HybridBlock<InstanceNorm> {
+  explicit InstanceNorm(const InstanceNormOptions& options = {});
+
+  auto hybrid_forward(auto F, auto x) {
+    const auto norm = [&](const auto& images) {
+      return F.as("fwd").InstanceNorm(images, F(gamma), F(beta), {.eps = epsilon_});
+    };
+    return axis_ == 1 ? norm(x) : F.swapaxes(norm(F.swapaxes(x, 1, axis_)), 1, axis_);
+  }
+
+  Parameter gamma, beta;  // each (channels,)
+
+ private:
   int axis_;
+  double epsilon_;
+};
+
+struct GroupNormOptions {
+  int num_groups = 1;
+  double epsilon = 1e-5;
+  bool center = true;
+  bool scale = true;
+  init::Initializer beta_initializer = init::Zero();
+  init::Initializer gamma_initializer = init::One();
+};
+static_assert(std::is_trivially_destructible_v<GroupNormOptions>);
+
+// The same over num_groups groups of neighbouring channels, axis 1 (Wu and He 2018). As in MXNet, gamma and beta hold
+// one number for each group. Throws ValueError for num_groups below 1.
+struct GroupNorm : HybridBlock<GroupNorm> {
+  explicit GroupNorm(const GroupNormOptions& options = {});
+
+  auto hybrid_forward(auto F, auto x) {
+    return F.as("fwd").GroupNorm(x, F(gamma), F(beta), {.num_groups = num_groups_, .eps = epsilon_});
+  }
+
+  Parameter gamma, beta;  // each (num_groups,)
+
+ private:
+  int num_groups_;
+  double epsilon_;
+};
+
+struct RMSNormOptions {
+  int axis = -1;
+  double epsilon = 1e-5;
+  init::Initializer gamma_initializer = init::One();
+  int64_t in_channels = 0;  // 0: from the first input
+};
+static_assert(std::is_trivially_destructible_v<RMSNormOptions>);
+
+// y = gamma x / sqrt(mean(x^2) + epsilon), the mean along `axis` (Zhang and Sennrich 2019).
+struct RMSNorm : HybridBlock<RMSNorm> {
+  explicit RMSNorm(const RMSNormOptions& options = {});
+
+  auto hybrid_forward(auto F, auto x) { return F.as("fwd").RMSNorm(x, F(gamma), {.axis = axis_, .eps = epsilon_}); }
+
+  Parameter gamma;  // as long as `axis`
+
+ private:
+  int axis_;
+  double epsilon_;
 };
 
 struct LayerNormOptions {

@@ -32,62 +32,73 @@ std::pair<std::string, std::string> BlockList::names_of_next(const AnyBlock& blo
   return {std::to_string(size()), fmt::format("{}{}", hint, same)};
 }
 
-void BlockList::check_hybrid(const AnyBlock& block) {
+void BlockList::check_hybrid(const std::string& container, const AnyBlock& block) {
   if (!block.is_hybrid()) {
-    throw ValueError(
-        fmt::format("[HybridSequential] children must be HybridBlocks, got a {}; use Sequential", block.class_name()));
+    throw ValueError(fmt::format("[{}] children must be HybridBlocks, got a {}; use Sequential or Concurrent",
+                                 container, block.class_name()));
   }
 }
 
-}  // namespace detail
-
-Sequential::Sequential() : Block("sequential") {}
-
-void Sequential::append(const AnyBlock& block) {
+template <class Derived, class Base>
+void Container<Derived, Base>::append(const AnyBlock& block) {
+  if (is_hybrid) BlockList::check_hybrid(this->class_name(), block);
   auto [key, name] = blocks_.names_of_next(block);
-  add_child(key, name, block);
+  this->add_child(key, name, block);
   blocks_.append(block);
 }
 
-void Sequential::replace(int64_t index, const AnyBlock& block) {
-  size_t i = blocks_.position(index);
-  swap_child(std::to_string(i), block);
+template <class Derived, class Base>
+void Container<Derived, Base>::replace(int64_t index, const AnyBlock& block) {
+  if (is_hybrid) BlockList::check_hybrid(this->class_name(), block);
+  const size_t i = blocks_.position(index);
+  this->swap_child(std::to_string(i), block);
   blocks_.set(i, block);
 }
+
+template class Container<Sequential, Block>;
+template class Container<HybridSequential, HybridBlock<HybridSequential>>;
+template class Container<Concurrent, Block>;
+template class Container<HybridConcurrent, HybridBlock<HybridConcurrent>>;
+
+}  // namespace detail
+
+Sequential::Sequential() : Container("sequential") {}
 
 NDArray Sequential::operator()(const NDArray& x) const {
   gluon::detail::CallScope scope(*node_, false);
   NDArray y = x;
-  for (const AnyBlock& block : blocks_) y = block(y);
+  for (const AnyBlock& block : blocks()) y = block(y);
   return y;
 }
 
 Sequential Sequential::slice(int64_t begin, int64_t end) const {
   Sequential part;
-  for (const AnyBlock& block : blocks_.range(begin, end)) part.append(block);
+  for (const AnyBlock& block : blocks().range(begin, end)) part.add(block);
   return part;
 }
 
-HybridSequential::HybridSequential() : HybridBlock("hybridsequential") {}
-
-void HybridSequential::append(const AnyBlock& block) {
-  detail::BlockList::check_hybrid(block);
-  auto [key, name] = blocks_.names_of_next(block);
-  add_child(key, name, block);
-  blocks_.append(block);
-}
-
-void HybridSequential::replace(int64_t index, const AnyBlock& block) {
-  detail::BlockList::check_hybrid(block);
-  size_t i = blocks_.position(index);
-  swap_child(std::to_string(i), block);
-  blocks_.set(i, block);
-}
+HybridSequential::HybridSequential() : Container("hybridsequential") {}
 
 HybridSequential HybridSequential::slice(int64_t begin, int64_t end) const {
   HybridSequential part;
-  for (const AnyBlock& block : blocks_.range(begin, end)) part.append(block);
+  for (const AnyBlock& block : blocks().range(begin, end)) part.add(block);
   return part;
+}
+
+Concurrent::Concurrent(int axis) : Container("concurrent"), axis_(axis) {}
+
+NDArray Concurrent::operator()(const NDArray& x) const {
+  gluon::detail::CallScope scope(*node_, false);
+  std::vector<NDArray> all;
+  for (const AnyBlock& block : blocks()) all.push_back(block(x));
+  HybridConcurrent::check_not_empty(all.size());
+  return nd.concat(all, {.dim = axis_});
+}
+
+HybridConcurrent::HybridConcurrent(int axis) : Container("hybridconcurrent"), axis_(axis) {}
+
+void HybridConcurrent::check_not_empty(size_t blocks) {
+  if (blocks == 0) throw StateError("[Concurrent] it has no blocks whose results could be joined: add() some");
 }
 
 }  // namespace kaon::gluon::nn

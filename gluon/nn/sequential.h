@@ -1,4 +1,5 @@
-// Sequential and HybridSequential: blocks one after the other.
+// Containers: Sequential and HybridSequential, blocks one after the other; Concurrent and HybridConcurrent, side by
+// side.
 #pragma once
 
 #include <concepts>
@@ -73,7 +74,7 @@ template <class Container, class First, class... Rest>
 concept Children = std::derived_from<First, Block> &&(std::derived_from<Rest, Block>&&...) &&
                    (sizeof...(Rest) > 0 || !std::derived_from<First, Container>);
 
-// Base of both containers. A copy of the handle shares the list.
+// The list of a container's blocks. A copy of the handle shares it.
 class BlockList {
  public:
   size_t size() const { return blocks_->size(); }
@@ -86,64 +87,91 @@ class BlockList {
   std::pair<std::string, std::string> names_of_next(const AnyBlock& block) const;
   void append(const AnyBlock& block) { blocks_->push_back(block); }
   void set(size_t position, const AnyBlock& block) { (*blocks_)[position] = block; }
-  // Throws ValueError unless it is a block that can be traced.
-  static void check_hybrid(const AnyBlock& block);
+  // Throws ValueError, naming the container, unless it is a block that can be traced.
+  static void check_hybrid(const std::string& container, const AnyBlock& block);
 
  private:
   std::shared_ptr<std::vector<AnyBlock>> blocks_ = std::make_shared<std::vector<AnyBlock>>();
 };
 
+// What containers have in common. Base: Block, or HybridBlock<Derived>, whose children must all be ones that can be
+// traced: add() and replace() throw ValueError for others.
+template <class Derived, class Base>
+class Container : public Base {
+ public:
+  template <class... B>
+  void add(const B&... blocks) {
+    (append(blocks), ...);
+  }
+  size_t size() const { return blocks_.size(); }
+  const AnyBlock& operator[](int64_t index) const { return blocks_.at(index); }
+  // Replaces the block at a place; the new one gets its name.
+  void replace(int64_t index, const AnyBlock& block);
+
+ protected:
+  explicit Container(std::string_view hint) : Base(hint) {}
+  const BlockList& blocks() const { return blocks_; }
+
+ private:
+  static constexpr bool is_hybrid = !std::same_as<Base, Block>;
+  void append(const AnyBlock& block);
+  BlockList blocks_;
+};
+
 }  // namespace detail
 
 // y = last(...second(first(x))). Takes any blocks; hybridize() reaches each of them.
-class Sequential : public Block {
+class Sequential : public detail::Container<Sequential, Block> {
  public:
   Sequential();
   template <class First, class... Rest>
     requires detail::Children<Sequential, First, Rest...>
   explicit Sequential(const First& first, const Rest&... rest) : Sequential() { add(first, rest...); }
-  template <class... B>
-  void add(const B&... blocks) {
-    (append(blocks), ...);
-  }
   NDArray operator()(const NDArray& x) const;
-
-  size_t size() const { return blocks_.size(); }
-  const AnyBlock& operator[](int64_t index) const { return blocks_.at(index); }
-  // Replaces the block at a place; the new one gets its name.
-  void replace(int64_t index, const AnyBlock& block);
   Sequential slice(int64_t begin, int64_t end) const;  // the same blocks
-
- private:
-  void append(const AnyBlock& block);
-  detail::BlockList blocks_;
 };
 
-// The same for blocks that can all be traced; hybridized it is one submission per call. add() throws ValueError for
-// others.
-class HybridSequential : public HybridBlock<HybridSequential> {
+// The same for blocks that can all be traced; hybridized it is one submission per call.
+class HybridSequential : public detail::Container<HybridSequential, HybridBlock<HybridSequential>> {
  public:
   HybridSequential();
   template <class First, class... Rest>
     requires detail::Children<HybridSequential, First, Rest...>
   explicit HybridSequential(const First& first, const Rest&... rest) : HybridSequential() { add(first, rest...); }
-  template <class... B>
-  void add(const B&... blocks) {
-    (append(blocks), ...);
-  }
   auto hybrid_forward(auto, auto x) {
-    for (const AnyBlock& block : blocks_) x = block(x);
+    for (const AnyBlock& block : blocks()) x = block(x);
     return x;
   }
-
-  size_t size() const { return blocks_.size(); }
-  const AnyBlock& operator[](int64_t index) const { return blocks_.at(index); }
-  void replace(int64_t index, const AnyBlock& block);
   HybridSequential slice(int64_t begin, int64_t end) const;
+};
+
+// y = concat(first(x), second(x), ...) along `axis`. Takes any blocks. Calls throw ShapeError where the results do not
+// fit, StateError where there are no blocks.
+class Concurrent : public detail::Container<Concurrent, Block> {
+ public:
+  explicit Concurrent(int axis = -1);
+  NDArray operator()(const NDArray& x) const;
 
  private:
-  void append(const AnyBlock& block);
-  detail::BlockList blocks_;
+  int axis_;
+};
+
+// The same for blocks that can all be traced.
+class HybridConcurrent : public detail::Container<HybridConcurrent, HybridBlock<HybridConcurrent>> {
+ public:
+  explicit HybridConcurrent(int axis = -1);
+  template <class F, class A>
+  A hybrid_forward(F f, A x) {
+    std::vector<A> all;
+    for (const AnyBlock& block : blocks()) all.push_back(block(x));
+    check_not_empty(all.size());
+    return f.concat(all, {.dim = axis_});
+  }
+
+ private:
+  friend class Concurrent;
+  static void check_not_empty(size_t blocks);
+  int axis_;
 };
 
 }  // namespace gluon::nn
