@@ -8,25 +8,12 @@
 
 #include "kaon/engine/api.h"
 #include "kaon/engine/generator.h"
+#include "kaon/gluon/data/batchify.h"
 #include "kaon/gluon/data/dataset.h"
 #include "kaon/gluon/data/sampler.h"
 
 namespace KAON_API kaon {
 namespace gluon::data {
-
-// Samples stacked along a new first axis. The arrays are ready: nothing is pending on them, except copies to a GPU.
-// `label` is undefined when the dataset has no labels. Thread safety: as NDArray.
-class Batch {
- public:
-  Batch(NDArray data, NDArray label, int64_t size) : data(std::move(data)), label(std::move(label)), size_(size) {}
-  int64_t size() const { return size_; }  // of the last batch of an epoch perhaps fewer than batch_size
-
-  NDArray data;
-  NDArray label;
-
- private:
-  int64_t size_;
-};
 
 struct LoaderOptions {
   int64_t batch_size = 0;  // must be given, unless there is a BatchSampler
@@ -36,6 +23,10 @@ struct LoaderOptions {
   int prefetch = 0;   // batches ready or being loaded ahead of the program; 0: two per worker
   Device device{};    // batches are copied to it as soon as they are loaded
   uint64_t seed = 0;  // of order and augmentation; batches depend on it and on the epoch, never on `workers`
+  // Leaves samples whose loading throws IoError, such as damaged images, out of their batches, which are smaller then,
+  // and says so in Batch::skipped; a batch of none is left out. The first error is thrown at the end of an epoch that
+  // had no sample.
+  bool skip_corrupt = false;
 };
 static_assert(std::is_trivially_destructible_v<LoaderOptions>);
 
@@ -77,8 +68,9 @@ class SyncBatches {
 class DataLoader {
  public:
   // Throw ValueError for options that are out of range or exclude each other, DeviceError for a missing device.
-  DataLoader(Dataset dataset, const LoaderOptions& options);
-  DataLoader(Dataset dataset, BatchSampler batches, const LoaderOptions& options = {});
+  DataLoader(Dataset dataset, const LoaderOptions& options, BatchifyFunction batchify_fn = {});
+  DataLoader(Dataset dataset, BatchSampler batches, const LoaderOptions& options = {},
+             BatchifyFunction batchify_fn = {});
 
   // The batches of the next epoch: 0, 1, ... Loading starts at the call, on the current engine. Throws ValueError when
   // the sampler gives a wrong number of indices.

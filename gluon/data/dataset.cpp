@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
+#include <numbers>
 
 #include "kaon/ops/math/philox.h"
 
@@ -23,6 +25,11 @@ uint32_t SampleRandom::word() {
 }
 
 float SampleRandom::uniform() { return ops::uniform_float(word()); }
+
+float SampleRandom::normal() {  // Box and Muller 1958
+  const double radius = std::sqrt(-2 * std::log((double(word()) + 0.5) * 0x1p-32));
+  return float(radius * std::cos(2 * std::numbers::pi * double(uniform())));
+}
 
 int64_t SampleRandom::below(int64_t range) {
   const uint32_t high = word(), low = word();
@@ -129,6 +136,20 @@ class RangeNode : public DatasetNode {
   int64_t begin_, size_;
 };
 
+class Chosen : public SamplerSource {
+ public:
+  Chosen(const std::function<bool(const Sample&)>& fn, const Dataset& dataset) {
+    for (int64_t i = 0; i < dataset.size(); ++i) {
+      if (fn(dataset.get(i))) indices_.push_back(i);
+    }
+  }
+  int64_t size() const override { return int64_t(indices_.size()); }
+  std::vector<int64_t> indices(uint64_t) const override { return indices_; }
+
+ private:
+  std::vector<int64_t> indices_;
+};
+
 template <class T>
 T given(T source) {
   if (!source) throw ValueError("[Dataset] expected a source of samples, got none");
@@ -143,36 +164,43 @@ int64_t checked_size(int64_t size) {
 // Samples are views of the rows, so nothing is copied but into the batch.
 class RowsNode : public DatasetNode {
  public:
-  RowsNode(HostTensor data, HostTensor label)
-      : data_(std::make_shared<const HostTensor>(std::move(data))),
-        label_(label.defined() ? std::make_shared<const HostTensor>(std::move(label)) : nullptr) {
-    check(*data_, "data");
-    if (!label_) return;
-    check(*label_, "label");
-    if (label_->shape()[0] != data_->shape()[0]) {
-      throw ShapeError(fmt::format("[ArrayDataset] data and label must have as many rows, got {} and {}",
-                                   data_->shape().str(), label_->shape().str()));
+  explicit RowsNode(std::vector<HostTensor> arrays) {
+    if (arrays.empty()) throw ValueError("[ArrayDataset] expected at least one array, got none");
+    for (HostTensor& t : arrays) {
+      const std::string name = name_of_array(arrays_.size(), nullptr);
+      if (!t.defined() || t.shape().empty()) {
+        throw ShapeError(fmt::format("[ArrayDataset] {} must have at least one dimension", name));
+      }
+      arrays_.push_back(std::make_shared<const HostTensor>(std::move(t)));
+      if (arrays_.back()->shape()[0] != size()) {
+        throw ShapeError(fmt::format("[ArrayDataset] data and {} must have as many rows, got {} and {}", name,
+                                     arrays_[0]->shape().str(), arrays_.back()->shape().str()));
+      }
     }
   }
-  int64_t size() const override { return data_->shape()[0]; }
+  int64_t size() const override { return arrays_[0]->shape()[0]; }
   Sample get(int64_t index, SampleRandom&) const override {
-    return Sample(row(data_, index), label_ ? row(label_, index) : HostTensor());
+    Sample sample(row(arrays_[0], index), arrays_.size() > 1 ? row(arrays_[1], index) : HostTensor());
+    for (size_t i = 2; i < arrays_.size(); ++i) sample.others.push_back(row(arrays_[i], index));
+    return sample;
   }
 
  private:
-  static void check(const HostTensor& t, const char* what) {
-    if (!t.defined() || t.shape().empty()) {
-      throw ShapeError(fmt::format("[ArrayDataset] {} must have at least one dimension", what));
-    }
-  }
   static HostTensor row(const std::shared_ptr<const HostTensor>& t, int64_t index) {
     Shape shape;
     for (int d = 1; d < t->shape().ndim(); ++d) shape.push_back(t->shape()[d]);
     const size_t bytes = size_t(shape.size()) * size_of(t->dtype());
     return HostTensor::view(t, t->data() + size_t(index) * bytes, shape, t->dtype());
   }
-  std::shared_ptr<const HostTensor> data_, label_;
+  std::vector<std::shared_ptr<const HostTensor>> arrays_;
 };
+
+std::vector<HostTensor> one_or_two(HostTensor data, HostTensor label) {
+  std::vector<HostTensor> arrays;
+  arrays.push_back(std::move(data));
+  if (label.defined()) arrays.push_back(std::move(label));
+  return arrays;
+}
 
 }  // namespace
 }  // namespace detail
@@ -199,11 +227,7 @@ Dataset Dataset::transform_sample(detail::SampleFn fn) const {
 }
 
 Dataset Dataset::filter(const std::function<bool(const Sample&)>& keep) const {
-  std::vector<int64_t> kept;
-  for (int64_t i = 0; i < size(); ++i) {
-    if (keep(get(i))) kept.push_back(i);
-  }
-  return Dataset(std::make_shared<detail::SubsetNode>(node_, std::move(kept)));
+  return sample(FilterSampler(keep, *this));
 }
 
 Dataset Dataset::shard(int64_t num_shards, int64_t index) const {
@@ -230,9 +254,31 @@ Dataset Dataset::subset(std::vector<int64_t> indices) const {
   return Dataset(std::make_shared<detail::SubsetNode>(node_, std::move(indices)));
 }
 
+Dataset Dataset::named(std::vector<std::string> names) const {
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i].empty() || std::ranges::count(names, names[i]) > 1) {
+      throw ValueError(
+          fmt::format("[Dataset] named: expected names that differ, got \"{}\" for array {}", names[i], i));
+    }
+  }
+  auto shared = std::make_shared<const std::vector<std::string>>(std::move(names));
+  return transform_sample([shared](Sample s, SampleRandom&) {
+    if (s.num_arrays() != shared->size()) {
+      throw ValueError(fmt::format("[Dataset] named: expected a sample of {} arrays, one for each name, got {}",
+                                   shared->size(), s.num_arrays()));
+    }
+    s.names = shared;
+    return s;
+  });
+}
+
+FilterSampler::FilterSampler(const std::function<bool(const Sample&)>& fn, const Dataset& dataset)
+    : Sampler(std::make_shared<detail::Chosen>(detail::given(fn), dataset)) {}
+
+ArrayDataset::ArrayDataset(std::vector<HostTensor> arrays)
+    : Dataset(std::shared_ptr<const detail::DatasetNode>(std::make_shared<detail::RowsNode>(std::move(arrays)))) {}
 ArrayDataset::ArrayDataset(HostTensor data, HostTensor label)
-    : Dataset(std::shared_ptr<const detail::DatasetNode>(
-          std::make_shared<detail::RowsNode>(std::move(data), std::move(label)))) {}
+    : ArrayDataset(detail::one_or_two(std::move(data), std::move(label))) {}
 ArrayDataset::ArrayDataset(const NDArray& data) : ArrayDataset(HostTensor::copy_of(data)) {}
 ArrayDataset::ArrayDataset(const NDArray& data, const NDArray& label)
     : ArrayDataset(HostTensor::copy_of(data), HostTensor::copy_of(label)) {}

@@ -3,14 +3,17 @@
 
 #include <concepts>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <memory>
+#include <string>
 #include <type_traits>
 #include <vector>
 
 #include "kaon/engine/api.h"
 #include "kaon/engine/task.h"
 #include "kaon/gluon/data/host_tensor.h"
+#include "kaon/gluon/data/sampler.h"
 
 namespace KAON_API kaon {
 namespace gluon::data {
@@ -23,6 +26,7 @@ class SampleRandom {
 
   uint32_t word();                                               // 32 random bits
   float uniform();                                               // in [0, 1)
+  float normal();                                                // of mean 0 and variance 1
   bool chance(double p) { return double(word()) < p * 0x1p32; }  // true with probability p
   int64_t below(int64_t range);                                  // uniform in [0, range)
 
@@ -135,6 +139,12 @@ class Dataset {
   Dataset take(int64_t count) const;                   // the first `count`, or all; ValueError for a negative count
   Dataset subset(std::vector<int64_t> indices) const;  // samples in this order; throws IndexError
 
+  // The samples that the sampler gives in its epoch 0, in its order. Throws IndexError.
+  Dataset sample(const Sampler& sampler) const { return subset(sampler.indices(0)); }
+  // The same samples, with these names of their arrays: batch["length"]. ValueError for one that is empty or comes
+  // twice.
+  Dataset named(std::vector<std::string> names) const;
+
   const detail::DatasetNode& node() const { return *node_; }
 
  protected:
@@ -145,13 +155,72 @@ class Dataset {
   std::shared_ptr<const detail::DatasetNode> node_;
 };
 
-// Sample i is row i of each array. Arrays are copied, which blocks and throws their failures. Throws ShapeError when
-// lengths differ or an array has no dimensions.
+// The samples of a dataset that satisfy `fn`, in order. Blocks: loads every sample once at the call.
+class FilterSampler : public Sampler {
+ public:
+  FilterSampler(const std::function<bool(const Sample&)>& fn, const Dataset& dataset);
+};
+
+// Sample i is row i of each array, NDArray or HostTensor. Arrays are copied, which blocks and throws their failures.
+// Throws ShapeError when lengths differ or an array has no dimensions.
 class ArrayDataset : public Dataset {
  public:
   explicit ArrayDataset(const NDArray& data);
   ArrayDataset(const NDArray& data, const NDArray& label);
   explicit ArrayDataset(HostTensor data, HostTensor label = HostTensor());
+  explicit ArrayDataset(std::vector<HostTensor> arrays);
+  template <class A, class B, class... More>
+    requires(sizeof...(More) > 0)
+  ArrayDataset(A&& first, B&& second, More&&... more)
+      : ArrayDataset(listed(std::forward<A>(first), std::forward<B>(second), std::forward<More>(more)...)) {}
+
+ private:
+  static HostTensor on_host(HostTensor t) { return t; }
+  static HostTensor on_host(const NDArray& array) { return HostTensor::copy_of(array); }
+  template <class... T>
+  static std::vector<HostTensor> listed(T&&... arrays) {
+    std::vector<HostTensor> list;
+    (list.push_back(on_host(std::forward<T>(arrays))), ...);
+    return list;
+  }
+};
+
+// The records of a file of MXNet's RecordIO, in the order of its index, <file without .rec>.idx; where there is none,
+// in the order of the file. Samples: the bytes, uint8 (n,). Read when they are loaded. Blocks at the call. Throws
+// IoError.
+class RecordFileDataset : public Dataset {
+ public:
+  explicit RecordFileDataset(const std::filesystem::path& file);
+};
+
+// Sample i is element i of a list: a number, a tensor, a tuple of these, a Sample; or anything else, of which `fn`
+// makes one: SimpleDataset(file_names, [](const std::string& name) { return Sample(...); }). fn is called whenever a
+// sample is loaded, from several threads at once, and may have a second parameter SampleRandom&.
+template <class T>
+class SimpleDataset : public Dataset {
+ public:
+  explicit SimpleDataset(std::vector<T> items) requires(std::is_constructible_v<Sample, const T&>)
+      : SimpleDataset(std::move(items), [](const T& item) { return Sample(item); }) {}
+  template <class F>
+    requires(std::is_invocable_v<F&, const T&> || std::is_invocable_v<F&, const T&, SampleRandom&>)
+  SimpleDataset(std::vector<T> items, F fn) : Dataset(made(std::move(items), std::move(fn))) {}
+
+ private:
+  template <class F>
+  static Dataset made(std::vector<T> given, F fn) {
+    const int64_t size = int64_t(given.size());
+    auto items = std::make_shared<const std::vector<T>>(std::move(given));
+    if constexpr (std::is_invocable_v<F&, const T&>) {
+      return Dataset(size, detail::IndexFn([items, fn = std::move(fn)](int64_t i) mutable {
+                       return Sample(fn((*items)[size_t(i)]));
+                     }));
+    } else {
+      Dataset indices(size, detail::IndexFn([](int64_t i) { return Sample(HostTensor(i)); }));
+      return indices.transform([items, fn = std::move(fn)](Sample s, SampleRandom& random) mutable {
+        return Sample(fn((*items)[size_t(*s.data.as<int64_t>())], random));
+      });
+    }
+  }
 };
 
 }  // namespace gluon::data

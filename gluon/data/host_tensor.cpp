@@ -8,6 +8,22 @@ namespace kaon::gluon::data {
 
 using namespace graph;
 
+namespace detail {
+
+std::string name_of_array(size_t place, const std::vector<std::string>* names) {
+  if (names && place < names->size()) return (*names)[place];
+  if (names || place > 1) return fmt::format("array {}", place);
+  return place == 0 ? "data" : "label";
+}
+
+void no_such_array(const std::string& asked, size_t count, const std::vector<std::string>* names) {
+  std::string there;
+  for (size_t i = 0; i < count; ++i) there += (i ? ", " : "") + name_of_array(i, names);
+  throw IndexError(fmt::format("[Sample] no array {}: expected one of {} arrays: {}", asked, count, there));
+}
+
+}  // namespace detail
+
 HostTensor::HostTensor(const Shape& shape, DType dtype) : shape_(shape), dtype_(dtype) {
   if (!shape.is_known()) throw ShapeError(fmt::format("[HostTensor] expected a known shape, got {}", shape.str()));
   if (!is_valid(dtype)) throw TypeError(fmt::format("[HostTensor] unknown dtype number {}", int(dtype)));
@@ -31,6 +47,13 @@ HostTensor HostTensor::copy_of(const NDArray& given) {
   };
   read_in_turn(array, copy, {.name = "copy_to_host"});
   return t;
+}
+
+NDArray HostTensor::to_array() const {
+  if (!defined()) throw ValueError("[HostTensor] to_array: expected a tensor, got none");
+  NDArray array = NDArray::empty(shape_, dtype_);  // nobody else knows it yet
+  if (const size_t n = bytes()) std::memcpy(array.node().data(), data(), n);
+  return array;
 }
 
 std::byte* HostTensor::mutable_data() {

@@ -1,9 +1,13 @@
-// HostTensor and Sample: a dataset's samples, plain memory with a shape, which the engine does not know.
+// HostTensor and Sample: a dataset's samples, lists of plain memory with a shape, which the engine does not know.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstring>
 #include <memory>
+#include <string>
+#include <string_view>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -14,6 +18,12 @@
 
 namespace KAON_API kaon {
 namespace gluon::data {
+
+namespace detail {
+// "data", "label", "array 2", or what the names say.
+KAON_API std::string name_of_array(size_t place, const std::vector<std::string>* names);
+[[noreturn]] KAON_API void no_such_array(const std::string& asked, size_t count, const std::vector<std::string>* names);
+}  // namespace detail
 
 // A dense row-major tensor that owns its memory, or views memory of another owner. Cheap to move. Only copy_of blocks.
 // Thread safety: like std::vector.
@@ -37,6 +47,8 @@ class HostTensor {
   static HostTensor view(std::shared_ptr<const void> owner, const void* data, const Shape& shape, DType dtype);
   // The values of an array, in its dtype. Blocks; throws the array's failure.
   static HostTensor copy_of(const NDArray& array);
+  // The values as an array on the CPU, ready at once. Throws ValueError where nothing is held.
+  NDArray to_array() const;
 
   bool defined() const { return dtype_ != DType(-1); }
   const Shape& shape() const { return shape_; }
@@ -70,14 +82,71 @@ class HostTensor {
   std::shared_ptr<const void> owner_;
 };
 
-// One item of a dataset. The label may be undefined.
-class Sample {
+// Any number of arrays: the first two have members of their own, `others` are all behind them. Names are optional, and
+// say which array is which in messages too.
+template <class Array>
+class ArrayList {
+ public:
+  using Names = std::shared_ptr<const std::vector<std::string>>;
+  ArrayList() = default;
+  explicit ArrayList(Array data, Array label = Array()) : data(std::move(data)), label(std::move(label)) {}
+  explicit ArrayList(std::vector<Array> arrays, Names names = nullptr) : names(std::move(names)) {
+    for (size_t i = 0; i < arrays.size(); ++i) put(i, std::move(arrays[i]));
+  }
+
+  size_t num_arrays() const {
+    return !others.empty() ? 2 + others.size() : label.defined() ? 2 : data.defined() ? 1 : 0;
+  }
+  // Array i, or the one of that name: "data" and "label" are the first two where no names were given. Throw IndexError.
+  Array& operator[](size_t i) { return const_cast<Array&>(std::as_const(*this)[i]); }
+  const Array& operator[](size_t i) const {
+    if (i >= num_arrays()) detail::no_such_array(std::to_string(i), num_arrays(), names.get());
+    return i == 0 ? data : i == 1 ? label : others[i - 2];
+  }
+  Array& operator[](std::string_view name) { return (*this)[place_of(name)]; }
+  const Array& operator[](std::string_view name) const { return (*this)[place_of(name)]; }
+  std::vector<Array> arrays() const {
+    std::vector<Array> all;
+    for (size_t i = 0; i < num_arrays(); ++i) all.push_back((*this)[i]);
+    return all;
+  }
+  std::string name_of(size_t i) const { return detail::name_of_array(i, names.get()); }
+
+  Array data;
+  Array label;  // undefined where there is none
+  std::vector<Array> others;
+  Names names;
+
+ protected:
+  void put(size_t i, Array array) { (i == 0 ? data : i == 1 ? label : others.emplace_back()) = std::move(array); }
+
+ private:
+  size_t place_of(std::string_view name) const {
+    for (size_t i = 0; i < num_arrays(); ++i) {
+      if (name_of(i) == name) return i;
+    }
+    detail::no_such_array('"' + std::string(name) + '"', num_arrays(), names.get());
+  }
+};
+
+// One item of a dataset. A list or a tuple of tensors is one too.
+class Sample : public ArrayList<HostTensor> {
  public:
   Sample() = default;
-  explicit Sample(HostTensor data, HostTensor label = HostTensor()) : data(std::move(data)), label(std::move(label)) {}
-
-  HostTensor data;
-  HostTensor label;
+  explicit Sample(HostTensor data, HostTensor label = HostTensor()) : ArrayList(std::move(data), std::move(label)) {}
+  template <std::convertible_to<HostTensor>... More>
+    requires(sizeof...(More) > 0)
+  Sample(HostTensor data, HostTensor label, More... more) : ArrayList(std::move(data), std::move(label)) {
+    (others.push_back(HostTensor(std::move(more))), ...);
+  }
+  Sample(std::vector<HostTensor> arrays, Names names = nullptr) : ArrayList(std::move(arrays), std::move(names)) {}
+  template <std::convertible_to<HostTensor>... T>
+  Sample(std::tuple<T...> arrays) {
+    size_t i = 0;
+    std::apply([&](auto&... array) { (put(i++, HostTensor(std::move(array))), ...); }, arrays);
+  }
+  template <std::convertible_to<HostTensor> A, std::convertible_to<HostTensor> B>
+  Sample(std::pair<A, B> arrays) : ArrayList(std::move(arrays.first), std::move(arrays.second)) {}
 };
 
 }  // namespace gluon::data

@@ -2,48 +2,46 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
-
-#include "kaon/ops/array/array_node.h"
+#include <utility>
 
 namespace kaon::gluon::data::detail {
 
-void BatchBuilder::add(const Sample& sample) {
-  add(data_, sample.data, "data");
-  add(label_, sample.label, "label");
+void BatchBuilder::add(Sample sample) {
+  if (!sample.data.defined()) throw ValueError("[DataLoader] a sample has no data");
+  if (batchify_) {
+    samples_.push_back(std::move(sample));
+    ++added_;
+    return;
+  }
+  if (added_ == 0) {
+    EngineScope scope(*engine_);
+    for (size_t i = 0; i < sample.num_arrays(); ++i) columns_.emplace_back(count_, sample[i]);
+    names_ = sample.names;
+  }
+  for (size_t i = 0; i < columns_.size(); ++i) {
+    columns_[i].add(i < sample.num_arrays() ? sample[i] : HostTensor(), name_of_array(i, names_.get()));
+  }
+  if (sample.num_arrays() > columns_.size()) {
+    const size_t i = columns_.size();
+    throw ShapeError(fmt::format("[DataLoader] the samples of a batch must agree in {}: expected none, got shape {}",
+                                 sample.name_of(i), sample[i].shape().str()));
+  }
   ++added_;
 }
 
-void BatchBuilder::add(Column& column, const HostTensor& value, const char* what) {
-  if (added_ == 0) {
-    if (!value.defined()) {
-      if (&column == &data_) throw ValueError("[DataLoader] a sample has no data");
-      return;
-    }
-    column.shape = value.shape();
-    Shape batched(count_);
-    for (int64_t d : value.shape()) batched.push_back(d);
-    EngineScope scope(*engine_);
-    column.array = NDArray::empty(batched, value.dtype());
-    column.memory = static_cast<std::byte*>(column.array.node().data());
-  }
-  const bool has = value.defined(), had = column.array.defined();
-  if (has != had || (has && value.shape() != column.shape)) {
-    auto text = [](bool defined, const Shape& shape) { return defined ? "shape " + shape.str() : std::string("none"); };
-    throw ShapeError(fmt::format("[DataLoader] the samples of a batch must agree in {}: expected {}, got {}", what,
-                                 text(had, column.shape), text(has, value.shape())));
-  }
-  if (!has) return;
-  if (value.dtype() != column.array.dtype()) {
-    throw TypeError(fmt::format("[DataLoader] the samples of a batch must agree in {}: expected dtype {}, got {}", what,
-                                name_of(column.array.dtype()), name_of(value.dtype())));
-  }
-  if (const size_t n = value.bytes()) std::memcpy(column.memory + size_t(added_) * n, value.data(), n);
+Batch BatchBuilder::assemble() {
+  EngineScope scope(*engine_);
+  if (added_ == 0) return Batch(NDArray(), NDArray(), 0);
+  if (batchify_) return batchify_(std::move(samples_));
+  std::vector<NDArray> arrays;
+  for (StackedRows& column : columns_) arrays.push_back(column.finish());
+  return Batch(std::move(arrays), added_, names_);
 }
 
 Batch BatchBuilder::finish() {
-  const auto there = [&](const NDArray& a) { return a.defined() ? a.as_in_context(device_) : a; };
-  return Batch(there(data_.array), there(label_.array), added_);
+  Batch batch = assemble().as_in_context(device_);
+  batch.skipped = std::move(skipped_);
+  return batch;
 }
 
 }  // namespace kaon::gluon::data::detail

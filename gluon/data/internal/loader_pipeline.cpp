@@ -29,6 +29,18 @@ std::exception_ptr error_at(int64_t sample, int64_t batch) {
   }
 }
 
+// Whether the current exception is one that a loader may pass over.
+bool skipped(int64_t sample, BatchBuilder& builder) {
+  try {
+    throw;
+  } catch (const IoError& e) {
+    builder.skip(sample, e.what());
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
 // co_await: resumes on the coroutine's own executor, on whichever thread the last await has left it.
 class ReturnAwaiter {
  public:
@@ -42,13 +54,16 @@ class ReturnAwaiter {
 
 }  // namespace
 
-LoaderPipeline::LoaderPipeline(Dataset dataset, EpochBatches batches, uint64_t epoch, const LoaderOptions& options)
+LoaderPipeline::LoaderPipeline(Dataset dataset, EpochBatches batches, uint64_t epoch, const LoaderOptions& options,
+                               BatchifyFunction batchify)
     : dataset_(std::move(dataset)),
       batches_(std::move(batches)),
       seed_(options.seed),
       epoch_(epoch),
       device_(options.device),
       workers_(options.workers),
+      skips_corrupt_(options.skip_corrupt),
+      batchify_(std::move(batchify)),
       engine_(Engine::current().ref()),
       ring_(size_t(std::clamp<int64_t>(options.prefetch > 0 ? options.prefetch : 2 * options.workers, 1,
                                        std::max<int64_t>(1, batches_.size())))) {
@@ -97,35 +112,43 @@ SampleRandom LoaderPipeline::random_of(int64_t sample) const {
   return SampleRandom(seed_, epoch_, sample);
 }
 
+Batch LoaderPipeline::finish(BatchBuilder& builder, int64_t batch) const {
+  try {
+    return builder.finish();
+  } catch (const Error& e) {
+    std::rethrow_exception(e.with_context(fmt::format(" while making batch {}", batch)));
+  }
+}
+
 std::optional<Batch> LoaderPipeline::load(int64_t batch) {
   const auto samples = batches_[batch];
-  BatchBuilder builder(int64_t(samples.size()), engine_, device_);
+  BatchBuilder builder(int64_t(samples.size()), engine_, device_, batchify_);
   for (int64_t sample : samples) {
     if (cancelled_.load(std::memory_order_relaxed)) return std::nullopt;  // only a hint: cancel() waits for us
     try {
       SampleRandom random = random_of(sample);
       builder.add(dataset_.node().get(sample, random));
     } catch (...) {
-      std::rethrow_exception(error_at(sample, batch));
+      if (!skips_corrupt_ || !skipped(sample, builder)) std::rethrow_exception(error_at(sample, batch));
     }
   }
-  return builder.finish();
+  return finish(builder, batch);
 }
 
 Task<std::optional<Batch>> LoaderPipeline::load_async(int64_t batch) {
   const auto samples = batches_[batch];
-  BatchBuilder builder(int64_t(samples.size()), engine_, device_);
+  BatchBuilder builder(int64_t(samples.size()), engine_, device_, batchify_);
   for (int64_t sample : samples) {
     if (cancelled_.load(std::memory_order_relaxed)) co_return std::nullopt;
     try {
       SampleRandom random = random_of(sample);
       Sample loaded = co_await dataset_.node().load(sample, random);
-      builder.add(loaded);
+      builder.add(std::move(loaded));
     } catch (...) {
-      std::rethrow_exception(error_at(sample, batch));
+      if (!skips_corrupt_ || !skipped(sample, builder)) std::rethrow_exception(error_at(sample, batch));
     }
   }
-  co_return builder.finish();
+  co_return finish(builder, batch);
 }
 
 Task<Batch> LoaderPipeline::load_here(int64_t batch) {

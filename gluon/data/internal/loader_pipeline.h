@@ -16,6 +16,8 @@
 
 namespace kaon::gluon::data::detail {
 
+class BatchBuilder;
+
 // How it works. Worker coroutines on the io pool claim batch numbers in order, load, and store the batch or its error
 // in the batch's place of a ring as long as the prefetch window. The consumer takes the places in order, so neither
 // order nor errors depend on the number of workers. A worker that finds the window full suspends until the consumer
@@ -24,7 +26,8 @@ namespace kaon::gluon::data::detail {
 // Owned by the generator and by its workers. Thread safety: any thread; one consumer.
 class LoaderPipeline {
  public:
-  LoaderPipeline(Dataset dataset, EpochBatches batches, uint64_t epoch, const LoaderOptions& options);
+  LoaderPipeline(Dataset dataset, EpochBatches batches, uint64_t epoch, const LoaderOptions& options,
+                 BatchifyFunction batchify);
 
   // Starts the workers on the io pool of the current engine.
   static void start(const std::shared_ptr<LoaderPipeline>& self);
@@ -89,6 +92,7 @@ class LoaderPipeline {
   static Task<void> work(Worker given);
   std::optional<Batch> load(int64_t batch);  // synchronous dataset; nothing when cancelled
   Task<std::optional<Batch>> load_async(int64_t batch);
+  Batch finish(BatchBuilder& builder, int64_t batch) const;
   SampleRandom random_of(int64_t sample) const;  // throws IndexError for a sampler's bad index
 
   int64_t claim();  // a batch number, ended or no_room
@@ -105,6 +109,8 @@ class LoaderPipeline {
   const uint64_t seed_, epoch_;
   const Device device_;
   const int workers_;
+  const bool skips_corrupt_;
+  const BatchifyFunction batchify_;
   engine::EngineRef engine_;
   std::atomic<bool> cancelled_{false};
 

@@ -320,9 +320,8 @@ TEST_CASE("users row 57: the loader's messages say what, expected and got") {
   };
   Dataset ragged(8, [](int64_t i) { return Sample(HostTensor(Shape(i < 6 ? 3 : 4), DType::float32)); });
   CHECK(message([&] { load(ragged); }) ==
-        "[DataLoader] the samples of a batch must agree in data: expected shape (3,), got shape (4,) while loading "
-        "sample 6 for "
-        "batch 1");
+        "[DataLoader] the samples of a batch must agree in data: expected shape (3,), got shape (4,) (batchify::Pad "
+        "fills up) while loading sample 6 for batch 1");
   Dataset mixed(8, [](int64_t i) { return i == 2 ? Sample(1.0f, 1.5f) : Sample(1.0f, 1); });
   CHECK(message([&] { load(mixed); }) ==
         "[DataLoader] the samples of a batch must agree in label: expected dtype int32, got float32 while loading "
