@@ -1,11 +1,15 @@
-// Datasets of images, and transforms of images.
+// Datasets of images.
 #pragma once
 
 #include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
 #include <vector>
 
 #include "kaon/engine/api.h"
 #include "kaon/gluon/data/dataset.h"
+#include "kaon/gluon/data/transforms.h"
 
 namespace KAON_API kaon {
 namespace gluon::data::vision {
@@ -17,45 +21,66 @@ class MNIST : public Dataset {
  public:
   explicit MNIST(const std::filesystem::path& root, bool train = true);
 };
-
-// Transforms for Dataset::transform_first: MNIST(root).transform_first(transforms::to_tensor). They run at the call.
-// Thread safety: any thread.
-namespace transforms {
-
-// An image (height, width, channels) of uint8 as (channels, height, width) of float32 in [0, 1]. Throws ShapeError or
-// TypeError for another one.
-KAON_API HostTensor to_tensor(HostTensor image);
-
-// y[c] = (x[c] - mean[c]) / std[c] over the channels of a float32 image (channels, height, width).
-class Normalize {
+// Files of the same names and form: https://github.com/zalandoresearch/fashion-mnist.
+class FashionMNIST : public Dataset {
  public:
-  // A single value is for all channels. Throws ValueError when std has a zero, and for lengths that are 0 or differ.
-  Normalize(std::vector<float> mean, std::vector<float> std);
-  HostTensor operator()(HostTensor image) const;  // throws ShapeError, TypeError for an image that does not fit
+  explicit FashionMNIST(const std::filesystem::path& root, bool train = true);
+};
+
+// Reads data_batch_1.bin to data_batch_5.bin, or test_batch.bin, in `root` or in cifar-10-batches-bin in it: the binary
+// version of https://www.cs.toronto.edu/~kriz/cifar.html. Samples: an image (32, 32, 3) of uint8 and a label, int32, 0
+// to 9. Blocks. Throws IoError for a missing folder or file and for a truncated file.
+class CIFAR10 : public Dataset {
+ public:
+  explicit CIFAR10(const std::filesystem::path& root, bool train = true);
+};
+// train.bin or test.bin, in `root` or in cifar-100-binary in it. The label is one of 20, or fine: one of 100.
+class CIFAR100 : public Dataset {
+ public:
+  explicit CIFAR100(const std::filesystem::path& root, bool fine_label = false, bool train = true);
+};
+
+// Datasets of image files: JPEG and PNG, decoded as image::imdecode does when a sample is loaded. What is damaged
+// throws IoError then, which names file and record; LoaderOptions::skip_corrupt leaves it out.
+struct ImageOptions {
+  int flag = 1;  // 1: (height, width, 3) red, green, blue; 0: grey (height, width, 1)
+};
+
+// The images in the folders of `root`, in order of their names: a folder a class. The label is the number of the
+// folder, int32. Files that do not end in .jpg, .jpeg or .png, in any case, are passed over. Blocks at the call. Throws
+// IoError for a missing folder and for one without folders.
+class ImageFolderDataset : public Dataset {
+ public:
+  explicit ImageFolderDataset(const std::filesystem::path& root, const ImageOptions& options = {});
+  const std::vector<std::string>& synsets() const { return listed_->synsets; }  // names of the classes, by label
+  const std::vector<std::pair<std::filesystem::path, int32_t>>& items() const { return listed_->items; }
 
  private:
-  std::vector<float> mean_, std_;
+  struct Listed {
+    std::vector<std::string> synsets;
+    std::vector<std::pair<std::filesystem::path, int32_t>> items;
+  };
+  ImageFolderDataset(std::shared_ptr<const Listed> listed, const ImageOptions& options);
+  std::shared_ptr<const Listed> listed_;
 };
-inline Normalize normalize(std::vector<float> mean, std::vector<float> std) {
-  return Normalize(std::move(mean), std::move(std));
-}
-inline Normalize normalize(float mean, float std) { return Normalize({mean}, {std}); }
 
-// Mirrors an image (height, width, channels) of any dtype with probability 1/2, by the sample's random numbers. Throws
-// ShapeError for another shape.
-KAON_API HostTensor random_flip_left_right(HostTensor image, SampleRandom& random);
-
-// Converts the elements as C++ does; bool is x != 0.
-class Cast {
+// The images that a list names: lines "key<tab>label<tab>...<tab>path", paths from `root`, as im2rec has them. The
+// label is float32: one number, or (n,) of n. Blocks at the call. Throws IoError that names the line.
+class ImageListDataset : public Dataset {
  public:
-  explicit Cast(DType dtype);  // throws TypeError for an unknown dtype
-  HostTensor operator()(HostTensor tensor) const;
-
- private:
-  DType dtype_;
+  ImageListDataset(const std::filesystem::path& root, const std::filesystem::path& list,
+                   const ImageOptions& options = {});
+  // A path from `root` and its labels for each image.
+  ImageListDataset(const std::filesystem::path& root, std::vector<std::pair<std::string, std::vector<float>>> items,
+                   const ImageOptions& options = {});
 };
-inline Cast cast(DType dtype) { return Cast(dtype); }
 
-}  // namespace transforms
+// The images of a file of records that im2rec wrote, MXNet's or Kaon's, as RecordFileDataset reads them. The label is
+// float32: one number, or (n,) where the record has a list.
+class ImageRecordDataset : public Dataset {
+ public:
+  explicit ImageRecordDataset(const std::filesystem::path& file, const ImageOptions& options = {});
+};
+
 }  // namespace gluon::data::vision
 }  // namespace kaon

@@ -1,22 +1,16 @@
-#include "kaon/gluon/data/vision.h"
+#include "kaon/gluon/data/transforms.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
+#include "kaon/gluon/data/internal/resize.h"
 #include "kaon/ops/math/dispatch.h"
 
 namespace kaon::gluon::data::vision::transforms {
 
 using namespace graph;
 namespace {
-
-void check_image(const HostTensor& image, const char* what, const char* layout) {
-  if (!image.defined() || image.shape().ndim() != 3) {
-    throw ShapeError(fmt::format("[{}] expected an image ({}), got shape {}", what, layout,
-                                 image.defined() ? image.shape().str() : "none"));
-  }
-}
 
 template <class S, class D>
 void convert(const S* in, D* out, int64_t n) {
@@ -34,7 +28,7 @@ void convert(const S* in, D* out, int64_t n) {
 }  // namespace
 
 HostTensor to_tensor(HostTensor image) {
-  check_image(image, "to_tensor", "height, width, channels");
+  detail::check_image(image, "to_tensor");
   const int64_t pixels = image.shape()[0] * image.shape()[1], channels = image.shape()[2];
   HostTensor result({channels, image.shape()[0], image.shape()[1]}, DType::float32);
   const uint8_t* in = image.as<uint8_t>();
@@ -56,7 +50,7 @@ Normalize::Normalize(std::vector<float> mean, std::vector<float> std) : mean_(st
 }
 
 HostTensor Normalize::operator()(HostTensor image) const {
-  check_image(image, "normalize", "channels, height, width");
+  detail::check_image(image, "normalize", "channels, height, width");
   const int64_t channels = image.shape()[0], pixels = image.shape()[1] * image.shape()[2];
   if (mean_.size() != 1 && int64_t(mean_.size()) != channels) {
     throw ShapeError(fmt::format("[normalize] expected {} channels, got shape {}", mean_.size(), image.shape().str()));
@@ -70,7 +64,7 @@ HostTensor Normalize::operator()(HostTensor image) const {
 }
 
 HostTensor random_flip_left_right(HostTensor image, SampleRandom& random) {
-  check_image(image, "random_flip_left_right", "height, width, channels");
+  detail::check_image(image, "random_flip_left_right");
   if (!random.chance(0.5)) return image;
   const int64_t height = image.shape()[0], width = image.shape()[1];
   const size_t pixel = size_t(image.shape()[2]) * size_of(image.dtype());

@@ -1,0 +1,189 @@
+#include "kaon/gluon/data/internal/resize.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <numbers>
+#include <vector>
+
+namespace kaon::gluon::data::detail {
+namespace {
+
+// What each element along an axis of the result is made of: weights of elements of the image.
+struct Taps {
+  std::vector<size_t> begin;  // of each element in the other two, and their end
+  std::vector<int64_t> from;
+  std::vector<float> weight;
+};
+
+class TapsBuilder {
+ public:
+  TapsBuilder(int64_t in, int64_t out)
+      : in_(in), out_(out), scale_(1 / (double(out) / double(in))) {}  // as OpenCV rounds it
+
+  // `both_shrink`: along the other axis too; area is an average only then.
+  Taps build(int interpolation, bool both_shrink) {
+    for (int64_t i = 0; i < out_; ++i) {
+      taps_.begin.push_back(taps_.from.size());
+      switch (interpolation) {
+        case 0: add(int64_t(std::floor(double(i) * scale_)), 1); break;
+        case 1: add_linear(i); break;
+        case 2: add_cubic(i); break;
+        case 3: both_shrink ? add_area(i) : add_narrow(i); break;
+        default: add_lanczos(i);
+      }
+    }
+    taps_.begin.push_back(taps_.from.size());
+    return std::move(taps_);
+  }
+
+ private:
+  // The edge is repeated beyond it.
+  void add(int64_t from, double weight) {
+    taps_.from.push_back(std::clamp<int64_t>(from, 0, in_ - 1));
+    taps_.weight.push_back(float(weight));
+  }
+  // The middle of element i in the image: its left neighbour, and how far it is from that.
+  int64_t middle(int64_t i, float& part) const {
+    const auto at = float((double(i) + 0.5) * scale_ - 0.5);
+    const float left = std::floor(at);
+    part = at - left;
+    return int64_t(left);
+  }
+  void add_linear(int64_t i) {
+    float part;
+    const int64_t left = middle(i, part);
+    add(left, 1 - part);
+    add(left + 1, part);
+  }
+  void add_cubic(int64_t i) {  // Keys 1981
+    constexpr float a = -0.75f;
+    float x;
+    const int64_t left = middle(i, x);
+    const auto near = [&](float t) { return ((a + 2) * t - (a + 3)) * t * t + 1; };
+    const float first = ((a * (x + 1) - 5 * a) * (x + 1) + 8 * a) * (x + 1) - 4 * a, second = near(x),
+                third = near(1 - x);
+    add(left - 1, first);
+    add(left, second);
+    add(left + 1, third);
+    add(left + 2, 1 - first - second - third);
+  }
+  void add_lanczos(int64_t i) {  // sinc(t) sinc(t / 4), of sum 1
+    float x;
+    const int64_t left = middle(i, x);
+    const auto sinc = [](double t) { return t == 0 ? 1 : std::sin(std::numbers::pi * t) / (std::numbers::pi * t); };
+    double weights[8], sum = 0;
+    for (int k = 0; k < 8; ++k) {
+      const double t = double(x) + 3 - k;
+      sum += weights[k] = sinc(t) * sinc(t / 4);
+    }
+    for (int k = 0; k < 8; ++k) add(left - 3 + k, weights[k] / sum);
+  }
+  void add_area(int64_t i) {  // the average over the element's part of the image
+    const double begin = double(i) * scale_, end = std::min(begin + scale_, double(in_));
+    for (auto k = int64_t(std::floor(begin)); double(k) < end; ++k) {
+      const double part = std::min(double(k + 1), end) - std::max(double(k), begin);
+      if (part > 1e-6) add(k, part / (end - begin));
+    }
+  }
+  // Of larger images: nearest, but for elements that two of the image share.
+  void add_narrow(int64_t i) {
+    const auto left = int64_t(std::floor(double(i) * scale_));
+    auto part = float(double(i + 1) - double(left + 1) / scale_);
+    part = part <= 0 ? 0 : part - std::floor(part);
+    add(left, 1 - part);
+    add(left + 1, part);
+  }
+
+  const int64_t in_, out_;
+  const double scale_;
+  Taps taps_;
+};
+
+template <class T>
+T stored(float value) {
+  if constexpr (std::is_same_v<T, uint8_t>) {
+    return uint8_t(std::clamp(std::nearbyint(value), 0.0f, 255.0f));
+  } else {
+    return value;
+  }
+}
+
+// Along rows into float32, for the rows that are needed; then along columns.
+template <class T>
+void resize(const T* in, int64_t in_width, int64_t channels, const Taps& x, const Taps& y, int64_t in_height, T* out) {
+  const int64_t width = int64_t(x.begin.size()) - 1, height = int64_t(y.begin.size()) - 1, row = width * channels;
+  std::vector<std::vector<float>> rows(static_cast<size_t>(in_height));
+  int64_t kept = 0;  // rows before are not needed any more
+  std::vector<float> sum(static_cast<size_t>(row));
+  for (int64_t i = 0; i < height; ++i) {
+    std::ranges::fill(sum, 0.0f);
+    int64_t first = in_height;
+    for (size_t k = y.begin[size_t(i)]; k < y.begin[size_t(i) + 1]; ++k) {
+      const int64_t from = y.from[k];
+      first = std::min(first, from);
+      std::vector<float>& made = rows[size_t(from)];
+      if (made.empty()) {
+        made.resize(size_t(row));
+        const T* source = in + from * in_width * channels;
+        for (int64_t j = 0; j < width; ++j) {
+          for (size_t t = x.begin[size_t(j)]; t < x.begin[size_t(j) + 1]; ++t) {
+            const T* pixel = source + x.from[t] * channels;
+            for (int64_t c = 0; c < channels; ++c) made[size_t(j * channels + c)] += x.weight[t] * float(pixel[c]);
+          }
+        }
+      }
+      const float weight = y.weight[k];
+      for (int64_t j = 0; j < row; ++j) sum[size_t(j)] += weight * made[size_t(j)];
+    }
+    for (; kept < first; ++kept) rows[size_t(kept)] = {};
+    for (int64_t j = 0; j < row; ++j) out[i * row + j] = stored<T>(sum[size_t(j)]);
+  }
+}
+
+}  // namespace
+
+void check_image(const HostTensor& image, const char* what, const char* layout) {
+  if (!image.defined() || image.shape().ndim() != 3) {
+    throw ShapeError(fmt::format("[{}] expected an image ({}), got shape {}", what, layout,
+                                 image.defined() ? image.shape().str() : "none"));
+  }
+}
+
+HostTensor cropped(const HostTensor& image, int64_t x, int64_t y, int64_t width, int64_t height) {
+  const int64_t channels = image.shape()[2];
+  HostTensor part({height, width, channels}, image.dtype());
+  const size_t pixel = size_t(channels) * size_of(image.dtype()), row = size_t(width) * pixel;
+  std::byte* out = part.mutable_data();
+  for (int64_t i = 0; i < height && row > 0; ++i) {
+    std::memcpy(out + size_t(i) * row, image.data() + size_t((y + i) * image.shape()[1] + x) * pixel, row);
+  }
+  return part;
+}
+
+HostTensor resized(const HostTensor& image, int64_t width, int64_t height, int interpolation, const char* what) {
+  const int64_t in_height = image.shape()[0], in_width = image.shape()[1], channels = image.shape()[2];
+  if (interpolation == 9) {
+    interpolation = height > in_height && width > in_width ? 2 : height < in_height && width < in_width ? 3 : 1;
+  }
+  if (in_height == 0 || in_width == 0) {
+    throw ShapeError(fmt::format("[{}] expected an image with pixels, got shape {}", what, image.shape().str()));
+  }
+  if (image.dtype() != DType::uint8 && image.dtype() != DType::float32) {
+    throw TypeError(fmt::format("[{}] expected dtype uint8 or float32, got {}", what, name_of(image.dtype())));
+  }
+  HostTensor result({height, width, channels}, image.dtype());
+  const bool both_shrink = in_height >= height && in_width >= width;
+  const Taps x = TapsBuilder(in_width, width).build(interpolation, both_shrink);
+  const Taps y = TapsBuilder(in_height, height).build(interpolation, both_shrink);
+  if (image.dtype() == DType::uint8) {
+    resize(image.as<uint8_t>(), in_width, channels, x, y, in_height, result.mutable_as<uint8_t>());
+  } else {
+    resize(image.as<float>(), in_width, channels, x, y, in_height, result.mutable_as<float>());
+  }
+  return result;
+}
+
+}  // namespace kaon::gluon::data::detail
