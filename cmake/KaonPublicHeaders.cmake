@@ -7,6 +7,7 @@ set(KAON_OPTIONAL_HEADERS
   eigen.h               # matrices of Eigen, and of OpenCV: the program has those libraries
   opencv.h
   engine/gpu_stream.h   # a stream of the program's own
+  gluon/data/record_io.h  # files of records: MXNet's RecordIO and im2rec
   gluon/util/progress_bar.h  # for training programs, as are charts
   gluon/util/svg_chart.h
   graph/sparse_gradient.h  # sparse arrays, and gradients that are

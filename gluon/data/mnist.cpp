@@ -9,43 +9,50 @@ namespace {
 
 namespace fs = std::filesystem;
 
-fs::path find(const fs::path& root, const char* name) {
+// A dataset in MNIST's files.
+struct Kind {
+  const char* name;
+  const char* from;
+};
+
+fs::path find(const Kind& kind, const fs::path& root, const char* name) {
   std::error_code error;
   if (!fs::is_directory(root, error)) {
-    throw IoError(fmt::format("[MNIST] {}: expected a folder with {} or {}.gz, got {}", root.string(), name, name,
-                              fs::exists(root, error) ? "something else" : "nothing"));
+    throw IoError(fmt::format("[{}] {}: expected a folder with {} or {}.gz from {}, got {}", kind.name, root.string(),
+                              name, name, kind.from, fs::exists(root, error) ? "something else" : "nothing"));
   }
   for (const char* suffix : {"", ".gz"}) {
     fs::path file = root / (std::string(name) + suffix);
     if (fs::exists(file, error)) return file;
   }
-  throw IoError(fmt::format("[MNIST] {}: expected a file {} or {}.gz in it, found neither", root.string(), name, name));
+  throw IoError(fmt::format("[{}] {}: expected a file {} or {}.gz from {} in it, found neither", kind.name,
+                            root.string(), name, name, kind.from));
 }
 
-HostTensor read_bytes(const fs::path& file, int ndim) {
+HostTensor read_bytes(const Kind& kind, const fs::path& file, int ndim) {
   HostTensor t = read_idx(file);
   if (t.dtype() != DType::uint8 || t.shape().ndim() != ndim) {
-    throw IoError(fmt::format("[MNIST] {}: at byte 0: expected magic number 00 00 08 {:02x}, got {} dimensions of {}",
-                              file.string(), ndim, t.shape().ndim(), name_of(t.dtype())));
+    throw IoError(fmt::format("[{}] {}: at byte 0: expected magic number 00 00 08 {:02x}, got {} dimensions of {}",
+                              kind.name, file.string(), ndim, t.shape().ndim(), name_of(t.dtype())));
   }
   return t;
 }
 
-ArrayDataset load(const fs::path& root, bool train) {
-  const fs::path image_file = find(root, train ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte");
-  const fs::path label_file = find(root, train ? "train-labels-idx1-ubyte" : "t10k-labels-idx1-ubyte");
-  HostTensor images = read_bytes(image_file, 3);
-  const HostTensor labels = read_bytes(label_file, 1);
+ArrayDataset load(const Kind& kind, const fs::path& root, bool train) {
+  const fs::path image_file = find(kind, root, train ? "train-images-idx3-ubyte" : "t10k-images-idx3-ubyte");
+  const fs::path label_file = find(kind, root, train ? "train-labels-idx1-ubyte" : "t10k-labels-idx1-ubyte");
+  HostTensor images = read_bytes(kind, image_file, 3);
+  const HostTensor labels = read_bytes(kind, label_file, 1);
   const int64_t count = labels.size();
   if (images.shape()[0] != count) {
-    throw IoError(fmt::format("[MNIST] {}: at byte 4: expected {} labels, as many as images in {}, got {}",
+    throw IoError(fmt::format("[{}] {}: at byte 4: expected {} labels, as many as images in {}, got {}", kind.name,
                               label_file.string(), images.shape()[0], image_file.string(), count));
   }
   std::vector<int32_t> digits(labels.as<uint8_t>(), labels.as<uint8_t>() + count);
   for (int64_t i = 0; i < count; ++i) {
     if (digits[size_t(i)] > 9) {
-      throw IoError(fmt::format("[MNIST] {}: at byte {}: expected a digit from 0 to 9, got {}", label_file.string(),
-                                8 + i, digits[size_t(i)]));
+      throw IoError(fmt::format("[{}] {}: at byte {}: expected a digit from 0 to 9, got {}", kind.name,
+                                label_file.string(), 8 + i, digits[size_t(i)]));
     }
   }
   Shape with_channel = images.shape();
@@ -55,6 +62,9 @@ ArrayDataset load(const fs::path& root, bool train) {
 
 }  // namespace
 
-MNIST::MNIST(const fs::path& root, bool train) : Dataset(load(root, train)) {}
+MNIST::MNIST(const fs::path& root, bool train)
+    : Dataset(load({"MNIST", "http://yann.lecun.com/exdb/mnist"}, root, train)) {}
+FashionMNIST::FashionMNIST(const fs::path& root, bool train)
+    : Dataset(load({"FashionMNIST", "https://github.com/zalandoresearch/fashion-mnist"}, root, train)) {}
 
 }  // namespace kaon::gluon::data::vision

@@ -374,6 +374,28 @@ TEST_CASE("guide: data", "[docs]") {
   CHECK(loader.next_epoch() == 1);
   ArrayDataset rows(nd.arange(6).reshape({3, 2}), nd.array({0, 1, 2}));
   CHECK(rows.get(1).data.as<float>()[1] == 3);
+
+  SimpleDataset texts(std::vector<std::string>{"one", "three", "fourteen", "six"}, [](const std::string& text) {
+    std::vector<int32_t> codes(text.begin(), text.end());
+    return std::tuple(HostTensor(Shape(int64_t(codes.size())), codes), int(text.size()), 1.0f);
+  });
+  Dataset named = texts.named({"codes", "length", "weight"});
+  batchify::Tuple padded(batchify::Pad({.pad_val = -1}), batchify::Stack(), batchify::Stack());
+  BucketSampler buckets({3, 5, 8, 3}, 2, {.num_buckets = 2, .shuffle = true});
+  for (Batch& batch : DataLoader(named, buckets, {}, padded).sync()) {
+    CHECK(batch["codes"].shape()[0] == batch["length"].shape()[0]);
+  }
+  const std::filesystem::path root = KAON_DATA_DIR "/mnist-10k";
+  namespace transforms = vision::transforms;
+  transforms::Compose augment({transforms::RandomResizedCrop(24), transforms::RandomFlipLeftRight(),
+                               transforms::RandomColorJitter(0.4, 0.4, 0.4), transforms::ToTensor(),
+                               transforms::Normalize({0.5f}, {0.25f})});
+  vision::MNIST digits(root);
+  DataLoader augmented(digits.transform_first(augment), {.batch_size = 32, .shuffle = true, .skip_corrupt = true});
+  for (Batch& batch : augmented.sync()) {
+    CHECK(batch.data.shape() == Shape(32, 1, 24, 24));
+    break;
+  }
 }
 
 namespace {

@@ -105,9 +105,11 @@ TEST_CASE("users row 57: mnist's messages name file, offset and expectation") {
   const std::string root = folder.path.string();
   CHECK(io_error([&] { vision::MNIST mnist(folder.path / "nowhere"); }) ==
         "[MNIST] " + root +
-            "/nowhere: expected a folder with train-images-idx3-ubyte or train-images-idx3-ubyte.gz, got nothing");
+            "/nowhere: expected a folder with train-images-idx3-ubyte or train-images-idx3-ubyte.gz from "
+            "http://yann.lecun.com/exdb/mnist, got nothing");
   CHECK(open() == "[MNIST] " + root +
-                      ": expected a file train-images-idx3-ubyte or train-images-idx3-ubyte.gz in it, found neither");
+                      ": expected a file train-images-idx3-ubyte or train-images-idx3-ubyte.gz from "
+                      "http://yann.lecun.com/exdb/mnist in it, found neither");
 
   const std::string images = idx(8, {3, 2, 2}, "abcdefghijkl");
   folder.write("train-images-idx3-ubyte", images);
