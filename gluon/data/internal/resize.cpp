@@ -16,6 +16,7 @@ struct Taps {
   std::vector<size_t> begin;  // of each element in the other two, and their end
   std::vector<int64_t> from;
   std::vector<float> weight;
+  std::vector<int32_t> whole;  // the weights in units of 1/2048, as OpenCV has them for uint8
 };
 
 class TapsBuilder {
@@ -23,13 +24,14 @@ class TapsBuilder {
   TapsBuilder(int64_t in, int64_t out)
       : in_(in), out_(out), scale_(1 / (double(out) / double(in))) {}  // as OpenCV rounds it
 
-  // `both_shrink`: along the other axis too; area is an average only then.
-  Taps build(int interpolation, bool both_shrink) {
+  // `both_shrink`: along the other axis too; area is an average only then. Along a row, bilinear takes one pixel at the
+  // edges, where a column takes it twice: weights in fractions differ by that.
+  Taps build(int interpolation, bool both_shrink, bool is_row) {
     for (int64_t i = 0; i < out_; ++i) {
       taps_.begin.push_back(taps_.from.size());
       switch (interpolation) {
         case 0: add(int64_t(std::floor(double(i) * scale_)), 1); break;
-        case 1: add_linear(i); break;
+        case 1: add_linear(i, is_row); break;
         case 2: add_cubic(i); break;
         case 3: both_shrink ? add_area(i) : add_narrow(i); break;
         default: add_lanczos(i);
@@ -44,6 +46,7 @@ class TapsBuilder {
   void add(int64_t from, double weight) {
     taps_.from.push_back(std::clamp<int64_t>(from, 0, in_ - 1));
     taps_.weight.push_back(float(weight));
+    taps_.whole.push_back(int32_t(std::nearbyint(taps_.weight.back() * 2048)));
   }
   // The middle of element i in the image: its left neighbour, and how far it is from that.
   int64_t middle(int64_t i, float& part) const {
@@ -52,9 +55,10 @@ class TapsBuilder {
     part = at - left;
     return int64_t(left);
   }
-  void add_linear(int64_t i) {
+  void add_linear(int64_t i, bool is_row) {
     float part;
     const int64_t left = middle(i, part);
+    if (is_row && (left < 0 || left >= in_ - 1)) part = 0;
     add(left, 1 - part);
     add(left + 1, part);
   }
@@ -102,44 +106,64 @@ class TapsBuilder {
   Taps taps_;
 };
 
-template <class T>
-T stored(float value) {
-  if constexpr (std::is_same_v<T, uint8_t>) {
-    return uint8_t(std::clamp(std::nearbyint(value), 0.0f, 255.0f));
-  } else {
-    return value;
-  }
-}
+// Sums of weighted numbers along rows, and of these along columns. In float32:
+struct Exact {
+  using Row = float;
+  using Sum = float;
+  static float weight(const Taps& taps, size_t k) { return taps.weight[k]; }
+  static float part(float weight, float row) { return weight * row; }
+  static void store(float sum, float& out) { out = sum; }
+  static void store(float sum, uint8_t& out) { out = uint8_t(std::clamp(std::nearbyint(sum), 0.0f, 255.0f)); }
+};
+// In whole numbers, with OpenCV's roundings: bilinear drops bits of each part, others round the sum.
+struct Whole {
+  using Row = int32_t;
+  using Sum = int64_t;
+  static int32_t weight(const Taps& taps, size_t k) { return taps.whole[k]; }
+  static int64_t part(int64_t weight, int64_t row) { return weight * row; }
+  static void store(int64_t sum, uint8_t& out) { out = uint8_t(std::clamp<int64_t>((sum + (1 << 21)) >> 22, 0, 255)); }
+};
+struct WholeLinear : Whole {
+  using Sum = int32_t;
+  static int32_t part(int32_t weight, int32_t row) { return (weight * (row >> 4)) >> 16; }
+  static void store(int32_t sum, uint8_t& out) { out = uint8_t(std::clamp((sum + 2) >> 2, 0, 255)); }
+};
 
-// Along rows into float32, for the rows that are needed; then along columns.
-template <class T>
-void resize(const T* in, int64_t in_width, int64_t channels, const Taps& x, const Taps& y, int64_t in_height, T* out) {
-  const int64_t width = int64_t(x.begin.size()) - 1, height = int64_t(y.begin.size()) - 1, row = width * channels;
-  std::vector<std::vector<float>> rows(static_cast<size_t>(in_height));
+// Along rows, for those that are needed; then along columns.
+template <class Numbers, class T>
+void resize(const HostTensor& image, const Taps& x, const Taps& y, HostTensor& result) {
+  using Row = typename Numbers::Row;
+  using Sum = typename Numbers::Sum;
+  const T* in = image.as<T>();
+  T* out = result.mutable_as<T>();
+  const int64_t in_height = image.shape()[0], in_width = image.shape()[1], channels = image.shape()[2];
+  const int64_t height = result.shape()[0], width = result.shape()[1], row = width * channels;
+  std::vector<std::vector<Row>> rows(static_cast<size_t>(in_height));
   int64_t kept = 0;  // rows before are not needed any more
-  std::vector<float> sum(static_cast<size_t>(row));
+  std::vector<Sum> sum(static_cast<size_t>(row));
   for (int64_t i = 0; i < height; ++i) {
-    std::ranges::fill(sum, 0.0f);
+    std::ranges::fill(sum, Sum(0));
     int64_t first = in_height;
     for (size_t k = y.begin[size_t(i)]; k < y.begin[size_t(i) + 1]; ++k) {
       const int64_t from = y.from[k];
       first = std::min(first, from);
-      std::vector<float>& made = rows[size_t(from)];
+      std::vector<Row>& made = rows[size_t(from)];
       if (made.empty()) {
         made.resize(size_t(row));
         const T* source = in + from * in_width * channels;
         for (int64_t j = 0; j < width; ++j) {
           for (size_t t = x.begin[size_t(j)]; t < x.begin[size_t(j) + 1]; ++t) {
             const T* pixel = source + x.from[t] * channels;
-            for (int64_t c = 0; c < channels; ++c) made[size_t(j * channels + c)] += x.weight[t] * float(pixel[c]);
+            const Row weight = Numbers::weight(x, t);
+            for (int64_t c = 0; c < channels; ++c) made[size_t(j * channels + c)] += weight * Row(pixel[c]);
           }
         }
       }
-      const float weight = y.weight[k];
-      for (int64_t j = 0; j < row; ++j) sum[size_t(j)] += weight * made[size_t(j)];
+      const Row weight = Numbers::weight(y, k);
+      for (int64_t j = 0; j < row; ++j) sum[size_t(j)] += Numbers::part(weight, made[size_t(j)]);
     }
     for (; kept < first; ++kept) rows[size_t(kept)] = {};
-    for (int64_t j = 0; j < row; ++j) out[i * row + j] = stored<T>(sum[size_t(j)]);
+    for (int64_t j = 0; j < row; ++j) Numbers::store(sum[size_t(j)], out[i * row + j]);
   }
 }
 
@@ -176,12 +200,16 @@ HostTensor resized(const HostTensor& image, int64_t width, int64_t height, int i
   }
   HostTensor result({height, width, channels}, image.dtype());
   const bool both_shrink = in_height >= height && in_width >= width;
-  const Taps x = TapsBuilder(in_width, width).build(interpolation, both_shrink);
-  const Taps y = TapsBuilder(in_height, height).build(interpolation, both_shrink);
-  if (image.dtype() == DType::uint8) {
-    resize(image.as<uint8_t>(), in_width, channels, x, y, in_height, result.mutable_as<uint8_t>());
+  const Taps x = TapsBuilder(in_width, width).build(interpolation, both_shrink, true);
+  const Taps y = TapsBuilder(in_height, height).build(interpolation, both_shrink, false);
+  if (image.dtype() == DType::float32) {
+    resize<Exact, float>(image, x, y, result);
+  } else if (interpolation == 0 || (interpolation == 3 && both_shrink)) {
+    resize<Exact, uint8_t>(image, x, y, result);
+  } else if (interpolation == 1 || interpolation == 3) {
+    resize<WholeLinear, uint8_t>(image, x, y, result);
   } else {
-    resize(image.as<float>(), in_width, channels, x, y, in_height, result.mutable_as<float>());
+    resize<Whole, uint8_t>(image, x, y, result);
   }
   return result;
 }

@@ -16,9 +16,8 @@ void check_image(const HostTensor& image, const char* what, const char* layout =
 HostTensor cropped(const HostTensor& image, int64_t x, int64_t y, int64_t width, int64_t height);
 
 // OpenCV's methods, which MXNet's numbers stand for: 0 nearest, 1 bilinear, 2 bicubic (A = -0.75), 3 area, 4 Lanczos of
-// 8 x 8; 9 is 2 for larger images, 3 for smaller ones, 1 for others. Computed in float32; uint8 is rounded, and may
-// differ by 1 from OpenCV's fractions of 11 bits. uint8 and float32; throws TypeError for others, ShapeError for an
-// image without pixels.
+// 8 x 8; 9 is 2 for larger images, 3 for smaller ones, 1 for others. uint8 in fractions of 11 bits as OpenCV 3.4, with
+// the same results; float32. Throws TypeError for other dtypes, ShapeError for an image without pixels.
 HostTensor resized(const HostTensor& image, int64_t width, int64_t height, int interpolation, const char* what);
 
 }  // namespace detail
