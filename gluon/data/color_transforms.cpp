@@ -81,12 +81,14 @@ class Colors {
   }
   float mean_grey() const {
     if (values_.empty()) return 0;
-    double sums[3]{};
-    for (size_t i = 0; i < values_.size(); ++i) sums[i % size_t(channels_)] += double(values_[i]);
-    const double pixels = double(values_.size()) / double(channels_);
-    if (channels_ == 1) return float(sums[0] / pixels);
-    const float means[3]{float(sums[0] / pixels), float(sums[1] / pixels), float(sums[2] / pixels)};
-    return grey(means);
+    const size_t channels = size_t(channels_), pixels = values_.size() / channels;
+    float means[3]{};
+    for (size_t c = 0; c < channels; ++c) {
+      double sum = 0;
+      for (size_t i = c; i < values_.size(); i += channels) sum += double(values_[i]);
+      means[c] = float(sum / double(pixels));
+    }
+    return channels == 1 ? means[0] : grey(means);
   }
   // Turned by `turns` whole turns, with the largest and the smallest number as they were (ops/image/color.cpp).
   static void turn_hue(float* p, float turns) {
@@ -98,8 +100,8 @@ class Colors {
     const float turned = hue + turns * 6;
     constexpr float own[]{0, 2, 4};
     for (int c = 0; c < 3; ++c) {
-      float at = std::fmod(turned - (own[c] - 3), 6.0f);
-      if (at < 0) at += 6;
+      float at = turned - (own[c] - 3);
+      at -= 6 * std::floor(at / 6);
       p[c] = low + chroma * std::clamp(2 - std::abs(at - 3), 0.0f, 1.0f);
     }
   }

@@ -54,6 +54,11 @@ void swap_rows(HostTensor& image) {
   }
 }
 
+int64_t floor_of(double x) {  // std::floor is a call on older CPUs
+  const auto whole = int64_t(x);
+  return x < double(whole) ? whole - 1 : whole;
+}
+
 // Pixel (x, y) of the result is that of the image at (x cos a - y sin a, x sin a + y cos a), with the origin in the
 // middle: between four pixels by their distances; 0 outside.
 HostTensor rotated(const HostTensor& image, double degrees, const RotateOptions& options, const char* what) {
@@ -81,10 +86,10 @@ HostTensor rotated(const HostTensor& image, double degrees, const RotateOptions&
       const double dx = double(x) - middle_x, dy = double(y) - middle_y;
       const double from_x = (dx * cosine - dy * sine) * scale + middle_x;
       const double from_y = (dx * sine + dy * cosine) * scale + middle_y;
-      const double left = std::floor(from_x), top = std::floor(from_y);
-      const auto part_x = float(from_x - left), part_y = float(from_y - top);
+      const int64_t left = floor_of(from_x), top = floor_of(from_y);
+      const auto part_x = float(from_x - double(left)), part_y = float(from_y - double(top));
       for (int corner = 0; corner < 4; ++corner) {
-        const int64_t at_x = int64_t(left) + corner % 2, at_y = int64_t(top) + corner / 2;
+        const int64_t at_x = left + corner % 2, at_y = top + corner / 2;
         if (at_x < 0 || at_x >= width || at_y < 0 || at_y >= height) continue;
         const float weight = (corner % 2 ? part_x : 1 - part_x) * (corner / 2 ? part_y : 1 - part_y);
         for (int64_t c = 0; c < channels; ++c) {

@@ -18,12 +18,16 @@ void check_flag(const char* who, const ImageOptions& options) {
   if (options.flag != 0 && options.flag != 1) {
     throw ValueError(fmt::format("[{}] flag: expected 0 or 1, got {}", who, options.flag));
   }
+  if (options.min_side < 0) {
+    throw ValueError(fmt::format("[{}] min_side: expected at least 0, got {}", who, options.min_side));
+  }
 }
 
 HostTensor decoded(std::string_view bytes, const std::string& name, const ImageOptions& options) {
   const ops::ImageBytes image{bytes, name};
   const ops::PixelOrder order{.is_color = options.flag != 0};
-  const ops::ImageHeader header = ops::read_image_header(image);
+  ops::ImageHeader header = ops::read_image_header(image);
+  if (options.min_side > 0) header = ops::shrunk_to(header, options.min_side);
   HostTensor pixels({header.height, header.width, order.channels()}, DType::uint8);
   ops::decode_image(image, header, order, pixels.mutable_as<uint8_t>());
   return pixels;

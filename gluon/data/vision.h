@@ -44,6 +44,9 @@ class CIFAR100 : public Dataset {
 // throws IoError then, which names file and record; LoaderOptions::skip_corrupt leaves it out.
 struct ImageOptions {
   int flag = 1;  // 1: (height, width, 3) red, green, blue; 0: grey (height, width, 1)
+  // JPEG files are decoded at 1/8, 1/4 or 1/2 of their sides, rounded up, where both are at least so many pixels then:
+  // for a resize that follows. 0: never. The values are near to those of an average, which MXNet does not have.
+  int64_t min_side = 0;
 };
 
 // The images in the folders of `root`, in order of their names: a folder a class. The label is the number of the

@@ -22,6 +22,15 @@ void check_image_size(const ImageBytes& image, int64_t width, int64_t height, do
   }
 }
 
+ImageHeader shrunk_to(const ImageHeader& header, int64_t side) {
+  if (header.format != ImageHeader::Format::jpeg) return header;
+  for (int shrink : {8, 4, 2}) {
+    const int64_t width = (header.width + shrink - 1) / shrink, height = (header.height + shrink - 1) / shrink;
+    if (width >= side && height >= side) return {header.format, width, height, shrink};
+  }
+  return header;
+}
+
 #ifdef KAON_IMAGES
 
 ImageHeader read_image_header(const ImageBytes& image) {

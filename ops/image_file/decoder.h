@@ -16,7 +16,8 @@ struct PixelOrder {
 
 struct ImageHeader {
   enum class Format : uint8_t { jpeg, png } format = Format::jpeg;
-  int64_t width = 0, height = 0;
+  int64_t width = 0, height = 0;  // of the pixels that are decoded
+  int shrink = 1;                 // of JPEG: the file's sides by 2, 4 or 8, rounded up
 };
 
 // The bytes of a file with the name that errors give it: "[imread] photo.jpg".
@@ -28,6 +29,8 @@ struct ImageBytes {
 // The format by the first bytes, and the size. Throws IoError; never trusts a size that so few bytes cannot hold. No
 // state: any thread.
 ImageHeader read_image_header(const ImageBytes& image);
+// The header for the smallest size that libjpeg decodes to, whose sides have at least `side` pixels; the same for PNG.
+ImageHeader shrunk_to(const ImageHeader& header, int64_t side);
 // Pixels to `out`: height x width x channels. Throws IoError where the file is damaged; then `out` holds anything.
 void decode_image(const ImageBytes& image, const ImageHeader& header, PixelOrder order, uint8_t* out);
 

@@ -96,12 +96,13 @@ void convert_cmyk(const uint8_t* from, int64_t pixels, PixelOrder order, uint8_t
 }
 
 // Everything that may jump. `row` has room for a row of four channels.
-bool decode(Jpeg& j, const ImageBytes& image, PixelOrder order, uint8_t* row, uint8_t* out) {
+bool decode(Jpeg& j, const ImageBytes& image, PixelOrder order, int shrink, uint8_t* row, uint8_t* out) {
   if (setjmp(j.failed)) return false;
   read_header(j, image);
   jpeg_decompress_struct& info = j.info;
   const bool has_four = info.num_components == 4;
   info.out_color_space = has_four ? JCS_CMYK : order.is_color ? JCS_RGB : JCS_GRAYSCALE;
+  info.scale_num = 1, info.scale_denom = unsigned(shrink);
   jpeg_start_decompress(&info);
   const size_t stride = size_t(info.output_width) * size_t(order.channels());
   while (info.output_scanline < info.output_height) {
@@ -146,7 +147,7 @@ ImageHeader read_jpeg_header(const ImageBytes& image) {
   const Destroy at_the_end{j};
   if (!read_size(j, image)) fail(j, image);
   check_image_size(image, j.info.image_width, j.info.image_height, least_bytes(j.info));
-  return {ImageHeader::Format::jpeg, j.info.image_width, j.info.image_height};
+  return {ImageHeader::Format::jpeg, j.info.image_width, j.info.image_height, 1};
 }
 
 void decode_jpeg(const ImageBytes& image, const ImageHeader& header, PixelOrder order, uint8_t* out) {
@@ -154,7 +155,7 @@ void decode_jpeg(const ImageBytes& image, const ImageHeader& header, PixelOrder 
   Jpeg j;
   set_up(j, image);
   const Destroy at_the_end{j};
-  if (!decode(j, image, order, row.data(), out)) fail(j, image);
+  if (!decode(j, image, order, header.shrink, row.data(), out)) fail(j, image);
 }
 
 }  // namespace kaon::ops

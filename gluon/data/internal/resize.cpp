@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 #include <numbers>
+#include <type_traits>
 #include <vector>
 
 namespace kaon::gluon::data::detail {
@@ -129,6 +130,30 @@ struct WholeLinear : Whole {
   static void store(int32_t sum, uint8_t& out) { out = uint8_t(std::clamp((sum + 2) >> 2, 0, 255)); }
 };
 
+// `channels` is a constant where that is 1 or 3: sums stay in registers then.
+template <class Numbers, class T, class Channels>
+void along_row(const T* in, Channels channels, const Taps& x, typename Numbers::Row* out) {
+  using Row = typename Numbers::Row;
+  const size_t width = x.begin.size() - 1;
+  for (size_t j = 0; j < width; ++j, out += channels) {
+    if constexpr (!std::is_same_v<Channels, int64_t>) {
+      Row sums[Channels::value]{};
+      for (size_t t = x.begin[j]; t < x.begin[j + 1]; ++t) {
+        const T* pixel = in + x.from[t] * channels;
+        const Row weight = Numbers::weight(x, t);
+        for (int64_t c = 0; c < channels; ++c) sums[c] += weight * Row(pixel[c]);
+      }
+      for (int64_t c = 0; c < channels; ++c) out[c] = sums[c];
+    } else {
+      for (size_t t = x.begin[j]; t < x.begin[j + 1]; ++t) {
+        const T* pixel = in + x.from[t] * channels;
+        const Row weight = Numbers::weight(x, t);
+        for (int64_t c = 0; c < channels; ++c) out[c] += weight * Row(pixel[c]);
+      }
+    }
+  }
+}
+
 // Along rows, for those that are needed; then along columns.
 template <class Numbers, class T>
 void resize(const HostTensor& image, const Taps& x, const Taps& y, HostTensor& result) {
@@ -151,12 +176,12 @@ void resize(const HostTensor& image, const Taps& x, const Taps& y, HostTensor& r
       if (made.empty()) {
         made.resize(size_t(row));
         const T* source = in + from * in_width * channels;
-        for (int64_t j = 0; j < width; ++j) {
-          for (size_t t = x.begin[size_t(j)]; t < x.begin[size_t(j) + 1]; ++t) {
-            const T* pixel = source + x.from[t] * channels;
-            const Row weight = Numbers::weight(x, t);
-            for (int64_t c = 0; c < channels; ++c) made[size_t(j * channels + c)] += weight * Row(pixel[c]);
-          }
+        if (channels == 3) {
+          along_row<Numbers>(source, std::integral_constant<int64_t, 3>(), x, made.data());
+        } else if (channels == 1) {
+          along_row<Numbers>(source, std::integral_constant<int64_t, 1>(), x, made.data());
+        } else {
+          along_row<Numbers>(source, channels, x, made.data());
         }
       }
       const Row weight = Numbers::weight(y, k);

@@ -110,6 +110,44 @@ TEST_CASE("image folder: classes are folders, in order") {
         "[ImageFolderDataset] " + (folder / "ant").string() + ": expected a folder of images for each class, got none");
 }
 
+TEST_CASE("image list: JPEG files are decoded at a smaller size where that is asked") {
+  using Items = std::vector<std::pair<std::string, std::vector<float>>>;
+  const auto decoded = [](const std::string& name, int64_t min_side, int flag = 1) {
+    return vision::ImageListDataset(data_file("images"), Items{{name, {0}}}, {.flag = flag, .min_side = min_side})
+        .get(0)
+        .data;
+  };
+  for (const char* name : {"rgb.jpg", "cmyk.jpg", "progressive.jpg", "grey.jpg"}) {
+    for (int flag : {0, 1}) {
+      const HostTensor whole = decoded(name, 0, flag);
+      const int64_t height = whole.shape()[0], width = whole.shape()[1], channels = whole.shape()[2];
+      const int64_t shorter = std::min(height, width);
+      for (int64_t shrink : {1, 2, 4, 8}) {
+        INFO(name << " by " << shrink);
+        const int64_t w = (width + shrink - 1) / shrink, h = (height + shrink - 1) / shrink;
+        const HostTensor part = decoded(name, std::min(w, h), flag);
+        REQUIRE(part.shape() == Shape(h, w, channels));
+        CHECK(decoded(name, shorter + 1, flag).shape() == whole.shape());
+        // libjpeg leaves out high frequencies: near to the average of the pixels that one stands for
+        double sum = 0;
+        const int64_t down = height / shrink, across = width / shrink, row = width * channels;
+        for (int64_t i = 0; i < down * across * channels; ++i) {
+          const int64_t c = i % channels, x = i / channels % across, y = i / channels / across;
+          double average = 0;
+          for (int64_t k = 0; k < shrink * shrink; ++k) {
+            const int64_t at = (y * shrink + k / shrink) * row + (x * shrink + k % shrink) * channels + c;
+            average += double(whole.as<uint8_t>()[at]) / double(shrink * shrink);
+          }
+          sum += std::abs(double(part.as<uint8_t>()[(y * w + x) * channels + c]) - average);
+        }
+        CHECK(sum / double(down * across * channels) < (shrink == 1 ? 0.001 : 5));
+      }
+    }
+  }
+  CHECK(decoded("rgb.png", 1).shape() == decoded("rgb.png", 0).shape());
+  CHECK(message([&] { decoded("rgb.png", -1); }) == "[ImageListDataset] min_side: expected at least 0, got -1");
+}
+
 TEST_CASE("image list: paths and labels of a file, or of the program") {
   vision::ImageListDataset d(data_file("images"), data_file("recordio/images.lst"));
   REQUIRE(d.size() == 4);
