@@ -3,11 +3,10 @@
 #include <algorithm>
 
 #include "kaon/engine/error.h"
-#include "kaon/gluon/data/internal/image_name.h"
+#include "kaon/gluon/data/internal/image_bytes.h"
 #include "kaon/gluon/data/internal/indexed_records.h"
 #include "kaon/gluon/data/vision.h"
 #include "kaon/ops/array/file_io.h"
-#include "kaon/ops/image_file/decoder.h"
 
 namespace kaon::gluon::data::vision {
 namespace {
@@ -23,16 +22,6 @@ void check_flag(const char* who, const ImageOptions& options) {
   }
 }
 
-HostTensor decoded(std::string_view bytes, const std::string& name, const ImageOptions& options) {
-  const ops::ImageBytes image{bytes, name};
-  const ops::PixelOrder order{.is_color = options.flag != 0};
-  ops::ImageHeader header = ops::read_image_header(image);
-  if (options.min_side > 0) header = ops::shrunk_to(header, options.min_side);
-  HostTensor pixels({header.height, header.width, order.channels()}, DType::uint8);
-  ops::decode_image(image, header, order, pixels.mutable_as<uint8_t>());
-  return pixels;
-}
-
 HostTensor read_image(const char* who, const fs::path& file, const ImageOptions& options) {
   std::string bytes;
   try {
@@ -40,7 +29,7 @@ HostTensor read_image(const char* who, const fs::path& file, const ImageOptions&
   } catch (const IoError& e) {
     throw IoError(fmt::format("[{}] {}", who, e.what()));
   }
-  return decoded(bytes, fmt::format("[{}] {}", who, file.string()), options);
+  return detail::decoded(bytes, fmt::format("[{}] {}", who, file.string()), options.flag, options.min_side);
 }
 
 HostTensor labels_of(const std::vector<float>& labels, bool is_list) {
@@ -80,7 +69,7 @@ Dataset record_dataset(const fs::path& file, const ImageOptions& options) {
                    } catch (const IoError& e) {
                      throw IoError(fmt::format("{}: {}", name, e.what()));
                    }
-                   return Sample(decoded(unpacked.data, name, options),
+                   return Sample(detail::decoded(unpacked.data, name, options.flag, options.min_side),
                                  labels_of(unpacked.header.label, unpacked.header.flag > 0));
                  }));
 }

@@ -5,15 +5,14 @@
 #include <algorithm>
 #include <bit>
 #include <cerrno>
-#include <charconv>
 #include <cstdio>
 #include <cstring>
 #include <fstream>
 
 #include "kaon/engine/error.h"
-#include "kaon/gluon/data/internal/image_name.h"
+#include "kaon/gluon/data/internal/image_bytes.h"
 #include "kaon/gluon/data/internal/record_file.h"
-#include "kaon/ops/array/file_io.h"
+#include "kaon/gluon/data/internal/text_lines.h"
 
 namespace kaon::recordio {
 
@@ -23,34 +22,6 @@ namespace {
 
 // Heads and labels are written as the machine has numbers in memory.
 static_assert(std::endian::native == std::endian::little, "MXNet's files are little-endian");
-
-// Calls fn(line, number) for each line that is not empty.
-template <class F>
-void for_each_line(const fs::path& file, F fn) {
-  std::ifstream in(file);
-  if (!in) throw IoError(fmt::format("[recordio] {}: cannot open: {}", file.string(), std::strerror(errno)));
-  std::string line;
-  for (int64_t number = 1; std::getline(in, line); ++number) {
-    while (!line.empty() && (line.back() == '\r' || line.back() == ' ' || line.back() == '\t')) line.pop_back();
-    if (!line.empty()) fn(std::string_view(line), number);
-  }
-}
-
-template <class T>
-bool is_number(std::string_view text, T& number) {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size();
-}
-
-std::vector<std::string_view> fields_of(std::string_view line) {
-  std::vector<std::string_view> fields;
-  for (size_t tab; (tab = line.find('\t')) != line.npos; line.remove_prefix(tab + 1))
-    fields.push_back(line.substr(0, tab));
-  fields.push_back(line);
-  return fields;
-}
 
 }  // namespace
 
@@ -279,91 +250,19 @@ Unpacked unpack(std::string_view record) {
   return result;
 }
 
-std::vector<ListItem> read_list(const fs::path& list) {
-  std::vector<ListItem> items;
-  for_each_line(list, [&](std::string_view line, int64_t number) {
-    const auto fields = fields_of(line);
-    ListItem item{0, {}, std::string(fields.back())};
-    bool is_good = fields.size() >= 3 && is_number(fields[0], item.key);
-    for (size_t i = 1; i + 1 < fields.size() && is_good; ++i) {
-      is_good = is_number(fields[i], item.labels.emplace_back());
-    }
-    if (!is_good) {
-      throw IoError(
-          fmt::format("[recordio] {}: line {}: expected a key, labels and a path, with tabs between them, got \"{}\"",
-                      list.string(), number, line.substr(0, 80)));
-    }
-    items.push_back(std::move(item));
-  });
-  return items;
+std::string pack_img(const IRHeader& header, const gluon::data::HostTensor& image, const ImageFormat& format) {
+  const int quality = format.is_png ? format.compression : format.quality;
+  if (format.is_png ? quality < 0 || quality > 9 : quality < 1 || quality > 100) {
+    throw ValueError(fmt::format("[pack_img] {}, got {}",
+                                 format.is_png ? "compression: expected 0 to 9" : "quality: expected 1 to 100",
+                                 quality));
+  }
+  return pack(header, encoded(image, format.is_png, quality));
 }
 
-void write_list(const fs::path& list, std::span<const ListItem> items) {
-  std::ofstream out(list);
-  for (const ListItem& item : items) {
-    out << item.key << '\t';
-    for (float label : item.labels) out << fmt::format("{:f}\t", label);
-    out << item.path << '\n';
-  }
-  out.close();
-  if (!out) throw IoError(fmt::format("[recordio] {}: cannot write: {}", list.string(), std::strerror(errno)));
-}
-
-namespace {
-
-void list_folder(const fs::path& folder, const fs::path& root, bool recursive, float& label,
-                 std::vector<ListItem>& items) {
-  std::error_code error;
-  std::vector<fs::path> files, folders;
-  for (const auto& entry : fs::directory_iterator(folder, error)) {
-    if (entry.is_directory(error)) {
-      folders.push_back(entry.path());
-    } else if (entry.is_regular_file(error) && has_image_name(entry.path())) {
-      files.push_back(entry.path());
-    }
-  }
-  if (error) throw IoError(fmt::format("[im2rec] {}: {}", folder.string(), error.message()));
-  std::ranges::sort(files);
-  std::ranges::sort(folders);
-  for (const fs::path& file : files) {
-    items.push_back({int64_t(items.size()), {label}, file.lexically_relative(root).string()});
-  }
-  if (!files.empty()) ++label;
-  if (!recursive) return;
-  for (const fs::path& inner : folders) list_folder(inner, root, true, label, items);
-}
-
-}  // namespace
-
-std::vector<ListItem> list_images(const fs::path& root, bool recursive) {
-  std::vector<ListItem> items;
-  float label = 0;
-  list_folder(root, root, recursive, label, items);
-  return items;
-}
-
-int64_t pack_files(std::span<const ListItem> items, const fs::path& root, const fs::path& prefix,
-                   const PackOptions& options) {
-  fs::path index = prefix, file = prefix;
-  index += ".idx";
-  file += ".rec";
-  MXIndexedRecordIO out(index, file, "w");
-  int64_t count = 0;
-  for (const ListItem& item : items) {
-    std::string bytes;
-    try {
-      bytes = ops::read_file(root / item.path);
-    } catch (const IoError& e) {
-      if (options.skip_missing) continue;
-      throw IoError(fmt::format("[im2rec] key {}: {}", item.key, e.what()));
-    }
-    IRHeader header{0, item.labels, uint64_t(item.key), 0};
-    if (!options.pack_label || header.label.size() < 2) header.label.resize(1);
-    out.write_idx(item.key, pack(header, bytes));
-    ++count;
-  }
-  out.close();
-  return count;
+UnpackedImage unpack_img(std::string_view record, int flag) {
+  Unpacked unpacked = unpack(record);
+  return {std::move(unpacked.header), decoded(unpacked.data, "[unpack_img] record", flag)};
 }
 
 }  // namespace kaon::recordio

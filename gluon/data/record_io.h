@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kaon/engine/api.h"
+#include "kaon/gluon/data/host_tensor.h"
 
 namespace KAON_API kaon {
 namespace recordio {
@@ -88,17 +89,40 @@ struct Unpacked {
 };
 KAON_API Unpacked unpack(std::string_view record);
 
+// The same with an image: uint8 (height, width, 3), red, green, blue, or (height, width, 1), grey, as a JPEG or PNG
+// file.
+struct ImageFormat {
+  bool is_png = false;
+  int quality = 95;     // of JPEG, 1 to 100
+  int compression = 3;  // of PNG, 0 to 9
+};
+// Throws ShapeError, TypeError and ValueError for images and options that do not fit.
+KAON_API std::string pack_img(const IRHeader& header, const gluon::data::HostTensor& image,
+                              const ImageFormat& format = {});
+struct UnpackedImage {
+  IRHeader header;
+  gluon::data::HostTensor image;
+};
+// flag 1: three channels; 0: one, grey. Throws IoError for a damaged record or image.
+KAON_API UnpackedImage unpack_img(std::string_view record, int flag = 1);
+
 // What im2rec does: a list of files as one file of records with an index. A line of the list is
-// "key<tab>label<tab>...<tab>path", as MXNet's tool has them; files are taken as they are, not decoded.
+// "key<tab>label<tab>...<tab>path", as MXNet's tool has them. Files are taken as they are, unless they are to be
+// changed.
 struct ListItem {
   int64_t key;
   std::vector<float> labels;
   std::string path;  // from the root
 };
 struct PackOptions {
-  bool pack_label = false;  // all labels; without, the first
-  // Files that cannot be read are left out; without, they are an IoError.
-  bool skip_missing = false;
+  bool pack_label = false;    // all labels; without, the first
+  bool skip_corrupt = false;  // files that cannot be read are left out; without, they are an IoError
+  // These decode each image, and encode it in `format`.
+  bool encode = false;       // even where nothing else is asked
+  bool center_crop = false;  // to a square of the shorter side
+  int64_t resize = 0;        // the shorter side, bilinear; 0: as it is
+  int flag = 1;              // 1: three channels; 0: one, grey
+  ImageFormat format{};
 };
 KAON_API std::vector<ListItem> read_list(const std::filesystem::path& list);  // throws IoError that names file and line
 KAON_API void write_list(const std::filesystem::path& list, std::span<const ListItem> items);

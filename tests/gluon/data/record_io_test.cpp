@@ -2,6 +2,7 @@
 #include "kaon/gluon/data/record_io.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <map>
 #include <sstream>
 
@@ -144,7 +145,7 @@ TEST_CASE("im2rec: lists and files of records are those of MXNet's tool") {
   std::vector<ListItem> missing{{5, {1}, "c/x.jpg"}, {7, {2}, "gone.jpg"}};
   CHECK_THAT(message([&] { pack_files(missing, folder / ".", folder / "m"); }),
              Contains("[im2rec] key 7: ") && Contains("gone.jpg"));
-  CHECK(pack_files(missing, folder / ".", folder / "m", {.skip_missing = true}) == 1);
+  CHECK(pack_files(missing, folder / ".", folder / "m", {.skip_corrupt = true}) == 1);
   CHECK_THAT(message([&] { list_images(folder / "nowhere"); }), Contains("[im2rec]") && Contains("nowhere"));
 }
 
@@ -169,6 +170,47 @@ TEST_CASE("recordio: datasets of records, with and without an index") {
 }
 
 #ifdef KAON_IMAGES
+TEST_CASE("recordio: images are packed as PNG and JPEG, cut and resized") {
+  for (int channels : {1, 3}) {
+    HostTensor image({30, 50, channels}, DType::uint8);
+    for (int64_t i = 0; i < image.size(); ++i)
+      image.mutable_as<uint8_t>()[i] = uint8_t(128 + 100 * std::sin(double(i) / 40));
+    const NDArray pixels = image.to_array();
+    const UnpackedImage png = unpack_img(pack_img({.label = {1, 2}}, image, {.is_png = true}), channels == 3);
+    CHECK(png.header.label == std::vector<float>{1, 2});
+    CHECK(png.image.to_array().asvector<uint8_t>() == pixels.asvector<uint8_t>());
+    const std::string fine = pack_img({}, image, {.quality = 95}), coarse = pack_img({}, image, {.quality = 10});
+    CHECK(fine.size() > coarse.size());
+    const HostTensor jpeg = unpack_img(fine, channels == 3).image;
+    REQUIRE(jpeg.shape() == image.shape());
+    double sum = 0;
+    for (int64_t i = 0; i < image.size(); ++i) sum += std::abs(jpeg.as<uint8_t>()[i] - image.as<uint8_t>()[i]);
+    CHECK(sum / double(image.size()) < (channels == 3 ? 12 : 2));  // colours are stored at half the size
+  }
+  CHECK(message([] {
+          pack_img({}, HostTensor({2, 2, 2}, DType::uint8));
+        }) == "[pack_img] expected an image (height, width, 1 or 3), got shape (2, 2, 2)");
+  CHECK(message([] {
+          pack_img({}, HostTensor({2, 2, 1}, DType::uint8), {.quality = 0});
+        }) == "[pack_img] quality: expected 1 to 100, got 0");
+  CHECK(message([] {
+          pack_img({}, HostTensor({2, 0, 1}, DType::uint8));
+        }) == "[encode_image] a JPEG file has sides of 1 to 65500, got 0 x 2");
+  CHECK_THROWS_AS(pack_img({}, HostTensor({2, 2, 1}, DType::float32)), TypeError);
+
+  ScratchFolder folder;
+  const auto items = read_list(golden("images.lst"));
+  pack_files(items, data_file("images"), folder / "x", {.resize = 8, .format = {.is_png = true}});
+  vision::ImageRecordDataset d(folder / "x.rec");
+  for (int64_t i = 0; i < d.size(); ++i) {
+    const HostTensor image = HostTensor::copy_of(image::imread(data_file("images/" + items[size_t(i)].path)));
+    const HostTensor resized = vision::transforms::Resize(8, {.keep_ratio = true})(image);
+    CHECK(d.get(i).data.to_array().asvector<uint8_t>() == resized.to_array().asvector<uint8_t>());
+  }
+  pack_files(items, data_file("images"), folder / "y", {.center_crop = true, .flag = 0});
+  CHECK(vision::ImageRecordDataset(folder / "y.rec").get(0).data.shape() == Shape(13, 13, 3));
+}
+
 TEST_CASE("recordio: images of records, damaged ones thrown or skipped") {
   vision::ImageRecordDataset d(golden("images.rec"));
   REQUIRE(d.size() == 4);
