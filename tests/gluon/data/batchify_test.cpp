@@ -2,6 +2,7 @@
 #include <catch2/catch.hpp>
 
 #include "kaon/gluon/data/data_loader.h"
+#include "kaon/tests/engine/support.h"
 
 using namespace kaon;
 using namespace kaon::gluon::data;
@@ -122,6 +123,19 @@ TEST_CASE("batchify: batches do not depend on the number of workers") {
   const auto expected = numbers(0);
   CHECK(expected.size() == 7 * 3);
   for (int workers : {1, 4}) CHECK(numbers(workers) == expected);
+}
+
+TEST_CASE("batchify: functions may push operators, on engines of every size") {
+  test::at_thread_counts([](Engine&) {
+    auto scaled = [](const batchify::Column& c) { return batchify::Stack()(c)[0].array * 2 + 1; };
+    auto counts = SimpleDataset(std::vector<int>{1, 2, 3, 4, 5});
+    for (int workers : {0, 2}) {
+      const auto batches = batches_of(counts, scaled, workers, 2);
+      REQUIRE(batches.size() == 3);
+      CHECK(batches[1].data.asvector<float>() == Values{7, 9});
+      CHECK(batches[2].data.asvector<float>() == Values{11});
+    }
+  });
 }
 
 TEST_CASE("batchify: messages say which array and which shapes") {
