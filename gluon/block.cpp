@@ -68,10 +68,12 @@ void BlockNode::clear_traces() {
   }
 }
 
-Block::Block(std::string_view hint) : node_(std::make_shared<BlockNode>()) {
+Block::Block(std::string_view hint) : Block(hint, false) {}
+Block::Block(std::string_view hint, bool calls_hooks) : node_(std::make_shared<BlockNode>()) {
   node_->hint = hint;
   node_->name = hint;
   node_->path = intern(hint);
+  node_->calls_hooks = calls_hooks;
 }
 Block::~Block() = default;
 
@@ -100,6 +102,11 @@ ParameterDict Block::collect_params(std::string_view select) const {
   return all;
 }
 
+void Block::apply(const std::function<void(Block&)>& fn) {
+  for (const auto& c : std::vector(node_->children)) Block(c.node).apply(fn);
+  fn(*this);
+}
+
 void Block::hybridize(bool active, const HybridizeOptions& options) {
   if (active) options.check();
   visit(node_, "", [&](BlockNode& b, const std::string&) {
@@ -122,11 +129,23 @@ void Block::cast(DType dtype) {
   visit(node_, "", [](BlockNode& b, const std::string&) { b.clear_traces(); });
 }
 
-void Block::save_parameters(const std::filesystem::path& file) const {
-  detail::save_values(structural_parameters(node_), file, "save_parameters");
+void Block::save_parameters(const std::filesystem::path& file, bool deduplicate) const {
+  detail::NamedParameters parameters = structural_parameters(node_);
+  if (deduplicate) {
+    detail::NamedParameters once;
+    for (auto& named : parameters) {
+      if (std::ranges::none_of(once, [&](const auto& p) { return p.second == named.second; })) once.push_back(named);
+    }
+    parameters = std::move(once);
+  }
+  detail::save_values(parameters, file, "save_parameters");
 }
 
 void Block::load_parameters(const std::filesystem::path& file, bool allow_missing, bool ignore_extra) {
+  load_parameters(file, {.allow_missing = allow_missing, .ignore_extra = ignore_extra});
+}
+
+void Block::load_parameters(const std::filesystem::path& file, const LoadOptions& options) {
   auto parameters = structural_parameters(node_);
   NamedArrays arrays = nd_file::load(file);
   bool dotted =
@@ -134,8 +153,12 @@ void Block::load_parameters(const std::filesystem::path& file, bool allow_missin
         return a.first.find('.') != a.first.npos ||
                std::any_of(parameters.begin(), parameters.end(), [&](const auto& p) { return p.first == a.first; });
       });
-  if (!dotted) return collect_params().load(file, allow_missing, ignore_extra);  // written with full names
-  detail::load_values(parameters, arrays, file, "load_parameters", allow_missing, ignore_extra);
+  if (dotted) {
+    detail::load_values(parameters, arrays, file, "load_parameters", options);
+  } else {  // written with full names
+    collect_params().load(file, options);
+  }
+  if (options.cast_dtype) visit(node_, "", [](BlockNode& b, const std::string&) { b.clear_traces(); });
 }
 
 namespace {

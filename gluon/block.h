@@ -6,6 +6,7 @@
 #include <array>
 #include <concepts>
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <memory>
 #include <optional>
@@ -22,7 +23,27 @@ class PlanReport;
 
 namespace gluon {
 
+class Block;
 struct BlockNode;
+
+// What is called around the calls of a block, with its arguments and its results; lists among them are spread out. An
+// exception that it throws leaves the call.
+using ForwardPreHook = std::function<void(const Block& block, std::span<const NDArray> inputs)>;
+using ForwardHook =
+    std::function<void(const Block& block, std::span<const NDArray> inputs, std::span<const NDArray> outputs)>;
+
+// A registered hook. Destroying it changes nothing. Thread safety: as building the block.
+class HookHandle {
+ public:
+  HookHandle() = default;
+  void detach();  // the hook is called no more; nothing where that is done already, or the block is gone
+
+ private:
+  friend class Block;
+  HookHandle(const std::shared_ptr<BlockNode>& block, uint64_t id) : block_(block), id_(id) {}
+  std::weak_ptr<BlockNode> block_;
+  uint64_t id_ = 0;
+};
 
 // A handle: a copy is the same block. Members of a block are handles or constants; state that changes is a Parameter.
 // Derive from it for a net that is not traced: write `NDArray operator()(const NDArray& x)`; hybridize() then reaches
@@ -54,12 +75,15 @@ class Block {
   // Converts every parameter to this dtype; those of BatchNorm stay float32 when it is a 16-bit float. Throws
   // TypeError, and changes nothing, when a parameter with a gradient would not be floating.
   void cast(DType dtype);
-  // Writes MXNet's list file with dotted paths ("features.0.weight") as names. Blocks until the values are computed.
-  // Throws StateError for a parameter without values, IoError, and the failure of a value.
-  void save_parameters(const std::filesystem::path& file) const;
+  // Writes MXNet's list file with dotted paths ("features.0.weight") as names; with deduplicate, a parameter that
+  // several blocks share once. Blocks until the values are computed. Throws StateError for a parameter without values,
+  // IoError, and the failure of a value.
+  void save_parameters(const std::filesystem::path& file, bool deduplicate = false) const;
   // Reads such a file, also one with full names. Blocks. Throws IoError, ValueError for missing or extra names,
   // ShapeError and TypeError for arrays that do not fit; then nothing is changed.
   void load_parameters(const std::filesystem::path& file, bool allow_missing = false, bool ignore_extra = false);
+  // The same, with what LoadOptions says of dtypes.
+  void load_parameters(const std::filesystem::path& file, const LoadOptions& options);
   // Replaces a registered child and the member that holds it. Traces that contain it are dropped. Throws ValueError
   // when there is no such child, and when `block` contains this block.
   template <class B>
@@ -68,9 +92,22 @@ class Block {
     member = block;
   }
 
+  // Calls fn(block) for every block below this one, children first, then for this one; a block that is a child of
+  // several, for each.
+  void apply(const std::function<void(Block&)>& fn);
+  // From the next call on, fn is called before, or after, the calls of this block with arrays, in the order of
+  // registration; what it does is part of the call, recorded too. Blocks that run inside a hybridized net, or inside a
+  // TrainingStep, are not called themselves: where one has hooks, that call throws StateError. hybridize(false) the
+  // net. Throw ValueError for an empty function, StateError for a Block whose operator() the program has written.
+  HookHandle register_forward_pre_hook(ForwardPreHook fn);
+  HookHandle register_forward_hook(ForwardHook fn);
+
   const std::shared_ptr<BlockNode>& node() const { return node_; }  // what copies of the handle share
 
  protected:
+  // `calls_hooks`: operator() does.
+  Block(std::string_view hint, bool calls_hooks);
+  explicit Block(std::shared_ptr<BlockNode> node) : node_(std::move(node)) {}
   // Registers a child under an attribute name and returns it: nn::Dense fc = child("fc", nn::Dense(10)); Throws
   // ValueError for a name that is taken and for a child that contains this block.
   template <class B>
@@ -167,14 +204,15 @@ struct Structure<std::array<R, N>> {
   }
 };
 
-// What a trace returned, flat, with the lengths of its lists.
-struct FlatSymbols {
-  std::vector<Symbol> arrays;
+// What a call returned, flat, with the lengths of its lists.
+template <class A>
+struct Flat {
+  std::vector<A> arrays;
   std::vector<size_t> lengths;
-  FlatSymbols() = default;
-  FlatSymbols(std::vector<Symbol> list) : arrays(std::move(list)) {}
-  void add(const Symbol& s) { arrays.push_back(s); }
-  void add(const std::vector<Symbol>& list) {
+  Flat() = default;
+  Flat(std::vector<A> list) : arrays(std::move(list)) {}
+  void add(const A& array) { arrays.push_back(array); }
+  void add(const std::vector<A>& list) {
     arrays.insert(arrays.end(), list.begin(), list.end());
     lengths.push_back(list.size());
   }
@@ -282,10 +320,15 @@ class Arguments {
   std::array<int, sizeof...(T)> form_;
 };
 
+using FlatSymbols = Flat<Symbol>;
 using TraceFn = engine::FunctionRef<FlatSymbols(std::span<const Symbol>)>;
 using RoomFn = engine::FunctionRef<std::span<NDArray>(size_t, std::span<const size_t>)>;
 
 KAON_API bool is_active(const BlockNode& block);
+KAON_API bool has_hooks(const BlockNode& block);
+KAON_API void call_pre_hooks(const std::shared_ptr<BlockNode>& block, std::span<const NDArray* const> inputs);
+KAON_API void call_hooks(const std::shared_ptr<BlockNode>& block, std::span<const NDArray* const> inputs,
+                         const std::vector<NDArray>& outputs);
 // Completes the shapes of the block's own deferred parameters, by tracing the block alone.
 KAON_API void finish_deferred(BlockNode& block, std::span<const NDArray* const> inputs, TraceFn trace);
 // room(n, lengths) gives the storage for the n outputs; lengths are those of the lists among the results.
@@ -321,7 +364,7 @@ class CallScope {
 template <class Derived>
 class HybridBlock : public Block {
  public:
-  explicit HybridBlock(std::string_view hint = "hybridblock") : Block(hint) {}
+  explicit HybridBlock(std::string_view hint = "hybridblock") : Block(hint, true) {}
 
   // Calls hybrid_forward, or its plan, with 1 to 6 arguments: NDArrays, or Symbols, and vectors of them. Does not wait
   // for results. Throws StateError for a parameter that is not initialized, TraceError for what a trace cannot record,
@@ -385,15 +428,24 @@ class HybridBlock : public Block {
           return results;
         };
         const detail::CallInputs inputs = arguments.inputs();
-        if (detail::is_active(*node_)) {
-          detail::ResultRoom<Result> room;
-          detail::call_traced(*node_, inputs, trace, site,
-                              [&](size_t n, std::span<const size_t> lengths) { return room.take(n, lengths); });
-          return room.make();
-        }
-        detail::finish_deferred(*node_, inputs.arrays, trace);
-        detail::CallScope scope(*node_, false);
-        return self().hybrid_forward(nd, first, rest...);
+        const auto call = [&]() -> Result {
+          if (detail::is_active(*node_)) {
+            detail::ResultRoom<Result> room;
+            detail::call_traced(*node_, inputs, trace, site,
+                                [&](size_t n, std::span<const size_t> lengths) { return room.take(n, lengths); });
+            return room.make();
+          }
+          detail::finish_deferred(*node_, inputs.arrays, trace);
+          detail::CallScope scope(*node_, false);
+          return self().hybrid_forward(nd, first, rest...);
+        };
+        if (!detail::has_hooks(*node_)) return call();
+        detail::call_pre_hooks(node_, inputs.arrays);
+        Result result = call();
+        detail::Flat<NDArray> outputs;
+        outputs.add(result);
+        detail::call_hooks(node_, inputs.arrays, outputs.arrays);
+        return result;
       }
     } catch (...) {
       detail::rethrow_with_call(*node_, site);

@@ -300,6 +300,11 @@ void ParameterDict::save(const std::filesystem::path& file, std::string_view str
 
 void ParameterDict::load(const std::filesystem::path& file, bool allow_missing, bool ignore_extra,
                          std::string_view restore_prefix) const {
+  load(file, {.allow_missing = allow_missing, .ignore_extra = ignore_extra}, restore_prefix);
+}
+
+void ParameterDict::load(const std::filesystem::path& file, const LoadOptions& options,
+                         std::string_view restore_prefix) const {
   NamedArrays arrays = nd_file::load(file);
   for (auto& [name, array] : arrays) {
     if (name.starts_with("arg:") || name.starts_with("aux:")) name.erase(0, 4);
@@ -307,7 +312,7 @@ void ParameterDict::load(const std::filesystem::path& file, bool allow_missing, 
   }
   detail::NamedParameters named;
   for (const Parameter& p : items_) named.emplace_back(p.name(), p);
-  detail::load_values(named, arrays, file, "load", allow_missing, ignore_extra);
+  detail::load_values(named, arrays, file, "load", options);
 }
 
 std::string ParameterDict::str() const {

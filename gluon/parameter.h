@@ -115,6 +115,18 @@ class ParameterTrace {
   ParameterTrace* outer_;
 };
 
+// Which dtype counts where a file has another one than the parameter.
+enum class DTypeSource : uint8_t { current, saved };
+
+struct LoadOptions {
+  bool allow_missing = false;  // parameters that the file lacks keep their values
+  bool ignore_extra = false;   // of the file
+  // Arrays of another dtype are cast to the parameter's (current), or the parameter to theirs (saved), instead of being
+  // refused.
+  bool cast_dtype = false;
+  DTypeSource dtype_source = DTypeSource::current;
+};
+
 // Parameters in the order of their blocks: a list of handles. It can hold those of several nets, for one Trainer; get,
 // contains and files need names that differ. Only save and load block. Thread safety: like std::vector, and its
 // parameters' own.
@@ -148,6 +160,7 @@ class ParameterDict {
   // ValueError when two parameters have one name; then nothing is changed.
   void load(const std::filesystem::path& file, bool allow_missing = false, bool ignore_extra = false,
             std::string_view restore_prefix = "") const;
+  void load(const std::filesystem::path& file, const LoadOptions& options, std::string_view restore_prefix = "") const;
   std::string str() const;  // a line for each: name, shape, dtype
 
  private:

@@ -71,7 +71,7 @@ std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArra
     if (!made->traced && fit(p->metas, inputs)) made->traced = p->traced, made->metas = p->metas;
   }
   if (!made->traced) {
-    made->traced = std::make_shared<detail::Traced>(detail::run_trace(inputs, trace_));
+    made->traced = std::make_shared<detail::Traced>(detail::run_trace(inputs, trace_, {.is_plan = true}));
     if (made->traced->read_shapes) made->metas = metas_of(inputs);
   }
   const std::vector<Parameter>& parameters = made->traced->parameters;
@@ -179,7 +179,7 @@ NDArray TrainingStep::operator()(const NDArray& data, const NDArray& label, std:
   arrays_.assign(std::begin(inputs), std::end(inputs));
   for (const NDArray& a : held_) arrays_.push_back(&a);
   NDArray loss;
-  auto retrace = [&] { return detail::run_trace(inputs, trace_).program; };
+  auto retrace = [&] { return detail::run_trace(inputs, trace_, {.is_plan = true}).program; };
   trainer_->push_step([&] {
     p.graph->call(arrays_, {&loss, 1}, site, retrace);
     return loss;

@@ -18,6 +18,7 @@ namespace {
 thread_local BlockNode* t_running_block = nullptr;
 thread_local CallOrder* t_call_order = nullptr;
 thread_local uint64_t t_trace = 0;
+thread_local TraceUse t_use;
 
 }  // namespace
 
@@ -53,6 +54,15 @@ void check_own(const BlockNode& block) {
                   "child(\"name\", ...)",
                   caller->path, block.path, block.hint));
 }
+
+void check_no_hooks(const BlockNode& block) {
+  if (!t_use.is_plan || t_use.of == &block || block.hooks.empty()) return;
+  throw StateError(fmt::format(
+      "[Block] {} ({}) has hooks, which a plan does not call: hybridize(false) the net around it, or detach "
+      "them",
+      block.path, block.hint));
+}
+
 }  // namespace
 
 void rethrow_with_call(const BlockNode& block, const std::source_location& site) {
@@ -66,6 +76,7 @@ CallScope::CallScope(BlockNode& block, bool tracing)
       saved_tracing_(thread_context().tracing),
       saved_block_(t_running_block) {
   check_own(block);
+  if (tracing) check_no_hooks(block);
   t_running_block = &block;
   thread_context().block_path = block.path;
   thread_context().tracing = tracing;
@@ -90,8 +101,9 @@ struct TraceMutex : Reentrant<TraceMutex> {
 TraceMutex& trace_mutex() { return ProcessWide<TraceMutex, ForkOrder::traces>::get(); }
 }  // namespace
 
-Traced run_trace(std::span<const NDArray* const> inputs, TraceFn trace) {
+Traced run_trace(std::span<const NDArray* const> inputs, TraceFn trace, const TraceUse& use) {
   std::lock_guard one(trace_mutex());  // it completes parameters, which nets may share
+  const TraceUse outer_use = std::exchange(t_use, use);
   const uint64_t outer = std::exchange(t_trace, ++trace_mutex().traces);
   SymbolShapeWatch watch;
   Traced result;
@@ -110,6 +122,7 @@ Traced run_trace(std::span<const NDArray* const> inputs, TraceFn trace) {
     thread_context() = saved;
     t_running_block = running;
     t_trace = outer;
+    t_use = outer_use;
   };
   try {
     FlatSymbols results = trace(data);
@@ -175,7 +188,7 @@ void check_policy(BlockNode& block, const CallInputs& inputs, std::span<const st
 }
 
 BlockNode::Trace make_trace(BlockNode& block, const CallInputs& inputs, TraceFn trace, bool training) {
-  Traced traced = run_trace(inputs.arrays, trace);
+  Traced traced = run_trace(inputs.arrays, trace, {.is_plan = true, .of = &block});
   if (traced.read_shapes) check_policy(block, inputs, traced.input_names, training);
   std::vector<std::string> names = traced.input_names;
   for (const Parameter& p : traced.parameters) names.push_back(p.name());
@@ -228,7 +241,7 @@ void finish_deferred(BlockNode& block, std::span<const NDArray* const> inputs, T
   };
   if (!any()) return;
   std::lock_guard one(trace_mutex());
-  if (any()) run_trace(inputs, trace);
+  if (any()) run_trace(inputs, trace, {});
 }
 
 void call_traced(BlockNode& block, const CallInputs& inputs, TraceFn trace, const std::source_location& site,
@@ -278,7 +291,7 @@ void call_traced(BlockNode& block, const CallInputs& inputs, TraceFn trace, cons
   // Verification traces again instead of running hybrid_forward on arrays, which would draw numbers and update
   // statistics: the plan's imperative run computes the program. Two traces name the operator that differs, whatever its
   // value. Code of hybrid_forward for arrays only (by their C++ type) is not checked.
-  auto retrace = [&] { return run_trace(inputs.arrays, trace).program; };
+  auto retrace = [&] { return run_trace(inputs.arrays, trace, {.is_plan = true, .of = &block}).program; };
   const std::span<NDArray> outputs =
       room(graph->num_outputs(), lengths ? std::span(*lengths) : std::span<const size_t>());
   graph->call({all, total}, outputs, site, retrace);

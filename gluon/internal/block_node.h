@@ -50,7 +50,15 @@ struct BlockNode {
   bool active = false;
   bool runs_itself = false;  // hybridized too: its children are planned, its own few operators are not
   HybridizeOptions options;
-  bool keeps_float32 = false;  // casting the net to a 16-bit float leaves its own parameters float32
+  bool calls_hooks = false;  // operator() does
+  struct Hook {
+    uint64_t id;
+    ForwardPreHook before;  // one of the two is empty
+    ForwardHook after;
+  };
+  std::vector<Hook> hooks;
+  uint64_t registered_hooks = 0;  // so far
+  bool keeps_float32 = false;     // casting the net to a 16-bit float leaves its own parameters float32
   std::vector<Trace> traces;
   engine::IntrusivePtr<graph::PlanArenas> arenas{new graph::PlanArenas};  // of the plans of all traces
   uint64_t clock = 0;                                                     // counts calls
@@ -85,12 +93,19 @@ struct Traced {
   bool read_shapes = false;  // of the data: it holds for these alone
 };
 
+// What becomes of a trace. A plan runs instead of the blocks that are traced, but for `of`: none of them may have hooks
+// (StateError).
+struct TraceUse {
+  bool is_plan = false;
+  const BlockNode* of = nullptr;
+};
+
 // The number of the trace that this thread runs, which no other trace of the process has; 0 outside of traces.
 uint64_t running_trace();
 
 // Calls `trace` with variables of the inputs' shapes and completes the shapes of deferred parameters. One trace runs at
 // a time, in the whole process.
-Traced run_trace(std::span<const NDArray* const> inputs, TraceFn trace);
+Traced run_trace(std::span<const NDArray* const> inputs, TraceFn trace, const TraceUse& use);
 
 }  // namespace detail
 

@@ -39,32 +39,40 @@ void save_values(const NamedParameters& parameters, const std::filesystem::path&
 }
 
 void load_values(const NamedParameters& parameters, const NamedArrays& arrays, const std::filesystem::path& file,
-                 std::string_view caller, bool allow_missing, bool ignore_extra) {
+                 std::string_view caller, const LoadOptions& options) {
   check_unique(parameters, caller);
   std::vector<std::pair<Parameter, NDArray>> chosen;
   for (const auto& [name, array] : arrays) {
     auto it = std::find_if(parameters.begin(), parameters.end(),
                            [&, &name = name](const auto& p) { return p.first == name; });
     if (it == parameters.end()) {
-      if (ignore_extra) continue;
+      if (options.ignore_extra) continue;
       throw ValueError(fmt::format("[{}] {} holds '{}', which is none of the parameters {}", caller, file.string(),
                                    name, names_of(parameters)));
     }
+    const DType own = it->second.dtype();
+    const bool casts = options.cast_dtype && array.dtype() != own;
+    const NDArray values = casts ? array.astype(own) : array;
+    const bool keeps_dtype = casts && options.dtype_source == DTypeSource::saved;
     try {
-      it->second.check_data(array);
+      it->second.check_data(values);
+      if (keeps_dtype) it->second.check_cast(array.dtype());
     } catch (const Error& e) {
       std::rethrow_exception(e.with_context(fmt::format(" in {}", file.string())));
     }
-    chosen.emplace_back(it->second, array);
+    chosen.emplace_back(it->second, keeps_dtype ? array : values);
   }
   for (const auto& [name, p] : parameters) {
     auto is_it = [&, &p = p](const auto& c) { return c.first == p; };
-    if (!allow_missing && std::none_of(chosen.begin(), chosen.end(), is_it)) {
+    if (!options.allow_missing && std::none_of(chosen.begin(), chosen.end(), is_it)) {
       throw ValueError(fmt::format("[{}] parameter '{}' is missing in {}, which holds {}", caller, name, file.string(),
                                    names_of(arrays)));
     }
   }
-  for (auto& [p, array] : chosen) p.set_data(array);
+  for (auto& [p, array] : chosen) {
+    p.cast(array.dtype());
+    p.set_data(array);
+  }
 }
 
 }  // namespace kaon::gluon::detail

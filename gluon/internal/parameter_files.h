@@ -23,6 +23,6 @@ void save_values(const NamedParameters& parameters, const std::filesystem::path&
 // may have any of them in the file. Throws ValueError, ShapeError or TypeError naming the file, and then changes
 // nothing.
 void load_values(const NamedParameters& parameters, const NamedArrays& arrays, const std::filesystem::path& file,
-                 std::string_view caller, bool allow_missing, bool ignore_extra);
+                 std::string_view caller, const LoadOptions& options);
 
 }  // namespace kaon::gluon::detail

@@ -48,6 +48,16 @@ void Container<Derived, Base>::append(const AnyBlock& block) {
 }
 
 template <class Derived, class Base>
+NDArray Container<Derived, Base>::with_hooks(const NDArray& x, engine::FunctionRef<NDArray()> call) const {
+  if (!gluon::detail::has_hooks(*this->node_)) return call();
+  const NDArray* const inputs[] = {&x};
+  gluon::detail::call_pre_hooks(this->node_, inputs);
+  const NDArray y = call();
+  gluon::detail::call_hooks(this->node_, inputs, {y});
+  return y;
+}
+
+template <class Derived, class Base>
 void Container<Derived, Base>::replace(int64_t index, const AnyBlock& block) {
   if (is_hybrid) BlockList::check_hybrid(this->class_name(), block);
   const size_t i = blocks_.position(index);
@@ -62,13 +72,15 @@ template class Container<HybridConcurrent, HybridBlock<HybridConcurrent>>;
 
 }  // namespace detail
 
-Sequential::Sequential() : Container("sequential") {}
+Sequential::Sequential() : Container("sequential", true) {}
 
 NDArray Sequential::operator()(const NDArray& x) const {
-  gluon::detail::CallScope scope(*node_, false);
-  NDArray y = x;
-  for (const AnyBlock& block : blocks()) y = block(y);
-  return y;
+  return with_hooks(x, [&] {
+    gluon::detail::CallScope scope(*node_, false);
+    NDArray y = x;
+    for (const AnyBlock& block : blocks()) y = block(y);
+    return y;
+  });
 }
 
 Sequential Sequential::slice(int64_t begin, int64_t end) const {
@@ -85,14 +97,16 @@ HybridSequential HybridSequential::slice(int64_t begin, int64_t end) const {
   return part;
 }
 
-Concurrent::Concurrent(int axis) : Container("concurrent"), axis_(axis) {}
+Concurrent::Concurrent(int axis) : Container("concurrent", true), axis_(axis) {}
 
 NDArray Concurrent::operator()(const NDArray& x) const {
-  gluon::detail::CallScope scope(*node_, false);
-  std::vector<NDArray> all;
-  for (const AnyBlock& block : blocks()) all.push_back(block(x));
-  HybridConcurrent::check_not_empty(all.size());
-  return nd.concat(all, {.dim = axis_});
+  return with_hooks(x, [&] {
+    gluon::detail::CallScope scope(*node_, false);
+    std::vector<NDArray> all;
+    for (const AnyBlock& block : blocks()) all.push_back(block(x));
+    HybridConcurrent::check_not_empty(all.size());
+    return nd.concat(all, {.dim = axis_});
+  });
 }
 
 HybridConcurrent::HybridConcurrent(int axis) : Container("hybridconcurrent"), axis_(axis) {}

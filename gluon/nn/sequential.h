@@ -109,8 +109,10 @@ class Container : public Base {
   void replace(int64_t index, const AnyBlock& block);
 
  protected:
-  explicit Container(std::string_view hint) : Base(hint) {}
+  template <class... A>
+  explicit Container(std::string_view hint, A... calls_hooks) : Base(hint, calls_hooks...) {}
   const BlockList& blocks() const { return blocks_; }
+  NDArray with_hooks(const NDArray& x, engine::FunctionRef<NDArray()> call) const;
 
  private:
   static constexpr bool is_hybrid = !std::same_as<Base, Block>;

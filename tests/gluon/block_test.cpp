@@ -357,3 +357,57 @@ TEST_CASE("block: to_string shows the tree", "[gluon]") {
   CHECK(fmt::format("{}", net) == to_string(net));
   CHECK(to_string(nn::Dense(2, {.activation = "relu"})) == "dense(weight: (2, 0), bias: (2,)\n  (relu): relu()\n)");
 }
+
+TEST_CASE("block: files of another dtype", "[gluon]") {
+  ScratchFolder folder;
+  Mlp net;
+  net.initialize(init::Uniform(0.5));
+  const NDArray x = nd.ones({2, 4});
+  const std::vector<double> expected = values(net(x));
+  net.save_parameters(folder / "float32.params");
+  Mlp narrow;
+  narrow.initialize();
+  narrow(x);
+  narrow.cast(DType::float16);
+  narrow.hybridize();
+  const NDArray narrow_x = nd.cast(x, DType::float16);
+  narrow(narrow_x);
+  const std::vector<double> before = values(narrow(narrow_x));
+  CHECK_THROWS_AS(narrow.load_parameters(folder / "float32.params"), TypeError);
+  require_close(narrow(narrow_x), before);
+  narrow.load_parameters(folder / "float32.params", {.cast_dtype = true});
+  CHECK(narrow(narrow_x).dtype() == DType::float16);
+  require_close(narrow(narrow_x), expected, 5e-3, 5e-3);
+  narrow.load_parameters(folder / "float32.params", {.cast_dtype = true, .dtype_source = gluon::DTypeSource::saved});
+  CHECK(narrow(x).dtype() == DType::float32);
+  require_close(narrow(x), expected);
+  narrow.cast(DType::float16);
+  narrow.collect_params().load(folder / "float32.params",
+                               gluon::LoadOptions{.allow_missing = true, .ignore_extra = true, .cast_dtype = true});
+  nd_file::save(folder / "whole.params", {{"fc1_weight", nd.ones({16, 4}, {.dtype = DType::int32})}});
+  const auto saved =
+      gluon::LoadOptions{.allow_missing = true, .cast_dtype = true, .dtype_source = gluon::DTypeSource::saved};
+  Mlp whole;
+  whole.initialize();
+  CHECK_THROWS_AS(whole.collect_params().load(folder / "whole.params", saved), TypeError);  // a gradient of integers
+}
+
+TEST_CASE("block: a shared parameter is saved once on request", "[gluon]") {
+  struct Tied : gluon::Block {
+    Fc one = child("one", Fc(3)), two = child("two", one);
+    Tied() : Block("tied") {}
+  } net;
+  net.initialize();
+  net.one(nd.ones({2, 4}));
+  ScratchFolder folder;
+  net.save_parameters(folder / "all.params");
+  net.save_parameters(folder / "once.params", true);
+  const size_t all = nd_file::load(folder / "all.params").size(), once = nd_file::load(folder / "once.params").size();
+  CHECK(all == 2 * once);
+  const std::vector<double> expected = values(net.one(nd.ones({2, 4})));
+  for (const char* file : {"all.params", "once.params"}) {
+    for (gluon::Parameter p : net.collect_params()) p.set_data(nd.zeros_like(p.data()));
+    net.load_parameters(folder / file);
+    require_close(net.two(nd.ones({2, 4})), expected);
+  }
+}
