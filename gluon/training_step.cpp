@@ -43,6 +43,7 @@ std::vector<TensorMeta> metas_of(std::span<const NDArray* const> inputs) {
   return metas;
 }
 
+// Where nothing was read, any.
 bool fit(std::span<const TensorMeta> metas, std::span<const NDArray* const> inputs) {
   for (size_t i = 0; i < metas.size(); ++i) {
     if (!(metas[i].shape == inputs[i]->shape()) || metas[i].dtype != inputs[i]->dtype()) return false;
@@ -56,7 +57,8 @@ TrainingStep::TrainingStep(Trainer& trainer, const HybridizeOptions& options, Tr
     : trainer_(&trainer), options_(options), trace_(std::move(trace)), arenas_(std::make_shared<Arenas>()) {}
 
 bool TrainingStep::fits(const Program& p, std::span<const NDArray* const> inputs) const {
-  if (!fit(p.metas, inputs) || p.batch_size != inputs[0]->shape()[0]) return false;
+  if (p.traced->input_names.size() != inputs.size() || !fit(p.metas, inputs) || p.batch_size != inputs[0]->shape()[0])
+    return false;
   if (p.clip_gradient != trainer_->optimizer_.step_options(1).clip_gradient) return false;
   for (size_t s = 0; s < p.requests.size(); ++s) {
     if (trainer_->slots_[s].parameter.grad_req() != p.requests[s]) return false;
@@ -68,7 +70,8 @@ std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArra
   auto made = std::make_shared<Program>();
   made->batch_size = batch_size_of(*inputs[0]);
   for (const auto& p : programs_) {
-    if (!made->traced && fit(p->metas, inputs)) made->traced = p->traced, made->metas = p->metas;
+    if (made->traced || p->traced->input_names.size() != inputs.size()) continue;
+    if (fit(p->metas, inputs)) made->traced = p->traced, made->metas = p->metas;
   }
   if (!made->traced) {
     made->traced = std::make_shared<detail::Traced>(detail::run_trace(inputs, trace_, {.is_plan = true}));
@@ -132,6 +135,7 @@ std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArra
 void TrainingStep::refuse_new_shapes(std::span<const NDArray* const> inputs) const {
   if (options_.policy != PlanPolicy::error) return;
   for (const auto& p : programs_) {
+    if (p->traced->input_names.size() != inputs.size()) continue;
     if (p->batch_size != batch_size_of(*inputs[0])) {
       throw StateError(
           fmt::format("[TrainingStep] policy error: nothing is planned for data dim 0: {} -> {}; plans: {}",
@@ -157,13 +161,28 @@ TrainingStep::Program& TrainingStep::find(std::span<const NDArray* const> inputs
   return *programs_.front();
 }
 
+void detail::refuse_inputs(size_t expected, size_t got) {
+  throw ValueError(fmt::format("[TrainingStep] the loss is a function of {} inputs, got {}", expected, got));
+}
+
 NDArray TrainingStep::operator()(const NDArray& data, const NDArray& label, std::source_location site) {
+  const NDArray* const inputs[] = {&data, &label};
+  return step(inputs, site);
+}
+
+NDArray TrainingStep::operator()(std::span<const NDArray> inputs, std::source_location site) {
+  if (inputs.empty()) throw ValueError("[TrainingStep] there are no inputs");
+  std::vector<const NDArray*> all;
+  for (const NDArray& a : inputs) all.push_back(&a);
+  return step(all, site);
+}
+
+NDArray TrainingStep::step(std::span<const NDArray* const> inputs, const std::source_location& site) {
   if (autograd::is_recording()) {
     throw StateError("[TrainingStep] takes its gradients itself: call it outside of record()");
   }
   trainer_->throw_failure_of_earlier_step();
   autograd::ModeScope mode(false, true);
-  const NDArray* inputs[] = {&data, &label};
   Program& p = find(inputs);
   const std::vector<Parameter>& parameters = p.traced->parameters;
   slots_.clear();
@@ -176,14 +195,17 @@ NDArray TrainingStep::operator()(const NDArray& data, const NDArray& label, std:
   }
   for (const Trainer::Slot* s : slots_) held_.insert(held_.end(), s->states.begin(), s->states.end());
   held_.push_back(trainer_->rates(slots_));
-  arrays_.assign(std::begin(inputs), std::end(inputs));
+  arrays_.assign(inputs.begin(), inputs.end());
   for (const NDArray& a : held_) arrays_.push_back(&a);
-  NDArray loss;
+  results_.resize(p.graph->num_outputs());
   auto retrace = [&] { return detail::run_trace(inputs, trace_, {.is_plan = true}).program; };
   trainer_->push_step([&] {
-    p.graph->call(arrays_, {&loss, 1}, site, retrace);
-    return loss;
+    p.graph->call(arrays_, results_, site, retrace);
+    return results_[0];
   });
+  const NDArray loss = std::move(results_[0]);
+  outputs_.assign(std::make_move_iterator(results_.begin() + 1), std::make_move_iterator(results_.end()));
+  results_.clear();
   held_.clear();
   for (Trainer::Slot* s : slots_) ++s->updates;
   ++trainer_->steps_;

@@ -3,6 +3,9 @@
 
 #include <functional>
 #include <memory>
+#include <span>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "kaon/engine/api.h"
@@ -14,7 +17,27 @@ namespace gluon {
 
 namespace detail {
 struct Traced;
+
+// With how many Symbols, from 1 to 6, fn can be called; 0: with none of these numbers.
+template <class Fn, class... S>
+constexpr size_t arity_of() {
+  if constexpr (sizeof...(S) > 6) {
+    return 0;
+  } else if constexpr (sizeof...(S) > 0 && std::is_invocable_v<Fn&, S...>) {
+    return sizeof...(S);
+  } else {
+    return arity_of<Fn, S..., Symbol>();
+  }
 }
+[[noreturn]] KAON_API void refuse_inputs(size_t expected, size_t got);
+}  // namespace detail
+
+// A function of a training step's inputs: hybrid code with a parameter for each input, at most six, or one
+// std::vector<Symbol> of them all. Returns the loss, or a pair, tuple or vector that begins with it; what follows are
+// further outputs, through which no gradient goes.
+template <class Fn>
+concept StepFunction = detail::arity_of<Fn>()
+> 0 || std::is_invocable_v<Fn&, std::vector<Symbol>>;
 
 // Plans a whole training step as a hybridized net plans its forward: no value is kept for a later backward(), and the
 // gradients are in the plan's arena only, where the optimizer's operator reads them. The numbers are those of
@@ -32,15 +55,53 @@ class TrainingStep {
   template <class Net, class Loss>
   TrainingStep(Net net, Loss loss, Trainer& trainer, const HybridizeOptions& options = default_options())
       : TrainingStep(trainer, options, [net, loss](std::span<const Symbol> in) mutable {
+          if (in.size() != 2) detail::refuse_inputs(2, in.size());
           return std::vector<Symbol>{loss(net(in[0]), in[1])};
         }) {}
 
-  // One step. Returns the loss of each sample, before the update. When one of the inputs has failed or an operator
-  // fails, no parameter changes, the loss fails, and a later step throws the failure as Trainer::step does. Throws
-  // ShapeError for data without samples, StateError while recording, for a parameter of the trainer that the loss does
-  // not depend on or that has grad_req add, and, with PlanPolicy::error, for new shapes.
+  // The loss is what `fn` makes of the inputs, here three of them:
+  //     TrainingStep step([&](auto x, auto mask, auto y) { return loss_fn(net(x, mask), y); }, trainer);
+  template <StepFunction Fn>
+  TrainingStep(Fn fn, Trainer& trainer, const HybridizeOptions& options = default_options())
+      : TrainingStep(trainer, options, [fn](std::span<const Symbol> in) mutable { return called(fn, in); }) {}
+
+  // One step. Returns the loss of each sample, before the update. The batch size is that of the first input, `data`.
+  // When one of the inputs has failed or an operator fails, no parameter changes, the loss fails, and a later step
+  // throws the failure as Trainer::step does. Throws ShapeError for data without samples, StateError while recording,
+  // for a parameter of the trainer that the loss does not depend on or that has grad_req add, and, with
+  // PlanPolicy::error, for new shapes.
   NDArray operator()(const NDArray& data, const NDArray& label,
                      std::source_location site = std::source_location::current());
+  // The same for any number of inputs. Throws ValueError for another number than the function of the loss takes, and
+  // for none.
+  NDArray operator()(std::span<const NDArray> inputs, std::source_location site = std::source_location::current());
+  NDArray operator()(const NDArray& a, std::source_location site = std::source_location::current()) {
+    const NDArray* const inputs[] = {&a};
+    return step(inputs, site);
+  }
+  NDArray operator()(const NDArray& a, const NDArray& b, const NDArray& c,
+                     std::source_location site = std::source_location::current()) {
+    const NDArray* const inputs[] = {&a, &b, &c};
+    return step(inputs, site);
+  }
+  NDArray operator()(const NDArray& a, const NDArray& b, const NDArray& c, const NDArray& d,
+                     std::source_location site = std::source_location::current()) {
+    const NDArray* const inputs[] = {&a, &b, &c, &d};
+    return step(inputs, site);
+  }
+  NDArray operator()(const NDArray& a, const NDArray& b, const NDArray& c, const NDArray& d, const NDArray& e,
+                     std::source_location site = std::source_location::current()) {
+    const NDArray* const inputs[] = {&a, &b, &c, &d, &e};
+    return step(inputs, site);
+  }
+  NDArray operator()(const NDArray& a, const NDArray& b, const NDArray& c, const NDArray& d, const NDArray& e,
+                     const NDArray& f, std::source_location site = std::source_location::current()) {
+    const NDArray* const inputs[] = {&a, &b, &c, &d, &e, &f};
+    return step(inputs, site);
+  }
+  // The further outputs of the latest step; before the update as well. Empty where the function of the loss returns the
+  // loss alone.
+  const std::vector<NDArray>& outputs() const { return outputs_; }
 
   // The plan of the latest step, to be looked at. Throws StateError before the first.
   engine::IntrusivePtr<PlanReport> plan() const;
@@ -49,6 +110,21 @@ class TrainingStep {
   using Trace = std::function<std::vector<Symbol>(std::span<const Symbol>)>;
   struct Program;
   struct Arenas;
+  template <class Fn>
+  static std::vector<Symbol> called(Fn& fn, std::span<const Symbol> in) {
+    detail::FlatSymbols results;
+    constexpr size_t arity = detail::arity_of<Fn>();
+    if constexpr (arity == 0) {
+      results.add(fn(std::vector<Symbol>(in.begin(), in.end())));
+    } else {
+      if (in.size() != arity) detail::refuse_inputs(arity, in.size());
+      [&]<size_t... I>(std::index_sequence<I...>) { results.add(fn(Symbol(in[I])...)); }
+      (std::make_index_sequence<arity>());
+    }
+    for (size_t i = 1; i < results.arrays.size(); ++i) results.arrays[i] = sym.BlockGrad(results.arrays[i]);
+    return results.arrays;
+  }
+  NDArray step(std::span<const NDArray* const> inputs, const std::source_location& site);
   static HybridizeOptions default_options() { return {.static_alloc = true, .static_shape = true}; }
   TrainingStep(Trainer& trainer, const HybridizeOptions& options, Trace trace);
   bool fits(const Program& program, std::span<const NDArray* const> inputs) const;
@@ -61,7 +137,9 @@ class TrainingStep {
   Trace trace_;
   std::shared_ptr<Arenas> arenas_;
   std::vector<std::shared_ptr<Program>> programs_;  // most recently used first
+  std::vector<NDArray> outputs_;
   // Kept between steps, so that these allocate nothing.
+  std::vector<NDArray> results_;
   std::vector<NDArray> held_;
   std::vector<const NDArray*> arrays_;
   std::vector<Trainer::Slot*> slots_;

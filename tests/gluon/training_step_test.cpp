@@ -208,3 +208,88 @@ TEST_CASE("training step: what it cannot do is said", "[gluon]") {
   gluon::TrainingStep astray(net, loss_fn, of_both);
   CHECK_THROWS_WITH(astray(x, label), Contains("does not depend on"));
 }
+
+namespace {
+
+// Two inputs and two results, one of them for the loss.
+struct Masked : gluon::HybridBlock<Masked> {
+  nn::Dense first = child("first", nn::Dense(6, {.activation = "relu"}));
+  nn::Dense second = child("second", nn::Dense(3));
+  auto hybrid_forward(auto F, auto x, auto mask) {
+    auto hidden = first(x) * mask;
+    return std::pair(second(hidden), F.sum(hidden, {.axis = {1}}));
+  }
+};
+
+struct Inputs {
+  NDArray x = numbers({4, 5}, 1), mask = nd.round(numbers({4, 6}, 2) * 0.5 + 0.5), y = nd.array({0, 2, 1, 1});
+};
+
+}  // namespace
+
+TEST_CASE("training step: a loss of any inputs, and outputs beside it", "[gluon]") {
+  const Inputs in;
+  for (int threads : {0, 1, 2}) {
+    Engine engine({.threads = threads});
+    EngineScope scope(engine);
+    std::vector<std::vector<double>> expected;
+    for (bool as_step : {false, true}) {
+      const Inputs here;
+      Masked net = ready(Masked(), 3);
+      net(here.x, here.mask);
+      SoftmaxCrossEntropyLoss loss_fn;
+      gluon::Trainer trainer(net.collect_params(), optimizer::Adam());
+      const auto total = [&](auto x, auto mask, auto y) {
+        auto [scores, sums] = net(x, mask);
+        return std::tuple(loss_fn(scores, y) + sums * 0.01, scores, std::vector{sums});
+      };
+      gluon::TrainingStep step(total, trainer, {.static_alloc = true, .static_shape = true, .exact = true});
+      std::vector<std::vector<double>> got;
+      for (int i = 0; i < 4; ++i) {
+        if (as_step) {
+          got.push_back(values(step(here.x, here.mask, here.y)));
+          REQUIRE(step.outputs().size() == 2);
+          for (const NDArray& output : step.outputs()) got.push_back(values(output));
+        } else {
+          NDArray loss, scores;
+          std::vector<NDArray> sums;
+          autograd::record([&] { std::tie(loss, scores, sums) = total(here.x, here.mask, here.y); });
+          loss.backward();
+          trainer.step(4);
+          for (const NDArray& a : {loss, scores, sums[0]}) got.push_back(values(a));
+        }
+      }
+      for (const gluon::Parameter& p : net.collect_params()) got.push_back(values(p.data()));
+      if (as_step) CHECK(got == expected);
+      expected = got;
+    }
+  }
+}
+
+TEST_CASE("training step: one list of all inputs, of any length", "[gluon]") {
+  nn::Dense net(2);
+  net.initialize();
+  gluon::Trainer trainer(net.collect_params(), optimizer::SGD({.learning_rate = 0.0}));
+  gluon::TrainingStep step(
+      [net](const std::vector<Symbol>& inputs) {
+        Symbol sum = net(inputs[0]);
+        for (size_t i = 1; i < inputs.size(); ++i) sum = sum + net(inputs[i]);
+        return sum;
+      },
+      trainer);
+  const NDArray x = numbers({3, 4}, 1);
+  const std::vector<double> once = values(net(x));
+  for (int n : {1, 3, 2, 3}) {
+    std::vector<double> expected = once;
+    for (double& v : expected) v *= n;
+    require_close(step(std::vector(size_t(n), x)), expected);
+    CHECK(step.outputs().empty());
+  }
+  require_close(step(x), once);
+  CHECK_THROWS_AS(step(std::vector<NDArray>{}), ValueError);
+  gluon::TrainingStep pair(net, gluon::loss::L2Loss(), trainer);
+  CHECK_THROWS_WITH(pair(x, x, x), Contains("2 inputs, got 3"));
+  gluon::TrainingStep three([&](auto a, auto b, auto c) { return net(a + b * c); }, trainer);
+  CHECK_THROWS_WITH(three(x, x), Contains("3 inputs, got 2"));
+  require_close(three(x, nd.zeros_like(x), x), once);
+}
