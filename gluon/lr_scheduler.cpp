@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "kaon/engine/error.h"
@@ -111,6 +112,39 @@ double LRScheduler::operator()(int64_t num_update) const {
     case Kind::custom: break;
   }
   return base_lr;
+}
+
+ReduceLROnPlateau::ReduceLROnPlateau(const PlateauOptions& o)
+    : options_(o), best_((o.mode == PlateauMode::min ? 1 : -1) * std::numeric_limits<double>::infinity()) {
+  if (!(o.factor > 0 && o.factor < 1))
+    throw ValueError(fmt::format("[ReduceLROnPlateau] factor must lie in (0, 1), got {}", o.factor));
+  if (o.patience < 0 || o.cooldown < 0 || !(o.threshold >= 0) || !(o.min_lr >= 0) || !(o.eps >= 0)) {
+    throw ValueError(
+        fmt::format("[ReduceLROnPlateau] patience {}, cooldown {}, threshold {}, min_lr {} and eps {} must not be "
+                    "negative",
+                    o.patience, o.cooldown, o.threshold, o.min_lr, o.eps));
+  }
+}
+
+double ReduceLROnPlateau::step(double figure, double lr) {
+  const bool is_min = options_.mode == PlateauMode::min;
+  const double by = is_min ? -options_.threshold : options_.threshold;
+  const double limit = options_.threshold_mode == ThresholdMode::absolute ? best_ + by : best_ * (1 + by);
+  if (is_min ? figure < limit : figure > limit) {
+    best_ = figure;
+    bad_ = 0;
+  } else {
+    ++bad_;
+  }
+  if (cooling_ > 0) {
+    --cooling_;
+    bad_ = 0;
+  }
+  if (bad_ <= options_.patience) return lr;
+  cooling_ = options_.cooldown;
+  bad_ = 0;
+  const double next = std::max(lr * options_.factor, options_.min_lr);
+  return lr - next > options_.eps ? next : lr;
 }
 
 }  // namespace kaon::lr_scheduler

@@ -83,5 +83,36 @@ KAON_API LRScheduler CosineScheduler(const CosineOptions& options);
 // Any function of the number of updates. It is called by Trainer::step.
 KAON_API LRScheduler CustomScheduler(double (*function)(int64_t));
 
+enum class PlateauMode : uint8_t { min, max };              // whether a smaller or a larger figure is better
+enum class ThresholdMode : uint8_t { relative, absolute };  // to the best figure so far
+
+struct PlateauOptions {
+  PlateauMode mode = PlateauMode::min;
+  double factor = 0.1;
+  int64_t patience = 10;    // figures that are no better, before the rate falls
+  double threshold = 1e-4;  // by which a figure must be better than the best one
+  ThresholdMode threshold_mode = ThresholdMode::relative;
+  int64_t cooldown = 0;  // figures after a reduction that do not count
+  double min_lr = 0;
+  double eps = 1e-8;  // smaller reductions are left out
+};
+
+// A rate that falls when a figure, as the loss of validation data after each epoch, stays where it is; the semantics
+// are those of PyTorch. A copy has a state of its own. Thread safety: one thread.
+//     trainer.set_learning_rate(plateau.step(loss, trainer.learning_rate()));
+class ReduceLROnPlateau {
+ public:
+  // Throws ValueError for a factor outside (0, 1) and negative numbers.
+  explicit ReduceLROnPlateau(const PlateauOptions& options = {});
+  // The rate from here on, given the present one. A NaN is no better than anything.
+  double step(double figure, double lr);
+  double best() const { return best_; }  // infinite before the first figure
+
+ private:
+  PlateauOptions options_;
+  double best_;
+  int64_t bad_ = 0, cooling_ = 0;  // figures in a row
+};
+
 }  // namespace lr_scheduler
 }  // namespace kaon

@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include <limits>
 #include <utility>
 #include <vector>
 
@@ -57,4 +58,43 @@ TEST_CASE("lr_scheduler: options out of range", "[gluon]") {
   CHECK_THROWS_AS(MultiFactorScheduler({.step = {20, 10}}), ValueError);
   CHECK_THROWS_AS(PolyScheduler({.max_update = 10, .warmup_steps = 10}), ValueError);
   CHECK_THROWS_AS(CustomScheduler(nullptr), ValueError);
+}
+
+TEST_CASE("lr scheduler: ReduceLROnPlateau as PyTorch 2.15's") {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  const std::vector<double> figures{5, 4, 4, 4, 3.9999, 3.99995, 4,   2,   2.5, 2.4, nan, 1,   1,
+                                    1, 1, 1, 1, 1,      1,       0.5, 0.6, 0.6, 0.6, 0.6, 0.6, 0.6};
+  // the rate 0.1, then where PyTorch changed it, and to what
+  const auto check = [&](const PlateauOptions& options, std::vector<std::pair<size_t, double>> changes) {
+    ReduceLROnPlateau plateau(options);
+    double lr = 0.1, expected = 0.1;
+    for (size_t i = 0; i < figures.size(); ++i) {
+      for (const auto& [at, rate] : changes) {
+        if (at == i) expected = rate;
+      }
+      lr = plateau.step(figures[i], lr);
+      INFO("figure " << i);
+      REQUIRE(lr == Approx(expected).epsilon(1e-9));
+    }
+  };
+  check({.factor = 0.5, .patience = 1}, {{3, 0.05},
+                                         {5, 0.025},
+                                         {9, 0.0125},
+                                         {13, 0.00625},
+                                         {15, 0.003125},
+                                         {17, 0.0015625},
+                                         {21, 0.00078125},
+                                         {23, 0.000390625},
+                                         {25, 0.0001953125}});
+  check({.mode = PlateauMode::max,
+         .patience = 0,
+         .threshold = 0.3,
+         .threshold_mode = ThresholdMode::absolute,
+         .cooldown = 2},
+        {{1, 1e-2}, {4, 1e-3}, {7, 1e-4}, {10, 1e-5}, {13, 1e-6}, {16, 1e-7}, {19, 1e-8}});
+  check({.patience = 2, .threshold = 0.1, .min_lr = 0.02}, {{4, 0.02}});
+  check({.factor = 0.9, .patience = 0, .cooldown = 1, .eps = 0.01}, {});
+  CHECK_THROWS_AS(ReduceLROnPlateau({.factor = 1}), ValueError);
+  CHECK_THROWS_AS(ReduceLROnPlateau({.patience = -1}), ValueError);
+  CHECK_THROWS_AS(ReduceLROnPlateau({.threshold = nan}), ValueError);
 }
