@@ -24,6 +24,7 @@ MultiHeadAttentionCell::MultiHeadAttentionCell(int64_t units, int num_heads, con
       proj_value(child("proj_value", Dense(units, projection(options)))),
       dropout_layer(child("dropout_layer", Dropout(options.dropout))),
       num_heads_(num_heads),
+      causal_(options.causal),
       scale_(std::sqrt(double(num_heads) / double(units))),
       drops_(options.dropout > 0) {
   if (num_heads < 1 || units % num_heads != 0) {

@@ -10,12 +10,14 @@ Dense dense(int64_t units, int64_t in_units, const TransformerOptions& o) {
                        .in_units = in_units});
 }
 
-MultiHeadAttentionCell attention(int64_t units, int num_heads, const TransformerOptions& o) {
+MultiHeadAttentionCell attention(int64_t units, int num_heads, const TransformerOptions& o, CausalMask causal,
+                                 int64_t in_units) {
   return MultiHeadAttentionCell(units, num_heads,
                                 {.dropout = o.dropout,
+                                 .causal = causal,
                                  .weight_initializer = o.weight_initializer,
                                  .bias_initializer = o.bias_initializer,
-                                 .in_units = units});
+                                 .in_units = in_units});
 }
 
 AnyBlock activation_of(const TransformerOptions& o) {
@@ -35,15 +37,31 @@ PositionwiseFFN::PositionwiseFFN(int64_t units, int64_t hidden_size, const Trans
       activation(child("activation", activation_of(options))),
       ffn_2(child("ffn_2", dense(units, hidden_size, options))),
       dropout_layer(child("dropout_layer", Dropout(options.dropout))),
-      layer_norm(child("layer_norm", norm(units, options))) {}
+      layer_norm(child("layer_norm", norm(units, options))),
+      pre_norm_(options.pre_norm) {}
 
 TransformerEncoderCell::TransformerEncoderCell(int64_t units, int64_t hidden_size, int num_heads,
                                                const TransformerOptions& options)
     : HybridBlock("transformerencodercell"),
-      attention_cell(child("attention_cell", attention(units, num_heads, options))),
+      attention_cell(child("attention_cell", attention(units, num_heads, options, options.causal, units))),
       proj(child("proj", dense(units, units, options))),
       dropout_layer(child("dropout_layer", Dropout(options.dropout))),
       layer_norm(child("layer_norm", norm(units, options))),
-      ffn(child("ffn", PositionwiseFFN(units, hidden_size, options))) {}
+      ffn(child("ffn", PositionwiseFFN(units, hidden_size, options))),
+      pre_norm_(options.pre_norm) {}
+
+TransformerDecoderCell::TransformerDecoderCell(int64_t units, int64_t hidden_size, int num_heads,
+                                               const TransformerOptions& options)
+    : HybridBlock("transformerdecodercell"),
+      attention_cell_in(
+          child("attention_cell_in", attention(units, num_heads, options, CausalMask::upper_left, units))),
+      proj_in(child("proj_in", dense(units, units, options))),
+      layer_norm_in(child("layer_norm_in", norm(units, options))),
+      attention_cell_inter(child("attention_cell_inter", attention(units, num_heads, options, CausalMask::none, 0))),
+      proj_inter(child("proj_inter", dense(units, units, options))),
+      layer_norm_inter(child("layer_norm_inter", norm(units, options))),
+      dropout_layer(child("dropout_layer", Dropout(options.dropout))),
+      ffn(child("ffn", PositionwiseFFN(units, hidden_size, options))),
+      pre_norm_(options.pre_norm) {}
 
 }  // namespace kaon::gluon::nn

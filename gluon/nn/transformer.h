@@ -1,4 +1,4 @@
-// Attention, and the encoder of the transformer made of it.
+// Attention, and the encoder and the decoder of the transformer made of it.
 #pragma once
 
 #include "kaon/engine/api.h"
@@ -20,6 +20,8 @@ auto valid_length_mask(auto F, const auto& x, const auto& valid_length) {
 struct MultiHeadAttentionOptions {
   double dropout = 0;  // of the attention weights
   bool use_bias = true;
+  CausalMask causal = CausalMask::none;    // else no query looks behind its own place, counted from the first step, or
+                                           // from the last one (lower_right)
   init::Initializer weight_initializer{};  // unset: the one given to initialize()
   init::Initializer bias_initializer = init::Zero();
   int64_t in_units = 0;  // width of query, key and value; 0: each from its first input
@@ -35,9 +37,11 @@ struct MultiHeadAttentionCell : HybridBlock<MultiHeadAttentionCell> {
   MultiHeadAttentionCell(int64_t units, int num_heads, const MultiHeadAttentionOptions& options = {});
 
   auto hybrid_forward(auto F, auto query, auto key, auto value) {
-    if (!drops_)
+    if (!drops_) {
       return finish(F, F.scaled_dot_product_attention(by_head(F, proj_query(query)), by_head(F, proj_key(key)),
-                                                      by_head(F, proj_value(value))));
+                                                      by_head(F, proj_value(value)), {.causal = causal_}));
+    }
+    if (causal_ != CausalMask::none) return attend_masked(F, query, key, value, causal_mask(F, query, key));
     return attend(F, F.softmax(scores(F, query, key)), value);
   }
 
@@ -46,8 +50,28 @@ struct MultiHeadAttentionCell : HybridBlock<MultiHeadAttentionCell> {
     if (!drops_) {
       return finish(F, F.scaled_dot_product_attention(by_head(F, proj_query(query)), by_head(F, proj_key(key)),
                                                       by_head(F, proj_value(value)), F.cast(mask, DType::boolean),
-                                                      {.use_mask = true}));
+                                                      {.causal = causal_, .use_mask = true}));
     }
+    if (causal_ != CausalMask::none) {
+      const auto given = F.cast(F.cast(mask, DType::boolean), DType::float32);
+      mask = F.broadcast_mul(given, causal_mask(F, query, key));
+    }
+    return attend_masked(F, query, key, value, mask);
+  }
+
+  Dense proj_query, proj_key, proj_value;
+  Dropout dropout_layer;
+
+ private:
+  // Where a query may look: (1, 1, length, memory).
+  auto causal_mask(auto F, const auto& query, const auto& key) {
+    const auto steps = [&](const auto& x) {  // counted in float32, whatever x holds
+      auto places = F.arange_like(F.cast(F.slice_axis(x, 2, 0, 1), DType::float32), {.axis = 1});
+      return causal_ == CausalMask::upper_left ? places : -F.reverse(places, 0);
+    };
+    return F.broadcast_greater_equal(F.reshape(steps(query), {1, 1, -1, 1}), F.reshape(steps(key), {1, 1, 1, -1}));
+  }
+  auto attend_masked(auto F, const auto& query, const auto& key, const auto& value, auto mask) {
     auto all = F.reshape(scores(F, query, key), {-4, -1, num_heads_, 0, 0});  // (batch, heads, length, memory)
     mask = F.cast(mask, proj_query.weight.dtype());
     auto weights = F.softmax(F.broadcast_add(all, (mask - 1) * far_below()));
@@ -55,11 +79,6 @@ struct MultiHeadAttentionCell : HybridBlock<MultiHeadAttentionCell> {
     // Refuses a mask for more queries than there are, to which the scores were broadcast.
     return F.reshape_like(y, query, {.lhs_begin = 0, .lhs_end = 2, .rhs_begin = 0, .rhs_end = 2});
   }
-
-  Dense proj_query, proj_key, proj_value;
-  Dropout dropout_layer;
-
- private:
   // (batch, steps, units) to (batch, heads, steps, units / heads), and back
   auto by_head(auto F, const auto& x) { return F.transpose(F.reshape(x, {0, 0, -4, num_heads_, -1}), {0, 2, 1, 3}); }
   auto finish(auto F, const auto& y) { return F.reshape(F.transpose(y, {0, 2, 1, 3}), {0, 0, -3}); }
@@ -77,6 +96,7 @@ struct MultiHeadAttentionCell : HybridBlock<MultiHeadAttentionCell> {
   double far_below() const { return proj_query.weight.dtype() == DType::float16 ? 3e4 : 1e30; }
 
   int num_heads_;
+  CausalMask causal_;
   double scale_;
   bool drops_;
 };
@@ -85,30 +105,40 @@ struct TransformerOptions {
   double dropout = 0;
   ActivationName activation{};  // of the feed-forward layer; unset: GELU
   double layer_norm_eps = 1e-5;
+  bool pre_norm = false;                   // normalise what enters each part instead of each sum
+  CausalMask causal = CausalMask::none;    // of an encoder's attention: with pre_norm, the block of a GPT
   init::Initializer weight_initializer{};  // unset: the one given to initialize()
   init::Initializer bias_initializer = init::Zero();
 };
 static_assert(std::is_trivially_destructible_v<TransformerOptions>);
 
-// x (batch, length, units) to layer_norm(x + dropout(ffn_2(activation(ffn_1(x))))), ffn_1 being hidden_size wide.
+// x (batch, length, units) to layer_norm(x + dropout(ffn_2(activation(ffn_1(x))))), ffn_1 being hidden_size wide; with
+// pre_norm to x + dropout(ffn_2(activation(ffn_1(layer_norm(x))))).
 struct PositionwiseFFN : HybridBlock<PositionwiseFFN> {
   PositionwiseFFN(int64_t units, int64_t hidden_size, const TransformerOptions& options = {});
-  auto hybrid_forward(auto, auto x) { return layer_norm(x + dropout_layer(ffn_2(activation(ffn_1(x))))); }
+  auto hybrid_forward(auto, auto x) {
+    const auto widened = [&](const auto& a) { return dropout_layer(ffn_2(activation(ffn_1(a)))); };
+    return pre_norm_ ? x + widened(layer_norm(x)) : layer_norm(x + widened(x));
+  }
 
   Dense ffn_1;
   AnyBlock activation;
   Dense ffn_2;
   Dropout dropout_layer;
   LayerNorm layer_norm;
+
+ private:
+  bool pre_norm_;
 };
 
 // One encoder block, normalised after each sum as in Vaswani et al. 2017, with the names of GluonNLP's cell: h =
-// layer_norm(x + dropout(proj(attention(x, x, x)))), y = ffn(h). x and y are (batch, length, units). A second array
-// masks the attention: see MultiHeadAttentionCell and valid_length_mask.
+// layer_norm(x + dropout(proj(attention(x, x, x)))), y = ffn(h); with pre_norm n = layer_norm(x), h = x +
+// dropout(proj(attention(n, n, n))). x and y are (batch, length, units). A second array masks the attention: see
+// MultiHeadAttentionCell and valid_length_mask.
 struct TransformerEncoderCell : HybridBlock<TransformerEncoderCell> {
   TransformerEncoderCell(int64_t units, int64_t hidden_size, int num_heads, const TransformerOptions& options = {});
-  auto hybrid_forward(auto, auto x) { return finish(x, attention_cell(x, x, x)); }
-  auto hybrid_forward(auto, auto x, auto mask) { return finish(x, attention_cell(x, x, x, mask)); }
+  auto hybrid_forward(auto, auto x) { return ffn(attended(x)); }
+  auto hybrid_forward(auto, auto x, auto mask) { return ffn(attended(x, mask)); }
 
   MultiHeadAttentionCell attention_cell;
   Dense proj;
@@ -117,7 +147,42 @@ struct TransformerEncoderCell : HybridBlock<TransformerEncoderCell> {
   PositionwiseFFN ffn;
 
  private:
-  auto finish(const auto& x, const auto& attended) { return ffn(layer_norm(x + dropout_layer(proj(attended)))); }
+  auto attended(const auto& x, const auto&... mask) {
+    const auto look = [&](const auto& a) { return dropout_layer(proj(attention_cell(a, a, a, mask...))); };
+    return pre_norm_ ? x + look(layer_norm(x)) : layer_norm(x + look(x));
+  }
+  bool pre_norm_;
+};
+
+// One decoder block, with the names of GluonNLP's cell: x (batch, length, units) attends to itself, each step to those
+// before it and to itself, then to what an encoder gave, memory (batch, memory length, any); then the feed-forward
+// layer. Each part as in the encoder block. A third array masks the memory: (batch, 1 or length, memory length).
+struct TransformerDecoderCell : HybridBlock<TransformerDecoderCell> {
+  TransformerDecoderCell(int64_t units, int64_t hidden_size, int num_heads, const TransformerOptions& options = {});
+  auto hybrid_forward(auto, auto x, auto memory) { return ffn(inter(in(x), memory)); }
+  auto hybrid_forward(auto, auto x, auto memory, auto mask) { return ffn(inter(in(x), memory, mask)); }
+
+  MultiHeadAttentionCell attention_cell_in;
+  Dense proj_in;
+  LayerNorm layer_norm_in;
+  MultiHeadAttentionCell attention_cell_inter;
+  Dense proj_inter;
+  LayerNorm layer_norm_inter;
+  Dropout dropout_layer;
+  PositionwiseFFN ffn;
+
+ private:
+  auto in(const auto& x) {
+    const auto look = [&](const auto& a) { return dropout_layer(proj_in(attention_cell_in(a, a, a))); };
+    return pre_norm_ ? x + look(layer_norm_in(x)) : layer_norm_in(x + look(x));
+  }
+  auto inter(const auto& x, const auto& memory, const auto&... mask) {
+    const auto look = [&](const auto& a) {
+      return dropout_layer(proj_inter(attention_cell_inter(a, memory, memory, mask...)));
+    };
+    return pre_norm_ ? x + look(layer_norm_inter(x)) : layer_norm_inter(x + look(x));
+  }
+  bool pre_norm_;
 };
 
 }  // namespace gluon::nn
