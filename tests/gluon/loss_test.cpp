@@ -1,10 +1,16 @@
 #include "kaon/gluon/loss.h"
 
+#include "kaon/gluon/nn/dense.h"
+#include "kaon/gluon/optimizer.h"
+#include "kaon/gluon/trainer.h"
+#include "kaon/gluon/training_step.h"
+#include "kaon/graph/autograd.h"
 #include "kaon/tests/gluon/support.h"
 
 using namespace kaon;
 using namespace kaon::test;
 namespace loss = kaon::gluon::loss;
+namespace nn = kaon::gluon::nn;
 
 namespace {
 double total(const NDArray& a) {
@@ -118,4 +124,82 @@ TEST_CASE("loss: hybridized equals imperative", "[gluon]") {
   check_both(loss::HingeLoss(), pred, label);
   check_both(loss::SquaredHingeLoss(), pred, label);
   check_both(loss::LogisticLoss(), pred, label);
+}
+
+TEST_CASE("loss: options that do not fit", "[gluon]") {
+  using Catch::Matchers::Contains;
+  CHECK_THROWS_WITH(loss::SoftmaxCELoss({.label_smoothing = 1.5}),
+                    "[SoftmaxCrossEntropyLoss] label_smoothing must be from 0 to 1, got 1.5");
+  CHECK_THROWS_WITH(loss::SoftmaxCELoss({.sparse_label = false, .ignore_label = 3}),
+                    "[SoftmaxCrossEntropyLoss] ignore_label 3 is a class number, which needs sparse_label");
+  CHECK_THROWS_WITH(loss::SoftmaxCELoss({}, nd.ones({2, 2})),
+                    "[SoftmaxCrossEntropyLoss] class weights must have shape (classes,), got (2, 2)");
+  CHECK_THROWS_WITH(loss::SmoothL1Loss({.beta = -1}), "[SmoothL1Loss] beta must not be negative, got -1");
+  const NDArray x = nd.ones({2, 3}), c = nd.array({0, 1});
+  CHECK_THROWS_AS(loss::SoftmaxCELoss({}, nd.ones({4}))(x, c), ShapeError);
+  const std::vector<NDArray> two{x, x};
+  CHECK_THROWS_WITH(loss::SigmoidBCELoss()(x, x, two, x),
+                    Contains("sample_weight is an array, or an empty list for none; got a list of 2 arrays"));
+  CHECK_THROWS_AS(loss::SDMLLoss()(x, nd.ones({3, 3})), ShapeError);
+}
+
+TEST_CASE("loss: batches of one sample, and of labels that are all ignored", "[gluon]") {
+  for (bool hybrid : {false, true}) {
+    loss::SDMLLoss sdml;
+    loss::SoftmaxCELoss ce({.ignore_label = -1});
+    sdml.hybridize(hybrid);
+    ce.hybridize(hybrid);
+    const NDArray x = nd.array({{1, 2, 3}});
+    require_close(sdml(x, x + 1), {0.7 * std::log(0.7)});
+    NDArray pred = nd.array({{0, 2}, {1, 4}});
+    pred.attach_grad();
+    NDArray y = autograd::record([&] { return ce(pred, nd.array({-1, -1})); });
+    y.backward();
+    require_close(y, {0, 0});
+    require_close(pred.grad(), {0, 0, 0, 0});
+    const NDArray zero = nd.zeros({1, 3});
+    require_close(loss::CosineEmbeddingLoss()(zero, x, nd.array({1})), {1});
+  }
+}
+
+TEST_CASE("loss: in a training step", "[gluon]") {
+  const NDArray x = nd.random_normal({4, 5}), y = nd.random_uniform({4, 3}), c = nd.array({0, 1, 2, -1});
+  const NDArray sequences = nd.random_normal({4, 6, 5}), spelled = nd.array({0, 1, 1, -1, 1, 0, 0, -1}, {4, 2});
+  auto check = [](auto loss, const NDArray& data, const NDArray& label) {
+    std::vector<std::vector<double>> ends;
+    for (bool whole : {false, true}) {
+      nn::Dense net(3, {.flatten = false, .in_units = 5});
+      net.initialize(init::Constant(0.1));
+      gluon::Trainer trainer(net.collect_params(), optimizer::SGD({.learning_rate = 0.1}));
+      gluon::TrainingStep step(net, loss, trainer, {.static_alloc = true, .static_shape = true, .exact = true});
+      for (int i = 0; i < 2; ++i) {
+        if (whole) {
+          step(data, label);
+        } else {
+          autograd::record([&] { return loss(net(data), label); }).backward();
+          trainer.step(data.shape()[0]);
+        }
+      }
+      ends.push_back(values(net.weight.data()));
+    }
+    require_close(ends[1], ends[0]);
+    CHECK(ends[0][0] != ends[0][5]);
+  };
+  check(loss::L1Loss(), x, y);
+  check(loss::L2Loss(), x, y);
+  check(loss::SmoothL1Loss(), x, y);
+  check(loss::HuberLoss(), x, y);
+  check(loss::PoissonNLLLoss({.compute_full = true}), x, y);
+  check(loss::SigmoidBCELoss(), x, y);
+  check(loss::HingeLoss(), x, y);
+  check(loss::SquaredHingeLoss(), x, y);
+  check(loss::LogisticLoss(), x, y);
+  check(loss::KLDivLoss({.from_logits = false}), x, y);
+  check(loss::SoftmaxCELoss({.label_smoothing = 0.1, .ignore_label = -1}), x, c);
+  check(loss::SoftmaxCELoss({.ignore_label = -1}, nd.array({1, 2, 3})), x, c);
+  check(loss::SDMLLoss(), x, y);
+  check(loss::CTCLoss(), sequences, spelled);
+  // other arguments come out of the label
+  check([l = loss::TripletLoss()](const auto& pred, const auto& label) { return l(pred, label, label * 0.5 + 0.25); },
+        x, y);
 }
