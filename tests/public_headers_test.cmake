@@ -8,8 +8,8 @@
 cmake_minimum_required(VERSION 3.25)
 include(${ROOT}/cmake/KaonPublicHeaders.cmake)
 
-set(max_headers 112)  # of these, recurrent layers and cells are 8, data 8
-set(max_lines 21500)
+set(max_headers 124)  # of these, recurrent layers and cells are 8, data 8, losses 7, metrics 7
+set(max_lines 22500)
 set(reached_by_kaon "")          # internal headers that public ones include; a public header declares what it needs
 set(optional_reached_by_these "")  # headers that kaon.h leaves to programs, but brings
 set(reached_by_optional "")      # internal headers that these alone reach
