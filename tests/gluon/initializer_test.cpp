@@ -83,3 +83,69 @@ TEST_CASE("initializer: text as in model files", "[gluon]") {
   CHECK(init::Initializer().str().empty());
   CHECK(init::Custom([](NDArray&) {}).str().empty());
 }
+
+TEST_CASE("initializer: orthogonal rows or columns", "[gluon]") {
+  for (const Shape& shape : {Shape(4, 9), Shape(9, 4), Shape(5, 5), Shape(3, 2, 2, 2)}) {
+    for (const init::RndType type : {init::RndType::uniform, init::RndType::gaussian}) {
+      const NDArray w =
+          init::Orthogonal({.scale = 2, .rand_type = type})(shape, DType::float64).reshape({shape[0], -1});
+      const bool is_tall = w.shape()[0] > w.shape()[1];
+      const NDArray product = is_tall ? nd.dot(w.transpose(), w) : nd.dot(w, w.transpose());
+      const NDArray wanted = nd.eye(product.shape()[0], {.dtype = DType::float64}) * 4;
+      CHECK(nd.max(nd.abs(product - wanted)).asscalar<double>() < 1e-12);
+    }
+  }
+  CHECK(init::Orthogonal()({4, 2}, DType::float16).dtype() == DType::float16);
+  CHECK(init::Orthogonal()({0, 2}).size() == 0);
+}
+
+TEST_CASE("initializer: MSRAPrelu and the truncated normal by their moments", "[gluon]") {
+  const Moments m = moments(init::MSRAPrelu({.factor_type = init::FactorType::in, .slope = 0.5})({200, 50, 2, 2}));
+  CHECK(m.deviation == Approx(std::sqrt(2 / 1.25 / 200)).epsilon(0.03));
+  CHECK_THROWS_WITH(init::MSRAPrelu()({5}), Catch::Matchers::StartsWith("[MSRAPrelu] a shape of at least 2"));
+  const Moments t = moments(init::TruncatedNormal({.mean = 1, .sigma = 0.5})({200, 200}));
+  CHECK(t.low >= 0);
+  CHECK(t.high <= 2);
+  CHECK(t.mean == Approx(1).epsilon(0.02));
+  CHECK(t.deviation == Approx(0.5 * 0.8796).epsilon(0.03));  // of a standard normal within 2
+  CHECK_THROWS_WITH(init::TruncatedNormal({.low = 1, .high = 1})({2}),
+                    "[TruncatedNormal] low must be below high, got 1 and 1");
+}
+
+TEST_CASE("initializer: Bilinear and LSTMBias have MXNet's numbers", "[gluon]") {
+  // mx.init.Bilinear and LSTMBias of MXNet 1.9.1 on these shapes
+  const std::vector<float> four = {0.0625f, 0.1875f, 0.1875f, 0.0625f, 0.1875f, 0.5625f, 0.5625f, 0.1875f,
+                                   0.1875f, 0.5625f, 0.5625f, 0.1875f, 0.0625f, 0.1875f, 0.1875f, 0.0625f};
+  const std::vector<float> three = {0.0625f, 0.1875f, 0.1875f, 0.1875f, 0.5625f, 0.5625f};
+  CHECK(init::Bilinear()({1, 1, 4, 4}).asvector<float>() == four);
+  CHECK(init::Bilinear()({1, 1, 2, 3}).asvector<float>() == three);
+  CHECK(init::LSTMBias()({8}).asvector<float>() == std::vector<float>{0, 0, 1, 1, 0, 0, 0, 0});
+  CHECK(init::LSTMBias(0.5)({10}).asvector<float>() == std::vector<float>{0, 0, 0.5, 0.5, 0, 0, 0, 0, 0, 0});
+  CHECK_THROWS_AS(init::Bilinear()({3, 3}), ValueError);
+}
+
+TEST_CASE("initializer: a function that holds something", "[gluon]") {
+  const double value = 3;
+  const auto filled = init::Custom([value](NDArray& a) { a.assign(value); });
+  CHECK(filled({2}).asvector<float>() == std::vector<float>{3, 3});
+}
+
+TEST_CASE("initializer: texts are read back", "[gluon]") {
+  const init::Initializer all[] = {init::Zero(),     init::One(),      init::Constant(0.5), init::Uniform(0.25),
+                                   init::Normal(2),  init::Xavier(),   init::MSRAPrelu(),   init::Orthogonal(),
+                                   init::Bilinear(), init::LSTMBias(2)};
+  for (const init::Initializer& i : all) CHECK(init::Initializer::parse(i.str()).str() == i.str());
+  // as dumps() of MXNet 1.9.1
+  CHECK(init::MSRAPrelu().str() == R"(["msraprelu", {"factor_type": "avg", "slope": 0.25}])");
+  CHECK(init::Orthogonal().str() == R"(["orthogonal", {"scale": 1.414, "rand_type": "uniform"}])");
+  CHECK(init::Bilinear().str() == R"(["bilinear", {}])");
+  CHECK(init::LSTMBias().str() == R"(["lstmbias", {"forget_bias": 1.0}])");
+  CHECK(init::Initializer::parse("Xavier").str() == init::Xavier().str());
+  CHECK(init::Initializer::parse(R"(["zero", {}])").str() == "zeros");
+  using Catch::Matchers::Contains;
+  CHECK_THROWS_WITH(init::Initializer::parse(R"(["fusedrnn", {"mode": "lstm"}])"), Contains("a parameter of its own"));
+  CHECK_THROWS_WITH(init::Initializer::parse("mine"), Contains("there is no such initializer"));
+  CHECK_THROWS_WITH(init::Initializer::parse(R"(["uniform", {"scale": "x"}])"), Contains("scale must be a number"));
+  CHECK_THROWS_WITH(init::Initializer::parse(R"(["uniform", {"width": 1}])"), Contains("unknown argument width"));
+  CHECK_THROWS_WITH(init::Initializer::parse("[1]"), Contains("expected a name"));
+}
