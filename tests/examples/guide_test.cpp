@@ -266,6 +266,16 @@ TEST_CASE("guide: training", "[docs]") {
     }
     CHECK(accuracy.get().second > 0.9);  // get() blocks; in a coroutine: co_await accuracy.value()
 
+    gluon::loss::SoftmaxCrossEntropyLoss weighted({.label_smoothing = 0.1, .ignore_label = -1}, nd.array({1, 2}));
+    NDArray some = weighted(net(x), label);  // with a weight for each class; labels of -1 have no loss
+    auto figures = metric::create(std::vector<std::string>{"acc", "f1", "auc"});
+    figures.add(metric::CustomMetric([](const NDArray&, const NDArray& pred) { return nd.max(pred); }, "largest"));
+    figures.update(label, nd.softmax(net(x)));  // waits for nothing, whatever the metrics are
+    for (auto [name, value] : figures.get_name_value()) fmt::print("{} {:.3f}\n", name, value);
+    figures.reset_local();  // get_global() still has all batches
+    CHECK(some.shape() == Shape(64));
+    CHECK(figures.get_global().second[0] > 0.9);
+
     gluon::TrainingStep step(net, loss_fn, trainer);
     NDArray loss = step(x, label);  // one for each sample, before the update
     CHECK(loss.shape() == Shape(64));
