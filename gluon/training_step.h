@@ -29,6 +29,8 @@ constexpr size_t arity_of() {
     return arity_of<Fn, S..., Symbol>();
   }
 }
+template <class Fn>
+constexpr bool takes_list = std::is_invocable_v<Fn&, std::vector<Symbol>>;
 [[noreturn]] KAON_API void refuse_inputs(size_t expected, size_t got);
 }  // namespace detail
 
@@ -36,8 +38,7 @@ constexpr size_t arity_of() {
 // std::vector<Symbol> of them all. Returns the loss, or a pair, tuple or vector that begins with it; what follows are
 // further outputs, through which no gradient goes.
 template <class Fn>
-concept StepFunction = detail::arity_of<Fn>()
-> 0 || std::is_invocable_v<Fn&, std::vector<Symbol>>;
+concept StepFunction = (detail::arity_of<Fn>() > 0) || detail::takes_list<Fn>;
 
 // Plans a whole training step as a hybridized net plans its forward: no value is kept for a later backward(), and the
 // gradients are in the plan's arena only, where the optimizer's operator reads them. The numbers are those of
