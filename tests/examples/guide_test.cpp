@@ -1,4 +1,5 @@
 // The pieces of code of docs/guide.md, a case for each section. A test of the pages compares them: change both.
+#include <kaon/gluon/model_zoo/vision.h>
 #include <kaon/graph/sparse_gradient.h>
 #include <kaon/kaon.h>
 #include <kaon/ops/op_def.h>
@@ -11,6 +12,7 @@
 using namespace kaon;
 namespace nn = kaon::gluon::nn;
 namespace rnn = kaon::gluon::rnn;
+namespace model_zoo = kaon::gluon::model_zoo;
 
 TEST_CASE("guide: arrays", "[docs]") {
   NDArray a = nd.array({{1, 2, 3}, {4, 5, 6}});
@@ -455,6 +457,28 @@ TEST_CASE("guide: files", "[docs]") {
 
   nd_file::save("arrays.nd", {{"x", x}});
   CHECK(nd_file::load("arrays.nd")[0].first == "x");
+  std::filesystem::current_path(std::filesystem::temp_directory_path());
+}
+
+TEST_CASE("guide: model zoo", "[docs]") {
+  test::ScratchFolder folder;
+  std::filesystem::current_path(folder / "");
+
+  auto net = model_zoo::vision::get_model("mobilenet0.25", {.classes = 10});
+  net.initialize(init::Xavier());
+  net.hybridize();
+  CHECK(net(nd.zeros({1, 3, 64, 64})).shape() == Shape(1, 10));
+  net.save_parameters("mobilenet.params");  // MXNet's names: its load_parameters reads the file
+  auto same = model_zoo::vision::mobilenet0_25({.classes = 10});
+  same.load_parameters("mobilenet.params");  // such a file, or one that MXNet has written
+  same.replace_child("output", same.output, nn::AnyBlock(nn::Dense(3)));  // for other classes
+  same.output.initialize(init::Xavier());
+  same.features.collect_params().set_grad_req(GradReq::null);  // train the new layer alone
+
+  CHECK(model_zoo::vision::model_names().size() == 34);
+  NDArray loss = autograd::record([&] { return same(nd.ones({2, 3, 64, 64})).sum(); });
+  loss.backward();
+  CHECK(same.output.collect_params("output_weight")[0].grad().shape() == Shape(3, 256));
   std::filesystem::current_path(std::filesystem::temp_directory_path());
 }
 

@@ -4,13 +4,13 @@
 #include <fmt/format.h>
 #include <boost/json.hpp>
 
-#include "kaon/gluon/internal/block_node.h"
 #include "kaon/gluon/loss.h"
 #include "kaon/gluon/summary.h"
 #include "kaon/gluon/symbol_block.h"
 #include "kaon/gluon/trainer.h"
 #include "kaon/ops/ndarray_file.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
+#include "kaon/tests/gluon/nn/model_zoo_support.h"
 #include "kaon/tests/support/files.h"
 
 using namespace kaon;
@@ -20,41 +20,7 @@ namespace vision = kaon::gluon::model_zoo::vision;
 
 namespace {
 
-using Named = std::vector<std::pair<std::string, gluon::Parameter>>;
-
-// Parameters under the names that save_parameters writes.
-Named dotted(const gluon::BlockNode& block, const std::string& path = "") {
-  Named all;
-  for (const auto& p : block.parameters) all.emplace_back(path + p.key, p.parameter);
-  for (const auto& c : block.children) {
-    Named inner = dotted(*c.node, path + c.key + ".");
-    all.insert(all.end(), inner.begin(), inner.end());
-  }
-  return all;
-}
-
 boost::json::object mxnet() { return boost::json::parse(bytes_of(data_file("model_zoo.json"))).as_object(); }
-
-// The formula of make_model_zoo.py.
-NDArray formula(const Shape& shape, int k, double low, double high) {
-  std::vector<float> v(size_t(shape.size()));
-  for (size_t i = 0; i < v.size(); ++i) {
-    uint32_t h = uint32_t(i) * 2654435761u + uint32_t(k + 2) * 40503u;
-    h = (h ^ h >> 15) * 2246822519u;
-    h ^= h >> 13;
-    v[i] = float(low + (high - low) * (double(h >> 8) / (1 << 24)));
-  }
-  return nd.array(v, shape);
-}
-
-std::pair<double, double> bounds(std::string_view name, const Shape& shape) {
-  if (name.ends_with(".weight")) {
-    double bound = std::sqrt(6.0 / double(shape.product(1, shape.ndim())));
-    return {-bound, bound};
-  }
-  if (name.ends_with(".gamma") || name.ends_with(".running_var")) return {0.5, 1.5};
-  return {-0.25, 0.25};
-}
 
 void require_sums(const NDArray& got, const boost::json::value& expected, double rtol) {
   double sum = 0, abs_sum = 0;
