@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "kaon/gluon/model_zoo/resnet.h"
+#include "kaon/gluon/model_zoo/vision.h"
 #include "kaon/gluon/rnn/rnn.h"
 #include "kaon/graph/control_flow.h"
 #include "kaon/ops/ndarray_file.h"
@@ -88,6 +89,11 @@ struct Unrolled : gluon::HybridBlock<Unrolled> {
   auto hybrid_forward(auto, auto x) { return cells.unroll(5, x).first; }
 };
 
+// One of each family, and the size of its images.
+constexpr std::pair<const char*, int64_t> sized_models[] = {
+    {"resnet18_v2", 64},    {"vgg11_bn", 32},     {"alexnet", 64},       {"densenet121", 221},
+    {"squeezenet1.1", 221}, {"inceptionv3", 299}, {"mobilenet0.25", 64}, {"mobilenetv2_0.25", 64}};
+
 }  // namespace
 
 TEST_CASE("export: MXNet loads our files and gives the same output", "[gluon][mxnet]") {
@@ -98,6 +104,10 @@ TEST_CASE("export: MXNet loads our files and gives the same output", "[gluon][mx
           nn::Dense(5));
   if (!check_in_mxnet(net, nd.random_normal({3, 2, 12, 12}))) return;
   check_in_mxnet(gluon::model_zoo::vision::resnet50_v1({.classes = 3}), nd.random_normal({2, 3, 40, 33}));
+  for (const auto& [name, size] : sized_models) {
+    INFO(name);
+    check_in_mxnet(gluon::model_zoo::vision::get_model(name, {.classes = 3}), nd.random_normal({2, 3, size, size}));
+  }
   for (double dropout : {0.1, 0.0}) check_in_mxnet(Causal(dropout), nd.random_normal({2, 3, 6}));
   check_in_mxnet(Looping(), nd.random_normal({3, 2, 4}));
   check_in_mxnet(rnn::LSTM(4, {.num_layers = 2, .layout = rnn::Layout::NTC, .bidirectional = true}),

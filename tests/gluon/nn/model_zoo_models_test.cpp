@@ -145,6 +145,25 @@ TEST_CASE("models: exact plans have the bits of imperative calls, in training to
   }
 }
 
+TEST_CASE("models: the same bits for any number of threads", "[gluon]") {
+  std::vector<std::vector<double>> all;
+  for (const int threads : {0, 1, 2}) {
+    Engine engine({.threads = threads});
+    EngineScope scope(engine);
+    for (const bool hybridized : {false, true}) {
+      std::vector<double> outputs;
+      for (const char* name : {"squeezenet1.0", "densenet121"}) {
+        auto net = filled(name, 221);
+        net.hybridize(hybridized, {.exact = true});
+        const auto y = values(net(images(221)));
+        outputs.insert(outputs.end(), y.begin(), y.end());
+      }
+      all.push_back(outputs);
+    }
+  }
+  for (const auto& outputs : all) CHECK(outputs == all[0]);
+}
+
 TEST_CASE("models: saved and loaded, exported and imported, with another head", "[gluon]") {
   ScratchFolder folder;
   auto net = filled("squeezenet1.1", 221);
