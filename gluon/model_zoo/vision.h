@@ -31,8 +31,9 @@ struct Model : HybridBlock<Model> {
 };
 
 // A net that is not initialized yet. Upper and lower case are the same. Throws ValueError for a name that there is not,
-// listing those that there are, and for options that the net does not have. Does not block. Images must be large enough
-// for the last pooling: 221 pixels for densenets and squeezenets, 299 for inceptionv3, 63 for alexnet, 32 for vggs.
+// listing those that there are, and for options that the net does not have. Does not block. Calls throw ShapeError for
+// images too small for the last pooling. Least sizes: densenets 221, squeezenet1.0 213, squeezenet1.1 209, inceptionv3
+// 299, alexnet 63, vggs 32.
 KAON_API Model get_model(std::string_view name, const ModelOptions& options = {});
 
 // The names that get_model takes, all 34 of MXNet's.
