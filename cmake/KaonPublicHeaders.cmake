@@ -8,8 +8,8 @@ set(KAON_OPTIONAL_HEADERS
   opencv.h
   engine/gpu_stream.h   # a stream of the program's own
   gluon/data/record_io.h  # files of records: MXNet's RecordIO and im2rec
-  gluon/util/array_lists.h   # batches split over devices, gradients clipped together
   gluon/model_zoo/vision.h  # the nets of MXNet's model zoo by name
+  gluon/util/array_lists.h  # batches split over devices, gradients clipped together
   gluon/util/progress_bar.h  # for training programs, as are charts
   gluon/util/svg_chart.h
   graph/sparse_gradient.h  # sparse arrays, and gradients that are

@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 #include <tuple>
+#include <type_traits>
 #include <vector>
 
 #include "kaon/engine/api.h"
@@ -87,7 +88,7 @@ class Block {
   // Replaces a registered child and the member that holds it. Traces that contain it are dropped. Throws ValueError
   // when there is no such child, and when `block` contains this block.
   template <class B>
-  void replace_child(std::string_view name, B& member, B block) {
+  void replace_child(std::string_view name, B& member, std::type_identity_t<B> block) {
     swap_child(name, block);
     member = block;
   }

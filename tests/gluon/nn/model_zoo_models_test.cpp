@@ -182,7 +182,7 @@ TEST_CASE("models: saved and loaded, exported and imported, with another head", 
   CHECK_THROWS_AS(vision::squeezenet1_0({.classes = 10}).load_parameters(folder / "net.params"), Error);
 
   auto other = filled("mobilenet0.25", 32);
-  other.replace_child("output", other.output, nn::AnyBlock(nn::Dense(3)));
+  other.replace_child("output", other.output, nn::Dense(3));
   other.output.initialize();
   CHECK(other(nd.zeros({1, 3, 32, 32})).shape() == Shape(1, 3));
 }
