@@ -107,10 +107,9 @@ struct Table : Kept {
 // Gorodkin 2004: the covariance of label and prediction as one-hot vectors, by its largest possible value.
 double correlation(const Table& t) {
   const size_t k = t.classes;
-  double n = 0, right = 0;
+  double n = 0;
   std::vector<double> labels(k), preds(k);
   for (size_t i = 0; i < k; ++i) {
-    right += t.counts[i * k + i];
     for (size_t j = 0; j < k; ++j) {
       const double c = t.counts[i * k + j];
       n += c, labels[i] += c, preds[j] += c;

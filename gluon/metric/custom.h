@@ -47,7 +47,7 @@ class CustomMetric : public EvalMetric {
       : CustomMetric(detail::custom_rule(std::move(function), name, allow_extra_outputs)) {}
 
  private:
-  friend KAON_API CustomMetric make_np(detail::HostFunction function, std::string_view name, bool allow_extra_outputs);
+  friend CustomMetric make_np(detail::HostFunction function, std::string_view name, bool allow_extra_outputs);
   explicit CustomMetric(std::shared_ptr<detail::MetricRule> rule);
 };
 
