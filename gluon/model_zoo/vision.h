@@ -20,7 +20,7 @@ struct ModelOptions {
 
 // Images (batch, channels, height, width) to (batch, classes). A handle on a block; save_parameters has the names of
 // MXNet's ("features.0.weight"), so that files of parameters go both ways. For another head:
-// net.replace_child("output", net.output, nn::AnyBlock(nn::Dense(10))).
+// net.replace_child("output", net.output, nn::Dense(10)).
 struct Model : HybridBlock<Model> {
   // y = output(features(x)). `hint` is the class name. Throws ValueError when `output` cannot be traced.
   Model(std::string_view hint, const nn::HybridSequential& features, const nn::AnyBlock& output);
