@@ -96,12 +96,12 @@ class Block {
   // Calls fn(block) for every block below this one, children first, then for this one; a block that is a child of
   // several, for each.
   void apply(const std::function<void(Block&)>& fn);
-  // From the next call on, fn is called before, or after, the calls of this block with arrays, in the order of
-  // registration; what it does is part of the call, recorded too. Blocks that run inside a hybridized net, or inside a
-  // TrainingStep, are not called themselves: where one has hooks, that call throws StateError. hybridize(false) the
-  // net. Throw ValueError for an empty function, StateError for a Block whose operator() the program has written.
+  // From the next call on, fn is called before the calls of this block with arrays, in the order of registration; what
+  // it does is part of the call, recorded too. Blocks that run inside a hybridized net, or inside a TrainingStep, are
+  // not called themselves: where one has hooks, that call throws StateError; hybridize(false) the net. Throws
+  // ValueError for an empty function, StateError for a Block whose operator() the program has written.
   HookHandle register_forward_pre_hook(ForwardPreHook fn);
-  HookHandle register_forward_hook(ForwardHook fn);
+  HookHandle register_forward_hook(ForwardHook fn);  // after the call, with its results too
 
   const std::shared_ptr<BlockNode>& node() const { return node_; }  // what copies of the handle share
 

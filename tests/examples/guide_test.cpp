@@ -470,7 +470,7 @@ TEST_CASE("guide: model zoo", "[docs]") {
   CHECK(net(nd.zeros({1, 3, 64, 64})).shape() == Shape(1, 10));
   net.save_parameters("mobilenet.params");  // MXNet's names: its load_parameters reads the file
   auto same = model_zoo::vision::mobilenet0_25({.classes = 10});
-  same.load_parameters("mobilenet.params");                               // such a file, or one that MXNet has written
+  same.load_parameters("mobilenet.params");                 // such a file, or one that MXNet has written
   same.replace_child("output", same.output, nn::Dense(3));  // for other classes
   same.output.initialize(init::Xavier());
   same.features.collect_params().set_grad_req(GradReq::null);  // train the new layer alone
