@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <deque>
+#include <mutex>
 
 #include "kaon/ops/functions.h"
 
@@ -103,7 +105,10 @@ const char* name_of_random(RndType t, const char* gaussian) { return t == RndTyp
 
 const FillFunction* detail::keep(FillFunction fill) {
   if (!fill) return nullptr;
-  return new FillFunction(std::move(fill));
+  static std::mutex mutex;
+  static auto* const all = new std::deque<FillFunction>;  // not destroyed: initializers may be static too
+  std::lock_guard lock(mutex);
+  return &all->emplace_back(std::move(fill));
 }
 
 NDArray Initializer::operator()(const Shape& shape, DType dtype, Device device) const {
