@@ -58,7 +58,7 @@ struct EngineOptions {
   int max_in_flight = 2048;
   size_t max_bytes = 0;  // of arrays, pending ones included; 0: no limit. A push that exceeds it blocks as above
   // How long an idle thread looks for work before it parks; not at all on one core. Ten times as long when it has
-  // just run part of an operation that several threads share.
+  // just run part of an operation that several threads share, and when it waits and the workers leave it a core.
   std::chrono::microseconds spin{30};
   Schedule schedule = {};  // Schedule::random(seed) looks for programs that depend on luck
 };

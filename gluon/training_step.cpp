@@ -43,7 +43,7 @@ std::vector<TensorMeta> metas_of(std::span<const NDArray* const> inputs) {
   return metas;
 }
 
-// Where nothing was read, any.
+// Whether the inputs have these shapes and dtypes. No metas fit any inputs.
 bool fit(std::span<const TensorMeta> metas, std::span<const NDArray* const> inputs) {
   for (size_t i = 0; i < metas.size(); ++i) {
     if (!(metas[i].shape == inputs[i]->shape()) || metas[i].dtype != inputs[i]->dtype()) return false;

@@ -8,7 +8,7 @@
 namespace kaon::gluon {
 namespace {
 
-// To the hooks, a block is the handle that they get.
+// A handle on a node, for the functions.
 struct AnyHandle : Block {
   explicit AnyHandle(const std::shared_ptr<BlockNode>& node) : Block(node) {}
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -136,6 +137,22 @@ std::string compare_golden(const NDArray& got, const Golden& golden) {
     if (!same) return fmt::format("at {}: {:.9g} for {:.9g}, of {}", i, a[i], b[i], a.size());
   }
   return "";
+}
+
+NDArray golden_head(const Shape& shape) {
+  std::vector<float> v;
+  for (int64_t i = 0; i < shape.size(); ++i) v.push_back(float(double(i * 7919 % 1000) / 1000.0 - 0.5));
+  return nd.array(v, shape);
+}
+
+void check_close(const std::string& what, const NDArray& got, const NDArray& expected, double absolute) {
+  INFO(what);
+  REQUIRE(got.shape() == expected.shape());
+  const auto a = got.asvector<double>(), b = expected.asvector<double>();
+  for (size_t i = 0; i < a.size(); ++i) {
+    INFO("element " << i << ": got " << a[i] << ", expected " << b[i]);
+    REQUIRE(std::abs(a[i] - b[i]) <= absolute + 1e-5 * std::abs(b[i]));
+  }
 }
 
 }  // namespace kaon::test

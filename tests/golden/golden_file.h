@@ -47,4 +47,10 @@ NDArray golden_head(uint32_t seed, uint32_t output, const NDArray& like);
 // What is wrong with `got`, "" when nothing is.
 std::string compare_golden(const NDArray& got, const Golden& golden);
 
+// The weights of the elements in the losses of make_recurrent.py and make_layers.py.
+NDArray golden_head(const Shape& shape);
+
+// Requires the shape, and every element within absolute + 1e-5 |expected|. `what` is for messages.
+void check_close(const std::string& what, const NDArray& got, const NDArray& expected, double absolute);
+
 }  // namespace kaon::test

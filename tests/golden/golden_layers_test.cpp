@@ -81,23 +81,6 @@ const std::vector<std::pair<std::string, std::function<nn::AnyBlock()>>>& cases(
   return *all;
 }
 
-// The weights of the elements in the loss.
-NDArray head(const Shape& shape) {
-  std::vector<float> v;
-  for (int64_t i = 0; i < shape.size(); ++i) v.push_back(float(double(i * 7919 % 1000) / 1000.0 - 0.5));
-  return nd.array(v, shape);
-}
-
-void check_close(const std::string& what, const NDArray& got, const NDArray& expected) {
-  INFO(what);
-  REQUIRE(got.shape() == expected.shape());
-  const auto a = got.asvector<double>(), b = expected.asvector<double>();
-  for (size_t i = 0; i < a.size(); ++i) {
-    INFO("element " << i << ": got " << a[i] << ", expected " << b[i]);
-    REQUIRE(std::abs(a[i] - b[i]) <= 1e-5 + 1e-5 * std::abs(b[i]));
-  }
-}
-
 void load(nn::AnyBlock& block, const Arrays& golden) {
   ScratchFolder folder;
   NamedArrays params;
@@ -119,7 +102,7 @@ void check_gradients(const nn::AnyBlock& block, const Arrays& golden) {
   for (const auto& [key, array] : nd_file::load(folder / "gradients.params")) {
     const auto expected = golden.find("grad/" + key);
     if (expected == golden.end()) continue;
-    check_close("gradient of " + key, array, expected->second);
+    check_close("gradient of " + key, array, expected->second, 1e-5);
     ++found;
   }
   size_t wanted = 0;
@@ -140,15 +123,15 @@ TEST_CASE("golden: layers compute what MXNet computes", "[golden]") {
       if (modes[i]) block.hybridize(*modes[i]);
       load(block, golden);
       NDArray x = golden.at("x").copy();
-      check_close("out", block(x), golden.at("out"));
+      check_close("out", block(x), golden.at("out"), 1e-5);
       x.attach_grad();
       const NDArray loss = autograd::record([&] {
         const NDArray y = block(x);
-        check_close("in training", y, golden.at("train"));
-        return (y * head(y.shape())).sum();
+        check_close("in training", y, golden.at("train"), 1e-5);
+        return (y * golden_head(y.shape())).sum();
       });
       loss.backward();
-      check_close("gradient of x", x.grad(), golden.at("grad/x"));
+      check_close("gradient of x", x.grad(), golden.at("grad/x"), 1e-5);
       check_gradients(block, golden);
     }
   }

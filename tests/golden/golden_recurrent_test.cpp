@@ -166,31 +166,14 @@ const std::map<std::string, std::function<Case()>>& cases() {
   return *all;
 }
 
-// The weights of the elements in the loss.
-NDArray head(const Shape& shape) {
-  std::vector<float> v;
-  for (int64_t i = 0; i < shape.size(); ++i) v.push_back(float(double(i * 7919 % 1000) / 1000.0 - 0.5));
-  return nd.array(v, shape);
-}
-
-void check_close(const std::string& what, const NDArray& got, const NDArray& expected) {
-  INFO(what);
-  REQUIRE(got.shape() == expected.shape());
-  const auto a = got.asvector<double>(), b = expected.asvector<double>();
-  for (size_t i = 0; i < a.size(); ++i) {
-    INFO("element " << i << ": got " << a[i] << ", expected " << b[i]);
-    REQUIRE(std::abs(a[i] - b[i]) <= 2e-6 + 1e-5 * std::abs(b[i]));
-  }
-}
-
 void check_forward(const Case& c, const Arrays& golden) {
   const List states = list_of(golden, "state/"), news = list_of(golden, "new/");
   const auto lengths = golden.find("valid_length");
   const NDArray* const valid = lengths == golden.end() ? nullptr : &lengths->second;
   const Result r = c.run(golden.at("x"), states, valid);
-  check_close("out", r.out, golden.at("out"));
+  check_close("out", r.out, golden.at("out"), 2e-6);
   REQUIRE((news.empty() || news.size() == r.states.size()));
-  for (size_t i = 0; i < news.size(); ++i) check_close("state", r.states[i], news[i]);
+  for (size_t i = 0; i < news.size(); ++i) check_close("state", r.states[i], news[i], 2e-6);
 }
 
 void check_gradients(const Case& c, const Arrays& golden) {
@@ -205,17 +188,17 @@ void check_gradients(const Case& c, const Arrays& golden) {
   NDArray loss = autograd::record(
       [&] {
         const Result r = c.run(x, states, valid);
-        NDArray sum = (r.out * head(r.out.shape())).sum();
+        NDArray sum = (r.out * golden_head(r.out.shape())).sum();
         if (has_new) {
-          for (const NDArray& s : r.states) sum = sum + (s * head(s.shape())).sum();
+          for (const NDArray& s : r.states) sum = sum + (s * golden_head(s.shape())).sum();
         }
         return sum;
       },
       false);
   loss.backward();
-  check_close("gradient of x", x.grad(), golden.at("grad/x"));
+  check_close("gradient of x", x.grad(), golden.at("grad/x"), 2e-6);
   for (size_t i = 0; i < states.size(); ++i) {
-    check_close("gradient of a state", states[i].grad(), golden.at("grad/state/" + std::to_string(i)));
+    check_close("gradient of a state", states[i].grad(), golden.at("grad/state/" + std::to_string(i)), 2e-6);
   }
   // Under the names of files: the gradients as values.
   std::map<std::string, NDArray> values;
@@ -228,7 +211,8 @@ void check_gradients(const Case& c, const Arrays& golden) {
   for (gluon::Parameter p : c.block.collect_params()) p.set_data(values[p.name()]);
   const NamedArrays gradients = nd_file::load(folder / "gradients.params");
   REQUIRE(gradients.size() == under(golden, "grad/param/").size());
-  for (const auto& [key, array] : gradients) check_close("gradient of " + key, array, golden.at("grad/param/" + key));
+  for (const auto& [key, array] : gradients)
+    check_close("gradient of " + key, array, golden.at("grad/param/" + key), 2e-6);
 }
 
 void load(const Case& c, const Arrays& golden) {
