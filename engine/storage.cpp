@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <bit>
 #include <cstdlib>
@@ -32,8 +33,9 @@ constexpr size_t region_bytes = size_t(4) << 20;  // middle sizes are carved fro
 constexpr size_t carve_limit = size_t(512) << 10;
 constexpr size_t huge_page = size_t(2) << 20;
 constexpr int class_count = 4 * 40;
-// The cache may exceed the peak of live bytes by this, or by half of that peak if it is more; after the system has
-// refused memory, by this only.
+// What is reserved in whole blocks may exceed the peak of live bytes by this, or by half of that peak if it is more;
+// after the system has refused memory, this much may be cached in them, and what has been allocated anew since. Parts
+// of regions do not count: they cannot be given back, and a process that has seen many sizes would keep nothing else.
 constexpr size_t cache_floor = size_t(24) << 20;
 
 // Classes 1/4 of a doubling apart: 1280, 1536, 1792, 2048, 2560 ...
@@ -58,6 +60,13 @@ struct Free {
 struct alignas(64) FreeList {
   SpinLock lock;
   Free* head = nullptr;
+  uint64_t asked = 0;  // the number of whole blocks that were allocated anew when this class was asked for last
+};
+
+// Bytes of large blocks of one kind.
+struct Kind {
+  std::atomic<size_t> cached{0};
+  std::atomic<size_t> reserved{0};  // from the system
 };
 
 }  // namespace
@@ -66,11 +75,11 @@ struct Storage::Impl {
   FreeList lists[class_count];
   alignas(64) std::atomic<size_t> small{0};  // bytes handed out from the block pool
   std::atomic<size_t> large{0};              // bytes handed out from here
-  std::atomic<size_t> cached{0};
-  std::atomic<size_t> reserved{0};  // from the system, for large blocks
+  Kind carved, whole;                        // parts of regions; blocks above carve_limit
   std::atomic<size_t> peak{0};
   std::atomic<size_t> limit{0};
   std::atomic<size_t> most_cached{SIZE_MAX};
+  std::atomic<uint64_t> made{0};  // whole blocks allocated anew
   std::mutex region_mutex;
   char* region = nullptr;
   size_t region_left = 0;
@@ -81,15 +90,15 @@ struct Storage::Impl {
       auto* fresh = static_cast<char*>(std::aligned_alloc(huge_page, region_bytes));
       if (!fresh) return nullptr;
       madvise(fresh, region_bytes, MADV_HUGEPAGE);
-      add(reserved, region_bytes);
-      add(cached, region_bytes);
+      add(carved.reserved, region_bytes);
+      add(carved.cached, region_bytes);
       region = fresh;
       region_left = region_bytes;
     }
     void* block = region;
     region += bytes;
     region_left -= bytes;
-    subtract(cached, bytes);
+    subtract(carved.cached, bytes);
     return block;
   }
 
@@ -100,7 +109,8 @@ struct Storage::Impl {
     void* block = std::aligned_alloc(alignment, rounded);
     if (!block) return nullptr;
     if (alignment == huge_page) madvise(block, rounded, MADV_HUGEPAGE);
-    add(reserved, bytes);
+    add(kind_of(bytes).reserved, bytes);
+    made.fetch_add(1, std::memory_order_relaxed);
     if (const size_t most = most_cached.load(std::memory_order_relaxed); most < SIZE_MAX - bytes) {
       most_cached.store(most + bytes, std::memory_order_relaxed);  // a lost update does no harm
     }
@@ -113,11 +123,20 @@ struct Storage::Impl {
     give_back_until(0);
   }
 
-  // Gives cached blocks back, large ones first, until at most this much is reserved. Parts of regions stay for reuse.
+  // Gives cached blocks back until at most this much is reserved in whole blocks: those of the classes first that have
+  // not been asked for the longest time, or a program that needs two sizes in turn would lose the one for the other.
   void give_back_until(size_t most_reserved) noexcept {
-    for (int k = class_count; k-- > 0 && class_bytes(k) > carve_limit;) {
+    std::array<std::pair<uint64_t, int>, class_count> order;  // negative classes: of two, the larger first
+    for (int k = 0; k < class_count; ++k) {
+      std::lock_guard lock(lists[k].lock);
+      order[size_t(k)] = {lists[k].asked, -k};
+    }
+    std::sort(order.begin(), order.end());
+    for (const auto& [asked, negative] : order) {
+      const int k = -negative;
       const size_t bytes = class_bytes(k);
-      while (reserved.load(std::memory_order_relaxed) > most_reserved) {
+      if (bytes <= carve_limit) continue;
+      while (whole.reserved.load(std::memory_order_relaxed) > most_reserved) {
         Free* block;
         {
           std::lock_guard lock(lists[k].lock);
@@ -126,8 +145,8 @@ struct Storage::Impl {
           lists[k].head = block->next;
         }
         std::free(block);
-        subtract(cached, bytes);
-        subtract(reserved, bytes);
+        subtract(whole.cached, bytes);
+        subtract(whole.reserved, bytes);
       }
     }
   }
@@ -136,7 +155,7 @@ struct Storage::Impl {
   void make_way(size_t bytes) noexcept {
     const size_t high = peak.load(std::memory_order_relaxed);
     const size_t most = high + std::max(high / 2, cache_floor);
-    if (reserved.load(std::memory_order_relaxed) + bytes > most) give_back_until(most - std::min(most, bytes));
+    if (whole.reserved.load(std::memory_order_relaxed) + bytes > most) give_back_until(most - std::min(most, bytes));
   }
 
   void lock_all() {
@@ -149,6 +168,10 @@ struct Storage::Impl {
   }
 
   size_t live() const { return small.load(std::memory_order_relaxed) + large.load(std::memory_order_relaxed); }
+  Kind& kind_of(size_t rounded) { return rounded > carve_limit ? whole : carved; }
+  size_t cached() const {
+    return carved.cached.load(std::memory_order_relaxed) + whole.cached.load(std::memory_order_relaxed);
+  }
   std::atomic<size_t>& handed_out(size_t bytes) { return bytes <= small_limit ? small : large; }
 
   // Counts bytes as handed out, unless that would exceed the limit.
@@ -172,8 +195,8 @@ struct Storage::Impl {
 
   std::string refusal(size_t bytes) const {
     std::string most = limit.load() ? fmt::format(", limit {}", limit.load()) : "";
-    return fmt::format("[Storage] out of memory: requested {} bytes, live {}, cached {}{}", bytes, live(),
-                       cached.load(), most);
+    return fmt::format("[Storage] out of memory: requested {} bytes, live {}, cached {}{}", bytes, live(), cached(),
+                       most);
   }
 };
 
@@ -201,9 +224,10 @@ void* Storage::try_allocate(size_t bytes) noexcept {
   if (cache_blocks) {
     FreeList& list = impl_->lists[class_of(bytes)];
     std::lock_guard lock(list.lock);
+    list.asked = impl_->made.load(std::memory_order_relaxed);
     if (Free* f = list.head) {
       list.head = f->next;
-      Impl::subtract(impl_->cached, rounded);
+      Impl::subtract(impl_->kind_of(rounded).cached, rounded);
       return f;
     }
   }
@@ -228,18 +252,15 @@ void Storage::free(void* block, size_t bytes) noexcept {
   size_t rounded = block_bytes(bytes);
   Impl::subtract(impl_->handed_out(bytes), rounded);
   if (bytes <= small_limit) return pool_free(block, bytes);
-  if (!cache_blocks) {
-    Impl::subtract(impl_->reserved, rounded);
-    return std::free(block);
-  }
-  if (rounded > carve_limit &&
-      impl_->cached.load(std::memory_order_relaxed) + rounded > impl_->most_cached.load(std::memory_order_relaxed)) {
-    Impl::subtract(impl_->reserved, rounded);
+  Kind& kind = impl_->kind_of(rounded);
+  if (!cache_blocks || (rounded > carve_limit && kind.cached.load(std::memory_order_relaxed) + rounded >
+                                                     impl_->most_cached.load(std::memory_order_relaxed))) {
+    Impl::subtract(kind.reserved, rounded);
     return std::free(block);
   }
   FreeList& list = impl_->lists[class_of(bytes)];
   auto* f = static_cast<Free*>(block);
-  Impl::add(impl_->cached, rounded);
+  Impl::add(kind.cached, rounded);
   std::lock_guard lock(list.lock);
   f->next = list.head;
   list.head = f;
@@ -251,8 +272,10 @@ void Storage::set_limit(size_t bytes) noexcept { impl_->limit.store(bytes, std::
 
 StorageStats Storage::stats() const noexcept {
   return {.live = impl_->live(),
-          .cached = impl_->cached.load(std::memory_order_relaxed),
-          .reserved = impl_->reserved.load(std::memory_order_relaxed) + impl_->small.load(std::memory_order_relaxed),
+          .cached = impl_->cached(),
+          .reserved = impl_->carved.reserved.load(std::memory_order_relaxed) +
+                      impl_->whole.reserved.load(std::memory_order_relaxed) +
+                      impl_->small.load(std::memory_order_relaxed),
           .peak = impl_->peak.load(std::memory_order_relaxed)};
 }
 

@@ -69,6 +69,31 @@ TEST_CASE("storage: what was freed is handed out again, and trim gives it back",
   CHECK(storage.stats().cached == cached);
 }
 
+TEST_CASE("storage: sizes in use are kept, not those that were used once", "[engine]") {
+  if (sanitized) return;  // every block is fresh under AddressSanitizer
+  Storage& storage = Storage::cpu();
+  constexpr size_t mb = size_t(1) << 20;
+  storage.free(storage.allocate(64 * mb), 64 * mb);  // the least peak
+  const size_t peak = storage.stats().peak;
+  for (size_t bytes = mb; bytes < 4 * mb; bytes += mb / 2) {  // as much of each size as was live at once
+    std::vector<void*> blocks;
+    while (storage.stats().live + bytes <= peak) blocks.push_back(storage.allocate(bytes));
+    for (void* b : blocks) storage.free(b, bytes);
+  }
+  const auto use = [&](size_t bytes) {
+    void* const block = storage.allocate(bytes);
+    const size_t reserved = storage.stats().reserved;
+    storage.free(block, bytes);
+    return reserved;
+  };
+  for (size_t bytes : {5 * mb, 10 * mb}) use(bytes);
+  const size_t reserved = storage.stats().reserved;
+  for (int i = 0; i < 3; ++i) {
+    CHECK(use(5 * mb) == reserved);
+    CHECK(use(10 * mb) == reserved);
+  }
+}
+
 TEST_CASE("storage: figures follow what is allocated", "[engine]") {
   Storage& storage = Storage::cpu();
   const StorageStats before = storage.stats();

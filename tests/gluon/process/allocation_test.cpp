@@ -183,7 +183,7 @@ void check_net(Net (*make)(), const Shape& data, bool autotune = false) {
 
 }  // namespace
 
-TEST_CASE("hybrid: forwards and training steps of an MLP allocate nothing, one operation each", "[gluon][allocation]") {
+TEST_CASE("hybrid: forwards and training steps of an MLP allocate nothing, one operation each", "[gluon]") {
   check_net(
       +[] {
         return ready(nn::HybridSequential(nn::Dense(64, {.activation = "relu"}), nn::Dense(32, {.activation = "relu"}),
@@ -192,7 +192,7 @@ TEST_CASE("hybrid: forwards and training steps of an MLP allocate nothing, one o
       {1, 20});
 }
 
-TEST_CASE("hybrid: forwards and training steps of LeNet allocate nothing, one operation each", "[gluon][allocation]") {
+TEST_CASE("hybrid: forwards and training steps of LeNet allocate nothing, one operation each", "[gluon]") {
   const auto lenet = +[] {
     return ready(nn::HybridSequential(
         nn::Conv2D(6, {.kernel_size = 5, .activation = "relu"}), nn::MaxPool2D({.pool_size = 2}),
@@ -202,14 +202,12 @@ TEST_CASE("hybrid: forwards and training steps of LeNet allocate nothing, one op
   for (bool autotune : {false, true}) check_net(lenet, {4, 1, 28, 28}, autotune);
 }
 
-TEST_CASE("hybrid: forwards and training steps of ResNet-18 allocate nothing, one operation each",
-          "[gluon][allocation]") {
+TEST_CASE("hybrid: forwards and training steps of ResNet-18 allocate nothing, one operation each", "[gluon]") {
   check_net(+[] { return ready(gluon::model_zoo::vision::ResNetV1(18, {.classes = 10, .thumbnail = true})); },
             {2, 3, 16, 16});
 }
 
-TEST_CASE("hybrid: forwards and training steps of loops and branches allocate nothing, one operation each",
-          "[gluon][allocation]") {
+TEST_CASE("hybrid: forwards and training steps of loops and branches allocate nothing, one operation each", "[gluon]") {
   check_net(+[] { return ready(Recurrent()); }, {3, 3, 5});
   check_net(+[] { return ready(Settling()); }, {4, 6});
   check_net(+[] { return ready(Branching()); }, {4, 6});
