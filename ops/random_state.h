@@ -11,6 +11,11 @@ namespace random {
 // threads. Process-wide. Thread safety: any thread.
 KAON_API void seed(uint64_t value);
 
+// The seed and how many of its numbers have been drawn, by what is pushed so far. A checkpoint keeps it, so that
+// training goes on with the numbers that would have come next. Process-wide. Nothing blocks. Thread safety: any thread.
+KAON_API ops::RandomKey get_state();
+KAON_API void set_state(ops::RandomKey state);
+
 // A separate stream of numbers, given by a key that was drawn before.
 KAON_API ops::RandomKey stream_of(ops::RandomKey key);
 inline constexpr uint64_t stream_draws = 4;  // numbers to draw for such a key

@@ -277,9 +277,16 @@ RandomSubstream::RandomSubstream(RandomKey key)
 RandomSubstream::RandomSubstream() : has_key_(false), outer_(std::exchange(t_stream, this)) {}
 RandomSubstream::~RandomSubstream() { t_stream = outer_; }
 
-void seed(uint64_t value) {
+void seed(uint64_t value) { set_state({value, 0}); }
+
+RandomKey get_state() {
   std::lock_guard lock(next());
-  next().key = {value, 0};
+  return next().key;
+}
+
+void set_state(RandomKey state) {
+  std::lock_guard lock(next());
+  next().key = state;
 }
 
 RandomKey draw(uint64_t count) {

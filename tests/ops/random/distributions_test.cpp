@@ -275,3 +275,16 @@ TEST_CASE("multinomial: the gradient of the logarithms goes to the classes that 
   }
   for (size_t i = 0; i < 4; ++i) CHECK(p.grad().asvector<double>()[i] == Approx(want[i]));
 }
+
+TEST_CASE("random: a state that was kept gives the numbers that came next", "[ops]") {
+  random::seed(11);
+  nd.random_normal({5});
+  const ops::RandomKey state = random::get_state();
+  const NDArray first = nd.random_uniform({37}), second = nd.random_gamma({3});
+  random::set_state(state);
+  CHECK(nd.random_uniform({37}).asvector<double>() == first.asvector<double>());
+  CHECK(nd.random_gamma({3}).asvector<double>() == second.asvector<double>());
+  random::set_state(state);
+  CHECK(random::get_state().seed == 11);
+  CHECK(random::get_state().offset == state.offset);
+}
