@@ -180,6 +180,29 @@ Parameter Block::param(std::string_view name, const Shape& shape, const Paramete
   return p;
 }
 
+Parameter Block::constant(std::string_view name, const NDArray& values) {
+  check_unused(*node_, name);
+  Parameter p(node_->prefix + std::string(name), values);
+  node_->parameters.push_back({.key = std::string(name), .parameter = p, .file_key = std::string(name)});
+  return p;
+}
+
+void Block::share_parameters(const Block& other) {
+  std::unordered_map<std::string, Parameter> theirs;
+  for (const auto& [path, p] : structural_parameters(other.node_)) theirs.emplace(path, p);
+  std::vector<std::pair<Parameter, Parameter>> shared;
+  for (const auto& [path, p] : structural_parameters(node_)) {
+    if (const auto at = theirs.find(path); at != theirs.end()) shared.emplace_back(p, at->second);
+  }
+  if (shared.empty()) {
+    throw ValueError(fmt::format("[share_parameters] {} has no parameter of a path that {} has too", node_->path,
+                                 other.node_->path));
+  }
+  for (const auto& [own, their] : shared) own.check_share(their);
+  for (const auto& [own, their] : shared) own.share(their);
+  visit(node_, "", [](BlockNode& b, const std::string&) { b.clear_traces(); });
+}
+
 void Block::share_param(std::string_view name, const Parameter& parameter) {
   check_unused(*node_, name);
   node_->parameters.push_back(

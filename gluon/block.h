@@ -93,6 +93,11 @@ class Block {
     member = block;
   }
 
+  // Every parameter of this block and its children whose dotted path `other` has too becomes the other's parameter: its
+  // values, its gradient and its name. The rest stay as they are. Tied weights: head.share_parameters(embed), where
+  // both have a `weight`; MXNet's params=. For blocks that no TrainingStep or Trainer has seen. Throws ValueError when
+  // there is no such path, ShapeError and TypeError, naming both, for parameters that differ; then nothing is changed.
+  void share_parameters(const Block& other);
   // Calls fn(block) for every block below this one, children first, then for this one; a block that is a child of
   // several, for each.
   void apply(const std::function<void(Block&)>& fn);
@@ -120,6 +125,9 @@ class Block {
   // In files of save_parameters it is called `file_key`, by default as here.
   Parameter param(std::string_view name, const Shape& shape, const ParameterOptions& options = {},
                   std::string_view file_key = "");
+  // Makes a constant of this block, which initialize() gives these values: it has no gradient, and files have it.
+  // MXNet's get_constant. Throws ValueError for a name that is taken.
+  Parameter constant(std::string_view name, const NDArray& values);
   // Makes a parameter of another block one of this block too: it keeps its full name and its values. Throws ValueError
   // for a name that is taken.
   void share_param(std::string_view name, const Parameter& parameter);

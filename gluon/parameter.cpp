@@ -24,7 +24,9 @@ struct Parameter::Node {
   init::Initializer deferred_init;
   RandomKey deferred_key;  // drawn by initialize(): the values do not depend on when the shape is known
   Device deferred_device;
-  Symbol variable;  // made on first use; one per shape
+  Symbol variable;               // made on first use; one per shape
+  NDArray constant;              // the values of a constant, else undefined
+  std::shared_ptr<Node> shared;  // the parameter that this one has become
 };
 
 namespace {
@@ -40,6 +42,15 @@ bool fits(const Shape& known, const Shape& shape) {
   bool same = known.ndim() == shape.ndim();
   for (int i = 0; same && i < shape.ndim(); ++i) same = known[i] == 0 || known[i] == shape[i];
   return same;
+}
+
+// `shape` with the dimensions that only `more` knows.
+Shape merged(Shape shape, const Shape& more) {
+  if (shape.ndim() < 0) return more;
+  for (int i = 0; shape.ndim() == more.ndim() && i < shape.ndim(); ++i) {
+    if (shape[i] == 0) shape[i] = more[i];
+  }
+  return shape;
 }
 
 [[noreturn]] void throw_misfit(const std::string& name, const Shape& known, const Shape& shape) {
@@ -68,9 +79,45 @@ Parameter::Parameter(std::string_view name, const Shape& shape, const ParameterO
   if (!options.differentiable) node_->options.grad_req = GradReq::null;
 }
 
+Parameter::Parameter(std::string_view name, const NDArray& values)
+    : Parameter(name, values.shape(), {.dtype = values.dtype(), .grad_req = GradReq::null}) {
+  node_->constant = values.copy();
+}
+
+Parameter::Node* Parameter::found() const {
+  Node* node = node_.get();
+  while (node && node->shared) node = node->shared.get();
+  return node;
+}
+
 Parameter::Node& Parameter::node() const {
-  if (!node_) throw StateError("[Parameter] this handle holds no parameter");
-  return *node_;
+  if (Node* node = found()) return *node;
+  throw StateError("[Parameter] this handle holds no parameter");
+}
+
+void Parameter::check_share(const Parameter& other) const {
+  const Node &own = node(), &theirs = other.node();
+  if (own.options.dtype != theirs.options.dtype) {
+    throw TypeError(fmt::format("[Parameter] {} of {} cannot become {} of {}", own.name, name_of(own.options.dtype),
+                                theirs.name, name_of(theirs.options.dtype)));
+  }
+  if (!fits(own.shape, merged(theirs.shape, own.shape))) {
+    throw ShapeError(fmt::format("[Parameter] {} of shape {} cannot become {} of shape {} (0 is unknown)", own.name,
+                                 own.shape.str(), theirs.name, theirs.shape.str()));
+  }
+}
+
+void Parameter::share(const Parameter& other) const {
+  check_share(other);
+  Node& own = node();
+  if (&own == &other.node()) return;
+  other.set_shape(merged(other.shape(), own.shape));
+  other.finish_deferred();
+  std::shared_ptr<Node> last = other.node_;
+  while (last->shared) last = last->shared;
+  own.shared = last;
+  own.data = NDArray();
+  own.deferred = false;
 }
 
 const std::string& Parameter::name() const { return node().name; }
@@ -81,18 +128,18 @@ bool Parameter::is_deferred() const { return node().deferred; }
 GradReq Parameter::grad_req() const { return node().options.grad_req; }
 double Parameter::lr_mult() const { return node().options.lr_mult; }
 double Parameter::wd_mult() const { return node().options.wd_mult; }
-void Parameter::set_lr_mult(double m) { node().options.lr_mult = m; }
-void Parameter::set_wd_mult(double m) { node().options.wd_mult = m; }
+void Parameter::set_lr_mult(double m) const { node().options.lr_mult = m; }
+void Parameter::set_wd_mult(double m) const { node().options.wd_mult = m; }
 bool Parameter::is_auxiliary() const { return !node().options.differentiable; }
 
-void Parameter::set_grad_req(GradReq req) {
+void Parameter::set_grad_req(GradReq req) const {
   Node& n = node();
-  if (!n.options.differentiable) req = GradReq::null;
+  if (!n.options.differentiable || n.constant.defined()) req = GradReq::null;
   if (n.data.defined()) attach(n.data, req, n.options);
   n.options.grad_req = req;
 }
 
-void Parameter::initialize(const init::Initializer& init, Device device, bool force_reinit) {
+void Parameter::initialize(const init::Initializer& init, Device device, bool force_reinit) const {
   Node& n = node();
   if (n.data.defined() && !force_reinit) return;
   n.deferred_init = n.options.init.is_set() ? n.options.init : init;
@@ -107,12 +154,13 @@ void Parameter::initialize(const init::Initializer& init, Device device, bool fo
   }
 }
 
-void Parameter::finish_deferred() {
+void Parameter::finish_deferred() const {
   Node& n = node();
   if (!n.deferred || !is_complete(n.shape)) return;
   autograd::ModeScope mode(false, false);
   random::RandomSubstream stream(n.deferred_key);
-  NDArray values = n.deferred_init(n.shape, n.options.dtype, n.deferred_device);
+  NDArray values = n.constant.defined() ? n.constant.as_in_context(n.deferred_device).astype(n.options.dtype)
+                                        : n.deferred_init(n.shape, n.options.dtype, n.deferred_device);
   attach(values, n.options.grad_req, n.options);
   n.data = std::move(values);
   n.deferred = false;
@@ -143,7 +191,7 @@ NDArray Parameter::grad() const {
 bool Parameter::has_row_sparse_grad() const { return node().options.row_sparse_grad; }
 sparse::RowSparseNDArray Parameter::row_sparse_grad() const { return autograd::row_sparse_grad(data()); }
 
-void Parameter::zero_grad() {
+void Parameter::zero_grad() const {
   Node& n = node();
   if (!n.data.defined()) return;
   if (n.options.row_sparse_grad) return attach(n.data, n.options.grad_req, n.options);
@@ -162,7 +210,7 @@ void Parameter::check_data(const NDArray& values) const {
   }
 }
 
-void Parameter::set_data(const NDArray& values) {
+void Parameter::set_data(const NDArray& values) const {
   Node& n = node();
   check_data(values);
   set_shape(values.shape());
@@ -178,7 +226,7 @@ void Parameter::set_data(const NDArray& values) {
   n.deferred = false;
 }
 
-void Parameter::reset_ctx(Device device) {
+void Parameter::reset_ctx(Device device) const {
   Node& n = node();
   check_device(device, "reset_ctx");
   n.deferred_device = device;
@@ -196,7 +244,7 @@ void Parameter::check_cast(DType dtype) const {
       fmt::format("[cast] {} has a gradient, which needs a floating dtype, got {}", n.name, name_of(dtype)));
 }
 
-void Parameter::cast(DType dtype) {
+void Parameter::cast(DType dtype) const {
   Node& n = node();
   if (n.options.dtype == dtype) return;
   check_cast(dtype);
@@ -226,14 +274,15 @@ Symbol Parameter::var() const {
   return n.variable;
 }
 
-void Parameter::set_name(std::string name) {
+void Parameter::set_name(std::string name) const {
+  if (node_ && node_->shared) return;  // it is called as the other one is
   node().name = std::move(name);
   forget_variable();
 }
 
-void Parameter::forget_variable() { node().variable = Symbol(); }
+void Parameter::forget_variable() const { node().variable = Symbol(); }
 
-void Parameter::set_shape(const Shape& inferred) {
+void Parameter::set_shape(const Shape& inferred) const {
   Node& n = node();
   if (!fits(n.shape, inferred)) throw_misfit(n.name, n.shape, inferred);
   if (n.shape == inferred) return;  // other threads may read it

@@ -31,6 +31,12 @@ struct ParameterOptions {
   bool row_sparse_grad = false;  // the gradient is row_sparse (graph/sparse_gradient.h): MXNet's grad_stype
 };
 
+class Parameter;
+namespace detail {
+// Throws StateError when a block runs that does not contain the parameter.
+KAON_API void check_contained(const Parameter& parameter);
+}  // namespace detail
+
 // A handle: a copy is the same parameter. A 0 in the shape, or all of Shape::unknown(), is unknown until the first
 // forward infers it. Nothing here blocks. Every member of a default-constructed handle but defined() throws StateError.
 // Thread safety: reading from any thread; initializing and setting on one.
@@ -39,6 +45,8 @@ class Parameter {
   Parameter() = default;
   // Without values until initialize(), set_data() or a file gives them.
   Parameter(std::string_view name, const Shape& shape, const ParameterOptions& options = {});
+  // A constant: initialize() gives it these values whatever the initializer is, and it has no gradient.
+  Parameter(std::string_view name, const NDArray& values);
 
   const std::string& name() const;  // path of blocks and own name, joined by "_"
   const Shape& shape() const;       // 0: not known yet
@@ -46,18 +54,19 @@ class Parameter {
   bool is_initialized() const;      // has values
   bool is_deferred() const;         // initialize() was called; the values follow when the shape is known
   GradReq grad_req() const;         // how backward() writes the gradient; null: there is none
-  // Attaches a gradient of zeros in place of the old one, or drops it (null). Running statistics stay at null. Throws
-  // TypeError for values of an integer dtype.
-  void set_grad_req(GradReq req);
-  double lr_mult() const;      // factor of the optimizer's learning rate
-  double wd_mult() const;      // factor of the optimizer's weight decay
-  void set_lr_mult(double m);  // from the next step on
-  void set_wd_mult(double m);  // from the next step on
+  // Attaches a gradient of zeros in place of the old one, or drops it (null). Running statistics and constants stay at
+  // null. Throws TypeError for values of an integer dtype.
+  void set_grad_req(GradReq req) const;
+  double lr_mult() const;            // factor of the optimizer's learning rate
+  double wd_mult() const;            // factor of the optimizer's weight decay
+  void set_lr_mult(double m) const;  // from the next step on
+  void set_wd_mult(double m) const;  // from the next step on
 
   // Sets values by the `init` of the parameter's own options, else by this one: now, or once the shape is known. An
   // initialized parameter keeps its values unless force_reinit, and when this throws. Throws ValueError for an
   // initializer that does not suit the shape, DeviceError when the device does not exist.
-  void initialize(const init::Initializer& init = init::Uniform(), Device device = Device(), bool force_reinit = false);
+  void initialize(const init::Initializer& init = init::Uniform(), Device device = Device(),
+                  bool force_reinit = false) const;
   NDArray data() const { return array(); }  // a handle on the values; throws as array() does
   // The values. Throws StateError, saying what to call, when there are none. The reference holds until the parameter
   // gets another array: initialize, cast, reset_ctx.
@@ -66,19 +75,20 @@ class Parameter {
   bool has_row_sparse_grad() const;  // whether the gradient is row_sparse
   // That gradient, as autograd::row_sparse_grad() gives and throws. Blocks as that does.
   sparse::RowSparseNDArray row_sparse_grad() const;
-  void zero_grad();  // writes zeros; nothing without a gradient
+  void zero_grad() const;  // writes zeros; nothing without a gradient
   // Copies values into the parameter, on its device; makes it initialized and completes its shape. Throws
   // ShapeError and TypeError for values that do not fit.
-  void set_data(const NDArray& values);
+  void set_data(const NDArray& values) const;
   void check_data(const NDArray& values) const;  // throws what set_data would throw
-  void reset_ctx(Device device);                 // moves the values; the gradient becomes zero. Throws DeviceError
-  void cast(DType dtype);  // converts the values; the gradient becomes zero. TypeError: integers with a gradient
+  void reset_ctx(Device device) const;           // moves the values; the gradient becomes zero. Throws DeviceError
+  void cast(DType dtype) const;  // converts the values; the gradient becomes zero. TypeError: integers with a gradient
   void check_cast(DType dtype) const;  // throws what cast would throw
   Symbol var() const;                  // the variable of this name in traces and files
 
-  // F(parameter): the array, or the variable while tracing.
+  // F(parameter): the array, or the variable while tracing. Throws StateError in a block that does not contain it.
   template <class A>
   A as() const {
+    detail::check_contained(*this);
     if constexpr (std::is_same_v<A, NDArray>) {
       return data();
     } else {
@@ -87,17 +97,21 @@ class Parameter {
   }
 
   // --- for blocks
-  void set_name(std::string name);              // the full name; the next var() has it
-  void set_shape(const Shape& inferred);        // completes unknown dimensions; throws ShapeError where others differ
-  void finish_deferred();                       // sets the deferred values if the shape is known by now
-  void forget_variable();                       // the next var() makes a new variable
-  bool is_auxiliary() const;                    // not differentiable: an "aux:" array in files
-  bool defined() const { return bool(node_); }  // whether the handle holds a parameter
-  friend bool operator==(const Parameter& a, const Parameter& b) { return a.node_ == b.node_; }
+  void set_name(std::string name) const;        // the full name; the next var() has it
+  void set_shape(const Shape& inferred) const;  // completes unknown dimensions; throws ShapeError where others differ
+  void finish_deferred() const;                 // sets the deferred values if the shape is known by now
+  void forget_variable() const;                 // the next var() makes a new variable
+  // This handle and its copies become handles of `other`. Throws ShapeError and TypeError where the two differ.
+  void share(const Parameter& other) const;
+  void check_share(const Parameter& other) const;  // throws what share would throw
+  bool is_auxiliary() const;                       // not differentiable: an "aux:" array in files
+  bool defined() const { return bool(node_); }     // whether the handle holds a parameter
+  friend bool operator==(const Parameter& a, const Parameter& b) { return a.found() == b.found(); }
 
  private:
   struct Node;
   Node& node() const;
+  Node* found() const;  // null: none
   std::shared_ptr<Node> node_;
 };
 

@@ -55,6 +55,11 @@ void check_own(const BlockNode& block) {
                   caller->path, block.path, block.hint));
 }
 
+bool contains(const BlockNode& tree, const Parameter& parameter) {
+  return std::ranges::any_of(tree.parameters, [&](const auto& own) { return own.parameter == parameter; }) ||
+         std::ranges::any_of(tree.children, [&](const auto& c) { return contains(*c.node, parameter); });
+}
+
 void check_no_hooks(const BlockNode& block) {
   if (!t_use.is_plan || t_use.of == &block || block.hooks.empty()) return;
   throw StateError(fmt::format(
@@ -64,6 +69,16 @@ void check_no_hooks(const BlockNode& block) {
 }
 
 }  // namespace
+
+// As check_own: another's parameter would be missing in files, and the one that it stands for would get no gradient.
+void check_contained(const Parameter& parameter) {
+  const BlockNode* block = t_running_block;
+  if (!block || contains(*block, parameter)) return;
+  throw StateError(fmt::format(
+      "[Block] {} uses {}, which is not one of its parameters: a member that was assigned to does not share "
+      "it; call share_parameters(), or register it with share_param()",
+      block->path, parameter.name()));
+}
 
 void rethrow_with_call(const BlockNode& block, const std::source_location& site) {
   if (t_running_block) throw;

@@ -11,7 +11,20 @@ void AnyBlock::refuse_symbol(const std::string& block) {
       fmt::format("[{}] this block works on arrays only and cannot be part of a trace; make it a HybridBlock", block));
 }
 
+void AnyBlock::refuse_number(const std::string& block, size_t arrays) {
+  throw ValueError(
+      fmt::format("[{}] this block takes another number of arrays than the {} that it is called with", block, arrays));
+}
+
+void AnyBlock::check_one(const std::string& block, size_t results) {
+  if (results == 1) return;
+  throw ValueError(fmt::format(
+      "[{}] gives {} arrays where one is expected; call the net with a list: net(std::vector{{x}})", block, results));
+}
+
 namespace detail {
+
+bool BlockList::are_plain() const { return std::ranges::all_of(*blocks_, &AnyBlock::is_plain); }
 
 size_t BlockList::position(int64_t index) const {
   int64_t n = int64_t(size()), i = index < 0 ? index + n : index;
@@ -58,6 +71,18 @@ NDArray Container<Derived, Base>::with_hooks(const NDArray& x, engine::FunctionR
 }
 
 template <class Derived, class Base>
+std::vector<NDArray> Container<Derived, Base>::with_hooks(const std::vector<NDArray>& xs,
+                                                          engine::FunctionRef<std::vector<NDArray>()> call) const {
+  if (!gluon::detail::has_hooks(*this->node_)) return call();
+  std::vector<const NDArray*> inputs;
+  for (const NDArray& x : xs) inputs.push_back(&x);
+  gluon::detail::call_pre_hooks(this->node_, inputs);
+  std::vector<NDArray> ys = call();
+  gluon::detail::call_hooks(this->node_, inputs, ys);
+  return ys;
+}
+
+template <class Derived, class Base>
 void Container<Derived, Base>::replace(int64_t index, const AnyBlock& block) {
   if (is_hybrid) BlockList::check_hybrid(this->class_name(), block);
   const size_t i = blocks_.position(index);
@@ -77,9 +102,14 @@ Sequential::Sequential() : Container("sequential", true) {}
 NDArray Sequential::operator()(const NDArray& x) const {
   return with_hooks(x, [&] {
     gluon::detail::CallScope scope(*node_, false);
-    NDArray y = x;
-    for (const AnyBlock& block : blocks()) y = block(y);
-    return y;
+    return detail::run_in_sequence(blocks(), x);
+  });
+}
+
+std::vector<NDArray> Sequential::operator()(const std::vector<NDArray>& xs) const {
+  return with_hooks(xs, [&] {
+    gluon::detail::CallScope scope(*node_, false);
+    return detail::run_in_sequence(blocks(), xs);
   });
 }
 

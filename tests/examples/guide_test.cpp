@@ -137,6 +137,14 @@ struct ScaledNet : gluon::HybridBlock<ScaledNet> {
   auto hybrid_forward(auto F, auto x) { return output(hidden(x)) * F(scale); }
 };
 
+struct Tied : gluon::HybridBlock<Tied> {
+  nn::Embedding embed = child("embed", nn::Embedding(1000, 32));
+  nn::Dense head = child("head", nn::Dense(1000, {.flatten = false}));
+  gluon::Parameter scale = constant("scale", nd.array({0.5}));
+  Tied() { head.share_parameters(embed); }  // the `weight`; `bias` has no counterpart
+  auto hybrid_forward(auto F, auto x) { return head(embed(x) * F(scale)); }
+};
+
 struct Flow : gluon::HybridBlock<Flow> {
   auto hybrid_forward(auto F, auto x) {
     // foreach(body, data, states): body(row, states) gives pair(outputs, states)
@@ -172,6 +180,11 @@ TEST_CASE("guide: blocks", "[docs]") {
   nn::HybridSequential row(nn::Dense(4), ScaledNet(2));
   CHECK(row.collect_params().contains("dense0_weight"));
   CHECK(row.collect_params().contains("hybridblock0_hidden_weight"));
+
+  Tied tied;
+  tied.initialize();
+  CHECK(tied(nd.ones({2, 5})).shape() == Shape(2, 5, 1000));
+  CHECK(tied.collect_params().size() == 3);
 
   Flow flow;
   NDArray x = nd.array({{1, 2}, {3, 4}});

@@ -1,11 +1,14 @@
 #include "kaon/gluon/nn/nn.h"
 
+#include "kaon/gluon/loss.h"
+#include "kaon/gluon/training_step.h"
 #include "kaon/ops/ndarray_file.h"
 #include "kaon/tests/gluon/support.h"
 #include "kaon/tests/support/files.h"
 
 using namespace kaon;
 using namespace kaon::test;
+using Catch::Matchers::Contains;
 namespace nn = kaon::gluon::nn;
 
 namespace {
@@ -108,4 +111,105 @@ TEST_CASE("sequential: blocks that are not hybrid", "[gluon]") {
   CHECK_THROWS_AS(net[1](sym.var("data")), TraceError);
   nn::HybridSequential hybrid;
   CHECK_THROWS_AS(hybrid.add(Doubled()), ValueError);
+}
+
+namespace {
+
+// Two in, two out.
+struct Crossed : gluon::HybridBlock<Crossed> {
+  nn::Dense left = child("left", nn::Dense(3)), right = child("right", nn::Dense(3));
+  auto hybrid_forward(auto F, auto x, auto y) { return std::pair(F.tanh(left(x) + y), F.relu(right(y) - x)); }
+};
+// One in, two out.
+struct Fork : gluon::HybridBlock<Fork> {
+  auto hybrid_forward(auto F, auto x) { return std::vector{x, F.sin(x)}; }
+};
+// Any number in, one out.
+struct Sum : gluon::HybridBlock<Sum> {
+  template <class F, class A>
+  A hybrid_forward(F f, const std::vector<A>& xs) {
+    return f.add_n(xs);
+  }
+};
+// An array and a list, as of states.
+struct Mixed : gluon::HybridBlock<Mixed> {
+  template <class F, class A>
+  std::pair<A, std::vector<A>> hybrid_forward(F f, const A& x, const std::vector<A>& rest) {
+    return {f.add_n(rest) * x, rest};
+  }
+};
+struct Swapped : gluon::Block {
+  Swapped() : Block("swapped") {}
+  std::pair<NDArray, NDArray> operator()(const NDArray& x, const NDArray& y) { return {y, x}; }
+};
+
+}  // namespace
+
+TEST_CASE("sequential: several arrays go from block to block", "[gluon]") {
+  const NDArray x = nd.random_normal({2, 3}), y = nd.random_normal({2, 3});
+  const auto check = [&](auto net, Crossed& crossed, auto&& expected) {
+    net.initialize();
+    crossed(x, y);
+    for (bool hybrid : {false, true}) {
+      INFO((hybrid ? "hybridized" : "imperative"));
+      net.hybridize(hybrid, {.exact = true});
+      const std::vector<NDArray> results = net(x, y);
+      const std::vector<NDArray> wanted = expected();
+      REQUIRE(results.size() == wanted.size());
+      for (size_t i = 0; i < wanted.size(); ++i) CHECK(values(results[i]) == values(wanted[i]));
+      CHECK(net(std::vector<NDArray>{x, y}).size() == wanted.size());
+    }
+  };
+  Crossed a, b;
+  check(nn::HybridSequential(a), a, [&] {
+    auto [l, r] = a(x, y);
+    return std::vector{l, r};
+  });
+  check(nn::HybridSequential(b, Mixed(), Sum()), b, [&] {
+    auto [l, r] = b(x, y);
+    return std::vector{l * r + r};
+  });
+  Crossed c;
+  check(nn::Sequential(c, Swapped(), nn::HybridSequential(Mixed())), c, [&] {
+    auto [l, r] = c(x, y);
+    return std::vector{l * r, l};
+  });
+}
+
+TEST_CASE("sequential: one array in, one out, several between", "[gluon]") {
+  const NDArray x = nd.random_normal({2, 3});
+  Crossed crossed;
+  check_hybrid(nn::HybridSequential(Fork(), crossed, Sum(), nn::Dense(2)), {2, 3});
+  nn::Sequential net{Fork(), Swapped(), Sum()};
+  CHECK(values(net(x)) == values(x + nd.sin(x)));
+  CHECK(net(std::vector<NDArray>{x}).size() == 1);
+  int calls = 0;
+  net.register_forward_hook([&](const gluon::Block&, std::span<const NDArray> inputs,
+                                std::span<const NDArray> outputs) { calls += int(inputs.size() + outputs.size()); });
+  net(x);
+  net(std::vector<NDArray>{x});
+  CHECK(calls == 4);
+  const gluon::loss::L2Loss loss;
+  nn::HybridSequential trained{Fork(), Crossed(), Sum()};
+  trained.initialize();
+  gluon::Trainer trainer(trained.collect_params(), optimizer::SGD({.learning_rate = 0.1}));
+  gluon::TrainingStep step(trained, loss, trainer);
+  const NDArray before = step(x, x * 2), after = step(x, x * 2);
+  CHECK(after.mean().asscalar<float>() < before.mean().asscalar<float>());
+}
+
+TEST_CASE("sequential: another number of arrays than a block takes is refused", "[gluon]") {
+  const NDArray x = nd.ones({2, 3});
+  for (bool hybrid : {false, true}) {
+    nn::HybridSequential forked{Fork()}, crossed{Crossed()}, dense{nn::Dense(3)};
+    for (auto* net : {&forked, &crossed, &dense}) {
+      net->initialize();
+      net->hybridize(hybrid);
+    }
+    CHECK_THROWS_WITH(forked(x), Contains("[Sequential] gives 2 arrays where one is expected"));
+    CHECK_THROWS_WITH(crossed(x), Contains("takes another number of arrays than the 1"));
+    CHECK_THROWS_WITH(dense(x, x), Contains("takes another number of arrays than the 2"));
+    CHECK_THROWS_AS(forked(x, x), ValueError);
+    CHECK(forked(std::vector<NDArray>{x}).size() == 2);
+  }
 }
