@@ -1,5 +1,5 @@
 // ThreadContext: engine, device, recording, modes and block path of this thread or coroutine. And EngineRef, a
-// reference to an engine that may end before it.
+// reference to an engine that may end before it. DeviceScope: where arrays are made.
 #pragma once
 
 #include <atomic>
@@ -77,5 +77,22 @@ KAON_THREAD_LOCAL_READ inline ThreadContext& thread_context() {
   return t_context;
 }
 }  // namespace engine
+
+// The device of this thread's, or coroutine's, innermost DeviceScope; cpu(0) outside. While a block runs it is that of
+// the block's first argument, as in MXNet. Nothing blocks.
+inline Device current_device() { return engine::thread_context().device; }
+
+// While it exists, functions that make arrays on this thread or coroutine make them on `device` unless they are told
+// another one. MXNet's `with mx.gpu(0):`. Thread safety: one thread; one coroutine, which may suspend meanwhile.
+class DeviceScope {
+ public:
+  explicit DeviceScope(Device device) : outer_(current_device()) { engine::thread_context().device = device; }
+  ~DeviceScope() { engine::thread_context().device = outer_; }
+  DeviceScope(const DeviceScope&) = delete;
+  DeviceScope& operator=(const DeviceScope&) = delete;
+
+ private:
+  Device outer_;
+};
 
 }  // namespace kaon

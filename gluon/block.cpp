@@ -81,8 +81,12 @@ const std::string& Block::name() const { return node_->name; }
 const std::string& Block::class_name() const { return node_->hint; }
 
 void Block::initialize(const init::Initializer& init, Device device, bool force_reinit) {
-  check_device(device, "initialize");
-  collect_params().initialize(init, device, force_reinit);
+  initialize(init, std::vector{device}, force_reinit);
+}
+
+void Block::initialize(const init::Initializer& init, const std::vector<Device>& devices, bool force_reinit) {
+  for (Device device : devices) check_device(device, "initialize");  // also where there are no parameters
+  collect_params().initialize(init, devices, force_reinit);
 }
 
 ParameterDict Block::collect_params(std::string_view select) const {
@@ -296,7 +300,7 @@ void export_block(const BlockNode& block, const std::string& prefix, int epoch) 
   NamedArrays arrays;
   auto aux = program.list_auxiliary_states();
   std::unordered_map<std::string, NDArray> values;
-  for (const Parameter& p : chosen->parameters) values[p.name()] = p.data();
+  for (const Parameter& p : chosen->parameters) values[p.name()] = p.reduced();
   for (const std::string& name : program.list_inputs()) {
     auto it = values.find(name);
     if (it == values.end()) continue;

@@ -16,6 +16,7 @@
 #include <vector>
 
 #include "kaon/engine/api.h"
+#include "kaon/engine/thread_context.h"
 #include "kaon/gluon/parameter.h"
 #include "kaon/graph/hybridize.h"
 
@@ -60,8 +61,9 @@ class Block {
   const std::string& name() const;        // "conv1"; of a child of a Sequential "dense0"
   const std::string& class_name() const;  // the hint that the class gives, "dense"
   // Parameter::initialize for every parameter of the block and its children. Throws DeviceError when the device does
-  // not exist.
+  // not exist. On several devices, a call uses the values on that of its first argument.
   void initialize(const init::Initializer& init = init::Uniform(), Device device = Device(), bool force_reinit = false);
+  void initialize(const init::Initializer& init, const std::vector<Device>& devices, bool force_reinit = false);
   // All parameters, own ones first; `select` is a regular expression that full names must begin with. Throws
   // ValueError when it is none.
   ParameterDict collect_params(std::string_view select = "") const;
@@ -334,6 +336,8 @@ using TraceFn = engine::FunctionRef<FlatSymbols(std::span<const Symbol>)>;
 using RoomFn = engine::FunctionRef<std::span<NDArray>(size_t, std::span<const size_t>)>;
 
 KAON_API bool is_active(const BlockNode& block);
+// The first array's; the current one where that has no memory, as where shapes alone are asked for, and without arrays.
+KAON_API Device device_of(std::span<const NDArray* const> inputs);
 KAON_API bool has_hooks(const BlockNode& block);
 KAON_API void call_pre_hooks(const std::shared_ptr<BlockNode>& block, std::span<const NDArray* const> inputs);
 KAON_API void call_hooks(const std::shared_ptr<BlockNode>& block, std::span<const NDArray* const> inputs,
@@ -437,6 +441,7 @@ class HybridBlock : public Block {
           return results;
         };
         const detail::CallInputs inputs = arguments.inputs();
+        const DeviceScope device(detail::device_of(inputs.arrays));
         const auto call = [&]() -> Result {
           if (detail::is_active(*node_)) {
             detail::ResultRoom<Result> room;

@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include "kaon/engine/device/backend.h"
+#include "kaon/engine/thread_context.h"
 #include "kaon/gluon/internal/parameter_files.h"
 #include "kaon/graph/ir/symbol_node.h"
 #include "kaon/graph/sparse_gradient.h"
@@ -15,18 +16,59 @@ namespace kaon::gluon {
 
 using namespace graph;
 
+namespace {
+
+// Integers have no gradient to attach, and none to drop.
+void attach(NDArray& values, GradReq req, const ParameterOptions& options) {
+  if (req == GradReq::null && !is_floating(values.dtype())) return;
+  if (options.row_sparse_grad) {
+    autograd::attach_row_sparse_grad(values, req);
+  } else {
+    values.attach_grad(req);
+  }
+}
+
+void check_devices(const std::vector<Device>& devices, const char* caller) {
+  if (devices.empty()) throw ValueError(fmt::format("[{}] there are no devices", caller));
+  for (size_t i = 0; i < devices.size(); ++i) {
+    check_device(devices[i], caller);
+    if (std::find(devices.begin(), devices.begin() + ptrdiff_t(i), devices[i]) != devices.begin() + ptrdiff_t(i)) {
+      throw ValueError(fmt::format("[{}] {} is named twice", caller, devices[i].str()));
+    }
+  }
+}
+
+}  // namespace
+
 struct Parameter::Node {
   std::string name;
   Shape shape;  // 0: unknown, as is Shape::unknown()
   ParameterOptions options;
-  NDArray data;
+  NDArray data;                        // on the first device
+  std::vector<NDArray> copies;         // on the others
   std::atomic<bool> deferred = false;  // lowered after `data` is there: looked at without a lock
   init::Initializer deferred_init;
   RandomKey deferred_key;  // drawn by initialize(): the values do not depend on when the shape is known
-  Device deferred_device;
+  std::vector<Device> deferred_devices;
   Symbol variable;               // made on first use; one per shape
   NDArray constant;              // the values of a constant, else undefined
   std::shared_ptr<Node> shared;  // the parameter that this one has become
+
+  template <class Fn>
+  void each(Fn&& fn) {
+    if (data.defined()) fn(data);
+    for (NDArray& copy : copies) fn(copy);
+  }
+  // Values that are on the first of these devices. `deferred` is lowered last: others look at it without a lock.
+  void set(NDArray values, const std::vector<Device>& devices) {
+    std::vector<NDArray> more;
+    for (size_t i = 1; i < devices.size(); ++i) more.push_back(values.as_in_context(devices[i]));
+    attach(values, options.grad_req, options);
+    for (NDArray& copy : more) attach(copy, options.grad_req, options);
+    copies = std::move(more);
+    data = std::move(values);
+    deferred = false;
+  }
 };
 
 namespace {
@@ -55,16 +97,6 @@ Shape merged(Shape shape, const Shape& more) {
 
 [[noreturn]] void throw_misfit(const std::string& name, const Shape& known, const Shape& shape) {
   throw ShapeError(fmt::format("[Parameter] {} has shape {} (0 is unknown), got {}", name, known.str(), shape.str()));
-}
-
-// Integers have no gradient to attach, and none to drop.
-void attach(NDArray& values, GradReq req, const ParameterOptions& options) {
-  if (req == GradReq::null && !is_floating(values.dtype())) return;
-  if (options.row_sparse_grad) {
-    autograd::attach_row_sparse_grad(values, req);
-  } else {
-    values.attach_grad(req);
-  }
 }
 
 thread_local ParameterTrace* t_trace = nullptr;
@@ -117,6 +149,7 @@ void Parameter::share(const Parameter& other) const {
   while (last->shared) last = last->shared;
   own.shared = last;
   own.data = NDArray();
+  own.copies.clear();
   own.deferred = false;
 }
 
@@ -135,15 +168,20 @@ bool Parameter::is_auxiliary() const { return !node().options.differentiable; }
 void Parameter::set_grad_req(GradReq req) const {
   Node& n = node();
   if (!n.options.differentiable || n.constant.defined()) req = GradReq::null;
-  if (n.data.defined()) attach(n.data, req, n.options);
+  n.each([&](NDArray& values) { attach(values, req, n.options); });
   n.options.grad_req = req;
 }
 
 void Parameter::initialize(const init::Initializer& init, Device device, bool force_reinit) const {
+  initialize(init, std::vector{device}, force_reinit);
+}
+
+void Parameter::initialize(const init::Initializer& init, const std::vector<Device>& devices, bool force_reinit) const {
   Node& n = node();
+  check_devices(devices, "initialize");
   if (n.data.defined() && !force_reinit) return;
   n.deferred_init = n.options.init.is_set() ? n.options.init : init;
-  n.deferred_device = device;
+  n.deferred_devices = devices;
   n.deferred_key = random::draw(4);
   n.deferred = true;
   try {
@@ -159,14 +197,19 @@ void Parameter::finish_deferred() const {
   if (!n.deferred || !is_complete(n.shape)) return;
   autograd::ModeScope mode(false, false);
   random::RandomSubstream stream(n.deferred_key);
-  NDArray values = n.constant.defined() ? n.constant.as_in_context(n.deferred_device).astype(n.options.dtype)
-                                        : n.deferred_init(n.shape, n.options.dtype, n.deferred_device);
-  attach(values, n.options.grad_req, n.options);
-  n.data = std::move(values);
-  n.deferred = false;
+  const Device device = n.deferred_devices.front();
+  n.set(n.constant.defined() ? n.constant.as_in_context(device).astype(n.options.dtype)
+                             : n.deferred_init(n.shape, n.options.dtype, device),
+        n.deferred_devices);
 }
 
 const NDArray& Parameter::array() const {
+  const Node& n = node();
+  if (n.copies.empty() && n.data.defined()) return n.data;
+  return array(current_device());
+}
+
+const NDArray& Parameter::array(Device device) const {
   Node& n = node();
   if (!n.data.defined()) {
     throw StateError(
@@ -176,16 +219,60 @@ const NDArray& Parameter::array() const {
                                  n.name, n.shape.str())
                    : fmt::format("[Parameter] {} is not initialized: call net.initialize() first", n.name));
   }
-  return n.data;
+  if (n.data.device() == device) return n.data;
+  for (const NDArray& copy : n.copies) {
+    if (copy.device() == device) return copy;
+  }
+  std::string devices = n.data.device().str();
+  for (const NDArray& copy : n.copies) devices += ", " + copy.device().str();
+  throw DeviceError(fmt::format("[Parameter] {} has no values on {}, but on {}", n.name, device.str(), devices));
 }
 
-NDArray Parameter::grad() const {
-  NDArray g = data().grad();
-  if (has_row_sparse_grad()) {
-    throw StateError(fmt::format("[Parameter] the gradient of {} is row_sparse: call row_sparse_grad()", node().name));
+std::vector<Device> Parameter::list_ctx() const {
+  const Node& n = node();
+  if (!n.data.defined()) return n.deferred ? n.deferred_devices : std::vector<Device>();
+  std::vector<Device> devices{n.data.device()};
+  for (const NDArray& copy : n.copies) devices.push_back(copy.device());
+  return devices;
+}
+
+std::vector<NDArray> Parameter::list_data() const {
+  const Node& n = node();
+  if (!n.data.defined()) array(Device());  // throws
+  std::vector<NDArray> all{n.data};
+  all.insert(all.end(), n.copies.begin(), n.copies.end());
+  return all;
+}
+
+NDArray Parameter::reduced() const {
+  const std::vector<NDArray> all = list_data();
+  if (all.size() == 1 || !is_floating(all[0].dtype())) return all[0];
+  autograd::ModeScope mode(false, false);
+  NDArray sum = all[0].copy();
+  for (size_t i = 1; i < all.size(); ++i) sum += all[i].as_in_context(all[0].device());
+  return sum / double(all.size());
+}
+
+namespace {
+
+NDArray gradient_of(const Parameter& p, const NDArray& values) {
+  if (p.has_row_sparse_grad()) {
+    throw StateError(fmt::format("[Parameter] the gradient of {} is row_sparse: call row_sparse_grad()", p.name()));
   }
-  if (!g.defined()) throw StateError(fmt::format("[Parameter] {} has no gradient: its grad_req is null", node().name));
+  NDArray g = values.grad();
+  if (!g.defined()) throw StateError(fmt::format("[Parameter] {} has no gradient: its grad_req is null", p.name()));
   return g;
+}
+
+}  // namespace
+
+NDArray Parameter::grad() const { return gradient_of(*this, array()); }
+NDArray Parameter::grad(Device device) const { return gradient_of(*this, array(device)); }
+
+std::vector<NDArray> Parameter::list_grad() const {
+  std::vector<NDArray> all;
+  for (const NDArray& values : list_data()) all.push_back(gradient_of(*this, values));
+  return all;
 }
 
 bool Parameter::has_row_sparse_grad() const { return node().options.row_sparse_grad; }
@@ -193,12 +280,13 @@ sparse::RowSparseNDArray Parameter::row_sparse_grad() const { return autograd::r
 
 void Parameter::zero_grad() const {
   Node& n = node();
-  if (!n.data.defined()) return;
-  if (n.options.row_sparse_grad) return attach(n.data, n.options.grad_req, n.options);
-  if (NDArray g = n.data.grad(); g.defined()) {
-    autograd::ModeScope mode(false, false);
-    g.assign(0);
-  }
+  n.each([&](NDArray& values) {
+    if (n.options.row_sparse_grad) return attach(values, n.options.grad_req, n.options);
+    if (NDArray g = values.grad(); g.defined()) {
+      autograd::ModeScope mode(false, false);
+      g.assign(0);
+    }
+  });
 }
 
 void Parameter::check_data(const NDArray& values) const {
@@ -216,25 +304,22 @@ void Parameter::set_data(const NDArray& values) const {
   set_shape(values.shape());
   autograd::ModeScope mode(false, false);
   if (n.data.defined()) {
-    n.data.assign(values);
+    n.each([&](NDArray& own) { own.assign(values); });
     return;
   }
-  const Device device = n.deferred ? n.deferred_device : values.device();
-  NDArray own = values.device() == device ? values.copy() : values.as_in_context(device);
-  attach(own, n.options.grad_req, n.options);
-  n.data = std::move(own);
-  n.deferred = false;
+  const std::vector<Device> devices = n.deferred ? n.deferred_devices : std::vector{values.device()};
+  n.set(values.device() == devices[0] ? values.copy() : values.as_in_context(devices[0]), devices);
 }
 
-void Parameter::reset_ctx(Device device) const {
+void Parameter::reset_ctx(Device device) const { reset_ctx(std::vector{device}); }
+
+void Parameter::reset_ctx(const std::vector<Device>& devices) const {
   Node& n = node();
-  check_device(device, "reset_ctx");
-  n.deferred_device = device;
-  if (!n.data.defined() || n.data.device() == device) return;
+  check_devices(devices, "reset_ctx");
+  n.deferred_devices = devices;
+  if (!n.data.defined() || list_ctx() == devices) return;
   autograd::ModeScope mode(false, false);
-  NDArray there = n.data.as_in_context(device);
-  attach(there, n.options.grad_req, n.options);
-  n.data = std::move(there);
+  n.set(n.data.as_in_context(devices[0]), devices);
 }
 
 void Parameter::check_cast(DType dtype) const {
@@ -250,10 +335,11 @@ void Parameter::cast(DType dtype) const {
   check_cast(dtype);
   n.options.dtype = dtype;
   n.variable = Symbol();
-  if (!n.data.defined()) return;
   autograd::ModeScope mode(false, false);
-  n.data = n.data.astype(dtype);
-  attach(n.data, n.options.grad_req, n.options);
+  n.each([&](NDArray& values) {
+    values = values.astype(dtype);
+    attach(values, n.options.grad_req, n.options);
+  });
 }
 
 Symbol Parameter::var() const {
@@ -319,22 +405,27 @@ Parameter ParameterDict::get(std::string_view name) const {
 }
 
 void ParameterDict::initialize(const init::Initializer& init, Device device, bool force_reinit) const {
-  for (Parameter p : items_) p.initialize(init, device, force_reinit);
+  for (const Parameter& p : items_) p.initialize(init, device, force_reinit);
 }
-void ParameterDict::reset_ctx(Device device) const {
-  for (Parameter p : items_) p.reset_ctx(device);
+void ParameterDict::initialize(const init::Initializer& init, const std::vector<Device>& devices,
+                               bool force_reinit) const {
+  for (const Parameter& p : items_) p.initialize(init, devices, force_reinit);
+}
+void ParameterDict::reset_ctx(Device device) const { reset_ctx(std::vector{device}); }
+void ParameterDict::reset_ctx(const std::vector<Device>& devices) const {
+  for (const Parameter& p : items_) p.reset_ctx(devices);
 }
 void ParameterDict::zero_grad() const {
-  for (Parameter p : items_) p.zero_grad();
+  for (const Parameter& p : items_) p.zero_grad();
 }
 void ParameterDict::set_grad_req(GradReq req) const {
-  for (Parameter p : items_) p.set_grad_req(req);
+  for (const Parameter& p : items_) p.set_grad_req(req);
 }
 void ParameterDict::set_lr_mult(double m) const {
-  for (Parameter p : items_) p.set_lr_mult(m);
+  for (const Parameter& p : items_) p.set_lr_mult(m);
 }
 void ParameterDict::set_wd_mult(double m) const {
-  for (Parameter p : items_) p.set_wd_mult(m);
+  for (const Parameter& p : items_) p.set_wd_mult(m);
 }
 
 void ParameterDict::save(const std::filesystem::path& file, std::string_view strip_prefix) const {

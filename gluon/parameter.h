@@ -67,20 +67,32 @@ class Parameter {
   // initializer that does not suit the shape, DeviceError when the device does not exist.
   void initialize(const init::Initializer& init = init::Uniform(), Device device = Device(),
                   bool force_reinit = false) const;
+  // The same values on each of these devices. Throws ValueError too for no device and for one that is named twice.
+  void initialize(const init::Initializer& init, const std::vector<Device>& devices, bool force_reinit = false) const;
+  // The devices of the values, or where initialize() will make them; empty before.
+  std::vector<Device> list_ctx() const;
   NDArray data() const { return array(); }  // a handle on the values; throws as array() does
-  // The values. Throws StateError, saying what to call, when there are none. The reference holds until the parameter
-  // gets another array: initialize, cast, reset_ctx.
+  // The values: of several devices those of current_device(). Throws StateError, saying what to call, when there are
+  // none, DeviceError when none are there. The reference holds until the parameter gets another array: initialize,
+  // cast, reset_ctx.
   const NDArray& array() const;
-  NDArray grad() const;              // throws StateError when there are no values, or no dense gradient
-  bool has_row_sparse_grad() const;  // whether the gradient is row_sparse
+  const NDArray& array(Device device) const;  // on this device; throws as array() does
+  NDArray data(Device device) const { return array(device); }
+  std::vector<NDArray> list_data() const;  // on each device; throws as array() does
+  NDArray grad() const;                    // of data(); throws StateError when there is no dense gradient
+  NDArray grad(Device device) const;       // of data(device)
+  std::vector<NDArray> list_grad() const;  // of list_data()
+  bool has_row_sparse_grad() const;        // whether the gradient is row_sparse
   // That gradient, as autograd::row_sparse_grad() gives and throws. Blocks as that does.
   sparse::RowSparseNDArray row_sparse_grad() const;
   void zero_grad() const;  // writes zeros; nothing without a gradient
-  // Copies values into the parameter, on its device; makes it initialized and completes its shape. Throws
+  // Copies values into the parameter, on its devices; makes it initialized and completes its shape. Throws
   // ShapeError and TypeError for values that do not fit.
   void set_data(const NDArray& values) const;
   void check_data(const NDArray& values) const;  // throws what set_data would throw
   void reset_ctx(Device device) const;           // moves the values; the gradient becomes zero. Throws DeviceError
+  // To several devices, those of the first one. Throws as initialize() does.
+  void reset_ctx(const std::vector<Device>& devices) const;
   void cast(DType dtype) const;  // converts the values; the gradient becomes zero. TypeError: integers with a gradient
   void check_cast(DType dtype) const;  // throws what cast would throw
   Symbol var() const;                  // the variable of this name in traces and files
@@ -104,6 +116,7 @@ class Parameter {
   // This handle and its copies become handles of `other`. Throws ShapeError and TypeError where the two differ.
   void share(const Parameter& other) const;
   void check_share(const Parameter& other) const;  // throws what share would throw
+  NDArray reduced() const;                         // the mean over the devices, which files get
   bool is_auxiliary() const;                       // not differentiable: an "aux:" array in files
   bool defined() const { return bool(node_); }     // whether the handle holds a parameter
   friend bool operator==(const Parameter& a, const Parameter& b) { return a.found() == b.found(); }
@@ -159,11 +172,13 @@ class ParameterDict {
   // --- each does for all parameters what Parameter's member of this name does, and throws as that does
   void initialize(const init::Initializer& init = init::Uniform(), Device device = Device(),
                   bool force_reinit = false) const;  // `init` where a parameter has none of its own
-  void reset_ctx(Device device) const;               // net.collect_params().reset_ctx(gpu(0))
-  void zero_grad() const;                            // where there is a gradient
-  void set_grad_req(GradReq req) const;              // GradReq::null freezes a part of a net
-  void set_lr_mult(double m) const;                  // of each, whatever it was
-  void set_wd_mult(double m) const;                  // net.collect_params(".*bias").set_wd_mult(0)
+  void initialize(const init::Initializer& init, const std::vector<Device>& devices, bool force_reinit = false) const;
+  void reset_ctx(Device device) const;  // net.collect_params().reset_ctx(gpu(0))
+  void reset_ctx(const std::vector<Device>& devices) const;
+  void zero_grad() const;                // where there is a gradient
+  void set_grad_req(GradReq req) const;  // GradReq::null freezes a part of a net
+  void set_lr_mult(double m) const;      // of each, whatever it was
+  void set_wd_mult(double m) const;      // net.collect_params(".*bias").set_wd_mult(0)
 
   // --- files, which block: MXNet's lists with full names
 

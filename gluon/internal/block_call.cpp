@@ -27,6 +27,12 @@ uint64_t running_trace() { return t_trace; }
 CallOrder::CallOrder() : outer_(std::exchange(t_call_order, this)) {}
 CallOrder::~CallOrder() { t_call_order = outer_; }
 
+Device device_of(std::span<const NDArray* const> inputs) {
+  if (inputs.empty()) return current_device();
+  const auto& buffer = inputs[0]->node().buffer;
+  return buffer ? buffer->device : current_device();
+}
+
 bool is_active(const BlockNode& block) {
   if (!block.active || block.runs_itself) return false;
   // where nothing is run, only shapes are asked for

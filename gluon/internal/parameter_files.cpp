@@ -34,7 +34,7 @@ void check_unique(const NamedParameters& parameters, std::string_view caller) {
 void save_values(const NamedParameters& parameters, const std::filesystem::path& file, std::string_view caller) {
   check_unique(parameters, caller);
   NamedArrays arrays;
-  for (const auto& [name, p] : parameters) arrays.emplace_back(name, p.data());
+  for (const auto& [name, p] : parameters) arrays.emplace_back(name, p.reduced());
   nd_file::save(file, arrays);
 }
 
