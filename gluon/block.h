@@ -3,20 +3,19 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <concepts>
 #include <filesystem>
 #include <functional>
-#include <iterator>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
-#include <tuple>
 #include <type_traits>
 #include <vector>
 
 #include "kaon/engine/api.h"
 #include "kaon/engine/thread_context.h"
+#include "kaon/gluon/hybrid_arguments.h"
 #include "kaon/gluon/parameter.h"
 #include "kaon/graph/hybridize.h"
 
@@ -33,6 +32,11 @@ struct BlockNode;
 using ForwardPreHook = std::function<void(const Block& block, std::span<const NDArray> inputs)>;
 using ForwardHook =
     std::function<void(const Block& block, std::span<const NDArray> inputs, std::span<const NDArray> outputs)>;
+
+// What is called after each operator that runs inside a block: with the name of the array,
+// "dense0_FullyConnected_output", the name of the operator and the array itself. An exception that it throws leaves the
+// block's call.
+using OpHook = std::function<void(std::string_view array, std::string_view op, const NDArray& value)>;
 
 // A registered hook. Destroying it changes nothing. Thread safety: as building the block.
 class HookHandle {
@@ -109,6 +113,15 @@ class Block {
   // ValueError for an empty function, StateError for a Block whose operator() the program has written.
   HookHandle register_forward_pre_hook(ForwardPreHook fn);
   HookHandle register_forward_hook(ForwardHook fn);  // after the call, with its results too
+  // From the next call on, fn is called after each operator of the calls of this block and its children, with each of
+  // its outputs, with monitor_all with its inputs too ("..._input0"). The block and its children then run operator by
+  // operator, hybridized or not; inside another hybridized net, or a TrainingStep, the call throws StateError. An
+  // operator that is made of others is seen as these. What fn computes is not recorded. Throws as the above.
+  HookHandle register_op_hook(OpHook fn, bool monitor_all = false);
+  // An op hook that reads every floating output, which blocks, and throws ValueError for the first one that has a NaN,
+  // or with `infinity` an infinity: it names the operator, the block and the element. Gradients are not looked at:
+  // set_checks() looks at every operator of the process.
+  HookHandle detect_anomaly(bool infinity = true);
 
   const std::shared_ptr<BlockNode>& node() const { return node_; }  // what copies of the handle share
 
@@ -144,193 +157,6 @@ KAON_API std::string to_string(const Block& block);
 
 namespace detail {
 
-// What hybrid_forward takes: an array, or a list of them, and which kind of array.
-template <class T>
-struct ArgumentKind;
-template <>
-struct ArgumentKind<NDArray> {
-  using type = NDArray;
-};
-template <>
-struct ArgumentKind<Symbol> {
-  using type = Symbol;
-};
-template <class A>
-struct ArgumentKind<std::vector<A>> : ArgumentKind<A> {};
-template <class T>
-concept Argument = requires {
-  typename ArgumentKind<T>::type;
-};
-template <Argument T>
-constexpr bool is_list = !std::same_as<T, typename ArgumentKind<T>::type>;
-
-// What it returns: arrays, lists of arrays, and tuples, pairs and std::arrays of these. Flat it is `arrays` of its own
-// and those of `lists` lists, in order.
-struct FlatReader {
-  std::span<NDArray> arrays;
-  std::span<const size_t> lengths;  // of the lists
-  std::span<NDArray> take(size_t n) {
-    std::span<NDArray> taken = arrays.first(n);
-    arrays = arrays.subspan(n);
-    return taken;
-  }
-};
-template <class R>
-struct Structure;
-template <>
-struct Structure<NDArray> {
-  static constexpr size_t arrays = 1, lists = 0;
-  static NDArray make(FlatReader& flat) { return std::move(flat.take(1)[0]); }
-};
-template <>
-struct Structure<std::vector<NDArray>> {
-  static constexpr size_t arrays = 0, lists = 1;
-  static std::vector<NDArray> make(FlatReader& flat) {
-    const std::span<NDArray> taken = flat.take(flat.lengths[0]);
-    flat.lengths = flat.lengths.subspan(1);
-    return {std::make_move_iterator(taken.begin()), std::make_move_iterator(taken.end())};
-  }
-};
-template <class... R>
-struct Structure<std::tuple<R...>> {
-  static constexpr size_t arrays = (0 + ... + Structure<R>::arrays), lists = (0 + ... + Structure<R>::lists);
-  static std::tuple<R...> make(FlatReader& flat) { return {Structure<R>::make(flat)...}; }  // braces: in order
-};
-template <class R, class S>
-struct Structure<std::pair<R, S>> {
-  static constexpr size_t arrays = Structure<R>::arrays + Structure<S>::arrays;
-  static constexpr size_t lists = Structure<R>::lists + Structure<S>::lists;
-  static std::pair<R, S> make(FlatReader& flat) {
-    R first = Structure<R>::make(flat);
-    return {std::move(first), Structure<S>::make(flat)};
-  }
-};
-template <class R, size_t N>
-struct Structure<std::array<R, N>> {
-  static constexpr size_t arrays = N * Structure<R>::arrays, lists = N * Structure<R>::lists;
-  static std::array<R, N> make(FlatReader& flat) {
-    std::array<R, N> all;
-    for (R& r : all) r = Structure<R>::make(flat);
-    return all;
-  }
-};
-
-// What a call returned, flat, with the lengths of its lists.
-template <class A>
-struct Flat {
-  std::vector<A> arrays;
-  std::vector<size_t> lengths;
-  Flat() = default;
-  Flat(std::vector<A> list) : arrays(std::move(list)) {}
-  void add(const A& array) { arrays.push_back(array); }
-  void add(const std::vector<A>& list) {
-    arrays.insert(arrays.end(), list.begin(), list.end());
-    lengths.push_back(list.size());
-  }
-  template <class... R>
-  void add(const std::tuple<R...>& t) {
-    std::apply([&](const auto&... each) { (add(each), ...); }, t);
-  }
-  template <class R, class S>
-  void add(const std::pair<R, S>& p) {
-    add(p.first), add(p.second);
-  }
-  template <class R, size_t N>
-  void add(const std::array<R, N>& all) {
-    for (const R& r : all) add(r);
-  }
-};
-
-// Where a plan stores its outputs, and the lengths of the lists among them.
-template <class R>
-class ResultRoom {
- public:
-  std::span<NDArray> take(size_t n, std::span<const size_t> lengths) {
-    if constexpr (Structure<R>::lists > 0) {
-      arrays_.resize(n);
-      lengths_.assign(lengths.begin(), lengths.end());
-    }
-    return arrays_;
-  }
-  R make() {
-    FlatReader flat{arrays_, {}};
-    if constexpr (Structure<R>::lists > 0) flat.lengths = lengths_;
-    return Structure<R>::make(flat);
-  }
-
- private:
-  struct Nothing {};
-  static constexpr bool has_lists = Structure<R>::lists > 0;
-  std::conditional_t<has_lists, std::vector<NDArray>, std::array<NDArray, Structure<R>::arrays>> arrays_;
-  [[no_unique_address]] std::conditional_t<has_lists, std::vector<size_t>, Nothing> lengths_;
-};
-
-// The arguments of a call: their arrays, flat, and for each argument the length of the list that it is, -1 for an
-// array.
-struct CallInputs {
-  std::span<const NDArray* const> arrays;
-  std::span<const int> form;
-};
-constexpr int one_array = -1;
-
-// Collects them from arguments, which it does not own, and makes arguments of the same form from Symbols.
-template <class... T>
-class Arguments {
- public:
-  explicit Arguments(const T&... arguments) : form_{form_of(arguments)...} {
-    if constexpr (has_lists) arrays_.reserve((size_t(0) + ... + count_of(arguments)));
-    [[maybe_unused]] size_t i = 0;
-    (collect(i, arguments), ...);
-  }
-  CallInputs inputs() const { return {arrays_, form_}; }
-  auto of_symbols(std::span<const Symbol> flat) const {
-    size_t next = 0, which = 0;
-    return std::tuple<symbols<T>...>{make<T>(flat, next, which)...};  // braces: in order
-  }
-
- private:
-  static constexpr bool has_lists = (is_list<T> || ...);
-  template <class One>
-  using symbols = std::conditional_t<is_list<One>, std::vector<Symbol>, Symbol>;
-
-  template <class One>
-  static size_t count_of(const One& argument) {
-    if constexpr (is_list<One>) {
-      return argument.size();
-    } else {
-      return 1;
-    }
-  }
-  template <class One>
-  static int form_of(const One& argument) {
-    return is_list<One> ? int(count_of(argument)) : one_array;
-  }
-  template <class One>
-  void collect(size_t& i, const One& argument) {
-    if constexpr (is_list<One>) {
-      for (const NDArray& a : argument) arrays_.push_back(&a);
-    } else if constexpr (has_lists) {
-      arrays_.push_back(&argument);
-    } else {
-      arrays_[i++] = &argument;
-    }
-  }
-  template <class One>
-  symbols<One> make(std::span<const Symbol> flat, size_t& next, size_t& which) const {
-    const int n = form_[which++];
-    if constexpr (is_list<One>) {
-      const auto part = flat.subspan(next, size_t(n));
-      next += size_t(n);
-      return {part.begin(), part.end()};
-    } else {
-      return flat[next++];
-    }
-  }
-
-  std::conditional_t<has_lists, std::vector<const NDArray*>, std::array<const NDArray*, sizeof...(T)>> arrays_;
-  std::array<int, sizeof...(T)> form_;
-};
-
 using FlatSymbols = Flat<Symbol>;
 using TraceFn = engine::FunctionRef<FlatSymbols(std::span<const Symbol>)>;
 using RoomFn = engine::FunctionRef<std::span<NDArray>(size_t, std::span<const size_t>)>;
@@ -351,6 +177,8 @@ KAON_API void call_traced(BlockNode& block, const CallInputs& inputs, TraceFn tr
 // Adds where the block was called to the exception that is being handled, unless another block called it.
 [[noreturn]] KAON_API void rethrow_with_call(const BlockNode& block, const std::source_location& site);
 
+class OpHookScope;
+
 // Exists while a block runs: sets its path for error messages and its prefix for names. Throws StateError when the
 // running block calls a block that it does not contain.
 class CallScope {
@@ -365,6 +193,7 @@ class CallScope {
   bool saved_tracing_;
   BlockNode* saved_block_;
   std::optional<NameScope> names_;
+  std::unique_ptr<OpHookScope> op_hooks_;
 };
 
 }  // namespace detail

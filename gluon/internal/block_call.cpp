@@ -34,7 +34,7 @@ Device device_of(std::span<const NDArray* const> inputs) {
 }
 
 bool is_active(const BlockNode& block) {
-  if (!block.active || block.runs_itself) return false;
+  if (!block.active || block.runs_itself || !block.op_hooks.empty() || OpHookScope::is_open()) return false;
   // where nothing is run, only shapes are asked for
   const Interceptor* i = Interceptor::current();
   return !i || !i->instead_of_running;
@@ -67,7 +67,7 @@ bool contains(const BlockNode& tree, const Parameter& parameter) {
 }
 
 void check_no_hooks(const BlockNode& block) {
-  if (!t_use.is_plan || t_use.of == &block || block.hooks.empty()) return;
+  if (!t_use.is_plan || (block.op_hooks.empty() && (t_use.of == &block || block.hooks.empty()))) return;
   throw StateError(fmt::format(
       "[Block] {} ({}) has hooks, which a plan does not call: hybridize(false) the net around it, or detach "
       "them",
@@ -102,6 +102,7 @@ CallScope::CallScope(BlockNode& block, bool tracing)
   thread_context().block_path = block.path;
   thread_context().tracing = tracing;
   if (tracing) names_.emplace(block.prefix);
+  if (!tracing && !block.op_hooks.empty()) op_hooks_ = std::make_unique<OpHookScope>(block);
 }
 
 CallScope::~CallScope() {

@@ -57,6 +57,12 @@ struct BlockNode {
     ForwardHook after;
   };
   std::vector<Hook> hooks;
+  struct OperatorHook {
+    uint64_t id;
+    OpHook fn;
+    bool monitors_all;
+  };
+  std::vector<OperatorHook> op_hooks;
   uint64_t registered_hooks = 0;  // so far
   bool keeps_float32 = false;     // casting the net to a 16-bit float leaves its own parameters float32
   std::vector<Trace> traces;
@@ -70,6 +76,20 @@ struct BlockNode {
 };
 
 namespace detail {
+
+// Exists while a block with op hooks runs: calls them.
+class OpHookScope {
+ public:
+  explicit OpHookScope(const BlockNode& block);
+  ~OpHookScope();
+  OpHookScope(const OpHookScope&) = delete;
+  OpHookScope& operator=(const OpHookScope&) = delete;
+  static bool is_open();  // on this thread
+
+ private:
+  struct Caller;
+  std::unique_ptr<Caller> caller_;
+};
 
 // Collects, while it exists, the blocks whose calls on Symbols end on this thread, in that order, each once.
 class CallOrder {

@@ -147,3 +147,93 @@ TEST_CASE("apply: children first", "[gluon]") {
   made().apply([&](gluon::Block& b) { names.push_back(b.class_name()); });
   CHECK(names == Strings{"relu", "dense", "dense", "hybridsequential"});
 }
+
+namespace {
+
+// log(dense(x)), in two ways to make it.
+struct Log : gluon::HybridBlock<Log> {
+  nn::Dense dense = child("dense", nn::Dense(2, {.weight_initializer = init::One()}));
+  auto hybrid_forward(auto F, auto x) { return F.exp(F.log(dense(x))); }
+};
+
+}  // namespace
+
+TEST_CASE("hooks: op hooks see each operator, hybridized or not, recorded or not", "[gluon]") {
+  nn::HybridSequential net(Log(), nn::Dense(1));
+  net.initialize(init::One());
+  const NDArray x = nd.ones({1, 3});
+  const std::vector<double> expected = values(net(x));
+  for (bool hybrid : {false, true}) {
+    net.hybridize(hybrid);
+    net(x);
+    Strings names, ops, inside;
+    gluon::HookHandle all = net.register_op_hook(
+        [&](std::string_view array, std::string_view op, const NDArray& value) {
+          names.emplace_back(array);
+          ops.emplace_back(op);
+          CHECK(value.size() > 0);
+          nd.sin(value);  // not seen
+        },
+        true);
+    for (bool recorded : {false, true}) {
+      names.clear(), ops.clear();
+      const NDArray y = autograd::record([&] { return net(x); }, recorded);
+      require_close(y, expected);
+      CHECK(names == Strings{"hybridblock0_dense_FullyConnected_input0", "hybridblock0_dense_FullyConnected_input1",
+                             "hybridblock0_dense_FullyConnected_input2", "hybridblock0_dense_FullyConnected_output",
+                             "hybridblock0_log_input0", "hybridblock0_log_output", "hybridblock0_exp_input0",
+                             "hybridblock0_exp_output", "dense0_FullyConnected_input0", "dense0_FullyConnected_input1",
+                             "dense0_FullyConnected_input2", "dense0_FullyConnected_output"});
+      CHECK(ops[0] == "FullyConnected");
+      y.backward();
+    }
+    CHECK(nd.norm(net.collect_params().get("dense0_weight").grad()).asscalar<float>() > 0);
+    all.detach();
+    names.clear();
+    net(x);
+    CHECK(names.empty());
+    nn::AnyBlock first = net[0];
+    gluon::HookHandle some =
+        first.register_op_hook([&](std::string_view, std::string_view op, const NDArray&) { inside.emplace_back(op); });
+    if (hybrid) {
+      CHECK_THROWS_WITH(net(x), Contains("hybridblock0 (hybridblock) has hooks, which a plan does not call"));
+    } else {
+      net(x);
+      CHECK(inside == Strings{"FullyConnected", "log", "exp"});
+    }
+    some.detach();
+    require_close(net(x), expected);
+  }
+  gluon::HookHandle once;
+  once = net.register_op_hook([&](std::string_view, std::string_view, const NDArray&) { once.detach(); });
+  net(x);
+  net.register_op_hook([](std::string_view, std::string_view, const NDArray&) { throw Error("enough"); });
+  CHECK_THROWS_WITH(net(x), Contains("enough"));
+  CHECK_THROWS_WITH(net(x), Contains("enough"));
+  CHECK_THROWS_AS(net.register_op_hook(nullptr), ValueError);
+  CHECK_THROWS_AS(Plain().register_op_hook([](std::string_view, std::string_view, const NDArray&) {}), StateError);
+}
+
+TEST_CASE("hooks: detect_anomaly names the first operator whose result is not finite, in both modes", "[gluon]") {
+  Log net;
+  net.initialize();
+  for (bool hybrid : {false, true}) {
+    net.hybridize(hybrid);
+    gluon::HookHandle both = net.detect_anomaly();
+    CHECK(net(nd.ones({2, 3})).shape() == Shape(2, 2));
+    net(nd.zeros({0, 3}));
+    CHECK_THROWS_WITH(
+        net(nd.array({{1, 1, 1}, {-1, 0, 0}})),
+        Contains("[detect_anomaly] log gives nan at element (1, 0) of") && Contains("log_output, shape (2, 2)"));
+    CHECK_THROWS_WITH(net(nd.array({{1, 1, 1}, {0, 0, 0}})), Contains("log gives -inf at element (1, 0)"));
+    both.detach();
+    gluon::HookHandle nan = net.detect_anomaly(false);
+    CHECK(values(net(nd.zeros({1, 3}))) == std::vector<double>{0, 0});
+    CHECK_THROWS_WITH(net(nd.array({{-1, 0, 0}})), Contains("log gives nan"));
+    nan.detach();
+  }
+  net.detect_anomaly();
+  gluon::Trainer trainer(net.collect_params(), optimizer::SGD());
+  gluon::TrainingStep step(net, gluon::loss::L2Loss(), trainer);
+  CHECK_THROWS_WITH(step(nd.ones({2, 3}), nd.ones({2, 2})), Contains("has hooks"));
+}
