@@ -158,8 +158,8 @@ using OptimOps =
                 LambUpdatePhase2, MPLambUpdatePhase2, MultiSGDUpdate, MultiMPSGDUpdate, MultiSGDMomUpdate,
                 MultiMPSGDMomUpdate, PreloadedMultiSGDUpdate, PreloadedMultiMPSGDUpdate, PreloadedMultiSGDMomUpdate,
                 PreloadedMultiMPSGDMomUpdate, MultiAdamWUpdate, MultiMPAdamWUpdate, MultiLambUpdate, MultiMPLambUpdate,
-                MultiUpdate2, MultiUpdate3, MultiUpdate4, MultiUpdate5, MultiUpdate6, MultiSumSq, MultiLars, AllFinite,
-                MultiAllFinite, ResetArrays>;
+                MultiUpdate2, MultiUpdate3, MultiUpdate4, MultiUpdate5, MultiUpdate6, GradientFactor, LossScale,
+                MultiSumSq, MultiLars, AllFinite, MultiAllFinite, ResetArrays>;
 
 }  // namespace op
 

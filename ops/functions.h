@@ -472,6 +472,8 @@ class Functions : public LayerFunctions<A> {
   A _kaon_multi_update4(std::span<const A* const> arrays, const op::MultiUpdate4& op, Site site = Site::current()) const { return call_list(op, arrays, site); }
   A _kaon_multi_update5(std::span<const A* const> arrays, const op::MultiUpdate5& op, Site site = Site::current()) const { return call_list(op, arrays, site); }
   A _kaon_multi_update6(std::span<const A* const> arrays, const op::MultiUpdate6& op, Site site = Site::current()) const { return call_list(op, arrays, site); }
+  A _kaon_gradient_factor(std::span<const A* const> arrays, const op::GradientFactor& op, Site site = Site::current()) const { return call_list(op, arrays, site); }
+  A _kaon_loss_scale(std::span<const A* const> arrays, const op::LossScale& op, Site site = Site::current()) const { return call_list(op, arrays, site); }
   // --- many arrays: sums of squares (n,), rates of layers, 1 or 0 (1,), zeros in place
   A multi_sum_sq(std::span<const A> arrays, op::MultiSumSq op = {}, Site site = Site::current()) const { return op.num_arrays = int(arrays.size()), call_array_list(op, arrays, site); }
   A multi_lars(const In<A>& lrs, const In<A>& weights_sum_sq, const In<A>& grads_sum_sq, const In<A>& wds, const op::MultiLars& op) const { return call(op, lrs, weights_sum_sq, grads_sum_sq, wds); }

@@ -7,6 +7,7 @@
 #include "kaon/ops/math/dispatch.h"
 #include "kaon/ops/op_def.h"
 #include "kaon/ops/optim/kernels/adapted_rate.h"
+#include "kaon/ops/optim/kernels/gradient_factor.h"
 #include "kaon/ops/optim/kernels/update_kernel.h"
 #include "kaon/ops/optim/optim.h"
 
@@ -15,6 +16,8 @@ namespace kaon {
 using namespace ops;
 
 constinit const OpDef op::MultiSumSq::def = make_op_def<op::MultiSumSq>();
+constinit const OpDef op::GradientFactor::def = make_op_def<op::GradientFactor>();
+constinit const OpDef op::LossScale::def = make_op_def<op::LossScale>();
 constinit const OpDef op::MultiLars::def = make_op_def<op::MultiLars>();
 constinit const OpDef op::AllFinite::def = make_op_def<op::AllFinite>();
 constinit const OpDef op::MultiAllFinite::def = make_op_def<op::MultiAllFinite>();
@@ -68,6 +71,57 @@ void op::MultiAllFinite::infer(InferContext& c) const {
 void run_cpu(const op::AllFinite&, KernelContext& c) { find_finite(c); }
 void run_cpu(const op::MultiAllFinite&, KernelContext& c) { find_finite(c); }
 
+namespace {
+
+// Two doubles for each input from `first` on: the first is the sum of its squares.
+const double* sums_of_squares(KernelContext& c, size_t first) {
+  const size_t n = size_t(c.num_inputs()) - first;
+  UpdateTensor* tensors = static_cast<UpdateTensor*>(c.run.workspace(n * sizeof(UpdateTensor)));
+  double* sums = static_cast<double*>(c.run.workspace(2 * n * sizeof(double)));
+  for (size_t i = 0; i < n; ++i) {
+    const TensorView& x = c.in(int(first + i));
+    UpdateTensor* t = new (tensors + i) UpdateTensor{.size = x.size()};
+    t->set(UpdateTensor::weight, x);
+    t->set(UpdateTensor::grad, x);
+  }
+  sum_all({.kind = UpdateKind::norms}, {tensors, n}, c.run, sums);
+  return sums;
+}
+
+template <class Op>
+void find_factor(const Op& op, KernelContext& c) {
+  c.run.updates_are_whole = true;
+  float* const state = scale_state(op, c);
+  const size_t first = state ? 1 : 0, n = size_t(c.num_inputs()) - first;
+  const double* const sums = sums_of_squares(c, first);
+  double squares = 0;
+  for (size_t i = 0; i < n; ++i) squares += sums[2 * i];
+  c.run.updates_are_whole = false;
+  c.out().as<float>()[0] = gradient_factor(op, squares, state);
+}
+
+template <class Op>
+void check_factor(const Op& op, InferContext& c, int first) {
+  if (c.num_inputs() <= first) c.fail_value("expected one gradient or more");
+  if (std::isnan(op.rescale_grad) || std::isnan(op.clip_global_norm)) c.fail_value("attributes must not be NaN");
+  for (int i = first; i < c.num_inputs(); ++i) c.expect_floating(i);
+  c.set_output(Shape(1), DType::float32);
+}
+
+}  // namespace
+
+void op::GradientFactor::infer(InferContext& c) const { check_factor(*this, c, 0); }
+void op::LossScale::infer(InferContext& c) const {
+  check_factor(*this, c, 1);
+  c.expect_shape(0, Shape(2));
+  if (c.dtype(0) != DType::float32) c.fail_dtype("the state must be float32, got " + to_text(c.dtype(0)));
+  if (!(scale_factor > 1) || !(scale_window >= 1) || !(min_scale > 0) || !(max_scale >= min_scale)) {
+    c.fail_value("scale_factor must be above 1, scale_window 1 or more, and 0 < min_scale <= max_scale");
+  }
+}
+void run_cpu(const op::GradientFactor& op, KernelContext& c) { find_factor(op, c); }
+void run_cpu(const op::LossScale& op, KernelContext& c) { find_factor(op, c); }
+
 void op::MultiSumSq::infer(InferContext& c) const {
   expect_arrays(c, num_arrays);
   for (int i = 0; i < c.num_inputs(); ++i) c.expect_floating(i);
@@ -77,14 +131,7 @@ void op::MultiSumSq::infer(InferContext& c) const {
 void run_cpu(const op::MultiSumSq&, KernelContext& c) {
   const size_t n = size_t(c.num_inputs());
   if (n == 0) return;
-  UpdateTensor* tensors = static_cast<UpdateTensor*>(c.run.workspace(n * sizeof(UpdateTensor)));
-  double* sums = static_cast<double*>(c.run.workspace(2 * n * sizeof(double)));
-  for (size_t i = 0; i < n; ++i) {
-    UpdateTensor* t = new (tensors + i) UpdateTensor{.size = c.in(int(i)).size()};
-    t->set(UpdateTensor::weight, c.in(int(i)));
-    t->set(UpdateTensor::grad, c.in(int(i)));
-  }
-  sum_all({.kind = UpdateKind::norms}, {tensors, n}, c.run, sums);
+  const double* const sums = sums_of_squares(c, 0);
   for (size_t i = 0; i < n; ++i) c.out().as<float>()[i] = float(sums[2 * i]);
 }
 

@@ -361,9 +361,10 @@ using MultiLambUpdate = MultiLambUpdateOf<false>;
 using MultiMPLambUpdate = MultiLambUpdateOf<true>;
 
 // Any rule but the parts of lamb and norms, in groups of `arrays` arrays: {weight, grad, states...} or, where these are
-// one less, with weight32 as the last, of shape (0,) for a weight that is not of 16 bits and has no such copy. The last
-// input is `rates`, float32 (4 n,): the n learning rates, weight decays, numbers x and numbers y. The output is an
-// empty float32 array, which fails when the update does: weights that it has not touched do not.
+// one less, with weight32 as the last, of shape (0,) for a weight that is not of 16 bits and has no such copy. Then
+// comes `rates`, float32 (4 n,): the n learning rates, weight decays, numbers x and numbers y; and perhaps a factor of
+// rescale_grad, float32 (1,), where 0 leaves everything as it is. The output is an empty float32 array, which fails
+// when the update does: weights that it has not touched do not.
 template <int arrays>
 struct MultiUpdate : ops::UpdateRule {
   static constexpr const char* names[] = {"_kaon_multi_update2", "_kaon_multi_update3", "_kaon_multi_update4",
@@ -476,6 +477,44 @@ struct MultiAllFinite {
   void infer(InferContext& c) const;
 };
 
+// By what a step multiplies its gradients, the inputs: float32 (1,). With the 2-norm n of all their elements times
+// rescale_grad, 1 where clip_global_norm is negative or n is at most clip_global_norm, else
+// clip_global_norm / (n + 1e-8); NaN where an element is not finite. Squares of float32 and 16-bit floats are added up
+// in float32, 4,096 at a time.
+struct GradientFactor {
+  double rescale_grad = 1, clip_global_norm = -1;
+  static constexpr OpTraits traits{.name = "_kaon_gradient_factor", .variadic = true, .in_mxnet = false};
+  static constexpr void fields(auto field) {
+    field("rescale_grad", &GradientFactor::rescale_grad);
+    field("clip_global_norm", &GradientFactor::clip_global_norm);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+
+// The same for gradients of a loss that was multiplied by a scale, divided by it unless they are `unscaled` already.
+// The first input is the state, float32 (2,): the scale, and for how many steps it has not changed. Where a gradient is
+// not finite the result is 0, and the scale is divided by scale_factor, down to min_scale; after scale_window steps it
+// is multiplied by scale_factor, up to max_scale.
+struct LossScale {
+  double rescale_grad = 1, clip_global_norm = -1, scale_factor = 2, scale_window = 2000, min_scale = 1,
+         max_scale = 16777216;
+  bool unscaled = false;
+  static constexpr OpTraits traits{
+      .name = "_kaon_loss_scale", .variadic = true, .mutates = ops::bit(0), .in_mxnet = false};
+  static constexpr void fields(auto field) {
+    field("rescale_grad", &LossScale::rescale_grad);
+    field("clip_global_norm", &LossScale::clip_global_norm);
+    field("scale_factor", &LossScale::scale_factor);
+    field("scale_window", &LossScale::scale_window);
+    field("min_scale", &LossScale::min_scale);
+    field("max_scale", &LossScale::max_scale);
+    field("unscaled", &LossScale::unscaled);
+  }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+};
+
 // Fills num_arrays arrays with zeros, in place. Every dtype.
 struct ResetArrays {
   int num_arrays = 0;
@@ -488,6 +527,10 @@ struct ResetArrays {
 }  // namespace op
 void run_cpu(const op::MultiSumSq& op, KernelContext& c);
 void run_cuda(const op::MultiSumSq& op, KernelContext& c);
+void run_cpu(const op::GradientFactor& op, KernelContext& c);
+void run_cuda(const op::GradientFactor& op, KernelContext& c);
+void run_cpu(const op::LossScale& op, KernelContext& c);
+void run_cuda(const op::LossScale& op, KernelContext& c);
 void run_cpu(const op::MultiLars& op, KernelContext& c);
 void run_cuda(const op::MultiLars& op, KernelContext& c);
 void run_cpu(const op::AllFinite& op, KernelContext& c);

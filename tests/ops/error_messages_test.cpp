@@ -1014,6 +1014,14 @@ std::vector<Wrong> updates() {
   rule("_kaon_multi_update5", 6, {"sgd takes groups of 2 arrays"}, [](auto a) { nd._kaon_multi_update5(a, {}); });
   rule("_kaon_multi_update6", 7, {"must not be NaN"},
        [](auto a) { nd._kaon_multi_update6(a, {{.kind = UpdateKind::ftml, .eta = NAN}}); });
+  rule("_kaon_gradient_factor", 2, {"must not be NaN"},
+       [](auto a) { nd._kaon_gradient_factor(a, {.rescale_grad = NAN}); });
+  rule("_kaon_gradient_factor", 0, {"expected one gradient or more"}, [](auto a) { nd._kaon_gradient_factor(a, {}); });
+  rule("_kaon_loss_scale", 2, {"scale_factor must be above 1"}, [](auto a) {
+    const NDArray state = nd.ones({2});
+    const NDArray* all[] = {&state, a[1]};
+    nd._kaon_loss_scale(all, {.scale_factor = 1});
+  });
   return rows;
 }
 

@@ -99,11 +99,17 @@ void run_update(const UpdateCall& call, KernelContext& c) {
   update_all(rule, {tensors, size_t(count)}, c.run);
 }
 
-void run_multi_update(const UpdateRule& rule, int arrays, KernelContext& c) {
+void run_multi_update(const UpdateRule& given, int arrays, KernelContext& c) {
   c.run.updates_are_whole = true;  // as above
-  const int states = traits_of(rule.kind).states, n = c.num_inputs() / arrays;
+  UpdateRule rule = given;
+  const int states = traits_of(rule.kind).states, n = (c.num_inputs() - 1) / arrays;
+  if (c.num_inputs() == n * arrays + 2) {
+    const double factor = double(*c.in(c.num_inputs() - 1).as<float>());
+    if (factor == 0) return;
+    rule.rescale_grad *= factor;
+  }
   const bool multi_precision = arrays > UpdateTensor::first_state + states;
-  const float* rates = c.in(c.num_inputs() - 1).as<float>();
+  const float* rates = c.in(n * arrays).as<float>();
   UpdateTensor* tensors = work_memory<UpdateTensor>(c.run, size_t(n));
   for (int i = 0; i < n; ++i) {
     UpdateTensor* t = new (tensors + i) UpdateTensor(update_tensor(c, i * arrays, states, multi_precision));

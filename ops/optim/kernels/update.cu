@@ -1,5 +1,6 @@
 // The update operators on CUDA: many weights in one launch.
 #include "kaon/ops/optim/kernels/adapted_rate.h"
+#include "kaon/ops/optim/kernels/gradient_factor.h"
 #include "kaon/ops/optim/kernels/tensor_list.cuh"
 #include "kaon/ops/optim/kernels/update_check.h"
 
@@ -78,11 +79,19 @@ struct UpdateArguments {
 };
 static_assert(sizeof(Tensors) + sizeof(UpdateArguments) + sizeof(UpdateRule) + 64 <= 4096);
 
-// rescale_grad where it is in the device's memory.
+// rescale_grad where it, or a factor of it, is in the device's memory.
 struct Scale {
   const void* number = nullptr;
   DType dtype = DType::float32;
+  bool is_factor = false;
 
+  // Whether anything is to be done: then the rule has its rescale_grad.
+  __device__ bool set(UpdateRule& rule) const {
+    if (!number) return true;
+    const double value = get(0);
+    rule.rescale_grad = is_factor ? rule.rescale_grad * value : value;
+    return value != 0 && (is_factor || ::fabs(value) < double(INFINITY));
+  }
   __device__ double get(double otherwise) const {
     if (!number) return otherwise;
     switch (dtype) {
@@ -152,8 +161,7 @@ __device__ double block_sum(double value) {
 template <class A, int states>
 __global__ void update_kernel(Tensors list, UpdateArguments arguments, UpdateRule rule, Scale scale, double* sums) {
   constexpr int N = 16 / int(sizeof(A)), K = UpdateTensor::first_state + states;
-  rule.rescale_grad = scale.get(rule.rescale_grad);
-  if (scale.number && !(::fabs(rule.rescale_grad) > 0 && ::fabs(rule.rescale_grad) < A(INFINITY))) return;
+  if (!scale.set(rule)) return;
   const int tensor = list.tensor();
   const UpdateTraits traits = traits_of(rule.kind);
   const UpdateConstants<A> constants(rule, arguments.of(list, tensor));
@@ -215,8 +223,9 @@ __global__ void add_kernel(Tensors list, const double* blocks, double* sums) {
 }
 
 // rates[i] = the rate of weight i that follows from its sums.
-__global__ void adapt_kernel(Tensors list, UpdateArguments arguments, UpdateRule rule, const double* sums,
+__global__ void adapt_kernel(Tensors list, UpdateArguments arguments, UpdateRule rule, Scale scale, const double* sums,
                              double* rates) {
+  scale.set(rule);
   const int tensor = int(threadIdx.x);
   if (tensor >= list.count) return;
   const int number = list.number[tensor];
@@ -293,7 +302,7 @@ struct Update {
       double* const adapted = static_cast<double*>(c.run.workspace(size_t(count) * sizeof(double)));
       sum<A>(steps.sums, count, tensor, sums);
       for_lists<A>(count, tensor, [&](const Tensors& list, const UpdateArguments& arguments) {
-        cuda::launch(c, adapt_kernel, 1u, unsigned(Tensors::most), list, arguments, rule, sums, adapted);
+        cuda::launch(c, adapt_kernel, 1u, unsigned(Tensors::most), list, arguments, rule, scale, sums, adapted);
       });
       rates = adapted;
     }
@@ -311,7 +320,7 @@ struct Update {
   }
 };
 
-Scale scale_of(const TensorView& view) { return {view.data, view.dtype}; }
+Scale scale_of(const TensorView& view, bool is_factor = false) { return {view.data, view.dtype, is_factor}; }
 
 }  // namespace
 
@@ -333,10 +342,11 @@ void run_update_cuda(const UpdateCall& call, KernelContext& c) {
 
 void run_multi_update_cuda(const UpdateRule& rule, int arrays, KernelContext& c) {
   c.run.updates_are_whole = true;  // as above
-  const int states = traits_of(rule.kind).states, n = c.num_inputs() / arrays;
+  const int states = traits_of(rule.kind).states, n = (c.num_inputs() - 1) / arrays;
   const bool multi_precision = arrays > UpdateTensor::first_state + states;
-  const float* rates = c.in(c.num_inputs() - 1).as<float>();
+  const float* rates = c.in(n * arrays).as<float>();
   Update update{c, rule};
+  if (c.num_inputs() == n * arrays + 2) update.scale = scale_of(c.in(c.num_inputs() - 1), true);
   update.shared.lr = rates, update.shared.wd = rates + n, update.shared.x = rates + 2 * n,
   update.shared.y = rates + 3 * n;
   update.run(n, [&](int i) { return update_tensor(c, i * arrays, states, multi_precision); });
@@ -365,22 +375,55 @@ __global__ void first_sums_kernel(int n, const double* sums, float* out) {
 
 }  // namespace ops
 
-void run_cuda(const op::MultiSumSq&, KernelContext& c) {
-  using namespace ops;
-  const int n = c.num_inputs();
-  if (n == 0) return;
+namespace ops {
+namespace {
+
+// As many pairs of doubles as there are inputs from `first` on: the first is the sum of its squares.
+const double* sums_of_squares(KernelContext& c, int first) {
+  const int n = c.num_inputs() - first;
   double* const sums = static_cast<double*>(c.run.workspace(2 * size_t(n) * sizeof(double)));
   cuda::zero_bytes(c, sums, 2 * size_t(n) * sizeof(double));  // of arrays without elements
   const auto tensor = [&](int i) {
-    UpdateTensor t{.size = c.in(i).size()};
-    t.set(UpdateTensor::weight, c.in(i));
-    t.set(UpdateTensor::grad, c.in(i));
+    UpdateTensor t{.size = c.in(first + i).size()};
+    t.set(UpdateTensor::weight, c.in(first + i));
+    t.set(UpdateTensor::grad, c.in(first + i));
     return t;
   };
   const Update update{c, {.kind = UpdateKind::norms}};
   update.sum<float>(UpdateKind::norms, n, tensor, sums);
   update.sum<double>(UpdateKind::norms, n, tensor, sums);
-  cuda::launch(c, first_sums_kernel, 1u, unsigned(cuda::block), n, sums, c.out().as<float>());
+  return sums;
+}
+
+// One thread.
+template <class Op>
+__global__ void factor_kernel(Op op, int n, const double* sums, float* state, float* out) {
+  double squares = 0;
+  for (int i = 0; i < n; ++i) squares += sums[2 * i];
+  *out = gradient_factor(op, squares, state);
+}
+
+template <class Op>
+void find_factor(const Op& op, KernelContext& c) {
+  c.run.updates_are_whole = true;
+  float* const state = scale_state(op, c);
+  const int first = state ? 1 : 0;
+  const double* const sums = sums_of_squares(c, first);
+  cuda::launch(c, factor_kernel<Op>, 1u, 1u, op, c.num_inputs() - first, sums, state, c.out().as<float>());
+  c.run.updates_are_whole = false;
+}
+
+}  // namespace
+}  // namespace ops
+
+void run_cuda(const op::GradientFactor& op, KernelContext& c) { ops::find_factor(op, c); }
+void run_cuda(const op::LossScale& op, KernelContext& c) { ops::find_factor(op, c); }
+
+void run_cuda(const op::MultiSumSq&, KernelContext& c) {
+  const int n = c.num_inputs();
+  if (n == 0) return;
+  const double* const sums = ops::sums_of_squares(c, 0);
+  cuda::launch(c, ops::first_sums_kernel, 1u, unsigned(cuda::block), n, sums, c.out().as<float>());
 }
 
 }  // namespace kaon

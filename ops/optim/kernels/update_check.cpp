@@ -98,17 +98,22 @@ void check_multi_update(InferContext& c, const UpdateRule& rule, int arrays) {
     c.fail_value("rule " + name + " takes groups of " + to_text(expected) + " arrays, and weight32; got " +
                  to_text(arrays));
   }
-  const int n = c.num_inputs(), weights = n / arrays;
-  if (n % arrays != 1) {
-    c.fail("inputs must be groups of " + to_text(arrays) + " arrays and the rates, got " + to_text(n) + " inputs");
+  const int n = c.num_inputs(), weights = (n - 1) / arrays, rates = weights * arrays;
+  if (n < 1 || n > rates + 2) {
+    c.fail("inputs must be groups of " + to_text(arrays) + " arrays, the rates, and perhaps a factor, got " +
+           to_text(n) + " inputs");
   }
-  for (int first = 0; first < n - 1; first += arrays) {
+  for (int first = 0; first < rates; first += arrays) {
     const bool copied = arrays > expected && has_16_bits(c.dtype(first));
     check_group(c, first, copied ? arrays : expected, copied);
     if (arrays > expected && !copied) c.expect_shape(first + expected, Shape(0));
   }
-  c.expect_shape(n - 1, Shape(4 * weights));
-  expect_float32(c, n - 1, "rates");
+  c.expect_shape(rates, Shape(4 * weights));
+  expect_float32(c, rates, "rates");
+  if (n == rates + 2) {
+    c.expect_shape(n - 1, Shape(1));
+    expect_float32(c, n - 1, "the factor");
+  }
   c.set_output(Shape(0), DType::float32);
 }
 

@@ -165,7 +165,9 @@ const NameSet refused{"_backward_PReLU_gamma",
                       "_kaon_multi_update3",
                       "_kaon_multi_update4",
                       "_kaon_multi_update5",
-                      "_kaon_multi_update6"};
+                      "_kaon_multi_update6",
+                      "_kaon_gradient_factor",
+                      "_kaon_loss_scale"};
 
 }  // namespace
 

@@ -388,6 +388,83 @@ void rule_rows(Rows& rows, UpdateKind kind) {
   }
 }
 
+// With a factor: 0 changes nothing.
+void factor_rows(Rows& rows) {
+  const std::vector<Shape> shapes{{3, 5}, {1, 7}, {0, 4}, {33}};
+  for (double factor : {0.5, 0.0}) {
+    for (UpdateKind kind : {UpdateKind::adam, UpdateKind::lamb}) {
+      const UpdateRule rule{.kind = kind, .epsilon = 0.125, .rescale_grad = 0.5, .clip_gradient = 0.25};
+      const Layout layout{2, Layout::none};
+      std::vector<Input> inputs = inputs_of(shapes, kind, layout);
+      const std::vector<double> rates{0.5, 0.25, 0.125, 0.5, 0, 0.25, 0, 0.25, 1, 1, 1, 1, 1, 1, 1, 1};
+      inputs.push_back(index({16}, rates));
+      inputs.push_back(index({1}, {factor}));
+      rows.emplace_back(
+          op::MultiUpdate<4>{rule}, inputs,
+          [=](Hosts in) {
+            UpdateRule scaled = rule;
+            scaled.rescale_grad *= factor;
+            in.pop_back();
+            const Host r = in.back();
+            return results(
+                in, 4, scaled, layout,
+                [=](size_t i) {
+                  return UpdateNumbers{r[i], r[4 + i], r[8 + i], r[12 + i]};
+                },
+                {{{0}, {}, DType::float32}}, factor != 0);
+          },
+          RowOptions{.dtypes = floats, .loosen = 8});
+    }
+  }
+  const auto squares_of = [](const Hosts& in, size_t first) {
+    double sum = 0;
+    for (size_t i = first; i < in.size(); ++i) sum += sum_of_squares(in[i].values);
+    return sum;
+  };
+  const auto clipped = [](double norm, double most) {
+    return most < 0 || norm <= most ? 1 : std::isfinite(norm) ? most / (norm + 1e-8) : NAN;
+  };
+  for (const std::vector<Input>& list : std::vector<std::vector<Input>>{
+           {constant(in({3, 5})), constant(in({1, 7})), constant(in({0, 4})), constant(in(Shape()))},
+           {constant(in({0}))},
+           {constant(in({2})), constant(in({3}, {1, NAN, 2}))}}) {
+    for (double most : {-1.0, 0.25, 100.0}) {
+      rows.emplace_back(
+          op::GradientFactor{.rescale_grad = 0.5, .clip_global_norm = most}, list,
+          [=](const Hosts& in) {
+            return Host{{1}, {clipped(0.5 * std::sqrt(squares_of(in, 0)), most)}, DType::float32};
+          },
+          RowOptions{.loosen = 8});
+      for (bool unscaled : {false, true}) {
+        std::vector<Input> inputs = list;
+        inputs.insert(inputs.begin(), index({2}, {4, 1}));
+        const op::LossScale op{.rescale_grad = 0.5,
+                               .clip_global_norm = most,
+                               .scale_factor = 4,
+                               .scale_window = most < 0 ? 2.0 : 3.0,
+                               .min_scale = most < 1 ? 2 : 1,
+                               .max_scale = most < 1 ? 8 : 16777216,
+                               .unscaled = unscaled};
+        rows.emplace_back(
+            op, inputs,
+            [=](const Hosts& in) {
+              const double squares = squares_of(in, 1), by = unscaled ? 1 : 4;
+              const bool finite = std::isfinite(squares), grows = finite && op.scale_window == 2;
+              const double factor = finite ? clipped(0.5 * std::sqrt(squares) / by, most) / by : 0;
+              return Hosts{{{1}, {factor}, DType::float32},
+                           {{2},
+                            {finite     ? grows ? 8.0 : 4.0
+                             : most < 1 ? 2.0
+                                        : 1.0,
+                             finite && !grows ? 2.0 : 0.0},
+                            DType::float32}};
+            },
+            RowOptions{.loosen = 8});
+      }
+    }
+  }
+}
+
 void group_adagrad_rows(Rows& rows) {
   for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape(5), Shape(2, 3, 33)}) {
     for (const op::GroupAdagradUpdate& op :
@@ -537,6 +614,7 @@ Rows optim_rows() {
   many_weights<op::MultiMPAdamWUpdate>(rows, scale);
   many_weights<op::MultiLambUpdate>(rows);
   many_weights<op::MultiMPLambUpdate>(rows);
+  factor_rows(rows);
   group_adagrad_rows(rows);
   lamb_step_rows<false>(rows);
   lamb_step_rows<true>(rows);
