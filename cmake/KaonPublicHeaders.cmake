@@ -9,6 +9,12 @@ set(KAON_OPTIONAL_HEADERS
   engine/gpu_stream.h   # a stream of the program's own
   gluon/data/record_io.h  # files of records: MXNet's RecordIO and im2rec
   gluon/model_zoo/vision.h  # the nets of MXNet's model zoo by name
+  gluon/kvstore/kvstore.h  # what adds up over devices
+  gluon/estimator/estimator.h  # a training loop that is awaited, and what happens beside it
+  gluon/estimator/event_handler.h
+  gluon/estimator/handlers.h
+  gluon/util/amp.h  # losses in a scale
+  gluon/util/checkpoint.h  # all that training goes on from, in one file
   gluon/util/array_lists.h  # batches split over devices, gradients clipped together
   gluon/util/progress_bar.h  # for training programs, as are charts
   gluon/util/svg_chart.h
@@ -23,7 +29,7 @@ function(kaon_is_public header result)
   cmake_path(GET header PARENT_PATH folder)
   cmake_path(GET folder FILENAME name)
   cmake_path(GET header STEM stem)
-  if(header MATCHES "^((engine|ops|graph|gluon|gluon/(loss|metric|nn|rnn|data|model_zoo|util))/)?[a-z_0-9]+\\.h$" OR
+  if(header MATCHES "^((engine|ops|graph|gluon|gluon/(loss|metric|nn|rnn|data|model_zoo|kvstore|estimator|util))/)?[a-z_0-9]+\\.h$" OR
      (folder MATCHES "^ops/" AND stem STREQUAL name))
     set(${result} TRUE PARENT_SCOPE)
   else()

@@ -25,16 +25,15 @@ void visit(const std::shared_ptr<BlockNode>& node, const std::string& path,
   for (const auto& c : node->children) visit(c.node, path + c.key + ".", fn);
 }
 
-// Dotted path and parameter, each path once.
-std::vector<std::pair<std::string, Parameter>> structural_parameters(const std::shared_ptr<BlockNode>& node) {
-  std::vector<std::pair<std::string, Parameter>> all;
-  visit(node, "", [&](BlockNode& b, const std::string& path) {
+}  // namespace
+
+detail::NamedParameters detail::structural_parameters(const Block& block) {
+  NamedParameters all;
+  visit(block.node(), "", [&](BlockNode& b, const std::string& path) {
     for (const auto& p : b.parameters) all.emplace_back(path + p.file_key, p.parameter);
   });
   return all;
 }
-
-}  // namespace
 
 void BlockNode::set_prefix(const std::string& new_prefix, const std::string& new_path) {
   prefix = new_prefix;
@@ -57,6 +56,7 @@ const BlockNode* BlockNode::named_by() const {
 }
 
 void BlockNode::clear_traces() {
+  ++changes;
   std::vector<Trace> leaving;  // destroyed when the lock is free
   {
     std::lock_guard guard(lock);
@@ -134,7 +134,7 @@ void Block::cast(DType dtype) {
 }
 
 void Block::save_parameters(const std::filesystem::path& file, bool deduplicate) const {
-  detail::NamedParameters parameters = structural_parameters(node_);
+  detail::NamedParameters parameters = detail::structural_parameters(*this);
   if (deduplicate) {
     detail::NamedParameters once;
     for (auto& named : parameters) {
@@ -150,7 +150,7 @@ void Block::load_parameters(const std::filesystem::path& file, bool allow_missin
 }
 
 void Block::load_parameters(const std::filesystem::path& file, const LoadOptions& options) {
-  auto parameters = structural_parameters(node_);
+  auto parameters = detail::structural_parameters(*this);
   NamedArrays arrays = nd_file::load(file);
   bool dotted =
       parameters.empty() || std::any_of(arrays.begin(), arrays.end(), [&](const auto& a) {
@@ -193,9 +193,9 @@ Parameter Block::constant(std::string_view name, const NDArray& values) {
 
 void Block::share_parameters(const Block& other) {
   std::unordered_map<std::string, Parameter> theirs;
-  for (const auto& [path, p] : structural_parameters(other.node_)) theirs.emplace(path, p);
+  for (const auto& [path, p] : detail::structural_parameters(other)) theirs.emplace(path, p);
   std::vector<std::pair<Parameter, Parameter>> shared;
-  for (const auto& [path, p] : structural_parameters(node_)) {
+  for (const auto& [path, p] : detail::structural_parameters(*this)) {
     if (const auto at = theirs.find(path); at != theirs.end()) shared.emplace_back(p, at->second);
   }
   if (shared.empty()) {

@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <deque>
-#include <mutex>
 
+#include "kaon/engine/base/keep.h"
 #include "kaon/ops/functions.h"
 
 namespace kaon::init {
@@ -103,13 +102,7 @@ const char* name_of_random(RndType t, const char* gaussian) { return t == RndTyp
 
 }  // namespace
 
-const FillFunction* detail::keep(FillFunction fill) {
-  if (!fill) return nullptr;
-  static std::mutex mutex;
-  static auto* const all = new std::deque<FillFunction>;  // not destroyed: initializers may be static too
-  std::lock_guard lock(mutex);
-  return &all->emplace_back(std::move(fill));
-}
+const FillFunction* detail::keep(FillFunction fill) { return fill ? engine::keep_forever(std::move(fill)) : nullptr; }
 
 NDArray Initializer::operator()(const Shape& shape, DType dtype, Device device) const {
   switch (kind) {

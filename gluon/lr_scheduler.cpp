@@ -7,6 +7,7 @@
 #include <limits>
 #include <numbers>
 
+#include "kaon/engine/base/keep.h"
 #include "kaon/engine/error.h"
 
 namespace kaon::lr_scheduler {
@@ -84,13 +85,13 @@ LRScheduler CosineScheduler(const CosineOptions& o) {
   return s;
 }
 
-LRScheduler CustomScheduler(double (*function)(int64_t)) {
-  if (!function) throw ValueError("[CustomScheduler] the function must not be null");
-  return {.kind = Kind::custom, .function = function};
+LRScheduler CustomScheduler(RateFunction function) {
+  if (!function) throw ValueError("[CustomScheduler] the function must not be empty");
+  return {.kind = Kind::custom, .function = engine::keep_forever(std::move(function))};
 }
 
 double LRScheduler::operator()(int64_t num_update) const {
-  if (kind == Kind::custom) return function(num_update);
+  if (kind == Kind::custom) return (*function)(num_update);
   if (num_update < warmup_steps) {
     if (warmup_mode == WarmupMode::constant) return warmup_begin_lr;
     return warmup_begin_lr + (base_lr - warmup_begin_lr) * double(num_update) / double(warmup_steps);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <type_traits>
 
 #include "kaon/engine/api.h"
@@ -9,6 +10,9 @@
 
 namespace KAON_API kaon {
 namespace lr_scheduler {
+
+// The rate for update number `num_update`, from 1 on.
+using RateFunction = std::function<double(int64_t num_update)>;
 
 enum class Kind : uint8_t { none, factor, multi_factor, poly, cosine, custom };
 enum class WarmupMode : uint8_t { linear, constant };
@@ -28,7 +32,7 @@ struct LRScheduler {
   int64_t max_update = 0;  // poly, cosine: final_lr is reached here
   double power = 2;
   double final_lr = 0;
-  double (*function)(int64_t) = nullptr;  // custom
+  const RateFunction* function = nullptr;  // custom
 
   bool is_set() const { return kind != Kind::none; }
   // The rate for update number `num_update`, from 1 on. base_lr when unset.
@@ -71,7 +75,7 @@ struct CosineOptions {
 };
 static_assert(std::is_trivially_destructible_v<LRScheduler> && std::is_trivially_destructible_v<MultiFactorOptions>);
 
-// Each throws ValueError for options out of range (CustomScheduler: for null).
+// Each throws ValueError for options out of range (CustomScheduler: for an empty function).
 // base_lr factor^k after k * step updates, never below stop_factor_lr.
 KAON_API LRScheduler FactorScheduler(const FactorOptions& options);
 // base_lr factor^k after the k-th of the listed updates.
@@ -80,8 +84,9 @@ KAON_API LRScheduler MultiFactorScheduler(const MultiFactorOptions& options);
 KAON_API LRScheduler PolyScheduler(const PolyOptions& options);
 // final + (base - final) (1 + cos(pi t)) / 2 with the same t.
 KAON_API LRScheduler CosineScheduler(const CosineOptions& options);
-// Any function of the number of updates. It is called by Trainer::step.
-KAON_API LRScheduler CustomScheduler(double (*function)(int64_t));
+// Any function of the number of updates, which Trainer::step calls, twice a step at most. It is kept as long as the
+// process lives: make such a scheduler once.
+KAON_API LRScheduler CustomScheduler(RateFunction function);
 
 enum class PlateauMode : uint8_t { min, max };              // whether a smaller or a larger figure is better
 enum class ThresholdMode : uint8_t { relative, absolute };  // to the best figure so far

@@ -63,9 +63,13 @@ class Rule {
     out[0] = step.lr * rate_factor(step.t);
     out[1] = step.wd;
   }
+  // Whether `update` takes a factor of the gradients. Else clip_global_norm multiplies them before, and losses cannot
+  // be scaled.
+  virtual bool takes_factor() const { return false; }
   // Pushes one operator that changes all weights, and returns an extra output of it, by which the Trainer sees whether
   // the step has failed. `arrays`: for each weight {weight, gradient, states...}; then float32 (num_numbers() n,): the
-  // first number of each of the n weights, the second of each, and so on.
+  // first number of each of the n weights, the second of each, and so on; and perhaps a factor of rescale_grad, float32
+  // (1,), where 0 leaves weights and states as they are.
   virtual NDArray update(std::span<const NDArray* const> arrays, const StepOptions& options,
                          const std::source_location& site) const = 0;
 };

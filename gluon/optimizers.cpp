@@ -29,6 +29,8 @@ class FusedRule final : public Rule {
         numbers_(std::move(numbers)) {}
 
   bool updates_rows() const override { return updates_rows_; }
+  // LBSGD adds up gradients of several steps, which may have had other factors.
+  bool takes_factor() const override { return rule_.kind != UpdateKind::lbsgd; }
 
   int num_states() const override { return states_ + int(multi_precision_); }
   RuleState state(int k, const Shape& weight, DType dtype) const override {

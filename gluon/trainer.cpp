@@ -8,6 +8,8 @@
 #include <unordered_map>
 
 #include "kaon/gluon/internal/parameter_files.h"
+#include "kaon/gluon/kvstore/kvstore.h"
+#include "kaon/gluon/util/amp.h"
 #include "kaon/graph/sparse_gradient.h"
 #include "kaon/ops/array/array_node.h"
 
@@ -63,7 +65,14 @@ struct RowUpdate {
 
 }  // namespace
 
-Trainer::Trainer(const ParameterDict& parameters, const optimizer::Optimizer& optimizer) : optimizer_(optimizer) {
+Trainer::Trainer(const ParameterDict& parameters, const optimizer::Optimizer& optimizer, const TrainerOptions& options)
+    : optimizer_(optimizer),
+      clip_global_norm_(options.clip_global_norm),
+      store_(std::make_shared<const KVStore>(KVStore::create(options.kvstore))) {
+  if (!(options.clip_global_norm >= 0)) {
+    throw ValueError(
+        fmt::format("[Trainer] clip_global_norm must be above 0, or 0 for none, got {}", options.clip_global_norm));
+  }
   for (const Parameter& p : parameters) slots_.push_back({.parameter = p, .states = {}});
 }
 
@@ -95,6 +104,33 @@ void Trainer::throw_failure_of_earlier_step() {
   }
 }
 
+namespace {
+
+std::vector<uint64_t> stamps_of(const Parameter& p) {
+  std::vector<uint64_t> stamps;
+  for (const NDArray& values : p.list_data()) stamps.push_back(autograd::gradient_stamp(values));
+  return stamps;
+}
+
+// Whether each gradient has been written since.
+bool are_fresh(const std::vector<uint64_t>& stamps, const std::vector<uint64_t>& used) {
+  for (size_t i = 0; i < stamps.size(); ++i) {
+    if (stamps[i] == 0 || (i < used.size() && stamps[i] == used[i])) return false;
+  }
+  return true;
+}
+
+// Those on the first device.
+NDArray first_weight(const Parameter& p) { return p.list_data()[0]; }
+
+}  // namespace
+
+std::vector<Trainer::Slot*> Trainer::all_slots() {
+  std::vector<Slot*> all;
+  for (Slot& s : slots_) all.push_back(&s);
+  return all;
+}
+
 std::vector<Trainer::Slot*> Trainer::fresh_slots(bool ignore_stale_grad) {
   std::vector<Slot*> fresh;
   fresh.reserve(slots_.size());
@@ -102,8 +138,7 @@ std::vector<Trainer::Slot*> Trainer::fresh_slots(bool ignore_stale_grad) {
     const Parameter& p = s.parameter;
     if (p.grad_req() == GradReq::null) continue;
     if (ignore_stale_grad && !p.is_initialized()) continue;
-    uint64_t stamp = autograd::gradient_stamp(p.data());
-    if (stamp != 0 && stamp != s.stamp) {
+    if (are_fresh(stamps_of(p), s.stamps)) {
       fresh.push_back(&s);
     } else if (!ignore_stale_grad) {
       throw StateError(
@@ -120,7 +155,7 @@ void Trainer::complete_states(Slot& slot) {
   const optimizer::Rule& rule = optimizer_.rule();
   const size_t states = size_t(rule.num_states());
   while (slot.states.size() < states) {
-    const NDArray& weight = slot.parameter.data();
+    const NDArray weight = first_weight(slot.parameter);
     slot.states.push_back(make_state(rule.state(int(slot.states.size()), weight.shape(), weight.dtype()), weight));
   }
 }
@@ -146,54 +181,165 @@ NDArray Trainer::rates(std::span<Slot* const> slots) {
     for (size_t k = 0; k < numbers; ++k) values[k * slots.size() + i] = float(rule_numbers_[k]);
   }
   if (values != rate_values_ || !rates_.defined()) {
-    Device device = slots[0]->parameter.data().device();
+    const Device device = slots[0]->parameter.list_ctx()[0];
     rates_ = nd.array(values, {int64_t(values.size())}).as_in_context(device);
     std::swap(rate_values_, values);
   }
   return rates_;
 }
 
-void Trainer::step(int64_t batch_size, bool ignore_stale_grad, std::source_location site) {
+namespace {
+
+void check_batch_size(int64_t batch_size) {
   if (batch_size < 1) throw ValueError(fmt::format("[Trainer.step] batch_size must be at least 1, got {}", batch_size));
+}
+
+std::vector<NDArray> gradients_of(const Parameter& p) {
+  if (p.has_row_sparse_grad()) {
+    throw StateError(
+        fmt::format("[Trainer.step] the gradient of {} is row_sparse, which is for one device, and it is on "
+                    "{}",
+                    p.name(), p.list_ctx().size()));
+  }
+  return p.list_grad();
+}
+
+}  // namespace
+
+Trainer::UpdatePlan Trainer::update_plan(int64_t batch_size) const {
+  return {.optimizer = optimizer_,
+          .options = optimizer_.step_options(1.0 / double(batch_size)),
+          .clip_global_norm = clip_global_norm_,
+          .scaling = scaling_ ? std::optional(scaling_->options) : std::nullopt,
+          .unscaled = scaling_ && scaling_->unscaled};
+}
+
+NDArray Trainer::UpdatePlan::apply(std::span<const NDArray* const> arrays, const std::source_location& site) const {
+  const optimizer::Rule& rule = optimizer.rule();
+  if (!scaling && clip_global_norm == 0) return rule.update(arrays, options, site);
+  const NDArray* const state = scaling ? arrays.back() : nullptr;
+  std::vector<const NDArray*> all(arrays.begin(), arrays.end() - (state ? 1 : 0)), gradients;
+  if (state) gradients.push_back(state);
+  const size_t group = size_t(2 + rule.num_states());
+  for (size_t i = 1; i + 1 < all.size(); i += group) gradients.push_back(all[i]);
+  const double most = clip_global_norm > 0 ? clip_global_norm : -1;
+  const NDArray factor = state ? nd._kaon_loss_scale(gradients,
+                                                     {.rescale_grad = options.rescale_grad,
+                                                      .clip_global_norm = most,
+                                                      .scale_factor = scaling->scale_factor,
+                                                      .scale_window = scaling->scale_window,
+                                                      .min_scale = scaling->min_scale,
+                                                      .max_scale = scaling->max_scale,
+                                                      .unscaled = unscaled},
+                                                     site)
+                               : nd._kaon_gradient_factor(
+                                     gradients, {.rescale_grad = options.rescale_grad, .clip_global_norm = most}, site);
+  if (rule.takes_factor()) {
+    all.push_back(&factor);
+    return rule.update(all, options, site);
+  }
+  std::vector<NDArray> scaled;
+  scaled.reserve(gradients.size());
+  for (size_t i = 1; i + 1 < all.size(); i += group) {
+    const NDArray& g = *all[i];
+    scaled.push_back(g * (g.dtype() == factor.dtype() ? factor : nd.cast(factor, g.dtype())));
+    all[i] = &scaled.back();
+  }
+  return rule.update(all, options, site);
+}
+
+const NDArray& Trainer::scale_state(Device device) {
+  if (!scaling_) throw StateError("[Trainer] losses are not scaled: call amp::init_trainer() first");
+  NDArray& state = scaling_->state;
+  if (!state.defined()) state = nd.array(std::vector<float>{float(scaling_->options.init_scale), 0}, {2});
+  if (state.device() != device) state = state.as_in_context(device);
+  return state;
+}
+
+NDArray Trainer::loss_scale() const {
+  if (!scaling_) throw StateError("[Trainer] losses are not scaled: call amp::init_trainer() first");
+  if (!scaling_->state.defined()) return nd.full({1}, scaling_->options.init_scale);
+  return amp::detail::scale_of(scaling_->state, DType::float32);
+}
+
+void Trainer::step(int64_t batch_size, bool ignore_stale_grad, std::source_location site) {
+  check_batch_size(batch_size);
   throw_failure_of_earlier_step();
   autograd::ModeScope mode(false, false);
-  std::vector<Slot*> slots = fresh_slots(ignore_stale_grad);
+  const std::vector<Slot*> slots = fresh_slots(ignore_stale_grad);
+  for (const Slot* s : slots) {
+    if (s->parameter.list_ctx().size() == 1) continue;
+    const std::vector<NDArray> gradients = gradients_of(s->parameter);
+    store_->pushpull(s->parameter.name(), gradients, std::span(gradients).first(1));
+  }
+  update_slots(slots, batch_size, site);
+}
+
+void Trainer::allreduce_grads() {
+  throw_failure_of_earlier_step();
+  autograd::ModeScope mode(false, false);
+  for (const Slot& s : slots_) {
+    const Parameter& p = s.parameter;
+    if (p.grad_req() == GradReq::null || p.list_ctx().size() < 2 || !p.is_initialized()) continue;
+    const std::vector<NDArray> gradients = gradients_of(p);
+    store_->pushpull(p.name(), gradients, gradients);
+  }
+}
+
+void Trainer::update(int64_t batch_size, bool ignore_stale_grad, std::source_location site) {
+  check_batch_size(batch_size);
+  throw_failure_of_earlier_step();
+  autograd::ModeScope mode(false, false);
+  update_slots(fresh_slots(ignore_stale_grad), batch_size, site);
+}
+
+void Trainer::update_slots(std::span<Slot* const> slots, int64_t batch_size, const std::source_location& site) {
   if (!slots.empty()) {
-    size_t states = size_t(optimizer_.rule().num_states()), group = 2 + states;
+    const size_t states = size_t(optimizer_.rule().num_states()), group = 2 + states;
     std::vector<NDArray> weights, gradients;
     std::vector<const NDArray*> arrays;
     std::deque<RowUpdate> rows;
     weights.reserve(slots.size());
     gradients.reserve(slots.size());
-    arrays.reserve(slots.size() * group + 1);
+    arrays.reserve(group * slots.size() + 2);
     for (Slot* s : slots) {
       complete_states(*s);
-      if (s->parameter.has_row_sparse_grad() && optimizer_.rule().updates_rows()) {
-        rows.emplace_back(s->parameter.data(), s->states, s->parameter.row_sparse_grad());
+      const Parameter& p = s->parameter;
+      if (p.has_row_sparse_grad() && optimizer_.rule().updates_rows()) {
+        rows.emplace_back(p.data(), s->states, p.row_sparse_grad());
         for (const NDArray& a : rows.back().arrays) arrays.push_back(&a);
         continue;
       }
-      weights.push_back(s->parameter.data());
-      gradients.push_back(s->parameter.has_row_sparse_grad() ? s->parameter.row_sparse_grad().todense()
-                                                             : s->parameter.grad());
+      weights.push_back(first_weight(p));
+      gradients.push_back(p.has_row_sparse_grad() ? p.row_sparse_grad().todense() : p.list_grad()[0]);
       arrays.push_back(&weights.back());
       arrays.push_back(&gradients.back());
       for (const NDArray& state : s->states) arrays.push_back(&state);
     }
     NDArray rates_array = rates(slots);
     arrays.push_back(&rates_array);
-    const optimizer::StepOptions options = optimizer_.step_options(1.0 / double(batch_size));
-    push_step([&] { return optimizer_.rule().update(arrays, options, site); });
+    if (scaling_) {
+      if (!scaling_->has_scaled) {
+        throw StateError("[Trainer.step] losses are scaled, but none was since the last step: call amp::scale_loss()");
+      }
+      arrays.push_back(&scale_state(rates_array.device()));
+    }
+    push_step([&] { return update_plan(batch_size).apply(arrays, site); });
+    if (scaling_) scaling_->has_scaled = scaling_->unscaled = false;
     for (const RowUpdate& r : rows) r.put_back();
     for (Slot* s : slots) {
       ++s->updates;
-      s->stamp = autograd::gradient_stamp(s->parameter.data());
+      s->stamps = stamps_of(s->parameter);
+      const std::vector<NDArray> copies = s->parameter.list_data();
+      for (size_t i = 1; i < copies.size(); ++i) NDArray(copies[i]).assign(copies[0]);
     }
   }
   ++steps_;
 }
 
-void Trainer::save_states(const std::filesystem::path& file) const {
+void Trainer::save_states(const std::filesystem::path& file) const { nd_file::save(file, states()); }
+
+NamedArrays Trainer::states() const {
   check_names(slots_, "save_states");
   NamedArrays arrays;
   auto number = [&](const std::string& name, double value) {
@@ -206,18 +352,23 @@ void Trainer::save_states(const std::filesystem::path& file) const {
     number("updates:" + name, double(s.updates));
     for (size_t k = 0; k < s.states.size(); ++k) arrays.emplace_back(fmt::format("state{}:{}", k, name), s.states[k]);
   }
-  nd_file::save(file, arrays);
+  if (scaling_) {
+    const bool is_made = scaling_->state.defined();
+    arrays.emplace_back("loss_scale", is_made ? scaling_->state : nd.array({scaling_->options.init_scale, 0.0}));
+  }
+  return arrays;
 }
 
-void Trainer::load_states(const std::filesystem::path& file) {
+void Trainer::load_states(const std::filesystem::path& file) { set_states(nd_file::load(file), file.string()); }
+
+void Trainer::set_states(const NamedArrays& all, const std::string& source) {
   check_names(slots_, "load_states");
-  std::unordered_map<std::string, NDArray> arrays;
-  for (auto& [name, array] : nd_file::load(file)) arrays.emplace(name, array);
+  std::unordered_map<std::string, NDArray> arrays(all.begin(), all.end());
   auto take = [&](const std::string& name) {
     auto it = arrays.find(name);
     if (it == arrays.end()) {
-      throw ValueError(fmt::format("[load_states] {} has no '{}': it is of other parameters or of another optimizer",
-                                   file.string(), name));
+      throw ValueError(
+          fmt::format("[load_states] {} has no '{}': it is of other parameters or of another optimizer", source, name));
     }
     NDArray a = it->second;
     arrays.erase(it);
@@ -227,7 +378,7 @@ void Trainer::load_states(const std::filesystem::path& file) {
     NDArray a = take(name);
     if (a.size() == 1) return a.asscalar<double>();
     throw ValueError(
-        fmt::format("[load_states] '{}' in {} must be one number, got shape {}", name, file.string(), a.shape().str()));
+        fmt::format("[load_states] '{}' in {} must be one number, got shape {}", name, source, a.shape().str()));
   };
 
   // Counts are written as doubles: exact up to 2^53.
@@ -235,27 +386,26 @@ void Trainer::load_states(const std::filesystem::path& file) {
     constexpr double most = 9007199254740992.0;
     const double value = number(name);
     if (value >= 0 && value <= most && value == std::floor(value)) return int64_t(value);
-    throw ValueError(
-        fmt::format("[load_states] '{}' in {} must be a count of 0 to 2^53, got {}", name, file.string(), value));
+    throw ValueError(fmt::format("[load_states] '{}' in {} must be a count of 0 to 2^53, got {}", name, source, value));
   };
   const int64_t steps = count("steps");
   std::vector<Slot> slots;
   for (const Slot& s : slots_) {
     const Parameter& p = s.parameter;
-    Slot loaded{.parameter = p, .states = {}, .updates = count("updates:" + p.name()), .stamp = s.stamp};
+    Slot loaded{.parameter = p, .states = {}, .updates = count("updates:" + p.name()), .stamps = s.stamps};
     for (int k = 0; loaded.updates > 0 && k < optimizer_.rule().num_states(); ++k) {
       NDArray state = take(fmt::format("state{}:{}", k, p.name()));
       if (p.is_initialized()) {
         const optimizer::RuleState expected = optimizer_.rule().state(k, p.shape(), p.dtype());
         if (state.shape() != expected.shape) {
           throw ShapeError(fmt::format("[load_states] {} has shape {}, its state in {} has {}", p.name(),
-                                       p.shape().str(), file.string(), state.shape().str()));
+                                       p.shape().str(), source, state.shape().str()));
         }
         if (state.dtype() != expected.dtype) {
           throw TypeError(fmt::format("[load_states] {} has dtype {}, its state in {} has {}", p.name(),
-                                      name_of(p.dtype()), file.string(), name_of(state.dtype())));
+                                      name_of(p.dtype()), source, name_of(state.dtype())));
         }
-        state = state.as_in_context(p.data().device());
+        state = state.as_in_context(p.list_ctx()[0]);
       }
       loaded.states.push_back(state);
     }
@@ -265,13 +415,22 @@ void Trainer::load_states(const std::filesystem::path& file) {
   if (arrays.contains("learning_rate")) learning_rate = number("learning_rate");
   if (learning_rate && !(*learning_rate >= 0 && std::isfinite(*learning_rate))) {
     throw ValueError(fmt::format("[load_states] 'learning_rate' in {} must be a finite number of at least 0, got {}",
-                                 file.string(), *learning_rate));
+                                 source, *learning_rate));
+  }
+  NDArray scale;
+  if (scaling_) {
+    scale = take("loss_scale");
+    if (scale.shape() != Shape(2) || scale.dtype() != DType::float32) {
+      throw ValueError(fmt::format("[load_states] 'loss_scale' in {} must be float32 of shape (2,), got {} of {}",
+                                   source, name_of(scale.dtype()), scale.shape().str()));
+    }
   }
   if (!arrays.empty()) {
     throw ValueError(fmt::format("[load_states] {} holds '{}', which does not fit these parameters and this optimizer",
-                                 file.string(), arrays.begin()->first));
+                                 source, arrays.begin()->first));
   }
   if (learning_rate && !optimizer_.has_scheduler()) optimizer_.set_learning_rate(*learning_rate);
+  if (scaling_) scaling_->state = scale;
   slots_ = std::move(slots);
   steps_ = steps;
 }

@@ -3,23 +3,61 @@
 
 #include <deque>
 #include <filesystem>
+#include <memory>
+#include <optional>
 #include <source_location>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "kaon/engine/api.h"
 #include "kaon/gluon/optimizer.h"
 #include "kaon/gluon/parameter.h"
+#include "kaon/ops/ndarray_file.h"
 
 namespace KAON_API kaon {
 namespace gluon {
+class KVStore;
+class Trainer;
+}  // namespace gluon
+
+namespace amp {
+
+// How losses are scaled, for gluon/util/amp.h.
+struct LossScaleOptions {
+  double init_scale = 65536;
+  double scale_factor = 2;     // by which the scale falls after an overflow, and grows
+  double scale_window = 2000;  // steps in a row without an overflow, after which it grows
+  double min_scale = 1;
+  double max_scale = 16777216;
+};
+KAON_API void init_trainer(gluon::Trainer& trainer, const LossScaleOptions& options);
+KAON_API NDArray scale_loss(const NDArray& loss, gluon::Trainer& trainer);
+KAON_API void unscale(gluon::Trainer& trainer);
+
+}  // namespace amp
+
+namespace gluon {
+
+struct TrainerOptions {
+  // Where the 2-norm of all gradients together, divided by the batch size, is larger, they are multiplied by
+  // clip_global_norm / (norm + 1e-8): as gluon::clip_global_norm of gradients that are divided already, within each
+  // step and without a wait. 0: they are not. A gradient that is not finite makes all weights NaN, unless losses are
+  // scaled.
+  double clip_global_norm = 0;
+  // What adds up the gradients of parameters on several devices: KVStore's types. The optimizer's states are on the
+  // first device; the others get its weights.
+  std::string_view kvstore = "device";
+};
+static_assert(std::is_trivially_destructible_v<TrainerOptions>);
 
 // Parameters without a gradient (grad_req null, running statistics) are left alone. Only save_states and load_states
 // block, and the first step of a parameter on a GPU, or whose rule keeps a copy of it, which makes its states. Thread
 // safety: one thread.
 class Trainer {
  public:
-  // The parameters may be without values until the first step.
-  Trainer(const ParameterDict& parameters, const optimizer::Optimizer& optimizer);
+  // The parameters may be without values until the first step. Throws ValueError for options out of range.
+  Trainer(const ParameterDict& parameters, const optimizer::Optimizer& optimizer, const TrainerOptions& options = {});
   Trainer(Trainer&&) = default;
   Trainer& operator=(Trainer&&) = default;
 
@@ -32,27 +70,44 @@ class Trainer {
   // skips such parameters.
   void step(int64_t batch_size, bool ignore_stale_grad = false,
             std::source_location site = std::source_location::current());
+  // The two halves of step(): the gradients of each device become their sum over the devices, which the program may
+  // look at and change, on the first device; then weights are updated by it. Both throw as step() does.
+  void allreduce_grads();
+  void update(int64_t batch_size, bool ignore_stale_grad = false,  // by the sums
+              std::source_location site = std::source_location::current());
   int64_t steps() const { return steps_; }  // taken so far, loaded ones included
 
   double learning_rate() const;       // of the update made last; a scheduler's for as many updates
   void set_learning_rate(double lr);  // throws StateError when there is a scheduler, ValueError when it is negative
   const optimizer::Optimizer& optimizer() const { return optimizer_; }  // the rule and its attributes
 
-  // Writes the optimizer's states (momentum, means), the numbers of updates and the learning rate, by parameter name,
-  // as an array file. Blocks until they are computed. Throws IoError, ValueError when two parameters have one name, and
-  // the failure of a state.
+  bool scales_losses() const { return scaling_.has_value(); }  // since amp::init_trainer()
+  // The scale of the next loss, float32 (1,). Throws StateError where losses are not scaled.
+  NDArray loss_scale() const;
+
+  // Writes states() as an array file. Blocks until they are computed. Throws IoError, the failure of a state, and as
+  // states() does.
   void save_states(const std::filesystem::path& file) const;
   // Reads such a file. Blocks. Throws IoError, ValueError when the file is of other parameters or another rule or when
   // two parameters have one name, ShapeError or TypeError for a state that does not fit; then nothing is changed.
   void load_states(const std::filesystem::path& file);
+  // The optimizer's states (momentum, means), the numbers of updates, the learning rate and the scale of losses, by
+  // parameter name: the arrays themselves. Throws ValueError when two parameters have one name.
+  NamedArrays states() const;
+  // What load_states() does with a file's arrays; `source` is named in errors. May block as that does.
+  void set_states(const NamedArrays& arrays, const std::string& source);
 
  private:
   friend class TrainingStep;  // does the same in one submission
+  friend class KVStore;       // has gradients that no backward() has written
+  friend void amp::init_trainer(Trainer& trainer, const amp::LossScaleOptions& options);
+  friend NDArray amp::scale_loss(const NDArray& loss, Trainer& trainer);
+  friend void amp::unscale(Trainer& trainer);
   struct Slot {
     Parameter parameter;
     std::vector<NDArray> states;  // made in the first update
     int64_t updates = 0;
-    uint64_t stamp = 0;  // of the gradient used last
+    std::vector<uint64_t> stamps{};  // of the gradients used last, by device
   };
   void throw_failure_of_earlier_step();
   // Keeps the array that `push` returns, for throw_failure_of_earlier_step(). Nothing fails after the push.
@@ -67,11 +122,34 @@ class Trainer {
     }
   }
   std::vector<Slot*> fresh_slots(bool ignore_stale_grad);
+  std::vector<Slot*> all_slots();
+  void update_slots(std::span<Slot* const> slots, int64_t batch_size, const std::source_location& site);
+  // How gradients become an update, apart from the arrays.
+  struct UpdatePlan {
+    optimizer::Optimizer optimizer;
+    optimizer::StepOptions options;
+    double clip_global_norm;
+    std::optional<amp::LossScaleOptions> scaling;
+    bool unscaled;  // the gradients are divided by the scale already
+    // arrays: as Rule::update's, without a factor, then the state of the scale if there is one. Returns its output.
+    NDArray apply(std::span<const NDArray* const> arrays, const std::source_location& site) const;
+  };
+  UpdatePlan update_plan(int64_t batch_size) const;
+  const NDArray& scale_state(Device device);
+  struct Scaling {
+    amp::LossScaleOptions options;
+    NDArray state;            // float32 (2,), as LossScale has it; made at the first use
+    bool has_scaled = false;  // a loss since the last step
+    bool unscaled = false;
+  };
   void complete_states(Slot& slot);
   NDArray rates(std::span<Slot* const> slots);
   int64_t num_update() const;
 
   optimizer::Optimizer optimizer_;
+  double clip_global_norm_;
+  std::shared_ptr<const KVStore> store_;
+  std::optional<Scaling> scaling_;
   std::vector<Slot> slots_;
   int64_t steps_ = 0;
   std::deque<NDArray> pending_;  // extra outputs of the steps that had not finished at the last look

@@ -17,6 +17,7 @@ struct TrainingStep::Program {
   std::vector<TensorMeta> metas;  // of the data where the trace has read its shapes
   int64_t batch_size;
   double clip_gradient;
+  bool scales_losses;
   std::vector<GradReq> requests;  // by slot of the trainer
   std::vector<size_t> slots;      // of the trainer, by parameter; no_slot: not trained
   std::shared_ptr<CachedGraph> graph;
@@ -51,6 +52,21 @@ bool fit(std::span<const TensorMeta> metas, std::span<const NDArray* const> inpu
   return true;
 }
 
+constexpr const char* scale_name = "loss_scale";
+
+// The traced program; where losses are scaled, gradients flow through a further output alone, the last: the loss times
+// the scale.
+Symbol program_of(const Symbol& traced, bool scales_losses) {
+  if (!scales_losses) return traced;
+  std::vector<Symbol> outputs;
+  for (int64_t i = 0; i < traced.num_outputs(); ++i) outputs.push_back(sym.BlockGrad(traced[i]));
+  const Symbol state = Symbol::variable(scale_name, Shape(2), DType::float32);
+  const Symbol scale = sym.slice_axis(state, 0, 0, 1);
+  const Symbol loss = traced[0];
+  outputs.push_back(sym.broadcast_mul(loss, loss.dtype() == DType::float32 ? scale : sym.cast(scale, loss.dtype())));
+  return Symbol::group(outputs);
+}
+
 }  // namespace
 
 TrainingStep::TrainingStep(Trainer& trainer, const HybridizeOptions& options, Trace trace)
@@ -60,6 +76,7 @@ bool TrainingStep::fits(const Program& p, std::span<const NDArray* const> inputs
   if (p.traced->input_names.size() != inputs.size() || !fit(p.metas, inputs) || p.batch_size != inputs[0]->shape()[0])
     return false;
   if (p.clip_gradient != trainer_->optimizer_.step_options(1).clip_gradient) return false;
+  if (p.scales_losses != trainer_->scales_losses()) return false;
   for (size_t s = 0; s < p.requests.size(); ++s) {
     if (trainer_->slots_[s].parameter.grad_req() != p.requests[s]) return false;
   }
@@ -90,6 +107,12 @@ std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArra
     const Parameter& p = trainer_->slots_[s].parameter;
     made->requests.push_back(p.grad_req());
     if (p.grad_req() == GradReq::null) continue;
+    if (p.list_ctx().size() > 1) {
+      throw StateError(
+          fmt::format("[TrainingStep] {} is on {} devices: record(), backward() and Trainer::step() add up "
+                      "their gradients",
+                      p.name(), p.list_ctx().size()));
+    }
     if (p.grad_req() == GradReq::add) {
       throw StateError(
           fmt::format("[TrainingStep] {} has grad_req add: gradients of several backwards are summed by "
@@ -121,14 +144,17 @@ std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArra
   }
   if (trained == 0) throw StateError("[TrainingStep] the trainer has no parameter to change");
   names.push_back("learning rates");
+  made->scales_losses = update->has_loss_scale = trainer_->scales_losses();
+  if (made->scales_losses) names.push_back(scale_name);
   update->wanted.resize(names.size(), false);
-  optimizer::StepOptions options = trainer_->optimizer_.step_options(1.0 / double(made->batch_size));
-  made->clip_gradient = options.clip_gradient;
-  update->apply = [optimizer = trainer_->optimizer_, options](std::span<const NDArray* const> arrays) {
-    optimizer.rule().update(arrays, options, std::source_location::current());
+  Trainer::UpdatePlan plan = trainer_->update_plan(made->batch_size);
+  plan.unscaled = false;
+  made->clip_gradient = plan.options.clip_gradient;
+  update->apply = [plan](std::span<const NDArray* const> arrays) {
+    plan.apply(arrays, std::source_location::current());
   };
-  made->graph =
-      std::make_shared<CachedGraph>(made->traced->program, names, options_, "training step", update, arenas_->plans);
+  made->graph = std::make_shared<CachedGraph>(program_of(made->traced->program, made->scales_losses), names, options_,
+                                              "training step", update, arenas_->plans);
   return made;
 }
 
@@ -150,6 +176,7 @@ void TrainingStep::refuse_new_shapes(std::span<const NDArray* const> inputs) con
 }
 
 TrainingStep::Program& TrainingStep::find(std::span<const NDArray* const> inputs) {
+  std::erase_if(programs_, [](const auto& p) { return p->traced->is_outdated(); });
   auto found = std::find_if(programs_.begin(), programs_.end(), [&](const auto& p) { return fits(*p, inputs); });
   if (found == programs_.end()) {
     refuse_new_shapes(inputs);
@@ -195,16 +222,20 @@ NDArray TrainingStep::step(std::span<const NDArray* const> inputs, const std::so
   }
   for (const Trainer::Slot* s : slots_) held_.insert(held_.end(), s->states.begin(), s->states.end());
   held_.push_back(trainer_->rates(slots_));
+  if (p.scales_losses) held_.push_back(trainer_->scale_state(held_.back().device()));
   arrays_.assign(inputs.begin(), inputs.end());
   for (const NDArray& a : held_) arrays_.push_back(&a);
   results_.resize(p.graph->num_outputs());
-  auto retrace = [&] { return detail::run_trace(inputs, trace_, {.is_plan = true}).program; };
+  auto retrace = [&] {
+    return program_of(detail::run_trace(inputs, trace_, {.is_plan = true}).program, p.scales_losses);
+  };
   trainer_->push_step([&] {
     p.graph->call(arrays_, results_, site, retrace);
     return results_[0];
   });
   const NDArray loss = std::move(results_[0]);
-  outputs_.assign(std::make_move_iterator(results_.begin() + 1), std::make_move_iterator(results_.end()));
+  outputs_.assign(std::make_move_iterator(results_.begin() + 1),
+                  std::make_move_iterator(results_.end() - (p.scales_losses ? 1 : 0)));
   results_.clear();
   held_.clear();
   for (Trainer::Slot* s : slots_) ++s->updates;

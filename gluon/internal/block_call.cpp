@@ -19,6 +19,7 @@ thread_local BlockNode* t_running_block = nullptr;
 thread_local CallOrder* t_call_order = nullptr;
 thread_local uint64_t t_trace = 0;
 thread_local TraceUse t_use;
+thread_local Traced* t_traced = nullptr;
 
 }  // namespace
 
@@ -98,6 +99,7 @@ CallScope::CallScope(BlockNode& block, bool tracing)
       saved_block_(t_running_block) {
   check_own(block);
   if (tracing) check_no_hooks(block);
+  if (tracing && t_traced && !t_running_block) t_traced->called.emplace_back(block.weak_from_this(), block.changes);
   t_running_block = &block;
   thread_context().block_path = block.path;
   thread_context().tracing = tracing;
@@ -123,6 +125,13 @@ struct TraceMutex : Reentrant<TraceMutex> {
 TraceMutex& trace_mutex() { return ProcessWide<TraceMutex, ForkOrder::traces>::get(); }
 }  // namespace
 
+bool Traced::is_outdated() const {
+  return std::ranges::any_of(called, [](const auto& c) {
+    const std::shared_ptr<const BlockNode> block = c.first.lock();
+    return !block || block->changes != c.second;
+  });
+}
+
 Traced run_trace(std::span<const NDArray* const> inputs, TraceFn trace, const TraceUse& use) {
   std::lock_guard one(trace_mutex());  // it completes parameters, which nets may share
   const TraceUse outer_use = std::exchange(t_use, use);
@@ -139,10 +148,12 @@ Traced run_trace(std::span<const NDArray* const> inputs, TraceFn trace, const Tr
   thread_context().interceptor = nullptr;  // a trace computes nothing that could be recorded
   thread_context().recording = false;
   BlockNode* running = std::exchange(t_running_block, nullptr);
+  Traced* const outer_traced = std::exchange(t_traced, &result);
   ParameterTrace used;
   auto restore = [&] {
     thread_context() = saved;
     t_running_block = running;
+    t_traced = outer_traced;
     t_trace = outer;
     t_use = outer_use;
   };

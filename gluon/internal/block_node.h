@@ -1,8 +1,10 @@
 // BlockNode: the object that a block's handles share. For the sources of gluon/.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kaon/engine/base/spin_lock.h"
@@ -11,7 +13,7 @@
 
 namespace kaon::gluon {
 
-struct BlockNode {
+struct BlockNode : std::enable_shared_from_this<BlockNode> {
   BlockNode() = default;
   BlockNode(const BlockNode&) = delete;
   BlockNode& operator=(const BlockNode&) = delete;
@@ -68,6 +70,7 @@ struct BlockNode {
   std::vector<Trace> traces;
   engine::IntrusivePtr<graph::PlanArenas> arenas{new graph::PlanArenas};  // of the plans of all traces
   uint64_t clock = 0;                                                     // counts calls
+  std::atomic<uint64_t> changes = 0;                                      // how often traces of it were dropped
   engine::SpinLock lock;                                                  // guards traces and clock
 
   const BlockNode* named_by() const;                                            // the first of its parents that lives
@@ -111,6 +114,9 @@ struct Traced {
   std::vector<std::string> input_names;  // of the data
   std::vector<Parameter> parameters;
   bool read_shapes = false;  // of the data: it holds for these alone
+  // The blocks that it called itself, and their `changes` then.
+  std::vector<std::pair<std::weak_ptr<const BlockNode>, uint64_t>> called;
+  bool is_outdated() const;  // one of them has changed, or is gone
 };
 
 // What becomes of a trace. A plan runs instead of the blocks that are traced, but for `of`: none of them may have hooks

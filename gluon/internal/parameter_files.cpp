@@ -38,10 +38,10 @@ void save_values(const NamedParameters& parameters, const std::filesystem::path&
   nd_file::save(file, arrays);
 }
 
-void load_values(const NamedParameters& parameters, const NamedArrays& arrays, const std::filesystem::path& file,
-                 std::string_view caller, const LoadOptions& options) {
+ChosenValues choose_values(const NamedParameters& parameters, const NamedArrays& arrays,
+                           const std::filesystem::path& file, std::string_view caller, const LoadOptions& options) {
   check_unique(parameters, caller);
-  std::vector<std::pair<Parameter, NDArray>> chosen;
+  ChosenValues chosen;
   for (const auto& [name, array] : arrays) {
     auto it = std::find_if(parameters.begin(), parameters.end(),
                            [&, &name = name](const auto& p) { return p.first == name; });
@@ -69,10 +69,19 @@ void load_values(const NamedParameters& parameters, const NamedArrays& arrays, c
                                    names_of(arrays)));
     }
   }
-  for (auto& [p, array] : chosen) {
+  return chosen;
+}
+
+void set_values(const ChosenValues& chosen) {
+  for (const auto& [p, array] : chosen) {
     p.cast(array.dtype());
     p.set_data(array);
   }
+}
+
+void load_values(const NamedParameters& parameters, const NamedArrays& arrays, const std::filesystem::path& file,
+                 std::string_view caller, const LoadOptions& options) {
+  set_values(choose_values(parameters, arrays, file, caller, options));
 }
 
 }  // namespace kaon::gluon::detail

@@ -30,6 +30,7 @@ Graph with_update(Graph graph, const Update& update) {
     for (int k = 0; k < update.num_states; ++k) add_input(state++);
   }
   add_input(state);
+  if (update.has_loss_scale) add_input(state + 1);
   std::vector<const NDArray*> pointers;
   for (const NDArray& a : arrays) pointers.push_back(&a);
   const GraphTracer::Scope scope(tracer);

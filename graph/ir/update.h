@@ -12,9 +12,12 @@ namespace kaon::graph {
 struct Update {
   std::vector<bool> wanted;  // by input: the weights
   int num_states;            // arrays that the rule keeps for each weight
-  // The input with the first state of the first weight; all other states follow, then the rates.
+  // The input with the first state of the first weight; all other states follow, then the rates and, with
+  // has_loss_scale, the state of the scale of losses.
   size_t first_state;
-  // Calls operators that change all weights. Arrays: {weight, gradient, states...} for each weight, then the rates.
+  bool has_loss_scale = false;
+  // Calls operators that change all weights. Arrays: {weight, gradient, states...} for each weight, then what follows
+  // the states among the inputs.
   std::function<void(std::span<const NDArray* const>)> apply;
 };
 

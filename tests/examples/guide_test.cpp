@@ -1,5 +1,10 @@
 // The pieces of code of docs/guide.md, a case for each section. A test of the pages compares them: change both.
+#include <kaon/gluon/estimator/estimator.h>
+#include <kaon/gluon/estimator/handlers.h>
 #include <kaon/gluon/model_zoo/vision.h>
+#include <kaon/gluon/util/amp.h>
+#include <kaon/gluon/util/array_lists.h>
+#include <kaon/gluon/util/checkpoint.h>
 #include <kaon/graph/sparse_gradient.h>
 #include <kaon/kaon.h>
 #include <kaon/ops/op_def.h>
@@ -10,6 +15,7 @@
 #include "kaon/tests/support/files.h"
 
 using namespace kaon;
+namespace data = kaon::gluon::data;
 namespace nn = kaon::gluon::nn;
 namespace rnn = kaon::gluon::rnn;
 namespace model_zoo = kaon::gluon::model_zoo;
@@ -263,7 +269,27 @@ TEST_CASE("guide: sequences", "[docs]") {
   CHECK(at_end[0][3].asvector<float>() == ended[3][0].asvector<float>());
 }
 
+namespace {
+
+Task<void> train_digits(data::DataLoader train, data::DataLoader validation) {
+  nn::HybridSequential net(nn::Dense(32, {.activation = "relu"}), nn::Dense(10));
+  net.initialize(init::Xavier());
+  gluon::Trainer trainer(net.collect_params(), optimizer::Adam());
+  gluon::Estimator estimator(net, gluon::loss::SoftmaxCrossEntropyLoss(), trainer, {metric::Accuracy()});
+  auto checkpoints = std::make_shared<gluon::CheckpointHandler>("checkpoints");
+  estimator.add_handler(std::make_shared<gluon::ValidationHandler>(validation));
+  estimator.add_handler(std::make_shared<gluon::LoggingHandler>());
+  estimator.add_handler(std::make_shared<gluon::EarlyStoppingHandler>(estimator.val_loss()));
+  estimator.add_handler(checkpoints);
+  checkpoints->resume(estimator);  // of an earlier run, if there is one
+  co_await estimator.fit(train, {.epochs = 3});
+}
+
+}  // namespace
+
 TEST_CASE("guide: training", "[docs]") {
+  test::ScratchFolder folder;
+  std::filesystem::current_path(folder / "");
   random::seed(1);
   NDArray x = nd.random_normal({64, 4}), label = nd.sum(x, {.axis = {1}}) > 0;
   nn::HybridSequential net(nn::Dense(16, {.activation = "relu"}), nn::Dense(2));
@@ -295,6 +321,32 @@ TEST_CASE("guide: training", "[docs]") {
     NDArray loss = step(x, label);  // one for each sample, before the update
     CHECK(loss.shape() == Shape(64));
     CHECK(trainer.steps() == 51);
+
+    gluon::Trainer clipped(net.collect_params(), optimizer::AdamW(), {.clip_global_norm = 1.0});
+    amp::init_trainer(clipped);  // for float16: losses in a scale that finds itself
+    auto scaled = autograd::record([&] { return amp::scale_loss(loss_fn(net(x), label), clipped); });
+    scaled.backward();
+    clipped.step(64);  // changes nothing, and lowers the scale, where a gradient is not finite
+    gluon::save_checkpoint("last.params", net, clipped, {{"epoch", nd.array({3.0})}});
+    NamedArrays more = gluon::load_checkpoint("last.params", net, clipped);  // in another process: with the same bits
+    CHECK(more[0].second.asscalar<int>() == 3);
+    CHECK(clipped.steps() == 1);
+
+    const std::vector<Device> devices{cpu(0), cpu(1)};
+    nn::Dense shared(2);
+    shared.initialize(init::Xavier(), devices);
+    gluon::Trainer both(shared.collect_params(), optimizer::SGD());
+    auto parts = gluon::split_and_load(x, devices), labels = gluon::split_and_load(label, devices);
+    for (size_t i = 0; i < devices.size(); ++i) {
+      autograd::record([&] { return loss_fn(shared(parts[i]), labels[i]); }).backward();
+    }
+    both.step(64);
+    CHECK(shared.weight.list_data().size() == 2);
+    const data::Dataset points(20, [](int64_t i) { return data::Sample(float(i), int(i % 10)); });
+    const data::DataLoader few(points, {.batch_size = 5});
+    sync_wait(train_digits(few, few));
+    CHECK(std::filesystem::exists("checkpoints/model-0001.params"));
+    std::filesystem::current_path(std::filesystem::temp_directory_path());
   }
   {
     auto schedule = lr_scheduler::CosineScheduler({.max_update = 1000, .base_lr = 0.1, .warmup_steps = 100});

@@ -48,6 +48,8 @@ TEST_CASE("lr_scheduler: polynomial and cosine", "[gluon]") {
 
 TEST_CASE("lr_scheduler: a function of the user's", "[gluon]") {
   check(CustomScheduler([](int64_t n) { return 1.0 / double(n); }), {{1, 1}, {4, 0.25}});
+  const std::vector<double> table{3, 2, 1};
+  check(CustomScheduler([table](int64_t n) { return table[size_t(n - 1)]; }), {{1, 3}, {3, 1}});
 }
 
 TEST_CASE("lr_scheduler: options out of range", "[gluon]") {

@@ -1,0 +1,110 @@
+// Checkpoints: training that goes on from one gives the same bits.
+#include "kaon/gluon/util/checkpoint.h"
+
+#include <functional>
+
+#include "kaon/gluon/loss.h"
+#include "kaon/gluon/nn/nn.h"
+#include "kaon/gluon/training_step.h"
+#include "kaon/gluon/util/amp.h"
+#include "kaon/ops/random_state.h"
+#include "kaon/tests/gluon/support.h"
+#include "kaon/tests/support/files.h"
+
+using namespace kaon;
+using namespace kaon::test;
+using Catch::Matchers::Contains;
+namespace nn = kaon::gluon::nn;
+
+namespace {
+
+// A net with random numbers, statistics and a schedule.
+struct Run {
+  nn::HybridSequential net{nn::Dense(6, {.activation = "tanh"}), nn::BatchNorm(), nn::Dropout(0.3), nn::Dense(2)};
+  gluon::Trainer trainer;
+  gluon::TrainingStep step;
+  explicit Run(bool scaled)
+      : trainer(net.collect_params(), optimizer::Adam({.lr_scheduler = lr_scheduler::FactorScheduler(
+                                                           {.step = 2, .factor = 0.5, .base_lr = 0.1})})),
+        step(net, gluon::loss::L2Loss(), trainer, {.static_alloc = true, .exact = true}) {
+    net.initialize();
+    if (scaled) amp::init_trainer(trainer, {.init_scale = 256, .scale_window = 2});
+  }
+  void train(int from, int to, bool in_step) {
+    for (int i = from; i < to; ++i) {
+      const NDArray x = nd.arange(12).reshape({4, 3}) / (i + 2), y = nd.ones({4, 2}) * i;
+      if (in_step) {
+        step(x, y);
+      } else {
+        const gluon::loss::L2Loss loss;
+        autograd::record([&] {
+          const NDArray l = loss(net(x), y);
+          return trainer.scales_losses() ? amp::scale_loss(l, trainer) : l;
+        }).backward();
+        trainer.step(4);
+      }
+    }
+  }
+  std::vector<double> all() const {
+    std::vector<double> numbers;
+    for (const auto& p : net.collect_params()) {
+      for (double v : values(p.data())) numbers.push_back(v);
+    }
+    return numbers;
+  }
+};
+
+}  // namespace
+
+TEST_CASE("checkpoint: training that goes on from one is bit for bit the training that never stopped", "[gluon]") {
+  const ScratchFolder folder;
+  for (bool scaled : {false, true}) {
+    for (bool in_step : {false, true}) {
+      random::seed(5);
+      Run whole(scaled);
+      whole.train(0, 3, in_step);
+      gluon::save_checkpoint(folder / "c.params", whole.net, whole.trainer, {{"epoch", nd.array({7.0})}});
+      whole.train(3, 7, in_step);
+
+      random::seed(99);
+      Run resumed(scaled);
+      const NamedArrays more = gluon::load_checkpoint(folder / "c.params", resumed.net, resumed.trainer);
+      REQUIRE(more.size() == 1);
+      CHECK(more[0].first == "epoch");
+      CHECK(more[0].second.asscalar<double>() == 7);
+      CHECK(resumed.trainer.steps() == 3);
+      resumed.train(3, 7, in_step);
+      CHECK(resumed.all() == whole.all());
+      if (scaled) {
+        CHECK(values(resumed.trainer.loss_scale()) == values(whole.trainer.loss_scale()));
+        CHECK(values(whole.trainer.loss_scale())[0] > 256);
+      }
+    }
+  }
+  CHECK(std::distance(std::filesystem::directory_iterator(folder / "."), std::filesystem::directory_iterator()) == 1);
+}
+
+TEST_CASE("checkpoint: one that does not fit is refused, and nothing is changed", "[gluon]") {
+  const ScratchFolder folder;
+  random::seed(5);
+  Run run(false), scaled(true);
+  run.train(0, 1, true);
+  scaled.train(0, 1, true);
+  gluon::save_checkpoint(folder / "c.params", run.net, run.trainer);
+  const std::vector<double> before = scaled.all();
+  const ops::RandomKey state = random::get_state();
+  CHECK_THROWS_WITH(gluon::load_checkpoint(folder / "c.params", scaled.net, scaled.trainer),
+                    Contains("has no 'loss_scale'"));
+  nn::Dense other(3, {.in_units = 2});
+  gluon::Trainer trainer(other.collect_params(), optimizer::SGD());
+  CHECK_THROWS_WITH(gluon::load_checkpoint(folder / "c.params", other, trainer), Contains("load_checkpoint"));
+  run.net.save_parameters(folder / "p.params");
+  CHECK_THROWS_WITH(gluon::load_checkpoint(folder / "p.params", run.net, run.trainer), Contains("is no checkpoint"));
+  CHECK_THROWS_AS(gluon::load_checkpoint(folder / "none", run.net, run.trainer), IoError);
+  CHECK_THROWS_AS(gluon::save_checkpoint(folder / "no" / "folder", run.net, run.trainer), IoError);
+  CHECK_THROWS_WITH(
+      gluon::save_checkpoint(folder / "d", run.net, run.trainer, {{"a", nd.ones({1})}, {"a", nd.ones({1})}}),
+      Contains("two arrays are named 'a'"));
+  CHECK(scaled.all() == before);
+  CHECK(random::get_state().offset == state.offset);
+}
