@@ -1,14 +1,10 @@
 // A character model: an LSTM learns from a text which character comes next, and then writes.
 // Prints how many bits a character costs it, which are 8 in a file, and 200 characters that it draws one after the
 // other, each from the states that the last one left. Ends with 1 unless it has learned. An argument is another text.
-#include <fmt/format.h>
-#include <kaon/kaon.h>
-
 #include <cmath>
-#include <fstream>
-#include <iterator>
-#include <map>
 #include <random>
+
+#include "text.h"
 
 using namespace kaon;
 namespace nn = kaon::gluon::nn;
@@ -31,31 +27,10 @@ struct CharacterModel : gluon::HybridBlock<CharacterModel> {
   nn::Dense output;
 };
 
-struct Text {
-  std::string alphabet;
-  std::vector<float> codes;  // of its characters
-};
-
-Text read(const std::string& file) {
-  std::ifstream in(file, std::ios::binary);
-  const std::string characters{std::istreambuf_iterator<char>(in), {}};
-  if (characters.empty()) throw IoError(fmt::format("{} cannot be read", file));
-  std::map<char, float> code;
-  for (char c : characters) code[c] = 0;
-  Text text;
-  for (auto& [c, n] : code) n = float(text.alphabet.size()), text.alphabet += c;
-  for (char c : characters) text.codes.push_back(code[c]);
-  return text;
-}
-
 // Trains on `batch` pieces of the text side by side, `length` characters at a time. Returns the bits of a character.
 double train(CharacterModel net, const Text& text, int epochs) {
   const int64_t batch = 16, length = 32, piece = int64_t(text.codes.size() - 1) / batch;
-  auto rows = [&](int64_t first) {  // (time, batch)
-    const auto begin = text.codes.begin() + first;
-    return nd.transpose(nd.array(std::vector<float>(begin, begin + batch * piece), {batch, piece}));
-  };
-  const NDArray from = rows(0), to = rows(1);
+  const NDArray from = nd.transpose(text.pieces(0, batch, piece)), to = nd.transpose(text.pieces(1, batch, piece));
   gluon::loss::SoftmaxCrossEntropyLoss loss_fn;
   gluon::Trainer trainer(net.collect_params(), optimizer::Adam({.learning_rate = 0.01}));
   double bits = 0;
@@ -85,7 +60,7 @@ std::string write(const CharacterModel& net, const Text& text, const std::string
   std::string written = begin;
   std::vector<NDArray> states = net.lstm.begin_state(1);
   for (int i = 0; i + 1 < int(begin.size()) + count; ++i) {
-    const float code = float(text.alphabet.find(written[size_t(i)]));
+    const float code = text.code(written[size_t(i)]);
     auto [scores, next] = net(nd.array({{code}}), states);
     states = next;
     if (i + 1 < int(begin.size())) continue;
@@ -98,7 +73,7 @@ std::string write(const CharacterModel& net, const Text& text, const std::string
 
 int main(int argc, char** argv) {
   random::seed(7);
-  const Text text = read(argc > 1 ? argv[1] : KAON_DATA_DIR "/../LICENSE");
+  const Text text(argc > 1 ? argv[1] : KAON_DATA_DIR "/../LICENSE");
   CharacterModel net(int64_t(text.alphabet.size()));
   net.initialize(init::Xavier());
   net.hybridize({.static_alloc = true, .static_shape = true});

@@ -23,6 +23,7 @@ MultiHeadAttentionCell::MultiHeadAttentionCell(int64_t units, int num_heads, con
       proj_key(child("proj_key", Dense(units, projection(options)))),
       proj_value(child("proj_value", Dense(units, projection(options)))),
       dropout_layer(child("dropout_layer", Dropout(options.dropout))),
+      units_(units),
       num_heads_(num_heads),
       causal_(options.causal),
       scale_(std::sqrt(double(num_heads) / double(units))),
@@ -30,6 +31,19 @@ MultiHeadAttentionCell::MultiHeadAttentionCell(int64_t units, int num_heads, con
   if (num_heads < 1 || units % num_heads != 0) {
     throw ValueError(
         fmt::format("[MultiHeadAttentionCell] num_heads must divide units, got {} and {}", num_heads, units));
+  }
+}
+
+std::vector<NDArray> MultiHeadAttentionCell::begin_cache(int64_t batch, int64_t capacity) const {
+  const Shape shape{batch, num_heads_, capacity, units_ / num_heads_};
+  const ArrayOptions like{.dtype = proj_key.weight.dtype(), .device = proj_key.weight.data().device()};
+  return {nd.zeros(shape, like), nd.zeros(shape, like)};
+}
+
+void MultiHeadAttentionCell::check_cache(size_t arrays) {
+  if (arrays != 2) {
+    throw ValueError(
+        fmt::format("[MultiHeadAttentionCell] the cache is keys and values, expected 2 arrays, got {}", arrays));
   }
 }
 

@@ -1,6 +1,9 @@
 // Attention, and the encoder and the decoder of the transformer made of it.
 #pragma once
 
+#include <utility>
+#include <vector>
+
 #include "kaon/engine/api.h"
 #include "kaon/gluon/nn/basic.h"
 #include "kaon/gluon/nn/dense.h"
@@ -59,10 +62,38 @@ struct MultiHeadAttentionCell : HybridBlock<MultiHeadAttentionCell> {
     return attend_masked(F, query, key, value, mask);
   }
 
+  // Goes on with sequences: x (batch, n, any) are their steps from `position` (1,) on. `cache`, as begin_cache() gives
+  // it, has keys and values of the steps before. Each step attends to itself and to those before. Returns the result
+  // and the cache with the new steps in it; what lies behind its end is left out. For prediction: drops nothing.
+  template <class A>
+  std::pair<A, std::vector<A>> hybrid_forward(auto F, const A& x, const std::vector<A>& cache, const A& position) {
+    check_cache(cache.size());
+    const auto places = [&](const A& a, int axis) {  // counted in float32, whatever x holds
+      return F.arange_like(F.cast(F.slice_axis(a, -1, 0, 1), DType::float32), {.axis = axis});
+    };
+    const A begin = F.cast(position, DType::float32);
+    const A end = begin + F.sum(F.ones_like(places(x, 1)), {.axis = Shape{0}, .keepdims = true});
+    const A row = F.broadcast_sub(places(cache[0], 2), begin);  // of the new steps, for each place in the cache
+    const A is_new = F.broadcast_mul(row >= 0, F.broadcast_lesser(places(cache[0], 2), end));
+    const auto written = [&](const A& old, const A& steps) {
+      const A rows = F.take(by_head(F, steps), row, {.axis = 2});  // clipped where there are none
+      return F.where(F.broadcast_like(F.reshape(is_new, {1, 1, -1, 1}), old), rows, old);
+    };
+    const A keys = written(cache[0], proj_key(x)), values = written(cache[1], proj_value(x));
+    const A y = F.scaled_dot_product_attention(by_head(F, proj_query(x)), keys, values,
+                                               F.broadcast_like(end, x, {.lhs_axes = Shape{0}, .rhs_axes = Shape{0}}),
+                                               {.causal = CausalMask::lower_right, .use_valid_length = true});
+    return {finish(F, y), {keys, values}};
+  }
+  // Zeros for keys and for values, (batch, num_heads, capacity, units / num_heads), of the parameters' dtype and
+  // device.
+  std::vector<NDArray> begin_cache(int64_t batch, int64_t capacity) const;
+
   Dense proj_query, proj_key, proj_value;
   Dropout dropout_layer;
 
  private:
+  static void check_cache(size_t arrays);
   // Where a query may look: (1, 1, length, memory).
   auto causal_mask(auto F, const auto& query, const auto& key) {
     const auto steps = [&](const auto& x) {  // counted in float32, whatever x holds
@@ -95,6 +126,7 @@ struct MultiHeadAttentionCell : HybridBlock<MultiHeadAttentionCell> {
   // Subtracted from masked scores: their exp is 0, and float16 can hold it.
   double far_below() const { return proj_query.weight.dtype() == DType::float16 ? 3e4 : 1e30; }
 
+  int64_t units_;
   int num_heads_;
   CausalMask causal_;
   double scale_;
@@ -139,6 +171,17 @@ struct TransformerEncoderCell : HybridBlock<TransformerEncoderCell> {
   TransformerEncoderCell(int64_t units, int64_t hidden_size, int num_heads, const TransformerOptions& options = {});
   auto hybrid_forward(auto, auto x) { return ffn(attended(x)); }
   auto hybrid_forward(auto, auto x, auto mask) { return ffn(attended(x, mask)); }
+  // Goes on with sequences, with attention_cell's cache, which it returns too.
+  template <class A>
+  std::pair<A, std::vector<A>> hybrid_forward(auto, const A& x, const std::vector<A>& cache, const A& position) {
+    std::vector<A> next;
+    const A y = added(x, [&](const A& a) {
+      auto [attended, written] = attention_cell(a, cache, position);
+      next = written;
+      return attended;
+    });
+    return {ffn(y), next};
+  }
 
   MultiHeadAttentionCell attention_cell;
   Dense proj;
@@ -148,7 +191,10 @@ struct TransformerEncoderCell : HybridBlock<TransformerEncoderCell> {
 
  private:
   auto attended(const auto& x, const auto&... mask) {
-    const auto look = [&](const auto& a) { return dropout_layer(proj(attention_cell(a, a, a, mask...))); };
+    return added(x, [&](const auto& a) { return attention_cell(a, a, a, mask...); });
+  }
+  auto added(const auto& x, const auto& attend) {
+    const auto look = [&](const auto& a) { return dropout_layer(proj(attend(a))); };
     return pre_norm_ ? x + look(layer_norm(x)) : layer_norm(x + look(x));
   }
   bool pre_norm_;

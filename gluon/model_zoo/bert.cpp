@@ -1,0 +1,31 @@
+#include "kaon/gluon/model_zoo/bert.h"
+
+#include <fmt/format.h>
+
+namespace kaon::gluon::model_zoo::text {
+namespace {
+constexpr double epsilon = 1e-12;  // of every LayerNorm
+}
+
+BERT::BERT(const BERTOptions& o)
+    : HybridBlock("bert"),
+      word_embed(child("word_embed", nn::Embedding(o.vocab_size, o.units))),
+      token_type_embed(child("token_type_embed", nn::Embedding(o.token_types, o.units))),
+      position_embed(child("position_embed", nn::Embedding(o.max_length, o.units))),
+      embed_layer_norm(child("layer_norm", nn::LayerNorm({.epsilon = epsilon, .in_channels = o.units}))),
+      embed_dropout(child("embed_dropout", nn::Dropout(o.dropout))),
+      pooler(child("pooler", nn::Dense(o.units, {.activation = "tanh", .flatten = false, .in_units = o.units}))),
+      classifier(child("classifier", nn::Dense(2, {.flatten = false, .in_units = o.units}))),
+      decoder(
+          child("decoder", nn::HybridSequential(nn::Dense(o.units, {.flatten = false, .in_units = o.units}), nn::GELU(),
+                                                nn::LayerNorm({.epsilon = epsilon, .in_channels = o.units})))),
+      decoder_bias(param("decoder_bias", {o.vocab_size}, {.init = init::Zero()}, "decoder.3.bias")),
+      vocab_size_(o.vocab_size) {
+  const nn::TransformerOptions options{.dropout = o.dropout, .layer_norm_eps = epsilon};
+  for (int i = 0; i < o.num_layers; ++i) {
+    cells.push_back(
+        child(fmt::format("encoder{}", i), nn::TransformerEncoderCell(o.units, o.hidden_size, o.num_heads, options)));
+  }
+}
+
+}  // namespace kaon::gluon::model_zoo::text
