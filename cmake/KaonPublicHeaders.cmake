@@ -8,6 +8,11 @@ set(KAON_OPTIONAL_HEADERS
   opencv.h
   engine/gpu_stream.h   # a stream of the program's own
   gluon/data/record_io.h  # files of records: MXNet's RecordIO and im2rec
+  gluon/metric/detection.h  # the mean average precision of detectors
+  gluon/model_zoo/bert.h  # language models, a detector and a U-Net
+  gluon/model_zoo/gpt.h
+  gluon/model_zoo/ssd.h
+  gluon/model_zoo/unet.h
   gluon/model_zoo/vision.h  # the nets of MXNet's model zoo by name
   gluon/kvstore/kvstore.h  # what adds up over devices
   gluon/estimator/estimator.h  # a training loop that is awaited, and what happens beside it

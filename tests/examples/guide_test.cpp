@@ -1,6 +1,7 @@
 // The pieces of code of docs/guide.md, a case for each section. A test of the pages compares them: change both.
 #include <kaon/gluon/estimator/estimator.h>
 #include <kaon/gluon/estimator/handlers.h>
+#include <kaon/gluon/model_zoo/gpt.h>
 #include <kaon/gluon/model_zoo/vision.h>
 #include <kaon/gluon/util/amp.h>
 #include <kaon/gluon/util/array_lists.h>
@@ -545,6 +546,19 @@ TEST_CASE("guide: model zoo", "[docs]") {
   loss.backward();
   CHECK(same.output.collect_params("output_weight")[0].grad().shape() == Shape(3, 256));
   std::filesystem::current_path(std::filesystem::temp_directory_path());
+}
+
+TEST_CASE("guide: language models", "[docs]") {
+  model_zoo::text::GPT gpt({.vocab_size = 50, .context = 32, .units = 16, .num_layers = 2, .num_heads = 2});
+  gpt.initialize(init::Normal(0.1));
+  gpt.hybridize();
+  NDArray tokens = nd.array({{7, 3, 9}});
+  CHECK(gpt(tokens).shape() == Shape(1, 3, 50));                          // scores of the next token
+  NDArray written = gpt.generate(tokens, 20, {.temperature = 0.8});       // with a cache of keys and values
+  auto [scores, cache] = gpt(tokens, gpt.begin_cache(1), nd.array({0}));  // the same by hand, step by step
+  std::tie(scores, cache) = gpt(nd.slice_axis(nd.argmax(scores, {.axis = 2}), 1, 2, 3), cache, nd.array({3}));
+  CHECK(written.shape() == Shape(1, 23));
+  CHECK(scores.shape() == Shape(1, 1, 50));
 }
 
 TEST_CASE("guide: engine", "[docs]") {
