@@ -31,7 +31,7 @@ void run(const char* name, Net net, const Shape& shape, int threads, int rounds)
   net.initialize(init::Xavier());
   gluon::Trainer trainer(net.collect_params(), optimizer::Adam({.learning_rate = 1e-3}));
   gluon::TrainingStep step(net, gluon::loss::SoftmaxCrossEntropyLoss(), trainer);
-  const NDArray x = nd.random_randint(0, alphabet, {.shape = shape}).astype(DType::float32);
+  const NDArray x = nd.random_randint(0, alphabet, shape).astype(DType::float32);
   for (int r = -1; r < rounds; ++r) {  // the first one is not counted
     const double taken = bench::seconds([&] {
       for (int64_t i = 0; i < steps; ++i) step(x, x);
