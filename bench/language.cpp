@@ -1,5 +1,5 @@
 // Training of language models: tokens a second of an LSTM and a small GPT, one JSON line for each round.
-// Usage: bench_language [threads] [rounds]. bench/peers_language runs PyTorch's beside it.
+// Usage: bench_language [threads] [rounds].
 #include <kaon/gluon/model_zoo/gpt.h>
 
 #include <cmath>
