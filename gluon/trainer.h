@@ -70,10 +70,11 @@ class Trainer {
   // skips such parameters.
   void step(int64_t batch_size, bool ignore_stale_grad = false,
             std::source_location site = std::source_location::current());
-  // The two halves of step(): the gradients of each device become their sum over the devices, which the program may
-  // look at and change, on the first device; then weights are updated by it. Both throw as step() does.
+  // The first half of step(): gradients of each device become their sum over the devices, which the program may look at
+  // and change, on the first device. Throws as step() does.
   void allreduce_grads();
-  void update(int64_t batch_size, bool ignore_stale_grad = false,  // by the sums
+  // The second half: updates weights by the gradients on the first device. Throws as step() does.
+  void update(int64_t batch_size, bool ignore_stale_grad = false,
               std::source_location site = std::source_location::current());
   int64_t steps() const { return steps_; }  // taken so far, loaded ones included
 

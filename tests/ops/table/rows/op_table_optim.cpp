@@ -448,15 +448,17 @@ void factor_rows(Rows& rows) {
         rows.emplace_back(
             op, inputs,
             [=](const Hosts& in) {
-              const double squares = squares_of(in, 1), by = unscaled ? 1 : 4;
-              const bool finite = std::isfinite(squares), grows = finite && op.scale_window == 2;
-              const double factor = finite ? clipped(0.5 * std::sqrt(squares) / by, most) / by : 0;
-              return Hosts{{{1}, {factor}, DType::float32},
+              const double squares = squares_of(in, 1), scale = in[0][0], by = unscaled ? 1 : scale;
+              if (!std::isfinite(squares)) {
+                const double less = scale / 4;
+                return Hosts{{{1}, {0}, DType::float32},
+                             {{2}, {less > op.min_scale ? less : op.min_scale, 0}, DType::float32}};
+              }
+              const double steps = in[0][1] + 1, more = scale * 4;
+              const bool grows = steps >= op.scale_window;
+              return Hosts{{{1}, {clipped(0.5 * std::sqrt(squares) / by, most) / by}, DType::float32},
                            {{2},
-                            {finite     ? grows ? 8.0 : 4.0
-                             : most < 1 ? 2.0
-                                        : 1.0,
-                             finite && !grows ? 2.0 : 0.0},
+                            {grows ? (more < op.max_scale ? more : op.max_scale) : scale, grows ? 0 : steps},
                             DType::float32}};
             },
             RowOptions{.loosen = 8});
