@@ -91,7 +91,7 @@ LRScheduler CustomScheduler(RateFunction function) {
 }
 
 double LRScheduler::operator()(int64_t num_update) const {
-  if (kind == Kind::custom) return (*function)(num_update);
+  if (kind == Kind::custom) return (*function)(std::max<int64_t>(1, num_update));
   if (num_update < warmup_steps) {
     if (warmup_mode == WarmupMode::constant) return warmup_begin_lr;
     return warmup_begin_lr + (base_lr - warmup_begin_lr) * double(num_update) / double(warmup_steps);

@@ -319,7 +319,7 @@ void Parameter::reset_ctx(const std::vector<Device>& devices) const {
   n.deferred_devices = devices;
   if (!n.data.defined() || list_ctx() == devices) return;
   autograd::ModeScope mode(false, false);
-  n.set(n.data.as_in_context(devices[0]), devices);
+  n.set(reduced().as_in_context(devices[0]), devices);
 }
 
 void Parameter::check_cast(DType dtype) const {

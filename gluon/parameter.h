@@ -91,7 +91,8 @@ class Parameter {
   void set_data(const NDArray& values) const;
   void check_data(const NDArray& values) const;  // throws what set_data would throw
   void reset_ctx(Device device) const;           // moves the values; the gradient becomes zero. Throws DeviceError
-  // To several devices, those of the first one. Throws as initialize() does.
+  // To several devices. From several, the mean over them, which differs for running statistics. Throws as initialize()
+  // does.
   void reset_ctx(const std::vector<Device>& devices) const;
   void cast(DType dtype) const;  // converts the values; the gradient becomes zero. TypeError: integers with a gradient
   void check_cast(DType dtype) const;  // throws what cast would throw

@@ -89,7 +89,7 @@ class Trainer {
   // Writes states() as an array file. Blocks until they are computed. Throws IoError, the failure of a state, and as
   // states() does.
   void save_states(const std::filesystem::path& file) const;
-  // Reads such a file. Blocks. Throws IoError, ValueError when the file is of other parameters or another rule or when
+  // Reads such a file. Blocks. Throws IoError, ValueError when the file is of other parameters or other states or when
   // two parameters have one name, ShapeError or TypeError for a state that does not fit; then nothing is changed.
   void load_states(const std::filesystem::path& file);
   // The optimizer's states (momentum, means), the numbers of updates, the learning rate and the scale of losses, by

@@ -59,10 +59,10 @@ constexpr const char* scale_name = "loss_scale";
 Symbol program_of(const Symbol& traced, bool scales_losses) {
   if (!scales_losses) return traced;
   std::vector<Symbol> outputs;
-  for (int64_t i = 0; i < traced.num_outputs(); ++i) outputs.push_back(sym.BlockGrad(traced[i]));
+  for (int64_t i = 0; i < traced.num_outputs(); ++i) outputs.push_back(sym.BlockGrad(traced.output(int(i))));
   const Symbol state = Symbol::variable(scale_name, Shape(2), DType::float32);
   const Symbol scale = sym.slice_axis(state, 0, 0, 1);
-  const Symbol loss = traced[0];
+  const Symbol loss = traced.output(0);
   outputs.push_back(sym.broadcast_mul(loss, loss.dtype() == DType::float32 ? scale : sym.cast(scale, loss.dtype())));
   return Symbol::group(outputs);
 }

@@ -49,11 +49,13 @@ Task<void> Estimator::fit(data::DataLoader train, FitOptions options) {
   }
   if (is_running_) throw StateError("[Estimator.fit] it is running already");
   struct Running {
-    bool& is_running;
-    explicit Running(bool& flag) : is_running(flag) { is_running = true; }
-    ~Running() { is_running = false; }
-  } running(is_running_);
-  stopped_ = false;
+    Estimator& self;
+    explicit Running(Estimator& e) : self(e) { self.is_running_ = true; }
+    ~Running() {
+      self.was_stopped_ = self.stopped_.exchange(false);
+      self.is_running_ = false;
+    }
+  } running(*this);
   co_await this->train(train, options);
 }
 
@@ -89,11 +91,13 @@ Task<void> Estimator::train(data::DataLoader& train, FitOptions options) {
     if (is_whole || !stopped_) {
       for (auto& h : handlers_) co_await h->epoch_end(*this);
     }
+    if (is_whole) batch_ = 0;
   }
   for (auto& h : handlers_) co_await h->train_end(*this);
 }
 
 Task<void> Estimator::evaluate(data::DataLoader data) {
+  ++evaluations_;
   val_loss_.reset();
   for (metric::EvalMetric& m : val_metrics_) m.reset();
   auto batches = data.batches(0);

@@ -113,8 +113,9 @@ class Estimator {
 
   void pause();   // fit() suspends before the next batch, holding no thread
   void resume();  // it goes on
-  void stop();    // fit() ends before the next batch, also a paused one
-  bool is_stopped() const { return stopped_; }
+  // fit() ends before the next batch, also a paused one; where none runs, the next one ends at once.
+  void stop();
+  bool is_stopped() const { return was_stopped_; }  // whether the last fit() was
 
   // Trained so far, in epoch_end() with the one that has ended; while one is trained its number, from 0.
   int64_t epoch() const { return epoch_; }
@@ -124,6 +125,7 @@ class Estimator {
   Trainer& trainer() { return trainer_; }
   const metric::Loss& train_loss() const { return train_loss_; }  // the mean over the epoch
   const metric::Loss& val_loss() const { return val_loss_; }      // of the last evaluate()
+  int64_t evaluations() const { return evaluations_; }            // calls of evaluate() so far
   const std::vector<metric::EvalMetric>& train_metrics() const { return train_metrics_; }
   const std::vector<metric::EvalMetric>& val_metrics() const { return val_metrics_; }
 
@@ -136,9 +138,9 @@ class Estimator {
   metric::Loss train_loss_, val_loss_;
   std::vector<std::shared_ptr<EventHandler>> handlers_;
   std::unique_ptr<detail::Gate> gate_;
-  std::atomic<bool> stopped_ = false;
+  std::atomic<bool> stopped_ = false, was_stopped_ = false;
   bool is_running_ = false;
-  int64_t epoch_ = 0, batch_ = 0;
+  int64_t epoch_ = 0, batch_ = 0, evaluations_ = 0;
 };
 
 }  // namespace gluon

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <utility>
 
@@ -62,8 +63,11 @@ Task<void> LoggingHandler::batch_end(Estimator& e, const data::Batch&, const Bat
 
 Task<void> LoggingHandler::epoch_end(Estimator& e) {
   std::string text = co_await figures("train", e.train_loss(), e.train_metrics());
-  const std::string validation = co_await figures("validation", e.val_loss(), e.val_metrics());
-  if (validation.find("loss nan") == validation.npos) text += ", " + validation;
+  if (e.evaluations() != evaluations_) {
+    evaluations_ = e.evaluations();
+    const std::string validation = co_await figures("validation", e.val_loss(), e.val_metrics());
+    text += ", " + validation;
+  }
   const std::chrono::duration<double> time = std::chrono::steady_clock::now() - begin_;
   sink_(fmt::format("[epoch {}] {:.1f} s: {}", e.epoch(), time.count(), text));
 }
@@ -76,10 +80,11 @@ Task<void> ValidationHandler::epoch_end(Estimator& e) {
 }
 
 EarlyStoppingHandler::EarlyStoppingHandler(const metric::EvalMetric& monitor, Better better, int64_t patience,
-                                           double min_delta)
+                                           double min_delta, int64_t every_epochs)
     : monitor_(monitor),
       better_(better),
       patience_(check_at_least(patience, 0, "patience")),
+      every_epochs_(check_at_least(every_epochs, 1, "every_epochs")),
       min_delta_(min_delta),
       best_(worst(better)) {
   if (!(min_delta >= 0)) {
@@ -94,7 +99,9 @@ Task<void> EarlyStoppingHandler::train_begin(Estimator&) {
 }
 
 Task<void> EarlyStoppingHandler::epoch_end(Estimator& e) {
+  if (e.epoch() % every_epochs_ != 0) co_return;
   const double value = co_await monitor_.value();
+  if (std::isnan(value)) co_return;
   if (is_better(better_, value, best_, min_delta_)) {
     best_ = value;
     waited_ = 0;
@@ -109,6 +116,9 @@ CheckpointHandler::CheckpointHandler(std::filesystem::path folder, std::string p
       prefix_(std::move(prefix)),
       every_epochs_(check_at_least(every_epochs, 1, "every_epochs")),
       most_(check_at_least(most, 1, "most")) {
+  if (prefix_.empty() || prefix_.find('/') != prefix_.npos) {
+    throw ValueError(fmt::format("[CheckpointHandler] the prefix must be a name, got '{}'", prefix_));
+  }
   std::error_code error;
   std::filesystem::create_directories(folder_, error);
   if (error) throw IoError(fmt::format("[CheckpointHandler] {} cannot be made: {}", folder_.string(), error.message()));
@@ -135,10 +145,12 @@ std::vector<std::pair<int64_t, std::filesystem::path>> CheckpointHandler::checkp
   return found;
 }
 
-bool CheckpointHandler::resume(Estimator& e) const {
+bool CheckpointHandler::resume(Estimator& e) {
   const auto all = checkpoints();
   if (all.empty()) return false;
-  load_checkpoint(all.back().second, e.net(), e.trainer());
+  for (const auto& [name, array] : load_checkpoint(all.back().second, e.net(), e.trainer())) {
+    if (name == "best") best_ = array.asscalar<double>();
+  }
   e.set_epoch(all.back().first);
   return true;
 }
@@ -152,7 +164,9 @@ Task<void> CheckpointHandler::epoch_end(Estimator& e) {
     }
   }
   if (e.epoch() % every_epochs_ != 0) co_return;
-  save_checkpoint(folder_ / fmt::format("{}-{:04}.params", prefix_, e.epoch()), e.net(), e.trainer());
+  NamedArrays more;
+  if (monitor_) more.emplace_back("best", nd.full({1}, best_, {.dtype = DType::float64}));
+  save_checkpoint(folder_ / fmt::format("{}-{:04}.params", prefix_, e.epoch()), e.net(), e.trainer(), more);
   const auto all = checkpoints();
   for (size_t i = 0; i + size_t(most_) < all.size(); ++i) std::filesystem::remove(all[i].second);
 }

@@ -34,6 +34,7 @@ class LoggingHandler final : public EventHandler {
  private:
   int64_t every_batches_;
   Sink sink_;
+  int64_t evaluations_ = 0;  // that have been written
   std::chrono::steady_clock::time_point begin_;
 };
 
@@ -48,12 +49,14 @@ class ValidationHandler final : public EventHandler {
   int64_t every_epochs_;
 };
 
-// Stops when a metric has not become better by more than min_delta for more than `patience` epochs.
+// Stops when a metric has not become better by more than min_delta at more than `patience` looks, one after every so
+// many epochs: as many as the ValidationHandler whose metric it is. A NaN, as of a metric without updates, is left out.
+// fit() begins anew: checkpoints have nothing of it.
 class EarlyStoppingHandler final : public EventHandler {
  public:
-  // Throws ValueError for a negative patience or min_delta.
+  // Throws ValueError for a negative patience or min_delta, and every_epochs below 1.
   explicit EarlyStoppingHandler(const metric::EvalMetric& monitor, Better better = Better::lower, int64_t patience = 0,
-                                double min_delta = 0);
+                                double min_delta = 0, int64_t every_epochs = 1);
   Task<void> train_begin(Estimator& estimator) override;
   Task<void> epoch_end(Estimator& estimator) override;
   double best() const { return best_; }  // infinite before the first epoch
@@ -61,7 +64,7 @@ class EarlyStoppingHandler final : public EventHandler {
  private:
   metric::EvalMetric monitor_;
   Better better_;
-  int64_t patience_, waited_ = 0;
+  int64_t patience_, every_epochs_, waited_ = 0;
   double min_delta_, best_;
 };
 
@@ -70,13 +73,13 @@ class EarlyStoppingHandler final : public EventHandler {
 // "<prefix>-best.params".
 class CheckpointHandler final : public EventHandler {
  public:
-  // Throws ValueError below 1, IoError when the folder cannot be made.
+  // Throws ValueError below 1 and for a prefix that is no name of a file, IoError when the folder cannot be made.
   explicit CheckpointHandler(std::filesystem::path folder, std::string prefix = "model", int64_t every_epochs = 1,
                              int64_t most = 5);
   void save_best(const metric::EvalMetric& monitor, Better better = Better::lower);
-  // Loads the newest checkpoint of the folder, so that fit() goes on after its epoch; false: there is none. Blocks.
-  // Throws as load_checkpoint() does.
-  bool resume(Estimator& estimator) const;
+  // Loads the newest checkpoint of the folder, so that fit() goes on after its epoch, with its best figure; false:
+  // there is none. Blocks. Throws as load_checkpoint() does.
+  bool resume(Estimator& estimator);
   Task<void> epoch_end(Estimator& estimator) override;
 
  private:

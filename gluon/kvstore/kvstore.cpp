@@ -21,16 +21,25 @@ struct Value {
   std::optional<Trainer> trainer{};  // of that
 };
 
+// Whether an array can take another's place.
+void check_like(const KVKey& key, const NDArray& value, const NDArray& other, const char* what) {
+  if (other.shape() != value.shape()) {
+    throw ShapeError(fmt::format("[KVStore] '{}' has shape {}, {} has {}", key.str(), value.shape().str(), what,
+                                 other.shape().str()));
+  }
+  if (other.dtype() != value.dtype()) {
+    throw TypeError(fmt::format("[KVStore] '{}' has dtype {}, {} has {}", key.str(), name_of(value.dtype()), what,
+                                name_of(other.dtype())));
+  }
+}
+
 // On the device of the first, in the order of the list.
 NDArray sum_of(const KVKey& key, std::span<const NDArray> values) {
   if (values.empty()) throw ValueError(fmt::format("[KVStore] no values are pushed to '{}'", key.str()));
   const Device device = values[0].device();
   NDArray sum = values[0];
   for (size_t i = 1; i < values.size(); ++i) {
-    if (values[i].shape() != values[0].shape()) {
-      throw ShapeError(fmt::format("[KVStore] values of '{}' must have one shape, got {} and {}", key.str(),
-                                   values[0].shape().str(), values[i].shape().str()));
-    }
+    check_like(key, values[0], values[i], "a further value");
     sum = sum + values[i].as_in_context(device);
   }
   return sum;
@@ -53,6 +62,10 @@ struct KVStore::State {
   }
   void give_trainer(const std::string& key, Value& value) const {
     if (!optimizer) return;
+    if (!is_floating(value.array.dtype())) {
+      throw TypeError(fmt::format("[KVStore] an optimizer updates floating values, '{}' has dtype {}", key,
+                                  name_of(value.array.dtype())));
+    }
     if (value.parameter.size() == 0) {
       const Parameter p(key, value.array.shape(), {.dtype = value.array.dtype()});
       p.set_data(value.array);
@@ -86,6 +99,7 @@ void KVStore::push(const KVKey& key, std::span<const NDArray> values) const {
   Value& value = state_->at(key);
   autograd::ModeScope mode(false, false);
   const NDArray sum = sum_of(key, values).as_in_context(value.array.device());
+  check_like(key, value.array, sum, "what is pushed");
   if (value.trainer) {
     value.parameter[0].list_grad()[0].assign(sum);
     value.trainer->update_slots(value.trainer->all_slots(), 1, std::source_location::current());
@@ -99,6 +113,7 @@ void KVStore::push(const KVKey& key, std::span<const NDArray> values) const {
 void KVStore::pull(const KVKey& key, std::span<const NDArray> out) const {
   const Value& value = state_->at(key);
   autograd::ModeScope mode(false, false);
+  for (const NDArray& array : out) check_like(key, value.array, array, "the array that is to have it");
   for (NDArray array : out) array.assign(value.array);
 }
 

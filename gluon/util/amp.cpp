@@ -35,6 +35,7 @@ NDArray scale_loss(const NDArray& loss, gluon::Trainer& trainer) {
 void unscale(gluon::Trainer& trainer) {
   autograd::ModeScope mode(false, false);
   trainer.scale_state(Device());  // throws where losses are not scaled
+  if (trainer.scaling_->unscaled) throw StateError("[amp] the gradients of this step have been divided already");
   for (const auto& s : trainer.slots_) {
     const gluon::Parameter& p = s.parameter;
     if (p.grad_req() == GradReq::null || !p.is_initialized()) continue;

@@ -24,7 +24,7 @@ KAON_API void init_trainer(gluon::Trainer& trainer, const LossScaleOptions& opti
 KAON_API NDArray scale_loss(const NDArray& loss, gluon::Trainer& trainer);
 
 // Divides the gradients by the scale, so that the program can look at them, or change them, before step(). Throws
-// StateError before init_trainer(), and for a row_sparse gradient.
+// StateError before init_trainer(), when that is done already, and for a row_sparse gradient.
 KAON_API void unscale(gluon::Trainer& trainer);
 
 namespace detail {

@@ -60,6 +60,7 @@ TEST_CASE("devices: the values of a parameter are the same on all of its devices
   CHECK(p.grad(cpu(1)).dtype() == DType::float64);
   p.set_grad_req(GradReq::null);
   CHECK_THROWS_AS(p.list_grad(), StateError);
+  p.list_data()[0].assign(1), p.list_data()[1].assign(1);
   p.reset_ctx(cpu(3));
   CHECK(p.list_ctx() == std::vector{cpu(3)});
   CHECK(p.data().device() == cpu(3));  // wherever the program is

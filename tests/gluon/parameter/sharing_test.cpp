@@ -44,22 +44,22 @@ struct Scaled : gluon::HybridBlock<Scaled> {
   auto hybrid_forward(auto F, auto x) { return dense(x) * F(scale).reshape({1, 3}); }
 };
 
-const NDArray tokens = nd.array({0, 3, 6, 1, 1, 2}, {2, 3});
-const NDArray next = nd.array({3, 6, 0, 1, 2, 5}, {2, 3});
+NDArray tokens() { return nd.array({0, 3, 6, 1, 1, 2}, {2, 3}); }
+NDArray next() { return nd.array({3, 6, 0, 1, 2, 5}, {2, 3}); }
 
 std::vector<double> trained(auto net, bool hybrid, bool in_step) {
   net.initialize();
   net.embed.weight.set_data(nd.arange(words * units).reshape({words, units}) / 10);
-  net(tokens);
+  net(tokens());
   if (hybrid) net.hybridize({.exact = true});
   const gluon::loss::SoftmaxCrossEntropyLoss loss;
   gluon::Trainer trainer(net.collect_params(), optimizer::SGD({.learning_rate = 0.5, .momentum = 0.9}));
   gluon::TrainingStep step(net, loss, trainer, {.static_alloc = true, .exact = true});
   for (int i = 0; i < 3; ++i) {
     if (in_step) {
-      step(tokens, next);
+      step(tokens(), next());
     } else {
-      autograd::record([&] { return loss(net(tokens), next); }).backward();
+      autograd::record([&] { return loss(net(tokens()), next()); }).backward();
       trainer.step(2);
     }
   }
@@ -75,7 +75,7 @@ TEST_CASE("sharing: tied weights are one parameter, by one name, in files and gr
   CHECK(net.head.weight.name() == "embed_weight");
   CHECK(net.collect_params().size() == 2);  // and the bias
   net.initialize();
-  CHECK(net(tokens).shape() == Shape(2, 3, words));
+  CHECK(net(tokens()).shape() == Shape(2, 3, words));
   const ScratchFolder folder;
   net.save_parameters(folder / "all.params");
   CHECK(nd_file::load(folder / "all.params").size() == 3);
@@ -83,7 +83,7 @@ TEST_CASE("sharing: tied weights are one parameter, by one name, in files and gr
   CHECK(nd_file::load(folder / "once.params").size() == 2);
   Tied same;
   same.load_parameters(folder / "all.params");
-  CHECK(values(same(tokens)) == values(net(tokens)));
+  CHECK(values(same(tokens())) == values(net(tokens())));
   CHECK(same.head.weight == same.embed.weight);
 
   const std::vector<double> expected = trained(ByHand(), false, false);
@@ -132,8 +132,8 @@ TEST_CASE("sharing: what cannot be shared is refused, and nothing is changed", "
     Assigned net;
     net.initialize();
     net.hybridize(hybrid);
-    CHECK_THROWS_WITH(net(tokens), Contains("head uses embed_weight, which is not one of its parameters") &&
-                                       Contains("share_parameters()"));
+    CHECK_THROWS_WITH(net(tokens()), Contains("head uses embed_weight, which is not one of its parameters") &&
+                                         Contains("share_parameters()"));
   }
 }
 

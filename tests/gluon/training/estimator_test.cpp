@@ -7,6 +7,7 @@
 #include "kaon/gluon/loss.h"
 #include "kaon/gluon/metric.h"
 #include "kaon/gluon/nn/nn.h"
+#include "kaon/ops/ndarray_file.h"
 #include "kaon/ops/random_state.h"
 #include "kaon/tests/gluon/support.h"
 #include "kaon/tests/support/files.h"
@@ -130,6 +131,10 @@ TEST_CASE("estimator: paused, resumed and stopped from other threads", "[gluon][
   CHECK(estimator.is_stopped());
   CHECK(estimator.epoch() == 2);
 
+  estimator.stop();
+  sync_wait(estimator.fit(loader(), {.epochs = 100}));  // stopped before
+  CHECK(batches == 9);
+  CHECK(estimator.is_stopped());
   estimator.pause();
   std::thread stopping([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -156,6 +161,7 @@ TEST_CASE("estimator: goes on from a checkpoint with the same bits, and keeps th
     checkpoints->save_best(estimator.train_loss());
     estimator.add_handler(checkpoints);
     CHECK(checkpoints->resume(estimator) == resumes);
+    if (epochs == 7) trainer.set_learning_rate(50);  // it becomes worse: the best file stays
     sync_wait(estimator.fit(loader(), {.epochs = epochs}));
   };
   train(made(), 4, false);
@@ -166,6 +172,15 @@ TEST_CASE("estimator: goes on from a checkpoint with the same bits, and keeps th
   std::vector<std::string> names;
   for (const auto& f : std::filesystem::directory_iterator(folder / "c")) names.push_back(f.path().filename().string());
   std::sort(names.begin(), names.end());
+  const auto best = [&] {
+    std::vector<double> numbers;
+    for (const auto& [name, array] : nd_file::load(folder / "c" / "net-best.params"))
+      numbers.push_back(values(array)[0]);
+    return numbers;
+  };
+  const std::vector<double> before = best();
+  train(made(), 7, true);
+  CHECK(best() == before);
   CHECK(names == std::vector<std::string>{"net-0005.params", "net-0006.params", "net-best.params"});
 }
 
@@ -192,6 +207,7 @@ TEST_CASE("estimator: what is wrong is said, and training can go on", "[gluon]")
   CHECK_THROWS_AS(gluon::ValidationHandler(loader(), 0), ValueError);
   const ScratchFolder folder;
   CHECK_THROWS_AS(gluon::CheckpointHandler("/proc/none/here"), IoError);
+  CHECK_THROWS_AS(gluon::CheckpointHandler(folder / "x", "a/b"), ValueError);
   int calls = 0;
   estimator.add_handler(std::make_shared<AfterBatch>([&](gluon::Estimator& e) {
     if (++calls == 2) throw Error("enough of this");

@@ -114,11 +114,46 @@ TEST_CASE("amp: what is wrong is said", "[gluon]") {
   amp::init_trainer(trainer);
   backward(a, 1), backward(b, 1);
   CHECK_THROWS_WITH(trainer.step(1), Contains("none was since the last step"));
+  amp::unscale(trainer);
+  CHECK_THROWS_WITH(amp::unscale(trainer), Contains("have been divided already"));
   CHECK(values(a.data()) == std::vector<double>(4, 1));
   CHECK_THROWS_AS(gluon::Trainer(dict(a, b), optimizer::SGD(), {.clip_global_norm = -1}), ValueError);
   CHECK_THROWS_AS(gluon::Trainer(dict(a, b), optimizer::SGD(), {.clip_global_norm = not_a_number}), ValueError);
   CHECK_THROWS_WITH(gluon::Trainer(dict(a, b), optimizer::SGD(), {.kvstore = "dist_sync"}),
                     Contains("no type 'dist_sync'; there are: local, device"));
+}
+
+TEST_CASE("amp: a training step of many samples is the loop that scales by hand, with its outputs", "[gluon]") {
+  const gluon::loss::L2Loss loss;
+  const NDArray x = nd.eye(3), y = nd.array({{0.5}, {0}, {2}});
+  const auto made = [] {
+    nn::Dense net(1, {.use_bias = false, .in_units = 3});
+    net.initialize(init::One());
+    return net;
+  };
+  for (double clip : {0.0, 0.25}) {
+    nn::Dense by_hand = made(), net = made();
+    gluon::Trainer own(by_hand.collect_params(), optimizer::SGD({.learning_rate = 1}), {.clip_global_norm = clip});
+    gluon::Trainer trainer(net.collect_params(), optimizer::SGD({.learning_rate = 1}), {.clip_global_norm = clip});
+    amp::init_trainer(own, {.init_scale = 1024});
+    amp::init_trainer(trainer, {.init_scale = 1024});
+    gluon::TrainingStep step(
+        [&](auto a, auto b) {
+          auto p = net(a);
+          return std::pair(loss(p, b), p);
+        },
+        trainer, {.static_alloc = true, .exact = true});
+    for (int i = 0; i < 3; ++i) {
+      const NDArray pred = by_hand(x);
+      NDArray l;
+      autograd::record([&] { return amp::scale_loss(l = loss(by_hand(x), y), own); }).backward();
+      own.step(3);
+      CHECK(values(step(x, y)) == values(l));
+      REQUIRE(step.outputs().size() == 1);
+      CHECK(values(step.outputs()[0]) == values(pred));
+      CHECK(values(net.weight.data()) == values(by_hand.weight.data()));
+    }
+  }
 }
 
 TEST_CASE("training step: a net that changes after the first step is seen", "[gluon]") {
@@ -170,6 +205,10 @@ TEST_CASE("trainer: several devices", "[gluon]") {
   CHECK_THROWS_AS(store.pull("x", nd.ones({2})), ValueError);
   const std::vector<NDArray> unlike{nd.ones({2}), nd.ones({3})};
   CHECK_THROWS_AS(store.push(3, unlike), ShapeError);
+  CHECK_THROWS_WITH(store.push(3, nd.ones({1})), Contains("'3' has shape (2,), what is pushed has (1,)"));
+  CHECK_THROWS_AS(store.pull(3, nd.ones({3, 2})), ShapeError);
+  CHECK_THROWS_AS(store.pull(3, nd.ones({2}, {.dtype = DType::int32})), TypeError);
+  CHECK_THROWS_AS(store.push(3, nd.ones({2}, {.dtype = DType::int32})), TypeError);
   CHECK_THROWS_AS(store.push(3, std::span<const NDArray>()), ValueError);
   CHECK_THROWS_AS(store.save_optimizer_states(folder / "k"), StateError);
   store.set_optimizer(optimizer::SGD({.learning_rate = 0.5, .momentum = 0.5}));
