@@ -47,6 +47,9 @@ NDArray GPT::generate(const NDArray& tokens, int64_t count, const GenerateOption
     throw ValueError(
         fmt::format("[GPT] {} and {} more tokens do not fit into a context of {}", given, count, context_));
   }
+  if (!(o.temperature >= 0)) {
+    throw ValueError(fmt::format("[GPT] the temperature must be 0 or more, got {}", o.temperature));
+  }
   std::vector<NDArray> cache;
   if (o.use_cache && count > 0) cache = begin_cache(tokens.shape()[0], given + count);
   std::vector<NDArray> all{tokens};

@@ -60,7 +60,7 @@ struct GPT : HybridBlock<GPT> {
   std::vector<NDArray> begin_cache(int64_t batch, int64_t capacity = 0) const;
 
   // The tokens (batch, length), at least one, with `count` more, each of them chosen by the scores after those before
-  // it. Does not block. Throws ValueError when there would be more than `context`.
+  // it. Does not block. Throws ValueError when there would be more than `context`, and for a negative temperature.
   NDArray generate(const NDArray& tokens, int64_t count, const GenerateOptions& options = {}) const;
 
   nn::Embedding word_embed, position_embed;

@@ -16,12 +16,12 @@ void init_trainer(gluon::Trainer& trainer, const LossScaleOptions& o) {
   if (!trainer.optimizer_.rule().takes_factor()) {
     throw StateError("[amp] the rule of this optimizer takes no factor: it could not leave a step out");
   }
-  if (!(o.init_scale > 0) || !(o.scale_factor > 1) || !(o.scale_window >= 1) || !(o.min_scale > 0) ||
-      !(o.max_scale >= o.min_scale)) {
-    throw ValueError(
-        fmt::format("[amp] init_scale {} must be above 0, scale_factor {} above 1, scale_window {} 1 or more, and "
-                    "min_scale {} above 0 and at most max_scale {}",
-                    o.init_scale, o.scale_factor, o.scale_window, o.min_scale, o.max_scale));
+  if (!(o.init_scale >= o.min_scale && o.init_scale <= o.max_scale) || !(o.scale_factor > 1) ||
+      !(o.scale_window >= 1) || !(o.min_scale > 0) || !(o.max_scale >= o.min_scale)) {
+    throw ValueError(fmt::format(
+        "[amp] init_scale {} must be from min_scale to max_scale, scale_factor {} above 1, scale_window {} 1 "
+        "or more, and min_scale {} above 0 and at most max_scale {}",
+        o.init_scale, o.scale_factor, o.scale_window, o.min_scale, o.max_scale));
   }
   trainer.scaling_ = gluon::Trainer::Scaling{.options = o, .state = {}};
 }

@@ -130,6 +130,7 @@ TEST_CASE("gpt: what it refuses", "[gluon]") {
   const auto net = small_gpt();
   CHECK_THROWS_AS(net(nd.zeros({1, 13})), ShapeError);  // longer than the context
   CHECK_THROWS_WITH(net.generate(nd.zeros({1, 6}), 7), Contains("[GPT]") && Contains("6 and 7") && Contains("12"));
+  CHECK_THROWS_WITH(net.generate(nd.zeros({1, 2}), 1, {.temperature = -1}), Contains("temperature must be 0 or more"));
   CHECK_THROWS_WITH(net.generate(nd.zeros({6}), 1), Contains("(batch, length)") && Contains("(6,)"));
   CHECK_THROWS_WITH(net(nd.zeros({1, 1}), std::vector{nd.zeros({1})}, nd.zeros({1})), Contains("expected 4, got 1"));
   const auto cell = ready(nn::MultiHeadAttentionCell(6, 2));
