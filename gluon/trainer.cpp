@@ -194,6 +194,11 @@ void check_batch_size(int64_t batch_size) {
   if (batch_size < 1) throw ValueError(fmt::format("[Trainer.step] batch_size must be at least 1, got {}", batch_size));
 }
 
+void check_scaled(bool is_scaled) {
+  if (is_scaled) return;
+  throw StateError("[Trainer.step] losses are scaled, but none was since the last step: call amp::scale_loss()");
+}
+
 std::vector<NDArray> gradients_of(const Parameter& p) {
   if (p.has_row_sparse_grad()) {
     throw StateError(
@@ -264,6 +269,7 @@ NDArray Trainer::loss_scale() const {
 
 void Trainer::step(int64_t batch_size, bool ignore_stale_grad, std::source_location site) {
   check_batch_size(batch_size);
+  check_scaled(!scaling_ || scaling_->has_scaled);
   throw_failure_of_earlier_step();
   autograd::ModeScope mode(false, false);
   const std::vector<Slot*> slots = fresh_slots(ignore_stale_grad);
@@ -288,6 +294,7 @@ void Trainer::allreduce_grads() {
 
 void Trainer::update(int64_t batch_size, bool ignore_stale_grad, std::source_location site) {
   check_batch_size(batch_size);
+  check_scaled(!scaling_ || scaling_->has_scaled);
   throw_failure_of_earlier_step();
   autograd::ModeScope mode(false, false);
   update_slots(fresh_slots(ignore_stale_grad), batch_size, site);
@@ -318,12 +325,7 @@ void Trainer::update_slots(std::span<Slot* const> slots, int64_t batch_size, con
     }
     NDArray rates_array = rates(slots);
     arrays.push_back(&rates_array);
-    if (scaling_) {
-      if (!scaling_->has_scaled) {
-        throw StateError("[Trainer.step] losses are scaled, but none was since the last step: call amp::scale_loss()");
-      }
-      arrays.push_back(&scale_state(rates_array.device()));
-    }
+    if (scaling_) arrays.push_back(&scale_state(rates_array.device()));
     push_step([&] { return update_plan(batch_size).apply(arrays, site); });
     if (scaling_) scaling_->has_scaled = scaling_->unscaled = false;
     for (const RowUpdate& r : rows) r.put_back();

@@ -13,6 +13,7 @@ NDArray detail::scale_of(const NDArray& state, DType dtype) {
 }
 
 void init_trainer(gluon::Trainer& trainer, const LossScaleOptions& o) {
+  if (trainer.scales_losses()) throw StateError("[amp] the losses of this trainer are scaled already");
   if (!trainer.optimizer_.rule().takes_factor()) {
     throw StateError("[amp] the rule of this optimizer takes no factor: it could not leave a step out");
   }

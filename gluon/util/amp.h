@@ -16,7 +16,7 @@ namespace amp {
 // From now on step() takes gradients of scale_loss(). Where one of them is not finite, weights and states stay as they
 // are and the scale falls, without a wait; a TrainingStep scales its loss itself. bfloat16 has the range of float32 and
 // needs no scale. Nothing blocks. Throws ValueError for options out of range, StateError for an optimizer whose rule
-// takes no factor.
+// takes no factor, and the second time.
 KAON_API void init_trainer(gluon::Trainer& trainer, const LossScaleOptions& options = {});
 
 // loss times the scale, in the loss's dtype; recorded. Losses of float16 are better cast to float32 before: the scale

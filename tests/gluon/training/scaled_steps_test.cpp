@@ -113,6 +113,7 @@ TEST_CASE("amp: what is wrong is said", "[gluon]") {
   CHECK_THROWS_AS(amp::init_trainer(trainer, {.min_scale = 8, .max_scale = 4}), ValueError);
   CHECK_THROWS_AS(amp::init_trainer(trainer, {.init_scale = 0.5}), ValueError);
   amp::init_trainer(trainer);
+  CHECK_THROWS_WITH(amp::init_trainer(trainer, {.scale_window = 3}), Contains("are scaled already"));
   backward(a, 1), backward(b, 1);
   CHECK_THROWS_WITH(trainer.step(1), Contains("none was since the last step"));
   amp::unscale(trainer);
