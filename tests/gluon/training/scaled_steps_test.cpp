@@ -230,3 +230,16 @@ TEST_CASE("trainer: several devices", "[gluon]") {
   store.push(3, nd.ones({2})), store.pull(3, first);
   CHECK(values(first) == std::vector<double>{2, 2});
 }
+
+TEST_CASE("amp: a step without a scaled loss leaves the gradients of several devices as they are", "[gluon]") {
+  const std::vector<Device> two{cpu(0), cpu(1)};
+  gluon::Parameter p("p", {2});
+  p.initialize(init::One(), two);
+  gluon::ParameterDict one;
+  one.add(p);
+  gluon::Trainer trainer(one, optimizer::SGD());
+  amp::init_trainer(trainer);
+  for (Device d : two) autograd::record([&] { return p.data(d) * 3; }).backward();
+  CHECK_THROWS_WITH(trainer.step(1), Contains("none was since the last step"));
+  for (Device d : two) CHECK(values(p.grad(d)) == std::vector<double>{3, 3});
+}
