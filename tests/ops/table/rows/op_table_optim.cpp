@@ -442,8 +442,8 @@ void factor_rows(Rows& rows) {
                                .clip_global_norm = most,
                                .scale_factor = 4,
                                .scale_window = most < 0 ? 2.0 : 3.0,
-                               .min_scale = most < 1 ? 2 : 1,
-                               .max_scale = most < 1 ? 8 : 16777216,
+                               .min_scale = most < 1 ? 2.0 : 1.0,
+                               .max_scale = most < 1 ? 8.0 : 16777216.0,
                                .unscaled = unscaled};
         rows.emplace_back(
             op, inputs,
