@@ -125,6 +125,8 @@ NDArray first_weight(const Parameter& p) { return p.list_data()[0]; }
 
 }  // namespace
 
+void Trainer::Slot::keep_stamps() { stamps = stamps_of(parameter); }
+
 std::vector<Trainer::Slot*> Trainer::all_slots() {
   std::vector<Slot*> all;
   for (Slot& s : slots_) all.push_back(&s);
@@ -331,7 +333,7 @@ void Trainer::update_slots(std::span<Slot* const> slots, int64_t batch_size, con
     for (const RowUpdate& r : rows) r.put_back();
     for (Slot* s : slots) {
       ++s->updates;
-      s->stamps = stamps_of(s->parameter);
+      s->keep_stamps();
       const std::vector<NDArray> copies = s->parameter.list_data();
       for (size_t i = 1; i < copies.size(); ++i) NDArray(copies[i]).assign(copies[0]);
     }

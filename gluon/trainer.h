@@ -109,6 +109,7 @@ class Trainer {
     std::vector<NDArray> states;  // made in the first update
     int64_t updates = 0;
     std::vector<uint64_t> stamps{};  // of the gradients used last, by device
+    void keep_stamps();
   };
   void throw_failure_of_earlier_step();
   // Keeps the array that `push` returns, for throw_failure_of_earlier_step(). Nothing fails after the push.

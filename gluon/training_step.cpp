@@ -15,11 +15,12 @@ using namespace graph;
 struct TrainingStep::Program {
   std::shared_ptr<const detail::Traced> traced;
   std::vector<TensorMeta> metas;  // of the data where the trace has read its shapes
-  int64_t batch_size;
+  int64_t divisor;                // of the gradients in the update; 0: none follows
   double clip_gradient;
   bool scales_losses;
   std::vector<GradReq> requests;  // by slot of the trainer
   std::vector<size_t> slots;      // of the trainer, by parameter; no_slot: not trained
+  std::vector<size_t> summed;     // among the trained: those with grad_req add
   std::shared_ptr<CachedGraph> graph;
 };
 
@@ -72,10 +73,15 @@ Symbol program_of(const Symbol& traced, bool scales_losses) {
 TrainingStep::TrainingStep(Trainer& trainer, const HybridizeOptions& options, Trace trace)
     : trainer_(&trainer), options_(options), trace_(std::move(trace)), arenas_(std::make_shared<Arenas>()) {}
 
-bool TrainingStep::fits(const Program& p, std::span<const NDArray* const> inputs) const {
-  if (p.traced->input_names.size() != inputs.size() || !fit(p.metas, inputs) || p.batch_size != inputs[0]->shape()[0])
-    return false;
-  if (p.clip_gradient != trainer_->optimizer_.step_options(1).clip_gradient) return false;
+int64_t TrainingStep::divisor(std::span<const NDArray* const> inputs, Ends ends) const {
+  const int64_t samples = batch_size_of(*inputs[0]);
+  return ends == Ends::with_sums ? 0 : batch_size_ > 0 ? batch_size_ : samples;
+}
+
+bool TrainingStep::fits(const Program& p, std::span<const NDArray* const> inputs, Ends ends) const {
+  if (p.traced->input_names.size() != inputs.size() || !fit(p.metas, inputs)) return false;
+  if (p.divisor != divisor(inputs, ends)) return false;
+  if (p.divisor > 0 && p.clip_gradient != trainer_->optimizer_.step_options(1).clip_gradient) return false;
   if (p.scales_losses != trainer_->scales_losses()) return false;
   for (size_t s = 0; s < p.requests.size(); ++s) {
     if (trainer_->slots_[s].parameter.grad_req() != p.requests[s]) return false;
@@ -83,9 +89,10 @@ bool TrainingStep::fits(const Program& p, std::span<const NDArray* const> inputs
   return true;
 }
 
-std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArray* const> inputs) const {
+std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArray* const> inputs, Ends ends) const {
+  const bool updates = ends == Ends::with_update;
   auto made = std::make_shared<Program>();
-  made->batch_size = batch_size_of(*inputs[0]);
+  made->divisor = divisor(inputs, ends);
   for (const auto& p : programs_) {
     if (made->traced || p->traced->input_names.size() != inputs.size()) continue;
     if (fit(p->metas, inputs)) made->traced = p->traced, made->metas = p->metas;
@@ -99,7 +106,7 @@ std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArra
   std::vector<std::string> names = made->traced->input_names;
   for (const Parameter& p : parameters) names.push_back(p.name());
   auto update = std::make_shared<Update>();
-  update->num_states = trainer_->optimizer_.rule().num_states();
+  update->num_states = updates ? trainer_->optimizer_.rule().num_states() : 0;
   update->first_state = names.size();
   update->wanted.assign(names.size(), false);
   std::vector<std::string> states;
@@ -113,10 +120,10 @@ std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArra
                       "their gradients",
                       p.name(), p.list_ctx().size()));
     }
-    if (p.grad_req() == GradReq::add) {
+    if (!updates && p.grad_req() != GradReq::add) {
       throw StateError(
-          fmt::format("[TrainingStep] {} has grad_req add: gradients of several backwards are summed by "
-                      "record(), backward() and Trainer::step()",
+          fmt::format("[TrainingStep.accumulate] the grad_req of {} must be add, got write, with which each batch "
+                      "overwrites the gradient of the one before",
                       p.name()));
     }
     if (p.has_row_sparse_grad()) {
@@ -139,33 +146,52 @@ std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArra
   size_t trained = 0;
   for (size_t i = 0; i < parameters.size(); ++i) {
     if (made->slots[i] == no_slot) continue;
+    if (parameters[i].grad_req() == GradReq::add) made->summed.push_back(trained);
     ++trained;
     for (int k = 0; k < update->num_states; ++k) names.push_back(fmt::format("{} state{}", parameters[i].name(), k));
   }
   if (trained == 0) throw StateError("[TrainingStep] the trainer has no parameter to change");
-  names.push_back("learning rates");
-  made->scales_losses = update->has_loss_scale = trainer_->scales_losses();
+  const size_t end_of_states = names.size();
+  if (updates) names.push_back("learning rates");
+  made->scales_losses = trainer_->scales_losses();
   if (made->scales_losses) names.push_back(scale_name);
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    if (made->slots[i] != no_slot && parameters[i].grad_req() == GradReq::add) {
+      names.push_back(fmt::format("{} gradient", parameters[i].name()));
+    }
+  }
+  update->num_shared = names.size() - end_of_states;
   update->wanted.resize(names.size(), false);
-  Trainer::UpdatePlan plan = trainer_->update_plan(made->batch_size);
+  Trainer::UpdatePlan plan = trainer_->update_plan(updates ? made->divisor : 1);
   plan.unscaled = false;
   made->clip_gradient = plan.options.clip_gradient;
-  update->apply = [plan](std::span<const NDArray* const> arrays) {
-    plan.apply(arrays, std::source_location::current());
+  update->apply = [plan, updates, summed = made->summed,
+                   group = size_t(2 + update->num_states)](std::span<const NDArray* const> arrays) {
+    std::vector<const NDArray*> all(arrays.begin(), arrays.end() - ptrdiff_t(summed.size()));
+    std::vector<NDArray> pairs;
+    for (size_t k = 0; k < summed.size(); ++k) {
+      const NDArray* const sum = arrays[all.size() + k];
+      const NDArray*& gradient = all[group * summed[k] + 1];
+      pairs.insert(pairs.end(), {*sum, *gradient});
+      gradient = sum;
+    }
+    if (!pairs.empty()) nd._kaon_multi_add(pairs);
+    if (updates) plan.apply(all, std::source_location::current());
   };
   made->graph = std::make_shared<CachedGraph>(program_of(made->traced->program, made->scales_losses), names, options_,
                                               "training step", update, arenas_->plans);
   return made;
 }
 
-void TrainingStep::refuse_new_shapes(std::span<const NDArray* const> inputs) const {
+void TrainingStep::refuse_new_shapes(std::span<const NDArray* const> inputs, Ends ends) const {
   if (options_.policy != PlanPolicy::error) return;
   for (const auto& p : programs_) {
     if (p->traced->input_names.size() != inputs.size()) continue;
-    if (p->batch_size != batch_size_of(*inputs[0])) {
+    if ((p->divisor > 0) != (ends == Ends::with_update)) continue;
+    if (p->divisor != divisor(inputs, ends) && batch_size_ == 0) {
       throw StateError(
-          fmt::format("[TrainingStep] policy error: nothing is planned for data dim 0: {} -> {}; plans: {}",
-                      p->batch_size, batch_size_of(*inputs[0]), programs_.size()));
+          fmt::format("[TrainingStep] policy error: nothing is planned for data dim 0: {} -> {}; plans: {}", p->divisor,
+                      batch_size_of(*inputs[0]), programs_.size()));
     }
     if (!fit(p->metas, inputs)) {
       throw StateError(fmt::format("[TrainingStep] policy error: nothing is planned for {}; plans: {}",
@@ -175,12 +201,12 @@ void TrainingStep::refuse_new_shapes(std::span<const NDArray* const> inputs) con
   }
 }
 
-TrainingStep::Program& TrainingStep::find(std::span<const NDArray* const> inputs) {
+TrainingStep::Program& TrainingStep::find(std::span<const NDArray* const> inputs, Ends ends) {
   std::erase_if(programs_, [](const auto& p) { return p->traced->is_outdated(); });
-  auto found = std::find_if(programs_.begin(), programs_.end(), [&](const auto& p) { return fits(*p, inputs); });
+  auto found = std::find_if(programs_.begin(), programs_.end(), [&](const auto& p) { return fits(*p, inputs, ends); });
   if (found == programs_.end()) {
-    refuse_new_shapes(inputs);
-    std::shared_ptr<Program> made = make(inputs);
+    refuse_new_shapes(inputs, ends);
+    std::shared_ptr<Program> made = make(inputs, ends);
     if (programs_.size() >= size_t(options_.max_plans)) programs_.pop_back();
     found = programs_.insert(programs_.end(), std::move(made));
   }
@@ -197,20 +223,48 @@ NDArray TrainingStep::operator()(const NDArray& data, const NDArray& label, std:
   return step(inputs, site);
 }
 
-NDArray TrainingStep::operator()(std::span<const NDArray> inputs, std::source_location site) {
+namespace {
+
+std::vector<const NDArray*> pointers_to(std::span<const NDArray> inputs) {
   if (inputs.empty()) throw ValueError("[TrainingStep] there are no inputs");
   std::vector<const NDArray*> all;
   for (const NDArray& a : inputs) all.push_back(&a);
-  return step(all, site);
+  return all;
 }
 
-NDArray TrainingStep::step(std::span<const NDArray* const> inputs, const std::source_location& site) {
+}  // namespace
+
+NDArray TrainingStep::operator()(std::span<const NDArray> inputs, std::source_location site) {
+  return step(pointers_to(inputs), site);
+}
+
+NDArray TrainingStep::accumulate(const NDArray& data, const NDArray& label, std::source_location site) {
+  const NDArray* const inputs[] = {&data, &label};
+  return step(inputs, site, Ends::with_sums);
+}
+
+NDArray TrainingStep::accumulate(std::span<const NDArray> inputs, std::source_location site) {
+  return step(pointers_to(inputs), site, Ends::with_sums);
+}
+
+void TrainingStep::set_batch_size(int64_t samples) {
+  if (samples < 0) {
+    throw ValueError(fmt::format("[TrainingStep.set_batch_size] expected a number of samples, got {}", samples));
+  }
+  batch_size_ = samples;
+}
+
+NDArray TrainingStep::step(std::span<const NDArray* const> inputs, const std::source_location& site, Ends ends) {
+  const bool updates = ends == Ends::with_update;
   if (autograd::is_recording()) {
     throw StateError("[TrainingStep] takes its gradients itself: call it outside of record()");
   }
   trainer_->throw_failure_of_earlier_step();
   autograd::ModeScope mode(false, true);
-  Program& p = find(inputs);
+  Program& p = find(inputs, ends);
+  if (!p.summed.empty() && p.scales_losses && trainer_->scaling_->unscaled) {
+    throw StateError("[TrainingStep] the summed gradients have been divided by amp::unscale(): call Trainer::step()");
+  }
   const std::vector<Parameter>& parameters = p.traced->parameters;
   slots_.clear();
   held_.clear();
@@ -218,11 +272,14 @@ NDArray TrainingStep::step(std::span<const NDArray* const> inputs, const std::so
     held_.push_back(parameters[i].data());
     if (p.slots[i] == no_slot) continue;
     slots_.push_back(&trainer_->slots_[p.slots[i]]);
-    trainer_->complete_states(*slots_.back());
+    if (updates) trainer_->complete_states(*slots_.back());
   }
-  for (const Trainer::Slot* s : slots_) held_.insert(held_.end(), s->states.begin(), s->states.end());
-  held_.push_back(trainer_->rates(slots_));
-  if (p.scales_losses) held_.push_back(trainer_->scale_state(held_.back().device()));
+  if (updates) {
+    for (const Trainer::Slot* s : slots_) held_.insert(held_.end(), s->states.begin(), s->states.end());
+    held_.push_back(trainer_->rates(slots_));
+  }
+  if (p.scales_losses) held_.push_back(trainer_->scale_state(slots_[0]->parameter.list_ctx()[0]));
+  for (size_t k : p.summed) held_.push_back(slots_[k]->parameter.grad());
   arrays_.assign(inputs.begin(), inputs.end());
   for (const NDArray& a : held_) arrays_.push_back(&a);
   results_.resize(p.graph->num_outputs());
@@ -238,7 +295,11 @@ NDArray TrainingStep::step(std::span<const NDArray* const> inputs, const std::so
                   std::make_move_iterator(results_.end() - (p.scales_losses ? 1 : 0)));
   results_.clear();
   held_.clear();
+  for (size_t k : p.summed) autograd::stamp_gradient(slots_[k]->parameter.data());
+  if (p.scales_losses && !p.summed.empty()) trainer_->scaling_->has_scaled = !updates;
+  if (!updates) return loss;
   for (Trainer::Slot* s : slots_) ++s->updates;
+  for (size_t k : p.summed) slots_[k]->keep_stamps();
   ++trainer_->steps_;
   return loss;
 }

@@ -42,11 +42,19 @@ concept StepFunction = (detail::arity_of<Fn>() > 0) || detail::takes_list<Fn>;
 
 // Plans a whole training step as a hybridized net plans its forward: no value is kept for a later backward(), and the
 // gradients are in the plan's arena only, where the optimizer's operator reads them. The numbers are those of
-// record(), backward() and Trainer::step(data.shape()[0]), bit for bit under {.exact = true}. The parameters' attached
-// gradients do not change.
+// record(), backward() and Trainer::step(data.shape()[0]), bit for bit under {.exact = true}. The attached gradients of
+// parameters with grad_req write do not change; those with grad_req add take the step's sum, which the update reads.
 //
 //     gluon::TrainingStep step(net, loss_fn, trainer);
 //     while (auto batch = co_await batches.next()) NDArray loss = step(batch->data, batch->label);
+//
+// One update by the gradients of several batches:
+//
+//     net.collect_params().set_grad_req(GradReq::add);
+//     step.set_batch_size(2 * 64);
+//     step.accumulate(first.data, first.label);
+//     step(second.data, second.label);
+//     net.collect_params().zero_grad();
 //
 // Blocks only where Trainer::step does, and with {.verify}. Thread safety: one thread. The trainer must live as long.
 class TrainingStep {
@@ -66,11 +74,12 @@ class TrainingStep {
   TrainingStep(Fn fn, Trainer& trainer, const HybridizeOptions& options = default_options())
       : TrainingStep(trainer, options, [fn](std::span<const Symbol> in) mutable { return called(fn, in); }) {}
 
-  // One step. Returns the loss of each sample, before the update. The batch size is that of the first input, `data`.
+  // One step. Returns the loss of each sample, before the update. The batch size is that of the first input, `data`,
+  // unless set_batch_size() says another.
   // When one of the inputs has failed or an operator fails, no parameter changes, the loss fails, and a later step
   // throws the failure as Trainer::step does. Throws ShapeError for data without samples, StateError while recording,
-  // for a parameter of the trainer that the loss does not depend on or that has grad_req add, and, with
-  // PlanPolicy::error, for new shapes.
+  // for a parameter of the trainer that the loss does not depend on, for summed gradients that amp::unscale() has
+  // divided, and, with PlanPolicy::error, for new shapes.
   NDArray operator()(const NDArray& data, const NDArray& label,
                      std::source_location site = std::source_location::current());
   // The same for any number of inputs. Throws ValueError for another number than the function of the loss takes, and
@@ -100,8 +109,18 @@ class TrainingStep {
     const NDArray* const inputs[] = {&a, &b, &c, &d, &e, &f};
     return step(inputs, site);
   }
-  // The further outputs of the latest step; before the update as well. Empty where the function of the loss returns the
-  // loss alone.
+  // Forward, loss and gradients, which are added to the attached ones as record() and backward() do, without an update.
+  // Returns the loss of each sample. A later step, or Trainer::step(), takes the sum; zero_grad() begins a new one.
+  // Throws as a step does, and StateError for a parameter whose grad_req is not add.
+  NDArray accumulate(const NDArray& data, const NDArray& label,
+                     std::source_location site = std::source_location::current());
+  NDArray accumulate(std::span<const NDArray> inputs, std::source_location site = std::source_location::current());
+  // By how many samples a step divides its gradients; 0, the default: by those of its data. Throws ValueError for a
+  // negative number.
+  void set_batch_size(int64_t samples);
+
+  // The further outputs of the latest step or accumulate(); before the update as well. Empty where the function of the
+  // loss returns the loss alone.
   const std::vector<NDArray>& outputs() const { return outputs_; }
 
   // The plan of the latest step, to be looked at. Throws StateError before the first.
@@ -125,16 +144,19 @@ class TrainingStep {
     for (size_t i = 1; i < results.arrays.size(); ++i) results.arrays[i] = sym.BlockGrad(results.arrays[i]);
     return results.arrays;
   }
-  NDArray step(std::span<const NDArray* const> inputs, const std::source_location& site);
+  enum class Ends : bool { with_sums, with_update };
+  NDArray step(std::span<const NDArray* const> inputs, const std::source_location& site, Ends ends = Ends::with_update);
   static HybridizeOptions default_options() { return {.static_alloc = true, .static_shape = true}; }
   TrainingStep(Trainer& trainer, const HybridizeOptions& options, Trace trace);
-  bool fits(const Program& program, std::span<const NDArray* const> inputs) const;
-  void refuse_new_shapes(std::span<const NDArray* const> inputs) const;  // under PlanPolicy::error
-  Program& find(std::span<const NDArray* const> inputs);
-  std::shared_ptr<Program> make(std::span<const NDArray* const> inputs) const;
+  int64_t divisor(std::span<const NDArray* const> inputs, Ends ends) const;
+  bool fits(const Program& program, std::span<const NDArray* const> inputs, Ends ends) const;
+  void refuse_new_shapes(std::span<const NDArray* const> inputs, Ends ends) const;  // under PlanPolicy::error
+  Program& find(std::span<const NDArray* const> inputs, Ends ends);
+  std::shared_ptr<Program> make(std::span<const NDArray* const> inputs, Ends ends) const;
 
   Trainer* trainer_;
   HybridizeOptions options_;
+  int64_t batch_size_ = 0;
   Trace trace_;
   std::shared_ptr<Arenas> arenas_;
   std::vector<std::shared_ptr<Program>> programs_;  // most recently used first

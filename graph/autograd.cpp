@@ -27,6 +27,7 @@ using namespace graph;
 namespace {
 
 std::atomic<uint64_t> g_sequence{0};
+uint64_t next_in_sequence() { return g_sequence.fetch_add(1, std::memory_order_relaxed) + 1; }
 
 }  // namespace
 
@@ -177,12 +178,15 @@ uint64_t gradient_stamp(const NDArray& array) {
   History* h = history_of(array);
   return h ? h->stamp : 0;
 }
+void stamp_gradient(const NDArray& array) {
+  if (History* h = history_of(array); h && h->grad.defined()) h->stamp = next_in_sequence();
+}
 
 void record_call(const char* name, std::unique_ptr<GradFunction> function, std::span<const NDArray* const> inputs,
                  std::span<NDArray> outputs) {
   IntrusivePtr<TapeNode> node(new TapeNode);
   node->name = name;
-  node->sequence = g_sequence.fetch_add(1, std::memory_order_relaxed) + 1;
+  node->sequence = next_in_sequence();
   node->training = is_training();
   node->function = std::move(function);
   node->function->node = node.get();
@@ -360,7 +364,7 @@ void check_storage(const History& h, const NDArray& gradient) {
 
 // Stores a new gradient into the attached one.
 void store(History& h, NDArray gradient, std::vector<std::pair<NDArray, NDArray>> rows) {
-  h.stamp = g_sequence.fetch_add(1, std::memory_order_relaxed) + 1;
+  h.stamp = next_in_sequence();
   if (h.rows) {
     if (h.req == GradReq::write) h.rows->parts.clear();
     for (auto& part : rows) h.rows->parts.push_back(std::move(part));

@@ -28,6 +28,8 @@ namespace autograd {
 KAON_API bool wants_gradient(const NDArray& array);
 // A number that each backward() that stores a gradient at this array changes; 0 before the first.
 KAON_API uint64_t gradient_stamp(const NDArray& array);
+// Changes it, where a program has stored a gradient in backward()'s place. Nothing without a gradient attached.
+KAON_API void stamp_gradient(const NDArray& array);
 
 KAON_API ops::Interceptor* tape();  // the interceptor that records
 KAON_API bool is_recording();       // of this thread, or coroutine

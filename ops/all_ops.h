@@ -26,6 +26,7 @@
 #include "kaon/ops/nn/spatial/spatial.h"
 #include "kaon/ops/numeric/numeric.h"
 #include "kaon/ops/numpy/numpy.h"
+#include "kaon/ops/optim/many.h"
 #include "kaon/ops/optim/optim.h"
 #include "kaon/ops/quant/quant.h"
 #include "kaon/ops/random/random.h"
@@ -159,7 +160,7 @@ using OptimOps =
                 MultiMPSGDMomUpdate, PreloadedMultiSGDUpdate, PreloadedMultiMPSGDUpdate, PreloadedMultiSGDMomUpdate,
                 PreloadedMultiMPSGDMomUpdate, MultiAdamWUpdate, MultiMPAdamWUpdate, MultiLambUpdate, MultiMPLambUpdate,
                 MultiUpdate2, MultiUpdate3, MultiUpdate4, MultiUpdate5, MultiUpdate6, GradientFactor, LossScale,
-                MultiSumSq, MultiLars, AllFinite, MultiAllFinite, ResetArrays>;
+                MultiSumSq, MultiLars, AllFinite, MultiAllFinite, ResetArrays, MultiAdd>;
 
 }  // namespace op
 

@@ -474,12 +474,13 @@ class Functions : public LayerFunctions<A> {
   A _kaon_multi_update6(std::span<const A* const> arrays, const op::MultiUpdate6& op, Site site = Site::current()) const { return call_list(op, arrays, site); }
   A _kaon_gradient_factor(std::span<const A* const> arrays, const op::GradientFactor& op, Site site = Site::current()) const { return call_list(op, arrays, site); }
   A _kaon_loss_scale(std::span<const A* const> arrays, const op::LossScale& op, Site site = Site::current()) const { return call_list(op, arrays, site); }
-  // --- many arrays: sums of squares (n,), rates of layers, 1 or 0 (1,), zeros in place
+  // --- many arrays: sums of squares (n,), rates of layers, 1 or 0 (1,), zeros in place, sums in place
   A multi_sum_sq(std::span<const A> arrays, op::MultiSumSq op = {}, Site site = Site::current()) const { return op.num_arrays = int(arrays.size()), call_array_list(op, arrays, site); }
   A multi_lars(const In<A>& lrs, const In<A>& weights_sum_sq, const In<A>& grads_sum_sq, const In<A>& wds, const op::MultiLars& op) const { return call(op, lrs, weights_sum_sq, grads_sum_sq, wds); }
   A all_finite(const In<A>& data, const op::AllFinite& op = {}) const { return call(op, data); }
   A multi_all_finite(std::span<const A> arrays, op::MultiAllFinite op = {}, Site site = Site::current()) const { return op.num_arrays = int(arrays.size()), call_array_list(op, arrays, site); }
   void reset_arrays(std::span<const A> arrays, op::ResetArrays op = {}, Site site = Site::current()) const { op.num_arrays = int(arrays.size()), update_arrays(op, arrays, site); }
+  void _kaon_multi_add(std::span<const A> arrays, const op::MultiAdd& op = {}, Site site = Site::current()) const { update_arrays(op, arrays, site); }
   // --- values of the program, row-major, copied: nd.array({1, 2, 3}, {3, 1}), nd.array({{1, 2}, {3, 4}}),
   // nd.array(vector, shape), std::array, std::span; of one dimension unless a shape is given. float32 unless the options
   // say otherwise, int64 where the elements are 64-bit integers; a constant in a trace. ShapeError when they do not fill

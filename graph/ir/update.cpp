@@ -29,8 +29,7 @@ Graph with_update(Graph graph, const Update& update) {
     arrays.push_back(tracer.array(gradients[gradient++]));
     for (int k = 0; k < update.num_states; ++k) add_input(state++);
   }
-  add_input(state);
-  if (update.has_loss_scale) add_input(state + 1);
+  for (size_t k = 0; k < update.num_shared; ++k) add_input(state + k);
   std::vector<const NDArray*> pointers;
   for (const NDArray& a : arrays) pointers.push_back(&a);
   const GraphTracer::Scope scope(tracer);

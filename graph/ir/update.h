@@ -12,10 +12,8 @@ namespace kaon::graph {
 struct Update {
   std::vector<bool> wanted;  // by input: the weights
   int num_states;            // arrays that the rule keeps for each weight
-  // The input with the first state of the first weight; all other states follow, then the rates and, with
-  // has_loss_scale, the state of the scale of losses.
-  size_t first_state;
-  bool has_loss_scale = false;
+  size_t first_state;        // the input with the first state of the first weight; all other states follow
+  size_t num_shared;         // inputs that follow the states
   // Calls operators that change all weights. Arrays: {weight, gradient, states...} for each weight, then what follows
   // the states among the inputs.
   std::function<void(std::span<const NDArray* const>)> apply;

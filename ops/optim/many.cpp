@@ -9,7 +9,7 @@
 #include "kaon/ops/optim/kernels/adapted_rate.h"
 #include "kaon/ops/optim/kernels/gradient_factor.h"
 #include "kaon/ops/optim/kernels/update_kernel.h"
-#include "kaon/ops/optim/optim.h"
+#include "kaon/ops/optim/many.h"
 
 namespace kaon {
 
@@ -22,6 +22,7 @@ constinit const OpDef op::MultiLars::def = make_op_def<op::MultiLars>();
 constinit const OpDef op::AllFinite::def = make_op_def<op::AllFinite>();
 constinit const OpDef op::MultiAllFinite::def = make_op_def<op::MultiAllFinite>();
 constinit const OpDef op::ResetArrays::def = make_op_def<op::ResetArrays>();
+constinit const OpDef op::MultiAdd::def = make_op_def<op::MultiAdd>();
 
 namespace {
 
@@ -164,6 +165,30 @@ void run_cpu(const op::ResetArrays&, KernelContext& c) {
   for (const TensorView& x : c.inputs) {
     c.run.parallel_for(int64_t(x.bytes()), 1 << 18,
                        [&](int64_t begin, int64_t end) { std::memset(x.as<char>() + begin, 0, size_t(end - begin)); });
+  }
+}
+
+void op::MultiAdd::infer(InferContext& c) const {
+  if (c.num_inputs() == 0 || c.num_inputs() % 2 != 0) {
+    c.fail("expected {sum, value} for each sum, got " + to_text(c.num_inputs()) + " arrays");
+  }
+  for (int i = 0; i < c.num_inputs(); i += 2) {
+    c.expect_floating(i);
+    c.expect_input(i + 1, c.shape(i), c.dtype(i));
+  }
+}
+
+void run_cpu(const op::MultiAdd&, KernelContext& c) {
+  for (int i = 0; i < c.num_inputs(); i += 2) {
+    const TensorView sum = c.in(i), value = c.in(i + 1);
+    dispatch_float("_kaon_multi_add", sum.dtype, [&]<class T>() {
+      using A = accumulate_t<T>;
+      c.run.parallel_for(sum.size(), grain, [&](int64_t begin, int64_t end) {
+        T* to = sum.as<T>();
+        const T* from = value.as<T>();
+        for (int64_t k = begin; k < end; ++k) to[k] = T(A(to[k]) + A(from[k]));
+      });
+    });
   }
 }
 

@@ -118,6 +118,7 @@ const std::map<std::string, std::string> left_out{
     {"_kaon_multi_update6", "Kaon's own: all rules, by the trainings"},
     {"_kaon_gradient_factor", "Kaon's own: by the scaled steps"},
     {"_kaon_loss_scale", "Kaon's own: by the scaled steps"},
+    {"_kaon_multi_add", "Kaon's own: by the scaled steps"},
 };
 
 // Attributes that no case sets, and why: choices of another library, forms of old files, what Kaon refuses.

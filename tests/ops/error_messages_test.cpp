@@ -952,6 +952,16 @@ std::vector<Wrong> updates() {
                              [=] { nd.multi_sgd_update(arrays(0), {}); }),
            wrong<ShapeError>({"[reset_arrays]", "one array or more, got no inputs"},
                              [=] { nd.reset_arrays(arrays(0)); }),
+           wrong<ShapeError>({"[_kaon_multi_add]", "{sum, value} for each sum, got 3 arrays"},
+                             [=] { nd._kaon_multi_add(arrays(3)); }),
+           wrong<ShapeError>({"[_kaon_multi_add]", "(3,)", "(1,)"},
+                             [=] {
+                               nd._kaon_multi_add(std::vector{s, one});
+                             }),
+           wrong<TypeError>({"[_kaon_multi_add]", "float32", "float16"},
+                            [=] {
+                              nd._kaon_multi_add(std::vector{s, ones({3}, half)});
+                            }),
            wrong<ValueError>({"[multi_sgd_update]", "lr and wd must not be NaN"},
                              [=] { nd.multi_sgd_update(arrays(2), {.lrs = {NAN}, .wds = {1}}); }),
            wrong<ValueError>({"[ftml_update]", "counted from 1, got 0"},

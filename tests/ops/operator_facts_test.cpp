@@ -68,7 +68,7 @@ const NameSet nothing = names(R"(
     _random_generalized_negative_binomial _random_negative_binomial _random_poisson _sample_exponential _sample_gamma
     _sample_generalized_negative_binomial _sample_negative_binomial _sample_normal _sample_poisson _sample_uniform
     _sample_unique_zipfian _zeros _adamw_update _contrib_group_adagrad_update _kaon_multi_update2 _kaon_multi_update3
-    _kaon_gradient_factor _kaon_loss_scale _kaon_multi_update4 _kaon_multi_update5 _kaon_multi_update6 _mp_adamw_update _multi_adamw_update
+    _kaon_gradient_factor _kaon_loss_scale _kaon_multi_add _kaon_multi_update4 _kaon_multi_update5 _kaon_multi_update6 _mp_adamw_update _multi_adamw_update
     _multi_lamb_update _multi_mp_adamw_update _multi_mp_lamb_update _sparse_adagrad_update adam_update all_finite
     ftml_update ftrl_update lamb_update_phase1 lamb_update_phase2 mp_lamb_update_phase1 mp_lamb_update_phase2
     mp_nag_mom_update mp_sgd_mom_update mp_sgd_update multi_all_finite multi_lars multi_mp_sgd_mom_update

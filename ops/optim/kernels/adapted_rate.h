@@ -4,7 +4,8 @@
 #include <cmath>
 
 #include "kaon/ops/host_device.h"
-#include "kaon/ops/optim/optim.h"
+#include "kaon/ops/optim/many.h"
+#include "kaon/ops/optim/rules/rules.h"
 
 namespace kaon::ops {
 

@@ -2,6 +2,7 @@
 #include "kaon/gluon/training_step.h"
 
 #include "kaon/gluon/loss.h"
+#include "kaon/gluon/util/amp.h"
 #include "kaon/graph/plan_report.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 
@@ -123,6 +124,121 @@ TEST_CASE("training step: with a rate that changes in each step", "[gluon]") {
   for (int threads : {0, 2}) REQUIRE(train(adam, Way::step, true, threads) == expected);
 }
 
+// Updates by the sums of two to four batches; fc2 has grad_req write, where the last batch alone counts.
+Result train_sums(Way way, DType dtype, bool writes, int threads) {
+  Engine engine({.threads = threads});
+  EngineScope scope(engine);
+  Net net = ready(Net(), 7);
+  net.cast(dtype);
+  SoftmaxCrossEntropyLoss loss_fn;
+  for (gluon::Parameter p : all(net)) p.set_grad_req(GradReq::add);
+  if (writes) {
+    for (gluon::Parameter p : net.fc2.collect_params()) p.set_grad_req(GradReq::write);
+  }
+  const HybridizeOptions options{.static_alloc = true, .static_shape = true, .exact = true};
+  net.hybridize(options), loss_fn.hybridize(options);
+  gluon::Trainer trainer(all(net), optimizer::SGD({.learning_rate = 0.1, .momentum = 0.9, .multi_precision = true}),
+                         {.clip_global_norm = 0.5});
+  gluon::TrainingStep step(net, loss_fn, trainer, options);
+  Result r;
+  uint32_t number = 0;
+  for (int i = 0; i < 6; ++i) {
+    const int batches = 2 + i % 3;
+    step.set_batch_size(8 * batches);
+    for (int k = 0; k < batches; ++k, ++number) {
+      const Batch batch = batch_of(k == 1 ? 5 : 8, number);
+      const NDArray x = batch.data.astype(dtype);
+      const bool is_last = k + 1 == batches;
+      NDArray loss;
+      if (way == Way::step || (way == Way::mixed && number % 2 == 0)) {
+        loss = is_last ? step(x, batch.label) : writes ? NDArray() : step.accumulate(x, batch.label);
+      }
+      if (!loss.defined()) {
+        loss = autograd::record([&] { return loss_fn(net(x), batch.label); });
+        loss.backward();
+        if (is_last) trainer.step(8 * batches);
+      }
+      r.losses.push_back(values(loss));
+    }
+    for (const gluon::Parameter& p : all(net)) {
+      if (p.grad_req() == GradReq::add) r.parameters.push_back(values(p.grad()));
+    }
+    all(net).zero_grad();
+  }
+  for (const gluon::Parameter& p : all(net)) r.parameters.push_back(values(p.data()));
+  r.steps = trainer.steps();
+  engine.wait_all();
+  return r;
+}
+
+TEST_CASE("training step: sums of several batches' gradients are those of backward()", "[gluon]") {
+  for (DType dtype : {DType::float32, DType::float16, DType::bfloat16}) {
+    for (bool writes : {false, true}) {
+      INFO(name_of(dtype) << (writes ? ", one layer with grad_req write" : ""));
+      const Result expected = train_sums(Way::plain, dtype, writes, 0);
+      CHECK(expected.steps == 6);
+      for (Way way : {Way::step, Way::mixed}) {
+        for (int threads : {0, 1, 2}) {
+          INFO((way == Way::step ? "steps" : "mixed") << ", " << threads << " threads");
+          REQUIRE(train_sums(way, dtype, writes, threads) == expected);  // every bit
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("training step: an unscaled or used sum is not used again", "[gluon]") {
+  auto net = mlp();
+  SoftmaxCrossEntropyLoss loss_fn;
+  net.collect_params().set_grad_req(GradReq::add);
+  const NDArray x = numbers({8, 12}), label = nd.arange(8);
+  gluon::Trainer trainer(net.collect_params(), optimizer::SGD({.learning_rate = 0.1}));
+  gluon::TrainingStep step(net, loss_fn, trainer);
+  step.accumulate(x, label);
+  CHECK(trainer.steps() == 0);
+  trainer.step(8);  // takes the sum as well
+  CHECK_THROWS_WITH(trainer.step(8), Contains("has not been written by backward() since the last step"));
+  step(x, label);
+  CHECK_THROWS_WITH(trainer.step(8), Contains("has not been written by backward() since the last step"));
+  amp::init_trainer(trainer);
+  step.accumulate(x, label);
+  amp::unscale(trainer);
+  CHECK_THROWS_WITH(step(x, label), Contains("have been divided by amp::unscale()"));
+  trainer.step(8);
+  net.collect_params().zero_grad();
+  CHECK_NOTHROW(step(x, label).wait_to_read());
+  CHECK(trainer.steps() == 4);
+}
+
+TEST_CASE("training step: sums are one submission, and a failed batch is told", "[gluon]") {
+  for (int threads : {0, 1, 2}) {
+    Engine engine({.threads = threads});
+    EngineScope scope(engine);
+    auto net = mlp();
+    SoftmaxCrossEntropyLoss loss_fn;
+    net.collect_params().set_grad_req(GradReq::add);
+    gluon::Trainer trainer(net.collect_params(), optimizer::SGD({.learning_rate = 0.1}));
+    gluon::TrainingStep step(net, loss_fn, trainer);
+    const NDArray x = numbers({8, 12}), label = nd.arange(8);
+    step.accumulate(x, label), step(x, label);
+    nd.waitall();
+    const uint64_t before = engine.stats().ops;
+    for (int i = 0; i < 5; ++i) step.accumulate(x, label), step(x, label);
+    CHECK(engine.stats().ops - before == 10);
+    const auto parameters = parameters_of(net);
+    NDArray bad = nd.zeros({8, 12});
+    engine.push({write(bad.var())}, [](RunContext&) { throw ValueError("no such file"); });
+    const NDArray loss = step.accumulate(bad, label);
+    CHECK_THROWS_WITH(loss.wait_to_read(), Contains("no such file"));
+    CHECK_NOTHROW(engine.wait_all());
+    CHECK(parameters_of(net) == parameters);
+    CHECK_THROWS_WITH(step(x, label), Contains("no such file"));
+    net.collect_params().zero_grad();  // the sums have failed with the batch
+    CHECK_NOTHROW(step(x, label).wait_to_read());
+    CHECK(parameters_of(net) != parameters);
+  }
+}
+
 TEST_CASE("training step: with layouts and kernels chosen by time", "[gluon]") {
   const optimizer::SGD sgd({.learning_rate = 0.1, .momentum = 0.9});
   const Result expected = train(sgd, Way::plain, true, 0);
@@ -196,9 +312,9 @@ TEST_CASE("training step: what it cannot do is said", "[gluon]") {
   CHECK_THROWS_WITH(step(nd.zeros({0, 12}), nd.zeros({0})), Contains("no samples"));
   CHECK_THROWS_AS(step(numbers({8, 11}), label), ShapeError);
   gluon::Parameter weight = net.collect_params()[0];
-  weight.set_grad_req(GradReq::add);
-  CHECK_THROWS_WITH(step(x, label), Contains("grad_req add") && Contains(weight.name()));
-  weight.set_grad_req(GradReq::write);
+  CHECK_THROWS_WITH(step.accumulate(x, label), Contains("must be add, got write") && Contains(weight.name()));
+  CHECK_THROWS_WITH(step.accumulate(std::vector<NDArray>{}), Contains("no inputs"));
+  CHECK_THROWS_WITH(step.set_batch_size(-1), Contains("expected a number of samples, got -1"));
   CHECK_NOTHROW(step(x, label).wait_to_read());
   for (gluon::Parameter p : net.collect_params()) p.set_grad_req(GradReq::null);
   CHECK_THROWS_WITH(step(x, label), Contains("no parameter"));

@@ -167,7 +167,8 @@ const NameSet refused{"_backward_PReLU_gamma",
                       "_kaon_multi_update5",
                       "_kaon_multi_update6",
                       "_kaon_gradient_factor",
-                      "_kaon_loss_scale"};
+                      "_kaon_loss_scale",
+                      "_kaon_multi_add"};
 
 }  // namespace
 

@@ -577,6 +577,21 @@ void array_rows(Rows& rows) {
         },
         RowOptions{.dtypes = every_dtype});
   }
+  for (const std::vector<Shape>& list : std::vector<std::vector<Shape>>{{{3, 5}, {1, 7}, {0, 4}, {}}, {{1}}, {{0}}}) {
+    std::vector<Input> inputs;
+    for (const Shape& s : list) inputs.insert(inputs.end(), {in(s), in(s)});
+    rows.emplace_back(
+        op::MultiAdd{}, inputs,
+        [](const Hosts& in) {
+          Hosts sums;
+          for (size_t i = 0; i < in.size(); i += 2) {
+            sums.push_back(in[i]);
+            for (size_t k = 0; k < in[i].values.size(); ++k) sums.back().values[k] += in[i + 1].values[k];
+          }
+          return sums;
+        },
+        RowOptions{.dtypes = floats});
+  }
 }
 
 }  // namespace
