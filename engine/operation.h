@@ -14,6 +14,7 @@
 #include "kaon/engine/block_pool.h"
 #include "kaon/engine/error.h"
 #include "kaon/engine/run_context.h"
+#include "kaon/engine/thread_context.h"
 
 namespace KAON_API kaon {
 
@@ -40,12 +41,10 @@ inline Access read(engine::Var& v) { return {v, AccessMode::read}; }
 inline Access write(engine::Var& v) { return {v, AccessMode::write}; }    // overwrites all of it
 inline Access update(engine::Var& v) { return {v, AccessMode::update}; }  // in place
 
-enum class Priority : uint8_t { high, normal, low };
-
 struct PushOptions {
   OpLabel label = {};
-  Priority priority = Priority::normal;
-  bool transactional = false;  // when an input has failed, AccessMode::update leaves its arrays as they were
+  Priority priority = Priority::normal;  // normal: that of the PriorityScope
+  bool transactional = false;            // when an input has failed, AccessMode::update leaves its arrays as they were
 };
 
 namespace engine {

@@ -1,5 +1,5 @@
-// ThreadContext: engine, device, recording, modes and block path of this thread or coroutine. And EngineRef, a
-// reference to an engine that may end before it. DeviceScope: where arrays are made.
+// ThreadContext: engine, device, priority, recording, modes and block path of this thread or coroutine. And EngineRef,
+// a reference to an engine that may end before it. DeviceScope: where arrays are made. PriorityScope: what runs first.
 #pragma once
 
 #include <atomic>
@@ -12,6 +12,8 @@ namespace KAON_API kaon {
 
 class Engine;
 struct OpLabel;
+
+enum class Priority : uint8_t { high, normal, low };
 
 namespace engine {
 class MemoryBudget;
@@ -62,10 +64,11 @@ struct ThreadContext {
   const OpLabel* composing = nullptr;  // of the operator whose parts are being called: their operations bear it
   bool tracing = false;                // a block is being traced: its arrays have no values
   bool promotes = false;               // operators bring arrays of several dtypes to one (ops/promotion/)
-  bool in_task = false;                // a push must not block: the coroutine's next suspension point waits instead
-  MemoryBudget* budget = nullptr;      // of the innermost EngineScope::with_budget; nullptr: the engine's
-  Engine* op_engine = nullptr;         // of the operation that this coroutine is part of
-  const OpNode* op = nullptr;          // that operation; nullptr in when_any, whose losers may outlive it
+  Priority priority = Priority::normal;
+  bool in_task = false;            // a push must not block: the coroutine's next suspension point waits instead
+  MemoryBudget* budget = nullptr;  // of the innermost EngineScope::with_budget; nullptr: the engine's
+  Engine* op_engine = nullptr;     // of the operation that this coroutine is part of
+  const OpNode* op = nullptr;      // that operation; nullptr in when_any, whose losers may outlive it
 };
 
 inline thread_local constinit ThreadContext t_context{};
@@ -93,6 +96,27 @@ class DeviceScope {
 
  private:
   Device outer_;
+};
+
+// While it exists, what this thread or coroutine pushes has this priority, unless the push says another one: of the
+// operations that are ready, an engine's threads take those of the highest first. One that runs is not interrupted, and
+// GPUs take their work in the order in which it was pushed.
+//
+//     PriorityScope scope(Priority::high);
+//     NDArray scores = net(request);  // before the operations of a training that have not begun
+//
+// Thread safety: one thread; one coroutine, which may suspend meanwhile.
+class PriorityScope {
+ public:
+  explicit PriorityScope(Priority priority) : outer_(engine::thread_context().priority) {
+    engine::thread_context().priority = priority;
+  }
+  ~PriorityScope() { engine::thread_context().priority = outer_; }
+  PriorityScope(const PriorityScope&) = delete;
+  PriorityScope& operator=(const PriorityScope&) = delete;
+
+ private:
+  Priority outer_;
 };
 
 }  // namespace kaon

@@ -108,6 +108,7 @@ IntrusivePtr<ParallelJob> invite(Engine::Impl& engine, int64_t n, int64_t grain,
       OpBody<Invitation>::store(*op, Invitation{job});
       op->type = &OpBody<Invitation>::type;
       op->label = label;
+      op->priority = job->op ? job->op->priority : Priority::normal;
       op->counted = false;
       op->reserve_deps(0);
       engine.workers.make_ready(*op);

@@ -91,6 +91,7 @@ void submit(Engine::Impl& engine, OpNode& op) {
     budget->retain();
     op.budget = budget;
   }
+  if (op.priority == Priority::normal) op.priority = thread_context().priority;
   engine.ready.note_priority(op.priority);
   if (engine.ready.chosen()) [[unlikely]]
     reserve(engine, op);

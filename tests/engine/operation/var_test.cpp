@@ -294,6 +294,40 @@ TEST_CASE("engine: a higher priority overtakes what is ready", "[engine]") {
   });
 }
 
+TEST_CASE("engine: what is pushed has the priority of the scope, which a coroutine keeps", "[engine]") {
+  at_thread_counts(1, [](Engine& engine) {
+    if (engine.stats().threads != 1) return;  // order is visible with one thread only
+    Gate gate;
+    Var blocked;
+    engine.push({write(blocked)}, [&](RunContext&) { gate.wait(); });
+    std::vector<int> order;
+    const auto push = [&](int name, const PushOptions& options = {}) {
+      engine.push(
+          {}, [&order, name](RunContext&) { order.push_back(name); }, options);
+    };
+    const auto task = [&]() -> Task<void> {
+      PriorityScope scope(Priority::high);
+      co_await yield();
+      push(1);
+    };
+    {
+      PriorityScope low(Priority::low);
+      push(4);
+      {
+        PriorityScope high(Priority::high);
+        push(0);
+      }
+      push(5);
+      sync_wait(task());
+      push(2, {.priority = Priority::high});
+    }
+    push(3);
+    gate.open();
+    engine.wait_all();
+    CHECK(order == std::vector<int>{0, 1, 2, 3, 4, 5});
+  });
+}
+
 TEST_CASE("engine: of what an operation makes ready the highest priority runs first, also before its own successors",
           "[engine]") {
   at_thread_counts(1, [](Engine& engine) {
