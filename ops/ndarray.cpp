@@ -356,6 +356,34 @@ NDArray& NDArray::assign(const Arg<NDArray>& value) {
   return *this;
 }
 
+void assign_all(std::span<const NDArray> targets, std::span<const NDArray> values, std::source_location site) {
+  constexpr const char* name = "assign_all";
+  if (targets.size() != values.size()) {
+    throw ValueError(fmt::format("[{}] expected a value for each of {} arrays, got {}; called at {}", name,
+                                 targets.size(), values.size(), describe(site)));
+  }
+  std::vector<NDArray> sources;
+  for (size_t i = 0; i < targets.size(); ++i) {
+    const NDArray &to = targets[i], &from = values[i];
+    to.check_writable(name, from);
+    const auto where = [&] { return fmt::format("array {} of {}; called at {}", i, targets.size(), describe(site)); };
+    if (from.shape() != to.shape()) {
+      throw ShapeError(
+          fmt::format("[{}] expected shape {}, got {}: {}", name, to.shape().str(), from.shape().str(), where()));
+    }
+    if (from.dtype() != to.dtype()) {
+      throw TypeError(
+          fmt::format("[{}] expected {}, got {}: {}", name, name_of(to.dtype()), name_of(from.dtype()), where()));
+    }
+    if (to.device() != targets[0].device()) {
+      throw DeviceError(fmt::format("[{}] the arrays are on several devices, {} and {}: {}", name,
+                                    targets[0].device().str(), to.device().str(), where()));
+    }
+    sources.push_back(from.as_in_context(to.device(), site));
+  }
+  push_copies(sources, targets, label_of(name, site));
+}
+
 namespace {
 NDArray view(const NDArray& base, const Shape& shape, size_t offset) {
   const ArrayNode& n = base.node();

@@ -279,6 +279,7 @@ class NDArray : public ArrayOperators<NDArray> {
   NDArray& update_promoted(ops::BinaryKind kind, const Arg<NDArray>& b);
   engine::Buffer& buffer() const;  // throws TraceError in a trace, where arrays have no memory
   friend class ArrayPart<NDArray>;
+  friend KAON_API void assign_all(std::span<const NDArray>, std::span<const NDArray>, std::source_location);
   void check_writable(const char* op, const Arg<NDArray>& value) const;
   template <class T>
   void copy_elements(std::span<T> out, const std::source_location& site) const;
@@ -295,6 +296,14 @@ struct PrintOptions {
   bool suppress_small = false;  // no exponents because of small numbers
   bool dtype = false;           // "<NDArray 2x3 float32 @cpu(0)>"
 };
+
+// Copies each of `values` into the array of `targets` at its place as one operation: an operation that reads several of
+// them, such as a call of a hybridized net, reads all old values or all new ones, whatever threads push meanwhile. When
+// one of the values has failed, all targets fail. Throws ValueError for lists that differ in length, ShapeError and
+// TypeError for a value of another shape or dtype, DeviceError for targets on several devices and for arrays of several
+// engines, StateError as assign does. Thread safety: any thread.
+KAON_API void assign_all(std::span<const NDArray> targets, std::span<const NDArray> values,
+                         std::source_location site = std::source_location::current());
 
 // Values as NumPy prints them, then "<NDArray 2x3 @cpu(0)>". Block and throw as asvector does. Without options: those
 // of set_print_options, which hold for the process; any thread may set them.

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <unordered_map>
 
+#include "kaon/graph/autograd.h"
+
 namespace kaon::gluon::detail {
 namespace {
 
@@ -73,10 +75,21 @@ ChosenValues choose_values(const NamedParameters& parameters, const NamedArrays&
 }
 
 void set_values(const ChosenValues& chosen) {
+  autograd::ModeScope mode(false, false);
+  std::vector<NDArray> targets, values;
   for (const auto& [p, array] : chosen) {
+    if (p.is_initialized() && p.dtype() == array.dtype() && p.list_ctx().size() == 1) {
+      const NDArray own = p.list_data()[0];
+      if (targets.empty() || (own.device() == targets[0].device() && &own.engine() == &targets[0].engine())) {
+        targets.push_back(own);
+        values.push_back(array);
+        continue;
+      }
+    }
     p.cast(array.dtype());
     p.set_data(array);
   }
+  assign_all(targets, values);
 }
 
 void load_values(const NamedParameters& parameters, const NamedArrays& arrays, const std::filesystem::path& file,

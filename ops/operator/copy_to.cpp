@@ -121,6 +121,35 @@ void push_copy_between(ArrayNode& from, ArrayNode& to, const OpLabel& label) {
   }
 }
 
+void push_copies(std::span<const NDArray> from, std::span<const NDArray> to, const OpLabel& label) {
+  struct Copy {
+    IntrusivePtr<ArrayNode> from, to;
+  };
+  std::vector<Copy> copies;
+  std::vector<Access> accesses;
+  for (size_t i = 0; i < to.size(); ++i) {
+    ArrayNode &source = from[i].node(), &target = to[i].node();
+    check_same_engine(*to[0].node().buffer, *target.buffer, label.name);
+    check_same_engine(*source.buffer, *target.buffer, label.name);
+    copies.push_back({IntrusivePtr<ArrayNode>(&source), IntrusivePtr<ArrayNode>(&target)});
+    accesses.push_back(read(source.buffer->var));
+    accesses.push_back(target.covers_buffer() ? write(target.buffer->var) : update(target.buffer->var));
+  }
+  if (copies.empty()) return;
+  for (const Copy& c : copies) c.to->buffer->note_write(label.site);
+  to[0].engine().push(accesses,
+                      [copies = std::move(copies), label](RunContext&) {
+                        for (const Copy& c : copies) {
+                          if (c.to->buffer->is_on_gpu()) {
+                            copy_between_gpus(*c.from, *c.to, label);
+                          } else {
+                            copy_on_host(*c.from, *c.to);
+                          }
+                        }
+                      },
+                      {.label = label});
+}
+
 NDArray copy_to(const NDArray& array, Device device, const std::source_location& site) {
   ArrayNode& from = array.node();
   NDArray there(ArrayNode::with_memory(from, device, array.engine()));

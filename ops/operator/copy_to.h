@@ -11,6 +11,8 @@ namespace kaon::ops {
 // source may change; from a GPU, and on the host, when the values have arrived. Throws DeviceError for arrays of two
 // engines.
 void push_copy_between(ArrayNode& from, ArrayNode& to, const OpLabel& label);
+// Copies each array into the one at its place, in one operation. All on one device, of one engine.
+void push_copies(std::span<const NDArray> from, std::span<const NDArray> to, const OpLabel& label);
 
 // A copy on that device. Nothing is recorded.
 NDArray copy_to(const NDArray& array, Device device, const std::source_location& site);
