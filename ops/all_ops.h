@@ -26,7 +26,6 @@
 #include "kaon/ops/nn/spatial/spatial.h"
 #include "kaon/ops/numeric/numeric.h"
 #include "kaon/ops/numpy/numpy.h"
-#include "kaon/ops/optim/many.h"
 #include "kaon/ops/optim/optim.h"
 #include "kaon/ops/quant/quant.h"
 #include "kaon/ops/random/random.h"

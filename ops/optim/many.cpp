@@ -9,7 +9,7 @@
 #include "kaon/ops/optim/kernels/adapted_rate.h"
 #include "kaon/ops/optim/kernels/gradient_factor.h"
 #include "kaon/ops/optim/kernels/update_kernel.h"
-#include "kaon/ops/optim/many.h"
+#include "kaon/ops/optim/optim.h"
 
 namespace kaon {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "kaon/ops/host_device.h"
-#include "kaon/ops/optim/many.h"
+#include "kaon/ops/optim/optim.h"
 
 namespace kaon::ops {
 
