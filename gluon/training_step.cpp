@@ -73,6 +73,11 @@ Symbol program_of(const Symbol& traced, bool scales_losses) {
 TrainingStep::TrainingStep(Trainer& trainer, const HybridizeOptions& options, Trace trace)
     : trainer_(&trainer), options_(options), trace_(std::move(trace)), arenas_(std::make_shared<Arenas>()) {}
 
+detail::Traced TrainingStep::run_trace(std::span<const NDArray* const> inputs, const std::source_location& site) const {
+  return detail::run_trace(inputs, [&](std::span<const Symbol> in) { return detail::FlatSymbols{trace_(in, site)}; },
+                           {.is_plan = true});
+}
+
 int64_t TrainingStep::divisor(std::span<const NDArray* const> inputs, Ends ends) const {
   const int64_t samples = batch_size_of(*inputs[0]);
   return ends == Ends::with_sums ? 0 : batch_size_ > 0 ? batch_size_ : samples;
@@ -89,7 +94,8 @@ bool TrainingStep::fits(const Program& p, std::span<const NDArray* const> inputs
   return true;
 }
 
-std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArray* const> inputs, Ends ends) const {
+std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArray* const> inputs, Ends ends,
+                                                          const std::source_location& site) const {
   const bool updates = ends == Ends::with_update;
   auto made = std::make_shared<Program>();
   made->divisor = divisor(inputs, ends);
@@ -98,7 +104,7 @@ std::shared_ptr<TrainingStep::Program> TrainingStep::make(std::span<const NDArra
     if (fit(p->metas, inputs)) made->traced = p->traced, made->metas = p->metas;
   }
   if (!made->traced) {
-    made->traced = std::make_shared<detail::Traced>(detail::run_trace(inputs, trace_, {.is_plan = true}));
+    made->traced = std::make_shared<detail::Traced>(run_trace(inputs, site));
     if (made->traced->read_shapes) made->metas = metas_of(inputs);
   }
   const std::vector<Parameter>& parameters = made->traced->parameters;
@@ -201,12 +207,13 @@ void TrainingStep::refuse_new_shapes(std::span<const NDArray* const> inputs, End
   }
 }
 
-TrainingStep::Program& TrainingStep::find(std::span<const NDArray* const> inputs, Ends ends) {
+TrainingStep::Program& TrainingStep::find(std::span<const NDArray* const> inputs, Ends ends,
+                                          const std::source_location& site) {
   std::erase_if(programs_, [](const auto& p) { return p->traced->is_outdated(); });
   auto found = std::find_if(programs_.begin(), programs_.end(), [&](const auto& p) { return fits(*p, inputs, ends); });
   if (found == programs_.end()) {
     refuse_new_shapes(inputs, ends);
-    std::shared_ptr<Program> made = make(inputs, ends);
+    std::shared_ptr<Program> made = make(inputs, ends, site);
     if (programs_.size() >= size_t(options_.max_plans)) programs_.pop_back();
     found = programs_.insert(programs_.end(), std::move(made));
   }
@@ -261,7 +268,7 @@ NDArray TrainingStep::step(std::span<const NDArray* const> inputs, const std::so
   }
   trainer_->throw_failure_of_earlier_step();
   autograd::ModeScope mode(false, true);
-  Program& p = find(inputs, ends);
+  Program& p = find(inputs, ends, site);
   if (!p.summed.empty() && p.scales_losses && trainer_->scaling_->unscaled) {
     throw StateError("[TrainingStep] the summed gradients have been divided by amp::unscale(): call Trainer::step()");
   }
@@ -283,9 +290,7 @@ NDArray TrainingStep::step(std::span<const NDArray* const> inputs, const std::so
   arrays_.assign(inputs.begin(), inputs.end());
   for (const NDArray& a : held_) arrays_.push_back(&a);
   results_.resize(p.graph->num_outputs());
-  auto retrace = [&] {
-    return program_of(detail::run_trace(inputs, trace_, {.is_plan = true}).program, p.scales_losses);
-  };
+  auto retrace = [&] { return program_of(run_trace(inputs, site).program, p.scales_losses); };
   trainer_->push_step([&] {
     p.graph->call(arrays_, results_, site, retrace);
     return results_[0];

@@ -1,8 +1,10 @@
 // TrainingStep: forward, loss, gradients and update as one submission to the engine.
 #pragma once
 
+#include <concepts>
 #include <functional>
 #include <memory>
+#include <source_location>
 #include <span>
 #include <type_traits>
 #include <utility>
@@ -27,6 +29,15 @@ constexpr size_t arity_of() {
     return sizeof...(S);
   } else {
     return arity_of<Fn, S..., Symbol>();
+  }
+}
+// Says to a block of Kaon's where the program called it.
+template <class Fn, class... S>
+auto call_from(const std::source_location& site, Fn& fn, const S&... inputs) {
+  if constexpr (std::derived_from<Fn, Block> && std::is_invocable_v<Fn&, const S&..., std::source_location>) {
+    return fn(inputs..., site);
+  } else {
+    return fn(inputs...);
   }
 }
 template <class Fn>
@@ -63,16 +74,19 @@ class TrainingStep {
   // step traces it.
   template <class Net, class Loss>
   TrainingStep(Net net, Loss loss, Trainer& trainer, const HybridizeOptions& options = default_options())
-      : TrainingStep(trainer, options, [net, loss](std::span<const Symbol> in) mutable {
-          if (in.size() != 2) detail::refuse_inputs(2, in.size());
-          return std::vector<Symbol>{loss(net(in[0]), in[1])};
-        }) {}
+      : TrainingStep(
+            trainer, options, [net, loss](std::span<const Symbol> in, const std::source_location& site) mutable {
+              if (in.size() != 2) detail::refuse_inputs(2, in.size());
+              return std::vector<Symbol>{detail::call_from(site, loss, detail::call_from(site, net, in[0]), in[1])};
+            }) {}
 
   // The loss is what `fn` makes of the inputs, here three of them:
   //     TrainingStep step([&](auto x, auto mask, auto y) { return loss_fn(net(x, mask), y); }, trainer);
   template <StepFunction Fn>
   TrainingStep(Fn fn, Trainer& trainer, const HybridizeOptions& options = default_options())
-      : TrainingStep(trainer, options, [fn](std::span<const Symbol> in) mutable { return called(fn, in); }) {}
+      : TrainingStep(trainer, options,
+                     [fn](std::span<const Symbol> in, const std::source_location&) mutable { return called(fn, in); }) {
+  }
 
   // One step. Returns the loss of each sample, before the update. The batch size is that of the first input, `data`,
   // unless set_batch_size() says another.
@@ -127,7 +141,7 @@ class TrainingStep {
   engine::IntrusivePtr<PlanReport> plan() const;
 
  private:
-  using Trace = std::function<std::vector<Symbol>(std::span<const Symbol>)>;
+  using Trace = std::function<std::vector<Symbol>(std::span<const Symbol>, const std::source_location&)>;
   struct Program;
   struct Arenas;
   template <class Fn>
@@ -151,8 +165,10 @@ class TrainingStep {
   int64_t divisor(std::span<const NDArray* const> inputs, Ends ends) const;
   bool fits(const Program& program, std::span<const NDArray* const> inputs, Ends ends) const;
   void refuse_new_shapes(std::span<const NDArray* const> inputs, Ends ends) const;  // under PlanPolicy::error
-  Program& find(std::span<const NDArray* const> inputs, Ends ends);
-  std::shared_ptr<Program> make(std::span<const NDArray* const> inputs, Ends ends) const;
+  Program& find(std::span<const NDArray* const> inputs, Ends ends, const std::source_location& site);
+  std::shared_ptr<Program> make(std::span<const NDArray* const> inputs, Ends ends,
+                                const std::source_location& site) const;
+  detail::Traced run_trace(std::span<const NDArray* const> inputs, const std::source_location& site) const;
 
   Trainer* trainer_;
   HybridizeOptions options_;

@@ -5,6 +5,7 @@
 #include <concepts>
 #include <memory>
 #include <optional>
+#include <source_location>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -35,39 +36,42 @@ class BatchProcessor {
   virtual BatchResult evaluate_batch(const data::Batch& batch) = 0;
 };
 
+namespace detail {
+
 // loss(net(data), label): a HybridBlock is trained by a TrainingStep, another Block by record(), backward() and
 // Trainer::step().
 template <class Net, class Loss>
 class NetProcessor final : public BatchProcessor {
  public:
-  NetProcessor(Net net, Loss loss) : net_(std::move(net)), loss_(std::move(loss)) {}
+  NetProcessor(Net net, Loss loss, const std::source_location& site)  // for errors: where the program made it
+      : net_(std::move(net)), loss_(std::move(loss)), site_(site) {}
 
   BatchResult fit_batch(const data::Batch& batch, Trainer& trainer) override {
     if constexpr (is_hybrid) {
       if (!step_) {
         step_.emplace(
-            [net = net_, loss = loss_](auto x, auto y) mutable {
-              auto prediction = net(x);
-              return std::pair(loss(prediction, y), prediction);
+            [net = net_, loss = loss_, site = site_](auto x, auto y) mutable {
+              auto prediction = net(x, site);
+              return std::pair(call_from(site, loss, prediction, y), prediction);
             },
             trainer);
       }
-      const NDArray loss = (*step_)(batch.data, batch.label);
+      const NDArray loss = (*step_)(batch.data, batch.label, site_);
       return {step_->outputs()[0], batch.label, loss};
     } else {
       BatchResult result{.prediction = {}, .label = batch.label, .loss = {}};
       autograd::record([&] {
-        result.prediction = net_(batch.data);
-        result.loss = loss_(result.prediction, batch.label);
+        result.prediction = call_from(site_, net_, batch.data);
+        result.loss = call_from(site_, loss_, result.prediction, batch.label);
       });
       result.loss.backward();
-      trainer.step(batch.size());
+      trainer.step(batch.size(), false, site_);
       return result;
     }
   }
   BatchResult evaluate_batch(const data::Batch& batch) override {
-    const NDArray prediction = net_(batch.data);
-    return {prediction, batch.label, loss_(prediction, batch.label)};
+    const NDArray prediction = call_from(site_, net_, batch.data);
+    return {prediction, batch.label, call_from(site_, loss_, prediction, batch.label)};
   }
 
  private:
@@ -76,8 +80,11 @@ class NetProcessor final : public BatchProcessor {
   };
   Net net_;
   Loss loss_;
+  std::source_location site_;
   std::optional<TrainingStep> step_;
 };
+
+}  // namespace detail
 
 struct FitOptions {
   int64_t epochs = 0;   // until so many have been trained, those before a checkpoint included
@@ -93,8 +100,9 @@ class Estimator {
   // metrics.
   template <std::derived_from<Block> Net, std::copy_constructible Loss>
   Estimator(Net net, Loss loss, Trainer& trainer, std::vector<metric::EvalMetric> train_metrics = {},
-            std::vector<metric::EvalMetric> val_metrics = {})
-      : Estimator(net, std::unique_ptr<BatchProcessor>(new NetProcessor<Net, Loss>(net, loss)), trainer,
+            std::vector<metric::EvalMetric> val_metrics = {},
+            std::source_location site = std::source_location::current())
+      : Estimator(net, std::unique_ptr<BatchProcessor>(new detail::NetProcessor<Net, Loss>(net, loss, site)), trainer,
                   std::move(train_metrics), std::move(val_metrics)) {}
   // With a processor of batches, of a net whose parameters CheckpointHandler saves.
   Estimator(const Block& net, std::unique_ptr<BatchProcessor> processor, Trainer& trainer,

@@ -215,7 +215,7 @@ class Container : public Base {
     (append(blocks), ...);
   }
   size_t size() const { return blocks_.size(); }
-  const AnyBlock& operator[](int64_t index) const { return blocks_.at(index); }
+  AnyBlock operator[](int64_t index) const { return blocks_.at(index); }
   // Replaces the block at a place; the new one gets its name.
   void replace(int64_t index, const AnyBlock& block);
 

@@ -323,6 +323,16 @@ TEST_CASE("guide: training", "[docs]") {
     CHECK(loss.shape() == Shape(64));
     CHECK(trainer.steps() == 51);
 
+    gluon::TrainingStep one_update(net, loss_fn, trainer);
+    net.collect_params().set_grad_req(GradReq::add);
+    autograd::record([&] { return loss_fn(net(x), label); }).backward();
+    one_update.accumulate(x, label);  // as the line above, planned
+    one_update.set_batch_size(3 * 64);
+    one_update(x, label);  // adds its own, and updates: trainer.step(3 * 64)
+    net.collect_params().zero_grad();
+    net.collect_params().set_grad_req(GradReq::write);
+    CHECK(trainer.steps() == 52);
+
     gluon::Trainer clipped(net.collect_params(), optimizer::AdamW(), {.clip_global_norm = 1.0});
     amp::init_trainer(clipped);  // for float16: losses in a scale that finds itself
     auto scaled = autograd::record([&] { return amp::scale_loss(loss_fn(net(x), label), clipped); });

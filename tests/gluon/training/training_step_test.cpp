@@ -239,6 +239,14 @@ TEST_CASE("training step: sums are one submission, and a failed batch is told", 
   }
 }
 
+TEST_CASE("training step: an error of the trace says where the step was called", "[gluon]") {
+  nn::Dense net = ready(nn::Dense(3, {.in_units = 4}));
+  gluon::Trainer trainer(net.collect_params(), optimizer::SGD());
+  gluon::TrainingStep step(net, gluon::loss::L2Loss(), trainer);
+  const std::string here = fmt::format("training_step_test.cpp:{}", __LINE__ + 1);
+  CHECK_THROWS_WITH(step(numbers({2, 5}), numbers({2, 3})), Contains(here) && !Contains("training_step.h"));
+}
+
 TEST_CASE("training step: with layouts and kernels chosen by time", "[gluon]") {
   const optimizer::SGD sgd({.learning_rate = 0.1, .momentum = 0.9});
   const Result expected = train(sgd, Way::plain, true, 0);
