@@ -286,17 +286,54 @@ std::string to_string(const Block& block) {
   return text;
 }
 
-void export_block(const BlockNode& block, const std::string& prefix, int epoch) {
+namespace {
+
+// The program of a trace that holds for its shapes alone, whose data say them.
+Symbol with_shapes(const Symbol& program, const std::vector<std::string>& names, const std::vector<TensorMeta>& metas) {
+  std::unordered_map<std::string, Symbol> data;
+  for (size_t i = 0; i < metas.size(); ++i) {
+    const Symbol variable = Symbol::variable(names[i], metas[i].shape, metas[i].dtype);
+    auto& text = variable.entry().node->text_attrs;
+    text["__shape__"] = to_text(metas[i].shape);
+    text["__dtype__"] = std::to_string(int(metas[i].dtype));
+    text[detail::fixed_shapes_key] = "True";
+    data.emplace(names[i], variable);
+  }
+  return graph::compose(program, data);
+}
+
+std::string describe(const std::vector<std::string>& names, const std::vector<TensorMeta>& metas) {
+  std::string text;
+  for (size_t i = 0; i < metas.size(); ++i) {
+    text += fmt::format("{}{} {} {}", i > 0 ? ", " : "", names[i], metas[i].shape.str(), name_of(metas[i].dtype));
+  }
+  return text;
+}
+
+}  // namespace
+
+void export_block(const BlockNode& block, const std::string& prefix, int epoch, const ExportOptions& options) {
   if (epoch < 0) throw ValueError(fmt::format("[export_model] epoch must not be negative, got {}", epoch));
   if (block.traces.empty()) {
     throw StateError("[export_model] call hybridize() and run the net once before exporting it");
   }
-  // The program for prediction, when there is one.
+  // The program of the latest call, for prediction when there was one.
   const BlockNode::Trace* chosen = &block.traces.front();
   for (const auto& t : block.traces) {
-    if (!t.training) chosen = &t;
+    if (t.training != chosen->training ? !t.training : t.used > chosen->used) chosen = &t;
   }
   Symbol program = chosen->graph->program();
+  if (!chosen->metas.empty()) {
+    const std::vector<std::string>& names = chosen->graph->input_names();
+    if (!options.fixed_shapes) {
+      throw StateError(
+          fmt::format("[export_model] hybrid_forward of {} reads shapes or dtypes: what it has traced holds for {} "
+                      "alone. Use the codes 0 and -1 of reshape, or write it for these alone: "
+                      "export_model(prefix, epoch, {{.fixed_shapes = true}})",
+                      block.path, describe(names, chosen->metas)));
+    }
+    program = with_shapes(program, names, chosen->metas);
+  }
   NamedArrays arrays;
   auto aux = program.list_auxiliary_states();
   std::unordered_map<std::string, NDArray> values;

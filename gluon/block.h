@@ -86,8 +86,10 @@ class Block {
   // several blocks share once. Blocks until the values are computed. Throws StateError for a parameter without values,
   // IoError, and the failure of a value.
   void save_parameters(const std::filesystem::path& file, bool deduplicate = false) const;
-  // Reads such a file, also one with full names. Blocks. Throws IoError, ValueError for missing or extra names,
-  // ShapeError and TypeError for arrays that do not fit; then nothing is changed.
+  // Reads such a file, also one with full names. Blocks. Where every parameter has values of its dtype on one device
+  // already, any thread may call the net meanwhile: a hybridized call computes with all old values or all new ones.
+  // Throws IoError, ValueError for missing or extra names, ShapeError and TypeError for arrays that do not fit; then
+  // nothing is changed.
   void load_parameters(const std::filesystem::path& file, bool allow_missing = false, bool ignore_extra = false);
   // The same, with what LoadOptions says of dtypes.
   void load_parameters(const std::filesystem::path& file, const LoadOptions& options);
@@ -198,6 +200,12 @@ class CallScope {
 
 }  // namespace detail
 
+struct ExportOptions {
+  // Writes a program that holds for the shapes and dtypes of the latest call's data alone, where hybrid_forward reads
+  // these. The file says them, and who reads it refuses others.
+  bool fixed_shapes = false;
+};
+
 // Derive as `struct Net : HybridBlock<Net>` and write `auto hybrid_forward(auto F, auto x)`: F is nd or sym, x an
 // NDArray or a Symbol. It may take several arrays and std::vectors of arrays, and return arrays, vectors of arrays, and
 // tuples, pairs and std::arrays of these. Children must be registered HybridBlocks. Not hybridized, each call runs it;
@@ -242,9 +250,9 @@ class HybridBlock : public Block {
   }
 
   // Writes prefix-symbol.json and prefix-<epoch, four digits>.params, which MXNet reads. Blocks until the values are
-  // computed. Throws StateError before a first hybridized call, ValueError for an operator that MXNet lacks and a
-  // negative epoch, IoError.
-  void export_model(const std::string& prefix, int epoch = 0) const;
+  // computed. Throws StateError before a first hybridized call and where hybrid_forward reads shapes or dtypes (see
+  // ExportOptions), ValueError for an operator that MXNet lacks and a negative epoch, IoError.
+  void export_model(const std::string& prefix, int epoch = 0, const ExportOptions& options = {}) const;
 
  private:
   // Blocks are handles: calling through a const handle runs the same block.
@@ -296,11 +304,11 @@ class HybridBlock : public Block {
   }
 };
 
-KAON_API void export_block(const BlockNode& block, const std::string& prefix, int epoch);
+KAON_API void export_block(const BlockNode& block, const std::string& prefix, int epoch, const ExportOptions& options);
 
 template <class Derived>
-void HybridBlock<Derived>::export_model(const std::string& prefix, int epoch) const {
-  export_block(*node_, prefix, epoch);
+void HybridBlock<Derived>::export_model(const std::string& prefix, int epoch, const ExportOptions& options) const {
+  export_block(*node_, prefix, epoch, options);
 }
 
 }  // namespace gluon

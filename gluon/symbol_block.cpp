@@ -29,6 +29,11 @@ SymbolBlock::SymbolBlock(const Symbol& outputs, const std::vector<std::string>& 
   for (SymbolNode* n : topological_order(outputs.entries())) {
     if (n->is_variable()) variables[n->name] = n;
   }
+  for (const std::string& name : inputs) {
+    const SymbolNode& input = *variables[name];
+    fixed_.push_back(input.text_attrs.contains(detail::fixed_shapes_key) ? std::optional(input.outputs[0])
+                                                                         : std::nullopt);
+  }
   for (const std::string& name : all) {
     if (std::find(inputs.begin(), inputs.end(), name) != inputs.end()) continue;
     const TensorMeta& m = variables[name]->outputs[0];
@@ -90,8 +95,22 @@ void SymbolBlock::check_count(size_t given) const {
       fmt::format("[SymbolBlock] takes {} inputs ({}), got {}", inputs_.size(), fmt::join(inputs_, ", "), given));
 }
 
+void SymbolBlock::check_input(size_t i, const Shape& shape, DType dtype) const {
+  if (!fixed_[i]) return;
+  const TensorMeta& fixed = *fixed_[i];
+  if (shape != fixed.shape) {
+    throw ShapeError(fmt::format("[SymbolBlock] {}: expected {}, for which alone the program was exported, got {}",
+                                 inputs_[i], fixed.shape.str(), shape.str()));
+  }
+  if (dtype != fixed.dtype) {
+    throw TypeError(fmt::format("[SymbolBlock] {}: expected {}, for which alone the program was exported, got {}",
+                                inputs_[i], name_of(fixed.dtype), name_of(dtype)));
+  }
+}
+
 std::vector<NDArray> SymbolBlock::forward(const std::vector<NDArray>& inputs, std::source_location site) const {
   check_count(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) check_input(i, inputs[i].shape(), inputs[i].dtype());
   std::vector<NDArray> all = inputs;
   if (!labels_.empty()) {
     Shapes known;
@@ -120,6 +139,10 @@ std::vector<NDArray> SymbolBlock::forward(const std::vector<NDArray>& inputs, st
 
 Symbol SymbolBlock::compose_on(const std::vector<Symbol>& inputs) const {
   check_count(inputs.size());
+  for (size_t i = 0; i < inputs.size(); ++i) {
+    const TensorMeta& m = inputs[i].entry().node->outputs[size_t(inputs[i].entry().output)];
+    if (m.shape.is_known()) check_input(i, m.shape, m.dtype);
+  }
   return compose_all(inputs);
 }
 

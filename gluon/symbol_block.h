@@ -1,6 +1,8 @@
 // SymbolBlock: a block made from a symbol, for instance from a model file.
 #pragma once
 
+#include <optional>
+
 #include "kaon/engine/api.h"
 #include "kaon/gluon/block.h"
 
@@ -20,7 +22,8 @@ class SymbolBlock : public HybridBlock<SymbolBlock> {
                              const std::filesystem::path& param_file = {}, Device device = Device(),
                              bool allow_missing = false, bool ignore_extra = false);
 
-  // All outputs; operator() gives the first. Throws ValueError for another number of inputs than the block has.
+  // All outputs; operator() gives the first. Throws ValueError for another number of inputs than the block has,
+  // ShapeError and TypeError for inputs other than those that an export with fixed_shapes has been made for.
   std::vector<NDArray> forward(const std::vector<NDArray>& inputs,
                                std::source_location site = std::source_location::current()) const;
   NDArray operator()(const NDArray& x, std::source_location site = std::source_location::current()) const {
@@ -32,10 +35,12 @@ class SymbolBlock : public HybridBlock<SymbolBlock> {
 
  private:
   void check_count(size_t given) const;
+  void check_input(size_t i, const Shape& shape, DType dtype) const;
   Symbol compose_all(std::span<const Symbol> inputs) const;  // labels_ may follow the inputs
 
   Symbol program_;
   std::vector<std::string> inputs_;
+  std::vector<std::optional<TensorMeta>> fixed_;  // by input: what it has to be
   std::vector<std::string> labels_;  // of output layers: a prediction does not read them, so they are zeros
 };
 

@@ -80,6 +80,9 @@ struct BlockNode : std::enable_shared_from_this<BlockNode> {
 
 namespace detail {
 
+// The attribute of a data variable whose __shape__ and __dtype__ are the only ones that its program is for.
+inline constexpr const char* fixed_shapes_key = "__fixed_shape__";
+
 // Exists while a block with op hooks runs: calls them.
 class OpHookScope {
  public:

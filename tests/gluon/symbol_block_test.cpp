@@ -19,6 +19,39 @@ struct Conv : gluon::HybridBlock<Conv> {
 };
 }  // namespace
 
+namespace {
+// Reads its data's shape, so that its trace holds for this shape alone.
+struct Reads : gluon::HybridBlock<Reads> {
+  nn::Dense out = child("out", nn::Dense(5, {.flatten = false}));
+  auto hybrid_forward(auto F, auto x) { return out(x) + F.arange(double(x.shape()[1])).reshape({1, -1, 1}); }
+};
+}  // namespace
+
+TEST_CASE("export: a trace that has read shapes is refused, or says its shapes", "[gluon]") {
+  ScratchFolder folder;
+  const std::string prefix = (folder / "m").string();
+  Reads net = ready(Reads());
+  net.hybridize();
+  net(numbers({1, 8, 4}));
+  const NDArray x = numbers({2, 3, 4}), y = net(x);
+  CHECK_THROWS_WITH(net.export_model(prefix),
+                    Contains("reads shapes or dtypes: what it has traced holds for data (2, 3, 4) float32 alone") &&
+                        Contains(".fixed_shapes = true"));
+  CHECK(folder.count() == 0);
+  net.export_model(prefix, 0, {.fixed_shapes = true});
+  SymbolBlock same = SymbolBlock::imports(prefix + "-symbol.json", {"data"}, prefix + "-0000.params");
+  CHECK(same_bits(same(x), y));
+  CHECK_THROWS_WITH(same(numbers({2, 8, 4})), Contains("data") && Contains("(2, 3, 4)") && Contains("(2, 8, 4)"));
+  same.hybridize();
+  CHECK(same_bits(same(x), y));
+  CHECK_THROWS_WITH(same(numbers({1, 3, 4})), Contains("data") && Contains("(2, 3, 4)") && Contains("(1, 3, 4)"));
+  Mlp other = ready(Mlp());
+  other.hybridize();
+  other(numbers({1, 3}));
+  other.export_model(prefix, 1, {.fixed_shapes = true});  // has read none: for any
+  CHECK_NOTHROW(SymbolBlock::imports(prefix + "-symbol.json", {"data"}, prefix + "-0001.params")(numbers({7, 3})));
+}
+
 TEST_CASE("export: needs hybridize() and a call", "[gluon]") {
   ScratchFolder folder;
   Mlp net = ready(Mlp());
