@@ -1,6 +1,7 @@
 // A bidirectional encoder (Devlin et al. 2019): tokens to vectors that know what stands around them.
 #pragma once
 
+#include <source_location>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -33,7 +34,9 @@ struct BERT : HybridBlock<BERT> {
   // (batch, length, units), and of the first token, through `pooler`, (batch, units). Throws ShapeError for more than
   // max_length tokens.
   auto hybrid_forward(auto F, auto tokens, auto types, auto valid_length) {
-    auto places = F.slice_like(F(position_embed.weight), F.transpose(tokens, {1, 0}), {.axes = Shape{0}});
+    check_tokens(tokens);
+    auto places =
+        F.as("max_length").slice_like(F(position_embed.weight), F.transpose(tokens, {1, 0}), {.axes = Shape{0}});
     auto x = F.broadcast_add(word_embed(tokens) + token_type_embed(types), F.expand_dims(places, 0));
     x = embed_dropout(embed_layer_norm(x));
     auto mask = nn::valid_length_mask(F, x, valid_length);
@@ -46,21 +49,27 @@ struct BERT : HybridBlock<BERT> {
     auto [x, pooled] = hybrid_forward(F, tokens, types, valid_length);
     auto samples = F.broadcast_like(F.expand_dims(F.arange_like(masked_positions, {.axis = 0}), 1), masked_positions);
     auto masked = F.gather_nd(x, F.stack(std::vector{samples, masked_positions}));
-    auto words = F.FullyConnected(decoder(masked), F(word_embed.weight), F(decoder_bias),
-                                  {.num_hidden = int(vocab_size_), .flatten = false});
-    return std::tuple(x, pooled, classifier(pooled), words);
+    return std::tuple(x, pooled, classifier(pooled), decoder(masked));
   }
+  using HybridBlock::operator();
+  std::pair<NDArray, NDArray> operator()(const NDArray& tokens, const NDArray& types, const NDArray& valid_length,
+                                         std::source_location site = std::source_location::current()) const;
+  std::tuple<NDArray, NDArray, NDArray, NDArray> operator()(
+      const NDArray& tokens, const NDArray& types, const NDArray& valid_length, const NDArray& masked_positions,
+      std::source_location site = std::source_location::current()) const;
 
   nn::Embedding word_embed, token_type_embed, position_embed;
   nn::LayerNorm embed_layer_norm;
   nn::Dropout embed_dropout;
   std::vector<nn::TransformerEncoderCell> cells;
   nn::Dense pooler, classifier;
-  nn::HybridSequential decoder;  // of masked words, up to the scores
-  Parameter decoder_bias;
+  nn::HybridSequential decoder;  // of masked words; its last layer has the weight of word_embed
+  Parameter decoder_bias;        // of that layer
 
  private:
-  int64_t vocab_size_;
+  void check_tokens(const NDArray& tokens) const;
+  void check_tokens(const Symbol& tokens) const;
+  int64_t max_length_;
 };
 
 }  // namespace gluon::model_zoo::text

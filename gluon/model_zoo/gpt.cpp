@@ -4,6 +4,8 @@
 
 #include <tuple>
 
+#include "kaon/gluon/model_zoo/internal/check_tokens.h"
+
 namespace kaon::gluon::model_zoo::text {
 
 GPT::GPT(const GPTOptions& o)
@@ -20,6 +22,17 @@ GPT::GPT(const GPTOptions& o)
     cells.push_back(
         child(fmt::format("cells{}", i), nn::TransformerEncoderCell(o.units, hidden, o.num_heads, options)));
   }
+}
+
+NDArray GPT::operator()(const NDArray& tokens, std::source_location site) const {
+  detail::check_tokens(*node_, site, "GPT", "the context", context_, tokens);
+  return HybridBlock::operator()(tokens, site);
+}
+
+std::pair<NDArray, std::vector<NDArray>> GPT::operator()(const NDArray& tokens, const std::vector<NDArray>& cache,
+                                                         const NDArray& position, std::source_location site) const {
+  detail::check_tokens(*node_, site, "GPT", "the context", context_, tokens);
+  return HybridBlock::operator()(tokens, cache, position, site);
 }
 
 std::vector<NDArray> GPT::begin_cache(int64_t batch, int64_t capacity) const {
@@ -68,5 +81,8 @@ NDArray GPT::generate(const NDArray& tokens, int64_t count, const GenerateOption
   }
   return nd.concat(all, {.dim = 1});
 }
+
+void GPT::check_tokens(const NDArray& tokens) const { detail::check_tokens("GPT", "the context", context_, tokens); }
+void GPT::check_tokens(const Symbol& tokens) const { detail::check_tokens("GPT", "the context", context_, tokens); }
 
 }  // namespace kaon::gluon::model_zoo::text

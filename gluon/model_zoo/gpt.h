@@ -1,6 +1,7 @@
 // A decoder-only transformer (Radford et al. 2019): it learns which token comes next, and writes.
 #pragma once
 
+#include <source_location>
 #include <utility>
 #include <vector>
 
@@ -34,7 +35,8 @@ struct GPT : HybridBlock<GPT> {
   explicit GPT(const GPTOptions& options = {});
 
   auto hybrid_forward(auto F, auto tokens) {
-    auto places = F.slice_like(F(position_embed.weight), F.transpose(tokens, {1, 0}), {.axes = Shape{0}});
+    check_tokens(tokens);
+    auto places = F.as("context").slice_like(F(position_embed.weight), F.transpose(tokens, {1, 0}), {.axes = Shape{0}});
     auto x = embed_dropout(F.broadcast_add(word_embed(tokens), F.expand_dims(places, 0)));
     for (const auto& cell : cells) x = cell(x);
     return scores(F, x);
@@ -45,6 +47,7 @@ struct GPT : HybridBlock<GPT> {
   template <class A>
   std::pair<A, std::vector<A>> hybrid_forward(auto F, const A& tokens, const std::vector<A>& cache, const A& position) {
     check_cache(cache.size());
+    check_tokens(tokens);
     const A steps = F.arange_like(F.cast(tokens, DType::float32), {.axis = 1});
     const A places = position_embed(F.broadcast_add(steps, F.cast(position, DType::float32)));
     A x = F.broadcast_add(word_embed(tokens), F.expand_dims(places, 0));
@@ -56,6 +59,11 @@ struct GPT : HybridBlock<GPT> {
     }
     return {scores(F, x), next};
   }
+  using HybridBlock::operator();
+  NDArray operator()(const NDArray& tokens, std::source_location site = std::source_location::current()) const;
+  std::pair<NDArray, std::vector<NDArray>> operator()(
+      const NDArray& tokens, const std::vector<NDArray>& cache, const NDArray& position,
+      std::source_location site = std::source_location::current()) const;
   // Two arrays a layer for the cache of `capacity` tokens, `context` of them for 0.
   std::vector<NDArray> begin_cache(int64_t batch, int64_t capacity = 0) const;
 
@@ -69,6 +77,8 @@ struct GPT : HybridBlock<GPT> {
   nn::LayerNorm layer_norm;
 
  private:
+  void check_tokens(const NDArray& tokens) const;
+  void check_tokens(const Symbol& tokens) const;
   void check_cache(size_t arrays) const;
   auto scores(auto F, const auto& x) {
     return F.FullyConnected(layer_norm(x), F(word_embed.weight),

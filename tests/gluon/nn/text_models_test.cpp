@@ -90,7 +90,47 @@ TEST_CASE("bert: what PyTorch's encoder gives with the same parameters", "[gluon
     require_close(words, expected[3], 1e-4, 1e-5);
     CHECK(same_bits(std::get<1>(net(tokens, types, lengths)), pooled));
   }
-  CHECK_THROWS_AS(net(nd.zeros({1, 8}), nd.zeros({1, 8}), nd.array({8})), ShapeError);
+}
+
+// A network inside another one, which is traced with it.
+template <class Net>
+struct Around : gluon::HybridBlock<Around<Net>> {
+  explicit Around(const Net& net) : inner(this->child("inner", net)) {}
+  auto hybrid_forward(auto, auto... x) { return inner(x...); }
+  Net inner;
+};
+
+TEST_CASE("gpt and bert: sequences longer than the context", "[gluon]") {
+  const auto refuses = [](auto net, const std::string& what, const auto&... more) {
+    const auto call = [&](auto n, int64_t length) { n(nd.zeros({2, length}), more(length)...); };
+    const std::string says = what + ", got 13: tokens (2, 13)", site = "called at text_models_test.cpp";
+    Around around(net);
+    for (int mode : {0, 1, 2}) {
+      INFO(what << ", mode " << mode);
+      net.hybridize(mode > 0, {.exact = mode == 2});
+      CHECK_THROWS_WITH(call(net, 13), Contains(says) && Contains(site));
+      CHECK_THROWS_WITH(call(around, 13), Contains(says));
+      call(net, 12);  // from now on there is a trace
+      CHECK_THROWS_WITH(call(net, 13), Contains(says) && Contains(site));
+    }
+    around.hybridize();
+    CHECK_THROWS_WITH(call(around, 13), Contains(says));
+  };
+  refuses(small_gpt(), "[GPT] a sequence is longer than the context: expected at most 12 tokens");
+  auto gpt = small_gpt();
+  gpt.hybridize();
+  gpt(nd.zeros({2, 12}), gpt.begin_cache(2), nd.array({0}));
+  CHECK_THROWS_WITH(gpt(nd.zeros({2, 13}), gpt.begin_cache(2), nd.array({0})),
+                    Contains("[GPT]") && Contains("at most 12 tokens, got 13") && Contains("called at"));
+  CHECK_THROWS_WITH(gpt(nd.zeros({12})), Contains("[GPT]") && Contains("(batch, length)") && Contains("(12,)"));
+  const auto types = [](int64_t length) { return nd.zeros({2, length}); };
+  const auto lengths = [](int64_t) { return nd.array({3, 1}); };
+  const auto places = [](int64_t) { return nd.zeros({2, 1}); };
+  text::BERT bert({.vocab_size = 11, .max_length = 12, .units = 8, .hidden_size = 8, .num_layers = 1, .num_heads = 2});
+  bert.initialize();
+  const std::string what = "[BERT] a sequence is longer than max_length: expected at most 12 tokens";
+  refuses(bert, what, types, lengths);
+  refuses(bert, what, types, lengths, places);
 }
 
 TEST_CASE("gpt: the cache changes nothing but the time", "[gluon]") {
