@@ -40,6 +40,13 @@ std::vector<NDArray> MultiHeadAttentionCell::begin_cache(int64_t batch, int64_t 
   return {nd.zeros(shape, like), nd.zeros(shape, like)};
 }
 
+std::vector<NDArray> MultiHeadAttentionCell::project(const NDArray& memory) const {
+  const auto by_head = [&](const NDArray& x) {
+    return nd.transpose(nd.reshape(x, {0, 0, -4, num_heads_, -1}), {0, 2, 1, 3});
+  };
+  return {by_head(proj_key(memory)), by_head(proj_value(memory))};
+}
+
 void MultiHeadAttentionCell::check_cache(size_t arrays) {
   if (arrays != 2) {
     throw ValueError(

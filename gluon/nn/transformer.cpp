@@ -1,5 +1,7 @@
 #include "kaon/gluon/nn/transformer.h"
 
+#include <fmt/format.h>
+
 namespace kaon::gluon::nn {
 namespace {
 
@@ -63,5 +65,23 @@ TransformerDecoderCell::TransformerDecoderCell(int64_t units, int64_t hidden_siz
       dropout_layer(child("dropout_layer", Dropout(options.dropout))),
       ffn(child("ffn", PositionwiseFFN(units, hidden_size, options))),
       pre_norm_(options.pre_norm) {}
+
+std::vector<NDArray> TransformerDecoderCell::begin_cache(const NDArray& memory, int64_t capacity) const {
+  if (memory.ndim() != 3) {
+    throw ShapeError(fmt::format("[TransformerDecoderCell] begin_cache: expected memory (batch, length, units), got {}",
+                                 memory.shape().str()));
+  }
+  std::vector<NDArray> cache = attention_cell_in.begin_cache(memory.shape()[0], capacity);
+  for (NDArray& a : attention_cell_inter.project(memory)) cache.push_back(a);
+  return cache;
+}
+
+void TransformerDecoderCell::check_cache(size_t arrays) {
+  if (arrays != 4) {
+    throw ValueError(fmt::format(
+        "[TransformerDecoderCell] the cache is keys and values of steps and of memory, expected 4 arrays, got {}",
+        arrays));
+  }
+}
 
 }  // namespace kaon::gluon::nn

@@ -85,6 +85,18 @@ struct MultiHeadAttentionCell : HybridBlock<MultiHeadAttentionCell> {
                                                {.causal = CausalMask::lower_right, .use_valid_length = true});
     return {finish(F, y), {keys, values}};
   }
+  // Attends to keys and values that begin_cache() or project() gave, both (batch, num_heads, memory, units /
+  // num_heads), with a mask as above or without. Drops nothing.
+  auto look_up(auto F, const auto& query, const auto& keys, const auto& values) {
+    return finish(F, F.scaled_dot_product_attention(by_head(F, proj_query(query)), keys, values));
+  }
+  auto look_up(auto F, const auto& query, const auto& keys, const auto& values, const auto& mask) {
+    const auto allowed = F.cast(F.reshape(mask, {0, -4, 1, -1, 0}), DType::boolean);
+    return finish(
+        F, F.scaled_dot_product_attention(by_head(F, proj_query(query)), keys, values, allowed, {.use_mask = true}));
+  }
+  // The keys and the values of memory (batch, memory, any), for look_up().
+  std::vector<NDArray> project(const NDArray& memory) const;
   // Zeros for keys and for values, (batch, num_heads, capacity, units / num_heads), of the parameters' dtype and
   // device.
   std::vector<NDArray> begin_cache(int64_t batch, int64_t capacity) const;
@@ -207,6 +219,21 @@ struct TransformerDecoderCell : HybridBlock<TransformerDecoderCell> {
   TransformerDecoderCell(int64_t units, int64_t hidden_size, int num_heads, const TransformerOptions& options = {});
   auto hybrid_forward(auto, auto x, auto memory) { return ffn(inter(in(x), memory)); }
   auto hybrid_forward(auto, auto x, auto memory, auto mask) { return ffn(inter(in(x), memory, mask)); }
+  // Goes on with sequences: x (batch, n, units) are their steps from `position` (1,) on; `cache`, as begin_cache()
+  // gives it, has keys and values of the steps before and of the memory. Returns the result and the cache with the new
+  // steps in it. For prediction: the attention drops nothing.
+  template <class A>
+  std::pair<A, std::vector<A>> hybrid_forward(auto F, const A& x, const std::vector<A>& cache, const A& position) {
+    return advance(F, x, cache, position);
+  }
+  template <class A>
+  std::pair<A, std::vector<A>> hybrid_forward(auto F, const A& x, const std::vector<A>& cache, const A& position,
+                                              const A& mask) {
+    return advance(F, x, cache, position, mask);
+  }
+  // For sequences of up to `capacity` steps beside memory (batch, memory length, any): zeros for keys and values of
+  // these, and the memory's own, which are computed once. Does not block.
+  std::vector<NDArray> begin_cache(const NDArray& memory, int64_t capacity) const;
 
   MultiHeadAttentionCell attention_cell_in;
   Dense proj_in;
@@ -218,15 +245,32 @@ struct TransformerDecoderCell : HybridBlock<TransformerDecoderCell> {
   PositionwiseFFN ffn;
 
  private:
+  static void check_cache(size_t arrays);
   auto in(const auto& x) {
-    const auto look = [&](const auto& a) { return dropout_layer(proj_in(attention_cell_in(a, a, a))); };
-    return pre_norm_ ? x + look(layer_norm_in(x)) : layer_norm_in(x + look(x));
+    return added(x, proj_in, layer_norm_in, [&](const auto& a) { return attention_cell_in(a, a, a); });
   }
   auto inter(const auto& x, const auto& memory, const auto&... mask) {
-    const auto look = [&](const auto& a) {
-      return dropout_layer(proj_inter(attention_cell_inter(a, memory, memory, mask...)));
-    };
-    return pre_norm_ ? x + look(layer_norm_inter(x)) : layer_norm_inter(x + look(x));
+    return added(x, proj_inter, layer_norm_inter,
+                 [&](const auto& a) { return attention_cell_inter(a, memory, memory, mask...); });
+  }
+  template <class A>
+  std::pair<A, std::vector<A>> advance(auto F, const A& x, const std::vector<A>& cache, const A& position,
+                                       const auto&... mask) {
+    check_cache(cache.size());
+    std::vector<A> next;
+    const A h = added(x, proj_in, layer_norm_in, [&](const A& a) {
+      auto [attended, written] = attention_cell_in(a, std::vector<A>{cache[0], cache[1]}, position);
+      next = written;
+      return attended;
+    });
+    const A y = added(h, proj_inter, layer_norm_inter,
+                      [&](const A& a) { return attention_cell_inter.look_up(F, a, cache[2], cache[3], mask...); });
+    next.insert(next.end(), cache.begin() + 2, cache.end());
+    return {ffn(y), next};
+  }
+  auto added(const auto& x, const auto& proj, const auto& norm, const auto& attend) {
+    const auto look = [&](const auto& a) { return dropout_layer(proj(attend(a))); };
+    return pre_norm_ ? x + look(norm(x)) : norm(x + look(x));
   }
   bool pre_norm_;
 };

@@ -43,6 +43,58 @@ struct Decoder : gluon::HybridBlock<Decoder> {
   auto hybrid_forward(auto F, auto x) { return cell(x, F.reverse(x, 1) * 2); }
 };
 
+// An encoder and two decoder blocks: scores of the next token for each of those written so far.
+struct Translator : gluon::HybridBlock<Translator> {
+  explicit Translator(const nn::TransformerOptions& options)
+      : embed(child("embed", nn::Embedding(9, 6))),
+        encoder(child("encoder", nn::TransformerEncoderCell(6, 10, 2, options))),
+        output(child("output", nn::Dense(9, {.flatten = false}))) {
+    for (const char* name : {"first", "second"}) {
+      decoders.push_back(child(name, nn::TransformerDecoderCell(6, 10, 2, options)));
+    }
+  }
+  auto hybrid_forward(auto, auto tokens, auto memory, auto mask) {
+    auto x = embed(tokens);
+    for (const auto& d : decoders) x = d(x, memory, mask);
+    return output(x);
+  }
+  template <class A>
+  std::pair<A, std::vector<A>> hybrid_forward(auto, const A& tokens, const std::vector<A>& cache, const A& position,
+                                              const A& mask) {
+    std::vector<A> next;
+    A x = embed(tokens);
+    for (size_t i = 0; i < decoders.size(); ++i) {
+      auto [y, written] =
+          decoders[i](x, std::vector<A>(cache.begin() + long(4 * i), cache.begin() + long(4 * i + 4)), position, mask);
+      x = y;
+      next.insert(next.end(), written.begin(), written.end());
+    }
+    return {output(x), next};
+  }
+  NDArray generate(const NDArray& source, const NDArray& mask, int64_t count, bool use_cache) {
+    const NDArray memory = encoder(embed(source), mask);
+    std::vector<NDArray> cache, all{nd.zeros({source.shape()[0], 1})};
+    for (const auto& d : decoders) {
+      for (NDArray& a : d.begin_cache(memory, count)) cache.push_back(a);
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      NDArray scores;
+      if (use_cache) {
+        std::tie(scores, cache) = (*this)(all.back(), cache, nd.array({double(i)}), mask);
+      } else {
+        scores = (*this)(nd.concat(all, {.dim = 1}), memory, mask);
+      }
+      all.push_back(nd.argmax(nd.slice_axis(scores, 1, -1, std::nullopt), {.axis = 2}));
+    }
+    return nd.concat(all, {.dim = 1});
+  }
+
+  nn::Embedding embed;
+  nn::TransformerEncoderCell encoder;
+  std::vector<nn::TransformerDecoderCell> decoders;
+  nn::Dense output;
+};
+
 }  // namespace
 
 TEST_CASE("attention: causal, as a mask that says the same", "[gluon]") {
@@ -122,4 +174,63 @@ TEST_CASE("transformer: the decoder, by its layers", "[gluon]") {
   dropped(x, memory);
   require_close(autograd::train_mode([&] { return dropped(x, memory); }),
                 values(dropped.ffn.layer_norm(dropped.layer_norm_inter(dropped.layer_norm_in(x)))));
+}
+
+TEST_CASE("transformer: the decoder's cache changes nothing but the time", "[gluon]") {
+  for (int threads : {0, 1, 2}) {
+    Engine engine({.threads = threads});
+    EngineScope scope(engine);
+    const NDArray x = numbers({3, 6, 6}), memory = numbers({3, 5, 8}, 2),
+                  mask = nd.greater(numbers({3, 1, 5}, 5), -0.5);
+    for (bool pre_norm : {false, true}) {
+      auto cell = made(nn::TransformerDecoderCell(6, 10, 2, {.dropout = 0.3, .pre_norm = pre_norm}));
+      for (int mode : {0, 1, 2}) {
+        INFO(threads << " threads, pre_norm " << pre_norm << ", mode " << mode);
+        cell.hybridize(mode > 0, {.exact = mode == 2});
+        std::vector<NDArray> cache = cell.begin_cache(memory, 7), masked_cache = cache, parts, masked;
+        REQUIRE(cache.size() == 4);
+        CHECK(cache[0].shape() == Shape(3, 2, 7, 3));
+        CHECK(cache[3].shape() == Shape(3, 2, 5, 3));
+        int64_t begin = 0;
+        for (int64_t end : {3, 4, 6}) {  // several steps at once, one, and several that are not the first
+          const NDArray steps = nd.slice_axis(x, 1, begin, end), position = nd.array({double(begin)});
+          std::tie(parts.emplace_back(), cache) = cell(steps, cache, position);
+          std::tie(masked.emplace_back(), masked_cache) = cell(steps, masked_cache, position, mask);
+          begin = end;
+        }
+        require_close(nd.concat(parts, {.dim = 1}), values(cell(x, memory)), 1e-4, 1e-5);
+        require_close(nd.concat(masked, {.dim = 1}), values(cell(x, memory, mask)), 1e-4, 1e-5);
+      }
+    }
+    auto net = made(Translator({.dropout = 0.2}));
+    const NDArray source = nd.array({{1, 4, 8, 2, 3}, {7, 3, 5, 0, 0}}),
+                  allowed = nd.array({1, 1, 1, 1, 1, 1, 1, 1, 0, 0}, {2, 1, 5});
+    const NDArray expected = net.generate(source, allowed, 8, false);
+    CHECK(expected.shape() == Shape(2, 9));
+    for (int mode : {0, 1, 2}) {
+      net.hybridize(mode > 0, {.exact = mode == 2});
+      CHECK(same_bits(net.generate(source, allowed, 8, true), expected));
+      CHECK(same_bits(net.generate(source, allowed, 8, false), expected));
+    }
+  }
+}
+
+TEST_CASE("transformer: the decoder's cache in other dtypes, of nothing, and what it refuses", "[gluon]") {
+  for (DType dtype : {DType::float16, DType::float64}) {
+    auto cell = made(nn::TransformerDecoderCell(6, 10, 2));
+    const NDArray x = numbers({2, 3, 6}).astype(dtype), memory = numbers({2, 4, 6}, 2).astype(dtype);
+    cell.cast(dtype);
+    cell.hybridize();
+    const auto [y, cache] = cell(x, cell.begin_cache(memory, 3), nd.array({0}));
+    CHECK(y.dtype() == dtype);
+    CHECK(cache[0].dtype() == dtype);
+    CHECK(cache[2].dtype() == dtype);
+    require_close(y.astype(DType::float64), values(cell(x, memory).astype(DType::float64)), 1e-2, 1e-2);
+  }
+  auto cell = made(nn::TransformerDecoderCell(6, 10, 2));
+  const NDArray none = nd.zeros({0, 4, 6});
+  CHECK(cell(nd.zeros({0, 1, 6}), cell.begin_cache(none, 3), nd.array({0})).first.shape() == Shape(0, 1, 6));
+  CHECK_THROWS_WITH(cell(nd.zeros({1, 1, 6}), std::vector{none}, nd.array({0})), Contains("expected 4 arrays, got 1"));
+  CHECK_THROWS_WITH(cell.begin_cache(nd.zeros({4, 6}), 3), Contains("(batch, length, units)") && Contains("(4, 6)"));
+  CHECK_THROWS_AS(cell(nd.zeros({2, 1, 6}), cell.begin_cache(nd.zeros({1, 4, 6}), 3), nd.array({0})), ShapeError);
 }
