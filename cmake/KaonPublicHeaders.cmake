@@ -8,6 +8,7 @@ set(KAON_OPTIONAL_HEADERS
   opencv.h
   engine/gpu_stream.h   # a stream of the program's own
   gluon/data/record_io.h  # files of records: MXNet's RecordIO and im2rec
+  gluon/data/text.h  # vocabularies, WikiText
   gluon/metric/detection.h  # the mean average precision of detectors
   gluon/model_zoo/bert.h  # language models, a detector and a U-Net
   gluon/model_zoo/gpt.h

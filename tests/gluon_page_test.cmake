@@ -21,7 +21,7 @@ endforeach()
 # Where each module's names are: namespace and headers.
 set(modules gluon gluon.nn gluon.rnn gluon.loss gluon.data gluon.data.vision gluon.data.vision.transforms
     gluon.model_zoo.vision gluon.utils gluon.contrib.nn gluon.contrib.rnn gluon.contrib.cnn gluon.contrib.data
-    gluon.contrib.estimator metric initializer optimizer lr_scheduler kvstore)
+    gluon.contrib.data.text gluon.contrib.estimator metric initializer optimizer lr_scheduler kvstore)
 set(namespace_gluon gluon)
 set(headers_gluon gluon/*.h)
 foreach(pair "nn;nn" "rnn;rnn" "contrib.nn;nn" "contrib.rnn;rnn" "contrib.cnn;nn" "loss;loss" "data;data"
@@ -35,6 +35,8 @@ set(namespace_gluon.data.vision gluon::data::vision)
 set(headers_gluon.data.vision gluon/data/vision.h)
 set(namespace_gluon.data.vision.transforms gluon::data::vision::transforms)
 set(headers_gluon.data.vision.transforms gluon/data/transforms.h gluon/data/vision.h)
+set(namespace_gluon.contrib.data.text gluon::data::text)
+set(headers_gluon.contrib.data.text gluon/data/text.h)
 set(namespace_gluon.model_zoo.vision gluon::model_zoo::vision)
 set(headers_gluon.model_zoo.vision gluon/model_zoo/*.h)
 set(namespace_gluon.utils gluon)

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "kaon/gluon/data/idx.h"
+#include "kaon/gluon/data/internal/idx.h"
 
 namespace kaon::gluon::data::vision {
 namespace {

@@ -9,8 +9,8 @@ import os
 
 MODULES = ["gluon", "gluon.nn", "gluon.rnn", "gluon.loss", "gluon.data", "gluon.data.batchify", "gluon.data.vision",
            "gluon.data.vision.transforms", "gluon.model_zoo.vision", "gluon.utils", "gluon.contrib.nn",
-           "gluon.contrib.rnn", "gluon.contrib.cnn", "gluon.contrib.data", "gluon.contrib.estimator", "metric",
-           "initializer", "optimizer", "lr_scheduler", "kvstore"]
+           "gluon.contrib.rnn", "gluon.contrib.cnn", "gluon.contrib.data", "gluon.contrib.data.text",
+           "gluon.contrib.estimator", "metric", "initializer", "optimizer", "lr_scheduler", "kvstore"]
 
 
 def names(module):

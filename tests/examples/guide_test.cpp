@@ -1,4 +1,5 @@
 // The pieces of code of docs/guide.md, a case for each section. A test of the pages compares them: change both.
+#include <kaon/gluon/data/text.h>
 #include <kaon/gluon/estimator/estimator.h>
 #include <kaon/gluon/estimator/handlers.h>
 #include <kaon/gluon/model_zoo/gpt.h>
@@ -484,6 +485,12 @@ TEST_CASE("guide: data", "[docs]") {
     CHECK(batch.data.shape() == Shape(32, 1, 24, 24));
     break;
   }
+  const std::filesystem::path folder = test::data_file("wikitext");
+  text::WikiText2 train(folder, {.seq_len = 5});
+  text::WikiText2 validation(folder, {.segment = "validation", .vocab = train.vocabulary(), .seq_len = 5});
+  Sample words = train.get(0);  // int32 (5,): words.label[i] comes after words.data[i]
+  CHECK(train.vocabulary().to_token(words.label.as<int32_t>()[0]) == "A");
+  CHECK(validation.size() == 2);
 }
 
 namespace {
@@ -569,6 +576,14 @@ TEST_CASE("guide: language models", "[docs]") {
   std::tie(scores, cache) = gpt(nd.slice_axis(nd.argmax(scores, {.axis = 2}), 1, 2, 3), cache, nd.array({3}));
   CHECK(written.shape() == Shape(1, 23));
   CHECK(scores.shape() == Shape(1, 1, 50));
+
+  nn::TransformerDecoderCell decoder(16, 32, 2);
+  decoder.initialize(init::Normal(0.1));
+  NDArray memory = nd.ones({1, 5, 16}), x = nd.ones({1, 1, 16});  // what an encoder gave, and a first step
+  std::vector<NDArray> steps = decoder.begin_cache(memory, 20);   // for up to 20 steps
+  std::tie(x, steps) = decoder(x, steps, nd.array({0}));          // the second step, if x is what comes next
+  std::tie(x, steps) = decoder(x, steps, nd.array({1}));
+  CHECK(x.shape() == Shape(1, 1, 16));
 }
 
 TEST_CASE("guide: engine", "[docs]") {

@@ -1,7 +1,7 @@
 // Fuzz target: IDX files, plain and compressed. Any bytes give a tensor or an IoError.
 #include <string_view>
 
-#include "kaon/gluon/data/idx.h"
+#include "kaon/gluon/data/internal/idx.h"
 #include "kaon/tests/fuzz/require.h"
 
 using namespace kaon;

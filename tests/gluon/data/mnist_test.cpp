@@ -7,7 +7,7 @@
 #include <zlib.h>
 
 #include "kaon/engine/storage.h"
-#include "kaon/gluon/data/idx.h"
+#include "kaon/gluon/data/internal/idx.h"
 #include "kaon/gluon/data/vision.h"
 #include "kaon/ops/array/file_io.h"
 

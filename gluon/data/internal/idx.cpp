@@ -1,4 +1,4 @@
-#include "kaon/gluon/data/idx.h"
+#include "kaon/gluon/data/internal/idx.h"
 
 #include <fmt/format.h>
 #include <zlib.h>
