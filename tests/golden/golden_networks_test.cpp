@@ -4,6 +4,7 @@
 #include <catch2/catch.hpp>
 #include <functional>
 #include <map>
+#include <set>
 #include <sstream>
 
 #include "kaon/gluon/loss.h"
@@ -12,6 +13,7 @@
 #include "kaon/gluon/model_zoo/unet.h"
 #include "kaon/gluon/rnn/rnn.h"
 #include "kaon/gluon/symbol_block.h"
+#include "kaon/gluon/training_step.h"
 #include "kaon/graph/autograd.h"
 #include "kaon/ops/ndarray_file.h"
 #include "kaon/tests/golden/golden_file.h"
@@ -57,9 +59,12 @@ struct Results {
   Arrays all;
 };
 
+// The sum of all elements, each times its weight.
 NDArray sum_of_heads(const NDArray& a) { return (a * golden_head(a.shape())).sum(); }
+Symbol sum_of_heads(const Symbol& a) { return (a * Symbol::constant(golden_head(a.shape()))).sum(); }
 
-NDArray entropy(const NDArray& scores, const NDArray& labels, int axis = -1) {
+template <class A>
+A entropy(const A& scores, const A& labels, int axis = -1) {
   return gluon::loss::SoftmaxCrossEntropyLoss({.axis = axis})(scores, labels).mean();
 }
 
@@ -79,24 +84,44 @@ struct LanguageModel : gluon::HybridBlock<LanguageModel> {
   nn::Dense decoder;
 };
 
-using Call = std::function<List(const List& inputs)>;
-using Loss = std::function<NDArray(const List& outputs, const List& labels)>;
+// A block of a network, and what is done with it.
+struct Made {
+  gluon::Block block;
+  std::function<List(const List& inputs)> call;
+  std::function<NDArray(const List& outputs, const List& labels)> loss;
+  std::function<gluon::TrainingStep(gluon::Trainer& trainer)> step;  // of all inputs and labels
+};
 
 struct Network {
   std::string name;
   size_t inputs;  // further ones are labels
   bool trains;    // the loss is computed in training mode
-  std::function<std::pair<gluon::Block, Call>()> make;
-  Loss loss;
+  std::function<Made()> make;
 };
 
-List listed(const auto& results) {
-  return std::apply([](const auto&... r) { return List{r...}; }, results);
+// forward(F, inputs) gives the outputs, loss(F, outputs, labels) the loss.
+template <class Forward, class Loss>
+Made made(const gluon::Block& block, size_t inputs, Forward forward, Loss loss) {
+  return {block, [=](const List& x) { return forward(nd, x); },
+          [=](const List& out, const List& labels) { return loss(nd, out, labels); },
+          [=](gluon::Trainer& trainer) {
+            return gluon::TrainingStep(
+                [=](const std::vector<Symbol>& all) {
+                  const auto end = all.begin() + long(inputs);
+                  return loss(sym, forward(sym, std::vector<Symbol>(all.begin(), end)),
+                              std::vector<Symbol>(end, all.end()));
+                },
+                trainer);
+          }};
+}
+
+template <class... A>
+auto listed(const std::tuple<A...>& results) {
+  return std::apply([](const auto&... r) { return std::vector{r...}; }, results);
 }
 
 Network bert(double dropout) {
-  return {"bert", 4, false,
-          [=]() -> std::pair<gluon::Block, Call> {
+  return {"bert", 4, false, [=] {
             text::BERT net({.vocab_size = 13,
                             .max_length = 7,
                             .units = 8,
@@ -104,11 +129,12 @@ Network bert(double dropout) {
                             .num_layers = 2,
                             .num_heads = 2,
                             .dropout = dropout});
-            return {net, [net](const List& x) { return listed(net(x[0], x[1], x[2], x[3])); }};
-          },
-          [](const List& out, const List& labels) {
-            return entropy(out[3], labels[0]) + entropy(out[2], labels[1]) + sum_of_heads(out[0]) +
-                   sum_of_heads(out[1]);
+            return made(
+                net, 4, [=](auto, const auto& x) { return listed(net(x[0], x[1], x[2], x[3])); },
+                [](auto, const auto& out, const auto& labels) {
+                  return entropy(out[3], labels[0]) + entropy(out[2], labels[1]) + sum_of_heads(out[0]) +
+                         sum_of_heads(out[1]);
+                });
           }};
 }
 
@@ -118,41 +144,48 @@ nn::HybridSequential halved(int64_t channels) {
 }
 
 Network ssd() {
-  const auto made = [] { return vision::SSD(2, {halved(4), halved(6), halved(5)}); };
-  return {
-      "ssd", 1, true,
-      [=]() -> std::pair<gluon::Block, Call> {
-        auto net = made();
-        return {net, [net](const List& x) {
-                  List out = listed(net(x[0]));
-                  if (!autograd::is_recording()) out.push_back(net.detect(x[0]));
+  return {"ssd", 1, true, [] {
+            vision::SSD net(2, {halved(4), halved(6), halved(5)});
+            return made(
+                net, 1,
+                [=](auto, const auto& x) {
+                  auto out = listed(net(x[0]));
+                  if constexpr (std::is_same_v<decltype(out), List>) {
+                    if (!autograd::is_recording()) out.push_back(net.detect(x[0]));
+                  }
                   return out;
-                }};
-      },
-      [=](const List& out, const List& labels) { return made().loss(nd, out[0], out[1], out[2], labels[0]).sum(); }};
+                },
+                [=](auto F, const auto& out, const auto& labels) {
+                  return net.loss(F, out[0], out[1], out[2], labels[0]).sum();
+                });
+          }};
 }
 
 Network unet() {
-  return {"unet", 1, true,
-          []() -> std::pair<gluon::Block, Call> {
+  return {"unet", 1, true, [] {
             vision::UNet net({.classes = 3, .channels = 4, .depth = 2});
-            return {net, [net](const List& x) { return List{net(x[0])}; }};
-          },
-          [](const List& out, const List& labels) { return entropy(out[0], labels[0], 1); }};
+            return made(
+                net, 1, [=](auto, const auto& x) { return std::vector{net(x[0])}; },
+                [](auto, const auto& out, const auto& labels) { return entropy(out[0], labels[0], 1); });
+          }};
 }
 
 Network language_model(bool tied) {
-  return {tied ? "lstm_model_tied" : "lstm_model", 3, false,
-          [=]() -> std::pair<gluon::Block, Call> {
+  return {tied ? "lstm_model_tied" : "lstm_model", 3, false, [=] {
             LanguageModel net(tied);
-            return {net, [=](const List& x) {
-                      // the states of the tied one are those with which MXNet begins
-                      const List states = tied ? net.lstm.begin_state(3) : List{x[1], x[2]};
-                      return listed(net(x[0], states[0], states[1]));
-                    }};
-          },
-          [](const List& out, const List& labels) {
-            return entropy(out[0], labels[0]) + sum_of_heads(out[1]) + sum_of_heads(out[2]);
+            return made(
+                net, 3,
+                [=](auto, const auto& x) {
+                  auto states = std::vector{x[1], x[2]};
+                  // the states of the tied one are those with which MXNet begins
+                  if constexpr (std::is_same_v<decltype(states), List>) {
+                    if (tied) states = net.lstm.begin_state(3);
+                  }
+                  return listed(net(x[0], states[0], states[1]));
+                },
+                [](auto, const auto& out, const auto& labels) {
+                  return entropy(out[0], labels[0]) + sum_of_heads(out[1]) + sum_of_heads(out[2]);
+                });
           }};
 }
 
@@ -168,12 +201,18 @@ void check_outputs(const List& got, const Results& golden) {
   }
 }
 
+// Inputs, and labels.
+std::pair<List, List> data_of(const Network& n, const Results& golden) {
+  const List all = golden.list("input");
+  const auto end = all.begin() + long(n.inputs);
+  return {List(all.begin(), end), List(end, all.end())};
+}
+
 // Predicts, then takes a step's gradients.
-void run(const Network& n, const Call& call, const Results& golden) {
-  const List all = golden.list("input"), inputs(all.begin(), all.begin() + long(n.inputs)),
-             labels(all.begin() + long(n.inputs), all.end());
-  check_outputs(call(inputs), golden);
-  NDArray loss = autograd::record([&] { return n.loss(call(inputs), labels); }, n.trains);
+void run(const Network& n, const Made& net, const Results& golden) {
+  const auto [inputs, labels] = data_of(n, golden);
+  check_outputs(net.call(inputs), golden);
+  const NDArray loss = autograd::record([&] { return net.loss(net.call(inputs), labels); }, n.trains);
   loss.backward();
   check_close("loss", loss.reshape({1}), golden.all.at("loss"), 1e-5);
 }
@@ -190,6 +229,18 @@ std::map<std::string, std::string> exported_names(const std::string& network) {
   std::map<std::string, std::string> names;
   for (const auto& [key, name] : all.at(network).as_object()) names.emplace(key, std::string(name.as_string()));
   return names;
+}
+
+// What save_parameters() writes, which are the names that MXNet writes.
+NamedArrays saved(const Network& n, const gluon::Block& block) {
+  ScratchFolder folder;
+  block.save_parameters(folder / "saved.params");
+  const NamedArrays arrays = nd_file::load(folder / "saved.params"), theirs = nd_file::load(file(n.name + ".params"));
+  std::set<std::string> names, their_names;
+  for (const auto& [key, array] : arrays) names.insert(key);
+  for (const auto& [key, array] : theirs) their_names.insert(key);
+  REQUIRE(names == their_names);
+  return arrays;
 }
 
 std::vector<std::string> data_names(size_t inputs) {
@@ -210,22 +261,49 @@ TEST_CASE("golden: networks give what MXNet gives with its files", "[golden]") {
       const Results golden(n.name);
       for (size_t mode = 0; mode < std::size(modes); ++mode) {
         INFO(n.name << ", mode " << mode << ", " << threads << " threads");
-        auto [block, call] = n.make();
-        if (modes[mode]) block.hybridize(*modes[mode]);
-        block.load_parameters(file(n.name + ".params"));
-        run(n, call, golden);
+        Made net = n.make();
+        if (modes[mode]) net.block.hybridize(*modes[mode]);
+        net.block.load_parameters(file(n.name + ".params"));
+        run(n, net, golden);
         // Under the names of files: the gradients as values.
-        for (gluon::Parameter p : block.collect_params()) {
+        for (gluon::Parameter p : net.block.collect_params()) {
           if (p.grad_req() != GradReq::null) p.set_data(p.grad());
         }
-        ScratchFolder folder;
-        block.save_parameters(folder / "left.params");
-        const NamedArrays left = nd_file::load(folder / "left.params");
-        for (const auto& [key, array] : left) {
+        for (const auto& [key, array] : saved(n, net.block)) {
           const NDArray expected = golden.left(key);
           if (expected.defined()) check_close("gradient of " + key, array, expected, 1e-5);
         }
-        REQUIRE(left.size() == nd_file::load(file(n.name + ".params")).size());
+      }
+    }
+  }
+}
+
+TEST_CASE("golden: networks train as MXNet's do", "[golden]") {
+  enum class Way { imperative, hybridized, exact, in_step };
+  for (int threads : {0, 1, 2}) {
+    Engine engine({.threads = threads});
+    EngineScope scope(engine);
+    for (const Network& n : {bert(0), ssd(), unet(), language_model(false), language_model(true)}) {
+      const Results golden(n.name);
+      for (Way way : {Way::imperative, Way::hybridized, Way::exact, Way::in_step}) {
+        INFO(n.name << ", way " << int(way) << ", " << threads << " threads");
+        Made net = n.make();
+        net.block.load_parameters(file(n.name + ".params"));
+        if (way != Way::imperative) net.block.hybridize({.exact = way == Way::exact});
+        gluon::Trainer trainer(net.block.collect_params(), optimizer::SGD({.learning_rate = 0.2, .momentum = 0.9}));
+        gluon::TrainingStep step = net.step(trainer);
+        const auto [inputs, labels] = data_of(n, golden);
+        for (int i = 0; i < 5; ++i) {
+          if (way == Way::in_step) {
+            step(golden.list("input"));
+          } else {
+            autograd::record([&] { return net.loss(net.call(inputs), labels); }).backward();
+            trainer.step(inputs[0].shape()[0]);
+          }
+        }
+        for (const auto& [key, array] : saved(n, net.block)) {
+          check_close(key + ", trained", array, golden.all.at("trained/" + key), 2e-5);
+        }
       }
     }
   }
@@ -242,8 +320,9 @@ TEST_CASE("golden: networks that MXNet has exported", "[golden]") {
       const Results golden(n.name);
       auto block = gluon::SymbolBlock::imports(file(program + "-symbol.json"), data_names(n.inputs),
                                                file(n.name + "-0000.params"));
-      run(
-          n, [&](const List& x) { return block.forward(x); }, golden);
+      Made as_net = n.make();
+      as_net.call = [&](const List& x) { return block.forward(x); };
+      run(n, as_net, golden);
       for (const auto& [key, name] : exported_names(n.name)) {
         check_left(key, block.collect_params().get(name), golden);
       }

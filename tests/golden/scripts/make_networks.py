@@ -3,7 +3,8 @@ encoder as GluonNLP's BERTModel, a detector with the targets and heads of MXNet'
 models of an LSTM.
 
 For each network NAME: NAME.params by save_parameters, NAME-symbol.json and NAME-0000.params by export. results.params
-holds NAME/input/I, NAME/output/I, NAME/loss and NAME/grad/KEY, the gradients of that loss by the names of NAME.params;
+holds NAME/input/I, NAME/output/I, NAME/loss and NAME/grad/KEY, the gradients of that loss by the names of NAME.params,
+or NAME/after/KEY, statistics that changed; and NAME/trained/KEY, the parameters after some steps with all inputs;
 exported.json says for each KEY under which name the exported program has it.
 
     MXNET_SUBGRAPH_BACKEND=NONE python make_networks.py
@@ -19,6 +20,7 @@ from mxnet.gluon import nn, rnn
 
 FOLDER = os.path.join(os.path.dirname(__file__), "..", "data", "networks")
 EPSILON = 1e-12  # of the encoder's LayerNorm
+STEPS = 5
 
 
 def head(shape):
@@ -271,8 +273,17 @@ def run(name, net, inputs, loss_of, training, results, exported):
             results["%s/grad/%s" % (name, key)] = params[key].grad().copy()
         elif training:  # statistics that the step has changed
             results["%s/after/%s" % (name, key)] = params[key].data().copy()
-        if training:
-            params[key].set_data(saved[key])
+        params[key].set_data(saved[key])
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.2, "momentum": 0.9})
+    for _ in range(STEPS):
+        with autograd.record():
+            loss = loss_of(net(*arrays[:count]), *arrays[count:])
+        loss.backward()
+        trainer.step(arrays[0].shape[0])
+    for key in saved:
+        results["%s/trained/%s" % (name, key)] = params[key].data().copy()
+    for key in saved:
+        params[key].set_data(saved[key])
     net.hybridize()
     net(*arrays[:count])
     net.export(os.path.join(FOLDER, name))
@@ -341,7 +352,7 @@ def main():
     pixels = nd.array(rng.uniform(-1, 1, (2, 1, 8, 12)))
     classes = nd.array(rng.randint(0, 3, (2, 8, 12)))
     run("unet", UNet(3, 4, 2), (1, [pixels, classes]),
-        lambda scores, classes: entropy_of(axis=1)(scores, classes).mean(), True, results, exported)
+        lambda outputs, classes: entropy_of(axis=1)(outputs, classes).mean(), True, results, exported)
 
     for name, tied in ("lstm_model", False), ("lstm_model_tied", True):
         text, net = rng.randint(0, 11, (6, 3)), LanguageModel(11, 7, 2, tied)
