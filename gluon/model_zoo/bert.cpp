@@ -51,5 +51,6 @@ void BERT::check_tokens(const NDArray& tokens) const {
   detail::check_tokens("BERT", "max_length", max_length_, tokens);
 }
 void BERT::check_tokens(const Symbol& tokens) const { detail::check_tokens("BERT", "max_length", max_length_, tokens); }
+void BERT::name_limit(const Symbol& places) const { detail::name_limit("BERT", "max_length", max_length_, places); }
 
 }  // namespace kaon::gluon::model_zoo::text

@@ -35,8 +35,8 @@ struct BERT : HybridBlock<BERT> {
   // max_length tokens.
   auto hybrid_forward(auto F, auto tokens, auto types, auto valid_length) {
     check_tokens(tokens);
-    auto places =
-        F.as("max_length").slice_like(F(position_embed.weight), F.transpose(tokens, {1, 0}), {.axes = Shape{0}});
+    auto places = F.slice_like(F(position_embed.weight), F.transpose(tokens, {1, 0}), {.axes = Shape{0}});
+    name_limit(places);
     auto x = F.broadcast_add(word_embed(tokens) + token_type_embed(types), F.expand_dims(places, 0));
     x = embed_dropout(embed_layer_norm(x));
     auto mask = nn::valid_length_mask(F, x, valid_length);
@@ -69,6 +69,8 @@ struct BERT : HybridBlock<BERT> {
  private:
   void check_tokens(const NDArray& tokens) const;
   void check_tokens(const Symbol& tokens) const;
+  void name_limit(const NDArray&) const {}
+  void name_limit(const Symbol& places) const;  // in errors of traces that are used for other shapes
   int64_t max_length_;
 };
 

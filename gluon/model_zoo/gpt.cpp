@@ -84,5 +84,6 @@ NDArray GPT::generate(const NDArray& tokens, int64_t count, const GenerateOption
 
 void GPT::check_tokens(const NDArray& tokens) const { detail::check_tokens("GPT", "the context", context_, tokens); }
 void GPT::check_tokens(const Symbol& tokens) const { detail::check_tokens("GPT", "the context", context_, tokens); }
+void GPT::name_limit(const Symbol& places) const { detail::name_limit("GPT", "the context", context_, places); }
 
 }  // namespace kaon::gluon::model_zoo::text

@@ -36,7 +36,8 @@ struct GPT : HybridBlock<GPT> {
 
   auto hybrid_forward(auto F, auto tokens) {
     check_tokens(tokens);
-    auto places = F.as("context").slice_like(F(position_embed.weight), F.transpose(tokens, {1, 0}), {.axes = Shape{0}});
+    auto places = F.slice_like(F(position_embed.weight), F.transpose(tokens, {1, 0}), {.axes = Shape{0}});
+    name_limit(places);
     auto x = embed_dropout(F.broadcast_add(word_embed(tokens), F.expand_dims(places, 0)));
     for (const auto& cell : cells) x = cell(x);
     return scores(F, x);
@@ -79,6 +80,8 @@ struct GPT : HybridBlock<GPT> {
  private:
   void check_tokens(const NDArray& tokens) const;
   void check_tokens(const Symbol& tokens) const;
+  void name_limit(const NDArray&) const {}
+  void name_limit(const Symbol& places) const;  // in errors of traces that are used for other shapes
   void check_cache(size_t arrays) const;
   auto scores(auto F, const auto& x) {
     return F.FullyConnected(layer_norm(x), F(word_embed.weight),

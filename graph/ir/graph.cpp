@@ -39,6 +39,7 @@ Graph Graph::from_symbol(const Symbol& symbol, const std::vector<std::string>& i
     n.name = s->name;
     n.constant = s->constant;
     n.outputs = s->outputs;
+    n.demand = s->demand;
     n.is_detached = s->is_detached;
     n.equal_shapes = wants_equal_shapes(*s);
     for (const SymbolEntry& e : s->inputs) n.inputs.push_back({number.at(e.node.get()), e.output});
@@ -63,6 +64,7 @@ void infer_shapes(Graph& graph, Node& n) {
     if (n.equal_shapes) expect_equal_shapes("elemwise" + std::string(n.op->name().substr(n.op->name().find('_'))), in);
     n.op->infer(n.attrs.get(), context);
   } catch (const Error& e) {
+    if (n.demand) throw ShapeError(fmt::format("{}: {}; in node {}", *n.demand, e.what(), n.name));
     std::rethrow_exception(e.with_context(fmt::format("; in node {}", n.name)));
   }
   n.outputs = std::move(out);

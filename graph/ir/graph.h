@@ -37,6 +37,7 @@ struct Node {
   std::vector<Provenance>
       provenance;  // of its outputs; several where values were merged, none where a pass made them up
   NDArray constant;
+  std::shared_ptr<const std::string> demand;  // SymbolNode::demand
   Phase phase = Phase::forward;
   uint8_t variant = 0;             // KernelContext::variant
   bool is_rematerialized = false;  // a value of the forward, computed a second time for the backward

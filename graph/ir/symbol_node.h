@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <unordered_map>
 #include <utility>
@@ -25,6 +26,8 @@ struct SymbolNode : RefCounted<SymbolNode> {
   std::vector<SymbolEntry> inputs;
   std::vector<TensorMeta> outputs;  // shapes and dtypes as far as they are known
   NDArray constant;
+  // What the net that made it demands of its inputs' shapes: where they do not fit, the error begins with this.
+  std::shared_ptr<const std::string> demand;
   bool is_detached = false;             // made by detach(): autograd records nothing computed from it alone
   uint64_t sequence = next_sequence();  // order of creation
 

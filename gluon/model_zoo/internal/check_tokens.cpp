@@ -7,13 +7,16 @@
 namespace kaon::gluon::model_zoo::text::detail {
 namespace {
 
+std::string demand(const char* network, const char* name, int64_t limit) {
+  return fmt::format("[{}] a sequence is longer than {}: expected at most {} tokens", network, name, limit);
+}
+
 void check(const char* network, const char* name, int64_t limit, const Shape& tokens) {
   if (tokens.ndim() != 2) {
     throw ShapeError(fmt::format("[{}] tokens: expected (batch, length), got {}", network, tokens.str()));
   }
   if (tokens[1] > limit) {
-    throw ShapeError(fmt::format("[{}] a sequence is longer than {}: expected at most {} tokens, got {}: tokens {}",
-                                 network, name, limit, tokens[1], tokens.str()));
+    throw ShapeError(fmt::format("{}, got {}: tokens {}", demand(network, name, limit), tokens[1], tokens.str()));
   }
 }
 
@@ -26,6 +29,10 @@ void check_tokens(const char* network, const char* name, int64_t limit, const ND
 void check_tokens(const char* network, const char* name, int64_t limit, const Symbol& tokens) {
   const Shape& shape = tokens.entry().node->outputs[tokens.entry().output].shape;
   if (shape.is_known()) check(network, name, limit, shape);
+}
+
+void name_limit(const char* network, const char* name, int64_t limit, const Symbol& places) {
+  places.entry().node->demand = std::make_shared<const std::string>(demand(network, name, limit));
 }
 
 void check_tokens(const BlockNode& block, const std::source_location& site, const char* network, const char* name,

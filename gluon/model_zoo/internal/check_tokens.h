@@ -13,7 +13,9 @@ namespace gluon::model_zoo::text::detail {
 // `name`. Of a Symbol only where its shape is known; asking binds a trace to nothing.
 void check_tokens(const char* network, const char* name, int64_t limit, const NDArray& tokens);
 void check_tokens(const char* network, const char* name, int64_t limit, const Symbol& tokens);
-// The same before a call, whose trace may be older than these tokens: the error names the block and the site.
+// Makes `places`, cut from the network's by the tokens, say this where other tokens do not fit.
+void name_limit(const char* network, const char* name, int64_t limit, const Symbol& places);
+// As check_tokens before a call, whose trace may be older than these tokens: the error names the block and the site.
 void check_tokens(const BlockNode& block, const std::source_location& site, const char* network, const char* name,
                   int64_t limit, const NDArray& tokens);
 

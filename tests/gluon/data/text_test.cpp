@@ -132,4 +132,15 @@ TEST_CASE("wikitext: folders, batches, and files that are not whole", "[gluon]")
     written(wrong);
     CHECK_THAT(message({}, folder / ""), Contains(file.string()) && Contains("UTF-8") && Contains("at byte 4"));
   }
+  const std::string whole = bytes_of(data_file("wikitext") / "wiki.train.tokens");
+  std::mt19937 random(3);
+  for (int i = 0; i < 300; ++i) {  // any bytes are a text, or refused
+    written(mutate(whole, random));
+    try {
+      const text::WikiText103 changed(folder / "", {.seq_len = 3});
+      for (int64_t k = 0; k < changed.size(); ++k) CHECK(changed.get(k).label.size() == 3);
+    } catch (const IoError& e) {
+      CHECK_THAT(e.what(), Contains("expected UTF-8"));
+    }
+  }
 }

@@ -115,6 +115,8 @@ TEST_CASE("gpt and bert: sequences longer than the context", "[gluon]") {
     }
     around.hybridize();
     CHECK_THROWS_WITH(call(around, 13), Contains(says));
+    call(around, 12);  // its trace is used for any length
+    CHECK_THROWS_WITH(call(around, 13), Contains(what) && Contains("(13, 2)"));
   };
   refuses(small_gpt(), "[GPT] a sequence is longer than the context: expected at most 12 tokens");
   auto gpt = small_gpt();
@@ -131,6 +133,12 @@ TEST_CASE("gpt and bert: sequences longer than the context", "[gluon]") {
   const std::string what = "[BERT] a sequence is longer than max_length: expected at most 12 tokens";
   refuses(bert, what, types, lengths);
   refuses(bert, what, types, lengths, places);
+
+  gluon::Trainer trainer(gpt.collect_params(), optimizer::SGD());
+  gluon::TrainingStep step([gpt](auto x) { return gpt(x).mean(); }, trainer);
+  CHECK_THROWS_WITH(step(nd.zeros({2, 13})), Contains("[GPT]") && Contains("at most 12 tokens, got 13"));
+  step(nd.zeros({2, 12}));
+  CHECK_THROWS_WITH(step(nd.zeros({2, 13})), Contains("[GPT]") && Contains("at most 12 tokens") && Contains("(13, 2)"));
 }
 
 TEST_CASE("gpt: the cache changes nothing but the time", "[gluon]") {
