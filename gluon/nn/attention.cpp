@@ -22,15 +22,16 @@ MultiHeadAttentionCell::MultiHeadAttentionCell(int64_t units, int num_heads, con
       proj_query(child("proj_query", Dense(units, projection(options)))),
       proj_key(child("proj_key", Dense(units, projection(options)))),
       proj_value(child("proj_value", Dense(units, projection(options)))),
-      dropout_layer(child("dropout_layer", Dropout(options.dropout))),
       units_(units),
       num_heads_(num_heads),
       causal_(options.causal),
-      scale_(std::sqrt(double(num_heads) / double(units))),
-      drops_(options.dropout > 0) {
+      dropout_(options.dropout) {
   if (num_heads < 1 || units % num_heads != 0) {
     throw ValueError(
         fmt::format("[MultiHeadAttentionCell] num_heads must divide units, got {} and {}", num_heads, units));
+  }
+  if (!(dropout_ >= 0 && dropout_ <= 1)) {
+    throw ValueError(fmt::format("[MultiHeadAttentionCell] dropout must lie in [0, 1], got {}", dropout_));
   }
 }
 

@@ -40,26 +40,16 @@ struct MultiHeadAttentionCell : HybridBlock<MultiHeadAttentionCell> {
   MultiHeadAttentionCell(int64_t units, int num_heads, const MultiHeadAttentionOptions& options = {});
 
   auto hybrid_forward(auto F, auto query, auto key, auto value) {
-    if (!drops_) {
-      return finish(F, F.scaled_dot_product_attention(by_head(F, proj_query(query)), by_head(F, proj_key(key)),
-                                                      by_head(F, proj_value(value)), {.causal = causal_}));
-    }
-    if (causal_ != CausalMask::none) return attend_masked(F, query, key, value, causal_mask(F, query, key));
-    return attend(F, F.softmax(scores(F, query, key)), value);
+    return finish(
+        F, F.scaled_dot_product_attention(by_head(F, proj_query(query)), by_head(F, proj_key(key)),
+                                          by_head(F, proj_value(value)), {.causal = causal_, .dropout = dropout_}));
   }
 
   auto hybrid_forward(auto F, auto query, auto key, auto value, auto mask) {
-    mask = F.reshape(mask, {0, -4, 1, -1, 0});  // (batch, 1, length, memory)
-    if (!drops_) {
-      return finish(F, F.scaled_dot_product_attention(by_head(F, proj_query(query)), by_head(F, proj_key(key)),
-                                                      by_head(F, proj_value(value)), F.cast(mask, DType::boolean),
-                                                      {.causal = causal_, .use_mask = true}));
-    }
-    if (causal_ != CausalMask::none) {
-      const auto given = F.cast(F.cast(mask, DType::boolean), DType::float32);
-      mask = F.broadcast_mul(given, causal_mask(F, query, key));
-    }
-    return attend_masked(F, query, key, value, mask);
+    mask = F.cast(F.reshape(mask, {0, -4, 1, -1, 0}), DType::boolean);  // (batch, 1, length, memory)
+    return finish(F, F.scaled_dot_product_attention(by_head(F, proj_query(query)), by_head(F, proj_key(key)),
+                                                    by_head(F, proj_value(value)), mask,
+                                                    {.causal = causal_, .use_mask = true, .dropout = dropout_}));
   }
 
   // Goes on with sequences: x (batch, n, any) are their steps from `position` (1,) on. `cache`, as begin_cache() gives
@@ -102,47 +92,17 @@ struct MultiHeadAttentionCell : HybridBlock<MultiHeadAttentionCell> {
   std::vector<NDArray> begin_cache(int64_t batch, int64_t capacity) const;
 
   Dense proj_query, proj_key, proj_value;
-  Dropout dropout_layer;
 
  private:
   static void check_cache(size_t arrays);
-  // Where a query may look: (1, 1, length, memory).
-  auto causal_mask(auto F, const auto& query, const auto& key) {
-    const auto steps = [&](const auto& x) {  // counted in float32, whatever x holds
-      auto places = F.arange_like(F.cast(F.slice_axis(x, 2, 0, 1), DType::float32), {.axis = 1});
-      return causal_ == CausalMask::upper_left ? places : -F.reverse(places, 0);
-    };
-    return F.broadcast_greater_equal(F.reshape(steps(query), {1, 1, -1, 1}), F.reshape(steps(key), {1, 1, 1, -1}));
-  }
-  auto attend_masked(auto F, const auto& query, const auto& key, const auto& value, auto mask) {
-    auto all = F.reshape(scores(F, query, key), {-4, -1, num_heads_, 0, 0});  // (batch, heads, length, memory)
-    mask = F.cast(mask, proj_query.weight.dtype());
-    auto weights = F.softmax(F.broadcast_add(all, (mask - 1) * far_below()));
-    auto y = attend(F, F.reshape(F.broadcast_mul(weights, mask), {-3, 0, 0}), value);
-    // Refuses a mask for more queries than there are, to which the scores were broadcast.
-    return F.reshape_like(y, query, {.lhs_begin = 0, .lhs_end = 2, .rhs_begin = 0, .rhs_end = 2});
-  }
   // (batch, steps, units) to (batch, heads, steps, units / heads), and back
   auto by_head(auto F, const auto& x) { return F.transpose(F.reshape(x, {0, 0, -4, num_heads_, -1}), {0, 2, 1, 3}); }
   auto finish(auto F, const auto& y) { return F.reshape(F.transpose(y, {0, 2, 1, 3}), {0, 0, -3}); }
-  // With dropout of the weights, these are computed: (batch * heads, steps, units / heads).
-  auto split_heads(auto F, const auto& x) { return F.reshape(by_head(F, x), {-3, 0, 0}); }
-  auto scores(auto F, const auto& query, const auto& key) {  // (batch * heads, length, memory)
-    auto q = split_heads(F, proj_query(query) * scale_);
-    return F.batch_dot(q, split_heads(F, proj_key(key)), {.transpose_b = true});
-  }
-  auto attend(auto F, const auto& weights, const auto& value) {
-    auto y = F.batch_dot(dropout_layer(weights), split_heads(F, proj_value(value)));
-    return finish(F, F.reshape(y, {-4, -1, num_heads_, 0, 0}));
-  }
-  // Subtracted from masked scores: their exp is 0, and float16 can hold it.
-  double far_below() const { return proj_query.weight.dtype() == DType::float16 ? 3e4 : 1e30; }
 
   int64_t units_;
   int num_heads_;
   CausalMask causal_;
-  double scale_;
-  bool drops_;
+  double dropout_;
 };
 
 struct TransformerOptions {

@@ -525,6 +525,11 @@ std::vector<Wrong> values() {
                                          op::Convolution{.kernel = {3, 3}, .stride = {0, 1}, .num_filter = 4});
                         }),
       wrong<ValueError>({"[Dropout]", "p must", "1.5"}, [] { nd.Dropout(ones({2}), {.p = 1.5}); }),
+      wrong<ValueError>({"[scaled_dot_product_attention]", "dropout must lie in [0, 1], got 1.5"},
+                        [] {
+                          const NDArray x = ones({1, 1, 2, 2});
+                          nd.scaled_dot_product_attention(x, x, x, {.dropout = 1.5});
+                        }),
       wrong<ValueError>({"[norm]", "ord must be 1 or 2", "3"}, [] { nd.norm(ones({2}), {.ord = 3}); }),
       wrong<ValueError>({"[repeat]", "repeats", "-1"}, [] { nd.repeat(ones({2}), -1); }),
       wrong<ValueError>({"[polygamma]", "n must be 1 to 100", "0"}, [] { nd.polygamma(ones({2}), {.n = 0}); }),

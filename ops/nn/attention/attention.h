@@ -31,6 +31,17 @@ constexpr OpTraits attention_traits(AttentionPart part) {
   }
   return {};
 }
+
+constexpr OpTraits attention_traits(bool has_mask, bool drops) {
+  return {.name = "scaled_dot_product_attention",
+          .inputs = has_mask ? Names("query", "key", "value", "mask", "valid_length")
+                             : Names("query", "key", "value", "valid_length"),
+          .outputs = 2,
+          .visible_outputs = 1,
+          .random = drops,
+          .mode_dependent = drops,
+          .in_mxnet = false};
+}
 }  // namespace ops
 
 namespace op {
@@ -78,49 +89,52 @@ struct DivSqrtDim {
 // query's dtype are added to the scores, bools say where a query may look. valid_length (batch,), with
 // use_valid_length: sample i has so many keys, at most m, and what is stored behind them is not read; they count as the
 // m of `causal`. A query that may look nowhere, or whose scores are all -infinity, gets 0. Excluded scores are ignored,
-// but a value that has a score counts with weight 0, so that NaN and infinity in it give NaN. Hidden: the logarithms of
-// the sums of e^score (batch, heads, n), float32 or float64, infinity where there are none. The gradient of an additive
-// mask needs an array of all scores, the others do not. Floating dtypes, 16-bit ones in float32. PyTorch's is_causal is
-// upper_left.
+// but a value that has a score counts with weight 0, so that NaN and infinity in it give NaN. dropout: in training a
+// weight of the softmax is 0 with this probability, else divided by 1 - dropout (Dao 2023, appendix B.3); which ones
+// depends on the place alone. Hidden: the logarithms of the sums of e^score (batch, heads, n), float32 or float64,
+// infinity where there are none; with dropout also what the weights were dropped by, uint32 (5,). The gradient of an
+// additive mask needs an array of all scores, the others do not; with dropout it throws StateError. Floating dtypes,
+// 16-bit ones in float32. PyTorch's is_causal is upper_left.
 struct ScaledDotProductAttention {
   std::optional<double> scale{};
   CausalMask causal = CausalMask::none;
   bool use_mask = false;
   bool use_valid_length = false;
-  static constexpr OpTraits traits{.name = "scaled_dot_product_attention",
-                                   .inputs = Names("query", "key", "value", "mask", "valid_length"),
-                                   .outputs = 2,
-                                   .visible_outputs = 1,
-                                   .in_mxnet = false};
-  static constexpr OpTraits traits_without_mask{.name = "scaled_dot_product_attention",
-                                                .inputs = Names("query", "key", "value", "valid_length"),
-                                                .outputs = 2,
-                                                .visible_outputs = 1,
-                                                .in_mxnet = false};
+  double dropout = 0;
+  static constexpr OpTraits traits = ops::attention_traits(true, false),
+                            traits_without_mask = ops::attention_traits(false, false),
+                            dropping_traits = ops::attention_traits(true, true),
+                            dropping_traits_without_mask = ops::attention_traits(false, true);
   static constexpr void fields(auto field) {
     field("scale", &ScaledDotProductAttention::scale);
     field("causal", &ScaledDotProductAttention::causal);
     field("use_mask", &ScaledDotProductAttention::use_mask);
     field("use_valid_length", &ScaledDotProductAttention::use_valid_length);
+    field("dropout", &ScaledDotProductAttention::dropout);
   }
   static const OpDef def;
   int num_inputs() const { return 3 + int(use_mask) + int(use_valid_length); }
-  const OpTraits& traits_of() const { return use_mask ? traits : traits_without_mask; }
+  int num_outputs() const { return 2 + int(dropout > 0); }
+  const OpTraits& traits_of() const {
+    if (dropout == 0) return use_mask ? traits : traits_without_mask;
+    return use_mask ? dropping_traits : dropping_traits_without_mask;
+  }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
   bool keeps_rows(const ops::RowQuery& q) const;
   double flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const;
 };
 
-// The gradients of ScaledDotProductAttention's query, key and value.
+// The gradients of ScaledDotProductAttention's query, key and value. With dropout the last input is its third output.
 struct BackwardScaledDotProductAttention {
   std::optional<double> scale{};
   CausalMask causal = CausalMask::none;
   bool use_mask = false;
   bool use_valid_length = false;
+  double dropout = 0;
   static constexpr OpTraits traits{
       .name = "_backward_scaled_dot_product_attention",
-      .inputs = Names("head", "output", "logsum", "query", "key", "value", "mask", "valid_length"),
+      .inputs = Names("head", "output", "logsum", "query", "key", "value", "mask", "valid_length", "drawn"),
       .outputs = 3,
       .in_mxnet = false};
   static constexpr void fields(auto field) {
@@ -128,9 +142,10 @@ struct BackwardScaledDotProductAttention {
     field("causal", &BackwardScaledDotProductAttention::causal);
     field("use_mask", &BackwardScaledDotProductAttention::use_mask);
     field("use_valid_length", &BackwardScaledDotProductAttention::use_valid_length);
+    field("dropout", &BackwardScaledDotProductAttention::dropout);
   }
   static const OpDef def;
-  int num_inputs() const { return 6 + int(use_mask) + int(use_valid_length); }
+  int num_inputs() const { return 6 + int(use_mask) + int(use_valid_length) + int(dropout > 0); }
   void infer(InferContext& c) const;
   double flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const;
 };

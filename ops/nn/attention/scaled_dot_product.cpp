@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "kaon/ops/functions.h"
@@ -7,6 +8,7 @@
 #include "kaon/ops/nn/attention/kernels/attention_backward.h"
 #include "kaon/ops/nn/attention/kernels/attention_forward.h"
 #include "kaon/ops/op_def.h"
+#include "kaon/ops/random/kernels/random_math.h"
 
 namespace kaon {
 
@@ -30,6 +32,9 @@ void expect_attention(InferContext& c, const Op& op, int first) {
   if (key[1] == 0 ? query[1] != 0 : query[1] % key[1] != 0) {
     c.fail(fmt::format("the heads of query must be a multiple of those of key, got {} and {}: {}", query[1], key[1],
                        c.describe_inputs()));
+  }
+  if (!(op.dropout >= 0 && op.dropout <= 1)) {
+    c.fail_value(fmt::format("dropout must lie in [0, 1], got {}", op.dropout));
   }
   c.expect_floating(first);
   for (int i = first + 1; i < first + 3; ++i) {
@@ -130,6 +135,7 @@ void op::ScaledDotProductAttention::infer(InferContext& c) const {
   const Shape query = c.shape(0);
   c.set_output(0, {query[0], query[1], query[2], c.shape(2)[3]}, c.dtype());
   c.set_output(1, {query[0], query[1], query[2]}, accumulator(c.dtype()));
+  if (dropout > 0) c.set_output(2, Shape(AttentionDropout::words), DType::uint32);
 }
 
 double op::ScaledDotProductAttention::flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta>) const {
@@ -147,15 +153,26 @@ bool op::ScaledDotProductAttention::keeps_rows(const RowQuery& q) const {
 void op::ScaledDotProductAttention::grad(GradContext& g) const {
   if (g.has_head(1)) throw StateError("[scaled_dot_product_attention] has no second derivative");
   if (use_mask && g.wants(3)) {
-    if (g.input_like(3).dtype() != DType::boolean) g.set(3, mask_gradient(*this, g));
+    if (g.input_like(3).dtype() != DType::boolean) {
+      if (dropout > 0) {
+        throw StateError(
+            "[scaled_dot_product_attention] a mask that is added has no gradient where dropout is above 0");
+      }
+      g.set(3, mask_gradient(*this, g));
+    }
   }
   if (!g.wants(0) && !g.wants(1) && !g.wants(2)) return;
   std::vector<NDArray> arrays{g.head(), g.output(), g.output(1)};
   for (int i = 0; i < num_inputs(); ++i) arrays.push_back(g.input(i));
+  if (dropout > 0) arrays.push_back(g.output(2));
   std::vector<const NDArray*> pointers;
   for (const NDArray& a : arrays) pointers.push_back(&a);
-  const std::vector<NDArray> d = nd._backward_scaled_dot_product_attention(
-      pointers, {.scale = scale, .causal = causal, .use_mask = use_mask, .use_valid_length = use_valid_length});
+  const std::vector<NDArray> d =
+      nd._backward_scaled_dot_product_attention(pointers, {.scale = scale,
+                                                           .causal = causal,
+                                                           .use_mask = use_mask,
+                                                           .use_valid_length = use_valid_length,
+                                                           .dropout = dropout});
   for (int i = 0; i < 3; ++i) {
     if (g.wants(i)) g.set(i, d[size_t(i)]);
   }
@@ -176,6 +193,13 @@ void op::BackwardScaledDotProductAttention::infer(InferContext& c) const {
   if (c.dtype(2) != accumulator(c.dtype(3))) {
     c.fail_dtype(fmt::format("logsum must be {}, got {}", name_of(accumulator(c.dtype(3))), name_of(c.dtype(2))));
   }
+  if (dropout > 0) {
+    const int drawn = c.num_inputs() - 1;
+    c.expect_shape(drawn, Shape(AttentionDropout::words));
+    if (c.dtype(drawn) != DType::uint32) {
+      c.fail_dtype(fmt::format("drawn must be uint32, got {}", name_of(c.dtype(drawn))));
+    }
+  }
   for (int i = 0; i < 3; ++i) c.set_output(i, c.shape(3 + i), c.dtype(3));
 }
 
@@ -184,8 +208,18 @@ double op::BackwardScaledDotProductAttention::flops(std::span<const TensorMeta> 
   return 2.5 * product_flops(inputs[3], inputs[4], inputs[5]);
 }
 
+AttentionDropout ops::attention_dropout(double p, int64_t m, RandomKey key) {
+  if (p == 0) return {};
+  return {.key = key,
+          .threshold = std::max(1u, dropout_threshold(p)),
+          .factor = dropout_factor<double>(p),
+          .row_words = (m + 3) / 4 * 4};
+}
+
 void run_cpu(const op::ScaledDotProductAttention& op, KernelContext& c) {
   const AttentionSizes sizes(op, c.in(0).shape, c.in(1).shape, c.in(2).shape);
+  const AttentionDropout dropout = attention_dropout(c.training ? op.dropout : 0, sizes.m, c.random);
+  if (op.dropout > 0 && c.out(2).data) dropout.save(c.out(2).as<uint32_t>());
   attention_forward(
       {.sizes = sizes,
        .dtype = c.in(0).dtype,
@@ -193,6 +227,7 @@ void run_cpu(const op::ScaledDotProductAttention& op, KernelContext& c) {
        .key = c.in(1).data,
        .value = c.in(2).data,
        .mask = op.use_mask ? AttentionMask(c.in(3)) : AttentionMask(),
+       .dropout = dropout,
        .lengths = load_valid_lengths(c, op.use_valid_length ? &c.inputs.back() : nullptr, sizes.batch, sizes.m),
        .output = c.out(0).data,
        .logsum = c.out(1).data},
@@ -201,21 +236,24 @@ void run_cpu(const op::ScaledDotProductAttention& op, KernelContext& c) {
 
 void run_cpu(const op::BackwardScaledDotProductAttention& op, KernelContext& c) {
   const AttentionSizes sizes(op, c.in(3).shape, c.in(4).shape, c.in(5).shape);
-  attention_backward(
-      {.sizes = sizes,
-       .dtype = c.in(3).dtype,
-       .head = c.in(0).data,
-       .output = c.in(1).data,
-       .logsum = c.in(2).data,
-       .query = c.in(3).data,
-       .key = c.in(4).data,
-       .value = c.in(5).data,
-       .mask = op.use_mask ? AttentionMask(c.in(6)) : AttentionMask(),
-       .lengths = load_valid_lengths(c, op.use_valid_length ? &c.inputs.back() : nullptr, sizes.batch, sizes.m),
-       .d_query = c.out(0).data,
-       .d_key = c.out(1).data,
-       .d_value = c.out(2).data},
-      c.run);
+  AttentionDropout dropout = attention_dropout(op.dropout, sizes.m, {});
+  if (op.dropout > 0) dropout.load(c.inputs.back().as<uint32_t>());
+  attention_backward({.sizes = sizes,
+                      .dtype = c.in(3).dtype,
+                      .head = c.in(0).data,
+                      .output = c.in(1).data,
+                      .logsum = c.in(2).data,
+                      .query = c.in(3).data,
+                      .key = c.in(4).data,
+                      .value = c.in(5).data,
+                      .mask = op.use_mask ? AttentionMask(c.in(6)) : AttentionMask(),
+                      .dropout = dropout,
+                      .lengths = load_valid_lengths(c, op.use_valid_length ? &c.in(6 + int(op.use_mask)) : nullptr,
+                                                    sizes.batch, sizes.m),
+                      .d_query = c.out(0).data,
+                      .d_key = c.out(1).data,
+                      .d_value = c.out(2).data},
+                     c.run);
 }
 
 }  // namespace kaon

@@ -30,7 +30,15 @@ struct Call {
   const T *query, *key, *value;
   AttentionMask mask;
   const int64_t* lengths;
+  AttentionDropout dropout;
+  const uint32_t* drawn;  // of the forward; null: this is it
 
+  // With what the forward has drawn.
+  __device__ AttentionDropout own_dropout() const {
+    AttentionDropout d = dropout;
+    if (drawn) d.load(drawn);
+    return d;
+  }
   __device__ int64_t shared_head(int64_t head) const {
     return head / s.heads * s.kv_heads + head % s.heads / s.group();
   }
@@ -145,6 +153,7 @@ __global__ void forward_kernel(Call<T> c, int64_t tiles, int64_t chunks, T* outp
   const int64_t i0 = rest % tiles * tile, i1 = i0 + tile < s.n ? i0 + tile : s.n, sample = head / s.heads;
   const int64_t end = s.visible(i1 - 1, c.lengths[sample]), shared = c.shared_head(head);
   const int ty = int(threadIdx.x) / side, tx = int(threadIdx.x) % side;
+  const AttentionDropout dropout = c.own_dropout();
   A top[2] = {lowest, lowest}, sum[2] = {0, 0}, sums[2][own<A>] = {};
   const int64_t seen[2] = {s.visible(i0 + ty, c.lengths[sample]), s.visible(i0 + ty + side, c.lengths[sample])};
   for (int64_t j0 = 0; j0 < end; j0 += tile) {
@@ -164,7 +173,8 @@ __global__ void forward_kernel(Call<T> c, int64_t tiles, int64_t chunks, T* outp
       A added = 0;
       for (int j = 0; j < 2; ++j) {
         const A weight = ::exp(scores[i][j] - finite);
-        weights[ty + side * i][tx + side * j] = weight;
+        weights[ty + side * i][tx + side * j] =
+            weight * A(dropout.factor_of(head * s.n + i0 + ty + side * i, j0 + tx + side * j));
         added += weight;
       }
       for (int lane = side / 2; lane > 0; lane /= 2) added += __shfl_xor_sync(all_lanes, added, lane);
@@ -201,9 +211,10 @@ __device__ A weight_of(const Call<T>& c, const Heads<T>& h, int64_t head, int64_
   const A value = score(c, head / c.s.heads, head % c.s.heads, i, j, product);
   return value == -std::numeric_limits<A>::infinity() ? A(0) : ::exp(value - h.logsum[head * c.s.n + i]);
 }
+// factor: what dropout has multiplied the weight by.
 template <class T, class A>
-__device__ A slope_of(const Heads<T>& h, int64_t row, A weight, A product) {
-  return weight == A(0) ? A(0) : weight * (product - h.delta[row]);
+__device__ A slope_of(const Heads<T>& h, int64_t row, A weight, A factor, A product) {
+  return weight == A(0) ? A(0) : weight * (factor * product - h.delta[row]);
 }
 
 // A block makes one chunk of the gradient of one tile of queries.
@@ -216,6 +227,7 @@ __global__ void query_gradient_kernel(Call<T> c, Heads<T> h, int64_t tiles, int6
   const int64_t i0 = rest % tiles * tile, i1 = i0 + tile < s.n ? i0 + tile : s.n;
   const int64_t end = s.visible(i1 - 1, c.lengths[head / s.heads]), shared = c.shared_head(head);
   const int ty = int(threadIdx.x) / side, tx = int(threadIdx.x) % side;
+  const AttentionDropout dropout = c.own_dropout();
   A sums[2][own<A>] = {};
   for (int64_t j0 = 0; j0 < end; j0 += tile) {
     A scores[2][2], products[2][2];
@@ -226,7 +238,8 @@ __global__ void query_gradient_kernel(Call<T> c, Heads<T> h, int64_t tiles, int6
       for (int j = 0; j < 2; ++j) {
         const int64_t row = i0 + ty + side * i;
         const A weight = weight_of(c, h, head, row, j0 + tx + side * j, scores[i][j]);
-        slopes[ty + side * i][tx + side * j] = slope_of(h, head * s.n + row, weight, products[i][j]);
+        const A factor = A(dropout.factor_of(head * s.n + row, j0 + tx + side * j));
+        slopes[ty + side * i][tx + side * j] = slope_of(h, head * s.n + row, weight, factor, products[i][j]);
       }
     }
     __syncthreads();
@@ -248,6 +261,7 @@ __global__ void key_gradient_kernel(Call<T> c, Heads<T> h, int64_t tiles, int64_
   const int64_t sample = shared / s.kv_heads, length = c.lengths[sample];
   const int64_t end = length < j1 ? length : j1;  // keys behind it are not read
   const int ty = int(threadIdx.x) / side, tx = int(threadIdx.x) % side;
+  const AttentionDropout dropout = c.own_dropout();
   A key_sums[2][own<A>] = {}, value_sums[2][own<A>] = {};
   for (int64_t g = 0; g < s.group() && j0 < end; ++g) {
     const int64_t head = sample * s.heads + shared % s.kv_heads * s.group() + g;
@@ -262,8 +276,9 @@ __global__ void key_gradient_kernel(Call<T> c, Heads<T> h, int64_t tiles, int64_
         for (int j = 0; j < 2; ++j) {
           const int64_t row = i0 + ty + side * i;
           const A weight = weight_of(c, h, head, row, j0 + tx + side * j, scores[i][j]);
-          weights[ty + side * i][tx + side * j] = weight;
-          slopes[ty + side * i][tx + side * j] = slope_of(h, head * s.n + row, weight, products[i][j]);
+          const A factor = A(dropout.factor_of(head * s.n + row, j0 + tx + side * j));
+          weights[ty + side * i][tx + side * j] = weight * factor;
+          slopes[ty + side * i][tx + side * j] = slope_of(h, head * s.n + row, weight, factor, products[i][j]);
         }
       }
       __syncthreads();
@@ -295,6 +310,12 @@ struct Delta {
   }
 };
 
+struct SaveDropout {
+  AttentionDropout dropout;
+  uint32_t* drawn;
+  __device__ void operator()(int64_t) const { dropout.save(drawn); }
+};
+
 template <class T, class Op>
 Call<T> call_of(const Op& op, KernelContext& c, int first) {
   const TensorView &query = c.in(first), &key = c.in(first + 1), &value = c.in(first + 2);
@@ -304,7 +325,9 @@ Call<T> call_of(const Op& op, KernelContext& c, int first) {
           key.as<T>(),
           value.as<T>(),
           op.use_mask ? AttentionMask(c.in(first + 3)) : AttentionMask(),
-          device_lengths(c, op.use_valid_length ? &c.inputs.back() : nullptr, sizes.batch, sizes.m)};
+          device_lengths(c, op.use_valid_length ? &c.in(first + 3 + int(op.use_mask)) : nullptr, sizes.batch, sizes.m),
+          attention_dropout(op.dropout, sizes.m, c.random),
+          nullptr};
 }
 
 }  // namespace
@@ -312,7 +335,9 @@ Call<T> call_of(const Op& op, KernelContext& c, int first) {
 void run_cuda(const op::ScaledDotProductAttention& op, KernelContext& c) {
   dispatch_float("scaled_dot_product_attention", c.in(0).dtype, [&]<class T>() {
     using A = accumulate_t<T>;
-    const Call<T> call = call_of<T>(op, c, 0);
+    Call<T> call = call_of<T>(op, c, 0);
+    if (!c.training) call.dropout = {};
+    if (op.dropout > 0 && c.out(2).data) cuda::for_each(c, 1, SaveDropout{call.dropout, c.out(2).as<uint32_t>()});
     const AttentionSizes& s = call.s;
     const int64_t tiles = parts_of(s.n, tile), chunks = std::max<int64_t>(1, parts_of(s.value_dim, chunk<A>));
     const int64_t blocks = s.batch * s.heads * tiles * chunks;
@@ -325,7 +350,8 @@ void run_cuda(const op::ScaledDotProductAttention& op, KernelContext& c) {
 void run_cuda(const op::BackwardScaledDotProductAttention& op, KernelContext& c) {
   dispatch_float("_backward_scaled_dot_product_attention", c.in(3).dtype, [&]<class T>() {
     using A = accumulate_t<T>;
-    const Call<T> call = call_of<T>(op, c, 3);
+    Call<T> call = call_of<T>(op, c, 3);
+    if (op.dropout > 0) call.drawn = c.inputs.back().template as<const uint32_t>();
     const AttentionSizes& s = call.s;
     const int64_t rows = s.batch * s.heads * s.n;
     auto* const delta = static_cast<A*>(c.run.workspace(size_t(rows + 1) * sizeof(A)));

@@ -294,6 +294,21 @@ TEST_CASE("engine: a higher priority overtakes what is ready", "[engine]") {
   });
 }
 
+namespace {
+
+void push_name(Engine& engine, std::vector<int>& order, int name, const PushOptions& options = {}) {
+  engine.push(
+      {}, [&order, name](RunContext&) { order.push_back(name); }, options);
+}
+
+Task<void> push_high(Engine& engine, std::vector<int>& order, int name) {
+  PriorityScope scope(Priority::high);
+  co_await yield();
+  push_name(engine, order, name);
+}
+
+}  // namespace
+
 TEST_CASE("engine: what is pushed has the priority of the scope, which a coroutine keeps", "[engine]") {
   at_thread_counts(1, [](Engine& engine) {
     if (engine.stats().threads != 1) return;  // order is visible with one thread only
@@ -301,15 +316,7 @@ TEST_CASE("engine: what is pushed has the priority of the scope, which a corouti
     Var blocked;
     engine.push({write(blocked)}, [&](RunContext&) { gate.wait(); });
     std::vector<int> order;
-    const auto push = [&](int name, const PushOptions& options = {}) {
-      engine.push(
-          {}, [&order, name](RunContext&) { order.push_back(name); }, options);
-    };
-    const auto task = [&]() -> Task<void> {
-      PriorityScope scope(Priority::high);
-      co_await yield();
-      push(1);
-    };
+    const auto push = [&](int name, const PushOptions& options = {}) { push_name(engine, order, name, options); };
     {
       PriorityScope low(Priority::low);
       push(4);
@@ -318,7 +325,7 @@ TEST_CASE("engine: what is pushed has the priority of the scope, which a corouti
         push(0);
       }
       push(5);
-      sync_wait(task());
+      sync_wait(push_high(engine, order, 1));
       push(2, {.priority = Priority::high});
     }
     push(3);

@@ -19,6 +19,7 @@ using Doubles = std::vector<double>;
 
 struct Given {
   NDArray query, key, value, mask, length;
+  NDArray factors{};  // of the weights, where some are dropped
 };
 
 // The same by an array of all scores.
@@ -43,7 +44,8 @@ NDArray composed(const Given& g, const op::ScaledDotProductAttention& op) {
     }
   }
   scores = nd.broadcast_add(scores, nd.array(seen, {q[0], 1, q[2], k[2]}, {.dtype = scores.dtype()}));
-  const NDArray weights = nd.reshape(nd.softmax(scores), {-3, 0, 0});
+  NDArray weights = nd.reshape(nd.softmax(scores), {-3, 0, 0});
+  if (g.factors.defined()) weights = weights * nd.cast(g.factors, weights.dtype());
   return nd.reshape(nd.batch_dot(weights, flat(value)), {q[0], q[1], q[2], g.value.shape()[3]});
 }
 
@@ -59,7 +61,7 @@ NDArray fused(const Given& g, const op::ScaledDotProductAttention& op) {
 // The result and the gradients in this dtype.
 template <class F>
 std::vector<Doubles> outcome(const Given& given, DType t, const op::ScaledDotProductAttention& op, F f) {
-  Given g{nd.cast(given.query, t), nd.cast(given.key, t), nd.cast(given.value, t), {}, given.length};
+  Given g{nd.cast(given.query, t), nd.cast(given.key, t), nd.cast(given.value, t), {}, given.length, given.factors};
   std::vector<NDArray> wanted{g.query, g.key, g.value};
   if (op.use_mask) wanted.push_back(g.mask = nd.cast(given.mask, t));
   for (NDArray& x : wanted) x.attach_grad();
@@ -118,6 +120,80 @@ TEST_CASE("attention: blocks of keys and tiles of queries give what an array of 
   }
 }
 
+TEST_CASE("attention: dropped weights, their share, and gradients through the others") {
+  struct Case {
+    Shape query;
+    int64_t kv_heads, m, value_dim;
+  };
+  for (const Case& c :
+       {Case{{1, 2, 61, 17}, 1, 431, 35}, Case{{2, 2, 5, 64}, 2, 203, 64}, Case{{1, 2, 3, 9}, 2, 4501, 7}}) {
+    random::seed(3);
+    Given given = random_given(c.query, c.kv_heads, c.m, c.value_dim);
+    for (CausalMask causal : {CausalMask::none, CausalMask::lower_right}) {
+      const op::ScaledDotProductAttention op{.causal = causal, .dropout = 0.3};
+      const auto seeded = [&](const Given& g, const op::ScaledDotProductAttention& o) {
+        random::seed(11);
+        return fused(g, o);
+      };
+      // one value for each key shows the weights: those of a call with dropout, by those of one without
+      std::vector<NDArray> shown;
+      for (double p : {0.3, 0.0}) {
+        Given all = given;
+        all.value = nd.broadcast_to(nd.reshape(nd.eye(c.m), {1, 1, c.m, c.m}), {c.query[0], c.kv_heads, c.m, c.m});
+        shown.push_back(autograd::train_mode([&] { return seeded(all, {.causal = causal, .dropout = p}); }));
+      }
+      const NDArray seen = shown[1] > 0;
+      const NDArray kept = nd.cast(shown[0] > 0, DType::float64) / 0.7;
+      CHECK(distance((shown[1].astype(DType::float64) * kept).asvector<double>(), shown[0].asvector<double>()) < 1e-5);
+      CHECK((kept > 0).astype(DType::float64).sum().asscalar<double>() /
+                seen.astype(DType::float64).sum().asscalar<double>() ==
+            Approx(0.7).margin(0.03));
+      given.factors = nd.reshape(kept, {-3, 0, 0});
+      const std::vector<Doubles> want = outcome(given, DType::float64, op, composed);
+      for (DType t : {DType::float64, DType::float32, DType::bfloat16}) {
+        const double bound = t == DType::float64 ? 1e-12 : t == DType::float32 ? 4e-6 : 0.03;
+        const std::vector<Doubles> got = outcome(given, t, op, seeded);
+        for (size_t k = 0; k < want.size(); ++k) {
+          INFO(c.query.str() << " keys " << c.m << " causal " << int(causal) << " " << name_of(t) << " array " << k);
+          CHECK(distance(got[k], want[k]) < bound);
+        }
+      }
+      std::vector<Doubles> first;
+      for (int threads : {0, 1, 2}) {
+        Engine engine({.threads = threads});
+        EngineScope scope(engine);
+        random::seed(5);
+        const Given again = random_given(c.query, c.kv_heads, c.m, c.value_dim);
+        const std::vector<Doubles> got = outcome(again, DType::float32, op, seeded);
+        if (threads == 0) first = got;
+        CHECK(got == first);
+      }
+      // nothing is dropped outside of training, and by a backward of such a call neither
+      NDArray query = given.query.copy();
+      query.attach_grad();
+      const auto gradient = [&](double p) {
+        const auto y = autograd::record(
+            [&] {
+              return nd.scaled_dot_product_attention(query, given.key, given.value, {.causal = causal, .dropout = p});
+            },
+            false);
+        y.backward();
+        return std::pair(y.asvector<double>(), query.grad().asvector<double>());
+      };
+      CHECK(gradient(0.3) == gradient(0));
+    }
+  }
+}
+
+TEST_CASE("attention: a mask that is added has no gradient where weights are dropped") {
+  const NDArray x = nd.ones({1, 1, 2, 2});
+  NDArray mask = nd.zeros({2, 2});
+  mask.attach_grad();
+  const NDArray y = autograd::record(
+      [&] { return nd.scaled_dot_product_attention(x, x, x, mask, {.use_mask = true, .dropout = 0.5}); });
+  CHECK_THROWS_WITH(y.backward(), Catch::Matchers::Contains("has no gradient where dropout is above 0"));
+}
+
 TEST_CASE("attention: memory grows with the length, not with its square") {
   const int64_t n = 4096;  // all scores would be 64 MiB
   const Given g = random_given({1, 1, n, 16}, 1, n, 16);
@@ -128,7 +204,9 @@ TEST_CASE("attention: memory grows with the length, not with its square") {
   storage.set_limit(storage.stats().live + (size_t(16) << 20));
   for (CausalMask causal : {CausalMask::none, CausalMask::lower_right}) {
     CHECK_NOTHROW([&] {
-      autograd::record([&] { return nd.scaled_dot_product_attention(x, x, g.value, {.causal = causal}); }).backward();
+      autograd::record([&] {
+        return nd.scaled_dot_product_attention(x, x, g.value, {.causal = causal, .dropout = 0.1});
+      }).backward();
       nd.waitall();
     }());
   }

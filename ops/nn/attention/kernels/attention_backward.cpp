@@ -87,18 +87,20 @@ struct KeyBlock {
   A *d_key, *d_value;
 };
 
-// weights: e^(score - logsum) from scores; slopes: weight (slope - delta) from slopes. Both 0 where nothing is seen.
+// weights: factor e^(score - logsum) from scores; slopes: e^(score - logsum) (factor slope - delta) from slopes. Both 0
+// where nothing is seen. No factors: all 1.
 template <class A>
-void differentiate_row(A* weights, A* slopes, int64_t seen, int64_t most, A logsum, A delta) {
+void differentiate_row(A* weights, A* slopes, int64_t seen, int64_t most, A logsum, A delta, const A* factors) {
   const hn::ScalableTag<A> d;
   const int64_t lanes = int64_t(hn::Lanes(d));
   const auto shift = hn::Set(d, logsum), mean = hn::Set(d, delta);
   for (int64_t j = 0; j < most; j += lanes) {
     const auto valid = hn::FirstN(d, size_t(std::clamp<int64_t>(seen - j, 0, lanes)));
     const auto w = hn::IfThenElseZero(valid, exp_below(d, hn::Sub(hn::LoadU(d, weights + j), shift)));
-    const auto slope = hn::IfThenElseZero(valid, hn::Mul(w, hn::Sub(hn::LoadU(d, slopes + j), mean)));
-    hn::StoreU(w, d, weights + j);
-    hn::StoreU(slope, d, slopes + j);
+    const auto factor = factors ? hn::LoadU(d, factors + j) : hn::Set(d, A(1));
+    const auto slope = hn::Mul(factor, hn::LoadU(d, slopes + j));
+    hn::StoreU(hn::IfThenElseZero(valid, hn::Mul(w, factor)), d, weights + j);
+    hn::StoreU(hn::IfThenElseZero(valid, hn::Mul(w, hn::Sub(slope, mean))), d, slopes + j);
   }
 }
 
@@ -116,6 +118,7 @@ void add_block(const AttentionBackward& f, const Prepared& p, const KeyBlock<acc
   const int64_t whole = pieces_of(most, width) * width;
   // the last tile of keys may reach behind the panels of those that are seen
   const int64_t cleared = to_vectors<A>(std::max(whole, pieces_of(most, tile_rows) * tile_rows));
+  HWY_ALIGN A factors[gradient_keys + 64] = {};  // read as far as is cleared
   for (int64_t i = 0; i < count; i += tile_rows) {
     multiply(LeftSide<A>{static_cast<const A*>(p.query_columns) + (at + i) * s.dim, 1, tile_rows},
              RightSide<A>{keys.key_columns, width, width * s.dim, whole}, s.dim, nullptr, false,
@@ -128,8 +131,10 @@ void add_block(const AttentionBackward& f, const Prepared& p, const KeyBlock<acc
       if (f.mask.data) {
         apply_mask<T>(f.mask, f.mask.at(b, h, first + r, keys.first), seen, weights + r * gradient_keys);
       }
+      if (f.dropout.is_on()) draw_factors(f.dropout, row + r, keys.first, seen, factors);
       differentiate_row(weights + r * gradient_keys, slopes + r * gradient_keys, seen, cleared,
-                        static_cast<const A*>(f.logsum)[row + r], static_cast<const A*>(p.delta)[row + r]);
+                        static_cast<const A*>(f.logsum)[row + r], static_cast<const A*>(p.delta)[row + r],
+                        f.dropout.is_on() ? factors : nullptr);
     }
     multiply(LeftSide<A>{slopes + i * gradient_keys, gradient_keys, 1},
              RightSide<A>{keys.key_rows, p.dim, width, p.dim}, most, nullptr, true, d_query + (first + i) * p.dim,

@@ -10,6 +10,7 @@ struct AttentionBackward {
   DType dtype;
   const void *head, *output, *logsum, *query, *key, *value;
   AttentionMask mask;
+  AttentionDropout dropout;
   const int64_t* lengths;
   void *d_query, *d_key, *d_value;  // each may be null
 };

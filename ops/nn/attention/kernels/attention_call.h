@@ -5,7 +5,9 @@
 
 #include "kaon/ops/host_device.h"
 #include "kaon/ops/kernels/index_list.h"
+#include "kaon/ops/math/philox.h"
 #include "kaon/ops/nn/attention/attention.h"
+#include "kaon/ops/view.h"
 
 namespace kaon::ops {
 
@@ -61,6 +63,34 @@ struct AttentionMask {
     return b * strides[0] + h * strides[1] + i * strides[2] + j * strides[3];
   }
 };
+
+// Which weights a call drops. Weight j of row i, of all heads' queries, is decided by word i row_words + j of a draw.
+struct AttentionDropout {
+  static constexpr int words = 5;  // of `drawn`: seed and offset of the draw, 0 where nothing was dropped
+
+  RandomKey key;
+  uint32_t threshold = 0;  // words below it drop; 0: none does
+  double factor = 1;       // of the others
+  int64_t row_words = 0;   // whole blocks of the generator
+
+  KAON_HOST_DEVICE bool is_on() const { return threshold > 0; }
+  KAON_HOST_DEVICE double factor_of(int64_t row, int64_t j) const {
+    if (!is_on()) return 1;
+    const uint64_t word = uint64_t(row * row_words + j);
+    return random_block(key.seed, key.offset, word / 4).v[word % 4] < threshold ? 0 : factor;
+  }
+  KAON_HOST_DEVICE void save(uint32_t* drawn) const {
+    drawn[0] = uint32_t(key.seed), drawn[1] = uint32_t(key.seed >> 32);
+    drawn[2] = uint32_t(key.offset), drawn[3] = uint32_t(key.offset >> 32);
+    drawn[4] = is_on();
+  }
+  KAON_HOST_DEVICE void load(const uint32_t* drawn) {
+    key = {drawn[0] | uint64_t(drawn[1]) << 32, drawn[2] | uint64_t(drawn[3]) << 32};
+    if (drawn[4] == 0) threshold = 0, factor = 1;
+  }
+};
+// Of a call with m keys that drops with probability p, and with `key`, which load() replaces.
+AttentionDropout attention_dropout(double p, int64_t m, RandomKey key);
 
 // A number of keys as one in [0, most]. NaN counts as 0.
 template <class T>

@@ -145,6 +145,14 @@ void finish_row(const AttentionForward& f, int64_t row, A top, A sum, const A* v
   }
 }
 
+// Drops weights of a row, those of the keys from `from` on, a multiple of 4.
+template <class A>
+void drop(const AttentionDropout& d, int64_t row, int64_t from, int64_t n, A* weights) {
+  HWY_ALIGN A factors[key_block];
+  draw_factors(d, row, from, n, factors);
+  for (int64_t j = 0; j < n; ++j) weights[j] *= factors[j];
+}
+
 // The sum of a[k] b[k].
 template <class T, class A>
 HWY_INLINE A dot(const A* a, const T* b, int64_t n) {
@@ -228,6 +236,9 @@ void attend_tiles(const AttentionForward& f, const PackedHead& p, const void* pa
         apply_mask<T>(f.mask, f.mask.at(b, h, i0 + r, from), seen[r], scores + r * key_block);
       }
       weigh(scores, seen, tile_rows, RowState<A>{state.top + t * tile_rows, state.sum + t * tile_rows, nullptr}, alpha);
+      for (int64_t r = 0; f.dropout.is_on() && r < count; ++r) {
+        drop(f.dropout, head * s.n + i0 + r, from, seen[r], scores + r * key_block);
+      }
       A* const to = state.values + t * tile_rows * p.value_width;
       const A* const from_values = values + from * p.value_width;
       multiply(LeftSide<A>{scores, key_block, 1}, RightSide<A>{from_values, p.value_width, width, p.value_width},
@@ -264,6 +275,7 @@ void attend_alone(const AttentionForward& f, int64_t row, int64_t from, int64_t 
     if (f.mask.data) apply_mask<T>(f.mask, f.mask.at(b, h, i, from), count, scores);
     A alpha;
     weigh(scores, &count, 1, RowState<A>{state, state + 1, nullptr}, &alpha);
+    if (f.dropout.is_on()) drop(f.dropout, row, from, count, scores);
     add_rows(scores, static_cast<const T*>(f.value) + (shared + from) * s.value_dim, count, s.value_dim, alpha,
              state + 2);
   }

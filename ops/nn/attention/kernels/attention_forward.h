@@ -13,6 +13,7 @@ struct AttentionForward {
   DType dtype;
   const void *query, *key, *value;
   AttentionMask mask;
+  AttentionDropout dropout;
   const int64_t* lengths;
   void* output;
   void* logsum;  // of the accumulating dtype; may be null

@@ -17,6 +17,7 @@
 
 #include "kaon/ops/math/vector-inl.h"
 #include "kaon/ops/nn/attention/kernels/attention_call.h"
+#include "kaon/ops/random/kernels/random_words.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace kaon::ops::HWY_NAMESPACE {
@@ -193,6 +194,16 @@ void apply_mask(const AttentionMask& mask, int64_t at, int64_t n, A* HWY_RESTRIC
                                                     : load_n(d, added + j, size_t(count));
     hn::StoreU(hn::Add(s, m), d, scores + j);
   });
+}
+
+// The factors of n <= 256 weights of a row, of the keys from `from` on, a multiple of 4.
+template <class A>
+void draw_factors(const AttentionDropout& dropout, int64_t row, int64_t from, int64_t n, A* HWY_RESTRICT factors) {
+  HWY_ALIGN uint32_t words[256];
+  random_words(dropout.key, uint64_t(row * dropout.row_words + from) / 4, (n + 3) / 4, words);
+  const A kept = A(dropout.factor);
+  const uint32_t threshold = dropout.threshold;
+  for (int64_t j = 0; j < n; ++j) factors[j] = words[j] < threshold ? A(0) : kept;
 }
 
 }  // namespace kaon::ops::HWY_NAMESPACE

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "kaon/ops/nn/attention/attention.h"
+#include "kaon/ops/nn/attention/kernels/attention_call.h"
 #include "kaon/tests/ops/table/op_table.h"
 
 namespace kaon::test {
@@ -62,9 +63,27 @@ struct Attention {
   }
 };
 
-Hosts attended(const op::ScaledDotProductAttention& op, const Hosts& in) {
+// What a call multiplies weight j of a query by, as its third output says.
+struct Dropped {
+  ops::AttentionDropout dropout;
+  Shape queries;
+
+  Dropped(double p, const Host* drawn, const Shape& query, int64_t m)
+      : dropout(ops::attention_dropout(p, m, {})), queries(query) {
+    if (p == 0) return;
+    uint32_t words[ops::AttentionDropout::words];
+    for (size_t i = 0; i < std::size(words); ++i) words[i] = uint32_t((*drawn)[i]);
+    dropout.load(words);
+  }
+  double factor(int64_t b, int64_t h, int64_t i, int64_t j) const {
+    return dropout.factor_of((b * queries[1] + h) * queries[2] + i, j);
+  }
+};
+
+Hosts attended(const op::ScaledDotProductAttention& op, const Hosts& in, const Host* drawn = nullptr) {
   const Attention<op::ScaledDotProductAttention> a{
       op, in[0], in[1], in[2], op.use_mask ? &in[3] : nullptr, op.use_valid_length ? &in.back() : nullptr};
+  const Dropped dropped(op.dropout, drawn, in[0].shape, in[1].shape[2]);
   const Shape query = in[0].shape;
   Host output = zeros({query[0], query[1], query[2], in[2].shape[3]}), logsum = zeros({query[0], query[1], query[2]});
   logsum.dtype = in[0].dtype == DType::float64 ? DType::float64 : DType::float32;
@@ -73,7 +92,8 @@ Hosts attended(const op::ScaledDotProductAttention& op, const Hosts& in) {
     logsum.at(p) = w.logsum;
     for (int64_t k = 0; k < output.shape[3]; ++k) {
       for (size_t j = 0; j < w.of.size(); ++j) {
-        output.at({p[0], p[1], p[2], k}) += w.of[j] * in[2].at({p[0], a.shared(p[1]), int64_t(j), k});
+        output.at({p[0], p[1], p[2], k}) +=
+            w.of[j] * dropped.factor(p[0], p[1], p[2], int64_t(j)) * in[2].at({p[0], a.shared(p[1]), int64_t(j), k});
       }
     }
   });
@@ -83,7 +103,8 @@ Hosts attended(const op::ScaledDotProductAttention& op, const Hosts& in) {
 // The gradients, by way of the weights that `logsum` says there were.
 Hosts attended_back(const op::BackwardScaledDotProductAttention& op, const Hosts& in) {
   const Attention<op::BackwardScaledDotProductAttention> a{
-      op, in[3], in[4], in[5], op.use_mask ? &in[6] : nullptr, op.use_valid_length ? &in.back() : nullptr};
+      op, in[3], in[4], in[5], op.use_mask ? &in[6] : nullptr, op.use_valid_length ? &in[6 + op.use_mask] : nullptr};
+  const Dropped dropped(op.dropout, &in.back(), in[3].shape, in[4].shape[2]);
   Host d_query = zeros(in[3].shape), d_key = zeros(in[4].shape), d_value = zeros(in[5].shape);
   each(in[2].shape, [&](const Shape& p) {
     const int64_t b = p[0], h = p[1], i = p[2], s = a.shared(h);
@@ -91,10 +112,11 @@ Hosts attended_back(const op::BackwardScaledDotProductAttention& op, const Hosts
     for (int64_t k = 0; k < in[0].shape[3]; ++k) mean += in[0].at({b, h, i, k}) * in[1].at({b, h, i, k});
     for (int64_t j = 0; j < a.seen(b, i); ++j) {
       const double weight = std::exp(a.score(b, h, i, j) - in[2].at(p));
+      const double factor = dropped.factor(b, h, i, j);
       double slope = -mean;
       for (int64_t k = 0; k < in[0].shape[3]; ++k) {
-        slope += in[0].at({b, h, i, k}) * in[5].at({b, s, j, k});
-        d_value.at({b, s, j, k}) += weight * in[0].at({b, h, i, k});
+        slope += factor * in[0].at({b, h, i, k}) * in[5].at({b, s, j, k});
+        d_value.at({b, s, j, k}) += factor * weight * in[0].at({b, h, i, k});
       }
       for (int64_t k = 0; k < in[3].shape[3]; ++k) {
         d_query.at({b, h, i, k}) += weight * slope * a.scale() * in[4].at({b, s, j, k});
@@ -118,19 +140,52 @@ std::vector<Input> inputs_of(const Sizes& s) {
 void attention(Rows& rows, op::ScaledDotProductAttention op, const Sizes& s, const std::vector<Input>& more = {}) {
   std::vector<Input> inputs = inputs_of(s);
   inputs.insert(inputs.end(), more.begin(), more.end());
-  rows.emplace_back(
-      op, inputs, [=](const Hosts& in) { return attended(op, in); }, RowOptions{.loosen = 4, .loosen_gradient = 16});
-  const op::BackwardScaledDotProductAttention back{
-      .scale = op.scale, .causal = op.causal, .use_mask = op.use_mask, .use_valid_length = op.use_valid_length};
+  if (op.dropout == 0) {
+    rows.emplace_back(
+        op, inputs, [=](const Hosts& in) { return attended(op, in); }, RowOptions{.loosen = 4, .loosen_gradient = 16});
+  }
+  const op::BackwardScaledDotProductAttention back{.scale = op.scale,
+                                                   .causal = op.causal,
+                                                   .use_mask = op.use_mask,
+                                                   .use_valid_length = op.use_valid_length,
+                                                   .dropout = op.dropout};
   const Shape output{s.batch, s.heads, s.n, s.value_dim};
   Input logsum = constant(in({s.batch, s.heads, s.n}, Fill::above_one));
   logsum.dtype = DType::float32;  // of every dtype but float64, which the gradient of the row above has
   std::vector<Input> all{in(output), in(output), logsum};
   all.insert(all.end(), inputs.begin(), inputs.end());
+  if (op.dropout > 0) all.push_back(index({5}, {7, 1, 123456789, 0, 1}, DType::uint32));
   const uint32_t narrow = floats & ~dtype_bit(DType::float64);
   rows.emplace_back(
       back, all, [=](const Hosts& in) { return attended_back(back, in); },
       RowOptions{.dtypes = narrow, .tried = narrow, .loosen = 16, .differentiate = false});
+}
+
+// A row of a call that drops, in training or not, and one of its gradient.
+void dropping_attention(Rows& rows, const op::ScaledDotProductAttention& op, const Sizes& s,
+                        const std::vector<Input>& more = {}) {
+  std::vector<Input> inputs = inputs_of(s);
+  inputs.insert(inputs.end(), more.begin(), more.end());
+  for (bool training : {true, false}) {
+    RowOptions options{.training = training, .differentiate = false};
+    options.inspect = [=](const Hosts& in, const Hosts& outputs) -> std::string {
+      const Host& drawn = outputs[2];
+      if (drawn[4] != double(training)) return "says that it drops: " + std::to_string(drawn[4]);
+      const Hosts expected = attended(op, in, &drawn);
+      const double bound = size_of(*outputs[0].dtype) == 2 ? 0.05 : 1e-4;
+      for (size_t o = 0; o < 2; ++o) {
+        for (size_t i = 0; i < expected[o].values.size(); ++i) {
+          const double want = expected[o].values[i], got = outputs[o].values[i];
+          if (want == got || std::abs(want - got) <= bound * std::max(1.0, std::abs(want))) continue;
+          return "output " + std::to_string(o) + " at " + std::to_string(i) + ": " + std::to_string(got) +
+                 ", expected " + std::to_string(want);
+        }
+      }
+      return "";
+    };
+    rows.emplace_back(op, inputs, Reference(), options);
+  }
+  attention(rows, op, s, more);
 }
 
 Input mask_of(const Shape& shape) {
@@ -160,6 +215,13 @@ void attention_rows(Rows& rows) {
   for (DType t : {DType::float32, DType::int64, DType::float16}) {
     attention(rows, Op{.use_valid_length = true}, {3, 1, 1, 5, 4, 2, 3}, {index(Shape(3), {2, 0, 7}, t)});
   }
+  dropping_attention(rows, {.dropout = 0.5}, {2, 2, 2, 5, 7, 3, 4});
+  dropping_attention(rows, {.causal = CausalMask::lower_right, .dropout = 0.25}, {1, 4, 2, 27, 29, 5, 2});
+  dropping_attention(rows, {.causal = CausalMask::upper_left, .dropout = 0.125}, {2, 1, 1, 3, 8, 2, 3});
+  dropping_attention(rows, {.use_mask = true, .use_valid_length = true, .dropout = 0.5}, {3, 2, 2, 5, 6, 3, 2},
+                     {mask_of({1, 2, 5, 6}), index(Shape(3), {4, 0, 9}, DType::int32)});
+  dropping_attention(rows, {.dropout = 0.5}, {2, 2, 2, 5, 0, 2, 2});
+  dropping_attention(rows, {.dropout = 0.5}, {0, 2, 1, 3, 3, 2, 2});
   for (const Sizes& s : {Sizes{0, 2, 1, 3, 3, 2, 2}, Sizes{2, 0, 0, 3, 3, 2, 2}, Sizes{2, 2, 2, 0, 3, 2, 2},
                          Sizes{2, 2, 2, 5, 0, 2, 2}, Sizes{2, 2, 2, 5, 3, 0, 2}, Sizes{2, 2, 2, 5, 3, 2, 0}}) {
     attention(rows, {}, s);
