@@ -10,6 +10,11 @@
 namespace kaon::engine {
 namespace {
 using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+constexpr int few_calls = 8;  // made in vain, in a row: the next will be, too
+constexpr auto nap_time = 50us;
+constexpr int longest_idle_naps = 20;
 }  // namespace
 
 Workers::Workers(Engine::Impl& engine, int threads, bool has_pool)
@@ -20,6 +25,7 @@ Workers::Workers(Engine::Impl& engine, int threads, bool has_pool)
       pool_(has_pool ? std::make_unique<WorkerThreads>(threads) : nullptr) {}
 
 void Workers::join() {
+  ends_.store(true, std::memory_order_seq_cst);
   if (pool_) pool_->join();
 }
 
@@ -33,7 +39,8 @@ void Workers::put(OpNode& op) noexcept {
 }
 
 void Workers::wake() noexcept {
-  if (!pool_ || slots.has_spinning()) return;  // pairs with drain's leaving
+  if (!pool_ || slots.has_spinning()) return;         // pairs with drain's leaving
+  if (naps_.load(std::memory_order_seq_cst)) return;  // pairs with nap's end
   if (slots.has_spinning_waiters() && !slots.are_all_taken()) return;
   // when all slots run operations, they look at the queue when they finish one
   if (slots.are_all_taken()) return;
@@ -44,11 +51,49 @@ void Workers::wake() noexcept {
   boost::asio::post(*pool_, boost::asio::bind_allocator(CallAllocator<void>(calls_, memory), [this] { drain(); }));
 }
 
-void Workers::drain() {
-  if (!slots.claim_posted()) {  // a waiting thread has taken the slot
-    if (engine_.ready.is_empty() || !slots.take()) return;
-    slots.begin_spinning();
+bool Workers::begin_work() noexcept {
+  if (slots.claim_posted()) {
+    vain_calls_ = 0;
+    return true;
   }
+  // A waiting thread has taken the slot.
+  if (slots.count() == 1 && ++vain_calls_ >= few_calls) return nap();
+  if (engine_.ready.is_empty() || !slots.take()) return false;
+  slots.begin_spinning();
+  return true;
+}
+
+// Calling a sleeping thread costs the caller 10 us, which are wasted where each push is followed by a wait that runs
+// the operation itself. While that goes on, the worker of an engine with one slot looks by itself whether it is
+// needed after all: the first operation that nobody waits for begins as much later as a nap takes.
+bool Workers::nap() noexcept {
+  naps_.store(true, std::memory_order_seq_cst);
+  uint64_t done = engine_.counts.done();
+  bool has_slot = false;
+  for (int idle = 0; idle < longest_idle_naps && !ends_.load(std::memory_order_seq_cst);) {
+    std::this_thread::sleep_for(nap_time);
+    has_slot = slots.claim_posted();  // by a thread that had not seen that the worker naps
+    if (has_slot) break;
+    if (!engine_.ready.is_empty() && slots.take()) {
+      slots.begin_spinning();
+      has_slot = true;
+      break;
+    }
+    const uint64_t now_done = engine_.counts.done();
+    idle = now_done == done ? idle + 1 : 0;
+    done = now_done;
+  }
+  naps_.store(false, std::memory_order_seq_cst);
+  if (!has_slot && !engine_.ready.is_empty() && slots.take()) {  // a push that saw the nap has called nobody
+    slots.begin_spinning();
+    has_slot = true;
+  }
+  if (has_slot) vain_calls_ = 0;
+  return has_slot;
+}
+
+void Workers::drain() {
+  if (!begin_work()) return;
   t_slot_of = this;
   thread_context() = ThreadContext{.engine = engine_.self.ref()};
   // With one slot no thread needs to know whether its holder looks for work.

@@ -56,6 +56,8 @@ class Workers {
  private:
   void put(OpNode& op) noexcept;  // make_ready for one that is next on its serial queue, or has none
   void drain();                   // a worker's loop; holds a slot
+  bool begin_work() noexcept;     // of a worker that was called; true: it holds a slot that counts as spinning
+  bool nap() noexcept;            // as begin_work, of the only worker, which returns from time to time to look for work
   bool wait_for_work(std::chrono::microseconds time) const noexcept;  // spins that long; true: there is work
   void run_chain(OpNode* op, FunctionRef<bool()>* stop = nullptr);
   void serve_later() noexcept;
@@ -64,6 +66,9 @@ class Workers {
   const int cores_;
   std::atomic<int> nested_{0};
   std::atomic<bool> serves_later_{false};  // a timer will call serve()
+  std::atomic<bool> naps_{false};          // the only worker will look at the queue in a moment
+  std::atomic<bool> ends_{false};          // join() has been called
+  int vain_calls_ = 0;                     // in a row; of the only worker, which alone uses it
   CallMemory calls_;
   std::unique_ptr<WorkerThreads> pool_;
 };

@@ -1,6 +1,7 @@
 // Threads that wait: for a var, for everything, for room; inside operations too.
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <random>
 #include <thread>
 #include <vector>
@@ -37,6 +38,26 @@ TEST_CASE("wait: a wait in write mode waits for readers too", "[engine]") {
       engine.wait(v);  // only reads are pending: this does not wait for them
       engine.wait(v, AccessMode::write);
       REQUIRE(readers_done == 3);
+    }
+  });
+}
+
+// Waiting threads run these operations themselves, after which workers are called less often.
+TEST_CASE("wait: an operation that nobody waits for begins, however many were waited for", "[engine]") {
+  at_thread_counts(1, [](Engine& engine) {
+    for (int round = 0; round < rounds(20); ++round) {
+      Var v;
+      std::atomic<bool> has_run{false};
+      for (int i = 0; i < 30; ++i) {
+        engine.push({update(v)}, [](RunContext&) { spin_for(60us); });
+        engine.wait(v);
+      }
+      engine.push({update(v)}, [&](RunContext&) { has_run = true; });
+      const auto begin = std::chrono::steady_clock::now();
+      while (!has_run && std::chrono::steady_clock::now() < begin + 10s) std::this_thread::sleep_for(100us);
+      REQUIRE(has_run);
+      if (round % 4 == 3) std::this_thread::sleep_for(5ms);  // long enough for a worker to stop looking
+      engine.wait(v);
     }
   });
 }
