@@ -31,7 +31,11 @@ void typed(const void*, const void* const* in, void* out, size_t n) {
     return left_shift_words(static_cast<const uint32_t*>(in[0]), static_cast<const uint32_t*>(in[1]),
                             static_cast<uint32_t*>(out), n);
   }
-  for (size_t i = 0; i < n; ++i) y[i] = bits_value<K>(a[i], b[i]);
+  if constexpr (K == BitsKind::bit_and || K == BitsKind::bit_or || K == BitsKind::bit_xor) {
+    bits_of_bytes(K, a, b, y, n * sizeof(T));
+  } else {
+    for (size_t i = 0; i < n; ++i) y[i] = bits_value<K>(a[i], b[i]);
+  }
 }
 
 template <BitsKind K>

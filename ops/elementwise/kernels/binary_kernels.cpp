@@ -68,6 +68,26 @@ void DivideInt32(const int32_t* a, const int32_t* b, int32_t* y, size_t n) {
 void QuotientInt32(const int32_t* a, const int32_t* b, int32_t* y, size_t n) { DivideInt32<false>(a, b, y, n); }
 void RemainderInt32(const int32_t* a, const int32_t* b, int32_t* y, size_t n) { DivideInt32<true>(a, b, y, n); }
 
+// Loops over integers, which the compiler turns into vectors of each instruction set.
+template <BinaryKind K, class T>
+void IntegerTile(const void*, const void* const* in, void* out, size_t n) {
+  const T *a = static_cast<const T*>(in[0]), *b = static_cast<const T*>(in[1]);
+  T* y = static_cast<T*>(out);
+  for (size_t i = 0; i < n; ++i) y[i] = binary_value<K, T>(a[i], b[i]);
+}
+
+// nullptr where vectors are of no use.
+template <BinaryKind K, class T>
+constexpr TypedFn integer_tile() {
+  using B = BinaryKind;
+  if constexpr (K == B::add || K == B::sub || K == B::mul || K == B::maximum || K == B::minimum || is_logical(K)) {
+    return &IntegerTile<K, T>;
+  }
+  return nullptr;
+}
+
+using WholeTiles = std::array<TypedFn, 2>;  // of int32 and int64
+
 template <BinaryKind K>
 void BinaryTile(const void*, const float* const* in, float* out, size_t n) {
   if constexpr (K == BinaryKind::mod) {
@@ -108,6 +128,10 @@ constexpr std::array<TileFn, sizeof...(I)> MakeBinary(std::index_sequence<I...>)
   return {&BinaryTile<BinaryKind(I)>...};
 }
 template <size_t... I>
+constexpr std::array<WholeTiles, sizeof...(I)> MakeWhole(std::index_sequence<I...>) {
+  return {WholeTiles{integer_tile<BinaryKind(I), int32_t>(), integer_tile<BinaryKind(I), int64_t>()}...};
+}
+template <size_t... I>
 constexpr std::array<NumberTiles, sizeof...(I)> MakeNumber(std::index_sequence<I...>) {
   return {NumberTiles{&NumberTile<BinaryKind(I), true>, &NumberTile<BinaryKind(I), false>}...};
 }
@@ -118,6 +142,10 @@ constexpr std::array<TileFn, sizeof...(I)> MakeScalar(std::index_sequence<I...>)
 
 const TileFn* BinaryTiles() {
   static constexpr auto tiles = MakeBinary(std::make_index_sequence<size_t(binary_kinds)>());
+  return tiles.data();
+}
+const WholeTiles* WholeTables() {
+  static constexpr auto tiles = MakeWhole(std::make_index_sequence<size_t(binary_kinds)>());
   return tiles.data();
 }
 const NumberTiles* NumberTables() {
@@ -137,6 +165,7 @@ namespace kaon::ops {
 namespace {
 
 HWY_EXPORT(BinaryTiles);
+HWY_EXPORT(WholeTables);
 HWY_EXPORT(ScalarTiles);
 HWY_EXPORT(NumberTables);
 HWY_EXPORT(QuotientInt32);
@@ -163,10 +192,15 @@ constexpr bool ignores_sign(BinaryKind k) {
 }
 
 template <BinaryKind K>
-PointwiseKernels make_binary(const TileFn* tiles) {
+PointwiseKernels make_binary(const TileFn* tiles, const std::array<TypedFn, 2>* whole_tiles) {
   PointwiseKernels k{.float32 = tiles[size_t(K)], .float64 = &typed_binary<K, double>};
   if constexpr (!is_real(K)) {
-    k.set_integers<ignores_sign(K)>([]<class T>() -> TypedFn { return &typed_binary<K, T>; });
+    const std::array<TypedFn, 2>& whole = whole_tiles[size_t(K)];
+    k.set_integers<ignores_sign(K)>([&]<class T>() -> TypedFn {
+      if (std::is_same_v<T, int32_t> && whole[0]) return whole[0];
+      if (std::is_same_v<T, int64_t> && whole[1]) return whole[1];
+      return &typed_binary<K, T>;
+    });
   }
   if constexpr (is_logical(K)) k.boolean() = &typed_binary<K, bool>;
   return k;
@@ -218,7 +252,8 @@ const PointwiseKernels& binary_kernels(BinaryKind kind) {
   static constinit MadeOnce<const Table> table;
   const auto make = []<size_t... I>(std::index_sequence<I...>) {
     const TileFn* tiles = HWY_DYNAMIC_DISPATCH(BinaryTiles)();
-    return new Table{make_binary<BinaryKind(I)>(tiles)...};
+    const auto* whole = HWY_DYNAMIC_DISPATCH(WholeTables)();
+    return new Table{make_binary<BinaryKind(I)>(tiles, whole)...};
   };
   return table.get([&] { return make(std::make_index_sequence<size_t(binary_kinds)>()); })[size_t(kind)];
 }
