@@ -60,6 +60,39 @@ HWY_INLINE V merge_in(D d, V a, V b) {
   }
 }
 
+// The same where neither is a NaN, in fewer instructions; a NaN in acc stays on x86, whose instructions return the
+// second operand then, and of equal numbers too.
+template <Combine C, class V>
+HWY_INLINE V add_number(V acc, V x) {
+  if constexpr (C == Combine::max) {
+    return hn::Max(x, acc);
+  } else {
+    return hn::Min(x, acc);
+  }
+}
+// False where one of them is a NaN; also for infinities of both signs, whose sum is one.
+template <class D, class V>
+HWY_INLINE bool are_numbers(D d, V a, V b, V c, V e) {
+  return hn::AllFalse(d, hn::IsNaN(hn::Add(hn::Add(a, b), hn::Add(c, e))));
+}
+// Whether add_number does as add_in for accumulators that hold anything.
+template <Combine C>
+constexpr bool has_add_number = HWY_ARCH_X86 && (C == Combine::max || C == Combine::min);
+
+// Four vectors into four accumulators.
+template <Combine C, class D, class V>
+HWY_INLINE void add_four(D d, V x0, V x1, V x2, V x3, V& a0, V& a1, V& a2, V& a3) {
+  if constexpr (has_add_number<C>) {
+    if (HWY_LIKELY(are_numbers(d, x0, x1, x2, x3))) {
+      a0 = add_number<C>(a0, x0), a1 = add_number<C>(a1, x1);
+      a2 = add_number<C>(a2, x2), a3 = add_number<C>(a3, x3);
+      return;
+    }
+  }
+  a0 = add_in<C>(d, a0, x0), a1 = add_in<C>(d, a1, x1);
+  a2 = add_in<C>(d, a2, x2), a3 = add_in<C>(d, a3, x3);
+}
+
 template <class T, class Acc, Combine C>
 void float_runs(const void* data, size_t n, size_t count, size_t stride, void* out) {
   const hn::ScalableTag<Acc> d;
@@ -73,10 +106,9 @@ void float_runs(const void* data, size_t n, size_t count, size_t stride, void* o
     if (n >= lanes) {
       auto a0 = identity, a1 = identity, a2 = identity, a3 = identity;
       for (; k + 4 * lanes <= n; k += 4 * lanes) {
-        a0 = add_in<C>(d, a0, load_as(d, p + k));
-        a1 = add_in<C>(d, a1, load_as(d, p + k + lanes));
-        a2 = add_in<C>(d, a2, load_as(d, p + k + 2 * lanes));
-        a3 = add_in<C>(d, a3, load_as(d, p + k + 3 * lanes));
+        const auto x0 = load_as(d, p + k), x1 = load_as(d, p + k + lanes), x2 = load_as(d, p + k + 2 * lanes),
+                   x3 = load_as(d, p + k + 3 * lanes);
+        add_four<C>(d, x0, x1, x2, x3, a0, a1, a2, a3);
       }
       for (; k + lanes <= n; k += lanes) a0 = add_in<C>(d, a0, load_as(d, p + k));
       if (C == Combine::max || C == Combine::min) {  // which may see an element twice
@@ -108,19 +140,35 @@ void float_rows(const void* data, size_t width, size_t rows, size_t stride, void
   Acc* acc = static_cast<Acc*>(out);
   const auto identity = hn::Set(d, identity_of<Acc>(C));
   size_t j = 0;
+  const auto keep = [&](auto a0, auto a1, auto a2, auto a3, Acc* to) HWY_ATTR {
+    hn::StoreU(merge_in<C>(d, hn::LoadU(d, to), a0), d, to);
+    hn::StoreU(merge_in<C>(d, hn::LoadU(d, to + lanes), a1), d, to + lanes);
+    hn::StoreU(merge_in<C>(d, hn::LoadU(d, to + 2 * lanes), a2), d, to + 2 * lanes);
+    hn::StoreU(merge_in<C>(d, hn::LoadU(d, to + 3 * lanes), a3), d, to + 3 * lanes);
+  };
+  // Longer pieces of each row are fetched ahead.
+  for (; j + 8 * lanes <= width; j += 8 * lanes) {
+    auto a0 = identity, a1 = identity, a2 = identity, a3 = identity;
+    auto b0 = identity, b1 = identity, b2 = identity, b3 = identity;
+    const T* p = base + j;
+    for (size_t r = 0; r < rows; ++r, p += stride) {
+      const T* const q = p + 4 * lanes;
+      add_four<C>(d, load_as(d, p), load_as(d, p + lanes), load_as(d, p + 2 * lanes), load_as(d, p + 3 * lanes), a0, a1,
+                  a2, a3);
+      add_four<C>(d, load_as(d, q), load_as(d, q + lanes), load_as(d, q + 2 * lanes), load_as(d, q + 3 * lanes), b0, b1,
+                  b2, b3);
+    }
+    keep(a0, a1, a2, a3, acc + j);
+    keep(b0, b1, b2, b3, acc + j + 4 * lanes);
+  }
   for (; j + 4 * lanes <= width; j += 4 * lanes) {
     auto a0 = identity, a1 = identity, a2 = identity, a3 = identity;
     const T* p = base + j;
     for (size_t r = 0; r < rows; ++r, p += stride) {
-      a0 = add_in<C>(d, a0, load_as(d, p));
-      a1 = add_in<C>(d, a1, load_as(d, p + lanes));
-      a2 = add_in<C>(d, a2, load_as(d, p + 2 * lanes));
-      a3 = add_in<C>(d, a3, load_as(d, p + 3 * lanes));
+      add_four<C>(d, load_as(d, p), load_as(d, p + lanes), load_as(d, p + 2 * lanes), load_as(d, p + 3 * lanes), a0, a1,
+                  a2, a3);
     }
-    hn::StoreU(merge_in<C>(d, hn::LoadU(d, acc + j), a0), d, acc + j);
-    hn::StoreU(merge_in<C>(d, hn::LoadU(d, acc + j + lanes), a1), d, acc + j + lanes);
-    hn::StoreU(merge_in<C>(d, hn::LoadU(d, acc + j + 2 * lanes), a2), d, acc + j + 2 * lanes);
-    hn::StoreU(merge_in<C>(d, hn::LoadU(d, acc + j + 3 * lanes), a3), d, acc + j + 3 * lanes);
+    keep(a0, a1, a2, a3, acc + j);
   }
   auto columns = [&](auto tag) {
     auto a = hn::Set(tag, identity_of<Acc>(C));
