@@ -5,9 +5,9 @@
 
 #include "kaon/ops/compose/conform.h"
 #include "kaon/ops/functions.h"
-#include "kaon/ops/math/runs.h"
 #include "kaon/ops/op_def.h"
 #include "kaon/ops/reduce/kernels/scan_lines.h"
+#include "kaon/ops/statistics/kernels/extreme_line.h"
 #include "kaon/ops/statistics/kernels/running.h"
 #include "kaon/ops/statistics/statistics.h"
 
@@ -123,52 +123,6 @@ void op::ExtremeScan::infer(InferContext& c) const {
   c.set_output(c.shape(0), DType::int64);
 }
 
-namespace {
-
-// How many of these elements replace `best`, without a decision for each.
-template <bool Largest, class T>
-int32_t count_replacing(const T* x, int64_t n, T best) {
-  int32_t count = 0;
-  if (best != best) {
-    for (int64_t i = 0; i < n; ++i) count += x[i] != x[i];
-  } else {
-    for (int64_t i = 0; i < n; ++i) count += Largest ? !(x[i] < best) : !(x[i] > best);
-  }
-  return count;
-}
-
-// By blocks, since most of a long line have no new extreme. Indices are written when the next one is found.
-template <bool Largest, class T>
-void extreme_line(const T* x, int64_t* index, int64_t n) {
-  constexpr int64_t block = 32, short_fill = 16;
-  int64_t at = 0, k = 0, filled = 0;
-  T best = x[0];
-  const auto fill = [&](int64_t end) {
-    if (end - filled >= short_fill) {
-      fill_run(index + filled, uint64_t(at), size_t(end - filled), sizeof(int64_t));
-    } else {
-      for (int64_t i = filled; i < end; ++i) index[i] = at;
-    }
-    filled = end;
-  };
-  const auto one_by_one = [&](int64_t end) {
-    for (; k < end; ++k) {
-      if (replaces(x[k], best, Largest)) fill(k), at = k, best = x[k];
-    }
-  };
-  while (k + block <= n) {
-    if (count_replacing<Largest>(x + k, block, best) > 0) {
-      one_by_one(k + block);
-    } else {
-      k += block;
-    }
-  }
-  one_by_one(n);
-  fill(n);
-}
-
-}  // namespace
-
 void run_cpu(const op::ExtremeScan& op, KernelContext& c) {
   if (c.out().size() == 0) return;
   const ScanPieces s = lines_of(c.in(0).shape, op.axis);
@@ -176,9 +130,7 @@ void run_cpu(const op::ExtremeScan& op, KernelContext& c) {
     const T* const x = c.in(0).as<const T>();
     int64_t* const index = c.out().as<int64_t>();
     for_each_run(c, s, 1, [&](int64_t first, int64_t, int64_t width, int64_t) {
-      if (s.inner == 1) {
-        return (op.largest ? extreme_line<true, T> : extreme_line<false, T>)(x + first, index + first, s.n);
-      }
+      if (s.inner == 1) return extreme_line(x + first, index + first, s.n, op.largest);
       T best[scan_width];
       int64_t at[scan_width] = {};
       std::copy_n(x + first, width, best);
