@@ -67,6 +67,15 @@ void add_in_turn(KernelContext& c, const int64_t* positions, int64_t count, int6
   });
 }
 
+template <class T>
+void add_slices(const T* a, const T* b, T* to, int64_t n) {
+  if constexpr (std::is_same_v<T, float>) {
+    add_runs(to, a, b, size_t(n));
+  } else {
+    for (int64_t i = 0; i < n; ++i) to[i] = T(a[i] + b[i]);
+  }
+}
+
 }  // namespace
 
 void scatter_add(KernelContext& c, const int64_t* positions, int64_t count, int64_t rows, int64_t outer, int64_t inner,
@@ -107,12 +116,8 @@ void scatter_add(KernelContext& c, const int64_t* positions, int64_t count, int6
             copy_run(row, a, size_t(inner) * sizeof(T));
             continue;
           }
-          const T* const b = part(first + 1);
-          for (int64_t i = 0; i < inner; ++i) row[i] = T(a[i] + b[i]);
-          for (int64_t k = first + 2; k < last; ++k) {
-            const T* const p = part(k);
-            for (int64_t i = 0; i < inner; ++i) row[i] = T(row[i] + p[i]);
-          }
+          add_slices(a, part(first + 1), row, inner);
+          for (int64_t k = first + 2; k < last; ++k) add_slices(row, part(k), row, inner);
           continue;
         }
         for (int64_t column = 0; column < inner; column += 256) {

@@ -91,6 +91,14 @@ void FillRun(uint8_t* to, uint64_t word, size_t words) {
   for (; i < bytes; i += 8) std::memcpy(to + i, &word, 8);
 }
 
+void AddRuns(float* to, const float* a, const float* b, size_t n) {
+  const hn::ScalableTag<float> d;
+  const size_t lanes = hn::Lanes(d);
+  size_t i = 0;
+  for (; i + lanes <= n; i += lanes) hn::StoreU(hn::Add(hn::LoadU(d, a + i), hn::LoadU(d, b + i)), d, to + i);
+  for (; i < n; ++i) to[i] = a[i] + b[i];
+}
+
 template <class T>
 void SplitTriples(void* const* to, const void* from, size_t n) {
   const hn::ScalableTag<T> d;
@@ -147,6 +155,7 @@ namespace kaon::ops {
 HWY_EXPORT(CopyRun);
 HWY_EXPORT(ReverseRunOf);
 HWY_EXPORT(FillRun);
+HWY_EXPORT(AddRuns);
 HWY_EXPORT(SplitTriplesOf);
 HWY_EXPORT(JoinTriplesOf);
 
@@ -170,6 +179,8 @@ void fill_run(void* to, uint64_t element, size_t n, size_t width) {
   HWY_DYNAMIC_DISPATCH(FillRun)(static_cast<uint8_t*>(to), element, words);
   if (rest > 0) std::memcpy(static_cast<uint8_t*>(to) + 8 * words, &element, rest);
 }
+
+void add_runs(float* to, const float* a, const float* b, size_t n) { HWY_DYNAMIC_DISPATCH(AddRuns)(to, a, b, n); }
 
 void split_triples(void* const (&to)[3], const void* from, size_t n, size_t width) {
   HWY_DYNAMIC_DISPATCH(SplitTriplesOf)(to, from, n, width);
