@@ -52,7 +52,7 @@ int run(int argc, char** argv) {
   std::vector<std::string_view> chosen;  // parts and operators
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "each") == 0) each = true;
-    else if (argv[i][0] >= '1' && argv[i][0] <= '9') threads = std::atoi(argv[i]);
+    else if (argv[i][0] >= '0' && argv[i][0] <= '9') threads = std::atoi(argv[i]);
     else chosen.push_back(argv[i]);
   }
   const auto is_chosen = [&](std::string_view name) { return std::ranges::find(chosen, name) != chosen.end(); };
