@@ -60,6 +60,29 @@ void ToInt8(const float* from, int8_t* to, size_t n) {
   });
 }
 
+namespace {
+
+// The compiler makes vectors of this.
+template <class From, class To>
+void Plainly(const void* from, void* to, size_t n) {
+  const From* const x = static_cast<const From*>(from);
+  To* const y = static_cast<To*>(to);
+  for (size_t i = 0; i < n; ++i) y[i] = static_cast<To>(x[i]);
+}
+
+}  // namespace
+
+void ConvertPlainly(PlainConversion kind, const void* from, void* to, size_t n) {
+  switch (kind) {
+    case PlainConversion::float32_to_float64: return Plainly<float, double>(from, to, n);
+    case PlainConversion::float64_to_float32: return Plainly<double, float>(from, to, n);
+    case PlainConversion::int32_to_float32: return Plainly<int32_t, float>(from, to, n);
+    case PlainConversion::int32_to_float64: return Plainly<int32_t, double>(from, to, n);
+    case PlainConversion::int32_to_int64: return Plainly<int32_t, int64_t>(from, to, n);
+    default: return Plainly<int64_t, int32_t>(from, to, n);
+  }
+}
+
 }  // namespace kaon::ops::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
 
@@ -69,10 +92,15 @@ namespace kaon::ops {
 HWY_EXPORT(FromUint8);
 HWY_EXPORT(ToInt32);
 HWY_EXPORT(ToInt8);
+HWY_EXPORT(ConvertPlainly);
 
 void uint8_to_float32(const uint8_t* from, float* to, size_t n) { HWY_DYNAMIC_DISPATCH(FromUint8)(from, to, n); }
 void float32_to_int32(const float* from, int32_t* to, size_t n) { HWY_DYNAMIC_DISPATCH(ToInt32)(from, to, n); }
 void float32_to_int8(const float* from, int8_t* to, size_t n) { HWY_DYNAMIC_DISPATCH(ToInt8)(from, to, n); }
+
+void convert_plainly(PlainConversion kind, const void* from, void* to, size_t n) {
+  HWY_DYNAMIC_DISPATCH(ConvertPlainly)(kind, from, to, n);
+}
 
 }  // namespace kaon::ops
 #endif  // HWY_ONCE

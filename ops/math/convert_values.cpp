@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <optional>
+#include <type_traits>
 
 #include "kaon/ops/math/convert.h"
 #include "kaon/ops/math/convert_tile.h"
@@ -12,6 +14,19 @@ namespace kaon::ops {
 namespace {
 
 constexpr size_t tile = 1024;  // elements: the buffer stays in L1
+
+template <class From, class To>
+constexpr std::optional<PlainConversion> plain_conversion() {
+  using P = PlainConversion;
+  constexpr auto is = []<class A, class B>() { return std::is_same_v<From, A> && std::is_same_v<To, B>; };
+  if (is.template operator()<float, double>()) return P::float32_to_float64;
+  if (is.template operator()<double, float>()) return P::float64_to_float32;
+  if (is.template operator()<int32_t, float>()) return P::int32_to_float32;
+  if (is.template operator()<int32_t, double>()) return P::int32_to_float64;
+  if (is.template operator()<int32_t, int64_t>()) return P::int32_to_int64;
+  if (is.template operator()<int64_t, int32_t>()) return P::int64_to_int32;
+  return {};
+}
 
 // 16-bit floats go through float32, whose conversions are vectors.
 template <class To, class From>
@@ -32,6 +47,8 @@ void convert_tile(const From* from, To* to, size_t n) {
     float32_to_int8(from, to, n);
   } else if constexpr (std::is_same_v<From, uint8_t> && std::is_same_v<To, float>) {
     uint8_to_float32(from, to, n);
+  } else if constexpr (constexpr auto plain = plain_conversion<From, To>(); plain) {
+    convert_plainly(*plain, from, to, n);
   } else {
     for (size_t i = 0; i < n; ++i) to[i] = convert<To>(from[i]);
   }
