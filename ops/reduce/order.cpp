@@ -10,6 +10,7 @@
 #include "kaon/ops/math/dispatch.h"
 #include "kaon/ops/op_def.h"
 #include "kaon/ops/reduce/kernels/order_key.h"
+#include "kaon/ops/reduce/kernels/order_window.h"
 #include "kaon/ops/reduce/reduce.h"
 
 namespace kaon {
@@ -28,6 +29,26 @@ void order_range(std::vector<E>& entries, int64_t first, int64_t k) {
   if (first + k < n) std::nth_element(begin, end, entries.end());
   std::sort(begin, end);
 }
+
+// Few entries of many: leaves those between bounds that hold them. Returns how many entries are before the ones that
+// are left. `other` is room for the entries.
+int64_t narrow(std::vector<OrderEntry<uint32_t>>& entries, std::vector<OrderEntry<uint32_t>>& other, int64_t first,
+               int64_t k) {
+  constexpr int64_t least = 192;
+  static_assert(sizeof(entries[0]) == sizeof(entries[0].both));
+  int64_t before = 0;
+  for (int64_t n = int64_t(entries.size()); n >= least && 8 * k <= n;) {
+    other.resize(size_t(n + order_window_room));
+    int64_t below = 0;
+    const int64_t count = order_window(&entries[0].both, n, first - before, k, &other[0].both, below);
+    if (count == 0 || count > n / 4 * 3) break;
+    before += below, n = count;
+    other.resize(size_t(n));
+    entries.swap(other);
+  }
+  return before;
+}
+int64_t narrow(std::vector<OrderEntry<uint64_t>>&, std::vector<OrderEntry<uint64_t>>&, int64_t, int64_t) { return 0; }
 
 uint32_t key_of(const OrderEntry<uint32_t>& e) { return uint32_t(e.both >> 32); }
 uint64_t key_of(const OrderEntry<uint64_t>& e) { return e.key; }
@@ -132,7 +153,9 @@ void order_rows(KernelContext& c, int64_t n, int64_t first, int64_t k, bool is_a
       entries.clear();
       int64_t before = 0;
       if (!is_few) {
-        for (int64_t i = 0; i < n; ++i) entries.emplace_back(order_key(from[i], is_ascend), uint32_t(i));
+        entries.resize(size_t(n));
+        for (int64_t i = 0; i < n; ++i) entries[size_t(i)] = {order_key(from[i], is_ascend), uint32_t(i)};
+        before = narrow(entries, other, first, k);
       } else if (first > 0 || !take_first(from, n, k, is_ascend, entries)) {
         before = take_buckets(from, n, first, k, is_ascend, entries);
       }

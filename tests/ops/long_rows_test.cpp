@@ -75,6 +75,53 @@ TEST_CASE("long rows: largest so far and where it is") {
   }
 }
 
+TEST_CASE("long rows: smallest so far, of rows in order and with NaN") {
+  const NDArray mixed = nd.where(numbers({20, 301}) < 49, numbers({20, 301}), nd.full({20, 301}, nan_));
+  for (const NDArray& x : {mixed, nd.sort(mixed), nd.sort(mixed, {.is_ascend = false}), nd.cast(mixed, DType::float64),
+                           numbers({20, 301}, DType::int64)}) {
+    const Doubles from = x.asvector<double>();
+    Indices want(from.size());
+    for (size_t i = 0; i < from.size(); ++i) {
+      if (i % 301 == 0) continue;
+      const double best = from[i - i % 301 + size_t(want[i - 1])];
+      const bool is_new = std::isnan(from[i]) || from[i] <= best;
+      want[i] = is_new ? int64_t(i % 301) : want[i - 1];
+    }
+    CHECK(nd.cummin(x, {.axis = 1})[1].asvector<int64_t>() == want);
+  }
+}
+
+TEST_CASE("long rows: a few elements in order, from any place on") {
+  for (int64_t n : {191, 192, 700, 1000, 5003}) {
+    const Shape shape(5, n);
+    const NDArray ties = numbers(shape), wide = numbers(shape, DType::float32, -1000000, 1000000);
+    const NDArray holes = nd.where(ties < 40, wide, nd.full(shape, nan_));
+    for (const NDArray& x : {ties, wide, holes, nd.sort(wide), nd.sort(wide, {.is_ascend = false}), nd.zeros(shape)}) {
+      const Doubles from = x.asvector<double>();
+      for (bool is_ascend : {false, true}) {
+        for (int64_t k : {1, 2, 10}) {
+          for (int64_t first : {int64_t(0), int64_t(5), n / 2, n - k}) {
+            Indices want;
+            for (int64_t row = 0; row < 5; ++row) {
+              Indices order(static_cast<size_t>(n));
+              std::iota(order.begin(), order.end(), 0);
+              std::stable_sort(order.begin(), order.end(), [&](int64_t i, int64_t j) {
+                const double a = from[size_t(row * n + i)], b = from[size_t(row * n + j)];
+                const bool before = a < b || (!std::isnan(a) && std::isnan(b)),
+                           after = b < a || (!std::isnan(b) && std::isnan(a));
+                return is_ascend ? before : after;
+              });
+              want.insert(want.end(), order.begin() + first, order.begin() + first + k);
+            }
+            INFO(n << " elements, " << k << " from " << first << " on" << (is_ascend ? ", ascending" : ""));
+            CHECK(nd._order(x, {.k = int(k), .is_ascend = is_ascend, .first = first})[1].asvector<int64_t>() == want);
+          }
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("long rows: elements along an axis, indices of each kind, some beyond the axis") {
   for (const Shape& shape : {Shape(1300, 3), Shape(3, 1300)}) {
     for (DType dtype : {DType::int64, DType::int32, DType::float64}) {
