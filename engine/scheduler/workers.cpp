@@ -52,12 +52,13 @@ void Workers::wake() noexcept {
 }
 
 bool Workers::begin_work() noexcept {
+  const bool is_only = slots.count() == 1;
   if (slots.claim_posted()) {
-    vain_calls_ = 0;
+    if (is_only) vain_calls_ = 0;
     return true;
   }
   // A waiting thread has taken the slot.
-  if (slots.count() == 1 && ++vain_calls_ >= few_calls) return nap();
+  if (is_only && ++vain_calls_ >= few_calls) return nap();
   if (engine_.ready.is_empty() || !slots.take()) return false;
   slots.begin_spinning();
   return true;
