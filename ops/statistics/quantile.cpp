@@ -77,6 +77,12 @@ NDArray with_nan(const NDArray& y, const NDArray& rows) {
   return nd.broadcast_where(largest == largest, y, largest);
 }
 
+// An array of no elements, in this shape.
+NDArray none_of(const NDArray& a, const Shape& shape) {
+  const NDArray flat = nd._reshape_to(a, {.shape = Shape(a.size())});
+  return nd._reshape_to(nd.slice_axis(flat, 0, 0, 0), {.shape = shape});
+}
+
 // The quantile q of each row.
 NDArray of_number(const NDArray& rows, double q, Interpolation kind) {
   const int64_t last = rows.shape().back() - 1;
@@ -118,10 +124,7 @@ void op::Quantile::infer(InferContext& c) const { infer_quantile(c, axis, keepdi
 void op::Quantile::compose(ComposeContext& c) const {
   const auto& [shape, dtype] = c.output();
   const NDArray a = in_dtype(c.input(0), dtype);
-  if (shape.size() == 0) {
-    const NDArray flat = nd._reshape_to(a, {.shape = Shape(a.size())});
-    return c.set(nd._reshape_to(nd.slice_axis(flat, 0, 0, 0), {.shape = shape}));
-  }
+  if (shape.size() == 0) return c.set(none_of(a, shape));
   const NDArray rows = as_rows(a, chosen_axes(axis, a.ndim(), "quantile"));
   if (q) {
     return c.set(nd._reshape_to(with_nan(of_number(rows, *q, interpolation), rows), {.shape = shape}));
@@ -151,8 +154,16 @@ void op::Percentile::compose(ComposeContext& c) const {
 
 void op::Median::infer(InferContext& c) const { infer_quantile(c, axis, keepdims, true, 0.5, 1); }
 
+// As NumPy's: not always what quantile gives where an element is infinite.
 void op::Median::compose(ComposeContext& c) const {
-  c.set(nd.quantile(c.input(), 0.5, {.axis = axis, .keepdims = keepdims}));
+  const auto& [shape, dtype] = c.output();
+  const NDArray a = in_dtype(c.input(0), dtype);
+  if (shape.size() == 0) return c.set(none_of(a, shape));
+  const NDArray rows = as_rows(a, chosen_axes(axis, a.ndim(), "median"));
+  const int64_t n = rows.shape().back();
+  NDArray y = nd._order(rows, {.k = n % 2 == 0 ? 2 : 1, .first = (n - 1) / 2})[0];
+  if (n % 2 == 0) y = nd.mean(y, {.axis = Shape(rows.ndim() - 1), .keepdims = true});
+  c.set(nd._reshape_to(with_nan(y, rows), {.shape = shape}));
 }
 
 }  // namespace kaon

@@ -229,17 +229,19 @@ double quantile_of(Values v, double q, Interpolation kind) {
   }
 }
 
+// The mean of the elements in the middle, as NumPy's.
+double median_of(const Values& v) {
+  const double low = quantile_of(v, 0.5, Interpolation::lower), high = quantile_of(v, 0.5, Interpolation::higher);
+  return low == high ? low : (low + high) / 2;
+}
+
 void quantile_rows(Rows& rows) {
   const RowOptions every{.dtypes = every_dtype};
   const auto real = [](const Host& x) { return x.dtype == DType::float64 ? DType::float64 : DType::float32; };
   for (const Case& c : cases) {
     rows.emplace_back(
         op::Median{.axis = c.axis, .keepdims = c.keepdims}, std::vector{in(c.shape, Fill::distinct)},
-        [=](const Hosts& in) {
-          const auto f = [](const Values& v) { return quantile_of(v, 0.5, Interpolation::linear); };
-          return typed(over(in[0], c.axis, c.keepdims, f), real(in[0]));
-        },
-        every);
+        [=](const Hosts& in) { return typed(over(in[0], c.axis, c.keepdims, median_of), real(in[0])); }, every);
   }
   for (Interpolation kind : {Interpolation::higher, Interpolation::linear, Interpolation::lower,
                              Interpolation::midpoint, Interpolation::nearest}) {
