@@ -178,9 +178,8 @@ void op::Glu::infer(InferContext& c) const {
 }
 void op::Glu::compose(ComposeContext& c) const {
   const NDArray& x = c.input();
-  const int at = normalize_axis(axis, x.ndim(), "glu");
-  const int64_t size = x.shape()[at], half = size / 2;
-  c.set(nd.slice_axis(x, at, 0, half) * nd.sigmoid(nd.slice_axis(x, at, half, size)));
+  const std::vector<NDArray> halves = nd.split(x, 2, {.axis = normalize_axis(axis, x.ndim(), "glu")});
+  c.set(halves[0] * nd.sigmoid(halves[1]));
 }
 
 }  // namespace kaon
