@@ -67,15 +67,30 @@ Plan make_plan(const TensorView& a, const TensorView& b, const TensorView& out) 
   return p;
 }
 
-// The offset of row `row` (all dimensions but the last) of input k.
-int64_t row_offset(const Plan& p, int k, int64_t row) {
-  int64_t offset = 0;
-  for (int i = p.ndim - 1; i-- > 0;) {
-    offset += row % p.size[i] * p.stride[k][i];
-    row /= p.size[i];
+// Goes through the rows of the output (all dimensions but the last), with the offset of each in both inputs.
+class Rows {
+ public:
+  Rows(const Plan& p, int64_t row) : p_(p) {
+    for (int i = p.ndim - 1; i-- > 0;) {
+      at_[i] = row % p.size[i];
+      row /= p.size[i];
+      for (int k = 0; k < 2; ++k) offset[k] += at_[i] * p.stride[k][i];
+    }
   }
-  return offset;
-}
+  void next() {
+    for (int i = p_.ndim - 1; i-- > 0;) {
+      offset[0] += p_.stride[0][i], offset[1] += p_.stride[1][i];
+      if (++at_[i] < p_.size[i]) return;
+      offset[0] -= at_[i] * p_.stride[0][i], offset[1] -= at_[i] * p_.stride[1][i];
+      at_[i] = 0;
+    }
+  }
+  int64_t offset[2] = {0, 0};
+
+ private:
+  const Plan& p_;
+  int64_t at_[Shape::max_ndim] = {};
+};
 
 struct Call {
   const PointwiseKernels& kernels;
@@ -88,55 +103,55 @@ struct Call {
   NumberTiles with_number;
 };
 
-// n float32 elements of a row from element `at` of the output on, where input `number` is one number and the other one
-// is dense.
-void run_with_number(const Call& c, int number, const void* value, const void* other, int64_t at, int64_t n) {
-  const TileFn tile = number == 0 ? c.with_number.first : c.with_number.second;
-  run_piece({.float32 = tile}, value, DType::float32, &other, 1, c.out + size_t(at) * sizeof(float), size_t(n),
-            c.stream && n >= int64_t(pointwise_tile));
-}
-
 // Long rows: each is one call, or tiles when an input has to be spread into a buffer first.
 template <class T>
 void run_long_rows(const Call& c, int64_t begin, int64_t end) {
   const Plan& p = c.plan;
   const int64_t length = p.size[p.ndim - 1];
-  const bool has_numbers = c.dtype == DType::float32 && c.with_number.first;
+  const int64_t step[] = {p.stride[0][p.ndim - 1], p.stride[1][p.ndim - 1]};
+  // one number and a dense row
+  const bool has_number = c.dtype == DType::float32 && c.with_number.first && step[0] + step[1] == 1;
+  const PointwiseKernels number_kernels{.float32 = step[0] == 0 ? c.with_number.first : c.with_number.second};
+  const bool direct = step[0] == 1 && step[1] == 1;
   alignas(64) T buffers[2][pointwise_tile];
-  while (begin < end) {
-    const int64_t row = begin / length, first = begin - row * length, n = std::min(length - first, end - begin);
+  int64_t first = begin % length;
+  for (Rows rows(p, begin / length); begin < end; rows.next(), first = 0) {
+    const int64_t n = std::min(length - first, end - begin);
     const T* from[2];
-    int64_t step[2];
-    bool direct = true;
     for (int k = 0; k < 2; ++k) {
-      step[k] = p.stride[k][p.ndim - 1];
-      from[k] = reinterpret_cast<const T*>(c.in[k]) + row_offset(p, k, row) + first * step[k];
+      from[k] = reinterpret_cast<const T*>(c.in[k]) + rows.offset[k] + first * step[k];
     }
-    if (has_numbers && step[0] + step[1] == 1) {  // 0 and 1
-      run_with_number(c, int(step[0]), from[step[0]], from[step[1]], begin, n);
-      begin += n;
+    char* const out = c.out + size_t(begin) * sizeof(T);
+    const auto run = [&](const PointwiseKernels& kernels, const void* attrs, const void* const* in, int inputs,
+                         int64_t i, int64_t m) {
+      run_piece(kernels, attrs, c.dtype, in, inputs, out + size_t(i) * sizeof(T), size_t(m),
+                c.stream && m >= int64_t(pointwise_tile));
+    };
+    begin += n;
+    const void* in[] = {from[0], from[1]};
+    if (has_number) {
+      const int number = int(step[0]);  // 0 and 1, or 1 and 0
+      run(number_kernels, in[number], &in[1 - number], 1, 0, n);
+      continue;
+    }
+    if (direct) {
+      run(c.kernels, c.attrs, in, 2, 0, n);
       continue;
     }
     for (int k = 0; k < 2; ++k) {
-      if (step[k] == 0) {
-        fill_run(buffers[k], uint64_t(*from[k]), size_t(std::min(n, int64_t(pointwise_tile))), sizeof(T));
-      }
-      direct = direct && step[k] == 1;
+      if (step[k] != 0) continue;
+      fill_run(buffers[k], uint64_t(*from[k]), size_t(std::min(n, int64_t(pointwise_tile))), sizeof(T));
     }
-    const int64_t tile = direct ? n : int64_t(pointwise_tile);
-    for (int64_t i = 0; i < n; i += tile) {
-      const int64_t m = std::min(tile, n - i);
-      const void* in[2];
+    for (int64_t i = 0; i < n; i += int64_t(pointwise_tile)) {
+      const int64_t m = std::min(int64_t(pointwise_tile), n - i);
       for (int k = 0; k < 2; ++k) {
         in[k] = step[k] == 1 ? from[k] + i : buffers[k];
         if (step[k] > 1) {
           for (int64_t j = 0; j < m; ++j) buffers[k][j] = from[k][(i + j) * step[k]];
         }
       }
-      run_piece(c.kernels, c.attrs, c.dtype, in, 2, c.out + size_t(begin + i) * sizeof(T), size_t(m),
-                c.stream && m >= int64_t(pointwise_tile));
+      run(c.kernels, c.attrs, in, 2, i, m);
     }
-    begin += n;
   }
   if (c.stream) stream_flush();
 }
