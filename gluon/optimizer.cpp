@@ -6,6 +6,7 @@ namespace kaon::optimizer {
 
 struct Optimizer::State {
   std::unique_ptr<const Rule> rule;
+  std::string name;
   double learning_rate;
   double wd;
   double clip_gradient;  // negative: none
@@ -14,6 +15,7 @@ struct Optimizer::State {
 
 Optimizer::Optimizer(std::unique_ptr<const Rule> rule, const Settings& s)
     : state_(std::make_shared<State>(State{.rule = std::move(rule),
+                                           .name = std::string(s.name),
                                            .learning_rate = s.learning_rate.value_or(s.default_learning_rate),
                                            .wd = s.wd,
                                            .clip_gradient = s.clip_gradient.value_or(-1),
@@ -43,6 +45,7 @@ void Optimizer::set_learning_rate(double lr) {
 
 bool Optimizer::has_scheduler() const { return state_->scheduler.is_set(); }
 double Optimizer::wd() const { return state_->wd; }
+const std::string& Optimizer::name() const { return state_->name; }
 const Rule& Optimizer::rule() const { return *state_->rule; }
 StepOptions Optimizer::step_options(double rescale_grad) const {
   return {.rescale_grad = rescale_grad, .clip_gradient = state_->clip_gradient};

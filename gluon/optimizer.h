@@ -6,6 +6,7 @@
 #include <optional>
 #include <source_location>
 #include <span>
+#include <string>
 #include <string_view>
 #include <type_traits>
 
@@ -84,11 +85,14 @@ class Optimizer {
   void set_learning_rate(double lr);
   bool has_scheduler() const;
   double wd() const;
+  // Of the class, as files of states have it; empty where a class of your own gives none.
+  const std::string& name() const;
   const Rule& rule() const;
   StepOptions step_options(double rescale_grad) const;
 
  protected:
   struct Settings {
+    std::string_view name{};
     std::optional<double> learning_rate{};
     double default_learning_rate = 0.01;
     double wd = 0;
@@ -108,8 +112,9 @@ class Optimizer {
 // else the default that is named beside it; given beside a scheduler it replaces base_lr, which MXNet announces and
 // only its Factor and MultiFactor do, apart from the warm-up (docs/differences.md). multi_precision: weights of 16 bits
 // are updated in float32 copies of them, with float32 states. A row_sparse gradient is made dense, apart from
-// lazy_update, AdaGrad and Ftrl, which change the rows that it stores and their states alone. Constructors throw
-// ValueError for options out of range. Those that MXNet has are MXNet's. t counts the updates of a weight from 1.
+// lazy_update, AdaGrad, GroupAdaGrad and Ftrl, which change the rows that it stores and their states alone.
+// Constructors throw ValueError for options out of range. Those that MXNet has are MXNet's. t counts the updates of a
+// weight from 1.
 
 struct SGDOptions {
   std::optional<double> learning_rate{};  // 0.01
@@ -273,6 +278,22 @@ class AdaGrad : public Optimizer {
   explicit AdaGrad(const AdaGradOptions& options = {});
 };
 
+struct GroupAdaGradOptions {
+  std::optional<double> learning_rate{};  // 0.01
+  double eps = 1e-5;                      // above 0
+  std::optional<double> clip_gradient{};
+  lr_scheduler::LRScheduler lr_scheduler{};
+  bool multi_precision = false;
+};
+
+// AdaGrad with one rate for each row of a weight (n, ...): h (n, 1, ...) <- h + the mean of g^2 in the row;
+// w <- w - lr g / sqrt(h + eps). No weight decays. h is float32, of float64 weights float64. Throws ShapeError for a
+// weight without axes.
+class GroupAdaGrad : public Optimizer {
+ public:
+  explicit GroupAdaGrad(const GroupAdaGradOptions& options = {});
+};
+
 struct AdaDeltaOptions {
   std::optional<double> learning_rate{};  // no effect
   double rho = 0.9, epsilon = 1e-5;
@@ -413,6 +434,22 @@ struct LAMBOptions {
 class LAMB : public Optimizer {
  public:
   explicit LAMB(const LAMBOptions& options = {});
+};
+
+struct SGLDOptions {
+  std::optional<double> learning_rate{};  // 0.01
+  double wd = 0;
+  std::optional<double> clip_gradient{};
+  lr_scheduler::LRScheduler lr_scheduler{};
+  bool multi_precision = false;
+};
+
+// Langevin dynamics: w <- w - lr / 2 (g + wd w) + sqrt(lr) n, with n normally distributed, new for each element and
+// update, from Kaon's random numbers (Welling and Teh 2011). With the gradient of a negative log-posterior and small
+// rates, the weights of many updates are samples of the posterior. A step that amp leaves out adds no noise either.
+class SGLD : public Optimizer {
+ public:
+  explicit SGLD(const SGLDOptions& options = {});
 };
 
 }  // namespace optimizer

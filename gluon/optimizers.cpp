@@ -75,8 +75,9 @@ std::unique_ptr<const Rule> fused(const Options& o, const UpdateRule& rule, int 
 
 // What all optimizers have in their options, for the base class, whose Settings are for derived ones to name.
 template <class Settings, class Options>
-Settings settings(const Options& o, double default_learning_rate) {
-  return {.learning_rate = o.learning_rate,
+Settings settings(const char* name, const Options& o, double default_learning_rate) {
+  return {.name = name,
+          .learning_rate = o.learning_rate,
           .default_learning_rate = default_learning_rate,
           .wd = o.wd,
           .clip_gradient = o.clip_gradient,
@@ -195,59 +196,61 @@ std::unique_ptr<const Rule> lamb(const LAMBOptions& o) {
 }  // namespace
 
 SGD::SGD(const SGDOptions& o)
-    : Optimizer(with_momentum(o, UpdateKind::sgd_momentum, UpdateKind::sgd), settings<Settings>(o, 0.01)) {}
+    : Optimizer(with_momentum(o, UpdateKind::sgd_momentum, UpdateKind::sgd), settings<Settings>("SGD", o, 0.01)) {}
 NAG::NAG(const NAGOptions& o)
-    : Optimizer(with_momentum(o, UpdateKind::nag, UpdateKind::sgd), settings<Settings>(o, 0.01)) {}
+    : Optimizer(with_momentum(o, UpdateKind::nag, UpdateKind::sgd), settings<Settings>("NAG", o, 0.01)) {}
 Signum::Signum(const SignumOptions& o)
     : Optimizer(with_momentum(o, UpdateKind::signum, UpdateKind::signsgd, {.wd_lh = check_positive(o.wd_lh, "wd_lh")}),
-                settings<Settings>(o, 0.01)) {}
-Lion::Lion(const LionOptions& o) : Optimizer(fused(o, betas(UpdateKind::lion, o), 1), settings<Settings>(o, 0.0001)) {}
+                settings<Settings>("Signum", o, 0.01)) {}
+Lion::Lion(const LionOptions& o)
+    : Optimizer(fused(o, betas(UpdateKind::lion, o), 1), settings<Settings>("Lion", o, 0.0001)) {}
 Adam::Adam(const AdamOptions& o)
     : Optimizer(fused(o, betas(UpdateKind::adam, o), 2,
                       [beta1 = o.beta1, beta2 = o.beta2](const WeightStep& s) {
                         return UpdateNumbers{s.lr * (std::sqrt(rest(beta2, s.t)) / rest(beta1, s.t)), s.wd};
                       }),
-                settings<Settings>(o, 0.001)) {}
+                settings<Settings>("Adam", o, 0.001)) {}
 AdamW::AdamW(const AdamWOptions& o)
-    : Optimizer(fused(o, betas(UpdateKind::adamw, o), 2, decoupled(o.beta1, o.beta2)), settings<Settings>(o, 0.001)) {}
+    : Optimizer(fused(o, betas(UpdateKind::adamw, o), 2, decoupled(o.beta1, o.beta2)),
+                settings<Settings>("AdamW", o, 0.001)) {}
 AdaBelief::AdaBelief(const AdaBeliefOptions& o)
     : Optimizer(fused(o, betas(UpdateKind::adabelief, o), 2, decoupled(o.beta1, o.beta2)),
-                settings<Settings>(o, 0.001)) {}
+                settings<Settings>("AdaBelief", o, 0.001)) {}
 Adamax::Adamax(const AdamaxOptions& o)
     : Optimizer(fused(o, betas(UpdateKind::adamax, o), 2,
                       [beta1 = o.beta1](const WeightStep& s) {
                         return UpdateNumbers{s.lr / rest(beta1, s.t), s.wd};
                       }),
-                settings<Settings>(o, 0.002)) {}
-Nadam::Nadam(const NadamOptions& o) : Optimizer(nadam(o), settings<Settings>(o, 0.001)) {}
+                settings<Settings>("Adamax", o, 0.002)) {}
+Nadam::Nadam(const NadamOptions& o) : Optimizer(nadam(o), settings<Settings>("Nadam", o, 0.001)) {}
 AdaGrad::AdaGrad(const AdaGradOptions& o)
     : Optimizer(fused(o, {.kind = UpdateKind::adagrad, .epsilon = check_positive(o.eps, "eps")}, 1),
-                settings<Settings>(o, 0.01)) {}
+                settings<Settings>("AdaGrad", o, 0.01)) {}
 AdaDelta::AdaDelta(const AdaDeltaOptions& o)
     : Optimizer(fused(o,
                       {.kind = UpdateKind::adadelta,
                        .beta1 = check_in(o.rho, 0, 1, "rho"),
                        .epsilon = check_positive(o.epsilon, "epsilon")},
                       2),
-                settings<Settings>(o, 0.01)) {}
-RMSProp::RMSProp(const RMSPropOptions& o) : Optimizer(rmsprop(o), settings<Settings>(o, 0.001)) {}
+                settings<Settings>("AdaDelta", o, 0.01)) {}
+RMSProp::RMSProp(const RMSPropOptions& o) : Optimizer(rmsprop(o), settings<Settings>("RMSProp", o, 0.001)) {}
 Ftrl::Ftrl(const FtrlOptions& o)
     : Optimizer(fused(o,
                       {.kind = UpdateKind::ftrl,
                        .lamda = check_positive(o.lamda1, "lamda1"),
                        .beta = check_positive(o.beta, "beta")},
                       2),
-                settings<Settings>(o, 0.1)) {}
-FTML::FTML(const FTMLOptions& o) : Optimizer(ftml(o), settings<Settings>(o, 0.01)) {}
+                settings<Settings>("Ftrl", o, 0.1)) {}
+FTML::FTML(const FTMLOptions& o) : Optimizer(ftml(o), settings<Settings>("FTML", o, 0.01)) {}
 DCASGD::DCASGD(const DCASGDOptions& o)
     : Optimizer(fused(o,
                       {.kind = UpdateKind::dcasgd,
                        .momentum = check_momentum(o.momentum),
                        .lamda = check_positive(o.lamda, "lamda")},
                       2),
-                settings<Settings>(o, 0.01)) {}
-LARS::LARS(const LARSOptions& o) : Optimizer(lars(o), settings<Settings>(o, 0.01)) {}
-LBSGD::LBSGD(const LBSGDOptions& o) : Optimizer(lbsgd(o), settings<Settings>(o, 0.01)) {}
-LAMB::LAMB(const LAMBOptions& o) : Optimizer(lamb(o), settings<Settings>(o, 0.001)) {}
+                settings<Settings>("DCASGD", o, 0.01)) {}
+LARS::LARS(const LARSOptions& o) : Optimizer(lars(o), settings<Settings>("LARS", o, 0.01)) {}
+LBSGD::LBSGD(const LBSGDOptions& o) : Optimizer(lbsgd(o), settings<Settings>("LBSGD", o, 0.01)) {}
+LAMB::LAMB(const LAMBOptions& o) : Optimizer(lamb(o), settings<Settings>("LAMB", o, 0.001)) {}
 
 }  // namespace kaon::optimizer

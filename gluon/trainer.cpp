@@ -51,8 +51,10 @@ struct RowUpdate {
       if (arrays.size() == 1) arrays.push_back(gradient.data());
     }
   }
-  // A state that a rule keeps for other weights only is empty.
-  bool has_rows(const NDArray& a) const { return a.shape() == whole[0].shape(); }
+  // A state that a rule keeps for other weights only is empty, (0,); a state of rows may have fewer columns.
+  bool has_rows(const NDArray& a) const {
+    return a.ndim() == whole[0].ndim() && a.shape()[0] == whole[0].shape()[0] && !(a.ndim() == 1 && a.size() == 0);
+  }
   void put_back() const {
     for (size_t i = 0; i < whole.size(); ++i) {
       if (has_rows(whole[i])) whole[i].at(indices) = arrays[i + (i > 0)];
@@ -167,6 +169,11 @@ NDArray Trainer::rates(std::span<Slot* const> slots) {
   for (const Slot* s : slots) update = std::max(update, s->updates + 1);
   const optimizer::Rule& rule = optimizer_.rule();
   const double lr = optimizer_.learning_rate(update), last = update > 1 ? optimizer_.learning_rate(update - 1) : lr;
+  if (!(lr >= 0 && std::isfinite(lr))) {
+    throw ValueError(fmt::format(
+        "[Trainer.step] the lr_scheduler gives the rate {} for update {}: it must be a finite number of at least 0", lr,
+        update));
+  }
   const size_t numbers = size_t(rule.num_numbers());
   std::vector<float>& values = next_rate_values_;
   values.resize(numbers * slots.size());
@@ -341,6 +348,32 @@ void Trainer::update_slots(std::span<Slot* const> slots, int64_t batch_size, con
   ++steps_;
 }
 
+std::vector<Parameter> Trainer::parameters() const {
+  std::vector<Parameter> all;
+  for (const Slot& s : slots_) all.push_back(s.parameter);
+  return all;
+}
+
+namespace {
+
+// What the name of the array begins with whose name says the optimizer.
+constexpr std::string_view of_optimizer = "optimizer:";
+
+// Takes that array out. Files without one are of versions that wrote none, or of an optimizer without a name.
+void take_optimizer(std::unordered_map<std::string, NDArray>& arrays, const std::string& name,
+                    const std::string& source) {
+  const auto it = std::ranges::find_if(arrays, [](const auto& a) { return a.first.starts_with(of_optimizer); });
+  if (it == arrays.end()) return;
+  const std::string written = it->first.substr(of_optimizer.size());
+  if (!name.empty() && written != name) {
+    throw ValueError(fmt::format("[load_states] {} has the states of {}, but the optimizer of this trainer is {}",
+                                 source, written, name));
+  }
+  arrays.erase(it);
+}
+
+}  // namespace
+
 void Trainer::save_states(const std::filesystem::path& file) const { nd_file::save(file, states()); }
 
 NamedArrays Trainer::states() const {
@@ -350,6 +383,7 @@ NamedArrays Trainer::states() const {
     arrays.emplace_back(name, nd.full({1}, value, {.dtype = DType::float64, .device = cpu()}));
   };
   number("steps", double(steps_));
+  if (!optimizer_.name().empty()) number(std::string(of_optimizer) + optimizer_.name(), 1);
   if (!optimizer_.has_scheduler()) number("learning_rate", optimizer_.learning_rate(0));
   for (const Slot& s : slots_) {
     const std::string& name = s.parameter.name();
@@ -368,6 +402,7 @@ void Trainer::load_states(const std::filesystem::path& file) { set_states(nd_fil
 void Trainer::set_states(const NamedArrays& all, const std::string& source) {
   check_names(slots_, "load_states");
   std::unordered_map<std::string, NDArray> arrays(all.begin(), all.end());
+  take_optimizer(arrays, optimizer_.name(), source);
   auto take = [&](const std::string& name) {
     auto it = arrays.find(name);
     if (it == arrays.end()) {

@@ -66,7 +66,8 @@ class Trainer {
   // that finds the failed one finished; that call does nothing else. A step that was dropped with its scope is no
   // failure. Of a row_sparse gradient, blocks until the indices that were looked up are computed, and changes the rows
   // that it stores, or all, as the optimizer says. Throws StateError naming a parameter without values, or whose
-  // gradient no backward() has written since the last step, and ValueError for a batch_size below 1. ignore_stale_grad:
+  // gradient no backward() has written since the last step, and ValueError for a batch_size below 1 and for a rate of a
+  // scheduler that is negative, infinite or NaN. ignore_stale_grad:
   // skips such parameters.
   void step(int64_t batch_size, bool ignore_stale_grad = false,
             std::source_location site = std::source_location::current());
@@ -82,6 +83,8 @@ class Trainer {
   void set_learning_rate(double lr);  // throws StateError when there is a scheduler, ValueError when it is negative
   const optimizer::Optimizer& optimizer() const { return optimizer_; }  // the rule and its attributes
 
+  std::vector<Parameter> parameters() const;  // in their order, those left alone included
+
   bool scales_losses() const { return scaling_.has_value(); }  // since amp::init_trainer()
   // The scale of the next loss, float32 (1,). Throws StateError where losses are not scaled.
   NDArray loss_scale() const;
@@ -89,11 +92,12 @@ class Trainer {
   // Writes states() as an array file. Blocks until they are computed. Throws IoError, the failure of a state, and as
   // states() does.
   void save_states(const std::filesystem::path& file) const;
-  // Reads such a file. Blocks. Throws IoError, ValueError when the file is of other parameters or other states or when
-  // two parameters have one name, ShapeError or TypeError for a state that does not fit; then nothing is changed.
+  // Reads such a file. Blocks. Throws IoError, ValueError when the file is of another optimizer (by its name, where the
+  // file and the optimizer have one), of other parameters or other states or when two parameters have one name,
+  // ShapeError or TypeError for a state that does not fit; then nothing is changed.
   void load_states(const std::filesystem::path& file);
-  // The optimizer's states (momentum, means), the numbers of updates, the learning rate and the scale of losses, by
-  // parameter name: the arrays themselves. Throws ValueError when two parameters have one name.
+  // The optimizer's name, states (momentum, means), the numbers of updates, the learning rate and the scale of losses,
+  // by parameter name: the arrays themselves. Throws ValueError when two parameters have one name.
   NamedArrays states() const;
   // What load_states() does with a file's arrays; `source` is named in errors. May block as that does.
   void set_states(const NamedArrays& arrays, const std::string& source);

@@ -219,6 +219,7 @@ TEST_CASE("optimizer: float32 copies of weights of 16 bits, by every rule", "[gl
   check_copies<o::Adamax>(o::AdamaxOptions{});
   check_copies<o::Nadam>(o::NadamOptions{});
   check_copies<o::AdaGrad>(o::AdaGradOptions{});
+  check_copies<o::GroupAdaGrad>(o::GroupAdaGradOptions{});
   check_copies<o::AdaDelta>(o::AdaDeltaOptions{});
   check_copies<o::RMSProp>(o::RMSPropOptions{});
   check_copies<o::RMSProp>(o::RMSPropOptions{.centered = true, .clip_weights = 0.5});
@@ -254,6 +255,8 @@ TEST_CASE("optimizer: settings of each rule out of range", "[gluon]") {
   CHECK_THROWS_AS(o::RMSProp({.clip_weights = -1}), ValueError);
   CHECK_THROWS_AS(o::Ftrl({.lamda1 = -1}), ValueError);
   CHECK_THROWS_AS(o::LARS({.eta = -1}), ValueError);
+  CHECK_THROWS_AS(o::GroupAdaGrad({.eps = 0}), ValueError);
+  CHECK_THROWS_AS(o::SGLD({.wd = -1}), ValueError);
   CHECK_THROWS_AS(o::LBSGD({.batch_scale = 0}), ValueError);
   CHECK_THROWS_AS(o::LAMB({.lower_bound = -1}), ValueError);
 }
