@@ -28,12 +28,27 @@ NamedArrays named(const NamedArrays& all, std::string_view kind) {
   return some;
 }
 
+// Each parameter of the trainer must be one of the net's, or its value an array of the program's by its name: else
+// training would go on without it.
+void check_trainer(const detail::NamedParameters& parameters, const Trainer& trainer, const NamedArrays& more,
+                   const char* caller) {
+  for (const Parameter& p : trainer.parameters()) {
+    if (std::ranges::any_of(parameters, [&](const auto& own) { return own.second == p; })) continue;
+    if (std::ranges::find(more, p.name(), &NamedArrays::value_type::first) != more.end()) continue;
+    throw ValueError(
+        fmt::format("[{}] the trainer changes {}, which is no parameter of the net: give the net that the trainer "
+                    "trains, or an array of this name beside it",
+                    caller, p.name()));
+  }
+}
+
 }  // namespace
 
 void save_checkpoint(const std::filesystem::path& file, const Block& net, const Trainer& trainer,
                      const NamedArrays& more) {
   const detail::NamedParameters parameters = detail::structural_parameters(net);
   detail::check_unique(parameters, "save_checkpoint");
+  check_trainer(parameters, trainer, more, "save_checkpoint");
   NamedArrays all;
   for (const auto& [name, p] : parameters) all.emplace_back(std::string(of_net) + name, p.reduced());
   add(all, of_trainer, trainer.states());
@@ -55,8 +70,10 @@ NamedArrays load_checkpoint(const std::filesystem::path& file, Block& net, Train
     throw ValueError(fmt::format("[load_checkpoint] {} is no checkpoint: it has no '{}', int64 of shape (2,)",
                                  file.string(), random_name));
   }
+  const detail::NamedParameters parameters = detail::structural_parameters(net);
+  check_trainer(parameters, trainer, named(all, of_program), "load_checkpoint");
   const detail::ChosenValues values =
-      detail::choose_values(detail::structural_parameters(net), named(all, of_net), file, "load_checkpoint", {});
+      detail::choose_values(parameters, named(all, of_net), file, "load_checkpoint", {});
   trainer.set_states(named(all, of_trainer), file.string());
   detail::set_values(values);
   const std::vector<int64_t> state = random->second.asvector<int64_t>();

@@ -15,7 +15,8 @@ namespace gluon {
 // program goes on from beside them, as the epoch. One file of MXNet's format, put in the place of an old one when it is
 // whole. Training that goes on from it computes what training without a stop would have computed, bit for bit under
 // {.exact = true} and as far as plans are the same. Blocks until the values are computed. Throws IoError, StateError
-// for a parameter without values, ValueError for names that are there twice, and the failure of a value.
+// for a parameter without values, ValueError for names that are there twice and for a trainer that changes a parameter
+// which is neither the net's nor named in `more`, and the failure of a value.
 void save_checkpoint(const std::filesystem::path& file, const Block& net, const Trainer& trainer,
                      const NamedArrays& more = {});
 

@@ -108,3 +108,26 @@ TEST_CASE("checkpoint: one that does not fit is refused, and nothing is changed"
   CHECK(scaled.all() == before);
   CHECK(random::get_state().offset == state.offset);
 }
+
+TEST_CASE("checkpoint: the trainer's parameters are the net's, or named beside it", "[gluon]") {
+  const ScratchFolder folder;
+  const auto file = folder / "c.params";
+  nn::HybridSequential net(nn::Dense(3, {.in_units = 2}), nn::Dense(1, {.in_units = 3}));
+  nn::Dense other(3, {.in_units = 2});
+  net.initialize(), other.initialize();
+  gluon::Trainer of_net(net.collect_params(), optimizer::SGD()), of_other(other.collect_params(), optimizer::SGD());
+  CHECK_THROWS_WITH(gluon::save_checkpoint(file, net, of_other), Contains("no parameter of the net"));
+  CHECK_FALSE(std::filesystem::exists(file));
+  gluon::save_checkpoint(file, net, of_net);
+  CHECK_THROWS_WITH(gluon::load_checkpoint(file, net, of_other), Contains("no parameter of the net"));
+  gluon::Trainer part(net.collect_params(".*weight"), optimizer::SGD());
+  CHECK_NOTHROW(gluon::save_checkpoint(file, net, part));
+  gluon::Parameter scale("scale", {1});
+  scale.initialize(init::One());
+  gluon::ParameterDict more = net.collect_params();
+  more.add(scale);
+  gluon::Trainer of_more(more, optimizer::SGD());
+  CHECK_THROWS_WITH(gluon::save_checkpoint(file, net, of_more), Contains("changes scale"));
+  gluon::save_checkpoint(file, net, of_more, {{"scale", scale.data()}});
+  CHECK(gluon::load_checkpoint(file, net, of_more).at(0).first == "scale");
+}
