@@ -137,6 +137,14 @@ std::vector<NDArray> SymbolBlock::forward(const std::vector<NDArray>& inputs, st
   return outputs;
 }
 
+NDArray SymbolBlock::operator()(const NDArray& x, std::source_location site) const {
+  if (program_.num_outputs() != 1) {
+    throw ValueError(fmt::format("[SymbolBlock] has {} outputs ({}), and this call gives one: forward({{x}}) gives all",
+                                 program_.num_outputs(), fmt::join(program_.list_outputs(), ", ")));
+  }
+  return forward({x}, site)[0];
+}
+
 Symbol SymbolBlock::compose_on(const std::vector<Symbol>& inputs) const {
   check_count(inputs.size());
   for (size_t i = 0; i < inputs.size(); ++i) {

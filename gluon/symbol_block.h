@@ -22,13 +22,12 @@ class SymbolBlock : public HybridBlock<SymbolBlock> {
                              const std::filesystem::path& param_file = {}, Device device = Device(),
                              bool allow_missing = false, bool ignore_extra = false);
 
-  // All outputs; operator() gives the first. Throws ValueError for another number of inputs than the block has,
-  // ShapeError and TypeError for inputs other than those that an export with fixed_shapes has been made for.
+  // All outputs. Throws ValueError for another number of inputs than the block has, ShapeError and TypeError for inputs
+  // other than those that an export with fixed_shapes has been made for.
   std::vector<NDArray> forward(const std::vector<NDArray>& inputs,
                                std::source_location site = std::source_location::current()) const;
-  NDArray operator()(const NDArray& x, std::source_location site = std::source_location::current()) const {
-    return forward({x}, site)[0];
-  }
+  // The output of a block that has one. Throws ValueError for another number of outputs, and as forward() does.
+  NDArray operator()(const NDArray& x, std::source_location site = std::source_location::current()) const;
   Symbol operator()(const Symbol& x) const { return compose_on({x}); }
   Symbol compose_on(const std::vector<Symbol>& inputs) const;  // all outputs
   const Symbol& program() const { return program_; }

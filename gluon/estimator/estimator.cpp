@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "kaon/gluon/estimator/internal/gate.h"
 
 namespace kaon::gluon {
@@ -22,6 +24,14 @@ Estimator::Estimator(const Block& net, std::unique_ptr<BatchProcessor> processor
       val_metrics_(std::move(val_metrics)),
       gate_(std::make_unique<detail::Gate>()) {
   if (!processor_) throw ValueError("[Estimator] a processor of batches must be given");
+  for (const metric::EvalMetric& m : train_metrics_) {
+    if (std::ranges::any_of(val_metrics_, [&](const metric::EvalMetric& v) { return v.is_same(m); })) {
+      throw ValueError(fmt::format(
+          "[Estimator] the metric {} is in both lists, and validation would reset what training has counted: make one "
+          "for each",
+          m.name()));
+    }
+  }
 }
 Estimator::~Estimator() = default;
 

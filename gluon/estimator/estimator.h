@@ -96,8 +96,8 @@ static_assert(std::is_trivially_destructible_v<FitOptions>);
 // of a batch, and what handlers await. Thread safety: one coroutine, but for pause(), resume() and stop(): any thread.
 class Estimator {
  public:
-  // The trainer must live as long. Metrics get labels and predictions of each batch; the two lists are of different
-  // metrics.
+  // The trainer must live as long. Metrics get labels and predictions of each batch. Throws ValueError for a metric
+  // that is in both lists: validation would reset what training has counted.
   template <std::derived_from<Block> Net, std::copy_constructible Loss>
   Estimator(Net net, Loss loss, Trainer& trainer, std::vector<metric::EvalMetric> train_metrics = {},
             std::vector<metric::EvalMetric> val_metrics = {},

@@ -48,6 +48,8 @@ class EvalMetric {
   std::vector<std::string> names() const;  // of the values
   void reset();                            // forgets all updates
   void reset_local();                      // forgets them, but for the global values
+  // Whether both are handles of one metric.
+  bool is_same(const EvalMetric& other) const { return node_ == other.node_; }
 
  protected:
   explicit EvalMetric(std::shared_ptr<detail::MetricRule> rule);

@@ -118,6 +118,10 @@ TEST_CASE("symbol block: several inputs and outputs", "[gluon]") {
   CHECK_THROWS_WITH(block(sym.var("x")), Contains("takes 2 inputs (b, a), got 1"));
   CHECK(block.compose_on({sym.var("x"), sym.var("y")}).list_arguments() == Strings{"y", "x"});
   CHECK_THROWS_WITH(SymbolBlock(a + b, {"c"}), Contains("no input 'c'"));
+  const SymbolBlock two(Symbol::group({a * a, sym.tanh(a)}), {"a"});
+  CHECK_THROWS_WITH(two(x), Contains("has 2 outputs") && Contains("tanh") && Contains("forward({x}) gives all"));
+  CHECK(two.forward({x}).size() == 2);
+  CHECK(same_bits(SymbolBlock(a * a, {"a"})(x), x * x));
 }
 
 TEST_CASE("symbol block: without a parameter file initialize() chooses the values; shapes follow from the input",

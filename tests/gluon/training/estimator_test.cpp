@@ -202,6 +202,9 @@ TEST_CASE("estimator: what is wrong is said, and training can go on", "[gluon]")
   gluon::Estimator estimator(net, gluon::loss::SoftmaxCrossEntropyLoss(), trainer);
   CHECK_THROWS_WITH(sync_wait(estimator.fit(loader(), {})), Contains("epochs or batches must be above 0"));
   CHECK_THROWS_AS(estimator.add_handler(nullptr), ValueError);
+  const metric::Accuracy shared;
+  CHECK_THROWS_WITH(gluon::Estimator(net, gluon::loss::SoftmaxCrossEntropyLoss(), trainer, {shared}, {shared}),
+                    Contains("accuracy is in both lists"));
   CHECK_THROWS_AS(estimator.set_epoch(-1), ValueError);
   CHECK_THROWS_AS(gluon::EarlyStoppingHandler(estimator.train_loss(), gluon::Better::lower, -1), ValueError);
   CHECK_THROWS_AS(gluon::ValidationHandler(loader(), 0), ValueError);
