@@ -447,6 +447,7 @@ struct SGLDOptions {
 // Langevin dynamics: w <- w - lr / 2 (g + wd w) + sqrt(lr) n, with n normally distributed, new for each element and
 // update, from Kaon's random numbers (Welling and Teh 2011). With the gradient of a negative log-posterior and small
 // rates, the weights of many updates are samples of the posterior. A step that amp leaves out adds no noise either.
+// A TrainingStep draws other numbers than a Trainer does from the same seed.
 class SGLD : public Optimizer {
  public:
   explicit SGLD(const SGLDOptions& options = {});
