@@ -282,8 +282,11 @@ void Trainer::step(int64_t batch_size, bool ignore_stale_grad, std::source_locat
   throw_failure_of_earlier_step();
   autograd::ModeScope mode(false, false);
   const std::vector<Slot*> slots = fresh_slots(ignore_stale_grad);
+  const auto is_on_several = [](const Slot* s) { return s->parameter.list_ctx().size() > 1; };
+  // a rate that is refused leaves the gradients as they are
+  if (std::any_of(slots.begin(), slots.end(), is_on_several)) rates(slots);
   for (const Slot* s : slots) {
-    if (s->parameter.list_ctx().size() == 1) continue;
+    if (!is_on_several(s)) continue;
     const std::vector<NDArray> gradients = gradients_of(s->parameter);
     store_->pushpull(s->parameter.name(), gradients, std::span(gradients).first(1));
   }

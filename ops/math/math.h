@@ -239,8 +239,8 @@ HWY_INLINE NormalTail<V> normal_tail(D d, V x) {
 template <class D, class V>
 HWY_INLINE V gelu(D d, V x) {
   const V size = hn::Min(hn::Abs(x), hn::Set(d, 13.0f)), above = normal_tail(d, x).above;
-  // x - |x| above, below 0 -|x| above; the second operand of Max stays where it is a NaN
-  const V y = hn::NegMulAdd(size, above, hn::Max(hn::Zero(d), x));
+  // x - |x| above, below 0 -|x| above; a NaN is not below
+  const V y = hn::NegMulAdd(size, above, hn::IfThenElse(hn::Lt(x, hn::Zero(d)), hn::Zero(d), x));
   return hn::IfThenElse(hn::Lt(x, hn::Set(d, -13.0f)), hn::Neg(hn::Zero(d)), y);
 }
 

@@ -231,6 +231,19 @@ TEST_CASE("trainer: several devices", "[gluon]") {
   CHECK(values(first) == std::vector<double>{2, 2});
 }
 
+TEST_CASE("trainer: a rate that is refused leaves the gradients of several devices as they are", "[gluon]") {
+  const std::vector<Device> two{cpu(0), cpu(1)};
+  gluon::Parameter p("p", {2});
+  p.initialize(init::One(), two);
+  gluon::ParameterDict one;
+  one.add(p);
+  const auto negative = lr_scheduler::CustomScheduler([](int64_t) { return -1.0; });
+  gluon::Trainer trainer(one, optimizer::SGD({.lr_scheduler = negative}));
+  for (Device d : two) autograd::record([&] { return p.data(d) * 3; }).backward();
+  CHECK_THROWS_AS(trainer.step(1), ValueError);
+  for (Device d : two) CHECK(values(p.grad(d)) == std::vector<double>{3, 3});
+}
+
 TEST_CASE("amp: a step without a scaled loss leaves the gradients of several devices as they are", "[gluon]") {
   const std::vector<Device> two{cpu(0), cpu(1)};
   gluon::Parameter p("p", {2});
