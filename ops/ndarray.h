@@ -279,7 +279,7 @@ class NDArray : public ArrayOperators<NDArray> {
   NDArray& update_promoted(ops::BinaryKind kind, const Arg<NDArray>& b);
   engine::Buffer& buffer() const;  // throws TraceError in a trace, where arrays have no memory
   friend class ArrayPart<NDArray>;
-  friend KAON_API void assign_all(std::span<const NDArray>, std::span<const NDArray>, std::source_location);
+  friend void assign_all(std::span<const NDArray>, std::span<const NDArray>, std::source_location);
   void check_writable(const char* op, const Arg<NDArray>& value) const;
   template <class T>
   void copy_elements(std::span<T> out, const std::source_location& site) const;
