@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "kaon/engine/task.h"
 #include "kaon/tests/engine/support.h"
 
 using namespace kaon;

@@ -5,6 +5,7 @@
 
 #include "kaon/gluon/model_zoo/bert.h"
 #include "kaon/gluon/model_zoo/gpt.h"
+#include "kaon/gluon/training_step.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 #include "kaon/tests/support/files.h"
 

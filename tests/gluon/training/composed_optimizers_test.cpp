@@ -5,6 +5,7 @@
 #include "kaon/gluon/nn/nn.h"
 #include "kaon/gluon/training_step.h"
 #include "kaon/gluon/util/amp.h"
+#include "kaon/ops/random_state.h"
 #include "kaon/tests/gluon/support.h"
 #include "kaon/tests/support/files.h"
 
