@@ -12,7 +12,6 @@
 namespace kaon::optimizer {
 namespace {
 
-bool has_16_bits(DType t) { return t == DType::float16 || t == DType::bfloat16; }
 DType computed_in(DType weight) { return weight == DType::float64 ? DType::float64 : DType::float32; }
 NDArray as(const NDArray& a, DType dtype) { return a.dtype() == dtype ? a : nd.cast(a, dtype); }
 
@@ -52,7 +51,7 @@ class ComposedRule : public Rule {
   int num_states() const final { return own_states() + int(multi_precision_); }
   RuleState state(int k, const Shape& weight, DType dtype) const final {
     if (k < own_states()) return own_state(weight, dtype);
-    if (!has_16_bits(dtype)) return {Shape(0), DType::float32};
+    if (!ops::is_half(dtype)) return {Shape(0), DType::float32};
     return {weight, DType::float32, true};
   }
   bool takes_factor() const final { return true; }
@@ -80,7 +79,7 @@ class ComposedRule : public Rule {
     bool copies = false;
     for (size_t i = 0; i < n; ++i) {
       const NDArray* const* const a = &arrays[i * group];
-      const bool copied = multi_precision_ && has_16_bits(a[0]->dtype());
+      const bool copied = multi_precision_ && ops::is_half(a[0]->dtype());
       copies = copies || copied;
       const NDArray& target = copied ? *a[group - 1] : *a[0];
       const DType dtype = computed_in(target.dtype());

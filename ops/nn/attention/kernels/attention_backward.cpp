@@ -88,19 +88,20 @@ struct KeyBlock {
 };
 
 // weights: factor e^(score - logsum) from scores; slopes: e^(score - logsum) (factor slope - delta) from slopes. Both 0
-// where nothing is seen. No factors: all 1.
-template <class A>
+// where nothing is seen. Factors are read where some are dropped, else they are 1.
+template <bool drops, class A>
 void differentiate_row(A* weights, A* slopes, int64_t seen, int64_t most, A logsum, A delta, const A* factors) {
   const hn::ScalableTag<A> d;
   const int64_t lanes = int64_t(hn::Lanes(d));
   const auto shift = hn::Set(d, logsum), mean = hn::Set(d, delta);
   for (int64_t j = 0; j < most; j += lanes) {
     const auto valid = hn::FirstN(d, size_t(std::clamp<int64_t>(seen - j, 0, lanes)));
-    const auto w = hn::IfThenElseZero(valid, exp_below(d, hn::Sub(hn::LoadU(d, weights + j), shift)));
-    const auto factor = factors ? hn::LoadU(d, factors + j) : hn::Set(d, A(1));
-    const auto slope = hn::Mul(factor, hn::LoadU(d, slopes + j));
-    hn::StoreU(hn::IfThenElseZero(valid, hn::Mul(w, factor)), d, weights + j);
+    auto w = hn::IfThenElseZero(valid, exp_below(d, hn::Sub(hn::LoadU(d, weights + j), shift)));
+    auto slope = hn::LoadU(d, slopes + j);
+    if constexpr (drops) slope = hn::Mul(slope, hn::LoadU(d, factors + j));
     hn::StoreU(hn::IfThenElseZero(valid, hn::Mul(w, hn::Sub(slope, mean))), d, slopes + j);
+    if constexpr (drops) w = hn::IfThenElseZero(valid, hn::Mul(w, hn::LoadU(d, factors + j)));
+    hn::StoreU(w, d, weights + j);
   }
 }
 
@@ -132,9 +133,9 @@ void add_block(const AttentionBackward& f, const Prepared& p, const KeyBlock<acc
         apply_mask<T>(f.mask, f.mask.at(b, h, first + r, keys.first), seen, weights + r * gradient_keys);
       }
       if (f.dropout.is_on()) draw_factors(f.dropout, row + r, keys.first, seen, factors);
-      differentiate_row(weights + r * gradient_keys, slopes + r * gradient_keys, seen, cleared,
-                        static_cast<const A*>(f.logsum)[row + r], static_cast<const A*>(p.delta)[row + r],
-                        f.dropout.is_on() ? factors : nullptr);
+      const auto differentiate = f.dropout.is_on() ? differentiate_row<true, A> : differentiate_row<false, A>;
+      differentiate(weights + r * gradient_keys, slopes + r * gradient_keys, seen, cleared,
+                    static_cast<const A*>(f.logsum)[row + r], static_cast<const A*>(p.delta)[row + r], factors);
     }
     multiply(LeftSide<A>{slopes + i * gradient_keys, gradient_keys, 1},
              RightSide<A>{keys.key_rows, p.dim, width, p.dim}, most, nullptr, true, d_query + (first + i) * p.dim,
