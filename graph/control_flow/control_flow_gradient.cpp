@@ -79,6 +79,12 @@ struct GradState : ControlFlowState {
     }
   }
 
+  // Runs a joint on `inputs`. What it computes again has the bits of the forward: kernels pack the same constants.
+  void run(const Joint& joint, const RandomKey& key) {
+    if (!sources.empty()) sources.resize(inputs.size());
+    joint.body.run(inputs, outputs, sources, key);
+  }
+
   // Appends the places of what `joint` reports, which presences[i][turn] tells afterwards, to the outputs of a run.
   void add_reports(const Joint& joint, size_t turn) {
     for (size_t i = 0; i < joint.arrives.size(); ++i) {
@@ -115,7 +121,7 @@ void run_branch(GradState& s, const KernelContext& c) {
   for (const TensorView& v : c.outputs.first(size_t(num_gradients))) s.outputs.push_back(v.data);
   s.presences.assign(s.wanted.size(), {});
   s.add_reports(*joint, 0);
-  joint->body.run(s.inputs, s.outputs, {}, key_of(p, c));
+  s.run(*joint, key_of(p, c));
   for_each_report(s.r, c, [&](size_t i) { return s.presences[i][0]; });
 }
 
@@ -150,7 +156,7 @@ class LoopBackward {
         if (s_.wanted[i]) s_.outputs.push_back(place(i, k));
       }
       s_.add_reports(joint, size_t(k & 1));
-      joint.body.run(s_.inputs, s_.outputs, {}, {key.seed, key.offset + uint64_t(k) * s_.draws});
+      s_.run(joint, {key.seed, key.offset + uint64_t(k) * s_.draws});
       for (size_t i = 0; i < values; ++i) s_.arrived[i] |= s_.presences[i][size_t(k & 1)];
     }
     if (n == 0) hand_through();

@@ -147,3 +147,31 @@ TEST_CASE("loop gradients: recorded in prediction, without Dropout") {
   require_same(gradients([&](const auto& x) { return call(graph, x); }),
                gradients([&](const auto& x) { return body(nd, x); }), "gradient");
 }
+
+TEST_CASE("loop gradients: mirror computes again what the forward computed, with packed weights too") {
+  const std::vector<NDArray> inputs{numbers({3, 4, 16}, 1), numbers({4, 16}, 2), numbers({16}, 3)};
+  const auto body = [](auto F, auto x) {
+    using A = array_of<decltype(x)>;
+    const A weight = A::from_values(numbers({16, 16}, 4), ""), bias = A::from_values(numbers({16}, 5), "");
+    auto [out, last] = contrib::foreach (
+        [&](const A& row, const A& s) {
+          const A next = F.tanh(F.FullyConnected(row * s, weight, bias, {.num_hidden = 16}));
+          return std::pair(next, next);
+        },
+        x[0], x[1]);
+    const A chosen = contrib::cond(
+        F.sum(x[2]) > 0, [&] { return F.tanh(F.FullyConnected(last, weight, bias, {.num_hidden = 16})); },
+        [&] { return last; });
+    return std::vector<A>{out, chosen};
+  };
+  const auto run = [&](HybridizeOptions options) {
+    CachedGraph graph = traced(body, inputs, options);
+    std::vector<NDArray> x;
+    for (const NDArray& a : inputs) x.push_back(a.copy()), x.back().attach_grad();
+    std::vector<NDArray> all = autograd::record([&] { return call(graph, x); }, false);
+    autograd::backward(all, std::vector{numbers({3, 4, 16}, 7), numbers({4, 16}, 8)});
+    all.push_back(x[0].grad()), all.push_back(x[1].grad());
+    return all;
+  };
+  require_same(run({.mirror = true}), run({}), "mirror");
+}
