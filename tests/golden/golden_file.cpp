@@ -145,13 +145,14 @@ NDArray golden_head(const Shape& shape) {
   return nd.array(v, shape);
 }
 
-void check_close(const std::string& what, const NDArray& got, const NDArray& expected, double absolute) {
+void check_close(const std::string& what, const NDArray& got, const NDArray& expected, double absolute,
+                 double relative) {
   INFO(what);
   REQUIRE(got.shape() == expected.shape());
   const auto a = got.asvector<double>(), b = expected.asvector<double>();
   for (size_t i = 0; i < a.size(); ++i) {
     INFO("element " << i << ": got " << a[i] << ", expected " << b[i]);
-    REQUIRE(std::abs(a[i] - b[i]) <= absolute + 1e-5 * std::abs(b[i]));
+    REQUIRE(std::abs(a[i] - b[i]) <= absolute + relative * std::abs(b[i]));
   }
 }
 

@@ -50,7 +50,8 @@ std::string compare_golden(const NDArray& got, const Golden& golden);
 // The weights of the elements in the losses of make_recurrent.py and make_layers.py.
 NDArray golden_head(const Shape& shape);
 
-// Requires the shape, and every element within absolute + 1e-5 |expected|. `what` is for messages.
-void check_close(const std::string& what, const NDArray& got, const NDArray& expected, double absolute);
+// Requires the shape, and every element within absolute + relative |expected|. `what` is for messages.
+void check_close(const std::string& what, const NDArray& got, const NDArray& expected, double absolute,
+                 double relative = 1e-5);
 
 }  // namespace kaon::test

@@ -302,7 +302,8 @@ TEST_CASE("golden: networks train as MXNet's do", "[golden]") {
           }
         }
         for (const auto& [key, array] : saved(n, net.block)) {
-          check_close(key + ", trained", array, golden.all.at("trained/" + key), 2e-5);
+          // Five steps magnify the rounding of oneDNN's kernels, which differs between instruction sets.
+          check_close(key + ", trained", array, golden.all.at("trained/" + key), 1e-4, 1e-4);
         }
       }
     }
