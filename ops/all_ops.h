@@ -68,7 +68,7 @@ using ElementwiseOps =
                 EqualScalar, NotEqualScalar, GreaterScalar, GreaterEqualScalar, LesserScalar, LesserEqualScalar,
                 LogicalAndScalar, LogicalOrScalar, LogicalXorScalar, SmoothL1, Where, Clip, ClipBackward, Cast, AddN,
                 SumTo, HardSigmoid, Polygamma, Erfinv, Quadratic, RoundSte, SignSte, GradientMultiplier, UnitLoss,
-                AmpMulticast>;
+                AmpCast, AmpMulticast>;
 using ReduceOps = ops::OpList<Sum, Mean, Prod, Max, Min, NanSum, NanProd, Norm, ArgMax, ArgMin, ArgMaxChannel, SumGrad,
                               MaxGrad, NanSumGrad, ProdGrad, NormGrad, Order, TopK, Sort, ArgSort, Scan, CumSum>;
 using MovementOps =

@@ -176,6 +176,7 @@ class ArrayFunctions : public ops::OperatorCalls<A> {
   A sign_ste(const In<A>& x) const { return call(op::SignSte{}, x); }
   A gradientmultiplier(const In<A>& x, double scalar = 1) const { return call(op::GradientMultiplier{.scalar = scalar}, x); }  // x, its gradient times scalar
   A make_loss(const In<A>& x) const { return call(op::UnitLoss{}, x); }  // x, with a gradient of ones whatever arrives
+  A amp_cast(const In<A>& x, DType dtype) const { return call(op::AmpCast{.dtype = dtype}, x); }  // 16- and 32-bit floats converted
   std::vector<A> amp_multicast(std::span<const A> arrays, op::AmpMulticast op = {}, const std::source_location& site = std::source_location::current()) const {  // in their widest dtype
     return op.num_outputs = int(arrays.size()), call_list_many(op.num_outputs, op, arrays, site);
   }

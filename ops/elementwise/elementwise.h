@@ -385,14 +385,23 @@ namespace op {
 // become bool by != 0, and 16-bit floats round to nearest even. TypeError for an unknown dtype.
 struct Cast {
   DType dtype = DType::float32;
-  static constexpr OpTraits traits{
-      .name = "Cast", .pointwise = true, .any_layout = true, .aliases = {"cast", "amp_cast"}};
+  static constexpr OpTraits traits{.name = "Cast", .pointwise = true, .any_layout = true, .aliases = {"cast"}};
   static constexpr void fields(auto field) { field("dtype", &Cast::dtype, true); }
   static const OpDef def;
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
   ops::FusedForms fused_forms(const ops::RegisterKernels& k) const;
   std::optional<ops::CudaExpression> cuda_expression(const ops::ExpressionArgs& a) const;
+};
+
+// An array of 16- or 32-bit floats in `dtype`, which is one of these; others stay as they are, float64 too.
+struct AmpCast {
+  DType dtype = DType::float32;
+  static constexpr OpTraits traits{.name = "amp_cast"};
+  static constexpr void fields(auto field) { field("dtype", &AmpCast::dtype, true); }
+  static const OpDef def;
+  void infer(InferContext& c) const;
+  void compose(ComposeContext& c) const;
 };
 
 // num_outputs arrays: those of 16- and 32-bit floats in the widest of their dtypes, or in the narrowest with

@@ -1314,6 +1314,7 @@ std::vector<Wrong> rearranged() {
       wrong<TypeError>({"[erfinv]", "floating", "int32"}, [] { nd.erfinv(ones({2}, whole)); }),
       wrong<TypeError>({"[_contrib_quadratic]", "floating", "int32"}, [] { nd.quadratic(ones({2}, whole), {.a = 1}); }),
       wrong<TypeError>({"[_contrib_round_ste]", "bool"}, [] { nd.round_ste(ones({2}, DType::boolean)); }),
+      wrong<ValueError>({"[amp_cast]", "float64"}, [] { nd.amp_cast(nd.ones({2}), DType::float64); }),
       wrong<ValueError>({"[amp_multicast]", "at least 1"}, [] { nd.amp_multicast(std::vector<NDArray>()); }),
       wrong<ShapeError>({"[im2col]", "data must have 3 dimensions", "(1, 1, 4, 4)"},
                         [] {

@@ -2,7 +2,7 @@
 import numpy as np
 
 from cases_elementwise import describe
-from draw import NUMBERS, REALS, case
+from draw import ANY, NUMBERS, REALS, case
 from tensors import Tensor
 
 
@@ -154,6 +154,12 @@ def gradient_multiplier(name, d):
     if d.chance(0.4):
         attrs["is_int"] = False
     return case(name, [d.values(d.dims(1, 4), d.dtype(NUMBERS))], attrs)
+
+
+@describe("amp_cast", "amp", 50)
+def amp_cast(name, d):
+    source, target = d.dtype(ANY), d.pick("float16", "float32")
+    return case(name, [d.values(d.dims(nothing=True), source, "normal" if source in REALS else None)], {"dtype": target})
 
 
 @describe("amp_multicast", "indexing", 40)

@@ -149,6 +149,11 @@ def make_loss(a, x):
     return UnitLoss.apply(x[0])
 
 
+@formula("amp_cast")
+def amp_cast(a, x):
+    return x[0].clone()
+
+
 @formula("amp_multicast")
 def multicast(a, x):
     return [i.clone() for i in x]

@@ -84,6 +84,26 @@ void own_gradient_rows(Rows& rows) {
       {.dtypes = every_dtype, .gradient = [](const Hosts& in, const Hosts&) { return Hosts{zeros(in[0].shape, 1)}; }});
 }
 
+// 16- and 32-bit floats in another dtype, others as they are.
+void amp_cast_rows(Rows& rows) {
+  for (DType target : {DType::float16, DType::bfloat16, DType::float32}) {
+    for (DType from : {DType::float16, DType::bfloat16, DType::float32, DType::float64, DType::int32, DType::uint8,
+                       DType::boolean}) {
+      for (const Shape& shape : {Shape(3, 5), Shape(0, 4), Shape()}) {
+        const bool is_cast = is_floating(from) && from != DType::float64;
+        std::vector<double> v;
+        for (int64_t i = 0; i < shape.size(); ++i)
+          v.push_back(from == DType::boolean ? double(i % 2) : double(i % 7) / (is_floating(from) ? 2 : 1));
+        rows.emplace_back(op::AmpCast{.dtype = target}, std::vector{index(shape, v, from)}, [=](const Hosts& in) {
+          Hosts out = in;
+          if (is_cast) out[0].dtype = target;
+          return out;
+        });
+      }
+    }
+  }
+}
+
 // Arrays in the widest or narrowest of their dtypes.
 void multicast_rows(Rows& rows) {
   for (bool narrow : {false, true}) {
@@ -482,6 +502,7 @@ Rows elementwise_rows() {
   backward_row(
       rows, op::BackwardTanh{}, [](double y) { return 1 - y * y; }, Fill::unit);
   backward_row(rows, op::BackwardGelu{}, gelu_slope, Fill::normal);
+  amp_cast_rows(rows);
   multicast_rows(rows);
   binary_rows(rows);
   scalar_rows(rows);

@@ -1,3 +1,4 @@
+// Casts of mixed precision.
 #include <fmt/format.h>
 
 #include "kaon/ops/elementwise/elementwise.h"
@@ -8,9 +9,20 @@ namespace kaon {
 
 using namespace ops;
 
+constinit const OpDef op::AmpCast::def = make_op_def<op::AmpCast>();
 constinit const OpDef op::AmpMulticast::def = make_op_def<op::AmpMulticast>();
 
 static bool is_cast(DType t) { return is_floating(t) && size_of(t) <= 4; }
+
+void op::AmpCast::infer(InferContext& c) const {
+  if (!is_cast(dtype)) c.fail_value(fmt::format("dtype must be float16, bfloat16 or float32, got {}", name_of(dtype)));
+  c.set_output(c.shape(0), is_cast(c.dtype()) ? dtype : c.dtype());
+}
+
+void op::AmpCast::compose(ComposeContext& c) const {
+  const NDArray& x = c.input();
+  c.set(x.dtype() == c.output().dtype ? x : nd.cast(x, c.output().dtype));
+}
 
 void op::AmpMulticast::infer(InferContext& c) const {
   if (num_outputs < 1) c.fail_value(fmt::format("num_outputs must be at least 1, got {}", num_outputs));
