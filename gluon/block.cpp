@@ -312,16 +312,18 @@ std::string describe(const std::vector<std::string>& names, const std::vector<Te
 
 }  // namespace
 
-void export_block(const BlockNode& block, const std::string& prefix, int epoch, const ExportOptions& options) {
-  if (epoch < 0) throw ValueError(fmt::format("[export_model] epoch must not be negative, got {}", epoch));
-  if (block.traces.empty()) {
-    throw StateError("[export_model] call hybridize() and run the net once before exporting it");
-  }
-  // The program of the latest call, for prediction when there was one.
-  const BlockNode::Trace* chosen = &block.traces.front();
-  for (const auto& t : block.traces) {
+const BlockNode::Trace& BlockNode::latest_trace(const char* asker) const {
+  if (traces.empty()) throw StateError(fmt::format("[{}] call hybridize() and run the net once before", asker));
+  const Trace* chosen = &traces.front();
+  for (const Trace& t : traces) {
     if (t.training != chosen->training ? !t.training : t.used > chosen->used) chosen = &t;
   }
+  return *chosen;
+}
+
+void export_block(const BlockNode& block, const std::string& prefix, int epoch, const ExportOptions& options) {
+  if (epoch < 0) throw ValueError(fmt::format("[export_model] epoch must not be negative, got {}", epoch));
+  const BlockNode::Trace* chosen = &block.latest_trace("export_model");
   Symbol program = chosen->graph->program();
   if (!chosen->metas.empty()) {
     const std::vector<std::string>& names = chosen->graph->input_names();

@@ -15,7 +15,8 @@ namespace kaon::gluon {
 
 using namespace graph;
 
-SymbolBlock::SymbolBlock(const Symbol& outputs, const std::vector<std::string>& inputs)
+SymbolBlock::SymbolBlock(const Symbol& outputs, const std::vector<std::string>& inputs,
+                         std::span<const Parameter> params)
     : HybridBlock("symbolblock"), program_(outputs), inputs_(inputs) {
   auto all = outputs.list_inputs();
   for (const std::string& name : inputs) {
@@ -41,6 +42,11 @@ SymbolBlock::SymbolBlock(const Symbol& outputs, const std::vector<std::string>& 
     for (int i = 0; i < shape.ndim(); ++i) shape[i] = std::max<int64_t>(shape[i], 0);
     bool is_aux = std::find(aux.begin(), aux.end(), name) != aux.end();
     param(name, shape, {.dtype = m.dtype, .differentiable = !is_aux});
+    const auto given = std::find_if(params.begin(), params.end(), [&](const Parameter& p) { return p.name() == name; });
+    if (given == params.end()) continue;
+    BlockNode::OwnParameter& own = node_->parameters.back();
+    own.parameter = *given;
+    own.is_shared = true;
   }
   node_->active = true;
 }

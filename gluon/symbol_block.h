@@ -9,11 +9,13 @@
 namespace KAON_API kaon {
 namespace gluon {
 
-// Variables that are not inputs become parameters of their own names. Always runs as one planned submission; with
+// A program whose variables have their own names in files. Always runs as one planned submission; with
 // Symbols it composes. A handle; thread safety as Block.
 class SymbolBlock : public HybridBlock<SymbolBlock> {
  public:
-  SymbolBlock(const Symbol& outputs, const std::vector<std::string>& inputs);
+  // Variables that are not inputs become parameters, those named as one of `params` that very one. Throws ValueError
+  // for an input that the program lacks.
+  SymbolBlock(const Symbol& outputs, const std::vector<std::string>& inputs, std::span<const Parameter> params = {});
 
   // Reads the files of export_model or MXNet. Without a parameter file initialize() sets the values, and with
   // allow_missing those of parameters that the file lacks. Dtypes are the file's. Blocks. Throws IoError for unreadable

@@ -76,6 +76,8 @@ struct BlockNode : std::enable_shared_from_this<BlockNode> {
   const BlockNode* named_by() const;                                            // the first of its parents that lives
   void set_prefix(const std::string& new_prefix, const std::string& new_path);  // and of the children that it named
   void clear_traces();  // the block's and those of blocks that contain it
+  // That of the latest call, in prediction when there was one. Throws StateError naming `asker` when there is none.
+  const Trace& latest_trace(const char* asker) const;
 };
 
 namespace detail {

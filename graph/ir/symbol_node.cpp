@@ -117,12 +117,12 @@ void SymbolShapeWatch::note_read() {
 }
 
 namespace {
-SymbolEntry same_input(SymbolNode&, size_t, SymbolEntry e) { return e; }
+void same_inputs(const SymbolNode&, std::vector<SymbolEntry>&) {}
 
 // Copies the program; `replace` may give an entry for a node instead of its copy, and may take its inputs in the copy;
-// `input` may give another one for an input of a copy.
-template <class Replace, class Input = decltype(&same_input)>
-Symbol rebuild(const Symbol& program, const std::string& prefix, Replace&& replace, Input&& input = &same_input) {
+// `change` may change the inputs of a copy.
+template <class Replace, class Change = decltype(&same_inputs)>
+Symbol rebuild(const Symbol& program, const std::string& prefix, Replace&& replace, Change&& change = &same_inputs) {
   std::unordered_map<const SymbolNode*, IntrusivePtr<SymbolNode>> copies;
   std::unordered_map<const SymbolNode*, SymbolEntry> replaced;
   auto mapped = [&](const SymbolEntry& e) {
@@ -146,13 +146,16 @@ Symbol rebuild(const Symbol& program, const std::string& prefix, Replace&& repla
       copies[n] = IntrusivePtr<SymbolNode>(n);
       continue;
     }
+    std::vector<SymbolEntry> inputs;
+    for (const SymbolEntry& e : n->inputs) inputs.push_back(mapped(e));
+    change(*n, inputs);  // which may make nodes: they come before this one in the order of creation
     auto c = make_node(n->op, prefix + n->name);
     c->op_name = n->op_name;
     c->is_detached = n->is_detached;
     c->attrs = n->attrs;
     c->text_attrs = n->text_attrs;
     c->outputs = n->outputs;
-    for (size_t i = 0; i < n->inputs.size(); ++i) c->inputs.push_back(input(*n, i, mapped(n->inputs[i])));
+    c->inputs = std::move(inputs);
     infer_node(*c);
     copies[n] = c;
   }
@@ -180,11 +183,13 @@ std::pair<Symbol, std::vector<std::string>> with_direct_labels(const Symbol& pro
   std::vector<std::string> labels;
   Symbol result = rebuild(
       program, "", [](SymbolNode&) { return SymbolEntry{}; },
-      [&](SymbolNode& n, size_t i, SymbolEntry e) {
-        bool is_label = int(i) < n.op->traits.inputs.size() && n.op->traits.inputs[int(i)] == "label";
-        if (!is_label || !tainted.count(n.inputs[i].node.get())) return e;
-        labels.push_back(n.name + "_label");
-        return Symbol::variable(labels.back()).entry();
+      [&](const SymbolNode& n, std::vector<SymbolEntry>& inputs) {
+        for (size_t i = 0; i < inputs.size(); ++i) {
+          bool is_label = int(i) < n.op->traits.inputs.size() && n.op->traits.inputs[int(i)] == "label";
+          if (!is_label || !tainted.count(n.inputs[i].node.get())) continue;
+          labels.push_back(n.name + "_label");
+          inputs[i] = Symbol::variable(labels.back()).entry();
+        }
       });
   return {result, labels};
 }
@@ -194,6 +199,11 @@ Symbol with_replaced(const Symbol& program,
   return rebuild(program, "", [&](SymbolNode& n, const std::vector<SymbolEntry>& inputs) {
     return n.op ? replacement(n, inputs) : SymbolEntry{};
   });
+}
+
+Symbol with_inputs(const Symbol& program, FunctionRef<void(const SymbolNode&, std::vector<SymbolEntry>&)> change) {
+  return rebuild(
+      program, "", [](SymbolNode&) { return SymbolEntry{}; }, change);
 }
 
 std::pair<Symbol, std::vector<std::pair<std::string, NDArray>>> constants_as_variables(const Symbol& program) {

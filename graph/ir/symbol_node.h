@@ -94,6 +94,10 @@ std::pair<Symbol, std::vector<std::string>> with_direct_labels(const Symbol& pro
 Symbol with_replaced(const Symbol& program,
                      FunctionRef<SymbolEntry(const SymbolNode&, const std::vector<SymbolEntry>&)> replacement);
 
+// The program with other inputs of its operators: change(node, inputs) may change what `node` reads, which `inputs` are
+// in the new program.
+Symbol with_inputs(const Symbol& program, FunctionRef<void(const SymbolNode&, std::vector<SymbolEntry>&)> change);
+
 // The program with each constant as a variable of its name, and the values of these.
 std::pair<Symbol, std::vector<std::pair<std::string, NDArray>>> constants_as_variables(const Symbol& program);
 

@@ -336,7 +336,10 @@ TEST_CASE("guide: training", "[docs]") {
 
     gluon::Trainer clipped(net.collect_params(), optimizer::AdamW(), {.clip_global_norm = 1.0});
     amp::init_trainer(clipped);  // for float16: losses in a scale that finds itself
-    auto scaled = autograd::record([&] { return amp::scale_loss(loss_fn(net(x), label), clipped); });
+    net.hybridize();
+    net(x);
+    auto mixed = amp::convert_hybrid_block(net);  // products in float16
+    auto scaled = autograd::record([&] { return amp::scale_loss(loss_fn(mixed(x), label), clipped); });
     scaled.backward();
     clipped.step(64);  // changes nothing, and lowers the scale, where a gradient is not finite
     gluon::save_checkpoint("last.params", net, clipped, {{"epoch", nd.array({3.0})}});
