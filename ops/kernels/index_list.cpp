@@ -47,22 +47,31 @@ namespace {
 // Slices of so few elements are added one after the other, each in memory: sorting their indices would cost more.
 constexpr int64_t kShort = 8;
 
+// As integers wrap.
+template <class T>
+T plus(T a, T b) {
+  return T(sum_t<T>(a) + sum_t<T>(b));
+}
+
 template <class T>
 void add_in_turn(KernelContext& c, const int64_t* positions, int64_t count, int64_t rows, int64_t outer, int64_t inner,
-                 const T* from, T* to) {
+                 const T* from, T* to, const T* data) {
   c.run.parallel_for(outer, std::max<int64_t>(1, kPiece / ((count + rows) * inner)), [&](int64_t o, int64_t end) {
     for (; o < end; ++o) {
       T* const slices = to + o * rows * inner;
       const T* const added = from + o * count * inner;
       std::fill_n(slices, rows * inner, T(0));
       if (inner == 1) {
-        for (int64_t j = 0; j < count; ++j) slices[positions[j]] = T(slices[positions[j]] + added[j]);
-        continue;
+        for (int64_t j = 0; j < count; ++j) slices[positions[j]] = plus(slices[positions[j]], added[j]);
+      } else {
+        for (int64_t j = 0; j < count; ++j) {
+          T* const slice = slices + positions[j] * inner;
+          for (int64_t i = 0; i < inner; ++i) slice[i] = plus(slice[i], added[j * inner + i]);
+        }
       }
-      for (int64_t j = 0; j < count; ++j) {
-        T* const slice = slices + positions[j] * inner;
-        for (int64_t i = 0; i < inner; ++i) slice[i] = T(slice[i] + added[j * inner + i]);
-      }
+      if (!data) continue;
+      const T* const own = data + o * rows * inner;
+      for (int64_t i = 0; i < rows * inner; ++i) slices[i] = plus(own[i], slices[i]);
     }
   });
 }
@@ -76,15 +85,31 @@ void add_slices(const T* a, const T* b, T* to, int64_t n) {
   }
 }
 
+// One row of floats, each of which is the sum of these slices, in order; then that of `data`, if there is one.
+template <class T, class Slice>
+void add_row(int64_t k, int64_t end, const Slice& slice, const T* data, T* row, int64_t n) {
+  if (k == end) {
+    for (int64_t i = 0; i < n; ++i) row[i] = T(data[i] + T(0));
+  } else if (end - k == 1) {
+    if (data) return add_slices(data, slice(k), row, n);
+    copy_run(row, slice(k), size_t(n) * sizeof(T));
+  } else {
+    add_slices(slice(k), slice(k + 1), row, n);
+    for (k += 2; k < end; ++k) add_slices(row, slice(k), row, n);
+    if (data) add_slices(data, row, row, n);
+  }
+}
+
 }  // namespace
 
 void scatter_add(KernelContext& c, const int64_t* positions, int64_t count, int64_t rows, int64_t outer, int64_t inner,
-                 const void* src, void* dst, DType dtype) {
+                 const void* src, void* dst, DType dtype, const void* data) {
   if (outer * rows * inner == 0) return;
   if (inner <= kShort && dtype != DType::float16 && dtype != DType::bfloat16) {
     return dispatch_all("scatter_add", dtype, [&]<class T>() {
       if constexpr (std::is_same_v<T, accumulate_t<T>>) {
-        add_in_turn(c, positions, count, rows, outer, inner, static_cast<const T*>(src), static_cast<T*>(dst));
+        add_in_turn(c, positions, count, rows, outer, inner, static_cast<const T*>(src), static_cast<T*>(dst),
+                    static_cast<const T*>(data));
       }
     });
   }
@@ -98,6 +123,7 @@ void scatter_add(KernelContext& c, const int64_t* positions, int64_t count, int6
   dispatch_signed("scatter_add", dtype, [&]<class T>() {
     using Acc = sum_t<T>;
     const T* from = static_cast<const T*>(src);
+    const T* const own = static_cast<const T*>(data);
     T* to = static_cast<T*>(dst);
     const int64_t load = inner * (1 + count / rows);
     c.run.parallel_for(outer * rows, std::max<int64_t>(1, kPiece / load), [&](int64_t item, int64_t end) {
@@ -105,19 +131,14 @@ void scatter_add(KernelContext& c, const int64_t* positions, int64_t count, int6
       for (; item < end; ++item) {
         const int64_t o = item / rows, r = item % rows, first = start[r], last = start[r + 1];
         T* row = to + item * inner;
-        if (first == last) {
+        const T* const own_row = own ? own + item * inner : nullptr;
+        if (first == last && !own) {
           std::memset(static_cast<void*>(row), 0, size_t(inner) * sizeof(T));
           continue;
         }
         const auto part = [&](int64_t k) { return from + (o * count + order[k]) * inner; };
         if constexpr (std::is_same_v<T, Acc>) {  // in place
-          const T* const a = part(first);
-          if (last - first == 1) {
-            copy_run(row, a, size_t(inner) * sizeof(T));
-            continue;
-          }
-          add_slices(a, part(first + 1), row, inner);
-          for (int64_t k = first + 2; k < last; ++k) add_slices(row, part(k), row, inner);
+          add_row(first, last, part, own_row, row, inner);
           continue;
         }
         for (int64_t column = 0; column < inner; column += 256) {
@@ -127,6 +148,7 @@ void scatter_add(KernelContext& c, const int64_t* positions, int64_t count, int6
             const T* const head = part(k) + column;
             for (int64_t i = 0; i < n; ++i) sum[i] = Acc(sum[i] + Acc(head[i]));
           }
+          for (int64_t i = 0; own && i < n; ++i) sum[i] = Acc(Acc(own_row[column + i]) + sum[i]);
           for (int64_t i = 0; i < n; ++i) row[column + i] = T(sum[i]);
         }
       }

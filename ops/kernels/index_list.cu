@@ -198,6 +198,7 @@ struct AddRows {
   FastDivide rows;
   int64_t slots;
   const Acc* pieces;
+  const T* data;
   T* dst;
   __device__ void operator()(int64_t i) const {
     int64_t column = i;
@@ -209,7 +210,8 @@ struct AddRows {
     const int64_t first = o * slots + begin / piece;
     const Acc sum =
         add_in_order(Acc(0), 0, whole, [&](int64_t k) { return pieces[(first + k) * sums.inner.divisor() + column]; });
-    dst[i] = T(sums.of(sum, begin + whole * piece, end, o, column));
+    const Acc all = sums.of(sum, begin + whole * piece, end, o, column);
+    dst[i] = T(data ? Acc(Acc(data[i]) + all) : all);
   }
 };
 
@@ -240,14 +242,15 @@ Contributions sort_contributions(KernelContext& c, int64_t* keys, int64_t count,
 }
 
 void add_contributions(KernelContext& c, const Contributions& contributions, int64_t count, int64_t rows, int64_t outer,
-                       int64_t inner, const void* src, void* dst, DType dtype) {
+                       int64_t inner, const void* src, void* dst, DType dtype, const void* data) {
   dispatch_signed("scatter_add", dtype, [&]<class T>() {
     using Acc = sum_t<T>;
     const Sums<T> sums{contributions, FastDivide(inner), count, static_cast<const T*>(src)};
     const int64_t slots = count < 2 * piece ? 0 : count / piece, n = outer * slots * inner;
     Acc* pieces = n == 0 ? nullptr : static_cast<Acc*>(c.run.workspace(size_t(n) * sizeof(Acc)));
     for_each(c, n, AddPieces<T>{sums, FastDivide(slots), pieces});
-    for_each(c, outer * rows * inner, AddRows<T>{sums, FastDivide(rows), slots, pieces, static_cast<T*>(dst)});
+    for_each(c, outer * rows * inner,
+             AddRows<T>{sums, FastDivide(rows), slots, pieces, static_cast<const T*>(data), static_cast<T*>(dst)});
   });
 }
 

@@ -105,7 +105,7 @@ struct Contributions {
 Contributions sort_contributions(KernelContext& c, int64_t* keys, int64_t count, int64_t rows);
 // scatter_add with these contributions.
 void add_contributions(KernelContext& c, const Contributions& contributions, int64_t count, int64_t rows, int64_t outer,
-                       int64_t inner, const void* src, void* dst, DType dtype);
+                       int64_t inner, const void* src, void* dst, DType dtype, const void* data);
 
 template <class P>
 struct WriteKey {
@@ -116,15 +116,16 @@ struct WriteKey {
 
 // dst[o, positions(j), :] += src[o, j, :] as on the CPU: dst (outer, rows, inner) is zeroed first, and each of its rows
 // adds its contributions in order of j, 16-bit floats in float32; a row with very many adds sums of pieces of them,
-// always the same ones. Any dtype but bool.
+// always the same ones; then that of `data`, if there is one. Any dtype but bool.
 template <class P>
 void scatter_add(KernelContext& c, const P& positions, int64_t count, int64_t rows, int64_t outer, int64_t inner,
-                 const void* src, void* dst, DType dtype) {
-  if (outer * rows * inner == 0) return;
-  if (count == 0) return zero_bytes(c, dst, size_t(outer * rows * inner) * size_of(dtype));
+                 const void* src, void* dst, DType dtype, const void* data = nullptr) {
+  const size_t bytes = size_t(outer * rows * inner) * size_of(dtype);
+  if (bytes == 0) return;
+  if (count == 0) return data ? copy_bytes(c, data, dst, bytes) : zero_bytes(c, dst, bytes);
   int64_t* keys = static_cast<int64_t*>(c.run.workspace(size_t(count) * sizeof(int64_t)));
   for_each(c, count, WriteKey<P>{positions, keys});
-  add_contributions(c, sort_contributions(c, keys, count, rows), count, rows, outer, inner, src, dst, dtype);
+  add_contributions(c, sort_contributions(c, keys, count, rows), count, rows, outer, inner, src, dst, dtype, data);
 }
 
 }  // namespace kaon::cuda

@@ -35,9 +35,10 @@ KAON_HOST_DEVICE inline int64_t position_of(int64_t i, int64_t n, IndexMode mode
 const int64_t* load_indices(KernelContext& c, const TensorView& indices, int64_t n, IndexMode mode, const char* op);
 
 // dst[o, positions[j], :] += src[o, j, :] for o < outer, j < count, with dst (outer, rows, inner) zeroed first. Each
-// row of dst adds its contributions in order of j, 16-bit floats in float32. Any dtype but bool.
+// row of dst adds its contributions in order of j, 16-bit floats in float32; then that of `data`, if there is one,
+// which does not overlap dst. Any dtype but bool.
 void scatter_add(KernelContext& c, const int64_t* positions, int64_t count, int64_t rows, int64_t outer, int64_t inner,
-                 const void* src, void* dst, DType dtype);
+                 const void* src, void* dst, DType dtype, const void* data = nullptr);
 
 // dst[o, j, :] = src[o, positions[j], :], the inverse; elements of `width` bytes.
 void gather_rows(KernelContext& c, const int64_t* positions, int64_t count, int64_t rows, int64_t outer, int64_t inner,

@@ -255,12 +255,18 @@ void op::IndexAdd::infer(InferContext& c) const {
   c.set_output(c.shape(0), c.dtype());
 }
 
-void op::IndexAdd::compose(ComposeContext& c) const {
-  const auto wide = [](const NDArray& x) { return is_half(x.dtype()) ? nd.cast(x, DType::float32) : x; };
-  const NDArray &data = c.input(0), values = wide(c.input(2));
-  const NDArray added = nd._backward_take(values, c.input(1), {.shape = data.shape(), .axis = axis, .mode = mode});
-  const NDArray sum = wide(data) + added;
-  c.set(is_half(data.dtype()) ? nd.cast(sum, data.dtype()) : sum);
+void op::IndexAdd::grad(GradContext& g) const {
+  if (!g.has_head(0)) return;
+  if (g.wants(0)) g.set(0, g.head());
+  if (g.wants(2)) g.set(2, nd.take(g.head(), g.input(1), {.axis = axis, .mode = mode}));
+}
+
+void run_cpu(const op::IndexAdd& op, KernelContext& c) {
+  const Shape& data = c.in(0).shape;
+  const int at = normalize_axis(op.axis, data.ndim(), "index_add");
+  const int64_t* const positions = load_indices(c, c.in(1), data[at], op.mode, "index_add");
+  scatter_add(c, positions, c.in(1).size(), data[at], data.product(0, at), data.product(at + 1, data.ndim()),
+              c.in(2).data, c.out().data, c.out().dtype, c.in(0).data);
 }
 
 }  // namespace kaon

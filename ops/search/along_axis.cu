@@ -1,5 +1,5 @@
-// take_along_axis and put_along_axis on CUDA: a thread for each element; what is written to one element is sorted by
-// order first, so that results do not depend on the threads.
+// take_along_axis, put_along_axis and index_add on CUDA: a thread for each element; what is written to one element is
+// sorted by order first, so that results do not depend on the threads.
 #include "kaon/ops/cuda/elementwise.cuh"
 #include "kaon/ops/kernels/index_list.cuh"
 #include "kaon/ops/search/kernels/combine.h"
@@ -71,6 +71,13 @@ void run_cuda(const op::PutAlongAxis& op, KernelContext& c) {
     return dispatch_width(c.out().dtype, [&]<class T>() { put<Scatter::none, T>(c, all); });
   }
   dispatch_combine("put_along_axis", op.reduce, c.out().dtype, [&]<Scatter S, class T>() { put<S, T>(c, all); });
+}
+
+void run_cuda(const op::IndexAdd& op, KernelContext& c) {
+  const Shape& data = c.in(0).shape;
+  const int at = normalize_axis(op.axis, data.ndim(), "index_add");
+  cuda::scatter_add(c, cuda::Positions(c.in(1), data[at], op.mode), c.in(1).size(), data[at], data.product(0, at),
+                    data.product(at + 1, data.ndim()), c.in(2).data, c.out().data, c.out().dtype, c.in(0).data);
 }
 
 }  // namespace kaon

@@ -71,8 +71,8 @@ struct PutAlongAxis {
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && !q.is_first(axis); }
 };
 
-// data with the slices j of values added to its slices index[j] along `axis`, in order of j. Indices outside as `mode`
-// says. Numbers.
+// data plus, in each slice index[j] along `axis`, the sum of the slices j of values, in order of j. Indices outside as
+// `mode` says. Numbers; 16-bit floats are rounded once.
 struct IndexAdd {
   int axis = 0;
   IndexMode mode = IndexMode::raise;
@@ -84,13 +84,18 @@ struct IndexAdd {
   }
   static const OpDef def;
   void infer(InferContext& c) const;
-  void compose(ComposeContext& c) const;
+  void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const {
+    return q.has_rows(0) && !q.has_rows(1) && q.has_rows(2) && !q.is_first(axis);
+  }
 };
 }  // namespace op
 void run_cpu(const op::TakeAlongAxis& op, KernelContext& c);
 void run_cuda(const op::TakeAlongAxis& op, KernelContext& c);
 void run_cpu(const op::PutAlongAxis& op, KernelContext& c);
 void run_cuda(const op::PutAlongAxis& op, KernelContext& c);
+void run_cpu(const op::IndexAdd& op, KernelContext& c);
+void run_cuda(const op::IndexAdd& op, KernelContext& c);
 
 // --- tril and triu: matrices with zeros above or below a diagonal.
 

@@ -97,7 +97,7 @@ const NameSet kept = nothing + names(R"(
     _ctc_loss_of_logs _rnn_scan _backward_scaled_dot_product_attention rotary_embedding scaled_dot_product_attention
     _fused_pointwise _rematerialize_batch_norm _np_any _np_all _histogram _product_scan _extreme_scan searchsorted
     put_along_axis SVMOutput _contrib_fft _contrib_ifft
-    _npi_eig)");
+    _npi_eig index_add)");
 
 // All that are neither pointwise nor repeat their input.
 const NameSet not_fused = nothing + names(R"(
@@ -121,7 +121,7 @@ const NameSet not_fused = nothing + names(R"(
     _product_scan _extreme_scan searchsorted put_along_axis take_along_axis _npi_tril triu _np_roll _difference
     _npi_isnan _npi_isinf _npi_isfinite _npi_isposinf _npi_isneginf _npi_nan_to_num _npi_bitwise_and _npi_bitwise_or
     _npi_bitwise_xor left_shift right_shift SVMOutput _contrib_fft _contrib_ifft
-    _npi_eig _npi_lcm)");
+    _npi_eig _npi_lcm index_add glu)");
 
 // The policy `bucket` is for predictions, without gradients; it pads before other passes run.
 const NameSet mixes_rows = nothing + names(R"(
@@ -148,7 +148,7 @@ const NameSet cheap = nothing + names(R"(
     put_along_axis take_along_axis _npi_tril triu _np_roll _difference _npi_isnan _npi_isinf _npi_isfinite
     _npi_isposinf _npi_isneginf _npi_nan_to_num _npi_bitwise_and _npi_bitwise_or _npi_bitwise_xor left_shift
     right_shift SVMOutput
-    _npi_lcm)");
+    _npi_lcm index_add glu)");
 
 // Images are copied to row-major before them. Views keep that layout.
 const NameSet row_major = nothing + names(R"(
@@ -169,7 +169,7 @@ const NameSet row_major = nothing + names(R"(
     MakeLoss SoftmaxOutput _np_any _np_all _histogram _product_scan _extreme_scan searchsorted put_along_axis
     take_along_axis _npi_tril triu _np_roll _difference _npi_bitwise_and _npi_bitwise_or _npi_bitwise_xor left_shift
     right_shift SVMOutput _contrib_fft _contrib_ifft
-    _npi_eig _npi_lcm)");
+    _npi_eig _npi_lcm index_add glu)");
 
 struct Fact {
   const char* what;

@@ -352,11 +352,12 @@ struct Threshold {
 // a sigmoid(b), a and b the first and the second half of x along `axis`, whose size is even.
 struct Glu {
   int axis = -1;
-  static constexpr OpTraits traits{.name = "glu", .in_mxnet = false};
+  static constexpr OpTraits traits{.name = "glu", .recomputable = true, .in_mxnet = false};
   static constexpr void fields(auto field) { field("axis", &Glu::axis); }
   static const OpDef def;
   void infer(InferContext& c) const;
-  void compose(ComposeContext& c) const;
+  void grad(GradContext& g) const;
+  bool keeps_rows(const RowQuery& q) const { return !q.is_first(axis); }
 };
 }  // namespace op
 
@@ -381,5 +382,7 @@ void run_cpu(const op::Celu& op, KernelContext& c);
 void run_cuda(const op::Celu& op, KernelContext& c);
 void run_cpu(const op::Threshold& op, KernelContext& c);
 void run_cuda(const op::Threshold& op, KernelContext& c);
+void run_cpu(const op::Glu& op, KernelContext& c);
+void run_cuda(const op::Glu& op, KernelContext& c);
 
 }  // namespace kaon

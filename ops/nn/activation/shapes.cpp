@@ -1,4 +1,4 @@
-// silu, mish, log_sigmoid, hard_swish, the shrinking functions, celu, threshold; glu.
+// silu, mish, log_sigmoid, hard_swish, the shrinking functions, celu, threshold.
 #include <fmt/format.h>
 
 #include "kaon/ops/functions.h"
@@ -18,7 +18,6 @@ constinit const OpDef op::HardShrink::def = make_op_def<op::HardShrink>();
 constinit const OpDef op::SoftShrink::def = make_op_def<op::SoftShrink>();
 constinit const OpDef op::Celu::def = make_op_def<op::Celu>();
 constinit const OpDef op::Threshold::def = make_op_def<op::Threshold>();
-constinit const OpDef op::Glu::def = make_op_def<op::Glu>();
 
 namespace {
 
@@ -165,21 +164,5 @@ std::optional<CudaExpression> op::Threshold::cuda_expression(const ExpressionArg
   return fmt::format("({0} <= {1} ? {2} : {0})", a.in[0], literal(threshold, a), literal(value, a));
 }
 void run_cpu(const op::Threshold& op, KernelContext& c) { run_pointwise(shape_kernels<op::Threshold>(), &op, c); }
-
-// --- glu
-
-void op::Glu::infer(InferContext& c) const {
-  c.expect_floating();
-  Shape shape = c.shape(0);
-  int64_t& size = shape[normalize_axis(axis, shape.ndim(), c.op())];
-  if (size % 2 != 0) c.fail(fmt::format("axis {} of {} must have an even size", axis, c.shape(0).str()));
-  size /= 2;
-  c.set_output(shape, c.dtype());
-}
-void op::Glu::compose(ComposeContext& c) const {
-  const NDArray& x = c.input();
-  const std::vector<NDArray> halves = nd.split(x, 2, {.axis = normalize_axis(axis, x.ndim(), "glu")});
-  c.set(halves[0] * nd.sigmoid(halves[1]));
-}
 
 }  // namespace kaon

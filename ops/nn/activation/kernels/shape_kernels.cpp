@@ -49,6 +49,12 @@ struct CeluVector {
     return hn::IfThenElse(hn::Gt(x, hn::Zero(d)), x, hn::Mul(a, vm::expm1(d, hn::Div(x, a))));
   }
 };
+struct GluVector {
+  template <class D, class V>
+  HWY_INLINE V operator()(D d, V a, V b) const {
+    return hn::Mul(a, vm::sigmoid(d, b));
+  }
+};
 
 struct HardSwishVector {
   template <class D, class V>
@@ -104,6 +110,7 @@ void TanhShrinkTile(const void*, const float* const* in, float* out, size_t n) {
 void CeluTile(const void* attrs, const float* const* in, float* out, size_t n) {
   vm::tile_loop<1>(in, out, n, CeluVector{float(static_cast<const op::Celu*>(attrs)->alpha)});
 }
+void GluTile(const void*, const float* const* in, float* out, size_t n) { vm::tile_loop<2>(in, out, n, GluVector{}); }
 
 }  // namespace kaon::ops::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -117,6 +124,7 @@ HWY_EXPORT(MishTile);
 HWY_EXPORT(LogSigmoidTile);
 HWY_EXPORT(TanhShrinkTile);
 HWY_EXPORT(CeluTile);
+HWY_EXPORT(GluTile);
 HWY_EXPORT(HardSwishTile);
 HWY_EXPORT(HardShrinkTile);
 HWY_EXPORT(SoftShrinkTile);
@@ -153,7 +161,20 @@ void in_double(const void* attrs, const void* const* in, void* out, size_t n) {
   for (size_t i = 0; i < n; ++i) static_cast<double*>(out)[i] = shape_value(op, x[i]);
 }
 
+void glu_tile(const void* attrs, const float* const* in, float* out, size_t n) {
+  HWY_DYNAMIC_DISPATCH(GluTile)(attrs, in, out, n);
+}
+void glu_in_double(const void*, const void* const* in, void* out, size_t n) {
+  const double *a = static_cast<const double*>(in[0]), *b = static_cast<const double*>(in[1]);
+  for (size_t i = 0; i < n; ++i) static_cast<double*>(out)[i] = glu_value(a[i], b[i]);
+}
+
 }  // namespace
+
+const PointwiseKernels& glu_kernels() {
+  static constexpr PointwiseKernels kernels{.float32 = &glu_tile, .float64 = &glu_in_double};
+  return kernels;
+}
 
 template <class Op>
 const PointwiseKernels& shape_kernels() {

@@ -10,4 +10,7 @@ namespace kaon::ops {
 template <class Op>
 const PointwiseKernels& shape_kernels();
 
+// Two inputs: what is gated, and the gates.
+const PointwiseKernels& glu_kernels();
+
 }  // namespace kaon::ops

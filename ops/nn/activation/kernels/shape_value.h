@@ -49,4 +49,10 @@ KAON_HOST_DEVICE inline T shape_value(const op::Threshold& op, T x) {
   return x <= T(op.threshold) ? T(op.value) : x;
 }
 
+// a gated by b.
+template <class T>
+KAON_HOST_DEVICE inline T glu_value(T a, T b) {
+  return a * unary_value<UnaryKind::sigmoid, T>(b);
+}
+
 }  // namespace kaon::ops
