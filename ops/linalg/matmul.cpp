@@ -194,8 +194,9 @@ void op::Kron::compose(ComposeContext& c) const {
   NDArray x = c.input(0), y = c.input(1);
   const int last = a.ndim() - 1;
   // Short rows of y make short products. Repeated along the last axis first, both have whole rows of the result; that
-  // is little where other axes multiply them.
-  constexpr int64_t short_row = 256, large = 1 << 15, repeats = 8;
+  // is little where other axes multiply them. In float32, a vector's numbers are enough of a row.
+  constexpr int64_t large = 1 << 15, repeats = 8;
+  const int64_t short_row = x.dtype() == DType::float32 ? 16 : 256;
   const bool is_repeated = last > 0 && b[last] < short_row && c.output().shape.size() >= large &&
                            a.product(0, last) >= repeats && b.product(0, last) >= repeats;
   if (is_repeated) {

@@ -107,6 +107,30 @@ void NumberTile(const void* number, const float* const* in, float* out, size_t n
   }
 }
 
+// The last vector of a row, which overlaps, is computed before the first is stored, so that the output may be the rows.
+template <BinaryKind K, bool reversed>
+void RowsWithNumbers(const NumberRows& r) {
+  const hn::CappedTag<float, size_t(least_number_row)> d;
+  const size_t lanes = hn::Lanes(d), length = size_t(r.length);
+  for (int64_t i = 0; i < r.rows; ++i) {
+    const ScalarVector<K, reversed> f{r.number[i * r.number_step]};
+    const float* const x = r.row + i * r.row_step;
+    float* const y = r.out + i * r.length;
+    const auto end = f(d, hn::LoadU(d, x + length - lanes));
+    for (size_t j = 0; j + lanes < length; j += lanes) hn::StoreU(f(d, hn::LoadU(d, x + j)), d, y + j);
+    hn::StoreU(end, d, y + length - lanes);
+  }
+}
+
+template <BinaryKind K, bool reversed>
+constexpr NumberRowsFn rows_with_numbers() {
+  using B = BinaryKind;
+  if constexpr (K == B::add || K == B::sub || K == B::mul || K == B::div || K == B::maximum || K == B::minimum) {
+    return &RowsWithNumbers<K, reversed>;
+  }
+  return nullptr;
+}
+
 template <ScalarKind K>
 void ScalarTile(const void* attrs, const float* const* in, float* out, size_t n) {
   const float s = float(static_cast<const op::Scalar<K>*>(attrs)->scalar);
@@ -133,7 +157,8 @@ constexpr std::array<WholeTiles, sizeof...(I)> MakeWhole(std::index_sequence<I..
 }
 template <size_t... I>
 constexpr std::array<NumberTiles, sizeof...(I)> MakeNumber(std::index_sequence<I...>) {
-  return {NumberTiles{&NumberTile<BinaryKind(I), true>, &NumberTile<BinaryKind(I), false>}...};
+  return {NumberTiles{&NumberTile<BinaryKind(I), true>, &NumberTile<BinaryKind(I), false>,
+                      rows_with_numbers<BinaryKind(I), true>(), rows_with_numbers<BinaryKind(I), false>()}...};
 }
 template <size_t... I>
 constexpr std::array<TileFn, sizeof...(I)> MakeScalar(std::index_sequence<I...>) {

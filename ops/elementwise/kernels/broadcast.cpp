@@ -186,6 +186,43 @@ void run_short_rows(const Call& c, int64_t tile, int64_t begin, int64_t end) {
   if (c.stream) stream_flush();
 }
 
+// Whether each row has a number in one input and dense elements in the other, and a call per row would cost much.
+bool has_number_rows(const Call& c) {
+  const Plan& p = c.plan;
+  const int last = p.ndim - 1;
+  return c.dtype == DType::float32 && c.with_number.first_rows && last > 0 && p.size[last] >= least_number_row &&
+         p.size[last] < int64_t(pointwise_tile) && p.stride[0][last] + p.stride[1][last] == 1;
+}
+
+// Rows `begin` to `end` with a number each, together as far as they lie evenly in both inputs.
+void run_number_rows(const Call& c, int64_t begin, int64_t end) {
+  const Plan& p = c.plan;
+  const int last = p.ndim - 1, number = int(p.stride[0][last]), dense = 1 - number;
+  const NumberRowsFn run = number == 0 ? c.with_number.first_rows : c.with_number.second_rows;
+  const int64_t length = p.size[last], group = p.size[last - 1];
+  const int64_t number_step = p.stride[number][last - 1], row_step = p.stride[dense][last - 1];
+  alignas(64) float tile[pointwise_tile];
+  const int64_t most = c.stream ? int64_t(pointwise_tile) / length : group;
+  Plan groups = p;
+  --groups.ndim;
+  int64_t first = begin % group;
+  for (Rows at(groups, begin / group); begin < end; at.next(), first = 0) {
+    const float* from[2];
+    for (int k = 0; k < 2; ++k) {
+      from[k] = reinterpret_cast<const float*>(c.in[k]) + at.offset[k] + first * p.stride[k][last - 1];
+    }
+    for (int64_t rest = std::min(group - first, end - begin); rest > 0;) {
+      const int64_t rows = std::min(rest, most);
+      float* const out = reinterpret_cast<float*>(c.out) + begin * length;
+      run({from[number], number_step, from[dense], row_step, rows, length, c.stream ? tile : out});
+      if (c.stream) stream_copy(out, tile, size_t(rows * length));
+      from[number] += rows * number_step, from[dense] += rows * row_step;
+      begin += rows, rest -= rows;
+    }
+  }
+  if (c.stream) stream_flush();
+}
+
 }  // namespace
 
 void run_broadcast(const PointwiseKernels& kernels, const void* attrs, KernelContext& c,
@@ -204,8 +241,13 @@ void run_broadcast(const PointwiseKernels& kernels, const void* attrs, KernelCon
             wants_stream(out.dtype, n, 2) && out.data != a.data && out.data != b.data,
             with_number};
   const Plan& p = call.plan;
+  const int64_t length = p.size[p.ndim - 1];
+  if (has_number_rows(call)) {
+    if (n <= pointwise_grain) return run_number_rows(call, 0, n / length);
+    return c.run.parallel_for(n / length, pointwise_grain / length,
+                              [&](int64_t begin, int64_t end) { run_number_rows(call, begin, end); });
+  }
   dispatch_width(out.dtype, [&]<class T>() {
-    const int64_t length = p.size[p.ndim - 1];
     if (length >= short_row || p.ndim == 1) {
       if (n <= pointwise_grain) return run_long_rows<T>(call, 0, n);
       c.run.parallel_for(n, pointwise_grain, [&](int64_t begin, int64_t end) { run_long_rows<T>(call, begin, end); });
