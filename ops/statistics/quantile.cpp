@@ -71,10 +71,10 @@ NDArray between(const NDArray& low, const NDArray& high, double share) {
   return nd.where(low == high, low, low + (high - low) * share);
 }
 
-// NaN in the results of rows that have one, along the last axis.
+// NaN in the results of rows that have one, along the last axis: their least element is NaN then, and else at most y.
 NDArray with_nan(const NDArray& y, const NDArray& rows) {
-  const NDArray largest = nd.stop_gradient(nd.max(rows, {.axis = Shape(rows.ndim() - 1), .keepdims = true}));
-  return nd.broadcast_where(largest == largest, y, largest);
+  const NDArray least = nd.stop_gradient(nd.min(rows, {.axis = Shape(rows.ndim() - 1), .keepdims = true}));
+  return nd.broadcast_maximum(y, least);
 }
 
 // An array of no elements, in this shape.
