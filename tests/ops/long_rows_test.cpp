@@ -163,6 +163,40 @@ TEST_CASE("long rows: slices added to none, one, two and many rows") {
   }
 }
 
+TEST_CASE("long rows: halves that gate halves, as their parts do") {
+  for (const auto& [shape, axis] :
+       {std::pair(Shape(3, 1402), 1), std::pair(Shape(4, 50, 7), 0), std::pair(Shape(700, 2, 130), 1),
+        std::pair(Shape(70, 2000), 1), std::pair(Shape(2, 2200000), 0)}) {
+    for (DType dtype : {DType::float32, DType::float64}) {
+      const NDArray x = numbers(shape, dtype, -9, 9);
+      const std::vector<NDArray> halves = nd.split(x, 2, {.axis = axis});
+      const NDArray y = nd.glu(x, {.axis = axis}), want = halves[0] * nd.sigmoid(halves[1]);
+      INFO(name_of(dtype) << " " << shape.str());
+      CHECK(nd.array_equal(y, want).asscalar<bool>());
+    }
+  }
+}
+
+TEST_CASE("long rows: a number for each row, on either side") {
+  for (int64_t length : {15, 16, 17, 40, 100, 700, 1023, 1024}) {
+    for (int64_t rows : {1, 3, 4100}) {
+      if (rows * length > 3000000) continue;
+      const NDArray x = numbers({2, rows, length}, DType::float32, -9, 9),
+                    row = numbers({length}, DType::float32, 1, 9);
+      const NDArray column = numbers({2, rows, 1}, DType::float32, 1, 9), whole = nd.broadcast_to(column, x.shape());
+      const NDArray all = nd.broadcast_to(row, x.shape());
+      const auto same = [](const NDArray& a, const NDArray& b) { return a.asvector<float>() == b.asvector<float>(); };
+      INFO(rows << " rows of " << length);
+      CHECK((same(x + column, x + whole) && same(column + row, whole + all)));
+      CHECK((same(x - column, x - whole) && same(column - x, whole - x) && same(column - row, whole - all)));
+      CHECK((same(x * column, x * whole) && same(row * column, all * whole)));
+      CHECK((same(x / column, x / whole) && same(column / row, whole / all)));
+      CHECK(same(nd.broadcast_maximum(x, column), nd.broadcast_maximum(x, whole)));
+      CHECK(same(nd.broadcast_minimum(column, x), nd.broadcast_minimum(whole, x)));
+    }
+  }
+}
+
 TEST_CASE("long rows: rolled, reversed, padded and joined") {
   for (DType dtype : {DType::float32, DType::uint8, DType::float16, DType::float64}) {
     const Shape shape(3, 5, 701);
