@@ -1,4 +1,4 @@
-// Kaon: Gluon in C++, asynchronous to the core. The one header that programs include.
+// Kaon: Gluon in C++, asynchronous to the core. What most programs need, in one header.
 // Asio's completion tokens (x.async_wait(token)) are in kaon/asio.h.
 #pragma once
 

@@ -176,7 +176,10 @@ class LayerFunctions : public NumpyFunctions<A> {
   // softmax(scale q k^T + mask) v for each head of query (batch, heads, n, dim), key and value (batch, kv_heads, m, ...);
   // `more` is the mask or valid_length, as op says
   A scaled_dot_product_attention(const In<A>& query, const In<A>& key, const In<A>& value, const op::ScaledDotProductAttention& op = {}) const { return call(op, query, key, value); }
-  A scaled_dot_product_attention(const In<A>& query, const In<A>& key, const In<A>& value, const In<A>& more, const op::ScaledDotProductAttention& op) const { return call(op, query, key, value, more); }
+  // more: the mask, or valid_length where op.use_valid_length is set
+  A scaled_dot_product_attention(const In<A>& query, const In<A>& key, const In<A>& value, const In<A>& more, op::ScaledDotProductAttention op = {}) const {
+    return op.use_mask = !op.use_valid_length, call(op, query, key, value, more);
+  }
   A scaled_dot_product_attention(const In<A>& query, const In<A>& key, const In<A>& value, const In<A>& mask, const In<A>& valid_length, op::ScaledDotProductAttention op = {}) const {
     return op.use_mask = op.use_valid_length = true, call(op, query, key, value, mask, valid_length);
   }

@@ -105,7 +105,7 @@ Task<void> EarlyStoppingHandler::epoch_end(Estimator& e) {
   if (is_better(better_, value, best_, min_delta_)) {
     best_ = value;
     waited_ = 0;
-  } else if (++waited_ > patience_) {
+  } else if (++waited_ >= patience_) {
     e.stop();
   }
 }

@@ -49,8 +49,9 @@ class ValidationHandler final : public EventHandler {
   int64_t every_epochs_;
 };
 
-// Stops when a metric has not become better by more than min_delta at more than `patience` looks, one after every so
-// many epochs: as many as the ValidationHandler whose metric it is. A NaN, as of a metric without updates, is left out.
+// Stops when a metric has not become better by more than min_delta at `patience` looks in a row, at least one; a look
+// is after every so many epochs: as many as the ValidationHandler whose metric it is. A NaN, as of a metric without
+// updates, is left out.
 // fit() begins anew: checkpoints have nothing of it.
 class EarlyStoppingHandler final : public EventHandler {
  public:

@@ -114,11 +114,15 @@ NDArray numbers(std::initializer_list<NDArray> arrays) {
   return nd.concat(std::span<const NDArray>(arrays.begin(), arrays.size()), {.dim = 0});
 }
 
+namespace {
+[[noreturn]] void throw_sizes_differ(const std::string& metric, const NDArray& labels, const NDArray& preds) {
+  throw ShapeError(fmt::format("[{}] labels have shape {}, which does not fit predictions of shape {}", metric,
+                               labels.shape().str(), preds.shape().str()));
+}
+}  // namespace
+
 void expect_same_size(const std::string& metric, const NDArray& labels, const NDArray& preds) {
-  if (labels.size() != preds.size()) {
-    throw ShapeError(fmt::format("[{}] labels have shape {}, which does not fit predictions of shape {}", metric,
-                                 labels.shape().str(), preds.shape().str()));
-  }
+  if (labels.size() != preds.size()) throw_sizes_differ(metric, labels, preds);
 }
 
 NDArray classes_of(const std::string& metric, const NDArray& labels, const NDArray& preds, int axis) {
@@ -127,7 +131,7 @@ NDArray classes_of(const std::string& metric, const NDArray& labels, const NDArr
     // narrow dtypes do not hold the number of every class
     classes = nd.argmax(size_of(preds.dtype()) < 4 ? preds.astype(DType::float32) : preds, {.axis = axis});
   }
-  expect_same_size(metric, labels, classes);
+  if (labels.size() != classes.size()) throw_sizes_differ(metric, labels, preds);
   return classes.reshape({-1});
 }
 

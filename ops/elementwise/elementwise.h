@@ -381,8 +381,9 @@ void run_cuda(const op::ClipBackward& op, KernelContext& c);
 // --- Cast: the same values in another dtype.
 
 namespace op {
-// Reals become integers by truncation toward zero (NaN gives 0, values out of range wrap as integers do), numbers
-// become bool by != 0, and 16-bit floats round to nearest even. TypeError for an unknown dtype.
+// Reals become integers by truncation toward zero; NaN gives 0, what int64 cannot hold its nearest end, and shorter
+// integers are the last bits of that. Numbers become bool by != 0, and 16-bit floats round to nearest even. TypeError
+// for an unknown dtype.
 struct Cast {
   DType dtype = DType::float32;
   static constexpr OpTraits traits{.name = "Cast", .pointwise = true, .any_layout = true, .aliases = {"cast"}};

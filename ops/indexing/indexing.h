@@ -223,6 +223,10 @@ struct SequenceMask {
   }
   static const OpDef def;
   int num_inputs() const { return use_sequence_length ? 2 : 1; }
+  IndexUse index_use(std::span<const TensorView> inputs) const {
+    if (!use_sequence_length) return {};
+    return {1, inputs[0].shape[axis] + 1};
+  }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
   bool keeps_rows(const RowQuery& q) const { return q.all_have_rows() && (!use_sequence_length || axis == 1); }

@@ -88,13 +88,13 @@ std::string position(const Shape& shape, int64_t at) {
   return p.str();
 }
 
-void check_indices(const OpDef& def, const IndexUse& use, const TensorView& x) {
+void check_indices(const OpDef& def, const void* attrs, const IndexUse& use, const TensorView& x) {
   dispatch_all("checks", x.dtype, [&]<class T>() {
     for (int64_t i = 0; i < x.size(); ++i) {
       const double v = double(accumulate_t<T>(x.as<T>()[i]));
       if ((v > -1 && v < double(use.count)) || use.ignored == v) continue;  // fractions are cut off
       throw IndexError(fmt::format("[{}] {} at {}: expected 0 to {}, got {} (found by checks)", def.name(),
-                                   def.traits.inputs[use.input], position(x.shape, i), use.count - 1, v));
+                                   def.traits_of(attrs).inputs[use.input], position(x.shape, i), use.count - 1, v));
     }
   });
 }
@@ -105,7 +105,7 @@ void run_checked(const OpDef& def, const void* attrs, KernelContext& c) {
   const unsigned bits = current();
   if ((bits & indices_bit) != 0 && def.index_use != nullptr) {
     const IndexUse use = def.index_use(attrs, c.inputs);
-    if (use.input >= 0) check_indices(def, use, c.in(use.input));
+    if (use.input >= 0) check_indices(def, attrs, use, c.in(use.input));
   }
   if ((bits & (nan_bit | infinity_bit)) == 0) return def.cpu(attrs, c);
   const bool infinity = (bits & infinity_bit) != 0;

@@ -130,3 +130,24 @@ TEST_CASE("checks: training under all of them gives what it gives without") {
   REQUIRE(with.size() == without.size());
   for (size_t i = 0; i < with.size(); ++i) CHECK(with[i] == Approx(without[i]).epsilon(1e-5));
 }
+
+TEST_CASE("checks: lengths beyond the steps") {
+  const NDArray x = nd.ones({4, 2, 3});  // steps, batch
+  rnn::LSTM lstm(5, {.use_sequence_length = true});
+  lstm.initialize();
+  const auto run = [&](const NDArray& lengths) {
+    const auto [y, states] = lstm(x, std::vector<NDArray>(), lengths);
+    return std::vector{nd.SequenceMask(x, lengths), y,
+                       nd.scaled_dot_product_attention(nd.ones({2, 1, 4, 3}), nd.ones({2, 1, 4, 3}),
+                                                       nd.ones({2, 1, 4, 3}), lengths, {.use_valid_length = true})};
+  };
+  for (const NDArray& y : run(nd.array({9, -1}))) y.wait_to_read();  // the nearest length
+  const WithChecks on({.indices = true});
+  for (const NDArray& y : run(nd.array({4, 0}))) y.wait_to_read();
+  for (double wrong : {5.0, -1.0, double(NAN)}) {
+    for (const NDArray& y : run(nd.array({4.0, wrong}))) {
+      CHECK_THROWS_WITH(y.wait_to_read(), Contains("_length at (1,): expected 0 to 4, got"));
+    }
+  }
+  nd.waitall();
+}

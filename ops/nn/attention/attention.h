@@ -114,6 +114,10 @@ struct ScaledDotProductAttention {
   }
   static const OpDef def;
   int num_inputs() const { return 3 + int(use_mask) + int(use_valid_length); }
+  ops::IndexUse index_use(std::span<const TensorView> inputs) const {
+    if (!use_valid_length) return {};
+    return {num_inputs() - 1, inputs[1].shape[2] + 1};
+  }
   int num_outputs() const { return 2 + int(dropout > 0); }
   const OpTraits& traits_of() const {
     if (dropout == 0) return use_mask ? traits : traits_without_mask;
@@ -152,7 +156,7 @@ struct BackwardScaledDotProductAttention {
 
 // cache[b, :, p : p + n, :] <- data[b], with p = position[b]: keys or values of n new steps into those of all steps.
 // cache (batch, heads, capacity, dim), data (batch, heads, n, dim), of one dtype, any; position (batch,) or (1,), of
-// any dtype but bool. Steps outside of the cache fail with IndexError, which ends the work of a GPU, and write nothing.
+// any dtype but bool. Steps outside of the cache fail it with IndexError, which ends the work of a GPU.
 // With ScaledDotProductAttention, lower_right and valid_length p + n, the new steps see themselves and those before. No
 // outputs: the updated cache is the result.
 struct CacheAppend {

@@ -30,11 +30,19 @@ void op::CacheAppend::infer(InferContext& c) const {
   if (c.dtype(2) == DType::boolean) c.fail_dtype("position must be numbers, got bool");
 }
 
+static const int64_t* load_positions(KernelContext& c, int64_t capacity, int64_t steps) {
+  try {
+    return load_indices(c, c.in(2), capacity - steps + 1, IndexMode::raise, "cache_append");
+  } catch (const IndexError& e) {
+    std::rethrow_exception(
+        e.with_context(fmt::format(": the places at which {} new steps fit into a cache of {}", steps, capacity)));
+  }
+}
+
 void run_cpu(const op::CacheAppend&, KernelContext& c) {
-  c.run.updates_are_whole = true;  // until all positions are known to be inside
+  // A position outside fails the cache: nothing else would tell its readers that it lacks these steps.
   const Shape &cache = c.in(0).shape, &data = c.in(1).shape;
-  const int64_t* const positions = load_indices(c, c.in(2), cache[2] - data[2] + 1, IndexMode::raise, "cache_append");
-  c.run.updates_are_whole = false;
+  const int64_t* const positions = load_positions(c, cache[2], data[2]);
   const size_t row = size_t(data[3]) * size_of(c.in(0).dtype), bytes = size_t(data[2]) * row;
   const int64_t heads = cache[1], step = c.in(2).size() == 1 ? 0 : 1;
   c.run.parallel_for(
@@ -44,7 +52,6 @@ void run_cpu(const op::CacheAppend&, KernelContext& c) {
           std::memcpy(c.in(0).as<char>() + size_t(at) * row, c.in(1).as<char>() + size_t(i) * bytes, bytes);
         }
       });
-  c.run.updates_are_whole = true;
 }
 
 }  // namespace kaon

@@ -145,6 +145,11 @@ struct RnnScan {
                                    .outputs = 3,
                                    .visible_outputs = 2,
                                    .in_mxnet = false};
+  static constexpr OpTraits traits_without_extra{.name = "_rnn_scan",
+                                                 .inputs = Names("gates", "weight", "state", "sequence_length"),
+                                                 .outputs = 3,
+                                                 .visible_outputs = 2,
+                                                 .in_mxnet = false};
   static constexpr void fields(auto field) {
     field("mode", &RnnScan::mode);
     field("reverse", &RnnScan::reverse);
@@ -156,8 +161,13 @@ struct RnnScan {
   }
   static const OpDef def;
   bool has_extra() const { return mode == RnnMode::gru || projected; }  // bias or projection
+  const OpTraits& traits_of() const { return has_extra() ? traits : traits_without_extra; }
   int num_inputs() const { return 3 + int(has_extra()) + int(use_sequence_length); }
   int num_outputs() const { return saved_blocks(mode) > 0 ? 3 : 2; }
+  IndexUse index_use(std::span<const TensorView> inputs) const {
+    if (!use_sequence_length) return {};
+    return {num_inputs() - 1, inputs[0].shape[0] + 1};
+  }
   void infer(InferContext& c) const;
   void grad(GradContext& g) const;
   double flops(std::span<const TensorMeta> inputs, std::span<const TensorMeta> outputs) const;

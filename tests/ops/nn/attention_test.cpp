@@ -233,13 +233,17 @@ TEST_CASE("attention: steps that come one after the other, by way of a cache, se
   CHECK(distance(apart.asvector<double>(), together.asvector<double>()) < 1e-6);
 }
 
-TEST_CASE("attention: a cache takes no step outside of it, and stays as it is") {
+TEST_CASE("attention: a step outside of a cache fails it, and what reads it") {
   for (double position : {3.0, -4.0, 1e30, nan_}) {
     const NDArray cache = nd.zeros({2, 1, 4, 1});
     nd.cache_append(cache, nd.ones({2, 1, 2, 1}), nd.array({0, position}));
-    CHECK_THROWS_WITH(nd.waitall(),
-                      Catch::Matchers::Contains("[cache_append]") && Catch::Matchers::Contains("outside"));
-    CHECK(cache.asvector<float>() == std::vector<float>(8));
+    const NDArray seen = nd.scaled_dot_product_attention(cache, cache, cache);
+    for (const NDArray& a : {cache, seen}) {
+      CHECK_THROWS_WITH(a.wait_to_read(), Catch::Matchers::Contains("[cache_append]") &&
+                                              Catch::Matchers::Contains("outside") &&
+                                              Catch::Matchers::Contains("2 new steps fit into a cache of 4"));
+    }
+    nd.waitall();  // each failure has been thrown
   }
 }
 

@@ -30,3 +30,19 @@ TEST_CASE("softmax: the gradient of log_softmax takes any number for the logarit
     CHECK(std::abs(d[i] - want) <= 1e-6 * std::abs(want));
   }
 }
+
+// MXNet 1.9.1's numbers.
+TEST_CASE("softmax: a temperature divides differences, so that large numbers do not overflow") {
+  const std::vector<double> first{1, 0}, last{0, 1};
+  for (const auto& [large, temperature] : {std::pair(1e30, 1e-9), std::pair(3e38, 0.5), std::pair(-3e38, 0.5)}) {
+    INFO(large);
+    const auto& want = large > 0 ? first : last;
+    const auto& other = large > 0 ? last : first;
+    const NDArray row = nd.array({large, 1.0}), columns = nd.array({{large}, {1.0}});
+    CHECK(nd.softmax(row, {.temperature = temperature}).asvector<double>() == want);
+    CHECK(nd.softmin(row, {.temperature = temperature}).asvector<double>() == other);
+    CHECK(nd.softmax(columns, {.axis = 0, .temperature = temperature}).asvector<double>() == want);
+    const std::vector<double> logs = nd.log_softmax(row, {.temperature = temperature}).asvector<double>();
+    CHECK(logs[large > 0 ? 0 : 1] == 0);
+  }
+}

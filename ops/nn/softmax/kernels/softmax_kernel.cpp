@@ -45,20 +45,21 @@ HWY_INLINE void store_some(D d, hn::Vec<D> v, T* p, int64_t count) {
 }
 
 // One contiguous row of n elements. A NaN reaches the sum, hence every element, whatever the maximum is. `powers` has
-// room for the row, which may be that of the result; log_kind needs none.
+// room for the row, which may be that of the result; log_kind needs none. Differences are scaled, and not the numbers,
+// which might overflow.
 template <class In, class Out, class A>
 void forward_row(bool log_kind, double scale, const In* in, A* powers, Out* out, int64_t n) {
   const Lane<In> d;
   const A lowest = -std::numeric_limits<A>::infinity();
-  const auto s = constant(d, scale);
+  const auto sign = constant(d, scale < 0 ? -1 : 1), s = constant(d, std::abs(scale));
   // padding stays at -inf whatever the sign of the scale
   const A pad = scale < 0 ? -lowest : lowest;
   auto top = hn::Set(d, lowest);
-  for_row(in, n, pad, [&](auto v, int64_t, int64_t) HWY_ATTR { top = hn::Max(hn::Mul(v, s), top); });
+  for_row(in, n, pad, [&](auto v, int64_t, int64_t) HWY_ATTR { top = hn::Max(hn::Mul(v, sign), top); });
   const auto max = hn::MaxOfLanes(d, top);
   auto sum = hn::Zero(d);
   for_row(in, n, pad, [&](auto v, int64_t i, int64_t count) HWY_ATTR {
-    const auto e = exp_below(d, hn::Sub(hn::Mul(v, s), max));
+    const auto e = exp_below(d, hn::Mul(hn::Sub(hn::Mul(v, sign), max), s));
     sum = hn::Add(sum, hn::IfThenElseZero(hn::FirstN(d, size_t(count)), e));
     if (!log_kind) store_some(d, e, powers + i, count);
   });
@@ -66,7 +67,7 @@ void forward_row(bool log_kind, double scale, const In* in, A* powers, Out* out,
   if (log_kind) {
     const auto shift = log(d, total);
     for_row(in, n, pad, [&](auto v, int64_t i, int64_t count) HWY_ATTR {
-      store_some(d, hn::Sub(hn::Sub(hn::Mul(v, s), max), shift), out + i, count);
+      store_some(d, hn::Sub(hn::Mul(hn::Sub(hn::Mul(v, sign), max), s), shift), out + i, count);
     });
     return;
   }
@@ -81,7 +82,7 @@ void forward_columns(bool log_kind, double scale, const In* in, Out* out, int64_
   using A = accumulate_t<In>;
   const Lane<In> d;
   const int64_t lanes = int64_t(hn::Lanes(d));
-  const auto s = constant(d, scale);
+  const auto sign = constant(d, scale < 0 ? -1 : 1), s = constant(d, std::abs(scale));
   // Row by row, with what is known of the columns beside: a column by itself would read a line of memory for few
   // numbers.
   HWY_ALIGN A tops[KAON_SOFTMAX_BLOCK + hn::MaxLanes(d)], sums[KAON_SOFTMAX_BLOCK + hn::MaxLanes(d)];
@@ -90,7 +91,7 @@ void forward_columns(bool log_kind, double scale, const In* in, Out* out, int64_
   };
   const auto value = [&](int64_t k, int64_t c, int64_t count) HWY_ATTR {
     const In* p = in + k * stride + c;
-    return hn::Mul(count == lanes ? load(d, p) : load_n(d, p, size_t(count)), s);
+    return hn::Mul(count == lanes ? load(d, p) : load_n(d, p, size_t(count)), sign);
   };
   for_vectors([&](int64_t c, int64_t) HWY_ATTR {
     hn::Store(hn::Set(d, -std::numeric_limits<A>::infinity()), d, tops + c);
@@ -103,7 +104,7 @@ void forward_columns(bool log_kind, double scale, const In* in, Out* out, int64_
   constexpr bool keeps = std::is_same_v<In, Out> && std::is_same_v<A, Out>;  // exponentials, in the result
   for (int64_t k = 0; k < n; ++k) {
     for_vectors([&](int64_t c, int64_t count) HWY_ATTR {
-      const auto e = exp_below(d, hn::Sub(value(k, c, count), hn::Load(d, tops + c)));
+      const auto e = exp_below(d, hn::Mul(hn::Sub(value(k, c, count), hn::Load(d, tops + c)), s));
       hn::Store(hn::Add(hn::Load(d, sums + c), e), d, sums + c);
       if constexpr (keeps) {
         if (!log_kind) store_some(d, e, out + k * stride + c, count);
@@ -124,7 +125,7 @@ void forward_columns(bool log_kind, double scale, const In* in, Out* out, int64_
           return store_some(d, hn::Mul(e, last), to, count);
         }
       }
-      const auto z = hn::Sub(value(k, c, count), hn::Load(d, tops + c));
+      const auto z = hn::Mul(hn::Sub(value(k, c, count), hn::Load(d, tops + c)), s);
       store_some(d, log_kind ? hn::Sub(z, last) : hn::Mul(exp_below(d, z), last), to, count);
     });
   }

@@ -5,21 +5,23 @@
 namespace kaon::cuda {
 namespace {
 
-// The largest of some numbers, and the sum of e^(number - largest). A NaN is in the sum only.
+// The largest of some numbers, and the sum of e^(scale (number - largest)), scale > 0. A NaN is in the sum only.
 template <class A>
 struct Exponentials {
   A top, sum;
 
   __device__ static Exponentials none() { return {-std::numeric_limits<A>::infinity(), A(0)}; }
-  __device__ void add(A v) {
+  __device__ void add(A v, A scale) {
     if (v > top) {
-      sum = sum * ::exp(top - v) + A(1);
+      sum = sum * ::exp((top - v) * scale) + A(1);
       top = v;
     } else {
-      sum += v == top ? A(1) : ::exp(v - top);  // both may be -inf
+      sum += v == top ? A(1) : ::exp((v - top) * scale);  // both may be -inf
     }
   }
-  __device__ A sum_from(A new_top) const { return top == new_top ? sum : sum * ::exp(top - new_top); }
+  __device__ A sum_from(A new_top, A scale) const {
+    return top == new_top ? sum : sum * ::exp((top - new_top) * scale);
+  }
 };
 
 template <class In, class Out>
@@ -36,21 +38,22 @@ struct Forward {
     const int64_t first = exists ? p.first(row) : 0;
     int64_t n = exists ? p.n : 0;
     if (exists && length) n = length[row] < 0 ? 0 : length[row] < n ? length[row] : n;
+    const A sign = scale < A(0) ? A(-1) : A(1), s = sign * scale;  // differences are scaled: numbers might overflow
     A held[RowPlan::held];
     auto acc = Exponentials<A>::none();
     p.for_lane(n, [&](int64_t j, int h) {
-      const A v = A(in[first + j * p.inner]) * scale;
+      const A v = A(in[first + j * p.inner]) * sign;
       if (h >= 0) held[h] = v;
-      acc.add(v);
+      acc.add(v, s);
     });
-    acc = all_reduce(p.team, acc, [](const Exponentials<A>& a, const Exponentials<A>& b) {
+    acc = all_reduce(p.team, acc, [s](const Exponentials<A>& a, const Exponentials<A>& b) {
       const A top = a.top > b.top ? a.top : b.top;
-      return Exponentials<A>{top, a.sum_from(top) + b.sum_from(top)};
+      return Exponentials<A>{top, a.sum_from(top, s) + b.sum_from(top, s)};
     });
     const A sum = acc.sum + (acc.top - acc.top);  // NaN where the largest is infinite
     const A last = log_kind ? ::log(sum) : A(1) / sum;
     p.for_lane(n, [&](int64_t j, int h) {
-      const A z = (h >= 0 ? held[h] : A(in[first + j * p.inner]) * scale) - acc.top;
+      const A z = ((h >= 0 ? held[h] : A(in[first + j * p.inner]) * sign) - acc.top) * s;
       out[first + j * p.inner] = Out(log_kind ? z - last : ::exp(z) * last);
     });
     if (!exists) return;
