@@ -89,7 +89,7 @@ void amp_cast_rows(Rows& rows) {
   for (DType target : {DType::float16, DType::bfloat16, DType::float32}) {
     for (DType from : {DType::float16, DType::bfloat16, DType::float32, DType::float64, DType::int32, DType::uint8,
                        DType::boolean}) {
-      for (const Shape& shape : {Shape(3, 5), Shape(0, 4), Shape()}) {
+      for (const Shape& shape : {Shape(3, 5), Shape(1, 7), Shape(0, 4), Shape()}) {
         const bool is_cast = is_floating(from) && from != DType::float64;
         std::vector<double> v;
         for (int64_t i = 0; i < shape.size(); ++i)
