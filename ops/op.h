@@ -214,8 +214,8 @@ struct ImageUse {
   int few_channels = -1;               // this input may stay row-major: kernels of the CPU convert up to 4 channels
 };
 
-// The result of `index_use`: an input whose elements choose among `count`, and which are clipped or skipped otherwise; a
-// length among as many as there are, and 0.
+// The result of `index_use`: an input whose elements choose among `count`, and which are clipped or skipped otherwise;
+// a length among as many as there are, and 0.
 struct IndexUse {
   int input = -1;  // none
   int64_t count = 0;
