@@ -185,6 +185,14 @@ TEST_CASE("attention: dropped weights, their share, and gradients through the ot
   }
 }
 
+TEST_CASE("attention: a fourth array is the mask, or the lengths where these are asked for") {
+  const NDArray x = nd.reshape(nd.arange(8), {2, 1, 4, 1}) / 8;
+  const NDArray lengths = nd.array({2, 4}), mask = nd.reshape(nd.arange(4), {1, 4}) < nd.reshape(lengths, {2, 1, 1, 1});
+  const Doubles masked = nd.scaled_dot_product_attention(x, x, x, nd.cast(mask, DType::boolean)).asvector<double>();
+  const NDArray by_length = nd.scaled_dot_product_attention(x, x, x, lengths, {.use_valid_length = true});
+  CHECK(distance(masked, by_length.asvector<double>()) < 1e-6);
+}
+
 TEST_CASE("attention: a mask that is added has no gradient where weights are dropped") {
   const NDArray x = nd.ones({1, 1, 2, 2});
   NDArray mask = nd.zeros({2, 2});
