@@ -313,7 +313,7 @@ std::string describe(const std::vector<std::string>& names, const std::vector<Te
 }  // namespace
 
 const BlockNode::Trace& BlockNode::latest_trace(const char* asker) const {
-  if (traces.empty()) throw StateError(fmt::format("[{}] call hybridize() and run the net once before", asker));
+  if (traces.empty()) throw StateError(fmt::format("[{}] call hybridize() and run the net once first", asker));
   const Trace* chosen = &traces.front();
   for (const Trace& t : traces) {
     if (t.training != chosen->training ? !t.training : t.used > chosen->used) chosen = &t;

@@ -9,8 +9,8 @@
 namespace KAON_API kaon {
 namespace gluon {
 
-// A program whose variables have their own names in files. Always runs as one planned submission; with
-// Symbols it composes. A handle; thread safety as Block.
+// A block that runs a program of Symbols, always as one planned submission; with Symbols it composes. Its parameters
+// have the names of the program's variables, in files too. A handle; thread safety as Block.
 class SymbolBlock : public HybridBlock<SymbolBlock> {
  public:
   // Variables that are not inputs become parameters, those named as one of `params` that very one. Throws ValueError

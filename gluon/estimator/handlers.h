@@ -51,8 +51,7 @@ class ValidationHandler final : public EventHandler {
 
 // Stops when a metric has not become better by more than min_delta at `patience` looks in a row, at least one; a look
 // is after every so many epochs: as many as the ValidationHandler whose metric it is. A NaN, as of a metric without
-// updates, is left out.
-// fit() begins anew: checkpoints have nothing of it.
+// updates, is left out. fit() begins anew: checkpoints have nothing of it.
 class EarlyStoppingHandler final : public EventHandler {
  public:
   // Throws ValueError for a negative patience or min_delta, and every_epochs below 1.

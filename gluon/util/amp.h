@@ -64,7 +64,7 @@ KAON_API Symbol convert_symbol(const Symbol& program, const ConvertOptions& opti
 
 // The same of a hybridized net that has been called: a block that computes what its latest call did, with the
 // parameters of the net themselves, so that training it trains the net; with cast_optional_params some are copies.
-// Throws StateError before a call, and for a net that reads shapes. Thread safety: as a call of the net.
+// Throws StateError before a call, and for a net that reads shapes. Thread safety: no other thread calls the net.
 KAON_API gluon::SymbolBlock convert_hybrid_block(const gluon::Block& net, const ConvertOptions& options = {});
 
 namespace detail {

@@ -152,7 +152,7 @@ class Converter {
 };
 
 // The variables, but for `data`, that nothing reads other than casts to `dtype`.
-std::set<const SymbolNode*> read_in(const Symbol& program, DType dtype, const std::set<std::string>& data) {
+std::set<const SymbolNode*> only_cast_to(const Symbol& program, DType dtype, const std::set<std::string>& data) {
   std::set<const SymbolNode*> cast, others;
   for (const SymbolEntry& e : program.entries()) others.insert(e.node.get());
   for (const SymbolNode* n : topological_order(program.entries())) {
@@ -168,7 +168,7 @@ std::set<const SymbolNode*> read_in(const Symbol& program, DType dtype, const st
 }
 
 Symbol with_cast_parameters(const Symbol& program, DType dtype, const std::set<std::string>& data) {
-  const std::set<const SymbolNode*> cast = read_in(program, dtype, data);
+  const std::set<const SymbolNode*> cast = only_cast_to(program, dtype, data);
   std::unordered_map<const SymbolNode*, Symbol> variables;
   for (const SymbolNode* n : cast) {
     Symbol v = Symbol::variable(n->name, n->outputs[0].shape, dtype);

@@ -1,6 +1,7 @@
 // Casts of mixed precision.
 #include <fmt/format.h>
 
+#include "kaon/ops/compose/conform.h"
 #include "kaon/ops/elementwise/elementwise.h"
 #include "kaon/ops/functions.h"
 #include "kaon/ops/op_def.h"
@@ -19,10 +20,7 @@ void op::AmpCast::infer(InferContext& c) const {
   c.set_output(c.shape(0), is_cast(c.dtype()) ? dtype : c.dtype());
 }
 
-void op::AmpCast::compose(ComposeContext& c) const {
-  const NDArray& x = c.input();
-  c.set(x.dtype() == c.output().dtype ? x : nd.cast(x, c.output().dtype));
-}
+void op::AmpCast::compose(ComposeContext& c) const { c.set(in_dtype(c.input(), c.output().dtype)); }
 
 void op::AmpMulticast::infer(InferContext& c) const {
   if (num_outputs < 1) c.fail_value(fmt::format("num_outputs must be at least 1, got {}", num_outputs));
@@ -40,8 +38,7 @@ void op::AmpMulticast::infer(InferContext& c) const {
 
 void op::AmpMulticast::compose(ComposeContext& c) const {
   for (int i = 0; i < c.num_inputs(); ++i) {
-    const NDArray& x = c.input(i);
-    c.set(i, x.dtype() == c.output(i).dtype ? x : nd.cast(x, c.output(i).dtype));
+    c.set(i, in_dtype(c.input(i), c.output(i).dtype));
   }
 }
 

@@ -3,6 +3,7 @@
 #include "kaon/gluon/nn/nn.h"
 #include "kaon/gluon/training_step.h"
 #include "kaon/gluon/util/amp.h"
+#include "kaon/graph/control_flow.h"
 #include "kaon/tests/gluon/hybrid/hybrid_support.h"
 #include "kaon/tests/support/files.h"
 
@@ -27,6 +28,20 @@ nn::HybridSequential images() {
 double largest_difference(const NDArray& a, const NDArray& b) {
   return nd.max(nd.abs(a.astype(DType::float32) - b.astype(DType::float32))).asvector<double>()[0];
 }
+
+struct Loop : gluon::HybridBlock<Loop> {
+  nn::Dense first = child("first", nn::Dense(4, {.flatten = false})), step = child("step", nn::Dense(4));
+  auto hybrid_forward(auto F, auto x, auto state) {
+    using A = decltype(x);
+    return contrib::foreach (
+               [&](const A& row, const A& s) {
+                 const A next = F.tanh(row + step(s));
+                 return std::pair(next, next);
+               },
+               first(x), state)
+        .first;
+  }
+};
 
 }  // namespace
 
@@ -121,6 +136,19 @@ TEST_CASE("amp: a converted net is exported and read again", "[gluon]") {
   mixed.export_model((folder / "mixed").string());
   auto read = gluon::SymbolBlock::imports(folder / "mixed-symbol.json", {"data"}, folder / "mixed-0000.params");
   CHECK(same_bits(read(x), expected));
+}
+
+TEST_CASE("amp: a loop in a converted net stays float32, beside products in 16 bits", "[gluon]") {
+  Loop net;
+  net.initialize(init::Xavier());
+  net.hybridize();
+  const NDArray x = numbers({3, 2, 5}, 1), state = numbers({2, 4}, 2), expected = net(x, state);
+  const auto mixed = amp::convert_hybrid_block(net);
+  const NDArray y = mixed.forward({x, state})[0];
+  CHECK(y.dtype() == DType::float32);
+  const double off = largest_difference(y, expected);
+  CHECK(off < 5e-3);
+  CHECK(off > 0);  // the first layer has 16 bits
 }
 
 TEST_CASE("amp: what cannot be converted is said", "[gluon]") {

@@ -13,14 +13,13 @@ namespace kaon::ops {
 
 inline int64_t pieces_of(int64_t total, int64_t part) { return (total + part - 1) / part; }
 
-// Units of the state that a piece of a step makes: by the sizes alone, at most 16 pieces of 2 MFLOP or more. One
-// sequence waits for the weight's bytes, not for arithmetic: 0.25 MFLOP, which are 0.5 MB, are worth a piece, and each
-// thread's share of the weight stays in its own cache. All in double, where RepeatedGemm has one piece.
+// Units of the state that a piece of a step makes: by the sizes alone, at most 16 pieces of 2 MFLOP or more. All in
+// double, where RepeatedGemm has one piece.
 template <class T>
 int64_t units_of_piece(const RnnSizes& s) {
   if (std::is_same_v<T, double>) return std::max<int64_t>(1, s.hidden);
   const double flops = 2.0 * double(s.batch) * double(s.gate_columns()) * double(s.result);
-  const auto pieces = int64_t(std::clamp(flops / (s.batch == 1 ? 2.5e5 : 2e6), 1.0, 16.0));
+  const auto pieces = int64_t(std::clamp(flops / 2e6, 1.0, 16.0));
   return std::max<int64_t>(1, (pieces_of(s.hidden, pieces) + 15) / 16 * 16);
 }
 

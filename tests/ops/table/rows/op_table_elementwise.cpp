@@ -94,11 +94,14 @@ void amp_cast_rows(Rows& rows) {
         std::vector<double> v;
         for (int64_t i = 0; i < shape.size(); ++i)
           v.push_back(from == DType::boolean ? double(i % 2) : double(i % 7) / (is_floating(from) ? 2 : 1));
-        rows.emplace_back(op::AmpCast{.dtype = target}, std::vector{index(shape, v, from)}, [=](const Hosts& in) {
-          Hosts out = in;
-          if (is_cast) out[0].dtype = target;
-          return out;
-        });
+        rows.emplace_back(
+            op::AmpCast{.dtype = target}, std::vector{index(shape, v, from)},
+            [=](const Hosts& in) {
+              Hosts out = in;
+              if (is_cast) out[0].dtype = target;
+              return out;
+            },
+            RowOptions{.dtypes = every_dtype});
       }
     }
   }
