@@ -213,6 +213,13 @@ bool shares_memory(const NDArray& array, std::span<const NDArray> others) {
                      [&](const NDArray& o) { return o.defined() && o.ptr()->buffer == array.ptr()->buffer; });
 }
 
+[[noreturn]] void refuse_released(const TapeNode& node) {
+  throw StateError(
+      fmt::format("[backward] the recorded values of [{}] have been freed by an earlier backward(); pass retain_graph to "
+                  "the first one",
+                  node.name));
+}
+
 // Runs the recorded calls backwards, newest first, and collects the gradients of arrays that have one attached.
 class BackwardPass {
  public:
@@ -252,12 +259,7 @@ class BackwardPass {
       node->queued = false;
       PooledVector<NDArray> heads = std::move(node->heads);
       node->heads.assign(heads.size(), NDArray());
-      if (node->released) {
-        throw StateError(
-            fmt::format("[backward] the recorded values of [{}] have been freed by an earlier backward(); pass "
-                        "retain_graph to the first one",
-                        node->name));
-      }
+      if (node->released) refuse_released(*node);
       size_t n = node->inputs.size();
       SmallArray<bool> wanted(n);
       SmallArray<NDArray> gradients(n);
@@ -331,6 +333,7 @@ BackwardPass::BackwardPass(std::span<const NDArray> heads, std::span<const NDArr
   }
   for (size_t i = 0; i < heads.size(); ++i) {
     if (!wants_gradient(heads[i])) {
+      if (const History* h = history_of(heads[i]); h && h->node) refuse_released(*h->node);
       throw StateError(
           "[backward] this array is not part of a recorded computation: compute it inside autograd::record from arrays "
           "with "
@@ -472,10 +475,31 @@ void NDArray::attach_grad(GradReq req) {
     node().annotation = nullptr;
     return;
   }
+  autograd::ModeScope mode(false, false);
+  attach_grad(req, nd.zeros_like(*this));
+}
+
+void NDArray::attach_grad(GradReq req, const NDArray& gradient) {
+  if (req == GradReq::null) {
+    node().annotation = nullptr;
+    return;
+  }
+  if (!gradient.defined()) throw ValueError("[attach_grad] the gradient is undefined");
+  if (gradient.shape() != shape()) {
+    throw ShapeError(fmt::format("[attach_grad] the gradient has shape {}, the array {}", gradient.shape().str(),
+                                 shape().str()));
+  }
+  if (gradient.dtype() != dtype()) {
+    throw TypeError(fmt::format("[attach_grad] the gradient has dtype {}, the array {}", name_of(gradient.dtype()),
+                                name_of(dtype())));
+  }
+  if (gradient.device() != device()) {
+    throw DeviceError(fmt::format("[attach_grad] the gradient is on {}, the array on {}", gradient.device().str(),
+                                  device().str()));
+  }
   IntrusivePtr<autograd::History> h(new autograd::History);
   h->req = req;
-  autograd::ModeScope mode(false, false);
-  h->grad = nd.zeros_like(*this);
+  h->grad = gradient;
   node().annotation = h;
 }
 

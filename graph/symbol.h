@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -25,6 +26,7 @@ struct SymbolEntry {
 };
 
 using Shapes = std::unordered_map<std::string, Shape>;
+using DTypes = std::unordered_map<std::string, DType>;
 
 // A handle on one or several (Group) values. Operators check shapes at the call as far as they are known: ShapeError,
 // TypeError, ValueError, with the node's name and the line of the call. Members that need one value throw ValueError
@@ -97,6 +99,17 @@ class Symbol : public ArrayOperators<Symbol> {
     std::vector<Shape> arguments, outputs, auxiliary_states;
   };
   InferredShapes infer_shape(const Shapes& known) const;
+  // As infer_shape, from what is known in part: -1 stands for a dimension that is not known, Shape::unknown() for a
+  // shape. Knowledge flows from inputs to outputs and back, and what does not follow stays unknown. Throws ShapeError,
+  // naming the node, where what is known contradicts itself.
+  InferredShapes infer_shape_partial(const Shapes& known) const;
+  // The dtypes that follow from those given by variable name, in both directions and without shapes; none where it does
+  // not follow. Throws ValueError for a name that is no variable, TypeError, naming the node, for a contradiction.
+  // Thread safety: any thread.
+  struct InferredTypes {
+    std::vector<std::optional<DType>> arguments, outputs, auxiliary_states;
+  };
+  InferredTypes infer_type(const DTypes& known) const;
 
   // --- files, in MXNet's format (graph/files/symbol_json.cpp)
   // Both throw ValueError for an undefined handle and for what MXNet's format cannot hold, such as an operator that

@@ -248,6 +248,11 @@ class NDArray : public ArrayOperators<NDArray> {
   // Attaches a gradient of zeros of this shape and drops the recorded history of the array; req null drops both.
   // Throws TypeError unless the dtype is floating.
   void attach_grad(GradReq req = GradReq::write);
+  // The same with an array of the program's: backward() writes its results to the memory of `gradient`, or adds them to
+  // what that holds, and grad() gives that array. An array of integers may have such a gradient, which is zero where
+  // derivatives are. Throws ShapeError, TypeError and DeviceError for a gradient unlike this array, ValueError for an
+  // undefined one unless req is null.
+  void attach_grad(GradReq req, const NDArray& gradient);
   NDArray grad() const;  // the attached gradient; an undefined handle when there is none
   // autograd::backward for this array, with a head gradient of ones, or `head` (of this shape, dtype and device). Does
   // not block.

@@ -1,6 +1,7 @@
 // The tape: which recorded call made an array, or the gradient attached to it.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -29,7 +30,9 @@ struct History : Annotation, Pooled {
   NDArray grad;
   std::unique_ptr<RowGradient> rows;  // in place of grad
   uint64_t stamp = 0;                 // of the last store
-  bool is_recorded() const override { return node || req != GradReq::null; }
+  // Whether calls on the array are recorded. History ends where a backward() has freed it, as MXNet's does: a state
+  // that is carried from batch to batch is a constant for the next one.
+  inline bool is_recorded() const override;
 };
 
 // One recorded call.
@@ -37,7 +40,7 @@ struct TapeNode : RefCounted<TapeNode>, Pooled {
   const char* name;
   uint64_t sequence;  // order of the calls
   bool training;      // the mode of the call
-  bool released = false;
+  std::atomic<bool> released{false};  // a backward() has freed what it had saved; other threads may be recording
   bool queued = false;  // during backward
   std::unique_ptr<GradFunction> function;
   // At the call: attaching a gradient later changes no recorded computation. Null where no gradient flows.
@@ -46,6 +49,8 @@ struct TapeNode : RefCounted<TapeNode>, Pooled {
   void destroy();
   TapeNode* next_destroyed = nullptr;  // of destroy_in_turn()
 };
+
+inline bool History::is_recorded() const { return (node && !node->released) || req != GradReq::null; }
 
 inline History* history_of(const NDArray& a) {
   Annotation* annotation = a.defined() ? a.ptr()->annotation.get() : nullptr;

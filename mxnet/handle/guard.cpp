@@ -1,0 +1,28 @@
+#include "kaon/mxnet/handle/guard.h"
+
+#include <fmt/format.h>
+
+namespace kaon::mxnet {
+
+namespace {
+std::string& text() {
+  static thread_local std::string last;
+  return last;
+}
+}  // namespace
+
+// Python takes the class from the text before the first colon, where it knows one of that name. Operators' failures are
+// MXNetError in MXNet, an index outside of an array included.
+void set_last_error(const std::exception& error) noexcept {
+  try {
+    set_last_error(fmt::format("MXNetError: {}", error.what()));
+  } catch (...) {
+    set_last_error(std::string());
+  }
+}
+void set_last_error(std::string what) noexcept { text() = std::move(what); }
+const char* last_error() noexcept { return text().c_str(); }
+
+void refuse(const char* name, const char* why) { throw ValueError(fmt::format("[{}] {}", name, why)); }
+
+}  // namespace kaon::mxnet
