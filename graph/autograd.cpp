@@ -214,10 +214,10 @@ bool shares_memory(const NDArray& array, std::span<const NDArray> others) {
 }
 
 [[noreturn]] void refuse_released(const TapeNode& node) {
-  throw StateError(
-      fmt::format("[backward] the recorded values of [{}] have been freed by an earlier backward(); pass retain_graph to "
-                  "the first one",
-                  node.name));
+  throw StateError(fmt::format(
+      "[backward] the recorded values of [{}] have been freed by an earlier backward(); pass retain_graph to "
+      "the first one",
+      node.name));
 }
 
 // Runs the recorded calls backwards, newest first, and collects the gradients of arrays that have one attached.
@@ -486,16 +486,16 @@ void NDArray::attach_grad(GradReq req, const NDArray& gradient) {
   }
   if (!gradient.defined()) throw ValueError("[attach_grad] the gradient is undefined");
   if (gradient.shape() != shape()) {
-    throw ShapeError(fmt::format("[attach_grad] the gradient has shape {}, the array {}", gradient.shape().str(),
-                                 shape().str()));
+    throw ShapeError(
+        fmt::format("[attach_grad] the gradient has shape {}, the array {}", gradient.shape().str(), shape().str()));
   }
   if (gradient.dtype() != dtype()) {
     throw TypeError(fmt::format("[attach_grad] the gradient has dtype {}, the array {}", name_of(gradient.dtype()),
                                 name_of(dtype())));
   }
   if (gradient.device() != device()) {
-    throw DeviceError(fmt::format("[attach_grad] the gradient is on {}, the array on {}", gradient.device().str(),
-                                  device().str()));
+    throw DeviceError(
+        fmt::format("[attach_grad] the gradient is on {}, the array on {}", gradient.device().str(), device().str()));
   }
   IntrusivePtr<autograd::History> h(new autograd::History);
   h->req = req;

@@ -38,10 +38,10 @@ struct History : Annotation, Pooled {
 // One recorded call.
 struct TapeNode : RefCounted<TapeNode>, Pooled {
   const char* name;
-  uint64_t sequence;  // order of the calls
-  bool training;      // the mode of the call
+  uint64_t sequence;                  // order of the calls
+  bool training;                      // the mode of the call
   std::atomic<bool> released{false};  // a backward() has freed what it had saved; other threads may be recording
-  bool queued = false;  // during backward
+  bool queued = false;                // during backward
   std::unique_ptr<GradFunction> function;
   // At the call: attaching a gradient later changes no recorded computation. Null where no gradient flows.
   PooledVector<IntrusivePtr<History>> inputs;

@@ -146,6 +146,75 @@ TEST_CASE("autograd: test_attach_grad") {
   CHECK_THROWS_AS(nd.cast(x, DType::int32).attach_grad(), TypeError);
 }
 
+TEST_CASE("autograd: a gradient array of the program's is written, added to, and kept by both sides") {
+  NDArray x = numbers({3}, 1), g = nd.full({3}, 7);
+  x.attach_grad(GradReq::add, g);
+  CHECK(x.grad().ptr() == g.ptr());
+  CHECK(floats(g) == std::vector<float>(3, 7));  // it keeps what it holds
+  autograd::record([&] { return x * 2; }).backward();
+  CHECK(floats(g) == std::vector<float>(3, 9));
+  x.attach_grad(GradReq::write, g);
+  autograd::record([&] { return x * 3; }).backward();
+  CHECK(floats(g) == std::vector<float>(3, 3));
+
+  // one array as the gradient of two arrays, each in its own computation
+  NDArray y = numbers({3}, 2);
+  y.attach_grad(GradReq::add, g);
+  autograd::record([&] { return y * 4; }).backward();
+  CHECK(floats(g) == std::vector<float>(3, 7));
+
+  // a part of a larger array, as trainers keep all gradients in one
+  NDArray all = nd.zeros({2, 3});
+  x.attach_grad(GradReq::write, all[1]);
+  autograd::record([&] { return x * 5; }).backward();
+  CHECK(floats(all) == std::vector<float>{0, 0, 0, 5, 5, 5});
+  x.attach_grad(GradReq::null, NDArray());
+  CHECK_FALSE(x.grad().defined());
+
+  CHECK_THROWS_WITH(x.attach_grad(GradReq::write, nd.zeros({4})),
+                    "[attach_grad] the gradient has shape (4,), the array (3,)");
+  CHECK_THROWS_WITH(x.attach_grad(GradReq::write, nd.zeros({3}, {.dtype = DType::float64})),
+                    "[attach_grad] the gradient has dtype float64, the array float32");
+  CHECK_THROWS_WITH(x.attach_grad(GradReq::write, nd.zeros({3}, {.ctx = cpu(1)})),
+                    "[attach_grad] the gradient is on cpu(1), the array on cpu(0)");
+  CHECK_THROWS_AS(x.attach_grad(GradReq::write, NDArray()), ValueError);
+}
+
+TEST_CASE("autograd: integers may have a gradient array, which a cast reaches and arithmetic does not") {
+  NDArray i = nd.arange(4, {.dtype = DType::int32}), g = nd.full({4}, 9, {.dtype = DType::int32});
+  CHECK_THROWS_AS(i.attach_grad(), TypeError);  // without one, a gradient of integers is a mistake
+  i.attach_grad(GradReq::write, g);
+  autograd::record([&] { return nd.cast(i, DType::float32) * 2; }).backward();
+  CHECK(g.asvector<int>() == std::vector<int>(4, 2));
+  NDArray x = with_grad(nd.ones({4}));
+  autograd::record([&] { return x * nd.cast(i * 3, DType::float32); }).backward();
+  CHECK(floats(x.grad()) == std::vector<float>{0, 3, 6, 9});
+}
+
+TEST_CASE("autograd: history ends where a backward has freed it") {
+  // a recurrent state that goes from batch to batch
+  NDArray w = with_grad(nd.full({2}, 3)), state = nd.ones({2});
+  for (int batch = 0; batch < 3; ++batch) {
+    NDArray before = state.copy();
+    state = autograd::record([&] { return state * w; });
+    state.backward();
+    CHECK(same_bits(w.grad(), before));
+  }
+  CHECK_THROWS_WITH(state.backward(), Contains("freed by an earlier backward()") && Contains("retain_graph"));
+  state += 1;  // it is no part of a recorded computation any more
+  // what was recorded before the backward keeps its history, and says so
+  NDArray y = autograd::record([&] { return w * 2; });
+  NDArray z = autograd::record([&] { return y * y; });
+  y.backward();
+  CHECK_THROWS_WITH(z.backward(), Contains("freed by an earlier backward()"));
+  // with retain_graph nothing ends
+  y = autograd::record([&] { return w * 2; });
+  y.backward(nd.ones({2}), true);
+  z = autograd::record([&] { return y * 5; });
+  z.backward();
+  CHECK(floats(w.grad()) == std::vector<float>(2, 10));
+}
+
 TEST_CASE("autograd: test_gradient: the gradient of a gradient") {
   NDArray x = with_grad(nd.ones({1}));
   NDArray dx = autograd::record([&] {
